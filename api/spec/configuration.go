@@ -1,0 +1,131 @@
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Duration is a time.Duration that reads and writes as "15s" in JSON and YAML.
+type Duration time.Duration
+
+// D returns d as a time.Duration.
+func (d Duration) D() time.Duration { return time.Duration(d) }
+
+// MarshalJSON writes the duration as a string such as "1m30s".
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+
+// UnmarshalJSON reads a string such as "1m30s"; a bare number is refused, because its unit would be a guess.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return fmt.Errorf("duration %s: want a string with a unit, for example \"15s\"", data)
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("duration %q: want a number with a unit, for example \"15s\"", text)
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+// Role is a part of Hilbert that a hilbertd process can run.
+type Role string
+
+// The roles that exist. They run in one process for now; a Plan is the only message between them.
+const (
+	RoleDispatcher Role = "dispatcher"
+	RoleScheduler  Role = "scheduler"
+	RoleBinder     Role = "binder"
+)
+
+// Configuration is the whole of hilbertd's configuration: the file, and the value that runs. Unknown fields are refused when it is read.
+type Configuration struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+
+	// Roles that this process runs. All three are needed in one process today.
+	Roles []Role `json:"roles,omitempty"`
+	// SchedulerName is the spec.schedulerName that marks a pod as ours.
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	ClientConnection ClientConnection `json:"clientConnection,omitzero"`
+	LeaderElection   LeaderElection   `json:"leaderElection,omitzero"`
+	Server           Server           `json:"server,omitzero"`
+	Logging          Logging          `json:"logging,omitzero"`
+	Scheduling       Scheduling       `json:"scheduling,omitzero"`
+}
+
+// ClientConnection says how to reach the API server.
+type ClientConnection struct {
+	// Kubeconfig is a file; empty means the service account of the pod that hilbertd runs in.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+}
+
+// LeaderElection is the Lease that makes one process the leader. A standby is warm: it watches, and takes over when the Lease expires.
+type LeaderElection struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	// LeaseDuration > RenewDeadline > RetryPeriod. No write starts that could outlive RenewDeadline after the last renewal.
+	LeaseDuration Duration `json:"leaseDuration,omitempty"`
+	RenewDeadline Duration `json:"renewDeadline,omitempty"`
+	RetryPeriod   Duration `json:"retryPeriod,omitempty"`
+}
+
+// Server is the address of /livez, /readyz and /metrics.
+type Server struct {
+	// BindAddress is host:port; port 0 takes a free one. "-" serves nothing.
+	BindAddress string `json:"bindAddress,omitempty"`
+}
+
+// Logging is quiet by default: at "info" a healthy cluster logs start, leadership and stop.
+type Logging struct {
+	// Level is debug, info, warn or error.
+	Level string `json:"level,omitempty"`
+	// Format is text or json.
+	Format string `json:"format,omitempty"`
+}
+
+// Scheduling configures the pure core; the simulator runs with the same struct.
+type Scheduling struct {
+	// Scores chooses score functions by name (schedule/place lists them) and weighs them; a weight of 0 switches one off.
+	// A name that is left out keeps its default weight.
+	Scores map[string]int64 `json:"scores,omitempty"`
+	// Seed orders nodes of equal score.
+	Seed uint64 `json:"seed,omitempty"`
+	// Backoff of a unit whose Plan was refused or whose Binding failed.
+	Backoff Backoff `json:"backoff,omitzero"`
+	// Binding bounds the API writes.
+	Binding Binding `json:"binding,omitzero"`
+	// Conditions bounds the status writes for pods that do not fit.
+	Conditions Conditions `json:"conditions,omitzero"`
+	// MaxClassIndexes bounds the score indexes that a scheduler keeps (18 bytes a node each); the least recently used goes first.
+	MaxClassIndexes int `json:"maxClassIndexes,omitempty"`
+}
+
+// Backoff doubles from Initial to Max.
+type Backoff struct {
+	Initial Duration `json:"initial,omitempty"`
+	Max     Duration `json:"max,omitempty"`
+}
+
+// Binding bounds the writes of Bindings.
+type Binding struct {
+	// MaxInFlight Bindings are under way at once; 64 is the knee of a kube-apiserver on two cores.
+	MaxInFlight int `json:"maxInFlight,omitempty"`
+	// MaxAhead decisions may wait for a place in flight; more would be decided on older state than need be.
+	MaxAhead int `json:"maxAhead,omitempty"`
+	// WriteTimeout bounds one write. Leadership must outlast it, or the write is not started.
+	WriteTimeout Duration `json:"writeTimeout,omitempty"`
+	// MaxAttempts is how often a Binding with an unknown outcome is repeated before the pod itself is read.
+	MaxAttempts int `json:"maxAttempts,omitempty"`
+}
+
+// Conditions bounds the writes of PodScheduled=False.
+type Conditions struct {
+	// PerSecond and Burst are a token bucket over the whole process.
+	PerSecond float64 `json:"perSecond,omitempty"`
+	Burst     int     `json:"burst,omitempty"`
+	// MinInterval is the least time between two messages of one pod with the same reason.
+	MinInterval Duration `json:"minInterval,omitempty"`
+}

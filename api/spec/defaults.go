@@ -1,0 +1,45 @@
+package spec
+
+import (
+	"cmp"
+	"time"
+)
+
+// Default returns the configuration of an empty file.
+func Default() *Configuration {
+	c := &Configuration{}
+	SetDefaults(c)
+	return c
+}
+
+// SetDefaults fills every field that is zero. It is the only place where defaults are written down.
+func SetDefaults(c *Configuration) {
+	c.APIVersion = cmp.Or(c.APIVersion, ConfigurationAPIVersion)
+	c.Kind = cmp.Or(c.Kind, ConfigurationKind)
+	if len(c.Roles) == 0 {
+		c.Roles = []Role{RoleDispatcher, RoleScheduler, RoleBinder}
+	}
+	c.SchedulerName = cmp.Or(c.SchedulerName, DefaultSchedulerName)
+
+	c.LeaderElection.Namespace = cmp.Or(c.LeaderElection.Namespace, "kube-system")
+	c.LeaderElection.Name = cmp.Or(c.LeaderElection.Name, "hilbert")
+	c.LeaderElection.LeaseDuration = cmp.Or(c.LeaderElection.LeaseDuration, Duration(15*time.Second))
+	c.LeaderElection.RenewDeadline = cmp.Or(c.LeaderElection.RenewDeadline, Duration(10*time.Second))
+	c.LeaderElection.RetryPeriod = cmp.Or(c.LeaderElection.RetryPeriod, Duration(2*time.Second))
+
+	c.Server.BindAddress = cmp.Or(c.Server.BindAddress, "127.0.0.1:10461")
+	c.Logging.Level = cmp.Or(c.Logging.Level, "info")
+	c.Logging.Format = cmp.Or(c.Logging.Format, "text")
+
+	s := &c.Scheduling
+	s.Backoff.Initial = cmp.Or(s.Backoff.Initial, Duration(time.Second))
+	s.Backoff.Max = cmp.Or(s.Backoff.Max, Duration(10*time.Second))
+	s.Binding.MaxInFlight = cmp.Or(s.Binding.MaxInFlight, 64)
+	s.Binding.MaxAhead = cmp.Or(s.Binding.MaxAhead, 2*s.Binding.MaxInFlight)
+	s.Binding.WriteTimeout = cmp.Or(s.Binding.WriteTimeout, Duration(5*time.Second))
+	s.Binding.MaxAttempts = cmp.Or(s.Binding.MaxAttempts, 5)
+	s.Conditions.PerSecond = cmp.Or(s.Conditions.PerSecond, 50)
+	s.Conditions.Burst = cmp.Or(s.Conditions.Burst, 100)
+	s.Conditions.MinInterval = cmp.Or(s.Conditions.MinInterval, Duration(30*time.Second))
+	s.MaxClassIndexes = cmp.Or(s.MaxClassIndexes, 256)
+}

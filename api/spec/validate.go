@@ -1,0 +1,91 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Validate returns every mistake in a configuration that has its defaults set, joined; each names the field and the fix.
+// Score names are checked by schedule/place, which owns the table.
+func Validate(c *Configuration) error {
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
+	}
+	if c.APIVersion != ConfigurationAPIVersion {
+		bad("apiVersion", "%q is not known; write %s", c.APIVersion, ConfigurationAPIVersion)
+	}
+	if c.Kind != ConfigurationKind {
+		bad("kind", "%q is not known; write %s", c.Kind, ConfigurationKind)
+	}
+	for _, role := range []Role{RoleDispatcher, RoleScheduler, RoleBinder} {
+		if !slices.Contains(c.Roles, role) {
+			bad("roles", "%s is missing; one process runs dispatcher, scheduler and binder together for now", role)
+		}
+	}
+	for i, role := range c.Roles {
+		if role != RoleDispatcher && role != RoleScheduler && role != RoleBinder {
+			bad(fmt.Sprintf("roles[%d]", i), "%q is not a role; known are dispatcher, scheduler, binder", role)
+		}
+	}
+	validateLeaderElection(c, bad)
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Logging.Level) {
+		bad("logging.level", "%q is not a level; write debug, info, warn or error", c.Logging.Level)
+	}
+	if !slices.Contains([]string{"text", "json"}, c.Logging.Format) {
+		bad("logging.format", "%q is not a format; write text or json", c.Logging.Format)
+	}
+	validateScheduling(&c.Scheduling, bad)
+	return errors.Join(errs...)
+}
+
+type report func(field, format string, args ...any)
+
+func validateLeaderElection(c *Configuration, bad report) {
+	le := c.LeaderElection
+	if le.RetryPeriod <= 0 {
+		bad("leaderElection.retryPeriod", "%v is not positive", le.RetryPeriod.D())
+	}
+	if le.RenewDeadline <= le.RetryPeriod {
+		bad("leaderElection.renewDeadline", "%v must be longer than retryPeriod (%v)", le.RenewDeadline.D(), le.RetryPeriod.D())
+	}
+	if le.LeaseDuration <= le.RenewDeadline {
+		bad("leaderElection.leaseDuration", "%v must be longer than renewDeadline (%v)", le.LeaseDuration.D(), le.RenewDeadline.D())
+	}
+	timeout := c.Scheduling.Binding.WriteTimeout
+	if timeout+le.RetryPeriod >= le.RenewDeadline {
+		bad("scheduling.binding.writeTimeout", "%v plus leaderElection.retryPeriod (%v) must be shorter than renewDeadline (%v), or no write could ever start",
+			timeout.D(), le.RetryPeriod.D(), le.RenewDeadline.D())
+	}
+}
+
+func validateScheduling(s *Scheduling, bad report) {
+	positive := func(field string, value int) {
+		if value <= 0 {
+			bad("scheduling."+field, "%d is not positive", value)
+		}
+	}
+	positive("binding.maxInFlight", s.Binding.MaxInFlight)
+	positive("binding.maxAhead", s.Binding.MaxAhead)
+	positive("binding.maxAttempts", s.Binding.MaxAttempts)
+	positive("conditions.burst", s.Conditions.Burst)
+	positive("maxClassIndexes", s.MaxClassIndexes)
+	if s.Binding.WriteTimeout <= 0 {
+		bad("scheduling.binding.writeTimeout", "%v is not positive", s.Binding.WriteTimeout.D())
+	}
+	if s.Conditions.PerSecond <= 0 {
+		bad("scheduling.conditions.perSecond", "%v is not positive", s.Conditions.PerSecond)
+	}
+	if s.Backoff.Initial <= 0 || s.Backoff.Max < s.Backoff.Initial {
+		bad("scheduling.backoff", "initial (%v) must be positive and at most max (%v)", s.Backoff.Initial.D(), s.Backoff.Max.D())
+	}
+	for name, weight := range s.Scores {
+		if weight < 0 || weight > MaxScoreWeight {
+			bad("scheduling.scores."+name, "%d is out of range; write 0 to %d", weight, MaxScoreWeight)
+		}
+	}
+}
+
+// MaxScoreWeight bounds one score's weight, so that a weighted sum fits the index's 31-bit keys.
+const MaxScoreWeight = 10_000

@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"fmt"
+
+	"hilbert.dev/hilbert/topology"
+)
+
+// Plan is the message from a scheduler to the binder: placements for one unit, all or nothing, and the revision of the snapshot that
+// they were decided on.
+type Plan struct {
+	Placements []Placement
+	Revision   Revision
+	// Scheduler is the instance that decided.
+	Scheduler int
+}
+
+// Placement puts one pod on one node.
+type Placement struct {
+	Pod   UID
+	Node  string
+	Grant topology.Grant
+}
+
+// Check judges one placement against a state: the empty string, or the reason why the pod must not go there.
+// schedule/place provides it from its filter table, so that commit and forecast are the same judgement.
+type Check func(s *State, slot Slot, class *Class, grant topology.Grant) string
+
+// Verdict is the answer to a Plan.
+type Verdict struct {
+	Committed bool
+	// Reason why not, and the revision that the scheduler must have seen before it tries the unit again.
+	Reason   string
+	Revision Revision
+	// Placement is the index of the first placement that failed.
+	Placement int
+}
+
+// Reasons of a rejection that do not come from a filter.
+const (
+	RejectPodGone  = "the pod is gone or placed already"
+	RejectNodeGone = "the node is gone"
+)
+
+// Commit takes the Plan whole or not at all. On success each pod is Assumed and charged to its node.
+func (s *Store) Commit(plan *Plan, check Check) Verdict {
+	for i := range plan.Placements {
+		p := &plan.Placements[i]
+		if reason, seen := s.commitOne(p, check); reason != "" {
+			for j := range i {
+				s.release(s.pods[plan.Placements[j].Pod])
+			}
+			return Verdict{Reason: reason, Revision: seen, Placement: i}
+		}
+	}
+	return Verdict{Committed: true, Revision: s.log.Len()}
+}
+
+func (s *Store) commitOne(p *Placement, check Check) (reason string, seen Revision) {
+	pod := s.pods[p.Pod]
+	if pod == nil || pod.Phase != Pending {
+		return RejectPodGone, s.log.Len()
+	}
+	slot, ok := s.slots[p.Node]
+	if !ok {
+		return RejectNodeGone, s.log.Len()
+	}
+	if reason := check(&s.State, slot, pod.Class, p.Grant); reason != "" {
+		return reason, s.touched[slot]
+	}
+	s.place(pod, p.Node, p.Grant, false)
+	pod.Phase = Assumed
+	return "", 0
+}
+
+// Release gives up a commitment whose binding did not happen: the pod is Pending again. It answers false when there is nothing to give
+// up (the pod is gone, or was seen bound).
+func (s *Store) Release(uid UID) bool {
+	pod := s.pods[uid]
+	if pod == nil || pod.Phase != Assumed {
+		return false
+	}
+	s.release(pod)
+	return true
+}
+
+func (s *Store) release(pod *Pod) {
+	s.unplace(pod)
+	pod.Phase = Pending
+}
+
+// Confirm records that the API server took the Binding of an Assumed pod, before the watch says so.
+func (s *Store) Confirm(uid UID) {
+	if pod := s.pods[uid]; pod != nil && pod.Phase == Assumed {
+		pod.Phase = Bound
+	}
+}
+
+func (v Verdict) String() string {
+	if v.Committed {
+		return fmt.Sprintf("committed at %d", v.Revision)
+	}
+	return fmt.Sprintf("rejected: %s (placement %d, retry at %d)", v.Reason, v.Placement, v.Revision)
+}

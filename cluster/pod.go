@@ -1,0 +1,84 @@
+package cluster
+
+import "hilbert.dev/hilbert/topology"
+
+// Phase is where a pod of the ledger stands.
+type Phase uint8
+
+const (
+	// Pending: not bound; if it is ours and not held, it waits for a place.
+	Pending Phase = iota
+	// Assumed: a Plan for it is committed and charged, its Binding is under way.
+	Assumed
+	// Bound: it is on a node.
+	Bound
+	// Finished: it ran to its end and holds nothing.
+	Finished
+)
+
+// String names the phase.
+func (p Phase) String() string { return [...]string{"pending", "assumed", "bound", "finished"}[p] }
+
+// Pod is the ledger's record of a pod. Only the Store changes it; others read.
+type Pod struct {
+	UID             UID
+	Namespace, Name string
+	Created         int64 // nanoseconds, see PodFacts
+	Priority        int32
+	Phase           Phase
+	Ours            bool
+	Gated           bool
+	Deleting        bool
+	Class           *Class
+	Reported        Condition
+
+	node     string // where it is charged, or bound to a node that is not known
+	slot     Slot   // NoSlot while not charged
+	position int32  // in the slot's list of pods
+	grant    topology.Grant
+	inferred bool // the grant is a guess: nobody recorded it
+}
+
+// Node returns the name of the node that the pod is on or on its way to, empty for none.
+func (p *Pod) Node() string { return p.node }
+
+// Grant returns the GPUs that the pod holds.
+func (p *Pod) Grant() topology.Grant { return p.grant }
+
+// Schedulable reports whether the pod waits for a place and may be given one.
+func (p *Pod) Schedulable() bool { return p.wants() && !p.Gated && p.Refusal() == "" }
+
+// Refused reports whether the pod waits for a place that it must not be given, whatever the cluster looks like.
+func (p *Pod) Refused() bool { return p.wants() && !p.Gated && p.Refusal() != "" }
+
+func (p *Pod) wants() bool { return p.Ours && p.Phase == Pending && !p.Deleting }
+
+// Refusal is why the pod's class can never be placed; empty when it can.
+func (p *Pod) Refusal() string {
+	if p.Class.Impossible != "" {
+		return p.Class.Impossible
+	}
+	if len(p.Class.Unsupported) > 0 {
+		return p.Class.Unsupported[0]
+	}
+	return ""
+}
+
+// EffectKind is what an event did to a pod, as far as the queue cares.
+type EffectKind uint8
+
+const (
+	// Waits: the pod wants a place now, or changed while waiting for one.
+	Waits EffectKind = iota + 1
+	// Held: the pod is unbound but must not be placed: gated, unsupported or impossible.
+	Held
+	// Settled: the pod wants no place any more: bound, finished, being deleted or gone.
+	Settled
+)
+
+// Effect tells the queue what became of a pod.
+type Effect struct {
+	Kind EffectKind
+	Pod  *Pod
+	Gone bool // with Settled: the record is no longer in the ledger
+}

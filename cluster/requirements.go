@@ -1,0 +1,182 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"strings"
+
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Requirements is everything about a pod that its placement depends on. Two pods with equal Requirements are interchangeable.
+type Requirements struct {
+	// Requests is the pod's effective request by name: init and sidecar containers, overhead and pod-level resources counted in. GPUs
+	// are in GPU instead. The pod itself (resource pods) is added by the Store.
+	Requests []resource.Quantity
+	// ScoreCPU (millicores) and ScoreMemory (bytes) are the requests that scores use: containers without one count with a default.
+	ScoreCPU, ScoreMemory int64
+	GPU                   topology.Request
+
+	// NodeSelector must match the node's labels, sorted by key.
+	NodeSelector []Label
+	// Required is a list of terms of which one must match; nil asks for nothing, an empty list matches nothing.
+	Required []Term
+	// Preferred terms add their weight to a node's score.
+	Preferred   []WeightedTerm
+	Tolerations []Toleration
+	Ports       []HostPort
+
+	// Unsupported names the constraints in the pod's spec that Hilbert cannot honour; such a pod is never placed.
+	Unsupported []string
+	// Impossible says why no node can ever fit the request; empty when one could.
+	Impossible string
+}
+
+// Label is a key and the value that it must have.
+type Label struct{ Key, Value string }
+
+// Operator of a Requirement.
+type Operator uint8
+
+// The operators of Kubernetes node selectors.
+const (
+	In Operator = iota + 1
+	NotIn
+	Exists
+	DoesNotExist
+	Gt
+	Lt
+)
+
+// Requirement is one expression over a label (or, in Term.Fields, over metadata.name).
+type Requirement struct {
+	Key      string
+	Operator Operator
+	Values   []string
+}
+
+// Term is a conjunction of expressions. A term without any matches nothing.
+type Term struct {
+	Expressions []Requirement
+	Fields      []Requirement
+}
+
+// WeightedTerm is a preference.
+type WeightedTerm struct {
+	Weight int32
+	Term   Term
+}
+
+// Toleration lets a pod onto nodes with a taint.
+type Toleration struct {
+	Key    string // empty with Exists: every key
+	Exists bool   // else Equal
+	Value  string
+	Effect TaintEffect // zero: every effect
+}
+
+// HostPort is a port of the node that the pod occupies.
+type HostPort struct {
+	Protocol string // TCP, UDP, SCTP
+	IP       string // "0.0.0.0": every address
+	Port     int32
+}
+
+// ClassID numbers classes in the order in which the Store met them. It is never given out twice.
+type ClassID uint32
+
+// Class is interned Requirements. It is immutable.
+type Class struct {
+	*Requirements
+	ID ClassID
+	// Amounts is Requests by Kind, and one pod.
+	Amounts resource.List
+
+	key  string
+	pods int // how many pods refer to it
+}
+
+// keyWriter writes values so that different sequences never give equal bytes: every string carries its length.
+type keyWriter []byte
+
+func (w *keyWriter) str(s string) {
+	*w = binary.AppendUvarint(*w, uint64(len(s)))
+	*w = append(*w, s...)
+}
+
+func (w *keyWriter) num(n int64) { *w = binary.AppendVarint(*w, n) }
+
+func (w *keyWriter) bool(b bool) {
+	if b {
+		w.num(1)
+		return
+	}
+	w.num(0)
+}
+
+func (w *keyWriter) term(t *Term) {
+	for _, list := range [][]Requirement{t.Expressions, t.Fields} {
+		w.num(int64(len(list)))
+		for _, r := range list {
+			w.str(r.Key)
+			w.num(int64(r.Operator))
+			w.num(int64(len(r.Values)))
+			for _, v := range r.Values {
+				w.str(v)
+			}
+		}
+	}
+}
+
+// appendKey appends the canonical encoding of r.
+func (r *Requirements) appendKey(buffer []byte) []byte {
+	w := keyWriter(buffer)
+	w.num(int64(len(r.Requests)))
+	for _, q := range r.Requests {
+		w.str(q.Name)
+		w.num(q.Amount)
+	}
+	w.num(r.ScoreCPU)
+	w.num(r.ScoreMemory)
+	w.num(int64(r.GPU.Milli))
+	w.num(int64(r.GPU.Whole))
+	w.num(int64(len(r.NodeSelector)))
+	for _, l := range r.NodeSelector {
+		w.str(l.Key)
+		w.str(l.Value)
+	}
+	w.bool(r.Required != nil)
+	w.num(int64(len(r.Required)))
+	for i := range r.Required {
+		w.term(&r.Required[i])
+	}
+	w.num(int64(len(r.Preferred)))
+	for i := range r.Preferred {
+		w.num(int64(r.Preferred[i].Weight))
+		w.term(&r.Preferred[i].Term)
+	}
+	w.num(int64(len(r.Tolerations)))
+	for _, t := range r.Tolerations {
+		w.str(t.Key)
+		w.bool(t.Exists)
+		w.str(t.Value)
+		w.num(int64(t.Effect))
+	}
+	w.num(int64(len(r.Ports)))
+	for _, p := range r.Ports {
+		w.str(p.Protocol)
+		w.str(p.IP)
+		w.num(int64(p.Port))
+	}
+	w.str(strings.Join(r.Unsupported, "\x00"))
+	w.str(r.Impossible)
+	return w
+}
+
+// Conflicts reports whether two host ports cannot be held on one node together.
+func (p HostPort) Conflicts(q HostPort) bool {
+	return p.Port == q.Port && p.Protocol == q.Protocol && (p.IP == q.IP || p.IP == AnyIP || q.IP == AnyIP)
+}
+
+// AnyIP is a host port's address when it names none.
+const AnyIP = "0.0.0.0"

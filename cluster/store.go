@@ -1,0 +1,352 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// MaxIdleClasses bounds the classes that are remembered though no pod refers to them, so that a class that comes and goes keeps its ID
+// and with it the indexes built for it.
+const MaxIdleClasses = 1024
+
+// Store is the ledger. It has a single writer: its methods must not run beside one another.
+type Store struct {
+	State
+	slots   map[string]Slot
+	vacant  []Slot
+	pods    map[UID]*Pod
+	onSlot  [][]*Pod          // pods charged to each slot
+	orphans map[string][]*Pod // bound to a node that is not known
+	guesses []int32           // pods on each slot whose GPU grant is inferred
+
+	classes   map[string]*Class
+	idle      int // classes without pods
+	nextClass ClassID
+
+	effects []Effect
+	scratch []byte
+}
+
+// NewStore returns an empty ledger.
+func NewStore() *Store {
+	s := &Store{
+		slots:   make(map[string]Slot),
+		pods:    make(map[UID]*Pod),
+		orphans: make(map[string][]*Pod),
+		classes: make(map[string]*Class),
+	}
+	s.kinds = resource.NewTable()
+	s.growKinds()
+	return s
+}
+
+// Revision counts the changes so far.
+func (s *Store) Revision() Revision { return s.log.Len() }
+
+// Pod returns the record of a pod, nil when it is not known.
+func (s *Store) Pod(uid UID) *Pod { return s.pods[uid] }
+
+// Pods is the number of pods known.
+func (s *Store) Pods() int { return len(s.pods) }
+
+// Nodes is the number of nodes known.
+func (s *Store) Nodes() int { return len(s.slots) }
+
+// Slot returns the slot of a node, NoSlot when it is not known.
+func (s *Store) Slot(node string) Slot {
+	if slot, ok := s.slots[node]; ok {
+		return slot
+	}
+	return NoSlot
+}
+
+// PodsOn returns the pods charged to a slot; the caller must not change the slice.
+func (s *Store) PodsOn(slot Slot) []*Pod { return s.onSlot[slot] }
+
+// Apply takes in what a door saw and returns what it did to pods. The slice is valid until the next call.
+func (s *Store) Apply(event Event) []Effect {
+	s.effects = s.effects[:0]
+	switch e := event.(type) {
+	case NodeUpserted:
+		s.upsertNode(e.Node)
+	case NodeRemoved:
+		s.removeNode(e.Name)
+	case PodUpserted:
+		s.upsertPod(&e.Pod)
+	case PodRemoved:
+		s.removePod(e.UID)
+	case NodesListed:
+		s.listNodes(e.Nodes)
+	case PodsListed:
+		s.listPods(e.Pods)
+	}
+	return s.effects
+}
+
+func (s *Store) listNodes(nodes []*Node) {
+	listed := make(map[string]bool, len(nodes))
+	for _, n := range nodes {
+		listed[n.Name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.slots)) {
+		if !listed[name] {
+			s.removeNode(name)
+		}
+	}
+	for _, n := range nodes {
+		s.upsertNode(n)
+	}
+}
+
+func (s *Store) listPods(pods []PodFacts) {
+	listed := make(map[UID]bool, len(pods))
+	for i := range pods {
+		listed[pods[i].UID] = true
+	}
+	for _, uid := range slices.Sorted(maps.Keys(s.pods)) {
+		if !listed[uid] {
+			s.removePod(uid)
+		}
+	}
+	for i := range pods {
+		s.upsertPod(&pods[i])
+	}
+}
+
+func (s *Store) note(slot Slot, kind ChangeKind) {
+	s.log.append(Change{slot, kind})
+	s.touched[slot] = s.log.Len()
+}
+
+func (s *Store) upsertNode(n *Node) {
+	slot, known := s.slots[n.Name]
+	if known && sameNode(s.nodes[slot], n) {
+		return
+	}
+	if !known {
+		slot = s.takeSlot()
+		s.slots[n.Name] = slot
+	}
+	s.setAllocatable(slot, n)
+	regpu := s.nodes[slot] == nil || s.nodes[slot].GPU != n.GPU
+	s.nodes[slot] = n
+	if regpu {
+		s.regrant(slot)
+	}
+	if orphans := s.orphans[n.Name]; !known && len(orphans) > 0 {
+		delete(s.orphans, n.Name)
+		for _, pod := range orphans {
+			s.attach(pod, slot)
+		}
+	}
+	s.note(slot, Redefined|Freed|Charged)
+}
+
+func (s *Store) takeSlot() Slot {
+	if n := len(s.vacant); n > 0 {
+		slot := s.vacant[n-1]
+		s.vacant = s.vacant[:n-1]
+		return slot
+	}
+	s.onSlot = append(s.onSlot, nil)
+	s.guesses = append(s.guesses, 0)
+	return s.addSlot()
+}
+
+func (s *Store) setAllocatable(slot Slot, n *Node) {
+	for kind := range s.allocatable {
+		s.allocatable[kind][slot] = 0
+	}
+	for _, q := range n.Allocatable {
+		kind, err := s.kinds.Intern(q.Name)
+		if err != nil {
+			continue // the table is full: nobody can be given this resource, which is safe
+		}
+		s.growKinds()
+		s.allocatable[kind][slot] = q.Amount
+	}
+}
+
+func (s *Store) removeNode(name string) {
+	slot, known := s.slots[name]
+	if !known {
+		return
+	}
+	for _, pod := range s.onSlot[slot] {
+		pod.slot = NoSlot
+		s.orphans[name] = append(s.orphans[name], pod)
+	}
+	s.onSlot[slot] = nil
+	s.guesses[slot] = 0
+	s.vacate(slot)
+	delete(s.slots, name)
+	s.vacant = append(s.vacant, slot)
+	s.note(slot, Redefined|Charged)
+}
+
+// sameNode reports whether two observations of a node differ in nothing that placement looks at.
+func sameNode(a, b *Node) bool {
+	return a.Unschedulable == b.Unschedulable && a.GPU == b.GPU && slices.Equal(a.Allocatable, b.Allocatable) &&
+		slices.Equal(a.Taints, b.Taints) && maps.Equal(a.Labels, b.Labels)
+}
+
+func (s *Store) upsertPod(facts *PodFacts) {
+	pod := s.pods[facts.UID]
+	if pod == nil {
+		if facts.Node == "" && !facts.Ours || facts.Finished {
+			return // somebody else's business, or nobody's any more
+		}
+		pod = &Pod{UID: facts.UID, Namespace: facts.Namespace, Name: facts.Name, Created: facts.Created, slot: NoSlot}
+		s.pods[facts.UID] = pod
+	}
+	if facts.Node == "" && !facts.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
+		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters.
+		pod.Deleting = pod.Deleting || facts.Deleting
+		return
+	}
+	pod.Priority, pod.Ours, pod.Gated, pod.Deleting, pod.Reported = facts.Priority, facts.Ours, facts.Gated, facts.Deleting, facts.Reported
+	class := s.intern(facts.Requirements)
+	switch {
+	case facts.Finished:
+		s.unplace(pod)
+		s.reclass(pod, class)
+		pod.Phase = Finished
+	case facts.Node != "":
+		s.observeBound(pod, class, facts)
+	default:
+		s.reclass(pod, class)
+	}
+	s.emit(pod)
+}
+
+// observeBound charges a pod where it was seen, moving it if the ledger had it elsewhere.
+func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
+	grant := facts.Grant
+	inferred := grant.IsZero() && !class.GPU.IsZero()
+	if inferred && pod.node == facts.Node && pod.Class == class {
+		grant, inferred = pod.grant, pod.inferred // an update that says nothing new
+	}
+	if pod.node != facts.Node || pod.Class != class || pod.grant != grant || pod.inferred != inferred {
+		s.unplace(pod)
+		s.reclass(pod, class)
+		s.place(pod, facts.Node, grant, inferred)
+	}
+	pod.Phase = Bound
+}
+
+func (s *Store) emit(pod *Pod) {
+	effect := Effect{Kind: Settled, Pod: pod}
+	switch {
+	case pod.Schedulable():
+		effect.Kind = Waits
+	case pod.wants():
+		effect.Kind = Held
+	}
+	s.effects = append(s.effects, effect)
+}
+
+func (s *Store) removePod(uid UID) {
+	pod := s.pods[uid]
+	if pod == nil {
+		return
+	}
+	s.unplace(pod)
+	s.reclass(pod, nil)
+	delete(s.pods, uid)
+	s.effects = append(s.effects, Effect{Kind: Settled, Pod: pod, Gone: true})
+}
+
+// place charges a pod to a node, or files it as an orphan if the node is not known.
+func (s *Store) place(pod *Pod, node string, grant topology.Grant, inferred bool) {
+	pod.node, pod.grant, pod.inferred = node, grant, inferred
+	slot, ok := s.slots[node]
+	if !ok {
+		s.orphans[node] = append(s.orphans[node], pod)
+		return
+	}
+	s.attach(pod, slot)
+	s.note(slot, Charged)
+}
+
+// attach charges a pod to a slot without noting it in the log.
+func (s *Store) attach(pod *Pod, slot Slot) {
+	pod.slot, pod.position = slot, int32(len(s.onSlot[slot]))
+	s.onSlot[slot] = append(s.onSlot[slot], pod)
+	if !pod.inferred {
+		s.charge(slot, pod.Class, pod.grant)
+	} else {
+		s.charge(slot, pod.Class, topology.Grant{})
+		s.guesses[slot]++
+	}
+	if s.guesses[slot] > 0 && !pod.Class.GPU.IsZero() {
+		s.regrant(slot)
+	}
+}
+
+// unplace takes a pod off whatever node the ledger has it on.
+func (s *Store) unplace(pod *Pod) {
+	if pod.node == "" {
+		return
+	}
+	node, slot := pod.node, pod.slot
+	pod.node = ""
+	if slot == NoSlot {
+		s.dropOrphan(node, pod)
+		return
+	}
+	list := s.onSlot[slot]
+	last := list[len(list)-1]
+	list[pod.position], last.position = last, pod.position
+	list[len(list)-1] = nil
+	s.onSlot[slot] = list[:len(list)-1]
+	s.discharge(slot, pod.Class, pod.grant)
+	if pod.inferred {
+		s.guesses[slot]--
+	}
+	pod.slot, pod.grant, pod.inferred = NoSlot, topology.Grant{}, false
+	if s.guesses[slot] > 0 && !pod.Class.GPU.IsZero() {
+		s.regrant(slot)
+	}
+	s.note(slot, Freed)
+}
+
+func (s *Store) dropOrphan(node string, pod *Pod) {
+	list := s.orphans[node]
+	if i := slices.Index(list, pod); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+	}
+	if len(list) == 0 {
+		delete(s.orphans, node)
+		return
+	}
+	s.orphans[node] = list
+}
+
+// regrant rebuilds a slot's GPU counters: recorded grants first, then the guesses in UID order, so that the result does not depend on
+// the order in which pods were seen.
+func (s *Store) regrant(slot Slot) {
+	shape := s.nodes[slot].GPU
+	free := topology.NewFree(shape)
+	var guessed []*Pod
+	for _, pod := range s.onSlot[slot] {
+		if pod.inferred {
+			guessed = append(guessed, pod)
+			continue
+		}
+		free.Commit(pod.grant)
+	}
+	slices.SortFunc(guessed, func(a, b *Pod) int {
+		if a.UID < b.UID {
+			return -1
+		}
+		return 1
+	})
+	for _, pod := range guessed {
+		pod.grant = topology.Force(shape, &free, pod.Class.GPU)
+		free.Commit(pod.grant)
+	}
+	s.gpus[slot] = free
+}

@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Verify recomputes the columns from the pods and returns the first difference. It costs time proportional to the ledger: tests and the
+// simulator call it.
+func (s *Store) Verify() error {
+	charged := 0
+	for i, node := range s.nodes {
+		slot := Slot(i)
+		if node == nil {
+			if len(s.onSlot[slot]) > 0 {
+				return fmt.Errorf("vacant slot %d holds %d pods", slot, len(s.onSlot[slot]))
+			}
+			continue
+		}
+		if s.slots[node.Name] != slot {
+			return fmt.Errorf("node %s is in slot %d but indexed in %d", node.Name, slot, s.slots[node.Name])
+		}
+		if err := s.verifySlot(slot, node); err != nil {
+			return fmt.Errorf("node %s: %w", node.Name, err)
+		}
+		charged += len(s.onSlot[slot])
+	}
+	for _, pod := range s.pods {
+		placed := pod.node != ""
+		if placed != (pod.Phase == Assumed || pod.Phase == Bound) {
+			return fmt.Errorf("pod %s is %s but its node is %q", pod.UID, pod.Phase, pod.node)
+		}
+		if pod.slot != NoSlot {
+			charged--
+		}
+	}
+	if charged != 0 {
+		return fmt.Errorf("%d pods are charged without being in the ledger", charged)
+	}
+	return nil
+}
+
+func (s *Store) verifySlot(slot Slot, node *Node) error {
+	requested := make([]int64, len(s.requested))
+	var cpu, memory int64
+	ports := 0
+	free := topology.NewFree(node.GPU)
+	for i, pod := range s.onSlot[slot] {
+		if pod.slot != slot || int(pod.position) != i || pod.node != node.Name {
+			return fmt.Errorf("pod %s stands at %d but says slot %d, position %d, node %s", pod.UID, i, pod.slot, pod.position, pod.node)
+		}
+		for _, a := range pod.Class.Amounts {
+			requested[a.Kind] += a.Value
+		}
+		cpu, memory = cpu+pod.Class.ScoreCPU, memory+pod.Class.ScoreMemory
+		ports += len(pod.Class.Ports)
+		free.Commit(pod.grant)
+	}
+	for kind := range requested {
+		if requested[kind] != s.requested[kind][slot] {
+			return fmt.Errorf("%s: column says %d requested, pods say %d", s.kinds.Name(resource.Kind(kind)), s.requested[kind][slot], requested[kind])
+		}
+	}
+	if cpu != s.scoreCPU[slot] || memory != s.scoreMemory[slot] {
+		return fmt.Errorf("score columns say %d, %d; pods say %d, %d", s.scoreCPU[slot], s.scoreMemory[slot], cpu, memory)
+	}
+	if ports != len(s.ports[slot]) {
+		return fmt.Errorf("%d host ports taken, pods say %d", len(s.ports[slot]), ports)
+	}
+	if free != s.gpus[slot] {
+		return fmt.Errorf("GPU counters say %v, pods say %v", s.gpus[slot], free)
+	}
+	return nil
+}
+
+// Overcommitted returns the nodes on which pods request more than is allocatable, in slot order. Only the outside world can bring that
+// about; Commit never does.
+func (s *Store) Overcommitted() []string {
+	var names []string
+	for i, node := range s.nodes {
+		if node == nil {
+			continue
+		}
+		slot := Slot(i)
+		over := slices.ContainsFunc(s.gpus[slot][:], func(free int32) bool { return free < 0 })
+		for kind := range s.allocatable {
+			over = over || s.requested[kind][slot] > s.allocatable[kind][slot]
+		}
+		if over {
+			names = append(names, node.Name)
+		}
+	}
+	return names
+}

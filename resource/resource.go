@@ -1,0 +1,144 @@
+// Package resource is the vocabulary of amounts: resource names interned to dense kinds, sparse requests and their arithmetic.
+//
+// Amounts are int64: millicores for cpu, bytes for memory, ephemeral storage and hugepages, a count for pods and extended resources.
+//
+// Invariants: a Kind, once given out by a Table, keeps its name; a List is sorted by Kind and holds no zero; additions saturate
+// instead of wrapping.
+//
+// It is not the Kubernetes Quantity: the doors (kube, sim) parse those once.
+package resource
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Kind is the dense index of a resource name in a Table.
+type Kind int32
+
+// The kinds that every Table knows.
+const (
+	CPU Kind = iota // millicores
+	Memory
+	EphemeralStorage
+	Pods
+	builtin
+)
+
+// Names of the built-in kinds, as Kubernetes spells them.
+const (
+	NameCPU              = "cpu"
+	NameMemory           = "memory"
+	NameEphemeralStorage = "ephemeral-storage"
+	NamePods             = "pods"
+)
+
+// MaxKinds bounds a Table: names come from users, and each costs a column over all nodes.
+const MaxKinds = 512
+
+// ErrTooManyKinds is returned when a Table is full.
+var ErrTooManyKinds = errors.New("too many distinct resource names")
+
+// Table interns resource names. It only grows.
+type Table struct {
+	kinds map[string]Kind
+	names []string
+}
+
+// NewTable returns a Table that knows the built-in kinds.
+func NewTable() *Table {
+	t := &Table{kinds: make(map[string]Kind)}
+	for _, name := range []string{NameCPU, NameMemory, NameEphemeralStorage, NamePods} {
+		t.kinds[name] = Kind(len(t.names))
+		t.names = append(t.names, name)
+	}
+	return t
+}
+
+// Intern returns the Kind of a name, adding it if there is room.
+func (t *Table) Intern(name string) (Kind, error) {
+	if kind, ok := t.kinds[name]; ok {
+		return kind, nil
+	}
+	if len(t.names) >= MaxKinds {
+		return 0, fmt.Errorf("intern resource %q: %w (limit %d)", name, ErrTooManyKinds, MaxKinds)
+	}
+	kind := Kind(len(t.names))
+	t.kinds[name] = kind
+	t.names = append(t.names, name)
+	return kind, nil
+}
+
+// Name returns the name of a Kind that this Table gave out.
+func (t *Table) Name(kind Kind) string { return t.names[kind] }
+
+// Len is the number of kinds known.
+func (t *Table) Len() int { return len(t.names) }
+
+// Quantity is an amount of a resource by name, as the doors deliver it.
+type Quantity struct {
+	Name   string
+	Amount int64
+}
+
+// Amount is an amount of a resource by Kind.
+type Amount struct {
+	Kind  Kind
+	Value int64
+}
+
+// List is a sparse vector: sorted by Kind, without zeros.
+type List []Amount
+
+// NewList interns quantities into a List. Repeated names add up.
+func (t *Table) NewList(quantities []Quantity) (List, error) {
+	list := make(List, 0, len(quantities))
+	for _, q := range quantities {
+		if q.Amount == 0 {
+			continue
+		}
+		if q.Amount < 0 {
+			return nil, fmt.Errorf("resource %q: amount %d is negative", q.Name, q.Amount)
+		}
+		kind, err := t.Intern(q.Name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Amount{kind, q.Amount})
+	}
+	slices.SortStableFunc(list, func(a, b Amount) int { return cmp.Compare(a.Kind, b.Kind) })
+	merged := list[:0]
+	for _, a := range list {
+		if n := len(merged); n > 0 && merged[n-1].Kind == a.Kind {
+			merged[n-1].Value = Add(merged[n-1].Value, a.Value)
+			continue
+		}
+		merged = append(merged, a)
+	}
+	return merged, nil
+}
+
+// Get returns the amount of a Kind, zero when the List does not name it.
+func (l List) Get(kind Kind) int64 {
+	for _, a := range l {
+		if a.Kind == kind {
+			return a.Value
+		}
+	}
+	return 0
+}
+
+// Add returns a+b, saturated at the ends of int64.
+func Add(a, b int64) int64 {
+	sum := a + b
+	switch {
+	case a > 0 && b > 0 && sum < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && sum >= 0:
+		return math.MinInt64
+	}
+	return sum
+}
