@@ -1,0 +1,196 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+)
+
+// rule is one promise: what breaks it, and why it was made.
+type rule struct {
+	name  string
+	why   string
+	check func(*tree) []breach
+}
+
+// breach is one place where a rule does not hold.
+type breach struct {
+	place
+	what string
+}
+
+// Patterns name packages as go list does: "./x" is a package of the tree, and
+// "/..." at the end takes in what lies below.
+
+// core is where decisions are made; DESIGN's rule 1 lists it.
+var core = []string{
+	"./resource/...", "./topology/...", "./cluster/...", "./schedule/...", "./control/...",
+	"./node/advise/...", "./node/allocate/...", "./node/evict/...",
+}
+
+// vocabulary is what core may import besides itself. Whatever core really
+// imports of it is held to the same purity as core.
+var vocabulary = []string{"./api/spec/...", "./internal/..."}
+
+var (
+	kubernetes = []string{"k8s.io/...", "sigs.k8s.io/..."}
+	roles      = [][]string{{"./schedule/..."}, {"./node/..."}, {"./control/..."}}
+	kubeDoor   = []string{"./kube/..."}
+	simDoor    = []string{"./sim/..."}
+	crds       = []string{"./api/..."} // without spec, see crd()
+	// generation is where code and manifests are generated from the CRDs.
+	generation = []string{"./internal/gen/..."}
+)
+
+// planned names patterns that have no package yet. TestPatternsMatch fails
+// when one appears, so that this list only ever shrinks.
+var planned = []string{
+	"./control/...", "./node/...", "./node/advise/...", "./node/allocate/...", "./node/evict/...",
+	"./internal/gen/...",
+}
+
+const (
+	maxFileLines     = 500
+	maxTestFileLines = 800
+	maxFuncLines     = 70
+	minDocSentences  = 3
+	minDocWords      = 40
+)
+
+var rules = []rule{
+	{
+		name: "core-imports",
+		why: "core decides, shell acts: clients, files, loggers, contexts and the environment belong to the shell, " +
+			"so that a decision is a function of its arguments and can be replayed",
+		check: neverImport(core, nil,
+			"context", "crypto/rand", "log/...", "net/...", "os/...", "io/ioutil", "plugin", "syscall", "testing/..."),
+	},
+	{
+		name: "core-kubernetes",
+		why: "kube parses objects once, at the door; k8s.io/api/core/v1 alone drags klog and net/http into " +
+			"every simulation, test and agent that only wants to decide",
+		check: neverReach(core, append([]string{"net/http"}, kubernetes...)...),
+	},
+	{
+		name:  "core-inward",
+		why:   "a decision that imports its shell cannot run behind another one; ports are declared in core and implemented outside",
+		check: coreInward,
+	},
+	{
+		name:  "core-clock",
+		why:   "now is an argument: virtual time, replay and identical digests depend on it",
+		check: coreUses("time", "Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"),
+	},
+	{
+		name:  "core-rand",
+		why:   "the seed is an argument: the same seed must give the same placement on any machine",
+		check: coreRand,
+	},
+	{
+		name: "core-concurrency",
+		why: "core is called by one goroutine at a time and takes a Runner where it may run in parallel; " +
+			"goroutines, channels and locks in it would let the schedule of the Go runtime decide",
+		check: coreConcurrency,
+	},
+	{
+		name:  "core-print",
+		why:   "core has no logger: what it wants to say is a value that the shell renders",
+		check: corePrint,
+	},
+	{
+		name:  "roles-apart",
+		why:   "schedule, node and control meet in cluster, topology, resource and api/spec; an import would weld two roles into one process",
+		check: rolesApart,
+	},
+	{
+		name: "doors-apart",
+		why:  "kube and sim are two doors to the same core; sharing code between them hides a difference that the simulator should find",
+		check: all(
+			neverReach(kubeDoor, simDoor...),
+			neverReach(simDoor, kubeDoor...),
+		),
+	},
+	{
+		name: "kubernetes-at-the-door",
+		why:  "kube, cmd, the CRD groups and generation know Kubernetes' libraries; everything else speaks our vocabulary, so an upgrade touches one package",
+		check: neverImport([]string{"./..."}, join([]string{"./lab/...", "./cmd/...", "./api/..."}, kubeDoor, generation),
+			kubernetes...),
+	},
+	{
+		name:  "client-go-owner",
+		why:   "kube is the sole owner of client-go: its rate limits, caches and retries are decided in one place",
+		check: neverImport([]string{"./..."}, join([]string{"./lab/..."}, kubeDoor), "k8s.io/client-go/..."),
+	},
+	{
+		name:  "crds-at-the-door",
+		why:   "the CRD groups embed api/spec under TypeMeta; whoever needs the fields takes api/spec and stays free of Kubernetes",
+		check: crdsAtTheDoor,
+	},
+	{
+		name:  "spec-std-only",
+		why:   "api/spec is imported by everything, so whatever it imports is imported by everything",
+		check: specStdOnly,
+	},
+	{
+		name:  "package-name",
+		why:   "a package is named by the noun that it provides; a drawer called util collects what nobody owns",
+		check: packageNames,
+	},
+	{
+		name:  "package-doc",
+		why:   "a package says what it is for, what always holds and what it is not: three sentences and forty words are the least that takes",
+		check: packageDocs,
+	},
+	{
+		name:  "file-lines",
+		why:   "a file is read as a whole: 500 lines of code, 800 of tests",
+		check: fileLines,
+	},
+	{
+		name:  "func-lines",
+		why:   "a function fits a screen: 70 lines",
+		check: funcLines,
+	},
+	{
+		name:  "todo-issue",
+		why:   "a TODO without an issue is a wish that nobody will find: write TODO(#12)",
+		check: todos,
+	},
+	{
+		name:  "orphan",
+		why:   "a package that nothing imports is not part of the product, however well it is tested",
+		check: orphans,
+	},
+	{
+		name:  "testing-in-product",
+		why:   "package testing registers flags and marks code as test support; a product package must not link it",
+		check: testingInProduct,
+	},
+	{
+		name:  "dependency-row",
+		why:   "every direct dependency has its reason in docs/dependencies.md, or it is not worth its upkeep",
+		check: dependencyRows,
+	},
+}
+
+// matches says whether name, as tree.rel gives it, falls under a pattern.
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		prefix, below := strings.CutSuffix(pattern, "/...")
+		if !below {
+			return name == pattern
+		}
+		return name == prefix || strings.HasPrefix(name, prefix+"/")
+	})
+}
+
+func join(lists ...[]string) []string { return slices.Concat(lists...) }
+
+func all(checks ...func(*tree) []breach) func(*tree) []breach {
+	return func(t *tree) []breach {
+		var out []breach
+		for _, check := range checks {
+			out = append(out, check(t)...)
+		}
+		return out
+	}
+}
