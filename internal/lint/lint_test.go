@@ -112,12 +112,13 @@ func repeat(t *testing.T, root string, d *datadriven.TestData) string {
 	var times int
 	d.ScanArgs(t, "file", &name)
 	d.ScanArgs(t, "times", &times)
-	f, err := os.OpenFile(filepath.Join(root, filepath.FromSlash(name)), os.O_APPEND|os.O_WRONLY, 0o644)
+	full := filepath.Join(root, filepath.FromSlash(name))
+	data, err := os.ReadFile(full)
 	if err != nil {
-		d.Fatalf(t, "opening the fixture: %v", err)
+		d.Fatalf(t, "reading the fixture: %v", err)
 	}
-	defer f.Close()
-	if _, err := f.WriteString(strings.Repeat(d.Input+"\n", times)); err != nil {
+	data = append(data, strings.Repeat(d.Input+"\n", times)...)
+	if err := os.WriteFile(full, data, 0o644); err != nil {
 		d.Fatalf(t, "writing the fixture: %v", err)
 	}
 	return ""

@@ -168,13 +168,15 @@ func packageDocs(t *tree) []breach {
 		if len(p.files) == 0 {
 			continue // tests of nothing but themselves
 		}
-		doc, at := "", p.files[0].syntax.Name.Pos()
+		var all strings.Builder
+		at := p.files[0].syntax.Name.Pos()
 		for _, f := range p.files {
 			if f.syntax.Doc != nil {
-				doc += f.syntax.Doc.Text() + "\n"
+				all.WriteString(f.syntax.Doc.Text() + "\n")
 				at = f.syntax.Name.Pos()
 			}
 		}
+		doc := all.String()
 		sentences, words := len(sentenceEnd.FindAllString(doc, -1)), len(strings.FieldsFunc(doc, unicode.IsSpace))
 		if sentences < minDocSentences || words < minDocWords {
 			out = append(out, breach{t.at(at), fmt.Sprintf("package %s introduces itself in %d sentences and %d words", p.name, sentences, words)})
