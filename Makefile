@@ -1,0 +1,146 @@
+# Hilbert. `make` builds the product and runs the quick tests; `make help`
+# lists the rest. Only Go, git and make are needed.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := all
+
+# Pure Go everywhere: one static binary. The race detector alone needs C.
+export CGO_ENABLED ?= 0
+# Public cluster traces. Tests that replay them skip, and say so, without.
+export HILBERT_TRACES ?= $(abspath $(CURDIR)/../shared/traces)
+
+GO      ?= go
+NICE    ?=
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+ARGS    ?=
+SEEDS   ?= 100
+COUNT   ?= 10
+FUZZTIME ?= 30s
+LDFLAGS ?= -s -w
+
+# What the embedded control plane says it is. Without this it reads v0.0.0,
+# which kubectl cannot parse.
+KUBE_VERSION := $(shell sed -n 's/^[[:space:]]*k8s\.io\/kubernetes \(v[0-9.]*\).*/\1/p' lab/go.mod 2>/dev/null)
+KUBE_MAJOR    = $(word 1,$(subst ., ,$(KUBE_VERSION:v%=%)))
+KUBE_MINOR    = $(word 2,$(subst ., ,$(KUBE_VERSION:v%=%)))
+LAB_LDFLAGS   = $(LDFLAGS) $(foreach pkg,k8s.io/component-base/version k8s.io/client-go/pkg/version, \
+	-X $(pkg).gitVersion=$(KUBE_VERSION) -X $(pkg).gitMajor=$(KUBE_MAJOR) -X $(pkg).gitMinor=$(KUBE_MINOR))
+
+TOOL     = $(GO) tool -modfile=tools/go.mod
+LAB_TOOL = $(GO) tool -modfile=../tools/go.mod
+
+# timed runs a command and says how long it took.
+timed = @start=$$(date +%s); $(NICE) $(2); printf '%-12s %4d s\n' '$(1)' "$$(($$(date +%s) - start))"
+
+##@ Every day
+
+.PHONY: all
+all: build quick ## build the product and run the quick tests (seconds)
+
+.PHONY: build
+build: ## bin/hilbert and bin/hilbertd
+	@mkdir -p bin
+	$(call timed,build,$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/hilbert ./cmd/hilbertd)
+
+.PHONY: quick
+quick: ## the product's tests in their short form
+	$(call timed,quick,$(GO) test -short ./...)
+
+.PHONY: demo
+demo: lab ## a real control plane, 1,000 nodes and a day's work on them; ARGS go to the demo
+	bin/hilbert-lab demo $(ARGS)
+
+.PHONY: lab
+lab: ## bin/hilbert-lab: a whole control plane, minutes to build the first time
+	@mkdir -p bin
+	$(call timed,lab,$(GO) -C lab build -ldflags '$(LAB_LDFLAGS)' -o ../bin/hilbert-lab ./cmd/hilbert-lab)
+
+##@ Before a change lands
+
+.PHONY: test
+test: vet unit house sim-test lab-short ## what every change must pass
+
+.PHONY: vet
+vet: ## go vet and gofmt over both modules
+	$(call timed,gofmt,bash -c 'bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "not gofmt-ed:"; echo "$$bad"; exit 1; }')
+	$(call timed,vet,$(GO) vet ./...)
+	$(call timed,vet lab,$(GO) -C lab vet ./...)
+
+.PHONY: unit
+unit: ## all tests of the product
+	$(call timed,unit,$(GO) test ./...)
+
+.PHONY: house
+house: ## the layout's promises, uncached
+	$(call timed,house,$(GO) test -count=1 ./internal/lint)
+
+.PHONY: sim-test
+sim-test: build ## short simulations: the same seed gives the same digest
+	$(call timed,sim,bash .ci/sim)
+
+.PHONY: lab-short
+lab-short: ## the lab's tests in their short form, on a real control plane
+	$(call timed,lab-short,$(GO) -C lab test -short -timeout 15m -ldflags '$(LAB_LDFLAGS)' ./...)
+
+.PHONY: lint
+lint: ## golangci-lint over both modules (builds it first: minutes, once)
+	$(call timed,lint,$(TOOL) golangci-lint run ./...)
+	@cd lab; $(NICE) $(LAB_TOOL) golangci-lint run ./...
+
+.PHONY: fmt
+fmt: ## format everything as lint wants it
+	@$(TOOL) golangci-lint fmt ./...
+	@cd lab; $(LAB_TOOL) golangci-lint fmt ./...
+
+.PHONY: gen
+gen: ## regenerate what is generated
+	$(GO) generate ./...
+	$(GO) -C lab generate ./...
+
+##@ Long suites
+
+.PHONY: lab-test
+lab-test: ## all tests of the lab
+	$(call timed,lab-test,$(GO) -C lab test -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' ./...)
+
+.PHONY: crash-test
+crash-test: lab ## kill and freeze the scheduler while it binds; count every node afterwards
+	$(call timed,crash-test,$(GO) -C lab test -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v -run '^TestCrash' ./...)
+
+.PHONY: sim
+sim: build ## simulate SEEDS seeds with four schedulers
+	$(call timed,sim,env SEEDS=$(SEEDS) bash .ci/sim)
+
+.PHONY: race
+race: export CGO_ENABLED := 1
+race: ## all tests of the product under the race detector (needs a C compiler)
+	$(call timed,race,$(GO) test -race -timeout 30m ./...)
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME each
+	@{ grep -rHo --include='*_test.go' --exclude-dir=lab '^func Fuzz[A-Za-z0-9_]*' . || echo 'no fuzz targets' >&2; } | \
+	while IFS=: read -r file func; do \
+		echo "== $${func#func } $$(dirname "$$file")"; \
+		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")"; \
+	done
+
+.PHONY: bench
+bench: ## benchmarks of the product, COUNT times each, summarised; raw results in bin/bench.txt
+	@mkdir -p bin
+	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) -timeout 60m ./... | tee bin/bench.txt
+	@$(TOOL) benchstat bin/bench.txt
+
+.PHONY: bench-schedule
+bench-schedule: lab ## raw bindings, kube-scheduler and hilbertd on one control plane; ARGS go to it
+	bin/hilbert-lab bench schedule --nodes 5000 --pods 10000 $(ARGS)
+
+##@ House
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
