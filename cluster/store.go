@@ -350,3 +350,10 @@ func (s *Store) regrant(slot Slot) {
 	}
 	s.gpus[slot] = free
 }
+
+// EachPod visits every record, in no particular order.
+func (s *Store) EachPod(visit func(*Pod)) {
+	for _, pod := range s.pods {
+		visit(pod)
+	}
+}

@@ -1,0 +1,59 @@
+package bind
+
+import (
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/topology"
+)
+
+// WriteKind is what a Write does.
+type WriteKind uint8
+
+const (
+	// WriteBinding binds a pod to a node, once, with the pod's UID as a precondition.
+	WriteBinding WriteKind = iota + 1
+	// WriteCondition sets the pod's PodScheduled=False condition.
+	WriteCondition
+	// ReadPod reads the pod with a consistent read, to learn what became of a Binding whose outcome is unknown.
+	ReadPod
+)
+
+// WriteID numbers writes; it is never given out twice by one Binder.
+type WriteID uint64
+
+// Write is an API call that the shell has to make. It is data: the shell answers each with one Result.
+type Write struct {
+	ID              WriteID
+	Kind            WriteKind
+	Pod             cluster.UID
+	Namespace, Name string
+
+	Node      string            // WriteBinding: where to
+	Grant     topology.Grant    // WriteBinding: the GPUs, zero for none
+	Condition cluster.Condition // WriteCondition
+}
+
+// Outcome is what became of a Write.
+type Outcome uint8
+
+const (
+	// Written: the API server did it. For ReadPod, Result.Node says where the pod is bound (empty: unbound).
+	Written Outcome = iota + 1
+	// Gone: there is no such pod, or another has its name.
+	Gone
+	// Conflict: the pod is bound already, here or elsewhere.
+	Conflict
+	// Refused: the API server said no, and nothing was written.
+	Refused
+	// Unknown: a timeout or a lost connection; it may or may not have been written.
+	Unknown
+	// NotSent: it certainly never left this process (leadership was running out, or the process stops).
+	NotSent
+)
+
+// Result answers a Write.
+type Result struct {
+	ID      WriteID
+	Outcome Outcome
+	Node    string // ReadPod: where the pod is bound
+	Message string // Refused, Unknown: why, for people
+}

@@ -1,0 +1,51 @@
+package schedule
+
+import (
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+)
+
+// Options make a Scheduler.
+type Options struct {
+	// Config has its defaults set.
+	Config spec.Scheduling
+	// Instances of place that propose Plans to the one binder; 0 means 1.
+	Instances int
+	// Lag, if set, is asked before an instance would catch up with the ledger; true makes it decide on what it has. The simulator uses
+	// it; nil is always up to date.
+	Lag func(instance int) bool
+	// Observer, if set, is told what happens.
+	Observer Observer
+}
+
+// Observer is the port through which a shell counts and times. Its methods are called synchronously and must be quick; what the
+// pointers lead to must not be kept or changed.
+type Observer interface {
+	// Placed: a Plan was committed; the Binding follows.
+	Placed(pod *cluster.Pod, now time.Time)
+	// Rejected: the committer refused a Plan; reason is from a bounded set (a filter's name or one of cluster's Reject constants).
+	Rejected(reason string, now time.Time)
+	// Unschedulable: no node fits. The reasons are the filters that refused, with the number of nodes each refused first.
+	Unschedulable(pod *cluster.Pod, reasons []FilterCount, now time.Time)
+	// Bound: the API server has the Binding.
+	Bound(pod *cluster.Pod, now time.Time)
+	// Released: a Binding failed for good and the pod waits again.
+	Released(pod *cluster.Pod, message string, now time.Time)
+}
+
+// FilterCount is how many nodes a filter refused.
+type FilterCount struct {
+	Filter string
+	Nodes  int
+}
+
+// Pending counts the pods that wait, by why.
+type Pending struct {
+	Active        int // would be tried now
+	Backoff       int // wait out a backoff
+	Unschedulable int // fit nowhere; an event that could help wakes them
+	Held          int // gated, or with a constraint that is not supported
+	InFlight      int // placed, their Binding is not confirmed yet
+}

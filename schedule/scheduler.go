@@ -1,0 +1,209 @@
+package schedule
+
+import (
+	"fmt"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/schedule/dispatch"
+	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/queue"
+)
+
+// maxRejections is how often in a row a unit is decided again at once after its Plan was rejected; then it backs off.
+const maxRejections = 8
+
+// Scheduler is the pipeline. Its methods must not run beside one another.
+type Scheduler struct {
+	cfg        spec.Scheduling
+	store      *cluster.Store
+	queue      *queue.Queue
+	dispatcher *dispatch.Dispatcher
+	instances  []*instance
+	binder     *bind.Binder
+	lag        func(int) bool
+	observer   Observer
+
+	attempts map[cluster.UID]int // failed attempts of pods that wait or are on their way
+	held     map[cluster.UID]struct{}
+	verdicts map[*cluster.Class]*verdict
+	looked   cluster.Revision // parked classes have been checked against changes up to here
+}
+
+// instance is one place replica.
+type instance struct {
+	number   int
+	snapshot *cluster.Snapshot
+	placer   *place.Placer
+}
+
+// verdict is the latest explanation of a class that fits nowhere, kept so that it is computed at most once per conditions.minInterval.
+type verdict struct {
+	at        time.Time
+	condition cluster.Condition
+	counts    []FilterCount
+}
+
+// New returns an empty pipeline. It fails on a score name that does not exist.
+func New(o Options) (*Scheduler, error) {
+	profile, err := place.NewProfile(o.Config.Scores)
+	if err != nil {
+		return nil, err
+	}
+	s := &Scheduler{
+		cfg:        o.Config,
+		store:      cluster.NewStore(),
+		queue:      queue.New(),
+		dispatcher: dispatch.New(max(o.Instances, 1)),
+		lag:        o.Lag,
+		observer:   o.Observer,
+		attempts:   make(map[cluster.UID]int),
+		held:       make(map[cluster.UID]struct{}),
+		verdicts:   make(map[*cluster.Class]*verdict),
+	}
+	if s.lag == nil {
+		s.lag = func(int) bool { return false }
+	}
+	if s.observer == nil {
+		s.observer = silent{}
+	}
+	s.binder = bind.New(s.store, place.Commits, o.Config.Binding, o.Config.Conditions)
+	for i := range max(o.Instances, 1) {
+		snapshot := cluster.NewSnapshot()
+		// Each instance breaks ties its own way, so that instances on equal snapshots do not all want the same node.
+		seed := o.Config.Seed + uint64(i)*0x9e3779b97f4a7c15
+		s.instances = append(s.instances, &instance{i, snapshot, place.NewPlacer(snapshot, profile, seed, o.Config.MaxClassIndexes)})
+	}
+	return s, nil
+}
+
+// Store returns the ledger, to read.
+func (s *Scheduler) Store() *cluster.Store { return s.store }
+
+// Apply takes in what a door saw.
+func (s *Scheduler) Apply(event cluster.Event, now time.Time) {
+	for _, effect := range s.store.Apply(event) {
+		s.effect(effect, now)
+	}
+}
+
+func (s *Scheduler) effect(e cluster.Effect, now time.Time) {
+	pod := e.Pod
+	delete(s.held, pod.UID)
+	switch e.Kind {
+	case cluster.Waits:
+		s.enqueue(pod, now)
+	case cluster.Held:
+		s.queue.Remove(pod.UID)
+		s.held[pod.UID] = struct{}{}
+		if condition, refused := dispatch.Refuse(pod.Class); refused && !pod.Gated {
+			s.binder.Report(pod, condition, now)
+		}
+	case cluster.Settled:
+		s.queue.Remove(pod.UID)
+		if e.Gone || pod.Phase != cluster.Assumed {
+			delete(s.attempts, pod.UID)
+		}
+		if report, ok := s.binder.Settle(pod, e.Gone); ok {
+			s.report(report, now)
+		}
+	}
+}
+
+// enqueue makes a pod wait; if its class is known to fit nowhere, the pod is told so at once.
+func (s *Scheduler) enqueue(pod *cluster.Pod, now time.Time) {
+	if s.binder.Assumes(pod.UID) {
+		return
+	}
+	if _, parked := s.queue.Add(pod); parked {
+		if v := s.verdicts[pod.Class]; v != nil {
+			s.binder.Report(pod, v.condition, now)
+		}
+	}
+}
+
+// Ready returns the API writes to start now; each must be answered with Finish. The slice is valid until the next call.
+func (s *Scheduler) Ready(now time.Time) []bind.Write { return s.binder.Ready(now) }
+
+// Finish takes the answer to a write.
+func (s *Scheduler) Finish(result bind.Result, now time.Time) {
+	if report, ok := s.binder.Finish(result, now); ok {
+		s.report(report, now)
+	}
+}
+
+func (s *Scheduler) report(r bind.Report, now time.Time) {
+	pod := s.store.Pod(r.Pod)
+	if pod == nil {
+		return
+	}
+	switch r.Event {
+	case bind.Bound:
+		delete(s.attempts, r.Pod)
+		s.observer.Bound(pod, now)
+	case bind.Released:
+		s.observer.Released(pod, r.Message, now)
+		if !pod.Schedulable() {
+			return
+		}
+		s.queue.AddDelayed(pod, s.backoff(r.Pod, now))
+		s.binder.Report(pod, cluster.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
+	case bind.Vanished:
+		delete(s.attempts, r.Pod)
+	}
+}
+
+// backoff is when a pod is tried again after one more failure; the pause doubles each time.
+func (s *Scheduler) backoff(uid cluster.UID, now time.Time) time.Time {
+	s.attempts[uid]++
+	pause := s.cfg.Backoff.Initial.D() << min(s.attempts[uid]-1, 16)
+	return now.Add(min(pause, s.cfg.Backoff.Max.D()))
+}
+
+// NextWake is when Step or Ready have something to do though nothing was applied or finished meanwhile.
+func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
+	at, ok := s.binder.NextWake(now)
+	if expiry, waits := s.queue.NextExpiry(); waits && (!ok || expiry.Before(at)) {
+		at, ok = expiry, true
+	}
+	return at, ok
+}
+
+// Pending counts the pods that wait.
+func (s *Scheduler) Pending() Pending {
+	return Pending{
+		Active: s.queue.Active(), Backoff: s.queue.BackingOff(), Unschedulable: s.queue.Sleeping(),
+		Held: len(s.held), InFlight: s.binder.Len(),
+	}
+}
+
+// Verify recomputes every invariant and returns the first that does not hold. It costs time proportional to everything.
+func (s *Scheduler) Verify() error {
+	if err := s.store.Verify(); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	var err error
+	s.store.EachPod(func(pod *cluster.Pod) {
+		_, held := s.held[pod.UID]
+		waits, assumed := s.queue.Waits(pod.UID), s.binder.Assumes(pod.UID)
+		switch {
+		case assumed != (pod.Phase == cluster.Assumed):
+			err = fmt.Errorf("pod %s is %s; binder has it: %v", pod.UID, pod.Phase, assumed)
+		case waits && (held || assumed):
+			err = fmt.Errorf("pod %s waits in the queue; held: %v, in the binder: %v", pod.UID, held, assumed)
+		case waits && !pod.Schedulable():
+			err = fmt.Errorf("pod %s waits in the queue but must not be placed", pod.UID)
+		}
+	})
+	return err
+}
+
+type silent struct{}
+
+func (silent) Placed(*cluster.Pod, time.Time)                       {}
+func (silent) Rejected(string, time.Time)                           {}
+func (silent) Unschedulable(*cluster.Pod, []FilterCount, time.Time) {}
+func (silent) Bound(*cluster.Pod, time.Time)                        {}
+func (silent) Released(*cluster.Pod, string, time.Time)             {}
