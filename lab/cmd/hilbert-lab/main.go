@@ -1,0 +1,46 @@
+// Command hilbert-lab brings up a real Kubernetes control plane with hollow nodes in one process, and measures schedulers on it.
+//
+// Build it with the version that its API server is to report, which kubectl compares with its own:
+//
+//	go build -ldflags "-X k8s.io/component-base/version.gitVersion=v1.37.0" ./cmd/hilbert-lab
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// commands are all subcommands, in the order in which help lists them.
+var commands = []func() *cobra.Command{
+	newUpCommand,
+	newKubectlCommand,
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newRootCommand().ExecuteContext(ctx)
+	stop()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "hilbert-lab:", err)
+		os.Exit(1)
+	}
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "hilbert-lab",
+		Short:         "A real Kubernetes control plane with hollow nodes, in one process",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	for _, newCommand := range commands {
+		root.AddCommand(newCommand())
+	}
+	return root
+}

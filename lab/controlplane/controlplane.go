@@ -1,0 +1,214 @@
+// Package controlplane runs a real Kubernetes control plane inside this process: etcd, kube-apiserver and, if asked, the
+// workload controllers of kube-controller-manager.
+//
+// Everything listens on loopback or on Unix sockets in a directory of its owner. TLS and RBAC are on, signed by a CA of the lab's
+// own; there are no anonymous requests. What is missing is what a lab has no use for: node lifecycle, cloud, volumes, DNS, pods'
+// network. Nodes come from package hollow.
+//
+// Invariants: Start returns a control plane that answers /readyz, or an error and nothing left running. A part that dies later
+// is told once through Failed, and Stop then still works. A data directory serves one control plane at a time.
+//
+// It is not for production, and upstream keeps process-wide registries: one control plane per process at a time, and one
+// start with Controllers in the life of a process.
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// stopTimeout bounds the orderly stop of each part when the caller sets no limit of its own.
+const stopTimeout = 20 * time.Second
+
+// Options says what to start. The zero value is an API server on a free port over a temporary directory.
+type Options struct {
+	// Dir keeps etcd's data, the CA and the log over restarts; "" is a temporary directory, removed by Stop.
+	Dir string
+	// Port is the API server's on loopback; 0 picks a free one.
+	Port int
+	// Controllers also runs the workload controllers.
+	Controllers bool
+	// Benchmark lifts the API server's own limits (priority and fairness, requests in flight) and lets etcd skip fsync.
+	Benchmark bool
+	// Log gets what the parts log; nil is controlplane.log in the data directory. It is set for the whole process, as klog is.
+	Log io.Writer
+	// EtcdQuotaBytes bounds etcd's database; 0 is 8 GiB.
+	EtcdQuotaBytes int64
+	// Etcd is the URL of an etcd that runs elsewhere (see StartEtcd); "" starts one in this process.
+	Etcd string
+}
+
+// ControlPlane is a running control plane.
+type ControlPlane struct {
+	dir       *dataDir
+	log       *partLog
+	etcd      *etcdServer
+	authority *authority
+	admin     keyPair
+	server    *apiServer
+	manager   *controllerManager
+
+	failed   chan error
+	stopOnce sync.Once
+	stopErr  error
+}
+
+// Start brings a control plane up and returns when its API server is ready. ctx bounds the start only; Stop ends what was started.
+func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
+	listener, err := listen(o.Port)
+	if err != nil {
+		return nil, err
+	}
+	c := &ControlPlane{failed: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			_ = listener.Close()
+			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			defer cancel()
+			_ = c.Stop(stopping) // err says why; what the stop of a half-started plane adds to it helps nobody
+		}
+	}()
+	if c.dir, err = openDataDir(o.Dir); err != nil {
+		return nil, err
+	}
+	if c.log, err = startLog(o.Log, c.dir.logFile()); err != nil {
+		return nil, err
+	}
+	if c.authority, err = openAuthority(c.dir.certificates()); err != nil {
+		return nil, err
+	}
+	etcdURL := o.Etcd
+	if etcdURL == "" {
+		if c.etcd, err = startEtcd(ctx, c.etcdOptions(o)); err != nil {
+			return nil, err
+		}
+		etcdURL = c.etcd.url
+	}
+	if err := c.startServer(ctx, listener, etcdURL, o); err != nil {
+		return nil, err
+	}
+	if o.Controllers {
+		if err := c.startControllers(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) etcdOptions(o Options) etcdOptions {
+	quota := o.EtcdQuotaBytes
+	if quota == 0 {
+		quota = defaultEtcdQuotaBytes
+	}
+	return etcdOptions{
+		dir: c.dir.etcd(), sockets: c.dir.sockets, quotaBytes: quota,
+		// What is thrown away at the end need not survive a power cut.
+		noFsync: o.Benchmark || c.dir.temporary,
+		log:     c.log, failed: c.fail,
+	}
+}
+
+func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, etcdURL string, o Options) error {
+	pki := c.dir.certificates()
+	pair, err := c.authority.server(
+		[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		net.ParseIP(loopback), net.ParseIP(serviceAddress))
+	if err != nil {
+		return err
+	}
+	var serving keyPairFiles
+	if serving.certificate, serving.key, err = pair.keep(pki, "kube-apiserver"); err != nil {
+		return err
+	}
+	tokenKey, err := signingKey(pki)
+	if err != nil {
+		return err
+	}
+	if c.admin, err = c.authority.client(adminUser, adminGroup); err != nil {
+		return err
+	}
+	c.server, err = startAPIServer(listener, apiServerOptions{
+		etcdURL: etcdURL, serving: serving, clientCA: filepath.Join(pki, "ca.crt"), tokenKey: tokenKey,
+		serviceAccounts: o.Controllers, benchmark: o.Benchmark, failed: c.fail,
+	})
+	if err != nil {
+		return err
+	}
+	return c.orFailure(c.server.waitReady(ctx, c.AdminConfig()))
+}
+
+func (c *ControlPlane) startControllers(ctx context.Context) error {
+	pki := c.dir.certificates()
+	kubeconfig := filepath.Join(pki, "controller-manager.kubeconfig")
+	if err := c.WriteKubeconfig(kubeconfig); err != nil {
+		return err
+	}
+	var err error
+	c.manager, err = startControllers(controllerOptions{
+		kubeconfig: kubeconfig, tokenKey: filepath.Join(pki, "service-account.key"), rootCA: filepath.Join(pki, "ca.crt"), failed: c.fail,
+	})
+	if err != nil {
+		return err
+	}
+	return c.orFailure(c.waitControllers(ctx))
+}
+
+// Failed tells, once, that a part died; stop the control plane then. Nothing comes after a Stop.
+func (c *ControlPlane) Failed() <-chan error { return c.failed }
+
+func (c *ControlPlane) fail(err error) {
+	select {
+	case c.failed <- err:
+	default: // the first failure is the cause, those that follow are its consequences
+	}
+}
+
+// orFailure prefers the failure of a part over err, which it probably caused.
+func (c *ControlPlane) orFailure(err error) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case cause := <-c.failed:
+		return fmt.Errorf("%w (meanwhile: %w)", cause, err)
+	default:
+		return err
+	}
+}
+
+// Stop ends all parts in order, those that write before those that store, and removes a temporary data directory. It may be
+// called more than once. ctx bounds the wait; a part that did not end by then is named in the error.
+func (c *ControlPlane) Stop(ctx context.Context) error {
+	c.stopOnce.Do(func() {
+		var errs []error
+		if c.manager != nil {
+			errs = append(errs, c.manager.stop(ctx))
+		}
+		if c.server != nil {
+			errs = append(errs, c.server.stop(ctx))
+		}
+		if c.etcd != nil {
+			c.etcd.close()
+		}
+		if c.log != nil {
+			errs = append(errs, c.log.close())
+		}
+		if c.dir != nil {
+			errs = append(errs, c.dir.close())
+		}
+		c.stopErr = errors.Join(errs...)
+	})
+	return c.stopErr
+}
+
+// LogFile is where the parts log, "" where Options.Log took it.
+func (c *ControlPlane) LogFile() string { return c.log.path() }
+
+// Dir is the data directory.
+func (c *ControlPlane) Dir() string { return c.dir.path }

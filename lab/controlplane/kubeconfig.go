@@ -1,0 +1,76 @@
+package controlplane
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// clusterName names the lab in the kubeconfigs that it writes.
+const clusterName = "hilbert-lab"
+
+// DefaultKubeconfig is where the running lab keeps the administrator's kubeconfig, so that commands in other terminals find it:
+// hilbert-lab/kubeconfig in the user's cache directory.
+func DefaultKubeconfig() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a place for the kubeconfig: %w (set HOME or XDG_CACHE_HOME, or name a file)", err)
+	}
+	return filepath.Join(cache, "hilbert-lab", "kubeconfig"), nil
+}
+
+// AdminConfig is a cluster-admin client configuration: protobuf, and no client-side rate limit.
+func (c *ControlPlane) AdminConfig() *rest.Config {
+	return &rest.Config{
+		Host: c.url(),
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData:   append([]byte(nil), c.authority.pem...),
+			CertData: append([]byte(nil), c.admin.certificate...),
+			KeyData:  append([]byte(nil), c.admin.key...),
+		},
+		ContentConfig: rest.ContentConfig{
+			ContentType:        runtime.ContentTypeProtobuf,
+			AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
+		},
+		QPS: -1,
+	}
+}
+
+// WriteKubeconfig writes the administrator's kubeconfig to path, readable by the owner only, and makes its directory.
+func (c *ControlPlane) WriteKubeconfig(path string) error {
+	return c.writeKubeconfig(path, adminUser, c.admin)
+}
+
+// UserKubeconfig writes a kubeconfig for user, a member of groups, as RBAC knows them. It grants nothing by itself: bind roles to the user.
+func (c *ControlPlane) UserKubeconfig(path, user string, groups ...string) error {
+	if user == "" {
+		return fmt.Errorf("kubeconfig %s: the user's name is empty", path)
+	}
+	pair, err := c.authority.client(user, groups...)
+	if err != nil {
+		return fmt.Errorf("kubeconfig of %s: %w", user, err)
+	}
+	return c.writeKubeconfig(path, user, pair)
+}
+
+func (c *ControlPlane) writeKubeconfig(path, user string, pair keyPair) error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[clusterName] = &clientcmdapi.Cluster{Server: c.url(), CertificateAuthorityData: c.authority.pem}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: pair.certificate, ClientKeyData: pair.key}
+	config.Contexts[clusterName] = &clientcmdapi.Context{Cluster: clusterName, AuthInfo: user}
+	config.CurrentContext = clusterName
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("write kubeconfig %s: %w", path, err)
+	}
+	return nil
+}
+
+func (c *ControlPlane) url() string { return "https://" + c.server.address }
