@@ -1,0 +1,122 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/internal/script"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/topology"
+)
+
+// TestStore replays testdata/*: what events do to the ledger, and what Commit takes and rejects. The invariants are verified, and a
+// snapshot that has followed the log from the start is compared with a fresh copy, after every command.
+func TestStore(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		store := cluster.NewStore()
+		follower := cluster.NewSnapshot()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			out := run(t, store, d)
+			if err := store.Verify(); err != nil {
+				d.Fatalf(t, "invariant: %v", err)
+			}
+			fresh := cluster.NewSnapshot()
+			fresh.Advance(store)
+			follower.Advance(store)
+			if err := sameRows(&follower.State, &fresh.State); err != nil {
+				d.Fatalf(t, "a snapshot that followed the log differs from a fresh one: %v", err)
+			}
+			return out
+		})
+	})
+}
+
+func run(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "node":
+		return effects(store.Apply(cluster.NodeUpserted{Node: script.Node(t, d)}))
+	case "rmnode":
+		return effects(store.Apply(cluster.NodeRemoved{Name: d.CmdArgs[0].Key}))
+	case "pod":
+		return effects(store.Apply(cluster.PodUpserted{Pod: script.Pod(t, d)}))
+	case "rmpod":
+		return effects(store.Apply(cluster.PodRemoved{UID: cluster.UID(d.CmdArgs[0].Key)}))
+	case "relist-pods": // keeps only the pods named, as they are pending
+		var pods []cluster.PodFacts
+		for _, arg := range d.CmdArgs {
+			pods = append(pods, cluster.PodFacts{UID: cluster.UID(arg.Key), Ours: true, Requirements: &cluster.Requirements{}})
+		}
+		return effects(store.Apply(cluster.PodsListed{Pods: pods}))
+	case "relist-nodes":
+		var nodes []*cluster.Node
+		for _, arg := range d.CmdArgs {
+			nodes = append(nodes, store.Node(store.Slot(arg.Key)))
+		}
+		return effects(store.Apply(cluster.NodesListed{Nodes: nodes}))
+	case "commit":
+		return store.Commit(plan(t, store, d), place.Commits).String() + "\n"
+	case "release":
+		return fmt.Sprintln(store.Release(cluster.UID(d.CmdArgs[0].Key)))
+	case "confirm":
+		store.Confirm(cluster.UID(d.CmdArgs[0].Key))
+		return ""
+	case "dump":
+		return script.Dump(store)
+	case "overcommitted":
+		return strings.Join(store.Overcommitted(), " ") + "\n"
+	}
+	d.Fatalf(t, "unknown command %q", d.Cmd)
+	return ""
+}
+
+func plan(t *testing.T, store *cluster.Store, d *datadriven.TestData) *cluster.Plan {
+	p := &cluster.Plan{}
+	for _, arg := range d.CmdArgs { // pod=node or pod=(node,gpu,gpu...)
+		uid := cluster.UID(arg.Key)
+		placement := cluster.Placement{Pod: uid, Node: arg.Vals[0]}
+		if len(arg.Vals) > 1 {
+			grant, err := topology.ParseGrant(strings.Join(arg.Vals[1:], ","), store.Pod(uid).Class.GPU)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			placement.Grant = grant
+		}
+		p.Placements = append(p.Placements, placement)
+	}
+	return p
+}
+
+func effects(list []cluster.Effect) string {
+	var b strings.Builder
+	for _, e := range list {
+		name := map[cluster.EffectKind]string{cluster.Waits: "waits", cluster.Held: "held", cluster.Settled: "settled"}[e.Kind]
+		if e.Gone {
+			name += " (gone)"
+		}
+		fmt.Fprintf(&b, "%s %s\n", e.Pod.UID, name)
+	}
+	return b.String()
+}
+
+func sameRows(a, b *cluster.State) error {
+	if a.Slots() != b.Slots() {
+		return fmt.Errorf("%d slots, want %d", a.Slots(), b.Slots())
+	}
+	for i := range a.Slots() {
+		slot := cluster.Slot(i)
+		if a.Node(slot) != b.Node(slot) || *a.GPUs(slot) != *b.GPUs(slot) || fmt.Sprint(a.Ports(slot)) != fmt.Sprint(b.Ports(slot)) {
+			return fmt.Errorf("slot %d: node, GPUs or ports differ", slot)
+		}
+		for kind := range b.Kinds() {
+			if a.Free(slot, resource.Kind(kind)) != b.Free(slot, resource.Kind(kind)) || a.Requested(slot, resource.Kind(kind)) != b.Requested(slot, resource.Kind(kind)) {
+				return fmt.Errorf("slot %d: %s differs", slot, b.KindName(resource.Kind(kind)))
+			}
+		}
+	}
+	return nil
+}

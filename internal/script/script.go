@@ -1,0 +1,234 @@
+// Package script reads nodes and pods from the commands of datadriven transcripts, so that the tests of cluster, schedule and sim
+// write them in one way.
+//
+//	node n1 cpu=4 mem=8 pods=10 gpus=2 share taint=key:NoSchedule zone=a cordon
+//	pod p1 cpu=1 mem=2 gpu=500 prio=10 at=3 node=n1 gpuset=0,1 zone=a tolerate=key port=80 gated foreign finished deleting
+//
+// cpu is in cores (decimals allowed), mem in GiB, gpu in thousandths; at is the creation time in seconds.
+//
+// Invariants: an unknown argument fails the test, so that a typing error cannot weaken it.
+//
+// It is for tests only and understands no more than they need.
+package script
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Node reads a node command.
+func Node(t testing.TB, d *datadriven.TestData) *cluster.Node {
+	t.Helper()
+	n := &cluster.Node{Name: d.CmdArgs[0].Key, Labels: map[string]string{}}
+	amounts := map[string]int64{resource.NamePods: 110}
+	for _, arg := range d.CmdArgs[1:] {
+		value := first(arg.Vals)
+		switch arg.Key {
+		case "cpu":
+			amounts[resource.NameCPU] = scaled(t, d, value, 1000)
+		case "mem":
+			amounts[resource.NameMemory] = scaled(t, d, value, 1<<30)
+		case "pods":
+			amounts[resource.NamePods] = scaled(t, d, value, 1)
+		case "gpus":
+			n.GPU.GPUs = int(scaled(t, d, value, 1))
+		case "share":
+			n.GPU.Shareable = true
+		case "zone":
+			n.Labels["zone"] = value
+		case "cordon":
+			n.Unschedulable = true
+		case "taint":
+			key, effect, _ := strings.Cut(value, ":")
+			n.Taints = append(n.Taints, cluster.Taint{Key: key, Effect: effects[effect]})
+		default:
+			if !strings.Contains(arg.Key, "/") {
+				d.Fatalf(t, "node: unknown argument %q", arg.Key)
+			}
+			amounts[arg.Key] = scaled(t, d, value, 1)
+		}
+	}
+	for _, name := range sortedKeys(amounts) {
+		n.Allocatable = append(n.Allocatable, resource.Quantity{Name: name, Amount: amounts[name]})
+	}
+	return n
+}
+
+var effects = map[string]cluster.TaintEffect{
+	"NoSchedule": cluster.NoSchedule, "PreferNoSchedule": cluster.PreferNoSchedule, "NoExecute": cluster.NoExecute,
+}
+
+// Pod reads a pod command; the UID is the name.
+func Pod(t testing.TB, d *datadriven.TestData) cluster.PodFacts {
+	t.Helper()
+	name := d.CmdArgs[0].Key
+	r := &cluster.Requirements{}
+	pod := cluster.PodFacts{UID: cluster.UID(name), Namespace: "default", Name: name, Ours: true, Requirements: r}
+	amounts := map[string]int64{}
+	for _, arg := range d.CmdArgs[1:] {
+		if !podField(t, d, &pod, arg.Key, first(arg.Vals)) && !requirement(t, d, r, amounts, arg) {
+			d.Fatalf(t, "pod: unknown argument %q", arg.Key)
+		}
+	}
+	for _, name := range sortedKeys(amounts) {
+		r.Requests = append(r.Requests, resource.Quantity{Name: name, Amount: amounts[name]})
+	}
+	r.ScoreCPU, r.ScoreMemory = amounts[resource.NameCPU], amounts[resource.NameMemory]
+	for _, arg := range d.CmdArgs[1:] {
+		if arg.Key == "gpuset" {
+			grant, err := topology.ParseGrant(strings.Join(arg.Vals, ","), r.GPU)
+			if err != nil {
+				d.Fatalf(t, "pod: gpuset: %v", err)
+			}
+			pod.Grant = grant
+		}
+	}
+	return pod
+}
+
+func podField(t testing.TB, d *datadriven.TestData, pod *cluster.PodFacts, key, value string) bool {
+	t.Helper()
+	switch key {
+	case "node":
+		pod.Node = value
+	case "prio":
+		pod.Priority = int32(scaled(t, d, value, 1))
+	case "at":
+		pod.Created = scaled(t, d, value, 1e9)
+	case "gated":
+		pod.Gated = true
+	case "foreign":
+		pod.Ours = false
+	case "finished":
+		pod.Finished = true
+	case "deleting":
+		pod.Deleting = true
+	case "reported":
+		pod.Reported.Reason = value
+	default:
+		return false
+	}
+	return true
+}
+
+func requirement(t testing.TB, d *datadriven.TestData, r *cluster.Requirements, amounts map[string]int64, arg datadriven.CmdArg) bool {
+	t.Helper()
+	value := first(arg.Vals)
+	switch arg.Key {
+	case "cpu":
+		amounts[resource.NameCPU] = scaled(t, d, value, 1000)
+	case "mem":
+		amounts[resource.NameMemory] = scaled(t, d, value, 1<<30)
+	case "gpu":
+		milli := scaled(t, d, value, 1)
+		r.GPU = topology.Request{Milli: int16(milli % topology.FullGPU), Whole: int8(milli / topology.FullGPU)}
+	case "gpuset":
+	case "zone":
+		r.NodeSelector = []cluster.Label{{Key: "zone", Value: value}}
+	case "prefer":
+		r.Preferred = []cluster.WeightedTerm{{Weight: 10, Term: cluster.Term{
+			Expressions: []cluster.Requirement{{Key: "zone", Operator: cluster.In, Values: []string{value}}},
+		}}}
+	case "tolerate":
+		r.Tolerations = append(r.Tolerations, cluster.Toleration{Key: value, Exists: true})
+	case "port":
+		r.Ports = append(r.Ports, cluster.HostPort{Protocol: "TCP", IP: cluster.AnyIP, Port: int32(scaled(t, d, value, 1))})
+	case "unsupported":
+		r.Unsupported = append(r.Unsupported, value)
+	case "impossible":
+		r.Impossible = value
+	default:
+		if !strings.Contains(arg.Key, "/") {
+			return false
+		}
+		amounts[arg.Key] = scaled(t, d, value, 1)
+	}
+	return true
+}
+
+func scaled(t testing.TB, d *datadriven.TestData, text string, unit float64) int64 {
+	t.Helper()
+	value, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		d.Fatalf(t, "%q is not a number", text)
+	}
+	return int64(value * unit)
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// Dump renders the ledger: each node with what is requested of what is allocatable and its pods, then pods without a node.
+func Dump(s *cluster.Store) string {
+	var b strings.Builder
+	for i := range s.Slots() {
+		slot := cluster.Slot(i)
+		node := s.Node(slot)
+		if node == nil {
+			continue
+		}
+		fmt.Fprintf(&b, "%s", node.Name)
+		for kind := range s.Kinds() {
+			k := resource.Kind(kind)
+			if s.Allocatable(slot, k) != 0 || s.Requested(slot, k) != 0 {
+				fmt.Fprintf(&b, " %s=%s/%s", s.KindName(k), amount(k, s.Requested(slot, k)), amount(k, s.Allocatable(slot, k)))
+			}
+		}
+		if node.GPU.GPUs > 0 {
+			fmt.Fprintf(&b, " gpus free=%v", s.GPUs(slot)[:node.GPU.GPUs])
+		}
+		b.WriteString(":")
+		for _, pod := range s.PodsOn(slot) {
+			fmt.Fprintf(&b, " %s(%s%s)", pod.UID, pod.Phase, grant(pod))
+		}
+		b.WriteString("\n")
+	}
+	return b.String() + dumpLoose(s)
+}
+
+func dumpLoose(s *cluster.Store) string {
+	loose := map[string]string{}
+	s.EachPod(func(pod *cluster.Pod) {
+		if s.Slot(pod.Node()) == cluster.NoSlot {
+			loose[string(pod.UID)] = fmt.Sprintf("%s(%s %s)", pod.UID, pod.Phase, pod.Node())
+		}
+	})
+	var b strings.Builder
+	for _, uid := range sortedKeys(loose) {
+		b.WriteString("-: " + strings.Replace(loose[uid], " )", ")", 1) + "\n")
+	}
+	return b.String()
+}
+
+func grant(pod *cluster.Pod) string {
+	if pod.Grant().IsZero() {
+		return ""
+	}
+	return " gpu " + pod.Grant().String()
+}
+
+func amount(kind resource.Kind, value int64) string {
+	switch kind {
+	case resource.CPU:
+		return strconv.FormatFloat(float64(value)/1000, 'g', -1, 64)
+	case resource.Memory:
+		return strconv.FormatFloat(float64(value)/(1<<30), 'g', -1, 64) + "Gi"
+	}
+	return strconv.FormatInt(value, 10)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

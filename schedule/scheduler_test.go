@@ -1,0 +1,141 @@
+package schedule_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/internal/script"
+	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/bind"
+)
+
+// TestScheduler replays testdata/*: the whole pipeline, one command an input, with every invariant verified after each.
+func TestScheduler(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		h := newHarness(t)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			h.log.Reset()
+			out := h.run(t, d)
+			if err := h.s.Verify(); err != nil {
+				d.Fatalf(t, "invariant: %v", err)
+			}
+			return h.log.String() + out
+		})
+	})
+}
+
+// harness drives a Scheduler by hand and logs what its Observer hears.
+type harness struct {
+	s   *schedule.Scheduler
+	now time.Time
+	log strings.Builder
+}
+
+func newHarness(t *testing.T) *harness {
+	h := &harness{now: time.Unix(0, 0).UTC()}
+	cfg := spec.Default().Scheduling
+	cfg.Binding.MaxInFlight, cfg.Binding.MaxAhead, cfg.Binding.MaxAttempts = 2, 3, 2
+	cfg.Conditions.Burst, cfg.Conditions.PerSecond = 2, 1
+	s, err := schedule.New(schedule.Options{Config: cfg, Observer: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.s = s
+	return h
+}
+
+func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "node":
+		h.s.Apply(cluster.NodeUpserted{Node: script.Node(t, d)}, h.now)
+	case "rmnode":
+		h.s.Apply(cluster.NodeRemoved{Name: d.CmdArgs[0].Key}, h.now)
+	case "pod":
+		h.s.Apply(cluster.PodUpserted{Pod: script.Pod(t, d)}, h.now)
+	case "rmpod":
+		h.s.Apply(cluster.PodRemoved{UID: cluster.UID(d.CmdArgs[0].Key)}, h.now)
+	case "step":
+		return fmt.Sprintf("%d decisions\n", h.s.Step(h.now, 100))
+	case "ready":
+		return render(h.s.Ready(h.now))
+	case "finish":
+		h.finish(t, d)
+	case "wait":
+		pause, err := time.ParseDuration(d.CmdArgs[0].Key)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		h.now = h.now.Add(pause)
+	case "wake":
+		at, ok := h.s.NextWake(h.now)
+		if !ok {
+			return "never\n"
+		}
+		return fmt.Sprintf("in %v\n", at.Sub(h.now))
+	case "pending":
+		return fmt.Sprintf("%+v\n", h.s.Pending())
+	case "dump":
+		return script.Dump(h.s.Store())
+	default:
+		d.Fatalf(t, "unknown command %q", d.Cmd)
+	}
+	return ""
+}
+
+var outcomes = map[string]bind.Outcome{
+	"written": bind.Written, "gone": bind.Gone, "conflict": bind.Conflict, "refused": bind.Refused, "unknown": bind.Unknown, "notsent": bind.NotSent,
+}
+
+func (h *harness) finish(t *testing.T, d *datadriven.TestData) {
+	for _, arg := range d.CmdArgs { // id=outcome or, for a read, id=(written,node)
+		var id bind.WriteID
+		if _, err := fmt.Sscan(arg.Key, &id); err != nil {
+			d.Fatalf(t, "write %q: %v", arg.Key, err)
+		}
+		r := bind.Result{ID: id, Outcome: outcomes[arg.Vals[0]], Message: "because"}
+		if r.Outcome == 0 {
+			d.Fatalf(t, "unknown outcome %q", arg.Vals[0])
+		}
+		if len(arg.Vals) > 1 {
+			r.Node = arg.Vals[1]
+		}
+		h.s.Finish(r, h.now)
+	}
+}
+
+func render(writes []bind.Write) string {
+	var b strings.Builder
+	for _, w := range writes {
+		switch w.Kind {
+		case bind.WriteBinding:
+			fmt.Fprintf(&b, "%d: bind %s to %s", w.ID, w.Name, w.Node)
+			if !w.Grant.IsZero() {
+				fmt.Fprintf(&b, " gpus %s", w.Grant)
+			}
+		case bind.ReadPod:
+			fmt.Fprintf(&b, "%d: read %s", w.ID, w.Name)
+		case bind.WriteCondition:
+			fmt.Fprintf(&b, "%d: condition of %s: %s: %s", w.ID, w.Name, w.Condition.Reason, w.Condition.Message)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func (h *harness) Placed(pod *cluster.Pod, _ time.Time) {
+	fmt.Fprintf(&h.log, "placed %s on %s\n", pod.UID, pod.Node())
+}
+func (h *harness) Rejected(reason string, _ time.Time) { fmt.Fprintf(&h.log, "rejected: %s\n", reason) }
+func (h *harness) Unschedulable(pod *cluster.Pod, counts []schedule.FilterCount, _ time.Time) {
+	fmt.Fprintf(&h.log, "unschedulable %s %v\n", pod.UID, counts)
+}
+func (h *harness) Bound(pod *cluster.Pod, _ time.Time) { fmt.Fprintf(&h.log, "bound %s\n", pod.UID) }
+func (h *harness) Released(pod *cluster.Pod, message string, _ time.Time) {
+	fmt.Fprintf(&h.log, "released %s: %s\n", pod.UID, message)
+}
