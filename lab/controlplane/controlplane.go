@@ -89,6 +89,8 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 			return nil, err
 		}
 		etcdURL = c.etcd.url
+	} else if err = awaitEtcd(ctx, etcdURL); err != nil {
+		return nil, err
 	}
 	if err := c.startServer(ctx, listener, etcdURL, o); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"path/filepath"
 	"runtime"
@@ -102,6 +103,33 @@ func startEtcd(ctx context.Context, o etcdOptions) (*etcdServer, error) {
 	}
 	e.done.Go(func() { e.watch(o) })
 	return e, nil
+}
+
+// awaitEtcd returns when the etcd at address, which another process runs, takes connections.
+func awaitEtcd(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, etcdReadyTimeout, fmt.Errorf("nothing after %s", etcdReadyTimeout))
+	defer cancel()
+	u, err := url.Parse(address)
+	if err != nil {
+		return fmt.Errorf("the URL of etcd: %w", err)
+	}
+	network, where := "tcp", u.Host
+	if u.Scheme == "unix" {
+		network, where = "unix", u.Path
+	}
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, where)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("etcd at %s does not answer: %w (last try: %w)", address, context.Cause(ctx), err)
+		}
+	}
 }
 
 // watch reports the first of: a server that died, an alarm for want of space.
@@ -203,4 +231,53 @@ func (h *fatalHook) reason(err error) error {
 		return h.err
 	}
 	return err
+}
+
+// Etcd is an etcd alone, for a control plane whose parts are separate processes (see Options.Etcd).
+type Etcd struct {
+	dir    *dataDir
+	log    *partLog
+	server *etcdServer
+	failed chan error
+}
+
+// StartEtcd starts an etcd by the same options as Start would, and returns when it serves. Dir must not be shared with the
+// API server's.
+func StartEtcd(ctx context.Context, o Options) (_ *Etcd, err error) {
+	c := &ControlPlane{failed: make(chan error, 1)}
+	if c.dir, err = openDataDir(o.Dir); err != nil {
+		return nil, err
+	}
+	e := &Etcd{dir: c.dir, failed: c.failed}
+	defer func() {
+		if err != nil {
+			_ = e.Stop()
+		}
+	}()
+	if c.log, err = startLog(o.Log, c.dir.logFile()); err != nil {
+		return nil, err
+	}
+	e.log = c.log
+	if e.server, err = startEtcd(ctx, c.etcdOptions(o)); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// URL is what Options.Etcd wants. It depends on the data directory alone.
+func (e *Etcd) URL() string { return e.server.url }
+
+// Failed tells, once, that etcd died or can store nothing more.
+func (e *Etcd) Failed() <-chan error { return e.failed }
+
+// Stop ends etcd and removes a temporary data directory.
+func (e *Etcd) Stop() error {
+	if e.server != nil {
+		e.server.close()
+	}
+	var errs []error
+	if e.log != nil {
+		errs = append(errs, e.log.close())
+	}
+	return errors.Join(append(errs, e.dir.close())...)
 }

@@ -1,7 +1,9 @@
 package controlplane
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -59,6 +61,9 @@ func (c *ControlPlane) UserKubeconfig(path, user string, groups ...string) error
 }
 
 func (c *ControlPlane) writeKubeconfig(path, user string, pair keyPair) error {
+	if err := refuseForeign(path); err != nil {
+		return err
+	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters[clusterName] = &clientcmdapi.Cluster{Server: c.url(), CertificateAuthorityData: c.authority.pem}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: pair.certificate, ClientKeyData: pair.key}
@@ -69,6 +74,23 @@ func (c *ControlPlane) writeKubeconfig(path, user string, pair keyPair) error {
 	}
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		return fmt.Errorf("write kubeconfig %s: %w", path, err)
+	}
+	return nil
+}
+
+// refuseForeign keeps the lab from overwriting a file that is not a kubeconfig of a lab: a user's own would be lost.
+func refuseForeign(path string) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	there, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return fmt.Errorf("%s exists and is no kubeconfig of a lab: name another file or remove it (%w)", path, err)
+	}
+	for name := range there.Clusters {
+		if name != clusterName {
+			return fmt.Errorf("%s is the kubeconfig of cluster %q: name another file or remove it", path, name)
+		}
 	}
 	return nil
 }

@@ -50,7 +50,8 @@ func trim(object any) (any, error) {
 	}
 	slim := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, StartTime: pod.Status.StartTime},
@@ -67,6 +68,9 @@ func trim(object any) (any, error) {
 // advance takes a pod one step on its way and says after how long to look at it again (0: when it changes).
 func (f *Fleet) advance(ctx context.Context, pod *corev1.Pod, now time.Time) (again time.Duration, err error) {
 	if pod.DeletionTimestamp != nil {
+		if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace == 0 {
+			return 0, nil // removed already, but for finalizers that are others' business
+		}
 		return 0, f.remove(ctx, pod)
 	}
 	switch pod.Status.Phase {
