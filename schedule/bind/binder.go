@@ -44,16 +44,16 @@ const (
 
 // row is one placement whose Binding is not certain yet.
 type row struct {
-	pod       cluster.UID
-	node      string
-	grant     topology.Grant
-	stage     stage
-	kind      WriteKind // WriteBinding or ReadPod
-	attempts  int       // writes with an unknown outcome
-	refused   string    // a refusal that came after an unknown outcome
-	settled   bool      // the watch has decided; the answer in flight only frees its place
-	until     time.Time
-	position  int // in the heap of pausing rows
+	pod      cluster.UID
+	node     string
+	grant    topology.Grant
+	stage    stage
+	kind     WriteKind // WriteBinding or ReadPod
+	attempts int       // writes with an unknown outcome
+	refused  string    // a refusal that came after an unknown outcome
+	settled  bool      // the watch has decided; the answer in flight only frees its place
+	until    time.Time
+	position int // in the heap of pausing rows
 }
 
 // Binder is the committer. It is the only one that calls Store.Commit, Confirm and Release.

@@ -20,7 +20,7 @@ const (
 type conditions struct {
 	cfg      spec.Conditions
 	rows     map[cluster.UID]*conditionRow
-	due      []*conditionRow // in the order in which they became due
+	due      []*conditionRow           // in the order in which they became due
 	later    *heap.Heap[*conditionRow] // held back by MinInterval, by the end of it
 	flights  map[WriteID]*conditionRow
 	tokens   float64

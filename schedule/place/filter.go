@@ -39,7 +39,9 @@ type (
 func ungranted(name string, static bool, fits fitFunc, why whyFunc) Filter {
 	return Filter{
 		Name: name, Static: static, Fits: fits, Why: why,
-		Commits: func(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ topology.Grant) bool { return fits(s, slot, c) },
+		Commits: func(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ topology.Grant) bool {
+			return fits(s, slot, c)
+		},
 	}
 }
 

@@ -180,3 +180,12 @@ func drawRequirements(t *rapid.T) *cluster.Requirements {
 	}
 	return r
 }
+
+// quantities pairs names and amounts.
+func quantities(pairs ...any) []resource.Quantity {
+	var list []resource.Quantity
+	for i := 0; i < len(pairs); i += 2 {
+		list = append(list, resource.Quantity{Name: pairs[i].(string), Amount: int64(pairs[i+1].(int))})
+	}
+	return list
+}

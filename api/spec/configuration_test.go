@@ -1,0 +1,73 @@
+package spec
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDefaultIsValid(t *testing.T) {
+	if err := Validate(Default()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDefaultsKeepWhatIsSet(t *testing.T) {
+	c := &Configuration{SchedulerName: "mine", LeaderElection: LeaderElection{RetryPeriod: Duration(time.Second)}}
+	c.Scheduling.Binding.MaxInFlight = 7
+	SetDefaults(c)
+	if c.SchedulerName != "mine" || c.LeaderElection.RetryPeriod.D() != time.Second || c.Scheduling.Binding.MaxInFlight != 7 {
+		t.Errorf("defaults overwrote what was set: %+v", c)
+	}
+	if c.Scheduling.Binding.MaxAhead != 14 {
+		t.Errorf("maxAhead is %d, want twice maxInFlight", c.Scheduling.Binding.MaxAhead)
+	}
+}
+
+// TestValidateNamesTheField breaks one field at a time; the message must name it.
+func TestValidateNamesTheField(t *testing.T) {
+	for field, spoil := range map[string]func(*Configuration){
+		"apiVersion":                      func(c *Configuration) { c.APIVersion = "v2" },
+		"kind":                            func(c *Configuration) { c.Kind = "Deployment" },
+		"roles":                           func(c *Configuration) { c.Roles = []Role{RoleBinder} },
+		"roles[3]":                        func(c *Configuration) { c.Roles = append(c.Roles, "cook") },
+		"leaderElection.renewDeadline":    func(c *Configuration) { c.LeaderElection.RenewDeadline = 1 },
+		"leaderElection.leaseDuration":    func(c *Configuration) { c.LeaderElection.LeaseDuration = c.LeaderElection.RenewDeadline },
+		"leaderElection.retryPeriod":      func(c *Configuration) { c.LeaderElection.RetryPeriod = -1 },
+		"logging.level":                   func(c *Configuration) { c.Logging.Level = "loud" },
+		"logging.format":                  func(c *Configuration) { c.Logging.Format = "xml" },
+		"scheduling.binding.writeTimeout": func(c *Configuration) { c.Scheduling.Binding.WriteTimeout = c.LeaderElection.RenewDeadline },
+		"scheduling.binding.maxInFlight":  func(c *Configuration) { c.Scheduling.Binding.MaxInFlight = -1 },
+		"scheduling.binding.maxAhead":     func(c *Configuration) { c.Scheduling.Binding.MaxAhead = -1 },
+		"scheduling.binding.maxAttempts":  func(c *Configuration) { c.Scheduling.Binding.MaxAttempts = -1 },
+		"scheduling.conditions.perSecond": func(c *Configuration) { c.Scheduling.Conditions.PerSecond = -1 },
+		"scheduling.conditions.burst":     func(c *Configuration) { c.Scheduling.Conditions.Burst = -1 },
+		"scheduling.maxClassIndexes":      func(c *Configuration) { c.Scheduling.MaxClassIndexes = -1 },
+		"scheduling.backoff":              func(c *Configuration) { c.Scheduling.Backoff.Max = 1 },
+		"scheduling.scores.LeastAllocated": func(c *Configuration) {
+			c.Scheduling.Scores = map[string]int64{"LeastAllocated": -1}
+		},
+	} {
+		c := Default()
+		spoil(c)
+		if err := Validate(c); err == nil || !strings.Contains(err.Error(), field+":") {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+}
+
+func TestDurationReadsAndWrites(t *testing.T) {
+	var d Duration
+	if err := json.Unmarshal([]byte(`"1m30s"`), &d); err != nil || d.D() != 90*time.Second {
+		t.Errorf("1m30s reads as %v (%v)", d.D(), err)
+	}
+	if text, err := json.Marshal(d); err != nil || string(text) != `"1m30s"` {
+		t.Errorf("90s writes as %s (%v)", text, err)
+	}
+	for _, bad := range []string{`15`, `"15"`, `"soon"`, `null1`} {
+		if err := json.Unmarshal([]byte(bad), &d); err == nil {
+			t.Errorf("%s was read as a duration", bad)
+		}
+	}
+}

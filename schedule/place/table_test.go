@@ -1,0 +1,120 @@
+package place
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/topology"
+)
+
+// TestEveryFilterHasItsCommitCheck enumerates the table: a filter without a commit check, a name or a reason cannot exist.
+func TestEveryFilterHasItsCommitCheck(t *testing.T) {
+	names := map[string]bool{}
+	static := true
+	for _, f := range Filters {
+		if f.Name == "" || names[f.Name] {
+			t.Errorf("filter name %q is empty or stands twice", f.Name)
+		}
+		names[f.Name] = true
+		if f.Fits == nil || f.Commits == nil || f.Why == nil {
+			t.Errorf("%s: Fits, Commits and Why must all be there", f.Name)
+		}
+		if f.Static && !static {
+			t.Errorf("%s: static filters come first, so that explanations count them first", f.Name)
+		}
+		static = f.Static
+	}
+	if len(NormalizedScores) > maxNormalized {
+		t.Errorf("%d normalised scores, but raw values hold %d", len(NormalizedScores), maxNormalized)
+	}
+}
+
+// TestCommitIsNeverWeakerThanForecast: on random nodes and classes, what a filter's commit check lets through with some grant, its
+// forecast lets through too, and what every forecast lets through commits with the grant that is offered.
+func TestCommitIsNeverWeakerThanForecast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		store := cluster.NewStore()
+		node := drawNode(t)
+		store.Apply(cluster.NodeUpserted{Node: node})
+		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "other", Node: node.Name, Requirements: drawRequirements(t)}})
+		class := store.Class(drawRequirements(t))
+		slot := store.Slot(node.Name)
+		grant, offered := topology.Offer(node.GPU, store.GPUs(slot), class.GPU)
+		for _, f := range Filters {
+			forecast, commit := f.Fits(&store.State, slot, class), f.Commits(&store.State, slot, class, grant)
+			if commit && !forecast || forecast && offered && !commit {
+				t.Fatalf("%s: forecast says %v, commit says %v", f.Name, forecast, commit)
+			}
+			if forecast {
+				continue
+			}
+			phrases := 0
+			f.Why(&store.State, slot, class, func(string) { phrases++ })
+			if phrases == 0 {
+				t.Fatalf("%s refuses without a reason", f.Name)
+			}
+		}
+	})
+}
+
+func TestCommitRefusesAWrongGrant(t *testing.T) {
+	store := cluster.NewStore()
+	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", GPU: topology.Shape{GPUs: 2, Shareable: true}}})
+	slot := store.Slot("n")
+	for _, c := range []struct {
+		request topology.Request
+		grant   topology.Grant
+		want    bool
+	}{
+		{topology.Request{}, topology.Grant{}, true},
+		{topology.Request{}, topology.Grant{GPUs: 1, Milli: 1000}, false},
+		{topology.Request{Whole: 1}, topology.Grant{}, false},
+		{topology.Request{Whole: 1}, topology.Grant{GPUs: 2, Milli: 1000}, true},
+		{topology.Request{Whole: 1}, topology.Grant{GPUs: 3, Milli: 1000}, false},
+		{topology.Request{Whole: 1}, topology.Grant{GPUs: 1, Milli: 500}, false},
+		{topology.Request{Milli: 300}, topology.Grant{GPUs: 1, Milli: 300}, true},
+		{topology.Request{Milli: 300}, topology.Grant{GPUs: 4, Milli: 300}, false},
+	} {
+		class := store.Class(&cluster.Requirements{GPU: c.request})
+		if got := commitsGPUs(&store.State, slot, class, c.grant); got != c.want {
+			t.Errorf("%+v with %+v: %v, want %v", c.request, c.grant, got, c.want)
+		}
+	}
+}
+
+func TestNewProfileNamesAnUnknownScore(t *testing.T) {
+	if _, err := NewProfile(map[string]int64{"LeastAlocated": 1}); err == nil {
+		t.Error("a misspelt score was taken")
+	}
+	p, err := NewProfile(map[string]int64{"TaintToleration": 0, "MostAllocated": 5})
+	if err != nil || p.normalized[0] != 0 || p.local[1] != 5 || p.local[0] != LocalScores[0].Default {
+		t.Errorf("weights were not taken: %+v, %v", p, err)
+	}
+}
+
+// TestScoresByHand pins the formulas on one node: 4 cores, 8 GiB, one pod of 1 core and 4 GiB on it, and the same pod to come.
+func TestScoresByHand(t *testing.T) {
+	store := cluster.NewStore()
+	r := &cluster.Requirements{
+		Requests: quantities("cpu", 1000, "memory", 4<<30), ScoreCPU: 1000, ScoreMemory: 4 << 30,
+	}
+	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("cpu", 4000, "memory", 8<<30, "pods", 9)}})
+	store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "a", Node: "n", Requirements: r}})
+	class, slot := store.Class(r), store.Slot("n")
+	for _, c := range []struct {
+		name string
+		got  int64
+		want int64
+	}{
+		{"LeastAllocated", scoreLeastAllocated(&store.State, slot, class), (50 + 0) / 2},
+		{"MostAllocated", scoreMostAllocated(&store.State, slot, class), (50 + 100) / 2},
+		// shares 0.25/0.5 → 0.5/1: deviation 0.125 → 0.25, scores 87 → 75
+		{"BalancedAllocation", scoreBalancedAllocation(&store.State, slot, class), 50 + (50+75-87)/2},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, c.got, c.want)
+		}
+	}
+}
