@@ -1,0 +1,182 @@
+package kube
+
+import (
+	"cmp"
+	"log/slog"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Parser turns API objects into the ledger's vocabulary. It shares what repeats between objects (strings, whole Requirements), and
+// keeps nothing of an object itself. It must not be used by two goroutines at once.
+type Parser struct {
+	scheduler string
+	strings   interner
+	warner    warner
+	memo      memo
+}
+
+// NewParser returns a Parser for which the pods with the given spec.schedulerName are ours. Complaints about objects go to log, once
+// each; nil is silent.
+func NewParser(schedulerName string, log *slog.Logger) *Parser {
+	return &Parser{scheduler: schedulerName, warner: warner{log: log}}
+}
+
+// Pod parses a pod. Of a pod that is not ours only what it takes from its node is read. It never fails: what cannot be honoured is
+// named in Requirements.Unsupported or Impossible.
+func (p *Parser) Pod(pod *corev1.Pod) cluster.PodFacts {
+	facts := cluster.PodFacts{
+		UID:       cluster.UID(pod.UID),
+		Namespace: p.strings.get(pod.Namespace),
+		Name:      pod.Name,
+		Created:   pod.CreationTimestamp.UnixNano(),
+		Ours:      pod.Spec.SchedulerName == p.scheduler,
+		Node:      p.strings.get(pod.Spec.NodeName),
+		Finished:  finished(pod),
+		Deleting:  pod.DeletionTimestamp != nil,
+		Gated:     len(pod.Spec.SchedulingGates) > 0,
+	}
+	if pod.CreationTimestamp.IsZero() {
+		facts.Created = 0
+	}
+	if pod.Spec.Priority != nil {
+		facts.Priority = *pod.Spec.Priority
+	}
+	facts.Requirements = p.requirements(pod, facts.Ours)
+	if facts.Node != "" {
+		facts.Grant = p.grant(pod, facts.Requirements.GPU)
+	} else if facts.Ours {
+		facts.Reported = reported(pod)
+	}
+	return facts
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// grant reads which GPUs a bound pod was given. Without a record, or with one that cannot be, the ledger infers it.
+func (p *Parser) grant(pod *corev1.Pod, request topology.Request) topology.Grant {
+	if request.IsZero() {
+		return topology.Grant{}
+	}
+	text, ok := pod.Annotations[spec.AnnotationGPUs]
+	if !ok {
+		return topology.Grant{}
+	}
+	grant, err := topology.ParseGrant(text, request)
+	if err != nil {
+		p.warner.warn("pod "+pod.Namespace+"/"+pod.Name, "the record of the pod's GPUs is unreadable, so they are guessed",
+			"annotation", spec.AnnotationGPUs, "err", err)
+		return topology.Grant{}
+	}
+	return grant
+}
+
+func reported(pod *corev1.Pod) cluster.Condition {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return cluster.Condition{Reason: c.Reason, Message: c.Message}
+		}
+	}
+	return cluster.Condition{}
+}
+
+// Node parses a node.
+func (p *Parser) Node(node *corev1.Node) *cluster.Node {
+	n := &cluster.Node{
+		Name:          p.strings.get(node.Name),
+		Labels:        make(map[string]string, len(node.Labels)),
+		Unschedulable: node.Spec.Unschedulable,
+		Allocatable:   p.quantities(node.Status.Allocatable),
+		GPU:           p.shape(node),
+	}
+	for key, value := range node.Labels {
+		n.Labels[p.strings.get(key)] = p.strings.get(value)
+	}
+	for i := range node.Spec.Taints {
+		t := &node.Spec.Taints[i]
+		effect := taintEffect(t.Effect)
+		if effect == 0 {
+			p.warner.warn("node "+node.Name, "a taint with an unknown effect is ignored, as kube-scheduler ignores it", "key", t.Key, "effect", t.Effect)
+			continue
+		}
+		n.Taints = append(n.Taints, cluster.Taint{Key: p.strings.get(t.Key), Value: p.strings.get(t.Value), Effect: effect})
+	}
+	return n
+}
+
+// shape reads a node's GPUs: as many as nvidia.com/gpu says, else as hilbert.dev/gpu-milli has thousands; only the latter lets fractions in.
+func (p *Parser) shape(node *corev1.Node) topology.Shape {
+	milli, shareable := node.Status.Allocatable[spec.ResourceGPUMilli]
+	count := milli.Value() / topology.FullGPU
+	if whole, ok := node.Status.Allocatable[spec.ResourceNvidiaGPU]; ok {
+		count = whole.Value()
+	}
+	if count <= 0 {
+		return topology.Shape{}
+	}
+	if count > topology.MaxGPUs {
+		p.warner.warn("node "+node.Name, "the node has more GPUs than Hilbert can tell apart; the rest stays unused", "gpus", count, "used", topology.MaxGPUs)
+		count = topology.MaxGPUs
+	}
+	model := cmp.Or(node.Labels[spec.LabelGPUModel], node.Labels[labelGPUProduct])
+	return topology.Shape{GPUs: int(count), Model: p.strings.get(model), Shareable: shareable && !milli.IsZero()}
+}
+
+// labelGPUProduct is what NVIDIA's feature discovery calls a GPU's model.
+const labelGPUProduct = "nvidia.com/gpu.product"
+
+func taintEffect(effect corev1.TaintEffect) cluster.TaintEffect {
+	switch effect {
+	case corev1.TaintEffectNoSchedule:
+		return cluster.NoSchedule
+	case corev1.TaintEffectPreferNoSchedule:
+		return cluster.PreferNoSchedule
+	case corev1.TaintEffectNoExecute:
+		return cluster.NoExecute
+	}
+	return 0
+}
+
+// hostPorts lists the ports of the node that the pod occupies for its whole life: those of containers and of sidecars.
+func (p *Parser) hostPorts(pod *corev1.Pod) []cluster.HostPort {
+	var ports []cluster.HostPort
+	add := func(c *corev1.Container) {
+		for i := range c.Ports {
+			port := &c.Ports[i]
+			if port.HostPort <= 0 {
+				continue
+			}
+			ports = append(ports, cluster.HostPort{
+				Protocol: p.strings.get(cmp.Or(string(port.Protocol), string(corev1.ProtocolTCP))),
+				IP:       p.strings.get(cmp.Or(port.HostIP, cluster.AnyIP)),
+				Port:     port.HostPort,
+			})
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if sidecar(&pod.Spec.InitContainers[i]) {
+			add(&pod.Spec.InitContainers[i])
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	slices.SortFunc(ports, func(a, b cluster.HostPort) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol, b.Protocol), strings.Compare(a.IP, b.IP))
+	})
+	return slices.Compact(ports)
+}
+
+// sidecar: an init container that keeps running beside the pod's containers.
+func sidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}

@@ -1,0 +1,122 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	componentresource "k8s.io/component-helpers/resource"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Scores count a container without a request as if it asked for this much, as kube-scheduler does: else such containers would pile up
+// on one node.
+var (
+	scoreCPU    = apiresource.MustParse("100m")
+	scoreMemory = apiresource.MustParse("200Mi")
+)
+
+var (
+	maxWhole = *apiresource.NewQuantity(math.MaxInt64, apiresource.DecimalSI)
+	maxMilli = *apiresource.NewQuantity(math.MaxInt64/1000, apiresource.DecimalSI)
+)
+
+// amount is the quantity in the resource's unit (millicores for cpu), rounded up, and saturated where an int64 is too small:
+// Quantity.Value would wrap round and make the largest request look small.
+func amount(name corev1.ResourceName, q *apiresource.Quantity) int64 {
+	if name == corev1.ResourceCPU {
+		if q.Cmp(maxMilli) > 0 {
+			return math.MaxInt64
+		}
+		return q.MilliValue()
+	}
+	if q.Cmp(maxWhole) > 0 {
+		return math.MaxInt64
+	}
+	return q.Value()
+}
+
+// quantities lists what a ResourceList holds, sorted by name, without zeros and without GPUs.
+func (p *Parser) quantities(list corev1.ResourceList) []resource.Quantity {
+	out := make([]resource.Quantity, 0, len(list))
+	for name, q := range list {
+		if name == spec.ResourceGPUMilli || name == spec.ResourceNvidiaGPU {
+			continue
+		}
+		if value := amount(name, &q); value != 0 {
+			out = append(out, resource.Quantity{Name: p.strings.get(string(name)), Amount: value})
+		}
+	}
+	slices.SortFunc(out, func(a, b resource.Quantity) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// requestOptions are the rules of a v1.37 scheduler with its default feature gates. Claims that map to node resources are counted
+// wherever the server reports them, because then they are in use.
+var requestOptions = componentresource.PodResourcesOptions{
+	UseStatusResources: true,
+	InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	UseDRANodeAllocatableResourceClaimStatus:       true,
+}
+
+// requests fills in what the pod takes of its node.
+func (p *Parser) requests(pod *corev1.Pod, r *cluster.Requirements) {
+	list := componentresource.PodRequests(pod, requestOptions)
+	r.Requests = p.quantities(list)
+	r.GPU, r.Impossible = gpuRequest(list)
+
+	scored := list
+	if missing := missingRequests(pod, list); len(missing) > 0 {
+		options := requestOptions
+		options.NonMissingContainerRequests = missing
+		scored = componentresource.PodRequests(pod, options)
+	}
+	r.ScoreCPU = amount(corev1.ResourceCPU, scored.Cpu())
+	r.ScoreMemory = amount(corev1.ResourceMemory, scored.Memory())
+}
+
+// missingRequests says which defaults to assume for containers without a request. A pod-level request leaves a resource that it or any
+// container names alone.
+func missingRequests(pod *corev1.Pod, list corev1.ResourceList) corev1.ResourceList {
+	missing := corev1.ResourceList{corev1.ResourceCPU: scoreCPU, corev1.ResourceMemory: scoreMemory}
+	if componentresource.IsPodLevelRequestsSet(pod) {
+		for name := range list {
+			delete(missing, name)
+		}
+	}
+	return missing
+}
+
+// gpuRequest reads the two ways to ask for GPUs. impossible says why no node can fulfil the request; the amount returned with it is what
+// a pod that is bound all the same is charged.
+func gpuRequest(list corev1.ResourceList) (request topology.Request, impossible string) {
+	milli, whole := list[spec.ResourceGPUMilli], list[spec.ResourceNvidiaGPU]
+	m, w := amount(spec.ResourceGPUMilli, &milli), amount(spec.ResourceNvidiaGPU, &whole)
+	switch {
+	case m == 0 && w == 0:
+		return topology.Request{}, ""
+	case m != 0 && w != 0:
+		impossible = fmt.Sprintf("the pod requests both %s and %s; request one of them", spec.ResourceGPUMilli, spec.ResourceNvidiaGPU)
+	case m < 0 || w < 0:
+		return topology.Request{}, fmt.Sprintf("the pod requests a negative number of GPUs (%s: %d, %s: %d)", spec.ResourceGPUMilli, m, spec.ResourceNvidiaGPU, w)
+	case m > 0 && m < topology.FullGPU:
+		return topology.Request{Milli: int16(m)}, ""
+	case m%topology.FullGPU != 0:
+		return topology.Request{}, fmt.Sprintf("%s: %d is neither a part of one GPU (1 to %d) nor whole ones (a multiple of %d)",
+			spec.ResourceGPUMilli, m, topology.FullGPU-1, topology.FullGPU)
+	}
+	if w == 0 {
+		w = m / topology.FullGPU
+	}
+	if w > topology.MaxGPUs && impossible == "" {
+		impossible = fmt.Sprintf("the pod requests %d GPUs; a node has at most %d", w, topology.MaxGPUs)
+	}
+	return topology.Request{Whole: int8(min(max(w, 0), topology.MaxGPUs))}, impossible
+}

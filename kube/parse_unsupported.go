@@ -1,0 +1,110 @@
+package kube
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/component-helpers/nodedeclaredfeatures"
+	"k8s.io/component-helpers/nodedeclaredfeatures/types"
+)
+
+// referenceVersion is the Kubernetes version whose placement rules we honour.
+var referenceVersion = version.MustParseGeneric("1.37.0")
+
+// unsupported names, by their path in the pod, the constraints on placement that Hilbert cannot honour yet. nil for nearly every pod.
+func unsupported(pod *corev1.Pod) []string {
+	var out []string
+	s := &pod.Spec
+	if s.Affinity != nil && s.Affinity.PodAffinity != nil && !emptyPodAffinity(s.Affinity.PodAffinity) {
+		out = append(out, "spec.affinity.podAffinity")
+	}
+	if s.Affinity != nil && s.Affinity.PodAntiAffinity != nil && !emptyPodAntiAffinity(s.Affinity.PodAntiAffinity) {
+		out = append(out, "spec.affinity.podAntiAffinity")
+	}
+	if len(s.TopologySpreadConstraints) > 0 {
+		out = append(out, "spec.topologySpreadConstraints")
+	}
+	if len(s.ResourceClaims) > 0 {
+		out = append(out, "spec.resourceClaims")
+	}
+	if s.SchedulingGroup != nil {
+		out = append(out, "spec.schedulingGroup")
+	}
+	for i := range s.Tolerations {
+		if !toleranceKnown(&s.Tolerations[i]) {
+			out = appendNew(out, "spec.tolerations[].operator or effect: "+string(s.Tolerations[i].Operator)+string(s.Tolerations[i].Effect))
+		}
+	}
+	for i := range s.Volumes {
+		if kind := constrainingVolume(&s.Volumes[i].VolumeSource); kind != "" {
+			out = appendNew(out, "spec.volumes[]."+kind)
+		}
+	}
+	return append(out, declaredFeatures(s)...)
+}
+
+// declaredFeatures names what the pod needs its node to declare. Nodes' declarations are not read yet.
+func declaredFeatures(s *corev1.PodSpec) []string {
+	framework := nodedeclaredfeatures.DefaultFramework
+	needed, err := framework.InferForPodScheduling(&types.PodInfo{Spec: s}, referenceVersion)
+	if err == nil && needed.IsEmpty() {
+		return nil
+	}
+	names, unmapErr := framework.Unmap(needed)
+	if err != nil || unmapErr != nil {
+		return []string{"status.declaredFeatures"}
+	}
+	for i := range names {
+		names[i] = "a feature that nodes declare in status.declaredFeatures: " + names[i]
+	}
+	return names
+}
+
+func emptyPodAffinity(a *corev1.PodAffinity) bool {
+	return len(a.RequiredDuringSchedulingIgnoredDuringExecution) == 0 && len(a.PreferredDuringSchedulingIgnoredDuringExecution) == 0
+}
+
+func emptyPodAntiAffinity(a *corev1.PodAntiAffinity) bool {
+	return len(a.RequiredDuringSchedulingIgnoredDuringExecution) == 0 && len(a.PreferredDuringSchedulingIgnoredDuringExecution) == 0
+}
+
+// appendNew appends unless it is there: a pod may have many volumes of a kind.
+func appendNew(list []string, s string) []string {
+	for _, known := range list {
+		if known == s {
+			return list
+		}
+	}
+	return append(list, s)
+}
+
+// constrainingVolume names the kind of a volume that binds a pod to some nodes (a claim, a driver, a zone, attach limits, exclusive use);
+// it is empty for the kinds that every node can mount.
+func constrainingVolume(v *corev1.VolumeSource) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return "persistentVolumeClaim"
+	case v.Ephemeral != nil:
+		return "ephemeral"
+	case v.CSI != nil:
+		return "csi"
+	case v.GCEPersistentDisk != nil:
+		return "gcePersistentDisk"
+	case v.AWSElasticBlockStore != nil:
+		return "awsElasticBlockStore"
+	case v.AzureDisk != nil:
+		return "azureDisk"
+	case v.AzureFile != nil:
+		return "azureFile"
+	case v.Cinder != nil:
+		return "cinder"
+	case v.VsphereVolume != nil:
+		return "vsphereVolume"
+	case v.PortworxVolume != nil:
+		return "portworxVolume"
+	case v.ISCSI != nil:
+		return "iscsi"
+	case v.RBD != nil:
+		return "rbd"
+	}
+	return ""
+}

@@ -1,0 +1,227 @@
+package kube
+
+import (
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"hilbert.dev/hilbert/cluster"
+)
+
+// fingerprints remembers, per object, a hash of what was last said about it: an update that says the same again (a kubelet's status, a
+// heartbeat) goes no further. It costs 16 bytes an object and no pointers.
+type fingerprints struct {
+	seed   maphash.Seed
+	known  map[uint64]uint64
+	buffer specKey
+}
+
+func newFingerprints() fingerprints {
+	return fingerprints{seed: maphash.MakeSeed(), known: make(map[uint64]uint64)}
+}
+
+func (f *fingerprints) key(uid cluster.UID) uint64 { return maphash.String(f.seed, string(uid)) }
+
+func (f *fingerprints) of(facts *cluster.PodFacts, requirements uint64) uint64 {
+	b := &f.buffer
+	b.reset()
+	b.num(int64(requirements))
+	b.num(int64(facts.Priority))
+	b.flag(facts.Finished)
+	b.flag(facts.Deleting)
+	b.flag(facts.Gated)
+	b.str(facts.Node)
+	b.num(int64(facts.Grant.GPUs))
+	b.num(int64(facts.Grant.Milli))
+	b.str(facts.Reported.Reason)
+	b.str(facts.Reported.Message)
+	return maphash.Bytes(f.seed, b.bytes)
+}
+
+// changed remembers what is said, and reports whether it is new.
+func (f *fingerprints) changed(uid cluster.UID, print uint64) bool {
+	key := f.key(uid)
+	if old, ok := f.known[key]; ok && old == print {
+		return false
+	}
+	f.known[key] = print
+	return true
+}
+
+// forget reports whether the object was known.
+func (f *fingerprints) forget(uid cluster.UID) bool {
+	key := f.key(uid)
+	_, ok := f.known[key]
+	delete(f.known, key)
+	return ok
+}
+
+// podSink is what the pods' reflector fills instead of a cache. It holds no pod.
+type podSink struct {
+	out    outlet
+	parser *Parser
+	seen   fingerprints
+}
+
+var _ cache.TransformingStore = (*podSink)(nil)
+
+// parsedPod is a pod of a list that is not complete yet.
+type parsedPod struct {
+	facts cluster.PodFacts
+	print uint64
+}
+
+func (s *podSink) parse(pod *corev1.Pod) parsedPod {
+	p := parsedPod{facts: s.parser.Pod(pod)}
+	p.print = s.seen.of(&p.facts, s.parser.memo.latest)
+	return p
+}
+
+// concerns reports whether the pod is any business of ours: somebody else's that is not bound is not.
+func concerns(f *cluster.PodFacts) bool { return f.Ours || f.Node != "" }
+
+// Transformer parses the pods of a streamed list as they arrive, so that the list never lies in memory whole.
+func (s *podSink) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			return s.parse(pod), nil
+		}
+		return object, nil
+	}
+}
+
+// Add takes in a pod that was created.
+func (s *podSink) Add(object any) error { return s.upsert(object) }
+
+// Update takes in a pod that was changed.
+func (s *podSink) Update(object any) error { return s.upsert(object) }
+
+func (s *podSink) upsert(object any) error {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return fmt.Errorf("pod watch: got a %T", object)
+	}
+	if pod.Spec.NodeName == "" && pod.Spec.SchedulerName != s.parser.scheduler {
+		return nil
+	}
+	p := s.parse(pod)
+	if !s.seen.changed(p.facts.UID, p.print) {
+		return nil
+	}
+	return s.out.send(cluster.PodUpserted{Pod: p.facts})
+}
+
+// Delete takes in a pod that is gone or finished.
+func (s *podSink) Delete(object any) error {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return fmt.Errorf("pod watch: got a %T", object)
+	}
+	uid := cluster.UID(pod.UID)
+	if !s.seen.forget(uid) {
+		return nil
+	}
+	return s.out.send(cluster.PodRemoved{UID: uid})
+}
+
+// Replace takes in a whole list.
+func (s *podSink) Replace(objects []any, _ string) error {
+	pods := make([]cluster.PodFacts, 0, len(objects))
+	clear(s.seen.known)
+	for _, object := range objects {
+		p, ok := object.(parsedPod)
+		if pod, raw := object.(*corev1.Pod); raw {
+			p, ok = s.parse(pod), true
+		}
+		if !ok {
+			return fmt.Errorf("pod list: got a %T", object)
+		}
+		if concerns(&p.facts) {
+			s.seen.changed(p.facts.UID, p.print)
+			pods = append(pods, p.facts)
+		}
+	}
+	return s.out.send(cluster.PodsListed{Pods: pods})
+}
+
+// Resync does nothing: no event is ever lost, so none is repeated.
+func (s *podSink) Resync() error { return nil }
+
+// nodeSink is what the nodes' reflector fills instead of a cache. It holds the parsed nodes, which the ledger shares.
+type nodeSink struct {
+	out    outlet
+	parser *Parser
+	known  map[string]*cluster.Node
+}
+
+var _ cache.TransformingStore = (*nodeSink)(nil)
+
+// Transformer parses the nodes of a streamed list as they arrive.
+func (s *nodeSink) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) {
+		if node, ok := object.(*corev1.Node); ok {
+			return s.parser.Node(node), nil
+		}
+		return object, nil
+	}
+}
+
+// Add takes in a node that was created.
+func (s *nodeSink) Add(object any) error { return s.upsert(object) }
+
+// Update takes in a node that was changed; heartbeats change nothing that placement looks at.
+func (s *nodeSink) Update(object any) error { return s.upsert(object) }
+
+func (s *nodeSink) upsert(object any) error {
+	raw, ok := object.(*corev1.Node)
+	if !ok {
+		return fmt.Errorf("node watch: got a %T", object)
+	}
+	node := s.parser.Node(raw)
+	if old := s.known[node.Name]; old != nil && equalNodes(old, node) {
+		return nil
+	}
+	s.known[node.Name] = node
+	return s.out.send(cluster.NodeUpserted{Node: node})
+}
+
+// Delete takes in a node that is gone.
+func (s *nodeSink) Delete(object any) error {
+	raw, ok := object.(*corev1.Node)
+	if !ok {
+		return fmt.Errorf("node watch: got a %T", object)
+	}
+	delete(s.known, raw.Name)
+	return s.out.send(cluster.NodeRemoved{Name: raw.Name})
+}
+
+// Replace takes in a whole list.
+func (s *nodeSink) Replace(objects []any, _ string) error {
+	nodes := make([]*cluster.Node, 0, len(objects))
+	clear(s.known)
+	for _, object := range objects {
+		node, ok := object.(*cluster.Node)
+		if raw, isRaw := object.(*corev1.Node); isRaw {
+			node, ok = s.parser.Node(raw), true
+		}
+		if !ok {
+			return fmt.Errorf("node list: got a %T", object)
+		}
+		s.known[node.Name] = node
+		nodes = append(nodes, node)
+	}
+	return s.out.send(cluster.NodesListed{Nodes: nodes})
+}
+
+// Resync does nothing.
+func (s *nodeSink) Resync() error { return nil }
+
+// equalNodes reports whether two parses of a node differ in nothing that placement looks at.
+func equalNodes(a, b *cluster.Node) bool {
+	return a.Unschedulable == b.Unschedulable && a.GPU == b.GPU && slices.Equal(a.Allocatable, b.Allocatable) &&
+		slices.Equal(a.Taints, b.Taints) && maps.Equal(a.Labels, b.Labels)
+}

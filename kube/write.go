@@ -1,0 +1,178 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"hilbert.dev/hilbert/schedule/bind"
+)
+
+// WriterOptions make a Writer.
+type WriterOptions struct {
+	// Workers are the writes under way at once, the bound on the pipeline's Bindings, reads and conditions together.
+	Workers int
+	// Timeout bounds one write, its repetitions before it left included.
+	Timeout time.Duration
+	// Sent, if set, is told how long each answered request took. It is called from several goroutines.
+	Sent func(kind bind.WriteKind, outcome bind.Outcome, took time.Duration)
+}
+
+// Writer makes the API calls that the pipeline asks for: a fixed pool of workers, one call each at a time. Bindings and conditions go
+// through connections of their own that check the Fence at each system call; reads do not, because they harm nobody.
+//
+// Every Write is answered once on Results. Start and Results are for one goroutine.
+type Writer struct {
+	options WriterOptions
+	fence   *Fence
+	api     *requester
+	pods    corev1client.PodsGetter
+	now     func() time.Time
+
+	work    chan bind.Write
+	results chan bind.Result
+	stop    context.CancelFunc
+	workers sync.WaitGroup
+}
+
+// NewWriter starts the workers.
+func NewWriter(c *Connection, fence *Fence, o WriterOptions) (*Writer, error) {
+	own := purposed(c, "writer", func(d dialFunc) dialFunc { return fence.dial(boundUnacknowledged(d, o.Timeout)) })
+	api, err := newRequester(own)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for writes: %w", err)
+	}
+	pods, err := corev1client.NewForConfig(purposed(c, "reader", nil))
+	if err != nil {
+		return nil, fmt.Errorf("make a client for reads: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w := &Writer{
+		options: o, fence: fence, api: api, pods: pods, now: time.Now,
+		work:    make(chan bind.Write, o.Workers),
+		results: make(chan bind.Result, 2*o.Workers),
+		stop:    stop,
+	}
+	for range o.Workers {
+		w.workers.Go(func() { w.serve(ctx) })
+	}
+	return w, nil
+}
+
+// Start hands over a write. It does not block as long as no more than Workers writes wait for their answer to be taken from Results; a
+// write beyond that is answered NotSent by the returned false.
+func (w *Writer) Start(write bind.Write) bool {
+	select {
+	case w.work <- write:
+		return true
+	default:
+		return false
+	}
+}
+
+// Results delivers one answer to each write that was started.
+func (w *Writer) Results() <-chan bind.Result { return w.results }
+
+// Close breaks off what is under way and waits for the workers. No answers come after it.
+func (w *Writer) Close() {
+	w.stop()
+	w.workers.Wait()
+	w.api.closeIdle()
+}
+
+func (w *Writer) serve(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case write := <-w.work:
+			began := w.now()
+			result := w.execute(ctx, &write)
+			result.ID = write.ID
+			if w.options.Sent != nil {
+				w.options.Sent(write.Kind, result.Outcome, w.now().Sub(began))
+			}
+			select {
+			case w.results <- result:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
+	ctx, cancel := context.WithTimeout(ctx, w.options.Timeout)
+	defer cancel()
+	switch write.Kind {
+	case bind.WriteBinding:
+		body, err := bindingBody(write)
+		if err != nil {
+			return bind.Result{Outcome: bind.Refused, Message: err.Error()}
+		}
+		return w.send(ctx, call{
+			method: http.MethodPost, namespace: write.Namespace, pod: write.Name, subresource: "binding",
+			contentType: contentProtobuf, body: body, uid: write.Pod,
+		})
+	case bind.WriteCondition:
+		body, err := conditionBody(write, w.now())
+		if err != nil {
+			return bind.Result{Outcome: bind.Refused, Message: err.Error()}
+		}
+		return w.send(ctx, call{
+			method: http.MethodPatch, namespace: write.Namespace, pod: write.Name, subresource: "status",
+			contentType: contentStrategicMerge, body: body, uid: write.Pod,
+		})
+	case bind.ReadPod:
+		return w.read(ctx, write)
+	}
+	return bind.Result{Outcome: bind.NotSent, Message: fmt.Sprintf("no such kind of write: %d", write.Kind)}
+}
+
+// Pauses between tries of a write that the API server did not take up. They hold the write's place in flight, so that an overloaded API
+// server slows the whole pipeline down.
+const (
+	firstPause = 50 * time.Millisecond
+	maxPause   = 2 * time.Second
+)
+
+// send makes the call, again and again for as long as it certainly was not taken up: no connection, or 429, which the API server's flow
+// control answers before it looks at the request. Anything else is an outcome.
+func (w *Writer) send(ctx context.Context, c call) bind.Result {
+	pause := firstPause
+	for {
+		if !w.fence.Open(w.now(), w.options.Timeout) {
+			return bind.Result{Outcome: bind.NotSent, Message: ErrFenced.Error()}
+		}
+		a := w.api.do(ctx, &c, w.options.Timeout)
+		result, again := classify(&c, &a)
+		if !again {
+			return result
+		}
+		if a.retryAfter > 0 {
+			pause = a.retryAfter
+		}
+		if !sleep(ctx, min(pause, maxPause)) {
+			return result
+		}
+		pause *= 2
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
