@@ -28,6 +28,7 @@ type Scheduler struct {
 
 	attempts map[cluster.UID]int // failed attempts of pods that wait or are on their way
 	held     map[cluster.UID]struct{}
+	vanished map[cluster.UID]struct{} // the API server says they are gone or bound elsewhere; the watch has not said so yet
 	verdicts map[*cluster.Class]*verdict
 	looked   cluster.Revision // parked classes have been checked against changes up to here
 }
@@ -61,6 +62,7 @@ func New(o Options) (*Scheduler, error) {
 		observer:   o.Observer,
 		attempts:   make(map[cluster.UID]int),
 		held:       make(map[cluster.UID]struct{}),
+		vanished:   make(map[cluster.UID]struct{}),
 		verdicts:   make(map[*cluster.Class]*verdict),
 	}
 	if s.lag == nil {
@@ -92,6 +94,7 @@ func (s *Scheduler) Apply(event cluster.Event, now time.Time) {
 func (s *Scheduler) effect(e cluster.Effect, now time.Time) {
 	pod := e.Pod
 	delete(s.held, pod.UID)
+	delete(s.vanished, pod.UID)
 	switch e.Kind {
 	case cluster.Waits:
 		s.enqueue(pod, now)
@@ -152,6 +155,7 @@ func (s *Scheduler) report(r bind.Report, now time.Time) {
 		s.binder.Report(pod, cluster.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
 	case bind.Vanished:
 		delete(s.attempts, r.Pod)
+		s.vanished[r.Pod] = struct{}{}
 	}
 }
 
@@ -187,6 +191,7 @@ func (s *Scheduler) Verify() error {
 	var err error
 	s.store.EachPod(func(pod *cluster.Pod) {
 		_, held := s.held[pod.UID]
+		_, vanished := s.vanished[pod.UID]
 		waits, assumed := s.queue.Waits(pod.UID), s.binder.Assumes(pod.UID)
 		switch {
 		case assumed != (pod.Phase == cluster.Assumed):
@@ -195,6 +200,8 @@ func (s *Scheduler) Verify() error {
 			err = fmt.Errorf("pod %s waits in the queue; held: %v, in the binder: %v", pod.UID, held, assumed)
 		case waits && !pod.Schedulable():
 			err = fmt.Errorf("pod %s waits in the queue but must not be placed", pod.UID)
+		case pod.Schedulable() && !waits && !vanished:
+			err = fmt.Errorf("pod %s wants a place and is lost: neither in the queue nor in the binder", pod.UID)
 		}
 	})
 	return err
