@@ -15,38 +15,59 @@ import (
 // force over the whole cluster: every filter asked of every node, every score normalised over the feasible ones.
 func TestPlaceIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		store := cluster.NewStore()
-		snapshot := cluster.NewSnapshot()
 		profile, err := NewProfile(map[string]int64{"MostAllocated": rapid.Int64Range(0, 3).Draw(t, "weight")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Two indexes for up to eight classes: recycling must not change a decision.
-		placer := NewPlacer(snapshot, profile, 7, 2)
-		pods := 0
-		for step := range rapid.IntRange(5, 60).Draw(t, "steps") {
-			switch rapid.IntRange(0, 5).Draw(t, "op") {
-			case 0, 1:
-				store.Apply(cluster.NodeUpserted{Node: drawNode(t)})
-			case 2:
-				store.Apply(cluster.NodeRemoved{Name: fmt.Sprintf("n%d", rapid.IntRange(0, 11).Draw(t, "gone"))})
-			case 3:
-				store.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprint(rapid.IntRange(0, pods).Draw(t, "pod")))})
-			default:
-				uid := cluster.UID(fmt.Sprint(pods))
-				pods++
-				store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: drawRequirements(t)}})
-				placeAndCompare(t, store, snapshot, placer, uid)
-			}
-			if err := store.Verify(); err != nil {
-				t.Fatalf("step %d: %v", step, err)
+		w := &world{store: cluster.NewStore(), snapshot: cluster.NewSnapshot()}
+		// Fewer indexes than classes: recycling must not change a decision.
+		w.placer = NewPlacer(w.snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
+		for range rapid.IntRange(1, 4).Draw(t, "classes") {
+			w.pool = append(w.pool, drawRequirements(t))
+		}
+		for range rapid.IntRange(10, 150).Draw(t, "steps") {
+			w.step(t)
+			if err := w.store.Verify(); err != nil {
+				t.Fatal(err)
 			}
 		}
 	})
 }
 
-func placeAndCompare(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, placer *Placer, uid cluster.UID) {
+type world struct {
+	store    *cluster.Store
+	snapshot *cluster.Snapshot
+	placer   *Placer
+	pool     []*cluster.Requirements
+	pods     int
+}
+
+func (w *world) step(t *rapid.T) {
+	switch rapid.IntRange(0, 9).Draw(t, "op") {
+	case 0, 1:
+		w.store.Apply(cluster.NodeUpserted{Node: drawNode(t)})
+	case 2:
+		w.store.Apply(cluster.NodeRemoved{Name: fmt.Sprintf("n%d", rapid.IntRange(0, maxNodes).Draw(t, "gone"))})
+	case 3, 4:
+		w.store.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprint(rapid.IntRange(0, w.pods).Draw(t, "pod")))})
+	default:
+		uid := cluster.UID(fmt.Sprint(w.pods))
+		w.pods++
+		w.store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: rapid.SampledFrom(w.pool).Draw(t, "class")}})
+		w.placeAndCompare(t, uid)
+	}
+}
+
+func (w *world) placeAndCompare(t *rapid.T, uid cluster.UID) {
+	store, snapshot, placer := w.store, w.snapshot, w.placer
 	snapshot.Advance(store)
+	for i := range store.Slots() {
+		for kind := range store.Kinds() {
+			if s, k := cluster.Slot(i), resource.Kind(kind); snapshot.Free(s, k) != store.Free(s, k) {
+				t.Fatalf("slot %d: the snapshot has %d of %s free, the ledger %d", s, snapshot.Free(s, k), store.KindName(k), store.Free(s, k))
+			}
+		}
+	}
 	class := store.Pod(uid).Class
 	want := bruteForce(placer, class)
 	got, ok := placer.Place(class)
@@ -57,8 +78,11 @@ func placeAndCompare(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapsho
 		checkExplained(t, placer, class)
 		return
 	}
-	if rapid.Bool().Draw(t, "assume only") {
+	if rapid.IntRange(0, 3).Draw(t, "assume only") == 0 {
 		snapshot.Assume(got.Slot, class, got.Grant) // the next Advance must undo it
+		if want, got := bruteForce(placer, class), placer.index(class); want != first(got, placer) {
+			t.Fatalf("after assuming, the index says slot %d, brute force %d", first(got, placer), want)
+		}
 		return
 	}
 	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: uid, Node: snapshot.Node(got.Slot).Name, Grant: got.Grant}}}
@@ -70,6 +94,11 @@ func placeAndCompare(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapsho
 			t.Fatalf("commit left %d of %s on the node", store.Free(got.Slot, a.Kind), store.KindName(a.Kind))
 		}
 	}
+}
+
+func first(x *index, p *Placer) cluster.Slot {
+	slot, _ := x.best(p)
+	return slot
 }
 
 func checkExplained(t *rapid.T, placer *Placer, class *cluster.Class) {
@@ -124,11 +153,13 @@ func bruteForce(p *Placer, c *cluster.Class) cluster.Slot {
 	return best
 }
 
+const maxNodes = 30
+
 var zones = []string{"a", "b", "c"}
 
 func drawNode(t *rapid.T) *cluster.Node {
 	n := &cluster.Node{
-		Name:          fmt.Sprintf("n%d", rapid.IntRange(0, 11).Draw(t, "node")),
+		Name:          fmt.Sprintf("n%d", rapid.IntRange(0, maxNodes).Draw(t, "node")),
 		Labels:        map[string]string{"zone": rapid.SampledFrom(zones).Draw(t, "zone")},
 		Unschedulable: rapid.IntRange(0, 9).Draw(t, "cordon") == 0,
 		Allocatable: []resource.Quantity{
