@@ -20,6 +20,11 @@ import (
 var commands = []func() *cobra.Command{
 	newUpCommand,
 	newKubectlCommand,
+	newBenchCommand,
+	newEtcdCommand,
+	newAPIServerCommand,
+	newKubeSchedulerCommand,
+	newRawBinderCommand,
 }
 
 func main() {

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/lab/bench"
+)
+
+func newBenchCommand() *cobra.Command {
+	command := &cobra.Command{Use: "bench", Short: "Measure schedulers on a real control plane"}
+	command.AddCommand(newBenchScheduleCommand())
+	return command
+}
+
+func newBenchScheduleCommand() *cobra.Command {
+	var o bench.Options
+	var output string
+	command := &cobra.Command{
+		Use:   "schedule",
+		Short: "How many pods a second: the raw rate of Bindings, kube-scheduler and hilbertd, in turn",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			write := map[string]func(*bench.Result) error{
+				"table": func(r *bench.Result) error { return r.WriteTable(command.OutOrStdout()) },
+				"json":  func(r *bench.Result) error { return r.WriteJSON(command.OutOrStdout()) },
+			}[output]
+			if write == nil {
+				return fmt.Errorf("--output is %q: choose json or table", output)
+			}
+			o.Progress = os.Stderr
+			result, err := bench.Schedule(command.Context(), o)
+			if err != nil {
+				return err
+			}
+			return write(result)
+		},
+	}
+	flags := command.Flags()
+	flags.IntVar(&o.Nodes, "nodes", 5000, "number of nodes")
+	flags.IntVar(&o.Pods, "pods", 10000, "number of pods in each round")
+	flags.BoolVar(&o.Mixed, "mixed", false, "sixteen classes of pods instead of one")
+	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each contestant")
+	flags.StringSliceVar(&o.Only, "only", nil, fmt.Sprintf("run only these of %v", bench.Systems()))
+	flags.StringVar(&o.Dir, "dir", "", "directory for logs (default: a temporary one, kept only if the run fails)")
+	flags.StringVarP(&output, "output", "o", "table", "json or table")
+	return command
+}
