@@ -21,6 +21,7 @@ type tree struct {
 	packages []*pkg          // sorted by dir
 	byPath   map[string]*pkg // by full import path
 	external map[string][]string
+	modules  map[string]string // dir of go.mod → module path
 	pinned   []dependency
 	docs     string // docs/dependencies.md, "" if absent
 	fset     *token.FileSet
@@ -104,8 +105,7 @@ func (t *tree) at(p token.Pos) place {
 // load parses every package under root. A directory with a go.mod starts a
 // module; testdata, bin and names with a leading dot or underscore are skipped.
 func load(root string) (*tree, error) {
-	t := &tree{root: root, byPath: map[string]*pkg{}, fset: token.NewFileSet()}
-	modules := map[string]string{} // dir of go.mod → module path
+	t := &tree{root: root, byPath: map[string]*pkg{}, modules: map[string]string{}, fset: token.NewFileSet()}
 	byDir := map[string]*pkg{}
 	err := filepath.WalkDir(root, func(full string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -120,7 +120,7 @@ func load(root string) (*tree, error) {
 		case d.IsDir() && rel != "." && skipped(d.Name()):
 			return filepath.SkipDir
 		case d.Name() == "go.mod":
-			return t.loadModule(modules, rel)
+			return t.loadModule(rel)
 		case d.IsDir() || !strings.HasSuffix(rel, ".go"):
 			return nil
 		}
@@ -130,7 +130,7 @@ func load(root string) (*tree, error) {
 		return nil, err
 	}
 	for dir, p := range byDir {
-		p.path = importPath(modules, dir)
+		p.path = t.importPath(dir)
 		t.byPath[p.path] = p
 		t.packages = append(t.packages, p)
 	}
@@ -148,9 +148,9 @@ func skipped(name string) bool {
 }
 
 // importPath joins dir to the module of the nearest go.mod above it.
-func importPath(modules map[string]string, dir string) string {
+func (t *tree) importPath(dir string) string {
 	for at := dir; ; at = path.Dir(at) {
-		if module, ok := modules[at]; ok {
+		if module, ok := t.modules[at]; ok {
 			return path.Join(module, strings.TrimPrefix(strings.TrimPrefix(dir, at), "/"))
 		}
 		if at == "." {
@@ -161,7 +161,7 @@ func importPath(modules map[string]string, dir string) string {
 
 // loadModule reads a go.mod: its module path, what it requires directly, and
 // its tools. The go command writes these lines, so their form is fixed.
-func (t *tree) loadModule(modules map[string]string, rel string) error {
+func (t *tree) loadModule(rel string) error {
 	data, err := os.ReadFile(filepath.Join(t.root, filepath.FromSlash(rel)))
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (t *tree) loadModule(modules map[string]string, rel string) error {
 		}
 		switch {
 		case words[0] == "module":
-			modules[path.Dir(rel)] = words[1]
+			t.modules[path.Dir(rel)] = words[1]
 		case words[0] == "tool", words[0] == "require" && !strings.HasSuffix(line, "// indirect"):
 			t.pinned = append(t.pinned, dependency{words[1], place{rel, i + 1}})
 		}
