@@ -72,13 +72,10 @@ func (t Takeover) String() string {
 
 // Term is one leadership of this process.
 type Term struct {
-	Takeover Takeover
-	// Began is just before the Lease was won.
-	Began time.Time
-
-	lock   *fencedLock
-	cancel context.CancelFunc
-	lost   chan struct{}
+	takeover Takeover
+	lock     *fencedLock
+	cancel   context.CancelFunc
+	lost     chan struct{}
 }
 
 // Campaign waits until this process holds the Lease. It fails only when ctx ends. At most one Term may be open at a time.
@@ -117,7 +114,7 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 	}()
 	select {
 	case <-won:
-		term.Takeover, term.Began = lock.began()
+		term.takeover = lock.began()
 		return term, nil
 	case <-term.lost:
 	case <-ctx.Done():
@@ -125,6 +122,9 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 	}
 	return nil, errors.Join(ctx.Err(), errors.New("the campaign for the Lease ended"))
 }
+
+// Takeover says how the Term began.
+func (t *Term) Takeover() Takeover { return t.takeover }
 
 // Lost is closed when the Lease is no longer ours. The Fence is shut by then.
 func (t *Term) Lost() <-chan struct{} { return t.lost }
@@ -161,8 +161,7 @@ type fencedLock struct {
 	mayEnd   bool
 	leading  bool
 	lost     bool
-	takeover Takeover // as the Lease was last read
-	start    time.Time
+	takeover Takeover // as the Lease was last read before we held it
 }
 
 func (l *fencedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -226,9 +225,7 @@ func (l *fencedLock) hold(record resourcelock.LeaderElectionRecord, request func
 		return err
 	}
 	l.health.succeeded()
-	if !l.leading {
-		l.leading, l.start = true, sent
-	}
+	l.leading = true
 	l.fence.renewed(sent)
 	return nil
 }
@@ -242,8 +239,8 @@ func (l *fencedLock) permitRelease() {
 	l.mayEnd = true
 }
 
-func (l *fencedLock) began() (Takeover, time.Time) {
+func (l *fencedLock) began() Takeover {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.takeover, l.start
+	return l.takeover
 }

@@ -1,0 +1,99 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/schedule/bind"
+)
+
+// Options are what a configuration file cannot say.
+type Options struct {
+	// Connection to the API server; nil reads clientConnection.kubeconfig.
+	Connection *kube.Connection
+	// Log; nil makes the one that the configuration asks for.
+	Log *slog.Logger
+	// OnListen, if set, is told where /livez, /readyz and /metrics are served, before anything else happens.
+	OnListen func(address string)
+	// OnSynced, if set, is called once nodes and pods are listed for the first time. It must not block.
+	OnSynced func()
+}
+
+// Run runs a hilbertd until ctx ends, which returns nil. It fails only before it has begun: where the configuration, the kubeconfig or
+// the address to serve on cannot work. Several may run in one process.
+func Run(ctx context.Context, config *spec.Configuration, o Options) error {
+	if err := Check(config); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	log := o.Log
+	if log == nil {
+		log = NewLogger(config.Logging)
+	}
+	connection := o.Connection
+	if connection == nil {
+		var err error
+		if connection, err = kube.Connect(config.ClientConnection.Kubeconfig); err != nil {
+			return err
+		}
+	}
+	m := newMeter(time.Now)
+	p, identity, err := connect(connection, config, m, log)
+	if err != nil {
+		return err
+	}
+	l := newLoop(config, p, m, log)
+	if o.OnSynced != nil {
+		l.onSynced = o.OnSynced
+	}
+	m.registry.MustRegister(l)
+	s, err := serve(l)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if s != nil && o.OnListen != nil {
+		o.OnListen(s.address)
+	}
+	log.Info("hilbertd started", "version", kube.Version(), "identity", identity, "apiServer", connection.Host,
+		"schedulerName", config.SchedulerName, "address", s.at())
+	defer log.Info("hilbertd stopped")
+	return l.run(ctx)
+}
+
+func (s *server) at() string {
+	if s == nil {
+		return "none"
+	}
+	return s.address
+}
+
+// connect makes the loop's ports out of the real door.
+func connect(c *kube.Connection, config *spec.Configuration, m *meter, log *slog.Logger) (p ports, identity string, err error) {
+	binding := config.Scheduling.Binding
+	fence := kube.NewFence(config.LeaderElection.RenewDeadline.D(), binding.WriteTimeout.D())
+	elector, err := kube.NewElector(c, config.LeaderElection, fence, log)
+	if err != nil {
+		return p, "", err
+	}
+	return ports{
+		watch: func() (watch, error) { return kube.StartWatch(c, config.SchedulerName, log) },
+		writer: func() (writer, error) {
+			return kube.NewWriter(c, fence, kube.WriterOptions{
+				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight, Timeout: binding.WriteTimeout.D(), Sent: m.sent,
+			})
+		},
+		campaign: func(ctx context.Context) (term, error) {
+			t, err := elector.Campaign(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return t, nil
+		},
+		fence: fence,
+		now:   time.Now,
+	}, elector.Identity(), nil
+}

@@ -1,0 +1,13 @@
+// Package daemon is hilbertd: it wires the pure scheduler to the real door and keeps it running.
+//
+// One goroutine, the loop, owns the schedule.Scheduler and is the only one to call it: it applies events, makes decisions, starts writes
+// and takes their answers. Everything else (watches, writes, the Lease, HTTP) runs beside it and speaks to it through bounded channels.
+//
+// A process follows (applies events, decides nothing) until it wins the Lease; then it waits until no write of the last leader can be
+// under way, lists everything anew, and leads. When it loses the Lease it waits for its own writes, drops all state and follows again.
+//
+// Invariants: no decision before a consistent list of this leadership; no write while the fence is shut; every write's answer is awaited
+// before the Lease is given back; an unreachable API server is waited for, never a reason to exit.
+//
+// It holds no scheduling policy, and no client: those are schedule's and kube's.
+package daemon

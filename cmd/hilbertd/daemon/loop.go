@@ -1,0 +1,438 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/bind"
+)
+
+// The ports through which the loop reaches the world. kube implements them; tests put models in their place.
+type (
+	watch interface {
+		Events() <-chan cluster.Event
+		Stop()
+	}
+	writer interface {
+		Start(bind.Write) bool
+		Results() <-chan bind.Result
+		Close()
+	}
+	term interface {
+		Takeover() kube.Takeover
+		Lost() <-chan struct{}
+		Release()
+		Abandon()
+	}
+	ports struct {
+		watch    func() (watch, error)
+		writer   func() (writer, error)
+		campaign func(context.Context) (term, error)
+		fence    interface {
+			Open(now time.Time, timeout time.Duration) bool
+		}
+		now func() time.Time
+	}
+)
+
+const (
+	// eventsPerRound and decisionsPerRound bound a round of the loop, so that no port waits long for its turn.
+	eventsPerRound    = 512
+	decisionsPerRound = 128
+	// fencePoll is how often a shut fence is looked at again.
+	fencePoll = 100 * time.Millisecond
+	// idlePoll bounds the sleep of a loop to which nothing happens.
+	idlePoll = time.Minute
+	// drainSlack is what a write may take beyond its timeout until its answer is here.
+	drainSlack = time.Second
+	// maxAsks bounds the questions (health, metrics) that wait for the loop.
+	maxAsks = 16
+)
+
+// phase is where the process stands between following and leading.
+type phase uint8
+
+const (
+	following phase = iota // another process leads, or none yet
+	waiting                // the Lease is ours, but a write of the last leader may be under way
+	listing                // taking in a consistent list of everything
+	leading
+)
+
+func (p phase) String() string { return [...]string{"following", "waiting", "listing", "leading"}[p] }
+
+// loop owns the scheduler. Only its own goroutine touches it, except through ask.
+type loop struct {
+	config *spec.Configuration
+	ports  ports
+	log    *slog.Logger
+	meter  *meter
+
+	scheduler *schedule.Scheduler
+	watch     watch
+	writer    writer
+	term      term
+	won       chan term // the campaign's result
+	asks      chan func()
+
+	phase       phase
+	until       time.Time // waiting: until then; zero: not known before the lists are here
+	nodes, pods bool      // listed since the watch began
+	synced      bool      // both were, at least once
+	outstanding int       // writes without an answer
+	onSynced    func()
+	campaigns   sync.WaitGroup
+}
+
+func newLoop(c *spec.Configuration, p ports, m *meter, log *slog.Logger) *loop {
+	return &loop{config: c, ports: p, meter: m, log: log, won: make(chan term), asks: make(chan func(), maxAsks), onSynced: func() {}}
+}
+
+// run runs until ctx ends, and then hands over what it leads. It fails only where starting anew would not help.
+func (l *loop) run(ctx context.Context) error {
+	if err := l.start(); err != nil {
+		return err
+	}
+	campaign, stopCampaign := context.WithCancel(ctx)
+	defer stopCampaign()
+	defer func() {
+		l.watch.Stop()
+		if l.writer != nil {
+			l.writer.Close()
+		}
+	}()
+	l.campaign(campaign)
+	timer := time.NewTimer(idlePoll)
+	defer timer.Stop()
+	for {
+		wake, busy := l.round()
+		if busy {
+			if !l.poll(ctx) {
+				break
+			}
+		} else {
+			timer.Reset(wake)
+			if !l.sleep(ctx, timer.C) {
+				break
+			}
+		}
+		if l.term != nil && closed(l.term.Lost()) {
+			if err := l.lost(campaign); err != nil {
+				return err
+			}
+		}
+	}
+	stopCampaign()
+	l.campaigns.Wait()
+	return l.shutdown()
+}
+
+// start makes an empty scheduler and begins to watch.
+func (l *loop) start() error {
+	scheduler, err := schedule.New(schedule.Options{Config: l.config.Scheduling, Observer: l.meter})
+	if err != nil {
+		return fmt.Errorf("scheduling: %w", err)
+	}
+	l.scheduler, l.phase = scheduler, following
+	l.meter.reset()
+	if l.writer == nil {
+		w, err := l.ports.writer()
+		if err != nil {
+			return err
+		}
+		l.writer = w
+	}
+	return l.rewatch()
+}
+
+// rewatch throws away what waits to be applied and lists everything anew.
+func (l *loop) rewatch() error {
+	if l.watch != nil {
+		l.watch.Stop()
+	}
+	w, err := l.ports.watch()
+	if err != nil {
+		return err
+	}
+	l.watch, l.nodes, l.pods = w, false, false
+	return nil
+}
+
+// campaign runs for the Lease beside the loop, which takes the term from won.
+func (l *loop) campaign(ctx context.Context) {
+	l.campaigns.Go(func() {
+		t, err := l.ports.campaign(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				l.log.Error("the leader election ended", "err", err)
+			}
+			return
+		}
+		select {
+		case l.won <- t:
+		case <-ctx.Done():
+			t.Release()
+		}
+	})
+}
+
+// round does what there is to do now. busy says that there is more; else the loop may sleep for wake.
+func (l *loop) round() (wake time.Duration, busy bool) {
+	now := l.ports.now()
+	switch l.phase {
+	case waiting:
+		return l.handover(now)
+	case listing:
+		if l.nodes && l.pods {
+			l.phase = leading
+			l.log.Info("leading", "nodes", l.scheduler.Store().Nodes(), "pods", l.scheduler.Store().Pods())
+			return 0, true
+		}
+	case leading:
+		return l.lead(now)
+	case following:
+	}
+	return idlePoll, false
+}
+
+// lead makes decisions and starts writes.
+func (l *loop) lead(now time.Time) (wake time.Duration, busy bool) {
+	if !l.ports.fence.Open(now, l.config.Scheduling.Binding.WriteTimeout.D()) {
+		return fencePoll, false
+	}
+	l.meter.lapBegins()
+	decisions := l.scheduler.Step(now, decisionsPerRound)
+	writes := l.scheduler.Ready(now)
+	for i := range writes {
+		if l.writer.Start(writes[i]) {
+			l.outstanding++
+			continue
+		}
+		l.scheduler.Finish(bind.Result{ID: writes[i].ID, Outcome: bind.NotSent, Message: "too many writes are under way"}, now)
+	}
+	if decisions > 0 {
+		return 0, true
+	}
+	wake = idlePoll
+	if at, ok := l.scheduler.NextWake(now); ok {
+		wake = min(max(at.Sub(now), 0), idlePoll)
+	}
+	return wake, false
+}
+
+// handover waits until no write of the last leader can be under way. It then lists anew, to see them all.
+func (l *loop) handover(now time.Time) (wake time.Duration, busy bool) {
+	if l.until.IsZero() {
+		if !l.nodes || !l.pods {
+			return idlePoll, false
+		}
+		l.until = now
+		if l.boundByUs() { // somebody led here, and may still believe to
+			l.until = now.Add(l.config.LeaderElection.RenewDeadline.D())
+		}
+	}
+	if left := l.until.Sub(now); left > 0 {
+		return left, false
+	}
+	if err := l.rewatch(); err != nil {
+		l.log.Error("cannot list anew; trying again", "err", err)
+		return fencePoll, false
+	}
+	l.phase = listing
+	return 0, true
+}
+
+// boundByUs reports whether a pod of ours is bound already.
+func (l *loop) boundByUs() bool {
+	bound := false
+	l.scheduler.Store().EachPod(func(pod *cluster.Pod) {
+		bound = bound || pod.Ours && pod.Phase == cluster.Bound
+	})
+	return bound
+}
+
+// took begins a term.
+func (l *loop) took(t term) {
+	l.term, l.phase = t, waiting
+	now := l.ports.now()
+	switch t.Takeover() {
+	case kube.Released:
+		l.until = now
+	case kube.Expired:
+		l.until = now.Add(l.config.Scheduling.Binding.WriteTimeout.D())
+	case kube.Absent:
+		l.until = time.Time{}
+	}
+	l.meter.leader.Set(1)
+	l.log.Info("holding the Lease", "lastHolder", t.Takeover(), "wait", max(l.until.Sub(now), 0))
+}
+
+// lost waits for the writes under way, drops everything and follows again.
+func (l *loop) lost(campaign context.Context) error {
+	l.log.Warn("lost the Lease; dropping all state and standing by", "writesUnderWay", l.outstanding)
+	l.meter.leader.Set(0)
+	l.term.Abandon()
+	l.term = nil
+	if !l.drain() {
+		l.writer.Close()
+		l.writer, l.outstanding = nil, 0
+	}
+	if err := l.start(); err != nil {
+		return err
+	}
+	l.campaign(campaign)
+	return nil
+}
+
+// shutdown waits for the writes under way and gives the Lease back. If some are not answered in time, the Lease is left to expire.
+func (l *loop) shutdown() error {
+	l.meter.leader.Set(0)
+	if l.term == nil {
+		return nil
+	}
+	if !l.drain() {
+		l.log.Warn("writes are still under way; leaving the Lease to expire", "writes", l.outstanding)
+		l.writer.Close()
+		l.term.Abandon()
+		return nil
+	}
+	l.term.Release()
+	l.log.Info("gave the Lease back")
+	return nil
+}
+
+// drain takes answers until none is outstanding. It reports whether that was so in time.
+func (l *loop) drain() bool {
+	deadline := time.NewTimer(l.config.Scheduling.Binding.WriteTimeout.D() + drainSlack)
+	defer deadline.Stop()
+	for l.outstanding > 0 {
+		select {
+		case <-l.writer.Results():
+			l.outstanding--
+		case question := <-l.asks:
+			question()
+		case <-deadline.C:
+			return false
+		}
+	}
+	return true
+}
+
+// poll takes in what is there, without waiting. It answers false when the process must stop.
+func (l *loop) poll(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case question := <-l.asks:
+		question()
+	default:
+	}
+	l.takeResults()
+	l.takeEvents()
+	return true
+}
+
+// sleep waits for the first thing to happen, and takes in all that is there then. It answers false when the process must stop.
+func (l *loop) sleep(ctx context.Context, timer <-chan time.Time) bool {
+	var lost <-chan struct{}
+	if l.term != nil {
+		lost = l.term.Lost()
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-lost:
+		return true
+	case t := <-l.won:
+		l.took(t)
+	case question := <-l.asks:
+		question()
+	case event := <-l.watch.Events():
+		l.apply(event)
+	case result := <-l.writer.Results():
+		l.finish(result)
+	case <-timer:
+	}
+	l.takeResults()
+	l.takeEvents()
+	return true
+}
+
+func (l *loop) takeResults() {
+	for {
+		select {
+		case result := <-l.writer.Results():
+			l.finish(result)
+		default:
+			return
+		}
+	}
+}
+
+func (l *loop) takeEvents() {
+	for range eventsPerRound {
+		select {
+		case event := <-l.watch.Events():
+			l.apply(event)
+		default:
+			return
+		}
+	}
+}
+
+func (l *loop) finish(result bind.Result) {
+	l.outstanding--
+	l.scheduler.Finish(result, l.ports.now())
+}
+
+func (l *loop) apply(event cluster.Event) {
+	now := l.ports.now()
+	l.scheduler.Apply(event, now)
+	l.meter.note(event, now)
+	switch event.(type) {
+	case cluster.NodesListed:
+		l.nodes = true
+	case cluster.PodsListed:
+		l.pods = true
+	default:
+		return
+	}
+	if l.nodes && l.pods && !l.synced {
+		l.synced = true
+		l.onSynced()
+	}
+}
+
+// ask lets f look at the loop's state, in the loop's goroutine. It answers false when the loop does not come round in time.
+func (l *loop) ask(timeout time.Duration, f func()) bool {
+	done := make(chan struct{})
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	select {
+	case l.asks <- func() { f(); close(done) }:
+	case <-deadline.C:
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-deadline.C:
+		return false
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

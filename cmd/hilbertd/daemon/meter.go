@@ -1,0 +1,291 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/bind"
+)
+
+// meter counts and times what the pipeline does; it is the schedule.Observer. All but its metrics belongs to the loop's goroutine.
+type meter struct {
+	registry *prometheus.Registry
+	now      func() time.Time
+
+	placed, unplaced, rejected attempt
+	rejections                 *prometheus.CounterVec
+	released                   prometheus.Counter
+	sli                        prometheus.Histogram
+	bindings, conditions       *prometheus.CounterVec
+	bindingTime                prometheus.Histogram
+	leader                     prometheus.Gauge
+	blockedPods                *prometheus.GaugeVec
+
+	lap     time.Time                    // when the decision under way began
+	waiting map[cluster.UID]time.Time    // since when each unbound pod of ours could have been placed
+	blocked map[cluster.UID]uint64       // which filters refused each pod that fits nowhere, as bits
+	filters map[string]int               // filter to bit
+	gauges  [maxFilters]prometheus.Gauge // by bit
+}
+
+// maxFilters bounds the filters that blocked tells apart.
+const maxFilters = 64
+
+// attempt is the metrics of one kind of decision.
+type attempt struct {
+	count prometheus.Counter
+	time  prometheus.Observer
+}
+
+func newMeter(now func() time.Time) *meter {
+	m := &meter{
+		registry: prometheus.NewRegistry(), now: now,
+		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hilbert_plans_rejected_total", Help: "Plans that the committer refused, by the reason.",
+		}, []string{"reason"}),
+		released: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hilbert_bindings_released_total", Help: "Placements given up because the Binding failed; the pod waits again.",
+		}),
+		sli: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "hilbert_pod_scheduling_sli_duration_seconds",
+			Help:    "Time from a pod's first being seen without gates to its Binding.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 2, 18), // 5 ms to 11 min
+		}),
+		bindings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hilbert_bindings_total", Help: "Binding writes answered, by outcome; the rate of outcome=\"written\" is the bind throughput.",
+		}, []string{"outcome"}),
+		conditions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hilbert_condition_writes_total", Help: "Writes of PodScheduled=False answered, by outcome.",
+		}, []string{"outcome"}),
+		bindingTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "hilbert_binding_duration_seconds", Help: "Time that a Binding write took.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
+		}),
+		leader: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hilbert_leader", Help: "1 while this process holds the Lease.",
+		}),
+		blockedPods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "hilbert_unschedulable_pods", Help: "Pods that fit nowhere, by each filter that refused a node for them.",
+		}, []string{"filter"}),
+		filters: make(map[string]int),
+	}
+	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hilbert_scheduling_attempts_total", Help: "Decisions about a pod, by result.",
+	}, []string{"result"})
+	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "hilbert_scheduling_attempt_duration_seconds",
+		Help:    "Time that a decision took, without its Binding.",
+		Buckets: prometheus.ExponentialBuckets(1e-6, 4, 12), // 1 µs to 4 s
+	}, []string{"result"})
+	m.placed = attempt{attempts.WithLabelValues("scheduled"), durations.WithLabelValues("scheduled")}
+	m.unplaced = attempt{attempts.WithLabelValues("unschedulable"), durations.WithLabelValues("unschedulable")}
+	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
+	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.sli, m.bindings, m.conditions, m.bindingTime, m.leader, m.blockedPods,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.reset()
+	return m
+}
+
+// reset forgets all pods, as the scheduler does.
+func (m *meter) reset() {
+	m.waiting = make(map[cluster.UID]time.Time)
+	m.blocked = make(map[cluster.UID]uint64)
+	for _, gauge := range m.gauges {
+		if gauge != nil {
+			gauge.Set(0)
+		}
+	}
+}
+
+// lapBegins starts the clock for the next decision.
+func (m *meter) lapBegins() { m.lap = m.now() }
+
+func (m *meter) lapEnds(a attempt) {
+	now := m.now()
+	a.count.Inc()
+	a.time.Observe(now.Sub(m.lap).Seconds())
+	m.lap = now
+}
+
+// Placed implements schedule.Observer.
+func (m *meter) Placed(pod *cluster.Pod, _ time.Time) {
+	m.lapEnds(m.placed)
+	m.unblock(pod.UID)
+}
+
+// Rejected implements schedule.Observer.
+func (m *meter) Rejected(reason string, _ time.Time) {
+	m.lapEnds(m.rejected)
+	m.rejections.WithLabelValues(reason).Inc()
+}
+
+// Unschedulable implements schedule.Observer.
+func (m *meter) Unschedulable(pod *cluster.Pod, reasons []schedule.FilterCount, _ time.Time) {
+	m.lapEnds(m.unplaced)
+	var set uint64
+	for i := range reasons {
+		if bit, ok := m.filter(reasons[i].Filter); ok {
+			set |= 1 << bit
+		}
+	}
+	m.unblock(pod.UID)
+	if set == 0 {
+		return
+	}
+	m.blocked[pod.UID] = set
+	m.count(set, 1)
+}
+
+// Bound implements schedule.Observer.
+func (m *meter) Bound(pod *cluster.Pod, now time.Time) {
+	if since, ok := m.waiting[pod.UID]; ok {
+		m.sli.Observe(now.Sub(since).Seconds())
+		delete(m.waiting, pod.UID)
+	}
+}
+
+// Released implements schedule.Observer.
+func (m *meter) Released(*cluster.Pod, string, time.Time) { m.released.Inc() }
+
+// filter gives a filter its bit and its gauge.
+func (m *meter) filter(name string) (bit int, ok bool) {
+	if bit, ok = m.filters[name]; ok {
+		return bit, true
+	}
+	if len(m.filters) == maxFilters {
+		return 0, false
+	}
+	bit = len(m.filters)
+	m.filters[name] = bit
+	m.gauges[bit] = m.blockedPods.WithLabelValues(name)
+	return bit, true
+}
+
+func (m *meter) unblock(uid cluster.UID) {
+	if set, ok := m.blocked[uid]; ok {
+		delete(m.blocked, uid)
+		m.count(set, -1)
+	}
+}
+
+func (m *meter) count(set uint64, by float64) {
+	for bit := 0; set != 0; bit, set = bit+1, set>>1 {
+		if set&1 != 0 {
+			m.gauges[bit].Add(by)
+		}
+	}
+}
+
+// note follows the pods that wait, after the scheduler took the event in.
+func (m *meter) note(event cluster.Event, now time.Time) {
+	switch e := event.(type) {
+	case cluster.PodUpserted:
+		m.notePod(&e.Pod, now)
+	case cluster.PodRemoved:
+		m.settle(e.UID)
+	case cluster.PodsListed:
+		listed := make(map[cluster.UID]bool, len(m.waiting))
+		for i := range e.Pods {
+			m.notePod(&e.Pods[i], now)
+			listed[e.Pods[i].UID] = true
+		}
+		for uid := range m.waiting {
+			if !listed[uid] {
+				m.settle(uid)
+			}
+		}
+	}
+}
+
+func (m *meter) notePod(pod *cluster.PodFacts, now time.Time) {
+	if !pod.Ours {
+		return
+	}
+	if pod.Node != "" || pod.Finished || pod.Deleting {
+		m.settle(pod.UID)
+		return
+	}
+	if _, known := m.waiting[pod.UID]; !known && !pod.Gated {
+		m.waiting[pod.UID] = now
+	}
+}
+
+func (m *meter) settle(uid cluster.UID) {
+	delete(m.waiting, uid)
+	m.unblock(uid)
+}
+
+// sent counts an answered write. It is called by the writer's goroutines.
+func (m *meter) sent(kind bind.WriteKind, outcome bind.Outcome, took time.Duration) {
+	switch kind {
+	case bind.WriteBinding:
+		m.bindings.WithLabelValues(outcomeNames[outcome]).Inc()
+		m.bindingTime.Observe(took.Seconds())
+	case bind.WriteCondition:
+		m.conditions.WithLabelValues(outcomeNames[outcome]).Inc()
+	case bind.ReadPod:
+	}
+}
+
+var outcomeNames = map[bind.Outcome]string{
+	bind.Written: "written", bind.Gone: "gone", bind.Conflict: "conflict", bind.Refused: "refused", bind.Unknown: "unknown", bind.NotSent: "not_sent",
+}
+
+// The gauges that the loop is asked for when they are scraped.
+var (
+	pendingDesc     = prometheus.NewDesc("hilbert_pending_pods", "Pods that wait, by queue.", []string{"queue"}, nil)
+	inFlightDesc    = prometheus.NewDesc("hilbert_bindings_in_flight", "Placements whose Binding is not confirmed yet.", nil, nil)
+	writesDesc      = prometheus.NewDesc("hilbert_writes_outstanding", "API writes and reads under way.", nil, nil)
+	nodesDesc       = prometheus.NewDesc("hilbert_cache_nodes", "Nodes in the ledger.", nil, nil)
+	podsDesc        = prometheus.NewDesc("hilbert_cache_pods", "Pods in the ledger.", nil, nil)
+	queueDepthDesc  = prometheus.NewDesc("hilbert_event_queue_depth", "Events that wait to be applied.", nil, nil)
+	queueLimitDesc  = prometheus.NewDesc("hilbert_event_queue_limit", "Bound of hilbert_event_queue_depth.", nil, nil)
+	responsiveDesc  = prometheus.NewDesc("hilbert_loop_responsive", "1 if the loop answered this scrape; else the gauges that it owns are missing.", nil, nil)
+	loopCollections = []*prometheus.Desc{pendingDesc, inFlightDesc, writesDesc, nodesDesc, podsDesc, queueDepthDesc, queueLimitDesc, responsiveDesc}
+)
+
+// scrapeTimeout is how long a scrape waits for the loop.
+const scrapeTimeout = 2 * time.Second
+
+// Describe implements prometheus.Collector.
+func (l *loop) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range loopCollections {
+		out <- desc
+	}
+}
+
+// Collect implements prometheus.Collector: it reads the loop's state in the loop's goroutine.
+func (l *loop) Collect(out chan<- prometheus.Metric) {
+	var state struct {
+		pending                         schedule.Pending
+		nodes, pods, depth, outstanding int
+	}
+	answered := l.ask(scrapeTimeout, func() {
+		state.pending = l.scheduler.Pending()
+		state.nodes, state.pods = l.scheduler.Store().Nodes(), l.scheduler.Store().Pods()
+		state.depth, state.outstanding = len(l.watch.Events()), l.outstanding
+	})
+	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
+	}
+	if !answered {
+		gauge(responsiveDesc, 0)
+		return
+	}
+	gauge(responsiveDesc, 1)
+	gauge(pendingDesc, state.pending.Active, "active")
+	gauge(pendingDesc, state.pending.Backoff, "backoff")
+	gauge(pendingDesc, state.pending.Unschedulable, "unschedulable")
+	gauge(pendingDesc, state.pending.Held, "held")
+	gauge(inFlightDesc, state.pending.InFlight)
+	gauge(writesDesc, state.outstanding)
+	gauge(nodesDesc, state.nodes)
+	gauge(podsDesc, state.pods)
+	gauge(queueDepthDesc, state.depth)
+	gauge(queueLimitDesc, kube.MaxQueuedEvents)
+}
