@@ -1,0 +1,199 @@
+package kube
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	componentresource "k8s.io/component-helpers/resource"
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster"
+)
+
+// anyQuantity draws amounts in many spellings, so that equal amounts look different and odd ones must be rounded.
+func anyQuantity(t *rapid.T, label string) apiresource.Quantity {
+	return apiresource.MustParse(rapid.SampledFrom([]string{
+		"0", "1", "1000m", "1500m", "100u", "1n", "250m", "3", "1k", "1Ki", "1.5Gi", "7Mi", "0.1", "12e3", "2Ei", "9223372036854775807",
+	}).Draw(t, label))
+}
+
+func anyResources(t *rapid.T, label string) corev1.ResourceList {
+	if !rapid.Bool().Draw(t, label+" set") {
+		return nil
+	}
+	out := corev1.ResourceList{}
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]corev1.ResourceName{
+		"cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/widget", "hilbert.dev/gpu-milli", "nvidia.com/gpu",
+	}), 0, 4, rapid.ID).Draw(t, label+" names") {
+		out[name] = anyQuantity(t, label+" "+string(name))
+	}
+	return out
+}
+
+func anyContainer(t *rapid.T, name string) corev1.Container {
+	c := corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: anyResources(t, name)}}
+	if rapid.Bool().Draw(t, name+" sidecar") {
+		always := corev1.ContainerRestartPolicyAlways
+		c.RestartPolicy = &always
+	}
+	return c
+}
+
+// anyPod draws a pod with all that requests are made of, resized in place or not.
+func anyPod(t *rapid.T) *corev1.Pod {
+	pod := ours(nil)
+	pod.Spec.Containers = nil
+	names := []string{"a", "b", "c"}
+	for i := range rapid.IntRange(0, 2).Draw(t, "containers") {
+		pod.Spec.Containers = append(pod.Spec.Containers, anyContainer(t, names[i]))
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "init containers") {
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, anyContainer(t, "i"+names[i]))
+	}
+	if rapid.Bool().Draw(t, "pod level") {
+		pod.Spec.Resources = &corev1.ResourceRequirements{Requests: anyResources(t, "pod")}
+	}
+	if rapid.Bool().Draw(t, "overhead") {
+		pod.Spec.Overhead = anyResources(t, "overhead")
+	}
+	if !rapid.Bool().Draw(t, "status") {
+		return pod
+	}
+	pod.Spec.NodeName = "n1"
+	for _, c := range pod.Spec.Containers {
+		status := corev1.ContainerStatus{Name: c.Name, AllocatedResources: anyResources(t, c.Name+" allocated")}
+		if rapid.Bool().Draw(t, c.Name+" as asked") {
+			status.AllocatedResources = c.Resources.Requests
+		}
+		if rapid.Bool().Draw(t, c.Name+" actuated") {
+			status.Resources = &corev1.ResourceRequirements{Requests: anyResources(t, c.Name+" actuated list")}
+		}
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
+	}
+	if rapid.Bool().Draw(t, "infeasible") {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible,
+		})
+	}
+	if rapid.Bool().Draw(t, "pod status") {
+		pod.Status.AllocatedResources = anyResources(t, "pod allocated")
+		pod.Status.Resources = &corev1.ResourceRequirements{Requests: anyResources(t, "pod actuated")}
+	}
+	return pod
+}
+
+// One parser with a memory that is used over and over must agree with upstream's own arithmetic on every pod.
+func TestRequestsAgreeWithUpstream(t *testing.T) {
+	p := NewParser("hilbert", nil)
+	rapid.Check(t, func(t *rapid.T) {
+		pod := anyPod(t)
+		got := p.Pod(pod).Requirements
+		want := componentresource.PodRequests(pod, componentresource.PodResourcesOptions{
+			UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+		})
+		sums := make(map[string]int64)
+		for _, q := range got.Requests {
+			sums[q.Name] = q.Amount
+		}
+		for name, q := range want {
+			if name == "hilbert.dev/gpu-milli" || name == "nvidia.com/gpu" {
+				continue
+			}
+			value, limit := q.Value(), maxWhole
+			if name == corev1.ResourceCPU {
+				value, limit = q.MilliValue(), maxMilli
+			}
+			if q.Cmp(limit) > 0 {
+				value = 1<<63 - 1 // where upstream wraps round, we saturate
+			}
+			if sums[string(name)] != value {
+				t.Fatalf("%s: got %d, upstream has %s", name, sums[string(name)], q.String())
+			}
+			delete(sums, string(name))
+		}
+		if len(sums) > 0 {
+			t.Fatalf("upstream does not have %v", sums)
+		}
+	})
+}
+
+// What a parser remembers must not show: a used one and a new one give equal results, and equal pods the same pointer.
+func TestMemoDoesNotShow(t *testing.T) {
+	used := NewParser("hilbert", nil)
+	rapid.Check(t, func(t *rapid.T) {
+		pod := anyPod(t)
+		pod.Spec.NodeSelector = rapid.MapOfN(rapid.StringMatching("[ab]"), rapid.StringMatching("[xy]"), 0, 2).Draw(t, "selector")
+		if rapid.Bool().Draw(t, "foreign") {
+			pod.Spec.SchedulerName = "other"
+		}
+		got, want := used.Pod(pod), NewParser("hilbert", nil).Pod(pod)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("used parser: %+v\nnew parser:  %+v", got.Requirements, want.Requirements)
+		}
+		if again := used.Pod(pod.DeepCopy()); again.Requirements != got.Requirements {
+			t.Fatal("the same pod got other Requirements")
+		}
+	})
+}
+
+// A pod keeps its class on the way from waiting to running: what the kubelet reports is what was asked for.
+func TestBindingKeepsTheClass(t *testing.T) {
+	p := NewParser("hilbert", nil)
+	waiting := ours(func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"a": "b"} })
+	running := waiting.DeepCopy()
+	running.Spec.NodeName = "n1"
+	running.Status.Phase = corev1.PodRunning
+	running.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "c", AllocatedResources: list("cpu", "1000m"), Resources: &corev1.ResourceRequirements{Requests: list("cpu", "1")},
+	}}
+	if p.Pod(waiting).Requirements != p.Pod(running).Requirements {
+		t.Error("the class changed")
+	}
+	running.Status.ContainerStatuses[0].AllocatedResources = list("cpu", "2")
+	if got := p.Pod(running).Requirements.Requests[0].Amount; got != 2000 {
+		t.Errorf("after a resize to 2 cores: %d millicores", got)
+	}
+}
+
+func FuzzParsePod(f *testing.F) {
+	for _, change := range []func(*corev1.Pod){
+		nil,
+		func(p *corev1.Pod) { p.Spec.NodeName, p.Annotations = "n1", map[string]string{"hilbert.dev/gpus": "0,1"} },
+		func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("hilbert.dev/gpu-milli", "1500") },
+	} {
+		data, err := json.Marshal(ours(change))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte(`{"spec":{"schedulerName":"hilbert","affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":[{"key":"","operator":"In","values":[]}]}]}}},"containers":[{"resources":{"requests":{"cpu":"-1","memory":"1E"}},"ports":[{"hostPort":-1}]}]},"status":{"containerStatuses":[{"name":"x","allocatedResources":{"cpu":"1"}}],"resources":{},"nodeAllocatableResourceClaimStatuses":[{"mapping":[{"name":"cpu"}]}]}}`))
+	store := cluster.NewStore()
+	p := NewParser("hilbert", nil)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var pod corev1.Pod
+		if json.Unmarshal(data, &pod) != nil {
+			t.Skip()
+		}
+		facts := p.Pod(&pod)
+		if facts.Requirements == nil {
+			t.Fatal("no Requirements")
+		}
+		if facts.Requirements.GPU.Milli < 0 || facts.Requirements.GPU.Whole < 0 || facts.Requirements.GPU.Whole > 16 {
+			t.Fatalf("GPU request %+v", facts.Requirements.GPU)
+		}
+		store.Apply(cluster.PodUpserted{Pod: facts})
+		var node corev1.Node
+		if json.Unmarshal(data, &node) == nil && node.Name != "" {
+			store.Apply(cluster.NodeUpserted{Node: p.Node(&node)})
+		}
+		if err := store.Verify(); err != nil {
+			t.Fatal(err)
+		}
+		store.Apply(cluster.PodsListed{})
+		store.Apply(cluster.NodesListed{})
+	})
+}
