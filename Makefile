@@ -32,8 +32,8 @@ LAB_TOOL = $(GO) tool -modfile=../tools/go.mod
 
 # The linters that judge a package by itself. The others (govet and its like)
 # first read all of Kubernetes' source for facts about what the lab imports:
-# 10 GiB of memory and minutes each time. vet alone remembers such facts, so
-# lint pays for them once, and the lab's tests run without.
+# 10 GiB of memory and minutes each time, so the lab is linted on demand and its
+# tests run without vet.
 comma := ,
 LAB_LINTERS = $(subst $(eval) ,$(comma),errcheck errorlint fatcontext forbidigo funlen gocognit ineffassign \
 	nolintlint perfsprint revive sloglint unused usetesting)
@@ -91,8 +91,11 @@ lab-short: ## the lab's tests in their short form, on a real control plane
 	$(call timed,lab-short,$(GO) -C lab test -vet=off -short -timeout 15m -ldflags '$(LAB_LDFLAGS)' ./...)
 
 .PHONY: lint
-lint: ## golangci-lint over both modules (builds it first: minutes, once)
+lint: ## golangci-lint over the product (builds it first: minutes, once)
 	$(call timed,lint,$(TOOL) golangci-lint run ./...)
+
+.PHONY: lint-lab
+lint-lab: ## vet and the linters of LAB_LINTERS over the lab: many minutes, for it type-checks Kubernetes
 	$(call timed,vet lab,$(GO) -C lab vet ./...)
 	$(call timed,lint lab,bash -c 'cd lab && $(LAB_TOOL) golangci-lint run --enable-only $(LAB_LINTERS) ./... && $(LAB_TOOL) golangci-lint fmt --diff')
 
