@@ -220,6 +220,9 @@ func (v *view) workloads() (rows []workloadRow, more int) {
 		if w.Each.GPU > 0 {
 			row.GPU = fmt.Sprintf("%g", float64(w.Each.GPU)/1000)
 		}
+		if w.Varied {
+			row.CPU, row.Memory, row.GPU = "varies", "varies", "varies"
+		}
 		if w.Created > 0 {
 			row.Percent = 100 * float64(w.Bound) / float64(w.Created)
 		}

@@ -67,7 +67,8 @@ type Workload struct {
 	Name     string `json:"name"`
 	Offline  bool   `json:"offline"`
 	Priority int32  `json:"priority"`
-	Each     Amount `json:"each"` // requested by one pod
+	Each     Amount `json:"each"`             // requested by one pod
+	Varied   bool   `json:"varied,omitempty"` // Each is that of the first pod, others differ
 	Created  int    `json:"created"`
 	Bound    int    `json:"bound"`
 	Finished int    `json:"finished"`
