@@ -161,7 +161,9 @@ func TestBindingKeepsTheClass(t *testing.T) {
 func FuzzParsePod(f *testing.F) {
 	for _, change := range []func(*corev1.Pod){
 		nil,
-		func(p *corev1.Pod) { p.Spec.NodeName, p.Annotations = "n1", map[string]string{"hilbert.dev/gpus": "0,1"} },
+		func(p *corev1.Pod) {
+			p.Spec.NodeName, p.Annotations = "n1", map[string]string{"hilbert.dev/gpus": "0,1"}
+		},
 		func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("hilbert.dev/gpu-milli", "1500") },
 	} {
 		data, err := json.Marshal(ours(change))

@@ -1,0 +1,253 @@
+// Package standin is an API server for tests: an HTTPS endpoint that keeps nodes, pods and Leases in memory and treats them as the
+// real one does, as far as hilbertd can tell.
+//
+// It knows list, watch and streamed lists with resource versions, Bindings with their UID precondition and their conflicts, status
+// patches and optimistic concurrency on Leases, in the real one's words. Tests put faults in its way through Intercept.
+//
+// Invariants: resource versions only grow; a watch delivers every change after its resource version, once and in order. It is not a
+// reference: what matters is run against the real API server too, in the lab.
+package standin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+)
+
+// Intercept looks at a request before the server does; true means that it has answered.
+type Intercept func(w http.ResponseWriter, r *http.Request) bool
+
+// Server is the stand-in.
+type Server struct {
+	t    testing.TB
+	http *httptest.Server
+
+	mu        sync.Mutex
+	changed   *sync.Cond
+	version   int64
+	oldest    int64 // watches from before it are expired
+	nodes     map[string]*corev1.Node
+	pods      map[string]*corev1.Pod
+	leases    map[string]*coordinationv1.Lease
+	log       []change
+	closing   bool
+	intercept Intercept
+	asked     map[string]bool
+	bound     map[string]int
+	noStream  bool
+}
+
+// change is one entry of the history that watches read.
+type change struct {
+	version  int64
+	resource string // "nodes" or "pods"
+	kind     string // ADDED, MODIFIED, DELETED
+	object   runtime.Object
+	before   runtime.Object // what a MODIFIED object was
+}
+
+// New starts a server that ends with the test.
+func New(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{
+		t: t, version: 1, nodes: make(map[string]*corev1.Node), pods: make(map[string]*corev1.Pod),
+		leases: make(map[string]*coordinationv1.Lease), asked: make(map[string]bool), bound: make(map[string]int),
+	}
+	s.changed = sync.NewCond(&s.mu)
+	s.http = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.http.EnableHTTP2 = true
+	s.http.StartTLS()
+	t.Cleanup(func() {
+		s.BreakWatches()
+		s.http.CloseClientConnections()
+		s.http.Close()
+	})
+	return s
+}
+
+// Connection is how clients reach the server.
+func (s *Server) Connection() *rest.Config {
+	return &rest.Config{Host: s.http.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+}
+
+// Intercept puts f before the server; nil takes it away.
+func (s *Server) Intercept(f Intercept) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.intercept = f
+}
+
+// WithoutStreaming makes the server refuse streamed lists, as older ones do.
+func (s *Server) WithoutStreaming() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noStream = true
+}
+
+// BreakWatches ends every watch under way.
+func (s *Server) BreakWatches() {
+	s.mu.Lock()
+	s.closing = true
+	s.changed.Broadcast()
+	s.mu.Unlock()
+	s.http.CloseClientConnections()
+	s.mu.Lock()
+	s.closing = false
+	s.mu.Unlock()
+}
+
+// Expire forgets the history, so that a watch cannot be resumed.
+func (s *Server) Expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	s.oldest = s.version
+	s.log = nil
+}
+
+// Asked lists what was asked of the server, as "verb group/resource".
+func (s *Server) Asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]string, 0, len(s.asked))
+	for a := range s.asked {
+		out = append(out, a)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// SetNode creates or replaces a node.
+func (s *Server) SetNode(node *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	node = node.DeepCopy()
+	before := s.nodes[node.Name]
+	s.nodes[node.Name] = node
+	if before == nil {
+		s.note("nodes", "ADDED", node, nil)
+		return
+	}
+	s.note("nodes", "MODIFIED", node, before)
+}
+
+// DeleteNode deletes a node.
+func (s *Server) DeleteNode(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if node := s.nodes[name]; node != nil {
+		delete(s.nodes, name)
+		s.note("nodes", "DELETED", node.DeepCopy(), nil)
+	}
+}
+
+// SetPod creates or replaces a pod.
+func (s *Server) SetPod(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setPod(pod.DeepCopy())
+}
+
+func (s *Server) setPod(pod *corev1.Pod) {
+	key := pod.Namespace + "/" + pod.Name
+	before := s.pods[key]
+	s.pods[key] = pod
+	if before == nil {
+		s.note("pods", "ADDED", pod, nil)
+		return
+	}
+	s.note("pods", "MODIFIED", pod, before)
+}
+
+// DeletePod deletes a pod in the namespace.
+func (s *Server) DeletePod(namespace, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := namespace + "/" + name
+	if pod := s.pods[key]; pod != nil {
+		delete(s.pods, key)
+		s.note("pods", "DELETED", pod.DeepCopy(), nil)
+	}
+}
+
+// Pod returns a copy of a pod, nil when there is none.
+func (s *Server) Pod(namespace, name string) *corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pods[namespace+"/"+name].DeepCopy()
+}
+
+// Pods returns copies of all pods.
+func (s *Server) Pods() []*corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*corev1.Pod, 0, len(s.pods))
+	for _, pod := range s.pods {
+		out = append(out, pod.DeepCopy())
+	}
+	return out
+}
+
+// BoundTwice lists pods that were bound more than once, which must never happen.
+func (s *Server) BoundTwice() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for uid, times := range s.bound {
+		if times > 1 {
+			out = append(out, uid)
+		}
+	}
+	return out
+}
+
+// SetLease creates or replaces a Lease.
+func (s *Server) SetLease(lease *coordinationv1.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lease = lease.DeepCopy()
+	s.version++
+	stamp(&lease.ObjectMeta, s.version)
+	s.leases[lease.Namespace+"/"+lease.Name] = lease
+}
+
+// Lease returns a copy of a Lease, nil when there is none.
+func (s *Server) Lease(namespace, name string) *coordinationv1.Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leases[namespace+"/"+name].DeepCopy()
+}
+
+// note stamps an object with a new resource version and tells the watches. A MODIFIED pod that left the watch's selection is told as
+// DELETED by the watch itself.
+func (s *Server) note(resource, kind string, object, before runtime.Object) {
+	s.version++
+	switch o := object.(type) {
+	case *corev1.Pod:
+		stamp(&o.ObjectMeta, s.version)
+	case *corev1.Node:
+		stamp(&o.ObjectMeta, s.version)
+	}
+	s.log = append(s.log, change{s.version, resource, kind, object.DeepCopyObject(), before})
+	s.changed.Broadcast()
+}
+
+func stamp(m *metav1.ObjectMeta, version int64) { m.ResourceVersion = format(version) }
+
+// selected evaluates the only field selector that hilbertd uses.
+func selected(selector string, object runtime.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || !strings.Contains(selector, "status.phase!=") {
+		return true
+	}
+	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
