@@ -79,6 +79,7 @@ var contestants = []contestant{
 	{name: "raw-64", system: systemRaw, scheduler: "raw", lease: rawLease, command: "raw-binder", args: []string{"--in-flight=64"}},
 	{name: "raw-256", system: systemRaw, scheduler: "raw", lease: rawLease, command: "raw-binder", args: []string{"--in-flight=256"}},
 	{name: systemKubeScheduler, system: systemKubeScheduler, scheduler: "default-scheduler", lease: kubeSchedulerLease, command: "kube-scheduler"},
+	{name: systemHilbert, system: systemHilbert, scheduler: "hilbert", lease: hilbertLease, command: "hilbertd"},
 }
 
 // Systems lists what Options.Only may name.

@@ -107,6 +107,17 @@ func newKubeSchedulerCommand() *cobra.Command {
 	return command
 }
 
+func newHilbertdCommand() *cobra.Command {
+	var f childFlags
+	var config string
+	command := hidden("hilbertd", "hilbertd, for benchmarks", func(ctx context.Context, out io.Writer) error {
+		return bench.RunHilbert(ctx, f.kubeconfig, config, out)
+	})
+	f.add(command)
+	command.Flags().StringVar(&config, "config", "", "configuration file (default: the defaults)")
+	return command
+}
+
 func newRawBinderCommand() *cobra.Command {
 	var f childFlags
 	var inFlight int

@@ -25,6 +25,7 @@ var commands = []func() *cobra.Command{
 	newAPIServerCommand,
 	newKubeSchedulerCommand,
 	newRawBinderCommand,
+	newHilbertdCommand,
 }
 
 func main() {
