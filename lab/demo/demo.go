@@ -39,6 +39,8 @@ type Options struct {
 	// Progress gets lines for people; nil is nowhere. Terminal rewrites one line in place.
 	Progress io.Writer
 	Terminal bool
+	// RunScale is how many of a pod's run-seconds pass in one second; 0 is 1.
+	RunScale float64
 	// EtcdQuotaBytes bounds the database of the control plane, 0 as it comes; a small one is like a full disk.
 	EtcdQuotaBytes int64
 }
@@ -85,7 +87,7 @@ func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 		return nil, fmt.Errorf("client of the demo: %w", err)
 	}
 	l.progress.say("registering %d hollow nodes ...", len(l.shapes))
-	if l.fleet, err = hollow.Run(ctx, l.plane.AdminConfig(), l.shapes, hollow.Options{}); err != nil {
+	if l.fleet, err = hollow.Run(ctx, l.plane.AdminConfig(), l.shapes, hollow.Options{TimeScale: o.RunScale}); err != nil {
 		return nil, l.orFailure(err)
 	}
 	if l.scheduler, err = startScheduler(ctx, l.plane, l.client, l.progress); err != nil {

@@ -41,7 +41,7 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := testLab(t, Options{Work: work, Timeout: 5 * time.Minute})
+	l := testLab(t, Options{Work: work, Timeout: 5 * time.Minute, RunScale: 4})
 	run, err := l.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 var commands = []func() *cobra.Command{
 	newUpCommand,
 	newKubectlCommand,
+	newDemoCommand,
 	newBenchCommand,
 	newEtcdCommand,
 	newAPIServerCommand,
