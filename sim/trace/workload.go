@@ -1,0 +1,112 @@
+package trace
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Never is the Deleted of a task that stays.
+const Never = -1
+
+// PodsPerNode is what a node of a trace that does not say allows: enough not to be what runs out.
+const PodsPerNode = 1000
+
+// Requests that scores count for a task that names none, as Kubernetes does.
+const (
+	scoreCPU    = 100       // millicores
+	scoreMemory = 200 << 20 // bytes
+)
+
+// Workload is a cluster and what it is asked to run.
+type Workload struct {
+	// Name says where it came from, for people.
+	Name  string
+	Nodes []*cluster.Node
+	// Tasks are in order of Created; tasks of one instant keep the order of their source.
+	Tasks []Task
+}
+
+// Task is one pod to be.
+type Task struct {
+	Name string
+	// Requirements holds the raw numbers (Requests, GPU) and the constraints. Tasks share it; it must not be changed.
+	Requirements *cluster.Requirements
+	// Created and Deleted are nanoseconds since the trace began; Deleted is Never for a task that stays.
+	Created, Deleted int64
+	Priority         int32
+	// Group is what the source calls the task's kind: the QoS class in openb, the application in DLRM, the class when synthetic.
+	Group string
+}
+
+// Request returns how much the task asks of a resource by name: millicores, bytes or a count.
+func (t *Task) Request(name string) int64 { return amount(t.Requirements.Requests, name) }
+
+// Capacity is what a set of nodes offers in sum.
+type Capacity struct {
+	CPU      int64 // millicores
+	Memory   int64 // bytes
+	GPUMilli int64
+}
+
+// Capacity sums up the nodes.
+func (w *Workload) Capacity() Capacity {
+	var c Capacity
+	for _, n := range w.Nodes {
+		c.CPU += amount(n.Allocatable, resource.NameCPU)
+		c.Memory += amount(n.Allocatable, resource.NameMemory)
+		c.GPUMilli += int64(n.GPU.GPUs) * topology.FullGPU
+	}
+	return c
+}
+
+func amount(list []resource.Quantity, name string) int64 {
+	for _, q := range list {
+		if q.Name == name {
+			return q.Amount
+		}
+	}
+	return 0
+}
+
+// End is the last instant at which a task comes or goes, in nanoseconds since the trace began.
+func (w *Workload) End() int64 {
+	var end int64
+	for i := range w.Tasks {
+		end = max(end, w.Tasks[i].Created, w.Tasks[i].Deleted)
+	}
+	return end
+}
+
+func (w *Workload) String() string {
+	return fmt.Sprintf("%s: %d nodes, %d tasks over %v", w.Name, len(w.Nodes), len(w.Tasks), time.Duration(w.End()).Round(time.Second))
+}
+
+// sort puts tasks in order of creation.
+func (w *Workload) sort() {
+	slices.SortStableFunc(w.Tasks, func(a, b Task) int {
+		switch {
+		case a.Created < b.Created:
+			return -1
+		case a.Created > b.Created:
+			return 1
+		}
+		return 0
+	})
+}
+
+// scored fills in what scores count for the requests.
+func scored(r *cluster.Requirements) *cluster.Requirements {
+	r.ScoreCPU, r.ScoreMemory = amount(r.Requests, resource.NameCPU), amount(r.Requests, resource.NameMemory)
+	if r.ScoreCPU == 0 {
+		r.ScoreCPU = scoreCPU
+	}
+	if r.ScoreMemory == 0 {
+		r.ScoreMemory = scoreMemory
+	}
+	return r
+}
