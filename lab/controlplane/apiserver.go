@@ -44,6 +44,7 @@ type apiServerOptions struct {
 	etcdURL         string
 	serving         keyPairFiles
 	clientCA        string
+	tokens          string // file of bearer tokens
 	tokenKey        string
 	serviceAccounts bool
 	benchmark       bool
@@ -80,6 +81,7 @@ func (o apiServerOptions) flags() []string {
 		"--tls-cert-file=" + o.serving.certificate,
 		"--tls-private-key-file=" + o.serving.key,
 		"--client-ca-file=" + o.clientCA,
+		"--token-auth-file=" + o.tokens,
 		"--authorization-mode=Node,RBAC",
 		"--anonymous-auth=false",
 		"--service-account-issuer=https://kubernetes.default.svc",

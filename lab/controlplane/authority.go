@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -23,7 +24,7 @@ const (
 	certificateLife = 365 * 24 * time.Hour
 	// clockSkew is how far a certificate's validity starts in the past.
 	clockSkew = time.Hour
-	// adminUser is the name in the administrator's client certificate; its group, system:masters, is what makes it cluster-admin.
+	// adminUser is the administrator's name; its group, system:masters, is what makes it cluster-admin.
 	adminUser  = "hilbert-lab-admin"
 	adminGroup = "system:masters"
 )
@@ -148,6 +149,30 @@ func (p keyPair) keep(dir, name string) (certificateFile, keyFile string, err er
 		return "", "", fmt.Errorf("keep the key of %s: %w", name, err)
 	}
 	return certificateFile, keyFile, nil
+}
+
+// adminToken returns the administrator's bearer token and the file in which the API server finds it. Both are kept, so that a kubeconfig
+// outlives a restart. A token and no certificate: the API server verifies a certificate's signature with every request, which costs a
+// tenth of a Binding, and remembers a token.
+func adminToken(dir string) (token, file string, err error) {
+	file = filepath.Join(dir, "tokens.csv")
+	kept, err := os.ReadFile(file)
+	if err == nil {
+		token, _, found := strings.Cut(string(kept), ",")
+		if !found || token == "" {
+			return "", "", fmt.Errorf("%s is not a token file: remove the data directory to start afresh", file)
+		}
+		return token, file, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", "", fmt.Errorf("read the administrator's token: %w", err)
+	}
+	token = rand.Text()
+	line := fmt.Sprintf("%s,%s,%s,%q\n", token, adminUser, adminUser, adminGroup)
+	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+		return "", "", fmt.Errorf("keep the administrator's token: %w", err)
+	}
+	return token, file, nil
 }
 
 // signingKey returns the file of the key that signs service account tokens, made on the first start: tokens outlive a restart.

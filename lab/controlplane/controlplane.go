@@ -50,7 +50,7 @@ type ControlPlane struct {
 	log       *partLog
 	etcd      *etcdServer
 	authority *authority
-	admin     keyPair
+	token     string // the administrator's
 	server    *apiServer
 	manager   *controllerManager
 
@@ -132,11 +132,12 @@ func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, e
 	if err != nil {
 		return err
 	}
-	if c.admin, err = c.authority.client(adminUser, adminGroup); err != nil {
+	var tokens string
+	if c.token, tokens, err = adminToken(pki); err != nil {
 		return err
 	}
 	c.server, err = startAPIServer(listener, apiServerOptions{
-		etcdURL: etcdURL, serving: serving, clientCA: filepath.Join(pki, "ca.crt"), tokenKey: tokenKey,
+		etcdURL: etcdURL, serving: serving, clientCA: filepath.Join(pki, "ca.crt"), tokens: tokens, tokenKey: tokenKey,
 		serviceAccounts: o.Controllers, benchmark: o.Benchmark, failed: c.fail,
 	})
 	if err != nil {

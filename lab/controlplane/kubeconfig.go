@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,12 +30,9 @@ func DefaultKubeconfig() (string, error) {
 // AdminConfig is a cluster-admin client configuration: protobuf, and no client-side rate limit.
 func (c *ControlPlane) AdminConfig() *rest.Config {
 	return &rest.Config{
-		Host: c.url(),
-		TLSClientConfig: rest.TLSClientConfig{
-			CAData:   append([]byte(nil), c.authority.pem...),
-			CertData: append([]byte(nil), c.admin.certificate...),
-			KeyData:  append([]byte(nil), c.admin.key...),
-		},
+		Host:            c.url(),
+		BearerToken:     c.token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: bytes.Clone(c.authority.pem)},
 		ContentConfig: rest.ContentConfig{
 			ContentType:        runtime.ContentTypeProtobuf,
 			AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
@@ -45,7 +43,7 @@ func (c *ControlPlane) AdminConfig() *rest.Config {
 
 // WriteKubeconfig writes the administrator's kubeconfig to path, readable by the owner only, and makes its directory.
 func (c *ControlPlane) WriteKubeconfig(path string) error {
-	return c.writeKubeconfig(path, adminUser, c.admin)
+	return c.writeKubeconfig(path, adminUser, &clientcmdapi.AuthInfo{Token: c.token})
 }
 
 // UserKubeconfig writes a kubeconfig for user, a member of groups, as RBAC knows them. It grants nothing by itself: bind roles to the user.
@@ -57,16 +55,16 @@ func (c *ControlPlane) UserKubeconfig(path, user string, groups ...string) error
 	if err != nil {
 		return fmt.Errorf("kubeconfig of %s: %w", user, err)
 	}
-	return c.writeKubeconfig(path, user, pair)
+	return c.writeKubeconfig(path, user, &clientcmdapi.AuthInfo{ClientCertificateData: pair.certificate, ClientKeyData: pair.key})
 }
 
-func (c *ControlPlane) writeKubeconfig(path, user string, pair keyPair) error {
+func (c *ControlPlane) writeKubeconfig(path, user string, auth *clientcmdapi.AuthInfo) error {
 	if err := refuseForeign(path); err != nil {
 		return err
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters[clusterName] = &clientcmdapi.Cluster{Server: c.url(), CertificateAuthorityData: c.authority.pem}
-	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: pair.certificate, ClientKeyData: pair.key}
+	config.AuthInfos[user] = auth
 	config.Contexts[clusterName] = &clientcmdapi.Context{Cluster: clusterName, AuthInfo: user}
 	config.CurrentContext = clusterName
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
