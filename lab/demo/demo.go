@@ -54,7 +54,7 @@ type Work interface {
 	controllers() bool // whether it needs the workload controllers
 	pods() int         // how many pods there will be
 	awaitsEnds() bool  // whether the run is to wait for pods that end by themselves
-	create(context.Context, kubernetes.Interface) error
+	create(context.Context, kubernetes.Interface, *recorder) error
 }
 
 // Lab is a running cluster with hilbertd in charge of it.
@@ -152,7 +152,7 @@ func (l *Lab) Run(ctx context.Context) (*report.Run, error) {
 		return nil, l.orFailure(fmt.Errorf("watch the pods: %w", err))
 	}
 	created := make(chan error, 1)
-	go func() { created <- work.create(ctx, l.client) }()
+	go func() { created <- work.create(ctx, l.client, r) }()
 	err = l.watch(ctx, r, created)
 	ended := time.Now()
 	r.next = ended // the last state counts, whatever the rhythm

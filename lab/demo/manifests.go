@@ -30,6 +30,8 @@ const (
 	writtenFor = 1000
 	// accountTimeout bounds the wait for a new namespace's service account, without which no pod is admitted.
 	accountTimeout = 30 * time.Second
+	// digestInterval is how often, and digestTimeout for how long at most, one object's pods are waited for before the next is created.
+	digestInterval, digestTimeout = 50 * time.Millisecond, 30 * time.Second
 )
 
 // manifests is work given as Kubernetes objects.
@@ -110,32 +112,51 @@ func (m *manifests) notes() []string {
 
 // pods is how many pods there will be in the end.
 func (m *manifests) pods() int {
+	total := 0
+	for _, object := range m.objects {
+		total += podsOf(object)
+	}
+	return total
+}
+
+// podsOf is how many pods an object will have.
+func podsOf(object runtime.Object) int {
 	count := func(n *int32) int {
 		if n == nil {
 			return 1
 		}
 		return int(*n)
 	}
-	total := 0
-	for _, object := range m.objects {
-		switch o := object.(type) {
-		case *corev1.Pod:
-			total++
-		case *appsv1.Deployment:
-			total += count(o.Spec.Replicas)
-		case *batchv1.Job:
-			total += count(o.Spec.Completions)
-		}
+	switch o := object.(type) {
+	case *corev1.Pod:
+		return 1
+	case *appsv1.Deployment:
+		return count(o.Spec.Replicas)
+	case *batchv1.Job:
+		return count(o.Spec.Completions)
+	default:
+		return 0
 	}
-	return total
 }
 
-// create creates the objects in the order of the file.
-func (m *manifests) create(ctx context.Context, client kubernetes.Interface) error {
+// create creates the objects in the order of the file, each when the pods of those before are there and those that fit have a node.
+// All at once, thousands of requests of the controllers would leave the API server no time for anything else.
+func (m *manifests) create(ctx context.Context, client kubernetes.Interface, r *recorder) error {
+	pods := 0
 	for _, object := range m.objects {
 		if err := create(ctx, client, object); err != nil {
 			kind := object.GetObjectKind().GroupVersionKind().Kind
 			return fmt.Errorf("%s: create %s %s: %w", m.name, kind, nameOf(object), err)
+		}
+		pods += podsOf(object)
+		err := wait.PollUntilContextTimeout(ctx, digestInterval, digestTimeout, true, func(context.Context) (bool, error) {
+			return r.digested(time.Now(), pods), nil
+		})
+		if err != nil && !wait.Interrupted(err) {
+			return fmt.Errorf("%s: wait for the pods of %s: %w", m.name, nameOf(object), err)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 	}
 	return nil

@@ -42,6 +42,8 @@ type recorder struct {
 	now     report.Sample // all but At
 	use     []report.Use  // of each node
 	changed time.Time     // when now last changed
+	added   time.Time     // when a pod was last seen for the first time
+	placed  time.Time     // when a pod was last seen with its node for the first time
 	finite  int           // pods that have a node and will end by themselves
 	unsaid  int           // pending pods without a condition
 
@@ -129,7 +131,7 @@ func (r *recorder) add(pod *corev1.Pod, at time.Time) *podRecord {
 	r.now.Created++
 	r.now.Pending++
 	r.unsaid++
-	r.changed = at
+	r.changed, r.added = at, at
 	return p
 }
 
@@ -177,6 +179,7 @@ func (r *recorder) bind(p *podRecord, node string, at time.Time, seenBefore bool
 	if i, ours := r.nodes[node]; ours {
 		p.node = i
 	}
+	r.placed = at
 	r.now.Bound++
 	p.work.Bound++
 	r.boundAt = append(r.boundAt, at.Sub(r.started))

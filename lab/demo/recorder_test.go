@@ -174,3 +174,17 @@ func TestSettled(t *testing.T) {
 	r.observe(testPod("q", "b", corev1.PodSucceeded), second(30))
 	check(t, "all have ended", r.settled(second(30), all), true)
 }
+
+func TestDigested(t *testing.T) {
+	r := testRecorder()
+	for i := range backlog + 1 {
+		r.observe(testPod(fmt.Sprint(i), "", corev1.PodPending), second(10))
+	}
+	check(t, "not all are there", r.digested(second(99), backlog+2), false)
+	check(t, "many wait", r.digested(second(10.5), backlog+1), false)
+	r.observe(testPod("0", "a", corev1.PodPending), second(10.5))
+	check(t, "few wait", r.digested(second(10.5), backlog+1), true)
+	r.observe(testPod("late", "", corev1.PodPending), second(11))
+	check(t, "one was just bound", r.digested(second(11.2), backlog+2), false)
+	check(t, "the rest waits for room", r.digested(second(12.5), backlog+2), true)
+}

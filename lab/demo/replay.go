@@ -169,7 +169,7 @@ func priorityClass(priority int32) string {
 }
 
 // create lets the pods arrive in their order, each no earlier than its time, and returns when the last one exists.
-func (r *replay) create(ctx context.Context, client kubernetes.Interface) error {
+func (r *replay) create(ctx context.Context, client kubernetes.Interface, _ *recorder) error {
 	if err := r.prepare(ctx, client); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -96,8 +97,29 @@ func grant(ctx context.Context, client kubernetes.Interface, leaseNamespace stri
 	_, bindingErr := rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref("ClusterRole"), Subjects: subjects}, o)
 	_, localErr := rbac.Roles(leaseNamespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: beside}, o)
 	_, localBindingErr := rbac.RoleBindings(leaseNamespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref("Role"), Subjects: subjects}, o)
-	if err := errors.Join(roleErr, bindingErr, localErr, localBindingErr); err != nil {
+	if err := errors.Join(roleErr, bindingErr, localErr, localBindingErr, prioritise(ctx, client)); err != nil {
 		return fmt.Errorf("grant hilbertd its permissions: %w", err)
 	}
 	return nil
+}
+
+// prioritise gives hilbertd's requests the priority level at the API server that kube-scheduler's have: among everybody else's, its
+// Bindings would wait behind the very pods that are to be bound.
+func prioritise(ctx context.Context, client kubernetes.Interface) error {
+	all := []string{"*"}
+	_, err := client.FlowcontrolV1().FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{
+		ObjectMeta: metav1.ObjectMeta{Name: roleName},
+		Spec: flowcontrolv1.FlowSchemaSpec{
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "workload-high"},
+			MatchingPrecedence:         800,
+			DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByNamespaceType},
+			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+				Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: SchedulerUser}}},
+				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
+					Verbs: all, APIGroups: all, Resources: all, Namespaces: all, ClusterScope: true,
+				}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	return err
 }

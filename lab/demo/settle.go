@@ -1,14 +1,16 @@
 package demo
 
-import (
-	"time"
-)
+import "time"
 
 const (
 	// quiet is how long nothing may have changed before what still waits counts as not placeable.
 	quiet = 5 * time.Second
 	// silence is the same where the scheduler has not told of every waiting pod why it waits.
 	silence = 30 * time.Second
+	// backlog is how many pods may wait while more are created.
+	backlog = 100
+	// stalled is how long nothing was bound before what waits counts as waiting for room.
+	stalled = time.Second
 )
 
 // settled says that the work is done: all pods are there, none that ends by itself still runs (where that is waited for), and what has
@@ -26,4 +28,14 @@ func (r *recorder) settled(at time.Time, work Work) bool {
 	default:
 		return at.Sub(r.changed) >= silence
 	}
+}
+
+// digested says that so many pods exist and that more may be created: few wait, or those that do wait for room.
+func (r *recorder) digested(at time.Time, pods int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now.Created < pods {
+		return false
+	}
+	return r.now.Pending <= backlog || at.Sub(r.placed) >= stalled && at.Sub(r.added) >= stalled
 }
