@@ -91,7 +91,7 @@ func TestRequestsAgreeWithUpstream(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pod := anyPod(t)
 		got := p.Pod(pod).Requirements
-		want := componentresource.PodRequests(pod, componentresource.PodResourcesOptions{
+		want := componentresource.PodRequests(pod.DeepCopy(), componentresource.PodResourcesOptions{
 			UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 		})
 		sums := make(map[string]int64)

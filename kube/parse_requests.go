@@ -68,7 +68,7 @@ var requestOptions = componentresource.PodResourcesOptions{
 
 // requests fills in what the pod takes of its node.
 func (p *Parser) requests(pod *corev1.Pod, r *cluster.Requirements) {
-	list := componentresource.PodRequests(pod, requestOptions)
+	list := podRequests(pod, requestOptions)
 	r.Requests = p.quantities(list)
 	r.GPU, r.Impossible = gpuRequest(list)
 
@@ -76,10 +76,21 @@ func (p *Parser) requests(pod *corev1.Pod, r *cluster.Requirements) {
 	if missing := missingRequests(pod, list); len(missing) > 0 {
 		options := requestOptions
 		options.NonMissingContainerRequests = missing
-		scored = componentresource.PodRequests(pod, options)
+		scored = podRequests(pod, options)
 	}
 	r.ScoreCPU = amount(corev1.ResourceCPU, scored.Cpu())
 	r.ScoreMemory = amount(corev1.ResourceMemory, scored.Memory())
+}
+
+// podRequests is upstream's arithmetic. Upstream adds the overhead into the pod-level quantities themselves where these are too large
+// for an int64, so it gets a copy of them.
+func podRequests(pod *corev1.Pod, options componentresource.PodResourcesOptions) corev1.ResourceList {
+	if pod.Spec.Resources != nil {
+		copied := *pod
+		copied.Spec.Resources = pod.Spec.Resources.DeepCopy()
+		pod = &copied
+	}
+	return componentresource.PodRequests(pod, options)
 }
 
 // missingRequests says which defaults to assume for containers without a request. A pod-level request leaves a resource that it or any

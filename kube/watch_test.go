@@ -1,0 +1,260 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/kube/standin"
+)
+
+// patience is how long a test waits for something that must happen. Nothing is asserted about how long it takes.
+const patience = 60 * time.Second
+
+func testPod(name, node string) *corev1.Pod {
+	pod := ours(nil)
+	pod.Name, pod.UID, pod.Spec.NodeName = name, types.UID("uid-"+name), node
+	return pod
+}
+
+func testNode(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: list("cpu", "8", "pods", "10")}}
+}
+
+// next returns the next event, in a rendering that the tests below compare.
+func next(t *testing.T, w *Watch) string {
+	t.Helper()
+	select {
+	case event := <-w.Events():
+		return describe(event)
+	case <-time.After(patience):
+		t.Fatal("no event")
+		return ""
+	}
+}
+
+func describe(event cluster.Event) string {
+	switch e := event.(type) {
+	case cluster.NodesListed:
+		names := make([]string, 0, len(e.Nodes))
+		for _, n := range e.Nodes {
+			names = append(names, n.Name)
+		}
+		return "nodes " + sorted(names)
+	case cluster.PodsListed:
+		names := make([]string, 0, len(e.Pods))
+		for i := range e.Pods {
+			names = append(names, string(e.Pods[i].UID)+"@"+e.Pods[i].Node)
+		}
+		return "pods " + sorted(names)
+	case cluster.NodeUpserted:
+		return fmt.Sprintf("node %s unschedulable=%v", e.Node.Name, e.Node.Unschedulable)
+	case cluster.NodeRemoved:
+		return "node " + e.Name + " gone"
+	case cluster.PodUpserted:
+		return fmt.Sprintf("pod %s@%s deleting=%v", e.Pod.UID, e.Pod.Node, e.Pod.Deleting)
+	case cluster.PodRemoved:
+		return fmt.Sprintf("pod %s gone", e.UID)
+	}
+	return "?"
+}
+
+func sorted(names []string) string {
+	out := map[string]bool{}
+	for _, n := range names {
+		out[n] = true
+	}
+	return fmt.Sprint(out) // fmt prints maps sorted by key
+}
+
+func expect(t *testing.T, w *Watch, want ...string) {
+	t.Helper()
+	for _, line := range want {
+		if got := next(t, w); got != line {
+			t.Fatalf("got event %q, want %q", got, line)
+		}
+	}
+}
+
+// both waits for the two first lists, which come in any order.
+func both(t *testing.T, w *Watch, want ...string) {
+	t.Helper()
+	got := map[string]bool{next(t, w): true, next(t, w): true}
+	for _, line := range want {
+		if !got[line] {
+			t.Fatalf("got lists %v, want %q", got, want)
+		}
+	}
+}
+
+func startWatch(t *testing.T, s *standin.Server, log *slog.Logger) *Watch {
+	t.Helper()
+	w, err := StartWatch(s.Connection(), "hilbert", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	return w
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestWatch(t *testing.T) {
+	for _, streamed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("streamed=%v", streamed), func(t *testing.T) {
+			s := standin.New(t)
+			if !streamed {
+				s.WithoutStreaming()
+			}
+			foreign := testPod("foreign", "")
+			foreign.Spec.SchedulerName = "other"
+			finished := testPod("finished", "n1")
+			finished.Status.Phase = corev1.PodSucceeded
+			s.SetNode(testNode("n1"))
+			for _, pod := range []*corev1.Pod{testPod("a", ""), testPod("b", "n1"), foreign, finished} {
+				s.SetPod(pod)
+			}
+			w := startWatch(t, s, quiet)
+			both(t, w, "nodes map[n1:true]", "pods map[uid-a@:true uid-b@n1:true]")
+
+			// What changes nothing for placement is not told: the next thing told is what comes after it.
+			beat := testNode("n1")
+			beat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
+			s.SetNode(beat)
+			cordoned := testNode("n1")
+			cordoned.Spec.Unschedulable = true
+			s.SetNode(cordoned)
+			expect(t, w, "node n1 unschedulable=true")
+
+			running := testPod("b", "n1")
+			running.Status.Phase = corev1.PodRunning
+			s.SetPod(running)
+			bound := testPod("a", "n1")
+			s.SetPod(bound)
+			expect(t, w, "pod uid-a@n1 deleting=false")
+
+			foreign.Labels = map[string]string{"still": "not bound"}
+			s.SetPod(foreign)
+			foreign.Spec.NodeName = "n1"
+			s.SetPod(foreign)
+			expect(t, w, "pod uid-foreign@n1 deleting=false")
+
+			now := metav1.Now()
+			bound.DeletionTimestamp = &now
+			s.SetPod(bound)
+			s.DeletePod("default", "a")
+			running.Status.Phase = corev1.PodFailed
+			s.SetPod(running)
+			expect(t, w, "pod uid-a@n1 deleting=true", "pod uid-a gone", "pod uid-b gone")
+			s.DeleteNode("n1")
+			expect(t, w, "node n1 gone")
+		})
+	}
+}
+
+func TestWatchListsAnewWhenItCannotResume(t *testing.T) {
+	s := standin.New(t)
+	s.SetPod(testPod("a", ""))
+	s.SetPod(testPod("b", ""))
+	w := startWatch(t, s, quiet)
+	both(t, w, "pods map[uid-a@:true uid-b@:true]")
+	s.DeletePod("default", "a")
+	expect(t, w, "pod uid-a gone")
+
+	s.Intercept(func(w http.ResponseWriter, _ *http.Request) bool { // nobody sees what happens now
+		http.Error(w, "starting", http.StatusServiceUnavailable)
+		return true
+	})
+	s.BreakWatches()
+	s.DeletePod("default", "b")
+	s.SetPod(testPod("c", ""))
+	s.Expire()
+	s.Intercept(nil)
+	seen := map[string]bool{}
+	for !seen["pods map[uid-c@:true]"] {
+		seen[next(t, w)] = true
+	}
+	s.SetPod(testPod("d", ""))
+	for !seen["pod uid-d@ deleting=false"] {
+		seen[next(t, w)] = true
+	}
+	if seen["pod uid-b@ deleting=false"] {
+		t.Error("a pod came back that was deleted while nobody watched")
+	}
+}
+
+// lines collects what is logged.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.buf.String(), text)
+}
+
+func TestWatchWaitsForAHalfStartedServer(t *testing.T) {
+	s := standin.New(t)
+	s.SetNode(testNode("n1"))
+	var refused atomic.Int32
+	s.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		if refused.Add(1) > 8 {
+			return false
+		}
+		http.Error(w, "the API server is starting", http.StatusForbidden)
+		return true
+	})
+	log := &lines{}
+	w := startWatch(t, s, slog.New(slog.NewTextHandler(log, nil)))
+	both(t, w, "nodes map[n1:true]", "pods map[]")
+	for _, text := range []string{"cannot reach the API server (nodes)", "reached the API server (nodes) again"} {
+		if n := log.count(text); n != 1 {
+			t.Errorf("%d lines say %q:\n%s", n, text, log.buf.String())
+		}
+	}
+}
+
+func TestFullQueueHoldsTheWatchUp(t *testing.T) {
+	events := make(chan cluster.Event, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	sink := &podSink{out: outlet{ctx, events}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
+	if err := sink.Add(testPod("a", "")); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- sink.Add(testPod("b", "")) }()
+	if got := describe(<-events) + ", " + describe(<-events); got != "pod uid-a@ deleting=false, pod uid-b@ deleting=false" {
+		t.Errorf("got %s", got)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Add(testPod("c", "")); err != nil {
+		t.Fatal(err)
+	}
+	go func() { done <- sink.Add(testPod("d", "")) }()
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("a stopped watch waits for ever")
+	}
+}

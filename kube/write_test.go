@@ -1,0 +1,287 @@
+package kube
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/kube/standin"
+	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/topology"
+)
+
+type rig struct {
+	server *standin.Server
+	fence  *Fence
+	writer *Writer
+}
+
+func newRig(t *testing.T, workers int, timeout time.Duration) *rig {
+	t.Helper()
+	s := standin.New(t)
+	f := NewFence(time.Hour, timeout)
+	f.renewed(time.Now())
+	w, err := NewWriter(s.Connection(), f, WriterOptions{Workers: workers, Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return &rig{s, f, w}
+}
+
+func (r *rig) do(t *testing.T, write bind.Write) bind.Result {
+	t.Helper()
+	write.ID = 7
+	if !r.writer.Start(write) {
+		t.Fatal("not started")
+	}
+	select {
+	case result := <-r.writer.Results():
+		if result.ID != 7 {
+			t.Fatalf("answer to write %d", result.ID)
+		}
+		return result
+	case <-time.After(patience):
+		t.Fatal("no answer")
+		return bind.Result{}
+	}
+}
+
+func bindingOf(name string) bind.Write {
+	return bind.Write{Kind: bind.WriteBinding, Pod: cluster.UID("uid-" + name), Namespace: "default", Name: name, Node: "n1"}
+}
+
+func refuse(code int) standin.Intercept {
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		http.Error(w, "no", code)
+		return true
+	}
+}
+
+func TestBindingOutcomes(t *testing.T) {
+	now := metav1.Now()
+	other := testPod("p", "")
+	other.UID = "another"
+	deleting := testPod("p", "")
+	deleting.DeletionTimestamp = &now
+	gated := testPod("p", "")
+	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}}
+	cases := map[string]struct {
+		pod       *corev1.Pod
+		intercept standin.Intercept
+		want      bind.Outcome
+	}{
+		"bound":                       {testPod("p", ""), nil, bind.Written},
+		"no such pod":                 {nil, nil, bind.Gone},
+		"another pod of the name":     {other, nil, bind.Gone},
+		"bound here":                  {testPod("p", "n1"), nil, bind.Conflict},
+		"bound elsewhere":             {testPod("p", "n2"), nil, bind.Conflict},
+		"being deleted":               {deleting, nil, bind.Refused},
+		"gated again":                 {gated, nil, bind.Refused},
+		"forbidden":                   {testPod("p", ""), refuse(http.StatusForbidden), bind.Refused},
+		"a page that is not there":    {testPod("p", ""), refuse(http.StatusNotFound), bind.Refused},
+		"a conflict of unknown cause": {testPod("p", ""), refuse(http.StatusConflict), bind.Conflict},
+		"server error":                {testPod("p", ""), refuse(http.StatusInternalServerError), bind.Unknown},
+		"gateway timeout":             {testPod("p", ""), refuse(http.StatusGatewayTimeout), bind.Unknown},
+		"connection lost": {testPod("p", ""), func(w http.ResponseWriter, _ *http.Request) bool {
+			panic(http.ErrAbortHandler)
+		}, bind.Unknown},
+		"overloaded for good": {testPod("p", ""), refuse(http.StatusTooManyRequests), bind.Refused},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1, 500*time.Millisecond)
+			if c.pod != nil {
+				r.server.SetPod(c.pod)
+			}
+			r.server.Intercept(c.intercept)
+			result := r.do(t, bindingOf("p"))
+			if result.Outcome != c.want {
+				t.Errorf("got %d (%s), want %d", result.Outcome, result.Message, c.want)
+			}
+			if (result.Outcome == bind.Refused || result.Outcome == bind.Unknown) && result.Message == "" {
+				t.Error("no message")
+			}
+		})
+	}
+}
+
+func TestBindingCarriesTheGrant(t *testing.T) {
+	r := newRig(t, 1, time.Minute)
+	r.server.SetPod(testPod("p", ""))
+	write := bindingOf("p")
+	write.Grant = topology.Grant{GPUs: 0b1001, Milli: 1000}
+	if got := r.do(t, write).Outcome; got != bind.Written {
+		t.Fatalf("outcome %d", got)
+	}
+	pod := r.server.Pod("default", "p")
+	if pod.Spec.NodeName != "n1" || pod.Annotations["hilbert.dev/gpus"] != "0,3" {
+		t.Errorf("node %q, annotations %v", pod.Spec.NodeName, pod.Annotations)
+	}
+}
+
+func TestOverloadIsWaitedFor(t *testing.T) {
+	r := newRig(t, 1, time.Minute)
+	r.server.SetPod(testPod("p", ""))
+	var tries atomic.Int32
+	r.server.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		if tries.Add(1) > 3 {
+			return false
+		}
+		http.Error(w, "too many", http.StatusTooManyRequests)
+		return true
+	})
+	if got := r.do(t, bindingOf("p")); got.Outcome != bind.Written || tries.Load() != 4 {
+		t.Errorf("outcome %d after %d tries", got.Outcome, tries.Load())
+	}
+}
+
+func TestUnansweredBindingIsUnknownAndSentOnce(t *testing.T) {
+	r := newRig(t, 1, 300*time.Millisecond)
+	r.server.SetPod(testPod("p", ""))
+	var tries atomic.Int32
+	r.server.Intercept(func(_ http.ResponseWriter, request *http.Request) bool {
+		tries.Add(1)
+		if got := request.URL.Query().Get("timeout"); got != "300ms" {
+			t.Errorf("the API server was told a timeout of %q", got)
+		}
+		<-request.Context().Done()
+		return true
+	})
+	if got := r.do(t, bindingOf("p")); got.Outcome != bind.Unknown || tries.Load() != 1 {
+		t.Errorf("outcome %d after %d tries", got.Outcome, tries.Load())
+	}
+}
+
+func TestUnreachableServerIsNotSent(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	f := NewFence(time.Hour, 200*time.Millisecond)
+	f.renewed(time.Now())
+	w, err := NewWriter(&Connection{Host: "https://" + address}, f, WriterOptions{Workers: 1, Timeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	w.Start(bindingOf("p"))
+	if got := <-w.Results(); got.Outcome != bind.NotSent {
+		t.Errorf("outcome %d: %s", got.Outcome, got.Message)
+	}
+}
+
+func TestNothingLeavesBehindAShutFence(t *testing.T) {
+	r := newRig(t, 1, time.Second)
+	r.server.SetPod(testPod("p", ""))
+	r.server.SetPod(testPod("q", ""))
+	if got := r.do(t, bindingOf("p")); got.Outcome != bind.Written {
+		t.Fatalf("outcome %d", got.Outcome)
+	}
+	var arrived atomic.Int32
+	r.server.Intercept(func(http.ResponseWriter, *http.Request) bool { arrived.Add(1); return false })
+	// The process froze after it had decided: the check before the request still passes, the one at the system call does not.
+	decided := time.Now().Add(-2 * r.fence.renewDeadline)
+	r.writer.now = func() time.Time { return decided }
+	r.fence.renewed(decided)
+	result := r.do(t, bindingOf("q"))
+	if result.Outcome == bind.Written || arrived.Load() != 0 || r.server.Pod("default", "q").Spec.NodeName != "" {
+		t.Errorf("outcome %d, %d requests arrived", result.Outcome, arrived.Load())
+	}
+}
+
+func TestConditionWrite(t *testing.T) {
+	write := bind.Write{
+		Kind: bind.WriteCondition, Pod: "uid-p", Namespace: "default", Name: "p",
+		Condition: cluster.Condition{Reason: "Unschedulable", Message: `0/3 nodes: 3 Insufficient "cpu"`},
+	}
+	r := newRig(t, 1, time.Minute)
+	if got := r.do(t, write).Outcome; got != bind.Gone {
+		t.Errorf("no pod: outcome %d", got)
+	}
+	pod := testPod("p", "")
+	pod.Status.Conditions = []corev1.PodCondition{{Type: "Other", Status: corev1.ConditionTrue}}
+	r.server.SetPod(pod)
+	if got := r.do(t, write).Outcome; got != bind.Written {
+		t.Fatalf("outcome %d", got)
+	}
+	conditions := r.server.Pod("default", "p").Status.Conditions
+	if len(conditions) != 2 {
+		t.Fatalf("conditions %+v", conditions)
+	}
+	for _, c := range conditions {
+		if c.Type == corev1.PodScheduled && (c.Status != corev1.ConditionFalse || c.Reason != "Unschedulable" || c.Message != write.Condition.Message ||
+			c.LastTransitionTime.IsZero()) {
+			t.Errorf("condition %+v", c)
+		}
+	}
+}
+
+func TestReadPod(t *testing.T) {
+	r := newRig(t, 1, time.Second)
+	r.server.SetPod(testPod("bound", "n2"))
+	r.server.SetPod(testPod("waiting", ""))
+	reused := testPod("reused", "n1")
+	reused.UID = "another"
+	r.server.SetPod(reused)
+	r.fence.shut() // a read harms nobody
+	for name, want := range map[string]bind.Result{
+		"bound": {Outcome: bind.Written, Node: "n2"}, "waiting": {Outcome: bind.Written}, "reused": {Outcome: bind.Gone}, "missing": {Outcome: bind.Gone},
+	} {
+		write := bindingOf(name)
+		write.Kind, write.Node = bind.ReadPod, ""
+		got := r.do(t, write)
+		want.ID = 7
+		if got != want {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+	r.server.Intercept(refuse(http.StatusForbidden))
+	if got := r.do(t, bind.Write{Kind: bind.ReadPod, Namespace: "default", Name: "bound"}); got.Outcome != bind.Unknown {
+		t.Errorf("a read that failed: outcome %d", got.Outcome)
+	}
+}
+
+func TestWorkersBoundTheWrites(t *testing.T) {
+	const workers, writes = 3, 9
+	r := newRig(t, workers, time.Minute)
+	var now, most atomic.Int32
+	gate := make(chan struct{})
+	r.server.Intercept(func(http.ResponseWriter, *http.Request) bool {
+		for n := now.Add(1); ; {
+			old := most.Load()
+			if n <= old || most.CompareAndSwap(old, n) {
+				break
+			}
+		}
+		<-gate
+		now.Add(-1)
+		return false
+	})
+	started, answered := 0, 0
+	for i := range writes {
+		name := fmt.Sprint("p", i)
+		r.server.SetPod(testPod(name, ""))
+		if r.writer.Start(bindingOf(name)) {
+			started++
+		}
+	}
+	close(gate)
+	for range started {
+		if result := <-r.writer.Results(); result.Outcome == bind.Written {
+			answered++
+		}
+	}
+	if most.Load() > workers || answered != started || started < workers {
+		t.Errorf("%d at once with %d workers; %d started, %d written", most.Load(), workers, started, answered)
+	}
+}
