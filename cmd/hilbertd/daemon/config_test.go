@@ -1,0 +1,64 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseConfig(t *testing.T) {
+	c, err := ParseConfig([]byte("leaderElection: {leaseDuration: 30s}\nscheduling:\n  binding:\n    maxInFlight: 8\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.LeaderElection.LeaseDuration.D() != 30*time.Second || c.Scheduling.Binding.MaxInFlight != 8 || c.SchedulerName != "hilbert" {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestBadConfigNamesTheFieldAndTheFix(t *testing.T) {
+	cases := map[string]struct{ text, want string }{
+		"unknown field":   {"scheduling: {binding: {maxInFligt: 8}}", `unknown field "scheduling.binding.maxInFligt"`},
+		"wrong case":      {"Scheduling: {}", `unknown field "Scheduling"`},
+		"twice":           {"schedulerName: a\nschedulerName: b\n", `"schedulerName" already set`},
+		"no unit":         {"leaderElection: {leaseDuration: 15}", `want a string with a unit, for example "15s"`},
+		"wrong type":      {"scheduling: {binding: {maxInFlight: many}}", "scheduling.binding.maxInFlight"},
+		"not YAML":        {"a: [", "not valid YAML"},
+		"other version":   {"apiVersion: config.hilbert.dev/v2", "write config.hilbert.dev/v1alpha1"},
+		"contradiction":   {"leaderElection: {renewDeadline: 20s}", "leaderElection.leaseDuration"},
+		"no write starts": {"scheduling: {binding: {writeTimeout: 9s}}", "scheduling.binding.writeTimeout"},
+		"no such score":   {"scheduling: {scores: {Magic: 1}}", "Magic"},
+		"several":         {"logging: {level: loud}\nserver: {}\nleaderElection: {retryPeriod: -1s}", "leaderElection.retryPeriod"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "hilbertd.yaml")
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := LoadConfig(path)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+	if _, err := LoadConfig("/no/such/file.yaml"); err == nil || !strings.Contains(err.Error(), "/no/such/file.yaml") {
+		t.Errorf("missing file: %v", err)
+	}
+}
+
+func TestDeployedConfigIsValid(t *testing.T) {
+	data, err := os.ReadFile("../../../deploy/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(data), "hilbertd.yaml: |\n")
+	if !found {
+		t.Fatal("deploy/config.yaml has no hilbertd.yaml")
+	}
+	if _, err := ParseConfig([]byte(strings.ReplaceAll("\n"+text, "\n    ", "\n"))); err != nil {
+		t.Error(err)
+	}
+}

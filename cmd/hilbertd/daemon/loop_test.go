@@ -1,0 +1,342 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/bind"
+)
+
+// world is a model of everything around the loop, with a clock that only the test moves. The loop's steps are called one by one.
+type world struct {
+	*loop
+	t     *testing.T
+	clock time.Time
+	open  bool // the fence
+
+	watches []*modelWatch
+	writers []*modelWriter
+	terms   chan *modelTerm
+}
+
+type modelWatch struct {
+	events  chan cluster.Event
+	stopped bool
+}
+
+func (w *modelWatch) Events() <-chan cluster.Event { return w.events }
+func (w *modelWatch) Stop()                        { w.stopped = true }
+
+type modelWriter struct {
+	started []bind.Write
+	results chan bind.Result
+	full    bool
+	closed  bool
+}
+
+func (w *modelWriter) Start(write bind.Write) bool {
+	if !w.full {
+		w.started = append(w.started, write)
+	}
+	return !w.full
+}
+func (w *modelWriter) Results() <-chan bind.Result { return w.results }
+func (w *modelWriter) Close()                      { w.closed = true }
+
+type modelTerm struct {
+	takeover kube.Takeover
+	lost     chan struct{}
+	end      string
+}
+
+func (t *modelTerm) Takeover() kube.Takeover { return t.takeover }
+func (t *modelTerm) Lost() <-chan struct{}   { return t.lost }
+func (t *modelTerm) Release()                { t.end = "released" }
+func (t *modelTerm) Abandon()                { t.end = "abandoned" }
+
+func (w *world) Open(time.Time, time.Duration) bool { return w.open }
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	config := spec.Default()
+	config.Scheduling.Binding.WriteTimeout = spec.Duration(20 * time.Millisecond) // drains wait that long for real
+	w := &world{t: t, clock: time.Unix(1_000_000, 0), open: true, terms: make(chan *modelTerm, 1)}
+	now := func() time.Time { return w.clock }
+	p := ports{
+		watch: func() (watch, error) {
+			m := &modelWatch{events: make(chan cluster.Event, 16)}
+			w.watches = append(w.watches, m)
+			return m, nil
+		},
+		writer: func() (writer, error) {
+			m := &modelWriter{results: make(chan bind.Result, 16)}
+			w.writers = append(w.writers, m)
+			return m, nil
+		},
+		campaign: func(ctx context.Context) (term, error) {
+			select {
+			case m := <-w.terms:
+				return m, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
+		fence: w, now: now,
+	}
+	w.loop = newLoop(config, p, newMeter(now), slog.New(slog.DiscardHandler))
+	if err := w.start(); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// lists feeds the two lists that begin a watch: one node, and the given pods.
+func (w *world) lists(pods ...cluster.PodFacts) {
+	w.apply(cluster.NodesListed{Nodes: []*cluster.Node{{
+		Name: "n1", Allocatable: []resource.Quantity{{Name: "cpu", Amount: 4000}, {Name: "pods", Amount: 10}},
+	}}})
+	w.apply(cluster.PodsListed{Pods: pods})
+}
+
+func pod(uid, node string) cluster.PodFacts {
+	return cluster.PodFacts{
+		UID: cluster.UID(uid), Namespace: "default", Name: uid, Ours: true, Node: node,
+		Requirements: &cluster.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 1000}}},
+	}
+}
+
+// rounds runs the loop until it would sleep.
+func (w *world) rounds() time.Duration {
+	for range 100 {
+		if wake, busy := w.round(); !busy {
+			return wake
+		}
+	}
+	w.t.Fatal("the loop never sleeps")
+	return 0
+}
+
+func (w *world) writer() *modelWriter { return w.writers[len(w.writers)-1] }
+
+func (w *world) bindings() int {
+	n := 0
+	for _, m := range w.writers {
+		for i := range m.started {
+			if m.started[i].Kind == bind.WriteBinding {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (w *world) expectBindings(want int, when string) {
+	w.t.Helper()
+	w.rounds()
+	if got := w.bindings(); got != want {
+		w.t.Fatalf("%s: %d bindings, want %d", when, got, want)
+	}
+}
+
+func TestStandbyDecidesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.lists(pod("a", ""))
+	w.expectBindings(0, "following")
+	if !w.synced || w.scheduler.Store().Pods() != 1 {
+		t.Error("a standby must follow what happens")
+	}
+}
+
+func TestReleasedLeaseLeadsAfterAFreshList(t *testing.T) {
+	w := newWorld(t)
+	w.lists(pod("a", ""))
+	w.took(&modelTerm{takeover: kube.Released})
+	w.expectBindings(0, "before the new list")
+	if len(w.watches) != 2 || !w.watches[0].stopped {
+		t.Fatal("the watch was not begun anew")
+	}
+	w.apply(cluster.NodesListed{})
+	w.expectBindings(0, "with half of the new list")
+	w.lists(pod("a", ""), pod("b", "n1"))
+	w.expectBindings(1, "with the new list")
+}
+
+func TestExpiredLeaseIsWaitedOut(t *testing.T) {
+	w := newWorld(t)
+	w.lists(pod("a", ""))
+	w.took(&modelTerm{takeover: kube.Expired})
+	timeout := w.config.Scheduling.Binding.WriteTimeout.D()
+	if wake := w.rounds(); wake != timeout || len(w.watches) != 1 {
+		t.Fatalf("wakes in %v; %d watches: a list taken now misses what the last leader still writes", wake, len(w.watches))
+	}
+	w.clock = w.clock.Add(timeout)
+	w.rounds()
+	if len(w.watches) != 2 {
+		t.Fatal("the watch was not begun anew")
+	}
+	w.lists(pod("a", ""))
+	w.expectBindings(1, "after the wait and the list")
+}
+
+func TestAbsentLease(t *testing.T) {
+	w := newWorld(t)
+	w.took(&modelTerm{takeover: kube.Absent})
+	w.rounds()
+	if w.phase != waiting {
+		t.Fatal("nobody knows yet whether somebody led here")
+	}
+	w.lists(pod("a", ""), pod("b", "n1")) // somebody did
+	if wake := w.rounds(); wake != w.config.LeaderElection.RenewDeadline.D() {
+		t.Errorf("waits %v for a leader whose Lease was deleted", wake)
+	}
+	w.clock = w.clock.Add(w.config.LeaderElection.RenewDeadline.D())
+	w.rounds()
+	w.lists(pod("a", ""), pod("b", "n1"))
+	w.expectBindings(1, "after the wait")
+
+	fresh := newWorld(t)
+	fresh.lists(pod("a", ""))
+	fresh.took(&modelTerm{takeover: kube.Absent})
+	fresh.rounds()
+	fresh.lists(pod("a", ""))
+	fresh.expectBindings(1, "in a new cluster, at once")
+}
+
+func TestShutFenceStopsDecisions(t *testing.T) {
+	w := leader(t)
+	w.open = false
+	w.apply(cluster.PodUpserted{Pod: pod("a", "")})
+	if wake := w.rounds(); wake != fencePoll || w.bindings() != 0 {
+		t.Errorf("wakes in %v, %d bindings", wake, w.bindings())
+	}
+	w.open = true
+	w.expectBindings(1, "open again")
+}
+
+// leader returns a world in which the loop leads an empty cluster of one node.
+func leader(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.took(&modelTerm{takeover: kube.Released, lost: make(chan struct{})})
+	w.rounds()
+	w.lists()
+	w.rounds()
+	if w.phase != leading {
+		t.Fatalf("phase %v", w.phase)
+	}
+	return w
+}
+
+func TestLostLeaseDropsEverything(t *testing.T) {
+	w := leader(t)
+	w.apply(cluster.PodUpserted{Pod: pod("a", "")})
+	w.expectBindings(1, "leading")
+	old := w.writer()
+	old.results <- bind.Result{ID: old.started[0].ID, Outcome: bind.Unknown}
+	term := w.term.(*modelTerm)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err := w.lost(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if term.end != "abandoned" || w.phase != following || w.outstanding != 0 || w.scheduler.Store().Pods() != 0 || len(w.meter.waiting) != 0 {
+		t.Errorf("term %s, phase %v, %d outstanding, %d pods", term.end, w.phase, w.outstanding, w.scheduler.Store().Pods())
+	}
+	if old.closed {
+		t.Error("the writer was closed though every write was answered")
+	}
+	w.lists(pod("a", ""))
+	w.expectBindings(1, "following again: no new ones")
+	w.terms <- &modelTerm{takeover: kube.Expired} // it campaigns again
+	select {
+	case <-w.won:
+	case <-time.After(time.Minute):
+		t.Error("it does not campaign any more")
+	}
+}
+
+func TestLostLeaseWithAStuckWriteReplacesTheWriter(t *testing.T) {
+	w := leader(t)
+	w.apply(cluster.PodUpserted{Pod: pod("a", "")})
+	w.expectBindings(1, "leading")
+	old := w.writer()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err := w.lost(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !old.closed || w.writer() == old || w.outstanding != 0 {
+		t.Errorf("old writer closed: %v, replaced: %v, %d outstanding", old.closed, w.writer() != old, w.outstanding)
+	}
+}
+
+func TestShutdownGivesTheLeaseBackOnlyWhenDrained(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		w := leader(t)
+		w.apply(cluster.PodUpserted{Pod: pod("a", "")})
+		w.expectBindings(1, "leading")
+		want := "abandoned"
+		if answered {
+			want = "released"
+			w.writer().results <- bind.Result{ID: w.writer().started[0].ID, Outcome: bind.Written}
+		}
+		term := w.term.(*modelTerm)
+		if err := w.shutdown(); err != nil {
+			t.Fatal(err)
+		}
+		if term.end != want {
+			t.Errorf("answered: %v; the Lease was %s", answered, term.end)
+		}
+	}
+}
+
+func TestWriterThatIsFullIsNotSent(t *testing.T) {
+	w := leader(t)
+	w.writer().full = true
+	w.apply(cluster.PodUpserted{Pod: pod("a", "")})
+	w.rounds()
+	if w.outstanding != 0 || w.scheduler.Pending().InFlight != 0 || w.scheduler.Pending().Backoff != 1 {
+		t.Errorf("outstanding %d, pending %+v", w.outstanding, w.scheduler.Pending())
+	}
+	if err := w.scheduler.Verify(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- w.run(ctx) }()
+	term := &modelTerm{takeover: kube.Released, lost: make(chan struct{})}
+	w.terms <- term
+	for answered := false; !answered; {
+		var phase phase
+		if !w.ask(time.Minute, func() { phase = w.phase }) {
+			t.Fatal("the loop does not answer")
+		}
+		answered = phase == listing
+	}
+	cancel()
+	if err := <-ended; err != nil || term.end != "released" {
+		t.Errorf("err %v, the Lease was %s", err, term.end)
+	}
+	if w.ask(time.Millisecond, func() {}) {
+		t.Error("a loop that ended answers")
+	}
+}
+
+func TestRunFailsWhereItCannotBegin(t *testing.T) {
+	w := newWorld(t)
+	w.ports.watch = func() (watch, error) { return nil, errors.New("no such host") }
+	if err := w.run(context.Background()); err == nil {
+		t.Error("no error")
+	}
+}
