@@ -1,0 +1,316 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/standin"
+)
+
+// patience is how long a test waits for something that must happen; nothing is asserted about how long it takes.
+const patience = time.Minute
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	t.Fatalf("never: %s", what)
+}
+
+// process is a hilbertd in this process.
+type process struct {
+	address string
+	cancel  context.CancelFunc
+	ended   chan error
+}
+
+func quickConfig() *spec.Configuration {
+	c := spec.Default()
+	c.Server.BindAddress = "127.0.0.1:0"
+	c.LeaderElection.LeaseDuration = spec.Duration(2 * time.Second)
+	c.LeaderElection.RenewDeadline = spec.Duration(1500 * time.Millisecond)
+	c.LeaderElection.RetryPeriod = spec.Duration(100 * time.Millisecond)
+	c.Scheduling.Binding.WriteTimeout = spec.Duration(time.Second)
+	return c
+}
+
+func start(t *testing.T, s *standin.Server, c *spec.Configuration) *process {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &process{cancel: cancel, ended: make(chan error, 1)}
+	listening := make(chan string, 1)
+	go func() {
+		p.ended <- Run(ctx, c, Options{
+			Connection: s.Connection(), Log: slog.New(slog.DiscardHandler), OnListen: func(address string) { listening <- address },
+		})
+	}()
+	t.Cleanup(cancel)
+	select {
+	case p.address = <-listening:
+	case err := <-p.ended:
+		t.Fatalf("did not start: %v", err)
+	}
+	return p
+}
+
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	p.cancel()
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("it does not stop")
+	}
+}
+
+func (p *process) get(t *testing.T, path string) (code int, body string) {
+	t.Helper()
+	response, err := http.Get("http://" + p.address + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(data)
+}
+
+func apiNode(name, cpu string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+		"cpu": apiresource.MustParse(cpu), "memory": apiresource.MustParse("64Gi"), "pods": apiresource.MustParse("500"),
+	}}}
+}
+
+func apiPod(name, cpu string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec: corev1.PodSpec{SchedulerName: "hilbert", Containers: []corev1.Container{{
+			Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": apiresource.MustParse(cpu)}},
+		}}},
+	}
+}
+
+func bound(s *standin.Server) int {
+	n := 0
+	for _, pod := range s.Pods() {
+		if pod.Spec.NodeName != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// One life of a daemon: it binds what fits, says why the rest does not, asks of the API server exactly what it is allowed to, and gives
+// the Lease back.
+func TestDaemon(t *testing.T) {
+	s := standin.New(t)
+	s.SetNode(apiNode("n1", "4"))
+	for i := range 4 {
+		s.SetPod(apiPod(fmt.Sprint("fits-", i), "1"))
+	}
+	s.SetPod(apiPod("large", "100"))
+	var lostAnswers atomic.Int32
+	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/binding") && lostAnswers.Add(1) <= 3 {
+			http.Error(w, "lost", http.StatusBadGateway) // makes it read the pod in the end
+			return true
+		}
+		return false
+	})
+	config := quickConfig()
+	config.Scheduling.Binding.MaxAttempts = 1
+	p := start(t, s, config)
+	eventually(t, "all that fits is bound", func() bool { return bound(s) == 4 })
+	eventually(t, "the large pod is told why not", func() bool {
+		for _, c := range s.Pod("default", "large").Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == spec.ReasonUnschedulable && c.Message != "" {
+				return true
+			}
+		}
+		return false
+	})
+	for _, path := range []string{"/livez", "/readyz"} {
+		if code, body := p.get(t, path); code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	_, metrics := p.get(t, "/metrics")
+	for _, line := range []string{
+		`hilbert_leader 1`, `hilbert_cache_nodes 1`, `hilbert_cache_pods 5`, `hilbert_pending_pods{queue="unschedulable"} 1`,
+		`hilbert_bindings_total{outcome="written"} 4`, `hilbert_bindings_total{outcome="unknown"} 3`, `hilbert_scheduling_attempts_total{result="scheduled"} 4`,
+		`hilbert_pod_scheduling_sli_duration_seconds_count 4`, `hilbert_unschedulable_pods{filter="NodeResourcesFit"} 1`,
+		`hilbert_condition_writes_total{outcome="written"} 1`, `hilbert_event_queue_limit 4096`, `hilbert_loop_responsive 1`,
+	} {
+		if !strings.Contains(metrics, "\n"+line+"\n") {
+			t.Errorf("/metrics lacks %q", line)
+		}
+	}
+	var shown spec.Configuration
+	if _, body := p.get(t, "/configz"); json.Unmarshal([]byte(body), &shown) != nil || shown.Scheduling.Binding.MaxAttempts != 1 {
+		t.Errorf("/configz: %s", body)
+	}
+	p.stop(t)
+	if holder := s.Lease("kube-system", "hilbert").Spec.HolderIdentity; holder == nil || *holder != "" {
+		t.Error("the Lease was not given back")
+	}
+	var allowed []string
+	for _, permission := range kube.Permissions {
+		for _, verb := range permission.Verbs {
+			allowed = append(allowed, verb+" "+permission.Group+"/"+permission.Resource)
+		}
+	}
+	slices.Sort(allowed)
+	// A streamed list is a watch; the plain one is what older servers get, and kube's tests ask it.
+	asked := append(s.Asked(), "list /nodes", "list /pods")
+	slices.Sort(asked)
+	if asked = slices.Compact(asked); !slices.Equal(asked, allowed) {
+		t.Errorf("asked   %q\nallowed %q", asked, allowed)
+	}
+}
+
+func TestStandbyTakesOver(t *testing.T) {
+	s := standin.New(t)
+	s.SetNode(apiNode("n1", "100"))
+	first := start(t, s, quickConfig())
+	s.SetPod(apiPod("a", "1"))
+	eventually(t, "the first binds", func() bool { return bound(s) == 1 })
+	second := start(t, s, quickConfig())
+	eventually(t, "the standby is ready", func() bool {
+		code, body := second.get(t, "/readyz")
+		return code == http.StatusOK && strings.Contains(body, "following")
+	})
+	first.stop(t)
+	s.SetPod(apiPod("b", "1"))
+	eventually(t, "the second binds", func() bool { return bound(s) == 2 })
+	second.stop(t)
+}
+
+// Somebody takes the Lease by force while it leads. It must stop writing, stand by, and come back when the Lease is free.
+func TestStolenLease(t *testing.T) {
+	s := standin.New(t)
+	s.SetNode(apiNode("n1", "100"))
+	p := start(t, s, quickConfig())
+	s.SetPod(apiPod("a", "1"))
+	eventually(t, "it leads", func() bool { return bound(s) == 1 })
+	lease := s.Lease("kube-system", "hilbert")
+	thief, seconds := "thief", int32(3600)
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &thief, &seconds
+	s.SetLease(lease)
+	eventually(t, "it follows", func() bool {
+		_, body := p.get(t, "/readyz")
+		return strings.Contains(body, "following")
+	})
+	s.SetPod(apiPod("b", "1"))
+	eventually(t, "it sees the pod", func() bool {
+		_, metrics := p.get(t, "/metrics")
+		return strings.Contains(metrics, "\nhilbert_cache_pods 2\n") && strings.Contains(metrics, "\nhilbert_leader 0\n")
+	})
+	if bound(s) != 1 {
+		t.Error("it binds though it does not lead")
+	}
+	free := ""
+	s.SetLease(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "hilbert"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &free},
+	})
+	eventually(t, "it leads again", func() bool { return bound(s) == 2 })
+	p.stop(t)
+}
+
+// An API server that cannot be reached, or only half, is waited for: at the start and in the middle of the work.
+func TestServerComesAndGoes(t *testing.T) {
+	s := standin.New(t)
+	down := func(w http.ResponseWriter, _ *http.Request) bool {
+		http.Error(w, "the API server is starting", http.StatusServiceUnavailable)
+		return true
+	}
+	s.Intercept(down)
+	s.SetNode(apiNode("n1", "100"))
+	p := start(t, s, quickConfig())
+	if code, body := p.get(t, "/readyz"); code != http.StatusServiceUnavailable {
+		t.Errorf("ready without an API server: %d %s", code, body)
+	}
+	if code, _ := p.get(t, "/livez"); code != http.StatusOK {
+		t.Error("waiting is no reason to be restarted")
+	}
+	s.Intercept(nil)
+	const pods = 40
+	for i := range pods / 2 {
+		s.SetPod(apiPod(fmt.Sprint("before-", i), "1"))
+	}
+	eventually(t, "it binds", func() bool { return bound(s) == pods/2 })
+	s.Intercept(down)
+	s.BreakWatches()
+	for i := range pods / 2 {
+		s.SetPod(apiPod(fmt.Sprint("after-", i), "1"))
+	}
+	eventually(t, "it lost the Lease", func() bool {
+		_, metrics := p.get(t, "/metrics")
+		return strings.Contains(metrics, "\nhilbert_leader 0\n")
+	})
+	s.Intercept(nil)
+	eventually(t, "it binds the rest", func() bool { return bound(s) == pods })
+	if twice := s.BoundTwice(); len(twice) > 0 {
+		t.Errorf("bound twice: %v", twice)
+	}
+	p.stop(t)
+}
+
+func TestRunRefusesWhatCannotWork(t *testing.T) {
+	s := standin.New(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	cases := map[string]struct {
+		change func(*spec.Configuration)
+		want   string
+	}{
+		"address taken": {func(c *spec.Configuration) { c.Server.BindAddress = taken.Addr().String() }, "server.bindAddress"},
+		"no leases":     {func(c *spec.Configuration) { c.LeaderElection.RetryPeriod = 0 }, "leaderElection.retryPeriod"},
+		"half seconds": {func(c *spec.Configuration) {
+			c.LeaderElection.LeaseDuration, c.LeaderElection.RenewDeadline = spec.Duration(2500*time.Millisecond), spec.Duration(2200*time.Millisecond)
+		}, "write whole seconds"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			config := quickConfig()
+			c.change(config)
+			err := Run(context.Background(), config, Options{Connection: s.Connection(), Log: slog.New(slog.DiscardHandler)})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("err %v", err)
+			}
+		})
+	}
+	config := quickConfig()
+	config.ClientConnection.Kubeconfig = "/no/such/kubeconfig"
+	if err := Run(context.Background(), config, Options{Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "/no/such/kubeconfig") {
+		t.Errorf("missing kubeconfig: %v", err)
+	}
+}
