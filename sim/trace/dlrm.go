@@ -50,7 +50,7 @@ type dlrmMachine struct {
 func dlrmMachines() []dlrmMachine {
 	return []dlrmMachine{
 		{role: "HN", cores: 128, gib: 1024, diskGiB: 6144, rdma: 400, gpus: 8},
-		{role: "CN", cores: 192, gib: 1024, diskGiB: 4096, rdma: 200},
+		{role: "CN", cores: 384, gib: 2048, diskGiB: 8192, rdma: 400},
 	}
 }
 

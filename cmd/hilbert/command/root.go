@@ -1,0 +1,33 @@
+// Package command is the command line of hilbert: one file a subcommand, and a literal list of them. A subcommand reads its flags, calls
+// the package that does the work, and prints what it answers as a table or as JSON.
+//
+// Invariants: results go to the command's output and everything else to its error output; the same arguments print the same, but for
+// times and memory; a mistake in the arguments is told with what to write instead.
+//
+// It is not where anything is decided or simulated.
+package command
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+)
+
+// ErrInterrupted is returned when the context ended a command early; what was reached has been printed.
+var ErrInterrupted = errors.New("interrupted")
+
+// New returns the command with all of its subcommands.
+func New() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "hilbert",
+		Short:         "Hilbert for people: what would the scheduler do?",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	for _, sub := range []*cobra.Command{
+		newSim(),
+	} {
+		root.AddCommand(sub)
+	}
+	return root
+}

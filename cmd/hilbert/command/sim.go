@@ -1,0 +1,256 @@
+package command
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/sim"
+	"hilbert.dev/hilbert/sim/trace"
+)
+
+// Formats of traces and of the output.
+const (
+	formatOpenB = "openb"
+	formatDLRM  = "dlrm"
+	outputTable = "table"
+	outputJSON  = "json"
+)
+
+// maxSeeds bounds --seeds.
+const maxSeeds = 100_000
+
+// simFlags are the flags of hilbert sim.
+type simFlags struct {
+	format, nodes, pods, synthetic string
+	arrive                         float64
+	seed                           uint64
+	seeds                          int
+	schedulers                     int
+	check, faults                  bool
+	scores                         map[string]int64
+	output                         string
+}
+
+func newSim() *cobra.Command {
+	var f simFlags
+	cmd := &cobra.Command{
+		Use:   "sim",
+		Short: "Replay a workload through the scheduler on a virtual clock",
+		Long: `Replay a trace or an invented workload through the same scheduling core that hilbertd runs, without Kubernetes and without
+waiting: time is virtual. The same seed gives the same placements, and the same digest, on any machine.`,
+		Example: `  hilbert sim --format openb --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv --arrive 1.3 --seed 42
+  hilbert sim --format dlrm --pods disaggregated_DLRM_trace.csv
+  hilbert sim --synthetic nodes=20000,pods=200000,classes=16
+  hilbert sim --synthetic nodes=12,pods=300,classes=16 --faults --check --schedulers 4 --seeds 100`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd, &f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.format, "format", "", "format of the trace: openb or dlrm")
+	flags.StringVar(&f.nodes, "nodes", "", "node list of an openb trace (CSV); a dlrm trace has none, its nodes are derived")
+	flags.StringVar(&f.pods, "pods", "", "tasks of the trace (CSV)")
+	flags.StringVar(&f.synthetic, "synthetic", "", "invent a workload: nodes=N,pods=N,classes=N[,load=PERCENT][,minutes=N]")
+	flags.Float64Var(&f.arrive, "arrive", 0, "pods arrive one by one in random order and stay, until they ask for this much of the cluster's GPUs, for example 1.3; "+
+		"without it the trace's times rule")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of everything that is drawn")
+	flags.IntVar(&f.seeds, "seeds", 1, "run this many seeds, from --seed on")
+	flags.IntVar(&f.schedulers, "schedulers", 1, "place replicas that propose to the one binder, with seeded lag")
+	flags.BoolVar(&f.check, "check", false, "check every invariant after every step (slow on large workloads)")
+	flags.BoolVar(&f.faults, "faults", false, "inject faults: slow and lost writes, watch lag, foreign schedulers, nodes that go and come back, restarts")
+	flags.StringToInt64Var(&f.scores, "scores", nil, "weights of score functions, for example LeastAllocated=1")
+	flags.StringVarP(&f.output, "output", "o", outputTable, "table or json")
+	return cmd
+}
+
+func runSim(cmd *cobra.Command, f *simFlags) error {
+	if err := f.validate(cmd.Flags()); err != nil {
+		return err
+	}
+	config := spec.Default()
+	config.Scheduling.Scores = f.scores
+	if err := spec.Validate(config); err != nil {
+		return err
+	}
+	base, err := f.load()
+	if err != nil {
+		return err
+	}
+	var reports []*sim.Report
+	for seed := f.seed; seed < f.seed+uint64(f.seeds); seed++ {
+		report, err := f.one(cmd, base, config.Scheduling, seed)
+		if err != nil {
+			return err
+		}
+		reports = append(reports, report)
+		if report.Interrupted {
+			break
+		}
+	}
+	if err := f.print(cmd.OutOrStdout(), reports); err != nil {
+		return fmt.Errorf("print the report: %w", err)
+	}
+	if reports[len(reports)-1].Interrupted {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// validate checks what one flag demands of another.
+func (f *simFlags) validate(flags *pflag.FlagSet) error {
+	switch {
+	case (f.format == "") == (f.synthetic == ""):
+		return errors.New("sim: write either --format openb|dlrm with its files, or --synthetic nodes=N,pods=N,classes=N")
+	case f.synthetic != "" && (f.nodes != "" || f.pods != ""):
+		return errors.New("sim: --nodes and --pods belong to --format; leave them out with --synthetic")
+	case f.format != "" && f.format != formatOpenB && f.format != formatDLRM:
+		return fmt.Errorf("sim: --format %q is not known; write openb or dlrm", f.format)
+	case f.format == formatOpenB && (f.nodes == "" || f.pods == ""):
+		return errors.New("sim: --format openb needs --nodes FILE and --pods FILE")
+	case f.format == formatDLRM && f.pods == "":
+		return errors.New("sim: --format dlrm needs --pods FILE")
+	case f.format == formatDLRM && f.nodes != "":
+		return errors.New("sim: a dlrm trace has no node list, its nodes are derived from the demand; leave --nodes out")
+	case f.output != outputTable && f.output != outputJSON:
+		return fmt.Errorf("sim: --output %q is not known; write table or json", f.output)
+	case f.seeds < 1 || f.seeds > maxSeeds:
+		return fmt.Errorf("sim: --seeds %d: want 1 to %d", f.seeds, maxSeeds)
+	case f.schedulers < 1 || f.schedulers > sim.MaxSchedulers:
+		return fmt.Errorf("sim: --schedulers %d: want 1 to %d", f.schedulers, sim.MaxSchedulers)
+	case flags.Changed("arrive") && !(f.arrive > 0 && f.arrive <= trace.MaxRatio):
+		return fmt.Errorf("sim: --arrive %g: want a number above 0 and at most %d, for example 1.3", f.arrive, trace.MaxRatio)
+	}
+	return nil
+}
+
+// load reads the trace; for a synthetic workload, which depends on the seed, it only checks the text and returns nil.
+func (f *simFlags) load() (*trace.Workload, error) {
+	switch f.format {
+	case formatOpenB:
+		return trace.LoadOpenB(f.nodes, f.pods)
+	case formatDLRM:
+		return trace.LoadDLRM(f.pods)
+	}
+	_, err := trace.ParseSynthetic(f.synthetic)
+	return nil, err
+}
+
+// workload is what to run with a seed.
+func (f *simFlags) workload(base *trace.Workload, seed uint64) (*trace.Workload, error) {
+	w := base
+	if w == nil {
+		invented, err := trace.ParseSynthetic(f.synthetic)
+		if err != nil {
+			return nil, err
+		}
+		w = invented.Generate(seed)
+	}
+	if f.arrive == 0 {
+		return w, nil
+	}
+	return trace.Arrive(w, f.arrive, seed)
+}
+
+// one runs one seed.
+func (f *simFlags) one(cmd *cobra.Command, base *trace.Workload, config spec.Scheduling, seed uint64) (*sim.Report, error) {
+	w, err := f.workload(base, seed)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	wall := func() time.Duration { return time.Since(began) }
+	progress := newProgress(cmd.ErrOrStderr(), wall)
+	defer progress.done()
+	options := sim.Options{
+		Seed: seed, Schedulers: f.schedulers, Config: config, Final: f.arrive > 0, Wall: wall, Progress: progress.show,
+	}
+	if f.check {
+		options.CheckEvery = 1
+	}
+	if f.faults {
+		options.Faults = sim.DefaultFaults(w)
+	}
+	report, err := sim.Run(cmd.Context(), w, options)
+	var broken *sim.Violation
+	if errors.As(err, &broken) {
+		return nil, fmt.Errorf("an invariant broke: %w\nreproduce it: %s", err, again(cmd, seed))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if peak, ok := peakMemory(); ok {
+		report.PeakRSSBytes = &peak
+	}
+	return report, nil
+}
+
+// again is the command line that repeats one seed.
+func again(cmd *cobra.Command, seed uint64) string {
+	line := []string{"hilbert", cmd.Name()}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Name != "seed" && flag.Name != "seeds" {
+			line = append(line, fmt.Sprintf("--%s=%s", flag.Name, strings.Trim(flag.Value.String(), "[]")))
+		}
+	})
+	return strings.Join(append(line, fmt.Sprintf("--seed=%d", seed)), " ")
+}
+
+// summary is the JSON of several seeds.
+type summary struct {
+	Seeds                         int           `json:"seeds"`
+	MeanGPUAllocatedPercent       float64       `json:"meanGpuAllocatedPercent"`
+	MeanGPUAllocatedPercentAtFull *float64      `json:"meanGpuAllocatedPercentAtFull,omitempty"`
+	MeanConflictPercent           float64       `json:"meanConflictPercent"`
+	Runs                          []*sim.Report `json:"runs"`
+}
+
+func summarise(reports []*sim.Report) summary {
+	s := summary{Seeds: len(reports), Runs: reports}
+	var full float64
+	count := 0
+	for _, r := range reports {
+		s.MeanGPUAllocatedPercent += r.GPUAllocatedPercent / float64(len(reports))
+		s.MeanConflictPercent += r.ConflictPercent / float64(len(reports))
+		if r.GPUAllocatedPercentAtFull != nil {
+			full += *r.GPUAllocatedPercentAtFull
+			count++
+		}
+	}
+	if count == len(reports) {
+		full /= float64(count)
+		s.MeanGPUAllocatedPercentAtFull = &full
+	}
+	return s
+}
+
+func (f *simFlags) print(w io.Writer, reports []*sim.Report) error {
+	if f.output == outputJSON {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		if f.seeds == 1 {
+			return encoder.Encode(reports[0])
+		}
+		return encoder.Encode(summarise(reports))
+	}
+	if f.seeds == 1 {
+		return reports[0].WriteTable(w)
+	}
+	for _, r := range reports {
+		if _, err := fmt.Fprintf(w, "seed %-6d placed %d of %d, gpu %.2f %%, conflicts %.2f %%, digest %s\n",
+			r.Seed, r.Placed, r.Pods, r.GPUAllocatedPercent, r.ConflictPercent, r.Digest[:16]); err != nil {
+			return err
+		}
+	}
+	s := summarise(reports)
+	_, err := fmt.Fprintf(w, "%d seeds: mean gpu %.2f %% %s\n", s.Seeds, s.MeanGPUAllocatedPercent, cmp.Or(reports[0].Measure, "allocated"))
+	return err
+}

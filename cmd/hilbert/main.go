@@ -1,0 +1,32 @@
+// Command hilbert is Hilbert for people: it answers questions about scheduling, today by simulation. Everything it does is package
+// command's; this file only starts it and turns an error into an exit code. It holds no logic of its own, and talks to no cluster.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"hilbert.dev/hilbert/cmd/hilbert/command"
+)
+
+// exitInterrupted is what shells expect of a process that ended because of Ctrl-C.
+const exitInterrupted = 130
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+	err := command.New().ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "hilbert:", err)
+	if errors.Is(err, command.ErrInterrupted) {
+		os.Exit(exitInterrupted)
+	}
+	os.Exit(1)
+}

@@ -1,0 +1,307 @@
+package sim
+
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/topology"
+)
+
+// checker follows what the scheduler has been told and what it has said, and judges it with the naive judge. It shares no state with the
+// core: its mirror is what the core's ledger has to be.
+type checker struct {
+	s     *simulation
+	nodes map[string]*cluster.Node
+	pods  map[cluster.UID]*mirrored
+	// on holds the pods of pods that have a node, by its name.
+	on       map[string][]*mirrored
+	writes   map[bind.WriteID]bind.Write
+	demanded map[cluster.UID]cluster.Revision // by a rejection: what must have been seen before the next try
+}
+
+// mirrored is a pod as the scheduler ought to know it.
+type mirrored struct {
+	uid          cluster.UID
+	requirements *cluster.Requirements
+	node         string // empty: waits
+	grant        topology.Grant
+	assumed      bool // the scheduler's own decision, not seen bound yet
+	ours         bool
+	leaving      bool // it needs no place: being deleted, or gated
+}
+
+func newChecker(s *simulation) *checker {
+	c := &checker{s: s}
+	c.forget()
+	return c
+}
+
+// forget starts over, with a new process.
+func (c *checker) forget() {
+	c.nodes = make(map[string]*cluster.Node)
+	c.pods = make(map[cluster.UID]*mirrored)
+	c.on = make(map[string][]*mirrored)
+	c.writes = make(map[bind.WriteID]bind.Write)
+	c.demanded = make(map[cluster.UID]cluster.Revision)
+}
+
+func (c *checker) move(m *mirrored, node string, grant topology.Grant) {
+	if m.node != "" {
+		list := c.on[m.node]
+		at := slices.Index(list, m)
+		c.on[m.node] = slices.Delete(list, at, at+1)
+	}
+	m.node, m.grant = node, grant
+	if node != "" {
+		c.on[node] = append(c.on[node], m)
+	}
+}
+
+func (c *checker) drop(uid cluster.UID) {
+	if m := c.pods[uid]; m != nil {
+		c.move(m, "", topology.Grant{})
+		delete(c.pods, uid)
+		delete(c.demanded, uid)
+	}
+}
+
+// occupants lists whom the scheduler ought to know on a node, except one.
+func (c *checker) occupants(node string, except *mirrored) []occupant {
+	var list []occupant
+	for _, m := range c.on[node] {
+		if m != except {
+			list = append(list, occupant{m.requirements, m.grant})
+		}
+	}
+	return list
+}
+
+// told mirrors an event that the scheduler is given.
+func (c *checker) told(e cluster.Event) {
+	switch e := e.(type) {
+	case cluster.NodeUpserted:
+		c.nodes[e.Node.Name] = e.Node
+	case cluster.NodeRemoved:
+		delete(c.nodes, e.Name)
+	case cluster.NodesListed:
+		clear(c.nodes)
+		for _, n := range e.Nodes {
+			c.nodes[n.Name] = n
+		}
+	case cluster.PodUpserted:
+		c.toldPod(&e.Pod)
+	case cluster.PodRemoved:
+		c.drop(e.UID)
+	case cluster.PodsListed:
+		listed := make(map[cluster.UID]bool, len(e.Pods))
+		for i := range e.Pods {
+			listed[e.Pods[i].UID] = true
+			c.toldPod(&e.Pods[i])
+		}
+		for uid := range c.pods {
+			if !listed[uid] {
+				c.drop(uid)
+			}
+		}
+	}
+}
+
+func (c *checker) toldPod(f *cluster.PodFacts) {
+	m := c.pods[f.UID]
+	switch {
+	case f.Finished:
+		c.drop(f.UID)
+		return
+	case m == nil:
+		m = &mirrored{uid: f.UID, requirements: f.Requirements, ours: f.Ours}
+		c.pods[f.UID] = m
+	}
+	m.leaving = f.Deleting || f.Gated
+	if f.Node != "" {
+		c.move(m, f.Node, f.Grant)
+		m.assumed = false
+		delete(c.demanded, f.UID)
+	}
+}
+
+// committed judges a placement that the scheduler has just committed to.
+func (c *checker) committed(pod *cluster.Pod) {
+	m := c.pods[pod.UID]
+	switch {
+	case m == nil:
+		c.s.violate("a place for pod %s, which the scheduler has not been told of", pod.UID)
+		return
+	case m.node != "":
+		c.s.violate("a second place for pod %s: %s, after %s", pod.UID, pod.Node(), m.node)
+		return
+	case !m.ours || m.leaving:
+		c.s.violate("a place for pod %s, which is not to be placed", pod.UID)
+		return
+	}
+	n := c.nodes[pod.Node()]
+	if n == nil {
+		c.s.violate("pod %s is put on node %s, which the scheduler knows to be gone", pod.UID, pod.Node())
+		return
+	}
+	if why := judge(n, c.occupants(n.Name, m), m.requirements, pod.Grant()); why != "" {
+		c.s.violate("pod %s must not go to node %s: %s", pod.UID, n.Name, why)
+		return
+	}
+	c.move(m, n.Name, pod.Grant())
+	m.assumed = true
+}
+
+// released mirrors that the scheduler gave a place up.
+func (c *checker) released(uid cluster.UID) {
+	if m := c.pods[uid]; m != nil && m.assumed {
+		c.move(m, "", topology.Grant{})
+		m.assumed = false
+	}
+}
+
+// judged holds a Plan against what an earlier rejection demanded.
+func (c *checker) judged(plan *cluster.Plan, v cluster.Verdict) {
+	for i := range plan.Placements {
+		uid := plan.Placements[i].Pod
+		if need, ok := c.demanded[uid]; ok && plan.Revision < need {
+			c.s.violate("pod %s is tried again at revision %d; its rejection demanded %d", uid, plan.Revision, need)
+		}
+		delete(c.demanded, uid)
+		if !v.Committed {
+			c.demanded[uid] = v.Revision
+		}
+	}
+}
+
+// sent remembers a write, so that its answer can be read.
+func (c *checker) sent(w *bind.Write) {
+	for _, other := range c.writes {
+		if w.Kind != bind.WriteCondition && other.Kind != bind.WriteCondition && other.Pod == w.Pod {
+			c.s.violate("two writes about pod %s under way at once", w.Pod)
+		}
+	}
+	if m := c.pods[w.Pod]; w.Kind == bind.WriteBinding && (m == nil || m.node != w.Node || m.grant != w.Grant) {
+		c.s.violate("a Binding of pod %s to node %s, which was not decided", w.Pod, w.Node)
+	}
+	c.writes[w.ID] = *w
+}
+
+// answered mirrors what a definite answer makes the scheduler give up.
+func (c *checker) answered(r bind.Result) {
+	w, ok := c.writes[r.ID]
+	if !ok {
+		c.s.violate("write %d is answered twice", r.ID)
+		return
+	}
+	delete(c.writes, r.ID)
+	m := c.pods[w.Pod]
+	if m == nil || !m.assumed || w.Kind == bind.WriteCondition {
+		return
+	}
+	elsewhere := w.Kind == bind.ReadPod && r.Outcome == bind.Written && r.Node != "" && r.Node != w.Node
+	switch {
+	case r.Outcome == bind.Gone || elsewhere:
+		c.released(w.Pod)
+	case r.Outcome == bind.Written && (w.Kind == bind.WriteBinding || r.Node == w.Node):
+		m.assumed = false
+	}
+}
+
+// unschedulable counts decisions that nothing fits though something does.
+func (c *checker) unschedulable(pod *cluster.Pod) {
+	m := c.pods[pod.UID]
+	if m == nil {
+		return
+	}
+	for name, n := range c.nodes {
+		if fits(n, c.occupants(name, nil), m.requirements) {
+			c.s.meter.refusedThoughFit++
+			return
+		}
+	}
+}
+
+// inspect checks everything after a step.
+func (s *simulation) inspect() {
+	if s.check == nil || s.err != nil || s.step%s.o.CheckEvery != 0 {
+		return
+	}
+	s.checkModel()
+	if s.scheduler == nil {
+		return
+	}
+	if err := s.scheduler.Verify(); err != nil {
+		s.violate("the scheduler's own check: %v", err)
+	}
+	s.check.compare()
+}
+
+// checkModel counts every node anew.
+func (s *simulation) checkModel() {
+	for i := range s.api.nodes {
+		n := &s.api.nodes[i]
+		if !n.present || n.raced {
+			continue
+		}
+		if over := overcommitted(n.object, s.api.occupants(n)); over != "" {
+			s.violate("node %s is over-committed: %s", n.object.Name, over)
+		}
+	}
+}
+
+// compare holds the core's ledger against the mirror.
+func (c *checker) compare() {
+	store := c.s.scheduler.Store()
+	if store.Nodes() != len(c.nodes) {
+		c.s.violate("the ledger has %d nodes; the scheduler was told of %d", store.Nodes(), len(c.nodes))
+	}
+	for uid, m := range c.pods {
+		p := store.Pod(uid)
+		switch {
+		case p == nil && (m.ours || m.node != ""):
+			c.s.violate("the ledger has lost pod %s", uid)
+		case p == nil:
+		case p.Node() != m.node:
+			c.s.violate("the ledger has pod %s on %q, it is on %q", uid, p.Node(), m.node)
+		case m.node != "" && c.nodes[m.node] != nil && p.Grant() != m.grant:
+			c.s.violate("the ledger has pod %s on GPUs %v, it is on %v", uid, p.Grant(), m.grant)
+		}
+	}
+}
+
+// atRest checks what must hold when nothing is left to happen.
+func (s *simulation) atRest() {
+	s.checkModel()
+	if s.scheduler == nil {
+		s.violate("no process runs at the end")
+		return
+	}
+	if err := s.scheduler.Verify(); err != nil {
+		s.violate("the scheduler's own check, at rest: %v", err)
+	}
+	if p := s.scheduler.Pending(); p.Active+p.Backoff+p.InFlight > 0 {
+		s.violate("at rest, but %d pods are ready, %d back off and %d are in flight", p.Active, p.Backoff, p.InFlight)
+	}
+	s.checkStranded()
+}
+
+// checkStranded looks for pods that wait though they would fit. Pods of equal requirements are looked at once.
+func (s *simulation) checkStranded() {
+	hopeless := make(map[*cluster.Requirements]bool)
+	for i := range s.api.pods {
+		p := &s.api.pods[i]
+		r := s.api.requirements(p)
+		if !p.exists || !p.ours || p.node != nowhere || p.deleting || hopeless[r] {
+			continue
+		}
+		for j := range s.api.nodes {
+			n := &s.api.nodes[j]
+			if n.present && fits(n.object, s.api.occupants(n), r) {
+				s.violate("pod %s waits though node %s has room for it", p.uid, n.object.Name)
+				return
+			}
+		}
+		hopeless[r] = true
+	}
+}

@@ -1,0 +1,16 @@
+// Package sim is the other door to the core: the same pipeline that hilbertd runs, behind a virtual clock and a small model of the API
+// server, in one goroutine.
+//
+//	trace.Workload ─▶ model (pods, nodes, one history) ─watch: lag, order─▶ schedule.Scheduler ─Ready─▶ writes: latency, loss ─▶ model
+//
+// Everything that happens is an event of one heap, ordered by virtual time and then by the order in which it was caused. Faults draw
+// from the seed. So a run is a function of (workload, options): the same seed gives the same placements, and the same digest, on any
+// machine.
+//
+// What is checked: always, that no Binding over-commits a node by the model's own books; with CheckEvery also, step by step, that the
+// ledger agrees with an independent mirror of what the scheduler has been told, that every committed Plan passes every hard filter as a
+// naive judge reads it, that a refused Plan is proposed again only at or after the demanded revision, and Scheduler.Verify; at the end,
+// that nothing waits which would fit. A breach is a *Violation, which names the seed and the step.
+//
+// It is not a model of the kubelet or of real machines' speed: a node runs what is bound to it, and decisions take no virtual time.
+package sim

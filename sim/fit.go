@@ -1,0 +1,253 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// This file judges placements naively: from the pods on a node, with no index, no columns and no code of schedule/place or of cluster's
+// matching, so that a mistake there cannot hide itself here.
+
+// occupant is what a pod takes of a node.
+type occupant struct {
+	requirements *cluster.Requirements
+	grant        topology.Grant
+}
+
+// judge says why a pod with this grant must not join the others on the node; empty when it may.
+func judge(n *cluster.Node, on []occupant, r *cluster.Requirements, grant topology.Grant) string {
+	if why := refuses(n, r); why != "" {
+		return why
+	}
+	if why := badGrant(n, r, grant); why != "" {
+		return why
+	}
+	return exceeds(n, on, r, grant)
+}
+
+// exceeds says of what a pod asks more than the others leave. What others over-committed without it does not matter.
+func exceeds(n *cluster.Node, on []occupant, r *cluster.Requirements, grant topology.Grant) string {
+	for _, q := range append([]resource.Quantity{{Name: resource.NamePods, Amount: 1}}, r.Requests...) {
+		var free int64
+		for _, a := range n.Allocatable {
+			if a.Name == q.Name {
+				free += a.Amount
+			}
+		}
+		for _, o := range on {
+			free -= asks(o.requirements, q.Name)
+		}
+		if q.Amount > 0 && q.Amount > free {
+			return fmt.Sprintf("%s: %d asked, %d free", q.Name, q.Amount, free)
+		}
+	}
+	for _, port := range r.Ports {
+		for _, o := range on {
+			if slices.ContainsFunc(o.requirements.Ports, func(taken cluster.HostPort) bool { return portsClash(port, taken) }) {
+				return fmt.Sprintf("host port %s/%d", port.Protocol, port.Port)
+			}
+		}
+	}
+	for i, free := range gpuCounters(n, on) {
+		if grant.GPUs&(1<<i) != 0 && int(grant.Milli) > free {
+			return fmt.Sprintf("GPU %d: %d milli asked, %d free", i, grant.Milli, free)
+		}
+	}
+	return ""
+}
+
+// asks is how much a pod asks of a resource.
+func asks(r *cluster.Requirements, name string) int64 {
+	var sum int64
+	if name == resource.NamePods {
+		sum = 1
+	}
+	for _, q := range r.Requests {
+		if q.Name == name {
+			sum += q.Amount
+		}
+	}
+	return sum
+}
+
+// fits says whether some grant lets a pod join the others on the node.
+func fits(n *cluster.Node, on []occupant, r *cluster.Requirements) bool {
+	grant, ok := someGrant(n, on, r.GPU)
+	return ok && judge(n, on, r, grant) == ""
+}
+
+// someGrant finds GPUs for a request: the first that do.
+func someGrant(n *cluster.Node, on []occupant, want topology.Request) (topology.Grant, bool) {
+	if want.Milli == 0 && want.Whole == 0 {
+		return topology.Grant{}, true
+	}
+	free := gpuCounters(n, on)
+	grant := topology.Grant{Milli: want.Milli}
+	need := 1
+	if want.Milli == 0 {
+		grant.Milli, need = topology.FullGPU, int(want.Whole)
+	} else if !n.GPU.Shareable {
+		return topology.Grant{}, false
+	}
+	for i := 0; i < n.GPU.GPUs && need > 0; i++ {
+		if free[i] >= int(grant.Milli) {
+			grant.GPUs |= 1 << i
+			need--
+		}
+	}
+	return grant, need == 0
+}
+
+func gpuCounters(n *cluster.Node, on []occupant) []int {
+	free := make([]int, topology.MaxGPUs)
+	for i := range n.GPU.GPUs {
+		free[i] = 1000
+	}
+	for _, o := range on {
+		for i := range free {
+			if o.grant.GPUs&(1<<i) != 0 {
+				free[i] -= int(o.grant.Milli)
+			}
+		}
+	}
+	return free
+}
+
+// refuses says which property of the node keeps the pod away.
+func refuses(n *cluster.Node, r *cluster.Requirements) string {
+	switch {
+	case r.Impossible != "":
+		return "an impossible pod: " + r.Impossible
+	case len(r.Unsupported) > 0:
+		return "an unsupported constraint: " + r.Unsupported[0]
+	case n.Unschedulable && !endures(r, cluster.Taint{Key: "node.kubernetes.io/unschedulable", Effect: cluster.NoSchedule}):
+		return "the node is unschedulable"
+	}
+	for _, taint := range n.Taints {
+		if taint.Effect != cluster.PreferNoSchedule && !endures(r, taint) {
+			return "taint " + taint.Key
+		}
+	}
+	for _, l := range r.NodeSelector {
+		if value, ok := n.Labels[l.Key]; !ok || value != l.Value {
+			return "node selector " + l.Key
+		}
+	}
+	if r.Required != nil && !slices.ContainsFunc(r.Required, func(t cluster.Term) bool { return termHolds(n, t) }) {
+		return "required node affinity"
+	}
+	return ""
+}
+
+func endures(r *cluster.Requirements, taint cluster.Taint) bool {
+	return slices.ContainsFunc(r.Tolerations, func(t cluster.Toleration) bool {
+		key := t.Key == taint.Key || t.Key == "" && t.Exists
+		return key && (t.Exists || t.Value == taint.Value) && (t.Effect == 0 || t.Effect == taint.Effect)
+	})
+}
+
+func termHolds(n *cluster.Node, t cluster.Term) bool {
+	for _, e := range t.Expressions {
+		if value, ok := n.Labels[e.Key]; !expressionHolds(e, value, ok) {
+			return false
+		}
+	}
+	for _, e := range t.Fields {
+		if e.Key != "metadata.name" || !expressionHolds(e, n.Name, true) {
+			return false
+		}
+	}
+	return len(t.Expressions)+len(t.Fields) > 0
+}
+
+func expressionHolds(e cluster.Requirement, value string, ok bool) bool {
+	listed := slices.Contains(e.Values, value)
+	switch e.Operator {
+	case cluster.In:
+		return ok && listed
+	case cluster.NotIn:
+		return !(ok && listed)
+	case cluster.Exists:
+		return ok
+	case cluster.DoesNotExist:
+		return !ok
+	}
+	if !ok || len(e.Values) != 1 {
+		return false
+	}
+	have, err1 := strconv.ParseInt(value, 10, 64)
+	want, err2 := strconv.ParseInt(e.Values[0], 10, 64)
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	return e.Operator == cluster.Gt && have > want || e.Operator == cluster.Lt && have < want
+}
+
+// badGrant says what is wrong with the GPUs that a pod was given.
+func badGrant(n *cluster.Node, r *cluster.Requirements, grant topology.Grant) string {
+	count := 0
+	for i := range topology.MaxGPUs {
+		if grant.GPUs&(1<<i) == 0 {
+			continue
+		}
+		count++
+		if i >= n.GPU.GPUs {
+			return fmt.Sprintf("GPU %d of %d", i, n.GPU.GPUs)
+		}
+	}
+	want, milli := int(r.GPU.Whole), int16(1000)
+	if r.GPU.Milli > 0 {
+		want, milli = 1, r.GPU.Milli
+		if !n.GPU.Shareable {
+			return "a part of a GPU that is not shared"
+		}
+	}
+	if count != want || count > 0 && grant.Milli != milli {
+		return fmt.Sprintf("%d GPUs at %d milli where %d at %d are asked for", count, grant.Milli, want, milli)
+	}
+	return ""
+}
+
+// overcommitted says of what the pods on a node ask more than there is; empty when of nothing.
+func overcommitted(n *cluster.Node, on []occupant) string {
+	asked := map[string]int64{resource.NamePods: int64(len(on))}
+	var ports []cluster.HostPort
+	for _, o := range on {
+		for _, q := range o.requirements.Requests {
+			asked[q.Name] += q.Amount
+		}
+		for _, p := range o.requirements.Ports {
+			if slices.ContainsFunc(ports, func(taken cluster.HostPort) bool { return portsClash(p, taken) }) {
+				return fmt.Sprintf("host port %s/%d", p.Protocol, p.Port)
+			}
+			ports = append(ports, p)
+		}
+	}
+	for _, q := range n.Allocatable {
+		if asked[q.Name] > q.Amount {
+			return fmt.Sprintf("%s: %d asked of %d", q.Name, asked[q.Name], q.Amount)
+		}
+		delete(asked, q.Name)
+	}
+	for name, amount := range asked {
+		if amount > 0 {
+			return fmt.Sprintf("%s: %d asked of none", name, amount)
+		}
+	}
+	for i, free := range gpuCounters(n, on) {
+		if free < 0 {
+			return fmt.Sprintf("GPU %d: %d milli too much", i, -free)
+		}
+	}
+	return ""
+}
+
+// portsClash says whether two host ports cannot be held together.
+func portsClash(p, q cluster.HostPort) bool {
+	return p.Port == q.Port && p.Protocol == q.Protocol && (p.IP == q.IP || p.IP == cluster.AnyIP || q.IP == cluster.AnyIP)
+}

@@ -1,0 +1,291 @@
+package sim
+
+import (
+	"fmt"
+	"strconv"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/sim/trace"
+	"hilbert.dev/hilbert/topology"
+)
+
+// nowhere is the node of a pod that is not bound.
+const nowhere = -1
+
+// namespace of every simulated pod.
+const namespace = "default"
+
+// pod is an object of the API server.
+type pod struct {
+	uid      cluster.UID
+	name     string
+	task     int32
+	age      int32 // how many of its name were before it
+	node     int32
+	position int32 // among the node's pods
+	grant    topology.Grant
+	created  int64
+	bound    uint64 // the history's revision of its binding
+	seen     uint64 // the revision that its scheduler had seen when it committed the Plan
+	reported cluster.Condition
+
+	exists, ours, gated, deleting, finished bool
+	foreign                                 bool // bound by another scheduler
+}
+
+// node is an object of the API server, with the model's own books of what is on it.
+type node struct {
+	object  *cluster.Node
+	present bool
+	free    []int64 // by the model's numbering of resources
+	gpus    [topology.MaxGPUs]int32
+	ports   []cluster.HostPort
+	pods    []int32 // bound and not finished
+	// raced: a foreign binding that our scheduler could not know of over-committed the node.
+	raced bool
+}
+
+// model is the API server: objects, one history, and what Bindings do.
+type model struct {
+	w        *trace.Workload
+	nodes    []node
+	byName   map[string]int32
+	pods     []pod
+	byUID    map[cluster.UID]int32
+	kinds    map[string]int
+	amounts  map[*cluster.Requirements][]kindAmount
+	revision uint64
+	meter    *meter
+}
+
+type kindAmount struct {
+	kind   int
+	amount int64
+}
+
+func newModel(w *trace.Workload, m *meter) *model {
+	a := &model{
+		w: w, meter: m, byName: make(map[string]int32, len(w.Nodes)), byUID: make(map[cluster.UID]int32, len(w.Tasks)),
+		kinds: make(map[string]int), amounts: make(map[*cluster.Requirements][]kindAmount),
+		pods: make([]pod, 0, len(w.Tasks)), nodes: make([]node, len(w.Nodes)),
+	}
+	for i, object := range w.Nodes {
+		a.byName[object.Name] = int32(i)
+		for _, q := range object.Allocatable {
+			a.kind(q.Name)
+		}
+		n := &a.nodes[i]
+		n.object, n.present = object, true
+		for g := range min(object.GPU.GPUs, topology.MaxGPUs) {
+			n.gpus[g] = topology.FullGPU
+		}
+	}
+	for i := range a.nodes {
+		n := &a.nodes[i]
+		n.free = make([]int64, len(a.kinds))
+		for _, q := range n.object.Allocatable {
+			n.free[a.kinds[q.Name]] = q.Amount
+		}
+	}
+	return a
+}
+
+func (a *model) kind(name string) int {
+	k, ok := a.kinds[name]
+	if !ok {
+		k = len(a.kinds)
+		a.kinds[name] = k
+	}
+	return k
+}
+
+// noKind is a resource that no node has.
+const noKind = -1
+
+func (a *model) amountsOf(r *cluster.Requirements) []kindAmount {
+	list, ok := a.amounts[r]
+	if ok {
+		return list
+	}
+	for _, q := range append([]resource.Quantity{{Name: resource.NamePods, Amount: 1}}, r.Requests...) {
+		k, known := a.kinds[q.Name]
+		if !known {
+			k = noKind
+		}
+		list = append(list, kindAmount{k, q.Amount})
+	}
+	a.amounts[r] = list
+	return list
+}
+
+// create adds a pod for a task; age counts the pods that had its name before.
+func (a *model) create(task int32, age int32, ours bool, now int64) int32 {
+	t := &a.w.Tasks[task]
+	p := pod{uid: cluster.UID(t.Name), name: t.Name, task: task, age: age, node: nowhere, created: now, exists: true, ours: ours}
+	if age > 0 {
+		p.uid = cluster.UID(t.Name + "#" + strconv.Itoa(int(age)))
+	}
+	i := int32(len(a.pods))
+	a.pods = append(a.pods, p)
+	a.byUID[p.uid] = i
+	a.revision++
+	return i
+}
+
+func (a *model) requirements(p *pod) *cluster.Requirements { return a.w.Tasks[p.task].Requirements }
+
+// facts is the pod as a watch delivers it.
+func (a *model) facts(i int32) cluster.PodFacts {
+	p := &a.pods[i]
+	f := cluster.PodFacts{
+		UID: p.uid, Namespace: namespace, Name: p.name, Created: p.created, Priority: a.w.Tasks[p.task].Priority, Ours: p.ours,
+		Finished: p.finished, Deleting: p.deleting, Gated: p.gated, Requirements: a.requirements(p), Grant: p.grant, Reported: p.reported,
+	}
+	if p.node != nowhere {
+		f.Node = a.nodes[p.node].object.Name
+	}
+	return f
+}
+
+// bind puts a pod on a node, as the API server does: it asks nothing about the node. It reports what is over-committed now, if anything.
+func (a *model) bind(i, n int32, grant topology.Grant, now int64) (over string) {
+	a.revision++
+	p := &a.pods[i]
+	p.node, p.grant, p.bound = n, grant, a.revision
+	over = a.charge(&a.nodes[n], p, i)
+	a.meter.move(now, a.requirements(p), 1)
+	return over
+}
+
+// charge enters a pod in its node's books.
+func (a *model) charge(n *node, p *pod, i int32) (over string) {
+	r := a.requirements(p)
+	p.position = int32(len(n.pods))
+	n.pods = append(n.pods, i)
+	for _, q := range a.amountsOf(r) {
+		if q.kind == noKind {
+			over = "a resource that it does not have"
+			continue
+		}
+		if n.free[q.kind] -= q.amount; n.free[q.kind] < 0 {
+			over = fmt.Sprintf("resource %s by %d", a.kindName(q.kind), -n.free[q.kind])
+		}
+	}
+	for g := range topology.MaxGPUs {
+		if p.grant.GPUs>>g&1 == 0 {
+			continue
+		}
+		if n.gpus[g] -= int32(p.grant.Milli); n.gpus[g] < 0 {
+			over = fmt.Sprintf("GPU %d by %d milli", g, -n.gpus[g])
+		}
+	}
+	for _, port := range r.Ports {
+		for _, taken := range n.ports {
+			if portsClash(port, taken) {
+				over = fmt.Sprintf("host port %s/%d", port.Protocol, port.Port)
+			}
+		}
+		n.ports = append(n.ports, port)
+	}
+	return over
+}
+
+func (a *model) kindName(kind int) string {
+	for name, k := range a.kinds {
+		if k == kind {
+			return name
+		}
+	}
+	return "?"
+}
+
+// unbind takes a pod out of its node's books; the object keeps its node.
+func (a *model) unbind(p *pod, now int64) {
+	if p.node == nowhere || p.finished {
+		return
+	}
+	n := &a.nodes[p.node]
+	last := n.pods[len(n.pods)-1]
+	n.pods[p.position] = last
+	a.pods[last].position = p.position
+	n.pods = n.pods[:len(n.pods)-1]
+	r := a.requirements(p)
+	for _, q := range a.amountsOf(r) {
+		if q.kind != noKind {
+			n.free[q.kind] += q.amount
+		}
+	}
+	for g := range topology.MaxGPUs {
+		if p.grant.GPUs>>g&1 == 1 {
+			n.gpus[g] += int32(p.grant.Milli)
+		}
+	}
+	for _, port := range r.Ports {
+		for j := range n.ports {
+			if n.ports[j] == port {
+				n.ports = append(n.ports[:j], n.ports[j+1:]...)
+				break
+			}
+		}
+	}
+	if n.raced && overcommitted(n.object, a.occupants(n)) == "" {
+		n.raced = false
+	}
+	a.meter.move(now, r, -1)
+}
+
+// remove deletes a pod for good.
+func (a *model) remove(i int32, now int64) {
+	p := &a.pods[i]
+	a.unbind(p, now)
+	p.exists = false
+	delete(a.byUID, p.uid)
+	a.revision++
+}
+
+// finish lets a pod run to its end: it stays, and holds nothing.
+func (a *model) finish(i int32, now int64) {
+	p := &a.pods[i]
+	a.unbind(p, now)
+	p.finished = true
+	a.revision++
+}
+
+// occupants lists what is on a node, for the naive judge.
+func (a *model) occupants(n *node) []occupant {
+	list := make([]occupant, len(n.pods))
+	for i, p := range n.pods {
+		list[i] = occupant{a.requirements(&a.pods[p]), a.pods[p].grant}
+	}
+	return list
+}
+
+// execute does a write, and says what the API server answers. bound is the pod that a Binding bound.
+func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int32, over string) {
+	result, bound = bind.Result{ID: w.ID, Outcome: bind.Written}, nowhere
+	i, ok := a.byUID[w.Pod]
+	if !ok {
+		result.Outcome = bind.Gone
+		return result, bound, ""
+	}
+	p := &a.pods[i]
+	switch w.Kind {
+	case bind.ReadPod:
+		if p.node != nowhere {
+			result.Node = a.nodes[p.node].object.Name
+		}
+	case bind.WriteCondition:
+		p.reported = w.Condition
+		a.revision++
+	case bind.WriteBinding:
+		if p.node != nowhere || p.deleting || p.gated {
+			result.Outcome = bind.Conflict
+			return result, bound, ""
+		}
+		over = a.bind(i, a.byName[w.Node], w.Grant, now)
+		bound = i
+	}
+	return result, bound, over
+}

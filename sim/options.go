@@ -1,0 +1,135 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/sim/trace"
+)
+
+// Options say how to run a workload.
+type Options struct {
+	// Seed of everything that is drawn: faults, lag, and the order of nodes of equal score.
+	Seed uint64
+	// Schedulers is how many place replicas propose to the one binder; 0 means 1. With several each decides on an old state now and
+	// then, as the seed has it.
+	Schedulers int
+	// CheckEvery n checks every invariant after each n-th step; 0 checks only what is cheap, and the end.
+	CheckEvery int
+	// Faults to inject; nil: writes and watches are instant and nothing fails.
+	Faults *Faults
+	// Config of the core, defaults set. Its Seed is replaced by Seed.
+	Config spec.Scheduling
+	// Final makes the allocated percentages those at the end rather than means over time: for workloads that only grow.
+	Final bool
+	// Wall reads a monotonic clock, to time decisions; nil: they are not timed.
+	Wall func() time.Duration
+	// Progress, if set, is called now and then.
+	Progress func(Progress)
+}
+
+// Progress is how far a run has come.
+type Progress struct {
+	Tasks, Arrived, Placed int
+	Virtual                time.Duration
+}
+
+// Range is a span of times to draw from, uniformly: Min to Max, both included.
+type Range struct{ Min, Max time.Duration }
+
+// Faults are what goes wrong. Intervals are means, in virtual time; zero means never. Chances are in permille of writes.
+type Faults struct {
+	// WriteLatency is from the start of a write to its effect. Its Max must be less than the core's WriteTimeout.
+	WriteLatency Range
+	// WatchLag delays each event; nodes and pods are two watches, each in order, and overtake one another.
+	WatchLag Range
+
+	LostRequests  int // nothing is written, and the scheduler learns nothing
+	LostResponses int // it is written, and the scheduler learns nothing
+	Refusals      int // the API server says no, and nothing is written
+	NotSent       int // the shell does not send it
+
+	// ForeignTasks, in permille, belong to another scheduler, which binds them itself.
+	ForeignTasks int
+	// StolenTasks, in permille of ours, another scheduler tries to bind too, while we do.
+	StolenTasks int
+	// AbortedTasks, in permille of ours, are deleted while we bind them.
+	AbortedTasks int
+	// GatedTasks, in permille, are created with a scheduling gate, which is lifted later.
+	GatedTasks int
+	// Deletions: a pod is deleted; every other one is created anew under its name.
+	Deletions time.Duration
+	// NodeFlaps: a node goes, and comes back after up to NodeAbsence.
+	NodeFlaps, NodeAbsence time.Duration
+	// NodeEdits: a node is cordoned or tainted, or no longer.
+	NodeEdits time.Duration
+	// Restarts: the process dies; another starts when all of its writes have landed, from a consistent list.
+	Restarts time.Duration
+	// Relists: a watch is closed and starts over from a list.
+	Relists time.Duration
+
+	// Until is when the faults that come at intervals end.
+	Until time.Duration
+}
+
+// DefaultFaults spreads every kind of fault over a workload's time.
+func DefaultFaults(w *trace.Workload) *Faults {
+	span := max(time.Duration(w.End()), time.Minute)
+	return &Faults{
+		WriteLatency: Range{time.Millisecond, 2 * time.Second},
+		WatchLag:     Range{0, 3 * time.Second},
+		LostRequests: 30, LostResponses: 30, Refusals: 20, NotSent: 10,
+		ForeignTasks: 150, StolenTasks: 50, AbortedTasks: 30, GatedTasks: 50,
+		Deletions: span / 60,
+		NodeFlaps: span / 20, NodeAbsence: span / 40,
+		NodeEdits: span / 25,
+		Restarts:  span / 5,
+		Relists:   span / 15,
+		Until:     span,
+	}
+}
+
+// bounds on Options.
+const (
+	// MaxSchedulers bounds the replicas: each keeps its own copy of the state.
+	MaxSchedulers = 64
+	permille      = 1000
+)
+
+func (o *Options) validate() error {
+	if o.Schedulers < 0 || o.Schedulers > MaxSchedulers {
+		return fmt.Errorf("schedulers: want 1 to %d, found %d", MaxSchedulers, o.Schedulers)
+	}
+	if o.CheckEvery < 0 {
+		return fmt.Errorf("check every: want 0 or more steps, found %d", o.CheckEvery)
+	}
+	f := o.Faults
+	if f == nil {
+		return nil
+	}
+	if f.WriteLatency.Max >= o.Config.Binding.WriteTimeout.D() {
+		return fmt.Errorf("faults: a write latency of up to %v is not below the write timeout %v", f.WriteLatency.Max, o.Config.Binding.WriteTimeout.D())
+	}
+	for _, r := range []Range{f.WriteLatency, f.WatchLag} {
+		if r.Min < 0 || r.Max < r.Min {
+			return fmt.Errorf("faults: %v to %v is no range of times", r.Min, r.Max)
+		}
+	}
+	if sum := f.LostRequests + f.LostResponses + f.Refusals + f.NotSent; sum > permille/2 {
+		return fmt.Errorf("faults: %d permille of writes fail; at most %d can, or nothing would ever settle", sum, permille/2)
+	}
+	return nil
+}
+
+// Violation is a broken invariant: a mistake in the core, or in the simulator.
+type Violation struct {
+	Seed uint64
+	Step int
+	At   time.Duration // virtual time
+	What string
+}
+
+func (v *Violation) Error() string {
+	return fmt.Sprintf("seed %d, step %d, virtual time %v: %s", v.Seed, v.Step, v.At, v.What)
+}

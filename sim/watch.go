@@ -1,0 +1,85 @@
+package sim
+
+import "hilbert.dev/hilbert/cluster"
+
+// The two watches of the process.
+const (
+	watchNodes = iota
+	watchPods
+)
+
+// watch delivers one kind of object in order, each event after some lag.
+type watch struct {
+	queue     []delivery
+	head      int
+	last      int64  // when the newest event on its way arrives
+	epoch     uint32 // counts closings
+	delivered uint64 // the history's revision of the newest event that arrived
+}
+
+type delivery struct {
+	event    cluster.Event
+	revision uint64
+}
+
+// close drops what is on its way.
+func (w *watch) close() {
+	w.queue, w.head, w.last = w.queue[:0], 0, 0
+	w.epoch++
+}
+
+// tell lets a watch say what has just happened.
+func (s *simulation) tell(which int, e cluster.Event) {
+	if s.scheduler == nil {
+		return // the next process lists
+	}
+	w := &s.watches[which]
+	if s.o.Faults == nil {
+		w.delivered = s.api.revision
+		s.inbox = append(s.inbox, e)
+		return
+	}
+	w.last = max(w.last, s.now+int64(s.drawRange(s.o.Faults.WatchLag)))
+	w.queue = append(w.queue, delivery{e, s.api.revision})
+	s.agenda.add(event{at: w.last, kind: evDeliver, arg: int32(which), epoch: w.epoch})
+}
+
+// deliverDue hands over the first event of a watch.
+func (s *simulation) deliverDue(which int, epoch uint32) {
+	w := &s.watches[which]
+	if epoch != w.epoch {
+		return
+	}
+	d := w.queue[w.head]
+	w.queue[w.head] = delivery{}
+	w.head++
+	if w.head == len(w.queue) {
+		w.queue, w.head = w.queue[:0], 0
+	}
+	w.delivered = d.revision
+	s.give(d.event)
+}
+
+// list starts a watch over: the scheduler gets everything as it is now.
+func (s *simulation) list(which int) {
+	w := &s.watches[which]
+	w.close()
+	w.delivered = s.api.revision
+	if which == watchNodes {
+		var nodes []*cluster.Node
+		for i := range s.api.nodes {
+			if n := &s.api.nodes[i]; n.present {
+				nodes = append(nodes, n.object)
+			}
+		}
+		s.give(cluster.NodesListed{Nodes: nodes})
+		return
+	}
+	var pods []cluster.PodFacts
+	for i := range s.api.pods {
+		if s.api.pods[i].exists {
+			pods = append(pods, s.api.facts(int32(i)))
+		}
+	}
+	s.give(cluster.PodsListed{Pods: pods})
+}
