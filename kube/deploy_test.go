@@ -30,7 +30,7 @@ func deployed(t *testing.T) []runtime.Object {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, document := range strings.Split(string(data), "\n---\n") {
+		for document := range strings.SplitSeq(string(data), "\n---\n") {
 			object, _, err := decoder.Decode([]byte(document), nil, nil)
 			if err != nil {
 				t.Errorf("%s: %v", file, err)

@@ -99,13 +99,13 @@ func TestConnectionStopsAtTheFence(t *testing.T) {
 	f := NewFence(time.Hour, time.Minute)
 	dial := f.dial((&net.Dialer{}).DialContext)
 
-	_, err := dial(context.Background(), "tcp", address)
+	_, err := dial(t.Context(), "tcp", address)
 	if result, again := classifyError(err); !errors.Is(err, ErrFenced) || result.Outcome != notSent || again {
 		t.Fatalf("dial behind a shut fence: %v, outcome %d", err, result.Outcome)
 	}
 
 	f.renewed(time.Now())
-	conn, err := dial(context.Background(), "tcp", address)
+	conn, err := dial(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestConnectionOfAnEarlierTermIsClosed(t *testing.T) {
 	address, received := echo(t)
 	f := NewFence(time.Hour, time.Minute)
 	f.renewed(time.Now())
-	conn, err := f.dial((&net.Dialer{}).DialContext)(context.Background(), "tcp", address)
+	conn, err := f.dial((&net.Dialer{}).DialContext)(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestDialAcrossTermsIsUseless(t *testing.T) {
 		f.shut()
 		f.renewed(time.Now())
 		return (&net.Dialer{}).DialContext(ctx, network, address)
-	})(context.Background(), "tcp", address)
+	})(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

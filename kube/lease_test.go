@@ -73,7 +73,7 @@ func (m *lockModel) hold(t *testing.T) {
 	if m.lease.absent {
 		write = m.Create
 	}
-	if err := write(context.Background(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
+	if err := write(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -98,7 +98,7 @@ func TestFailedRenewalDoesNotMoveTheFence(t *testing.T) {
 	m.hold(t)
 	m.now = m.now.Add(5 * time.Second)
 	m.lease.fail = errors.New("connection lost")
-	if err := m.Update(context.Background(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err == nil {
+	if err := m.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err == nil {
 		t.Fatal("no error")
 	}
 	m.now = m.now.Add(3 * time.Second)
@@ -113,12 +113,12 @@ func TestTakeover(t *testing.T) {
 		t.Run(want.String(), func(t *testing.T) {
 			m := newLockModel()
 			*m.lease = *lease
-			_, _, _ = m.Get(context.Background())
+			_, _, _ = m.Get(t.Context())
 			m.hold(t)
 			if got := m.began(); got != want {
 				t.Errorf("got %v", got)
 			}
-			_, _, _ = m.Get(context.Background()) // reading our own Lease later changes nothing
+			_, _, _ = m.Get(t.Context()) // reading our own Lease later changes nothing
 			if got := m.began(); got != want || m.lost != 0 {
 				t.Errorf("after a renewal: %v, lost %d times", got, m.lost)
 			}
@@ -133,15 +133,15 @@ func TestLeaseSeenElsewhereEndsTheTerm(t *testing.T) {
 			m := newLockModel()
 			m.hold(t)
 			*m.lease = seen
-			_, _, _ = m.Get(context.Background())
+			_, _, _ = m.Get(t.Context())
 			if m.open() || m.lost != 1 {
 				t.Errorf("fence open: %v; told to lose %d times", m.open(), m.lost)
 			}
 			record := resourcelock.LeaderElectionRecord{HolderIdentity: "me"}
-			if err := m.Update(context.Background(), record); !errors.Is(err, errNotOurs) {
+			if err := m.Update(t.Context(), record); !errors.Is(err, errNotOurs) {
 				t.Errorf("took it again: %v", err)
 			}
-			if err := m.Create(context.Background(), record); !errors.Is(err, errNotOurs) {
+			if err := m.Create(t.Context(), record); !errors.Is(err, errNotOurs) {
 				t.Errorf("made it again: %v", err)
 			}
 		})
@@ -151,13 +151,13 @@ func TestLeaseSeenElsewhereEndsTheTerm(t *testing.T) {
 func TestReleaseOnlyWhenDrained(t *testing.T) {
 	m := newLockModel()
 	m.hold(t)
-	if err := m.Update(context.Background(), resourcelock.LeaderElectionRecord{}); !errors.Is(err, errNotDrained) || m.lease.holder != "me" {
+	if err := m.Update(t.Context(), resourcelock.LeaderElectionRecord{}); !errors.Is(err, errNotDrained) || m.lease.holder != "me" {
 		t.Errorf("gave the Lease back before the writes were drained: %v, holder %q", err, m.lease.holder)
 	}
 	m.permitRelease()
 	openDuring := true
 	m.lease.during = func() { openDuring = m.open() }
-	if err := m.Update(context.Background(), resourcelock.LeaderElectionRecord{}); err != nil || m.lease.holder != "" {
+	if err := m.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err != nil || m.lease.holder != "" {
 		t.Errorf("err %v, holder %q", err, m.lease.holder)
 	}
 	if openDuring {

@@ -285,9 +285,14 @@ func TestUnsupported(t *testing.T) {
 func TestHarmlessFieldsAreSupported(t *testing.T) {
 	r := NewParser("hilbert", nil).Pod(ours(func(p *corev1.Pod) {
 		for _, source := range []corev1.VolumeSource{
-			{ConfigMap: &corev1.ConfigMapVolumeSource{}}, {Secret: &corev1.SecretVolumeSource{}}, {EmptyDir: &corev1.EmptyDirVolumeSource{}},
-			{HostPath: &corev1.HostPathVolumeSource{}}, {Projected: &corev1.ProjectedVolumeSource{}}, {DownwardAPI: &corev1.DownwardAPIVolumeSource{}},
-			{NFS: &corev1.NFSVolumeSource{}}, {Image: &corev1.ImageVolumeSource{}},
+			{ConfigMap: &corev1.ConfigMapVolumeSource{}},
+			{Secret: &corev1.SecretVolumeSource{}},
+			{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+			{HostPath: &corev1.HostPathVolumeSource{}},
+			{Projected: &corev1.ProjectedVolumeSource{}},
+			{DownwardAPI: &corev1.DownwardAPIVolumeSource{}},
+			{NFS: &corev1.NFSVolumeSource{}},
+			{Image: &corev1.ImageVolumeSource{}},
 		} {
 			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{VolumeSource: source})
 		}

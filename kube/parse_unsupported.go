@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-helpers/nodedeclaredfeatures"
@@ -69,10 +71,8 @@ func emptyPodAntiAffinity(a *corev1.PodAntiAffinity) bool {
 
 // appendNew appends unless it is there: a pod may have many volumes of a kind.
 func appendNew(list []string, s string) []string {
-	for _, known := range list {
-		if known == s {
-			return list
-		}
+	if slices.Contains(list, s) {
+		return list
 	}
 	return append(list, s)
 }

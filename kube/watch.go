@@ -29,8 +29,6 @@ const (
 	watchBackoffMax    = 5 * time.Second
 	watchBackoffFactor = 2.0
 	watchBackoffJitter = 0.5
-	// watchBackoffReset is how long a watch must have held for the backoff to begin anew.
-	watchBackoffReset = time.Minute
 )
 
 // Watch delivers what happens to nodes and pods: one consistent list of each first (cluster.NodesListed, cluster.PodsListed), and again
@@ -43,13 +41,13 @@ type Watch struct {
 }
 
 // StartWatch begins to list and watch. It does not wait for the API server: one that cannot be reached is tried for ever, with a
-// backoff, and one line in the log when that begins and when it ends.
-func StartWatch(c *Connection, schedulerName string, log *slog.Logger) (*Watch, error) {
+// backoff, and one line in the log when that begins and when it ends. It runs until Stop; ctx lends its values only.
+func StartWatch(ctx context.Context, c *Connection, schedulerName string, log *slog.Logger) (*Watch, error) {
 	client, err := corev1client.NewForConfig(purposed(c, "watch", nil))
 	if err != nil {
 		return nil, fmt.Errorf("make a client for watches: %w", err)
 	}
-	ctx, stop := context.WithCancel(silence(context.Background()))
+	ctx, stop := context.WithCancel(silence(context.WithoutCancel(ctx)))
 	w := &Watch{events: make(chan cluster.Event, MaxQueuedEvents), stop: stop}
 	pods := &podSink{
 		out:    outlet{ctx, w.events},

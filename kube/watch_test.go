@@ -29,8 +29,8 @@ func testPod(name, node string) *corev1.Pod {
 	return pod
 }
 
-func testNode(name string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: list("cpu", "8", "pods", "10")}}
+func testNode() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Allocatable: list("cpu", "8", "pods", "10")}}
 }
 
 // next returns the next event, in a rendering that the tests below compare.
@@ -101,7 +101,7 @@ func both(t *testing.T, w *Watch, want ...string) {
 
 func startWatch(t *testing.T, s *standin.Server, log *slog.Logger) *Watch {
 	t.Helper()
-	w, err := StartWatch(s.Connection(), "hilbert", log)
+	w, err := StartWatch(t.Context(), s.Connection(), "hilbert", log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestWatch(t *testing.T) {
 			foreign.Spec.SchedulerName = "other"
 			finished := testPod("finished", "n1")
 			finished.Status.Phase = corev1.PodSucceeded
-			s.SetNode(testNode("n1"))
+			s.SetNode(testNode())
 			for _, pod := range []*corev1.Pod{testPod("a", ""), testPod("b", "n1"), foreign, finished} {
 				s.SetPod(pod)
 			}
@@ -130,10 +130,10 @@ func TestWatch(t *testing.T) {
 			both(t, w, "nodes map[n1:true]", "pods map[uid-a@:true uid-b@n1:true]")
 
 			// What changes nothing for placement is not told: the next thing told is what comes after it.
-			beat := testNode("n1")
+			beat := testNode()
 			beat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
 			s.SetNode(beat)
-			cordoned := testNode("n1")
+			cordoned := testNode()
 			cordoned.Spec.Unschedulable = true
 			s.SetNode(cordoned)
 			expect(t, w, "node n1 unschedulable=true")
@@ -215,7 +215,7 @@ func (l *lines) count(text string) int {
 
 func TestWatchWaitsForAHalfStartedServer(t *testing.T) {
 	s := standin.New(t)
-	s.SetNode(testNode("n1"))
+	s.SetNode(testNode())
 	var refused atomic.Int32
 	s.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
 		if refused.Add(1) > 8 {
@@ -236,7 +236,7 @@ func TestWatchWaitsForAHalfStartedServer(t *testing.T) {
 
 func TestFullQueueHoldsTheWatchUp(t *testing.T) {
 	events := make(chan cluster.Event, 1)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	sink := &podSink{out: outlet{ctx, events}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
 	if err := sink.Add(testPod("a", "")); err != nil {
 		t.Fatal(err)

@@ -39,8 +39,8 @@ type Writer struct {
 	workers sync.WaitGroup
 }
 
-// NewWriter starts the workers.
-func NewWriter(c *Connection, fence *Fence, o WriterOptions) (*Writer, error) {
+// NewWriter starts the workers. They run until Close; ctx lends its values only, because at a shutdown writes are still answered.
+func NewWriter(ctx context.Context, c *Connection, fence *Fence, o WriterOptions) (*Writer, error) {
 	own := purposed(c, "writer", func(d dialFunc) dialFunc { return fence.dial(boundUnacknowledged(d, o.Timeout)) })
 	api, err := newRequester(own)
 	if err != nil {
@@ -50,7 +50,7 @@ func NewWriter(c *Connection, fence *Fence, o WriterOptions) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for reads: %w", err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &Writer{
 		options: o, fence: fence, api: api, pods: pods, now: time.Now,
 		work:    make(chan bind.Write, o.Workers),

@@ -28,7 +28,7 @@ func newRig(t *testing.T, workers int, timeout time.Duration) *rig {
 	s := standin.New(t)
 	f := NewFence(time.Hour, timeout)
 	f.renewed(time.Now())
-	w, err := NewWriter(s.Connection(), f, WriterOptions{Workers: workers, Timeout: timeout})
+	w, err := NewWriter(t.Context(), s.Connection(), f, WriterOptions{Workers: workers, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestUnreachableServerIsNotSent(t *testing.T) {
 	_ = listener.Close()
 	f := NewFence(time.Hour, 200*time.Millisecond)
 	f.renewed(time.Now())
-	w, err := NewWriter(&Connection{Host: "https://" + address}, f, WriterOptions{Workers: 1, Timeout: 200 * time.Millisecond})
+	w, err := NewWriter(t.Context(), &Connection{Host: "https://" + address}, f, WriterOptions{Workers: 1, Timeout: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package standin
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -142,6 +143,7 @@ func (s *Server) bind(namespace, name string, b *corev1.Binding) error {
 	case pod == nil:
 		return apierrors.NewNotFound(podResource, name)
 	case b.UID != "" && b.UID != pod.UID:
+		//nolint:staticcheck // ST1005: this is how the real one spells it
 		return apierrors.NewConflict(podResource, name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", b.UID, pod.UID))
 	case pod.DeletionTimestamp != nil:
 		return conflict("pod %s is being deleted, cannot be assigned to a host", name)
@@ -218,7 +220,7 @@ func (s *Server) serveLease(w http.ResponseWriter, r *http.Request, namespace, n
 		s.fail(w, apierrors.NewNotFound(resource, name))
 		return
 	case r.Method == http.MethodPut && lease.ResourceVersion != known.ResourceVersion:
-		s.fail(w, apierrors.NewConflict(resource, name, fmt.Errorf("the object has been modified")))
+		s.fail(w, apierrors.NewConflict(resource, name, errors.New("the object has been modified")))
 		return
 	case r.Method == http.MethodGet:
 		lease = *known

@@ -41,7 +41,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 		}
 	}
 	m := newMeter(time.Now)
-	p, identity, err := connect(connection, config, m, log)
+	p, identity, err := connect(ctx, connection, config, m, log)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *server) at() string {
 }
 
 // connect makes the loop's ports out of the real door.
-func connect(c *kube.Connection, config *spec.Configuration, m *meter, log *slog.Logger) (p ports, identity string, err error) {
+func connect(ctx context.Context, c *kube.Connection, config *spec.Configuration, m *meter, log *slog.Logger) (p ports, identity string, err error) {
 	binding := config.Scheduling.Binding
 	fence := kube.NewFence(config.LeaderElection.RenewDeadline.D(), binding.WriteTimeout.D())
 	elector, err := kube.NewElector(c, config.LeaderElection, fence, log)
@@ -80,9 +80,9 @@ func connect(c *kube.Connection, config *spec.Configuration, m *meter, log *slog
 		return p, "", err
 	}
 	return ports{
-		watch: func() (watch, error) { return kube.StartWatch(c, config.SchedulerName, log) },
+		watch: func() (watch, error) { return kube.StartWatch(ctx, c, config.SchedulerName, log) },
 		writer: func() (writer, error) {
-			return kube.NewWriter(c, fence, kube.WriterOptions{
+			return kube.NewWriter(ctx, c, fence, kube.WriterOptions{
 				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight, Timeout: binding.WriteTimeout.D(), Sent: m.sent,
 			})
 		},

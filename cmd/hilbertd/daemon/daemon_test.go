@@ -57,7 +57,7 @@ func quickConfig() *spec.Configuration {
 
 func start(t *testing.T, s *standin.Server, c *spec.Configuration) *process {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	p := &process{cancel: cancel, ended: make(chan error, 1)}
 	listening := make(chan string, 1)
 	go func() {
@@ -101,8 +101,8 @@ func (p *process) get(t *testing.T, path string) (code int, body string) {
 	return response.StatusCode, string(data)
 }
 
-func apiNode(name, cpu string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+func apiNode(cpu string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 		"cpu": apiresource.MustParse(cpu), "memory": apiresource.MustParse("64Gi"), "pods": apiresource.MustParse("500"),
 	}}}
 }
@@ -130,7 +130,7 @@ func bound(s *standin.Server) int {
 // the Lease back.
 func TestDaemon(t *testing.T) {
 	s := standin.New(t)
-	s.SetNode(apiNode("n1", "4"))
+	s.SetNode(apiNode("4"))
 	for i := range 4 {
 		s.SetPod(apiPod(fmt.Sprint("fits-", i), "1"))
 	}
@@ -196,7 +196,7 @@ func TestDaemon(t *testing.T) {
 
 func TestStandbyTakesOver(t *testing.T) {
 	s := standin.New(t)
-	s.SetNode(apiNode("n1", "100"))
+	s.SetNode(apiNode("100"))
 	first := start(t, s, quickConfig())
 	s.SetPod(apiPod("a", "1"))
 	eventually(t, "the first binds", func() bool { return bound(s) == 1 })
@@ -214,7 +214,7 @@ func TestStandbyTakesOver(t *testing.T) {
 // Somebody takes the Lease by force while it leads. It must stop writing, stand by, and come back when the Lease is free.
 func TestStolenLease(t *testing.T) {
 	s := standin.New(t)
-	s.SetNode(apiNode("n1", "100"))
+	s.SetNode(apiNode("100"))
 	p := start(t, s, quickConfig())
 	s.SetPod(apiPod("a", "1"))
 	eventually(t, "it leads", func() bool { return bound(s) == 1 })
@@ -250,7 +250,7 @@ func TestServerComesAndGoes(t *testing.T) {
 		return true
 	}
 	s.Intercept(down)
-	s.SetNode(apiNode("n1", "100"))
+	s.SetNode(apiNode("100"))
 	p := start(t, s, quickConfig())
 	if code, body := p.get(t, "/readyz"); code != http.StatusServiceUnavailable {
 		t.Errorf("ready without an API server: %d %s", code, body)
@@ -302,7 +302,7 @@ func TestRunRefusesWhatCannotWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := quickConfig()
 			c.change(config)
-			err := Run(context.Background(), config, Options{Connection: s.Connection(), Log: slog.New(slog.DiscardHandler)})
+			err := Run(t.Context(), config, Options{Connection: s.Connection(), Log: slog.New(slog.DiscardHandler)})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("err %v", err)
 			}
@@ -310,7 +310,7 @@ func TestRunRefusesWhatCannotWork(t *testing.T) {
 	}
 	config := quickConfig()
 	config.ClientConnection.Kubeconfig = "/no/such/kubeconfig"
-	if err := Run(context.Background(), config, Options{Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "/no/such/kubeconfig") {
+	if err := Run(t.Context(), config, Options{Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "/no/such/kubeconfig") {
 		t.Errorf("missing kubeconfig: %v", err)
 	}
 }

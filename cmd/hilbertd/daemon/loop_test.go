@@ -241,7 +241,7 @@ func TestLostLeaseDropsEverything(t *testing.T) {
 	old := w.writer()
 	old.results <- bind.Result{ID: old.started[0].ID, Outcome: bind.Unknown}
 	term := w.term.(*modelTerm)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if err := w.lost(ctx); err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func TestLostLeaseWithAStuckWriteReplacesTheWriter(t *testing.T) {
 	w.apply(cluster.PodUpserted{Pod: pod("a", "")})
 	w.expectBindings(1, "leading")
 	old := w.writer()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if err := w.lost(ctx); err != nil {
 		t.Fatal(err)
@@ -312,7 +312,7 @@ func TestWriterThatIsFullIsNotSent(t *testing.T) {
 
 func TestRunEndsWithItsContext(t *testing.T) {
 	w := newWorld(t)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- w.run(ctx) }()
 	term := &modelTerm{takeover: kube.Released, lost: make(chan struct{})}
@@ -336,7 +336,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 func TestRunFailsWhereItCannotBegin(t *testing.T) {
 	w := newWorld(t)
 	w.ports.watch = func() (watch, error) { return nil, errors.New("no such host") }
-	if err := w.run(context.Background()); err == nil {
+	if err := w.run(t.Context()); err == nil {
 		t.Error("no error")
 	}
 }
