@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/lab/bench"
+)
+
+// patience bounds every wait; it is no measure of speed.
+const patience = 90 * time.Second
+
+// TestMain makes the test binary a hilbert-lab when its first argument is a command: a benchmark starts its children that way.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// lab prepares hilbert-lab with arguments, in a home of its own.
+func lab(home string, arguments ...string) *exec.Cmd {
+	command := exec.Command(os.Args[0], arguments...)
+	command.Env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME="+filepath.Join(home, "cache"), "KUBECONFIG=")
+	return command
+}
+
+// TestUp: the lab comes up, kubectl finds it, a workload's pods wait for a scheduler, Ctrl-C ends it and leaves nothing behind.
+func TestUp(t *testing.T) {
+	home, extra := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
+	temporary := t.TempDir()
+	up := lab(home, "up", "--nodes", "3", "--kubeconfig", extra)
+	up.Env = append(up.Env, "TMPDIR="+temporary)
+	var output bytes.Buffer
+	up.Stdout, up.Stderr = &output, &output
+	if err := up.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- up.Wait() }()
+	t.Cleanup(func() { _ = up.Process.Kill() })
+
+	known := filepath.Join(home, "cache", "hilbert-lab", "kubeconfig")
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		if _, err := os.Stat(extra); err == nil {
+			break
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("up ended: %v\n%s", err, output.String())
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no kubeconfig within %s", patience)
+		}
+	}
+	nodes, err := lab(home, "kubectl", "get", "nodes", "-o", "name").CombinedOutput()
+	if err != nil || strings.Count(string(nodes), "node/") != 3 {
+		t.Errorf("kubectl get nodes: %v\n%s", err, nodes)
+	}
+	missing := lab(home, "kubectl", "get", "pod", "nosuch")
+	var exit *exec.ExitError
+	if out, err := missing.CombinedOutput(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "NotFound") {
+		t.Errorf("kubectl of a missing pod: %v\n%s", err, out)
+	}
+	elsewhere := lab(home, "kubectl", "get", "nodes")
+	elsewhere.Env = append(elsewhere.Env, "KUBECONFIG="+filepath.Join(home, "none"))
+	if out, err := elsewhere.CombinedOutput(); err == nil {
+		t.Errorf("kubectl ignored KUBECONFIG:\n%s", out)
+	}
+
+	if err := up.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("up after Ctrl-C: %v\n%s", err, output.String())
+		}
+	case <-time.After(patience):
+		t.Fatalf("up did not end within %s", patience)
+	}
+	for _, path := range []string{known, extra} {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left behind (%v)", path, err)
+		}
+	}
+	left, err := os.ReadDir(temporary)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in the temporary directory: %v, %v", left, err)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	for arguments, want := range map[string]string{
+		"up --nodes -1":                           "--nodes is -1",
+		"up --port 70000":                         "--port is 70000",
+		"up --time-scale 0":                       "--time-scale is 0",
+		"up --dir /dev/null/data":                 "name one that is writable",
+		"bench schedule -o yaml":                  `--output is "yaml"`,
+		"bench schedule --only volcano":           "choose from raw, kube-scheduler, hilbertd",
+		"bench schedule --nodes 1 --pods 1000000": "fewer --pods",
+		"raw-binder --kubeconfig /nonexistent":    "/nonexistent",
+	} {
+		out, err := lab(t.TempDir(), strings.Fields(arguments)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, want an error with %q\n%s", arguments, err, want, out)
+		}
+	}
+}
+
+// TestBenchSchedule runs the whole protocol once, small: all contestants bind all pods, and every figure is measured.
+func TestBenchSchedule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute")
+	}
+	home := t.TempDir()
+	command := lab(home, "bench", "schedule", "--nodes", "40", "--pods", "320", "--rounds", "1", "--mixed", "-o", "json", "--dir", filepath.Join(home, "logs"))
+	var progress bytes.Buffer
+	command.Stderr = &progress
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	var result bench.Result
+	if err := json.Unmarshal(out, &result); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var names []string
+	for _, c := range result.Contestants {
+		names = append(names, c.Name)
+		for i, figure := range []float64{
+			c.Median.PodsPerSecond, c.Median.SchedulerCPUMicrosPerPod, c.Median.APIServerCPUMicrosPerPod, c.Median.EtcdCPUMicrosPerPod,
+			float64(c.Median.SchedulerPeakBytes), float64(c.Median.APIServerPeakBytes), float64(c.Median.EtcdPeakBytes), c.Median.Seconds,
+		} {
+			if figure <= 0 {
+				t.Errorf("%s: figure %d is %g", c.Name, i, figure)
+			}
+		}
+		if c.RatioToRaw == nil || c.RatioToKubeScheduler == nil {
+			t.Errorf("%s: no ratios", c.Name)
+		}
+	}
+	if got := fmt.Sprint(names); got != "[raw-16 raw-64 raw-256 kube-scheduler hilbertd]" || fmt.Sprint(result.Protocol.Order) != got {
+		t.Errorf("contestants %s, order %v", got, result.Protocol.Order)
+	}
+	if result.Protocol.Classes != 16 || result.Protocol.Pods != 320 {
+		t.Errorf("protocol: %+v", result.Protocol)
+	}
+}
