@@ -340,3 +340,15 @@ func TestRunFailsWhereItCannotBegin(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+func TestOvercommittedNodesAreCounted(t *testing.T) {
+	w := newWorld(t)
+	w.lists(pod("a", "n1"), pod("b", "n1"), pod("c", "n1"), pod("d", "n1"))
+	if got := overcommitted(&w.scheduler.Store().State); got != 0 {
+		t.Errorf("a full node: %d", got)
+	}
+	w.apply(cluster.PodUpserted{Pod: pod("e", "n1")})
+	if got := overcommitted(&w.scheduler.Store().State); got != 1 {
+		t.Errorf("a node with one pod too many: %d", got)
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -234,58 +233,4 @@ func (m *meter) sent(kind bind.WriteKind, outcome bind.Outcome, took time.Durati
 
 var outcomeNames = map[bind.Outcome]string{
 	bind.Written: "written", bind.Gone: "gone", bind.Conflict: "conflict", bind.Refused: "refused", bind.Unknown: "unknown", bind.NotSent: "not_sent",
-}
-
-// The gauges that the loop is asked for when they are scraped.
-var (
-	pendingDesc     = prometheus.NewDesc("hilbert_pending_pods", "Pods that wait, by queue.", []string{"queue"}, nil)
-	inFlightDesc    = prometheus.NewDesc("hilbert_bindings_in_flight", "Placements whose Binding is not confirmed yet.", nil, nil)
-	writesDesc      = prometheus.NewDesc("hilbert_writes_outstanding", "API writes and reads under way.", nil, nil)
-	nodesDesc       = prometheus.NewDesc("hilbert_cache_nodes", "Nodes in the ledger.", nil, nil)
-	podsDesc        = prometheus.NewDesc("hilbert_cache_pods", "Pods in the ledger.", nil, nil)
-	queueDepthDesc  = prometheus.NewDesc("hilbert_event_queue_depth", "Events that wait to be applied.", nil, nil)
-	queueLimitDesc  = prometheus.NewDesc("hilbert_event_queue_limit", "Bound of hilbert_event_queue_depth.", nil, nil)
-	responsiveDesc  = prometheus.NewDesc("hilbert_loop_responsive", "1 if the loop answered this scrape; else the gauges that it owns are missing.", nil, nil)
-	loopCollections = []*prometheus.Desc{pendingDesc, inFlightDesc, writesDesc, nodesDesc, podsDesc, queueDepthDesc, queueLimitDesc, responsiveDesc}
-)
-
-// scrapeTimeout is how long a scrape waits for the loop.
-const scrapeTimeout = 2 * time.Second
-
-// Describe implements prometheus.Collector.
-func (l *loop) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range loopCollections {
-		out <- desc
-	}
-}
-
-// Collect implements prometheus.Collector: it reads the loop's state in the loop's goroutine.
-func (l *loop) Collect(out chan<- prometheus.Metric) {
-	var state struct {
-		pending                         schedule.Pending
-		nodes, pods, depth, outstanding int
-	}
-	answered := l.ask(scrapeTimeout, func() {
-		state.pending = l.scheduler.Pending()
-		state.nodes, state.pods = l.scheduler.Store().Nodes(), l.scheduler.Store().Pods()
-		state.depth, state.outstanding = len(l.watch.Events()), l.outstanding
-	})
-	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
-		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
-	}
-	if !answered {
-		gauge(responsiveDesc, 0)
-		return
-	}
-	gauge(responsiveDesc, 1)
-	gauge(pendingDesc, state.pending.Active, "active")
-	gauge(pendingDesc, state.pending.Backoff, "backoff")
-	gauge(pendingDesc, state.pending.Unschedulable, "unschedulable")
-	gauge(pendingDesc, state.pending.Held, "held")
-	gauge(inFlightDesc, state.pending.InFlight)
-	gauge(writesDesc, state.outstanding)
-	gauge(nodesDesc, state.nodes)
-	gauge(podsDesc, state.pods)
-	gauge(queueDepthDesc, state.depth)
-	gauge(queueLimitDesc, kube.MaxQueuedEvents)
 }

@@ -1,0 +1,95 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule"
+)
+
+// The gauges that the loop is asked for when they are scraped.
+var (
+	pendingDesc     = prometheus.NewDesc("hilbert_pending_pods", "Pods that wait, by queue.", []string{"queue"}, nil)
+	inFlightDesc    = prometheus.NewDesc("hilbert_bindings_in_flight", "Placements whose Binding is not confirmed yet.", nil, nil)
+	writesDesc      = prometheus.NewDesc("hilbert_writes_outstanding", "API writes and reads under way.", nil, nil)
+	nodesDesc       = prometheus.NewDesc("hilbert_cache_nodes", "Nodes in the ledger.", nil, nil)
+	overDesc        = prometheus.NewDesc("hilbert_overcommitted_nodes", "Nodes whose pods request more than is allocatable. Hilbert never commits that; others, shrinking nodes and a write that outlived its leader can.", nil, nil)
+	podsDesc        = prometheus.NewDesc("hilbert_cache_pods", "Pods in the ledger.", nil, nil)
+	queueDepthDesc  = prometheus.NewDesc("hilbert_event_queue_depth", "Events that wait to be applied.", nil, nil)
+	queueLimitDesc  = prometheus.NewDesc("hilbert_event_queue_limit", "Bound of hilbert_event_queue_depth.", nil, nil)
+	responsiveDesc  = prometheus.NewDesc("hilbert_loop_responsive", "1 if the loop answered this scrape; else the gauges that it owns are missing.", nil, nil)
+	loopCollections = []*prometheus.Desc{pendingDesc, inFlightDesc, writesDesc, nodesDesc, overDesc, podsDesc, queueDepthDesc, queueLimitDesc, responsiveDesc}
+)
+
+// scrapeTimeout is how long a scrape waits for the loop.
+const scrapeTimeout = 2 * time.Second
+
+// Describe implements prometheus.Collector.
+func (l *loop) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range loopCollections {
+		out <- desc
+	}
+}
+
+// Collect implements prometheus.Collector: it reads the loop's state in the loop's goroutine.
+func (l *loop) Collect(out chan<- prometheus.Metric) {
+	var state struct {
+		pending                         schedule.Pending
+		nodes, pods, depth, outstanding int
+		over                            int
+	}
+	answered := l.ask(scrapeTimeout, func() {
+		state.pending = l.scheduler.Pending()
+		state.nodes, state.pods = l.scheduler.Store().Nodes(), l.scheduler.Store().Pods()
+		state.over = overcommitted(&l.scheduler.Store().State)
+		state.depth, state.outstanding = len(l.watch.Events()), l.outstanding
+	})
+	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
+	}
+	if !answered {
+		gauge(responsiveDesc, 0)
+		return
+	}
+	gauge(responsiveDesc, 1)
+	gauge(pendingDesc, state.pending.Active, "active")
+	gauge(pendingDesc, state.pending.Backoff, "backoff")
+	gauge(pendingDesc, state.pending.Unschedulable, "unschedulable")
+	gauge(pendingDesc, state.pending.Held, "held")
+	gauge(inFlightDesc, state.pending.InFlight)
+	gauge(writesDesc, state.outstanding)
+	gauge(nodesDesc, state.nodes)
+	gauge(podsDesc, state.pods)
+	gauge(overDesc, state.over)
+	gauge(queueDepthDesc, state.depth)
+	gauge(queueLimitDesc, kube.MaxQueuedEvents)
+}
+
+// overcommitted counts the nodes that hold more than they have.
+func overcommitted(s *cluster.State) int {
+	n := 0
+	for slot := range cluster.Slot(s.Slots()) {
+		if s.Node(slot) != nil && overcommits(s, slot) {
+			n++
+		}
+	}
+	return n
+}
+
+func overcommits(s *cluster.State, slot cluster.Slot) bool {
+	for kind := range resource.Kind(s.Kinds()) {
+		if s.Free(slot, kind) < 0 {
+			return true
+		}
+	}
+	for _, free := range s.GPUs(slot) {
+		if free < 0 {
+			return true
+		}
+	}
+	return false
+}
