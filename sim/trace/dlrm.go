@@ -32,7 +32,7 @@ const (
 	// maxSpreadApps leaves room in resource.Table for everything else.
 	maxSpreadApps = resource.MaxKinds - 64
 	// dlrmSpare is how many more nodes there are than the peak demand needs, in percent.
-	dlrmSpare = 10
+	dlrmSpare = 20
 	// gpuColumn stands for whole GPUs among resource names while demand is summed up.
 	gpuColumn = "gpu"
 )
@@ -73,7 +73,7 @@ type dlrmKey struct{ role, app, cpu, gpu, rdma, memory, disk, spread string }
 // ReadDLRM reads the instances of the DLRM trace: role, cpu_request (cores), gpu_request, rdma_request (percent of a NIC),
 // memory_request and disk_request (GiB), max_instance_per_node (of one application; -1: any number), creation_time and deletion_time
 // (seconds; empty: before the trace, after it). The trace has no nodes: for each role there are as many equal ones as the peak of its
-// most wanted resource needs, and a tenth more. file is for messages.
+// most wanted resource needs, and a fifth more. file is for messages.
 func ReadDLRM(file string, r io.Reader) (*Workload, error) {
 	t, err := newTable(file, r, "instance_sn", "role", "app_name", "cpu_request", "gpu_request", "rdma_request", "memory_request",
 		"disk_request", "max_instance_per_node", "creation_time", "deletion_time")
