@@ -189,13 +189,7 @@ func (c *ControlPlane) orFailure(err error) error {
 // called more than once. ctx bounds the wait; a part that did not end by then is named in the error.
 func (c *ControlPlane) Stop(ctx context.Context) error {
 	c.stopOnce.Do(func() {
-		var errs []error
-		if c.manager != nil {
-			errs = append(errs, c.manager.stop(ctx))
-		}
-		if c.server != nil {
-			errs = append(errs, c.server.stop(ctx))
-		}
+		errs := []error{c.stopClients(ctx)}
 		if c.etcd != nil {
 			c.etcd.close()
 		}
@@ -208,6 +202,28 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 		c.stopErr = errors.Join(errs...)
 	})
 	return c.stopErr
+}
+
+// stopClients ends those that need etcd. Without it they cannot end in order: they are given a moment, and then left to the end of the
+// process.
+func (c *ControlPlane) stopClients(ctx context.Context) error {
+	broken := c.etcd != nil && c.etcd.fatal.fired()
+	if broken {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, brokenStopTimeout)
+		defer cancel()
+	}
+	var errs []error
+	if c.manager != nil {
+		errs = append(errs, c.manager.stop(ctx))
+	}
+	if c.server != nil {
+		errs = append(errs, c.server.stop(ctx))
+	}
+	if broken {
+		return nil
+	}
+	return errors.Join(errs...)
 }
 
 // LogFile is where the parts log, "" where Options.Log took it.

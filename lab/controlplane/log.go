@@ -30,7 +30,10 @@ func startLog(w io.Writer, path string) (*partLog, error) {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
 	// Errors of the parts belong into their log as well, not between the lines that the user reads.
-	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL"} {
+	// Without one_output a warning would stand there twice.
+	for name, value := range map[string]string{
+		"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true",
+	} {
 		if err := flags.Set(name, value); err != nil {
 			return nil, fmt.Errorf("set klog's %s: %w", name, err)
 		}
@@ -39,14 +42,16 @@ func startLog(w io.Writer, path string) (*partLog, error) {
 	return l, nil
 }
 
-// Write drops what comes after close: parts that upstream never ends still log.
+// Write drops what comes after close, as parts that upstream never ends still log, and what the disk has no room for: loggers would
+// complain on standard error, line by line.
 func (l *partLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.w == nil {
 		return len(p), nil
 	}
-	return l.w.Write(p)
+	_, _ = l.w.Write(p)
+	return len(p), nil
 }
 
 func (l *partLog) close() error {
