@@ -283,7 +283,28 @@ func (s *simulation) atRest() {
 	if p := s.scheduler.Pending(); p.Active+p.Backoff+p.InFlight > 0 {
 		s.violate("at rest, but %d pods are ready, %d back off and %d are in flight", p.Active, p.Backoff, p.InFlight)
 	}
+	s.checkLedger()
 	s.checkStranded()
+}
+
+// checkLedger holds the ledger against the API server: at rest they have to agree.
+func (s *simulation) checkLedger() {
+	store := s.scheduler.Store()
+	for i := range s.api.pods {
+		p := &s.api.pods[i]
+		if !p.exists || p.finished || !p.ours {
+			continue
+		}
+		at, known := "", store.Pod(p.uid)
+		if p.node != nowhere {
+			at = s.api.nodes[p.node].object.Name
+		}
+		if known == nil {
+			s.violate("at rest, but the ledger has lost pod %s", p.uid)
+		} else if known.Node() != at {
+			s.violate("at rest, but the ledger has pod %s on %q; the API server has it on %q", p.uid, known.Node(), at)
+		}
+	}
 }
 
 // checkStranded looks for pods that wait though they would fit. Pods of equal requirements are looked at once.

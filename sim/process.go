@@ -45,8 +45,8 @@ func (s *simulation) give(e cluster.Event) {
 	if s.check != nil {
 		s.check.told(e)
 	}
-	if s.tamper != nil {
-		if e = s.tamper(e); e == nil {
+	if s.seams.told != nil {
+		if e = s.seams.told(e); e == nil {
 			return
 		}
 	}
@@ -71,7 +71,7 @@ func (s *simulation) pump() {
 		busy = decisions > 0 || len(writes) > 0 || len(s.results)+len(s.inbox) > 0
 	}
 	at, ok := s.scheduler.NextWake(now)
-	if !ok {
+	if !ok || s.seams.asleep {
 		return
 	}
 	wake := max(at.UnixNano(), s.now+minSleep)
@@ -97,6 +97,9 @@ func (s *simulation) settle(now time.Time) {
 func (s *simulation) finishWrite(r bind.Result, now time.Time) {
 	if s.check != nil {
 		s.check.answered(r)
+	}
+	if s.seams.answered != nil {
+		r = s.seams.answered(r)
 	}
 	s.scheduler.Finish(r, now)
 }

@@ -60,9 +60,16 @@ type simulation struct {
 	inbox     []cluster.Event
 	mark      time.Duration // when the decision under way began
 
-	check  *checker
-	tamper func(cluster.Event) cluster.Event // tests break the watch with it
-	err    error
+	check *checker
+	seams seams
+	err   error
+}
+
+// seams are where tests break a run, to see that it is noticed. All are nil or false otherwise.
+type seams struct {
+	told     func(cluster.Event) cluster.Event // what the scheduler is told instead; nil: nothing
+	answered func(bind.Result) bind.Result     // what it is answered instead
+	asleep   bool                              // it is never woken
 }
 
 // Run replays a workload. A cancelled context ends it early, with what was reached; the Report says so. The error is a *Violation when an

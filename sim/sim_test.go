@@ -1,0 +1,428 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/sim/trace"
+	"hilbert.dev/hilbert/topology"
+)
+
+func invent(t *testing.T, text string, seed uint64) *trace.Workload {
+	t.Helper()
+	s, err := trace.ParseSynthetic(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Generate(seed)
+}
+
+func options(seed uint64) Options {
+	return Options{Seed: seed, Config: spec.Default().Scheduling}
+}
+
+// TestDigests pins the placements of small runs, and runs each twice. A change of policy changes them: regenerate with -rewrite, and
+// look at what else moved.
+func TestDigests(t *testing.T) {
+	datadriven.RunTest(t, filepath.Join("testdata", "digests"), func(t *testing.T, d *datadriven.TestData) string {
+		o := options(0)
+		var text, seed, schedulers string
+		d.ScanArgs(t, "workload", &text)
+		d.ScanArgs(t, "seed", &seed)
+		d.ScanArgs(t, "schedulers", &schedulers)
+		o.Seed, _ = strconv.ParseUint(seed, 10, 64)
+		o.Schedulers, _ = strconv.Atoi(schedulers)
+		o.CheckEvery = 1
+		run := func() string {
+			w := invent(t, strings.ReplaceAll(text, "/", ","), o.Seed)
+			if d.HasArg("faults") {
+				o.Faults = DefaultFaults(w)
+			}
+			if d.HasArg("arrive") {
+				var err error
+				if w, err = trace.Arrive(w, 1.3, o.Seed); err != nil {
+					t.Fatal(err)
+				}
+				o.Final = true
+			}
+			r, err := Run(context.Background(), w, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprintf("%d of %d placed %v, gpu %.2f %%, conflicts %.2f %%\n%s\n",
+				r.Placed, r.Pods, r.Reasons, r.GPUAllocatedPercent, r.ConflictPercent, r.Digest)
+		}
+		first := run()
+		if second := run(); first != second {
+			t.Fatalf("two runs of one seed differ:\n%s%s", first, second)
+		}
+		return first
+	})
+}
+
+// seedsToRun is how many seeds of each faulty simulation run; HILBERT_SIM_SEEDS sets it.
+func seedsToRun(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("HILBERT_SIM_SEEDS")
+	if text == "" {
+		return 30
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n == 0 {
+		t.Fatalf("HILBERT_SIM_SEEDS=%q: want a number of seeds, for example 100", text)
+	}
+	return n
+}
+
+const faultyWorkload = "nodes=12,pods=300,classes=16,minutes=5"
+
+// TestFaults runs a small busy cluster in which everything goes wrong, with every invariant checked after every step.
+func TestFaults(t *testing.T) {
+	for _, schedulers := range []int{1, 4} {
+		t.Run(fmt.Sprintf("schedulers=%d", schedulers), func(t *testing.T) {
+			seen := make(map[string]int)
+			conflicts, refused := 0.0, 0
+			for seed := range seedsToRun(t) {
+				w := invent(t, faultyWorkload, seed)
+				o := options(seed)
+				o.Schedulers, o.CheckEvery, o.Faults = schedulers, 1, DefaultFaults(w)
+				r, err := Run(context.Background(), w, o)
+				if err != nil {
+					t.Fatalf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --schedulers %d --seed %d", err, faultyWorkload, schedulers, seed)
+				}
+				for name, n := range r.Faults {
+					seen[name] += n
+				}
+				conflicts += r.ConflictPercent
+				refused += *r.RefusedThoughFit
+			}
+			// Faults that never strike prove nothing.
+			for _, name := range []string{
+				"binding done", "binding gone", "binding conflict", "binding refused", "binding unknown", "binding not sent",
+				"read done", "read elsewhere", "condition done", "condition unknown", "node raced for", "pod stolen",
+				"strike: deletion", "strike: node flap", "strike: node edit", "strike: restart", "strike: relist",
+			} {
+				if seen[name] == 0 {
+					t.Errorf("in all seeds there was never: %s", name)
+				}
+			}
+			if (conflicts > 0) != (schedulers > 1) {
+				t.Errorf("%d schedulers, mean conflicts %g %%", schedulers, conflicts/float64(seedsToRun(t)))
+			}
+			if refused > 0 {
+				t.Errorf("%d pods were said to fit nowhere though they did", refused)
+			}
+		})
+	}
+}
+
+// TestMistakesAreFound breaks the run in the ways in which a scheduler, a shell or an API server could be wrong, and wants each noticed
+// by the right check.
+func TestMistakesAreFound(t *testing.T) {
+	node := func(change func(*cluster.Node)) func(cluster.Event) cluster.Event {
+		edit := func(n *cluster.Node) *cluster.Node {
+			c := *n
+			change(&c)
+			return &c
+		}
+		return func(e cluster.Event) cluster.Event {
+			switch e := e.(type) {
+			case cluster.NodeUpserted:
+				return cluster.NodeUpserted{Node: edit(e.Node)}
+			case cluster.NodesListed:
+				nodes := make([]*cluster.Node, len(e.Nodes))
+				for i, n := range e.Nodes {
+					nodes[i] = edit(n)
+				}
+				return cluster.NodesListed{Nodes: nodes}
+			}
+			return e
+		}
+	}
+	pod := func(change func(*cluster.PodFacts) bool) func(cluster.Event) cluster.Event {
+		return func(e cluster.Event) cluster.Event {
+			if e, ok := e.(cluster.PodUpserted); ok {
+				if !change(&e.Pod) {
+					return nil
+				}
+				return e
+			}
+			return e
+		}
+	}
+	require := func(change func(*cluster.Requirements)) func(cluster.Event) cluster.Event {
+		return pod(func(f *cluster.PodFacts) bool {
+			r := *f.Requirements
+			change(&r)
+			f.Requirements = &r
+			return true
+		})
+	}
+	answer := func(from, to bind.Outcome) func(bind.Result) bind.Result {
+		return func(r bind.Result) bind.Result {
+			if r.Outcome == from {
+				r.Outcome = to
+			}
+			return r
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		seams seams
+		want  []string // one of these must be in the message
+		calm  bool     // only writes fail, and no pod leaves: nothing else may heal the mistake
+	}{
+		{"node capacity is doubled", seams{told: node(func(n *cluster.Node) {
+			list := slices.Clone(n.Allocatable)
+			for i := range list {
+				list[i].Amount *= 2
+			}
+			n.Allocatable = list
+		})}, []string{"must not go to node"}, false},
+		{"taints are not seen", seams{told: node(func(n *cluster.Node) { n.Taints = nil })}, []string{"taint "}, false},
+		{"cordons are not seen", seams{told: node(func(n *cluster.Node) { n.Unschedulable = false })}, []string{"unschedulable"}, false},
+		{"GPUs are counted twice", seams{told: node(func(n *cluster.Node) { n.GPU.GPUs = min(2*n.GPU.GPUs, topology.MaxGPUs) })}, []string{"GPU "}, false},
+		{"the node selector is ignored", seams{told: require(func(r *cluster.Requirements) { r.NodeSelector = nil })}, []string{"node selector"}, false},
+		{"node affinity is ignored", seams{told: require(func(r *cluster.Requirements) { r.Required = nil })}, []string{"required node affinity"}, false},
+		{"host ports are ignored", seams{told: require(func(r *cluster.Requirements) { r.Ports = nil })}, []string{"host port"}, false},
+		{"GPU requests are halved", seams{told: require(func(r *cluster.Requirements) { r.GPU.Milli /= 2 })}, []string{"milli where"}, false},
+		{"bindings of others are not seen", seams{told: pod(func(f *cluster.PodFacts) bool { return f.Ours || f.Node == "" })},
+			[]string{"the ledger has lost pod", "must not go to node"}, false},
+		{"gates are not seen", seams{told: pod(func(f *cluster.PodFacts) bool { f.Gated = false; return true })}, []string{"not to be placed"}, false},
+		{"deletions are not seen", seams{told: func(e cluster.Event) cluster.Event {
+			if _, ok := e.(cluster.PodRemoved); ok {
+				return nil
+			}
+			return e
+		}}, []string{"which the scheduler has not been told of", "is not to be placed", "which was not decided"}, false},
+		{"node removals are not seen", seams{told: func(e cluster.Event) cluster.Event {
+			if _, ok := e.(cluster.NodeRemoved); ok {
+				return nil
+			}
+			return e
+		}}, []string{"the ledger has 12 nodes"}, false},
+		{"a written Binding is called refused", seams{answered: answer(bind.Written, bind.Refused)}, []string{"a second place", "the ledger has pod"}, false},
+		{"a lost Binding is called written", seams{answered: answer(bind.Unknown, bind.Written)}, []string{"the API server has it on"}, true},
+		{"wake-ups are lost", seams{asleep: true}, []string{"at rest, but"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range uint64(20) {
+				w := invent(t, faultyWorkload, seed)
+				o := options(seed)
+				o.CheckEvery, o.Faults = 1, DefaultFaults(w)
+				if c.calm {
+					w = invent(t, "nodes=12,pods=300,classes=1,minutes=5", seed)
+					o.Faults.Until = 0
+				}
+				s, err := newSimulation(w, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.seams = c.seams
+				// The nodes were listed before the seam was set.
+				if err := s.start(); err != nil {
+					t.Fatal(err)
+				}
+				_, err = s.run(context.Background())
+				var broken *Violation
+				if !errors.As(err, &broken) {
+					continue
+				}
+				if broken.Seed != seed || !strings.Contains(err.Error(), fmt.Sprintf("seed %d, step ", seed)) {
+					t.Errorf("%q does not name seed %d and the step", err, seed)
+				}
+				if !slices.ContainsFunc(c.want, func(want string) bool { return strings.Contains(broken.What, want) }) {
+					t.Errorf("found %q, want one of %q", broken.What, c.want)
+				}
+				return
+			}
+			t.Error("20 seeds did not notice")
+		})
+	}
+}
+
+// TestOvercommitIsFoundUnchecked: without --check, too, the API server's books end a run that over-commits.
+func TestOvercommitIsFoundUnchecked(t *testing.T) {
+	w := invent(t, "nodes=5,pods=500,classes=4,load=300", 1)
+	s, err := newSimulation(w, options(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.seams.told = func(e cluster.Event) cluster.Event {
+		if e, ok := e.(cluster.PodUpserted); ok && e.Pod.Node == "" {
+			r := *e.Pod.Requirements
+			r.Requests = nil
+			e.Pod.Requirements = &r
+			return e
+		}
+		return e
+	}
+	_, err = s.run(context.Background())
+	if err == nil || !strings.Contains(err.Error(), "over-commits node") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// TestDemandedRevision: the checker holds a Plan against what the rejection before it demanded.
+func TestDemandedRevision(t *testing.T) {
+	for _, c := range []struct {
+		revision cluster.Revision
+		breaks   bool
+	}{{6, true}, {7, false}, {8, false}} {
+		s, err := newSimulation(invent(t, "nodes=1,pods=1,classes=1", 1), Options{Config: spec.Default().Scheduling, CheckEvery: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := &cluster.Plan{Placements: []cluster.Placement{{Pod: "p", Node: "n"}}, Revision: 5}
+		s.check.judged(plan, cluster.Verdict{Reason: "NodeResourcesFit", Revision: 7})
+		plan.Revision = c.revision
+		s.check.judged(plan, cluster.Verdict{Committed: true})
+		if (s.err != nil) != c.breaks {
+			t.Errorf("retried at revision %d after 7 was demanded: %v", c.revision, s.err)
+		}
+	}
+}
+
+// tiny is one node of 10 cores and GPU-less pods of 5, whose lives are given in seconds.
+func tiny(lives ...[2]int64) *trace.Workload {
+	w := &trace.Workload{Name: "tiny", Nodes: []*cluster.Node{{
+		Name: "n",
+		Allocatable: []resource.Quantity{
+			{Name: resource.NameCPU, Amount: 10_000}, {Name: resource.NameMemory, Amount: 1 << 30}, {Name: resource.NamePods, Amount: 10},
+		},
+	}}}
+	r := &cluster.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 5000}}, ScoreCPU: 5000, ScoreMemory: 1}
+	for i, life := range lives {
+		task := trace.Task{Name: fmt.Sprintf("p%d", i), Requirements: r, Created: life[0] * 1e9, Deleted: trace.Never}
+		if life[1] >= 0 {
+			task.Deleted = life[1] * 1e9
+		}
+		w.Tasks = append(w.Tasks, task)
+	}
+	return w
+}
+
+func TestReport(t *testing.T) {
+	// 5 cores for 5 s, 10 for 5 s: 75 % on average. The third pod has to wait, and is placed when the first leaves; the last one never.
+	w := tiny([2]int64{0, 10}, [2]int64{5, 20}, [2]int64{6, 20}, [2]int64{7, 9})
+	w.Tasks = append(w.Tasks, trace.Task{
+		Name: "gpu", Created: 8e9, Deleted: trace.Never, Requirements: &cluster.Requirements{GPU: topology.Request{Whole: 1}},
+	}, trace.Task{
+		Name: "odd", Created: 8e9, Deleted: trace.Never, Requirements: &cluster.Requirements{Unsupported: []string{"spec.moon"}},
+	}, trace.Task{
+		Name: "never", Created: 8e9, Deleted: trace.Never, Requirements: &cluster.Requirements{Impossible: "more than all"},
+	})
+	o := options(1)
+	o.CheckEvery = 1
+	r, err := Run(context.Background(), w, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 0-5 s: 5 cores; 5-20 s: 10 cores; of 10 cores over 20 s that is 87.5 %.
+	if r.CPUAllocatedPercent != 87.5 || r.CPUPeakPercent != 100 || r.Measure != MeasureMean {
+		t.Errorf("cpu %g %%, peak %g %%, %s", r.CPUAllocatedPercent, r.CPUPeakPercent, r.Measure)
+	}
+	want := "map[GPUFit:1 ImpossibleRequest:1 NodeResourcesFit:1 UnsupportedConstraint:1]"
+	if r.Pods != 7 || r.Placed != 3 || r.Unplaced != 4 || fmt.Sprint(r.Reasons) != want {
+		t.Errorf("%d pods, %d placed, %d not: %v, want %s", r.Pods, r.Placed, r.Unplaced, r.Reasons, want)
+	}
+	if r.DecisionsPerSecond != nil || r.WallSeconds != nil || r.PeakRSSBytes != nil {
+		t.Error("figures that nobody measured are in the report")
+	}
+}
+
+func TestReportAtTheEnd(t *testing.T) {
+	o := options(1)
+	o.Final = true
+	r, err := Run(context.Background(), tiny([2]int64{0, -1}, [2]int64{5, -1}, [2]int64{6, -1}), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.CPUAllocatedPercent != 100 || r.Measure != MeasureFinal || r.Unplaced != 1 {
+		t.Errorf("cpu %g %% %s, %d unplaced", r.CPUAllocatedPercent, r.Measure, r.Unplaced)
+	}
+}
+
+// TestDigestSees: each part of a placement changes the digest.
+func TestDigestSees(t *testing.T) {
+	digests := make(map[string]string)
+	for name, change := range map[string]func(*trace.Workload){
+		"nothing": func(*trace.Workload) {},
+		"pod":     func(w *trace.Workload) { w.Tasks[0].Name = "q" },
+		"node":    func(w *trace.Workload) { w.Nodes[0].Name = "m" },
+		"time":    func(w *trace.Workload) { w.Tasks[0].Created = 1 },
+		"gpu": func(w *trace.Workload) {
+			w.Nodes[0].GPU = topology.Shape{GPUs: 1, Model: "x"}
+			r := *w.Tasks[0].Requirements
+			r.GPU.Whole = 1
+			w.Tasks[0].Requirements = &r
+		},
+	} {
+		w := tiny([2]int64{0, -1})
+		change(w)
+		r, err := Run(context.Background(), w, options(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := digests[r.Digest]; ok {
+			t.Errorf("%s and %s give the same digest", name, other)
+		}
+		digests[r.Digest] = name
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	o := options(1)
+	o.Wall = func() time.Duration { return 0 }
+	o.Progress = func(p Progress) {
+		if p.Arrived > 0 {
+			cancel()
+		}
+	}
+	r, err := Run(ctx, invent(t, "nodes=100,pods=20000,classes=8", 1), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Interrupted || r.Pods == 0 || r.Pods >= 20000 {
+		t.Errorf("interrupted: %v, after %d pods", r.Interrupted, r.Pods)
+	}
+}
+
+func TestOptionsRefused(t *testing.T) {
+	for want, change := range map[string]func(*Options){
+		"schedulers: want":    func(o *Options) { o.Schedulers = MaxSchedulers + 1 },
+		"check every":         func(o *Options) { o.CheckEvery = -1 },
+		"below the write tim": func(o *Options) { o.Faults = &Faults{WriteLatency: Range{0, time.Hour}} },
+		"no range of times":   func(o *Options) { o.Faults = &Faults{WatchLag: Range{2, 1}} },
+		"nothing would ever":  func(o *Options) { o.Faults = &Faults{LostRequests: 900} },
+		"NoSuchScore":         func(o *Options) { o.Config.Scores = map[string]int64{"NoSuchScore": 1} },
+	} {
+		o := options(1)
+		change(&o)
+		if _, err := Run(context.Background(), tiny(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestEmptyWorkload(t *testing.T) {
+	r, err := Run(context.Background(), &trace.Workload{Name: "empty"}, options(1))
+	if err != nil || r.Pods != 0 || r.CPUAllocatedPercent != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
