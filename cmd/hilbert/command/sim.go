@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/sim"
@@ -72,7 +72,7 @@ waiting: time is virtual. The same seed gives the same placements, and the same 
 }
 
 func runSim(cmd *cobra.Command, f *simFlags) error {
-	if err := f.validate(cmd.Flags()); err != nil {
+	if err := f.validate(cmd.Flags().Changed("arrive")); err != nil {
 		return err
 	}
 	config := spec.Default()
@@ -105,7 +105,7 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 }
 
 // validate checks what one flag demands of another.
-func (f *simFlags) validate(flags *pflag.FlagSet) error {
+func (f *simFlags) validate(arriveGiven bool) error {
 	switch {
 	case (f.format == "") == (f.synthetic == ""):
 		return errors.New("sim: write either --format openb|dlrm with its files, or --synthetic nodes=N,pods=N,classes=N")
@@ -125,7 +125,7 @@ func (f *simFlags) validate(flags *pflag.FlagSet) error {
 		return fmt.Errorf("sim: --seeds %d: want 1 to %d", f.seeds, maxSeeds)
 	case f.schedulers < 1 || f.schedulers > sim.MaxSchedulers:
 		return fmt.Errorf("sim: --schedulers %d: want 1 to %d", f.schedulers, sim.MaxSchedulers)
-	case flags.Changed("arrive") && !(f.arrive > 0 && f.arrive <= trace.MaxRatio):
+	case arriveGiven && !(f.arrive > 0 && f.arrive <= trace.MaxRatio):
 		return fmt.Errorf("sim: --arrive %g: want a number above 0 and at most %d, for example 1.3", f.arrive, trace.MaxRatio)
 	}
 	return nil
@@ -181,7 +181,7 @@ func (f *simFlags) one(cmd *cobra.Command, base *trace.Workload, config spec.Sch
 	report, err := sim.Run(cmd.Context(), w, options)
 	var broken *sim.Violation
 	if errors.As(err, &broken) {
-		return nil, fmt.Errorf("an invariant broke: %w\nreproduce it: %s", err, again(cmd, seed))
+		return nil, fmt.Errorf("an invariant broke: %w\nreproduce it: %s", err, f.again(seed))
 	}
 	if err != nil {
 		return nil, err
@@ -193,14 +193,25 @@ func (f *simFlags) one(cmd *cobra.Command, base *trace.Workload, config spec.Sch
 }
 
 // again is the command line that repeats one seed.
-func again(cmd *cobra.Command, seed uint64) string {
-	line := []string{"hilbert", cmd.Name()}
-	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if flag.Name != "seed" && flag.Name != "seeds" {
-			line = append(line, fmt.Sprintf("--%s=%s", flag.Name, strings.Trim(flag.Value.String(), "[]")))
+func (f *simFlags) again(seed uint64) string {
+	line := "hilbert sim"
+	add := func(given bool, format string, args ...any) {
+		if given {
+			line += " " + fmt.Sprintf(format, args...)
 		}
-	})
-	return strings.Join(append(line, fmt.Sprintf("--seed=%d", seed)), " ")
+	}
+	add(f.format != "", "--format %s", f.format)
+	add(f.nodes != "", "--nodes %s", f.nodes)
+	add(f.pods != "", "--pods %s", f.pods)
+	add(f.synthetic != "", "--synthetic %s", f.synthetic)
+	add(f.arrive > 0, "--arrive %g", f.arrive)
+	add(f.schedulers > 1, "--schedulers %d", f.schedulers)
+	add(f.faults, "--faults")
+	for _, name := range slices.Sorted(maps.Keys(f.scores)) {
+		add(true, "--scores %s=%d", name, f.scores[name])
+	}
+	add(true, "--check --seed %d", seed)
+	return line
 }
 
 // summary is the JSON of several seeds.
