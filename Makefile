@@ -11,8 +11,8 @@ export CGO_ENABLED ?= 0
 export HILBERT_TRACES ?= $(abspath $(CURDIR)/../shared/traces)
 
 GO      ?= go
+# A prefix for every long command: make test NICE="nice -n 19".
 NICE    ?=
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 ARGS    ?=
 SEEDS   ?= 100
 COUNT   ?= 10
