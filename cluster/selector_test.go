@@ -116,14 +116,25 @@ func TestClassKeyTellsApart(t *testing.T) {
 	s := NewStore()
 	term := func(values ...string) []Term { return []Term{{Expressions: []Requirement{{"k", In, values}}}} }
 	variants := []*Requirements{
-		{}, {ScoreCPU: 1}, {ScoreMemory: 1}, {Required: []Term{}}, {Required: term("ab", "c")}, {Required: term("a", "bc")},
+		{},
+		{ScoreCPU: 1},
+		{ScoreMemory: 1},
+		{Required: []Term{}},
+		{Required: term("ab", "c")},
+		{Required: term("a", "bc")},
 		{Required: []Term{{Fields: []Requirement{{"k", In, []string{"a", "bc"}}}}}},
-		{Preferred: []WeightedTerm{{1, Term{}}}}, {Preferred: []WeightedTerm{{2, Term{}}}},
-		{NodeSelector: []Label{{"a", "bc"}}}, {NodeSelector: []Label{{"ab", "c"}}},
-		{Tolerations: []Toleration{{Key: "a"}}}, {Tolerations: []Toleration{{Key: "a", Exists: true}}}, {Tolerations: []Toleration{{Value: "a"}}},
+		{Preferred: []WeightedTerm{{1, Term{}}}},
+		{Preferred: []WeightedTerm{{2, Term{}}}},
+		{NodeSelector: []Label{{"a", "bc"}}},
+		{NodeSelector: []Label{{"ab", "c"}}},
+		{Tolerations: []Toleration{{Key: "a"}}},
+		{Tolerations: []Toleration{{Key: "a", Exists: true}}},
+		{Tolerations: []Toleration{{Value: "a"}}},
 		{Tolerations: []Toleration{{Key: "a", Effect: NoExecute}}},
-		{Ports: []HostPort{{"TCP", AnyIP, 80}}}, {Ports: []HostPort{{"UDP", AnyIP, 80}}},
-		{Unsupported: []string{"a"}}, {Impossible: "a"},
+		{Ports: []HostPort{{"TCP", AnyIP, 80}}},
+		{Ports: []HostPort{{"UDP", AnyIP, 80}}},
+		{Unsupported: []string{"a"}},
+		{Impossible: "a"},
 	}
 	seen := map[ClassID]int{}
 	for i, r := range variants {

@@ -131,11 +131,15 @@ func render(writes []bind.Write) string {
 func (h *harness) Placed(pod *cluster.Pod, _ time.Time) {
 	fmt.Fprintf(&h.log, "placed %s on %s\n", pod.UID, pod.Node())
 }
+
 func (h *harness) Rejected(reason string, _ time.Time) { fmt.Fprintf(&h.log, "rejected: %s\n", reason) }
+
 func (h *harness) Unschedulable(pod *cluster.Pod, counts []schedule.FilterCount, _ time.Time) {
 	fmt.Fprintf(&h.log, "unschedulable %s %v\n", pod.UID, counts)
 }
+
 func (h *harness) Bound(pod *cluster.Pod, _ time.Time) { fmt.Fprintf(&h.log, "bound %s\n", pod.UID) }
+
 func (h *harness) Released(pod *cluster.Pod, message string, _ time.Time) {
 	fmt.Fprintf(&h.log, "released %s: %s\n", pod.UID, message)
 }

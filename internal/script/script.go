@@ -227,8 +227,9 @@ func amount(kind resource.Kind, value int64) string {
 		return strconv.FormatFloat(float64(value)/1000, 'g', -1, 64)
 	case resource.Memory:
 		return strconv.FormatFloat(float64(value)/(1<<30), 'g', -1, 64) + "Gi"
+	default:
+		return strconv.FormatInt(value, 10)
 	}
-	return strconv.FormatInt(value, 10)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

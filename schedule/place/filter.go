@@ -2,6 +2,7 @@ package place
 
 import (
 	"math/bits"
+	"slices"
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/topology"
@@ -132,10 +133,8 @@ func whyAffinity(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(st
 
 func fitsPorts(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	for _, want := range c.Ports {
-		for _, taken := range s.Ports(slot) {
-			if want.Conflicts(taken) {
-				return false
-			}
+		if slices.ContainsFunc(s.Ports(slot), want.Conflicts) {
+			return false
 		}
 	}
 	return true

@@ -1,4 +1,6 @@
-// Command hilbert-lab brings up a real Kubernetes control plane with hollow nodes in one process, and measures schedulers on it.
+// Command hilbert-lab brings up a real Kubernetes control plane with hollow nodes in one process, and measures schedulers on it. Each
+// subcommand is one file; those that are hidden are the processes that a benchmark runs apart, so that one binary is all there is to build. It
+// holds no logic of its own beyond flags.
 //
 // Build it with the version that its API server is to report, which kubectl compares with its own:
 //
