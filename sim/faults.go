@@ -67,6 +67,8 @@ func (s *simulation) strike(kind fault) {
 		if s.scheduler != nil {
 			s.list(s.faults.IntN(len(s.watches)))
 		}
+	default:
+		s.violate("no such fault: %d", int32(kind))
 	}
 }
 

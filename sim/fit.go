@@ -171,11 +171,12 @@ func expressionHolds(e cluster.Requirement, value string, ok bool) bool {
 	case cluster.In:
 		return ok && listed
 	case cluster.NotIn:
-		return !(ok && listed)
+		return !ok || !listed
 	case cluster.Exists:
 		return ok
 	case cluster.DoesNotExist:
 		return !ok
+	default: // Gt, Lt: below
 	}
 	if !ok || len(e.Values) != 1 {
 		return false

@@ -25,7 +25,8 @@ func (d draws) num(low, high int, label string) int {
 func (d draws) node(name string) *cluster.Node {
 	n := &cluster.Node{Name: name, Unschedulable: d.num(0, 9, "cordon") == 0, Labels: map[string]string{}}
 	n.Allocatable = []resource.Quantity{
-		{Name: resource.NameCPU, Amount: int64(d.num(0, 8, "cpu")) * 500}, {Name: resource.NamePods, Amount: int64(d.num(0, 5, "pods"))},
+		{Name: resource.NameCPU, Amount: int64(d.num(0, 8, "cpu")) * 500},
+		{Name: resource.NamePods, Amount: int64(d.num(0, 5, "pods"))},
 		{Name: "example.com/thing", Amount: int64(d.num(0, 2, "things"))},
 	}
 	for range d.num(0, 2, "labels") {

@@ -121,7 +121,7 @@ func (a *model) amountsOf(r *cluster.Requirements) []kindAmount {
 }
 
 // create adds a pod for a task; age counts the pods that had its name before.
-func (a *model) create(task int32, age int32, ours bool, now int64) int32 {
+func (a *model) create(task, age int32, ours bool, now int64) int32 {
 	t := &a.w.Tasks[task]
 	p := pod{uid: cluster.UID(t.Name), name: t.Name, task: task, age: age, node: nowhere, created: now, exists: true, ours: ours}
 	if age > 0 {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -31,14 +30,14 @@ func openb(t *testing.T, list string) *trace.Workload {
 // TestRealReplay replays the default trace by its own times: next to nothing of it has to wait.
 func TestRealReplay(t *testing.T) {
 	w := openb(t, "default")
-	r, err := Run(context.Background(), w, options(42))
+	r, err := Run(t.Context(), w, options(42))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Pods != 8152 || r.Placed < 8150 {
 		t.Errorf("%d of %d placed: %v", r.Placed, r.Pods, r.Reasons)
 	}
-	again, err := Run(context.Background(), w, options(42))
+	again, err := Run(t.Context(), w, options(42))
 	if err != nil || again.Digest != r.Digest {
 		t.Errorf("digest %s, then %s (%v)", r.Digest, again.Digest, err)
 	}
@@ -54,7 +53,7 @@ func TestRealArrival(t *testing.T) {
 		}
 		o := options(42)
 		o.Final = true
-		r, err := Run(context.Background(), w, o)
+		r, err := Run(t.Context(), w, o)
 		if err != nil {
 			t.Fatal(err)
 		}

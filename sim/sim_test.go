@@ -59,7 +59,7 @@ func TestDigests(t *testing.T) {
 				}
 				o.Final = true
 			}
-			r, err := Run(context.Background(), w, o)
+			r, err := Run(t.Context(), w, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestFaults(t *testing.T) {
 				w := invent(t, faultyWorkload, seed)
 				o := options(seed)
 				o.Schedulers, o.CheckEvery, o.Faults = schedulers, 1, DefaultFaults(w)
-				r, err := Run(context.Background(), w, o)
+				r, err := Run(t.Context(), w, o)
 				if err != nil {
 					t.Fatalf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --schedulers %d --seed %d", err, faultyWorkload, schedulers, seed)
 				}
@@ -130,120 +130,136 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// tellNode tells the scheduler of every node with a change.
+func tellNode(change func(*cluster.Node)) func(cluster.Event) cluster.Event {
+	edit := func(n *cluster.Node) *cluster.Node {
+		c := *n
+		change(&c)
+		return &c
+	}
+	return func(e cluster.Event) cluster.Event {
+		switch e := e.(type) {
+		case cluster.NodeUpserted:
+			return cluster.NodeUpserted{Node: edit(e.Node)}
+		case cluster.NodesListed:
+			nodes := make([]*cluster.Node, len(e.Nodes))
+			for i, n := range e.Nodes {
+				nodes[i] = edit(n)
+			}
+			return cluster.NodesListed{Nodes: nodes}
+		}
+		return e
+	}
+}
+
+// tellPod tells the scheduler of every pod with a change, or not at all where change answers false.
+func tellPod(change func(*cluster.PodFacts) bool) func(cluster.Event) cluster.Event {
+	return func(e cluster.Event) cluster.Event {
+		if e, ok := e.(cluster.PodUpserted); ok {
+			if !change(&e.Pod) {
+				return nil
+			}
+			return e
+		}
+		return e
+	}
+}
+
+// tellRequirements tells the scheduler that every pod asks for something else.
+func tellRequirements(change func(*cluster.Requirements)) func(cluster.Event) cluster.Event {
+	return tellPod(func(f *cluster.PodFacts) bool {
+		r := *f.Requirements
+		change(&r)
+		f.Requirements = &r
+		return true
+	})
+}
+
+// hide keeps one type of event from the scheduler.
+func hide[E cluster.Event](e cluster.Event) cluster.Event {
+	if _, ok := e.(E); ok {
+		return nil
+	}
+	return e
+}
+
+// answerInstead turns one outcome into another.
+func answerInstead(from, to bind.Outcome) func(bind.Result) bind.Result {
+	return func(r bind.Result) bind.Result {
+		if r.Outcome == from {
+			r.Outcome = to
+		}
+		return r
+	}
+}
+
+// breach runs one seed with a mistake in it, and returns what was noticed. On a calm day only writes fail, and no pod leaves.
+func breach(t *testing.T, mistake seams, calm bool, seed uint64) *Violation {
+	t.Helper()
+	w := invent(t, faultyWorkload, seed)
+	o := options(seed)
+	o.CheckEvery, o.Faults = 1, DefaultFaults(w)
+	if calm {
+		w = invent(t, "nodes=12,pods=300,classes=1,minutes=5", seed)
+		o.Faults.Until = 0
+	}
+	s, err := newSimulation(w, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.seams = mistake
+	if err := s.start(); err != nil { // the nodes were listed before the mistake was made
+		t.Fatal(err)
+	}
+	_, err = s.run(t.Context())
+	broken, _ := errors.AsType[*Violation](err)
+	return broken
+}
+
 // TestMistakesAreFound breaks the run in the ways in which a scheduler, a shell or an API server could be wrong, and wants each noticed
 // by the right check.
 func TestMistakesAreFound(t *testing.T) {
-	node := func(change func(*cluster.Node)) func(cluster.Event) cluster.Event {
-		edit := func(n *cluster.Node) *cluster.Node {
-			c := *n
-			change(&c)
-			return &c
-		}
-		return func(e cluster.Event) cluster.Event {
-			switch e := e.(type) {
-			case cluster.NodeUpserted:
-				return cluster.NodeUpserted{Node: edit(e.Node)}
-			case cluster.NodesListed:
-				nodes := make([]*cluster.Node, len(e.Nodes))
-				for i, n := range e.Nodes {
-					nodes[i] = edit(n)
-				}
-				return cluster.NodesListed{Nodes: nodes}
-			}
-			return e
-		}
-	}
-	pod := func(change func(*cluster.PodFacts) bool) func(cluster.Event) cluster.Event {
-		return func(e cluster.Event) cluster.Event {
-			if e, ok := e.(cluster.PodUpserted); ok {
-				if !change(&e.Pod) {
-					return nil
-				}
-				return e
-			}
-			return e
-		}
-	}
-	require := func(change func(*cluster.Requirements)) func(cluster.Event) cluster.Event {
-		return pod(func(f *cluster.PodFacts) bool {
-			r := *f.Requirements
-			change(&r)
-			f.Requirements = &r
-			return true
-		})
-	}
-	answer := func(from, to bind.Outcome) func(bind.Result) bind.Result {
-		return func(r bind.Result) bind.Result {
-			if r.Outcome == from {
-				r.Outcome = to
-			}
-			return r
-		}
-	}
 	for _, c := range []struct {
 		name  string
 		seams seams
 		want  []string // one of these must be in the message
 		calm  bool     // only writes fail, and no pod leaves: nothing else may heal the mistake
 	}{
-		{"node capacity is doubled", seams{told: node(func(n *cluster.Node) {
+		{"node capacity is doubled", seams{told: tellNode(func(n *cluster.Node) {
 			list := slices.Clone(n.Allocatable)
 			for i := range list {
 				list[i].Amount *= 2
 			}
 			n.Allocatable = list
 		})}, []string{"must not go to node"}, false},
-		{"taints are not seen", seams{told: node(func(n *cluster.Node) { n.Taints = nil })}, []string{"taint "}, false},
-		{"cordons are not seen", seams{told: node(func(n *cluster.Node) { n.Unschedulable = false })}, []string{"unschedulable"}, false},
-		{"GPUs are counted twice", seams{told: node(func(n *cluster.Node) { n.GPU.GPUs = min(2*n.GPU.GPUs, topology.MaxGPUs) })}, []string{"GPU "}, false},
-		{"the node selector is ignored", seams{told: require(func(r *cluster.Requirements) { r.NodeSelector = nil })}, []string{"node selector"}, false},
-		{"node affinity is ignored", seams{told: require(func(r *cluster.Requirements) { r.Required = nil })}, []string{"required node affinity"}, false},
-		{"host ports are ignored", seams{told: require(func(r *cluster.Requirements) { r.Ports = nil })}, []string{"host port"}, false},
-		{"GPU requests are halved", seams{told: require(func(r *cluster.Requirements) { r.GPU.Milli /= 2 })}, []string{"milli where"}, false},
-		{"bindings of others are not seen", seams{told: pod(func(f *cluster.PodFacts) bool { return f.Ours || f.Node == "" })},
-			[]string{"the ledger has lost pod", "must not go to node"}, false},
-		{"gates are not seen", seams{told: pod(func(f *cluster.PodFacts) bool { f.Gated = false; return true })}, []string{"not to be placed"}, false},
-		{"deletions are not seen", seams{told: func(e cluster.Event) cluster.Event {
-			if _, ok := e.(cluster.PodRemoved); ok {
-				return nil
-			}
-			return e
-		}}, []string{"which the scheduler has not been told of", "is not to be placed", "which was not decided"}, false},
-		{"node removals are not seen", seams{told: func(e cluster.Event) cluster.Event {
-			if _, ok := e.(cluster.NodeRemoved); ok {
-				return nil
-			}
-			return e
-		}}, []string{"the ledger has 12 nodes"}, false},
-		{"a written Binding is called refused", seams{answered: answer(bind.Written, bind.Refused)}, []string{"a second place", "the ledger has pod"}, false},
-		{"a lost Binding is called written", seams{answered: answer(bind.Unknown, bind.Written)}, []string{"the API server has it on"}, true},
+		{"taints are not seen", seams{told: tellNode(func(n *cluster.Node) { n.Taints = nil })}, []string{"taint "}, false},
+		{"cordons are not seen", seams{told: tellNode(func(n *cluster.Node) { n.Unschedulable = false })}, []string{"unschedulable"}, false},
+		{"GPUs are counted twice", seams{told: tellNode(func(n *cluster.Node) { n.GPU.GPUs = min(2*n.GPU.GPUs, topology.MaxGPUs) })}, []string{"GPU "}, false},
+		{"the node selector is ignored", seams{told: tellRequirements(func(r *cluster.Requirements) { r.NodeSelector = nil })}, []string{"node selector"}, false},
+		{"node affinity is ignored", seams{told: tellRequirements(func(r *cluster.Requirements) { r.Required = nil })}, []string{"required node affinity"}, false},
+		{"host ports are ignored", seams{told: tellRequirements(func(r *cluster.Requirements) { r.Ports = nil })}, []string{"host port"}, false},
+		{"GPU requests are halved", seams{told: tellRequirements(func(r *cluster.Requirements) { r.GPU.Milli /= 2 })}, []string{"milli where"}, false},
+		{
+			"bindings of others are not seen",
+			seams{told: tellPod(func(f *cluster.PodFacts) bool { return f.Ours || f.Node == "" })},
+			[]string{"the ledger has lost pod", "must not go to node"},
+			false,
+		},
+		{"gates are not seen", seams{told: tellPod(func(f *cluster.PodFacts) bool { f.Gated = false; return true })}, []string{"not to be placed"}, false},
+		{"deletions are not seen", seams{told: hide[cluster.PodRemoved]}, []string{"which the scheduler has not been told of", "is not to be placed", "which was not decided"}, false},
+		{"node removals are not seen", seams{told: hide[cluster.NodeRemoved]}, []string{"the ledger has 12 nodes"}, false},
+		{"a written Binding is called refused", seams{answered: answerInstead(bind.Written, bind.Refused)}, []string{"a second place", "the ledger has pod"}, false},
+		{"a lost Binding is called written", seams{answered: answerInstead(bind.Unknown, bind.Written)}, []string{"the API server has it on"}, true},
 		{"wake-ups are lost", seams{asleep: true}, []string{"at rest, but"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(20) {
-				w := invent(t, faultyWorkload, seed)
-				o := options(seed)
-				o.CheckEvery, o.Faults = 1, DefaultFaults(w)
-				if c.calm {
-					w = invent(t, "nodes=12,pods=300,classes=1,minutes=5", seed)
-					o.Faults.Until = 0
-				}
-				s, err := newSimulation(w, o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.seams = c.seams
-				// The nodes were listed before the seam was set.
-				if err := s.start(); err != nil {
-					t.Fatal(err)
-				}
-				_, err = s.run(context.Background())
-				var broken *Violation
-				if !errors.As(err, &broken) {
+				broken := breach(t, c.seams, c.calm, seed)
+				if broken == nil {
 					continue
 				}
-				if broken.Seed != seed || !strings.Contains(err.Error(), fmt.Sprintf("seed %d, step ", seed)) {
-					t.Errorf("%q does not name seed %d and the step", err, seed)
+				if broken.Seed != seed || !strings.Contains(broken.Error(), fmt.Sprintf("seed %d, step ", seed)) {
+					t.Errorf("%q does not name seed %d and the step", broken, seed)
 				}
 				if !slices.ContainsFunc(c.want, func(want string) bool { return strings.Contains(broken.What, want) }) {
 					t.Errorf("found %q, want one of %q", broken.What, c.want)
@@ -271,7 +287,7 @@ func TestOvercommitIsFoundUnchecked(t *testing.T) {
 		}
 		return e
 	}
-	_, err = s.run(context.Background())
+	_, err = s.run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "over-commits node") {
 		t.Fatalf("got %v", err)
 	}
@@ -328,7 +344,7 @@ func TestReport(t *testing.T) {
 	})
 	o := options(1)
 	o.CheckEvery = 1
-	r, err := Run(context.Background(), w, o)
+	r, err := Run(t.Context(), w, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +364,7 @@ func TestReport(t *testing.T) {
 func TestReportAtTheEnd(t *testing.T) {
 	o := options(1)
 	o.Final = true
-	r, err := Run(context.Background(), tiny([2]int64{0, -1}, [2]int64{5, -1}, [2]int64{6, -1}), o)
+	r, err := Run(t.Context(), tiny([2]int64{0, -1}, [2]int64{5, -1}, [2]int64{6, -1}), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +390,7 @@ func TestDigestSees(t *testing.T) {
 	} {
 		w := tiny([2]int64{0, -1})
 		change(w)
-		r, err := Run(context.Background(), w, options(1))
+		r, err := Run(t.Context(), w, options(1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -386,7 +402,7 @@ func TestDigestSees(t *testing.T) {
 }
 
 func TestInterrupted(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	o := options(1)
 	o.Wall = func() time.Duration { return 0 }
 	o.Progress = func(p Progress) {
@@ -414,14 +430,14 @@ func TestOptionsRefused(t *testing.T) {
 	} {
 		o := options(1)
 		change(&o)
-		if _, err := Run(context.Background(), tiny(), o); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Run(t.Context(), tiny(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }
 
 func TestEmptyWorkload(t *testing.T) {
-	r, err := Run(context.Background(), &trace.Workload{Name: "empty"}, options(1))
+	r, err := Run(t.Context(), &trace.Workload{Name: "empty"}, options(1))
 	if err != nil || r.Pods != 0 || r.CPUAllocatedPercent != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -53,7 +53,7 @@ func withFile(path string, read func(io.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	return read(f)
 }
 
@@ -166,10 +166,9 @@ func (t *table) openbKey() openbKey {
 		memoryMiB: t.whole("memory_mib", 0, maxMemoryMiB),
 		gpus:      t.whole("num_gpu", 0, topology.MaxGPUs),
 	}
-	switch {
-	case k.gpus == 1:
+	if k.gpus == 1 {
 		k.milli = t.whole("gpu_milli", 1, topology.FullGPU)
-	default: // several GPUs are whole ones, whatever the column repeats
+	} else { // several GPUs are whole ones, whatever the column repeats
 		t.whole("gpu_milli", 0, topology.FullGPU)
 	}
 	if k.gpus > 0 {

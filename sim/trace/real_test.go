@@ -73,7 +73,7 @@ func TestRealOpenB(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nodes.Close()
+	defer func() { _ = nodes.Close() }()
 	if all, err := ReadOpenBNodes("all", nodes); err != nil || len(all) != 1523 {
 		t.Errorf("all nodes: %d, %v", len(all), err)
 	}

@@ -106,7 +106,7 @@ func (t *table) next() bool {
 	t.line, _ = t.reader.FieldPos(0)
 	t.records++
 	if len(record) != len(t.columns) {
-		t.fail("", fmt.Sprintf("%d fields as in the header", len(t.columns)), fmt.Sprintf("%d", len(record)))
+		t.fail("", fmt.Sprintf("%d fields as in the header", len(t.columns)), strconv.Itoa(len(record)))
 		return false
 	}
 	if t.records > MaxRecords {
@@ -134,9 +134,6 @@ func (t *table) fail(column, want, got string) {
 		t.err = &Error{t.file, t.line, column, want, got}
 	}
 }
-
-// has reports whether the header names the column.
-func (t *table) has(column string) bool { return slices.Contains(t.columns, column) }
 
 // text returns a field, empty when the file has no such column.
 func (t *table) text(column string) string {
@@ -174,7 +171,7 @@ func (t *table) whole(column string, low, high int64) int64 {
 }
 
 // scaled returns a field, a decimal number from 0 to high, times scale and rounded.
-func (t *table) scaled(column string, high float64, scale float64) int64 {
+func (t *table) scaled(column string, high, scale float64) int64 {
 	text := t.text(column)
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(x >= 0 && x <= high) { // NaN is in no range

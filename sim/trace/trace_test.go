@@ -308,8 +308,11 @@ func TestArriveRefuses(t *testing.T) {
 		ratio float64
 		want  string
 	}{
-		{w, 0, "ratio above 0"}, {w, -1, "ratio above 0"}, {w, MaxRatio + 1, "at most 100"},
-		{bare, 1, ErrNoGPUs.Error()}, {idle, 1, ErrNoGPURequest.Error()},
+		{w, 0, "ratio above 0"},
+		{w, -1, "ratio above 0"},
+		{w, MaxRatio + 1, "at most 100"},
+		{bare, 1, ErrNoGPUs.Error()},
+		{idle, 1, ErrNoGPURequest.Error()},
 	} {
 		if _, err := Arrive(c.w, c.ratio, 1); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("Arrive(%s, %g) = %v, want %q", c.w, c.ratio, err, c.want)

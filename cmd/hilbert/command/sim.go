@@ -179,8 +179,7 @@ func (f *simFlags) one(cmd *cobra.Command, base *trace.Workload, config spec.Sch
 		options.Faults = sim.DefaultFaults(w)
 	}
 	report, err := sim.Run(cmd.Context(), w, options)
-	var broken *sim.Violation
-	if errors.As(err, &broken) {
+	if _, broken := errors.AsType[*sim.Violation](err); broken {
 		return nil, fmt.Errorf("an invariant broke: %w\nreproduce it: %s", err, f.again(seed))
 	}
 	if err != nil {

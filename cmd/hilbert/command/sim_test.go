@@ -22,7 +22,7 @@ var (
 )
 
 // run runs hilbert with arguments.
-func run(t *testing.T, ctx context.Context, args ...string) (out string, err error) {
+func run(ctx context.Context, t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	root := New()
@@ -38,7 +38,7 @@ func run(t *testing.T, ctx context.Context, args ...string) (out string, err err
 
 // TestSimContract: the JSON has every field that was promised, with its type.
 func TestSimContract(t *testing.T) {
-	out, err := run(t, t.Context(), "sim", "--synthetic", "nodes=20,pods=400,classes=8", "--schedulers", "4", "-o", "json")
+	out, err := run(t.Context(), t, "sim", "--synthetic", "nodes=20,pods=400,classes=8", "--schedulers", "4", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestSimContract(t *testing.T) {
 // report runs hilbert sim with JSON and reads it back.
 func report(t *testing.T, args ...string) sim.Report {
 	t.Helper()
-	out, err := run(t, t.Context(), append([]string{"sim", "-o", "json"}, args...)...)
+	out, err := run(t.Context(), t, append([]string{"sim", "-o", "json"}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestSimScores(t *testing.T) {
 }
 
 func TestSimSeeds(t *testing.T) {
-	out, err := run(t, t.Context(), "sim", "--synthetic", "nodes=10,pods=100,classes=4", "--seed", "5", "--seeds", "3", "-o", "json")
+	out, err := run(t.Context(), t, "sim", "--synthetic", "nodes=10,pods=100,classes=4", "--seed", "5", "--seeds", "3", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,14 +127,14 @@ func TestSimSeeds(t *testing.T) {
 	if diff := s.MeanGPUAllocatedPercent - mean; diff > 1e-9 || diff < -1e-9 {
 		t.Errorf("mean %g, want %g", s.MeanGPUAllocatedPercent, mean)
 	}
-	out, err = run(t, t.Context(), "sim", "--synthetic", "nodes=10,pods=100,classes=4", "--seed", "5", "--seeds", "3")
+	out, err = run(t.Context(), t, "sim", "--synthetic", "nodes=10,pods=100,classes=4", "--seed", "5", "--seeds", "3")
 	if err != nil || strings.Count(out, "\nseed ")+1 != 3 || !strings.Contains(out, "3 seeds: mean gpu") {
 		t.Errorf("%s (%v)", out, err)
 	}
 }
 
 func TestSimTable(t *testing.T) {
-	out, err := run(t, t.Context(), "sim", "--synthetic", "nodes=10,pods=1000,classes=16,load=200", "--seed", "3")
+	out, err := run(t.Context(), t, "sim", "--synthetic", "nodes=10,pods=1000,classes=16,load=200", "--seed", "3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestSimMistakes(t *testing.T) {
 		{"sim --format openb --nodes /nowhere/n.csv --pods " + podsFile, "/nowhere/n.csv"},
 		{"sim --format openb --nodes " + bad + " --pods " + podsFile, "bad.csv:2: column gpu: want a whole number from 0 to 16, found \"99\""},
 	} {
-		out, err := run(t, t.Context(), strings.Fields(c.args)...)
+		out, err := run(t.Context(), t, strings.Fields(c.args)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("hilbert %s: %v, want %q", c.args, err, c.want)
 		}
@@ -187,7 +187,7 @@ func TestSimMistakes(t *testing.T) {
 func TestSimInterrupted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	out, err := run(t, ctx, "sim", "--synthetic", "nodes=2000,pods=2000000,classes=8", "-o", "json")
+	out, err := run(ctx, t, "sim", "--synthetic", "nodes=2000,pods=2000000,classes=8", "-o", "json")
 	if !errors.Is(err, ErrInterrupted) {
 		t.Fatalf("got %v", err)
 	}
