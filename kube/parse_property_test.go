@@ -139,6 +139,107 @@ func TestMemoDoesNotShow(t *testing.T) {
 	})
 }
 
+// tweaks are changes of one field each that a parser must not take for the same pod.
+var tweaks = map[string]func(*corev1.Pod){
+	"scheduler":    func(p *corev1.Pod) { p.Spec.SchedulerName = "other" },
+	"sidecar":      func(p *corev1.Pod) { p.Spec.InitContainers[0].RestartPolicy = nil },
+	"init request": func(p *corev1.Pod) { p.Spec.InitContainers[0].Resources.Requests = list("cpu", "9") },
+	"request":      func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("cpu", "3") },
+	"resource":     func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("memory", "1") },
+	"role of a container": func(p *corev1.Pod) {
+		p.Spec.Containers, p.Spec.InitContainers = p.Spec.InitContainers, p.Spec.Containers
+	},
+	"overhead":         func(p *corev1.Pod) { p.Spec.Overhead = list("cpu", "2") },
+	"pod level":        func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu", "7")} },
+	"port":             func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].HostPort = 81 },
+	"protocol":         func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].Protocol = corev1.ProtocolUDP },
+	"host IP":          func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].HostIP = "10.0.0.1" },
+	"selector value":   func(p *corev1.Pod) { p.Spec.NodeSelector["a"] = "c" },
+	"selector key":     func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"ab": ""} },
+	"toleration":       func(p *corev1.Pod) { p.Spec.Tolerations[0].Key = "u" },
+	"operator":         func(p *corev1.Pod) { p.Spec.Tolerations[0].Operator = corev1.TolerationOpExists },
+	"tolerated value":  func(p *corev1.Pod) { p.Spec.Tolerations[0].Value = "x" },
+	"tolerated effect": func(p *corev1.Pod) { p.Spec.Tolerations[0].Effect = corev1.TaintEffectNoExecute },
+	"no affinity":      func(p *corev1.Pod) { p.Spec.Affinity = nil },
+	"required":         func(p *corev1.Pod) { required(p).NodeSelectorTerms[0].MatchExpressions[0].Values = []string{"w"} },
+	"required operator": func(p *corev1.Pod) {
+		required(p).NodeSelectorTerms[0].MatchExpressions[0].Operator = corev1.NodeSelectorOpNotIn
+	},
+	"no required terms": func(p *corev1.Pod) { required(p).NodeSelectorTerms = nil },
+	"fields, not labels": func(p *corev1.Pod) {
+		term := &required(p).NodeSelectorTerms[0]
+		term.MatchFields, term.MatchExpressions = term.MatchExpressions, nil
+	},
+	"weight": func(p *corev1.Pod) {
+		p.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].Weight = 2
+	},
+	"preferred": func(p *corev1.Pod) {
+		p.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = nil
+	},
+	"spread": func(p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1}}
+	},
+	"volume": func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}}}
+	},
+	"resized": func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: list("cpu", "5")}}
+	},
+	"actuated": func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Resources: &corev1.ResourceRequirements{Requests: list("cpu", "6")}}}
+	},
+	"another one resized": func(p *corev1.Pod) {
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "side", AllocatedResources: list("cpu", "5")}}
+	},
+	"claim": func(p *corev1.Pod) {
+		cpu := apiresource.MustParse("4")
+		p.Status.NodeAllocatableResourceClaimStatuses = []corev1.NodeAllocatableResourceClaimStatus{{
+			Mapping: []corev1.NodeAllocatableMappedResources{{Name: "cpu", Quantity: &cpu}},
+		}}
+	},
+}
+
+func required(p *corev1.Pod) *corev1.NodeSelector {
+	return p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+}
+
+// fullPod has one of everything that a parser remembers.
+func fullPod() *corev1.Pod {
+	return ours(func(p *corev1.Pod) {
+		always := corev1.ContainerRestartPolicyAlways
+		main, side := container(list("cpu", "1")), container(list("cpu", "2"))
+		main.Name, side.Name, side.RestartPolicy = "main", "side", &always
+		main.Ports = []corev1.ContainerPort{{HostPort: 80, Protocol: corev1.ProtocolTCP}}
+		p.Spec.Containers, p.Spec.InitContainers = []corev1.Container{main}, []corev1.Container{side}
+		p.Spec.NodeSelector = map[string]string{"a": "b"}
+		p.Spec.Tolerations = []corev1.Toleration{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}
+		term := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"v"}},
+		}}
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution:  &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}},
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: term}},
+		}}
+	})
+}
+
+func TestMemoTellsFieldsApart(t *testing.T) {
+	for name, tweak := range tweaks {
+		t.Run(name, func(t *testing.T) {
+			p, pod := NewParser("hilbert", nil), fullPod()
+			before := p.Pod(pod)
+			tweak(pod)
+			got, want := p.Pod(pod), NewParser("hilbert", nil).Pod(pod)
+			if reflect.DeepEqual(before.Requirements, want.Requirements) {
+				t.Fatal("the tweak changes nothing")
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got  %+v\nwant %+v", got.Requirements, want.Requirements)
+			}
+		})
+	}
+}
+
 // A pod keeps its class on the way from waiting to running: what the kubelet reports is what was asked for.
 func TestBindingKeepsTheClass(t *testing.T) {
 	p := NewParser("hilbert", nil)
