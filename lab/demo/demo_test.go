@@ -163,6 +163,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := testLab(t, Options{Work: work, Timeout: 3 * time.Minute, EtcdQuotaBytes: 16 << 20})
+	ballast(t, l, 6)
 	run, err := l.Run(t.Context())
 	if err == nil {
 		t.Fatal("5,000 pods fit in a database of 16 MiB")
@@ -177,5 +178,16 @@ func TestFullDisk(t *testing.T) {
 	}
 	if s := report.Summarise(run); s.Complete || s.PodsBound == 0 || s.PodsBound == 5000 {
 		t.Errorf("the report is complete (%v) or has no half-done work: %d bound", s.Complete, s.PodsBound)
+	}
+}
+
+// ballast puts so many megabytes into the database.
+func ballast(t *testing.T, l *Lab, megabytes int) {
+	t.Helper()
+	for i := range megabytes {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("ballast-", i)}, BinaryData: map[string][]byte{"x": make([]byte, 1_000_000)}}
+		if _, err := l.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

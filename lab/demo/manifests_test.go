@@ -14,7 +14,7 @@ import (
 )
 
 func TestDemoManifestsScaleWithTheNodes(t *testing.T) {
-	for nodes, want := range map[int][2]int{1: {18, 40}, 50: {500, 600}, 1000: {8000, 12000}} {
+	for nodes, want := range map[int][2]int{1: {18, 40}, 50: {400, 600}, 1000: {8000, 12000}} {
 		w, err := Manifests(nodes)
 		if err != nil {
 			t.Fatal(err)

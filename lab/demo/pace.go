@@ -168,7 +168,7 @@ func (p *pace) notes() []string {
 	}
 	note := fmt.Sprintf("Tasks arrive in the trace's order, %s times as fast", number(p.scale))
 	if p.shortened > 0 {
-		note += fmt.Sprintf("; %d quiet stretches were shortened to %s", p.shortened, quietest)
+		note += fmt.Sprintf("; %d quiet stretches were shortened to %g s", p.shortened, quietest.Seconds())
 	}
 	switch {
 	case p.lifeScale < p.scale:

@@ -39,13 +39,13 @@ type recorder struct {
 	pods    map[types.UID]*podRecord
 	works   map[string]*report.Workload
 
-	now     report.Sample // all but At
-	use     []report.Use  // of each node
-	changed time.Time     // when now last changed
-	added   time.Time     // when a pod was last seen for the first time
-	placed  time.Time     // when a pod was last seen with its node for the first time
-	finite  int           // pods that have a node and will end by themselves
-	unsaid  int           // pending pods without a condition
+	now    report.Sample // all but At
+	use    []report.Use  // of each node
+	added  time.Time     // when a pod was last seen for the first time
+	placed time.Time     // when a pod was last seen with its node for the first time
+	ended  time.Time     // when a pod last ended or was deleted
+	finite int           // pods that have a node and will end by themselves
+	unsaid int           // pending pods without a condition
 
 	every     time.Duration
 	next      time.Time // of the next sample
@@ -88,7 +88,7 @@ func (s podState) live() bool { return s == bound || s == running }
 func newRecorder(nodes []hollow.Shape, at time.Time) *recorder {
 	r := &recorder{
 		started: at, nodes: make(map[string]int, len(nodes)), pods: make(map[types.UID]*podRecord), works: make(map[string]*report.Workload),
-		use: make([]report.Use, len(nodes)), fullest: make([]report.Use, len(nodes)), every: sampleEvery, next: at, changed: at,
+		use: make([]report.Use, len(nodes)), fullest: make([]report.Use, len(nodes)), every: sampleEvery, next: at,
 	}
 	for i, n := range nodes {
 		r.nodes[n.Name] = i
@@ -131,7 +131,7 @@ func (r *recorder) add(pod *corev1.Pod, at time.Time) *podRecord {
 	r.now.Created++
 	r.now.Pending++
 	r.unsaid++
-	r.changed, r.added = at, at
+	r.added = at
 	return p
 }
 
@@ -141,7 +141,6 @@ func (r *recorder) move(p *podRecord, pod *corev1.Pod, to podState, at time.Time
 	if to < from {
 		return // a relisted pod may look older than an event told; pods never go back
 	}
-	r.changed = at
 	if from == pending {
 		r.now.Pending--
 		if p.reason == "" {
@@ -150,6 +149,9 @@ func (r *recorder) move(p *podRecord, pod *corev1.Pod, to podState, at time.Time
 		if pod.Spec.NodeName != "" {
 			r.bind(p, pod.Spec.NodeName, at, seenBefore)
 		}
+	}
+	if !to.live() {
+		r.ended = at
 	}
 	if from.live() && !to.live() {
 		r.release(p)
@@ -244,7 +246,7 @@ func (r *recorder) remove(uid types.UID, at time.Time) {
 		return
 	}
 	delete(r.pods, uid)
-	r.changed = at
+	r.ended = at
 	switch p.state {
 	case pending:
 		r.now.Pending--

@@ -159,20 +159,22 @@ func (w someWork) pods() int        { return w.n }
 func (w someWork) awaitsEnds() bool { return w.ends }
 
 func TestSettled(t *testing.T) {
-	all := someWork{n: 2, ends: true}
+	all, replayed := someWork{n: 2, ends: true}, someWork{n: 2}
 	r := testRecorder()
 	r.observe(testPod("p", "a", corev1.PodRunning), second(0))
 	check(t, "one of two pods is there", r.settled(second(900), all), false)
 	r.observe(testPod("q", "", corev1.PodPending), second(10))
 	check(t, "a pod still runs", r.settled(second(900), all), false)
-	check(t, "just now nothing was said", r.settled(second(11), someWork{n: 2}), false)
-	check(t, "nothing was said for long", r.settled(second(10).Add(silence), someWork{n: 2}), true)
-	r.observe(testPod("p", "a", corev1.PodSucceeded), second(20))
+	check(t, "just now nothing was said", r.settled(second(11), replayed), false)
+	check(t, "nothing was said for long", r.settled(second(10).Add(silence), replayed), true)
 	r.observe(condition(testPod("q", "", corev1.PodPending), "Unschedulable", "no room"), second(20))
-	check(t, "the scheduler may just be retrying", r.settled(second(20).Add(quiet-time.Second), all), false)
-	check(t, "all is said and quiet", r.settled(second(20).Add(quiet), all), true)
-	r.observe(testPod("q", "b", corev1.PodSucceeded), second(30))
-	check(t, "all have ended", r.settled(second(30), all), true)
+	check(t, "what runs may yet make room", r.settled(second(10).Add(quietReplay-time.Second), replayed), false)
+	check(t, "no room was made for long", r.settled(second(10).Add(quietReplay), replayed), true)
+	r.observe(testPod("p", "a", corev1.PodSucceeded), second(60))
+	check(t, "the scheduler may just be retrying", r.settled(second(60).Add(quiet-time.Second), all), false)
+	check(t, "all is said and quiet", r.settled(second(60).Add(quiet), all), true)
+	r.observe(testPod("q", "b", corev1.PodSucceeded), second(70))
+	check(t, "all have ended", r.settled(second(70), all), true)
 }
 
 func TestDigested(t *testing.T) {

@@ -5,6 +5,8 @@ import "time"
 const (
 	// quiet is how long nothing may have changed before what still waits counts as not placeable.
 	quiet = 5 * time.Second
+	// quietReplay is the same while pods end by themselves, each of which may make room for one that waits.
+	quietReplay = 15 * time.Second
 	// silence is the same where the scheduler has not told of every waiting pod why it waits.
 	silence = 30 * time.Second
 	// backlog is how many pods may wait while more are created.
@@ -18,15 +20,18 @@ const (
 func (r *recorder) settled(at time.Time, work Work) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	idle := min(at.Sub(r.placed), at.Sub(r.added))
 	switch {
 	case r.now.Created < work.pods(), work.awaitsEnds() && r.finite > 0:
 		return false
 	case r.now.Pending == 0:
 		return true
-	case r.unsaid == 0:
-		return at.Sub(r.changed) >= quiet
+	case r.unsaid > 0:
+		return idle >= silence
+	case r.finite > 0:
+		return idle >= quietReplay
 	default:
-		return at.Sub(r.changed) >= silence
+		return idle >= quiet && at.Sub(r.ended) >= quiet
 	}
 }
 

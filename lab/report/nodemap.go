@@ -29,6 +29,7 @@ type nodeGroup struct {
 type nodeMap struct {
 	Groups   []nodeGroup
 	Size     string // of a cell: "large", "middling", "small"
+	Wide     bool   // groups stand one below the other
 	PerCell  int
 	AnyGPU   bool
 	Shapes   [][]any `json:"shapes"` // machine, GPU model, millicores, MiB, GPU milli, pods
@@ -56,6 +57,7 @@ func newNodeMap(nodes []Node) *nodeMap {
 		cells += len(group)
 		m.addGroup(name, group)
 	}
+	m.Wide = uneven(groups)
 	switch {
 	case cells <= 120:
 		m.Size = "large"
@@ -65,6 +67,15 @@ func newNodeMap(nodes []Node) *nodeMap {
 		m.Size = "small"
 	}
 	return m
+}
+
+// uneven says that groups side by side would leave much of the page empty.
+func uneven(groups map[string][]Node) bool {
+	least, most := math.MaxInt, 0
+	for _, g := range groups {
+		least, most = min(least, len(g)), max(most, len(g))
+	}
+	return len(groups) > 6 || most > 2*least
 }
 
 // byMachine puts like machines side by side: without GPUs first, small ones first, then by name.
