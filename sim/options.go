@@ -78,7 +78,7 @@ func DefaultFaults(w *trace.Workload) *Faults {
 	span := max(time.Duration(w.End()), time.Minute)
 	return &Faults{
 		WriteLatency: Range{time.Millisecond, 2 * time.Second},
-		WatchLag:     Range{0, 3 * time.Second},
+		WatchLag:     Range{0, 8 * time.Second}, // the watch may tell after the write has timed out
 		LostRequests: 30, LostResponses: 30, Refusals: 20, NotSent: 10,
 		ForeignTasks: 150, StolenTasks: 50, AbortedTasks: 30, GatedTasks: 50,
 		Deletions: span / 60,
