@@ -193,7 +193,8 @@ func answerInstead(from, to bind.Outcome) func(bind.Result) bind.Result {
 	}
 }
 
-// breach runs one seed with a mistake in it, and returns what was noticed. On a calm day only writes fail, and no pod leaves.
+// breach runs one seed with a mistake in it, and returns what was noticed. On a calm day only writes fail and no pod leaves, so that
+// nothing heals the mistake by chance.
 func breach(t *testing.T, mistake seams, calm bool, seed uint64) *Violation {
 	t.Helper()
 	w := invent(t, faultyWorkload, seed)
@@ -201,7 +202,7 @@ func breach(t *testing.T, mistake seams, calm bool, seed uint64) *Violation {
 	o.CheckEvery, o.Faults = 1, DefaultFaults(w)
 	if calm {
 		w = invent(t, "nodes=12,pods=300,classes=1,minutes=5", seed)
-		o.Faults.Until = 0
+		o.Faults.Until, o.Faults.WatchLag = 0, Range{}
 	}
 	s, err := newSimulation(w, o)
 	if err != nil {
@@ -223,7 +224,7 @@ func TestMistakesAreFound(t *testing.T) {
 		name  string
 		seams seams
 		want  []string // one of these must be in the message
-		calm  bool     // only writes fail, and no pod leaves: nothing else may heal the mistake
+		calm  bool
 	}{
 		{"node capacity is doubled", seams{told: tellNode(func(n *cluster.Node) {
 			list := slices.Clone(n.Allocatable)
