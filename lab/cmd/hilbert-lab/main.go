@@ -34,11 +34,17 @@ var commands = []func() *cobra.Command{
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newRootCommand().ExecuteContext(ctx)
+	interrupted := ctx.Err() != nil
 	stop()
-	if err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "hilbert-lab:", err)
-		os.Exit(1)
+	if err == nil {
+		return
 	}
+	// A command for which the signal is the ordinary end returns nil. One that was cut short has no result, and must not look as if it had.
+	if interrupted && errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	fmt.Fprintln(os.Stderr, "hilbert-lab:", err)
+	os.Exit(1)
 }
 
 func newRootCommand() *cobra.Command {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -98,6 +99,39 @@ func TestUp(t *testing.T) {
 	}
 	left, err := os.ReadDir(temporary)
 	if err != nil || len(left) > 0 {
+		t.Errorf("left in the temporary directory: %v, %v", left, err)
+	}
+}
+
+// TestInterruptedBench: a benchmark that is cut short fails, prints no result, and takes its processes and data with it.
+func TestInterruptedBench(t *testing.T) {
+	home, temporary := t.TempDir(), t.TempDir()
+	command := lab(home, "bench", "schedule", "--nodes", "40", "--pods", "200", "--only", "raw", "--dir", filepath.Join(home, "logs"))
+	command.Env = append(command.Env, "TMPDIR="+temporary)
+	var out bytes.Buffer
+	command.Stdout = &out
+	progress, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = command.Process.Kill() })
+	var said strings.Builder
+	for lines := bufio.NewScanner(progress); lines.Scan(); {
+		fmt.Fprintln(&said, lines.Text())
+		if strings.HasPrefix(lines.Text(), "round 1") {
+			if err := command.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var exit *exec.ExitError
+	if err := command.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(said.String(), "interrupted") || out.Len() > 0 {
+		t.Errorf("got %v, want exit status 1 and no result\n%s%s", err, said.String(), out.String())
+	}
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
 		t.Errorf("left in the temporary directory: %v, %v", left, err)
 	}
 }
