@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -69,7 +68,7 @@ func boundUnacknowledged(inner dialFunc, after time.Duration) dialFunc {
 		if tcp, ok := conn.(syscall.Conn); ok {
 			if raw, err := tcp.SyscallConn(); err == nil {
 				_ = raw.Control(func(fd uintptr) { // best effort: not every socket is TCP
-					_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))
+					limitUnacknowledged(fd, after)
 				})
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -165,5 +167,29 @@ func TestDialAcrossTermsIsUseless(t *testing.T) {
 	}
 	if _, err := conn.Write([]byte("x")); !errors.Is(err, ErrFenced) {
 		t.Errorf("err %v", err)
+	}
+}
+
+func TestSocketGivesUpWhatIsNotAcknowledged(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has the option")
+	}
+	address, _ := echo(t)
+	conn, err := boundUnacknowledged((&net.Dialer{}).DialContext, 1234*time.Millisecond)(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tcpUserTimeout = 18
+	if err := raw.Control(func(fd uintptr) {
+		if got, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout); err != nil || got != 1234 {
+			t.Errorf("TCP_USER_TIMEOUT is %d ms, err %v", got, err)
+		}
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
