@@ -35,6 +35,11 @@ type Observer interface {
 	Released(pod *cluster.Pod, message string, now time.Time)
 }
 
+// Auditor is an Observer that also wants to see every Plan with the committer's Verdict.
+type Auditor interface {
+	Judged(plan *cluster.Plan, verdict cluster.Verdict)
+}
+
 // FilterCount is how many nodes a filter refused.
 type FilterCount struct {
 	Filter string

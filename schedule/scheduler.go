@@ -25,6 +25,7 @@ type Scheduler struct {
 	binder     *bind.Binder
 	lag        func(int) bool
 	observer   Observer
+	auditor    Auditor // nil when the observer is none
 
 	attempts map[cluster.UID]int // failed attempts of pods that wait or are on their way
 	held     map[cluster.UID]struct{}
@@ -71,6 +72,7 @@ func New(o Options) (*Scheduler, error) {
 	if s.observer == nil {
 		s.observer = silent{}
 	}
+	s.auditor, _ = s.observer.(Auditor)
 	s.binder = bind.New(s.store, place.Commits, o.Config.Binding, o.Config.Conditions)
 	for i := range max(o.Instances, 1) {
 		snapshot := cluster.NewSnapshot()

@@ -48,6 +48,9 @@ func (s *Scheduler) decide(u *queue.Unit, now time.Time) {
 		Revision:   in.snapshot.Revision(), Scheduler: in.number,
 	}
 	verdict := s.binder.Propose(&plan)
+	if s.auditor != nil {
+		s.auditor.Judged(&plan, verdict)
+	}
 	if !verdict.Committed {
 		s.rejected(u, verdict, now)
 		return

@@ -84,7 +84,8 @@ func (c *conditions) schedule(r *conditionRow, now time.Time) {
 // refill adds the tokens of the time that has passed.
 func (c *conditions) refill(now time.Time) {
 	if !c.refilled.IsZero() && now.After(c.refilled) {
-		c.tokens = min(c.tokens+now.Sub(c.refilled).Seconds()*c.cfg.PerSecond, float64(c.cfg.Burst))
+		earned := float64(now.Sub(c.refilled).Seconds() * c.cfg.PerSecond) // the conversion keeps it from fusing with the sum
+		c.tokens = min(c.tokens+earned, float64(c.cfg.Burst))
 	}
 	c.refilled = now
 }
