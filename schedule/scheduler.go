@@ -154,7 +154,9 @@ func (s *Scheduler) report(r bind.Report, now time.Time) {
 			return
 		}
 		s.queue.AddDelayed(pod, s.backoff(r.Pod, now))
-		s.binder.Report(pod, cluster.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
+		if !r.Unsent {
+			s.binder.Report(pod, cluster.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
+		}
 	case bind.Vanished:
 		delete(s.attempts, r.Pod)
 		s.vanished[r.Pod] = struct{}{}

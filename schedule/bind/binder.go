@@ -26,6 +26,7 @@ type Report struct {
 	Event   Event
 	Pod     cluster.UID
 	Message string // Released: why
+	Unsent  bool   // Released: the API server has not been asked, so there is nothing to tell the pod's owner
 }
 
 // retryBase and retryMax bound the pause before an uncertain Binding is repeated, or the pod read again.
@@ -208,7 +209,9 @@ func (b *Binder) Finish(result Result, now time.Time) (Report, bool) {
 		b.pause(r, ReadPod, now, 0)
 	case NotSent:
 		if r.attempts == 0 {
-			return b.released(r, "not sent: "+result.Message), true
+			report := b.released(r, "not sent: "+result.Message)
+			report.Unsent = true
+			return report, true
 		}
 		b.pause(r, ReadPod, now, retryBase)
 	case Unknown:
