@@ -82,6 +82,20 @@ func (o *demoOptions) validate() error {
 	case o.format != "" && o.format != formatOpenB:
 		return fmt.Errorf("--format is %q: the only one is %s", o.format, formatOpenB)
 	}
+	return o.validatePage()
+}
+
+// validatePage finds out before the run whether the page can be written after it.
+func (o *demoOptions) validatePage() error {
+	if o.page == "-" {
+		return nil
+	}
+	if info, err := os.Stat(o.page); err == nil && info.IsDir() {
+		return fmt.Errorf("--out is %q, a directory: name a file in it, or - for none", o.page)
+	}
+	if info, err := os.Stat(filepath.Dir(o.page)); err != nil || !info.IsDir() {
+		return fmt.Errorf("--out is %q: there is no directory %s", o.page, filepath.Dir(o.page))
+	}
 	return nil
 }
 
