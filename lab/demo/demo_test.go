@@ -76,8 +76,8 @@ func TestDemo(t *testing.T) {
 	check(t, "created, bound, pending, running, succeeded, failed in the report", got, want)
 	check(t, "waits measured", len(run.Waits), count["bound"])
 	checkNodes(t, run, pods.Items)
-	if summary.CPU.Fullest < 50 {
-		t.Errorf("at the fullest %.1f %% of the CPU were allocated, want more than half", summary.CPU.Fullest)
+	if summary.CPU.Peak < 50 {
+		t.Errorf("at the peak %.1f %% of the CPU were allocated, want more than half", summary.CPU.Peak)
 	}
 }
 

@@ -12,7 +12,7 @@ const (
 	// maxPoints bounds the points of a curve.
 	maxPoints = 320
 	// maxBins bounds the bars of the binding rate.
-	maxBins = 80
+	maxBins = 120
 	// binsPerDecade is how finely waits are sorted.
 	binsPerDecade = 8
 )
@@ -33,13 +33,12 @@ type hover struct {
 	Says [][]string `json:"says"` // the first line is the place, the others "name value"
 }
 
-// thin returns at most n samples, evenly spread, with the first, the last and the fullest among them.
+// thin returns at most n samples, evenly spread, with the first, the last and the peak of each resource among them.
 func thin(samples []Sample, n int) []Sample {
 	if len(samples) <= n {
 		return samples
 	}
-	fullest := fullestSample(samples)
-	keep := []int{0, fullest, len(samples) - 1}
+	keep := []int{0, len(samples) - 1, peakSample(samples, cpuOf), peakSample(samples, memoryOf), peakSample(samples, gpuOf)}
 	spread := n - len(keep)
 	for i := range spread {
 		keep = append(keep, i*len(samples)/spread)
@@ -81,12 +80,13 @@ func (v *view) utilisation(id, title string, of func(Amount) int64, share *Share
 	p.curve("edge", v.times, total)
 	c.Figure, c.Detail = "–", "no samples"
 	if n > 0 {
-		p.marker(v.fullest.At.Seconds(), "fullest", 0)
-		c.Figure = fmt.Sprintf("%.1f %%", share.Fullest)
-		used := of(v.fullest.Online.Plus(v.fullest.Offline))
+		peak := v.samples[peakSample(v.samples, of)]
+		p.marker(peak.At.Seconds(), "peak", 0)
+		c.Figure = fmt.Sprintf("%.1f %%", share.Peak)
+		used := of(peak.Online.Plus(peak.Offline))
 		c.Detail = fmt.Sprintf("%s of %s", unit(used), unit(all))
 	}
-	c.SVG = p.svg(id, fmt.Sprintf("%s over time: %s at the fullest, %s.", title, c.Figure, c.Detail))
+	c.SVG = p.svg(id, fmt.Sprintf("%s over time: %s at the peak, %s.", title, c.Figure, c.Detail))
 	return c
 }
 

@@ -35,7 +35,6 @@ type view struct {
 	times    []float64
 	allTimes []float64 // of all samples
 	end      float64   // of the time axis, seconds
-	fullest  Sample
 	percent  scale
 }
 
@@ -45,7 +44,6 @@ func newView(r *Run) *view {
 	v.end = r.Elapsed.Seconds()
 	if len(v.times) > 0 {
 		v.end = max(v.end, v.times[len(v.times)-1])
-		v.fullest = v.samples[fullestSample(v.samples)]
 	}
 	v.percent = percentScale(v.mostPercent())
 	return v
@@ -93,7 +91,7 @@ func (v *view) tiles() []tile {
 	}{{"CPU allocated", s.CPU}, {"Memory allocated", s.Memory}, {"GPU allocated", s.GPU}} {
 		if share := resource.share; share != nil {
 			out = append(out, tile{
-				Label: resource.name, Value: fmt.Sprintf("%.1f", share.Fullest), Unit: "%", Detail: fmt.Sprintf("%.1f %% at the end", share.Final),
+				Label: resource.name, Value: fmt.Sprintf("%.1f", share.Peak), Unit: "% at the peak", Detail: fmt.Sprintf("%.1f %% at the end", share.Final),
 				Bar: true, Online: min(share.Online, 100), Offline: min(share.Offline, 100-min(share.Online, 100)),
 			})
 		}
@@ -147,7 +145,7 @@ type page struct {
 func WriteHTML(w io.Writer, r *Run) error {
 	v := newView(r)
 	p := page{
-		Title: r.Title, Partial: clip(r.Partial), Tiles: v.tiles(), Map: newNodeMap(r.Nodes), FullestAt: formatSeconds(v.fullest.At.Seconds()),
+		Title: r.Title, Partial: clip(r.Partial), Tiles: v.tiles(), Map: newNodeMap(r.Nodes), FullestAt: formatSeconds(r.FullestAt.Seconds()),
 		CSS: template.CSS(pageCSS), JS: template.JS(pageJS),
 	}
 	p.Lead = fmt.Sprintf("%s on %s in %s", plural(v.summary.PodsCreated, "pod"), plural(len(r.Nodes), "node"), formatSeconds(v.summary.Seconds))

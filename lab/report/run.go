@@ -58,7 +58,7 @@ type Node struct {
 	GPUModel    string // "" without GPUs
 	Allocatable Amount
 	MaxPods     int
-	Fullest     Use // when the cluster as a whole was at its fullest
+	Fullest     Use // when the cluster as a whole had most CPU allocated
 	Final       Use // at the end
 }
 

@@ -55,10 +55,10 @@ type Quantiles struct {
 
 // Share is how much of one resource was allocated, in percent of what the nodes offer.
 type Share struct {
-	Fullest float64 `json:"fullestPercent"`       // when the cluster was at its fullest (by CPU)
-	Final   float64 `json:"finalPercent"`         // at the end
-	Online  float64 `json:"onlineFullestPercent"` // of Fullest, held by online work
-	Offline float64 `json:"offlineFullestPercent"`
+	Peak    float64 `json:"peakPercent"`       // the most at any moment
+	Final   float64 `json:"finalPercent"`      // at the end
+	Online  float64 `json:"onlinePeakPercent"` // of Peak, held by online work
+	Offline float64 `json:"offlinePeakPercent"`
 }
 
 // Summarise computes the key figures.
@@ -79,19 +79,19 @@ func Summarise(r *Run) *Summary {
 	last := r.Samples[len(r.Samples)-1]
 	s.PodsCreated, s.PodsBound, s.PodsPending = last.Created, last.Bound, last.Pending
 	s.PodsRunning, s.PodsSucceeded, s.PodsFailed = last.Running, last.Succeeded, last.Failed
-	fullest := r.Samples[fullestSample(r.Samples)]
 	capacity := r.Capacity()
 	share := func(of func(Amount) int64) *Share {
 		all := of(capacity)
 		if all <= 0 {
 			return nil
 		}
+		peak := r.Samples[peakSample(r.Samples, of)]
 		percent := func(part int64) float64 { return round(100*float64(part)/float64(all), 2) }
 		return &Share{
-			Fullest: percent(of(fullest.Online.Plus(fullest.Offline))),
+			Peak:    percent(of(peak.Online.Plus(peak.Offline))),
 			Final:   percent(of(last.Online.Plus(last.Offline))),
-			Online:  percent(of(fullest.Online)),
-			Offline: percent(of(fullest.Offline)),
+			Online:  percent(of(peak.Online)),
+			Offline: percent(of(peak.Offline)),
 		}
 	}
 	s.CPU, s.Memory, s.GPU = share(cpuOf), share(memoryOf), share(gpuOf)
@@ -113,11 +113,11 @@ func cpuOf(a Amount) int64    { return a.CPU }
 func memoryOf(a Amount) int64 { return a.Memory }
 func gpuOf(a Amount) int64    { return a.GPU }
 
-// fullestSample is the first sample with the most CPU allocated; 0 when there are none.
-func fullestSample(samples []Sample) int {
+// peakSample is the first sample with the most of one resource allocated; 0 when there are none.
+func peakSample(samples []Sample, of func(Amount) int64) int {
 	best := 0
 	for i, s := range samples {
-		if s.Online.CPU+s.Offline.CPU > samples[best].Online.CPU+samples[best].Offline.CPU {
+		if of(s.Online.Plus(s.Offline)) > of(samples[best].Online.Plus(samples[best].Offline)) {
 			best = i
 		}
 	}

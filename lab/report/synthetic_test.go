@@ -19,7 +19,7 @@ func synthetic(nodes, pods int) *Run {
 	random := rand.New(rand.NewPCG(7, uint64(nodes)))
 	r := &Run{
 		Title: "Demo", Source: "examples/demo.yaml", Scheduler: "hilbert", Kubernetes: "Kubernetes v1.37.0",
-		Started: time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC), Elapsed: 100 * time.Second,
+		Started: time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC), Elapsed: 100 * time.Second, FullestAt: 45 * time.Second,
 	}
 	machines := []struct {
 		name        string

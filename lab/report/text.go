@@ -33,7 +33,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 		share *Share
 	}{{"CPU allocated", s.CPU}, {"memory allocated", s.Memory}, {"GPU allocated", s.GPU}} {
 		if v := resource.share; v != nil {
-			line(resource.name, "%.1f %% at the fullest (online %.1f, offline %.1f) · %.1f %% at the end", v.Fullest, v.Online, v.Offline, v.Final)
+			line(resource.name, "%.1f %% at the peak (online %.1f, offline %.1f) · %.1f %% at the end", v.Peak, v.Online, v.Offline, v.Final)
 		}
 	}
 	line("at the end", "%s running · %s succeeded · %s failed · %s pending",
