@@ -80,22 +80,22 @@ func timeScale(end float64) scale {
 	end = max(end, 1)
 	s := scale{max: end}
 	unit, name := 1.0, "s"
-	step := niceStep(end, 6)
-	for _, coarse := range []struct {
-		from, unit float64
-		name       string
-	}{{300, 60, "min"}, {3 * 3600, 3600, "h"}} {
-		if end > coarse.from {
-			unit, name = coarse.unit, coarse.name
-			step = niceStep(end/unit, 6) * unit
+	switch {
+	case end > 3*3600:
+		unit, name = 3600, "h"
+	case end > 300:
+		unit, name = 60, "min"
+	}
+	step := niceStep(end/unit, 7)
+	for _, round := range []float64{1, 2, 5, 10, 15, 20, 30, 60} { // sixtieths divide otherwise than tenths
+		if unit < 3600 && step >= 1 && end/unit <= 7*round {
+			step = round
+			break
 		}
 	}
-	if unit == 1 && step == 50 {
-		step = 60 // 60 s, 120 s: easier on the eye than 50, 100
-	}
-	step = max(step, unit/4)
-	for v := 0.0; v <= end*(1+1e-9); v += step {
-		s.ticks = append(s.ticks, tick{v, strconv.FormatFloat(v/unit, 'f', -1, 64) + " " + name})
+	for i := 0; float64(i)*step <= end/unit*(1+1e-9); i++ {
+		v := float64(i) * step
+		s.ticks = append(s.ticks, tick{v * unit, strconv.FormatFloat(round(v, 3), 'f', -1, 64) + " " + name})
 	}
 	return s
 }
