@@ -205,9 +205,9 @@ func keepHint() (string, error) {
 	return fmt.Sprintf(`
 The cluster stays until Ctrl-C. From another terminal:
 
-  hilbert-lab kubectl get pods -A --field-selector status.phase=Pending
-  hilbert-lab kubectl describe node node-00000
-  hilbert-lab kubectl -n shop scale deployment web-frontend --replicas 2000
+  hilbert-lab kubectl get pods -A --field-selector status.phase=Pending \
+    -o custom-columns='POD:.metadata.name,WHY:.status.conditions[?(@.type=="PodScheduled")].message'
+  hilbert-lab kubectl get nodes -L topology.kubernetes.io/zone,hilbert.dev/gpu-model
   export KUBECONFIG=%s
 `, path), nil
 }
