@@ -27,7 +27,7 @@ func testLab(t *testing.T, o Options) *Lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := l.Stop(context.Background()); err != nil {
+		if err := l.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
@@ -76,8 +76,8 @@ func TestDemo(t *testing.T) {
 	check(t, "created, bound, pending, running, succeeded, failed in the report", got, want)
 	check(t, "waits measured", len(run.Waits), count["bound"])
 	checkNodes(t, run, pods.Items)
-	if summary.CPU.Peak < 50 {
-		t.Errorf("at the peak %.1f %% of the CPU were allocated, want more than half", summary.CPU.Peak)
+	if summary.CPU.Peak < 40 { // the services alone, which stay, ask for 44
+		t.Errorf("at the peak %.1f %% of the CPU were allocated, want at least 40", summary.CPU.Peak)
 	}
 }
 

@@ -175,7 +175,7 @@ func (p *pace) notes() []string {
 		note += fmt.Sprintf(". They live for their time in the trace divided by %s only, so that the cluster fills: at the speed of the arrivals most would be gone before they are seen",
 			number(p.lifeScale))
 	default:
-		note += fmt.Sprintf(". They live for their time in the trace divided by %s", number(p.lifeScale))
+		note += ". They live for their time in the trace divided by " + number(p.lifeScale)
 	}
 	return []string{note + "."}
 }

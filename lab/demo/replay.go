@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -80,9 +81,7 @@ func (r *replay) shapes() []hollow.Shape {
 // traceShape is a trace's node as a hollow one.
 func traceShape(n *cluster.Node) hollow.Shape {
 	s := hollow.Shape{Name: n.Name, Labels: make(map[string]string, len(n.Labels)), Allocatable: make(corev1.ResourceList)}
-	for key, value := range n.Labels {
-		s.Labels[key] = value
-	}
+	maps.Copy(s.Labels, n.Labels)
 	for _, q := range n.Allocatable {
 		s.Allocatable[corev1.ResourceName(q.Name)] = quantity(q)
 	}
@@ -118,9 +117,7 @@ func taskPod(t *trace.Task, life time.Duration) *corev1.Pod {
 	if whole := t.Requirements.GPU.Whole; whole > 0 {
 		limits[spec.ResourceNvidiaGPU] = *resource.NewQuantity(int64(whole), resource.DecimalSI)
 	}
-	for name, q := range limits {
-		list[name] = q
-	}
+	maps.Copy(list, limits)
 	group, work := "unnamed", offline
 	if t.Group != "" {
 		group = t.Group

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -177,7 +178,7 @@ func WriteHTML(w io.Writer, r *Run) error {
 // pageData is what the script reads. encoding/json escapes <, > and &, so that it cannot end the script element.
 func pageData(p *page) ([]byte, error) {
 	charts := make(map[string]hover)
-	for _, c := range append(p.Utilisation[:len(p.Utilisation):len(p.Utilisation)], p.Flow...) {
+	for _, c := range slices.Concat(p.Utilisation, p.Flow) {
 		charts[c.ID] = c.hover
 	}
 	data, err := json.Marshal(map[string]any{"charts": charts, "shapes": p.Map.Shapes, "nodes": p.Map.Nodes})

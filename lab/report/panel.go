@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 )
 
@@ -58,8 +59,8 @@ func (p *panel) band(class string, xs, lower, upper []float64) {
 	for i, x := range xs {
 		p.point(i == 0, x, upper[i])
 	}
-	for i := len(xs) - 1; i >= 0; i-- {
-		p.point(false, xs[i], lower[i])
+	for i, x := range slices.Backward(xs) {
+		p.point(false, x, lower[i])
 	}
 	p.b.WriteString(`Z"/>`)
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -85,7 +86,7 @@ func (u Unplaced) message() string {
 
 // count writes 12345 as "12,345".
 func count(n int) string {
-	digits := fmt.Sprint(n)
+	digits := strconv.Itoa(n)
 	sign := ""
 	if n < 0 {
 		sign, digits = "-", digits[1:]
