@@ -156,15 +156,6 @@ func (x *index) best(p *Placer) (cluster.Slot, bool) {
 	return best, best != cluster.NoSlot
 }
 
-// feasible is the number of nodes that fit.
-func (x *index) feasible() int {
-	n := 0
-	for i := range x.groups {
-		n += len(x.groups[i].heap)
-	}
-	return n
-}
-
 func (x *index) above(a, b cluster.Slot) bool {
 	return x.key[a] > x.key[b] || (x.key[a] == x.key[b] && a < b)
 }

@@ -51,12 +51,6 @@ func (p *Placer) Place(c *cluster.Class) (Choice, bool) {
 	return choice, true
 }
 
-// Feasible is the number of nodes that fit a pod of the class.
-func (p *Placer) Feasible(c *cluster.Class) int { return p.index(c).feasible() }
-
-// Indexes is the number of indexes kept.
-func (p *Placer) Indexes() int { return len(p.indexes) }
-
 // index returns the class's index, up to date with the snapshot.
 func (p *Placer) index(c *cluster.Class) *index {
 	p.clock++
