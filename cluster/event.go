@@ -29,6 +29,49 @@ type NodesListed struct{ Nodes []*Node }
 // PodsListed is the complete, consistent set of pods: those not in it are removed.
 type PodsListed struct{ Pods []PodFacts }
 
+// NamespaceUpserted: a namespace exists with these labels.
+type NamespaceUpserted struct{ Namespace Namespace }
+
+// NamespaceRemoved: a namespace exists no more.
+type NamespaceRemoved struct{ Name string }
+
+// NamespacesListed is the complete, consistent set of namespaces.
+type NamespacesListed struct{ Namespaces []Namespace }
+
+// WorkloadUpserted: something that selects pods exists.
+type WorkloadUpserted struct{ Workload *Workload }
+
+// WorkloadRemoved: it exists no more.
+type WorkloadRemoved struct {
+	Kind            WorkloadKind
+	Namespace, Name string
+}
+
+// WorkloadsListed is the complete, consistent set of workloads of one kind.
+type WorkloadsListed struct {
+	Kind      WorkloadKind
+	Workloads []*Workload
+}
+
+// BudgetUpserted: a disruption budget exists.
+type BudgetUpserted struct{ Budget *Budget }
+
+// BudgetRemoved: it exists no more.
+type BudgetRemoved struct{ Namespace, Name string }
+
+// BudgetsListed is the complete, consistent set of budgets.
+type BudgetsListed struct{ Budgets []*Budget }
+
+func (NamespaceUpserted) event() {}
+func (NamespaceRemoved) event()  {}
+func (NamespacesListed) event()  {}
+func (WorkloadUpserted) event()  {}
+func (WorkloadRemoved) event()   {}
+func (WorkloadsListed) event()   {}
+func (BudgetUpserted) event()    {}
+func (BudgetRemoved) event()     {}
+func (BudgetsListed) event()     {}
+
 func (NodeUpserted) event() {}
 func (NodeRemoved) event()  {}
 func (PodUpserted) event()  {}
@@ -45,6 +88,10 @@ type Node struct {
 	// Allocatable is what pods may request in sum; GPUs are not in it, they are in GPU.
 	Allocatable []resource.Quantity
 	GPU         topology.Shape
+	// Images that the node has, sorted by name.
+	Images []Image
+	// Features that the node declares, sorted.
+	Features []string
 }
 
 // Effect is what a taint does to pods that do not tolerate it.
@@ -80,6 +127,16 @@ type PodFacts struct {
 	Deleting bool
 	// Gated: it has scheduling gates and is not to be placed yet.
 	Gated bool
+	// Labels, sorted by key. The slice may be shared between pods.
+	Labels []Label
+	// Owner is the pod's controller, if it is one that default spreading looks at.
+	Owner Owner
+	// Started is when its node took it up (status.startTime), in nanoseconds as Created; 0 when that is not known.
+	Started int64
+	// NeverPreempts: preemptionPolicy Never.
+	NeverPreempts bool
+	// Nominated is the node that a preemption has promised to the pod (status.nominatedNodeName).
+	Nominated string
 	// Requirements is all that its placement depends on. It must not be nil.
 	Requirements *Requirements
 	// Grant is the GPUs that a bound pod was given, zero when nobody recorded them.

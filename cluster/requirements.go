@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"encoding/binary"
-	"strings"
 
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
@@ -25,6 +24,17 @@ type Requirements struct {
 	Preferred   []WeightedTerm
 	Tolerations []Toleration
 	Ports       []HostPort
+	// Features are what the node must declare, sorted.
+	Features []string
+	// Images of all containers, one entry for each, normalised to the names that nodes report.
+	Images []string
+
+	// Spread, in the order of the pod's spec. A pod without any may get the cluster's defaults (SpreadDefaults).
+	Spread []SpreadConstraint
+	// Affinity and AntiAffinity are required.
+	Affinity, AntiAffinity []AffinityTerm
+	// PreferredPods are the preferred terms of both, anti-affinity with negative weights.
+	PreferredPods []WeightedAffinityTerm
 
 	// Unsupported names the constraints in the pod's spec that Hilbert cannot honour; such a pod is never placed.
 	Unsupported []string
@@ -115,17 +125,8 @@ func (w *keyWriter) bool(b bool) {
 }
 
 func (w *keyWriter) term(t *Term) {
-	for _, list := range [][]Requirement{t.Expressions, t.Fields} {
-		w.num(int64(len(list)))
-		for _, r := range list {
-			w.str(r.Key)
-			w.num(int64(r.Operator))
-			w.num(int64(len(r.Values)))
-			for _, v := range r.Values {
-				w.str(v)
-			}
-		}
-	}
+	w.requirements(t.Expressions)
+	w.requirements(t.Fields)
 }
 
 // appendKey appends the canonical encoding of r.
@@ -168,9 +169,30 @@ func (r *Requirements) appendKey(buffer []byte) []byte {
 		w.str(p.IP)
 		w.num(int64(p.Port))
 	}
-	w.str(strings.Join(r.Unsupported, "\x00"))
+	w.strings(r.Features)
+	w.strings(r.Images)
+	w.num(int64(len(r.Spread)))
+	for i := range r.Spread {
+		w.spread(&r.Spread[i])
+	}
+	w.affinity(r.Affinity)
+	w.affinity(r.AntiAffinity)
+	w.num(int64(len(r.PreferredPods)))
+	for i := range r.PreferredPods {
+		w.num(int64(r.PreferredPods[i].Weight))
+		w.str(r.PreferredPods[i].TopologyKey)
+		w.podSelector(&r.PreferredPods[i].Pods)
+	}
+	w.strings(r.Unsupported)
 	w.str(r.Impossible)
 	return w
+}
+
+func (w *keyWriter) strings(list []string) {
+	w.num(int64(len(list)))
+	for _, s := range list {
+		w.str(s)
+	}
 }
 
 // Conflicts reports whether two host ports cannot be held on one node together.
