@@ -16,6 +16,10 @@ const (
 	Freed
 	// Redefined: the node itself is new, gone, or has other properties.
 	Redefined
+	// Reimaged: the node has other images, which changes scores only.
+	Reimaged
+	// Recounted: pods on the node count in other tallies than before.
+	Recounted
 )
 
 // Change is one entry of the log.

@@ -31,6 +31,15 @@ type Pod struct {
 	Deleting        bool
 	Class           *Class
 	Reported        Condition
+	// Started and Nominated: see PodFacts. NeverPreempts: it waits rather than evict anybody.
+	Started       int64
+	NeverPreempts bool
+	Nominated     string
+
+	identity     *identity
+	rank         int32         // among the identity's pods
+	requirements *Requirements // as its spec has them, without the cluster's defaults
+	owner        Owner
 
 	node     string // where it is charged, or bound to a node that is not known
 	slot     Slot   // NoSlot while not charged

@@ -92,20 +92,6 @@ type HostPort struct {
 	Port     int32
 }
 
-// ClassID numbers classes in the order in which the Store met them. It is never given out twice.
-type ClassID uint32
-
-// Class is interned Requirements. It is immutable.
-type Class struct {
-	*Requirements
-	ID ClassID
-	// Amounts is Requests by Kind, and one pod.
-	Amounts resource.List
-
-	key  string
-	pods int // how many pods refer to it
-}
-
 // keyWriter writes values so that different sequences never give equal bytes: every string carries its length.
 type keyWriter []byte
 
@@ -141,28 +127,13 @@ func (r *Requirements) appendKey(buffer []byte) []byte {
 	w.num(r.ScoreMemory)
 	w.num(int64(r.GPU.Milli))
 	w.num(int64(r.GPU.Whole))
-	w.num(int64(len(r.NodeSelector)))
-	for _, l := range r.NodeSelector {
-		w.str(l.Key)
-		w.str(l.Value)
-	}
-	w.bool(r.Required != nil)
-	w.num(int64(len(r.Required)))
-	for i := range r.Required {
-		w.term(&r.Required[i])
-	}
+	w.selection(r)
 	w.num(int64(len(r.Preferred)))
 	for i := range r.Preferred {
 		w.num(int64(r.Preferred[i].Weight))
 		w.term(&r.Preferred[i].Term)
 	}
-	w.num(int64(len(r.Tolerations)))
-	for _, t := range r.Tolerations {
-		w.str(t.Key)
-		w.bool(t.Exists)
-		w.str(t.Value)
-		w.num(int64(t.Effect))
-	}
+	w.tolerations(r.Tolerations)
 	w.num(int64(len(r.Ports)))
 	for _, p := range r.Ports {
 		w.str(p.Protocol)
@@ -186,6 +157,30 @@ func (r *Requirements) appendKey(buffer []byte) []byte {
 	w.strings(r.Unsupported)
 	w.str(r.Impossible)
 	return w
+}
+
+// selection writes which nodes the node selector and the required node affinity allow.
+func (w *keyWriter) selection(r *Requirements) {
+	w.num(int64(len(r.NodeSelector)))
+	for _, l := range r.NodeSelector {
+		w.str(l.Key)
+		w.str(l.Value)
+	}
+	w.bool(r.Required != nil)
+	w.num(int64(len(r.Required)))
+	for i := range r.Required {
+		w.term(&r.Required[i])
+	}
+}
+
+func (w *keyWriter) tolerations(list []Toleration) {
+	w.num(int64(len(list)))
+	for _, t := range list {
+		w.str(t.Key)
+		w.bool(t.Exists)
+		w.str(t.Value)
+		w.num(int64(t.Effect))
+	}
 }
 
 func (w *keyWriter) strings(list []string) {

@@ -158,8 +158,8 @@ func TestIdleClassesAreBounded(t *testing.T) {
 	for i := range 3 * MaxIdleClasses {
 		s.Class(&Requirements{ScoreCPU: int64(i + 2)})
 	}
-	if len(s.classes) > MaxIdleClasses+2 {
-		t.Errorf("%d classes are remembered", len(s.classes))
+	if len(s.bases) > MaxIdleClasses+2 {
+		t.Errorf("%d classes are remembered", len(s.bases))
 	}
 	if s.Class(held) != first {
 		t.Error("a class that a pod refers to was forgotten")

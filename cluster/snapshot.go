@@ -40,14 +40,19 @@ func (s *Snapshot) Advance(store *Store) {
 	s.assumed = s.assumed[:0]
 	for ; s.revision < from.log.Len(); s.revision++ {
 		change := from.log.At(s.revision)
-		s.copySlot(from, change.Slot, change.Kind&Redefined != 0)
+		s.copySlot(from, change.Slot, change.Kind&(Redefined|Reimaged) != 0)
 		s.log.append(change)
 	}
+	s.learn()
 }
 
 // Assume charges a placement of the owner's own Plan to the snapshot, so that its next decision sees it before the Store has answered.
-func (s *Snapshot) Assume(slot Slot, class *Class, grant topology.Grant) {
-	s.charge(slot, class, grant)
+func (s *Snapshot) Assume(slot Slot, pod *Pod, grant topology.Grant) {
+	s.charge(slot, pod.Class, grant)
+	pod.eachTally(func(id TallyID) { s.bump(slot, id, 1) })
 	s.assumed = append(s.assumed, slot)
 	s.log.append(Change{slot, Charged})
 }
+
+// Verify counts every census of the snapshot anew and returns the first difference.
+func (s *Snapshot) Verify() error { return s.verifyCensuses() }

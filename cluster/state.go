@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"slices"
 
 	"hilbert.dev/hilbert/resource"
@@ -22,6 +23,15 @@ type State struct {
 	scoreCPU, scoreMemory  []int64   // requested, as scores count it
 	ports                  [][]HostPort
 	gpus                   []topology.Free
+
+	registry *registry
+	tallies  [][]Tally // by slot, sorted by ID
+	domains  []*domainColumn
+	censuses []*Census
+	learned  uint64 // the registry's generation that censuses reflect
+
+	images    map[string]int32 // nodes that have each image
+	inhabited int
 
 	touched []Revision // the Store's revision after each slot's latest change
 	log     Log
@@ -91,6 +101,15 @@ func (s *State) addSlot() Slot {
 	s.scoreMemory = append(s.scoreMemory, 0)
 	s.ports = append(s.ports, nil)
 	s.gpus = append(s.gpus, topology.Free{})
+	s.tallies = append(s.tallies, nil)
+	for _, column := range s.domains {
+		column.grow()
+	}
+	for _, c := range s.censuses {
+		if c != nil {
+			c.eligible = append(c.eligible, false)
+		}
+	}
 	s.touched = append(s.touched, 0)
 	return Slot(len(s.nodes) - 1)
 }
@@ -105,7 +124,8 @@ func (s *State) growKinds() {
 
 // vacate empties a slot's columns.
 func (s *State) vacate(slot Slot) {
-	s.nodes[slot] = nil
+	s.setNode(slot, nil)
+	s.tallies[slot] = s.tallies[slot][:0]
 	for kind := range s.allocatable {
 		s.allocatable[kind][slot] = 0
 		s.requested[kind][slot] = 0
@@ -150,8 +170,9 @@ func (s *State) move(slot Slot, class *Class, sign int64) {
 
 // copySlot copies one slot's row from another state; properties says whether the node itself may differ too.
 func (s *State) copySlot(from *State, slot Slot, properties bool) {
+	s.copyTallies(slot, from.tallies[slot])
 	if properties {
-		s.nodes[slot] = from.nodes[slot]
+		s.setNode(slot, from.nodes[slot])
 		for kind := range from.allocatable {
 			s.allocatable[kind][slot] = from.allocatable[kind][slot]
 		}
@@ -167,8 +188,8 @@ func (s *State) copySlot(from *State, slot Slot, properties bool) {
 
 // copyAll replaces the columns by copies of another state's.
 func (s *State) copyAll(from *State) {
-	s.kinds = from.kinds
-	s.nodes = append(s.nodes[:0], from.nodes...)
+	s.kinds, s.registry = from.kinds, from.registry
+	s.copyNodes(from)
 	s.allocatable = copyColumns(s.allocatable, from.allocatable)
 	s.requested = copyColumns(s.requested, from.requested)
 	s.scoreCPU = append(s.scoreCPU[:0], from.scoreCPU...)
@@ -176,6 +197,18 @@ func (s *State) copyAll(from *State) {
 	s.ports = append(s.ports[:0], from.ports...)
 	s.gpus = append(s.gpus[:0], from.gpus...)
 	s.touched = append(s.touched[:0], from.touched...)
+}
+
+// copyNodes replaces the nodes and all that is derived from their labels and pods.
+func (s *State) copyNodes(from *State) {
+	s.nodes = append(s.nodes[:0], from.nodes...)
+	s.tallies = s.tallies[:0]
+	for _, row := range from.tallies {
+		s.tallies = append(s.tallies, slices.Clone(row))
+	}
+	s.images, s.inhabited = maps.Clone(from.images), from.inhabited
+	s.domains, s.censuses, s.learned = nil, nil, 0
+	s.learn()
 }
 
 func copyColumns(to, from [][]int64) [][]int64 {

@@ -22,23 +22,42 @@ type Store struct {
 	orphans map[string][]*Pod // bound to a node that is not known
 	guesses []int32           // pods on each slot whose GPU grant is inferred
 
-	classes   map[string]*Class
+	bases     map[string]*base
 	idle      int // classes without pods
 	nextClass ClassID
+
+	identities  map[string]*identity
+	inNamespace map[string][]*identity
+	namespaces  map[string][]Label
+	workloads   map[workloadKey]*Workload
+	services    map[string][]*Workload // by namespace
+	budgets     map[budgetKey]*Budget
+	restless    []*Pod // what they wait for may have changed
+
+	spreadDefaults []SpreadDefault
 
 	effects []Effect
 	scratch []byte
 }
 
-// NewStore returns an empty ledger.
-func NewStore() *Store {
+// NewStore returns an empty ledger. The defaults spread the pods that have no constraint of their own.
+func NewStore(defaults ...SpreadDefault) *Store {
 	s := &Store{
 		slots:   make(map[string]Slot),
 		pods:    make(map[UID]*Pod),
 		orphans: make(map[string][]*Pod),
-		classes: make(map[string]*Class),
+		bases:   make(map[string]*base),
+
+		identities:  make(map[string]*identity),
+		inNamespace: make(map[string][]*identity),
+		namespaces:  make(map[string][]Label),
+		workloads:   make(map[workloadKey]*Workload),
+		services:    make(map[string][]*Workload),
+		budgets:     make(map[budgetKey]*Budget),
+
+		spreadDefaults: defaults,
 	}
-	s.kinds = resource.NewTable()
+	s.kinds, s.registry, s.images = resource.NewTable(), newRegistry(), make(map[string]int32)
 	s.growKinds()
 	return s
 }
@@ -82,8 +101,38 @@ func (s *Store) Apply(event Event) []Effect {
 		s.listNodes(e.Nodes)
 	case PodsListed:
 		s.listPods(e.Pods)
+	default:
+		s.applyPolicy(event)
 	}
+	s.settleRestless()
 	return s.effects
+}
+
+// applyPolicy takes in what is neither a node nor a pod.
+func (s *Store) applyPolicy(event Event) {
+	switch e := event.(type) {
+	case NamespaceUpserted:
+		s.setNamespace(e.Namespace.Name, e.Namespace.Labels, true)
+	case NamespaceRemoved:
+		s.setNamespace(e.Name, nil, false)
+	case NamespacesListed:
+		s.listNamespaces(e.Namespaces)
+	case WorkloadUpserted:
+		s.upsertWorkload(e.Workload)
+	case WorkloadRemoved:
+		s.removeWorkload(workloadKey{e.Kind, e.Namespace, e.Name})
+	case WorkloadsListed:
+		s.listWorkloads(e.Kind, e.Workloads)
+	case BudgetUpserted:
+		s.budgets[e.Budget.key()] = e.Budget
+	case BudgetRemoved:
+		delete(s.budgets, budgetKey{e.Namespace, e.Name})
+	case BudgetsListed:
+		clear(s.budgets)
+		for _, b := range e.Budgets {
+			s.budgets[b.key()] = b
+		}
+	}
 }
 
 func (s *Store) listNodes(nodes []*Node) {
@@ -130,9 +179,14 @@ func (s *Store) upsertNode(n *Node) {
 		slot = s.takeSlot()
 		s.slots[n.Name] = slot
 	}
+	if known && sameButImages(s.nodes[slot], n) {
+		s.setNode(slot, n)
+		s.note(slot, Reimaged)
+		return
+	}
 	s.setAllocatable(slot, n)
 	regpu := s.nodes[slot] == nil || s.nodes[slot].GPU != n.GPU
-	s.nodes[slot] = n
+	s.setNode(slot, n)
 	if regpu {
 		s.regrant(slot)
 	}
@@ -188,8 +242,10 @@ func (s *Store) removeNode(name string) {
 }
 
 // sameNode reports whether two observations of a node differ in nothing that placement looks at.
-func sameNode(a, b *Node) bool {
-	return a.Unschedulable == b.Unschedulable && a.GPU == b.GPU && slices.Equal(a.Allocatable, b.Allocatable) &&
+func sameNode(a, b *Node) bool { return slices.Equal(a.Images, b.Images) && sameButImages(a, b) }
+
+func sameButImages(a, b *Node) bool {
+	return slices.Equal(a.Features, b.Features) && a.Unschedulable == b.Unschedulable && a.GPU == b.GPU && slices.Equal(a.Allocatable, b.Allocatable) &&
 		slices.Equal(a.Taints, b.Taints) && maps.Equal(a.Labels, b.Labels)
 }
 
@@ -204,11 +260,13 @@ func (s *Store) upsertPod(facts *PodFacts) {
 	}
 	if facts.Node == "" && !facts.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
 		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters.
-		pod.Deleting = pod.Deleting || facts.Deleting
+		if facts.Deleting && !pod.Deleting {
+			s.retally(pod, func() { pod.Deleting = true })
+		}
 		return
 	}
-	pod.Priority, pod.Ours, pod.Gated, pod.Deleting, pod.Reported = facts.Priority, facts.Ours, facts.Gated, facts.Deleting, facts.Reported
-	class := s.intern(facts.Requirements)
+	s.observe(pod, facts)
+	class := s.classify(pod, facts.Node == "" && !facts.Finished)
 	switch {
 	case facts.Finished:
 		s.unplace(pod)
@@ -222,14 +280,33 @@ func (s *Store) upsertPod(facts *PodFacts) {
 	s.emit(pod)
 }
 
+// observe records what a pod says about itself, apart from where it is.
+func (s *Store) observe(pod *Pod, facts *PodFacts) {
+	pod.Priority, pod.Ours, pod.Gated, pod.Reported = facts.Priority, facts.Ours, facts.Gated, facts.Reported
+	pod.Started, pod.NeverPreempts, pod.Nominated = facts.Started, facts.NeverPreempts, facts.Nominated
+	pod.requirements, pod.owner = facts.Requirements, facts.Owner
+	id := s.identify(facts.Namespace, facts.Labels)
+	switch {
+	case pod.identity == nil:
+		s.setIdentity(pod, id)
+		pod.Deleting = facts.Deleting
+	case pod.identity != id || pod.Deleting != facts.Deleting:
+		s.retally(pod, func() {
+			s.setIdentity(pod, id)
+			pod.Deleting = facts.Deleting
+		})
+	}
+}
+
 // observeBound charges a pod where it was seen, moving it if the ledger had it elsewhere.
 func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
 	grant := facts.Grant
+	same := pod.Class != nil && pod.Class.base == class.base
 	inferred := grant.IsZero() && !class.GPU.IsZero()
-	if inferred && pod.node == facts.Node && pod.Class == class {
+	if inferred && pod.node == facts.Node && same {
 		grant, inferred = pod.grant, pod.inferred // an update that says nothing new
 	}
-	if pod.node != facts.Node || pod.Class != class || pod.grant != grant || pod.inferred != inferred {
+	if pod.node != facts.Node || !same || pod.grant != grant || pod.inferred != inferred {
 		s.unplace(pod)
 		s.reclass(pod, class)
 		s.place(pod, facts.Node, grant, inferred)
@@ -255,6 +332,7 @@ func (s *Store) removePod(uid UID) {
 	}
 	s.unplace(pod)
 	s.reclass(pod, nil)
+	s.setIdentity(pod, nil)
 	delete(s.pods, uid)
 	s.effects = append(s.effects, Effect{Kind: Settled, Pod: pod, Gone: true})
 }
@@ -275,6 +353,7 @@ func (s *Store) place(pod *Pod, node string, grant topology.Grant, inferred bool
 func (s *Store) attach(pod *Pod, slot Slot) {
 	pod.slot, pod.position = slot, int32(len(s.onSlot[slot]))
 	s.onSlot[slot] = append(s.onSlot[slot], pod)
+	s.tally(pod, 1)
 	if !pod.inferred {
 		s.charge(slot, pod.Class, pod.grant)
 	} else {
@@ -303,6 +382,7 @@ func (s *Store) unplace(pod *Pod) {
 	list[len(list)-1] = nil
 	s.onSlot[slot] = list[:len(list)-1]
 	s.discharge(slot, pod.Class, pod.grant)
+	s.tally(pod, -1)
 	if pod.inferred {
 		s.guesses[slot]--
 	}

@@ -40,6 +40,51 @@ func (s *Store) Verify() error {
 	if charged != 0 {
 		return fmt.Errorf("%d pods are charged without being in the ledger", charged)
 	}
+	return s.verifyCensuses()
+}
+
+// verifyTallies asks every selector about every pod on the slot.
+func (s *Store) verifyTallies(slot Slot) error {
+	want := make(map[TallyID]int32)
+	for _, pod := range s.onSlot[slot] {
+		for id, def := range s.registry.tallies {
+			if def != nil && !def.carried && !(def.liveOnly && pod.Deleting) && def.matches(pod.identity, s.namespaces) {
+				want[TallyID(id)]++
+			}
+		}
+		for _, id := range pod.Class.base.carries {
+			want[id]++
+		}
+	}
+	for _, t := range s.tallies[slot] {
+		if want[t.ID] != t.Count {
+			return fmt.Errorf("tally %d says %d, pods say %d", t.ID, t.Count, want[t.ID])
+		}
+	}
+	if len(want) != len(s.tallies[slot]) {
+		return fmt.Errorf("%d tallies, pods say %d", len(s.tallies[slot]), len(want))
+	}
+	return nil
+}
+
+// verifyCensuses counts every census anew. Snapshots have censuses too, so it is a method of State.
+func (s *State) verifyCensuses() error {
+	for id, c := range s.censuses {
+		if c == nil || !s.has(CensusID(id)) {
+			continue
+		}
+		fresh := s.newCensus(c.def)
+		if fresh.sum != c.sum || fresh.domains != c.domains || fresh.Least() != c.Least() {
+			return fmt.Errorf("census %d says %d pods in %d domains, at least %d; rows say %d, %d, %d",
+				id, c.sum, c.domains, c.Least(), fresh.sum, fresh.domains, fresh.Least())
+		}
+		for d := range c.counts {
+			if c.Count(DomainID(d)) != fresh.Count(DomainID(d)) {
+				return fmt.Errorf("census %d says %d pods in domain %q, rows say %d",
+					id, c.counts[d], s.DomainName(c.def.key, DomainID(d)), fresh.Count(DomainID(d)))
+			}
+		}
+	}
 	return nil
 }
 
@@ -69,6 +114,9 @@ func (s *Store) verifySlot(slot Slot, node *Node) error {
 	}
 	if ports != len(s.ports[slot]) {
 		return fmt.Errorf("%d host ports taken, pods say %d", len(s.ports[slot]), ports)
+	}
+	if err := s.verifyTallies(slot); err != nil {
+		return err
 	}
 	if free != s.gpus[slot] {
 		return fmt.Errorf("GPU counters say %v, pods say %v", s.gpus[slot], free)

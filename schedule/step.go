@@ -56,7 +56,7 @@ func (s *Scheduler) decide(u *queue.Unit, now time.Time) {
 		return
 	}
 	if lagging {
-		in.snapshot.Assume(choice.Slot, u.Class, choice.Grant)
+		in.snapshot.Assume(choice.Slot, pod, choice.Grant)
 	}
 	s.queue.Done(u)
 	s.observer.Placed(pod, now)

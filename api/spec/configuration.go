@@ -91,6 +91,11 @@ type Scheduling struct {
 	// Scores chooses score functions by name (schedule/place lists them) and weighs them; a weight of 0 switches one off.
 	// A name that is left out keeps its default weight.
 	Scores map[string]int64 `json:"scores,omitempty"`
+	// CapacityRatio is the broken line of the score RequestedToCapacityRatio, by ascending utilization.
+	CapacityRatio []RatioPoint `json:"capacityRatio,omitempty"`
+	// DefaultSpread is what pods without a spread constraint of their own get: System (kube-scheduler's soft constraints on host and zone
+	// for the pods of one service or controller) or None.
+	DefaultSpread string `json:"defaultSpread,omitempty"`
 	// Seed orders nodes of equal score.
 	Seed uint64 `json:"seed,omitempty"`
 	// Backoff of a unit whose Plan was refused or whose Binding failed.
@@ -101,6 +106,18 @@ type Scheduling struct {
 	Conditions Conditions `json:"conditions,omitzero"`
 	// MaxClassIndexes bounds the score indexes that a scheduler keeps (18 bytes a node each); the least recently used goes first.
 	MaxClassIndexes int `json:"maxClassIndexes,omitempty"`
+}
+
+// The values of Scheduling.DefaultSpread.
+const (
+	DefaultSpreadSystem = "System"
+	DefaultSpreadNone   = "None"
+)
+
+// RatioPoint is a point of a broken line: the score (0 to 100) of a node that is used to that share (percent).
+type RatioPoint struct {
+	Utilization int64 `json:"utilization"`
+	Score       int64 `json:"score"`
 }
 
 // Backoff doubles from Initial to Max.

@@ -32,6 +32,10 @@ func SetDefaults(c *Configuration) {
 	c.Logging.Format = cmp.Or(c.Logging.Format, "text")
 
 	s := &c.Scheduling
+	if len(s.CapacityRatio) == 0 {
+		s.CapacityRatio = DefaultRatio()
+	}
+	s.DefaultSpread = cmp.Or(s.DefaultSpread, DefaultSpreadSystem)
 	s.Backoff.Initial = cmp.Or(s.Backoff.Initial, Duration(time.Second))
 	s.Backoff.Max = cmp.Or(s.Backoff.Max, Duration(10*time.Second))
 	s.Binding.MaxInFlight = cmp.Or(s.Binding.MaxInFlight, 64)
@@ -43,3 +47,6 @@ func SetDefaults(c *Configuration) {
 	s.Conditions.MinInterval = cmp.Or(s.Conditions.MinInterval, Duration(30*time.Second))
 	s.MaxClassIndexes = cmp.Or(s.MaxClassIndexes, 256)
 }
+
+// DefaultRatio is packing: the fuller the better.
+func DefaultRatio() []RatioPoint { return []RatioPoint{{0, 0}, {100, 100}} }

@@ -80,6 +80,18 @@ func validateScheduling(s *Scheduling, bad report) {
 	if s.Backoff.Initial <= 0 || s.Backoff.Max < s.Backoff.Initial {
 		bad("scheduling.backoff", "initial (%v) must be positive and at most max (%v)", s.Backoff.Initial.D(), s.Backoff.Max.D())
 	}
+	if s.DefaultSpread != DefaultSpreadSystem && s.DefaultSpread != DefaultSpreadNone {
+		bad("scheduling.defaultSpread", "%q is not known; write %s or %s", s.DefaultSpread, DefaultSpreadSystem, DefaultSpreadNone)
+	}
+	for i, point := range s.CapacityRatio {
+		field := fmt.Sprintf("scheduling.capacityRatio[%d]", i)
+		if point.Utilization < 0 || point.Utilization > 100 || point.Score < 0 || point.Score > 100 {
+			bad(field, "utilization %d and score %d must be from 0 to 100", point.Utilization, point.Score)
+		}
+		if i > 0 && point.Utilization <= s.CapacityRatio[i-1].Utilization {
+			bad(field, "utilization %d must be greater than that of the point before it (%d)", point.Utilization, s.CapacityRatio[i-1].Utilization)
+		}
+	}
 	for name, weight := range s.Scores {
 		if weight < 0 || weight > MaxScoreWeight {
 			bad("scheduling.scores."+name, "%d is out of range; write 0 to %d", weight, MaxScoreWeight)

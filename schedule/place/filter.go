@@ -8,11 +8,22 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
+// Scope says what a filter looks at, and so when an index must ask it again.
+type Scope uint8
+
+const (
+	// Static filters look at the node's properties only.
+	Static Scope = iota
+	// Local filters look at what runs on the node.
+	Local
+	// Domain filters look at censuses: what runs in the node's domains.
+	Domain
+)
+
 // Filter is one hard constraint.
 type Filter struct {
-	Name string
-	// Static filters depend on the node's properties only, not on what runs there: an index re-evaluates them only when a node changes.
-	Static bool
+	Name  string
+	Scope Scope
 	// Fits reports whether a pod of the class may go to the node.
 	Fits func(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool
 	// Commits judges a decided placement, grant included, against the newest state. It is never weaker than Fits.
@@ -23,12 +34,15 @@ type Filter struct {
 
 // Filters is every hard constraint, in the order in which they are asked. The names are upstream's where the meaning is.
 var Filters = []Filter{
-	ungranted("NodeUnschedulable", true, fitsUnschedulable, whyUnschedulable),
-	ungranted("TaintToleration", true, fitsTaints, whyTaints),
-	ungranted("NodeAffinity", true, fitsAffinity, whyAffinity),
-	ungranted("NodePorts", false, fitsPorts, whyPorts),
-	ungranted("NodeResourcesFit", false, fitsResources, whyResources),
-	{Name: "GPUFit", Fits: fitsGPUs, Commits: commitsGPUs, Why: whyGPUs},
+	ungranted("NodeUnschedulable", Static, fitsUnschedulable, whyUnschedulable),
+	ungranted("TaintToleration", Static, fitsTaints, whyTaints),
+	ungranted("NodeAffinity", Static, fitsAffinity, whyAffinity),
+	ungranted("NodeDeclaredFeatures", Static, fitsFeatures, whyFeatures),
+	ungranted("NodePorts", Local, fitsPorts, whyPorts),
+	ungranted("NodeResourcesFit", Local, fitsResources, whyResources),
+	{Name: "GPUFit", Scope: Local, Fits: fitsGPUs, Commits: commitsGPUs, Why: whyGPUs},
+	ungranted("PodTopologySpread", Domain, fitsSpread, whySpread),
+	ungranted("InterPodAffinity", Domain, fitsPodAffinity, whyPodAffinity),
 }
 
 type (
@@ -37,9 +51,9 @@ type (
 )
 
 // ungranted makes a Filter whose commit check needs no grant: it is Fits, asked again.
-func ungranted(name string, static bool, fits fitFunc, why whyFunc) Filter {
+func ungranted(name string, scope Scope, fits fitFunc, why whyFunc) Filter {
 	return Filter{
-		Name: name, Static: static, Fits: fits, Why: why,
+		Name: name, Scope: scope, Fits: fits, Why: why,
 		Commits: func(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ topology.Grant) bool {
 			return fits(s, slot, c)
 		},
@@ -59,24 +73,13 @@ func Commits(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant topolo
 
 // Fits reports whether a pod of the class may go to the node, by every filter.
 func Fits(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
-	return fitsStatic(s, slot, c) && fitsDynamic(s, slot, c)
+	return s.Node(slot) != nil && fitsIn(Static, s, slot, c) && fitsIn(Local, s, slot, c) && fitsIn(Domain, s, slot, c)
 }
 
-func fitsStatic(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
-	if s.Node(slot) == nil {
-		return false
-	}
+// fitsIn asks the filters of one scope; a Domain answer holds for every node that is in the same domains.
+func fitsIn(scope Scope, s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	for i := range Filters {
-		if Filters[i].Static && !Filters[i].Fits(s, slot, c) {
-			return false
-		}
-	}
-	return true
-}
-
-func fitsDynamic(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
-	for i := range Filters {
-		if !Filters[i].Static && !Filters[i].Fits(s, slot, c) {
+		if Filters[i].Scope == scope && !Filters[i].Fits(s, slot, c) {
 			return false
 		}
 	}
@@ -88,7 +91,7 @@ const TaintUnschedulable = "node.kubernetes.io/unschedulable"
 
 func fitsUnschedulable(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	taint := cluster.Taint{Key: TaintUnschedulable, Effect: cluster.NoSchedule}
-	return !s.Node(slot).Unschedulable || tolerated(c.Tolerations, &taint)
+	return !s.Node(slot).Unschedulable || cluster.Tolerated(c.Tolerations, &taint)
 }
 
 func whyUnschedulable(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
@@ -96,31 +99,12 @@ func whyUnschedulable(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add fu
 }
 
 func fitsTaints(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
-	return untolerated(s.Node(slot), c) == nil
+	return cluster.Untolerated(s.Node(slot), c.Tolerations) == nil
 }
 
 func whyTaints(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
-	taint := untolerated(s.Node(slot), c)
+	taint := cluster.Untolerated(s.Node(slot), c.Tolerations)
 	add("node(s) had untolerated taint {" + taint.Key + ": " + taint.Value + "}")
-}
-
-// untolerated returns the first taint that keeps the class off the node.
-func untolerated(n *cluster.Node, c *cluster.Class) *cluster.Taint {
-	for i := range n.Taints {
-		if taint := &n.Taints[i]; taint.Effect != cluster.PreferNoSchedule && !tolerated(c.Tolerations, taint) {
-			return taint
-		}
-	}
-	return nil
-}
-
-func tolerated(tolerations []cluster.Toleration, taint *cluster.Taint) bool {
-	for i := range tolerations {
-		if tolerations[i].Tolerates(taint) {
-			return true
-		}
-	}
-	return false
 }
 
 func fitsAffinity(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
@@ -129,6 +113,19 @@ func fitsAffinity(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 
 func whyAffinity(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
 	add("node(s) didn't match Pod's node affinity/selector")
+}
+
+func fitsFeatures(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	for _, want := range c.Features {
+		if _, ok := slices.BinarySearch(s.Node(slot).Features, want); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func whyFeatures(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
+	add("node(s) didn't match Pod's required features")
 }
 
 func fitsPorts(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {

@@ -1,14 +1,21 @@
 package place
 
 import (
+	"encoding/binary"
+
 	"hilbert.dev/hilbert/cluster"
 )
 
-// index keeps, for one class, every feasible node ordered by score. It follows the snapshot's log from its own cursor.
+// index keeps, for one class, every node that passes the filters which look at one node, ordered by local score. It follows the
+// snapshot's log from its own cursor.
 //
-// Per slot: the group (by raw values of the normalised scores; noGroup when a static filter refuses), the position in the group's heap
-// (absent when another filter refuses), and the key: local score above, hash of the node's name below, so that one comparison orders
-// by score and then by the seeded tie-break.
+// Nodes stand in groups. All nodes of a group give equal answers to the Domain filters and to the normalised scores, so a decision asks
+// them of one node a group. What makes nodes equal is the group's coordinates: the raw values that follow from the node's properties,
+// its domain under each coarse topology key (one with few domains), and the counts in its domain of each fine census (over a key with
+// many domains, such as the hostname).
+//
+// Per slot: the group (noGroup when a static filter refuses), the position in the group's heap (absent when a local filter refuses), and
+// the key: local score above, hash of the node's name below, so that one comparison orders by score and then by the seeded tie-break.
 type index struct {
 	class    *cluster.Class
 	cursor   cluster.Revision
@@ -17,12 +24,25 @@ type index struct {
 	position []int32
 	key      []int64
 	groups   []group
-	byRaw    map[rawValues]int32
+	byCoords map[string]int32
+
+	coarse  []cluster.KeyID
+	fine    []fineCensus
+	onNode  []*cluster.Spread // soft constraints that count on the node itself
+	scratch []byte
 }
 
 type group struct {
-	raw  rawValues
 	heap []cluster.Slot
+	raw  rawValues // at the latest decision
+	open bool      // whether the Domain filters let the class in, at the latest decision
+}
+
+// fineCensus is a census whose counts are coordinates. When a count changes, all nodes of the domain move to another group.
+type fineCensus struct {
+	id      cluster.CensusID
+	applied []int32            // by domain: the count that the groups reflect
+	domain  []cluster.DomainID // by slot: where it stood when last looked at
 }
 
 const (
@@ -30,22 +50,73 @@ const (
 	absent  = int32(-1)
 	// tieBits of the key hold the tie-break, the rest the local score.
 	tieBits = 32
+	// maxCoarseDomains is how many domains a topology key may have to be coarse.
+	maxCoarseDomains = 64
 )
 
 func newIndex(class *cluster.Class) *index {
-	return &index{class: class, byRaw: make(map[rawValues]int32)}
+	return &index{class: class, byCoords: make(map[string]int32)}
 }
 
 // build evaluates every slot.
 func (x *index) build(p *Placer) {
 	s := &p.snapshot.State
 	x.groups, x.group, x.position, x.key = x.groups[:0], x.group[:0], x.position[:0], x.key[:0]
-	clear(x.byRaw)
+	clear(x.byCoords)
+	x.arrange(p)
 	x.grow(s.Slots())
+	for i := range s.Slots() {
+		x.touch(p, cluster.Slot(i))
+	}
 	for i := range s.Slots() {
 		x.redefine(p, cluster.Slot(i))
 	}
 	x.cursor = s.Log().Len()
+}
+
+// arrange decides which topology keys are coarse and which censuses are fine.
+func (x *index) arrange(p *Placer) {
+	x.coarse, x.fine, x.onNode = x.coarse[:0], x.fine[:0], x.onNode[:0]
+	c := x.class.Constraints
+	if c == nil {
+		return
+	}
+	s := &p.snapshot.State
+	coarse := func(key cluster.KeyID) {
+		for _, known := range x.coarse {
+			if known == key {
+				return
+			}
+		}
+		x.coarse = append(x.coarse, key)
+	}
+	for i := range c.Soft { // how many domains the feasible nodes are in must be known, so these are always coarse
+		if c.Soft[i].Census == cluster.NoCensus {
+			x.onNode = append(x.onNode, &c.Soft[i])
+		} else {
+			coarse(s.Census(c.Soft[i].Census).Key())
+		}
+	}
+	c.Each(func(id cluster.CensusID) {
+		key := s.Census(id).Key()
+		if s.KeyDomains(key) <= p.maxCoarse {
+			coarse(key)
+		}
+	})
+	c.Each(func(id cluster.CensusID) {
+		key := s.Census(id).Key()
+		for _, known := range x.coarse {
+			if known == key {
+				return
+			}
+		}
+		for i := range x.fine {
+			if x.fine[i].id == id {
+				return
+			}
+		}
+		x.fine = append(x.fine, fineCensus{id: id})
+	})
 }
 
 func (x *index) grow(slots int) {
@@ -53,6 +124,11 @@ func (x *index) grow(slots int) {
 		x.group = append(x.group, noGroup)
 		x.position = append(x.position, absent)
 		x.key = append(x.key, 0)
+	}
+	for i := range x.fine {
+		for f := &x.fine[i]; len(f.domain) < slots; {
+			f.domain = append(f.domain, cluster.NoDomain)
+		}
 	}
 }
 
@@ -74,13 +150,49 @@ func (x *index) follow(p *Placer) {
 		change := log.At(r - 1)
 		seen := p.stamp(change.Slot)
 		switch {
-		case change.Kind&cluster.Redefined != 0:
+		case change.Kind&(cluster.Redefined|cluster.Reimaged) != 0:
+			x.touch(p, change.Slot)
 			x.redefine(p, change.Slot)
 		case !seen:
+			x.touch(p, change.Slot)
 			x.update(p, change.Slot)
 		}
 	}
 	x.cursor = log.Len()
+}
+
+// touch moves the nodes of the slot's domains, old and new, to other groups where a fine count has changed.
+func (x *index) touch(p *Placer, slot cluster.Slot) {
+	s := &p.snapshot.State
+	for i := range x.fine {
+		f := &x.fine[i]
+		census := s.Census(f.id)
+		before, now := f.domain[slot], census.Domain(s, slot)
+		f.domain[slot] = now
+		x.apply(p, f, census, before)
+		if now != before {
+			x.apply(p, f, census, now)
+		}
+	}
+}
+
+func (x *index) apply(p *Placer, f *fineCensus, census *cluster.Census, d cluster.DomainID) {
+	if d == cluster.NoDomain {
+		return
+	}
+	for len(f.applied) <= int(d) {
+		f.applied = append(f.applied, 0)
+	}
+	count := census.Count(d)
+	if f.applied[d] == count {
+		return
+	}
+	f.applied[d] = count
+	p.snapshot.EachInDomain(census.Key(), d, func(slot cluster.Slot) {
+		if int(slot) < len(x.group) && x.group[slot] != noGroup {
+			x.regroup(p, slot)
+		}
+	})
 }
 
 // redefine evaluates a slot whose node has changed.
@@ -88,36 +200,94 @@ func (x *index) redefine(p *Placer, slot cluster.Slot) {
 	s := &p.snapshot.State
 	x.remove(slot)
 	x.group[slot] = noGroup
-	if !fitsStatic(s, slot, x.class) {
+	if s.Node(slot) == nil || !fitsIn(Static, s, slot, x.class) {
 		return
 	}
-	raw := p.profile.raw(s.Node(slot), x.class)
-	id, ok := x.byRaw[raw]
-	if !ok {
-		id = int32(len(x.groups))
-		x.byRaw[raw] = id
-		x.groups = append(x.groups, group{raw: raw})
-	}
-	x.group[slot] = id
+	x.group[slot] = x.groupOf(p, slot)
 	x.update(p, slot)
 }
 
-// update evaluates a slot on which less or more is free than before.
+// regroup moves a slot to the group that its coordinates now name.
+func (x *index) regroup(p *Placer, slot cluster.Slot) {
+	id := x.groupOf(p, slot)
+	if id == x.group[slot] {
+		return
+	}
+	present := x.position[slot] != absent
+	x.remove(slot)
+	x.group[slot] = id
+	if present {
+		x.insert(slot)
+	}
+}
+
+// groupOf returns the group of the slot's coordinates, made if need be.
+func (x *index) groupOf(p *Placer, slot cluster.Slot) int32 {
+	x.scratch = x.coordinates(x.scratch[:0], p, slot)
+	if id, ok := x.byCoords[string(x.scratch)]; ok {
+		return id
+	}
+	id := int32(len(x.groups))
+	x.byCoords[string(x.scratch)] = id
+	if len(x.groups) < cap(x.groups) {
+		x.groups = x.groups[:id+1]
+		x.groups[id].heap = x.groups[id].heap[:0]
+	} else {
+		x.groups = append(x.groups, group{})
+	}
+	return id
+}
+
+// coordinates spells out all that Domain filters and normalised scores read of a node.
+func (x *index) coordinates(b []byte, p *Placer, slot cluster.Slot) []byte {
+	s := &p.snapshot.State
+	b = binary.AppendVarint(b, rawTaints(nil, s, slot, x.class))
+	b = binary.AppendVarint(b, rawAffinity(nil, s, slot, x.class))
+	for _, name := range x.class.Images {
+		size, ok := imageSize(s.Node(slot), name)
+		if !ok {
+			size = -1
+		}
+		b = binary.AppendVarint(b, size)
+	}
+	for _, key := range x.coarse {
+		b = binary.AppendVarint(b, int64(s.Domain(key, slot)))
+	}
+	for _, soft := range x.onNode {
+		count, ok := softCount(s, slot, soft)
+		if !ok {
+			count = -1
+		}
+		b = binary.AppendVarint(b, int64(count))
+	}
+	for i := range x.fine {
+		census := s.Census(x.fine[i].id)
+		count := int32(-1)
+		if d := census.Domain(s, slot); d != cluster.NoDomain {
+			count = census.Count(d)
+		}
+		b = binary.AppendVarint(b, int64(count))
+	}
+	return b
+}
+
+// update evaluates a slot on which other pods run than before.
 func (x *index) update(p *Placer, slot cluster.Slot) {
 	if x.group[slot] == noGroup {
 		return
 	}
 	s := &p.snapshot.State
-	if !fitsDynamic(s, slot, x.class) {
+	if !fitsIn(Local, s, slot, x.class) {
 		x.remove(slot)
 		return
+	}
+	if len(x.onNode) > 0 {
+		x.regroup(p, slot)
 	}
 	key := p.profile.localScore(s, slot, x.class)<<tieBits | int64(p.tie(slot))
 	if x.position[slot] == absent {
 		x.key[slot] = key
-		g := &x.groups[x.group[slot]]
-		g.heap = append(g.heap, slot)
-		x.up(g, len(g.heap)-1)
+		x.insert(slot)
 		return
 	}
 	if old := x.key[slot]; key != old {
@@ -133,27 +303,41 @@ func (x *index) update(p *Placer, slot cluster.Slot) {
 
 // best returns the feasible node with the highest total score.
 func (x *index) best(p *Placer) (cluster.Slot, bool) {
-	var greatest rawValues
+	s, f := &p.snapshot.State, &p.field
+	f.reset(x.class)
 	for i := range x.groups {
-		if g := &x.groups[i]; len(g.heap) > 0 {
-			for k := range greatest {
-				greatest[k] = max(greatest[k], g.raw[k])
-			}
+		g := &x.groups[i]
+		g.open = len(g.heap) > 0 && fitsIn(Domain, s, g.heap[0], x.class)
+		if g.open {
+			f.count(s, g.heap[0], x.class, len(g.heap))
+		}
+	}
+	f.weigh(x.class)
+	for i := range x.groups {
+		if g := &x.groups[i]; g.open {
+			g.raw = p.profile.raw(f, s, g.heap[0], x.class)
+			f.measure(&g.raw)
 		}
 	}
 	best, bestKey := cluster.NoSlot, int64(0)
 	for i := range x.groups {
 		g := &x.groups[i]
-		if len(g.heap) == 0 {
+		if !g.open {
 			continue
 		}
 		slot := g.heap[0]
-		key := x.key[slot] + p.profile.normalizedScore(g.raw, greatest)<<tieBits
+		key := x.key[slot] + p.profile.normalizedScore(f, &g.raw)<<tieBits
 		if best == cluster.NoSlot || key > bestKey || (key == bestKey && slot < best) {
 			best, bestKey = slot, key
 		}
 	}
 	return best, best != cluster.NoSlot
+}
+
+func (x *index) insert(slot cluster.Slot) {
+	g := &x.groups[x.group[slot]]
+	g.heap = append(g.heap, slot)
+	x.up(g, len(g.heap)-1)
 }
 
 func (x *index) above(a, b cluster.Slot) bool {

@@ -17,6 +17,9 @@ type Placer struct {
 	indexes map[cluster.ClassID]*index
 	clock   uint64 // counts uses, for the least recently used index
 
+	maxCoarse int
+	field     field // scratch of a decision
+
 	ties    []uint32 // by slot
 	tieNode []*cluster.Node
 	epoch   uint32
@@ -28,7 +31,7 @@ type Placer struct {
 func NewPlacer(snapshot *cluster.Snapshot, profile *Profile, seed uint64, maxIndexes int) *Placer {
 	return &Placer{
 		snapshot: snapshot, profile: profile, seed: seed, maxIndexes: max(maxIndexes, 1),
-		indexes: make(map[cluster.ClassID]*index),
+		indexes: make(map[cluster.ClassID]*index), maxCoarse: maxCoarseDomains,
 	}
 }
 

@@ -22,13 +22,20 @@ func TestPlaceIsExact(t *testing.T) {
 		w := &world{store: cluster.NewStore(), snapshot: cluster.NewSnapshot()}
 		// Fewer indexes than classes: recycling must not change a decision.
 		w.placer = NewPlacer(w.snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
+		w.placer.maxCoarse = rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "coarse")
 		for range rapid.IntRange(1, 4).Draw(t, "classes") {
-			w.pool = append(w.pool, drawRequirements(t))
+			r := drawRequirements(t)
+			drawConstraints(t, r)
+			w.pool = append(w.pool, r)
 		}
+		w.store = cluster.NewStore(cluster.SpreadDefault{TopologyKey: cluster.HostnameKey, MaxSkew: 1}, cluster.SpreadDefault{TopologyKey: "zone", MaxSkew: 2})
 		for range rapid.IntRange(10, 150).Draw(t, "steps") {
 			w.step(t)
 			if err := w.store.Verify(); err != nil {
 				t.Fatal(err)
+			}
+			if err := w.snapshot.Verify(); err != nil {
+				t.Fatalf("snapshot: %v", err)
 			}
 		}
 	})
@@ -40,10 +47,31 @@ type world struct {
 	placer   *Placer
 	pool     []*cluster.Requirements
 	pods     int
+	facts    []*cluster.PodFacts
 }
 
 func (w *world) step(t *rapid.T) {
-	switch rapid.IntRange(0, 9).Draw(t, "op") {
+	switch rapid.IntRange(0, 12).Draw(t, "op") {
+	case 10:
+		w.store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: rapid.SampledFrom(spaces).Draw(t, "namespace"), Labels: drawLabels(t)}})
+	case 11:
+		w.store.Apply(cluster.WorkloadUpserted{Workload: &cluster.Workload{
+			Kind: rapid.SampledFrom([]cluster.WorkloadKind{cluster.Service, cluster.ReplicaSet}).Draw(t, "kind"), Name: "w",
+			Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Pods: drawSelector(t),
+		}})
+	case 12: // a pod that is there changes: it gets other labels, is bound by somebody, or is being deleted
+		if len(w.facts) == 0 {
+			return
+		}
+		pod := w.facts[rapid.IntRange(0, len(w.facts)-1).Draw(t, "pod")]
+		if rapid.Bool().Draw(t, "relabel") {
+			pod.Labels = drawLabels(t)
+		}
+		pod.Deleting = rapid.Bool().Draw(t, "deleting")
+		if known := w.store.Pod(pod.UID); known != nil {
+			pod.Node = known.Node()
+		}
+		w.store.Apply(cluster.PodUpserted{Pod: *pod})
 	case 0, 1:
 		w.store.Apply(cluster.NodeUpserted{Node: drawNode(t)})
 	case 2:
@@ -53,7 +81,15 @@ func (w *world) step(t *rapid.T) {
 	default:
 		uid := cluster.UID(fmt.Sprint(w.pods))
 		w.pods++
-		w.store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: rapid.SampledFrom(w.pool).Draw(t, "class")}})
+		facts := &cluster.PodFacts{
+			UID: uid, Ours: true, Requirements: rapid.SampledFrom(w.pool).Draw(t, "class"),
+			Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Labels: drawLabels(t),
+		}
+		if rapid.Bool().Draw(t, "owned") {
+			facts.Owner = cluster.Owner{Kind: cluster.ReplicaSet, Name: "w"}
+		}
+		w.facts = append(w.facts, facts)
+		w.store.Apply(cluster.PodUpserted{Pod: *facts})
 		w.placeAndCompare(t, uid)
 	}
 }
@@ -69,7 +105,7 @@ func (w *world) placeAndCompare(t *rapid.T, uid cluster.UID) {
 		}
 	}
 	class := store.Pod(uid).Class
-	want := bruteForce(placer, class)
+	want := placer.Best(class)
 	got, ok := placer.Place(class)
 	if got.Slot != want || ok != (want != cluster.NoSlot) {
 		t.Fatalf("placed on slot %d (%v), brute force says %d", got.Slot, ok, want)
@@ -79,8 +115,8 @@ func (w *world) placeAndCompare(t *rapid.T, uid cluster.UID) {
 		return
 	}
 	if rapid.IntRange(0, 3).Draw(t, "assume only") == 0 {
-		snapshot.Assume(got.Slot, class, got.Grant) // the next Advance must undo it
-		if want, got := bruteForce(placer, class), placer.index(class); want != first(got, placer) {
+		snapshot.Assume(got.Slot, store.Pod(uid), got.Grant) // the next Advance must undo it
+		if want, got := placer.Best(class), placer.index(class); want != first(got, placer) {
 			t.Fatalf("after assuming, the index says slot %d, brute force %d", first(got, placer), want)
 		}
 		return
@@ -117,42 +153,6 @@ func checkExplained(t *rapid.T, placer *Placer, class *cluster.Class) {
 	}
 }
 
-// bruteForce is the definition: of all nodes that pass all filters, the greatest total score, then the greatest tie hash.
-func bruteForce(p *Placer, c *cluster.Class) cluster.Slot {
-	s := &p.snapshot.State
-	var feasible []cluster.Slot
-	var greatest rawValues
-	for i := range s.Slots() {
-		slot := cluster.Slot(i)
-		if s.Node(slot) == nil || refusal(s, slot, c) >= 0 {
-			continue
-		}
-		feasible = append(feasible, slot)
-		for k, score := range NormalizedScores {
-			greatest[k] = max(greatest[k], score.Raw(s.Node(slot), c))
-		}
-	}
-	best, bestScore, bestTie := cluster.NoSlot, int64(-1), uint32(0)
-	for _, slot := range feasible {
-		score := p.profile.localScore(s, slot, c)
-		for k, n := range NormalizedScores {
-			value := int64(0)
-			if greatest[k] > 0 {
-				value = MaxScore * n.Raw(s.Node(slot), c) / greatest[k]
-			}
-			if n.Reverse {
-				value = MaxScore - value
-			}
-			score += value * p.profile.normalized[k]
-		}
-		tie := tieHash(p.seed, s.Node(slot).Name)
-		if score > bestScore || score == bestScore && tie > bestTie {
-			best, bestScore, bestTie = slot, score, tie
-		}
-	}
-	return best
-}
-
 const maxNodes = 30
 
 var zones = []string{"a", "b", "c"}
@@ -160,13 +160,18 @@ var zones = []string{"a", "b", "c"}
 func drawNode(t *rapid.T) *cluster.Node {
 	n := &cluster.Node{
 		Name:          fmt.Sprintf("n%d", rapid.IntRange(0, maxNodes).Draw(t, "node")),
-		Labels:        map[string]string{"zone": rapid.SampledFrom(zones).Draw(t, "zone")},
+		Labels:        drawNodeLabels(t),
 		Unschedulable: rapid.IntRange(0, 9).Draw(t, "cordon") == 0,
 		Allocatable: []resource.Quantity{
 			{Name: resource.NameCPU, Amount: 1000 * rapid.Int64Range(0, 8).Draw(t, "cpu")},
 			{Name: resource.NameMemory, Amount: 1 << 30 * rapid.Int64Range(0, 16).Draw(t, "memory")},
 			{Name: resource.NamePods, Amount: rapid.Int64Range(0, 6).Draw(t, "pods")},
 		},
+	}
+	for _, name := range []string{"i", "j"} {
+		if rapid.Bool().Draw(t, "image") {
+			n.Images = append(n.Images, cluster.Image{Name: name, Size: rapid.Int64Range(0, 2).Draw(t, "size") << 29})
+		}
 	}
 	if gpus := rapid.IntRange(0, 3).Draw(t, "gpus"); gpus > 0 {
 		n.GPU = topology.Shape{GPUs: gpus, Model: "T4", Shareable: rapid.Bool().Draw(t, "share")}
@@ -219,4 +224,81 @@ func quantities(pairs ...any) []resource.Quantity {
 		list = append(list, resource.Quantity{Name: pairs[i].(string), Amount: int64(pairs[i+1].(int))})
 	}
 	return list
+}
+
+var (
+	spaces = []string{"x", "y"}
+	keys   = []string{"zone", "rack", cluster.HostnameKey}
+)
+
+func drawNodeLabels(t *rapid.T) map[string]string {
+	labels := map[string]string{
+		"zone": rapid.SampledFrom(zones).Draw(t, "zone"), "rack": fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "rack")),
+		cluster.HostnameKey: fmt.Sprint(rapid.IntRange(0, maxNodes).Draw(t, "host")), // some stand twice
+	}
+	for _, key := range keys {
+		if rapid.IntRange(0, 9).Draw(t, "missing") == 0 {
+			delete(labels, key)
+		}
+	}
+	return labels
+}
+
+func drawLabels(t *rapid.T) []cluster.Label {
+	var labels []cluster.Label
+	for _, key := range []string{"app", "tier"} {
+		if value := rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, key); value != "" {
+			labels = append(labels, cluster.Label{Key: key, Value: value})
+		}
+	}
+	return labels
+}
+
+func drawSelector(t *rapid.T) (s cluster.LabelSelector) {
+	s.Nothing = rapid.IntRange(0, 19).Draw(t, "nothing") == 0
+	for range rapid.IntRange(0, 2).Draw(t, "expressions") {
+		s.Expressions = append(s.Expressions, cluster.Requirement{
+			Key:      rapid.SampledFrom([]string{"app", "tier"}).Draw(t, "key"),
+			Operator: rapid.SampledFrom([]cluster.Operator{cluster.In, cluster.NotIn, cluster.Exists}).Draw(t, "operator"),
+			Values:   []string{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "value")},
+		})
+	}
+	return s
+}
+
+func drawPods(t *rapid.T) cluster.PodSelector {
+	pods := cluster.PodSelector{Namespaces: spaces[:rapid.IntRange(0, 2).Draw(t, "namespaces")], Labels: drawSelector(t)}
+	if rapid.IntRange(0, 3).Draw(t, "by label") == 0 {
+		s := drawSelector(t)
+		pods.NamespaceSelector = &s
+	}
+	return pods
+}
+
+// drawConstraints adds constraints between pods.
+func drawConstraints(t *rapid.T, r *cluster.Requirements) {
+	some := func(what string) int { return max(rapid.IntRange(-2, 2).Draw(t, what), 0) }
+	key := rapid.SampledFrom(keys)
+	for range some("spread") {
+		pods := drawPods(t)
+		pods.NamespaceSelector = nil
+		r.Spread = append(r.Spread, cluster.SpreadConstraint{
+			TopologyKey: key.Draw(t, "key"), MaxSkew: rapid.Int32Range(1, 3).Draw(t, "skew"), Hard: rapid.Bool().Draw(t, "hard"),
+			MinDomains: rapid.Int32Range(1, 3).Draw(t, "domains"), Pods: pods,
+			HonorAffinity: rapid.Bool().Draw(t, "affinity"), HonorTaints: rapid.Bool().Draw(t, "taints"),
+		})
+	}
+	term := func() cluster.AffinityTerm { return cluster.AffinityTerm{TopologyKey: key.Draw(t, "key"), Pods: drawPods(t)} }
+	for range some("near") {
+		r.Affinity = append(r.Affinity, term())
+	}
+	for range some("apart") {
+		r.AntiAffinity = append(r.AntiAffinity, term())
+	}
+	for range some("drawn") {
+		r.PreferredPods = append(r.PreferredPods, cluster.WeightedAffinityTerm{Weight: rapid.Int32Range(-100, 100).Draw(t, "weight"), AffinityTerm: term()})
+	}
+	for range some("images") {
+		r.Images = append(r.Images, rapid.SampledFrom([]string{"i", "j"}).Draw(t, "image"))
+	}
 }

@@ -12,7 +12,7 @@ import (
 // TestEveryFilterHasItsCommitCheck enumerates the table: a filter without a commit check, a name or a reason cannot exist.
 func TestEveryFilterHasItsCommitCheck(t *testing.T) {
 	names := map[string]bool{}
-	static := true
+	scope := Static
 	for _, f := range Filters {
 		if f.Name == "" || names[f.Name] {
 			t.Errorf("filter name %q is empty or stands twice", f.Name)
@@ -21,13 +21,10 @@ func TestEveryFilterHasItsCommitCheck(t *testing.T) {
 		if f.Fits == nil || f.Commits == nil || f.Why == nil {
 			t.Errorf("%s: Fits, Commits and Why must all be there", f.Name)
 		}
-		if f.Static && !static {
-			t.Errorf("%s: static filters come first, so that explanations count them first", f.Name)
+		if f.Scope < scope {
+			t.Errorf("%s: static filters come first, then local ones, so that explanations count them in that order", f.Name)
 		}
-		static = f.Static
-	}
-	if len(NormalizedScores) > maxNormalized {
-		t.Errorf("%d normalised scores, but raw values hold %d", len(NormalizedScores), maxNormalized)
+		scope = f.Scope
 	}
 }
 
@@ -108,10 +105,10 @@ func TestScoresByHand(t *testing.T) {
 		got  int64
 		want int64
 	}{
-		{"LeastAllocated", scoreLeastAllocated(&store.State, slot, class), (50 + 0) / 2},
-		{"MostAllocated", scoreMostAllocated(&store.State, slot, class), (50 + 100) / 2},
+		{"LeastAllocated", scoreLeastAllocated(nil, &store.State, slot, class), (50 + 0) / 2},
+		{"MostAllocated", scoreMostAllocated(nil, &store.State, slot, class), (50 + 100) / 2},
 		// shares 0.25/0.5 → 0.5/1: deviation 0.125 → 0.25, scores 87 → 75
-		{"BalancedAllocation", scoreBalancedAllocation(&store.State, slot, class), 50 + (50+75-87)/2},
+		{"BalancedAllocation", scoreBalancedAllocation(nil, &store.State, slot, class), 50 + (50+75-87)/2},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, c.got, c.want)

@@ -1,0 +1,90 @@
+package place
+
+import "hilbert.dev/hilbert/cluster"
+
+// Judgement is what the tables say about one node for a class.
+type Judgement struct {
+	Slot cluster.Slot
+	// Refusal is the first filter that refuses the node; empty when it is feasible.
+	Refusal string
+	// Scores of a feasible node, in the order of the tables, and their weighted sum.
+	Scores []NamedScore
+	Total  int64
+}
+
+// NamedScore is one score, normalised to 0 to MaxScore.
+type NamedScore struct {
+	Name   string
+	Plugin string // upstream's name for it; empty: Hilbert's own
+	Score  int64
+	Weight int64
+}
+
+// Judge asks every filter and every score about every node, without an index. It costs time proportional to the nodes.
+func (p *Placer) Judge(c *cluster.Class) []Judgement {
+	s := &p.snapshot.State
+	var judgements []Judgement
+	var f field
+	f.reset(c)
+	for i := range s.Slots() {
+		slot := cluster.Slot(i)
+		if s.Node(slot) == nil {
+			continue
+		}
+		j := Judgement{Slot: slot}
+		if refused := refusal(s, slot, c); refused >= 0 {
+			j.Refusal = Filters[refused].Name
+		} else {
+			f.count(s, slot, c, 1)
+		}
+		judgements = append(judgements, j)
+	}
+	f.weigh(c)
+	raws := make([]rawValues, len(judgements))
+	for i := range judgements {
+		if judgements[i].Refusal == "" {
+			raws[i] = p.profile.raw(&f, s, judgements[i].Slot, c)
+			f.measure(&raws[i])
+		}
+	}
+	for i := range judgements {
+		if judgements[i].Refusal == "" {
+			p.score(&judgements[i], &f, &raws[i], c)
+		}
+	}
+	return judgements
+}
+
+// score fills in the scores of a feasible node.
+func (p *Placer) score(j *Judgement, f *field, raw *rawValues, c *cluster.Class) {
+	add := func(name, plugin string, weight, score int64) {
+		if weight != 0 {
+			j.Scores = append(j.Scores, NamedScore{name, plugin, score, weight})
+			j.Total += weight * score
+		}
+	}
+	for i := range LocalScores {
+		local := &LocalScores[i]
+		add(local.Name, local.Plugin, p.profile.local[i], local.Score(p.profile, &p.snapshot.State, j.Slot, c))
+	}
+	for i := range NormalizedScores {
+		n := &NormalizedScores[i]
+		if p.profile.normalized[i] != 0 {
+			add(n.Name, n.Plugin, p.profile.normalized[i], n.Normalize(raw[i], f.spans[i]))
+		}
+	}
+}
+
+// Best is Place by its definition: of all feasible nodes the one with the greatest total score, then the greatest tie-break hash.
+func (p *Placer) Best(c *cluster.Class) cluster.Slot {
+	best, total := cluster.NoSlot, int64(0)
+	for _, j := range p.Judge(c) {
+		if j.Refusal != "" {
+			continue
+		}
+		if best == cluster.NoSlot || j.Total > total || j.Total == total && p.tie(j.Slot) > p.tie(best) {
+			best, total = j.Slot, j.Total
+		}
+	}
+	return best
+}
