@@ -202,6 +202,16 @@ func (c *Census) leave(s *State, slot Slot) {
 // Census returns a census by its ID.
 func (s *State) Census(id CensusID) *Census { return s.censuses[id] }
 
+// DomainsVersion changes whenever a census that the class reads does.
+func (s *State) DomainsVersion(c *Class) uint64 {
+	if c.Constraints == nil {
+		return 0
+	}
+	var sum uint64
+	c.Constraints.Each(func(id CensusID) { sum += s.censuses[id].version })
+	return sum
+}
+
 // has reports whether this state has built the census that now has the ID.
 func (s *State) has(id CensusID) bool {
 	return int(id) < len(s.censuses) && s.censuses[id] != nil && s.censuses[id].def == s.registry.censuses[id]

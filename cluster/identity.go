@@ -142,7 +142,7 @@ func (s *Store) introduceTo(id *identity, t TallyID, def *tally) {
 		switch {
 		case def.carried:
 			s.restless = append(s.restless, pod)
-		case pod.slot != NoSlot && !(def.liveOnly && pod.Deleting):
+		case pod.slot != NoSlot && (!def.liveOnly || !pod.Deleting):
 			s.bump(pod.slot, t, 1)
 			s.note(pod.slot, Recounted)
 		}

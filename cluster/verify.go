@@ -48,7 +48,7 @@ func (s *Store) verifyTallies(slot Slot) error {
 	want := make(map[TallyID]int32)
 	for _, pod := range s.onSlot[slot] {
 		for id, def := range s.registry.tallies {
-			if def != nil && !def.carried && !(def.liveOnly && pod.Deleting) && def.matches(pod.identity, s.namespaces) {
+			if def != nil && !def.carried && (!def.liveOnly || !pod.Deleting) && def.matches(pod.identity, s.namespaces) {
 				want[TallyID(id)]++
 			}
 		}

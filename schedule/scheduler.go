@@ -54,9 +54,16 @@ func New(o Options) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(o.Config.CapacityRatio) > 0 {
+		profile.WithRatio(o.Config.CapacityRatio)
+	}
+	var defaults []cluster.SpreadDefault
+	if o.Config.DefaultSpread == spec.DefaultSpreadSystem {
+		defaults = cluster.SystemSpreadDefaults
+	}
 	s := &Scheduler{
 		cfg:        o.Config,
-		store:      cluster.NewStore(),
+		store:      cluster.NewStore(defaults...),
 		queue:      queue.New(),
 		dispatcher: dispatch.New(max(o.Instances, 1)),
 		lag:        o.Lag,

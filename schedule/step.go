@@ -83,7 +83,7 @@ func (s *Scheduler) park(u *queue.Unit, in *instance, now time.Time) {
 		v = explain(in.placer.Explain(u.Class), now)
 		s.remember(u.Class, v)
 	}
-	s.queue.Park(u, in.snapshot.Revision())
+	s.queue.Park(u, queue.Seen{Revision: in.snapshot.Revision(), Domains: s.store.DomainsVersion(u.Class)})
 	pod := s.store.Pod(u.Pod)
 	s.observer.Unschedulable(pod, v.counts, now)
 	s.binder.Report(pod, v.condition, now)
@@ -123,7 +123,8 @@ func explain(e place.Explanation, now time.Time) *verdict {
 	return v
 }
 
-// wake readies the parked classes that a change since they were parked would now let in somewhere.
+// wake readies the parked classes that a change since they were parked would now let in somewhere. What stands in other places than the
+// node itself matters only through the censuses that a class reads; when those have changed, one decision settles it.
 func (s *Scheduler) wake() {
 	newest := s.store.Revision()
 	if s.looked == newest {
@@ -131,16 +132,17 @@ func (s *Scheduler) wake() {
 	}
 	s.looked = newest
 	log := s.store.Log()
-	s.queue.Parked(func(class *cluster.Class, seen cluster.Revision) (cluster.Revision, bool) {
-		if !log.Covers(seen) {
-			return newest, true // too long ago to tell
+	s.queue.Parked(func(class *cluster.Class, seen queue.Seen) (queue.Seen, bool) {
+		now := queue.Seen{Revision: newest, Domains: s.store.DomainsVersion(class)}
+		if !log.Covers(seen.Revision) || now.Domains != seen.Domains {
+			return now, true // too long ago, or too far away, to tell without a decision
 		}
-		for r := seen; r < newest; r++ {
+		for r := seen.Revision; r < newest; r++ {
 			change := log.At(r)
 			if change.Kind&(cluster.Freed|cluster.Redefined) != 0 && place.Fits(&s.store.State, change.Slot, class) {
-				return newest, true
+				return now, true
 			}
 		}
-		return newest, false
+		return now, false
 	})
 }

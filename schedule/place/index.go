@@ -2,6 +2,7 @@ package place
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"hilbert.dev/hilbert/cluster"
 )
@@ -83,12 +84,9 @@ func (x *index) arrange(p *Placer) {
 	}
 	s := &p.snapshot.State
 	coarse := func(key cluster.KeyID) {
-		for _, known := range x.coarse {
-			if known == key {
-				return
-			}
+		if !slices.Contains(x.coarse, key) {
+			x.coarse = append(x.coarse, key)
 		}
-		x.coarse = append(x.coarse, key)
 	}
 	for i := range c.Soft { // how many domains the feasible nodes are in must be known, so these are always coarse
 		if c.Soft[i].Census == cluster.NoCensus {
@@ -104,16 +102,9 @@ func (x *index) arrange(p *Placer) {
 		}
 	})
 	c.Each(func(id cluster.CensusID) {
-		key := s.Census(id).Key()
-		for _, known := range x.coarse {
-			if known == key {
-				return
-			}
-		}
-		for i := range x.fine {
-			if x.fine[i].id == id {
-				return
-			}
+		known := func(f fineCensus) bool { return f.id == id }
+		if slices.Contains(x.coarse, s.Census(id).Key()) || slices.ContainsFunc(x.fine, known) {
+			return
 		}
 		x.fine = append(x.fine, fineCensus{id: id})
 	})

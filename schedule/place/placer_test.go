@@ -288,7 +288,9 @@ func drawConstraints(t *rapid.T, r *cluster.Requirements) {
 			HonorAffinity: rapid.Bool().Draw(t, "affinity"), HonorTaints: rapid.Bool().Draw(t, "taints"),
 		})
 	}
-	term := func() cluster.AffinityTerm { return cluster.AffinityTerm{TopologyKey: key.Draw(t, "key"), Pods: drawPods(t)} }
+	term := func() cluster.AffinityTerm {
+		return cluster.AffinityTerm{TopologyKey: key.Draw(t, "key"), Pods: drawPods(t)}
+	}
 	for range some("near") {
 		r.Affinity = append(r.Affinity, term())
 	}

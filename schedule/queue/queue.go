@@ -36,12 +36,19 @@ type Unit struct {
 	until    time.Time   // end of the backoff
 }
 
+// Seen is how much of the world a class has looked at without finding a place: the changes up to a revision, and the version of the
+// censuses that it reads.
+type Seen struct {
+	Revision cluster.Revision
+	Domains  uint64
+}
+
 type classQueue struct {
 	class    *cluster.Class
 	units    *heap.Heap[*Unit]
-	position int              // among the ready classes, -1 when parked or empty
-	parked   bool             //
-	seen     cluster.Revision // while parked: changes up to here are known not to help
+	position int  // among the ready classes, -1 when parked or empty
+	parked   bool //
+	seen     Seen // while parked: what is known not to help
 }
 
 // Queue holds the units that wait. The zero value is not usable; call New.
@@ -191,8 +198,8 @@ func (q *Queue) Delay(u *Unit, until time.Time) {
 	q.backoff.Push(u)
 }
 
-// Park puts a popped unit back and its class to sleep: no node fit it at the revision seen.
-func (q *Queue) Park(u *Unit, seen cluster.Revision) {
+// Park puts a popped unit back and its class to sleep: no node fit it, as far as it has seen.
+func (q *Queue) Park(u *Unit, seen Seen) {
 	q.enter(u)
 	c := u.class
 	c.seen = seen
@@ -236,9 +243,8 @@ func (q *Queue) NextExpiry() (time.Time, bool) {
 	return q.backoff.First().until, true
 }
 
-// Parked calls visit for each parked class with the revision up to which nothing helped; visit returns the revision up to which it has
-// looked, and whether to wake the class. The order is unspecified, and does not matter: waking one class does not affect another's.
-func (q *Queue) Parked(visit func(class *cluster.Class, seen cluster.Revision) (cluster.Revision, bool)) {
+// Parked calls visit for each parked class with what did not help it; visit returns what it has looked at, and whether to wake the class. The order is unspecified, and does not matter: waking one class does not affect another's.
+func (q *Queue) Parked(visit func(class *cluster.Class, seen Seen) (Seen, bool)) {
 	for class, c := range q.parked {
 		seen, wake := visit(class, c.seen)
 		c.seen = seen

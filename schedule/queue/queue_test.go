@@ -116,7 +116,7 @@ func popBoth(t *rapid.T, q *Queue, m *model, now time.Time) {
 	case 1:
 		q.Return(u)
 	case 2:
-		q.Park(u, 1)
+		q.Park(u, Seen{Revision: 1})
 		m.parked[u.Class] = true
 	default:
 		until := now.Add(time.Duration(rapid.IntRange(1, 3).Draw(t, "backoff")) * time.Second)
@@ -154,11 +154,11 @@ func TestParkedVisitsEachClassOnceAndRemembers(t *testing.T) {
 	for _, uid := range []cluster.UID{"a", "b"} {
 		q.Add(&cluster.Pod{UID: uid, Class: class})
 	}
-	q.Park(q.Pop(), 5)
+	q.Park(q.Pop(), Seen{Revision: 5})
 	var visited []cluster.Revision
-	visit := func(_ *cluster.Class, seen cluster.Revision) (cluster.Revision, bool) {
-		visited = append(visited, seen)
-		return seen + 10, len(visited) == 2
+	visit := func(_ *cluster.Class, seen Seen) (Seen, bool) {
+		visited = append(visited, seen.Revision)
+		return Seen{Revision: seen.Revision + 10}, len(visited) == 2
 	}
 	for range 3 {
 		q.Parked(visit)
