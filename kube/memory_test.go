@@ -16,12 +16,15 @@ import (
 // typicalPod is a Deployment's pod as the API server sends it: decoded, so that no two share memory.
 func typicalPod(tb testing.TB, i int) *corev1.Pod {
 	tb.Helper()
+	controls := true
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: fmt.Sprint("team-", i%50), Name: fmt.Sprintf("web-%d-6d4cf56db6-%05d", i%500, i), UID: uuid.NewUUID(),
 			Labels:            map[string]string{"app": fmt.Sprint("web-", i%500), "pod-template-hash": "6d4cf56db6"},
 			CreationTimestamp: metav1.Unix(int64(1_700_000_000+i), 0),
-			OwnerReferences:   []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-6d4cf56db6", UID: "x"}},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: fmt.Sprintf("web-%d-6d4cf56db6", i%500), UID: "x", Controller: &controls,
+			}},
 		},
 		Spec: corev1.PodSpec{
 			SchedulerName: "hilbert", NodeName: fmt.Sprint("node-", i%1000), ServiceAccountName: "default",
@@ -54,6 +57,13 @@ func typicalNode(i int) *corev1.Node {
 			"beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "pool": "general",
 		}},
 		Status: corev1.NodeStatus{Allocatable: list("cpu", "16", "memory", "64Gi", "pods", "110", "ephemeral-storage", "100Gi", "hugepages-1Gi", "0", "hugepages-2Mi", "0")},
+	}
+	for image := range 50 { // as many as a kubelet reports
+		name := fmt.Sprintf("registry.example.com/team-%d/image-%d", image%7, image)
+		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
+			Names:     []string{fmt.Sprintf("%s@sha256:%064d", name, image), name + ":v1"},
+			SizeBytes: int64(image) << 20,
+		})
 	}
 	return node
 }
@@ -89,7 +99,7 @@ func BenchmarkMemory(b *testing.B) {
 		events := make(chan cluster.Event, 1)
 		out := outlet{b.Context(), events}
 		store := cluster.NewStore()
-		nodeSink := &nodeSink{out: out, parser: NewParser("hilbert", nil), known: map[string]*cluster.Node{}}
+		nodeSink := mirrorNodes(out, NewParser("hilbert", nil))
 		podSink := &podSink{out: out, parser: NewParser("hilbert", nil), seen: newFingerprints()}
 		before := heap()
 		for i := range nodes {
@@ -128,8 +138,11 @@ func TestDoorForgetsThePod(t *testing.T) {
 	if len(sink.seen.known) != pods || len(sink.parser.memo.known) != 1 {
 		t.Errorf("%d fingerprints, %d Requirements", len(sink.seen.known), len(sink.parser.memo.known))
 	}
-	if n := len(sink.parser.strings.seen); n > 1200 {
-		t.Errorf("%d strings are remembered, of 50 namespaces and 1000 nodes", n)
+	if n := len(sink.parser.strings.seen); n > 2200 {
+		t.Errorf("%d strings are remembered, of 50 namespaces, 1000 nodes, and 500 Deployments with a label and a ReplicaSet each", n)
+	}
+	if n := len(sink.parser.labelSets.known); n != 500 {
+		t.Errorf("%d sets of labels are remembered, of 500 Deployments", n)
 	}
 	for i := range 2 {
 		pod := typicalPod(t, i)

@@ -2,11 +2,13 @@ package kube
 
 import (
 	"cmp"
+	"hash/maphash"
 	"log/slog"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
@@ -20,16 +22,19 @@ type Parser struct {
 	strings   interner
 	warner    warner
 	memo      memo
+	labelSets labelSets
+	imageSets imageSets
+	features  []string // of the node that was parsed last: its neighbours declare the same
 }
 
 // NewParser returns a Parser for which the pods with the given spec.schedulerName are ours. Complaints about objects go to log, once
 // each; nil is silent.
 func NewParser(schedulerName string, log *slog.Logger) *Parser {
-	return &Parser{scheduler: schedulerName, warner: warner{log: log}}
+	return &Parser{scheduler: schedulerName, warner: warner{log: log}, imageSets: imageSets{seed: maphash.MakeSeed()}}
 }
 
-// Pod parses a pod. Of a pod that is not ours only what it takes from its node is read. It never fails: what cannot be honoured is
-// named in Requirements.Unsupported or Impossible.
+// Pod parses a pod. Of a pod that is not ours only what bears on others is read: what it takes from its node, its labels, and whom it
+// wants near or far. It never fails: what cannot be honoured is named in Requirements.Unsupported or Impossible.
 func (p *Parser) Pod(pod *corev1.Pod) cluster.PodFacts {
 	facts := cluster.PodFacts{
 		UID:       cluster.UID(pod.UID),
@@ -41,6 +46,9 @@ func (p *Parser) Pod(pod *corev1.Pod) cluster.PodFacts {
 		Finished:  finished(pod),
 		Deleting:  pod.DeletionTimestamp != nil,
 		Gated:     len(pod.Spec.SchedulingGates) > 0,
+		Labels:    p.labels(pod.Labels),
+
+		NeverPreempts: pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever,
 	}
 	if pod.CreationTimestamp.IsZero() {
 		facts.Created = 0
@@ -49,12 +57,39 @@ func (p *Parser) Pod(pod *corev1.Pod) cluster.PodFacts {
 		facts.Priority = *pod.Spec.Priority
 	}
 	facts.Requirements = p.requirements(pod, facts.Ours)
+	if facts.Ours {
+		facts.Owner = p.owner(pod)
+	}
 	if facts.Node != "" {
 		facts.Grant = p.grant(pod, facts.Requirements.GPU)
+		if pod.Status.StartTime != nil {
+			facts.Started = pod.Status.StartTime.UnixNano()
+		}
 	} else if facts.Ours {
 		facts.Reported = reported(pod)
+		facts.Nominated = p.strings.get(pod.Status.NominatedNodeName)
 	}
 	return facts
+}
+
+// owner reads the pod's controller, if it is of a kind whose selector default spreading looks at.
+func (p *Parser) owner(pod *corev1.Pod) cluster.Owner {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil {
+		return cluster.Owner{}
+	}
+	var kind cluster.WorkloadKind
+	switch ref.APIVersion + " " + ref.Kind {
+	case "v1 ReplicationController":
+		kind = cluster.ReplicationController
+	case "apps/v1 ReplicaSet":
+		kind = cluster.ReplicaSet
+	case "apps/v1 StatefulSet":
+		kind = cluster.StatefulSet
+	default:
+		return cluster.Owner{}
+	}
+	return cluster.Owner{Kind: kind, Name: p.strings.get(ref.Name)}
 }
 
 func finished(pod *corev1.Pod) bool {
@@ -97,6 +132,8 @@ func (p *Parser) Node(node *corev1.Node) *cluster.Node {
 		Unschedulable: node.Spec.Unschedulable,
 		Allocatable:   p.quantities(node.Status.Allocatable),
 		GPU:           p.shape(node),
+		Images:        p.images(node.Status.Images),
+		Features:      p.declared(node.Status.DeclaredFeatures),
 	}
 	for key, value := range node.Labels {
 		n.Labels[p.strings.get(key)] = p.strings.get(value)

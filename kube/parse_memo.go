@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -29,19 +30,21 @@ type remembered struct {
 	serial uint64
 }
 
-// requirements parses what the pod's placement depends on; of a pod that is not ours, what it takes of its node.
+// requirements parses what the pod's placement depends on; of a pod that is not ours, what bears on others.
 func (p *Parser) requirements(pod *corev1.Pod, ours bool) *cluster.Requirements {
-	var cannot []string
-	if ours {
-		cannot = unsupported(pod)
-	}
 	key := &p.memo.key
 	key.reset()
 	key.takes(pod)
+	key.podAffinity(pod)
 	key.flag(ours)
+	var cannot, features []string
 	if ours {
+		cannot, features = unsupported(pod), neededFeatures(&pod.Spec)
 		key.wants(&pod.Spec)
+		key.spread(pod)
+		key.images(&pod.Spec)
 		key.strings(cannot)
+		key.strings(features)
 	}
 	if r, ok := p.memo.known[string(key.bytes)]; ok {
 		p.memo.latest = r.serial
@@ -49,13 +52,21 @@ func (p *Parser) requirements(pod *corev1.Pod, ours bool) *cluster.Requirements 
 	}
 	r := &cluster.Requirements{Ports: p.hostPorts(pod)}
 	p.requests(pod, r)
+	malformed := p.podAffinity(pod, r)
 	if ours {
 		r.NodeSelector = p.nodeSelector(pod.Spec.NodeSelector)
 		p.nodeAffinity(pod.Spec.Affinity, r)
 		r.Tolerations = p.tolerations(pod.Spec.Tolerations)
+		malformed = cmp.Or(malformed, p.spread(pod, r))
+		r.Features, r.Images = features, p.imageNames(&pod.Spec)
 		r.Unsupported = cannot
+		r.Impossible = cmp.Or(r.Impossible, malformed)
 	} else {
 		r.Impossible = "" // it may not be possible for us, but it is there
+		if malformed != "" {
+			p.warner.warn("pod "+pod.Namespace+"/"+pod.Name, "a pod's affinity is malformed and that list of terms ignored, as kube-scheduler ignores it",
+				"err", malformed)
+		}
 	}
 	p.memo.add(r)
 	return r

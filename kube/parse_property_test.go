@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentresource "k8s.io/component-helpers/resource"
 	"pgregory.net/rapid"
 
@@ -126,6 +127,7 @@ func TestMemoDoesNotShow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pod := anyPod(t)
 		pod.Spec.NodeSelector = rapid.MapOfN(rapid.StringMatching("[ab]"), rapid.StringMatching("[xy]"), 0, 2).Draw(t, "selector")
+		anyPodRules(t, pod)
 		if rapid.Bool().Draw(t, "foreign") {
 			pod.Spec.SchedulerName = "other"
 		}
@@ -176,8 +178,59 @@ var tweaks = map[string]func(*corev1.Pod){
 	"preferred": func(p *corev1.Pod) {
 		p.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = nil
 	},
-	"spread": func(p *corev1.Pod) {
-		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1}}
+	"spread":      func(p *corev1.Pod) { p.Spec.TopologySpreadConstraints = nil },
+	"spread key":  func(p *corev1.Pod) { spreads(p).TopologyKey = "rack" },
+	"skew":        func(p *corev1.Pod) { spreads(p).MaxSkew++ },
+	"soft spread": func(p *corev1.Pod) { spreads(p).WhenUnsatisfiable = corev1.ScheduleAnyway },
+	"domains":     func(p *corev1.Pod) { two := int32(2); spreads(p).MinDomains = &two },
+	"affinity policy": func(p *corev1.Pod) {
+		ignore := corev1.NodeInclusionPolicyIgnore
+		spreads(p).NodeAffinityPolicy = &ignore
+	},
+	"taints policy":      func(p *corev1.Pod) { honor := corev1.NodeInclusionPolicyHonor; spreads(p).NodeTaintsPolicy = &honor },
+	"spread selector":    func(p *corev1.Pod) { spreads(p).LabelSelector = byApp("db") },
+	"no spread selector": func(p *corev1.Pod) { spreads(p).LabelSelector = nil },
+	"spread expression": func(p *corev1.Pod) {
+		spreads(p).LabelSelector.MatchExpressions[0].Operator = metav1.LabelSelectorOpDoesNotExist
+	},
+	"label that spreading uses": func(p *corev1.Pod) { p.Labels["hash"] = "cd" },
+	"no label for spreading":    func(p *corev1.Pod) { delete(p.Labels, "hash") },
+	"keys of spreading":         func(p *corev1.Pod) { spreads(p).MatchLabelKeys = []string{"tenant"} },
+	"namespace":                 func(p *corev1.Pod) { p.Namespace = "elsewhere" },
+	"namespace of terms": func(p *corev1.Pod) {
+		p.Namespace = "elsewhere"
+		p.Spec.TopologySpreadConstraints = nil
+	},
+	"no affinity to pods": func(p *corev1.Pod) { p.Spec.Affinity.PodAffinity = nil },
+	"near becomes far": func(p *corev1.Pod) {
+		a := p.Spec.Affinity
+		a.PodAntiAffinity = &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution:  a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			PreferredDuringSchedulingIgnoredDuringExecution: a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+		}
+		a.PodAffinity = nil
+	},
+	"required term":       func(p *corev1.Pod) { nearTerm(p).TopologyKey = "rack" },
+	"selector of term":    func(p *corev1.Pod) { nearTerm(p).LabelSelector = byApp("db") },
+	"namespaces of term":  func(p *corev1.Pod) { nearTerm(p).Namespaces = []string{"a"} },
+	"namespaces by label": func(p *corev1.Pod) { nearTerm(p).NamespaceSelector = &metav1.LabelSelector{} },
+	"required is preferred": func(p *corev1.Pod) {
+		a := p.Spec.Affinity.PodAffinity
+		a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution, weighted(1, *nearTerm(p)))
+		a.RequiredDuringSchedulingIgnoredDuringExecution = nil
+	},
+	"weight of term": func(p *corev1.Pod) {
+		p.Spec.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].Weight = 9
+	},
+	"malformed term": func(p *corev1.Pod) { nearTerm(p).LabelSelector = malformedSelector },
+	"image":          func(p *corev1.Pod) { p.Spec.Containers[0].Image = "db" },
+	"init image":     func(p *corev1.Pod) { p.Spec.InitContainers[0].Image = "db" },
+	"image volume": func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "data"}}}}
+	},
+	"feature": func(p *corev1.Pod) {
+		no := false
+		p.Spec.HostNetwork, p.Spec.HostUsers = true, &no
 	},
 	"volume": func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}}}
@@ -203,6 +256,14 @@ func required(p *corev1.Pod) *corev1.NodeSelector {
 	return p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
+func spreads(p *corev1.Pod) *corev1.TopologySpreadConstraint {
+	return &p.Spec.TopologySpreadConstraints[0]
+}
+
+func nearTerm(p *corev1.Pod) *corev1.PodAffinityTerm {
+	return &p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
+}
+
 // fullPod has one of everything that a parser remembers.
 func fullPod() *corev1.Pod {
 	return ours(func(p *corev1.Pod) {
@@ -219,6 +280,14 @@ func fullPod() *corev1.Pod {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution:  &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}},
 			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: term}},
+		}}
+		pods := corev1.PodAffinityTerm{TopologyKey: "zone", LabelSelector: byApp("web")}
+		p.Spec.Affinity.PodAffinity = near(pods).PodAffinity
+		p.Spec.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.WeightedPodAffinityTerm{weighted(1, pods)}
+		p.Labels = map[string]string{"hash": "ab", "tenant": "t"}
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, MatchLabelKeys: []string{"hash"},
+			LabelSelector: matching(expr("app", metav1.LabelSelectorOpExists)),
 		}}
 	})
 }
@@ -243,9 +312,16 @@ func TestMemoTellsFieldsApart(t *testing.T) {
 // A pod keeps its class on the way from waiting to running: what the kubelet reports is what was asked for.
 func TestBindingKeepsTheClass(t *testing.T) {
 	p := NewParser("hilbert", nil)
-	waiting := ours(func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"a": "b"} })
+	waiting := ours(func(pod *corev1.Pod) {
+		pod.Spec.NodeSelector = map[string]string{"a": "b"}
+		pod.Spec.Containers[0].Image = "web"
+		pod.Spec.Affinity = far(corev1.PodAffinityTerm{TopologyKey: "zone", LabelSelector: malformedSelector})
+		pod.Labels = map[string]string{"hash": "ab"}
+		pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.DoNotSchedule, MatchLabelKeys: []string{"hash"}}}
+	})
 	running := waiting.DeepCopy()
 	running.Spec.NodeName = "n1"
+	running.Labels["topology.kubernetes.io/zone"] = "z" // the API server copies it from the node
 	running.Status.Phase = corev1.PodRunning
 	running.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "c", AllocatedResources: list("cpu", "1000m"), Resources: &corev1.ResourceRequirements{Requests: list("cpu", "1")},
@@ -266,6 +342,8 @@ func FuzzParsePod(f *testing.F) {
 			p.Spec.NodeName, p.Annotations = "n1", map[string]string{"hilbert.dev/gpus": "0,1"}
 		},
 		func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("hilbert.dev/gpu-milli", "1500") },
+		func(p *corev1.Pod) { *p = *fullPod() },
+		func(p *corev1.Pod) { p.Spec.Affinity = far(corev1.PodAffinityTerm{LabelSelector: malformedSelector}) },
 	} {
 		data, err := json.Marshal(ours(change))
 		if err != nil {

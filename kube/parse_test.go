@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -234,20 +235,11 @@ func TestNodeAffinity(t *testing.T) {
 }
 
 func TestUnsupported(t *testing.T) {
-	no := false
 	group := "gang"
-	podTerm := []corev1.PodAffinityTerm{{TopologyKey: "zone"}}
 	cases := map[string]func(*corev1.PodSpec){
-		"spec.affinity.podAffinity": func(s *corev1.PodSpec) {
-			s.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: podTerm}}
-		},
-		"spec.affinity.podAntiAffinity": func(s *corev1.PodSpec) {
-			s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: podTerm[0]}},
-			}}
-		},
-		"spec.topologySpreadConstraints": func(s *corev1.PodSpec) {
-			s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway}}
+		"spec.topologySpreadConstraints[].whenUnsatisfiable: Shrug": func(s *corev1.PodSpec) {
+			odd := corev1.TopologySpreadConstraint{MaxSkew: 1, WhenUnsatisfiable: "Shrug"}
+			s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{odd, odd}
 		},
 		"spec.resourceClaims":  func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
 		"spec.schedulingGroup": func(s *corev1.PodSpec) { s.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group} },
@@ -263,9 +255,6 @@ func TestUnsupported(t *testing.T) {
 		},
 		"spec.volumes[].gcePersistentDisk": func(s *corev1.PodSpec) {
 			s.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{}}}}
-		},
-		"a feature that nodes declare in status.declaredFeatures: UserNamespacesHostNetworkSupport": func(s *corev1.PodSpec) {
-			s.HostNetwork, s.HostUsers = true, &no
 		},
 	}
 	for want, change := range cases {
@@ -305,21 +294,77 @@ func TestHarmlessFieldsAreSupported(t *testing.T) {
 }
 
 func TestPodFacts(t *testing.T) {
-	priority := int32(7)
-	created := metav1.Unix(1_000_000, 0)
-	got := NewParser("hilbert", nil).Pod(ours(func(p *corev1.Pod) {
+	priority, controls := int32(7), true
+	created, started := metav1.Unix(1_000_000, 0), metav1.Unix(1_000_060, 0)
+	never := corev1.PreemptNever
+	pod := ours(func(p *corev1.Pod) {
+		p.Labels = map[string]string{"b": "2", "a": "1", "c": "3"}
 		p.CreationTimestamp, p.DeletionTimestamp = created, &created
-		p.Spec.Priority = &priority
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "bystander"},
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", Controller: &controls},
+		}
+		p.Spec.Priority, p.Spec.PreemptionPolicy = &priority, &never
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}}
+		p.Status.StartTime, p.Status.NominatedNodeName = &started, "n2"
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "full"}}
-	}))
-	got.Requirements = nil
-	want := cluster.PodFacts{
+	})
+	waiting := cluster.PodFacts{
 		UID: "u1", Namespace: "default", Name: "web-0", Created: 1_000_000e9, Priority: 7, Ours: true, Deleting: true, Gated: true,
+		Labels: []cluster.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}, {Key: "c", Value: "3"}},
+		Owner:  cluster.Owner{Kind: cluster.ReplicaSet, Name: "web"}, NeverPreempts: true, Nominated: "n2",
 		Reported: cluster.Condition{Reason: "Unschedulable", Message: "full"},
 	}
-	if got != want {
-		t.Errorf("got  %+v\nwant %+v", got, want)
+	bound := waiting
+	bound.Node, bound.Started, bound.Nominated, bound.Reported = "n1", 1_000_060e9, "", cluster.Condition{}
+	foreign := bound
+	foreign.Ours, foreign.Owner = false, cluster.Owner{}
+	for name, c := range map[string]struct {
+		node, scheduler string
+		want            cluster.PodFacts
+	}{
+		"waiting":    {"", "hilbert", waiting},
+		"bound":      {"n1", "hilbert", bound},
+		"somebody's": {"n1", "other", foreign},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := pod.DeepCopy()
+			pod.Spec.NodeName, pod.Spec.SchedulerName = c.node, c.scheduler
+			got := NewParser("hilbert", nil).Pod(pod)
+			got.Requirements = nil
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got  %+v\nwant %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestOwner(t *testing.T) {
+	yes, no := true, false
+	cases := map[string]struct {
+		ref  metav1.OwnerReference
+		want cluster.WorkloadKind
+	}{
+		"replication controller": {metav1.OwnerReference{APIVersion: "v1", Kind: "ReplicationController", Controller: &yes}, cluster.ReplicationController},
+		"replica set":            {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Controller: &yes}, cluster.ReplicaSet},
+		"stateful set":           {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Controller: &yes}, cluster.StatefulSet},
+		"another kind":           {metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Controller: &yes}, 0},
+		"another group":          {metav1.OwnerReference{APIVersion: "apps.example.com/v1", Kind: "StatefulSet", Controller: &yes}, 0},
+		"another version":        {metav1.OwnerReference{APIVersion: "apps/v1beta1", Kind: "ReplicaSet", Controller: &yes}, 0},
+		"no controller":          {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Controller: &no}, 0},
+		"nothing is said":        {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet"}, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.ref.Name = "x"
+			want := cluster.Owner{Kind: c.want, Name: "x"}
+			if c.want == 0 {
+				want = cluster.Owner{}
+			}
+			if got := NewParser("hilbert", nil).Pod(ours(func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{c.ref} })).Owner; got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
 	}
 }
 
@@ -348,7 +393,16 @@ func TestNode(t *testing.T) {
 		Spec: corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{
 			{Key: "a", Value: "b", Effect: corev1.TaintEffectNoSchedule}, {Key: "c", Effect: corev1.TaintEffectPreferNoSchedule}, {Key: "d", Effect: "Odd"},
 		}},
-		Status: corev1.NodeStatus{Allocatable: list("cpu", "8", "memory", "1Gi", "pods", "110", "nvidia.com/gpu", "4", "hilbert.dev/gpu-milli", "4000")},
+		Status: corev1.NodeStatus{
+			Allocatable: list("cpu", "8", "memory", "1Gi", "pods", "110", "nvidia.com/gpu", "4", "hilbert.dev/gpu-milli", "4000"),
+			Images: []corev1.ContainerImage{
+				{Names: []string{"web@sha256:ab", "web:v1"}, SizeBytes: 70},
+				{Names: []string{"db:latest"}, SizeBytes: 9},
+				{SizeBytes: 5},
+				{Names: []string{"web:v1"}, SizeBytes: 1}, // upstream counts the first one of a name
+			},
+			DeclaredFeatures: []string{"Walks", "Flies", "Walks"},
+		},
 	}
 	got := NewParser("hilbert", nil).Node(node)
 	want := &cluster.Node{
@@ -356,8 +410,10 @@ func TestNode(t *testing.T) {
 		Taints:      []cluster.Taint{{Key: "a", Value: "b", Effect: cluster.NoSchedule}, {Key: "c", Effect: cluster.PreferNoSchedule}},
 		Allocatable: []resource.Quantity{{Name: "cpu", Amount: 8000}, {Name: "memory", Amount: 1 << 30}, {Name: "pods", Amount: 110}},
 		GPU:         topology.Shape{GPUs: 4, Model: "A100", Shareable: true},
+		Images:      []cluster.Image{{Name: "db:latest", Size: 9}, {Name: "web:v1", Size: 70}, {Name: "web@sha256:ab", Size: 70}},
+		Features:    []string{"Flies", "Walks"},
 	}
-	if !equalNodes(got, want) || got.Name != want.Name {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }

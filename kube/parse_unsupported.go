@@ -4,26 +4,16 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/component-helpers/nodedeclaredfeatures"
-	"k8s.io/component-helpers/nodedeclaredfeatures/types"
 )
-
-// referenceVersion is the Kubernetes version whose placement rules we honour.
-var referenceVersion = version.MustParseGeneric("1.37.0")
 
 // unsupported names, by their path in the pod, the constraints on placement that Hilbert cannot honour yet. nil for nearly every pod.
 func unsupported(pod *corev1.Pod) []string {
 	var out []string
 	s := &pod.Spec
-	if s.Affinity != nil && s.Affinity.PodAffinity != nil && !emptyPodAffinity(s.Affinity.PodAffinity) {
-		out = append(out, "spec.affinity.podAffinity")
-	}
-	if s.Affinity != nil && s.Affinity.PodAntiAffinity != nil && !emptyPodAntiAffinity(s.Affinity.PodAntiAffinity) {
-		out = append(out, "spec.affinity.podAntiAffinity")
-	}
-	if len(s.TopologySpreadConstraints) > 0 {
-		out = append(out, "spec.topologySpreadConstraints")
+	for i := range s.TopologySpreadConstraints {
+		if when := s.TopologySpreadConstraints[i].WhenUnsatisfiable; when != corev1.DoNotSchedule && when != corev1.ScheduleAnyway {
+			out = appendNew(out, "spec.topologySpreadConstraints[].whenUnsatisfiable: "+string(when))
+		}
 	}
 	if len(s.ResourceClaims) > 0 {
 		out = append(out, "spec.resourceClaims")
@@ -41,32 +31,7 @@ func unsupported(pod *corev1.Pod) []string {
 			out = appendNew(out, "spec.volumes[]."+kind)
 		}
 	}
-	return append(out, declaredFeatures(s)...)
-}
-
-// declaredFeatures names what the pod needs its node to declare. Nodes' declarations are not read yet.
-func declaredFeatures(s *corev1.PodSpec) []string {
-	framework := nodedeclaredfeatures.DefaultFramework
-	needed, err := framework.InferForPodScheduling(&types.PodInfo{Spec: s}, referenceVersion)
-	if err == nil && needed.IsEmpty() {
-		return nil
-	}
-	names, unmapErr := framework.Unmap(needed)
-	if err != nil || unmapErr != nil {
-		return []string{"status.declaredFeatures"}
-	}
-	for i := range names {
-		names[i] = "a feature that nodes declare in status.declaredFeatures: " + names[i]
-	}
-	return names
-}
-
-func emptyPodAffinity(a *corev1.PodAffinity) bool {
-	return len(a.RequiredDuringSchedulingIgnoredDuringExecution) == 0 && len(a.PreferredDuringSchedulingIgnoredDuringExecution) == 0
-}
-
-func emptyPodAntiAffinity(a *corev1.PodAntiAffinity) bool {
-	return len(a.RequiredDuringSchedulingIgnoredDuringExecution) == 0 && len(a.PreferredDuringSchedulingIgnoredDuringExecution) == 0
+	return out
 }
 
 // appendNew appends unless it is there: a pod may have many volumes of a kind.

@@ -12,6 +12,12 @@ type Permission struct {
 var Permissions = []Permission{
 	{Resource: "nodes", Verbs: []string{"list", "watch"}},
 	{Resource: "pods", Verbs: []string{"get", "list", "watch"}}, // get: to learn what became of a Binding
+	{Resource: "namespaces", Verbs: []string{"list", "watch"}},
+	{Resource: "services", Verbs: []string{"list", "watch"}},
+	{Resource: "replicationcontrollers", Verbs: []string{"list", "watch"}},
+	{Group: "apps", Resource: "replicasets", Verbs: []string{"list", "watch"}},
+	{Group: "apps", Resource: "statefulsets", Verbs: []string{"list", "watch"}},
+	{Group: "policy", Resource: "poddisruptionbudgets", Verbs: []string{"list", "watch"}},
 	{Resource: "pods/binding", Verbs: []string{"create"}},
 	{Resource: "pods/status", Verbs: []string{"patch"}},
 	{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}, InLeaseNamespace: true},

@@ -3,8 +3,6 @@ package kube
 import (
 	"fmt"
 	"hash/maphash"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -35,6 +33,16 @@ func (f *fingerprints) of(facts *cluster.PodFacts, requirements uint64) uint64 {
 	b.flag(facts.Deleting)
 	b.flag(facts.Gated)
 	b.str(facts.Node)
+	b.num(int64(len(facts.Labels)))
+	for i := range facts.Labels {
+		b.str(facts.Labels[i].Key)
+		b.str(facts.Labels[i].Value)
+	}
+	b.num(int64(facts.Owner.Kind))
+	b.str(facts.Owner.Name)
+	b.num(facts.Started) // bound pods have it once and for good: one event each, so that preemption spares the older ones
+	b.flag(facts.NeverPreempts)
+	b.str(facts.Nominated)
 	b.num(int64(facts.Grant.GPUs))
 	b.num(int64(facts.Grant.Milli))
 	b.str(facts.Reported.Reason)
@@ -150,78 +158,3 @@ func (s *podSink) Replace(objects []any, _ string) error {
 
 // Resync does nothing: no event is ever lost, so none is repeated.
 func (s *podSink) Resync() error { return nil }
-
-// nodeSink is what the nodes' reflector fills instead of a cache. It holds the parsed nodes, which the ledger shares.
-type nodeSink struct {
-	out    outlet
-	parser *Parser
-	known  map[string]*cluster.Node
-}
-
-var _ cache.TransformingStore = (*nodeSink)(nil)
-
-// Transformer parses the nodes of a streamed list as they arrive.
-func (s *nodeSink) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) {
-		if node, ok := object.(*corev1.Node); ok {
-			return s.parser.Node(node), nil
-		}
-		return object, nil
-	}
-}
-
-// Add takes in a node that was created.
-func (s *nodeSink) Add(object any) error { return s.upsert(object) }
-
-// Update takes in a node that was changed; heartbeats change nothing that placement looks at.
-func (s *nodeSink) Update(object any) error { return s.upsert(object) }
-
-func (s *nodeSink) upsert(object any) error {
-	raw, ok := object.(*corev1.Node)
-	if !ok {
-		return fmt.Errorf("node watch: got a %T", object)
-	}
-	node := s.parser.Node(raw)
-	if old := s.known[node.Name]; old != nil && equalNodes(old, node) {
-		return nil
-	}
-	s.known[node.Name] = node
-	return s.out.send(cluster.NodeUpserted{Node: node})
-}
-
-// Delete takes in a node that is gone.
-func (s *nodeSink) Delete(object any) error {
-	raw, ok := object.(*corev1.Node)
-	if !ok {
-		return fmt.Errorf("node watch: got a %T", object)
-	}
-	delete(s.known, raw.Name)
-	return s.out.send(cluster.NodeRemoved{Name: raw.Name})
-}
-
-// Replace takes in a whole list.
-func (s *nodeSink) Replace(objects []any, _ string) error {
-	nodes := make([]*cluster.Node, 0, len(objects))
-	clear(s.known)
-	for _, object := range objects {
-		node, ok := object.(*cluster.Node)
-		if raw, isRaw := object.(*corev1.Node); isRaw {
-			node, ok = s.parser.Node(raw), true
-		}
-		if !ok {
-			return fmt.Errorf("node list: got a %T", object)
-		}
-		s.known[node.Name] = node
-		nodes = append(nodes, node)
-	}
-	return s.out.send(cluster.NodesListed{Nodes: nodes})
-}
-
-// Resync does nothing.
-func (s *nodeSink) Resync() error { return nil }
-
-// equalNodes reports whether two parses of a node differ in nothing that placement looks at.
-func equalNodes(a, b *cluster.Node) bool {
-	return a.Unschedulable == b.Unschedulable && a.GPU == b.GPU && slices.Equal(a.Allocatable, b.Allocatable) &&
-		slices.Equal(a.Taints, b.Taints) && maps.Equal(a.Labels, b.Labels)
-}

@@ -2,18 +2,24 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	policyv1client "k8s.io/client-go/kubernetes/typed/policy/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"hilbert.dev/hilbert/cluster"
@@ -31,9 +37,9 @@ const (
 	watchBackoffJitter = 0.5
 )
 
-// Watch delivers what happens to nodes and pods: one consistent list of each first (cluster.NodesListed, cluster.PodsListed), and again
-// whenever a watch could not be resumed, with the changes between. The events of one resource come in order; between nodes and pods
-// there is none.
+// Watch delivers what happens to nodes and pods, and to what pods' constraints speak of: namespaces, the workloads that select pods, and
+// disruption budgets. One consistent list of each comes first (Lists tells when all are here), and again whenever a watch could not be
+// resumed, with the changes between. The events of one resource come in order; between resources there is none.
 type Watch struct {
 	events  chan cluster.Event
 	stop    context.CancelFunc
@@ -43,25 +49,55 @@ type Watch struct {
 // StartWatch begins to list and watch. It does not wait for the API server: one that cannot be reached is tried for ever, with a
 // backoff, and one line in the log when that begins and when it ends. It runs until Stop; ctx lends its values only.
 func StartWatch(ctx context.Context, c *Connection, schedulerName string, log *slog.Logger) (*Watch, error) {
-	client, err := corev1client.NewForConfig(purposed(c, "watch", nil))
+	clients, err := newReaders(purposed(c, "watch", nil))
 	if err != nil {
 		return nil, fmt.Errorf("make a client for watches: %w", err)
 	}
 	ctx, stop := context.WithCancel(silence(context.WithoutCancel(ctx)))
 	w := &Watch{events: make(chan cluster.Event, MaxQueuedEvents), stop: stop}
-	pods := &podSink{
-		out:    outlet{ctx, w.events},
-		parser: NewParser(schedulerName, log),
-		seen:   newFingerprints(),
-	}
-	nodes := &nodeSink{
-		out:    outlet{ctx, w.events},
-		parser: NewParser(schedulerName, log),
-		known:  make(map[string]*cluster.Node),
-	}
-	w.run(ctx, "pods", podSource(client, &health{log: log, what: "the API server (pods)"}), &corev1.Pod{}, pods)
-	w.run(ctx, "nodes", nodeSource(client, &health{log: log, what: "the API server (nodes)"}), &corev1.Node{}, nodes)
+	out := outlet{ctx, w.events}
+	parser := func() *Parser { return NewParser(schedulerName, log) } // one each: it serves one goroutine
+	note := func(resource string) *health { return &health{log: log, what: "the API server (" + resource + ")"} }
+
+	core, apps := clients.core, clients.apps
+	pods := core.Pods(metav1.NamespaceAll)
+	w.run(ctx, "pods", source(pods.List, pods.Watch, notFinished, note("pods")), &corev1.Pod{},
+		&podSink{out: out, parser: parser(), seen: newFingerprints()})
+	nodes := core.Nodes()
+	w.run(ctx, "nodes", source(nodes.List, nodes.Watch, "", note("nodes")), &corev1.Node{}, mirrorNodes(out, parser()))
+	namespaces := core.Namespaces()
+	w.run(ctx, "namespaces", source(namespaces.List, namespaces.Watch, "", note("namespaces")), &corev1.Namespace{}, mirrorNamespaces(out, parser()))
+	services := core.Services(metav1.NamespaceAll)
+	w.run(ctx, "services", source(services.List, services.Watch, "", note("services")), &corev1.Service{}, mirrorServices(out, parser()))
+	controllers := core.ReplicationControllers(metav1.NamespaceAll)
+	w.run(ctx, "replicationcontrollers", source(controllers.List, controllers.Watch, "", note("replicationcontrollers")),
+		&corev1.ReplicationController{}, mirrorReplicationControllers(out, parser()))
+	replicas := apps.ReplicaSets(metav1.NamespaceAll)
+	w.run(ctx, "replicasets", source(replicas.List, replicas.Watch, "", note("replicasets")), &appsv1.ReplicaSet{}, mirrorReplicaSets(out, parser()))
+	stateful := apps.StatefulSets(metav1.NamespaceAll)
+	w.run(ctx, "statefulsets", source(stateful.List, stateful.Watch, "", note("statefulsets")), &appsv1.StatefulSet{}, mirrorStatefulSets(out, parser()))
+	budgets := clients.policy.PodDisruptionBudgets(metav1.NamespaceAll)
+	w.run(ctx, "poddisruptionbudgets", source(budgets.List, budgets.Watch, "", note("poddisruptionbudgets")),
+		&policyv1.PodDisruptionBudget{}, mirrorBudgets(out, parser()))
 	return w, nil
+}
+
+// readers are the clients of the API groups that are watched. They share their sockets.
+type readers struct {
+	core   *corev1client.CoreV1Client
+	apps   *appsv1client.AppsV1Client
+	policy *policyv1client.PolicyV1Client
+}
+
+func newReaders(c *Connection) (*readers, error) {
+	shared, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, err
+	}
+	core, coreErr := corev1client.NewForConfigAndClient(c, shared)
+	apps, appsErr := appsv1client.NewForConfigAndClient(c, shared)
+	policy, policyErr := policyv1client.NewForConfigAndClient(c, shared)
+	return &readers{core, apps, policy}, errors.Join(coreErr, appsErr, policyErr)
 }
 
 // Events delivers what happened, in the order in which it must be applied.
@@ -91,34 +127,23 @@ var notFinished = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 ).String()
 
-func podSource(client corev1client.PodsGetter, h *health) cache.ListerWatcher {
+// source lists and watches one resource, through what its client offers.
+func source[L runtime.Object](
+	list func(context.Context, metav1.ListOptions) (L, error),
+	follow func(context.Context, metav1.ListOptions) (watch.Interface, error),
+	selector string, h *health,
+) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			consistent(&o)
-			o.FieldSelector = notFinished
-			list, err := client.Pods(metav1.NamespaceAll).List(ctx, o)
+			o.FieldSelector = selector
+			objects, err := list(ctx, o)
 			h.note(err)
-			return list, err
+			return objects, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = notFinished
-			w, err := client.Pods(metav1.NamespaceAll).Watch(ctx, o)
-			h.note(err)
-			return w, err
-		},
-	}
-}
-
-func nodeSource(client corev1client.NodesGetter, h *health) cache.ListerWatcher {
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			consistent(&o)
-			list, err := client.Nodes().List(ctx, o)
-			h.note(err)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := client.Nodes().Watch(ctx, o)
+			o.FieldSelector = selector
+			w, err := follow(ctx, o)
 			h.note(err)
 			return w, err
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -45,6 +46,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	resource, name, sub := parts[0], parts[1], parts[2]
 	s.remember(r, group, resource, name, sub)
 	switch {
+	case resource != "leases" && examples[resource] == nil:
+		http.NotFound(w, r)
 	case resource == "leases":
 		s.serveLease(w, r, namespace, name)
 	case sub == "binding":
@@ -74,6 +77,9 @@ func (s *Server) remember(r *http.Request, group, resource, name, sub string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked[verb+" "+group+"/"+resource] = true
+	if r.URL.Query().Get("sendInitialEvents") != "" {
+		s.asked["list "+group+"/"+resource] = true // what an older server is asked instead
+	}
 }
 
 func (s *Server) fail(w http.ResponseWriter, err error) {
@@ -236,23 +242,24 @@ func (s *Server) serveLease(w http.ResponseWriter, r *http.Request, namespace, n
 // objects lists what a resource holds now, in name order.
 func (s *Server) objects(resource, selector string) []runtime.Object {
 	byName := make(map[string]runtime.Object)
-	var names []string
-	if resource == "nodes" {
+	switch resource {
+	case "nodes":
 		for name, node := range s.nodes {
 			byName[name] = node.DeepCopy()
-			names = append(names, name)
 		}
-	} else {
+	case "pods":
 		for name, pod := range s.pods {
 			if selected(selector, pod) {
 				byName[name] = pod.DeepCopy()
-				names = append(names, name)
 			}
 		}
+	default:
+		for name, object := range s.others[resource] {
+			byName[name] = object.DeepCopyObject()
+		}
 	}
-	slices.Sort(names)
-	out := make([]runtime.Object, 0, len(names))
-	for _, name := range names {
+	out := make([]runtime.Object, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		out = append(out, byName[name])
 	}
 	return out
@@ -270,8 +277,8 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, resource stri
 }
 
 func (s *Server) answerList(w http.ResponseWriter, resource string, objects []runtime.Object) {
-	kind := map[string]string{"nodes": "NodeList", "pods": "PodList"}[resource]
+	group, kind := kindOf(examples[resource])
 	s.answer(w, http.StatusOK, map[string]any{
-		"apiVersion": "v1", "kind": kind, "metadata": map[string]string{"resourceVersion": format(s.version)}, "items": objects,
+		"apiVersion": group, "kind": kind + "List", "metadata": map[string]string{"resourceVersion": format(s.version)}, "items": objects,
 	})
 }

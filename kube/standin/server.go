@@ -1,5 +1,5 @@
-// Package standin is an API server for tests: an HTTPS endpoint that keeps nodes, pods and Leases in memory and treats them as the
-// real one does, as far as hilbertd can tell.
+// Package standin is an API server for tests: an HTTPS endpoint that keeps what hilbertd watches and Leases in memory and treats them as
+// the real one does, as far as hilbertd can tell.
 //
 // It knows list, watch and streamed lists with resource versions, Bindings with their UID precondition and their conflicts, status
 // patches and optimistic concurrency on Leases, in the real one's words. Tests put faults in its way through Intercept.
@@ -9,6 +9,8 @@
 package standin
 
 import (
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -37,6 +39,7 @@ type Server struct {
 	oldest    int64 // watches from before it are expired
 	nodes     map[string]*corev1.Node
 	pods      map[string]*corev1.Pod
+	others    map[string]map[string]runtime.Object // the rest of what is watched, by resource and namespace/name
 	leases    map[string]*coordinationv1.Lease
 	log       []change
 	closing   bool
@@ -49,7 +52,7 @@ type Server struct {
 // change is one entry of the history that watches read.
 type change struct {
 	version  int64
-	resource string // "nodes" or "pods"
+	resource string // a key of examples
 	kind     string // ADDED, MODIFIED, DELETED
 	object   runtime.Object
 	before   runtime.Object // what a MODIFIED object was
@@ -60,11 +63,13 @@ func New(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{
 		t: t, version: 1, nodes: make(map[string]*corev1.Node), pods: make(map[string]*corev1.Pod),
+		others: make(map[string]map[string]runtime.Object),
 		leases: make(map[string]*coordinationv1.Lease), asked: make(map[string]bool), bound: make(map[string]int),
 	}
 	s.changed = sync.NewCond(&s.mu)
 	s.http = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.http.EnableHTTP2 = true
+	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // clients hang up in the middle of handshakes all the time
 	s.http.StartTLS()
 	t.Cleanup(func() {
 		s.BreakWatches()
@@ -114,7 +119,7 @@ func (s *Server) Expire() {
 	s.log = nil
 }
 
-// Asked lists what was asked of the server, as "verb group/resource".
+// Asked lists what was asked of the server, as "verb group/resource". A streamed list counts as a watch and as the list that it replaces.
 func (s *Server) Asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,11 +236,8 @@ func (s *Server) Lease(namespace, name string) *coordinationv1.Lease {
 // DELETED by the watch itself.
 func (s *Server) note(resource, kind string, object, before runtime.Object) {
 	s.version++
-	switch o := object.(type) {
-	case *corev1.Pod:
-		stamp(&o.ObjectMeta, s.version)
-	case *corev1.Node:
-		stamp(&o.ObjectMeta, s.version)
+	if meta, ok := object.(metav1.Object); ok {
+		meta.SetResourceVersion(format(s.version))
 	}
 	s.log = append(s.log, change{s.version, resource, kind, object.DeepCopyObject(), before})
 	s.changed.Broadcast()

@@ -5,10 +5,11 @@ import (
 	"net/http"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // event is one line of a watch.
@@ -112,19 +113,18 @@ func told(c *change, resource, selector string) (event, bool) {
 // typed fills in what JSON needs and stored objects lack.
 func typed(object runtime.Object) runtime.Object {
 	object = object.DeepCopyObject()
-	switch o := object.(type) {
-	case *corev1.Pod:
-		o.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
-	case *corev1.Node:
-		o.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
-	}
+	version, kind := kindOf(object)
+	object.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(version, kind))
 	return object
 }
 
 func bookmark(resource string, version int64) runtime.Object {
-	meta := metav1.ObjectMeta{ResourceVersion: format(version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
-	if resource == "nodes" {
-		return typed(&corev1.Node{ObjectMeta: meta})
+	object := typed(examples[resource])
+	meta, err := apimeta.Accessor(object)
+	if err != nil {
+		panic(err) // no kind of ours lacks metadata
 	}
-	return typed(&corev1.Pod{ObjectMeta: meta})
+	meta.SetResourceVersion(format(version))
+	meta.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	return object
 }

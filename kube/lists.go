@@ -1,0 +1,50 @@
+package kube
+
+import "hilbert.dev/hilbert/cluster"
+
+// resources are what a Watch lists and watches. Which is which in Lists is said by listed.
+var resources = [...]string{
+	"nodes", "pods", "namespaces", "poddisruptionbudgets", "services", "replicationcontrollers", "replicasets", "statefulsets",
+}
+
+// Lists keeps which of the lists that a Watch begins with have arrived. The zero value has none. Nothing may be decided before it has
+// all: a pod would be placed in ignorance of whom it must keep away from.
+type Lists struct{ arrived [len(resources)]bool }
+
+// Note takes in an event of the Watch, whatever it is.
+func (l *Lists) Note(event cluster.Event) {
+	if i, ok := listed(event); ok {
+		l.arrived[i] = true
+	}
+}
+
+// Complete reports whether every list has arrived.
+func (l *Lists) Complete() bool { return len(l.Missing()) == 0 }
+
+// Missing names the resources whose lists have not arrived.
+func (l *Lists) Missing() []string {
+	var out []string
+	for i, arrived := range l.arrived {
+		if !arrived {
+			out = append(out, resources[i])
+		}
+	}
+	return out
+}
+
+// listed tells which of the resources an event lists.
+func listed(event cluster.Event) (index int, ok bool) {
+	switch e := event.(type) {
+	case cluster.NodesListed:
+		return 0, true
+	case cluster.PodsListed:
+		return 1, true
+	case cluster.NamespacesListed:
+		return 2, true
+	case cluster.BudgetsListed:
+		return 3, true
+	case cluster.WorkloadsListed:
+		return 3 + int(e.Kind), true // the kinds begin at 1, in the order of resources
+	}
+	return 0, false
+}

@@ -1,0 +1,313 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/kube/standin"
+)
+
+var kindNames = map[cluster.WorkloadKind]string{
+	cluster.Service: "service", cluster.ReplicationController: "rc", cluster.ReplicaSet: "rs", cluster.StatefulSet: "sts",
+}
+
+// describeOther renders what is neither about nodes nor about pods; nothing for an empty list.
+func describeOther(event cluster.Event) string {
+	var lines []string
+	switch e := event.(type) {
+	case cluster.NamespacesListed:
+		for _, n := range e.Namespaces {
+			lines = append(lines, describeOther(cluster.NamespaceUpserted{Namespace: n}))
+		}
+	case cluster.NamespaceUpserted:
+		return fmt.Sprintf("namespace %s %v", e.Namespace.Name, e.Namespace.Labels)
+	case cluster.NamespaceRemoved:
+		return "namespace " + e.Name + " gone"
+	case cluster.WorkloadsListed:
+		for _, w := range e.Workloads {
+			if w.Kind != e.Kind {
+				return fmt.Sprintf("a workload of kind %d in a list of kind %d", w.Kind, e.Kind)
+			}
+			lines = append(lines, describeOther(cluster.WorkloadUpserted{Workload: w}))
+		}
+	case cluster.WorkloadUpserted:
+		return fmt.Sprintf("%s %s/%s %s", kindNames[e.Workload.Kind], e.Workload.Namespace, e.Workload.Name, showSelector(&e.Workload.Pods))
+	case cluster.WorkloadRemoved:
+		return fmt.Sprintf("%s %s/%s gone", kindNames[e.Kind], e.Namespace, e.Name)
+	case cluster.BudgetsListed:
+		for _, b := range e.Budgets {
+			lines = append(lines, describeOther(cluster.BudgetUpserted{Budget: b}))
+		}
+	case cluster.BudgetUpserted:
+		b := e.Budget
+		return fmt.Sprintf("budget %s/%s %s allows %d disrupted %v", b.Namespace, b.Name, showSelector(&b.Pods), b.Allowed, b.Disrupted)
+	case cluster.BudgetRemoved:
+		return fmt.Sprintf("budget %s/%s gone", e.Namespace, e.Name)
+	default:
+		return fmt.Sprintf("a %T", event)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "; ")
+}
+
+func named(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "default", Name: name}
+}
+
+func byApp(app string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+}
+
+func namespace(labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: labels}}
+}
+
+func budget(selector *metav1.LabelSelector, allowed int32, disrupted ...string) *policyv1.PodDisruptionBudget {
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: named("b"), Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector}}
+	b.Status.DisruptionsAllowed = allowed
+	for _, name := range disrupted {
+		if b.Status.DisruptedPods == nil {
+			b.Status.DisruptedPods = make(map[string]metav1.Time)
+		}
+		b.Status.DisruptedPods[name] = metav1.Unix(1_000_000, 0)
+	}
+	return b
+}
+
+// mirrored is, for each resource, what it holds at first, changes that nobody is told of, and one that is told.
+var mirrored = map[string]struct {
+	first  standin.Object
+	listed string
+	silent []standin.Object
+	change standin.Object
+	told   string
+	gone   string
+}{
+	"namespaces": {
+		first: namespace(map[string]string{"team": "b", "env": "a"}), listed: "namespace default [{env a} {team b}]",
+		silent: []standin.Object{&corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"team": "b", "env": "a"}, Annotations: map[string]string{"x": "y"}},
+			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+		}},
+		change: namespace(map[string]string{"team": "c"}), told: "namespace default [{team c}]", gone: "namespace default gone",
+	},
+	"services": {
+		first:  &corev1.Service{ObjectMeta: named("s"), Spec: corev1.ServiceSpec{Selector: map[string]string{"b": "2", "app": "web"}}},
+		listed: "service default/s app 1 [web], b 1 [2]",
+		silent: []standin.Object{
+			&corev1.Service{ObjectMeta: named("s"), Spec: corev1.ServiceSpec{Selector: map[string]string{"b": "2", "app": "web"}, ClusterIP: "10.0.0.1"}},
+			&corev1.Service{ObjectMeta: named("external")},
+		},
+		change: &corev1.Service{ObjectMeta: named("s"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "db"}}},
+		told:   "service default/s app 1 [db]", gone: "service default/s gone",
+	},
+	"replicationcontrollers": {
+		first:  &corev1.ReplicationController{ObjectMeta: named("c"), Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"app": "web"}}},
+		listed: "rc default/c app 1 [web]",
+		silent: []standin.Object{&corev1.ReplicationController{
+			ObjectMeta: named("c"), Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"app": "web"}, MinReadySeconds: 5},
+		}},
+		change: &corev1.ReplicationController{ObjectMeta: named("c"), Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"app": "db"}}},
+		told:   "rc default/c app 1 [db]", gone: "rc default/c gone",
+	},
+	"replicasets": {
+		first:  &appsv1.ReplicaSet{ObjectMeta: named("r"), Spec: appsv1.ReplicaSetSpec{Selector: byApp("web")}},
+		listed: "rs default/r app 1 [web]",
+		silent: []standin.Object{
+			&appsv1.ReplicaSet{ObjectMeta: named("r"), Spec: appsv1.ReplicaSetSpec{Selector: byApp("web")}, Status: appsv1.ReplicaSetStatus{Replicas: 3}},
+			&appsv1.ReplicaSet{ObjectMeta: named("all"), Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{}}},
+			&appsv1.ReplicaSet{ObjectMeta: named("none")},
+			&appsv1.ReplicaSet{ObjectMeta: named("odd"), Spec: appsv1.ReplicaSetSpec{Selector: byApp("not a label value")}},
+		},
+		change: &appsv1.ReplicaSet{ObjectMeta: named("r"), Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}},
+		}}},
+		told: "rs default/r app 3 []", gone: "rs default/r gone",
+	},
+	"statefulsets": {
+		first:  &appsv1.StatefulSet{ObjectMeta: named("t"), Spec: appsv1.StatefulSetSpec{Selector: byApp("web")}},
+		listed: "sts default/t app 1 [web]",
+		silent: []standin.Object{&appsv1.StatefulSet{
+			ObjectMeta: named("t"), Spec: appsv1.StatefulSetSpec{Selector: byApp("web")}, Status: appsv1.StatefulSetStatus{Replicas: 3},
+		}},
+		change: &appsv1.StatefulSet{ObjectMeta: named("t"), Spec: appsv1.StatefulSetSpec{Selector: byApp("db")}},
+		told:   "sts default/t app 1 [db]", gone: "sts default/t gone",
+	},
+	"poddisruptionbudgets": {
+		first: budget(byApp("web"), 2, "web-2", "web-1"), listed: "budget default/b app 1 [web] allows 2 disrupted [web-1 web-2]",
+		silent: []standin.Object{
+			func() standin.Object {
+				b := budget(byApp("web"), 2, "web-2", "web-1")
+				b.Spec.MinAvailable = &intstr.IntOrString{IntVal: 3}
+				b.Status.CurrentHealthy = 5
+				return b
+			}(),
+			func() standin.Object {
+				b := budget(&metav1.LabelSelector{}, 0)
+				b.Name = "empty"
+				return b
+			}(),
+		},
+		change: budget(byApp("web"), 1, "web-2", "web-1"), told: "budget default/b app 1 [web] allows 1 disrupted [web-1 web-2]", gone: "budget default/b gone",
+	},
+}
+
+func TestWatchOfWhatConstraintsSpeakOf(t *testing.T) {
+	for _, streamed := range []bool{true, false} {
+		for resource, c := range mirrored {
+			t.Run(fmt.Sprintf("%s streamed=%v", resource, streamed), func(t *testing.T) {
+				s := standin.New(t)
+				if !streamed {
+					s.WithoutStreaming()
+				}
+				s.Set(c.first)
+				w := startWatch(t, s, quiet)
+				seen := map[string]bool{next(t, w): true, next(t, w): true, next(t, w): true} // beside the empty ones of nodes and pods
+				if !seen[c.listed] {
+					t.Fatalf("got %v, want %q", seen, c.listed)
+				}
+				for _, silent := range c.silent {
+					s.Set(silent)
+				}
+				s.Set(c.change)
+				expect(t, w, c.told)
+				s.Delete(c.change)
+				s.Set(c.first)
+				expect(t, w, c.gone, c.listed)
+			})
+		}
+	}
+}
+
+// A service that loses its selector selects nothing any more.
+func TestServiceWithoutSelectorIsGone(t *testing.T) {
+	s := standin.New(t)
+	c := mirrored["services"]
+	s.Set(c.first)
+	w := startWatch(t, s, quiet)
+	for next(t, w) != c.listed {
+	}
+	s.Set(&corev1.Service{ObjectMeta: named("s")})
+	for line := ""; line != c.gone; line = next(t, w) {
+		if strings.HasPrefix(line, "service") {
+			t.Fatal(line)
+		}
+	}
+}
+
+func TestBudgetsThatSelectNothing(t *testing.T) {
+	for name, selector := range map[string]*metav1.LabelSelector{"none": nil, "empty": {}, "malformed": byApp("not a label value")} {
+		if got := NewParser("hilbert", nil).Budget(budget(selector, 1)); got != nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// Changes of a pod that do not touch its class are told all the same where others' placement, or a preemption, depends on them.
+func TestPodChangesThatAreTold(t *testing.T) {
+	controls := true
+	never := corev1.PreemptNever
+	started := metav1.Unix(1_000_000, 0)
+	for name, c := range map[string]struct {
+		node   string
+		change func(*corev1.Pod)
+		told   bool
+	}{
+		"labels":            {"n1", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "db"} }, true},
+		"a label's key":     {"n1", func(p *corev1.Pod) { p.Labels = map[string]string{"apps": "web"} }, true},
+		"a label less":      {"n1", func(p *corev1.Pod) { p.Labels = nil }, true},
+		"start":             {"n1", func(p *corev1.Pod) { p.Status.StartTime = &started }, true},
+		"preemption policy": {"", func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &never }, true},
+		"nomination":        {"", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n1" }, true},
+		"owner": {"", func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Controller: &controls}}
+		}, true},
+		"nomination of a bound": {"n1", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n1" }, false},
+		"annotations":           {"n1", func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} }, false},
+		"an owner of other kinds": {"", func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Controller: &controls}}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events := make(chan cluster.Event, 2)
+			sink := &podSink{out: outlet{t.Context(), events}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
+			pod := testPod("a", c.node)
+			pod.Labels = map[string]string{"app": "web"}
+			_ = sink.Add(pod)
+			pod = pod.DeepCopy()
+			c.change(pod)
+			_ = sink.Update(pod)
+			if told := len(events) == 2; told != c.told {
+				t.Errorf("told: %v", told)
+			}
+		})
+	}
+}
+
+func TestNodeChangesThatAreTold(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Node){
+		"image":   func(n *corev1.Node) { n.Status.Images[0].Names[0] = "other:v1" },
+		"size":    func(n *corev1.Node) { n.Status.Images[0].SizeBytes++ },
+		"feature": func(n *corev1.Node) { n.Status.DeclaredFeatures = []string{"Flies"} },
+	} {
+		events := make(chan cluster.Event, 2)
+		sink := mirrorNodes(outlet{t.Context(), events}, NewParser("hilbert", nil))
+		node := typicalNode(1)
+		_ = sink.Add(node)
+		_ = sink.Update(typicalNode(1))
+		if len(events) != 1 {
+			t.Errorf("%d events for one node", len(events))
+		}
+		change(node)
+		_ = sink.Update(node)
+		if len(events) != 2 {
+			t.Errorf("%s: not told", name)
+		}
+	}
+}
+
+func TestLists(t *testing.T) {
+	all := []cluster.Event{
+		cluster.NodesListed{},
+		cluster.PodsListed{},
+		cluster.NamespacesListed{},
+		cluster.BudgetsListed{},
+		cluster.WorkloadsListed{Kind: cluster.Service},
+		cluster.WorkloadsListed{Kind: cluster.ReplicationController},
+		cluster.WorkloadsListed{Kind: cluster.ReplicaSet},
+		cluster.WorkloadsListed{Kind: cluster.StatefulSet},
+	}
+	for left := range all {
+		var lists Lists
+		for i, event := range all {
+			if i != left {
+				lists.Note(event)
+				lists.Note(event)
+			}
+		}
+		lists.Note(cluster.PodRemoved{})
+		if got := lists.Missing(); lists.Complete() || !slices.Equal(got, resources[left:left+1]) {
+			t.Errorf("without %T: missing %v", all[left], got)
+		}
+		lists.Note(all[left])
+		if !lists.Complete() {
+			t.Errorf("with everything: missing %v", lists.Missing())
+		}
+	}
+}
+
+// Every list that Lists waits for does come.
+func TestWatchListsEverything(t *testing.T) {
+	w := startWatch(t, standin.New(t), quiet)
+	for lists := (Lists{}); !lists.Complete(); lists.Note(<-w.Events()) {
+	}
+}
