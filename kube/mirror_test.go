@@ -204,6 +204,19 @@ func TestServiceWithoutSelectorIsGone(t *testing.T) {
 	}
 }
 
+func TestBudgetChangesThatAreTold(t *testing.T) {
+	events := make(chan cluster.Event, 4)
+	sink := mirrorBudgets(outlet{t.Context(), events}, NewParser("hilbert", nil))
+	_ = sink.Add(budget(byApp("web"), 2, "a"))
+	for i, changed := range []*policyv1.PodDisruptionBudget{budget(byApp("web"), 2, "b"), budget(byApp("web"), 1, "b"), budget(byApp("db"), 1, "b")} {
+		_ = sink.Update(changed)
+		_ = sink.Update(changed)
+		if len(events) != i+2 {
+			t.Errorf("change %d: %d events", i, len(events))
+		}
+	}
+}
+
 func TestBudgetsThatSelectNothing(t *testing.T) {
 	for name, selector := range map[string]*metav1.LabelSelector{"none": nil, "empty": {}, "malformed": byApp("not a label value")} {
 		if got := NewParser("hilbert", nil).Budget(budget(selector, 1)); got != nil {

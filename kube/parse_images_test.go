@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -62,5 +63,31 @@ func TestSharing(t *testing.T) {
 	}
 	if m = p.Node(typicalNode(1)); !reflect.DeepEqual(m.Images, n.Images) {
 		t.Error("the images changed")
+	}
+	for hash := range p.imageSets.known {
+		p.imageSets.known[hash] = nil // as if something else had the same hash
+	}
+	if m = p.Node(typicalNode(1)); !reflect.DeepEqual(m.Images, n.Images) {
+		t.Error("images with the same hash are taken for the same")
+	}
+}
+
+func TestFirstSizeOfAnImageCounts(t *testing.T) {
+	node := typicalNode(1)
+	for i := range node.Status.Images {
+		node.Status.Images[i] = corev1.ContainerImage{Names: []string{fmt.Sprint("image-", (i*7+i/3)%5)}, SizeBytes: int64(i)}
+	}
+	want := make(map[string]int64)
+	for _, image := range slices.Backward(node.Status.Images) {
+		want[image.Names[0]] = image.SizeBytes
+	}
+	got := NewParser("hilbert", nil).Node(node).Images
+	for _, image := range got {
+		if image.Size != want[image.Name] {
+			t.Errorf("%s: %d bytes, want %d", image.Name, image.Size, want[image.Name])
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

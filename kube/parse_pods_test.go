@@ -17,13 +17,13 @@ import (
 )
 
 func showSelector(s *cluster.LabelSelector) string {
-	if s.Nothing {
-		return fmt.Sprintf("nothing%v", s.Expressions)[:len("nothing")]
-	}
 	if s.MatchesAll() {
 		return "everything"
 	}
-	parts := make([]string, 0, len(s.Expressions))
+	var parts []string
+	if s.Nothing {
+		parts = append(parts, "nothing")
+	}
 	for _, e := range s.Expressions {
 		parts = append(parts, fmt.Sprintf("%s %d %v", e.Key, e.Operator, e.Values))
 	}

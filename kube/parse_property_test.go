@@ -309,6 +309,89 @@ func TestMemoTellsFieldsApart(t *testing.T) {
 	}
 }
 
+// twins are pods with one field that differs between two values; everything else that speaks of it is the same.
+var twins = map[string][2]func(*corev1.Pod){
+	"namespace of a term":    inNamespaces(func(p *corev1.Pod) { p.Spec.Affinity = near(*nearTerm(fullPod())) }),
+	"namespace of spreading": inNamespaces(func(p *corev1.Pod) { p.Spec.TopologySpreadConstraints = fullPod().Spec.TopologySpreadConstraints }),
+	"required anti-affinity": differing(func(p *corev1.Pod, v string) { p.Spec.Affinity = far(corev1.PodAffinityTerm{TopologyKey: v}) }),
+	"preferred affinity": differing(func(p *corev1.Pod, v string) {
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: preferring(v)}}
+	}),
+	"preferred anti-affinity": differing(func(p *corev1.Pod, v string) {
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: preferring(v)}}
+	}),
+	"namespace of a list": differing(func(p *corev1.Pod, v string) { p.Spec.Affinity = near(corev1.PodAffinityTerm{Namespaces: []string{v}}) }),
+	"namespaces' label": differing(func(p *corev1.Pod, v string) {
+		p.Spec.Affinity = near(corev1.PodAffinityTerm{NamespaceSelector: byApp(v)})
+	}),
+	"key of an expression": differing(func(p *corev1.Pod, v string) {
+		spreadBy(p).LabelSelector = matching(expr(v, metav1.LabelSelectorOpExists))
+	}),
+	"value of an expression": differing(func(p *corev1.Pod, v string) {
+		spreadBy(p).LabelSelector = matching(expr("a", metav1.LabelSelectorOpIn, v))
+	}),
+	"key of an own label": differing(func(p *corev1.Pod, v string) {
+		p.Labels = map[string]string{"x": "1", "y": "1"}
+		spreadBy(p).MatchLabelKeys = []string{v}
+	}),
+	"value of an own label": differing(func(p *corev1.Pod, v string) {
+		p.Labels = map[string]string{"a": v}
+		spreadBy(p).MatchLabelKeys = []string{"a"}
+	}),
+	"empty and absent own label": {
+		func(p *corev1.Pod) { p.Labels = map[string]string{"a": ""}; spreadBy(p).MatchLabelKeys = []string{"a"} },
+		func(p *corev1.Pod) { spreadBy(p).MatchLabelKeys = []string{"a"} },
+	},
+	"number of domains": {
+		func(p *corev1.Pod) { two := int32(2); spreadBy(p).MinDomains = &two },
+		func(p *corev1.Pod) { three := int32(3); spreadBy(p).MinDomains = &three },
+	},
+	"affinity policy": policies(func(p *corev1.Pod, policy *corev1.NodeInclusionPolicy) { spreadBy(p).NodeAffinityPolicy = policy }),
+	"taints policy":   policies(func(p *corev1.Pod, policy *corev1.NodeInclusionPolicy) { spreadBy(p).NodeTaintsPolicy = policy }),
+	"image of a volume": differing(func(p *corev1.Pod, v string) {
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: v}}}}
+	}),
+}
+
+func differing(set func(*corev1.Pod, string)) [2]func(*corev1.Pod) {
+	return [2]func(*corev1.Pod){func(p *corev1.Pod) { set(p, "x") }, func(p *corev1.Pod) { set(p, "y") }}
+}
+
+func inNamespaces(set func(*corev1.Pod)) [2]func(*corev1.Pod) {
+	return differing(func(p *corev1.Pod, v string) {
+		p.Namespace = v
+		set(p)
+	})
+}
+
+func policies(set func(*corev1.Pod, *corev1.NodeInclusionPolicy)) [2]func(*corev1.Pod) {
+	honor, ignore := corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore
+	return [2]func(*corev1.Pod){func(p *corev1.Pod) { set(p, &honor) }, func(p *corev1.Pod) { set(p, &ignore) }}
+}
+
+func preferring(topology string) []corev1.WeightedPodAffinityTerm {
+	return []corev1.WeightedPodAffinityTerm{weighted(1, corev1.PodAffinityTerm{TopologyKey: topology})}
+}
+
+// spreadBy gives the pod a spread constraint.
+func spreadBy(p *corev1.Pod) *corev1.TopologySpreadConstraint {
+	p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{},
+	}}
+	return spreads(p)
+}
+
+func TestMemoTellsTwinsApart(t *testing.T) {
+	for name, pair := range twins {
+		t.Run(name, func(t *testing.T) {
+			p := NewParser("hilbert", nil)
+			if a, b := p.Pod(ours(pair[0])).Requirements, p.Pod(ours(pair[1])).Requirements; a == b {
+				t.Errorf("both have %+v", a)
+			}
+		})
+	}
+}
+
 // A pod keeps its class on the way from waiting to running: what the kubelet reports is what was asked for.
 func TestBindingKeepsTheClass(t *testing.T) {
 	p := NewParser("hilbert", nil)
