@@ -16,6 +16,8 @@ NICE    ?=
 ARGS    ?=
 SEEDS   ?= 100
 COUNT   ?= 10
+CASES   ?= 100000
+SEED    ?= 1
 FUZZTIME ?= 30s
 LDFLAGS ?= -s -w
 
@@ -122,6 +124,10 @@ crash-test: ## kill and freeze the scheduler while it binds; count every node af
 .PHONY: sim
 sim: build ## simulate SEEDS seeds with four schedulers
 	$(call timed,sim,env SEEDS=$(SEEDS) bash .ci/sim)
+
+.PHONY: diff
+diff: lab ## compare CASES placements with upstream's plugins, from SEED; ARGS go to it (--keep: failures become regression tests)
+	$(call timed,diff,bin/hilbert-lab diff --cases $(CASES) --seed $(SEED) $(ARGS))
 
 .PHONY: race
 race: export CGO_ENABLED := 1

@@ -24,6 +24,7 @@ var commands = []func() *cobra.Command{
 	newKubectlCommand,
 	newDemoCommand,
 	newBenchCommand,
+	newDiffCommand,
 	newEtcdCommand,
 	newAPIServerCommand,
 	newKubeSchedulerCommand,

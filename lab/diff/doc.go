@@ -1,0 +1,14 @@
+// Package diff compares Hilbert's placement with upstream's, plugin by plugin: the same random clusters and pods go to both, and for every
+// node they must agree on whether it is feasible, on each plugin's normalised score, and so on the set of the best nodes, bit by bit.
+//
+// Data flow: Generate draws a Case, a history of a small cluster with pods to be judged in between. A Player plays it on both sides:
+// upstream is kube-scheduler's cache, snapshot and framework with the plugins of its default profile (table.go), Hilbert is the parser of
+// package kube, the ledger, a snapshot that follows it, and a placer. Both live through the whole history, so that what follows a change
+// incrementally is compared too. Where upstream's own caches remember more than a new start of it would know, the new start counts. Run
+// does this on all cores; Shrink makes a case that fails smaller; Coverage says how often each constraint mattered.
+//
+// Invariants: equal arguments give equal cases and reports on every machine; any part of a case is a case; every object that is generated
+// is one that an API server admits. What failed once is kept in testdata/regressions.
+//
+// It does not compare what Hilbert refuses as a whole (constraining volumes, resource claims), preemption, or who is next.
+package diff

@@ -1,0 +1,159 @@
+package diff
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/topology"
+)
+
+// ours is Hilbert without its loop: the real door's parser, the real ledger, one snapshot and one placer. All live as long as the case,
+// so that what they do to follow a change is compared too.
+type ours struct {
+	parser   *kube.Parser
+	store    *cluster.Store
+	snapshot *cluster.Snapshot
+	placer   *place.Placer
+	lagging  bool // the snapshot knows all that happened, by assumption
+}
+
+// verdict is what the tables say, and what the index chooses.
+type verdict struct {
+	Verdict
+	Refused string // why the pod must not be placed anywhere, empty when it may be
+	Chosen  string // by the index; empty for none
+	Best    string // by the tables, ties included
+}
+
+// newOurs makes Hilbert for a case. The default weights are upstream's, for the one score whose default is not in our table.
+func newOurs(c *Case, p *Profile, weights *[len(scoreNames)]int64) (*ours, error) {
+	profile, defaults, err := p.ours(weights)
+	if err != nil {
+		return nil, err
+	}
+	o := &ours{parser: kube.NewParser(schedulerName, nil), store: cluster.NewStore(defaults...), snapshot: cluster.NewSnapshot()}
+	o.placer = place.NewPlacer(o.snapshot, profile, c.Seed, c.Indexes)
+	return o, nil
+}
+
+// apply takes a step in, as the door would. A judgement is not a change and not for apply.
+func (o *ours) apply(s *Step) {
+	o.lagging = false
+	if s.Release != "" {
+		o.store.Release(cluster.UID(s.Release))
+		return
+	}
+	if event := o.event(s); event != nil {
+		o.store.Apply(event)
+	}
+}
+
+func (o *ours) event(s *Step) cluster.Event {
+	switch {
+	case s.Node != nil:
+		return cluster.NodeUpserted{Node: o.parser.Node(s.Node)}
+	case s.RemoveNode != "":
+		return cluster.NodeRemoved{Name: s.RemoveNode}
+	case s.Pod != nil:
+		return cluster.PodUpserted{Pod: o.parser.Pod(s.Pod)}
+	case s.RemovePod != "":
+		return cluster.PodRemoved{UID: cluster.UID(s.RemovePod)}
+	case s.Namespace != nil:
+		return cluster.NamespaceUpserted{Namespace: o.parser.Namespace(s.Namespace)}
+	case s.RemoveNamespace != "":
+		return cluster.NamespaceRemoved{Name: s.RemoveNamespace}
+	case s.Service != nil:
+		return upserted(o.parser.Service(s.Service), kindService, s.Service.Namespace, s.Service.Name)
+	case s.Controller != nil:
+		return upserted(o.parser.ReplicationController(s.Controller), kindController, s.Controller.Namespace, s.Controller.Name)
+	case s.ReplicaSet != nil:
+		return upserted(o.parser.ReplicaSet(s.ReplicaSet), kindReplicaSet, s.ReplicaSet.Namespace, s.ReplicaSet.Name)
+	case s.StatefulSet != nil:
+		return upserted(o.parser.StatefulSet(s.StatefulSet), kindStatefulSet, s.StatefulSet.Namespace, s.StatefulSet.Name)
+	case s.RemoveWorkload != nil:
+		return upserted(nil, s.RemoveWorkload.Kind, s.RemoveWorkload.Namespace, s.RemoveWorkload.Name)
+	}
+	return nil
+}
+
+// upserted is the event of a workload. One that selects nothing is as good as gone.
+func upserted(w *cluster.Workload, kind, namespace, name string) cluster.Event {
+	if w != nil {
+		return cluster.WorkloadUpserted{Workload: w}
+	}
+	kinds := map[string]cluster.WorkloadKind{
+		kindService: cluster.Service, kindController: cluster.ReplicationController,
+		kindReplicaSet: cluster.ReplicaSet, kindStatefulSet: cluster.StatefulSet,
+	}
+	return cluster.WorkloadRemoved{Kind: kinds[kind], Namespace: namespace, Name: name}
+}
+
+// commit puts a pod that was judged on a node.
+func (o *ours) commit(p *Placement) {
+	o.lagging = false
+	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: cluster.UID(p.Pod), Node: p.Node}}}
+	if p.Lag {
+		o.snapshot.Advance(o.store) // it lags behind this commitment only
+	}
+	anything := func(*cluster.State, cluster.Slot, *cluster.Class, topology.Grant) string { return "" }
+	if !o.store.Commit(&plan, anything).Committed || !p.Lag {
+		return
+	}
+	o.snapshot.Assume(o.store.Slot(p.Node), o.store.Pod(cluster.UID(p.Pod)), topology.Grant{})
+	o.lagging = true
+}
+
+// tell makes a pod that waits known.
+func (o *ours) tell(pod *corev1.Pod) {
+	o.lagging = false
+	o.store.Apply(cluster.PodUpserted{Pod: o.parser.Pod(pod)})
+}
+
+// judge asks the tables and the index about a pod that was told of; its class must have followed what happened since.
+func (o *ours) judge(pod *corev1.Pod, v *verdict) error {
+	record := o.store.Pod(cluster.UID(pod.UID))
+	if record == nil {
+		return fmt.Errorf("the ledger does not know pod %s, though it was told of it", pod.UID)
+	}
+	if !o.lagging {
+		o.snapshot.Advance(o.store)
+	}
+	*v = verdict{Verdict: Verdict{Opinions: v.Opinions[:0]}, Refused: record.Refusal()}
+	for _, j := range o.placer.Judge(record.Class) {
+		opinion := Opinion{Node: o.snapshot.Node(j.Slot).Name, Refusal: j.Refusal, Total: j.Total}
+		for _, s := range j.Scores {
+			k := scoreIndex(s.Plugin)
+			if k < 0 {
+				return fmt.Errorf("score %s stands for plugin %q, which the table does not know", s.Name, s.Plugin)
+			}
+			opinion.Scores[k], opinion.Scored[k] = s.Score, true
+		}
+		v.Opinions = append(v.Opinions, opinion)
+	}
+	slices.SortFunc(v.Opinions, func(a, b Opinion) int { return cmp.Compare(a.Node, b.Node) })
+	if choice, ok := o.placer.Place(record.Class); ok {
+		v.Chosen = o.snapshot.Node(choice.Slot).Name
+	}
+	if best := o.placer.Best(record.Class); best != cluster.NoSlot {
+		v.Best = o.snapshot.Node(best).Name
+	}
+	return nil
+}
+
+// verify recounts what the ledger and the snapshot keep counts of.
+func (o *ours) verify() error {
+	if err := o.store.Verify(); err != nil {
+		return fmt.Errorf("the ledger: %w", err)
+	}
+	o.snapshot.Advance(o.store)
+	if err := o.snapshot.Verify(); err != nil {
+		return fmt.Errorf("the snapshot: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package diff
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"hilbert.dev/hilbert/cluster"
+)
+
+// relist tells the ledger everything anew. What there is, upstream's side knows.
+func (o *ours) relist(u *upstream, l *life) {
+	o.lagging = false
+	var nodes []*cluster.Node
+	for _, name := range slices.Sorted(maps.Keys(u.nodes)) {
+		nodes = append(nodes, o.parser.Node(u.nodes[name]))
+	}
+	o.store.Apply(cluster.NodesListed{Nodes: nodes})
+
+	var pods []cluster.PodFacts
+	for _, uid := range slices.Sorted(maps.Keys(u.pods)) {
+		pod := u.pods[uid]
+		if waits := l.committed[uid]; waits != nil {
+			pod = waits // its Binding has not been seen
+		}
+		pods = append(pods, o.parser.Pod(pod))
+	}
+	for _, uid := range slices.Sorted(maps.Keys(l.waiting)) {
+		pods = append(pods, o.parser.Pod(l.waiting[uid]))
+	}
+	o.store.Apply(cluster.PodsListed{Pods: pods})
+
+	var namespaces []cluster.Namespace
+	for _, n := range listed[corev1.Namespace](u.stores.namespaces) {
+		namespaces = append(namespaces, o.parser.Namespace(n))
+	}
+	o.store.Apply(cluster.NamespacesListed{Namespaces: namespaces})
+	o.store.Apply(workloads(cluster.Service, u.stores.services, o.parser.Service))
+	o.store.Apply(workloads(cluster.ReplicationController, u.stores.controllers, o.parser.ReplicationController))
+	o.store.Apply(workloads(cluster.ReplicaSet, u.stores.replicaSets, o.parser.ReplicaSet))
+	o.store.Apply(workloads(cluster.StatefulSet, u.stores.statefulSets, o.parser.StatefulSet))
+}
+
+// workloads lists those of one kind that select anything.
+func workloads[T any](kind cluster.WorkloadKind, from cache.Indexer, parse func(*T) *cluster.Workload) cluster.Event {
+	event := cluster.WorkloadsListed{Kind: kind}
+	for _, object := range listed[T](from) {
+		if w := parse(object); w != nil {
+			event.Workloads = append(event.Workloads, w)
+		}
+	}
+	return event
+}
+
+// listed returns the objects of an indexer by their keys, sorted.
+func listed[T any](from cache.Indexer) []*T {
+	var out []*T
+	for _, key := range slices.Sorted(slices.Values(from.ListKeys())) {
+		if object, ok, err := from.GetByKey(key); ok && err == nil {
+			out = append(out, object.(*T))
+		}
+	}
+	return out
+}
