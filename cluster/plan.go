@@ -10,7 +10,9 @@ import (
 // they were decided on.
 type Plan struct {
 	Placements []Placement
-	Revision   Revision
+	// Victims must leave the nodes of the placements before these are bound. Each is of lower priority than the pods placed on its node.
+	Victims  []UID
+	Revision Revision
 	// Scheduler is the instance that decided.
 	Scheduler int
 }
@@ -40,10 +42,29 @@ type Verdict struct {
 const (
 	RejectPodGone  = "the pod is gone or placed already"
 	RejectNodeGone = "the node is gone"
+	// RejectVictimGone: a victim is not on a node of the Plan any more.
+	RejectVictimGone = "a victim is gone"
+	// RejectVictimOutranks: a victim has as high a priority as a pod that it should make room for.
+	RejectVictimOutranks = "a victim is not of lower priority"
 )
 
-// Commit takes the Plan whole or not at all. On success each pod is Assumed and charged to its node.
+// Commit takes the Plan whole or not at all. On success each pod is Assumed and charged to its node; with victims beside them, and Obliged
+// until they have left. The judgement is made as if they had.
 func (s *Store) Commit(plan *Plan, check Check) Verdict {
+	victims, reason := s.victims(plan)
+	if reason != "" {
+		return Verdict{Reason: reason, Revision: s.log.Len()}
+	}
+	s.lift(victims)
+	verdict := s.commitAll(plan, check)
+	s.lower(victims)
+	if verdict.Committed {
+		s.claim(plan, victims)
+	}
+	return verdict
+}
+
+func (s *Store) commitAll(plan *Plan, check Check) Verdict {
 	for i := range plan.Placements {
 		p := &plan.Placements[i]
 		if reason, seen := s.commitOne(p, check); reason != "" {

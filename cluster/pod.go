@@ -46,6 +46,9 @@ type Pod struct {
 	position int32  // in the slot's list of pods
 	grant    topology.Grant
 	inferred bool // the grant is a guess: nobody recorded it
+
+	victims []*Pod // of its own Plan, that are still there
+	claims  []*Pod // assumed pods whose Plans have it as a victim
 }
 
 // Node returns the name of the node that the pod is on or on its way to, empty for none.

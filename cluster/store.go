@@ -32,7 +32,9 @@ type Store struct {
 	workloads   map[workloadKey]*Workload
 	services    map[string][]*Workload // by namespace
 	budgets     map[budgetKey]*Budget
-	restless    []*Pod // what they wait for may have changed
+	covers      map[*identity][]*Budget // a cache of covering
+	restless    []*Pod                  // what they wait for may have changed
+	reranked    Log
 
 	spreadDefaults []SpreadDefault
 
@@ -124,14 +126,11 @@ func (s *Store) applyPolicy(event Event) {
 	case WorkloadsListed:
 		s.listWorkloads(e.Kind, e.Workloads)
 	case BudgetUpserted:
-		s.budgets[e.Budget.key()] = e.Budget
+		s.setBudget(e.Budget.key(), e.Budget)
 	case BudgetRemoved:
-		delete(s.budgets, budgetKey{e.Namespace, e.Name})
+		s.setBudget(budgetKey{e.Namespace, e.Name}, nil)
 	case BudgetsListed:
-		clear(s.budgets)
-		for _, b := range e.Budgets {
-			s.budgets[b.key()] = b
-		}
+		s.listBudgets(e.Budgets)
 	}
 }
 
@@ -262,6 +261,9 @@ func (s *Store) upsertPod(facts *PodFacts) {
 		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters.
 		if facts.Deleting && !pod.Deleting {
 			s.retally(pod, func() { pod.Deleting = true })
+			if pod.Obliged() {
+				s.emit(pod) // nobody need leave for it any more
+			}
 		}
 		return
 	}
@@ -282,6 +284,9 @@ func (s *Store) upsertPod(facts *PodFacts) {
 
 // observe records what a pod says about itself, apart from where it is.
 func (s *Store) observe(pod *Pod, facts *PodFacts) {
+	if pod.Priority != facts.Priority || pod.Started != facts.Started {
+		s.rerank(pod.slot)
+	}
 	pod.Priority, pod.Ours, pod.Gated, pod.Reported = facts.Priority, facts.Ours, facts.Gated, facts.Reported
 	pod.Started, pod.NeverPreempts, pod.Nominated = facts.Started, facts.NeverPreempts, facts.Nominated
 	pod.requirements, pod.owner = facts.Requirements, facts.Owner
@@ -311,6 +316,10 @@ func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
 		s.reclass(pod, class)
 		s.place(pod, facts.Node, grant, inferred)
 	}
+	for _, victim := range pod.victims { // somebody else bound it: its victims are spared
+		victim.claims = remove(victim.claims, pod)
+	}
+	pod.victims = nil
 	pod.Phase = Bound
 }
 
@@ -370,6 +379,7 @@ func (s *Store) unplace(pod *Pod) {
 	if pod.node == "" {
 		return
 	}
+	s.absolve(pod)
 	node, slot := pod.node, pod.slot
 	pod.node = ""
 	if slot == NoSlot {

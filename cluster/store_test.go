@@ -62,6 +62,8 @@ func run(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
 		return store.Commit(plan(t, store, d), place.Commits).String() + "\n"
 	case "release":
 		return fmt.Sprintln(store.Release(cluster.UID(d.CmdArgs[0].Key)))
+	case "recheck":
+		return store.Recheck(cluster.UID(d.CmdArgs[0].Key), place.Commits) + "\n"
 	case "confirm":
 		store.Confirm(cluster.UID(d.CmdArgs[0].Key))
 		return ""
@@ -76,7 +78,13 @@ func run(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
 
 func plan(t *testing.T, store *cluster.Store, d *datadriven.TestData) *cluster.Plan {
 	p := &cluster.Plan{}
-	for _, arg := range d.CmdArgs { // pod=node or pod=(node,gpu,gpu...)
+	for _, arg := range d.CmdArgs { // pod=node or pod=(node,gpu,gpu...), victims=(pod,pod...)
+		if arg.Key == "victims" {
+			for _, uid := range arg.Vals {
+				p.Victims = append(p.Victims, cluster.UID(uid))
+			}
+			continue
+		}
 		uid := cluster.UID(arg.Key)
 		placement := cluster.Placement{Pod: uid, Node: arg.Vals[0]}
 		if len(arg.Vals) > 1 {

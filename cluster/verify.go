@@ -29,6 +29,9 @@ func (s *Store) Verify() error {
 		charged += len(s.onSlot[slot])
 	}
 	for _, pod := range s.pods {
+		if err := s.verifyClaims(pod); err != nil {
+			return err
+		}
 		placed := pod.node != ""
 		if placed != (pod.Phase == Assumed || pod.Phase == Bound) {
 			return fmt.Errorf("pod %s is %s but its node is %q", pod.UID, pod.Phase, pod.node)
@@ -124,22 +127,55 @@ func (s *Store) verifySlot(slot Slot, node *Node) error {
 	return nil
 }
 
-// Overcommitted returns the nodes on which pods request more than is allocatable, in slot order. Only the outside world can bring that
-// about; Commit never does.
+// verifyClaims holds a pod and its victims against one another.
+func (s *Store) verifyClaims(pod *Pod) error {
+	for _, victim := range pod.victims {
+		if pod.Phase != Assumed || s.pods[victim.UID] != victim || victim.node != pod.node || !slices.Contains(victim.claims, pod) {
+			return fmt.Errorf("pod %s (%s on %q) waits for %s (on %q), which does not know it", pod.UID, pod.Phase, pod.node, victim.UID, victim.node)
+		}
+	}
+	for _, waiting := range pod.claims {
+		if !slices.Contains(waiting.victims, pod) {
+			return fmt.Errorf("pod %s is claimed by %s, which does not wait for it", pod.UID, waiting.UID)
+		}
+	}
+	return nil
+}
+
+// Overcommitted returns the nodes on which pods request more than is allocatable, in slot order, not counting victims that are about to
+// leave. Only the outside world can bring that about; Commit never does.
 func (s *Store) Overcommitted() []string {
 	var names []string
 	for i, node := range s.nodes {
-		if node == nil {
+		if node == nil || !s.exceeded(Slot(i)) {
 			continue
 		}
-		slot := Slot(i)
-		over := slices.ContainsFunc(s.gpus[slot][:], func(free int32) bool { return free < 0 })
-		for kind := range s.allocatable {
-			over = over || s.requested[kind][slot] > s.allocatable[kind][slot]
+		var leaving []*Pod
+		for _, pod := range s.onSlot[i] {
+			if pod.Claimed() {
+				leaving = append(leaving, pod)
+			}
 		}
-		if over {
+		trial := s.Try(Slot(i), false)
+		for _, pod := range leaving {
+			trial.Take(pod)
+		}
+		if s.exceeded(Slot(i)) {
 			names = append(names, node.Name)
 		}
+		trial.End(leaving)
 	}
 	return names
+}
+
+func (s *Store) exceeded(slot Slot) bool {
+	if slices.ContainsFunc(s.gpus[slot][:], func(free int32) bool { return free < 0 }) {
+		return true
+	}
+	for kind := range s.allocatable {
+		if s.requested[kind][slot] > s.allocatable[kind][slot] {
+			return true
+		}
+	}
+	return false
 }

@@ -3,8 +3,9 @@
 //
 //	node n1 cpu=4 mem=8 pods=10 gpus=2 share taint=key:NoSchedule zone=a cordon
 //	pod p1 cpu=1 mem=2 gpu=500 prio=10 at=3 node=n1 gpuset=0,1 zone=a tolerate=key port=80 gated foreign finished deleting
+//	pod p2 started=5 never nominated=n1
 //
-// cpu is in cores (decimals allowed), mem in GiB, gpu in thousandths; at is the creation time in seconds.
+// cpu is in cores (decimals allowed), mem in GiB, gpu in thousandths; at is the creation time and started the start, in seconds.
 //
 // Invariants: an unknown argument fails the test, so that a typing error cannot weaken it.
 //
@@ -113,6 +114,12 @@ func podField(t testing.TB, d *datadriven.TestData, pod *cluster.PodFacts, key, 
 		pod.Finished = true
 	case "deleting":
 		pod.Deleting = true
+	case "never":
+		pod.NeverPreempts = true
+	case "nominated":
+		pod.Nominated = value
+	case "started":
+		pod.Started = scaled(t, d, value, 1e9)
 	case "reported":
 		pod.Reported.Reason = value
 	default:
@@ -193,7 +200,7 @@ func Dump(s *cluster.Store) string {
 		}
 		b.WriteString(":")
 		for _, pod := range s.PodsOn(slot) {
-			fmt.Fprintf(&b, " %s(%s%s)", pod.UID, pod.Phase, grant(pod))
+			fmt.Fprintf(&b, " %s(%s%s%s)", pod.UID, pod.Phase, grant(pod), waiting(pod))
 		}
 		b.WriteString("\n")
 	}
@@ -219,6 +226,19 @@ func grant(pod *cluster.Pod) string {
 		return ""
 	}
 	return " gpu " + pod.Grant().String()
+}
+
+// waiting names the victims that a pod waits for.
+func waiting(pod *cluster.Pod) string {
+	if !pod.Obliged() {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString(" after")
+	for _, victim := range pod.Victims() {
+		b.WriteString(" " + string(victim.UID))
+	}
+	return b.String()
 }
 
 func amount(kind resource.Kind, value int64) string {
