@@ -163,8 +163,11 @@ func (s *State) countImages(node *Node, sign int32) {
 	s.inhabited += int(sign)
 	for i := range node.Images {
 		name := node.Images[i].Name
-		if n := s.images[name] + sign; n > 0 {
-			s.images[name] = n
+		known := s.images[name]
+		known.nodes += sign
+		known.size = max(known.size, node.Images[i].Size)
+		if known.nodes > 0 {
+			s.images[name] = known
 		} else {
 			delete(s.images, name)
 		}
@@ -174,5 +177,14 @@ func (s *State) countImages(node *Node, sign int32) {
 // Inhabited is the number of nodes.
 func (s *State) Inhabited() int { return s.inhabited }
 
-// NodesWithImage is the number of nodes that have an image.
-func (s *State) NodesWithImage(name string) int32 { return s.images[name] }
+// NodesWithImage is the number of nodes that have an image, and a size (bytes) that none of them exceeds.
+func (s *State) NodesWithImage(name string) (nodes int32, size int64) {
+	known := s.images[name]
+	return known.nodes, known.size
+}
+
+// imageCount is how many nodes have an image, and the greatest size that one of them gave.
+type imageCount struct {
+	nodes int32
+	size  int64
+}

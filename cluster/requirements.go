@@ -128,11 +128,7 @@ func (r *Requirements) appendKey(buffer []byte) []byte {
 	w.num(int64(r.GPU.Milli))
 	w.num(int64(r.GPU.Whole))
 	w.selection(r)
-	w.num(int64(len(r.Preferred)))
-	for i := range r.Preferred {
-		w.num(int64(r.Preferred[i].Weight))
-		w.term(&r.Preferred[i].Term)
-	}
+	w.preferred(r.Preferred)
 	w.tolerations(r.Tolerations)
 	w.num(int64(len(r.Ports)))
 	for _, p := range r.Ports {
@@ -159,6 +155,17 @@ func (r *Requirements) appendKey(buffer []byte) []byte {
 	return w
 }
 
+// AppendSelection appends the canonical encoding of all that the pod asks of a node's own properties, apart from images: classes with
+// equal encodings are let in by the same nodes and like them for the same reasons.
+func (r *Requirements) AppendSelection(buffer []byte) []byte {
+	w := keyWriter(buffer)
+	w.selection(r)
+	w.preferred(r.Preferred)
+	w.tolerations(r.Tolerations)
+	w.strings(r.Features)
+	return w
+}
+
 // selection writes which nodes the node selector and the required node affinity allow.
 func (w *keyWriter) selection(r *Requirements) {
 	w.num(int64(len(r.NodeSelector)))
@@ -170,6 +177,14 @@ func (w *keyWriter) selection(r *Requirements) {
 	w.num(int64(len(r.Required)))
 	for i := range r.Required {
 		w.term(&r.Required[i])
+	}
+}
+
+func (w *keyWriter) preferred(list []WeightedTerm) {
+	w.num(int64(len(list)))
+	for i := range list {
+		w.num(int64(list[i].Weight))
+		w.term(&list[i].Term)
 	}
 }
 

@@ -30,7 +30,7 @@ type State struct {
 	censuses []*Census
 	learned  uint64 // the registry's generation that censuses reflect
 
-	images    map[string]int32 // nodes that have each image
+	images    map[string]imageCount
 	inhabited int
 
 	touched []Revision // the Store's revision after each slot's latest change

@@ -59,7 +59,7 @@ func NewStore(defaults ...SpreadDefault) *Store {
 
 		spreadDefaults: defaults,
 	}
-	s.kinds, s.registry, s.images = resource.NewTable(), newRegistry(), make(map[string]int32)
+	s.kinds, s.registry, s.images = resource.NewTable(), newRegistry(), make(map[string]imageCount)
 	s.growKinds()
 	return s
 }

@@ -210,7 +210,8 @@ func rawImages(_ *field, s *cluster.State, slot cluster.Slot, c *cluster.Class) 
 	var sum int64
 	for _, name := range c.Images {
 		if size, ok := imageSize(s.Node(slot), name); ok {
-			share := float64(s.NodesWithImage(name)) / float64(s.Inhabited())
+			nodes, _ := s.NodesWithImage(name)
+			share := float64(nodes) / float64(s.Inhabited())
 			sum += int64(float64(size) * share)
 		}
 	}

@@ -19,6 +19,9 @@ type Placer struct {
 
 	maxCoarse int
 	field     field // scratch of a decision
+	ask       ask   // the same
+	forest    *forest
+	loners    int // how many classes that the forest would serve may have an index of their own
 
 	ties    []uint32 // by slot
 	tieNode []*cluster.Node
@@ -31,7 +34,7 @@ type Placer struct {
 func NewPlacer(snapshot *cluster.Snapshot, profile *Profile, seed uint64, maxIndexes int) *Placer {
 	return &Placer{
 		snapshot: snapshot, profile: profile, seed: seed, maxIndexes: max(maxIndexes, 1),
-		indexes: make(map[cluster.ClassID]*index), maxCoarse: maxCoarseDomains,
+		indexes: make(map[cluster.ClassID]*index), maxCoarse: maxCoarseDomains, forest: newForest(), loners: maxLoners,
 	}
 }
 
@@ -43,7 +46,7 @@ type Choice struct {
 
 // Place returns the best node for a pod of the class. ok is false when none fits; Explain says why.
 func (p *Placer) Place(c *cluster.Class) (Choice, bool) {
-	slot, ok := p.index(c).best(p)
+	slot, ok := p.best(c)
 	if !ok {
 		return Choice{Slot: cluster.NoSlot}, false
 	}
@@ -52,6 +55,18 @@ func (p *Placer) Place(c *cluster.Class) (Choice, bool) {
 		choice.Grant, _ = topology.Offer(p.snapshot.Node(slot).GPU, p.snapshot.GPUs(slot), c.GPU)
 	}
 	return choice, true
+}
+
+// maxLoners is how many classes with an index of their own are cheaper than the forest: each follows every change, the forest follows it
+// once but searches longer.
+const maxLoners = 8
+
+// best returns the best node by the index of the class, or by the forest.
+func (p *Placer) best(c *cluster.Class) (cluster.Slot, bool) {
+	if len(p.indexes) >= p.loners && p.indexes[c.ID] == nil && p.forest.serves(p, c) {
+		return p.forest.best(p, c)
+	}
+	return p.index(c).best(p)
 }
 
 // index returns the class's index, up to date with the snapshot.

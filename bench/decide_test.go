@@ -1,0 +1,120 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place"
+)
+
+// BenchmarkDecide is the table of placements a second.
+func BenchmarkDecide(b *testing.B) {
+	for _, row := range []struct {
+		name     string
+		scenario Scenario
+	}{
+		{"basic/nodes=20000/classes=1", Scenario{Nodes: 20000, Classes: 1, Case: Basic}},
+		{"basic/nodes=20000/classes=16", Scenario{Nodes: 20000, Classes: 16, Case: Basic}},
+		{"owned/nodes=20000/classes=16", Scenario{Nodes: 20000, Classes: 16, Case: Owned}},
+		{"basic/nodes=20000/classes=100", Scenario{Nodes: 20000, Classes: 100, Case: Basic}},
+		{"basic/nodes=20000/classes=1000", Scenario{Nodes: 20000, Classes: 1000, Case: Basic}},
+		{"basic/nodes=100000/classes=16", Scenario{Nodes: 100000, Classes: 16, Case: Basic}},
+		{"spread/nodes=5000/classes=16", Scenario{Nodes: 5000, Classes: 16, Case: Spread}},
+		{"antiaffinity/nodes=5000/classes=64", Scenario{Nodes: 5000, Classes: 64, Case: AntiAffinity}},
+		{"affinity/nodes=5000/classes=16", Scenario{Nodes: 5000, Classes: 16, Case: Affinity}},
+	} {
+		row.scenario.Fill, row.scenario.Seed = 60, 42
+		b.Run(row.name, func(b *testing.B) { benchmarkDecide(b, row.scenario) })
+	}
+}
+
+// benchmarkDecide fills the ledger, and then places pod after pod: the oldest leaves and one of its class comes.
+func benchmarkDecide(b *testing.B, scenario Scenario) {
+	before := heapBytes()
+	nodes, classes := scenario.GenerateNodes(), scenario.GenerateClasses()
+	order := scenario.Order(nodes, classes)
+	store := NewStore(nodes, classes, order, cluster.SystemSpreadDefaults...)
+	profile, err := place.NewProfile(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	snapshot := cluster.NewSnapshot()
+	r := &run{store: store, snapshot: snapshot, placer: place.NewPlacer(snapshot, profile, 1, 4*len(classes)), plan: cluster.Plan{Placements: make([]cluster.Placement, 1)}}
+	for i := range order {
+		if !r.place(PodUID(i)) {
+			r.dropped = append(r.dropped, PodUID(i))
+		}
+	}
+	for _, uid := range r.dropped {
+		store.Apply(cluster.PodRemoved{UID: uid})
+	}
+	var ring []cluster.UID
+	for i := range order {
+		if pod := store.Pod(PodUID(i)); pod != nil {
+			ring = append(ring, pod.UID)
+		}
+	}
+	held := heapBytes() - before
+	next, failed := 0, 0
+	b.ReportAllocs()
+	for b.Loop() {
+		uid := ring[next%len(ring)]
+		next++
+		store.Release(uid)
+		if !r.place(uid) {
+			failed++
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "placements/s")
+	b.ReportMetric(float64(distinct(store)), "states")
+	b.ReportMetric(float64(held)/float64(len(ring)+len(nodes)), "B/node+pod")
+	if failed > 0 {
+		b.ReportMetric(float64(failed)/float64(b.N), "unplaced/op")
+	}
+	if len(r.dropped) > len(order)/10 {
+		b.Fatalf("%d of %d pods found no node while filling", len(r.dropped), len(order))
+	}
+}
+
+type run struct {
+	store    *cluster.Store
+	snapshot *cluster.Snapshot
+	placer   *place.Placer
+	plan     cluster.Plan
+	dropped  []cluster.UID
+}
+
+// place decides on one pod and commits the decision.
+func (r *run) place(uid cluster.UID) bool {
+	r.snapshot.Advance(r.store)
+	choice, ok := r.placer.Place(r.store.Pod(uid).Class)
+	if !ok {
+		return false
+	}
+	r.plan.Placements[0] = cluster.Placement{Pod: uid, Node: r.snapshot.Node(choice.Slot).Name, Grant: choice.Grant}
+	return r.store.Commit(&r.plan, place.Commits).Committed
+}
+
+// distinct counts the nodes that differ from all others in what is allocatable or requested.
+func distinct(store *cluster.Store) int {
+	states := make(map[string]bool)
+	for i := range store.Slots() {
+		slot := cluster.Slot(i)
+		var state []int64
+		for kind := range store.Kinds() {
+			state = append(state, store.Allocatable(slot, resource.Kind(kind)), store.Requested(slot, resource.Kind(kind)))
+		}
+		states[fmt.Sprint(state, store.Node(slot).Labels[LabelZone], store.Node(slot).Labels[LabelPool])] = true
+	}
+	return len(states)
+}
+
+func heapBytes() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"fmt"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+// ClusterNode returns the machine in the ledger's vocabulary.
+func (n *Node) ClusterNode() *cluster.Node {
+	node := &cluster.Node{
+		Name: n.Name, Labels: n.Labels,
+		Allocatable: []resource.Quantity{
+			{Name: resource.NameCPU, Amount: n.CPU}, {Name: resource.NameMemory, Amount: n.Memory}, {Name: resource.NamePods, Amount: n.Pods},
+		},
+	}
+	if n.Tainted {
+		node.Taints = append(node.Taints, cluster.Taint{Key: TaintKey, Effect: cluster.NoSchedule})
+	}
+	if n.Shunned {
+		node.Taints = append(node.Taints, cluster.Taint{Key: "shunned", Effect: cluster.PreferNoSchedule})
+	}
+	return node
+}
+
+// namespace is where all pods are.
+const namespace = "bench"
+
+// Selector selects the pods of the class.
+func (c *Class) selector() cluster.LabelSelector {
+	return cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: LabelApp, Operator: cluster.In, Values: []string{c.Name}}}}
+}
+
+// Facts returns a template of the class's pods in the ledger's vocabulary: UID and Created are left open.
+func (c *Class) Facts() cluster.PodFacts {
+	r := &cluster.Requirements{
+		Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: c.CPU}, {Name: resource.NameMemory, Amount: c.Memory}},
+		ScoreCPU: c.CPU, ScoreMemory: c.Memory,
+	}
+	if c.Pool != "" {
+		r.NodeSelector = []cluster.Label{{Key: LabelPool, Value: c.Pool}}
+	}
+	if c.Tolerates {
+		r.Tolerations = []cluster.Toleration{{Key: TaintKey, Exists: true}}
+	}
+	facts := cluster.PodFacts{
+		Namespace: namespace, Ours: true, Requirements: r, Labels: []cluster.Label{{Key: LabelApp, Value: c.Name}},
+	}
+	pods := cluster.PodSelector{Namespaces: []string{namespace}, Labels: c.selector()}
+	switch c.Constraint {
+	case Owned:
+		facts.Owner = cluster.Owner{Kind: cluster.ReplicaSet, Name: c.Name}
+	case Spread:
+		r.Spread = []cluster.SpreadConstraint{{TopologyKey: LabelZone, MaxSkew: 1, Hard: true, MinDomains: 1, Pods: pods, HonorAffinity: true}}
+	case AntiAffinity:
+		r.AntiAffinity = []cluster.AffinityTerm{{TopologyKey: LabelHostname, Pods: pods}}
+	case Affinity:
+		r.Affinity = []cluster.AffinityTerm{{TopologyKey: LabelZone, Pods: pods}}
+	}
+	return facts
+}
+
+// NewStore returns a ledger with the nodes, the owners of the classes, and a pending pod for each entry of the order.
+func NewStore(nodes []Node, classes []Class, order []int, defaults ...cluster.SpreadDefault) *cluster.Store {
+	store := cluster.NewStore(defaults...)
+	for i := range nodes {
+		store.Apply(cluster.NodeUpserted{Node: nodes[i].ClusterNode()})
+	}
+	templates := make([]cluster.PodFacts, len(classes))
+	for i := range classes {
+		templates[i] = classes[i].Facts()
+		if classes[i].Constraint == Owned {
+			store.Apply(cluster.WorkloadUpserted{Workload: &cluster.Workload{
+				Kind: cluster.ReplicaSet, Namespace: namespace, Name: classes[i].Name, Pods: classes[i].selector(),
+			}})
+		}
+	}
+	for i, class := range order {
+		facts := templates[class]
+		facts.UID, facts.Created = PodUID(i), int64(i)
+		store.Apply(cluster.PodUpserted{Pod: facts})
+	}
+	return store
+}
+
+// PodUID is the UID of the pod at a place in the order.
+func PodUID(i int) cluster.UID { return cluster.UID(fmt.Sprintf("pod-%07d", i)) }
