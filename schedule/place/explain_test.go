@@ -1,0 +1,327 @@
+package place
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/internal/script"
+	"hilbert.dev/hilbert/resource"
+)
+
+// TestEveryFilterExplainsItself enumerates the table: a filter without obstacles and words, or with neither a change nor a reason why there
+// is none, cannot exist.
+func TestEveryFilterExplainsItself(t *testing.T) {
+	if len(rules) != len(Filters) {
+		t.Fatalf("%d rules for %d filters", len(rules), len(Filters))
+	}
+	for i := range rules {
+		r := &rules[i]
+		if r.filter != Filters[i].Name {
+			t.Errorf("rule %d is for %q, the filter is %s", i, r.filter, Filters[i].Name)
+		}
+		if r.each == nil || r.say == nil {
+			t.Errorf("%s: its obstacles must be listed and worded", r.filter)
+		}
+		if (r.change == nil) == (r.none == "") {
+			t.Errorf("%s: either a change takes its obstacle away, or none says why none does", r.filter)
+		}
+		if r.leaving && Filters[i].Scope == Static {
+			t.Errorf("%s looks at the node only; no pod that leaves can help", r.filter)
+		}
+	}
+}
+
+// TestExplain replays testdata/explain: nodes and pods as in every transcript; explain prints what a pod is told.
+func TestExplain(t *testing.T) {
+	datadriven.RunTest(t, "testdata/explain", func(t *testing.T, d *datadriven.TestData) string {
+		return explainScript(t, d)
+	})
+}
+
+func explainScript(t *testing.T, d *datadriven.TestData) string {
+	store := cluster.NewStore()
+	var ask cluster.UID
+	for line := range strings.Lines(d.Input) {
+		command, args, err := datadriven.ParseLine(strings.TrimSpace(line))
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		said := &datadriven.TestData{Pos: d.Pos, Cmd: command, CmdArgs: args}
+		switch command {
+		case "node":
+			store.Apply(cluster.NodeUpserted{Node: script.Node(t, said)})
+		case "pod":
+			pod := script.Pod(t, said)
+			store.Apply(cluster.PodUpserted{Pod: pod})
+			ask = pod.UID
+		default:
+			d.Fatalf(t, "%q: want node or pod", command)
+		}
+	}
+	snapshot := cluster.NewSnapshot()
+	snapshot.Advance(store)
+	profile, err := NewProfile(nil)
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	pod := store.Pod(ask)
+	e := NewPlacer(snapshot, profile, 0, 1).ExplainFor(store, pod.Class, pod.Priority)
+	var b strings.Builder
+	fmt.Fprintln(&b, e)
+	for i := range e.Nearest {
+		fmt.Fprintln(&b, "near:", e.Nearest[i].String())
+	}
+	for _, c := range e.Changes {
+		fmt.Fprintf(&b, "%s: %s\n", c.Kind, c)
+	}
+	return b.String()
+}
+
+// history is a ledger that can be made anew from what it was told.
+type history []cluster.Event
+
+func (h history) replay() *cluster.Store {
+	s := cluster.NewStore(cluster.SpreadDefault{TopologyKey: "zone", MaxSkew: 2})
+	for _, e := range h {
+		s.Apply(e)
+	}
+	return s
+}
+
+func (h history) placer() (*cluster.Store, *Placer) {
+	store, snapshot := h.replay(), cluster.NewSnapshot()
+	snapshot.Advance(store)
+	return store, NewPlacer(snapshot, &Profile{}, 0, 1)
+}
+
+// TestChangesMakeItFit: whatever an explanation says would make a pod fit does so when it is done, and a little less of it does not.
+func TestChangesMakeItFit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h, asked := drawHistory(t)
+		store, placer := h.placer()
+		e := placer.ExplainFor(store, store.Pod(asked.UID).Class, asked.Priority)
+		checkExplanation(t, h, &e, asked)
+		if e.Feasible > 0 {
+			return
+		}
+		for _, c := range e.Changes {
+			if !h.fitsAfter(t, asked, c) {
+				t.Fatalf("it does not fit with %v", c)
+			}
+			switch c.Kind {
+			case Free, Grow:
+				c.Amount--
+			case Loosen:
+				c.Spread.Needed--
+			case Leave:
+				c.Pods = c.Pods[1:]
+			default:
+				continue
+			}
+			if h.fitsAfter(t, asked, c) {
+				t.Fatalf("it fits with less than it says: %v", c)
+			}
+		}
+	})
+}
+
+// A spread constraint that one node breaks: how far it would have to be loosened.
+func TestLoosen(t *testing.T) {
+	r := &cluster.Requirements{Spread: []cluster.SpreadConstraint{
+		{TopologyKey: "rack", MaxSkew: 1, MinDomains: 1, Pods: cluster.PodSelector{Namespaces: []string{"x"}}},
+		{TopologyKey: "zone", MaxSkew: 1, MinDomains: 1, Hard: true, Pods: cluster.PodSelector{
+			Namespaces: []string{"x"}, Labels: cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.Exists}}},
+		}},
+	}}
+	h := history{
+		cluster.NodeUpserted{Node: &cluster.Node{Name: "n1", Labels: map[string]string{"zone": "a"}, Allocatable: quantities("pods", 9)}},
+		cluster.NodeUpserted{Node: &cluster.Node{Name: "n2", Labels: map[string]string{"zone": "b"}, Allocatable: quantities("pods", 0)}},
+	}
+	for _, uid := range []cluster.UID{"a", "b"} {
+		h = append(h, cluster.PodUpserted{Pod: cluster.PodFacts{
+			UID: uid, Namespace: "x", Name: string(uid), Node: "n1", Labels: []cluster.Label{{Key: "app", Value: "w"}}, Requirements: &cluster.Requirements{},
+		}})
+	}
+	h = append(h, cluster.PodUpserted{Pod: cluster.PodFacts{
+		UID: "p", Namespace: "x", Name: "p", Ours: true, Labels: []cluster.Label{{Key: "app", Value: "w"}}, Requirements: r,
+	}})
+	store, placer := h.placer()
+	got := placer.ExplainFor(store, store.Pod("p").Class, 0).String()
+	want := "0/2 nodes are available: 1 Insufficient pods, 1 node(s) didn't match pod topology spread constraints. " +
+		"It would fit with maxSkew 3 instead of 1 over zone, on n1. " +
+		"Nearest: n1 would have a skew of 3 over zone (at most 1); n2 has room for 0 pods and 0 are there."
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// drawHistory draws a ledger and a pod that waits in it.
+func drawHistory(t *rapid.T) (history, cluster.PodFacts) {
+	var h history
+	names := map[string]bool{}
+	for range rapid.IntRange(1, 6).Draw(t, "nodes") {
+		n := drawNode(t)
+		if n.Unschedulable && rapid.Bool().Draw(t, "cordon taint") {
+			n.Taints = append(n.Taints, cluster.Taint{Key: TaintUnschedulable, Effect: cluster.NoSchedule})
+		}
+		names[n.Name] = true
+		h = append(h, cluster.NodeUpserted{Node: n})
+	}
+	draw := func(uid string) cluster.PodFacts {
+		r := drawRequirements(t)
+		if rapid.IntRange(0, 2).Draw(t, "constrained") == 0 {
+			drawConstraints(t, r)
+		}
+		drawRequired(t, r)
+		return cluster.PodFacts{
+			UID: cluster.UID(uid), Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Name: uid, Labels: drawLabels(t),
+			Priority: rapid.Int32Range(0, 2).Draw(t, "priority"), Started: rapid.Int64Range(0, 3).Draw(t, "started"), Requirements: r,
+		}
+	}
+	on := slices.Sorted(maps.Keys(names))
+	for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
+		if len(on) == 0 {
+			break
+		}
+		pod := draw(fmt.Sprint(i))
+		pod.Node = rapid.SampledFrom(on).Draw(t, "on")
+		h = append(h, cluster.PodUpserted{Pod: pod})
+	}
+	asked := draw("asked")
+	asked.Ours, asked.Started = true, 0
+	return append(h, cluster.PodUpserted{Pod: asked}), asked
+}
+
+// drawRequired adds required node affinity now and then.
+func drawRequired(t *rapid.T, r *cluster.Requirements) {
+	if rapid.IntRange(0, 5).Draw(t, "required") > 0 {
+		return
+	}
+	r.Required = []cluster.Term{}
+	for range rapid.IntRange(0, 2).Draw(t, "terms") {
+		var term cluster.Term
+		for range rapid.IntRange(0, 2).Draw(t, "expressions") {
+			term.Expressions = append(term.Expressions, cluster.Requirement{
+				Key:      rapid.SampledFrom([]string{"zone", "rack", "new"}).Draw(t, "key"),
+				Operator: cluster.Operator(rapid.IntRange(1, 6).Draw(t, "operator")),
+				Values:   []string{rapid.SampledFrom([]string{"a", "b", "3", "true"}).Draw(t, "value")},
+			})
+		}
+		r.Required = append(r.Required, term)
+	}
+}
+
+// checkExplanation holds an explanation against the filters.
+func checkExplanation(t *rapid.T, h history, e *Explanation, asked cluster.PodFacts) {
+	store := h.replay()
+	class := store.Pod(asked.UID).Class
+	nodes, fit := 0, 0
+	for i := range store.Slots() {
+		slot := cluster.Slot(i)
+		if store.Node(slot) == nil {
+			continue
+		}
+		nodes++
+		if Fits(&store.State, slot, class) {
+			fit++
+		} else if len(appendObstacles(nil, &store.State, slot, class)) == 0 {
+			t.Fatalf("node %s refuses without an obstacle", store.Node(slot).Name)
+		}
+	}
+	if e.Nodes != nodes || e.Feasible != fit || len(e.Nearest) != min(nodes-fit, MaxNearest) {
+		t.Fatalf("%d nodes, %d fit; the explanation says %+v", nodes, fit, e)
+	}
+	if text := e.String(); len(text) > MaxMessage || !utf8.ValidString(text) {
+		t.Fatalf("the message has %d bytes: %q", len(text), text)
+	}
+}
+
+// fitsAfter makes the change and asks again.
+func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
+	s := h.replay()
+	slot := s.Slot(c.Node)
+	node := *s.Node(slot)
+	node.Labels, node.Allocatable = maps.Clone(node.Labels), slices.Clone(node.Allocatable)
+	r := *asked.Requirements
+	switch c.Kind {
+	case Free, Grow:
+		at := slices.IndexFunc(node.Allocatable, func(q resource.Quantity) bool { return q.Name == c.Resource })
+		if at < 0 {
+			node.Allocatable = append(node.Allocatable, resource.Quantity{Name: c.Resource, Amount: c.Amount})
+		} else {
+			node.Allocatable[at].Amount += c.Amount
+		}
+	case Tolerate:
+		effects := map[string]cluster.TaintEffect{"NoSchedule": cluster.NoSchedule, "NoExecute": cluster.NoExecute}
+		r.Tolerations = append(slices.Clone(r.Tolerations), cluster.Toleration{Key: c.Taint.Key, Value: c.Taint.Value, Effect: effects[c.Taint.Effect]})
+	case Loosen:
+		r.Spread = slices.Clone(r.Spread)
+		hard := -1
+		for i := range r.Spread {
+			if r.Spread[i].Hard {
+				if hard++; hard == c.Spread.Constraint {
+					r.Spread[i].MaxSkew = c.Spread.Needed
+				}
+			}
+		}
+	case Uncordon:
+		node.Unschedulable = false
+		node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), isCordon)
+	case Relabel:
+		c.Label.apply(&node)
+	case Leave:
+		for _, pod := range c.Pods {
+			if s.Pod(pod.UID).Priority > asked.Priority || s.Pod(pod.UID).Node() != c.Node {
+				t.Fatalf("pod %s of priority %d on %s should leave", pod.UID, pod.Priority, s.Pod(pod.UID).Node())
+			}
+			s.Apply(cluster.PodRemoved{UID: pod.UID})
+		}
+	}
+	asked.Requirements = &r
+	s.Apply(cluster.NodeUpserted{Node: &node})
+	s.Apply(cluster.PodRemoved{UID: asked.UID})
+	s.Apply(cluster.PodUpserted{Pod: asked})
+	return Fits(&s.State, slot, s.Pod(asked.UID).Class)
+}
+
+func TestMessageIsBounded(t *testing.T) {
+	long := strings.Repeat("x", 250)
+	e := Explanation{Nodes: 9}
+	for i := range 20 {
+		e.Reasons = append(e.Reasons, Reason{"TaintToleration", fmt.Sprint("node(s) had untolerated taint {", long, i, ": }"), 1})
+	}
+	for range MaxNearest {
+		e.Nearest = append(e.Nearest, NearMiss{long, []Obstacle{{What: "has the untolerated taint " + long}}})
+	}
+	e.Changes = []Change{{Kind: Tolerate, Node: long, Taint: &Taint{Key: "key", Effect: "NoSchedule"}}}
+	text := e.String()
+	if len(text) > MaxMessage || !strings.Contains(text, "and 19 more reasons.") || !strings.Contains(text, "It would fit with the taint key") {
+		t.Errorf("%d bytes: %s", len(text), text)
+	}
+}
+
+func TestAmounts(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		value int64
+		r     rounding
+		want  string
+	}{
+		{"cpu", 2000, up, "2"}, {"cpu", 1500, up, "1500m"}, {"cpu", -500, down, "-500m"}, {"pods", 3, up, "3"},
+		{"memory", 1 << 30, up, "1Gi"}, {"memory", 3 << 29, up, "1.5Gi"}, {"memory", 1<<30 + 1, up, "1.1Gi"}, {"memory", 1<<30 + 1, down, "1Gi"},
+		{"memory", 1<<30 - 1, up, "1024Mi"}, {"memory", 1023, up, "1023"}, {"memory", -(1<<30 + 1), down, "-1.1Gi"},
+		{"hugepages-2Mi", 4 << 20, up, "4Mi"}, {"example.com/fpga", 4096, up, "4096"}, {"memory", 1<<63 - 1, up, "8388608Ti"},
+	} {
+		if got := amountText(c.name, c.value, c.r); got != c.want {
+			t.Errorf("%s %d: %s, want %s", c.name, c.value, got, c.want)
+		}
+	}
+}
