@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"hilbert.dev/hilbert/internal/jsonstream"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -39,7 +40,9 @@ func TestDumpKeepsEveryField(t *testing.T) {
 func written(t *testing.T, d *Dump) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := d.WriteJSON(&b); err != nil {
+	w := jsonstream.NewWriter(&b)
+	d.Write(w)
+	if err := w.End(); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -128,7 +131,7 @@ func TestReadDumpIsStrict(t *testing.T) {
 	for text, want := range map[string]string{
 		`[]`:                               "found [",
 		`{"revision":1}`:                   "missing",
-		whole(node, requirements, "")[:90]: "EOF",
+		whole(node, requirements, "")[:90]: "ends too early",
 		whole(`{"nam":"n"}`, "", ""):       `unknown field "nam"`,
 		strings.Replace(whole("", "", ""), `"defaults":[]`, `"pods":[]`, 1):                                                        "stands twice",
 		strings.Replace(whole("", "", ""), `"defaults"`, `"extra"`, 1):                                                             `"extra" is not known`,

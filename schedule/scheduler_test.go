@@ -60,6 +60,10 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		h.s.Apply(cluster.PodUpserted{Pod: script.Pod(t, d)}, h.now)
 	case "rmpod":
 		h.s.Apply(cluster.PodRemoved{UID: cluster.UID(d.CmdArgs[0].Key)}, h.now)
+	case "explain":
+		return h.explain(t, d)
+	case "queue":
+		return h.queue(t)
 	case "step":
 		return fmt.Sprintf("%d decisions\n", h.s.Step(h.now, 100))
 	case "ready":

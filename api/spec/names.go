@@ -14,6 +14,9 @@ const (
 	// ConfigurationAPIVersion and ConfigurationKind head a configuration file.
 	ConfigurationAPIVersion = "config.hilbert.dev/v1alpha1"
 	ConfigurationKind       = "HilbertConfiguration"
+	// SnapshotAPIVersion and SnapshotKind head a snapshot file.
+	SnapshotAPIVersion = "snapshot.hilbert.dev/v1alpha1"
+	SnapshotKind       = "HilbertSnapshot"
 )
 
 // Resource names that mean more than a count.

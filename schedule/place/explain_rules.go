@@ -34,6 +34,7 @@ type obstacle struct {
 	// Of a resource, in its unit.
 	kind           resource.Kind
 	asked, missing int64
+	small          bool // the node would not have it if it were empty
 	// Of the others: which taint, label, expression, port, feature or constraint; what is unset is nil or 0.
 	taint      *cluster.Taint
 	label      *cluster.Label
@@ -45,10 +46,13 @@ type obstacle struct {
 // whole is the distance of an obstacle that has no amount: as much as a request of which nothing is there.
 const whole = int64(1000)
 
-// distance is how far an obstacle is from none, in thousandths of what is asked.
+// distance is how far an obstacle is from none, in thousandths of what is asked; what pods that leave could not mend is farther.
 func (o *obstacle) distance() int64 {
 	if o.asked == 0 {
 		return whole
+	}
+	if o.small {
+		return whole + share(o.missing, o.asked)
 	}
 	return share(o.missing, o.asked)
 }
@@ -299,7 +303,7 @@ func shortages(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(o
 }
 
 func shortage(s *cluster.State, slot cluster.Slot, a resource.Amount) obstacle {
-	return obstacle{kind: a.Kind, asked: a.Value, missing: a.Value - s.Free(slot, a.Kind)}
+	return obstacle{kind: a.Kind, asked: a.Value, missing: a.Value - s.Free(slot, a.Kind), small: a.Value > s.Allocatable(slot, a.Kind)}
 }
 
 func sayShortage(s *cluster.State, slot cluster.Slot, _ *cluster.Class, o *obstacle) string {
@@ -314,7 +318,7 @@ func sayShortage(s *cluster.State, slot cluster.Slot, _ *cluster.Class, o *obsta
 // supply is more of the resource: free on a node that is large enough, else as a larger node.
 func supply(s *cluster.State, slot cluster.Slot, _ *cluster.Class, o *obstacle) (Change, bool) {
 	change := Change{Kind: Free, Resource: s.KindName(o.kind), Amount: o.missing, cost: o.distance()}
-	if o.asked > s.Allocatable(slot, o.kind) {
+	if o.small {
 		change.Kind = Grow
 	}
 	return change, true

@@ -1,0 +1,154 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place"
+)
+
+// Answer says where a pod is or why it is nowhere. It depends on the Dump and on nothing else.
+type Answer struct {
+	Revision  cluster.Revision `json:"revision"`
+	Namespace string           `json:"namespace"`
+	Name      string           `json:"name"`
+	UID       cluster.UID      `json:"uid"`
+	Priority  int32            `json:"priority"`
+	Created   time.Time        `json:"created"`
+	Phase     string           `json:"phase"` // pending, assumed, bound or finished
+	// Ours: spec.schedulerName names this scheduler. Of others only the place is known.
+	Ours     bool `json:"ours"`
+	Deleting bool `json:"deleting,omitempty"`
+
+	Node string `json:"node,omitempty"`
+	GPUs string `json:"gpus,omitempty"` // indices
+	// Victims are the pods that must leave the node first.
+	Victims []cluster.UID `json:"victims,omitempty"`
+	// Waiting is how it waits, if it does.
+	Waiting *Waiting `json:"waiting,omitempty"`
+	// Refusal: it can never be placed, because of this.
+	Refusal string `json:"refusal,omitempty"`
+
+	// Explanation is what the nodes say, as if the pod were nowhere.
+	Explanation *place.Explanation `json:"explanation,omitempty"`
+	// Best are the best of the nodes on which it fits, at most MaxBest; Rank is the place among them all of the node that it is on, from
+	// 1, or 0 if it would not fit there now.
+	Best []RankedNode `json:"best,omitempty"`
+	Rank int          `json:"rank,omitempty"`
+}
+
+// RankedNode is a node on which a pod fits.
+type RankedNode struct {
+	Node   string  `json:"node"`
+	Total  int64   `json:"total"`
+	Scores []Score `json:"scores"`
+}
+
+// Score is one part of the total: from 0 to place.MaxScore, times its weight.
+type Score struct {
+	Name   string `json:"name"`
+	Score  int64  `json:"score"`
+	Weight int64  `json:"weight"`
+}
+
+// MaxBest is how many nodes an Answer names.
+const MaxBest = 5
+
+// Explain answers for the pod of that name; if there are two for a moment, for the one that is not bound. It makes a ledger of the dump,
+// which costs about a second for 200,000 pods.
+func (d *Dump) Explain(namespace, name string) (*Answer, error) {
+	d.Sort()
+	r := d.find(namespace, name)
+	if r == nil {
+		return nil, &NoPod{namespace, name, d.SchedulerName}
+	}
+	f := &r.Facts
+	a := &Answer{
+		Revision: d.Ledger.Revision, Namespace: namespace, Name: name, UID: f.UID, Priority: f.Priority, Created: time.Unix(0, f.Created).UTC(),
+		Phase: r.Phase.String(), Ours: f.Ours, Deleting: f.Deleting, Node: f.Node, Victims: r.Victims,
+	}
+	if i := slices.IndexFunc(d.Queue, func(w Waiting) bool { return w.UID == f.UID }); i >= 0 {
+		a.Waiting = &d.Queue[i]
+	}
+	store, err := cluster.Load(d.Ledger)
+	if err != nil {
+		return nil, fmt.Errorf("load the ledger: %w", err)
+	}
+	a.GPUs = store.Pod(f.UID).Grant().String()
+	if !f.Ours || r.Phase == cluster.Finished || r.Phase == cluster.Pending && f.Deleting {
+		return a, nil
+	}
+	return a, d.judge(a, store, *f)
+}
+
+// find returns the pod of that name.
+func (d *Dump) find(namespace, name string) *cluster.PodRecord {
+	var found *cluster.PodRecord
+	for i := range d.Ledger.Pods {
+		r := &d.Ledger.Pods[i]
+		if r.Facts.Namespace == namespace && r.Facts.Name == name && (found == nil || r.Phase < found.Phase) {
+			found = r
+		}
+	}
+	return found
+}
+
+// judge asks the nodes about the pod, on a ledger in which it is nowhere.
+func (d *Dump) judge(a *Answer, store *cluster.Store, f cluster.PodFacts) error {
+	if f.Node != "" {
+		store.Apply(cluster.PodRemoved{UID: f.UID})
+		f.Node, f.Grant.GPUs, f.Grant.Milli, f.Deleting = "", 0, 0, false
+		store.Apply(cluster.PodUpserted{Pod: f})
+	}
+	pod := store.Pod(f.UID)
+	if a.Refusal = pod.Refusal(); a.Refusal != "" {
+		return nil
+	}
+	profile, err := newProfile(&d.Scheduling)
+	if err != nil {
+		return err
+	}
+	snapshot := cluster.NewSnapshot()
+	snapshot.Advance(store)
+	placer := place.NewPlacer(snapshot, profile, d.Scheduling.Seed, 1)
+	e := placer.ExplainFor(store, pod.Class, pod.Priority)
+	a.Explanation = &e
+	for i, j := range placer.Ranking(pod.Class) {
+		node := snapshot.Node(j.Slot).Name
+		if node == a.Node {
+			a.Rank = i + 1
+		}
+		if i >= MaxBest {
+			continue
+		}
+		ranked := RankedNode{Node: node, Total: j.Total}
+		for _, s := range j.Scores {
+			ranked.Scores = append(ranked.Scores, Score{s.Name, s.Score, s.Weight})
+		}
+		a.Best = append(a.Best, ranked)
+	}
+	return nil
+}
+
+// newProfile makes of a configuration what New makes of it.
+func newProfile(config *spec.Scheduling) (*place.Profile, error) {
+	profile, err := place.NewProfile(config.Scores)
+	if err != nil {
+		return nil, err
+	}
+	if len(config.CapacityRatio) > 0 {
+		profile.WithRatio(config.CapacityRatio)
+	}
+	return profile, nil
+}
+
+// NoPod is the error about a pod that the ledger does not have.
+type NoPod struct{ Namespace, Name, SchedulerName string }
+
+func (e *NoPod) Error() string {
+	return fmt.Sprintf("the scheduler knows no pod %s/%s; it knows those that are bound, and those that wait with schedulerName %s",
+		e.Namespace, e.Name, e.SchedulerName)
+}

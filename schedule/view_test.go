@@ -1,0 +1,278 @@
+package schedule_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/topology"
+)
+
+// file writes a dump and reads it back.
+func file(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, d *schedule.Dump,
+) *schedule.Dump {
+	t.Helper()
+	var b bytes.Buffer
+	if err := d.Write(&b); err != nil {
+		t.Fatalf("write: %v", err)
+	}
+	text := b.String()
+	read, err := schedule.ReadDump(&b)
+	if err != nil {
+		t.Fatalf("read: %v in\n%s", err, text)
+	}
+	b.Reset()
+	if err := read.Write(&b); err != nil || b.String() != text {
+		t.Fatalf("written again (%v):\n%s\nfirst:\n%s", err, b.String(), text)
+	}
+	return read
+}
+
+// explain prints what people are told about a pod, from the scheduler and from a file; both must be the same.
+func (h *harness) explain(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	dump := h.s.Dump("hilbert", h.now)
+	name := d.CmdArgs[0].Key
+	live, from := text(dump.Explain("default", name)), text(file(t, dump).Explain("default", name))
+	if live != from {
+		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
+	}
+	return live
+}
+
+func text(a *schedule.Answer, err error) string {
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	var b strings.Builder
+	if err := a.WriteText(&b); err != nil {
+		return err.Error()
+	}
+	return b.String()
+}
+
+func (h *harness) queue(t *testing.T) string {
+	t.Helper()
+	dump := file(t, h.s.Dump("hilbert", h.now))
+	var b strings.Builder
+	for _, w := range dump.Queue {
+		fmt.Fprintf(&b, "%s %s", w.Name, w.State)
+		if w.Attempts > 0 {
+			fmt.Fprintf(&b, " attempts=%d", w.Attempts)
+		}
+		if !w.Until.IsZero() {
+			fmt.Fprintf(&b, " until=%v", w.Until.Sub(time.Unix(0, 0)))
+		}
+		fmt.Fprintln(&b, "", w.Node, w.Why)
+	}
+	p, counts := h.s.Pending(), dump.Counts()
+	for state, want := range map[schedule.WaitingState]int{
+		schedule.WaitingActive: p.Active, schedule.WaitingBackoff: p.Backoff, schedule.WaitingUnschedulable: p.Unschedulable,
+		schedule.WaitingHeld: p.Held, schedule.WaitingBinding: p.InFlight,
+	} {
+		if counts[state] != want {
+			t.Errorf("%d pods are %s, the scheduler says %d", counts[state], state, want)
+		}
+	}
+	return b.String()
+}
+
+// TestFileExplainsAsTheScheduler drives a scheduler through random events and asks about every pod: what a file says must be byte for byte
+// what the scheduler's dump says, and both what its placers say on the ledger itself.
+func TestFileExplainsAsTheScheduler(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := spec.Default().Scheduling
+		config.Seed = rapid.Uint64Range(0, 3).Draw(t, "seed")
+		config.Scores = map[string]int64{"MostAllocated": rapid.Int64Range(0, 2).Draw(t, "weight")}
+		config.Binding.MaxInFlight = 2
+		s, err := schedule.New(schedule.Options{Config: config})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Unix(100, 0)
+		for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
+			now = now.Add(time.Second)
+			stir(t, s, i, now)
+		}
+		dump := s.Dump("hilbert", now)
+		again := file(t, dump)
+		for i := range again.Ledger.Pods {
+			f := &again.Ledger.Pods[i].Facts
+			if live, from := text(dump.Explain(f.Namespace, f.Name)), text(again.Explain(f.Namespace, f.Name)); live != from {
+				t.Fatalf("live:\n%s\nfrom a file:\n%s", live, from)
+			}
+		}
+		compareLedgers(t, s.Store(), again, config)
+	})
+}
+
+// compareLedgers asks the placer about every pod that waits, on the ledger itself and on the one that was loaded.
+func compareLedgers(t *rapid.T, store *cluster.Store, dump *schedule.Dump, config spec.Scheduling) {
+	loaded, err := cluster.Load(dump.Ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := loaded.Verify(); err != nil {
+		t.Fatalf("loaded: %v", err)
+	}
+	profile, err := place.NewProfile(config.Scores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := func(s *cluster.Store, uid cluster.UID) string {
+		snapshot := cluster.NewSnapshot()
+		snapshot.Advance(s)
+		placer := place.NewPlacer(snapshot, profile, config.Seed, 1)
+		pod := s.Pod(uid)
+		out := fmt.Sprintf("%+v\n", placer.ExplainFor(s, pod.Class, pod.Priority))
+		for _, j := range placer.Ranking(pod.Class) {
+			out += fmt.Sprintln(snapshot.Node(j.Slot).Name, j.Total, j.Scores)
+		}
+		if choice, ok := placer.Place(pod.Class); ok {
+			out += fmt.Sprintln("placed on", snapshot.Node(choice.Slot).Name, choice.Grant)
+		}
+		return out
+	}
+	store.EachPod(func(pod *cluster.Pod) {
+		if !pod.Schedulable() {
+			return
+		}
+		if want, got := say(store, pod.UID), say(loaded, pod.UID); want != got {
+			t.Fatalf("pod %s: the ledger says\n%s\nthe one from the file\n%s", pod.UID, want, got)
+		}
+	})
+}
+
+var (
+	zones = []string{"a", "b"}
+	apps  = []string{"web", "db"}
+)
+
+// stir lets something happen.
+func stir(t *rapid.T, s *schedule.Scheduler, i int, now time.Time) {
+	name := func(kind string) string { return fmt.Sprint(kind, rapid.IntRange(0, 5).Draw(t, kind)) }
+	switch rapid.IntRange(0, 9).Draw(t, "op") {
+	case 0, 1:
+		s.Apply(cluster.NodeUpserted{Node: drawNode(t, name("n"))}, now)
+	case 2:
+		s.Apply(cluster.NodeRemoved{Name: name("n")}, now)
+	case 3:
+		s.Apply(cluster.PodRemoved{UID: cluster.UID(name("p"))}, now)
+	case 4:
+		s.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: "default", Labels: []cluster.Label{{Key: "team", Value: rapid.SampledFrom(zones).Draw(t, "team")}}}}, now)
+		s.Apply(cluster.WorkloadUpserted{Workload: &cluster.Workload{Kind: cluster.Service, Namespace: "default", Name: "w", Pods: drawSelector(t)}}, now)
+		s.Apply(cluster.BudgetUpserted{Budget: &cluster.Budget{Namespace: "default", Name: "b", Pods: drawSelector(t), Allowed: int32(i)}}, now)
+	case 5:
+		s.Step(now, 4)
+		for _, w := range s.Ready(now) {
+			if outcome := rapid.IntRange(0, int(bind.NotSent)).Draw(t, "outcome"); outcome > 0 {
+				s.Finish(bind.Result{ID: w.ID, Outcome: bind.Outcome(outcome)}, now)
+			}
+		}
+	default:
+		s.Apply(cluster.PodUpserted{Pod: drawPod(t, s, name("p"))}, now)
+	}
+}
+
+func drawNode(t *rapid.T, name string) *cluster.Node {
+	n := &cluster.Node{
+		Name: name, Labels: map[string]string{"zone": rapid.SampledFrom(zones).Draw(t, "zone"), cluster.HostnameKey: name},
+		Unschedulable: rapid.IntRange(0, 9).Draw(t, "cordon") == 0,
+		Allocatable: []resource.Quantity{
+			{Name: "cpu", Amount: 1000 * rapid.Int64Range(0, 4).Draw(t, "cpu")}, {Name: "pods", Amount: rapid.Int64Range(0, 4).Draw(t, "pods")},
+			{Name: rapid.SampledFrom([]string{"x/a", "x/b", "x/c"}).Draw(t, "extended"), Amount: 2},
+		},
+		Images: []cluster.Image{{Name: "i", Size: rapid.Int64Range(0, 3).Draw(t, "size") << 29}},
+	}
+	if gpus := rapid.IntRange(0, 2).Draw(t, "gpus"); gpus > 0 {
+		n.GPU = topology.Shape{GPUs: gpus, Shareable: rapid.Bool().Draw(t, "share")}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "taint") == 0 {
+		n.Taints = []cluster.Taint{{Key: "t", Effect: cluster.TaintEffect(rapid.IntRange(1, 3).Draw(t, "effect"))}}
+	}
+	return n
+}
+
+func drawSelector(t *rapid.T) cluster.LabelSelector {
+	return cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.In, Values: []string{rapid.SampledFrom(apps).Draw(t, "app")}}}}
+}
+
+func drawPod(t *rapid.T, s *schedule.Scheduler, name string) cluster.PodFacts {
+	r := &cluster.Requirements{
+		Requests: []resource.Quantity{{Name: "cpu", Amount: 500 * rapid.Int64Range(0, 5).Draw(t, "cpu")}}, ScoreCPU: 100, ScoreMemory: 200 << 20,
+		Images: []string{"i"},
+	}
+	if rapid.IntRange(0, 2).Draw(t, "extended") == 0 {
+		r.Requests = append(r.Requests, resource.Quantity{Name: rapid.SampledFrom([]string{"x/a", "x/b", "x/c"}).Draw(t, "which"), Amount: 1})
+	}
+	if rapid.IntRange(0, 2).Draw(t, "gpu") == 0 {
+		r.GPU = topology.Request{Milli: 600}
+	}
+	pods := cluster.PodSelector{Namespaces: []string{"default"}, Labels: drawSelector(t)}
+	if rapid.Bool().Draw(t, "by label") {
+		pods = cluster.PodSelector{NamespaceSelector: &cluster.LabelSelector{Expressions: []cluster.Requirement{
+			{Key: "team", Operator: cluster.In, Values: []string{"a"}},
+		}}, Labels: drawSelector(t)}
+	}
+	key := rapid.SampledFrom([]string{"zone", cluster.HostnameKey}).Draw(t, "key")
+	switch rapid.IntRange(0, 5).Draw(t, "constraint") {
+	case 0:
+		r.AntiAffinity = []cluster.AffinityTerm{{TopologyKey: key, Pods: pods}}
+	case 1:
+		r.Affinity = []cluster.AffinityTerm{{TopologyKey: key, Pods: pods}}
+	case 2:
+		r.PreferredPods = []cluster.WeightedAffinityTerm{{Weight: 7, AffinityTerm: cluster.AffinityTerm{TopologyKey: key, Pods: pods}}}
+	case 3:
+		r.Spread = []cluster.SpreadConstraint{{TopologyKey: key, MaxSkew: 1, MinDomains: 1, Hard: rapid.Bool().Draw(t, "hard"), Pods: pods, HonorTaints: true}}
+	}
+	f := cluster.PodFacts{
+		UID: cluster.UID(name), Namespace: "default", Name: name, Ours: rapid.IntRange(0, 4).Draw(t, "ours") > 0, Priority: rapid.Int32Range(0, 2).Draw(t, "priority"),
+		Labels: []cluster.Label{{Key: "app", Value: rapid.SampledFrom(apps).Draw(t, "label")}}, Requirements: r,
+		Gated: rapid.IntRange(0, 9).Draw(t, "gated") == 0, Deleting: rapid.IntRange(0, 9).Draw(t, "deleting") == 0,
+		Finished: rapid.IntRange(0, 9).Draw(t, "finished") == 0,
+	}
+	if known := s.Store().Pod(f.UID); known != nil { // what a pod asks for and whose it is stays
+		f.Requirements, f.Node, f.Ours = known.Record().Facts.Requirements, known.Node(), known.Ours
+	} else if rapid.IntRange(0, 3).Draw(t, "bound") == 0 {
+		f.Node = fmt.Sprint("n", rapid.IntRange(0, 5).Draw(t, "on"))
+	}
+	return f
+}
+
+func TestReadDumpRefusesOtherFiles(t *testing.T) {
+	s, err := schedule.New(schedule.Options{Config: spec.Default().Scheduling})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := s.Dump("hilbert", time.Unix(0, 0)).Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	whole := b.String()
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":         {"", "ends too early"},
+		"other version": {strings.Replace(whole, "v1alpha1", "v9", 1), "this version reads snapshot.hilbert.dev/v1alpha1"},
+		"other kind":    {strings.Replace(whole, "HilbertSnapshot", "Pod", 1), `"Pod" is not known`},
+		"cut short":     {whole[:len(whole)/2], "ends too early"},
+		"more":          {whole + "{}", "something follows"},
+		"bad setting":   {strings.Replace(whole, `"maxInFlight"`, `"maxInFligt"`, 1), "maxInFligt"},
+	} {
+		if _, err := schedule.ReadDump(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
