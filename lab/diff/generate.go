@@ -15,6 +15,12 @@ const (
 	longCase      = 1500
 )
 
+// fewNodes is how many nodes a case has at most, wideNodes how many a rare one has.
+const (
+	fewNodes  = 12
+	wideNodes = 100
+)
+
 // schedulerName is ours.
 const schedulerName = "hilbert"
 
@@ -28,6 +34,7 @@ type generator struct {
 
 	dense      bool // many pods that are much alike
 	long       bool // so many kinds of pods that whatever remembers them must forget
+	wide       bool // so many nodes that an index cannot keep a group for each host
 	nodes      []*corev1.Node
 	pods       []*corev1.Pod // bound
 	templates  []*corev1.Pod // to be judged, again and again
@@ -61,11 +68,12 @@ func Generate(seed, number uint64) *Case {
 		Profile: Profiles[0].Name,
 		Seed:    g.Uint64() >> 1,
 		Indexes: pick(g, 1, 2, 3, 16),
+		Coarse:  pick(g, 0, 1, 2, 64),
 	}
 	if g.chance(0.25) {
 		c.Profile = Profiles[g.IntN(len(Profiles))].Name
 	}
-	g.dense, g.long = g.chance(0.15), g.chance(0.002)
+	g.dense, g.long, g.wide = g.chance(0.15), g.chance(0.002), g.chance(0.015)
 	g.cluster()
 	for range 1 + g.IntN(4) {
 		g.templates = append(g.templates, g.pod())
@@ -103,7 +111,11 @@ func (g *generator) cluster() {
 			g.upsertNamespace(fmt.Sprintf("ns%d", i))
 		}
 	}
-	for range g.IntN(13) {
+	nodes := g.IntN(13)
+	if g.wide {
+		nodes = wideNodes - g.IntN(30)
+	}
+	for range nodes {
 		g.addNode()
 	}
 	for range g.IntN(4) {
@@ -120,7 +132,10 @@ func (g *generator) cluster() {
 }
 
 func (g *generator) population() int {
-	if g.dense {
+	switch {
+	case g.wide:
+		return 30 + g.IntN(100)
+	case g.dense:
 		return 20 + g.IntN(40)
 	}
 	return min(g.IntN(31), g.IntN(40))
@@ -145,20 +160,39 @@ func (g *generator) judge() int {
 	if len(g.nodes) == 0 || !g.chance(0.3) {
 		return 1
 	}
-	judged := 1
-	g.templates[i] = g.twin(pod)
+	return 1 + g.place(i)
+}
+
+// place commits the template with the index to a node, and judges others meanwhile; it returns how many.
+func (g *generator) place(i int) (judged int) {
+	pod := g.templates[i]
 	p := &Placement{Pod: string(pod.UID), Node: pick(g, g.nodes...).Name, Lag: g.chance(0.5)}
+	p.Reject = p.Lag && g.chance(0.2)
 	g.do(Step{Commit: p})
-	if p.Lag {
-		for range g.IntN(3) {
-			g.do(Step{Judge: pick(g, g.templates...)})
-			judged++
-		}
+	if !p.Reject {
+		g.templates[i] = g.twin(pod)
 	}
-	if g.chance(0.2) {
-		g.do(Step{Judge: pick(g, g.templates...)})
+	others := 0
+	switch {
+	case p.Lag:
+		others = g.IntN(3)
+	case g.chance(0.2):
+		others = 1
+	}
+	for range others {
+		other := pick(g, g.templates...)
+		if other == pod { // it has its place
+			others--
+			continue
+		}
+		g.do(Step{Judge: other})
+	}
+	switch {
+	case p.Reject:
+		return others
+	case g.chance(0.2):
 		g.do(Step{Release: p.Pod})
-		return judged + 1
+		return others
 	}
 	bound := *pod
 	bound.Spec.NodeName = p.Node
@@ -166,7 +200,7 @@ func (g *generator) judge() int {
 	if g.chance(0.7) {
 		g.do(Step{Pod: &bound})
 	}
-	return judged
+	return others
 }
 
 // twin is another pod of the same kind.

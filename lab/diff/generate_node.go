@@ -52,7 +52,7 @@ func (g *generator) labels(pools []pool) map[string]string {
 }
 
 func (g *generator) addNode() {
-	if len(g.nodes) >= 12 {
+	if len(g.nodes) >= fewNodes && !g.wide || len(g.nodes) >= wideNodes {
 		return
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: g.name("node")}}

@@ -39,6 +39,9 @@ func newOurs(c *Case, p *Profile, weights *[len(scoreNames)]int64) (*ours, error
 	}
 	o := &ours{parser: kube.NewParser(schedulerName, nil), store: cluster.NewStore(defaults...), snapshot: cluster.NewSnapshot()}
 	o.placer = place.NewPlacer(o.snapshot, profile, c.Seed, c.Indexes)
+	if p, ok := any(o.placer).(interface{ KeepCoarse(domains int) }); ok {
+		p.KeepCoarse(c.Coarse)
+	}
 	return o, nil
 }
 
@@ -97,12 +100,12 @@ func upserted(w *cluster.Workload, kind, namespace, name string) cluster.Event {
 // commit puts a pod that was judged on a node.
 func (o *ours) commit(p *Placement) {
 	o.lagging = false
-	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: cluster.UID(p.Pod), Node: p.Node}}}
 	if p.Lag {
 		o.snapshot.Advance(o.store) // it lags behind this commitment only
 	}
+	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: cluster.UID(p.Pod), Node: p.Node}}}
 	anything := func(*cluster.State, cluster.Slot, *cluster.Class, topology.Grant) string { return "" }
-	if !o.store.Commit(&plan, anything).Committed || !p.Lag {
+	if !p.Reject && !o.store.Commit(&plan, anything).Committed || !p.Lag {
 		return
 	}
 	o.snapshot.Assume(o.store.Slot(p.Node), o.store.Pod(cluster.UID(p.Pod)), topology.Grant{})

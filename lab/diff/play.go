@@ -70,9 +70,20 @@ func failed(c *Case, step int, differences ...Difference) *Failure {
 }
 
 // life is where the pods are that were judged, by UID: they wait, or are committed but not seen bound.
-type life struct{ waiting, committed map[string]*corev1.Pod }
+type life struct {
+	waiting, committed map[string]*corev1.Pod
+	// imagined is the UID of a pod that waits, and that only a snapshot believes to be placed.
+	imagined string
+}
 
 func (p *Player) step(u *upstream, o *ours, s *Step, l *life) ([]Difference, error) {
+	if l.imagined != "" && (s.Judge == nil || l.waiting[string(s.Judge.UID)] != s.Judge) {
+		o.lagging = false
+		if err := u.removePod(l.imagined); err != nil {
+			return nil, err
+		}
+		l.imagined = ""
+	}
 	switch {
 	case s.Judge != nil:
 		return p.judge(u, o, s.Judge, l)
@@ -81,8 +92,12 @@ func (p *Player) step(u *upstream, o *ours, s *Step, l *life) ([]Difference, err
 		if pod == nil || u.nodes[s.Commit.Node] == nil {
 			return nil, nil
 		}
-		delete(l.waiting, s.Commit.Pod)
-		l.committed[s.Commit.Pod] = pod
+		if s.Commit.Reject && s.Commit.Lag {
+			l.imagined = s.Commit.Pod
+		} else {
+			delete(l.waiting, s.Commit.Pod)
+			l.committed[s.Commit.Pod] = pod
+		}
 		o.commit(s.Commit)
 		return nil, u.commit(pod, s.Commit.Node)
 	case s.Release != "":

@@ -78,12 +78,13 @@ func (s *shrinker) fewerSteps(c Case) Case {
 	}
 }
 
-// plainer tries the default profile, seed and size.
+// plainer tries the default profile, seed and sizes.
 func (s *shrinker) plainer(c Case) Case {
 	for _, change := range []func(*Case){
 		func(c *Case) { c.Profile = Profiles[0].Name },
 		func(c *Case) { c.Seed = 1 },
 		func(c *Case) { c.Indexes = 16 },
+		func(c *Case) { c.Coarse = 64 },
 	} {
 		candidate := c
 		change(&candidate)

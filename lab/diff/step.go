@@ -13,9 +13,11 @@ import (
 type Case struct {
 	// Profile is how both are configured, by name; see Profiles.
 	Profile string `json:"profile"`
-	// Seed and Indexes are the placer's: the seed of its ties, and how many indexes it keeps.
+	// Seed, Indexes and Coarse are the placer's: the seed of its ties, how many indexes it keeps, and how many domains a topology key may
+	// have for them to keep a group of nodes for each.
 	Seed    uint64 `json:"seed"`
 	Indexes int    `json:"indexes"`
+	Coarse  int    `json:"coarse"`
 	Steps   []Step `json:"steps"`
 }
 
@@ -62,6 +64,8 @@ type Placement struct {
 	Node string `json:"node"`
 	// Lag: the snapshot learns it by assuming it, and is not advanced for the judgements that follow at once.
 	Lag bool `json:"lag,omitempty"`
+	// Reject, with Lag: the ledger never learns it. It is as if it had not been after those judgements.
+	Reject bool `json:"reject,omitempty"`
 }
 
 // YAML renders the case, without the fields that say nothing but that Go would write all the same.
