@@ -70,6 +70,7 @@ func benchmarkDecide(b *testing.B, scenario Scenario) {
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "placements/s")
 	b.ReportMetric(float64(distinct(store)), "states")
+	b.ReportMetric(float64(len(ring))/float64(len(nodes)), "pods/node")
 	b.ReportMetric(float64(held)/float64(len(ring)+len(nodes)), "B/node+pod")
 	if failed > 0 {
 		b.ReportMetric(float64(failed)/float64(b.N), "unplaced/op")

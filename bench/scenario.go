@@ -74,6 +74,36 @@ var shapes = []struct{ cpu, memory, share int64 }{
 	{64000, 256, 8}, {96000, 384, 35}, {96000, 768, 12}, {104000, 512, 10}, {128000, 768, 15}, {128000, 1024, 10}, {32000, 128, 10},
 }
 
+// sizes are the 60 commonest requests of the openb trace (99 in a hundred of its tasks): millicores, MiB, and how many tasks ask for it.
+// Workloads are many but ask for round numbers, so a scheduler may gain from sizes that repeat; it should not be measured on fewer.
+var sizes = []struct{ cpu, memory, tasks int64 }{
+	{3152, 5600, 1592}, {11300, 49152, 857}, {11908, 47104, 778}, {8000, 30517, 649}, {11400, 48128, 534}, {12500, 57344, 364},
+	{32000, 49152, 284}, {18708, 64512, 255}, {9810, 41560, 195}, {4000, 22888, 189}, {4000, 15258, 182}, {12000, 24576, 162},
+	{15700, 58368, 158}, {4152, 10600, 152}, {4000, 30517, 136}, {15400, 51200, 120}, {16000, 32768, 110}, {8000, 16384, 106},
+	{4000, 24576, 104}, {12000, 16384, 99}, {16500, 51200, 95}, {14200, 58368, 93}, {24200, 93184, 84}, {11400, 77824, 65},
+	{8000, 32768, 55}, {6000, 6144, 51}, {11900, 77824, 51}, {12000, 15360, 44}, {8200, 33792, 41}, {4000, 31250, 40},
+	{15200, 80896, 36}, {16000, 65536, 34}, {6000, 12288, 29}, {6000, 22888, 28}, {16400, 125952, 27}, {1000, 2048, 26},
+	{88000, 327680, 18}, {6000, 18432, 18}, {64200, 263168, 18}, {11300, 37888, 16}, {1000, 6144, 15}, {8000, 15625, 12},
+	{7000, 30000, 11}, {11400, 57344, 11}, {16000, 31250, 11}, {6000, 8192, 10}, {32200, 132096, 9}, {15400, 90112, 9},
+	{4000, 16384, 8}, {12000, 32768, 8}, {12000, 47104, 8}, {6000, 16384, 8}, {14900, 73728, 8}, {16200, 66560, 7},
+	{12000, 18432, 6}, {6000, 23552, 6}, {6000, 32768, 6}, {9400, 52224, 6}, {2000, 8192, 5}, {4000, 32768, 5},
+}
+
+// drawSize returns a request with the probability that it has in the trace.
+func drawSize(random *rand.Rand) (cpu, memory int64) {
+	var all int64
+	for i := range sizes {
+		all += sizes[i].tasks
+	}
+	pick := random.Int64N(all)
+	for i := range sizes {
+		if pick -= sizes[i].tasks; pick < 0 {
+			return sizes[i].cpu, sizes[i].memory << 20
+		}
+	}
+	return sizes[0].cpu, sizes[0].memory << 20
+}
+
 // GenerateNodes returns the machines.
 func (s *Scenario) GenerateNodes() []Node {
 	random := rand.New(rand.NewPCG(s.Seed, 1))
@@ -111,9 +141,8 @@ func (s *Scenario) GenerateClasses() []Class {
 	for i := range classes {
 		c := &classes[i]
 		c.Name = fmt.Sprintf("class-%d", i)
-		c.CPU = 250 + 50*random.Int64N(75)
-		c.Memory = (512 + 128*random.Int64N(120)) << 20
-		if random.IntN(4) == 0 {
+		c.CPU, c.Memory = drawSize(random)
+		if random.IntN(4) == 0 && i > 0 { // one that all nodes are for, whatever the seed
 			c.Pool = fmt.Sprintf("pool-%d", random.IntN(4))
 		}
 		c.Tolerates = random.IntN(4) == 0

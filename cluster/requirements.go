@@ -117,25 +117,10 @@ func (w *keyWriter) term(t *Term) {
 
 // appendKey appends the canonical encoding of r.
 func (r *Requirements) appendKey(buffer []byte) []byte {
-	w := keyWriter(buffer)
-	w.num(int64(len(r.Requests)))
-	for _, q := range r.Requests {
-		w.str(q.Name)
-		w.num(q.Amount)
-	}
-	w.num(r.ScoreCPU)
-	w.num(r.ScoreMemory)
-	w.num(int64(r.GPU.Milli))
-	w.num(int64(r.GPU.Whole))
+	w := keyWriter(r.AppendSize(buffer))
 	w.selection(r)
 	w.preferred(r.Preferred)
 	w.tolerations(r.Tolerations)
-	w.num(int64(len(r.Ports)))
-	for _, p := range r.Ports {
-		w.str(p.Protocol)
-		w.str(p.IP)
-		w.num(int64(p.Port))
-	}
 	w.strings(r.Features)
 	w.strings(r.Images)
 	w.num(int64(len(r.Spread)))
@@ -152,6 +137,28 @@ func (r *Requirements) appendKey(buffer []byte) []byte {
 	}
 	w.strings(r.Unsupported)
 	w.str(r.Impossible)
+	return w
+}
+
+// AppendSize appends the canonical encoding of all that the pod takes of its node: pods with equal encodings fit the same nodes, as far
+// as room goes, and fill them equally.
+func (r *Requirements) AppendSize(buffer []byte) []byte {
+	w := keyWriter(buffer)
+	w.num(int64(len(r.Requests)))
+	for _, q := range r.Requests {
+		w.str(q.Name)
+		w.num(q.Amount)
+	}
+	w.num(r.ScoreCPU)
+	w.num(r.ScoreMemory)
+	w.num(int64(r.GPU.Milli))
+	w.num(int64(r.GPU.Whole))
+	w.num(int64(len(r.Ports)))
+	for _, p := range r.Ports {
+		w.str(p.Protocol)
+		w.str(p.IP)
+		w.num(int64(p.Port))
+	}
 	return w
 }
 

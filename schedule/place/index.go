@@ -15,16 +15,13 @@ import (
 // its domain under each coarse topology key (one with few domains), and the counts in its domain of each fine census (over a key with
 // many domains, such as the hostname).
 //
-// Per slot: the group (noGroup when a static filter refuses), the position in the group's heap (absent when a local filter refuses), and
-// the key: local score above, hash of the node's name below, so that one comparison orders by score and then by the seeded tie-break.
+// It is for classes that a ranking cannot serve: those whose place depends on where other pods stand, or on images.
 type index struct {
+	heaps
 	class    *cluster.Class
 	cursor   cluster.Revision
 	lastUsed uint64
-	group    []int32
-	position []int32
-	key      []int64
-	groups   []group
+	judged   []judged // by group
 	byCoords map[string]int32
 
 	coarse  []cluster.KeyID
@@ -33,10 +30,10 @@ type index struct {
 	scratch []byte
 }
 
-type group struct {
-	heap []cluster.Slot
-	raw  rawValues // at the latest decision
-	open bool      // whether the Domain filters let the class in, at the latest decision
+// judged is what the latest decision found out about a group.
+type judged struct {
+	raw  rawValues
+	open bool // whether it has a feasible node
 }
 
 // fineCensus is a census whose counts are coordinates. When a count changes, all nodes of the domain move to another group.
@@ -46,14 +43,8 @@ type fineCensus struct {
 	domain  []cluster.DomainID // by slot: where it stood when last looked at
 }
 
-const (
-	noGroup = int32(-1)
-	absent  = int32(-1)
-	// tieBits of the key hold the tie-break, the rest the local score.
-	tieBits = 32
-	// maxCoarseDomains is how many domains a topology key may have to be coarse.
-	maxCoarseDomains = 64
-)
+// maxCoarseDomains is how many domains a topology key may have to be coarse.
+const maxCoarseDomains = 64
 
 func newIndex(class *cluster.Class) *index {
 	return &index{class: class, byCoords: make(map[string]int32)}
@@ -62,7 +53,7 @@ func newIndex(class *cluster.Class) *index {
 // build evaluates every slot.
 func (x *index) build(p *Placer) {
 	s := &p.snapshot.State
-	x.groups, x.group, x.position, x.key = x.groups[:0], x.group[:0], x.position[:0], x.key[:0]
+	x.clear()
 	clear(x.byCoords)
 	x.arrange(p)
 	x.grow(s.Slots())
@@ -111,11 +102,7 @@ func (x *index) arrange(p *Placer) {
 }
 
 func (x *index) grow(slots int) {
-	for len(x.group) < slots {
-		x.group = append(x.group, noGroup)
-		x.position = append(x.position, absent)
-		x.key = append(x.key, 0)
-	}
+	x.heaps.grow(slots)
 	for i := range x.fine {
 		for f := &x.fine[i]; len(f.domain) < slots; {
 			f.domain = append(f.domain, cluster.NoDomain)
@@ -180,7 +167,7 @@ func (x *index) apply(p *Placer, f *fineCensus, census *cluster.Census, d cluste
 	}
 	f.applied[d] = count
 	p.snapshot.EachInDomain(census.Key(), d, func(slot cluster.Slot) {
-		if int(slot) < len(x.group) && x.group[slot] != noGroup {
+		if int(slot) < len(x.cells) && x.cells[slot].group != noGroup {
 			x.regroup(p, slot)
 		}
 	})
@@ -190,25 +177,18 @@ func (x *index) apply(p *Placer, f *fineCensus, census *cluster.Census, d cluste
 func (x *index) redefine(p *Placer, slot cluster.Slot) {
 	s := &p.snapshot.State
 	x.remove(slot)
-	x.group[slot] = noGroup
+	x.cells[slot].group = noGroup
 	if s.Node(slot) == nil || !fitsIn(Static, s, slot, x.class) {
 		return
 	}
-	x.group[slot] = x.groupOf(p, slot)
+	x.cells[slot].group = x.groupOf(p, slot)
 	x.update(p, slot)
 }
 
 // regroup moves a slot to the group that its coordinates now name.
 func (x *index) regroup(p *Placer, slot cluster.Slot) {
-	id := x.groupOf(p, slot)
-	if id == x.group[slot] {
-		return
-	}
-	present := x.position[slot] != absent
-	x.remove(slot)
-	x.group[slot] = id
-	if present {
-		x.insert(slot)
+	if id := x.groupOf(p, slot); id != x.cells[slot].group {
+		x.move(slot, id)
 	}
 }
 
@@ -220,12 +200,7 @@ func (x *index) groupOf(p *Placer, slot cluster.Slot) int32 {
 	}
 	id := int32(len(x.groups))
 	x.byCoords[string(x.scratch)] = id
-	if len(x.groups) < cap(x.groups) {
-		x.groups = x.groups[:id+1]
-		x.groups[id].heap = x.groups[id].heap[:0]
-	} else {
-		x.groups = append(x.groups, group{})
-	}
+	x.group(id)
 	return id
 }
 
@@ -264,7 +239,7 @@ func (x *index) coordinates(b []byte, p *Placer, slot cluster.Slot) []byte {
 
 // update evaluates a slot on which other pods run than before.
 func (x *index) update(p *Placer, slot cluster.Slot) {
-	if x.group[slot] == noGroup {
+	if x.cells[slot].group == noGroup {
 		return
 	}
 	s := &p.snapshot.State
@@ -275,117 +250,41 @@ func (x *index) update(p *Placer, slot cluster.Slot) {
 	if len(x.onNode) > 0 {
 		x.regroup(p, slot)
 	}
-	key := p.profile.localScore(s, slot, x.class)<<tieBits | int64(p.tie(slot))
-	if x.position[slot] == absent {
-		x.key[slot] = key
-		x.insert(slot)
-		return
-	}
-	if old := x.key[slot]; key != old {
-		x.key[slot] = key
-		g := &x.groups[x.group[slot]]
-		if key > old {
-			x.up(g, int(x.position[slot]))
-		} else {
-			x.down(g, int(x.position[slot]))
-		}
-	}
+	x.put(slot, p.profile.localScore(s, slot, x.class)<<tieBits|int64(p.tie(slot)))
 }
 
 // best returns the feasible node with the highest total score.
 func (x *index) best(p *Placer) (cluster.Slot, bool) {
 	s, f := &p.snapshot.State, &p.field
 	f.reset(x.class)
-	for i := range x.groups {
-		g := &x.groups[i]
-		g.open = len(g.heap) > 0 && fitsIn(Domain, s, g.heap[0], x.class)
+	for len(x.judged) < len(x.groups) {
+		x.judged = append(x.judged, judged{})
+	}
+	for i, heap := range x.groups {
+		g := &x.judged[i]
+		g.open = len(heap) > 0 && fitsIn(Domain, s, heap[0], x.class)
 		if g.open {
-			f.count(s, g.heap[0], x.class, len(g.heap))
+			f.count(s, heap[0], x.class, len(heap))
 		}
 	}
 	f.weigh(x.class)
-	for i := range x.groups {
-		if g := &x.groups[i]; g.open {
-			g.raw = p.profile.raw(f, s, g.heap[0], x.class)
+	for i, heap := range x.groups {
+		if g := &x.judged[i]; g.open {
+			g.raw = p.profile.raw(f, s, heap[0], x.class)
 			f.measure(&g.raw)
 		}
 	}
 	best, bestKey := cluster.NoSlot, int64(0)
-	for i := range x.groups {
-		g := &x.groups[i]
+	for i, heap := range x.groups {
+		g := &x.judged[i]
 		if !g.open {
 			continue
 		}
-		slot := g.heap[0]
-		key := x.key[slot] + p.profile.normalizedScore(f, &g.raw)<<tieBits
+		slot := heap[0]
+		key := x.cells[slot].key + p.profile.normalizedScore(f, &g.raw)<<tieBits
 		if best == cluster.NoSlot || key > bestKey || (key == bestKey && slot < best) {
 			best, bestKey = slot, key
 		}
 	}
 	return best, best != cluster.NoSlot
-}
-
-func (x *index) insert(slot cluster.Slot) {
-	g := &x.groups[x.group[slot]]
-	g.heap = append(g.heap, slot)
-	x.up(g, len(g.heap)-1)
-}
-
-func (x *index) above(a, b cluster.Slot) bool {
-	return x.key[a] > x.key[b] || (x.key[a] == x.key[b] && a < b)
-}
-
-func (x *index) remove(slot cluster.Slot) {
-	at := x.position[slot]
-	if at == absent {
-		return
-	}
-	x.position[slot] = absent
-	g := &x.groups[x.group[slot]]
-	last := len(g.heap) - 1
-	moved := g.heap[last]
-	g.heap = g.heap[:last]
-	if int(at) == last {
-		return
-	}
-	g.heap[at] = moved
-	x.position[moved] = at
-	x.down(g, int(at))
-	x.up(g, int(x.position[moved]))
-}
-
-func (x *index) up(g *group, i int) {
-	slot := g.heap[i]
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !x.above(slot, g.heap[parent]) {
-			break
-		}
-		g.heap[i] = g.heap[parent]
-		x.position[g.heap[i]] = int32(i)
-		i = parent
-	}
-	g.heap[i] = slot
-	x.position[slot] = int32(i)
-}
-
-func (x *index) down(g *group, i int) {
-	slot := g.heap[i]
-	for {
-		child := 2*i + 1
-		if child >= len(g.heap) {
-			break
-		}
-		if right := child + 1; right < len(g.heap) && x.above(g.heap[right], g.heap[child]) {
-			child = right
-		}
-		if !x.above(g.heap[child], slot) {
-			break
-		}
-		g.heap[i] = g.heap[child]
-		x.position[g.heap[i]] = int32(i)
-		i = child
-	}
-	g.heap[i] = slot
-	x.position[slot] = int32(i)
 }

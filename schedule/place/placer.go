@@ -7,21 +7,23 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// Placer decides on one Snapshot. It keeps an index per class, at most maxIndexes of them.
+// Placer decides on one Snapshot. It keeps a ranking for each size of pod, and an index for each class that needs its own; at most
+// maxIndexes of either.
 type Placer struct {
 	snapshot   *cluster.Snapshot
 	profile    *Profile
 	seed       uint64
 	maxIndexes int
 
-	indexes map[cluster.ClassID]*index
-	clock   uint64 // counts uses, for the least recently used index
+	indexes  map[cluster.ClassID]*index
+	rankings map[string]*ranking
+	byClass  map[cluster.ClassID]*ranking // of classes seen lately
+	atoms    *atoms
+	clock    uint64 // counts uses, for the least recently used one
+	scratch  []byte
 
 	maxCoarse int
 	field     field // scratch of a decision
-	ask       ask   // the same
-	forest    *forest
-	loners    int // how many classes that the forest would serve may have an index of their own
 
 	ties    []uint32 // by slot
 	tieNode []*cluster.Node
@@ -29,14 +31,19 @@ type Placer struct {
 	seen    []uint32 // by slot: the epoch in which it was last stamped
 }
 
-// NewPlacer returns a Placer over the snapshot. The seed orders nodes of equal score; maxIndexes bounds the memory (12 bytes a slot,
+// NewPlacer returns a Placer over the snapshot. The seed orders nodes of equal score; maxIndexes bounds the memory (16 bytes a slot,
 // 4 a feasible node, each).
 func NewPlacer(snapshot *cluster.Snapshot, profile *Profile, seed uint64, maxIndexes int) *Placer {
 	return &Placer{
 		snapshot: snapshot, profile: profile, seed: seed, maxIndexes: max(maxIndexes, 1),
-		indexes: make(map[cluster.ClassID]*index), maxCoarse: maxCoarseDomains, forest: newForest(), loners: maxLoners,
+		indexes: make(map[cluster.ClassID]*index), rankings: make(map[string]*ranking),
+		byClass: make(map[cluster.ClassID]*ranking), atoms: newAtoms(), maxCoarse: maxCoarseDomains,
 	}
 }
+
+// KeepCoarse sets how many domains a topology key may have before an index follows it count by count instead of domain by domain. Either
+// way is exact; tests choose it, to have both ways tried on small clusters. It must be called before the first Place.
+func (p *Placer) KeepCoarse(domains int) { p.maxCoarse = domains }
 
 // Choice is where a pod should go.
 type Choice struct {
@@ -57,24 +64,29 @@ func (p *Placer) Place(c *cluster.Class) (Choice, bool) {
 	return choice, true
 }
 
-// maxLoners is how many classes with an index of their own are cheaper than the forest: each follows every change, the forest follows it
-// once but searches longer.
-const maxLoners = 8
-
-// best returns the best node by the index of the class, or by the forest.
+// best returns the best node by the ranking of the pod's size, or by the class's own index.
 func (p *Placer) best(c *cluster.Class) (cluster.Slot, bool) {
-	if len(p.indexes) >= p.loners && p.indexes[c.ID] == nil && p.forest.serves(p, c) {
-		return p.forest.best(p, c)
+	p.clock++
+	if !p.shares(c) {
+		return p.index(c).best(p)
 	}
-	return p.index(c).best(p)
+	p.atoms.follow(&p.snapshot.State)
+	r := p.ranking(c)
+	r.lastUsed = p.clock
+	r.follow(p)
+	return r.best(p, p.atoms.view(p, c))
 }
 
 // index returns the class's index, up to date with the snapshot.
 func (p *Placer) index(c *cluster.Class) *index {
-	p.clock++
 	x, ok := p.indexes[c.ID]
 	if !ok {
-		x = p.recycle(c)
+		x = &index{byCoords: make(map[string]int32)}
+		if len(p.indexes) >= p.maxIndexes {
+			x = leastRecent(p.indexes, func(x *index) uint64 { return x.lastUsed })
+			delete(p.indexes, x.class.ID)
+		}
+		x.class = c
 		p.indexes[c.ID] = x
 		x.build(p)
 	}
@@ -83,19 +95,38 @@ func (p *Placer) index(c *cluster.Class) *index {
 	return x
 }
 
-// recycle returns an empty index, taking the memory of the least recently used one when there are too many.
-func (p *Placer) recycle(c *cluster.Class) *index {
-	if len(p.indexes) < p.maxIndexes {
-		return newIndex(c)
+// ranking returns the ranking of the class's size; it may be behind the snapshot.
+func (p *Placer) ranking(c *cluster.Class) *ranking {
+	if r := p.byClass[c.ID]; r != nil {
+		return r
 	}
-	var oldest *index
-	for _, x := range p.indexes {
-		if oldest == nil || x.lastUsed < oldest.lastUsed {
-			oldest = x
+	p.scratch = c.AppendSize(p.scratch[:0])
+	r := p.rankings[string(p.scratch)]
+	if r == nil {
+		r = &ranking{}
+		if len(p.rankings) >= p.maxIndexes {
+			r = leastRecent(p.rankings, func(r *ranking) uint64 { return r.lastUsed })
+			delete(p.rankings, r.key)
+			clear(p.byClass)
+		}
+		r.key, r.class, r.made = string(p.scratch), c, 0
+		p.rankings[r.key] = r
+	}
+	if len(p.byClass) >= maxViews {
+		clear(p.byClass)
+	}
+	p.byClass[c.ID] = r
+	return r
+}
+
+// leastRecent returns the value that was used longest ago; its memory serves the next.
+func leastRecent[K comparable, V any](all map[K]V, used func(V) uint64) (oldest V) {
+	first := true
+	for _, x := range all {
+		if first || used(x) < used(oldest) {
+			oldest, first = x, false
 		}
 	}
-	delete(p.indexes, oldest.class.ID)
-	oldest.class = c
 	return oldest
 }
 

@@ -15,8 +15,6 @@ type LocalScore struct {
 	Plugin  string // upstream's name for it; empty: Hilbert's own
 	Default int64  // weight in the default profile
 	Score   func(p *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64
-	// Bound is a score that no node with room in the box from lo to hi exceeds; nil: none is known, and classes get an index of their own.
-	Bound func(q *ask, lo, hi *point) int64
 }
 
 // NormalizedScore gives a node a raw value that is equal for all nodes with the same properties and domains; the raw values of all
@@ -43,11 +41,11 @@ const ignored = int64(-1) << 62
 
 // LocalScores is every score that looks at one node only. Formulas follow kube-scheduler v1.37 where there is a Plugin.
 var LocalScores = [localScores]LocalScore{
-	{"LeastAllocated", "NodeResourcesFit", 1, scoreLeastAllocated, boundLeastAllocated},
-	{"MostAllocated", "NodeResourcesFit", 0, scoreMostAllocated, boundMostAllocated},
-	{"RequestedToCapacityRatio", "NodeResourcesFit", 0, scoreCapacityRatio, nil},
-	{"BalancedAllocation", "NodeResourcesBalancedAllocation", 1, scoreBalancedAllocation, boundBalancedAllocation},
-	{"GPUPacking", "", 20, scoreGPUPacking, boundGPUPacking},
+	{"LeastAllocated", "NodeResourcesFit", 1, scoreLeastAllocated},
+	{"MostAllocated", "NodeResourcesFit", 0, scoreMostAllocated},
+	{"RequestedToCapacityRatio", "NodeResourcesFit", 0, scoreCapacityRatio},
+	{"BalancedAllocation", "NodeResourcesBalancedAllocation", 1, scoreBalancedAllocation},
+	{"GPUPacking", "", 20, scoreGPUPacking},
 }
 
 // NormalizedScores is every score that is relative to the feasible nodes, or depends on the cluster as a whole.

@@ -1,0 +1,100 @@
+package place
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/topology"
+)
+
+// TestRankingIsExact fills and empties a ledger of some hundred nodes, with classes that share sizes but select differently, and compares
+// the decisions of the shared rankings with brute force.
+func TestRankingIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		profile, err := NewProfile(map[string]int64{
+			"LeastAllocated": rapid.Int64Range(0, 3).Draw(t, "least"), "MostAllocated": rapid.Int64Range(0, 3).Draw(t, "most"),
+			"RequestedToCapacityRatio": rapid.Int64Range(0, 3).Draw(t, "ratio"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		store, snapshot := cluster.NewStore(), cluster.NewSnapshot()
+		placer := NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 9).Draw(t, "rankings"))
+		for i := range rapid.IntRange(1, 200).Draw(t, "nodes") {
+			store.Apply(cluster.NodeUpserted{Node: rankedNode(random, i)})
+		}
+		for i := range rapid.IntRange(10, 300).Draw(t, "pods") {
+			uid := cluster.UID(fmt.Sprint(i))
+			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: rankedRequirements(random)}})
+			switch random.IntN(8) {
+			case 0:
+				store.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprint(random.IntN(i + 1)))})
+			case 1:
+				store.Apply(cluster.NodeUpserted{Node: rankedNode(random, random.IntN(200))})
+			case 2:
+				store.Apply(cluster.NodeRemoved{Name: fmt.Sprint("n", random.IntN(200))})
+			}
+			if store.Pod(uid) != nil {
+				placeRanked(t, store, snapshot, placer, uid)
+			}
+		}
+	})
+}
+
+func placeRanked(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, placer *Placer, uid cluster.UID) {
+	class := store.Pod(uid).Class
+	snapshot.Advance(store)
+	if !placer.shares(class) {
+		t.Fatalf("%+v gets an index of its own", class.Requirements)
+	}
+	choice, ok := placer.Place(class)
+	if want := placer.Best(class); choice.Slot != want {
+		t.Fatalf("pod %s: the ranking says slot %d, brute force %d", uid, choice.Slot, want)
+	}
+	if ok {
+		placement := cluster.Placement{Pod: uid, Node: snapshot.Node(choice.Slot).Name, Grant: choice.Grant}
+		if v := store.Commit(&cluster.Plan{Placements: []cluster.Placement{placement}}, Commits); !v.Committed {
+			t.Fatalf("pod %s: %v", uid, v)
+		}
+	}
+}
+
+func rankedNode(random *rand.Rand, i int) *cluster.Node {
+	n := &cluster.Node{
+		Name: fmt.Sprint("n", i), Labels: map[string]string{"zone": zones[random.IntN(2)], "disk": fmt.Sprint(random.IntN(3))},
+		Allocatable: quantities("cpu", int(8000*(1+random.Int64N(3))), "memory", int((16<<30)*(1+random.Int64N(2))), "pods", 6),
+	}
+	switch random.IntN(12) {
+	case 0:
+		n.Taints = []cluster.Taint{{Key: "x", Effect: cluster.PreferNoSchedule}}
+	case 1:
+		n.GPU = topology.Shape{GPUs: 1 + random.IntN(4), Shareable: true}
+	case 2:
+		n.Allocatable = n.Allocatable[random.IntN(2):] // no cpu, perhaps
+	case 3:
+		n.Unschedulable = true
+	}
+	return n
+}
+
+func rankedRequirements(random *rand.Rand) *cluster.Requirements {
+	cpu, memory := 1000*random.Int64N(4), random.Int64N(3)<<30
+	r := &cluster.Requirements{Requests: quantities("cpu", int(cpu), "memory", int(memory)), ScoreCPU: max(cpu, 100), ScoreMemory: max(memory, 200<<20)}
+	if random.IntN(3) == 0 {
+		r.NodeSelector = []cluster.Label{{Key: "zone", Value: zones[random.IntN(3)]}}
+	}
+	if random.IntN(3) == 0 {
+		r.Preferred = []cluster.WeightedTerm{{Weight: 1 + random.Int32N(50), Term: cluster.Term{
+			Expressions: []cluster.Requirement{{Key: "disk", Operator: cluster.In, Values: []string{fmt.Sprint(random.IntN(3))}}},
+		}}}
+	}
+	if random.IntN(9) == 0 {
+		r.GPU.Milli = 300
+	}
+	return r
+}
