@@ -59,9 +59,13 @@ func TestRolesGrantThePermissions(t *testing.T) {
 	for _, object := range deployed(t) {
 		switch role := object.(type) {
 		case *rbacv1.ClusterRole:
-			add(role.Rules, false)
+			if strings.HasPrefix(role.Name, "hilbertd") { // others are for people
+				add(role.Rules, false)
+			}
 		case *rbacv1.Role:
-			add(role.Rules, true)
+			if strings.HasPrefix(role.Name, "hilbertd") {
+				add(role.Rules, true)
+			}
 		}
 	}
 	wanted := make(map[string]bool)

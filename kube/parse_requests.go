@@ -78,6 +78,11 @@ func (p *Parser) requests(pod *corev1.Pod, r *cluster.Requirements) {
 		options.NonMissingContainerRequests = missing
 		scored = podRequests(pod, options)
 	}
+	asked := podRequests(pod, componentresource.PodResourcesOptions{
+		SkipPodLevelResources: true, NonMissingContainerRequests: corev1.ResourceList{corev1.ResourceCPU: scoreCPU, corev1.ResourceMemory: scoreMemory},
+	})
+	r.AskCPU = amount(corev1.ResourceCPU, asked.Cpu())
+	r.AskMemory = amount(corev1.ResourceMemory, asked.Memory())
 	r.ScoreCPU = amount(corev1.ResourceCPU, scored.Cpu())
 	r.ScoreMemory = amount(corev1.ResourceMemory, scored.Memory())
 }

@@ -20,5 +20,7 @@ var Permissions = []Permission{
 	{Group: "policy", Resource: "poddisruptionbudgets", Verbs: []string{"list", "watch"}},
 	{Resource: "pods/binding", Verbs: []string{"create"}},
 	{Resource: "pods/status", Verbs: []string{"patch"}},
+	{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"}}, // who asks about scheduling
+	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"}},
 	{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}, InLeaseNamespace: true},
 }

@@ -46,6 +46,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	resource, name, sub := parts[0], parts[1], parts[2]
 	s.remember(r, group, resource, name, sub)
 	switch {
+	case resource == "tokenreviews":
+		s.serveTokenReview(w, r)
+	case resource == "subjectaccessreviews":
+		s.serveAccessReview(w, r)
+	case sub == "proxy":
+		s.serveProxy(w, r, namespace, name)
 	case resource != "leases" && examples[resource] == nil:
 		http.NotFound(w, r)
 	case resource == "leases":

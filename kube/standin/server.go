@@ -47,6 +47,7 @@ type Server struct {
 	asked     map[string]bool
 	bound     map[string]int
 	noStream  bool
+	users     users
 }
 
 // change is one entry of the history that watches read.
