@@ -258,7 +258,9 @@ func (s *Store) upsertPod(facts *PodFacts) {
 		s.pods[facts.UID] = pod
 	}
 	if facts.Node == "" && !facts.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
-		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters.
+		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters, and where
+		// it was nominated for if it comes to nothing.
+		pod.Nominated = facts.Nominated
 		if facts.Deleting && !pod.Deleting {
 			s.retally(pod, func() { pod.Deleting = true })
 			if pod.Obliged() {

@@ -3,7 +3,6 @@ package kube
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -66,7 +65,7 @@ func (r *requester) closeIdle() {
 	}
 }
 
-// call is one request to a subresource of a pod.
+// call is one request to a pod, or to a subresource of it.
 type call struct {
 	method, namespace, pod, subresource string
 	contentType                         string
@@ -85,7 +84,10 @@ type answer struct {
 // do makes one call. The API server is told the timeout too, so that it does not go on with what we have given up.
 func (r *requester) do(ctx context.Context, c *call, timeout time.Duration) answer {
 	target := r.base
-	target.Path += "/namespaces/" + c.namespace + "/pods/" + c.pod + "/" + c.subresource
+	target.Path += "/namespaces/" + c.namespace + "/pods/" + c.pod
+	if c.subresource != "" {
+		target.Path += "/" + c.subresource
+	}
 	target.RawQuery = "timeout=" + timeout.String()
 	request := (&http.Request{
 		Method: c.method, URL: &target, Host: target.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -149,38 +151,6 @@ func bindingBody(w *bind.Write) ([]byte, error) {
 		return nil, fmt.Errorf("encode the Binding of %s/%s: %w", w.Namespace, w.Name, err)
 	}
 	return body, nil
-}
-
-// conditionBody encodes a strategic merge patch that sets PodScheduled=False and touches nothing else.
-func conditionBody(w *bind.Write, now time.Time) ([]byte, error) {
-	patch := conditionPatch{}
-	patch.Metadata.UID = w.Pod
-	patch.Status.Conditions = [1]conditionEntry{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
-		LastTransitionTime: now.UTC().Format(time.RFC3339), Reason: w.Condition.Reason, Message: w.Condition.Message,
-	}}
-	body, err := json.Marshal(&patch)
-	if err != nil {
-		return nil, fmt.Errorf("encode the condition of %s/%s: %w", w.Namespace, w.Name, err)
-	}
-	return body, nil
-}
-
-type conditionPatch struct {
-	Metadata struct {
-		UID cluster.UID `json:"uid"`
-	} `json:"metadata"`
-	Status struct {
-		Conditions [1]conditionEntry `json:"conditions"`
-	} `json:"status"`
-}
-
-type conditionEntry struct {
-	Type               corev1.PodConditionType `json:"type"`
-	Status             corev1.ConditionStatus  `json:"status"`
-	LastTransitionTime string                  `json:"lastTransitionTime"`
-	Reason             string                  `json:"reason"`
-	Message            string                  `json:"message"`
 }
 
 // read asks for the pod with a consistent read: without a resource version the API server answers from what is agreed.

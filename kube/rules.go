@@ -11,7 +11,7 @@ type Permission struct {
 // Permissions is everything that hilbertd needs to be allowed, and no more. A test holds deploy/ to it, another one what is really asked.
 var Permissions = []Permission{
 	{Resource: "nodes", Verbs: []string{"list", "watch"}},
-	{Resource: "pods", Verbs: []string{"get", "list", "watch"}}, // get: to learn what became of a Binding
+	{Resource: "pods", Verbs: []string{"get", "list", "watch", "delete"}}, // get: to learn what became of a Binding; delete: victims
 	{Resource: "namespaces", Verbs: []string{"list", "watch"}},
 	{Resource: "services", Verbs: []string{"list", "watch"}},
 	{Resource: "replicationcontrollers", Verbs: []string{"list", "watch"}},

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"hilbert.dev/hilbert/schedule/bind"
@@ -18,12 +19,14 @@ type WriterOptions struct {
 	Workers int
 	// Timeout bounds one write, its repetitions before it left included.
 	Timeout time.Duration
+	// SchedulerName is who victims are told to make room for.
+	SchedulerName string
 	// Sent, if set, is told how long each answered request took. It is called from several goroutines.
 	Sent func(kind bind.WriteKind, outcome bind.Outcome, took time.Duration)
 }
 
-// Writer makes the API calls that the pipeline asks for: a fixed pool of workers, one call each at a time. Bindings and conditions go
-// through connections of their own that check the Fence at each system call; reads do not, because they harm nobody.
+// Writer makes the API calls that the pipeline asks for: a fixed pool of workers, one call each at a time. All writes go through
+// connections of their own that check the Fence at each system call; reads do not, because they harm nobody.
 //
 // Every Write is answered once on Results. Start and Results are for one goroutine.
 type Writer struct {
@@ -108,29 +111,27 @@ func (w *Writer) serve(ctx context.Context) {
 func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	ctx, cancel := context.WithTimeout(ctx, w.options.Timeout)
 	defer cancel()
+	c := call{namespace: write.Namespace, pod: write.Name, uid: write.Pod}
+	var err error
 	switch write.Kind {
 	case bind.WriteBinding:
-		body, err := bindingBody(write)
-		if err != nil {
-			return bind.Result{Outcome: bind.Refused, Message: err.Error()}
-		}
-		return w.send(ctx, call{
-			method: http.MethodPost, namespace: write.Namespace, pod: write.Name, subresource: "binding",
-			contentType: contentProtobuf, body: body, uid: write.Pod,
-		})
-	case bind.WriteCondition:
-		body, err := conditionBody(write, w.now())
-		if err != nil {
-			return bind.Result{Outcome: bind.Refused, Message: err.Error()}
-		}
-		return w.send(ctx, call{
-			method: http.MethodPatch, namespace: write.Namespace, pod: write.Name, subresource: "status",
-			contentType: contentStrategicMerge, body: body, uid: write.Pod,
-		})
+		c.method, c.subresource, c.contentType = http.MethodPost, "binding", contentProtobuf
+		c.body, err = bindingBody(write)
+	case bind.WriteCondition, bind.WriteNomination, bind.WriteDisruption:
+		c.method, c.subresource, c.contentType = http.MethodPatch, "status", contentStrategicMerge
+		c.body, err = statusBody(write, w.options.SchedulerName, w.now())
+	case bind.DeletePod:
+		c.method, c.contentType = http.MethodDelete, runtime.ContentTypeJSON
+		c.body, err = deletionBody(write)
 	case bind.ReadPod:
 		return w.read(ctx, write)
+	default:
+		return bind.Result{Outcome: bind.NotSent, Message: fmt.Sprintf("no such kind of write: %d", write.Kind)}
 	}
-	return bind.Result{Outcome: bind.NotSent, Message: fmt.Sprintf("no such kind of write: %d", write.Kind)}
+	if err != nil {
+		return bind.Result{Outcome: bind.Refused, Message: err.Error()}
+	}
+	return w.send(ctx, c)
 }
 
 // Pauses between tries of a write that the API server did not take up. They hold the write's place in flight, so that an overloaded API

@@ -28,7 +28,7 @@ func newRig(t *testing.T, workers int, timeout time.Duration) *rig {
 	s := standin.New(t)
 	f := NewFence(time.Hour, timeout)
 	f.renewed(time.Now())
-	w, err := NewWriter(t.Context(), s.Connection(), f, WriterOptions{Workers: workers, Timeout: timeout})
+	w, err := NewWriter(t.Context(), s.Connection(), f, WriterOptions{Workers: workers, Timeout: timeout, SchedulerName: "hilbert-test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,6 +224,72 @@ func TestConditionWrite(t *testing.T) {
 			t.Errorf("condition %+v", c)
 		}
 	}
+}
+
+func TestNominationWrite(t *testing.T) {
+	write := bind.Write{
+		Kind: bind.WriteNomination, Pod: "uid-p", Namespace: "default", Name: "p", Node: "n1",
+		Condition: cluster.Condition{Reason: "Unschedulable", Message: "0/1 nodes are available"},
+	}
+	r := newRig(t, 1, time.Minute)
+	r.server.SetPod(testPod("p", ""))
+	for range 2 { // writing it again does no harm
+		if got := r.do(t, write).Outcome; got != bind.Written {
+			t.Fatalf("outcome %d", got)
+		}
+	}
+	status := r.server.Pod("default", "p").Status
+	if status.NominatedNodeName != "n1" || len(status.Conditions) != 1 || status.Conditions[0].Type != corev1.PodScheduled ||
+		status.Conditions[0].Status != corev1.ConditionFalse || status.Conditions[0].Reason != "Unschedulable" {
+		t.Errorf("status %+v", status)
+	}
+	write.Pod = "another"
+	if got := r.do(t, write).Outcome; got != bind.Gone {
+		t.Errorf("another pod of the name: outcome %d", got)
+	}
+}
+
+func TestEvictionWrites(t *testing.T) {
+	r := newRig(t, 1, time.Minute)
+	disruption := bind.Write{
+		Kind: bind.WriteDisruption, Pod: "uid-p", Namespace: "default", Name: "p",
+		Condition: cluster.Condition{Reason: corev1.PodReasonPreemptionByScheduler, Message: "preempting"},
+	}
+	deletion := bind.Write{Kind: bind.DeletePod, Pod: "uid-p", Namespace: "default", Name: "p"}
+	expect := func(what string, write bind.Write, want bind.Outcome) {
+		t.Helper()
+		if got := r.do(t, write); got.Outcome != want {
+			t.Errorf("%s: outcome %d (%s), want %d", what, got.Outcome, got.Message, want)
+		}
+	}
+	expect("no pod", disruption, bind.Gone)
+	expect("no pod to delete", deletion, bind.Gone)
+	other := testPod("p", "n1")
+	other.UID = "another"
+	r.server.SetPod(other)
+	expect("another pod of the name", disruption, bind.Gone)
+	expect("another pod of the name is not deleted", deletion, bind.Gone)
+	if r.server.Pod("default", "p").DeletionTimestamp != nil {
+		t.Error("it was")
+	}
+	r.server.SetPod(testPod("p", "n1"))
+	expect("disrupt", disruption, bind.Written)
+	if got := r.server.Pod("default", "p").Status.Conditions; len(got) != 1 || got[0].Type != corev1.DisruptionTarget || got[0].Status != corev1.ConditionTrue ||
+		got[0].Reason != "PreemptionByScheduler" || got[0].Message != "hilbert-test: preempting" {
+		t.Errorf("conditions %+v", got)
+	}
+	expect("delete", deletion, bind.Written)
+	expect("delete again", deletion, bind.Written)
+	if r.server.Pod("default", "p").DeletionTimestamp == nil {
+		t.Error("not deleted")
+	}
+	r.server.Intercept(refuse(http.StatusForbidden))
+	expect("forbidden", deletion, bind.Refused)
+	r.server.Intercept(refuse(http.StatusInternalServerError))
+	expect("server error", deletion, bind.Unknown)
+	r.server.Intercept(nil)
+	r.fence.shut()
+	expect("behind the fence", deletion, bind.NotSent)
 }
 
 func TestReadPod(t *testing.T) {

@@ -25,13 +25,18 @@ type Options struct {
 type Observer interface {
 	// Placed: a Plan was committed; the Binding follows.
 	Placed(pod *cluster.Pod, now time.Time)
+	// Preempting: a Plan was committed whose victims have to leave first. Those that wait for their Binding are released.
+	Preempting(pod *cluster.Pod, victims []*cluster.Pod, now time.Time)
+	// Cleared: the victims have left; the Binding follows.
+	Cleared(pod *cluster.Pod, now time.Time)
 	// Rejected: the committer refused a Plan; reason is from a bounded set (a filter's name or one of cluster's Reject constants).
 	Rejected(reason string, now time.Time)
 	// Unschedulable: no node fits. The reasons are the filters that refused, with the number of nodes each refused first.
 	Unschedulable(pod *cluster.Pod, reasons []FilterCount, now time.Time)
 	// Bound: the API server has the Binding.
 	Bound(pod *cluster.Pod, now time.Time)
-	// Released: a Binding failed for good and the pod waits again.
+	// Released: a placement was given up, because its Binding or a nomination failed for good, or for a pod of higher priority. The pod
+	// waits again.
 	Released(pod *cluster.Pod, message string, now time.Time)
 }
 

@@ -15,6 +15,9 @@ import (
 // maxRejections is how often in a row a unit is decided again at once after its Plan was rejected; then it backs off.
 const maxRejections = 8
 
+// maxCostIndexes bounds the classes and priorities whose preemption costs are kept for every node.
+const maxCostIndexes = 16
+
 // Scheduler is the pipeline. Its methods must not run beside one another.
 type Scheduler struct {
 	cfg        spec.Scheduling
@@ -31,7 +34,8 @@ type Scheduler struct {
 	held     map[cluster.UID]struct{}
 	vanished map[cluster.UID]struct{} // the API server says they are gone or bound elsewhere; the watch has not said so yet
 	verdicts map[*cluster.Class]*verdict
-	looked   cluster.Revision // parked classes have been checked against changes up to here
+	vain     map[*cluster.Class]vain // of parked classes
+	looked   cluster.Revision        // parked classes have been checked against changes up to here
 }
 
 // instance is one place replica.
@@ -39,6 +43,7 @@ type instance struct {
 	number   int
 	snapshot *cluster.Snapshot
 	placer   *place.Placer
+	preempts *place.Preemptor
 }
 
 // verdict is the latest explanation of a class that fits nowhere, kept so that it is computed at most once per conditions.minInterval.
@@ -72,6 +77,7 @@ func New(o Options) (*Scheduler, error) {
 		held:       make(map[cluster.UID]struct{}),
 		vanished:   make(map[cluster.UID]struct{}),
 		verdicts:   make(map[*cluster.Class]*verdict),
+		vain:       make(map[*cluster.Class]vain),
 	}
 	if s.lag == nil {
 		s.lag = func(int) bool { return false }
@@ -85,7 +91,8 @@ func New(o Options) (*Scheduler, error) {
 		snapshot := cluster.NewSnapshot()
 		// Each instance breaks ties its own way, so that instances on equal snapshots do not all want the same node.
 		seed := o.Config.Seed + uint64(i)*0x9e3779b97f4a7c15
-		s.instances = append(s.instances, &instance{i, snapshot, place.NewPlacer(snapshot, profile, seed, o.Config.MaxClassIndexes)})
+		placer := place.NewPlacer(snapshot, profile, seed, o.Config.MaxClassIndexes)
+		s.instances = append(s.instances, &instance{i, snapshot, placer, place.NewPreemptor(placer, s.store, maxCostIndexes)})
 	}
 	return s, nil
 }
@@ -97,6 +104,11 @@ func (s *Scheduler) Store() *cluster.Store { return s.store }
 func (s *Scheduler) Apply(event cluster.Event, now time.Time) {
 	for _, effect := range s.store.Apply(event) {
 		s.effect(effect, now)
+	}
+	switch event.(type) {
+	case cluster.NodeRemoved, cluster.NodesListed:
+		s.binder.Forsake()
+		s.report(now)
 	}
 }
 
@@ -118,9 +130,8 @@ func (s *Scheduler) effect(e cluster.Effect, now time.Time) {
 		if e.Gone || pod.Phase != cluster.Assumed {
 			delete(s.attempts, pod.UID)
 		}
-		if report, ok := s.binder.Settle(pod, e.Gone); ok {
-			s.report(report, now)
-		}
+		s.binder.Settle(pod, e.Gone)
+		s.report(now)
 	}
 }
 
@@ -129,24 +140,37 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, now time.Time) {
 	if s.binder.Assumes(pod.UID) {
 		return
 	}
-	if _, parked := s.queue.Add(pod); parked {
-		if v := s.verdicts[pod.Class]; v != nil {
-			s.binder.Report(pod, v.condition, now)
-		}
+	if _, parked := s.queue.Add(pod); !parked {
+		return
+	}
+	if s.hopes(pod) {
+		s.queue.Wake(pod.Class)
+	} else if v := s.verdicts[pod.Class]; v != nil {
+		s.binder.Report(pod, v.condition, now)
 	}
 }
 
 // Ready returns the API writes to start now; each must be answered with Finish. The slice is valid until the next call.
-func (s *Scheduler) Ready(now time.Time) []bind.Write { return s.binder.Ready(now) }
+func (s *Scheduler) Ready(now time.Time) []bind.Write {
+	writes := s.binder.Ready(now)
+	s.report(now)
+	return writes
+}
 
 // Finish takes the answer to a write.
 func (s *Scheduler) Finish(result bind.Result, now time.Time) {
-	if report, ok := s.binder.Finish(result, now); ok {
-		s.report(report, now)
+	s.binder.Finish(result, now)
+	s.report(now)
+}
+
+// report goes on with what the binder has to tell.
+func (s *Scheduler) report(now time.Time) {
+	for _, r := range s.binder.Reports() {
+		s.became(r, now)
 	}
 }
 
-func (s *Scheduler) report(r bind.Report, now time.Time) {
+func (s *Scheduler) became(r bind.Report, now time.Time) {
 	pod := s.store.Pod(r.Pod)
 	if pod == nil {
 		return
@@ -163,6 +187,13 @@ func (s *Scheduler) report(r bind.Report, now time.Time) {
 		s.queue.AddDelayed(pod, s.backoff(r.Pod, now))
 		if !r.Unsent {
 			s.binder.Report(pod, cluster.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
+		}
+	case bind.Cleared:
+		s.observer.Cleared(pod, now)
+	case bind.Preempted:
+		s.observer.Released(pod, r.Message, now)
+		if pod.Schedulable() {
+			s.enqueue(pod, now)
 		}
 	case bind.Vanished:
 		delete(s.attempts, r.Pod)
@@ -221,6 +252,8 @@ func (s *Scheduler) Verify() error {
 type silent struct{}
 
 func (silent) Placed(*cluster.Pod, time.Time)                       {}
+func (silent) Preempting(*cluster.Pod, []*cluster.Pod, time.Time)   {}
+func (silent) Cleared(*cluster.Pod, time.Time)                      {}
 func (silent) Rejected(string, time.Time)                           {}
 func (silent) Unschedulable(*cluster.Pod, []FilterCount, time.Time) {}
 func (silent) Bound(*cluster.Pod, time.Time)                        {}

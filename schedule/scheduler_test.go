@@ -124,6 +124,12 @@ func render(writes []bind.Write) string {
 			}
 		case bind.ReadPod:
 			fmt.Fprintf(&b, "%d: read %s", w.ID, w.Name)
+		case bind.WriteNomination:
+			fmt.Fprintf(&b, "%d: nominate %s for %s: %s: %s", w.ID, w.Name, w.Node, w.Condition.Reason, w.Condition.Message)
+		case bind.WriteDisruption:
+			fmt.Fprintf(&b, "%d: disrupt %s: %s: %s", w.ID, w.Name, w.Condition.Reason, w.Condition.Message)
+		case bind.DeletePod:
+			fmt.Fprintf(&b, "%d: delete %s", w.ID, w.Name)
 		case bind.WriteCondition:
 			fmt.Fprintf(&b, "%d: condition of %s: %s: %s", w.ID, w.Name, w.Condition.Reason, w.Condition.Message)
 		}
@@ -134,6 +140,18 @@ func render(writes []bind.Write) string {
 
 func (h *harness) Placed(pod *cluster.Pod, _ time.Time) {
 	fmt.Fprintf(&h.log, "placed %s on %s\n", pod.UID, pod.Node())
+}
+
+func (h *harness) Preempting(pod *cluster.Pod, victims []*cluster.Pod, _ time.Time) {
+	fmt.Fprintf(&h.log, "preempting for %s on %s:", pod.UID, pod.Node())
+	for _, victim := range victims {
+		fmt.Fprintf(&h.log, " %s", victim.UID)
+	}
+	h.log.WriteString("\n")
+}
+
+func (h *harness) Cleared(pod *cluster.Pod, _ time.Time) {
+	fmt.Fprintf(&h.log, "cleared for %s\n", pod.UID)
 }
 
 func (h *harness) Rejected(reason string, _ time.Time) { fmt.Fprintf(&h.log, "rejected: %s\n", reason) }

@@ -32,25 +32,19 @@ func (s *Scheduler) decide(u *queue.Unit, now time.Time) {
 	if !lagging {
 		in.snapshot.Advance(s.store)
 	}
-	choice, ok := in.placer.Place(u.Class)
+	pod := s.store.Pod(u.Pod)
+	choice, ok := s.place(pod, in)
 	if !ok && lagging { // "fits nowhere" is said of the newest state only
 		in.snapshot.Advance(s.store)
 		lagging = false
-		choice, ok = in.placer.Place(u.Class)
+		choice, ok = s.place(pod, in)
 	}
 	if !ok {
-		s.park(u, in, now)
+		s.preemptOrPark(u, in, now)
 		return
 	}
-	pod := s.store.Pod(u.Pod)
-	plan := cluster.Plan{
-		Placements: []cluster.Placement{{Pod: u.Pod, Node: in.snapshot.Node(choice.Slot).Name, Grant: choice.Grant}},
-		Revision:   in.snapshot.Revision(), Scheduler: in.number,
-	}
-	verdict := s.binder.Propose(&plan)
-	if s.auditor != nil {
-		s.auditor.Judged(&plan, verdict)
-	}
+	plan := in.plan(pod, choice)
+	verdict := s.propose(plan, cluster.Condition{})
 	if !verdict.Committed {
 		s.rejected(u, verdict, now)
 		return
@@ -60,6 +54,32 @@ func (s *Scheduler) decide(u *queue.Unit, now time.Time) {
 	}
 	s.queue.Done(u)
 	s.observer.Placed(pod, now)
+}
+
+// place chooses a node for a pod: the one that a preemption has promised it, if it fits there now, else the best.
+func (s *Scheduler) place(pod *cluster.Pod, in *instance) (place.Choice, bool) {
+	if pod.Nominated != "" {
+		if choice, ok := in.placer.PlaceOn(s.store.Slot(pod.Nominated), pod.Class); ok {
+			return choice, true
+		}
+	}
+	return in.placer.Place(pod.Class)
+}
+
+func (in *instance) plan(pod *cluster.Pod, choice place.Choice) *cluster.Plan {
+	return &cluster.Plan{
+		Placements: []cluster.Placement{{Pod: pod.UID, Node: in.snapshot.Node(choice.Slot).Name, Grant: choice.Grant}},
+		Revision:   in.snapshot.Revision(), Scheduler: in.number,
+	}
+}
+
+// propose lets the committer judge a Plan. why is told to the pod while its victims are on their way out.
+func (s *Scheduler) propose(plan *cluster.Plan, why cluster.Condition) cluster.Verdict {
+	verdict := s.binder.Propose(plan, why)
+	if s.auditor != nil {
+		s.auditor.Judged(plan, verdict)
+	}
+	return verdict
 }
 
 // rejected sends a unit back: at once, to be decided on a newer snapshot, or after several rejections in a row with a backoff.
@@ -77,12 +97,7 @@ func (s *Scheduler) rejected(u *queue.Unit, v cluster.Verdict, now time.Time) {
 // park puts a unit's class to sleep and tells why. The explanation is computed, and told to all units of the class, at most once per
 // conditions.minInterval.
 func (s *Scheduler) park(u *queue.Unit, in *instance, now time.Time) {
-	v := s.verdicts[u.Class]
-	fresh := v == nil || !now.Before(v.at.Add(s.cfg.Conditions.MinInterval.D()))
-	if fresh {
-		v = explain(in.placer.Explain(u.Class), now)
-		s.remember(u.Class, v)
-	}
+	v, fresh := s.explained(u.Class, in, now)
 	s.queue.Park(u, queue.Seen{Revision: in.snapshot.Revision(), Domains: s.store.DomainsVersion(u.Class)})
 	pod := s.store.Pod(u.Pod)
 	s.observer.Unschedulable(pod, v.counts, now)
@@ -92,6 +107,17 @@ func (s *Scheduler) park(u *queue.Unit, in *instance, now time.Time) {
 			s.binder.Report(s.store.Pod(u.Pod), v.condition, now)
 		})
 	}
+}
+
+// explained returns why a class fits nowhere; fresh says that it was worked out just now.
+func (s *Scheduler) explained(class *cluster.Class, in *instance, now time.Time) (v *verdict, fresh bool) {
+	v = s.verdicts[class]
+	if v != nil && now.Before(v.at.Add(s.cfg.Conditions.MinInterval.D())) {
+		return v, false
+	}
+	v = explain(in.placer.Explain(class), now)
+	s.remember(class, v)
+	return v, true
 }
 
 // maxVerdicts is how many explanations are kept before the outdated ones are dropped.
@@ -131,18 +157,31 @@ func (s *Scheduler) wake() {
 		return
 	}
 	s.looked = newest
-	log := s.store.Log()
 	s.queue.Parked(func(class *cluster.Class, seen queue.Seen) (queue.Seen, bool) {
 		now := queue.Seen{Revision: newest, Domains: s.store.DomainsVersion(class)}
-		if !log.Covers(seen.Revision) || now.Domains != seen.Domains {
-			return now, true // too long ago, or too far away, to tell without a decision
+		wakes := s.helped(class, seen, now)
+		if wakes {
+			delete(s.vain, class)
 		}
-		for r := seen.Revision; r < newest; r++ {
-			change := log.At(r)
-			if change.Kind&(cluster.Freed|cluster.Redefined) != 0 && place.Fits(&s.store.State, change.Slot, class) {
-				return now, true
-			}
-		}
-		return now, false
+		return now, wakes
 	})
+}
+
+// helped reports whether what has changed since may let a parked class in somewhere, or let it preempt.
+func (s *Scheduler) helped(class *cluster.Class, seen, now queue.Seen) bool {
+	log := s.store.Log()
+	if !log.Covers(seen.Revision) || now.Domains != seen.Domains {
+		return true // too long ago, or too far away, to tell without a decision
+	}
+	vain, preempts := s.vain[class]
+	for r := seen.Revision; r < now.Revision; r++ {
+		change := log.At(r)
+		if change.Kind&(cluster.Freed|cluster.Redefined) == 0 {
+			continue
+		}
+		if place.Fits(&s.store.State, change.Slot, class) || preempts && place.Yields(s.store, change.Slot, class, vain.most) {
+			return true
+		}
+	}
+	return false
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
@@ -29,6 +30,9 @@ type mirrored struct {
 	assumed      bool // the scheduler's own decision, not seen bound yet
 	ours         bool
 	leaving      bool // it needs no place: being deleted, or gated
+	priority     int32
+	victims      []cluster.UID // who have to leave before it may be bound
+	promised     string        // the node that its status names
 }
 
 func newChecker(s *simulation) *checker {
@@ -66,11 +70,11 @@ func (c *checker) drop(uid cluster.UID) {
 	}
 }
 
-// occupants lists whom the scheduler ought to know on a node, except one.
-func (c *checker) occupants(node string, except *mirrored) []occupant {
+// occupants lists whom the scheduler ought to know on a node, except one, and those who leave.
+func (c *checker) occupants(node string, except *mirrored, off ...cluster.UID) []occupant {
 	var list []occupant
 	for _, m := range c.on[node] {
-		if m != except {
+		if m != except && !slices.Contains(off, m.uid) {
 			list = append(list, occupant{m.requirements, m.grant})
 		}
 	}
@@ -114,19 +118,25 @@ func (c *checker) toldPod(f *cluster.PodFacts) {
 		c.drop(f.UID)
 		return
 	case m == nil:
-		m = &mirrored{uid: f.UID, requirements: f.Requirements, ours: f.Ours}
+		m = &mirrored{uid: f.UID, requirements: f.Requirements, ours: f.Ours, priority: f.Priority}
 		c.pods[f.UID] = m
+	}
+	if !m.assumed || f.Nominated == m.node { // an older state can be told after the answer to our own write
+		m.promised = f.Nominated
 	}
 	m.leaving = f.Deleting || f.Gated
 	if f.Node != "" {
 		c.move(m, f.Node, f.Grant)
-		m.assumed = false
+		m.assumed, m.victims = false, nil
 		delete(c.demanded, f.UID)
 	}
 }
 
 // committed judges a placement that the scheduler has just committed to.
-func (c *checker) committed(pod *cluster.Pod) {
+func (c *checker) committed(pod *cluster.Pod) { c.placed(pod, nil) }
+
+// placed judges a placement that is made once some others have left its node.
+func (c *checker) placed(pod *cluster.Pod, victims []cluster.UID) {
 	m := c.pods[pod.UID]
 	switch {
 	case m == nil:
@@ -144,19 +154,61 @@ func (c *checker) committed(pod *cluster.Pod) {
 		c.s.violate("pod %s is put on node %s, which the scheduler knows to be gone", pod.UID, pod.Node())
 		return
 	}
-	if why := judge(n, c.occupants(n.Name, m), m.requirements, pod.Grant()); why != "" {
+	if why := judge(n, c.occupants(n.Name, m, victims...), m.requirements, pod.Grant()); why != "" {
 		c.s.violate("pod %s must not go to node %s: %s", pod.UID, n.Name, why)
 		return
 	}
 	c.move(m, n.Name, pod.Grant())
-	m.assumed = true
+	m.assumed, m.victims = true, victims
+}
+
+// preempting judges a placement with victims.
+func (c *checker) preempting(pod *cluster.Pod, victims []*cluster.Pod) {
+	uids := make([]cluster.UID, len(victims))
+	for i, victim := range victims {
+		uids[i] = victim.UID
+		switch m := c.pods[victim.UID]; {
+		case m == nil || m.node != pod.Node():
+			c.s.violate("pod %s preempts %s, which is not on node %s", pod.UID, victim.UID, pod.Node())
+		case m.priority >= c.s.priority(pod.UID):
+			c.s.violate("pod %s preempts %s, which is of no lower priority", pod.UID, victim.UID)
+		}
+	}
+	if len(victims) == 0 {
+		c.s.violate("pod %s preempts nobody", pod.UID)
+	}
+	c.placed(pod, uids)
+}
+
+// cleared judges a placement again whose victims are said to have left.
+func (c *checker) cleared(pod *cluster.Pod) {
+	m := c.pods[pod.UID]
+	if m == nil || !m.assumed {
+		c.s.violate("the way is cleared for pod %s, which has no place", pod.UID)
+		return
+	}
+	if n := c.nodes[m.node]; n == nil {
+		c.s.violate("the way is cleared for pod %s on node %s, which is gone", pod.UID, m.node)
+	} else if why := judge(n, c.occupants(n.Name, m), m.requirements, m.grant); why != "" {
+		c.s.violate("the way is cleared for pod %s on node %s: %s", pod.UID, n.Name, why)
+	}
+}
+
+// justified holds a write about a victim against the plans: one of them must name it, and its pod's nomination must be written.
+func (c *checker) justified(victim cluster.UID) bool {
+	for _, m := range c.pods {
+		if m.assumed && m.promised == m.node && slices.Contains(m.victims, victim) {
+			return true
+		}
+	}
+	return false
 }
 
 // released mirrors that the scheduler gave a place up.
 func (c *checker) released(uid cluster.UID) {
 	if m := c.pods[uid]; m != nil && m.assumed {
 		c.move(m, "", topology.Grant{})
-		m.assumed = false
+		m.assumed, m.victims = false, nil
 	}
 }
 
@@ -178,11 +230,20 @@ func (c *checker) judged(plan *cluster.Plan, v cluster.Verdict) {
 func (c *checker) sent(w *bind.Write) {
 	for _, other := range c.writes {
 		if w.Kind != bind.WriteCondition && other.Kind != bind.WriteCondition && other.Pod == w.Pod {
-			c.s.violate("two writes about pod %s under way at once", w.Pod)
+			c.s.violate("two writes about pod %s under way at once: kinds %d and %d", w.Pod, other.Kind, w.Kind)
 		}
 	}
 	if m := c.pods[w.Pod]; w.Kind == bind.WriteBinding && (m == nil || m.node != w.Node || m.grant != w.Grant) {
 		c.s.violate("a Binding of pod %s to node %s, which was not decided", w.Pod, w.Node)
+	} else if w.Kind == bind.WriteBinding {
+		for _, victim := range m.victims {
+			if v := c.pods[victim]; v != nil && v.node == m.node {
+				c.s.violate("a Binding of pod %s to node %s, while its victim %s is there", w.Pod, w.Node, victim)
+			}
+		}
+	}
+	if (w.Kind == bind.WriteDisruption || w.Kind == bind.DeletePod) && !c.justified(w.Pod) {
+		c.s.violate("pod %s is evicted for nobody", w.Pod)
 	}
 	c.writes[w.ID] = *w
 }
@@ -196,7 +257,11 @@ func (c *checker) answered(r bind.Result) {
 	}
 	delete(c.writes, r.ID)
 	m := c.pods[w.Pod]
-	if m == nil || !m.assumed || w.Kind == bind.WriteCondition {
+	if m == nil || !m.assumed || w.Kind == bind.WriteCondition || w.Kind == bind.WriteDisruption || w.Kind == bind.DeletePod {
+		return
+	}
+	if w.Kind == bind.WriteNomination && r.Outcome == bind.Written {
+		m.promised = w.Node
 		return
 	}
 	elsewhere := w.Kind == bind.ReadPod && r.Outcome == bind.Written && r.Node != "" && r.Node != w.Node
@@ -325,4 +390,45 @@ func (s *simulation) checkStranded() {
 		}
 		hopeless[r] = true
 	}
+	if s.o.Preempt {
+		s.checkMeek()
+	}
+}
+
+// checkMeek looks for pods that wait though they could have preempted.
+func (s *simulation) checkMeek() {
+	type kind struct {
+		r        *cluster.Requirements
+		priority int32
+	}
+	checked := make(map[kind]bool)
+	for i := range s.api.pods {
+		p := &s.api.pods[i]
+		k := kind{s.api.requirements(p), s.w.Tasks[p.task].Priority}
+		if !p.exists || !p.ours || p.node != nowhere || p.deleting || checked[k] {
+			continue
+		}
+		checked[k] = true
+		for j := range s.api.nodes {
+			n := &s.api.nodes[j]
+			var stay []occupant
+			for _, at := range n.pods {
+				if other := &s.api.pods[at]; s.w.Tasks[other.task].Priority >= k.priority {
+					stay = append(stay, occupant{s.api.requirements(other), other.grant})
+				}
+			}
+			if n.present && len(stay) < len(n.pods) && fits(n.object, stay, k.r) {
+				s.violate("pod %s waits though it could preempt on node %s", p.uid, n.object.Name)
+				return
+			}
+		}
+	}
+}
+
+// priority is what the API server has.
+func (s *simulation) priority(uid cluster.UID) int32 {
+	if i, ok := s.api.byUID[uid]; ok {
+		return s.w.Tasks[s.api.pods[i].task].Priority
+	}
+	return math.MaxInt32 // gone, which the scheduler cannot know yet
 }

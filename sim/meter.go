@@ -22,6 +22,7 @@ type meter struct {
 	created, placed           int
 	committed, rejected       int
 	released                  int
+	evicted                   int
 	decisions                 int
 	refusedThoughFit          int
 	faults                    map[string]int // what went wrong, by name

@@ -30,8 +30,11 @@ type pod struct {
 	bound    uint64 // the history's revision of its binding
 	seen     uint64 // the revision that its scheduler had seen when it committed the Plan
 	reported cluster.Condition
+	started  int64  // when it was bound
+	promised string // status.nominatedNodeName
 
 	exists, ours, gated, deleting, finished bool
+	evicted                                 bool // deleted by our scheduler
 	foreign                                 bool // bound by another scheduler
 }
 
@@ -58,6 +61,7 @@ type model struct {
 	amounts  map[*cluster.Requirements][]kindAmount
 	revision uint64
 	meter    *meter
+	preempt  bool
 }
 
 type kindAmount struct {
@@ -142,9 +146,12 @@ func (a *model) facts(i int32) cluster.PodFacts {
 	f := cluster.PodFacts{
 		UID: p.uid, Namespace: namespace, Name: p.name, Created: p.created, Priority: a.w.Tasks[p.task].Priority, Ours: p.ours,
 		Finished: p.finished, Deleting: p.deleting, Gated: p.gated, Requirements: a.requirements(p), Grant: p.grant, Reported: p.reported,
+		NeverPreempts: !a.preempt,
 	}
 	if p.node != nowhere {
-		f.Node = a.nodes[p.node].object.Name
+		f.Node, f.Started = a.nodes[p.node].object.Name, p.started
+	} else {
+		f.Nominated = p.promised
 	}
 	return f
 }
@@ -153,7 +160,7 @@ func (a *model) facts(i int32) cluster.PodFacts {
 func (a *model) bind(i, n int32, grant topology.Grant, now int64) (over string) {
 	a.revision++
 	p := &a.pods[i]
-	p.node, p.grant, p.bound = n, grant, a.revision
+	p.node, p.grant, p.bound, p.started = n, grant, a.revision, now+1
 	over = a.charge(&a.nodes[n], p, i)
 	a.meter.move(now, a.requirements(p), 1)
 	return over
@@ -279,6 +286,12 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 	case bind.WriteCondition:
 		p.reported = w.Condition
 		a.revision++
+	case bind.WriteNomination:
+		p.reported, p.promised = w.Condition, w.Node
+		a.revision++
+	case bind.WriteDisruption:
+		a.revision++
+	case bind.DeletePod: // by the simulation, because it takes time
 	case bind.WriteBinding:
 		if p.node != nowhere || p.deleting || p.gated {
 			result.Outcome = bind.Conflict

@@ -21,6 +21,8 @@ type Options struct {
 	Faults *Faults
 	// Config of the core, defaults set. Its Seed is replaced by Seed.
 	Config spec.Scheduling
+	// Preempt lets pods of higher priority evict others, which are then created anew, as their controllers would; else no pod preempts.
+	Preempt bool
 	// Final makes the allocated percentages those at the end rather than means over time: for workloads that only grow.
 	Final bool
 	// Wall reads a monotonic clock, to time decisions; nil: they are not timed.

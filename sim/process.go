@@ -106,7 +106,10 @@ func (s *simulation) finishWrite(r bind.Result, now time.Time) {
 
 // answerName names an answer for the count of faults.
 func answerName(w *bind.Write, r bind.Result) string {
-	kind := [...]string{bind.WriteBinding: "binding", bind.WriteCondition: "condition", bind.ReadPod: "read"}[w.Kind]
+	kind := [...]string{
+		bind.WriteBinding: "binding", bind.WriteCondition: "condition", bind.ReadPod: "read", bind.WriteNomination: "nomination",
+		bind.WriteDisruption: "disruption", bind.DeletePod: "deletion",
+	}[w.Kind]
 	outcome := [...]string{
 		bind.Written: "done", bind.Gone: "gone", bind.Conflict: "conflict", bind.Refused: "refused", bind.Unknown: "unknown",
 		bind.NotSent: "not sent",
@@ -152,10 +155,42 @@ func (s *simulation) execute(w *bind.Write) bind.Result {
 		}
 		return result
 	}
-	if w.Kind == bind.WriteCondition && result.Outcome == bind.Written {
-		s.tellPod(s.api.byUID[w.Pod])
+	if result.Outcome != bind.Written {
+		return result
+	}
+	switch i := s.api.byUID[w.Pod]; w.Kind {
+	case bind.WriteCondition, bind.WriteNomination, bind.WriteDisruption:
+		s.tellPod(i)
+	case bind.DeletePod:
+		s.evict(i)
+	default:
 	}
 	return result
+}
+
+// gracePeriod is how long a victim takes to end where nothing is drawn.
+const gracePeriod = int64(time.Second)
+
+// evict deletes a victim: it is given time to end if it runs.
+func (s *simulation) evict(i int32) {
+	p := &s.api.pods[i]
+	if p.deleting {
+		return
+	}
+	p.evicted = true
+	s.meter.evicted++
+	if p.node == nowhere {
+		s.leave(i)
+		return
+	}
+	p.deleting = true
+	s.api.revision++
+	s.tellPod(i)
+	grace := gracePeriod
+	if s.o.Faults != nil {
+		grace = s.faults.Int64N(int64(5 * time.Second))
+	}
+	s.agenda.add(event{at: s.now + grace, kind: evLeave, arg: i})
 }
 
 // overcommit judges a Binding of ours that made a node hold more than it has. It is excused if another scheduler bound a pod there that
@@ -200,6 +235,27 @@ func (o observer) Placed(pod *cluster.Pod, _ time.Time) {
 	if o.s.check != nil {
 		o.s.check.committed(pod)
 		o.s.mark = o.s.wall()
+	}
+}
+
+// Preempting is part of schedule.Observer.
+func (o observer) Preempting(pod *cluster.Pod, victims []*cluster.Pod, _ time.Time) {
+	o.decided()
+	o.s.meter.committed++
+	delete(o.s.meter.latest, pod.Class.Requirements)
+	if o.s.check != nil {
+		o.s.check.preempting(pod, victims)
+		o.s.mark = o.s.wall()
+	}
+}
+
+// Cleared is part of schedule.Observer.
+func (o observer) Cleared(pod *cluster.Pod, _ time.Time) {
+	if i, ok := o.s.api.byUID[pod.UID]; ok {
+		o.s.api.pods[i].seen = o.s.watches[watchPods].delivered
+	}
+	if o.s.check != nil {
+		o.s.check.cleared(pod)
 	}
 }
 

@@ -56,6 +56,8 @@ type Report struct {
 	RefusedThoughFit *int `json:"refusedThoughFit,omitempty"`
 	// Released placements were given up because their Binding failed.
 	Released int `json:"released"`
+	// Preempted pods were evicted for one of higher priority; each is created anew, which is not counted in Pods.
+	Preempted int `json:"preempted,omitempty"`
 	// Faults counts what was injected, and what the scheduler was answered. A node raced for was over-committed by bindings of two
 	// schedulers that could not know of one another, which no scheduler can prevent.
 	Faults map[string]int `json:"faults,omitempty"`
@@ -89,7 +91,7 @@ func (s *simulation) report(wall time.Duration) *Report {
 		GPUPeakPercent:    percent(float64(m.gpuPeak), m.capacity.GPUMilli),
 		Decisions:         m.decisions, VirtualSeconds: time.Duration(s.now).Seconds(),
 		ConflictPercent: percent(float64(m.rejected), int64(m.rejected+m.committed)),
-		Released:        m.released, Faults: m.faults,
+		Released:        m.released, Preempted: m.evicted, Faults: m.faults,
 		Steps: s.step, Digest: hex.EncodeToString(s.digest.Sum(nil)),
 	}
 	s.reportAllocated(r)
@@ -164,6 +166,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 		row("gpu at 100 % arrived", "%.2f %%", *r.GPUAllocatedPercentAtFull)
 	}
 	row("decisions", "%d, %.2f %% of the plans conflicted", r.Decisions, r.ConflictPercent)
+	if r.Preempted > 0 {
+		row("pods preempted", "%d", r.Preempted)
+	}
 	if len(r.Faults) > 0 {
 		row("placements released", "%d", r.Released)
 	}

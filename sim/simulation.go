@@ -95,6 +95,7 @@ func newSimulation(w *trace.Workload, o Options) (*simulation, error) {
 	}
 	s.meter = newMeter(w)
 	s.api = newModel(w, s.meter)
+	s.api.preempt = o.Preempt
 	if o.CheckEvery > 0 {
 		s.check = newChecker(s)
 	}
@@ -205,10 +206,15 @@ func (s *simulation) arrive() {
 }
 
 func (s *simulation) createPod(task, age int32, ours bool) {
-	i := s.api.create(task, age, ours, s.now)
 	if ours {
 		s.meter.arrived(s.w.Tasks[task].Requirements)
 	}
+	s.begin(task, age, ours)
+}
+
+// begin creates a pod that is no arrival of its own.
+func (s *simulation) begin(task, age int32, ours bool) {
+	i := s.api.create(task, age, ours, s.now)
 	s.drawTroubles(i)
 	if until := s.w.Tasks[task].Deleted; until != trace.Never {
 		kind := evLeave
@@ -226,11 +232,20 @@ func (s *simulation) leave(i int32) {
 	if !p.exists {
 		return
 	}
-	if p.ours && p.bound == 0 {
+	again := p.evicted && !p.finished && s.w.Tasks[p.task].Deleted > s.now
+	switch {
+	case !p.ours:
+	case p.bound == 0 && !again:
 		s.meter.unplaced(s.whyPending(p, reasonLeft))
+	case p.bound != 0 && again:
+		s.meter.placed--
 	}
+	task, age, ours := p.task, p.age, p.ours
 	s.api.remove(i, s.now)
 	s.tell(watchPods, cluster.PodRemoved{UID: p.uid})
+	if again {
+		s.begin(task, age+1, ours)
+	}
 }
 
 // tellPod lets the watch say how a pod is now.

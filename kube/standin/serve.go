@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -60,6 +61,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.serveBinding(w, r, namespace, name)
 	case sub == "status":
 		s.servePatch(w, r, namespace, name)
+	case r.Method == http.MethodDelete:
+		s.serveDelete(w, r, namespace, name)
 	case name != "":
 		s.serveGet(w, namespace, name)
 	case r.URL.Query().Get("watch") != "":
@@ -70,7 +73,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) remember(r *http.Request, group, resource, name, sub string) {
-	verb := map[string]string{"POST": "create", "PUT": "update", "PATCH": "patch", "GET": "get"}[r.Method]
+	verb := map[string]string{"POST": "create", "PUT": "update", "PATCH": "patch", "GET": "get", "DELETE": "delete"}[r.Method]
 	if verb == "get" && name == "" {
 		verb = "list"
 		if r.URL.Query().Get("watch") != "" {
@@ -203,7 +206,9 @@ func (s *Server) servePatch(w http.ResponseWriter, r *http.Request, namespace, n
 		return
 	}
 	if patched.UID != pod.UID {
-		s.fail(w, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", podResource, name, "field is immutable", 0, false))
+		s.fail(w, apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "uid"), patched.UID, "field is immutable"),
+		}))
 		return
 	}
 	s.setPod(patched)

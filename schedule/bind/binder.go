@@ -19,6 +19,10 @@ const (
 	Released
 	// Vanished: the pod is gone or settled otherwise; the watch tells the rest.
 	Vanished
+	// Cleared: all victims of the placement have left; the Binding follows.
+	Cleared
+	// Preempted: the placement was given up, unwritten, for a pod of higher priority; the pod is Pending again.
+	Preempted
 )
 
 // Report tells the caller what became of a placement.
@@ -41,6 +45,7 @@ const (
 	queued   stage = iota // waits for a place in flight
 	inFlight              // the shell has it
 	pausing               // its outcome is unknown; waits to be repeated or read
+	waiting               // nothing to write until something is seen: victims have to leave
 )
 
 // row is one placement whose Binding is not certain yet.
@@ -49,13 +54,19 @@ type row struct {
 	node     string
 	grant    topology.Grant
 	stage    stage
-	kind     WriteKind // WriteBinding or ReadPod
+	kind     WriteKind // WriteNomination, then WriteBinding or ReadPod
 	attempts int       // writes with an unknown outcome
 	refused  string    // a refusal that came after an unknown outcome
-	settled  bool      // the watch has decided; the answer in flight only frees its place
+	settled  bool      // it is decided; the answer in flight only frees its place
 	until    time.Time
 	position int // in the heap of pausing rows
+
+	why       cluster.Condition // WriteNomination
+	evictions []*eviction       // that it waits for
 }
+
+// obliged reports whether the row's victims may not have left yet.
+func (r *row) obliged() bool { return r.kind == WriteNomination || r.stage == waiting }
 
 // Binder is the committer. It is the only one that calls Store.Commit, Confirm and Release.
 type Binder struct {
@@ -69,10 +80,15 @@ type Binder struct {
 	flights map[WriteID]*row
 	pausing *heap.Heap[*row]
 	next    WriteID
-	flying  int // Bindings and reads under way
+	flying  int // nominations, Bindings and reads under way
 
+	trailing map[cluster.UID]int // of those, the ones whose row is settled
+
+	evictions  evictions
 	conditions conditions
 	ready      []Write
+	reports    []Report
+	told       []Report // handed out by Reports
 }
 
 // New returns a Binder over the ledger. check is the filter table's commit check.
@@ -80,7 +96,7 @@ func New(store *cluster.Store, check cluster.Check, cfg spec.Binding, conds spec
 	return &Binder{
 		store: store, check: check, cfg: cfg,
 		rows:    make(map[cluster.UID]*row),
-		flights: make(map[WriteID]*row),
+		flights: make(map[WriteID]*row), trailing: make(map[cluster.UID]int),
 		pausing: heap.New(
 			func(a, b *row) bool {
 				if c := a.until.Compare(b.until); c != 0 {
@@ -89,24 +105,39 @@ func New(store *cluster.Store, check cluster.Check, cfg spec.Binding, conds spec
 				return a.pod < b.pod
 			},
 			func(r *row, i int) { r.position = i }),
+		evictions:  newEvictions(),
 		conditions: newConditions(conds),
 	}
 }
 
-// Propose commits a Plan and queues its Bindings, or rejects it.
-func (b *Binder) Propose(plan *cluster.Plan) cluster.Verdict {
+// Propose commits a Plan and queues its Bindings, or rejects it. With victims, the nominations are queued; they say why the pods wait.
+func (b *Binder) Propose(plan *cluster.Plan, why cluster.Condition) cluster.Verdict {
 	verdict := b.store.Commit(plan, b.check)
 	if !verdict.Committed {
 		return verdict
 	}
 	for i := range plan.Placements {
 		p := &plan.Placements[i]
-		r := &row{pod: p.Pod, node: p.Node, grant: p.Grant, kind: WriteBinding, position: -1}
+		r := &row{pod: p.Pod, node: p.Node, grant: p.Grant, kind: WriteBinding, why: why, position: -1}
+		if b.store.Pod(p.Pod).Obliged() {
+			r.kind = WriteNomination
+		}
 		b.rows[p.Pod] = r
 		b.queue = append(b.queue, r)
 	}
+	for _, uid := range plan.Victims {
+		b.displace(uid)
+	}
 	return verdict
 }
+
+// Reports returns what has become of placements since the last call. The slice is valid until the next call.
+func (b *Binder) Reports() []Report {
+	b.reports, b.told = b.told[:0], b.reports
+	return b.told
+}
+
+func (b *Binder) report(r Report) { b.reports = append(b.reports, r) }
 
 // Full reports whether as many placements wait for a place in flight as may.
 func (b *Binder) Full() bool { return len(b.queue)-b.head >= b.cfg.MaxAhead }
@@ -119,21 +150,35 @@ func (b *Binder) InFlight() int { return b.flying }
 
 // Settle takes note that the watch has seen what became of a pod: bound, deleted or finished. It reports Bound the first time that a
 // pod which was on its way is seen on its node.
-func (b *Binder) Settle(pod *cluster.Pod, gone bool) (Report, bool) {
+func (b *Binder) Settle(pod *cluster.Pod, gone bool) {
 	b.conditions.forget(pod.UID)
 	r := b.rows[pod.UID]
-	if r == nil || pod.Phase == cluster.Assumed && !gone {
-		return Report{}, false
+	switch {
+	case r == nil:
+	case pod.Phase != cluster.Assumed || gone:
+		b.drop(r)
+		if !gone && pod.Phase == cluster.Bound && pod.Node() == r.node {
+			b.report(Report{Event: Bound, Pod: pod.UID})
+		}
+	case pod.Deleting && r.obliged(): // nobody need leave for it any more
+		b.drop(r)
+		b.store.Release(pod.UID)
 	}
-	delete(b.rows, pod.UID)
+	b.press(pod.UID)
+}
+
+// drop forgets a row.
+func (b *Binder) drop(r *row) {
+	delete(b.rows, r.pod)
 	r.settled = true
-	if r.stage == pausing {
+	switch r.stage {
+	case pausing:
 		b.pausing.Remove(r.position)
+	case inFlight:
+		b.trailing[r.pod]++
+	default:
 	}
-	if !gone && pod.Phase == cluster.Bound && pod.Node() == r.node {
-		return Report{Event: Bound, Pod: pod.UID}, true
-	}
-	return Report{}, false
+	b.abandon(r)
 }
 
 // Ready returns the writes to start now. The slice is valid until the next call.
@@ -146,13 +191,18 @@ func (b *Binder) Ready(now time.Time) []Write {
 		r := b.queue[b.head]
 		b.queue[b.head] = nil
 		b.head++
-		if !r.settled {
+		switch {
+		case r.settled:
+		case r.kind == WriteNomination && !b.unnominated(r):
+			b.evict(r)
+		default:
 			b.start(r)
 		}
 	}
 	if b.head*2 >= len(b.queue) {
 		b.queue, b.head = append(b.queue[:0], b.queue[b.head:]...), 0
 	}
+	b.startEvictions(now)
 	b.ready = b.conditions.ready(b.store, b.ready, &b.next, now)
 	return b.ready
 }
@@ -163,9 +213,11 @@ func (b *Binder) start(r *row) {
 	b.flights[b.next] = r
 	b.flying++
 	r.stage = inFlight
-	b.ready = append(b.ready, Write{
-		ID: b.next, Kind: r.kind, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Node: r.node, Grant: r.grant,
-	})
+	write := Write{ID: b.next, Kind: r.kind, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Node: r.node, Grant: r.grant}
+	if r.kind == WriteNomination {
+		write.Grant, write.Condition = topology.Grant{}, r.why
+	}
+	b.ready = append(b.ready, write)
 }
 
 // NextWake is when Ready may have more to give though nothing happened meanwhile.
@@ -176,42 +228,59 @@ func (b *Binder) NextWake(now time.Time) (time.Time, bool) {
 			at, ok = first, true
 		}
 	}
+	if first, some := b.evictions.nextWake(); some && (!ok || first.Before(at)) {
+		at, ok = first, true
+	}
 	return at, ok
 }
 
-// Finish takes the answer to a Write. It reports what became of the placement, if that is certain now.
-func (b *Binder) Finish(result Result, now time.Time) (Report, bool) {
+// Finish takes the answer to a Write. What became of the placement, if that is certain now, is among the Reports.
+func (b *Binder) Finish(result Result, now time.Time) {
 	r := b.flights[result.ID]
 	if r == nil {
-		b.conditions.finish(result, now)
-		return Report{}, false
+		if !b.finishEviction(result, now) {
+			b.conditions.finish(result, now)
+		}
+		return
 	}
 	delete(b.flights, result.ID)
 	b.flying--
-	if r.settled {
-		return Report{}, false
+	r.stage = queued
+	switch {
+	case r.settled:
+		b.trailing[r.pod]--
+		if b.trailing[r.pod] == 0 {
+			delete(b.trailing, r.pod)
+			b.press(r.pod)
+		}
+	case r.kind == ReadPod:
+		b.finishRead(r, result, now)
+	case r.kind == WriteNomination:
+		b.finishNomination(r, result, now)
+	default:
+		b.finishBinding(r, result, now)
 	}
-	if r.kind == ReadPod {
-		return b.finishRead(r, result, now)
-	}
+}
+
+func (b *Binder) finishBinding(r *row, result Result, now time.Time) {
 	switch result.Outcome {
 	case Written:
-		return b.bound(r), true
+		b.bound(r)
 	case Gone:
-		return b.vanished(r), true
+		b.vanished(r)
 	case Conflict: // bound already: by an earlier try of ours whose answer was lost, or by somebody else
 		b.pause(r, ReadPod, now, 0)
 	case Refused:
 		if r.attempts == 0 {
-			return b.released(r, result.Message), true
+			b.released(r, result.Message, false)
+			return
 		}
 		r.refused = result.Message
 		b.pause(r, ReadPod, now, 0)
 	case NotSent:
 		if r.attempts == 0 {
-			report := b.released(r, "not sent: "+result.Message)
-			report.Unsent = true
-			return report, true
+			b.released(r, "not sent: "+result.Message, true)
+			return
 		}
 		b.pause(r, ReadPod, now, retryBase)
 	case Unknown:
@@ -222,19 +291,18 @@ func (b *Binder) Finish(result Result, now time.Time) (Report, bool) {
 		}
 		b.pause(r, kind, now, backoff(r.attempts))
 	}
-	return Report{}, false
 }
 
-func (b *Binder) finishRead(r *row, result Result, now time.Time) (Report, bool) {
+func (b *Binder) finishRead(r *row, result Result, now time.Time) {
 	switch {
 	case result.Outcome == Gone:
-		return b.vanished(r), true
+		b.vanished(r)
 	case result.Outcome == Written && result.Node == r.node:
-		return b.bound(r), true
+		b.bound(r)
 	case result.Outcome == Written && result.Node != "":
-		return b.vanished(r), true // somebody else's; the watch moves it
+		b.vanished(r) // somebody else's; the watch moves it
 	case result.Outcome == Written && r.refused != "":
-		return b.released(r, r.refused), true
+		b.released(r, r.refused, false)
 	case result.Outcome == Written: // still unbound: the same Binding again, on the same node
 		r.attempts++
 		b.pause(r, WriteBinding, now, backoff(r.attempts))
@@ -242,7 +310,6 @@ func (b *Binder) finishRead(r *row, result Result, now time.Time) (Report, bool)
 		r.attempts++
 		b.pause(r, ReadPod, now, backoff(r.attempts))
 	}
-	return Report{}, false
 }
 
 func backoff(attempts int) time.Duration {
@@ -254,23 +321,26 @@ func (b *Binder) pause(r *row, kind WriteKind, now time.Time, d time.Duration) {
 	b.pausing.Push(r)
 }
 
-func (b *Binder) bound(r *row) Report {
-	delete(b.rows, r.pod)
+func (b *Binder) bound(r *row) {
+	b.drop(r)
 	b.store.Confirm(r.pod)
-	return Report{Event: Bound, Pod: r.pod}
+	b.report(Report{Event: Bound, Pod: r.pod})
+	b.press(r.pod)
 }
 
-func (b *Binder) released(r *row, message string) Report {
-	delete(b.rows, r.pod)
-	b.store.Release(r.pod)
-	return Report{Event: Released, Pod: r.pod, Message: message}
+func (b *Binder) released(r *row, message string, unsent bool) {
+	b.giveUp(r, Report{Event: Released, Pod: r.pod, Message: message, Unsent: unsent})
 }
 
 // vanished gives the node's room back; the pod is not tried again until the watch says what became of it.
-func (b *Binder) vanished(r *row) Report {
-	delete(b.rows, r.pod)
+func (b *Binder) vanished(r *row) { b.giveUp(r, Report{Event: Vanished, Pod: r.pod}) }
+
+// giveUp releases a placement, and sees to who waited for it to leave.
+func (b *Binder) giveUp(r *row, report Report) {
+	b.drop(r)
 	b.store.Release(r.pod)
-	return Report{Event: Vanished, Pod: r.pod}
+	b.report(report)
+	b.press(r.pod)
 }
 
 // Assumes reports whether the pod has a row here.

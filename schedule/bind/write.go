@@ -15,6 +15,12 @@ const (
 	WriteCondition
 	// ReadPod reads the pod with a consistent read, to learn what became of a Binding whose outcome is unknown.
 	ReadPod
+	// WriteNomination sets the pod's status.nominatedNodeName and, as WriteCondition does, why it has to wait.
+	WriteNomination
+	// WriteDisruption sets a victim's DisruptionTarget condition.
+	WriteDisruption
+	// DeletePod deletes a victim with its own grace period, with its UID as a precondition.
+	DeletePod
 )
 
 // WriteID numbers writes; it is never given out twice by one Binder.
@@ -27,9 +33,9 @@ type Write struct {
 	Pod             cluster.UID
 	Namespace, Name string
 
-	Node      string            // WriteBinding: where to
+	Node      string            // WriteBinding: where to; WriteNomination: where the pod will go
 	Grant     topology.Grant    // WriteBinding: the GPUs, zero for none
-	Condition cluster.Condition // WriteCondition
+	Condition cluster.Condition // WriteCondition, WriteNomination: why the pod waits; WriteDisruption: why it has to leave
 }
 
 // Outcome is what became of a Write.

@@ -102,6 +102,17 @@ func (e *Preemptor) Resume(pod *cluster.Pod) (Preemption, bool) {
 	return e.candidate(slot, pod.Class, leaving)
 }
 
+// PlaceOn returns a place on a certain node, if the class fits there.
+func (p *Placer) PlaceOn(slot cluster.Slot, c *cluster.Class) (Choice, bool) {
+	s := &p.snapshot.State
+	if slot < 0 || int(slot) >= s.Slots() || !Fits(s, slot, c) {
+		return Choice{Slot: cluster.NoSlot}, false
+	}
+	choice := Choice{Slot: slot}
+	choice.Grant, _ = topology.Offer(s.Node(slot).GPU, s.GPUs(slot), c.GPU)
+	return choice, true
+}
+
 // Waits reports whether the pod must not preempt now: pods of lower priority are leaving its nominated node, and it could run there.
 func (e *Preemptor) Waits(pod *cluster.Pod) bool {
 	slot := e.store.Slot(pod.Nominated)

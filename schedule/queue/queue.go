@@ -70,7 +70,7 @@ func New() *Queue {
 		classes: make(map[*cluster.Class]*classQueue),
 		parked:  make(map[*cluster.Class]*classQueue),
 		ready: heap.New(
-			func(a, b *classQueue) bool { return before(a.units.First(), b.units.First()) },
+			func(a, b *classQueue) bool { return Before(a.units.First(), b.units.First()) },
 			func(q *classQueue, i int) { q.position = i }),
 		backoff: heap.New(
 			func(a, b *Unit) bool {
@@ -80,8 +80,8 @@ func New() *Queue {
 	}
 }
 
-// before is the order of the queue: priority, then age, then arrival.
-func before(a, b *Unit) bool {
+// Before is the order of the queue: priority, then age, then arrival.
+func Before(a, b *Unit) bool {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Created, b.Created), cmp.Compare(a.sequence, b.sequence)) < 0
 }
 
@@ -113,7 +113,7 @@ func (q *Queue) enter(u *Unit) (parked bool) {
 	c := q.classes[u.Class]
 	if c == nil {
 		c = &classQueue{class: u.Class, position: -1}
-		c.units = heap.New(before, func(u *Unit, i int) { u.position = i })
+		c.units = heap.New(Before, func(u *Unit, i int) { u.position = i })
 		q.classes[u.Class] = c
 	}
 	u.class = c
@@ -185,6 +185,9 @@ func (q *Queue) Pop() *Unit {
 	q.leave(u)
 	return u
 }
+
+// Take takes a certain waiting unit out, as Pop does the next.
+func (q *Queue) Take(u *Unit) { q.leave(u) }
 
 // Done forgets a popped unit: it has its place.
 func (q *Queue) Done(u *Unit) { delete(q.units, u.Pod) }

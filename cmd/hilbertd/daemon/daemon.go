@@ -83,7 +83,8 @@ func connect(ctx context.Context, c *kube.Connection, config *spec.Configuration
 		watch: func() (watch, error) { return kube.StartWatch(ctx, c, config.SchedulerName, log) },
 		writer: func() (writer, error) {
 			return kube.NewWriter(ctx, c, fence, kube.WriterOptions{
-				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight, Timeout: binding.WriteTimeout.D(), Sent: m.sent,
+				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight + bind.MaxEvictionsInFlight, Timeout: binding.WriteTimeout.D(),
+				SchedulerName: config.SchedulerName, Sent: m.sent,
 			})
 		},
 		campaign: func(ctx context.Context) (term, error) {

@@ -175,6 +175,7 @@ func TestDaemon(t *testing.T) {
 	if _, body := p.get(t, "/configz"); json.Unmarshal([]byte(body), &shown) != nil || shown.Scheduling.Binding.MaxAttempts != 1 {
 		t.Errorf("/configz: %s", body)
 	}
+	makeRoom(t, s, p)
 	p.stop(t)
 	if holder := s.Lease("kube-system", "hilbert").Spec.HolderIdentity; holder == nil || *holder != "" {
 		t.Error("the Lease was not given back")
@@ -191,6 +192,32 @@ func TestDaemon(t *testing.T) {
 	slices.Sort(asked)
 	if asked = slices.Compact(asked); !slices.Equal(asked, allowed) {
 		t.Errorf("asked   %q\nallowed %q", asked, allowed)
+	}
+}
+
+// makeRoom lets an urgent pod evict three of the four that fill the node.
+func makeRoom(t *testing.T, s *standin.Server, p *process) {
+	t.Helper()
+	urgent := apiPod("urgent", "3")
+	urgent.Spec.Priority = new(int32(1000))
+	s.SetPod(urgent)
+	eventually(t, "three make room for an urgent pod", func() bool {
+		for _, pod := range s.Pods() {
+			if pod.DeletionTimestamp != nil { // its node has ended it
+				if got := s.Pod("default", "urgent"); got.Status.NominatedNodeName != "n1" || got.Spec.NodeName != "" {
+					t.Errorf("nominated for %q, bound to %q while a victim is there", got.Status.NominatedNodeName, got.Spec.NodeName)
+				}
+				s.DeletePod(pod.Namespace, pod.Name)
+			}
+		}
+		return s.Pod("default", "urgent").Spec.NodeName == "n1"
+	})
+	if left := bound(s); left != 2 {
+		t.Errorf("%d pods left, want the urgent one and one of the four", left)
+	}
+	if _, metrics := p.get(t, "/metrics"); !strings.Contains(metrics, "\nhilbert_preemption_victims_total 3\n") ||
+		!strings.Contains(metrics, "\nhilbert_preemption_writes_total{kind=\"deletion\",outcome=\"written\"} 3\n") {
+		t.Error("/metrics do not tell of three victims")
 	}
 }
 

@@ -16,14 +16,16 @@ type meter struct {
 	registry *prometheus.Registry
 	now      func() time.Time
 
-	placed, unplaced, rejected attempt
-	rejections                 *prometheus.CounterVec
-	released                   prometheus.Counter
-	sli                        prometheus.Histogram
-	bindings, conditions       *prometheus.CounterVec
-	bindingTime                prometheus.Histogram
-	leader                     prometheus.Gauge
-	blockedPods                *prometheus.GaugeVec
+	placed, unplaced, rejected, preempting attempt
+	rejections                             *prometheus.CounterVec
+	released                               prometheus.Counter
+	sli                                    prometheus.Histogram
+	bindings, conditions                   *prometheus.CounterVec
+	evictions                              *prometheus.CounterVec
+	victims                                prometheus.Counter
+	bindingTime                            prometheus.Histogram
+	leader                                 prometheus.Gauge
+	blockedPods                            *prometheus.GaugeVec
 
 	lap     time.Time                    // when the decision under way began
 	waiting map[cluster.UID]time.Time    // since when each unbound pod of ours could have been placed
@@ -48,7 +50,7 @@ func newMeter(now func() time.Time) *meter {
 			Name: "hilbert_plans_rejected_total", Help: "Plans that the committer refused, by the reason.",
 		}, []string{"reason"}),
 		released: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hilbert_bindings_released_total", Help: "Placements given up because the Binding failed; the pod waits again.",
+			Name: "hilbert_bindings_released_total", Help: "Placements given up because a write failed or for a pod of higher priority; the pod waits again.",
 		}),
 		sli: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "hilbert_pod_scheduling_sli_duration_seconds",
@@ -61,6 +63,12 @@ func newMeter(now func() time.Time) *meter {
 		conditions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hilbert_condition_writes_total", Help: "Writes of PodScheduled=False answered, by outcome.",
 		}, []string{"outcome"}),
+		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hilbert_preemption_writes_total", Help: "Writes of preemptions answered: nominations, DisruptionTarget conditions and deletions, by outcome.",
+		}, []string{"kind", "outcome"}),
+		victims: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hilbert_preemption_victims_total", Help: "Pods that had to make room for one of higher priority, once for each that waits for them.",
+		}),
 		bindingTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "hilbert_binding_duration_seconds", Help: "Time that a Binding write took.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
@@ -84,7 +92,8 @@ func newMeter(now func() time.Time) *meter {
 	m.placed = attempt{attempts.WithLabelValues("scheduled"), durations.WithLabelValues("scheduled")}
 	m.unplaced = attempt{attempts.WithLabelValues("unschedulable"), durations.WithLabelValues("unschedulable")}
 	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
-	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.sli, m.bindings, m.conditions, m.bindingTime, m.leader, m.blockedPods,
+	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
+	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.blockedPods,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.reset()
 	return m
@@ -116,6 +125,16 @@ func (m *meter) Placed(pod *cluster.Pod, _ time.Time) {
 	m.lapEnds(m.placed)
 	m.unblock(pod.UID)
 }
+
+// Preempting implements schedule.Observer.
+func (m *meter) Preempting(pod *cluster.Pod, victims []*cluster.Pod, _ time.Time) {
+	m.lapEnds(m.preempting)
+	m.victims.Add(float64(len(victims)))
+	m.unblock(pod.UID)
+}
+
+// Cleared implements schedule.Observer.
+func (m *meter) Cleared(*cluster.Pod, time.Time) {}
 
 // Rejected implements schedule.Observer.
 func (m *meter) Rejected(reason string, _ time.Time) {
@@ -227,9 +246,13 @@ func (m *meter) sent(kind bind.WriteKind, outcome bind.Outcome, took time.Durati
 		m.bindingTime.Observe(took.Seconds())
 	case bind.WriteCondition:
 		m.conditions.WithLabelValues(outcomeNames[outcome]).Inc()
+	case bind.WriteNomination, bind.WriteDisruption, bind.DeletePod:
+		m.evictions.WithLabelValues(evictionNames[kind], outcomeNames[outcome]).Inc()
 	case bind.ReadPod:
 	}
 }
+
+var evictionNames = map[bind.WriteKind]string{bind.WriteNomination: "nomination", bind.WriteDisruption: "disruption", bind.DeletePod: "deletion"}
 
 var outcomeNames = map[bind.Outcome]string{
 	bind.Written: "written", bind.Gone: "gone", bind.Conflict: "conflict", bind.Refused: "refused", bind.Unknown: "unknown", bind.NotSent: "not_sent",

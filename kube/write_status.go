@@ -1,0 +1,69 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/bind"
+)
+
+// statusBody encodes a strategic merge patch that sets one condition, and for a nomination the node, and touches nothing else:
+// PodScheduled=False for a pod that waits, DisruptionTarget=True for one that has to leave.
+func statusBody(w *bind.Write, schedulerName string, now time.Time) ([]byte, error) {
+	patch := statusPatch{}
+	patch.Metadata.UID = w.Pod
+	condition := conditionEntry{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		LastTransitionTime: now.UTC().Format(time.RFC3339), Reason: w.Condition.Reason, Message: w.Condition.Message,
+	}
+	switch w.Kind {
+	case bind.WriteNomination:
+		patch.Status.NominatedNodeName = w.Node
+	case bind.WriteDisruption:
+		condition.Type, condition.Status = corev1.DisruptionTarget, corev1.ConditionTrue
+		condition.Message = schedulerName + ": " + condition.Message
+	default:
+	}
+	patch.Status.Conditions = [1]conditionEntry{condition}
+	body, err := json.Marshal(&patch)
+	if err != nil {
+		return nil, fmt.Errorf("encode the status of %s/%s: %w", w.Namespace, w.Name, err)
+	}
+	return body, nil
+}
+
+type statusPatch struct {
+	Metadata struct {
+		UID cluster.UID `json:"uid"`
+	} `json:"metadata"`
+	Status struct {
+		NominatedNodeName string            `json:"nominatedNodeName,omitempty"`
+		Conditions        [1]conditionEntry `json:"conditions"`
+	} `json:"status"`
+}
+
+type conditionEntry struct {
+	Type               corev1.PodConditionType `json:"type"`
+	Status             corev1.ConditionStatus  `json:"status"`
+	LastTransitionTime string                  `json:"lastTransitionTime"`
+	Reason             string                  `json:"reason"`
+	Message            string                  `json:"message"`
+}
+
+// deletionBody encodes the options of a DELETE: the UID as a precondition, and the pod's own grace period.
+func deletionBody(w *bind.Write) ([]byte, error) {
+	uid := types.UID(w.Pod)
+	body, err := json.Marshal(&metav1.DeleteOptions{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, Preconditions: &metav1.Preconditions{UID: &uid},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode the deletion of %s/%s: %w", w.Namespace, w.Name, err)
+	}
+	return body, nil
+}

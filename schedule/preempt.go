@@ -1,0 +1,121 @@
+package schedule
+
+import (
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/queue"
+)
+
+// vain is what is known of the preemption for a parked class. Which pods could be victims depends on the priority, so a unit of a higher
+// one has to be tried even though its class sleeps.
+type vain struct {
+	tried int32 // the highest priority for which there is no candidate
+	most  int32 // the highest priority of a unit that would preempt if it could
+	any   bool  // whether tried says something
+}
+
+// preemptOrPark finds victims for the unit that fits nowhere or, if it must not have any, for the next of its class that may. Else the
+// class sleeps.
+func (s *Scheduler) preemptOrPark(u *queue.Unit, in *instance, now time.Time) {
+	next := s.contender(u, in)
+	if next == nil {
+		s.park(u, in, now)
+		return
+	}
+	pod := s.store.Pod(next.Pod)
+	found, ok := in.preempts.Resume(pod)
+	if !ok {
+		found, ok = in.preempts.Preempt(pod)
+	}
+	if !ok {
+		s.inVain(u.Class, pod.Priority)
+		s.park(u, in, now)
+		return
+	}
+	if next != u { // the unit itself is tried again when the other has its place
+		s.queue.Take(next)
+		s.queue.Return(u)
+	}
+	s.preempt(next, found, in, now)
+}
+
+// preempt commits to a preemption for a popped unit.
+func (s *Scheduler) preempt(u *queue.Unit, found place.Preemption, in *instance, now time.Time) {
+	pod := s.store.Pod(u.Pod)
+	plan := in.plan(pod, found.Choice)
+	for _, victim := range found.Victims {
+		plan.Victims = append(plan.Victims, victim.UID)
+	}
+	v, _ := s.explained(u.Class, in, now)
+	verdict := s.propose(plan, v.condition)
+	if !verdict.Committed {
+		s.rejected(u, verdict, now)
+		return
+	}
+	s.queue.Done(u)
+	s.observer.Preempting(pod, found.Victims, now)
+	s.report(now)
+}
+
+// contender returns the most important waiting unit of a class that may preempt now: as a rule the one that was popped. nil: none.
+func (s *Scheduler) contender(popped *queue.Unit, in *instance) *queue.Unit {
+	if s.mayPreempt(popped.Pod, in) {
+		return popped
+	}
+	var best *queue.Unit
+	s.queue.EachWaiting(popped.Class, func(u *queue.Unit) {
+		if (best == nil || queue.Before(u, best)) && s.mayPreempt(u.Pod, in) {
+			best = u
+		}
+	})
+	return best
+}
+
+// mayPreempt reports whether a pod may evict others now. One whose victims of before a restart are on their way out has to wait for them,
+// unless they make room enough.
+func (s *Scheduler) mayPreempt(uid cluster.UID, in *instance) bool {
+	pod := s.store.Pod(uid)
+	if pod.NeverPreempts {
+		return false
+	}
+	if pod.Nominated == "" || !in.preempts.Waits(pod) {
+		return true
+	}
+	if _, ok := in.preempts.Resume(pod); ok {
+		return true
+	}
+	s.later(pod.Class, pod.Priority)
+	return false
+}
+
+// hopes reports whether a pod whose class sleeps has to be tried nevertheless.
+func (s *Scheduler) hopes(pod *cluster.Pod) bool {
+	if pod.NeverPreempts {
+		return false
+	}
+	v := s.vain[pod.Class]
+	return !v.any || pod.Priority > v.tried
+}
+
+// inVain takes note that there are no victims for a class at a priority.
+func (s *Scheduler) inVain(class *cluster.Class, priority int32) {
+	s.later(class, priority)
+	v := s.vain[class]
+	v.tried, v.any = priority, true
+	s.vain[class] = v
+}
+
+// later takes note that a unit of a class will want to preempt when something changes.
+func (s *Scheduler) later(class *cluster.Class, priority int32) {
+	v, known := s.vain[class]
+	if !known || priority > v.most {
+		v.most = priority
+	}
+	s.vain[class] = v
+	if len(s.vain) > maxVerdicts { // classes that went without waking leave entries behind; the rest is found out anew
+		clear(s.vain)
+		s.vain[class] = v
+	}
+}
