@@ -179,11 +179,11 @@ func (s *Store) selves(b *base, id *identity) []int32 {
 		self = append(self, 0)
 	}
 	for i := range b.Spread {
-		count(b.Spread[i].Pods.matches(id, s.namespaces))
+		count(b.Spread[i].Pods.matches(id, s.namespaces, false))
 	}
 	near := len(b.Affinity) > 0
 	for i := range b.Affinity {
-		near = near && b.Affinity[i].Pods.matches(id, s.namespaces)
+		near = near && b.Affinity[i].Pods.matches(id, s.namespaces, false)
 	}
 	count(near)
 	return self

@@ -14,7 +14,10 @@ type Requirements struct {
 	Requests []resource.Quantity
 	// ScoreCPU (millicores) and ScoreMemory (bytes) are the requests that scores use: containers without one count with a default.
 	ScoreCPU, ScoreMemory int64
-	GPU                   topology.Request
+	// PodLevelCPU and PodLevelMemory are the part of them that scores leave out while they place the pod itself, as upstream's do: what
+	// pod-level requests add to the containers'. Mostly 0; it may be negative.
+	PodLevelCPU, PodLevelMemory int64
+	GPU                         topology.Request
 
 	// NodeSelector must match the node's labels, sorted by key.
 	NodeSelector []Label
@@ -151,6 +154,8 @@ func (r *Requirements) AppendSize(buffer []byte) []byte {
 	}
 	w.num(r.ScoreCPU)
 	w.num(r.ScoreMemory)
+	w.num(r.PodLevelCPU)
+	w.num(r.PodLevelMemory)
 	w.num(int64(r.GPU.Milli))
 	w.num(int64(r.GPU.Whole))
 	w.num(int64(len(r.Ports)))

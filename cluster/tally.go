@@ -42,20 +42,25 @@ const hardAffinityWeight = 1
 // matches reports whether all selectors select a pod with this identity.
 func (t *tally) matches(id *identity, namespaces map[string][]Label) bool {
 	for i := range t.selectors {
-		if !t.selectors[i].matches(id, namespaces) {
+		if !t.selectors[i].matches(id, namespaces, t.carried) {
 			return false
 		}
 	}
 	return true
 }
 
-// matches reports whether the selector selects pods with this identity.
-func (p *PodSelector) matches(id *identity, namespaces map[string][]Label) bool {
-	if !slices.Contains(p.Namespaces, id.namespace) &&
-		(p.NamespaceSelector == nil || !p.NamespaceSelector.Matches(namespaces[id.namespace])) {
+// matches reports whether the selector selects pods with this identity. A namespace that is not known has no labels for the terms of pods
+// that are there already (unknown is true), but is selected by none of an incoming pod's, unless they select every namespace: so upstream.
+func (p *PodSelector) matches(id *identity, namespaces map[string][]Label, unknown bool) bool {
+	return (slices.Contains(p.Namespaces, id.namespace) || p.selectsNamespace(id.namespace, namespaces, unknown)) && p.Labels.Matches(id.labels)
+}
+
+func (p *PodSelector) selectsNamespace(name string, namespaces map[string][]Label, unknown bool) bool {
+	if p.NamespaceSelector == nil {
 		return false
 	}
-	return p.Labels.Matches(id.labels)
+	labels, known := namespaces[name]
+	return (known || unknown || p.NamespaceSelector.MatchesAll()) && p.NamespaceSelector.Matches(labels)
 }
 
 // wide reports whether the selector looks at namespaces' labels.

@@ -55,6 +55,11 @@ func (s *Store) defaultSelector(pod *Pod) LabelSelector {
 		}
 	}
 	if owner := s.workloads[workloadKey{pod.owner.Kind, pod.Namespace, pod.owner.Name}]; owner != nil && owner.Kind != Service && !owner.Pods.Nothing {
+		if owner.Kind == ReplicationController { // its labels take the place of the services', a ReplicaSet's expressions join them
+			selector.Expressions = slices.DeleteFunc(selector.Expressions, func(r Requirement) bool {
+				return slices.ContainsFunc(owner.Pods.Expressions, func(x Requirement) bool { return x.Key == r.Key })
+			})
+		}
 		selector.Expressions = append(selector.Expressions, owner.Pods.Expressions...)
 	}
 	slices.SortFunc(selector.Expressions, func(a, b Requirement) int {

@@ -66,6 +66,13 @@ var requestOptions = componentresource.PodResourcesOptions{
 	UseDRANodeAllocatableResourceClaimStatus:       true,
 }
 
+// containerOptions are the rules by which upstream's NodeResourcesFit scores a node for the pod that is being placed: containers' requests
+// only, as the spec has them, and each container without one counts with a default.
+var containerOptions = componentresource.PodResourcesOptions{
+	SkipPodLevelResources:       true,
+	NonMissingContainerRequests: corev1.ResourceList{corev1.ResourceCPU: scoreCPU, corev1.ResourceMemory: scoreMemory},
+}
+
 // requests fills in what the pod takes of its node.
 func (p *Parser) requests(pod *corev1.Pod, r *cluster.Requirements) {
 	list := podRequests(pod, requestOptions)
@@ -78,13 +85,13 @@ func (p *Parser) requests(pod *corev1.Pod, r *cluster.Requirements) {
 		options.NonMissingContainerRequests = missing
 		scored = podRequests(pod, options)
 	}
-	asked := podRequests(pod, componentresource.PodResourcesOptions{
-		SkipPodLevelResources: true, NonMissingContainerRequests: corev1.ResourceList{corev1.ResourceCPU: scoreCPU, corev1.ResourceMemory: scoreMemory},
-	})
-	r.AskCPU = amount(corev1.ResourceCPU, asked.Cpu())
-	r.AskMemory = amount(corev1.ResourceMemory, asked.Memory())
 	r.ScoreCPU = amount(corev1.ResourceCPU, scored.Cpu())
 	r.ScoreMemory = amount(corev1.ResourceMemory, scored.Memory())
+	if componentresource.IsPodLevelRequestsSet(pod) || resized(pod) {
+		containers := podRequests(pod, containerOptions)
+		r.PodLevelCPU = r.ScoreCPU - amount(corev1.ResourceCPU, containers.Cpu())
+		r.PodLevelMemory = r.ScoreMemory - amount(corev1.ResourceMemory, containers.Memory())
+	}
 }
 
 // podRequests is upstream's arithmetic. Upstream adds the overhead into the pod-level quantities themselves where these are too large

@@ -15,7 +15,7 @@ const MaxScore = 100
 // afterwards returns the node's cpu and memory with the pod on it, as least- and most-allocated count them.
 func afterwards(s *cluster.State, slot cluster.Slot, c *cluster.Class) (requested, allocatable [2]int64) {
 	cpu, memory := s.ScoreRequested(slot)
-	requested = [2]int64{cpu + c.ScoreCPU, memory + c.ScoreMemory}
+	requested = [2]int64{cpu + c.ScoreCPU - c.PodLevelCPU, memory + c.ScoreMemory - c.PodLevelMemory}
 	allocatable = [2]int64{s.Allocatable(slot, resource.CPU), s.Allocatable(slot, resource.Memory)}
 	return requested, allocatable
 }
