@@ -39,9 +39,7 @@ func newOurs(c *Case, p *Profile, weights *[len(scoreNames)]int64) (*ours, error
 	}
 	o := &ours{parser: kube.NewParser(schedulerName, nil), store: cluster.NewStore(defaults...), snapshot: cluster.NewSnapshot()}
 	o.placer = place.NewPlacer(o.snapshot, profile, c.Seed, c.Indexes)
-	if p, ok := any(o.placer).(interface{ KeepCoarse(domains int) }); ok {
-		p.KeepCoarse(c.Coarse)
-	}
+	o.placer.KeepCoarse(c.Coarse)
 	return o, nil
 }
 
