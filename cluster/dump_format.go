@@ -113,23 +113,25 @@ type gpuRequestRecord struct {
 }
 
 type requirementsRecord struct {
-	Requests      []quantityRecord     `json:"requests,omitempty"`
-	ScoreCPU      int64                `json:"scoreCPU,omitempty"`
-	ScoreMemory   int64                `json:"scoreMemory,omitempty"`
-	GPU           gpuRequestRecord     `json:"gpu,omitzero"`
-	NodeSelector  map[string]string    `json:"nodeSelector,omitempty"`
-	Required      []termRecord         `json:"required,omitzero"` // an empty list is not none
-	Preferred     []weightedTermRecord `json:"preferred,omitempty"`
-	Tolerations   []tolerationRecord   `json:"tolerations,omitempty"`
-	Ports         []portRecord         `json:"ports,omitempty"`
-	Features      []string             `json:"features,omitempty"`
-	Images        []string             `json:"images,omitempty"`
-	Spread        []spreadRecord       `json:"spread,omitempty"`
-	Affinity      []affinityRecord     `json:"affinity,omitempty"`
-	AntiAffinity  []affinityRecord     `json:"antiAffinity,omitempty"`
-	PreferredPods []affinityRecord     `json:"preferredPods,omitempty"`
-	Unsupported   []string             `json:"unsupported,omitempty"`
-	Impossible    string               `json:"impossible,omitempty"`
+	Requests       []quantityRecord     `json:"requests,omitempty"`
+	ScoreCPU       int64                `json:"scoreCPU,omitempty"`
+	ScoreMemory    int64                `json:"scoreMemory,omitempty"`
+	PodLevelCPU    int64                `json:"podLevelCPU,omitempty"`
+	PodLevelMemory int64                `json:"podLevelMemory,omitempty"`
+	GPU            gpuRequestRecord     `json:"gpu,omitzero"`
+	NodeSelector   map[string]string    `json:"nodeSelector,omitempty"`
+	Required       []termRecord         `json:"required,omitzero"` // an empty list is not none
+	Preferred      []weightedTermRecord `json:"preferred,omitempty"`
+	Tolerations    []tolerationRecord   `json:"tolerations,omitempty"`
+	Ports          []portRecord         `json:"ports,omitempty"`
+	Features       []string             `json:"features,omitempty"`
+	Images         []string             `json:"images,omitempty"`
+	Spread         []spreadRecord       `json:"spread,omitempty"`
+	Affinity       []affinityRecord     `json:"affinity,omitempty"`
+	AntiAffinity   []affinityRecord     `json:"antiAffinity,omitempty"`
+	PreferredPods  []affinityRecord     `json:"preferredPods,omitempty"`
+	Unsupported    []string             `json:"unsupported,omitempty"`
+	Impossible     string               `json:"impossible,omitempty"`
 }
 
 type taintRecord struct {
@@ -316,7 +318,8 @@ func readAffinity(r affinityRecord) AffinityTerm {
 
 func writeRequirements(r *Requirements) requirementsRecord {
 	return requirementsRecord{
-		Requests: each(r.Requests, writeQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, GPU: gpuRequestRecord(r.GPU),
+		Requests: each(r.Requests, writeQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, PodLevelCPU: r.PodLevelCPU, PodLevelMemory: r.PodLevelMemory,
+		GPU:          gpuRequestRecord(r.GPU),
 		NodeSelector: labelMap(r.NodeSelector), Required: each(r.Required, writeTerm),
 		Preferred: each(r.Preferred, func(w WeightedTerm) weightedTermRecord { return weightedTermRecord{w.Weight, writeTerm(w.Term)} }),
 		Tolerations: each(r.Tolerations, func(t Toleration) tolerationRecord {
@@ -334,7 +337,8 @@ func writeRequirements(r *Requirements) requirementsRecord {
 
 func readRequirements(r *requirementsRecord) *Requirements {
 	return &Requirements{
-		Requests: each(r.Requests, readQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, GPU: topology.Request(r.GPU),
+		Requests: each(r.Requests, readQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, PodLevelCPU: r.PodLevelCPU, PodLevelMemory: r.PodLevelMemory,
+		GPU:          topology.Request(r.GPU),
 		NodeSelector: labelList(r.NodeSelector), Required: each(r.Required, readTerm),
 		Preferred: each(r.Preferred, func(w weightedTermRecord) WeightedTerm { return WeightedTerm{w.Weight, readTerm(w.Term)} }),
 		Tolerations: each(r.Tolerations, func(t tolerationRecord) Toleration {
