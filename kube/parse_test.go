@@ -143,7 +143,7 @@ func TestRequirements(t *testing.T) {
 					{Key: "a", Value: "b"}, {Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}, {Key: "n", Operator: corev1.TolerationOpGt, Value: "5"},
 				}
 			},
-			"requests=[{cpu 1000}] tolerations=[{a false b 0} { true  3}] unsupported=[spec.tolerations[].operator or effect: Gt]",
+			"requests=[{cpu 1000}] tolerations=[{a false b } { true  NoExecute}] unsupported=[spec.tolerations[].operator or effect: Gt]",
 		},
 	}
 	for name, c := range cases {

@@ -72,10 +72,14 @@ type LeaderElection struct {
 	RetryPeriod   Duration `json:"retryPeriod,omitempty"`
 }
 
-// Server is the address of /livez, /readyz and /metrics.
+// Server is where health, metrics and answers about scheduling are served, with TLS.
 type Server struct {
 	// BindAddress is host:port; port 0 takes a free one. "-" serves nothing.
 	BindAddress string `json:"bindAddress,omitempty"`
+	// TLSCertFile and TLSPrivateKeyFile are PEM files, read again when they change. Without them a certificate is made at the start, which
+	// nobody vouches for: enough for probes and for the API server's proxy.
+	TLSCertFile       string `json:"tlsCertFile,omitempty"`
+	TLSPrivateKeyFile string `json:"tlsPrivateKeyFile,omitempty"`
 }
 
 // Logging is quiet by default: at "info" a healthy cluster logs start, leadership and stop.

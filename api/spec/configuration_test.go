@@ -35,6 +35,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"leaderElection.renewDeadline":    func(c *Configuration) { c.LeaderElection.RenewDeadline = 1 },
 		"leaderElection.leaseDuration":    func(c *Configuration) { c.LeaderElection.LeaseDuration = c.LeaderElection.RenewDeadline },
 		"leaderElection.retryPeriod":      func(c *Configuration) { c.LeaderElection.RetryPeriod = -1 },
+		"server.tlsCertFile":              func(c *Configuration) { c.Server.TLSPrivateKeyFile = "key.pem" },
 		"logging.level":                   func(c *Configuration) { c.Logging.Level = "loud" },
 		"logging.format":                  func(c *Configuration) { c.Logging.Format = "xml" },
 		"scheduling.binding.writeTimeout": func(c *Configuration) { c.Scheduling.Binding.WriteTimeout = c.LeaderElection.RenewDeadline },

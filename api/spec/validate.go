@@ -30,6 +30,9 @@ func Validate(c *Configuration) error {
 		}
 	}
 	validateLeaderElection(c, bad)
+	if (c.Server.TLSCertFile == "") != (c.Server.TLSPrivateKeyFile == "") {
+		bad("server.tlsCertFile", "it and server.tlsPrivateKeyFile belong together; name both or neither")
+	}
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Logging.Level) {
 		bad("logging.level", "%q is not a level; write debug, info, warn or error", c.Logging.Level)
 	}

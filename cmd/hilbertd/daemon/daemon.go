@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -17,9 +19,9 @@ type Options struct {
 	Connection *kube.Connection
 	// Log; nil makes the one that the configuration asks for.
 	Log *slog.Logger
-	// OnListen, if set, is told where /livez, /readyz and /metrics are served, before anything else happens.
+	// OnListen, if set, is told where the endpoints are served, before anything else happens.
 	OnListen func(address string)
-	// OnSynced, if set, is called once nodes and pods are listed for the first time. It must not block.
+	// OnSynced, if set, is called once everything is listed for the first time. It must not block.
 	OnSynced func()
 }
 
@@ -40,17 +42,25 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 			return err
 		}
 	}
-	m := newMeter(time.Now)
-	p, identity, err := connect(ctx, connection, config, m, log)
+	listener, err := listen(config.Server)
 	if err != nil {
 		return err
+	}
+	m := newMeter(time.Now)
+	p, identity, err := connect(ctx, connection, config, door{m, listener, log})
+	if err != nil {
+		return errors.Join(err, closeUnused(listener))
 	}
 	l := newLoop(config, p, m, log)
 	if o.OnSynced != nil {
 		l.onSynced = o.OnSynced
 	}
 	m.registry.MustRegister(l)
-	s, err := serve(l)
+	review, err := kube.NewReviewer(connection)
+	if err != nil {
+		return errors.Join(err, closeUnused(listener))
+	}
+	s, err := serve(l, listener, review)
 	if err != nil {
 		return err
 	}
@@ -71,12 +81,38 @@ func (s *server) at() string {
 	return s.address
 }
 
+// closeUnused closes a listener that came to no use; nil is none.
+func closeUnused(listener net.Listener) error {
+	if listener == nil {
+		return nil
+	}
+	return listener.Close()
+}
+
+// door is what the ports need to know of this process.
+type door struct {
+	meter    *meter
+	listener net.Listener // nil: nothing is served
+	log      *slog.Logger
+}
+
+func (d *door) address() string {
+	if d.listener == nil {
+		return ""
+	}
+	return d.listener.Addr().String()
+}
+
 // connect makes the loop's ports out of the real door.
-func connect(ctx context.Context, c *kube.Connection, config *spec.Configuration, m *meter, log *slog.Logger) (p ports, identity string, err error) {
+func connect(ctx context.Context, c *kube.Connection, config *spec.Configuration, d door) (p ports, identity string, err error) {
+	m, log := d.meter, d.log
 	binding := config.Scheduling.Binding
 	fence := kube.NewFence(config.LeaderElection.RenewDeadline.D(), binding.WriteTimeout.D())
 	elector, err := kube.NewElector(c, config.LeaderElection, fence, log)
 	if err != nil {
+		return p, "", err
+	}
+	if err := elector.Advertise(d.address()); err != nil {
 		return p, "", err
 	}
 	return ports{

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -87,9 +88,23 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
+// get asks as nobody, fetch with a token.
 func (p *process) get(t *testing.T, path string) (code int, body string) {
 	t.Helper()
-	response, err := http.Get("http://" + p.address + path)
+	return p.fetch(t, path, "")
+}
+
+func (p *process) fetch(t *testing.T, path, token string) (code int, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+p.address+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +187,8 @@ func TestDaemon(t *testing.T) {
 		}
 	}
 	var shown spec.Configuration
-	if _, body := p.get(t, "/configz"); json.Unmarshal([]byte(body), &shown) != nil || shown.Scheduling.Binding.MaxAttempts != 1 {
+	s.User("secret", "ada", "/configz")
+	if _, body := p.fetch(t, "/configz", "secret"); json.Unmarshal([]byte(body), &shown) != nil || shown.Scheduling.Binding.MaxAttempts != 1 {
 		t.Errorf("/configz: %s", body)
 	}
 	makeRoom(t, s, p)
@@ -319,6 +335,9 @@ func TestRunRefusesWhatCannotWork(t *testing.T) {
 		change func(*spec.Configuration)
 		want   string
 	}{
+		"no certificate": {func(c *spec.Configuration) {
+			c.Server.TLSCertFile, c.Server.TLSPrivateKeyFile = "/no/such/cert.pem", "/no/such/key.pem"
+		}, "/no/such/cert.pem"},
 		"address taken": {func(c *spec.Configuration) { c.Server.BindAddress = taken.Addr().String() }, "server.bindAddress"},
 		"no leases":     {func(c *spec.Configuration) { c.LeaderElection.RetryPeriod = 0 }, "leaderElection.retryPeriod"},
 		"half seconds": {func(c *spec.Configuration) {

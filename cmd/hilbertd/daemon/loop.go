@@ -52,7 +52,7 @@ const (
 	idlePoll = time.Minute
 	// drainSlack is what a write may take beyond its timeout until its answer is here.
 	drainSlack = time.Second
-	// maxAsks bounds the questions (health, metrics) that wait for the loop.
+	// maxAsks bounds the questions (health, metrics, what is asked at /v1) that wait for the loop.
 	maxAsks = 16
 )
 
@@ -83,10 +83,10 @@ type loop struct {
 	asks      chan func()
 
 	phase       phase
-	until       time.Time // waiting: until then; zero: not known before the lists are here
-	nodes, pods bool      // listed since the watch began
-	synced      bool      // both were, at least once
-	outstanding int       // writes without an answer
+	until       time.Time  // waiting: until then; zero: not known before the lists are here
+	lists       kube.Lists // since the watch began
+	synced      bool       // all were here, at least once
+	outstanding int        // writes without an answer
 	onSynced    func()
 	campaigns   sync.WaitGroup
 }
@@ -161,7 +161,7 @@ func (l *loop) rewatch() error {
 	if err != nil {
 		return err
 	}
-	l.watch, l.nodes, l.pods = w, false, false
+	l.watch, l.lists = w, kube.Lists{}
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (l *loop) round() (wake time.Duration, busy bool) {
 	case waiting:
 		return l.handover(now)
 	case listing:
-		if l.nodes && l.pods {
+		if l.lists.Complete() {
 			l.phase = leading
 			l.log.Info("leading", "nodes", l.scheduler.Store().Nodes(), "pods", l.scheduler.Store().Pods())
 			return 0, true
@@ -230,7 +230,7 @@ func (l *loop) lead(now time.Time) (wake time.Duration, busy bool) {
 // handover waits until no write of the last leader can be under way. It then lists anew, to see them all.
 func (l *loop) handover(now time.Time) (wake time.Duration, busy bool) {
 	if l.until.IsZero() {
-		if !l.nodes || !l.pods {
+		if !l.lists.Complete() {
 			return idlePoll, false
 		}
 		l.until = now
@@ -396,15 +396,8 @@ func (l *loop) apply(event cluster.Event) {
 	now := l.ports.now()
 	l.scheduler.Apply(event, now)
 	l.meter.note(event, now)
-	switch event.(type) {
-	case cluster.NodesListed:
-		l.nodes = true
-	case cluster.PodsListed:
-		l.pods = true
-	default:
-		return
-	}
-	if l.nodes && l.pods && !l.synced {
+	l.lists.Note(event)
+	if !l.synced && l.lists.Complete() {
 		l.synced = true
 		l.onSynced()
 	}

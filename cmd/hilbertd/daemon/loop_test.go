@@ -97,12 +97,22 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// lists feeds the two lists that begin a watch: one node, and the given pods.
-func (w *world) lists(pods ...cluster.PodFacts) {
+// list feeds the lists that begin a watch: one node, and the given pods.
+func (w *world) list(pods ...cluster.PodFacts) {
+	w.listOthers()
 	w.apply(cluster.NodesListed{Nodes: []*cluster.Node{{
 		Name: "n1", Allocatable: []resource.Quantity{{Name: "cpu", Amount: 4000}, {Name: "pods", Amount: 10}},
 	}}})
 	w.apply(cluster.PodsListed{Pods: pods})
+}
+
+// listOthers feeds the lists of all that is neither a node nor a pod.
+func (w *world) listOthers() {
+	w.apply(cluster.NamespacesListed{})
+	w.apply(cluster.BudgetsListed{})
+	for kind := cluster.Service; kind <= cluster.StatefulSet; kind++ {
+		w.apply(cluster.WorkloadsListed{Kind: kind})
+	}
 }
 
 func pod(uid, node string) cluster.PodFacts {
@@ -147,7 +157,7 @@ func (w *world) expectBindings(want int, when string) {
 
 func TestStandbyDecidesNothing(t *testing.T) {
 	w := newWorld(t)
-	w.lists(pod("a", ""))
+	w.list(pod("a", ""))
 	w.expectBindings(0, "following")
 	if !w.synced || w.scheduler.Store().Pods() != 1 {
 		t.Error("a standby must follow what happens")
@@ -156,21 +166,22 @@ func TestStandbyDecidesNothing(t *testing.T) {
 
 func TestReleasedLeaseLeadsAfterAFreshList(t *testing.T) {
 	w := newWorld(t)
-	w.lists(pod("a", ""))
+	w.list(pod("a", ""))
 	w.took(&modelTerm{takeover: kube.Released})
 	w.expectBindings(0, "before the new list")
 	if len(w.watches) != 2 || !w.watches[0].stopped {
 		t.Fatal("the watch was not begun anew")
 	}
 	w.apply(cluster.NodesListed{})
-	w.expectBindings(0, "with half of the new list")
-	w.lists(pod("a", ""), pod("b", "n1"))
+	w.apply(cluster.PodsListed{})
+	w.expectBindings(0, "with nodes and pods only")
+	w.list(pod("a", ""), pod("b", "n1"))
 	w.expectBindings(1, "with the new list")
 }
 
 func TestExpiredLeaseIsWaitedOut(t *testing.T) {
 	w := newWorld(t)
-	w.lists(pod("a", ""))
+	w.list(pod("a", ""))
 	w.took(&modelTerm{takeover: kube.Expired})
 	timeout := w.config.Scheduling.Binding.WriteTimeout.D()
 	if wake := w.rounds(); wake != timeout || len(w.watches) != 1 {
@@ -181,7 +192,7 @@ func TestExpiredLeaseIsWaitedOut(t *testing.T) {
 	if len(w.watches) != 2 {
 		t.Fatal("the watch was not begun anew")
 	}
-	w.lists(pod("a", ""))
+	w.list(pod("a", ""))
 	w.expectBindings(1, "after the wait and the list")
 }
 
@@ -192,20 +203,20 @@ func TestAbsentLease(t *testing.T) {
 	if w.phase != waiting {
 		t.Fatal("nobody knows yet whether somebody led here")
 	}
-	w.lists(pod("a", ""), pod("b", "n1")) // somebody did
+	w.list(pod("a", ""), pod("b", "n1")) // somebody did
 	if wake := w.rounds(); wake != w.config.LeaderElection.RenewDeadline.D() {
 		t.Errorf("waits %v for a leader whose Lease was deleted", wake)
 	}
 	w.clock = w.clock.Add(w.config.LeaderElection.RenewDeadline.D())
 	w.rounds()
-	w.lists(pod("a", ""), pod("b", "n1"))
+	w.list(pod("a", ""), pod("b", "n1"))
 	w.expectBindings(1, "after the wait")
 
 	fresh := newWorld(t)
-	fresh.lists(pod("a", ""))
+	fresh.list(pod("a", ""))
 	fresh.took(&modelTerm{takeover: kube.Absent})
 	fresh.rounds()
-	fresh.lists(pod("a", ""))
+	fresh.list(pod("a", ""))
 	fresh.expectBindings(1, "in a new cluster, at once")
 }
 
@@ -226,7 +237,7 @@ func leader(t *testing.T) *world {
 	w := newWorld(t)
 	w.took(&modelTerm{takeover: kube.Released, lost: make(chan struct{})})
 	w.rounds()
-	w.lists()
+	w.list()
 	w.rounds()
 	if w.phase != leading {
 		t.Fatalf("phase %v", w.phase)
@@ -252,7 +263,7 @@ func TestLostLeaseDropsEverything(t *testing.T) {
 	if old.closed {
 		t.Error("the writer was closed though every write was answered")
 	}
-	w.lists(pod("a", ""))
+	w.list(pod("a", ""))
 	w.expectBindings(1, "following again: no new ones")
 	w.terms <- &modelTerm{takeover: kube.Expired} // it campaigns again
 	select {
@@ -343,7 +354,7 @@ func TestRunFailsWhereItCannotBegin(t *testing.T) {
 
 func TestOvercommittedNodesAreCounted(t *testing.T) {
 	w := newWorld(t)
-	w.lists(pod("a", "n1"), pod("b", "n1"), pod("c", "n1"), pod("d", "n1"))
+	w.list(pod("a", "n1"), pod("b", "n1"), pod("c", "n1"), pod("d", "n1"))
 	if got := overcommitted(&w.scheduler.Store().State); got != 0 {
 		t.Errorf("a full node: %d", got)
 	}

@@ -2,14 +2,17 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"hilbert.dev/hilbert/api/spec"
 )
 
 const (
@@ -17,37 +20,63 @@ const (
 	liveTimeout = 5 * time.Second
 	// headerTimeout bounds the time that a client may take to say what it wants.
 	headerTimeout = 5 * time.Second
+	// answerTimeout bounds the time that a client may take to read an answer, idleTimeout how long a connection stays open unused.
+	answerTimeout = 5 * time.Minute
+	idleTimeout   = time.Minute
 	// maxScrapes bounds the scrapes at once: each asks the loop.
 	maxScrapes = 4
 )
 
-// server answers health checks and scrapes. It speaks plain HTTP and tells whoever asks, so it listens on loopback by default.
+// server answers health checks and scrapes of whoever asks, and questions about scheduling of those who may ask them. All of it is TLS.
 type server struct {
 	http    *http.Server
 	address string
 	done    chan struct{}
 }
 
-// serve listens on server.bindAddress; "-" is nowhere.
-func serve(l *loop) (*server, error) {
-	address := l.config.Server.BindAddress
-	if address == "-" {
+// listen takes server.bindAddress; nil for "-", which is nowhere.
+func listen(config spec.Server) (net.Listener, error) {
+	if config.BindAddress == "-" {
 		return nil, nil
 	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := net.Listen("tcp", config.BindAddress)
 	if err != nil {
 		return nil, fmt.Errorf("server.bindAddress: %w; choose another address, port 0 for a free one, or \"-\" for none", err)
 	}
+	return listener, nil
+}
+
+// serve begins to serve on a listener, which it closes in the end; on none it does nothing.
+func serve(l *loop, listener net.Listener, r reviewer) (*server, error) {
+	if listener == nil {
+		return nil, nil
+	}
+	address := listener.Addr().String()
+	secure, err := serverTLS(l.config.Server, address)
+	if err != nil {
+		_ = listener.Close() // nothing has come in
+		return nil, err
+	}
+	i := newInspector(l, r)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", l.livez)
 	mux.HandleFunc("GET /readyz", l.readyz)
-	mux.HandleFunc("GET /configz", l.configz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(l.meter.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
-	s := &server{http: &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout}, address: listener.Addr().String(), done: make(chan struct{})}
+	mux.HandleFunc("GET /configz", i.guarded(i.configz))
+	mux.HandleFunc("GET /v1/explain", i.dumped(i.explain))
+	mux.HandleFunc("GET /v1/queue", i.dumped(i.queue))
+	mux.HandleFunc("GET /v1/snapshot", i.dumped(i.snapshot))
+	s := &server{
+		http: &http.Server{
+			Handler: mux, TLSConfig: secure, ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
+			ErrorLog: slog.NewLogLogger(l.log.Handler(), slog.LevelDebug), // handshakes that were broken off, mostly
+		},
+		address: address, done: make(chan struct{}),
+	}
 	go func() {
 		defer close(s.done)
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			l.log.Error("the HTTP server ended", "err", err)
+		if err := s.http.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			l.log.Error("the HTTPS server ended", "err", err)
 		}
 	}()
 	return s, nil
@@ -76,25 +105,17 @@ func (l *loop) livez(w http.ResponseWriter, _ *http.Request) {
 
 func (l *loop) readyz(w http.ResponseWriter, _ *http.Request) {
 	var now struct {
-		synced bool
-		phase  phase
+		synced  bool
+		phase   phase
+		missing []string
 	}
-	if !l.ask(liveTimeout, func() { now.synced, now.phase = l.synced, l.phase }) {
+	if !l.ask(liveTimeout, func() { now.synced, now.phase, now.missing = l.synced, l.phase, l.lists.Missing() }) {
 		http.Error(w, "the scheduling loop has not come round for "+liveTimeout.String(), http.StatusInternalServerError)
 		return
 	}
 	if !now.synced {
-		http.Error(w, "nodes and pods are not listed yet", http.StatusServiceUnavailable)
+		http.Error(w, "not listed yet: "+strings.Join(now.missing, ", "), http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok:", now.phase)
-}
-
-func (l *loop) configz(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(l.config); err != nil { // the client went away
-		l.log.Debug("cannot answer /configz", "err", err)
-	}
 }

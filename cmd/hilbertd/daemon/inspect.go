@@ -1,0 +1,147 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/schedule"
+)
+
+const (
+	// inspectTimeout is how long an answer waits for the loop to copy out what it knows.
+	inspectTimeout = 10 * time.Second
+	// maxInspections bounds the answers that are made at once: each holds a copy of the ledger.
+	maxInspections = 2
+	// defaultQueueLimit and maxQueueLimit bound the pods that /v1/queue names.
+	defaultQueueLimit = 500
+	maxQueueLimit     = 100_000
+)
+
+// reviewer tells whether a token's user may get a path; kube.Reviewer implements it.
+type reviewer interface {
+	MayGet(ctx context.Context, token, path string) error
+}
+
+// inspector answers questions about scheduling. The loop only copies out what it knows, which takes it a few dozen milliseconds in the
+// largest clusters; the answer is made beside it, and changes nothing.
+type inspector struct {
+	loop     *loop
+	reviewer reviewer
+	slots    chan struct{}
+}
+
+func newInspector(l *loop, r reviewer) *inspector {
+	return &inspector{loop: l, reviewer: r, slots: make(chan struct{}, maxInspections)}
+}
+
+// guarded lets only those in who may get the path.
+func (i *inspector) guarded(handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := i.reviewer.MayGet(r.Context(), bearer(r), r.URL.Path)
+		switch {
+		case err == nil:
+			handle(w, r)
+		case errors.Is(err, kube.ErrUnauthenticated):
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+		case errors.Is(err, kube.ErrForbidden):
+			http.Error(w, err.Error(), http.StatusForbidden)
+		default:
+			i.loop.log.Debug("cannot review a request", "path", r.URL.Path, "err", err)
+			http.Error(w, "the API server cannot be asked who you are; try again", http.StatusServiceUnavailable)
+		}
+	}
+}
+
+// bearer returns the request's token. Through the API server's proxy it comes in a header of its own.
+func bearer(r *http.Request) string {
+	for _, header := range []string{"Authorization", kube.HeaderAuthorization} {
+		if scheme, token, ok := strings.Cut(r.Header.Get(header), " "); ok && strings.EqualFold(scheme, "Bearer") {
+			return strings.TrimSpace(token)
+		}
+	}
+	return ""
+}
+
+// dumped hands a handler what the scheduler knows.
+func (i *inspector) dumped(handle func(http.ResponseWriter, *http.Request, *schedule.Dump)) http.HandlerFunc {
+	return i.guarded(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case i.slots <- struct{}{}:
+			defer func() { <-i.slots }()
+		default:
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "others are asking already; try again", http.StatusTooManyRequests)
+			return
+		}
+		l := i.loop
+		var dump *schedule.Dump
+		synced := false
+		answered := l.ask(inspectTimeout, func() {
+			if synced = l.synced; synced && r.Context().Err() == nil {
+				dump = l.scheduler.Dump(l.config.SchedulerName, l.ports.now())
+			}
+		})
+		switch {
+		case !answered:
+			http.Error(w, "the scheduling loop has not come round for "+inspectTimeout.String(), http.StatusServiceUnavailable)
+		case !synced:
+			http.Error(w, "the cluster is not listed yet; try again", http.StatusServiceUnavailable)
+		case dump != nil:
+			handle(w, r, dump)
+		}
+	})
+}
+
+func (i *inspector) explain(w http.ResponseWriter, r *http.Request, d *schedule.Dump) {
+	query := r.URL.Query()
+	answer, err := d.Explain(query.Get("namespace"), query.Get("name"))
+	if _, none := errors.AsType[*schedule.NoPod](err); none {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	if err != nil {
+		i.loop.log.Error("cannot explain a pod", "namespace", query.Get("namespace"), "name", query.Get("name"), "err", err)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	i.answer(w, answer)
+}
+
+func (i *inspector) queue(w http.ResponseWriter, r *http.Request, d *schedule.Dump) {
+	limit := defaultQueueLimit
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 || n > maxQueueLimit {
+			http.Error(w, "limit: want a number from 0 to "+strconv.Itoa(maxQueueLimit), http.StatusBadRequest)
+			return
+		}
+		limit = n
+	}
+	i.answer(w, d.View(limit))
+}
+
+func (i *inspector) snapshot(w http.ResponseWriter, _ *http.Request, d *schedule.Dump) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := d.Write(w); err != nil { // the client went away
+		i.loop.log.Debug("cannot write a snapshot", "err", err)
+	}
+}
+
+func (i *inspector) configz(w http.ResponseWriter, _ *http.Request) { i.answer(w, i.loop.config) }
+
+func (i *inspector) answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil { // the client went away
+		i.loop.log.Debug("cannot answer", "err", err)
+	}
+}

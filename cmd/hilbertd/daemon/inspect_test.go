@@ -1,0 +1,221 @@
+package daemon
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube/standin"
+	"hilbert.dev/hilbert/schedule"
+)
+
+// What is asked at /v1 is answered to those who may ask, and a snapshot says later what the live process said.
+func TestInspection(t *testing.T) {
+	s := standin.New(t)
+	s.User("viewer", "ada", "/v1/explain", "/v1/queue", "/v1/snapshot")
+	s.User("stranger", "bob")
+	s.SetNode(apiNode("4"))
+	s.SetPod(apiPod("fits", "1"))
+	s.SetPod(apiPod("large", "100"))
+	p := start(t, s, quickConfig())
+	eventually(t, "the small pod is bound", func() bool { return bound(s) == 1 })
+	eventually(t, "the large pod has been tried", func() bool {
+		_, body := p.fetch(t, "/v1/queue", "viewer")
+		return strings.Contains(body, `"unschedulable": 1`)
+	})
+	const large = "/v1/explain?namespace=default&name=large"
+	for _, c := range []struct {
+		path, token string
+		code        int
+		want        string
+	}{
+		{large, "viewer", http.StatusOK, `"missing": 97000`},
+		{"/v1/explain?namespace=default&name=fits", "viewer", http.StatusOK, `"node": "n1"`},
+		{"/v1/explain?namespace=default&name=none", "viewer", http.StatusNotFound, "knows no pod default/none"},
+		{"/v1/queue?limit=x", "viewer", http.StatusBadRequest, "limit"},
+		{large, "", http.StatusUnauthorized, "no bearer token"},
+		{large, "wrong", http.StatusUnauthorized, "does not know the token"},
+		{large, "stranger", http.StatusForbidden, "bob may not get the path /v1/explain"},
+		{"/v1/snapshot", "", http.StatusUnauthorized, ""},
+		{"/v1/queue", "stranger", http.StatusForbidden, ""},
+		{"/configz", "viewer", http.StatusForbidden, ""},
+		{"/livez", "", http.StatusOK, ""}, {"/readyz", "", http.StatusOK, ""}, {"/metrics", "", http.StatusOK, ""},
+		{"/v1/other", "viewer", http.StatusNotFound, ""},
+	} {
+		if code, body := p.fetch(t, c.path, c.token); code != c.code || !strings.Contains(body, c.want) {
+			t.Errorf("%s as %q: %d %s", c.path, c.token, code, body)
+		}
+	}
+	live := rendered(t, p, large)
+	_, body := p.fetch(t, "/v1/snapshot", "viewer")
+	dump, err := schedule.ReadDump(strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := dump.Explain("default", "large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var later strings.Builder
+	if err := answer.WriteText(&later); err != nil || later.String() != live {
+		t.Errorf("live:\n%s\nfrom the snapshot (%v):\n%s", live, err, later.String())
+	}
+	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "reviews") {
+			http.Error(w, "down", http.StatusInternalServerError)
+			return true
+		}
+		return false
+	})
+	if code, _ := p.fetch(t, large, "new"); code != http.StatusServiceUnavailable {
+		t.Errorf("without reviews: %d", code)
+	}
+	p.stop(t)
+}
+
+func rendered(t *testing.T, p *process, path string) string {
+	t.Helper()
+	_, body := p.fetch(t, path, "viewer")
+	var a schedule.Answer
+	if err := json.Unmarshal([]byte(body), &a); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	var b strings.Builder
+	if err := a.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// allowAll is a reviewer without doubts.
+type allowAll struct{}
+
+func (allowAll) MayGet(context.Context, string, string) error { return nil }
+
+// Answers cost memory: who comes while others are asking is told to come back. A loop that does not come round is said to be so.
+func TestInspectionsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	i := newInspector(w.loop, allowAll{})
+	handle := i.dumped(i.queue)
+	ask := func() *httptest.ResponseRecorder {
+		r := httptest.NewRecorder()
+		handle(r, httptest.NewRequest(http.MethodGet, "/v1/queue", http.NoBody))
+		return r
+	}
+	for range maxInspections {
+		i.slots <- struct{}{}
+	}
+	if r := ask(); r.Code != http.StatusTooManyRequests || r.Header().Get("Retry-After") == "" {
+		t.Errorf("with others asking: %d", r.Code)
+	}
+	<-i.slots
+	go func() {
+		for question := range w.asks {
+			question()
+		}
+	}()
+	if r := ask(); r.Code != http.StatusServiceUnavailable || !strings.Contains(r.Body.String(), "not listed yet") {
+		t.Errorf("before the lists: %d %s", r.Code, r.Body)
+	}
+	w.list()
+	if r := ask(); r.Code != http.StatusOK {
+		t.Errorf("after the lists: %d %s", r.Code, r.Body)
+	}
+	close(w.asks)
+}
+
+func TestLeaseSaysWhereTheLeaderServes(t *testing.T) {
+	s := standin.New(t)
+	p := start(t, s, quickConfig())
+	_, port, _ := strings.Cut(p.address, ":")
+	eventually(t, "it leads", func() bool {
+		lease := s.Lease("kube-system", "hilbert")
+		return lease != nil && lease.Spec.HolderIdentity != nil && strings.Contains(*lease.Spec.HolderIdentity, ":"+port+"_")
+	})
+	p.stop(t)
+}
+
+func TestCertificateFiles(t *testing.T) {
+	dir := t.TempDir()
+	f := &certificateFiles{certificate: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
+	now := time.Now()
+	f.now = func() time.Time { return now }
+	if _, err := f.get(nil); err == nil {
+		t.Error("files that are not there")
+	}
+	serial := func() string {
+		pair, err := f.get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := x509.ParseCertificate(pair.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed.SerialNumber.String()
+	}
+	now = now.Add(certificateCheck)
+	writeCertificate(t, f, now)
+	first := serial()
+	now = now.Add(certificateCheck)
+	writeCertificate(t, f, now)
+	second := serial()
+	if first == second {
+		t.Error("a new certificate is not read")
+	}
+	now = now.Add(certificateCheck)
+	if err := os.WriteFile(f.certificate, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if serial() != second {
+		t.Error("half a file takes the old certificate away")
+	}
+}
+
+func writeCertificate(t *testing.T, f *certificateFiles, at time.Time) {
+	t.Helper()
+	pair, err := selfSigned("10.1.2.3:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{
+		f.certificate: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, f.key: {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The certificate that is made at the start is good for the address that is served on.
+func TestSelfSigned(t *testing.T) {
+	secure, err := serverTLS(spec.Server{}, "10.1.2.3:10461")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(secure.Certificates[0].Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"localhost", "127.0.0.1", "10.1.2.3"} {
+		if err := certificate.VerifyHostname(host); err != nil {
+			t.Error(err)
+		}
+	}
+}

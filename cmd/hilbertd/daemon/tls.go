@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+)
+
+const (
+	// certificateCheck is how often the files are looked at, when somebody connects.
+	certificateCheck = 10 * time.Second
+	// selfSignedFor is how long a certificate lasts that was made at the start: longer than any process.
+	selfSignedFor = 10 * 365 * 24 * time.Hour
+)
+
+// serverTLS is the server's side of TLS: the certificate of the configuration, or one that is made now for the listener's address.
+func serverTLS(config spec.Server, address string) (*tls.Config, error) {
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if config.TLSCertFile == "" {
+		certificate, err := selfSigned(address)
+		if err != nil {
+			return nil, fmt.Errorf("make a certificate: %w", err)
+		}
+		secure.Certificates = []tls.Certificate{certificate}
+		return secure, nil
+	}
+	files := &certificateFiles{certificate: config.TLSCertFile, key: config.TLSPrivateKeyFile, now: time.Now}
+	if _, err := files.get(nil); err != nil {
+		return nil, fmt.Errorf("server.tlsCertFile: %w", err)
+	}
+	secure.GetCertificate = files.get
+	return secure, nil
+}
+
+// certificateFiles reads a certificate again when its files have changed. What cannot be read then leaves the old one in use.
+type certificateFiles struct {
+	certificate, key string
+	now              func() time.Time
+
+	mu      sync.Mutex
+	loaded  *tls.Certificate
+	changed time.Time // the newer of the files, when they were loaded
+	checked time.Time
+}
+
+func (f *certificateFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.now()
+	if f.loaded != nil && now.Before(f.checked.Add(certificateCheck)) {
+		return f.loaded, nil
+	}
+	f.checked = now
+	changed, err := newest(f.certificate, f.key)
+	if err == nil && (f.loaded == nil || !changed.Equal(f.changed)) {
+		var pair tls.Certificate
+		if pair, err = tls.LoadX509KeyPair(f.certificate, f.key); err == nil {
+			f.loaded, f.changed = &pair, changed
+		}
+	}
+	if f.loaded == nil {
+		return nil, err
+	}
+	return f.loaded, nil
+}
+
+func newest(paths ...string) (newest time.Time, err error) {
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return newest, err
+		}
+		if info.ModTime().After(newest) {
+			newest = info.ModTime()
+		}
+	}
+	return newest, nil
+}
+
+// selfSigned makes a certificate for an address and this host. Its key never leaves memory.
+func selfSigned(address string) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "hilbertd"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(selfSignedFor), // clocks differ
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	}
+	if host, err := os.Hostname(); err == nil {
+		template.DNSNames = append(template.DNSNames, host)
+	}
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() && !ip.IsLoopback() {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
