@@ -43,6 +43,9 @@ func compare(theirs *Verdict, ours *verdict) []Difference {
 	if ours.Chosen != ours.Best {
 		add("place", "the index chooses %q, the tables say %q", ours.Chosen, ours.Best)
 	}
+	if ours.Lazy != ours.Chosen {
+		add("lazy", "the index that followed later chooses %q, the other %q", ours.Lazy, ours.Chosen)
+	}
 	if len(out) == 0 && feasible && theirs.ScoreError == "" && !slices.Contains(theirs.best(), ours.Chosen) {
 		add("best", "the best nodes are %v by upstream; Hilbert chooses %q", theirs.best(), ours.Chosen)
 	}

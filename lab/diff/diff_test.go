@@ -3,6 +3,7 @@ package diff
 import (
 	"bytes"
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+
+	"hilbert.dev/hilbert/schedule/place"
 )
 
 // TestEveryUpstreamPluginIsKnown fails when a new version of upstream has a plugin by default that nobody has thought about here.
@@ -62,6 +65,26 @@ func TestEveryScoreIsCompared(t *testing.T) {
 		if len(scores) != len(scoreNames) {
 			t.Errorf("%s: upstream has %d scores, the table %d", Profiles[i].Name, len(scores), len(scoreNames))
 		}
+	}
+}
+
+// TestEveryFilterIsOurs: each of upstream's filters that run here is one of ours by name, and the other way round.
+func TestEveryFilterIsOurs(t *testing.T) {
+	u, err := newUpstream(&Profiles[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, own := make(map[string]bool), make(map[string]bool)
+	for _, f := range u.framework.ListPlugins().Filter.Enabled {
+		theirs[f.Name] = true
+	}
+	for _, f := range place.Filters {
+		own[f.Name] = true
+	}
+	delete(theirs, "NodeName") // a pod that names its node has its place
+	delete(own, "GPUFit")      // Hilbert's own
+	if !maps.Equal(theirs, own) {
+		t.Errorf("upstream filters with %v, Hilbert with %v", slices.Sorted(maps.Keys(theirs)), slices.Sorted(maps.Keys(own)))
 	}
 }
 

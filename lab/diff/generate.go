@@ -69,6 +69,7 @@ func Generate(seed, number uint64) *Case {
 		Seed:    g.Uint64() >> 1,
 		Indexes: pick(g, 1, 2, 3, 16),
 		Coarse:  pick(g, 0, 1, 2, 64),
+		Lazy:    pick(g, 0, 2, 5),
 	}
 	if g.chance(0.25) {
 		c.Profile = Profiles[g.IntN(len(Profiles))].Name

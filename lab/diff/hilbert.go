@@ -13,14 +13,39 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// ours is Hilbert without its loop: the real door's parser, the real ledger, one snapshot and one placer. All live as long as the case,
-// so that what they do to follow a change is compared too.
+// ours is Hilbert without its loop: the real door's parser, the real ledger, a snapshot and a placer. All live as long as the case, so that
+// what they do to follow a change is compared too.
 type ours struct {
-	parser   *kube.Parser
-	store    *cluster.Store
+	parser *kube.Parser
+	store  *cluster.Store
+	instance
+	lagging bool // the snapshot knows all that happened, by assumption
+
+	lazy   instance // has more to follow at once
+	every  int      // lazy is asked at every so many judgements
+	judged int
+}
+
+// instance is one scheduler's view.
+type instance struct {
 	snapshot *cluster.Snapshot
 	placer   *place.Placer
-	lagging  bool // the snapshot knows all that happened, by assumption
+}
+
+func newInstance(c *Case, profile *place.Profile) instance {
+	in := instance{snapshot: cluster.NewSnapshot()}
+	in.placer = place.NewPlacer(in.snapshot, profile, c.Seed, c.Indexes)
+	in.placer.KeepCoarse(c.Coarse)
+	return in
+}
+
+// choose returns the node that the index chooses, empty for none.
+func (in *instance) choose(c *cluster.Class) string {
+	choice, ok := in.placer.Place(c)
+	if !ok {
+		return ""
+	}
+	return in.snapshot.Node(choice.Slot).Name
 }
 
 // verdict is what the tables say, and what the index chooses.
@@ -28,6 +53,7 @@ type verdict struct {
 	Verdict
 	Refused string // why the pod must not be placed anywhere, empty when it may be
 	Chosen  string // by the index; empty for none
+	Lazy    string // by the index that has followed later
 	Best    string // by the tables, ties included
 }
 
@@ -37,10 +63,10 @@ func newOurs(c *Case, p *Profile, weights *[len(scoreNames)]int64) (*ours, error
 	if err != nil {
 		return nil, err
 	}
-	o := &ours{parser: kube.NewParser(schedulerName, nil), store: cluster.NewStore(defaults...), snapshot: cluster.NewSnapshot()}
-	o.placer = place.NewPlacer(o.snapshot, profile, c.Seed, c.Indexes)
-	o.placer.KeepCoarse(c.Coarse)
-	return o, nil
+	return &ours{
+		parser: kube.NewParser(schedulerName, nil), store: cluster.NewStore(defaults...),
+		instance: newInstance(c, profile), lazy: newInstance(c, profile), every: c.Lazy,
+	}, nil
 }
 
 // apply takes a step in, as the door would. A judgement is not a change and not for apply.
@@ -138,11 +164,14 @@ func (o *ours) judge(pod *corev1.Pod, v *verdict) error {
 		v.Opinions = append(v.Opinions, opinion)
 	}
 	slices.SortFunc(v.Opinions, func(a, b Opinion) int { return cmp.Compare(a.Node, b.Node) })
-	if choice, ok := o.placer.Place(record.Class); ok {
-		v.Chosen = o.snapshot.Node(choice.Slot).Name
-	}
+	v.Chosen = o.choose(record.Class)
+	v.Lazy = v.Chosen
 	if best := o.placer.Best(record.Class); best != cluster.NoSlot {
 		v.Best = o.snapshot.Node(best).Name
+	}
+	if o.judged++; o.every > 0 && o.judged%o.every == 0 && !o.lagging {
+		o.lazy.snapshot.Advance(o.store)
+		v.Lazy = o.lazy.choose(record.Class)
 	}
 	return nil
 }

@@ -85,6 +85,7 @@ func (s *shrinker) plainer(c Case) Case {
 		func(c *Case) { c.Seed = 1 },
 		func(c *Case) { c.Indexes = 16 },
 		func(c *Case) { c.Coarse = 64 },
+		func(c *Case) { c.Lazy = 0 },
 	} {
 		candidate := c
 		change(&candidate)

@@ -18,7 +18,9 @@ type Case struct {
 	Seed    uint64 `json:"seed"`
 	Indexes int    `json:"indexes"`
 	Coarse  int    `json:"coarse"`
-	Steps   []Step `json:"steps"`
+	// Lazy: a second snapshot and placer are asked at every so many judgements only; 0 is never.
+	Lazy  int    `json:"lazy,omitempty"`
+	Steps []Step `json:"steps"`
 }
 
 // Step is one thing that happens; exactly one field is set. A step that makes no sense where it stands (the removal of what is not
