@@ -19,7 +19,7 @@ import (
 // Nodes have the shapes of openb's, each a little less than whole, spread over three zones; one in twenty is tainted for batch work.
 // Pods come in bursts of up to 64 of one class over the given time. The classes take turns in kind (see kinds): online services that stay,
 // offline jobs that end, parts of GPUs, whole GPUs of a model, several GPUs, selectors of a zone, tolerations, preferences, host ports.
-// CPU requests are scaled so that all the pods that are there at once ask for load percent of the cluster's CPU.
+// CPU requests are scaled so that all the pods that are there at once ask for load percent of the cluster's CPU, up to 16 cores a pod.
 type Synthetic struct {
 	Nodes, Pods, Classes int
 	Load                 int // percent of the CPU, default 90
@@ -251,6 +251,9 @@ const (
 	longestLife  = int64(20 * time.Minute)
 )
 
+// largestCPU, in millicores, is what every shape of node has room for. With few pods a node the load stays below what was asked for.
+const largestCPU = 16_000
+
 // size fills in CPU and memory: units become millicores such that what is there at the end asks for Load percent of the CPU.
 func (s Synthetic) size(classes []class, capacity Capacity) {
 	span := int64(s.Minutes) * int64(time.Minute)
@@ -273,7 +276,7 @@ func (s Synthetic) size(classes []class, capacity Capacity) {
 	}
 	for i := range classes {
 		c := &classes[i]
-		cpu := max(50, unit*c.units/50*50)
+		cpu := min(max(50, unit*c.units/50*50), largestCPU)
 		c.requirements.Requests = requests(cpu, cpu*int64(c.memory)*(1<<30)/1000>>20<<20)
 		scored(c.requirements)
 	}
