@@ -4,10 +4,11 @@
 // Plan against the newest state with the same table, so forecast and commit cannot disagree. Scores holds every score function; Profile
 // weighs them.
 //
-// The best node is exact, not sampled. For every active class a Placer keeps an index over all nodes (index.go): nodes are grouped by
-// the raw values of those scores that upstream normalises over the feasible nodes (few values occur), and each group is a heap by the
-// local score. A change of one node moves one heap entry; a decision combines each group's best with its normalised part, which costs
-// O(groups) however many nodes there are. Ties are broken by a seeded hash of the node's name.
+// The best node is exact, not sampled. Pods of one size share a ranking of all nodes (ranking.go); nodes that static filters and scores
+// cannot tell apart are atoms (atoms.go), and classes choose among atoms. A class whose place depends on where other pods stand has an
+// index of its own (index.go), in which nodes are grouped by what such constraints read. A change of one node moves one heap entry in
+// each; a decision combines each group's best with its normalised scores (field.go), which costs O(groups) however many nodes there are.
+// Ties are broken by a seeded hash of the node's name. docs/adr/0005 has the reasons and the costs.
 //
 // Invariants: the node returned has the highest score of all nodes that pass the filters at the snapshot's revision; equal inputs
 // give equal results on every machine (float expressions are written so that they cannot fuse).
