@@ -108,7 +108,8 @@ type Scheduling struct {
 	Binding Binding `json:"binding,omitzero"`
 	// Conditions bounds the status writes for pods that do not fit.
 	Conditions Conditions `json:"conditions,omitzero"`
-	// MaxClassIndexes bounds the score indexes that a scheduler keeps (18 bytes a node each); the least recently used goes first.
+	// MaxClassIndexes bounds the rankings (one for each size of pod), and as many indexes (one for each class with constraints between pods),
+	// that a scheduler keeps, at about 20 bytes a node each; the least recently used goes first.
 	MaxClassIndexes int `json:"maxClassIndexes,omitempty"`
 }
 
