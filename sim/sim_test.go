@@ -131,44 +131,6 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// busyWorkload asks for more than there is, at two priorities.
-const busyWorkload = "nodes=8,pods=180,classes=8,minutes=5,load=200"
-
-// TestPreemption runs a full cluster in which the important pods have to evict others to get in, with every fault.
-func TestPreemption(t *testing.T) {
-	for _, schedulers := range []int{1, 4} {
-		t.Run(fmt.Sprintf("schedulers=%d", schedulers), func(t *testing.T) {
-			seen := make(map[string]int)
-			preempted := 0
-			for seed := range seedsToRun(t) {
-				w := invent(t, busyWorkload, seed)
-				o := options(seed)
-				o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = schedulers, 1, DefaultFaults(w), true
-				r, err := Run(t.Context(), w, o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for name, n := range r.Faults {
-					seen[name] += n
-				}
-				preempted += r.Preempted
-			}
-			for _, name := range []string{
-				"nomination done", "nomination unknown", "nomination refused", "disruption done", "disruption unknown", "disruption refused",
-				"deletion done", "deletion unknown", "deletion gone", "strike: restart",
-			} {
-				if seen[name] == 0 {
-					t.Errorf("in all seeds there was never: %s", name)
-				}
-			}
-			if preempted == 0 {
-				t.Error("nobody was preempted")
-			}
-			t.Logf("%d preempted", preempted)
-		})
-	}
-}
-
 // tellNode tells the scheduler of every node with a change.
 func tellNode(change func(*cluster.Node)) func(cluster.Event) cluster.Event {
 	edit := func(n *cluster.Node) *cluster.Node {

@@ -232,7 +232,8 @@ func (s *simulation) leave(i int32) {
 	if !p.exists {
 		return
 	}
-	again := p.evicted && !p.finished && s.w.Tasks[p.task].Deleted > s.now
+	until := s.w.Tasks[p.task].Deleted
+	again := p.evicted && !p.finished && (until == trace.Never || until > s.now)
 	switch {
 	case !p.ours:
 	case p.bound == 0 && !again:
