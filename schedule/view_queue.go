@@ -35,7 +35,11 @@ func (v *QueueView) WriteText(w io.Writer) error {
 			parts = append(parts, fmt.Sprintf("%d %s", n, state))
 		}
 	}
-	fmt.Fprintf(&b, "%d pods wait", total)
+	if total == 1 {
+		b.WriteString("1 pod waits")
+	} else {
+		fmt.Fprintf(&b, "%d pods wait", total)
+	}
 	if total > 0 {
 		fmt.Fprintf(&b, ": %s", strings.Join(parts, ", "))
 	}
@@ -43,10 +47,10 @@ func (v *QueueView) WriteText(w io.Writer) error {
 	if len(v.Pods) > 0 {
 		b.WriteString("\n")
 		t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(t, "POD\tPRIORITY\tCREATED\tSTATE\t")
+		fmt.Fprintln(t, "POD\tPRIORITY\tCREATED\tSTATE")
 		for i := range v.Pods {
 			p := &v.Pods[i]
-			fmt.Fprintf(t, "%s/%s\t%d\t%s\t%s%s\t\n", p.Namespace, p.Name, p.Priority, p.Created.Format(time.RFC3339), p.State, p.detail())
+			fmt.Fprintf(t, "%s/%s\t%d\t%s\t%s%s\n", p.Namespace, p.Name, p.Priority, p.Created.Format(time.RFC3339), p.State, p.detail())
 		}
 		_ = t.Flush() // to a Builder
 	}

@@ -1,5 +1,6 @@
-// Command hilbert is Hilbert for people: it answers questions about scheduling, today by simulation. Everything it does is package
-// command's; this file only starts it and turns an error into an exit code. It holds no logic of its own, and talks to no cluster.
+// Command hilbert is Hilbert for people: it answers questions about scheduling, from a running hilbertd, from a file, or by simulation.
+// Everything it does is package command's; this file only starts it and turns an error into an exit code. It holds no logic of its own,
+// and changes nothing in a cluster.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Package command is the command line of hilbert: one file a subcommand, and a literal list of them. A subcommand reads its flags, calls
-// the package that does the work, and prints what it answers as a table or as JSON.
+// the package that does the work, or asks a hilbertd, and prints what it answers for people or as JSON.
 //
 // Invariants: results go to the command's output and everything else to its error output; the same arguments print the same, but for
 // times and memory; a mistake in the arguments is told with what to write instead.
@@ -25,6 +25,9 @@ func New() *cobra.Command {
 		SilenceErrors: true,
 	}
 	for _, sub := range []*cobra.Command{
+		newExplain(),
+		newQueue(),
+		newSnapshot(),
 		newSim(),
 	} {
 		root.AddCommand(sub)

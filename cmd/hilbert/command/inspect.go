@@ -1,0 +1,244 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/schedule"
+)
+
+const outputText = "text"
+
+// whom is which hilbertd, or which file, a question goes to.
+type whom struct {
+	from   string
+	target kube.Target
+}
+
+// flags adds the flags that choose a hilbertd.
+func (w *whom) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&w.target.Server, "server", "", "https URL of a hilbertd to ask directly; without it the leader is found by its Lease and asked through the API server")
+	flags.StringVar(&w.target.CertificateAuthority, "certificate-authority", "", "file with the certificate that vouches for --server")
+	flags.BoolVar(&w.target.Insecure, "insecure-skip-tls-verify", false, "trust whoever answers at --server with your token")
+	flags.StringVar(&w.target.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, else ~/.kube/config)")
+	flags.StringVar(&w.target.Context, "context", "", "context of the kubeconfig")
+	flags.StringVar(&w.target.TokenFile, "token-file", "", "file with a bearer token to use instead of the kubeconfig's")
+	flags.StringVar(&w.target.Lease, "lease", "", "the leader's Lease as NAMESPACE/NAME (default "+strings.Join(kube.DefaultLeases, ", else ")+")")
+}
+
+// fromFlag adds --from.
+func (w *whom) fromFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&w.from, "from", "", `answer from a file that hilbert snapshot wrote ("-": standard input) instead of asking`)
+	for _, name := range []string{"server", "kubeconfig", "context", "token-file", "lease"} {
+		cmd.MarkFlagsMutuallyExclusive("from", name)
+	}
+}
+
+// ask puts a question to the hilbertd and decodes its answer into v.
+func (w *whom) ask(ctx context.Context, path string, query url.Values, v any) error {
+	body, err := w.open(ctx, path, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	if err := json.NewDecoder(body).Decode(v); err != nil {
+		return fmt.Errorf("the answer to %s cannot be read: %w", path, err)
+	}
+	return nil
+}
+
+func (w *whom) open(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+	inspector, err := kube.Reach(ctx, w.target)
+	if err != nil {
+		return nil, err
+	}
+	return inspector.Get(ctx, path, query)
+}
+
+// read reads the file of --from.
+func (w *whom) read(cmd *cobra.Command) (*schedule.Dump, error) {
+	in, name := cmd.InOrStdin(), "standard input"
+	if w.from != "-" {
+		file, err := os.Open(w.from)
+		if err != nil {
+			return nil, fmt.Errorf("--from: %w", err)
+		}
+		defer func() { _ = file.Close() }()
+		in, name = file, w.from
+	}
+	d, err := schedule.ReadDump(in)
+	if err != nil {
+		return nil, fmt.Errorf("--from: %s is no snapshot: %w", name, err)
+	}
+	return d, nil
+}
+
+// answer is what can be printed both ways.
+type answer interface{ WriteText(io.Writer) error }
+
+// show writes an answer as text or as JSON.
+func show(cmd *cobra.Command, output string, a answer) error {
+	if output == outputText {
+		return a.WriteText(cmd.OutOrStdout())
+	}
+	encoder := json.NewEncoder(cmd.OutOrStdout())
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(a)
+}
+
+func outputFlag(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", outputText, "text or json")
+}
+
+func checkOutput(command, output string) error {
+	if output != outputText && output != outputJSON {
+		return fmt.Errorf("%s: --output %q is not known; write text or json", command, output)
+	}
+	return nil
+}
+
+func newExplain() *cobra.Command {
+	var w whom
+	var output string
+	cmd := &cobra.Command{
+		Use:   "explain pod NAMESPACE/NAME",
+		Short: "Say where a pod is, or why it is nowhere and what would help",
+		Long: `Say where a pod is and how good the place is, or why no node takes it: how many nodes refuse it for which reason, which come nearest
+and by how much, and which single change would make it fit. Nothing is changed by asking.`,
+		Example: `  hilbert explain pod default/web-0
+  hilbert explain pod default/web-0 -o json
+  hilbert snapshot > cluster.json && hilbert explain pod default/web-0 --from cluster.json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput("explain", output); err != nil {
+				return err
+			}
+			namespace, name, err := podName(args)
+			if err != nil {
+				return err
+			}
+			a, err := w.explain(cmd, namespace, name)
+			if err != nil {
+				return err
+			}
+			return show(cmd, output, a)
+		},
+	}
+	w.flags(cmd)
+	w.fromFlag(cmd)
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+// podName reads "pod NAMESPACE/NAME"; without a namespace it is default.
+func podName(args []string) (namespace, name string, err error) {
+	if args[0] != "pod" {
+		return "", "", fmt.Errorf("explain: %q cannot be explained; write: hilbert explain pod NAMESPACE/NAME", args[0])
+	}
+	namespace, name, ok := strings.Cut(args[1], "/")
+	if !ok {
+		namespace, name = "default", args[1]
+	}
+	if namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", fmt.Errorf("explain: %q is no pod; write NAMESPACE/NAME", args[1])
+	}
+	return namespace, name, nil
+}
+
+func (w *whom) explain(cmd *cobra.Command, namespace, name string) (*schedule.Answer, error) {
+	if w.from == "" {
+		a := &schedule.Answer{}
+		return a, w.ask(cmd.Context(), "/v1/explain", url.Values{"namespace": {namespace}, "name": {name}}, a)
+	}
+	d, err := w.read(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return d.Explain(namespace, name)
+}
+
+// The bounds of hilbert queue --limit.
+const (
+	queueLimit    = 50
+	maxQueueLimit = 100_000
+)
+
+func newQueue() *cobra.Command {
+	var w whom
+	var output string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "queue",
+		Short: "Show which pods wait, in which order and why",
+		Example: `  hilbert queue
+  hilbert queue --limit 1000 -o json
+  hilbert queue --from cluster.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput("queue", output); err != nil {
+				return err
+			}
+			if limit < 0 || limit > maxQueueLimit {
+				return fmt.Errorf("queue: --limit %d: want 0 to %d", limit, maxQueueLimit)
+			}
+			v, err := w.queue(cmd, limit)
+			if err != nil {
+				return err
+			}
+			return show(cmd, output, v)
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", queueLimit, "name at most so many pods")
+	w.flags(cmd)
+	w.fromFlag(cmd)
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+func (w *whom) queue(cmd *cobra.Command, limit int) (*schedule.QueueView, error) {
+	if w.from == "" {
+		v := &schedule.QueueView{}
+		return v, w.ask(cmd.Context(), "/v1/queue", url.Values{"limit": {strconv.Itoa(limit)}}, v)
+	}
+	d, err := w.read(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return d.View(limit), nil
+}
+
+func newSnapshot() *cobra.Command {
+	var w whom
+	cmd := &cobra.Command{
+		Use:   "snapshot > FILE",
+		Short: "Write everything that the scheduler knows to a file",
+		Long: `Write everything that the scheduler knows, at one revision, as JSON: nodes, pods, whatever bears on them, the queue and the settings.
+hilbert explain --from FILE and hilbert queue --from FILE answer from it as the scheduler would have, and hilbert sim --from FILE tries out
+what would be if. The file names pods, nodes, labels and images; it has no environment, no secrets and no volumes.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			body, err := w.open(cmd.Context(), "/v1/snapshot", nil)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = body.Close() }()
+			if _, err := io.Copy(cmd.OutOrStdout(), body); err != nil {
+				return fmt.Errorf("snapshot: the file is not complete: %w", err)
+			}
+			return nil
+		},
+	}
+	w.flags(cmd)
+	return cmd
+}

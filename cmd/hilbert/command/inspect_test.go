@@ -1,0 +1,235 @@
+package command
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
+	"hilbert.dev/hilbert/kube/standin"
+)
+
+func apiNode(name, cpu string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			"cpu": apiresource.MustParse(cpu), "memory": apiresource.MustParse("64Gi"), "pods": apiresource.MustParse("110"),
+		}},
+	}
+}
+
+func apiPod(name, cpu string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Unix(1_700_000_000, 0)},
+		Spec: corev1.PodSpec{SchedulerName: "hilbert", Containers: []corev1.Container{{
+			Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": apiresource.MustParse(cpu)}},
+		}}},
+	}
+}
+
+// cluster is a hilbertd that leads a stand-in cluster, and how people reach it.
+type cluster struct {
+	api        *standin.Server
+	address    string
+	kubeconfig string
+}
+
+const token = "secret"
+
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{api: standin.New(t)}
+	c.api.User(token, "ada", "/v1/explain", "/v1/queue", "/v1/snapshot")
+	c.api.SetNode(apiNode("n1", "4"))
+	c.api.SetNode(apiNode("n2", "8"))
+	c.api.SetPod(apiPod("small", "1"))
+	large, first := apiPod("large", "8"), int32(10) // or the small one may take its only place
+	large.Spec.Priority = &first
+	c.api.SetPod(large)
+	huge, last := apiPod("huge", "20"), int32(-1) // it is told what is left when the others have their places
+	huge.Spec.Priority = &last
+	c.api.SetPod(huge)
+	config := spec.Default()
+	config.Server.BindAddress = "127.0.0.1:0"
+	listening, ended := make(chan string, 1), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		ended <- daemon.Run(ctx, config, daemon.Options{
+			Connection: c.api.Connection(), Log: slog.New(slog.DiscardHandler), OnListen: func(address string) { listening <- address },
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("hilbertd: %v", err)
+		}
+	})
+	select {
+	case c.address = <-listening:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	c.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"c","cluster":{"server":"` + c.api.Connection().Host +
+		`","insecure-skip-tls-verify":true}}],"users":[{"name":"u","user":{"token":"` + token + `"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}]}`
+	if err := os.WriteFile(c.kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitQueue(t)
+	return c
+}
+
+// awaitQueue waits until everything has been tried.
+func (c *cluster) awaitQueue(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		out, err := run(t.Context(), t, append([]string{"queue"}, c.direct()...)...)
+		if err == nil && strings.HasPrefix(out, "1 pod waits: 1 unschedulable.") {
+			return
+		}
+	}
+	out, err := run(t.Context(), t, append([]string{"queue"}, c.direct()...)...)
+	t.Fatalf("the pods are not tried: %v\n%s", err, out)
+}
+
+func (c *cluster) direct() []string {
+	return []string{"--server", "https://" + c.address, "--insecure-skip-tls-verify", "--kubeconfig", c.kubeconfig}
+}
+
+// through are the flags that lead through the API server's proxy. The real Lease says that the leader is no pod, so there is another one.
+func (c *cluster) through(t *testing.T) []string {
+	t.Helper()
+	_, port, _ := strings.Cut(c.address, ":")
+	c.api.Serve("kube-system/hilbertd-1:"+port, c.address)
+	holder := "kube-system/hilbertd-1:" + port + "_id"
+	c.api.SetLease(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "proxied"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	})
+	return []string{"--kubeconfig", c.kubeconfig, "--lease", "kube-system/proxied"}
+}
+
+const hugeExplained = `default/huge waits; when it was tried, no node fitted.
+
+0/2 nodes are available: 2 Insufficient cpu.
+
+Nearest:
+  n1 lacks 17 cpu (20 asked, 3 free of 4)
+  n2 lacks 20 cpu (20 asked, 0 free of 8)
+
+Any one of these would make it fit:
+  n1 larger by 17 cpu
+`
+
+// The same question gets the same bytes directly, through the API server, and from a file.
+func TestInspectLive(t *testing.T) {
+	c := startCluster(t)
+	snapshot, err := run(t.Context(), t, append([]string{"snapshot"}, c.through(t)...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "cluster.json")
+	if err := os.WriteFile(file, []byte(snapshot), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, question := range [][]string{
+		{"explain", "pod", "default/huge"}, {"explain", "pod", "huge", "-o", "json"}, {"explain", "pod", "default/small"}, {"explain", "pod", "large"},
+		{"queue"}, {"queue", "-o", "json"}, {"queue", "--limit", "0"},
+	} {
+		from, err := run(t.Context(), t, append(question, "--from", file)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, way := range [][]string{c.direct(), c.through(t)} {
+			if live, err := run(t.Context(), t, append(question, way...)...); err != nil || live != from {
+				t.Errorf("%q %q: %v\n%s\nfrom the file:\n%s", question, way, err, live, from)
+			}
+		}
+		if question[0] == "explain" && question[2] == "default/huge" && !strings.HasPrefix(from, hugeExplained) {
+			t.Errorf("got\n%s\nwant\n%s", from, hugeExplained)
+		}
+	}
+	if _, err := run(t.Context(), t, append([]string{"explain", "pod", "nobody"}, c.through(t)...)...); err == nil || !strings.Contains(err.Error(), "knows no pod default/nobody") {
+		t.Errorf("a pod that is not there: %v", err)
+	}
+	if _, err := run(t.Context(), t, "queue", "--kubeconfig", c.kubeconfig); err == nil || !strings.Contains(err.Error(), "write --server https://") {
+		t.Errorf("a leader that is no pod: %v", err)
+	}
+	c.api.User(token, "ada")
+	other := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(other, []byte("stranger"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.api.User("stranger", "bob")
+	if _, err := run(t.Context(), t, append([]string{"queue", "--token-file", other}, c.direct()...)...); err == nil || !strings.Contains(err.Error(), "bob may not get the path /v1/queue") {
+		t.Errorf("a stranger: %v", err)
+	}
+}
+
+// What a condition says is what explain says.
+func TestConditionAndExplainAgree(t *testing.T) {
+	c := startCluster(t)
+	out, err := run(t.Context(), t, append([]string{"explain", "pod", "huge"}, c.direct()...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := ""
+	for deadline := time.Now().Add(time.Minute); message == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		for _, condition := range c.api.Pod("default", "huge").Status.Conditions {
+			message = condition.Message
+		}
+	}
+	first, rest, ok := strings.Cut(message, ". It would fit with ")
+	if !ok || !strings.Contains(out, first+".") || !strings.Contains(out, strings.Split(rest, ". ")[0]) {
+		t.Errorf("condition: %s\nexplain:\n%s", message, out)
+	}
+}
+
+func TestInspectRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no pod":        {[]string{"explain", "node", "n1"}, "hilbert explain pod NAMESPACE/NAME"},
+		"no name":       {[]string{"explain", "pod", "default/"}, "is no pod"},
+		"format":        {[]string{"explain", "pod", "a", "-o", "yaml"}, "write text or json"},
+		"no file":       {[]string{"explain", "pod", "a", "--from", "/no/such/file"}, "/no/such/file"},
+		"no snapshot":   {[]string{"queue", "--from", podsFile}, "is no snapshot"},
+		"both":          {[]string{"queue", "--from", podsFile, "--server", "https://x"}, "none of the others can be"},
+		"limit":         {[]string{"queue", "--limit", "-1"}, "want 0 to"},
+		"no kubeconfig": {[]string{"snapshot", "--kubeconfig", "/no/such/kubeconfig"}, "/no/such/kubeconfig"},
+	} {
+		if _, err := run(t.Context(), t, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The server speaks TLS only.
+func TestPlainHTTPIsRefused(t *testing.T) {
+	c := startCluster(t)
+	response, err := http.Get("http://" + c.address + "/livez")
+	if err == nil {
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			t.Error("plain HTTP is answered")
+		}
+	}
+	conn, err := tls.Dial("tcp", c.address, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+}
