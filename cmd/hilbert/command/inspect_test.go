@@ -40,8 +40,8 @@ func apiPod(name, cpu string) *corev1.Pod {
 	}
 }
 
-// cluster is a hilbertd that leads a stand-in cluster, and how people reach it.
-type cluster struct {
+// leader is a hilbertd that leads a stand-in cluster, and how people reach it.
+type leader struct {
 	api        *standin.Server
 	address    string
 	kubeconfig string
@@ -49,9 +49,9 @@ type cluster struct {
 
 const token = "secret"
 
-func startCluster(t *testing.T) *cluster {
+func startCluster(t *testing.T) *leader {
 	t.Helper()
-	c := &cluster{api: standin.New(t)}
+	c := &leader{api: standin.New(t)}
 	c.api.User(token, "ada", "/v1/explain", "/v1/queue", "/v1/snapshot")
 	c.api.SetNode(apiNode("n1", "4"))
 	c.api.SetNode(apiNode("n2", "8"))
@@ -93,7 +93,7 @@ func startCluster(t *testing.T) *cluster {
 }
 
 // awaitQueue waits until everything has been tried.
-func (c *cluster) awaitQueue(t *testing.T) {
+func (c *leader) awaitQueue(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		out, err := run(t.Context(), t, append([]string{"queue"}, c.direct()...)...)
@@ -105,12 +105,12 @@ func (c *cluster) awaitQueue(t *testing.T) {
 	t.Fatalf("the pods are not tried: %v\n%s", err, out)
 }
 
-func (c *cluster) direct() []string {
+func (c *leader) direct() []string {
 	return []string{"--server", "https://" + c.address, "--insecure-skip-tls-verify", "--kubeconfig", c.kubeconfig}
 }
 
 // through are the flags that lead through the API server's proxy. The real Lease says that the leader is no pod, so there is another one.
-func (c *cluster) through(t *testing.T) []string {
+func (c *leader) through(t *testing.T) []string {
 	t.Helper()
 	_, port, _ := strings.Cut(c.address, ":")
 	c.api.Serve("kube-system/hilbertd-1:"+port, c.address)

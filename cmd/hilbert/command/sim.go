@@ -38,21 +38,30 @@ type simFlags struct {
 	check, faults                  bool
 	scores                         map[string]int64
 	output                         string
+	whatIf                         whatIfFlags
 }
 
 func newSim() *cobra.Command {
 	var f simFlags
 	cmd := &cobra.Command{
 		Use:   "sim",
-		Short: "Replay a workload through the scheduler on a virtual clock",
+		Short: "Replay a workload, or ask what would be if, on a virtual clock",
 		Long: `Replay a trace or an invented workload through the same scheduling core that hilbertd runs, without Kubernetes and without
-waiting: time is virtual. The same seed gives the same placements, and the same digest, on any machine.`,
+waiting: time is virtual. The same seed gives the same placements, and the same digest, on any machine.
+
+With --from FILE it starts from what hilbert snapshot wrote, and says what the scheduler would do next: with more pods, or without nodes.`,
 		Example: `  hilbert sim --format openb --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv --arrive 1.3 --seed 42
   hilbert sim --format dlrm --pods disaggregated_DLRM_trace.csv
   hilbert sim --synthetic nodes=20000,pods=200000,classes=16
-  hilbert sim --synthetic nodes=12,pods=300,classes=16 --faults --check --schedulers 4 --seeds 100`,
+  hilbert sim --synthetic nodes=12,pods=300,classes=16 --faults --check --schedulers 4 --seeds 100
+  hilbert sim --from cluster.json --add pods.yaml --drain node-7`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd, &f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.whatIf.from != "" {
+				return runWhatIf(cmd, &f)
+			}
+			return runSim(cmd, &f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.format, "format", "", "format of the trace: openb or dlrm")
@@ -68,6 +77,7 @@ waiting: time is virtual. The same seed gives the same placements, and the same 
 	flags.BoolVar(&f.faults, "faults", false, "inject faults: slow and lost writes, watch lag, foreign schedulers, nodes that go and come back, restarts")
 	flags.StringToInt64Var(&f.scores, "scores", nil, "weights of score functions, for example LeastAllocated=1")
 	flags.StringVarP(&f.output, "output", "o", outputTable, "table or json")
+	f.whatIf.flags(cmd)
 	return cmd
 }
 
@@ -107,8 +117,10 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 // validate checks what one flag demands of another.
 func (f *simFlags) validate(arriveGiven bool) error {
 	switch {
+	case len(f.whatIf.add)+len(f.whatIf.drain) > 0:
+		return errors.New("sim: --add and --drain change a snapshot; name it with --from FILE")
 	case (f.format == "") == (f.synthetic == ""):
-		return errors.New("sim: write either --format openb|dlrm with its files, or --synthetic nodes=N,pods=N,classes=N")
+		return errors.New("sim: write either --format openb|dlrm with its files, or --synthetic nodes=N,pods=N,classes=N, or --from FILE")
 	case f.synthetic != "" && (f.nodes != "" || f.pods != ""):
 		return errors.New("sim: --nodes and --pods belong to --format; leave them out with --synthetic")
 	case f.format != "" && f.format != formatOpenB && f.format != formatDLRM:

@@ -1,0 +1,83 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/sim"
+)
+
+// whatIfFlags are the flags of hilbert sim --from.
+type whatIfFlags struct {
+	from       string
+	add, drain []string
+}
+
+func (f *whatIfFlags) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.from, "from", "", `start from a file that hilbert snapshot wrote ("-": standard input)`)
+	flags.StringArrayVar(&f.add, "add", nil, "with --from: create the pods of this YAML file; may stand several times")
+	flags.StringArrayVar(&f.drain, "drain", nil, "with --from: take this node away and place its pods anew; may stand several times")
+	for _, name := range []string{"format", "nodes", "pods", "synthetic", "arrive", "seed", "seeds", "schedulers", "check", "faults"} {
+		cmd.MarkFlagsMutuallyExclusive("from", name)
+	}
+}
+
+// runWhatIf answers what would be if.
+func runWhatIf(cmd *cobra.Command, f *simFlags) error {
+	if f.output != outputTable && f.output != outputJSON {
+		return fmt.Errorf("sim: --output %q is not known; write table or json", f.output)
+	}
+	w := whom{from: f.whatIf.from}
+	d, err := w.read(cmd)
+	if err != nil {
+		return err
+	}
+	q := sim.WhatIf{Drain: f.whatIf.drain, Scores: f.scores}
+	for _, path := range f.whatIf.add {
+		pods, err := readManifests(cmd, path, d)
+		if err != nil {
+			return fmt.Errorf("--add %s: %w", path, err)
+		}
+		q.Add = append(q.Add, pods...)
+	}
+	forecast, err := sim.NewForecast(cmd.Context(), d, q)
+	if err != nil {
+		return fmt.Errorf("sim: %w", err)
+	}
+	output := f.output
+	if output == outputTable {
+		output = outputText
+	}
+	if err := show(cmd, output, forecast); err != nil {
+		return fmt.Errorf("print the forecast: %w", err)
+	}
+	if forecast.Interrupted {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+func readManifests(cmd *cobra.Command, path string, d *schedule.Dump) (pods []cluster.PodFacts, err error) {
+	var in io.Reader = cmd.InOrStdin()
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	pods, err = kube.ReadManifests(in, d.SchedulerName)
+	if err == nil && len(pods) == 0 {
+		err = errors.New("it has no pods")
+	}
+	return pods, err
+}

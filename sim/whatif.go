@@ -1,0 +1,313 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/schedule/place"
+)
+
+// WhatIf is a change to a cluster as a dump has it: what would the scheduler do?
+type WhatIf struct {
+	// Add are pods that are created; they are ours and not bound.
+	Add []cluster.PodFacts
+	// Drain names nodes that go; the pods of ours on them look for another place.
+	Drain []string
+	// Scores, where set, replace those of the dump.
+	Scores map[string]int64
+}
+
+// Forecast is what the scheduler did: the production pipeline, with an API server that does what it is told at once.
+type Forecast struct {
+	Revision cluster.Revision `json:"revision"`
+	Taken    time.Time        `json:"taken"`
+	Nodes    int              `json:"nodes"` // without those that are drained
+	// Placed and Unplaced are the pods that looked for a place, by the order in which they were seen.
+	Placed   []PlacedPod   `json:"placed"`
+	Unplaced []UnplacedPod `json:"unplaced"`
+	// Evicted made room for pods of higher priority.
+	Evicted []PodName `json:"evicted,omitempty"`
+	// Lost are pods on drained nodes that nobody here places again: other schedulers', and those bound to that very node.
+	Lost []LostPod `json:"lost,omitempty"`
+	// Interrupted: the run was ended early.
+	Interrupted bool `json:"interrupted,omitempty"`
+}
+
+// PodName names a pod, and says what it was before.
+type PodName struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Was is "added", "waiting", or the node that it was on.
+	Was string `json:"was"`
+}
+
+// PlacedPod got a place.
+type PlacedPod struct {
+	PodName
+	Node string `json:"node"`
+	GPUs string `json:"gpus,omitempty"`
+}
+
+// UnplacedPod got none.
+type UnplacedPod struct {
+	PodName
+	Why         string             `json:"why"`
+	Explanation *place.Explanation `json:"explanation,omitempty"`
+}
+
+// LostPod goes with its node.
+type LostPod struct {
+	PodName
+	Why string `json:"why"`
+}
+
+const (
+	wasAdded   = "added"
+	wasWaiting = "waiting"
+	// maxForecastRounds bounds a run that does not come to rest, which would be a mistake in the core.
+	maxForecastRounds = 10_000_000
+)
+
+// forecast is one run.
+type forecast struct {
+	out       *Forecast
+	scheduler *schedule.Scheduler
+	facts     map[cluster.UID]cluster.PodFacts
+	was       map[cluster.UID]string
+	seekers   []cluster.UID // the pods that look for a place
+	now       time.Time
+}
+
+// NewForecast runs the scheduler on a dump with a change until it comes to rest. A cancelled context ends it early, with what was reached.
+func NewForecast(ctx context.Context, d *schedule.Dump, q WhatIf) (*Forecast, error) {
+	d.Sort()
+	if err := q.check(d); err != nil {
+		return nil, err
+	}
+	if _, err := cluster.Load(d.Ledger); err != nil { // what contradicts itself must not be simulated
+		return nil, fmt.Errorf("the snapshot: %w", err)
+	}
+	config := d.Scheduling
+	config.Conditions = spec.Conditions{PerSecond: 1e9, Burst: 1e9, MinInterval: spec.Duration(time.Hour)} // nobody reads them
+	if q.Scores != nil {
+		config.Scores = q.Scores
+	}
+	scheduler, err := schedule.New(schedule.Options{Config: config})
+	if err != nil {
+		return nil, err
+	}
+	f := &forecast{
+		out: &Forecast{
+			Revision: d.Ledger.Revision, Taken: d.Taken, Nodes: len(d.Ledger.Nodes) - len(q.Drain), Placed: []PlacedPod{}, Unplaced: []UnplacedPod{},
+		},
+		scheduler: scheduler, facts: make(map[cluster.UID]cluster.PodFacts), was: make(map[cluster.UID]string), now: d.Taken,
+	}
+	f.feed(d, &q)
+	if err := f.run(ctx); err != nil {
+		return nil, err
+	}
+	f.report()
+	return f.out, f.verify()
+}
+
+// check names what of the change cannot be.
+func (q *WhatIf) check(d *schedule.Dump) error {
+	drained := make(map[string]bool)
+	for _, name := range q.Drain {
+		if !slices.ContainsFunc(d.Ledger.Nodes, func(n *cluster.Node) bool { return n.Name == name }) {
+			return fmt.Errorf("drain: the snapshot has no node %s", name)
+		}
+		if drained[name] {
+			return fmt.Errorf("drain: node %s stands twice", name)
+		}
+		drained[name] = true
+	}
+	known := make(map[cluster.UID]string)
+	for i := range d.Ledger.Pods {
+		known[d.Ledger.Pods[i].Facts.UID] = "the snapshot"
+	}
+	for i := range q.Add {
+		f := &q.Add[i]
+		if !f.Ours {
+			return fmt.Errorf("add: pod %s/%s is another scheduler's; write spec.schedulerName: %s", f.Namespace, f.Name, d.SchedulerName)
+		}
+		if f.Node != "" {
+			return fmt.Errorf("add: pod %s/%s names its node already (%s); leave spec.nodeName out", f.Namespace, f.Name, f.Node)
+		}
+		if where, twice := known[f.UID]; twice {
+			return fmt.Errorf("add: pod %s/%s stands in %s already", f.Namespace, f.Name, where)
+		}
+		known[f.UID] = "what is added"
+	}
+	return nil
+}
+
+// feed tells the scheduler of the cluster as it would be. What is on its way has arrived: pods that are being deleted, and victims that
+// are waited for, have left; placements whose Binding is not confirmed are bound.
+func (f *forecast) feed(d *schedule.Dump, q *WhatIf) {
+	l := d.Ledger
+	tell := func(e cluster.Event) { f.scheduler.Apply(e, f.now) }
+	tell(cluster.NamespacesListed{Namespaces: l.Namespaces})
+	for _, w := range l.Workloads {
+		tell(cluster.WorkloadUpserted{Workload: w})
+	}
+	tell(cluster.BudgetsListed{Budgets: l.Budgets})
+	for _, n := range l.Nodes {
+		if !slices.Contains(q.Drain, n.Name) {
+			tell(cluster.NodeUpserted{Node: n})
+		}
+	}
+	leaving := make(map[cluster.UID]bool)
+	for i := range l.Pods {
+		r := &l.Pods[i]
+		leaving[r.Facts.UID] = leaving[r.Facts.UID] || r.Facts.Deleting || r.Phase == cluster.Finished
+		for _, victim := range r.Victims {
+			leaving[victim] = true
+		}
+	}
+	for i := range l.Pods {
+		if facts := l.Pods[i].Facts; !leaving[facts.UID] {
+			f.enter(facts, slices.Contains(q.Drain, facts.Node))
+		}
+	}
+	for _, facts := range q.Add {
+		facts.Created = f.now.UnixNano()
+		f.seek(facts, wasAdded)
+	}
+}
+
+// enter tells of a pod of the dump.
+func (f *forecast) enter(facts cluster.PodFacts, drained bool) {
+	facts.Nominated = "" // the victims that made room there have left: it may be had by whoever comes first
+	was := facts.Node
+	switch {
+	case facts.Node == "":
+		f.seek(facts, wasWaiting)
+	case !drained:
+		f.facts[facts.UID] = facts
+		f.was[facts.UID] = was
+		f.scheduler.Apply(cluster.PodUpserted{Pod: facts}, f.now)
+	case !facts.Ours:
+		f.out.Lost = append(f.out.Lost, LostPod{PodName{facts.Namespace, facts.Name, was}, "another scheduler's"})
+	case boundByName(facts.Requirements, was):
+		f.out.Lost = append(f.out.Lost, LostPod{PodName{facts.Namespace, facts.Name, was}, "made for that very node"})
+	default:
+		facts.Node, facts.Grant.GPUs, facts.Grant.Milli, facts.Started = "", 0, 0, 0
+		f.seek(facts, was)
+	}
+}
+
+// boundByName reports whether a pod may go to one node only, by its name, as those of a DaemonSet.
+func boundByName(r *cluster.Requirements, node string) bool {
+	return len(r.Required) > 0 && !slices.ContainsFunc(r.Required, func(t cluster.Term) bool {
+		return !slices.ContainsFunc(t.Fields, func(e cluster.Requirement) bool {
+			return e.Operator == cluster.In && slices.Equal(e.Values, []string{node})
+		})
+	})
+}
+
+func (f *forecast) seek(facts cluster.PodFacts, was string) {
+	f.facts[facts.UID], f.was[facts.UID] = facts, was
+	f.seekers = append(f.seekers, facts.UID)
+	f.scheduler.Apply(cluster.PodUpserted{Pod: facts}, f.now)
+}
+
+// run lets the scheduler do all that it can.
+func (f *forecast) run(ctx context.Context) error {
+	for range maxForecastRounds {
+		if ctx.Err() != nil {
+			f.out.Interrupted = true
+			return nil
+		}
+		decisions := f.scheduler.Step(f.now, stepLimit)
+		writes := slices.Clone(f.scheduler.Ready(f.now))
+		for i := range writes {
+			f.answer(&writes[i])
+		}
+		if decisions > 0 || len(writes) > 0 {
+			continue
+		}
+		at, ok := f.scheduler.NextWake(f.now)
+		if !ok {
+			return nil
+		}
+		f.now = at
+	}
+	return errors.New("the scheduler does not come to rest")
+}
+
+// answer does a write, and lets the watch tell of it.
+func (f *forecast) answer(w *bind.Write) {
+	facts := f.facts[w.Pod]
+	result := bind.Result{ID: w.ID, Outcome: bind.Written, Node: facts.Node}
+	f.scheduler.Finish(result, f.now)
+	switch w.Kind {
+	case bind.WriteBinding:
+		facts.Node, facts.Grant = w.Node, w.Grant
+		f.facts[w.Pod] = facts
+		f.scheduler.Apply(cluster.PodUpserted{Pod: facts}, f.now)
+	case bind.DeletePod:
+		f.out.Evicted = append(f.out.Evicted, PodName{facts.Namespace, facts.Name, f.was[w.Pod]})
+		delete(f.facts, w.Pod)
+		f.scheduler.Apply(cluster.PodRemoved{UID: w.Pod}, f.now)
+	default: // nobody reads what the others write
+	}
+}
+
+// report says what became of the pods that looked for a place.
+func (f *forecast) report() {
+	snapshot := cluster.NewSnapshot()
+	snapshot.Advance(f.scheduler.Store())
+	// Explanations do not look at scores, so the profile does not matter.
+	placer := place.NewPlacer(snapshot, &place.Profile{}, 0, 1)
+	type asked struct {
+		class    *cluster.Class
+		priority int32
+	}
+	known := make(map[asked]*place.Explanation)
+	for _, uid := range f.seekers {
+		facts, there := f.facts[uid]
+		if !there {
+			continue // it was placed, and then evicted
+		}
+		name := PodName{facts.Namespace, facts.Name, f.was[uid]}
+		pod := f.scheduler.Store().Pod(uid)
+		switch {
+		case facts.Node != "":
+			f.out.Placed = append(f.out.Placed, PlacedPod{name, facts.Node, facts.Grant.String()})
+			continue
+		case pod.Gated:
+			f.out.Unplaced = append(f.out.Unplaced, UnplacedPod{name, "it has scheduling gates", nil})
+			continue
+		case pod.Refusal() != "":
+			f.out.Unplaced = append(f.out.Unplaced, UnplacedPod{name, pod.Refusal(), nil})
+			continue
+		}
+		key := asked{pod.Class, pod.Priority}
+		if known[key] == nil {
+			e := placer.ExplainFor(f.scheduler.Store(), pod.Class, pod.Priority)
+			known[key] = &e
+		}
+		f.out.Unplaced = append(f.out.Unplaced, UnplacedPod{name, known[key].String(), known[key]})
+	}
+	slices.SortFunc(f.out.Lost, func(a, b LostPod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+}
+
+// verify holds the outcome against the core's own invariants.
+func (f *forecast) verify() error {
+	if err := f.scheduler.Verify(); err != nil {
+		return fmt.Errorf("an invariant broke: %w", err)
+	}
+	return nil
+}
