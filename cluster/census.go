@@ -227,6 +227,7 @@ func (s *State) learn() {
 		return
 	}
 	s.learned = s.registry.generation
+	s.learnHolders()
 	for id, def := range s.registry.censuses {
 		switch {
 		case def == nil:

@@ -252,6 +252,9 @@ func (s *Store) constrainSpread(c *Constraints, b *base, self []int32) {
 			spread.Census = s.registry.census(
 				censusDef{tally: spread.Tally, key: s.registry.key(spread.TopologyKey), orEmpty: spread.Default}, spread.eligibility(b, keys))
 		}
+		if spread.Census == NoCensus {
+			s.registry.list(spread.Tally, 1)
+		}
 		if spread.Hard {
 			c.Hard = append(c.Hard, spread)
 		} else {
@@ -342,6 +345,11 @@ func (s *Store) releaseClass(class *Class) {
 		return
 	}
 	class.Constraints.Each(s.registry.dropCensus)
+	for i := range class.Constraints.Soft {
+		if soft := &class.Constraints.Soft[i]; soft.Census == NoCensus {
+			s.registry.list(soft.Tally, -1)
+		}
+	}
 	for _, t := range class.Constraints.tallies {
 		s.registry.dropTally(t)
 	}

@@ -12,7 +12,7 @@ type registry struct {
 	censuses   []*censusDef // nil: the ID is free
 	censusIDs  map[string]CensusID
 	eligible   map[string]*eligibility
-	generation uint64 // changes when a census is defined or dropped
+	generation uint64 // changes when a census, or a list of holders, is asked for or given up
 }
 
 func newRegistry() *registry {
@@ -126,6 +126,12 @@ func (r *registry) dropCensus(id CensusID) {
 	t := r.tallies[def.tally]
 	t.censuses = slices.DeleteFunc(t.censuses, func(c CensusID) bool { return c == id })
 	r.censuses[id] = nil
+	r.generation++
+}
+
+// list asks for the Holders of a tally, once more or once less.
+func (r *registry) list(id TallyID, more int) {
+	r.tallies[id].listed += more
 	r.generation++
 }
 

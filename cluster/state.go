@@ -28,7 +28,8 @@ type State struct {
 	tallies  [][]Tally // by slot, sorted by ID
 	domains  []*domainColumn
 	censuses []*Census
-	learned  uint64 // the registry's generation that censuses reflect
+	holders  []*Holders // by tally, nil where nobody asks
+	learned  uint64     // the registry's generation that censuses reflect
 
 	images    map[string]imageCount
 	inhabited int
@@ -125,6 +126,9 @@ func (s *State) growKinds() {
 // vacate empties a slot's columns.
 func (s *State) vacate(slot Slot) {
 	s.setNode(slot, nil)
+	for _, t := range s.tallies[slot] {
+		s.held(slot, t.ID, 0)
+	}
 	s.tallies[slot] = s.tallies[slot][:0]
 	for kind := range s.allocatable {
 		s.allocatable[kind][slot] = 0
@@ -207,7 +211,7 @@ func (s *State) copyNodes(from *State) {
 		s.tallies = append(s.tallies, slices.Clone(row))
 	}
 	s.images, s.inhabited = maps.Clone(from.images), from.inhabited
-	s.domains, s.censuses, s.learned = nil, nil, 0
+	s.domains, s.censuses, s.holders, s.learned = nil, nil, nil, 0
 	s.learn()
 }
 

@@ -24,6 +24,7 @@ type tally struct {
 	topo   KeyID
 
 	users    int
+	listed   int // classes that read its Holders
 	censuses []CensusID
 }
 
@@ -85,15 +86,18 @@ func (s *State) TallyAt(slot Slot, id TallyID) int32 {
 func (s *State) bump(slot Slot, id TallyID, delta int32) {
 	row := s.tallies[slot]
 	at, found := slices.BinarySearchFunc(row, id, func(t Tally, id TallyID) int { return int(t.ID) - int(id) })
+	count := delta
 	switch {
 	case !found:
 		row = slices.Insert(row, at, Tally{id, delta})
 	case row[at].Count+delta == 0:
-		row = slices.Delete(row, at, at+1)
+		row, count = slices.Delete(row, at, at+1), 0
 	default:
 		row[at].Count += delta
+		count = row[at].Count
 	}
 	s.tallies[slot] = row
+	s.held(slot, id, count)
 	s.recount(slot, id, delta)
 }
 
@@ -118,6 +122,7 @@ func (s *State) copyTallies(slot Slot, from []Tally) {
 	for _, t := range from {
 		for ; i < len(row) && row[i].ID < t.ID; i++ {
 			s.recount(slot, row[i].ID, -row[i].Count)
+			s.held(slot, row[i].ID, 0)
 		}
 		var old int32
 		if i < len(row) && row[i].ID == t.ID {
@@ -126,10 +131,12 @@ func (s *State) copyTallies(slot Slot, from []Tally) {
 		}
 		if t.Count != old {
 			s.recount(slot, t.ID, t.Count-old)
+			s.held(slot, t.ID, t.Count)
 		}
 	}
 	for ; i < len(row); i++ {
 		s.recount(slot, row[i].ID, -row[i].Count)
+		s.held(slot, row[i].ID, 0)
 	}
 	s.tallies[slot] = append(row[:0], from...)
 }

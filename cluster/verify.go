@@ -72,6 +72,22 @@ func (s *Store) verifyTallies(slot Slot) error {
 
 // verifyCensuses counts every census anew. Snapshots have censuses too, so it is a method of State.
 func (s *State) verifyCensuses() error {
+	for id, h := range s.holders {
+		if h == nil || h.def != s.registry.tallies[id] {
+			continue
+		}
+		holding := 0
+		for slot := range s.nodes {
+			if _, listed := h.at[Slot(slot)]; listed != (s.TallyAt(Slot(slot), TallyID(id)) > 0) {
+				return fmt.Errorf("tally %d on slot %d: %d pods, listed as a holder: %v", id, slot, s.TallyAt(Slot(slot), TallyID(id)), listed)
+			} else if listed {
+				holding++
+			}
+		}
+		if holding != len(h.slots) {
+			return fmt.Errorf("tally %d: %d holders are listed, %d slots hold some", id, len(h.slots), holding)
+		}
+	}
 	for id, c := range s.censuses {
 		if c == nil || !s.has(CensusID(id)) {
 			continue

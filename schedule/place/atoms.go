@@ -8,7 +8,7 @@ import (
 )
 
 // atoms divides the nodes by what static filters and static scores can see of them: nodes of one atom have equal taints, features and
-// values of all labels that a class has selected by. So a class asks those of one node an atom, and classes whose pods have one size share
+// values of all labels that a class has selected by, or is softly spread over. So a class asks those of one node an atom, and classes whose pods have one size share
 // one ranking of the nodes, whatever each of them selects. It follows the snapshot's log from its own cursor.
 type atoms struct {
 	cursor cluster.Revision
@@ -35,11 +35,14 @@ type view struct {
 	class   *cluster.Class
 	version uint64
 	open    []opening
+	at      []int32 // by atom: its place in open, noGroup for none
 }
 
+// opening is an atom, with the raw values that follow from it.
 type opening struct {
 	atom int32
 	raw  rawValues
+	best cluster.Slot // scratch of a decision
 }
 
 // The bounds of atoms: beyond them classes get an index of their own.
@@ -54,12 +57,12 @@ func newAtoms() *atoms {
 }
 
 // learn makes the labels that the class selects by relevant. It is false when they would be too many, or tell every node apart.
-func (a *atoms) learn(c *cluster.Class) bool {
+func (a *atoms) learn(s *cluster.State, c *cluster.Class) bool {
 	if a.byClass[c.ID] != nil {
 		return true
 	}
 	want := a.labels
-	for _, label := range selectedBy(c) {
+	for _, label := range append(selectedBy(c), spreadOver(s, c)...) {
 		if at, found := slices.BinarySearch(want, label); !found {
 			want = slices.Insert(slices.Clone(want), at, label)
 		}
@@ -89,6 +92,20 @@ func selectedBy(c *cluster.Class) []string {
 		}
 		for _, e := range terms[i].Fields {
 			labels = append(labels, e.Key)
+		}
+	}
+	return labels
+}
+
+// spreadOver lists the topology keys of the class's soft spread constraints, apart from the hostname.
+func spreadOver(s *cluster.State, c *cluster.Class) []string {
+	if c.Constraints == nil {
+		return nil
+	}
+	var labels []string
+	for i := range c.Constraints.Soft {
+		if soft := &c.Constraints.Soft[i]; soft.Census != cluster.NoCensus {
+			labels = append(labels, s.KeyName(s.Census(soft.Census).Key()))
 		}
 	}
 	return labels
@@ -189,6 +206,9 @@ func (a *atoms) atomOf(n *cluster.Node) int32 {
 	if n.Unschedulable {
 		b = append(b, 1)
 	}
+	if _, ok := n.Labels[cluster.HostnameKey]; ok { // without it, no spread over hosts
+		b = append(b, 2)
+	}
 	a.scratch = b
 	id, ok := a.byKey[string(b)]
 	if !ok {
@@ -217,11 +237,13 @@ func (a *atoms) view(p *Placer, c *cluster.Class) *view {
 	if v.version == a.version {
 		return v
 	}
-	v.version, v.open = a.version, v.open[:0]
+	v.version, v.open, v.at = a.version, v.open[:0], v.at[:0]
 	s := &p.snapshot.State
 	for id := range a.atoms {
+		v.at = append(v.at, noGroup)
 		if like := a.atoms[id].like; like != cluster.NoSlot && fitsIn(Static, s, like, v.class) {
-			v.open = append(v.open, opening{int32(id), p.profile.raw(nil, s, like, v.class)})
+			v.at[id] = int32(len(v.open))
+			v.open = append(v.open, opening{atom: int32(id), raw: p.profile.static(s, like, v.class)})
 		}
 	}
 	return v

@@ -22,8 +22,14 @@ type Placer struct {
 	clock    uint64 // counts uses, for the least recently used one
 	scratch  []byte
 
-	maxCoarse int
-	field     field // scratch of a decision
+	maxCoarse  int
+	maxHolders int
+	// Scratch of a decision.
+	field     field
+	special   []special
+	marked    []uint32 // by slot: the decision in which it was special
+	mark      uint32
+	positions []int
 
 	ties    []uint32 // by slot
 	tieNode []*cluster.Node
@@ -37,13 +43,17 @@ func NewPlacer(snapshot *cluster.Snapshot, profile *Profile, seed uint64, maxInd
 	return &Placer{
 		snapshot: snapshot, profile: profile, seed: seed, maxIndexes: max(maxIndexes, 1),
 		indexes: make(map[cluster.ClassID]*index), rankings: make(map[string]*ranking),
-		byClass: make(map[cluster.ClassID]*ranking), atoms: newAtoms(), maxCoarse: maxCoarseDomains,
+		byClass: make(map[cluster.ClassID]*ranking), atoms: newAtoms(), maxCoarse: maxCoarseDomains, maxHolders: maxHolders,
 	}
 }
 
 // KeepCoarse sets how many domains a topology key may have before an index follows it count by count instead of domain by domain. Either
 // way is exact; tests choose it, to have both ways tried on small clusters. It must be called before the first Place.
 func (p *Placer) KeepCoarse(domains int) { p.maxCoarse = domains }
+
+// KeepShared sets up to how many nodes with pods of its own a class that is softly spread shares a ranking. Either way is exact; tests
+// choose it. It must be called before the first Place.
+func (p *Placer) KeepShared(nodes int) { p.maxHolders = nodes }
 
 // Choice is where a pod should go.
 type Choice struct {
@@ -74,7 +84,7 @@ func (p *Placer) best(c *cluster.Class) (cluster.Slot, bool) {
 	r := p.ranking(c)
 	r.lastUsed = p.clock
 	r.follow(p)
-	return r.best(p, p.atoms.view(p, c))
+	return r.best(p, c, p.atoms.view(p, c))
 }
 
 // index returns the class's index, up to date with the snapshot.

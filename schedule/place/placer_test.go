@@ -23,6 +23,7 @@ func TestPlaceIsExact(t *testing.T) {
 		// Fewer indexes than classes: recycling must not change a decision.
 		w.placer = NewPlacer(w.snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
 		w.placer.maxCoarse = rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "coarse")
+		w.placer.KeepShared(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "shared"))
 		for range rapid.IntRange(1, 4).Draw(t, "classes") {
 			r := drawRequirements(t)
 			drawConstraints(t, r)

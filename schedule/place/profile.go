@@ -105,6 +105,20 @@ func (p *Profile) localScore(s *cluster.State, slot cluster.Slot, c *cluster.Cla
 
 type rawValues [normalizedScores]int64
 
+// Where some scores stand in NormalizedScores.
+const (
+	taintScore    = 0
+	affinityScore = 1
+	spreadScore   = 2
+)
+
+// static returns the raw values that follow from a node's own properties, images apart.
+func (p *Profile) static(s *cluster.State, slot cluster.Slot, c *cluster.Class) (raw rawValues) {
+	raw[taintScore] = rawTaints(nil, s, slot, c)
+	raw[affinityScore] = rawAffinity(nil, s, slot, c)
+	return raw
+}
+
 // raw returns a node's raw values.
 func (p *Profile) raw(f *field, s *cluster.State, slot cluster.Slot, c *cluster.Class) (raw rawValues) {
 	for i := range NormalizedScores {

@@ -16,9 +16,30 @@ type ranking struct {
 	lastUsed uint64
 }
 
-// shares reports whether the class's place depends on nothing but its size and the atoms.
+// shares reports whether the class's place depends on nothing but its size, the atoms, and a few nodes that are unlike the rest of their
+// atom because they run some of its pods already.
 func (p *Placer) shares(c *cluster.Class) bool {
-	return c.Constraints == nil && len(p.atoms.atoms) <= maxAtoms && !p.imagesMatter(c) && p.atoms.learn(c)
+	return len(p.atoms.atoms) <= maxAtoms && p.softOnly(c.Constraints) && !p.imagesMatter(c) && p.atoms.learn(&p.snapshot.State, c)
+}
+
+// maxHolders is up to how many nodes with pods of its own a class shares a ranking: each is looked at in each decision.
+const maxHolders = 256
+
+// softOnly reports whether the constraints are soft spread only, with few holders.
+func (p *Placer) softOnly(c *cluster.Constraints) bool {
+	if c == nil {
+		return true
+	}
+	if len(c.Hard)+len(c.Near)+len(c.Apart)+len(c.Repelled)+len(c.Drawn) > 0 {
+		return false
+	}
+	holders := 0
+	for i := range c.Soft {
+		if c.Soft[i].Census == cluster.NoCensus {
+			holders += len(p.snapshot.Holders(c.Soft[i].Tally).Slots())
+		}
+	}
+	return holders <= p.maxHolders
 }
 
 // imagesMatter reports whether the class's images could give any node a score above 0.
@@ -95,33 +116,114 @@ func (r *ranking) update(p *Placer, slot cluster.Slot) {
 }
 
 // best returns the feasible node with the highest total score, among the atoms that the view opens.
-func (r *ranking) best(p *Placer, v *view) (cluster.Slot, bool) {
-	f := &p.field
-	f.reset(v.class)
+func (r *ranking) best(p *Placer, c *cluster.Class, v *view) (cluster.Slot, bool) {
+	s, f := &p.snapshot.State, &p.field
+	f.reset(c)
 	for i := range v.open {
-		if o := &v.open[i]; r.first(o.atom) != cluster.NoSlot {
+		if heap := r.heap(v.open[i].atom); len(heap) > 0 {
+			f.count(s, heap[0], c, len(heap))
+		}
+	}
+	f.weigh(c)
+	r.gather(p, c, v)
+	for i := range v.open {
+		o := &v.open[i]
+		if o.best = r.first(p, o.atom); o.best != cluster.NoSlot {
+			o.raw[spreadScore] = rawSpread(f, s, o.best, c)
 			f.measure(&o.raw)
 		}
 	}
+	for i := range p.special {
+		f.measure(&p.special[i].raw)
+	}
 	best, bestKey := cluster.NoSlot, int64(0)
-	for i := range v.open {
-		o := &v.open[i]
-		slot := r.first(o.atom)
-		if slot == cluster.NoSlot {
-			continue
-		}
-		key := r.cells[slot].key + p.profile.normalizedScore(f, &o.raw)<<tieBits
+	take := func(slot cluster.Slot, raw *rawValues) {
+		key := r.cells[slot].key + p.profile.normalizedScore(f, raw)<<tieBits
 		if best == cluster.NoSlot || key > bestKey || (key == bestKey && slot < best) {
 			best, bestKey = slot, key
 		}
 	}
+	for i := range v.open {
+		if o := &v.open[i]; o.best != cluster.NoSlot {
+			take(o.best, &o.raw)
+		}
+	}
+	for i := range p.special {
+		take(p.special[i].slot, &p.special[i].raw)
+	}
 	return best, best != cluster.NoSlot
 }
 
-// first is the best node of an atom, NoSlot if none is feasible.
-func (r *ranking) first(atom int32) cluster.Slot {
-	if int(atom) >= len(r.groups) || len(r.groups[atom]) == 0 {
+// special is a feasible node that is unlike the rest of its atom, with its own raw values.
+type special struct {
+	slot cluster.Slot
+	raw  rawValues
+}
+
+// gather collects the nodes that run pods which the class's soft constraints count, and marks them.
+func (r *ranking) gather(p *Placer, c *cluster.Class, v *view) {
+	p.special = p.special[:0]
+	if c.Constraints == nil {
+		return
+	}
+	s := &p.snapshot.State
+	p.mark++
+	for len(p.marked) < s.Slots() {
+		p.marked = append(p.marked, 0)
+	}
+	for i := range c.Constraints.Soft {
+		if c.Constraints.Soft[i].Census != cluster.NoCensus {
+			continue
+		}
+		for _, slot := range s.Holders(c.Constraints.Soft[i].Tally).Slots() {
+			cell := &r.cells[slot]
+			if cell.position == absent || v.at[cell.group] == noGroup || p.marked[slot] == p.mark {
+				continue
+			}
+			p.marked[slot] = p.mark
+			raw := v.open[v.at[cell.group]].raw
+			raw[spreadScore] = rawSpread(&p.field, s, slot, c)
+			p.special = append(p.special, special{slot, raw})
+		}
+	}
+}
+
+func (r *ranking) heap(atom int32) []cluster.Slot {
+	if int(atom) >= len(r.groups) {
+		return nil
+	}
+	return r.groups[atom]
+}
+
+// first is the best node of an atom that is not special, NoSlot if there is none. Where special ones are on top of the heap it looks
+// below them, the best first.
+func (r *ranking) first(p *Placer, atom int32) cluster.Slot {
+	heap := r.heap(atom)
+	if len(heap) == 0 {
 		return cluster.NoSlot
 	}
-	return r.groups[atom][0]
+	if len(p.special) == 0 || p.marked[heap[0]] != p.mark {
+		return heap[0]
+	}
+	open := append(p.positions[:0], 0)
+	for len(open) > 0 {
+		top := 0
+		for i := range open {
+			if r.above(heap[open[i]], heap[open[top]]) {
+				top = i
+			}
+		}
+		at := open[top]
+		if p.marked[heap[at]] != p.mark {
+			p.positions = open
+			return heap[at]
+		}
+		open[top] = open[len(open)-1]
+		open = open[:len(open)-1]
+		for child := 2*at + 1; child <= 2*at+2 && child < len(heap); child++ {
+			open = append(open, child)
+		}
+	}
+	p.positions = open
+	return cluster.NoSlot
 }
