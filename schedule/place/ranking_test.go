@@ -23,7 +23,7 @@ func TestRankingIsExact(t *testing.T) {
 			t.Fatal(err)
 		}
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		store := cluster.NewStore(cluster.SpreadDefault{TopologyKey: cluster.HostnameKey, MaxSkew: 1}, cluster.SpreadDefault{TopologyKey: "zone", MaxSkew: 2})
+		store := cluster.NewStore(cluster.SpreadDefault{TopologyKey: cluster.HostnameKey, MaxSkew: 3}, cluster.SpreadDefault{TopologyKey: "zone", MaxSkew: 2})
 		for i := range 3 {
 			store.Apply(cluster.WorkloadUpserted{Workload: &cluster.Workload{
 				Kind: cluster.ReplicaSet, Name: fmt.Sprint(i), Pods: cluster.LabelSelector{Expressions: []cluster.Requirement{
