@@ -1,12 +1,10 @@
 package bench
 
 import (
-	"fmt"
 	"runtime"
 	"testing"
 
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place"
 )
 
@@ -21,6 +19,7 @@ func BenchmarkDecide(b *testing.B) {
 		{"owned/nodes=20000/classes=16", Scenario{Nodes: 20000, Classes: 16, Case: Owned}},
 		{"basic/nodes=20000/classes=100", Scenario{Nodes: 20000, Classes: 100, Case: Basic}},
 		{"basic/nodes=20000/classes=1000", Scenario{Nodes: 20000, Classes: 1000, Case: Basic}},
+		{"owned/nodes=20000/classes=1000", Scenario{Nodes: 20000, Classes: 1000, Case: Owned}},
 		{"basic/nodes=100000/classes=16", Scenario{Nodes: 100000, Classes: 16, Case: Basic}},
 		{"spread/nodes=5000/classes=16", Scenario{Nodes: 5000, Classes: 16, Case: Spread}},
 		{"antiaffinity/nodes=5000/classes=64", Scenario{Nodes: 5000, Classes: 64, Case: AntiAffinity}},
@@ -69,7 +68,7 @@ func benchmarkDecide(b *testing.B, scenario Scenario) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "placements/s")
-	b.ReportMetric(float64(distinct(store)), "states")
+	b.ReportMetric(float64(DistinctStates(store)), "states")
 	b.ReportMetric(float64(len(ring))/float64(len(nodes)), "pods/node")
 	b.ReportMetric(float64(held)/float64(len(ring)+len(nodes)), "B/node+pod")
 	if failed > 0 {
@@ -97,20 +96,6 @@ func (r *run) place(uid cluster.UID) bool {
 	}
 	r.plan.Placements[0] = cluster.Placement{Pod: uid, Node: r.snapshot.Node(choice.Slot).Name, Grant: choice.Grant}
 	return r.store.Commit(&r.plan, place.Commits).Committed
-}
-
-// distinct counts the nodes that differ from all others in what is allocatable or requested.
-func distinct(store *cluster.Store) int {
-	states := make(map[string]bool)
-	for i := range store.Slots() {
-		slot := cluster.Slot(i)
-		var state []int64
-		for kind := range store.Kinds() {
-			state = append(state, store.Allocatable(slot, resource.Kind(kind)), store.Requested(slot, resource.Kind(kind)))
-		}
-		states[fmt.Sprint(state, store.Node(slot).Labels[LabelZone], store.Node(slot).Labels[LabelPool])] = true
-	}
-	return len(states)
 }
 
 func heapBytes() uint64 {

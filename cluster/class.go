@@ -48,6 +48,7 @@ type Spread struct {
 	*SpreadConstraint
 	// Self is 1 if the pod itself would be counted, else 0.
 	Self int32
+	Key  KeyID
 	// Tally counts the pods on one node. A soft constraint on HostnameKey reads it instead of a census, as upstream does.
 	Tally TallyID
 	// Census is NoCensus in that case.
@@ -238,7 +239,7 @@ func (s *Store) constrainSpread(c *Constraints, b *base, self []int32) {
 		}
 	}
 	for i := range b.Spread {
-		spread := Spread{SpreadConstraint: &b.Spread[i], Self: self[i], Census: NoCensus}
+		spread := Spread{SpreadConstraint: &b.Spread[i], Self: self[i], Key: s.registry.key(b.Spread[i].TopologyKey), Census: NoCensus}
 		pods := spread.Pods
 		if pods.Labels.MatchesAll() {
 			pods.Labels = LabelSelector{Nothing: true} // upstream counts nothing for an empty selector
@@ -250,7 +251,7 @@ func (s *Store) constrainSpread(c *Constraints, b *base, self []int32) {
 		}
 		if spread.Hard || spread.TopologyKey != HostnameKey {
 			spread.Census = s.registry.census(
-				censusDef{tally: spread.Tally, key: s.registry.key(spread.TopologyKey), orEmpty: spread.Default}, spread.eligibility(b, keys))
+				censusDef{tally: spread.Tally, key: spread.Key, orEmpty: spread.Default}, spread.eligibility(b, keys))
 		}
 		if spread.Census == NoCensus {
 			s.registry.list(spread.Tally, 1)

@@ -55,15 +55,7 @@ func (f *field) count(s *cluster.State, slot cluster.Slot, c *cluster.Class, n i
 // spreads reports whether the spread score looks at the node: it must have the keys of all of the pod's own soft constraints.
 func spreads(s *cluster.State, slot cluster.Slot, c *cluster.Constraints) bool {
 	for i := range c.Soft {
-		soft := &c.Soft[i]
-		if soft.Default {
-			continue
-		}
-		if soft.Census == cluster.NoCensus {
-			if _, ok := s.Node(slot).Labels[cluster.HostnameKey]; !ok {
-				return false
-			}
-		} else if s.Census(soft.Census).Domain(s, slot) == cluster.NoDomain {
+		if soft := &c.Soft[i]; !soft.Default && s.Domain(soft.Key, slot) == cluster.NoDomain {
 			return false
 		}
 	}
@@ -172,13 +164,14 @@ func rawSpread(f *field, s *cluster.State, slot cluster.Slot, c *cluster.Class) 
 
 // softCount is how many counted pods there are in the node's domain; ok is false when it does not have the key.
 func softCount(s *cluster.State, slot cluster.Slot, soft *cluster.Spread) (count int32, ok bool) {
-	if soft.Census == cluster.NoCensus {
-		_, ok = s.Node(slot).Labels[cluster.HostnameKey]
-		return s.TallyAt(slot, soft.Tally), ok
+	domain := s.Domain(soft.Key, slot)
+	switch {
+	case domain == cluster.NoDomain:
+		return 0, false
+	case soft.Census == cluster.NoCensus:
+		return s.TallyAt(slot, soft.Tally), true
 	}
-	census := s.Census(soft.Census)
-	domain := s.Domain(census.Key(), slot)
-	return census.Count(domain), domain != cluster.NoDomain
+	return s.Census(soft.Census).Count(domain), true
 }
 
 // rawPodAffinity sums the weights of all preferences between the pod and those in the node's domains. (Upstream's InterPodAffinity,
