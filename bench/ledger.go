@@ -24,8 +24,8 @@ func (n *Node) ClusterNode() *cluster.Node {
 	return node
 }
 
-// namespace is where all pods are.
-const namespace = "bench"
+// Namespace is where all pods are.
+const Namespace = "bench"
 
 // Selector selects the pods of the class.
 func (c *Class) selector() cluster.LabelSelector {
@@ -45,9 +45,9 @@ func (c *Class) Facts() cluster.PodFacts {
 		r.Tolerations = []cluster.Toleration{{Key: TaintKey, Exists: true}}
 	}
 	facts := cluster.PodFacts{
-		Namespace: namespace, Ours: true, Requirements: r, Labels: []cluster.Label{{Key: LabelApp, Value: c.Name}},
+		Namespace: Namespace, Ours: true, Requirements: r, Labels: []cluster.Label{{Key: LabelApp, Value: c.Name}},
 	}
-	pods := cluster.PodSelector{Namespaces: []string{namespace}, Labels: c.selector()}
+	pods := cluster.PodSelector{Namespaces: []string{Namespace}, Labels: c.selector()}
 	switch c.Constraint {
 	case Owned:
 		facts.Owner = cluster.Owner{Kind: cluster.ReplicaSet, Name: c.Name}
@@ -61,6 +61,14 @@ func (c *Class) Facts() cluster.PodFacts {
 	return facts
 }
 
+// Workload returns the owner of the class's pods in the ledger's vocabulary, nil when they have none.
+func (c *Class) Workload() *cluster.Workload {
+	if c.Constraint != Owned {
+		return nil
+	}
+	return &cluster.Workload{Kind: cluster.ReplicaSet, Namespace: Namespace, Name: c.Name, Pods: c.selector()}
+}
+
 // NewStore returns a ledger with the nodes, the owners of the classes, and a pending pod for each entry of the order.
 func NewStore(nodes []Node, classes []Class, order []int, defaults ...cluster.SpreadDefault) *cluster.Store {
 	store := cluster.NewStore(defaults...)
@@ -70,10 +78,8 @@ func NewStore(nodes []Node, classes []Class, order []int, defaults ...cluster.Sp
 	templates := make([]cluster.PodFacts, len(classes))
 	for i := range classes {
 		templates[i] = classes[i].Facts()
-		if classes[i].Constraint == Owned {
-			store.Apply(cluster.WorkloadUpserted{Workload: &cluster.Workload{
-				Kind: cluster.ReplicaSet, Namespace: namespace, Name: classes[i].Name, Pods: classes[i].selector(),
-			}})
+		if workload := classes[i].Workload(); workload != nil {
+			store.Apply(cluster.WorkloadUpserted{Workload: workload})
 		}
 	}
 	for i, class := range order {
@@ -86,3 +92,17 @@ func NewStore(nodes []Node, classes []Class, order []int, defaults ...cluster.Sp
 
 // PodUID is the UID of the pod at a place in the order.
 func PodUID(i int) cluster.UID { return cluster.UID(fmt.Sprintf("pod-%07d", i)) }
+
+// DistinctStates counts the nodes that differ from all others in what is allocatable or requested.
+func DistinctStates(store *cluster.Store) int {
+	states := make(map[string]bool)
+	for i := range store.Slots() {
+		slot := cluster.Slot(i)
+		var state []int64
+		for kind := range store.Kinds() {
+			state = append(state, store.Allocatable(slot, resource.Kind(kind)), store.Requested(slot, resource.Kind(kind)))
+		}
+		states[fmt.Sprint(state, store.Node(slot).Labels[LabelZone], store.Node(slot).Labels[LabelPool])] = true
+	}
+	return len(states)
+}

@@ -31,8 +31,16 @@ const (
 	Affinity Case = "affinity"
 	// Batch: each pod fills a node.
 	Batch Case = "batch"
+	// Preempt: the nodes are full of pods of priority 0, PreemptVictims on each; a pod of PreemptorPriority fits once one of them has left.
+	Preempt Case = "preempt"
 	// Mixed: the classes take turns to be Owned, Spread, AntiAffinity and Affinity.
 	Mixed Case = "mixed"
+)
+
+// What Preempt is about.
+const (
+	PreemptVictims          = 4
+	PreemptorPriority int32 = 100
 )
 
 // Scenario describes a cluster and its workloads. The same Scenario gives the same cluster everywhere.
@@ -40,7 +48,7 @@ type Scenario struct {
 	Nodes   int
 	Classes int
 	Case    Case
-	// Fill is the share of the cluster's CPU, in percent, that pods hold while the row runs.
+	// Fill is the share of the cluster's CPU, in percent, that pods hold while the row runs. Preempt fills the nodes whatever it says.
 	Fill int
 	Seed uint64
 }
@@ -73,6 +81,9 @@ type Class struct {
 var shapes = []struct{ cpu, memory, share int64 }{
 	{64000, 256, 8}, {96000, 384, 35}, {96000, 768, 12}, {104000, 512, 10}, {128000, 768, 15}, {128000, 1024, 10}, {32000, 128, 10},
 }
+
+// small is the machine of Batch and Preempt, where it matters how many pods fit.
+var small = shapes[len(shapes)-1]
 
 // sizes are the 60 commonest requests of the openb trace (99 in a hundred of its tasks): millicores, MiB, and how many tasks ask for it.
 // Workloads are many but ask for round numbers, so a scheduler may gain from sizes that repeat; it should not be measured on fewer.
@@ -117,6 +128,9 @@ func (s *Scenario) GenerateNodes() []Node {
 				break
 			}
 		}
+		if s.Case == Batch || s.Case == Preempt {
+			shape = small
+		}
 		name := fmt.Sprintf("node-%06d", i)
 		nodes[i] = Node{
 			Name: name,
@@ -152,14 +166,17 @@ func (s *Scenario) GenerateClasses() []Class {
 		case Owned, Spread, AntiAffinity, Affinity:
 			c.Constraint = s.Case
 		case Batch:
-			c.CPU, c.Memory, c.Pool = 17000, 1<<30, ""
+			c.CPU, c.Memory, c.Pool = 30000, 1<<30, ""
+		case Preempt: // any node, the tainted too
+			c.CPU, c.Memory, c.Pool, c.Tolerates = 7500, 1<<30, "", true
 		case Basic:
 		}
 	}
 	return classes
 }
 
-// Order returns which class each of the next pods belongs to: as many pods as fill the cluster to Fill, in a seeded order.
+// Order returns which class each of the next pods belongs to: as many pods as fill the cluster to Fill, or full for Preempt, in a seeded
+// order.
 func (s *Scenario) Order(nodes []Node, classes []Class) []int {
 	var capacity int64
 	for i := range nodes {
@@ -167,7 +184,11 @@ func (s *Scenario) Order(nodes []Node, classes []Class) []int {
 	}
 	random := rand.New(rand.NewPCG(s.Seed, 3))
 	var order []int
-	for held := int64(0); held < capacity*int64(s.Fill)/100; {
+	full := func(held int64) bool { return held >= capacity*int64(s.Fill)/100 }
+	if s.Case == Preempt {
+		full = func(int64) bool { return len(order) == PreemptVictims*len(nodes) }
+	}
+	for held := int64(0); !full(held); {
 		class := random.IntN(len(classes))
 		order = append(order, class)
 		held += classes[class].CPU
