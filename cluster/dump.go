@@ -60,7 +60,7 @@ func (p *Pod) Record() PodRecord {
 	return r
 }
 
-// Dump copies out what the Store knows. It costs time proportional to it, about 0.1 µs a pod. The lists are in no particular order
+// Dump copies out what the Store knows. It costs time proportional to it, about half a microsecond a pod. The lists are in no particular order
 // until Sort.
 func (s *Store) Dump() *Dump {
 	d := &Dump{Revision: s.Revision(), Defaults: s.spreadDefaults, Pods: make([]PodRecord, 0, len(s.pods))}

@@ -62,8 +62,8 @@ var waitingStates = []WaitingState{
 	WaitingBinding, WaitingActive, WaitingBackoff, WaitingUnschedulable, WaitingHeld, WaitingLeaving,
 }
 
-// Dump copies out what the scheduler knows and changes nothing. It costs time proportional to the ledger, about 0.2 µs a pod; what can be
-// done later is left to Sort.
+// Dump copies out what the scheduler knows and changes nothing. It costs time proportional to the ledger, about half a microsecond a
+// pod; what can be done later is left to Sort.
 func (s *Scheduler) Dump(schedulerName string, now time.Time) *Dump {
 	d := &Dump{Taken: now.UTC().Round(0), SchedulerName: schedulerName, Scheduling: s.cfg, Ledger: s.store.Dump(), standings: s.queue.Standings()}
 	for i := range d.standings {
@@ -155,7 +155,7 @@ func (d *Dump) Counts() map[WaitingState]int {
 	return counts
 }
 
-// MaxDumpBytes bounds a file that ReadDump reads: 20,000 nodes with 50 images each and 200,000 pods take a fifth of it.
+// MaxDumpBytes bounds a file that ReadDump reads: 20,000 nodes with 50 images each and 200,000 pods take a tenth of it.
 const MaxDumpBytes = 2 << 30
 
 // Write writes the dump as one JSON object, without holding it. Equal dumps are equal bytes.

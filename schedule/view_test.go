@@ -193,7 +193,8 @@ func drawNode(t *rapid.T, name string) *cluster.Node {
 		Name: name, Labels: map[string]string{"zone": rapid.SampledFrom(zones).Draw(t, "zone"), cluster.HostnameKey: name},
 		Unschedulable: rapid.IntRange(0, 9).Draw(t, "cordon") == 0,
 		Allocatable: []resource.Quantity{
-			{Name: "cpu", Amount: 1000 * rapid.Int64Range(0, 4).Draw(t, "cpu")}, {Name: "pods", Amount: rapid.Int64Range(0, 4).Draw(t, "pods")},
+			{Name: "cpu", Amount: 1000 * rapid.Int64Range(0, 4).Draw(t, "cpu")},
+			{Name: "pods", Amount: rapid.Int64Range(0, 4).Draw(t, "pods")},
 			{Name: rapid.SampledFrom([]string{"x/a", "x/b", "x/c"}).Draw(t, "extended"), Amount: 2},
 		},
 		Images: []cluster.Image{{Name: "i", Size: rapid.Int64Range(0, 3).Draw(t, "size") << 29}},

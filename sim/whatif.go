@@ -224,8 +224,7 @@ func (f *forecast) seek(facts cluster.PodFacts, was string) {
 // run lets the scheduler do all that it can.
 func (f *forecast) run(ctx context.Context) error {
 	for range maxForecastRounds {
-		if ctx.Err() != nil {
-			f.out.Interrupted = true
+		if f.out.Interrupted = ctx.Err() != nil; f.out.Interrupted {
 			return nil
 		}
 		decisions := f.scheduler.Step(f.now, stepLimit)

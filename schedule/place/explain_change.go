@@ -25,8 +25,9 @@ const (
 	Relabel                    // one label of the node set or taken away
 	Leave                      // pods of lower or equal priority gone from the node
 	Grow                       // the node larger by some of one resource
-	changeKinds
 )
+
+const changeKinds = int(Grow) + 1
 
 func (k ChangeKind) String() string {
 	return [...]string{"free", "tolerate", "loosen", "uncordon", "relabel", "leave", "grow"}[k]
@@ -37,7 +38,7 @@ func (k ChangeKind) MarshalText() ([]byte, error) { return []byte(k.String()), n
 
 // UnmarshalText reads it.
 func (k *ChangeKind) UnmarshalText(text []byte) error {
-	for *k = 0; *k < changeKinds; *k++ {
+	for *k = 0; *k <= Grow; *k++ {
 		if k.String() == string(text) {
 			return nil
 		}
@@ -197,11 +198,7 @@ func (p *Placer) leave(store *cluster.Store, c *cluster.Class, priority int32) (
 		if s.Node(slot) == nil || !roomy(s, slot, c) || !c.GPU.IsZero() && guessed(store, slot) {
 			continue
 		}
-		most := len(store.PodsOn(slot))
-		if ok {
-			most = len(best.Pods)
-		}
-		leavers := leavers(s, store, slot, c, priority, most)
+		leavers := leavers(s, slot, c, store.PodsOn(slot), priority)
 		if leavers == nil {
 			continue
 		}
@@ -231,11 +228,11 @@ func guessed(store *cluster.Store, slot cluster.Slot) bool {
 	return slices.ContainsFunc(store.PodsOn(slot), (*cluster.Pod).Guessed)
 }
 
-// leavers are pods on the node, at most so many, without which the class fits, the most important first; nil if there are none. One is
-// looked for by itself; several by taking the least important first and giving back whom it was not necessary to take.
-func leavers(s *cluster.State, store *cluster.Store, slot cluster.Slot, c *cluster.Class, priority int32, most int) []*cluster.Pod {
+// leavers are those of the pods on the node, of that priority at most, without which the class fits, the most important first; nil if there
+// are none. One is looked for by itself; several by taking the least important first and giving back whom it was not necessary to take.
+func leavers(s *cluster.State, slot cluster.Slot, c *cluster.Class, pods []*cluster.Pod, priority int32) []*cluster.Pod {
 	var list []*cluster.Pod
-	for _, pod := range store.PodsOn(slot) {
+	for _, pod := range pods {
 		if pod.Priority <= priority {
 			list = append(list, pod)
 		}
@@ -265,17 +262,14 @@ func leavers(s *cluster.State, store *cluster.Store, slot cluster.Slot, c *clust
 		return nil
 	}
 	var needed []*cluster.Pod
-	for i := len(off) - 1; i >= 0; i-- { // the most important first
-		trial.Return(off[i])
+	for _, pod := range slices.Backward(off) { // the most important first
+		trial.Return(pod)
 		if !Fits(s, slot, c) {
-			trial.Take(off[i])
-			needed = append(needed, off[i])
+			trial.Take(pod)
+			needed = append(needed, pod)
 		}
 	}
 	trial.End(needed)
-	if len(needed) > most {
-		return nil
-	}
 	return needed
 }
 

@@ -115,7 +115,7 @@ func taints(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obst
 	node := s.Node(slot)
 	for i := range node.Taints {
 		t := &node.Taints[i]
-		if t.Effect != cluster.PreferNoSchedule && !cluster.Tolerated(c.Tolerations, t) && !(node.Unschedulable && isCordon(*t)) {
+		if t.Effect != cluster.PreferNoSchedule && !cluster.Tolerated(c.Tolerations, t) && (!node.Unschedulable || !isCordon(*t)) {
 			add(obstacle{taint: t})
 		}
 	}

@@ -315,10 +315,20 @@ func TestAmounts(t *testing.T) {
 		r     rounding
 		want  string
 	}{
-		{"cpu", 2000, up, "2"}, {"cpu", 1500, up, "1500m"}, {"cpu", -500, down, "-500m"}, {"pods", 3, up, "3"},
-		{"memory", 1 << 30, up, "1Gi"}, {"memory", 3 << 29, up, "1.5Gi"}, {"memory", 1<<30 + 1, up, "1.1Gi"}, {"memory", 1<<30 + 1, down, "1Gi"},
-		{"memory", 1<<30 - 1, up, "1024Mi"}, {"memory", 1023, up, "1023"}, {"memory", -(1<<30 + 1), down, "-1.1Gi"},
-		{"hugepages-2Mi", 4 << 20, up, "4Mi"}, {"example.com/fpga", 4096, up, "4096"}, {"memory", 1<<63 - 1, up, "8388608Ti"},
+		{"cpu", 2000, up, "2"},
+		{"cpu", 1500, up, "1500m"},
+		{"cpu", -500, down, "-500m"},
+		{"pods", 3, up, "3"},
+		{"memory", 1 << 30, up, "1Gi"},
+		{"memory", 3 << 29, up, "1.5Gi"},
+		{"memory", 1<<30 + 1, up, "1.1Gi"},
+		{"memory", 1<<30 + 1, down, "1Gi"},
+		{"memory", 1<<30 - 1, up, "1024Mi"},
+		{"memory", 1023, up, "1023"},
+		{"memory", -(1<<30 + 1), down, "-1.1Gi"},
+		{"hugepages-2Mi", 4 << 20, up, "4Mi"},
+		{"example.com/fpga", 4096, up, "4096"},
+		{"memory", 1<<63 - 1, up, "8388608Ti"},
 	} {
 		if got := amountText(c.name, c.value, c.r); got != c.want {
 			t.Errorf("%s %d: %s, want %s", c.name, c.value, got, c.want)

@@ -145,8 +145,13 @@ func TestInspectLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, question := range [][]string{
-		{"explain", "pod", "default/huge"}, {"explain", "pod", "huge", "-o", "json"}, {"explain", "pod", "default/small"}, {"explain", "pod", "large"},
-		{"queue"}, {"queue", "-o", "json"}, {"queue", "--limit", "0"},
+		{"explain", "pod", "default/huge"},
+		{"explain", "pod", "huge", "-o", "json"},
+		{"explain", "pod", "default/small"},
+		{"explain", "pod", "large"},
+		{"queue"},
+		{"queue", "-o", "json"},
+		{"queue", "--limit", "0"},
 	} {
 		from, err := run(t.Context(), t, append(question, "--from", file)...)
 		if err != nil {

@@ -3,7 +3,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -66,7 +65,7 @@ func runWhatIf(cmd *cobra.Command, f *simFlags) error {
 }
 
 func readManifests(cmd *cobra.Command, path string, d *schedule.Dump) (pods []cluster.PodFacts, err error) {
-	var in io.Reader = cmd.InOrStdin()
+	in := cmd.InOrStdin()
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {

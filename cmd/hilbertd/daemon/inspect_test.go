@@ -48,7 +48,9 @@ func TestInspection(t *testing.T) {
 		{"/v1/snapshot", "", http.StatusUnauthorized, ""},
 		{"/v1/queue", "stranger", http.StatusForbidden, ""},
 		{"/configz", "viewer", http.StatusForbidden, ""},
-		{"/livez", "", http.StatusOK, ""}, {"/readyz", "", http.StatusOK, ""}, {"/metrics", "", http.StatusOK, ""},
+		{"/livez", "", http.StatusOK, ""},
+		{"/readyz", "", http.StatusOK, ""},
+		{"/metrics", "", http.StatusOK, ""},
 		{"/v1/other", "viewer", http.StatusNotFound, ""},
 	} {
 		if code, body := p.fetch(t, c.path, c.token); code != c.code || !strings.Contains(body, c.want) {
