@@ -212,6 +212,20 @@ func (s *State) DomainsVersion(c *Class) uint64 {
 	return sum
 }
 
+// Knows reports whether this state has all that the class reads; a snapshot that has not been advanced since the class came up does not.
+func (s *State) Knows(c *Class) bool {
+	if c.Constraints == nil {
+		return true
+	}
+	known := true
+	c.Constraints.Each(func(id CensusID) { known = known && s.has(id) })
+	for i := range c.Constraints.Soft {
+		soft := &c.Constraints.Soft[i]
+		known = known && int(soft.Key) < len(s.domains) && (soft.Census != NoCensus || s.lists(soft.Tally))
+	}
+	return known
+}
+
 // has reports whether this state has built the census that now has the ID.
 func (s *State) has(id CensusID) bool {
 	return int(id) < len(s.censuses) && s.censuses[id] != nil && s.censuses[id].def == s.registry.censuses[id]

@@ -29,9 +29,14 @@ func (h *Holders) set(slot Slot, holds bool) {
 // Holders returns the slots that hold pods of a tally which a soft spread constraint counts on the node itself.
 func (s *State) Holders(id TallyID) *Holders { return s.holders[id] }
 
+// lists reports whether this state keeps the holders of a tally, as it is defined now.
+func (s *State) lists(id TallyID) bool {
+	return int(id) < len(s.holders) && s.holders[id] != nil && s.holders[id].def == s.registry.tallies[id]
+}
+
 // held takes note of a slot's new count.
 func (s *State) held(slot Slot, id TallyID, count int32) {
-	if int(id) < len(s.holders) && s.holders[id] != nil && s.holders[id].def == s.registry.tallies[id] {
+	if s.lists(id) {
 		s.holders[id].set(slot, count > 0)
 	}
 }

@@ -28,7 +28,7 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 // decide lets one instance place one unit, and commits its Plan.
 func (s *Scheduler) decide(u *queue.Unit, now time.Time) {
 	in := s.instances[s.dispatcher.Choose()]
-	lagging := s.lag(in.number) && in.snapshot.Revision() >= u.NotBefore
+	lagging := s.lag(in.number) && in.snapshot.Revision() >= u.NotBefore && in.snapshot.Knows(u.Class)
 	if !lagging {
 		in.snapshot.Advance(s.store)
 	}
