@@ -109,6 +109,11 @@ func (v *Verdict) best() []string {
 	return best
 }
 
+// refuses reports whether some node is not feasible.
+func (v *Verdict) refuses() bool {
+	return slices.ContainsFunc(v.Opinions, func(o Opinion) bool { return o.Refusal != "" })
+}
+
 // Failure is a case on which the schedulers differ.
 type Failure struct {
 	Case        *Case

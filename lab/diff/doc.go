@@ -7,8 +7,12 @@
 // incrementally is compared too. Where upstream's own caches remember more than a new start of it would know, the new start counts. Run
 // does this on all cores; Shrink makes a case that fails smaller; Coverage says how often each constraint mattered.
 //
+// In one history of eight pods also evict others: upstream's dry run of preemption over all nodes against our Preemptor, node by node the
+// victims and their cost, and the cost of the node that is chosen. Where upstream's answer depends on more than the cluster (see waver),
+// it is counted and not compared.
+//
 // Invariants: equal arguments give equal cases and reports on every machine; any part of a case is a case; every object that is generated
 // is one that an API server admits. What failed once is kept in testdata/regressions.
 //
-// It does not compare what Hilbert refuses as a whole (constraining volumes, resource claims), preemption, or who is next.
+// It does not compare what Hilbert refuses as a whole (constraining volumes, resource claims), or who is next.
 package diff

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,6 +21,8 @@ type ours struct {
 	store  *cluster.Store
 	instance
 	lagging bool // the snapshot knows all that happened, by assumption
+
+	preempts *place.Preemptor // nil: preemption is not compared
 
 	lazy   instance // has more to follow at once
 	every  int      // lazy is asked at every so many judgements
@@ -63,10 +66,14 @@ func newOurs(c *Case, p *Profile, weights *[len(scoreNames)]int64) (*ours, error
 	if err != nil {
 		return nil, err
 	}
-	return &ours{
+	o := &ours{
 		parser: kube.NewParser(schedulerName, nil), store: cluster.NewStore(defaults...),
 		instance: newInstance(c, profile), lazy: newInstance(c, profile), every: c.Lazy,
-	}, nil
+	}
+	if c.Preempts > 0 {
+		o.preempts = place.NewPreemptor(o.placer, o.store, c.Preempts)
+	}
+	return o, nil
 }
 
 // apply takes a step in, as the door would. A judgement is not a change and not for apply.
@@ -103,6 +110,14 @@ func (o *ours) event(s *Step) cluster.Event {
 		return upserted(o.parser.ReplicaSet(s.ReplicaSet), kindReplicaSet, s.ReplicaSet.Namespace, s.ReplicaSet.Name)
 	case s.StatefulSet != nil:
 		return upserted(o.parser.StatefulSet(s.StatefulSet), kindStatefulSet, s.StatefulSet.Namespace, s.StatefulSet.Name)
+	case s.Budget != nil:
+		if b := o.parser.Budget(s.Budget); b != nil {
+			return cluster.BudgetUpserted{Budget: b}
+		}
+		return cluster.BudgetRemoved{Namespace: s.Budget.Namespace, Name: s.Budget.Name}
+	case s.RemoveBudget != "":
+		namespace, name, _ := strings.Cut(s.RemoveBudget, "/")
+		return cluster.BudgetRemoved{Namespace: namespace, Name: name}
 	case s.RemoveWorkload != nil:
 		return upserted(nil, s.RemoveWorkload.Kind, s.RemoveWorkload.Namespace, s.RemoveWorkload.Name)
 	}

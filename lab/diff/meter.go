@@ -19,6 +19,7 @@ type Coverage struct {
 	Choice     int // pods with two feasible nodes or more
 	Ties       int // of those, with two best nodes or more
 	Unscored   int // pods that upstream would leave pending with an error, because it cannot score
+	Contests   Contests
 	rows       [len(constraints)]mattered
 }
 
@@ -164,6 +165,7 @@ func (c *Coverage) add(other *Coverage) {
 	c.Choice += other.Choice
 	c.Ties += other.Ties
 	c.Unscored += other.Unscored
+	c.Contests.add(&other.Contests)
 	for i := range c.rows {
 		c.rows[i].used += other.rows[i].used
 		c.rows[i].refused += other.rows[i].refused
@@ -195,6 +197,7 @@ func (c *Coverage) WriteTable(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "%d pods were judged on %.1f nodes each; %d of them fit nowhere, %d had a choice, %d a choice between equals; %d upstream cannot score\n",
 		c.Judged, float64(c.Nodes)/float64(max(c.Judged, 1)), c.Infeasible, c.Choice, c.Ties, c.Unscored)
+	c.Contests.write(w)
 	return nil
 }
 

@@ -15,6 +15,8 @@ type Player struct {
 	ours     verdict
 	// watch, if set, sees every judgement on which the two agree.
 	watch func(u *upstream, pod *corev1.Pod, theirs *Verdict)
+	// contests counts what of preemption was compared, in all cases.
+	contests Contests
 	// object, if set, may find more differences; tests plant some.
 	object func(u *upstream, pod *corev1.Pod) []Difference
 }
@@ -148,6 +150,9 @@ func (p *Player) judge(u *upstream, o *ours, pod *corev1.Pod, l *life) ([]Differ
 	}
 	if p.watch != nil {
 		p.watch(u, pod, &p.theirs)
+	}
+	if o.preempts != nil && !o.lagging && p.ours.Refused == "" && p.theirs.refuses() {
+		return p.contest(u, o, pod)
 	}
 	return nil, nil
 }

@@ -36,6 +36,13 @@ func (o *ours) relist(u *upstream, l *life) {
 	for _, n := range listed[corev1.Namespace](u.stores.namespaces) {
 		namespaces = append(namespaces, o.parser.Namespace(n))
 	}
+	var budgets []*cluster.Budget
+	for _, b := range u.budgets() {
+		if parsed := o.parser.Budget(b); parsed != nil {
+			budgets = append(budgets, parsed)
+		}
+	}
+	o.store.Apply(cluster.BudgetsListed{Budgets: budgets})
 	o.store.Apply(cluster.NamespacesListed{Namespaces: namespaces})
 	o.store.Apply(workloads(cluster.Service, u.stores.services, o.parser.Service))
 	o.store.Apply(workloads(cluster.ReplicationController, u.stores.controllers, o.parser.ReplicationController))

@@ -93,6 +93,7 @@ func (r *run) work(ctx context.Context) error {
 	defer func() {
 		r.mutex.Lock()
 		defer r.mutex.Unlock()
+		coverage.Contests = p.contests
 		r.coverage.add(&coverage)
 	}()
 	for ctx.Err() == nil {
@@ -100,7 +101,7 @@ func (r *run) work(ctx context.Context) error {
 		if number >= r.histories {
 			return nil
 		}
-		f, err := p.Play(Generate(r.options.Seed, number))
+		f, err := p.Play(draw(r.options.Seed, number))
 		if err != nil {
 			return fmt.Errorf("history %d of seed %d: %w", number, r.options.Seed, err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -19,8 +20,10 @@ type Case struct {
 	Indexes int    `json:"indexes"`
 	Coarse  int    `json:"coarse"`
 	// Lazy: a second snapshot and placer are asked at every so many judgements only; 0 is never.
-	Lazy  int    `json:"lazy,omitempty"`
-	Steps []Step `json:"steps"`
+	Lazy int `json:"lazy,omitempty"`
+	// Preempts: preemption is compared wherever a pod does not fit, with so many cost indexes; 0 is never.
+	Preempts int    `json:"preempts,omitempty"`
+	Steps    []Step `json:"steps"`
 }
 
 // Step is one thing that happens; exactly one field is set. A step that makes no sense where it stands (the removal of what is not
@@ -41,6 +44,10 @@ type Step struct {
 	ReplicaSet     *appsv1.ReplicaSet            `json:"replicaSet,omitempty"`
 	StatefulSet    *appsv1.StatefulSet           `json:"statefulSet,omitempty"`
 	RemoveWorkload *Workload                     `json:"removeWorkload,omitempty"`
+
+	// Budget exists with these properties; RemoveBudget, by namespace/name, exists no more.
+	Budget       *policyv1.PodDisruptionBudget `json:"budget,omitempty"`
+	RemoveBudget string                        `json:"removeBudget,omitempty"`
 
 	// Relist tells Hilbert everything anew, in consistent lists, as after a broken watch.
 	Relist bool `json:"relist,omitempty"`

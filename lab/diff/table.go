@@ -38,7 +38,7 @@ var Plugins = map[string]Plugin{
 	names.DefaultBinder: {Runs: true, Why: "no framework without it; it is never called"},
 
 	names.SchedulingGates:    {Why: "who may be placed at all is the queue's business"},
-	names.DefaultPreemption:  {Why: "it runs when nothing is feasible"},
+	names.DefaultPreemption:  {Why: "it runs beside the framework, in some of the histories; see contest"},
 	names.VolumeRestrictions: {Why: "pods with constraining volumes are refused"},
 	names.NodeVolumeLimits:   {Why: "pods with constraining volumes are refused"},
 	names.VolumeBinding:      {Why: "pods with constraining volumes are refused"},

@@ -14,6 +14,7 @@ import (
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
@@ -26,6 +27,8 @@ type upstream struct {
 	weights   [len(scoreNames)]int64
 	state     snapshotLister
 	stores    stores
+
+	preemption *defaultpreemption.DefaultPreemption
 
 	cache  internalcache.Cache
 	cancel context.CancelFunc
@@ -40,7 +43,9 @@ type upstream struct {
 type snapshotLister struct{ *internalcache.Snapshot }
 
 // stores are the indexers behind the listers that plugins use.
-type stores struct{ namespaces, services, controllers, replicaSets, statefulSets cache.Indexer }
+type stores struct {
+	namespaces, services, controllers, replicaSets, statefulSets, budgets cache.Indexer
+}
 
 func newUpstream(p *Profile) (*upstream, error) {
 	registerMetrics()
@@ -57,6 +62,7 @@ func newUpstream(p *Profile) (*upstream, error) {
 			controllers:  factory.Core().V1().ReplicationControllers().Informer().GetIndexer(),
 			replicaSets:  factory.Apps().V1().ReplicaSets().Informer().GetIndexer(),
 			statefulSets: factory.Apps().V1().StatefulSets().Informer().GetIndexer(),
+			budgets:      factory.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer(),
 		},
 	}
 	for _, p := range profile.Plugins.MultiPoint.Enabled {
@@ -70,9 +76,15 @@ func newUpstream(p *Profile) (*upstream, error) {
 	u.framework, err = runtime.NewFramework(u.ctx, plugins.NewInTreeRegistry(), profile,
 		runtime.WithInformerFactory(factory),
 		runtime.WithSnapshotSharedLister(&u.state),
+		runtime.WithMutableSnapshotLister(&u.state),
+		runtime.WithPodNominator(nobody{}),
 		runtime.WithSharedDRAManager(noDevices{}),
 		runtime.WithParallelism(1),
 	)
+	if err != nil {
+		return nil, err
+	}
+	u.preemption, err = u.newPreemption()
 	return u, err
 }
 
@@ -99,7 +111,7 @@ func (u *upstream) reset() error {
 	u.state.Snapshot = internalcache.NewEmptySnapshot()
 	u.nodes, u.pods = make(map[string]*corev1.Node), make(map[string]*corev1.Pod)
 	u.imagesMoved = false
-	for _, s := range []cache.Indexer{u.stores.namespaces, u.stores.services, u.stores.controllers, u.stores.replicaSets, u.stores.statefulSets} {
+	for _, s := range []cache.Indexer{u.stores.namespaces, u.stores.services, u.stores.controllers, u.stores.replicaSets, u.stores.statefulSets, u.stores.budgets} {
 		if err := s.Replace(nil, ""); err != nil {
 			return fmt.Errorf("empty an indexer: %w", err)
 		}

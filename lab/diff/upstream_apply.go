@@ -3,6 +3,7 @@ package diff
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,11 @@ func (u *upstream) apply(s *Step) error {
 		return u.stores.replicaSets.Add(s.ReplicaSet)
 	case s.StatefulSet != nil:
 		return u.stores.statefulSets.Add(s.StatefulSet)
+	case s.Budget != nil:
+		return u.stores.budgets.Add(s.Budget)
+	case s.RemoveBudget != "":
+		namespace, name, _ := strings.Cut(s.RemoveBudget, "/")
+		return u.stores.budgets.Delete(&metav1.ObjectMeta{Namespace: namespace, Name: name})
 	case s.RemoveWorkload != nil:
 		return u.removeWorkload(s.RemoveWorkload)
 	case s.Release != "":
