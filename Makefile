@@ -152,6 +152,10 @@ bench: ## benchmarks of the product, COUNT times each, summarised; raw results i
 bench-schedule: lab ## raw bindings, kube-scheduler and hilbertd on one control plane; ARGS go to it
 	bin/hilbert-lab bench schedule --nodes 5000 --pods 10000 $(ARGS)
 
+.PHONY: bench-decide
+bench-decide: lab ## decisions a second in memory, kube-scheduler and Hilbert side by side; ARGS go to it
+	bin/hilbert-lab bench decide $(ARGS)
+
 ##@ House
 
 .PHONY: clean

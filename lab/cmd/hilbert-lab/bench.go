@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -10,8 +11,8 @@ import (
 )
 
 func newBenchCommand() *cobra.Command {
-	command := &cobra.Command{Use: "bench", Short: "Measure schedulers on a real control plane"}
-	command.AddCommand(newBenchScheduleCommand())
+	command := &cobra.Command{Use: "bench", Short: "Measure schedulers, on a real control plane or in memory"}
+	command.AddCommand(newBenchScheduleCommand(), newBenchDecideCommand())
 	return command
 }
 
@@ -45,6 +46,39 @@ func newBenchScheduleCommand() *cobra.Command {
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each contestant")
 	flags.StringSliceVar(&o.Only, "only", nil, fmt.Sprintf("run only these of %v", bench.Systems()))
 	flags.StringVar(&o.Dir, "dir", "", "directory for logs (default: a temporary one, kept only if the run fails)")
+	flags.StringVarP(&output, "output", "o", "table", "json or table")
+	return command
+}
+
+func newBenchDecideCommand() *cobra.Command {
+	var o bench.DecideOptions
+	var output string
+	command := &cobra.Command{
+		Use:   "decide",
+		Short: "How many decisions a second: kube-scheduler's loop and Hilbert's pipeline in memory, in turn",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			write := map[string]func(*bench.DecideResult) error{
+				"table": func(r *bench.DecideResult) error { return r.WriteTable(command.OutOrStdout()) },
+				"json":  func(r *bench.DecideResult) error { return r.WriteJSON(command.OutOrStdout()) },
+			}[output]
+			if write == nil {
+				return fmt.Errorf("--output is %q: choose json or table", output)
+			}
+			o.Progress = os.Stderr
+			result, err := bench.Decide(command.Context(), o)
+			if err != nil {
+				return err
+			}
+			return write(result)
+		},
+	}
+	flags := command.Flags()
+	flags.IntSliceVar(&o.Nodes, "nodes", []int{5000, 20000}, "numbers of nodes")
+	flags.StringSliceVar(&o.Cases, "case", bench.DecideCases(), "what the pods ask for")
+	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each scheduler")
+	flags.DurationVar(&o.Duration, "duration", 3*time.Second, "how long a round lasts")
+	flags.IntVar(&o.Least, "decisions", 200, "decisions that a round makes however long they take")
 	flags.StringVarP(&output, "output", "o", "table", "json or table")
 	return command
 }

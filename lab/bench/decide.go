@@ -1,0 +1,247 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"syscall"
+	"time"
+
+	scenarios "hilbert.dev/hilbert/bench"
+)
+
+// DecideOptions says what to measure of the decisions alone, without an API server.
+type DecideOptions struct {
+	Nodes []int
+	// Cases of DecideCases; empty is all.
+	Cases []string
+	// Rounds of each side, interleaved.
+	Rounds int
+	// Duration of a side's round, and Least decisions that it makes however long they take.
+	Duration time.Duration
+	Least    int
+	// Progress gets a line for each round.
+	Progress io.Writer
+}
+
+// decideCase is a row for each number of nodes.
+type decideCase struct {
+	name     string
+	scenario scenarios.Case
+	classes  int
+}
+
+// decideCases are in the order of the table. A class with anti-affinity has at most one pod on a node, so that there are more classes.
+var decideCases = []decideCase{
+	{"basic", scenarios.Owned, 16},
+	{"mixed", scenarios.Mixed, 64},
+	{"batch", scenarios.Batch, 1},
+	{"spread", scenarios.Spread, 16},
+	{"antiaffinity", scenarios.AntiAffinity, 64},
+	{"affinity", scenarios.Affinity, 16},
+	{"preempt", scenarios.Preempt, 1},
+}
+
+// DecideCases are the names of all cases.
+func DecideCases() []string {
+	var names []string
+	for _, c := range decideCases {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// wanted is the ratio that Hilbert is to reach, from the project's goals.
+func wanted(name string, nodes int) float64 {
+	switch {
+	case name == "basic" && nodes >= 20000:
+		return 175
+	case name == "batch":
+		return 15
+	}
+	return 50
+}
+
+// tally is what a side did in a round. victims is how many pods had to leave.
+type tally struct{ decisions, unplaced, victims int }
+
+// decider is a scheduler that is kept busy at a level load.
+type decider interface {
+	// decide makes at least so many decisions, and more until the time is up. It returns when all of them are carried out.
+	decide(ctx context.Context, least int, limit time.Duration) (tally, error)
+	// pods is how many pods hold nodes between two calls.
+	pods() int
+	stop()
+}
+
+// Decide measures all rows.
+func Decide(ctx context.Context, o DecideOptions) (*DecideResult, error) {
+	chosen, err := o.choose()
+	if err != nil {
+		return nil, err
+	}
+	// Upstream makes much garbage, and its heap is smaller here than beside an API server's objects: more room takes a fifth off its CPU time.
+	defer debug.SetGCPercent(debug.SetGCPercent(decideGC))
+	result := &DecideResult{Protocol: newDecideProtocol(o)}
+	for _, nodes := range o.Nodes {
+		for _, c := range chosen {
+			row, err := decideRow(ctx, &o, c, nodes)
+			if err != nil {
+				return nil, fmt.Errorf("case %s on %d nodes: %w", c.name, nodes, err)
+			}
+			result.Cases = append(result.Cases, *row)
+		}
+	}
+	if result.PeakBytes, err = ownPeak(); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// choose checks the options.
+func (o *DecideOptions) choose() ([]decideCase, error) {
+	switch {
+	case len(o.Nodes) == 0 || slices.Min(o.Nodes) < 20:
+		return nil, fmt.Errorf("--nodes is %v: give numbers from 20", o.Nodes)
+	case o.Rounds < 1:
+		return nil, fmt.Errorf("--rounds is %d: give a number from 1", o.Rounds)
+	case o.Least < 1:
+		return nil, fmt.Errorf("--decisions is %d: give a number from 1", o.Least)
+	}
+	if len(o.Cases) == 0 {
+		return decideCases, nil
+	}
+	var chosen []decideCase
+	for _, name := range o.Cases {
+		at := slices.IndexFunc(decideCases, func(c decideCase) bool { return c.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("--case has %q: choose among %v", name, DecideCases())
+		}
+		chosen = append(chosen, decideCases[at])
+	}
+	return chosen, nil
+}
+
+func (o *DecideOptions) progress(format string, args ...any) {
+	if o.Progress != nil {
+		fmt.Fprintf(o.Progress, format+"\n", args...)
+	}
+}
+
+func decideRow(ctx context.Context, o *DecideOptions, c decideCase, nodes int) (*DecideCase, error) {
+	o.progress("%s, %d nodes: filling", c.name, nodes)
+	scenario := &scenarios.Scenario{Nodes: nodes, Classes: c.classes, Case: c.scenario, Fill: decideFill, Seed: decideSeed}
+	empty := liveBytes()
+	hilbert, err := newHilbertSide(scenario)
+	if err != nil {
+		return nil, fmt.Errorf("hilbert: %w", err)
+	}
+	first := liveBytes()
+	kube, err := newKubeSide(scenario, hilbert.ring)
+	if err != nil {
+		return nil, fmt.Errorf("kube-scheduler: %w", err)
+	}
+	defer kube.stop()
+	row := &DecideCase{
+		Nodes: nodes, Case: c.name, Classes: c.classes, Pods: hilbert.pods(), Wanted: wanted(c.name, nodes),
+		States: scenarios.DistinctStates(hilbert.scheduler.Store()),
+	}
+	sides := []struct {
+		name string
+		side decider
+		held uint64
+		into *DecideSide
+	}{
+		{"hilbert", hilbert, first - min(empty, first), &row.Hilbert},
+		{"kube-scheduler", kube, 0, &row.KubeScheduler},
+	}
+	for i := range o.Rounds + 1 { // round 0 warms up
+		for j := range sides {
+			s := &sides[j]
+			limit, least := o.Duration, o.Least
+			if i == 0 {
+				limit, least = limit/3, min(least, 20)
+			}
+			round, err := decideRound(ctx, s.side, least, limit)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+			if i == 0 {
+				continue
+			}
+			o.progress("%s, %d nodes, round %d of %d: %s %.0f decisions/s", c.name, nodes, i, o.Rounds, s.name, round.PerSec)
+			s.into.Rounds = append(s.into.Rounds, round)
+		}
+		if i == 0 { // now what is built on first use is
+			sides[1].held = liveBytes() - first
+		}
+	}
+	for _, s := range sides {
+		s.into.Pods, s.into.HeapBytes = s.side.pods(), s.held
+	}
+	row.finish()
+	return row, nil
+}
+
+// decideRound measures one side, on a heap that was just collected.
+func decideRound(ctx context.Context, side decider, least int, limit time.Duration) (DecideRound, error) {
+	runtime.GC()
+	cpu, err := ownCPU()
+	if err != nil {
+		return DecideRound{}, err
+	}
+	start := time.Now()
+	t, err := side.decide(ctx, least, limit)
+	if err != nil {
+		return DecideRound{}, err
+	}
+	seconds := time.Since(start).Seconds()
+	after, err := ownCPU()
+	if err != nil {
+		return DecideRound{}, err
+	}
+	if t.unplaced == t.decisions {
+		return DecideRound{}, errors.New("no pod found a node")
+	}
+	n := float64(t.decisions)
+	return DecideRound{
+		Decisions: t.decisions, Unplaced: t.unplaced, Victims: t.victims, Seconds: seconds,
+		PerSec: n / seconds, CPUMicrosPerDecision: float64((after - cpu).Microseconds()) / n,
+	}, nil
+}
+
+// ownCPU is the user and system time of this process.
+func ownCPU() (time.Duration, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, fmt.Errorf("CPU time of this process: %w", err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
+}
+
+// ownPeak is the largest resident set of this process so far, in bytes.
+func ownPeak() (int64, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, fmt.Errorf("memory of this process: %w", err)
+	}
+	return usage.Maxrss << 10, nil
+}
+
+func liveBytes() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// middle is the median.
+func middle[T cmp.Ordered](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[(len(sorted)-1)/2]
+}

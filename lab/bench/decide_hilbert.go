@@ -1,0 +1,175 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	scenarios "hilbert.dev/hilbert/bench"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule"
+	writes "hilbert.dev/hilbert/schedule/bind"
+)
+
+// epoch is when the first pods of a scenario started; the pods that follow a preemption have run longer than those before them, so that
+// each next victim is on another node. It is in nanoseconds.
+const epoch = int64(1_000_000_000_000_000_000)
+
+// placed is a pod on its node.
+type placed struct {
+	uid, node string
+	class     int
+	started   int64
+}
+
+// hilbertSide is the whole pipeline of Hilbert: each pod comes as an event, is queued, decided, committed, written out, answered for and
+// seen on its node. All of it runs on one goroutine.
+type hilbertSide struct {
+	scheduler *schedule.Scheduler
+	templates []cluster.PodFacts
+	preempts  bool
+
+	ring    []placed // the oldest first
+	created int
+	left    int // preemptors that have left, each for one pod that had to go before
+
+	// What the writes about the pod at hand have come to.
+	pod       cluster.PodFacts
+	preemptor placed
+	victims   int
+}
+
+func newHilbertSide(s *scenarios.Scenario) (*hilbertSide, error) {
+	config := spec.Default().Scheduling
+	if s.Case == scenarios.Batch {
+		config.DefaultSpread = spec.DefaultSpreadNone
+	}
+	scheduler, err := schedule.New(schedule.Options{Config: config})
+	if err != nil {
+		return nil, err
+	}
+	h := &hilbertSide{scheduler: scheduler, preempts: s.Case == scenarios.Preempt}
+	nodes, classes := s.GenerateNodes(), s.GenerateClasses()
+	now := time.Now()
+	for i := range nodes {
+		scheduler.Apply(cluster.NodeUpserted{Node: nodes[i].ClusterNode()}, now)
+	}
+	for i := range classes {
+		h.templates = append(h.templates, classes[i].Facts())
+		if workload := classes[i].Workload(); workload != nil {
+			scheduler.Apply(cluster.WorkloadUpserted{Workload: workload}, now)
+		}
+	}
+	order := s.Order(nodes, classes)
+	for i, class := range order {
+		h.place(class, 0, epoch+int64(i*7919%len(order)))
+	}
+	if dropped := len(order) - len(h.ring); dropped > len(order)/10 {
+		return nil, fmt.Errorf("%d of %d pods found no node while filling", dropped, len(order))
+	}
+	return h, nil
+}
+
+// place lets a pod come, and reports whether it is on a node in the end.
+func (h *hilbertSide) place(class int, priority int32, started int64) bool {
+	now := time.Now()
+	h.pod = h.templates[class]
+	h.pod.UID = scenarios.PodUID(h.created)
+	h.pod.Name, h.pod.Created, h.pod.Priority, h.pod.Started = string(h.pod.UID), int64(h.created), priority, started
+	h.created++
+	h.scheduler.Apply(cluster.PodUpserted{Pod: h.pod}, now)
+	h.scheduler.Step(now, 1)
+	for ready := h.scheduler.Ready(now); len(ready) > 0; ready = h.scheduler.Ready(now) {
+		for i := range ready {
+			h.scheduler.Finish(writes.Result{ID: ready[i].ID, Outcome: writes.Written}, now)
+			h.see(&ready[i], now)
+		}
+	}
+	if h.pod.Node == "" {
+		h.scheduler.Apply(cluster.PodRemoved{UID: h.pod.UID}, now)
+		return false
+	}
+	on := placed{uid: h.pod.Name, node: h.pod.Node, class: class, started: started}
+	if priority > 0 {
+		h.preemptor = on
+	} else {
+		h.ring = append(h.ring, on)
+	}
+	return true
+}
+
+// see is what the watch says after a write.
+func (h *hilbertSide) see(w *writes.Write, now time.Time) {
+	switch {
+	case w.Kind == writes.WriteBinding && w.Pod == h.pod.UID:
+		h.pod.Node = w.Node
+		h.scheduler.Apply(cluster.PodUpserted{Pod: h.pod}, now)
+	case w.Kind == writes.WriteNomination && w.Pod == h.pod.UID:
+		h.pod.Nominated = w.Node
+		h.scheduler.Apply(cluster.PodUpserted{Pod: h.pod}, now)
+	case w.Kind == writes.DeletePod:
+		h.victims++
+		h.scheduler.Apply(cluster.PodRemoved{UID: w.Pod}, now)
+	}
+}
+
+// next makes one decision at a level load: the oldest pod leaves and one of its class comes; or the last preemptor leaves, one of low
+// priority is on its node again, and the next preemptor comes.
+func (h *hilbertSide) next() bool {
+	now := time.Now()
+	if h.preempts {
+		if h.preemptor.uid != "" {
+			h.scheduler.Apply(cluster.PodRemoved{UID: cluster.UID(h.preemptor.uid)}, now)
+			h.left++
+			facts := h.templates[h.preemptor.class]
+			facts.UID = scenarios.PodUID(h.created)
+			facts.Name, facts.Created, facts.Node, facts.Started = string(facts.UID), int64(h.created), h.preemptor.node, epoch-int64(h.left)
+			h.created++
+			h.scheduler.Apply(cluster.PodUpserted{Pod: facts}, now)
+			h.preemptor = placed{}
+		}
+		return h.place(0, scenarios.PreemptorPriority, 0)
+	}
+	oldest := h.ring[0]
+	h.ring = h.ring[1:]
+	h.scheduler.Apply(cluster.PodRemoved{UID: cluster.UID(oldest.uid)}, now)
+	return h.place(oldest.class, 0, 0)
+}
+
+func (h *hilbertSide) decide(ctx context.Context, least int, limit time.Duration) (tally, error) {
+	const stride = 16 // decisions between two looks at the clock
+	var t tally
+	before := h.victims
+	end := time.Now().Add(limit)
+	for t.decisions < least || time.Now().Before(end) {
+		if ctx.Err() != nil {
+			return t, context.Cause(ctx)
+		}
+		for range min(stride, max(least, 1)) {
+			if !h.next() {
+				t.unplaced++
+			}
+			t.decisions++
+		}
+		if len(h.ring) == 0 {
+			return t, errors.New("no pod is left that could leave")
+		}
+	}
+	t.victims = h.victims - before
+	return t, nil
+}
+
+// pods is how many pods hold nodes.
+func (h *hilbertSide) pods() int {
+	n := 0
+	h.scheduler.Store().EachPod(func(pod *cluster.Pod) {
+		if pod.Phase == cluster.Bound {
+			n++
+		}
+	})
+	return n
+}
+
+func (h *hilbertSide) stop() {}

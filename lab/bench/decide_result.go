@@ -1,0 +1,178 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"text/tabwriter"
+	"time"
+)
+
+// What all rows have in common.
+const (
+	decideFill = 60 // percent of the cluster's CPU
+	decideSeed = 42
+	decideGC   = 400 // GOGC
+)
+
+// DecideResult is a whole run.
+type DecideResult struct {
+	Protocol DecideProtocol `json:"protocol"`
+	Cases    []DecideCase   `json:"cases"`
+	// PeakBytes is the largest resident set of the process, which holds both sides.
+	PeakBytes int64 `json:"peakBytes"`
+}
+
+// DecideCase is a row.
+type DecideCase struct {
+	Nodes int    `json:"nodes"`
+	Case  string `json:"case"`
+	// Medians over the rounds; Ratio is the median of the ratios of each round.
+	HilbertPerSec       float64 `json:"hilbertPerSec"`
+	KubeSchedulerPerSec float64 `json:"kubeSchedulerPerSec"`
+	Ratio               float64 `json:"ratio"`
+	// CPURatio is how many times the CPU time of a decision of Hilbert's one of kube-scheduler takes, by the medians. Work of others on the
+	// machine moves it less than Ratio; kube-scheduler spreads its time over all cores, Hilbert does not.
+	CPURatio float64 `json:"cpuRatio"`
+	// Wanted is the Ratio to reach.
+	Wanted  float64   `json:"wanted"`
+	Ratios  []float64 `json:"ratios"`
+	Classes int       `json:"classes"`
+	// Pods that hold nodes before the first round, and States: nodes that differ in what they have, what is taken, zone or pool.
+	Pods          int        `json:"pods"`
+	States        int        `json:"distinctNodeStates"`
+	Hilbert       DecideSide `json:"hilbert"`
+	KubeScheduler DecideSide `json:"kubeScheduler"`
+}
+
+// DecideSide is one side of a row.
+type DecideSide struct {
+	CPUMicrosPerDecision float64 `json:"cpuMicrosPerDecision"`
+	// HeapBytes is what the side keeps, its cluster included.
+	HeapBytes uint64 `json:"heapBytes"`
+	// Pods that hold nodes after the last round.
+	Pods   int           `json:"pods"`
+	Rounds []DecideRound `json:"rounds"`
+}
+
+// DecideRound is one measurement. Unplaced decisions found no node; Victims had to leave.
+type DecideRound struct {
+	Decisions            int     `json:"decisions"`
+	Unplaced             int     `json:"unplaced"`
+	Victims              int     `json:"victims"`
+	Seconds              float64 `json:"seconds"`
+	PerSec               float64 `json:"perSec"`
+	CPUMicrosPerDecision float64 `json:"cpuMicrosPerDecision"`
+}
+
+// finish fills in the medians.
+func (c *DecideCase) finish() {
+	for i, r := range c.Hilbert.Rounds {
+		c.Ratios = append(c.Ratios, r.PerSec/c.KubeScheduler.Rounds[i].PerSec)
+	}
+	c.Ratio = middle(c.Ratios)
+	c.HilbertPerSec, c.KubeSchedulerPerSec = c.Hilbert.finish(), c.KubeScheduler.finish()
+	c.CPURatio = c.KubeScheduler.CPUMicrosPerDecision / c.Hilbert.CPUMicrosPerDecision
+}
+
+func (s *DecideSide) finish() (perSec float64) {
+	var rates, cpu []float64
+	for _, r := range s.Rounds {
+		rates, cpu = append(rates, r.PerSec), append(cpu, r.CPUMicrosPerDecision)
+	}
+	s.CPUMicrosPerDecision = middle(cpu)
+	return middle(rates)
+}
+
+func (s *DecideSide) unplaced() (n int) {
+	for _, r := range s.Rounds {
+		n += r.Unplaced
+	}
+	return n
+}
+
+// DecideProtocol says how a result came about.
+type DecideProtocol struct {
+	KubernetesVersion string  `json:"kubernetesVersion"`
+	Cores             int     `json:"cores"`
+	Rounds            int     `json:"rounds"`
+	SecondsPerRound   float64 `json:"secondsPerRound"`
+	LeastDecisions    int     `json:"leastDecisions"`
+	FillPercent       int     `json:"fillPercent"`
+	Seed              uint64  `json:"seed"`
+	Process           string  `json:"process"`
+	Load              string  `json:"load"`
+	Basic             string  `json:"basic"`
+	Mixed             string  `json:"mixed"`
+	Batch             string  `json:"batch"`
+	Preempt           string  `json:"preempt"`
+	Hilbert           string  `json:"hilbert"`
+	KubeScheduler     string  `json:"kubeScheduler"`
+	CPU               string  `json:"cpu"`
+}
+
+func newDecideProtocol(o DecideOptions) DecideProtocol {
+	return DecideProtocol{
+		KubernetesVersion: kubernetesVersion, Cores: runtime.NumCPU(), Rounds: o.Rounds, SecondsPerRound: o.Duration.Round(time.Millisecond).Seconds(),
+		LeastDecisions: o.Least, FillPercent: decideFill, Seed: decideSeed,
+		Process: "both schedulers in one process, in turn, one after the other; the heap is collected before each round; one round of each warms up; GOGC=400",
+		Load: "Hilbert fills the cluster to fillPercent of its CPU and kube-scheduler gets the same pods on the same nodes; then the oldest pod leaves " +
+			"and one of its class comes and is placed, again and again",
+		Basic: "every pod is owned by a ReplicaSet, so that the default soft spread over hosts and zones applies on both sides: the whole default " +
+			"profile as a user would run it",
+		Mixed:   "a quarter of the classes each as in basic, spread, antiaffinity and affinity",
+		Batch:   "one class, each pod fills a node, default spread off on both sides: what kube-scheduler's opportunistic batching is made for",
+		Preempt: "all nodes are full; each pod evicts one of low priority and is bound when that is gone, which is at once",
+		Hilbert: "the whole pipeline with the default configuration, all nodes evaluated: event, queue, decision, commit, Binding written and answered, " +
+			"pod seen on its node; one goroutine",
+		KubeScheduler: "scheduler.New and its loop, queue and cache, with the default profile: percentageOfNodesToScore adaptive (10 % of 5,000 nodes, 5 % " +
+			"of 20,000), parallelism 16, default feature gates (opportunistic batching, asynchronous preemption and popping from backoff on); no API calls, " +
+			"no Events, no logs, no event handlers; its queue is filled and its cache updated beside the loop, which never waits for a pod",
+		CPU: "user and system time of the process during a round, garbage collection included, per decision",
+	}
+}
+
+// WriteJSON writes everything.
+func (r *DecideResult) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(r); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}
+
+// WriteTable writes the medians for people.
+func (r *DecideResult) WriteTable(w io.Writer) error {
+	p := r.Protocol
+	fmt.Fprintf(w, "decisions without an API server, %d cores, median of %d rounds, Kubernetes %s\n\n", p.Cores, p.Rounds, p.KubernetesVersion)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "nodes\tcase\tclasses\tpods\tstates\thilbert/s\tkube/s\tratio\twanted\tlow\thigh\thilbert µs\tkube µs\tof CPU\thilbert MiB\tkube MiB\tunplaced\t")
+	for i := range r.Cases {
+		c := &r.Cases[i]
+		low, high := c.Ratios[0], c.Ratios[0]
+		for _, q := range c.Ratios {
+			low, high = min(low, q), max(high, q)
+		}
+		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%d\t%.0f\t%.0f\t%.1f\t%.0f\t%.1f\t%.1f\t%.1f\t%.0f\t%.1f\t%d\t%d\t%d+%d\t\n",
+			c.Nodes, c.Case, c.Classes, c.Pods, c.States, c.HilbertPerSec, c.KubeSchedulerPerSec, c.Ratio, c.Wanted, low, high,
+			c.Hilbert.CPUMicrosPerDecision, c.KubeScheduler.CPUMicrosPerDecision, c.CPURatio, c.Hilbert.HeapBytes>>20, c.KubeScheduler.HeapBytes>>20,
+			c.Hilbert.unplaced(), c.KubeScheduler.unplaced())
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	_, err := fmt.Fprintf(w, `
+states: nodes that differ in what they have or what is taken; µs: CPU time a decision, and its ratio; MiB: live heap of each side, cluster included;
+the process had %d MiB at its peak
+load: %s
+basic: %s
+mixed: %s
+batch: %s
+preempt: %s
+hilbert: %s
+kube-scheduler: %s
+`, r.PeakBytes>>20, p.Load, p.Basic, p.Mixed, p.Batch, p.Preempt, p.Hilbert, p.KubeScheduler)
+	return err
+}

@@ -1,0 +1,147 @@
+package bench
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	scenarios "hilbert.dev/hilbert/bench"
+)
+
+// TestDecide: in every case, both sides place all pods under a load that stays level, and the result says so.
+func TestDecide(t *testing.T) {
+	result, err := Decide(t.Context(), DecideOptions{Nodes: []int{50}, Rounds: 2, Duration: time.Millisecond, Least: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := result.WriteJSON(&text); err != nil {
+		t.Fatal(err)
+	}
+	var back struct {
+		Cases []struct {
+			Nodes                                     int
+			Case                                      string
+			HilbertPerSec, KubeSchedulerPerSec, Ratio float64
+		}
+	}
+	if err := json.Unmarshal([]byte(text.String()), &back); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i, c := range result.Cases {
+		names = append(names, c.Case)
+		if b := back.Cases[i]; b.Nodes != 50 || b.Case != c.Case || b.HilbertPerSec <= 0 || b.KubeSchedulerPerSec <= 0 || b.Ratio <= 0 {
+			t.Errorf("%s: JSON has %+v", c.Case, b)
+		}
+		if c.States < 25 && c.Case != "preempt" && c.Case != "batch" {
+			t.Errorf("%s: %d distinct states of 50 nodes", c.Case, c.States)
+		}
+		for name, s := range map[string]*DecideSide{"hilbert": &c.Hilbert, "kube-scheduler": &c.KubeScheduler} {
+			level := c.Pods
+			if c.Case == "preempt" { // the last preemptor has its victim's place, and each in the end
+				level = 50 * scenarios.PreemptVictims
+			}
+			if s.Pods != level || s.unplaced() > 0 || len(s.Rounds) != 2 {
+				t.Errorf("%s of %s: %d pods, want %d; %d unplaced in %d rounds", name, c.Case, s.Pods, level, s.unplaced(), len(s.Rounds))
+			}
+			for _, r := range s.Rounds {
+				victims := 0
+				if c.Case == "preempt" {
+					victims = r.Decisions
+				}
+				if r.Decisions < 60 || r.Victims != victims || r.CPUMicrosPerDecision <= 0 {
+					t.Errorf("%s of %s: %+v, want %d victims", name, c.Case, r, victims)
+				}
+			}
+		}
+	}
+	if !slices.Equal(names, DecideCases()) {
+		t.Errorf("rows: %v", names)
+	}
+	text.Reset()
+	if err := result.WriteTable(&text); err != nil || !strings.Contains(text.String(), "antiaffinity") || !strings.Contains(text.String(), "whole default profile") {
+		t.Errorf("table: %v\n%s", err, text.String())
+	}
+	t.Log(text.String())
+}
+
+// TestDecidePlaces: kube-scheduler's loop honours what the pods ask for, so that it is at work on the same problem.
+func TestDecidePlaces(t *testing.T) {
+	scenario := &scenarios.Scenario{Nodes: 60, Classes: 16, Case: scenarios.AntiAffinity, Fill: 10, Seed: 1}
+	hilbert, err := newHilbertSide(scenario)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kube, err := newKubeSide(scenario, hilbert.ring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kube.stop()
+	pods := kube.pods()
+	if _, err := kube.decide(t.Context(), 5*pods, 0); err != nil {
+		t.Fatal(err)
+	}
+	if len(kube.ring) != pods || pods < 30 {
+		t.Fatalf("%d pods at first, %d in the end", pods, len(kube.ring))
+	}
+	nodes := make(map[string]scenarios.Node)
+	for _, n := range scenario.GenerateNodes() {
+		nodes[n.Name] = n
+	}
+	taken := make(map[string]*corev1.Pod)
+	for _, pod := range kube.ring {
+		node := nodes[pod.Spec.NodeName]
+		if !matches(pod.Spec.NodeSelector, node.Labels) || node.Tainted && len(pod.Spec.Tolerations) == 0 {
+			t.Errorf("%s is on %+v", pod.Name, node)
+		}
+		at := pod.Spec.NodeName + "/" + pod.Labels[scenarios.LabelApp]
+		if other := taken[at]; other != nil {
+			t.Errorf("%s and %s are both on %s", pod.Name, other.Name, at)
+		}
+		taken[at] = pod
+	}
+}
+
+// TestDecideBatches: in the batch case, kube-scheduler's batching is at work.
+func TestDecideBatches(t *testing.T) {
+	for c, want := range map[scenarios.Case]bool{scenarios.Batch: true, scenarios.Basic: false} {
+		profile, err := kubeProfile(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := newKubeSide(&scenarios.Scenario{Nodes: 20, Classes: 1, Case: c, Fill: 10}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signature := k.scheduler.Profiles[profile.SchedulerName].SignPod(t.Context(), k.pod(0, 0))
+		if signed := signature != nil; signed != want {
+			t.Errorf("case %s: pods have a signature to be batched by: %v", c, signed)
+		}
+		k.stop()
+	}
+}
+
+func TestDecideOptions(t *testing.T) {
+	good := DecideOptions{Nodes: []int{50}, Rounds: 1, Least: 1}
+	for name, test := range map[string]struct {
+		spoil func(*DecideOptions)
+		want  string
+	}{
+		"no nodes":     {func(o *DecideOptions) { o.Nodes = nil }, "--nodes"},
+		"few nodes":    {func(o *DecideOptions) { o.Nodes = []int{100, 3} }, "--nodes"},
+		"no rounds":    {func(o *DecideOptions) { o.Rounds = 0 }, "--rounds"},
+		"no decisions": {func(o *DecideOptions) { o.Least = 0 }, "--decisions"},
+		"unknown case": {func(o *DecideOptions) { o.Cases = []string{"gang"} }, "antiaffinity"},
+	} {
+		o := good
+		test.spoil(&o)
+		if _, err := Decide(t.Context(), o); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want an error about %s", name, err, test.want)
+		}
+	}
+}
