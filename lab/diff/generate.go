@@ -35,6 +35,7 @@ type generator struct {
 	dense      bool // many pods that are much alike
 	long       bool // so many kinds of pods that whatever remembers them must forget
 	wide       bool // so many nodes that an index cannot keep a group for each host
+	plain      bool // nodes that are much alike
 	nodes      []*corev1.Node
 	pods       []*corev1.Pod // bound
 	templates  []*corev1.Pod // to be judged, again and again
@@ -75,6 +76,7 @@ func Generate(seed, number uint64) *Case {
 		c.Profile = Profiles[g.IntN(len(Profiles))].Name
 	}
 	g.dense, g.long, g.wide = g.chance(0.15), g.chance(0.002), g.chance(0.015)
+	g.plain = g.chance(0.3)
 	g.cluster()
 	for range 1 + g.IntN(4) {
 		g.templates = append(g.templates, g.pod())

@@ -73,7 +73,11 @@ func (g *generator) changeNode() {
 	}
 	i := g.IntN(len(g.nodes))
 	node := *g.nodes[i]
-	switch g.IntN(8) {
+	what := g.IntN(8)
+	if g.chance(g.taste.image / 2) {
+		what = 6
+	}
+	switch what {
 	case 0:
 		node.Labels = g.nodeLabels(node.Name)
 	case 1, 2:
@@ -106,7 +110,11 @@ func (g *generator) nodeLabels(name string) map[string]string {
 	if g.chance(g.taste.oddLabel / 10) {
 		return nil
 	}
-	out := g.labels(nodeLabels)
+	kinds := nodeLabels
+	if g.plain {
+		kinds = nodeLabels[:1]
+	}
+	out := g.labels(kinds)
 	out[corev1.LabelHostname] = name
 	if g.chance(g.taste.oddLabel / 2) {
 		switch g.IntN(3) {
@@ -145,6 +153,9 @@ const (
 
 // allocatable draws what a node has: mostly enough, and tight in a tight case.
 func (g *generator) allocatable() corev1.ResourceList {
+	if g.plain && g.chance(0.9) {
+		return corev1.ResourceList{corev1.ResourceCPU: q("8"), corev1.ResourceMemory: q("32Gi"), corev1.ResourcePods: q("110"), widget: q("8")}
+	}
 	out := corev1.ResourceList{}
 	set := func(name corev1.ResourceName, values ...apiresource.Quantity) { out[name] = pick(g, values...) }
 	if g.chance(g.taste.tight) {

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// maxReplays bounds the work of one Shrink.
-const maxReplays = 20_000
+// maxWork bounds the steps that one Shrink plays: a minute or so for the longest histories, whose steps cost most.
+const maxWork = 400_000
 
 // shrinker makes a failing case smaller while the first difference stays of its kind.
 type shrinker struct {
-	player  *Player
-	kind    string
-	replays int
-	last    *Failure
+	player *Player
+	kind   string
+	work   int
+	last   *Failure
 }
 
 // Shrink returns a failure of the same kind on as small a case as it can find: first without steps, then without parts of their objects.
@@ -30,29 +30,24 @@ func Shrink(p *Player, f *Failure) *Failure {
 	} else {
 		c = *read
 	}
-	for size := -1; size != len(c.Steps); {
-		size = len(c.Steps)
+	for before := -1; before != len(c.Steps); {
+		before = len(c.Steps)
 		c = s.plainer(s.fewerSteps(c))
 	}
-	for before := -1; before != s.replays && s.replays < maxReplays; {
-		before = s.replays
-		smaller, changed := s.lesserObjects(c)
-		c = s.fewerSteps(smaller)
-		if !changed {
-			break
-		}
+	for before := -1; before != size(&c); {
+		before = size(&c)
+		c = s.fewerSteps(s.lesserObjects(c))
 	}
-	s.fails(&c)
 	s.last.Number = f.Number
 	return s.last
 }
 
 // fails replays a case and reports whether it still fails in the same way.
 func (s *shrinker) fails(c *Case) bool {
-	if s.replays >= maxReplays {
+	if s.work >= maxWork {
 		return false
 	}
-	s.replays++
+	s.work += len(c.Steps)
 	f, err := s.player.Play(c)
 	if err != nil || f == nil || f.Kind() != s.kind {
 		return false
@@ -69,6 +64,7 @@ func (s *shrinker) fewerSteps(c Case) Case {
 			candidate.Steps = slices.Delete(slices.Clone(c.Steps), at, min(at+chunk, len(c.Steps)))
 			if s.fails(&candidate) {
 				c = candidate
+				c.Steps = c.Steps[:s.last.Step+1]
 			}
 			at = min(at, len(c.Steps))
 		}
@@ -86,6 +82,8 @@ func (s *shrinker) plainer(c Case) Case {
 		func(c *Case) { c.Indexes = 16 },
 		func(c *Case) { c.Coarse = 64 },
 		func(c *Case) { c.Lazy = 0 },
+		func(c *Case) { c.Preempts = 0 },
+		func(c *Case) { c.Preempts = min(c.Preempts, 1) },
 	} {
 		candidate := c
 		change(&candidate)
@@ -96,32 +94,37 @@ func (s *shrinker) plainer(c Case) Case {
 	return c
 }
 
-// lesserObjects leaves fields and list entries out of the objects, and reports whether it could.
-func (s *shrinker) lesserObjects(c Case) (Case, bool) {
+// size is how much there is to read of a case. Some fields are written whether they say anything or not, so it is not counted while they
+// are left out.
+func size(c *Case) int {
+	text, err := c.YAML()
+	if err != nil {
+		return 0
+	}
+	return len(text)
+}
+
+// lesserObjects leaves fields and list entries out of the objects.
+func (s *shrinker) lesserObjects(c Case) Case {
 	text, err := json.Marshal(c)
 	if err != nil {
-		return c, false
+		return c
 	}
 	var tree map[string]any
 	if json.Unmarshal(text, &tree) != nil {
-		return c, false
-	}
-	changed := false
-	read := func() (*Case, bool) {
-		text, err := json.Marshal(tree)
-		if err != nil {
-			return nil, false
-		}
-		out := new(Case)
-		return out, json.Unmarshal(text, out) == nil
+		return c
 	}
 	holds := func() bool {
-		candidate, ok := read()
-		if ok && s.fails(candidate) {
-			changed = true
-			return true
+		text, err := json.Marshal(tree)
+		if err != nil {
+			return false
 		}
-		return false
+		candidate := new(Case)
+		if json.Unmarshal(text, candidate) != nil || !s.fails(candidate) {
+			return false
+		}
+		c = *candidate
+		return true
 	}
 	steps, _ := tree["steps"].([]any)
 	for i := range steps {
@@ -131,10 +134,7 @@ func (s *shrinker) lesserObjects(c Case) (Case, bool) {
 			}
 		}
 	}
-	if out, ok := read(); ok && changed {
-		return *out, true
-	}
-	return c, false
+	return c
 }
 
 // kept are the fields without which an object would be no object that an API server admits.
