@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -24,12 +25,15 @@ type checker struct {
 // mirrored is a pod as the scheduler ought to know it.
 type mirrored struct {
 	uid          cluster.UID
+	namespace    string
+	labels       []cluster.Label
 	requirements *cluster.Requirements
 	node         string // empty: waits
 	grant        topology.Grant
 	assumed      bool // the scheduler's own decision, not seen bound yet
 	ours         bool
 	leaving      bool // it needs no place: being deleted, or gated
+	deleting     bool
 	priority     int32
 	victims      []cluster.UID // who have to leave before it may be bound
 	promised     string        // the node that its status names
@@ -118,13 +122,13 @@ func (c *checker) toldPod(f *cluster.PodFacts) {
 		c.drop(f.UID)
 		return
 	case m == nil:
-		m = &mirrored{uid: f.UID, requirements: f.Requirements, ours: f.Ours, priority: f.Priority}
+		m = &mirrored{uid: f.UID, namespace: f.Namespace, labels: f.Labels, requirements: f.Requirements, ours: f.Ours, priority: f.Priority}
 		c.pods[f.UID] = m
 	}
 	if !m.assumed || f.Nominated == m.node { // an older state can be told after the answer to our own write
 		m.promised = f.Nominated
 	}
-	m.leaving = f.Deleting || f.Gated
+	m.leaving, m.deleting = f.Deleting || f.Gated, f.Deleting
 	if f.Node != "" {
 		c.move(m, f.Node, f.Grant)
 		m.assumed, m.victims = false, nil
@@ -154,7 +158,7 @@ func (c *checker) placed(pod *cluster.Pod, victims []cluster.UID) {
 		c.s.violate("pod %s is put on node %s, which the scheduler knows to be gone", pod.UID, pod.Node())
 		return
 	}
-	if why := judge(n, c.occupants(n.Name, m, victims...), m.requirements, pod.Grant()); why != "" {
+	if why := cmp.Or(judge(n, c.occupants(n.Name, m, victims...), m.requirements, pod.Grant()), c.bars(m, n, victims...)); why != "" {
 		c.s.violate("pod %s must not go to node %s: %s", pod.UID, n.Name, why)
 		return
 	}
@@ -189,7 +193,7 @@ func (c *checker) cleared(pod *cluster.Pod) {
 	}
 	if n := c.nodes[m.node]; n == nil {
 		c.s.violate("the way is cleared for pod %s on node %s, which is gone", pod.UID, m.node)
-	} else if why := judge(n, c.occupants(n.Name, m), m.requirements, m.grant); why != "" {
+	} else if why := cmp.Or(judge(n, c.occupants(n.Name, m), m.requirements, m.grant), c.bars(m, n)); why != "" {
 		c.s.violate("the way is cleared for pod %s on node %s: %s", pod.UID, n.Name, why)
 	}
 }
@@ -280,7 +284,7 @@ func (c *checker) unschedulable(pod *cluster.Pod) {
 		return
 	}
 	for name, n := range c.nodes {
-		if fits(n, c.occupants(name, nil), m.requirements) {
+		if fits(n, c.occupants(name, nil), m.requirements) && c.bars(m, n) == "" {
 			c.s.meter.refusedThoughFit++
 			return
 		}
@@ -313,6 +317,7 @@ func (s *simulation) checkModel() {
 			s.violate("node %s is over-committed: %s", n.object.Name, over)
 		}
 	}
+	s.checkApart()
 }
 
 // compare holds the core's ledger against the mirror.
@@ -372,23 +377,34 @@ func (s *simulation) checkLedger() {
 	}
 }
 
-// checkStranded looks for pods that wait though they would fit. Pods of equal requirements are looked at once.
+// checkStranded looks for pods that wait though they would fit. Pods of equal requirements and labels are looked at once.
+//
+// Counting all pods for every node takes too long in large clusters: with constraints between pods it is left to runs that are checked.
 func (s *simulation) checkStranded() {
-	hopeless := make(map[*cluster.Requirements]bool)
+	if s.tied && s.check == nil {
+		return
+	}
+	type kind struct {
+		r     *cluster.Requirements
+		group string
+	}
+	hopeless := make(map[kind]bool)
+	all := s.population(nil)
 	for i := range s.api.pods {
 		p := &s.api.pods[i]
 		r := s.api.requirements(p)
-		if !p.exists || !p.ours || p.node != nowhere || p.deleting || hopeless[r] {
+		k := kind{r, s.w.Tasks[p.task].Group}
+		if !p.exists || !p.ours || p.node != nowhere || p.deleting || hopeless[k] {
 			continue
 		}
 		for j := range s.api.nodes {
 			n := &s.api.nodes[j]
-			if n.present && fits(n.object, s.api.occupants(n), r) {
+			if n.present && fits(n.object, s.api.occupants(n), r) && all.bars(s.api.resident(p), n.object) == "" {
 				s.violate("pod %s waits though node %s has room for it", p.uid, n.object.Name)
 				return
 			}
 		}
-		hopeless[r] = true
+		hopeless[k] = true
 	}
 	if s.o.Preempt {
 		s.checkMeek()
@@ -399,25 +415,27 @@ func (s *simulation) checkStranded() {
 func (s *simulation) checkMeek() {
 	type kind struct {
 		r        *cluster.Requirements
+		group    string
 		priority int32
 	}
 	checked := make(map[kind]bool)
 	for i := range s.api.pods {
 		p := &s.api.pods[i]
-		k := kind{s.api.requirements(p), s.w.Tasks[p.task].Priority}
+		k := kind{s.api.requirements(p), s.w.Tasks[p.task].Group, s.w.Tasks[p.task].Priority}
 		if !p.exists || !p.ours || p.node != nowhere || p.deleting || checked[k] {
 			continue
 		}
 		checked[k] = true
 		for j := range s.api.nodes {
 			n := &s.api.nodes[j]
+			meek := func(other *pod) bool { return other.node == int32(j) && s.w.Tasks[other.task].Priority < k.priority }
 			var stay []occupant
 			for _, at := range n.pods {
-				if other := &s.api.pods[at]; s.w.Tasks[other.task].Priority >= k.priority {
+				if other := &s.api.pods[at]; !meek(other) {
 					stay = append(stay, occupant{s.api.requirements(other), other.grant})
 				}
 			}
-			if n.present && len(stay) < len(n.pods) && fits(n.object, stay, k.r) {
+			if n.present && len(stay) < len(n.pods) && fits(n.object, stay, k.r) && s.population(meek).bars(s.api.resident(p), n.object) == "" {
 				s.violate("pod %s waits though it could preempt on node %s", p.uid, n.object.Name)
 				return
 			}

@@ -128,11 +128,24 @@ func refuses(n *cluster.Node, r *cluster.Requirements) string {
 	case n.Unschedulable && !endures(r, cluster.Taint{Key: "node.kubernetes.io/unschedulable", Effect: cluster.NoSchedule}):
 		return "the node is unschedulable"
 	}
+	if why := repels(n, r); why != "" {
+		return why
+	}
+	return unwanted(n, r)
+}
+
+// repels says which taint of the node the pod does not tolerate.
+func repels(n *cluster.Node, r *cluster.Requirements) string {
 	for _, taint := range n.Taints {
 		if taint.Effect != cluster.PreferNoSchedule && !endures(r, taint) {
 			return "taint " + taint.Key
 		}
 	}
+	return ""
+}
+
+// unwanted says what keeps the pod's node selector or affinity from selecting the node.
+func unwanted(n *cluster.Node, r *cluster.Requirements) string {
 	for _, l := range r.NodeSelector {
 		if value, ok := n.Labels[l.Key]; !ok || value != l.Value {
 			return "node selector " + l.Key

@@ -14,7 +14,7 @@ import (
 // nowhere is the node of a pod that is not bound.
 const nowhere = -1
 
-// namespace of every simulated pod.
+// namespace of pods whose group does not say.
 const namespace = "default"
 
 // pod is an object of the API server.
@@ -140,11 +140,20 @@ func (a *model) create(task, age int32, ours bool, now int64) int32 {
 
 func (a *model) requirements(p *pod) *cluster.Requirements { return a.w.Tasks[p.task].Requirements }
 
+func (a *model) identity(p *pod) trace.Identity {
+	id := a.w.Identities[a.w.Tasks[p.task].Group]
+	if id.Namespace == "" {
+		id.Namespace = namespace
+	}
+	return id
+}
+
 // facts is the pod as a watch delivers it.
 func (a *model) facts(i int32) cluster.PodFacts {
 	p := &a.pods[i]
+	id := a.identity(p)
 	f := cluster.PodFacts{
-		UID: p.uid, Namespace: namespace, Name: p.name, Created: p.created, Priority: a.w.Tasks[p.task].Priority, Ours: p.ours,
+		UID: p.uid, Namespace: id.Namespace, Labels: id.Labels, Owner: id.Owner, Name: p.name, Created: p.created, Priority: a.w.Tasks[p.task].Priority, Ours: p.ours,
 		Finished: p.finished, Deleting: p.deleting, Gated: p.gated, Requirements: a.requirements(p), Grant: p.grant, Reported: p.reported,
 		NeverPreempts: !a.preempt,
 	}

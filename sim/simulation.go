@@ -60,7 +60,10 @@ type simulation struct {
 	inbox     []cluster.Event
 	mark      time.Duration // when the decision under way began
 
+	acquainted acquaintance
+
 	check *checker
+	tied  bool // there are required constraints between pods
 	seams seams
 	err   error
 }
@@ -89,7 +92,7 @@ func newSimulation(w *trace.Workload, o Options) (*simulation, error) {
 		return nil, err
 	}
 	s := &simulation{
-		o: o, w: w, agenda: newAgenda(), digest: sha256.New(),
+		o: o, w: w, tied: w.Tied(), agenda: newAgenda(), digest: sha256.New(),
 		faults: rand.New(rand.NewPCG(o.Seed, streamFaults)),
 		lag:    rand.New(rand.NewPCG(o.Seed, streamLag)),
 	}

@@ -58,7 +58,10 @@ func Arrive(w *Workload, ratio float64, seed uint64) (*Workload, error) {
 	for i := range tasks {
 		tasks[i].Created, tasks[i].Deleted = int64(i)*ArrivalGap, Never
 	}
-	return &Workload{Name: fmt.Sprintf("%s, %g of its GPUs requested", w.Name, ratio), Nodes: w.Nodes, Tasks: tasks}, nil
+	return &Workload{
+		Name: fmt.Sprintf("%s, %g of its GPUs requested", w.Name, ratio), Nodes: w.Nodes, Tasks: tasks,
+		Identities: w.Identities, Controllers: w.Controllers,
+	}, nil
 }
 
 // thin removes tasks at random until they request no more than the target; the rest keep their order.

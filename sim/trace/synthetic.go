@@ -14,16 +14,20 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// Synthetic says what to invent. Its text form is "nodes=20000,pods=200000,classes=16" with optional load, in percent, and minutes.
+// Synthetic says what to invent. Its text form is "nodes=20000,pods=200000,classes=16" with optional load, in percent, minutes, and constraints=1.
 //
 // Nodes have the shapes of openb's, each a little less than whole, spread over three zones; one in twenty is tainted for batch work.
 // Pods come in bursts of up to 64 of one class over the given time. The classes take turns in kind (see kinds): online services that stay,
 // offline jobs that end, parts of GPUs, whole GPUs of a model, several GPUs, selectors of a zone, tolerations, preferences, host ports.
 // CPU requests are scaled so that all the pods that are there at once ask for load percent of the cluster's CPU, up to 16 cores a pod.
+//
+// With constraints there are eight kinds more, with constraints between pods (see tiedKinds); pods then have labels, nodes a hostname, and
+// one node in eight has no zone.
 type Synthetic struct {
 	Nodes, Pods, Classes int
 	Load                 int // percent of the CPU, default 90
 	Minutes              int // over which pods arrive, default 60
+	Constraints          int // 1: with constraints between pods
 }
 
 // Bounds of a Synthetic.
@@ -49,7 +53,7 @@ func ParseSynthetic(text string) (Synthetic, error) {
 		max   int
 	}{
 		"nodes": {&s.Nodes, MaxSyntheticNodes}, "pods": {&s.Pods, MaxSyntheticPods}, "classes": {&s.Classes, MaxSyntheticClasses},
-		"load": {&s.Load, maxLoad}, "minutes": {&s.Minutes, maxMinutes},
+		"load": {&s.Load, maxLoad}, "minutes": {&s.Minutes, maxMinutes}, "constraints": {&s.Constraints, 1},
 	}
 	seen := make(map[string]bool)
 	for part := range strings.SplitSeq(text, ",") {
@@ -79,7 +83,11 @@ func ParseSynthetic(text string) (Synthetic, error) {
 
 // String is the text form, complete.
 func (s Synthetic) String() string {
-	return fmt.Sprintf("nodes=%d,pods=%d,classes=%d,load=%d,minutes=%d", s.Nodes, s.Pods, s.Classes, s.Load, s.Minutes)
+	text := fmt.Sprintf("nodes=%d,pods=%d,classes=%d,load=%d,minutes=%d", s.Nodes, s.Pods, s.Classes, s.Load, s.Minutes)
+	if s.Constraints > 0 {
+		text += ",constraints=1"
+	}
+	return text
 }
 
 // Generate invents the workload. Equal seeds give equal ones on any machine: only integers decide.
@@ -89,6 +97,9 @@ func (s Synthetic) Generate(seed uint64) *Workload {
 	classes := s.classes(random)
 	s.size(classes, w.Capacity())
 	w.Tasks = s.tasks(classes, random)
+	if s.Constraints > 0 {
+		w.tie(classes)
+	}
 	return w
 }
 
@@ -172,6 +183,7 @@ type kind struct {
 	model        string
 	zone, batch  bool // selects a zone; tolerates and prefers batch nodes
 	memory, port int  // GiB per core; a host port
+	tie          func(r *cluster.Requirements, peers func(kind string) cluster.PodSelector)
 }
 
 func kinds() []kind {
@@ -191,6 +203,7 @@ func kinds() []kind {
 type class struct {
 	kind
 	name         string
+	round        int   // of the kinds' taking turns
 	units        int64 // CPU relative to other classes
 	requirements *cluster.Requirements
 }
@@ -200,11 +213,14 @@ const gpuPodsPerNode = 10
 
 func (s Synthetic) classes(random *rand.Rand) []class {
 	all := kinds()
+	if s.Constraints > 0 {
+		all = append(all, tiedKinds()...)
+	}
 	classes := make([]class, s.Classes)
 	for i := range classes {
 		c := &classes[i]
 		c.kind = all[i%len(all)]
-		c.name = fmt.Sprintf("%s-%d", c.kind.name, i)
+		c.name, c.round = fmt.Sprintf("%s-%d", c.kind.name, i), i/len(all)
 		c.weight *= 100
 		if (c.gpus > 0 || c.milli > 0) && s.Pods > gpuPodsPerNode*s.Nodes {
 			c.weight = max(1, c.weight*gpuPodsPerNode*s.Nodes/s.Pods)

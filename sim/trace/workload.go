@@ -29,6 +29,25 @@ type Workload struct {
 	Nodes []*cluster.Node
 	// Tasks are in order of Created; tasks of one instant keep the order of their source.
 	Tasks []Task
+	// Identities are what selectors see of the pods, by Task.Group. A group that is not in it has the zero Identity.
+	Identities map[string]Identity
+	// Controllers select pods; those whose Identity names one as the owner are spread by default.
+	Controllers []*cluster.Workload
+}
+
+// Identity is a pod's metadata as far as other pods' constraints look at it.
+type Identity struct {
+	Namespace string          // empty: default
+	Labels    []cluster.Label // sorted by key
+	Owner     cluster.Owner
+}
+
+// Tied reports whether a task has required constraints between pods.
+func (w *Workload) Tied() bool {
+	return slices.ContainsFunc(w.Tasks, func(t Task) bool {
+		r := t.Requirements
+		return len(r.Affinity)+len(r.AntiAffinity) > 0 || slices.ContainsFunc(r.Spread, func(c cluster.SpreadConstraint) bool { return c.Hard })
+	})
 }
 
 // Task is one pod to be.
