@@ -13,9 +13,9 @@ import (
 func (s *simulation) start() error {
 	options := schedule.Options{Config: s.o.Config, Instances: s.o.Schedulers, Observer: observer{s}}
 	if s.o.Schedulers > 1 {
-		options.Lag = s.lags
+		// Three times in four an instance decides on what it has.
+		options.Lag = func(int) bool { return s.lag.IntN(4) > 0 }
 	}
-	s.acquainted = acquaintance{specs: make(map[podSpec]bool), seen: make(map[cluster.UID]bool), known: make([]int, s.o.Schedulers)}
 	scheduler, err := schedule.New(options)
 	if err != nil {
 		return fmt.Errorf("new scheduler: %w", err)
@@ -53,60 +53,7 @@ func (s *simulation) give(e cluster.Event) {
 			return
 		}
 	}
-	s.acquaint(e)
 	s.scheduler.Apply(e, s.time())
-}
-
-// acquaintance is what the process has been told of pods, as far as it makes the ledger count something new.
-type acquaintance struct {
-	specs map[podSpec]bool
-	seen  map[cluster.UID]bool
-	news  int
-	known []int // by instance: news when it last caught up
-}
-
-// podSpec is the spec of one class, of a pod that looks for a place or of one that has it.
-type podSpec struct {
-	requirements *cluster.Requirements
-	seeks        bool
-}
-
-// lags draws whether an instance decides on what it has: three times in four. One that has not caught up since there was something new
-// to count has to: the core does not look after this itself.
-func (s *simulation) lags(instance int) bool {
-	a := &s.acquainted
-	lags := s.lag.IntN(4) > 0 && a.known[instance] == a.news
-	if !lags {
-		a.known[instance] = a.news
-	}
-	return lags
-}
-
-// acquaint looks for news: a spec that was not there before, and a waiting pod told again, whose class may change by that.
-func (s *simulation) acquaint(e cluster.Event) {
-	if len(s.w.Identities) == 0 {
-		return
-	}
-	a := &s.acquainted
-	note := func(f *cluster.PodFacts) {
-		waits := f.Node == ""
-		if f.Finished || !f.Ours && waits {
-			return
-		}
-		spec := podSpec{f.Requirements, waits}
-		if !a.specs[spec] || waits && a.seen[f.UID] {
-			a.news++
-		}
-		a.specs[spec], a.seen[f.UID] = true, true
-	}
-	switch e := e.(type) {
-	case cluster.PodUpserted:
-		note(&e.Pod)
-	case cluster.PodsListed:
-		for i := range e.Pods {
-			note(&e.Pods[i])
-		}
-	}
 }
 
 // pump lets the scheduler do all it can now, as the real shell's loop does, and goes to sleep until it wants to be woken.

@@ -60,8 +60,6 @@ type simulation struct {
 	inbox     []cluster.Event
 	mark      time.Duration // when the decision under way began
 
-	acquainted acquaintance
-
 	check *checker
 	tied  bool // there are required constraints between pods
 	seams seams
