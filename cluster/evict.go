@@ -175,7 +175,11 @@ func (s *Store) Recheck(uid UID, check Check) string {
 	}
 	away := append(slices.Clone(pod.victims), pod)
 	s.lift(away)
-	reason := check(&s.State, pod.slot, pod.Class, pod.grant)
+	class := pod.Class
+	if pod.outdated {
+		class = s.classify(pod, true)
+	}
+	reason := check(&s.State, pod.slot, class, pod.grant)
 	s.lower(away)
 	return reason
 }

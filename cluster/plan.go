@@ -108,6 +108,10 @@ func (s *Store) Release(uid UID) bool {
 func (s *Store) release(pod *Pod) {
 	s.unplace(pod)
 	pod.Phase = Pending
+	if pod.outdated {
+		pod.outdated = false
+		s.reclass(pod, s.classify(pod, true))
+	}
 }
 
 // Confirm records that the API server took the Binding of an Assumed pod, before the watch says so.

@@ -40,6 +40,7 @@ type Pod struct {
 	rank         int32         // among the identity's pods
 	requirements *Requirements // as its spec has them, without the cluster's defaults
 	owner        Owner
+	outdated     bool // while it is on a node, something changed that is about it: its class is of before
 
 	node     string // where it is charged, or bound to a node that is not known
 	slot     Slot   // NoSlot while not charged

@@ -170,7 +170,11 @@ func (s *Store) settleRestless() {
 		pods := s.restless
 		s.restless = nil
 		for _, pod := range pods {
-			if s.pods[pod.UID] != pod || pod.Phase != Pending {
+			if s.pods[pod.UID] != pod {
+				continue
+			}
+			if pod.Phase != Pending {
+				pod.outdated = true // should it wait again
 				continue
 			}
 			old := pod.Class
