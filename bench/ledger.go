@@ -27,7 +27,7 @@ func (n *Node) ClusterNode() *cluster.Node {
 // Namespace is where all pods are.
 const Namespace = "bench"
 
-// Selector selects the pods of the class.
+// selector selects the pods of the class.
 func (c *Class) selector() cluster.LabelSelector {
 	return cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: LabelApp, Operator: cluster.In, Values: []string{c.Name}}}}
 }
@@ -57,6 +57,7 @@ func (c *Class) Facts() cluster.PodFacts {
 		r.AntiAffinity = []cluster.AffinityTerm{{TopologyKey: LabelHostname, Pods: pods}}
 	case Affinity:
 		r.Affinity = []cluster.AffinityTerm{{TopologyKey: LabelZone, Pods: pods}}
+	case Basic, Batch, Preempt, Mixed: // kinds of Scenario, not of Class
 	}
 	return facts
 }

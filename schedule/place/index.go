@@ -46,10 +46,6 @@ type fineCensus struct {
 // maxCoarseDomains is how many domains a topology key may have to be coarse.
 const maxCoarseDomains = 64
 
-func newIndex(class *cluster.Class) *index {
-	return &index{class: class, byCoords: make(map[string]int32)}
-}
-
 // build evaluates every slot.
 func (x *index) build(p *Placer) {
 	s := &p.snapshot.State
