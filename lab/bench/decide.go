@@ -39,6 +39,7 @@ type decideCase struct {
 // decideCases are in the order of the table. A class with anti-affinity has at most one pod on a node, so that there are more classes.
 var decideCases = []decideCase{
 	{"basic", scenarios.Owned, 16},
+	{"plain", scenarios.Basic, 16},
 	{"mixed", scenarios.Mixed, 64},
 	{"batch", scenarios.Batch, 1},
 	{"spread", scenarios.Spread, 16},
