@@ -212,8 +212,8 @@ func (g *generator) spread(pod *corev1.Pod) {
 		if g.chance(0.3) {
 			c.NodeAffinityPolicy = new(pick(g, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore))
 		}
-		if g.chance(0.3) {
-			c.NodeTaintsPolicy = new(pick(g, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore))
+		if g.chance(0.5) {
+			c.NodeTaintsPolicy = new(pick(g, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore))
 		}
 		if g.chance(0.2) && !selects(c.LabelSelector, "hash") {
 			c.MatchLabelKeys = pick(g, []string{"hash"}, []string{"hash", "nowhere"}, []string{"nowhere"})
