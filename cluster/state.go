@@ -23,6 +23,7 @@ type State struct {
 	scoreCPU, scoreMemory  []int64   // requested, as scores count it
 	ports                  [][]HostPort
 	gpus                   []topology.Free
+	hasGPUs                []bool
 
 	registry *registry
 	tallies  [][]Tally // by slot, sorted by ID
@@ -85,6 +86,9 @@ func (s *State) Ports(slot Slot) []HostPort { return s.ports[slot] }
 // GPUs returns the GPU counters of a node; the caller must not change them.
 func (s *State) GPUs(slot Slot) *topology.Free { return &s.gpus[slot] }
 
+// HasGPUs reports whether a node has any. It reads a column, not the node.
+func (s *State) HasGPUs(slot Slot) bool { return s.hasGPUs[slot] }
+
 // Log returns the state's change log, for readers that follow it from their own cursor.
 func (s *State) Log() *Log { return &s.log }
 
@@ -102,6 +106,7 @@ func (s *State) addSlot() Slot {
 	s.scoreMemory = append(s.scoreMemory, 0)
 	s.ports = append(s.ports, nil)
 	s.gpus = append(s.gpus, topology.Free{})
+	s.hasGPUs = append(s.hasGPUs, false)
 	s.tallies = append(s.tallies, nil)
 	for _, column := range s.domains {
 		column.grow()
@@ -200,6 +205,7 @@ func (s *State) copyAll(from *State) {
 	s.scoreMemory = append(s.scoreMemory[:0], from.scoreMemory...)
 	s.ports = append(s.ports[:0], from.ports...)
 	s.gpus = append(s.gpus[:0], from.gpus...)
+	s.hasGPUs = append(s.hasGPUs[:0], from.hasGPUs...)
 	s.touched = append(s.touched[:0], from.touched...)
 }
 

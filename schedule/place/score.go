@@ -83,11 +83,10 @@ func balance(requested, allocatable [2]int64) int64 {
 // scoreGPUPacking keeps whole GPUs whole. A pod with a GPU request scores a node by how little it leaves of what it touches: of the one
 // GPU that a fraction would share, or of the node's free GPUs for whole ones. A pod without one scores by how few GPUs it would strand.
 func scoreGPUPacking(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
-	shape := s.Node(slot).GPU
-	if shape.GPUs == 0 {
+	if !s.HasGPUs(slot) {
 		return MaxScore
 	}
-	free := s.GPUs(slot)
+	shape, free := s.Node(slot).GPU, s.GPUs(slot)
 	if c.GPU.Milli > 0 {
 		grant, ok := topology.Offer(shape, free, c.GPU)
 		if !ok {
