@@ -171,7 +171,7 @@ func (s *Store) note(slot Slot, kind ChangeKind) {
 
 func (s *Store) upsertNode(n *Node) {
 	slot, known := s.slots[n.Name]
-	if known && sameNode(s.nodes[slot], n) {
+	if known && SameNode(s.nodes[slot], n) {
 		return
 	}
 	if !known {
@@ -240,8 +240,8 @@ func (s *Store) removeNode(name string) {
 	s.note(slot, Redefined|Charged)
 }
 
-// sameNode reports whether two observations of a node differ in nothing that placement looks at.
-func sameNode(a, b *Node) bool { return slices.Equal(a.Images, b.Images) && sameButImages(a, b) }
+// SameNode reports whether two observations of a node differ in nothing that placement looks at.
+func SameNode(a, b *Node) bool { return slices.Equal(a.Images, b.Images) && sameButImages(a, b) }
 
 func sameButImages(a, b *Node) bool {
 	return slices.Equal(a.Features, b.Features) && a.Unschedulable == b.Unschedulable && a.GPU == b.GPU && slices.Equal(a.Allocatable, b.Allocatable) &&

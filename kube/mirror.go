@@ -2,7 +2,6 @@ package kube
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -124,18 +123,12 @@ func (m *mirror[O, R]) Resync() error { return nil }
 
 func mirrorNodes(out outlet, p *Parser) *mirror[*corev1.Node, *cluster.Node] {
 	return &mirror[*corev1.Node, *cluster.Node]{
-		out: out, resource: "nodes", known: make(map[objectName]*cluster.Node), equal: equalNodes,
+		out: out, resource: "nodes", known: make(map[objectName]*cluster.Node), equal: cluster.SameNode,
 		parse:    func(n *corev1.Node) (*cluster.Node, bool) { return p.Node(n), true },
 		upserted: func(n *cluster.Node) cluster.Event { return cluster.NodeUpserted{Node: n} },
 		removed:  func(n objectName) cluster.Event { return cluster.NodeRemoved{Name: n.name} },
 		listed:   func(list []*cluster.Node) cluster.Event { return cluster.NodesListed{Nodes: list} },
 	}
-}
-
-// equalNodes reports whether two parses of a node differ in nothing that placement looks at; heartbeats change nothing of it.
-func equalNodes(a, b *cluster.Node) bool {
-	return a.Unschedulable == b.Unschedulable && a.GPU == b.GPU && slices.Equal(a.Allocatable, b.Allocatable) &&
-		slices.Equal(a.Taints, b.Taints) && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Images, b.Images) && slices.Equal(a.Features, b.Features)
 }
 
 func mirrorNamespaces(out outlet, p *Parser) *mirror[*corev1.Namespace, cluster.Namespace] {

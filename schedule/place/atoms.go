@@ -27,7 +27,6 @@ type atoms struct {
 
 type atom struct {
 	like cluster.Slot // one of its nodes, NoSlot while it has none
-	size int
 }
 
 // view is the atoms that classes of equal static requirements may use, with their raw values.
@@ -152,7 +151,6 @@ func (a *atoms) enter(slot cluster.Slot, id int32) {
 		a.atoms[id].like = slot
 		a.version++ // views left it out
 	}
-	a.atoms[id].size++
 }
 
 // leave counts a slot out; another one must be like the rest.
@@ -163,7 +161,6 @@ func (a *atoms) leave(s *cluster.State, slot cluster.Slot) {
 	}
 	a.of[slot] = noGroup
 	at := &a.atoms[id]
-	at.size--
 	if at.like != slot {
 		return
 	}

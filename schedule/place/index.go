@@ -119,20 +119,18 @@ func (x *index) follow(p *Placer) {
 		return
 	}
 	x.grow(s.Slots())
-	p.epoch++
-	for r := log.Len(); r > x.cursor; r-- { // newest first: each slot is evaluated once, unless it was also redefined before
-		change := log.At(r - 1)
-		seen := p.stamp(change.Slot)
-		switch {
-		case change.Kind&(cluster.Redefined|cluster.Reimaged) != 0:
-			x.touch(p, change.Slot)
-			x.redefine(p, change.Slot)
-		case !seen:
-			x.touch(p, change.Slot)
-			x.update(p, change.Slot)
-		}
-	}
+	p.replay(x.cursor, cluster.Redefined|cluster.Reimaged, x)
 	x.cursor = log.Len()
+}
+
+// changed takes in a slot's newest state.
+func (x *index) changed(p *Placer, slot cluster.Slot, redefined bool) {
+	x.touch(p, slot)
+	if redefined {
+		x.redefine(p, slot)
+	} else {
+		x.update(p, slot)
+	}
 }
 
 // touch moves the nodes of the slot's domains, old and new, to other groups where a fine count has changed.

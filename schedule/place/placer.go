@@ -168,6 +168,25 @@ func tieHash(seed uint64, name string) uint32 {
 	return uint32(sum >> 32)
 }
 
+// follower keeps something for every slot.
+type follower interface {
+	changed(p *Placer, slot cluster.Slot, redefined bool)
+}
+
+// replay tells a follower of the slots that changed since a revision, the newest change first: each once, unless a change of the given
+// kinds, which redefine the slot for it, lies further back.
+func (p *Placer) replay(since cluster.Revision, redefines cluster.ChangeKind, to follower) {
+	log := p.snapshot.Log()
+	p.epoch++
+	for r := log.Len(); r > since; r-- {
+		change := log.At(r - 1)
+		seen := p.stamp(change.Slot)
+		if redefined := change.Kind&redefines != 0; redefined || !seen {
+			to.changed(p, change.Slot, redefined)
+		}
+	}
+}
+
 // stamp marks a slot in the current epoch and reports whether it was marked already.
 func (p *Placer) stamp(slot cluster.Slot) bool {
 	for len(p.seen) <= int(slot) {

@@ -77,18 +77,17 @@ func (r *ranking) follow(p *Placer) {
 		return
 	}
 	r.grow(s.Slots())
-	p.epoch++
-	for at := log.Len(); at > r.cursor; at-- { // newest first: each slot is evaluated once
-		change := log.At(at - 1)
-		seen := p.stamp(change.Slot)
-		switch {
-		case change.Kind&cluster.Redefined != 0:
-			r.redefine(p, change.Slot)
-		case !seen:
-			r.update(p, change.Slot)
-		}
-	}
+	p.replay(r.cursor, cluster.Redefined, r)
 	r.cursor = log.Len()
+}
+
+// changed takes in a slot's newest state.
+func (r *ranking) changed(p *Placer, slot cluster.Slot, redefined bool) {
+	if redefined {
+		r.redefine(p, slot)
+	} else {
+		r.update(p, slot)
+	}
 }
 
 // redefine evaluates a slot whose node has changed.
