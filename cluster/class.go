@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
 )
 
 // ClassID numbers classes in the order in which the Store met them. It is never given out twice.
@@ -17,6 +18,8 @@ type Class struct {
 	ID ClassID
 	// Amounts is Requests by Kind, and one pod.
 	Amounts resource.List
+	// Charge is what its pods are charged to their queues: Amounts, and GPUs as spec.ResourceGPUMilli.
+	Charge resource.List
 	// Constraints between pods; nil when there are none.
 	Constraints *Constraints
 
@@ -87,6 +90,7 @@ func (c *Constraints) Each(visit func(CensusID)) {
 type base struct {
 	*Requirements
 	amounts resource.List
+	charge  resource.List
 	key     string
 	carries []TallyID
 	classes []*Class
@@ -106,11 +110,21 @@ func (s *Store) intern(r *Requirements) *base {
 		copied.Impossible = err.Error()
 		b.Requirements = &copied
 	}
-	b.amounts = amounts
+	b.amounts, b.charge = amounts, s.withGPUs(amounts, b.GPU)
 	s.growKinds()
 	s.bases[b.key] = b
 	s.carry(b)
 	return b
+}
+
+// withGPUs adds GPUs to what is charged to queues.
+func (s *Store) withGPUs(amounts resource.List, gpus topology.Request) resource.List {
+	if gpus.IsZero() {
+		return amounts
+	}
+	list := append(slices.Clone(amounts), resource.Amount{Kind: s.gpuKind, Value: gpus.Total()})
+	slices.SortFunc(list, func(a, b resource.Amount) int { return int(a.Kind) - int(b.Kind) })
+	return list
 }
 
 // carry registers the terms through which the pods of a base act on other pods.
@@ -158,7 +172,7 @@ func (s *Store) class(b *base, id *identity) *Class {
 			return class
 		}
 	}
-	class := &Class{Requirements: b.Requirements, ID: s.nextClass, Amounts: b.amounts, base: b, variant: string(w)}
+	class := &Class{Requirements: b.Requirements, ID: s.nextClass, Amounts: b.amounts, Charge: b.charge, base: b, variant: string(w)}
 	s.nextClass++
 	b.classes = append(b.classes, class)
 	if len(w) > 0 {

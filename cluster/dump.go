@@ -138,13 +138,13 @@ func Load(d *Dump) (*Store, error) {
 func (s *Store) restore(r *PodRecord) {
 	f := &r.Facts
 	pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot}
-	s.pods[f.UID] = pod
+	s.enter(pod)
 	s.observe(pod, f)
 	s.reclass(pod, s.classify(pod, r.Phase == Pending || r.Phase == Assumed))
 	if f.Node != "" {
 		s.place(pod, f.Node, f.Grant, f.Grant.IsZero() && !pod.Class.GPU.IsZero())
 	}
-	pod.Phase = r.Phase
+	s.setPhase(pod, r.Phase)
 }
 
 // check returns the first contradiction.

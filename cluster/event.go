@@ -62,6 +62,31 @@ type BudgetRemoved struct{ Namespace, Name string }
 // BudgetsListed is the complete, consistent set of budgets.
 type BudgetsListed struct{ Budgets []*Budget }
 
+// UnitUpserted: a PodGroup exists.
+type UnitUpserted struct{ Unit *UnitFacts }
+
+// UnitRemoved: it exists no more.
+type UnitRemoved struct{ Name UnitName }
+
+// UnitsListed is the complete, consistent set of PodGroups.
+type UnitsListed struct{ Units []*UnitFacts }
+
+// QueueUpserted: a queue is configured so.
+type QueueUpserted struct{ Queue *QueueFacts }
+
+// QueueRemoved: it is configured no more.
+type QueueRemoved struct{ Name string }
+
+// QueuesListed is the complete, consistent set of queues.
+type QueuesListed struct{ Queues []*QueueFacts }
+
+func (UnitUpserted) event()  {}
+func (UnitRemoved) event()   {}
+func (UnitsListed) event()   {}
+func (QueueUpserted) event() {}
+func (QueueRemoved) event()  {}
+func (QueuesListed) event()  {}
+
 func (NamespaceUpserted) event() {}
 func (NamespaceRemoved) event()  {}
 func (NamespacesListed) event()  {}
@@ -143,6 +168,10 @@ type PodFacts struct {
 	Grant topology.Grant
 	// Reported is the condition that the pod carries already.
 	Reported Condition
+	// Unit is the name of the pod's PodGroup, in its namespace; empty: the pod is a unit of its own. Subgroup is the part of it.
+	Unit, Subgroup string
+	// Deadline in nanoseconds is the most that the pod may run (spec.activeDeadlineSeconds); 0: for ever.
+	Deadline int64
 }
 
 // Condition is a PodScheduled=False condition; the zero value is none.

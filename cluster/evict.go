@@ -87,6 +87,7 @@ func (s *Store) lift(victims []*Pod) {
 		if pod.slot != NoSlot {
 			s.discharge(pod.slot, pod.Class, pod.grant)
 			s.tally(pod, -1)
+			s.spend(pod, -1)
 		}
 	}
 }
@@ -98,6 +99,7 @@ func (s *Store) lower(victims []*Pod) {
 		}
 		s.charge(pod.slot, pod.Class, pod.grant)
 		s.tally(pod, 1)
+		s.spend(pod, 1)
 		if s.guesses[pod.slot] > 0 {
 			s.regrant(pod.slot)
 		}
@@ -111,34 +113,64 @@ func (s *Store) victims(plan *Plan) (victims []*Pod, reason string) {
 		if victim == nil || victim.slot == NoSlot {
 			return nil, RejectVictimGone
 		}
-		there := false
-		for i := range plan.Placements {
-			p := &plan.Placements[i]
-			if p.Node != victim.node {
-				continue
-			}
-			there = true
-			if pod := s.pods[p.Pod]; pod != nil && pod.Priority <= victim.Priority {
-				return nil, RejectVictimOutranks
+		if victim.Unit == nil || !victim.Unit.Atomic() {
+			if !slices.ContainsFunc(plan.Placements, func(p Placement) bool { return p.Node == victim.node }) {
+				return nil, RejectVictimGone
 			}
 		}
-		if !there {
-			return nil, RejectVictimGone
+		if !plan.Reclaims && s.outranks(victim, plan) {
+			return nil, RejectVictimOutranks
 		}
 		victims = append(victims, victim)
+	}
+	if s.tears(victims) {
+		return nil, RejectTorn
 	}
 	return victims, ""
 }
 
-// claim makes the pods of a Plan wait for the victims on their nodes.
-func (s *Store) claim(plan *Plan, victims []*Pod) {
+// outranks reports whether a victim has as high a priority as a pod of the Plan that is to take its place.
+func (s *Store) outranks(victim *Pod, plan *Plan) bool {
 	for i := range plan.Placements {
 		pod := s.pods[plan.Placements[i].Pod]
-		for _, victim := range victims {
-			if victim.node == pod.node {
-				pod.victims = append(pod.victims, victim)
-				victim.claims = append(victim.claims, pod)
+		if pod != nil && pod.Priority <= victim.Priority && (plan.Placements[i].Node == victim.node || victim.Unit != nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// tears reports whether the victims leave a unit that is more than its pods with fewer than it needs, but with some.
+func (s *Store) tears(victims []*Pod) bool {
+	var taken map[*Unit]int
+	for _, victim := range victims {
+		if u := victim.Unit; u != nil && u.Atomic() && victim.counts() {
+			if taken == nil {
+				taken = make(map[*Unit]int)
 			}
+			taken[u]++
+		}
+	}
+	for u, n := range taken {
+		if n > u.Spare() && n < u.placed {
+			return true
+		}
+	}
+	return false
+}
+
+// claim makes the pods of a Plan wait for the victims on their nodes.
+func (s *Store) claim(plan *Plan, victims []*Pod) {
+	for _, victim := range victims {
+		claimed := false
+		for i := range plan.Placements {
+			if pod := s.pods[plan.Placements[i].Pod]; victim.node == pod.node {
+				pod.victims, victim.claims, claimed = append(pod.victims, victim), append(victim.claims, pod), true
+			}
+		}
+		if !claimed {
+			pod := s.pods[plan.Placements[0].Pod]
+			pod.victims, victim.claims = append(pod.victims, victim), append(victim.claims, pod)
 		}
 	}
 }

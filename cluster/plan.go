@@ -10,8 +10,13 @@ import (
 // they were decided on.
 type Plan struct {
 	Placements []Placement
-	// Victims must leave the nodes of the placements before these are bound. Each is of lower priority than the pods placed on its node.
-	Victims  []UID
+	// Victims must leave before the placements are bound: each before those on its node; one whose node gets none (the rest of a unit that
+	// goes whole) before the first.
+	Victims []UID
+	// Reclaims: the victims hold what their queues have borrowed, so that their priority does not protect them.
+	Reclaims bool
+	// Through is the unit whose reserved nodes the placements may use, NoReservation for none.
+	Through  ReservationID
 	Revision Revision
 	// Scheduler is the instance that decided.
 	Scheduler int
@@ -46,6 +51,12 @@ const (
 	RejectVictimGone = "a victim is gone"
 	// RejectVictimOutranks: a victim has as high a priority as a pod that it should make room for.
 	RejectVictimOutranks = "a victim is not of lower priority"
+	// RejectQuota: a queue's limit would be exceeded.
+	RejectQuota = "a queue's limit is reached"
+	// RejectPartial: fewer members would have places than the unit needs.
+	RejectPartial = "the unit would not be whole"
+	// RejectTorn: a unit of victims would be left with some of its members, but fewer than it needs.
+	RejectTorn = "a unit would be torn"
 )
 
 // Commit takes the Plan whole or not at all. On success each pod is Assumed and charged to its node; with victims beside them, and Obliged
@@ -56,7 +67,9 @@ func (s *Store) Commit(plan *Plan, check Check) Verdict {
 		return Verdict{Reason: reason, Revision: s.log.Len()}
 	}
 	s.lift(victims)
+	opened := s.open(plan.Through)
 	verdict := s.commitAll(plan, check)
+	s.shut(plan.Through, opened)
 	s.lower(victims)
 	if verdict.Committed {
 		s.claim(plan, victims)
@@ -74,7 +87,23 @@ func (s *Store) commitAll(plan *Plan, check Check) Verdict {
 			return Verdict{Reason: reason, Revision: seen, Placement: i}
 		}
 	}
+	if pod := s.partial(plan); pod >= 0 {
+		for i := range plan.Placements {
+			s.release(s.pods[plan.Placements[i].Pod])
+		}
+		return Verdict{Reason: RejectPartial, Revision: s.log.Len(), Placement: pod}
+	}
 	return Verdict{Committed: true, Revision: s.log.Len()}
+}
+
+// partial returns the first placement whose unit is not whole though the Plan is done, -1 if there is none.
+func (s *Store) partial(plan *Plan) int {
+	for i := range plan.Placements {
+		if u := s.pods[plan.Placements[i].Pod].Unit; u != nil && u.placed < u.MinMember() && !u.Running() {
+			return i
+		}
+	}
+	return -1
 }
 
 func (s *Store) commitOne(p *Placement, check Check) (reason string, seen Revision) {
@@ -89,8 +118,11 @@ func (s *Store) commitOne(p *Placement, check Check) (reason string, seen Revisi
 	if reason := check(&s.State, slot, pod.Class, p.Grant); reason != "" {
 		return reason, s.touched[slot]
 	}
+	if _, ok := pod.Queue().Admits(pod.Class.Charge); !ok {
+		return RejectQuota, s.log.Len()
+	}
 	s.place(pod, p.Node, p.Grant, false)
-	pod.Phase = Assumed
+	s.setPhase(pod, Assumed)
 	return "", 0
 }
 
@@ -107,7 +139,7 @@ func (s *Store) Release(uid UID) bool {
 
 func (s *Store) release(pod *Pod) {
 	s.unplace(pod)
-	pod.Phase = Pending
+	s.setPhase(pod, Pending)
 	if pod.outdated {
 		pod.outdated = false
 		s.reclass(pod, s.classify(pod, true))
@@ -117,7 +149,7 @@ func (s *Store) release(pod *Pod) {
 // Confirm records that the API server took the Binding of an Assumed pod, before the watch says so.
 func (s *Store) Confirm(uid UID) {
 	if pod := s.pods[uid]; pod != nil && pod.Phase == Assumed {
-		pod.Phase = Bound
+		s.setPhase(pod, Bound)
 	}
 }
 

@@ -36,6 +36,15 @@ type Pod struct {
 	NeverPreempts bool
 	Nominated     string
 
+	// Unit is the gang that the pod is a member of, nil for none. Subgroup and Deadline: see PodFacts.
+	Unit     *Unit
+	Subgroup string
+	Deadline int64
+
+	tenant *Tenant
+	own    int32 // the priority that its spec says; Priority is the unit's, if that has one
+	seat   int32 // in the unit's list
+
 	identity     *identity
 	rank         int32         // among the identity's pods
 	requirements *Requirements // as its spec has them, without the cluster's defaults
@@ -59,7 +68,10 @@ func (p *Pod) Node() string { return p.node }
 func (p *Pod) Grant() topology.Grant { return p.grant }
 
 // Schedulable reports whether the pod waits for a place and may be given one.
-func (p *Pod) Schedulable() bool { return p.wants() && !p.Gated && p.Refusal() == "" }
+func (p *Pod) Schedulable() bool { return p.wants() && !p.Gated && p.Refusal() == "" && p.expected() }
+
+// expected reports whether the pod's unit and queue are known and valid.
+func (p *Pod) expected() bool { return (p.Unit == nil || p.Unit.Ready()) && !p.tenant.queue.Refuses }
 
 // Refused reports whether the pod waits for a place that it must not be given, whatever the cluster looks like.
 func (p *Pod) Refused() bool { return p.wants() && !p.Gated && p.Refusal() != "" }

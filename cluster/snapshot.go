@@ -9,7 +9,16 @@ import "hilbert.dev/hilbert/topology"
 type Snapshot struct {
 	State
 	revision Revision
-	assumed  []Slot // slots that differ from the Store's because of Assume
+	assumed  []assumption // how it differs from the Store
+}
+
+// assumption is a change that only the snapshot has: a pod more on a slot, or (lifted) one less; or (opened) no reservation.
+type assumption struct {
+	slot           Slot
+	pod            *Pod
+	grant          topology.Grant
+	lifted, opened bool
+	reservation    ReservationID
 }
 
 // NewSnapshot returns an empty Snapshot at revision 0.
@@ -33,7 +42,8 @@ func (s *Snapshot) Advance(store *Store) {
 	for len(s.nodes) < len(from.nodes) {
 		s.addSlot()
 	}
-	for _, slot := range s.assumed {
+	for i := range s.assumed {
+		slot := s.assumed[i].slot
 		s.copySlot(from, slot, false)
 		s.log.append(Change{slot, Freed | Charged})
 	}
@@ -48,10 +58,59 @@ func (s *Snapshot) Advance(store *Store) {
 
 // Assume charges a placement of the owner's own Plan to the snapshot, so that its next decision sees it before the Store has answered.
 func (s *Snapshot) Assume(slot Slot, pod *Pod, grant topology.Grant) {
-	s.charge(slot, pod.Class, grant)
-	pod.eachTally(func(id TallyID) { s.bump(slot, id, 1) })
-	s.assumed = append(s.assumed, slot)
-	s.log.append(Change{slot, Charged})
+	s.suppose(assumption{slot: slot, pod: pod, grant: grant}, 1)
+}
+
+// Lift takes a pod off the node that the Store has it on, to ask what would fit then.
+func (s *Snapshot) Lift(pod *Pod) {
+	if pod.slot != NoSlot {
+		s.suppose(assumption{slot: pod.slot, pod: pod, grant: pod.grant, lifted: true}, -1)
+	}
+}
+
+// Open lifts the reservation of a node.
+func (s *Snapshot) Open(slot Slot) {
+	s.assumed = append(s.assumed, assumption{slot: slot, opened: true, reservation: s.reserved[slot]})
+	s.reserved[slot] = NoReservation
+	s.log.append(Change{slot, Freed})
+}
+
+// Mark is how far the assumptions go; Rollback takes back those made since.
+func (s *Snapshot) Mark() int { return len(s.assumed) }
+
+// Rollback takes back all assumptions since a Mark. Advance forgets them all, so that a Mark does not outlive it.
+func (s *Snapshot) Rollback(mark int) {
+	for i := len(s.assumed) - 1; i >= mark; i-- {
+		a := s.assumed[i]
+		switch {
+		case a.opened:
+			s.reserved[a.slot] = a.reservation
+			s.log.append(Change{a.slot, Charged})
+		case a.lifted:
+			s.apply(a, 1)
+		default:
+			s.apply(a, -1)
+		}
+	}
+	s.assumed = s.assumed[:mark]
+}
+
+func (s *Snapshot) suppose(a assumption, sign int32) {
+	s.assumed = append(s.assumed, a)
+	s.apply(a, sign)
+}
+
+// apply adds an assumption's pod, sign times, to its slot.
+func (s *Snapshot) apply(a assumption, sign int32) {
+	kind := Charged
+	if sign > 0 {
+		s.charge(a.slot, a.pod.Class, a.grant)
+	} else {
+		s.discharge(a.slot, a.pod.Class, a.grant)
+		kind = Freed
+	}
+	a.pod.eachTally(func(id TallyID) { s.bump(a.slot, id, sign) })
+	s.log.append(Change{a.slot, kind})
 }
 
 // Verify counts every census of the snapshot anew and returns the first difference.

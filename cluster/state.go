@@ -24,6 +24,7 @@ type State struct {
 	ports                  [][]HostPort
 	gpus                   []topology.Free
 	hasGPUs                []bool
+	reserved               []ReservationID
 
 	registry *registry
 	tallies  [][]Tally // by slot, sorted by ID
@@ -107,6 +108,7 @@ func (s *State) addSlot() Slot {
 	s.ports = append(s.ports, nil)
 	s.gpus = append(s.gpus, topology.Free{})
 	s.hasGPUs = append(s.hasGPUs, false)
+	s.reserved = append(s.reserved, NoReservation)
 	s.tallies = append(s.tallies, nil)
 	for _, column := range s.domains {
 		column.grow()
@@ -142,6 +144,7 @@ func (s *State) vacate(slot Slot) {
 	s.scoreCPU[slot], s.scoreMemory[slot] = 0, 0
 	s.ports[slot] = nil
 	s.gpus[slot] = topology.Free{}
+	s.reserved[slot] = NoReservation
 }
 
 // charge adds a pod of the class to the slot's sums.
@@ -192,6 +195,7 @@ func (s *State) copySlot(from *State, slot Slot, properties bool) {
 	s.scoreCPU[slot], s.scoreMemory[slot] = from.scoreCPU[slot], from.scoreMemory[slot]
 	s.ports[slot] = from.ports[slot]
 	s.gpus[slot] = from.gpus[slot]
+	s.reserved[slot] = from.reserved[slot]
 	s.touched[slot] = from.touched[slot]
 }
 
@@ -206,6 +210,7 @@ func (s *State) copyAll(from *State) {
 	s.ports = append(s.ports[:0], from.ports...)
 	s.gpus = append(s.gpus[:0], from.gpus...)
 	s.hasGPUs = append(s.hasGPUs[:0], from.hasGPUs...)
+	s.reserved = append(s.reserved[:0], from.reserved...)
 	s.touched = append(s.touched[:0], from.touched...)
 }
 

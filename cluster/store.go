@@ -38,6 +38,20 @@ type Store struct {
 
 	spreadDefaults []SpreadDefault
 
+	units        map[UnitName]*Unit
+	changedUnits []*Unit
+	atomic       int // units that stand or fall together
+
+	root         *Queue
+	queues       map[string]*Queue
+	tenants      map[string]*Tenant
+	configured   int // queues that somebody has configured
+	dirtyQueues  []*Queue
+	dirtyTenants []*Tenant
+	replanted    bool
+	capacity     []int64 // by Kind
+	gpuKind      resource.Kind
+
 	effects []Effect
 	scratch []byte
 }
@@ -61,6 +75,7 @@ func NewStore(defaults ...SpreadDefault) *Store {
 	}
 	s.kinds, s.registry, s.images = resource.NewTable(), newRegistry(), make(map[string]imageCount)
 	s.growKinds()
+	s.initQueues()
 	return s
 }
 
@@ -125,6 +140,18 @@ func (s *Store) applyPolicy(event Event) {
 		s.removeWorkload(workloadKey{e.Kind, e.Namespace, e.Name})
 	case WorkloadsListed:
 		s.listWorkloads(e.Kind, e.Workloads)
+	case UnitUpserted:
+		s.upsertUnit(e.Unit)
+	case UnitRemoved:
+		s.removeUnit(e.Name)
+	case UnitsListed:
+		s.listUnits(e.Units)
+	case QueueUpserted:
+		s.upsertQueue(e.Queue)
+	case QueueRemoved:
+		s.removeQueue(e.Name)
+	case QueuesListed:
+		s.listQueues(e.Queues)
 	case BudgetUpserted:
 		s.setBudget(e.Budget.key(), e.Budget)
 	case BudgetRemoved:
@@ -184,6 +211,8 @@ func (s *Store) upsertNode(n *Node) {
 		return
 	}
 	s.setAllocatable(slot, n)
+	s.provideGPUs(s.nodes[slot], -1)
+	s.provideGPUs(n, 1)
 	regpu := s.nodes[slot] == nil || s.nodes[slot].GPU != n.GPU
 	s.setNode(slot, n)
 	if regpu {
@@ -210,6 +239,7 @@ func (s *Store) takeSlot() Slot {
 }
 
 func (s *Store) setAllocatable(slot Slot, n *Node) {
+	s.provide(slot, -1)
 	for kind := range s.allocatable {
 		s.allocatable[kind][slot] = 0
 	}
@@ -221,6 +251,7 @@ func (s *Store) setAllocatable(slot Slot, n *Node) {
 		s.growKinds()
 		s.allocatable[kind][slot] = q.Amount
 	}
+	s.provide(slot, 1)
 }
 
 func (s *Store) removeNode(name string) {
@@ -229,11 +260,14 @@ func (s *Store) removeNode(name string) {
 		return
 	}
 	for _, pod := range s.onSlot[slot] {
+		s.spend(pod, -1)
 		pod.slot = NoSlot
 		s.orphans[name] = append(s.orphans[name], pod)
 	}
 	s.onSlot[slot] = nil
 	s.guesses[slot] = 0
+	s.provide(slot, -1)
+	s.provideGPUs(s.nodes[slot], -1)
 	s.vacate(slot)
 	delete(s.slots, name)
 	s.vacant = append(s.vacant, slot)
@@ -255,14 +289,14 @@ func (s *Store) upsertPod(facts *PodFacts) {
 			return // somebody else's business, or nobody's any more
 		}
 		pod = &Pod{UID: facts.UID, Namespace: facts.Namespace, Name: facts.Name, Created: facts.Created, slot: NoSlot}
-		s.pods[facts.UID] = pod
+		s.enter(pod)
 	}
 	if facts.Node == "" && !facts.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
 		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters, and where
 		// it was nominated for if it comes to nothing.
 		pod.Nominated = facts.Nominated
 		if facts.Deleting && !pod.Deleting {
-			s.retally(pod, func() { pod.Deleting = true })
+			s.retally(pod, func() { s.setDeleting(pod, true) })
 			if pod.Obliged() {
 				s.emit(pod) // nobody need leave for it any more
 			}
@@ -275,7 +309,7 @@ func (s *Store) upsertPod(facts *PodFacts) {
 	case facts.Finished:
 		s.unplace(pod)
 		s.reclass(pod, class)
-		pod.Phase = Finished
+		s.setPhase(pod, Finished)
 	case facts.Node != "":
 		s.observeBound(pod, class, facts)
 	default:
@@ -286,21 +320,24 @@ func (s *Store) upsertPod(facts *PodFacts) {
 
 // observe records what a pod says about itself, apart from where it is.
 func (s *Store) observe(pod *Pod, facts *PodFacts) {
-	if pod.Priority != facts.Priority || pod.Started != facts.Started {
+	s.join(pod, facts.unit())
+	priority := pod.Unit.priorityOf(facts.Priority)
+	if pod.Priority != priority || pod.Started != facts.Started {
 		s.rerank(pod.slot)
 	}
-	pod.Priority, pod.Ours, pod.Gated, pod.Reported = facts.Priority, facts.Ours, facts.Gated, facts.Reported
+	pod.own, pod.Subgroup, pod.Deadline = facts.Priority, facts.Subgroup, facts.Deadline
+	pod.Priority, pod.Ours, pod.Gated, pod.Reported = priority, facts.Ours, facts.Gated, facts.Reported
 	pod.Started, pod.NeverPreempts, pod.Nominated = facts.Started, facts.NeverPreempts, facts.Nominated
 	pod.requirements, pod.owner = facts.Requirements, facts.Owner
 	id := s.identify(facts.Namespace, facts.Labels)
 	switch {
 	case pod.identity == nil:
 		s.setIdentity(pod, id)
-		pod.Deleting = facts.Deleting
+		s.setDeleting(pod, facts.Deleting)
 	case pod.identity != id || pod.Deleting != facts.Deleting:
 		s.retally(pod, func() {
 			s.setIdentity(pod, id)
-			pod.Deleting = facts.Deleting
+			s.setDeleting(pod, facts.Deleting)
 		})
 	}
 }
@@ -322,7 +359,7 @@ func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
 		victim.claims = remove(victim.claims, pod)
 	}
 	pod.victims = nil
-	pod.Phase = Bound
+	s.setPhase(pod, Bound)
 }
 
 func (s *Store) emit(pod *Pod) {
@@ -343,6 +380,8 @@ func (s *Store) removePod(uid UID) {
 	}
 	s.unplace(pod)
 	s.reclass(pod, nil)
+	s.join(pod, UnitName{})
+	s.leaveTenant(pod)
 	s.setIdentity(pod, nil)
 	delete(s.pods, uid)
 	s.effects = append(s.effects, Effect{Kind: Settled, Pod: pod, Gone: true})
@@ -365,6 +404,7 @@ func (s *Store) attach(pod *Pod, slot Slot) {
 	pod.slot, pod.position = slot, int32(len(s.onSlot[slot]))
 	s.onSlot[slot] = append(s.onSlot[slot], pod)
 	s.tally(pod, 1)
+	s.spend(pod, 1)
 	if !pod.inferred {
 		s.charge(slot, pod.Class, pod.grant)
 	} else {
@@ -395,6 +435,7 @@ func (s *Store) unplace(pod *Pod) {
 	s.onSlot[slot] = list[:len(list)-1]
 	s.discharge(slot, pod.Class, pod.grant)
 	s.tally(pod, -1)
+	s.spend(pod, -1)
 	if pod.inferred {
 		s.guesses[slot]--
 	}
@@ -448,4 +489,35 @@ func (s *Store) EachPod(visit func(*Pod)) {
 	for _, pod := range s.pods {
 		visit(pod)
 	}
+}
+
+// enter files the record of a pod that was not known.
+func (s *Store) enter(pod *Pod) {
+	s.pods[pod.UID] = pod
+	pod.tenant = s.tenant(pod.Namespace)
+	pod.tenant.pods++
+}
+
+// provide adds a slot's allocatable, sign times, to the cluster's capacity.
+func (s *Store) provide(slot Slot, sign int64) {
+	s.capacity = s.widen(s.capacity)
+	for kind := range s.allocatable {
+		s.capacity[kind] += sign * s.allocatable[kind][slot]
+	}
+}
+
+// provideGPUs adds a node's GPUs, sign times, to the capacity; nil has none.
+func (s *Store) provideGPUs(n *Node, sign int64) {
+	if n != nil {
+		s.capacity = s.widen(s.capacity)
+		s.capacity[s.gpuKind] += sign * int64(n.GPU.GPUs) * topology.FullGPU
+	}
+}
+
+// unit names the pod's unit.
+func (f *PodFacts) unit() UnitName {
+	if f.Unit == "" {
+		return UnitName{}
+	}
+	return UnitName{f.Namespace, f.Unit}
 }

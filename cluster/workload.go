@@ -147,6 +147,9 @@ func (s *Store) setNamespace(name string, labels []Label, known bool) {
 	for _, id := range s.inNamespace[name] {
 		s.rematch(id)
 	}
+	if s.tenants[name] != nil {
+		s.replant()
+	}
 }
 
 func (s *Store) listNamespaces(namespaces []Namespace) {

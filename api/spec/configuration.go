@@ -108,6 +108,10 @@ type Scheduling struct {
 	Binding Binding `json:"binding,omitzero"`
 	// Conditions bounds the status writes for pods that do not fit.
 	Conditions Conditions `json:"conditions,omitzero"`
+	// Units says how gangs are waited for.
+	Units Units `json:"units,omitzero"`
+	// Topology is the network as node labels tell it.
+	Topology Topology `json:"topology,omitzero"`
 	// MaxClassIndexes bounds the rankings (one for each size of pod), and as many indexes (one for each class with constraints between pods),
 	// that a scheduler keeps, at about 20 bytes a node each; the least recently used goes first.
 	MaxClassIndexes int `json:"maxClassIndexes,omitempty"`
@@ -123,6 +127,22 @@ const (
 type RatioPoint struct {
 	Utilization int64 `json:"utilization"`
 	Score       int64 `json:"score"`
+}
+
+// Units says how gangs are waited for.
+type Units struct {
+	// Timeout is how long a unit may take to become whole before its condition says that it has timed out; a PodGroup can say its own.
+	Timeout Duration `json:"timeout,omitempty"`
+	// ReserveAfter is how long a unit that is first in its queue waits for room before nodes are kept free for it.
+	ReserveAfter Duration `json:"reserveAfter,omitempty"`
+	// MaxReservations bounds the units for which nodes are kept free at once.
+	MaxReservations int `json:"maxReservations,omitempty"`
+}
+
+// Topology is the network as node labels tell it.
+type Topology struct {
+	// Levels are node labels from the widest domain to the narrowest. Units may ask for packing at each.
+	Levels []string `json:"levels,omitempty"`
 }
 
 // Backoff doubles from Initial to Max.

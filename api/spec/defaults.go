@@ -45,6 +45,12 @@ func SetDefaults(c *Configuration) {
 	s.Conditions.PerSecond = cmp.Or(s.Conditions.PerSecond, 50)
 	s.Conditions.Burst = cmp.Or(s.Conditions.Burst, 100)
 	s.Conditions.MinInterval = cmp.Or(s.Conditions.MinInterval, Duration(30*time.Second))
+	s.Units.Timeout = cmp.Or(s.Units.Timeout, Duration(10*time.Minute))
+	s.Units.ReserveAfter = cmp.Or(s.Units.ReserveAfter, Duration(30*time.Second))
+	s.Units.MaxReservations = cmp.Or(s.Units.MaxReservations, 4)
+	if len(s.Topology.Levels) == 0 {
+		s.Topology.Levels = []string{"topology.hilbert.dev/block", "topology.hilbert.dev/rack", "kubernetes.io/hostname"}
+	}
 	s.MaxClassIndexes = cmp.Or(s.MaxClassIndexes, 256)
 }
 

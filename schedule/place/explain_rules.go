@@ -72,6 +72,7 @@ var rules = []rule{
 	{filter: "NodeAffinity", each: mismatches, say: sayMismatch, change: relabel},
 	{filter: "NodeDeclaredFeatures", each: lacksFeatures, say: sayFeature, none: "a feature comes with another kubelet"},
 	{filter: "NodePorts", each: takenPorts, say: sayPort, none: "a port is free when its pods have left", leaving: true},
+	{filter: "Reservation", each: cordons, say: sayReservation, none: "the unit that it is kept for comes first"},
 	{filter: "NodeResourcesFit", each: shortages, say: sayShortage, change: supply, leaving: true},
 	{filter: "GPUFit", each: lacksGPUs, say: sayGPUs, none: "GPUs are free when their pods have left; a node gets no others", leaving: true},
 	{filter: "PodTopologySpread", each: skews, say: saySkew, change: loosen, leaving: true},
@@ -95,6 +96,10 @@ func cordons(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(obstac
 
 func sayCordon(*cluster.State, cluster.Slot, *cluster.Class, *obstacle) string {
 	return "is unschedulable (cordoned)"
+}
+
+func sayReservation(*cluster.State, cluster.Slot, *cluster.Class, *obstacle) string {
+	return "is kept free for a unit that waits"
 }
 
 func uncordon(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) (Change, bool) {

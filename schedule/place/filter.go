@@ -39,6 +39,7 @@ var Filters = []Filter{
 	ungranted("NodeAffinity", Static, fitsAffinity, whyAffinity),
 	ungranted("NodeDeclaredFeatures", Static, fitsFeatures, whyFeatures),
 	ungranted("NodePorts", Local, fitsPorts, whyPorts),
+	ungranted("Reservation", Local, fitsReservation, whyReservation),
 	ungranted("NodeResourcesFit", Local, fitsResources, whyResources),
 	{Name: "GPUFit", Scope: Local, Fits: fitsGPUs, Commits: commitsGPUs, Why: whyGPUs},
 	ungranted("PodTopologySpread", Domain, fitsSpread, whySpread),
@@ -126,6 +127,15 @@ func fitsFeatures(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 
 func whyFeatures(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
 	add("node(s) didn't match Pod's required features")
+}
+
+// fitsReservation keeps everybody off a node that is kept free for a unit. Who may use it all the same is let through by opening it.
+func fitsReservation(s *cluster.State, slot cluster.Slot, _ *cluster.Class) bool {
+	return s.Reservation(slot) == cluster.NoReservation
+}
+
+func whyReservation(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
+	add("node(s) were kept free for a unit that waits")
 }
 
 func fitsPorts(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {

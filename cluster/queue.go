@@ -1,0 +1,327 @@
+package cluster
+
+import (
+	"math"
+	"slices"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/resource"
+)
+
+// SortPolicy says in which order a queue serves what is directly under it: its child queues, or as a leaf its units.
+type SortPolicy uint8
+
+// The sort policies. schedule/queue holds them as a table.
+const (
+	// PriorityFIFO: the highest priority first, then the oldest.
+	PriorityFIFO SortPolicy = iota
+	// FIFO: the oldest first.
+	FIFO
+	// Fair: whoever has the least of its share, by its dominant resource. In a leaf the sharers are namespaces.
+	Fair
+	// FairHistory: as Fair, with what was used lately counted in, halved every HalfLife.
+	FairHistory
+	// SmallestFirst: the unit that asks for the least of the cluster first.
+	SmallestFirst
+)
+
+// QueueFacts is a Queue as a door saw it. It is immutable: a change is a new QueueFacts.
+type QueueFacts struct {
+	Name, Parent string // Parent empty: directly under the root
+	Generation   int64
+	// Guaranteed is what the queue gets back from borrowers whenever it wants it. A resource that is not named has no guarantee.
+	// GPUs of every kind are counted as spec.ResourceGPUMilli.
+	Guaranteed []resource.Quantity
+	// Max is never exceeded. A resource that is not named has no limit.
+	Max []resource.Quantity
+	// Weight of its part of what nobody has a guarantee for, against its siblings'; at least 1.
+	Weight int64
+	Sort   SortPolicy
+	// HalfLife in nanoseconds, of FairHistory.
+	HalfLife int64
+	// BorrowsNothing: no more than Guaranteed of the resources named there.
+	BorrowsNothing bool
+	// KeepsBorrowed: what it has borrowed is not taken back by force, only as it ends.
+	KeepsBorrowed bool
+	// NeverPreempts: units of higher priority do not evict those of lower priority within the queue.
+	NeverPreempts bool
+	// Namespaces whose labels match feed the queue, if no label of theirs names one. nil: none.
+	Namespaces *LabelSelector
+}
+
+// Names of queues that always exist.
+const (
+	// RootQueue is the name of the root, which nobody can configure.
+	RootQueue = ""
+	// DefaultQueue takes the pods of namespaces that no other queue wants. It may be configured like any other.
+	DefaultQueue = "default"
+)
+
+// Unlimited is the limit where there is none.
+const Unlimited = math.MaxInt64
+
+// Queue is the ledger's record of a queue: who is above and below it, and what its pods hold. Only the Store changes it; others read.
+type Queue struct {
+	Name  string
+	Facts *QueueFacts // nil for the root, and for the default queue while nobody has configured it
+	// Problem says what is wrong with its configuration, and what is done about it. New units of a queue that Refuses are held.
+	Problem Condition
+	// Refuses: its place in the tree is in doubt, so it gets nothing new. What runs in it is left alone.
+	Refuses bool
+
+	parent     *Queue
+	children   []*Queue // by name
+	tenants    []*Tenant
+	used       []int64 // by Kind, its descendants' included
+	guaranteed []int64 // by Kind, as far as the parent can give it
+	limit      []int64 // by Kind
+	eased      uint64
+	depth      int
+	dirty      bool
+}
+
+// Tenant is a namespace's account with its queue.
+type Tenant struct {
+	Namespace string
+	queue     *Queue
+	pods      int // that refer to it
+	used      []int64
+	dirty     bool
+	moved     bool // to another queue, which its pods have not been told
+}
+
+// Queue is the leaf, or the inner queue, that the namespace feeds.
+func (t *Tenant) Queue() *Queue { return t.queue }
+
+// Used is what the namespace's pods hold.
+func (t *Tenant) Used(kind resource.Kind) int64 { return at(t.used, kind, 0) }
+
+// Parent is nil for the root.
+func (q *Queue) Parent() *Queue { return q.parent }
+
+// Children are ordered by name; the caller must not change the slice.
+func (q *Queue) Children() []*Queue { return q.children }
+
+// Tenants are the namespaces that feed the queue and have pods, in no particular order; the caller must not change the slice.
+func (q *Queue) Tenants() []*Tenant { return q.tenants }
+
+// Used is what the queue's pods hold, those of the queues below it included, and those whose Binding is under way.
+func (q *Queue) Used(kind resource.Kind) int64 { return at(q.used, kind, 0) }
+
+// Guaranteed is what the queue can count on: its guarantee, scaled down if its parent has not enough for all its children.
+func (q *Queue) Guaranteed(kind resource.Kind) int64 { return at(q.guaranteed, kind, 0) }
+
+// Limit is what the queue must not exceed, Unlimited if there is none.
+func (q *Queue) Limit(kind resource.Kind) int64 { return at(q.limit, kind, Unlimited) }
+
+// Weight is at least 1.
+func (q *Queue) Weight() int64 {
+	if q.Facts == nil {
+		return 1
+	}
+	return max(q.Facts.Weight, 1)
+}
+
+// Sort is the queue's sort policy. Where nobody has said: Fair between queues, PriorityFIFO between units.
+func (q *Queue) Sort() SortPolicy {
+	switch {
+	case q.Facts != nil:
+		return q.Facts.Sort
+	case len(q.children) > 0:
+		return Fair
+	}
+	return PriorityFIFO
+}
+
+// Eased counts the times that the queue or one above it had more to give than before: something was freed, or a limit was raised.
+func (q *Queue) Eased() uint64 { return q.eased }
+
+// Borrows reports whether the queue holds more than its guarantee of a resource.
+func (q *Queue) Borrows(kind resource.Kind) bool { return q.Used(kind) > q.Guaranteed(kind) }
+
+func at(column []int64, kind resource.Kind, missing int64) int64 {
+	if int(kind) >= len(column) {
+		return missing
+	}
+	return column[kind]
+}
+
+// Shortfall is the first limit that stands in the way of a request.
+type Shortfall struct {
+	Queue *Queue
+	Kind  resource.Kind
+	// Asked, with Used, is more than Limit. If Asked alone is, no waiting helps.
+	Asked, Used, Limit int64
+}
+
+// Admits reports whether the limits of a queue and of those above it leave room for a request. If not it says which is in the way: the
+// lowest in the tree, the first resource by kind.
+func (q *Queue) Admits(ask resource.List) (Shortfall, bool) {
+	for ; q != nil; q = q.parent {
+		if q.limit == nil {
+			continue
+		}
+		for _, a := range ask {
+			if limit := q.Limit(a.Kind); a.Value > limit-q.Used(a.Kind) {
+				return Shortfall{q, a.Kind, a.Value, q.Used(a.Kind), limit}, false
+			}
+		}
+	}
+	return Shortfall{}, true
+}
+
+// Entitled reports whether the queue would stay within its guarantee with a request added, in every resource asked for except counts of pods.
+func (q *Queue) Entitled(ask resource.List) bool {
+	for _, a := range ask {
+		if a.Kind != resource.Pods && q.Used(a.Kind)+a.Value > q.Guaranteed(a.Kind) {
+			return false
+		}
+	}
+	return true
+}
+
+// Fork returns the children of the lowest queue above both that lead to the one and to the other; nil, nil when one is above the other or
+// they are the same.
+func Fork(a, b *Queue) (*Queue, *Queue) {
+	for a.depth > b.depth {
+		if a.parent == b {
+			return nil, nil
+		}
+		a = a.parent
+	}
+	for b.depth > a.depth {
+		if b.parent == a {
+			return nil, nil
+		}
+		b = b.parent
+	}
+	if a == b {
+		return nil, nil
+	}
+	for a.parent != b.parent {
+		a, b = a.parent, b.parent
+	}
+	return a, b
+}
+
+// Root is the root of the tree of queues.
+func (s *Store) Root() *Queue { return s.root }
+
+// Queue returns a queue by name, nil when it is not known.
+func (s *Store) Queue(name string) *Queue { return s.queues[name] }
+
+// Queued reports whether anybody has configured queues. While nobody has, there is only the default queue, without a limit.
+func (s *Store) Queued() bool { return s.configured > 0 }
+
+// QueueOf returns the queue that a namespace feeds.
+func (s *Store) QueueOf(namespace string) *Queue { return s.queueOf(namespace) }
+
+// Queue is the queue that the pod is charged to, or will be.
+func (p *Pod) Queue() *Queue { return p.tenant.queue }
+
+// Tenant is the account that the pod is charged to, or will be.
+func (p *Pod) Tenant() *Tenant { return p.tenant }
+
+// Capacity is the sum over all nodes of what pods may request, GPUs as spec.ResourceGPUMilli.
+func (s *Store) Capacity(kind resource.Kind) int64 { return at(s.capacity, kind, 0) }
+
+// GPUKind is the Kind in which queues count GPUs, in thousandths.
+func (s *Store) GPUKind() resource.Kind { return s.gpuKind }
+
+// ChangedQueues returns the queues and tenants whose use or configuration has changed since the last call, and forgets them. rebuilt says
+// that the tree itself has: queues were added, removed, moved or configured anew, or namespaces feed others.
+func (s *Store) ChangedQueues() (queues []*Queue, tenants []*Tenant, rebuilt bool) {
+	queues, tenants, rebuilt = s.dirtyQueues, s.dirtyTenants, s.replanted
+	for _, q := range queues {
+		q.dirty = false
+	}
+	for _, t := range tenants {
+		t.dirty = false
+	}
+	s.dirtyQueues, s.dirtyTenants, s.replanted = s.dirtyQueues[:0:0], s.dirtyTenants[:0:0], false
+	return queues, tenants, rebuilt
+}
+
+// ChangedUnits returns the units whose PodGroup has changed since the last call, and forgets them.
+func (s *Store) ChangedUnits() []*Unit {
+	list := s.changedUnits
+	s.changedUnits = nil
+	return list
+}
+
+// initQueues plants the root and the default queue.
+func (s *Store) initQueues() {
+	s.root = &Queue{Name: RootQueue}
+	s.queues = make(map[string]*Queue)
+	s.tenants = make(map[string]*Tenant)
+	s.units = make(map[UnitName]*Unit)
+	s.gpuKind, _ = s.kinds.Intern(spec.ResourceGPUMilli) // the table is empty: there is room
+	s.growKinds()
+	s.replant()
+}
+
+// spend charges the pod, sign times, to its tenant and all queues above.
+func (s *Store) spend(pod *Pod, sign int64) {
+	t := pod.tenant
+	t.used = s.widen(t.used)
+	for _, a := range pod.Class.Charge {
+		t.used[a.Kind] += sign * a.Value
+	}
+	if !t.dirty {
+		t.dirty = true
+		s.dirtyTenants = append(s.dirtyTenants, t)
+	}
+	for q := t.queue; q != nil; q = q.parent {
+		s.charges(q, pod.Class.Charge, sign)
+	}
+}
+
+func (s *Store) charges(q *Queue, amounts resource.List, sign int64) {
+	q.used = s.widen(q.used)
+	for _, a := range amounts {
+		q.used[a.Kind] += sign * a.Value
+	}
+	if sign < 0 {
+		q.eased++
+	}
+	s.touchQueue(q)
+}
+
+func (s *Store) touchQueue(q *Queue) {
+	if !q.dirty {
+		q.dirty = true
+		s.dirtyQueues = append(s.dirtyQueues, q)
+	}
+}
+
+// widen makes a column as long as there are kinds.
+func (s *Store) widen(column []int64) []int64 {
+	for len(column) < s.kinds.Len() {
+		column = append(column, 0)
+	}
+	return column
+}
+
+// tenant returns the account of a namespace.
+func (s *Store) tenant(namespace string) *Tenant {
+	t := s.tenants[namespace]
+	if t == nil {
+		t = &Tenant{Namespace: namespace, queue: s.queueOf(namespace)}
+		t.queue.tenants = append(t.queue.tenants, t)
+		s.tenants[namespace] = t
+	}
+	return t
+}
+
+// leaveTenant ends a pod's reference to its account.
+func (s *Store) leaveTenant(pod *Pod) {
+	t := pod.tenant
+	if t == nil {
+		return
+	}
+	t.pods--
+	if t.pods == 0 {
+		delete(s.tenants, t.Namespace)
+		t.queue.tenants = slices.DeleteFunc(t.queue.tenants, func(other *Tenant) bool { return other == t })
+	}
+}

@@ -1,0 +1,46 @@
+package cluster
+
+// ReservationID numbers reservations. A reserved node is closed to everybody but the unit that waits for it, and those that it lets
+// through (Plan.Through): what frees there is not taken by others first.
+type ReservationID int32
+
+// NoReservation is the ID of none.
+const NoReservation ReservationID = 0
+
+// Reservation returns who has reserved a node.
+func (s *State) Reservation(slot Slot) ReservationID { return s.reserved[slot] }
+
+// Reserve closes nodes, or with NoReservation opens them.
+func (s *Store) Reserve(slots []Slot, by ReservationID) {
+	for _, slot := range slots {
+		if s.reserved[slot] == by || s.nodes[slot] == nil {
+			continue
+		}
+		kind := Charged
+		if by == NoReservation {
+			kind = Freed
+		}
+		s.reserved[slot] = by
+		s.note(slot, kind)
+	}
+}
+
+// open opens the nodes of a reservation for the time of a judgement, and returns them; shut closes them again.
+func (s *Store) open(by ReservationID) (opened []Slot) {
+	if by == NoReservation {
+		return nil
+	}
+	for i, other := range s.reserved {
+		if other == by {
+			s.reserved[i] = NoReservation
+			opened = append(opened, Slot(i))
+		}
+	}
+	return opened
+}
+
+func (s *Store) shut(by ReservationID, opened []Slot) {
+	for _, slot := range opened {
+		s.reserved[slot] = by
+	}
+}
