@@ -151,7 +151,7 @@ func (b *Binder) InFlight() int { return b.flying }
 // Settle takes note that the watch has seen what became of a pod: bound, deleted or finished. It reports Bound the first time that a
 // pod which was on its way is seen on its node.
 func (b *Binder) Settle(pod *cluster.Pod, gone bool) {
-	b.conditions.forget(pod.UID)
+	b.conditions.forget(subject{pod: pod.UID})
 	r := b.rows[pod.UID]
 	switch {
 	case r == nil:

@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"cmp"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -11,15 +12,25 @@ import (
 const (
 	// MaxConditionsInFlight bounds the condition writes under way: each costs the API server two Bindings' worth.
 	MaxConditionsInFlight = 4
-	// maxConditionAttempts bounds the tries of one condition; the next decision about the pod reports anew.
+	// maxConditionAttempts bounds the tries of one condition; the next decision about the pod or unit reports anew.
 	maxConditionAttempts = 3
 )
 
-// conditions coalesces and deduplicates PodScheduled=False: at most one row a pod, the newest message wins, a message with the same
-// reason is written at most once per MinInterval, and a token bucket bounds them all.
+// subject is what a condition is about: a pod, or a unit.
+type subject struct {
+	pod  cluster.UID
+	unit cluster.UnitName
+}
+
+func (a subject) compare(b subject) int {
+	return cmp.Or(cmp.Compare(a.pod, b.pod), cmp.Compare(a.unit.Namespace, b.unit.Namespace), cmp.Compare(a.unit.Name, b.unit.Name))
+}
+
+// conditions coalesces and deduplicates PodScheduled=False of pods, and PodGroupInitiallyScheduled of units: at most one row a subject, the
+// newest message wins, a message with the same reason is written at most once per MinInterval, and a token bucket bounds them all.
 type conditions struct {
 	cfg      spec.Conditions
-	rows     map[cluster.UID]*conditionRow
+	rows     map[subject]*conditionRow
 	due      []*conditionRow           // in the order in which they became due
 	later    *heap.Heap[*conditionRow] // held back by MinInterval, by the end of it
 	flights  map[WriteID]*conditionRow
@@ -28,9 +39,9 @@ type conditions struct {
 }
 
 type conditionRow struct {
-	pod      cluster.UID
-	want     cluster.Condition
-	written  cluster.Condition
+	subject
+	want     cluster.UnitCondition // a pod's is never met
+	written  cluster.UnitCondition
 	at       time.Time // when written was written
 	waiting  bool      // in due or later
 	position int       // in later, -1 when not there
@@ -41,28 +52,45 @@ type conditionRow struct {
 
 func newConditions(cfg spec.Conditions) conditions {
 	return conditions{
-		cfg: cfg, rows: make(map[cluster.UID]*conditionRow), flights: make(map[WriteID]*conditionRow), tokens: float64(cfg.Burst),
+		cfg: cfg, rows: make(map[subject]*conditionRow), flights: make(map[WriteID]*conditionRow), tokens: float64(cfg.Burst),
 		later: heap.New(
-			func(a, b *conditionRow) bool {
-				if c := a.at.Compare(b.at); c != 0 {
-					return c < 0
-				}
-				return a.pod < b.pod
-			},
+			func(a, b *conditionRow) bool { return cmp.Or(a.at.Compare(b.at), a.compare(b.subject)) < 0 },
 			func(r *conditionRow, i int) { r.position = i }),
 	}
 }
 
 // Report asks for the pod's condition to say this. It is nothing if the condition says so already.
 func (b *Binder) Report(pod *cluster.Pod, want cluster.Condition, now time.Time) {
-	c := &b.conditions
-	r := c.rows[pod.UID]
+	b.conditions.report(subject{pod: pod.UID}, unmet(pod.Reported), unmet(want), now)
+}
+
+// ReportUnit asks for the unit's condition to say this. What was met once stays so: nothing is said after that.
+func (b *Binder) ReportUnit(u *cluster.Unit, want cluster.UnitCondition, now time.Time) {
+	if u.Facts == nil || u.Facts.Reported.Met {
+		return
+	}
+	key := subject{unit: u.UnitName}
+	if r := b.conditions.rows[key]; r != nil && r.want.Met {
+		return
+	}
+	b.conditions.report(key, u.Facts.Reported, want, now)
+}
+
+// ForgetUnit drops what is to be said of a unit that is gone.
+func (b *Binder) ForgetUnit(name cluster.UnitName) { b.conditions.forget(subject{unit: name}) }
+
+func unmet(c cluster.Condition) cluster.UnitCondition {
+	return cluster.UnitCondition{Reason: c.Reason, Message: c.Message}
+}
+
+func (c *conditions) report(key subject, reported, want cluster.UnitCondition, now time.Time) {
+	r := c.rows[key]
 	if r == nil {
-		if pod.Reported == want {
+		if reported == want {
 			return
 		}
-		r = &conditionRow{pod: pod.UID, written: pod.Reported, position: -1}
-		c.rows[pod.UID] = r
+		r = &conditionRow{subject: key, written: reported, position: -1}
+		c.rows[key] = r
 	}
 	r.want, r.attempts = want, 0
 	c.schedule(r, now)
@@ -70,11 +98,18 @@ func (b *Binder) Report(pod *cluster.Pod, want cluster.Condition, now time.Time)
 
 // schedule files a row that differs from what is written.
 func (c *conditions) schedule(r *conditionRow, now time.Time) {
-	if r.waiting || r.flying || r.want == r.written {
+	if r.flying || r.want == r.written {
 		return
 	}
+	held := r.want.Reason == r.written.Reason && !r.at.IsZero() && now.Before(r.at.Add(c.cfg.MinInterval.D()))
+	switch {
+	case r.waiting && (held || r.position < 0):
+		return
+	case r.waiting: // it was held back, and says something else now
+		c.later.Remove(r.position)
+	}
 	r.waiting = true
-	if r.want.Reason == r.written.Reason && !r.at.IsZero() && now.Before(r.at.Add(c.cfg.MinInterval.D())) {
+	if held {
 		c.later.Push(r)
 		return
 	}
@@ -102,20 +137,36 @@ func (c *conditions) ready(store *cluster.Store, writes []Write, next *WriteID, 
 		r := c.due[0]
 		c.due = c.due[1:]
 		r.waiting = false
-		pod := store.Pod(r.pod)
-		if r.dropped || pod == nil || pod.Phase != cluster.Pending || r.want == r.written {
+		write, ok := r.write(store)
+		if !ok || r.dropped || r.want == r.written {
 			continue
 		}
 		c.tokens--
 		*next++
+		write.ID = *next
 		r.flying = true
 		c.flights[*next] = r
-		writes = append(writes, Write{
-			ID: *next, Kind: WriteCondition, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Condition: r.want,
-		})
+		writes = append(writes, write)
 		r.written, r.at = r.want, now
 	}
 	return writes
+}
+
+// write makes the row's write; ok is false when its subject has no such condition any more.
+func (r *conditionRow) write(store *cluster.Store) (w Write, ok bool) {
+	if !r.unit.IsZero() {
+		u := store.Unit(r.unit)
+		if u == nil || u.Facts == nil {
+			return w, false
+		}
+		return Write{Kind: WriteUnitCondition, Namespace: r.unit.Namespace, Name: r.unit.Name, Unit: r.unit, UnitCondition: r.want}, true
+	}
+	pod := store.Pod(r.pod)
+	if pod == nil || pod.Phase != cluster.Pending {
+		return w, false
+	}
+	condition := cluster.Condition{Reason: r.want.Reason, Message: r.want.Message}
+	return Write{Kind: WriteCondition, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Condition: condition}, true
 }
 
 func (c *conditions) finish(result Result, now time.Time) {
@@ -129,7 +180,7 @@ func (c *conditions) finish(result Result, now time.Time) {
 		return
 	}
 	if result.Outcome != Written && result.Outcome != Gone {
-		r.written = cluster.Condition{}
+		r.written = cluster.UnitCondition{}
 		r.attempts++
 		if r.attempts >= maxConditionAttempts {
 			return
@@ -138,10 +189,10 @@ func (c *conditions) finish(result Result, now time.Time) {
 	c.schedule(r, now)
 }
 
-func (c *conditions) forget(uid cluster.UID) {
-	if r := c.rows[uid]; r != nil {
+func (c *conditions) forget(key subject) {
+	if r := c.rows[key]; r != nil {
 		r.dropped = true
-		delete(c.rows, uid)
+		delete(c.rows, key)
 		if r.position >= 0 {
 			c.later.Remove(r.position)
 		}

@@ -21,6 +21,8 @@ const (
 	WriteDisruption
 	// DeletePod deletes a victim with its own grace period, with its UID as a precondition.
 	DeletePod
+	// WriteUnitCondition sets the PodGroupInitiallyScheduled condition of a PodGroup; once it is True it stays so.
+	WriteUnitCondition
 )
 
 // WriteID numbers writes; it is never given out twice by one Binder.
@@ -36,6 +38,10 @@ type Write struct {
 	Node      string            // WriteBinding: where to; WriteNomination: where the pod will go
 	Grant     topology.Grant    // WriteBinding: the GPUs, zero for none
 	Condition cluster.Condition // WriteCondition, WriteNomination: why the pod waits; WriteDisruption: why it has to leave
+
+	// Of WriteUnitCondition, which has no Pod: the PodGroup, and what it should say.
+	Unit          cluster.UnitName
+	UnitCondition cluster.UnitCondition
 }
 
 // Outcome is what became of a Write.
