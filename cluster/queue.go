@@ -242,10 +242,14 @@ func (s *Store) ChangedQueues() (queues []*Queue, tenants []*Tenant, rebuilt boo
 	return queues, tenants, rebuilt
 }
 
-// ChangedUnits returns the units whose PodGroup has changed since the last call, and forgets them.
+// ChangedUnits returns the units whose PodGroup or number of placed members has changed since the last call, and forgets them. A unit that
+// is gone may be among them. The slice is valid until the ledger changes.
 func (s *Store) ChangedUnits() []*Unit {
 	list := s.changedUnits
-	s.changedUnits = nil
+	for _, u := range list {
+		u.changed = false
+	}
+	s.changedUnits = s.changedUnits[:0]
 	return list
 }
 

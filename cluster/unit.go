@@ -70,6 +70,7 @@ type Unit struct {
 	placed  int    // of them, charged to a node or an orphan, and not being deleted
 	done    int    // members that were seen to finish
 	reached bool   // MinMember members were placed at once
+	changed bool   // since ChangedUnits
 }
 
 // Pods returns the members that are known, in no particular order; the caller must not change the slice.
@@ -164,6 +165,7 @@ func (s *Store) join(pod *Pod, name UnitName) {
 			old.pods = old.pods[:last]
 			if pod.counts() {
 				old.placed--
+				s.changed(old)
 			}
 			pod.Unit = nil
 		})
@@ -202,7 +204,16 @@ func (s *Store) recountUnit(pod *Pod, change func()) {
 		} else {
 			u.placed--
 		}
+		s.changed(u)
 		u.sawWhole()
+	}
+}
+
+// changed makes ChangedUnits name the unit.
+func (s *Store) changed(u *Unit) {
+	if !u.changed {
+		u.changed = true
+		s.changedUnits = append(s.changedUnits, u)
 	}
 }
 
@@ -249,7 +260,7 @@ func (s *Store) setFacts(u *Unit, facts *UnitFacts) {
 		s.atomic++
 	}
 	u.sawWhole()
-	s.changedUnits = append(s.changedUnits, u)
+	s.changed(u)
 	for _, pod := range u.pods {
 		if priority := u.priorityOf(pod.own); priority != pod.Priority {
 			pod.Priority = priority

@@ -142,3 +142,31 @@ func Add(a, b int64) int64 {
 	}
 	return sum
 }
+
+// Plus returns l + times·m; sums saturate.
+func (l List) Plus(m List, times int64) List {
+	sum := make(List, 0, len(l)+len(m))
+	for len(l) > 0 || len(m) > 0 {
+		switch {
+		case len(m) == 0 || len(l) > 0 && l[0].Kind < m[0].Kind:
+			sum, l = append(sum, l[0]), l[1:]
+		case len(l) == 0 || m[0].Kind < l[0].Kind:
+			sum, m = append(sum, Amount{m[0].Kind, scaled(m[0].Value, times)}), m[1:]
+		default:
+			sum = append(sum, Amount{l[0].Kind, Add(l[0].Value, scaled(m[0].Value, times))})
+			l, m = l[1:], m[1:]
+		}
+	}
+	return sum
+}
+
+// scaled returns a·n for n ≥ 0, saturated.
+func scaled(a, n int64) int64 {
+	if product := a * n; n == 0 || product/n == a {
+		return product
+	}
+	if a < 0 {
+		return math.MinInt64
+	}
+	return math.MaxInt64
+}

@@ -122,7 +122,7 @@ func (s *Scheduler) effect(e cluster.Effect, now time.Time) {
 	case cluster.Held:
 		s.queue.Remove(pod.UID)
 		s.held[pod.UID] = struct{}{}
-		if condition, refused := dispatch.Refuse(pod.Class); refused && !pod.Gated {
+		if condition, refused := dispatch.Refuse(pod); refused && !pod.Gated {
 			s.binder.Report(pod, condition, now)
 		}
 	case cluster.Settled:

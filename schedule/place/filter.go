@@ -39,7 +39,7 @@ var Filters = []Filter{
 	ungranted("NodeAffinity", Static, fitsAffinity, whyAffinity),
 	ungranted("NodeDeclaredFeatures", Static, fitsFeatures, whyFeatures),
 	ungranted("NodePorts", Local, fitsPorts, whyPorts),
-	ungranted("Reservation", Local, fitsReservation, whyReservation),
+	ungranted(reservationFilter, Local, fitsReservation, whyReservation),
 	ungranted("NodeResourcesFit", Local, fitsResources, whyResources),
 	{Name: "GPUFit", Scope: Local, Fits: fitsGPUs, Commits: commitsGPUs, Why: whyGPUs},
 	ungranted("PodTopologySpread", Domain, fitsSpread, whySpread),
@@ -76,6 +76,22 @@ func Commits(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant topolo
 func Fits(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	return s.Node(slot) != nil && fitsIn(Static, s, slot, c) && fitsIn(Local, s, slot, c) && fitsIn(Domain, s, slot, c)
 }
+
+// FitsThrough reports whether a pod of the class may go to the node if it may use what is reserved there.
+func FitsThrough(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	if s.Node(slot) == nil {
+		return false
+	}
+	for i := range Filters {
+		if Filters[i].Name != reservationFilter && !Filters[i].Fits(s, slot, c) {
+			return false
+		}
+	}
+	return true
+}
+
+// reservationFilter is the name of the filter that keeps nodes free for units that wait.
+const reservationFilter = "Reservation"
 
 // fitsIn asks the filters of one scope; a Domain answer holds for every node that is in the same domains.
 func fitsIn(scope Scope, s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
