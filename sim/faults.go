@@ -18,11 +18,13 @@ const (
 	nodeEdit
 	restart
 	relist
+	queueEdit
+	unitFlap
 	faultKinds
 )
 
 func (f *Faults) interval(kind fault) time.Duration {
-	return [faultKinds]time.Duration{f.Deletions, f.NodeFlaps, f.NodeEdits, f.Restarts, f.Relists}[kind]
+	return [faultKinds]time.Duration{f.Deletions, f.NodeFlaps, f.NodeEdits, f.Restarts, f.Relists, f.QueueEdits, f.UnitFlaps}[kind]
 }
 
 // planFaults puts the first strike of each fault on the agenda.
@@ -65,8 +67,12 @@ func (s *simulation) strike(kind fault) {
 		}
 	case relist:
 		if s.scheduler != nil {
-			s.list(s.faults.IntN(len(s.watches)))
+			s.list(s.faults.IntN(s.watching()))
 		}
+	case queueEdit:
+		s.editQueue()
+	case unitFlap:
+		s.flapUnit()
 	default:
 		s.violate("no such fault: %d", int32(kind))
 	}
@@ -132,7 +138,9 @@ func (s *simulation) finish(i int32) {
 	}
 	s.api.finish(i, s.now)
 	s.tellPod(i)
-	s.agenda.add(event{at: s.now + 1 + s.faults.Int64N(int64(time.Minute)), kind: evLeave, arg: i})
+	if !s.lasting {
+		s.agenda.add(event{at: s.now + 1 + s.faults.Int64N(int64(time.Minute)), kind: evLeave, arg: i})
+	}
 }
 
 // launch starts a write that takes time and may fail.
@@ -245,6 +253,7 @@ func (s *simulation) bindElsewhere(i int32) bool {
 			s.violate("the other scheduler over-commits node %s: %s", n.object.Name, over)
 		}
 		s.api.pods[i].foreign = true
+		s.runs(i)
 		s.tellPod(i)
 		return true
 	}
@@ -314,7 +323,7 @@ func (s *simulation) editNode() {
 
 // String names a fault for messages.
 func (f fault) String() string {
-	names := [faultKinds]string{"deletion", "node flap", "node edit", "restart", "relist"}
+	names := [faultKinds]string{"deletion", "node flap", "node edit", "restart", "relist", "queue edit", "unit flap"}
 	if f < 0 || f >= faultKinds {
 		return fmt.Sprintf("fault %d", int32(f))
 	}

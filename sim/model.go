@@ -62,6 +62,10 @@ type model struct {
 	revision uint64
 	meter    *meter
 	preempt  bool
+	tenants  *tenants
+	units    []unit // by the workload's numbering
+	numbers  map[cluster.UnitName]int
+	joined   map[cluster.UnitName][]int32 // every pod that ever named a PodGroup
 }
 
 type kindAmount struct {
@@ -73,27 +77,38 @@ func newModel(w *trace.Workload, m *meter) *model {
 	a := &model{
 		w: w, meter: m, byName: make(map[string]int32, len(w.Nodes)), byUID: make(map[cluster.UID]int32, len(w.Tasks)),
 		kinds: make(map[string]int), amounts: make(map[*cluster.Requirements][]kindAmount),
-		pods: make([]pod, 0, len(w.Tasks)), nodes: make([]node, len(w.Nodes)),
+		pods: make([]pod, 0, len(w.Tasks)), units: make([]unit, len(w.Units)), tenants: newTenants(), joined: make(map[cluster.UnitName][]int32),
 	}
-	for i, object := range w.Nodes {
-		a.byName[object.Name] = int32(i)
-		for _, q := range object.Allocatable {
-			a.kind(q.Name)
-		}
-		n := &a.nodes[i]
-		n.object, n.present = object, true
-		for g := range min(object.GPU.GPUs, topology.MaxGPUs) {
-			n.gpus[g] = topology.FullGPU
-		}
+	for _, object := range w.Nodes {
+		a.addNode(object)
 	}
-	for i := range a.nodes {
-		n := &a.nodes[i]
-		n.free = make([]int64, len(a.kinds))
-		for _, q := range n.object.Allocatable {
-			n.free[a.kinds[q.Name]] = q.Amount
-		}
+	for _, q := range w.Queues {
+		a.tenants.queues[q.Name] = q
+	}
+	for _, n := range w.Namespaces {
+		a.tenants.namespaces[n.Name] = n.Labels
 	}
 	return a
+}
+
+// addNode makes a node, with nothing on it.
+func (a *model) addNode(object *cluster.Node) {
+	a.byName[object.Name] = int32(len(a.nodes))
+	n := node{object: object, present: true}
+	for _, q := range object.Allocatable {
+		a.kind(q.Name)
+	}
+	for g := range min(object.GPU.GPUs, topology.MaxGPUs) {
+		n.gpus[g] = topology.FullGPU
+	}
+	n.free = make([]int64, len(a.kinds))
+	for _, q := range object.Allocatable {
+		n.free[a.kinds[q.Name]] = q.Amount
+	}
+	a.nodes = append(a.nodes, n)
+	for i := 0; i < len(a.nodes) && len(a.nodes[i].free) < len(a.kinds); i++ { // a kind that is new is missing on those before
+		a.nodes[i].free = append(a.nodes[i].free, make([]int64, len(a.kinds)-len(a.nodes[i].free))...)
+	}
 }
 
 func (a *model) kind(name string) int {
@@ -133,6 +148,9 @@ func (a *model) create(task, age int32, ours bool, now int64) int32 {
 	}
 	i := int32(len(a.pods))
 	a.pods = append(a.pods, p)
+	if name := a.unitOf(&p); !name.IsZero() {
+		a.joined[name] = append(a.joined[name], i)
+	}
 	a.byUID[p.uid] = i
 	a.revision++
 	return i
@@ -155,7 +173,7 @@ func (a *model) facts(i int32) cluster.PodFacts {
 	f := cluster.PodFacts{
 		UID: p.uid, Namespace: id.Namespace, Labels: id.Labels, Owner: id.Owner, Name: p.name, Created: p.created, Priority: a.w.Tasks[p.task].Priority, Ours: p.ours,
 		Finished: p.finished, Deleting: p.deleting, Gated: p.gated, Requirements: a.requirements(p), Grant: p.grant, Reported: p.reported,
-		NeverPreempts: !a.preempt,
+		NeverPreempts: !a.preempt, Unit: a.w.Tasks[p.task].Unit, Subgroup: a.w.Tasks[p.task].Subgroup, Deadline: a.w.Tasks[p.task].Deadline,
 	}
 	if p.node != nowhere {
 		f.Node, f.Started = a.nodes[p.node].object.Name, p.started
@@ -171,6 +189,7 @@ func (a *model) bind(i, n int32, grant topology.Grant, now int64) (over string) 
 	p := &a.pods[i]
 	p.node, p.grant, p.bound, p.started = n, grant, a.revision, now+1
 	over = a.charge(&a.nodes[n], p, i)
+	a.sawUnit(a.unitOf(p))
 	a.meter.move(now, a.requirements(p), 1)
 	return over
 }
@@ -281,6 +300,12 @@ func (a *model) occupants(n *node) []occupant {
 // execute does a write, and says what the API server answers. bound is the pod that a Binding bound.
 func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int32, over string) {
 	result, bound = bind.Result{ID: w.ID, Outcome: bind.Written}, nowhere
+	if w.Kind == bind.WriteUnitCondition {
+		if !a.reportUnit(w.Unit, w.UnitCondition) {
+			result.Outcome = bind.Gone
+		}
+		return result, bound, ""
+	}
 	i, ok := a.byUID[w.Pod]
 	if !ok {
 		result.Outcome = bind.Gone

@@ -44,7 +44,7 @@ type Range struct{ Min, Max time.Duration }
 type Faults struct {
 	// WriteLatency is from the start of a write to its effect. Its Max must be less than the core's WriteTimeout.
 	WriteLatency Range
-	// WatchLag delays each event; nodes and pods are two watches, each in order, and overtake one another.
+	// WatchLag delays each event; each kind of object is a watch, in order, and they overtake one another.
 	WatchLag Range
 
 	LostRequests  int // nothing is written, and the scheduler learns nothing
@@ -71,6 +71,11 @@ type Faults struct {
 	// Relists: a watch is closed and starts over from a list.
 	Relists time.Duration
 
+	// QueueEdits: a queue is given another parent, a lower limit or back what it had; some edits are nonsense.
+	QueueEdits time.Duration
+	// UnitFlaps: a PodGroup is deleted, and created anew under its name some time later.
+	UnitFlaps time.Duration
+
 	// Until is when the faults that come at intervals end.
 	Until time.Duration
 }
@@ -78,7 +83,7 @@ type Faults struct {
 // DefaultFaults spreads every kind of fault over a workload's time.
 func DefaultFaults(w *trace.Workload) *Faults {
 	span := max(time.Duration(w.End()), time.Minute)
-	return &Faults{
+	f := &Faults{
 		WriteLatency: Range{time.Millisecond, 2 * time.Second},
 		WatchLag:     Range{0, 8 * time.Second}, // the watch may tell after the write has timed out
 		LostRequests: 30, LostResponses: 30, Refusals: 20, NotSent: 10,
@@ -90,6 +95,13 @@ func DefaultFaults(w *trace.Workload) *Faults {
 		Relists:   span / 15,
 		Until:     span,
 	}
+	if len(w.Queues) > 0 {
+		f.QueueEdits = span / 20
+	}
+	if len(w.Units) > 0 {
+		f.UnitFlaps = span / 20
+	}
+	return f
 }
 
 // bounds on Options.

@@ -27,6 +27,11 @@ func (s *simulation) start() error {
 	if len(s.w.Controllers) > 0 {
 		s.give(cluster.WorkloadsListed{Kind: cluster.ReplicaSet, Workloads: s.w.Controllers})
 	}
+	if s.tenanted {
+		s.list(watchNamespaces)
+		s.list(watchQueues)
+		s.list(watchUnits)
+	}
 	s.list(watchNodes)
 	s.list(watchPods)
 	return nil
@@ -111,7 +116,7 @@ func (s *simulation) finishWrite(r bind.Result, now time.Time) {
 func answerName(w *bind.Write, r bind.Result) string {
 	kind := [...]string{
 		bind.WriteBinding: "binding", bind.WriteCondition: "condition", bind.ReadPod: "read", bind.WriteNomination: "nomination",
-		bind.WriteDisruption: "disruption", bind.DeletePod: "deletion",
+		bind.WriteDisruption: "disruption", bind.DeletePod: "deletion", bind.WriteUnitCondition: "unit condition",
 	}[w.Kind]
 	outcome := [...]string{
 		bind.Written: "done", bind.Gone: "gone", bind.Conflict: "conflict", bind.Refused: "refused", bind.Unknown: "unknown",
@@ -152,6 +157,7 @@ func (s *simulation) execute(w *bind.Write) bind.Result {
 	if bound != nowhere {
 		s.meter.placed++
 		s.placement(bound)
+		s.runs(bound)
 		s.tellPod(bound)
 		if over != "" {
 			s.overcommit(bound, over)
@@ -159,6 +165,10 @@ func (s *simulation) execute(w *bind.Write) bind.Result {
 		return result
 	}
 	if result.Outcome != bind.Written {
+		return result
+	}
+	if w.Kind == bind.WriteUnitCondition {
+		s.tell(watchUnits, cluster.UnitUpserted{Unit: s.api.tenants.units[w.Unit]})
 		return result
 	}
 	switch i := s.api.byUID[w.Pod]; w.Kind {

@@ -43,7 +43,7 @@ type simulation struct {
 	agenda  agenda
 	api     *model
 	meter   *meter
-	watches [2]watch
+	watches [watchKinds]watch
 	flights []flight
 	vacant  []int32 // free places in flights
 	faults  *rand.Rand
@@ -62,8 +62,10 @@ type simulation struct {
 
 	check *checker
 	tied  bool // there are required constraints between pods
-	seams seams
-	err   error
+	// tenanted: there are units or queues; lasting: pods that have ended stay until somebody deletes them.
+	tenanted, lasting bool
+	seams             seams
+	err               error
 }
 
 // seams are where tests break a run, to see that it is noticed. All are nil or false otherwise.
@@ -90,7 +92,7 @@ func newSimulation(w *trace.Workload, o Options) (*simulation, error) {
 		return nil, err
 	}
 	s := &simulation{
-		o: o, w: w, tied: w.Tied(), agenda: newAgenda(), digest: sha256.New(),
+		o: o, w: w, tied: w.Tied(), tenanted: w.Tenanted(), agenda: newAgenda(), digest: sha256.New(),
 		faults: rand.New(rand.NewPCG(o.Seed, streamFaults)),
 		lag:    rand.New(rand.NewPCG(o.Seed, streamLag)),
 	}
@@ -105,6 +107,9 @@ func newSimulation(w *trace.Workload, o Options) (*simulation, error) {
 	}
 	if len(w.Tasks) > 0 {
 		s.agenda.add(event{at: w.Tasks[0].Created, kind: evArrive})
+	}
+	for i := range w.Units {
+		s.agenda.add(event{at: w.Units[i].Facts.Created, kind: evUnit, arg: int32(i)})
 	}
 	s.planFaults()
 	return s, nil
@@ -189,6 +194,10 @@ func (s *simulation) handle(e event) {
 		s.strike(fault(e.arg))
 	case evReturn:
 		s.returnNode(e.arg)
+	case evUnit:
+		s.createUnit(e.arg)
+	case evUnitGone:
+		s.deleteUnit(e.arg)
 	case evRestart:
 		if err := s.start(); err != nil {
 			s.violate("restart: %v", err)

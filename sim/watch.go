@@ -2,11 +2,23 @@ package sim
 
 import "hilbert.dev/hilbert/cluster"
 
-// The two watches of the process.
+// The watches of the process. The last three are there where the workload has units or queues.
 const (
 	watchNodes = iota
 	watchPods
+	watchUnits
+	watchQueues
+	watchNamespaces
+	watchKinds
 )
+
+// watching is how many of the watches there are.
+func (s *simulation) watching() int {
+	if s.tenanted {
+		return watchKinds
+	}
+	return watchPods + 1
+}
 
 // watch delivers one kind of object in order, each event after some lag.
 type watch struct {
@@ -65,21 +77,36 @@ func (s *simulation) list(which int) {
 	w := &s.watches[which]
 	w.close()
 	w.delivered = s.api.revision
-	if which == watchNodes {
-		var nodes []*cluster.Node
-		for i := range s.api.nodes {
-			if n := &s.api.nodes[i]; n.present {
-				nodes = append(nodes, n.object)
-			}
-		}
-		s.give(cluster.NodesListed{Nodes: nodes})
-		return
+	switch which {
+	case watchNodes:
+		s.give(cluster.NodesListed{Nodes: s.api.listNodes()})
+	case watchPods:
+		s.give(cluster.PodsListed{Pods: s.api.listPods()})
+	case watchUnits:
+		s.give(cluster.UnitsListed{Units: s.api.tenants.listUnits()})
+	case watchQueues:
+		s.give(cluster.QueuesListed{Queues: s.api.tenants.listQueues()})
+	default:
+		s.give(cluster.NamespacesListed{Namespaces: s.api.tenants.listNamespaces()})
 	}
+}
+
+func (a *model) listNodes() []*cluster.Node {
+	var nodes []*cluster.Node
+	for i := range a.nodes {
+		if n := &a.nodes[i]; n.present {
+			nodes = append(nodes, n.object)
+		}
+	}
+	return nodes
+}
+
+func (a *model) listPods() []cluster.PodFacts {
 	var pods []cluster.PodFacts
-	for i := range s.api.pods {
-		if s.api.pods[i].exists {
-			pods = append(pods, s.api.facts(int32(i)))
+	for i := range a.pods {
+		if a.pods[i].exists {
+			pods = append(pods, a.facts(int32(i)))
 		}
 	}
-	s.give(cluster.PodsListed{Pods: pods})
+	return pods
 }

@@ -24,6 +24,7 @@ var (
 const (
 	streamArrive = 1 + iota
 	streamSynthetic
+	streamTenants
 )
 
 // Arrive makes the openb experiment of a workload: its tasks are shuffled with the seed; then tasks are removed at random, or more are
@@ -57,10 +58,11 @@ func Arrive(w *Workload, ratio float64, seed uint64) (*Workload, error) {
 	}
 	for i := range tasks {
 		tasks[i].Created, tasks[i].Deleted = int64(i)*ArrivalGap, Never
+		tasks[i].Unit, tasks[i].Subgroup, tasks[i].Runs = "", "", 0 // one by one is not together
 	}
 	return &Workload{
 		Name: fmt.Sprintf("%s, %g of its GPUs requested", w.Name, ratio), Nodes: w.Nodes, Tasks: tasks,
-		Identities: w.Identities, Controllers: w.Controllers,
+		Identities: w.Identities, Controllers: w.Controllers, Queues: w.Queues, Namespaces: w.Namespaces,
 	}, nil
 }
 

@@ -14,7 +14,8 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// Synthetic says what to invent. Its text form is "nodes=20000,pods=200000,classes=16" with optional load, in percent, minutes, and constraints=1.
+// Synthetic says what to invent. Its text form is "nodes=20000,pods=200000,classes=16" with optional load, in percent, minutes, constraints=1,
+// queues, gangs, in percent of the pods, and gangsize.
 //
 // Nodes have the shapes of openb's, each a little less than whole, spread over three zones; one in twenty is tainted for batch work.
 // Pods come in bursts of up to 64 of one class over the given time. The classes take turns in kind (see kinds): online services that stay,
@@ -23,11 +24,17 @@ import (
 //
 // With constraints there are eight kinds more, with constraints between pods (see tiedKinds); pods then have labels, nodes a hostname, and
 // one node in eight has no zone.
+//
+// With queues there is a tree of them in up to three levels, each fed by a namespace, and with gangs so many percent of the pods are
+// members of PodGroups of up to gangsize (see tenancy). Both leave the rest of the workload as it is without them.
 type Synthetic struct {
 	Nodes, Pods, Classes int
 	Load                 int // percent of the CPU, default 90
 	Minutes              int // over which pods arrive, default 60
 	Constraints          int // 1: with constraints between pods
+	Queues               int // default 0: there are none
+	Gangs                int // percent of the pods that are members of gangs, default 0
+	GangSize             int // the largest gang, default 8
 }
 
 // Bounds of a Synthetic.
@@ -37,6 +44,9 @@ const (
 	MaxSyntheticClasses = 4096
 	maxLoad             = 1000
 	maxMinutes          = 366 * 24 * 60
+	maxQueues           = 10_000
+	maxGangSize         = 4096
+	usualGangSize       = 8
 )
 
 // LabelZone is the well-known label of a node's zone.
@@ -47,13 +57,14 @@ var taintBatch = cluster.Taint{Key: "hilbert.dev/batch", Value: "only", Effect: 
 
 // ParseSynthetic reads the text form.
 func ParseSynthetic(text string) (Synthetic, error) {
-	s := Synthetic{Load: 90, Minutes: 60}
+	s := Synthetic{Load: 90, Minutes: 60, GangSize: usualGangSize}
 	fields := map[string]struct {
 		value *int
 		max   int
 	}{
 		"nodes": {&s.Nodes, MaxSyntheticNodes}, "pods": {&s.Pods, MaxSyntheticPods}, "classes": {&s.Classes, MaxSyntheticClasses},
 		"load": {&s.Load, maxLoad}, "minutes": {&s.Minutes, maxMinutes}, "constraints": {&s.Constraints, 1},
+		"queues": {&s.Queues, maxQueues}, "gangs": {&s.Gangs, 100}, "gangsize": {&s.GangSize, maxGangSize},
 	}
 	seen := make(map[string]bool)
 	for part := range strings.SplitSeq(text, ",") {
@@ -87,6 +98,12 @@ func (s Synthetic) String() string {
 	if s.Constraints > 0 {
 		text += ",constraints=1"
 	}
+	if s.Queues > 0 {
+		text += fmt.Sprintf(",queues=%d", s.Queues)
+	}
+	if s.Gangs > 0 {
+		text += fmt.Sprintf(",gangs=%d,gangsize=%d", s.Gangs, s.GangSize)
+	}
 	return text
 }
 
@@ -99,6 +116,9 @@ func (s Synthetic) Generate(seed uint64) *Workload {
 	w.Tasks = s.tasks(classes, random)
 	if s.Constraints > 0 {
 		w.tie(classes)
+	}
+	if s.Queues+s.Gangs > 0 {
+		s.tenancy(w, rand.New(rand.NewPCG(seed, streamTenants)))
 	}
 	return w
 }

@@ -33,7 +33,23 @@ type Workload struct {
 	Identities map[string]Identity
 	// Controllers select pods; those whose Identity names one as the owner are spread by default.
 	Controllers []*cluster.Workload
+	// Queues are there from the beginning, as are Namespaces, whose labels say which queue they feed.
+	Queues     []*cluster.QueueFacts
+	Namespaces []cluster.Namespace
+	// Units are the PodGroups that tasks name, in order of creation.
+	Units []Unit
 }
+
+// Unit is one PodGroup to be.
+type Unit struct {
+	// Facts.Created is when it comes, in nanoseconds since the trace began; its members may come before.
+	Facts *cluster.UnitFacts
+	// Deleted is when it goes, Never if it stays. Its pods stay.
+	Deleted int64
+}
+
+// Tenanted reports whether the workload has units or queues, so that there is more to watch than nodes and pods.
+func (w *Workload) Tenanted() bool { return len(w.Queues)+len(w.Namespaces)+len(w.Units) > 0 }
 
 // Identity is a pod's metadata as far as other pods' constraints look at it.
 type Identity struct {
@@ -58,6 +74,12 @@ type Task struct {
 	// Created and Deleted are nanoseconds since the trace began; Deleted is Never for a task that stays.
 	Created, Deleted int64
 	Priority         int32
+	// Runs is how long the pod runs once it is bound, in nanoseconds; 0: until it is deleted.
+	Runs int64
+	// Deadline is what its spec says that it may run at most, in nanoseconds; 0: for ever.
+	Deadline int64
+	// Unit names its PodGroup, in the pod's namespace, and Subgroup the part of it; empty: it is a unit of its own.
+	Unit, Subgroup string
 	// Group is what the source calls the task's kind: the QoS class in openb, the application in DLRM, the class when synthetic.
 	Group string
 }
@@ -97,6 +119,9 @@ func (w *Workload) End() int64 {
 	var end int64
 	for i := range w.Tasks {
 		end = max(end, w.Tasks[i].Created, w.Tasks[i].Deleted)
+	}
+	for i := range w.Units {
+		end = max(end, w.Units[i].Facts.Created, w.Units[i].Deleted)
 	}
 	return end
 }

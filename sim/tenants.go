@@ -1,0 +1,241 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/sim/trace"
+)
+
+// tenants are queues, namespaces and PodGroups: the API server's, or those that the scheduler has been told of.
+type tenants struct {
+	queues     map[string]*cluster.QueueFacts
+	namespaces map[string][]cluster.Label
+	units      map[cluster.UnitName]*cluster.UnitFacts
+}
+
+func newTenants() *tenants {
+	return &tenants{
+		queues: make(map[string]*cluster.QueueFacts), namespaces: make(map[string][]cluster.Label),
+		units: make(map[cluster.UnitName]*cluster.UnitFacts),
+	}
+}
+
+func (t *tenants) listQueues() []*cluster.QueueFacts {
+	var list []*cluster.QueueFacts
+	for _, name := range slices.Sorted(maps.Keys(t.queues)) {
+		list = append(list, t.queues[name])
+	}
+	return list
+}
+
+func (t *tenants) listNamespaces() []cluster.Namespace {
+	var list []cluster.Namespace
+	for _, name := range slices.Sorted(maps.Keys(t.namespaces)) {
+		list = append(list, cluster.Namespace{Name: name, Labels: t.namespaces[name]})
+	}
+	return list
+}
+
+func (t *tenants) unitNames() []cluster.UnitName {
+	return slices.SortedFunc(maps.Keys(t.units), func(a, b cluster.UnitName) int { return strings.Compare(a.String(), b.String()) })
+}
+
+func (t *tenants) listUnits() []*cluster.UnitFacts {
+	var list []*cluster.UnitFacts
+	for _, name := range t.unitNames() {
+		list = append(list, t.units[name])
+	}
+	return list
+}
+
+// unit is a PodGroup of the workload, with what the API server's books say of it.
+type unit struct {
+	age    int32 // how many of its name were before it
+	exists bool
+	whole  bool // once, as many members as it needs were bound at once
+}
+
+// unitOf is the PodGroup that a pod names; the zero name for none.
+func (a *model) unitOf(p *pod) cluster.UnitName {
+	name := a.w.Tasks[p.task].Unit
+	if name == "" {
+		return cluster.UnitName{}
+	}
+	return cluster.UnitName{Namespace: a.identity(p).Namespace, Name: name}
+}
+
+// members are the pods that name a PodGroup, ended ones included.
+func (a *model) members(name cluster.UnitName) []int32 {
+	var list []int32
+	for _, i := range a.joined[name] {
+		if a.pods[i].exists {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// has counts the members that are on nodes.
+func (a *model) has(name cluster.UnitName) (bound int) {
+	for _, i := range a.members(name) {
+		if p := &a.pods[i]; p.node != nowhere && !p.finished && !p.deleting {
+			bound++
+		}
+	}
+	return bound
+}
+
+// sawUnit takes note if a unit is whole.
+func (a *model) sawUnit(name cluster.UnitName) {
+	f := a.tenants.units[name]
+	if f == nil {
+		return
+	}
+	u := &a.units[a.numberOf(name)]
+	if !u.whole && a.has(name) >= int(f.MinMember) {
+		u.whole = true
+	}
+}
+
+// numberOf is where a PodGroup stands in the workload.
+func (a *model) numberOf(name cluster.UnitName) int {
+	if a.numbers == nil || len(a.numbers) != len(a.w.Units) {
+		a.numbers = make(map[cluster.UnitName]int, len(a.w.Units))
+		for i := range a.w.Units {
+			a.numbers[a.w.Units[i].Facts.UnitName] = i
+		}
+	}
+	return a.numbers[name]
+}
+
+// reportUnit sets the condition of a PodGroup, if it exists. What was whole once stays so.
+func (a *model) reportUnit(name cluster.UnitName, c cluster.UnitCondition) bool {
+	old := a.tenants.units[name]
+	if old == nil {
+		return false
+	}
+	if old.Scheduled && !c.Met {
+		return true
+	}
+	f := *old
+	f.Reported, f.Scheduled = c, f.Scheduled || c.Met
+	a.tenants.units[name] = &f
+	a.revision++
+	return true
+}
+
+// createUnit creates a PodGroup of the workload, anew if there was one of its name.
+func (s *simulation) createUnit(i int32) {
+	u := &s.api.units[i]
+	w := &s.w.Units[i]
+	if u.exists || w.Deleted != trace.Never && w.Deleted <= s.now && u.age > 0 {
+		return
+	}
+	f := *w.Facts
+	f.Created = s.now
+	if u.age > 0 {
+		f.UID = cluster.UID(fmt.Sprintf("%s#%d", f.UID, u.age))
+	}
+	u.exists, u.whole = true, false
+	s.api.tenants.units[f.UnitName] = &f
+	s.api.revision++
+	s.api.sawUnit(f.UnitName)
+	s.tell(watchUnits, cluster.UnitUpserted{Unit: &f})
+	if w.Deleted != trace.Never && u.age == 0 {
+		s.agenda.add(event{at: max(w.Deleted, s.now), kind: evUnitGone, arg: i})
+	}
+}
+
+// deleteUnit deletes a PodGroup. Its pods stay.
+func (s *simulation) deleteUnit(i int32) {
+	u := &s.api.units[i]
+	if !u.exists {
+		return
+	}
+	name := s.w.Units[i].Facts.UnitName
+	u.exists, u.whole = false, false
+	u.age++
+	delete(s.api.tenants.units, name)
+	s.api.revision++
+	s.tell(watchUnits, cluster.UnitRemoved{Name: name})
+}
+
+// setQueue configures a queue.
+func (s *simulation) setQueue(f *cluster.QueueFacts) {
+	edited := *f
+	if old := s.api.tenants.queues[f.Name]; old != nil {
+		edited.Generation = old.Generation + 1
+	}
+	s.api.tenants.queues[f.Name] = &edited
+	s.api.revision++
+	s.tell(watchQueues, cluster.QueueUpserted{Queue: &edited})
+}
+
+func (s *simulation) removeQueue(name string) {
+	if s.api.tenants.queues[name] == nil {
+		return
+	}
+	delete(s.api.tenants.queues, name)
+	s.api.revision++
+	s.tell(watchQueues, cluster.QueueRemoved{Name: name})
+}
+
+// setNamespace gives a namespace labels, sorted by key.
+func (s *simulation) setNamespace(n cluster.Namespace) {
+	s.api.tenants.namespaces[n.Name] = n.Labels
+	s.api.revision++
+	s.tell(watchNamespaces, cluster.NamespaceUpserted{Namespace: n})
+}
+
+// runs lets a pod that was just bound come to its end in time.
+func (s *simulation) runs(i int32) {
+	if d := s.w.Tasks[s.api.pods[i].task].Runs; d > 0 {
+		s.agenda.add(event{at: s.now + d, kind: evFinish, arg: i})
+	}
+}
+
+// editQueue changes a queue: what it was at first comes back every other time, so that nothing stays broken.
+func (s *simulation) editQueue() {
+	f := *s.w.Queues[s.faults.IntN(len(s.w.Queues))]
+	switch s.faults.IntN(8) {
+	case 0: // perhaps itself, or what is below it
+		f.Parent = s.w.Queues[s.faults.IntN(len(s.w.Queues))].Name
+	case 1:
+		f.Parent = "nobody"
+	case 2, 3: // perhaps below what it has
+		f.Max = scaled(f.Guaranteed, int64(s.faults.IntN(150)))
+	}
+	if s.faults.IntN(12) == 0 {
+		s.removeQueue(f.Name)
+		return
+	}
+	s.setQueue(&f)
+}
+
+// scaled is so many percent of each amount.
+func scaled(list []resource.Quantity, percent int64) []resource.Quantity {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Amount = list[i].Amount / 100 * percent
+	}
+	return list
+}
+
+// flapUnit deletes a PodGroup, which comes back some time later under another UID.
+func (s *simulation) flapUnit() {
+	start := s.faults.IntN(len(s.api.units))
+	for i := range s.api.units {
+		at := int32((start + i) % len(s.api.units))
+		if s.api.units[at].exists {
+			s.deleteUnit(at)
+			s.agenda.add(event{at: s.now + s.faults.Int64N(int64(30*time.Second)), kind: evUnit, arg: at})
+			return
+		}
+	}
+}
