@@ -35,6 +35,9 @@ type Placer struct {
 	tieNode []*cluster.Node
 	epoch   uint32
 	seen    []uint32 // by slot: the epoch in which it was last stamped
+
+	levels []string // topology keys, the widest first
+	unit   unitRun
 }
 
 // NewPlacer returns a Placer over the snapshot. The seed orders nodes of equal score; maxIndexes bounds the memory (16 bytes a slot,
@@ -54,6 +57,10 @@ func (p *Placer) KeepCoarse(domains int) { p.maxCoarse = domains }
 // KeepShared sets up to how many nodes with pods of its own a class that is softly spread shares a ranking. Either way is exact; tests
 // choose it. It must be called before the first Place.
 func (p *Placer) KeepShared(nodes int) { p.maxHolders = nodes }
+
+// Levels sets the topology keys that units are packed by, the widest first. A key that is asked for and not among them is a level by
+// itself. It must be called before the first PlaceUnit.
+func (p *Placer) Levels(keys []string) { p.levels = keys }
 
 // Choice is where a pod should go.
 type Choice struct {
