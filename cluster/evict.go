@@ -144,7 +144,7 @@ func (s *Store) outranks(victim *Pod, plan *Plan) bool {
 func (s *Store) tears(victims []*Pod) bool {
 	var taken map[*Unit]int
 	for _, victim := range victims {
-		if u := victim.Unit; u != nil && u.Atomic() && victim.counts() {
+		if u := victim.Unit; u != nil && u.Atomic() && victim.Placed() {
 			if taken == nil {
 				taken = make(map[*Unit]int)
 			}

@@ -120,8 +120,8 @@ func (u *Unit) Spare() int {
 // Atomic reports whether the unit is more than its pods: evicting one can mean evicting all.
 func (u *Unit) Atomic() bool { return u.Facts != nil && (u.Facts.MinMember > 1 || u.Facts.Indivisible) }
 
-// counts reports whether the pod counts as placed in its unit.
-func (p *Pod) counts() bool { return (p.Phase == Assumed || p.Phase == Bound) && !p.Deleting }
+// Placed reports whether the pod has a place, or is on its way to one, and is not being deleted.
+func (p *Pod) Placed() bool { return (p.Phase == Assumed || p.Phase == Bound) && !p.Deleting }
 
 // Unit returns the record of a unit, nil when neither a PodGroup nor a pod of it is known.
 func (s *Store) Unit(name UnitName) *Unit { return s.units[name] }
@@ -163,7 +163,7 @@ func (s *Store) join(pod *Pod, name UnitName) {
 			old.pods[pod.seat], old.pods[last].seat = old.pods[last], pod.seat
 			old.pods[last] = nil
 			old.pods = old.pods[:last]
-			if pod.counts() {
+			if pod.Placed() {
 				old.placed--
 				s.changed(old)
 			}
@@ -180,7 +180,7 @@ func (s *Store) join(pod *Pod, name UnitName) {
 	u := s.unit(name)
 	pod.Unit, pod.seat = u, int32(len(u.pods))
 	u.pods = append(u.pods, pod)
-	if pod.counts() {
+	if pod.Placed() {
 		u.placed++
 		u.sawWhole()
 	}
@@ -193,12 +193,12 @@ func (s *Store) recountUnit(pod *Pod, change func()) {
 		change()
 		return
 	}
-	before := pod.counts()
+	before := pod.Placed()
 	change()
 	if pod.Unit != u {
 		return
 	}
-	if after := pod.counts(); after != before {
+	if after := pod.Placed(); after != before {
 		if after {
 			u.placed++
 		} else {

@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
 )
 
 // ChangeKind is what a Change changes. The kinds are in order of preference: first what comes about by itself as pods end, then what the
@@ -325,4 +327,12 @@ func bytesText(value int64, r rounding) string {
 		return strconv.FormatInt(whole, 10) + suffix
 	}
 	return fmt.Sprintf("%d.%d%s", whole, tenths, suffix)
+}
+
+// AmountText renders an amount of a resource as people read it: "2 cpu", "1.5Gi memory", "8 GPU". Thousandths of GPUs are counted in GPUs.
+func AmountText(name string, value int64) string {
+	if name == spec.ResourceGPUMilli {
+		return strconv.FormatFloat(float64(value)/topology.FullGPU, 'f', -1, 64) + " GPU"
+	}
+	return amountOf(name, value, up)
 }

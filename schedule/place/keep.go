@@ -1,0 +1,176 @@
+package place
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/topology"
+)
+
+// kept is a node that could be kept free for members of a class.
+type kept struct {
+	slot cluster.Slot
+	// now and empty are how many members fit now, and when all have left that may have to.
+	now, empty int
+	domain     string
+}
+
+// Keep chooses the nodes to keep free for a unit that fits nowhere now: as many as hold it once the pods on them have left, those first on
+// which the most has left already. open says which nodes may be chosen. Pods of the system's own priorities are taken to stay. ok is false
+// when even then the unit would not fit, so that keeping nodes free would be in vain.
+//
+// With a required domain or a uniform label all nodes are of one domain: of those that are large enough, the one with the most room now.
+// What the pods' own constraints between one another ask is not looked at: the placement itself decides.
+func Keep(store *cluster.Store, ask *Ask, open func(cluster.Slot) bool) (slots []cluster.Slot, ok bool) {
+	taken := make(map[cluster.Slot]bool)
+	domain, pinned := "", false
+	if len(ask.Anchors) > 0 && (ask.Topology.Required != "" || ask.Topology.Uniform != "") {
+		domain, pinned = keepDomain(&store.State, ask.Anchors[0].Slot, ask)
+	}
+	for _, part := range keepParts(ask) {
+		list := keepable(store, part.class, ask, func(slot cluster.Slot) bool { return !taken[slot] && open(slot) })
+		if !pinned {
+			if domain, ok = roomiest(list, part.count); !ok {
+				return nil, false
+			}
+			pinned = true
+		}
+		left := part.count
+		for i := range list {
+			if left <= 0 {
+				break
+			}
+			if list[i].domain == domain {
+				left -= list[i].empty
+				taken[list[i].slot] = true
+				slots = append(slots, list[i].slot)
+			}
+		}
+		if left > 0 {
+			return nil, false
+		}
+	}
+	slices.Sort(slots)
+	return slots, len(slots) > 0
+}
+
+type keepPart struct {
+	class *cluster.Class
+	count int
+}
+
+// keepParts counts the members that must be placed, by class.
+func keepParts(ask *Ask) []keepPart {
+	var parts []keepPart
+	for _, pod := range ask.Members[:min(ask.Need, len(ask.Members))] {
+		at := slices.IndexFunc(parts, func(p keepPart) bool { return p.class == pod.Class })
+		if at < 0 {
+			at = len(parts)
+			parts = append(parts, keepPart{class: pod.Class})
+		}
+		parts[at].count++
+	}
+	return parts
+}
+
+// keepable lists the nodes that could take members of a class, those first of which the greatest part is free.
+func keepable(store *cluster.Store, c *cluster.Class, ask *Ask, open func(cluster.Slot) bool) []kept {
+	s := &store.State
+	var list []kept
+	for i := range s.Slots() {
+		slot := cluster.Slot(i)
+		if s.Node(slot) == nil || !open(slot) || !fitsIn(Static, s, slot, c) {
+			continue
+		}
+		k := kept{slot: slot, now: rooms(s, slot, c, nil), empty: rooms(s, slot, c, store.PodsOn(slot))}
+		var has bool
+		if k.domain, has = keepDomain(s, slot, ask); has && k.empty > 0 {
+			list = append(list, k)
+		}
+	}
+	slices.SortFunc(list, func(a, b kept) int {
+		return cmp.Or(cmp.Compare(b.now*a.empty, a.now*b.empty), cmp.Compare(b.empty, a.empty), cmp.Compare(a.slot, b.slot))
+	})
+	return list
+}
+
+// keepDomain names what all nodes of a unit have in common; ok is false for a node without the labels.
+func keepDomain(s *cluster.State, slot cluster.Slot, ask *Ask) (domain string, ok bool) {
+	for _, key := range [...]string{ask.Topology.Required, ask.Topology.Uniform} {
+		if key == "" {
+			continue
+		}
+		value, has := s.Node(slot).Labels[key]
+		if !has {
+			return "", false
+		}
+		domain += value + "\x00"
+	}
+	return domain, true
+}
+
+// roomiest returns the domain that has the most room now of those that would hold so many members.
+func roomiest(list []kept, count int) (domain string, ok bool) {
+	now, empty := make(map[string]int), make(map[string]int)
+	for i := range list {
+		now[list[i].domain] += list[i].now
+		empty[list[i].domain] += list[i].empty
+	}
+	best := -1
+	for i := range list { // the list's order makes the choice among equals
+		if d := list[i].domain; empty[d] >= count && now[d] > best {
+			domain, best = d, now[d]
+		}
+	}
+	return domain, best >= 0
+}
+
+// rooms is how many pods of a class the node has room for when some of those on it have left.
+func rooms(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*cluster.Pod) int {
+	n := int64(math.MaxInt32)
+	for _, a := range c.Amounts {
+		free := s.Free(slot, a.Kind)
+		for _, pod := range leaving {
+			if pod.Priority < spec.CriticalPriority {
+				free += pod.Class.Amounts.Get(a.Kind)
+			}
+		}
+		n = min(n, max(free, 0)/a.Value)
+	}
+	if len(c.Ports) > 0 {
+		n = min(n, 1)
+	}
+	if c.GPU.IsZero() || n == 0 {
+		return int(n)
+	}
+	shape, free := s.Node(slot).GPU, *s.GPUs(slot)
+	for _, pod := range leaving {
+		if pod.Priority < spec.CriticalPriority {
+			free.Release(pod.Grant())
+		}
+	}
+	return int(min(n, gpuRooms(shape, &free, c.GPU)))
+}
+
+// gpuRooms is how many requests the GPUs have room for.
+func gpuRooms(shape topology.Shape, free *topology.Free, r topology.Request) int64 {
+	if r.Milli > 0 && !shape.Shareable {
+		return 0
+	}
+	var n, whole int64
+	for i := range min(shape.GPUs, topology.MaxGPUs) {
+		switch {
+		case r.Milli > 0:
+			n += int64(max(free[i], 0)) / int64(r.Milli)
+		case free[i] == topology.FullGPU:
+			whole++
+		}
+	}
+	if r.Milli > 0 {
+		return n
+	}
+	return whole / int64(r.Whole)
+}
