@@ -118,7 +118,7 @@ func (s *Store) victims(plan *Plan) (victims []*Pod, reason string) {
 				return nil, RejectVictimGone
 			}
 		}
-		if !plan.Reclaims && s.outranks(victim, plan) {
+		if !plan.Reclaims && !victim.Deleting && s.outranks(victim, plan) { // one that leaves anyway loses nothing
 			return nil, RejectVictimOutranks
 		}
 		victims = append(victims, victim)
@@ -162,6 +162,7 @@ func (s *Store) tears(victims []*Pod) bool {
 // claim makes the pods of a Plan wait for the victims on their nodes.
 func (s *Store) claim(plan *Plan, victims []*Pod) {
 	for _, victim := range victims {
+		s.rerank(victim.slot)
 		claimed := false
 		for i := range plan.Placements {
 			if pod := s.pods[plan.Placements[i].Pod]; victim.node == pod.node {
@@ -179,6 +180,7 @@ func (s *Store) claim(plan *Plan, victims []*Pod) {
 func (s *Store) absolve(pod *Pod) {
 	for _, victim := range pod.victims {
 		victim.claims = remove(victim.claims, pod)
+		s.rerank(victim.slot)
 	}
 	for _, waiting := range pod.claims {
 		waiting.victims = remove(waiting.victims, pod)

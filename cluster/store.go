@@ -357,6 +357,7 @@ func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
 	}
 	for _, victim := range pod.victims { // somebody else bound it: its victims are spared
 		victim.claims = remove(victim.claims, pod)
+		s.rerank(victim.slot)
 	}
 	pod.victims = nil
 	s.setPhase(pod, Bound)
