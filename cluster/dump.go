@@ -2,13 +2,10 @@ package cluster
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/topology"
 )
 
 // Dump is everything that a Store knows, as values. A Store that is loaded from it gives the same answers to every question about
@@ -23,8 +20,12 @@ type Dump struct {
 	Namespaces []Namespace
 	Workloads  []*Workload
 	Budgets    []*Budget
+	Queues     []*QueueFacts
+	Units      []UnitRecord
 	Nodes      []*Node // in slot order
 	Pods       []PodRecord
+	// Reservations are the nodes that are kept free.
+	Reservations []ReservationRecord
 }
 
 // PodRecord is a pod of the ledger. Facts.Node is where it is charged or bound; Facts.Grant what it was given, zero if that is a guess.
@@ -35,6 +36,22 @@ type PodRecord struct {
 	Victims []UID
 }
 
+// UnitRecord is a unit of the ledger: its PodGroup, and what is remembered of members that may be gone. Its members say themselves that they
+// are.
+type UnitRecord struct {
+	Facts UnitFacts // of one that is not Known nothing but the name
+	Known bool      // there is a PodGroup
+	// Reached: MinMember members had places at once. Done is how many members were seen to finish.
+	Reached bool
+	Done    int
+}
+
+// ReservationRecord is a node that is kept free, and the number of the unit that it is kept for.
+type ReservationRecord struct {
+	Node string
+	By   ReservationID
+}
+
 // Guessed reports whether the GPUs that the pod holds are a guess, because nobody recorded them.
 func (p *Pod) Guessed() bool { return p.inferred }
 
@@ -42,11 +59,15 @@ func (p *Pod) Guessed() bool { return p.inferred }
 func (p *Pod) Record() PodRecord {
 	r := PodRecord{
 		Facts: PodFacts{
-			UID: p.UID, Namespace: p.Namespace, Name: p.Name, Created: p.Created, Priority: p.Priority, Ours: p.Ours, Node: p.node,
+			UID: p.UID, Namespace: p.Namespace, Name: p.Name, Created: p.Created, Priority: p.own, Ours: p.Ours, Node: p.node,
 			Finished: p.Phase == Finished, Deleting: p.Deleting, Gated: p.Gated, Owner: p.owner, Started: p.Started,
 			NeverPreempts: p.NeverPreempts, Nominated: p.Nominated, Requirements: p.requirements, Reported: p.Reported,
+			Subgroup: p.Subgroup, Deadline: p.Deadline,
 		},
 		Phase: p.Phase,
+	}
+	if p.Unit != nil {
+		r.Facts.Unit = p.Unit.Name
 	}
 	if p.identity != nil {
 		r.Facts.Labels = p.identity.labels
@@ -76,15 +97,36 @@ func (s *Store) Dump() *Dump {
 	for _, b := range s.budgets {
 		d.Budgets = append(d.Budgets, b)
 	}
-	for _, n := range s.nodes {
+	for _, q := range s.queues {
+		if q.Facts != nil {
+			d.Queues = append(d.Queues, q.Facts)
+		}
+	}
+	for _, u := range s.units {
+		if u.Facts != nil || u.done > 0 {
+			d.Units = append(d.Units, u.record())
+		}
+	}
+	for slot, n := range s.nodes {
 		if n != nil {
 			d.Nodes = append(d.Nodes, n)
+		}
+		if by := s.reserved[slot]; by != NoReservation {
+			d.Reservations = append(d.Reservations, ReservationRecord{n.Name, by})
 		}
 	}
 	for _, pod := range s.pods {
 		d.Pods = append(d.Pods, pod.Record())
 	}
 	return d
+}
+
+func (u *Unit) record() UnitRecord {
+	r := UnitRecord{Facts: UnitFacts{UnitName: u.UnitName}, Known: u.Facts != nil, Reached: u.reached, Done: u.done}
+	if r.Known {
+		r.Facts = *u.Facts
+	}
+	return r
 }
 
 // Sort puts everything but the nodes and the resources in order of its name; pods in order of their UID.
@@ -96,102 +138,10 @@ func (d *Dump) Sort() {
 	slices.SortFunc(d.Budgets, func(a, b *Budget) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
+	slices.SortFunc(d.Queues, func(a, b *QueueFacts) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(d.Units, func(a, b UnitRecord) int { return compareUnitNames(a.Facts.UnitName, b.Facts.UnitName) })
+	slices.SortFunc(d.Reservations, func(a, b ReservationRecord) int { return strings.Compare(a.Node, b.Node) })
 	slices.SortFunc(d.Pods, func(a, b PodRecord) int { return strings.Compare(string(a.Facts.UID), string(b.Facts.UID)) })
-}
-
-// Load makes a Store of a Dump. The errors name what contradicts itself.
-func Load(d *Dump) (*Store, error) {
-	s := NewStore(d.Defaults...)
-	for _, name := range d.Resources {
-		if _, err := s.kinds.Intern(name); err != nil {
-			return nil, fmt.Errorf("resources: %w", err)
-		}
-	}
-	s.growKinds()
-	if err := d.check(); err != nil {
-		return nil, err
-	}
-	s.Apply(NamespacesListed{d.Namespaces})
-	for _, w := range d.Workloads {
-		s.Apply(WorkloadUpserted{w})
-	}
-	s.Apply(BudgetsListed{d.Budgets})
-	for _, n := range d.Nodes {
-		s.Apply(NodeUpserted{n})
-	}
-	for i := range d.Pods {
-		s.restore(&d.Pods[i])
-	}
-	for i := range d.Pods {
-		pod := s.pods[d.Pods[i].Facts.UID]
-		for _, uid := range d.Pods[i].Victims {
-			victim := s.pods[uid]
-			pod.victims, victim.claims = append(pod.victims, victim), append(victim.claims, pod)
-		}
-	}
-	s.settleRestless()
-	s.effects = s.effects[:0]
-	return s, nil
-}
-
-// restore enters a pod as it was recorded.
-func (s *Store) restore(r *PodRecord) {
-	f := &r.Facts
-	pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot}
-	s.enter(pod)
-	s.observe(pod, f)
-	s.reclass(pod, s.classify(pod, r.Phase == Pending || r.Phase == Assumed))
-	if f.Node != "" {
-		s.place(pod, f.Node, f.Grant, f.Grant.IsZero() && !pod.Class.GPU.IsZero())
-	}
-	s.setPhase(pod, r.Phase)
-}
-
-// check returns the first contradiction.
-func (d *Dump) check() error {
-	nodes := make(map[string]bool, len(d.Nodes))
-	for _, n := range d.Nodes {
-		if n.Name == "" || nodes[n.Name] {
-			return fmt.Errorf("node %q: the name is empty or stands twice", n.Name)
-		}
-		nodes[n.Name] = true
-	}
-	pods := make(map[UID]*PodRecord, len(d.Pods))
-	for i := range d.Pods {
-		r := &d.Pods[i]
-		if r.Facts.UID == "" || pods[r.Facts.UID] != nil {
-			return fmt.Errorf("pod %s/%s: the UID %q is empty or stands twice", r.Facts.Namespace, r.Facts.Name, r.Facts.UID)
-		}
-		if err := r.check(); err != nil {
-			return fmt.Errorf("pod %s/%s: %w", r.Facts.Namespace, r.Facts.Name, err)
-		}
-		pods[r.Facts.UID] = r
-	}
-	for i := range d.Pods {
-		for _, uid := range d.Pods[i].Victims {
-			if victim := pods[uid]; victim == nil || victim.Facts.Node != d.Pods[i].Facts.Node || d.Pods[i].Phase != Assumed {
-				return fmt.Errorf("pod %s waits for %q to leave its node, which is not there", d.Pods[i].Facts.UID, uid)
-			}
-		}
-	}
-	return nil
-}
-
-func (r *PodRecord) check() error {
-	placed := r.Phase == Assumed || r.Phase == Bound
-	switch {
-	case r.Facts.Requirements == nil:
-		return errors.New("it has no requirements")
-	case r.Phase > Finished:
-		return fmt.Errorf("%d is no phase", r.Phase)
-	case placed != (r.Facts.Node != ""):
-		return fmt.Errorf("it is %s, and its node is %q", r.Phase, r.Facts.Node)
-	case (r.Phase == Finished) != r.Facts.Finished:
-		return fmt.Errorf("it is %s, and finished: %v", r.Phase, r.Facts.Finished)
-	case r.Facts.Grant.Milli < 0 || r.Facts.Grant.Milli > topology.FullGPU:
-		return fmt.Errorf("%+v are no GPUs", r.Facts.Grant)
-	}
-	return nil
 }
 
 // Named returns the UIDs of the pods of that name, sorted: for a moment there may be two, one that is gone and its successor.

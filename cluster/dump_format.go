@@ -197,6 +197,9 @@ type podRecord struct {
 	Grant         *grantRecord      `json:"grant,omitempty"`
 	Reported      conditionRecord   `json:"reported,omitzero"`
 	Victims       []UID             `json:"victims,omitempty"`
+	Unit          string            `json:"unit,omitempty"`
+	Subgroup      string            `json:"subgroup,omitempty"`
+	Deadline      int64             `json:"deadline,omitempty"`
 }
 
 type namespaceRecord struct {
@@ -376,7 +379,7 @@ func writePod(p *PodRecord, requirements int) podRecord {
 		UID: f.UID, Namespace: f.Namespace, Name: f.Name, Phase: phaseText(p.Phase), Node: f.Node, Created: f.Created, Priority: f.Priority,
 		Ours: f.Ours, Deleting: f.Deleting, Gated: f.Gated, Labels: labelMap(f.Labels), Owner: ownerRecord{workloadText(f.Owner.Kind), f.Owner.Name},
 		Started: f.Started, NeverPreempts: f.NeverPreempts, Nominated: f.Nominated, Requirements: requirements,
-		Reported: conditionRecord(f.Reported), Victims: p.Victims,
+		Reported: conditionRecord(f.Reported), Victims: p.Victims, Unit: f.Unit, Subgroup: f.Subgroup, Deadline: f.Deadline,
 	}
 	if !f.Grant.IsZero() {
 		r.Grant = &grantRecord{Milli: f.Grant.Milli}
@@ -394,6 +397,7 @@ func readPod(r *podRecord) (PodRecord, error) {
 			Finished: Phase(r.Phase) == Finished,
 			Ours:     r.Ours, Deleting: r.Deleting, Gated: r.Gated, Labels: labelList(r.Labels), Owner: Owner{WorkloadKind(r.Owner.Kind), r.Owner.Name},
 			Started: r.Started, NeverPreempts: r.NeverPreempts, Nominated: r.Nominated, Reported: Condition(r.Reported),
+			Unit: r.Unit, Subgroup: r.Subgroup, Deadline: r.Deadline,
 		},
 		Phase: Phase(r.Phase), Victims: r.Victims,
 	}

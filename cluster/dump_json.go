@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"hilbert.dev/hilbert/internal/jsonstream"
 )
@@ -25,6 +26,9 @@ func (d *Dump) Write(o *jsonstream.Writer) {
 		b := d.Budgets[i]
 		return budgetRecord{b.Namespace, b.Name, writeSelector(b.Pods), b.Allowed, b.Disrupted}
 	})
+	o.List("queues", len(d.Queues), func(i int) any { return writeQueue(d.Queues[i]) })
+	o.List("units", len(d.Units), func(i int) any { return writeUnit(&d.Units[i]) })
+	o.List("reservations", len(d.Reservations), func(i int) any { return reservationRecord(d.Reservations[i]) })
 	o.List("requirements", len(distinct), func(i int) any { return writeRequirements(distinct[i]) })
 	o.List("nodes", len(d.Nodes), func(i int) any { return writeNode(d.Nodes[i]) })
 	o.List("pods", len(d.Pods), func(i int) any { return writePod(&d.Pods[i], index[i]) })
@@ -52,12 +56,14 @@ func (d *Dump) distinct() (list []*Requirements, index []int) {
 }
 
 // ReadDump reads what Write wrote, element by element. A field that is not known, stands twice or is missing is an error; so is a pod
-// whose requirements are not there. What the values mean is checked by Load.
+// whose requirements are not there. Files from before there were queues, units and reservations lack those three, and have none; a file that
+// has them has them before the pods, as Write does. What the values mean is checked by Load.
 func ReadDump(decoder *json.Decoder) (*Dump, error) {
 	d := &Dump{}
 	var distinct []*Requirements
 	var index []int
-	err := jsonstream.Read(decoder, jsonstream.Fields{
+	fields := d.bookFields(decoder)
+	maps.Copy(fields, jsonstream.Fields{
 		"revision":  jsonstream.Value(decoder, &d.Revision),
 		"resources": jsonstream.Value(decoder, &d.Resources),
 		"defaults": jsonstream.List(decoder, func(r *spreadDefaultRecord) error {
@@ -84,13 +90,20 @@ func ReadDump(decoder *json.Decoder) (*Dump, error) {
 			d.Nodes = append(d.Nodes, readNode(r))
 			return nil
 		}),
-		"pods": jsonstream.List(decoder, func(r *podRecord) error {
-			pod, err := readPod(r)
-			d.Pods = append(d.Pods, pod)
-			index = append(index, r.Requirements)
-			return err
-		}),
 	})
+	pods := jsonstream.List(decoder, func(r *podRecord) error {
+		pod, err := readPod(r)
+		d.Pods = append(d.Pods, pod)
+		index = append(index, r.Requirements)
+		return err
+	})
+	fields["pods"] = func() error {
+		for name := range d.bookFields(decoder) {
+			delete(fields, name)
+		}
+		return pods()
+	}
+	err := jsonstream.Read(decoder, fields)
 	if err != nil {
 		return nil, err
 	}
@@ -101,4 +114,22 @@ func ReadDump(decoder *json.Decoder) (*Dump, error) {
 		d.Pods[i].Facts.Requirements = distinct[at]
 	}
 	return d, nil
+}
+
+// bookFields are those that older files lack.
+func (d *Dump) bookFields(decoder *json.Decoder) jsonstream.Fields {
+	return jsonstream.Fields{
+		"queues": jsonstream.List(decoder, func(r *queueRecord) error {
+			d.Queues = append(d.Queues, readQueue(r))
+			return nil
+		}),
+		"units": jsonstream.List(decoder, func(r *unitRecord) error {
+			d.Units = append(d.Units, readUnit(r))
+			return nil
+		}),
+		"reservations": jsonstream.List(decoder, func(r *reservationRecord) error {
+			d.Reservations = append(d.Reservations, ReservationRecord(*r))
+			return nil
+		}),
+	}
 }

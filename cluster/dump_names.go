@@ -20,6 +20,9 @@ var (
 	phaseNames = []string{
 		Pending: "pending", Assumed: "assumed", Bound: "bound", Finished: "finished",
 	}
+	sortNames = []string{
+		PriorityFIFO: "PriorityFIFO", FIFO: "FIFO", Fair: "Fair", FairHistory: "FairHistory", SmallestFirst: "SmallestFirst",
+	}
 )
 
 // String names the effect; the zero value, which stands for every effect, is empty.
@@ -30,6 +33,9 @@ func (o Operator) String() string { return nameOf(operatorNames, o) }
 
 // String names the kind; the zero value is empty.
 func (k WorkloadKind) String() string { return nameOf(workloadNames, k) }
+
+// String names the policy.
+func (p SortPolicy) String() string { return nameOf(sortNames, p) }
 
 // String renders the expression: "zone In [a b]", "gpu Exists".
 func (r *Requirement) String() string {

@@ -22,11 +22,19 @@ func TestDumpKeepsEveryField(t *testing.T) {
 	f.fill(reflect.ValueOf(&d.Namespaces).Elem())
 	f.fill(reflect.ValueOf(&d.Workloads).Elem())
 	f.fill(reflect.ValueOf(&d.Budgets).Elem())
+	f.fill(reflect.ValueOf(&d.Queues).Elem())
+	f.fill(reflect.ValueOf(&d.Units).Elem())
+	f.fill(reflect.ValueOf(&d.Reservations).Elem())
 	f.fill(reflect.ValueOf(&d.Nodes).Elem())
 	f.fill(reflect.ValueOf(&d.Pods).Elem())
 	for i := range d.Pods {
 		d.Pods[i].Phase, d.Pods[i].Facts.Finished = Finished, true
 		d.Pods[i].Facts.Grant = topology.Grant{GPUs: 5, Milli: 300}
+	}
+	for v, i := reflect.ValueOf(d).Elem(), 0; i < v.NumField(); i++ {
+		if v.Field(i).IsZero() {
+			t.Errorf("%s is not filled", v.Type().Field(i).Name)
+		}
 	}
 	got := roundTrip(t, d)
 	if !reflect.DeepEqual(got, d) {
