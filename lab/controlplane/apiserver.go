@@ -92,6 +92,9 @@ func (o apiServerOptions) flags() []string {
 		"--disable-admission-plugins=" + strings.Join(disabled, ","),
 		"--allow-privileged=true",
 		"--profiling=false",
+		// Gangs: PodGroup and Workload as v1beta1, with topology constraints.
+		"--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
+		"--runtime-config=scheduling.k8s.io/v1beta1=true",
 	}
 	if o.benchmark {
 		flags = append(flags,

@@ -1,0 +1,25 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// Group and Version are the API group's.
+	Group   = "scheduling.hilbert.dev"
+	Version = "v1alpha1"
+	// Queues is the resource of the Queues, which have no namespace.
+	Queues = "queues"
+)
+
+// GroupVersion is the group and version of the types of this package.
+var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
+
+// AddToScheme makes the types known to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &Queue{}, &QueueList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
