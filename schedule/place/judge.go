@@ -22,13 +22,18 @@ type NamedScore struct {
 
 // Judge asks every filter and every score about every node, without an index. It costs time proportional to the nodes.
 func (p *Placer) Judge(c *cluster.Class) []Judgement {
+	return p.judge(c, func(cluster.Slot) bool { return true })
+}
+
+// judge is Judge as if the cluster had only some of its nodes.
+func (p *Placer) judge(c *cluster.Class, has func(cluster.Slot) bool) []Judgement {
 	s := &p.snapshot.State
 	var judgements []Judgement
 	var f field
 	f.reset(c)
 	for i := range s.Slots() {
 		slot := cluster.Slot(i)
-		if s.Node(slot) == nil {
+		if s.Node(slot) == nil || !has(slot) {
 			continue
 		}
 		j := Judgement{Slot: slot}
@@ -76,9 +81,11 @@ func (p *Placer) score(j *Judgement, f *field, raw *rawValues, c *cluster.Class)
 }
 
 // Best is Place by its definition: of all feasible nodes the one with the greatest total score, then the greatest tie-break hash.
-func (p *Placer) Best(c *cluster.Class) cluster.Slot {
+func (p *Placer) Best(c *cluster.Class) cluster.Slot { return p.bestOf(p.Judge(c)) }
+
+func (p *Placer) bestOf(judgements []Judgement) cluster.Slot {
 	best, total := cluster.NoSlot, int64(0)
-	for _, j := range p.Judge(c) {
+	for _, j := range judgements {
 		if j.Refusal != "" {
 			continue
 		}

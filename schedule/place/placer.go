@@ -36,8 +36,11 @@ type Placer struct {
 	epoch   uint32
 	seen    []uint32 // by slot: the epoch in which it was last stamped
 
-	levels []string // topology keys, the widest first
-	unit   unitRun
+	levels     []string // topology keys, the widest first
+	partitions map[string]*partition
+	rooms      map[string]*room
+	roomOf     map[cluster.ClassID]*room // of classes seen lately
+	unit       unitRun
 }
 
 // NewPlacer returns a Placer over the snapshot. The seed orders nodes of equal score; maxIndexes bounds the memory (16 bytes a slot,
@@ -74,11 +77,16 @@ func (p *Placer) Place(c *cluster.Class) (Choice, bool) {
 	if !ok {
 		return Choice{Slot: cluster.NoSlot}, false
 	}
+	return p.choose(slot, c), true
+}
+
+// choose is the choice of a node where a pod of the class fits.
+func (p *Placer) choose(slot cluster.Slot, c *cluster.Class) Choice {
 	choice := Choice{Slot: slot}
 	if !c.GPU.IsZero() {
 		choice.Grant, _ = topology.Offer(p.snapshot.Node(slot).GPU, p.snapshot.GPUs(slot), c.GPU)
 	}
-	return choice, true
+	return choice
 }
 
 // best returns the best node by the ranking of the pod's size, or by the class's own index.

@@ -35,7 +35,7 @@ type MemberChoice struct {
 func (p *Placer) PlaceUnit(ask *Ask) (placed []MemberChoice, ok bool) {
 	r := &p.unit
 	r.start(p, ask)
-	if !r.arrange() || len(r.placed) < max(ask.Need, 1) {
+	if r.place(); len(r.placed) < r.need {
 		r.back(checkpoint{assumed: r.base})
 		return nil, false
 	}
@@ -47,21 +47,69 @@ type unitRun struct {
 	p    *Placer
 	ask  *Ask
 	base int // the snapshot's mark at the start
+	need int
 
 	placed  []MemberChoice
 	members []int32 // of each choice, its index in ask.Members
 	done    []bool  // by member
+
+	pen    pen
+	even   evenly
+	failed []*cluster.Class // of which a member found no place in the fill under way
+	tries  int              // domains that were tried and taken back
+
+	within  []cluster.Slot // the ask's, each once
+	allowed []uint32       // by slot: the run that may use it, where it may not use all
+	run     uint32
+
+	// Scratch.
+	keys   []string
+	counts []int32  // by domain
+	listed []uint32 // by domain: the list that it is in
+	list   uint32
+	spare  []*weighing
+	groups []stretch
+	values []string
 }
 
 // checkpoint is how far a unitRun was.
 type checkpoint struct{ assumed, placed int }
 
+// stretch is the members from one index up to before another.
+type stretch struct{ from, to int }
+
 func (r *unitRun) start(p *Placer, ask *Ask) {
-	r.p, r.ask, r.base = p, ask, p.snapshot.Mark()
+	r.p, r.ask, r.base, r.need = p, ask, p.snapshot.Mark(), max(ask.Need, 1)
 	r.placed, r.members, r.done = r.placed[:0], r.members[:0], r.done[:0]
 	for range ask.Members {
 		r.done = append(r.done, false)
 	}
+	r.tries, r.within = 0, r.within[:0]
+	if ask.Within == nil {
+		return
+	}
+	r.run++
+	for len(r.allowed) < p.snapshot.Slots() {
+		r.allowed = append(r.allowed, 0)
+	}
+	for _, slot := range ask.Within {
+		if r.known(slot) && r.allowed[slot] != r.run {
+			r.allowed[slot] = r.run
+			r.within = append(r.within, slot)
+		}
+	}
+}
+
+// allows reports whether the ask may use a node.
+func (r *unitRun) allows(slot cluster.Slot) bool { return r.ask.Within == nil || r.allowed[slot] == r.run }
+
+// place places what it can of the members, unless they are fewer than it needs.
+func (r *unitRun) place() {
+	if len(r.ask.Members) < r.need {
+		return
+	}
+	all := stretch{0, len(r.ask.Members)}
+	r.confine(scope{}, all, layer{packing: &r.ask.Topology}, r.need)
 }
 
 // here is the checkpoint of now.
@@ -85,29 +133,12 @@ func (r *unitRun) take(member int, choice Choice) {
 	r.done[member] = true
 }
 
-// arrange places what it can of the members.
-func (r *unitRun) arrange() bool {
-	r.eachInTurn(span32{0, int32(len(r.ask.Members))})
-	return true
-}
-
-// span32 is the members from one index up to before another.
-type span32 struct{ from, to int32 }
-
-// eachInTurn gives each member the best node that is left, as if it were a pod of its own. Once a class has failed, what is left of it
-// is not tried.
-func (r *unitRun) eachInTurn(m span32) {
-	var failed *cluster.Class
-	for i := m.from; i < m.to; i++ {
-		class := r.ask.Members[i].Class
-		if r.done[i] || class == failed {
-			continue
+// left is how many of the members have no place yet.
+func (r *unitRun) left(m stretch) (n int) {
+	for _, done := range r.done[m.from:m.to] {
+		if !done {
+			n++
 		}
-		choice, ok := r.p.Place(class)
-		if !ok {
-			failed = class
-			continue
-		}
-		r.take(int(i), choice)
 	}
+	return n
 }

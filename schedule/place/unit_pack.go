@@ -1,0 +1,312 @@
+package place
+
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+)
+
+const (
+	// maxDomainTries is how many domains are tried for the same members before they are said to fit in none. Only members that are unlike
+	// one another, have constraints between them, or are packed in subgroups ever need a second.
+	maxDomainTries = 32
+	// maxUnitTries is how many are tried in one PlaceUnit in all, so that subgroups within domains within domains come to an end.
+	maxUnitTries = 256
+)
+
+// layer is what packing is asked of: the unit, or one of its subgroups.
+type layer struct {
+	packing  *cluster.Packing
+	subgroup string
+	sub      bool
+}
+
+// confine places members in one domain of the labels that are required, or uniform: the smallest that holds all of them; where none
+// does, the one where most fit. When fewer than need would fit it places none.
+func (r *unitRun) confine(s scope, m stretch, l layer, need int) {
+	if r.left(m) == 0 {
+		return
+	}
+	start := r.here()
+	part := r.confines(s, l)
+	if part == nil {
+		if r.pack(s, m, l); len(r.placed) < start.placed+need {
+			r.back(start)
+		}
+		return
+	}
+	w := r.weigh(s, part, m)
+	defer r.drop(w)
+	r.pin(w, s, l)
+	all := r.left(m)
+	holds := func(c *candidate) bool { return c.holds }
+	if all >= need && r.try(w, m, l, all, holds) || need >= all {
+		return
+	}
+	for i := range w.candidates {
+		w.candidates[i].tried = false
+	}
+	r.try(w, m, l, need, func(c *candidate) bool { return c.fits >= int64(need) })
+}
+
+// confines returns the partition into the domains of which one must be chosen, nil where nothing is required.
+func (r *unitRun) confines(s scope, l layer) *partition {
+	uniform, required := l.packing.Uniform, l.packing.Required
+	if s.fixes(uniform) {
+		uniform = ""
+	}
+	if s.fixes(required) {
+		required = ""
+	}
+	switch {
+	case uniform != "" && required != "":
+		return r.divide(s, uniform, required)
+	case uniform != "":
+		return r.divide(s, uniform)
+	case required != "":
+		return r.divide(s, required)
+	}
+	return nil
+}
+
+// try packs the members into one candidate after the other until one takes as many as wanted.
+func (r *unitRun) try(w *weighing, m stretch, l layer, want int, do func(*candidate) bool) bool {
+	start := r.here()
+	all := want == r.left(m)
+	for n := range maxDomainTries {
+		prefer := preference(fullest)
+		if all {
+			prefer = tightest
+			if n >= maxDomainTries/2 { // what looked tight was too tight
+				prefer = widest
+			}
+		}
+		c := w.next(do, prefer)
+		if c == nil || r.tries >= maxUnitTries {
+			return false
+		}
+		c.tried = true
+		r.pack(scope{w.partition, c.domain}, m, l)
+		got := len(r.placed) - start.placed
+		if got >= want {
+			return true
+		}
+		c.fits = min(c.fits, int64(got))
+		r.tries++
+		r.back(start)
+	}
+	return false
+}
+
+// pin drops the candidates that have another value of a required label than the members which run already. Where those have several
+// values, for somebody has edited labels, any of them will do.
+func (r *unitRun) pin(w *weighing, s scope, l layer) {
+	from := 0
+	if s.partition != nil {
+		from = len(s.partition.keys)
+	}
+	for at, key := range w.partition.keys[from:] {
+		r.values = r.values[:0]
+		for i := range r.ask.Anchors {
+			a := &r.ask.Anchors[i]
+			if !r.known(a.Slot) || l.sub && a.Subgroup != l.subgroup {
+				continue
+			}
+			if value, ok := r.p.snapshot.Node(a.Slot).Labels[key]; ok && !slices.Contains(r.values, value) {
+				r.values = append(r.values, value)
+			}
+		}
+		if len(r.values) == 0 {
+			continue
+		}
+		w.candidates = slices.DeleteFunc(w.candidates, func(c candidate) bool {
+			return !slices.Contains(r.values, w.partition.domains[c.domain].values[from+at])
+		})
+	}
+}
+
+// pack places members in the scope, in as few domains of the preferred label as it takes, and those near one another: in one, else in
+// few within one domain of the next wider level, and so on.
+func (r *unitRun) pack(s scope, m stretch, l layer) {
+	preferred := l.packing.Preferred
+	if preferred == "" || s.fixes(preferred) {
+		r.leaf(s, m, l, false)
+		return
+	}
+	if r.packInOne(s, m, l, preferred) {
+		return
+	}
+	for at := slices.Index(r.p.levels, preferred) - 1; at >= 0; at-- {
+		level := r.p.levels[at]
+		if s.fixes(level) {
+			break
+		}
+		if r.packInOne(s, m, l, level) {
+			return
+		}
+	}
+	r.packInFew(s, m, l)
+}
+
+// packInOne places all members in one domain of a level, the smallest that holds them, if there is one.
+func (r *unitRun) packInOne(s scope, m stretch, l layer, level string) bool {
+	w := r.weigh(s, r.divide(s, level), m)
+	defer r.drop(w)
+	r.anchor(w, l)
+	start, all := r.here(), r.left(m)
+	for range maxDomainTries {
+		c := w.next(func(c *candidate) bool { return c.holds }, tightest)
+		if c == nil || r.tries >= maxUnitTries {
+			return false
+		}
+		c.tried = true
+		if in := (scope{w.partition, c.domain}); level == l.packing.Preferred {
+			r.leaf(in, m, l, true)
+		} else {
+			r.packInFew(in, m, l)
+		}
+		if len(r.placed) == start.placed+all {
+			return true
+		}
+		r.tries++
+		r.back(start)
+	}
+	return false
+}
+
+// anchor counts the members that each candidate has already.
+func (r *unitRun) anchor(w *weighing, l layer) {
+	if len(r.ask.Anchors) == 0 {
+		return
+	}
+	counts := r.count(w.partition, l, false)
+	for i := range w.candidates {
+		w.candidates[i].anchors = counts[w.candidates[i].domain]
+	}
+}
+
+// packInFew places what it can of the members, in few domains of the preferred label: first where members run already, then where most
+// fit; the last ones in the smallest that holds them. Nodes without the label come last.
+func (r *unitRun) packInFew(s scope, m stretch, l layer) {
+	w := r.weigh(s, r.divide(s, l.packing.Preferred), m)
+	defer r.drop(w)
+	r.anchor(w, l)
+	w.heapify()
+	for scans := 0; len(w.candidates) > 0 && w.candidates[0].fits > 0 && r.left(m) > 0; {
+		r.recount(w, m)
+		at := 0
+		if top := &w.candidates[0]; top.anchors == 0 && scans < maxDomainTries && w.candidate(top.domain).holds {
+			at = w.smallest()
+			scans++
+		}
+		r.leaf(scope{w.partition, w.remove(at)}, m, l, true)
+	}
+	if r.left(m) > 0 {
+		r.leaf(s, m, l, false)
+	}
+}
+
+// smallest is the position of the smallest candidate that holds all that is left; the first one does.
+func (w *weighing) smallest() int {
+	at, best := 0, w.candidate(w.candidates[0].domain)
+	for i := 1; i < len(w.candidates); i++ {
+		c := w.candidate(w.candidates[i].domain)
+		if !c.holds {
+			continue
+		}
+		if before, after := tightest(&c, &best); before || !after && w.partition.before(c.domain, best.domain) {
+			at, best = i, c
+		}
+	}
+	return at
+}
+
+// heapify makes a heap of the candidates, the fullest first.
+func (w *weighing) heapify() {
+	for i := len(w.candidates)/2 - 1; i >= 0; i-- {
+		w.down(i)
+	}
+}
+
+// remove takes a candidate out of the heap and returns its domain.
+func (w *weighing) remove(at int) int32 {
+	domain := w.candidates[at].domain
+	last := len(w.candidates) - 1
+	moved := w.candidates[last]
+	w.candidates = w.candidates[:last]
+	if at == last {
+		return domain
+	}
+	w.candidates[at] = moved
+	for ; at > 0 && w.above(at, (at-1)/2); at = (at - 1) / 2 {
+		w.candidates[at], w.candidates[(at-1)/2] = w.candidates[(at-1)/2], w.candidates[at]
+	}
+	w.down(at)
+	return domain
+}
+
+func (w *weighing) above(i, j int) bool {
+	a, b := &w.candidates[i], &w.candidates[j]
+	before, after := fullest(a, b)
+	return before || !after && w.partition.before(a.domain, b.domain)
+}
+
+func (w *weighing) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(w.candidates) {
+			return
+		}
+		if right := child + 1; right < len(w.candidates) && w.above(right, child) {
+			child = right
+		}
+		if !w.above(child, i) {
+			return
+		}
+		w.candidates[i], w.candidates[child] = w.candidates[child], w.candidates[i]
+		i = child
+	}
+}
+
+// leaf places members in the scope, those of a subgroup packed as the subgroups are to be. If whole, a subgroup of which some would be
+// left over is not begun.
+func (r *unitRun) leaf(s scope, m stretch, l layer, whole bool) {
+	switch {
+	case l.sub && l.packing.Spread != "":
+		r.fill(s, m, l.packing.Spread)
+	case l.sub || r.ask.Subgroups.IsZero():
+		r.fill(s, m, r.ask.Topology.Spread)
+	default:
+		r.leafGroups(s, m, whole)
+	}
+}
+
+// leafGroups places one subgroup after the other, the largest first, and last the members that are in none.
+func (r *unitRun) leafGroups(s scope, m stretch, whole bool) {
+	members := r.ask.Members
+	groups := r.groups[:0]
+	for from := m.from; from < m.to; {
+		to := from + 1
+		for to < m.to && members[to].Subgroup == members[from].Subgroup {
+			to++
+		}
+		groups = append(groups, stretch{from, to})
+		from = to
+	}
+	r.groups = groups
+	slices.SortStableFunc(groups, func(a, b stretch) int { return (b.to - b.from) - (a.to - a.from) })
+	for _, g := range groups {
+		if name := members[g.from].Subgroup; name != "" {
+			need := 1
+			if whole {
+				need = r.left(g)
+			}
+			r.confine(s, g, layer{packing: &r.ask.Subgroups, subgroup: name, sub: true}, need)
+		}
+	}
+	for _, g := range groups {
+		if members[g.from].Subgroup == "" {
+			r.fill(s, g, r.ask.Topology.Spread)
+		}
+	}
+}
