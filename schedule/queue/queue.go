@@ -1,164 +1,157 @@
-// Package queue says who is next: units ordered by priority, then age, with backoff after a refusal, and classes that fit nowhere parked
-// until something changes that could help them.
+// Package queue says who is next: units (a pod, or the waiting members of a gang) in a tree of queues, each ordered by its sort policy, with
+// backoff after a refusal, shapes that fit nowhere parked until something changes that could help them, and units for which a queue's limit
+// leaves no room asleep until it does.
 //
-// Units of one class are interchangeable for placement, so the queue is two levels of heaps: each class orders its units, and the ready
-// classes are ordered by their first unit. Popping gives the same order as one big heap would, and parking a class of ten thousand units
-// costs what parking one unit does: nothing is touched until it wakes.
+// Units of one shape in one queue are interchangeable for placement, so they stand in a line. A leaf orders its lines by their first units,
+// an inner queue orders its children by their first units or by their shares; each is a heap, and every node knows the unit that it would give
+// out. Popping gives the same order as sorting everything would, a change of what a queue holds moves one node, and parking a line of ten
+// thousand units costs what parking one unit does: nothing is touched until it wakes.
 //
-// Invariants: a unit is in at most one of {its class's heap, the backoff heap, popped}; a ready class is not empty; a parked class gives
-// no unit out. The size is bounded by the pods that the ledger knows.
+// Invariants: a unit is in exactly one of {its line, its line's jam, the backoff heap, the muster of gangs that lack members, popped}; a ready
+// line is not empty; a parked line gives no unit out. The size is bounded by the pods that the ledger knows; of lines without units a bounded
+// number is kept.
 //
-// It is not the ledger and decides no placement. Time is an argument.
+// It reads the ledger, changes nothing in it but ChangedQueues, and decides no placement. Time is an argument.
 package queue
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/heap"
 )
 
-// Unit is what waits: one pod. (A gang will be one Unit with several members.)
-type Unit struct {
-	Pod      cluster.UID
-	Class    *cluster.Class
-	Priority int32
-	Created  int64 // nanoseconds
-	// Attempts counts refusals and failed Bindings; it sets the length of the next backoff.
-	Attempts int
-	// NotBefore is the revision that a scheduler must have seen before it decides on the unit again.
-	NotBefore cluster.Revision
-
-	sequence uint64
-	class    *classQueue // where it waits; nil while it backs off or is popped
-	position int         // in the class's or in the backoff heap
-	until    time.Time   // end of the backoff
-}
-
-// Seen is how much of the world a class has looked at without finding a place: the changes up to a revision, and the version of the
+// Seen is how much of the world a line has looked at without finding a place: the changes up to a revision, and the version of the
 // censuses that it reads.
 type Seen struct {
 	Revision cluster.Revision
 	Domains  uint64
 }
 
-type classQueue struct {
-	class    *cluster.Class
-	units    *heap.Heap[*Unit]
-	position int  // among the ready classes, -1 when parked or empty
-	parked   bool //
-	seen     Seen // while parked: what is known not to help
-}
-
 // Queue holds the units that wait. The zero value is not usable; call New.
 type Queue struct {
-	units    map[cluster.UID]*Unit
-	classes  map[*cluster.Class]*classQueue
-	ready    *heap.Heap[*classQueue]
-	backoff  *heap.Heap[*Unit]
-	parked   map[*cluster.Class]*classQueue
-	active   int // units in classes that are not parked
-	sleeping int // units in parked classes
+	store *cluster.Store
+	now   time.Time // of the latest Expire
+
+	units  map[cluster.UID]*Unit // by each pod that waits
+	gangs  map[*cluster.Unit]*Unit
+	muster []*Unit // gangs that lack members
+	rested *heap.Heap[*Unit]
+
+	shapes shapes
+	idle   idleLines
+	parked map[*Line]struct{}
+	jams   map[*cluster.Queue][]*jam
+	lapsed []*jam
+
+	root     *node
+	nodes    map[*cluster.Queue]*node
+	leaves   map[*cluster.Queue]*node // that the units of a queue wait in
+	latest   *node                    // of the leaves, that was asked for
+	historic []*node                  // whose children's histories count
+	capacity []int64                  // by kind, while sized
+	sized    bool                     // some order is relative to the capacity
+	simple   bool                     // nobody had configured queues when the tree was planted
+	skipped  uint                     // calls of sync while simple
+
+	active   int // units in lines that are not parked
+	sleeping int // units in parked lines
+	jammed   int // units that a limit keeps asleep
 	sequence uint64
 }
 
-// New returns an empty Queue.
-func New() *Queue {
-	return &Queue{
-		units:   make(map[cluster.UID]*Unit),
-		classes: make(map[*cluster.Class]*classQueue),
-		parked:  make(map[*cluster.Class]*classQueue),
-		ready: heap.New(
-			func(a, b *classQueue) bool { return Before(a.units.First(), b.units.First()) },
-			func(q *classQueue, i int) { q.position = i }),
-		backoff: heap.New(
+// New returns an empty Queue over a ledger, which it only reads. It is the one that asks the ledger for ChangedQueues.
+func New(store *cluster.Store) *Queue {
+	q := &Queue{
+		store:  store,
+		units:  make(map[cluster.UID]*Unit),
+		gangs:  make(map[*cluster.Unit]*Unit),
+		shapes: shapes{singles: make(map[*cluster.Class]*Shape), gangs: make(map[string]*Shape)},
+		parked: make(map[*Line]struct{}),
+		jams:   make(map[*cluster.Queue][]*jam),
+		rested: heap.New(
 			func(a, b *Unit) bool {
 				return cmp.Or(a.until.Compare(b.until), cmp.Compare(a.sequence, b.sequence)) < 0
-			},
-			func(u *Unit, i int) { u.position = i }),
+			}, setUnit),
 	}
+	q.plant()
+	return q
 }
 
-// Before is the order of the queue: priority, then age, then arrival.
-func Before(a, b *Unit) bool {
-	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Created, b.Created), cmp.Compare(a.sequence, b.sequence)) < 0
-}
-
-// Add makes a pod wait, or takes note that a waiting one has changed. It returns the unit, and whether its class is parked.
+// Add makes a pod wait, or takes note that a waiting one has changed. A member of a gang joins the gang's unit, which is ready when as many
+// wait as it needs. It returns the unit, and whether the unit's line is parked.
 func (q *Queue) Add(pod *cluster.Pod) (u *Unit, parked bool) {
 	u = q.units[pod.UID]
-	if u != nil && u.Class == pod.Class && u.Priority == pod.Priority {
-		return u, u.class != nil && u.class.parked
+	if u != nil && u.Gang == pod.Unit && u.unchanged(pod) {
+		return u, u.at == inLine && u.line.parked
 	}
 	if u != nil {
 		q.Remove(pod.UID)
 	}
-	u = q.unit(pod)
-	return u, q.enter(u)
+	if pod.Unit == nil {
+		u = q.single(pod)
+		return u, q.enter(u)
+	}
+	return q.join(pod, time.Time{})
 }
 
-// AddDelayed makes a pod that does not wait here wait from a time on.
-func (q *Queue) AddDelayed(pod *cluster.Pod, until time.Time) { q.Delay(q.unit(pod), until) }
+// AddDelayed makes a pod that does not wait here wait from a time on; with it the gang that it is a member of.
+func (q *Queue) AddDelayed(pod *cluster.Pod, until time.Time) {
+	if q.units[pod.UID] != nil {
+		q.Remove(pod.UID)
+	}
+	if pod.Unit == nil {
+		q.Delay(q.single(pod), until)
+		return
+	}
+	q.join(pod, until)
+}
 
-func (q *Queue) unit(pod *cluster.Pod) *Unit {
+// unchanged reports whether the unit knows its pod as it is.
+func (u *Unit) unchanged(pod *cluster.Pod) bool {
+	if u.gang == nil {
+		return u.Class == pod.Class && u.Priority == pod.Priority
+	}
+	return u.gang.members[pod.UID] == memberOf(pod)
+}
+
+func (q *Queue) single(pod *cluster.Pod) *Unit {
+	home := q.nodeOf(pod)
 	q.sequence++
-	u := &Unit{Pod: pod.UID, Class: pod.Class, Priority: pod.Priority, Created: pod.Created, sequence: q.sequence}
+	u := &Unit{Pod: pod.UID, Class: pod.Class, Priority: pod.Priority, Created: pod.Created, sequence: q.sequence, home: home}
+	u.one[0] = pod
+	home.add(1, 1)
 	q.units[pod.UID] = u
 	return u
 }
 
-// enter puts a unit into its class's heap.
-func (q *Queue) enter(u *Unit) (parked bool) {
-	c := q.classes[u.Class]
-	if c == nil {
-		c = &classQueue{class: u.Class, position: -1}
-		c.units = heap.New(Before, func(u *Unit, i int) { u.position = i })
-		q.classes[u.Class] = c
+// join adds a pod to the unit of its gang, and puts that where it belongs; not before a time.
+func (q *Queue) join(pod *cluster.Pod, until time.Time) (u *Unit, parked bool) {
+	u = q.gangs[pod.Unit]
+	if u == nil {
+		home := q.nodeOf(pod)
+		q.sequence++
+		u = &Unit{Gang: pod.Unit, sequence: q.sequence, home: home, gang: &gang{members: make(map[cluster.UID]member)}}
+		home.add(1, 0)
+		q.gangs[pod.Unit] = u
+		u.at = inMuster
+		u.position = len(q.muster)
+		q.muster = append(q.muster, u)
 	}
-	u.class = c
-	c.units.Push(u)
-	if c.parked {
-		q.sleeping++
-		return true
+	popped := u.at == out
+	q.withdraw(u)
+	u.gang.join(memberOf(pod))
+	u.home.add(0, 1)
+	q.units[pod.UID] = u
+	if until.After(u.until) {
+		u.until = until
 	}
-	q.active++
-	q.rank(c)
-	return false
-}
-
-// rank puts a class where its first unit belongs among the ready ones.
-func (q *Queue) rank(c *classQueue) {
-	switch {
-	case c.units.Len() == 0 || c.parked:
-		if c.position >= 0 {
-			q.ready.Remove(c.position)
-		}
-	case c.position < 0:
-		q.ready.Push(c)
-	default:
-		q.ready.Fix(c.position)
+	if popped {
+		return u, false
 	}
-	if c.units.Len() == 0 {
-		delete(q.classes, c.class)
-		delete(q.parked, c.class)
-	}
-}
-
-// leave takes a unit out of its class's heap.
-func (q *Queue) leave(u *Unit) {
-	c := u.class
-	if c.parked {
-		q.sleeping--
-	} else {
-		q.active--
-	}
-	if c.position >= 0 && c.units.Len() == 1 {
-		q.ready.Remove(c.position) // while its first unit can still be compared
-	}
-	c.units.Remove(u.position)
-	u.class = nil
-	q.rank(c)
+	return u, q.file(u)
 }
 
 // Remove forgets a pod; it is nothing if the pod does not wait.
@@ -167,113 +160,205 @@ func (q *Queue) Remove(uid cluster.UID) {
 	if u == nil {
 		return
 	}
-	delete(q.units, uid)
-	switch {
-	case u.class != nil:
-		q.leave(u)
-	case !u.until.IsZero():
-		q.backoff.Remove(u.position)
+	popped := u.at == out
+	q.withdraw(u)
+	q.drop(u, uid)
+	if !popped && q.holds(u) {
+		q.file(u)
 	}
 }
 
-// Pop takes out the next unit; the caller answers with Done, Return, Delay or Park. nil: nothing is ready.
-func (q *Queue) Pop() *Unit {
-	if q.ready.Len() == 0 {
-		return nil
+// drop forgets one pod of a unit that is nowhere, and with the last the unit.
+func (q *Queue) drop(u *Unit, uid cluster.UID) {
+	delete(q.units, uid)
+	u.home.add(0, -1)
+	if u.gang != nil {
+		u.gang.leave(uid)
+		if len(u.gang.members) > 0 {
+			return
+		}
+		delete(q.gangs, u.Gang)
 	}
-	u := q.ready.First().units.First()
-	q.leave(u)
-	return u
+	u.home.add(-1, 0)
+	q.answer(u, true)
+}
+
+// Refresh takes note that the PodGroup of a gang has changed: what it needs, its priority or its topology.
+func (q *Queue) Refresh(gang *cluster.Unit) {
+	if u := q.gangs[gang]; u != nil && u.at != out {
+		q.withdraw(u)
+		q.file(u)
+	}
+}
+
+// holds reports whether the unit is still known.
+func (q *Queue) holds(u *Unit) bool {
+	if u.gang != nil {
+		return q.gangs[u.Gang] == u
+	}
+	return q.units[u.Pod] == u
+}
+
+// file puts a unit that is nowhere where it belongs.
+func (q *Queue) file(u *Unit) (parked bool) {
+	if !u.until.After(q.now) {
+		u.until = time.Time{}
+	}
+	if u.gang != nil {
+		u.describe()
+		if u.pods() < u.need {
+			q.answer(u, true)
+			u.at, u.position = inMuster, len(q.muster)
+			q.muster = append(q.muster, u)
+			return false
+		}
+	}
+	if !u.until.IsZero() {
+		q.answer(u, true)
+		u.at = inRest
+		q.rested.Push(u)
+		return false
+	}
+	return q.enter(u)
+}
+
+// withdraw takes a unit from wherever it is.
+func (q *Queue) withdraw(u *Unit) {
+	switch u.at {
+	case inLine:
+		q.leave(u)
+	case inJam:
+		q.escape(u)
+	case inRest:
+		q.rested.Remove(u.position)
+	case inMuster:
+		last := q.muster[len(q.muster)-1]
+		q.muster[u.position], last.position = last, u.position
+		q.muster = slices.Delete(q.muster, len(q.muster)-1, len(q.muster))
+	}
+	u.at = out
+}
+
+// Pop takes out the next unit; the caller answers with Done, Return, Delay, Park or ParkQuota. nil: nothing is ready.
+func (q *Queue) Pop() *Unit {
+	q.sync()
+	for {
+		u := q.root.first
+		if u == nil {
+			return nil
+		}
+		q.leave(u)
+		if u.outdated() {
+			q.file(u)
+			continue
+		}
+		return q.taken(u)
+	}
 }
 
 // Take takes a certain waiting unit out, as Pop does the next.
-func (q *Queue) Take(u *Unit) { q.leave(u) }
+func (q *Queue) Take(u *Unit) {
+	q.withdraw(u)
+	q.taken(u)
+}
 
-// Done forgets a popped unit: it has its place.
-func (q *Queue) Done(u *Unit) { delete(q.units, u.Pod) }
+func (q *Queue) taken(u *Unit) *Unit {
+	u.until = time.Time{}
+	if u.Since.IsZero() {
+		u.Since = q.now
+	}
+	return u
+}
+
+// Done forgets the pods of a popped unit that have their places; none named: all of them. What remains of a gang waits on, as a unit that
+// nobody has tried yet.
+func (q *Queue) Done(u *Unit, placed ...cluster.UID) {
+	if !q.holds(u) {
+		return
+	}
+	if u.gang == nil {
+		q.drop(u, u.Pod)
+		return
+	}
+	if len(placed) == 0 {
+		for _, pod := range u.Members() {
+			placed = append(placed, pod.UID)
+		}
+	}
+	for _, uid := range placed {
+		if q.units[uid] == u {
+			q.drop(u, uid)
+		}
+	}
+	if q.holds(u) {
+		u.Attempts, u.Since = 0, time.Time{}
+		q.answer(u, true)
+		q.file(u)
+	}
+}
 
 // Return puts a popped unit back at once.
-func (q *Queue) Return(u *Unit) { q.enter(u) }
+func (q *Queue) Return(u *Unit) {
+	if q.holds(u) {
+		q.file(u)
+	}
+}
 
 // Delay puts a popped unit aside until a time.
 func (q *Queue) Delay(u *Unit, until time.Time) {
+	if !q.holds(u) {
+		return
+	}
 	u.until = until
-	q.backoff.Push(u)
+	q.answer(u, true)
+	if u.gang != nil {
+		q.file(u)
+		return
+	}
+	u.at = inRest
+	q.rested.Push(u)
 }
 
-// Park puts a popped unit back and its class to sleep: no node fit it, as far as it has seen.
+// Park puts a popped unit back and its line to sleep: no node fit it, as far as it has seen.
 func (q *Queue) Park(u *Unit, seen Seen) {
-	q.enter(u)
-	c := u.class
-	c.seen = seen
-	if c.parked {
+	if !q.holds(u) {
 		return
 	}
-	q.active -= c.units.Len()
-	q.sleeping += c.units.Len()
-	c.parked = true
-	q.parked[c.class] = c
-	q.rank(c)
-}
-
-// Wake makes a parked class ready again.
-func (q *Queue) Wake(class *cluster.Class) {
-	c := q.parked[class]
-	if c == nil {
-		return
+	q.file(u)
+	if u.at == inLine {
+		q.park(u.line, seen)
 	}
-	delete(q.parked, class)
-	q.sleeping -= c.units.Len()
-	q.active += c.units.Len()
-	c.parked = false
-	q.rank(c)
 }
 
-// Expire makes the units ready whose backoff is over.
+// Expire tells the time, and makes the units ready whose backoff is over.
 func (q *Queue) Expire(now time.Time) {
-	for q.backoff.Len() > 0 && !q.backoff.First().until.After(now) {
-		u := q.backoff.Pop()
-		u.until = time.Time{}
-		q.enter(u)
+	q.now = now
+	if len(q.historic) > 0 {
+		q.rollOver(now)
+	}
+	for q.rested.Len() > 0 && !q.rested.First().until.After(now) {
+		u := q.rested.Pop()
+		u.at, u.until = out, time.Time{}
+		q.file(u)
 	}
 }
 
 // NextExpiry is when the first backoff ends.
 func (q *Queue) NextExpiry() (time.Time, bool) {
-	if q.backoff.Len() == 0 {
+	if q.rested.Len() == 0 {
 		return time.Time{}, false
 	}
-	return q.backoff.First().until, true
+	return q.rested.First().until, true
 }
 
-// Parked calls visit for each parked class with what did not help it; visit returns what it has looked at, and whether to wake the class. The order is unspecified, and does not matter: waking one class does not affect another's.
-func (q *Queue) Parked(visit func(class *cluster.Class, seen Seen) (Seen, bool)) {
-	for class, c := range q.parked {
-		seen, wake := visit(class, c.seen)
-		c.seen = seen
+// Parked calls visit for each parked line with what did not help it; visit returns what it has looked at, and whether to wake the line. The
+// order is unspecified, and does not matter: waking one line does not affect another's.
+func (q *Queue) Parked(visit func(l *Line, seen Seen) (Seen, bool)) {
+	for l := range q.parked {
+		seen, wake := visit(l, l.seen)
+		l.seen = seen
 		if wake {
-			q.Wake(class)
-		}
-	}
-}
-
-// Active, Sleeping and BackingOff count units.
-func (q *Queue) Active() int { return q.active }
-
-// Sleeping is the number of units in parked classes.
-func (q *Queue) Sleeping() int { return q.sleeping }
-
-// BackingOff is the number of units that wait out a backoff.
-func (q *Queue) BackingOff() int { return q.backoff.Len() }
-
-// Waits reports whether the pod waits here.
-func (q *Queue) Waits(uid cluster.UID) bool { return q.units[uid] != nil }
-
-// EachWaiting visits the units of a class that wait in its heap, in no particular order.
-func (q *Queue) EachWaiting(class *cluster.Class, visit func(*Unit)) {
-	if c := q.classes[class]; c != nil {
-		for i := range c.units.Len() {
-			visit(c.units.At(i))
+			q.Wake(l)
 		}
 	}
 }

@@ -1,0 +1,155 @@
+package queue
+
+import (
+	"cmp"
+	"math"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+// policy is in which order a queue serves what is directly under it.
+type policy struct {
+	name string
+	// units is the order in a leaf; where shares are compared, in each namespace of it.
+	units func(a, b *Unit) bool
+	// nodes is the order of child queues, or of the namespaces of a leaf.
+	nodes func(a, b *node) bool
+	// shares: nodes compares what they hold. history: and what they held.
+	shares, history bool
+	// sizes: units compares what part of the cluster units ask for.
+	sizes bool
+}
+
+// policies by cluster.SortPolicy.
+var policies = [...]policy{
+	cluster.PriorityFIFO:  {name: "priority-fifo", units: Before, nodes: byFirst(Before)},
+	cluster.FIFO:          {name: "fifo", units: older, nodes: byFirst(older)},
+	cluster.Fair:          {name: "fair", units: Before, nodes: lacking, shares: true},
+	cluster.FairHistory:   {name: "fair-history", units: Before, nodes: lacking, shares: true, history: true},
+	cluster.SmallestFirst: {name: "smallest-first", units: smaller, nodes: byFirst(smaller), sizes: true},
+}
+
+// Before is the order of units by priority, then age, then arrival.
+func Before(a, b *Unit) bool {
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Created, b.Created), cmp.Compare(a.sequence, b.sequence)) < 0
+}
+
+// older orders units by age, then arrival.
+func older(a, b *Unit) bool {
+	return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.sequence, b.sequence)) < 0
+}
+
+// smaller orders units by how much of the cluster they ask for.
+func smaller(a, b *Unit) bool {
+	if a.Shape.size != b.Shape.size {
+		return a.Shape.size < b.Shape.size
+	}
+	return Before(a, b)
+}
+
+// byFirst orders nodes by the units that they would give out.
+func byFirst(units func(a, b *Unit) bool) func(a, b *node) bool {
+	return func(a, b *node) bool { return units(a.first, b.first) }
+}
+
+// lacking orders nodes by their shares, then by name.
+func lacking(a, b *node) bool {
+	if a.share != b.share {
+		return a.share.less(b.share)
+	}
+	return strings.Compare(a.name, b.name) < 0
+}
+
+// share is how well a queue, or a namespace, is served: whoever has less comes first.
+type share struct {
+	// over: it has its guarantee.
+	over bool
+	// value is, below the guarantee, how much of it is used; else how much of the cluster is used beyond it, by weight.
+	value float64
+}
+
+func (s share) less(other share) bool {
+	if s.over != other.over {
+		return other.over
+	}
+	return s.value < other.value
+}
+
+// account is what a share is worked out of; cluster.Queue is one.
+type account interface {
+	Used(resource.Kind) int64
+	Guaranteed(resource.Kind) int64
+	Weight() int64
+}
+
+// shareOf works out a share. Below the guarantee counts the resource of which most is used in proportion to the guarantee; above it the
+// dominant resource: the one of which the part of the cluster's capacity that is used beyond the guarantee is greatest. (Dominant resource
+// fairness: Ghodsi et al., NSDI 2011; here of what is borrowed only.) A resource of which the cluster has none counts nothing.
+func shareOf(a account, capacity []int64) share {
+	used, dominant := -1.0, math.Inf(-1)
+	for k, total := range capacity {
+		kind := resource.Kind(k)
+		has, guaranteed := a.Used(kind), a.Guaranteed(kind)
+		if guaranteed > 0 {
+			used = max(used, float64(has)/float64(guaranteed))
+		}
+		if total > 0 && (has != 0 || guaranteed != 0) {
+			dominant = max(dominant, float64(has-guaranteed)/float64(total))
+		}
+	}
+	if used >= 0 && used < 1 {
+		return share{value: used}
+	}
+	if math.IsInf(dominant, -1) {
+		dominant = 0
+	}
+	return share{over: true, value: dominant / float64(a.Weight())}
+}
+
+// tenantAccount is a namespace among those of a leaf: nothing is guaranteed to it, and all weigh the same.
+type tenantAccount struct{ *cluster.Tenant }
+
+func (tenantAccount) Guaranteed(resource.Kind) int64 { return 0 }
+func (tenantAccount) Weight() int64                  { return 1 }
+
+// ownAccount is what the namespaces hold that feed an inner queue itself, beside its child queues.
+type ownAccount struct{ queue *cluster.Queue }
+
+func (a ownAccount) Used(kind resource.Kind) (sum int64) {
+	for _, t := range a.queue.Tenants() {
+		sum += t.Used(kind)
+	}
+	return sum
+}
+func (ownAccount) Guaranteed(resource.Kind) int64 { return 0 }
+func (ownAccount) Weight() int64                  { return 1 }
+
+// history is what a node has held beyond its guarantee, averaged over the past with weights that halve every half-life.
+//
+// For a share u(s), which is a step function of time, the average is h(t) = ∫ u(s)·λ·e^(−λ(t−s)) ds with λ = ln 2 / half-life. While u is
+// constant, h moves towards it: h(t) = u + (h(t₀) − u)·2^(−(t−t₀)/half-life). So one number and the time it is of are enough, and a node
+// that nothing happens to need not be visited: exponential decay is the case in which forward decay (Cormode, Shkapenyuk, Srivastava and
+// Xu, ICDE 2009) needs no common landmark that could overflow.
+//
+// Nodes are compared by u + h. u does not decay, so two of them can change places though nothing happens. Therefore h is taken as of an
+// epoch that is the same for all children of a queue, and an epoch lasts half-life/epochs; until it ends the order is fixed.
+type history struct {
+	average float64   // h, as of at
+	at      time.Time // zero: no time is known yet
+	current float64   // u since then
+	counted float64   // h as of the epoch
+}
+
+// epochs is into how many parts a half-life is divided. What a node has held is wrong by less than 1-2^(-1/epochs), that is 0.3 %.
+const epochs = 256
+
+// settle brings the average up to a time.
+func (h *history) settle(now time.Time, halfLife int64) {
+	if !h.at.IsZero() && halfLife > 0 {
+		h.average = h.current + (h.average-h.current)*math.Exp2(-float64(now.Sub(h.at))/float64(halfLife))
+	}
+	h.at = now
+}
