@@ -34,7 +34,8 @@ type pod struct {
 	promised string // status.nominatedNodeName
 
 	exists, ours, gated, deleting, finished bool
-	evicted                                 bool // deleted by our scheduler
+	evicted                                 bool // deleted by our scheduler, or so that it is created anew
+	removed                                 bool // deleted for good
 	foreign                                 bool // bound by another scheduler
 }
 

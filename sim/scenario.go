@@ -1,0 +1,486 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/internal/scenario"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/sim/trace"
+)
+
+// maxRest bounds the virtual time that a scenario may take to come to rest after its last step, in nanoseconds.
+const maxRest = int64(7 * 24 * time.Hour)
+
+// play is one run of a scenario.
+type play struct {
+	*simulation
+	ctx          context.Context
+	sets         map[string]*cast
+	requirements map[string]*cluster.Requirements // by what the template says
+	printer      scenario.Printer
+}
+
+// cast is the pods of a gang or a set: their tasks, by number.
+type cast struct {
+	kind, namespace, name string
+	subgroups             int
+	template              scenario.Template
+	packing               []string // labels by which it is packed
+	tasks                 []int32
+}
+
+// Play runs a scenario on the virtual clock, and returns what each of its blocks prints. Then it lets the cluster come to rest. Options are
+// those of Run; invariants are held after every step if CheckEvery says so. The error is a *Violation when one broke.
+//
+// Pods that are evicted, or whose node is killed, are created anew, as their controllers would do it; those that have ended stay.
+func Play(ctx context.Context, f *scenario.File, o Options) ([]string, error) {
+	s, err := newSimulation(&trace.Workload{Name: f.Name, Identities: make(map[string]trace.Identity)}, o)
+	if err != nil {
+		return nil, fmt.Errorf("play %s: %w", f.Name, err)
+	}
+	s.tenanted, s.lasting = true, true
+	p := &play{simulation: s, ctx: ctx, sets: make(map[string]*cast), requirements: make(map[string]*cluster.Requirements)}
+	printed := make([]string, len(f.Blocks))
+	for i := range f.Blocks {
+		var b strings.Builder
+		for _, step := range f.Blocks[i].Steps {
+			if err := p.do(step, &b); err != nil {
+				return printed, fmt.Errorf("%s:%d: %w", f.Name, f.Blocks[i].Line, err)
+			}
+			if s.err != nil {
+				return printed, fmt.Errorf("%s:%d: %w", f.Name, f.Blocks[i].Line, s.err)
+			}
+		}
+		printed[i] = b.String()
+	}
+	if err := p.rest(); err != nil {
+		return printed, fmt.Errorf("%s, at rest: %w", f.Name, err)
+	}
+	return printed, nil
+}
+
+// rest lets everything happen that still will, and holds what must be true then.
+func (p *play) rest() error {
+	until := p.now + maxRest
+	p.advance(until)
+	if err := p.ctx.Err(); err != nil {
+		return err
+	}
+	if p.err == nil && p.agenda.heap.Len() > 0 {
+		p.violate("there is no rest")
+	}
+	if p.err == nil {
+		p.atRest()
+	}
+	return p.err
+}
+
+// advance lets virtual time pass.
+func (p *play) advance(until int64) {
+	p.turn()
+	for p.err == nil && p.agenda.heap.Len() > 0 && p.agenda.heap.First().at <= until {
+		if p.step%cancelEvery == 0 && p.ctx.Err() != nil {
+			return
+		}
+		p.now = p.agenda.heap.First().at
+		for e, ok := p.agenda.next(p.now); ok; e, ok = p.agenda.next(p.now) {
+			p.handle(e)
+		}
+		p.turn()
+	}
+	if p.agenda.heap.Len() > 0 {
+		p.now = until
+	}
+}
+
+// turn lets the scheduler act on what has just happened.
+func (p *play) turn() {
+	p.pump()
+	p.step++
+	p.inspect()
+}
+
+// do takes one step of the scenario.
+func (p *play) do(step scenario.Step, out *strings.Builder) error {
+	switch step := step.(type) {
+	case scenario.Run:
+		p.advance(p.now + int64(step.For))
+		if err := p.ctx.Err(); err != nil {
+			return err
+		}
+		out.WriteString(p.printer.Changes(p.state()))
+	case scenario.Show:
+		out.WriteString(p.printer.All(p.state()))
+	case scenario.Restart:
+		p.restart()
+	case scenario.AddNodes:
+		return p.addNodes(step.Nodes)
+	case scenario.SetNode:
+		return p.setNode(step)
+	case scenario.SetQueue:
+		p.setQueue(step.Queue)
+	case scenario.SetNamespace:
+		p.setNamespace(step.Namespace)
+	case scenario.AddGang:
+		return p.addGang(&step)
+	case scenario.AddPods:
+		return p.addPods(&step)
+	case scenario.Scale:
+		return p.scale(step.Namespace, step.Name, step.Size)
+	case scenario.Finish:
+		return p.finishSome(step)
+	case scenario.Delete:
+		return p.delete(step)
+	}
+	return nil
+}
+
+func (p *play) restart() {
+	if p.scheduler == nil {
+		return
+	}
+	p.crash()
+	pause := int64(1)
+	if p.o.Faults != nil { // as after a crash: by then every write of the dead process has landed or is lost
+		pause += int64(p.o.Config.Binding.WriteTimeout.D())
+	}
+	p.agenda.add(event{at: p.now + pause, kind: evRestart})
+}
+
+func (p *play) addNodes(nodes []*cluster.Node) error {
+	for _, n := range nodes {
+		if _, ok := p.api.byName[n.Name]; ok {
+			return fmt.Errorf("there is a node %s already", n.Name)
+		}
+		p.api.addNode(n)
+		p.w.Nodes = append(p.w.Nodes, n)
+		p.api.revision++
+		p.tell(watchNodes, cluster.NodeUpserted{Node: n})
+	}
+	return nil
+}
+
+func (p *play) setNode(step scenario.SetNode) error {
+	name := step.Name
+	if name == "" {
+		c := p.sets[step.Of.String()]
+		if c == nil {
+			return fmt.Errorf("there is no gang %s", step.Of)
+		}
+		for _, task := range c.tasks {
+			if i := p.current(task); i != nowhere && name == "" && p.api.pods[i].node != nowhere && !p.api.pods[i].finished {
+				name = p.api.nodes[p.api.pods[i].node].object.Name
+			}
+		}
+		if name == "" {
+			return fmt.Errorf("nothing of gang %s runs", step.Of)
+		}
+	}
+	i, ok := p.api.byName[name]
+	if !ok {
+		return fmt.Errorf("there is no node %s", name)
+	}
+	n := &p.api.nodes[i]
+	switch step.Do {
+	case scenario.Kill:
+		p.kill(n)
+	case scenario.Revive:
+		p.returnNode(i)
+	default:
+		edited := *n.object
+		edited.Unschedulable = step.Do == scenario.Cordon
+		n.object = &edited
+		p.api.revision++
+		p.tell(watchNodes, cluster.NodeUpserted{Node: n.object})
+	}
+	return nil
+}
+
+// kill takes a node away. Its pods are removed, and created anew.
+func (p *play) kill(n *node) {
+	n.present = false
+	p.api.revision++
+	p.tell(watchNodes, cluster.NodeRemoved{Name: n.object.Name})
+	for i := range p.api.pods {
+		if q := &p.api.pods[i]; q.exists && !q.finished && q.node != nowhere && &p.api.nodes[q.node] == n {
+			q.evicted = q.ours && !q.removed
+			p.leave(int32(i))
+		}
+	}
+}
+
+func (p *play) addGang(g *scenario.AddGang) error {
+	name := g.Unit.UnitName
+	if p.sets[name.String()] != nil {
+		return fmt.Errorf("there is a gang or a set %s already", name)
+	}
+	c := &cast{kind: "gang", namespace: name.Namespace, name: name.Name, subgroups: g.Subgroups, template: g.Pod}
+	for _, label := range []string{
+		g.Unit.Topology.Required, g.Unit.Topology.Preferred, g.Unit.Topology.Spread, g.Unit.Topology.Uniform, g.Unit.SubgroupTopology.Required,
+		g.Unit.SubgroupTopology.Preferred,
+	} {
+		if label != "" && !slices.Contains(c.packing, label) {
+			c.packing = append(c.packing, label)
+		}
+	}
+	p.sets[name.String()] = c
+	facts := g.Unit
+	at := slices.IndexFunc(p.w.Units, func(u trace.Unit) bool { return u.Facts.UnitName == name })
+	if at < 0 {
+		at = len(p.w.Units)
+		p.w.Units = append(p.w.Units, trace.Unit{Deleted: trace.Never})
+		p.api.units = append(p.api.units, unit{})
+	}
+	p.w.Units[at].Facts = &facts
+	p.createUnit(int32(at))
+	p.grow(c, g.Size)
+	return nil
+}
+
+func (p *play) addPods(s *scenario.AddPods) error {
+	key := s.Namespace + "/" + s.Name
+	if p.sets[key] != nil {
+		return fmt.Errorf("there is a gang or a set %s already", key)
+	}
+	c := &cast{kind: "pods", namespace: s.Namespace, name: s.Name, template: s.Pod}
+	p.sets[key] = c
+	if !s.Foreign {
+		p.grow(c, s.Count)
+		return nil
+	}
+	at, ok := p.api.byName[s.On]
+	if !ok || !p.api.nodes[at].present {
+		return fmt.Errorf("there is no node %s", s.On)
+	}
+	for range s.Count {
+		i := p.api.create(p.task(c), 0, false, p.now)
+		q, n := &p.api.pods[i], &p.api.nodes[at]
+		grant, fits := someGrant(n.object, p.api.occupants(n), p.api.requirements(q).GPU)
+		if !fits || judge(n.object, p.api.occupants(n), p.api.requirements(q), grant) != "" {
+			return fmt.Errorf("another scheduler's pod %s does not fit on node %s", q.name, s.On)
+		}
+		p.api.bind(i, at, grant, p.now)
+		q.foreign = true
+		p.runs(i)
+		p.tellPod(i)
+	}
+	return nil
+}
+
+// grow makes pods until there are as many.
+func (p *play) grow(c *cast, size int) {
+	for len(c.tasks) < size {
+		task := p.task(c)
+		if c.subgroups > 0 { // equal parts, when all are there
+			p.w.Tasks[task].Subgroup = fmt.Sprintf("part-%d", (len(c.tasks)-1)*c.subgroups/size)
+		}
+		p.createPod(task, p.age(p.w.Tasks[task].Name), true)
+	}
+}
+
+// age counts the pods that ever had a name.
+func (p *play) age(name string) int32 {
+	n := int32(0)
+	for i := range p.api.pods {
+		if p.api.pods[i].name == name {
+			n++
+		}
+	}
+	return n
+}
+
+// task makes the task of a set's next pod.
+func (p *play) task(c *cast) int32 {
+	r := p.requirements[fmt.Sprint(c.template)]
+	if r == nil {
+		r = c.template.Requirements()
+		p.requirements[fmt.Sprint(c.template)] = r
+	}
+	t := trace.Task{
+		Name: fmt.Sprintf("%s/%s-%d", c.namespace, c.name, len(c.tasks)), Requirements: r, Created: p.now, Deleted: trace.Never,
+		Priority: c.template.Priority, Runs: int64(c.template.Duration), Deadline: int64(c.template.Deadline), Group: c.namespace,
+	}
+	if c.kind == "gang" {
+		t.Unit = c.name
+	}
+	p.w.Identities[t.Group] = trace.Identity{Namespace: c.namespace}
+	number := int32(len(p.w.Tasks))
+	p.w.Tasks = append(p.w.Tasks, t)
+	p.next = len(p.w.Tasks)
+	c.tasks = append(c.tasks, number)
+	return number
+}
+
+// current is the pod of a task that exists, or nowhere.
+func (p *play) current(task int32) int32 {
+	for i := len(p.api.pods) - 1; i >= 0; i-- {
+		if q := &p.api.pods[i]; q.exists && q.task == task {
+			return int32(i)
+		}
+	}
+	return nowhere
+}
+
+var errNoSet = errors.New("there is no such gang or set of pods")
+
+func (p *play) scale(ns, name string, size int) error {
+	c := p.sets[ns+"/"+name]
+	if c == nil {
+		return errNoSet
+	}
+	for len(c.tasks) > size {
+		last := c.tasks[len(c.tasks)-1]
+		c.tasks = c.tasks[:len(c.tasks)-1]
+		p.remove(p.current(last), false)
+	}
+	p.grow(c, size)
+	return nil
+}
+
+// remove deletes a pod: it is given time to end if it runs. If it comes back it is created anew then.
+func (p *play) remove(i int32, again bool) {
+	if i == nowhere {
+		return
+	}
+	q := &p.api.pods[i]
+	q.evicted, q.removed = again, !again
+	switch {
+	case q.deleting:
+	case q.node == nowhere || q.finished:
+		p.leave(i)
+	default:
+		q.deleting = true
+		p.api.revision++
+		p.tellPod(i)
+		p.agenda.add(event{at: p.now + gracePeriod, kind: evLeave, arg: i})
+	}
+}
+
+func (p *play) delete(step scenario.Delete) error {
+	key := step.Namespace + "/" + step.Name
+	c := p.sets[key]
+	switch step.Kind {
+	case scenario.OfQueue:
+		p.removeQueue(step.Name)
+		return nil
+	case scenario.OfPod:
+		for _, c := range p.sets {
+			for _, task := range c.tasks {
+				if p.w.Tasks[task].Name == key {
+					p.remove(p.current(task), true)
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("there is no pod %s", key)
+	case scenario.OfPodGroup, scenario.OfGang:
+		at := slices.IndexFunc(p.w.Units, func(u trace.Unit) bool { return u.Facts.UnitName.String() == key })
+		if at < 0 {
+			return errNoSet
+		}
+		p.deleteUnit(int32(at))
+		if step.Kind == scenario.OfPodGroup {
+			return nil
+		}
+	}
+	if c == nil {
+		return errNoSet
+	}
+	for _, task := range c.tasks {
+		p.remove(p.current(task), false)
+	}
+	delete(p.sets, key)
+	return nil
+}
+
+func (p *play) finishSome(step scenario.Finish) error {
+	c := p.sets[step.Namespace+"/"+step.Name]
+	if c == nil {
+		return errNoSet
+	}
+	left := step.Count
+	if left == 0 {
+		left = math.MaxInt
+	}
+	for _, task := range c.tasks {
+		if i := p.current(task); left > 0 && i != nowhere && p.api.pods[i].node != nowhere && !p.api.pods[i].finished {
+			p.finish(i)
+			left--
+		}
+	}
+	return nil
+}
+
+// state is what the API server has now. What the scheduler says of queues is asked of it, as the lab reads it from their status.
+func (p *play) state() *scenario.State {
+	s := &scenario.State{}
+	for key, c := range p.sets {
+		s.Sets = append(s.Sets, p.stateOf(key, c))
+	}
+	t := p.api.tenants
+	used := p.api.usage()
+	for name := range t.queues {
+		q := scenario.Queue{Name: name, Used: used[name], Borrowed: make(map[string]int64)}
+		for r, n := range used[name] {
+			if r != resource.NamePods && n > t.guaranteed(name, r) && len(t.queues[name].Guaranteed) > 0 {
+				q.Borrowed[r] = n - t.guaranteed(name, r)
+			}
+		}
+		if p.scheduler != nil {
+			if known := p.scheduler.Store().Queue(name); known != nil {
+				q.Problem = known.Problem.Reason
+			}
+		}
+		s.Queues = append(s.Queues, q)
+	}
+	return s
+}
+
+func (p *play) stateOf(key string, c *cast) scenario.Set {
+	set := scenario.Set{Kind: c.kind, Name: key}
+	counts := make([]map[string]int, len(c.packing))
+	for i := range counts {
+		counts[i] = make(map[string]int)
+	}
+	for _, task := range c.tasks {
+		i := p.current(task)
+		if i == nowhere {
+			continue
+		}
+		set.Size++
+		switch q := &p.api.pods[i]; {
+		case q.finished:
+			set.Ended++
+		case q.node != nowhere && !q.deleting:
+			set.Bound++
+			for at, label := range c.packing {
+				counts[at][p.api.nodes[q.node].object.Labels[label]]++
+			}
+		case q.node == nowhere && q.reported.Reason != "" && c.kind != "gang":
+			set.Reasons = append(set.Reasons, q.reported.Reason)
+		}
+	}
+	for at, label := range c.packing {
+		d := scenario.Domains{Label: label}
+		for _, n := range counts[at] {
+			d.Counts = append(d.Counts, n)
+		}
+		set.Domains = append(set.Domains, d)
+	}
+	if f := p.api.tenants.units[cluster.UnitName{Namespace: c.namespace, Name: c.name}]; c.kind == "gang" && set.Bound+set.Ended < set.Size {
+		switch {
+		case f == nil:
+			set.Reasons = append(set.Reasons, "no PodGroup")
+		case f.Reported.Reason != "" && !f.Reported.Met:
+			set.Reasons = append(set.Reasons, f.Reported.Reason)
+		}
+	}
+	return set
+}
