@@ -87,7 +87,7 @@ func (s *Store) lift(victims []*Pod) {
 		if pod.slot != NoSlot {
 			s.discharge(pod.slot, pod.Class, pod.grant)
 			s.tally(pod, -1)
-			s.spend(pod, -1)
+			s.account(pod, -1)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (s *Store) lower(victims []*Pod) {
 		}
 		s.charge(pod.slot, pod.Class, pod.grant)
 		s.tally(pod, 1)
-		s.spend(pod, 1)
+		s.account(pod, 1)
 		if s.guesses[pod.slot] > 0 {
 			s.regrant(pod.slot)
 		}
@@ -108,17 +108,21 @@ func (s *Store) lower(victims []*Pod) {
 
 // victims looks the victims of a Plan up, and says what is wrong with them, if anything is.
 func (s *Store) victims(plan *Plan) (victims []*Pod, reason string) {
+	if len(plan.Victims) == 0 {
+		return nil, ""
+	}
+	takers := s.takers(plan)
+	named := make(map[UID]bool, len(plan.Victims))
 	for _, uid := range plan.Victims {
 		victim := s.pods[uid]
-		if victim == nil || victim.slot == NoSlot {
+		if victim == nil || victim.slot == NoSlot || named[uid] {
 			return nil, RejectVictimGone
 		}
-		if victim.Unit == nil || !victim.Unit.Atomic() {
-			if !slices.ContainsFunc(plan.Placements, func(p Placement) bool { return p.Node == victim.node }) {
-				return nil, RejectVictimGone
-			}
+		named[uid] = true
+		if _, ok := takers[victim.node]; !ok && (victim.Unit == nil || !victim.Unit.Atomic()) {
+			return nil, RejectVictimGone
 		}
-		if !plan.Reclaims && !victim.Deleting && s.outranks(victim, plan) { // one that leaves anyway loses nothing
+		if !plan.Reclaims && !victim.Deleting && takers.outranked(victim) { // one that leaves anyway loses nothing
 			return nil, RejectVictimOutranks
 		}
 		victims = append(victims, victim)
@@ -129,15 +133,36 @@ func (s *Store) victims(plan *Plan) (victims []*Pod, reason string) {
 	return victims, ""
 }
 
-// outranks reports whether a victim has as high a priority as a pod of the Plan that is to take its place.
-func (s *Store) outranks(victim *Pod, plan *Plan) bool {
+// takers is the lowest priority among the pods that a Plan puts on each node; under anywhere, of all.
+type takers map[string]int32
+
+const anywhere = ""
+
+func (s *Store) takers(plan *Plan) takers {
+	lowest := make(takers, len(plan.Placements)+1)
 	for i := range plan.Placements {
-		pod := s.pods[plan.Placements[i].Pod]
-		if pod != nil && pod.Priority <= victim.Priority && (plan.Placements[i].Node == victim.node || victim.Unit != nil) {
-			return true
+		p := &plan.Placements[i]
+		priority := int32(math.MaxInt32) // of one that is gone, which is rejected later
+		if pod := s.pods[p.Pod]; pod != nil {
+			priority = pod.Priority
+		}
+		for _, place := range [...]string{p.Node, anywhere} {
+			if known, ok := lowest[place]; !ok || priority < known {
+				lowest[place] = priority
+			}
 		}
 	}
-	return false
+	return lowest
+}
+
+// outranked reports whether a victim has as high a priority as a pod that is to take its place. A member of a unit makes room everywhere.
+func (t takers) outranked(victim *Pod) bool {
+	place := victim.node
+	if victim.Unit != nil {
+		place = anywhere
+	}
+	priority, ok := t[place]
+	return ok && priority <= victim.Priority
 }
 
 // tears reports whether the victims leave a unit that is more than its pods with fewer than it needs, but with some.
@@ -161,16 +186,22 @@ func (s *Store) tears(victims []*Pod) bool {
 
 // claim makes the pods of a Plan wait for the victims on their nodes.
 func (s *Store) claim(plan *Plan, victims []*Pod) {
+	if len(victims) == 0 {
+		return
+	}
+	on := make(map[string][]*Pod, len(plan.Placements))
+	for i := range plan.Placements {
+		pod := s.pods[plan.Placements[i].Pod]
+		on[pod.node] = append(on[pod.node], pod)
+	}
+	first := []*Pod{s.pods[plan.Placements[0].Pod]}
 	for _, victim := range victims {
 		s.rerank(victim.slot)
-		claimed := false
-		for i := range plan.Placements {
-			if pod := s.pods[plan.Placements[i].Pod]; victim.node == pod.node {
-				pod.victims, victim.claims, claimed = append(pod.victims, victim), append(victim.claims, pod), true
-			}
+		waiting := on[victim.node]
+		if len(waiting) == 0 {
+			waiting = first
 		}
-		if !claimed {
-			pod := s.pods[plan.Placements[0].Pod]
+		for _, pod := range waiting {
 			pod.victims, victim.claims = append(pod.victims, victim), append(victim.claims, pod)
 		}
 	}

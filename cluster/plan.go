@@ -55,6 +55,8 @@ const (
 	RejectQuota = "a queue's limit is reached"
 	// RejectPartial: fewer members would have places than the unit needs.
 	RejectPartial = "the unit would not be whole"
+	// RejectHeld: the pod's PodGroup or its queue is not known, or not valid, any more.
+	RejectHeld = "the unit's PodGroup or queue is in doubt"
 	// RejectTorn: a unit of victims would be left with some of its members, but fewer than it needs.
 	RejectTorn = "a unit would be torn"
 )
@@ -66,50 +68,81 @@ func (s *Store) Commit(plan *Plan, check Check) Verdict {
 	if reason != "" {
 		return Verdict{Reason: reason, Revision: s.log.Len()}
 	}
+	s.judging = true
 	s.lift(victims)
 	opened := s.open(plan.Through)
 	verdict := s.commitAll(plan, check)
 	s.shut(plan.Through, opened)
 	s.lower(victims)
+	s.judging = false
 	if verdict.Committed {
 		s.claim(plan, victims)
+		for i := range plan.Placements {
+			if u := s.pods[plan.Placements[i].Pod].Unit; u != nil {
+				u.sawWhole()
+			}
+		}
 	}
 	return verdict
 }
 
 func (s *Store) commitAll(plan *Plan, check Check) Verdict {
+	partial := s.partial(plan)
 	for i := range plan.Placements {
 		p := &plan.Placements[i]
 		if reason, seen := s.commitOne(p, check); reason != "" {
-			for j := range i {
-				s.release(s.pods[plan.Placements[j].Pod])
-			}
+			s.undo(plan.Placements[:i])
 			return Verdict{Reason: reason, Revision: seen, Placement: i}
 		}
 	}
-	if pod := s.partial(plan); pod >= 0 {
-		for i := range plan.Placements {
-			s.release(s.pods[plan.Placements[i].Pod])
-		}
-		return Verdict{Reason: RejectPartial, Revision: s.log.Len(), Placement: pod}
+	if partial >= 0 {
+		s.undo(plan.Placements)
+		return Verdict{Reason: RejectPartial, Revision: s.log.Len(), Placement: partial}
 	}
 	return Verdict{Committed: true, Revision: s.log.Len()}
 }
 
-// partial returns the first placement whose unit is not whole though the Plan is done, -1 if there is none.
+// undo takes back placements of a Plan that is rejected.
+func (s *Store) undo(placements []Placement) {
+	for i := range placements {
+		s.release(s.pods[placements[i].Pod])
+	}
+}
+
+// partial returns the first placement whose unit is given fewer places than it needs, -1 if there is none. It is asked before the first is
+// taken: one member placed makes a unit that was whole once look as if it ran.
 func (s *Store) partial(plan *Plan) int {
+	var last *Unit
 	for i := range plan.Placements {
-		if u := s.pods[plan.Placements[i].Pod].Unit; u != nil && u.placed < u.MinMember() && !u.Running() {
+		pod := s.pods[plan.Placements[i].Pod]
+		if pod == nil || pod.Unit == nil || pod.Unit == last {
+			continue
+		}
+		last = pod.Unit
+		if need := last.Need(); need > 1 && s.given(plan, last) < need {
 			return i
 		}
 	}
 	return -1
 }
 
+// given is how many members of a unit a Plan places.
+func (s *Store) given(plan *Plan, u *Unit) (members int) {
+	for i := range plan.Placements {
+		if pod := s.pods[plan.Placements[i].Pod]; pod != nil && pod.Unit == u {
+			members++
+		}
+	}
+	return members
+}
+
 func (s *Store) commitOne(p *Placement, check Check) (reason string, seen Revision) {
 	pod := s.pods[p.Pod]
-	if pod == nil || pod.Phase != Pending {
+	if pod == nil || pod.Phase != Pending || pod.Deleting {
 		return RejectPodGone, s.log.Len()
+	}
+	if !pod.expected() {
+		return RejectHeld, s.log.Len()
 	}
 	slot, ok := s.slots[p.Node]
 	if !ok {

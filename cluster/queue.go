@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"math"
-	"slices"
 
-	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -74,8 +72,8 @@ type Queue struct {
 	tenants    []*Tenant
 	used       []int64 // by Kind, its descendants' included
 	guaranteed []int64 // by Kind, as far as the parent can give it
-	limit      []int64 // by Kind
-	eased      uint64
+	limit      []int64 // by Kind; nil: none has one
+	eased      uint64  // the Store's count of easings after the latest here
 	depth      int
 	dirty      bool
 }
@@ -84,10 +82,10 @@ type Queue struct {
 type Tenant struct {
 	Namespace string
 	queue     *Queue
+	seat      int // in the queue's list
 	pods      int // that refer to it
 	used      []int64
 	dirty     bool
-	moved     bool // to another queue, which its pods have not been told
 }
 
 // Queue is the leaf, or the inner queue, that the namespace feeds.
@@ -133,8 +131,31 @@ func (q *Queue) Sort() SortPolicy {
 	return PriorityFIFO
 }
 
-// Eased counts the times that the queue or one above it had more to give than before: something was freed, or a limit was raised.
-func (q *Queue) Eased() uint64 { return q.eased }
+// Eased changes whenever the queue or one above it has more to give than before: something was freed, or the tree was planted anew. It only
+// grows.
+func (q *Queue) Eased() uint64 {
+	var latest uint64
+	for ; q != nil; q = q.parent {
+		latest = max(latest, q.eased)
+	}
+	return latest
+}
+
+// Path names the queue and those above it: "research/vision/train"; empty for the root.
+func (q *Queue) Path() string {
+	if q.parent == nil || q.parent.parent == nil {
+		return q.Name
+	}
+	return q.parent.Path() + "/" + q.Name
+}
+
+// Each visits the queue and all below it, parents first, siblings by name.
+func (q *Queue) Each(visit func(*Queue)) {
+	visit(q)
+	for _, child := range q.children {
+		child.Each(visit)
+	}
+}
 
 // Borrows reports whether the queue holds more than its guarantee of a resource.
 func (q *Queue) Borrows(kind resource.Kind) bool { return q.Used(kind) > q.Guaranteed(kind) }
@@ -162,7 +183,7 @@ func (q *Queue) Admits(ask resource.List) (Shortfall, bool) {
 			continue
 		}
 		for _, a := range ask {
-			if limit := q.Limit(a.Kind); a.Value > limit-q.Used(a.Kind) {
+			if limit := q.Limit(a.Kind); limit != Unlimited && a.Value > limit-q.Used(a.Kind) {
 				return Shortfall{q, a.Kind, a.Value, q.Used(a.Kind), limit}, false
 			}
 		}
@@ -173,7 +194,7 @@ func (q *Queue) Admits(ask resource.List) (Shortfall, bool) {
 // Entitled reports whether the queue would stay within its guarantee with a request added, in every resource asked for except counts of pods.
 func (q *Queue) Entitled(ask resource.List) bool {
 	for _, a := range ask {
-		if a.Kind != resource.Pods && q.Used(a.Kind)+a.Value > q.Guaranteed(a.Kind) {
+		if a.Kind != resource.Pods && a.Value > q.Guaranteed(a.Kind)-q.Used(a.Kind) {
 			return false
 		}
 	}
@@ -210,6 +231,13 @@ func (s *Store) Root() *Queue { return s.root }
 // Queue returns a queue by name, nil when it is not known.
 func (s *Store) Queue(name string) *Queue { return s.queues[name] }
 
+// EachQueue visits every queue but the root, parents before children, siblings by name.
+func (s *Store) EachQueue(visit func(*Queue)) {
+	for _, q := range s.root.children {
+		q.Each(visit)
+	}
+}
+
 // Queued reports whether anybody has configured queues. While nobody has, there is only the default queue, without a limit.
 func (s *Store) Queued() bool { return s.configured > 0 }
 
@@ -221,9 +249,6 @@ func (p *Pod) Queue() *Queue { return p.tenant.queue }
 
 // Tenant is the account that the pod is charged to, or will be.
 func (p *Pod) Tenant() *Tenant { return p.tenant }
-
-// Capacity is the sum over all nodes of what pods may request, GPUs as spec.ResourceGPUMilli.
-func (s *Store) Capacity(kind resource.Kind) int64 { return at(s.capacity, kind, 0) }
 
 // GPUKind is the Kind in which queues count GPUs, in thousandths.
 func (s *Store) GPUKind() resource.Kind { return s.gpuKind }
@@ -251,81 +276,4 @@ func (s *Store) ChangedUnits() []*Unit {
 	}
 	s.changedUnits = s.changedUnits[:0]
 	return list
-}
-
-// initQueues plants the root and the default queue.
-func (s *Store) initQueues() {
-	s.root = &Queue{Name: RootQueue}
-	s.queues = make(map[string]*Queue)
-	s.tenants = make(map[string]*Tenant)
-	s.units = make(map[UnitName]*Unit)
-	s.gpuKind, _ = s.kinds.Intern(spec.ResourceGPUMilli) // the table is empty: there is room
-	s.growKinds()
-	s.replant()
-}
-
-// spend charges the pod, sign times, to its tenant and all queues above.
-func (s *Store) spend(pod *Pod, sign int64) {
-	t := pod.tenant
-	t.used = s.widen(t.used)
-	for _, a := range pod.Class.Charge {
-		t.used[a.Kind] += sign * a.Value
-	}
-	if !t.dirty {
-		t.dirty = true
-		s.dirtyTenants = append(s.dirtyTenants, t)
-	}
-	for q := t.queue; q != nil; q = q.parent {
-		s.charges(q, pod.Class.Charge, sign)
-	}
-}
-
-func (s *Store) charges(q *Queue, amounts resource.List, sign int64) {
-	q.used = s.widen(q.used)
-	for _, a := range amounts {
-		q.used[a.Kind] += sign * a.Value
-	}
-	if sign < 0 {
-		q.eased++
-	}
-	s.touchQueue(q)
-}
-
-func (s *Store) touchQueue(q *Queue) {
-	if !q.dirty {
-		q.dirty = true
-		s.dirtyQueues = append(s.dirtyQueues, q)
-	}
-}
-
-// widen makes a column as long as there are kinds.
-func (s *Store) widen(column []int64) []int64 {
-	for len(column) < s.kinds.Len() {
-		column = append(column, 0)
-	}
-	return column
-}
-
-// tenant returns the account of a namespace.
-func (s *Store) tenant(namespace string) *Tenant {
-	t := s.tenants[namespace]
-	if t == nil {
-		t = &Tenant{Namespace: namespace, queue: s.queueOf(namespace)}
-		t.queue.tenants = append(t.queue.tenants, t)
-		s.tenants[namespace] = t
-	}
-	return t
-}
-
-// leaveTenant ends a pod's reference to its account.
-func (s *Store) leaveTenant(pod *Pod) {
-	t := pod.tenant
-	if t == nil {
-		return
-	}
-	t.pods--
-	if t.pods == 0 {
-		delete(s.tenants, t.Namespace)
-		t.queue.tenants = slices.DeleteFunc(t.queue.tenants, func(other *Tenant) bool { return other == t })
-	}
 }

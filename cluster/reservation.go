@@ -25,6 +25,13 @@ func (s *Store) Reserve(slots []Slot, by ReservationID) {
 	}
 }
 
+// Ease says that a queue has more to give than before, though nothing was freed: who waits for it looks again.
+func (s *Store) Ease(q *Queue) {
+	s.easings++
+	q.eased = s.easings
+	s.touchQueue(q)
+}
+
 // open opens the nodes of a reservation for the time of a judgement, and returns them; shut closes them again.
 func (s *Store) open(by ReservationID) (opened []Slot) {
 	if by == NoReservation {

@@ -16,7 +16,9 @@ type Snapshot struct {
 type assumption struct {
 	slot           Slot
 	pod            *Pod
+	class          *Class
 	grant          topology.Grant
+	ports          []HostPort // of the node before
 	lifted, opened bool
 	reservation    ReservationID
 }
@@ -58,13 +60,13 @@ func (s *Snapshot) Advance(store *Store) {
 
 // Assume charges a placement of the owner's own Plan to the snapshot, so that its next decision sees it before the Store has answered.
 func (s *Snapshot) Assume(slot Slot, pod *Pod, grant topology.Grant) {
-	s.suppose(assumption{slot: slot, pod: pod, grant: grant}, 1)
+	s.suppose(assumption{slot: slot, pod: pod, class: pod.Class, grant: grant}, 1)
 }
 
 // Lift takes a pod off the node that the Store has it on, to ask what would fit then.
 func (s *Snapshot) Lift(pod *Pod) {
 	if pod.slot != NoSlot {
-		s.suppose(assumption{slot: pod.slot, pod: pod, grant: pod.grant, lifted: true}, -1)
+		s.suppose(assumption{slot: pod.slot, pod: pod, class: pod.Class, grant: pod.grant, lifted: true}, -1)
 	}
 }
 
@@ -78,7 +80,8 @@ func (s *Snapshot) Open(slot Slot) {
 // Mark is how far the assumptions go; Rollback takes back those made since.
 func (s *Snapshot) Mark() int { return len(s.assumed) }
 
-// Rollback takes back all assumptions since a Mark. Advance forgets them all, so that a Mark does not outlive it.
+// Rollback takes back all assumptions since a Mark: the rows, tallies and censuses are as they were then. Advance forgets all assumptions, so
+// that a Mark does not outlive it; nor may the Store have changed in between, for what a pod counts in is the Store's to say.
 func (s *Snapshot) Rollback(mark int) {
 	for i := len(s.assumed) - 1; i >= mark; i-- {
 		a := s.assumed[i]
@@ -88,14 +91,17 @@ func (s *Snapshot) Rollback(mark int) {
 			s.log.append(Change{a.slot, Charged})
 		case a.lifted:
 			s.apply(a, 1)
+			s.ports[a.slot] = a.ports // in their old order
 		default:
 			s.apply(a, -1)
+			s.ports[a.slot] = a.ports
 		}
 	}
 	s.assumed = s.assumed[:mark]
 }
 
 func (s *Snapshot) suppose(a assumption, sign int32) {
+	a.ports = s.ports[a.slot]
 	s.assumed = append(s.assumed, a)
 	s.apply(a, sign)
 }
@@ -104,9 +110,9 @@ func (s *Snapshot) suppose(a assumption, sign int32) {
 func (s *Snapshot) apply(a assumption, sign int32) {
 	kind := Charged
 	if sign > 0 {
-		s.charge(a.slot, a.pod.Class, a.grant)
+		s.charge(a.slot, a.class, a.grant)
 	} else {
-		s.discharge(a.slot, a.pod.Class, a.grant)
+		s.discharge(a.slot, a.class, a.grant)
 		kind = Freed
 	}
 	a.pod.eachTally(func(id TallyID) { s.bump(a.slot, id, sign) })

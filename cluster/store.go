@@ -45,7 +45,10 @@ type Store struct {
 	root         *Queue
 	queues       map[string]*Queue
 	tenants      map[string]*Tenant
-	configured   int // queues that somebody has configured
+	selectors    []*Queue // that select namespaces, by name
+	configured   int      // queues that somebody has configured
+	easings      uint64   // times that a queue was eased
+	judging      bool     // a Plan is being judged: what is freed now was taken by the judgement itself
 	dirtyQueues  []*Queue
 	dirtyTenants []*Tenant
 	replanted    bool
@@ -285,8 +288,8 @@ func sameButImages(a, b *Node) bool {
 func (s *Store) upsertPod(facts *PodFacts) {
 	pod := s.pods[facts.UID]
 	if pod == nil {
-		if facts.Node == "" && !facts.Ours || facts.Finished {
-			return // somebody else's business, or nobody's any more
+		if facts.Node == "" && !facts.Ours || facts.Finished && (!facts.Ours || facts.Unit == "") {
+			return // somebody else's business, or nobody's any more; but a unit remembers who is done
 		}
 		pod = &Pod{UID: facts.UID, Namespace: facts.Namespace, Name: facts.Name, Created: facts.Created, slot: NoSlot}
 		s.enter(pod)
@@ -382,8 +385,8 @@ func (s *Store) removePod(uid UID) {
 	s.unplace(pod)
 	s.reclass(pod, nil)
 	s.join(pod, UnitName{})
-	s.leaveTenant(pod)
 	s.setIdentity(pod, nil)
+	s.leaveTenant(pod)
 	delete(s.pods, uid)
 	s.effects = append(s.effects, Effect{Kind: Settled, Pod: pod, Gone: true})
 }
@@ -459,32 +462,6 @@ func (s *Store) dropOrphan(node string, pod *Pod) {
 	s.orphans[node] = list
 }
 
-// regrant rebuilds a slot's GPU counters: recorded grants first, then the guesses in UID order, so that the result does not depend on
-// the order in which pods were seen.
-func (s *Store) regrant(slot Slot) {
-	shape := s.nodes[slot].GPU
-	free := topology.NewFree(shape)
-	var guessed []*Pod
-	for _, pod := range s.onSlot[slot] {
-		if pod.inferred {
-			guessed = append(guessed, pod)
-			continue
-		}
-		free.Commit(pod.grant)
-	}
-	slices.SortFunc(guessed, func(a, b *Pod) int {
-		if a.UID < b.UID {
-			return -1
-		}
-		return 1
-	})
-	for _, pod := range guessed {
-		pod.grant = topology.Force(shape, &free, pod.Class.GPU)
-		free.Commit(pod.grant)
-	}
-	s.gpus[slot] = free
-}
-
 // EachPod visits every record, in no particular order.
 func (s *Store) EachPod(visit func(*Pod)) {
 	for _, pod := range s.pods {
@@ -497,22 +474,6 @@ func (s *Store) enter(pod *Pod) {
 	s.pods[pod.UID] = pod
 	pod.tenant = s.tenant(pod.Namespace)
 	pod.tenant.pods++
-}
-
-// provide adds a slot's allocatable, sign times, to the cluster's capacity.
-func (s *Store) provide(slot Slot, sign int64) {
-	s.capacity = s.widen(s.capacity)
-	for kind := range s.allocatable {
-		s.capacity[kind] += sign * s.allocatable[kind][slot]
-	}
-}
-
-// provideGPUs adds a node's GPUs, sign times, to the capacity; nil has none.
-func (s *Store) provideGPUs(n *Node, sign int64) {
-	if n != nil {
-		s.capacity = s.widen(s.capacity)
-		s.capacity[s.gpuKind] += sign * int64(n.GPU.GPUs) * topology.FullGPU
-	}
 }
 
 // unit names the pod's unit.

@@ -69,7 +69,7 @@ type Unit struct {
 	pods    []*Pod // that name it
 	placed  int    // of them, charged to a node or an orphan, and not being deleted
 	done    int    // members that were seen to finish
-	reached bool   // MinMember members were placed at once
+	reached bool   // MinMember members were placed at once, and something of it is left
 	changed bool   // since ChangedUnits
 }
 
@@ -158,20 +158,19 @@ func (s *Store) join(pod *Pod, name UnitName) {
 		if old.UnitName == name {
 			return
 		}
-		s.recountUnit(pod, func() {
-			last := len(old.pods) - 1
-			old.pods[pod.seat], old.pods[last].seat = old.pods[last], pod.seat
-			old.pods[last] = nil
-			old.pods = old.pods[:last]
-			if pod.Placed() {
-				old.placed--
-				s.changed(old)
-			}
-			pod.Unit = nil
-		})
-		if len(old.pods) == 0 {
-			old.reached, old.done = false, 0
+		last := len(old.pods) - 1
+		old.pods[pod.seat], old.pods[last].seat = old.pods[last], pod.seat
+		old.pods[last] = nil
+		old.pods = old.pods[:last]
+		if pod.Placed() {
+			old.placed--
+			s.changed(old)
 		}
+		pod.Unit = nil
+		if last == 0 {
+			old.done = 0
+		}
+		old.sawEnd()
 		s.dropUnit(old)
 	}
 	if name.IsZero() {
@@ -180,9 +179,13 @@ func (s *Store) join(pod *Pod, name UnitName) {
 	u := s.unit(name)
 	pod.Unit, pod.seat = u, int32(len(u.pods))
 	u.pods = append(u.pods, pod)
+	if pod.Phase == Finished {
+		u.done++
+	}
 	if pod.Placed() {
 		u.placed++
 		u.sawWhole()
+		s.changed(u)
 	}
 }
 
@@ -195,18 +198,19 @@ func (s *Store) recountUnit(pod *Pod, change func()) {
 	}
 	before := pod.Placed()
 	change()
-	if pod.Unit != u {
+	switch after := pod.Placed(); {
+	case after == before:
 		return
-	}
-	if after := pod.Placed(); after != before {
-		if after {
-			u.placed++
-		} else {
-			u.placed--
+	case after:
+		u.placed++
+		if !s.judging { // else the Plan may still be taken back
+			u.sawWhole()
 		}
-		s.changed(u)
-		u.sawWhole()
+	default:
+		u.placed--
+		u.sawEnd()
 	}
+	s.changed(u)
 }
 
 // changed makes ChangedUnits name the unit.
@@ -217,9 +221,17 @@ func (s *Store) changed(u *Unit) {
 	}
 }
 
+// sawWhole takes note that MinMember members have places at once.
 func (u *Unit) sawWhole() {
-	if u.placed >= u.MinMember() && u.Facts != nil {
+	if u.Facts != nil && u.placed >= u.MinMember() {
 		u.reached = true
+	}
+}
+
+// sawEnd takes note that nothing is left of a unit: it has to become whole anew.
+func (u *Unit) sawEnd() {
+	if u.placed+u.done == 0 {
+		u.reached = false
 	}
 }
 
@@ -238,7 +250,18 @@ func (s *Store) setDeleting(pod *Pod, deleting bool) {
 
 func (s *Store) upsertUnit(facts *UnitFacts) {
 	u := s.unit(facts.UnitName)
-	s.setFacts(u, facts)
+	if u.Facts == nil || !sameUnit(*u.Facts, *facts) {
+		s.setFacts(u, facts)
+		return
+	}
+	u.Facts = facts // what has been reported is nothing to its pods
+	s.changed(u)
+}
+
+// sameUnit reports whether two observations of a PodGroup differ in its status at most.
+func sameUnit(a, b UnitFacts) bool {
+	a.Scheduled, a.Reported = b.Scheduled, b.Reported
+	return a == b
 }
 
 func (s *Store) removeUnit(name UnitName) {

@@ -43,6 +43,9 @@ func (s *Store) Verify() error {
 	if charged != 0 {
 		return fmt.Errorf("%d pods are charged without being in the ledger", charged)
 	}
+	if err := s.verifyBooks(); err != nil {
+		return err
+	}
 	return s.verifyCensuses()
 }
 
@@ -146,7 +149,7 @@ func (s *Store) verifySlot(slot Slot, node *Node) error {
 // verifyClaims holds a pod and its victims against one another.
 func (s *Store) verifyClaims(pod *Pod) error {
 	for _, victim := range pod.victims {
-		if pod.Phase != Assumed || s.pods[victim.UID] != victim || (victim.node != pod.node && victim.Unit == nil) || !slices.Contains(victim.claims, pod) {
+		if pod.Phase != Assumed || s.pods[victim.UID] != victim || !slices.Contains(victim.claims, pod) {
 			return fmt.Errorf("pod %s (%s on %q) waits for %s (on %q), which does not know it", pod.UID, pod.Phase, pod.node, victim.UID, victim.node)
 		}
 	}

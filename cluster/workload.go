@@ -147,8 +147,8 @@ func (s *Store) setNamespace(name string, labels []Label, known bool) {
 	for _, id := range s.inNamespace[name] {
 		s.rematch(id)
 	}
-	if s.tenants[name] != nil {
-		s.replant()
+	if t := s.tenants[name]; t != nil {
+		s.transfer(t)
 	}
 }
 
