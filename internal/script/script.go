@@ -3,7 +3,7 @@
 //
 //	node n1 cpu=4 mem=8 pods=10 gpus=2 share taint=key:NoSchedule zone=a cordon
 //	pod p1 cpu=1 mem=2 gpu=500 prio=10 at=3 node=n1 gpuset=0,1 zone=a tolerate=key port=80 gated foreign finished deleting
-//	pod p2 started=5 never nominated=n1
+//	pod p2 started=5 never nominated=n1 ns=team unit=g subgroup=a deadline=60
 //
 // cpu is in cores (decimals allowed), mem in GiB, gpu in thousandths; at is the creation time and started the start, in seconds.
 //
@@ -45,8 +45,8 @@ func Node(t testing.TB, d *datadriven.TestData) *cluster.Node {
 			n.GPU.GPUs = int(scaled(t, d, value, 1))
 		case "share":
 			n.GPU.Shareable = true
-		case "zone":
-			n.Labels["zone"] = value
+		case "zone", "rack", "block", "model":
+			n.Labels[arg.Key] = value
 		case "cordon":
 			n.Unschedulable = true
 		case "taint":
@@ -120,6 +120,14 @@ func podField(t testing.TB, d *datadriven.TestData, pod *cluster.PodFacts, key, 
 		pod.Nominated = value
 	case "started":
 		pod.Started = scaled(t, d, value, 1e9)
+	case "ns":
+		pod.Namespace = value
+	case "unit":
+		pod.Unit = value
+	case "subgroup":
+		pod.Subgroup = value
+	case "deadline":
+		pod.Deadline = scaled(t, d, value, 1e9)
 	case "reported":
 		pod.Reported.Reason = value
 	default:
@@ -253,3 +261,7 @@ func amount(kind resource.Kind, value int64) string {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func sortLabels(list []cluster.Label) {
+	slices.SortFunc(list, func(a, b cluster.Label) int { return strings.Compare(a.Key, b.Key) })
+}
