@@ -56,6 +56,8 @@ type Pending struct {
 	Active        int // would be tried now
 	Backoff       int // wait out a backoff
 	Unschedulable int // fit nowhere; an event that could help wakes them
-	Held          int // gated, or with a constraint that is not supported
+	Quota         int // a queue's limit is in the way
+	Gathering     int // members of gangs that are not all there
+	Held          int // gated, or with something about them that must be mended first
 	InFlight      int // placed, their Binding is not confirmed yet
 }

@@ -3,7 +3,6 @@ package schedule
 import (
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/queue"
 )
@@ -30,7 +29,7 @@ func (s *Scheduler) preemptOrPark(u *queue.Unit, in *instance, now time.Time) {
 		found, ok = in.preempts.Preempt(pod)
 	}
 	if !ok {
-		s.inVain(u.Class, pod.Priority)
+		s.inVain(sleeperOf(u), pod.Priority)
 		s.park(u, in, now)
 		return
 	}
@@ -48,7 +47,7 @@ func (s *Scheduler) preempt(u *queue.Unit, found place.Preemption, in *instance,
 	for _, victim := range found.Victims {
 		plan.Victims = append(plan.Victims, victim.UID)
 	}
-	v, _ := s.explained(u.Class, in, now)
+	v, _ := s.explained(u, in, now)
 	verdict := s.propose(plan, v.condition)
 	if !verdict.Committed {
 		s.rejected(u, verdict, now)
@@ -61,12 +60,12 @@ func (s *Scheduler) preempt(u *queue.Unit, found place.Preemption, in *instance,
 
 // contender returns the most important waiting unit of a class that may preempt now: as a rule the one that was popped. nil: none.
 func (s *Scheduler) contender(popped *queue.Unit, in *instance) *queue.Unit {
-	if s.mayPreempt(popped.Pod, in) {
+	if s.mayPreempt(popped, in) {
 		return popped
 	}
 	var best *queue.Unit
-	s.queue.EachWaiting(popped.Class, func(u *queue.Unit) {
-		if (best == nil || queue.Before(u, best)) && s.mayPreempt(u.Pod, in) {
+	s.queue.EachWaiting(popped, func(u *queue.Unit) {
+		if (best == nil || queue.Before(u, best)) && s.mayPreempt(u, in) {
 			best = u
 		}
 	})
@@ -75,8 +74,8 @@ func (s *Scheduler) contender(popped *queue.Unit, in *instance) *queue.Unit {
 
 // mayPreempt reports whether a pod may evict others now. One whose victims of before a restart are on their way out has to wait for them,
 // unless they make room enough.
-func (s *Scheduler) mayPreempt(uid cluster.UID, in *instance) bool {
-	pod := s.store.Pod(uid)
+func (s *Scheduler) mayPreempt(u *queue.Unit, in *instance) bool {
+	pod := s.store.Pod(u.Pod)
 	if pod.NeverPreempts {
 		return false
 	}
@@ -86,36 +85,38 @@ func (s *Scheduler) mayPreempt(uid cluster.UID, in *instance) bool {
 	if _, ok := in.preempts.Resume(pod); ok {
 		return true
 	}
-	s.later(pod.Class, pod.Priority)
+	s.later(sleeperOf(u), pod.Priority)
 	return false
 }
 
-// hopes reports whether a pod whose class sleeps has to be tried nevertheless.
-func (s *Scheduler) hopes(pod *cluster.Pod) bool {
-	if pod.NeverPreempts {
-		return false
+// hopes reports whether a unit that came to others which sleep has to be tried nevertheless.
+func (s *Scheduler) hopes(u *queue.Unit) bool {
+	for _, pod := range u.Members() {
+		if pod.NeverPreempts {
+			return false
+		}
 	}
-	v := s.vain[pod.Class]
-	return !v.any || pod.Priority > v.tried
+	v := s.vain[sleeperOf(u)]
+	return !v.any || u.Priority > v.tried
 }
 
-// inVain takes note that there are no victims for a class at a priority.
-func (s *Scheduler) inVain(class *cluster.Class, priority int32) {
-	s.later(class, priority)
-	v := s.vain[class]
+// inVain takes note that there are no victims for those that sleep together at a priority.
+func (s *Scheduler) inVain(key sleeper, priority int32) {
+	s.later(key, priority)
+	v := s.vain[key]
 	v.tried, v.any = priority, true
-	s.vain[class] = v
+	s.vain[key] = v
 }
 
-// later takes note that a unit of a class will want to preempt when something changes.
-func (s *Scheduler) later(class *cluster.Class, priority int32) {
-	v, known := s.vain[class]
+// later takes note that one of those that sleep together will want to preempt when something changes.
+func (s *Scheduler) later(key sleeper, priority int32) {
+	v, known := s.vain[key]
 	if !known || priority > v.most {
 		v.most = priority
 	}
-	s.vain[class] = v
+	s.vain[key] = v
 	if len(s.vain) > maxVerdicts { // classes that went without waking leave entries behind; the rest is found out anew
 		clear(s.vain)
-		s.vain[class] = v
+		s.vain[key] = v
 	}
 }

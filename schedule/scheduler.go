@@ -1,11 +1,13 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/internal/heap"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/dispatch"
 	"hilbert.dev/hilbert/schedule/place"
@@ -33,9 +35,16 @@ type Scheduler struct {
 	attempts map[cluster.UID]int // failed attempts of pods that wait or are on their way
 	held     map[cluster.UID]struct{}
 	vanished map[cluster.UID]struct{} // the API server says they are gone or bound elsewhere; the watch has not said so yet
-	verdicts map[*cluster.Class]*verdict
-	vain     map[*cluster.Class]vain // of parked classes
-	looked   cluster.Revision        // parked classes have been checked against changes up to here
+	verdicts map[*queue.Shape]*verdict
+	vain     map[sleeper]vain // of those that sleep
+	gained   map[sleeper]int  // of gangs that sleep: for how many more members there may be room than when they were explained
+	looked   cluster.Revision // those that sleep have been checked against changes up to here
+
+	patient  map[cluster.UnitName]*patience // gangs that wait
+	reviews  *heap.Heap[*patience]
+	reserved reservations
+	settling map[cluster.UnitName]int // members on their way
+	claims   map[*cluster.Queue]claim
 }
 
 // instance is one place replica.
@@ -44,13 +53,15 @@ type instance struct {
 	snapshot *cluster.Snapshot
 	placer   *place.Placer
 	preempts *place.Preemptor
+	reclaims *place.Reclaimer
 }
 
-// verdict is the latest explanation of a class that fits nowhere, kept so that it is computed at most once per conditions.minInterval.
+// verdict is the latest explanation of a shape that fits nowhere, kept so that it is computed at most once per conditions.minInterval.
 type verdict struct {
 	at        time.Time
 	condition cluster.Condition
 	counts    []FilterCount
+	missing   int // of a gang: members that found no place
 }
 
 // New returns an empty pipeline. It fails on a score name that does not exist.
@@ -69,16 +80,25 @@ func New(o Options) (*Scheduler, error) {
 	s := &Scheduler{
 		cfg:        o.Config,
 		store:      cluster.NewStore(defaults...),
-		queue:      queue.New(),
 		dispatcher: dispatch.New(max(o.Instances, 1)),
 		lag:        o.Lag,
 		observer:   o.Observer,
 		attempts:   make(map[cluster.UID]int),
 		held:       make(map[cluster.UID]struct{}),
 		vanished:   make(map[cluster.UID]struct{}),
-		verdicts:   make(map[*cluster.Class]*verdict),
-		vain:       make(map[*cluster.Class]vain),
+		verdicts:   make(map[*queue.Shape]*verdict),
+		vain:       make(map[sleeper]vain),
+		gained:     make(map[sleeper]int),
+		patient:    make(map[cluster.UnitName]*patience),
+		settling:   make(map[cluster.UnitName]int),
+		reserved:   reservations{overdue: make(map[cluster.UnitName]*queue.Unit)},
+		reviews: heap.New(
+			func(a, b *patience) bool {
+				return cmp.Or(a.review.Compare(b.review), a.since.Compare(b.since), cmp.Compare(a.unit.Key(), b.unit.Key())) < 0
+			},
+			func(p *patience, i int) { p.position = i }),
 	}
+	s.queue = queue.New(s.store)
 	if s.lag == nil {
 		s.lag = func(int) bool { return false }
 	}
@@ -92,7 +112,8 @@ func New(o Options) (*Scheduler, error) {
 		// Each instance breaks ties its own way, so that instances on equal snapshots do not all want the same node.
 		seed := o.Config.Seed + uint64(i)*0x9e3779b97f4a7c15
 		placer := place.NewPlacer(snapshot, profile, seed, o.Config.MaxClassIndexes)
-		s.instances = append(s.instances, &instance{i, snapshot, placer, place.NewPreemptor(placer, s.store, maxCostIndexes)})
+		placer.Levels(o.Config.Topology.Levels)
+		s.instances = append(s.instances, &instance{i, snapshot, placer, place.NewPreemptor(placer, s.store, maxCostIndexes), place.NewReclaimer(placer, s.store)})
 	}
 	return s, nil
 }
@@ -105,6 +126,7 @@ func (s *Scheduler) Apply(event cluster.Event, now time.Time) {
 	for _, effect := range s.store.Apply(event) {
 		s.effect(effect, now)
 	}
+	s.follow(now)
 	switch event.(type) {
 	case cluster.NodeRemoved, cluster.NodesListed:
 		s.binder.Forsake()
@@ -140,12 +162,14 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, now time.Time) {
 	if s.binder.Assumes(pod.UID) {
 		return
 	}
-	if _, parked := s.queue.Add(pod); !parked {
+	u, parked := s.queue.Add(pod)
+	s.await(u, false, now)
+	if !parked {
 		return
 	}
-	if s.hopes(pod) {
-		s.queue.Wake(pod.Class)
-	} else if v := s.verdicts[pod.Class]; v != nil {
+	if s.hopes(u) {
+		s.queue.Wake(u.Line())
+	} else if v := s.verdicts[u.Shape]; v != nil {
 		s.binder.Report(pod, v.condition, now)
 	}
 }
@@ -168,12 +192,16 @@ func (s *Scheduler) report(now time.Time) {
 	for _, r := range s.binder.Reports() {
 		s.became(r, now)
 	}
+	s.follow(now)
 }
 
 func (s *Scheduler) became(r bind.Report, now time.Time) {
 	pod := s.store.Pod(r.Pod)
 	if pod == nil {
 		return
+	}
+	if r.Event != bind.Cleared {
+		s.settles(pod, now)
 	}
 	switch r.Event {
 	case bind.Bound:
@@ -213,6 +241,9 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 	at, ok := s.binder.NextWake(now)
 	if expiry, waits := s.queue.NextExpiry(); waits && (!ok || expiry.Before(at)) {
 		at, ok = expiry, true
+	}
+	if next, waits := s.nextTend(); waits && (!ok || next.Before(at)) {
+		at, ok = next, true
 	}
 	return at, ok
 }

@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,20 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		h.s.Apply(cluster.NodeRemoved{Name: d.CmdArgs[0].Key}, h.now)
 	case "pod":
 		h.s.Apply(cluster.PodUpserted{Pod: script.Pod(t, d)}, h.now)
+	case "unit":
+		h.s.Apply(cluster.UnitUpserted{Unit: script.Unit(t, d)}, h.now)
+	case "rmunit":
+		h.s.Apply(cluster.UnitRemoved{Name: cluster.UnitName{Namespace: "default", Name: d.CmdArgs[0].Key}}, h.now)
+	case "namespace":
+		h.s.Apply(cluster.NamespaceUpserted{Namespace: script.Namespace(t, d)}, h.now)
+	case "qspec":
+		h.s.Apply(cluster.QueueUpserted{Queue: script.Queue(t, d)}, h.now)
+	case "rmqueue":
+		h.s.Apply(cluster.QueueRemoved{Name: d.CmdArgs[0].Key}, h.now)
+	case "pods": // pods a 3 ...: a-0, a-1, a-2
+		h.pods(t, d)
+	case "bind-all": // every write is answered well, until there are none
+		h.bindAll()
 	case "rmpod":
 		h.s.Apply(cluster.PodRemoved{UID: cluster.UID(d.CmdArgs[0].Key)}, h.now)
 	case "explain":
@@ -90,6 +105,36 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		d.Fatalf(t, "unknown command %q", d.Cmd)
 	}
 	return ""
+}
+
+// pods creates several alike.
+func (h *harness) pods(t *testing.T, d *datadriven.TestData) {
+	prefix := d.CmdArgs[0].Key
+	var count int
+	if _, err := fmt.Sscan(d.CmdArgs[1].Key, &count); err != nil {
+		d.Fatalf(t, "pods: %v", err)
+	}
+	for i := range count {
+		one := *d
+		one.CmdArgs = append([]datadriven.CmdArg{{Key: fmt.Sprintf("%s-%d", prefix, i)}}, d.CmdArgs[2:]...)
+		h.s.Apply(cluster.PodUpserted{Pod: script.Pod(t, &one)}, h.now)
+	}
+}
+
+// bindAll answers all writes with success.
+func (h *harness) bindAll() {
+	for range 1000 {
+		writes := slices.Clone(h.s.Ready(h.now))
+		if len(writes) == 0 {
+			return
+		}
+		for _, w := range writes {
+			h.s.Finish(bind.Result{ID: w.ID, Outcome: bind.Written}, h.now)
+			if w.Kind == bind.WriteUnitCondition || w.Kind == bind.WriteCondition || w.Kind == bind.DeletePod {
+				h.log.WriteString(render([]bind.Write{w}))
+			}
+		}
+	}
 }
 
 var outcomes = map[string]bind.Outcome{
@@ -130,6 +175,8 @@ func render(writes []bind.Write) string {
 			fmt.Fprintf(&b, "%d: disrupt %s: %s: %s", w.ID, w.Name, w.Condition.Reason, w.Condition.Message)
 		case bind.DeletePod:
 			fmt.Fprintf(&b, "%d: delete %s", w.ID, w.Name)
+		case bind.WriteUnitCondition:
+			fmt.Fprintf(&b, "%d: unit condition of %s: %v %s: %s", w.ID, w.Unit, w.UnitCondition.Met, w.UnitCondition.Reason, w.UnitCondition.Message)
 		case bind.WriteCondition:
 			fmt.Fprintf(&b, "%d: condition of %s: %s: %s", w.ID, w.Name, w.Condition.Reason, w.Condition.Message)
 		}

@@ -13,6 +13,7 @@ import (
 // that as many placements as may be wait for a place in flight.
 func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 	s.queue.Expire(now)
+	s.tend(now)
 	s.wake()
 	for decisions < limit && !s.binder.Full() {
 		u := s.queue.Pop()
@@ -27,6 +28,14 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 
 // decide lets one instance place one unit, and commits its Plan.
 func (s *Scheduler) decide(u *queue.Unit, now time.Time) {
+	if u.Gang != nil {
+		s.decideUnit(u, now)
+		return
+	}
+	if _, admitted := s.admits(u, u.Class.Charge); !admitted {
+		s.decideUnit(u, now)
+		return
+	}
 	in := s.instances[s.dispatcher.Choose()]
 	lagging := s.lag(in.number) && in.snapshot.Revision() >= u.NotBefore && in.snapshot.Knows(u.Class)
 	if !lagging {
@@ -39,8 +48,13 @@ func (s *Scheduler) decide(u *queue.Unit, now time.Time) {
 		lagging = false
 		choice, ok = s.place(pod, in)
 	}
-	if !ok {
+	if !ok && s.plain() {
 		s.preemptOrPark(u, in, now)
+		return
+	}
+	if !ok {
+		ask, _, _ := s.ask(u)
+		s.makeRoom(u, ask, in, now)
 		return
 	}
 	plan := in.plan(pod, choice)
@@ -55,6 +69,9 @@ func (s *Scheduler) decide(u *queue.Unit, now time.Time) {
 	s.queue.Done(u)
 	s.observer.Placed(pod, now)
 }
+
+// plain reports whether there is nothing but single pods in one queue, among which upstream's preemption decides.
+func (s *Scheduler) plain() bool { return !s.store.Queued() && !s.store.Gangs() }
 
 // place chooses a node for a pod: the one that a preemption has promised it, if it fits there now, else the best.
 func (s *Scheduler) place(pod *cluster.Pod, in *instance) (place.Choice, bool) {
@@ -88,7 +105,7 @@ func (s *Scheduler) rejected(u *queue.Unit, v cluster.Verdict, now time.Time) {
 	u.NotBefore = v.Revision
 	u.Attempts++
 	if u.Attempts%maxRejections == 0 {
-		s.queue.Delay(u, s.backoff(u.Pod, now))
+		s.queue.Delay(u, s.backoff(u.Members()[0].UID, now))
 		return
 	}
 	s.queue.Return(u)
@@ -97,34 +114,34 @@ func (s *Scheduler) rejected(u *queue.Unit, v cluster.Verdict, now time.Time) {
 // park puts a unit's class to sleep and tells why. The explanation is computed, and told to all units of the class, at most once per
 // conditions.minInterval.
 func (s *Scheduler) park(u *queue.Unit, in *instance, now time.Time) {
-	v, fresh := s.explained(u.Class, in, now)
-	s.queue.Park(u, queue.Seen{Revision: in.snapshot.Revision(), Domains: s.store.DomainsVersion(u.Class)})
+	v, fresh := s.explained(u, in, now)
+	s.queue.Park(u, s.seen(u, in))
 	pod := s.store.Pod(u.Pod)
 	s.observer.Unschedulable(pod, v.counts, now)
 	s.binder.Report(pod, v.condition, now)
 	if fresh {
-		s.queue.EachWaiting(u.Class, func(u *queue.Unit) {
+		s.queue.EachWaiting(u, func(u *queue.Unit) {
 			s.binder.Report(s.store.Pod(u.Pod), v.condition, now)
 		})
 	}
 }
 
-// explained returns why a class fits nowhere; fresh says that it was worked out just now.
-func (s *Scheduler) explained(class *cluster.Class, in *instance, now time.Time) (v *verdict, fresh bool) {
-	v = s.verdicts[class]
+// explained returns why the class of a single pod fits nowhere; fresh says that it was worked out just now.
+func (s *Scheduler) explained(u *queue.Unit, in *instance, now time.Time) (v *verdict, fresh bool) {
+	v = s.verdicts[u.Shape]
 	if v != nil && now.Before(v.at.Add(s.cfg.Conditions.MinInterval.D())) {
 		return v, false
 	}
-	v = explain(in.placer.Explain(class), now)
-	s.remember(class, v)
+	v = explain(in.placer.Explain(u.Class), now)
+	s.remember(u.Shape, v)
 	return v, true
 }
 
 // maxVerdicts is how many explanations are kept before the outdated ones are dropped.
 const maxVerdicts = 4096
 
-func (s *Scheduler) remember(class *cluster.Class, v *verdict) {
-	s.verdicts[class] = v
+func (s *Scheduler) remember(shape *queue.Shape, v *verdict) {
+	s.verdicts[shape] = v
 	if len(s.verdicts) <= maxVerdicts {
 		return
 	}
@@ -149,39 +166,73 @@ func explain(e place.Explanation, now time.Time) *verdict {
 	return v
 }
 
-// wake readies the parked classes that a change since they were parked would now let in somewhere. What stands in other places than the
-// node itself matters only through the censuses that a class reads; when those have changed, one decision settles it.
+// wake readies the units that sleep and that a change since then would now let in somewhere. What stands in other places than the node
+// itself matters only through the censuses that a class reads; when those have changed, one decision settles it.
 func (s *Scheduler) wake() {
 	newest := s.store.Revision()
 	if s.looked == newest {
 		return
 	}
 	s.looked = newest
-	s.queue.Parked(func(class *cluster.Class, seen queue.Seen) (queue.Seen, bool) {
-		now := queue.Seen{Revision: newest, Domains: s.store.DomainsVersion(class)}
-		wakes := s.helped(class, seen, now)
+	s.queue.Parked(func(l *queue.Line, seen queue.Seen) (queue.Seen, bool) {
+		now := queue.Seen{Revision: newest, Domains: s.domains(l.Shape)}
+		wakes := s.helped(l, seen, now)
 		if wakes {
-			delete(s.vain, class)
+			delete(s.vain, sleeper{l.Queue(), l.Shape})
+			delete(s.gained, sleeper{l.Queue(), l.Shape})
 		}
 		return now, wakes
 	})
 }
 
-// helped reports whether what has changed since may let a parked class in somewhere, or let it preempt.
-func (s *Scheduler) helped(class *cluster.Class, seen, now queue.Seen) bool {
+// helped reports whether what has changed since may let a unit that sleeps in somewhere, or let it preempt.
+func (s *Scheduler) helped(l *queue.Line, seen, now queue.Seen) bool {
 	log := s.store.Log()
 	if !log.Covers(seen.Revision) || now.Domains != seen.Domains {
 		return true // too long ago, or too far away, to tell without a decision
 	}
-	vain, preempts := s.vain[class]
 	for r := seen.Revision; r < now.Revision; r++ {
-		change := log.At(r)
-		if change.Kind&(cluster.Freed|cluster.Redefined) == 0 {
-			continue
-		}
-		if place.Fits(&s.store.State, change.Slot, class) || preempts && place.Yields(s.store, change.Slot, class, vain.most) {
+		if change := log.At(r); change.Kind&(cluster.Freed|cluster.Redefined) != 0 && s.helps(l, change.Slot) {
 			return true
 		}
+	}
+	return false
+}
+
+// helps reports whether a node on which more is free than before may let a unit in. A gang has to find room for as many members as found
+// none: so much is gained with each node at most.
+func (s *Scheduler) helps(l *queue.Line, slot cluster.Slot) bool {
+	key := sleeper{l.Queue(), l.Shape}
+	vain, preempts := s.vain[key]
+	if id := s.store.Reservation(slot); id != cluster.NoReservation && s.uses(l, id, slot) {
+		return true
+	}
+	if class := l.Shape.Class; class != nil {
+		return place.Fits(&s.store.State, slot, class) || preempts && place.Yields(s.store, slot, class, vain.most)
+	}
+	for i := range l.Shape.Parts {
+		class := l.Shape.Parts[i].Class
+		if preempts && place.Yields(s.store, slot, class, vain.most) {
+			return true
+		}
+		if place.Fits(&s.store.State, slot, class) {
+			s.gained[key] += place.Rooms(&s.store.State, slot, class)
+		}
+	}
+	v := s.verdicts[l.Shape]
+	return s.gained[key] > 0 && (v == nil || s.gained[key] >= v.missing)
+}
+
+// uses reports whether a unit may use a node that is kept free, for itself or for another.
+func (s *Scheduler) uses(l *queue.Line, id cluster.ReservationID, slot cluster.Slot) bool {
+	for _, x := range s.reserved.list {
+		if x.id != id {
+			continue
+		}
+		if u := s.reserved.overdue[x.unit]; u != nil && u.Line() == l {
+			return true
+		}
+		return (x.queue == l.Queue() || x.until > 0) && l.Shape.Class != nil && place.FitsThrough(&s.store.State, slot, l.Shape.Class)
 	}
 	return false
 }

@@ -128,6 +128,9 @@ func roomiest(list []kept, count int) (domain string, ok bool) {
 	return domain, best >= 0
 }
 
+// Rooms is how many more pods of a class the node has room for, whatever its filters say otherwise.
+func Rooms(s *cluster.State, slot cluster.Slot, c *cluster.Class) int { return rooms(s, slot, c, nil) }
+
 // rooms is how many pods of a class the node has room for when some of those on it have left.
 func rooms(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*cluster.Pod) int {
 	n := int64(math.MaxInt32)

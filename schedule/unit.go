@@ -1,0 +1,299 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/queue"
+)
+
+// decideUnit lets one instance place a unit of several members, or one of a cluster with queues, and commits its Plan.
+func (s *Scheduler) decideUnit(u *queue.Unit, now time.Time) {
+	in := s.instances[s.dispatcher.Choose()]
+	ask, short, admitted := s.ask(u)
+	if !admitted {
+		in.snapshot.Advance(s.store)
+		s.outOfQuota(u, ask, short, in, now)
+		return
+	}
+	lagging := s.lag(in.number) && in.snapshot.Revision() >= u.NotBefore && s.knowsAll(in, ask)
+	if !lagging {
+		in.snapshot.Advance(s.store)
+	}
+	through, mark := s.reserved.open(u, in.snapshot), in.snapshot.Mark()
+	placed, ok := in.placer.PlaceUnit(ask)
+	if !ok && lagging { // "fits nowhere" is said of the newest state only
+		in.snapshot.Advance(s.store)
+		through, mark = s.reserved.open(u, in.snapshot), in.snapshot.Mark()
+		placed, ok = in.placer.PlaceUnit(ask)
+	}
+	if !ok {
+		in.snapshot.Rollback(0)
+		s.makeRoom(u, ask, in, now)
+		return
+	}
+	plan := in.unitPlan(placed)
+	plan.Through = through
+	if s.commitUnit(u, plan, cluster.Condition{}, now) {
+		return
+	}
+	in.snapshot.Rollback(mark)
+}
+
+// knowsAll reports whether the instance's snapshot has heard of all the classes.
+func (s *Scheduler) knowsAll(in *instance, ask *place.Ask) bool {
+	return !slices.ContainsFunc(ask.Members, func(pod *cluster.Pod) bool { return !in.snapshot.Knows(pod.Class) })
+}
+
+// ask says what a unit wants now: as many of its members as the limits of its queues leave room for. admitted is false when that is fewer
+// than it needs; the ask is then for those that it needs.
+func (s *Scheduler) ask(u *queue.Unit) (ask *place.Ask, short shortfall, admitted bool) {
+	members, need := u.Members(), u.Need()
+	ask = &place.Ask{Members: members, Need: need}
+	if u.Gang != nil {
+		ask.Topology, ask.Subgroups = u.Gang.Facts.Topology, u.Gang.Facts.SubgroupTopology
+		for _, pod := range u.Gang.Pods() {
+			if pod.Placed() {
+				ask.Anchors = append(ask.Anchors, place.Anchor{Slot: s.store.Slot(pod.Node()), Subgroup: pod.Subgroup})
+			}
+		}
+	}
+	if _, ok := s.admits(u, chargeOf(members)); ok {
+		return ask, short, true
+	}
+	if short, admitted = s.admits(u, chargeOf(members[:need])); !admitted {
+		ask.Members = members[:need]
+		return ask, short, false
+	}
+	low, high := need, len(members) // the first are admitted, all are not
+	for low+1 < high {
+		middle := (low + high) / 2
+		if _, ok := s.admits(u, chargeOf(members[:middle])); ok {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	ask.Members = members[:low]
+	return ask, short, true
+}
+
+// chargeOf is what some pods would be charged to their queue. Pods of one class stand side by side.
+func chargeOf(pods []*cluster.Pod) (sum resource.List) {
+	for len(pods) > 0 {
+		class, n := pods[0].Class, 1
+		for n < len(pods) && pods[n].Class == class {
+			n++
+		}
+		sum, pods = sum.Plus(class.Charge, int64(n)), pods[n:]
+	}
+	return sum
+}
+
+func (in *instance) unitPlan(placed []place.MemberChoice) *cluster.Plan {
+	plan := &cluster.Plan{Revision: in.snapshot.Revision(), Scheduler: in.number, Placements: make([]cluster.Placement, len(placed))}
+	for i := range placed {
+		plan.Placements[i] = cluster.Placement{Pod: placed[i].Pod.UID, Node: in.snapshot.Node(placed[i].Slot).Name, Grant: placed[i].Grant}
+	}
+	return plan
+}
+
+// commitUnit proposes a unit's Plan. Members that are not in it wait on.
+func (s *Scheduler) commitUnit(u *queue.Unit, plan *cluster.Plan, why cluster.Condition, now time.Time) bool {
+	verdict := s.propose(plan, why)
+	if !verdict.Committed {
+		s.rejected(u, verdict, now)
+		return false
+	}
+	placed := make([]cluster.UID, len(plan.Placements))
+	for i := range plan.Placements {
+		placed[i] = plan.Placements[i].Pod
+	}
+	gang := u.Gang
+	s.queue.Done(u, placed...)
+	if gang != nil {
+		s.settled(gang.UnitName)
+		s.settling[gang.UnitName] += len(placed)
+	}
+	s.follow(now)
+	for _, uid := range placed {
+		pod := s.store.Pod(uid)
+		if pod.Obliged() {
+			s.observer.Preempting(pod, pod.Victims(), now)
+		} else {
+			s.observer.Placed(pod, now)
+		}
+	}
+	s.report(now)
+	return true
+}
+
+// outOfQuota lets a unit wait for a queue's limit, if nobody can make room for it there.
+func (s *Scheduler) outOfQuota(u *queue.Unit, ask *place.Ask, short shortfall, in *instance, now time.Time) {
+	if !short.hopeless() && s.evict(u, ask, in, now) {
+		return
+	}
+	s.queue.ParkQuota(u, short.Queue)
+	s.tell(u, s.quotaCondition(&short), now)
+	s.await(u, true, now)
+}
+
+// tell sets the condition of a unit's PodGroup and of its members that wait.
+func (s *Scheduler) tell(u *queue.Unit, why cluster.Condition, now time.Time) {
+	if u.Gang != nil {
+		if s.timedOut(u.Gang, now) {
+			why = cluster.Condition{Reason: spec.ReasonTimedOut, Message: "not whole in time. It is tried on. " + why.Message}
+		}
+		s.binder.ReportUnit(u.Gang, cluster.UnitCondition{Reason: why.Reason, Message: why.Message}, now)
+	}
+	for _, pod := range u.Members() {
+		s.binder.Report(pod, why, now)
+	}
+}
+
+// makeRoom evicts others for a unit that fits nowhere, if it may; else it lets it use what is kept free for others, if that does them no
+// harm; else its shape sleeps.
+func (s *Scheduler) makeRoom(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) {
+	if s.evict(u, ask, in, now) || s.backfill(u, ask, in, now) {
+		return
+	}
+	s.parkUnit(u, ask, in, now)
+}
+
+// evict finds victims for a unit and commits to them. It answers false when the unit has to wait.
+func (s *Scheduler) evict(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) bool {
+	if !s.mayEvict(u, ask, in) {
+		return false
+	}
+	key := sleeperOf(u)
+	mark := in.snapshot.Mark()
+	through := s.reserved.open(u, in.snapshot)
+	found, ok := in.reclaims.Evict(ask, now.UnixNano())
+	in.snapshot.Rollback(mark)
+	if !ok {
+		s.inVain(key, u.Priority)
+		return false
+	}
+	plan := in.unitPlan(found.Placements)
+	plan.Reclaims, plan.Through = found.Reclaims, through
+	for _, victim := range found.Victims {
+		plan.Victims = append(plan.Victims, victim.UID)
+	}
+	why, _ := s.explainedUnit(u, ask, in, now)
+	if !s.commitUnit(u, plan, why.condition, now) {
+		return true // it waits for its next turn
+	}
+	return true
+}
+
+// mayEvict reports whether a unit may evict others now. One whose victims of before a restart are on their way out has to wait for them.
+func (s *Scheduler) mayEvict(u *queue.Unit, ask *place.Ask, in *instance) bool {
+	for _, pod := range ask.Members {
+		if pod.NeverPreempts {
+			return false
+		}
+		if pod.Nominated != "" && in.preempts.Waits(pod) {
+			s.later(sleeperOf(u), u.Priority)
+			return false
+		}
+	}
+	v, known := s.vain[sleeperOf(u)]
+	return !known || !v.any || u.Priority > v.tried
+}
+
+// parkUnit puts a unit's shape to sleep and tells why.
+func (s *Scheduler) parkUnit(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) {
+	v, fresh := s.explainedUnit(u, ask, in, now)
+	s.queue.Park(u, s.seen(u, in))
+	s.observer.Unschedulable(ask.Members[0], v.counts, now)
+	s.tell(u, v.condition, now)
+	s.await(u, true, now)
+	if fresh {
+		s.queue.EachWaiting(u, func(other *queue.Unit) {
+			if other != u {
+				s.tell(other, v.condition, now)
+			}
+		})
+	}
+}
+
+// explainedUnit returns why a unit fits nowhere; fresh says that it was worked out just now.
+func (s *Scheduler) explainedUnit(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) (v *verdict, fresh bool) {
+	if u.Gang == nil {
+		return s.explained(u, in, now)
+	}
+	v = s.verdicts[u.Shape]
+	if v != nil && now.Before(v.at.Add(s.cfg.Conditions.MinInterval.D())) {
+		return v, false
+	}
+	v = explain(in.placer.Explain(ask.Members[0].Class), now)
+	v.missing = 1
+	s.remember(u.Shape, v)
+	return v, true
+}
+
+// sleeper is whose units sleep and wake together.
+type sleeper struct {
+	queue *cluster.Queue
+	shape *queue.Shape
+}
+
+func sleeperOf(u *queue.Unit) sleeper { return sleeper{u.Queue(), u.Shape} }
+
+// seen is what a unit that fits nowhere has looked at.
+func (s *Scheduler) seen(u *queue.Unit, in *instance) queue.Seen {
+	return queue.Seen{Revision: in.snapshot.Revision(), Domains: s.domains(u.Shape)}
+}
+
+// domains is the version of all censuses that a shape reads.
+func (s *Scheduler) domains(shape *queue.Shape) (version uint64) {
+	if shape.Class != nil {
+		return s.store.DomainsVersion(shape.Class)
+	}
+	for i := range shape.Parts {
+		version += s.store.DomainsVersion(shape.Parts[i].Class)
+	}
+	return version
+}
+
+// follow takes note of the units that have changed: what they need, and whether they are whole.
+func (s *Scheduler) follow(now time.Time) {
+	for _, u := range s.store.ChangedUnits() {
+		s.queue.Refresh(u)
+		if p := s.patient[u.UnitName]; p != nil && len(p.unit.Members()) == 0 {
+			s.settled(u.UnitName)
+		}
+		if u.Facts == nil {
+			s.binder.ForgetUnit(u.UnitName)
+			continue
+		}
+		s.whole(u, now)
+	}
+}
+
+// whole tells a unit's PodGroup when all members that it needs are bound.
+func (s *Scheduler) whole(u *cluster.Unit, now time.Time) {
+	if u.Facts == nil || u.Placed() < u.MinMember() || s.settling[u.UnitName] > 0 {
+		return
+	}
+	s.binder.ReportUnit(u, cluster.UnitCondition{
+		Met: true, Reason: spec.ReasonScheduled, Message: fmt.Sprintf("%d members have places, %d are needed", u.Placed(), u.MinMember()),
+	}, now)
+}
+
+// settles takes note that the Binding of a member is certain, or given up.
+func (s *Scheduler) settles(pod *cluster.Pod, now time.Time) {
+	if pod.Unit == nil {
+		return
+	}
+	name := pod.Unit.UnitName
+	if s.settling[name]--; s.settling[name] <= 0 {
+		delete(s.settling, name)
+		s.whole(pod.Unit, now)
+	}
+}
