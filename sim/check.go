@@ -20,6 +20,8 @@ type checker struct {
 	on       map[string][]*mirrored
 	writes   map[bind.WriteID]bind.Write
 	demanded map[cluster.UID]cluster.Revision // by a rejection: what must have been seen before the next try
+	tenants  *tenants
+	gangs    map[cluster.UnitName]*gang
 }
 
 // mirrored is a pod as the scheduler ought to know it.
@@ -37,6 +39,8 @@ type mirrored struct {
 	priority     int32
 	victims      []cluster.UID // who have to leave before it may be bound
 	promised     string        // the node that its status names
+	unit         cluster.UnitName
+	subgroup     string
 }
 
 func newChecker(s *simulation) *checker {
@@ -52,6 +56,7 @@ func (c *checker) forget() {
 	c.on = make(map[string][]*mirrored)
 	c.writes = make(map[bind.WriteID]bind.Write)
 	c.demanded = make(map[cluster.UID]cluster.Revision)
+	c.tenants, c.gangs = newTenants(), make(map[cluster.UnitName]*gang)
 }
 
 func (c *checker) move(m *mirrored, node string, grant topology.Grant) {
@@ -63,14 +68,23 @@ func (c *checker) move(m *mirrored, node string, grant topology.Grant) {
 	m.node, m.grant = node, grant
 	if node != "" {
 		c.on[node] = append(c.on[node], m)
+		c.sawWhole(m.unit)
 	}
 }
 
-func (c *checker) drop(uid cluster.UID) {
+// drop forgets a pod that has ended, or is gone.
+func (c *checker) drop(uid cluster.UID, ended bool) {
 	if m := c.pods[uid]; m != nil {
 		c.move(m, "", topology.Grant{})
+		c.leaveGang(m.unit, uid, ended)
 		delete(c.pods, uid)
 		delete(c.demanded, uid)
+	} else if !ended {
+		for name, g := range c.gangs {
+			if g.ended[uid] {
+				c.leaveGang(name, uid, false)
+			}
+		}
 	}
 }
 
@@ -100,7 +114,7 @@ func (c *checker) told(e cluster.Event) {
 	case cluster.PodUpserted:
 		c.toldPod(&e.Pod)
 	case cluster.PodRemoved:
-		c.drop(e.UID)
+		c.drop(e.UID, false)
 	case cluster.PodsListed:
 		listed := make(map[cluster.UID]bool, len(e.Pods))
 		for i := range e.Pods {
@@ -109,9 +123,18 @@ func (c *checker) told(e cluster.Event) {
 		}
 		for uid := range c.pods {
 			if !listed[uid] {
-				c.drop(uid)
+				c.drop(uid, false)
 			}
 		}
+		for _, g := range c.gangs {
+			for uid := range g.ended {
+				if !listed[uid] {
+					c.drop(uid, false)
+				}
+			}
+		}
+	default:
+		c.toldTenants(e)
 	}
 }
 
@@ -119,11 +142,19 @@ func (c *checker) toldPod(f *cluster.PodFacts) {
 	m := c.pods[f.UID]
 	switch {
 	case f.Finished:
-		c.drop(f.UID)
+		c.drop(f.UID, true)
 		return
 	case m == nil:
-		m = &mirrored{uid: f.UID, namespace: f.Namespace, labels: f.Labels, requirements: f.Requirements, ours: f.Ours, priority: f.Priority}
+		m = &mirrored{
+			uid: f.UID, namespace: f.Namespace, labels: f.Labels, requirements: f.Requirements, ours: f.Ours, priority: f.Priority, subgroup: f.Subgroup,
+		}
+		if f.Unit != "" {
+			m.unit = cluster.UnitName{Namespace: f.Namespace, Name: f.Unit}
+		}
 		c.pods[f.UID] = m
+	}
+	if !m.unit.IsZero() && (m.ours || f.Node != "") {
+		c.gang(m.unit).members[f.UID] = m
 	}
 	if !m.assumed || f.Nominated == m.node { // an older state can be told after the answer to our own write
 		m.promised = f.Nominated
@@ -174,7 +205,7 @@ func (c *checker) preempting(pod *cluster.Pod, victims []*cluster.Pod) {
 		switch m := c.pods[victim.UID]; {
 		case m == nil || m.node != pod.Node():
 			c.s.violate("pod %s preempts %s, which is not on node %s", pod.UID, victim.UID, pod.Node())
-		case m.priority >= c.s.priority(pod.UID):
+		case !c.s.tenanted && m.priority >= c.s.priority(pod.UID):
 			c.s.violate("pod %s preempts %s, which is of no lower priority", pod.UID, victim.UID)
 		}
 	}
@@ -218,6 +249,9 @@ func (c *checker) released(uid cluster.UID) {
 
 // judged holds a Plan against what an earlier rejection demanded.
 func (c *checker) judged(plan *cluster.Plan, v cluster.Verdict) {
+	if v.Committed {
+		c.judgeTenants(plan)
+	}
 	for i := range plan.Placements {
 		uid := plan.Placements[i].Pod
 		if need, ok := c.demanded[uid]; ok && plan.Revision < need {
@@ -233,7 +267,7 @@ func (c *checker) judged(plan *cluster.Plan, v cluster.Verdict) {
 // sent remembers a write, so that its answer can be read.
 func (c *checker) sent(w *bind.Write) {
 	for _, other := range c.writes {
-		if w.Kind != bind.WriteCondition && other.Kind != bind.WriteCondition && other.Pod == w.Pod {
+		if w.Kind != bind.WriteCondition && other.Kind != bind.WriteCondition && w.Pod != "" && other.Pod == w.Pod {
 			c.s.violate("two writes about pod %s under way at once: kinds %d and %d", w.Pod, other.Kind, w.Kind)
 		}
 	}
@@ -280,7 +314,7 @@ func (c *checker) answered(r bind.Result) {
 // unschedulable counts decisions that nothing fits though something does.
 func (c *checker) unschedulable(pod *cluster.Pod) {
 	m := c.pods[pod.UID]
-	if m == nil {
+	if m == nil || c.s.tenanted { // a gang and a queue are reasons enough
 		return
 	}
 	for name, n := range c.nodes {
@@ -355,6 +389,7 @@ func (s *simulation) atRest() {
 	}
 	s.checkLedger()
 	s.checkStranded()
+	s.restTenants()
 }
 
 // checkLedger holds the ledger against the API server: at rest they have to agree.
@@ -377,75 +412,12 @@ func (s *simulation) checkLedger() {
 	}
 }
 
-// checkStranded looks for pods that wait though they would fit. Pods of equal requirements and labels are looked at once.
-//
-// Counting all pods for every node takes too long in large clusters: with constraints between pods it is left to runs that are checked.
-func (s *simulation) checkStranded() {
-	if s.tied && s.check == nil {
-		return
-	}
-	type kind struct {
-		r     *cluster.Requirements
-		group string
-	}
-	hopeless := make(map[kind]bool)
-	all := s.population(nil)
-	for i := range s.api.pods {
-		p := &s.api.pods[i]
-		r := s.api.requirements(p)
-		k := kind{r, s.w.Tasks[p.task].Group}
-		if !p.exists || !p.ours || p.node != nowhere || p.deleting || hopeless[k] {
-			continue
-		}
-		for j := range s.api.nodes {
-			n := &s.api.nodes[j]
-			if n.present && fits(n.object, s.api.occupants(n), r) && all.bars(s.api.resident(p), n.object) == "" {
-				s.violate("pod %s waits though node %s has room for it", p.uid, n.object.Name)
-				return
-			}
-		}
-		hopeless[k] = true
-	}
-	if s.o.Preempt {
-		s.checkMeek()
-	}
-}
-
-// checkMeek looks for pods that wait though they could have preempted.
-func (s *simulation) checkMeek() {
-	type kind struct {
-		r        *cluster.Requirements
-		group    string
-		priority int32
-	}
-	checked := make(map[kind]bool)
-	for i := range s.api.pods {
-		p := &s.api.pods[i]
-		k := kind{s.api.requirements(p), s.w.Tasks[p.task].Group, s.w.Tasks[p.task].Priority}
-		if !p.exists || !p.ours || p.node != nowhere || p.deleting || checked[k] {
-			continue
-		}
-		checked[k] = true
-		for j := range s.api.nodes {
-			n := &s.api.nodes[j]
-			meek := func(other *pod) bool { return other.node == int32(j) && s.w.Tasks[other.task].Priority < k.priority }
-			var stay []occupant
-			for _, at := range n.pods {
-				if other := &s.api.pods[at]; !meek(other) {
-					stay = append(stay, occupant{s.api.requirements(other), other.grant})
-				}
-			}
-			if n.present && len(stay) < len(n.pods) && fits(n.object, stay, k.r) && s.population(meek).bars(s.api.resident(p), n.object) == "" {
-				s.violate("pod %s waits though it could preempt on node %s", p.uid, n.object.Name)
-				return
-			}
-		}
-	}
-}
-
 // priority is what the API server has.
 func (s *simulation) priority(uid cluster.UID) int32 {
 	if i, ok := s.api.byUID[uid]; ok {
+		if f := s.api.tenants.units[s.api.unitOf(&s.api.pods[i])]; f != nil && f.Prioritized {
+			return f.Priority
+		}
 		return s.w.Tasks[s.api.pods[i].task].Priority
 	}
 	return math.MaxInt32 // gone, which the scheduler cannot know yet

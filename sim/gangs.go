@@ -1,0 +1,345 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+// This file holds what the scheduler decides about gangs and queues against what it had been told by then.
+
+// gang is what the mirror knows of a unit.
+type gang struct {
+	members map[cluster.UID]*mirrored
+	ended   map[cluster.UID]bool // that are seen to have ended and are not removed
+	done    int
+	whole   bool // as many members as it needs had places at once
+}
+
+func (c *checker) gang(name cluster.UnitName) *gang {
+	g := c.gangs[name]
+	if g == nil {
+		g = &gang{members: make(map[cluster.UID]*mirrored), ended: make(map[cluster.UID]bool)}
+		c.gangs[name] = g
+	}
+	return g
+}
+
+// placed counts the members that have places and are to keep them.
+func (g *gang) placed() int {
+	n := 0
+	for _, m := range g.members {
+		if m.node != "" && !m.deleting {
+			n++
+		}
+	}
+	return n
+}
+
+// runs says whether a unit was whole once and something of it is left, so that members join it one by one.
+func (c *checker) runs(name cluster.UnitName) bool {
+	g, f := c.gang(name), c.tenants.units[name]
+	return (g.whole || f != nil && f.Scheduled) && g.placed()+g.done > 0
+}
+
+func (c *checker) sawWhole(name cluster.UnitName) {
+	if f := c.tenants.units[name]; f != nil && !name.IsZero() {
+		if g := c.gang(name); g.placed() >= int(f.MinMember) {
+			g.whole = true
+		}
+	}
+}
+
+// leaveGang takes note that a pod has ended, or is gone.
+func (c *checker) leaveGang(name cluster.UnitName, uid cluster.UID, ended bool) {
+	if name.IsZero() {
+		return
+	}
+	g := c.gang(name)
+	if ended {
+		g.done++
+		g.ended[uid] = true
+	} else {
+		delete(g.ended, uid)
+	}
+	delete(g.members, uid)
+	if len(g.members)+len(g.ended) == 0 {
+		g.whole, g.done = false, 0
+	}
+}
+
+// toldTenants mirrors an event about queues, namespaces or PodGroups.
+func (c *checker) toldTenants(e cluster.Event) {
+	t := c.tenants
+	switch e := e.(type) {
+	case cluster.QueueUpserted:
+		t.queues[e.Queue.Name] = e.Queue
+	case cluster.QueueRemoved:
+		delete(t.queues, e.Name)
+	case cluster.QueuesListed:
+		clear(t.queues)
+		for _, q := range e.Queues {
+			t.queues[q.Name] = q
+		}
+	case cluster.NamespaceUpserted:
+		t.namespaces[e.Namespace.Name] = e.Namespace.Labels
+	case cluster.NamespaceRemoved:
+		delete(t.namespaces, e.Name)
+	case cluster.NamespacesListed:
+		clear(t.namespaces)
+		for _, n := range e.Namespaces {
+			t.namespaces[n.Name] = n.Labels
+		}
+	case cluster.UnitUpserted:
+		c.toldUnit(e.Unit.UnitName, e.Unit)
+	case cluster.UnitRemoved:
+		c.toldUnit(e.Name, nil)
+	case cluster.UnitsListed:
+		listed := make(map[cluster.UnitName]*cluster.UnitFacts)
+		for _, f := range e.Units {
+			listed[f.UnitName] = f
+		}
+		for _, name := range t.unitNames() {
+			if listed[name] == nil {
+				c.toldUnit(name, nil)
+			}
+		}
+		for _, f := range e.Units {
+			c.toldUnit(f.UnitName, f)
+		}
+	}
+}
+
+func (c *checker) toldUnit(name cluster.UnitName, f *cluster.UnitFacts) {
+	old := c.tenants.units[name]
+	if g := c.gang(name); f == nil || old != nil && old.UID != f.UID {
+		g.whole, g.done = false, 0
+	}
+	if f == nil {
+		delete(c.tenants.units, name)
+		return
+	}
+	c.tenants.units[name] = f
+	c.sawWhole(name)
+}
+
+// rank is the priority of a pod: its unit's, if that has one.
+func (c *checker) rank(m *mirrored) int32 {
+	if f := c.tenants.units[m.unit]; f != nil && f.Prioritized {
+		return f.Priority
+	}
+	return m.priority
+}
+
+// judgeTenants holds a Plan that was committed against gangs and queues.
+func (c *checker) judgeTenants(plan *cluster.Plan) {
+	if !c.s.tenanted {
+		return
+	}
+	comers := make(map[cluster.UnitName][]comer)
+	for i := range plan.Placements {
+		m := c.pods[plan.Placements[i].Pod]
+		if m == nil {
+			return // told elsewhere
+		}
+		comers[m.unit] = append(comers[m.unit], comer{m, c.nodes[plan.Placements[i].Node]})
+	}
+	for name, list := range comers {
+		if !name.IsZero() {
+			c.judgeWhole(name, list)
+			c.judgePacking(name, list)
+		}
+	}
+	c.judgeTorn(plan)
+	c.judgeQuota(plan)
+	c.judgeVictims(plan)
+}
+
+// comer is a pod of a Plan, and the node that it is to have; nil if that is gone.
+type comer struct {
+	pod  *mirrored
+	node *cluster.Node
+}
+
+// judgeWhole: with the Plan a unit is whole, or it runs already.
+func (c *checker) judgeWhole(name cluster.UnitName, list []comer) {
+	f := c.tenants.units[name]
+	switch has := c.gang(name).placed() + len(list); {
+	case f == nil:
+		c.s.violate("places for unit %s, whose PodGroup the scheduler does not know", name)
+	case f.Invalid != "":
+		c.s.violate("places for unit %s, whose PodGroup cannot be honoured", name)
+	case !c.runs(name) && has < int(f.MinMember):
+		c.s.violate("unit %s is given places for %d of the %d that it needs", name, has, f.MinMember)
+	}
+}
+
+// judgePacking: members are in one domain of what is required and have one value of what must be uniform, those that run already included
+// as far as they agree with one another; subgroups each for themselves.
+func (c *checker) judgePacking(name cluster.UnitName, list []comer) {
+	f := c.tenants.units[name]
+	if f == nil {
+		return
+	}
+	inPart := func(part string) (ours []comer) {
+		for _, m := range list {
+			if m.pod.subgroup == part {
+				ours = append(ours, m)
+			}
+		}
+		return ours
+	}
+	for _, label := range []string{f.Topology.Required, f.Topology.Uniform} {
+		if why := c.scattered(name, list, label, func(*mirrored) bool { return true }); why != "" {
+			c.s.violate("unit %s: %s", name, why)
+		}
+	}
+	for _, m := range list {
+		part := m.pod.subgroup
+		for _, label := range []string{f.SubgroupTopology.Required, f.SubgroupTopology.Uniform} {
+			if part == "" {
+				continue
+			}
+			if why := c.scattered(name, inPart(part), label, func(other *mirrored) bool { return other.subgroup == part }); why != "" {
+				c.s.violate("subgroup %s of unit %s: %s", part, name, why)
+			}
+		}
+	}
+}
+
+// scattered says what is wrong with where members are to go, if they all need one value of a label.
+func (c *checker) scattered(name cluster.UnitName, list []comer, label string, with func(*mirrored) bool) string {
+	if label == "" {
+		return ""
+	}
+	anchors := make(map[string]bool)
+	for _, m := range c.gang(name).members {
+		if n := c.nodes[m.node]; n != nil && !m.deleting && with(m) {
+			if value, ok := n.Labels[label]; ok {
+				anchors[value] = true
+			}
+		}
+	}
+	if len(anchors) > 1 { // others put them there, or nodes went and came
+		return ""
+	}
+	for _, m := range list {
+		if m.node == nil {
+			continue
+		}
+		value, ok := m.node.Labels[label]
+		if !ok {
+			return fmt.Sprintf("node %s has no %s", m.node.Name, label)
+		}
+		anchors[value] = true
+	}
+	if len(anchors) > 1 {
+		return fmt.Sprintf("%d values of %s where one is required", len(anchors), label)
+	}
+	return ""
+}
+
+// judgeTorn: a unit of victims goes whole, or keeps what it needs.
+func (c *checker) judgeTorn(plan *cluster.Plan) {
+	taken := make(map[cluster.UnitName]int)
+	for _, uid := range plan.Victims {
+		if m := c.pods[uid]; m != nil && !m.unit.IsZero() && m.node != "" && !m.deleting {
+			taken[m.unit]++
+		}
+	}
+	for name, n := range taken {
+		f := c.tenants.units[name]
+		left := c.gang(name).placed() - n
+		if f != nil && left > 0 && (left < int(f.MinMember) || f.Indivisible) {
+			c.s.violate("unit %s is torn: %d of its members go, %d stay, it needs %d", name, n, left, f.MinMember)
+		}
+	}
+}
+
+// judgeQuota: with the Plan no queue above its pods holds more than its limit. The victims are counted as gone.
+func (c *checker) judgeQuota(plan *cluster.Plan) {
+	used := c.usage(plan.Victims)
+	asks := make(bill)
+	for i := range plan.Placements {
+		m := c.pods[plan.Placements[i].Pod]
+		asks.add(c.tenants, m.namespace, m.requirements)
+	}
+	if why := c.tenants.forbids(used, asks); why != "" {
+		c.s.violate("places for pod %s and %d others: queue %s", plan.Placements[0].Pod, len(plan.Placements)-1, why)
+	}
+}
+
+// usage is the bill of what the scheduler ought to know on nodes that it knows, without some.
+func (c *checker) usage(off []cluster.UID) bill {
+	used := make(bill)
+	for node, list := range c.on {
+		if c.nodes[node] == nil {
+			continue
+		}
+		for _, m := range list {
+			if !slices.Contains(off, m.uid) {
+				used.add(c.tenants, m.namespace, m.requirements)
+			}
+		}
+	}
+	return used
+}
+
+// judgeVictims: where nothing is reclaimed, priority alone decides; else each victim's queue has borrowed, or priority does.
+func (c *checker) judgeVictims(plan *cluster.Plan) {
+	if len(plan.Victims) == 0 {
+		return
+	}
+	used := c.usage(nil)
+	for _, uid := range plan.Victims {
+		victim := c.pods[uid]
+		if victim == nil {
+			continue
+		}
+		for i := range plan.Placements {
+			m := c.pods[plan.Placements[i].Pod]
+			if plan.Placements[i].Node != victim.node || c.rank(m) > c.rank(victim) {
+				continue
+			}
+			if !plan.Reclaims {
+				c.s.violate("pod %s preempts %s, which is of no lower priority", m.uid, uid)
+			} else if !c.tenants.borrows(used, m.namespace, victim) {
+				c.s.violate("pod %s reclaims from %s, whose queue has borrowed nothing", m.uid, uid)
+			}
+		}
+	}
+}
+
+// borrows says whether the queue of a victim holds more than its guarantee of something that the victim has, where the tree forks between
+// it and the namespace that takes.
+func (t *tenants) borrows(used bill, taker string, victim *mirrored) bool {
+	side := t.side(victim.namespace, taker)
+	if side == "" {
+		return false
+	}
+	for r, amount := range charge(victim.requirements) {
+		if r != resource.NamePods && amount > 0 && used[side][r] > t.guaranteed(side, r) {
+			return true
+		}
+	}
+	return false
+}
+
+// side is the highest queue above one namespace that is not above the other; empty when one feeds what is above the other.
+func (t *tenants) side(of, apartFrom string) string {
+	mine, _ := t.above(t.queueOf(of))
+	theirs, _ := t.above(t.queueOf(apartFrom))
+	side := ""
+	for _, name := range mine {
+		if slices.Contains(theirs, name) {
+			break
+		}
+		side = name
+	}
+	if slices.Contains(mine, theirs[0]) {
+		return ""
+	}
+	return side
+}

@@ -1,0 +1,255 @@
+package sim
+
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+// This file holds what must be true of gangs and queues when nothing is left to happen. It looks at the API server's objects. What it finds
+// is certain, for it shows a place; what it cannot show it lets pass.
+
+// restTenants holds all of it.
+func (s *simulation) restTenants() {
+	if !s.tenanted {
+		return
+	}
+	used := s.api.usage()
+	for _, f := range s.api.tenants.listUnits() {
+		s.checkWhole(f)
+		s.checkStrandedUnit(f, used)
+	}
+	if s.o.Preempt {
+		s.checkOwed(used)
+	}
+}
+
+// checkWhole: no gang holds places with fewer members than it needs, unless it had them all at once before. What others bind is theirs.
+func (s *simulation) checkWhole(f *cluster.UnitFacts) {
+	bound, ended := 0, 0
+	for _, i := range s.api.members(f.UnitName) {
+		switch p := &s.api.pods[i]; {
+		case p.foreign:
+			return
+		case p.finished:
+			ended++
+		case p.node != nowhere && !p.deleting:
+			bound++
+		}
+	}
+	if u := &s.api.units[s.api.numberOf(f.UnitName)]; bound > 0 && bound+ended < int(f.MinMember) && !u.whole {
+		s.violate("at rest, but unit %s has %d of the %d members that it needs, and was never whole", f.UnitName, bound, f.MinMember)
+	}
+}
+
+// waiting are the members that want a place, by name.
+func (a *model) waiting(name cluster.UnitName) []*pod {
+	var list []*pod
+	for _, i := range a.members(name) {
+		if p := &a.pods[i]; p.ours && p.node == nowhere && !p.deleting && !p.gated && !p.finished {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// checkStrandedUnit looks for a gang that waits though enough of its members would fit: first fit, domain by domain, on nodes that are kept
+// free for nobody. Gangs whose subgroups are packed, or whose pods have constraints between them, are let pass.
+func (s *simulation) checkStrandedUnit(f *cluster.UnitFacts, used bill) {
+	list := s.api.waiting(f.UnitName)
+	need := 1
+	if has := s.api.has(f.UnitName); !s.api.running(f) {
+		need = max(int(f.MinMember)-has, 1)
+	}
+	if f.Invalid != "" || len(list) < need || !f.SubgroupTopology.IsZero() || s.tied {
+		return
+	}
+	for _, domain := range s.domains(f) {
+		if s.packs(list, need, domain, used, false) {
+			s.violate("at rest, but unit %s waits though %d of its members would fit together, on nodes %s and after", f.UnitName, need, domain[0].object.Name)
+			return
+		}
+	}
+}
+
+// running says whether a unit was whole once and something of it is left, by the API server's books.
+func (a *model) running(f *cluster.UnitFacts) bool {
+	left := a.has(f.UnitName)
+	for _, i := range a.members(f.UnitName) {
+		if a.pods[i].finished {
+			left++
+		}
+	}
+	return left > 0 && (f.Scheduled || a.units[a.numberOf(f.UnitName)].whole)
+}
+
+// domains are the sets of nodes of which one must hold a unit.
+func (s *simulation) domains(f *cluster.UnitFacts) [][]*node {
+	var all []*node
+	for i := range s.api.nodes {
+		if n := &s.api.nodes[i]; n.present && !s.kept(n) {
+			all = append(all, n)
+		}
+	}
+	sets := [][]*node{all}
+	for _, label := range []string{f.Topology.Required, f.Topology.Uniform} {
+		if label != "" {
+			sets = split(sets, label)
+		}
+	}
+	anchors := s.anchors(f)
+	sets = slices.DeleteFunc(sets, func(set []*node) bool {
+		return len(set) == 0 || slices.ContainsFunc(anchors, func(a *node) bool {
+			return slices.ContainsFunc([]string{f.Topology.Required, f.Topology.Uniform}, func(label string) bool {
+				return label != "" && a.object.Labels[label] != set[0].object.Labels[label]
+			})
+		})
+	})
+	return sets
+}
+
+// anchors are the nodes of the members that run.
+func (s *simulation) anchors(f *cluster.UnitFacts) []*node {
+	var list []*node
+	for _, i := range s.api.members(f.UnitName) {
+		if p := &s.api.pods[i]; p.node != nowhere && !p.finished {
+			list = append(list, &s.api.nodes[p.node])
+		}
+	}
+	return list
+}
+
+// split parts sets of nodes by a label; nodes without it drop out.
+func split(sets [][]*node, label string) [][]*node {
+	var parts [][]*node
+	for _, set := range sets {
+		at := make(map[string]int)
+		for _, n := range set {
+			value, ok := n.object.Labels[label]
+			if !ok {
+				continue
+			}
+			if _, known := at[value]; !known {
+				at[value] = len(parts)
+				parts = append(parts, nil)
+			}
+			parts[at[value]] = append(parts[at[value]], n)
+		}
+	}
+	return parts
+}
+
+// kept says whether a node is kept free for somebody.
+func (s *simulation) kept(n *node) bool {
+	if s.scheduler == nil {
+		return false
+	}
+	store := s.scheduler.Store()
+	slot := store.Slot(n.object.Name)
+	return slot != cluster.NoSlot && store.Reservation(slot) != cluster.NoReservation
+}
+
+// packs says whether so many of the pods fit on the nodes together, first fit, and into their queues; empty: as if nothing was there.
+func (s *simulation) packs(list []*pod, need int, nodes []*node, used bill, empty bool) bool {
+	on := make([][]occupant, len(nodes))
+	if !empty {
+		for i, n := range nodes {
+			on[i] = s.api.occupants(n)
+		}
+	}
+	asks := make(bill)
+	for _, p := range list {
+		if need == 0 {
+			break
+		}
+		r := s.api.requirements(p)
+		for i, n := range nodes {
+			if !fits(n.object, on[i], r) {
+				continue
+			}
+			grant, _ := someGrant(n.object, on[i], r.GPU)
+			on[i] = append(on[i], occupant{r, grant})
+			asks.add(s.api.tenants, s.api.identity(p).Namespace, r)
+			need--
+			break
+		}
+	}
+	return need == 0 && s.api.tenants.forbids(used, asks) == ""
+}
+
+// asksOf is the bill of one pod.
+func (s *simulation) asksOf(p *pod) bill {
+	b := make(bill)
+	b.add(s.api.tenants, s.api.identity(p).Namespace, s.api.requirements(p))
+	return b
+}
+
+// checkOwed looks for single pods that wait though their queue would stay within its guarantee with them, and one pod that another queue
+// has wholly borrowed is in the way.
+func (s *simulation) checkOwed(used bill) {
+	type kind struct{ group, what string }
+	checked := make(map[kind]bool)
+	for i := range s.api.pods {
+		p := &s.api.pods[i]
+		k := kind{s.w.Tasks[p.task].Group, string(p.uid)}
+		if !p.exists || !p.ours || p.node != nowhere || p.deleting || p.gated || s.w.Tasks[p.task].Unit != "" || checked[k] {
+			continue
+		}
+		checked[k] = true
+		if s.tied || s.api.tenants.forbids(used, s.asksOf(p)) != "" {
+			continue
+		}
+		for j := range s.api.nodes {
+			if n := &s.api.nodes[j]; n.present && !s.kept(n) {
+				s.owes(p, n, used)
+			}
+		}
+	}
+}
+
+// owes holds that no pod on the node is wholly borrowed from the guarantee of a pod that waits and would fit without it.
+func (s *simulation) owes(p *pod, n *node, used bill) {
+	t, asks := s.api.tenants, s.asksOf(p)
+	for _, at := range n.pods {
+		v := &s.api.pods[at]
+		if !v.ours || v.deleting || s.w.Tasks[v.task].Unit != "" {
+			continue
+		}
+		from, to := s.api.identity(v).Namespace, s.api.identity(p).Namespace
+		side, mine := t.side(from, to), t.side(to, from)
+		if side == "" || mine == "" || t.keeps(from, side) {
+			continue
+		}
+		within, borrowed := true, true
+		for r, amount := range asks[mine] {
+			within = within && (r == resource.NamePods || used[mine][r]+amount <= t.guaranteed(mine, r))
+		}
+		for r, amount := range charge(s.api.requirements(v)) {
+			borrowed = borrowed && (r == resource.NamePods || used[side][r]-amount >= t.guaranteed(side, r))
+		}
+		var stay []occupant
+		for _, other := range n.pods {
+			if other != at {
+				stay = append(stay, occupant{s.api.requirements(&s.api.pods[other]), s.api.pods[other].grant})
+			}
+		}
+		if within && borrowed && fits(n.object, stay, s.api.requirements(p)) {
+			s.violate("at rest, but pod %s waits within the guarantee of queue %s, while %s on node %s is borrowed by queue %s", p.uid, mine, v.uid, n.object.Name, side)
+		}
+	}
+}
+
+// keeps says whether a queue on the way from a namespace up to a side of the tree keeps what it has borrowed.
+func (t *tenants) keeps(namespace, side string) bool {
+	chain, _ := t.above(t.queueOf(namespace))
+	for _, name := range chain {
+		if f := t.queues[name]; f != nil && f.KeepsBorrowed {
+			return true
+		}
+		if name == side {
+			break
+		}
+	}
+	return false
+}

@@ -1,0 +1,90 @@
+package sim
+
+import "hilbert.dev/hilbert/cluster"
+
+// This file looks for single pods that wait at rest though they need not.
+
+// checkStranded looks for pods that wait though they would fit. Pods of equal requirements and labels are looked at once.
+//
+// Counting all pods for every node takes too long in large clusters: with constraints between pods it is left to runs that are checked.
+func (s *simulation) checkStranded() {
+	if s.tied && s.check == nil {
+		return
+	}
+	type kind struct {
+		r     *cluster.Requirements
+		group string
+	}
+	hopeless := make(map[kind]bool)
+	all := s.population(nil)
+	used := s.api.usage()
+	for i := range s.api.pods {
+		p := &s.api.pods[i]
+		r := s.api.requirements(p)
+		k := kind{r, s.w.Tasks[p.task].Group}
+		if !p.exists || !p.ours || p.node != nowhere || p.deleting || hopeless[k] || s.awaits(p, used) {
+			continue
+		}
+		for j := range s.api.nodes {
+			n := &s.api.nodes[j]
+			if n.present && !s.kept(n) && fits(n.object, s.api.occupants(n), r) && all.bars(s.api.resident(p), n.object) == "" {
+				s.violate("pod %s waits though node %s has room for it", p.uid, n.object.Name)
+				return
+			}
+		}
+		hopeless[k] = true
+	}
+	if s.o.Preempt {
+		s.checkMeek(used)
+	}
+}
+
+// awaits says whether a pod has to wait for more than a node: for its unit, which is looked at as a whole, or for its queue.
+func (s *simulation) awaits(p *pod, used bill) bool {
+	return s.tenanted && (s.w.Tasks[p.task].Unit != "" || s.api.tenants.forbids(used, s.asksOf(p)) != "")
+}
+
+// checkMeek looks for pods that wait though they could have preempted.
+func (s *simulation) checkMeek(used bill) {
+	type kind struct {
+		r        *cluster.Requirements
+		group    string
+		priority int32
+	}
+	checked := make(map[kind]bool)
+	for i := range s.api.pods {
+		p := &s.api.pods[i]
+		k := kind{s.api.requirements(p), s.w.Tasks[p.task].Group, s.w.Tasks[p.task].Priority}
+		if !p.exists || !p.ours || p.node != nowhere || p.deleting || checked[k] || s.awaits(p, used) {
+			continue
+		}
+		checked[k] = true
+		for j := range s.api.nodes {
+			n := &s.api.nodes[j]
+			meek := func(other *pod) bool {
+				return other.node == int32(j) && s.w.Tasks[other.task].Priority < k.priority && s.yields(other, p)
+			}
+			var stay []occupant
+			for _, at := range n.pods {
+				if other := &s.api.pods[at]; !meek(other) {
+					stay = append(stay, occupant{s.api.requirements(other), other.grant})
+				}
+			}
+			if n.present && !s.kept(n) && len(stay) < len(n.pods) && fits(n.object, stay, k.r) && s.population(meek).bars(s.api.resident(p), n.object) == "" {
+				s.violate("pod %s waits though it could preempt on node %s", p.uid, n.object.Name)
+				return
+			}
+		}
+	}
+}
+
+// yields says whether a pod of lower priority has to make room for another: in one queue it has, if it is no part of a gang.
+func (s *simulation) yields(other, p *pod) bool {
+	if !s.tenanted {
+		return true
+	}
+	t := s.api.tenants
+	queue := t.queueOf(s.api.identity(p).Namespace)
+	f := t.queues[queue]
+	return s.w.Tasks[other.task].Unit == "" && t.queueOf(s.api.identity(other).Namespace) == queue && (f == nil || !f.NeverPreempts)
+}
