@@ -1,0 +1,282 @@
+package place
+
+import (
+	"maps"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+)
+
+// maxRefills bounds how often it is tried to do without one of the victims where that means to place all members again.
+const maxRefills = 16
+
+// solution is a set of victims that makes the unit fit, and where it fits.
+type solution struct {
+	slots   []cluster.Slot // of the domain
+	victims []victim
+	waits   []*cluster.Pod
+	placed  []MemberChoice
+	cost    UnitCost
+}
+
+// cheapest looks for victims in each domain that the unit may be in.
+func (s *seeker) cheapest() (Eviction, bool) {
+	base := s.here()
+	var best *solution
+	for _, slots := range domainsOf(s.state(), s.within(), &s.ask.Topology, s.ask.Anchors) {
+		if s.fillUnit(slots) {
+			if len(s.victims)+len(s.waits) == 0 {
+				s.back(base)
+				return Eviction{}, false // it fits as it is: nobody is asked for anything
+			}
+			if best == nil || s.cost.Compare(best.cost) < 0 || s.cost == best.cost && len(s.waits) < len(best.waits) {
+				best = s.solution(slots)
+				s.most, s.bounded = best.cost, best.cost.Pods > 0
+			}
+		}
+		s.back(base)
+	}
+	s.bounded = false
+	if best == nil {
+		return Eviction{}, false
+	}
+	found, ok := s.finish(best)
+	s.back(base)
+	return found, ok
+}
+
+// solution remembers what has been found.
+func (s *seeker) solution(slots []cluster.Slot) *solution {
+	return &solution{slots, slices.Clone(s.victims), slices.Clone(s.waits), slices.Clone(s.placed), s.cost}
+}
+
+// within is the nodes that the unit may be on.
+func (s *seeker) within() []cluster.Slot {
+	if s.ask.Within != nil {
+		return s.ask.Within
+	}
+	st := s.state()
+	slots := make([]cluster.Slot, 0, st.Slots())
+	for i := range st.Slots() {
+		if st.Node(cluster.Slot(i)) != nil {
+			slots = append(slots, cluster.Slot(i))
+		}
+	}
+	return slots
+}
+
+// domainsOf parts nodes by the values of the labels that all members must have in common; those without are left out. Where some run already
+// it is the domain of theirs.
+func domainsOf(st *cluster.State, slots []cluster.Slot, packing *cluster.Packing, anchors []Anchor) [][]cluster.Slot {
+	if packing.Required == "" && packing.Uniform == "" {
+		return [][]cluster.Slot{slots}
+	}
+	ask := &Ask{Topology: *packing}
+	pinned := ""
+	for _, a := range anchors {
+		if name, ok := keepDomain(st, a.Slot, ask); ok {
+			pinned = name
+			break
+		}
+	}
+	byName := make(map[string][]cluster.Slot)
+	for _, slot := range slots {
+		if st.Node(slot) == nil {
+			continue
+		}
+		if name, ok := keepDomain(st, slot, ask); ok && (pinned == "" || name == pinned) {
+			byName[name] = append(byName[name], slot)
+		}
+	}
+	domains := make([][]cluster.Slot, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		domains = append(domains, byName[name])
+	}
+	return domains
+}
+
+// fillUnit gives the members that are needed places on some nodes, each subgroup in a domain of its own if that is asked.
+func (s *seeker) fillUnit(slots []cluster.Slot) bool {
+	members := s.ask.Members
+	for len(members) > 0 && len(s.placed) < s.need {
+		n := s.subgroup(members)
+		s.fillSubgroup(slots, members[:n], s.need-len(s.placed))
+		members = members[n:]
+	}
+	return len(s.placed) >= s.need
+}
+
+// subgroup is how many of the first members are packed together: all, unless subgroups are packed for themselves.
+func (s *seeker) subgroup(members []*cluster.Pod) int {
+	if !s.packsSubgroups() {
+		return len(members)
+	}
+	n := 1
+	for n < len(members) && members[n].Subgroup == members[0].Subgroup {
+		n++
+	}
+	return n
+}
+
+func (s *seeker) packsSubgroups() bool {
+	return s.ask.Subgroups.Required != "" || s.ask.Subgroups.Uniform != ""
+}
+
+// fillSubgroup places members in the subgroup's domain that takes the most of them, and of those the cheapest.
+func (s *seeker) fillSubgroup(slots []cluster.Slot, members []*cluster.Pod, want int) {
+	if !s.packsSubgroups() || members[0].Subgroup == "" {
+		s.fill(slots, members, want)
+		return
+	}
+	var anchors []Anchor
+	for _, a := range s.ask.Anchors {
+		if a.Subgroup == members[0].Subgroup {
+			anchors = append(anchors, a)
+		}
+	}
+	base, most, cost := s.here(), 0, UnitCost{}
+	var best []cluster.Slot
+	for _, domain := range domainsOf(s.state(), slots, &s.ask.Subgroups, anchors) {
+		count := s.fill(domain, members, want)
+		if count > most || count == most && count > 0 && s.cost.Compare(cost) < 0 {
+			best, most, cost = domain, count, s.cost
+		}
+		s.back(base)
+	}
+	if best != nil {
+		s.fill(best, members, want)
+	}
+}
+
+// finish does without the victims that turned out superfluous, and says the rest.
+func (s *seeker) finish(best *solution) (Eviction, bool) {
+	base := s.here()
+	s.resume(best)
+	switch {
+	case len(best.placed) == 1: // its price was a set without anybody superfluous
+		s.put(best.placed)
+	case s.uniform():
+		s.trim(best)
+	default:
+		s.refill(best)
+	}
+	s.prefer(best, base)
+	if !s.dropIdle() {
+		return Eviction{}, false
+	}
+	return s.eviction(), true
+}
+
+// prefer places the members anew where the unit prefers to have them, among the nodes that the solution touches, if all that has to leave is
+// of use then, too.
+func (s *seeker) prefer(found *solution, base stage) {
+	wish := func(p *cluster.Packing) bool { return p.Preferred != "" || p.Spread != "" }
+	if !wish(&s.ask.Topology) && !wish(&s.ask.Subgroups) {
+		return
+	}
+	trimmed := s.solution(found.slots)
+	ask := *s.ask
+	ask.Members, ask.Within = nil, s.touched(found)
+	for i := range trimmed.placed {
+		ask.Members = append(ask.Members, trimmed.placed[i].Pod)
+	}
+	ask.Need = len(ask.Members)
+	s.back(base)
+	s.resume(trimmed)
+	placed, ok := s.r.placer.PlaceUnit(&ask)
+	if ok && trimmed.useful(s.state(), placed) {
+		for i := range placed {
+			s.books.place(placed[i].Pod.Class, 1)
+			s.placed = append(s.placed, placed[i])
+		}
+		return
+	}
+	s.back(base)
+	s.resume(trimmed)
+	s.put(trimmed.placed)
+}
+
+// useful reports whether each party of victims has been on a node on which something is placed.
+func (found *solution) useful(st *cluster.State, placed []MemberChoice) bool {
+	used := make(map[string]bool, len(placed))
+	for i := range placed {
+		used[st.Node(placed[i].Slot).Name] = true
+	}
+	onUsed := func(pod *cluster.Pod) bool { return used[pod.Node()] }
+	return !slices.ContainsFunc(found.victims, func(v victim) bool { return !slices.ContainsFunc(v.pods, onUsed) })
+}
+
+// resume takes the victims of a solution off again. Nothing is placed.
+func (s *seeker) resume(found *solution) {
+	for _, v := range found.victims {
+		s.lift(&v)
+		s.victims = append(s.victims, v)
+	}
+	for _, pod := range found.waits {
+		s.await(pod)
+	}
+}
+
+// put places members as a solution had them.
+func (s *seeker) put(placed []MemberChoice) {
+	for _, p := range placed {
+		s.r.placer.snapshot.Assume(p.Slot, p.Pod, p.Grant)
+		s.books.place(p.Pod.Class, 1)
+		s.placed = append(s.placed, p)
+	}
+}
+
+// uniform reports whether counting is exact: the members needed are of one class, which constraints between pods are not about, and no
+// subgroups are packed.
+func (s *seeker) uniform() bool {
+	first := s.ask.Members[0].Class
+	return !reachesFar(first) && !s.packsSubgroups() &&
+		!slices.ContainsFunc(s.ask.Members, func(pod *cluster.Pod) bool { return pod.Class != first })
+}
+
+// touched is the nodes of the domain that a solution changes something on.
+func (s *seeker) touched(found *solution) []cluster.Slot {
+	var slots []cluster.Slot
+	in := make(map[cluster.Slot]bool, len(found.slots))
+	for _, slot := range found.slots {
+		in[slot] = true
+	}
+	add := func(slot cluster.Slot) {
+		if in[slot] {
+			slots, in[slot] = append(slots, slot), false
+		}
+	}
+	for i := range found.victims {
+		for _, pod := range found.victims[i].pods {
+			add(s.r.store.Slot(pod.Node()))
+		}
+	}
+	for _, pod := range found.waits {
+		add(s.r.store.Slot(pod.Node()))
+	}
+	for i := range found.placed {
+		add(found.placed[i].Slot)
+	}
+	return slots
+}
+
+// eviction says what has been found.
+func (s *seeker) eviction() Eviction {
+	found := Eviction{Placements: slices.Clone(s.placed), Victims: slices.Clone(s.waits), Cost: free}
+	s.spent = s.spent[:0]
+	for i := range s.victims {
+		v := &s.victims[i]
+		found.Victims = append(found.Victims, v.pods...)
+		cost := UnitCost{Over: v.account.least(), Highest: v.highest, Pods: len(v.pods), Violations: s.violations(&s.spent, v.pods)}
+		if v.gang != nil {
+			cost.Gangs = 1
+		}
+		for _, pod := range v.pods {
+			cost = cost.plus(UnitCost{Highest: pod.Priority, Over: cost.Over, Lost: s.lost(pod)})
+			found.Reclaims = found.Reclaims || pod.Priority >= s.books.priority
+		}
+		found.Cost = found.Cost.plus(cost)
+	}
+	slices.SortFunc(found.Victims, cluster.MoreImportant)
+	return found
+}

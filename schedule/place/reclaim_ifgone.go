@@ -1,0 +1,133 @@
+package place
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"hilbert.dev/hilbert/cluster"
+)
+
+// other is a unit that might be gone: all placed members of it, by slot.
+type other struct {
+	name    string
+	pods    []*cluster.Pod
+	slots   []cluster.Slot // of the pods, ascending
+	highest int32
+	started int64 // of the member that started last
+}
+
+// IfGone names the least valuable other unit after whose departure the unit would fit, whether it may be evicted or not: its namespace and
+// the name of its PodGroup or pod. Less valuable is who has the lower priority, then fewer pods, then started later. ok is false when there is
+// none, or none among the first limit of those for which the count of free places says that they would do. It costs time proportional to the
+// pods of the cluster, and that of limit PlaceUnits. The snapshot is treated as by Evict.
+func (r *Reclaimer) IfGone(ask *Ask, limit int) (name string, ok bool) {
+	if len(ask.Members) == 0 {
+		return "", false
+	}
+	r.follow()
+	s := &r.seek
+	s.open(ask, math.MaxInt64)
+	list := s.promising(s.others())
+	for i := range list[:min(limit, len(list))] {
+		if s.fitsWithout(&list[i]) {
+			return list[i].name, true
+		}
+	}
+	return "", false
+}
+
+// others lists all units but the asker, the least valuable first.
+func (s *seeker) others() []other {
+	var list []other
+	gangs := make(map[*cluster.Unit]int)
+	for i := range s.state().Slots() {
+		slot := cluster.Slot(i)
+		for _, pod := range s.r.store.PodsOn(slot) {
+			if pod.Deleting || pod.Unit != nil && pod.Unit == s.unit {
+				continue
+			}
+			at, known := len(list), false
+			if pod.Unit != nil {
+				if at, known = gangs[pod.Unit]; !known {
+					at = len(list)
+					gangs[pod.Unit] = at
+				}
+			}
+			if !known {
+				o := other{name: pod.Namespace + "/" + pod.Name, highest: math.MinInt32}
+				if pod.Unit != nil {
+					o.name = pod.Unit.String()
+				}
+				list = append(list, o)
+			}
+			o := &list[at]
+			o.pods, o.slots = append(o.pods, pod), append(o.slots, slot)
+			o.highest, o.started = max(o.highest, pod.Priority), max(o.started, pod.Started)
+		}
+	}
+	slices.SortFunc(list, func(a, b other) int {
+		return cmp.Or(cmp.Compare(a.highest, b.highest), cmp.Compare(len(a.pods), len(b.pods)), cmp.Compare(b.started, a.started), strings.Compare(a.name, b.name))
+	})
+	return list
+}
+
+// promising leaves those after whose departure there would be places enough for the members of the first one's class, in one domain if that
+// is asked, as far as counting on each node alone can tell.
+func (s *seeker) promising(list []other) []other {
+	st, part := s.state(), keepParts(s.ask)[0]
+	places := make(map[string]int)
+	domain := func(slot cluster.Slot) (string, bool) {
+		if !fitsIn(Static, st, slot, part.class) || st.Reservation(slot) != cluster.NoReservation {
+			return "", false
+		}
+		return keepDomain(st, slot, s.ask)
+	}
+	for _, slot := range s.within() {
+		if name, ok := domain(slot); ok {
+			places[name] += rooms(st, slot, part.class, nil)
+		}
+	}
+	roomy := false // it is not for lack of room
+	for _, n := range places {
+		roomy = roomy || n >= part.count
+	}
+	return slices.DeleteFunc(list, func(o other) bool {
+		gained := make(map[string]int)
+		enough := roomy
+		for from := 0; from < len(o.slots); {
+			to := from + 1
+			for to < len(o.slots) && o.slots[to] == o.slots[from] {
+				to++
+			}
+			slot := o.slots[from]
+			if name, ok := domain(slot); ok {
+				gained[name] += rooms(st, slot, part.class, o.pods[from:to]) - rooms(st, slot, part.class, nil)
+				enough = enough || places[name]+gained[name] >= part.count
+			}
+			from = to
+		}
+		return !enough
+	})
+}
+
+// fitsWithout tries whether the unit fits when another is gone.
+func (s *seeker) fitsWithout(o *other) bool {
+	snapshot := s.r.placer.snapshot
+	mark := snapshot.Mark()
+	defer func() { snapshot.Rollback(mark) }()
+	for _, pod := range o.pods {
+		snapshot.Lift(pod)
+		s.books.wait(pod, 1)
+	}
+	admitted := !s.books.short()
+	for _, pod := range o.pods {
+		s.books.wait(pod, -1)
+	}
+	if !admitted {
+		return false
+	}
+	_, ok := s.r.placer.PlaceUnit(s.ask)
+	return ok
+}
