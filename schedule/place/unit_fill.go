@@ -125,11 +125,12 @@ func (r *unitRun) spread(s scope, m stretch, key string) {
 	part := r.divide(s, key)
 	w := r.weigh(s, part, m)
 	defer r.drop(w)
-	x, counts := &r.even, r.count(part, layer{}, true)
+	values := r.divide(scope{}, key) // its values everywhere: members outside the scope count too
+	x, counts := &r.even, r.count(values, layer{}, true)
 	x.share, x.order, x.closed = x.share[:0], x.order[:0], x.closed[:0]
 	for i := range w.candidates {
 		c := &w.candidates[i]
-		x.share = append(x.share, portion{domain: c.domain, members: counts[c.domain], room: c.room})
+		x.share = append(x.share, portion{domain: c.domain, members: counts[values.of[part.domains[c.domain].slots[0]]], room: c.room})
 		x.order = append(x.order, int32(i))
 	}
 	for i := len(x.order)/2 - 1; i >= 0; i-- {

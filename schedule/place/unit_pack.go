@@ -24,7 +24,7 @@ type layer struct {
 // confine places members in one domain of the labels that are required, or uniform: the smallest that holds all of them; where none
 // does, the one where most fit. When fewer than need would fit it places none.
 func (r *unitRun) confine(s scope, m stretch, l layer, need int) {
-	if r.left(m) == 0 {
+	if r.left(m) == 0 || !r.agrees(s, l) {
 		return
 	}
 	start := r.here()
@@ -101,28 +101,47 @@ func (r *unitRun) try(w *weighing, m stretch, l layer, want int, do func(*candid
 // pin drops the candidates that have another value of a required label than the members which run already. Where those have several
 // values, for somebody has edited labels, any of them will do.
 func (r *unitRun) pin(w *weighing, s scope, l layer) {
-	from := 0
-	if s.partition != nil {
-		from = len(s.partition.keys)
-	}
-	for at, key := range w.partition.keys[from:] {
-		r.values = r.values[:0]
-		for i := range r.ask.Anchors {
-			a := &r.ask.Anchors[i]
-			if !r.known(a.Slot) || l.sub && a.Subgroup != l.subgroup {
-				continue
-			}
-			if value, ok := r.p.snapshot.Node(a.Slot).Labels[key]; ok && !slices.Contains(r.values, value) {
-				r.values = append(r.values, value)
-			}
-		}
-		if len(r.values) == 0 {
+	for at, key := range w.partition.keys {
+		if s.fixes(key) {
 			continue
 		}
-		w.candidates = slices.DeleteFunc(w.candidates, func(c candidate) bool {
-			return !slices.Contains(r.values, w.partition.domains[c.domain].values[from+at])
-		})
+		if values := r.anchored(key, l); len(values) > 0 {
+			w.candidates = slices.DeleteFunc(w.candidates, func(c candidate) bool {
+				return !slices.Contains(values, w.partition.domains[c.domain].values[at])
+			})
+		}
 	}
+}
+
+// agrees reports whether what the scope fixes of the layer's required labels is what the members have which run already.
+func (r *unitRun) agrees(s scope, l layer) bool {
+	for _, key := range [...]string{l.packing.Uniform, l.packing.Required} {
+		if s.partition == nil || key == "" {
+			continue
+		}
+		if at := slices.Index(s.partition.keys, key); at >= 0 {
+			values := r.anchored(key, l)
+			if len(values) > 0 && !slices.Contains(values, s.partition.domains[s.domain].values[at]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// anchored lists the values of a label on the nodes of the layer's members which run already. It is valid until the next call.
+func (r *unitRun) anchored(key string, l layer) []string {
+	r.values = r.values[:0]
+	for i := range r.ask.Anchors {
+		a := &r.ask.Anchors[i]
+		if !r.known(a.Slot) || l.sub && a.Subgroup != l.subgroup {
+			continue
+		}
+		if value, ok := r.p.snapshot.Node(a.Slot).Labels[key]; ok && !slices.Contains(r.values, value) {
+			r.values = append(r.values, value)
+		}
+	}
+	return r.values
 }
 
 // pack places members in the scope, in as few domains of the preferred label as it takes, and those near one another: in one, else in

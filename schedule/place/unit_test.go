@@ -1,0 +1,284 @@
+package place
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster"
+)
+
+// TestUnitsHoldWhatIsAsked: whatever a unit asks of whatever cluster, what is placed passes every filter at its turn, is enough, and is
+// packed as required; and what is not placed leaves the snapshot as it was.
+func TestUnitsHoldWhatIsAsked(t *testing.T) { rapid.Check(t, checkUnit) }
+
+// FuzzPlaceUnit is the same, led by coverage.
+func FuzzPlaceUnit(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkUnit)) }
+
+func checkUnit(t *rapid.T) {
+	w := drawUnitWorld(t)
+	t.Logf("%d members, %d needed, topology %+v, subgroups %+v, anchors %v, within %v", len(w.ask.Members), w.ask.Need, w.ask.Topology, w.ask.Subgroups, w.ask.Anchors, w.ask.Within)
+	for range rapid.IntRange(1, 2).Draw(t, "rounds") { // the second finds all that is kept of the first
+		before, mark := rows(w.snapshot), w.snapshot.Mark()
+		placed, ok := w.placer.PlaceUnit(&w.ask)
+		if ok {
+			w.checkPlaced(t, placed)
+			w.checkBest(t, placed)
+		}
+		w.checkFound(t, placed, ok)
+		w.snapshot.Rollback(mark)
+		if after := rows(w.snapshot); after != before {
+			t.Fatalf("the snapshot was\n%s and is\n%s", before, after)
+		}
+		if err := w.snapshot.Verify(); err != nil {
+			t.Fatal(err)
+		}
+		checkRooms(t, w.placer)
+	}
+}
+
+// checkPlaced judges the choices one after the other.
+func (w *unitWorld) checkPlaced(t *rapid.T, placed []MemberChoice) {
+	if len(placed) < max(w.ask.Need, 1) {
+		t.Fatalf("%d placed, %d needed", len(placed), w.ask.Need)
+	}
+	s := cluster.NewSnapshot()
+	s.Advance(w.store)
+	seen := make(map[*cluster.Pod]bool)
+	for _, m := range placed {
+		if seen[m.Pod] || !slices.Contains(w.ask.Members, m.Pod) || !w.allows(m.Slot) {
+			t.Fatalf("%s on %d: placed twice, not of the unit, or where it must not be", m.Pod.Name, m.Slot)
+		}
+		seen[m.Pod] = true
+		if refused := Commits(&s.State, m.Slot, m.Pod.Class, m.Grant); refused != "" {
+			t.Fatalf("%s refuses %s on %d", refused, m.Pod.Name, m.Slot)
+		}
+		s.Assume(m.Slot, m.Pod, m.Grant)
+	}
+	for _, key := range []string{w.ask.Topology.Required, w.ask.Topology.Uniform} {
+		w.checkOne(t, key, placed, w.ask.Anchors)
+	}
+	for _, group := range []string{"g1", "g2"} {
+		of := slices.DeleteFunc(slices.Clone(placed), func(m MemberChoice) bool { return m.Pod.Subgroup != group })
+		at := slices.DeleteFunc(slices.Clone(w.ask.Anchors), func(a Anchor) bool { return a.Subgroup != group })
+		for _, key := range []string{w.ask.Subgroups.Required, w.ask.Subgroups.Uniform} {
+			w.checkOne(t, key, of, at)
+		}
+	}
+}
+
+// checkOne: all members are in one domain of the label, and in one where others run already.
+func (w *unitWorld) checkOne(t *rapid.T, key string, placed []MemberChoice, anchors []Anchor) {
+	if key == "" || len(placed) == 0 {
+		return
+	}
+	want, ok := w.value(placed[0].Slot, key)
+	for _, m := range placed {
+		if value, has := w.value(m.Slot, key); !ok || !has || value != want {
+			t.Fatalf("members on %s %q and %q", key, want, value)
+		}
+	}
+	anchored := make(map[string]bool)
+	for _, a := range anchors {
+		if value, ok := w.value(a.Slot, key); ok {
+			anchored[value] = true
+		}
+	}
+	if len(anchored) > 0 && !anchored[want] {
+		t.Fatalf("members on %s %q, others run on %v", key, want, anchored)
+	}
+}
+
+// checkBest: where the domain is all that counts, each member has the best node of it at its turn.
+func (w *unitWorld) checkBest(t *rapid.T, placed []MemberChoice) {
+	p := w.ask.Topology
+	if !w.ask.Subgroups.IsZero() || p.Preferred != "" || p.Spread != "" {
+		return
+	}
+	s := cluster.NewSnapshot()
+	s.Advance(w.store)
+	judge := NewPlacer(s, w.placer.profile, w.placer.seed, 1)
+	in, _ := w.domain(placed[0].Slot, p.Uniform, p.Required)
+	for _, m := range placed {
+		want := judge.bestOf(judge.judge(m.Pod.Class, func(slot cluster.Slot) bool {
+			at, ok := w.domain(slot, p.Uniform, p.Required)
+			return ok && at == in && w.allows(slot)
+		}))
+		if m.Slot != want {
+			t.Fatalf("%s went to %d, brute force says %d", m.Pod.Name, m.Slot, want)
+		}
+		s.Assume(m.Slot, m.Pod, m.Grant)
+	}
+}
+
+// checkFound compares with brute force over all domains, for members that are alike and have no constraints between them: a domain that
+// holds them is found, it is the smallest that does, and preferred domains are as few as can be.
+func (w *unitWorld) checkFound(t *rapid.T, placed []MemberChoice, ok bool) {
+	p, all, need := w.ask.Topology, len(w.ask.Members), max(w.ask.Need, 1)
+	if !w.plain || !w.ask.Subgroups.IsZero() || all == 0 {
+		return
+	}
+	pod := w.ask.Members[0]
+	sums := w.capacities(pod, w.pinned(p.Uniform, p.Required), p.Uniform, p.Required)
+	if len(sums) == 0 {
+		sums[""] = 0
+	}
+	most := slices.Max(slices.Collect(maps.Values(sums)))
+	if ok != (most >= need) {
+		t.Fatalf("placed: %v, but %d of %d needed fit in the best of %v", ok, most, need, sums)
+	}
+	if !ok {
+		return
+	}
+	if len(placed) != min(most, all) {
+		t.Fatalf("%d placed, %d would fit in the best of %v", len(placed), most, sums)
+	}
+	in, _ := w.domain(placed[0].Slot, p.Uniform, p.Required)
+	for name, sum := range sums {
+		if sum >= len(placed) && sum < sums[in] {
+			t.Fatalf("%d went into %q, but %q is smaller: %v", len(placed), in, name, sums)
+		}
+	}
+	within := func(slot cluster.Slot) bool { at, ok := w.domain(slot, p.Uniform, p.Required); return ok && at == in }
+	switch {
+	case p.Preferred != "":
+		w.checkPreferred(t, placed, within)
+	case p.Spread != "":
+		w.checkSpread(t, placed, within)
+	}
+}
+
+// pinned returns whether a slot may be used, as far as the nodes of running members say.
+func (w *unitWorld) pinned(keys ...string) func(cluster.Slot) bool {
+	return func(slot cluster.Slot) bool {
+		for _, key := range keys {
+			some, same := false, false
+			for _, a := range w.ask.Anchors {
+				if value, ok := w.value(a.Slot, key); ok {
+					here, _ := w.value(slot, key)
+					some, same = true, same || here == value
+				}
+			}
+			if key != "" && some && !same {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// checkPreferred: the members are in one preferred domain if one holds them, else in one of the next wider level that does, and so on; and
+// there in as few as possible. Where members run already, nothing is said.
+func (w *unitWorld) checkPreferred(t *rapid.T, placed []MemberChoice, within func(cluster.Slot) bool) {
+	if len(w.ask.Anchors) > 0 || len(placed) < len(w.ask.Members) {
+		return
+	}
+	p, levels := w.ask.Topology, w.placer.levels
+	fixed := []string{p.Uniform, p.Required}
+	for at := slices.Index(levels, p.Preferred); at >= 0 && !slices.Contains(fixed, levels[at]); at-- {
+		sums := w.capacities(placed[0].Pod, within, levels[at])
+		smallest := 0
+		for _, sum := range sums {
+			if sum >= len(placed) && (smallest == 0 || sum < smallest) {
+				smallest = sum
+			}
+		}
+		if smallest == 0 {
+			continue
+		}
+		in, _ := w.domain(placed[0].Slot, levels[at])
+		w.checkOne(t, levels[at], placed, nil)
+		if sums[in] != smallest {
+			t.Fatalf("%d went into %s %q, which has room for %d, but one has for %d", len(placed), levels[at], in, sums[in], smallest)
+		}
+		outer := within
+		within = func(slot cluster.Slot) bool { here, ok := w.domain(slot, levels[at]); return ok && here == in && outer(slot) }
+		break
+	}
+	if !slices.Contains(fixed, p.Preferred) {
+		w.checkFew(t, placed, within)
+	}
+}
+
+// checkFew: the members are in as few preferred domains as it takes, and outside of all only what is left over.
+func (w *unitWorld) checkFew(t *rapid.T, placed []MemberChoice, within func(cluster.Slot) bool) {
+	key := w.ask.Topology.Preferred
+	sums := slices.Sorted(maps.Values(w.capacities(placed[0].Pod, within, key)))
+	left, few := len(placed), 0
+	for i := len(sums) - 1; i >= 0 && left > 0 && sums[i] > 0; i-- {
+		left -= sums[i]
+		few++
+	}
+	used, outside := make(map[string]bool), 0
+	for _, m := range placed {
+		if at, ok := w.domain(m.Slot, key); ok {
+			used[at] = true
+		} else {
+			outside++
+		}
+	}
+	if len(used) != few || outside != max(left, 0) {
+		t.Fatalf("%d members in %d domains of %s and %d in none; %d would do, of %v", len(placed), len(used), key, outside, few, sums)
+	}
+}
+
+// checkSpread: each member went to a domain that had the fewest, of those that had room at its turn.
+func (w *unitWorld) checkSpread(t *rapid.T, placed []MemberChoice, within func(cluster.Slot) bool) {
+	p := w.ask.Topology
+	if p.Spread == p.Uniform || p.Spread == p.Required {
+		return
+	}
+	room := w.capacities(placed[0].Pod, within, p.Spread)
+	counts := make(map[string]int)
+	for _, a := range w.ask.Anchors {
+		if at, ok := w.domain(a.Slot, p.Spread); ok {
+			counts[at]++
+		}
+	}
+	for i, m := range placed {
+		in, ok := w.domain(m.Slot, p.Spread)
+		for name, left := range room {
+			if left > 0 && (!ok || counts[name] < counts[in]) {
+				t.Fatalf("member %d went to %s %q with %d members, but %q has %d, and room", i, p.Spread, in, counts[in], name, counts[name])
+			}
+		}
+		counts[in]++
+		room[in]--
+	}
+}
+
+// checkRooms compares every room, and every sum by domain, with a recount.
+func checkRooms(t *rapid.T, p *Placer) {
+	s := &p.snapshot.State
+	for _, x := range p.rooms {
+		x.follow(p)
+		var open int64
+		for i := range s.Slots() {
+			slot := cluster.Slot(i)
+			want := shut
+			if s.Node(slot) != nil && fitsIn(Static, s, slot, x.class) {
+				want = podsThatFit(s, slot, x.class)
+			}
+			if x.pods[i] != want {
+				t.Fatalf("slot %d has room for %d, the index says %d", i, want, x.pods[i])
+			}
+			open += int64(max(want, 0))
+		}
+		if x.open != open {
+			t.Fatalf("the cluster has room for %d, the index says %d", open, x.open)
+		}
+		for _, sums := range x.totals {
+			want := make([]int64, len(sums.partition.domains))
+			for d := range sums.partition.domains {
+				for _, slot := range sums.partition.domains[d].slots {
+					want[d] += int64(max(x.pods[slot], 0))
+				}
+			}
+			if got := x.by(p, sums.partition); !slices.Equal(got, want) {
+				t.Fatalf("by %v: %v, a recount says %v", sums.partition.keys, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package place
+
+import (
+	"fmt"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Labels of the clusters in these tests, from wide to narrow, and one that lies across them.
+const (
+	block = "net/block"
+	rack  = "net/rack"
+	host  = cluster.HostnameKey
+	model = "gpu/model"
+)
+
+// unitWorld is a small cluster of blocks, racks and hosts, partly filled, and a unit that wants to be placed on it.
+type unitWorld struct {
+	store    *cluster.Store
+	snapshot *cluster.Snapshot
+	placer   *Placer
+	ask      Ask
+	plain    bool // all members are alike, and have no constraints between them
+}
+
+func drawUnitWorld(t *rapid.T) *unitWorld {
+	profile, err := NewProfile(map[string]int64{"MostAllocated": rapid.Int64Range(0, 3).Draw(t, "weight")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &unitWorld{store: cluster.NewStore(), snapshot: cluster.NewSnapshot()}
+	w.placer = NewPlacer(w.snapshot, profile, 7, rapid.IntRange(1, 5).Draw(t, "indexes"))
+	w.placer.Levels([]string{block, rack, host})
+	names := w.drawUnitNodes(t)
+	for i := range rapid.IntRange(0, 12).Draw(t, "running") {
+		w.store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+			UID: cluster.UID(fmt.Sprint("running-", i)), Namespace: "x", Labels: []cluster.Label{{Key: "app", Value: "a"}},
+			Node: rapid.SampledFrom(names).Draw(t, "on"), Requirements: drawMember(t, false),
+		}})
+	}
+	w.drawMembers(t, names)
+	w.snapshot.Advance(w.store)
+	return w
+}
+
+func (w *unitWorld) drawUnitNodes(t *rapid.T) (names []string) {
+	for i := range rapid.IntRange(1, 14).Draw(t, "nodes") {
+		name := fmt.Sprint("n", i)
+		n := &cluster.Node{
+			Name: name,
+			Labels: map[string]string{
+				block: fmt.Sprint(rapid.IntRange(0, 1).Draw(t, "block")), rack: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "rack")),
+				host: name, model: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "model"),
+			},
+			Allocatable: quantities("cpu", 500*rapid.IntRange(0, 10).Draw(t, "cpu"), "memory", 8<<30, "pods", rapid.IntRange(1, 9).Draw(t, "pods")),
+		}
+		for _, key := range []string{block, rack, host, model} {
+			if rapid.IntRange(0, 19).Draw(t, "missing") == 0 {
+				delete(n.Labels, key)
+			}
+		}
+		if gpus := rapid.IntRange(0, 4).Draw(t, "gpus"); gpus > 0 {
+			n.GPU = topology.Shape{GPUs: gpus, Shareable: rapid.Bool().Draw(t, "share")}
+		}
+		if rapid.IntRange(0, 5).Draw(t, "tainted") == 0 {
+			n.Taints = []cluster.Taint{{Key: "x", Effect: cluster.TaintEffect(rapid.IntRange(1, 3).Draw(t, "effect"))}}
+		}
+		w.store.Apply(cluster.NodeUpserted{Node: n})
+		if rapid.IntRange(0, 14).Draw(t, "reserved") == 0 {
+			w.store.Reserve([]cluster.Slot{w.store.Slot(name)}, 1)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// drawMember returns what a member of a unit asks of its node, and, if bound, of where the others are.
+func drawMember(t *rapid.T, bound bool) *cluster.Requirements {
+	cpu := 500 * rapid.Int64Range(0, 3).Draw(t, "cpu")
+	r := &cluster.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}}, ScoreCPU: max(cpu, 100), ScoreMemory: 1 << 20}
+	switch rapid.IntRange(0, 5).Draw(t, "gpu") {
+	case 0:
+		r.GPU.Milli = int16(rapid.IntRange(1, 999).Draw(t, "milli"))
+	case 1:
+		r.GPU.Whole = int8(rapid.IntRange(1, 2).Draw(t, "whole"))
+	}
+	if rapid.IntRange(0, 3).Draw(t, "tolerate") == 0 {
+		r.Tolerations = []cluster.Toleration{{Key: "x", Exists: true}}
+	}
+	if rapid.IntRange(0, 7).Draw(t, "port") == 0 {
+		r.Ports = []cluster.HostPort{{Protocol: "TCP", IP: cluster.AnyIP, Port: 80}}
+	}
+	if rapid.IntRange(0, 7).Draw(t, "prefer") == 0 {
+		r.Preferred = []cluster.WeightedTerm{{Weight: 50, Term: cluster.Term{
+			Expressions: []cluster.Requirement{{Key: model, Operator: cluster.In, Values: []string{"a"}}},
+		}}}
+	}
+	if !bound {
+		return r
+	}
+	pods := cluster.PodSelector{Namespaces: []string{"x"}, Labels: cluster.LabelSelector{
+		Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.In, Values: []string{rapid.SampledFrom([]string{"a", "m"}).Draw(t, "app")}}},
+	}}
+	key := rapid.SampledFrom([]string{block, rack, host})
+	switch rapid.IntRange(0, 2).Draw(t, "constraint") {
+	case 0:
+		r.AntiAffinity = []cluster.AffinityTerm{{TopologyKey: key.Draw(t, "apart"), Pods: pods}}
+	case 1:
+		r.Affinity = []cluster.AffinityTerm{{TopologyKey: key.Draw(t, "near"), Pods: pods}}
+	case 2:
+		r.Spread = []cluster.SpreadConstraint{{TopologyKey: key.Draw(t, "over"), MaxSkew: 1, MinDomains: 1, Hard: rapid.Bool().Draw(t, "hard"), Pods: pods}}
+	}
+	return r
+}
+
+// drawMembers adds the pods of the unit, those that wait and those that run, and what it asks.
+func (w *unitWorld) drawMembers(t *rapid.T, names []string) {
+	bound := rapid.IntRange(0, 2).Draw(t, "bound") == 0
+	classes := []*cluster.Requirements{drawMember(t, bound)}
+	for range max(rapid.IntRange(-2, 2).Draw(t, "more classes"), 0) {
+		classes = append(classes, drawMember(t, bound))
+	}
+	w.plain = !bound && len(classes) == 1
+	packing := func(what string) (p cluster.Packing) {
+		key := rapid.SampledFrom([]string{"", "", block, rack, host})
+		p.Required, p.Preferred = key.Draw(t, what+" required"), key.Draw(t, what+" preferred")
+		p.Spread = rapid.SampledFrom([]string{"", "", "", rack, host, model}).Draw(t, what+" spread")
+		p.Uniform = rapid.SampledFrom([]string{"", "", model}).Draw(t, what+" uniform")
+		return p
+	}
+	w.ask.Topology = packing("unit")
+	groups := []string{""}
+	if rapid.IntRange(0, 2).Draw(t, "subgroups") == 0 {
+		w.ask.Subgroups = packing("subgroup")
+		groups = []string{"g1", "g2", ""}[:rapid.IntRange(1, 3).Draw(t, "groups")]
+	}
+	for _, group := range groups {
+		for _, class := range classes {
+			for range rapid.IntRange(0, 6).Draw(t, "members") {
+				w.ask.Members = append(w.ask.Members, w.member(group, class, ""))
+			}
+		}
+	}
+	w.ask.Need = rapid.IntRange(0, len(w.ask.Members)).Draw(t, "need")
+	for range max(rapid.IntRange(-3, 3).Draw(t, "anchors"), 0) {
+		group := rapid.SampledFrom(groups).Draw(t, "group")
+		pod := w.member(group, rapid.SampledFrom(classes).Draw(t, "class"), rapid.SampledFrom(names).Draw(t, "on"))
+		w.ask.Anchors = append(w.ask.Anchors, Anchor{w.store.Slot(pod.Node()), group})
+	}
+	if rapid.IntRange(0, 4).Draw(t, "restricted") == 0 {
+		w.ask.Within = []cluster.Slot{}
+		for _, name := range names {
+			if rapid.Bool().Draw(t, "within") {
+				w.ask.Within = append(w.ask.Within, w.store.Slot(name))
+			}
+		}
+	}
+}
+
+func (w *unitWorld) member(group string, r *cluster.Requirements, node string) *cluster.Pod {
+	uid := cluster.UID(fmt.Sprint("member-", w.store.Pods()))
+	w.store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+		UID: uid, Name: string(uid), Namespace: "x", Labels: []cluster.Label{{Key: "app", Value: "m"}}, Ours: true, Subgroup: group, Requirements: r, Node: node,
+	}})
+	return w.store.Pod(uid)
+}
+
+// value is a label of the node in a slot; ok is false when it has none.
+func (w *unitWorld) value(slot cluster.Slot, key string) (string, bool) {
+	value, ok := w.store.Node(slot).Labels[key]
+	return value, ok
+}
+
+func (w *unitWorld) allows(slot cluster.Slot) bool { return w.ask.Within == nil || slices.Contains(w.ask.Within, slot) }
+
+// capacity counts, from a snapshot of the ledger as it is, how many pods of the class fit on the slot, one after the other.
+func (w *unitWorld) capacity(slot cluster.Slot, pod *cluster.Pod) (n int) {
+	if !w.allows(slot) || !Fits(&w.store.State, slot, pod.Class) {
+		return 0
+	}
+	s := cluster.NewSnapshot()
+	s.Advance(w.store)
+	for Fits(&s.State, slot, pod.Class) {
+		grant, _ := topology.Offer(s.Node(slot).GPU, s.GPUs(slot), pod.Class.GPU)
+		s.Assume(slot, pod, grant)
+		n++
+	}
+	return n
+}
+
+// capacities sums the capacity by the values of labels, those of nodes that have all and for which in says yes.
+func (w *unitWorld) capacities(pod *cluster.Pod, in func(cluster.Slot) bool, keys ...string) map[string]int {
+	sums := make(map[string]int)
+	for i := range w.store.Slots() {
+		slot := cluster.Slot(i)
+		if name, ok := w.domain(slot, keys...); ok && in(slot) {
+			sums[name] += w.capacity(slot, pod)
+		}
+	}
+	return sums
+}
+
+// domain names the domain of a slot under some labels; ok is false when it lacks one.
+func (w *unitWorld) domain(slot cluster.Slot, keys ...string) (name string, ok bool) {
+	for _, key := range keys {
+		if key == "" {
+			continue
+		}
+		value, ok := w.value(slot, key)
+		if !ok {
+			return "", false
+		}
+		name += value + "|"
+	}
+	return name, true
+}
+
+// rows spells out all that a snapshot has of its nodes.
+func rows(s *cluster.Snapshot) string {
+	text := ""
+	for i := range s.Slots() {
+		slot := cluster.Slot(i)
+		for kind := range s.Kinds() {
+			text += fmt.Sprint(s.Requested(slot, resource.Kind(kind)), " ")
+		}
+		cpu, memory := s.ScoreRequested(slot)
+		text += fmt.Sprintln(cpu, memory, len(s.Ports(slot)), *s.GPUs(slot), s.Reservation(slot))
+	}
+	return text
+}
