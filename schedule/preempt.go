@@ -90,7 +90,10 @@ func (s *Scheduler) mayPreempt(u *queue.Unit, in *instance) bool {
 }
 
 // hopes reports whether a unit that came to others which sleep has to be tried nevertheless.
-func (s *Scheduler) hopes(u *queue.Unit) bool {
+func (s *Scheduler) hopes(u *queue.Unit, now time.Time) bool {
+	if s.backfills(u, now) {
+		return true
+	}
 	for _, pod := range u.Members() {
 		if pod.NeverPreempts {
 			return false

@@ -322,7 +322,7 @@ func (s *Scheduler) replace(list []*reservation, now time.Time) {
 // before.
 func (s *Scheduler) backfill(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) bool {
 	for _, x := range s.reserved.list {
-		if u.Gang != nil && u.Gang.UnitName == x.unit || !s.mayBackfill(u, ask, x, now) {
+		if !s.mayBackfill(u, ask.Members, x, now) {
 			continue
 		}
 		mark := in.snapshot.Mark()
@@ -331,20 +331,40 @@ func (s *Scheduler) backfill(u *queue.Unit, ask *place.Ask, in *instance, now ti
 		if ok {
 			plan := in.unitPlan(placed)
 			plan.Through = x.id
-			if s.commitUnit(u, plan, cluster.Condition{}, now) {
-				return true
+			if !s.commitUnit(u, plan, cluster.Condition{}, now) {
+				in.snapshot.Rollback(mark)
 			}
-			in.snapshot.Rollback(mark)
-			return true // it waits for its next turn
+			return true
 		}
 		in.snapshot.Rollback(mark)
 	}
 	return false
 }
 
-func (s *Scheduler) mayBackfill(u *queue.Unit, ask *place.Ask, x *reservation, now time.Time) bool {
+// backfiller returns the first of the units that would sleep with this one which may use what is kept free for another, nil if none may.
+func (s *Scheduler) backfiller(u *queue.Unit, now time.Time) (best *queue.Unit) {
+	if len(s.reserved.list) == 0 {
+		return nil
+	}
+	s.queue.EachWaiting(u, func(other *queue.Unit) {
+		if other != u && (best == nil || queue.Before(other, best)) && s.backfills(other, now) {
+			best = other
+		}
+	})
+	return best
+}
+
+// backfills reports whether a unit may use what is kept free for some other.
+func (s *Scheduler) backfills(u *queue.Unit, now time.Time) bool {
+	return slices.ContainsFunc(s.reserved.list, func(x *reservation) bool { return s.mayBackfill(u, u.Members(), x, now) })
+}
+
+func (s *Scheduler) mayBackfill(u *queue.Unit, members []*cluster.Pod, x *reservation, now time.Time) bool {
+	if u.Gang != nil && u.Gang.UnitName == x.unit {
+		return false
+	}
 	yields := u.Priority < x.priority && u.Queue() == x.queue && (x.queue.Facts == nil || !x.queue.Facts.NeverPreempts)
-	return yields || !slices.ContainsFunc(ask.Members, func(pod *cluster.Pod) bool {
+	return yields || !slices.ContainsFunc(members, func(pod *cluster.Pod) bool {
 		return pod.Deadline == 0 || now.UnixNano()+pod.Deadline > x.until
 	})
 }

@@ -167,7 +167,7 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, now time.Time) {
 	if !parked {
 		return
 	}
-	if s.hopes(u) {
+	if s.hopes(u, now) {
 		s.queue.Wake(u.Line())
 	} else if v := s.verdicts[u.Shape]; v != nil {
 		s.binder.Report(pod, v.condition, now)
@@ -251,7 +251,8 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 // Pending counts the pods that wait.
 func (s *Scheduler) Pending() Pending {
 	return Pending{
-		Active: s.queue.Active(), Backoff: s.queue.BackingOff(), Unschedulable: s.queue.Sleeping(),
+		Active: s.queue.Active(), Backoff: s.queue.BackingOff(), Unschedulable: s.queue.Sleeping() - s.queue.QuotaBlocked(),
+		Quota: s.queue.QuotaBlocked(), Gathering: s.queue.GatheringLen(),
 		Held: len(s.held), InFlight: s.binder.Len(),
 	}
 }

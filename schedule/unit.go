@@ -25,24 +25,33 @@ func (s *Scheduler) decideUnit(u *queue.Unit, now time.Time) {
 	if !lagging {
 		in.snapshot.Advance(s.store)
 	}
-	through, mark := s.reserved.open(u, in.snapshot), in.snapshot.Mark()
-	placed, ok := in.placer.PlaceUnit(ask)
-	if !ok && lagging { // "fits nowhere" is said of the newest state only
-		in.snapshot.Advance(s.store)
-		through, mark = s.reserved.open(u, in.snapshot), in.snapshot.Mark()
-		placed, ok = in.placer.PlaceUnit(ask)
-	}
-	if !ok {
-		in.snapshot.Rollback(0)
-		s.makeRoom(u, ask, in, now)
+	if s.placeUnit(u, ask, in, now) {
 		return
+	}
+	if lagging { // "fits nowhere" is said of the newest state only
+		in.snapshot.Advance(s.store)
+		if s.placeUnit(u, ask, in, now) {
+			return
+		}
+	}
+	s.makeRoom(u, ask, in, now)
+}
+
+// placeUnit looks for places, those that are kept for the unit included, and proposes them. It answers false when there are none.
+func (s *Scheduler) placeUnit(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) bool {
+	mark := in.snapshot.Mark()
+	through := s.reserved.open(u, in.snapshot)
+	placed, ok := in.placer.PlaceUnit(ask)
+	if !ok {
+		in.snapshot.Rollback(mark)
+		return false
 	}
 	plan := in.unitPlan(placed)
 	plan.Through = through
-	if s.commitUnit(u, plan, cluster.Condition{}, now) {
-		return
+	if !s.commitUnit(u, plan, cluster.Condition{}, now) {
+		in.snapshot.Rollback(mark)
 	}
-	in.snapshot.Rollback(mark)
+	return true
 }
 
 // knowsAll reports whether the instance's snapshot has heard of all the classes.
@@ -162,6 +171,14 @@ func (s *Scheduler) makeRoom(u *queue.Unit, ask *place.Ask, in *instance, now ti
 	if s.evict(u, ask, in, now) || s.backfill(u, ask, in, now) {
 		return
 	}
+	if other := s.backfiller(u, now); other != nil { // of the same shape: it sleeps when this one does
+		s.queue.Take(other)
+		if less, _, admitted := s.ask(other); admitted && s.backfill(other, less, in, now) {
+			s.queue.Return(u)
+			return
+		}
+		s.queue.Return(other)
+	}
 	s.parkUnit(u, ask, in, now)
 }
 
@@ -185,9 +202,7 @@ func (s *Scheduler) evict(u *queue.Unit, ask *place.Ask, in *instance, now time.
 		plan.Victims = append(plan.Victims, victim.UID)
 	}
 	why, _ := s.explainedUnit(u, ask, in, now)
-	if !s.commitUnit(u, plan, why.condition, now) {
-		return true // it waits for its next turn
-	}
+	s.commitUnit(u, plan, why.condition, now) // if that is refused, the unit has its next turn
 	return true
 }
 

@@ -63,6 +63,7 @@ type row struct {
 
 	why       cluster.Condition // WriteNomination
 	evictions []*eviction       // that it waits for
+	mates     *mates            // rows of one Plan with victims, nil for a row on its own
 }
 
 // obliged reports whether the row's victims may not have left yet.
@@ -116,11 +117,18 @@ func (b *Binder) Propose(plan *cluster.Plan, why cluster.Condition) cluster.Verd
 	if !verdict.Committed {
 		return verdict
 	}
+	var together *mates
+	if len(plan.Victims) > 0 && len(plan.Placements) > 1 {
+		together = &mates{}
+	}
 	for i := range plan.Placements {
 		p := &plan.Placements[i]
-		r := &row{pod: p.Pod, node: p.Node, grant: p.Grant, kind: WriteBinding, why: why, position: -1}
+		r := &row{mates: together, pod: p.Pod, node: p.Node, grant: p.Grant, kind: WriteBinding, why: why, position: -1}
 		if b.store.Pod(p.Pod).Obliged() {
 			r.kind = WriteNomination
+		}
+		if together != nil {
+			together.rows = append(together.rows, r)
 		}
 		b.rows[p.Pod] = r
 		b.queue = append(b.queue, r)
@@ -164,6 +172,9 @@ func (b *Binder) Settle(pod *cluster.Pod, gone bool) {
 		b.drop(r)
 		b.store.Release(pod.UID)
 	}
+	if r != nil && r.settled {
+		b.breakUp(r.mates)
+	}
 	b.press(pod.UID)
 }
 
@@ -193,7 +204,7 @@ func (b *Binder) Ready(now time.Time) []Write {
 		b.head++
 		switch {
 		case r.settled:
-		case r.kind == WriteNomination && !b.unnominated(r):
+		case r.kind == WriteNomination && !b.unnominated(r), r.kind == WriteBinding && r.mates.wait():
 			b.evict(r)
 		default:
 			b.start(r)
@@ -341,6 +352,7 @@ func (b *Binder) giveUp(r *row, report Report) {
 	b.store.Release(r.pod)
 	b.report(report)
 	b.press(r.pod)
+	b.breakUp(r.mates)
 }
 
 // Assumes reports whether the pod has a row here.

@@ -74,6 +74,8 @@ func (b *Binder) finishNomination(r *row, result Result, now time.Time) {
 	switch {
 	case b.store.Pod(r.pod).Claimed():
 		b.preempted(r)
+	case r.mates != nil && r.mates.broken:
+		b.released(r, lostMate, true)
 	case result.Outcome == Written:
 		b.evict(r)
 	case result.Outcome == Gone:
@@ -95,13 +97,11 @@ func (b *Binder) evict(r *row) {
 		return
 	}
 	pod := b.store.Pod(r.pod)
+	r.stage = waiting
 	if !pod.Obliged() {
-		r.kind, r.stage, r.attempts = WriteBinding, queued, 0
-		b.queue = append(b.queue, r)
-		b.report(Report{Event: Cleared, Pod: r.pod})
+		b.clear(r)
 		return
 	}
-	r.stage = waiting
 	for _, victim := range pod.Victims() {
 		e := b.evictions.rows[victim.UID]
 		if e == nil {
@@ -113,6 +113,69 @@ func (b *Binder) evict(r *row) {
 		b.advance(e)
 	}
 }
+
+// mates are the rows of one Plan with victims. None is bound before the victims of all have left: a gang that has only some of its places
+// would hold them in vain, should the others be lost.
+type mates struct {
+	rows []*row
+	// cleared: the victims of all have left. broken: one has lost its place, so that the others give theirs up.
+	cleared, broken bool
+}
+
+// wait reports whether some victims may not have left yet.
+func (m *mates) wait() bool { return m != nil && !m.cleared && !m.broken }
+
+// clear goes on with a row whose victims have left: with all its mates, when it is the last.
+func (b *Binder) clear(r *row) {
+	if !r.mates.wait() {
+		b.cleared(r)
+		return
+	}
+	for _, mate := range r.mates.rows {
+		if !mate.settled && (mate.stage != waiting || b.store.Pod(mate.pod).Obliged()) {
+			return
+		}
+	}
+	for _, mate := range r.mates.rows {
+		if mate.settled {
+			continue
+		}
+		if reason := b.store.Recheck(mate.pod, b.check); reason != "" {
+			b.released(mate, "the node has changed: "+reason, true)
+			return
+		}
+	}
+	r.mates.cleared = true
+	for _, mate := range r.mates.rows {
+		if !mate.settled {
+			b.cleared(mate)
+		}
+	}
+}
+
+func (b *Binder) cleared(r *row) {
+	if r.kind == WriteNomination {
+		b.report(Report{Event: Cleared, Pod: r.pod})
+	}
+	r.kind, r.stage, r.attempts = WriteBinding, queued, 0
+	b.queue = append(b.queue, r)
+}
+
+// breakUp gives up the places of all mates after one has lost its own, so that they are decided anew together.
+func (b *Binder) breakUp(m *mates) {
+	if !m.wait() {
+		return
+	}
+	m.broken = true
+	for _, mate := range m.rows {
+		if !mate.settled && mate.stage != inFlight { // an answer that comes sees that they are broken
+			b.released(mate, lostMate, true)
+		}
+	}
+}
+
+// lostMate is why a placement is given up whose mate has lost its own.
+const lostMate = "another member lost its place"
 
 // displace gives up the placement of a victim that is not written yet.
 func (b *Binder) displace(victim cluster.UID) {
@@ -189,7 +252,7 @@ func (b *Binder) left(e *eviction) {
 	for _, r := range waiters {
 		pod := b.store.Pod(r.pod)
 		// A list tells of many pods at once: what became of this one may not have been settled yet.
-		if !r.settled && r.stage == waiting && pod != nil && pod.Phase == cluster.Assumed && !pod.Obliged() {
+		if !r.settled && r.stage == waiting && pod != nil && pod.Phase == cluster.Assumed && !pod.Obliged() { // its mates may wait on
 			b.evict(r)
 		}
 	}
