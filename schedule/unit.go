@@ -67,8 +67,11 @@ func (s *Scheduler) ask(u *queue.Unit) (ask *place.Ask, short shortfall, admitte
 	if u.Gang != nil {
 		ask.Topology, ask.Subgroups = u.Gang.Facts.Topology, u.Gang.Facts.SubgroupTopology
 		for _, pod := range u.Gang.Pods() {
-			if pod.Placed() {
-				ask.Anchors = append(ask.Anchors, place.Anchor{Slot: s.store.Slot(pod.Node()), Subgroup: pod.Subgroup})
+			if !pod.Placed() {
+				continue
+			}
+			if slot := s.store.Slot(pod.Node()); slot != cluster.NoSlot { // else its node is gone, and it will be
+				ask.Anchors = append(ask.Anchors, place.Anchor{Slot: slot, Subgroup: pod.Subgroup})
 			}
 		}
 	}
@@ -246,8 +249,16 @@ func (s *Scheduler) explainedUnit(u *queue.Unit, ask *place.Ask, in *instance, n
 	if v != nil && now.Before(v.at.Add(s.cfg.Conditions.MinInterval.D())) {
 		return v, false
 	}
-	v = explain(in.placer.Explain(ask.Members[0].Class), now)
-	v.missing = 1
+	e := in.placer.ExplainUnit(ask)
+	v = &verdict{at: now}
+	if e.Short != nil {
+		v = explain(e.Short.Explanation, now)
+	}
+	v.condition = cluster.Condition{Reason: spec.ReasonUnschedulable, Message: e.String()}
+	v.missing = max(e.Need-e.Anywhere, 1)
+	if e.Unpacked() {
+		v.condition.Reason = spec.ReasonTopologyPlacementFailed
+	}
 	s.remember(u.Shape, v)
 	return v, true
 }
