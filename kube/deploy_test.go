@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +43,7 @@ func deployed(t *testing.T) []runtime.Object {
 	return out
 }
 
-// The roles that are deployed grant what Permissions lists, to the verb.
+// The roles that are deployed grant what Permissions and OptionalPermissions list, to the verb.
 func TestRolesGrantThePermissions(t *testing.T) {
 	granted := make(map[string]bool)
 	add := func(rules []rbacv1.PolicyRule, local bool) {
@@ -69,7 +70,7 @@ func TestRolesGrantThePermissions(t *testing.T) {
 		}
 	}
 	wanted := make(map[string]bool)
-	for _, p := range Permissions {
+	for _, p := range slices.Concat(Permissions, OptionalPermissions) {
 		for _, verb := range p.Verbs {
 			wanted[fmt.Sprintf("%s %s/%s local=%v", verb, p.Group, p.Resource, p.InLeaseNamespace)] = true
 		}

@@ -5,6 +5,7 @@ import "hilbert.dev/hilbert/cluster"
 // resources are what a Watch lists and watches. Which is which in Lists is said by listed.
 var resources = [...]string{
 	"nodes", "pods", "namespaces", "poddisruptionbudgets", "services", "replicationcontrollers", "replicasets", "statefulsets",
+	"podgroups", "queues", // empty where the API server does not have them
 }
 
 // Lists keeps which of the lists that a Watch begins with have arrived. The zero value has none. Nothing may be decided before it has
@@ -45,6 +46,10 @@ func listed(event cluster.Event) (index int, ok bool) {
 		return 3, true
 	case cluster.WorkloadsListed:
 		return 3 + int(e.Kind), true // the kinds begin at 1, in the order of resources
+	case cluster.UnitsListed:
+		return 8, true
+	case cluster.QueuesListed:
+		return 9, true
 	}
 	return 0, false
 }

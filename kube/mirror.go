@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cluster"
 )
 
@@ -21,7 +22,7 @@ func nameOf(o metav1.Object) objectName { return objectName{o.GetNamespace(), o.
 // mirror is what the reflector of a resource fills instead of a cache of objects O: what they were parsed to, which the ledger shares. An
 // update that is parsed to the same goes no further.
 type mirror[O metav1.Object, R any] struct {
-	out      outlet
+	out      receiver
 	resource string
 	// parse answers false for an object that means nothing to placement; it is as if it did not exist.
 	parse    func(O) (R, bool)
@@ -121,7 +122,7 @@ func (m *mirror[O, R]) Replace(objects []any, _ string) error {
 // Resync does nothing: no event is ever lost, so none is repeated.
 func (m *mirror[O, R]) Resync() error { return nil }
 
-func mirrorNodes(out outlet, p *Parser) *mirror[*corev1.Node, *cluster.Node] {
+func mirrorNodes(out receiver, p *Parser) *mirror[*corev1.Node, *cluster.Node] {
 	return &mirror[*corev1.Node, *cluster.Node]{
 		out: out, resource: "nodes", known: make(map[objectName]*cluster.Node), equal: cluster.SameNode,
 		parse:    func(n *corev1.Node) (*cluster.Node, bool) { return p.Node(n), true },
@@ -131,7 +132,7 @@ func mirrorNodes(out outlet, p *Parser) *mirror[*corev1.Node, *cluster.Node] {
 	}
 }
 
-func mirrorNamespaces(out outlet, p *Parser) *mirror[*corev1.Namespace, cluster.Namespace] {
+func mirrorNamespaces(out receiver, p *Parser) *mirror[*corev1.Namespace, cluster.Namespace] {
 	return &mirror[*corev1.Namespace, cluster.Namespace]{
 		out: out, resource: "namespaces", known: make(map[objectName]cluster.Namespace),
 		parse:    func(n *corev1.Namespace) (cluster.Namespace, bool) { return p.Namespace(n), true },
@@ -144,7 +145,7 @@ func mirrorNamespaces(out outlet, p *Parser) *mirror[*corev1.Namespace, cluster.
 
 // mirrorWorkloads mirrors a kind of objects that select pods, of which only the selector matters.
 func mirrorWorkloads[O metav1.Object](
-	out outlet, kind cluster.WorkloadKind, resource string, parse func(O) *cluster.Workload,
+	out receiver, kind cluster.WorkloadKind, resource string, parse func(O) *cluster.Workload,
 ) *mirror[O, *cluster.Workload] {
 	return &mirror[O, *cluster.Workload]{
 		out: out, resource: resource, known: make(map[objectName]*cluster.Workload),
@@ -163,23 +164,23 @@ func mirrorWorkloads[O metav1.Object](
 	}
 }
 
-func mirrorServices(out outlet, p *Parser) *mirror[*corev1.Service, *cluster.Workload] {
+func mirrorServices(out receiver, p *Parser) *mirror[*corev1.Service, *cluster.Workload] {
 	return mirrorWorkloads(out, cluster.Service, "services", p.Service)
 }
 
-func mirrorReplicationControllers(out outlet, p *Parser) *mirror[*corev1.ReplicationController, *cluster.Workload] {
+func mirrorReplicationControllers(out receiver, p *Parser) *mirror[*corev1.ReplicationController, *cluster.Workload] {
 	return mirrorWorkloads(out, cluster.ReplicationController, "replicationcontrollers", p.ReplicationController)
 }
 
-func mirrorReplicaSets(out outlet, p *Parser) *mirror[*appsv1.ReplicaSet, *cluster.Workload] {
+func mirrorReplicaSets(out receiver, p *Parser) *mirror[*appsv1.ReplicaSet, *cluster.Workload] {
 	return mirrorWorkloads(out, cluster.ReplicaSet, "replicasets", p.ReplicaSet)
 }
 
-func mirrorStatefulSets(out outlet, p *Parser) *mirror[*appsv1.StatefulSet, *cluster.Workload] {
+func mirrorStatefulSets(out receiver, p *Parser) *mirror[*appsv1.StatefulSet, *cluster.Workload] {
 	return mirrorWorkloads(out, cluster.StatefulSet, "statefulsets", p.StatefulSet)
 }
 
-func mirrorBudgets(out outlet, p *Parser) *mirror[*policyv1.PodDisruptionBudget, *cluster.Budget] {
+func mirrorBudgets(out receiver, p *Parser) *mirror[*policyv1.PodDisruptionBudget, *cluster.Budget] {
 	return &mirror[*policyv1.PodDisruptionBudget, *cluster.Budget]{
 		out: out, resource: "poddisruptionbudgets", known: make(map[objectName]*cluster.Budget),
 		parse: func(b *policyv1.PodDisruptionBudget) (*cluster.Budget, bool) {
@@ -192,5 +193,29 @@ func mirrorBudgets(out outlet, p *Parser) *mirror[*policyv1.PodDisruptionBudget,
 		upserted: func(b *cluster.Budget) cluster.Event { return cluster.BudgetUpserted{Budget: b} },
 		removed:  func(n objectName) cluster.Event { return cluster.BudgetRemoved{Namespace: n.namespace, Name: n.name} },
 		listed:   func(list []*cluster.Budget) cluster.Event { return cluster.BudgetsListed{Budgets: list} },
+	}
+}
+
+// mirrorUnits mirrors the PodGroups of one API.
+func mirrorUnits[O metav1.Object](out receiver, parse func(O) *cluster.UnitFacts) *mirror[O, *cluster.UnitFacts] {
+	return &mirror[O, *cluster.UnitFacts]{
+		out: out, resource: "podgroups", known: make(map[objectName]*cluster.UnitFacts),
+		parse:    func(g O) (*cluster.UnitFacts, bool) { return parse(g), true },
+		equal:    func(a, b *cluster.UnitFacts) bool { return *a == *b },
+		upserted: func(u *cluster.UnitFacts) cluster.Event { return cluster.UnitUpserted{Unit: u} },
+		removed: func(n objectName) cluster.Event {
+			return cluster.UnitRemoved{Name: cluster.UnitName{Namespace: n.namespace, Name: n.name}}
+		},
+		listed: func(list []*cluster.UnitFacts) cluster.Event { return cluster.UnitsListed{Units: list} },
+	}
+}
+
+func mirrorQueues(out receiver, p *Parser) *mirror[*v1alpha1.Queue, *cluster.QueueFacts] {
+	return &mirror[*v1alpha1.Queue, *cluster.QueueFacts]{
+		out: out, resource: "queues", known: make(map[objectName]*cluster.QueueFacts), equal: sameQueue,
+		parse:    func(q *v1alpha1.Queue) (*cluster.QueueFacts, bool) { return p.Queue(q), true },
+		upserted: func(q *cluster.QueueFacts) cluster.Event { return cluster.QueueUpserted{Queue: q} },
+		removed:  func(n objectName) cluster.Event { return cluster.QueueRemoved{Name: n.name} },
+		listed:   func(list []*cluster.QueueFacts) cluster.Event { return cluster.QueuesListed{Queues: list} },
 	}
 }

@@ -50,6 +50,22 @@ func describeOther(event cluster.Event) string {
 	case cluster.BudgetUpserted:
 		b := e.Budget
 		return fmt.Sprintf("budget %s/%s %s allows %d disrupted %v", b.Namespace, b.Name, showSelector(&b.Pods), b.Allowed, b.Disrupted)
+	case cluster.UnitsListed:
+		for _, u := range e.Units {
+			lines = append(lines, describeOther(cluster.UnitUpserted{Unit: u}))
+		}
+	case cluster.UnitUpserted:
+		return fmt.Sprintf("unit %s min %d", e.Unit.UnitName, e.Unit.MinMember)
+	case cluster.UnitRemoved:
+		return fmt.Sprintf("unit %s gone", e.Name)
+	case cluster.QueuesListed:
+		for _, q := range e.Queues {
+			lines = append(lines, describeOther(cluster.QueueUpserted{Queue: q}))
+		}
+	case cluster.QueueUpserted:
+		return fmt.Sprintf("queue %s below %q weight %d", e.Queue.Name, e.Queue.Parent, e.Queue.Weight)
+	case cluster.QueueRemoved:
+		return fmt.Sprintf("queue %s gone", e.Name)
 	case cluster.BudgetRemoved:
 		return fmt.Sprintf("budget %s/%s gone", e.Namespace, e.Name)
 	default:
@@ -245,6 +261,8 @@ func TestPodChangesThatAreTold(t *testing.T) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Controller: &controls}}
 		}, true},
 		"nomination of a bound": {"n1", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n1" }, false},
+		"unit":                  {"n1", func(p *corev1.Pod) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("g")} }, true},
+		"deadline":              {"", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(60)) }, true},
 		"annotations":           {"n1", func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} }, false},
 		"an owner of other kinds": {"", func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Controller: &controls}}
@@ -298,6 +316,8 @@ func TestLists(t *testing.T) {
 		cluster.WorkloadsListed{Kind: cluster.ReplicationController},
 		cluster.WorkloadsListed{Kind: cluster.ReplicaSet},
 		cluster.WorkloadsListed{Kind: cluster.StatefulSet},
+		cluster.UnitsListed{},
+		cluster.QueuesListed{},
 	}
 	for left := range all {
 		var lists Lists

@@ -19,6 +19,7 @@ import (
 // keeps nothing of an object itself. It must not be used by two goroutines at once.
 type Parser struct {
 	scheduler string
+	levels    []string // node labels from the widest domain to the narrowest
 	strings   interner
 	warner    warner
 	memo      memo
@@ -28,9 +29,10 @@ type Parser struct {
 }
 
 // NewParser returns a Parser for which the pods with the given spec.schedulerName are ours. Complaints about objects go to log, once
-// each; nil is silent.
-func NewParser(schedulerName string, log *slog.Logger) *Parser {
-	return &Parser{scheduler: schedulerName, warner: warner{log: log}, imageSets: imageSets{seed: maphash.MakeSeed()}}
+// each; nil is silent. levels are the configured topology levels, from the widest to the narrowest: what PodGroups ask for is held to
+// their order.
+func NewParser(schedulerName string, log *slog.Logger, levels ...string) *Parser {
+	return &Parser{scheduler: schedulerName, levels: levels, warner: warner{log: log}, imageSets: imageSets{seed: maphash.MakeSeed()}}
 }
 
 // Pod parses a pod. Of a pod that is not ours only what bears on others is read: what it takes from its node, its labels, and whom it
@@ -57,6 +59,7 @@ func (p *Parser) Pod(pod *corev1.Pod) cluster.PodFacts {
 		facts.Priority = *pod.Spec.Priority
 	}
 	facts.Requirements = p.requirements(pod, facts.Ours)
+	p.group(pod, &facts)
 	if facts.Ours {
 		facts.Owner = p.owner(pod)
 	}

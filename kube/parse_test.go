@@ -235,14 +235,13 @@ func TestNodeAffinity(t *testing.T) {
 }
 
 func TestUnsupported(t *testing.T) {
-	group := "gang"
 	cases := map[string]func(*corev1.PodSpec){
 		"spec.topologySpreadConstraints[].whenUnsatisfiable: Shrug": func(s *corev1.PodSpec) {
 			odd := corev1.TopologySpreadConstraint{MaxSkew: 1, WhenUnsatisfiable: "Shrug"}
 			s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{odd, odd}
 		},
 		"spec.resourceClaims":  func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
-		"spec.schedulingGroup": func(s *corev1.PodSpec) { s.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group} },
+		"spec.schedulingGroup": func(s *corev1.PodSpec) { s.SchedulingGroup = &corev1.PodSchedulingGroup{} },
 		"spec.volumes[].persistentVolumeClaim": func(s *corev1.PodSpec) {
 			claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}
 			s.Volumes = []corev1.Volume{{Name: "a", VolumeSource: claim}, {Name: "b", VolumeSource: claim}}

@@ -18,7 +18,7 @@ func unsupported(pod *corev1.Pod) []string {
 	if len(s.ResourceClaims) > 0 {
 		out = append(out, "spec.resourceClaims")
 	}
-	if s.SchedulingGroup != nil {
+	if s.SchedulingGroup != nil && s.SchedulingGroup.PodGroupName == nil { // a way of naming it that we do not know
 		out = append(out, "spec.schedulingGroup")
 	}
 	for i := range s.Tolerations {

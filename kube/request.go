@@ -2,6 +2,7 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -15,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -28,15 +28,24 @@ import (
 const (
 	contentProtobuf       = runtime.ContentTypeProtobuf
 	contentStrategicMerge = string(types.StrategicMergePatchType)
+	contentMerge          = string(types.MergePatchType)
+	contentApply          = string(types.ApplyPatchType)
+	contentJSON           = runtime.ContentTypeJSON
+	// fieldManager is who owns what hilbertd applies.
+	fieldManager = "hilbertd"
 	// acceptMetadata asks for as little of a patched pod as there is: nobody reads it.
 	acceptMetadata = contentProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + contentProtobuf
 )
 
-// maxAnswer bounds what is read of an answer: a Status has a few hundred bytes.
-const maxAnswer = 1 << 20
+const (
+	// maxAnswer bounds what is read of an answer: a Status has a few hundred bytes.
+	maxAnswer = 1 << 20
+	// maxObject bounds what is read of an object, in bytes: etcd takes 1.5 MiB.
+	maxObject = 4 << 20
+)
 
-// requester makes HTTP calls to the pods API over a transport of client-go's, without its REST client: that one would repeat a write by
-// itself, and costs more CPU than the rest of a Binding.
+// requester makes HTTP calls over a transport of client-go's, without its REST client: that one would repeat a write by itself, and costs
+// more CPU than the rest of a Binding.
 type requester struct {
 	transport http.RoundTripper
 	base      url.URL
@@ -48,14 +57,11 @@ func newRequester(c *Connection) (*requester, error) {
 	if err != nil {
 		return nil, err
 	}
-	version := *c
-	version.GroupVersion = &schema.GroupVersion{Version: "v1"}
-	version.APIPath = "/api"
-	base, path, err := rest.DefaultServerUrlFor(&version)
+	base, _, err := rest.DefaultServerUrlFor(c)
 	if err != nil {
 		return nil, err
 	}
-	base.Path = strings.TrimSuffix(base.Path, "/") + path
+	base.Path = strings.TrimSuffix(base.Path, "/")
 	return &requester{transport: transport, base: *base, agent: c.UserAgent}, nil
 }
 
@@ -65,17 +71,28 @@ func (r *requester) closeIdle() {
 	}
 }
 
-// call is one request to a pod, or to a subresource of it.
+// call is one request to an object, or to a subresource of it.
 type call struct {
-	method, namespace, pod, subresource string
-	contentType                         string
-	body                                []byte
-	uid                                 cluster.UID
+	method, path string // the path begins behind the server's own
+	pod          string // its name, of requests to pods
+	subresource  string // of the pod
+	contentType  string
+	accept       string // empty: acceptMetadata
+	body         []byte
+}
+
+// about makes the call one to a pod, or to a subresource of it.
+func (c *call) about(namespace, pod, subresource string) {
+	c.path, c.pod, c.subresource = "/api/v1/namespaces/"+namespace+"/pods/"+pod, pod, subresource
+	if subresource != "" {
+		c.path += "/" + subresource
+	}
 }
 
 // answer is what came back. err is set when no answer came.
 type answer struct {
 	code       int
+	body       []byte        // of a GET that succeeded
 	status     metav1.Status // of a failure, as far as it could be read
 	retryAfter time.Duration
 	err        error
@@ -84,15 +101,15 @@ type answer struct {
 // do makes one call. The API server is told the timeout too, so that it does not go on with what we have given up.
 func (r *requester) do(ctx context.Context, c *call, timeout time.Duration) answer {
 	target := r.base
-	target.Path += "/namespaces/" + c.namespace + "/pods/" + c.pod
-	if c.subresource != "" {
-		target.Path += "/" + c.subresource
-	}
+	target.Path += c.path
 	target.RawQuery = "timeout=" + timeout.String()
+	if c.contentType == contentApply {
+		target.RawQuery += "&force=true&fieldManager=" + fieldManager
+	}
 	request := (&http.Request{
 		Method: c.method, URL: &target, Host: target.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{
-			"Content-Type": {c.contentType}, "Accept": {acceptMetadata}, "User-Agent": {r.agent},
+			"Content-Type": {c.contentType}, "Accept": {cmp.Or(c.accept, acceptMetadata)}, "User-Agent": {r.agent},
 		},
 		Body:          io.NopCloser(bytes.NewReader(c.body)),
 		ContentLength: int64(len(c.body)),
@@ -105,6 +122,10 @@ func (r *requester) do(ctx context.Context, c *call, timeout time.Duration) answ
 	}
 	defer func() { _ = response.Body.Close() }()
 	a := answer{code: response.StatusCode}
+	if a.code < 300 && c.method == http.MethodGet {
+		a.body, a.err = io.ReadAll(io.LimitReader(response.Body, maxObject))
+		return a
+	}
 	if a.code < 300 {
 		_, _ = io.CopyN(io.Discard, response.Body, maxAnswer) // the code says it all; reading frees the connection
 		return a

@@ -1,5 +1,7 @@
 package kube
 
+import "hilbert.dev/hilbert/api/scheduling/v1alpha1"
+
 // Permission is something that this package asks of the API server.
 type Permission struct {
 	Group, Resource string
@@ -8,7 +10,7 @@ type Permission struct {
 	InLeaseNamespace bool
 }
 
-// Permissions is everything that hilbertd needs to be allowed, and no more. A test holds deploy/ to it, another one what is really asked.
+// Permissions is everything that hilbertd needs to be allowed on any API server, and no more. A test holds deploy/ to it, another one what is really asked.
 var Permissions = []Permission{
 	{Resource: "nodes", Verbs: []string{"list", "watch"}},
 	{Resource: "pods", Verbs: []string{"get", "list", "watch", "delete"}}, // get: to learn what became of a Binding; delete: victims
@@ -23,4 +25,15 @@ var Permissions = []Permission{
 	{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"}}, // who asks about scheduling
 	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"}},
 	{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}, InLeaseNamespace: true},
+}
+
+// OptionalPermissions is what hilbertd needs besides where the API server has PodGroups and Queues. Rules about resources that do not exist
+// do no harm, so that deploy/ grants them too.
+var OptionalPermissions = []Permission{
+	{Group: groupScheduling, Resource: podGroups, Verbs: []string{"get", "list", "watch"}}, // get: what its condition says already
+	{Group: groupScheduling, Resource: podGroups + "/status", Verbs: []string{"patch"}},
+	{Group: groupSigs, Resource: podGroups, Verbs: []string{"get", "list", "watch"}},
+	{Group: groupSigs, Resource: podGroups + "/status", Verbs: []string{"patch"}},
+	{Group: v1alpha1.Group, Resource: v1alpha1.Queues, Verbs: []string{"get", "list", "watch"}},
+	{Group: v1alpha1.Group, Resource: v1alpha1.Queues + "/status", Verbs: []string{"patch"}},
 }

@@ -47,6 +47,9 @@ func (f *fingerprints) of(facts *cluster.PodFacts, requirements uint64) uint64 {
 	b.num(int64(facts.Grant.Milli))
 	b.str(facts.Reported.Reason)
 	b.str(facts.Reported.Message)
+	b.str(facts.Unit)
+	b.str(facts.Subgroup)
+	b.num(facts.Deadline)
 	return maphash.Bytes(f.seed, b.bytes)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -37,8 +38,8 @@ const (
 	watchBackoffJitter = 0.5
 )
 
-// Watch delivers what happens to nodes and pods, and to what pods' constraints speak of: namespaces, the workloads that select pods, and
-// disruption budgets. One consistent list of each comes first (Lists tells when all are here), and again whenever a watch could not be
+// Watch delivers what happens to nodes and pods, and to what pods' constraints speak of: namespaces, the workloads that select pods,
+// disruption budgets, and, as far as the API server has them, PodGroups and Queues. One consistent list of each comes first (Lists tells when all are here), and again whenever a watch could not be
 // resumed, with the changes between. The events of one resource come in order; between resources there is none.
 type Watch struct {
 	events  chan cluster.Event
@@ -47,16 +48,24 @@ type Watch struct {
 }
 
 // StartWatch begins to list and watch. It does not wait for the API server: one that cannot be reached is tried for ever, with a
-// backoff, and one line in the log when that begins and when it ends. It runs until Stop; ctx lends its values only.
-func StartWatch(ctx context.Context, c *Connection, schedulerName string, log *slog.Logger) (*Watch, error) {
-	clients, err := newReaders(purposed(c, "watch", nil))
+// backoff, and one line in the log when that begins and when it ends. It runs until Stop; ctx lends its values only. levels are the
+// configured topology levels, see NewParser.
+func StartWatch(ctx context.Context, c *Connection, schedulerName string, log *slog.Logger, levels ...string) (*Watch, error) {
+	own := purposed(c, "watch", nil)
+	shared, err := rest.HTTPClientFor(own)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for watches: %w", err)
 	}
 	ctx, stop := context.WithCancel(silence(context.WithoutCancel(ctx)))
 	w := &Watch{events: make(chan cluster.Event, MaxQueuedEvents), stop: stop}
 	out := outlet{ctx, w.events}
-	parser := func() *Parser { return NewParser(schedulerName, log) } // one each: it serves one goroutine
+	parser := func() *Parser { return NewParser(schedulerName, log, levels...) } // one each: it serves one goroutine
+	clients, readersErr := newReaders(own, shared)
+	optionals, optionalsErr := newOptionals(own, shared, out, parser, log)
+	if err := errors.Join(readersErr, optionalsErr); err != nil {
+		stop()
+		return nil, fmt.Errorf("make a client for watches: %w", err)
+	}
 	note := func(resource string) *health { return &health{log: log, what: "the API server (" + resource + ")"} }
 
 	core, apps := clients.core, clients.apps
@@ -79,6 +88,7 @@ func StartWatch(ctx context.Context, c *Connection, schedulerName string, log *s
 	budgets := clients.policy.PodDisruptionBudgets(metav1.NamespaceAll)
 	w.run(ctx, "poddisruptionbudgets", source(budgets.List, budgets.Watch, "", note("poddisruptionbudgets")),
 		&policyv1.PodDisruptionBudget{}, mirrorBudgets(out, parser()))
+	w.running.Go(func() { optionals.run(ctx) })
 	return w, nil
 }
 
@@ -89,11 +99,7 @@ type readers struct {
 	policy *policyv1client.PolicyV1Client
 }
 
-func newReaders(c *Connection) (*readers, error) {
-	shared, err := rest.HTTPClientFor(c)
-	if err != nil {
-		return nil, err
-	}
+func newReaders(c *Connection, shared *http.Client) (*readers, error) {
 	core, coreErr := corev1client.NewForConfigAndClient(c, shared)
 	apps, appsErr := appsv1client.NewForConfigAndClient(c, shared)
 	policy, policyErr := policyv1client.NewForConfigAndClient(c, shared)
@@ -110,14 +116,18 @@ func (w *Watch) Stop() {
 }
 
 func (w *Watch) run(ctx context.Context, name string, source cache.ListerWatcher, object any, sink cache.ReflectorStore) {
-	reflector := cache.NewReflectorWithOptions(source, object, sink, cache.ReflectorOptions{
+	reflector := newReflector(name, source, object, sink)
+	w.running.Go(func() { reflector.RunWithContext(ctx) })
+}
+
+func newReflector(name string, source cache.ListerWatcher, object any, sink cache.ReflectorStore) *cache.Reflector {
+	return cache.NewReflectorWithOptions(source, object, sink, cache.ReflectorOptions{
 		Name: name,
 		Backoff: &wait.Backoff{
 			Duration: watchBackoffFirst, Cap: watchBackoffMax, Factor: watchBackoffFactor, Jitter: watchBackoffJitter,
 			Steps: 16, // more than it takes to reach Cap
 		},
 	})
-	w.running.Go(func() { reflector.RunWithContext(ctx) })
 }
 
 // notFinished selects the pods that may hold something of a node. One that finishes leaves the selection, which the watch reports as a
@@ -166,13 +176,16 @@ func (h *health) note(err error) {
 	h.succeeded()
 }
 
+// receiver takes events in, in their order.
+type receiver interface{ send(cluster.Event) error }
+
 // outlet is the way into the bounded channel.
 type outlet struct {
 	ctx    context.Context
 	events chan<- cluster.Event
 }
 
-func (o *outlet) send(event cluster.Event) error {
+func (o outlet) send(event cluster.Event) error {
 	select {
 	case o.events <- event:
 		return nil

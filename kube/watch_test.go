@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -221,9 +220,9 @@ func (l *lines) count(text string) int {
 func TestWatchWaitsForAHalfStartedServer(t *testing.T) {
 	s := standin.New(t)
 	s.SetNode(testNode())
-	var refused atomic.Int32
-	s.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
-		if refused.Add(1) > 8 {
+	var asked sync.Map // each path is refused once
+	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if _, again := asked.LoadOrStore(r.URL.Path, true); again {
 			return false
 		}
 		http.Error(w, "the API server is starting", http.StatusForbidden)

@@ -2,13 +2,14 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -30,11 +31,10 @@ type WriterOptions struct {
 //
 // Every Write is answered once on Results. Start and Results are for one goroutine.
 type Writer struct {
+	*sender
 	options WriterOptions
-	fence   *Fence
-	api     *requester
 	pods    corev1client.PodsGetter
-	now     func() time.Time
+	groups  *groupAPIs
 
 	work    chan bind.Write
 	results chan bind.Result
@@ -44,18 +44,23 @@ type Writer struct {
 
 // NewWriter starts the workers. They run until Close; ctx lends its values only, because at a shutdown writes are still answered.
 func NewWriter(ctx context.Context, c *Connection, fence *Fence, o WriterOptions) (*Writer, error) {
-	own := purposed(c, "writer", func(d dialFunc) dialFunc { return fence.dial(boundUnacknowledged(d, o.Timeout)) })
-	api, err := newRequester(own)
+	sender, err := newSender(c, "writer", fence, o.Timeout)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for writes: %w", err)
+		return nil, err
 	}
-	pods, err := corev1client.NewForConfig(purposed(c, "reader", nil))
+	reader := purposed(c, "reader", nil)
+	shared, err := rest.HTTPClientFor(reader)
 	if err != nil {
+		return nil, fmt.Errorf("make a client for reads: %w", err)
+	}
+	pods, podsErr := corev1client.NewForConfigAndClient(reader, shared)
+	surveyor, surveyorErr := newSurveyor(reader, shared)
+	if err := errors.Join(podsErr, surveyorErr); err != nil {
 		return nil, fmt.Errorf("make a client for reads: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &Writer{
-		options: o, fence: fence, api: api, pods: pods, now: time.Now,
+		sender: sender, options: o, pods: pods, groups: &groupAPIs{surveyor: surveyor},
 		work:    make(chan bind.Write, o.Workers),
 		results: make(chan bind.Result, 2*o.Workers),
 		stop:    stop,
@@ -111,27 +116,33 @@ func (w *Writer) serve(ctx context.Context) {
 func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	ctx, cancel := context.WithTimeout(ctx, w.options.Timeout)
 	defer cancel()
-	c := call{namespace: write.Namespace, pod: write.Name, uid: write.Pod}
+	var c call
 	var err error
 	switch write.Kind {
 	case bind.WriteBinding:
-		c.method, c.subresource, c.contentType = http.MethodPost, "binding", contentProtobuf
+		c.about(write.Namespace, write.Name, "binding")
+		c.method, c.contentType = http.MethodPost, contentProtobuf
 		c.body, err = bindingBody(write)
 	case bind.WriteCondition, bind.WriteNomination, bind.WriteDisruption:
-		c.method, c.subresource, c.contentType = http.MethodPatch, "status", contentStrategicMerge
+		c.about(write.Namespace, write.Name, "status")
+		c.method, c.contentType = http.MethodPatch, contentStrategicMerge
 		c.body, err = statusBody(write, w.options.SchedulerName, w.now())
 	case bind.DeletePod:
-		c.method, c.contentType = http.MethodDelete, runtime.ContentTypeJSON
+		c.about(write.Namespace, write.Name, "")
+		c.method, c.contentType = http.MethodDelete, contentJSON
 		c.body, err = deletionBody(write)
 	case bind.ReadPod:
 		return w.read(ctx, write)
+	case bind.WriteUnitCondition:
+		return w.writeUnit(ctx, write)
 	default:
 		return bind.Result{Outcome: bind.NotSent, Message: fmt.Sprintf("no such kind of write: %d", write.Kind)}
 	}
 	if err != nil {
 		return bind.Result{Outcome: bind.Refused, Message: err.Error()}
 	}
-	return w.send(ctx, c)
+	result, _ := w.send(ctx, &c)
+	return result
 }
 
 // Pauses between tries of a write that the API server did not take up. They hold the write's place in flight, so that an overloaded API
@@ -141,24 +152,41 @@ const (
 	maxPause   = 2 * time.Second
 )
 
+// sender makes calls that check the Fence.
+type sender struct {
+	fence   *Fence
+	api     *requester
+	timeout time.Duration
+	now     func() time.Time
+}
+
+// newSender makes a sender with connections of its own.
+func newSender(c *Connection, purpose string, fence *Fence, timeout time.Duration) (*sender, error) {
+	api, err := newRequester(purposed(c, purpose, func(d dialFunc) dialFunc { return fence.dial(boundUnacknowledged(d, timeout)) }))
+	if err != nil {
+		return nil, fmt.Errorf("make a client for writes: %w", err)
+	}
+	return &sender{fence: fence, api: api, timeout: timeout, now: time.Now}, nil
+}
+
 // send makes the call, again and again for as long as it certainly was not taken up: no connection, or 429, which the API server's flow
-// control answers before it looks at the request. Anything else is an outcome.
-func (w *Writer) send(ctx context.Context, c call) bind.Result {
+// control answers before it looks at the request. Anything else is an outcome, with the last answer.
+func (s *sender) send(ctx context.Context, c *call) (bind.Result, answer) {
 	pause := firstPause
 	for {
-		if !w.fence.Open(w.now(), w.options.Timeout) {
-			return bind.Result{Outcome: bind.NotSent, Message: ErrFenced.Error()}
+		if !s.fence.Open(s.now(), s.timeout) {
+			return bind.Result{Outcome: bind.NotSent, Message: ErrFenced.Error()}, answer{}
 		}
-		a := w.api.do(ctx, &c, w.options.Timeout)
-		result, again := classify(&c, &a)
+		a := s.api.do(ctx, c, s.timeout)
+		result, again := classify(c, &a)
 		if !again {
-			return result
+			return result, a
 		}
 		if a.retryAfter > 0 {
 			pause = a.retryAfter
 		}
 		if !sleep(ctx, min(pause, maxPause)) {
-			return result
+			return result, a
 		}
 		pause *= 2
 	}

@@ -3,11 +3,13 @@ package standin
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 )
@@ -64,9 +66,16 @@ func (s *Server) Delete(object Object) {
 
 // place tells where an object is kept.
 func (s *Server) place(object Object) (resource, key string) {
+	key = object.GetNamespace() + "/" + object.GetName()
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		gvk := u.GroupVersionKind()
+		if resource = strings.ToLower(gvk.Kind) + "s." + gvk.Group; optional[resource] != "" {
+			return resource, key
+		}
+	}
 	for resource, example := range examples {
 		if reflect.TypeOf(example) == reflect.TypeOf(object) {
-			return resource, object.GetNamespace() + "/" + object.GetName()
+			return resource, key
 		}
 	}
 	s.t.Fatalf("stand-in: a %T has no place here", object)
@@ -75,6 +84,9 @@ func (s *Server) place(object Object) (resource, key string) {
 
 // kindOf is the version and kind that an object carries on the wire.
 func kindOf(object runtime.Object) (version, kind string) {
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		return u.GetAPIVersion(), u.GetKind()
+	}
 	kinds, _, err := scheme.Scheme.ObjectKinds(object)
 	if err != nil || len(kinds) == 0 {
 		panic(fmt.Sprintf("stand-in: a %T has no kind: %v", object, err))

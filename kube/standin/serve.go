@@ -34,8 +34,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	group := ""
+	if parts[0] == "apis" && len(parts) == 3 {
+		s.serveDiscovery(w, parts[1]+"/"+parts[2])
+		return
+	}
+	version := ""
 	if parts[0] == "apis" {
-		group, parts = parts[1], parts[3:]
+		group, version, parts = parts[1], parts[2], parts[3:]
 	} else {
 		parts = parts[2:]
 	}
@@ -46,6 +51,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	parts = append(parts, "", "")
 	resource, name, sub := parts[0], parts[1], parts[2]
 	s.remember(r, group, resource, name, sub)
+	if offered := resource + "." + group; optional[offered] != "" {
+		s.serveOffered(w, r, request{resource: offered, version: group + "/" + version, namespace: namespace, name: name, sub: sub})
+		return
+	}
 	switch {
 	case resource == "tokenreviews":
 		s.serveTokenReview(w, r)
@@ -288,7 +297,7 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, resource stri
 }
 
 func (s *Server) answerList(w http.ResponseWriter, resource string, objects []runtime.Object) {
-	group, kind := kindOf(examples[resource])
+	group, kind := kindOf(s.example(resource))
 	s.answer(w, http.StatusOK, map[string]any{
 		"apiVersion": group, "kind": kind + "List", "metadata": map[string]string{"resourceVersion": format(s.version)}, "items": objects,
 	})

@@ -47,6 +47,7 @@ type Server struct {
 	asked     map[string]bool
 	bound     map[string]int
 	noStream  bool
+	offered   map[string]string // group/version by resource.group of optional
 	users     users
 }
 

@@ -41,7 +41,7 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, resource str
 		for _, object := range s.objects(resource, selector) {
 			first = append(first, event{"ADDED", typed(object)})
 		}
-		first = append(first, event{"BOOKMARK", bookmark(resource, from)})
+		first = append(first, event{"BOOKMARK", bookmark(s.example(resource), from)})
 	} else if from, _ = strconv.ParseInt(query.Get("resourceVersion"), 10, 64); from < s.oldest {
 		s.fail(w, apierrors.NewResourceExpired("too old resource version"))
 		return
@@ -118,8 +118,8 @@ func typed(object runtime.Object) runtime.Object {
 	return object
 }
 
-func bookmark(resource string, version int64) runtime.Object {
-	object := typed(examples[resource])
+func bookmark(example runtime.Object, version int64) runtime.Object {
+	object := typed(example)
 	meta, err := apimeta.Accessor(object)
 	if err != nil {
 		panic(err) // no kind of ours lacks metadata

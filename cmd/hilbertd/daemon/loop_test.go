@@ -113,6 +113,8 @@ func (w *world) listOthers() {
 	for kind := cluster.Service; kind <= cluster.StatefulSet; kind++ {
 		w.apply(cluster.WorkloadsListed{Kind: kind})
 	}
+	w.apply(cluster.UnitsListed{})
+	w.apply(cluster.QueuesListed{})
 }
 
 func pod(uid, node string) cluster.PodFacts {

@@ -1,0 +1,148 @@
+package kube
+
+import (
+	"encoding/json"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
+)
+
+// The versions of the API server's own PodGroup that can be read: v1beta1 as k8s.io/api has it (Kubernetes 1.37), its twin v1alpha3 and the
+// older v1alpha2 (1.36) by alphaPodGroup. 1.35 had pods name a Workload (workloadRef) and no PodGroup; it is not read.
+const (
+	groupScheduling = "scheduling.k8s.io"
+	groupSigs       = "scheduling.x-k8s.io"
+	versionSigs     = "v1alpha1"
+	podGroups       = "podgroups"
+)
+
+// podGroupVersions are the preferred first.
+var podGroupVersions = [...]string{"v1beta1", "v1alpha3", "v1alpha2"}
+
+// The types of the conditions that say that a PodGroup was whole: what v1beta1 and v1alpha3 call it, and what v1alpha2 did.
+const (
+	conditionInitiallyScheduled = "PodGroupInitiallyScheduled"
+	conditionScheduled          = "PodGroupScheduled"
+)
+
+// alphaPodGroup is a PodGroup of scheduling.k8s.io/v1alpha3 or v1alpha2, as far as it matters here.
+type alphaPodGroup struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		ParentCompositePodGroupName string `json:"parentCompositePodGroupName"`
+		SchedulingPolicy            struct {
+			Basic *struct{} `json:"basic"`
+			Gang  *struct {
+				MinCount int32 `json:"minCount"`
+			} `json:"gang"`
+		} `json:"schedulingPolicy"`
+		SchedulingConstraints struct {
+			Topology []struct {
+				Key string `json:"key"`
+			} `json:"topology"`
+		} `json:"schedulingConstraints"`
+		ResourceClaims   []struct{}     `json:"resourceClaims"`
+		DisruptionMode   disruptionMode `json:"disruptionMode"`
+		Priority         *int32         `json:"priority"`
+		PreemptionPolicy string         `json:"preemptionPolicy"`
+	} `json:"spec"`
+	Status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	} `json:"status"`
+}
+
+// disruptionMode reports whether all pods of a group go together. v1alpha2 says it by a word, later versions by a member of a union.
+type disruptionMode bool
+
+// UnmarshalJSON reads "PodGroup" and {"all": {}} as true, everything else as false.
+func (m *disruptionMode) UnmarshalJSON(data []byte) error {
+	var union struct{ All *struct{} }
+	if len(data) > 0 && data[0] == '{' {
+		if err := json.Unmarshal(data, &union); err != nil {
+			return err
+		}
+	}
+	*m = union.All != nil || string(data) == `"PodGroup"`
+	return nil
+}
+
+// DeepCopyObject copies what can be changed from outside; the spec is only ever read.
+func (g *alphaPodGroup) DeepCopyObject() runtime.Object {
+	out := *g
+	g.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec.SchedulingConstraints.Topology = slices.Clone(g.Spec.SchedulingConstraints.Topology)
+	out.Spec.ResourceClaims = slices.Clone(g.Spec.ResourceClaims)
+	out.Status.Conditions = slices.Clone(g.Status.Conditions)
+	return &out
+}
+
+// sigsPodGroup is a PodGroup of scheduling.x-k8s.io/v1alpha1, as far as it matters here. Its minResources only spares a scheduler attempts.
+type sigsPodGroup struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		MinMember              int32  `json:"minMember"`
+		ScheduleTimeoutSeconds *int32 `json:"scheduleTimeoutSeconds"`
+	} `json:"spec"`
+	Status struct {
+		Phase string `json:"phase"`
+	} `json:"status"`
+}
+
+// The phases of a sigsPodGroup that this package looks at or sets.
+const (
+	phasePending    = "Pending"    // accepted, and without a place
+	phaseScheduling = "Scheduling" // minMember pods have a place
+	phaseRunning    = "Running"
+	phaseFinished   = "Finished"
+)
+
+// DeepCopyObject copies what can be changed from outside; the spec is only ever read.
+func (g *sigsPodGroup) DeepCopyObject() runtime.Object {
+	out := *g
+	g.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
+
+// listOf is a list of objects that are read by types of ours.
+type listOf[T any] struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+
+	Items []T `json:"items"`
+}
+
+// DeepCopyObject copies the list; its items are only ever read.
+func (l *listOf[T]) DeepCopyObject() runtime.Object {
+	out := *l
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	out.Items = slices.Clone(l.Items)
+	return &out
+}
+
+// ownScheme knows the types that are not client-go's: Queues, and PodGroups that we read by types of ours.
+var ownScheme = newOwnScheme()
+
+func newOwnScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(s); err != nil {
+		panic(err) // a mistake of ours, which every test finds
+	}
+	add := func(gv schema.GroupVersion, object, list runtime.Object) {
+		s.AddKnownTypeWithName(gv.WithKind("PodGroup"), object)
+		s.AddKnownTypeWithName(gv.WithKind("PodGroupList"), list)
+		metav1.AddToGroupVersion(s, gv)
+	}
+	for _, version := range podGroupVersions[1:] {
+		add(schema.GroupVersion{Group: groupScheduling, Version: version}, &alphaPodGroup{}, &listOf[alphaPodGroup]{})
+	}
+	add(schema.GroupVersion{Group: groupSigs, Version: versionSigs}, &sigsPodGroup{}, &listOf[sigsPodGroup]{})
+	return s
+}

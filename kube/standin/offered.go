@@ -1,0 +1,163 @@
+package standin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+)
+
+// optional are the resources that are served only once they are offered, with their kinds. Their objects are unstructured.
+var optional = map[string]string{
+	"podgroups.scheduling.k8s.io":   "PodGroup",
+	"podgroups.scheduling.x-k8s.io": "PodGroup",
+	"queues.scheduling.hilbert.dev": "Queue",
+}
+
+// Offer serves a resource of optional under a group and version; an empty version takes it away again.
+func (s *Server) Offer(resource, version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if optional[resource] == "" {
+		s.t.Fatalf("stand-in: %s is not optional", resource)
+	}
+	if s.offered == nil {
+		s.offered = make(map[string]string)
+	}
+	delete(s.offered, resource)
+	if version != "" {
+		_, group, _ := strings.Cut(resource, ".")
+		s.offered[resource] = group + "/" + version
+	}
+}
+
+// Stored returns a copy of an object of optional, nil when there is none.
+func (s *Server) Stored(resource, namespace, name string) *unstructured.Unstructured {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if object, ok := s.others[resource][namespace+"/"+name].(*unstructured.Unstructured); ok {
+		return object.DeepCopy()
+	}
+	return nil
+}
+
+// example is an empty object of a resource.
+func (s *Server) example(resource string) runtime.Object {
+	if example := examples[resource]; example != nil {
+		return example
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetAPIVersion(s.offered[resource])
+	u.SetKind(optional[resource])
+	return u
+}
+
+func (s *Server) serveDiscovery(w http.ResponseWriter, version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: version}
+	for resource, offered := range s.offered {
+		if offered == version {
+			name, _, _ := strings.Cut(resource, ".")
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: optional[resource]})
+		}
+	}
+	if len(list.APIResources) == 0 {
+		http.Error(w, "404 page not found", http.StatusNotFound)
+		return
+	}
+	s.answer(w, http.StatusOK, &list)
+}
+
+// request is one for an optional resource.
+type request struct{ resource, version, namespace, name, sub string }
+
+func (s *Server) serveOffered(w http.ResponseWriter, r *http.Request, q request) {
+	s.mu.Lock()
+	offered := s.offered[q.resource] == q.version
+	s.mu.Unlock()
+	switch {
+	case !offered:
+		http.Error(w, "404 page not found", http.StatusNotFound)
+	case q.sub == "status" && r.Method == http.MethodPatch:
+		s.patchStatus(w, r, q)
+	case q.name != "":
+		object := s.Stored(q.resource, q.namespace, q.name)
+		if object == nil {
+			s.fail(w, apierrors.NewNotFound(schema.ParseGroupResource(q.resource), q.name))
+			return
+		}
+		s.answer(w, http.StatusOK, object.Object)
+	case r.URL.Query().Get("watch") != "":
+		s.serveWatch(w, r, q.resource)
+	default:
+		s.serveList(w, r, q.resource)
+	}
+}
+
+// patchStatus changes nothing but the status, by the three kinds of patches that hilbertd sends.
+func (s *Server) patchStatus(w http.ResponseWriter, r *http.Request, q request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resource := schema.ParseGroupResource(q.resource)
+	old, ok := s.others[q.resource][q.namespace+"/"+q.name].(*unstructured.Unstructured)
+	if !ok {
+		s.fail(w, apierrors.NewNotFound(resource, q.name))
+		return
+	}
+	patch := &unstructured.Unstructured{}
+	if err := json.Unmarshal(body, &patch.Object); err != nil {
+		s.fail(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	if version := patch.GetResourceVersion(); version != "" && version != old.GetResourceVersion() {
+		s.fail(w, apierrors.NewConflict(resource, q.name, errors.New("the object has been modified")))
+		return
+	}
+	status, err := patched(old, patch, types.PatchType(r.Header.Get("Content-Type")), resource.Group)
+	if err != nil {
+		s.fail(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	object := old.DeepCopy()
+	object.Object["status"] = status
+	s.others[q.resource][q.namespace+"/"+q.name] = object
+	s.note(q.resource, "MODIFIED", object, old)
+	s.answer(w, http.StatusOK, object.Object)
+}
+
+// patched is the status after a patch.
+func patched(old, patch *unstructured.Unstructured, how types.PatchType, group string) (any, error) {
+	asked, _, _ := unstructured.NestedMap(patch.Object, "status")
+	status, _, _ := unstructured.NestedMap(old.Object, "status")
+	switch {
+	case how == types.ApplyPatchType: // by the only one who applies anything
+		return asked, nil
+	case how == types.MergePatchType: // no deeper than hilbertd goes
+		if status == nil {
+			return asked, nil
+		}
+		maps.Copy(status, asked)
+		return status, nil
+	case how == types.StrategicMergePatchType && group == schedulingv1beta1.GroupName:
+		merged, err := strategicpatch.StrategicMergeMapPatch(old.Object, map[string]any{"status": asked}, schedulingv1beta1.PodGroup{})
+		return merged["status"], err
+	}
+	return nil, fmt.Errorf("a %s of %s is not supported", how, group)
+}

@@ -1,0 +1,181 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/bind"
+)
+
+// A PodGroup is told what became of it by one read and one patch. The read finds out which API has the PodGroup, since when its condition
+// says what it says, and that it never said that the unit was whole: that is never taken back, which is upstream's rule. The patch carries
+// the resource version that was read, so that nobody's write in between is lost.
+
+// unitTries bounds the reads of a PodGroup that others change between the read and the patch.
+const unitTries = 3
+
+// groupAPIs knows the paths of the PodGroups that the API server has.
+type groupAPIs struct {
+	surveyor *surveyor
+
+	mu    sync.Mutex
+	known served
+	asked time.Time
+}
+
+// served answers from memory for as long as a Watch would not ask either.
+func (g *groupAPIs) served(ctx context.Context, now time.Time) (served, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.asked.IsZero() && now.Sub(g.asked) < surveyPeriod {
+		return g.known, nil
+	}
+	known, err := g.surveyor.survey(ctx)
+	if err != nil {
+		return served{}, err
+	}
+	g.known, g.asked = known, now
+	return known, nil
+}
+
+// writeUnit tells a PodGroup its condition. One that no API has is Gone.
+func (w *Writer) writeUnit(ctx context.Context, write *bind.Write) bind.Result {
+	has, err := w.groups.served(ctx, w.now())
+	if err != nil {
+		return bind.Result{Outcome: bind.Unknown, Message: err.Error()}
+	}
+	for range unitTries {
+		result, again := w.tryUnit(ctx, has, write)
+		if !again {
+			return result
+		}
+	}
+	return bind.Result{Outcome: bind.Unknown, Message: fmt.Sprintf("the PodGroup was changed between each of %d reads and writes", unitTries)}
+}
+
+// tryUnit reads and patches once; again says that somebody else was faster.
+func (w *Writer) tryUnit(ctx context.Context, has served, write *bind.Write) (result bind.Result, again bool) {
+	path, body, result := w.findGroup(ctx, has, write.Unit)
+	if body == nil {
+		return result, false
+	}
+	patch, contentType, err := conditionPatch(body, has.groups, path.sigs, write.UnitCondition, w.now())
+	switch {
+	case err != nil:
+		return bind.Result{Outcome: bind.Refused, Message: err.Error()}, false
+	case patch == nil:
+		return bind.Result{Outcome: bind.Written}, false
+	}
+	result, a := w.send(ctx, &call{
+		method: http.MethodPatch, path: path.path + "/status", contentType: contentType, accept: contentJSON, body: patch,
+	})
+	return result, a.code == http.StatusConflict || a.code == http.StatusNotFound
+}
+
+// groupPath is where a PodGroup is.
+type groupPath struct {
+	path string
+	sigs bool
+}
+
+// findGroup reads a PodGroup from the first API that has it. Without one, body is nil and result says why.
+func (w *Writer) findGroup(ctx context.Context, has served, unit cluster.UnitName) (at groupPath, body []byte, result bind.Result) {
+	result = bind.Result{Outcome: bind.Gone, Message: "there is no PodGroup " + unit.String()}
+	for _, api := range [...]struct {
+		group, version string
+	}{{groupScheduling, has.groups}, {groupSigs, has.sigs}} {
+		if api.version == "" {
+			continue
+		}
+		at = groupPath{
+			path: "/apis/" + api.group + "/" + api.version + "/namespaces/" + unit.Namespace + "/" + podGroups + "/" + unit.Name,
+			sigs: api.group == groupSigs,
+		}
+		found, a := w.send(ctx, &call{method: http.MethodGet, path: at.path, accept: contentJSON})
+		switch {
+		case a.code == http.StatusNotFound:
+		case found.Outcome != bind.Written:
+			return at, nil, found
+		default:
+			return at, a.body, bind.Result{}
+		}
+	}
+	return at, nil, result
+}
+
+// conditionPatch makes the patch that tells a PodGroup, as it was read, its condition; nil if there is nothing to tell.
+func conditionPatch(body []byte, version string, sigs bool, want cluster.UnitCondition, now time.Time) (patch []byte, contentType string, err error) {
+	if sigs {
+		patch, err = phasePatch(body, want)
+		return patch, contentMerge, err
+	}
+	var group alphaPodGroup // v1beta1 has the same fields
+	if err := json.Unmarshal(body, &group); err != nil {
+		return nil, "", fmt.Errorf("read the PodGroup: %w", err)
+	}
+	condition := metav1.Condition{
+		Type: conditionInitiallyScheduled, Status: metav1.ConditionFalse, ObservedGeneration: group.Generation,
+		LastTransitionTime: metav1.NewTime(now), Reason: want.Reason, Message: want.Message,
+	}
+	if version == podGroupVersions[2] {
+		condition.Type = conditionScheduled
+	}
+	if want.Met {
+		condition.Status = metav1.ConditionTrue
+	}
+	for i := range group.Status.Conditions {
+		old := &group.Status.Conditions[i]
+		switch {
+		case old.Type != condition.Type:
+		case old.Status == metav1.ConditionTrue && !want.Met:
+			return nil, "", nil
+		case old.Status == condition.Status && old.Reason == condition.Reason && old.Message == condition.Message && old.ObservedGeneration == condition.ObservedGeneration:
+			return nil, "", nil
+		case old.Status == condition.Status:
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	p := groupPatch{}
+	p.Metadata.ResourceVersion = group.ResourceVersion
+	p.Status.Conditions = []metav1.Condition{condition}
+	patch, err = json.Marshal(&p)
+	return patch, contentStrategicMerge, err
+}
+
+// groupPatch is a patch of a PodGroup's status.
+type groupPatch struct {
+	Metadata struct {
+		ResourceVersion string `json:"resourceVersion"`
+	} `json:"metadata"`
+	Status struct {
+		Conditions []metav1.Condition `json:"conditions,omitempty"`
+		Phase      string             `json:"phase,omitempty"`
+	} `json:"status"`
+}
+
+// phasePatch says with the phase, which is all that the PodGroup of the sigs has, what a condition would. It leaves alone a phase beyond
+// those two, which is its own controller's.
+func phasePatch(body []byte, want cluster.UnitCondition) ([]byte, error) {
+	var group sigsPodGroup
+	if err := json.Unmarshal(body, &group); err != nil {
+		return nil, fmt.Errorf("read the PodGroup: %w", err)
+	}
+	phase := phasePending
+	if want.Met {
+		phase = phaseScheduling
+	}
+	if group.Status.Phase != "" && group.Status.Phase != phasePending || group.Status.Phase == phase {
+		return nil, nil
+	}
+	p := groupPatch{}
+	p.Metadata.ResourceVersion = group.ResourceVersion
+	p.Status.Phase = phase
+	return json.Marshal(&p)
+}
