@@ -60,10 +60,15 @@ func (p *Placer) ExplainUnit(ask *Ask) UnitExplanation {
 	if e.Key == "" {
 		e.Key = e.Uniform
 	}
+	fits := p.WouldFit(ask)
 	if e.Key != "" {
-		p.explainDomain(&e, ask)
+		less := *ask
+		if fits == 0 {
+			less.Need = 1
+		}
+		p.explainDomain(&e, &less)
 	}
-	if e.Anywhere < e.Need || p.WouldFit(ask) > 0 {
+	if e.Anywhere < e.Need || fits > 0 {
 		return e
 	}
 	for _, drop := range []struct {
@@ -116,9 +121,7 @@ func (p *Placer) explainAnywhere(e *UnitExplanation, ask *Ask) {
 // explainDomain finds the domain in which most members fit.
 func (p *Placer) explainDomain(e *UnitExplanation, ask *Ask) {
 	mark := p.snapshot.Mark()
-	less := *ask
-	less.Need = 1
-	if placed, ok := p.PlaceUnit(&less); ok {
+	if placed, ok := p.PlaceUnit(ask); ok {
 		e.Fit, e.Domain = len(placed), p.snapshot.Node(placed[0].Slot).Labels[e.Key]
 	}
 	p.snapshot.Rollback(mark)

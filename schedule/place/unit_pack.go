@@ -69,33 +69,38 @@ func (r *unitRun) confines(s scope, l layer) *partition {
 	return nil
 }
 
-// try packs the members into one candidate after the other until one takes as many as wanted.
+// try packs the members into one candidate after the other until one takes as many as wanted. Where that is not all of them, the one
+// that takes the most is taken, as far as the tries go.
 func (r *unitRun) try(w *weighing, m stretch, l layer, want int, do func(*candidate) bool) bool {
-	start := r.here()
-	all := want == r.left(m)
+	start, all := r.here(), r.left(m)
+	best, most := noGroup, int64(0)
 	for n := range maxDomainTries {
 		prefer := preference(fullest)
-		if all {
+		if want == all {
 			prefer = tightest
 			if n >= maxDomainTries/2 { // what looked tight was too tight
 				prefer = widest
 			}
 		}
-		c := w.next(do, prefer)
+		c := w.next(func(c *candidate) bool { return do(c) && c.fits > most }, prefer)
 		if c == nil || r.tries >= maxUnitTries {
-			return false
+			break
 		}
 		c.tried = true
 		r.pack(scope{w.partition, c.domain}, m, l)
-		got := len(r.placed) - start.placed
-		if got >= want {
-			return true
+		if c.fits = int64(len(r.placed) - start.placed); c.fits >= int64(want) {
+			if best, most = c.domain, c.fits; w.next(func(c *candidate) bool { return c.fits > most }, prefer) == nil {
+				return true
+			}
 		}
-		c.fits = min(c.fits, int64(got))
 		r.tries++
 		r.back(start)
 	}
-	return false
+	if best == noGroup {
+		return false
+	}
+	r.pack(scope{w.partition, best}, m, l)
+	return true
 }
 
 // pin drops the candidates that have another value of a required label than the members which run already. Where those have several

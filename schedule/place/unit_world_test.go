@@ -38,10 +38,10 @@ func drawUnitWorld(t *rapid.T) *unitWorld {
 	w.placer.Levels([]string{block, rack, host})
 	names := w.drawUnitNodes(t)
 	for i := range rapid.IntRange(0, 12).Draw(t, "running") {
-		w.store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+		w.apply(&cluster.PodFacts{
 			UID: cluster.UID(fmt.Sprint("running-", i)), Namespace: "x", Labels: []cluster.Label{{Key: "app", Value: "a"}},
 			Node: rapid.SampledFrom(names).Draw(t, "on"), Requirements: drawMember(t, false),
-		}})
+		})
 	}
 	w.drawMembers(t, names)
 	w.snapshot.Advance(w.store)
@@ -164,10 +164,23 @@ func (w *unitWorld) drawMembers(t *rapid.T, names []string) {
 
 func (w *unitWorld) member(group string, r *cluster.Requirements, node string) *cluster.Pod {
 	uid := cluster.UID(fmt.Sprint("member-", w.store.Pods()))
-	w.store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+	w.apply(&cluster.PodFacts{
 		UID: uid, Name: string(uid), Namespace: "x", Labels: []cluster.Label{{Key: "app", Value: "m"}}, Ours: true, Subgroup: group, Requirements: r, Node: node,
-	}})
+	})
 	return w.store.Pod(uid)
+}
+
+// apply adds a pod. One that runs has its GPUs on record: the ledger moves those that it has to guess, and forecasts fail by that.
+func (w *unitWorld) apply(pod *cluster.PodFacts) {
+	if slot := w.store.Slot(pod.Node); slot != cluster.NoSlot {
+		pod.Grant = topology.Force(w.store.Node(slot).GPU, w.store.GPUs(slot), pod.Requirements.GPU)
+		if pod.Grant.IsZero() {
+			copied := *pod.Requirements
+			copied.GPU = topology.Request{}
+			pod.Requirements, pod.Grant = &copied, topology.Grant{}
+		}
+	}
+	w.store.Apply(cluster.PodUpserted{Pod: *pod})
 }
 
 // value is a label of the node in a slot; ok is false when it has none.

@@ -1,0 +1,249 @@
+package place
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster"
+)
+
+// TestRoomsFollow drives a ledger through random changes of nodes, pods and reservations, with units placed in between, and compares the
+// partitions and rooms with a recount after each.
+func TestRoomsFollow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawUnitWorld(t)
+		var running []cluster.UID
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			name := fmt.Sprint("n", rapid.IntRange(0, 14).Draw(t, "node"))
+			switch rapid.IntRange(0, 5).Draw(t, "op") {
+			case 0:
+				w.drawUnitNodes(t)
+			case 1:
+				w.store.Apply(cluster.NodeRemoved{Name: name})
+			case 2:
+				if slot := w.store.Slot(name); slot != cluster.NoSlot {
+					w.store.Reserve([]cluster.Slot{slot}, cluster.ReservationID(rapid.IntRange(0, 1).Draw(t, "by")))
+				}
+			case 3:
+				for _, uid := range running {
+					w.store.Release(uid)
+				}
+				running = running[:0]
+			default:
+				w.ask.Topology.Required = rapid.SampledFrom([]string{"", block, rack, host}).Draw(t, "required")
+				running = append(running, w.commit(t)...)
+			}
+			w.snapshot.Advance(w.store)
+			checkPartitions(t, w.placer)
+			checkRooms(t, w.placer)
+		}
+	})
+}
+
+// commit places the unit and commits it.
+func (w *unitWorld) commit(t *rapid.T) (placed []cluster.UID) {
+	ask := w.ask
+	ask.Within = nil
+	ask.Members = slices.DeleteFunc(slices.Clone(ask.Members), func(p *cluster.Pod) bool { return p.Phase != cluster.Pending })
+	ask.Need = 1
+	choices, ok := w.placer.PlaceUnit(&ask)
+	if !ok {
+		return nil
+	}
+	plan := cluster.Plan{}
+	for _, m := range choices {
+		plan.Placements = append(plan.Placements, cluster.Placement{Pod: m.Pod.UID, Node: w.snapshot.Node(m.Slot).Name, Grant: m.Grant})
+		placed = append(placed, m.Pod.UID)
+	}
+	if verdict := w.store.Commit(&plan, Commits); !verdict.Committed {
+		t.Fatal(verdict)
+	}
+	return placed
+}
+
+func checkPartitions(t *rapid.T, p *Placer) {
+	s := &p.snapshot.State
+	for _, d := range p.partitions {
+		d.follow(s)
+		listed := 0
+		for id := range d.domains {
+			for at, slot := range d.domains[id].slots {
+				listed++
+				if d.of[slot] != int32(id) || d.at[slot] != int32(at) {
+					t.Fatalf("%v: slot %d stands in domain %d at %d, but is said to be in %d at %d", d.keys, slot, id, at, d.of[slot], d.at[slot])
+				}
+				for i, key := range d.keys {
+					if value, ok := s.Node(slot).Labels[key]; !ok || value != d.domains[id].values[i] {
+						t.Fatalf("slot %d has %s %q and is in a domain of %v", slot, key, value, d.domains[id].values)
+					}
+				}
+			}
+		}
+		for i := range s.Slots() {
+			if node := s.Node(cluster.Slot(i)); node != nil && !slices.ContainsFunc(d.keys, func(key string) bool { _, ok := node.Labels[key]; return !ok }) {
+				listed--
+			}
+		}
+		if listed != 0 {
+			t.Fatalf("%v: %d nodes too many are in a domain", d.keys, listed)
+		}
+	}
+}
+
+// TestManyPartitions: more combinations of labels than are kept, asked for in turn, with the log overflowing in between, give what a
+// placer gives that is asked for one.
+func TestManyPartitions(t *testing.T) {
+	store := cluster.NewStore()
+	for i := range 2 * maxPartitions {
+		labels := map[string]string{}
+		for key := range 2 * maxPartitions {
+			labels[fmt.Sprint("key", key)] = fmt.Sprint(i % (key + 1))
+		}
+		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: fmt.Sprint(i), Labels: labels, Allocatable: quantities("cpu", 1000, "pods", 9)}})
+	}
+	ask := Ask{Need: 2}
+	for i := range 2 {
+		uid := cluster.UID(fmt.Sprint(i))
+		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: &cluster.Requirements{Requests: quantities("cpu", 1000)}}})
+		ask.Members = append(ask.Members, store.Pod(uid))
+	}
+	fresh := func() *Placer {
+		s := cluster.NewSnapshot()
+		s.Advance(store)
+		return NewPlacer(s, &Profile{}, 0, 1)
+	}
+	old := fresh()
+	for round := range 3 {
+		for key := range 2 * maxPartitions {
+			ask.Topology.Required = fmt.Sprint("key", key)
+			got, ok := old.PlaceUnit(&ask)
+			got = slices.Clone(got)
+			want, wanted := fresh().PlaceUnit(&ask)
+			if ok != wanted || !slices.Equal(got, want) {
+				t.Fatalf("round %d, key %d: %v (%v), a fresh placer says %v (%v)", round, key, got, ok, want, wanted)
+			}
+			old.snapshot.Rollback(0)
+		}
+		if len(old.partitions) > maxPartitions {
+			t.Fatalf("%d partitions are kept", len(old.partitions))
+		}
+		if len(old.room(ask.Members[0].Class).totals) > maxTotals {
+			t.Fatal("sums of too many partitions are kept")
+		}
+		for range cluster.LogCapacity {
+			old.snapshot.Assume(0, ask.Members[0], Choice{}.Grant)
+			old.snapshot.Rollback(0)
+		}
+	}
+}
+
+// TestWidestIsTried: where room is an upper bound and the tight domains turn out too tight, the widest is tried before the search gives up.
+func TestWidestIsTried(t *testing.T) {
+	store := cluster.NewStore()
+	for i := range 2 * maxDomainTries { // one large node in each, but members must be apart
+		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+			Name: fmt.Sprint("large", i), Labels: map[string]string{rack: fmt.Sprintf("%03d", i), host: fmt.Sprint("large", i)}, Allocatable: quantities("cpu", 3000+10*i, "pods", 99),
+		}})
+	}
+	for i := range 20 {
+		name := fmt.Sprint("small", i)
+		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+			Name: name, Labels: map[string]string{rack: "wide", host: name}, Allocatable: quantities("cpu", 900, "pods", 99),
+		}})
+	}
+	apart := cluster.PodSelector{Namespaces: []string{"x"}, Labels: cluster.LabelSelector{
+		Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.Exists}},
+	}}
+	ask := Ask{Need: 3, Topology: cluster.Packing{Required: rack}}
+	for i := range 3 {
+		uid := cluster.UID(fmt.Sprint(i))
+		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+			UID: uid, Namespace: "x", Ours: true, Labels: []cluster.Label{{Key: "app", Value: "m"}}, Requirements: &cluster.Requirements{
+				Requests: quantities("cpu", 100), AntiAffinity: []cluster.AffinityTerm{{TopologyKey: host, Pods: apart}},
+			},
+		}})
+		ask.Members = append(ask.Members, store.Pod(uid))
+	}
+	snapshot := cluster.NewSnapshot()
+	snapshot.Advance(store)
+	placed, ok := NewPlacer(snapshot, &Profile{}, 0, 1).PlaceUnit(&ask)
+	if !ok || snapshot.Node(placed[0].Slot).Labels[rack] != "wide" {
+		t.Errorf("%v, %v: want the wide rack", placed, ok)
+	}
+}
+
+// TestSubgroupsOfOneSize: subgroups that are alike, each in one rack of one block, are placed whenever any block has racks for all.
+func TestSubgroupsOfOneSize(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawUnitWorld(t)
+		size, groups := rapid.IntRange(1, 4).Draw(t, "size"), rapid.IntRange(1, 3).Draw(t, "groups")
+		r := drawMember(t, false)
+		w.ask = Ask{Need: size * groups, Topology: cluster.Packing{Required: block}, Subgroups: cluster.Packing{Required: rack}}
+		for g := range groups {
+			for range size {
+				w.ask.Members = append(w.ask.Members, w.member(fmt.Sprint("g", g), r, ""))
+			}
+		}
+		w.snapshot.Advance(w.store)
+		all := func(cluster.Slot) bool { return true }
+		want, most := false, 0
+		for b := range 2 {
+			sum := 0
+			in := func(slot cluster.Slot) bool { value, ok := w.value(slot, block); return ok && value == fmt.Sprint(b) }
+			for _, room := range w.capacities(w.ask.Members[0], in, rack) {
+				sum += room / size
+			}
+			most = max(most, sum)
+			want = want || sum >= groups
+		}
+		placed, ok := w.placer.PlaceUnit(&w.ask)
+		if ok != want {
+			t.Fatalf("placed: %v; %d groups of %d, the best block takes %d; %v", ok, groups, size, most, w.capacities(w.ask.Members[0], all, block, rack))
+		}
+		if ok {
+			w.checkPlaced(t, placed)
+		}
+	})
+}
+
+// TestExplainUnit: whatever a unit is said to do without lets it fit, its best domain takes as many as is said, and nothing stays assumed.
+func TestExplainUnit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawUnitWorld(t)
+		before := rows(w.snapshot)
+		e := w.placer.ExplainUnit(&w.ask)
+		fits := w.placer.WouldFit(&w.ask)
+		if after := rows(w.snapshot); after != before {
+			t.Fatalf("the snapshot was\n%s and is\n%s", before, after)
+		}
+		if text := e.String(); text == "" || len(text) > MaxMessage {
+			t.Fatalf("it says %q", text)
+		}
+		if len(w.ask.Members) == 0 {
+			return
+		}
+		if fits > 0 && len(e.Without) > 0 {
+			t.Fatalf("it fits, yet should do without %v", e.Without)
+		}
+		if e.Fit > 0 != (e.Domain != "") || fits > 0 && e.Key != "" && e.Fit < e.Need {
+			t.Fatalf("%d fit, %+v", fits, e)
+		}
+		for _, less := range e.Without {
+			relaxed := w.ask
+			for _, key := range []*string{&relaxed.Topology.Required, &relaxed.Topology.Uniform, &relaxed.Subgroups.Required, &relaxed.Subgroups.Uniform} {
+				if *key == less.Key {
+					*key = ""
+				}
+			}
+			if w.plain && w.ask.Subgroups.IsZero() && w.placer.WouldFit(&relaxed) < e.Need {
+				t.Fatalf("without %v it would not fit", less)
+			}
+		}
+		if w.plain && fits == 0 && e.Unpacked() && w.ask.Subgroups.IsZero() && w.placer.WouldFit(&Ask{Members: w.ask.Members, Need: w.ask.Need, Within: w.ask.Within}) == 0 {
+			t.Fatalf("it would not fit without packing: %+v", e)
+		}
+	})
+}
