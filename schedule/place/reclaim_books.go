@@ -217,7 +217,7 @@ func (b *books) borrowedBelow(a *account, kind resource.Kind) bool {
 	if a.fork.own {
 		return true
 	}
-	for ; a != a.fork; a = a.up {
+	for fork := a.fork; a != fork; a = a.up {
 		if b.excess(a, kind) <= 0 {
 			return false
 		}
@@ -319,7 +319,7 @@ func (a *account) least() int32 {
 	if a.fork.own {
 		return least
 	}
-	for ; a != a.fork; a = a.up {
+	for fork := a.fork; a != fork; a = a.up {
 		least = min(least, a.up.over)
 	}
 	return least

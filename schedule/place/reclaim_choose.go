@@ -277,6 +277,9 @@ func (s *seeker) eviction() Eviction {
 		}
 		found.Cost = found.Cost.plus(cost)
 	}
+	if len(s.victims) == 0 {
+		found.Cost = UnitCost{}
+	}
 	slices.SortFunc(found.Victims, cluster.MoreImportant)
 	return found
 }
