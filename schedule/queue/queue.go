@@ -87,6 +87,10 @@ func (q *Queue) Add(pod *cluster.Pod) (u *Unit, parked bool) {
 	if u != nil && u.Gang == pod.Unit && u.unchanged(pod) {
 		return u, u.at == inLine && u.line.parked
 	}
+	if u != nil && u.gang != nil && u.Gang == pod.Unit {
+		q.rejoin(u, pod)
+		return u, u.at == inLine && u.line.parked
+	}
 	if u != nil {
 		q.Remove(pod.UID)
 	}
@@ -154,6 +158,17 @@ func (q *Queue) join(pod *cluster.Pod, until time.Time) (u *Unit, parked bool) {
 	return u, q.file(u)
 }
 
+// rejoin takes note that a member has changed.
+func (q *Queue) rejoin(u *Unit, pod *cluster.Pod) {
+	popped := u.at == out
+	q.withdraw(u)
+	u.gang.leave(pod.UID)
+	u.gang.join(memberOf(pod))
+	if !popped {
+		q.file(u)
+	}
+}
+
 // Remove forgets a pod; it is nothing if the pod does not wait.
 func (q *Queue) Remove(uid cluster.UID) {
 	u := q.units[uid]
@@ -183,9 +198,9 @@ func (q *Queue) drop(u *Unit, uid cluster.UID) {
 	q.answer(u, true)
 }
 
-// Refresh takes note that the PodGroup of a gang has changed: what it needs, its priority or its topology.
+// Refresh takes note that the PodGroup of a gang, or the number of its members that have places, has changed.
 func (q *Queue) Refresh(gang *cluster.Unit) {
-	if u := q.gangs[gang]; u != nil && u.at != out {
+	if u := q.gangs[gang]; u != nil && u.at != out && u.outdated() {
 		q.withdraw(u)
 		q.file(u)
 	}

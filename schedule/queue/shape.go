@@ -86,7 +86,7 @@ func (s *shapes) each(visit func(*Shape)) {
 // appendShape writes what tells the shape of a gang from others.
 func (u *Unit) appendShape(to []byte) []byte {
 	to = binary.AppendUvarint(to, uint64(u.need))
-	if f := u.Gang.Facts; f != nil {
+	if f := u.facts; f != nil {
 		for _, p := range [...]*cluster.Packing{&f.Topology, &f.SubgroupTopology} {
 			for _, label := range [...]string{p.Required, p.Preferred, p.Spread, p.Uniform} {
 				to = appendText(to, label)
@@ -118,7 +118,7 @@ func appendText(to []byte, text string) []byte {
 
 func newShape(u *Unit) *Shape {
 	s := &Shape{Need: u.need, Anchored: u.anchored, Ask: u.gang.least(u.need)}
-	if f := u.Gang.Facts; f != nil {
+	if f := u.facts; f != nil {
 		s.Topology, s.SubgroupTopology = f.Topology, f.SubgroupTopology
 	}
 	subgroup, name := 0, u.gang.parts[0].subgroup

@@ -49,7 +49,10 @@ func (q *Queue) sync() {
 			return
 		}
 	}
-	queues, tenants, rebuilt := q.store.ChangedQueues()
+	q.take(q.store.ChangedQueues())
+}
+
+func (q *Queue) take(queues []*cluster.Queue, tenants []*cluster.Tenant, rebuilt bool) {
 	if rebuilt {
 		q.plant()
 		return

@@ -32,9 +32,10 @@ type Unit struct {
 
 	sequence uint64 // of arrival
 	at       whereabouts
-	position int  // in the line's, the jam's or the backoff heap, or among those that gather
-	need     int  // as of when it was filed
-	anchored bool // as of when it was filed
+	position int                // in the line's, the jam's or the backoff heap, or among those that gather
+	need     int                // as of when it was filed
+	anchored bool               // as of when it was filed
+	facts    *cluster.UnitFacts // as of when it was filed
 	until    time.Time
 	line     *Line // whose turn or whose jam it waits in
 	probe    *jam  // that it was woken from to be tried
@@ -197,7 +198,7 @@ func (u *Unit) describe() {
 		return
 	}
 	parts := u.gang.parts
-	u.need, u.anchored, u.Class = u.Gang.Need(), isAnchored(u.Gang), parts[0].class
+	u.need, u.anchored, u.facts, u.Class = u.Gang.Need(), isAnchored(u.Gang), u.Gang.Facts, parts[0].class
 	u.Priority, u.Created = parts[0].members[0].priority, parts[0].members[0].created
 	for i := range parts {
 		p := &parts[i]
@@ -206,9 +207,9 @@ func (u *Unit) describe() {
 	}
 }
 
-// outdated reports whether members that have places have come or gone since the unit was filed, so that it needs others.
+// outdated reports whether the unit was filed by what is not true any more: its PodGroup has changed, or members that have places came or went.
 func (u *Unit) outdated() bool {
-	return u.Gang != nil && (u.need != u.Gang.Need() || u.anchored != isAnchored(u.Gang))
+	return u.Gang != nil && (u.facts != u.Gang.Facts || u.need != u.Gang.Need() || u.anchored != isAnchored(u.Gang))
 }
 
 // isAnchored reports whether where the gang's other members may go depends on where some are already.

@@ -1,0 +1,343 @@
+package queue
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+var (
+	queueNames = []string{"a", "a1", "a2", "b", "b1", "default"}
+	namespaces = []string{"n0", "n1", "n2", "n3"}
+	labels     = []string{"", "rack"}
+)
+
+// twin drives a queue and the model of it through the same operations.
+type twin struct {
+	*world
+	m    *model
+	root *node
+	pods []cluster.UID
+	t    fataler
+	next func(n int) int // chooses what happens: a number below n
+}
+
+type fataler interface {
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func newTwin(t fataler, next func(n int) int) *twin {
+	w := newWorld()
+	return &twin{world: w, t: t, next: next, root: w.q.root, m: &model{
+		store: w.store, q: w.q, now: w.now, parked: make(map[lineKey]bool), jams: make(map[lineKey]*modelJam),
+	}}
+}
+
+// configure gives a twin queues to begin with.
+func (tw *twin) configure() {
+	for range tw.next(12) {
+		tw.see(tw.newQueue())
+	}
+	for i, name := range namespaces {
+		tw.see(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: name, Labels: []cluster.Label{
+			{Key: "scheduling.hilbert.dev/queue", Value: queueNames[(i+tw.next(2))%len(queueNames)]},
+		}}})
+	}
+}
+
+// see lets the ledger, the queue and the model see an event.
+func (tw *twin) see(e cluster.Event) {
+	effects := tw.apply(e)
+	tw.sync()
+	for _, effect := range effects {
+		tw.effect(effect)
+		if effect.Kind == cluster.Waits {
+			tw.m.add(effect.Pod)
+		} else {
+			tw.m.remove(effect.Pod.UID)
+		}
+	}
+	for _, changed := range tw.store.ChangedUnits() {
+		if tw.next(4) == 0 {
+			continue // nobody has told the queue: it finds out when the unit's turn comes
+		}
+		tw.q.Refresh(changed)
+		tw.m.refresh(changed)
+	}
+	tw.sync()
+}
+
+func (tw *twin) sync() {
+	queues, tenants, rebuilt := tw.store.ChangedQueues()
+	queues = slices.Clone(queues)
+	tw.q.take(queues, tenants, rebuilt)
+	if tw.root != tw.q.root {
+		tw.root = tw.q.root
+		tw.m.plant()
+	}
+	tw.m.sync(queues)
+}
+
+func pick[T any](tw *twin, from []T) T { return from[tw.next(len(from))] }
+
+func (tw *twin) step(i int) {
+	switch op := tw.next(20); {
+	case op < 7:
+		tw.see(cluster.PodUpserted{Pod: tw.newPod(i)})
+	case op == 7:
+		for range 1 + tw.next(3) {
+			if len(tw.pods) > 0 {
+				tw.see(cluster.PodRemoved{UID: pick(tw, tw.pods)})
+			}
+		}
+	case op == 8:
+		tw.see(tw.newUnit())
+	case op == 9:
+		if tw.next(4) == 0 {
+			tw.see(tw.newQueue())
+		}
+	case op == 10:
+		switch tw.next(8) {
+		case 0:
+			var l []cluster.Label
+			if name := pick(tw, append(queueNames, "")); name != "" {
+				l = []cluster.Label{{Key: "scheduling.hilbert.dev/queue", Value: name}}
+			}
+			tw.see(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: pick(tw, namespaces), Labels: l}})
+		case 1:
+			tw.see(cluster.NodeUpserted{Node: &cluster.Node{Name: "other", Allocatable: []resource.Quantity{
+				{Name: resource.NameCPU, Amount: int64(tw.next(3)) * 500}, {Name: resource.NameMemory, Amount: int64(tw.next(3)) * 5},
+			}}})
+		}
+	case op == 11:
+		tw.now = tw.now.Add(time.Second)
+		tw.q.Expire(tw.now)
+		tw.m.expire(tw.now)
+	case op == 12:
+		tw.wake()
+	default:
+		for range 1 + tw.next(3) {
+			tw.pop()
+		}
+	}
+	tw.sync()
+	tw.compare()
+}
+
+func (tw *twin) newPod(i int) cluster.PodFacts {
+	facts := podFacts(pick(tw, namespaces), fmt.Sprint("p", i), int64(1+tw.next(3)))
+	facts.Priority, facts.Created = int32(tw.next(3)), int64(tw.next(4))
+	if tw.next(2) == 0 {
+		facts.Unit, facts.Subgroup = fmt.Sprint("g", tw.next(2)), pick(tw, []string{"", "x", "y"})
+	}
+	if len(tw.pods) > 0 && tw.next(6) == 0 { // the pod is seen again, perhaps with another priority
+		if pod := tw.store.Pod(pick(tw, tw.pods)); pod != nil && pod.Phase == cluster.Pending {
+			facts.UID, facts.Namespace, facts.Name = pod.UID, pod.Namespace, pod.Name
+		}
+	}
+	tw.pods = append(tw.pods, facts.UID)
+	return facts
+}
+
+func (tw *twin) newUnit() cluster.Event {
+	name := cluster.UnitName{Namespace: pick(tw, namespaces), Name: fmt.Sprint("g", tw.next(2))}
+	if tw.next(5) == 0 {
+		return cluster.UnitRemoved{Name: name}
+	}
+	f := &cluster.UnitFacts{UnitName: name, UID: "u", MinMember: int32(1 + tw.next(3)), Prioritized: tw.next(2) == 0}
+	f.Priority, f.Topology.Required = int32(tw.next(3)), pick(tw, labels)
+	return cluster.UnitUpserted{Unit: f}
+}
+
+func (tw *twin) newQueue() cluster.Event {
+	name := pick(tw, queueNames)
+	if tw.next(6) == 0 {
+		return cluster.QueueRemoved{Name: name}
+	}
+	f := &cluster.QueueFacts{Name: name, Weight: int64(1 + tw.next(3)), HalfLife: int64(20 * time.Second)}
+	f.Sort = cluster.SortPolicy(tw.next(5))
+	if len(name) == 2 {
+		f.Parent = name[:1]
+	}
+	if tw.next(2) == 0 {
+		f.Guaranteed = []resource.Quantity{{Name: resource.NameCPU, Amount: int64(tw.next(6))}}
+	}
+	if tw.next(3) > 0 {
+		f.Max = []resource.Quantity{{Name: resource.NameCPU, Amount: int64(2 + tw.next(8))}}
+	}
+	return cluster.QueueUpserted{Queue: f}
+}
+
+// wake wakes a line that sleeps, if one does.
+func (tw *twin) wake() {
+	keys := make(map[string]*Line)
+	tw.q.Parked(func(l *Line, seen Seen) (Seen, bool) {
+		keys[l.units.First().Key()] = l
+		return seen, false
+	})
+	if len(keys) == 0 {
+		return
+	}
+	key := pick(tw, slices.Sorted(maps.Keys(keys)))
+	u := tw.m.unitOf(keys[key].units.First().Members()[0].UID)
+	tw.q.Wake(keys[key])
+	delete(tw.m.parked, u.key)
+}
+
+func (tw *twin) pop() {
+	tw.sync()
+	u, want := tw.q.Pop(), tw.m.pop()
+	if (u == nil) != (want == nil) || u != nil && !slices.Equal(u.Members(), want.members()) {
+		tw.t.Fatalf("popped %v, want %v", name(u), want)
+	}
+	if u == nil {
+		return
+	}
+	if u.Need() != want.need || u.Priority != want.priority || u.Created != want.created {
+		tw.t.Fatalf("%s: %+v, want %+v", u.Key(), u, want)
+	}
+	switch tw.next(7) {
+	case 0:
+		tw.q.Return(u)
+		tw.m.file(want)
+	case 1:
+		until := tw.now.Add(time.Duration(1+tw.next(3)) * time.Second)
+		tw.q.Delay(u, until)
+		want.until = until
+		tw.m.file(want)
+	case 2:
+		tw.q.Park(u, Seen{Revision: 1})
+		if tw.m.file(want); want.at == inLine {
+			tw.m.parked[want.key] = true
+		}
+	default:
+		tw.place(u, want)
+	}
+}
+
+func name(u *Unit) string {
+	if u == nil {
+		return "nothing"
+	}
+	return u.Key()
+}
+
+// place commits some members of a unit, enough of them, or puts it to sleep if a limit is in the way.
+func (tw *twin) place(u *Unit, want *modelUnit) {
+	members := slices.Clone(u.Members()[:u.Need()+tw.next(len(u.Members())-u.Need()+1)])
+	if v := tw.world.place(members); !v.Committed {
+		if v.Reason != cluster.RejectQuota {
+			tw.t.Fatalf("the ledger refuses %s: %v", u.Key(), v)
+		}
+		at := u.Queue()
+		for tw.next(2) == 0 && at.Parent() != nil {
+			at = at.Parent()
+		}
+		tw.q.ParkQuota(u, at)
+		tw.m.parkQuota(want, at)
+		return
+	}
+	var uids []cluster.UID
+	for _, pod := range members {
+		uids = append(uids, pod.UID)
+	}
+	tw.q.Done(u, uids...)
+	for _, uid := range uids {
+		tw.m.drop(want, uid)
+	}
+	if len(want.pods) > 0 {
+		tw.m.answer(want, true)
+		tw.m.file(want)
+	}
+}
+
+// compare holds everything that can be asked against the model.
+func (tw *twin) compare() {
+	if err := tw.q.verify(); err != nil {
+		tw.t.Fatal(err)
+	}
+	count := make(map[string]int)
+	pending := make(map[*cluster.Queue][2]int)
+	for _, u := range tw.m.units {
+		state := [...]string{inLine: "active", inJam: "jammed", inRest: "backing off", inMuster: "gathers"}[u.at]
+		if u.at == inLine && tw.m.parked[u.key] {
+			state = "parked"
+		}
+		count[state]++
+		for q := u.queue(); q != nil; q = q.Parent() {
+			pending[q] = [2]int{pending[q][0] + 1, pending[q][1] + len(u.pods)}
+		}
+		for uid := range u.pods {
+			if !tw.q.Waits(uid) {
+				tw.t.Fatalf("pod %s is lost", uid)
+			}
+		}
+	}
+	got := map[string]int{
+		"active": tw.q.Active(), "parked": tw.q.Sleeping() - tw.q.QuotaBlocked(), "jammed": tw.q.QuotaBlocked(), "backing off": tw.q.BackingOff(),
+		"gathers": tw.q.GatheringLen(),
+	}
+	maps.DeleteFunc(got, func(_ string, n int) bool { return n == 0 })
+	if !maps.Equal(got, count) {
+		tw.t.Fatalf("counted %v, want %v", got, count)
+	}
+	tw.each(tw.store.Root(), func(q *cluster.Queue) {
+		if units, pods := tw.q.Pending(q); pending[q] != [2]int{units, pods} {
+			tw.t.Fatalf("in %q %d units, %d pods are pending, want %v", q.Name, units, pods, pending[q])
+		}
+		first, want := tw.q.First(q), tw.m.next(q, false)
+		if (first == nil) != (want == nil) || first != nil && !slices.Equal(first.Members(), want.members()) {
+			tw.t.Fatalf("first of %q is %s, want %v", q.Name, name(first), want)
+		}
+	})
+}
+
+func (tw *twin) each(q *cluster.Queue, visit func(*cluster.Queue)) {
+	visit(q)
+	for _, child := range q.Children() {
+		tw.each(child, visit)
+	}
+}
+
+// TestAgainstModel drives the queue and the model through the same random operations under all policies: every Pop must give the same unit,
+// and whatever else can be asked must agree. What happens is drawn from a seed, so that all operations are equally frequent; a failure is
+// shrunk to the fewest steps.
+func TestAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		tw := newTwin(t, random.IntN)
+		if tw.next(4) > 0 {
+			tw.configure()
+		}
+		for i := range rapid.IntRange(20, 150).Draw(t, "steps") {
+			tw.step(i)
+		}
+	})
+}
+
+// FuzzAgainstModel lets the fuzzer choose the operations, one byte for each choice.
+func FuzzAgainstModel(f *testing.F) {
+	f.Add([]byte("\x09\x03\x01\x00\x02\x00\x01\x00\x01\x01\x01\x01\x01\x01\x0d\x00"))
+	f.Fuzz(func(t *testing.T, choices []byte) {
+		tw := newTwin(t, func(n int) int {
+			if len(choices) == 0 {
+				return 0
+			}
+			choice := int(choices[0]) % n
+			choices = choices[1:]
+			return choice
+		})
+		for i := 0; len(choices) > 0 && i < 300; i++ {
+			tw.step(i)
+		}
+	})
+}

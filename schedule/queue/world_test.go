@@ -1,0 +1,177 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// world is a ledger and a queue over it, as the scheduler keeps them.
+type world struct {
+	store *cluster.Store
+	q     *Queue
+	now   time.Time
+}
+
+func newWorld() *world {
+	store := cluster.NewStore()
+	w := &world{store: store, q: New(store), now: time.Unix(0, 0)}
+	w.q.Expire(w.now)
+	w.capacity(1000)
+	return w
+}
+
+// apply lets the ledger see an event and returns what it did to pods.
+func (w *world) apply(e cluster.Event) []cluster.Effect { return slices.Clone(w.store.Apply(e)) }
+
+// see lets ledger and queue see an event.
+func (w *world) see(e cluster.Event) {
+	effects := w.apply(e)
+	for _, effect := range effects {
+		w.effect(effect)
+	}
+	for _, u := range w.store.ChangedUnits() {
+		w.q.Refresh(u)
+	}
+}
+
+func (w *world) effect(e cluster.Effect) {
+	if e.Kind == cluster.Waits {
+		w.q.Add(e.Pod)
+	} else {
+		w.q.Remove(e.Pod.UID)
+	}
+}
+
+func (w *world) capacity(cpu int64) {
+	w.see(cluster.NodeUpserted{Node: &cluster.Node{Name: "node", Allocatable: []resource.Quantity{
+		{Name: resource.NameCPU, Amount: cpu}, {Name: resource.NameMemory, Amount: 2000}, {Name: resource.NamePods, Amount: 10_000},
+	}}})
+}
+
+// requirements are the pods' classes, by how much CPU they ask for.
+func requirements(cpu, memory int64) *cluster.Requirements {
+	return &cluster.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}, {Name: resource.NameMemory, Amount: memory}}}
+}
+
+// podFacts of a pod of ours that waits.
+func podFacts(namespace, name string, cpu int64) cluster.PodFacts {
+	return cluster.PodFacts{
+		UID: cluster.UID(namespace + "/" + name), Namespace: namespace, Name: name, Ours: true, Requirements: requirements(cpu, 1),
+	}
+}
+
+func (w *world) feed(namespace, queue string) {
+	var labels []cluster.Label
+	if queue != "" {
+		labels = []cluster.Label{{Key: "scheduling.hilbert.dev/queue", Value: queue}}
+	}
+	w.see(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: namespace, Labels: labels}})
+}
+
+// place commits pods to the node, as the binder would.
+func (w *world) place(pods []*cluster.Pod) cluster.Verdict {
+	plan := &cluster.Plan{Revision: w.store.Revision()}
+	for _, pod := range pods {
+		plan.Placements = append(plan.Placements, cluster.Placement{Pod: pod.UID, Node: "node"})
+	}
+	return w.store.Commit(plan, func(*cluster.State, cluster.Slot, *cluster.Class, topology.Grant) string { return "" })
+}
+
+// verify recounts what the queue keeps and returns the first difference.
+func (q *Queue) verify() error {
+	lines, jams, resting, active, sleeping := 0, 0, 0, 0, 0
+	seen := make(map[*Unit]bool)
+	for uid, u := range q.units {
+		if u.gang == nil && u.Pod != uid || u.gang != nil && u.gang.members[uid].uid != uid {
+			return fmt.Errorf("pod %s is filed under a unit that does not know it", uid)
+		}
+		if seen[u] {
+			continue
+		}
+		seen[u] = true
+		switch u.at {
+		case inLine:
+			lines++
+			if u.line.units.At(u.position) != u || u.line.idle {
+				return fmt.Errorf("unit %s does not stand where it says", u.Key())
+			}
+			if u.line.parked {
+				sleeping++
+			} else {
+				active++
+			}
+		case inJam:
+			jams++
+			if u.line.jam.units.At(u.position) != u {
+				return fmt.Errorf("unit %s is not in its jam", u.Key())
+			}
+		case inRest:
+			resting++
+			if q.rested.At(u.position) != u || u.until.IsZero() {
+				return fmt.Errorf("unit %s does not rest where it says", u.Key())
+			}
+		case inMuster:
+			if q.muster[u.position] != u || u.pods() >= u.need {
+				return fmt.Errorf("unit %s does not lack members", u.Key())
+			}
+		}
+	}
+	if q.active != active || q.sleeping != sleeping || q.jammed != jams || q.rested.Len() != resting {
+		return fmt.Errorf("counted %d active, %d sleeping, %d jammed, %d resting; the units say %d, %d, %d, %d",
+			q.active, q.sleeping, q.jammed, q.rested.Len(), active, sleeping, jams, resting)
+	}
+	idle, held := 0, make(map[*Shape]int)
+	if err := q.root.verify(&idle, held); err != nil {
+		return err
+	}
+	if idle != q.idle.len || idle > maxIdleLines {
+		return fmt.Errorf("%d lines are idle, counted %d", idle, q.idle.len)
+	}
+	var err error
+	q.shapes.each(func(s *Shape) {
+		if held[s] != s.lines || s.lines == 0 {
+			err = fmt.Errorf("shape %v has %d lines, counted %d", s, held[s], s.lines)
+		}
+	})
+	return err
+}
+
+func (n *node) verify(idle *int, held map[*Shape]int) error {
+	if n.first != n.head() {
+		return fmt.Errorf("node %q does not know its first unit", n.name)
+	}
+	if n.parent != nil && (n.position >= 0) != (n.first != nil) {
+		return fmt.Errorf("node %q: ready and in its parent's heap disagree", n.name)
+	}
+	var err error
+	if n.lines != nil {
+		n.eachLine(func(l *Line) {
+			held[l.Shape]++
+			if l.idle {
+				*idle++
+			}
+			switch {
+			case l.idle != (l.units.Len() == 0 && l.jam == nil):
+				err = fmt.Errorf("a line of %q is idle: %v", n.name, l.idle)
+			case (l.position >= 0) != (l.units.Len() > 0 && !l.parked):
+				err = fmt.Errorf("a line of %q: ready and in the heap disagree", n.name)
+			case l.parked && l.units.Len() == 0:
+				err = fmt.Errorf("a line of %q sleeps though it is empty", n.name)
+			case l.jam != nil && l.jam.units.Len() == 0:
+				err = fmt.Errorf("a line of %q has an empty jam", n.name)
+			}
+		})
+		return err
+	}
+	n.eachBelow(func(child *node) {
+		if e := child.verify(idle, held); e != nil {
+			err = e
+		}
+	})
+	return err
+}
