@@ -68,8 +68,9 @@ type Unit struct {
 
 	pods    []*Pod // that name it
 	placed  int    // of them, charged to a node or an orphan, and not being deleted
+	bound   int    // of those, on a node for certain
 	done    int    // members that were seen to finish
-	reached bool   // MinMember members were placed at once, and something of it is left
+	reached bool   // MinMember members were bound at once, and something of it is left
 	changed bool   // since ChangedUnits
 }
 
@@ -78,6 +79,15 @@ func (u *Unit) Pods() []*Pod { return u.pods }
 
 // Placed is the number of members that are on a node, or on their way to one, and not being deleted.
 func (u *Unit) Placed() int { return u.placed }
+
+// Bound is how many of those are on their node for certain.
+func (u *Unit) Bound() int { return u.bound }
+
+// Partial reports whether the unit has some places, but fewer than it needs, and was never whole: a part of its Bindings was refused, or
+// members were deleted on their way. It cannot begin, and holds room in vain.
+func (u *Unit) Partial() bool {
+	return u.Facts != nil && u.placed > 0 && u.placed < u.MinMember() && !u.Running()
+}
 
 // MinMember is how many members must be placed together; 1 while its PodGroup is not known.
 func (u *Unit) MinMember() int {
@@ -164,6 +174,7 @@ func (s *Store) join(pod *Pod, name UnitName) {
 		old.pods = old.pods[:last]
 		if pod.Placed() {
 			old.placed--
+			old.bound -= pod.certain()
 			s.changed(old)
 		}
 		pod.Unit = nil
@@ -184,9 +195,18 @@ func (s *Store) join(pod *Pod, name UnitName) {
 	}
 	if pod.Placed() {
 		u.placed++
+		u.bound += pod.certain()
 		u.sawWhole()
 		s.changed(u)
 	}
+}
+
+// certain is 1 for a member that is on a node, 0 for one on its way.
+func (p *Pod) certain() int {
+	if p.Phase == Bound && !p.Deleting {
+		return 1
+	}
+	return 0
 }
 
 // recountUnit lets change change what the pod counts as in its unit.
@@ -196,20 +216,21 @@ func (s *Store) recountUnit(pod *Pod, change func()) {
 		change()
 		return
 	}
-	before := pod.Placed()
+	before, certain := pod.Placed(), pod.certain()
 	change()
-	switch after := pod.Placed(); {
-	case after == before:
+	after := pod.Placed()
+	if after == before && certain == pod.certain() {
 		return
-	case after:
-		u.placed++
-		if !s.judging { // else the Plan may still be taken back
-			u.sawWhole()
-		}
-	default:
-		u.placed--
-		u.sawEnd()
 	}
+	u.bound += pod.certain() - certain
+	switch {
+	case after && !before:
+		u.placed++
+	case before && !after:
+		u.placed--
+	}
+	u.sawWhole()
+	u.sawEnd()
 	s.changed(u)
 }
 
@@ -221,9 +242,9 @@ func (s *Store) changed(u *Unit) {
 	}
 }
 
-// sawWhole takes note that MinMember members have places at once.
+// sawWhole takes note that MinMember members are bound at once. What a Binding has not confirmed may still be refused.
 func (u *Unit) sawWhole() {
-	if u.Facts != nil && u.placed >= u.MinMember() {
+	if u.Facts != nil && u.bound >= u.MinMember() {
 		u.reached = true
 	}
 }

@@ -141,7 +141,7 @@ func (s *Store) verifyUnits() error {
 		if u.Atomic() {
 			atomic++
 		}
-		placed := 0
+		placed, bound := 0, 0
 		for seat, pod := range u.pods {
 			if pod.Unit != u || int(pod.seat) != seat || s.pods[pod.UID] != pod || pod.Priority != u.priorityOf(pod.own) {
 				return fmt.Errorf("unit %s: pod %s on seat %d is not its member, sits on %d or has another priority", name, pod.UID, seat, pod.seat)
@@ -149,11 +149,12 @@ func (s *Store) verifyUnits() error {
 			if pod.Placed() {
 				placed++
 			}
+			bound += pod.certain()
 		}
-		if placed != u.placed || u.done < 0 {
-			return fmt.Errorf("unit %s says %d members are placed and %d done, pods say %d", name, u.placed, u.done, placed)
+		if placed != u.placed || bound != u.bound || u.done < 0 {
+			return fmt.Errorf("unit %s says %d members are placed, %d bound and %d done, pods say %d and %d", name, u.placed, u.bound, u.done, placed, bound)
 		}
-		if whole := u.Facts != nil && placed >= u.MinMember(); whole && !u.reached || u.reached && (u.Facts == nil || placed+u.done == 0) {
+		if whole := u.Facts != nil && bound >= u.MinMember(); whole && !u.reached || u.reached && (u.Facts == nil || placed+u.done == 0) {
 			return fmt.Errorf("unit %s was whole: %v; %d of %d members are placed and %d done", name, u.reached, placed, u.MinMember(), u.done)
 		}
 	}
