@@ -59,7 +59,10 @@ func reclaimScript(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-func newReclaimer(tb testing.TB, store *cluster.Store) *Reclaimer {
+func newReclaimer(tb interface {
+	Helper()
+	Fatal(...any)
+}, store *cluster.Store) *Reclaimer {
 	tb.Helper()
 	profile, err := NewProfile(nil)
 	if err != nil {
@@ -204,4 +207,3 @@ func differs(a, b *cluster.State) error {
 	}
 	return nil
 }
-
