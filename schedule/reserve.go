@@ -12,12 +12,8 @@ import (
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
-const (
-	// gatherGrace is how long members may come one after another before it is said that some are missing.
-	gatherGrace = 5 * time.Second
-	// reserveShare of ReserveAfter is the least time between two choices of nodes to keep free.
-	reserveShare = 8
-)
+// reserveShare of ReserveAfter is the least time between two choices of nodes to keep free.
+const reserveShare = 8
 
 // reservation keeps nodes free for a unit that has waited long. They are chosen anew as pods leave; a node on which much is free already
 // is chosen first, so that the choice stays where it has begun to pay.
@@ -81,84 +77,6 @@ func (r *reservations) drop(name cluster.UnitName, store *cluster.Store) {
 	}
 }
 
-// patience is what is known of a gang that waits: since when it fits nowhere, and when it is looked at again.
-type patience struct {
-	unit     *queue.Unit
-	since    time.Time // it came to wait
-	parked   time.Time // it was found to fit nowhere; zero: not yet
-	review   time.Time
-	position int // among the reviews
-	told     bool
-}
-
-// await takes note that a gang waits; parked that it fits nowhere.
-func (s *Scheduler) await(u *queue.Unit, parked bool, now time.Time) {
-	if u.Gang == nil {
-		return
-	}
-	p := s.patient[u.Gang.UnitName]
-	if p == nil {
-		p = &patience{unit: u, since: now, position: -1}
-		s.patient[u.Gang.UnitName] = p
-	}
-	p.unit = u
-	if parked && p.parked.IsZero() {
-		p.parked = now
-	}
-	s.schedule(p, now)
-}
-
-// schedule files when a gang is looked at again, if ever.
-func (s *Scheduler) schedule(p *patience, now time.Time) {
-	if p.position >= 0 {
-		s.reviews.Remove(p.position)
-		p.position = -1
-	}
-	p.review = time.Time{}
-	consider := func(at time.Time) {
-		if at.After(now) && (p.review.IsZero() || at.Before(p.review)) {
-			p.review = at
-		}
-	}
-	consider(p.since.Add(gatherGrace))
-	consider(s.deadline(p.unit.Gang))
-	if !p.parked.IsZero() {
-		consider(p.parked.Add(s.cfg.Units.ReserveAfter.D()))
-	}
-	if !p.review.IsZero() {
-		s.reviews.Push(p)
-	}
-}
-
-// settled forgets a gang of which nobody waits any more.
-func (s *Scheduler) settled(name cluster.UnitName) {
-	if p := s.patient[name]; p != nil {
-		if p.position >= 0 {
-			s.reviews.Remove(p.position)
-		}
-		delete(s.patient, name)
-	}
-	s.reserved.drop(name, s.store)
-	s.unclaim(name)
-}
-
-// deadline is when a unit has timed out.
-func (s *Scheduler) deadline(u *cluster.Unit) time.Time {
-	if u.Facts == nil {
-		return time.Time{}
-	}
-	timeout := time.Duration(u.Facts.Timeout)
-	if timeout == 0 {
-		timeout = s.cfg.Units.Timeout.D()
-	}
-	return time.Unix(0, u.Facts.Created).Add(timeout)
-}
-
-// timedOut reports whether a unit should have been whole by now. One that runs has been.
-func (s *Scheduler) timedOut(u *cluster.Unit, now time.Time) bool {
-	return u.Facts != nil && !u.Running() && !now.Before(s.deadline(u))
-}
-
 // tend looks after the gangs whose time has come, and keeps nodes free for those that have waited long.
 func (s *Scheduler) tend(now time.Time) {
 	for s.reviews.Len() > 0 && !s.reviews.First().review.After(now) {
@@ -194,43 +112,12 @@ func (s *Scheduler) nextTend() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// review tells a gang that its members are missing or its time is up, and counts it among those for whom nodes may be kept free.
-func (s *Scheduler) review(p *patience, now time.Time) {
-	u := p.unit
-	members := u.Members()
-	if len(members) == 0 || u.Gang.Facts == nil {
-		return
-	}
-	if s.timedOut(u.Gang, now) {
-		s.reserved.drop(u.Gang.UnitName, s.store)
-	}
-	switch {
-	case len(members) < u.Need():
-		s.tell(u, s.missing(u), now)
-	case s.timedOut(u.Gang, now):
-		if v := s.verdicts[u.Shape]; v != nil {
-			s.tell(u, v.condition, now)
-		}
-	case !p.parked.IsZero() && !now.Before(p.parked.Add(s.cfg.Units.ReserveAfter.D())):
-		s.reserved.overdue[u.Gang.UnitName] = u
-		s.reserved.fresh = true
-	}
-}
-
-func (s *Scheduler) missing(u *queue.Unit) cluster.Condition {
-	return cluster.Condition{
-		Reason: spec.ReasonWaitingForMembers,
-		Message: fmt.Sprintf("%d members wait and %d have places, but %d are needed together; it goes on when the others have been created",
-			len(u.Members()), u.Gang.Placed(), u.Gang.MinMember()),
-	}
-}
-
 // reserve chooses the nodes to keep free, for the units of highest rank first.
 func (s *Scheduler) reserve(now time.Time) {
 	r := &s.reserved
 	var wanting []*queue.Unit
 	for name, u := range r.overdue {
-		if members := u.Members(); len(members) == 0 || len(members) < u.Need() || !u.Gang.Ready() {
+		if members := u.Members(); s.patient[name] == nil || len(members) < u.Need() || !u.Gang.Ready() {
 			s.reserved.drop(name, s.store)
 			continue
 		}
@@ -309,7 +196,7 @@ func (s *Scheduler) replace(list []*reservation, now time.Time) {
 	for _, x := range list {
 		s.store.Reserve(x.slots, x.id)
 		if s.reserved.of(x.unit) == nil {
-			s.tell(s.patient[x.unit].unit, cluster.Condition{
+			s.tell(s.reserved.overdue[x.unit], cluster.Condition{
 				Reason:  spec.ReasonReserved,
 				Message: fmt.Sprintf("%d nodes are kept free for it; it starts when enough has ended there", len(x.slots)),
 			}, now)

@@ -43,7 +43,6 @@ type Scheduler struct {
 	patient  map[cluster.UnitName]*patience // gangs that wait
 	reviews  *heap.Heap[*patience]
 	reserved reservations
-	settling map[cluster.UnitName]int // members on their way
 	claims   map[*cluster.Queue]claim
 }
 
@@ -90,11 +89,10 @@ func New(o Options) (*Scheduler, error) {
 		vain:       make(map[sleeper]vain),
 		gained:     make(map[sleeper]int),
 		patient:    make(map[cluster.UnitName]*patience),
-		settling:   make(map[cluster.UnitName]int),
 		reserved:   reservations{overdue: make(map[cluster.UnitName]*queue.Unit)},
 		reviews: heap.New(
 			func(a, b *patience) bool {
-				return cmp.Or(a.review.Compare(b.review), a.since.Compare(b.since), cmp.Compare(a.unit.Key(), b.unit.Key())) < 0
+				return cmp.Or(a.review.Compare(b.review), a.since.Compare(b.since), cmp.Compare(a.gang.String(), b.gang.String())) < 0
 			},
 			func(p *patience, i int) { p.position = i }),
 	}
@@ -199,9 +197,6 @@ func (s *Scheduler) became(r bind.Report, now time.Time) {
 	pod := s.store.Pod(r.Pod)
 	if pod == nil {
 		return
-	}
-	if r.Event != bind.Cleared {
-		s.settles(pod, now)
 	}
 	switch r.Event {
 	case bind.Bound:

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -130,7 +129,6 @@ func (s *Scheduler) commitUnit(u *queue.Unit, plan *cluster.Plan, why cluster.Co
 	s.queue.Done(u, placed...)
 	if gang != nil {
 		s.settled(gang.UnitName)
-		s.settling[gang.UnitName] += len(placed)
 	}
 	s.follow(now)
 	for _, uid := range placed {
@@ -285,41 +283,4 @@ func (s *Scheduler) domains(shape *queue.Shape) (version uint64) {
 		version += s.store.DomainsVersion(shape.Parts[i].Class)
 	}
 	return version
-}
-
-// follow takes note of the units that have changed: what they need, and whether they are whole.
-func (s *Scheduler) follow(now time.Time) {
-	for _, u := range s.store.ChangedUnits() {
-		s.queue.Refresh(u)
-		if p := s.patient[u.UnitName]; p != nil && len(p.unit.Members()) == 0 {
-			s.settled(u.UnitName)
-		}
-		if u.Facts == nil {
-			s.binder.ForgetUnit(u.UnitName)
-			continue
-		}
-		s.whole(u, now)
-	}
-}
-
-// whole tells a unit's PodGroup when all members that it needs are bound.
-func (s *Scheduler) whole(u *cluster.Unit, now time.Time) {
-	if u.Facts == nil || u.Placed() < u.MinMember() || s.settling[u.UnitName] > 0 {
-		return
-	}
-	s.binder.ReportUnit(u, cluster.UnitCondition{
-		Met: true, Reason: spec.ReasonScheduled, Message: fmt.Sprintf("%d members have places, %d are needed", u.Placed(), u.MinMember()),
-	}, now)
-}
-
-// settles takes note that the Binding of a member is certain, or given up.
-func (s *Scheduler) settles(pod *cluster.Pod, now time.Time) {
-	if pod.Unit == nil {
-		return
-	}
-	name := pod.Unit.UnitName
-	if s.settling[name]--; s.settling[name] <= 0 {
-		delete(s.settling, name)
-		s.whole(pod.Unit, now)
-	}
 }

@@ -135,6 +135,9 @@ type Units struct {
 	Timeout Duration `json:"timeout,omitempty"`
 	// ReserveAfter is how long a unit that is first in its queue waits for room before nodes are kept free for it.
 	ReserveAfter Duration `json:"reserveAfter,omitempty"`
+	// RepairTimeout is how long a unit that was never whole may hold some of its places, when the Bindings of the others were refused. Then
+	// its members are evicted, so that it starts again as a whole.
+	RepairTimeout Duration `json:"repairTimeout,omitempty"`
 	// MaxReservations bounds the units for which nodes are kept free at once.
 	MaxReservations int `json:"maxReservations,omitempty"`
 }

@@ -47,6 +47,7 @@ func SetDefaults(c *Configuration) {
 	s.Conditions.MinInterval = cmp.Or(s.Conditions.MinInterval, Duration(30*time.Second))
 	s.Units.Timeout = cmp.Or(s.Units.Timeout, Duration(10*time.Minute))
 	s.Units.ReserveAfter = cmp.Or(s.Units.ReserveAfter, Duration(30*time.Second))
+	s.Units.RepairTimeout = cmp.Or(s.Units.RepairTimeout, Duration(2*time.Minute))
 	s.Units.MaxReservations = cmp.Or(s.Units.MaxReservations, 4)
 	if len(s.Topology.Levels) == 0 {
 		s.Topology.Levels = []string{"topology.hilbert.dev/block", "topology.hilbert.dev/rack", "kubernetes.io/hostname"}

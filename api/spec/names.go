@@ -86,6 +86,8 @@ const (
 	ReasonReserved = "Reserved"
 	// ReasonTimedOut: the unit has not become whole in time. It is tried on, but nothing is kept free for it.
 	ReasonTimedOut = "TimedOut"
+	// ReasonGangDissolved, on a pod that is evicted: its unit has some places, but could not become whole.
+	ReasonGangDissolved = "GangDissolved"
 	// ReasonScheduled: all members that the unit needs have a place.
 	ReasonScheduled = "Scheduled"
 

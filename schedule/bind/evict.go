@@ -32,6 +32,9 @@ type eviction struct {
 	attempts int
 	until    time.Time
 	position int // in the heap of pausing ones
+	// outright: it has to leave though nobody waits for it.
+	outright bool
+	why      cluster.Condition
 }
 
 type evictions struct {
@@ -105,8 +108,7 @@ func (b *Binder) evict(r *row) {
 	for _, victim := range pod.Victims() {
 		e := b.evictions.rows[victim.UID]
 		if e == nil {
-			e = &eviction{victim: victim.UID, kind: WriteDisruption, stage: waiting, position: -1}
-			b.evictions.rows[victim.UID] = e
+			e = b.newEviction(victim.UID, cluster.Condition{Reason: reasonPreemption, Message: messagePreemption})
 		}
 		e.waiters = append(e.waiters, r)
 		r.evictions = append(r.evictions, e)
@@ -221,10 +223,10 @@ func (b *Binder) press(victim cluster.UID) {
 func (b *Binder) advance(e *eviction) {
 	victim := b.store.Pod(e.victim)
 	switch {
-	case victim == nil || !victim.Claimed():
+	case victim == nil || !victim.Claimed() && (!e.outright || victim.Phase != cluster.Bound):
 		b.left(e)
 	case e.stage == inFlight: // the answer comes back to here
-	case len(e.waiters) == 0:
+	case len(e.waiters) == 0 && !e.outright:
 		b.forget(e)
 	case e.done || victim.Deleting || b.rows[e.victim] != nil || b.trailing[e.victim] > 0: // nothing to write, or not yet
 		b.rest(e)
@@ -232,6 +234,22 @@ func (b *Binder) advance(e *eviction) {
 		e.stage = queued
 		b.evictions.queue = append(b.evictions.queue, e)
 	}
+}
+
+func (b *Binder) newEviction(victim cluster.UID, why cluster.Condition) *eviction {
+	e := &eviction{victim: victim, kind: WriteDisruption, stage: waiting, position: -1, why: why}
+	b.evictions.rows[victim] = e
+	return e
+}
+
+// Evict makes a bound pod leave though nobody waits for its place. It is nothing if the pod is on its way out.
+func (b *Binder) Evict(victim cluster.UID, why cluster.Condition) {
+	e := b.evictions.rows[victim]
+	if e == nil {
+		e = b.newEviction(victim, why)
+	}
+	e.outright = true
+	b.advance(e)
 }
 
 // rest stops writing about a victim until something about it is seen.
@@ -267,7 +285,7 @@ func (b *Binder) forget(e *eviction) {
 func (b *Binder) abandon(r *row) {
 	for _, e := range r.evictions {
 		e.waiters = slices.DeleteFunc(slices.Clone(e.waiters), func(other *row) bool { return other == r })
-		if len(e.waiters) == 0 && e.stage != inFlight {
+		if len(e.waiters) == 0 && e.stage != inFlight && !e.outright {
 			b.forget(e)
 		}
 	}
@@ -297,7 +315,7 @@ func (b *Binder) startEviction(e *eviction) {
 	e.stage = inFlight
 	write := Write{ID: b.next, Kind: e.kind, Pod: e.victim, Namespace: victim.Namespace, Name: victim.Name}
 	if e.kind == WriteDisruption {
-		write.Condition = cluster.Condition{Reason: reasonPreemption, Message: messagePreemption}
+		write.Condition = e.why
 	}
 	b.ready = append(b.ready, write)
 }
@@ -318,6 +336,7 @@ func (b *Binder) finishEviction(result Result, now time.Time) bool {
 	case Gone:
 		e.done = true
 	case Refused:
+		e.outright = false
 		name := string(e.victim)
 		if victim := b.store.Pod(e.victim); victim != nil {
 			name = victim.Namespace + "/" + victim.Name
@@ -329,7 +348,7 @@ func (b *Binder) finishEviction(result Result, now time.Time) bool {
 		}
 	default: // Unknown, NotSent, Conflict: both writes can be repeated
 		e.attempts++
-		if len(e.waiters) > 0 {
+		if len(e.waiters) > 0 || e.outright {
 			e.stage, e.until = pausing, now.Add(backoff(e.attempts))
 			b.evictions.pausing.Push(e)
 		}
