@@ -253,9 +253,6 @@ func (s *seeker) take(p party) {
 	}
 	s.violations(&s.spent, v.pods)
 	s.lift(&v)
-	if p.gang != nil {
-		p.gang.taken = true
-	}
 	s.victims = append(s.victims, v)
 }
 
@@ -263,10 +260,29 @@ func (s *seeker) take(p party) {
 func (s *seeker) lift(v *victim) {
 	for _, pod := range v.pods {
 		s.r.placer.snapshot.Lift(pod)
-		s.lifted[pod] = true
 	}
+	s.enter(v)
+}
+
+// enter enters a victim that is off its nodes in the books.
+func (s *seeker) enter(v *victim) {
 	s.books.take(v.account, v.holds, 1)
 	s.books.settle(v.account)
+	if v.gang != nil {
+		v.gang.taken = true
+	}
+	for _, pod := range v.pods {
+		s.lifted[pod] = true
+	}
+}
+
+// inWhole reports whether a victim was to leave singly before its whole gang was.
+func (s *seeker) inWhole(v *victim) bool {
+	if v.gang != nil || v.pod.Unit == nil {
+		return false
+	}
+	g := s.gangs[v.pod.Unit]
+	return g != nil && g.taken
 }
 
 // await lifts a pod that leaves anyway.

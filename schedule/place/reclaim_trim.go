@@ -88,19 +88,15 @@ func (s *seeker) admitsAll(placed []MemberChoice) bool {
 func (s *seeker) putBackWhomItCan(without func([]*cluster.Pod) bool, again func([]*cluster.Pod)) {
 	slices.SortStableFunc(s.victims, func(a, b victim) int { return cheaper(&b.party, &a.party) })
 	s.victims = slices.DeleteFunc(s.victims, func(v victim) bool {
+		if s.inWhole(&v) { // its gang is more valuable, and has just been found to have to go
+			return false
+		}
 		s.spare(&v)
 		if without(v.pods) {
 			return true
 		}
 		again(v.pods)
-		s.books.take(v.account, v.holds, 1)
-		s.books.settle(v.account)
-		for _, pod := range v.pods {
-			s.lifted[pod] = true
-		}
-		if v.gang != nil {
-			v.gang.taken = true
-		}
+		s.enter(&v)
 		return false
 	})
 	s.waits = slices.DeleteFunc(s.waits, func(pod *cluster.Pod) bool {
@@ -159,14 +155,14 @@ func (s *seeker) dropIdle() bool {
 	}
 	ok := true
 	s.victims = slices.DeleteFunc(s.victims, func(v victim) bool {
-		if !idle(v.pods) {
+		if !idle(v.pods) || s.inWhole(&v) {
 			return false
 		}
 		s.spare(&v)
 		if !s.books.exceeded() {
 			return true
 		}
-		s.books.take(v.account, v.holds, 1)
+		s.enter(&v)
 		ok = ok && v.pods[0].Unit != nil && v.pods[0].Unit.Atomic()
 		return false
 	})
