@@ -207,16 +207,22 @@ func (s *Store) claim(plan *Plan, victims []*Pod) {
 	}
 }
 
-// absolve ends the pod's own waiting, and that for the pod.
-func (s *Store) absolve(pod *Pod) {
+// spare ends the pod's waiting: it is bound already, whoever did that, or waits no more.
+func (s *Store) spare(pod *Pod) {
 	for _, victim := range pod.victims {
 		victim.claims = remove(victim.claims, pod)
 		s.rerank(victim.slot)
 	}
+	pod.victims = nil
+}
+
+// absolve ends the pod's own waiting, and that for the pod.
+func (s *Store) absolve(pod *Pod) {
+	s.spare(pod)
 	for _, waiting := range pod.claims {
 		waiting.victims = remove(waiting.victims, pod)
 	}
-	pod.victims, pod.claims = nil, nil
+	pod.claims = nil
 }
 
 // remove returns the list without the pod, nil when nothing is left.

@@ -77,11 +77,6 @@ func (s *Store) Commit(plan *Plan, check Check) Verdict {
 	s.judging = false
 	if verdict.Committed {
 		s.claim(plan, victims)
-		for i := range plan.Placements {
-			if u := s.pods[plan.Placements[i].Pod].Unit; u != nil {
-				u.sawWhole()
-			}
-		}
 	}
 	return verdict
 }
@@ -112,6 +107,9 @@ func (s *Store) undo(placements []Placement) {
 // partial returns the first placement whose unit is given fewer places than it needs, -1 if there is none. It is asked before the first is
 // taken: one member placed makes a unit that was whole once look as if it ran.
 func (s *Store) partial(plan *Plan) int {
+	if len(s.units) == 0 {
+		return -1
+	}
 	var last *Unit
 	for i := range plan.Placements {
 		pod := s.pods[plan.Placements[i].Pod]
@@ -182,6 +180,7 @@ func (s *Store) release(pod *Pod) {
 // Confirm records that the API server took the Binding of an Assumed pod, before the watch says so.
 func (s *Store) Confirm(uid UID) {
 	if pod := s.pods[uid]; pod != nil && pod.Phase == Assumed {
+		s.spare(pod)
 		s.setPhase(pod, Bound)
 	}
 }

@@ -265,6 +265,9 @@ func (s *Store) removeNode(name string) {
 	for _, pod := range s.onSlot[slot] {
 		s.spend(pod, -1)
 		pod.slot = NoSlot
+		if pod.inferred {
+			pod.grant = topology.Grant{} // to be guessed anew should the node come back
+		}
 		s.orphans[name] = append(s.orphans[name], pod)
 	}
 	s.onSlot[slot] = nil
@@ -358,11 +361,7 @@ func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
 		s.reclass(pod, class)
 		s.place(pod, facts.Node, grant, inferred)
 	}
-	for _, victim := range pod.victims { // somebody else bound it: its victims are spared
-		victim.claims = remove(victim.claims, pod)
-		s.rerank(victim.slot)
-	}
-	pod.victims = nil
+	s.spare(pod)
 	s.setPhase(pod, Bound)
 }
 
@@ -430,6 +429,7 @@ func (s *Store) unplace(pod *Pod) {
 	pod.node = ""
 	if slot == NoSlot {
 		s.dropOrphan(node, pod)
+		pod.grant, pod.inferred = topology.Grant{}, false
 		return
 	}
 	list := s.onSlot[slot]

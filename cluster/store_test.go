@@ -59,7 +59,12 @@ func run(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
 		}
 		return effects(store.Apply(cluster.NodesListed{Nodes: nodes}))
 	case "commit":
-		return store.Commit(plan(t, store, d), place.Commits).String() + "\n"
+		before := world(store)
+		verdict := store.Commit(plan(t, store, d), place.Commits)
+		if after := world(store); !verdict.Committed && after != before {
+			d.Fatalf(t, "a rejected Plan left something behind; before:\n%s\nafter:\n%s", before, after)
+		}
+		return verdict.String() + "\n"
 	case "release":
 		return fmt.Sprintln(store.Release(cluster.UID(d.CmdArgs[0].Key)))
 	case "recheck":
@@ -72,17 +77,94 @@ func run(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
 	case "overcommitted":
 		return strings.Join(store.Overcommitted(), " ") + "\n"
 	}
+	return runBooks(t, store, d)
+}
+
+// runBooks runs the commands about units, queues and reservations.
+func runBooks(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "unit":
+		return effects(store.Apply(cluster.UnitUpserted{Unit: script.Unit(t, d)}))
+	case "rmunit":
+		return effects(store.Apply(cluster.UnitRemoved{Name: script.Unit(t, d).UnitName}))
+	case "units":
+		return script.Units(store)
+	case "queue":
+		return effects(store.Apply(cluster.QueueUpserted{Queue: script.Queue(t, d)}))
+	case "rmqueue":
+		return effects(store.Apply(cluster.QueueRemoved{Name: d.CmdArgs[0].Key}))
+	case "relist-queues": // keeps only the queues named, as they are
+		var queues []*cluster.QueueFacts
+		for _, arg := range d.CmdArgs {
+			queues = append(queues, store.Queue(arg.Key).Facts)
+		}
+		return effects(store.Apply(cluster.QueuesListed{Queues: queues}))
+	case "namespace":
+		return effects(store.Apply(cluster.NamespaceUpserted{Namespace: script.Namespace(t, d)}))
+	case "rmnamespace":
+		return effects(store.Apply(cluster.NamespaceRemoved{Name: d.CmdArgs[0].Key}))
+	case "queues":
+		return script.Queues(store)
+	case "exceeded":
+		var b strings.Builder
+		for _, q := range store.Exceeded() {
+			fmt.Fprintln(&b, q.Path())
+		}
+		return b.String()
+	case "reserve": // by=0 opens them
+		var slots []cluster.Slot
+		var by int
+		for _, arg := range d.CmdArgs {
+			if arg.Key == "by" {
+				arg.Scan(t, 0, &by)
+				continue
+			}
+			slots = append(slots, store.Slot(arg.Key))
+		}
+		store.Reserve(slots, cluster.ReservationID(by))
+		return ""
+	case "reserved":
+		return reserved(store)
+	}
 	d.Fatalf(t, "unknown command %q", d.Cmd)
 	return ""
 }
 
+func reserved(store *cluster.Store) string {
+	var b strings.Builder
+	for i := range store.Slots() {
+		if by := store.Reservation(cluster.Slot(i)); by != cluster.NoReservation {
+			fmt.Fprintf(&b, "%s by %d\n", store.Node(cluster.Slot(i)).Name, by)
+		}
+	}
+	return b.String()
+}
+
+// world renders all that a rejected Plan must leave as it was: that nobody was woken in vain, too.
+func world(store *cluster.Store) string {
+	var b strings.Builder
+	b.WriteString(script.Dump(store) + script.Queues(store) + script.Units(store) + reserved(store))
+	store.Root().Each(func(q *cluster.Queue) { fmt.Fprintf(&b, "%s eased %d\n", q.Path(), q.Eased()) })
+	return b.String()
+}
+
 func plan(t *testing.T, store *cluster.Store, d *datadriven.TestData) *cluster.Plan {
 	p := &cluster.Plan{}
-	for _, arg := range d.CmdArgs { // pod=node or pod=(node,gpu,gpu...), victims=(pod,pod...)
+	for _, arg := range d.CmdArgs { // pod=node or pod=(node,gpu,gpu...), victims=(pod,pod...), reclaims, through=reservation
 		if arg.Key == "victims" {
 			for _, uid := range arg.Vals {
 				p.Victims = append(p.Victims, cluster.UID(uid))
 			}
+			continue
+		}
+		if arg.Key == "reclaims" {
+			p.Reclaims = true
+			continue
+		}
+		if arg.Key == "through" {
+			var by int
+			arg.Scan(t, 0, &by)
+			p.Through = cluster.ReservationID(by)
 			continue
 		}
 		uid := cluster.UID(arg.Key)
