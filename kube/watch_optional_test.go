@@ -1,0 +1,372 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/kube/standin"
+	"hilbert.dev/hilbert/schedule/bind"
+)
+
+func parsed(t testing.TB, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// with returns a copy of an object with a field set.
+func with(object *unstructured.Unstructured, value any, fields ...string) *unstructured.Unstructured {
+	object = object.DeepCopy()
+	if err := unstructured.SetNestedField(object.Object, value, fields...); err != nil {
+		panic(err)
+	}
+	return object
+}
+
+const (
+	builtinGroups = "podgroups.scheduling.k8s.io"
+	sigsGroups    = "podgroups.scheduling.x-k8s.io"
+	allQueues     = "queues.scheduling.hilbert.dev"
+
+	gangText  = `{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {namespace: ml, name: g, uid: u}, spec: {schedulingPolicy: {gang: {minCount: 3}}}}`
+	sigsText  = `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {namespace: ml, name: g, uid: s}, spec: {minMember: 3}}`
+	queueText = `{apiVersion: scheduling.hilbert.dev/v1alpha1, kind: Queue, metadata: {name: q, uid: u}, spec: {weight: 2}}`
+)
+
+// offers is, for each API that may be missing, an object, a change that nobody is told of, one that is, and what is told.
+var offers = []struct {
+	resource, version, text string
+	silent, change          func(*unstructured.Unstructured) *unstructured.Unstructured
+	listed, told, gone      string
+}{
+	{
+		builtinGroups, "v1beta1", gangText, heartbeat, minCount,
+		"unit ml/g min 3", "unit ml/g min 4", "unit ml/g gone",
+	},
+	{
+		builtinGroups, "v1alpha3", strings.Replace(gangText, "v1beta1", "v1alpha3", 1), heartbeat, minCount,
+		"unit ml/g min 3", "unit ml/g min 4", "unit ml/g gone",
+	},
+	{
+		builtinGroups, "v1alpha2", strings.Replace(gangText, "v1beta1", "v1alpha2", 1), heartbeat, minCount,
+		"unit ml/g min 3", "unit ml/g min 4", "unit ml/g gone",
+	},
+	{
+		sigsGroups, "v1alpha1", sigsText,
+		func(u *unstructured.Unstructured) *unstructured.Unstructured {
+			return with(u, int64(2), "status", "running")
+		},
+		func(u *unstructured.Unstructured) *unstructured.Unstructured {
+			return with(u, int64(4), "spec", "minMember")
+		},
+		"unit ml/g min 3", "unit ml/g min 4", "unit ml/g gone",
+	},
+	{
+		allQueues, "v1alpha1", queueText,
+		func(u *unstructured.Unstructured) *unstructured.Unstructured {
+			return with(u, int64(2), "status", "pendingPods")
+		},
+		func(u *unstructured.Unstructured) *unstructured.Unstructured {
+			return with(u, int64(4), "spec", "weight")
+		},
+		`queue q below "" weight 2`, `queue q below "" weight 4`, "queue q gone",
+	},
+}
+
+func heartbeat(u *unstructured.Unstructured) *unstructured.Unstructured {
+	return with(u, []any{map[string]any{"type": "DisruptionTarget", "status": "False", "lastTransitionTime": "2026-11-21T00:00:00Z"}}, "status", "conditions")
+}
+
+func minCount(u *unstructured.Unstructured) *unstructured.Unstructured {
+	return with(u, int64(4), "spec", "schedulingPolicy", "gang", "minCount")
+}
+
+func TestWatchOfOptionalAPIs(t *testing.T) {
+	for _, streamed := range []bool{true, false} {
+		for _, c := range offers {
+			t.Run(fmt.Sprintf("%s/%s streamed=%v", c.resource, c.version, streamed), func(t *testing.T) {
+				s := standin.New(t)
+				if !streamed {
+					s.WithoutStreaming()
+				}
+				s.Offer(c.resource, c.version)
+				first := parsed(t, c.text)
+				s.Set(first)
+				w := startWatch(t, s, quiet)
+				for line := ""; line != c.listed; line = next(t, w) {
+					if strings.HasPrefix(line, "unit") || strings.HasPrefix(line, "queue") {
+						t.Fatalf("got %q, want %q", line, c.listed)
+					}
+				}
+				s.Set(c.silent(first))
+				changed := c.change(first)
+				s.Set(changed)
+				expectOptional(t, w, c.told)
+				s.Delete(changed)
+				s.Set(first)
+				expectOptional(t, w, c.gone, c.listed)
+			})
+		}
+	}
+}
+
+// expectOptional expects lines beside those about nodes and pods.
+func expectOptional(t *testing.T, w *Watch, want ...string) {
+	t.Helper()
+	for _, line := range want {
+		got := next(t, w)
+		for strings.HasPrefix(got, "nodes ") || strings.HasPrefix(got, "pods ") {
+			got = next(t, w)
+		}
+		if got != line {
+			t.Fatalf("got %q, want %q", got, line)
+		}
+	}
+}
+
+// collector keeps what is told.
+type collector struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (c *collector) send(e cluster.Event) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	line := describeOther(e)
+	switch e.(type) {
+	case cluster.UnitsListed:
+		line = "units: " + line
+	case cluster.QueuesListed:
+		line = "queues: " + line
+	}
+	c.lines = append(c.lines, line)
+	return nil
+}
+
+// take returns what was told since, of units or of queues.
+func (c *collector) take() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := strings.Join(c.lines, "; ")
+	c.lines = nil
+	return out
+}
+
+func TestUnitBook(t *testing.T) {
+	told := &collector{}
+	book := newUnitBook(told, nil)
+	unit := func(name string, members int32) *cluster.UnitFacts {
+		return &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "ns", Name: name}, MinMember: members}
+	}
+	list := func(api int, units ...*cluster.UnitFacts) func() {
+		return func() { _ = book.page(api).send(cluster.UnitsListed{Units: units}) }
+	}
+	upsert := func(api int, u *cluster.UnitFacts) func() {
+		return func() { _ = book.page(api).send(cluster.UnitUpserted{Unit: u}) }
+	}
+	remove := func(api int, name string) func() {
+		return func() { _ = book.page(api).send(cluster.UnitRemoved{Name: unit(name, 0).UnitName}) }
+	}
+	for i, step := range []struct {
+		do   func()
+		want string
+	}{
+		{list(1, unit("a", 1), unit("b", 2)), ""},
+		{upsert(1, unit("c", 3)), ""},
+		{list(0, unit("b", 9)), "units: unit ns/a min 1; unit ns/b min 9; unit ns/c min 3"},
+		{upsert(1, unit("b", 5)), ""},
+		{upsert(1, unit("c", 4)), "unit ns/c min 4"},
+		{upsert(0, unit("c", 7)), "unit ns/c min 7"},
+		{remove(1, "c"), ""},
+		{remove(0, "c"), "unit ns/c gone"},
+		{remove(0, "b"), "unit ns/b min 5"},
+		{remove(1, "b"), "unit ns/b gone"},
+		{remove(1, "b"), ""},
+		{list(0), "units: unit ns/a min 1"},
+		{list(1), "units: "},
+	} {
+		step.do()
+		if got := told.take(); got != step.want {
+			t.Errorf("step %d: told %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+// runOptionals surveys a server every few milliseconds.
+func runOptionals(t *testing.T, s *standin.Server) *Watch {
+	t.Helper()
+	events := make(chan cluster.Event, MaxQueuedEvents)
+	ctx, cancel := context.WithCancel(silence(t.Context()))
+	own := purposed(s.Connection(), "test", nil)
+	shared, err := rest.HTTPClientFor(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := newOptionals(own, shared, outlet{ctx, events}, func() *Parser { return NewParser("hilbert", nil) }, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.period = 5 * time.Millisecond
+	w := &Watch{events: events, stop: cancel}
+	w.running.Go(func() { o.run(ctx) })
+	t.Cleanup(w.Stop)
+	return w
+}
+
+// An API that comes later is noticed, one that changes its version is followed, and one that goes is like an empty one.
+func TestOptionalAPIsComeAndGo(t *testing.T) {
+	s := standin.New(t)
+	w := runOptionals(t, s)
+	for lists := 0; lists < 2; lists++ { // empty ones of units and queues
+		<-w.Events()
+	}
+	s.Offer(allQueues, "v1alpha1")
+	s.Set(parsed(t, queueText))
+	expectOptional(t, w, `queue q below "" weight 2`)
+	s.Offer(sigsGroups, "v1alpha1")
+	s.Set(parsed(t, sigsText))
+	expectOptional(t, w, "unit ml/g min 3")
+	s.Offer(builtinGroups, "v1alpha2")
+	s.Set(with(parsed(t, strings.Replace(gangText, "v1beta1", "v1alpha2", 1)), int64(5), "spec", "schedulingPolicy", "gang", "minCount"))
+	expectOptional(t, w, "unit ml/g min 5")
+	s.Offer(builtinGroups, "")
+	expectOptional(t, w, "unit ml/g min 3")
+	s.Offer(allQueues, "")
+	for {
+		if e, ok := (<-w.Events()).(cluster.QueuesListed); ok && len(e.Queues) == 0 {
+			break
+		}
+	}
+}
+
+// What cannot be asked is not taken for missing: nothing is told before the API server has answered.
+func TestSurveyThatFailsSaysNothing(t *testing.T) {
+	s := standin.New(t)
+	s.Offer(allQueues, "v1alpha1")
+	s.Set(parsed(t, queueText))
+	var refused sync.WaitGroup
+	refused.Add(2)
+	var times int
+	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/apis/scheduling.hilbert.dev/v1alpha1" || times >= 2 {
+			return false
+		}
+		times++
+		refused.Done()
+		http.Error(w, "starting", http.StatusServiceUnavailable)
+		return true
+	})
+	w := runOptionals(t, s)
+	refused.Wait()
+	expectOptional(t, w, `queue q below "" weight 2`)
+}
+
+// A follower forgets what it watched only when the API is missing twice in a row.
+func TestFollowerWaitsBeforeItForgets(t *testing.T) {
+	absent := 0
+	f := &follower{what: "x", log: quiet, told: true, version: "v1", absent: func() error { absent++; return nil }}
+	for i, c := range []struct {
+		version string
+		absent  int
+	}{{"", 0}, {"v1", 0}, {"", 0}, {"", 1}, {"", 1}} {
+		if err := f.follow(t.Context(), c.version); err != nil || absent != c.absent {
+			t.Errorf("step %d: %d times absent, err %v", i, absent, err)
+		}
+	}
+	f.absent = func() error { return errors.New("stopped") }
+	f.version = "v1"
+	_ = f.follow(t.Context(), "")
+	if f.follow(t.Context(), "") == nil {
+		t.Error("the failure is lost")
+	}
+}
+
+// The preferred version of several is the one that is watched.
+func TestSurveyPrefersTheNewest(t *testing.T) {
+	s := standin.New(t)
+	own := purposed(s.Connection(), "test", nil)
+	shared, err := rest.HTTPClientFor(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	surveyor, err := newSurveyor(own, shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := surveyor.survey(t.Context()); err != nil || got != (served{}) {
+		t.Errorf("nothing is offered: %+v, %v", got, err)
+	}
+	for _, version := range []string{"v1alpha2", "v1alpha3", "v1beta1"} {
+		s.Offer(builtinGroups, version)
+		if got, err := surveyor.survey(t.Context()); err != nil || got.groups != version {
+			t.Errorf("%s: %+v, %v", version, got, err)
+		}
+	}
+	s.Offer(builtinGroups, "v1beta2")
+	s.Offer(sigsGroups, "v1alpha1")
+	s.Offer(allQueues, "v1alpha1")
+	if got, err := surveyor.survey(t.Context()); err != nil || got != (served{sigs: "v1alpha1", queues: "v1alpha1"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	s.Intercept(refuse(http.StatusForbidden))
+	if _, err := surveyor.survey(t.Context()); err == nil {
+		t.Error("what is forbidden is taken for missing")
+	}
+}
+
+// What the door asks about PodGroups and Queues is what OptionalPermissions lists.
+func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
+	r := newRig(t, 1, time.Minute)
+	for _, c := range offers {
+		if c.version == "v1beta1" || c.resource != builtinGroups {
+			r.server.Offer(c.resource, c.version)
+			r.server.Set(parsed(t, c.text))
+		}
+	}
+	w := startWatch(t, r.server, quiet)
+	for lists := (Lists{}); !lists.Complete(); lists.Note(<-w.Events()) {
+	}
+	r.expect(t, unitWrite(true, "R", "M"), bind.Written)
+	r.server.Delete(parsed(t, gangText))
+	r.expect(t, unitWrite(true, "R", "M"), bind.Written) // now in the sigs' API
+	answered := make(chan bind.Outcome, 1)
+	q, err := NewQueueWriter(t.Context(), r.server.Connection(), r.fence, time.Minute, func(o bind.Outcome) { answered <- o })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	if err := q.Write(t.Context(), "q", QueueStatus{}); err != nil || <-answered != bind.Written {
+		t.Fatal("not written", err)
+	}
+	allowed := make(map[string]bool)
+	for _, permission := range OptionalPermissions {
+		for _, verb := range permission.Verbs {
+			allowed[verb+" "+permission.Group+"/"+permission.Resource] = true
+		}
+	}
+	asked := make(map[string]bool)
+	for _, a := range r.server.Asked() {
+		if strings.Contains(a, "podgroups") || strings.Contains(a, "queues") {
+			asked[a] = true
+		}
+	}
+	if !maps.Equal(asked, allowed) {
+		t.Errorf("asked   %v\nallowed %v", asked, allowed)
+	}
+}
