@@ -22,6 +22,8 @@ type checker struct {
 	demanded map[cluster.UID]cluster.Revision // by a rejection: what must have been seen before the next try
 	tenants  *tenants
 	gangs    map[cluster.UnitName]*gang
+	// victims are those of the Plan that was committed last: some had no place for certain, and have lost it before the Plan's pods are told.
+	victims []cluster.UID
 }
 
 // mirrored is a pod as the scheduler ought to know it.
@@ -189,7 +191,8 @@ func (c *checker) placed(pod *cluster.Pod, victims []cluster.UID) {
 		c.s.violate("pod %s is put on node %s, which the scheduler knows to be gone", pod.UID, pod.Node())
 		return
 	}
-	if why := cmp.Or(judge(n, c.occupants(n.Name, m, victims...), m.requirements, pod.Grant()), c.bars(m, n, victims...)); why != "" {
+	off := slices.Concat(victims, c.victims)
+	if why := cmp.Or(judge(n, c.occupants(n.Name, m, off...), m.requirements, pod.Grant()), c.bars(m, n, off...)); why != "" {
 		c.s.violate("pod %s must not go to node %s: %s", pod.UID, n.Name, why)
 		return
 	}
@@ -203,7 +206,7 @@ func (c *checker) preempting(pod *cluster.Pod, victims []*cluster.Pod) {
 	for i, victim := range victims {
 		uids[i] = victim.UID
 		switch m := c.pods[victim.UID]; {
-		case m == nil || m.node != pod.Node():
+		case m == nil || m.node != pod.Node() && m.unit.IsZero(): // the rest of a unit that goes whole may be anywhere
 			c.s.violate("pod %s preempts %s, which is not on node %s", pod.UID, victim.UID, pod.Node())
 		case !c.s.tenanted && m.priority >= c.s.priority(pod.UID):
 			c.s.violate("pod %s preempts %s, which is of no lower priority", pod.UID, victim.UID)
@@ -251,6 +254,7 @@ func (c *checker) released(uid cluster.UID) {
 func (c *checker) judged(plan *cluster.Plan, v cluster.Verdict) {
 	if v.Committed {
 		c.judgeTenants(plan)
+		c.victims = plan.Victims
 	}
 	for i := range plan.Placements {
 		uid := plan.Placements[i].Pod
@@ -280,7 +284,7 @@ func (c *checker) sent(w *bind.Write) {
 			}
 		}
 	}
-	if (w.Kind == bind.WriteDisruption || w.Kind == bind.DeletePod) && !c.justified(w.Pod) {
+	if (w.Kind == bind.WriteDisruption || w.Kind == bind.DeletePod) && !c.justified(w.Pod) && !c.stuck(w.Pod) {
 		c.s.violate("pod %s is evicted for nobody", w.Pod)
 	}
 	c.writes[w.ID] = *w

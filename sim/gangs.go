@@ -15,7 +15,7 @@ type gang struct {
 	members map[cluster.UID]*mirrored
 	ended   map[cluster.UID]bool // that are seen to have ended and are not removed
 	done    int
-	whole   bool // as many members as it needs had places at once
+	whole   bool // as many members as it needs were bound at once
 }
 
 func (c *checker) gang(name cluster.UnitName) *gang {
@@ -38,6 +38,27 @@ func (g *gang) placed() int {
 	return n
 }
 
+// bound counts those of them that are on their nodes.
+func (g *gang) bound() int {
+	n := 0
+	for _, m := range g.members {
+		if m.node != "" && !m.deleting && !m.assumed {
+			n++
+		}
+	}
+	return n
+}
+
+// stuck reports whether a pod's unit has places, but fewer than it needs, and was never whole: then its members may be evicted for nobody.
+func (c *checker) stuck(uid cluster.UID) bool {
+	m := c.pods[uid]
+	if m == nil || m.unit.IsZero() {
+		return false
+	}
+	f := c.tenants.units[m.unit]
+	return f != nil && !c.runs(m.unit) && (m.deleting || c.gang(m.unit).placed() < int(f.MinMember))
+}
+
 // runs says whether a unit was whole once and something of it is left, so that members join it one by one.
 func (c *checker) runs(name cluster.UnitName) bool {
 	g, f := c.gang(name), c.tenants.units[name]
@@ -46,7 +67,7 @@ func (c *checker) runs(name cluster.UnitName) bool {
 
 func (c *checker) sawWhole(name cluster.UnitName) {
 	if f := c.tenants.units[name]; f != nil && !name.IsZero() {
-		if g := c.gang(name); g.placed() >= int(f.MinMember) {
+		if g := c.gang(name); g.bound() >= int(f.MinMember) {
 			g.whole = true
 		}
 	}
@@ -295,7 +316,7 @@ func (c *checker) judgeVictims(plan *cluster.Plan) {
 	used := c.usage(nil)
 	for _, uid := range plan.Victims {
 		victim := c.pods[uid]
-		if victim == nil {
+		if victim == nil || victim.deleting { // one that leaves anyway loses nothing
 			continue
 		}
 		for i := range plan.Placements {
@@ -313,11 +334,11 @@ func (c *checker) judgeVictims(plan *cluster.Plan) {
 }
 
 // borrows says whether the queue of a victim holds more than its guarantee of something that the victim has, where the tree forks between
-// it and the namespace that takes.
+// it and the namespace that takes. What a queue that has others below it holds itself is guaranteed to nobody.
 func (t *tenants) borrows(used bill, taker string, victim *mirrored) bool {
 	side := t.side(victim.namespace, taker)
 	if side == "" {
-		return false
+		return t.queueOf(victim.namespace) != t.queueOf(taker)
 	}
 	for r, amount := range charge(victim.requirements) {
 		if r != resource.NamePods && amount > 0 && used[side][r] > t.guaranteed(side, r) {
@@ -327,19 +348,15 @@ func (t *tenants) borrows(used bill, taker string, victim *mirrored) bool {
 	return false
 }
 
-// side is the highest queue above one namespace that is not above the other; empty when one feeds what is above the other.
-func (t *tenants) side(of, apartFrom string) string {
+// side is the highest queue above one namespace that is not above the other; empty when all are.
+func (t *tenants) side(of, apartFrom string) (side string) {
 	mine, _ := t.above(t.queueOf(of))
 	theirs, _ := t.above(t.queueOf(apartFrom))
-	side := ""
 	for _, name := range mine {
 		if slices.Contains(theirs, name) {
 			break
 		}
 		side = name
-	}
-	if slices.Contains(mine, theirs[0]) {
-		return ""
 	}
 	return side
 }
