@@ -79,6 +79,10 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		return h.explain(t, d)
 	case "queue":
 		return h.queue(t)
+	case "view": // view [queue=NAME] [limit=N] [resource=R]
+		return h.view(t, d)
+	case "explain-unit":
+		return h.explainUnit(t, d)
 	case "step":
 		return fmt.Sprintf("%d decisions\n", h.s.Step(h.now, 100))
 	case "ready":

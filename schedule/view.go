@@ -10,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/jsonstream"
+	"hilbert.dev/hilbert/schedule/dispatch"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -22,6 +23,8 @@ type Dump struct {
 	SchedulerName string
 	Scheduling    spec.Scheduling
 	Ledger        *cluster.Dump
+	// Kept says for whom the ledger's reservations are, the highest rank first.
+	Kept []Kept
 	// Queue has the pods of ours that are not bound, in the order in which it is their turn.
 	Queue []Waiting
 
@@ -30,19 +33,33 @@ type Dump struct {
 	sorted    bool
 }
 
+// Kept is a gang that has waited long, so that what frees is kept for it.
+type Kept struct {
+	// Reservation is the number of its nodes in the ledger, NoReservation if no nodes are kept.
+	Reservation cluster.ReservationID `json:"reservation,omitempty"`
+	Namespace   string                `json:"namespace"`
+	Name        string                `json:"name"`
+	// Until is the latest end of a pod on the nodes, as far as pods say when they end.
+	Until time.Time `json:"until,omitzero"`
+	// Queues whose limits are kept for it.
+	Queues []string `json:"queues,omitempty"`
+}
+
 // Waiting is a pod of ours that is not bound.
 type Waiting struct {
-	Namespace string       `json:"namespace"`
-	Name      string       `json:"name"`
-	UID       cluster.UID  `json:"uid"`
-	Priority  int32        `json:"priority"`
-	Created   time.Time    `json:"created"`
-	State     WaitingState `json:"state"`
+	Namespace string      `json:"namespace"`
+	Name      string      `json:"name"`
+	UID       cluster.UID `json:"uid"`
+	// Unit is the PodGroup that it names, in its namespace.
+	Unit     string       `json:"unit,omitempty"`
+	Priority int32        `json:"priority"`
+	Created  time.Time    `json:"created"`
+	State    WaitingState `json:"state"`
 	// Attempts that failed: placements that were refused or whose Binding failed.
 	Attempts int       `json:"attempts,omitempty"`
 	Until    time.Time `json:"until,omitzero"` // backoff: until then
 	Node     string    `json:"node,omitempty"` // binding: where to
-	Why      string    `json:"why,omitempty"`  // held: because of what
+	Why      string    `json:"why,omitempty"`  // held, quota: because of what
 }
 
 // WaitingState is how a pod waits.
@@ -54,12 +71,14 @@ const (
 	WaitingActive        WaitingState = "active"        // would be tried now
 	WaitingBackoff       WaitingState = "backoff"       // waits out a backoff
 	WaitingUnschedulable WaitingState = "unschedulable" // fits nowhere; what could help wakes it
-	WaitingHeld          WaitingState = "held"          // gated, or with a constraint that is not supported
+	WaitingQuota         WaitingState = "quota"         // the limit of a queue leaves no room
+	WaitingGathering     WaitingState = "gathering"     // its gang lacks members
+	WaitingHeld          WaitingState = "held"          // gated, with a constraint that is not supported, or of a doubtful PodGroup or queue
 	WaitingLeaving       WaitingState = "leaving"       // being deleted, or settled otherwise; the watch has not said so yet
 )
 
 var waitingStates = []WaitingState{
-	WaitingBinding, WaitingActive, WaitingBackoff, WaitingUnschedulable, WaitingHeld, WaitingLeaving,
+	WaitingBinding, WaitingActive, WaitingBackoff, WaitingUnschedulable, WaitingQuota, WaitingGathering, WaitingHeld, WaitingLeaving,
 }
 
 // Dump copies out what the scheduler knows and changes nothing. It costs time proportional to the ledger, about half a microsecond a
@@ -71,13 +90,52 @@ func (s *Scheduler) Dump(schedulerName string, now time.Time) *Dump {
 	}
 	d.held = make(map[cluster.UID]string, len(s.held))
 	for uid := range s.held {
-		if pod := s.store.Pod(uid); pod != nil && pod.Gated {
-			d.held[uid] = "it has scheduling gates"
-		} else if pod != nil {
-			d.held[uid] = pod.Refusal()
+		if pod := s.store.Pod(uid); pod != nil {
+			d.held[uid] = heldBy(pod)
 		}
 	}
+	d.Kept = s.kept()
 	return d
+}
+
+// heldBy says why a pod is held.
+func heldBy(pod *cluster.Pod) string {
+	if pod.Gated {
+		return "it has scheduling gates"
+	}
+	if refusal := pod.Refusal(); refusal != "" {
+		return refusal
+	}
+	why, _ := dispatch.Refuse(pod)
+	return why.Message
+}
+
+// kept copies out for whom something is kept.
+func (s *Scheduler) kept() (list []Kept) {
+	at := make(map[cluster.UnitName]int)
+	of := func(name cluster.UnitName) *Kept {
+		i, ok := at[name]
+		if !ok {
+			i = len(list)
+			at[name] = i
+			list = append(list, Kept{Namespace: name.Namespace, Name: name.Name})
+		}
+		return &list[i]
+	}
+	for _, x := range s.reserved.list {
+		k := of(x.unit)
+		k.Reservation = x.id
+		if x.until > 0 {
+			k.Until = time.Unix(0, x.until).UTC()
+		}
+	}
+	s.store.EachQueue(func(q *cluster.Queue) {
+		if c, claimed := s.claims[q]; claimed {
+			k := of(c.unit)
+			k.Queues = append(k.Queues, q.Name)
+		}
+	})
+	return list
 }
 
 // Sort brings everything in order and makes the Queue. Other methods call it; it does its work once.
@@ -122,14 +180,18 @@ func (d *Dump) Sort() {
 func waiting(r *cluster.PodRecord, standing *queue.Standing, held string) Waiting {
 	f := &r.Facts
 	w := Waiting{
-		Namespace: f.Namespace, Name: f.Name, UID: f.UID, Priority: f.Priority, Created: time.Unix(0, f.Created).UTC(), State: WaitingLeaving,
+		Namespace: f.Namespace, Name: f.Name, UID: f.UID, Unit: f.Unit, Priority: f.Priority, Created: time.Unix(0, f.Created).UTC(),
+		State: WaitingLeaving,
 	}
 	switch {
 	case standing != nil:
-		w.State = [...]WaitingState{queue.Ready: WaitingActive, queue.Delayed: WaitingBackoff, queue.Asleep: WaitingUnschedulable}[standing.State]
+		w.State = standingStates[standing.State]
 		w.Attempts = standing.Attempts
 		if standing.State == queue.Delayed {
 			w.Until = standing.Until.UTC().Round(0)
+		}
+		if standing.State == queue.OverMax {
+			w.Why = "the limit of queue " + standing.Limit + " leaves no room"
 		}
 	case r.Phase == cluster.Assumed:
 		w.State, w.Node = WaitingBinding, f.Node
@@ -140,6 +202,11 @@ func waiting(r *cluster.PodRecord, standing *queue.Standing, held string) Waitin
 		w.State, w.Why = WaitingHeld, held
 	}
 	return w
+}
+
+var standingStates = [...]WaitingState{
+	queue.Ready: WaitingActive, queue.Delayed: WaitingBackoff, queue.Asleep: WaitingUnschedulable, queue.OverMax: WaitingQuota,
+	queue.Gathers: WaitingGathering,
 }
 
 // Counts says how many pods wait in each state.
@@ -168,6 +235,7 @@ func (d *Dump) Write(w io.Writer) error {
 	o.Field("schedulerName", d.SchedulerName)
 	o.Field("scheduling", d.Scheduling)
 	o.Object("ledger", d.Ledger.Write)
+	o.List("kept", len(d.Kept), func(i int) any { return d.Kept[i] })
 	o.List("queue", len(d.Queue), func(i int) any { return d.Queue[i] })
 	return o.End()
 }
@@ -178,7 +246,7 @@ func ReadDump(r io.Reader) (*Dump, error) {
 	decoder := json.NewDecoder(limited)
 	d := &Dump{sorted: true}
 	var version, kind string
-	err := jsonstream.Read(decoder, jsonstream.Fields{
+	fields := jsonstream.Fields{
 		"apiVersion": func() error {
 			if err := decoder.Decode(&version); err != nil || version == spec.SnapshotAPIVersion {
 				return err
@@ -198,11 +266,20 @@ func ReadDump(r io.Reader) (*Dump, error) {
 			d.Ledger, err = cluster.ReadDump(decoder)
 			return err
 		},
-		"queue": jsonstream.List(decoder, func(w *Waiting) error {
-			d.Queue = append(d.Queue, *w)
+		"kept": jsonstream.List(decoder, func(k *Kept) error {
+			d.Kept = append(d.Kept, *k)
 			return nil
 		}),
+	}
+	pods := jsonstream.List(decoder, func(w *Waiting) error {
+		d.Queue = append(d.Queue, *w)
+		return nil
 	})
+	fields["queue"] = func() error {
+		delete(fields, "kept") // it comes before, but older files lack it
+		return pods()
+	}
+	err := jsonstream.Read(decoder, fields)
 	switch {
 	case limited.N == 0:
 		return nil, fmt.Errorf("it is larger than %d bytes", MaxDumpBytes)

@@ -25,6 +25,8 @@ type Answer struct {
 
 	Node string `json:"node,omitempty"`
 	GPUs string `json:"gpus,omitempty"` // indices
+	// Unit is the PodGroup that the pod names, in its namespace; what is in the gang's way ExplainUnit says.
+	Unit string `json:"unit,omitempty"`
 	// Victims are the pods that must leave the node first.
 	Victims []cluster.UID `json:"victims,omitempty"`
 	// Waiting is how it waits, if it does.
@@ -68,7 +70,7 @@ func (d *Dump) Explain(namespace, name string) (*Answer, error) {
 	f := &r.Facts
 	a := &Answer{
 		Revision: d.Ledger.Revision, Namespace: namespace, Name: name, UID: f.UID, Priority: f.Priority, Created: time.Unix(0, f.Created).UTC(),
-		Phase: r.Phase.String(), Ours: f.Ours, Deleting: f.Deleting, Node: f.Node, Victims: r.Victims,
+		Phase: r.Phase.String(), Ours: f.Ours, Deleting: f.Deleting, Node: f.Node, Unit: f.Unit, Victims: r.Victims,
 	}
 	if i := slices.IndexFunc(d.Queue, func(w Waiting) bool { return w.UID == f.UID }); i >= 0 {
 		a.Waiting = &d.Queue[i]

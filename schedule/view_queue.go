@@ -3,31 +3,259 @@ package schedule
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/queue"
 )
 
-// QueueView is who waits, as people look at it.
+// QueueView is who waits, as people look at it: the queues, and in them the units and pods.
 type QueueView struct {
 	Revision cluster.Revision `json:"revision"`
+	// Queue is the one that was asked for, with all below it; empty: all.
+	Queue string `json:"queue,omitempty"`
 	// Counts of all pods, in every state; Pods are the first of them.
 	Counts map[WaitingState]int `json:"counts"`
-	Pods   []Waiting            `json:"pods"`
+	// Queues are the tree: parents before children, siblings by name. It is empty while nobody has configured any.
+	Queues []QueueStatus `json:"queues,omitempty"`
+	// Capacity is what the nodes have, by resource; it comes with Queues.
+	Capacity map[string]int64 `json:"capacity,omitempty"`
+	// Units are the first of the gangs and single pods that wait; empty while there are neither gangs nor queues.
+	Units []WaitingUnit `json:"units,omitempty"`
+	// MoreUnits wait that are not named.
+	MoreUnits int       `json:"moreUnits,omitempty"`
+	Pods      []Waiting `json:"pods"`
 }
 
-// View returns the first pods of the queue, at most limit.
-func (d *Dump) View(limit int) *QueueView {
-	counts := d.Counts()
-	return &QueueView{Revision: d.Ledger.Revision, Counts: counts, Pods: d.Queue[:min(limit, len(d.Queue))]}
+// WaitingUnit is a gang, or a pod that is none's, of which something waits. A gang stands once for each state that members of it are in.
+type WaitingUnit struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"` // of the PodGroup, or of the pod
+	Gang      bool   `json:"gang,omitempty"`
+	Queue     string `json:"queue"`
+	// Position in its queue, from 1, of the units that have a turn; 0: it has none, for it is placed already, or backs off, gathers or is held.
+	Position int          `json:"position,omitempty"`
+	Priority int32        `json:"priority"`
+	Created  time.Time    `json:"created"`
+	State    WaitingState `json:"state"`
+	// Waiting is how many of its pods are in that state.
+	Waiting int `json:"waiting"`
+	// Of a gang: how many of those that wait must be placed together, how many have places, and how many it takes to be whole.
+	Need      int `json:"need,omitempty"`
+	Placed    int `json:"placed,omitempty"`
+	MinMember int `json:"minMember,omitempty"`
+	// KeptNodes are kept free for it, and what frees of the limits of KeptQueues.
+	KeptNodes  int       `json:"keptNodes,omitempty"`
+	KeptQueues []string  `json:"keptQueues,omitempty"`
+	Attempts   int       `json:"attempts,omitempty"`
+	Until      time.Time `json:"until,omitzero"`
+	Node       string    `json:"node,omitempty"` // binding: where to, or where the first goes
+	Why        string    `json:"why,omitempty"`
 }
 
-// WriteText renders the view for people.
-func (v *QueueView) WriteText(w io.Writer) error {
+// ViewOptions say what to look at.
+type ViewOptions struct {
+	// Limit bounds the pods, and the units, that are named.
+	Limit int
+	// Queue restricts the view to one queue and those below it; empty: all.
+	Queue string
+}
+
+// NoQueue is the error about a queue that the ledger does not have.
+type NoQueue struct{ Name string }
+
+func (e *NoQueue) Error() string { return fmt.Sprintf("the scheduler knows no queue %q", e.Name) }
+
+// View returns the queues and the first of who waits. Where there are gangs or queues it makes a ledger of the dump, which costs about a
+// second for 200,000 pods.
+func (d *Dump) View(o ViewOptions) (*QueueView, error) {
+	d.Sort()
+	v := &QueueView{Revision: d.Ledger.Revision, Queue: o.Queue, Counts: d.Counts(), Pods: d.Queue[:min(o.Limit, len(d.Queue))]}
+	if len(d.Ledger.Queues) == 0 && len(d.Ledger.Units) == 0 && o.Queue == "" {
+		return v, nil
+	}
+	r, err := d.rehearse()
+	if err != nil {
+		return nil, err
+	}
+	return v, v.fill(d, r, o)
+}
+
+// fill takes in what only a ledger can tell.
+func (v *QueueView) fill(d *Dump, r *rehearsal, o ViewOptions) error {
+	within := r.store.Root()
+	if o.Queue != "" {
+		if within = r.store.Queue(o.Queue); within == nil {
+			return &NoQueue{o.Queue}
+		}
+		v.restrict(d, r.store, within, o.Limit)
+	}
+	if r.store.Queued() {
+		b := newBooks(r.store)
+		within.Each(func(q *cluster.Queue) { v.Queues = append(v.Queues, b.status(q)) })
+		v.Capacity = make(map[string]int64)
+		for kind := range resource.Kind(r.store.Kinds()) {
+			if total := r.store.Capacity(kind); total > 0 {
+				v.Capacity[r.store.KindName(kind)] = total
+			}
+		}
+	}
+	v.Units = d.units(r, within)
+	v.MoreUnits = max(len(v.Units)-o.Limit, 0)
+	v.Units = v.Units[:len(v.Units)-v.MoreUnits]
+	return nil
+}
+
+// restrict leaves only the pods of a queue and those below it.
+func (v *QueueView) restrict(d *Dump, store *cluster.Store, within *cluster.Queue, limit int) {
+	inside := insiders(store, within)
+	clear(v.Counts)
+	v.Pods = nil
+	for i := range d.Queue {
+		if w := &d.Queue[i]; inside(w.Namespace) {
+			v.Counts[w.State]++
+			if len(v.Pods) < limit {
+				v.Pods = append(v.Pods, *w)
+			}
+		}
+	}
+	for _, state := range waitingStates {
+		v.Counts[state] += 0
+	}
+}
+
+// insiders tells which namespaces feed a queue or one below it.
+func insiders(store *cluster.Store, within *cluster.Queue) func(namespace string) bool {
+	known := make(map[string]bool)
+	return func(namespace string) bool {
+		in, ok := known[namespace]
+		if !ok {
+			for q := store.QueueOf(namespace); q != nil && !in; q = q.Parent() {
+				in = q == within
+			}
+			known[namespace] = in
+		}
+		return in
+	}
+}
+
+// units makes of the pods that wait the units that they are, in the order of the pods.
+func (d *Dump) units(r *rehearsal, within *cluster.Queue) (list []WaitingUnit) {
+	type key struct {
+		namespace, gang string
+		state           WaitingState
+	}
+	at := make(map[key]int)
+	inside := insiders(r.store, within)
+	queued := make(map[cluster.UID]*queue.Unit)
+	for i := range d.Queue {
+		if u := r.queue.Unit(d.Queue[i].UID); u != nil {
+			queued[d.Queue[i].UID] = u
+		}
+	}
+	turns := r.positions()
+	for i := range d.Queue {
+		w := &d.Queue[i]
+		if !inside(w.Namespace) {
+			continue
+		}
+		if k := (key{w.Namespace, w.Unit, w.State}); w.Unit != "" {
+			if n, ok := at[k]; ok {
+				list[n].Waiting++
+				continue
+			}
+			at[k] = len(list)
+		}
+		unit := newWaitingUnit(w, r.store)
+		if u := queued[w.UID]; u != nil {
+			unit.Priority = u.Priority
+			if w.State == WaitingActive || w.State == WaitingUnschedulable || w.State == WaitingQuota {
+				unit.Position = turns[u]
+			}
+		}
+		d.markKept(&unit)
+		list = append(list, unit)
+	}
+	return list
+}
+
+func newWaitingUnit(w *Waiting, store *cluster.Store) WaitingUnit {
+	unit := WaitingUnit{
+		Namespace: w.Namespace, Name: w.Name, Queue: store.QueueOf(w.Namespace).Name, Priority: w.Priority, Created: w.Created, State: w.State,
+		Waiting: 1, Attempts: w.Attempts, Until: w.Until, Node: w.Node, Why: w.Why,
+	}
+	if w.Unit == "" {
+		return unit
+	}
+	unit.Name, unit.Gang = w.Unit, true
+	if u := store.Unit(cluster.UnitName{Namespace: w.Namespace, Name: w.Unit}); u != nil {
+		unit.Need, unit.Placed, unit.MinMember = u.Need(), u.Placed(), u.MinMember()
+		if u.Facts != nil && u.Facts.Prioritized {
+			unit.Priority = u.Facts.Priority
+		}
+	}
+	return unit
+}
+
+// markKept says what is kept for a unit.
+func (d *Dump) markKept(unit *WaitingUnit) {
+	if !unit.Gang || unit.State == WaitingBinding {
+		return
+	}
+	for i := range d.Kept {
+		k := &d.Kept[i]
+		if k.Namespace != unit.Namespace || k.Name != unit.Name {
+			continue
+		}
+		unit.KeptQueues = k.Queues
+		for _, x := range d.Ledger.Reservations {
+			if k.Reservation != cluster.NoReservation && x.By == k.Reservation {
+				unit.KeptNodes++
+			}
+		}
+	}
+}
+
+// WriteText renders the view for people, with ASCII only.
+func (v *QueueView) WriteText(w io.Writer) error { return v.Render(w, TextOptions{Plain: true}) }
+
+// Render renders the view for people.
+func (v *QueueView) Render(w io.Writer, o TextOptions) error {
 	var b strings.Builder
-	total := 0
+	if len(v.Queues) > 0 {
+		v.writeTree(&b, o)
+	}
+	total := v.writeCounts(&b)
+	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	more := total - len(v.Pods)
+	switch {
+	case len(v.Units) > 0:
+		more = v.MoreUnits
+		b.WriteString("\n")
+		v.writeUnits(t)
+	case len(v.Pods) > 0:
+		b.WriteString("\n")
+		fmt.Fprintln(t, "POD\tPRIORITY\tCREATED\tSTATE")
+		for i := range v.Pods {
+			p := &v.Pods[i]
+			fmt.Fprintf(t, "%s/%s\t%d\t%s\t%s%s\n", p.Namespace, p.Name, p.Priority, p.Created.Format(time.RFC3339), p.State, p.detail())
+		}
+	}
+	_ = t.Flush() // to a Builder
+	if more > 0 {
+		fmt.Fprintf(&b, "and %d more\n", more)
+	}
+	fmt.Fprintf(&b, "\nAs of revision %d.\n", v.Revision)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeCounts says how many pods wait, and how.
+func (v *QueueView) writeCounts(b *strings.Builder) (total int) {
 	var parts []string
 	for _, state := range waitingStates {
 		if n := v.Counts[state]; n > 0 {
@@ -38,28 +266,65 @@ func (v *QueueView) WriteText(w io.Writer) error {
 	if total == 1 {
 		b.WriteString("1 pod waits")
 	} else {
-		fmt.Fprintf(&b, "%d pods wait", total)
+		fmt.Fprintf(b, "%d pods wait", total)
 	}
 	if total > 0 {
-		fmt.Fprintf(&b, ": %s", strings.Join(parts, ", "))
+		fmt.Fprintf(b, ": %s", strings.Join(parts, ", "))
 	}
 	b.WriteString(".\n")
-	if len(v.Pods) > 0 {
-		b.WriteString("\n")
-		t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(t, "POD\tPRIORITY\tCREATED\tSTATE")
-		for i := range v.Pods {
-			p := &v.Pods[i]
-			fmt.Fprintf(t, "%s/%s\t%d\t%s\t%s%s\n", p.Namespace, p.Name, p.Priority, p.Created.Format(time.RFC3339), p.State, p.detail())
+	return total
+}
+
+// writeUnits lists units. What only queues make interesting is left out where there are none.
+func (v *QueueView) writeUnits(t io.Writer) {
+	queues := len(v.Queues) > 0
+	head := []string{"#", "UNIT", "PODS", "PRIORITY", "CREATED", "STATE"}
+	if queues {
+		head = slices.Insert(head, 1, "QUEUE")
+	}
+	fmt.Fprintln(t, strings.Join(head, "\t"))
+	for i := range v.Units {
+		u := &v.Units[i]
+		turn := "-"
+		if u.Position > 0 {
+			turn = fmt.Sprint(u.Position)
 		}
-		_ = t.Flush() // to a Builder
+		row := []string{turn, u.Namespace + "/" + u.Name, u.pods(), fmt.Sprint(u.Priority), u.Created.Format(time.RFC3339), u.detail()}
+		if queues {
+			row = slices.Insert(row, 1, u.Queue)
+		}
+		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
-	if more := total - len(v.Pods); more > 0 {
-		fmt.Fprintf(&b, "and %d more\n", more)
+}
+
+// pods tells how many pods a row stands for.
+func (u *WaitingUnit) pods() string {
+	switch {
+	case !u.Gang:
+		return "1"
+	case u.State == WaitingBinding:
+		return fmt.Sprintf("%d of gang", u.Waiting)
 	}
-	fmt.Fprintf(&b, "\nAs of revision %d.\n", v.Revision)
-	_, err := io.WriteString(w, b.String())
-	return err
+	text := fmt.Sprintf("%d of gang, %d needed", u.Waiting, u.Need)
+	if u.Placed > 0 {
+		text += fmt.Sprintf(", %d placed", u.Placed)
+	}
+	return text
+}
+
+func (u *WaitingUnit) detail() string {
+	w := Waiting{Until: u.Until, Node: u.Node, Attempts: u.Attempts, Why: u.Why}
+	if u.Gang && u.Waiting > 1 {
+		w.Node = "" // there may be several
+	}
+	text := string(u.State) + w.detail()
+	if u.KeptNodes > 0 {
+		text += fmt.Sprintf("; %d nodes are kept free for it", u.KeptNodes)
+	}
+	if len(u.KeptQueues) > 0 {
+		text += "; what frees of queue " + strings.Join(u.KeptQueues, ", ") + " is kept for it"
+	}
+	return text
 }
 
 func (w *Waiting) detail() string {

@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -46,12 +47,21 @@ func file(t interface {
 func (h *harness) explain(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
 	dump := h.s.Dump("hilbert", h.now)
-	name := d.CmdArgs[0].Key
-	live, from := text(dump.Explain("default", name)), text(file(t, dump).Explain("default", name))
+	namespace, name := names(d)
+	live, from := text(dump.Explain(namespace, name)), text(file(t, dump).Explain(namespace, name))
 	if live != from {
 		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
 	}
 	return live
+}
+
+// names reads NAMESPACE/NAME; without a namespace it is default.
+func names(d *datadriven.TestData) (namespace, name string) {
+	namespace, name, ok := strings.Cut(d.CmdArgs[0].Key, "/")
+	if !ok {
+		return "default", namespace
+	}
+	return namespace, name
 }
 
 func text(a *schedule.Answer, err error) string {
@@ -79,16 +89,90 @@ func (h *harness) queue(t *testing.T) string {
 		}
 		fmt.Fprintln(&b, "", w.Node, w.Why)
 	}
-	p, counts := h.s.Pending(), dump.Counts()
-	for state, want := range map[schedule.WaitingState]int{
-		schedule.WaitingActive: p.Active, schedule.WaitingBackoff: p.Backoff, schedule.WaitingUnschedulable: p.Unschedulable,
-		schedule.WaitingHeld: p.Held, schedule.WaitingBinding: p.InFlight,
-	} {
+	h.compareCounts(t, dump)
+	return b.String()
+}
+
+// compareCounts holds the counts of a dump against those that the scheduler tells.
+func (h *harness) compareCounts(t *testing.T, dump *schedule.Dump) {
+	t.Helper()
+	counts := dump.Counts()
+	for state, want := range h.s.PendingPods() {
 		if counts[state] != want {
 			t.Errorf("%d pods are %s, the scheduler says %d", counts[state], state, want)
 		}
 	}
-	return b.String()
+}
+
+// view prints the queues and who waits, from the scheduler and from a file; both must be the same.
+func (h *harness) view(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	o, text := schedule.ViewOptions{Limit: 100}, schedule.TextOptions{}
+	d.MaybeScanArgs(t, "queue", &o.Queue)
+	d.MaybeScanArgs(t, "limit", &o.Limit)
+	d.MaybeScanArgs(t, "resource", &text.Resource)
+	text.Resource, text.Plain = schedule.ParseResource(text.Resource), d.HasArg("plain")
+	dump := h.s.Dump("hilbert", h.now)
+	say := func(d *schedule.Dump) string {
+		v, err := d.View(o)
+		if err != nil {
+			return err.Error() + "\n"
+		}
+		v = roundTrip(t, v)
+		var b strings.Builder
+		if err := v.Render(&b, text); err != nil {
+			return err.Error()
+		}
+		return b.String()
+	}
+	live, from := say(dump), say(file(t, dump))
+	if live != from {
+		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
+	}
+	h.compareCounts(t, dump)
+	return live
+}
+
+// roundTrip sends an answer through JSON, as the daemon does.
+func roundTrip[T any](t *testing.T, v *T) *T {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := new(T)
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(read); err != nil {
+		t.Fatalf("%v in %s", err, data)
+	}
+	if again, err := json.Marshal(read); err != nil || !bytes.Equal(again, data) {
+		t.Fatalf("%v, read and written again:\n%s\nfirst:\n%s", err, again, data)
+	}
+	return read
+}
+
+// explainUnit prints what people are told about a gang, from the scheduler and from a file; both must be the same.
+func (h *harness) explainUnit(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	namespace, name := names(d)
+	dump := h.s.Dump("hilbert", h.now)
+	say := func(d *schedule.Dump) string {
+		a, err := d.ExplainUnit(namespace, name)
+		if err != nil {
+			return err.Error() + "\n"
+		}
+		var b strings.Builder
+		if err := roundTrip(t, a).WriteText(&b); err != nil {
+			return err.Error()
+		}
+		return b.String()
+	}
+	live, from := say(dump), say(file(t, dump))
+	if live != from {
+		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
+	}
+	return live
 }
 
 // TestFileExplainsAsTheScheduler drives a scheduler through random events and asks about every pod: what a file says must be byte for byte

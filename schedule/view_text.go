@@ -14,6 +14,9 @@ import (
 func (a *Answer) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/%s %s\n", a.Namespace, a.Name, a.standing())
+	if a.Unit != "" {
+		fmt.Fprintf(&b, "It is a member of unit %s/%s: see hilbert explain unit %s/%s.\n", a.Namespace, a.Unit, a.Namespace, a.Unit)
+	}
 	if a.Refusal != "" {
 		fmt.Fprintf(&b, "Nothing in the cluster can help it: %s.\n", a.Refusal)
 	}
@@ -43,6 +46,8 @@ func (a *Answer) standing() string {
 		WaitingActive:        "waits for its turn",
 		WaitingBackoff:       "waits out a backoff until " + w.Until.Format("2006-01-02T15:04:05.000Z07:00"),
 		WaitingUnschedulable: "waits; when it was tried, no node fitted",
+		WaitingQuota:         "waits: " + w.Why,
+		WaitingGathering:     "waits for other members of its unit",
 		WaitingHeld:          "is held: " + w.Why,
 		WaitingLeaving:       "waits for no place any more",
 	}[w.State]

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -112,21 +111,33 @@ func newExplain() *cobra.Command {
 	var w whom
 	var output string
 	cmd := &cobra.Command{
-		Use:   "explain pod NAMESPACE/NAME",
-		Short: "Say where a pod is, or why it is nowhere and what would help",
+		Use:   "explain pod|unit NAMESPACE/NAME",
+		Short: "Say where a pod or a gang is, or why it is nowhere and what would help",
 		Long: `Say where a pod is and how good the place is, or why no node takes it: how many nodes refuse it for which reason, which come nearest
-and by how much, and which single change would make it fit. Nothing is changed by asking.`,
+and by how much, and which single change would make it fit.
+
+Of a unit, the gang of a PodGroup, say which members have places, how many units of its queue come before it, what is in its way now (members
+that are missing, the limit of a queue, packing, room), and after which single change it would be placed: a higher limit, another unit gone,
+packing not asked for, members or nodes added. Each change is tried before it is told. Nothing in the cluster is changed by asking.`,
 		Example: `  hilbert explain pod default/web-0
-  hilbert explain pod default/web-0 -o json
+  hilbert explain unit ml/train
+  hilbert explain unit ml/train -o json
   hilbert snapshot > cluster.json && hilbert explain pod default/web-0 --from cluster.json`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput("explain", output); err != nil {
 				return err
 			}
-			namespace, name, err := podName(args)
+			namespace, name, err := objectName(args)
 			if err != nil {
 				return err
+			}
+			if args[0] == kindUnit {
+				a, err := w.explainUnit(cmd, namespace, name)
+				if err != nil {
+					return err
+				}
+				return show(cmd, output, a)
 			}
 			a, err := w.explain(cmd, namespace, name)
 			if err != nil {
@@ -141,17 +152,23 @@ and by how much, and which single change would make it fit. Nothing is changed b
 	return cmd
 }
 
-// podName reads "pod NAMESPACE/NAME"; without a namespace it is default.
-func podName(args []string) (namespace, name string, err error) {
-	if args[0] != "pod" {
-		return "", "", fmt.Errorf("explain: %q cannot be explained; write: hilbert explain pod NAMESPACE/NAME", args[0])
+// What can be explained.
+const (
+	kindPod  = "pod"
+	kindUnit = "unit"
+)
+
+// objectName reads "pod NAMESPACE/NAME" or "unit NAMESPACE/NAME"; without a namespace it is default.
+func objectName(args []string) (namespace, name string, err error) {
+	if args[0] != kindPod && args[0] != kindUnit {
+		return "", "", fmt.Errorf("explain: %q cannot be explained; write: hilbert explain pod NAMESPACE/NAME, or hilbert explain unit NAMESPACE/NAME", args[0])
 	}
 	namespace, name, ok := strings.Cut(args[1], "/")
 	if !ok {
 		namespace, name = "default", args[1]
 	}
 	if namespace == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", fmt.Errorf("explain: %q is no pod; write NAMESPACE/NAME", args[1])
+		return "", "", fmt.Errorf("explain: %q is no %s; write NAMESPACE/NAME", args[1], args[0])
 	}
 	return namespace, name, nil
 }
@@ -168,54 +185,16 @@ func (w *whom) explain(cmd *cobra.Command, namespace, name string) (*schedule.An
 	return d.Explain(namespace, name)
 }
 
-// The bounds of hilbert queue --limit.
-const (
-	queueLimit    = 50
-	maxQueueLimit = 100_000
-)
-
-func newQueue() *cobra.Command {
-	var w whom
-	var output string
-	var limit int
-	cmd := &cobra.Command{
-		Use:   "queue",
-		Short: "Show which pods wait, in which order and why",
-		Example: `  hilbert queue
-  hilbert queue --limit 1000 -o json
-  hilbert queue --from cluster.json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput("queue", output); err != nil {
-				return err
-			}
-			if limit < 0 || limit > maxQueueLimit {
-				return fmt.Errorf("queue: --limit %d: want 0 to %d", limit, maxQueueLimit)
-			}
-			v, err := w.queue(cmd, limit)
-			if err != nil {
-				return err
-			}
-			return show(cmd, output, v)
-		},
-	}
-	cmd.Flags().IntVar(&limit, "limit", queueLimit, "name at most so many pods")
-	w.flags(cmd)
-	w.fromFlag(cmd)
-	outputFlag(cmd, &output)
-	return cmd
-}
-
-func (w *whom) queue(cmd *cobra.Command, limit int) (*schedule.QueueView, error) {
+func (w *whom) explainUnit(cmd *cobra.Command, namespace, name string) (*schedule.UnitAnswer, error) {
 	if w.from == "" {
-		v := &schedule.QueueView{}
-		return v, w.ask(cmd.Context(), "/v1/queue", url.Values{"limit": {strconv.Itoa(limit)}}, v)
+		a := &schedule.UnitAnswer{}
+		return a, w.ask(cmd.Context(), "/v1/unit", url.Values{"namespace": {namespace}, "name": {name}}, a)
 	}
 	d, err := w.read(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return d.View(limit), nil
+	return d.ExplainUnit(namespace, name)
 }
 
 func newSnapshot() *cobra.Command {

@@ -3,7 +3,6 @@ package command
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"hilbert.dev/hilbert/sim"
@@ -25,10 +24,8 @@ type progress struct {
 
 func newProgress(w io.Writer, wall func() time.Duration) *progress {
 	p := &progress{wall: wall, next: progressAfter}
-	if file, ok := w.(*os.File); ok {
-		if info, err := file.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			p.w = w
-		}
+	if isTerminal(w) {
+		p.w = w
 	}
 	return p
 }

@@ -102,16 +102,36 @@ func (i *inspector) dumped(handle func(http.ResponseWriter, *http.Request, *sche
 func (i *inspector) explain(w http.ResponseWriter, r *http.Request, d *schedule.Dump) {
 	query := r.URL.Query()
 	answer, err := d.Explain(query.Get("namespace"), query.Get("name"))
-	if _, none := errors.AsType[*schedule.NoPod](err); none {
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
-	}
-	if err != nil {
-		i.loop.log.Error("cannot explain a pod", "namespace", query.Get("namespace"), "name", query.Get("name"), "err", err)
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+	if i.failed(w, r, err) {
 		return
 	}
 	i.answer(w, answer)
+}
+
+func (i *inspector) unit(w http.ResponseWriter, r *http.Request, d *schedule.Dump) {
+	query := r.URL.Query()
+	answer, err := d.ExplainUnit(query.Get("namespace"), query.Get("name"))
+	if i.failed(w, r, err) {
+		return
+	}
+	i.answer(w, answer)
+}
+
+// failed answers with an error, if there is one: 404 for what the scheduler does not know.
+func (i *inspector) failed(w http.ResponseWriter, r *http.Request, err error) bool {
+	_, noPod := errors.AsType[*schedule.NoPod](err)
+	_, noUnit := errors.AsType[*schedule.NoUnit](err)
+	_, noQueue := errors.AsType[*schedule.NoQueue](err)
+	switch {
+	case err == nil:
+		return false
+	case noPod || noUnit || noQueue:
+		http.Error(w, err.Error(), http.StatusNotFound)
+	default:
+		i.loop.log.Error("cannot answer", "question", r.URL.RequestURI(), "err", err)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+	return true
 }
 
 func (i *inspector) queue(w http.ResponseWriter, r *http.Request, d *schedule.Dump) {
@@ -124,7 +144,11 @@ func (i *inspector) queue(w http.ResponseWriter, r *http.Request, d *schedule.Du
 		}
 		limit = n
 	}
-	i.answer(w, d.View(limit))
+	view, err := d.View(schedule.ViewOptions{Limit: limit, Queue: r.URL.Query().Get("queue")})
+	if i.failed(w, r, err) {
+		return
+	}
+	i.answer(w, view)
 }
 
 func (i *inspector) snapshot(w http.ResponseWriter, _ *http.Request, d *schedule.Dump) {

@@ -1,0 +1,105 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/schedule"
+)
+
+// The bounds of hilbert queue --limit.
+const (
+	queueLimit    = 50
+	maxQueueLimit = 100_000
+)
+
+// queueFlags are the flags of hilbert queue.
+type queueFlags struct {
+	whom
+	output, resource string
+	limit            int
+	plain            bool
+}
+
+func newQueue() *cobra.Command {
+	var f queueFlags
+	cmd := &cobra.Command{
+		Use:   "queue [NAME]",
+		Short: "Show what the queues have and want, and which pods wait, in which order and why",
+		Long: `Show the tree of queues, where there are any: of each what it uses, and how much of that is borrowed beyond its guarantee, what its pods
+that wait ask for, its limit, and what would be its fair share. It is shown of one resource, of each queue the dominant one unless --resource
+says another. Then the units and pods that wait, with their position in their queue. With a NAME, that queue and those below it only.`,
+		Example: `  hilbert queue
+  hilbert queue research --resource gpu
+  hilbert queue --limit 1000 -o json
+  hilbert queue --from cluster.json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&f.limit, "limit", queueLimit, "name at most so many units and pods")
+	flags.StringVar(&f.resource, "resource", "", "show all queues by this resource: cpu, memory, gpu, …")
+	flags.BoolVar(&f.plain, "plain", false, "draw with ASCII only, as to what is no terminal")
+	f.flags(cmd)
+	f.fromFlag(cmd)
+	outputFlag(cmd, &f.output)
+	return cmd
+}
+
+func (f *queueFlags) run(cmd *cobra.Command, name string) error {
+	if err := checkOutput("queue", f.output); err != nil {
+		return err
+	}
+	if f.limit < 0 || f.limit > maxQueueLimit {
+		return fmt.Errorf("queue: --limit %d: want 0 to %d", f.limit, maxQueueLimit)
+	}
+	v, err := f.ask(cmd, name)
+	if err != nil {
+		return err
+	}
+	o := schedule.TextOptions{Resource: schedule.ParseResource(f.resource), Plain: f.plain || !isTerminal(cmd.OutOrStdout())}
+	if known := v.Resources(); f.resource != "" && len(v.Queues) > 0 && !slices.ContainsFunc(known, func(name string) bool {
+		return schedule.ParseResource(name) == o.Resource
+	}) {
+		return fmt.Errorf("queue: --resource %q: the queues have nothing of it; they have %s", f.resource, strings.Join(known, ", "))
+	}
+	return show(cmd, f.output, queueAnswer{v, o})
+}
+
+// queueAnswer is a view, and how it is drawn.
+type queueAnswer struct {
+	*schedule.QueueView
+	options schedule.TextOptions
+}
+
+// WriteText draws the view.
+func (a queueAnswer) WriteText(w io.Writer) error { return a.Render(w, a.options) }
+
+func (f *queueFlags) ask(cmd *cobra.Command, name string) (*schedule.QueueView, error) {
+	if f.from == "" {
+		v := &schedule.QueueView{}
+		return v, f.whom.ask(cmd.Context(), "/v1/queue", url.Values{"limit": {strconv.Itoa(f.limit)}, "queue": {name}}, v)
+	}
+	d, err := f.read(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return d.View(schedule.ViewOptions{Limit: f.limit, Queue: name})
+}
+
+// isTerminal reports whether somebody looks at what is written.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,167 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place"
+)
+
+const (
+	// barCells is how wide a bar is, maxName and maxResource how many runes of a name are shown: the table stays some 130 columns wide.
+	barCells    = 20
+	maxName     = 28
+	maxResource = 16
+)
+
+// brush is what bars are drawn with.
+type brush struct{ used, borrowed, pending, free, end string }
+
+var (
+	blocks = brush{used: "█", borrowed: "▓", pending: "░", free: "·", end: "│"}
+	ascii  = brush{used: "#", borrowed: "+", pending: "-", free: ".", end: "|"}
+)
+
+func (b *brush) legend() string {
+	return fmt.Sprintf("%s used  %s borrowed  %s pending  %s free up to the guarantee or the limit  %s end of the guarantee\n",
+		b.used, b.borrowed, b.pending, b.free, b.end)
+}
+
+// bar draws an amount: as wide as the largest of what it is about, each cell as what is at its middle.
+func (b *brush) bar(a *QueueAmount) string {
+	top := max(resource.Add(a.Used, a.Pending), a.Guaranteed)
+	if a.Limit != nil {
+		top = max(top, *a.Limit)
+	}
+	if top <= 0 {
+		return ""
+	}
+	within, used, wanted := min(a.Used, a.Guaranteed), a.Used, resource.Add(a.Used, a.Pending)
+	reaches := func(amount int64, cell int) bool { return float64(amount)/float64(top)*barCells > float64(cell)+0.5 }
+	var text strings.Builder
+	marked := a.Guaranteed <= 0
+	for cell := range barCells {
+		if !marked && !reaches(a.Guaranteed, cell) {
+			text.WriteString(b.end)
+			marked = true
+		}
+		switch {
+		case reaches(within, cell):
+			text.WriteString(b.used)
+		case reaches(used, cell):
+			text.WriteString(b.borrowed)
+		case reaches(wanted, cell):
+			text.WriteString(b.pending)
+		default:
+			text.WriteString(b.free)
+		}
+	}
+	if !marked {
+		text.WriteString(b.end)
+	}
+	return text.String()
+}
+
+// TextOptions say how a QueueView is rendered.
+type TextOptions struct {
+	// Resource that all queues are shown by, as ParseResource returns it; empty: by the dominant one of each.
+	Resource string
+	// Plain draws bars with ASCII only.
+	Plain bool
+}
+
+// writeTree draws the tree of queues.
+func (v *QueueView) writeTree(b *strings.Builder, o TextOptions) {
+	brush := &blocks
+	if o.Plain {
+		brush = &ascii
+	}
+	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "QUEUE\tRESOURCE\t\tUSED\tBORROWED\tGUARANTEED\tLIMIT\tFAIR\tPENDING\tUNITS\tPODS")
+	depth := v.Queues[0].Depth
+	var problems []string
+	for i := range v.Queues {
+		q := &v.Queues[i]
+		if q.Name == cluster.DefaultQueue && q.Generation == 0 && len(q.Amounts) == 0 {
+			continue // nobody has configured it, and nobody is in it
+		}
+		name := o.Resource
+		if name == "" {
+			name = q.dominant(v.Capacity)
+		}
+		a := q.Amount(name)
+		number := func(amount int64) string {
+			text, _, _ := strings.Cut(place.AmountText(name, amount), " ")
+			return text
+		}
+		limit := "-"
+		if a.Limit != nil {
+			limit = number(*a.Limit)
+		}
+		mark := ""
+		if q.Reason != "" {
+			mark = " !"
+			problems = append(problems, fmt.Sprintf("! %s: %s: %s\n", q.title(), q.Reason, q.Message))
+		}
+		fmt.Fprintf(t, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n",
+			short(strings.Repeat("  ", q.Depth-depth)+q.title(), maxName), mark, short(shownResource(name), maxResource), brush.bar(&a),
+			number(a.Used), number(a.Borrowed), number(a.Guaranteed), limit, number(a.FairShare), number(a.Pending), q.PendingUnits, q.PendingPods)
+	}
+	_ = t.Flush() // to a Builder
+	b.WriteString(brush.legend())
+	for _, p := range problems {
+		b.WriteString(p)
+	}
+	b.WriteString("\n")
+}
+
+func (q *QueueStatus) title() string {
+	if q.Name == "" {
+		return "(all)"
+	}
+	return q.Name
+}
+
+// short cuts a text to so many runes.
+func short(text string, runes int) string {
+	if utf8.RuneCountInString(text) <= runes {
+		return text
+	}
+	return string([]rune(text)[:runes-1]) + "…"
+}
+
+// shownResource is how a resource is called in a table; ParseResource reads it.
+func shownResource(name string) string {
+	if name == spec.ResourceGPUMilli {
+		return "GPU"
+	}
+	return name
+}
+
+// ParseResource reads the name of a resource as people write it. Queues count GPUs of every kind as one.
+func ParseResource(text string) string {
+	if strings.EqualFold(text, "gpu") || text == spec.ResourceNvidiaGPU {
+		return spec.ResourceGPUMilli
+	}
+	return text
+}
+
+// Resources are the names that a view has something to say of, as people write them.
+func (v *QueueView) Resources() []string {
+	var names []string
+	for i := range v.Queues {
+		for _, a := range v.Queues[i].Amounts {
+			if name := shownResource(a.Resource); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
