@@ -56,7 +56,14 @@ type Eviction struct {
 	Cost     UnitCost
 }
 
-// UnitCost orders sets of victims by costOrder; less is better.
+// UnitCost orders sets of victims; less is better. The fields stand in the order in which they decide:
+//
+//	disruption budgets violated   fewer first
+//	highest priority              lower first
+//	least over its share          further over first
+//	gangs torn down               fewer first
+//	work lost                     less first
+//	pods                          fewer first
 type UnitCost struct {
 	// Violations is how many victims a disruption budget would have spared. Victims use up a budget together.
 	Violations int
@@ -72,27 +79,21 @@ type UnitCost struct {
 	Pods int
 }
 
-// costOrder is the order of sets of victims, the first difference decides.
-var costOrder = [...]struct {
-	name    string
-	compare func(a, b *UnitCost) int
-}{
-	{"disruption budgets violated", func(a, b *UnitCost) int { return cmp.Compare(a.Violations, b.Violations) }},
-	{"highest priority", func(a, b *UnitCost) int { return cmp.Compare(a.Highest, b.Highest) }},
-	{"least over its share", func(a, b *UnitCost) int { return cmp.Compare(b.Over, a.Over) }},
-	{"gangs torn down", func(a, b *UnitCost) int { return cmp.Compare(a.Gangs, b.Gangs) }},
-	{"work lost", func(a, b *UnitCost) int { return cmp.Compare(a.Lost, b.Lost) }},
-	{"pods", func(a, b *UnitCost) int { return cmp.Compare(a.Pods, b.Pods) }},
-}
-
 // Compare is negative when c is cheaper than d.
 func (c UnitCost) Compare(d UnitCost) int {
-	for i := range costOrder {
-		if order := costOrder[i].compare(&c, &d); order != 0 {
-			return order
-		}
+	switch {
+	case c.Violations != d.Violations:
+		return cmp.Compare(c.Violations, d.Violations)
+	case c.Highest != d.Highest:
+		return cmp.Compare(c.Highest, d.Highest)
+	case c.Over != d.Over:
+		return cmp.Compare(d.Over, c.Over)
+	case c.Gangs != d.Gangs:
+		return cmp.Compare(c.Gangs, d.Gangs)
+	case c.Lost != d.Lost:
+		return cmp.Compare(c.Lost, d.Lost)
 	}
-	return 0
+	return cmp.Compare(c.Pods, d.Pods)
 }
 
 // free is the cost of no victims.

@@ -187,17 +187,14 @@ func (s *seeker) costOf() UnitCost {
 }
 
 // holds is what a party holds.
-func (s *seeker) holds(p *party) (holds resource.List) {
+func (s *seeker) holds(p *party) resource.List {
 	if p.gang == nil {
 		return p.pod.Class.Charge
 	}
-	if len(p.gang.spare) == 0 {
-		return p.gang.holds
+	if p.gang.stale {
+		s.refresh(p.gang)
 	}
-	for _, pod := range s.pods(p) {
-		holds = holds.Plus(pod.Class.Charge, 1)
-	}
-	return holds
+	return p.gang.holds
 }
 
 // eachOn visits those of a party who are on the node and have not been taken before.

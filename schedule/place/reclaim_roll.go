@@ -76,10 +76,31 @@ type gang struct {
 	// whole is nil when it must not go, because a member is claimed by another Plan, cannot be evicted, or is on a node that is not known.
 	whole   []*cluster.Pod
 	spare   map[*cluster.Pod]bool // may go singly
-	holds   resource.List
 	highest int32
 	lost    int64
 	taken   bool
+	// left is whole without those who have left singly, and holds what they hold; stale when somebody has or has come back since.
+	left  []*cluster.Pod
+	holds resource.List
+	stale bool
+}
+
+// refresh works out who is left of a gang.
+func (s *seeker) refresh(g *gang) {
+	g.stale = false
+	g.left, g.holds = g.left[:0], nil
+	for _, pod := range g.whole {
+		if !s.lifted[pod] {
+			g.left = append(g.left, pod)
+		}
+	}
+	for from := 0; from < len(g.left); { // as a rule all are of one class
+		class, n := g.left[from].Class, int64(0)
+		for ; from < len(g.left) && g.left[from].Class == class; from++ {
+			n++
+		}
+		g.holds = g.holds.Plus(class.Charge, n)
+	}
 }
 
 // gangOf returns what the seeker knows of a gang.
@@ -113,8 +134,8 @@ func (s *seeker) gangOf(u *cluster.Unit) *gang {
 		return g
 	}
 	g.whole = members
+	s.refresh(g)
 	for _, pod := range members {
-		g.holds = g.holds.Plus(pod.Class.Charge, 1)
 		g.highest = max(g.highest, pod.Priority)
 		g.lost = resource.Add(g.lost, s.lost(pod))
 	}
@@ -149,16 +170,10 @@ func (s *seeker) pods(p *party) []*cluster.Pod {
 		s.single[0] = p.pod
 		return s.single[:]
 	}
-	if len(p.gang.spare) == 0 {
-		return p.gang.whole
+	if p.gang.stale {
+		s.refresh(p.gang)
 	}
-	var left []*cluster.Pod
-	for _, pod := range p.gang.whole {
-		if !s.lifted[pod] {
-			left = append(left, pod)
-		}
-	}
-	return left
+	return p.gang.left
 }
 
 // lost is the work that is lost with a pod, see UnitCost.

@@ -140,12 +140,10 @@ func (s *seeker) back(to stage) {
 func (s *seeker) spare(v *victim) {
 	s.books.take(v.account, v.holds, -1)
 	s.books.settle(v.account)
-	if v.gang != nil {
-		v.gang.taken = false
-	}
 	for _, pod := range v.pods {
 		delete(s.lifted, pod)
 	}
+	s.mark(v, false)
 }
 
 // fill gives up to want of the members places on some nodes at the least cost, one after the other, and returns how many have one. It gives up
@@ -247,10 +245,7 @@ func (s *seeker) accept(slot cluster.Slot, made offer, pod *cluster.Pod) {
 
 // take makes a party victims.
 func (s *seeker) take(p party) {
-	v := victim{party: p, pods: slices.Clone(s.pods(&p))}
-	for _, pod := range v.pods {
-		v.holds = v.holds.Plus(pod.Class.Charge, 1)
-	}
+	v := victim{party: p, pods: slices.Clone(s.pods(&p)), holds: s.holds(&p)}
 	s.violations(&s.spent, v.pods)
 	s.lift(&v)
 	s.victims = append(s.victims, v)
@@ -268,11 +263,22 @@ func (s *seeker) lift(v *victim) {
 func (s *seeker) enter(v *victim) {
 	s.books.take(v.account, v.holds, 1)
 	s.books.settle(v.account)
-	if v.gang != nil {
-		v.gang.taken = true
-	}
 	for _, pod := range v.pods {
 		s.lifted[pod] = true
+	}
+	s.mark(v, true)
+}
+
+// mark tells the gang that a victim is, or is a member of, that it is taken or not.
+func (s *seeker) mark(v *victim, taken bool) {
+	if v.gang != nil {
+		v.gang.taken = taken
+		return
+	}
+	if v.pod.Unit != nil {
+		if g := s.gangs[v.pod.Unit]; g != nil {
+			g.stale = true
+		}
 	}
 }
 
