@@ -1,0 +1,92 @@
+package place
+
+import (
+	"fmt"
+	"testing"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+// borrowers returns nodes that are each full with eight pods of queues that have borrowed all of it, some of them gangs of 16; and a unit of so
+// many pods of a queue that is guaranteed as much, each of which asks for as much as that many of the borrowers hold.
+func borrowers(tb testing.TB, nodes, members, each int, options ...func(*Ask)) (*Reclaimer, *Ask) {
+	tb.Helper()
+	store := cluster.NewStore()
+	facts := func(name string, cpu int) *cluster.QueueFacts {
+		return &cluster.QueueFacts{Name: name, Weight: 1, Guaranteed: quantities(resource.NameCPU, cpu)}
+	}
+	store.Apply(cluster.QueueUpserted{Queue: facts("owner", nodes*8000)})
+	for i := range 4 {
+		name := fmt.Sprint("b", i)
+		store.Apply(cluster.QueueUpserted{Queue: facts(name, 0)})
+		store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: name, Labels: []cluster.Label{{Key: "scheduling.hilbert.dev/queue", Value: name}}}})
+	}
+	store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: "owner", Labels: []cluster.Label{{Key: "scheduling.hilbert.dev/queue", Value: "owner"}}}})
+	one := &cluster.Requirements{Requests: quantities(resource.NameCPU, 1000, resource.NameMemory, 1<<30)}
+	for i := range nodes {
+		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+			Name: fmt.Sprint("n", i), Labels: map[string]string{"rack": fmt.Sprint("r", i/20)},
+			Allocatable: quantities(resource.NameCPU, 8000, resource.NameMemory, 64<<30, resource.NamePods, 110),
+		}})
+		for j := range 8 {
+			f := cluster.PodFacts{
+				UID: cluster.UID(fmt.Sprint(i, "-", j)), Name: fmt.Sprint(i, "-", j), Namespace: fmt.Sprint("b", (i+j)%4), Node: fmt.Sprint("n", i),
+				Priority: int32(j % 3), Started: int64(1+(i*7919+j*104729)%100000) * 1e9, Requirements: one,
+			}
+			if j == 7 {
+				f.Unit = fmt.Sprint("g", i/16)
+				store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: f.Namespace, Name: f.Unit}, MinMember: 2}})
+			}
+			store.Apply(cluster.PodUpserted{Pod: f})
+		}
+	}
+	r := &cluster.Requirements{Requests: quantities(resource.NameCPU, 1000*each, resource.NameMemory, each<<30)}
+	ask := &Ask{Need: members}
+	unit := ""
+	if members > 1 {
+		unit = "u"
+		store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "owner", Name: unit}, MinMember: int32(members)}})
+	}
+	for i := range members {
+		uid := cluster.UID(fmt.Sprint("u", i))
+		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Name: string(uid), Namespace: "owner", Unit: unit, Ours: true, Requirements: r}})
+		ask.Members = append(ask.Members, store.Pod(uid))
+	}
+	for _, option := range options {
+		option(ask)
+	}
+	return newReclaimer(tb, store), ask
+}
+
+// BenchmarkReclaim measures the decision for a unit of an owner that returns to a cluster full of borrowers: on 1,000 nodes a gang of 512 whose
+// members each take the place of one, of four or of all eight on a node; the same in one rack of 20 nodes; and a single pod among 5,000 nodes.
+func BenchmarkReclaim(b *testing.B) {
+	rack := func(ask *Ask) { ask.Topology.Required = "rack" }
+	for _, c := range []struct {
+		name                 string
+		nodes, members, each int
+		options              []func(*Ask)
+	}{
+		{"gang=512/each=1", 1000, 512, 1, nil},
+		{"gang=512/each=4", 1000, 512, 4, nil},
+		{"gang=512/each=8", 1000, 512, 8, nil},
+		{"rack/gang=64/each=1", 1000, 64, 1, []func(*Ask){rack}},
+		{"single/each=1", 5000, 1, 1, nil},
+		{"single/each=4", 5000, 1, 4, nil},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			r, ask := borrowers(b, c.nodes, c.members, c.each, c.options...)
+			b.ReportAllocs()
+			victims := 0
+			for b.Loop() {
+				found, ok := r.Evict(ask, 200000e9)
+				if !ok {
+					b.Fatal("nobody")
+				}
+				victims = len(found.Victims)
+			}
+			b.ReportMetric(float64(victims), "victims")
+		})
+	}
+}
