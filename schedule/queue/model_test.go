@@ -38,6 +38,8 @@ type modelUnit struct {
 	at    whereabouts
 	until time.Time
 	probe *modelJam
+	// refused: it is a gang that was tried in vain since room came last.
+	refused bool
 
 	// As it was when it was filed.
 	key      lineKey
@@ -262,13 +264,13 @@ func (m *model) parkQuota(u *modelUnit, at *cluster.Queue) {
 		m.file(u)
 		return
 	}
-	m.answer(u, false)
+	m.answer(u, u.gang != nil)
 	j := m.jams[u.key]
 	if j == nil {
 		j = &modelJam{}
 		m.jams[u.key] = j
 	}
-	j.at, j.eased, u.at = at, at.Eased(), inJam
+	j.at, j.eased, u.at, u.refused = at, at.Eased(), inJam, u.gang != nil
 }
 
 // sync wakes those for which limits leave room now.
@@ -277,12 +279,17 @@ func (m *model) sync(changed []*cluster.Queue) {
 		if !j.lapsed && !slices.Contains(changed, j.at) || j.eased == j.at.Eased() && !j.lapsed {
 			continue
 		}
-		j.eased, j.lapsed = j.at.Eased(), false
 		var waits []*modelUnit
 		for _, u := range m.units {
 			if u.at == inJam && u.key == key {
-				waits = append(waits, u)
+				if u.refused = u.refused && j.eased == j.at.Eased(); !u.refused {
+					waits = append(waits, u)
+				}
 			}
+		}
+		j.eased, j.lapsed = j.at.Eased(), false
+		if len(waits) == 0 {
+			continue
 		}
 		slices.SortFunc(waits, func(a, b *modelUnit) int { return m.compare(sorts(key.queue), a, b) })
 		room := int64(1 << 30)

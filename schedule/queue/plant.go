@@ -114,7 +114,7 @@ func (p *policy) lines() func(a, b *Line) bool {
 // replant puts a unit where it belongs in the new tree.
 func (q *Queue) replant(u *Unit, moved map[*Line]struct{}) {
 	from, was := u.line, u.home
-	u.home, u.probe, u.line = q.nodeOf(u.sample()), nil, nil
+	u.home, u.probe, u.line, u.refused = q.nodeOf(u.sample()), nil, nil, false
 	u.home.add(1, u.pods())
 	if u.at != inLine && u.at != inJam {
 		return

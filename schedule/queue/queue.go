@@ -76,6 +76,7 @@ func New(store *cluster.Store) *Queue {
 				return cmp.Or(a.until.Compare(b.until), cmp.Compare(a.sequence, b.sequence)) < 0
 			}, setUnit),
 	}
+	store.ChangedQueues() // all that has changed so far is in the tree
 	q.plant()
 	return q
 }

@@ -8,16 +8,18 @@ import (
 	"hilbert.dev/hilbert/internal/heap"
 )
 
-// jam is the units of a line for which a queue's limit leaves no room. They ask for the same, so one refusal speaks for all; and when room
-// comes only as many are woken as fit, so that a thousand that wait do not all get tried for each one that ends.
+// jam is the units of a line for which a queue's limit leaves no room. They ask for the same, so when room comes only as many are woken as
+// fit, and a thousand that wait do not all get tried for each one that ends. One refusal of a pod speaks for all. It does not for gangs, as
+// what is left may be kept for one of them: so the others are tried too, each once.
 type jam struct {
 	line     *Line
 	at       *cluster.Queue
-	units    *heap.Heap[*Unit]
-	eased    uint64 // of at, when it was last looked at
-	probes   int    // units that were woken and have not been answered yet
-	lapsed   bool   // the room that one of them was woken for may still be there
-	position int    // among the jams at the queue
+	units    *heap.Heap[*Unit] // that may be woken
+	refused  []*Unit           // gangs that were refused as things stand
+	eased    uint64            // of at, when it was last looked at
+	probes   int               // units that were woken and have not been answered yet
+	lapsed   bool              // the room that one of them was woken for may still be there
+	position int               // among the jams at the queue
 }
 
 // ParkQuota puts a popped unit to sleep until the limit of a queue at or above its own, at, leaves room for it: until it has Eased beyond
@@ -32,7 +34,7 @@ func (q *Queue) ParkQuota(u *Unit, at *cluster.Queue) {
 			return
 		}
 	}
-	q.answer(u, false)
+	q.answer(u, u.gang != nil)
 	l := q.lineOf(u)
 	if l.idle {
 		q.idle.remove(l)
@@ -49,7 +51,12 @@ func (q *Queue) ParkQuota(u *Unit, at *cluster.Queue) {
 	}
 	j.eased = at.Eased()
 	u.at, u.line, u.Shape = inJam, l, l.Shape
-	j.units.Push(u)
+	if u.refused = u.gang != nil; u.refused {
+		u.position = len(j.refused)
+		j.refused = append(j.refused, u)
+	} else {
+		j.units.Push(u)
+	}
 	q.jammed++
 }
 
@@ -73,15 +80,33 @@ func (q *Queue) unjam(j *jam) {
 // escape takes a unit out of its jam.
 func (q *Queue) escape(u *Unit) {
 	j := u.line.jam
-	j.units.Remove(u.position)
-	u.at = out
+	if u.refused {
+		last := j.refused[len(j.refused)-1]
+		j.refused[u.position], last.position = last, u.position
+		j.refused = slices.Delete(j.refused, len(j.refused)-1, len(j.refused))
+	} else {
+		j.units.Remove(u.position)
+	}
+	u.at, u.refused = out, false
 	q.jammed--
-	if j.units.Len() > 0 {
+	if j.len() > 0 {
 		return
 	}
 	j.line.jam = nil
 	q.unjam(j)
 	q.rest(j.line)
+}
+
+func (j *jam) len() int { return j.units.Len() + len(j.refused) }
+
+// each visits all units.
+func (j *jam) each(visit func(*Unit)) {
+	for i := range j.units.Len() {
+		visit(j.units.At(i))
+	}
+	for _, u := range j.refused {
+		visit(u)
+	}
 }
 
 // answer takes note that what a unit was woken for has been decided. If it lapsed, the room may still be there for others.
@@ -100,10 +125,18 @@ func (q *Queue) answer(u *Unit, lapsed bool) {
 
 // relieve wakes as many units of a jam as there is room for now, beyond those that have been woken already.
 func (q *Queue) relieve(j *jam) {
-	if j.units.Len() == 0 || j.eased == j.at.Eased() && !j.lapsed {
+	eased := j.at.Eased()
+	if j.eased == eased && !j.lapsed {
 		return
 	}
-	j.eased, j.lapsed = j.at.Eased(), false
+	if j.eased != eased {
+		for _, u := range j.refused {
+			u.refused = false
+			j.units.Push(u)
+		}
+		j.refused = j.refused[:0]
+	}
+	j.eased, j.lapsed = eased, false
 	for n := room(j.at, j.line.Shape) - int64(j.probes); n > 0 && j.units.Len() > 0; n-- {
 		u := j.units.First()
 		q.escape(u)

@@ -37,6 +37,7 @@ type Unit struct {
 	anchored bool               // as of when it was filed
 	facts    *cluster.UnitFacts // as of when it was filed
 	until    time.Time
+	refused  bool  // in its jam, as things stand
 	line     *Line // whose turn or whose jam it waits in
 	probe    *jam  // that it was woken from to be tried
 	home     *node // of its queue, where it counts as pending

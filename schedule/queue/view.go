@@ -136,7 +136,7 @@ func (n *node) foremost() (first *Unit) {
 				first = n.policy.earlier(first, l.units.First())
 			}
 			if l.jam != nil {
-				first = n.policy.earlier(first, l.jam.units.First())
+				l.jam.each(func(u *Unit) { first = n.policy.earlier(first, u) })
 			}
 		})
 		return first
@@ -189,10 +189,17 @@ func (q *Queue) Position(u *Unit) (ahead int) {
 		u.Shape = q.lineOf(u).Shape
 	}
 	count := func(n *node) {
+		one := func(v *Unit) {
+			if v != u && (n != own || n.policy.units(v, u)) {
+				ahead++
+			}
+		}
 		n.eachLine(func(l *Line) {
-			ahead += before(n, own, l.units.Len(), l.units.At, u)
+			for i := range l.units.Len() {
+				one(l.units.At(i))
+			}
 			if l.jam != nil {
-				ahead += before(n, own, l.jam.units.Len(), l.jam.units.At, u)
+				l.jam.each(one)
 			}
 		})
 	}
@@ -206,14 +213,4 @@ func (q *Queue) Position(u *Unit) (ahead int) {
 		}
 	}
 	return ahead
-}
-
-// before counts the units of a node that come before u, which is of its own.
-func before(n, own *node, units int, at func(int) *Unit, u *Unit) (count int) {
-	for i := range units {
-		if v := at(i); v != u && (n != own || n.policy.units(v, u)) {
-			count++
-		}
-	}
-	return count
 }

@@ -107,7 +107,7 @@ func (q *Queue) verify() error {
 			}
 		case inJam:
 			jams++
-			if u.line.jam.units.At(u.position) != u {
+			if j := u.line.jam; u.refused && j.refused[u.position] != u || !u.refused && j.units.At(u.position) != u {
 				return fmt.Errorf("unit %s is not in its jam", u.Key())
 			}
 		case inRest:
@@ -162,7 +162,7 @@ func (n *node) verify(idle *int, held map[*Shape]int) error {
 				err = fmt.Errorf("a line of %q: ready and in the heap disagree", n.name)
 			case l.parked && l.units.Len() == 0:
 				err = fmt.Errorf("a line of %q sleeps though it is empty", n.name)
-			case l.jam != nil && l.jam.units.Len() == 0:
+			case l.jam != nil && l.jam.len() == 0:
 				err = fmt.Errorf("a line of %q has an empty jam", n.name)
 			}
 		})

@@ -1,0 +1,135 @@
+package queue
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+// FairShares works out what each queue ought to have, by kind, if the cluster's capacity were dealt out anew: everybody first what is
+// guaranteed, then of the rest in proportion to the weights, to nobody more than the limit or the demand. The root has what is dealt out.
+//
+// demand is what the pods of a queue hold and wait for, without those of the queues below it; a queue that is not named demands nothing. Each
+// resource is dealt out for itself. Where the guarantees are more than there is, each gets its proportion.
+func FairShares(root *cluster.Queue, capacity []int64, demand map[*cluster.Queue][]int64) map[*cluster.Queue][]int64 {
+	shares := make(map[*cluster.Queue][]int64)
+	root.Each(func(q *cluster.Queue) { shares[q] = make([]int64, len(capacity)) })
+	wants := make(map[*cluster.Queue]int64, len(shares))
+	for k, amount := range capacity {
+		kind := resource.Kind(k)
+		own := func(q *cluster.Queue) int64 {
+			if column := demand[q]; k < len(column) {
+				return max(column[k], 0)
+			}
+			return 0
+		}
+		want(root, kind, own, wants)
+		deal(root, kind, min(amount, wants[root]), own, wants, shares)
+	}
+	return shares
+}
+
+// want sums what a queue and those below it ask for, as far as limits allow.
+func want(q *cluster.Queue, kind resource.Kind, own func(*cluster.Queue) int64, wants map[*cluster.Queue]int64) {
+	sum := own(q)
+	for _, child := range q.Children() {
+		want(child, kind, own, wants)
+		sum = resource.Add(sum, wants[child])
+	}
+	wants[q] = min(sum, q.Limit(kind))
+}
+
+// deal divides an amount between a queue's own pods and its children.
+func deal(q *cluster.Queue, kind resource.Kind, amount int64, own func(*cluster.Queue) int64, wants map[*cluster.Queue]int64, shares map[*cluster.Queue][]int64) {
+	shares[q][kind] = amount
+	if len(q.Children()) == 0 {
+		return
+	}
+	claims := make([]claim, 0, len(q.Children())+1)
+	claims = append(claims, claim{want: own(q), weight: 1})
+	for _, child := range q.Children() {
+		claims = append(claims, claim{
+			queue: child, name: child.Name, want: wants[child], guaranteed: min(child.Guaranteed(kind), wants[child]), weight: child.Weight(),
+		})
+	}
+	slices.SortFunc(claims, func(a, b claim) int { return strings.Compare(a.name, b.name) })
+	divide(claims, amount)
+	for i := range claims {
+		if c := &claims[i]; c.queue != nil {
+			deal(c.queue, kind, c.gets, own, wants, shares)
+		}
+	}
+}
+
+// claim is what one of those that share asks for, and gets.
+type claim struct {
+	queue                          *cluster.Queue // nil: the own pods of the queue that is shared
+	name                           string
+	want, guaranteed, weight, gets int64
+}
+
+// divide fills all claims like vessels with one level: each gets its guarantee and then the level times its weight, until it has what it
+// wants; the level is as high as the amount allows. What is left over by rounding goes to the first by name.
+func divide(claims []claim, amount int64) {
+	var guaranteed int64
+	for i := range claims {
+		guaranteed = resource.Add(guaranteed, claims[i].guaranteed)
+	}
+	if guaranteed > amount {
+		divideGuarantees(claims, amount, guaranteed)
+		return
+	}
+	var most int64
+	for i := range claims {
+		most = max(most, claims[i].want)
+	}
+	low, high := int64(0), most // the highest level that the amount reaches is between them
+	for low < high {
+		middle := low + (high-low+1)/2
+		if filled(claims, middle) <= amount {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	rest := amount - filled(claims, low)
+	for i := range claims {
+		c := &claims[i]
+		c.gets = c.at(low)
+		more := min(rest, c.at(resource.Add(low, 1))-c.gets)
+		c.gets += more
+		rest -= more
+	}
+}
+
+// at is what a claim gets at a level.
+func (c *claim) at(level int64) int64 {
+	high, low := bits.Mul64(uint64(level), uint64(c.weight))
+	if room := c.want - c.guaranteed; high > 0 || low > uint64(room) {
+		return c.want
+	}
+	return c.guaranteed + int64(low)
+}
+
+// filled is what all get at a level.
+func filled(claims []claim, level int64) (sum int64) {
+	for i := range claims {
+		sum = resource.Add(sum, claims[i].at(level))
+	}
+	return sum
+}
+
+// divideGuarantees gives each its proportion of what is guaranteed; the sum is the amount exactly.
+func divideGuarantees(claims []claim, amount, guaranteed int64) {
+	var before, given int64
+	for i := range claims {
+		before = resource.Add(before, claims[i].guaranteed)
+		high, low := bits.Mul64(uint64(before), uint64(amount))
+		upTo, _ := bits.Div64(high, low, uint64(guaranteed)) // amount < guaranteed, so that high < guaranteed
+		claims[i].gets = int64(upTo) - given
+		given = int64(upTo)
+	}
+}
