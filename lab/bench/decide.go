@@ -22,7 +22,7 @@ type DecideOptions struct {
 	Cases []string
 	// Rounds of each side, interleaved.
 	Rounds int
-	// Duration of a side's round, and Least decisions that it makes however long they take.
+	// Duration of a side's round, and Least pods that it decides on however long they take.
 	Duration time.Duration
 	Least    int
 	// Progress gets a line for each round.
@@ -34,18 +34,22 @@ type decideCase struct {
 	name     string
 	scenario scenarios.Case
 	classes  int
+	members  int // of the gang that each decision places; 0 for single pods
 }
 
 // decideCases are in the order of the table. A class with anti-affinity has at most one pod on a node, so that there are more classes.
 var decideCases = []decideCase{
-	{"basic", scenarios.Owned, 16},
-	{"plain", scenarios.Basic, 16},
-	{"mixed", scenarios.Mixed, 64},
-	{"batch", scenarios.Batch, 1},
-	{"spread", scenarios.Spread, 16},
-	{"antiaffinity", scenarios.AntiAffinity, 64},
-	{"affinity", scenarios.Affinity, 16},
-	{"preempt", scenarios.Preempt, 1},
+	{"basic", scenarios.Owned, 16, 0},
+	{"plain", scenarios.Basic, 16, 0},
+	{"mixed", scenarios.Mixed, 64, 0},
+	{"batch", scenarios.Batch, 1, 0},
+	{"spread", scenarios.Spread, 16, 0},
+	{"antiaffinity", scenarios.AntiAffinity, 64, 0},
+	{"affinity", scenarios.Affinity, 16, 0},
+	{"preempt", scenarios.Preempt, 1, 0},
+	{"gang3", scenarios.Basic, 16, 3},
+	{"gang32", scenarios.Basic, 16, 32},
+	{"gang512", scenarios.Basic, 16, 512},
 }
 
 // DecideCases are the names of all cases.
@@ -57,18 +61,20 @@ func DecideCases() []string {
 	return names
 }
 
-// wanted is the ratio that Hilbert is to reach, from the project's goals.
-func wanted(name string, nodes int) float64 {
+// wanted is the ratio that Hilbert is to reach, from the project's goals; 0 where they name none.
+func (c *decideCase) wanted(nodes int) float64 {
 	switch {
-	case name == "basic" && nodes >= 20000:
+	case c.members > 0:
+		return 0
+	case c.name == "basic" && nodes >= 20000:
 		return 175
-	case name == "batch":
+	case c.name == "batch":
 		return 15
 	}
 	return 50
 }
 
-// tally is what a side did in a round. victims is how many pods had to leave.
+// tally is what a side did in a round. A decision places a pod, or a gang whole. victims is how many pods had to leave.
 type tally struct{ decisions, unplaced, victims int }
 
 // decider is a scheduler that is kept busy at a level load.
@@ -138,18 +144,18 @@ func decideRow(ctx context.Context, o *DecideOptions, c decideCase, nodes int) (
 	o.progress("%s, %d nodes: filling", c.name, nodes)
 	scenario := &scenarios.Scenario{Nodes: nodes, Classes: c.classes, Case: c.scenario, Fill: decideFill, Seed: decideSeed}
 	empty := liveBytes()
-	hilbert, err := newHilbertSide(scenario)
+	hilbert, err := newHilbertSide(scenario, c.members)
 	if err != nil {
 		return nil, fmt.Errorf("hilbert: %w", err)
 	}
 	first := liveBytes()
-	kube, err := newKubeSide(scenario, hilbert.ring)
+	kube, err := newKubeSide(scenario, c.members, hilbert.ring)
 	if err != nil {
 		return nil, fmt.Errorf("kube-scheduler: %w", err)
 	}
 	defer kube.stop()
 	row := &DecideCase{
-		Nodes: nodes, Case: c.name, Classes: c.classes, Pods: hilbert.pods(), Wanted: wanted(c.name, nodes),
+		Nodes: nodes, Case: c.name, Classes: c.classes, Members: max(c.members, 1), Pods: hilbert.pods(), Wanted: c.wanted(nodes),
 		States: scenarios.DistinctStates(hilbert.scheduler.Store()),
 	}
 	sides := []struct {
@@ -164,7 +170,7 @@ func decideRow(ctx context.Context, o *DecideOptions, c decideCase, nodes int) (
 	for i := range o.Rounds + 1 { // round 0 warms up
 		for j := range sides {
 			s := &sides[j]
-			limit, least := o.Duration, o.Least
+			limit, least := o.Duration, max(o.Least/row.Members, 1)
 			if i == 0 {
 				limit, least = limit/3, min(least, 20)
 			}

@@ -22,6 +22,7 @@ type placed struct {
 	uid, node string
 	class     int
 	started   int64
+	unit      string // its gang, empty for a single pod
 }
 
 // hilbertSide is the whole pipeline of Hilbert: each pod comes as an event, is queued, decided, committed, written out, answered for and
@@ -30,10 +31,12 @@ type hilbertSide struct {
 	scheduler *schedule.Scheduler
 	templates []cluster.PodFacts
 	preempts  bool
+	members   int // of each gang, 0 for single pods
 
-	ring    []placed // the oldest first
+	ring    []placed // the oldest first; members of a gang side by side
 	created int
 	left    int // preemptors that have left, each for one pod that had to go before
+	gang    gangAtHand
 
 	// What the writes about the pod at hand have come to.
 	pod       cluster.PodFacts
@@ -41,7 +44,8 @@ type hilbertSide struct {
 	victims   int
 }
 
-func newHilbertSide(s *scenarios.Scenario) (*hilbertSide, error) {
+// newHilbertSide returns a pipeline that has filled the scenario's cluster, with gangs of so many members or, for 0, with single pods.
+func newHilbertSide(s *scenarios.Scenario, members int) (*hilbertSide, error) {
 	config := spec.Default().Scheduling
 	if s.Case == scenarios.Batch {
 		config.DefaultSpread = spec.DefaultSpreadNone
@@ -50,7 +54,7 @@ func newHilbertSide(s *scenarios.Scenario) (*hilbertSide, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hilbertSide{scheduler: scheduler, preempts: s.Case == scenarios.Preempt}
+	h := &hilbertSide{scheduler: scheduler, preempts: s.Case == scenarios.Preempt, members: members}
 	nodes, classes := s.GenerateNodes(), s.GenerateClasses()
 	now := time.Now()
 	for i := range nodes {
@@ -63,6 +67,9 @@ func newHilbertSide(s *scenarios.Scenario) (*hilbertSide, error) {
 		}
 	}
 	order := s.Order(nodes, classes)
+	if members > 0 {
+		return h, h.fillGangs(order, classes)
+	}
 	for i, class := range order {
 		h.place(class, 0, epoch+int64(i*7919%len(order)))
 	}
@@ -132,6 +139,9 @@ func (h *hilbertSide) next() bool {
 		}
 		return h.place(0, scenarios.PreemptorPriority, 0)
 	}
+	if h.members > 0 {
+		return h.nextGang(now)
+	}
 	oldest := h.ring[0]
 	h.ring = h.ring[1:]
 	h.scheduler.Apply(cluster.PodRemoved{UID: cluster.UID(oldest.uid)}, now)
@@ -139,7 +149,7 @@ func (h *hilbertSide) next() bool {
 }
 
 func (h *hilbertSide) decide(ctx context.Context, least int, limit time.Duration) (tally, error) {
-	const stride = 16 // decisions between two looks at the clock
+	stride := max(16/max(h.members, 1), 1) // decisions between two looks at the clock
 	var t tally
 	before := h.victims
 	end := time.Now().Add(limit)
@@ -148,13 +158,13 @@ func (h *hilbertSide) decide(ctx context.Context, least int, limit time.Duration
 			return t, context.Cause(ctx)
 		}
 		for range min(stride, max(least, 1)) {
+			if len(h.ring) == 0 {
+				return t, errors.New("no pod is left that could leave")
+			}
 			if !h.next() {
 				t.unplaced++
 			}
 			t.decisions++
-		}
-		if len(h.ring) == 0 {
-			return t, errors.New("no pod is left that could leave")
 		}
 	}
 	t.victims = h.victims - before

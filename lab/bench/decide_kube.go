@@ -42,7 +42,8 @@ type kubeSide struct {
 	classes   map[string]int
 	known     cache.Indexer // pods, as far as preemption asks for them
 	preempts  bool
-	tokens    chan struct{} // one for each pod that may be fed
+	tokens    chan struct{} // one for each pod, or gang, that may be fed
+	restore   func()        // of the feature gates; nil: nothing was changed
 
 	created int
 	left    int
@@ -52,28 +53,24 @@ type kubeSide struct {
 	preemptor *corev1.Pod // bound
 	victims   int
 	unplaced  int
+	gangs     kubeGangs
 }
 
-// newKubeSide returns a running loop with the same pods on the same nodes as Hilbert's.
-func newKubeSide(s *scenarios.Scenario, pods []placed) (*kubeSide, error) {
+// newKubeSide returns a running loop with the same pods on the same nodes as Hilbert's, in gangs of so many members unless that is 0.
+func newKubeSide(s *scenarios.Scenario, members int, pods []placed) (*kubeSide, error) {
 	k := &kubeSide{ended: make(chan struct{}), classes: make(map[string]int), preempts: s.Case == scenarios.Preempt}
+	k.gangs = kubeGangs{members: members, known: make(map[string]*kubeGang)}
 	k.ctx, k.cancel = context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
-	if err := k.build(s); err != nil {
-		k.cancel()
+	if err := k.fill(s, pods); err != nil {
+		k.abandon()
 		return nil, err
 	}
-	for _, p := range pods {
-		pod := k.pod(p.class, 0)
-		pod.Spec.NodeName, pod.Status.StartTime = p.node, startTime(p.started)
-		if err := k.bound(pod); err != nil {
-			k.cancel()
-			return nil, err
-		}
-		k.ring = append(k.ring, pod)
-	}
 	ahead := max(1, min(kubeAhead, len(pods)/256))
-	if k.preempts {
+	switch {
+	case k.preempts:
 		ahead = 1 // a second would only make the first's nomination cost more
+	case members > 0:
+		ahead = max(2, min(kubeAhead, len(pods)/members/16)) // one is decided while the next is fed
 	}
 	k.tokens = make(chan struct{}, ahead)
 	for range ahead {
@@ -84,6 +81,30 @@ func newKubeSide(s *scenarios.Scenario, pods []placed) (*kubeSide, error) {
 		close(k.ended)
 	}()
 	return k, nil
+}
+
+// fill makes the loop and puts the pods on their nodes.
+func (k *kubeSide) fill(s *scenarios.Scenario, pods []placed) (err error) {
+	if k.gangs.members > 0 {
+		if k.restore, err = enableGangs(); err != nil {
+			return err
+		}
+	}
+	if err := k.build(s); err != nil {
+		return err
+	}
+	if k.gangs.members > 0 {
+		return k.fillGangs(pods)
+	}
+	for _, p := range pods {
+		pod := k.pod(p.class, 0)
+		pod.Spec.NodeName, pod.Status.StartTime = p.node, startTime(p.started)
+		if err := k.bound(pod); err != nil {
+			return err
+		}
+		k.ring = append(k.ring, pod)
+	}
+	return nil
 }
 
 func (k *kubeSide) build(s *scenarios.Scenario) error {
@@ -156,6 +177,10 @@ func (b binder) Bind(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ str
 	if err := k.scheduler.Cache.AddPod(klog.Logger{}, pod); err != nil {
 		return fwk.AsStatus(err)
 	}
+	if k.gangs.members > 0 {
+		k.attempted(pod)
+		return nil
+	}
 	k.mu.Lock()
 	if k.preempts {
 		k.preemptor = pod
@@ -169,6 +194,10 @@ func (b binder) Bind(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ str
 
 // failed follows a failed attempt. A pod with a nominated node has another once its victims have left; any other is given up.
 func (k *kubeSide) failed(pod *corev1.Pod, nominating *fwk.NominatingInfo) {
+	if k.gangs.members > 0 {
+		k.attempted(pod)
+		return
+	}
 	if k.preempts && nominating != nil && nominating.NominatedNodeName != "" {
 		return
 	}
@@ -214,6 +243,9 @@ func (k *kubeSide) gone(pod *corev1.Pod) error {
 
 // feed is hilbertSide.next up to the queue.
 func (k *kubeSide) feed() error {
+	if k.gangs.members > 0 {
+		return k.feedGang()
+	}
 	class, priority := 0, int32(0)
 	if k.preempts {
 		k.mu.Lock()
@@ -316,4 +348,13 @@ func (k *kubeSide) pods() int {
 func (k *kubeSide) stop() {
 	k.cancel()
 	<-k.ended
+	k.abandon()
+}
+
+// abandon gives up a side whose loop does not run.
+func (k *kubeSide) abandon() {
+	k.cancel()
+	if k.restore != nil {
+		k.restore()
+	}
 }

@@ -36,8 +36,10 @@ type DecideCase struct {
 	// machine moves it less than Ratio. kube-scheduler spreads its time over all cores, Hilbert does not: over the number of cores, it is what
 	// Ratio would be if kube-scheduler wasted none of them.
 	CPURatio float64 `json:"cpuRatio"`
-	// Wanted is the Ratio to reach.
-	Wanted  float64   `json:"wanted"`
+	// Wanted is the Ratio to reach, 0 where there is none.
+	Wanted float64 `json:"wanted"`
+	// Members is how many pods a decision places: those of a gang, or 1.
+	Members int       `json:"members"`
 	Ratios  []float64 `json:"ratios"`
 	Classes int       `json:"classes"`
 	// Pods that hold nodes before the first round, and States: nodes that differ in what they have, what is taken, zone or pool.
@@ -109,6 +111,7 @@ type DecideProtocol struct {
 	Mixed             string  `json:"mixed"`
 	Batch             string  `json:"batch"`
 	Preempt           string  `json:"preempt"`
+	Gang              string  `json:"gang"`
 	Hilbert           string  `json:"hilbert"`
 	KubeScheduler     string  `json:"kubeScheduler"`
 	CPU               string  `json:"cpu"`
@@ -127,6 +130,9 @@ func newDecideProtocol(o DecideOptions) DecideProtocol {
 		Mixed:   "a quarter of the classes each as in basic, spread, antiaffinity and affinity",
 		Batch:   "one class, each pod fills a node, default spread off on both sides: what kube-scheduler's opportunistic batching is made for",
 		Preempt: "all nodes are full; each pod evicts one of low priority and is bound when that is gone, which is at once",
+		Gang: "as plain, in gangs of 3, 32 and 512 pods of one class, none of which may be placed without the others; a decision is a gang: its PodGroup and " +
+			"its pods come, are placed, bound and seen, and the PodGroup's condition is written (by Hilbert at most 50 a second, as in its default " +
+			"configuration); the oldest gang leaves for each. kube-scheduler runs with GenericWorkload on",
 		Hilbert: "the whole pipeline with the default configuration, all nodes evaluated: event, queue, decision, commit, Binding written and answered, " +
 			"pod seen on its node; one goroutine",
 		KubeScheduler: "scheduler.New and its loop, queue and cache, with the default profile: percentageOfNodesToScore adaptive (10 % of 5,000 nodes, 5 % " +
@@ -151,20 +157,30 @@ func (r *DecideResult) WriteTable(w io.Writer) error {
 	p := r.Protocol
 	fmt.Fprintf(w, "decisions without an API server, %d cores, median of %d rounds, Kubernetes %s\n\n", p.Cores, p.Rounds, p.KubernetesVersion)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "nodes\tcase\tclasses\tpods\tstates\thilbert/s\tkube/s\tratio\twanted\tlow\thigh\thilbert µs\tkube µs\tof CPU\thilbert MiB\tkube MiB\tunplaced\t")
+	fmt.Fprintln(t, "nodes\tcase\tmembers\tclasses\tpods\tstates\thilbert/s\tkube/s\tratio\twanted\tlow\thigh\thilbert µs\tkube µs\tof CPU\thilbert MiB\tkube MiB\tunplaced\t")
 	for i := range r.Cases {
 		c := &r.Cases[i]
 		low, high := c.Ratios[0], c.Ratios[0]
 		for _, q := range c.Ratios {
 			low, high = min(low, q), max(high, q)
 		}
-		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%d\t%.0f\t%.0f\t%.1f\t%.0f\t%.1f\t%.1f\t%.1f\t%.0f\t%.1f\t%d\t%d\t%d+%d\t\n",
-			c.Nodes, c.Case, c.Classes, c.Pods, c.States, c.HilbertPerSec, c.KubeSchedulerPerSec, c.Ratio, c.Wanted, low, high,
+		wanted := "-"
+		if c.Wanted > 0 {
+			wanted = fmt.Sprintf("%.0f", c.Wanted)
+		}
+		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%d\t%d\t%.0f\t%s\t%.1f\t%s\t%.1f\t%.1f\t%.1f\t%.0f\t%.1f\t%d\t%d\t%d+%d\t\n",
+			c.Nodes, c.Case, c.Members, c.Classes, c.Pods, c.States, c.HilbertPerSec, rate(c.KubeSchedulerPerSec), c.Ratio, wanted, low, high,
 			c.Hilbert.CPUMicrosPerDecision, c.KubeScheduler.CPUMicrosPerDecision, c.CPURatio, c.Hilbert.HeapBytes>>20, c.KubeScheduler.HeapBytes>>20,
 			c.Hilbert.unplaced(), c.KubeScheduler.unplaced())
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the result: %w", err)
+	}
+	for i := range r.Cases {
+		if c := &r.Cases[i]; c.Members > 1 {
+			fmt.Fprintf(w, "\n%s on %d nodes: %.3f ms a gang, %.1f µs a pod; kube-scheduler %.2f ms a gang, %.0f µs a pod", c.Case, c.Nodes,
+				1e3/c.HilbertPerSec, 1e6/c.HilbertPerSec/float64(c.Members), 1e3/c.KubeSchedulerPerSec, 1e6/c.KubeSchedulerPerSec/float64(c.Members))
+		}
 	}
 	_, err := fmt.Fprintf(w, `
 states: nodes that differ in what they have or what is taken; µs: CPU time a decision, and its ratio; MiB: live heap of each side, cluster included;
@@ -176,8 +192,17 @@ plain: %s
 mixed: %s
 batch: %s
 preempt: %s
+gang: %s
 hilbert: %s
 kube-scheduler: %s
-`, r.PeakBytes>>20, p.Load, p.Basic, p.Plain, p.Mixed, p.Batch, p.Preempt, p.Hilbert, p.KubeScheduler)
+`, r.PeakBytes>>20, p.Load, p.Basic, p.Plain, p.Mixed, p.Batch, p.Preempt, p.Gang, p.Hilbert, p.KubeScheduler)
 	return err
+}
+
+// rate prints a rate that may be below 10 a second.
+func rate(perSec float64) string {
+	if perSec < 10 {
+		return fmt.Sprintf("%.1f", perSec)
+	}
+	return fmt.Sprintf("%.0f", perSec)
 }

@@ -4,17 +4,22 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/features"
 
 	scenarios "hilbert.dev/hilbert/bench"
+	"hilbert.dev/hilbert/cluster"
 )
 
 // TestDecide: in every case, both sides place all pods under a load that stays level, and the result says so.
 func TestDecide(t *testing.T) {
-	result, err := Decide(t.Context(), DecideOptions{Nodes: []int{50}, Rounds: 2, Duration: time.Millisecond, Least: 60})
+	small := slices.DeleteFunc(DecideCases(), func(name string) bool { return name == "gang512" }) // which 50 nodes have no room for
+	result, err := Decide(t.Context(), DecideOptions{Nodes: []int{50}, Cases: small, Rounds: 2, Duration: time.Millisecond, Least: 60})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,13 +59,13 @@ func TestDecide(t *testing.T) {
 				if c.Case == "preempt" {
 					victims = r.Decisions
 				}
-				if r.Decisions < 60 || r.Victims != victims || r.CPUMicrosPerDecision <= 0 {
+				if r.Decisions < 60/c.Members || r.Victims != victims || r.CPUMicrosPerDecision <= 0 {
 					t.Errorf("%s of %s: %+v, want %d victims", name, c.Case, r, victims)
 				}
 			}
 		}
 	}
-	if !slices.Equal(names, DecideCases()) {
+	if !slices.Equal(names, small) {
 		t.Errorf("rows: %v", names)
 	}
 	text.Reset()
@@ -73,11 +78,11 @@ func TestDecide(t *testing.T) {
 // TestDecidePlaces: kube-scheduler's loop honours what the pods ask for, so that it is at work on the same problem.
 func TestDecidePlaces(t *testing.T) {
 	scenario := &scenarios.Scenario{Nodes: 60, Classes: 16, Case: scenarios.AntiAffinity, Fill: 10, Seed: 1}
-	hilbert, err := newHilbertSide(scenario)
+	hilbert, err := newHilbertSide(scenario, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kube, err := newKubeSide(scenario, hilbert.ring)
+	kube, err := newKubeSide(scenario, 0, hilbert.ring)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,6 +112,82 @@ func TestDecidePlaces(t *testing.T) {
 	}
 }
 
+// TestDecideGangs: both sides place gangs whole and let them go whole, and kube-scheduler's gang plugin is at work.
+func TestDecideGangs(t *testing.T) {
+	const members = 8
+	scenario := &scenarios.Scenario{Nodes: 60, Classes: 4, Case: scenarios.Basic, Fill: 50, Seed: 1}
+	hilbert, err := newHilbertSide(scenario, members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kube, err := newKubeSide(scenario, members, hilbert.ring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := sync.OnceFunc(kube.stop)
+	defer stop()
+	if len(kube.scheduler.Profiles[corev1.DefaultSchedulerName].ListPlugins().Permit.Enabled) == 0 {
+		t.Error("kube-scheduler has no plugin that lets a gang's members wait for one another")
+	}
+	for name, side := range map[string]decider{"hilbert": hilbert, "kube-scheduler": kube} {
+		pods := side.pods()
+		round, err := side.decide(t.Context(), 3*pods/members, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after := side.pods(); after != pods || pods < 10*members || round.unplaced > 0 {
+			t.Errorf("%s: %d pods at first, %d in the end, %+v", name, pods, after, round)
+		}
+	}
+	hilbert.scheduler.Store().EachUnit(func(u *cluster.Unit) {
+		if u.Placed() != members || u.MinMember() != members {
+			t.Errorf("%s has %d members placed, %d needed", u.UnitName, u.Placed(), u.MinMember())
+		}
+	})
+	for _, g := range kube.gangs.ring {
+		state, err := kube.scheduler.Cache.PodGroupStates().Get(scenarios.Namespace, g.group.Name)
+		if err != nil || state.ScheduledPodsCount() != members {
+			t.Errorf("%s: %v, %+v", g.group.Name, err, state)
+		}
+	}
+	stop()
+	if utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload) {
+		t.Error("the feature gate stays on for rows without gangs")
+	}
+}
+
+// TestDecideGangTooBig: a gang that the cluster has no room for is an error, not an empty row.
+func TestDecideGangTooBig(t *testing.T) {
+	if _, err := newHilbertSide(&scenarios.Scenario{Nodes: 20, Classes: 4, Case: scenarios.Basic, Fill: 60, Seed: 1}, 512); err == nil ||
+		!strings.Contains(err.Error(), "--nodes") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestDecideGivesUp: a gang that finds no room on kube-scheduler's side is counted and leaves.
+func TestDecideGivesUp(t *testing.T) {
+	const members = 8
+	scenario := &scenarios.Scenario{Nodes: 30, Classes: 4, Case: scenarios.Basic, Fill: 40, Seed: 1}
+	hilbert, err := newHilbertSide(scenario, members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kube, err := newKubeSide(scenario, members, hilbert.ring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kube.stop()
+	pods := kube.pods()
+	kube.templates[kube.gangs.ring[0].class].Spec.NodeSelector = map[string]string{"no": "node"}
+	round, err := kube.decide(t.Context(), 6, 0)
+	if err != nil || round.unplaced == 0 {
+		t.Fatalf("%v, %+v", err, round)
+	}
+	if kube.pods() != pods-round.unplaced*members || len(kube.gangs.ring) != kube.pods()/members {
+		t.Errorf("%d pods of %d, %d gangs, %+v", kube.pods(), pods, len(kube.gangs.ring), round)
+	}
+}
+
 // TestDecideBatches: in the batch case, kube-scheduler's batching is at work.
 func TestDecideBatches(t *testing.T) {
 	for c, want := range map[scenarios.Case]bool{scenarios.Batch: true, scenarios.Basic: false} {
@@ -114,7 +195,7 @@ func TestDecideBatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, err := newKubeSide(&scenarios.Scenario{Nodes: 20, Classes: 1, Case: c, Fill: 10}, nil)
+		k, err := newKubeSide(&scenarios.Scenario{Nodes: 20, Classes: 1, Case: c, Fill: 10}, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +217,7 @@ func TestDecideOptions(t *testing.T) {
 		"few nodes":    {func(o *DecideOptions) { o.Nodes = []int{100, 3} }, "--nodes"},
 		"no rounds":    {func(o *DecideOptions) { o.Rounds = 0 }, "--rounds"},
 		"no decisions": {func(o *DecideOptions) { o.Least = 0 }, "--decisions"},
-		"unknown case": {func(o *DecideOptions) { o.Cases = []string{"gang"} }, "antiaffinity"},
+		"unknown case": {func(o *DecideOptions) { o.Cases = []string{"gangs"} }, "antiaffinity"},
 	} {
 		o := good
 		test.spoil(&o)
