@@ -70,8 +70,8 @@ func (c *checker) move(m *mirrored, node string, grant topology.Grant) {
 	m.node, m.grant = node, grant
 	if node != "" {
 		c.on[node] = append(c.on[node], m)
-		c.sawWhole(m.unit)
 	}
+	c.recount(m.unit)
 }
 
 // drop forgets a pod that has ended, or is gone.
@@ -143,6 +143,11 @@ func (c *checker) told(e cluster.Event) {
 func (c *checker) toldPod(f *cluster.PodFacts) {
 	m := c.pods[f.UID]
 	switch {
+	case f.Finished && m == nil:
+		if name := unitNamed(f); f.Ours && !name.IsZero() && !c.gang(name).ended[f.UID] {
+			c.leaveGang(name, f.UID, true)
+		}
+		return
 	case f.Finished:
 		c.drop(f.UID, true)
 		return
@@ -150,9 +155,7 @@ func (c *checker) toldPod(f *cluster.PodFacts) {
 		m = &mirrored{
 			uid: f.UID, namespace: f.Namespace, labels: f.Labels, requirements: f.Requirements, ours: f.Ours, priority: f.Priority, subgroup: f.Subgroup,
 		}
-		if f.Unit != "" {
-			m.unit = cluster.UnitName{Namespace: f.Namespace, Name: f.Unit}
-		}
+		m.unit = unitNamed(f)
 		c.pods[f.UID] = m
 	}
 	if !m.unit.IsZero() && (m.ours || f.Node != "") {
@@ -167,6 +170,15 @@ func (c *checker) toldPod(f *cluster.PodFacts) {
 		m.assumed, m.victims = false, nil
 		delete(c.demanded, f.UID)
 	}
+	c.recount(m.unit)
+}
+
+// unitNamed is the PodGroup that a pod names; the zero name for none.
+func unitNamed(f *cluster.PodFacts) cluster.UnitName {
+	if f.Unit == "" {
+		return cluster.UnitName{}
+	}
+	return cluster.UnitName{Namespace: f.Namespace, Name: f.Unit}
 }
 
 // committed judges a placement that the scheduler has just committed to.
@@ -198,6 +210,7 @@ func (c *checker) placed(pod *cluster.Pod, victims []cluster.UID) {
 	}
 	c.move(m, n.Name, pod.Grant())
 	m.assumed, m.victims = true, victims
+	c.recount(m.unit)
 }
 
 // preempting judges a placement with victims.
@@ -312,6 +325,7 @@ func (c *checker) answered(r bind.Result) {
 		c.released(w.Pod)
 	case r.Outcome == bind.Written && (w.Kind == bind.WriteBinding || r.Node == w.Node):
 		m.assumed = false
+		c.recount(m.unit)
 	}
 }
 
@@ -346,6 +360,9 @@ func (s *simulation) inspect() {
 
 // checkModel counts every node anew.
 func (s *simulation) checkModel() {
+	for name := range s.api.tenants.units {
+		s.api.sawUnit(name)
+	}
 	for i := range s.api.nodes {
 		n := &s.api.nodes[i]
 		if !n.present || n.raced {

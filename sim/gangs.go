@@ -15,7 +15,7 @@ type gang struct {
 	members map[cluster.UID]*mirrored
 	ended   map[cluster.UID]bool // that are seen to have ended and are not removed
 	done    int
-	whole   bool // as many members as it needs were bound at once
+	whole   bool // as many members as it needs were bound at once, and something of it is left
 }
 
 func (c *checker) gang(name cluster.UnitName) *gang {
@@ -65,11 +65,17 @@ func (c *checker) runs(name cluster.UnitName) bool {
 	return (g.whole || f != nil && f.Scheduled) && g.placed()+g.done > 0
 }
 
-func (c *checker) sawWhole(name cluster.UnitName) {
-	if f := c.tenants.units[name]; f != nil && !name.IsZero() {
-		if g := c.gang(name); g.bound() >= int(f.MinMember) {
-			g.whole = true
-		}
+// recount takes note that a unit is whole, or that nothing is left of it.
+func (c *checker) recount(name cluster.UnitName) {
+	if name.IsZero() {
+		return
+	}
+	g := c.gang(name)
+	if f := c.tenants.units[name]; f != nil && g.bound() >= int(f.MinMember) {
+		g.whole = true
+	}
+	if g.placed()+g.done == 0 {
+		g.whole = false
 	}
 }
 
@@ -87,8 +93,9 @@ func (c *checker) leaveGang(name cluster.UnitName, uid cluster.UID, ended bool) 
 	}
 	delete(g.members, uid)
 	if len(g.members)+len(g.ended) == 0 {
-		g.whole, g.done = false, 0
+		g.done = 0
 	}
+	c.recount(name)
 }
 
 // toldTenants mirrors an event about queues, namespaces or PodGroups.
@@ -143,7 +150,7 @@ func (c *checker) toldUnit(name cluster.UnitName, f *cluster.UnitFacts) {
 		return
 	}
 	c.tenants.units[name] = f
-	c.sawWhole(name)
+	c.recount(name)
 }
 
 // rank is the priority of a pod: its unit's, if that has one.

@@ -27,18 +27,11 @@ func (s *simulation) restTenants() {
 
 // checkWhole: no gang holds places with fewer members than it needs, unless it had them all at once before. What others bind is theirs.
 func (s *simulation) checkWhole(f *cluster.UnitFacts) {
-	bound, ended := 0, 0
-	for _, i := range s.api.members(f.UnitName) {
-		switch p := &s.api.pods[i]; {
-		case p.foreign:
-			return
-		case p.finished:
-			ended++
-		case p.node != nowhere && !p.deleting:
-			bound++
-		}
+	if slices.ContainsFunc(s.api.members(f.UnitName), func(i int32) bool { return s.api.pods[i].foreign }) {
+		return
 	}
-	if u := &s.api.units[s.api.numberOf(f.UnitName)]; bound > 0 && bound+ended < int(f.MinMember) && !u.whole {
+	bound, ended := s.api.has(f.UnitName)
+	if bound > 0 && bound+ended < int(f.MinMember) && !s.api.units[s.api.numberOf(f.UnitName)].whole {
 		s.violate("at rest, but unit %s has %d of the %d members that it needs, and was never whole", f.UnitName, bound, f.MinMember)
 	}
 }
@@ -59,8 +52,9 @@ func (a *model) waiting(name cluster.UnitName) []*pod {
 func (s *simulation) checkStrandedUnit(f *cluster.UnitFacts, used bill) {
 	list := s.api.waiting(f.UnitName)
 	need := 1
-	if has := s.api.has(f.UnitName); !s.api.running(f) {
-		need = max(int(f.MinMember)-has, 1)
+	s.api.sawUnit(f.UnitName)
+	if bound, ended := s.api.has(f.UnitName); bound+ended == 0 || !f.Scheduled && !s.api.units[s.api.numberOf(f.UnitName)].runs {
+		need = max(int(f.MinMember)-bound, 1)
 	}
 	if f.Invalid != "" || len(list) < need || !f.SubgroupTopology.IsZero() || s.tied {
 		return
@@ -71,17 +65,6 @@ func (s *simulation) checkStrandedUnit(f *cluster.UnitFacts, used bill) {
 			return
 		}
 	}
-}
-
-// running says whether a unit was whole once and something of it is left, by the API server's books.
-func (a *model) running(f *cluster.UnitFacts) bool {
-	left := a.has(f.UnitName)
-	for _, i := range a.members(f.UnitName) {
-		if a.pods[i].finished {
-			left++
-		}
-	}
-	return left > 0 && (f.Scheduled || a.units[a.numberOf(f.UnitName)].whole)
 }
 
 // domains are the sets of nodes of which one must hold a unit.

@@ -58,7 +58,8 @@ func (t *tenants) listUnits() []*cluster.UnitFacts {
 type unit struct {
 	age    int32 // how many of its name were before it
 	exists bool
-	whole  bool // once, as many members as it needs were bound at once
+	whole  bool // once, as many members as it needs were bound at once, whatever became of it since
+	runs   bool // the same under its present UID, and something of it is left
 }
 
 // unitOf is the PodGroup that a pod names; the zero name for none.
@@ -81,25 +82,32 @@ func (a *model) members(name cluster.UnitName) []int32 {
 	return list
 }
 
-// has counts the members that are on nodes.
-func (a *model) has(name cluster.UnitName) (bound int) {
+// has counts the members that are on nodes, and those that have ended.
+func (a *model) has(name cluster.UnitName) (bound, ended int) {
 	for _, i := range a.members(name) {
-		if p := &a.pods[i]; p.node != nowhere && !p.finished && !p.deleting {
+		switch p := &a.pods[i]; {
+		case p.finished:
+			ended++
+		case p.node != nowhere && !p.deleting:
 			bound++
 		}
 	}
-	return bound
+	return bound, ended
 }
 
-// sawUnit takes note if a unit is whole.
+// sawUnit takes note if a unit is whole, or nothing is left of it.
 func (a *model) sawUnit(name cluster.UnitName) {
 	f := a.tenants.units[name]
 	if f == nil {
 		return
 	}
 	u := &a.units[a.numberOf(name)]
-	if !u.whole && a.has(name) >= int(f.MinMember) {
-		u.whole = true
+	bound, ended := a.has(name)
+	if bound >= int(f.MinMember) {
+		u.whole, u.runs = true, true
+	}
+	if bound+ended == 0 {
+		u.runs = false
 	}
 }
 
@@ -142,7 +150,10 @@ func (s *simulation) createUnit(i int32) {
 	if u.age > 0 {
 		f.UID = cluster.UID(fmt.Sprintf("%s#%d", f.UID, u.age))
 	}
-	u.exists, u.whole = true, false
+	if bound, _ := s.api.has(f.UnitName); bound == 0 {
+		u.whole = false
+	}
+	u.exists, u.runs = true, false
 	s.api.tenants.units[f.UnitName] = &f
 	s.api.revision++
 	s.api.sawUnit(f.UnitName)
@@ -159,7 +170,7 @@ func (s *simulation) deleteUnit(i int32) {
 		return
 	}
 	name := s.w.Units[i].Facts.UnitName
-	u.exists, u.whole = false, false
+	u.exists = false
 	u.age++
 	delete(s.api.tenants.units, name)
 	s.api.revision++

@@ -39,6 +39,7 @@ type simFlags struct {
 	scores                         map[string]int64
 	output                         string
 	whatIf                         whatIfFlags
+	scenario                       string
 }
 
 func newSim() *cobra.Command {
@@ -49,16 +50,24 @@ func newSim() *cobra.Command {
 		Long: `Replay a trace or an invented workload through the same scheduling core that hilbertd runs, without Kubernetes and without
 waiting: time is virtual. The same seed gives the same placements, and the same digest, on any machine.
 
+With --scenario FILE it plays a story: who comes and goes, what breaks, and what must be true then.
 With --from FILE it starts from what hilbert snapshot wrote, and says what the scheduler would do next: with more pods, or without nodes.`,
 		Example: `  hilbert sim --format openb --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv --arrive 1.3 --seed 42
   hilbert sim --format dlrm --pods disaggregated_DLRM_trace.csv
   hilbert sim --synthetic nodes=20000,pods=200000,classes=16
   hilbert sim --synthetic nodes=12,pods=300,classes=16 --faults --check --schedulers 4 --seeds 100
+  hilbert sim --synthetic nodes=24,pods=600,classes=8,minutes=10,queues=8,gangs=50 --faults --check
+  hilbert sim --scenario gangs.scn
   hilbert sim --from cluster.json --add pods.yaml --drain node-7`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.whatIf.from != "" {
+			switch {
+			case f.whatIf.from != "" && f.scenario != "":
+				return errors.New("sim: write either --from FILE or --scenario FILE")
+			case f.whatIf.from != "":
 				return runWhatIf(cmd, &f)
+			case f.scenario != "":
+				return runScenario(cmd, &f)
 			}
 			return runSim(cmd, &f)
 		},
@@ -67,7 +76,8 @@ With --from FILE it starts from what hilbert snapshot wrote, and says what the s
 	flags.StringVar(&f.format, "format", "", "format of the trace: openb or dlrm")
 	flags.StringVar(&f.nodes, "nodes", "", "node list of an openb trace (CSV); a dlrm trace has none, its nodes are derived")
 	flags.StringVar(&f.pods, "pods", "", "tasks of the trace (CSV)")
-	flags.StringVar(&f.synthetic, "synthetic", "", "invent a workload: nodes=N,pods=N,classes=N[,load=PERCENT][,minutes=N][,constraints=1]")
+	flags.StringVar(&f.synthetic, "synthetic", "", "invent a workload: nodes=N,pods=N,classes=N[,load=PERCENT][,minutes=N][,constraints=1][,queues=N][,gangs=PERCENT][,gangsize=N]")
+	flags.StringVar(&f.scenario, "scenario", "", "play a scenario file, and hold what happens against what it says")
 	flags.Float64Var(&f.arrive, "arrive", 0, "pods arrive one by one in random order and stay, until they ask for this much of the cluster's GPUs, for example 1.3; "+
 		"without it the trace's times rule")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of everything that is drawn")
@@ -120,7 +130,7 @@ func (f *simFlags) validate(arriveGiven bool) error {
 	case len(f.whatIf.add)+len(f.whatIf.drain) > 0:
 		return errors.New("sim: --add and --drain change a snapshot; name it with --from FILE")
 	case (f.format == "") == (f.synthetic == ""):
-		return errors.New("sim: write either --format openb|dlrm with its files, or --synthetic nodes=N,pods=N,classes=N, or --from FILE")
+		return errors.New("sim: write either --format openb|dlrm with its files, or --synthetic nodes=N,pods=N,classes=N, or --scenario FILE, or --from FILE")
 	case f.synthetic != "" && (f.nodes != "" || f.pods != ""):
 		return errors.New("sim: --nodes and --pods belong to --format; leave them out with --synthetic")
 	case f.format != "" && f.format != formatOpenB && f.format != formatDLRM:
