@@ -30,17 +30,20 @@ import (
 // does not guarantee the least of what is summed up over several nodes, nor to find a set where only one combination of victims stays within
 // budgets and guarantees: those are knapsack problems.
 //
-// One member costs some microseconds per node at first (per domain, if one is required), then as much per step.
+// One member costs some microseconds per node at first (per domain, if one is required), then as much per step. For single pods the nodes'
+// answers are kept from one decision to the next (bidTable).
 type Reclaimer struct {
 	placer *Placer
 	store  *cluster.Store
 	roll   roll
 	seek   seeker
+	tables map[bidKey]*bidTable
+	clock  uint64 // counts uses of tables
 }
 
 // NewReclaimer returns a Reclaimer for the Placer's snapshot of the store.
 func NewReclaimer(p *Placer, store *cluster.Store) *Reclaimer {
-	r := &Reclaimer{placer: p, store: store}
+	r := &Reclaimer{placer: p, store: store, tables: make(map[bidKey]*bidTable)}
 	r.seek.r = r
 	return r
 }
@@ -107,6 +110,9 @@ func (r *Reclaimer) Evict(ask *Ask, now int64) (Eviction, bool) {
 		return Eviction{}, false
 	}
 	s := &r.seek
+	if found, ok, known := r.quick(ask, now); known {
+		return found, ok
+	}
 	for {
 		found, ok := s.cheapest()
 		if ok || !s.books.strict {

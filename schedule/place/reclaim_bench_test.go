@@ -90,3 +90,32 @@ func BenchmarkReclaim(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkReclaimSingles measures one pod after the other of an owner that returns to 5,000 nodes full of borrowers: event, decision, commit,
+// the victim's leaving, and the pod's, whereupon another borrower takes the room, so that the cluster stays as full as it was.
+func BenchmarkReclaimSingles(b *testing.B) {
+	r, ask := borrowers(b, 5000, 1, 1)
+	store, pod := r.store, ask.Members[0]
+	requirements := &cluster.Requirements{Requests: quantities(resource.NameCPU, 1000, resource.NameMemory, 1<<30)}
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		n++
+		uid := cluster.UID(fmt.Sprint("p", n))
+		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Name: string(uid), Namespace: "owner", Ours: true, Requirements: pod.Class.Requirements}})
+		found, ok := r.Evict(&Ask{Members: []*cluster.Pod{store.Pod(uid)}, Need: 1}, int64(200000e9+n*1e6))
+		if !ok || len(found.Victims) != 1 {
+			b.Fatalf("%+v, %v", found, ok)
+		}
+		if verdict := store.Commit(planOf(store, &found), Commits); !verdict.Committed {
+			b.Fatal(verdict)
+		}
+		victim := found.Victims[0]
+		facts := cluster.PodFacts{
+			UID: victim.UID, Name: victim.Name, Namespace: victim.Namespace, Node: victim.Node(), Priority: victim.Priority, Started: int64(200000e9 + n*1e6), Requirements: requirements,
+		}
+		store.Apply(cluster.PodRemoved{UID: victim.UID})
+		store.Apply(cluster.PodRemoved{UID: uid})
+		store.Apply(cluster.PodUpserted{Pod: facts})
+	}
+}

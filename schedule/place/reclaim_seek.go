@@ -107,8 +107,12 @@ func (s *seeker) before(a, b cluster.Slot) bool {
 	if order := s.offers[a].compare(&s.offers[b]); order != 0 {
 		return order < 0
 	}
-	p := s.r.placer
-	if x, y := p.tie(a), p.tie(b); x != y {
+	return s.r.prefers(a, b)
+}
+
+// prefers decides between nodes that cost the same.
+func (r *Reclaimer) prefers(a, b cluster.Slot) bool {
+	if x, y := r.placer.tie(a), r.placer.tie(b); x != y {
 		return x > y
 	}
 	return a < b
@@ -222,14 +226,7 @@ func (s *seeker) placeOne(pod *cluster.Pod) bool {
 // accept takes the parties of the latest price off and places the pod.
 func (s *seeker) accept(slot cluster.Slot, made offer, pod *cluster.Pod) {
 	first := len(s.victims)
-	for i := range s.taken {
-		s.take(s.taken[i])
-	}
-	for _, leaving := range s.waitsOn {
-		s.await(leaving)
-	}
-	s.cost = s.cost.plus(made.cost)
-	s.assume(slot, pod)
+	s.enact(slot, made, pod)
 	s.reprice(slot)
 	for i := first; i < len(s.victims); i++ {
 		if s.victims[i].gang == nil {
@@ -241,6 +238,18 @@ func (s *seeker) accept(slot cluster.Slot, made offer, pod *cluster.Pod) {
 			}
 		}
 	}
+}
+
+// enact does what the latest price says, and places the pod.
+func (s *seeker) enact(slot cluster.Slot, made offer, pod *cluster.Pod) {
+	for i := range s.taken {
+		s.take(s.taken[i])
+	}
+	for _, leaving := range s.waitsOn {
+		s.await(leaving)
+	}
+	s.cost = s.cost.plus(made.cost)
+	s.assume(slot, pod)
 }
 
 // take makes a party victims.
