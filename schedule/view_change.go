@@ -68,7 +68,7 @@ func (c *UnitChange) String() string {
 	case c.Nodes > 0:
 		parts = append(parts, count(c.Nodes, "more node", "more nodes")+" like "+c.Like+" were there")
 	case c.Opened:
-		parts = append(parts, "nothing were kept free for units that have waited longer")
+		parts = append(parts, "nothing were kept for units that have waited longer")
 	}
 	return strings.Join(parts, " and ")
 }
@@ -120,9 +120,9 @@ func (t *trial) others(raised []LimitChange) {
 	ask, _, admitted := t.ask(t.unit)
 	if admitted {
 		t.lessPacking(ask, raised)
-		if t.opened(ask) > 0 {
-			t.propose(UnitChange{Limits: raised, Opened: true})
-		}
+	}
+	if _, fits := t.opened(); fits {
+		t.propose(UnitChange{Limits: raised, Opened: true})
 	}
 	t.withoutOne(ask, raised)
 	if admitted {

@@ -155,8 +155,24 @@ func isPending(pod *cluster.Pod) bool {
 	return pod.Ours && pod.Phase == cluster.Pending && !pod.Deleting && !pod.Gated && pod.Refusal() == ""
 }
 
-// fairShares works out what each queue ought to have.
-func (b *books) fairShares() map[*cluster.Queue][]int64 { return nil }
+// fairShares works out what each queue ought to have of what is used and asked for. It must be called before climb.
+func (b *books) fairShares() map[*cluster.Queue][]int64 {
+	capacity := make([]int64, b.store.Kinds())
+	for kind := range capacity {
+		capacity[kind] = b.store.Capacity(resource.Kind(kind))
+	}
+	demand := make(map[*cluster.Queue][]int64, len(b.of))
+	for q, book := range b.of {
+		own := slices.Clone(book.pending)
+		for _, tenant := range q.Tenants() {
+			for kind := range own {
+				own[kind] = resource.Add(own[kind], tenant.Used(resource.Kind(kind)))
+			}
+		}
+		demand[q] = own
+	}
+	return queue.FairShares(b.store.Root(), capacity, demand)
+}
 
 // climb adds the books of all below to a queue's.
 func (b *books) climb(q *cluster.Queue) {

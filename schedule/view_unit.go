@@ -272,8 +272,8 @@ func (t *trial) look() {
 	if roomy {
 		return
 	}
-	if nodes := t.opened(ask); nodes > 0 {
-		a.block(BlockReserved, fmt.Sprintf("it would fit if %d nodes were not kept free for units that have waited longer", nodes))
+	if nodes, fits := t.opened(); fits && admitted {
+		a.block(BlockReserved, fmt.Sprintf("it would fit if %s not kept free for units that have waited longer", count(nodes, "node were", "nodes were")))
 		return
 	}
 	t.lacksRoom(ask)
@@ -301,23 +301,28 @@ func (t *trial) lacksRoom(ask *place.Ask) {
 	t.answer.block(kind, e.String())
 }
 
-// opened returns how many nodes would have to be opened that are kept free for others, so that the unit fits; 0 if it does not even then.
-func (t *trial) opened(ask *place.Ask) int {
+// opened reports whether the unit would fit if nothing were kept for others, neither nodes nor limits; and how many nodes are.
+func (t *trial) opened() (nodes int, fits bool) {
+	claims := t.claims
+	t.claims = nil
+	defer func() { t.claims = claims }()
+	ask, _, admitted := t.ask(t.unit)
+	if !admitted {
+		return 0, false
+	}
 	snapshot := t.in.snapshot
+	snapshot.Advance(t.store)
 	mark := snapshot.Mark()
 	defer snapshot.Rollback(mark)
-	nodes := 0
 	for slot := range cluster.Slot(snapshot.Slots()) {
 		if snapshot.Node(slot) != nil && snapshot.Reservation(slot) != cluster.NoReservation {
 			snapshot.Open(slot)
 			nodes++
 		}
 	}
-	if nodes == 0 {
-		return 0
+	if nodes == 0 && len(claims) == 0 {
+		return 0, false
 	}
-	if _, ok := t.in.placer.PlaceUnit(ask); !ok {
-		return 0
-	}
-	return nodes
+	_, fits = t.in.placer.PlaceUnit(ask)
+	return nodes, fits
 }
