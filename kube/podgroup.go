@@ -75,7 +75,7 @@ func (m *disruptionMode) UnmarshalJSON(data []byte) error {
 // DeepCopyObject copies what can be changed from outside; the spec is only ever read.
 func (g *alphaPodGroup) DeepCopyObject() runtime.Object {
 	out := *g
-	g.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	g.DeepCopyInto(&out.ObjectMeta)
 	out.Spec.SchedulingConstraints.Topology = slices.Clone(g.Spec.SchedulingConstraints.Topology)
 	out.Spec.ResourceClaims = slices.Clone(g.Spec.ResourceClaims)
 	out.Status.Conditions = slices.Clone(g.Status.Conditions)
@@ -107,7 +107,7 @@ const (
 // DeepCopyObject copies what can be changed from outside; the spec is only ever read.
 func (g *sigsPodGroup) DeepCopyObject() runtime.Object {
 	out := *g
-	g.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	g.DeepCopyInto(&out.ObjectMeta)
 	return &out
 }
 
@@ -122,7 +122,7 @@ type listOf[T any] struct {
 // DeepCopyObject copies the list; its items are only ever read.
 func (l *listOf[T]) DeepCopyObject() runtime.Object {
 	out := *l
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	l.DeepCopyInto(&out.ListMeta)
 	out.Items = slices.Clone(l.Items)
 	return &out
 }

@@ -233,7 +233,7 @@ func runOptionals(t *testing.T, s *standin.Server) *Watch {
 func TestOptionalAPIsComeAndGo(t *testing.T) {
 	s := standin.New(t)
 	w := runOptionals(t, s)
-	for lists := 0; lists < 2; lists++ { // empty ones of units and queues
+	for range 2 { // empty ones of units and queues
 		<-w.Events()
 	}
 	s.Offer(allQueues, "v1alpha1")

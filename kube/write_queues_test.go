@@ -61,9 +61,9 @@ func (r *queueRig) expect(t *testing.T, name string, status QueueStatus, want bi
 	}
 }
 
-func (r *queueRig) stored(t *testing.T, name string) *v1alpha1.Queue {
+func (r *queueRig) stored(t *testing.T) *v1alpha1.Queue {
 	t.Helper()
-	data, err := json.Marshal(r.server.Stored(allQueues, "", name))
+	data, err := json.Marshal(r.server.Stored(allQueues, "", "q"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestQueueStatusWrite(t *testing.T) {
 	r.expect(t, "q", QueueStatus{
 		Generation: 3, Used: amounts, Borrowed: amounts[:1], FairShare: amounts[:2], PendingUnits: 4, PendingPods: 9, RunningPods: 7,
 	}, bind.Written)
-	q := r.stored(t, "q")
+	q := r.stored(t)
 	s := q.Status
 	if got := fmt.Sprint(s.Used.Cpu(), " ", s.Used.Memory(), " ", s.Used.Name("hilbert.dev/gpu-milli", ""), " ", s.Used.Name("hugepages-2Mi", ""), " ",
 		len(s.Borrowed), len(s.FairShare), s.ObservedGeneration, s.PendingUnits, s.PendingPods, s.RunningPods); got != "1500m 2Gi 8k 4Mi 1 2 3 4 9 7" {
@@ -103,7 +103,7 @@ func TestQueueStatusWrite(t *testing.T) {
 		t.Errorf("the spec changed: %+v", q.Spec)
 	}
 	r.expect(t, "q", QueueStatus{Generation: 3}, bind.Written)
-	if got := r.stored(t, "q").Status; len(got.Used) > 0 || len(got.Borrowed) > 0 || got.PendingUnits != 0 {
+	if got := r.stored(t).Status; len(got.Used) > 0 || len(got.Borrowed) > 0 || got.PendingUnits != 0 {
 		t.Errorf("what is not said any more stays: %+v", got)
 	}
 }
@@ -113,10 +113,10 @@ func TestQueueReady(t *testing.T) {
 	r := newQueueRig(t)
 	r.offer(t)
 	ready := func() string {
-		c := r.stored(t, "q").Status.Conditions[0]
+		c := r.stored(t).Status.Conditions[0]
 		return fmt.Sprint(c.Status, " ", c.Reason, " ", c.Message)
 	}
-	since := func() int64 { return r.stored(t, "q").Status.Conditions[0].LastTransitionTime.Unix() }
+	since := func() int64 { return r.stored(t).Status.Conditions[0].LastTransitionTime.Unix() }
 	closed := QueueStatus{Problem: cluster.Condition{Reason: "ParentMissing", Message: "no such queue"}, Refuses: true}
 	r.expect(t, "q", closed, bind.Written)
 	if got := ready(); got != "False ParentMissing no such queue" {
@@ -147,7 +147,7 @@ func TestQueueStatusIsWrittenOnce(t *testing.T) {
 	r := newQueueRig(t)
 	r.offer(t)
 	r.expect(t, "q", QueueStatus{PendingUnits: 1}, bind.Written)
-	version := r.stored(t, "q").ResourceVersion
+	version := r.stored(t).ResourceVersion
 	for range 5 {
 		if err := r.writer.Write(t.Context(), "q", QueueStatus{PendingUnits: 1}); err != nil {
 			t.Fatal(err)
@@ -155,13 +155,13 @@ func TestQueueStatusIsWrittenOnce(t *testing.T) {
 	}
 	r.server.Set(with(parsed(t, queueText), "r", "metadata", "name"))
 	r.expect(t, "r", QueueStatus{}, bind.Written) // after those of q
-	if got := r.stored(t, "q").ResourceVersion; got != version || len(r.outcomes) > 0 {
+	if got := r.stored(t).ResourceVersion; got != version || len(r.outcomes) > 0 {
 		t.Errorf("version %s, was %s; %d outcomes more", got, version, len(r.outcomes))
 	}
 	r.server.Set(parsed(t, queueText)) // deleted and made anew
 	r.ahead.Store(int64(rewriteAfter))
 	r.expect(t, "q", QueueStatus{PendingUnits: 1}, bind.Written)
-	if r.stored(t, "q").Status.PendingUnits != 1 {
+	if r.stored(t).Status.PendingUnits != 1 {
 		t.Error("not written again")
 	}
 }
@@ -245,8 +245,8 @@ func TestQueueWriterIsBounded(t *testing.T) {
 			t.Fatalf("outcome %d", got)
 		}
 	}
-	if r.stored(t, "q").Status.PendingUnits != 99 || patches.Load() != 2 {
-		t.Errorf("%d pending after %d patches", r.stored(t, "q").Status.PendingUnits, patches.Load())
+	if r.stored(t).Status.PendingUnits != 99 || patches.Load() != 2 {
+		t.Errorf("%d pending after %d patches", r.stored(t).Status.PendingUnits, patches.Load())
 	}
 }
 

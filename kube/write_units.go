@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -122,13 +124,13 @@ func conditionPatch(body []byte, version string, sigs bool, want cluster.UnitCon
 	}
 	condition := metav1.Condition{
 		Type: conditionInitiallyScheduled, Status: metav1.ConditionFalse, ObservedGeneration: group.Generation,
-		LastTransitionTime: metav1.NewTime(now), Reason: want.Reason, Message: want.Message,
+		LastTransitionTime: metav1.NewTime(now), Reason: cmp.Or(want.Reason, spec.ReasonUnschedulable), Message: want.Message,
 	}
 	if version == podGroupVersions[2] {
 		condition.Type = conditionScheduled
 	}
 	if want.Met {
-		condition.Status = metav1.ConditionTrue
+		condition.Status, condition.Reason = metav1.ConditionTrue, cmp.Or(want.Reason, spec.ReasonScheduled)
 	}
 	for i := range group.Status.Conditions {
 		old := &group.Status.Conditions[i]

@@ -47,7 +47,7 @@ func (s *QueueStatus) DeepCopyInto(out *QueueStatus) {
 // DeepCopyObject returns a copy.
 func (l *QueueList) DeepCopyObject() runtime.Object {
 	out := &QueueList{TypeMeta: l.TypeMeta}
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	l.DeepCopyInto(&out.ListMeta)
 	if l.Items != nil {
 		out.Items = make([]Queue, len(l.Items))
 		for i := range l.Items {

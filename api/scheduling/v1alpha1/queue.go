@@ -9,10 +9,10 @@ import (
 // to every Queue above it.
 type Queue struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	Spec   QueueSpec   `json:"spec,omitempty"`
-	Status QueueStatus `json:"status,omitempty"`
+	Spec   QueueSpec   `json:"spec,omitzero"`
+	Status QueueStatus `json:"status,omitzero"`
 }
 
 // QueueSpec is what a Queue may have and how it serves those under it. Amounts are written as in a ResourceQuota: nvidia.com/gpu counts
@@ -99,7 +99,7 @@ const (
 // QueueList is a list of Queues.
 type QueueList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
+	metav1.ListMeta `json:"metadata,omitzero"`
 
 	Items []Queue `json:"items"`
 }
