@@ -247,3 +247,91 @@ func TestExplainUnit(t *testing.T) {
 		}
 	})
 }
+
+// TestMembersWaitForOthers: a member that must be near others of its unit is placed though it stands before them.
+func TestMembersWaitForOthers(t *testing.T) {
+	for _, required := range []string{"", rack} {
+		store := cluster.NewStore()
+		for i := range 4 {
+			name := fmt.Sprint("n", i)
+			store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+				Name: name, Labels: map[string]string{rack: "r", host: name}, Allocatable: quantities("cpu", 1000, "pods", 9),
+			}})
+		}
+		leaders := cluster.PodSelector{Namespaces: []string{"x"}, Labels: cluster.LabelSelector{
+			Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.In, Values: []string{"leader"}}},
+		}}
+		ask := Ask{Need: 3, Topology: cluster.Packing{Required: required}}
+		for i, app := range []string{"follower", "follower", "leader"} {
+			r := &cluster.Requirements{Requests: quantities("cpu", 300)}
+			if app == "follower" {
+				r.Affinity = []cluster.AffinityTerm{{TopologyKey: host, Pods: leaders}}
+			}
+			uid := cluster.UID(fmt.Sprint(i))
+			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+				UID: uid, Namespace: "x", Ours: true, Labels: []cluster.Label{{Key: "app", Value: app}}, Requirements: r,
+			}})
+			ask.Members = append(ask.Members, store.Pod(uid))
+		}
+		snapshot := cluster.NewSnapshot()
+		snapshot.Advance(store)
+		placed, ok := NewPlacer(snapshot, &Profile{}, 0, 1).PlaceUnit(&ask)
+		if !ok || placed[0].Slot != placed[1].Slot || placed[1].Slot != placed[2].Slot {
+			t.Errorf("required %q: %v, %v: want all on one node", required, placed, ok)
+		}
+	}
+}
+
+// TestPenIsExact fills some nodes of a cluster, pod by pod, and compares each choice with brute force over them: which scores the others
+// have, and which nodes are full by now, changes what is best.
+func TestPenIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		profile, err := NewProfile(map[string]int64{"MostAllocated": rapid.Int64Range(0, 3).Draw(t, "weight")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := cluster.NewStore()
+		ask := Ask{Within: []cluster.Slot{}}
+		for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
+			n := &cluster.Node{
+				Name: fmt.Sprint(i), Labels: map[string]string{rack: fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "rack"))},
+				Allocatable: quantities("cpu", 1000*rapid.IntRange(1, 4).Draw(t, "cpu"), "memory", 1<<30*rapid.IntRange(1, 4).Draw(t, "memory"), "pods", 9),
+			}
+			for taint := range rapid.IntRange(0, 4).Draw(t, "taints") {
+				n.Taints = append(n.Taints, cluster.Taint{Key: fmt.Sprint(taint), Effect: cluster.PreferNoSchedule})
+			}
+			store.Apply(cluster.NodeUpserted{Node: n})
+			if rapid.IntRange(0, 3).Draw(t, "within") > 0 {
+				ask.Within = append(ask.Within, store.Slot(n.Name))
+			}
+		}
+		var preferred []cluster.WeightedTerm
+		for i := range rapid.IntRange(0, 4).Draw(t, "preferred") {
+			preferred = append(preferred, cluster.WeightedTerm{Weight: rapid.Int32Range(1, 20).Draw(t, "weight"), Term: cluster.Term{
+				Expressions: []cluster.Requirement{{Key: rack, Operator: cluster.In, Values: []string{fmt.Sprint(i)}}},
+			}})
+		}
+		for i := range 12 {
+			uid := cluster.UID(fmt.Sprint(i))
+			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: &cluster.Requirements{
+				Requests: quantities("cpu", 700, "memory", 300<<20), ScoreCPU: 700, ScoreMemory: 300 << 20, Preferred: preferred,
+			}}})
+			ask.Members = append(ask.Members, store.Pod(uid))
+		}
+		snapshot, replayed := cluster.NewSnapshot(), cluster.NewSnapshot()
+		snapshot.Advance(store)
+		replayed.Advance(store)
+		placed, _ := NewPlacer(snapshot, profile, 7, 1).PlaceUnit(&ask)
+		judge := NewPlacer(replayed, profile, 7, 1)
+		in := func(slot cluster.Slot) bool { return slices.Contains(ask.Within, slot) }
+		for i, m := range placed {
+			if want := judge.bestOf(judge.judge(m.Pod.Class, in)); m.Slot != want {
+				t.Fatalf("member %d went to %d, brute force says %d", i, m.Slot, want)
+			}
+			replayed.Assume(m.Slot, m.Pod, m.Grant)
+		}
+		if next := judge.bestOf(judge.judge(ask.Members[0].Class, in)); len(placed) < len(ask.Members) && next != cluster.NoSlot {
+			t.Fatalf("%d of %d members placed, but %d has room", len(placed), len(ask.Members), next)
+		}
+	})
+}

@@ -26,6 +26,7 @@ func checkUnit(t *rapid.T) {
 		if ok {
 			w.checkPlaced(t, placed)
 			w.checkBest(t, placed)
+			w.checkSpread(t, placed)
 		}
 		w.checkFound(t, placed, ok)
 		w.snapshot.Rollback(mark)
@@ -142,11 +143,8 @@ func (w *unitWorld) checkFound(t *rapid.T, placed []MemberChoice, ok bool) {
 		}
 	}
 	within := func(slot cluster.Slot) bool { at, ok := w.domain(slot, p.Uniform, p.Required); return ok && at == in }
-	switch {
-	case p.Preferred != "":
+	if p.Preferred != "" {
 		w.checkPreferred(t, placed, within)
-	case p.Spread != "":
-		w.checkSpread(t, placed, within)
 	}
 }
 
@@ -225,27 +223,35 @@ func (w *unitWorld) checkFew(t *rapid.T, placed []MemberChoice, within func(clus
 }
 
 // checkSpread: each member went to a domain that had the fewest, of those that had room at its turn.
-func (w *unitWorld) checkSpread(t *rapid.T, placed []MemberChoice, within func(cluster.Slot) bool) {
+func (w *unitWorld) checkSpread(t *rapid.T, placed []MemberChoice) {
 	p := w.ask.Topology
-	if p.Spread == p.Uniform || p.Spread == p.Required {
+	if w.bound || p.Spread == "" || p.Spread == p.Uniform || p.Spread == p.Required || p.Preferred != "" || !w.ask.Subgroups.IsZero() {
 		return
 	}
-	room := w.capacities(placed[0].Pod, within, p.Spread)
+	scope, _ := w.domain(placed[0].Slot, p.Uniform, p.Required)
 	counts := make(map[string]int)
 	for _, a := range w.ask.Anchors {
 		if at, ok := w.domain(a.Slot, p.Spread); ok {
 			counts[at]++
 		}
 	}
+	s := cluster.NewSnapshot()
+	s.Advance(w.store)
 	for i, m := range placed {
 		in, ok := w.domain(m.Slot, p.Spread)
-		for name, left := range room {
-			if left > 0 && (!ok || counts[name] < counts[in]) {
+		for j := range s.Slots() {
+			slot := cluster.Slot(j)
+			name, has := w.domain(slot, p.Spread)
+			at, inside := w.domain(slot, p.Uniform, p.Required)
+			if !has || !inside || at != scope || !w.allows(slot) || ok && counts[name] >= counts[in] {
+				continue
+			}
+			if Fits(&s.State, slot, m.Pod.Class) {
 				t.Fatalf("member %d went to %s %q with %d members, but %q has %d, and room", i, p.Spread, in, counts[in], name, counts[name])
 			}
 		}
 		counts[in]++
-		room[in]--
+		s.Assume(m.Slot, m.Pod, m.Grant)
 	}
 }
 

@@ -25,7 +25,8 @@ type unitWorld struct {
 	snapshot *cluster.Snapshot
 	placer   *Placer
 	ask      Ask
-	plain    bool // all members are alike, and have no constraints between them
+	bound    bool // members may have constraints between them
+	plain    bool // they have none, and all are alike
 }
 
 func drawUnitWorld(t *rapid.T) *unitWorld {
@@ -120,12 +121,12 @@ func drawMember(t *rapid.T, bound bool) *cluster.Requirements {
 
 // drawMembers adds the pods of the unit, those that wait and those that run, and what it asks.
 func (w *unitWorld) drawMembers(t *rapid.T, names []string) {
-	bound := rapid.IntRange(0, 2).Draw(t, "bound") == 0
-	classes := []*cluster.Requirements{drawMember(t, bound)}
+	w.bound = rapid.IntRange(0, 2).Draw(t, "bound") == 0
+	classes := []*cluster.Requirements{drawMember(t, w.bound)}
 	for range max(rapid.IntRange(-2, 2).Draw(t, "more classes"), 0) {
-		classes = append(classes, drawMember(t, bound))
+		classes = append(classes, drawMember(t, w.bound))
 	}
-	w.plain = !bound && len(classes) == 1
+	w.plain = !w.bound && len(classes) == 1
 	packing := func(what string) (p cluster.Packing) {
 		key := rapid.SampledFrom([]string{"", "", block, rack, host})
 		p.Required, p.Preferred = key.Draw(t, what+" required"), key.Draw(t, what+" preferred")
