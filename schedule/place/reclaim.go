@@ -114,7 +114,7 @@ func (r *Reclaimer) Evict(ask *Ask, now int64) (Eviction, bool) {
 		return found, ok
 	}
 	for {
-		found, ok := s.cheapest()
+		found, ok := s.rounds()
 		if ok || !s.books.strict {
 			return found, ok
 		}
@@ -127,14 +127,15 @@ func (r *Reclaimer) begin(ask *Ask, now int64) bool {
 	if len(ask.Members) == 0 {
 		return false
 	}
-	r.follow()
+	r.follow(ask)
 	r.seek.open(ask, now)
 	return !r.seek.books.easesSoon()
 }
 
-// follow brings the snapshot and the roll to the store's newest state.
-func (r *Reclaimer) follow() {
-	if r.placer.snapshot.Revision() != r.store.Revision() {
+// follow brings the snapshot and the roll to the store's newest state. A class that is new is no change of any node, but to be learned.
+func (r *Reclaimer) follow(ask *Ask) {
+	unknown := func(pod *cluster.Pod) bool { return !r.placer.snapshot.Knows(pod.Class) }
+	if r.placer.snapshot.Revision() != r.store.Revision() || slices.ContainsFunc(ask.Members, unknown) {
 		r.placer.snapshot.Advance(r.store)
 	}
 	r.roll.follow(r.store)
@@ -146,7 +147,7 @@ func (r *Reclaimer) Hopeless(ask *Ask) bool {
 	if len(ask.Members) == 0 {
 		return true
 	}
-	r.follow()
+	r.follow(ask)
 	b := &r.seek.books
 	b.open(r.store, ask)
 	b.strict = false

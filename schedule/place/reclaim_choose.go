@@ -7,8 +7,13 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// maxRefills bounds how often it is tried to do without one of the victims where that means to place all members again.
-const maxRefills = 16
+const (
+	// maxRefills bounds how often it is tried to do without one of the victims where that means to place all members again.
+	maxRefills = 16
+	// maxRounds bounds how often the search is begun anew, without the node that turned out not to do, because constraints between pods do not
+	// hold any more when all victims have left.
+	maxRounds = 4
+)
 
 // solution is a set of victims that makes the unit fit, and where it fits.
 type solution struct {
@@ -17,6 +22,18 @@ type solution struct {
 	waits   []*cluster.Pod
 	placed  []MemberChoice
 	cost    UnitCost
+}
+
+// rounds looks for victims until all holds when they have left.
+func (s *seeker) rounds() (found Eviction, ok bool) {
+	clear(s.barred)
+	for range maxRounds {
+		barred := len(s.barred)
+		if found, ok = s.cheapest(); ok || len(s.barred) == barred {
+			break
+		}
+	}
+	return found, ok
 }
 
 // cheapest looks for victims in each domain that the unit may be in.
@@ -161,10 +178,29 @@ func (s *seeker) finish(best *solution) (Eviction, bool) {
 		s.refill(best)
 	}
 	s.prefer(best, base)
-	if !s.dropIdle() {
+	if !s.dropIdle() || !s.stands(base) {
 		return Eviction{}, false
 	}
 	return s.eviction(), true
+}
+
+// stands reports whether all members may go where they are to, one after the other, when all victims have left. If not, the first node that will
+// not do is barred.
+func (s *seeker) stands(base stage) bool {
+	if !slices.ContainsFunc(s.placed, func(p MemberChoice) bool { return reachesFar(p.Pod.Class) }) {
+		return true // each was placed on a node where it fits, and nothing that happened elsewhere matters
+	}
+	found := s.solution(nil)
+	s.back(base)
+	s.resume(found)
+	for i, p := range found.placed {
+		if Commits(s.state(), p.Slot, p.Pod.Class, p.Grant) != "" {
+			s.barred[p.Slot] = true
+			return false
+		}
+		s.put(found.placed[i : i+1])
+	}
+	return true
 }
 
 // prefer places the members anew where the unit prefers to have them, among the nodes that the solution touches, if all that has to leave is

@@ -26,7 +26,7 @@ func (r *Reclaimer) IfGone(ask *Ask, limit int) (name string, ok bool) {
 	if len(ask.Members) == 0 {
 		return "", false
 	}
-	r.follow()
+	r.follow(ask)
 	s := &r.seek
 	s.open(ask, math.MaxInt64)
 	list := s.promising(s.others())

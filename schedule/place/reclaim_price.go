@@ -12,7 +12,7 @@ import (
 func (s *seeker) price(slot cluster.Slot) (offer, bool) {
 	st := s.state()
 	s.taken, s.waitsOn, s.off = s.taken[:0], s.waitsOn[:0], s.off[:0]
-	if st.Node(slot) == nil || !fitsIn(Static, st, slot, s.class) {
+	if st.Node(slot) == nil || s.barred[slot] || !fitsIn(Static, st, slot, s.class) {
 		return offer{}, false
 	}
 	if s.fits(slot) {

@@ -33,6 +33,8 @@ type seeker struct {
 	most    UnitCost
 	bounded bool
 
+	barred map[cluster.Slot]bool // nodes that turned out not to do
+
 	// Of the class that is being placed:
 	class    *cluster.Class
 	far      bool
@@ -82,7 +84,7 @@ type stage struct {
 func (s *seeker) open(ask *Ask, now int64) {
 	s.ask, s.now, s.unit, s.need = ask, now, ask.Members[0].Unit, max(ask.Need, 1)
 	s.gangs, s.fractions = make(map[*cluster.Unit]*gang), make(map[cluster.ClassID]int64)
-	s.lifted = make(map[*cluster.Pod]bool)
+	s.lifted, s.barred = make(map[*cluster.Pod]bool), make(map[cluster.Slot]bool)
 	s.budgeted, s.bounded, s.cost = false, false, free
 	s.r.store.Budgets(func(*cluster.Budget) { s.budgeted = true })
 	s.spent, s.victims, s.waits, s.placed = s.spent[:0], s.victims[:0], s.waits[:0], s.placed[:0]

@@ -1,0 +1,345 @@
+package place
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+// TestReclaimThroughHistory drives a ledger with queues, gangs, budgets, limits, reservations and constraints between pods through random
+// events and evictions. The ledger takes every Plan; nobody leaves who must not; and what is kept from one decision to the next changes
+// nothing.
+func TestReclaimThroughHistory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newFeud(t)
+		for range rapid.IntRange(10, 80).Draw(t, "steps") {
+			w.step(t)
+			if err := w.store.Verify(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func FuzzReclaim(f *testing.F) {
+	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) {
+		w := newFeud(t)
+		for range rapid.IntRange(10, 80).Draw(t, "steps") {
+			w.step(t)
+		}
+	}))
+}
+
+// feud is a small cluster that several queues fight for.
+type feud struct {
+	store *cluster.Store
+	r     *Reclaimer
+	pool  []*cluster.Requirements
+	facts map[cluster.UID]*cluster.PodFacts
+	now   int64
+	pods  int
+}
+
+func newFeud(t *rapid.T) *feud {
+	w := &feud{store: cluster.NewStore(), facts: make(map[cluster.UID]*cluster.PodFacts), now: 100e9}
+	constrained := rapid.IntRange(0, 3).Draw(t, "constrained") == 0
+	for range rapid.IntRange(1, 3).Draw(t, "classes") {
+		r := &cluster.Requirements{Requests: quantities(resource.NameCPU, 500*rapid.IntRange(1, 4).Draw(t, "request"), resource.NameMemory, 1<<30)}
+		if constrained {
+			r = drawRequirements(t)
+			drawConstraints(t, r)
+		}
+		w.pool = append(w.pool, r)
+	}
+	if rapid.Bool().Draw(t, "queued") {
+		for _, name := range []string{"a", "b", "a1", "a2"} {
+			w.upsertQueue(t, name)
+		}
+	}
+	for i := range 4 {
+		w.upsertNode(t, i)
+	}
+	w.r = newReclaimer(t, w.store)
+	return w
+}
+
+func (w *feud) upsertQueue(t *rapid.T, name string) {
+	f := &cluster.QueueFacts{
+		Name: name, Weight: rapid.Int64Range(1, 3).Draw(t, "weight"), KeepsBorrowed: rapid.IntRange(0, 5).Draw(t, "keeps") == 0,
+		NeverPreempts: rapid.IntRange(0, 5).Draw(t, "never") == 0,
+	}
+	if len(name) > 1 {
+		f.Parent = name[:1]
+	}
+	if rapid.IntRange(0, 3).Draw(t, "guaranteed") > 0 {
+		f.Guaranteed = quantities(resource.NameCPU, 1000*rapid.IntRange(0, 8).Draw(t, "cpu"))
+	}
+	if rapid.IntRange(0, 3).Draw(t, "limited") == 0 {
+		f.Max = quantities(resource.NameCPU, 1000*rapid.IntRange(1, 8).Draw(t, "max"))
+	}
+	w.store.Apply(cluster.QueueUpserted{Queue: f})
+}
+
+func (w *feud) upsertNode(t *rapid.T, i int) {
+	n := drawNode(t)
+	n.Name = fmt.Sprint("n", i)
+	n.Unschedulable, n.Taints = false, nil
+	n.Allocatable = quantities(resource.NameCPU, 1000*rapid.IntRange(1, 4).Draw(t, "cpu"), resource.NameMemory, 8<<30, resource.NamePods, 6)
+	w.store.Apply(cluster.NodeUpserted{Node: n})
+}
+
+func (w *feud) step(t *rapid.T) {
+	w.now += rapid.SampledFrom([]int64{0, 1e9, 70e9}).Draw(t, "passes")
+	switch rapid.IntRange(0, 15).Draw(t, "op") {
+	case 0:
+		w.upsertNode(t, rapid.IntRange(0, 3).Draw(t, "node"))
+	case 1:
+		w.upsertQueue(t, rapid.SampledFrom([]string{"a", "b", "a1", "a2"}).Draw(t, "queue"))
+	case 2:
+		namespace := rapid.SampledFrom(spaces).Draw(t, "namespace")
+		labels := []cluster.Label{{Key: spec.LabelQueue, Value: rapid.SampledFrom([]string{"a", "b", "a1", "a2"}).Draw(t, "queue")}}
+		w.store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: namespace, Labels: labels}})
+	case 3:
+		w.store.Apply(cluster.BudgetUpserted{Budget: &cluster.Budget{
+			Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Name: "b", Pods: drawSelector(t), Allowed: rapid.Int32Range(0, 2).Draw(t, "allowed"),
+		}})
+	case 4:
+		w.store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{
+			UnitName:  cluster.UnitName{Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Name: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "unit")},
+			MinMember: rapid.Int32Range(1, 3).Draw(t, "min"), Indivisible: rapid.IntRange(0, 3).Draw(t, "whole") == 0,
+		}})
+	case 5:
+		by := cluster.ReservationID(rapid.IntRange(0, 1).Draw(t, "by"))
+		w.store.Reserve([]cluster.Slot{cluster.Slot(rapid.IntRange(0, 3).Draw(t, "reserved"))}, by)
+	case 6, 7, 8:
+		w.change(t)
+	default:
+		w.arrive(t)
+	}
+}
+
+// change lets something happen to a pod that is there.
+func (w *feud) change(t *rapid.T) {
+	if len(w.facts) == 0 {
+		return
+	}
+	uids := make([]cluster.UID, 0, len(w.facts))
+	for uid := range w.facts {
+		uids = append(uids, uid)
+	}
+	slices.Sort(uids)
+	f := w.facts[rapid.SampledFrom(uids).Draw(t, "pod")]
+	known := w.store.Pod(f.UID)
+	f.Node, f.Grant = known.Node(), known.Grant()
+	switch what := rapid.IntRange(0, 4).Draw(t, "what"); {
+	case what == 0 && known.Phase == cluster.Assumed:
+		w.store.Release(f.UID)
+		return
+	case what <= 1:
+		delete(w.facts, f.UID)
+		w.store.Apply(cluster.PodRemoved{UID: f.UID})
+		return
+	case what == 2:
+		f.Deleting = true
+	case known.Obliged():
+		return // nothing else about it counts until its Binding
+	default:
+		f.Started = rapid.Int64Range(1, w.now).Draw(t, "started")
+	}
+	w.store.Apply(cluster.PodUpserted{Pod: *f})
+}
+
+// arrive brings a unit, and evicts for it if it fits nowhere.
+func (w *feud) arrive(t *rapid.T) {
+	namespace, unit := rapid.SampledFrom(spaces).Draw(t, "namespace"), ""
+	size := rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "size")
+	ask := &Ask{Need: size}
+	if size > 1 {
+		unit = fmt.Sprint("u", w.pods)
+		w.store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: namespace, Name: unit}, MinMember: int32(size)}})
+		if rapid.IntRange(0, 2).Draw(t, "required") == 0 {
+			ask.Topology.Required = "zone"
+		}
+	} else if rapid.IntRange(0, 2).Draw(t, "member") == 0 {
+		unit = rapid.SampledFrom([]string{"g", "h"}).Draw(t, "unit")
+	}
+	priority := rapid.Int32Range(-1, 2).Draw(t, "priority")
+	for range size {
+		f := &cluster.PodFacts{
+			UID: cluster.UID(fmt.Sprint(w.pods)), Name: fmt.Sprint(w.pods), Ours: true, Requirements: rapid.SampledFrom(w.pool).Draw(t, "class"),
+			Namespace: namespace, Labels: drawLabels(t), Priority: priority, Unit: unit, NeverPreempts: rapid.IntRange(0, 9).Draw(t, "never") == 0,
+		}
+		w.pods++
+		w.facts[f.UID] = f
+		w.store.Apply(cluster.PodUpserted{Pod: *f})
+		ask.Members = append(ask.Members, w.store.Pod(f.UID))
+	}
+	if first := ask.Members[0]; !first.Schedulable() || first.Unit != nil && first.Unit.Need() > size {
+		return
+	}
+	found, ok := w.r.Evict(ask, w.now)
+	checkUntouched(t, w.r)
+	w.compare(t, ask, &found, ok)
+	plan := &cluster.Plan{}
+	if ok {
+		w.checkVictims(t, ask, &found)
+		plan = planOf(w.store, &found)
+	} else if placed, fits := w.r.placer.PlaceUnit(ask); fits {
+		plan = planOf(w.store, &Eviction{Placements: placed})
+	} else {
+		return
+	}
+	verdict := w.store.Commit(plan, Commits)
+	if ok && !verdict.Committed {
+		t.Fatalf("%v for %d members: %v", names(found.Victims), size, verdict)
+	}
+	w.r.placer.snapshot.Advance(w.store)
+}
+
+// compare holds a decision against one that nothing was kept for.
+func (w *feud) compare(t *rapid.T, ask *Ask, found *Eviction, ok bool) {
+	fresh := newReclaimer(t, w.store)
+	if fresh.Hopeless(ask) && ok {
+		t.Fatalf("%v leave, though it was said to be hopeless", names(found.Victims))
+	}
+	fresh.placer.snapshot.Open(0) // so that no table is used
+	fresh.placer.snapshot.Rollback(0)
+	ask = &Ask{Members: ask.Members, Need: ask.Need, Topology: ask.Topology, Within: fresh.all()}
+	again, known := fresh.Evict(ask, w.now)
+	if ok != known || found.Cost.Violations != again.Cost.Violations || found.Cost.Highest != again.Cost.Highest {
+		t.Fatalf("%v leave at %+v: %v; without what was kept %v at %+v: %v", names(found.Victims), found.Cost, ok, names(again.Victims), again.Cost, known)
+	}
+}
+
+func (r *Reclaimer) all() []cluster.Slot {
+	slots := []cluster.Slot{}
+	for i := range r.store.Slots() {
+		slots = append(slots, cluster.Slot(i))
+	}
+	return slots
+}
+
+// checkVictims asks of each victim whether it may be one, by definition.
+func (w *feud) checkVictims(t *rapid.T, ask *Ask, found *Eviction) {
+	asker := ask.Members[0]
+	priority, never := asker.Priority, false
+	for _, pod := range ask.Members {
+		priority, never = min(priority, pod.Priority), never || pod.NeverPreempts
+	}
+	off := make(map[*cluster.Pod]bool)
+	for _, v := range found.Victims {
+		off[v] = true
+	}
+	for _, v := range found.Victims {
+		if v.Deleting {
+			continue
+		}
+		if v.Claimed() || v.Unit != nil && v.Unit == asker.Unit {
+			t.Fatalf("%s is claimed, or of the same unit", v.Name)
+		}
+		lower := v.Priority < priority && !never
+		if v.Queue() == asker.Queue() {
+			if !lower || v.Queue().Facts != nil && v.Queue().Facts.NeverPreempts {
+				t.Fatalf("%s is of the same queue and of priority %d", v.Name, v.Priority)
+			}
+			continue
+		}
+		a, b, common := naiveFork(asker.Queue(), v.Queue())
+		if keepsBorrowed(v.Queue()) || !w.borrowed(b, v, ask, off) {
+			t.Fatalf("%s of %s is not borrowed, or kept", v.Name, v.Queue().Name)
+		}
+		for q := v.Queue(); b != nil && q != b.Parent(); q = q.Parent() {
+			if keepsBorrowed(q) {
+				t.Fatalf("%s is kept by %s", v.Name, q.Name)
+			}
+		}
+		if !(lower && !neverPreempts(common)) && !naiveEntitled(asker.Queue(), a, ask) {
+			t.Fatalf("%s of priority %d, and %s would not stay within its guarantee", v.Name, v.Priority, asker.Queue().Name)
+		}
+	}
+}
+
+// naiveFork returns the children of the lowest common queue that lead to two queues, nil for one that is common itself.
+func naiveFork(x, y *cluster.Queue) (a, b, common *cluster.Queue) {
+	for common = x; ; a, common = common, common.Parent() {
+		b = nil
+		for q := y; q != nil; b, q = q, q.Parent() {
+			if q == common {
+				return a, b, common
+			}
+		}
+	}
+}
+
+func naiveEntitled(q, top *cluster.Queue, ask *Ask) bool {
+	if top == nil {
+		return false
+	}
+	var asks resource.List
+	for _, pod := range ask.Members {
+		asks = asks.Plus(pod.Class.Charge, 1)
+	}
+	ground := false
+	for _, a := range asks {
+		guaranteed := a.Kind != resource.Pods
+		for up := q; a.Kind != resource.Pods && up != top.Parent(); up = up.Parent() {
+			has := up.Guaranteed(a.Kind)
+			guaranteed = guaranteed && has > 0
+			if has > 0 && up.Used(a.Kind)+a.Value > has {
+				return false
+			}
+		}
+		ground = ground || guaranteed
+	}
+	return ground
+}
+
+// borrowed reports whether the queue (nil: the units directly in the victim's) was beyond its guarantee of something when the victim was
+// taken, if it was the last to be.
+func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *Ask, off map[*cluster.Pod]bool) bool {
+	below := func(pod *cluster.Pod) bool {
+		if b == nil {
+			return pod.Queue() == v.Queue()
+		}
+		for q := pod.Queue(); q != nil; q = q.Parent() {
+			if q == b {
+				return true
+			}
+		}
+		return false
+	}
+	together := func(pod *cluster.Pod) bool { return pod == v || pod.Unit != nil && pod.Unit == v.Unit }
+	for _, a := range v.Class.Charge {
+		if a.Kind == resource.Pods || !slices.ContainsFunc(ask.Members, func(p *cluster.Pod) bool { return p.Class.Charge.Get(a.Kind) > 0 }) {
+			continue
+		}
+		var used, largest int64
+		for i := range w.store.Slots() {
+			for _, pod := range w.store.PodsOn(cluster.Slot(i)) {
+				if !below(pod) || pod.Deleting || pod.Claimed() {
+					continue
+				}
+				amount := pod.Class.Charge.Get(a.Kind)
+				if !off[pod] || together(pod) {
+					used += amount
+				} else {
+					largest += amount
+				}
+			}
+		}
+		guaranteed := int64(0)
+		if b != nil {
+			guaranteed = b.Guaranteed(a.Kind)
+		}
+		if used+largest > guaranteed {
+			return true
+		}
+	}
+	return false
+}
