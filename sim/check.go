@@ -208,9 +208,8 @@ func (c *checker) placed(pod *cluster.Pod, victims []cluster.UID) {
 		c.s.violate("pod %s must not go to node %s: %s", pod.UID, n.Name, why)
 		return
 	}
-	c.move(m, n.Name, pod.Grant())
 	m.assumed, m.victims = true, victims
-	c.recount(m.unit)
+	c.move(m, n.Name, pod.Grant())
 }
 
 // preempting judges a placement with victims.
