@@ -88,7 +88,7 @@ func (v *QueueView) writeTree(b *strings.Builder, o TextOptions) {
 	var problems []string
 	for i := range v.Queues {
 		q := &v.Queues[i]
-		if q.Name == cluster.DefaultQueue && q.Generation == 0 && len(q.Amounts) == 0 {
+		if q.Name == cluster.DefaultQueue && !q.Configured && len(q.Amounts) == 0 {
 			continue // nobody has configured it, and nobody is in it
 		}
 		name := o.Resource

@@ -17,7 +17,8 @@ type QueueStatus struct {
 	Depth  int    `json:"depth"` // 0: the root
 	Weight int64  `json:"weight"`
 	Sort   string `json:"sortPolicy"`
-	// Generation of the Queue that this is about; 0: there is none.
+	// Configured: there is a Queue of the name; Generation is the one that this is about.
+	Configured bool  `json:"configured"`
 	Generation int64 `json:"generation,omitempty"`
 	// Ready: it gives places. Reason and Message say what is wrong with its configuration; a queue that is Ready can have a mistake too.
 	Ready   bool   `json:"ready"`
@@ -57,23 +58,6 @@ func (q *QueueStatus) Amount(name string) QueueAmount {
 	return QueueAmount{Resource: name}
 }
 
-// Equal reports whether two statuses say the same.
-func (q *QueueStatus) Equal(other *QueueStatus) bool {
-	a, b := *q, *other
-	a.Amounts, b.Amounts = nil, nil
-	return slices.EqualFunc(q.Amounts, other.Amounts, func(x, y QueueAmount) bool {
-		same := (x.Limit == nil) == (y.Limit == nil) && (x.Limit == nil || *x.Limit == *y.Limit)
-		x.Limit, y.Limit = nil, nil
-		return same && x == y
-	}) && a.same(&b)
-}
-
-func (q *QueueStatus) same(other *QueueStatus) bool {
-	return q.Name == other.Name && q.Parent == other.Parent && q.Depth == other.Depth && q.Weight == other.Weight && q.Sort == other.Sort &&
-		q.Generation == other.Generation && q.Ready == other.Ready && q.Reason == other.Reason && q.Message == other.Message &&
-		q.PendingUnits == other.PendingUnits && q.PendingPods == other.PendingPods && q.RunningPods == other.RunningPods
-}
-
 // QueueStatuses returns the status of every queue: the root first, parents before children, siblings by name. It is nil while nobody has
 // configured queues. It costs time proportional to the pods, some 20 ns each.
 func (s *Scheduler) QueueStatuses() []QueueStatus {
@@ -81,6 +65,44 @@ func (s *Scheduler) QueueStatuses() []QueueStatus {
 		return nil
 	}
 	return queueStatuses(s.store)
+}
+
+// UnitState is how a gang stands.
+type UnitState string
+
+// The states of gangs.
+const (
+	UnitRunning   UnitState = "running"   // it was whole once, and some of it is still there
+	UnitWaiting   UnitState = "waiting"   // as many members wait as it needs
+	UnitGathering UnitState = "gathering" // members are missing
+	UnitHeld      UnitState = "held"      // its PodGroup or its queue is in doubt
+)
+
+// UnitCounts counts the gangs, in every state. One of which there are no pods gathers.
+func (s *Scheduler) UnitCounts() map[UnitState]int {
+	counts := map[UnitState]int{UnitRunning: 0, UnitWaiting: 0, UnitGathering: 0, UnitHeld: 0}
+	s.store.EachUnit(func(u *cluster.Unit) {
+		switch {
+		case u.Running():
+			counts[UnitRunning]++
+		case !u.Ready() || s.store.QueueOf(u.Namespace).Refuses:
+			counts[UnitHeld]++
+		case s.lacks(u):
+			counts[UnitGathering]++
+		default:
+			counts[UnitWaiting]++
+		}
+	})
+	return counts
+}
+
+// lacks reports whether fewer members wait, or are on their way, than a gang needs.
+func (s *Scheduler) lacks(u *cluster.Unit) bool {
+	waiting := 0
+	if queued := s.queue.Gang(u); queued != nil {
+		waiting = len(queued.Members())
+	}
+	return waiting+u.Placed() < u.MinMember()
 }
 
 // PendingPods counts the pods that wait, by how; the units that Pending counts are fewer where there are gangs.
@@ -201,7 +223,7 @@ func (b *books) status(q *cluster.Queue) QueueStatus {
 		s.Parent = q.Parent().Name
 	}
 	if q.Facts != nil {
-		s.Generation = q.Facts.Generation
+		s.Configured, s.Generation = true, q.Facts.Generation
 	}
 	for kind := range resource.Kind(b.store.Kinds()) {
 		a := QueueAmount{

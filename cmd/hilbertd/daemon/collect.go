@@ -13,7 +13,7 @@ import (
 
 // The gauges that the loop is asked for when they are scraped.
 var (
-	pendingDesc     = prometheus.NewDesc("hilbert_pending_pods", "Pods that wait, by queue.", []string{"queue"}, nil)
+	pendingDesc     = prometheus.NewDesc("hilbert_pending_pods", "Pods that wait, by how.", []string{"queue"}, nil)
 	inFlightDesc    = prometheus.NewDesc("hilbert_bindings_in_flight", "Placements whose Binding is not confirmed yet.", nil, nil)
 	writesDesc      = prometheus.NewDesc("hilbert_writes_outstanding", "API writes and reads under way.", nil, nil)
 	nodesDesc       = prometheus.NewDesc("hilbert_cache_nodes", "Nodes in the ledger.", nil, nil)
@@ -33,17 +33,21 @@ func (l *loop) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range loopCollections {
 		out <- desc
 	}
+	for _, desc := range queueCollections {
+		out <- desc
+	}
 }
 
 // Collect implements prometheus.Collector: it reads the loop's state in the loop's goroutine.
 func (l *loop) Collect(out chan<- prometheus.Metric) {
 	var state struct {
-		pending                         schedule.Pending
+		pending                         map[schedule.WaitingState]int
+		tenancy                         tenancy
 		nodes, pods, depth, outstanding int
 		over                            int
 	}
 	answered := l.ask(scrapeTimeout, func() {
-		state.pending = l.scheduler.Pending()
+		state.pending, state.tenancy = l.scheduler.PendingPods(), newTenancy(l.scheduler)
 		state.nodes, state.pods = l.scheduler.Store().Nodes(), l.scheduler.Store().Pods()
 		state.over = overcommitted(&l.scheduler.Store().State)
 		state.depth, state.outstanding = len(l.watch.Events()), l.outstanding
@@ -56,11 +60,14 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	gauge(responsiveDesc, 1)
-	gauge(pendingDesc, state.pending.Active, "active")
-	gauge(pendingDesc, state.pending.Backoff, "backoff")
-	gauge(pendingDesc, state.pending.Unschedulable, "unschedulable")
-	gauge(pendingDesc, state.pending.Held, "held")
-	gauge(inFlightDesc, state.pending.InFlight)
+	for waits, n := range state.pending {
+		if waits == schedule.WaitingBinding {
+			gauge(inFlightDesc, n)
+		} else {
+			gauge(pendingDesc, n, string(waits))
+		}
+	}
+	state.tenancy.collect(out)
 	gauge(writesDesc, state.outstanding)
 	gauge(nodesDesc, state.nodes)
 	gauge(podsDesc, state.pods)

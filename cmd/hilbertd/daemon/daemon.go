@@ -116,12 +116,17 @@ func connect(ctx context.Context, c *kube.Connection, config *spec.Configuration
 		return p, "", err
 	}
 	return ports{
-		watch: func() (watch, error) { return kube.StartWatch(ctx, c, config.SchedulerName, log) },
+		watch: func() (watch, error) {
+			return kube.StartWatch(ctx, c, config.SchedulerName, log, config.Scheduling.Topology.Levels...)
+		},
 		writer: func() (writer, error) {
 			return kube.NewWriter(ctx, c, fence, kube.WriterOptions{
 				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight + bind.MaxEvictionsInFlight, Timeout: binding.WriteTimeout.D(),
 				SchedulerName: config.SchedulerName, Sent: m.sent,
 			})
+		},
+		queues: func() (queueWriter, error) {
+			return kube.NewQueueWriter(ctx, c, fence, binding.WriteTimeout.D(), m.toldQueue)
 		},
 		campaign: func(ctx context.Context) (term, error) {
 			t, err := elector.Campaign(ctx)

@@ -34,6 +34,7 @@ type (
 	ports struct {
 		watch    func() (watch, error)
 		writer   func() (writer, error)
+		queues   func() (queueWriter, error) // nil: no status of Queues is written
 		campaign func(context.Context) (term, error)
 		fence    interface {
 			Open(now time.Time, timeout time.Duration) bool
@@ -78,6 +79,7 @@ type loop struct {
 	scheduler *schedule.Scheduler
 	watch     watch
 	writer    writer
+	queues    queueTeller
 	term      term
 	won       chan term // the campaign's result
 	asks      chan func()
@@ -107,6 +109,7 @@ func (l *loop) run(ctx context.Context) error {
 		if l.writer != nil {
 			l.writer.Close()
 		}
+		l.queues.close()
 	}()
 	l.campaign(campaign)
 	timer := time.NewTimer(idlePoll)
@@ -141,7 +144,12 @@ func (l *loop) start() error {
 		return fmt.Errorf("scheduling: %w", err)
 	}
 	l.scheduler, l.phase = scheduler, following
-	l.meter.reset()
+	l.meter.reset(scheduler.Store())
+	if l.queues.writer == nil && l.ports.queues != nil {
+		if l.queues.writer, err = l.ports.queues(); err != nil {
+			return err
+		}
+	}
 	if l.writer == nil {
 		w, err := l.ports.writer()
 		if err != nil {
@@ -217,12 +225,12 @@ func (l *loop) lead(now time.Time) (wake time.Duration, busy bool) {
 		}
 		l.scheduler.Finish(bind.Result{ID: writes[i].ID, Outcome: bind.NotSent, Message: "too many writes are under way"}, now)
 	}
+	wake = l.queues.tell(l.scheduler, now)
 	if decisions > 0 {
 		return 0, true
 	}
-	wake = idlePoll
 	if at, ok := l.scheduler.NextWake(now); ok {
-		wake = min(max(at.Sub(now), 0), idlePoll)
+		wake = min(max(at.Sub(now), 0), wake)
 	}
 	return wake, false
 }

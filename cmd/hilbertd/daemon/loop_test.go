@@ -23,6 +23,7 @@ type world struct {
 
 	watches []*modelWatch
 	writers []*modelWriter
+	told    []*modelQueues
 	terms   chan *modelTerm
 }
 
@@ -78,6 +79,11 @@ func newWorld(t *testing.T) *world {
 		writer: func() (writer, error) {
 			m := &modelWriter{results: make(chan bind.Result, 16)}
 			w.writers = append(w.writers, m)
+			return m, nil
+		},
+		queues: func() (queueWriter, error) {
+			m := &modelQueues{}
+			w.told = append(w.told, m)
 			return m, nil
 		},
 		campaign: func(ctx context.Context) (term, error) {

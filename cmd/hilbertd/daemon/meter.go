@@ -23,6 +23,8 @@ type meter struct {
 	bindings, conditions                   *prometheus.CounterVec
 	evictions                              *prometheus.CounterVec
 	victims                                prometheus.Counter
+	unitTime                               prometheus.Histogram
+	unitConditions, queueStatuses          *prometheus.CounterVec
 	bindingTime                            prometheus.Histogram
 	leader                                 prometheus.Gauge
 	blockedPods                            *prometheus.GaugeVec
@@ -32,6 +34,7 @@ type meter struct {
 	blocked map[cluster.UID]uint64       // which filters refused each pod that fits nowhere, as bits
 	filters map[string]int               // filter to bit
 	gauges  [maxFilters]prometheus.Gauge // by bit
+	gangs   gangClock
 }
 
 // maxFilters bounds the filters that blocked tells apart.
@@ -73,6 +76,17 @@ func newMeter(now func() time.Time) *meter {
 			Name: "hilbert_binding_duration_seconds", Help: "Time that a Binding write took.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
 		}),
+		unitTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "hilbert_unit_placement_duration_seconds",
+			Help:    "Time from a gang's first member's being seen to the places of all that it needs.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 2, 20), // 10 ms to 1.5 h
+		}),
+		unitConditions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hilbert_unit_condition_writes_total", Help: "Writes of PodGroups' conditions answered, by outcome.",
+		}, []string{"outcome"}),
+		queueStatuses: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hilbert_queue_status_writes_total", Help: "Writes of Queues' status answered, by outcome.",
+		}, []string{"outcome"}),
 		leader: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hilbert_leader", Help: "1 while this process holds the Lease.",
 		}),
@@ -94,13 +108,15 @@ func newMeter(now func() time.Time) *meter {
 	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
 	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.blockedPods,
+		m.unitTime, m.unitConditions, m.queueStatuses,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.reset()
+	m.reset(cluster.NewStore())
 	return m
 }
 
-// reset forgets all pods, as the scheduler does.
-func (m *meter) reset() {
+// reset forgets all pods, as the scheduler does, whose ledger is a new one.
+func (m *meter) reset(store *cluster.Store) {
+	m.gangs = gangClock{store: store, seen: make(map[cluster.UnitName]time.Time)}
 	m.waiting = make(map[cluster.UID]time.Time)
 	m.blocked = make(map[cluster.UID]uint64)
 	for _, gauge := range m.gauges {
@@ -121,9 +137,10 @@ func (m *meter) lapEnds(a attempt) {
 }
 
 // Placed implements schedule.Observer.
-func (m *meter) Placed(pod *cluster.Pod, _ time.Time) {
+func (m *meter) Placed(pod *cluster.Pod, now time.Time) {
 	m.lapEnds(m.placed)
 	m.unblock(pod.UID)
+	m.clockGang(pod, now)
 }
 
 // Preempting implements schedule.Observer.
@@ -134,7 +151,7 @@ func (m *meter) Preempting(pod *cluster.Pod, victims []*cluster.Pod, _ time.Time
 }
 
 // Cleared implements schedule.Observer.
-func (m *meter) Cleared(*cluster.Pod, time.Time) {}
+func (m *meter) Cleared(pod *cluster.Pod, now time.Time) { m.clockGang(pod, now) }
 
 // Rejected implements schedule.Observer.
 func (m *meter) Rejected(reason string, _ time.Time) {
@@ -228,8 +245,14 @@ func (m *meter) notePod(pod *cluster.PodFacts, now time.Time) {
 		m.settle(pod.UID)
 		return
 	}
-	if _, known := m.waiting[pod.UID]; !known && !pod.Gated {
+	if pod.Gated {
+		return
+	}
+	if _, known := m.waiting[pod.UID]; !known {
 		m.waiting[pod.UID] = now
+	}
+	if pod.Unit != "" {
+		m.gangs.saw(cluster.UnitName{Namespace: pod.Namespace, Name: pod.Unit}, now)
 	}
 }
 
@@ -248,6 +271,8 @@ func (m *meter) sent(kind bind.WriteKind, outcome bind.Outcome, took time.Durati
 		m.conditions.WithLabelValues(outcomeNames[outcome]).Inc()
 	case bind.WriteNomination, bind.WriteDisruption, bind.DeletePod:
 		m.evictions.WithLabelValues(evictionNames[kind], outcomeNames[outcome]).Inc()
+	case bind.WriteUnitCondition:
+		m.unitConditions.WithLabelValues(outcomeNames[outcome]).Inc()
 	case bind.ReadPod:
 	}
 }

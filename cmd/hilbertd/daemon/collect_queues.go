@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/topology"
+)
+
+// The gauges of queues and units. There are as many series of each as there are queues, times the resources that a queue has to do with.
+var (
+	queueUsedDesc       = queueAmountDesc("used", "What the pods of a queue, and of those below it, hold.")
+	queueGuaranteedDesc = queueAmountDesc("guaranteed", "What a queue can count on.")
+	queueLimitOfDesc    = queueAmountDesc("limit", "What a queue never exceeds; missing where it has no limit.")
+	queueBorrowedDesc   = queueAmountDesc("borrowed", "What a queue uses beyond its guarantee.")
+	queueFairShareDesc  = queueAmountDesc("fair_share", "What a queue would have if nobody had more than is fair.")
+	queueUnitsDesc      = prometheus.NewDesc("hilbert_queue_pending_units", "Gangs and single pods of a queue, and of those below it, that wait for places.", []string{"queue"}, nil)
+	queuePodsDesc       = prometheus.NewDesc("hilbert_queue_pending_pods", "Pods of a queue, and of those below it, that wait for a place.", []string{"queue"}, nil)
+	queueReadyDesc      = prometheus.NewDesc("hilbert_queue_ready", "0 while a mistake in its configuration keeps a queue from giving places.", []string{"queue"}, nil)
+	reservedDesc        = prometheus.NewDesc("hilbert_reserved_nodes", "Nodes that are kept free for gangs that have waited long.", nil, nil)
+	unitsDesc           = prometheus.NewDesc("hilbert_units", "Gangs, by how they stand.", []string{"state"}, nil)
+	queueCollections    = []*prometheus.Desc{
+		queueUsedDesc, queueGuaranteedDesc, queueLimitOfDesc, queueBorrowedDesc, queueFairShareDesc, queueUnitsDesc, queuePodsDesc, queueReadyDesc,
+		reservedDesc, unitsDesc,
+	}
+)
+
+func queueAmountDesc(what, help string) *prometheus.Desc {
+	return prometheus.NewDesc("hilbert_queue_"+what, help+" In cores, bytes, GPUs or counts.", []string{"queue", "resource"}, nil)
+}
+
+// tenancy is what the loop copies out about queues and units.
+type tenancy struct {
+	queues   []schedule.QueueStatus
+	units    map[schedule.UnitState]int
+	reserved int
+}
+
+func newTenancy(s *schedule.Scheduler) tenancy {
+	t := tenancy{queues: s.QueueStatuses(), units: s.UnitCounts()}
+	state := &s.Store().State
+	for slot := range cluster.Slot(state.Slots()) {
+		if state.Node(slot) != nil && state.Reservation(slot) != cluster.NoReservation {
+			t.reserved++
+		}
+	}
+	return t
+}
+
+// collect sends the gauges.
+func (t *tenancy) collect(out chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(reservedDesc, float64(t.reserved))
+	for state, n := range t.units {
+		gauge(unitsDesc, float64(n), string(state))
+	}
+	for i := range t.queues {
+		q := &t.queues[i]
+		if q.Depth == 0 { // the cluster, which others count
+			continue
+		}
+		gauge(queueUnitsDesc, float64(q.PendingUnits), q.Name)
+		gauge(queuePodsDesc, float64(q.PendingPods), q.Name)
+		ready := 0.0
+		if q.Ready {
+			ready = 1
+		}
+		gauge(queueReadyDesc, ready, q.Name)
+		for _, a := range q.Amounts {
+			name, unit := metricUnit(a.Resource)
+			gauge(queueUsedDesc, float64(a.Used)/unit, q.Name, name)
+			gauge(queueGuaranteedDesc, float64(a.Guaranteed)/unit, q.Name, name)
+			gauge(queueBorrowedDesc, float64(a.Borrowed)/unit, q.Name, name)
+			gauge(queueFairShareDesc, float64(a.FairShare)/unit, q.Name, name)
+			if a.Limit != nil {
+				gauge(queueLimitOfDesc, float64(*a.Limit)/unit, q.Name, name)
+			}
+		}
+	}
+}
+
+// metricUnit is what a resource is called in a metric, and how many of the ledger's units its base unit is.
+func metricUnit(name string) (label string, unit float64) {
+	switch name {
+	case resource.NameCPU:
+		return name, 1000
+	case spec.ResourceGPUMilli:
+		return "gpu", topology.FullGPU
+	}
+	return name, 1
+}
