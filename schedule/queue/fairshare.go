@@ -88,7 +88,7 @@ func divide(claims []claim, amount int64) {
 	}
 	low, high := int64(0), most // the highest level that the amount reaches is between them
 	for low < high {
-		middle := low + (high-low+1)/2
+		middle := high - (high-low)/2
 		if filled(claims, middle) <= amount {
 			low = middle
 		} else {
