@@ -291,10 +291,10 @@ func TestDaemonWithUnitsAndQueues(t *testing.T) {
 		conditions, _, _ := unstructured.NestedSlice(status, "conditions")
 		return fmt.Sprint(status["observedGeneration"]) == "2" && len(conditions) == 1
 	})
-	_, metrics := p.get(t, "/metrics")
-	if !strings.Contains(metrics, `hilbert_queue_status_writes_total{outcome="written"}`) ||
-		!strings.Contains(metrics, `hilbert_unit_condition_writes_total{outcome="written"}`) {
-		t.Error("writes to Queues and PodGroups are not counted")
-	}
+	eventually(t, "writes to Queues and PodGroups are counted", func() bool {
+		_, metrics := p.get(t, "/metrics")
+		return strings.Contains(metrics, `hilbert_queue_status_writes_total{outcome="written"}`) &&
+			strings.Contains(metrics, `hilbert_unit_condition_writes_total{outcome="written"}`)
+	})
 	p.stop(t)
 }
