@@ -15,6 +15,9 @@ const (
 	ResourceGPU corev1.ResourceName = "nvidia.com/gpu"
 	// ResourceGPUMilli counts thousandths of GPUs.
 	ResourceGPUMilli corev1.ResourceName = "hilbert.dev/gpu-milli"
+	// LabelBlock and LabelRack name the parts of the network that a node is in.
+	LabelBlock = "topology.hilbert.dev/block"
+	LabelRack  = "topology.hilbert.dev/rack"
 	// LabelGPUModel names the model of a node's GPUs.
 	LabelGPUModel = "hilbert.dev/gpu-model"
 )
@@ -26,6 +29,9 @@ const (
 	podsPerNode = 110
 	region      = "lab"
 	zones       = 3
+	// nodesPerRack and racksPerBlock make the network: a rack has one of each machine of the mix.
+	nodesPerRack  = 20
+	racksPerBlock = 5
 )
 
 // Shape is what one hollow node looks like from outside.
@@ -62,15 +68,18 @@ var (
 	inferer = machine{name: "lab.64c256.4xT4", cpu: 64, memoryGiB: 256, gpus: 4, model: "T4"}
 )
 
-// Shapes returns n nodes like a real cluster's: three zones, a few machine sizes, some with GPUs. The i-th is always the same.
+// Shapes returns n nodes like a real cluster's: three zones, racks in blocks, a few machine sizes, some with GPUs. The i-th is always the same.
 func Shapes(n int) []Shape {
 	shapes := make([]Shape, n)
 	for i := range shapes {
 		m := mix[i%len(mix)]
 		zone := fmt.Sprintf("%s-%c", region, 'a'+rune(i%zones))
 		shapes[i] = Shape{
-			Name:        fmt.Sprintf("node-%05d", i),
-			Labels:      map[string]string{corev1.LabelInstanceTypeStable: m.name, corev1.LabelTopologyZone: zone, corev1.LabelTopologyRegion: region},
+			Name: fmt.Sprintf("node-%05d", i),
+			Labels: map[string]string{
+				corev1.LabelInstanceTypeStable: m.name, corev1.LabelTopologyZone: zone, corev1.LabelTopologyRegion: region,
+				LabelRack: fmt.Sprintf("rack-%03d", i/nodesPerRack), LabelBlock: fmt.Sprintf("block-%02d", i/nodesPerRack/racksPerBlock),
+			},
 			Allocatable: m.allocatable(),
 		}
 		if m.gpus > 0 {

@@ -80,6 +80,9 @@ func runUp(ctx context.Context, out io.Writer, o upOptions) error {
 // serve adds the nodes, publishes the kubeconfig and waits for the end.
 func (o upOptions) serve(ctx context.Context, out io.Writer, plane *controlplane.ControlPlane, started time.Time) error {
 	fmt.Fprintf(out, "  ready at %s after %.1f s\n", plane.AdminConfig().Host, time.Since(started).Seconds())
+	if err := plane.InstallDefinitions(ctx); err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "registering %d hollow nodes ...\n", o.nodes)
 	fleet, err := hollow.Run(ctx, plane.AdminConfig(), hollow.Shapes(o.nodes), hollow.Options{TimeScale: o.timeScale})
 	if err != nil {
