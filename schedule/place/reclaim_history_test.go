@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -236,6 +237,7 @@ func (w *feud) checkVictims(t *rapid.T, ask *Ask, found *Eviction) {
 	for _, v := range found.Victims {
 		off[v] = true
 	}
+	stopped := make(map[*cluster.Queue]bool) // whether there is one that may have been the last
 	for _, v := range found.Victims {
 		if v.Deleting {
 			continue
@@ -251,9 +253,11 @@ func (w *feud) checkVictims(t *rapid.T, ask *Ask, found *Eviction) {
 			continue
 		}
 		a, b, common := naiveFork(asker.Queue(), v.Queue())
-		if keepsBorrowed(v.Queue()) || !w.borrowed(b, v, ask, off) {
+		if keepsBorrowed(v.Queue()) || !w.borrowed(b, v, ask, off, false) {
 			t.Fatalf("%s of %s is not borrowed, or kept", v.Name, v.Queue().Name)
 		}
+		from := cmp.Or(b, v.Queue())
+		stopped[from] = stopped[from] || w.borrowed(b, v, ask, off, true)
 		for q := v.Queue(); b != nil && q != b.Parent(); q = q.Parent() {
 			if keepsBorrowed(q) {
 				t.Fatalf("%s is kept by %s", v.Name, q.Name)
@@ -261,6 +265,11 @@ func (w *feud) checkVictims(t *rapid.T, ask *Ask, found *Eviction) {
 		}
 		if !(lower && !neverPreempts(common)) && !naiveEntitled(asker.Queue(), a, ask) {
 			t.Fatalf("%s of priority %d, and %s would not stay within its guarantee", v.Name, v.Priority, asker.Queue().Name)
+		}
+	}
+	for q, ok := range stopped {
+		if !ok {
+			t.Fatalf("%v leave, more than %s has borrowed", names(found.Victims), q.Name)
 		}
 	}
 }
@@ -300,9 +309,9 @@ func naiveEntitled(q, top *cluster.Queue, ask *Ask) bool {
 	return ground
 }
 
-// borrowed reports whether the queue (nil: the units directly in the victim's) was beyond its guarantee of something when the victim was
-// taken, if it was the last to be.
-func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *Ask, off map[*cluster.Pod]bool) bool {
+// borrowed reports whether the queue (nil: the units directly in the victim's) was beyond its guarantee of something that is asked for and that
+// the victim, or all of its gang, holds: when it was taken, if it was the first, or the last, to be.
+func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *Ask, off map[*cluster.Pod]bool, last bool) bool {
 	below := func(pod *cluster.Pod) bool {
 		if b == nil {
 			return pod.Queue() == v.Queue()
@@ -315,21 +324,24 @@ func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *Ask, off map[*clu
 		return false
 	}
 	together := func(pod *cluster.Pod) bool { return pod == v || pod.Unit != nil && pod.Unit == v.Unit }
-	for _, a := range v.Class.Charge {
+	var holds resource.List
+	for pod := range off {
+		if together(pod) {
+			holds = holds.Plus(pod.Class.Charge, 1)
+		}
+	}
+	for _, a := range holds {
 		if a.Kind == resource.Pods || !slices.ContainsFunc(ask.Members, func(p *cluster.Pod) bool { return p.Class.Charge.Get(a.Kind) > 0 }) {
 			continue
 		}
-		var used, largest int64
+		var used int64
 		for i := range w.store.Slots() {
 			for _, pod := range w.store.PodsOn(cluster.Slot(i)) {
 				if !below(pod) || pod.Deleting || pod.Claimed() {
 					continue
 				}
-				amount := pod.Class.Charge.Get(a.Kind)
-				if !off[pod] || together(pod) {
-					used += amount
-				} else {
-					largest += amount
+				if !last || !off[pod] || together(pod) {
+					used += pod.Class.Charge.Get(a.Kind)
 				}
 			}
 		}
@@ -337,7 +349,7 @@ func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *Ask, off map[*clu
 		if b != nil {
 			guaranteed = b.Guaranteed(a.Kind)
 		}
-		if used+largest > guaranteed {
+		if used > guaranteed {
 			return true
 		}
 	}
