@@ -1,6 +1,8 @@
 package place
 
 import (
+	"math"
+
 	"hilbert.dev/hilbert/cluster"
 )
 
@@ -37,10 +39,17 @@ func (p *Placer) PlaceUnit(ask *Ask) (placed []MemberChoice, ok bool) {
 	r.start(p, ask)
 	if r.place(); len(r.placed) < r.need {
 		r.back(checkpoint{assumed: r.base})
+		if len(ask.Members) >= boundFrom {
+			r.fits(true)
+		}
 		return nil, false
 	}
 	return r.placed, true
 }
+
+// boundFrom is from how many members on a unit that did not fit has its rooms kept, so that the next try can fail without placing any.
+// Fewer are placed and taken back in less time than a room takes to follow.
+const boundFrom = 16
 
 // unitRun is one PlaceUnit under way. Its memory serves the next.
 type unitRun struct {
@@ -101,15 +110,36 @@ func (r *unitRun) start(p *Placer, ask *Ask) {
 }
 
 // allows reports whether the ask may use a node.
-func (r *unitRun) allows(slot cluster.Slot) bool { return r.ask.Within == nil || r.allowed[slot] == r.run }
+func (r *unitRun) allows(slot cluster.Slot) bool {
+	return r.ask.Within == nil || r.allowed[slot] == r.run
+}
 
 // place places what it can of the members, unless they are fewer than it needs.
 func (r *unitRun) place() {
-	if len(r.ask.Members) < r.need {
+	all := stretch{0, len(r.ask.Members)}
+	if all.to < r.need || all.to >= boundFrom && r.fits(false) < int64(r.need) {
 		return
 	}
-	all := stretch{0, len(r.ask.Members)}
 	r.confine(scope{}, all, layer{packing: &r.ask.Topology}, r.need)
+}
+
+// fits is how many members fit at most, each class by itself, as far as there is a room of it already; with learn there will be.
+func (r *unitRun) fits(learn bool) (most int64) {
+	w := r.borrow()
+	defer r.drop(w)
+	r.demand(w, stretch{0, len(r.ask.Members)})
+	if len(w.demands) > r.p.maxIndexes { // they would drive one another out
+		return math.MaxInt64
+	}
+	for i := range w.demands {
+		d := &w.demands[i]
+		if !learn && r.p.roomOf[d.class.ID] == nil {
+			most += d.left
+			continue
+		}
+		most += min(d.left, r.p.room(d.class).open)
+	}
+	return most
 }
 
 // here is the checkpoint of now.

@@ -13,7 +13,9 @@ type scope struct {
 }
 
 // fixes reports whether the label has one value in the scope.
-func (s scope) fixes(key string) bool { return s.partition != nil && slices.Contains(s.partition.keys, key) }
+func (s scope) fixes(key string) bool {
+	return s.partition != nil && slices.Contains(s.partition.keys, key)
+}
 
 // divide returns the partition by the labels that the scope fixes and some more; each of its domains is within the scope or beside it.
 func (r *unitRun) divide(s scope, keys ...string) *partition {

@@ -248,6 +248,35 @@ func TestExplainUnit(t *testing.T) {
 	})
 }
 
+// TestFailureIsRemembered: a large unit that did not fit is not tried member by member again until there is room for enough of them.
+func TestFailureIsRemembered(t *testing.T) {
+	store := cluster.NewStore()
+	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("pods", boundFrom-1)}})
+	ask := Ask{Need: boundFrom}
+	for i := range boundFrom {
+		uid := cluster.UID(fmt.Sprint(i))
+		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: &cluster.Requirements{}}})
+		ask.Members = append(ask.Members, store.Pod(uid))
+	}
+	snapshot := cluster.NewSnapshot()
+	p := NewPlacer(snapshot, &Profile{}, 0, 1)
+	for try, want := range []bool{true, false, false} { // whether members are assumed on the way
+		snapshot.Advance(store)
+		before := snapshot.Log().Len()
+		if _, ok := p.PlaceUnit(&ask); ok {
+			t.Fatal("it fits")
+		}
+		if tried := snapshot.Log().Len() > before; tried != want {
+			t.Errorf("try %d: members were tried: %v", try, tried)
+		}
+	}
+	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("pods", boundFrom)}})
+	snapshot.Advance(store)
+	if _, ok := p.PlaceUnit(&ask); !ok {
+		t.Error("it does not fit though there is room")
+	}
+}
+
 // TestMembersWaitForOthers: a member that must be near others of its unit is placed though it stands before them.
 func TestMembersWaitForOthers(t *testing.T) {
 	for _, required := range []string{"", rack} {

@@ -192,7 +192,10 @@ func (w *unitWorld) checkPreferred(t *rapid.T, placed []MemberChoice, within fun
 			t.Fatalf("%d went into %s %q, which has room for %d, but one has for %d", len(placed), levels[at], in, sums[in], smallest)
 		}
 		outer := within
-		within = func(slot cluster.Slot) bool { here, ok := w.domain(slot, levels[at]); return ok && here == in && outer(slot) }
+		within = func(slot cluster.Slot) bool {
+			here, ok := w.domain(slot, levels[at])
+			return ok && here == in && outer(slot)
+		}
 		break
 	}
 	if !slices.Contains(fixed, p.Preferred) {

@@ -34,10 +34,7 @@ type candidate struct {
 
 // weigh lists the domains of a partition that lie in the scope. The caller gives the weighing back with drop.
 func (r *unitRun) weigh(s scope, part *partition, m stretch) *weighing {
-	w := &weighing{}
-	if n := len(r.spare); n > 0 {
-		w, r.spare = r.spare[n-1], r.spare[:n-1]
-	}
+	w := r.borrow()
 	w.partition, w.candidates = part, w.candidates[:0]
 	r.demand(w, m)
 	for i := range w.demands {
@@ -49,6 +46,16 @@ func (r *unitRun) weigh(s scope, part *partition, m stretch) *weighing {
 		}
 	}
 	r.eachDomain(s, part, func(domain int32) { w.candidates = append(w.candidates, w.candidate(domain)) })
+	return w
+}
+
+func (r *unitRun) borrow() *weighing {
+	n := len(r.spare)
+	if n == 0 {
+		return &weighing{}
+	}
+	w := r.spare[n-1]
+	r.spare = r.spare[:n-1]
 	return w
 }
 

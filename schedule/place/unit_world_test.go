@@ -190,7 +190,9 @@ func (w *unitWorld) value(slot cluster.Slot, key string) (string, bool) {
 	return value, ok
 }
 
-func (w *unitWorld) allows(slot cluster.Slot) bool { return w.ask.Within == nil || slices.Contains(w.ask.Within, slot) }
+func (w *unitWorld) allows(slot cluster.Slot) bool {
+	return w.ask.Within == nil || slices.Contains(w.ask.Within, slot)
+}
 
 // capacity counts, from a snapshot of the ledger as it is, how many pods of the class fit on the slot, one after the other.
 func (w *unitWorld) capacity(slot cluster.Slot, pod *cluster.Pod) (n int) {
