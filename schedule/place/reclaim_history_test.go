@@ -160,10 +160,10 @@ func (w *feud) change(t *rapid.T) {
 func (w *feud) arrive(t *rapid.T) {
 	namespace, unit := rapid.SampledFrom(spaces).Draw(t, "namespace"), ""
 	size := rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "size")
-	ask := &Ask{Need: size}
+	ask := &Ask{Need: rapid.IntRange(1, size).Draw(t, "need")}
 	if size > 1 {
 		unit = fmt.Sprint("u", w.pods)
-		w.store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: namespace, Name: unit}, MinMember: int32(size)}})
+		w.store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: namespace, Name: unit}, MinMember: int32(ask.Need)}})
 		if rapid.IntRange(0, 2).Draw(t, "required") == 0 {
 			ask.Topology.Required = "zone"
 		}
@@ -181,7 +181,7 @@ func (w *feud) arrive(t *rapid.T) {
 		w.store.Apply(cluster.PodUpserted{Pod: *f})
 		ask.Members = append(ask.Members, w.store.Pod(f.UID))
 	}
-	if first := ask.Members[0]; !first.Schedulable() || first.Unit != nil && first.Unit.Need() > size {
+	if first := ask.Members[0]; !first.Schedulable() || first.Unit != nil && first.Unit.Need() > ask.Need {
 		return
 	}
 	found, ok := w.r.Evict(ask, w.now)
@@ -291,7 +291,7 @@ func naiveEntitled(q, top *cluster.Queue, ask *Ask) bool {
 		return false
 	}
 	var asks resource.List
-	for _, pod := range ask.Members {
+	for _, pod := range ask.Members[:ask.Need] {
 		asks = asks.Plus(pod.Class.Charge, 1)
 	}
 	ground := false
@@ -331,7 +331,7 @@ func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *Ask, off map[*clu
 		}
 	}
 	for _, a := range holds {
-		if a.Kind == resource.Pods || !slices.ContainsFunc(ask.Members, func(p *cluster.Pod) bool { return p.Class.Charge.Get(a.Kind) > 0 }) {
+		if a.Kind == resource.Pods || !slices.ContainsFunc(ask.Members[:ask.Need], func(p *cluster.Pod) bool { return p.Class.Charge.Get(a.Kind) > 0 }) {
 			continue
 		}
 		var used int64
