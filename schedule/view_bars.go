@@ -146,8 +146,11 @@ func shownResource(name string) string {
 
 // ParseResource reads the name of a resource as people write it. Queues count GPUs of every kind as one.
 func ParseResource(text string) string {
-	if strings.EqualFold(text, "gpu") || text == spec.ResourceNvidiaGPU {
+	switch {
+	case strings.EqualFold(text, "gpu") || text == spec.ResourceNvidiaGPU:
 		return spec.ResourceGPUMilli
+	case !strings.Contains(text, "/"): // Kubernetes' own
+		return strings.ToLower(text)
 	}
 	return text
 }

@@ -49,10 +49,10 @@ type leader struct {
 
 const token = "secret"
 
+// startCluster starts a cluster without queues in which one pod fits nowhere.
 func startCluster(t *testing.T) *leader {
 	t.Helper()
 	c := &leader{api: standin.New(t)}
-	c.api.User(token, "ada", "/v1/explain", "/v1/queue", "/v1/snapshot")
 	c.api.SetNode(apiNode("n1", "4"))
 	c.api.SetNode(apiNode("n2", "8"))
 	c.api.SetPod(apiPod("small", "1"))
@@ -62,6 +62,15 @@ func startCluster(t *testing.T) *leader {
 	huge, last := apiPod("huge", "20"), int32(-1) // it is told what is left when the others have their places
 	huge.Spec.Priority = &last
 	c.api.SetPod(huge)
+	c.lead(t)
+	c.awaitQueue(t, "1 pod waits: 1 unschedulable.")
+	return c
+}
+
+// lead starts a hilbertd.
+func (c *leader) lead(t *testing.T) {
+	t.Helper()
+	c.api.User(token, "ada", "/v1/explain", "/v1/unit", "/v1/queue", "/v1/snapshot")
 	config := spec.Default()
 	config.Server.BindAddress = "127.0.0.1:0"
 	listening, ended := make(chan string, 1), make(chan error, 1)
@@ -88,16 +97,14 @@ func startCluster(t *testing.T) *leader {
 	if err := os.WriteFile(c.kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitQueue(t)
-	return c
 }
 
-// awaitQueue waits until everything has been tried.
-func (c *leader) awaitQueue(t *testing.T) {
+// awaitQueue waits until so much waits.
+func (c *leader) awaitQueue(t *testing.T, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		out, err := run(t.Context(), t, append([]string{"queue"}, c.direct()...)...)
-		if err == nil && strings.HasPrefix(out, "1 pod waits: 1 unschedulable.") {
+		if err == nil && strings.Contains(out, want) {
 			return
 		}
 	}
@@ -208,6 +215,8 @@ func TestInspectRefuses(t *testing.T) {
 		want string
 	}{
 		"no pod":        {[]string{"explain", "node", "n1"}, "hilbert explain pod NAMESPACE/NAME"},
+		"no unit":       {[]string{"explain", "unit", "a/b/c"}, "is no unit"},
+		"two queues":    {[]string{"queue", "a", "b"}, "accepts at most 1 arg"},
 		"no name":       {[]string{"explain", "pod", "default/"}, "is no pod"},
 		"format":        {[]string{"explain", "pod", "a", "-o", "yaml"}, "write text or json"},
 		"no file":       {[]string{"explain", "pod", "a", "--from", "/no/such/file"}, "/no/such/file"},
