@@ -340,6 +340,12 @@ func (w *town) reloaded(t *rapid.T) {
 	if got := encode(t, again); !bytes.Equal(got, file) {
 		t.Fatalf("written again:\n%s\nfirst:\n%s", got, file)
 	}
+	for _, s := range []*cluster.Store{loaded, w.store} { // what they know that does not show
+		s.Apply(cluster.UnitsListed{})
+	}
+	if got, want := booksOf(loaded), booksOf(w.store); got != want {
+		t.Fatalf("loaded, and without PodGroups:\n%s\nwas:\n%s", got, want)
+	}
 }
 
 func encode(t *rapid.T, d *cluster.Dump) []byte {
