@@ -95,9 +95,7 @@ func (p *play) advance(until int64) {
 		}
 		p.turn()
 	}
-	if p.agenda.heap.Len() > 0 {
-		p.now = until
-	}
+	p.now = until
 }
 
 // turn lets the scheduler act on what has just happened.
@@ -169,6 +167,14 @@ func (p *play) addNodes(nodes []*cluster.Node) error {
 
 func (p *play) setNode(step scenario.SetNode) error {
 	name := step.Name
+	if name == "" && step.Do == scenario.Revive {
+		for i := range p.api.nodes {
+			if !p.api.nodes[i].present {
+				p.returnNode(int32(i))
+			}
+		}
+		return nil
+	}
 	if name == "" {
 		c := p.sets[step.Of.String()]
 		if c == nil {
@@ -463,7 +469,7 @@ func (p *play) stateOf(key string, c *cast) scenario.Set {
 			for at, label := range c.packing {
 				counts[at][p.api.nodes[q.node].object.Labels[label]]++
 			}
-		case q.node == nowhere && q.reported.Reason != "" && c.kind != "gang":
+		case q.node == nowhere && q.reported.Reason != "":
 			set.Reasons = append(set.Reasons, q.reported.Reason)
 		}
 	}
@@ -474,11 +480,9 @@ func (p *play) stateOf(key string, c *cast) scenario.Set {
 		}
 		set.Domains = append(set.Domains, d)
 	}
-	if f := p.api.tenants.units[cluster.UnitName{Namespace: c.namespace, Name: c.name}]; c.kind == "gang" && set.Bound+set.Ended < set.Size {
-		switch {
-		case f == nil:
-			set.Reasons = append(set.Reasons, "no PodGroup")
-		case f.Reported.Reason != "" && !f.Reported.Met:
+	if f := p.api.tenants.units[cluster.UnitName{Namespace: c.namespace, Name: c.name}]; f != nil && f.Reported.Reason != "" && !f.Reported.Met {
+		set.Reasons = nil // it speaks for all
+		if set.Bound+set.Ended < set.Size {
 			set.Reasons = append(set.Reasons, f.Reported.Reason)
 		}
 	}

@@ -94,6 +94,9 @@ func (p *parser) step(a *arguments) Step {
 	case "kill-node":
 		return node(a, Kill)
 	case "revive-node":
+		if len(a.words) == 0 {
+			return SetNode{Do: Revive}
+		}
 		return node(a, Revive)
 	case "cordon":
 		return node(a, Cordon)

@@ -72,7 +72,7 @@ type Finish struct {
 // SetNode does something to a node.
 type SetNode struct {
 	Name string
-	// Of, where Name is empty, is the gang whose first running member's node is meant.
+	// Of, where Name is empty, is the gang whose first running member's node is meant. Revive with neither is about all nodes that are gone.
 	Of cluster.UnitName
 	Do NodeChange
 }
