@@ -99,9 +99,9 @@ func (f *forest) arrive(leaf int) {
 
 // turn places the next unit; another one ends, and is followed by a new one.
 func (f *forest) turn() {
-	start := time.Now() //nolint:forbidigo // a benchmark measures time
+	start := time.Now()
 	u := f.q.Pop()
-	f.popping = append(f.popping, time.Since(start)) //nolint:forbidigo // as above
+	f.popping = append(f.popping, time.Since(start))
 	var leaf int
 	_, _ = fmt.Sscanf(u.namespace(), "n%d", &leaf)
 	members := append([]*cluster.Pod(nil), u.Members()...)

@@ -93,7 +93,7 @@ func (w *tenancy) fill() {
 			continue
 		}
 		members := slices.Clone(u.Members())
-		w.world.place(members)
+		w.place(members)
 		w.q.Done(u)
 		w.running = append(w.running, members...)
 	}
@@ -257,7 +257,7 @@ func TestHistoryCounts(t *testing.T) {
 				greedy++
 			}
 			pods := slices.Clone(u.Members())
-			w.world.place(pods)
+			w.place(pods)
 			w.q.Done(u)
 		}
 		return greedy

@@ -17,49 +17,59 @@ import (
 func FairShares(root *cluster.Queue, capacity []int64, demand map[*cluster.Queue][]int64) map[*cluster.Queue][]int64 {
 	shares := make(map[*cluster.Queue][]int64)
 	root.Each(func(q *cluster.Queue) { shares[q] = make([]int64, len(capacity)) })
-	wants := make(map[*cluster.Queue]int64, len(shares))
 	for k, amount := range capacity {
-		kind := resource.Kind(k)
-		own := func(q *cluster.Queue) int64 {
-			if column := demand[q]; k < len(column) {
-				return max(column[k], 0)
-			}
-			return 0
-		}
-		want(root, kind, own, wants)
-		deal(root, kind, min(amount, wants[root]), own, wants, shares)
+		d := dealer{kind: resource.Kind(k), demand: demand, wants: make(map[*cluster.Queue]int64, len(shares)), shares: shares}
+		d.ask(root)
+		d.deal(root, min(amount, d.wants[root]))
 	}
 	return shares
 }
 
-// want sums what a queue and those below it ask for, as far as limits allow.
-func want(q *cluster.Queue, kind resource.Kind, own func(*cluster.Queue) int64, wants map[*cluster.Queue]int64) {
-	sum := own(q)
-	for _, child := range q.Children() {
-		want(child, kind, own, wants)
-		sum = resource.Add(sum, wants[child])
+// dealer deals out one resource.
+type dealer struct {
+	kind   resource.Kind
+	demand map[*cluster.Queue][]int64
+	wants  map[*cluster.Queue]int64 // those of the queues below included, as far as limits allow
+	shares map[*cluster.Queue][]int64
+}
+
+// own is what a queue's own pods want.
+func (d *dealer) own(q *cluster.Queue) int64 {
+	if column := d.demand[q]; int(d.kind) < len(column) {
+		return max(column[d.kind], 0)
 	}
-	wants[q] = min(sum, q.Limit(kind))
+	return 0
+}
+
+// ask sums what a queue and those below it want.
+func (d *dealer) ask(q *cluster.Queue) {
+	sum := d.own(q)
+	for _, child := range q.Children() {
+		d.ask(child)
+		sum = resource.Add(sum, d.wants[child])
+	}
+	d.wants[q] = min(sum, q.Limit(d.kind))
 }
 
 // deal divides an amount between a queue's own pods and its children.
-func deal(q *cluster.Queue, kind resource.Kind, amount int64, own func(*cluster.Queue) int64, wants map[*cluster.Queue]int64, shares map[*cluster.Queue][]int64) {
-	shares[q][kind] = amount
+func (d *dealer) deal(q *cluster.Queue, amount int64) {
+	d.shares[q][d.kind] = amount
 	if len(q.Children()) == 0 {
 		return
 	}
 	claims := make([]claim, 0, len(q.Children())+1)
-	claims = append(claims, claim{want: own(q), weight: 1})
+	claims = append(claims, claim{want: d.own(q), weight: 1})
 	for _, child := range q.Children() {
+		want := d.wants[child]
 		claims = append(claims, claim{
-			queue: child, name: child.Name, want: wants[child], guaranteed: min(child.Guaranteed(kind), wants[child]), weight: child.Weight(),
+			queue: child, name: child.Name, want: want, guaranteed: min(child.Guaranteed(d.kind), want), weight: child.Weight(),
 		})
 	}
 	slices.SortFunc(claims, func(a, b claim) int { return strings.Compare(a.name, b.name) })
 	divide(claims, amount)
 	for i := range claims {
 		if c := &claims[i]; c.queue != nil {
-			deal(c.queue, kind, c.gets, own, wants, shares)
+			d.deal(c.queue, c.gets)
 		}
 	}
 }

@@ -227,6 +227,7 @@ func (m *model) tidy() {
 			inLines[u.key] = true
 		case inJam:
 			inJams[u.key] = true
+		default:
 		}
 	}
 	maps.DeleteFunc(m.parked, func(k lineKey, _ bool) bool { return !inLines[k] })

@@ -251,6 +251,7 @@ func (q *Queue) withdraw(u *Unit) {
 		last := q.muster[len(q.muster)-1]
 		q.muster[u.position], last.position = last, u.position
 		q.muster = slices.Delete(q.muster, len(q.muster)-1, len(q.muster))
+	case out:
 	}
 	u.at = out
 }

@@ -215,5 +215,6 @@ func (u *Unit) outdated() bool {
 
 // isAnchored reports whether where the gang's other members may go depends on where some are already.
 func isAnchored(g *cluster.Unit) bool {
-	return g.Placed() > 0 && g.Facts != nil && !(g.Facts.Topology.IsZero() && g.Facts.SubgroupTopology.IsZero())
+	f := g.Facts
+	return g.Placed() > 0 && f != nil && (!f.Topology.IsZero() || !f.SubgroupTopology.IsZero())
 }

@@ -84,7 +84,7 @@ func (w *world) place(pods []*cluster.Pod) cluster.Verdict {
 
 // verify recounts what the queue keeps and returns the first difference.
 func (q *Queue) verify() error {
-	lines, jams, resting, active, sleeping := 0, 0, 0, 0, 0
+	count := make(map[string]int)
 	seen := make(map[*Unit]bool)
 	for uid, u := range q.units {
 		if u.gang == nil && u.Pod != uid || u.gang != nil && u.gang.members[uid].uid != uid {
@@ -94,36 +94,14 @@ func (q *Queue) verify() error {
 			continue
 		}
 		seen[u] = true
-		switch u.at {
-		case inLine:
-			lines++
-			if u.line.units.At(u.position) != u || u.line.idle {
-				return fmt.Errorf("unit %s does not stand where it says", u.Key())
-			}
-			if u.line.parked {
-				sleeping++
-			} else {
-				active++
-			}
-		case inJam:
-			jams++
-			if j := u.line.jam; u.refused && j.refused[u.position] != u || !u.refused && j.units.At(u.position) != u {
-				return fmt.Errorf("unit %s is not in its jam", u.Key())
-			}
-		case inRest:
-			resting++
-			if q.rested.At(u.position) != u || u.until.IsZero() {
-				return fmt.Errorf("unit %s does not rest where it says", u.Key())
-			}
-		case inMuster:
-			if q.muster[u.position] != u || u.pods() >= u.need {
-				return fmt.Errorf("unit %s does not lack members", u.Key())
-			}
+		state, stands := q.stands(u)
+		if !stands {
+			return fmt.Errorf("unit %s is %s, but not where it says", u.Key(), state)
 		}
+		count[state]++
 	}
-	if q.active != active || q.sleeping != sleeping || q.jammed != jams || q.rested.Len() != resting {
-		return fmt.Errorf("counted %d active, %d sleeping, %d jammed, %d resting; the units say %d, %d, %d, %d",
-			q.active, q.sleeping, q.jammed, q.rested.Len(), active, sleeping, jams, resting)
+	if q.active != count["active"] || q.sleeping != count["asleep"] || q.jammed != count["jammed"] || q.rested.Len() != count["resting"] {
+		return fmt.Errorf("counted %d active, %d asleep, %d jammed, %d resting; the units say %v", q.active, q.sleeping, q.jammed, q.rested.Len(), count)
 	}
 	idle, held := 0, make(map[*Shape]int)
 	if err := q.root.verify(&idle, held); err != nil {
@@ -139,6 +117,29 @@ func (q *Queue) verify() error {
 		}
 	})
 	return err
+}
+
+// stands returns how a unit waits, and whether it is found there.
+func (q *Queue) stands(u *Unit) (state string, stands bool) {
+	switch u.at {
+	case inLine:
+		stands = u.line.units.At(u.position) == u && !u.line.idle
+		if u.line.parked {
+			return "asleep", stands
+		}
+		return "active", stands
+	case inJam:
+		if u.refused {
+			return "jammed", u.line.jam.refused[u.position] == u
+		}
+		return "jammed", u.line.jam.units.At(u.position) == u
+	case inRest:
+		return "resting", q.rested.At(u.position) == u && !u.until.IsZero()
+	case inMuster:
+		return "gathering", q.muster[u.position] == u && u.pods() < u.need
+	default:
+		return "popped", true
+	}
 }
 
 func (n *node) verify(idle *int, held map[*Shape]int) error {

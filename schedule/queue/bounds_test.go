@@ -1,0 +1,138 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+// TestIdleLinesAreBounded: shapes that come and go leave only so much behind, and one that comes back soon finds its line.
+func TestIdleLinesAreBounded(t *testing.T) {
+	w := newWorld()
+	for i := range 3 * maxIdleLines {
+		w.see(cluster.PodUpserted{Pod: podFacts("n", fmt.Sprint(i), int64(i+1))})
+		w.q.Done(w.q.Pop())
+	}
+	if err := w.q.verify(); err != nil {
+		t.Fatal(err)
+	}
+	if lines, shapes := w.q.idle.len, len(w.q.shapes.singles); lines != maxIdleLines || shapes != maxIdleLines {
+		t.Errorf("%d lines and %d shapes are kept, want %d", lines, shapes, maxIdleLines)
+	}
+	pod := w.store.Pod("n/5")
+	w.q.Add(pod)
+	if err := w.q.verify(); err != nil {
+		t.Fatal(err)
+	}
+	if u := w.q.Pop(); u == nil || u.Pod != "n/5" {
+		t.Errorf("popped %+v", u)
+	}
+}
+
+// TestIdleNamespacesArePruned: namespaces that come and go leave nothing behind in a queue that they share, once what they had is forgotten.
+func TestIdleNamespacesArePruned(t *testing.T) {
+	for _, sort := range []cluster.SortPolicy{cluster.Fair, cluster.FairHistory} {
+		w := newWorld()
+		w.see(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: cluster.DefaultQueue, Sort: sort, HalfLife: int64(time.Minute)}})
+		for i := range 500 {
+			pod := podFacts(fmt.Sprint("n", i), "p", 1)
+			w.see(cluster.PodUpserted{Pod: pod})
+			u := w.q.Pop()
+			w.place(u.Members())
+			w.q.Done(u)
+			w.now = w.now.Add(time.Minute)
+			w.q.Expire(w.now)
+			w.see(cluster.PodRemoved{UID: pod.UID})
+		}
+		if err := w.q.verify(); err != nil {
+			t.Fatal(err)
+		}
+		if kept := len(w.q.leaves[w.store.Queue(cluster.DefaultQueue)].tenants); kept > 100 {
+			t.Errorf("%s: %d namespaces are kept", policies[sort].name, kept)
+		}
+	}
+}
+
+// TestAddDelayed: a pod that waits already is not counted twice.
+func TestAddDelayed(t *testing.T) {
+	w := newWorld()
+	w.see(cluster.PodUpserted{Pod: podFacts("n", "p", 1)})
+	w.q.AddDelayed(w.store.Pod("n/p"), w.now.Add(time.Second))
+	if err := w.q.verify(); err != nil {
+		t.Fatal(err)
+	}
+	if w.q.BackingOff() != 1 || w.q.Active() != 0 {
+		t.Errorf("%d back off, %d are active", w.q.BackingOff(), w.q.Active())
+	}
+	if at, ok := w.q.NextExpiry(); !ok || !at.Equal(w.now.Add(time.Second)) {
+		t.Errorf("the backoff ends at %v, %v", at, ok)
+	}
+	w.q.Expire(w.now.Add(time.Second))
+	if u := w.q.Pop(); u == nil || u.Pod != "n/p" {
+		t.Errorf("popped %+v", u)
+	}
+}
+
+// TestParkedVisitsEachLineOnceAndRemembers: what a line has looked at is kept until it wakes.
+func TestParkedVisitsEachLineOnceAndRemembers(t *testing.T) {
+	w := newWorld()
+	for _, name := range []string{"a", "b"} {
+		w.see(cluster.PodUpserted{Pod: podFacts("n", name, 1)})
+	}
+	w.q.Park(w.q.Pop(), Seen{Revision: 5})
+	var visited []cluster.Revision
+	for range 3 {
+		w.q.Parked(func(l *Line, seen Seen) (Seen, bool) {
+			if l.Queue().Name != cluster.DefaultQueue || l.Len() != 2 {
+				t.Errorf("a line of %d in %s", l.Len(), l.Queue().Name)
+			}
+			visited = append(visited, seen.Revision)
+			return Seen{Revision: seen.Revision + 10}, len(visited) == 2
+		})
+	}
+	if fmt.Sprint(visited) != "[5 15]" {
+		t.Errorf("visited at %v, want once at 5, once at 15, and no more after waking", visited)
+	}
+	if u := w.q.Pop(); u == nil || u.Pod != "n/a" {
+		t.Errorf("after waking, popped %+v", u)
+	}
+}
+
+// TestRefusalOfOneGangDoesNotSpeakForAll: what is left of a limit may be kept for one of several gangs that are alike, and that need not be the
+// first of them.
+func TestRefusalOfOneGangDoesNotSpeakForAll(t *testing.T) {
+	facts := leafFacts("q", "", 1, 0)
+	facts.Max = []resource.Quantity{{Name: resource.NameCPU, Amount: 1}}
+	w := newTenancy(100, 4, facts)
+	var blocker []*cluster.Pod
+	w.want("q", 1)
+	blocker = append(blocker, w.q.Pop().Members()[0])
+	w.place(blocker)
+	w.q.Done(w.q.Unit(blocker[0].UID))
+	for i := range 3 {
+		gang := fmt.Sprint("g", i)
+		w.see(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "q", Name: gang}, MinMember: 1}})
+		facts := podFacts("q", gang, 1)
+		facts.Unit, facts.Created = gang, int64(i)
+		w.see(cluster.PodUpserted{Pod: facts})
+	}
+	at := w.store.Queue("q")
+	for range 3 {
+		w.q.ParkQuota(w.q.Pop(), at)
+	}
+	if u := w.q.Pop(); u != nil {
+		t.Fatalf("%s was tried again though nothing has changed", u.Key())
+	}
+	w.see(cluster.PodRemoved{UID: blocker[0].UID})
+	tried := make(map[string]int)
+	for u := w.q.Pop(); u != nil; u = w.q.Pop() {
+		tried[u.Key()]++
+		w.q.ParkQuota(u, at)
+	}
+	if len(tried) != 3 || tried["q/g0"] != 1 || tried["q/g1"] != 1 || tried["q/g2"] != 1 {
+		t.Errorf("tried %v, want each once", tried)
+	}
+}
