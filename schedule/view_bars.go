@@ -23,10 +23,12 @@ const (
 // brush is what bars are drawn with.
 type brush struct{ used, borrowed, pending, free, end string }
 
-var (
-	blocks = brush{used: "█", borrowed: "▓", pending: "░", free: "·", end: "│"}
-	ascii  = brush{used: "#", borrowed: "+", pending: "-", free: ".", end: "|"}
-)
+func newBrush(plain bool) *brush {
+	if plain {
+		return &brush{used: "#", borrowed: "+", pending: "-", free: ".", end: "|"}
+	}
+	return &brush{used: "█", borrowed: "▓", pending: "░", free: "·", end: "│"}
+}
 
 func (b *brush) legend() string {
 	return fmt.Sprintf("%s used  %s borrowed  %s pending  %s free up to the guarantee or the limit  %s end of the guarantee\n",
@@ -78,10 +80,7 @@ type TextOptions struct {
 
 // writeTree draws the tree of queues.
 func (v *QueueView) writeTree(b *strings.Builder, o TextOptions) {
-	brush := &blocks
-	if o.Plain {
-		brush = &ascii
-	}
+	brush := newBrush(o.Plain)
 	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "QUEUE\tRESOURCE\t\tUSED\tBORROWED\tGUARANTEED\tLIMIT\tFAIR\tPENDING\tUNITS\tPODS")
 	depth := v.Queues[0].Depth

@@ -93,7 +93,7 @@ const (
 // changes tries what could help, one thing at a time; then, where limits are in the way, with those raised. It leaves the ledger as it was.
 func (t *trial) changes() {
 	raised, undo := t.raise()
-	if len(raised) > 0 && t.fits(t.unit, nil) {
+	if len(raised) > 0 && t.fits(t.unit) {
 		t.propose(UnitChange{Limits: raised})
 		raised = nil // nothing else is needed
 	}
@@ -227,7 +227,7 @@ func (t *trial) withoutOne(ask *place.Ask, raised []LimitChange) {
 		return
 	}
 	restore := t.remove(name)
-	fits := t.fits(t.unit, nil)
+	fits := t.fits(t.unit)
 	restore()
 	if fits {
 		t.propose(UnitChange{Limits: raised, Gone: name})
@@ -269,10 +269,10 @@ func (t *trial) withMembers() {
 		t.queue.Add(t.store.Pod(f.UID))
 		added = append(added, f.UID)
 	}
-	if t.fits(t.unit, nil) {
+	if t.fits(t.unit) {
 		t.propose(UnitChange{Members: missing})
 	} else if raised, undo := t.raise(); len(raised) > 0 {
-		if t.fits(t.unit, nil) {
+		if t.fits(t.unit) {
 			t.propose(UnitChange{Limits: raised, Members: missing})
 		}
 		undo()
@@ -350,7 +350,7 @@ func (t *trial) fitsWithNodes(like *cluster.Node, count int) bool {
 		t.store.Apply(cluster.NodeUpserted{Node: node})
 		added = append(added, node.Name)
 	}
-	fits := t.fits(t.unit, nil)
+	fits := t.fits(t.unit)
 	for _, name := range added {
 		t.store.Apply(cluster.NodeRemoved{Name: name})
 	}

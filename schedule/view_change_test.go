@@ -47,7 +47,7 @@ func TestChangesHelp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			compareToPipeline(t, p, dump, a)
+			compareToPipeline(t, dump, a)
 			for i := range a.Changes {
 				kinds[kindOf(&a.Changes[i])]++
 			}
@@ -183,15 +183,15 @@ func drawGang(t *rapid.T, p *pipeline, i int) {
 }
 
 // compareToPipeline holds what is said of a unit against what a pipeline does.
-func compareToPipeline(t *rapid.T, p *pipeline, dump *schedule.Dump, a *schedule.UnitAnswer) {
+func compareToPipeline(t *rapid.T, dump *schedule.Dump, a *schedule.UnitAnswer) {
 	reserved := len(dump.Kept) > 0
 	if a.Waiting > 0 && !reserved {
-		if placed := try(t, p, dump, a, &schedule.UnitChange{}); placed != a.FitsNow {
+		if placed := try(t, dump, a, &schedule.UnitChange{}); placed != a.FitsNow {
 			t.Fatalf("%s/%s fits now: %v; the pipeline places it: %v\n%s", a.Namespace, a.Name, a.FitsNow, placed, unitText(a))
 		}
 	}
 	for i := range a.Changes {
-		if !try(t, p, dump, a, &a.Changes[i]) {
+		if !try(t, dump, a, &a.Changes[i]) {
 			t.Fatalf("%s/%s is not placed, though %s\n%s", a.Namespace, a.Name, a.Changes[i].String(), unitText(a))
 		}
 	}
@@ -204,7 +204,7 @@ func unitText(a *schedule.UnitAnswer) string {
 }
 
 // try makes a change in a pipeline of its own, in which nobody else waits, and reports whether the unit gets what it needs.
-func try(t *rapid.T, p *pipeline, dump *schedule.Dump, a *schedule.UnitAnswer, c *schedule.UnitChange) bool {
+func try(t *rapid.T, dump *schedule.Dump, a *schedule.UnitAnswer, c *schedule.UnitChange) bool {
 	fresh := newPipeline(t, spec.Duration(time.Hour))
 	for _, n := range dump.Ledger.Namespaces {
 		fresh.s.Apply(cluster.NamespaceUpserted{Namespace: n}, fresh.now)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -287,9 +288,9 @@ func (v *QueueView) writeUnits(t io.Writer) {
 		u := &v.Units[i]
 		turn := "-"
 		if u.Position > 0 {
-			turn = fmt.Sprint(u.Position)
+			turn = strconv.Itoa(u.Position)
 		}
-		row := []string{turn, u.Namespace + "/" + u.Name, u.pods(), fmt.Sprint(u.Priority), u.Created.Format(time.RFC3339), u.detail()}
+		row := []string{turn, u.Namespace + "/" + u.Name, u.pods(), strconv.Itoa(int(u.Priority)), u.Created.Format(time.RFC3339), u.detail()}
 		if queues {
 			row = slices.Insert(row, 1, u.Queue)
 		}

@@ -85,16 +85,16 @@ func (r *rehearsal) positions() map[*queue.Unit]int {
 	return list
 }
 
-// fits reports whether a unit would be placed now, if its ask were altered; nil: as it is.
-func (r *rehearsal) fits(u *queue.Unit, alter func(*place.Ask)) bool {
+// fits reports whether a unit would be placed now.
+func (r *rehearsal) fits(u *queue.Unit) bool {
 	if members := u.Members(); len(members) < u.Need() {
 		return false
 	}
 	ask, _, admitted := r.ask(u)
-	return admitted && r.finds(u, ask, alter)
+	return admitted && r.finds(u, ask, nil)
 }
 
-// finds reports whether nodes would take the unit, whatever its queues say.
+// finds reports whether nodes would take the unit, whatever its queues say, if its ask were altered; nil: as it is.
 func (r *rehearsal) finds(u *queue.Unit, ask *place.Ask, alter func(*place.Ask)) bool {
 	r.in.snapshot.Advance(r.store)
 	mark := r.in.snapshot.Mark()

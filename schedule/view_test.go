@@ -338,6 +338,32 @@ func drawPod(t *rapid.T, s *schedule.Scheduler, name string) cluster.PodFacts {
 	return f
 }
 
+// A file of before there were gangs is read as one without any.
+func TestReadDumpReadsOlderFiles(t *testing.T) {
+	s, err := schedule.New(schedule.Options{Config: spec.Default().Scheduling})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := s.Dump("hilbert", time.Unix(0, 0)).Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	older := b.String()
+	for _, field := range []string{`"kept": [],`, `"queues": [],`, `"units": [],`, `"reservations": [],`} {
+		if !strings.Contains(older, field) {
+			t.Fatalf("no %s in\n%s", field, older)
+		}
+		older = strings.Replace(older, field, "", 1)
+	}
+	d, err := schedule.ReadDump(strings.NewReader(older))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := d.View(schedule.ViewOptions{}); err != nil || v.Queues != nil {
+		t.Errorf("%v, %+v", err, v)
+	}
+}
+
 func TestReadDumpRefusesOtherFiles(t *testing.T) {
 	s, err := schedule.New(schedule.Options{Config: spec.Default().Scheduling})
 	if err != nil {
@@ -349,12 +375,13 @@ func TestReadDumpRefusesOtherFiles(t *testing.T) {
 	}
 	whole := b.String()
 	for name, c := range map[string]struct{ text, want string }{
-		"empty":         {"", "ends too early"},
-		"other version": {strings.Replace(whole, "v1alpha1", "v9", 1), "this version reads snapshot.hilbert.dev/v1alpha1"},
-		"other kind":    {strings.Replace(whole, "HilbertSnapshot", "Pod", 1), `"Pod" is not known`},
-		"cut short":     {whole[:len(whole)/2], "ends too early"},
-		"more":          {whole + "{}", "something follows"},
-		"bad setting":   {strings.Replace(whole, `"maxInFlight"`, `"maxInFligt"`, 1), "maxInFligt"},
+		"empty":                 {"", "ends too early"},
+		"other version":         {strings.Replace(whole, "v1alpha1", "v9", 1), "this version reads snapshot.hilbert.dev/v1alpha1"},
+		"other kind":            {strings.Replace(whole, "HilbertSnapshot", "Pod", 1), `"Pod" is not known`},
+		"cut short":             {whole[:len(whole)/2], "ends too early"},
+		"more":                  {whole + "{}", "something follows"},
+		"who is kept for twice": {strings.Replace(whole, `"kept": [],`, `"kept": [], "kept": [],`, 1), "stands twice"},
+		"bad setting":           {strings.Replace(whole, `"maxInFlight"`, `"maxInFligt"`, 1), "maxInFligt"},
 	} {
 		if _, err := schedule.ReadDump(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)

@@ -83,8 +83,10 @@ func (a *UnitAnswer) packing() (lines []string) {
 	}{{"All members", a.Topology}, {"Each subgroup's members", a.Subgroups}} {
 		var parts []string
 		for _, p := range []struct{ label, text string }{
-			{of.asked.Required, "must be in one %s"}, {of.asked.Preferred, "should be in one %s"},
-			{of.asked.Spread, "are spread over %s"}, {of.asked.Uniform, "must be on nodes of one %s"},
+			{of.asked.Required, "must be in one %s"},
+			{of.asked.Preferred, "should be in one %s"},
+			{of.asked.Spread, "are spread over %s"},
+			{of.asked.Uniform, "must be on nodes of one %s"},
 		} {
 			if p.label != "" {
 				parts = append(parts, fmt.Sprintf(p.text, p.label))
