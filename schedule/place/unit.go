@@ -78,6 +78,7 @@ type unitRun struct {
 	list   uint32
 	spare  []*weighing
 	groups []stretch
+	alike  []stretch
 	values []string
 }
 

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
@@ -74,22 +75,45 @@ func (r *unitRun) eachInTurn(m stretch) {
 	}
 }
 
-// eachOf gives each member the best of some nodes.
+// eachOf gives each member the best of some nodes. Members of the class for which the cluster has the least room come first: those of
+// others are likelier to find something beside them than the other way round.
 func (r *unitRun) eachOf(slots []cluster.Slot, m stretch) {
-	var class *cluster.Class
+	members := r.ask.Members
+	r.alike = r.alike[:0]
 	for i := m.from; i < m.to; i++ {
-		if r.done[i] || slices.Contains(r.failed, r.ask.Members[i].Class) {
-			continue
+		switch {
+		case i == m.from || members[i].Class != members[i-1].Class:
+			r.alike = append(r.alike, stretch{i, i + 1})
+		default:
+			r.alike[len(r.alike)-1].to++
 		}
-		if c := r.ask.Members[i].Class; c != class {
-			class = c
-			r.pen.open(r.p, c, 1)
-			r.stock(0, slots)
+	}
+	if len(r.alike) > 1 {
+		slices.SortStableFunc(r.alike, func(a, b stretch) int {
+			return cmp.Compare(r.p.room(members[a.from].Class).open, r.p.room(members[b.from].Class).open)
+		})
+	}
+	for _, alike := range r.alike {
+		r.eachAlike(slots, alike)
+	}
+}
+
+// eachAlike gives each member of one class the best of some nodes.
+func (r *unitRun) eachAlike(slots []cluster.Slot, m stretch) {
+	class := r.ask.Members[m.from].Class
+	if r.left(m) == 0 || slices.Contains(r.failed, class) {
+		return
+	}
+	r.pen.open(r.p, class, 1)
+	r.stock(0, slots)
+	for i := m.from; i < m.to; i++ {
+		if r.done[i] {
+			continue
 		}
 		slot, ok := r.pen.best(r.p, 0)
 		if !ok {
 			r.failed = append(r.failed, class)
-			continue
+			return
 		}
 		r.take(i, r.p.choose(slot, class))
 		r.pen.update(r.p, slot)
