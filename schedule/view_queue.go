@@ -320,7 +320,7 @@ func (u *WaitingUnit) detail() string {
 	}
 	text := string(u.State) + w.detail()
 	if u.KeptNodes > 0 {
-		text += fmt.Sprintf("; %d nodes are kept free for it", u.KeptNodes)
+		text += fmt.Sprintf("; %s kept free for it", count(u.KeptNodes, "node is", "nodes are"))
 	}
 	if len(u.KeptQueues) > 0 {
 		text += "; what frees of queue " + strings.Join(u.KeptQueues, ", ") + " is kept for it"

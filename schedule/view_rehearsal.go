@@ -96,10 +96,7 @@ func (r *rehearsal) fits(u *queue.Unit) bool {
 
 // finds reports whether nodes would take the unit, whatever its queues say, if its ask were altered; nil: as it is.
 func (r *rehearsal) finds(u *queue.Unit, ask *place.Ask, alter func(*place.Ask)) bool {
-	r.in.snapshot.Advance(r.store)
-	mark := r.in.snapshot.Mark()
-	defer r.in.snapshot.Rollback(mark)
-	r.reserved.open(u, r.in.snapshot)
+	defer r.opens(u)()
 	if alter != nil {
 		changed := *ask
 		changed.Members = slices.Clone(ask.Members)
@@ -108,4 +105,12 @@ func (r *rehearsal) finds(u *queue.Unit, ask *place.Ask, alter func(*place.Ask))
 	}
 	_, ok := r.in.placer.PlaceUnit(ask)
 	return ok
+}
+
+// opens lets a unit see the newest state, with the nodes that are kept free for it open. end ends that, and all that was assumed since.
+func (r *rehearsal) opens(u *queue.Unit) (end func()) {
+	r.in.snapshot.Advance(r.store)
+	mark := r.in.snapshot.Mark()
+	r.reserved.open(u, r.in.snapshot)
+	return func() { r.in.snapshot.Rollback(mark) }
 }

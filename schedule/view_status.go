@@ -72,7 +72,7 @@ type UnitState string
 
 // The states of gangs.
 const (
-	UnitRunning   UnitState = "running"   // it was whole once, and some of it is still there
+	UnitRunning   UnitState = "running"   // all that it needs have places, or had once and some still have
 	UnitWaiting   UnitState = "waiting"   // as many members wait as it needs
 	UnitGathering UnitState = "gathering" // members are missing
 	UnitHeld      UnitState = "held"      // its PodGroup or its queue is in doubt
@@ -83,7 +83,7 @@ func (s *Scheduler) UnitCounts() map[UnitState]int {
 	counts := map[UnitState]int{UnitRunning: 0, UnitWaiting: 0, UnitGathering: 0, UnitHeld: 0}
 	s.store.EachUnit(func(u *cluster.Unit) {
 		switch {
-		case u.Running():
+		case u.Running() || u.Ready() && u.Placed() >= u.MinMember():
 			counts[UnitRunning]++
 		case !u.Ready() || s.store.QueueOf(u.Namespace).Refuses:
 			counts[UnitHeld]++

@@ -181,10 +181,10 @@ func (a *UnitAnswer) judge(d *Dump, r *rehearsal, gang *cluster.Unit) {
 	if u != nil {
 		a.Priority, waiting = u.Priority, len(u.Members())
 	}
-	if a.Missing = max(a.Need-waiting, 0); a.Running {
+	if a.Missing = max(a.Need-waiting, 0); a.started() {
 		a.Missing = 0
 	}
-	if u == nil && a.Missing == 0 {
+	if waiting == 0 && a.Missing == 0 {
 		return // nobody waits
 	}
 	t := &trial{rehearsal: r, dump: d, gang: gang, unit: u, answer: a}
@@ -201,6 +201,9 @@ func (a *UnitAnswer) judge(d *Dump, r *rehearsal, gang *cluster.Unit) {
 		t.changes()
 	}
 }
+
+// started reports whether it runs, or all that it needs are on their way.
+func (a *UnitAnswer) started() bool { return a.Running || a.Known && a.Placed >= a.MinMember }
 
 func (a *UnitAnswer) block(kind BlockKind, message string) {
 	a.Blocks = append(a.Blocks, UnitBlock{kind, message})
@@ -292,6 +295,7 @@ func (t *trial) backoff() *Waiting {
 
 // lacksRoom tells why no nodes take the unit.
 func (t *trial) lacksRoom(ask *place.Ask) {
+	defer t.opens(t.unit)()
 	e := t.in.placer.ExplainUnit(ask)
 	t.answer.Explanation = &e
 	kind := BlockRoom

@@ -38,6 +38,8 @@ func (a *UnitAnswer) standing() string {
 	switch {
 	case !a.Known:
 		return fmt.Sprintf("is named by %s, but there is no such PodGroup.", count(len(a.Members)+a.MoreMembers, "pod", "pods"))
+	case !a.Running && a.started():
+		return fmt.Sprintf("starts: %s now, %d are needed.", haveOr(a.Placed, "has a place", "have places"), a.MinMember)
 	case a.Running && a.Waiting > 0:
 		return fmt.Sprintf("runs: %s, %d are needed to start; %s.", haveOr(a.Placed, "has a place", "have places"), a.MinMember, haveOr(a.Waiting, "waits to join", "wait to join"))
 	case a.Running:
@@ -80,20 +82,20 @@ func (a *UnitAnswer) packing() (lines []string) {
 	for _, of := range []struct {
 		whose string
 		asked UnitTopology
-	}{{"All members", a.Topology}, {"Each subgroup's members", a.Subgroups}} {
+	}{{"all members", a.Topology}, {"the members of each subgroup", a.Subgroups}} {
 		var parts []string
 		for _, p := range []struct{ label, text string }{
-			{of.asked.Required, "must be in one %s"},
-			{of.asked.Preferred, "should be in one %s"},
-			{of.asked.Spread, "are spread over %s"},
-			{of.asked.Uniform, "must be on nodes of one %s"},
+			{of.asked.Required, "in one %s"},
+			{of.asked.Preferred, "in one %s if possible"},
+			{of.asked.Spread, "spread over %s"},
+			{of.asked.Uniform, "on nodes of one %s"},
 		} {
 			if p.label != "" {
 				parts = append(parts, fmt.Sprintf(p.text, p.label))
 			}
 		}
 		if len(parts) > 0 {
-			lines = append(lines, of.whose+" "+strings.Join(parts, ", "))
+			lines = append(lines, "Asked of "+of.whose+": "+strings.Join(parts, "; "))
 		}
 	}
 	return lines
