@@ -136,3 +136,22 @@ func TestRefusalOfOneGangDoesNotSpeakForAll(t *testing.T) {
 		t.Errorf("tried %v, want each once", tried)
 	}
 }
+
+// TestUnitOutlivesItsMembers: who has popped a gang may ask it for its names and its queue after all members have got places.
+func TestUnitOutlivesItsMembers(t *testing.T) {
+	w := newWorld()
+	w.see(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "n", Name: "g"}, MinMember: 1}})
+	facts := podFacts("n", "p", 1)
+	facts.Unit = "g"
+	w.see(cluster.PodUpserted{Pod: facts})
+	u := w.q.Pop()
+	w.place(u.Members())
+	w.q.Done(u)
+	if u.Queue().Name != cluster.DefaultQueue || u.Key() != "n/g" || len(u.Members()) != 0 {
+		t.Errorf("%s of %s has %v", u.Key(), u.Queue().Name, u.Members())
+	}
+	w.q.Return(u) // it is known no more
+	if w.q.Active() != 0 || w.q.Pop() != nil {
+		t.Error("a unit that is done waits again")
+	}
+}

@@ -189,6 +189,7 @@ func (q *Queue) drop(u *Unit, uid cluster.UID) {
 	delete(q.units, uid)
 	u.home.add(0, -1)
 	if u.gang != nil {
+		u.one[0] = u.sample()
 		u.gang.leave(uid)
 		if len(u.gang.members) > 0 {
 			return

@@ -37,11 +37,11 @@ type Unit struct {
 	anchored bool               // as of when it was filed
 	facts    *cluster.UnitFacts // as of when it was filed
 	until    time.Time
-	refused  bool  // in its jam, as things stand
-	line     *Line // whose turn or whose jam it waits in
-	probe    *jam  // that it was woken from to be tried
-	home     *node // of its queue, where it counts as pending
-	one      [1]*cluster.Pod
+	refused  bool            // in its jam, as things stand
+	line     *Line           // whose turn or whose jam it waits in
+	probe    *jam            // that it was woken from to be tried
+	home     *node           // of its queue, where it counts as pending
+	one      [1]*cluster.Pod // the pod, or the last that left the gang
 	gang     *gang
 }
 
@@ -134,9 +134,9 @@ func (u *Unit) Key() string {
 
 func (u *Unit) namespace() string { return u.sample().Namespace }
 
-// sample returns any of the pods.
+// sample returns any of the pods; of a gang that nobody waits of any more the last.
 func (u *Unit) sample() *cluster.Pod {
-	if u.gang == nil {
+	if u.gang == nil || len(u.gang.parts) == 0 {
 		return u.one[0]
 	}
 	return u.gang.parts[0].members[0].pod
