@@ -115,7 +115,9 @@ func (q *Queue) resize() {
 // reorder works out the shares of all nodes below, and their order.
 func (n *node) reorder(q *Queue) {
 	if n.lines != nil {
-		n.lines = refill(n.lines, heap.New(n.policy.lines(), setLine))
+		if n.policy.sizes {
+			n.lines = refill(n.lines, heap.New(n.policy.lines(), setLine))
+		}
 	} else {
 		for _, child := range n.children {
 			child.reorder(q)
