@@ -141,21 +141,8 @@ func (s *Store) verifyUnits() error {
 		if u.Atomic() {
 			atomic++
 		}
-		placed, bound := 0, 0
-		for seat, pod := range u.pods {
-			if pod.Unit != u || int(pod.seat) != seat || s.pods[pod.UID] != pod || pod.Priority != u.priorityOf(pod.own) {
-				return fmt.Errorf("unit %s: pod %s on seat %d is not its member, sits on %d or has another priority", name, pod.UID, seat, pod.seat)
-			}
-			if pod.Placed() {
-				placed++
-			}
-			bound += pod.certain()
-		}
-		if placed != u.placed || bound != u.bound || u.done < 0 {
-			return fmt.Errorf("unit %s says %d members are placed, %d bound and %d done, pods say %d and %d", name, u.placed, u.bound, u.done, placed, bound)
-		}
-		if whole := u.Facts != nil && bound >= u.MinMember(); whole && !u.reached || u.reached && (u.Facts == nil || placed+u.done == 0) {
-			return fmt.Errorf("unit %s was whole: %v; %d of %d members are placed and %d done", name, u.reached, placed, u.MinMember(), u.done)
+		if err := s.verifyUnit(u); err != nil {
+			return fmt.Errorf("unit %s: %w", name, err)
 		}
 	}
 	if atomic != s.atomic {
@@ -168,6 +155,27 @@ func (s *Store) verifyUnits() error {
 		if pod.Unit == nil && pod.Priority != pod.own {
 			return fmt.Errorf("pod %s has no unit, and its priority is %d instead of its own, %d", pod.UID, pod.Priority, pod.own)
 		}
+	}
+	return nil
+}
+
+// verifyUnit counts the members of a unit.
+func (s *Store) verifyUnit(u *Unit) error {
+	placed, bound := 0, 0
+	for seat, pod := range u.pods {
+		if pod.Unit != u || int(pod.seat) != seat || s.pods[pod.UID] != pod || pod.Priority != u.priorityOf(pod.own) {
+			return fmt.Errorf("pod %s on seat %d is not its member, sits on %d or has another priority", pod.UID, seat, pod.seat)
+		}
+		if pod.Placed() {
+			placed++
+		}
+		bound += pod.certain()
+	}
+	if placed != u.placed || bound != u.bound || u.done < 0 {
+		return fmt.Errorf("it says %d members are placed, %d bound and %d done, pods say %d and %d", u.placed, u.bound, u.done, placed, bound)
+	}
+	if whole := u.Facts != nil && bound >= u.MinMember(); whole && !u.reached || u.reached && (u.Facts == nil || placed+u.done == 0) {
+		return fmt.Errorf("it was whole: %v; %d of %d members are bound, %d placed and %d done", u.reached, bound, u.MinMember(), placed, u.done)
 	}
 	return nil
 }

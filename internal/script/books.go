@@ -68,7 +68,7 @@ func Units(s *cluster.Store) string {
 		case u.Running():
 			state = "runs"
 		}
-		lines[u.UnitName.String()] = fmt.Sprintf("%s %s: placed %d of %d, bound %d, min %d, need %d, spare %d",
+		lines[u.String()] = fmt.Sprintf("%s %s: placed %d of %d, bound %d, min %d, need %d, spare %d",
 			u.UnitName, state, u.Placed(), len(u.Pods()), u.Bound(), u.MinMember(), u.Need(), u.Spare())
 	})
 	var b strings.Builder
