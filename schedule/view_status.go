@@ -59,7 +59,7 @@ func (q *QueueStatus) Amount(name string) QueueAmount {
 }
 
 // QueueStatuses returns the status of every queue: the root first, parents before children, siblings by name. It is nil while nobody has
-// configured queues. It costs time proportional to the pods, some 20 ns each.
+// configured queues. It costs time proportional to the pods, some 0.1 µs each, and to the queues, a few µs each.
 func (s *Scheduler) QueueStatuses() []QueueStatus {
 	if !s.store.Queued() {
 		return nil
@@ -139,8 +139,8 @@ type books struct {
 }
 
 type book struct {
-	pending           []int64 // by kind
-	units, pods, runs int
+	pending     []int64 // by kind
+	units, pods int
 }
 
 // newBooks counts every pod.
@@ -149,21 +149,19 @@ func newBooks(store *cluster.Store) *books {
 	store.Root().Each(func(q *cluster.Queue) { b.of[q] = &book{pending: make([]int64, store.Kinds())} })
 	gangs := make(map[*cluster.Unit]bool)
 	store.EachPod(func(pod *cluster.Pod) {
+		if !isPending(pod) {
+			return
+		}
 		at := b.of[pod.Queue()]
-		switch {
-		case pod.Phase == cluster.Assumed || pod.Phase == cluster.Bound:
-			at.runs++
-		case isPending(pod):
-			at.pods++
-			for _, a := range pod.Class.Charge {
-				at.pending[a.Kind] = resource.Add(at.pending[a.Kind], a.Value)
-			}
-			if pod.Unit == nil {
-				at.units++
-			} else if !gangs[pod.Unit] {
-				gangs[pod.Unit] = true
-				at.units++
-			}
+		at.pods++
+		for _, a := range pod.Class.Charge {
+			at.pending[a.Kind] = resource.Add(at.pending[a.Kind], a.Value)
+		}
+		if pod.Unit == nil {
+			at.units++
+		} else if !gangs[pod.Unit] {
+			gangs[pod.Unit] = true
+			at.units++
 		}
 	})
 	b.fair = b.fairShares()
@@ -174,7 +172,7 @@ func newBooks(store *cluster.Store) *books {
 // isPending reports whether a pod waits for a place that it could be given one day, whatever is in the way: its PodGroup and its queue
 // included.
 func isPending(pod *cluster.Pod) bool {
-	return pod.Ours && pod.Phase == cluster.Pending && !pod.Deleting && !pod.Gated && pod.Refusal() == ""
+	return pod.Phase == cluster.Pending && pod.Ours && !pod.Deleting && !pod.Gated && pod.Refusal() == ""
 }
 
 // fairShares works out what each queue ought to have of what is used and asked for. It must be called before climb.
@@ -202,7 +200,7 @@ func (b *books) climb(q *cluster.Queue) {
 	for _, child := range q.Children() {
 		b.climb(child)
 		c := b.of[child]
-		sum.units, sum.pods, sum.runs = sum.units+c.units, sum.pods+c.pods, sum.runs+c.runs
+		sum.units, sum.pods = sum.units+c.units, sum.pods+c.pods
 		for kind, amount := range c.pending {
 			sum.pending[kind] = resource.Add(sum.pending[kind], amount)
 		}
@@ -214,7 +212,7 @@ func (b *books) status(q *cluster.Queue) QueueStatus {
 	book := b.of[q]
 	s := QueueStatus{
 		Name: q.Name, Weight: q.Weight(), Sort: sortNames[q.Sort()], Ready: !q.Refuses, Reason: q.Problem.Reason, Message: q.Problem.Message,
-		PendingUnits: book.units, PendingPods: book.pods, RunningPods: book.runs,
+		PendingUnits: book.units, PendingPods: book.pods, RunningPods: int(q.Used(resource.Pods)),
 	}
 	for up := q.Parent(); up != nil; up = up.Parent() {
 		s.Depth++

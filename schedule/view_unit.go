@@ -89,12 +89,12 @@ const (
 	BlockPodGroup BlockKind = "podGroup" // there is none, or it asks for what cannot be
 	BlockQueue    BlockKind = "queue"    // the queue's place in the tree is in doubt
 	BlockRefused  BlockKind = "refused"  // members can never be placed, or are held
+	BlockBackoff  BlockKind = "backoff"  // it waits out a backoff
 	BlockMembers  BlockKind = "members"  // fewer wait than must be placed together
 	BlockQuota    BlockKind = "quota"    // a limit leaves no room
 	BlockReserved BlockKind = "reserved" // nodes that it could use are kept free for others
 	BlockTopology BlockKind = "topology" // it would fit, but not packed as it asks
 	BlockRoom     BlockKind = "room"     // the nodes have no room for it
-	BlockBackoff  BlockKind = "backoff"  // it waits out a backoff
 )
 
 // MaxMembers is how many members a UnitAnswer names.
@@ -261,6 +261,9 @@ type trial struct {
 // look finds out whether the unit fits now, and if not, what is in its way.
 func (t *trial) look() {
 	a := t.answer
+	if w := t.backoff(); w != nil {
+		a.block(BlockBackoff, "it backs off until "+w.Until.Format(time.RFC3339))
+	}
 	ask, short, admitted := t.ask(t.unit)
 	if !admitted {
 		a.block(BlockQuota, t.quotaCondition(&short).Message)
@@ -268,9 +271,6 @@ func (t *trial) look() {
 	roomy := t.finds(t.unit, ask, nil)
 	if a.FitsNow = roomy && admitted; a.FitsNow {
 		return
-	}
-	if w := t.backoff(); w != nil {
-		a.block(BlockBackoff, "it backs off until "+w.Until.Format(time.RFC3339))
 	}
 	if roomy {
 		return

@@ -1,0 +1,84 @@
+package schedule_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule"
+)
+
+// crowd is a scheduler with 1,000 queues in two levels, 5,000 full nodes, 100,000 pods on them and 20,000 in gangs of 20 that wait.
+func crowd(b *testing.B) *schedule.Scheduler {
+	b.Helper()
+	s, err := schedule.New(schedule.Options{Config: spec.Default().Scheduling})
+	if err != nil {
+		b.Fatal(err)
+	}
+	now := time.Unix(1000, 0)
+	const queues, nodes, gangs = 1000, 5000, 1000
+	for i := range queues {
+		q := &cluster.QueueFacts{Name: fmt.Sprintf("q%04d", i), Weight: 1, Guaranteed: []resource.Quantity{{Name: "cpu", Amount: 1000}}}
+		if i >= 50 {
+			q.Parent = fmt.Sprintf("q%04d", i%50)
+		}
+		s.Apply(cluster.QueueUpserted{Queue: q}, now)
+	}
+	var namespaces []cluster.Namespace
+	for i := range queues {
+		namespaces = append(namespaces, cluster.Namespace{Name: fmt.Sprint("ns", i), Labels: []cluster.Label{{Key: spec.LabelQueue, Value: fmt.Sprintf("q%04d", i)}}})
+	}
+	s.Apply(cluster.NamespacesListed{Namespaces: namespaces}, now)
+	r := &cluster.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 500}}}
+	for i := range nodes {
+		name := fmt.Sprintf("n%04d", i)
+		s.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+			Name: name, Labels: map[string]string{cluster.HostnameKey: name, "rack": fmt.Sprint("r", i/20)},
+			Allocatable: []resource.Quantity{{Name: "cpu", Amount: 10_000}, {Name: "pods", Amount: 110}},
+		}}, now)
+		for k := range 20 {
+			pod := fmt.Sprintf("p%04d-%d", i, k)
+			s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+				UID: cluster.UID(pod), Namespace: fmt.Sprint("ns", (i+k)%queues), Name: pod, Node: name, Requirements: r,
+			}}, now)
+		}
+	}
+	for i := range gangs {
+		name := cluster.UnitName{Namespace: fmt.Sprint("ns", i%queues), Name: fmt.Sprint("g", i)}
+		s.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: name, UID: cluster.UID(name.Name), MinMember: 20, Topology: cluster.Packing{Required: "rack"}}}, now)
+		for k := range 20 {
+			pod := fmt.Sprint(name.Name, "-", k)
+			s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID(pod), Namespace: name.Namespace, Name: pod, Unit: name.Name, Ours: true, Requirements: r}}, now)
+		}
+	}
+	return s
+}
+
+// BenchmarkViews times what is worked out in the scheduling loop (QueueStatuses, PendingPods, UnitCounts, Dump) and what is made beside it.
+func BenchmarkViews(b *testing.B) {
+	s := crowd(b)
+	now := time.Unix(2000, 0)
+	dump := s.Dump("hilbert", now)
+	for _, c := range []struct {
+		name string
+		do   func() error
+	}{
+		{"QueueStatuses", func() error { s.QueueStatuses(); return nil }},
+		{"PendingPods", func() error { s.PendingPods(); return nil }},
+		{"UnitCounts", func() error { s.UnitCounts(); return nil }},
+		{"Dump", func() error { s.Dump("hilbert", now); return nil }},
+		{"View", func() error { _, err := dump.View(schedule.ViewOptions{Limit: 50}); return err }},
+		{"ExplainUnit", func() error { _, err := dump.ExplainUnit("ns7", "g7"); return err }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				if err := c.do(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
