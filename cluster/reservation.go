@@ -7,8 +7,13 @@ type ReservationID int32
 // NoReservation is the ID of none.
 const NoReservation ReservationID = 0
 
-// Reservation returns who has reserved a node.
-func (s *State) Reservation(slot Slot) ReservationID { return s.reserved[slot] }
+// Reservation returns who has reserved a node; a node that this state does not know yet is reserved by nobody.
+func (s *State) Reservation(slot Slot) ReservationID {
+	if int(slot) >= len(s.reserved) {
+		return NoReservation
+	}
+	return s.reserved[slot]
+}
 
 // Reserve closes nodes, or with NoReservation opens them.
 func (s *Store) Reserve(slots []Slot, by ReservationID) {

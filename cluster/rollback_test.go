@@ -46,6 +46,20 @@ func TestRollbackRestores(t *testing.T) {
 	})
 }
 
+// A snapshot that lags behind is asked about nodes that it has never seen.
+func TestReservationOfUnseenNode(t *testing.T) {
+	snapshot := cluster.NewSnapshot()
+	w := newTown()
+	w.store.Reserve([]cluster.Slot{1}, 7)
+	if by := snapshot.Reservation(1); by != cluster.NoReservation {
+		t.Errorf("reserved by %d, which the snapshot cannot know", by)
+	}
+	snapshot.Advance(w.store)
+	if by := snapshot.Reservation(1); by != 7 {
+		t.Errorf("reserved by %d, want 7", by)
+	}
+}
+
 // suppose makes assumptions and takes all of them back.
 func suppose(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, placer *place.Placer) {
 	type mark struct {
