@@ -259,6 +259,9 @@ func (c *checker) released(uid cluster.UID) {
 	if m := c.pods[uid]; m != nil && m.assumed {
 		c.move(m, "", topology.Grant{})
 		m.assumed, m.victims = false, nil
+		for _, other := range c.pods { // who waited for it to leave need not any more, wherever it goes now
+			other.victims = slices.DeleteFunc(other.victims, func(victim cluster.UID) bool { return victim == uid })
+		}
 	}
 }
 

@@ -315,7 +315,8 @@ func (c *checker) usage(off []cluster.UID) bill {
 	return used
 }
 
-// judgeVictims: where nothing is reclaimed, priority alone decides; else each victim's queue has borrowed, or priority does.
+// judgeVictims holds who is evicted: within a queue those of lower priority, unless it lets nobody preempt; else those whose queue has borrowed
+// and does not keep it.
 func (c *checker) judgeVictims(plan *cluster.Plan) {
 	if len(plan.Victims) == 0 {
 		return
@@ -327,17 +328,37 @@ func (c *checker) judgeVictims(plan *cluster.Plan) {
 			continue
 		}
 		for i := range plan.Placements {
-			m := c.pods[plan.Placements[i].Pod]
-			if plan.Placements[i].Node != victim.node || c.rank(m) > c.rank(victim) {
-				continue
-			}
-			if !plan.Reclaims {
-				c.s.violate("pod %s preempts %s, which is of no lower priority", m.uid, uid)
-			} else if !c.tenants.borrows(used, m.namespace, victim) {
-				c.s.violate("pod %s reclaims from %s, whose queue has borrowed nothing", m.uid, uid)
+			if m := c.pods[plan.Placements[i].Pod]; plan.Placements[i].Node == victim.node {
+				if why := c.spared(plan, m, victim, used); why != "" {
+					c.s.violate("pod %s preempts %s, %s", m.uid, uid, why)
+				}
 			}
 		}
 	}
+}
+
+// spared says why a pod must not be evicted for another; empty when it may.
+func (c *checker) spared(plan *cluster.Plan, m, victim *mirrored, used bill) string {
+	t := c.tenants
+	lower, queue := c.rank(victim) < c.rank(m), t.queueOf(victim.namespace)
+	if queue == t.queueOf(m.namespace) {
+		if f := t.queues[queue]; f != nil && f.NeverPreempts {
+			return "whose queue lets nobody preempt"
+		}
+		if !lower {
+			return "which is of no lower priority"
+		}
+		return ""
+	}
+	switch {
+	case !lower && !plan.Reclaims:
+		return "which is of no lower priority"
+	case !t.borrows(used, m.namespace, victim):
+		return "whose queue has borrowed nothing"
+	case t.keeps(victim.namespace, t.side(victim.namespace, m.namespace)):
+		return "whose queue keeps what it has borrowed"
+	}
+	return ""
 }
 
 // borrows says whether the queue of a victim holds more than its guarantee of something that the victim has, where the tree forks between

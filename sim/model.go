@@ -190,7 +190,10 @@ func (a *model) bind(i, n int32, grant topology.Grant, now int64) (over string) 
 	p := &a.pods[i]
 	p.node, p.grant, p.bound, p.started = n, grant, a.revision, now+1
 	over = a.charge(&a.nodes[n], p, i)
-	a.sawUnit(a.unitOf(p))
+	if name := a.unitOf(p); a.tenants.units[name] != nil {
+		a.units[a.numberOf(name)].bound++
+		a.sawUnit(name)
+	}
 	a.meter.move(now, a.requirements(p), 1)
 	return over
 }

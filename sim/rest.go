@@ -223,14 +223,14 @@ func (s *simulation) owes(p *pod, n *node, used bill) {
 	}
 }
 
-// keeps says whether a queue on the way from a namespace up to a side of the tree keeps what it has borrowed.
+// keeps says whether a queue on the way from a namespace up to a side of the tree keeps what it has borrowed; with no side, the namespace's own.
 func (t *tenants) keeps(namespace, side string) bool {
 	chain, _ := t.above(t.queueOf(namespace))
 	for _, name := range chain {
 		if f := t.queues[name]; f != nil && f.KeepsBorrowed {
 			return true
 		}
-		if name == side {
+		if name == side || side == "" {
 			break
 		}
 	}

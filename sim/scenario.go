@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,21 +42,30 @@ type cast struct {
 //
 // Pods that are evicted, or whose node is killed, are created anew, as their controllers would do it; those that have ended stay.
 func Play(ctx context.Context, f *scenario.File, o Options) ([]string, error) {
-	s, err := newSimulation(&trace.Workload{Name: f.Name, Identities: make(map[string]trace.Identity)}, o)
+	p, err := newPlay(ctx, f, o)
 	if err != nil {
 		return nil, fmt.Errorf("play %s: %w", f.Name, err)
 	}
+	return p.all(f)
+}
+
+func newPlay(ctx context.Context, f *scenario.File, o Options) (*play, error) {
+	s, err := newSimulation(&trace.Workload{Name: f.Name, Identities: make(map[string]trace.Identity)}, o)
+	if err != nil {
+		return nil, err
+	}
 	s.tenanted, s.lasting = true, true
-	p := &play{simulation: s, ctx: ctx, sets: make(map[string]*cast), requirements: make(map[string]*cluster.Requirements)}
+	return &play{simulation: s, ctx: ctx, sets: make(map[string]*cast), requirements: make(map[string]*cluster.Requirements)}, nil
+}
+
+// all takes every step, and then rests.
+func (p *play) all(f *scenario.File) ([]string, error) {
 	printed := make([]string, len(f.Blocks))
 	for i := range f.Blocks {
 		var b strings.Builder
 		for _, step := range f.Blocks[i].Steps {
-			if err := p.do(step, &b); err != nil {
+			if err := cmp.Or(p.do(step, &b), p.err); err != nil {
 				return printed, fmt.Errorf("%s:%d: %w", f.Name, f.Blocks[i].Line, err)
-			}
-			if s.err != nil {
-				return printed, fmt.Errorf("%s:%d: %w", f.Name, f.Blocks[i].Line, s.err)
 			}
 		}
 		printed[i] = b.String()

@@ -58,7 +58,8 @@ func (t *tenants) listUnits() []*cluster.UnitFacts {
 type unit struct {
 	age    int32 // how many of its name were before it
 	exists bool
-	whole  bool // once, as many members as it needs were bound at once, whatever became of it since
+	whole  bool // once, it was: of as many members as it needs all were bound, though some may have been deleted before the last
+	bound  int  // members that were bound since there were none on a node
 	runs   bool // the same under its present UID, and something of it is left
 }
 
@@ -104,10 +105,16 @@ func (a *model) sawUnit(name cluster.UnitName) {
 	u := &a.units[a.numberOf(name)]
 	bound, ended := a.has(name)
 	if bound >= int(f.MinMember) {
-		u.whole, u.runs = true, true
+		u.runs = true
 	}
 	if bound+ended == 0 {
 		u.runs = false
+	}
+	if !slices.ContainsFunc(a.members(name), func(i int32) bool { return a.pods[i].node != nowhere }) {
+		u.bound = 0
+	}
+	if max(bound, u.bound) >= int(f.MinMember) {
+		u.whole = true
 	}
 }
 

@@ -1,8 +1,14 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/internal/scenario"
 )
 
 const tenantedWorkload = "nodes=12,pods=300,classes=8,minutes=5,load=150,queues=6,gangs=60"
@@ -34,5 +40,143 @@ func TestTenants(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// tellUnit tells the scheduler of every PodGroup with a change.
+func tellUnit(change func(*cluster.UnitFacts)) func(cluster.Event) cluster.Event {
+	edit := func(f *cluster.UnitFacts) *cluster.UnitFacts {
+		c := *f
+		change(&c)
+		return &c
+	}
+	return func(e cluster.Event) cluster.Event {
+		switch e := e.(type) {
+		case cluster.UnitUpserted:
+			return cluster.UnitUpserted{Unit: edit(e.Unit)}
+		case cluster.UnitsListed:
+			var list []*cluster.UnitFacts
+			for _, f := range e.Units {
+				list = append(list, edit(f))
+			}
+			return cluster.UnitsListed{Units: list}
+		}
+		return e
+	}
+}
+
+// tellQueue tells the scheduler of every queue with a change.
+func tellQueue(change func(*cluster.QueueFacts)) func(cluster.Event) cluster.Event {
+	edit := func(f *cluster.QueueFacts) *cluster.QueueFacts {
+		c := *f
+		change(&c)
+		return &c
+	}
+	return func(e cluster.Event) cluster.Event {
+		switch e := e.(type) {
+		case cluster.QueueUpserted:
+			return cluster.QueueUpserted{Queue: edit(e.Queue)}
+		case cluster.QueuesListed:
+			var list []*cluster.QueueFacts
+			for _, f := range e.Queues {
+				list = append(list, edit(f))
+			}
+			return cluster.QueuesListed{Queues: list}
+		}
+		return e
+	}
+}
+
+// TestTenantMistakesAreFound breaks runs with gangs and queues in the ways in which a scheduler could be wrong about them, and wants each
+// noticed by the right check. Where resting is set, only what holds at rest is looked at.
+func TestTenantMistakesAreFound(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		told    func(cluster.Event) cluster.Event
+		want    string
+		resting bool
+	}{
+		{"limits are not seen", tellQueue(func(f *cluster.QueueFacts) { f.Max = nil }), "has not enough", false},
+		{"borrowing is always allowed", tellQueue(func(f *cluster.QueueFacts) { f.BorrowsNothing = false }), "has not enough", false},
+		{"parents are not seen", tellQueue(func(f *cluster.QueueFacts) { f.Parent = "" }), "has ", false},
+		{"namespaces are not seen", func(e cluster.Event) cluster.Event {
+			if _, ok := e.(cluster.NamespacesListed); ok {
+				return cluster.NamespacesListed{}
+			}
+			return e
+		}, "has not enough", false},
+		{"queues that let nobody preempt are not seen", tellQueue(func(f *cluster.QueueFacts) { f.NeverPreempts = false }), "lets nobody preempt", false},
+		{"queues that keep what they borrow are not seen", tellQueue(func(f *cluster.QueueFacts) { f.KeepsBorrowed = false }), "keeps what it has borrowed", false},
+		{"guarantees are thought smaller", tellQueue(func(f *cluster.QueueFacts) { f.Guaranteed = scaled(f.Guaranteed, 10) }), "has borrowed nothing", false},
+		{"one member is thought enough", tellUnit(func(f *cluster.UnitFacts) { f.MinMember = 1 }), "that it needs", false},
+		{"one member is thought enough, and nobody looks", tellUnit(func(f *cluster.UnitFacts) { f.MinMember = 1 }), "was never whole", true},
+		{"members are thought to be on their own", tellPod(func(f *cluster.PodFacts) bool { f.Unit = ""; return true }), "that it needs", false},
+		{"required racks are not seen", tellUnit(func(f *cluster.UnitFacts) { f.Topology.Required = "" }), "where one is required", false},
+		{"uniform models are not seen", tellUnit(func(f *cluster.UnitFacts) { f.Topology.Uniform = "" }), spec.LabelGPUModel, false},
+		{"subgroups are not seen", tellUnit(func(f *cluster.UnitFacts) { f.SubgroupTopology = cluster.Packing{} }), "subgroup part-", false},
+		{"indivisible gangs are thought divisible", tellUnit(func(f *cluster.UnitFacts) { f.Indivisible = false }), "is torn", false},
+		{"PodGroups are not seen", func(e cluster.Event) cluster.Event {
+			if _, ok := e.(cluster.UnitsListed); ok {
+				return cluster.UnitsListed{}
+			}
+			return hide[cluster.UnitUpserted](e)
+		}, "would fit together", true},
+		{"PodGroups are thought to stay", hide[cluster.UnitRemoved], "does not know", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var last error
+			for seed := range uint64(40) {
+				w := invent(t, tenantedWorkload, seed)
+				o := options(seed)
+				o.Faults, o.Preempt = DefaultFaults(w), true
+				o.Faults.Relists, o.Faults.Restarts, o.Faults.QueueEdits = 0, 0, 0
+				if !c.resting {
+					o.CheckEvery = 1
+				}
+				s, err := newSimulation(w, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.seams.told = c.told
+				if err := s.start(); err != nil { // it was told of everything before the mistake was made
+					t.Fatal(err)
+				}
+				_, last = s.run(t.Context())
+				if broken, ok := errors.AsType[*Violation](last); ok && strings.Contains(broken.What, c.want) {
+					return
+				}
+			}
+			t.Errorf("never %q; at last %s", c.want, fmt.Sprint(last))
+		})
+	}
+}
+
+// TestGuaranteeIsHeld: a scheduler that knows of no guarantees, or may not use them, lets a pod wait for what others have borrowed.
+func TestGuaranteeIsHeld(t *testing.T) {
+	f, err := scenario.Parse("f", `nodes n count=2 cpu=8 mem=64
+queue owner guaranteed=cpu:8
+queue guest
+namespace own queue=owner
+namespace lent queue=guest
+pods lent/x count=4 cpu=4
+run 1m
+pods own/x cpu=4
+run 1m
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, blind := range []bool{false, true} {
+		s, err := newPlay(t.Context(), f, playOptions(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if blind {
+			s.seams.told = tellQueue(func(f *cluster.QueueFacts) { f.Guaranteed = nil })
+		}
+		_, err = s.all(f)
+		if held := err != nil && strings.Contains(err.Error(), "waits within the guarantee of queue owner"); held != blind {
+			t.Errorf("blind: %v; got %v", blind, err)
+		}
 	}
 }
