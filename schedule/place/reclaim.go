@@ -160,6 +160,9 @@ func (r *Reclaimer) Hopeless(ask *Ask) bool {
 		if !a.seen {
 			b.see(a)
 		}
+		if a.fork.own && len(q.Tenants()) == 0 {
+			continue // nothing is directly in it
+		}
 		byPriority = byPriority || a.priority
 		if b.borrowed(a, a.shares, b.asks, false) {
 			return false

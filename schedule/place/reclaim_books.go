@@ -130,7 +130,7 @@ func (b *books) see(a *account) {
 	}
 	if fork == nil { // the asker's queue is below it
 		keeps = keepsBorrowed(a.queue)
-		fork = &account{queue: a.queue, own: true, gone: make([]int64, b.store.Kinds()), off: make([]int64, b.store.Kinds())}
+		fork = &account{queue: a.queue, own: true}
 	}
 	a.fork = fork
 	if keeps {
@@ -227,14 +227,10 @@ func (b *books) borrowedBelow(a *account, kind resource.Kind) bool {
 
 // excess is how much more than its guarantee a queue would hold when all have left that leave anyway, and all that are taken.
 func (b *books) excess(a *account, kind resource.Kind) int64 {
-	if !a.own {
-		return a.queue.Used(kind) - a.gone[kind] - a.queue.Guaranteed(kind)
+	if a.own {
+		return math.MaxInt64 // whatever its pods hold it has borrowed
 	}
-	used := int64(0)
-	for _, t := range a.queue.Tenants() {
-		used += t.Used(kind)
-	}
-	return used - a.gone[kind]
+	return a.queue.Used(kind) - a.gone[kind] - a.queue.Guaranteed(kind)
 }
 
 // leave takes note that pods of a queue leave anyway.
@@ -243,21 +239,10 @@ func (b *books) leave(pod *cluster.Pod) {
 		add(a.gone, pod.Class.Charge, 1)
 		a.over = b.overLevel(a)
 	}
-	b.leaveOwn(pod)
-}
-
-// leaveOwn does so for the account of an inner queue's own units.
-func (b *books) leaveOwn(pod *cluster.Pod) {
-	if a := b.of(pod); a.fork.own {
-		add(a.fork.gone, pod.Class.Charge, 1)
-	}
 }
 
 // take takes from a queue, sign 1, or gives back, sign −1. The levels of the accounts follow on settle.
 func (b *books) take(a *account, holds resource.List, sign int64) {
-	if a.fork.own {
-		add(a.fork.gone, holds, sign)
-	}
 	for ; a != nil; a = a.up {
 		add(a.gone, holds, sign)
 		add(a.off, holds, sign)

@@ -1,0 +1,115 @@
+package place
+
+import (
+	"fmt"
+	"testing"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+// What changes the price of a node is followed from one decision to the next, though nothing changes on the node itself.
+func TestReclaimFollows(t *testing.T) {
+	store := cluster.NewStore()
+	full := &cluster.Requirements{Requests: quantities(resource.NameCPU, 4000)}
+	queue := func(name string, guaranteed int) {
+		store.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: name, Weight: 1, Guaranteed: quantities(resource.NameCPU, guaranteed)}})
+		store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: name, Labels: []cluster.Label{{Key: spec.LabelQueue, Value: name}}}})
+	}
+	node := func(i int) {
+		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: fmt.Sprint("n", i), Allocatable: quantities(resource.NameCPU, 4000, resource.NamePods, 9)}})
+	}
+	pod := func(name, namespace, node, unit string, started int64) {
+		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+			UID: cluster.UID(name), Name: name, Namespace: namespace, Node: node, Unit: unit, Started: started * 1e9, Ours: true, Requirements: full,
+		}})
+	}
+	for i := range 7 {
+		node(i)
+	}
+	for _, name := range []string{"b", "c", "d"} {
+		queue(name, 0)
+	}
+	queue("a", 100000)
+	gang := &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "d", Name: "g"}, MinMember: 2}
+	store.Apply(cluster.UnitUpserted{Unit: gang})
+	pod("b1", "b", "n0", "", 90)
+	pod("c1", "c", "n1", "", 10)
+	pod("c2", "c", "n2", "", 11)
+	pod("d1", "d", "n3", "g", 1)
+	pod("d2", "d", "n4", "g", 2)
+	pod("d3", "d", "n5", "g", 3)
+	pod("d4", "d", "n6", "g", 4)
+	pod("p", "a", "", "", 0)
+	r := newReclaimer(t, store)
+	at := int64(100e9)
+	expect := func(what string, victims ...string) {
+		t.Helper()
+		at += 1e9
+		found, ok := r.Evict(&Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, at)
+		if !ok || fmt.Sprint(names(found.Victims)) != fmt.Sprint(victims) {
+			t.Errorf("%s: %v (%v), want %v", what, names(found.Victims), ok, victims)
+		}
+	}
+	expect("d is furthest over its share, and has two to spare", "d4")
+	store.Apply(cluster.PodRemoved{UID: "d4"})
+	pod("x", "a", "n6", "", 1)
+	expect("it has one to spare", "d3")
+	store.Apply(cluster.PodRemoved{UID: "d3"})
+	pod("y", "a", "n5", "", 1)
+	expect("d and c are level, and of d the gang would go", "c2")
+	gang2 := *gang
+	gang2.MinMember = 1
+	store.Apply(cluster.UnitUpserted{Unit: &gang2})
+	at += 2 * bidRefresh
+	expect("no gang any more, but c2 has run for less time", "c2")
+	queue("c", 8000)
+	expect("c has borrowed nothing", "d2")
+	queue("d", 8000)
+	expect("nor has d", "b1")
+	queue("d", 0)
+	expect("d has again", "d2")
+	store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "c1", Name: "c1", Namespace: "c", Node: "n1", Deleting: true, Requirements: full}})
+	expect("c1 leaves anyway", "c1")
+	store.Apply(cluster.PodRemoved{UID: "c1"})
+	if found, ok := r.Evict(&Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, at); ok {
+		t.Errorf("%v leave, though there is room", names(found.Victims))
+	}
+}
+
+// Victims on whose nodes nothing is placed after all stay, unless a limit needs them gone.
+func TestReclaimDropsIdle(t *testing.T) {
+	for _, limited := range []bool{false, true} {
+		store := cluster.NewStore()
+		facts := &cluster.QueueFacts{Name: cluster.DefaultQueue}
+		if limited {
+			facts.Max = quantities(resource.NameCPU, 8000)
+		}
+		store.Apply(cluster.QueueUpserted{Queue: facts})
+		for i := range 2 {
+			name := fmt.Sprint("n", i)
+			store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: name, Allocatable: quantities(resource.NameCPU, 4000, resource.NamePods, 9)}})
+			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID("v" + name), Node: name, Requirements: &cluster.Requirements{Requests: quantities(resource.NameCPU, 4000)}}})
+		}
+		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "p", Ours: true, Priority: 5, Requirements: &cluster.Requirements{Requests: quantities(resource.NameCPU, 4000)}}})
+		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "q", Ours: true, Priority: 5, Requirements: &cluster.Requirements{Requests: quantities(resource.NameCPU, 4000)}}})
+		r := newReclaimer(t, store)
+		ask := &Ask{Members: []*cluster.Pod{store.Pod("p"), store.Pod("q")}, Need: 2}
+		r.begin(ask, 0)
+		s := &r.seek
+		base := s.here()
+		if s.fill(s.within(), ask.Members, 2) != 2 {
+			t.Fatal("two members, two victims")
+		}
+		keep := s.placed[0].Slot
+		s.placed[1].Slot = keep // as if both had found room there
+		if ok := s.dropIdle(); ok == limited {
+			t.Errorf("limited: %v, ok: %v", limited, ok)
+		}
+		if want := 1; !limited && (len(s.victims) != want || s.victims[0].pod.Node() != store.Node(keep).Name) {
+			t.Errorf("%d victims, want the one that makes room", len(s.victims))
+		}
+		s.r.placer.snapshot.Rollback(base.assumed)
+	}
+}
