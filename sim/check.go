@@ -363,7 +363,7 @@ func (s *simulation) inspect() {
 // checkModel counts every node anew.
 func (s *simulation) checkModel() {
 	for name := range s.api.tenants.units {
-		s.api.sawUnit(name)
+		s.api.sawUnit(name, s.now)
 	}
 	for i := range s.api.nodes {
 		n := &s.api.nodes[i]

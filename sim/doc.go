@@ -11,9 +11,13 @@
 //
 // What is checked: always, that no Binding over-commits a node by the model's own books; with CheckEvery also, step by step, that the
 // ledger agrees with an independent mirror of what the scheduler has been told, that every committed Plan passes every hard filter as a
-// naive judge reads it, constraints between pods included, that a refused Plan is proposed again only at or after the demanded revision,
-// that only pods of lower priority are evicted, after a nomination that is written and for a Plan that stands, and Scheduler.Verify; at the
-// end, that nothing waits which would fit, or could preempt. A breach is a *Violation, which names the seed and the step.
+// naive judge reads it, constraints between pods included, that a gang gets places together and where it asks for them or none, that no
+// queue exceeds its limit, that no gang is torn, that a refused Plan is proposed again only at or after the demanded revision, that only
+// pods of lower priority, or what is borrowed, are evicted, after a nomination that is written and for a Plan that stands, and
+// Scheduler.Verify; at the end, that nothing waits which would fit, could preempt, or is owed. A breach is a *Violation, which names the
+// seed and the step.
+//
+// Play runs a scenario instead of a workload: a story with commands in between, which prints what happened.
 //
 // It is not a model of the kubelet or of real machines' speed: a node runs what is bound to it, and decisions take no virtual time.
 package sim

@@ -192,7 +192,7 @@ func (a *model) bind(i, n int32, grant topology.Grant, now int64) (over string) 
 	over = a.charge(&a.nodes[n], p, i)
 	if name := a.unitOf(p); a.tenants.units[name] != nil {
 		a.units[a.numberOf(name)].bound++
-		a.sawUnit(name)
+		a.sawUnit(name, now)
 	}
 	a.meter.move(now, a.requirements(p), 1)
 	return over

@@ -52,7 +52,7 @@ func (a *model) waiting(name cluster.UnitName) []*pod {
 func (s *simulation) checkStrandedUnit(f *cluster.UnitFacts, used bill) {
 	list := s.api.waiting(f.UnitName)
 	need := 1
-	s.api.sawUnit(f.UnitName)
+	s.api.sawUnit(f.UnitName, s.now)
 	if bound, ended := s.api.has(f.UnitName); bound+ended == 0 || !f.Scheduled && !s.api.units[s.api.numberOf(f.UnitName)].runs {
 		need = max(int(f.MinMember)-bound, 1)
 	}

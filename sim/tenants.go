@@ -58,9 +58,10 @@ func (t *tenants) listUnits() []*cluster.UnitFacts {
 type unit struct {
 	age    int32 // how many of its name were before it
 	exists bool
-	whole  bool // once, it was: of as many members as it needs all were bound, though some may have been deleted before the last
-	bound  int  // members that were bound since there were none on a node
-	runs   bool // the same under its present UID, and something of it is left
+	whole  bool  // once, it was: of as many members as it needs all were bound, though some may have been deleted before the last
+	bound  int   // members that were bound since there were none on a node
+	began  int64 // when it was whole first
+	runs   bool  // the same under its present UID, and something of it is left
 }
 
 // unitOf is the PodGroup that a pod names; the zero name for none.
@@ -97,7 +98,7 @@ func (a *model) has(name cluster.UnitName) (bound, ended int) {
 }
 
 // sawUnit takes note if a unit is whole, or nothing is left of it.
-func (a *model) sawUnit(name cluster.UnitName) {
+func (a *model) sawUnit(name cluster.UnitName, now int64) {
 	f := a.tenants.units[name]
 	if f == nil {
 		return
@@ -113,8 +114,8 @@ func (a *model) sawUnit(name cluster.UnitName) {
 	if !slices.ContainsFunc(a.members(name), func(i int32) bool { return a.pods[i].node != nowhere }) {
 		u.bound = 0
 	}
-	if max(bound, u.bound) >= int(f.MinMember) {
-		u.whole = true
+	if !u.whole && max(bound, u.bound) >= int(f.MinMember) {
+		u.whole, u.began = true, now
 	}
 }
 
@@ -163,7 +164,7 @@ func (s *simulation) createUnit(i int32) {
 	u.exists, u.runs = true, false
 	s.api.tenants.units[f.UnitName] = &f
 	s.api.revision++
-	s.api.sawUnit(f.UnitName)
+	s.api.sawUnit(f.UnitName, s.now)
 	s.tell(watchUnits, cluster.UnitUpserted{Unit: &f})
 	if w.Deleted != trace.Never && u.age == 0 {
 		s.agenda.add(event{at: max(w.Deleted, s.now), kind: evUnitGone, arg: i})

@@ -21,13 +21,13 @@ func TestTenants(t *testing.T) {
 	}{{1, false}, {1, true}} {
 		t.Run(fmt.Sprintf("schedulers=%d/preempt=%v", c.schedulers, c.preempt), func(t *testing.T) {
 			seen := make(map[string]int)
-			for seed := range seedsToRun(t) {
+			for seed := range max(seedsToRun(t)/2, 1) {
 				w := invent(t, tenantedWorkload, seed)
 				o := options(seed)
 				o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = c.schedulers, 1, DefaultFaults(w), c.preempt
 				r, err := Run(t.Context(), w, o)
 				if err != nil {
-					t.Errorf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --schedulers %d --seed %d", err, tenantedWorkload, c.schedulers, seed)
+					t.Errorf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --preempt=%v --schedulers %d --seed %d", err, tenantedWorkload, c.preempt, c.schedulers, seed)
 					continue
 				}
 				for name, n := range r.Faults {

@@ -61,7 +61,7 @@ func TestSyntheticTenancy(t *testing.T) {
 		seen["never whole"] = seen["never whole"] || n < int(f.MinMember)
 	}
 	for _, q := range w.Queues {
-		seen[fmt.Sprint("sort ", q.Sort)] = true
+		seen[fmt.Sprint("sort ", int(q.Sort))] = true
 		seen["max"] = seen["max"] || q.Max != nil
 		seen["child"] = seen["child"] || q.Parent != ""
 		seen["borrows nothing"] = seen["borrows nothing"] || q.BorrowsNothing

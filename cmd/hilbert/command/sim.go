@@ -35,7 +35,7 @@ type simFlags struct {
 	seed                           uint64
 	seeds                          int
 	schedulers                     int
-	check, faults                  bool
+	check, faults, preempt         bool
 	scores                         map[string]int64
 	output                         string
 	whatIf                         whatIfFlags
@@ -85,6 +85,7 @@ With --from FILE it starts from what hilbert snapshot wrote, and says what the s
 	flags.IntVar(&f.schedulers, "schedulers", 1, "place replicas that propose to the one binder, with seeded lag")
 	flags.BoolVar(&f.check, "check", false, "check every invariant after every step (slow on large workloads)")
 	flags.BoolVar(&f.faults, "faults", false, "inject faults: slow and lost writes, watch lag, foreign schedulers, nodes that go and come back, restarts")
+	flags.BoolVar(&f.preempt, "preempt", false, "let pods evict others, of lower priority or on what their queues have borrowed; those are created anew")
 	flags.StringToInt64Var(&f.scores, "scores", nil, "weights of score functions, for example LeastAllocated=1")
 	flags.StringVarP(&f.output, "output", "o", outputTable, "table or json")
 	f.whatIf.flags(cmd)
@@ -192,7 +193,7 @@ func (f *simFlags) one(cmd *cobra.Command, base *trace.Workload, config spec.Sch
 	progress := newProgress(cmd.ErrOrStderr(), wall)
 	defer progress.done()
 	options := sim.Options{
-		Seed: seed, Schedulers: f.schedulers, Config: config, Final: f.arrive > 0, Wall: wall, Progress: progress.show,
+		Seed: seed, Schedulers: f.schedulers, Config: config, Preempt: f.preempt, Final: f.arrive > 0, Wall: wall, Progress: progress.show,
 	}
 	if f.check {
 		options.CheckEvery = 1
@@ -228,6 +229,7 @@ func (f *simFlags) again(seed uint64) string {
 	add(f.arrive > 0, "--arrive %g", f.arrive)
 	add(f.schedulers > 1, "--schedulers %d", f.schedulers)
 	add(f.faults, "--faults")
+	add(f.preempt, "--preempt")
 	for _, name := range slices.Sorted(maps.Keys(f.scores)) {
 		add(true, "--scores %s=%d", name, f.scores[name])
 	}
