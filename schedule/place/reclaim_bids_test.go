@@ -113,3 +113,94 @@ func TestReclaimDropsIdle(t *testing.T) {
 		s.r.placer.snapshot.Rollback(base.assumed)
 	}
 }
+
+// The same for gangs that change on other nodes, and for levels that rise and fall.
+func TestReclaimFollowsOthers(t *testing.T) {
+	full := &cluster.Requirements{Requests: quantities(resource.NameCPU, 4000)}
+	type step struct {
+		add     string // a pod of a namespace, the first letter of its name, on a node of its own
+		unit    string
+		started int64
+		gone    string
+		victim  string
+	}
+	for _, c := range []struct {
+		name   string
+		queues []string
+		steps  []step
+	}{
+		{"a member more makes another one spare", nil, []step{
+			{add: "g1", unit: "g", started: 10}, {add: "g2", unit: "g", started: 90}, {add: "v", started: 50, victim: "v"},
+			{add: "g3", unit: "g", started: 5, victim: "g2"},
+		}},
+		{"a level falls", []string{"b", "c"}, []step{
+			{add: "b1", started: 50}, {add: "c1", started: 10}, {add: "c2", started: 20, victim: "c2"}, {gone: "c2"}, {add: "p2", started: 1, victim: "b1"},
+		}},
+		{"a level rises", []string{"b", "c"}, []step{
+			{add: "b1", started: 90}, {add: "c1", started: 10}, {add: "c2", started: 20, victim: "c2"},
+			{add: "b2", started: 1}, {add: "b3", started: 2, victim: "b1"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := cluster.NewStore()
+			for _, name := range c.queues {
+				store.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: name, Weight: 1}})
+				store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: name, Labels: []cluster.Label{{Key: spec.LabelQueue, Value: name}}}})
+			}
+			store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "g", Name: "g"}, MinMember: 2}})
+			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "p", Name: "p", Namespace: "p", Ours: true, Priority: 5, Requirements: full}})
+			r := newReclaimer(t, store)
+			for _, s := range c.steps {
+				if s.gone != "" {
+					store.Apply(cluster.NodeRemoved{Name: "n-" + s.gone})
+					store.Apply(cluster.PodRemoved{UID: cluster.UID(s.gone)})
+					continue
+				}
+				store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n-" + s.add, Allocatable: quantities(resource.NameCPU, 4000, resource.NamePods, 9)}})
+				store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+					UID: cluster.UID(s.add), Name: s.add, Namespace: s.add[:1], Node: "n-" + s.add, Unit: s.unit, Started: s.started * 1e9, Requirements: full,
+				}})
+				if s.victim == "" {
+					continue
+				}
+				found, ok := r.Evict(&Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, 100e9)
+				if !ok || fmt.Sprint(names(found.Victims)) != fmt.Sprint([]string{s.victim}) {
+					t.Errorf("after %s: %v (%v), want %s", s.add, names(found.Victims), ok, s.victim)
+				}
+			}
+		})
+	}
+}
+
+// A gang that goes takes along what a pod of the unit has to be near: another node it is, then.
+func TestReclaimAsksAgain(t *testing.T) {
+	store := cluster.NewStore()
+	store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Name: "g"}, MinMember: 2}})
+	cpu := quantities(resource.NameCPU, 4000)
+	for i, f := range []cluster.PodFacts{
+		{UID: "g1", Unit: "g"},
+		{UID: "g2", Unit: "g", Labels: []cluster.Label{{Key: "app", Value: "a"}}},
+		{UID: "v", Priority: 3},
+	} {
+		f.Name, f.Node, f.Requirements = string(f.UID), fmt.Sprint("n", i), &cluster.Requirements{Requests: cpu}
+		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+			Name: f.Node, Labels: map[string]string{"zone": "z"}, Allocatable: quantities(resource.NameCPU, 4000, resource.NamePods, 9),
+		}})
+		store.Apply(cluster.PodUpserted{Pod: f})
+	}
+	near := cluster.AffinityTerm{TopologyKey: "zone", Pods: cluster.PodSelector{Namespaces: []string{""}, Labels: cluster.LabelSelector{
+		Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.In, Values: []string{"a"}}},
+	}}}
+	store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+		UID: "p", Name: "p", Ours: true, Priority: 5, Requirements: &cluster.Requirements{Requests: cpu, Affinity: []cluster.AffinityTerm{near}},
+	}})
+	r := newReclaimer(t, store)
+	found, ok := r.Evict(&Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, 0)
+	checkUntouched(t, r)
+	if !ok || fmt.Sprint(names(found.Victims)) != "[v]" {
+		t.Fatalf("%v (%v), want v", names(found.Victims), ok)
+	}
+	if verdict := store.Commit(planOf(store, &found), Commits); !verdict.Committed {
+		t.Fatal(verdict)
+	}
+}
