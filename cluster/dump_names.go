@@ -21,7 +21,7 @@ var (
 		Pending: "pending", Assumed: "assumed", Bound: "bound", Finished: "finished",
 	}
 	sortNames = []string{
-		PriorityFIFO: "PriorityFIFO", FIFO: "FIFO", Fair: "Fair", FairHistory: "FairHistory", SmallestFirst: "SmallestFirst",
+		SortDefault: "Default", PriorityFIFO: "PriorityFIFO", FIFO: "FIFO", Fair: "Fair", FairHistory: "FairHistory", SmallestFirst: "SmallestFirst",
 	}
 )
 

@@ -11,8 +11,10 @@ type SortPolicy uint8
 
 // The sort policies. schedule/queue holds them as a table.
 const (
+	// SortDefault: Fair between child queues, PriorityFIFO between units.
+	SortDefault SortPolicy = iota
 	// PriorityFIFO: the highest priority first, then the oldest.
-	PriorityFIFO SortPolicy = iota
+	PriorityFIFO
 	// FIFO: the oldest first.
 	FIFO
 	// Fair: whoever has the least of its share, by its dominant resource. In a leaf the sharers are namespaces.
@@ -123,7 +125,7 @@ func (q *Queue) Weight() int64 {
 // Sort is the queue's sort policy. Where nobody has said: Fair between queues, PriorityFIFO between units.
 func (q *Queue) Sort() SortPolicy {
 	switch {
-	case q.Facts != nil:
+	case q.Facts != nil && q.Facts.Sort != SortDefault:
 		return q.Facts.Sort
 	case len(q.children) > 0:
 		return Fair

@@ -18,7 +18,7 @@ import (
 // defaultHalfLife is that of a queue with the policy FairHistory that names none.
 const defaultHalfLife = 7 * 24 * time.Hour
 
-// sortPolicies give the names of the API the ledger's. What is unknown or empty is PriorityFIFO.
+// sortPolicies give the names of the API the ledger's. What is unknown or empty is SortDefault.
 var sortPolicies = map[v1alpha1.SortPolicy]cluster.SortPolicy{
 	v1alpha1.SortPriorityFIFO:  cluster.PriorityFIFO,
 	v1alpha1.SortFIFO:          cluster.FIFO,

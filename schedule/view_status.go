@@ -248,7 +248,7 @@ func (b *books) status(q *cluster.Queue) QueueStatus {
 
 // sortNames are the names of the sort policies as a Queue spells them.
 var sortNames = [...]string{
-	cluster.PriorityFIFO: "PriorityFIFO", cluster.FIFO: "FIFO", cluster.Fair: "Fair", cluster.FairHistory: "FairHistory",
+	cluster.SortDefault: "Default", cluster.PriorityFIFO: "PriorityFIFO", cluster.FIFO: "FIFO", cluster.Fair: "Fair", cluster.FairHistory: "FairHistory",
 	cluster.SmallestFirst: "SmallestFirst",
 }
 

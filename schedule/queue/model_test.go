@@ -76,7 +76,7 @@ func (u *modelUnit) queue() *cluster.Queue { return u.any().Queue() }
 
 // sorts is the policy in which a queue serves its own units.
 func sorts(q *cluster.Queue) cluster.SortPolicy {
-	if q.Facts == nil {
+	if q.Facts == nil || q.Facts.Sort == cluster.SortDefault {
 		return cluster.PriorityFIFO
 	}
 	return q.Facts.Sort

@@ -69,7 +69,7 @@ func (q *Queue) grow(from *cluster.Queue, parent *node) *node {
 	}
 	if parent != nil { // nothing feeds the root
 		own := &node{queue: from, parent: n, policy: n.policy, account: ownAccount{from}, halfLife: n.halfLife, position: -1}
-		if from.Facts == nil {
+		if from.Facts == nil || from.Facts.Sort == cluster.SortDefault {
 			own.policy = &policies[cluster.PriorityFIFO] // Fair is between queues only, where nobody has said
 		}
 		q.spread(own)

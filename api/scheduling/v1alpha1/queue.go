@@ -26,7 +26,7 @@ type QueueSpec struct {
 	Max corev1.ResourceList `json:"max,omitempty"`
 	// Weight of its part of what nobody has a guarantee for, against its siblings': 1 to 1,000,000. 0 counts as 1.
 	Weight int64 `json:"weight,omitempty"`
-	// SortPolicy says who under the Queue is served first. Empty: PriorityFIFO.
+	// SortPolicy says who under the Queue is served first. Empty: Fair between Queues, PriorityFIFO between units.
 	SortPolicy SortPolicy `json:"sortPolicy,omitempty"`
 	// HistoryHalfLife is how long it takes until what was used counts half, for FairHistory; empty: 168h.
 	HistoryHalfLife *metav1.Duration `json:"historyHalfLife,omitempty"`
