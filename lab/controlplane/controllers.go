@@ -37,6 +37,7 @@ var workloadControllers = []string{
 	names.TTLAfterFinishedController,
 	names.DisruptionController,
 	names.EndpointSliceController,
+	names.PodGroupProtectionController,
 }
 
 // controllerManager is one kube-controller-manager in this process.
