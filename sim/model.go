@@ -329,7 +329,7 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 		a.revision++
 	case bind.WriteDisruption:
 		a.revision++
-	case bind.DeletePod: // by the simulation, because it takes time
+	case bind.WriteUnitCondition, bind.DeletePod: // above; and by the simulation, because it takes time
 	case bind.WriteBinding:
 		if p.node != nowhere || p.deleting || p.gated {
 			result.Outcome = bind.Conflict

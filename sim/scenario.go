@@ -12,7 +12,6 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/scenario"
-	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/sim/trace"
 )
 
@@ -397,7 +396,7 @@ func (p *play) delete(step scenario.Delete) error {
 		}
 		return fmt.Errorf("there is no pod %s", key)
 	case scenario.OfPodGroup, scenario.OfGang:
-		at := slices.IndexFunc(p.w.Units, func(u trace.Unit) bool { return u.Facts.UnitName.String() == key })
+		at := slices.IndexFunc(p.w.Units, func(u trace.Unit) bool { return u.Facts.String() == key })
 		if at < 0 {
 			return errNoSet
 		}
@@ -405,6 +404,7 @@ func (p *play) delete(step scenario.Delete) error {
 		if step.Kind == scenario.OfPodGroup {
 			return nil
 		}
+	case scenario.OfPods:
 	}
 	if c == nil {
 		return errNoSet
@@ -432,69 +432,4 @@ func (p *play) finishSome(step scenario.Finish) error {
 		}
 	}
 	return nil
-}
-
-// state is what the API server has now. What the scheduler says of queues is asked of it, as the lab reads it from their status.
-func (p *play) state() *scenario.State {
-	s := &scenario.State{}
-	for key, c := range p.sets {
-		s.Sets = append(s.Sets, p.stateOf(key, c))
-	}
-	t := p.api.tenants
-	used := p.api.usage()
-	for name := range t.queues {
-		q := scenario.Queue{Name: name, Used: used[name], Borrowed: make(map[string]int64)}
-		for r, n := range used[name] {
-			if r != resource.NamePods && n > t.guaranteed(name, r) && len(t.queues[name].Guaranteed) > 0 {
-				q.Borrowed[r] = n - t.guaranteed(name, r)
-			}
-		}
-		if p.scheduler != nil {
-			if known := p.scheduler.Store().Queue(name); known != nil {
-				q.Problem = known.Problem.Reason
-			}
-		}
-		s.Queues = append(s.Queues, q)
-	}
-	return s
-}
-
-func (p *play) stateOf(key string, c *cast) scenario.Set {
-	set := scenario.Set{Kind: c.kind, Name: key}
-	counts := make([]map[string]int, len(c.packing))
-	for i := range counts {
-		counts[i] = make(map[string]int)
-	}
-	for _, task := range c.tasks {
-		i := p.current(task)
-		if i == nowhere {
-			continue
-		}
-		set.Size++
-		switch q := &p.api.pods[i]; {
-		case q.finished:
-			set.Ended++
-		case q.node != nowhere && !q.deleting:
-			set.Bound++
-			for at, label := range c.packing {
-				counts[at][p.api.nodes[q.node].object.Labels[label]]++
-			}
-		case q.node == nowhere && q.reported.Reason != "":
-			set.Reasons = append(set.Reasons, q.reported.Reason)
-		}
-	}
-	for at, label := range c.packing {
-		d := scenario.Domains{Label: label}
-		for _, n := range counts[at] {
-			d.Counts = append(d.Counts, n)
-		}
-		set.Domains = append(set.Domains, d)
-	}
-	if f := p.api.tenants.units[cluster.UnitName{Namespace: c.namespace, Name: c.name}]; f != nil && f.Reported.Reason != "" && !f.Reported.Met {
-		set.Reasons = nil // it speaks for all
-		if set.Bound+set.Ended < set.Size {
-			set.Reasons = append(set.Reasons, f.Reported.Reason)
-		}
-	}
-	return set
 }

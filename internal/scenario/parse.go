@@ -126,7 +126,8 @@ func (p *parser) addNodes(a *arguments) Step {
 		return nil
 	}
 	amounts := []resource.Quantity{
-		{Name: resource.NameCPU, Amount: a.scaled("cpu", 1000)}, {Name: resource.NameMemory, Amount: a.scaled("mem", 1<<30)},
+		{Name: resource.NameCPU, Amount: a.scaled("cpu", 1000)},
+		{Name: resource.NameMemory, Amount: a.scaled("mem", 1<<30)},
 		{Name: resource.NamePods, Amount: int64(a.optional("pods", 110))},
 	}
 	gpu := topology.Shape{GPUs: a.optional("gpus", 0), Shareable: a.flag("share")}
@@ -214,7 +215,7 @@ func namespace(a *arguments) Step {
 func (p *parser) gang(a *arguments) Step {
 	g := AddGang{Pod: a.template()}
 	g.Unit.Namespace, g.Unit.Name = a.named()
-	g.Unit.UID = cluster.UID("podgroup-" + g.Unit.UnitName.String())
+	g.Unit.UID = cluster.UID("podgroup-" + g.Unit.String())
 	least := a.whole("min", 1, MaxPods)
 	g.Size = a.optional("size", least)
 	g.Unit.MinMember = int32(least)

@@ -8,6 +8,8 @@ import (
 )
 
 // TestSyntheticTenancy: with queues and gangs every shape of both occurs, and every name that is used exists; nodes and arrivals stay.
+//
+//nolint:gocognit // one list of what must occur, read from top to bottom
 func TestSyntheticTenancy(t *testing.T) {
 	s, err := ParseSynthetic("nodes=24,pods=3000,classes=8,minutes=30,queues=12,gangs=60,gangsize=10")
 	if err != nil {

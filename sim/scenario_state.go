@@ -1,0 +1,72 @@
+package sim
+
+import (
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/internal/scenario"
+	"hilbert.dev/hilbert/resource"
+)
+
+// state is what the API server has now. What the scheduler says of queues is asked of it, as the lab reads it from their status.
+func (p *play) state() *scenario.State {
+	s := &scenario.State{}
+	for key, c := range p.sets {
+		s.Sets = append(s.Sets, p.stateOf(key, c))
+	}
+	t := p.api.tenants
+	used := p.api.usage()
+	for name := range t.queues {
+		q := scenario.Queue{Name: name, Used: used[name], Borrowed: make(map[string]int64)}
+		for r, n := range used[name] {
+			if r != resource.NamePods && n > t.guaranteed(name, r) && len(t.queues[name].Guaranteed) > 0 {
+				q.Borrowed[r] = n - t.guaranteed(name, r)
+			}
+		}
+		if p.scheduler != nil {
+			if known := p.scheduler.Store().Queue(name); known != nil {
+				q.Problem = known.Problem.Reason
+			}
+		}
+		s.Queues = append(s.Queues, q)
+	}
+	return s
+}
+
+func (p *play) stateOf(key string, c *cast) scenario.Set {
+	set := scenario.Set{Kind: c.kind, Name: key}
+	counts := make([]map[string]int, len(c.packing))
+	for i := range counts {
+		counts[i] = make(map[string]int)
+	}
+	for _, task := range c.tasks {
+		i := p.current(task)
+		if i == nowhere {
+			continue
+		}
+		set.Size++
+		switch q := &p.api.pods[i]; {
+		case q.finished:
+			set.Ended++
+		case q.node != nowhere && !q.deleting:
+			set.Bound++
+			for at, label := range c.packing {
+				counts[at][p.api.nodes[q.node].object.Labels[label]]++
+			}
+		case q.node == nowhere && q.reported.Reason != "":
+			set.Reasons = append(set.Reasons, q.reported.Reason)
+		}
+	}
+	for at, label := range c.packing {
+		d := scenario.Domains{Label: label}
+		for _, n := range counts[at] {
+			d.Counts = append(d.Counts, n)
+		}
+		set.Domains = append(set.Domains, d)
+	}
+	if f := p.api.tenants.units[cluster.UnitName{Namespace: c.namespace, Name: c.name}]; f != nil && f.Reported.Reason != "" && !f.Reported.Met {
+		set.Reasons = nil // it speaks for all
+		if set.Bound+set.Ended < set.Size {
+			set.Reasons = append(set.Reasons, f.Reported.Reason)
+		}
+	}
+	return set
+}
