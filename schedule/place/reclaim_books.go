@@ -2,6 +2,7 @@ package place
 
 import (
 	"math"
+	"slices"
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
@@ -15,7 +16,8 @@ type books struct {
 	above    []*cluster.Queue
 	priority int32
 	never    bool // the unit must not evict by priority
-	// asks is what the members that are needed ask for together, and what of it may be a ground to take something: all but pods.
+	// asks is the most that as many members as are needed ask for together, of each resource; grounds what of it may be a ground to take
+	// something: all but pods.
 	asks, grounds resource.List
 	// strict: what helps only at the expense of a guarantee is left alone.
 	strict bool
@@ -64,10 +66,7 @@ func (b *books) open(store *cluster.Store, ask *Ask) {
 	if u := first.Unit; u != nil && u.Facts != nil {
 		b.never = b.never || u.Facts.NeverPreempts
 	}
-	b.asks = nil
-	for _, part := range keepParts(ask) {
-		b.asks = b.asks.Plus(part.class.Charge, int64(part.count))
-	}
+	b.asks = mostOf(ask)
 	b.grounds = nil
 	for _, a := range b.asks {
 		if a.Kind != resource.Pods {
@@ -82,6 +81,29 @@ func (b *books) open(store *cluster.Store, ask *Ask) {
 			}
 		}
 	}
+}
+
+// mostOf is the most that as many members as are needed can ask for together, of each resource: which of them it will be is not known yet.
+func mostOf(ask *Ask) (most resource.List) {
+	first, need := ask.Members[0].Class, max(ask.Need, 1)
+	if !slices.ContainsFunc(ask.Members, func(pod *cluster.Pod) bool { return pod.Class != first }) {
+		return most.Plus(first.Charge, int64(min(need, len(ask.Members))))
+	}
+	for _, pod := range ask.Members {
+		most = most.Plus(pod.Class.Charge, 1)
+	}
+	values := make([]int64, len(ask.Members))
+	for i := range most {
+		for j, pod := range ask.Members {
+			values[j] = pod.Class.Charge.Get(most[i].Kind)
+		}
+		slices.Sort(values)
+		most[i].Value = 0
+		for _, value := range values[max(len(values)-need, 0):] {
+			most[i].Value = resource.Add(most[i].Value, value)
+		}
+	}
+	return most
 }
 
 // account returns the account of a queue.

@@ -291,8 +291,19 @@ func naiveEntitled(q, top *cluster.Queue, ask *Ask) bool {
 		return false
 	}
 	var asks resource.List
-	for _, pod := range ask.Members[:ask.Need] {
+	for _, pod := range ask.Members {
 		asks = asks.Plus(pod.Class.Charge, 1)
+	}
+	for i, a := range asks { // of as many as are needed, whichever
+		var values []int64
+		for _, pod := range ask.Members {
+			values = append(values, pod.Class.Charge.Get(a.Kind))
+		}
+		slices.Sort(values)
+		asks[i].Value = 0
+		for _, value := range values[len(values)-ask.Need:] {
+			asks[i].Value += value
+		}
 	}
 	ground := false
 	for _, a := range asks {
@@ -331,7 +342,7 @@ func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *Ask, off map[*clu
 		}
 	}
 	for _, a := range holds {
-		if a.Kind == resource.Pods || !slices.ContainsFunc(ask.Members[:ask.Need], func(p *cluster.Pod) bool { return p.Class.Charge.Get(a.Kind) > 0 }) {
+		if a.Kind == resource.Pods || !slices.ContainsFunc(ask.Members, func(p *cluster.Pod) bool { return p.Class.Charge.Get(a.Kind) > 0 }) {
 			continue
 		}
 		var used int64
