@@ -40,7 +40,7 @@ func (r *unitRun) confine(s scope, m stretch, l layer, need int) {
 	r.pin(w, s, l)
 	all := r.left(m)
 	holds := func(c *candidate) bool { return c.holds }
-	if all >= need && r.try(w, m, l, all, holds) || need >= all {
+	if all >= need && (r.nearest(w, m, l, all) || r.try(w, m, l, all, holds)) || need >= all {
 		return
 	}
 	for i := range w.candidates {
@@ -67,6 +67,52 @@ func (r *unitRun) confines(s scope, l layer) *partition {
 		return r.divide(s, required)
 	}
 	return nil
+}
+
+// maxNearTries is how many uniform values are compared by how near one another they would have the members.
+const maxNearTries = 8
+
+// nearest packs the members into the candidate, of the tightest that hold them, in which they are in the fewest domains of the preferred
+// label. It answers false where none is preferred, or nothing but nearness decides already.
+func (r *unitRun) nearest(w *weighing, m stretch, l layer, all int) bool {
+	if l.packing.Preferred == "" || l.packing.Uniform == "" || len(w.candidates) < 2 {
+		return false
+	}
+	start, best, fewest := r.here(), noGroup, 0
+	for range maxNearTries {
+		c := w.next(func(c *candidate) bool { return c.holds }, tightest)
+		if c == nil || r.tries >= maxUnitTries || fewest == 1 {
+			break
+		}
+		c.tried = true
+		r.tries++
+		r.pack(scope{w.partition, c.domain}, m, l)
+		if n := r.spans(l.packing.Preferred, start); len(r.placed) == start.placed+all && (best == noGroup || n < fewest) {
+			best, fewest = c.domain, n
+		}
+		r.back(start)
+	}
+	for i := range w.candidates {
+		w.candidates[i].tried = false
+	}
+	if best == noGroup {
+		return false
+	}
+	r.pack(scope{w.partition, best}, m, l)
+	return true
+}
+
+// spans is over how many values of a label what was placed since is spread; each node without it counts as one.
+func (r *unitRun) spans(key string, since checkpoint) (n int) {
+	seen := make(map[string]bool)
+	for _, m := range r.placed[since.placed:] {
+		value, ok := r.p.snapshot.Node(m.Slot).Labels[key]
+		if !ok || !seen[value] {
+			n++
+		}
+		seen[value] = true
+	}
+	return n
 }
 
 // try packs the members into one candidate after the other until one takes as many as wanted. Where that is not all of them, the one
