@@ -137,14 +137,36 @@ func (w *unitWorld) checkFound(t *rapid.T, placed []MemberChoice, ok bool) {
 		t.Fatalf("%d placed, %d would fit in the best of %v", len(placed), most, sums)
 	}
 	in, _ := w.domain(placed[0].Slot, p.Uniform, p.Required)
+	nearest := p.Uniform != "" && p.Preferred != "" && len(placed) == all
+	if nearest && len(w.ask.Anchors) == 0 {
+		w.checkNearest(t, pod, sums, placed)
+	}
 	for name, sum := range sums {
-		if sum >= len(placed) && sum < sums[in] {
+		if sum >= len(placed) && sum < sums[in] && !nearest {
 			t.Fatalf("%d went into %q, but %q is smaller: %v", len(placed), in, name, sums)
 		}
 	}
 	within := func(slot cluster.Slot) bool { at, ok := w.domain(slot, p.Uniform, p.Required); return ok && at == in }
 	if p.Preferred != "" {
 		w.checkPreferred(t, placed, within)
+	}
+}
+
+// checkNearest: where some uniform value has one preferred domain that holds all members, they are in one.
+func (w *unitWorld) checkNearest(t *rapid.T, pod *cluster.Pod, sums map[string]int, placed []MemberChoice) {
+	p := w.ask.Topology
+	used := make(map[string]bool)
+	for _, m := range placed {
+		value, _ := w.value(m.Slot, p.Preferred)
+		used[value] = true
+	}
+	for name := range sums {
+		of := func(slot cluster.Slot) bool { at, ok := w.domain(slot, p.Uniform, p.Required); return ok && at == name }
+		for domain, room := range w.capacities(pod, of, p.Preferred) {
+			if room >= len(placed) && len(used) > 1 {
+				t.Fatalf("%d went into %d domains, %q of %q holds them all", len(placed), len(used), domain, name)
+			}
+		}
 	}
 }
 
