@@ -100,7 +100,7 @@ func (c UnitCost) Compare(d UnitCost) int {
 }
 
 // free is the cost of no victims.
-var free = UnitCost{Highest: math.MinInt32, Over: math.MaxInt32}
+func free() UnitCost { return UnitCost{Highest: math.MinInt32, Over: math.MaxInt32} }
 
 // Evict returns the cheapest victims that it finds for a unit that does not fit, and where it goes when they have left. ok is false when
 // there are none, or none are needed. now is in nanoseconds since 1970. The snapshot is brought to the store's newest state if it is behind

@@ -66,7 +66,7 @@ func (r *Reclaimer) quick(ask *Ask, now int64) (found Eviction, ok, known bool) 
 	if !ok {
 		return Eviction{}, false, false
 	}
-	if made == (offer{cost: free}) {
+	if made == (offer{cost: free()}) {
 		return Eviction{}, false, true // it fits as it is
 	}
 	base := s.here()

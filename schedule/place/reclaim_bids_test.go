@@ -130,15 +130,24 @@ func TestReclaimFollowsOthers(t *testing.T) {
 		steps  []step
 	}{
 		{"a member more makes another one spare", nil, []step{
-			{add: "g1", unit: "g", started: 10}, {add: "g2", unit: "g", started: 90}, {add: "v", started: 50, victim: "v"},
+			{add: "g1", unit: "g", started: 10},
+			{add: "g2", unit: "g", started: 90},
+			{add: "v", started: 50, victim: "v"},
 			{add: "g3", unit: "g", started: 5, victim: "g2"},
 		}},
 		{"a level falls", []string{"b", "c"}, []step{
-			{add: "b1", started: 50}, {add: "c1", started: 10}, {add: "c2", started: 20, victim: "c2"}, {gone: "c2"}, {add: "p2", started: 1, victim: "b1"},
+			{add: "b1", started: 50},
+			{add: "c1", started: 10},
+			{add: "c2", started: 20, victim: "c2"},
+			{gone: "c2"},
+			{add: "p2", started: 1, victim: "b1"},
 		}},
 		{"a level rises", []string{"b", "c"}, []step{
-			{add: "b1", started: 90}, {add: "c1", started: 10}, {add: "c2", started: 20, victim: "c2"},
-			{add: "b2", started: 1}, {add: "b3", started: 2, victim: "b1"},
+			{add: "b1", started: 90},
+			{add: "c1", started: 10},
+			{add: "c2", started: 20, victim: "c2"},
+			{add: "b2", started: 1},
+			{add: "b3", started: 2, victim: "b1"},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -298,7 +298,7 @@ func (s *seeker) touched(found *solution) []cluster.Slot {
 
 // eviction says what has been found.
 func (s *seeker) eviction() Eviction {
-	found := Eviction{Placements: slices.Clone(s.placed), Victims: slices.Clone(s.waits), Cost: free}
+	found := Eviction{Placements: slices.Clone(s.placed), Victims: slices.Clone(s.waits), Cost: free()}
 	s.spent = s.spent[:0]
 	for i := range s.victims {
 		v := &s.victims[i]

@@ -187,16 +187,14 @@ func (w *feud) arrive(t *rapid.T) {
 	found, ok := w.r.Evict(ask, w.now)
 	checkUntouched(t, w.r)
 	w.compare(t, ask, &found, ok)
-	plan := &cluster.Plan{}
 	if ok {
 		w.checkVictims(t, ask, &found)
-		plan = planOf(w.store, &found)
 	} else if placed, fits := w.r.placer.PlaceUnit(ask); fits {
-		plan = planOf(w.store, &Eviction{Placements: placed})
+		found.Placements = placed
 	} else {
 		return
 	}
-	verdict := w.store.Commit(plan, Commits)
+	verdict := w.store.Commit(planOf(w.store, &found), Commits)
 	if ok && !verdict.Committed {
 		t.Fatalf("%v for %d members: %v", names(found.Victims), size, verdict)
 	}
@@ -245,26 +243,10 @@ func (w *feud) checkVictims(t *rapid.T, ask *Ask, found *Eviction) {
 		if v.Claimed() || v.Unit != nil && v.Unit == asker.Unit {
 			t.Fatalf("%s is claimed, or of the same unit", v.Name)
 		}
-		lower := v.Priority < priority && !never
-		if v.Queue() == asker.Queue() {
-			if !lower || v.Queue().Facts != nil && v.Queue().Facts.NeverPreempts {
-				t.Fatalf("%s is of the same queue and of priority %d", v.Name, v.Priority)
-			}
-			continue
-		}
-		a, b, common := naiveFork(asker.Queue(), v.Queue())
-		if keepsBorrowed(v.Queue()) || !w.borrowed(b, v, ask, off, false) {
-			t.Fatalf("%s of %s is not borrowed, or kept", v.Name, v.Queue().Name)
-		}
-		from := cmp.Or(b, v.Queue())
-		stopped[from] = stopped[from] || w.borrowed(b, v, ask, off, true)
-		for q := v.Queue(); b != nil && q != b.Parent(); q = q.Parent() {
-			if keepsBorrowed(q) {
-				t.Fatalf("%s is kept by %s", v.Name, q.Name)
-			}
-		}
-		if !(lower && !neverPreempts(common)) && !naiveEntitled(asker.Queue(), a, ask) {
-			t.Fatalf("%s of priority %d, and %s would not stay within its guarantee", v.Name, v.Priority, asker.Queue().Name)
+		from := w.checkVictim(t, ask, off, v, v.Priority < priority && !never)
+		if from != nil {
+			_, b, _ := naiveFork(asker.Queue(), v.Queue())
+			stopped[from] = stopped[from] || w.borrowed(b, v, ask, off, true)
 		}
 	}
 	for q, ok := range stopped {
@@ -272,6 +254,30 @@ func (w *feud) checkVictims(t *rapid.T, ask *Ask, found *Eviction) {
 			t.Fatalf("%v leave, more than %s has borrowed", names(found.Victims), q.Name)
 		}
 	}
+}
+
+// checkVictim checks the rules between queues, and returns the queue at the fork, nil if it is the same queue.
+func (w *feud) checkVictim(t *rapid.T, ask *Ask, off map[*cluster.Pod]bool, v *cluster.Pod, lower bool) *cluster.Queue {
+	asker := ask.Members[0]
+	if v.Queue() == asker.Queue() {
+		if !lower || neverPreempts(v.Queue()) {
+			t.Fatalf("%s is of the same queue and of priority %d", v.Name, v.Priority)
+		}
+		return nil
+	}
+	a, b, common := naiveFork(asker.Queue(), v.Queue())
+	if keepsBorrowed(v.Queue()) || !w.borrowed(b, v, ask, off, false) {
+		t.Fatalf("%s of %s is not borrowed, or kept", v.Name, v.Queue().Name)
+	}
+	for q := v.Queue(); b != nil && q != b.Parent(); q = q.Parent() {
+		if keepsBorrowed(q) {
+			t.Fatalf("%s is kept by %s", v.Name, q.Name)
+		}
+	}
+	if (!lower || neverPreempts(common)) && !naiveEntitled(asker.Queue(), a, ask) {
+		t.Fatalf("%s of priority %d, and %s would not stay within its guarantee", v.Name, v.Priority, asker.Queue().Name)
+	}
+	return cmp.Or(b, v.Queue())
 }
 
 // naiveFork returns the children of the lowest common queue that lead to two queues, nil for one that is common itself.
@@ -323,17 +329,7 @@ func naiveEntitled(q, top *cluster.Queue, ask *Ask) bool {
 // borrowed reports whether the queue (nil: the units directly in the victim's) was beyond its guarantee of something that is asked for and that
 // the victim, or all of its gang, holds: when it was taken, if it was the first, or the last, to be.
 func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *Ask, off map[*cluster.Pod]bool, last bool) bool {
-	below := func(pod *cluster.Pod) bool {
-		if b == nil {
-			return pod.Queue() == v.Queue()
-		}
-		for q := pod.Queue(); q != nil; q = q.Parent() {
-			if q == b {
-				return true
-			}
-		}
-		return false
-	}
+	staying := w.staying(b, v.Queue())
 	together := func(pod *cluster.Pod) bool { return pod == v || pod.Unit != nil && pod.Unit == v.Unit }
 	var holds resource.List
 	for pod := range off {
@@ -346,14 +342,9 @@ func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *Ask, off map[*clu
 			continue
 		}
 		var used int64
-		for i := range w.store.Slots() {
-			for _, pod := range w.store.PodsOn(cluster.Slot(i)) {
-				if !below(pod) || pod.Deleting || pod.Claimed() {
-					continue
-				}
-				if !last || !off[pod] || together(pod) {
-					used += pod.Class.Charge.Get(a.Kind)
-				}
+		for _, pod := range staying {
+			if !last || !off[pod] || together(pod) {
+				used += pod.Class.Charge.Get(a.Kind)
 			}
 		}
 		guaranteed := int64(0)
@@ -365,4 +356,20 @@ func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *Ask, off map[*clu
 		}
 	}
 	return false
+}
+
+// staying returns the pods of a queue and those below it (nil: of the leaf alone) that are not leaving.
+func (w *feud) staying(top, leaf *cluster.Queue) (pods []*cluster.Pod) {
+	for i := range w.store.Slots() {
+		for _, pod := range w.store.PodsOn(cluster.Slot(i)) {
+			below := top == nil && pod.Queue() == leaf
+			for q := pod.Queue(); q != nil && top != nil; q = q.Parent() {
+				below = below || q == top
+			}
+			if below && !pod.Deleting && !pod.Claimed() {
+				pods = append(pods, pod)
+			}
+		}
+	}
+	return pods
 }

@@ -16,7 +16,7 @@ func (s *seeker) price(slot cluster.Slot) (offer, bool) {
 		return offer{}, false
 	}
 	if s.fits(slot) {
-		return offer{cost: free}, true
+		return offer{cost: free()}, true
 	}
 	if s.freeOnly {
 		return offer{}, false
@@ -155,8 +155,7 @@ func (s *seeker) reprieve(slot cluster.Slot) {
 
 // stopWaiting puts back those who leave anyway, as far as the pod does not need their room.
 func (s *seeker) stopWaiting(slot cluster.Slot) {
-	for i := len(s.waitsOn) - 1; i >= 0; i-- {
-		pod := s.waitsOn[i]
+	for i, pod := range slices.Backward(s.waitsOn) {
 		s.books.wait(pod, -1)
 		s.putBack(pod)
 		if s.fits(slot) {
@@ -170,7 +169,7 @@ func (s *seeker) stopWaiting(slot cluster.Slot) {
 
 // costOf sums up the parties of a price.
 func (s *seeker) costOf() UnitCost {
-	cost := free
+	cost := free()
 	if s.budgeted {
 		s.trySpent = append(s.trySpent[:0], s.spent...)
 	}

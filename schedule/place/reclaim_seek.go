@@ -85,7 +85,7 @@ func (s *seeker) open(ask *Ask, now int64) {
 	s.ask, s.now, s.unit, s.need = ask, now, ask.Members[0].Unit, max(ask.Need, 1)
 	s.gangs, s.fractions = make(map[*cluster.Unit]*gang), make(map[cluster.ClassID]int64)
 	s.lifted, s.barred = make(map[*cluster.Pod]bool), make(map[cluster.Slot]bool)
-	s.budgeted, s.bounded, s.cost = false, false, free
+	s.budgeted, s.bounded, s.cost = false, false, free()
 	s.r.store.Budgets(func(*cluster.Budget) { s.budgeted = true })
 	s.spent, s.victims, s.waits, s.placed = s.spent[:0], s.victims[:0], s.waits[:0], s.placed[:0]
 	s.books.open(s.r.store, ask)

@@ -59,10 +59,13 @@ func reclaimScript(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-func newReclaimer(tb interface {
+// fataler is what rapid's tests and others have in common.
+type fataler interface {
 	Helper()
-	Fatal(...any)
-}, store *cluster.Store) *Reclaimer {
+	Fatal(args ...any)
+}
+
+func newReclaimer(tb fataler, store *cluster.Store) *Reclaimer {
 	tb.Helper()
 	profile, err := NewProfile(nil)
 	if err != nil {
