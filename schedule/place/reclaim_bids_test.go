@@ -213,3 +213,29 @@ func TestReclaimAsksAgain(t *testing.T) {
 		t.Fatal(verdict)
 	}
 }
+
+// The work that is lost grows with time: at first more of it is in v1, which is small and old, in the end in v2, which is large and young.
+func TestReclaimFollowsTime(t *testing.T) {
+	store := cluster.NewStore()
+	for i, cpu := range []int{1000, 4000} {
+		f := cluster.PodFacts{
+			UID: cluster.UID(fmt.Sprint("v", i+1)), Name: fmt.Sprint("v", i+1), Node: fmt.Sprint("n", i), Started: []int64{50e9, 99e9}[i],
+			Requirements: &cluster.Requirements{Requests: quantities(resource.NameCPU, cpu)},
+		}
+		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: f.Node, Allocatable: quantities(resource.NameCPU, cpu, resource.NamePods, 9)}})
+		store.Apply(cluster.PodUpserted{Pod: f})
+	}
+	store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+		UID: "p", Ours: true, Priority: 5, Requirements: &cluster.Requirements{Requests: quantities(resource.NameCPU, 1000)},
+	}})
+	r := newReclaimer(t, store)
+	for _, c := range []struct {
+		now    int64
+		victim string
+	}{{100e9, "v2"}, {1000e9, "v1"}} {
+		found, ok := r.Evict(&Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, c.now)
+		if !ok || found.Victims[0].Name != c.victim {
+			t.Errorf("at %d: %v (%v), want %s", c.now, names(found.Victims), ok, c.victim)
+		}
+	}
+}
