@@ -43,6 +43,7 @@ type mirrored struct {
 	promised     string        // the node that its status names
 	unit         cluster.UnitName
 	subgroup     string
+	doomed       bool // its eviction has begun, because its unit was stuck
 }
 
 func newChecker(s *simulation) *checker {

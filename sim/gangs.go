@@ -49,14 +49,16 @@ func (g *gang) bound() int {
 	return n
 }
 
-// stuck reports whether a pod's unit has places, but fewer than it needs, and was never whole: then its members may be evicted for nobody.
+// stuck says whether a pod's unit has places, but fewer than it needs, and was never whole: then its members may be evicted for nobody. What
+// has begun then goes on, even if the PodGroup goes meanwhile.
 func (c *checker) stuck(uid cluster.UID) bool {
 	m := c.pods[uid]
 	if m == nil || m.unit.IsZero() {
 		return false
 	}
 	f := c.tenants.units[m.unit]
-	return f != nil && !c.runs(m.unit) && (m.deleting || c.gang(m.unit).placed() < int(f.MinMember))
+	m.doomed = m.doomed || f != nil && !c.runs(m.unit) && (m.deleting || c.gang(m.unit).placed() < int(f.MinMember))
+	return m.doomed
 }
 
 // runs says whether a unit was whole once and something of it is left, so that members join it one by one.

@@ -190,8 +190,10 @@ func (a *model) bind(i, n int32, grant topology.Grant, now int64) (over string) 
 	p := &a.pods[i]
 	p.node, p.grant, p.bound, p.started = n, grant, a.revision, now+1
 	over = a.charge(&a.nodes[n], p, i)
-	if name := a.unitOf(p); a.tenants.units[name] != nil {
-		a.units[a.numberOf(name)].bound++
+	if name := a.unitOf(p); !name.IsZero() {
+		if at := a.numberOf(name); at != nowhere {
+			a.units[at].bound++ // its PodGroup may come later
+		}
 		a.sawUnit(name, now)
 	}
 	a.meter.move(now, a.requirements(p), 1)

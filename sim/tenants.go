@@ -119,15 +119,19 @@ func (a *model) sawUnit(name cluster.UnitName, now int64) {
 	}
 }
 
-// numberOf is where a PodGroup stands in the workload.
+// numberOf is where a PodGroup stands in the workload, or nowhere.
 func (a *model) numberOf(name cluster.UnitName) int {
-	if a.numbers == nil || len(a.numbers) != len(a.w.Units) {
+	if len(a.numbers) != len(a.w.Units) {
 		a.numbers = make(map[cluster.UnitName]int, len(a.w.Units))
 		for i := range a.w.Units {
 			a.numbers[a.w.Units[i].Facts.UnitName] = i
 		}
 	}
-	return a.numbers[name]
+	i, ok := a.numbers[name]
+	if !ok {
+		return nowhere
+	}
+	return i
 }
 
 // reportUnit sets the condition of a PodGroup, if it exists. What was whole once stays so.

@@ -18,7 +18,7 @@ func TestTenants(t *testing.T) {
 	for _, c := range []struct {
 		schedulers int
 		preempt    bool
-	}{{1, false}, {1, true}} {
+	}{{1, false}, {1, true}, {4, false}, {4, true}} {
 		t.Run(fmt.Sprintf("schedulers=%d/preempt=%v", c.schedulers, c.preempt), func(t *testing.T) {
 			seen := make(map[string]int)
 			for seed := range max(seedsToRun(t)/2, 1) {
