@@ -146,3 +146,65 @@ func (w *unitBench) end() {
 	}
 	w.oldest++
 }
+
+// BenchmarkCrowd measures what one pod that ends costs while 100,000 wait in 1,000 queues for a cluster that is full: who wants its room is
+// woken, one is placed, and the others sleep again.
+func BenchmarkCrowd(b *testing.B) {
+	const nodes, queues, waiting = 1000, 1000, 100_000
+	s, err := New(Options{Config: spec.Default().Scheduling})
+	if err != nil {
+		b.Fatal(err)
+	}
+	now := time.Unix(0, 0)
+	for i := range nodes {
+		s.Apply(cluster.NodeUpserted{Node: benchNode(i)}, now)
+	}
+	for i := range queues {
+		name := fmt.Sprint("team-", i)
+		s.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: name, Weight: 1}}, now)
+		s.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: name, Labels: []cluster.Label{{Key: spec.LabelQueue, Value: name}}}}, now)
+	}
+	requirements := make([]*cluster.Requirements, 16)
+	for i := range requirements {
+		requirements[i] = benchRequirements(i)
+	}
+	pod := 0
+	create := func() {
+		s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+			UID: cluster.UID(fmt.Sprint(pod)), Name: fmt.Sprint(pod), Namespace: fmt.Sprint("team-", pod*7919%queues), Ours: true, Created: int64(pod),
+			NeverPreempts: true, Requirements: requirements[pod%16],
+		}}, now)
+		pod++
+	}
+	settle := func() {
+		for {
+			decided := s.Step(now, 128)
+			writes := s.Ready(now)
+			for _, w := range writes {
+				s.Finish(bind.Result{ID: w.ID, Outcome: bind.Written}, now)
+			}
+			if decided == 0 && len(writes) == 0 {
+				return
+			}
+		}
+	}
+	for range waiting + nodes*30 {
+		create()
+	}
+	settle()
+	var running []cluster.UID
+	s.Store().EachPod(func(p *cluster.Pod) {
+		if p.Phase == cluster.Bound {
+			running = append(running, p.UID)
+		}
+	})
+	b.ReportAllocs()
+	b.ResetTimer()
+	before := processTime()
+	for i := range b.N {
+		s.Apply(cluster.PodRemoved{UID: running[i]}, now)
+		create()
+		settle()
+	}
+	b.ReportMetric(float64((processTime()-before).Microseconds())/float64(b.N), "cpu-µs/op")
+}

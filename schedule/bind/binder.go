@@ -64,6 +64,7 @@ type row struct {
 	why       cluster.Condition // WriteNomination
 	evictions []*eviction       // that it waits for
 	mates     *mates            // rows of one Plan with victims, nil for a row on its own
+	reclaims  bool              // the victims hold what their queues have borrowed
 }
 
 // obliged reports whether the row's victims may not have left yet.
@@ -123,7 +124,7 @@ func (b *Binder) Propose(plan *cluster.Plan, why cluster.Condition) cluster.Verd
 	}
 	for i := range plan.Placements {
 		p := &plan.Placements[i]
-		r := &row{mates: together, pod: p.Pod, node: p.Node, grant: p.Grant, kind: WriteBinding, why: why, position: -1}
+		r := &row{mates: together, reclaims: plan.Reclaims, pod: p.Pod, node: p.Node, grant: p.Grant, kind: WriteBinding, why: why, position: -1}
 		if b.store.Pod(p.Pod).Obliged() {
 			r.kind = WriteNomination
 		}

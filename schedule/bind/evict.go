@@ -20,6 +20,7 @@ const (
 
 	reasonPreemption  = "PreemptionByScheduler" // upstream's
 	messagePreemption = "preempting to accommodate a higher priority pod"
+	messageReclaim    = "taking back what its queue has borrowed"
 )
 
 // eviction is the way of one victim.
@@ -109,6 +110,9 @@ func (b *Binder) evict(r *row) {
 		e := b.evictions.rows[victim.UID]
 		if e == nil {
 			e = b.newEviction(victim.UID, cluster.Condition{Reason: reasonPreemption, Message: messagePreemption})
+			if r.reclaims {
+				e.why.Message = messageReclaim
+			}
 		}
 		e.waiters = append(e.waiters, r)
 		r.evictions = append(r.evictions, e)
