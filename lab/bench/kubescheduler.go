@@ -39,7 +39,9 @@ leaderElection:
 
 // RunKubeScheduler runs kube-scheduler as its own command would, with the default profile, and says ready on out when its watches
 // are synced. It ends the process when its leadership ends, as upstream does.
-func RunKubeScheduler(ctx context.Context, kubeconfig, dir string, out io.Writer) error {
+//
+// gates are feature gates as kube-scheduler's --feature-gates takes them, empty for the defaults.
+func RunKubeScheduler(ctx context.Context, kubeconfig, dir, gates string, out io.Writer) error {
 	config := filepath.Join(dir, "kube-scheduler.yaml")
 	text := fmt.Sprintf(kubeSchedulerConfig, kubeconfig, schedulerQPS, schedulerQPS, kubeSchedulerLease)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -54,7 +56,11 @@ func RunKubeScheduler(ctx context.Context, kubeconfig, dir string, out io.Writer
 	for _, named := range o.Flags.FlagSets {
 		flags.AddFlagSet(named)
 	}
-	if err := flags.Parse([]string{"--config=" + config, "--profiling=false", "--bind-address=127.0.0.1", "--cert-dir=" + dir}); err != nil {
+	given := []string{"--config=" + config, "--profiling=false", "--bind-address=127.0.0.1", "--cert-dir=" + dir}
+	if gates != "" {
+		given = append(given, "--feature-gates="+gates)
+	}
+	if err := flags.Parse(given); err != nil {
 		return fmt.Errorf("flags of kube-scheduler: %w", err)
 	}
 	o.SecureServing.Listener, o.SecureServing.BindPort = listener, listener.Addr().(*net.TCPAddr).Port

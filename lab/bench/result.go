@@ -68,6 +68,7 @@ func medians(rounds []Round) Round {
 		SchedulerPeakBytes:       medianOf(rounds, func(r Round) int64 { return r.SchedulerPeakBytes }),
 		APIServerPeakBytes:       medianOf(rounds, func(r Round) int64 { return r.APIServerPeakBytes }),
 		EtcdPeakBytes:            medianOf(rounds, func(r Round) int64 { return r.EtcdPeakBytes }),
+		WritesPerPod:             medianOf(rounds, func(r Round) float64 { return r.WritesPerPod }),
 		Seconds:                  medianOf(rounds, func(r Round) float64 { return r.Seconds }),
 	}
 }
@@ -101,23 +102,33 @@ func (r *Result) WriteTable(w io.Writer) error {
 	fmt.Fprintf(w, "%d pods of %d classes on %d nodes, Kubernetes %s, %d cores, median of %d rounds\n\n",
 		p.Pods, p.Classes, p.Nodes, p.KubernetesVersion, p.Cores, p.Rounds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\tpods/s\tlow\thigh\tµs/pod\tAPI server\tetcd\tMiB\tAPI server\tetcd\tof raw\tof kube-scheduler\t")
+	fmt.Fprintln(t, "\tpods/s\tlow\thigh\tµs/pod\tAPI server\tetcd\tMiB\tAPI server\tetcd\twrites/pod\tof raw\tof kube-scheduler\t")
 	for _, s := range r.Contestants {
 		low, high := s.Rounds[0].PodsPerSecond, s.Rounds[0].PodsPerSecond
 		for _, round := range s.Rounds {
 			low, high = min(low, round.PodsPerSecond), max(high, round.PodsPerSecond)
 		}
 		m := s.Median
-		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%d\t%d\t%d\t%s\t%s\t\n", s.Name, m.PodsPerSecond, low, high,
+		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%d\t%d\t%d\t%.3f\t%s\t%s\t\n", s.Name, m.PodsPerSecond, low, high,
 			m.SchedulerCPUMicrosPerPod, m.APIServerCPUMicrosPerPod, m.EtcdCPUMicrosPerPod,
 			m.SchedulerPeakBytes>>20, m.APIServerPeakBytes>>20, m.EtcdPeakBytes>>20,
-			times(s.RatioToRaw), times(s.RatioToKubeScheduler))
+			m.WritesPerPod, times(s.RatioToRaw), times(s.RatioToKubeScheduler))
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the result: %w", err)
 	}
-	_, err := fmt.Fprintln(w, "\nµs/pod: CPU time of the contestant, the API server and etcd; MiB: their peak memory")
-	return err
+	fmt.Fprintln(w, "\nµs/pod: CPU time of the contestant, the API server and etcd; MiB: their peak memory; requests per pod in the last round:")
+	for _, s := range r.Contestants {
+		last := s.Rounds[len(s.Rounds)-1]
+		fmt.Fprintf(w, "%s: %s", s.Name, last.Requests)
+		if p.Gang > 0 {
+			fmt.Fprintf(w, "; %d PodGroups say that they are scheduled", last.GangsTold)
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return fmt.Errorf("write the result: %w", err)
+		}
+	}
+	return nil
 }
 
 func times(q *float64) string {

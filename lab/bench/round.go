@@ -21,6 +21,11 @@ type Round struct {
 	SchedulerPeakBytes       int64   `json:"schedulerPeakBytes"`
 	APIServerPeakBytes       int64   `json:"apiServerPeakBytes"`
 	EtcdPeakBytes            int64   `json:"etcdPeakBytes"`
+	// Requests per pod by verb and resource, and how many of them are writes.
+	Requests     requests `json:"requests"`
+	WritesPerPod float64  `json:"writesPerPod"`
+	// GangsTold is how many PodGroups said that they are scheduled when the clock stopped.
+	GangsTold int `json:"gangsTold,omitempty"`
 	// Seconds is the time from the first to the last nodeName seen.
 	Seconds float64 `json:"seconds"`
 }
@@ -29,6 +34,9 @@ type Round struct {
 func (h *harness) round(ctx context.Context, c contestant) (_ Round, err error) {
 	if err := h.holdLease(ctx, c.lease); err != nil {
 		return Round{}, err
+	}
+	if err := h.createGroups(ctx); err != nil {
+		return Round{}, fmt.Errorf("create the PodGroups: %w", err)
 	}
 	if err := h.createPods(ctx, c.scheduler); err != nil {
 		return Round{}, fmt.Errorf("create the pods: %w", err)
@@ -61,6 +69,9 @@ func (h *harness) round(ctx context.Context, c contestant) (_ Round, err error) 
 	if err := h.deletePods(ctx); err != nil {
 		return Round{}, err
 	}
+	if err := h.deleteGroups(ctx); err != nil {
+		return Round{}, err
+	}
 	return round, h.compact(ctx)
 }
 
@@ -71,6 +82,10 @@ func (h *harness) measure(ctx context.Context, c contestant, child *process, sin
 		if err := p.forgetPeak(); err != nil {
 			return Round{}, err
 		}
+	}
+	asked, err := h.asked(ctx)
+	if err != nil {
+		return Round{}, err
 	}
 	before, err := cpuOf(processes...)
 	if err != nil {
@@ -92,7 +107,15 @@ func (h *harness) measure(ctx context.Context, c contestant, child *process, sin
 	if err != nil {
 		return Round{}, err
 	}
-	r := Round{Seconds: last.Sub(first).Seconds()}
+	now, err := h.asked(ctx)
+	if err != nil {
+		return Round{}, err
+	}
+	r := Round{Seconds: last.Sub(first).Seconds(), Requests: now.since(asked, h.options.Pods)}
+	r.WritesPerPod = r.Requests.writes()
+	if r.GangsTold, err = h.whole(ctx); err != nil {
+		return Round{}, err
+	}
 	r.PodsPerSecond = float64(h.options.Pods-1) / r.Seconds
 	for i, to := range []*float64{&r.SchedulerCPUMicrosPerPod, &r.APIServerCPUMicrosPerPod, &r.EtcdCPUMicrosPerPod} {
 		*to = float64((after[i] - before[i]).Microseconds()) / float64(h.options.Pods)

@@ -26,6 +26,8 @@ type Options struct {
 	Nodes, Pods int
 	// Mixed schedules sixteen classes of pods instead of one.
 	Mixed bool
+	// Gang makes gangs of so many pods each, with a PodGroup; 0: every pod is a unit of its own.
+	Gang int
 	// Rounds is how often each contestant runs.
 	Rounds int
 	// Only names the systems to run; empty is all.
@@ -112,6 +114,17 @@ func choose(only []string) ([]contestant, error) {
 	return chosen, nil
 }
 
+// withGangs turns gangs on in kube-scheduler; nobody else needs to be told.
+func withGangs(chosen []contestant) []contestant {
+	chosen = slices.Clone(chosen)
+	for i := range chosen {
+		if chosen[i].system == systemKubeScheduler {
+			chosen[i].args = append(slices.Clone(chosen[i].args), "--feature-gates=GenericWorkload=true")
+		}
+	}
+	return chosen
+}
+
 func (o Options) validate() error {
 	for _, v := range []struct {
 		name  string
@@ -120,6 +133,9 @@ func (o Options) validate() error {
 		if v.value < 1 {
 			return fmt.Errorf("%s is too small: give at least 1 (at least 2 pods: a rate needs two)", v.name)
 		}
+	}
+	if o.Gang < 0 || o.Gang == 1 {
+		return fmt.Errorf("--gang is %d: give the number of members of each gang, at least 2, or 0 for single pods", o.Gang)
 	}
 	return nil
 }
@@ -152,6 +168,9 @@ func Schedule(ctx context.Context, o Options) (_ *Result, err error) {
 	} else if err = os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("directory for logs: %w", err)
 	}
+	if o.Gang > 0 {
+		chosen = withGangs(chosen)
+	}
 	h := &harness{options: o, work: work, dir: dir}
 	defer h.stop()
 	if err := h.start(ctx, chosen); err != nil {
@@ -178,6 +197,9 @@ type Protocol struct {
 	Nodes               int      `json:"nodes"`
 	Pods                int      `json:"pods"`
 	Classes             int      `json:"classes"`
+	Gang                int      `json:"gang,omitempty"`
+	Gangs               string   `json:"gangs,omitempty"`
+	Requests            string   `json:"requests"`
 	Rounds              int      `json:"rounds"`
 	Order               []string `json:"order"`
 	Cores               int      `json:"cores"`
@@ -214,7 +236,14 @@ func newProtocol(o Options, chosen []contestant) Protocol {
 		KubeScheduler: "kube-scheduler of this Kubernetes version with its default profile, protobuf and a client rate limit that is never reached",
 		Hilbert:       "hilbertd with its default configuration",
 		BetweenRounds: "all pods are deleted, etcd is compacted, and the control plane is at rest before the next contestant starts; contestants are synced but do not lead until the harness releases their Lease",
+		Requests:      "requests to the API server per pod, by its own count, between the two reads of the CPU time; without Leases, discovery, lists and watches",
 		SettleSeconds: settle.Seconds(), RawConnections: rawConnections, KubeSchedulerQPS: schedulerQPS, RestCPUShareOfACore: restCPU,
+	}
+	if o.Gang > 0 {
+		p.Gang = o.Gang
+		p.Gangs = "each gang has a PodGroup (scheduling.k8s.io/v1beta1) with minCount of all its pods, which exists before them; kube-scheduler runs with " +
+			"GenericWorkload on; raw writes Bindings and nothing about PodGroups"
+		p.KubeScheduler += ", GenericWorkload on"
 	}
 	if o.Mixed {
 		p.Classes = len(mixed)

@@ -64,11 +64,12 @@ var priorities = []schedulingv1.PriorityClass{
 type workload struct {
 	classes []class
 	shapes  []hollow.Shape
+	gang    int // members of each, 0 for pods that are units of their own
 }
 
 // newWorkload refuses what cannot be bound in full: a benchmark of pods that do not fit measures something else.
 func newWorkload(o Options) (workload, error) {
-	w := workload{classes: uniform, shapes: hollow.Shapes(o.Nodes)}
+	w := workload{classes: uniform, shapes: hollow.Shapes(o.Nodes), gang: o.Gang}
 	if o.Mixed {
 		w.classes = mixed
 		for i := range w.shapes {
@@ -83,7 +84,7 @@ func newWorkload(o Options) (workload, error) {
 		havePods += s.Allocatable.Pods().Value()
 	}
 	for i := range o.Pods {
-		needCPU += w.classes[i%len(w.classes)].milliCPU
+		needCPU += w.class(i).milliCPU
 	}
 	// Half of everything: the selectors of a mixed run reach only a part of the nodes.
 	if 2*needCPU > haveCPU || 2*int64(o.Pods) > havePods {
@@ -95,7 +96,7 @@ func newWorkload(o Options) (workload, error) {
 
 // pod is the i-th pod of a round, for the scheduler of that name.
 func (w workload) pod(i int, name, scheduler string) *corev1.Pod {
-	c := w.classes[i%len(w.classes)]
+	c := w.class(i)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": c.name}},
 		Spec: corev1.PodSpec{
@@ -116,5 +117,6 @@ func (w workload) pod(i int, name, scheduler string) *corev1.Pod {
 			{Key: dedicated, Operator: corev1.TolerationOpEqual, Value: batch, Effect: corev1.TaintEffectNoSchedule},
 		}
 	}
+	w.join(pod, i)
 	return pod
 }

@@ -42,6 +42,7 @@ func newBenchScheduleCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.IntVar(&o.Nodes, "nodes", 5000, "number of nodes")
 	flags.IntVar(&o.Pods, "pods", 10000, "number of pods in each round")
+	flags.IntVar(&o.Gang, "gang", 0, "members of each gang (0: pods that are units of their own)")
 	flags.BoolVar(&o.Mixed, "mixed", false, "sixteen classes of pods instead of one")
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each contestant")
 	flags.StringSliceVar(&o.Only, "only", nil, fmt.Sprintf("run only these of %v", bench.Systems()))

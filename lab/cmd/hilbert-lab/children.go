@@ -100,10 +100,12 @@ func serveUntil(ctx context.Context, out io.Writer, failed <-chan error) error {
 
 func newKubeSchedulerCommand() *cobra.Command {
 	var f childFlags
+	var gates string
 	command := hidden("kube-scheduler", "kube-scheduler with its default profile, for benchmarks", func(ctx context.Context, out io.Writer) error {
-		return bench.RunKubeScheduler(ctx, f.kubeconfig, f.dir, out)
+		return bench.RunKubeScheduler(ctx, f.kubeconfig, f.dir, gates, out)
 	})
 	f.add(command)
+	command.Flags().StringVar(&gates, "feature-gates", "", "feature gates that differ from the defaults")
 	return command
 }
 
