@@ -41,7 +41,13 @@ func TestCrash(t *testing.T) {
 	if testing.Short() {
 		kills, freezes = 3, 1
 	}
-	r := newRig(t)
+	newRig(t, 0).survive(kills, freezes)
+}
+
+// survive adds a batch for each strike, strikes while it is being bound, and audits what has become of all.
+func (r *rig) survive(kills, freezes int) {
+	t := r.t
+	t.Helper()
 	strikes := make([]func(context.Context) error, 0, kills+freezes)
 	for range kills {
 		strikes = append(strikes, r.killOne)
@@ -56,6 +62,7 @@ func TestCrash(t *testing.T) {
 		}
 		// Somewhere in the middle of the batch, with Bindings on their way.
 		r.awaitBound(i*batchPods + 1 + r.random.IntN(batchPods-batchPods/10))
+		r.partial += r.ledger.partial()
 		if err := strike(t.Context()); err != nil {
 			t.Fatalf("strike %d: %v", i, err)
 		}
@@ -74,12 +81,14 @@ type rig struct {
 	daemons [2]*hilbertd
 	ledger  *ledger
 	judge   chan error
+	gang    int // members of each gang, 0 for pods that are units of their own
+	partial int // gangs that had some of their places, but not all, when somebody was struck
 	// leadersHit counts the strikes after which somebody else must have led.
 	leadersHit  int
 	transitions int32
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, gang int) *rig {
 	t.Logf("seed %d", *seed)
 	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
 	if err != nil {
@@ -92,6 +101,7 @@ func newRig(t *testing.T) *rig {
 	})
 	r := &rig{
 		t: t, config: plane.AdminConfig(), random: rand.New(rand.NewPCG(*seed, 0)), dir: t.TempDir(), ledger: newLedger(), judge: make(chan error, 1),
+		gang: gang,
 	}
 	if r.client, err = kubernetes.NewForConfig(r.config); err != nil {
 		t.Fatal(err)
@@ -223,11 +233,14 @@ func (r *rig) addBatch(ctx context.Context, batch int) error {
 		return err
 	}
 	fleet.Stop()
+	if err := r.addGroups(ctx, batch); err != nil {
+		return err
+	}
 	var group errgroup.Group
 	group.SetLimit(16)
 	for i := range batchPods {
 		group.Go(func() error {
-			_, err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, newPod(batch, i), metav1.CreateOptions{})
+			_, err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, r.newPod(batch, i), metav1.CreateOptions{})
 			return err
 		})
 	}
@@ -235,7 +248,7 @@ func (r *rig) addBatch(ctx context.Context, batch int) error {
 }
 
 // newPod asks for one core; the first of a batch ask for half a GPU as well.
-func newPod(batch, i int) *corev1.Pod {
+func (r *rig) newPod(batch, i int) *corev1.Pod {
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%02d-%03d", batch, i)},
@@ -247,6 +260,10 @@ func newPod(batch, i int) *corev1.Pod {
 		requests[hollow.ResourceGPUMilli] = resource.MustParse("500")
 		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{hollow.ResourceGPUMilli: resource.MustParse("500")}
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
+	}
+	if r.gang > 0 {
+		name := groupName(batch, i/r.gang)
+		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
 	}
 	return pod
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,12 +35,13 @@ type ledger struct {
 	mu       sync.Mutex
 	nodes    map[string]*account
 	bound    map[types.UID]string // node by pod
+	gangs    map[string]*gangAccount
 	breaches []string
 	grown    chan struct{} // closed and made anew when a pod is added
 }
 
 func newLedger() *ledger {
-	return &ledger{nodes: map[string]*account{}, bound: map[types.UID]string{}, grown: make(chan struct{})}
+	return &ledger{nodes: map[string]*account{}, bound: map[types.UID]string{}, gangs: map[string]*gangAccount{}, grown: make(chan struct{})}
 }
 
 // addNodes opens accounts for nodes before any pod can be on them.
@@ -70,6 +72,9 @@ func (l *ledger) see(pod *corev1.Pod) {
 		return
 	}
 	l.bound[pod.UID] = pod.Spec.NodeName
+	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		l.bookGang(*g.PodGroupName)
+	}
 	a := l.nodes[pod.Spec.NodeName]
 	if a == nil {
 		l.breach("pod %s is on %s, which is no node", pod.Name, pod.Spec.NodeName)
@@ -120,6 +125,7 @@ func (l *ledger) breach(format string, args ...any) {
 func (l *ledger) count() (bound int, breaches []string, grown <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.judgeGangs(time.Now())
 	return len(l.bound), l.breaches, l.grown
 }
 
