@@ -59,6 +59,8 @@ const (
 	RejectHeld = "the unit's PodGroup or queue is in doubt"
 	// RejectTorn: a unit of victims would be left with some of its members, but fewer than it needs.
 	RejectTorn = "a unit would be torn"
+	// RejectPacking: members of a unit would be in several domains of a label of which it asks for one.
+	RejectPacking = "the unit would not be packed as it asks"
 )
 
 // Commit takes the Plan whole or not at all. On success each pod is Assumed and charged to its node; with victims beside them, and Obliged
@@ -82,7 +84,7 @@ func (s *Store) Commit(plan *Plan, check Check) Verdict {
 }
 
 func (s *Store) commitAll(plan *Plan, check Check) Verdict {
-	partial := s.partial(plan)
+	partial, spread := s.partial(plan), s.unpacked(plan)
 	for i := range plan.Placements {
 		p := &plan.Placements[i]
 		if reason, seen := s.commitOne(p, check); reason != "" {
@@ -93,6 +95,10 @@ func (s *Store) commitAll(plan *Plan, check Check) Verdict {
 	if partial >= 0 {
 		s.undo(plan.Placements)
 		return Verdict{Reason: RejectPartial, Revision: s.log.Len(), Placement: partial}
+	}
+	if spread >= 0 {
+		s.undo(plan.Placements)
+		return Verdict{Reason: RejectPacking, Revision: s.log.Len(), Placement: spread}
 	}
 	return Verdict{Committed: true, Revision: s.log.Len()}
 }

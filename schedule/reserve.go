@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -193,16 +194,30 @@ func (s *Scheduler) replace(list []*reservation, now time.Time) {
 			return kept >= 0 && slices.Contains(list[kept].slots, slot) || s.store.Reservation(slot) != old.id
 		}), cluster.NoReservation)
 	}
+	before := s.reserved
+	s.reserved.list = list
 	for _, x := range list {
 		s.store.Reserve(x.slots, x.id)
-		if s.reserved.of(x.unit) == nil {
-			s.tell(s.reserved.overdue[x.unit], cluster.Condition{
-				Reason:  spec.ReasonReserved,
-				Message: fmt.Sprintf("%d nodes are kept free for it; it starts when enough has ended there", len(x.slots)),
-			}, now)
+		if before.of(x.unit) == nil {
+			s.tell(s.reserved.overdue[x.unit], s.known(s.reserved.overdue[x.unit]), now)
 		}
 	}
-	s.reserved.list = list
+}
+
+// known is what the unit was last found to lack.
+func (s *Scheduler) known(u *queue.Unit) cluster.Condition {
+	if v := s.verdicts[u.Shape]; v != nil {
+		return v.condition
+	}
+	return cluster.Condition{Reason: spec.ReasonUnschedulable}
+}
+
+// told is what a unit for which nodes are kept free is told: that they are, and what it lacks.
+func (x *reservation) told(why cluster.Condition) cluster.Condition {
+	return cluster.Condition{
+		Reason:  spec.ReasonReserved,
+		Message: strings.TrimSpace(fmt.Sprintf("%d nodes are kept free for it; it starts when enough has ended there. %s", len(x.slots), why.Message)),
+	}
 }
 
 // backfill lets a unit use nodes that are kept free for another, if that one may evict it when its time has come, or if it has ended

@@ -156,6 +156,9 @@ func (s *Scheduler) outOfQuota(u *queue.Unit, ask *place.Ask, short shortfall, i
 // tell sets the condition of a unit's PodGroup and of its members that wait.
 func (s *Scheduler) tell(u *queue.Unit, why cluster.Condition, now time.Time) {
 	if u.Gang != nil {
+		if x := s.reserved.of(u.Gang.UnitName); x != nil && (why.Reason == spec.ReasonUnschedulable || why.Reason == spec.ReasonTopologyPlacementFailed) {
+			why = x.told(why)
+		}
 		if s.timedOut(u.Gang, now) {
 			why = cluster.Condition{Reason: spec.ReasonTimedOut, Message: "not whole in time. It is tried on. " + why.Message}
 		}
@@ -247,7 +250,10 @@ func (s *Scheduler) explainedUnit(u *queue.Unit, ask *place.Ask, in *instance, n
 	if v != nil && now.Before(v.at.Add(s.cfg.Conditions.MinInterval.D())) {
 		return v, false
 	}
+	mark := in.snapshot.Mark()
+	s.reserved.open(u, in.snapshot)
 	e := in.placer.ExplainUnit(ask)
+	in.snapshot.Rollback(mark)
 	v = &verdict{at: now}
 	if e.Short != nil {
 		v = explain(e.Short.Explanation, now)
