@@ -117,6 +117,10 @@ gen: ## regenerate what is generated
 lab-test: ## all tests of the lab
 	$(call timed,lab-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' ./...)
 
+.PHONY: lab-scenarios
+lab-scenarios: ## the simulator's scenarios on a real API server: each must print the same there
+	$(call timed,lab-scenarios,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./scenario)
+
 .PHONY: crash-test
 crash-test: ## kill and freeze the scheduler while it binds; count every node afterwards
 	$(call timed,crash-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./crash)
