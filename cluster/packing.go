@@ -17,13 +17,19 @@ func (s *Store) unpacked(plan *Plan) int {
 	if len(s.units) == 0 {
 		return -1
 	}
-	allowed := make(map[packed][]string)
+	var allowed map[packed][]string
 	for i := range plan.Placements {
 		pod, slot := s.pods[plan.Placements[i].Pod], s.Slot(plan.Placements[i].Node)
 		if pod == nil || pod.Unit == nil || pod.Unit.Facts == nil || slot == NoSlot {
 			continue
 		}
 		for _, p := range pod.packings() {
+			if p.key == "" {
+				continue
+			}
+			if allowed == nil {
+				allowed = make(map[packed][]string)
+			}
 			values, known := allowed[p]
 			if !known {
 				values = s.valuesOf(p)
@@ -35,26 +41,23 @@ func (s *Store) unpacked(plan *Plan) int {
 			if len(values) == 0 {
 				values = []string{value}
 			}
-			allowed[p] = values
+			if !known {
+				allowed[p] = values
+			}
 		}
 	}
 	return -1
 }
 
-// packings lists the labels of which the pod's unit, and its subgroup, ask for one value.
-func (p *Pod) packings() (list []packed) {
+// packings are the labels of which the pod's unit, and its subgroup, ask for one value; those without a key ask for nothing.
+func (p *Pod) packings() (list [4]packed) {
 	f := p.Unit.Facts
-	for _, key := range [...]string{f.Topology.Required, f.Topology.Uniform} {
-		if key != "" {
-			list = append(list, packed{unit: p.Unit, key: key})
-		}
+	for i, key := range [...]string{f.Topology.Required, f.Topology.Uniform} {
+		list[i] = packed{unit: p.Unit, key: key}
 	}
-	if p.Subgroup == "" {
-		return list
-	}
-	for _, key := range [...]string{f.SubgroupTopology.Required, f.SubgroupTopology.Uniform} {
-		if key != "" {
-			list = append(list, packed{p.Unit, p.Subgroup, true, key})
+	if p.Subgroup != "" {
+		for i, key := range [...]string{f.SubgroupTopology.Required, f.SubgroupTopology.Uniform} {
+			list[2+i] = packed{p.Unit, p.Subgroup, true, key}
 		}
 	}
 	return list
