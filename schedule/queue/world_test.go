@@ -48,7 +48,7 @@ func (w *world) effect(e cluster.Effect) {
 }
 
 func (w *world) capacity(cpu int64) {
-	w.see(cluster.NodeUpserted{Node: &cluster.Node{Name: "node", Allocatable: []resource.Quantity{
+	w.see(cluster.NodeUpserted{Node: &cluster.Node{Name: "node", Labels: oneRack, Allocatable: []resource.Quantity{
 		{Name: resource.NameCPU, Amount: cpu}, {Name: resource.NameMemory, Amount: 2000}, {Name: resource.NamePods, Amount: 10_000},
 	}}})
 }
@@ -176,3 +176,6 @@ func (n *node) verify(idle *int, held map[*Shape]int) error {
 	})
 	return err
 }
+
+// oneRack is the labels of the only node on which pods are placed: whatever packing a unit asks for, it has.
+var oneRack = map[string]string{"rack": "r"}
