@@ -178,4 +178,4 @@ func (n *node) verify(idle *int, held map[*Shape]int) error {
 }
 
 // oneRack is the labels of the only node on which pods are placed: whatever packing a unit asks for, it has.
-var oneRack = map[string]string{"rack": "r"}
+var oneRack = map[string]string{"rack": "r", "zone": "z"}
