@@ -8,8 +8,8 @@ import (
 
 func TestReadHeader(t *testing.T) {
 	for text, want := range map[string]Header{
-		"nodes n count=1\n":                     {Pace: defaultPace},
-		"# lab: pace=60\n# A story.\nnodes n\n": {Pace: 60},
+		"nodes n count=1\n":                                                 {Pace: defaultPace},
+		"# lab: pace=60\n# A story.\nnodes n\n":                             {Pace: 60},
 		"# A story.\n\n# sim-only: it takes days\nnodes n\n# lab: pace=9\n": {Pace: defaultPace, SimOnly: "it takes days"},
 	} {
 		if h, err := ReadHeader(text); err != nil || h != want {

@@ -18,11 +18,11 @@ const (
 	// glance is the time between two looks.
 	glance = 50 * time.Millisecond
 	// quiet is how long nothing may have moved before what is there counts as the end, where it is what the file wants. Where it is not,
-	// quietOtherwise is longer than hilbertd keeps silent about a gang whose members are on their way.
-	quiet, quietOtherwise = 300 * time.Millisecond, 9 * time.Second
+	// quietOtherwise is longer than hilbertd keeps silent about members that are missing (5 s) and about Queues (10 s).
+	quiet, quietOtherwise = 300 * time.Millisecond, 12 * time.Second
 	// admissionLag is how long the API server may take until it knows a priority class that was just created.
 	admissionLag = 10 * time.Second
-	// restTimeout bounds the wait for that.
+	// restTimeout bounds the wait until nothing moves.
 	restTimeout = 60 * time.Second
 )
 
