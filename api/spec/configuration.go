@@ -142,6 +142,9 @@ type Units struct {
 	MaxReservations int `json:"maxReservations,omitempty"`
 }
 
+// MaxTopologyLevels bounds Topology.Levels.
+const MaxTopologyLevels = 8
+
 // Topology is the network as node labels tell it.
 type Topology struct {
 	// Levels are node labels from the widest domain to the narrowest. Units may ask for packing at each.

@@ -63,6 +63,22 @@ func validateLeaderElection(c *Configuration, bad report) {
 	}
 }
 
+func validateUnits(u *Units, t *Topology, bad report) {
+	for field, d := range map[string]Duration{"timeout": u.Timeout, "reserveAfter": u.ReserveAfter, "repairTimeout": u.RepairTimeout} {
+		if d <= 0 {
+			bad("scheduling.units."+field, "%v is not positive", d.D())
+		}
+	}
+	if len(t.Levels) > MaxTopologyLevels {
+		bad("scheduling.topology.levels", "%d are too many; write at most %d", len(t.Levels), MaxTopologyLevels)
+	}
+	for i, level := range t.Levels {
+		if level == "" || slices.Contains(t.Levels[:i], level) {
+			bad(fmt.Sprintf("scheduling.topology.levels[%d]", i), "%q is empty or stands twice; name each node label once, the widest first", level)
+		}
+	}
+}
+
 func validateScheduling(s *Scheduling, bad report) {
 	positive := func(field string, value int) {
 		if value <= 0 {
@@ -74,6 +90,8 @@ func validateScheduling(s *Scheduling, bad report) {
 	positive("binding.maxAttempts", s.Binding.MaxAttempts)
 	positive("conditions.burst", s.Conditions.Burst)
 	positive("maxClassIndexes", s.MaxClassIndexes)
+	positive("units.maxReservations", s.Units.MaxReservations)
+	validateUnits(&s.Units, &s.Topology, bad)
 	if s.Binding.WriteTimeout <= 0 {
 		bad("scheduling.binding.writeTimeout", "%v is not positive", s.Binding.WriteTimeout.D())
 	}
