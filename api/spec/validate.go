@@ -64,9 +64,12 @@ func validateLeaderElection(c *Configuration, bad report) {
 }
 
 func validateUnits(u *Units, t *Topology, bad report) {
-	for field, d := range map[string]Duration{"timeout": u.Timeout, "reserveAfter": u.ReserveAfter, "repairTimeout": u.RepairTimeout} {
-		if d <= 0 {
-			bad("scheduling.units."+field, "%v is not positive", d.D())
+	for _, x := range []struct {
+		field string
+		value Duration
+	}{{"timeout", u.Timeout}, {"reserveAfter", u.ReserveAfter}, {"repairTimeout", u.RepairTimeout}} {
+		if x.value <= 0 {
+			bad("scheduling.units."+x.field, "%v is not positive", x.value.D())
 		}
 	}
 	if len(t.Levels) > MaxTopologyLevels {
