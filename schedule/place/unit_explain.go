@@ -164,7 +164,7 @@ func (e UnitExplanation) String() string {
 		b.WriteString(less.What)
 	}
 	text := b.String()
-	return text[:min(len(text), MaxMessage)]
+	return strings.ToValidUTF8(text[:min(len(text), MaxMessage)], "")
 }
 
 // shortKey is a label without the domain before its slash.
