@@ -99,17 +99,16 @@ func keepable(store *cluster.Store, c *cluster.Class, ask *Ask, open func(cluste
 
 // keepDomain names what all nodes of a unit have in common; ok is false for a node without the labels.
 func keepDomain(s *cluster.State, slot cluster.Slot, ask *Ask) (domain string, ok bool) {
-	for _, key := range [...]string{ask.Topology.Required, ask.Topology.Uniform} {
+	var values [2]string
+	for i, key := range [...]string{ask.Topology.Required, ask.Topology.Uniform} {
 		if key == "" {
 			continue
 		}
-		value, has := s.Node(slot).Labels[key]
-		if !has {
+		if values[i], ok = s.Node(slot).Labels[key]; !ok {
 			return "", false
 		}
-		domain += value + "\x00"
 	}
-	return domain, true
+	return values[0] + "\x00" + values[1], true
 }
 
 // roomiest returns the domain that has the most room now of those that would hold so many members.
