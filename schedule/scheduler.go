@@ -44,6 +44,7 @@ type Scheduler struct {
 	reviews  *heap.Heap[*patience]
 	reserved reservations
 	claims   map[*cluster.Queue]claim
+	hope     hope
 }
 
 // instance is one place replica.

@@ -16,11 +16,13 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 	s.tend(now)
 	s.wake()
 	for decisions < limit && !s.binder.Full() {
+		s.encourage()
 		u := s.queue.Pop()
 		if u == nil {
 			break
 		}
 		s.decide(u, now)
+		s.hope.awake = false
 		decisions++
 	}
 	return decisions
@@ -174,6 +176,7 @@ func (s *Scheduler) wake() {
 		return
 	}
 	s.looked = newest
+	s.hope.follow(s.queue)
 	s.queue.Parked(func(l *queue.Line, seen queue.Seen) (queue.Seen, bool) {
 		now := queue.Seen{Revision: newest, Domains: s.domains(l.Shape)}
 		wakes := s.helped(l, seen, now)
@@ -191,15 +194,27 @@ func (s *Scheduler) helped(l *queue.Line, seen, now queue.Seen) bool {
 	if !log.Covers(seen.Revision) || now.Domains != seen.Domains {
 		return true // too long ago, or too far away, to tell without a decision
 	}
+	hopes := false
 	for r := seen.Revision; r < now.Revision; r++ {
-		if change := log.At(r); change.Kind&(cluster.Freed|cluster.Redefined) != 0 && s.helps(l, change.Slot) {
+		change := log.At(r)
+		if change.Kind&(cluster.Freed|cluster.Redefined) == 0 {
+			continue
+		}
+		if s.helps(l, change.Slot) {
 			return true
 		}
+		if l.Shape.Class != nil && place.Fits(&s.store.State, change.Slot, l.Shape.Class) {
+			s.hope.add(change.Slot)
+			hopes = true
+		}
+	}
+	if hopes {
+		s.hope.lines = append(s.hope.lines, l)
 	}
 	return false
 }
 
-// helps reports whether a node on which more is free than before may let a unit in. A gang has to find room for as many members as found
+// helps reports whether a node on which more is free than before wakes those who sleep at once; where a single pod fits, it only has hope. A gang has to find room for as many members as found
 // none: so much is gained with each node at most.
 func (s *Scheduler) helps(l *queue.Line, slot cluster.Slot) bool {
 	key := sleeper{l.Queue(), l.Shape}
@@ -208,7 +223,7 @@ func (s *Scheduler) helps(l *queue.Line, slot cluster.Slot) bool {
 		return true
 	}
 	if class := l.Shape.Class; class != nil {
-		return place.Fits(&s.store.State, slot, class) || preempts && place.Yields(s.store, slot, class, vain.most)
+		return preempts && place.Yields(s.store, slot, class, vain.most)
 	}
 	for i := range l.Shape.Parts {
 		class := l.Shape.Parts[i].Class

@@ -10,6 +10,7 @@ import (
 // plant builds the tree anew from the ledger's and puts every unit in its place. Lines sleep on if all units that were in their queue
 // before slept; whoever waits for a limit is tried again.
 func (q *Queue) plant() {
+	q.plants++
 	before := q.nodes
 	pasts := q.pasts()
 	q.nodes, q.leaves, q.latest = make(map[*cluster.Queue]*node, len(before)), make(map[*cluster.Queue]*node, len(before)), nil

@@ -54,6 +54,7 @@ type Queue struct {
 	capacity []int64                  // by kind, while sized
 	sized    bool                     // some order is relative to the capacity
 	simple   bool                     // nobody had configured queues when the tree was planted
+	plants   uint64                   // how often the tree was planted
 	skipped  uint                     // calls of sync while simple
 
 	active   int // units in lines that are not parked

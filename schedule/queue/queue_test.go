@@ -193,9 +193,34 @@ func (tw *twin) wake() {
 	delete(tw.m.parked, u.key)
 }
 
+// readyLines are the lines that do not sleep.
+func (tw *twin) readyLines() (lines []*Line) {
+	tw.q.sync()
+	for _, n := range tw.q.leaves {
+		visit := func(l *Line) {
+			if !l.parked {
+				lines = append(lines, l)
+			}
+		}
+		n.eachLine(visit)
+		for _, tenant := range n.tenants {
+			tenant.eachLine(visit)
+		}
+	}
+	return lines
+}
+
 func (tw *twin) pop() {
 	tw.sync()
+	foremost := tw.q.Foremost(tw.readyLines())
+	var first *Unit
+	if foremost != nil {
+		first = foremost.units.First()
+	}
 	u, want := tw.q.Pop(), tw.m.pop()
+	if first != u {
+		tw.t.Fatalf("of all that are ready %v is the foremost, %v was popped", name(first), name(u))
+	}
 	if (u == nil) != (want == nil) || u != nil && !slices.Equal(u.Members(), want.members()) {
 		tw.t.Fatalf("popped %v, want %v", name(u), want)
 	}

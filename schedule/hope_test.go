@@ -1,0 +1,87 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+// TestHope lets many queues wait for one node: what a pod has left goes to those whose turn it is, without waking all of them, and nobody is
+// forgotten, whatever is done to the tree meanwhile.
+func TestHope(t *testing.T) {
+	const queues = 3 * fewHopeful
+	s, err := New(Options{Config: spec.Default().Scheduling})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(0, 0)
+	quantities := func(cores int64) []resource.Quantity {
+		return []resource.Quantity{{Name: resource.NameCPU, Amount: cores * 1000}}
+	}
+	node := &cluster.Node{Name: "n", Allocatable: append(quantities(queues), resource.Quantity{Name: resource.NamePods, Amount: 1000})}
+	s.Apply(cluster.NodeUpserted{Node: node}, now)
+	for i := range queues { // the later ones have the greater weight, so that of equals who has less for it comes first
+		name := fmt.Sprintf("q%02d", i)
+		s.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: name, Weight: int64(i + 1)}}, now)
+		s.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: name, Labels: []cluster.Label{{Key: spec.LabelQueue, Value: name}}}}, now)
+	}
+	requirements := &cluster.Requirements{Requests: quantities(1)}
+	pod := func(uid string, queue int, on string) cluster.PodFacts {
+		return cluster.PodFacts{
+			UID: cluster.UID(uid), Name: uid, Namespace: fmt.Sprintf("q%02d", queue), Ours: on == "", Node: on, Requirements: requirements,
+			NeverPreempts: true,
+		}
+	}
+	for i := range queues {
+		s.Apply(cluster.PodUpserted{Pod: pod(fmt.Sprint("runs-", i), i, "n")}, now)
+	}
+	for i := range 2 * queues {
+		s.Apply(cluster.PodUpserted{Pod: pod(fmt.Sprint("waits-", i), i%queues, "")}, now)
+	}
+	if decisions := s.Step(now, 1000); decisions != queues || s.Pending().Unschedulable != 2*queues {
+		t.Fatalf("%d decisions in a full cluster, one for each of %d queues are enough; %+v", decisions, queues, s.Pending())
+	}
+	placed := func() (list []string) {
+		s.Store().EachPod(func(p *cluster.Pod) {
+			if p.Phase == cluster.Assumed {
+				list = append(list, p.Namespace)
+			}
+		})
+		return list
+	}
+	// Each queue has one core. The greater its weight the less that is.
+	s.Apply(cluster.PodRemoved{UID: "runs-0"}, now)
+	if decisions := s.Step(now, 1000); decisions != 2 { // the next of the same queue finds it gone
+		t.Errorf("%d decisions about room for one", decisions)
+	}
+	if list := placed(); len(list) != 1 || list[0] != "q00" { // it holds nothing now
+		t.Errorf("the room went to %v", list)
+	}
+	for _, uid := range []cluster.UID{"runs-7", "runs-8"} {
+		s.Apply(cluster.PodRemoved{UID: uid}, now)
+	}
+	if decisions := s.Step(now, 1); decisions != 1 {
+		t.Errorf("%d decisions", decisions)
+	}
+	// The tree is planted anew while some still have hope.
+	s.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: "q01", Weight: 1000}}, now)
+	s.Step(now, 1000)
+	if list := placed(); len(list) != 3 {
+		t.Errorf("%d of 3 have the room: %v", len(list), list)
+	}
+	// Room for more than it is worth to ask about.
+	for i := range queues {
+		s.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprint("runs-", i))}, now)
+	}
+	s.Step(now, 1000)
+	if list := placed(); len(list) != queues {
+		t.Errorf("%d of %d have the room", len(list), queues)
+	}
+	if err := s.Verify(); err != nil {
+		t.Error(err)
+	}
+}
