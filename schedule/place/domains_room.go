@@ -214,6 +214,9 @@ func podsThatFit(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
 
 // grantsThatFit is how often topology.Offer would agree, each grant committed before the next is asked for.
 func grantsThatFit(shape topology.Shape, free *topology.Free, r topology.Request) int64 {
+	if r.Milli > 0 && !shape.Shareable {
+		return 0
+	}
 	var whole, parts int64
 	for i := range shape.GPUs {
 		if free[i] == topology.FullGPU {

@@ -7,7 +7,6 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/topology"
 )
 
 // kept is a node that could be kept free for members of a class.
@@ -154,25 +153,5 @@ func rooms(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*clu
 			free.Release(pod.Grant())
 		}
 	}
-	return int(min(n, gpuRooms(shape, &free, c.GPU)))
-}
-
-// gpuRooms is how many requests the GPUs have room for.
-func gpuRooms(shape topology.Shape, free *topology.Free, r topology.Request) int64 {
-	if r.Milli > 0 && !shape.Shareable {
-		return 0
-	}
-	var n, whole int64
-	for i := range min(shape.GPUs, topology.MaxGPUs) {
-		switch {
-		case r.Milli > 0:
-			n += int64(max(free[i], 0)) / int64(r.Milli)
-		case free[i] == topology.FullGPU:
-			whole++
-		}
-	}
-	if r.Milli > 0 {
-		return n
-	}
-	return whole / int64(r.Whole)
+	return int(min(n, grantsThatFit(shape, &free, c.GPU)))
 }
