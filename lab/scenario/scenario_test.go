@@ -16,8 +16,8 @@ import (
 
 var files = flag.String("scenarios", "", "play only these files: names without .scn, with commas between them")
 
-// short are the files of the short form: gangs, topology, queues, reclaiming and a restart.
-var short = []string{"gang-waits", "gang-halves", "rack-required", "queue-reclaim", "restart"}
+// short are the files of the short form: gangs, topology, queues, reclaiming with a restart in the middle of it.
+var short = []string{"gang-waits", "nested", "rack-required", "queue-weights", "restart"}
 
 func chosen(name string) bool {
 	name = strings.TrimSuffix(name, ".scn")
