@@ -135,10 +135,14 @@ func (s *Scheduler) Apply(event cluster.Event, now time.Time) {
 
 func (s *Scheduler) effect(e cluster.Effect, now time.Time) {
 	pod := e.Pod
+	_, held := s.held[pod.UID]
 	delete(s.held, pod.UID)
 	delete(s.vanished, pod.UID)
 	switch e.Kind {
 	case cluster.Waits:
+		if held {
+			s.binder.Retract(pod)
+		}
 		s.enqueue(pod, now)
 	case cluster.Held:
 		s.queue.Remove(pod.UID)

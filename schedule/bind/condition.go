@@ -32,6 +32,7 @@ type conditions struct {
 	cfg      spec.Conditions
 	rows     map[subject]*conditionRow
 	due      []*conditionRow           // in the order in which they became due
+	whole    []*conditionRow           // of units that are whole: one for each, so that the bucket does not bound them
 	later    *heap.Heap[*conditionRow] // held back by MinInterval, by the end of it
 	flights  map[WriteID]*conditionRow
 	tokens   float64
@@ -76,6 +77,14 @@ func (b *Binder) ReportUnit(u *cluster.Unit, want cluster.UnitCondition, now tim
 	b.conditions.report(key, u.Facts.Reported, want, now)
 }
 
+// Retract takes back what was to be said of a pod and is not on its way: what it complained of is mended.
+func (b *Binder) Retract(pod *cluster.Pod) {
+	key := subject{pod: pod.UID}
+	if r := b.conditions.rows[key]; r != nil && !r.flying {
+		b.conditions.forget(key)
+	}
+}
+
 // ForgetUnit drops what is to be said of a unit that is gone.
 func (b *Binder) ForgetUnit(name cluster.UnitName) { b.conditions.forget(subject{unit: name}) }
 
@@ -109,11 +118,14 @@ func (c *conditions) schedule(r *conditionRow, now time.Time) {
 		c.later.Remove(r.position)
 	}
 	r.waiting = true
-	if held {
+	switch {
+	case held:
 		c.later.Push(r)
-		return
+	case r.want.Met:
+		c.whole = append(c.whole, r)
+	default:
+		c.due = append(c.due, r)
 	}
-	c.due = append(c.due, r)
 }
 
 // refill adds the tokens of the time that has passed.
@@ -126,8 +138,13 @@ func (c *conditions) refill(now time.Time) {
 }
 
 func (c *conditions) ready(store *cluster.Store, writes []Write, next *WriteID, now time.Time) []Write {
-	if len(c.due) == 0 && c.later.Len() == 0 {
+	if len(c.due) == 0 && len(c.whole) == 0 && c.later.Len() == 0 {
 		return writes
+	}
+	for len(c.whole) > 0 && len(c.flights) < MaxConditionsInFlight {
+		r := c.whole[0]
+		c.whole = c.whole[1:]
+		writes, _ = c.start(r, store, writes, next, now)
 	}
 	c.refill(now)
 	for c.later.Len() > 0 && !now.Before(c.later.First().at.Add(c.cfg.MinInterval.D())) {
@@ -136,20 +153,27 @@ func (c *conditions) ready(store *cluster.Store, writes []Write, next *WriteID, 
 	for len(c.due) > 0 && c.tokens >= 1 && len(c.flights) < MaxConditionsInFlight {
 		r := c.due[0]
 		c.due = c.due[1:]
-		r.waiting = false
-		write, ok := r.write(store)
-		if !ok || r.dropped || r.want == r.written {
-			continue
+		var started bool
+		if writes, started = c.start(r, store, writes, next, now); started {
+			c.tokens--
 		}
-		c.tokens--
-		*next++
-		write.ID = *next
-		r.flying = true
-		c.flights[*next] = r
-		writes = append(writes, write)
-		r.written, r.at = r.want, now
 	}
 	return writes
+}
+
+// start adds a row's write, if there is still something to write.
+func (c *conditions) start(r *conditionRow, store *cluster.Store, writes []Write, next *WriteID, now time.Time) (_ []Write, started bool) {
+	r.waiting = false
+	write, ok := r.write(store)
+	if !ok || r.dropped || r.want == r.written {
+		return writes, false
+	}
+	*next++
+	write.ID = *next
+	r.flying = true
+	c.flights[*next] = r
+	r.written, r.at = r.want, now
+	return append(writes, write), true
 }
 
 // write makes the row's write; ok is false when its subject has no such condition any more.
@@ -201,6 +225,8 @@ func (c *conditions) forget(key subject) {
 
 func (c *conditions) nextWake(now time.Time) (time.Time, bool) {
 	switch {
+	case len(c.whole) > 0 && len(c.flights) < MaxConditionsInFlight:
+		return now, true
 	case len(c.due) > 0 && len(c.flights) < MaxConditionsInFlight:
 		missing := max(1-c.tokens, 0)
 		return now.Add(time.Duration(missing / c.cfg.PerSecond * float64(time.Second))), true
