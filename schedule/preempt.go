@@ -3,6 +3,8 @@ package schedule
 import (
 	"time"
 
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/queue"
 )
@@ -109,6 +111,53 @@ func (s *Scheduler) inVain(key sleeper, priority int32) {
 	v := s.vain[key]
 	v.tried, v.any = priority, true
 	s.vain[key] = v
+}
+
+// reclaimEvery is the least time between two looks at who could reclaim by now.
+const reclaimEvery = 5 * time.Second
+
+// reclaims keeps when those were last looked at who sleep because nobody could be evicted for them.
+type reclaims struct {
+	looked cluster.Revision
+	at     time.Time
+}
+
+// retryReclaims wakes those who found nobody to evict, and whose queue is within its guarantee: it may have been beyond it then, or the others
+// within theirs. No change of a node tells of that.
+func (s *Scheduler) retryReclaims(now time.Time) {
+	if at, due := s.nextReclaim(); !due || now.Before(at) {
+		return
+	}
+	s.reclaims = reclaims{s.store.Revision(), now}
+	s.queue.Parked(func(l *queue.Line, seen queue.Seen) (queue.Seen, bool) {
+		key := sleeper{l.Queue(), l.Shape}
+		if v := s.vain[key]; !v.any || !withinGuarantee(l.Queue(), l.Shape.Ask) {
+			return seen, false
+		}
+		delete(s.vain, key)
+		return seen, true
+	})
+}
+
+// nextReclaim is when retryReclaims has something to do; due is false while it has not.
+func (s *Scheduler) nextReclaim() (at time.Time, due bool) {
+	if !s.store.Queued() || len(s.vain) == 0 || s.reclaims.looked == s.store.Revision() {
+		return time.Time{}, false
+	}
+	return s.reclaims.at.Add(reclaimEvery), true
+}
+
+// withinGuarantee reports whether a queue would stay within its guarantee with a request added, in every resource that has one, and has one
+// at all.
+func withinGuarantee(q *cluster.Queue, ask resource.List) (some bool) {
+	for _, a := range ask {
+		guaranteed := q.Guaranteed(a.Kind)
+		if guaranteed > 0 && q.Used(a.Kind)+a.Value > guaranteed {
+			return false
+		}
+		some = some || guaranteed > 0
+	}
+	return some
 }
 
 // later takes note that one of those that sleep together will want to preempt when something changes.

@@ -86,6 +86,7 @@ func (s *Scheduler) tend(now time.Time) {
 		s.review(p, now)
 		s.schedule(p, now)
 	}
+	s.retryReclaims(now)
 	if len(s.reserved.overdue) == 0 && len(s.reserved.list) == 0 {
 		return
 	}
@@ -103,6 +104,9 @@ func (s *Scheduler) reserveEvery() time.Duration { return s.cfg.Units.ReserveAft
 func (s *Scheduler) nextTend() (at time.Time, ok bool) {
 	if s.reviews.Len() > 0 {
 		at, ok = s.reviews.First().review, true
+	}
+	if next, due := s.nextReclaim(); due && (!ok || next.Before(at)) {
+		at, ok = next, true
 	}
 	r := &s.reserved
 	if len(r.overdue)+len(r.list) > 0 && r.chosen != s.store.Revision() {

@@ -45,6 +45,7 @@ type Scheduler struct {
 	reserved reservations
 	claims   map[*cluster.Queue]claim
 	hope     hope
+	reclaims reclaims
 }
 
 // instance is one place replica.
