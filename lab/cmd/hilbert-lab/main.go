@@ -25,6 +25,7 @@ var commands = []func() *cobra.Command{
 	newDemoCommand,
 	newBenchCommand,
 	newDiffCommand,
+	newScenarioCommand,
 	newEtcdCommand,
 	newAPIServerCommand,
 	newKubeSchedulerCommand,
