@@ -224,6 +224,54 @@ func (x *reservation) told(why cluster.Condition) cluster.Condition {
 	}
 }
 
+// outranked lists the reservations of units that come after this one: it may have their nodes.
+func (s *Scheduler) outranked(u *queue.Unit, members []*cluster.Pod) (lower []*reservation) {
+	for _, x := range s.reserved.list {
+		other := s.reserved.overdue[x.unit]
+		if other == nil || other == u {
+			continue
+		}
+		mine, its := withinGuarantee(u.Queue(), chargeOf(members)), withinGuarantee(x.queue, other.Shape.Ask)
+		if mine && !its || mine == its && u.Priority > x.priority {
+			lower = append(lower, x)
+		}
+	}
+	return lower
+}
+
+// yield opens the nodes of reservations to one that comes first. Others are chosen for those units later.
+func (s *Scheduler) yield(lower []*reservation) {
+	for _, x := range lower {
+		s.store.Reserve(x.slots, cluster.NoReservation)
+	}
+	s.reserved.list = slices.DeleteFunc(slices.Clone(s.reserved.list), func(x *reservation) bool { return slices.Contains(lower, x) })
+}
+
+// overtake lets a unit have what is free of the nodes that are kept for those who come after it.
+func (s *Scheduler) overtake(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) bool {
+	lower := s.outranked(u, ask.Members)
+	if len(lower) == 0 {
+		return false
+	}
+	mark := in.snapshot.Mark()
+	through := s.reserved.open(u, in.snapshot)
+	for _, x := range lower {
+		x.open(in.snapshot)
+	}
+	placed, ok := in.placer.PlaceUnit(ask)
+	if !ok {
+		in.snapshot.Rollback(mark)
+		return false
+	}
+	s.yield(lower)
+	plan := in.unitPlan(placed)
+	plan.Through = through
+	if !s.commitUnit(u, plan, cluster.Condition{}, now) {
+		in.snapshot.Rollback(mark)
+	}
+	return true
+}
+
 // backfill lets a unit use nodes that are kept free for another, if that one may evict it when its time has come, or if it has ended
 // before.
 func (s *Scheduler) backfill(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) bool {

@@ -247,7 +247,7 @@ func (s *Scheduler) uses(l *queue.Line, id cluster.ReservationID, slot cluster.S
 		if u := s.reserved.overdue[x.unit]; u != nil && u.Line() == l {
 			return true
 		}
-		return (x.queue == l.Queue() || x.until > 0) && l.Shape.Class != nil && place.FitsThrough(&s.store.State, slot, l.Shape.Class)
+		return (x.queue == l.Queue() || x.until > 0 || withinGuarantee(l.Queue(), l.Shape.Ask)) && l.Shape.Class != nil && place.FitsThrough(&s.store.State, slot, l.Shape.Class)
 	}
 	return false
 }

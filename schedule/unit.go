@@ -172,7 +172,7 @@ func (s *Scheduler) tell(u *queue.Unit, why cluster.Condition, now time.Time) {
 // makeRoom evicts others for a unit that fits nowhere, if it may; else it lets it use what is kept free for others, if that does them no
 // harm; else its shape sleeps.
 func (s *Scheduler) makeRoom(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) {
-	if s.evict(u, ask, in, now) || s.backfill(u, ask, in, now) {
+	if s.overtake(u, ask, in, now) || s.evict(u, ask, in, now) || s.backfill(u, ask, in, now) {
 		return
 	}
 	if other := s.backfiller(u, now); other != nil { // of the same shape: it sleeps when this one does
@@ -193,13 +193,17 @@ func (s *Scheduler) evict(u *queue.Unit, ask *place.Ask, in *instance, now time.
 	}
 	key := sleeperOf(u)
 	mark := in.snapshot.Mark()
-	through := s.reserved.open(u, in.snapshot)
+	through, lower := s.reserved.open(u, in.snapshot), s.outranked(u, ask.Members)
+	for _, x := range lower {
+		x.open(in.snapshot)
+	}
 	found, ok := in.reclaims.Evict(ask, now.UnixNano())
 	in.snapshot.Rollback(mark)
 	if !ok {
 		s.inVain(key, u.Priority)
 		return false
 	}
+	s.yield(lower)
 	plan := in.unitPlan(found.Placements)
 	plan.Reclaims, plan.Through = found.Reclaims, through
 	for _, victim := range found.Victims {
