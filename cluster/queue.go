@@ -193,16 +193,6 @@ func (q *Queue) Admits(ask resource.List) (Shortfall, bool) {
 	return Shortfall{}, true
 }
 
-// Entitled reports whether the queue would stay within its guarantee with a request added, in every resource asked for except counts of pods.
-func (q *Queue) Entitled(ask resource.List) bool {
-	for _, a := range ask {
-		if a.Kind != resource.Pods && a.Value > q.Guaranteed(a.Kind)-q.Used(a.Kind) {
-			return false
-		}
-	}
-	return true
-}
-
 // Fork returns the children of the lowest queue above both that lead to the one and to the other; nil, nil when one is above the other or
 // they are the same.
 func Fork(a, b *Queue) (*Queue, *Queue) {

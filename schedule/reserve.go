@@ -48,25 +48,31 @@ func (r *reservations) of(name cluster.UnitName) *reservation {
 	return nil
 }
 
-// open lets a unit see the nodes that are kept free for it as free.
-func (r *reservations) open(u *queue.Unit, snapshot *cluster.Snapshot) cluster.ReservationID {
-	if u.Gang == nil || len(r.list) == 0 {
-		return cluster.NoReservation
+// own returns what is kept free for a unit, nil for nothing.
+func (r *reservations) own(u *queue.Unit) *reservation {
+	if u.Gang == nil {
+		return nil
 	}
-	x := r.of(u.Gang.UnitName)
-	if x == nil {
-		return cluster.NoReservation
-	}
-	x.open(snapshot)
-	return x.id
+	return r.of(u.Gang.UnitName)
 }
 
+// open lets a decision see the nodes that are kept free as free; of nil there are none.
 func (x *reservation) open(snapshot *cluster.Snapshot) {
+	if x == nil {
+		return
+	}
 	for _, slot := range x.slots {
 		if snapshot.Reservation(slot) == x.id {
 			snapshot.Open(slot)
 		}
 	}
+}
+
+func (x *reservation) number() cluster.ReservationID {
+	if x == nil {
+		return cluster.NoReservation
+	}
+	return x.id
 }
 
 // drop ends what is done for a unit.
@@ -161,7 +167,7 @@ func (s *Scheduler) reserve(now time.Time) {
 // longer waiting.
 func (s *Scheduler) compareClaims(a, b *queue.Unit) int {
 	entitled := func(u *queue.Unit) int {
-		if u.Queue().Entitled(chargeOf(u.Members()[:u.Need()])) {
+		if withinGuarantee(u.Queue(), chargeOf(u.Members()[:u.Need()])) {
 			return 0
 		}
 		return 1
@@ -224,6 +230,24 @@ func (x *reservation) told(why cluster.Condition) cluster.Condition {
 	}
 }
 
+// passage is whose reservations are open to a unit: the one that its Plan goes through (nil: none), and those that are given up for it.
+type passage struct {
+	through *reservation
+	lower   []*reservation
+}
+
+func (p *passage) open(snapshot *cluster.Snapshot) {
+	p.through.open(snapshot)
+	for _, x := range p.lower {
+		x.open(snapshot)
+	}
+}
+
+// precedence opens what is kept for a unit, and for those who come after it.
+func (s *Scheduler) precedence(u *queue.Unit, ask *place.Ask) passage {
+	return passage{s.reserved.own(u), s.outranked(u, ask.Members)}
+}
+
 // outranked lists the reservations of units that come after this one: it may have their nodes.
 func (s *Scheduler) outranked(u *queue.Unit, members []*cluster.Pod) (lower []*reservation) {
 	for _, x := range s.reserved.list {
@@ -247,50 +271,13 @@ func (s *Scheduler) yield(lower []*reservation) {
 	s.reserved.list = slices.DeleteFunc(slices.Clone(s.reserved.list), func(x *reservation) bool { return slices.Contains(lower, x) })
 }
 
-// overtake lets a unit have what is free of the nodes that are kept for those who come after it.
-func (s *Scheduler) overtake(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) bool {
-	lower := s.outranked(u, ask.Members)
-	if len(lower) == 0 {
-		return false
-	}
-	mark := in.snapshot.Mark()
-	through := s.reserved.open(u, in.snapshot)
-	for _, x := range lower {
-		x.open(in.snapshot)
-	}
-	placed, ok := in.placer.PlaceUnit(ask)
-	if !ok {
-		in.snapshot.Rollback(mark)
-		return false
-	}
-	s.yield(lower)
-	plan := in.unitPlan(placed)
-	plan.Through = through
-	if !s.commitUnit(u, plan, cluster.Condition{}, now) {
-		in.snapshot.Rollback(mark)
-	}
-	return true
-}
-
 // backfill lets a unit use nodes that are kept free for another, if that one may evict it when its time has come, or if it has ended
 // before.
 func (s *Scheduler) backfill(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) bool {
 	for _, x := range s.reserved.list {
-		if !s.mayBackfill(u, ask.Members, x, now) {
-			continue
-		}
-		mark := in.snapshot.Mark()
-		x.open(in.snapshot)
-		placed, ok := in.placer.PlaceUnit(ask)
-		if ok {
-			plan := in.unitPlan(placed)
-			plan.Through = x.id
-			if !s.commitUnit(u, plan, cluster.Condition{}, now) {
-				in.snapshot.Rollback(mark)
-			}
+		if s.mayBackfill(u, ask.Members, x, now) && s.placeUnit(u, ask, in, passage{through: x}, now) {
 			return true
 		}
-		in.snapshot.Rollback(mark)
 	}
 	return false
 }

@@ -24,29 +24,32 @@ func (s *Scheduler) decideUnit(u *queue.Unit, now time.Time) {
 	if !lagging {
 		in.snapshot.Advance(s.store)
 	}
-	if s.placeUnit(u, ask, in, now) {
+	own := passage{through: s.reserved.own(u)}
+	if s.placeUnit(u, ask, in, own, now) {
 		return
 	}
 	if lagging { // "fits nowhere" is said of the newest state only
 		in.snapshot.Advance(s.store)
-		if s.placeUnit(u, ask, in, now) {
+		if s.placeUnit(u, ask, in, own, now) {
 			return
 		}
 	}
 	s.makeRoom(u, ask, in, now)
 }
 
-// placeUnit looks for places, those that are kept for the unit included, and proposes them. It answers false when there are none.
-func (s *Scheduler) placeUnit(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) bool {
+// placeUnit looks for places and proposes them, as if the nodes of some reservations were open. It answers false, and gives none of them up,
+// when there are no places.
+func (s *Scheduler) placeUnit(u *queue.Unit, ask *place.Ask, in *instance, opened passage, now time.Time) bool {
 	mark := in.snapshot.Mark()
-	through := s.reserved.open(u, in.snapshot)
+	opened.open(in.snapshot)
 	placed, ok := in.placer.PlaceUnit(ask)
 	if !ok {
 		in.snapshot.Rollback(mark)
 		return false
 	}
+	s.yield(opened.lower)
 	plan := in.unitPlan(placed)
-	plan.Through = through
+	plan.Through = opened.through.number()
 	if !s.commitUnit(u, plan, cluster.Condition{}, now) {
 		in.snapshot.Rollback(mark)
 	}
@@ -169,10 +172,11 @@ func (s *Scheduler) tell(u *queue.Unit, why cluster.Condition, now time.Time) {
 	}
 }
 
-// makeRoom evicts others for a unit that fits nowhere, if it may; else it lets it use what is kept free for others, if that does them no
-// harm; else its shape sleeps.
+// makeRoom gives a unit that fits nowhere what is kept free for those who come after it; else it evicts others, if it may; else it lets it use
+// what is kept free for others, if that does them no harm; else its shape sleeps.
 func (s *Scheduler) makeRoom(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) {
-	if s.overtake(u, ask, in, now) || s.evict(u, ask, in, now) || s.backfill(u, ask, in, now) {
+	first := s.precedence(u, ask)
+	if len(first.lower) > 0 && s.placeUnit(u, ask, in, first, now) || s.evict(u, ask, in, now) || s.backfill(u, ask, in, now) {
 		return
 	}
 	if other := s.backfiller(u, now); other != nil { // of the same shape: it sleeps when this one does
@@ -193,19 +197,17 @@ func (s *Scheduler) evict(u *queue.Unit, ask *place.Ask, in *instance, now time.
 	}
 	key := sleeperOf(u)
 	mark := in.snapshot.Mark()
-	through, lower := s.reserved.open(u, in.snapshot), s.outranked(u, ask.Members)
-	for _, x := range lower {
-		x.open(in.snapshot)
-	}
+	first := s.precedence(u, ask)
+	first.open(in.snapshot)
 	found, ok := in.reclaims.Evict(ask, now.UnixNano())
 	in.snapshot.Rollback(mark)
 	if !ok {
 		s.inVain(key, u.Priority)
 		return false
 	}
-	s.yield(lower)
+	s.yield(first.lower)
 	plan := in.unitPlan(found.Placements)
-	plan.Reclaims, plan.Through = found.Reclaims, through
+	plan.Reclaims, plan.Through = found.Reclaims, first.through.number()
 	for _, victim := range found.Victims {
 		plan.Victims = append(plan.Victims, victim.UID)
 	}
@@ -255,7 +257,7 @@ func (s *Scheduler) explainedUnit(u *queue.Unit, ask *place.Ask, in *instance, n
 		return v, false
 	}
 	mark := in.snapshot.Mark()
-	s.reserved.open(u, in.snapshot)
+	s.reserved.own(u).open(in.snapshot)
 	e := in.placer.ExplainUnit(ask)
 	in.snapshot.Rollback(mark)
 	v = &verdict{at: now}

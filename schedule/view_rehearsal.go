@@ -111,6 +111,6 @@ func (r *rehearsal) finds(u *queue.Unit, ask *place.Ask, alter func(*place.Ask))
 func (r *rehearsal) opens(u *queue.Unit) (end func()) {
 	r.in.snapshot.Advance(r.store)
 	mark := r.in.snapshot.Mark()
-	r.reserved.open(u, r.in.snapshot)
+	r.reserved.own(u).open(r.in.snapshot)
 	return func() { r.in.snapshot.Rollback(mark) }
 }

@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -115,14 +116,7 @@ func (w *battle) change(t *rapid.T) {
 	if len(w.facts) == 0 {
 		return
 	}
-	uids := make([]cluster.UID, 0, len(w.facts))
-	for uid := range w.facts {
-		uids = append(uids, uid)
-	}
-	slices.Sort(uids)
-	f := w.facts[rapid.SampledFrom(uids).Draw(t, "pod")]
-	known := w.store.Pod(f.UID)
-	f.Node, f.Grant = known.Node(), known.Grant()
+	f, known := drawKnown(t, w.store, w.facts)
 	what := rapid.IntRange(0, 6).Draw(t, "what")
 	if known.Obliged() && what != 0 {
 		return // nothing else about it counts until its Binding
@@ -405,4 +399,12 @@ func BenchmarkHopeless(b *testing.B) {
 			store.Apply(cluster.PodRemoved{UID: "p"})
 		})
 	}
+}
+
+// drawKnown draws a pod that is there, with what was last said of it and where the ledger has it.
+func drawKnown(t *rapid.T, store *cluster.Store, facts map[cluster.UID]*cluster.PodFacts) (*cluster.PodFacts, *cluster.Pod) {
+	f := facts[rapid.SampledFrom(slices.Sorted(maps.Keys(facts))).Draw(t, "pod")]
+	known := store.Pod(f.UID)
+	f.Node, f.Grant = known.Node(), known.Grant()
+	return f, known
 }

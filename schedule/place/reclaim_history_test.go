@@ -130,14 +130,7 @@ func (w *feud) change(t *rapid.T) {
 	if len(w.facts) == 0 {
 		return
 	}
-	uids := make([]cluster.UID, 0, len(w.facts))
-	for uid := range w.facts {
-		uids = append(uids, uid)
-	}
-	slices.Sort(uids)
-	f := w.facts[rapid.SampledFrom(uids).Draw(t, "pod")]
-	known := w.store.Pod(f.UID)
-	f.Node, f.Grant = known.Node(), known.Grant()
+	f, known := drawKnown(t, w.store, w.facts)
 	switch what := rapid.IntRange(0, 4).Draw(t, "what"); {
 	case what == 0 && known.Phase == cluster.Assumed:
 		w.store.Release(f.UID)
