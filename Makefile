@@ -18,7 +18,8 @@ SEEDS   ?= 100
 COUNT   ?= 10
 CASES   ?= 100000
 SEED    ?= 1
-FUZZTIME ?= 30s
+# A count, not a time: when a time is up the fuzzer of Go 1.26 may report its own deadline as a failure (go.dev/issue/75804).
+FUZZTIME ?= 300000x
 LDFLAGS ?= -s -w
 
 # What the embedded control plane says it is. Without this it reads v0.0.0,
@@ -139,7 +140,7 @@ race: ## all tests of the product under the race detector (needs a C compiler)
 	$(call timed,race,$(GO) test -race -timeout 30m ./...)
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME each
+fuzz: ## every fuzz target FUZZTIME each (a count of inputs: 20000x)
 	@{ grep -rHo --include='*_test.go' --exclude-dir=lab '^func Fuzz[A-Za-z0-9_]*' . || echo 'no fuzz targets' >&2; } | \
 	while IFS=: read -r file func; do \
 		echo "== $${func#func } $$(dirname "$$file")"; \
