@@ -1,12 +1,3 @@
-// Package topology is the machine model and the allocator over it, shared by the scheduler's forecast and the node's deed.
-//
-// Today it models a node's GPUs as up to MaxGPUs counters of FullGPU thousandths: a fractional request takes a part of one counter, a
-// whole request takes full ones. The signature (Shape × Free × Request → Grant) is the one that the full model of sockets, NUMA nodes,
-// PCIe switches and NICs will fill.
-//
-// Invariants: Offer is a pure function; a Grant that Offer returned fits the Free that it was asked about, and Release undoes Commit.
-//
-// It is not a record of who holds what: cluster.Store keeps the grants.
 package topology
 
 import (

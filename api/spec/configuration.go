@@ -32,11 +32,13 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 // Role is a part of Hilbert that a hilbertd process can run.
 type Role string
 
-// The roles that exist. They run in one process for now; a Plan is the only message between them.
+// The roles that exist. The first three run in one process for now; a Plan is the only message between them.
 const (
 	RoleDispatcher Role = "dispatcher"
 	RoleScheduler  Role = "scheduler"
 	RoleBinder     Role = "binder"
+	// RoleAgent is the node's; it runs in a process of its own, one on each node.
+	RoleAgent Role = "agent"
 )
 
 // Configuration is the whole of hilbertd's configuration: the file, and the value that runs. Unknown fields are refused when it is read.
@@ -44,7 +46,7 @@ type Configuration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 
-	// Roles that this process runs. All three are needed in one process today.
+	// Roles that this process runs: dispatcher, scheduler and binder together, or agent alone.
 	Roles []Role `json:"roles,omitempty"`
 	// SchedulerName is the spec.schedulerName that marks a pod as ours.
 	SchedulerName string `json:"schedulerName,omitempty"`
@@ -54,6 +56,7 @@ type Configuration struct {
 	Server           Server           `json:"server,omitzero"`
 	Logging          Logging          `json:"logging,omitzero"`
 	Scheduling       Scheduling       `json:"scheduling,omitzero"`
+	Node             Node             `json:"node,omitzero"`
 }
 
 // ClientConnection says how to reach the API server.
@@ -112,10 +115,47 @@ type Scheduling struct {
 	Units Units `json:"units,omitzero"`
 	// Topology is the network as node labels tell it.
 	Topology Topology `json:"topology,omitzero"`
+	// Zones says how what the nodes' agents report is used.
+	Zones ZoneReports `json:"zones,omitzero"`
 	// MaxClassIndexes bounds the rankings (one for each size of pod), and as many indexes (one for each class with constraints between pods),
 	// that a scheduler keeps, at about 20 bytes a node each; the least recently used goes first.
 	MaxClassIndexes int `json:"maxClassIndexes,omitempty"`
 }
+
+// ZoneReports says how what the nodes' agents report is used.
+type ZoneReports struct {
+	// StaleAfter is the age from which a CustomNodeResource is no longer acted on: its node is promised nothing by zone. Agents refresh it
+	// every Node.RefreshInterval.
+	StaleAfter Duration `json:"staleAfter,omitempty"`
+}
+
+// Node configures the agent.
+type Node struct {
+	// Name of the Node object; empty means the environment's NODE_NAME, else the host's name.
+	Name string `json:"name,omitempty"`
+	// Mode is auto (kubelet where one of the kubelet's managers is on, else agent), agent or kubelet.
+	Mode string `json:"mode,omitempty"`
+	// StateDirectory keeps the checkpoint, KubeletDirectory is the kubelet's --root-dir.
+	StateDirectory   string `json:"stateDirectory,omitempty"`
+	KubeletDirectory string `json:"kubeletDirectory,omitempty"`
+	// NRISocket is where the container runtime serves NRI.
+	NRISocket string `json:"nriSocket,omitempty"`
+	// ReservedCores is how many physical cores are kept for the node's own services and system_cores pods: the lowest-numbered ones, in turn
+	// from each NUMA node. ReservedMemory, in MiB, is kept back from promises in each NUMA node.
+	ReservedCores  *int `json:"reservedCores,omitempty"`
+	ReservedMemory *int `json:"reservedMemoryMiB,omitempty"`
+	// ReclaimedCores is the least number of physical cores that reclaimed pods have in each NUMA node that they run in.
+	ReclaimedCores int `json:"reclaimedCores,omitempty"`
+	// TickInterval is how often the kernel is compared with what is wanted, ObserveInterval how often its counters are read.
+	TickInterval    Duration `json:"tickInterval,omitempty"`
+	ObserveInterval Duration `json:"observeInterval,omitempty"`
+	// WriteInterval is the least time between two writes of the CustomNodeResource, RefreshInterval the most.
+	WriteInterval   Duration `json:"writeInterval,omitempty"`
+	RefreshInterval Duration `json:"refreshInterval,omitempty"`
+}
+
+// ModeAuto of Node.Mode looks at what the kubelet does.
+const ModeAuto = "auto"
 
 // The values of Scheduling.DefaultSpread.
 const (

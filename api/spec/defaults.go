@@ -52,7 +52,21 @@ func SetDefaults(c *Configuration) {
 	if len(s.Topology.Levels) == 0 {
 		s.Topology.Levels = []string{"topology.hilbert.dev/block", "topology.hilbert.dev/rack", "kubernetes.io/hostname"}
 	}
+	s.Zones.StaleAfter = cmp.Or(s.Zones.StaleAfter, Duration(15*time.Minute))
 	s.MaxClassIndexes = cmp.Or(s.MaxClassIndexes, 256)
+
+	n := &c.Node
+	n.Mode = cmp.Or(n.Mode, ModeAuto)
+	n.StateDirectory = cmp.Or(n.StateDirectory, "/var/lib/hilbert")
+	n.KubeletDirectory = cmp.Or(n.KubeletDirectory, "/var/lib/kubelet")
+	n.NRISocket = cmp.Or(n.NRISocket, "/var/run/nri/nri.sock")
+	n.ReservedCores = cmp.Or(n.ReservedCores, new(1))
+	n.ReservedMemory = cmp.Or(n.ReservedMemory, new(256))
+	n.ReclaimedCores = cmp.Or(n.ReclaimedCores, 1)
+	n.TickInterval = cmp.Or(n.TickInterval, Duration(5*time.Second))
+	n.ObserveInterval = cmp.Or(n.ObserveInterval, Duration(time.Second))
+	n.WriteInterval = cmp.Or(n.WriteInterval, Duration(10*time.Second))
+	n.RefreshInterval = cmp.Or(n.RefreshInterval, Duration(5*time.Minute))
 }
 
 // DefaultRatio is packing: the fuller the better.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Validate returns every mistake in a configuration that has its defaults set, joined; each names the field and the fix.
@@ -19,16 +20,7 @@ func Validate(c *Configuration) error {
 	if c.Kind != ConfigurationKind {
 		bad("kind", "%q is not known; write %s", c.Kind, ConfigurationKind)
 	}
-	for _, role := range []Role{RoleDispatcher, RoleScheduler, RoleBinder} {
-		if !slices.Contains(c.Roles, role) {
-			bad("roles", "%s is missing; one process runs dispatcher, scheduler and binder together for now", role)
-		}
-	}
-	for i, role := range c.Roles {
-		if role != RoleDispatcher && role != RoleScheduler && role != RoleBinder {
-			bad(fmt.Sprintf("roles[%d]", i), "%q is not a role; known are dispatcher, scheduler, binder", role)
-		}
-	}
+	validateRoles(c.Roles, bad)
 	validateLeaderElection(c, bad)
 	if (c.Server.TLSCertFile == "") != (c.Server.TLSPrivateKeyFile == "") {
 		bad("server.tlsCertFile", "it and server.tlsPrivateKeyFile belong together; name both or neither")
@@ -40,7 +32,58 @@ func Validate(c *Configuration) error {
 		bad("logging.format", "%q is not a format; write text or json", c.Logging.Format)
 	}
 	validateScheduling(&c.Scheduling, bad)
+	validateNode(&c.Node, bad)
 	return errors.Join(errs...)
+}
+
+func validateRoles(roles []Role, bad report) {
+	if slices.Equal(roles, []Role{RoleAgent}) {
+		return
+	}
+	for _, role := range []Role{RoleDispatcher, RoleScheduler, RoleBinder} {
+		if !slices.Contains(roles, role) {
+			bad("roles", "%s is missing; one process runs dispatcher, scheduler and binder together for now, or agent alone", role)
+		}
+	}
+	for i, role := range roles {
+		if role != RoleDispatcher && role != RoleScheduler && role != RoleBinder {
+			bad(fmt.Sprintf("roles[%d]", i), "%q is not a role here; known are dispatcher, scheduler, binder, and agent alone", role)
+		}
+	}
+}
+
+func validateNode(n *Node, bad report) {
+	if !slices.Contains([]string{ModeAuto, ModeAgent, ModeKubelet}, n.Mode) {
+		bad("node.mode", "%q is not a mode; write %s, %s or %s", n.Mode, ModeAuto, ModeAgent, ModeKubelet)
+	}
+	for _, x := range []struct {
+		field string
+		path  string
+	}{{"stateDirectory", n.StateDirectory}, {"kubeletDirectory", n.KubeletDirectory}, {"nriSocket", n.NRISocket}} {
+		if !strings.HasPrefix(x.path, "/") {
+			bad("node."+x.field, "%q is no absolute path", x.path)
+		}
+	}
+	for _, x := range []struct {
+		field string
+		value int
+		least int
+	}{{"reservedCores", *n.ReservedCores, 0}, {"reservedMemoryMiB", *n.ReservedMemory, 0}, {"reclaimedCores", n.ReclaimedCores, 1}} {
+		if x.value < x.least {
+			bad("node."+x.field, "%d is less than %d", x.value, x.least)
+		}
+	}
+	for _, x := range []struct {
+		field string
+		value Duration
+	}{{"tickInterval", n.TickInterval}, {"observeInterval", n.ObserveInterval}, {"writeInterval", n.WriteInterval}} {
+		if x.value <= 0 {
+			bad("node."+x.field, "%v is not positive", x.value.D())
+		}
+	}
+	if n.RefreshInterval < n.WriteInterval {
+		bad("node.refreshInterval", "%v must not be shorter than writeInterval (%v)", n.RefreshInterval.D(), n.WriteInterval.D())
+	}
 }
 
 type report func(field, format string, args ...any)

@@ -1,0 +1,123 @@
+package spec
+
+// NodeAPIVersion, NodeKind and NodePlural name the CustomNodeResource.
+const (
+	NodeGroup      = "node.hilbert.dev"
+	NodeAPIVersion = NodeGroup + "/v1alpha1"
+	NodeKind       = "CustomNodeResource"
+	NodePlural     = "customnoderesources"
+)
+
+// The values of NodeStatus.Mode: who rules the CPUs and memory of the node's containers.
+const (
+	ModeAgent   = "agent"
+	ModeKubelet = "kubelet"
+)
+
+// NodeStatus is what a node's agent says of it: the status of a CustomNodeResource, which has the node's name. Times are in the type that
+// embeds this.
+type NodeStatus struct {
+	// Mode is ModeAgent where zones can be promised, ModeKubelet where a manager of the kubelet is on.
+	Mode string `json:"mode"`
+	// ThreadsPerCore is the logical CPUs of a core. Exclusive CPUs are given by whole cores.
+	ThreadsPerCore int `json:"threadsPerCore"`
+	// Zones are the sockets, their NUMA nodes, and the devices near those.
+	Zones []Zone `json:"zones,omitempty"`
+	// Pools are the CPUs that several pods share.
+	Pools []Pool `json:"pools,omitempty"`
+	// Summary is what the printer columns show.
+	Summary NodeSummary `json:"summary,omitzero"`
+}
+
+// NodeSummary sums the zones up.
+type NodeSummary struct {
+	Zones         int    `json:"zones"`
+	FreeCPUs      int    `json:"freeCPUs"`      // that may still be given exclusively
+	DedicatedPods int    `json:"dedicatedPods"` // with CPUs of their own
+	FreeMemory    string `json:"freeMemory"`    // that may still be bound, "12Gi"
+}
+
+// The values of Zone.Type.
+const (
+	ZoneSocket = "Socket"
+	ZoneNUMA   = "NUMA"
+	ZoneGPU    = "GPU"
+	ZoneNIC    = "NIC"
+	ZoneDisk   = "Disk"
+)
+
+// Zone is a cell of the machine's tree.
+type Zone struct {
+	Type string `json:"type"`
+	// Name is the number of a socket or NUMA node, the PCIe address of a device.
+	Name string `json:"name"`
+	// Closed: nothing new is promised here; the condition ZonesClosed says why.
+	Closed bool `json:"closed,omitempty"`
+	// Capacity is what is there; Allocatable what may be promised: without the reserved cores and memory.
+	Capacity    ZoneAmounts `json:"capacity,omitzero"`
+	Allocatable ZoneAmounts `json:"allocatable,omitzero"`
+	// Allocations are the pods that hold something of this NUMA node for themselves.
+	Allocations []ZoneAllocation `json:"allocations,omitempty"`
+	// Attributes of a device: its names, vendor, model, switch.
+	Attributes map[string]string `json:"attributes,omitempty"`
+	Children   []Zone            `json:"children,omitempty"`
+}
+
+// ZoneAmounts is CPUs by number, and memory.
+type ZoneAmounts struct {
+	CPUs      int    `json:"cpus,omitempty"`      // logical
+	CPUSet    string `json:"cpuset,omitempty"`    // "0-3,8"
+	MemoryMiB int64  `json:"memoryMiB,omitempty"` // MiB
+}
+
+// ZoneAllocation is what one pod holds of a zone. It is the node's confirmation of what the Binding promised.
+type ZoneAllocation struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	CPUSet    string `json:"cpuset,omitempty"`
+	CPUs      int    `json:"cpus,omitempty"`
+	MemoryMiB int64  `json:"memoryMiB,omitempty"`
+	// Exclusive: nobody else uses the zone.
+	Exclusive bool `json:"exclusive,omitempty"`
+	// Moved: the promised zones were gone, and these were taken instead.
+	Moved bool `json:"moved,omitempty"`
+}
+
+// Pool is the CPUs that several pods share.
+type Pool struct {
+	Name   string `json:"name"`
+	CPUSet string `json:"cpuset"`
+	Pods   int    `json:"pods"`
+}
+
+// Types of a CustomNodeResource's conditions.
+const (
+	// ConditionAgentReady: the agent sees the node whole. False names what it cannot see or do.
+	ConditionAgentReady = "AgentReady"
+	// ConditionZonesClosed: True where a promise could not be kept; the message names pod and zone.
+	ConditionZonesClosed = "ZonesClosed"
+	// ConditionQoSUnsaid: True where BestEffort pods without a level run in the shared pool.
+	ConditionQoSUnsaid = "UnlabelledBestEffort"
+)
+
+// Reasons of the node: of conditions, events and metrics. They are bounded and stable.
+const (
+	ReasonAgentRunning      = "AgentRunning"
+	ReasonInvalidQoS        = "InvalidQoS"        // a label or annotation cannot be read; the pod is treated as shared
+	ReasonPromiseMoved      = "PromiseMoved"      // the promised zones were gone; equivalent ones were taken
+	ReasonPromiseBroken     = "PromiseBroken"     // no zones could be had; the pod is failed and evicted
+	ReasonForgedPlacement   = "ForgedPlacement"   // the promise does not answer the request
+	ReasonInsufficientCores = "InsufficientCores" // more dedicated cores than are free
+	ReasonNoNUMAInformation = "NoNUMAInformation" // the kernel shows no NUMA nodes: the machine counts as one zone
+	ReasonTooManyZones      = "TooManyZones"      // more NUMA nodes than can be promised from
+	ReasonPressureMissing   = "PressureMissing"   // the kernel has no PSI
+	ReasonRuntimeLost       = "RuntimeLost"       // the container runtime has closed the connection, or has NRI disabled
+	ReasonKnobRefused       = "KnobRefused"       // the kernel refused a value
+	ReasonCountersReversed  = "CountersReversed"  // a kernel counter went backwards
+	ReasonClockJumped       = "ClockJumped"
+	ReasonKubeletRules      = "KubeletRules" // a manager of the kubelet is on
+	ReasonUnlabelled        = "Unlabelled"
+	ReasonAllLabelled       = "AllLabelled"
+	ReasonZonesOpen         = "ZonesOpen"
+)

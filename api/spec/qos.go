@@ -1,0 +1,138 @@
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// QoSLevel says which CPUs a pod gets on a node.
+type QoSLevel string
+
+// The QoS levels.
+const (
+	// QoSDedicated: whole cores of its own.
+	QoSDedicated QoSLevel = "dedicated_cores"
+	// QoSShared: a pool that it shares with others of its business. This is what a pod without a level gets.
+	QoSShared QoSLevel = "shared_cores"
+	// QoSReclaimed: what the others leave, and it yields at once.
+	QoSReclaimed QoSLevel = "reclaimed_cores"
+	// QoSSystem: the cores that are reserved for the node's own services.
+	QoSSystem QoSLevel = "system_cores"
+)
+
+// Labels and annotations of a pod that ask for a place on a node.
+const (
+	// LabelQoS names the pod's QoSLevel.
+	LabelQoS = "hilbert.dev/qos-level"
+	// AnnotationNUMA of a dedicated pod is NUMABound or NUMAExclusive; left out, memory may come from anywhere.
+	AnnotationNUMA = "hilbert.dev/numa"
+	// AnnotationPool of a shared pod names the pool that it runs in, one for each business; left out, it is PoolShare.
+	AnnotationPool = "hilbert.dev/pool"
+
+	// AnnotationZones is written by the Binding: what the pod was promised of each NUMA node, as topology.ZoneGrant spells it:
+	// "0:8/4096Mi". Nobody else may write it.
+	AnnotationZones = "hilbert.dev/zones"
+
+	// Katalyst's names, understood where ours are left out.
+	AnnotationKatalystQoS    = "katalyst.kubewharf.io/qos_level"
+	AnnotationKatalystCPU    = "katalyst.kubewharf.io/cpu_enhancement"
+	AnnotationKatalystMemory = "katalyst.kubewharf.io/memory_enhancement"
+)
+
+// The values of AnnotationNUMA.
+const (
+	NUMABound     = "bound"
+	NUMAExclusive = "exclusive"
+)
+
+// Names of the pools that are always there. A business cannot name its pool so.
+const (
+	PoolShare     = "share"
+	PoolReclaimed = "reclaimed"
+	PoolSystem    = "system"
+)
+
+// MaxPoolName is the longest name of a pool, in bytes.
+const MaxPoolName = 63
+
+// QoS is what a pod asks for.
+type QoS struct {
+	Level QoSLevel
+	NUMA  string // "", NUMABound or NUMAExclusive; of a dedicated pod only
+	Pool  string // of a shared pod only
+	Said  bool   // the pod names its level
+}
+
+// QoSOf reads a pod's labels and annotations. The error names the key and what it may be; the QoS beside it is what the pod is then treated
+// as: shared.
+func QoSOf(labels, annotations map[string]string) (QoS, error) {
+	q := QoS{Level: QoSShared, Pool: PoolShare}
+	level, key := labels[LabelQoS], LabelQoS
+	if level == "" {
+		level, key = annotations[AnnotationKatalystQoS], AnnotationKatalystQoS
+	}
+	switch QoSLevel(level) {
+	case "":
+	case QoSDedicated, QoSShared, QoSReclaimed, QoSSystem:
+		q.Level, q.Said = QoSLevel(level), true
+	default:
+		return q, fmt.Errorf("%s: %q is no QoS level; want %s, %s, %s or %s", key, level, QoSDedicated, QoSShared, QoSReclaimed, QoSSystem)
+	}
+	numa, pool, err := enhancements(annotations)
+	if err != nil {
+		return QoS{Level: QoSShared, Pool: PoolShare, Said: q.Said}, err
+	}
+	return q.with(numa, pool)
+}
+
+func (q QoS) with(numa, pool string) (QoS, error) {
+	shared := QoS{Level: QoSShared, Pool: PoolShare, Said: q.Said}
+	switch {
+	case numa != "" && numa != NUMABound && numa != NUMAExclusive:
+		return shared, fmt.Errorf("%s: %q: want %s or %s", AnnotationNUMA, numa, NUMABound, NUMAExclusive)
+	case numa != "" && q.Level != QoSDedicated:
+		return shared, fmt.Errorf("%s: only pods of level %s are bound to NUMA nodes, not %s", AnnotationNUMA, QoSDedicated, q.Level)
+	case pool != "" && q.Level != QoSShared:
+		return shared, fmt.Errorf("%s: only pods of level %s choose a pool, not %s", AnnotationPool, QoSShared, q.Level)
+	case pool == PoolReclaimed || pool == PoolSystem || len(pool) > MaxPoolName:
+		return shared, fmt.Errorf("%s: %q: want a name of at most %d bytes that is neither %s nor %s", AnnotationPool, pool, MaxPoolName, PoolReclaimed, PoolSystem)
+	}
+	q.NUMA = numa
+	switch {
+	case q.Level != QoSShared:
+		q.Pool = ""
+	case pool != "":
+		q.Pool = pool
+	}
+	return q, nil
+}
+
+// enhancements reads how the level is refined, by our names or by Katalyst's.
+func enhancements(annotations map[string]string) (numa, pool string, err error) {
+	numa, pool = annotations[AnnotationNUMA], annotations[AnnotationPool]
+	if text := annotations[AnnotationKatalystMemory]; text != "" && numa == "" {
+		var memory struct {
+			Binding   string `json:"numa_binding"`
+			Exclusive string `json:"numa_exclusive"`
+		}
+		if err := json.Unmarshal([]byte(text), &memory); err != nil {
+			return "", "", fmt.Errorf("%s: %w; want for example {\"numa_binding\":\"true\"}", AnnotationKatalystMemory, err)
+		}
+		switch {
+		case memory.Exclusive == "true":
+			numa = NUMAExclusive
+		case memory.Binding == "true":
+			numa = NUMABound
+		}
+	}
+	if text := annotations[AnnotationKatalystCPU]; text != "" && pool == "" {
+		var cpu struct {
+			Pool string `json:"cpuset_pool"`
+		}
+		if err := json.Unmarshal([]byte(text), &cpu); err != nil {
+			return "", "", fmt.Errorf("%s: %w; want for example {\"cpuset_pool\":\"ads\"}", AnnotationKatalystCPU, err)
+		}
+		pool = cpu.Pool
+	}
+	return numa, pool, nil
+}
