@@ -26,7 +26,14 @@ type NodeStatus struct {
 	// Pools are the CPUs that several pods share.
 	Pools []Pool `json:"pools,omitempty"`
 	// Summary is what the printer columns show.
-	Summary NodeSummary `json:"summary,omitzero"`
+	Summary NodeSummary `json:"summary"`
+}
+
+// NodeCondition is a condition of a CustomNodeResource, without its times: whoever writes it knows since when it is so.
+type NodeCondition struct {
+	Type, Reason, Message string
+	// Unknown: the agent cannot tell. Else True says which it is.
+	True, Unknown bool
 }
 
 // NodeSummary sums the zones up.
@@ -53,9 +60,10 @@ type Zone struct {
 	Name string `json:"name"`
 	// Closed: nothing new is promised here; the condition ZonesClosed says why.
 	Closed bool `json:"closed,omitempty"`
-	// Capacity is what is there; Allocatable what may be promised: without the reserved cores and memory.
-	Capacity    ZoneAmounts `json:"capacity,omitzero"`
-	Allocatable ZoneAmounts `json:"allocatable,omitzero"`
+	// Capacity is what is there; Allocatable what may be promised: without the reserved cores and memory. NUMA nodes have both, others
+	// neither: nil is not known, and never zero.
+	Capacity    *ZoneAmounts `json:"capacity,omitempty"`
+	Allocatable *ZoneAmounts `json:"allocatable,omitempty"`
 	// Allocations are the pods that hold something of this NUMA node for themselves.
 	Allocations []ZoneAllocation `json:"allocations,omitempty"`
 	// Attributes of a device: its names, vendor, model, switch.
@@ -65,9 +73,9 @@ type Zone struct {
 
 // ZoneAmounts is CPUs by number, and memory.
 type ZoneAmounts struct {
-	CPUs      int    `json:"cpus,omitempty"`      // logical
-	CPUSet    string `json:"cpuset,omitempty"`    // "0-3,8"
-	MemoryMiB int64  `json:"memoryMiB,omitempty"` // MiB
+	CPUs      int    `json:"cpus"`             // logical
+	CPUSet    string `json:"cpuset,omitempty"` // "0-3,8"
+	MemoryMiB int64  `json:"memoryMiB"`        // MiB
 }
 
 // ZoneAllocation is what one pod holds of a zone. It is the node's confirmation of what the Binding promised.

@@ -1,7 +1,7 @@
 // Package crds carries the custom resource definitions that Hilbert brings along, as the files beside it have them.
 //
 // Data flow: a person applies the files with kubectl; what installs them without one (the lab, tests) reads them from Files. The Go
-// types are those of api/scheduling/v1alpha1.
+// types are those of api/scheduling/v1alpha1 and api/node/v1alpha1.
 //
 // Invariants: each file holds one CustomResourceDefinition, structural and with a status subresource. It is not a client: it installs
 // nothing.
