@@ -1,0 +1,236 @@
+// Package vm boots a guest with a real kernel under QEMU, emulated, and lets the host's tests work in it: run commands, read and write
+// files, send signals, keep services running.
+//
+// The guest has eight CPUs on two sockets, two NUMA nodes of two GiB, and in each of them a PCIe switch with a network card and a
+// stand-in for a GPU. Its root disk is as package parts made it at every boot; what a guest writes is lost when it ends. Nothing of
+// Kubernetes is known here: package join makes a node of a guest.
+//
+// Invariants: Boot returns a guest that answers, or an error and no process left. A guest that does not answer within its time is killed
+// and booted again, twice at most: emulation loses one boot in some. Close ends the guest's processes with it. All methods may be
+// called at the same time.
+//
+// It is not fast: a guest's CPU is some thirty times slower than the host's. Times measured in it compare only with one another.
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"hilbert.dev/hilbert/lab/vm/parts"
+	"hilbert.dev/hilbert/lab/vm/wire"
+)
+
+const (
+	// Address is the guest's own; HostAddress is where the host's loopback is for it.
+	Address, HostAddress = "10.0.2.15", "10.0.2.2"
+	// bootTimeout is how long the guest's first process may take to answer. It takes ten seconds on a quiet machine.
+	bootTimeout = 60 * time.Second
+	// boots is how often a guest is booted before Boot gives up.
+	boots = 3
+	// answerPoll is how often a guest that boots is asked whether it is there.
+	answerPoll = 250 * time.Millisecond
+	// closeTimeout bounds the wait for a killed QEMU.
+	closeTimeout = 10 * time.Second
+)
+
+// Options says what to boot. The zero value is a guest with the parts of the cache.
+type Options struct {
+	// Parts are what it is made of; nil opens those in the cache, and builds none.
+	Parts *parts.Parts
+	// Forward are ports of the guest, besides its own, to be reached from the host: see Guest.Forwarded.
+	Forward []int
+	// Dir keeps the guest's console; "" is a temporary directory, removed by Close.
+	Dir string
+	// BootTimeout is how long the first process may take to answer; 0 is a minute.
+	BootTimeout time.Duration
+	// Log gets a line for each step; nil says nothing.
+	Log func(format string, args ...any)
+}
+
+// Guest is a running guest.
+type Guest struct {
+	options   Options
+	temporary bool
+	ports     map[int]int // of the guest, to the host's
+	qemu      *exec.Cmd
+	said      *bytes.Buffer // by QEMU; read it after ended
+	ended     chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+	client
+}
+
+// Boot starts a guest and returns when it answers. ctx bounds the boot only; Close ends the guest.
+func Boot(ctx context.Context, o Options) (*Guest, error) {
+	if o.Log == nil {
+		o.Log = func(string, ...any) {}
+	}
+	if o.BootTimeout == 0 {
+		o.BootTimeout = bootTimeout
+	}
+	if o.Parts == nil {
+		var err error
+		if o.Parts, err = parts.Open(ctx, parts.Options{}); err != nil {
+			return nil, err
+		}
+	}
+	var errs []error
+	for range boots {
+		guest, err := bootOnce(ctx, o)
+		if err == nil {
+			return guest, nil
+		}
+		errs = append(errs, err)
+		o.Log("vm: %v", err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, fmt.Errorf("no guest after %d boots: %w", len(errs), errors.Join(errs...))
+}
+
+func bootOnce(ctx context.Context, o Options) (_ *Guest, err error) {
+	g := &Guest{options: o, ports: map[int]int{}, said: new(bytes.Buffer), ended: make(chan struct{})}
+	if o.Dir == "" {
+		if g.options.Dir, err = os.MkdirTemp("", "hilbert-vm-"); err != nil {
+			return nil, fmt.Errorf("guest: %w", err)
+		}
+		g.temporary = true
+	} else if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	begin := time.Now()
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("%w; its console ends:\n%s", err, g.consoleEnd()), g.Close())
+		}
+	}()
+	if err := g.forward(append([]int{wire.Port}, o.Forward...)); err != nil {
+		return nil, err
+	}
+	g.client = newClient(g.Forwarded(wire.Port))
+	argv := append(append([]string{}, o.Parts.QEMU...), machine(o.Parts, g.options.Dir, g.ports)...)
+	g.qemu = exec.Command(argv[0], argv[1:]...)
+	g.qemu.Stdout, g.qemu.Stderr = g.said, g.said
+	// A test process that is killed takes its guest along.
+	g.qemu.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := g.start(); err != nil {
+		return nil, fmt.Errorf("start QEMU: %w", err)
+	}
+	ready, err := g.await(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.Log("vm: Linux %s answers after %.1f s", ready.Kernel, time.Since(begin).Seconds())
+	for _, problem := range ready.Problems {
+		o.Log("vm: the guest lacks something: %s", problem)
+	}
+	return g, nil
+}
+
+// start runs QEMU from a goroutine that keeps its thread: the kernel takes the end of the thread that started a process for the death of
+// its parent.
+func (g *Guest) start() error {
+	started := make(chan error, 1)
+	go func() {
+		// Not unlocked: the thread ends with the goroutine, after QEMU.
+		lockThread()
+		err := g.qemu.Start()
+		started <- err
+		if err == nil {
+			_ = g.qemu.Wait() // what it said tells more
+		}
+		close(g.ended)
+	}()
+	return <-started
+}
+
+// await asks until the guest answers.
+func (g *Guest) await(ctx context.Context) (wire.Ready, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, g.options.BootTimeout, fmt.Errorf("no answer after %s", g.options.BootTimeout))
+	defer cancel()
+	tick := time.NewTicker(answerPoll)
+	defer tick.Stop()
+	for {
+		if ready, err := g.ready(ctx); err == nil {
+			return ready, nil
+		}
+		select {
+		case <-tick.C:
+		case <-g.ended:
+			return wire.Ready{}, fmt.Errorf("QEMU ended: %s", strings.TrimSpace(g.said.String()))
+		case <-ctx.Done():
+			return wire.Ready{}, fmt.Errorf("the guest: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// forward picks a free port of the host for each of the guest's. Another process may take it meanwhile: QEMU then ends, and the next boot
+// picks others.
+func (g *Guest) forward(ports []int) error {
+	for _, port := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return fmt.Errorf("a port for the guest: %w", err)
+		}
+		defer l.Close() // all at once, so that no two get the same
+		g.ports[port] = l.Addr().(*net.TCPAddr).Port
+	}
+	return nil
+}
+
+// Forwarded is where on the host a port of the guest is reached, as host:port; "" if it was not in Options.Forward.
+func (g *Guest) Forwarded(port int) string {
+	if g.ports[port] == 0 {
+		return ""
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(g.ports[port]))
+}
+
+// Ended is closed when the guest has ended, by itself or by Close.
+func (g *Guest) Ended() <-chan struct{} { return g.ended }
+
+// Console is the file that the kernel's messages go to.
+func (g *Guest) Console() string { return filepath.Join(g.options.Dir, "console") }
+
+func (g *Guest) consoleEnd() string {
+	const most = 3000
+	text, err := os.ReadFile(g.Console())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-most):])
+}
+
+// Close kills the guest and waits for its end. It may be called more than once.
+func (g *Guest) Close() error {
+	g.closeOnce.Do(func() {
+		var errs []error
+		if g.qemu != nil && g.qemu.Process != nil {
+			if err := g.qemu.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				errs = append(errs, fmt.Errorf("end the guest: %w", err))
+			}
+			select {
+			case <-g.ended:
+			case <-time.After(closeTimeout):
+				errs = append(errs, fmt.Errorf("QEMU (process %d) does not end", g.qemu.Process.Pid))
+			}
+		}
+		if g.temporary {
+			errs = append(errs, os.RemoveAll(g.options.Dir))
+		}
+		g.closeErr = errors.Join(errs...)
+	})
+	return g.closeErr
+}
