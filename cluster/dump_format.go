@@ -381,7 +381,7 @@ func writePod(p *PodRecord, requirements int) podRecord {
 		Started: f.Started, NeverPreempts: f.NeverPreempts, Nominated: f.Nominated, Requirements: requirements,
 		Reported: conditionRecord(f.Reported), Victims: p.Victims, Unit: f.Unit, Subgroup: f.Subgroup, Deadline: f.Deadline,
 	}
-	if !f.Grant.IsZero() {
+	if f.Grant.GPUs != 0 {
 		r.Grant = &grantRecord{Milli: f.Grant.Milli}
 		for set := f.Grant.GPUs; set != 0; set &= set - 1 {
 			r.Grant.GPUs = append(r.Grant.GPUs, bits.TrailingZeros16(set))

@@ -26,7 +26,7 @@ func (s *Store) regrant(slot Slot) {
 		return 1
 	})
 	for _, pod := range guessed {
-		pod.grant = topology.Force(shape, &free, pod.Class.GPU)
+		pod.grant = topology.ForceGPUs(shape, &free, pod.Class.GPU)
 		free.Commit(pod.grant)
 	}
 	s.gpus[slot] = free

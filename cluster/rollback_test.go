@@ -98,7 +98,7 @@ func suppose(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, place
 				away[pod] = len(marks) - 1
 			}
 		case snapshot.Node(slot) != nil:
-			grant, _ := topology.Offer(snapshot.Node(slot).GPU, snapshot.GPUs(slot), pod.Class.GPU)
+			grant, _ := topology.OfferGPUs(snapshot.Node(slot).GPU, snapshot.GPUs(slot), pod.Class.GPU)
 			snapshot.Assume(slot, pod, grant)
 		}
 		if err := snapshot.Verify(); err != nil {

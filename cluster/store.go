@@ -352,7 +352,7 @@ func (s *Store) observe(pod *Pod, facts *PodFacts) {
 func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
 	grant := facts.Grant
 	same := pod.Class != nil && pod.Class.base == class.base
-	inferred := grant.IsZero() && !class.GPU.IsZero()
+	inferred := grant.GPUs == 0 && !class.GPU.IsZero()
 	if inferred && pod.node == facts.Node && same {
 		grant, inferred = pod.grant, pod.inferred // an update that says nothing new
 	}

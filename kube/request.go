@@ -158,7 +158,7 @@ func bindingBody(w *bind.Write) ([]byte, error) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, UID: types.UID(w.Pod)},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: w.Node},
 	}
-	if !w.Grant.IsZero() {
+	if w.Grant.GPUs != 0 {
 		b.Annotations = map[string]string{spec.AnnotationGPUs: w.Grant.String()}
 	}
 	raw, err := b.Marshal()

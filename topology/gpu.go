@@ -33,16 +33,17 @@ func (r Request) IsZero() bool { return r.Milli == 0 && r.Whole == 0 }
 // Total is the thousandths asked for.
 func (r Request) Total() int64 { return int64(r.Milli) + FullGPU*int64(r.Whole) }
 
-// Grant is which GPUs a pod holds: a set of indices, and the thousandths held of each.
+// Grant is what a pod holds of a machine: a set of GPUs by index, the thousandths held of each, and parts of zones.
 type Grant struct {
 	GPUs  uint16
 	Milli int16
+	Zones ZoneGrant
 }
 
 // IsZero reports whether nothing is granted.
-func (g Grant) IsZero() bool { return g.GPUs == 0 }
+func (g Grant) IsZero() bool { return g.GPUs == 0 && g.Zones.IsZero() }
 
-// String renders the indices as the Binding's annotation has them: "0,3".
+// String renders the indices of the GPUs as the Binding's annotation has them: "0,3". Zones have an annotation, and a String, of their own.
 func (g Grant) String() string {
 	var b strings.Builder
 	for set := g.GPUs; set != 0; set &= set - 1 {
@@ -99,9 +100,9 @@ func (f *Free) Total(s Shape) int64 {
 	return total
 }
 
-// Offer chooses GPUs for a request: a fraction goes to the fullest GPU that still has room (best fit), whole ones are taken from the
+// OfferGPUs chooses GPUs for a request: a fraction goes to the fullest GPU that still has room (best fit), whole ones are taken from the
 // lowest index. ok is false when the request does not fit.
-func Offer(s Shape, f *Free, r Request) (g Grant, ok bool) {
+func OfferGPUs(s Shape, f *Free, r Request) (g Grant, ok bool) {
 	switch {
 	case r.IsZero():
 		return Grant{}, true
@@ -135,10 +136,10 @@ func offerFraction(s Shape, f *Free, milli int16) (Grant, bool) {
 	return Grant{GPUs: 1 << best, Milli: milli}, true
 }
 
-// Force chooses GPUs for a request that already runs though nobody recorded where (a foreign scheduler placed it): the offer if there
+// ForceGPUs chooses GPUs for a request that already runs though nobody recorded where (a foreign scheduler placed it): the offer if there
 // is one, else the emptiest GPUs, which Commit then drives negative.
-func Force(s Shape, f *Free, r Request) Grant {
-	if g, ok := Offer(s, f, r); ok {
+func ForceGPUs(s Shape, f *Free, r Request) Grant {
+	if g, ok := OfferGPUs(s, f, r); ok {
 		return g
 	}
 	g := Grant{Milli: FullGPU}
@@ -158,9 +159,9 @@ func Force(s Shape, f *Free, r Request) Grant {
 	return g
 }
 
-// Fits reports whether a grant still fits.
+// Fits reports whether the GPUs of a grant still fit.
 func (f *Free) Fits(s Shape, g Grant) bool {
-	if bits.Len16(g.GPUs) > s.GPUs || (g.Milli < FullGPU && !g.IsZero() && !s.Shareable) {
+	if bits.Len16(g.GPUs) > s.GPUs || (g.Milli < FullGPU && g.GPUs != 0 && !s.Shareable) {
 		return false
 	}
 	for set := g.GPUs; set != 0; set &= set - 1 {
@@ -171,10 +172,10 @@ func (f *Free) Fits(s Shape, g Grant) bool {
 	return true
 }
 
-// Commit takes a grant from the counters.
+// Commit takes the GPUs of a grant from the counters.
 func (f *Free) Commit(g Grant) { f.move(g, -int32(g.Milli)) }
 
-// Release gives a grant back.
+// Release gives the GPUs of a grant back.
 func (f *Free) Release(g Grant) { f.move(g, int32(g.Milli)) }
 
 func (f *Free) move(g Grant, milli int32) {

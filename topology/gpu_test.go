@@ -49,7 +49,7 @@ func TestOfferAgainstOracle(t *testing.T) {
 			if rapid.Bool().Draw(t, "whole") {
 				r = Request{Whole: int8(rapid.IntRange(1, 4).Draw(t, "count"))}
 			}
-			g, ok := Offer(s, &f, r)
+			g, ok := OfferGPUs(s, &f, r)
 			if want := oracle(s, &f, r); ok != want {
 				t.Fatalf("%v on %v: offered %v, oracle says %v", r, f, ok, want)
 			}
@@ -93,13 +93,13 @@ func checkSums(t *rapid.T, s Shape, f Free, held []Grant) {
 func TestOfferIsBestFit(t *testing.T) {
 	s := Shape{GPUs: 3, Shareable: true}
 	f := Free{1000, 300, 450}
-	if g, _ := Offer(s, &f, Request{Milli: 300}); g.String() != "1" {
+	if g, _ := OfferGPUs(s, &f, Request{Milli: 300}); g.String() != "1" {
 		t.Errorf("300 went to GPU %s, want the one with exactly 300 left", g)
 	}
-	if g, _ := Offer(s, &f, Request{Milli: 301}); g.String() != "2" {
+	if g, _ := OfferGPUs(s, &f, Request{Milli: 301}); g.String() != "2" {
 		t.Errorf("301 went to GPU %s, want the fullest that has room", g)
 	}
-	if _, ok := Offer(Shape{GPUs: 3}, &f, Request{Milli: 300}); ok {
+	if _, ok := OfferGPUs(Shape{GPUs: 3}, &f, Request{Milli: 300}); ok {
 		t.Error("a fraction was offered on GPUs that are not shareable")
 	}
 }
@@ -107,7 +107,7 @@ func TestOfferIsBestFit(t *testing.T) {
 func TestForceNeverFails(t *testing.T) {
 	s := Shape{GPUs: 2, Shareable: true}
 	f := Free{100, 400}
-	g := Force(s, &f, Request{Whole: 2})
+	g := ForceGPUs(s, &f, Request{Whole: 2})
 	f.Commit(g)
 	if f[0] != -900 || f[1] != -600 {
 		t.Errorf("forced two whole GPUs onto a full node: %v", f)

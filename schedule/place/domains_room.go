@@ -212,7 +212,7 @@ func podsThatFit(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
 	return int32(most)
 }
 
-// grantsThatFit is how often topology.Offer would agree, each grant committed before the next is asked for.
+// grantsThatFit is how often topology.OfferGPUs would agree, each grant committed before the next is asked for.
 func grantsThatFit(shape topology.Shape, free *topology.Free, r topology.Request) int64 {
 	if r.Milli > 0 && !shape.Shareable {
 		return 0

@@ -188,7 +188,7 @@ func fitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	if c.GPU.IsZero() {
 		return true
 	}
-	_, ok := topology.Offer(s.Node(slot).GPU, s.GPUs(slot), c.GPU)
+	_, ok := topology.OfferGPUs(s.Node(slot).GPU, s.GPUs(slot), c.GPU)
 	return ok
 }
 
@@ -199,7 +199,7 @@ func commitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant to
 		want, milli = 1, c.GPU.Milli
 	}
 	if want == 0 {
-		return grant.IsZero()
+		return grant.GPUs == 0
 	}
 	return bits.OnesCount16(grant.GPUs) == want && grant.Milli == milli && s.GPUs(slot).Fits(s.Node(slot).GPU, grant)
 }

@@ -84,7 +84,7 @@ func (p *Placer) Place(c *cluster.Class) (Choice, bool) {
 func (p *Placer) choose(slot cluster.Slot, c *cluster.Class) Choice {
 	choice := Choice{Slot: slot}
 	if !c.GPU.IsZero() {
-		choice.Grant, _ = topology.Offer(p.snapshot.Node(slot).GPU, p.snapshot.GPUs(slot), c.GPU)
+		choice.Grant, _ = topology.OfferGPUs(p.snapshot.Node(slot).GPU, p.snapshot.GPUs(slot), c.GPU)
 	}
 	return choice
 }

@@ -109,7 +109,7 @@ func (p *Placer) PlaceOn(slot cluster.Slot, c *cluster.Class) (Choice, bool) {
 		return Choice{Slot: cluster.NoSlot}, false
 	}
 	choice := Choice{Slot: slot}
-	choice.Grant, _ = topology.Offer(s.Node(slot).GPU, s.GPUs(slot), c.GPU)
+	choice.Grant, _ = topology.OfferGPUs(s.Node(slot).GPU, s.GPUs(slot), c.GPU)
 	return choice, true
 }
 
@@ -211,7 +211,7 @@ func (e *Preemptor) candidate(slot cluster.Slot, class *cluster.Class, lower []*
 		for _, victim := range victims {
 			trial.Take(victim)
 		}
-		found.Grant, _ = topology.Offer(s.Node(slot).GPU, s.GPUs(slot), class.GPU)
+		found.Grant, _ = topology.OfferGPUs(s.Node(slot).GPU, s.GPUs(slot), class.GPU)
 		trial.End(victims)
 	}
 	return found, true

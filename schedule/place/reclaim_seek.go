@@ -315,7 +315,7 @@ func (s *seeker) assume(slot cluster.Slot, pod *cluster.Pod) {
 	st := s.state()
 	choice := Choice{Slot: slot}
 	if !pod.Class.GPU.IsZero() {
-		choice.Grant, _ = topology.Offer(st.Node(slot).GPU, st.GPUs(slot), pod.Class.GPU)
+		choice.Grant, _ = topology.OfferGPUs(st.Node(slot).GPU, st.GPUs(slot), pod.Class.GPU)
 	}
 	s.r.placer.snapshot.Assume(slot, pod, choice.Grant)
 	s.books.place(pod.Class, 1)

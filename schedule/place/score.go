@@ -88,7 +88,7 @@ func scoreGPUPacking(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster
 	}
 	shape, free := s.Node(slot).GPU, s.GPUs(slot)
 	if c.GPU.Milli > 0 {
-		grant, ok := topology.Offer(shape, free, c.GPU)
+		grant, ok := topology.OfferGPUs(shape, free, c.GPU)
 		if !ok {
 			return 0
 		}

@@ -38,7 +38,7 @@ func TestCommitIsNeverWeakerThanForecast(t *testing.T) {
 		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "other", Node: node.Name, Requirements: drawRequirements(t)}})
 		class := store.Class(drawRequirements(t))
 		slot := store.Slot(node.Name)
-		grant, offered := topology.Offer(node.GPU, store.GPUs(slot), class.GPU)
+		grant, offered := topology.OfferGPUs(node.GPU, store.GPUs(slot), class.GPU)
 		for _, f := range Filters {
 			forecast, commit := f.Fits(&store.State, slot, class), f.Commits(&store.State, slot, class, grant)
 			if commit && !forecast || forecast && offered && !commit {

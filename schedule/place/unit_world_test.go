@@ -174,7 +174,7 @@ func (w *unitWorld) member(group string, r *cluster.Requirements, node string) *
 // apply adds a pod. One that runs has its GPUs on record: the ledger moves those that it has to guess, and forecasts fail by that.
 func (w *unitWorld) apply(pod *cluster.PodFacts) {
 	if slot := w.store.Slot(pod.Node); slot != cluster.NoSlot {
-		pod.Grant = topology.Force(w.store.Node(slot).GPU, w.store.GPUs(slot), pod.Requirements.GPU)
+		pod.Grant = topology.ForceGPUs(w.store.Node(slot).GPU, w.store.GPUs(slot), pod.Requirements.GPU)
 		if pod.Grant.IsZero() {
 			copied := *pod.Requirements
 			copied.GPU = topology.Request{}
@@ -202,7 +202,7 @@ func (w *unitWorld) capacity(slot cluster.Slot, pod *cluster.Pod) (n int) {
 	s := cluster.NewSnapshot()
 	s.Advance(w.store)
 	for Fits(&s.State, slot, pod.Class) {
-		grant, _ := topology.Offer(s.Node(slot).GPU, s.GPUs(slot), pod.Class.GPU)
+		grant, _ := topology.OfferGPUs(s.Node(slot).GPU, s.GPUs(slot), pod.Class.GPU)
 		s.Assume(slot, pod, grant)
 		n++
 	}
