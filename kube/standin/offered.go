@@ -21,9 +21,10 @@ import (
 
 // optional are the resources that are served only once they are offered, with their kinds. Their objects are unstructured.
 var optional = map[string]string{
-	"podgroups.scheduling.k8s.io":   "PodGroup",
-	"podgroups.scheduling.x-k8s.io": "PodGroup",
-	"queues.scheduling.hilbert.dev": "Queue",
+	"podgroups.scheduling.k8s.io":          "PodGroup",
+	"podgroups.scheduling.x-k8s.io":        "PodGroup",
+	"queues.scheduling.hilbert.dev":        "Queue",
+	"customnoderesources.node.hilbert.dev": "CustomNodeResource",
 }
 
 // Offer serves a resource of optional under a group and version; an empty version takes it away again.
