@@ -79,6 +79,7 @@ type call struct {
 	contentType  string
 	accept       string // empty: acceptMetadata
 	body         []byte
+	reads        bool // what a write answers matters
 }
 
 // about makes the call one to a pod, or to a subresource of it.
@@ -92,7 +93,7 @@ func (c *call) about(namespace, pod, subresource string) {
 // answer is what came back. err is set when no answer came.
 type answer struct {
 	code       int
-	body       []byte        // of a GET that succeeded
+	body       []byte        // of a success, if it is a GET or a call that reads
 	status     metav1.Status // of a failure, as far as it could be read
 	retryAfter time.Duration
 	err        error
@@ -122,7 +123,7 @@ func (r *requester) do(ctx context.Context, c *call, timeout time.Duration) answ
 	}
 	defer func() { _ = response.Body.Close() }()
 	a := answer{code: response.StatusCode}
-	if a.code < 300 && c.method == http.MethodGet {
+	if a.code < 300 && (c.reads || c.method == http.MethodGet) {
 		a.body, a.err = io.ReadAll(io.LimitReader(response.Body, maxObject))
 		return a
 	}
