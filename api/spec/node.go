@@ -29,6 +29,12 @@ type NodeStatus struct {
 	Summary NodeSummary `json:"summary"`
 }
 
+// NodeReport is all that an agent has to say at one time: the status, and the conditions beside it, by type.
+type NodeReport struct {
+	Status     NodeStatus
+	Conditions []NodeCondition
+}
+
 // NodeCondition is a condition of a CustomNodeResource, without its times: whoever writes it knows since when it is so.
 type NodeCondition struct {
 	Type, Reason, Message string

@@ -1,0 +1,235 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Bounds of the definition in deploy/crds. What goes beyond them is left out: a report that is refused whole would silence the node.
+const (
+	maxPools      = 256
+	maxHeld       = 1024
+	maxDevices    = 128
+	maxNamed      = 5    // pods that a message names
+	maxMessage    = 1024 // bytes
+	maxAttribute  = 256  // bytes
+	bytesInMiB    = topology.Mebibyte
+	mebibytesInGi = 1024
+)
+
+// Build lays out what is to be said of a node: its machine, what the allocator has given away, and the conditions that the agent knows
+// of. ZonesClosed and UnlabelledBestEffort follow from the allocator's report unless they are among them. Nothing given is kept.
+func Build(m *topology.Machine, r *allocate.Report, conditions []spec.NodeCondition) *spec.NodeReport {
+	out := &spec.NodeReport{
+		Status: spec.NodeStatus{Mode: r.Mode, ThreadsPerCore: m.Threads(), Zones: tree(m, r), Pools: pools(r), Summary: summary(m, r)},
+	}
+	out.Conditions = complete(conditions, r)
+	return out
+}
+
+// tree is the sockets with their NUMA nodes and devices, then the devices that are near none.
+func tree(m *topology.Machine, r *allocate.Report) []spec.Zone {
+	sockets := make(map[int]*spec.Zone)
+	var order []int
+	for i := range m.NUMA {
+		number := socketOf(m, i)
+		if sockets[number] == nil {
+			sockets[number] = &spec.Zone{Type: spec.ZoneSocket, Name: strconv.Itoa(number)}
+			order = append(order, number)
+		}
+		sockets[number].Children = append(sockets[number].Children, numaZone(m, r, i))
+	}
+	slices.Sort(order)
+	out := make([]spec.Zone, 0, len(order))
+	for _, number := range order {
+		out = append(out, *sockets[number])
+	}
+	return append(out, devices(m, func(d *topology.Device) bool {
+		return !slices.ContainsFunc(m.NUMA, func(n topology.NUMANode) bool { return n.ID == d.NUMA })
+	})...)
+}
+
+// socketOf is the socket of a NUMA node: that of its CPUs; of memory alone, that of the nearest CPUs.
+func socketOf(m *topology.Machine, index int) int {
+	nearest, best := 0, -1
+	for i := range m.CPUs {
+		c := &m.CPUs[i]
+		if c.NUMA == m.NUMA[index].ID {
+			return c.Socket
+		}
+		at := slices.IndexFunc(m.NUMA, func(n topology.NUMANode) bool { return n.ID == c.NUMA })
+		if at < 0 || at >= len(m.NUMA[index].Distances) {
+			continue
+		}
+		if distance := m.NUMA[index].Distances[at]; best < 0 || distance < best {
+			nearest, best = c.Socket, distance
+		}
+	}
+	return nearest
+}
+
+func numaZone(m *topology.Machine, r *allocate.Report, index int) spec.Zone {
+	n := &m.NUMA[index]
+	z := spec.Zone{
+		Type: spec.ZoneNUMA, Name: strconv.Itoa(n.ID),
+		Capacity:    &spec.ZoneAmounts{CPUs: n.CPUs.Len(), CPUSet: n.CPUs.String(), MemoryMiB: n.Memory / bytesInMiB},
+		Allocatable: &spec.ZoneAmounts{},
+		Children:    devices(m, func(d *topology.Device) bool { return d.NUMA == n.ID }),
+	}
+	if index < int(r.Shape.Zones) {
+		may := r.Shape.Zone[index]
+		z.Allocatable.CPUs, z.Allocatable.MemoryMiB = int(may.CPUs), int64(may.Memory)
+		if set := n.CPUs.Minus(r.Reserved); set.Len() == int(may.CPUs) { // not so where a core has a thread offline
+			z.Allocatable.CPUSet = set.String()
+		}
+		z.Closed = closed(r, index)
+	}
+	z.Allocations = allocations(n, r, index)
+	return z
+}
+
+// closed reports whether a zone gives nothing new.
+func closed(r *allocate.Report, zone int) bool {
+	return r.Shape.Closed&(1<<zone) != 0 || slices.ContainsFunc(r.Closed, func(c allocate.Closed) bool { return c.Zone == zone })
+}
+
+// allocations are what the pods hold of a NUMA node, by UID. The CPUs count as they are, whatever the grant says.
+func allocations(n *topology.NUMANode, r *allocate.Report, index int) (out []spec.ZoneAllocation) {
+	for i := range r.Held {
+		h := &r.Held[i]
+		a := spec.ZoneAllocation{
+			Namespace: h.Namespace, Name: h.Name, UID: h.UID,
+			Exclusive: h.Request.Binding == topology.Exclusive, Moved: h.Moved,
+		}
+		set := h.CPUs.Intersection(n.CPUs)
+		a.CPUs, a.CPUSet = set.Len(), set.String()
+		if index < topology.MaxZones {
+			a.MemoryMiB = int64(h.Grant.Memory[index])
+		}
+		if a.CPUs > 0 || a.MemoryMiB > 0 {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b spec.ZoneAllocation) int { return cmp.Compare(a.UID, b.UID) })
+	return out[:min(len(out), maxHeld)]
+}
+
+// kinds are the devices that are told of. Bridges are an attribute of what is below them.
+var kinds = map[topology.DeviceKind]string{
+	topology.DeviceGPU: spec.ZoneGPU, topology.DeviceNIC: spec.ZoneNIC, topology.DeviceDisk: spec.ZoneDisk,
+}
+
+// devices lists devices by address. Virtual functions are not among them: a NIC can have hundreds, and how many is its attribute.
+func devices(m *topology.Machine, among func(*topology.Device) bool) (out []spec.Zone) {
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		kind := kinds[d.Kind]
+		if kind == "" || d.PhysicalFunction != "" || !among(d) {
+			continue
+		}
+		z := spec.Zone{Type: kind, Name: d.Address, Attributes: make(map[string]string)}
+		for name, value := range map[string]string{
+			"vendor": d.Vendor, "model": d.Model, "switch": d.Parent, "names": strings.Join(d.Names, ","), "rdma": strings.Join(d.RDMA, ","),
+		} {
+			if value != "" {
+				z.Attributes[name] = cut(value, maxAttribute)
+			}
+		}
+		if d.MaxVirtualFunctions > 0 {
+			z.Attributes["maxVirtualFunctions"] = strconv.Itoa(d.MaxVirtualFunctions)
+		}
+		if len(z.Attributes) == 0 {
+			z.Attributes = nil
+		}
+		out = append(out, z)
+	}
+	slices.SortFunc(out, func(a, b spec.Zone) int { return cmp.Compare(a.Name, b.Name) })
+	return out[:min(len(out), maxDevices)]
+}
+
+func pools(r *allocate.Report) (out []spec.Pool) {
+	for _, p := range r.Pools {
+		out = append(out, spec.Pool{Name: p.Name, CPUSet: p.CPUs.String(), Pods: p.Pods})
+	}
+	slices.SortFunc(out, func(a, b spec.Pool) int { return cmp.Compare(a.Name, b.Name) })
+	return out[:min(len(out), maxPools)]
+}
+
+// summary sums the zones up that may still give something.
+func summary(m *topology.Machine, r *allocate.Report) spec.NodeSummary {
+	s := spec.NodeSummary{Zones: len(m.NUMA), DedicatedPods: len(r.Held)}
+	var memory int64
+	if r.Mode == spec.ModeAgent {
+		for z := range int(r.Shape.Zones) {
+			if !closed(r, z) {
+				s.FreeCPUs += int(max(r.Free[z].CPUs, 0))
+				memory += max(r.Free[z].Memory, 0)
+			}
+		}
+	}
+	s.FreeMemory = fmt.Sprintf("%dMi", memory)
+	if memory >= mebibytesInGi {
+		s.FreeMemory = fmt.Sprintf("%dGi", memory/mebibytesInGi)
+	}
+	return s
+}
+
+// complete returns the conditions by type, with those that follow from the allocator's report.
+func complete(given []spec.NodeCondition, r *allocate.Report) []spec.NodeCondition {
+	out := slices.Clone(given)
+	for _, c := range []spec.NodeCondition{zonesClosed(r), unlabelled(r)} {
+		if !slices.ContainsFunc(out, func(o spec.NodeCondition) bool { return o.Type == c.Type }) {
+			out = append(out, c)
+		}
+	}
+	for i := range out {
+		out[i].Message = cut(out[i].Message, maxMessage)
+	}
+	slices.SortStableFunc(out, func(a, b spec.NodeCondition) int { return cmp.Compare(a.Type, b.Type) })
+	return slices.CompactFunc(out, func(a, b spec.NodeCondition) bool { return a.Type == b.Type })
+}
+
+func zonesClosed(r *allocate.Report) spec.NodeCondition {
+	c := spec.NodeCondition{Type: spec.ConditionZonesClosed, Reason: spec.ReasonZonesOpen, True: len(r.Closed) > 0}
+	if !c.True {
+		return c
+	}
+	var words []string
+	for _, zone := range r.Closed {
+		words = append(words, fmt.Sprintf("zone %d: %s", zone.Zone, zone.Why.Message))
+	}
+	c.Reason, c.Message = cmp.Or(r.Closed[0].Why.Reason, spec.ReasonPromiseBroken), strings.Join(words, "; ")
+	return c
+}
+
+func unlabelled(r *allocate.Report) spec.NodeCondition {
+	c := spec.NodeCondition{Type: spec.ConditionQoSUnsaid, Reason: spec.ReasonAllLabelled, True: len(r.Unlabelled) > 0}
+	if !c.True {
+		return c
+	}
+	named := r.Unlabelled[:min(len(r.Unlabelled), maxNamed)]
+	c.Reason, c.Message = spec.ReasonUnlabelled, "BestEffort pods without a QoS level run in the shared pool: "+strings.Join(named, ", ")
+	if more := len(r.Unlabelled) - len(named); more > 0 {
+		c.Message += fmt.Sprintf(" and %d more", more)
+	}
+	return c
+}
+
+// cut shortens a text to a number of bytes, at the border of a character.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}

@@ -1,0 +1,90 @@
+package report
+
+import (
+	"hash/fnv"
+	"math"
+	"strconv"
+	"time"
+)
+
+const (
+	// refreshJitter: a refresh comes later than the interval by up to this part of it, another each time, so that the nodes of a cluster
+	// spread out and stay so. It is never earlier: that would be more than 12 an hour.
+	refreshJitter = 8
+	// startJitter: the first write waits for up to so many write intervals, for many agents may start at once.
+	startJitter = 2
+)
+
+// Throttle decides when a report is written: a change at once if the last write is a write interval ago, what has not changed after a
+// refresh interval, what failed after a pause that doubles up to the refresh interval. It is fed by one goroutine. Time that runs
+// backwards counts as no time.
+type Throttle struct {
+	node           string
+	write, refresh time.Duration
+
+	begun    bool
+	inFlight bool
+	last     time.Time     // when the last write was begun, or the Throttle was
+	wait     time.Duration // from last to the next write of what has not changed
+	pause    time.Duration // from last to the next write at all
+	failures int
+	count    uint64 // writes begun; each has its own jitter
+}
+
+// NewThrottle returns a Throttle for a node. A change is written at most each write interval, everything each refresh interval.
+func NewThrottle(node string, write, refresh time.Duration) *Throttle {
+	return &Throttle{node: node, write: write, refresh: max(refresh, write)}
+}
+
+// Wait says how long from now until the report should be written; 0: now. While a write is under way it is the write interval. A Minor
+// change waits for the refresh.
+func (t *Throttle) Wait(now time.Time, c Change) time.Duration {
+	if !t.begun {
+		t.begun, t.last = true, now
+		t.pause = time.Duration(t.fraction() * startJitter * float64(t.write))
+		t.wait = t.pause
+	}
+	if now.Before(t.last) {
+		t.last = now
+	}
+	due := t.wait
+	switch {
+	case t.inFlight:
+		return t.write
+	case c >= Major:
+		due = t.pause
+	}
+	return max(due-now.Sub(t.last), 0)
+}
+
+// Began says that a write has begun.
+func (t *Throttle) Began(now time.Time) {
+	t.begun, t.inFlight, t.last = true, true, now
+	t.count++
+	t.pause = t.write
+	t.wait = t.refresh + time.Duration(t.fraction()*float64(t.refresh)/refreshJitter)
+}
+
+// Ended says what became of it. After a failure everything is tried again, changed or not.
+func (t *Throttle) Ended(written bool) {
+	t.inFlight = false
+	if written {
+		t.failures = 0
+		return
+	}
+	const most = 16 // doublings; the refresh interval comes first
+	t.failures = min(t.failures+1, most)
+	pause := min(t.write<<(t.failures-1), t.refresh)
+	t.pause = pause + time.Duration(t.fraction()*float64(pause)/2)
+	t.wait = t.pause
+}
+
+// fraction is in [0, 1), by the node and the number of the write.
+func (t *Throttle) fraction() float64 {
+	h := fnv.New64a()
+	_, _ = h.Write(strconv.AppendUint([]byte(t.node+"\x00"), t.count, 10)) // never fails
+	const mix = 0x9e3779b97f4a7c15                                         // FNV's high bits hardly move with the last byte
+	x := h.Sum64() * mix
+	x ^= x >> 29
+	return float64(x*mix>>11) / math.Exp2(53)
+}
