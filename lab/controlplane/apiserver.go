@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -48,6 +50,8 @@ type apiServerOptions struct {
 	tokenKey        string
 	serviceAccounts bool
 	benchmark       bool
+	kubeletClient   keyPairFiles
+	dialKubelet     func(ctx context.Context, network, address string) (net.Conn, error)
 	failed          func(error)
 }
 
@@ -91,6 +95,10 @@ func (o apiServerOptions) flags() []string {
 		"--endpoint-reconciler-type=none",
 		"--disable-admission-plugins=" + strings.Join(disabled, ","),
 		"--allow-privileged=true",
+		"--kubelet-client-certificate=" + o.kubeletClient.certificate,
+		"--kubelet-client-key=" + o.kubeletClient.key,
+		// A node's name is no name that this machine could look up.
+		"--kubelet-preferred-address-types=InternalIP,ExternalIP",
 		"--profiling=false",
 		// Gangs: PodGroup and Workload as v1beta1, with topology constraints.
 		"--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
@@ -119,6 +127,7 @@ func startAPIServer(l net.Listener, o apiServerOptions) (*apiServer, error) {
 	s.SecureServing.Listener = l
 	s.SecureServing.BindPort = l.Addr().(*net.TCPAddr).Port
 	s.SecureServing.ExternalAddress = net.ParseIP(loopback)
+	s.KubeletConfig.Lookup = func(egressselector.NetworkContext) (utilnet.DialFunc, error) { return o.dialKubelet, nil }
 
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &apiServer{address: l.Addr().String(), cancel: cancel, ended: make(chan struct{})}

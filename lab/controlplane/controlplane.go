@@ -42,6 +42,8 @@ type Options struct {
 	EtcdQuotaBytes int64
 	// Etcd is the URL of an etcd that runs elsewhere (see StartEtcd); "" starts one in this process.
 	Etcd string
+	// Addresses are further addresses under which clients reach the API server, as a guest reaches its host: its certificate names them.
+	Addresses []net.IP
 }
 
 // ControlPlane is a running control plane.
@@ -52,6 +54,7 @@ type ControlPlane struct {
 	authority *authority
 	token     string // the administrator's
 	server    *apiServer
+	kubelets  routes
 	manager   *controllerManager
 
 	failed   chan error
@@ -120,12 +123,16 @@ func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, e
 	pki := c.dir.certificates()
 	pair, err := c.authority.server(
 		[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
-		net.ParseIP(loopback), net.ParseIP(serviceAddress))
+		append([]net.IP{net.ParseIP(loopback), net.ParseIP(serviceAddress)}, o.Addresses...)...)
 	if err != nil {
 		return err
 	}
 	var serving keyPairFiles
 	if serving.certificate, serving.key, err = pair.keep(pki, "kube-apiserver"); err != nil {
+		return err
+	}
+	kubeletClient, err := c.authority.keepKubeletClient(pki)
+	if err != nil {
 		return err
 	}
 	tokenKey, err := signingKey(pki)
@@ -139,6 +146,7 @@ func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, e
 	c.server, err = startAPIServer(listener, apiServerOptions{
 		etcdURL: etcdURL, serving: serving, clientCA: filepath.Join(pki, "ca.crt"), tokens: tokens, tokenKey: tokenKey,
 		serviceAccounts: o.Controllers, benchmark: o.Benchmark, failed: c.fail,
+		kubeletClient: kubeletClient, dialKubelet: c.kubelets.dial,
 	})
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -58,15 +59,43 @@ func (c *ControlPlane) UserKubeconfig(path, user string, groups ...string) error
 	return c.writeKubeconfig(path, user, &clientcmdapi.AuthInfo{ClientCertificateData: pair.certificate, ClientKeyData: pair.key})
 }
 
+// KubeconfigAt is the text of a kubeconfig for user, a member of groups, who reaches the API server at address (one of Options.Addresses).
+// A kubelet's user is system:node:NAME in the group system:nodes. Like UserKubeconfig it grants nothing.
+func (c *ControlPlane) KubeconfigAt(address, user string, groups ...string) ([]byte, error) {
+	pair, err := c.authority.client(user, groups...)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig of %s: %w", user, err)
+	}
+	_, port, err := net.SplitHostPort(c.server.address)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig of %s: %w", user, err)
+	}
+	config := c.kubeconfig("https://"+net.JoinHostPort(address, port), user,
+		&clientcmdapi.AuthInfo{ClientCertificateData: pair.certificate, ClientKeyData: pair.key})
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig of %s: %w", user, err)
+	}
+	return text, nil
+}
+
+// CA is the certificate that signs those of the API server and of its clients, as PEM.
+func (c *ControlPlane) CA() []byte { return bytes.Clone(c.authority.pem) }
+
+func (c *ControlPlane) kubeconfig(server, user string, auth *clientcmdapi.AuthInfo) *clientcmdapi.Config {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[clusterName] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: c.authority.pem}
+	config.AuthInfos[user] = auth
+	config.Contexts[clusterName] = &clientcmdapi.Context{Cluster: clusterName, AuthInfo: user}
+	config.CurrentContext = clusterName
+	return config
+}
+
 func (c *ControlPlane) writeKubeconfig(path, user string, auth *clientcmdapi.AuthInfo) error {
 	if err := refuseForeign(path); err != nil {
 		return err
 	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters[clusterName] = &clientcmdapi.Cluster{Server: c.url(), CertificateAuthorityData: c.authority.pem}
-	config.AuthInfos[user] = auth
-	config.Contexts[clusterName] = &clientcmdapi.Context{Cluster: clusterName, AuthInfo: user}
-	config.CurrentContext = clusterName
+	config := c.kubeconfig(c.url(), user, auth)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("kubeconfig %s: %w", path, err)
 	}

@@ -42,18 +42,18 @@ func serve(problems []string) error {
 	services := newSupervisor()
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]handler{
-		"GET " + wire.PathReady:      func(*http.Request) (any, error) { return ready(problems) },
-		"POST " + wire.PathExec:      run,
-		"GET " + wire.PathFile:       readFile,
-		"PUT " + wire.PathFile:       writeFile,
-		"DELETE " + wire.PathFile:    removeFile,
-		"GET " + wire.PathDir:        readDir,
-		"POST " + wire.PathFiles:     readFiles,
-		"POST " + wire.PathSignal:    sendSignal,
-		"GET " + wire.PathServices:   services.states,
-		"PUT " + wire.PathServices:   services.define,
-		"POST " + wire.PathService:   services.order,
-		"POST " + wire.PathPowerOff:  powerOff,
+		"GET " + wire.PathReady:     func(*http.Request) (any, error) { return ready(problems) },
+		"POST " + wire.PathExec:     run,
+		"GET " + wire.PathFile:      readFile,
+		"PUT " + wire.PathFile:      writeFile,
+		"DELETE " + wire.PathFile:   removeFile,
+		"GET " + wire.PathDir:       readDir,
+		"POST " + wire.PathFiles:    readFiles,
+		"POST " + wire.PathSignal:   sendSignal,
+		"GET " + wire.PathServices:  services.states,
+		"PUT " + wire.PathServices:  services.define,
+		"POST " + wire.PathService:  services.order,
+		"POST " + wire.PathPowerOff: powerOff,
 	} {
 		mux.HandleFunc(pattern, h.serve)
 	}

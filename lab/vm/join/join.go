@@ -1,0 +1,316 @@
+// Package join makes a Kubernetes node of a guest: containerd and an unmodified kubelet in it, joined to the lab's API server in this
+// process.
+//
+// The kubelet reaches the API server through the guest's way to the host's loopback, with a certificate for its own node; the API server
+// reaches the kubelet through a forwarded port, so that kubectl logs and exec work. Nothing schedules: a pod names its node, or whoever
+// wants to binds it. No controller judges the node.
+//
+// Invariants: Up returns a node that is Ready, with the test bed's images in its store and containerd's NRI socket open, or an error and
+// nothing left running. Settings of the kubelet that Options do not name are the same at every start.
+package join
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"hilbert.dev/hilbert/lab/controlplane"
+	"hilbert.dev/hilbert/lab/vm"
+	"hilbert.dev/hilbert/lab/vm/parts"
+	"hilbert.dev/hilbert/lab/vm/wire"
+)
+
+const (
+	// kubeletPort is where the kubelet serves logs and exec.
+	kubeletPort = 10250
+	// containerdSocket, and the kubelet's files, in the guest.
+	containerdSocket  = "/run/containerd/containerd.sock"
+	kubeletConfig     = "/etc/kubernetes/kubelet.json"
+	kubeletKubeconfig = "/etc/kubernetes/kubelet.kubeconfig"
+	clientCA          = "/etc/kubernetes/ca.crt"
+	// NRISocket is where containerd awaits plugins.
+	NRISocket = "/var/run/nri/nri.sock"
+	// stopTimeout bounds the end of the control plane.
+	stopTimeout = 30 * time.Second
+	// poll is how often the guest is asked while something starts.
+	poll = 200 * time.Millisecond
+)
+
+// The services of the guest that make it a node; each has a vm.Service of that name.
+const (
+	Containerd = "containerd"
+	Kubelet    = "kubelet"
+)
+
+// Options says what node to make. The zero value is a node called vm, of a control plane of its own.
+type Options struct {
+	// Guest says what to boot. Options that the join needs are added to it.
+	Guest vm.Options
+	// Name is the node's; "" is vm.
+	Name string
+	// Plane is what to join; nil starts one without controllers and ends it with the node. One that is given must have been started with
+	// PlaneOptions, or with those addresses.
+	Plane *controlplane.ControlPlane
+	// Kubelet are settings of its configuration file (KubeletConfiguration, v1beta1) that add to ours or replace them.
+	Kubelet map[string]any
+	// Containerd, if set, is a TOML file that adds to containerd's settings.
+	Containerd string
+	// ReadyTimeout bounds the way from a booted guest to a Ready node; 0 is five minutes.
+	ReadyTimeout time.Duration
+}
+
+// Node is a guest that has joined.
+type Node struct {
+	Guest  *vm.Guest
+	Plane  *controlplane.ControlPlane
+	Client kubernetes.Interface // the administrator's
+	Name   string
+
+	ownPlane bool
+	options  Options
+}
+
+// PlaneOptions are what a control plane needs for guests to reach it.
+func PlaneOptions() controlplane.Options {
+	return controlplane.Options{Addresses: []net.IP{net.ParseIP(vm.HostAddress)}}
+}
+
+// Up boots a guest, starts what it joins, and returns when its node is Ready. ctx bounds the start only; Close ends the node.
+func Up(ctx context.Context, o Options) (_ *Node, err error) {
+	if o.Name == "" {
+		o.Name = "vm"
+	}
+	if o.ReadyTimeout == 0 {
+		o.ReadyTimeout = 5 * time.Minute
+	}
+	if o.Guest.Log == nil {
+		o.Guest.Log = func(string, ...any) {}
+	}
+	o.Guest.Forward = append([]int{kubeletPort}, o.Guest.Forward...)
+	n := &Node{Name: o.Name, Plane: o.Plane, options: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}()
+	if err := n.bootBoth(ctx); err != nil {
+		return nil, err
+	}
+	if n.Client, err = kubernetes.NewForConfig(n.Plane.AdminConfig()); err != nil {
+		return nil, fmt.Errorf("client for the API server: %w", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.ReadyTimeout, fmt.Errorf("not done after %s", o.ReadyTimeout))
+	defer cancel()
+	if err := n.join(ctx); err != nil {
+		return nil, fmt.Errorf("join the guest: %w%s", err, n.lastWords(ctx))
+	}
+	return n, nil
+}
+
+// bootBoth starts the control plane while the guest boots.
+func (n *Node) bootBoth(ctx context.Context) error {
+	type booted struct {
+		guest *vm.Guest
+		err   error
+	}
+	guests := make(chan booted, 1)
+	go func() {
+		guest, err := vm.Boot(ctx, n.options.Guest)
+		guests <- booted{guest, err}
+	}()
+	var planeErr error
+	if n.Plane == nil {
+		n.Plane, planeErr = controlplane.Start(ctx, PlaneOptions())
+		n.ownPlane = planeErr == nil
+	}
+	guest := <-guests
+	n.Guest = guest.guest
+	return errors.Join(planeErr, guest.err)
+}
+
+func (n *Node) join(ctx context.Context) error {
+	begin := time.Now()
+	step := func(what string) { n.options.Guest.Log("vm: %s after %.1f s", what, time.Since(begin).Seconds()) }
+	if err := n.startContainerd(ctx); err != nil {
+		return err
+	}
+	step("containerd serves")
+	// The kubelet takes its time to start; the images are there before it asks for one.
+	imported := make(chan error, 1)
+	go func() {
+		_, err := n.Guest.Shell(ctx, "ctr --address "+containerdSocket+" --namespace k8s.io images import --local /images.tar")
+		imported <- err
+	}()
+	err := n.startKubelet(ctx)
+	if err == nil {
+		err = n.awaitReady(ctx)
+		step("the node is Ready")
+	}
+	if importErr := <-imported; importErr != nil {
+		return errors.Join(err, fmt.Errorf("import the images: %w", importErr))
+	}
+	step("the images are there")
+	return err
+}
+
+func (n *Node) startContainerd(ctx context.Context) error {
+	if n.options.Containerd != "" {
+		if err := n.Guest.WriteString(ctx, "/etc/containerd/conf.d/options.toml", n.options.Containerd); err != nil {
+			return err
+		}
+	}
+	_, err := n.Guest.Define(ctx, wire.ServiceSpec{Name: Containerd, Argv: []string{"/usr/bin/containerd", "--config", "/etc/containerd/config.toml"}})
+	if err != nil {
+		return err
+	}
+	return n.AwaitContainerd(ctx)
+}
+
+// AwaitContainerd returns when containerd serves, as after a restart.
+func (n *Node) AwaitContainerd(ctx context.Context) error {
+	return until(ctx, "containerd serves", func(ctx context.Context) error {
+		got, err := n.Guest.Exec(ctx, "/bin/grep", "-q", containerdSocket+"$", "/proc/net/unix")
+		if err != nil {
+			return err
+		}
+		if got.Status != 0 {
+			return errors.New("it has no socket yet")
+		}
+		return nil
+	})
+}
+
+func (n *Node) startKubelet(ctx context.Context) error {
+	user := "system:node:" + n.Name
+	kubeconfig, err := n.Plane.KubeconfigAt(vm.HostAddress, user, "system:nodes")
+	if err != nil {
+		return err
+	}
+	config, err := json.MarshalIndent(n.kubeletConfiguration(), "", "  ")
+	if err != nil {
+		return fmt.Errorf("kubelet configuration: %w", err)
+	}
+	for path, text := range map[string]string{
+		kubeletKubeconfig: string(kubeconfig), kubeletConfig: string(config), clientCA: string(n.Plane.CA()),
+	} {
+		if err := n.Guest.WriteString(ctx, path, text); err != nil {
+			return err
+		}
+	}
+	n.Plane.RouteKubelet(fmt.Sprintf("%s:%d", vm.Address, kubeletPort), n.Guest.Forwarded(kubeletPort))
+	_, err = n.Guest.Define(ctx, wire.ServiceSpec{Name: Kubelet, Argv: []string{
+		"/usr/bin/kubelet", "--config=" + kubeletConfig, "--kubeconfig=" + kubeletKubeconfig,
+		"--hostname-override=" + n.Name, "--node-ip=" + vm.Address, "--v=2",
+	}})
+	return err
+}
+
+// kubeletConfiguration is an unmodified kubelet's, but for patience and for what the guest has not (swap, iptables, disks to fill).
+func (n *Node) kubeletConfiguration() map[string]any {
+	config := map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": false},
+			"webhook":   map[string]any{"enabled": true},
+			"x509":      map[string]any{"clientCAFile": clientCA},
+		},
+		"authorization":             map[string]any{"mode": "Webhook"},
+		"cgroupDriver":              "cgroupfs",
+		"containerRuntimeEndpoint":  "unix://" + containerdSocket,
+		"evictionHard":              map[string]any{"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+		"failSwapOn":                false,
+		"makeIPTablesUtilChains":    false,
+		"runtimeRequestTimeout":     "5m",
+		"nodeStatusUpdateFrequency": "5s",
+		"resolvConf":                "/etc/resolv.conf",
+		"volumeStatsAggPeriod":      "-1s",
+		"imageMinimumGCAge":         "24h",
+	}
+	maps.Copy(config, n.options.Kubelet)
+	return config
+}
+
+// awaitReady returns when the kubelet has said that the node is Ready.
+func (n *Node) awaitReady(ctx context.Context) error {
+	return until(ctx, "node "+n.Name+" is Ready", func(ctx context.Context) error {
+		node, err := n.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				if c.Status == corev1.ConditionTrue {
+					return nil
+				}
+				return fmt.Errorf("%s: %s", c.Reason, c.Message)
+			}
+		}
+		return errors.New("it says nothing yet")
+	})
+}
+
+// until asks again and again until there is no error, or ctx ends: then with what was said last.
+func until(ctx context.Context, what string, check func(context.Context) error) error {
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	last := errors.New("never asked")
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w; last: %w", what, context.Cause(ctx), last)
+		}
+	}
+}
+
+// lastWords are the ends of the services' logs, for the error of a join that failed.
+func (n *Node) lastWords(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	var b strings.Builder
+	for _, name := range []string{Containerd, Kubelet} {
+		log, err := n.Guest.Service(name).Log(ctx)
+		if err != nil {
+			log = err.Error()
+		}
+		const most = 3000
+		fmt.Fprintf(&b, "\n%s said last:\n%s", name, log[max(0, len(log)-most):])
+	}
+	return b.String()
+}
+
+// Close ends the guest, and the control plane if it is the node's own. It may be called more than once.
+func (n *Node) Close() error {
+	var errs []error
+	if n.Guest != nil {
+		errs = append(errs, n.Guest.Close())
+	}
+	if n.ownPlane {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		errs = append(errs, n.Plane.Stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Images of the guest's store, for pods' containers.
+const (
+	PauseImage = parts.PauseImage
+	BusyImage  = parts.BusyImage
+)
