@@ -22,7 +22,7 @@ type NUMANode struct {
 	ID        int    `json:"id"`
 	CPUs      CPUSet `json:"cpus"`      // none: memory alone
 	Memory    int64  `json:"memory"`    // bytes
-	Distances []int  `json:"distances"` // to each node of Machine.NUMA, as the firmware says (10 is itself)
+	Distances []int  `json:"distances"` // to each node of Machine.NUMA, as the firmware says (10 is itself); none: not known
 }
 
 // DeviceKind is what a PCIe device is for.
