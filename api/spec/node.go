@@ -31,15 +31,18 @@ type NodeStatus struct {
 
 // NodeReport is all that an agent has to say at one time: the status, and the conditions beside it, by type.
 type NodeReport struct {
-	Status     NodeStatus
-	Conditions []NodeCondition
+	Status     NodeStatus      `json:"status"`
+	Conditions []NodeCondition `json:"conditions"`
 }
 
 // NodeCondition is a condition of a CustomNodeResource, without its times: whoever writes it knows since when it is so.
 type NodeCondition struct {
-	Type, Reason, Message string
+	Type string `json:"type"`
 	// Unknown: the agent cannot tell. Else True says which it is.
-	True, Unknown bool
+	True    bool   `json:"true"`
+	Unknown bool   `json:"unknown,omitempty"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
 }
 
 // NodeSummary sums the zones up.

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// refreshJitter: a refresh comes later than the interval by up to this part of it, another each time, so that the nodes of a cluster
-	// spread out and stay so. It is never earlier: that would be more than 12 an hour.
+	// refreshJitter: a refresh comes later than the interval by up to this part of it, another each time, and the first one by up to the
+	// whole of it, so that the nodes of a cluster spread out and stay so. It is never earlier: that would be more than 12 an hour.
 	refreshJitter = 8
 	// startJitter: the first write waits for up to so many write intervals, for many agents may start at once.
 	startJitter = 2
@@ -62,7 +62,11 @@ func (t *Throttle) Began(now time.Time) {
 	t.begun, t.inFlight, t.last = true, true, now
 	t.count++
 	t.pause = t.write
-	t.wait = t.refresh + time.Duration(t.fraction()*float64(t.refresh)/refreshJitter)
+	jitter := t.fraction() * float64(t.refresh)
+	if t.count > 1 {
+		jitter /= refreshJitter
+	}
+	t.wait = t.refresh + time.Duration(jitter)
 }
 
 // Ended says what became of it. After a failure everything is tried again, changed or not.
