@@ -1,6 +1,12 @@
 package topology
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+)
 
 // What keeps a holding from being committed or adopted.
 var (
@@ -8,11 +14,11 @@ var (
 	ErrExpired = errors.New("the offer has expired")
 	// ErrHeld: the id holds something already, or somebody else holds a part of it.
 	ErrHeld = errors.New("already held")
-	// ErrUnfit: it is not what this machine can give: cores that are not whole, reserved, or in other zones than the grant says.
+	// ErrUnfit: it is not what this machine can give: cores that are not whole, reserved, or not those that the grant counts.
 	ErrUnfit = errors.New("this machine cannot give it")
 )
 
-// Holding is what one pod has for itself.
+// Holding is what one pod has for itself. Where the kubelet rules, Request and Grant are zero: only the CPUs are known.
 type Holding struct {
 	Request ZoneRequest
 	Grant   ZoneGrant
@@ -26,73 +32,358 @@ type Offer struct {
 	Kept bool // the promise is what is offered
 }
 
-// Division says what the pools of the CPUs that nobody holds should have.
-type Division struct {
-	Shared    []PoolDemand
-	Reclaimed [MaxZones]int // cores, by zone
+// Allocator gives the CPUs and memory of one machine to pods, and divides what nobody holds into pools.
+//
+// Exclusive CPUs are whole cores with as many threads as the machine's cores have at most. A core with a thread offline, or of a slower kind
+// with fewer, is given to nobody alone: it stays in the pools. Reserved cores are never held under RulerAgent. In a zone that a pod has
+// alone nobody else gets anything, pools included. Zones are indices of Machine.NUMA, not IDs.
+//
+// An Allocator is not safe for concurrent use.
+type Allocator struct {
+	layout
+	standing
+	holdings map[string]Holding
+	revision uint64
+	journal  []undo
+	depth    int // of marks that are open
 }
 
-// PoolDemand is a shared pool and the sum of its pods' requests.
-type PoolDemand struct {
-	Name     string
-	MilliCPU int64
+// standing is the state that follows from the holdings and the wishes. It is copied into the journal: what its references reach is not
+// changed once it is there.
+type standing struct {
+	shape    ZoneShape
+	free     ZoneFree
+	held     CPUSet
+	alone    uint8 // zones that somebody has alone
+	division Division
+	pools    Pools
 }
 
-// Pools divide the CPUs that nobody holds.
-type Pools struct {
-	Shared    map[string]CPUSet
-	Reclaimed CPUSet // its intersection with a zone is the zone's part
-	System    CPUSet // the reserved cores
-}
-
-// Mark is a point in the journal.
-type Mark struct{ depth, length int }
-
-// Allocator gives the CPUs and memory of one machine to pods.
-type Allocator struct{}
-
-// NewAllocator returns the allocator of an empty machine.
+// NewAllocator returns the allocator of an empty machine under RulerAgent. The cores of reserved are kept for the system, and reservedMemory
+// (MiB) of each zone is kept back. A machine with more than MaxZones NUMA nodes promises nothing: its ruler is RulerNone, and its pools take
+// it for one zone. The error names what a Machine must not be: empty, with CPUs of MaxCPUs and more, of unknown NUMA nodes, or with a core
+// in two of them.
 func NewAllocator(m *Machine, reserved CPUSet, reservedMemory uint32) (*Allocator, error) {
-	return &Allocator{}, nil
+	l, err := newLayout(m, reserved)
+	if err != nil {
+		return nil, fmt.Errorf("machine: %w", err)
+	}
+	a := &Allocator{layout: *l, holdings: make(map[string]Holding)}
+	a.shape = l.promise(m, reservedMemory)
+	a.free = NewZoneFree(&a.shape)
+	a.divide()
+	return a, nil
 }
 
-// Reserve returns the lowest cores, in turn from each NUMA node.
-func Reserve(m *Machine, cores int) CPUSet { return CPUSet{} }
+// SetRuler says who decides. Under another ruler than RulerAgent nothing is offered, and Adopt takes any CPUs. It fails with ErrHeld when
+// something is held.
+func (a *Allocator) SetRuler(r Ruler) error {
+	switch {
+	case len(a.holdings) > 0:
+		return fmt.Errorf("ruler %v: %d pods hold CPUs: %w", r, len(a.holdings), ErrHeld)
+	case r == RulerAgent && a.shape.Zones == 0:
+		return fmt.Errorf("ruler %v: the machine has more than %d NUMA nodes: %w", r, MaxZones, ErrUnfit)
+	}
+	a.change("")
+	a.shape.Ruler = r
+	return nil
+}
 
 // Shape is what the machine can promise.
-func (a *Allocator) Shape() ZoneShape { return ZoneShape{} }
+func (a *Allocator) Shape() ZoneShape { return a.shape }
 
 // Free is what is left of it.
-func (a *Allocator) Free() ZoneFree { return ZoneFree{} }
+func (a *Allocator) Free() ZoneFree { return a.free }
 
-// Revision grows with each change.
-func (a *Allocator) Revision() uint64 { return 0 }
+// Revision grows with each change, Rollback included.
+func (a *Allocator) Revision() uint64 { return a.revision }
 
-// Offer says what the request would be given: the promise if it still fits, else something equivalent from the zones in among.
-func (a *Allocator) Offer(r ZoneRequest, promised ZoneGrant, among uint8) (Offer, bool) {
-	return Offer{}, false
+// Reserved are the cores that are kept for the system.
+func (a *Allocator) Reserved() CPUSet { return a.reserved }
+
+// Pools are the CPUs that nobody holds, as the last Divide wanted them divided.
+func (a *Allocator) Pools() Pools { return a.pools }
+
+// Alone is the set of zones that somebody has alone.
+func (a *Allocator) Alone() uint8 { return a.alone }
+
+// Zone is the set of CPUs of a zone.
+func (a *Allocator) Zone(zone int) CPUSet { return a.zones[zone].cpus }
+
+// Holding is what id holds. False: nothing.
+func (a *Allocator) Holding(id string) (Holding, bool) {
+	h, ok := a.holdings[id]
+	return h, ok
 }
 
-// Commit takes an offer for id.
-func (a *Allocator) Commit(id string, o Offer) error { return nil }
+// Holders are the ids that hold something, ascending.
+func (a *Allocator) Holders() []string { return slices.Sorted(maps.Keys(a.holdings)) }
 
-// Adopt records what runs already.
-func (a *Allocator) Adopt(id string, h Holding) error { return nil }
+// Offer says what the request would be given: the promise if it still fits, else zones that OfferZones chooses, both from the zones in among
+// (what hints allow). False: it does not fit; or it would leave no CPU to shared pools that ask for some, on a machine without reserved
+// cores. The second never happens to a promise that was made while all requests together fit the machine.
+func (a *Allocator) Offer(r ZoneRequest, promised ZoneGrant, among uint8) (Offer, bool) {
+	if r.IsZero() || a.shape.Ruler != RulerAgent {
+		return Offer{}, false
+	}
+	s := a.shape
+	s.Closed |= ^among
+	if !promised.IsZero() && a.free.Fits(&s, r, &promised) {
+		if o, ok := a.offer(r, promised); ok {
+			o.Kept = true
+			return o, true
+		}
+	}
+	g, ok := OfferZones(&s, &a.free, r)
+	if !ok {
+		return Offer{}, false
+	}
+	return a.offer(r, g)
+}
 
-// Release gives back what id holds.
-func (a *Allocator) Release(id string) bool { return false }
+// offer turns a grant that fits into CPUs.
+func (a *Allocator) offer(r ZoneRequest, g ZoneGrant) (Offer, bool) {
+	o := Offer{Revision: a.revision, Holding: Holding{Request: r, Grant: g}}
+	for z := range int(a.shape.Zones) {
+		free := a.zones[z].givable.Minus(a.held)
+		o.CPUs = o.CPUs.Union(a.choose(z, int(g.CPUs[z])/a.threads, free, CPUSet{}))
+	}
+	return o, !a.starves(o.CPUs)
+}
+
+// starves reports whether nothing would be left for shared pods that ask for CPUs. Pods that ask for none never stand in the way: the
+// scheduler does not count them either.
+func (a *Allocator) starves(cpus CPUSet) bool {
+	if !a.reserved.IsEmpty() || !a.all.Minus(a.held).Minus(cpus).IsEmpty() {
+		return false
+	}
+	return slices.ContainsFunc(a.division.Shared, func(d PoolDemand) bool { return d.MilliCPU > 0 })
+}
+
+// Answers reports whether a promise is one that this request can have been given, whatever is held by now: that many whole cores, and the
+// memory if it is bound. What does not answer was not promised to this pod.
+func (a *Allocator) Answers(r ZoneRequest, g *ZoneGrant) bool {
+	var cpus, memory int64
+	for z := range MaxZones {
+		if int(g.CPUs[z])%a.threads != 0 {
+			return false
+		}
+		cpus += int64(g.CPUs[z])
+		memory += int64(g.Memory[z])
+	}
+	if r.IsZero() || a.shape.Ruler != RulerAgent {
+		return g.IsZero()
+	}
+	switch r.Binding {
+	case Unbound:
+		return cpus == a.shape.wholeCores(r) && memory == 0
+	case Bound:
+		return cpus == a.shape.wholeCores(r) && memory == int64(r.Memory)
+	}
+	return cpus >= a.shape.wholeCores(r) && memory >= int64(r.Memory)
+}
+
+// GrantOf is the grant of a pod that runs on the CPUs already, for Adopt: what they are by zone, and its memory in the same zones as evenly as
+// their room allows.
+func (a *Allocator) GrantOf(r ZoneRequest, cpus CPUSet) (g ZoneGrant) {
+	var set uint8
+	for z := range int(a.shape.Zones) {
+		if n := a.zones[z].cpus.Intersection(cpus).Len(); n > 0 {
+			g.CPUs[z] = uint16(n)
+			set |= 1 << z
+		}
+	}
+	if set == 0 || r.Binding == Unbound {
+		return g
+	}
+	if r.Binding == Exclusive {
+		for ; set != 0; set &= set - 1 {
+			z := bits.TrailingZeros8(set)
+			g.Memory[z] = a.shape.Zone[z].Memory
+		}
+		return g
+	}
+	memory := level(set, int64(r.Memory), func(z int) int64 { return max(a.free[z].Memory, 0) })
+	left := int64(r.Memory)
+	for z := range MaxZones {
+		g.Memory[z] = uint32(memory[z])
+		left -= memory[z]
+	}
+	g.Memory[bits.TrailingZeros8(set)] += uint32(left) // it is used already, room or not
+	return g
+}
+
+// Commit takes an offer for id. The error is ErrExpired when anything has changed since the offer was made, else as Adopt's.
+func (a *Allocator) Commit(id string, o Offer) error {
+	if o.Revision != a.revision {
+		return fmt.Errorf("%s: offered at revision %d, now %d: %w", id, o.Revision, a.revision, ErrExpired)
+	}
+	return a.Adopt(id, o.Holding)
+}
+
+// Adopt records what runs already, from a checkpoint or the kubelet: closed zones and missing memory do not keep it out. The error is ErrHeld
+// or ErrUnfit.
+func (a *Allocator) Adopt(id string, h Holding) error {
+	if _, ok := a.holdings[id]; ok {
+		return fmt.Errorf("%s: %w", id, ErrHeld)
+	}
+	if err := a.sound(h); err != nil {
+		return fmt.Errorf("%s: %w", id, err)
+	}
+	if taken := h.CPUs.Intersection(a.held); !taken.IsEmpty() {
+		return fmt.Errorf("%s: CPUs %v: %w", id, taken, ErrHeld)
+	}
+	for set := h.Grant.Zones(); set != 0; set &= set - 1 {
+		z := bits.TrailingZeros8(set)
+		if a.alone&(1<<z) != 0 || h.Request.Binding == Exclusive && a.free[z].Claims > 0 {
+			return fmt.Errorf("%s: zone %d: %w", id, z, ErrHeld)
+		}
+	}
+	a.change(id)
+	a.put(id, h)
+	a.divide()
+	return nil
+}
+
+// Release gives back what id holds. False: nothing.
+func (a *Allocator) Release(id string) bool {
+	if _, ok := a.holdings[id]; !ok {
+		return false
+	}
+	a.change(id)
+	a.remove(id)
+	a.divide()
+	return true
+}
+
+// Resize gives a pod another number of CPUs. Its own zones give or take first, as evenly as their room allows; an Unbound pod gets what is
+// missing from other zones. Cores that it keeps stay the same. Memory stays where it is. False: it does not fit (or id holds nothing), and
+// nothing has changed.
+func (a *Allocator) Resize(id string, cpus uint16) bool {
+	h, ok := a.holdings[id]
+	if !ok || cpus == 0 || a.shape.Ruler != RulerAgent {
+		return false
+	}
+	h.Request.CPUs = cpus
+	cores := a.shape.wholeCores(h.Request) / int64(a.threads)
+	has := int64(h.CPUs.Len() / a.threads)
+	switch {
+	case h.Request.Binding == Exclusive:
+		ok = cores <= has // whole zones stay whole
+	case cores < has:
+		h = a.shrunk(h, cores)
+	case cores > has:
+		h, ok = a.grown(h, cores-has)
+	}
+	if !ok || a.starves(h.CPUs) {
+		return false
+	}
+	a.change(id)
+	a.remove(id)
+	a.put(id, h)
+	a.divide()
+	return true
+}
+
+func (a *Allocator) shrunk(h Holding, cores int64) Holding {
+	had := h.CPUs
+	h.CPUs = CPUSet{}
+	parts := level(h.Grant.Zones(), cores, func(z int) int64 { return int64(h.Grant.CPUs[z]) / int64(a.threads) })
+	for z := range int(a.shape.Zones) {
+		h.Grant.CPUs[z] = uint16(parts[z]) * uint16(a.threads)
+		h.CPUs = h.CPUs.Union(a.choose(z, int(parts[z]), had.Intersection(a.zones[z].cpus), CPUSet{}))
+	}
+	return h
+}
+
+func (a *Allocator) grown(h Holding, more int64) (Holding, bool) {
+	threads := int64(a.threads)
+	own := h.Grant.Zones()
+	parts := level(own&^a.shape.Closed, more, func(z int) int64 { return max(int64(a.free[z].CPUs)/threads, 0) })
+	for _, n := range parts {
+		more -= n
+	}
+	if more > 0 && h.Request.Binding != Unbound {
+		return h, false
+	}
+	if more > 0 {
+		s := a.shape
+		s.Closed |= own
+		g, ok := OfferZones(&s, &a.free, ZoneRequest{CPUs: uint16(more * threads)})
+		if !ok {
+			return h, false
+		}
+		for z := range MaxZones {
+			parts[z] += int64(g.CPUs[z]) / threads
+		}
+	}
+	for z := range int(a.shape.Zones) {
+		free := a.zones[z].givable.Minus(a.held)
+		h.CPUs = h.CPUs.Union(a.choose(z, int(parts[z]), free, h.CPUs))
+		h.Grant.CPUs[z] += uint16(parts[z] * threads)
+	}
+	return h, true
+}
 
 // Close keeps a zone from giving anything new, or opens it again.
-func (a *Allocator) Close(zone int, closed bool) {}
+func (a *Allocator) Close(zone int, closed bool) {
+	set := a.shape.Closed &^ (1 << zone)
+	if closed {
+		set |= 1 << zone
+	}
+	if zone < 0 || zone >= int(a.shape.Zones) || set == a.shape.Closed {
+		return
+	}
+	a.change("")
+	a.shape.Closed = set
+}
 
-// Divide divides the CPUs that nobody holds into pools.
-func (a *Allocator) Divide(d Division) Pools { return Pools{} }
+// sound judges a holding by itself: does this machine have such a thing to give?
+func (a *Allocator) sound(h Holding) error {
+	if h.CPUs.IsEmpty() || h.CPUs != h.CPUs.Intersection(a.all) {
+		return fmt.Errorf("CPUs %q of a machine with %v: %w", h.CPUs, a.all, ErrUnfit)
+	}
+	if a.shape.Ruler != RulerAgent {
+		if h.Request != (ZoneRequest{}) || !h.Grant.IsZero() {
+			return fmt.Errorf("a grant %v by zone, where ruler is %v: %w", h.Grant, a.shape.Ruler, ErrUnfit)
+		}
+		return nil
+	}
+	count := 0
+	for z := range a.zones {
+		part := h.CPUs.Intersection(a.zones[z].cpus)
+		count += part.Len()
+		switch {
+		case part != part.Intersection(a.zones[z].givable) || !a.whole(z, part):
+			return fmt.Errorf("CPUs %v of zone %d are not all whole cores that may be given: %w", part, z, ErrUnfit)
+		case part.Len() != int(h.Grant.CPUs[z]):
+			return fmt.Errorf("CPUs %q of zone %d for a grant %v: %w", part, z, h.Grant, ErrUnfit)
+		case h.Request.Binding == Exclusive && !part.IsEmpty() && (part != a.zones[z].givable || h.Grant.Memory[z] != a.shape.Zone[z].Memory):
+			return fmt.Errorf("a part of zone %d for a pod that has it alone: %w", z, ErrUnfit)
+		}
+	}
+	if h.Grant.Zones()>>a.shape.Zones != 0 || h.Request.IsZero() || !a.Answers(h.Request, &h.Grant) {
+		return fmt.Errorf("grant %v for %d CPUs, %d MiB: %w", h.Grant, h.Request.CPUs, h.Request.Memory, ErrUnfit)
+	}
+	return nil
+}
 
-// Mark is where Rollback returns to.
-func (a *Allocator) Mark() Mark { return Mark{} }
+// put and remove keep what follows from the holdings, except the pools.
+func (a *Allocator) put(id string, h Holding) {
+	a.holdings[id] = h
+	a.free.Commit(&h.Grant)
+	a.held = a.held.Union(h.CPUs)
+	if h.Request.Binding == Exclusive {
+		a.alone |= h.Grant.Zones()
+	}
+}
 
-// Rollback undoes what was done since the mark.
-func (a *Allocator) Rollback(m Mark) {}
-
-// Verify checks the invariants.
-func (a *Allocator) Verify() error { return nil }
+func (a *Allocator) remove(id string) {
+	h := a.holdings[id]
+	delete(a.holdings, id)
+	a.free.Release(&h.Grant)
+	a.held = a.held.Minus(h.CPUs)
+	if h.Request.Binding == Exclusive {
+		a.alone &^= h.Grant.Zones()
+	}
+}

@@ -234,7 +234,8 @@ func (f *ZoneFree) fitsIn(s *ZoneShape, binding Binding, z int, g *ZoneGrant) bo
 		whole := s.Zone[z]
 		return f[z].Claims == 0 && f[z].CPUs == int32(whole.CPUs) && g.CPUs[z] == whole.CPUs && g.Memory[z] == whole.Memory
 	}
-	return f[z].CPUs >= int32(g.CPUs[z]) && f[z].Memory >= int64(g.Memory[z])
+	// What is not asked for may be overdrawn.
+	return (g.CPUs[z] == 0 || f[z].CPUs >= int32(g.CPUs[z])) && (g.Memory[z] == 0 || f[z].Memory >= int64(g.Memory[z]))
 }
 
 // wholeCores is the logical CPUs of the cores that a request fills or begins.
