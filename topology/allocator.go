@@ -274,8 +274,9 @@ func (a *Allocator) Resize(id string, cpus uint16) bool {
 		h = a.shrunk(h, cores)
 	case cores > has:
 		h, ok = a.grown(h, cores-has)
+		ok = ok && !a.starves(h.CPUs)
 	}
-	if !ok || a.starves(h.CPUs) {
+	if !ok {
 		return false
 	}
 	a.change(id)
