@@ -83,6 +83,10 @@ func (o upOptions) serve(ctx context.Context, out io.Writer, plane *controlplane
 	if err := plane.InstallDefinitions(ctx); err != nil {
 		return err
 	}
+	// Who tries hilbertd here does so with the administrator's kubeconfig.
+	if err := plane.InstallPolicies(ctx, controlplane.AdminUser); err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "registering %d hollow nodes ...\n", o.nodes)
 	fleet, err := hollow.Run(ctx, plane.AdminConfig(), hollow.Shapes(o.nodes), hollow.Options{TimeScale: o.timeScale})
 	if err != nil {

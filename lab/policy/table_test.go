@@ -1,0 +1,307 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"hilbert.dev/hilbert/api/spec"
+)
+
+// request is a row: who does what, and the words with which it is refused; none: it is taken.
+type request struct {
+	name    string
+	do      func(context.Context) error
+	refused string
+}
+
+func (r request) try(ctx context.Context) error {
+	if err := verdict(r.do(ctx), r.refused); err != nil {
+		return fmt.Errorf("%s: %w", r.name, err)
+	}
+	return nil
+}
+
+// TestRequests sends all rows.
+func TestRequests(t *testing.T) {
+	for _, r := range requests() {
+		t.Run(r.name, func(t *testing.T) {
+			if err := verdict(r.do(t.Context()), r.refused); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func requests() []request {
+	var all []request
+	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required()} {
+		all = append(all, some...)
+	}
+	return all
+}
+
+func creates(user kubernetes.Interface, namespace string, parts ...part) func(context.Context) error {
+	return func(ctx context.Context) error { return dryCreate(ctx, user, namespace, pod("new", parts...)) }
+}
+
+func binds(user kubernetes.Interface, name string, parts ...part) func(context.Context) error {
+	return func(ctx context.Context) error { return bindDry(ctx, user, both, name, bindingOf(name, parts...)) }
+}
+
+// oldBinds uses the endpoint of the namespace.
+func oldBinds(user kubernetes.Interface, name string, parts ...part) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return user.CoreV1().RESTClient().Post().Namespace(both).Resource("bindings").Param("dryRun", metav1.DryRunAll).
+			Body(bindingOf(name, parts...)).Do(ctx).Error()
+	}
+}
+
+// patches patches a pod, or a subresource of it.
+func patches(user kubernetes.Interface, name, patch string, subresources ...string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := user.CoreV1().Pods(both).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, subresources...)
+		return err
+	}
+}
+
+// annotates is a merge patch that sets an annotation; "null" takes it away.
+func annotates(key, value string) string {
+	return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value)
+}
+
+func placements() []request {
+	const written = "only the scheduler's Binding writes it"
+	zones, gpu := annotation(spec.AnnotationZones, "0:8/4096Mi"), annotation(spec.AnnotationGPUs, "0")
+	mirror := annotation("kubernetes.io/config.mirror", "x")
+	out := []request{
+		{"a pod without words", creates(owner, plain), ""},
+		{"a pod without words, on a node", creates(owner, plain, onNode("n1")), ""},
+		{"words of others", creates(owner, plain, annotation("example.com/zones", "0"), label("app", "x")), ""},
+		{"born with zones, for a node", creates(owner, plain, zones, onNode("n1")), "hilbert.dev/zones: " + written},
+		{"born with nothing in zones", creates(owner, plain, annotation(spec.AnnotationZones, "")), "hilbert.dev/zones: " + written},
+		{"a mirror by its node", creates(node, plain, mirror, zones, label(spec.LabelQoS, "gold"), onNode("n1")), ""},
+		{"a mirror by its node, with a GPU", creates(node, plain, mirror, gpus("1"), scheduler(spec.DefaultSchedulerName), onNode("n1"),
+			annotation(requiredPlugins, "[]")), ""},
+		{"a mirror by somebody", creates(owner, plain, mirror, zones, onNode("n1")), "hilbert.dev/zones: " + written},
+		{"a mirror by somebody, with a GPU", creates(owner, plain, mirror, gpus("1"), scheduler(spec.DefaultSchedulerName), onNode("n1"),
+			annotation(requiredPlugins, "[]")), requiredPlugins},
+		{"a mirror by another node", creates(node, plain, mirror, zones, onNode("n2")), "hilbert.dev/zones: " + written},
+	}
+	for name, user := range map[string]kubernetes.Interface{"the owner": owner, "the administrator": admin} {
+		out = append(out,
+			request{name + " creates with zones", creates(user, plain, zones), "hilbert.dev/zones: " + written},
+			request{name + " creates with GPUs", creates(user, plain, gpu), "hilbert.dev/gpus: " + written},
+			request{name + " adds zones", patches(user, "free", annotates(spec.AnnotationZones, `"0:8/4096Mi"`)), "hilbert.dev/zones: " + written},
+			request{name + " adds empty zones", patches(user, "free", annotates(spec.AnnotationZones, `""`)), "hilbert.dev/zones: " + written},
+			request{name + " adds GPUs", patches(user, "free", annotates(spec.AnnotationGPUs, `"1"`)), "hilbert.dev/gpus: " + written},
+			request{name + " changes zones", patches(user, "placed", annotates(spec.AnnotationZones, `"1:8/4096Mi"`)), "hilbert.dev/zones: " + written},
+			request{name + " removes zones", patches(user, "placed", annotates(spec.AnnotationZones, "null")), "hilbert.dev/zones: " + written},
+			request{name + " changes GPUs", patches(user, "placed", annotates(spec.AnnotationGPUs, `"1,2"`)), "hilbert.dev/gpus: " + written},
+			request{name + " changes both", patches(user, "placed", `{"metadata":{"annotations":{"hilbert.dev/zones":null,"hilbert.dev/gpus":null}}}`), "hilbert.dev/zones, hilbert.dev/gpus: " + written},
+			request{name + " adds zones by the status", patches(user, "free", annotates(spec.AnnotationZones, `"0:8/4096Mi"`), "status"), "hilbert.dev/zones: " + written},
+			request{name + " changes something else", patches(user, "placed", annotates("example.com/note", `"x"`)), ""},
+			request{name + " changes something else of an old pod", patches(user, "old", annotates("example.com/note", `"x"`)), ""},
+			request{name + " forges an old pod again", patches(user, "old", annotates(spec.AnnotationGPUs, `"7"`)), "hilbert.dev/gpus: " + written},
+			request{name + " tells a status", patches(user, "placed", `{"status":{"message":"x"}}`, "status"), ""},
+			request{name + " tells a status of an old pod", patches(user, "old", `{"status":{"message":"x"}}`, "status"), ""},
+		)
+	}
+	return append(out,
+		request{"the node tells a status", patches(node, "placed", `{"status":{"phase":"Running"}}`, "status"), ""},
+		request{"the node forges zones", patches(node, "placed", annotates(spec.AnnotationZones, `"1:8/4096Mi"`), "status"), "hilbert.dev/zones: " + written},
+		request{"hilbertd tells a condition", patches(hilbertd, "free", `{"status":{"conditions":[{"type":"PodScheduled","status":"False"}]}}`, "status"), ""},
+		request{"hilbertd forges by the status", patches(hilbertd, "free", annotates(spec.AnnotationZones, `"0:8/4096Mi"`), "status"), "hilbert.dev/zones: " + written},
+		request{"by a resize", resizes(owner, "free", spec.AnnotationZones), ""},
+		request{"by an ephemeral container", debugs(owner, "free", spec.AnnotationZones), ""},
+	)
+}
+
+// resizes and debugs write an annotation through a subresource that must not take it.
+func resizes(user kubernetes.Interface, name, key string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		p, err := admin.CoreV1().Pods(both).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		annotation(key, "x")(&p.ObjectMeta, &p.Spec)
+		got, err := user.CoreV1().Pods(both).UpdateResize(ctx, name, p, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		return untouched(got, err, key)
+	}
+}
+
+func debugs(user kubernetes.Interface, name, key string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		p, err := admin.CoreV1().Pods(both).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		annotation(key, "x")(&p.ObjectMeta, &p.Spec)
+		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "debug", Image: "x", ImagePullPolicy: corev1.PullAlways, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		}}}
+		got, err := user.CoreV1().Pods(both).UpdateEphemeralContainers(ctx, name, p, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		return untouched(got, err, key)
+	}
+}
+
+func untouched(got *corev1.Pod, err error, key string) error {
+	if err == nil && got.Annotations[key] != "" {
+		return fmt.Errorf("%s was written: %q", key, got.Annotations[key])
+	}
+	return err
+}
+
+func bindings() []request {
+	zones, gpu := annotation(spec.AnnotationZones, "0:8/4096Mi"), annotation(spec.AnnotationGPUs, "0")
+	const only = "only hilbertd may promise a placement, not "
+	out := []request{
+		{"hilbertd binds", binds(hilbertd, "free", zones, gpu), ""},
+		{"hilbertd binds with nothing to promise", binds(hilbertd, "free"), ""},
+		{"another scheduler binds", binds(admin, "free", annotation("example.com/x", "y")), ""},
+		{"another scheduler binds by the old endpoint", oldBinds(admin, "free"), ""},
+		{"the owner promises zones", binds(owner, "free", zones), only + "ann"},
+		{"the owner promises GPUs", binds(owner, "free", gpu), only + "ann"},
+		{"the administrator promises", binds(admin, "free", zones), only + "hilbert-lab-admin"},
+		{"the owner promises by the old endpoint", oldBinds(owner, "free", zones), only + "ann"},
+	}
+	said := "said when the pod is created"
+	for name, user := range map[string]kubernetes.Interface{"hilbertd": hilbertd, "the owner": owner} {
+		out = append(out, request{name + " binds with a level", binds(user, "free", label(spec.LabelQoS, string(spec.QoSSystem))), said},
+			request{name + " binds with a plugin", binds(user, "free", annotation(requiredPlugins, "[]")), requiredPlugins},
+			request{name + " binds with a plugin of a container", binds(user, "free", annotation(requiredPlugins+"/container.main", "[]")), requiredPlugins})
+		for _, key := range []string{spec.AnnotationNUMA, spec.AnnotationPool, spec.AnnotationKatalystQoS, spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory} {
+			out = append(out, request{name + " binds with " + key, binds(user, "free", annotation(key, "x")), said})
+		}
+	}
+	return out
+}
+
+// spelling has one row for each rule of spec.QoSOf; the pods that are drawn have the rest.
+func spelling() []request {
+	level := func(l spec.QoSLevel) part { return label(spec.LabelQoS, string(l)) }
+	numa := func(v string) part { return annotation(spec.AnnotationNUMA, v) }
+	pool := func(v string) part { return annotation(spec.AnnotationPool, v) }
+	return []request{
+		{"shared", creates(owner, plain, level(spec.QoSShared)), ""},
+		{"reclaimed", creates(owner, plain, level(spec.QoSReclaimed)), ""},
+		{"shared, in a pool", creates(owner, plain, pool("ads")), ""},
+		{"NUMA-bound", creates(owner, both, level(spec.QoSDedicated), numa(spec.NUMABound)), ""},
+		{"a long pool", creates(owner, plain, pool(strings.Repeat("p", 63))), ""},
+		{"no such level", creates(owner, plain, level("gold")), `hilbert.dev/qos-level: "gold" is no QoS level; want dedicated_cores, shared_cores, reclaimed_cores or system_cores`},
+		{"no such level of Katalyst's", creates(owner, plain, annotation(spec.AnnotationKatalystQoS, "gold")), `katalyst.kubewharf.io/qos_level: "gold" is no QoS level; want`},
+		{"no such NUMA word", creates(owner, both, level(spec.QoSDedicated), numa("both")), `hilbert.dev/numa: "both": want bound or exclusive`},
+		{"NUMA of a shared pod", creates(owner, both, numa(spec.NUMABound)), "hilbert.dev/numa: only pods of level dedicated_cores are bound to NUMA nodes, not shared_cores; set the label"},
+		{"NUMA of a system pod", creates(owner, both, level(spec.QoSSystem), numa(spec.NUMAExclusive)), "are bound to NUMA nodes, not system_cores"},
+		{"pool of a dedicated pod", creates(owner, both, level(spec.QoSDedicated), pool("ads")), "hilbert.dev/pool: only pods of level shared_cores choose a pool, not dedicated_cores; leave the pool out"},
+		{"the reclaimed pool", creates(owner, plain, pool(spec.PoolReclaimed)), `hilbert.dev/pool: "reclaimed": want a name of at most 63 bytes that is neither reclaimed nor system`},
+		{"the system pool", creates(owner, plain, pool(spec.PoolSystem)), `hilbert.dev/pool: "system": want a name`},
+		{"too long a pool, in bytes", creates(owner, plain, pool(strings.Repeat("ä", 32))), "want a name of at most 63 bytes"},
+		{"Katalyst's memory is no JSON", creates(owner, plain, annotation(spec.AnnotationKatalystMemory, "numa_binding")), `katalyst.kubewharf.io/memory_enhancement: want a flat JSON object of strings, for example {"numa_binding":"true"}`},
+		{"Katalyst's CPU is no JSON", creates(owner, plain, annotation(spec.AnnotationKatalystCPU, "{")), `katalyst.kubewharf.io/cpu_enhancement: want a flat JSON object of strings, for example {"cpuset_pool":"ads"}`},
+		{"Katalyst's binding of a shared pod", creates(owner, both, annotation(spec.AnnotationKatalystMemory, `{"numa_binding":"true"}`)), "only pods of level dedicated_cores"},
+		{"Katalyst's reserved pool", creates(owner, plain, annotation(spec.AnnotationKatalystCPU, `{"cpuset_pool":"system"}`)), `hilbert.dev/pool: "system": want`},
+		{"Katalyst's dedicated pod", creates(owner, both, annotation(spec.AnnotationKatalystQoS, string(spec.QoSDedicated)), annotation(spec.AnnotationKatalystMemory, `{"numa_binding": "true", "numa_exclusive": "true"}`)), ""},
+	}
+}
+
+func namespaces() []request {
+	level := func(l spec.QoSLevel) part { return label(spec.LabelQoS, string(l)) }
+	no := func(l spec.QoSLevel, namespace, label string) string {
+		return fmt.Sprintf("hilbert.dev/qos-level: the namespace %s may not have %s; an administrator may label it %s=true", namespace, l, label)
+	}
+	const allowDedicated, allowSystem = "hilbert.dev/allow-dedicated-cores", "hilbert.dev/allow-system-cores"
+	var out []request
+	for name, user := range map[string]kubernetes.Interface{"the owner": owner, "the administrator": admin} {
+		out = append(out,
+			request{name + ": dedicated where it is allowed", creates(user, dedicated, level(spec.QoSDedicated)), ""},
+			request{name + ": dedicated where it is not", creates(user, plain, level(spec.QoSDedicated)), no(spec.QoSDedicated, plain, allowDedicated)},
+			request{name + ": dedicated where system is allowed", creates(user, system, level(spec.QoSDedicated)), no(spec.QoSDedicated, system, allowDedicated)},
+			request{name + ": system where it is allowed", creates(user, system, level(spec.QoSSystem)), ""},
+			request{name + ": system where it is not", creates(user, plain, level(spec.QoSSystem)), no(spec.QoSSystem, plain, allowSystem)},
+			request{name + ": system where dedicated is allowed", creates(user, dedicated, level(spec.QoSSystem)), no(spec.QoSSystem, dedicated, allowSystem)},
+		)
+	}
+	return append(out,
+		request{"system in kube-system", creates(admin, "kube-system", level(spec.QoSSystem)), ""},
+		request{"dedicated in kube-system", creates(admin, "kube-system", level(spec.QoSDedicated)), no(spec.QoSDedicated, "kube-system", allowDedicated)},
+		request{"dedicated by Katalyst's name", creates(owner, plain, annotation(spec.AnnotationKatalystQoS, string(spec.QoSDedicated))), "katalyst.kubewharf.io/qos_level: the namespace plain may not have dedicated_cores"},
+		request{"our name comes first", creates(owner, plain, level(spec.QoSShared), annotation(spec.AnnotationKatalystQoS, string(spec.QoSDedicated))), ""},
+	)
+}
+
+func unchanging() []request {
+	const anew = "what a pod asks of its node is said when it is created; create the pod anew"
+	out := []request{
+		{"a level is added", patches(owner, "free", `{"metadata":{"labels":{"hilbert.dev/qos-level":"system_cores"}}}`), "hilbert.dev/qos-level: " + anew},
+		{"a level is added by the status", patches(admin, "free", `{"metadata":{"labels":{"hilbert.dev/qos-level":"system_cores"}}}`, "status"), "hilbert.dev/qos-level: " + anew},
+		{"a level is changed", patches(owner, "online", `{"metadata":{"labels":{"hilbert.dev/qos-level":"dedicated_cores"}}}`), "hilbert.dev/qos-level: " + anew},
+		{"a level is removed", patches(admin, "online", `{"metadata":{"labels":null}}`), "hilbert.dev/qos-level: " + anew},
+		{"an unknown level is kept", patches(owner, "old", `{"metadata":{"labels":{"app":"x"}}}`), ""},
+		{"a pool is changed", patches(owner, "online", annotates(spec.AnnotationPool, `"search"`)), "hilbert.dev/pool: " + anew},
+		{"a pool is removed", patches(owner, "online", annotates(spec.AnnotationPool, "null")), "hilbert.dev/pool: " + anew},
+		{"a NUMA node is unbound", patches(owner, "bound", annotates(spec.AnnotationNUMA, "null")), "hilbert.dev/numa: " + anew},
+		{"NUMA nodes become exclusive", patches(owner, "bound", annotates(spec.AnnotationNUMA, `"exclusive"`)), "hilbert.dev/numa: " + anew},
+		{"Katalyst's level is changed", patches(owner, "katalyst", annotates(spec.AnnotationKatalystQoS, `"system_cores"`)), "katalyst.kubewharf.io/qos_level: " + anew},
+		{"nothing is said in other words", patches(owner, "free", annotates(spec.AnnotationPool, `""`)), ""},
+		{"a finalizer", patches(owner, "bound", `{"metadata":{"finalizers":["example.com/x"]}}`), ""},
+	}
+	for _, key := range []string{spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory, spec.AnnotationKatalystQoS} {
+		out = append(out, request{key + " is added", patches(owner, "free", annotates(key, `"{}"`)), key + ": " + anew})
+	}
+	return out
+}
+
+func required() []request {
+	ours := scheduler(spec.DefaultSchedulerName)
+	// says demands that a new pod then says this of required plugins.
+	says := func(want string, parts ...part) func(context.Context) error {
+		return func(ctx context.Context) error { return saysRequired(ctx, owner, both, pod("new", parts...), want) }
+	}
+	level := label(spec.LabelQoS, string(spec.QoSDedicated))
+	const list = "; want a list of plugins in double quotes that names hilbert"
+	out := []request{
+		{"an ordinary pod", says("", ours, annotation("x", "y")), ""},
+		{"a GPU", says(agentRequired, ours, gpus("1")), ""},
+		{"a GPU beside annotations", says(agentRequired, ours, gpus("1"), annotation("x", "y")), ""},
+		{"a part of a GPU", says(agentRequired, ours, asks(spec.ResourceGPUMilli, "500")), ""},
+		{"a GPU of an init container", says(agentRequired, ours, initAsks(spec.ResourceNvidiaGPU, "1")), ""},
+		{"a part of a GPU of an init container", says(agentRequired, ours, initAsks(spec.ResourceGPUMilli, "500")), ""},
+		{"no GPU at all", says("", ours, gpus("0")), ""},
+		{"CPU only", says("", ours, asks("cpu", "1")), ""},
+		{"dedicated", says(agentRequired, ours, level), ""},
+		{"NUMA-bound gets the plugin", says(agentRequired, ours, level, annotation(spec.AnnotationNUMA, spec.NUMABound)), ""},
+		{"dedicated by Katalyst's name", says(agentRequired, ours, annotation(spec.AnnotationKatalystQoS, string(spec.QoSDedicated))), ""},
+		{"shared", says("", ours, label(spec.LabelQoS, string(spec.QoSShared)), annotation(spec.AnnotationKatalystQoS, string(spec.QoSDedicated))), ""},
+		{"a GPU of another scheduler", says("", scheduler("default-scheduler"), gpus("1")), ""},
+		{"another's pod may require what it likes", says("[]", ours, annotation(requiredPlugins, "[]")), ""},
+		{"more plugins", says(`["nvidia", "hilbert"]`, ours, gpus("1"), annotation(requiredPlugins, `["nvidia", "hilbert"]`)), ""},
+		{"more plugins of a container", says(agentRequired, ours, gpus("1"), annotation(requiredPlugins+"/container.main", `["hilbert","nvidia"]`)), ""},
+		{"a key of others that looks alike", says(agentRequired, ours, gpus("1"), annotation(requiredPlugins+".example.com", "x")), ""},
+		{"no plugin", creates(owner, both, ours, gpus("1"), annotation(requiredPlugins, "[]")), requiredPlugins + ": the pod needs the agent of Hilbert" + list},
+		{"another plugin", creates(owner, both, ours, gpus("1"), annotation(requiredPlugins, `["nvidia"]`)), list},
+		{"not in quotes", creates(owner, both, ours, gpus("1"), annotation(requiredPlugins, "[hilbert]")), list},
+		{"a name in a name", creates(owner, both, ours, gpus("1"), annotation(requiredPlugins, `["not-hilbert"]`)), list},
+		{"a container does without", creates(admin, both, ours, level, annotation(requiredPlugins+"/container.main", "[]")), requiredPlugins + "/container.main: the pod needs"},
+		{"all do without", creates(owner, both, ours, gpus("1"), annotation(requiredPlugins+"/pod", "[]")), requiredPlugins + "/pod: the pod needs"},
+	}
+	const leave = requiredPlugins + ": it is set when the pod is created; leave it as it is"
+	for name, user := range map[string]kubernetes.Interface{"the owner": owner, "the administrator": admin} {
+		for _, p := range []string{"gpu", "bound"} {
+			out = append(out,
+				request{name + " takes it from " + p, patches(user, p, annotates(requiredPlugins, "null")), leave},
+				request{name + " empties it for " + p, patches(user, p, annotates(requiredPlugins, `"[]"`)), leave},
+				request{name + " overrules it for a container of " + p, patches(user, p, annotates(requiredPlugins+"/container.main", `"[]"`)), leave},
+				request{name + " overrules it by the status for " + p, patches(user, p, annotates(requiredPlugins+"/pod", `"[]"`), "status"), leave},
+				request{name + " annotates " + p, patches(user, p, annotates("x", `"y"`)), ""},
+			)
+		}
+	}
+	return append(out, request{"an ordinary pod later", patches(owner, "free", annotates(requiredPlugins, `"[]"`)), ""})
+}
