@@ -1,0 +1,54 @@
+package node
+
+import (
+	"math"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/topology"
+)
+
+// podOf reads what a sandbox asks for: its labels and annotations, and the amounts that the kubelet told the runtime.
+func podOf(s *Sandbox) allocate.Pod {
+	p := allocate.Pod{
+		UID: s.UID, Namespace: s.Namespace, Name: s.Name, MilliCPU: s.Amounts.MilliCPU, BestEffort: s.BestEffort,
+	}
+	qos, err := spec.QoSOf(s.Labels, s.Annotations)
+	if p.QoS = qos; err != nil {
+		p.Invalid = err.Error()
+	}
+	if text := s.Annotations[spec.AnnotationZones]; text != "" {
+		grant, err := topology.ParseZoneGrant(text)
+		if p.Promise = grant; err != nil {
+			p.Forged = err.Error()
+		}
+	}
+	if qos.Level == spec.QoSDedicated {
+		p.Request = requestOf(qos, s.Amounts, p.Promise)
+	}
+	return p
+}
+
+// requestOf is what a dedicated pod asks of zones. Its CPUs are its request. The runtime is told no memory request, only the limit; the
+// Binding was made for the request. So the promise says how much memory is bound, as long as it is no more than the limit.
+func requestOf(qos spec.QoS, a Amounts, promise topology.ZoneGrant) topology.ZoneRequest {
+	r := topology.ZoneRequest{CPUs: uint16(min((a.MilliCPU+999)/1000, math.MaxUint16))}
+	switch qos.NUMA {
+	case spec.NUMABound:
+		r.Binding = topology.Bound
+	case spec.NUMAExclusive:
+		r.Binding = topology.Exclusive
+	default:
+		return r
+	}
+	var promised int64
+	for _, memory := range promise.Memory {
+		promised += int64(memory)
+	}
+	memory := (a.MemoryLimit + topology.Mebibyte - 1) / topology.Mebibyte
+	if promised > 0 && (memory == 0 || promised < memory) {
+		memory = promised
+	}
+	r.Memory = uint32(min(memory, math.MaxUint32))
+	return r
+}

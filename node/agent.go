@@ -1,0 +1,205 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/report"
+	"hilbert.dev/hilbert/topology"
+)
+
+const (
+	// MaxMessages bounds the messages that wait for the loop.
+	MaxMessages = 256
+	// settleTimeout bounds how long the answer to the creation of a container waits until those who had its CPUs are moved off.
+	settleTimeout = time.Second
+	// exclusiveTimeout bounds a question to the kubelet.
+	exclusiveTimeout = time.Second
+)
+
+// Options are what an Agent is made of.
+type Options struct {
+	// Node is the name of the Node object.
+	Node    string
+	Machine *topology.Machine
+	// Troubles are known from the start, for example that the kernel shows no NUMA nodes.
+	Troubles []allocate.Note
+	// Mode is spec.ModeAgent or spec.ModeKubelet; Why says how it was found out.
+	Mode, Why string
+	Config    spec.Node
+	// Kernel may be used by two goroutines at once.
+	Kernel enforce.Kernel
+	Ports  Ports
+	Log    *slog.Logger
+}
+
+// Agent is the node's agent. Its methods may be called by any goroutine while Run runs; all others wait for the loop.
+type Agent struct {
+	options  Options
+	ports    Ports
+	log      *slog.Logger
+	manager  *allocate.Manager
+	throttle *report.Throttle
+
+	inbox   chan func()
+	stopped chan struct{} // closed when Run ends
+	fast    *lane         // all knobs but
+	slow    *lane         // cpuset.mems
+	update  chan updateJob
+	work    func(func(context.Context)) // runs something beside the loop; set by Run
+
+	// All below belongs to the loop.
+	pods       map[string]*pod       // by UID
+	sandboxes  map[string]*pod       // by the sandbox's ID
+	containers map[string]*container // by ID
+	wishes     [2][]wish             // as last given to fast and slow
+	settled    <-chan struct{}       // closed when the kernel has the wishes of fast
+	saved      []byte                // the checkpoint on disk
+	runtime    runtimeState
+	updating   bool
+	reporting  reporting
+	evictions  evictions
+	troubles   troubles
+	closings   []closing
+	counts     Counts
+	ticked     time.Time
+}
+
+// pod is a pod that has been admitted.
+type pod struct {
+	name       PodName
+	sandbox    string // the newest one
+	cgroup     string
+	bestEffort bool
+	containers map[string]*container
+}
+
+// container is one that is being created, or runs.
+type container struct {
+	id, cgroup string
+	pod        *pod
+	exists     bool
+	// cpus and mems are what the runtime was last told.
+	cpus, mems topology.CPUSet
+	asked      allocate.Placement // what the update under way tells it
+	failures   int                // updates that failed in a row, for this placement
+}
+
+// New returns an agent that has taken its checkpoint over. It fails where the machine cannot be allocated from. A checkpoint that cannot be
+// read is no failure: what runs is adopted when the runtime tells of it.
+func New(o Options) (*Agent, error) {
+	manager, err := allocate.New(o.Machine, allocate.Params{
+		ReservedCores: *o.Config.ReservedCores, ReservedMemoryMiB: *o.Config.ReservedMemory, ReclaimedCores: o.Config.ReclaimedCores, Mode: o.Mode,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("allocate from this machine: %w", err)
+	}
+	a := &Agent{
+		options: o, ports: o.Ports, log: o.Log, manager: manager,
+		throttle: report.NewThrottle(o.Node, o.Config.WriteInterval.D(), o.Config.RefreshInterval.D()),
+		inbox:    make(chan func(), MaxMessages), stopped: make(chan struct{}), update: make(chan updateJob, 1),
+		pods: make(map[string]*pod), sandboxes: make(map[string]*pod), containers: make(map[string]*container),
+		evictions: make(evictions), troubles: make(troubles),
+		counts: Counts{Notes: make(map[string]uint64), Refused: make(map[string]uint64)},
+	}
+	a.fast = newLane(o.Kernel, func(r laneReport) { a.post(func() { a.enforced(&r) }) })
+	a.slow = newLane(o.Kernel, func(r laneReport) { a.post(func() { a.enforced(&r) }) })
+	a.runtime = runtimeState{why: "not connected yet"}
+	for _, n := range o.Troubles {
+		a.troubles.set(n.Reason, n.Message)
+	}
+	a.restore()
+	return a, nil
+}
+
+var errStopped = errors.New("hilbert's agent is stopping")
+
+// post hands the loop a message without waiting for its being taken.
+func (a *Agent) post(message func()) {
+	select {
+	case a.inbox <- message:
+	case <-a.stopped:
+	}
+}
+
+// call has the loop run f, and waits for that. When it fails f may still run later.
+func (a *Agent) call(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	select {
+	case a.inbox <- func() { f(); close(done) }:
+	case <-ctx.Done():
+		return fmt.Errorf("hilbert's agent is busy: %w", context.Cause(ctx))
+	case <-a.stopped:
+		return errStopped
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("hilbert's agent is busy: %w", context.Cause(ctx))
+	case <-a.stopped:
+		return errStopped
+	}
+}
+
+// Ask has the loop run f between two messages. False: it has not come round in time.
+func (a *Agent) Ask(timeout time.Duration, f func(*Agent)) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return a.call(ctx, func() { f(a) }) == nil
+}
+
+// Run runs the loop until ctx ends. What runs on the node goes on as it is.
+func (a *Agent) Run(ctx context.Context) {
+	beside, wait := a.startWorkers(ctx)
+	defer wait()
+	defer close(a.stopped)
+	a.work = beside
+	tick := time.NewTicker(a.options.Config.TickInterval.D())
+	defer tick.Stop()
+	due := time.NewTimer(0)
+	defer due.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case message := <-a.inbox:
+			message()
+		case now := <-tick.C:
+			a.tick(now)
+		case <-due.C:
+		}
+		due.Reset(a.report(time.Now()))
+	}
+}
+
+// tick has everything compared with the kernel, and tries again what failed.
+func (a *Agent) tick(now time.Time) {
+	a.counts.Ticks++
+	a.watchClock(now)
+	a.fast.ask(laneRequest{tick: true})
+	a.slow.ask(laneRequest{tick: true})
+	a.reopen(now)
+	a.save()
+	a.updateRuntime()
+}
+
+// maxClockDrift is how far the wall clock may stray from the monotonic one between two ticks.
+const maxClockDrift = 2 * time.Second
+
+// watchClock notes jumps of the wall clock. Nothing here depends on it; the times that people read do.
+func (a *Agent) watchClock(now time.Time) {
+	if !a.ticked.IsZero() {
+		wall, real := now.Round(0).Sub(a.ticked.Round(0)), now.Sub(a.ticked)
+		if jump := (wall - real).Abs(); jump > maxClockDrift {
+			a.note(PodName{}, allocate.Note{Reason: spec.ReasonClockJumped, Message: fmt.Sprintf("the clock jumped by %v", jump.Round(time.Second))})
+		}
+	}
+	a.ticked = now
+}

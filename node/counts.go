@@ -1,0 +1,52 @@
+package node
+
+import "hilbert.dev/hilbert/node/allocate"
+
+// Counts are what the agent has done since it was started. All only grow.
+type Counts struct {
+	Ticks            uint64
+	Written          uint64 // knobs
+	Reverted         uint64 // of Written: somebody else had changed them
+	RefusedKnobs     uint64
+	EnforceSeconds   float64
+	Updates          uint64 // of containers, through the runtime
+	UpdatesFailed    uint64
+	Unsettled        uint64 // containers that were created before those who had their CPUs were seen to be moved off
+	Connections      uint64 // to the runtime
+	Checkpoints      uint64
+	CheckpointErrors uint64
+	Reports          uint64
+	ReportsFailed    uint64
+	Evictions        uint64
+	EvictionsFailed  uint64
+	Notes            map[string]uint64 // by reason
+	Refused          map[string]uint64 // pods, by reason
+}
+
+// State is a copy of what is worth measuring.
+type State struct {
+	Counts
+	Allocated                allocate.Counts
+	Connected, Synced, Ready bool
+	Pods, Containers, Knobs  int
+	Waiting                  int // messages
+}
+
+// State copies the agent's state; inside Ask.
+func (a *Agent) State() State {
+	s := State{
+		Counts: a.counts, Allocated: a.manager.Report().Counts, Connected: a.runtime.connected, Synced: a.runtime.synced,
+		Ready: len(a.troubles) == 0, Pods: len(a.pods), Containers: len(a.containers), Knobs: len(a.wishes[0]) + len(a.wishes[1]),
+		Waiting: len(a.inbox),
+	}
+	s.Notes, s.Refused = copied(a.counts.Notes), copied(a.counts.Refused)
+	return s
+}
+
+func copied(m map[string]uint64) map[string]uint64 {
+	out := make(map[string]uint64, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}

@@ -1,0 +1,232 @@
+package enforce
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+
+	"hilbert.dev/hilbert/topology"
+)
+
+// Kernel reads and writes knobs. Paths are below the root of the hierarchy. A cgroup that is not there (any more) is syscall.ENOENT or
+// ENODEV.
+type Kernel interface {
+	Read(path string) (string, error)
+	Write(path, value string) error
+}
+
+const (
+	// MaxAttempts is how often one knob is written in a tick while the kernel is busy.
+	MaxAttempts = 3
+	// maxRest is the most ticks that a knob rests which the kernel goes on refusing.
+	maxRest = 16
+)
+
+// Table is the wanted value of each knob.
+type Table struct {
+	rows map[Knob]*row
+}
+
+type row struct {
+	knob     Knob
+	kind     *kind
+	owner    Owner
+	want     string
+	fresh    bool   // the wish has not met the kernel yet
+	settled  bool   // it was right once, so a difference is somebody's doing
+	accepted string // what the kernel made of want when it was written, where it rounds
+	failures int    // refusals in a row
+	rest     int    // ticks until it is tried again
+}
+
+// Outcome is what a tick did.
+type Outcome struct {
+	Written  int // values that were changed
+	Right    int // values that were as wanted
+	Gone     int // knobs of cgroups that are not there: not yet, or no more
+	Reverted int // of Written: values that were right before and that somebody else had changed
+	Resting  int // knobs that were refused lately and not tried
+	Refused  []Refused
+}
+
+// Refused is a knob that the kernel did not let us read or write.
+type Refused struct {
+	Knob  Knob
+	Owner Owner
+	Value string
+	Err   error
+}
+
+// NewTable returns an empty table.
+func NewTable() *Table { return &Table{rows: make(map[Knob]*row)} }
+
+// Len is the number of knobs.
+func (t *Table) Len() int { return len(t.rows) }
+
+// Want sets what a knob shall be. It fails with ErrOwned where another owner has the knob, and where the file is no knob, the value none
+// of its values, or the cgroup not below the root; the table is then as before.
+func (t *Table) Want(owner Owner, k Knob, value string) error {
+	kind, known := kinds[k.File]
+	if !known {
+		return fmt.Errorf("%s: %q is no knob", k.Path(), k.File)
+	}
+	if err := below(k.Cgroup); err != nil {
+		return err
+	}
+	want, err := kind.canonical(value)
+	if err != nil {
+		return fmt.Errorf("%s: %w", k.Path(), err)
+	}
+	r := t.rows[k]
+	switch {
+	case r == nil:
+		t.rows[k] = &row{knob: k, kind: &kind, owner: owner, want: want, fresh: true}
+	case r.owner != owner:
+		return fmt.Errorf("%s: %w: %s, not %s", k.Path(), ErrOwned, r.owner, owner)
+	case r.want != want:
+		*r = row{knob: k, kind: &kind, owner: owner, want: want, fresh: true}
+	}
+	return nil
+}
+
+// Release gives a knob up; the kernel's value stays. Who does not own it changes nothing.
+func (t *Table) Release(owner Owner, k Knob) {
+	if r := t.rows[k]; r != nil && r.owner == owner {
+		delete(t.rows, k)
+	}
+}
+
+// Drop forgets a cgroup and those below it: it is gone.
+func (t *Table) Drop(cgroup string) {
+	for k := range t.rows {
+		if k.Cgroup == cgroup || strings.HasPrefix(k.Cgroup, cgroup+"/") {
+			delete(t.rows, k)
+		}
+	}
+}
+
+// Again makes the next Flush compare the knobs of a cgroup and of those below it, because somebody may have changed them.
+func (t *Table) Again(cgroup string) {
+	for k, r := range t.rows {
+		if k.Cgroup == cgroup || strings.HasPrefix(k.Cgroup, cgroup+"/") {
+			r.fresh, r.rest = true, 0
+		}
+	}
+}
+
+// Tick compares every knob with the kernel and writes what differs.
+func (t *Table) Tick(k Kernel) Outcome {
+	return t.settle(k, func(r *row) bool { return true })
+}
+
+// Flush is Tick for the knobs whose wish has changed since they were last compared.
+func (t *Table) Flush(k Kernel) Outcome {
+	return t.settle(k, func(r *row) bool { return r.fresh })
+}
+
+// change is a knob that has to be written.
+type change struct {
+	row    *row
+	shrink bool
+}
+
+func (t *Table) settle(k Kernel, include func(*row) bool) (o Outcome) {
+	var changes []change
+	for _, r := range t.rows {
+		if !include(r) {
+			continue
+		}
+		if r.rest > 0 && !r.fresh {
+			r.rest--
+			o.Resting++
+			continue
+		}
+		r.fresh = false
+		actual, err := k.Read(r.knob.Path())
+		if err != nil {
+			o.failed(r, err)
+			continue
+		}
+		if canonical, err := r.kind.canonical(actual); err == nil {
+			actual = canonical
+		}
+		if r.kind.right(actual, r.want) || (r.accepted != "" && actual == r.accepted) {
+			r.isRight()
+			o.Right++
+			continue
+		}
+		changes = append(changes, change{r, shrinks(r, actual)})
+	}
+	slices.SortFunc(changes, before)
+	for _, c := range changes {
+		o.write(k, c.row)
+	}
+	slices.SortFunc(o.Refused, func(a, b Refused) int { return strings.Compare(a.Knob.Path(), b.Knob.Path()) })
+	return o
+}
+
+// before orders writes: what takes CPUs away from somebody comes before what gives them to another, and parents before their children. A
+// child whose set lies outside of its parent's runs on the parent's, so the upper write already moves it.
+func before(a, b change) int {
+	switch {
+	case a.shrink != b.shrink && a.shrink:
+		return -1
+	case a.shrink != b.shrink:
+		return 1
+	}
+	x, y := a.row.knob, b.row.knob
+	return cmp.Or(cmp.Compare(strings.Count(x.Cgroup, "/"), strings.Count(y.Cgroup, "/")), strings.Compare(x.Path(), y.Path()))
+}
+
+// shrinks reports whether the wanted set only takes away from the actual one. An empty set in the kernel means the parent's.
+func shrinks(r *row, actual string) bool {
+	if r.knob.File != CPUSet {
+		return false
+	}
+	has, err := topology.ParseCPUSet(actual)
+	want, _ := topology.ParseCPUSet(r.want)
+	return err == nil && (has.IsEmpty() || want.Minus(has).IsEmpty())
+}
+
+func (o *Outcome) write(k Kernel, r *row) {
+	var err error
+	for range MaxAttempts {
+		if err = k.Write(r.knob.Path(), r.want); err == nil || !passing(err) {
+			break
+		}
+	}
+	if err != nil {
+		o.failed(r, err)
+		return
+	}
+	o.Written++
+	if r.settled {
+		o.Reverted++
+	}
+	r.isRight()
+	if r.kind.rounded {
+		r.accepted, _ = k.Read(r.knob.Path()) // what the kernel rounds is not written again and again
+		r.accepted, _ = r.kind.canonical(r.accepted)
+	}
+}
+
+func (r *row) isRight() { r.settled, r.failures, r.rest = true, 0, 0 }
+
+// failed notes that a knob could neither be read nor written.
+func (o *Outcome) failed(r *row, err error) {
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV) {
+		o.Gone++
+		return
+	}
+	r.failures++
+	r.rest = min(1<<min(r.failures-1, 5), maxRest) - 1
+	o.Refused = append(o.Refused, Refused{Knob: r.knob, Owner: r.owner, Value: r.want, Err: err})
+}
+
+// passing reports whether the same write may succeed in a moment.
+func passing(err error) bool {
+	return errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR)
+}

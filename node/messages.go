@@ -1,0 +1,80 @@
+package node
+
+import (
+	"context"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Sandbox is a pod as the container runtime knows it. A pod has a new one when the old one has died.
+type Sandbox struct {
+	ID                   string
+	UID, Namespace, Name string // of the pod
+	Labels, Annotations  map[string]string
+	// Cgroup is the pod's directory below the root of the hierarchy; empty with the reason in Trouble.
+	Cgroup, Trouble string
+	Amounts         Amounts
+	BestEffort      bool // the Kubernetes QoS class
+}
+
+// Amounts are what a pod asks for.
+type Amounts struct {
+	MilliCPU    int64 // requested
+	MemoryLimit int64 // bytes; 0: none
+}
+
+// Container is a container of a sandbox.
+type Container struct {
+	ID, Sandbox, Name string
+	Cgroup, Trouble   string // as those of a Sandbox
+	// CPUs and Mems are what the runtime was last told; empty: nothing.
+	CPUs, Mems topology.CPUSet
+	Exists     bool // it is created, so that it can be updated
+	Stopped    bool
+}
+
+// Adjustment is what a container gets before its first instruction. What is empty or nil stays as it is.
+type Adjustment struct {
+	CPUs, Mems  topology.CPUSet
+	OOMScoreAdj *int
+}
+
+// Update is what a container gets later.
+type Update struct {
+	Container  string
+	CPUs, Mems topology.CPUSet
+}
+
+// Updater changes containers through the runtime, which so learns of it. It returns the IDs of those that could not be changed. The runtime
+// may hold the answer back while it waits for the agent, so the loop never calls it.
+type Updater interface {
+	Update([]Update) (failed []string, err error)
+}
+
+// Ports are the ways out of the agent. Those that are nil are not there: no API server can be reached, or no kubelet.
+type Ports struct {
+	// Report writes what the node says of itself.
+	Report func(ctx context.Context, r *spec.NodeReport) error
+	// Evict asks for a pod to be evicted. One that is gone is no error.
+	Evict func(ctx context.Context, p PodName, reason, message string) error
+	// Event tells people about a pod. It neither blocks nor fails.
+	Event func(p PodName, reason, message string)
+	// Exclusive are the CPUs that the kubelet gave to pods for themselves. It is asked in mode kubelet alone.
+	Exclusive func(ctx context.Context) (map[PodKey]topology.CPUSet, error)
+	// Checkpoint keeps what must outlast the process.
+	Checkpoint Store
+}
+
+// PodKey names a pod as people do; PodName says which one of that name.
+type (
+	PodKey  struct{ Namespace, Name string }
+	PodName struct{ Namespace, Name, UID string }
+)
+
+// Store keeps one value. Save returns when it would outlast a loss of power, and leaves the old value where it fails. Load returns nil
+// where nothing was ever saved.
+type Store interface {
+	Load() ([]byte, error)
+	Save(data []byte) error
+}

@@ -1,0 +1,138 @@
+package nri
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/topology"
+)
+
+const (
+	// sharesPerCPU is what the kubelet makes of one CPU; minShares and maxShares are where it stops.
+	sharesPerCPU = 1024
+	minShares    = 2
+	maxShares    = 262_144
+	// idleShares is what the kubelet gives to who asks for no CPU.
+	idleShares = minShares
+)
+
+// sandboxOf is a pod in node's words.
+func sandboxOf(p *api.PodSandbox) node.Sandbox {
+	linux := p.GetLinux()
+	s := node.Sandbox{
+		ID: p.GetId(), UID: p.GetUid(), Namespace: p.GetNamespace(), Name: p.GetName(),
+		Labels: p.GetLabels(), Annotations: p.GetAnnotations(),
+		Amounts: amountsOf(linux.GetPodOverhead(), linux.GetPodResources()),
+	}
+	var err error
+	if s.Cgroup, err = podCgroup(linux.GetCgroupParent()); err != nil {
+		s.Trouble = err.Error()
+	}
+	s.BestEffort = bestEffort(s.Cgroup, s.Amounts)
+	return s
+}
+
+// bestEffort reports whether the kubelet counts the pod as BestEffort, which the runtime is told only by the cgroup that it is to use.
+// Where the kubelet makes no cgroups for its classes, a pod that asks for nothing is.
+func bestEffort(cgroup string, a node.Amounts) bool {
+	classes := false
+	for element := range strings.SplitSeq(cgroup, "/") {
+		name := strings.TrimSuffix(element, sliceSuffix)
+		if name == "besteffort" || strings.HasSuffix(name, "-besteffort") {
+			return true
+		}
+		classes = classes || name == "kubepods" || strings.HasSuffix(name, "-kubepods")
+	}
+	return !classes && a == node.Amounts{}
+}
+
+// amountsOf sums what a pod asks for. The sum of its containers is the kubelet's; a sandbox's overhead comes on top.
+func amountsOf(resources ...*api.LinuxResources) (a node.Amounts) {
+	for _, r := range resources {
+		a.MilliCPU += milliOf(r.GetCpu())
+		a.MemoryLimit += max(r.GetMemory().GetLimit().GetValue(), 0)
+	}
+	return a
+}
+
+// milliOf turns shares back into the CPUs that were requested. The kubelet rounds down, so this rounds up. Where the shares end, a quota
+// says more.
+func milliOf(cpu *api.LinuxCPU) int64 {
+	shares := cpu.GetShares().GetValue()
+	if shares <= idleShares {
+		return 0
+	}
+	if quota, period := cpu.GetQuota().GetValue(), cpu.GetPeriod().GetValue(); shares >= maxShares && quota > 0 && period > 0 {
+		return quota * 1000 / int64(period)
+	}
+	return (int64(min(shares, maxShares))*1000 + sharesPerCPU - 1) / sharesPerCPU
+}
+
+// containerOf is a container in node's words.
+func containerOf(c *api.Container) node.Container {
+	linux := c.GetLinux()
+	out := node.Container{ID: c.GetId(), Sandbox: c.GetPodSandboxId(), Name: c.GetName()}
+	switch c.GetState() {
+	case api.ContainerState_CONTAINER_STOPPED:
+		out.Stopped = true
+	case api.ContainerState_CONTAINER_CREATED, api.ContainerState_CONTAINER_RUNNING, api.ContainerState_CONTAINER_PAUSED:
+		out.Exists = true
+	}
+	var err error
+	if out.Cgroup, err = containerCgroup(linux.GetCgroupsPath()); err != nil {
+		out.Trouble = err.Error()
+	}
+	cpu := linux.GetResources().GetCpu()
+	out.CPUs, _ = topology.ParseCPUSet(cpu.GetCpus()) // the kernel has read it, or will refuse it
+	out.Mems, _ = topology.ParseCPUSet(cpu.GetMems())
+	return out
+}
+
+// adjustmentOf is what a new container gets. Empty sets leave the runtime's own.
+func adjustmentOf(a node.Adjustment) *api.ContainerAdjustment {
+	out := &api.ContainerAdjustment{}
+	if !a.CPUs.IsEmpty() {
+		out.SetLinuxCPUSetCPUs(a.CPUs.String())
+	}
+	if !a.Mems.IsEmpty() {
+		out.SetLinuxCPUSetMems(a.Mems.String())
+	}
+	if a.OOMScoreAdj != nil {
+		out.SetLinuxOomScoreAdj(a.OOMScoreAdj)
+	}
+	return out
+}
+
+// updateOf is what a running container gets. One that has ended meanwhile is no failure.
+func updateOf(u node.Update) *api.ContainerUpdate {
+	out := &api.ContainerUpdate{}
+	out.SetContainerId(u.Container)
+	if !u.CPUs.IsEmpty() {
+		out.SetLinuxCPUSetCPUs(u.CPUs.String())
+	}
+	if !u.Mems.IsEmpty() {
+		out.SetLinuxCPUSetMems(u.Mems.String())
+	}
+	return out
+}
+
+func updatesOf(updates []node.Update) []*api.ContainerUpdate {
+	out := make([]*api.ContainerUpdate, len(updates))
+	for i := range updates {
+		out[i] = updateOf(updates[i])
+	}
+	return out
+}
+
+// idsOf names the containers that the runtime could not update.
+func idsOf(failed []*api.ContainerUpdate) []string {
+	ids := make([]string, len(failed))
+	for i, u := range failed {
+		ids[i] = u.GetContainerId()
+	}
+	slices.Sort(ids)
+	return ids
+}

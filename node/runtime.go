@@ -1,0 +1,313 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/topology"
+)
+
+// runtimeState is what is known of the container runtime.
+type runtimeState struct {
+	updater   Updater // nil: not connected
+	name      string
+	why       string    // it is not connected
+	lost      time.Time // since when; zero: since the start
+	synced    bool      // it has told what runs, at least once
+	connected bool
+}
+
+// Connected says that the runtime knows us; it will tell next what runs.
+func (a *Agent) Connected(_ context.Context, runtime string, u Updater) {
+	a.post(func() {
+		a.runtime.updater, a.runtime.name, a.runtime.connected = u, runtime, true
+		a.counts.Connections++
+		a.log.Info("connected to the container runtime", "runtime", runtime)
+	})
+}
+
+// Disconnected says that the runtime cannot be reached. What runs goes on; the kernel is still held to what is wanted.
+func (a *Agent) Disconnected(why error) {
+	a.post(func() {
+		if a.runtime.connected || a.runtime.lost.IsZero() {
+			a.runtime.lost = time.Now()
+			a.log.Warn("not connected to the container runtime", "err", why)
+		}
+		a.runtime.updater, a.runtime.connected, a.runtime.why = nil, false, why.Error()
+		a.troubles.set(spec.ReasonRuntimeLost, why.Error())
+	})
+}
+
+// Synchronize takes over what runs: pods that are known keep what they have, those that are not are adopted as they run, and what is
+// gone is released.
+func (a *Agent) Synchronize(ctx context.Context, sandboxes []Sandbox, containers []Container) error {
+	fixed, err := a.exclusive(ctx)
+	if err != nil {
+		return err
+	}
+	return a.call(ctx, func() {
+		a.synchronize(sandboxes, containers, fixed)
+		a.troubles.clear(spec.ReasonRuntimeLost)
+		a.runtime.synced, a.runtime.lost = true, time.Time{}
+	})
+}
+
+func (a *Agent) synchronize(sandboxes []Sandbox, containers []Container, fixed map[PodKey]topology.CPUSet) {
+	running := make(map[string]topology.CPUSet) // what each sandbox's containers were told
+	for i := range containers {
+		if c := &containers[i]; !c.Stopped {
+			running[c.Sandbox] = running[c.Sandbox].Union(c.CPUs)
+		}
+	}
+	here := make(map[string]bool)
+	for i := range sandboxes {
+		here[sandboxes[i].UID] = true
+	}
+	for _, uid := range a.manager.Pods() {
+		if !here[uid] {
+			a.manager.Release(uid)
+		}
+	}
+	clear(a.pods)
+	clear(a.sandboxes)
+	clear(a.containers)
+	// Who has cores of his own comes first, so that those who share are moved once.
+	order := slices.Clone(sandboxes)
+	slices.SortStableFunc(order, func(x, y Sandbox) int { return adoptionRank(&x, running) - adoptionRank(&y, running) })
+	for i := range order {
+		s := &order[i]
+		a.adopt(s, fixed[PodKey{s.Namespace, s.Name}], running[s.ID])
+	}
+	for i := range containers {
+		if c := &containers[i]; !c.Stopped {
+			a.attach(c)
+		}
+	}
+	a.settle()
+}
+
+// adoptionRank orders the pods that are adopted.
+func adoptionRank(s *Sandbox, running map[string]topology.CPUSet) int {
+	qos, _ := spec.QoSOf(s.Labels, s.Annotations)
+	switch {
+	case qos.Level == spec.QoSDedicated && !running[s.ID].IsEmpty():
+		return 0
+	case qos.Level == spec.QoSDedicated:
+		return 1
+	}
+	return 2
+}
+
+// adopt takes over a pod that runs already. One that cannot have what it asks for runs on as it is, unmanaged.
+func (a *Agent) adopt(s *Sandbox, fixed, running topology.CPUSet) {
+	if _, known := a.manager.Placement(s.UID); !known {
+		p := podOf(s)
+		switch {
+		case a.options.Mode == spec.ModeKubelet:
+			p.Fixed = fixed
+		case p.QoS.Level == spec.QoSDedicated:
+			p.Fixed = running
+		}
+		v := a.manager.Admit(p)
+		a.notes(nameOf(s), v.Notes)
+		if v.Refused != nil {
+			a.note(nameOf(s), allocate.Note(*v.Refused))
+			a.counts.Refused[v.Refused.Reason]++
+			return
+		}
+	}
+	a.remember(s)
+}
+
+// exclusive asks the kubelet, where it rules, what it gave to whom.
+func (a *Agent) exclusive(ctx context.Context) (map[PodKey]topology.CPUSet, error) {
+	if a.options.Mode != spec.ModeKubelet || a.ports.Exclusive == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, exclusiveTimeout)
+	defer cancel()
+	fixed, err := a.ports.Exclusive(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the kubelet for its exclusive CPUs: %w", err)
+	}
+	return fixed, nil
+}
+
+// RunSandbox admits a pod. The error is why it cannot run here.
+func (a *Agent) RunSandbox(ctx context.Context, s Sandbox) error {
+	fixed, err := a.exclusive(ctx)
+	if err != nil {
+		return err
+	}
+	var refused error
+	return errors.Join(a.call(ctx, func() { refused = a.admit(&s, fixed[PodKey{s.Namespace, s.Name}]) }), refused)
+}
+
+func (a *Agent) admit(s *Sandbox, fixed topology.CPUSet) error {
+	p := podOf(s)
+	p.Fixed = fixed
+	v := a.manager.Admit(p)
+	a.notes(nameOf(s), v.Notes)
+	if v.Refused != nil {
+		a.refuse(nameOf(s), *v.Refused, p.Promise)
+		a.save()
+		return errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
+	}
+	a.remember(s)
+	a.settle()
+	return nil
+}
+
+// remember notes a pod's sandbox; an older one of the same pod no longer counts.
+func (a *Agent) remember(s *Sandbox) {
+	p := a.pods[s.UID]
+	if p == nil {
+		p = &pod{containers: make(map[string]*container)}
+		a.pods[s.UID] = p
+	}
+	p.name, p.sandbox, p.cgroup, p.bestEffort = nameOf(s), s.ID, s.Cgroup, s.BestEffort
+	a.sandboxes[s.ID] = p
+	if s.Trouble != "" {
+		a.note(p.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: s.Trouble})
+	}
+}
+
+// attach notes a container of a pod that is known.
+func (a *Agent) attach(c *Container) *container {
+	p := a.sandboxes[c.Sandbox]
+	if p == nil {
+		return nil
+	}
+	out := &container{id: c.ID, cgroup: c.Cgroup, pod: p, exists: c.Exists, cpus: c.CPUs, mems: c.Mems}
+	a.containers[c.ID], p.containers[c.ID] = out, out
+	if c.Trouble != "" {
+		a.note(p.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: c.Trouble})
+	}
+	return out
+}
+
+// ResizeSandbox takes an in-place resize. It never fails: a pod that cannot grow where it is keeps what it has, and is told so.
+func (a *Agent) ResizeSandbox(ctx context.Context, s Sandbox, to Amounts) error {
+	return a.call(ctx, func() {
+		if p := a.pods[s.UID]; p != nil {
+			a.notes(p.name, a.manager.Resize(s.UID, to.MilliCPU).Notes)
+			a.settle()
+		}
+	})
+}
+
+// StopSandbox forgets a sandbox, and with a pod's last one all that the pod had.
+func (a *Agent) StopSandbox(ctx context.Context, id string) error {
+	return a.call(ctx, func() {
+		p := a.sandboxes[id]
+		delete(a.sandboxes, id)
+		if p == nil || p.sandbox != id {
+			return
+		}
+		for id := range p.containers {
+			delete(a.containers, id)
+		}
+		delete(a.pods, p.name.UID)
+		a.manager.Release(p.name.UID)
+		a.settle()
+	})
+}
+
+// CreateContainer says where a new container runs, once nobody else runs there.
+func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (out Adjustment, err error) {
+	var settled <-chan struct{}
+	var refused error
+	err = a.call(ctx, func() { out, settled, refused = a.create(&s, &c) })
+	if err := errors.Join(err, refused); err != nil {
+		return Adjustment{}, err
+	}
+	if settled == nil {
+		return out, nil
+	}
+	timer := time.NewTimer(settleTimeout)
+	defer timer.Stop()
+	select {
+	case <-settled:
+	case <-timer.C:
+		a.post(func() { a.counts.Unsettled++ })
+	case <-ctx.Done():
+	}
+	return out, nil
+}
+
+func (a *Agent) create(s *Sandbox, c *Container) (out Adjustment, settled <-chan struct{}, err error) {
+	if a.pods[s.UID] == nil || a.sandboxes[s.ID] == nil { // we were not there when its sandbox was made
+		if err := a.admit(s, topology.CPUSet{}); err != nil {
+			return out, nil, err
+		}
+	}
+	v := a.manager.Confirm(s.UID)
+	a.notes(nameOf(s), v.Notes)
+	if v.Refused != nil {
+		a.refuse(nameOf(s), *v.Refused, podOf(s).Promise)
+		a.save()
+		return out, nil, errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
+	}
+	noted := a.attach(c)
+	if p, ok := a.placement(noted.pod); ok {
+		out = Adjustment{CPUs: p.CPUs, Mems: p.Mems, OOMScoreAdj: p.OOMScoreAdj}
+		noted.cpus, noted.mems = p.CPUs, p.Mems
+	}
+	noted.exists = false // until the runtime says so: before, it cannot be updated
+	a.settle()
+	return out, a.settled, nil
+}
+
+// ContainerCreated says that the container's cgroup is there.
+func (a *Agent) ContainerCreated(ctx context.Context, id string) error {
+	return a.call(ctx, func() {
+		if c := a.containers[id]; c != nil {
+			c.exists = true
+			a.again(c.cgroup)
+			a.updateRuntime()
+		}
+	})
+}
+
+// UpdateContainer puts our CPUs in place of those of somebody else's update.
+func (a *Agent) UpdateContainer(ctx context.Context, id string) (out Update, err error) {
+	err = a.call(ctx, func() {
+		out.Container = id
+		c := a.containers[id]
+		if c == nil {
+			return
+		}
+		if p, ok := a.placement(c.pod); ok {
+			out.CPUs, out.Mems = p.CPUs, p.Mems
+			c.cpus, c.mems = p.CPUs, p.Mems
+		}
+	})
+	return out, err
+}
+
+// Updated says that the runtime or the kubelet has written to the cgroups of a pod.
+func (a *Agent) Updated(ctx context.Context, sandbox string) error {
+	return a.call(ctx, func() {
+		if p := a.sandboxes[sandbox]; p != nil && p.cgroup != "" {
+			a.again(p.cgroup)
+		}
+	})
+}
+
+// StopContainer forgets a container.
+func (a *Agent) StopContainer(ctx context.Context, id string) error {
+	return a.call(ctx, func() {
+		if c := a.containers[id]; c != nil {
+			delete(a.containers, id)
+			delete(c.pod.containers, id)
+			a.settle()
+		}
+	})
+}
+
+func nameOf(s *Sandbox) PodName { return PodName{s.Namespace, s.Name, s.UID} }

@@ -1,0 +1,147 @@
+package node
+
+import (
+	"context"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/topology"
+)
+
+// ReasonCheckpointLost: the checkpoint cannot be written.
+const ReasonCheckpointLost = "CheckpointLost"
+
+const (
+	// evictPause is the least time between two evictions of one pod, maxEvictions bounds the pods that are remembered for it.
+	evictPause   = 30 * time.Second
+	maxEvictions = 256
+	evictTimeout = 10 * time.Second
+	// reopenAfter is how long a zone stays closed whose promise was broken. By then the scheduler has seen what is really held there.
+	reopenAfter = time.Minute
+)
+
+// troubles are what keeps the node from being seen or ruled whole: a message for each reason.
+type troubles map[string]string
+
+func (t troubles) set(reason, message string) { t[reason] = message }
+func (t troubles) clear(reason string)        { delete(t, reason) }
+
+// gravity orders the reasons: the condition's own reason is the first that holds.
+//
+//nolint:gochecknoglobals // a table
+var gravity = []string{
+	spec.ReasonRuntimeLost, spec.ReasonKnobRefused, ReasonCheckpointLost, spec.ReasonTooManyZones, spec.ReasonNoNUMAInformation,
+	spec.ReasonPressureMissing,
+}
+
+// condition is AgentReady.
+func (t troubles) condition(mode, why string) spec.NodeCondition {
+	c := spec.NodeCondition{Type: spec.ConditionAgentReady, Reason: spec.ReasonAgentRunning, True: true}
+	if mode == spec.ModeKubelet {
+		c.Reason, c.Message = spec.ReasonKubeletRules, why
+	}
+	if len(t) == 0 {
+		return c
+	}
+	order := sortedKeys(t)
+	slices.SortStableFunc(order, func(x, y string) int { return rank(x) - rank(y) })
+	var words []string
+	for _, reason := range order {
+		words = append(words, reason+": "+t[reason])
+	}
+	c.True, c.Reason, c.Message = false, order[0], strings.Join(words, "; ")
+	return c
+}
+
+func rank(reason string) int {
+	if i := slices.Index(gravity, reason); i >= 0 {
+		return i
+	}
+	return len(gravity)
+}
+
+// notes counts what is to be said of a pod, and says it.
+func (a *Agent) notes(p PodName, notes []allocate.Note) {
+	for _, n := range notes {
+		a.note(p, n)
+	}
+}
+
+func (a *Agent) note(p PodName, n allocate.Note) {
+	a.counts.Notes[n.Reason]++
+	a.log.Debug("noted", "pod", p.Namespace+"/"+p.Name, "reason", n.Reason, "message", n.Message)
+	switch {
+	case p == (PodName{}):
+		a.log.Warn(n.Message, "reason", n.Reason)
+	case a.ports.Event != nil:
+		a.ports.Event(p, n.Reason, n.Message)
+	}
+}
+
+// evictions are when each pod was last evicted, by UID.
+type evictions map[string]time.Time
+
+// refuse says that a pod cannot run here. If it was promised room, the promise is broken: the pod goes, so that it finds a place
+// elsewhere, and its zones are closed, because the scheduler takes them for free and they are not.
+func (a *Agent) refuse(p PodName, r allocate.Refusal, promise topology.ZoneGrant) {
+	a.counts.Refused[r.Reason]++
+	a.note(p, allocate.Note(r))
+	if r.Reason != spec.ReasonPromiseBroken {
+		return
+	}
+	now := time.Now()
+	for set := promise.Zones(); set != 0; set &= set - 1 {
+		zone := bits.TrailingZeros8(set)
+		a.manager.CloseZone(zone, allocate.Note{Reason: r.Reason, Message: p.Namespace + "/" + p.Name + ": " + r.Message})
+		a.closings = slices.DeleteFunc(a.closings, func(c closing) bool { return c.zone == zone })
+		a.closings = append(a.closings, closing{zone, now})
+	}
+	a.evict(p, r, now)
+}
+
+// closing is a zone that a broken promise has closed.
+type closing struct {
+	zone int
+	at   time.Time
+}
+
+// reopen opens zones again whose being closed has served its purpose: what is really held there has been reported since.
+func (a *Agent) reopen(now time.Time) {
+	a.closings = slices.DeleteFunc(a.closings, func(c closing) bool {
+		told := a.ports.Report == nil || a.reporting.written.After(c.at)
+		if told && now.Sub(c.at) >= reopenAfter {
+			a.manager.OpenZone(c.zone)
+			return true
+		}
+		return false
+	})
+}
+
+func (a *Agent) evict(p PodName, r allocate.Refusal, now time.Time) {
+	for uid, at := range a.evictions {
+		if now.Sub(at) >= evictPause {
+			delete(a.evictions, uid)
+		}
+	}
+	if _, lately := a.evictions[p.UID]; lately || a.ports.Evict == nil || len(a.evictions) >= maxEvictions || a.work == nil {
+		return
+	}
+	a.evictions[p.UID] = now
+	a.work(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, evictTimeout)
+		defer cancel()
+		err := a.ports.Evict(ctx, p, r.Reason, r.Message)
+		a.post(func() {
+			if err != nil {
+				a.counts.EvictionsFailed++
+				a.log.Warn("the eviction failed; the pod is tried again when the kubelet tries it", "pod", p.Namespace+"/"+p.Name, "err", err)
+				return
+			}
+			a.counts.Evictions++
+		})
+	})
+}
