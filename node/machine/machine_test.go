@@ -1,10 +1,13 @@
 package machine_test
 
 import (
+	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -174,29 +177,47 @@ func upTo(n int) (s topology.CPUSet) {
 	return s
 }
 
-// TestHost reads this very host.
+// capture makes a fixture of a real machine: go test -run TestHost -args -capture /sys -fixture testdata/sysfs/NAME.
+var (
+	capture = flag.String("capture", "/sys", "the sysfs that TestHost reads")
+	saved   = flag.String("fixture", "", "write what was read of it to this file")
+)
+
+// TestHost reads this very host. A fixture of what it looked at must give the same machine.
 func TestHost(t *testing.T) {
-	if _, err := os.Stat("/sys/devices/system/cpu/online"); err != nil {
+	if _, err := os.Stat(filepath.Join(*capture, "devices/system/cpu/online")); err != nil {
 		t.Skip("no sysfs here")
 	}
-	m, notes, err := machine.Read(os.DirFS("/sys"))
+	seen := &recorder{FS: os.DirFS(*capture), lines: make(map[string]string)}
+	_, _, err := machine.Read(seen)
 	if err != nil {
 		t.Skipf("this host's sysfs is not whole: %v", err) // a sandbox may show only a part
 	}
-	if err := sound(m); err != nil {
-		t.Errorf("%v in\n%s", err, m)
+	live, again := text(t, os.DirFS(*capture), false), text(t, parseSysfs(seen.fixture()), false)
+	if live != again {
+		t.Errorf("live:\n%s\nfrom the fixture:\n%s", live, again)
 	}
-	t.Logf("%s%v", m, notes)
+	t.Log(live)
+	if *saved != "" {
+		if err := os.WriteFile(*saved, []byte(seen.fixture()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
-// FuzzRead changes the content of files, and which there are. Whatever they say, a machine that is read is sound, and can be rendered.
+// FuzzRead changes what files contain and which there are. Whatever they say, a machine that is read is sound, and can be rendered.
+//
+// An edit is a line: "3=text" gives the fourth file of a machine another content, "3-" removes it, and what else it may be is a line of the
+// fixture format. Numbers wrap around, so that a small input reaches every file.
 func FuzzRead(f *testing.F) {
-	f.Add(fixture(blueprint{sockets: 2, nodes: 1, cores: 2, threads: 2, l3: 1, memory: 64}.draw()))
-	f.Add(fixture(blueprint{sockets: 1, nodes: 2, cores: 1, threads: 1, memory: 64, switches: true}.draw()))
-	f.Add("devices/system/cpu/online = 0\n" +
-		"devices/system/cpu/cpu0/topology/thread_siblings_list = 0\n" +
-		"devices/system/memory/block_size_bytes = 8000000\n" +
-		"devices/system/memory/memory0/state = online\n")
+	machines := []string{
+		fixture(blueprint{sockets: 2, nodes: 1, cores: 2, threads: 2, l3: 1, memory: 64}.draw()),
+		fixture(blueprint{sockets: 1, nodes: 2, cores: 1, threads: 1, memory: 64, switches: true}.draw()),
+		"devices/system/cpu/online = 0\n" +
+			"devices/system/cpu/cpu0/topology/thread_siblings_list = 0\n" +
+			"devices/system/memory/block_size_bytes = 8000000\n" +
+			"devices/system/memory/memory0/state = online\n",
+	}
 	captures, err := filepath.Glob("testdata/sysfs/*")
 	if err != nil {
 		f.Fatal(err)
@@ -206,36 +227,39 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(string(text))
+		machines = append(machines, string(text))
 	}
-	f.Fuzz(func(t *testing.T, content string) {
-		sys := parseSysfs(content)
+	for i := range machines {
+		f.Add(uint8(i), "")
+		f.Add(uint8(i), "0=0\n1=-1\n7-\n20=0-3,5\n")
+		f.Add(uint8(i), "9=0x0106\ndevices/system/node/online = 0-3\nclass/infiniband/a -> a\n")
+	}
+	f.Fuzz(func(t *testing.T, base uint8, edits string) {
+		sys := parseSysfs(machines[int(base)%len(machines)])
+		edit(sys, edits)
 		for _, from := range []fs.FS{sys, plain{sys}} {
 			text(t, from, false)
 		}
 	})
 }
 
-// fixture writes a tree in the fixture format.
-func fixture(s *sysfs) string {
-	var b strings.Builder
-	write(&b, s, ".")
-	return b.String()
-}
-
-func write(b *strings.Builder, s *sysfs, dir string) {
-	entries, _ := s.ReadDir(dir)
-	for _, entry := range entries {
-		name := strings.TrimPrefix(dir+"/"+entry.Name(), "./")
-		content := string(s.entries[name].Data)
-		switch entry.Type() {
-		case fs.ModeDir:
-			write(b, s, name)
-		case fs.ModeSymlink:
-			b.WriteString(name + " -> " + content + "\n")
-		default:
-			content = strconv.Quote(strings.TrimSuffix(content, "\n"))
-			b.WriteString(name + " = " + content[1:len(content)-1] + "\n")
+func edit(sys *sysfs, edits string) {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(sys.entries)) {
+		if sys.entries[name].Mode != fs.ModeDir {
+			names = append(names, name)
+		}
+	}
+	for line := range strings.Lines(edits) {
+		digits := len(line) - len(strings.TrimLeft(line, "0123456789"))
+		n, err := strconv.ParseUint(line[:digits], 10, 31)
+		switch {
+		case err != nil:
+			sys.add(line)
+		case strings.HasPrefix(line[digits:], "="):
+			sys.put(names[int(n)%len(names)], line[digits+1:], 0)
+		case strings.HasPrefix(line[digits:], "-"):
+			sys.remove(names[int(n)%len(names)])
 		}
 	}
 }

@@ -3,6 +3,7 @@ package machine_test
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -161,6 +162,87 @@ type plain struct{ s *sysfs }
 func (p plain) Open(name string) (fs.File, error)          { return p.s.Open(name) }
 func (p plain) ReadFile(name string) ([]byte, error)       { return p.s.ReadFile(name) }
 func (p plain) ReadDir(name string) ([]fs.DirEntry, error) { return p.s.ReadDir(name) }
+
+// fixture writes a tree in the fixture format.
+func fixture(s *sysfs) string {
+	lines := make(map[string]string)
+	for name, e := range s.entries {
+		lines[name] = line(name, string(e.Data), e.Mode)
+	}
+	return joined(lines)
+}
+
+func line(name, content string, mode fs.FileMode) string {
+	switch mode {
+	case fs.ModeDir:
+		return name + "/"
+	case fs.ModeSymlink:
+		return name + " -> " + content
+	}
+	return strings.TrimSpace(name + " = " + strings.ReplaceAll(strings.TrimSuffix(content, "\n"), "\n", `\n`))
+}
+
+// joined leaves out the directories that what is in them tells of.
+func joined(lines map[string]string) string {
+	told := map[string]bool{".": true}
+	for name := range lines {
+		for dir := path.Dir(name); !told[dir]; dir = path.Dir(dir) {
+			told[dir] = true
+		}
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		if !told[name] {
+			b.WriteString(lines[name] + "\n")
+		}
+	}
+	return b.String()
+}
+
+// recorder notes all that is looked at, for a fixture.
+type recorder struct {
+	fs.FS
+	lines map[string]string
+}
+
+func (r *recorder) fixture() string { return joined(r.lines) }
+
+func (r *recorder) ReadFile(name string) ([]byte, error) {
+	content, err := fs.ReadFile(r.FS, name)
+	if err == nil {
+		kept := string(content)
+		if path.Base(name) == "meminfo" { // the rest is of the moment
+			for text := range strings.Lines(kept) {
+				if strings.Contains(text, " MemTotal:") {
+					kept = text
+				}
+			}
+		}
+		r.lines[name] = line(name, kept, 0)
+	}
+	return content, err
+}
+
+func (r *recorder) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(r.FS, name)
+	for _, entry := range entries {
+		if entry.IsDir() || strings.HasPrefix(name, "class/") {
+			below := path.Join(name, entry.Name())
+			r.lines[below] = line(below, "", fs.ModeDir)
+		}
+	}
+	return entries, err
+}
+
+func (r *recorder) ReadLink(name string) (string, error) {
+	target, err := fs.ReadLink(r.FS, name)
+	if err == nil {
+		r.lines[name] = line(name, target, fs.ModeSymlink)
+	}
+	return target, err
+}
+
+func (r *recorder) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(r.FS, name) }
 
 // blueprint is a machine to be drawn.
 type blueprint struct {
