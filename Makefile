@@ -126,6 +126,20 @@ lab-scenarios: ## the simulator's scenarios on a real API server: each must prin
 crash-test: ## kill and freeze the scheduler while it binds; count every node afterwards
 	$(call timed,crash-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./crash)
 
+.PHONY: vm-parts
+vm-parts: ## get and build what the VM test bed is made of, into HILBERT_CACHE: minutes, once
+	$(call timed,vm-parts,$(GO) -C lab run ./cmd/hilbert-vm-bed parts)
+
+.PHONY: vm-short
+vm-short: export HILBERT_VM := 1
+vm-short: vm-parts ## a node with a real kernel and an unmodified kubelet: the tests of it in their short form
+	$(call timed,vm-short,$(GO) -C lab test -vet=off -short -count=1 -p 1 -timeout 15m -ldflags '$(LAB_LDFLAGS)' -v ./vm/...)
+
+.PHONY: vm-test
+vm-test: export HILBERT_VM := 1
+vm-test: vm-parts ## all tests of the node with a real kernel
+	$(call timed,vm-test,$(GO) -C lab test -vet=off -count=1 -p 1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./vm/...)
+
 .PHONY: sim
 sim: build ## simulate SEEDS seeds with four schedulers
 	$(call timed,sim,env SEEDS=$(SEEDS) bash .ci/sim)
