@@ -29,7 +29,8 @@ type State struct {
 	Allocated                allocate.Counts
 	Connected, Synced, Ready bool
 	Pods, Containers, Knobs  int
-	Waiting                  int // messages
+	Waiting                  int    // messages
+	Lost                     string // why the runtime is not connected
 }
 
 // State copies the agent's state; inside Ask.
@@ -37,7 +38,7 @@ func (a *Agent) State() State {
 	s := State{
 		Counts: a.counts, Allocated: a.manager.Report().Counts, Connected: a.runtime.connected, Synced: a.runtime.synced,
 		Ready: len(a.troubles) == 0, Pods: len(a.pods), Containers: len(a.containers), Knobs: len(a.wishes[0]) + len(a.wishes[1]),
-		Waiting: len(a.inbox),
+		Waiting: len(a.inbox), Lost: a.runtime.why,
 	}
 	s.Notes, s.Refused = copied(a.counts.Notes), copied(a.counts.Refused)
 	return s

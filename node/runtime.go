@@ -25,7 +25,7 @@ type runtimeState struct {
 // Connected says that the runtime knows us; it will tell next what runs.
 func (a *Agent) Connected(_ context.Context, runtime string, u Updater) {
 	a.post(func() {
-		a.runtime.updater, a.runtime.name, a.runtime.connected = u, runtime, true
+		a.runtime = runtimeState{updater: u, name: runtime, connected: true, lost: a.runtime.lost, synced: a.runtime.synced, why: "it has not told yet what runs"}
 		a.counts.Connections++
 		a.log.Info("connected to the container runtime", "runtime", runtime)
 	})

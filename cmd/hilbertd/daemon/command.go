@@ -15,7 +15,8 @@ func NewCommand() *cobra.Command {
 		Use:   "hilbertd",
 		Short: "Schedule a Kubernetes cluster's online and offline work",
 		Long: "hilbertd places the pods whose spec.schedulerName is hilbert (or what the configuration says) and binds them.\n" +
-			"Start it twice: one process leads, the other one stands by.",
+			"Start it twice: one process leads, the other one stands by.\n" +
+			"With roles: [agent] in its configuration it is a node's agent instead, one on each node.",
 		Args:          cobra.NoArgs,
 		Version:       kube.Version(),
 		SilenceUsage:  true,

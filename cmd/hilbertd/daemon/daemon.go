@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -34,6 +35,9 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	log := o.Log
 	if log == nil {
 		log = NewLogger(config.Logging)
+	}
+	if slices.Contains(config.Roles, spec.RoleAgent) { // alone, as Check has seen
+		return runAgent(ctx, config, o, log, realNode())
 	}
 	connection := o.Connection
 	if connection == nil {

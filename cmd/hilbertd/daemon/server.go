@@ -51,12 +51,6 @@ func serve(l *loop, listener net.Listener, r reviewer) (*server, error) {
 	if listener == nil {
 		return nil, nil
 	}
-	address := listener.Addr().String()
-	secure, err := serverTLS(l.config.Server, address)
-	if err != nil {
-		_ = listener.Close() // nothing has come in
-		return nil, err
-	}
 	i := newInspector(l, r)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", l.livez)
@@ -67,17 +61,28 @@ func serve(l *loop, listener net.Listener, r reviewer) (*server, error) {
 	mux.HandleFunc("GET /v1/unit", i.dumped(i.unit))
 	mux.HandleFunc("GET /v1/queue", i.dumped(i.queue))
 	mux.HandleFunc("GET /v1/snapshot", i.dumped(i.snapshot))
+	return serveOn(listener, l.config.Server, mux, l.log)
+}
+
+// serveOn begins to serve a mux on a listener, which it closes in the end.
+func serveOn(listener net.Listener, config spec.Server, mux http.Handler, log *slog.Logger) (*server, error) {
+	address := listener.Addr().String()
+	secure, err := serverTLS(config, address)
+	if err != nil {
+		_ = listener.Close() // nothing has come in
+		return nil, err
+	}
 	s := &server{
 		http: &http.Server{
 			Handler: mux, TLSConfig: secure, ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
-			ErrorLog: slog.NewLogLogger(l.log.Handler(), slog.LevelDebug), // handshakes that were broken off, mostly
+			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // handshakes that were broken off, mostly
 		},
 		address: address, done: make(chan struct{}),
 	}
 	go func() {
 		defer close(s.done)
 		if err := s.http.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-			l.log.Error("the HTTPS server ended", "err", err)
+			log.Error("the HTTPS server ended", "err", err)
 		}
 	}()
 	return s, nil

@@ -1,0 +1,207 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/machine"
+	"hilbert.dev/hilbert/node/nri"
+)
+
+const (
+	// agentTimeout bounds a request of the agent to the API server.
+	agentTimeout = 5 * time.Second
+	// modePoll is how often the kubelet's managers are looked at again.
+	modePoll = 10 * time.Second
+	// lockPoll is how often an agent tries to become the only one of its node.
+	lockPoll = time.Second
+	// machineAttempts is how often the hardware is read: a CPU may go offline meanwhile.
+	machineAttempts = 3
+)
+
+// nodeRoots are where a node's kernel is read and written.
+type nodeRoots struct {
+	sys, proc string
+	kernel    func() (kernelFiles, error)
+}
+
+// kernelFiles is enforce.Files, or what a test has in its place.
+type kernelFiles interface {
+	enforce.Kernel
+	Controllers() ([]string, error)
+	Close() error
+}
+
+func realNode() nodeRoots {
+	return nodeRoots{sys: "/sys", proc: "/proc", kernel: func() (kernelFiles, error) { return enforce.OpenFiles("/sys/fs/cgroup", "/proc") }}
+}
+
+// errModeChanged ends an agent whose kubelet has another mind now. Whoever started it starts it again; what runs is not touched meanwhile.
+var errModeChanged = errors.New("the kubelet's managers have changed: start again")
+
+// runAgent runs a node's agent until ctx ends. It fails where it could keep none of its promises: without cgroup v2, or on a machine that
+// it cannot read.
+func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger, roots nodeRoots) (err error) {
+	kernel, err := openKernel(roots)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, kernel.Close()) }()
+	unlock, err := lock(ctx, filepath.Join(config.Node.StateDirectory, "lock"), log)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	options, err := agentOptions(config, log, roots)
+	if err != nil {
+		return err
+	}
+	options.Kernel = kernel
+	api, err := connectAgent(ctx, config, o, options.Node, log)
+	if err != nil {
+		return err
+	}
+	defer api.close()
+	options.Ports = api.ports
+	options.Ports.Checkpoint = node.File(filepath.Join(config.Node.StateDirectory, "checkpoint.json"))
+	agent, err := node.New(options)
+	if err != nil {
+		return err
+	}
+	served, err := serveAgent(agent, config, api, log)
+	if err != nil {
+		return err
+	}
+	defer served.close()
+	if served != nil && o.OnListen != nil {
+		o.OnListen(served.address)
+	}
+	log.Info("hilbertd started", "version", kube.Version(), "role", spec.RoleAgent, "node", options.Node, "mode", options.Mode, "why", options.Why,
+		"zones", len(options.Machine.NUMA), "cpus", len(options.Machine.CPUs), "apiServer", api.host, "address", served.at())
+	defer log.Info("hilbertd stopped")
+	return runBoth(ctx, agent, config.Node, options.Mode, log)
+}
+
+// runBoth runs the loop and its connection to the runtime.
+func runBoth(ctx context.Context, agent *node.Agent, config spec.Node, mode string, log *slog.Logger) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	connected := make(chan struct{})
+	go func() {
+		defer close(connected)
+		nri.Run(ctx, config.NRISocket, agent, log)
+	}()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		watchMode(ctx, config, mode, func() { stop(errModeChanged) })
+	}()
+	agent.Run(ctx)
+	<-connected
+	<-watched
+	if errors.Is(context.Cause(ctx), errModeChanged) {
+		return errModeChanged
+	}
+	return nil
+}
+
+// openKernel opens the cgroup hierarchy and sees that what is needed of it is there.
+func openKernel(roots nodeRoots) (kernelFiles, error) {
+	kernel, err := roots.kernel()
+	if err != nil {
+		return nil, err
+	}
+	controllers, err := kernel.Controllers()
+	for _, needed := range []string{"cpuset", "cpu", "memory"} {
+		if err == nil && !slices.Contains(controllers, needed) {
+			err = fmt.Errorf("the cgroup v2 hierarchy has no controller %s; it has: %s", needed, strings.Join(controllers, " "))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, kernel.Close())
+	}
+	return kernel, nil
+}
+
+// lock waits until no other agent of this node runs: during an update two may overlap, and they would undo each other's work.
+func lock(ctx context.Context, path string, log *slog.Logger) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("node.stateDirectory: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("node.stateDirectory: %w", err)
+	}
+	unlock = func() { _ = file.Close() } // which unlocks; nothing was written
+	for waited := false; ; waited = true {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return unlock, nil
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			unlock()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		case !waited:
+			log.Warn("another agent of this node runs; waiting for its end", "lock", path)
+		}
+		select {
+		case <-ctx.Done():
+			unlock()
+			return nil, context.Cause(ctx)
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// agentOptions reads the node.
+func agentOptions(config *spec.Configuration, log *slog.Logger, roots nodeRoots) (node.Options, error) {
+	out := node.Options{Config: config.Node, Log: log, Node: config.Node.Name}
+	if out.Node == "" {
+		out.Node = os.Getenv("NODE_NAME")
+	}
+	if out.Node == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return out, fmt.Errorf("node.name is empty, and this host has no name: %w", err)
+		}
+		out.Node = strings.ToLower(host)
+	}
+	var notes []machine.Note
+	var err error
+	for range machineAttempts {
+		if out.Machine, notes, err = machine.Read(os.DirFS(roots.sys)); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return out, fmt.Errorf("read the machine from %s: %w", roots.sys, err)
+	}
+	for _, n := range notes {
+		if n.Reason == spec.ReasonNoNUMAInformation || n.Reason == spec.ReasonTooManyZones {
+			out.Troubles = append(out.Troubles, allocate.Note{Reason: n.Reason, Message: n.Message})
+		} else {
+			log.Info("about the machine", "reason", n.Reason, "message", n.Message)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(roots.proc, "pressure", "cpu")); errors.Is(err, fs.ErrNotExist) {
+		out.Troubles = append(out.Troubles, allocate.Note{
+			Reason: spec.ReasonPressureMissing, Message: "the kernel has no pressure stall information; boot with psi=1",
+		})
+	}
+	out.Mode, out.Why = nodeMode(config.Node)
+	return out, nil
+}

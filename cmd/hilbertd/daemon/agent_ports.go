@@ -1,0 +1,72 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/node"
+)
+
+// agentAPI is the agent's way to the API server. Without one the agent does all but report, evict and tell.
+type agentAPI struct {
+	ports  node.Ports
+	review reviewer // nil: nobody can be asked
+	host   string
+	close  func()
+}
+
+// connectAgent makes the agent's clients. An empty kubeconfig outside of a cluster is no mistake: the node stands alone then.
+func connectAgent(ctx context.Context, config *spec.Configuration, o Options, name string, log *slog.Logger) (agentAPI, error) {
+	alone := agentAPI{host: "none", close: func() {}}
+	connection := o.Connection
+	if connection == nil {
+		var err error
+		connection, err = kube.Connect(config.ClientConnection.Kubeconfig)
+		if err != nil && config.ClientConnection.Kubeconfig == "" {
+			log.Info("no API server: the node stands alone, and is seen at /v1/node", "why", err)
+			return alone, nil
+		}
+		if err != nil {
+			return alone, err
+		}
+	}
+	review, err := kube.NewReviewer(connection)
+	if err != nil {
+		return alone, err
+	}
+	reporter, err := kube.NewNodeReporter(connection, name, agentTimeout)
+	if err != nil {
+		return alone, err
+	}
+	evictor, err := kube.NewEvictor(connection, agentTimeout)
+	if err != nil {
+		return alone, err
+	}
+	events, err := kube.NewNodeEvents(ctx, connection, name, agentTimeout)
+	if err != nil {
+		return alone, err
+	}
+	return agentAPI{
+		ports: node.Ports{
+			Report: reporter.Report,
+			Evict: func(ctx context.Context, p node.PodName, reason, message string) error {
+				if err := evictor.Evict(ctx, p.Namespace, p.Name, p.UID); err != nil {
+					return fmt.Errorf("%s: %w", reason, err)
+				}
+				return nil
+			},
+			Event: func(p node.PodName, reason, message string) {
+				events.Record(p.Namespace, p.Name, p.UID, reason, message)
+			},
+		},
+		review: review, host: connection.Host,
+		close: func() {
+			events.Close()
+			reporter.Close()
+			evictor.Close()
+		},
+	}, nil
+}

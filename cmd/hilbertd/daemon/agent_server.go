@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node"
+)
+
+// serveAgent begins to serve what the agent says of itself; nil where nothing is served.
+func serveAgent(a *node.Agent, config *spec.Configuration, api agentAPI, log *slog.Logger) (*server, error) {
+	listener, err := listen(config.Server)
+	if err != nil || listener == nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(agentMeter{a}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	guard := func(handle http.HandlerFunc) http.HandlerFunc {
+		if api.review == nil {
+			return localOnly(handle)
+		}
+		return guarded(api.review, log, handle)
+	}
+	p := probes{a, config, log}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", p.livez)
+	mux.HandleFunc("GET /readyz", p.readyz)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
+	mux.HandleFunc("GET /configz", guard(p.configz))
+	mux.HandleFunc("GET /v1/node", guard(p.node))
+	return serveOn(listener, config.Server, mux, log)
+}
+
+// localOnly lets only those in who are on this host: where the API server cannot be asked who somebody is.
+func localOnly(handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		address, parseErr := netip.ParseAddr(host)
+		if err != nil || parseErr != nil || !address.Unmap().IsLoopback() {
+			http.Error(w, "there is no API server to ask who you are: only this host may ask", http.StatusForbidden)
+			return
+		}
+		handle(w, r)
+	}
+}
+
+// probes answers about an agent.
+type probes struct {
+	agent  *node.Agent
+	config *spec.Configuration
+	log    *slog.Logger
+}
+
+const agentStuck = "the agent's loop has not come round"
+
+func (p probes) livez(w http.ResponseWriter, _ *http.Request) {
+	if !p.agent.Ask(liveTimeout, func(*node.Agent) {}) {
+		http.Error(w, agentStuck, http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// readyz is about the runtime: without it no pod gets its place.
+func (p probes) readyz(w http.ResponseWriter, _ *http.Request) {
+	var s node.State
+	switch {
+	case !p.agent.Ask(liveTimeout, func(a *node.Agent) { s = a.State() }):
+		http.Error(w, agentStuck, http.StatusInternalServerError)
+	case !s.Connected || !s.Synced:
+		http.Error(w, "the container runtime: "+s.Lost, http.StatusServiceUnavailable)
+	default:
+		fmt.Fprintln(w, "ok")
+	}
+}
+
+func (p probes) configz(w http.ResponseWriter, _ *http.Request) { p.answer(w, p.config) }
+
+// node answers with what the CustomNodeResource says, or would say.
+func (p probes) node(w http.ResponseWriter, _ *http.Request) {
+	var r *spec.NodeReport
+	if !p.agent.Ask(liveTimeout, func(a *node.Agent) { r = a.Status() }) {
+		http.Error(w, agentStuck, http.StatusInternalServerError)
+		return
+	}
+	p.answer(w, struct {
+		spec.NodeStatus
+		Conditions []spec.NodeCondition `json:"conditions"`
+	}{r.Status, r.Conditions})
+}
+
+func (p probes) answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil { // the client went away
+		p.log.Debug("cannot answer", "err", err)
+	}
+}
