@@ -1,11 +1,187 @@
 package allocate
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
+
 // CheckpointVersion is the version of the checkpoints that this package writes and reads.
 const CheckpointVersion = 1
+
+// ReasonCheckpointLost is of notes that say what a checkpoint could not give back.
+const ReasonCheckpointLost = "CheckpointLost"
 
 // Checkpoint is a Manager's state, ready for JSON.
 type Checkpoint struct {
 	Version int    `json:"version"`
-	Machine string `json:"machine"` // a fingerprint of the hardware
-	Sum     string `json:"sum"`     // a checksum of all other fields
+	Machine string `json:"machine"` // a fingerprint of the CPUs
+	Mode    string `json:"mode"`
+
+	Pods      []PodState                 `json:"pods,omitempty"` // by UID
+	Shared    map[string]topology.CPUSet `json:"shared,omitempty"`
+	Reclaimed topology.CPUSet            `json:"reclaimed"`
+	Wanted    [topology.MaxZones]int     `json:"wanted"` // cores, as of SetReclaimed
+	Closed    []ClosedState              `json:"closed,omitempty"`
+	Counts    Counts                     `json:"counts"`
+
+	Sum string `json:"sum"` // of all other fields
+}
+
+// PodState is a pod: what it asked for, and what it got.
+type PodState struct {
+	UID        string        `json:"uid"`
+	Namespace  string        `json:"namespace"`
+	Name       string        `json:"name"`
+	Level      spec.QoSLevel `json:"level,omitempty"`
+	NUMA       string        `json:"numa,omitempty"`
+	Pool       string        `json:"pool,omitempty"` // that it asked for
+	Said       bool          `json:"said,omitempty"`
+	Invalid    string        `json:"invalid,omitempty"`
+	Promise    string        `json:"promise,omitempty"`
+	Forged     string        `json:"forged,omitempty"`
+	MilliCPU   int64         `json:"milliCPU,omitempty"`
+	BestEffort bool          `json:"bestEffort,omitempty"`
+
+	Request topology.ZoneRequest `json:"request,omitzero"`
+	Fixed   topology.CPUSet      `json:"fixed,omitzero"`
+	Runs    string               `json:"runs,omitempty"` // the pool that it runs in
+	Grant   string               `json:"grant,omitempty"`
+	CPUs    topology.CPUSet      `json:"cpus,omitzero"`
+	Moved   bool                 `json:"moved,omitempty"`
+}
+
+// ClosedState is a zone that gives nothing new, and why.
+type ClosedState struct {
+	Zone    int    `json:"zone"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Checkpoint is what Restore needs: a Manager that is restored from it decides as this one.
+func (m *Manager) Checkpoint() *Checkpoint {
+	pools := m.alloc.Pools()
+	c := &Checkpoint{
+		Version: CheckpointVersion, Machine: fingerprint(m.machine), Mode: m.params.Mode,
+		Shared: pools.Shared, Reclaimed: pools.Reclaimed, Wanted: m.wanted, Counts: m.counts,
+	}
+	for _, uid := range m.Pods() {
+		p := m.pods[uid]
+		s := PodState{
+			UID: uid, Namespace: p.Namespace, Name: p.Name, Level: p.QoS.Level, NUMA: p.QoS.NUMA, Pool: p.QoS.Pool, Said: p.QoS.Said,
+			Invalid: clean(p.Invalid), Promise: p.Promise.String(), Forged: clean(p.Forged), MilliCPU: p.MilliCPU, BestEffort: p.BestEffort,
+			Request: p.Request, Fixed: p.Fixed, Runs: p.pool, Moved: p.moved,
+		}
+		if h, ok := m.alloc.Holding(uid); ok {
+			s.Grant, s.CPUs = h.Grant.String(), h.CPUs
+		}
+		c.Pods = append(c.Pods, s)
+	}
+	for _, zone := range slices.Sorted(maps.Keys(m.closed)) {
+		c.Closed = append(c.Closed, ClosedState{zone, m.closed[zone].Reason, clean(m.closed[zone].Message)})
+	}
+	c.Sum = c.checksum()
+	return c
+}
+
+// clean leaves out what JSON cannot say, so that a checksum is the same when it is read.
+func clean(text string) string { return strings.ToValidUTF8(text, "?") }
+
+// checksum is of all fields except Sum.
+func (c *Checkpoint) checksum() string {
+	bare := *c
+	bare.Sum = ""
+	data, err := json.Marshal(&bare)
+	if err != nil {
+		return "" // such a checkpoint is written by nobody
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// fingerprint tells machines apart whose CPUs are not the same. Memory may differ from boot to boot.
+func fingerprint(machine *topology.Machine) string {
+	hash := sha256.New()
+	for _, c := range machine.CPUs {
+		fmt.Fprintln(hash, c)
+	}
+	for _, n := range machine.NUMA {
+		fmt.Fprintln(hash, n.ID, n.CPUs)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:16])
+}
+
+// Restore takes over a checkpoint into a Manager without pods; nil is none. The notes say what could not be taken over: all of it if it is
+// damaged, of another version, machine or mode; else single pods, which the machine can no longer give what they had. Those pods are unknown
+// then. The shell admits them again with what they run on as Fixed.
+func (m *Manager) Restore(c *Checkpoint) (notes []Note) {
+	lost := func(format string, args ...any) []Note {
+		return append(notes, Note{ReasonCheckpointLost, fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case c == nil:
+		return nil
+	case len(m.pods) > 0:
+		return lost("a checkpoint came after %d pods", len(m.pods))
+	case c.Version != CheckpointVersion:
+		return lost("the checkpoint is of version %d, not %d", c.Version, CheckpointVersion)
+	case c.Sum == "" || c.Sum != c.checksum():
+		return lost("the checkpoint is damaged: its checksum does not match")
+	case c.Machine != fingerprint(m.machine):
+		return lost("the checkpoint is of a machine with other CPUs")
+	case c.Mode != m.params.Mode:
+		return lost("the checkpoint is of mode %s, now it is %s", c.Mode, m.params.Mode)
+	}
+	m.wanted, m.counts = c.Wanted, c.Counts
+	for _, z := range c.Closed {
+		m.CloseZone(z.Zone, Note{z.Reason, z.Message})
+	}
+	for i := range c.Pods {
+		if err := m.restore(&c.Pods[i]); err != nil {
+			notes = lost("%s/%s: %v", c.Pods[i].Namespace, c.Pods[i].Name, err)
+		}
+	}
+	m.reconcile()
+	m.alloc.AdoptPools(topology.Pools{Shared: c.Shared, Reclaimed: c.Reclaimed})
+	return notes
+}
+
+func (m *Manager) restore(s *PodState) error {
+	p := &pod{pool: s.Runs, moved: s.Moved, Pod: Pod{
+		UID: s.UID, Namespace: s.Namespace, Name: s.Name, QoS: spec.QoS{Level: s.Level, NUMA: s.NUMA, Pool: s.Pool, Said: s.Said},
+		Invalid: s.Invalid, Forged: s.Forged, Request: s.Request, MilliCPU: s.MilliCPU, BestEffort: s.BestEffort, Fixed: s.Fixed,
+	}}
+	var err error
+	if s.Promise != "" {
+		if p.Promise, err = topology.ParseZoneGrant(s.Promise); err != nil {
+			return err
+		}
+	}
+	if p.pool == "" {
+		h := topology.Holding{CPUs: s.CPUs}
+		if m.params.Mode == spec.ModeAgent {
+			h.Request = s.Request
+			if h.Grant, err = topology.ParseZoneGrant(s.Grant); err != nil {
+				return err
+			}
+			if s.Request.Binding == topology.Exclusive { // the zones' memory may differ by now
+				h.Grant = m.alloc.GrantOf(h.Request, h.CPUs)
+			}
+		}
+		if err := m.alloc.Adopt(s.UID, h); err != nil {
+			return err
+		}
+	}
+	m.pods[p.UID] = p
+	for _, r := range m.resources {
+		r.admit(p)
+	}
+	return nil
 }

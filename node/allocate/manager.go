@@ -1,6 +1,11 @@
 package allocate
 
 import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
 )
@@ -19,7 +24,7 @@ type Pod struct {
 	QoS                  spec.QoS
 	// Invalid says what could not be read of the QoS; the pod is treated as shared.
 	Invalid string
-	// Request is of a dedicated pod. With Memory left zero, a bound pod's memory is what its promise says.
+	// Request is of a dedicated pod. Where a bound pod's memory is left zero, it is what the promise says.
 	Request topology.ZoneRequest
 	// Promise is what the Binding's annotation promised. Forged says why it cannot be read.
 	Promise topology.ZoneGrant
@@ -57,44 +62,197 @@ type Verdict struct {
 }
 
 // Manager decides for one node. It is not safe for concurrent use.
-type Manager struct{}
+type Manager struct {
+	params    Params
+	machine   *topology.Machine
+	alloc     *topology.Allocator
+	pods      map[string]*pod // by UID
+	resources []resource      // as in plugins
+	wanted    [topology.MaxZones]int
+	closed    map[int]Note
+	counts    Counts
+}
 
-// New returns the Manager of a machine without pods.
-func New(m *topology.Machine, p Params) (*Manager, error) { return &Manager{}, nil }
+// pod is a pod that is known.
+type pod struct {
+	Pod
+	pool  string // where it runs; empty: on CPUs of its own
+	moved bool
+}
 
-// Admit decides for a pod whose sandbox is made. The same pod again gets what it has.
-func (m *Manager) Admit(p Pod) Verdict { return Verdict{} }
+// New returns the Manager of a machine without pods. The error names what cannot be of the machine or the parameters.
+func New(machine *topology.Machine, p Params) (*Manager, error) {
+	if p.Mode != spec.ModeAgent && p.Mode != spec.ModeKubelet {
+		return nil, fmt.Errorf("mode %q: want %s or %s", p.Mode, spec.ModeAgent, spec.ModeKubelet)
+	}
+	if p.ReservedCores < 0 || p.ReservedMemoryMiB < 0 || p.ReservedMemoryMiB > math.MaxUint32 || p.ReclaimedCores < 0 {
+		return nil, fmt.Errorf("%d reserved cores, %d MiB, %d reclaimed cores: want none below 0", p.ReservedCores, p.ReservedMemoryMiB, p.ReclaimedCores)
+	}
+	alloc, err := topology.NewAllocator(machine, topology.Reserve(machine, p.ReservedCores), uint32(p.ReservedMemoryMiB))
+	if err != nil {
+		return nil, err
+	}
+	if p.Mode == spec.ModeKubelet {
+		if err := alloc.SetRuler(topology.RulerKubelet); err != nil {
+			return nil, err
+		}
+	}
+	m := &Manager{params: p, machine: machine, alloc: alloc, pods: make(map[string]*pod), closed: make(map[int]Note)}
+	for _, plugin := range plugins {
+		m.resources = append(m.resources, plugin.new(m))
+	}
+	return m, nil
+}
 
-// Confirm answers whether an admitted pod still has what it was given, when a container is made.
-func (m *Manager) Confirm(uid string) Verdict { return Verdict{} }
+// Admit decides for a pod whose sandbox is made. The same pod again gets what it has; only Fixed is taken from what is told now.
+//
+// A dedicated pod's promise is kept if it still fits; else it gets an equivalent grant (Moved), else it is refused with ReasonPromiseBroken. One
+// without a promise gets what fits, or is refused with ReasonInsufficientCores. All others run somewhere in any case.
+func (m *Manager) Admit(p Pod) Verdict {
+	if known := m.pods[p.UID]; known != nil {
+		var notes []Note
+		if m.params.Mode == spec.ModeKubelet && !p.Fixed.IsEmpty() && p.Fixed != known.Fixed {
+			notes = m.refix(known, p.Fixed)
+		}
+		return m.verdict(known, notes)
+	}
+	p.MilliCPU = max(p.MilliCPU, 0)
+	n := &pod{Pod: p}
+	notes := m.level(n)
+	if n.pool == "" {
+		more, refused := m.hold(n)
+		notes = append(notes, more...)
+		if refused != nil {
+			m.counts.Refused++
+			return Verdict{Refused: refused, Notes: notes}
+		}
+	}
+	m.add(n)
+	return m.verdict(n, notes)
+}
 
-// Resize changes a pod's CPU request.
-func (m *Manager) Resize(uid string, milliCPU int64) Verdict { return Verdict{} }
+// add counts a pod in, for all resources.
+func (m *Manager) add(p *pod) {
+	m.pods[p.UID] = p
+	for _, r := range m.resources {
+		r.admit(p)
+	}
+	m.reconcile()
+}
+
+func (m *Manager) reconcile() {
+	for _, r := range m.resources {
+		r.reconcile()
+	}
+}
+
+// Confirm answers whether an admitted pod still has what it was given, when a container is made. A pod that was never admitted, or was
+// released since, is refused.
+func (m *Manager) Confirm(uid string) Verdict {
+	if p := m.pods[uid]; p != nil {
+		return m.verdict(p, nil)
+	}
+	return unknown(uid)
+}
+
+func unknown(uid string) Verdict {
+	return Verdict{Refused: &Refusal{spec.ReasonPromiseBroken, fmt.Sprintf("pod %s is not admitted: nothing is kept for it", uid)}}
+}
+
+func (m *Manager) verdict(p *pod, notes []Note) Verdict {
+	return Verdict{Placement: m.placement(p), Moved: p.moved, Notes: notes}
+}
+
+// Resize changes a pod's CPU request. Cores of its own grow and shrink in its zones first. If there is no room it keeps what it has, and a
+// note says so.
+func (m *Manager) Resize(uid string, milliCPU int64) Verdict {
+	p := m.pods[uid]
+	if p == nil {
+		return unknown(uid)
+	}
+	var notes []Note
+	if p.pool == "" && m.params.Mode == spec.ModeAgent {
+		cpus := uint16(min(max(milliCPU, 0)+999, math.MaxUint16*1000) / 1000)
+		if cpus == 0 || !m.alloc.Resize(uid, cpus) {
+			note := Note{spec.ReasonInsufficientCores, fmt.Sprintf("asks for %d CPUs and keeps its %d: %s", cpus, p.Request.CPUs, m.left())}
+			return m.verdict(p, []Note{note})
+		}
+		p.Request.CPUs = cpus
+	}
+	for _, r := range m.resources {
+		r.release(p)
+	}
+	p.MilliCPU = max(milliCPU, 0)
+	m.add(p)
+	return m.verdict(p, notes)
+}
 
 // Release forgets a pod and frees what it held. False: it was not known.
-func (m *Manager) Release(uid string) bool { return false }
+func (m *Manager) Release(uid string) bool {
+	p := m.pods[uid]
+	if p == nil {
+		return false
+	}
+	for _, r := range m.resources {
+		r.release(p)
+	}
+	delete(m.pods, uid)
+	m.alloc.Release(uid)
+	m.reconcile()
+	return true
+}
 
 // Placement is where the pod's containers run now. False: it is not known.
-func (m *Manager) Placement(uid string) (Placement, bool) { return Placement{}, false }
+func (m *Manager) Placement(uid string) (Placement, bool) {
+	if p := m.pods[uid]; p != nil {
+		return m.placement(p), true
+	}
+	return Placement{}, false
+}
+
+func (m *Manager) placement(p *pod) Placement {
+	out := Placement{Pool: p.pool}
+	for _, r := range m.resources {
+		r.place(p, &out)
+	}
+	return out
+}
 
 // Pods are the UIDs of the pods that are known, ascending.
-func (m *Manager) Pods() []string { return nil }
+func (m *Manager) Pods() []string { return slices.Sorted(maps.Keys(m.pods)) }
 
-// SetReclaimed says how many cores the reclaimed pool should have in each zone, at the least Params.ReclaimedCores.
-func (m *Manager) SetReclaimed(cores [topology.MaxZones]int) {}
+// SetReclaimed says how many cores the reclaimed pool should have in each zone, at the least Params.ReclaimedCores. Without reclaimed pods it
+// has none, whatever is wanted.
+func (m *Manager) SetReclaimed(cores [topology.MaxZones]int) {
+	m.wanted = cores
+	m.reconcile()
+}
 
-// CloseZone keeps a zone from giving anything new.
-func (m *Manager) CloseZone(zone int, why Note) {}
+// CloseZone keeps a zone from giving anything new. A number that is no zone's is ignored.
+func (m *Manager) CloseZone(zone int, why Note) {
+	if zone >= 0 && zone < int(m.alloc.Shape().Zones) {
+		m.alloc.Close(zone, true)
+		m.closed[zone] = why
+	}
+}
 
 // OpenZone lets a closed zone give again.
-func (m *Manager) OpenZone(zone int) {}
+func (m *Manager) OpenZone(zone int) {
+	m.alloc.Close(zone, false)
+	delete(m.closed, zone)
+}
 
-// Report is what is to be said of the node.
-func (m *Manager) Report() Report { return Report{} }
-
-// Checkpoint is what Restore needs.
-func (m *Manager) Checkpoint() *Checkpoint { return nil }
-
-// Restore takes over a checkpoint into a Manager without pods. The notes say what could not be taken over; such pods are unknown, and are
-// admitted again with what they run on as Fixed.
-func (m *Manager) Restore(c *Checkpoint) []Note { return nil }
+// Verify checks the invariants, those of the allocator among them. An error is a bug.
+func (m *Manager) Verify() error {
+	for uid, p := range m.pods {
+		if _, holds := m.alloc.Holding(uid); holds != (p.pool == "") {
+			return fmt.Errorf("pod %s of pool %q: holds CPUs of its own: %v", uid, p.pool, holds)
+		}
+	}
+	for _, uid := range m.alloc.Holders() {
+		if m.pods[uid] == nil {
+			return fmt.Errorf("pod %s holds CPUs and is not known", uid)
+		}
+	}
+	return m.alloc.Verify()
+}

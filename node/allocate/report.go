@@ -1,6 +1,13 @@
 package allocate
 
-import "hilbert.dev/hilbert/topology"
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
 
 // Report is the state of the node's CPUs and memory. Zones are indices of topology.Machine.NUMA.
 type Report struct {
@@ -23,7 +30,7 @@ type Held struct {
 	Moved bool
 }
 
-// Pool is CPUs that several pods share.
+// Pool is CPUs that several pods share. One without cores of its own runs on those of others: see topology.Pools.Runs.
 type Pool struct {
 	Name string
 	CPUs topology.CPUSet
@@ -44,4 +51,43 @@ type Counts struct {
 	Forged  uint64 `json:"forged"`  // promises that nobody can have made
 	Foreign uint64 `json:"foreign"` // dedicated pods without a promise
 	Refused uint64 `json:"refused"` // pods refused, broken promises among them
+}
+
+// Report is what is to be said of the node.
+func (m *Manager) Report() Report {
+	r := Report{
+		Mode: m.params.Mode, Shape: m.alloc.Shape(), Free: m.alloc.Free(), Reserved: m.alloc.Reserved(), Counts: m.counts,
+	}
+	count := make(map[string]int)
+	for _, uid := range m.Pods() {
+		p := m.pods[uid]
+		if h, ok := m.alloc.Holding(uid); ok {
+			r.Held = append(r.Held, Held{UID: uid, Namespace: p.Namespace, Name: p.Name, Holding: h, Moved: p.moved})
+		} else {
+			count[p.pool]++
+		}
+		if p.BestEffort && !p.QoS.Said && p.Invalid == "" {
+			r.Unlabelled = append(r.Unlabelled, p.Namespace+"/"+p.Name)
+		}
+	}
+	slices.Sort(r.Unlabelled)
+	r.Pools = m.pools(count)
+	for _, zone := range slices.Sorted(maps.Keys(m.closed)) {
+		r.Closed = append(r.Closed, Closed{zone, m.closed[zone]})
+	}
+	return r
+}
+
+// pools lists the pools that have CPUs or pods, by name.
+func (m *Manager) pools(count map[string]int) (out []Pool) {
+	pools := m.alloc.Pools()
+	parts := maps.Clone(pools.Shared)
+	parts[spec.PoolReclaimed], parts[spec.PoolSystem] = pools.Reclaimed, pools.System
+	for name, cpus := range parts {
+		if !cpus.IsEmpty() || count[name] > 0 {
+			out = append(out, Pool{Name: name, CPUs: pools.Runs(cpus), Pods: count[name]})
+		}
+	}
+	slices.SortFunc(out, func(x, y Pool) int { return cmp.Compare(x.Name, y.Name) })
+	return out
 }

@@ -1,0 +1,200 @@
+package allocate
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
+
+// level decides in which pool a pod runs; none if it is to have CPUs of its own. What cannot be had by asking so is shared, with a note.
+func (m *Manager) level(p *pod) (notes []Note) {
+	p.pool = spec.PoolShare
+	kubelet := m.params.Mode == spec.ModeKubelet
+	if kubelet {
+		p.Fixed = p.Fixed.Intersection(m.machine.AllCPUs())
+	}
+	switch {
+	case kubelet && !p.Fixed.IsEmpty():
+		p.pool = "" // whatever it asks us for: the kubelet has decided
+	case p.Invalid != "":
+		notes = append(notes, Note{spec.ReasonInvalidQoS, p.Invalid})
+	case p.QoS.Level == spec.QoSSystem:
+		p.pool = spec.PoolSystem
+	case p.QoS.Level == spec.QoSReclaimed:
+		p.pool = spec.PoolReclaimed
+	case p.QoS.Level == spec.QoSDedicated && kubelet:
+		notes = append(notes, Note{spec.ReasonKubeletRules, "it asks for cores of its own, and the kubelet gave it none"})
+	case p.QoS.Level == spec.QoSDedicated && p.Request.IsZero():
+		notes = append(notes, Note{spec.ReasonInvalidQoS, fmt.Sprintf("it is of level %s and requests no CPU", spec.QoSDedicated)})
+	case p.QoS.Level == spec.QoSDedicated:
+		p.pool = ""
+	default:
+		if p.QoS.Pool != "" && p.QoS.Pool != spec.PoolReclaimed && p.QoS.Pool != spec.PoolSystem {
+			p.pool = p.QoS.Pool
+		}
+		if p.BestEffort && !p.QoS.Said {
+			notes = append(notes, Note{spec.ReasonUnlabelled, fmt.Sprintf("it requests nothing and names no QoS level; it runs in pool %s", p.pool)})
+		}
+	}
+	return notes
+}
+
+// hold gives a pod CPUs of its own.
+func (m *Manager) hold(p *pod) ([]Note, *Refusal) {
+	if m.params.Mode == spec.ModeKubelet {
+		return m.fix(p), nil
+	}
+	promise, notes := m.promise(p)
+	if m.keep(p, promise) {
+		return notes, nil
+	}
+	o, ok := m.alloc.Offer(p.Request, promise, m.among(p))
+	if ok {
+		ok = m.alloc.Commit(p.UID, o) == nil
+	}
+	promised := !promise.IsZero()
+	switch {
+	case !ok && promised:
+		m.counts.Broken++
+		return notes, &Refusal{spec.ReasonPromiseBroken, fmt.Sprintf("promised %v for %s: %s", promise, ask(p.Request), m.left())}
+	case !ok && m.alloc.Shape().Ruler != topology.RulerAgent:
+		return notes, &Refusal{spec.ReasonTooManyZones, fmt.Sprintf("asks for %s, and the machine has more than %d NUMA nodes", ask(p.Request), topology.MaxZones)}
+	case !ok:
+		return notes, &Refusal{spec.ReasonInsufficientCores, fmt.Sprintf("asks for %s: %s", ask(p.Request), m.left())}
+	case !promised:
+		m.counts.Foreign++
+	case o.Kept:
+		m.counts.Kept++
+	default:
+		m.counts.Moved++
+		p.moved = true
+		notes = append(notes, Note{spec.ReasonPromiseMoved, fmt.Sprintf("promised %v, which is gone; took %v", promise, o.Grant)})
+	}
+	return notes, nil
+}
+
+// promise is what was promised to the pod. What nobody can have promised counts as nothing.
+func (m *Manager) promise(p *pod) (topology.ZoneGrant, []Note) {
+	forged := func(why string) (topology.ZoneGrant, []Note) {
+		m.counts.Forged++
+		p.Promise = topology.ZoneGrant{}
+		return topology.ZoneGrant{}, []Note{{spec.ReasonForgedPlacement, why}}
+	}
+	if p.Forged != "" {
+		return forged(p.Forged)
+	}
+	if p.Promise.IsZero() {
+		return p.Promise, nil
+	}
+	if p.Request.Binding == topology.Bound && p.Request.Memory == 0 {
+		var memory uint64
+		for _, part := range p.Promise.Memory {
+			memory += uint64(part)
+		}
+		p.Request.Memory = uint32(min(memory, math.MaxUint32))
+	}
+	if !m.alloc.Answers(p.Request, &p.Promise) {
+		return forged(fmt.Sprintf("promise %v does not answer %s", p.Promise, ask(p.Request)))
+	}
+	return p.Promise, nil
+}
+
+// keep leaves a pod that runs already where it runs, if that is what it could have been given. A pod that has more than it asks for is not
+// kept: that is no place of its own.
+func (m *Manager) keep(p *pod, promise topology.ZoneGrant) bool {
+	has := p.Fixed.Len()
+	if has == 0 || has > m.whole(p.Request.CPUs) {
+		return false
+	}
+	h := topology.Holding{Request: p.Request, CPUs: p.Fixed}
+	if has < m.whole(p.Request.CPUs) { // it has been resized since
+		h.Request.CPUs = uint16(has)
+	}
+	h.Grant = m.alloc.GrantOf(h.Request, h.CPUs)
+	if h.Grant.CPUs == promise.CPUs {
+		h.Grant = promise
+	}
+	if m.alloc.Adopt(p.UID, h) != nil {
+		return false
+	}
+	if h.Request != p.Request && !m.alloc.Resize(p.UID, p.Request.CPUs) {
+		p.Request = h.Request
+	}
+	p.moved = !promise.IsZero() && h.Grant.CPUs != promise.CPUs
+	return true
+}
+
+// whole is the CPUs of the cores that a request fills or begins.
+func (m *Manager) whole(cpus uint16) int {
+	threads := int(max(m.alloc.Shape().Threads, 1))
+	return (int(cpus) + threads - 1) / threads * threads
+}
+
+// fix records the CPUs that the kubelet gave to a pod. It knows best: who was thought to have them has them no longer.
+func (m *Manager) fix(p *pod) (notes []Note) {
+	for _, uid := range m.alloc.Holders() {
+		h, _ := m.alloc.Holding(uid)
+		taken := h.CPUs.Intersection(p.Fixed)
+		if taken.IsEmpty() {
+			continue
+		}
+		other := m.pods[uid]
+		message := fmt.Sprintf("the kubelet gave it CPUs %v, which %s/%s had", taken, other.Namespace, other.Name)
+		notes = append(notes, Note{spec.ReasonKubeletRules, message})
+		m.unfix(other)
+		if rest := h.CPUs.Minus(taken); !rest.IsEmpty() && m.alloc.Adopt(uid, topology.Holding{CPUs: rest}) == nil {
+			other.Fixed = rest
+			continue
+		}
+		other.Fixed, other.pool = topology.CPUSet{}, spec.PoolShare
+		m.add(other)
+	}
+	if err := m.alloc.Adopt(p.UID, topology.Holding{CPUs: p.Fixed}); err != nil { // it is on the machine and free by now
+		p.Fixed, p.pool = topology.CPUSet{}, spec.PoolShare
+		notes = append(notes, Note{spec.ReasonKubeletRules, err.Error()})
+	}
+	return notes
+}
+
+// refix takes other CPUs for what the kubelet gave to a pod that is known.
+func (m *Manager) refix(p *pod, fixed topology.CPUSet) []Note {
+	if fixed = fixed.Intersection(m.machine.AllCPUs()); fixed.IsEmpty() || fixed == p.Fixed {
+		return nil
+	}
+	for _, r := range m.resources {
+		r.release(p)
+	}
+	m.unfix(p)
+	p.Fixed, p.pool = fixed, ""
+	notes := m.fix(p)
+	m.add(p)
+	return notes
+}
+
+func (m *Manager) unfix(p *pod) { m.alloc.Release(p.UID) }
+
+// ask says what is asked for.
+func ask(r topology.ZoneRequest) string {
+	text := fmt.Sprintf("%d CPUs", r.CPUs)
+	if r.Binding != topology.Unbound {
+		text += fmt.Sprintf(" and %d MiB, %v", r.Memory, r.Binding)
+	}
+	return text
+}
+
+// left says what the zones have left, for messages: "free are 0:4/512Mi,1:0/0Mi".
+func (m *Manager) left() string {
+	shape, free := m.alloc.Shape(), m.alloc.Free()
+	var zones []string
+	for z := range int(shape.Zones) {
+		text := fmt.Sprintf("%d:%d/%dMi", z, free[z].CPUs, free[z].Memory)
+		if shape.Closed&(1<<z) != 0 {
+			text += " (closed)"
+		}
+		zones = append(zones, text)
+	}
+	return "free are " + strings.Join(zones, ",")
+}

@@ -1,0 +1,106 @@
+package allocate
+
+import (
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
+
+// goesFirst is the oom_score_adj of reclaimed pods: when memory runs out, they go first.
+const goesFirst = 1000
+
+// cpu gives cores, and keeps the pools.
+type cpu struct {
+	m    *Manager
+	uses map[string]use // by pool
+}
+
+// use is who runs in a pool.
+type use struct {
+	pods  int
+	milli int64
+}
+
+func newCPU(m *Manager) resource { return &cpu{m: m, uses: make(map[string]use)} }
+
+// hints are the zones that have a core to give, or all of theirs if the pod wants zones alone. Of which the promise takes no CPU does
+// not matter to it.
+func (c *cpu) hints(p *pod) uint8 {
+	threads := int32(max(c.m.alloc.Shape().Threads, 1))
+	return c.m.openZones(func(z int, whole topology.ZoneCapacity, left topology.ZoneRoom) bool {
+		switch {
+		case p.Promise.Memory[z] > 0 && p.Promise.CPUs[z] == 0:
+			return true
+		case p.Request.Binding == topology.Exclusive:
+			return left.CPUs == int32(whole.CPUs)
+		}
+		return left.CPUs >= threads
+	})
+}
+
+func (c *cpu) admit(p *pod)   { c.count(p, 1) }
+func (c *cpu) release(p *pod) { c.count(p, -1) }
+
+func (c *cpu) count(p *pod, sign int) {
+	if p.pool == "" {
+		return
+	}
+	u := c.uses[p.pool]
+	u.pods += sign
+	u.milli += int64(sign) * p.MilliCPU
+	c.uses[p.pool] = u
+	if u.pods == 0 {
+		delete(c.uses, p.pool)
+	}
+}
+
+// reconcile divides what nobody holds.
+func (c *cpu) reconcile() {
+	var d topology.Division
+	for pool, u := range c.uses {
+		if pool != spec.PoolReclaimed && pool != spec.PoolSystem {
+			d.Shared = append(d.Shared, topology.PoolDemand{Name: pool, MilliCPU: u.milli})
+		}
+	}
+	if c.uses[spec.PoolReclaimed].pods > 0 {
+		for z := range d.Reclaimed {
+			d.Reclaimed[z] = max(c.m.wanted[z], c.m.params.ReclaimedCores)
+		}
+	}
+	c.m.alloc.Divide(d)
+}
+
+func (c *cpu) place(p *pod, out *Placement) {
+	if p.pool == spec.PoolReclaimed {
+		out.Idle, out.OOMScoreAdj = true, new(goesFirst)
+	}
+	if h, ok := c.m.alloc.Holding(p.UID); ok {
+		out.CPUs = h.CPUs
+		return
+	}
+	out.CPUs = c.m.runs(p.pool)
+	if c.m.params.Mode == spec.ModeKubelet && c.m.everythingHeld() {
+		out.CPUs = topology.CPUSet{} // the kubelet knows where it runs
+	}
+}
+
+// runs is what the pods of a pool run on.
+func (m *Manager) runs(pool string) topology.CPUSet {
+	pools := m.alloc.Pools()
+	switch pool {
+	case spec.PoolReclaimed:
+		return pools.Runs(pools.Reclaimed)
+	case spec.PoolSystem:
+		return pools.Runs(pools.System)
+	}
+	return pools.Runs(pools.Shared[pool])
+}
+
+// everythingHeld: no CPU is left for pools.
+func (m *Manager) everythingHeld() bool {
+	left := m.machine.AllCPUs()
+	for _, uid := range m.alloc.Holders() {
+		h, _ := m.alloc.Holding(uid)
+		left = left.Minus(h.CPUs)
+	}
+	return left.IsEmpty()
+}

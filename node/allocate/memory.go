@@ -1,0 +1,53 @@
+package allocate
+
+import (
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
+
+// memory binds pods to the memory of their zones, and keeps all others out of zones that somebody has alone.
+type memory struct{ m *Manager }
+
+func newMemory(m *Manager) resource { return &memory{m: m} }
+
+// hints are all zones, or those of which nobody has bound anything if the pod wants zones alone. A zone without memory left may still be
+// needed for its cores.
+func (x *memory) hints(p *pod) uint8 {
+	return x.m.openZones(func(_ int, _ topology.ZoneCapacity, left topology.ZoneRoom) bool {
+		return p.Request.Binding != topology.Exclusive || left.Claims == 0
+	})
+}
+
+// What is bound stands in the allocator, beside the cores of the same grant.
+func (x *memory) admit(*pod)   {}
+func (x *memory) release(*pod) {}
+func (x *memory) reconcile()   {}
+
+func (x *memory) place(p *pod, out *Placement) {
+	if x.m.params.Mode == spec.ModeKubelet {
+		return
+	}
+	if h, ok := x.m.alloc.Holding(p.UID); ok && h.Request.Binding != topology.Unbound {
+		if out.Mems = x.nodes(h.Grant.Zones()); !out.Mems.IsEmpty() {
+			return
+		}
+	}
+	if out.Mems = x.nodes(^x.m.alloc.Alone()); out.Mems.IsEmpty() {
+		out.Mems = x.nodes(^uint8(0)) // memory has to come from somewhere
+	}
+}
+
+// nodes are the NUMA nodes of a set of zones that have memory, by ID: the kernel takes no others. Where it says of none how much it has, all
+// are taken.
+func (x *memory) nodes(zones uint8) (set topology.CPUSet) {
+	told := false
+	for _, n := range x.m.machine.NUMA {
+		told = told || n.Memory > 0
+	}
+	for i, n := range x.m.machine.NUMA {
+		if (i >= topology.MaxZones || zones&(1<<i) != 0) && (n.Memory > 0 || !told) {
+			set.Add(n.ID)
+		}
+	}
+	return set
+}
