@@ -291,9 +291,11 @@ func describePressure(v *view, p *[3]pressureCounters, out *Pressure) {
 	describeStall(v, &p[v.last].full, &p[v.base].full, &out.Full)
 }
 
-// describeStall turns hundredths of a percent into shares.
+// describeStall turns hundredths of a percent into shares. The kernel and the caller do not look at the clock at the same moment, so that a
+// stall without end seems a little longer than the time it took: a share is at most 1.
 func describeStall(v *view, last, base *stallCounters, out *Stall) {
 	out.Now = rate(&v.span, counter{last.total, base.total, last.seen, base.seen}, perMicrosecond)
+	out.Now.value = min(1, out.Now.value)
 	for i, into := range [...]*Sample[float64]{&out.Avg10, &out.Avg60, &out.Avg300} {
 		*into = gauge(&v.span, float64(last.avg[i])/100_00, last.seen)
 	}

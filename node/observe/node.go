@@ -231,7 +231,7 @@ func (n *node) describeCPUs(now time.Duration, l limits, out *Node, counts *Coun
 	last, base := &n.stat[v.last], &n.stat[v.base]
 	delays, before := &n.sched[w.last], &n.sched[w.base]
 	describeTicks(&v, &last.all, &base.all, &out.CPU)
-	out.RunDelay = delayOf(&w, &delays.all, &before.all)
+	out.RunDelay = delayOfAll(&w, delays, before)
 	size := max(len(last.each), len(base.each), len(delays.each))
 	if cap(out.CPUs) < size {
 		out.CPUs = make([]CPU, size)
@@ -257,6 +257,26 @@ func (t *cpuTable) cpu(n int) *cpuCounters {
 
 func delayOf(v *view, last, base *cpuCounters) Sample[float64] {
 	return rate(&v.span, counter{last.runDelay, base.runDelay, last.waited, base.waited}, perNanosecond)
+}
+
+// delayOfAll sums over the CPUs. One that has come back brings what it counted before it went, so that there is no sum until it has been read
+// twice.
+func delayOfAll(v *view, last, base *cpuTable) Sample[float64] {
+	all := counter{was: true}
+	for i := range last.each {
+		now, then := last.cpu(i), base.cpu(i)
+		if !now.waited {
+			continue
+		}
+		all.seen = true
+		all.was = all.was && then.waited
+		all.value += now.runDelay
+		all.base += then.runDelay
+		if then.waited && now.runDelay < then.runDelay {
+			return delayOf(v, now, then)
+		}
+	}
+	return rate(&v.span, all, perNanosecond)
 }
 
 // perTick makes seconds of the kernel's ticks: USER_HZ is 100 on every architecture that runs Kubernetes.

@@ -16,10 +16,9 @@ type zoneCounters struct {
 // numaCounters is what we read of memory.numa_stat.
 type numaCounters struct {
 	anon, file zoneCounters
-	dropped    bool // there are nodes beyond MaxZones
 }
 
-// parseNUMA reads memory.numa_stat: "anon N0=4096 N1=0". Other keys are passed over.
+// parseNUMA reads memory.numa_stat: "anon N0=4096 N1=0". Other keys are passed over, and so are nodes beyond MaxZones.
 func parseNUMA(data []byte, into *numaCounters) Reason {
 	*into = numaCounters{}
 	for len(data) > 0 {
@@ -38,7 +37,7 @@ func parseNUMA(data []byte, into *numaCounters) Reason {
 		default:
 			continue
 		}
-		if to.seen != [topology.MaxZones]bool{} || !parseZones(fields, to, &into.dropped) {
+		if to.seen != [topology.MaxZones]bool{} || !parseZones(fields, to) {
 			return Malformed
 		}
 	}
@@ -48,7 +47,7 @@ func parseNUMA(data []byte, into *numaCounters) Reason {
 	return fine
 }
 
-func parseZones(fields []byte, into *zoneCounters, dropped *bool) bool {
+func parseZones(fields []byte, into *zoneCounters) bool {
 	for {
 		var field []byte
 		if field, fields = word(fields); len(field) == 0 {
@@ -62,7 +61,6 @@ func parseZones(fields []byte, into *zoneCounters, dropped *bool) bool {
 			return false
 		}
 		if zone >= topology.MaxZones {
-			*dropped = true
 			continue
 		}
 		if into.seen[zone] {
@@ -171,7 +169,8 @@ const schedstatDelay = 8
 
 // parseSchedstat reads the run delay of each CPU. The table's ticks are left alone.
 func parseSchedstat(data []byte, into *cpuTable) Reason {
-	into.all.waited, into.all.runDelay, into.dropped = false, 0, 0
+	into.dropped = 0
+	seen := false
 	for i := range into.each {
 		into.each[i].waited = false
 	}
@@ -205,27 +204,27 @@ func parseSchedstat(data []byte, into *cpuTable) Reason {
 		if to == nil {
 			continue
 		}
-		if to.waited || !parseDelay(fields, to, &into.all) {
+		if to.waited || !parseDelay(fields, to) {
 			return Malformed
 		}
+		seen = true
 	}
-	if !into.all.waited {
+	if !seen {
 		return Malformed
 	}
 	return fine
 }
 
-func parseDelay(fields []byte, into, sum *cpuCounters) bool {
+func parseDelay(fields []byte, into *cpuCounters) bool {
 	var field []byte
 	for range schedstatDelay {
 		field, fields = word(fields)
 	}
 	n, ok := number(field)
-	if !ok || n > math.MaxInt64-sum.runDelay {
+	if !ok || n > math.MaxInt64/topology.MaxCPUs { // the sum over all CPUs must fit
 		return false
 	}
 	into.runDelay, into.waited = n, true
-	sum.runDelay, sum.waited = sum.runDelay+n, true
 	return true
 }
 

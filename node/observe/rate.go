@@ -16,13 +16,21 @@ func newTrack() track { return track{fault: NotRead, base: 0, last: 1, free: 2} 
 // accept makes what was parsed into the free place the last reading. A last reading that stands too close to its base is not made the base of
 // the next, so that someone who reads too often still gets rates.
 func (t *track) accept(now, least time.Duration) {
-	if t.good && (!t.pair || t.at-t.before >= least || t.at < t.before) {
+	if t.good && (!t.pair || t.at-t.before >= least) {
 		t.before, t.pair = t.at, true
 		t.base, t.last, t.free = t.last, t.free, t.base
 	} else {
 		t.last, t.free = t.free, t.last
 	}
 	t.at, t.good, t.fault = now, true, fine
+}
+
+// forget drops what was read: the clock that it was read by is not to be compared with any more.
+func (t *track) forget() {
+	t.good, t.pair = false, false
+	if t.fault == fine {
+		t.fault = NotRead
+	}
 }
 
 // fail notes that a reading gave nothing.
@@ -46,10 +54,10 @@ func (t *track) span(now time.Duration, l limits) span {
 	if !t.good {
 		return span{reason: t.fault}
 	}
-	s := span{state: Valid, age: max(0, now-t.at), why: First}
+	s := span{state: Valid, age: now - t.at, why: First}
 	if t.fault != fine {
 		s.state, s.reason = Stale, t.fault
-		if s.age > l.maxAge || now < t.at || t.fault == Gone || t.fault == Absent {
+		if s.age > l.maxAge || t.fault == Gone || t.fault == Absent {
 			return span{reason: t.fault}
 		}
 	}

@@ -106,6 +106,7 @@ func New(files Files, params Params) *Reader {
 func (r *Reader) Read(now time.Duration, cgroups []Cgroup) *Observation {
 	if r.tick > 0 && now < r.last {
 		r.counts.ClockJumps++
+		r.forget()
 	}
 	r.tick, r.last = r.tick+1, now
 	if len(cgroups) > MaxCgroups {
@@ -134,6 +135,18 @@ func (r *Reader) Read(now time.Duration, cgroups []Cgroup) *Observation {
 	r.sweep()
 	o.Counts = r.counts
 	return o
+}
+
+// forget drops all counters, since the clock went back: there is no telling how old they are.
+func (r *Reader) forget() {
+	for i := range r.node.sources {
+		r.node.sources[i].forget()
+	}
+	for _, s := range r.slots {
+		for i := range s.sources {
+			s.sources[i].forget()
+		}
+	}
 }
 
 // Recycle gives an observation back, to be overwritten by a later Read. Nobody may use it any more; giving back none is fine.
@@ -313,9 +326,9 @@ func (r *Reader) settle(s *source, now time.Duration, why Reason) {
 	r.counts.Faults[why]++
 }
 
-// overdue says that a file was never read, or not for so long that the clock must have jumped.
+// overdue says that a file was never read, or so long ago that its turn does not matter.
 func (r *Reader) overdue(t *track, now time.Duration) bool {
-	return t.fault == NotRead || t.good && (now < t.at || now-t.at >= r.limits.maxAge)
+	return t.fault == NotRead || t.good && now-t.at >= r.limits.maxAge
 }
 
 // slowTurn says that at this read the things numbered so are read in full.

@@ -77,7 +77,7 @@ func (r *Reader) readDelays(s *slot, ids []int32) Reason {
 			r.counts.Faults[why]++
 		}
 	}
-	r.forget(s)
+	r.prune(s)
 	if len(ids) > 0 && reading == 0 && blind > 0 {
 		return Unsupported
 	}
@@ -101,8 +101,8 @@ func (s *slot) thread(at int, id int32) *thread {
 	return &s.threads[len(s.threads)-1]
 }
 
-// forget closes the threads that are no longer listed, and keeps the others in order.
-func (r *Reader) forget(s *slot) {
+// prune closes the threads that are no longer listed, and keeps the others in order.
+func (r *Reader) prune(s *slot) {
 	kept := s.threads[:0]
 	for i := range s.threads {
 		if s.threads[i].tick != r.tick {
