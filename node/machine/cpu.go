@@ -189,7 +189,7 @@ func partition(cpus topology.CPUSet, of func(cpu int) (topology.CPUSet, error)) 
 		if err != nil {
 			return nil, fmt.Errorf("CPU %d: %w", cpu, err)
 		}
-		set = set.Intersection(cpus) // some kernels list CPUs that are offline
+		set = set.Intersection(cpus) // some lists may still have a CPU that is offline
 		if !set.Has(cpu) {
 			return nil, fmt.Errorf("CPU %d is not among those that it shares with, %q", cpu, set)
 		}

@@ -111,7 +111,6 @@ func (r *reader) function(dir string, above *found, seen map[string]bool) {
 		return
 	}
 	r.note(ReasonDeviceUnreadable, "PCI device %s is left out: %v", d.Address, err)
-	f.Kind = ""
 	r.descend(dir, f, seen)
 	above.children = append(above.children, f.children...)
 }

@@ -173,10 +173,10 @@ func fixture(s *sysfs) string {
 }
 
 func line(name, content string, mode fs.FileMode) string {
-	switch mode {
-	case fs.ModeDir:
+	if mode == fs.ModeDir {
 		return name + "/"
-	case fs.ModeSymlink:
+	}
+	if mode == fs.ModeSymlink {
 		return name + " -> " + content
 	}
 	return strings.TrimSpace(name + " = " + strings.ReplaceAll(strings.TrimSuffix(content, "\n"), "\n", `\n`))
