@@ -94,6 +94,10 @@ func (s *Server) serveOffered(w http.ResponseWriter, r *http.Request, q request)
 		http.Error(w, "404 page not found", http.StatusNotFound)
 	case q.sub == "status" && r.Method == http.MethodPatch:
 		s.patchStatus(w, r, q)
+	case q.sub == "status" && r.Method == http.MethodPut:
+		s.putStatus(w, r, q)
+	case q.name == "" && r.Method == http.MethodPost:
+		s.create(w, r, q)
 	case q.name != "":
 		object := s.Stored(q.resource, q.namespace, q.name)
 		if object == nil {

@@ -62,6 +62,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.serveAccessReview(w, r)
 	case sub == "proxy":
 		s.serveProxy(w, r, namespace, name)
+	case resource == eventResource.Resource:
+		s.serveEvent(w, r, namespace, name)
+	case sub == "eviction":
+		s.serveEviction(w, r, namespace, name)
+	case resource == "nodes" && name != "":
+		s.serveNode(w, name)
 	case resource != "leases" && examples[resource] == nil:
 		http.NotFound(w, r)
 	case resource == "leases":
