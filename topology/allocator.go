@@ -104,6 +104,9 @@ func (a *Allocator) Reserved() CPUSet { return a.reserved }
 // Pools are the CPUs that nobody holds, as the last Divide wanted them divided.
 func (a *Allocator) Pools() Pools { return a.pools }
 
+// Held are the CPUs that somebody has for himself.
+func (a *Allocator) Held() CPUSet { return a.held }
+
 // Alone is the set of zones that somebody has alone.
 func (a *Allocator) Alone() uint8 { return a.alone }
 
@@ -326,13 +329,16 @@ func (a *Allocator) grown(h Holding, more int64) (Holding, bool) {
 	return h, true
 }
 
-// Close keeps a zone from giving anything new, or opens it again.
+// Close keeps a zone from giving anything new, or opens it again. A number that is no zone's is ignored.
 func (a *Allocator) Close(zone int, closed bool) {
+	if zone < 0 || zone >= int(a.shape.Zones) {
+		return
+	}
 	set := a.shape.Closed &^ (1 << zone)
 	if closed {
 		set |= 1 << zone
 	}
-	if zone < 0 || zone >= int(a.shape.Zones) || set == a.shape.Closed {
+	if set == a.shape.Closed {
 		return
 	}
 	a.change("")

@@ -47,10 +47,16 @@ func (m *Manager) hold(p *pod) ([]Note, *Refusal) {
 	if m.params.Mode == spec.ModeKubelet {
 		return m.fix(p), nil
 	}
-	promise, notes := m.promise(p)
-	if m.keep(p, promise) {
-		return notes, nil
+	if p.Forged != "" {
+		p.Promise = topology.ZoneGrant{}
 	}
+	if p.Request.Binding == topology.Bound && p.Request.Memory == 0 {
+		p.Request.Memory = memoryOf(&p.Promise)
+	}
+	if m.keep(p) {
+		return nil, nil
+	}
+	promise, notes := m.promise(p)
 	o, ok := m.alloc.Offer(p.Request, promise, m.among(p))
 	if ok {
 		ok = m.alloc.Commit(p.UID, o) == nil
@@ -86,25 +92,24 @@ func (m *Manager) promise(p *pod) (topology.ZoneGrant, []Note) {
 	if p.Forged != "" {
 		return forged(p.Forged)
 	}
-	if p.Promise.IsZero() {
-		return p.Promise, nil
-	}
-	if p.Request.Binding == topology.Bound && p.Request.Memory == 0 {
-		var memory uint64
-		for _, part := range p.Promise.Memory {
-			memory += uint64(part)
-		}
-		p.Request.Memory = uint32(min(memory, math.MaxUint32))
-	}
-	if !m.alloc.Answers(p.Request, &p.Promise) {
+	if !p.Promise.IsZero() && !m.alloc.Answers(p.Request, &p.Promise) {
 		return forged(fmt.Sprintf("promise %v does not answer %s", p.Promise, ask(p.Request)))
 	}
 	return p.Promise, nil
 }
 
-// keep leaves a pod that runs already where it runs, if that is what it could have been given. A pod that has more than it asks for is not
-// kept: that is no place of its own.
-func (m *Manager) keep(p *pod, promise topology.ZoneGrant) bool {
+// memoryOf is the sum of what a promise binds, in MiB.
+func memoryOf(g *topology.ZoneGrant) uint32 {
+	var sum uint64
+	for _, part := range g.Memory {
+		sum += uint64(part)
+	}
+	return uint32(min(sum, math.MaxUint32))
+}
+
+// keep leaves a pod that runs already where it runs, if that is what it could have been given; what was once promised does not matter then,
+// and may be older than its request. A pod that has more than it asks for is not kept: that is no place of its own.
+func (m *Manager) keep(p *pod) bool {
 	has := p.Fixed.Len()
 	if has == 0 || has > m.whole(p.Request.CPUs) {
 		return false
@@ -114,8 +119,8 @@ func (m *Manager) keep(p *pod, promise topology.ZoneGrant) bool {
 		h.Request.CPUs = uint16(has)
 	}
 	h.Grant = m.alloc.GrantOf(h.Request, h.CPUs)
-	if h.Grant.CPUs == promise.CPUs {
-		h.Grant = promise
+	if h.Grant.CPUs == p.Promise.CPUs && m.alloc.Answers(h.Request, &p.Promise) {
+		h.Grant = p.Promise // its memory is where it was promised
 	}
 	if m.alloc.Adopt(p.UID, h) != nil {
 		return false
@@ -123,7 +128,7 @@ func (m *Manager) keep(p *pod, promise topology.ZoneGrant) bool {
 	if h.Request != p.Request && !m.alloc.Resize(p.UID, p.Request.CPUs) {
 		p.Request = h.Request
 	}
-	p.moved = !promise.IsZero() && h.Grant.CPUs != promise.CPUs
+	p.moved = !p.Promise.IsZero() && h.Grant.Zones() != p.Promise.Zones()
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -154,6 +155,9 @@ func (m *Manager) Restore(c *Checkpoint) (notes []Note) {
 }
 
 func (m *Manager) restore(s *PodState) error {
+	if m.pods[s.UID] != nil {
+		return errors.New("it stands twice")
+	}
 	p := &pod{pool: s.Runs, moved: s.Moved, Pod: Pod{
 		UID: s.UID, Namespace: s.Namespace, Name: s.Name, QoS: spec.QoS{Level: s.Level, NUMA: s.NUMA, Pool: s.Pool, Said: s.Said},
 		Invalid: s.Invalid, Forged: s.Forged, Request: s.Request, MilliCPU: s.MilliCPU, BestEffort: s.BestEffort, Fixed: s.Fixed,

@@ -77,30 +77,23 @@ func (c *cpu) place(p *pod, out *Placement) {
 		out.CPUs = h.CPUs
 		return
 	}
-	out.CPUs = c.m.runs(p.pool)
-	if c.m.params.Mode == spec.ModeKubelet && c.m.everythingHeld() {
-		out.CPUs = topology.CPUSet{} // the kubelet knows where it runs
-	}
-}
-
-// runs is what the pods of a pool run on.
-func (m *Manager) runs(pool string) topology.CPUSet {
-	pools := m.alloc.Pools()
-	switch pool {
+	pools := c.m.alloc.Pools()
+	switch p.pool {
 	case spec.PoolReclaimed:
-		return pools.Runs(pools.Reclaimed)
+		out.CPUs = c.m.runs(&pools, pools.Reclaimed)
 	case spec.PoolSystem:
-		return pools.Runs(pools.System)
+		out.CPUs = c.m.runs(&pools, pools.System)
+	default:
+		out.CPUs = c.m.runs(&pools, pools.Shared[p.pool])
 	}
-	return pools.Runs(pools.Shared[pool])
 }
 
-// everythingHeld: no CPU is left for pools.
-func (m *Manager) everythingHeld() bool {
-	left := m.machine.AllCPUs()
-	for _, uid := range m.alloc.Holders() {
-		h, _ := m.alloc.Holding(uid)
-		left = left.Minus(h.CPUs)
+// runs is what the pods of a pool run on. Where the kubelet rules that is never what it gave to somebody alone: if nothing else is left, it is
+// nothing, and the kubelet knows where they run.
+func (m *Manager) runs(pools *topology.Pools, part topology.CPUSet) topology.CPUSet {
+	cpus := pools.Runs(part)
+	if m.params.Mode == spec.ModeKubelet && !cpus.Intersection(m.alloc.Held()).IsEmpty() {
+		return topology.CPUSet{}
 	}
-	return left.IsEmpty()
+	return cpus
 }

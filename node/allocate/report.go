@@ -85,7 +85,7 @@ func (m *Manager) pools(count map[string]int) (out []Pool) {
 	parts[spec.PoolReclaimed], parts[spec.PoolSystem] = pools.Reclaimed, pools.System
 	for name, cpus := range parts {
 		if !cpus.IsEmpty() || count[name] > 0 {
-			out = append(out, Pool{Name: name, CPUs: pools.Runs(cpus), Pods: count[name]})
+			out = append(out, Pool{Name: name, CPUs: m.runs(&pools, cpus), Pods: count[name]})
 		}
 	}
 	slices.SortFunc(out, func(x, y Pool) int { return cmp.Compare(x.Name, y.Name) })
