@@ -224,7 +224,7 @@ func (w *town) commit(t *rapid.T) {
 			if w.store.Node(slot) == nil {
 				continue
 			}
-			grant, _ := topology.OfferGPUs(w.store.Node(slot).GPU, w.store.GPUs(slot), pod.Class.GPU)
+			grant, _ := w.store.Offer(slot, pod.Class)
 			plan.Placements = append(plan.Placements, cluster.Placement{Pod: pod.UID, Node: w.store.Node(slot).Name, Grant: grant})
 			if u := pod.Unit; u != nil && needs[u] == 0 {
 				needs[u] = u.Need()

@@ -26,9 +26,11 @@ type Dump struct {
 	Pods       []PodRecord
 	// Reservations are the nodes that are kept free.
 	Reservations []ReservationRecord
+	// Reports are what the nodes' agents say, of nodes that are not known too.
+	Reports []NodeReported
 }
 
-// PodRecord is a pod of the ledger. Facts.Node is where it is charged or bound; Facts.Grant what it was given, zero if that is a guess.
+// PodRecord is a pod of the ledger. Facts.Node is where it is charged or bound; Facts.Grant what it was given by its Binding, without what is a guess.
 type PodRecord struct {
 	Facts PodFacts
 	Phase Phase
@@ -52,8 +54,8 @@ type ReservationRecord struct {
 	By   ReservationID
 }
 
-// Guessed reports whether the GPUs that the pod holds are a guess, because nobody recorded them.
-func (p *Pod) Guessed() bool { return p.inferred }
+// Guessed reports whether the GPUs or zones that the pod holds are a guess, because nobody recorded them.
+func (p *Pod) Guessed() bool { return p.inferred || p.guessesZones() }
 
 // Record returns what is known of the pod.
 func (p *Pod) Record() PodRecord {
@@ -75,6 +77,7 @@ func (p *Pod) Record() PodRecord {
 	if !p.inferred {
 		r.Facts.Grant = p.grant
 	}
+	r.Facts.Grant.Zones = p.recordedZones()
 	for _, victim := range p.victims {
 		r.Victims = append(r.Victims, victim.UID)
 	}
@@ -115,6 +118,7 @@ func (s *Store) Dump() *Dump {
 			d.Reservations = append(d.Reservations, ReservationRecord{n.Name, by})
 		}
 	}
+	d.Reports = s.dumpReports()
 	for _, pod := range s.pods {
 		d.Pods = append(d.Pods, pod.Record())
 	}
@@ -141,6 +145,7 @@ func (d *Dump) Sort() {
 	slices.SortFunc(d.Queues, func(a, b *QueueFacts) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(d.Units, func(a, b UnitRecord) int { return compareUnitNames(a.Facts.UnitName, b.Facts.UnitName) })
 	slices.SortFunc(d.Reservations, func(a, b ReservationRecord) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(d.Reports, func(a, b NodeReported) int { return strings.Compare(a.Node, b.Node) })
 	slices.SortFunc(d.Pods, func(a, b PodRecord) int { return strings.Compare(string(a.Facts.UID), string(b.Facts.UID)) })
 }
 

@@ -119,6 +119,7 @@ type requirementsRecord struct {
 	PodLevelCPU    int64                `json:"podLevelCPU,omitempty"`
 	PodLevelMemory int64                `json:"podLevelMemory,omitempty"`
 	GPU            gpuRequestRecord     `json:"gpu,omitzero"`
+	Zones          zoneRequestRecord    `json:"zones,omitzero"`
 	NodeSelector   map[string]string    `json:"nodeSelector,omitempty"`
 	Required       []termRecord         `json:"required,omitzero"` // an empty list is not none
 	Preferred      []weightedTermRecord `json:"preferred,omitempty"`
@@ -173,8 +174,9 @@ type conditionRecord struct {
 }
 
 type grantRecord struct {
-	GPUs  []int `json:"gpus"`
-	Milli int16 `json:"milli"`
+	GPUs  []int     `json:"gpus,omitempty"`
+	Milli int16     `json:"milli,omitempty"`
+	Zones zonesText `json:"zones,omitzero"`
 }
 
 type podRecord struct {
@@ -323,6 +325,7 @@ func writeRequirements(r *Requirements) requirementsRecord {
 	return requirementsRecord{
 		Requests: each(r.Requests, writeQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, PodLevelCPU: r.PodLevelCPU, PodLevelMemory: r.PodLevelMemory,
 		GPU:          gpuRequestRecord(r.GPU),
+		Zones:        zoneRequestRecord{r.Zones.CPUs, bindingText(r.Zones.Binding), r.Zones.Memory},
 		NodeSelector: labelMap(r.NodeSelector), Required: each(r.Required, writeTerm),
 		Preferred: each(r.Preferred, func(w WeightedTerm) weightedTermRecord { return weightedTermRecord{w.Weight, writeTerm(w.Term)} }),
 		Tolerations: each(r.Tolerations, func(t Toleration) tolerationRecord {
@@ -342,6 +345,7 @@ func readRequirements(r *requirementsRecord) *Requirements {
 	return &Requirements{
 		Requests: each(r.Requests, readQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, PodLevelCPU: r.PodLevelCPU, PodLevelMemory: r.PodLevelMemory,
 		GPU:          topology.Request(r.GPU),
+		Zones:        r.Zones.request(),
 		NodeSelector: labelList(r.NodeSelector), Required: each(r.Required, readTerm),
 		Preferred: each(r.Preferred, func(w weightedTermRecord) WeightedTerm { return WeightedTerm{w.Weight, readTerm(w.Term)} }),
 		Tolerations: each(r.Tolerations, func(t tolerationRecord) Toleration {
@@ -381,8 +385,8 @@ func writePod(p *PodRecord, requirements int) podRecord {
 		Started: f.Started, NeverPreempts: f.NeverPreempts, Nominated: f.Nominated, Requirements: requirements,
 		Reported: conditionRecord(f.Reported), Victims: p.Victims, Unit: f.Unit, Subgroup: f.Subgroup, Deadline: f.Deadline,
 	}
-	if f.Grant.GPUs != 0 {
-		r.Grant = &grantRecord{Milli: f.Grant.Milli}
+	if !f.Grant.IsZero() {
+		r.Grant = &grantRecord{Milli: f.Grant.Milli, Zones: zonesText(f.Grant.Zones)}
 		for set := f.Grant.GPUs; set != 0; set &= set - 1 {
 			r.Grant.GPUs = append(r.Grant.GPUs, bits.TrailingZeros16(set))
 		}
@@ -402,13 +406,11 @@ func readPod(r *podRecord) (PodRecord, error) {
 		Phase: Phase(r.Phase), Victims: r.Victims,
 	}
 	if r.Grant != nil {
-		p.Facts.Grant.Milli = r.Grant.Milli
-		for _, gpu := range r.Grant.GPUs {
-			if gpu < 0 || gpu >= topology.MaxGPUs {
-				return p, fmt.Errorf("pod %s: grant: %d is no GPU (0 to %d)", r.UID, gpu, topology.MaxGPUs-1)
-			}
-			p.Facts.Grant.GPUs |= 1 << gpu
+		grant, err := r.Grant.grant()
+		if err != nil {
+			return p, fmt.Errorf("pod %s: %w", r.UID, err)
 		}
+		p.Facts.Grant = grant
 	}
 	return p, nil
 }

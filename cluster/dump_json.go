@@ -29,6 +29,7 @@ func (d *Dump) Write(o *jsonstream.Writer) {
 	o.List("queues", len(d.Queues), func(i int) any { return writeQueue(d.Queues[i]) })
 	o.List("units", len(d.Units), func(i int) any { return writeUnit(&d.Units[i]) })
 	o.List("reservations", len(d.Reservations), func(i int) any { return reservationRecord(d.Reservations[i]) })
+	o.List("reports", len(d.Reports), func(i int) any { return writeReport(d.Reports[i]) })
 	o.List("requirements", len(distinct), func(i int) any { return writeRequirements(distinct[i]) })
 	o.List("nodes", len(d.Nodes), func(i int) any { return writeNode(d.Nodes[i]) })
 	o.List("pods", len(d.Pods), func(i int) any { return writePod(&d.Pods[i], index[i]) })
@@ -56,7 +57,7 @@ func (d *Dump) distinct() (list []*Requirements, index []int) {
 }
 
 // ReadDump reads what Write wrote, element by element. A field that is not known, stands twice or is missing is an error; so is a pod
-// whose requirements are not there. Files from before there were queues, units and reservations lack those three, and have none; a file that
+// whose requirements are not there. Older files lack queues, units, reservations or reports, and have none; a file that
 // has them has them before the pods, as Write does. What the values mean is checked by Load.
 func ReadDump(decoder *json.Decoder) (*Dump, error) {
 	d := &Dump{}
@@ -130,6 +131,11 @@ func (d *Dump) bookFields(decoder *json.Decoder) jsonstream.Fields {
 		"reservations": jsonstream.List(decoder, func(r *reservationRecord) error {
 			d.Reservations = append(d.Reservations, ReservationRecord(*r))
 			return nil
+		}),
+		"reports": jsonstream.List(decoder, func(r *reportRecord) error {
+			report, err := readReport(r)
+			d.Reports = append(d.Reports, report)
+			return err
 		}),
 	}
 }

@@ -30,6 +30,7 @@ func Load(d *Dump) (*Store, error) {
 			s.Apply(UnitUpserted{&d.Units[i].Facts})
 		}
 	}
+	s.Apply(ReportsListed{d.Reports})
 	for _, n := range d.Nodes {
 		s.Apply(NodeUpserted{n})
 	}
@@ -103,6 +104,9 @@ func (d *Dump) check() error {
 				return fmt.Errorf("pod %s waits for %q to leave its node, which is not there", d.Pods[i].Facts.UID, uid)
 			}
 		}
+	}
+	if err := d.checkReports(); err != nil {
+		return err
 	}
 	return d.checkBooks(nodes)
 }

@@ -25,11 +25,16 @@ func TestDumpKeepsEveryField(t *testing.T) {
 	f.fill(reflect.ValueOf(&d.Queues).Elem())
 	f.fill(reflect.ValueOf(&d.Units).Elem())
 	f.fill(reflect.ValueOf(&d.Reservations).Elem())
+	f.fill(reflect.ValueOf(&d.Reports).Elem())
+	for _, r := range d.Reports { // two zones, the second closed
+		zone := &r.Report.Zones.Zone
+		*zone = [topology.MaxZones]topology.ZoneCapacity{zone[0], zone[1]}
+	}
 	f.fill(reflect.ValueOf(&d.Nodes).Elem())
 	f.fill(reflect.ValueOf(&d.Pods).Elem())
 	for i := range d.Pods {
 		d.Pods[i].Phase, d.Pods[i].Facts.Finished = Finished, true
-		d.Pods[i].Facts.Grant = topology.Grant{GPUs: 5, Milli: 300}
+		d.Pods[i].Facts.Grant = topology.Grant{GPUs: 5, Milli: 300, Zones: topology.ZoneGrant{CPUs: [topology.MaxZones]uint16{3: 8}, Memory: [topology.MaxZones]uint32{3: 5}}}
 	}
 	for v, i := reflect.ValueOf(d).Elem(), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {
@@ -94,8 +99,12 @@ func (f *filler) fill(v reflect.Value) {
 		v.SetUint(2) // every small set has it
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Int:
 		v.SetInt(int64(1 + f.next%100))
-	case reflect.Uint16:
+	case reflect.Uint16, reflect.Uint32:
 		v.SetUint(3)
+	case reflect.Array:
+		for i := range v.Len() {
+			f.fill(v.Index(i))
+		}
 	default:
 		panic(v.Kind().String())
 	}

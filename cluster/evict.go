@@ -88,6 +88,7 @@ func (s *Store) lift(victims []*Pod) {
 			s.discharge(pod.slot, pod.Class, pod.grant)
 			s.tally(pod, -1)
 			s.account(pod, -1)
+			pod.lifted = true
 		}
 	}
 }
@@ -100,8 +101,12 @@ func (s *Store) lower(victims []*Pod) {
 		s.charge(pod.slot, pod.Class, pod.grant)
 		s.tally(pod, 1)
 		s.account(pod, 1)
+		pod.lifted = false
 		if s.guesses[pod.slot] > 0 {
 			s.regrant(pod.slot)
+		}
+		if s.zoneGuesses[pod.slot] > 0 {
+			s.rezone(pod.slot)
 		}
 	}
 }

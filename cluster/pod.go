@@ -55,7 +55,11 @@ type Pod struct {
 	slot     Slot   // NoSlot while not charged
 	position int32  // in the slot's list of pods
 	grant    topology.Grant
-	inferred bool // the grant is a guess: nobody recorded it
+	inferred bool // its GPUs are a guess: nobody recorded them
+	guessed  bool // nobody recorded its zones
+	// recorded is what its Binding said of zones, where the node has said itself what is held of them; then that is in grant.
+	recorded *topology.ZoneGrant
+	lifted   bool // off its node while a Plan is judged
 
 	victims []*Pod // of its own Plan, that are still there
 	claims  []*Pod // assumed pods whose Plans have it as a victim
@@ -64,7 +68,7 @@ type Pod struct {
 // Node returns the name of the node that the pod is on or on its way to, empty for none.
 func (p *Pod) Node() string { return p.node }
 
-// Grant returns the GPUs that the pod holds.
+// Grant returns what the pod holds of its node: GPUs, and parts of zones.
 func (p *Pod) Grant() topology.Grant { return p.grant }
 
 // Schedulable reports whether the pod waits for a place and may be given one.

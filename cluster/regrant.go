@@ -13,6 +13,9 @@ func (s *Store) regrant(slot Slot) {
 	free := topology.NewFree(shape)
 	var guessed []*Pod
 	for _, pod := range s.onSlot[slot] {
+		if pod.lifted {
+			continue
+		}
 		if pod.inferred {
 			guessed = append(guessed, pod)
 			continue

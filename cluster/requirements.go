@@ -18,6 +18,8 @@ type Requirements struct {
 	// pod-level requests add to the containers'. Mostly 0; it may be negative.
 	PodLevelCPU, PodLevelMemory int64
 	GPU                         topology.Request
+	// Zones asks for exclusive cores; they are among the Requests too.
+	Zones topology.ZoneRequest
 
 	// NodeSelector must match the node's labels, sorted by key.
 	NodeSelector []Label
@@ -158,6 +160,11 @@ func (r *Requirements) AppendSize(buffer []byte) []byte {
 	w.num(r.PodLevelMemory)
 	w.num(int64(r.GPU.Milli))
 	w.num(int64(r.GPU.Whole))
+	w.num(int64(r.Zones.CPUs))
+	if !r.Zones.IsZero() {
+		w.num(int64(r.Zones.Binding))
+		w.num(int64(r.Zones.Memory))
+	}
 	w.num(int64(len(r.Ports)))
 	for _, p := range r.Ports {
 		w.str(p.Protocol)

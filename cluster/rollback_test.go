@@ -11,7 +11,6 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place"
-	"hilbert.dev/hilbert/topology"
 )
 
 // TestRollbackRestores lifts pods, opens reservations and assumes placements on a snapshot, in random order, and takes them back to random
@@ -98,7 +97,7 @@ func suppose(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, place
 				away[pod] = len(marks) - 1
 			}
 		case snapshot.Node(slot) != nil:
-			grant, _ := topology.OfferGPUs(snapshot.Node(slot).GPU, snapshot.GPUs(slot), pod.Class.GPU)
+			grant, _ := snapshot.Offer(slot, pod.Class)
 			snapshot.Assume(slot, pod, grant)
 		}
 		if err := snapshot.Verify(); err != nil {
@@ -135,6 +134,8 @@ func rowsOf(s *cluster.State, store *cluster.Store, ordered bool) string {
 		if !ordered {
 			slices.SortFunc(ports, func(a, b cluster.HostPort) int { return int(a.Port) - int(b.Port) })
 		}
+		shape, zones := s.Zones(slot)
+		fmt.Fprintf(&b, "%d zones %v %v ", slot, *shape, *zones)
 		fmt.Fprintf(&b, "%d %p gpus %v %v ports %v reserved %d scores %d %d touched %d:", slot, s.Node(slot), s.HasGPUs(slot), *s.GPUs(slot),
 			ports, s.Reservation(slot), cpu, memory, s.Touched(slot))
 		for kind := range s.Kinds() {

@@ -24,6 +24,7 @@ type State struct {
 	ports                  [][]HostPort
 	gpus                   []topology.Free
 	hasGPUs                []bool
+	zones                  []*zoneRow // nil: nothing was ever said or granted
 	reserved               []ReservationID
 
 	registry *registry
@@ -108,6 +109,7 @@ func (s *State) addSlot() Slot {
 	s.ports = append(s.ports, nil)
 	s.gpus = append(s.gpus, topology.Free{})
 	s.hasGPUs = append(s.hasGPUs, false)
+	s.zones = append(s.zones, nil)
 	s.reserved = append(s.reserved, NoReservation)
 	s.tallies = append(s.tallies, nil)
 	for _, column := range s.domains {
@@ -144,6 +146,7 @@ func (s *State) vacate(slot Slot) {
 	s.scoreCPU[slot], s.scoreMemory[slot] = 0, 0
 	s.ports[slot] = nil
 	s.gpus[slot] = topology.Free{}
+	s.zones[slot] = nil
 	s.reserved[slot] = NoReservation
 }
 
@@ -151,6 +154,9 @@ func (s *State) vacate(slot Slot) {
 func (s *State) charge(slot Slot, class *Class, grant topology.Grant) {
 	s.move(slot, class, 1)
 	s.gpus[slot].Commit(grant)
+	if !grant.Zones.IsZero() {
+		s.moveZones(slot, class, &grant.Zones, 1)
+	}
 	if len(class.Ports) > 0 { // copy on write: snapshots share the slice
 		s.ports[slot] = append(slices.Clip(s.ports[slot]), class.Ports...)
 	}
@@ -160,6 +166,9 @@ func (s *State) charge(slot Slot, class *Class, grant topology.Grant) {
 func (s *State) discharge(slot Slot, class *Class, grant topology.Grant) {
 	s.move(slot, class, -1)
 	s.gpus[slot].Release(grant)
+	if !grant.Zones.IsZero() {
+		s.moveZones(slot, class, &grant.Zones, -1)
+	}
 	if len(class.Ports) == 0 {
 		return
 	}
@@ -195,6 +204,9 @@ func (s *State) copySlot(from *State, slot Slot, properties bool) {
 	s.scoreCPU[slot], s.scoreMemory[slot] = from.scoreCPU[slot], from.scoreMemory[slot]
 	s.ports[slot] = from.ports[slot]
 	s.gpus[slot] = from.gpus[slot]
+	if s.zones[slot] != from.zones[slot] { // they are equal only if both are nil
+		s.copyZones(slot, from.zones[slot])
+	}
 	s.reserved[slot] = from.reserved[slot]
 	s.touched[slot] = from.touched[slot]
 }
@@ -210,6 +222,10 @@ func (s *State) copyAll(from *State) {
 	s.ports = append(s.ports[:0], from.ports...)
 	s.gpus = append(s.gpus[:0], from.gpus...)
 	s.hasGPUs = append(s.hasGPUs[:0], from.hasGPUs...)
+	s.zones = append(s.zones[:0], make([]*zoneRow, len(from.zones))...)
+	for slot, row := range from.zones {
+		s.copyZones(Slot(slot), row)
+	}
 	s.reserved = append(s.reserved[:0], from.reserved...)
 	s.touched = append(s.touched[:0], from.touched...)
 }

@@ -22,6 +22,9 @@ type Store struct {
 	orphans map[string][]*Pod // bound to a node that is not known
 	guesses []int32           // pods on each slot whose GPU grant is inferred
 
+	reports     map[string]*reported // by node
+	zoneGuesses []int32              // pods on each slot whose zones are guessed
+
 	bases     map[string]*base
 	idle      int // classes without pods
 	nextClass ClassID
@@ -65,6 +68,7 @@ func NewStore(defaults ...SpreadDefault) *Store {
 		slots:   make(map[string]Slot),
 		pods:    make(map[UID]*Pod),
 		orphans: make(map[string][]*Pod),
+		reports: make(map[string]*reported),
 		bases:   make(map[string]*base),
 
 		identities:  make(map[string]*identity),
@@ -121,6 +125,12 @@ func (s *Store) Apply(event Event) []Effect {
 		s.listNodes(e.Nodes)
 	case PodsListed:
 		s.listPods(e.Pods)
+	case NodeReported:
+		s.report(e.Node, e.Report)
+	case NodeReportRemoved:
+		s.report(e.Node, nil)
+	case ReportsListed:
+		s.listReports(e.Reports)
 	default:
 		s.applyPolicy(event)
 	}
@@ -221,6 +231,9 @@ func (s *Store) upsertNode(n *Node) {
 	if regpu {
 		s.regrant(slot)
 	}
+	if !known {
+		s.enterZones(slot, n.Name)
+	}
 	if orphans := s.orphans[n.Name]; !known && len(orphans) > 0 {
 		delete(s.orphans, n.Name)
 		for _, pod := range orphans {
@@ -238,6 +251,7 @@ func (s *Store) takeSlot() Slot {
 	}
 	s.onSlot = append(s.onSlot, nil)
 	s.guesses = append(s.guesses, 0)
+	s.zoneGuesses = append(s.zoneGuesses, 0)
 	return s.addSlot()
 }
 
@@ -266,12 +280,13 @@ func (s *Store) removeNode(name string) {
 		s.spend(pod, -1)
 		pod.slot = NoSlot
 		if pod.inferred {
-			pod.grant = topology.Grant{} // to be guessed anew should the node come back
+			pod.grant.GPUs, pod.grant.Milli = 0, 0 // to be guessed anew should the node come back
 		}
+		pod.forgetZones()
 		s.orphans[name] = append(s.orphans[name], pod)
 	}
 	s.onSlot[slot] = nil
-	s.guesses[slot] = 0
+	s.guesses[slot], s.zoneGuesses[slot] = 0, 0
 	s.provide(slot, -1)
 	s.provideGPUs(s.nodes[slot], -1)
 	s.vacate(slot)
@@ -351,12 +366,16 @@ func (s *Store) observe(pod *Pod, facts *PodFacts) {
 // observeBound charges a pod where it was seen, moving it if the ledger had it elsewhere.
 func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
 	grant := facts.Grant
-	same := pod.Class != nil && pod.Class.base == class.base
+	known := pod.Class != nil && pod.Class.base == class.base && pod.node == facts.Node
 	inferred := grant.GPUs == 0 && !class.GPU.IsZero()
-	if inferred && pod.node == facts.Node && same {
-		grant, inferred = pod.grant, pod.inferred // an update that says nothing new
+	if inferred && known {
+		grant.GPUs, grant.Milli, inferred = pod.grant.GPUs, pod.grant.Milli, pod.inferred // an update that says nothing new
 	}
-	if pod.node != facts.Node || !same || pod.grant != grant || pod.inferred != inferred {
+	recorded := pod.recordedZones()
+	if known && grant.Zones.IsZero() && !class.Zones.IsZero() {
+		grant.Zones = recorded // the same
+	}
+	if !known || pod.inferred != inferred || recorded != grant.Zones || pod.grant.GPUs != grant.GPUs || pod.grant.Milli != grant.Milli {
 		s.unplace(pod)
 		s.reclass(pod, class)
 		s.place(pod, facts.Node, grant, inferred)
@@ -393,6 +412,7 @@ func (s *Store) removePod(uid UID) {
 // place charges a pod to a node, or files it as an orphan if the node is not known.
 func (s *Store) place(pod *Pod, node string, grant topology.Grant, inferred bool) {
 	pod.node, pod.grant, pod.inferred = node, grant, inferred
+	pod.recorded, pod.guessed = nil, grant.Zones.IsZero() && !pod.Class.Zones.IsZero()
 	slot, ok := s.slots[node]
 	if !ok {
 		s.orphans[node] = append(s.orphans[node], pod)
@@ -408,14 +428,21 @@ func (s *Store) attach(pod *Pod, slot Slot) {
 	s.onSlot[slot] = append(s.onSlot[slot], pod)
 	s.tally(pod, 1)
 	s.spend(pod, 1)
-	if !pod.inferred {
-		s.charge(slot, pod.Class, pod.grant)
-	} else {
-		s.charge(slot, pod.Class, topology.Grant{})
+	s.settleZones(pod, slot)
+	grant := pod.grant
+	if pod.inferred {
+		grant.GPUs, grant.Milli = 0, 0
 		s.guesses[slot]++
 	}
+	if pod.guessesZones() {
+		s.zoneGuesses[slot]++
+	}
+	s.charge(slot, pod.Class, grant)
 	if s.guesses[slot] > 0 && !pod.Class.GPU.IsZero() {
 		s.regrant(slot)
+	}
+	if s.touchesZones(slot, pod) {
+		s.rezone(slot)
 	}
 }
 
@@ -429,7 +456,7 @@ func (s *Store) unplace(pod *Pod) {
 	pod.node = ""
 	if slot == NoSlot {
 		s.dropOrphan(node, pod)
-		pod.grant, pod.inferred = topology.Grant{}, false
+		pod.release()
 		return
 	}
 	list := s.onSlot[slot]
@@ -443,11 +470,25 @@ func (s *Store) unplace(pod *Pod) {
 	if pod.inferred {
 		s.guesses[slot]--
 	}
-	pod.slot, pod.grant, pod.inferred = NoSlot, topology.Grant{}, false
+	if pod.guessesZones() {
+		s.zoneGuesses[slot]--
+	}
+	s.depart(pod, slot, node)
+	rezones := s.touchesZones(slot, pod)
+	pod.slot = NoSlot
+	pod.release()
 	if s.guesses[slot] > 0 && !pod.Class.GPU.IsZero() {
 		s.regrant(slot)
 	}
+	if rezones {
+		s.rezone(slot)
+	}
 	s.note(slot, Freed)
+}
+
+// release leaves the pod without anything.
+func (p *Pod) release() {
+	p.grant, p.inferred, p.recorded, p.guessed = topology.Grant{}, false, nil, false
 }
 
 func (s *Store) dropOrphan(node string, pod *Pod) {

@@ -44,6 +44,10 @@ func run(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
 		return effects(store.Apply(cluster.NodeRemoved{Name: d.CmdArgs[0].Key}))
 	case "pod":
 		return effects(store.Apply(cluster.PodUpserted{Pod: script.Pod(t, d)}))
+	case "report":
+		return effects(store.Apply(script.Report(t, d)))
+	case "rmreport":
+		return effects(store.Apply(cluster.NodeReportRemoved{Node: d.CmdArgs[0].Key}))
 	case "rmpod":
 		return effects(store.Apply(cluster.PodRemoved{UID: cluster.UID(d.CmdArgs[0].Key)}))
 	case "relist-pods": // keeps only the pods named, as they are pending
@@ -170,15 +174,25 @@ func plan(t *testing.T, store *cluster.Store, d *datadriven.TestData) *cluster.P
 		uid := cluster.UID(arg.Key)
 		placement := cluster.Placement{Pod: uid, Node: arg.Vals[0]}
 		if len(arg.Vals) > 1 {
-			grant, err := topology.ParseGrant(strings.Join(arg.Vals[1:], ","), store.Pod(uid).Class.GPU)
-			if err != nil {
-				d.Fatalf(t, "%v", err)
-			}
-			placement.Grant = grant
+			placement.Grant = planned(t, d, strings.Join(arg.Vals[1:], ","), store.Pod(uid).Class)
 		}
 		p.Placements = append(p.Placements, placement)
 	}
 	return p
+}
+
+// planned reads what a placement grants: zones, or GPUs.
+func planned(t *testing.T, d *datadriven.TestData, text string, c *cluster.Class) (grant topology.Grant) {
+	var err error
+	if strings.Contains(text, ":") {
+		grant.Zones, err = topology.ParseZoneGrant(text)
+	} else {
+		grant, err = topology.ParseGrant(text, c.GPU)
+	}
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	return grant
 }
 
 func effects(list []cluster.Effect) string {
@@ -201,6 +215,10 @@ func sameRows(a, b *cluster.State) error {
 		slot := cluster.Slot(i)
 		if a.Node(slot) != b.Node(slot) || *a.GPUs(slot) != *b.GPUs(slot) || fmt.Sprint(a.Ports(slot)) != fmt.Sprint(b.Ports(slot)) {
 			return fmt.Errorf("slot %d: node, GPUs or ports differ", slot)
+		}
+		shapeA, freeA := a.Zones(slot)
+		if shapeB, freeB := b.Zones(slot); *shapeA != *shapeB || *freeA != *freeB {
+			return fmt.Errorf("slot %d: zones differ", slot)
 		}
 		for kind := range b.Kinds() {
 			if a.Free(slot, resource.Kind(kind)) != b.Free(slot, resource.Kind(kind)) || a.Requested(slot, resource.Kind(kind)) != b.Requested(slot, resource.Kind(kind)) {

@@ -122,7 +122,9 @@ func (s *Store) verifySlot(slot Slot, node *Node) error {
 		for _, a := range pod.Class.Amounts {
 			requested[a.Kind] += a.Value
 		}
-		cpu, memory = cpu+pod.Class.ScoreCPU, memory+pod.Class.ScoreMemory
+		moreCPU, moreMemory := Excess(pod.Class, &pod.grant.Zones)
+		requested[resource.CPU], requested[resource.Memory] = requested[resource.CPU]+moreCPU, requested[resource.Memory]+moreMemory
+		cpu, memory = cpu+pod.Class.ScoreCPU+moreCPU, memory+pod.Class.ScoreMemory+moreMemory
 		ports += len(pod.Class.Ports)
 		free.Commit(pod.grant)
 	}
@@ -142,6 +144,36 @@ func (s *Store) verifySlot(slot Slot, node *Node) error {
 	}
 	if free != s.gpus[slot] {
 		return fmt.Errorf("GPU counters say %v, pods say %v", s.gpus[slot], free)
+	}
+	return s.verifyZones(slot, node)
+}
+
+// verifyZones counts a slot's zones anew: from what its node reports, and what the pods hold.
+func (s *Store) verifyZones(slot Slot, node *Node) error {
+	shape, counted := s.Zones(slot)
+	var r *NodeReport
+	if known := s.reports[node.Name]; known != nil {
+		r = known.NodeReport
+	}
+	if s.Report(slot) != r {
+		return fmt.Errorf("the row has another report than the store")
+	}
+	free, guesses := topology.NewZoneFree(shape), int32(0)
+	for _, pod := range s.onSlot[slot] {
+		held, ok := r.holds(pod.UID)
+		if ok != pod.Confirmed() || ok && *held != pod.grant.Zones || pod.lifted {
+			return fmt.Errorf("pod %s holds %q of zones, confirmed: %v; the node says otherwise", pod.UID, pod.grant.Zones, pod.Confirmed())
+		}
+		if pod.guessesZones() {
+			guesses++
+		}
+		if !pod.grant.Zones.IsZero() {
+			free.Commit(&pod.grant.Zones)
+		}
+	}
+	s.eachForeign(slot, node.Name, func(h *HeldZones) { free.Commit(&h.Grant) })
+	if free != *counted || guesses != s.zoneGuesses[slot] {
+		return fmt.Errorf("zones say %v are free and %d guessed, pods say %v and %d", *counted, s.zoneGuesses[slot], free, guesses)
 	}
 	return nil
 }
@@ -196,5 +228,6 @@ func (s *Store) exceeded(slot Slot) bool {
 			return true
 		}
 	}
-	return false
+	_, zones := s.Zones(slot)
+	return s.Report(slot) != nil && slices.ContainsFunc(zones[:], func(z topology.ZoneRoom) bool { return z.CPUs < 0 || z.Memory < 0 })
 }

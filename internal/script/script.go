@@ -4,6 +4,7 @@
 //	node n1 cpu=4 mem=8 pods=10 gpus=2 share taint=key:NoSchedule zone=a cordon
 //	pod p1 cpu=1 mem=2 gpu=500 prio=10 at=3 node=n1 gpuset=0,1 zone=a tolerate=key port=80 gated foreign finished deleting
 //	pod p2 started=5 never nominated=n1 ns=team unit=g subgroup=a deadline=60
+//	pod p3 cpu=4 mem=8 dedicated=bound node=n1 zones=0:4/8192Mi
 //
 // cpu is in cores (decimals allowed), mem in GiB, gpu in thousandths; at is the creation time and started the start, in seconds.
 //
@@ -84,6 +85,7 @@ func Pod(t testing.TB, d *datadriven.TestData) cluster.PodFacts {
 	for _, name := range sortedKeys(amounts) {
 		r.Requests = append(r.Requests, resource.Quantity{Name: name, Amount: amounts[name]})
 	}
+	askZones(t, d, r, amounts)
 	r.ScoreCPU, r.ScoreMemory = amounts[resource.NameCPU], amounts[resource.NameMemory]
 	for _, arg := range d.CmdArgs[1:] {
 		if arg.Key == "gpuset" {
@@ -91,7 +93,10 @@ func Pod(t testing.TB, d *datadriven.TestData) cluster.PodFacts {
 			if err != nil {
 				d.Fatalf(t, "pod: gpuset: %v", err)
 			}
-			pod.Grant = grant
+			pod.Grant.GPUs, pod.Grant.Milli = grant.GPUs, grant.Milli
+		}
+		if arg.Key == "zones" {
+			pod.Grant.Zones = zoneGrant(t, d, strings.Join(arg.Vals, ","))
 		}
 	}
 	return pod
@@ -147,7 +152,7 @@ func requirement(t testing.TB, d *datadriven.TestData, r *cluster.Requirements, 
 	case "gpu":
 		milli := scaled(t, d, value, 1)
 		r.GPU = topology.Request{Milli: int16(milli % topology.FullGPU), Whole: int8(milli / topology.FullGPU)}
-	case "gpuset":
+	case "gpuset", "dedicated", "zones":
 	case "zone":
 		r.NodeSelector = []cluster.Label{{Key: "zone", Value: value}}
 	case "prefer":
@@ -206,7 +211,7 @@ func Dump(s *cluster.Store) string {
 		if node.GPU.GPUs > 0 {
 			fmt.Fprintf(&b, " gpus free=%v", s.GPUs(slot)[:node.GPU.GPUs])
 		}
-		b.WriteString(":")
+		b.WriteString(zones(&s.State, slot) + ":")
 		for _, pod := range s.PodsOn(slot) {
 			fmt.Fprintf(&b, " %s(%s%s%s)", pod.UID, pod.Phase, grant(pod), waiting(pod))
 		}
@@ -230,10 +235,20 @@ func dumpLoose(s *cluster.Store) string {
 }
 
 func grant(pod *cluster.Pod) string {
-	if pod.Grant().IsZero() {
-		return ""
+	var text string
+	if g := pod.Grant(); g.GPUs != 0 {
+		text += " gpu " + g.String()
 	}
-	return " gpu " + pod.Grant().String()
+	if g := pod.Grant().Zones; !g.IsZero() {
+		text += " zones " + g.String()
+	}
+	switch {
+	case pod.Moved():
+		text += " moved"
+	case pod.Confirmed():
+		text += " confirmed"
+	}
+	return text
 }
 
 // waiting names the victims that a pod waits for.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -208,6 +209,10 @@ func podsThatFit(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
 	}
 	if !c.GPU.IsZero() {
 		most = min(most, grantsThatFit(s.Node(slot).GPU, s.GPUs(slot), c.GPU))
+	}
+	if !c.Zones.IsZero() {
+		shape, free := s.Zones(slot)
+		most = zonesThatFit(shape, *free, c, s.Free(slot, resource.CPU), s.Free(slot, resource.Memory), most)
 	}
 	return int32(most)
 }

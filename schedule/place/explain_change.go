@@ -108,6 +108,9 @@ type Pod struct {
 func (c Change) String() string {
 	switch c.Kind {
 	case Free:
+		if c.Resource == exclusiveCPUs {
+			return amountMore(c.Resource, c.Amount) + " free in one zone of " + c.Node
+		}
 		return amountMore(c.Resource, c.Amount) + " free on " + c.Node
 	case Grow:
 		return c.Node + " larger by " + amountOf(c.Resource, c.Amount, up)
@@ -197,7 +200,7 @@ func (p *Placer) leave(store *cluster.Store, c *cluster.Class, priority int32) (
 	s := &p.snapshot.State
 	for i := range s.Slots() {
 		slot := cluster.Slot(i)
-		if s.Node(slot) == nil || !roomy(s, slot, c) || !c.GPU.IsZero() && guessed(store, slot) {
+		if s.Node(slot) == nil || !roomy(s, slot, c) || !(c.GPU.IsZero() && c.Zones.IsZero()) && guessed(store, slot) {
 			continue
 		}
 		leavers := leavers(s, slot, c, store.PodsOn(slot), priority)
@@ -225,7 +228,7 @@ func roomy(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	return !slices.ContainsFunc(c.Amounts, func(a resource.Amount) bool { return a.Value > s.Allocatable(slot, a.Kind) })
 }
 
-// guessed reports whether nobody knows which GPUs the pods on the node hold: then nobody knows either what is free when some have left.
+// guessed reports whether nobody knows which GPUs, or zones, some of the pods on the node hold: then nobody knows either what is free when some have left.
 func guessed(store *cluster.Store, slot cluster.Slot) bool {
 	return slices.ContainsFunc(store.PodsOn(slot), (*cluster.Pod).Guessed)
 }

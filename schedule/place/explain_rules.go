@@ -75,6 +75,7 @@ var rules = []rule{
 	{filter: "Reservation", each: cordons, say: sayReservation, none: "the unit that it is kept for comes first"},
 	{filter: "NodeResourcesFit", each: shortages, say: sayShortage, change: supply, leaving: true},
 	{filter: "GPUFit", each: lacksGPUs, say: sayGPUs, none: "GPUs are free when their pods have left; a node gets no others", leaving: true},
+	{filter: "ZoneFit", each: lacksZones, say: sayZones, change: vacateZone, leaving: true},
 	{filter: "PodTopologySpread", each: skews, say: saySkew, change: loosen, leaving: true},
 	{filter: "InterPodAffinity", each: company, say: sayCompany, none: "it takes other pods to come or to leave", leaving: true},
 }

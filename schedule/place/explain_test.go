@@ -174,6 +174,9 @@ func drawHistory(t *rapid.T) (history, cluster.PodFacts) {
 		}
 		names[n.Name] = true
 		h = append(h, cluster.NodeUpserted{Node: n})
+		if report := drawReport(t); report != nil {
+			h = append(h, cluster.NodeReported{Node: n.Name, Report: report})
+		}
 	}
 	draw := func(uid string) cluster.PodFacts {
 		r := drawRequirements(t)
@@ -253,6 +256,9 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
 	r := *asked.Requirements
 	switch c.Kind {
 	case Free, Grow:
+		if c.Resource == exclusiveCPUs {
+			return fitsInLargerZone(s, slot, asked, uint16(c.Amount))
+		}
 		at := slices.IndexFunc(node.Allocatable, func(q resource.Quantity) bool { return q.Name == c.Resource })
 		if at < 0 {
 			node.Allocatable = append(node.Allocatable, resource.Quantity{Name: c.Resource, Amount: c.Amount})
@@ -290,6 +296,21 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
 	s.Apply(cluster.PodRemoved{UID: asked.UID})
 	s.Apply(cluster.PodUpserted{Pod: asked})
 	return Fits(&s.State, slot, s.Pod(asked.UID).Class)
+}
+
+// fitsInLargerZone reports whether the pod fits if some zone of the node has so many CPUs more.
+func fitsInLargerZone(s *cluster.Store, slot cluster.Slot, asked cluster.PodFacts, more uint16) bool {
+	for z := range s.Report(slot).Zones.Zones {
+		before := s.Report(slot)
+		larger := *before
+		larger.Zones.Zone[z].CPUs += more
+		s.Apply(cluster.NodeReported{Node: s.Node(slot).Name, Report: &larger})
+		if Fits(&s.State, slot, s.Pod(asked.UID).Class) {
+			return true
+		}
+		s.Apply(cluster.NodeReported{Node: s.Node(slot).Name, Report: before})
+	}
+	return false
 }
 
 func TestMessageIsBounded(t *testing.T) {

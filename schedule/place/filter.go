@@ -42,6 +42,7 @@ var Filters = []Filter{
 	ungranted(reservationFilter, Local, fitsReservation, whyReservation),
 	ungranted("NodeResourcesFit", Local, fitsResources, whyResources),
 	{Name: "GPUFit", Scope: Local, Fits: fitsGPUs, Commits: commitsGPUs, Why: whyGPUs},
+	{Name: "ZoneFit", Scope: Local, Fits: fitsZones, Commits: commitsZones, Why: whyZones},
 	ungranted("PodTopologySpread", Domain, fitsSpread, whySpread),
 	ungranted("InterPodAffinity", Domain, fitsPodAffinity, whyPodAffinity),
 }

@@ -136,13 +136,16 @@ func rooms(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*clu
 		free := s.Free(slot, a.Kind)
 		for _, pod := range leaving {
 			if pod.Priority < spec.CriticalPriority {
-				free += pod.Class.Amounts.Get(a.Kind)
+				free += pod.Class.Amounts.Get(a.Kind) + excessOf(pod, a.Kind)
 			}
 		}
 		n = min(n, max(free, 0)/a.Value)
 	}
 	if len(c.Ports) > 0 {
 		n = min(n, 1)
+	}
+	if n > 0 && !c.Zones.IsZero() {
+		n = zoneRoomsWithout(s, slot, c, leaving, n)
 	}
 	if c.GPU.IsZero() || n == 0 {
 		return int(n)

@@ -82,11 +82,8 @@ func (p *Placer) Place(c *cluster.Class) (Choice, bool) {
 
 // choose is the choice of a node where a pod of the class fits.
 func (p *Placer) choose(slot cluster.Slot, c *cluster.Class) Choice {
-	choice := Choice{Slot: slot}
-	if !c.GPU.IsZero() {
-		choice.Grant, _ = topology.OfferGPUs(p.snapshot.Node(slot).GPU, p.snapshot.GPUs(slot), c.GPU)
-	}
-	return choice
+	grant, _ := p.snapshot.Offer(slot, c)
+	return Choice{Slot: slot, Grant: grant}
 }
 
 // best returns the best node by the ranking of the pod's size, or by the class's own index.

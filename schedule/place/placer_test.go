@@ -52,7 +52,7 @@ type world struct {
 }
 
 func (w *world) step(t *rapid.T) {
-	switch rapid.IntRange(0, 12).Draw(t, "op") {
+	switch rapid.IntRange(0, 13).Draw(t, "op") {
 	case 10:
 		w.store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: rapid.SampledFrom(spaces).Draw(t, "namespace"), Labels: drawLabels(t)}})
 	case 11:
@@ -75,6 +75,16 @@ func (w *world) step(t *rapid.T) {
 		w.store.Apply(cluster.PodUpserted{Pod: *pod})
 	case 0, 1:
 		w.store.Apply(cluster.NodeUpserted{Node: drawNode(t)})
+	case 13:
+		name := fmt.Sprintf("n%d", rapid.IntRange(0, maxNodes).Draw(t, "reporter"))
+		if report := drawReport(t); report != nil {
+			for i := range rapid.IntRange(0, 3).Draw(t, "held") {
+				report.Held = append(report.Held, cluster.HeldZones{UID: cluster.UID(fmt.Sprint(2 * i)), Grant: zonesOf(uint16(i+1), uint16(i))})
+			}
+			w.store.Apply(cluster.NodeReported{Node: name, Report: report})
+		} else {
+			w.store.Apply(cluster.NodeReportRemoved{Node: name})
+		}
 	case 2:
 		w.store.Apply(cluster.NodeRemoved{Name: fmt.Sprintf("n%d", rapid.IntRange(0, maxNodes).Draw(t, "gone"))})
 	case 3, 4:
@@ -201,6 +211,7 @@ func drawRequirements(t *rapid.T) *cluster.Requirements {
 	case 1:
 		r.GPU.Whole = int8(rapid.IntRange(1, 2).Draw(t, "whole"))
 	}
+	drawZones(t, r)
 	if rapid.IntRange(0, 3).Draw(t, "select") == 0 {
 		r.NodeSelector = []cluster.Label{{Key: "zone", Value: rapid.SampledFrom(zones).Draw(t, "zone")}}
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/topology"
 )
 
 // Preemptor finds the node on which a pod that fits nowhere would fit at the least cost to pods of lower priority. It looks at all nodes.
@@ -108,9 +107,7 @@ func (p *Placer) PlaceOn(slot cluster.Slot, c *cluster.Class) (Choice, bool) {
 	if slot < 0 || int(slot) >= s.Slots() || !Fits(s, slot, c) {
 		return Choice{Slot: cluster.NoSlot}, false
 	}
-	choice := Choice{Slot: slot}
-	choice.Grant, _ = topology.OfferGPUs(s.Node(slot).GPU, s.GPUs(slot), c.GPU)
-	return choice, true
+	return p.choose(slot, c), true
 }
 
 // Waits reports whether the pod must not preempt now: pods of lower priority are leaving its nominated node, and it could run there.
@@ -205,13 +202,13 @@ func (e *Preemptor) candidate(slot cluster.Slot, class *cluster.Class, lower []*
 		return Preemption{}, false
 	}
 	found := Preemption{Choice: Choice{Slot: slot}, Victims: slices.Clone(victims), Cost: cost}
-	if !class.GPU.IsZero() {
+	if !class.GPU.IsZero() || !class.Zones.IsZero() {
 		s := &e.placer.snapshot.State
 		trial := s.Try(slot, false)
 		for _, victim := range victims {
 			trial.Take(victim)
 		}
-		found.Grant, _ = topology.OfferGPUs(s.Node(slot).GPU, s.GPUs(slot), class.GPU)
+		found.Grant, _ = s.Offer(slot, class)
 		trial.End(victims)
 	}
 	return found, true

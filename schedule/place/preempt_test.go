@@ -42,6 +42,7 @@ type battle struct {
 	pool      []*cluster.Requirements
 	facts     map[cluster.UID]*cluster.PodFacts
 	nodes     map[string]*cluster.Node
+	reports   map[string]*cluster.NodeReport
 	budgets   map[string]*cluster.Budget
 	pods      int
 	shrunk    bool // a node was replaced by another: whatever is over-committed then is nobody's fault
@@ -54,7 +55,7 @@ func newBattle(t *rapid.T) *battle {
 	}
 	w := &battle{
 		store: cluster.NewStore(), snapshot: cluster.NewSnapshot(), facts: make(map[cluster.UID]*cluster.PodFacts),
-		nodes: make(map[string]*cluster.Node), budgets: make(map[string]*cluster.Budget),
+		nodes: make(map[string]*cluster.Node), reports: make(map[string]*cluster.NodeReport), budgets: make(map[string]*cluster.Budget),
 	}
 	w.placer = NewPlacer(w.snapshot, profile, 7, 4)
 	w.preemptor = NewPreemptor(w.placer, w.store, rapid.IntRange(1, 3).Draw(t, "indexes"))
@@ -83,6 +84,15 @@ func (w *battle) upsertNode(t *rapid.T) {
 	w.shrunk = w.shrunk || w.nodes[n.Name] != nil
 	w.nodes[n.Name] = n
 	w.store.Apply(cluster.NodeUpserted{Node: n})
+	w.report(t, n.Name)
+}
+
+func (w *battle) report(t *rapid.T, node string) {
+	if report := drawReport(t); report != nil {
+		w.shrunk = w.shrunk || w.reports[node] != nil
+		w.reports[node] = report
+		w.store.Apply(cluster.NodeReported{Node: node, Report: report})
+	}
 }
 
 func (w *battle) step(t *rapid.T) {
@@ -202,6 +212,9 @@ func (w *battle) without(pod *cluster.Pod, node string, off map[*cluster.Pod]boo
 	fresh := cluster.NewStore()
 	for _, n := range w.nodes {
 		fresh.Apply(cluster.NodeUpserted{Node: n})
+		if report := w.reports[n.Name]; report != nil {
+			fresh.Apply(cluster.NodeReported{Node: n.Name, Report: report})
+		}
 	}
 	for uid, f := range w.facts {
 		other := w.store.Pod(uid)

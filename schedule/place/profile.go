@@ -29,7 +29,7 @@ type NormalizedScore struct {
 
 // How many there are of each: the tables' lengths, by name because the tables' functions refer to types of that length.
 const (
-	localScores      = 5
+	localScores      = 6
 	normalizedScores = 5
 )
 
@@ -46,6 +46,7 @@ var LocalScores = [localScores]LocalScore{
 	{"RequestedToCapacityRatio", "NodeResourcesFit", 0, scoreCapacityRatio},
 	{"BalancedAllocation", "NodeResourcesBalancedAllocation", 1, scoreBalancedAllocation},
 	{"GPUPacking", "", 20, scoreGPUPacking},
+	{"ZonePacking", "", 20, scoreZonePacking},
 }
 
 // NormalizedScores is every score that is relative to the feasible nodes, or depends on the cluster as a whole.
@@ -96,7 +97,7 @@ func (p *Profile) WithRatio(points []spec.RatioPoint) *Profile {
 func (p *Profile) localScore(s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	var sum int64
 	for i, weight := range p.local {
-		if weight != 0 {
+		if weight != 0 && (i != zoneScore || !c.Zones.IsZero()) {
 			sum += weight * LocalScores[i].Score(p, s, slot, c)
 		}
 	}
@@ -111,6 +112,9 @@ const (
 	affinityScore = 1
 	spreadScore   = 2
 )
+
+// zoneScore is where ZonePacking stands in LocalScores.
+const zoneScore = 5
 
 // static returns the raw values that follow from a node's own properties, images apart.
 func (p *Profile) static(s *cluster.State, slot cluster.Slot, c *cluster.Class) (raw rawValues) {

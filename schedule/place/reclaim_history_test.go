@@ -93,6 +93,9 @@ func (w *feud) upsertNode(t *rapid.T, i int) {
 	n.Unschedulable, n.Taints = false, nil
 	n.Allocatable = quantities(resource.NameCPU, 1000*rapid.IntRange(1, 4).Draw(t, "cpu"), resource.NameMemory, 8<<30, resource.NamePods, 6)
 	w.store.Apply(cluster.NodeUpserted{Node: n})
+	if report := drawReport(t); report != nil {
+		w.store.Apply(cluster.NodeReported{Node: n.Name, Report: report})
+	}
 }
 
 func (w *feud) step(t *rapid.T) {

@@ -7,7 +7,6 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/heap"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/topology"
 )
 
 // seeker is one search for victims. What it takes is lifted off the snapshot, what it places is assumed there, until it goes back.
@@ -312,11 +311,7 @@ func (s *seeker) await(pod *cluster.Pod) {
 
 // assume places a pod on a node on which it fits.
 func (s *seeker) assume(slot cluster.Slot, pod *cluster.Pod) {
-	st := s.state()
-	choice := Choice{Slot: slot}
-	if !pod.Class.GPU.IsZero() {
-		choice.Grant, _ = topology.OfferGPUs(st.Node(slot).GPU, st.GPUs(slot), pod.Class.GPU)
-	}
+	choice := s.r.placer.choose(slot, pod.Class)
 	s.r.placer.snapshot.Assume(slot, pod, choice.Grant)
 	s.books.place(pod.Class, 1)
 	s.placed = append(s.placed, MemberChoice{pod, choice})

@@ -35,10 +35,13 @@ func TestCommitIsNeverWeakerThanForecast(t *testing.T) {
 		store := cluster.NewStore()
 		node := drawNode(t)
 		store.Apply(cluster.NodeUpserted{Node: node})
+		if report := drawReport(t); report != nil {
+			store.Apply(cluster.NodeReported{Node: node.Name, Report: report})
+		}
 		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "other", Node: node.Name, Requirements: drawRequirements(t)}})
 		class := store.Class(drawRequirements(t))
 		slot := store.Slot(node.Name)
-		grant, offered := topology.OfferGPUs(node.GPU, store.GPUs(slot), class.GPU)
+		grant, offered := store.Offer(slot, class)
 		for _, f := range Filters {
 			forecast, commit := f.Fits(&store.State, slot, class), f.Commits(&store.State, slot, class, grant)
 			if commit && !forecast || forecast && offered && !commit {

@@ -72,6 +72,9 @@ func (w *unitWorld) drawUnitNodes(t *rapid.T) (names []string) {
 			n.Taints = []cluster.Taint{{Key: "x", Effect: cluster.TaintEffect(rapid.IntRange(1, 3).Draw(t, "effect"))}}
 		}
 		w.store.Apply(cluster.NodeUpserted{Node: n})
+		if report := drawReport(t); report != nil {
+			w.store.Apply(cluster.NodeReported{Node: name, Report: report})
+		}
 		if rapid.IntRange(0, 14).Draw(t, "reserved") == 0 {
 			w.store.Reserve([]cluster.Slot{w.store.Slot(name)}, 1)
 		}
@@ -90,6 +93,7 @@ func drawMember(t *rapid.T, bound bool) *cluster.Requirements {
 	case 1:
 		r.GPU.Whole = int8(rapid.IntRange(1, 2).Draw(t, "whole"))
 	}
+	drawZones(t, r)
 	if rapid.IntRange(0, 3).Draw(t, "tolerate") == 0 {
 		r.Tolerations = []cluster.Toleration{{Key: "x", Exists: true}}
 	}
@@ -175,10 +179,15 @@ func (w *unitWorld) member(group string, r *cluster.Requirements, node string) *
 func (w *unitWorld) apply(pod *cluster.PodFacts) {
 	if slot := w.store.Slot(pod.Node); slot != cluster.NoSlot {
 		pod.Grant = topology.ForceGPUs(w.store.Node(slot).GPU, w.store.GPUs(slot), pod.Requirements.GPU)
-		if pod.Grant.IsZero() {
-			copied := *pod.Requirements
-			copied.GPU = topology.Request{}
-			pod.Requirements, pod.Grant = &copied, topology.Grant{}
+		shape, free := w.store.Zones(slot)
+		pod.Grant.Zones = topology.ForceZones(shape, free, pod.Requirements.Zones)
+		copied := *pod.Requirements
+		pod.Requirements = &copied
+		if pod.Grant.GPUs == 0 {
+			copied.GPU, pod.Grant.Milli = topology.Request{}, 0
+		}
+		if pod.Grant.Zones.IsZero() {
+			copied.Zones = topology.ZoneRequest{}
 		}
 	}
 	w.store.Apply(cluster.PodUpserted{Pod: *pod})
@@ -202,7 +211,7 @@ func (w *unitWorld) capacity(slot cluster.Slot, pod *cluster.Pod) (n int) {
 	s := cluster.NewSnapshot()
 	s.Advance(w.store)
 	for Fits(&s.State, slot, pod.Class) {
-		grant, _ := topology.OfferGPUs(s.Node(slot).GPU, s.GPUs(slot), pod.Class.GPU)
+		grant, _ := s.Offer(slot, pod.Class)
 		s.Assume(slot, pod, grant)
 		n++
 	}
@@ -245,7 +254,8 @@ func rows(s *cluster.Snapshot) string {
 			text += fmt.Sprint(s.Requested(slot, resource.Kind(kind)), " ")
 		}
 		cpu, memory := s.ScoreRequested(slot)
-		text += fmt.Sprintln(cpu, memory, len(s.Ports(slot)), *s.GPUs(slot), s.Reservation(slot))
+		_, zones := s.Zones(slot)
+		text += fmt.Sprintln(cpu, memory, len(s.Ports(slot)), *s.GPUs(slot), *zones, s.Reservation(slot))
 	}
 	return text
 }

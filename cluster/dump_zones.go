@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"hilbert.dev/hilbert/topology"
+)
+
+// How zones, what is asked of them and what is said about them stand in a file.
+
+var (
+	bindingNames = []string{topology.Unbound: "unbound", topology.Bound: "bound", topology.Exclusive: "exclusive"}
+	rulerNames   = []string{topology.RulerNone: "none", topology.RulerAgent: "agent", topology.RulerKubelet: "kubelet"}
+)
+
+type (
+	bindingText topology.Binding
+	rulerText   topology.Ruler
+	zonesText   topology.ZoneGrant // as the Binding's annotation has it
+)
+
+func (b bindingText) MarshalText() ([]byte, error) { return []byte(nameOf(bindingNames, b)), nil }
+func (r rulerText) MarshalText() ([]byte, error)   { return []byte(nameOf(rulerNames, r)), nil }
+
+func (z zonesText) MarshalText() ([]byte, error) { return []byte(topology.ZoneGrant(z).String()), nil }
+
+func (b *bindingText) UnmarshalText(text []byte) (err error) {
+	*b, err = named[bindingText](bindingNames, string(text))
+	return err
+}
+
+func (r *rulerText) UnmarshalText(text []byte) (err error) {
+	*r, err = named[rulerText](rulerNames, string(text))
+	return err
+}
+
+func (z *zonesText) UnmarshalText(text []byte) error {
+	g, err := topology.ParseZoneGrant(string(text))
+	*z = zonesText(g)
+	return err
+}
+
+type zoneRequestRecord struct {
+	CPUs    uint16      `json:"cpus"`
+	Binding bindingText `json:"binding"`
+	Memory  uint32      `json:"memory,omitempty"`
+}
+
+type zoneRecord struct {
+	CPUs   uint16 `json:"cpus"`
+	Socket uint8  `json:"socket,omitempty"`
+	Memory uint32 `json:"memory"`
+	Closed bool   `json:"closed,omitempty"`
+}
+
+type heldRecord struct {
+	UID   UID       `json:"uid"`
+	Zones zonesText `json:"zones"`
+}
+
+type reportRecord struct {
+	Node    string       `json:"node"`
+	Ruler   rulerText    `json:"ruler"`
+	Why     string       `json:"why,omitempty"`
+	Threads uint8        `json:"threads,omitempty"`
+	Zones   []zoneRecord `json:"zones,omitempty"`
+	Held    []heldRecord `json:"held,omitempty"`
+}
+
+func writeReport(r NodeReported) reportRecord {
+	shape := &r.Report.Zones
+	out := reportRecord{Node: r.Node, Ruler: rulerText(shape.Ruler), Why: r.Report.Why, Threads: shape.Threads}
+	for z, capacity := range shape.Zone[:shape.Zones] {
+		out.Zones = append(out.Zones, zoneRecord{capacity.CPUs, capacity.Socket, capacity.Memory, shape.Closed&(1<<z) != 0})
+	}
+	out.Held = each(r.Report.Held, func(h HeldZones) heldRecord { return heldRecord{h.UID, zonesText(h.Grant)} })
+	return out
+}
+
+func readReport(r *reportRecord) (NodeReported, error) {
+	out := NodeReported{Node: r.Node, Report: &NodeReport{Why: r.Why}}
+	if len(r.Zones) > topology.MaxZones {
+		return out, fmt.Errorf("report of node %s: %d zones; at most %d can be told apart", r.Node, len(r.Zones), topology.MaxZones)
+	}
+	shape := &out.Report.Zones
+	shape.Ruler, shape.Threads, shape.Zones = topology.Ruler(r.Ruler), r.Threads, uint8(len(r.Zones))
+	for z, capacity := range r.Zones {
+		shape.Zone[z] = topology.ZoneCapacity{CPUs: capacity.CPUs, Socket: capacity.Socket, Memory: capacity.Memory}
+		if capacity.Closed {
+			shape.Closed |= 1 << z
+		}
+	}
+	out.Report.Held = each(r.Held, func(h heldRecord) HeldZones { return HeldZones{h.UID, topology.ZoneGrant(h.Zones)} })
+	return out, nil
+}
+
+// dumpReports lists what the nodes say, without what they say of pods that have left since.
+func (s *Store) dumpReports() (list []NodeReported) {
+	for node, r := range s.reports {
+		said := r.NodeReport
+		if len(r.left) > 0 {
+			copied := *said
+			copied.Held = slices.DeleteFunc(slices.Clone(said.Held), func(h HeldZones) bool { return r.left[h.UID] })
+			said = &copied
+		}
+		list = append(list, NodeReported{node, said})
+	}
+	return list
+}
+
+// checkReports returns the first contradiction among what nodes say.
+func (d *Dump) checkReports() error {
+	named := make(map[string]bool, len(d.Reports))
+	for _, r := range d.Reports {
+		switch {
+		case r.Node == "" || named[r.Node]:
+			return fmt.Errorf("report of node %q: the name is empty or stands twice", r.Node)
+		case r.Report == nil:
+			return fmt.Errorf("report of node %q: it says nothing", r.Node)
+		case !slices.IsSortedFunc(r.Report.Held, func(a, b HeldZones) int { return cmp.Or(cmp.Compare(a.UID, b.UID), -1) }):
+			return fmt.Errorf("report of node %q: what pods hold is not sorted by UID, or one stands twice", r.Node)
+		}
+		named[r.Node] = true
+	}
+	return nil
+}
+
+func (r *zoneRequestRecord) request() topology.ZoneRequest {
+	return topology.ZoneRequest{CPUs: r.CPUs, Binding: topology.Binding(r.Binding), Memory: r.Memory}
+}
+
+func (g *grantRecord) grant() (out topology.Grant, err error) {
+	out.Milli, out.Zones = g.Milli, topology.ZoneGrant(g.Zones)
+	for _, gpu := range g.GPUs {
+		if gpu < 0 || gpu >= topology.MaxGPUs {
+			return out, fmt.Errorf("grant: %d is no GPU (0 to %d)", gpu, topology.MaxGPUs-1)
+		}
+		out.GPUs |= 1 << gpu
+	}
+	if out.IsZero() {
+		return out, errors.New("grant: it gives nothing")
+	}
+	return out, nil
+}

@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"hilbert.dev/hilbert/topology"
+)
+
+// What a pod holds of its node's zones is, in this order: what the node reports, which is true; what the Binding recorded; else a guess. What the
+// node reports for pods that are not there is charged too. All of it follows from the pods and the newest reports, whatever the order in
+// which they were seen; but a pod that has left is not charged until the node says once more that it is there.
+
+// reported is the newest report of a node.
+type reported struct {
+	*NodeReport
+	// left are pods that it names and that have left since.
+	left map[UID]bool
+}
+
+// Confirmed reports whether the pod's node says what the pod holds of its zones.
+func (p *Pod) Confirmed() bool { return p.recorded != nil }
+
+// Moved reports whether the node gave the pod other zones than its Binding promised.
+func (p *Pod) Moved() bool {
+	return p.recorded != nil && !p.recorded.IsZero() && *p.recorded != p.grant.Zones
+}
+
+// recordedZones is what the pod's Binding said, zero where it said nothing.
+func (p *Pod) recordedZones() topology.ZoneGrant {
+	switch {
+	case p.recorded != nil:
+		return *p.recorded
+	case p.guessed:
+		return topology.ZoneGrant{}
+	}
+	return p.grant.Zones
+}
+
+// forgetZones leaves the pod with what its Binding said.
+func (p *Pod) forgetZones() {
+	p.grant.Zones, p.recorded = p.recordedZones(), nil
+}
+
+// report takes in a node's newest report; nil: there is none any more.
+func (s *Store) report(node string, r *NodeReport) {
+	old := s.reports[node]
+	switch {
+	case r == nil && old == nil, r != nil && old != nil && SameReport(old.NodeReport, r) && len(old.left) == 0:
+		return
+	case r == nil:
+		delete(s.reports, node)
+	default:
+		s.reports[node] = &reported{NodeReport: r}
+	}
+	slot, known := s.slots[node]
+	if !known {
+		return
+	}
+	before := *s.zoneRow(slot)
+	requested := [...]int64{s.scoreCPU[slot], s.scoreMemory[slot]}
+	s.zones[slot].report = r
+	s.rezone(slot)
+	after := s.zones[slot]
+	if requested != [...]int64{s.scoreCPU[slot], s.scoreMemory[slot]} || before.free != after.free || !sameShape(before.report, r) {
+		s.note(slot, Freed|Charged)
+	} // else the node has only confirmed what was known, and nobody need look again
+}
+
+func sameShape(a, b *NodeReport) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Zones == b.Zones && a.Why == b.Why
+}
+
+func (s *Store) listReports(list []NodeReported) {
+	listed := make(map[string]bool, len(list))
+	for i := range list {
+		listed[list[i].Node] = true
+	}
+	for _, node := range slices.Sorted(maps.Keys(s.reports)) {
+		if !listed[node] {
+			s.report(node, nil)
+		}
+	}
+	for i := range list {
+		s.report(list[i].Node, list[i].Report)
+	}
+}
+
+// enterZones begins the row of a node that was not known.
+func (s *Store) enterZones(slot Slot, node string) {
+	if r := s.reports[node]; r != nil {
+		s.zoneRow(slot).report = r.NodeReport
+		s.rezone(slot)
+	}
+}
+
+// settleZones makes the pod hold what its node reports, before it is charged there.
+func (s *Store) settleZones(pod *Pod, slot Slot) {
+	held, ok := s.Report(slot).holds(pod.UID)
+	if !ok {
+		return
+	}
+	delete(s.reports[pod.node].left, pod.UID)
+	recorded := pod.recordedZones()
+	pod.recorded, pod.grant.Zones = &recorded, *held
+}
+
+// depart takes note that a pod has left a node which may still name it.
+func (s *Store) depart(pod *Pod, slot Slot, node string) {
+	if _, ok := s.Report(slot).holds(pod.UID); ok {
+		r := s.reports[node]
+		if r.left == nil {
+			r.left = make(map[UID]bool)
+		}
+		r.left[pod.UID] = true
+	}
+}
+
+// guessesZones reports whether what the pod holds of zones is a guess.
+func (p *Pod) guessesZones() bool { return p.guessed && p.recorded == nil }
+
+// touchesZones reports whether a pod coming or going changes more of the slot's row than its own grant: others are guessed, or its node names it.
+func (s *Store) touchesZones(slot Slot, pod *Pod) bool {
+	row := s.zones[slot]
+	if row == nil || pod.Class.Zones.IsZero() && pod.grant.Zones.IsZero() {
+		return false
+	}
+	_, held := row.report.holds(pod.UID)
+	return held || s.zoneGuesses[slot] > 0
+}
+
+// rezone rebuilds a slot's row: what is recorded and reported first, then the guesses in UID order, so that the result does not depend on the
+// order in which pods were seen. Pods that are lifted for a judgement keep what they have.
+func (s *Store) rezone(slot Slot) {
+	row := s.zones[slot]
+	node := s.nodes[slot].Name
+	shape, _ := s.Zones(slot)
+	free := topology.NewZoneFree(shape)
+	var guessed []*Pod
+	s.zoneGuesses[slot] = 0
+	for _, pod := range s.onSlot[slot] {
+		if !pod.lifted {
+			s.confirm(pod, slot, row.report)
+		}
+		switch {
+		case pod.guessesZones():
+			s.zoneGuesses[slot]++
+			if !pod.lifted {
+				guessed = append(guessed, pod)
+			}
+		case !pod.lifted && !pod.grant.Zones.IsZero():
+			free.Commit(&pod.grant.Zones)
+		}
+	}
+	s.eachForeign(slot, node, func(h *HeldZones) { free.Commit(&h.Grant) })
+	slices.SortFunc(guessed, func(a, b *Pod) int { return cmp.Compare(a.UID, b.UID) })
+	for _, pod := range guessed {
+		pod.grant.Zones = topology.ForceZones(shape, &free, pod.Class.Zones)
+		free.Commit(&pod.grant.Zones)
+	}
+	row.free = free
+}
+
+// confirm makes a pod that is charged to the slot hold what the report says, or what it was recorded to. The row itself is not changed.
+func (s *Store) confirm(pod *Pod, slot Slot, r *NodeReport) {
+	held, ok := r.holds(pod.UID)
+	if !ok && pod.recorded == nil {
+		return
+	}
+	s.moveExcess(slot, pod.Class, &pod.grant.Zones, -1)
+	pod.forgetZones()
+	if ok {
+		recorded := pod.grant.Zones
+		pod.recorded, pod.grant.Zones = &recorded, *held
+	}
+	s.moveExcess(slot, pod.Class, &pod.grant.Zones, 1)
+}
+
+// eachForeign visits what the slot's node says is held by pods that are not there.
+func (s *Store) eachForeign(slot Slot, node string, visit func(*HeldZones)) {
+	r := s.reports[node]
+	if r == nil {
+		return
+	}
+	for i := range r.Held {
+		h := &r.Held[i]
+		if pod := s.pods[h.UID]; (pod == nil || pod.slot != slot) && !r.left[h.UID] {
+			visit(h)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package script
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Report reads a report command: what a node's agent says. The amounts of each zone stand in lists, memory in GiB; what several zones give is
+// joined by a plus.
+//
+//	report n1 agent threads=2 cpus=(16,16) mem=(64,64) sockets=(0,1) closed=1 held=(p1@0:8/4096Mi,p2@0:2+1:2)
+func Report(t testing.TB, d *datadriven.TestData) cluster.NodeReported {
+	t.Helper()
+	r := &cluster.NodeReport{Zones: topology.ZoneShape{Threads: 1}}
+	shape := &r.Zones
+	for _, arg := range d.CmdArgs[1:] {
+		switch arg.Key {
+		case "agent":
+			shape.Ruler = topology.RulerAgent
+		case "kubelet":
+			shape.Ruler = topology.RulerKubelet
+		case cluster.ReportStale:
+			r.Why = arg.Key
+		case "threads":
+			arg.Scan(t, 0, &shape.Threads)
+		case "cpus":
+			shape.Zones = uint8(len(arg.Vals))
+			for z, value := range arg.Vals {
+				shape.Zone[z].CPUs = uint16(scaled(t, d, value, 1))
+			}
+		case "mem":
+			for z, value := range arg.Vals {
+				shape.Zone[z].Memory = uint32(scaled(t, d, value, 1024))
+			}
+		case "sockets":
+			for z, value := range arg.Vals {
+				shape.Zone[z].Socket = uint8(scaled(t, d, value, 1))
+			}
+		case "closed":
+			for _, value := range arg.Vals {
+				shape.Closed |= 1 << scaled(t, d, value, 1)
+			}
+		case "held":
+			for _, value := range arg.Vals {
+				uid, zones, _ := strings.Cut(value, "@")
+				r.Held = append(r.Held, cluster.HeldZones{UID: cluster.UID(uid), Grant: zoneGrant(t, d, zones)})
+			}
+		default:
+			d.Fatalf(t, "report: unknown argument %q", arg.Key)
+		}
+	}
+	return cluster.NodeReported{Node: d.CmdArgs[0].Key, Report: r}
+}
+
+func zoneGrant(t testing.TB, d *datadriven.TestData, text string) topology.ZoneGrant {
+	t.Helper()
+	g, err := topology.ParseZoneGrant(strings.ReplaceAll(text, "+", ","))
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	return g
+}
+
+var bindings = map[string]topology.Binding{"": topology.Unbound, "bound": topology.Bound, "exclusive": topology.Exclusive}
+
+// askZones makes a pod dedicated whose command says so: it asks for as many whole cores as its cpu.
+func askZones(t testing.TB, d *datadriven.TestData, r *cluster.Requirements, amounts map[string]int64) {
+	t.Helper()
+	for _, arg := range d.CmdArgs[1:] {
+		if arg.Key != "dedicated" {
+			continue
+		}
+		binding, ok := bindings[first(arg.Vals)]
+		if !ok {
+			d.Fatalf(t, "pod: dedicated=%s: want bound or exclusive", arg.Vals)
+		}
+		r.Zones = topology.ZoneRequest{CPUs: uint16(amounts[resource.NameCPU] / 1000), Binding: binding}
+		if binding != topology.Unbound {
+			r.Zones.Memory = uint32(amounts[resource.NameMemory] / topology.Mebibyte)
+		}
+	}
+}
+
+// zones renders what is left of a node's zones: CPUs, and MiB of memory.
+func zones(s *cluster.State, slot cluster.Slot) string {
+	shape, free := s.Zones(slot)
+	if s.Report(slot) == nil {
+		return ""
+	}
+	text := " zones(" + shape.Ruler.String() + ") free="
+	for z := range shape.Zones {
+		text += "[" + strconv.Itoa(int(free[z].CPUs)) + "/" + strconv.FormatInt(free[z].Memory, 10) + "Mi"
+		if shape.Closed&(1<<z) != 0 {
+			text += " closed"
+		}
+		text += "]"
+	}
+	return text
+}

@@ -1,0 +1,245 @@
+package place
+
+import (
+	"fmt"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Zones: what dedicated pods ask of a node's NUMA nodes.
+
+func fitsZones(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	if c.Zones.IsZero() {
+		return true
+	}
+	_, ok := offerZones(s, slot, c)
+	return ok
+}
+
+// offerZones is the part of State.Offer that is about zones.
+func offerZones(s *cluster.State, slot cluster.Slot, c *cluster.Class) (topology.ZoneGrant, bool) {
+	shape, free := s.Zones(slot)
+	g, ok := topology.OfferZones(shape, free, c.Zones)
+	return g, ok && s.FitsExcess(slot, c, &g)
+}
+
+func commitsZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant topology.Grant) bool {
+	if c.Zones.IsZero() {
+		return grant.Zones.IsZero()
+	}
+	shape, free := s.Zones(slot)
+	return fitsZones(s, slot, c) && free.Fits(shape, c.Zones, &grant.Zones) && s.FitsExcess(slot, c, &grant.Zones)
+}
+
+// zoneLack is what keeps a dedicated pod off a node.
+type zoneLack int
+
+const (
+	lacksReport zoneLack = iota
+	lacksFreshReport
+	lacksAgent // the kubelet rules the CPUs
+	lacksTold  // the machine has zones that cannot be told apart, or none
+	lacksWhole // unused zones, for who wants them alone
+	lacksCores
+	lacksMemory
+	lacksRest // room for what whole cores and zones take beyond the request
+)
+
+// zoneLackOf says why a node's zones refuse a class.
+func zoneLackOf(s *cluster.State, slot cluster.Slot, c *cluster.Class) zoneLack {
+	shape, free := s.Zones(slot)
+	r := s.Report(slot)
+	switch {
+	case r == nil:
+		return lacksReport
+	case shape.Ruler == topology.RulerNone:
+		return lacksFreshReport
+	case shape.Ruler == topology.RulerKubelet:
+		return lacksAgent
+	case shape.Zones == 0:
+		return lacksTold
+	}
+	if _, ok := topology.OfferZones(shape, free, c.Zones); ok {
+		return lacksRest
+	}
+	ask := c.Zones
+	ask.Memory = 0
+	_, ok := topology.OfferZones(shape, free, ask)
+	switch {
+	case ok:
+		return lacksMemory
+	case ask.Binding == topology.Exclusive:
+		return lacksWhole
+	}
+	return lacksCores
+}
+
+func whyZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	switch zoneLackOf(s, slot, c) {
+	case lacksReport:
+		add("node(s) had no zone report")
+	case lacksFreshReport:
+		add("node(s) had no fresh zone report")
+	case lacksAgent:
+		add("node(s) left their CPUs to the kubelet")
+	case lacksTold:
+		add("node(s) had no zones that could be promised")
+	case lacksWhole:
+		add("node(s) had too few unused zones")
+	case lacksCores:
+		add("node(s) had too few exclusive cores in one set of zones")
+	case lacksMemory:
+		add("node(s) had too little memory in one set of zones")
+	case lacksRest:
+		add("node(s) had no room for the rest of the cores or zones that the pod would hold")
+	}
+}
+
+func lacksZones(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(obstacle)) {
+	add(obstacle{})
+}
+
+func sayZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
+	ask := fmt.Sprintf("%d CPUs, %s, asked", c.Zones.CPUs, c.Zones.Binding)
+	switch zoneLackOf(s, slot, c) {
+	case lacksReport:
+		return "says nothing of its zones"
+	case lacksFreshReport:
+		return "has not said anything of its zones lately"
+	case lacksAgent:
+		return "leaves its CPUs to the kubelet, which promises nothing by zone"
+	case lacksTold:
+		return "has no zones that could be promised"
+	case lacksWhole:
+		return fmt.Sprintf("has too few unused zones (%s; %s)", ask, zoneRooms(s, slot, false))
+	case lacksMemory:
+		return fmt.Sprintf("has too little memory in its zones (%s with %d MiB; %s)", ask, c.Zones.Memory, zoneRooms(s, slot, true))
+	case lacksRest:
+		return "has no room for the rest of the cores or zones that the pod would hold"
+	}
+	return fmt.Sprintf("has too few exclusive cores in its zones (%s; %s)", ask, zoneRooms(s, slot, false))
+}
+
+// zoneRooms lists what is free of each zone: "free by zone 2, 4 closed".
+func zoneRooms(s *cluster.State, slot cluster.Slot, memory bool) string {
+	shape, free := s.Zones(slot)
+	text := "free by zone"
+	for z := range int(shape.Zones) {
+		if z > 0 {
+			text += ","
+		}
+		if memory {
+			text += fmt.Sprintf(" %d MiB", free[z].Memory)
+		} else {
+			text += fmt.Sprintf(" %d", free[z].CPUs)
+		}
+		if shape.Closed&(1<<z) != 0 {
+			text += " closed"
+		}
+	}
+	return text
+}
+
+// exclusiveCPUs is the resource of a Change that frees CPUs in one zone.
+const exclusiveCPUs = "exclusive CPUs"
+
+// vacateZone is the fewest CPUs that, free in one zone, would let the pod fit.
+func vacateZone(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) (Change, bool) {
+	if zoneLackOf(s, slot, c) != lacksCores {
+		return Change{}, false
+	}
+	shape, free := s.Zones(slot)
+	best := int64(0)
+	for z := range int(shape.Zones) {
+		if shape.Closed&(1<<z) != 0 {
+			continue
+		}
+		for more := int64(1); int64(free[z].CPUs)+more <= int64(shape.Zone[z].CPUs) && (best == 0 || more < best); more++ {
+			supposed := *free
+			supposed[z].CPUs += int32(more)
+			if g, ok := topology.OfferZones(shape, &supposed, c.Zones); ok && s.FitsExcess(slot, c, &g) {
+				best = more
+			}
+		}
+	}
+	return Change{Kind: Free, Resource: exclusiveCPUs, Amount: best, cost: share(best, int64(c.Zones.CPUs))}, best > 0
+}
+
+// scoreZonePacking keeps whole zones whole: a node is the better for a dedicated pod the less it leaves of the zones that it would touch. Nodes
+// on which the kubelet rules get nothing, and pods that ask for no zones are given the same everywhere.
+func scoreZonePacking(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	if c.Zones.IsZero() {
+		return 0
+	}
+	shape, free := s.Zones(slot)
+	grant, ok := topology.OfferZones(shape, free, c.Zones)
+	if !ok || grant.IsZero() {
+		return 0
+	}
+	var left, all int64
+	for z := range int(shape.Zones) {
+		if grant.CPUs[z] > 0 {
+			left += int64(free[z].CPUs) - int64(grant.CPUs[z])
+			all += int64(shape.Zone[z].CPUs)
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return MaxScore - min(max(left, 0), all)*MaxScore/all
+}
+
+// zonesThatFit is how often, at most so many times, zones would be offered, each grant committed before the next is asked for. cpu and memory is what
+// is free on the node, in millicores and bytes.
+func zonesThatFit(shape *topology.ZoneShape, free topology.ZoneFree, c *cluster.Class, cpu, memory, most int64) (n int64) {
+	if shape.Ruler == topology.RulerKubelet && c.Zones.Binding == topology.Unbound {
+		return most
+	}
+	eachCPU, eachMemory := c.Amounts.Get(resource.CPU), c.Amounts.Get(resource.Memory)
+	for n < most {
+		grant, ok := topology.OfferZones(shape, &free, c.Zones)
+		if !ok {
+			break
+		}
+		moreCPU, moreMemory := cluster.Excess(c, &grant)
+		wantCPU, wantMemory := eachCPU+moreCPU, eachMemory+moreMemory
+		if wantCPU > max(cpu, 0) || wantMemory > max(memory, 0) {
+			break
+		}
+		cpu, memory = cpu-wantCPU, memory-wantMemory
+		free.Commit(&grant)
+		n++
+	}
+	return n
+}
+
+// excessOf is what a pod takes of its node's CPUs or memory beyond what it requests.
+func excessOf(pod *cluster.Pod, kind resource.Kind) int64 {
+	held := pod.Grant().Zones
+	cpu, memory := cluster.Excess(pod.Class, &held)
+	switch kind {
+	case resource.CPU:
+		return cpu
+	case resource.Memory:
+		return memory
+	}
+	return 0
+}
+
+// zoneRoomsWithout is zonesThatFit when some of the pods on the node have left, and n that its other resources have room for.
+func zoneRoomsWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*cluster.Pod, n int64) int64 {
+	shape, rooms := s.Zones(slot)
+	free, cpu, memory := *rooms, s.Free(slot, resource.CPU), s.Free(slot, resource.Memory)
+	for _, pod := range leaving {
+		if pod.Priority < spec.CriticalPriority {
+			held := pod.Grant().Zones
+			cpu += pod.Class.Amounts.Get(resource.CPU) + excessOf(pod, resource.CPU)
+			memory += pod.Class.Amounts.Get(resource.Memory) + excessOf(pod, resource.Memory)
+			free.Release(&held)
+		}
+	}
+	return zonesThatFit(shape, free, c, cpu, memory, n)
+}
