@@ -158,9 +158,11 @@ func (r *Reader) Recycle(o *Observation) {
 
 // take returns an observation with room for so many cgroups.
 func (r *Reader) take(now time.Duration, cgroups int) *Observation {
-	o := &Observation{}
+	var o *Observation
 	if last := len(r.free) - 1; last >= 0 {
 		o, r.free = r.free[last], r.free[:last]
+	} else {
+		o = &Observation{}
 	}
 	if cap(o.Cgroups) < cgroups {
 		o.Cgroups = make([]CgroupUse, cgroups)

@@ -3,6 +3,7 @@ package observe
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"path"
 	"strings"
 	"syscall"
@@ -243,7 +244,7 @@ func TestThreadBudget(t *testing.T) {
 		k.write(path.Join("sys/fs/cgroup", dir, "cgroup.threads"), list.String())
 		cgroups = append(cgroups, Cgroup{ID: dir, Dir: dir, Threads: true})
 	}
-	k.page = 4096
+	k.page = 256
 	r := New(k, Params{SlowEvery: 1, ThreadBudget: 400})
 	var states []string
 	for i := range 4 {
@@ -274,5 +275,44 @@ func TestDirs(t *testing.T) {
 		if got := cell(o.Cgroups[0].Memory.Current, amounts); got != want {
 			t.Errorf("%q: %s, want %s", dir, got, want)
 		}
+	}
+}
+
+// Who reads more often than a rate may be taken gets one at every reading that is far enough from the last that had one.
+func TestTooOften(t *testing.T) {
+	k := newFakeKernel()
+	writePod(t, k.write, "a")
+	r := New(k, Params{SlowEvery: 1})
+	rates := 0
+	for i := range 41 {
+		k.write("sys/fs/cgroup/a/cpu.stat", fmt.Sprintf("usage_usec %d\n", i*25_000))
+		o := r.Read(time.Duration(i)*50*time.Millisecond, []Cgroup{{ID: "a", Dir: "a"}})
+		if usage, ok := o.Cgroups[0].CPU.Usage.Get(); ok {
+			rates++
+			if math.Abs(usage-0.5) > 1e-9 {
+				t.Errorf("reading %d: usage %v, want 0.5", i, usage)
+			}
+		}
+	}
+	if rates != 20 {
+		t.Errorf("%d rates in 2 s, want 20", rates)
+	}
+}
+
+// A file that fills the buffer may go on: it says nothing, unless its beginning is what we want.
+func TestTooLarge(t *testing.T) {
+	k := newFakeKernel()
+	writeNode(t, k.write)
+	writePod(t, k.write, "a")
+	long := strings.Repeat("nothing 1\n", maxFile/10+1)
+	for _, name := range []string{"proc/stat", "sys/fs/cgroup/a/memory.stat"} {
+		k.write(name, k.files[name].text+long)
+	}
+	o := New(k, Params{}).Read(0, []Cgroup{{ID: "a", Dir: "a"}})
+	if anon := o.Cgroups[0].Memory.Anon; anon.State() != Missing || anon.Reason() != TooLarge {
+		t.Errorf("anonymous memory of a file that is too long: %s", cell(anon, amounts))
+	}
+	if busy := o.Node.CPU.Busy; busy.Reason() != First {
+		t.Errorf("/proc/stat with a long end: %s", cell(busy, cores))
 	}
 }
