@@ -105,10 +105,11 @@ func adoptionRank(s *Sandbox, running map[string]topology.CPUSet) int {
 
 // adopt takes over a pod that runs already. One that cannot have what it asks for runs on as it is, unmanaged.
 func (a *Agent) adopt(s *Sandbox, fixed, running topology.CPUSet) {
-	if _, known := a.manager.Placement(s.UID); !known {
+	kubelet := a.options.Mode == spec.ModeKubelet
+	if _, known := a.manager.Placement(s.UID); !known || kubelet { // the kubelet may have decided anew
 		p := podOf(s)
 		switch {
-		case a.options.Mode == spec.ModeKubelet:
+		case kubelet:
 			p.Fixed = fixed
 		case p.QoS.Level == spec.QoSDedicated:
 			p.Fixed = running

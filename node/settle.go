@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
@@ -170,6 +171,9 @@ func (a *Agent) restore() {
 		return
 	}
 	a.notes(PodName{}, a.manager.Restore(checkpoint))
+	for _, c := range a.manager.Report().Closed {
+		a.closings = append(a.closings, closing{c.Zone, time.Now()})
+	}
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -34,7 +34,10 @@ func containerCgroup(cgroupsPath string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cgroups path %q: %w", cgroupsPath, err)
 	}
-	return directory(path.Join(above, unit))
+	if strings.ContainsRune(unit, '/') {
+		return "", fmt.Errorf("cgroups path %q: %q is no unit", cgroupsPath, unit)
+	}
+	return directory(above + "/" + unit)
 }
 
 // podCgroup turns the cgroup parent of a pod's sandbox into the pod's directory. The kubelet names a systemd slice by its whole path, of

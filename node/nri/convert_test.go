@@ -1,0 +1,181 @@
+package nri
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/topology"
+)
+
+// The kubelet and containerd say these with the two cgroup drivers, for pods of the three classes, and with a --cgroup-root.
+func TestContainerCgroup(t *testing.T) {
+	for _, c := range []struct{ path, want string }{
+		{"/kubepods/burstable/pod7d1/4fe", "kubepods/burstable/pod7d1/4fe"},
+		{"/kubepods/pod7d1/4fe", "kubepods/pod7d1/4fe"},
+		{"/kubelet/kubepods/besteffort/pod7d1/4fe", "kubelet/kubepods/besteffort/pod7d1/4fe"},
+		{"kubepods-burstable-pod7d1_2.slice:cri-containerd:4fe", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod7d1_2.slice/cri-containerd-4fe.scope"},
+		{"kubepods-pod7d1.slice:cri-containerd:4fe", "kubepods.slice/kubepods-pod7d1.slice/cri-containerd-4fe.scope"},
+		{"kubelet-kubepods-besteffort-pod7d1.slice:crio:4fe", "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod7d1.slice/crio-4fe.scope"},
+		{":cri-containerd:4fe", "system.slice/cri-containerd-4fe.scope"},
+		{"a.slice::4fe", "a.slice/4fe.scope"},
+		{"-.slice:x:4fe", "x-4fe.scope"},
+		{"", ""},
+		{"/", ""},
+		{"/kubepods/../../etc", ""},
+		{"/kubepods//pod1", ""},
+		{"a.slice:b", ""},
+		{"a.slice:b:c:d", ""},
+		{"a.slice:b:", ""},
+		{"a:b:c", ""},
+		{"a--b.slice:c:d", ""},
+		{"-a.slice:c:d", ""},
+		{"a.slice:../x:d", ""},
+		{"a/b.slice:c:d", ""},
+	} {
+		got, err := containerCgroup(c.path)
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%q: %q, %v; want %q", c.path, got, err, c.want)
+		}
+	}
+}
+
+func TestPodCgroup(t *testing.T) {
+	for _, c := range []struct{ path, want string }{
+		{"/kubepods/besteffort/pod7d1", "kubepods/besteffort/pod7d1"},
+		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod7d1.slice", "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod7d1.slice"},
+		{"kubepods-pod7d1.slice", "kubepods.slice/kubepods-pod7d1.slice"},
+		{"", ""},
+		{"/", ""},
+		{"/..", ""},
+	} {
+		got, err := podCgroup(c.path)
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%q: %q, %v; want %q", c.path, got, err, c.want)
+		}
+	}
+}
+
+func cpu(shares uint64, quota int64, period uint64) *api.LinuxResources {
+	return &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(shares), Quota: api.Int64(quota), Period: api.UInt64(period)}}
+}
+
+// What the kubelet makes of requests: milli × 1024 / 1000, rounded down, from 2 to 262144.
+func TestAmounts(t *testing.T) {
+	for milli := int64(2); milli <= 255_999; milli += 7 {
+		shares := max(milli*1024/1000, 2)
+		if got := milliOf(cpu(uint64(shares), 0, 0).GetCpu()); shares > 2 && got != milli {
+			t.Fatalf("%dm is read as %dm", milli, got)
+		}
+	}
+	for _, c := range []struct {
+		resources []*api.LinuxResources
+		want      node.Amounts
+	}{
+		{nil, node.Amounts{}},
+		{[]*api.LinuxResources{nil, {}}, node.Amounts{}},
+		{[]*api.LinuxResources{cpu(2, 0, 0)}, node.Amounts{}},
+		{[]*api.LinuxResources{cpu(8192, 0, 0)}, node.Amounts{MilliCPU: 8000}},
+		{[]*api.LinuxResources{cpu(256, 0, 0), cpu(1024, 0, 0)}, node.Amounts{MilliCPU: 1250}},
+		{[]*api.LinuxResources{cpu(262_144, 30_000_000, 100_000)}, node.Amounts{MilliCPU: 300_000}},
+		{[]*api.LinuxResources{cpu(262_144, -1, 100_000)}, node.Amounts{MilliCPU: 256_000}},
+		{[]*api.LinuxResources{{Memory: &api.LinuxMemory{Limit: api.Int64(1 << 30)}}}, node.Amounts{MemoryLimit: 1 << 30}},
+		{[]*api.LinuxResources{{Memory: &api.LinuxMemory{Limit: api.Int64(-1)}}}, node.Amounts{}},
+	} {
+		if got := amountsOf(c.resources...); got != c.want {
+			t.Errorf("%v: %+v, want %+v", c.resources, got, c.want)
+		}
+	}
+}
+
+func TestSandbox(t *testing.T) {
+	p := &api.PodSandbox{
+		Id: "s1", Uid: "u1", Namespace: "default", Name: "web-0", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+		Linux: &api.LinuxPodSandbox{CgroupParent: "/kubepods/burstable/podu1", PodResources: cpu(4096, 0, 0), PodOverhead: cpu(1024, 0, 0)},
+	}
+	want := node.Sandbox{
+		ID: "s1", UID: "u1", Namespace: "default", Name: "web-0", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+		Cgroup: "kubepods/burstable/podu1", Amounts: node.Amounts{MilliCPU: 5000},
+	}
+	if got := sandboxOf(p); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if got := sandboxOf(&api.PodSandbox{}); got.Trouble == "" || got.Cgroup != "" {
+		t.Errorf("without a parent: %+v", got)
+	}
+}
+
+func TestBestEffort(t *testing.T) {
+	for _, c := range []struct {
+		cgroup  string
+		amounts node.Amounts
+		want    bool
+	}{
+		{"kubepods/besteffort/podu1", node.Amounts{}, true},
+		{"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu1.slice", node.Amounts{}, true},
+		{"kubepods/burstable/podu1", node.Amounts{}, false}, // it asks for memory alone, which nobody tells us
+		{"kubepods.slice/kubepods-podu1.slice", node.Amounts{}, false},
+		{"somewhere/else", node.Amounts{}, true},
+		{"somewhere/else", node.Amounts{MilliCPU: 1}, false},
+	} {
+		if got := bestEffort(c.cgroup, c.amounts); got != c.want {
+			t.Errorf("%s %+v: %v", c.cgroup, c.amounts, got)
+		}
+	}
+}
+
+func TestContainer(t *testing.T) {
+	c := &api.Container{
+		Id: "c1", PodSandboxId: "s1", Name: "main", State: api.ContainerState_CONTAINER_RUNNING,
+		Linux: &api.LinuxContainer{CgroupsPath: "/kubepods/podu1/c1", Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-1", Mems: "0"}}},
+	}
+	want := node.Container{ID: "c1", Sandbox: "s1", Name: "main", Cgroup: "kubepods/podu1/c1", CPUs: topology.CPUs(0, 1), Mems: topology.CPUs(0), Exists: true}
+	if got := containerOf(c); got != want {
+		t.Errorf("%+v", got)
+	}
+	c.State = api.ContainerState_CONTAINER_STOPPED
+	if got := containerOf(c); !got.Stopped || got.Exists {
+		t.Errorf("stopped: %+v", got)
+	}
+	if got := containerOf(&api.Container{}); got.Trouble == "" || got.Exists || got.Stopped {
+		t.Errorf("with nothing known: %+v", got)
+	}
+}
+
+func TestAdjustment(t *testing.T) {
+	score := 1000
+	a := adjustmentOf(node.Adjustment{CPUs: topology.CPUs(2, 3), Mems: topology.CPUs(1), OOMScoreAdj: &score})
+	cpu := a.GetLinux().GetResources().GetCpu()
+	if cpu.GetCpus() != "2-3" || cpu.GetMems() != "1" || a.GetLinux().GetOomScoreAdj().GetValue() != 1000 {
+		t.Errorf("%v", a)
+	}
+	if cpu.GetShares() != nil || cpu.GetQuota() != nil {
+		t.Error("it takes what is the kubelet's")
+	}
+	if a := adjustmentOf(node.Adjustment{}); a.GetLinux() != nil {
+		t.Errorf("nothing to adjust: %v", a)
+	}
+	if u := updateOf(node.Update{Container: "c1", CPUs: topology.CPUs(0)}); u.GetContainerId() != "c1" || u.GetLinux().GetResources().GetCpu().GetCpus() != "0" ||
+		u.GetLinux().GetResources().GetCpu().GetMems() != "" {
+		t.Errorf("%v", u)
+	}
+}
+
+func FuzzCgroup(f *testing.F) {
+	for _, s := range []string{"/kubepods/pod1/c", "a-b.slice:p:n", ":::", "..", "-.slice:a:b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, parse := range []func(string) (string, error){containerCgroup, podCgroup} {
+			dir, err := parse(text)
+			if err != nil {
+				continue
+			}
+			if again, err := directory(dir); dir != "" && (err != nil || again != dir) {
+				t.Errorf("%q leads to %q: %v", text, dir, err)
+			}
+		}
+	})
+}
