@@ -38,6 +38,9 @@ const (
 	BusyImage  = "hilbert.dev/busy:1"
 )
 
+// unusedFor is how long a part of the project's own is kept after its last use.
+const unusedFor = 24 * time.Hour
+
 // ErrMissing says that a part is not in the cache and was not to be made.
 var ErrMissing = errors.New("the guest's parts are not there: make vm-parts gets them")
 
@@ -122,6 +125,7 @@ func (b *builder) all(ctx context.Context) (*Parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.prune(content.own, filepath.Dir(initrd), filepath.Dir(disk))
 	return &Parts{
 		QEMU: debian.qemu(), Kernel: debian.kernel(), Initrd: initrd, Disk: disk, KubernetesVersion: kubernetes,
 	}, nil
@@ -155,6 +159,23 @@ func (b *builder) once(name string, own bool, build func(dir string) error) (str
 	}
 	fmt.Fprintf(b.Progress, "%-46s %6.1f s\n", name, time.Since(begin).Seconds())
 	return dir, nil
+}
+
+// prune removes the project's own parts of trees that nobody used for a day: each change of the guest's first process makes another disk.
+// It is a courtesy, so failures are nobody's concern.
+func (b *builder) prune(used ...string) {
+	now := time.Now()
+	for _, dir := range used {
+		_ = os.Chtimes(dir, now, now)
+	}
+	for _, pattern := range []string{"own-*", "initrd-*", "disk-*", ".new-*"} {
+		dirs, _ := filepath.Glob(filepath.Join(b.Cache, pattern)) // the pattern is well-formed
+		for _, dir := range dirs {
+			if info, err := os.Stat(dir); err == nil && now.Sub(info.ModTime()) > unusedFor {
+				_ = os.RemoveAll(dir)
+			}
+		}
+	}
 }
 
 func cacheDir(dir string) (string, error) {
