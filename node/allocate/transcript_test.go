@@ -33,7 +33,7 @@ func machine(zones, cores, threads, l3 int, memoryMiB int64) *topology.Machine {
 	return m
 }
 
-// TestTranscripts runs the stories in testdata. Run with -rewrite to accept new output.
+// TestTranscripts runs the stories in testdata/stories. Run with -rewrite to accept new output.
 //
 //	machine zones=2 cores=4 threads=2 l3=2 memory=4096 reserved=1 floor=1 mode=agent
 //	admit UID [level=dedicated] [numa=bound] [pool=ads] [cpus=4] [memory=1024] [promise=0:4] [milli=500] [besteffort] [unsaid] [fixed=0-3] …
@@ -41,7 +41,7 @@ func machine(zones, cores, threads, l3 int, memoryMiB int64) *topology.Machine {
 //	pools, pod UID, dump
 //	checkpoint, restore [damage=sum|version] [machine arguments]
 func TestTranscripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
 		s := &story{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := s.run(t, d)

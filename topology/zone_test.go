@@ -1,0 +1,302 @@
+package topology
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// drawZones draws a machine of a few zones, and what is left of it: anything, overdrawn zones among it.
+func drawZones(t *rapid.T) (s ZoneShape, f ZoneFree) {
+	s = ZoneShape{
+		Ruler: rapid.SampledFrom([]Ruler{RulerAgent, RulerAgent, RulerAgent, RulerAgent, RulerKubelet, RulerNone}).Draw(t, "ruler"),
+		Zones: uint8(rapid.IntRange(0, 5).Draw(t, "zones")), Threads: uint8(rapid.IntRange(0, 2).Draw(t, "threads")),
+		Closed: uint8(rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "closed")),
+	}
+	threads := int(max(s.Threads, 1))
+	for z := range s.Zones {
+		s.Zone[z] = ZoneCapacity{
+			CPUs: uint16(rapid.IntRange(0, 4).Draw(t, "cpus") * threads), Socket: z / 2, Memory: uint32(rapid.IntRange(0, 6).Draw(t, "memory")),
+		}
+	}
+	f = NewZoneFree(&s)
+	for z := range s.Zones {
+		if rapid.Bool().Draw(t, "used") {
+			f[z].CPUs = int32(rapid.IntRange(-2, int(s.Zone[z].CPUs)).Draw(t, "free"))
+			f[z].Memory = int64(rapid.IntRange(-2, int(s.Zone[z].Memory)).Draw(t, "freeMemory"))
+			f[z].Claims = int32(rapid.IntRange(0, 2).Draw(t, "claims"))
+		}
+	}
+	return s, f
+}
+
+func drawRequest(t *rapid.T) ZoneRequest {
+	return ZoneRequest{
+		CPUs: uint16(rapid.IntRange(0, 12).Draw(t, "request")), Binding: Binding(rapid.IntRange(0, 2).Draw(t, "binding")),
+		Memory: uint32(rapid.IntRange(0, 12).Draw(t, "need")),
+	}
+}
+
+// choice is a set of zones that holds a request, and how good it is.
+type choice struct{ set, zones, sockets, cores, memory int }
+
+// choices are all sets of zones that hold a request, the best first: few zones, few sockets, little left over.
+func choices(s *ZoneShape, f *ZoneFree, r ZoneRequest) (all []choice) {
+	threads := int(max(s.Threads, 1))
+	want := (int(r.CPUs) + threads - 1) / threads
+	for set := 1; set < 1<<s.Zones; set++ {
+		c := choice{set: set, cores: -want}
+		usable := true
+		sockets := map[uint8]bool{}
+		for z := range int(s.Zones) {
+			if set&(1<<z) == 0 {
+				continue
+			}
+			cores := int(f[z].CPUs) / threads
+			whole := f[z].Claims == 0 && f[z].CPUs == int32(s.Zone[z].CPUs)
+			usable = usable && cores > 0 && s.Closed&(1<<z) == 0 && (whole || r.Binding != Exclusive)
+			c.zones++
+			c.cores += cores
+			c.memory += max(int(f[z].Memory), 0)
+			sockets[s.Zone[z].Socket] = true
+		}
+		c.sockets = len(sockets)
+		if c.memory -= int(r.Memory); r.Binding == Unbound {
+			c.memory = 0
+		}
+		if usable && c.cores >= 0 && c.memory >= 0 {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(x, y choice) int {
+		return cmp.Or(x.zones-y.zones, x.sockets-y.sockets, x.cores-y.cores, x.memory-y.memory, x.set-y.set)
+	})
+	return all
+}
+
+// TestOfferZonesAgainstExhaustion: OfferZones finds a grant exactly when some set of zones holds the request, it is of the best set, it fits,
+// and what is not a whole grant of that set does not.
+func TestOfferZonesAgainstExhaustion(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, f := drawZones(t)
+		r := drawRequest(t)
+		g, ok := OfferZones(&s, &f, r)
+		if !ok {
+			if !g.IsZero() {
+				t.Fatalf("no, and yet %v", g)
+			}
+		} else if !f.Fits(&s, r, &g) {
+			t.Fatalf("%v of %v does not fit %v", g, r, f)
+		}
+		if s.Ruler != RulerAgent || r.IsZero() {
+			want := r.IsZero() || s.Ruler == RulerKubelet && r.Binding == Unbound
+			if ok != want || !g.IsZero() {
+				t.Fatalf("ruler %v, request %v: %v %v", s.Ruler, r, g, ok)
+			}
+			return
+		}
+		all := choices(&s, &f, r)
+		if ok != (len(all) > 0) {
+			t.Fatalf("%v of %v: offered %v, exhaustion finds %v", r, f, ok, all)
+		}
+		if !ok {
+			return
+		}
+		set := uint8(all[0].set)
+		if g.Zones() != set {
+			t.Fatalf("%v of %v: offered %v, the best is %+v", r, f, g, all[0])
+		}
+		misfits(t, s, f, r, g)
+	})
+}
+
+// misfits changes a grant that fits into ones that must not.
+func misfits(t *rapid.T, s ZoneShape, f ZoneFree, r ZoneRequest, g ZoneGrant) {
+	z := bits.TrailingZeros8(g.Zones())
+	less := g
+	less.CPUs[z] -= min(less.CPUs[z], uint16(max(s.Threads, 1)))
+	if less.CPUs[z] < g.CPUs[z] && f.Fits(&s, r, &less) {
+		t.Fatalf("%v fits as well as %v", less, g)
+	}
+	odd := g
+	if odd.CPUs[z]++; f.Fits(&s, r, &odd) {
+		t.Fatalf("%v fits as well as %v", odd, g)
+	}
+	foreign := g
+	if foreign.Memory[7]++; f.Fits(&s, r, &foreign) {
+		t.Fatalf("%v fits as well as %v", foreign, g)
+	}
+	shut := s
+	if shut.Closed |= 1 << z; f.Fits(&shut, r, &g) {
+		t.Fatalf("%v fits with zone %d closed", g, z)
+	}
+	taken := f
+	taken.Commit(&g)
+	again := taken
+	if r.Binding == Exclusive && again.Fits(&s, r, &g) {
+		t.Fatalf("%v fits twice", g)
+	}
+	if taken.Release(&g); taken != f {
+		t.Fatalf("%v: released to %v", f, taken)
+	}
+}
+
+// TestZonesDoNotShareWhatTheyHave commits what is offered until nothing fits: nothing is ever overdrawn, and releasing all of it is undoing it.
+func TestZonesDoNotShareWhatTheyHave(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, _ := drawZones(t)
+		s.Ruler = RulerAgent
+		f := NewZoneFree(&s)
+		var held []ZoneGrant
+		alone := map[int]bool{}
+		for range 12 {
+			r := drawRequest(t)
+			g, ok := OfferZones(&s, &f, r)
+			if !ok || g.IsZero() {
+				continue
+			}
+			cpus, memory := g.Excess(r)
+			if cpus < 0 || memory < 0 || r.Binding != Exclusive && (cpus >= int64(max(s.Threads, 1)) || memory != 0) {
+				t.Fatalf("%v for %v: %d CPUs and %d MiB beyond the request", g, r, cpus, memory)
+			}
+			f.Commit(&g)
+			held = append(held, g)
+			for z := range MaxZones {
+				touched := g.CPUs[z] > 0 || g.Memory[z] > 0
+				if f[z].CPUs < 0 || f[z].Memory < 0 || touched && alone[z] {
+					t.Fatalf("%v after %v", f, held)
+				}
+				alone[z] = alone[z] || touched && r.Binding == Exclusive
+			}
+		}
+		for _, g := range held {
+			f.Release(&g)
+		}
+		if f != NewZoneFree(&s) {
+			t.Fatalf("after releasing everything %v is left", f)
+		}
+	})
+}
+
+func TestLevel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var rooms [MaxZones]int64
+		set, total := uint8(rapid.Byte().Draw(t, "set")), int64(0)
+		for z := range rooms {
+			rooms[z] = int64(rapid.IntRange(0, 9).Draw(t, "room"))
+			if set&(1<<z) != 0 {
+				total += rooms[z]
+			}
+		}
+		amount := int64(rapid.IntRange(0, 80).Draw(t, "amount"))
+		parts := level(set, amount, func(z int) int64 { return rooms[z] })
+		given, most := int64(0), int64(0)
+		for z, n := range parts {
+			if n < 0 || n > rooms[z] || n > 0 && set&(1<<z) == 0 {
+				t.Fatalf("%v of room %v for set %b", parts, rooms, set)
+			}
+			given += n
+			most = max(most, n)
+		}
+		if given != min(amount, total) {
+			t.Fatalf("poured %d of %d into room %v: %v", given, amount, rooms, parts)
+		}
+		for z, n := range parts {
+			if set&(1<<z) != 0 && n < rooms[z] && n < most-1 {
+				t.Fatalf("zone %d has %d of %d, another has %d", z, n, rooms[z], most)
+			}
+		}
+	})
+}
+
+func TestZoneChoices(t *testing.T) {
+	s := ZoneShape{Ruler: RulerAgent, Zones: 4, Threads: 2, Zone: [MaxZones]ZoneCapacity{{8, 0, 100}, {8, 0, 100}, {8, 1, 100}, {8, 1, 100}}}
+	whole := NewZoneFree(&s)
+	for _, c := range []struct {
+		name string
+		r    ZoneRequest
+		free func(*ZoneFree)
+		want string
+	}{
+		{"the lowest of equals", ZoneRequest{CPUs: 3}, nil, "0:4"},
+		{"best fit", ZoneRequest{CPUs: 4}, func(f *ZoneFree) { f[2].CPUs = 4; f[3].CPUs = 6 }, "2:4"},
+		{"one socket, evenly", ZoneRequest{CPUs: 10, Binding: Bound, Memory: 51}, func(f *ZoneFree) { f[0].CPUs = 0 }, "2:6/26Mi,3:4/25Mi"},
+		{"a full zone is filled first", ZoneRequest{CPUs: 10}, func(f *ZoneFree) { f[0].CPUs, f[2].CPUs, f[3].CPUs = 2, 0, 0 }, "0:2,1:8"},
+		{"memory decides", ZoneRequest{CPUs: 2, Binding: Bound, Memory: 150}, nil, "0:2/75Mi,1:0/75Mi"},
+		{"unbound memory does not", ZoneRequest{CPUs: 2, Memory: 150}, nil, "0:2"},
+		{"whole zones", ZoneRequest{CPUs: 2, Binding: Exclusive, Memory: 101}, nil, "0:8/100Mi,1:8/100Mi"},
+		{"unused zones", ZoneRequest{CPUs: 2, Binding: Exclusive}, func(f *ZoneFree) { f[0].Claims = 1; f[1].CPUs = 6 }, "2:8/100Mi"},
+		{"memory that is overdrawn is not asked for", ZoneRequest{CPUs: 16}, func(f *ZoneFree) { f[0].Memory = -1; f[2].CPUs = 0 }, "0:8,1:8"},
+		{"too much", ZoneRequest{CPUs: 33}, nil, ""},
+	} {
+		f := whole
+		if c.free != nil {
+			c.free(&f)
+		}
+		g, ok := OfferZones(&s, &f, c.r)
+		if g.String() != c.want || ok != (c.want != "") || ok && !f.Fits(&s, c.r, &g) {
+			t.Errorf("%s: %v %v, want %s", c.name, g, ok, c.want)
+		}
+	}
+}
+
+func TestZoneWords(t *testing.T) {
+	for r, want := range map[Ruler]string{RulerNone: "none", RulerAgent: "agent", RulerKubelet: "kubelet"} {
+		if r.String() != want {
+			t.Errorf("%d is %q", r, r)
+		}
+	}
+	for b, want := range map[Binding]string{Unbound: "unbound", Bound: "NUMA-bound", Exclusive: "NUMA-exclusive"} {
+		if b.String() != want {
+			t.Errorf("%d is %q", b, b)
+		}
+	}
+	for _, text := range []string{"", "0", "0:", "8:1", "-1:1", "0:1,0:2", "0:65536", "0:1/5", "0:1/5Gi", "0:1/Mi", "0:0", "0:0/0Mi", "0:1,,1:1", "0:1/4294967296Mi"} {
+		if g, err := ParseZoneGrant(text); err == nil || !g.IsZero() {
+			t.Errorf("%q reads as %v", text, g)
+		}
+	}
+}
+
+// TestZoneGrantReadsBack: a grant is what its text says.
+func TestZoneGrantReadsBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var g ZoneGrant
+		for z := range MaxZones {
+			if rapid.Bool().Draw(t, "cpus?") {
+				g.CPUs[z] = rapid.Uint16().Draw(t, "cpus")
+			}
+			if rapid.Bool().Draw(t, "memory?") {
+				g.Memory[z] = rapid.Uint32().Draw(t, "memory")
+			}
+		}
+		if g.IsZero() {
+			return
+		}
+		if again, err := ParseZoneGrant(g.String()); err != nil || again != g {
+			t.Fatalf("%v reads back as %v (%v)", g, again, err)
+		}
+	})
+}
+
+func FuzzParseZoneGrant(f *testing.F) {
+	f.Add("0:8/4096Mi,1:8/4096Mi")
+	f.Add(" 7:65535 , 0:0/1Mi")
+	f.Add("00:08/0Mi")
+	f.Fuzz(func(t *testing.T, text string) {
+		g, err := ParseZoneGrant(text)
+		if err != nil {
+			return
+		}
+		if g.IsZero() {
+			t.Fatalf("%q reads as nothing", text)
+		}
+		again, err := ParseZoneGrant(g.String())
+		if err != nil || again != g {
+			t.Fatalf("%q reads as %v, which reads back as %v (%v)", text, g, again, err)
+		}
+	})
+}
