@@ -93,12 +93,12 @@ func readInto(f File, buffer []byte, s shape) ([]byte, error) {
 	length := 0
 	for length < len(buffer) {
 		n, err := f.ReadAt(buffer[length:], int64(length))
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
-		}
 		length += n
-		if n == 0 || s != records || err != nil {
-			return buffer[:length], nil
+		switch {
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, err
+		case n == 0 || s != records || err != nil:
+			return buffer[:length], nil //nolint:nilerr // io.EOF is the end, not an error
 		}
 	}
 	return buffer[:length], nil

@@ -66,7 +66,7 @@ func naiveTable(text string, keys []string) (map[string]int64, bool) {
 		return nil, false
 	}
 	blank := func(r rune) bool { return r == ' ' || r == '\t' }
-	for _, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		fields := strings.FieldsFunc(line, blank)
 		if len(fields) > 0 && fields[0] == "Node" {
 			fields = fields[min(2, len(fields)):]

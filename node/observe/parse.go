@@ -15,11 +15,7 @@ const fine = reasons
 
 // next cuts the first line off data. A last line without its newline has been cut off itself.
 func next(data []byte) (line, rest []byte, whole bool) {
-	end := bytes.IndexByte(data, '\n')
-	if end < 0 {
-		return data, nil, false
-	}
-	return data[:end], data[end+1:], true
+	return bytes.Cut(data, []byte("\n"))
 }
 
 // word cuts the first word off a line; words are parted by spaces and tabs.

@@ -35,16 +35,8 @@ func TestRateProperty(t *testing.T) {
 			s := track.span(now, l)
 			got := rate(&s, counter{values[track.last], values[track.base], true, true}, 1)
 			value, has := got.Within(math.MaxInt64)
-			if (got.State() == Valid) != (has && ok) || got.State() == Stale && ok {
-				t.Fatalf("%v after a reading that went well: %v", got, ok)
-			}
-			if got.State() == Stale && got.Age() > l.maxAge {
-				t.Fatalf("a sample is stale for %v", got.Age())
-			}
+			assertState(t, got, ok, l)
 			if !has {
-				if value != 0 {
-					t.Fatalf("%v without a value gives %v", got, value)
-				}
 				n := len(readings)
 				if ok && n > 1 && readings[n-1].value >= readings[n-2].value {
 					if d := readings[n-1].at - readings[n-2].at; d >= l.least && d <= l.most && track.before == readings[n-2].at {
@@ -54,17 +46,30 @@ func TestRateProperty(t *testing.T) {
 				continue
 			}
 			last := readings[len(readings)-1]
-			found := false
-			for _, base := range readings[:len(readings)-1] {
+			isBase := func(base made) bool {
 				d := last.at - base.at
 				want := float64(last.value-base.value) / d.Seconds()
-				found = found || d >= l.least && d <= l.most && last.value >= base.value && math.Abs(want-value) < 1e-6*(1+want)
+				return d >= l.least && d <= l.most && last.value >= base.value && math.Abs(want-value) < 1e-6*(1+want)
 			}
-			if !found {
+			if !slices.ContainsFunc(readings[:len(readings)-1], isBase) {
 				t.Fatalf("%v is between no two of %v", value, readings)
 			}
 		}
 	})
+}
+
+// assertState holds what a state means: Valid after a reading that went well, Stale not for ever.
+func assertState(t *rapid.T, s Sample[float64], ok bool, l limits) {
+	value, has := s.Within(math.MaxInt64)
+	if (s.State() == Valid) != (has && ok) || s.State() == Stale && ok {
+		t.Fatalf("%v after a reading that went well: %v", s, ok)
+	}
+	if s.State() == Stale && s.Age() > l.maxAge {
+		t.Fatalf("a sample is stale for %v", s.Age())
+	}
+	if !has && value != 0 {
+		t.Fatalf("%v without a value gives %v", s, value)
+	}
 }
 
 // TestStory lets cgroups come and go, each using CPU at a rate of its own as long as it lives, while reads fail. Whatever the Reader says

@@ -80,6 +80,7 @@ func cell[T any](s Sample[T], format func(T) string) string {
 		return format(s.value) + "~" + s.age.Round(time.Second).String()
 	case Reversed:
 		return "<0"
+	case Missing:
 	}
 	if s.reason == NotRead || s.reason == First {
 		return "-"
@@ -118,12 +119,11 @@ func write(b *strings.Builder, grid [][]string) {
 	}
 	for _, row := range grid {
 		for i, text := range row {
-			switch {
-			case i == 0:
+			if i == 0 {
 				fmt.Fprintf(b, "%-*s", widths[i], text)
-			default:
-				fmt.Fprintf(b, "  %*s", widths[i], text)
+				continue
 			}
+			fmt.Fprintf(b, "  %*s", widths[i], text)
 		}
 		b.WriteByte('\n')
 	}

@@ -112,6 +112,7 @@ func (s Sample[T]) MarshalJSON() ([]byte, error) {
 		return []byte(`{"missing":"` + s.reason.String() + `"}`), nil
 	case Reversed:
 		return []byte(`{"reversed":true}`), nil
+	case Valid, Stale:
 	}
 	value, err := json.Marshal(s.value)
 	if err != nil {
