@@ -137,6 +137,9 @@ func (s *Store) touchesZones(slot Slot, pod *Pod) bool {
 // order in which pods were seen. Pods that are lifted for a judgement keep what they have.
 func (s *Store) rezone(slot Slot) {
 	row := s.zones[slot]
+	if row == nil {
+		return // there are none, and a guess is nothing
+	}
 	node := s.nodes[slot].Name
 	shape, _ := s.Zones(slot)
 	free := topology.NewZoneFree(shape)
