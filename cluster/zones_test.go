@@ -204,7 +204,7 @@ func (h *hall) commit(t *rapid.T, uid cluster.UID) {
 			}
 			continue
 		}
-		if _, free := h.store.Zones(slot); len(off) == 0 && !class.Zones.IsZero() {
+		if _, free := h.store.Zones(slot); len(off) == 0 && !h.store.Pod(uid).Confirmed() && !slices.ContainsFunc(h.store.PodsOn(slot), (*cluster.Pod).Guessed) {
 			for z := range topology.MaxZones {
 				if grant.Zones.CPUs[z] > 0 && free[z].CPUs < 0 {
 					t.Fatalf("zone %d is over-promised: %+v", z, free[z])
