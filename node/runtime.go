@@ -143,10 +143,18 @@ func (a *Agent) exclusive(ctx context.Context) (map[PodKey]topology.CPUSet, erro
 func (a *Agent) RunSandbox(ctx context.Context, s Sandbox) error {
 	fixed, err := a.exclusive(ctx)
 	if err != nil {
-		return err
+		a.unadjusted(s, err)
+		return nil
 	}
 	var refused error
 	return errors.Join(a.call(ctx, func() { refused = a.admit(&s, fixed[PodKey{s.Namespace, s.Name}]) }), refused)
+}
+
+// unadjusted leaves a pod as it is: while the kubelet does not say what it gave to whom, any narrowing could be of CPUs that it gave.
+func (a *Agent) unadjusted(s Sandbox, why error) {
+	a.post(func() {
+		a.note(nameOf(&s), allocate.Note{Reason: spec.ReasonKubeletRules, Message: "not adjusted: " + why.Error()})
+	})
 }
 
 func (a *Agent) admit(s *Sandbox, fixed topology.CPUSet) error {
@@ -221,9 +229,14 @@ func (a *Agent) StopSandbox(ctx context.Context, id string) error {
 
 // CreateContainer says where a new container runs, once nobody else runs there.
 func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (out Adjustment, err error) {
+	fixed, err := a.exclusive(ctx)
+	if err != nil {
+		a.unadjusted(s, err)
+		return Adjustment{}, nil
+	}
 	var settled <-chan struct{}
 	var refused error
-	err = a.call(ctx, func() { out, settled, refused = a.create(&s, &c) })
+	err = a.call(ctx, func() { out, settled, refused = a.create(&s, &c, fixed[PodKey{s.Namespace, s.Name}]) })
 	if err := errors.Join(err, refused); err != nil {
 		return Adjustment{}, err
 	}
@@ -241,9 +254,9 @@ func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (ou
 	return out, nil
 }
 
-func (a *Agent) create(s *Sandbox, c *Container) (out Adjustment, settled <-chan struct{}, err error) {
+func (a *Agent) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out Adjustment, settled <-chan struct{}, err error) {
 	if a.pods[s.UID] == nil || a.sandboxes[s.ID] == nil { // we were not there when its sandbox was made
-		if err := a.admit(s, topology.CPUSet{}); err != nil {
+		if err := a.admit(s, fixed); err != nil {
 			return out, nil, err
 		}
 	}

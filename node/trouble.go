@@ -97,8 +97,9 @@ func (a *Agent) refuse(p PodName, r allocate.Refusal, promise topology.ZoneGrant
 	for set := promise.Zones(); set != 0; set &= set - 1 {
 		zone := bits.TrailingZeros8(set)
 		a.manager.CloseZone(zone, allocate.Note{Reason: r.Reason, Message: p.Namespace + "/" + p.Name + ": " + r.Message})
-		a.closings = slices.DeleteFunc(a.closings, func(c closing) bool { return c.zone == zone })
-		a.closings = append(a.closings, closing{zone, now})
+		if !slices.ContainsFunc(a.closings, func(c closing) bool { return c.zone == zone }) {
+			a.closings = append(a.closings, closing{zone, now})
+		}
 	}
 	a.evict(p, r, now)
 }

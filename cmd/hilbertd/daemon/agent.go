@@ -78,6 +78,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	defer api.close()
 	options.Ports = api.ports
 	options.Ports.Checkpoint = node.File(filepath.Join(config.Node.StateDirectory, "checkpoint.json"))
+	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)
 	agent, err := node.New(options)
 	if err != nil {
 		return err

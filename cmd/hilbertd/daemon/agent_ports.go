@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
+	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/topology"
 )
 
 // agentAPI is the agent's way to the API server. Without one the agent does all but report, evict and tell.
@@ -16,6 +19,25 @@ type agentAPI struct {
 	review reviewer // nil: nobody can be asked
 	host   string
 	close  func()
+}
+
+// maxKubeletWait bounds a question to the kubelet.
+const maxKubeletWait = time.Second
+
+// exclusiveCPUs asks the kubelet what it gave to whom.
+func exclusiveCPUs(kubeletDirectory string) func(context.Context) (map[node.PodKey]topology.CPUSet, error) {
+	resources := kube.NewPodResources(filepath.Join(kubeletDirectory, "pod-resources", "kubelet.sock"), maxKubeletWait)
+	return func(ctx context.Context) (map[node.PodKey]topology.CPUSet, error) {
+		pods, err := resources.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out := make(map[node.PodKey]topology.CPUSet, len(pods))
+		for i := range pods {
+			out[node.PodKey{Namespace: pods[i].Namespace, Name: pods[i].Name}] = pods[i].CPUs
+		}
+		return out, nil
+	}
 }
 
 // connectAgent makes the agent's clients. An empty kubeconfig outside of a cluster is no mistake: the node stands alone then.

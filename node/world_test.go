@@ -1,0 +1,364 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/topology"
+)
+
+// machine has two sockets with a NUMA node of four cores and 2 GiB each.
+func machine() *topology.Machine {
+	m := &topology.Machine{}
+	for id := range 8 {
+		m.CPUs = append(m.CPUs, topology.CPU{ID: id, Core: id, L3: id / 4, Socket: id / 4, NUMA: id / 4})
+	}
+	for id := range 2 {
+		m.NUMA = append(m.NUMA, topology.NUMANode{
+			ID: id, CPUs: topology.CPUs(4*id, 4*id+1, 4*id+2, 4*id+3), Memory: 2 << 30, Distances: []int{10 + 11*id, 21 - 11*id},
+		})
+	}
+	return m
+}
+
+// kernel is cgroups in memory, for several goroutines. A cgroup is there once make was called for it.
+type kernel struct {
+	mu    sync.Mutex
+	files map[string]string
+	fail  map[string]error         // writes, by path
+	hold  map[string]chan struct{} // writes, by the file's name, wait for it
+	log   []string
+}
+
+func newKernel() *kernel {
+	return &kernel{files: make(map[string]string), fail: make(map[string]error), hold: make(map[string]chan struct{})}
+}
+
+func (k *kernel) make(cgroups ...string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range cgroups {
+		k.files[c+"/cpuset.cpus"], k.files[c+"/cpuset.mems"], k.files[c+"/cpu.idle"], k.files[c+"/oom_score_adj"] = "", "", "0", "0"
+	}
+}
+
+func (k *kernel) Read(name string) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	value, ok := k.files[name]
+	if !ok {
+		return "", fmt.Errorf("%s: %w", name, syscall.ENOENT)
+	}
+	return value, nil
+}
+
+func (k *kernel) Write(name, value string) error {
+	k.mu.Lock()
+	hold := k.hold[path.Base(name)]
+	k.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.fail[name]; err != nil {
+		return err
+	}
+	if _, ok := k.files[name]; !ok {
+		return fmt.Errorf("%s: %w", name, syscall.ENODEV)
+	}
+	k.files[name] = value
+	k.log = append(k.log, name+"="+value)
+	return nil
+}
+
+func (k *kernel) set(name, value string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.files[name] = value
+}
+
+func (k *kernel) get(name string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.files[name]
+}
+
+// kept is a Store in memory.
+type kept struct {
+	mu   sync.Mutex
+	data []byte
+	fail error
+}
+
+func (s *kept) Load() ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.data, nil
+}
+
+func (s *kept) Save(data []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail == nil {
+		s.data = slices.Clone(data)
+	}
+	return s.fail
+}
+
+// world is a node whose runtime is the test.
+type world struct {
+	*testing.T
+	agent  *Agent
+	kernel *kernel
+	store  *kept
+	mode   string
+	fixed  map[PodKey]topology.CPUSet
+	stop   func()
+
+	fixedErr error
+
+	mu        sync.Mutex
+	events    []string
+	evicted   []string
+	reports   []*spec.NodeReport
+	reportErr error
+	updates   map[string]string // what the runtime was told of each container
+	refuse    map[string]bool   // containers that it does not update
+	running   map[string]runningPod
+}
+
+// runningPod is what the runtime would tell in Synchronize.
+type runningPod struct {
+	sandbox    Sandbox
+	containers []Container
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{
+		T: t, kernel: newKernel(), store: &kept{}, mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
+		running: make(map[string]runningPod),
+	}
+	t.Cleanup(func() {
+		if w.stop != nil {
+			w.stop()
+		}
+	})
+	return w
+}
+
+// Update implements Updater.
+func (w *world) Update(updates []Update) (failed []string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, u := range updates {
+		if w.refuse[u.Container] {
+			failed = append(failed, u.Container)
+			continue
+		}
+		w.updates[u.Container] = u.CPUs.String() + " " + u.Mems.String()
+	}
+	return failed, nil
+}
+
+// start starts an agent, and the connection to the runtime.
+func (w *world) start() {
+	w.Helper()
+	config := spec.Default().Node
+	config.TickInterval, config.WriteInterval = spec.Duration(20*time.Millisecond), spec.Duration(time.Millisecond)
+	agent, err := New(Options{
+		Node: "n1", Machine: machine(), Mode: w.mode, Config: config, Kernel: w.kernel, Log: slog.New(slog.DiscardHandler),
+		Ports: Ports{
+			Report: func(_ context.Context, r *spec.NodeReport) error {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if w.reportErr == nil {
+					w.reports = append(w.reports, r)
+				}
+				return w.reportErr
+			},
+			Evict: func(_ context.Context, p PodName, reason, _ string) error {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.evicted = append(w.evicted, p.Name+": "+reason)
+				return nil
+			},
+			Event: func(p PodName, reason, message string) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.events = append(w.events, p.Name+": "+reason+": "+message)
+			},
+			Exclusive:  func(context.Context) (map[PodKey]topology.CPUSet, error) { return w.fixed, w.fixedErr },
+			Checkpoint: w.store,
+		},
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.agent = agent
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		agent.Run(ctx)
+	}()
+	w.stop = func() {
+		stop()
+		<-ended
+		w.stop = nil
+	}
+	w.connect()
+}
+
+// connect tells the agent what runs.
+func (w *world) connect() {
+	w.Helper()
+	w.agent.Connected(w.Context(), "test", w)
+	var sandboxes []Sandbox
+	var containers []Container
+	for _, uid := range slices.Sorted(maps.Keys(w.running)) {
+		sandboxes = append(sandboxes, w.running[uid].sandbox)
+		containers = append(containers, w.running[uid].containers...)
+	}
+	if err := w.agent.Synchronize(w.Context(), sandboxes, containers); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func sandbox(uid string, cpus float64, words ...string) Sandbox {
+	s := Sandbox{
+		ID: "s-" + uid, UID: uid, Namespace: "default", Name: "pod-" + uid, Labels: map[string]string{}, Annotations: map[string]string{},
+		Cgroup: "kubepods/burstable/pod" + uid, Amounts: Amounts{MilliCPU: int64(cpus * 1000), MemoryLimit: 512 << 20},
+	}
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "qos":
+			s.Labels[spec.LabelQoS] = value
+		case "numa":
+			s.Annotations[spec.AnnotationNUMA] = value
+		case "zones":
+			s.Annotations[spec.AnnotationZones] = value
+		case "besteffort":
+			s.BestEffort, s.Cgroup, s.Amounts = true, "kubepods/besteffort/pod"+uid, Amounts{}
+		}
+	}
+	return s
+}
+
+func containerID(s *Sandbox) string { return "c-" + s.UID }
+
+// run runs a pod of one container as kubelet and runtime do, and returns its container's adjustment.
+func (w *world) run(s Sandbox) (Adjustment, error) {
+	w.Helper()
+	w.kernel.make(s.Cgroup)
+	if err := w.agent.RunSandbox(w.Context(), s); err != nil {
+		return Adjustment{}, err
+	}
+	c := Container{ID: containerID(&s), Sandbox: s.ID, Name: "main", Cgroup: s.Cgroup + "/" + containerID(&s)}
+	a, err := w.agent.CreateContainer(w.Context(), s, c)
+	if err != nil {
+		return a, err
+	}
+	w.kernel.make(c.Cgroup)
+	w.kernel.set(c.Cgroup+"/cpuset.cpus", a.CPUs.String())
+	w.kernel.set(c.Cgroup+"/cpuset.mems", a.Mems.String())
+	if a.OOMScoreAdj != nil {
+		w.kernel.set(c.Cgroup+"/oom_score_adj", fmt.Sprint(*a.OOMScoreAdj))
+	}
+	c.CPUs, c.Mems, c.Exists = a.CPUs, a.Mems, true
+	w.running[s.UID] = runningPod{s, []Container{c}}
+	return a, w.agent.ContainerCreated(w.Context(), c.ID)
+}
+
+func (w *world) mustRun(s Sandbox) Adjustment {
+	w.Helper()
+	a, err := w.run(s)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return a
+}
+
+// unadjusted has a pod run that was made while no agent was there.
+func (w *world) unadjusted(s Sandbox, cpus topology.CPUSet) {
+	c := Container{ID: containerID(&s), Sandbox: s.ID, Name: "main", Cgroup: s.Cgroup + "/" + containerID(&s), CPUs: cpus, Exists: true}
+	w.kernel.make(s.Cgroup, c.Cgroup)
+	w.kernel.set(c.Cgroup+"/cpuset.cpus", cpus.String())
+	w.running[s.UID] = runningPod{s, []Container{c}}
+}
+
+// end ends a pod.
+func (w *world) end(s Sandbox) {
+	w.Helper()
+	err := errors.Join(w.agent.StopContainer(w.Context(), containerID(&s)), w.agent.StopSandbox(w.Context(), s.ID))
+	if err != nil {
+		w.Fatal(err)
+	}
+	delete(w.running, s.UID)
+	w.kernel.mu.Lock()
+	defer w.kernel.mu.Unlock()
+	maps.DeleteFunc(w.kernel.files, func(name, _ string) bool { return strings.HasPrefix(name, s.Cgroup+"/") })
+}
+
+func (w *world) eventually(what string, holds func() bool) {
+	w.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	w.Fatal("not so: " + what)
+}
+
+// cpus waits until the kernel has a value in a pod's container.
+func (w *world) has(s Sandbox, file, value string) {
+	w.Helper()
+	name := s.Cgroup + "/" + containerID(&s) + "/" + file
+	w.eventually(name+" is "+value+", not "+w.kernel.get(name), func() bool { return w.kernel.get(name) == value })
+}
+
+func (w *world) state() State {
+	w.Helper()
+	var s State
+	if !w.agent.Ask(10*time.Second, func(a *Agent) { s = a.State() }) {
+		w.Fatal("the loop is stuck")
+	}
+	return s
+}
+
+// ticks waits for whole ticks.
+func (w *world) ticks(n uint64) {
+	w.Helper()
+	begun := w.state().Ticks
+	w.eventually("it ticks", func() bool { return w.state().Ticks > begun+n })
+}
+
+// condition is the condition AgentReady, as text.
+func (w *world) condition() string {
+	w.Helper()
+	var out string
+	w.agent.Ask(10*time.Second, func(a *Agent) {
+		for _, c := range a.Status().Conditions {
+			if c.Type == spec.ConditionAgentReady {
+				out = fmt.Sprintf("%v %s %s", c.True, c.Reason, c.Message)
+			}
+		}
+	})
+	return out
+}
+
+var _ enforce.Kernel = (*kernel)(nil)
