@@ -29,6 +29,7 @@ func New() *cobra.Command {
 		newQueue(),
 		newSnapshot(),
 		newSim(),
+		newTop(),
 	} {
 		root.AddCommand(sub)
 	}

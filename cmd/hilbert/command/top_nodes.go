@@ -1,0 +1,226 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/api/node/v1alpha1"
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/topology"
+)
+
+func newTopNodes() *cobra.Command {
+	var f topFlags
+	cmd := &cobra.Command{
+		Use:     "nodes [NAME...]",
+		Aliases: []string{"node"},
+		Short:   "Show the NUMA nodes of the nodes: what can be promised, what is left, and the pools",
+		Long: `Show of each node who rules its CPUs, and of each of its NUMA nodes how many CPUs and how much memory may be given to pods for themselves,
+how much of that is left, the CPUs of each pool, and the devices. OBSERVED is how long ago the agent vouched for it; the scheduler promises
+nothing by what is STALE, closed, or of a node in mode kubelet.`,
+		Example: `  hilbert top nodes
+  hilbert top nodes node-17 -o json`,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			view, now := &nodesView{Nodes: []nodeRow{}}, time.Now()
+			if err := f.each(cmd, names, func(c *v1alpha1.CustomNodeResource) {
+				view.Nodes = append(view.Nodes, rowOfNode(c, now, f.staleAfter))
+			}); err != nil {
+				return err
+			}
+			return show(cmd, f.output, view)
+		},
+	}
+	f.flags(cmd)
+	return cmd
+}
+
+// nodesView is the answer of hilbert top nodes.
+type nodesView struct {
+	Nodes []nodeRow `json:"nodes"`
+}
+
+type nodeRow struct {
+	Name string `json:"name"`
+	Mode string `json:"mode"`
+	// Ready is the status of the condition AgentReady, Reason its reason.
+	Ready  string `json:"ready,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Problem is why the scheduler cannot read the report.
+	Problem string `json:"problem,omitempty"`
+	seen
+	Zones         []zoneRow   `json:"zones"`
+	Pools         []spec.Pool `json:"pools,omitempty"`
+	DedicatedPods int         `json:"dedicatedPods"`
+}
+
+type zoneRow struct {
+	Zone   string `json:"zone"`
+	Socket string `json:"socket"`
+	Closed bool   `json:"closed,omitempty"`
+	// Alone: one pod has the whole zone.
+	Alone bool `json:"alone,omitempty"`
+	// CPUs and memory that may be given exclusively, and what is left of them.
+	CPUs          int            `json:"cpus"`
+	FreeCPUs      int            `json:"freeCPUs"`
+	MemoryMiB     int64          `json:"memoryMiB"`
+	FreeMemoryMiB int64          `json:"freeMemoryMiB"`
+	DedicatedPods int            `json:"dedicatedPods"`
+	Pools         map[string]int `json:"pools,omitempty"`   // CPUs of each
+	Devices       map[string]int `json:"devices,omitempty"` // how many of each type
+}
+
+func rowOfNode(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter time.Duration) nodeRow {
+	s := &c.Status
+	row := nodeRow{
+		Name: c.Name, Mode: s.Mode, seen: seenOf(c, now, staleAfter), Pools: s.Pools, DedicatedPods: s.Summary.DedicatedPods, Zones: []zoneRow{},
+	}
+	if _, _, err := kube.ParseNodeReport(&s.NodeStatus); err != nil {
+		row.Problem = err.Error()
+	}
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == spec.ConditionAgentReady {
+			row.Ready, row.Reason = string(s.Conditions[i].Status), s.Conditions[i].Reason
+		}
+	}
+	for i := range s.Zones {
+		for j := range s.Zones[i].Children {
+			if z := &s.Zones[i].Children[j]; z.Type == spec.ZoneNUMA {
+				row.Zones = append(row.Zones, rowOfZone(z, s.Zones[i].Name, s.Pools))
+			}
+		}
+	}
+	return row
+}
+
+func rowOfZone(z *spec.Zone, socket string, pools []spec.Pool) zoneRow {
+	row := zoneRow{Zone: z.Name, Socket: socket, Closed: z.Closed, DedicatedPods: len(z.Allocations), Pools: make(map[string]int), Devices: make(map[string]int)}
+	if z.Allocatable != nil {
+		row.CPUs, row.MemoryMiB = z.Allocatable.CPUs, z.Allocatable.MemoryMiB
+	}
+	row.FreeCPUs, row.FreeMemoryMiB = row.CPUs, row.MemoryMiB
+	for i := range z.Allocations {
+		row.FreeCPUs -= z.Allocations[i].CPUs
+		row.FreeMemoryMiB -= z.Allocations[i].MemoryMiB
+		row.Alone = row.Alone || z.Allocations[i].Exclusive
+	}
+	if z.Capacity != nil {
+		all, _ := topology.ParseCPUSet(z.Capacity.CPUSet) // what cannot be read is the row's Problem
+		for i := range pools {
+			set, _ := topology.ParseCPUSet(pools[i].CPUSet)
+			if n := set.Intersection(all).Len(); n > 0 {
+				row.Pools[pools[i].Name] = n
+			}
+		}
+	}
+	for i := range z.Children {
+		row.Devices[z.Children[i].Type]++
+	}
+	return row
+}
+
+// WriteText draws a line for each NUMA node, under the node's first.
+func (v *nodesView) WriteText(w io.Writer) error {
+	lines := [][]string{{"NODE", "MODE", "READY", "OBSERVED", "ZONE", "CPUS", "FREE", "OF", "MEMORY FREE", "OF", "DEDICATED", "POOLS", "DEVICES", "NOTE"}}
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		head := []string{n.Name, orDash(n.Mode), n.readiness(), n.text()}
+		if len(n.Zones) == 0 {
+			lines = append(lines, append(head, "-", "-", "-", "-", "-", "-", strconv.Itoa(n.DedicatedPods), "-", "-", n.Problem))
+		}
+		for j := range n.Zones {
+			line := append(head, n.Zones[j].cells()...)
+			if j == 0 && n.Problem != "" {
+				line[len(line)-1] = n.Problem
+			}
+			lines = append(lines, line)
+			head = []string{"", "", "", ""}
+		}
+	}
+	if err := rows(w, lines); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", v.summary())
+	return err
+}
+
+func (n *nodeRow) readiness() string {
+	switch n.Ready {
+	case "True":
+		return "yes"
+	case "":
+		return "-"
+	}
+	return n.Reason
+}
+
+func (z *zoneRow) cells() []string {
+	var notes []string
+	if z.Closed {
+		notes = append(notes, "closed")
+	}
+	if z.Alone {
+		notes = append(notes, "held alone")
+	}
+	return []string{
+		z.Zone, bar(z.CPUs-z.FreeCPUs, z.CPUs), strconv.Itoa(z.FreeCPUs), strconv.Itoa(z.CPUs), memory(z.FreeMemoryMiB), memory(z.MemoryMiB),
+		strconv.Itoa(z.DedicatedPods), counts(z.Pools), counts(z.Devices), strings.Join(notes, ", "),
+	}
+}
+
+// counts lists amounts by name: "reclaimed 2, share 6".
+func counts(of map[string]int) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, fmt.Sprint(name, " ", of[name]))
+	}
+	return orDash(strings.Join(parts, ", "))
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// summary says in a line what the table adds up to. What is stale or malformed is not counted as free.
+func (v *nodesView) summary() string {
+	free, all, pods, stale, kubelet, bad := 0, 0, 0, 0, 0, 0
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		pods += n.DedicatedPods
+		switch {
+		case n.Problem != "":
+			bad++
+		case n.Stale:
+			stale++
+		case n.Mode != spec.ModeAgent:
+			kubelet++
+		default:
+			for j := range n.Zones {
+				all += n.Zones[j].CPUs
+				if !n.Zones[j].Closed {
+					free += max(n.Zones[j].FreeCPUs, 0)
+				}
+			}
+		}
+	}
+	text := fmt.Sprintf("%d nodes: %d of %d CPUs can be promised, %d pods have CPUs of their own", len(v.Nodes), free, all, pods)
+	for _, part := range []struct {
+		count int
+		what  string
+	}{{kubelet, "in mode kubelet"}, {stale, "stale"}, {bad, "malformed"}} {
+		if part.count > 0 {
+			text += fmt.Sprintf(", %d %s", part.count, part.what)
+		}
+	}
+	return text + "."
+}

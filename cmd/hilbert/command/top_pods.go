@@ -1,0 +1,155 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/api/node/v1alpha1"
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
+
+func newTopPods() *cobra.Command {
+	var f topFlags
+	var namespace string
+	var nodes []string
+	cmd := &cobra.Command{
+		Use:     "pods",
+		Aliases: []string{"pod"},
+		Short:   "Show the pods that have CPUs of their own: where, which, and whether the promise was kept",
+		Long: `Show the pods that have CPUs, or memory of NUMA nodes, for themselves, as the nodes' agents say: on which node, in which NUMA nodes, and
+which CPUs. MOVED pods were promised other NUMA nodes, which were gone; they have equivalent ones.`,
+		Example: `  hilbert top pods
+  hilbert top pods --namespace prod --node node-17 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			view, now := &podsView{Pods: []podRow{}}, time.Now()
+			if err := f.each(cmd, nodes, func(c *v1alpha1.CustomNodeResource) { view.add(c, namespace, now, f.staleAfter) }); err != nil {
+				return err
+			}
+			view.sort()
+			return show(cmd, f.output, view)
+		},
+	}
+	f.flags(cmd)
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only pods of this namespace (default: all)")
+	cmd.Flags().StringSliceVar(&nodes, "node", nil, "only pods of these nodes")
+	return cmd
+}
+
+// podsView is the answer of hilbert top pods.
+type podsView struct {
+	Pods []podRow `json:"pods"`
+}
+
+type podRow struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	Node      string `json:"node"`
+	Mode      string `json:"mode"`
+	seen
+	Zones     []podZone `json:"zones"`
+	CPUs      int       `json:"cpus"`
+	CPUSet    string    `json:"cpuset"`
+	MemoryMiB int64     `json:"memoryMiB,omitempty"`
+	Exclusive bool      `json:"exclusive,omitempty"`
+	Moved     bool      `json:"moved,omitempty"`
+}
+
+// podZone is what a pod holds of one NUMA node.
+type podZone struct {
+	Zone      string `json:"zone"`
+	CPUs      int    `json:"cpus"`
+	CPUSet    string `json:"cpuset,omitempty"`
+	MemoryMiB int64  `json:"memoryMiB,omitempty"`
+}
+
+// add takes the pods of a node.
+func (v *podsView) add(c *v1alpha1.CustomNodeResource, namespace string, now time.Time, staleAfter time.Duration) {
+	at := make(map[string]int) // in Pods, by UID
+	for i := range c.Status.Zones {
+		for j := range c.Status.Zones[i].Children {
+			z := &c.Status.Zones[i].Children[j]
+			for k := range z.Allocations {
+				a := &z.Allocations[k]
+				if namespace != "" && a.Namespace != namespace {
+					continue
+				}
+				if _, ok := at[a.UID]; !ok {
+					at[a.UID] = len(v.Pods)
+					v.Pods = append(v.Pods, podRow{
+						Namespace: a.Namespace, Name: a.Name, UID: a.UID, Node: c.Name, Mode: c.Status.Mode, seen: seenOf(c, now, staleAfter),
+					})
+				}
+				v.Pods[at[a.UID]].hold(z.Name, a)
+			}
+		}
+	}
+}
+
+// hold adds what the pod holds of a zone.
+func (p *podRow) hold(zone string, a *spec.ZoneAllocation) {
+	p.Zones = append(p.Zones, podZone{Zone: zone, CPUs: a.CPUs, CPUSet: a.CPUSet, MemoryMiB: a.MemoryMiB})
+	p.CPUs += a.CPUs
+	p.MemoryMiB += a.MemoryMiB
+	p.Exclusive, p.Moved = p.Exclusive || a.Exclusive, p.Moved || a.Moved
+	set, err := topology.ParseCPUSet(p.CPUSet)
+	more, moreErr := topology.ParseCPUSet(a.CPUSet)
+	if err != nil || moreErr != nil {
+		p.CPUSet = strings.Trim(p.CPUSet+","+a.CPUSet, ",") // as it stands
+		return
+	}
+	p.CPUSet = set.Union(more).String()
+}
+
+func (v *podsView) sort() {
+	slices.SortStableFunc(v.Pods, func(a, b podRow) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node))
+	})
+}
+
+// WriteText draws a line for each pod.
+func (v *podsView) WriteText(w io.Writer) error {
+	lines := [][]string{{"NAMESPACE", "POD", "NODE", "ZONES", "CPUS", "CPUSET", "MEMORY", "NOTE"}}
+	moved := 0
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		var zones, notes []string
+		for j := range p.Zones {
+			zones = append(zones, p.Zones[j].Zone)
+		}
+		if p.Exclusive {
+			notes = append(notes, "alone")
+		}
+		if p.Moved {
+			notes = append(notes, "MOVED")
+			moved++
+		}
+		if p.Mode == spec.ModeKubelet {
+			notes = append(notes, "by the kubelet")
+		}
+		if p.Stale {
+			notes = append(notes, p.text())
+		}
+		bound := "-"
+		if p.MemoryMiB > 0 {
+			bound = memory(p.MemoryMiB)
+		}
+		lines = append(lines, []string{
+			p.Namespace, p.Name, p.Node, strings.Join(zones, ","), strconv.Itoa(p.CPUs), orDash(p.CPUSet), bound, strings.Join(notes, ", "),
+		})
+	}
+	if err := rows(w, lines); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%d pods have CPUs of their own, %d of them elsewhere than promised.\n", len(v.Pods), moved)
+	return err
+}

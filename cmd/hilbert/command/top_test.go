@@ -1,0 +1,228 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"hilbert.dev/hilbert/api/node/v1alpha1"
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube/standin"
+)
+
+const reportsText = `
+apiVersion: node.hilbert.dev/v1alpha1
+kind: CustomNodeResource
+metadata: {name: n1, uid: c1}
+status:
+  mode: agent
+  threadsPerCore: 2
+  observedAt: "2026-01-01T11:59:30Z"
+  summary: {zones: 2, freeCPUs: 8, dedicatedPods: 2, freeMemory: 11Gi}
+  conditions: [{type: AgentReady, status: "True", reason: AgentRunning, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]
+  pools:
+    - {name: reclaimed, cpuset: "7,15,23", pods: 3}
+    - {name: share, cpuset: "3-6,11-14,22", pods: 9}
+    - {name: system, cpuset: "0,8", pods: 1}
+  zones:
+    - type: Socket
+      name: "0"
+      children:
+        - type: NUMA
+          name: "0"
+          capacity: {cpus: 16, cpuset: "0-15", memoryMiB: 16384}
+          allocatable: {cpus: 14, cpuset: "1-7,9-15", memoryMiB: 16128}
+          allocations:
+            - {namespace: prod, name: db, uid: u1, cpuset: "1-2,9-10", cpus: 4, memoryMiB: 4096}
+            - {namespace: ml, name: train, uid: u2, cpuset: "3,11", cpus: 2, moved: true}
+          children: [{type: GPU, name: "0000:3b:00.0"}, {type: GPU, name: "0000:3c:00.0"}, {type: NIC, name: "0000:86:00.0"}]
+    - type: Socket
+      name: "1"
+      children:
+        - type: NUMA
+          name: "1"
+          closed: true
+          capacity: {cpus: 16, cpuset: "16-31", memoryMiB: 16384}
+          allocatable: {cpus: 16, cpuset: "16-31", memoryMiB: 16128}
+          allocations: [{namespace: prod, name: cache, uid: u3, cpuset: "16-31", cpus: 16, memoryMiB: 16128, exclusive: true}]
+---
+apiVersion: node.hilbert.dev/v1alpha1
+kind: CustomNodeResource
+metadata: {name: n2, uid: c2}
+status:
+  mode: kubelet
+  threadsPerCore: 1
+  observedAt: "2026-01-01T11:30:00Z"
+  summary: {zones: 1, freeCPUs: 0, dedicatedPods: 1, freeMemory: 0Mi}
+  conditions: [{type: AgentReady, status: "False", reason: RuntimeLost, message: "gone", lastTransitionTime: "2026-01-01T00:00:00Z"}]
+  zones:
+    - type: Socket
+      name: "0"
+      children:
+        - type: NUMA
+          name: "0"
+          capacity: {cpus: 4, cpuset: "0-3", memoryMiB: 800}
+          allocatable: {cpus: 3, memoryMiB: 700}
+          allocations: [{namespace: default, name: pinned, uid: u4, cpuset: "2-3", cpus: 2}]
+---
+apiVersion: node.hilbert.dev/v1alpha1
+kind: CustomNodeResource
+metadata: {name: n3, uid: c3}
+---
+apiVersion: node.hilbert.dev/v1alpha1
+kind: CustomNodeResource
+metadata: {name: n4, uid: c4}
+status:
+  mode: agent
+  threadsPerCore: 2
+  observedAt: "2026-01-01T12:00:05Z"
+  summary: {zones: 1, freeCPUs: 4, dedicatedPods: 0, freeMemory: 1Gi}
+  zones: [{type: Socket, name: "0", children: [{type: NUMA, name: "0", allocatable: {cpus: 4, memoryMiB: 2048}}]}]
+`
+
+func reports(t *testing.T) (out []*unstructured.Unstructured) {
+	t.Helper()
+	for text := range strings.SplitSeq(reportsText, "---") {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// views are the answers at noon.
+func views(t *testing.T) (nodes *nodesView, pods *podsView) {
+	t.Helper()
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	nodes, pods = &nodesView{}, &podsView{}
+	for _, u := range reports(t) {
+		data, err := json.Marshal(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c v1alpha1.CustomNodeResource
+		if err := json.Unmarshal(data, &c); err != nil {
+			t.Fatal(err)
+		}
+		nodes.Nodes = append(nodes.Nodes, rowOfNode(&c, noon, 15*time.Minute))
+		pods.add(&c, "", noon, 15*time.Minute)
+	}
+	pods.sort()
+	return nodes, pods
+}
+
+const topNodesText = `
+NODE  MODE     READY        OBSERVED   ZONE  CPUS      FREE  OF  MEMORY FREE  OF      DEDICATED  POOLS                         DEVICES       NOTE
+n1    agent    yes          30s        0     ####....  8     14  11.8Gi       15.8Gi  2          reclaimed 2, share 8, system 2  GPU 2, NIC 1
+                                       1     ########  0     16  0Mi          15.8Gi  1          reclaimed 1, share 1          -             closed, held alone
+n2    kubelet  RuntimeLost  30m STALE  0     ######..  1     3   700Mi        700Mi   1          -                             -
+n3    -        -            never      -     -         -     -   -            -       0          -                             -             mode "": want agent or kubelet
+n4    agent    -            0s         0     ........  4     4   2Gi          2Gi     0          -                             -             NUMA node 0: capacity or allocatable is missing
+
+4 nodes: 8 of 30 CPUs can be promised, 3 pods have CPUs of their own, 1 stale, 2 malformed.
+`
+
+const topPodsText = `
+NAMESPACE  POD     NODE  ZONES  CPUS  CPUSET    MEMORY  NOTE
+default    pinned  n2    0      2     2-3       -       by the kubelet, 30m STALE
+ml         train   n1    0      2     3,11      -       MOVED
+prod       cache   n1    1      16    16-31     15.8Gi  alone
+prod       db      n1    0      4     1-2,9-10  4Gi
+
+4 pods have CPUs of their own, 1 of them elsewhere than promised.
+`
+
+func squeezed(text string) string {
+	return strings.ReplaceAll(strings.TrimSpace(spaces.ReplaceAllString(text, " ")), " \n", "\n")
+}
+
+func TestTopText(t *testing.T) {
+	nodes, pods := views(t)
+	for want, view := range map[string]answer{topNodesText: nodes, topPodsText: pods} {
+		var out bytes.Buffer
+		if err := view.WriteText(&out); err != nil {
+			t.Fatal(err)
+		}
+		if squeezed(out.String()) != squeezed(want) {
+			t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+		}
+		if strings.Contains(out.String(), " \n") {
+			t.Errorf("blanks at the end of a line:\n%s", out.String())
+		}
+	}
+}
+
+// A pod in several zones is one line, with all of its CPUs.
+func TestTopPodInSeveralZones(t *testing.T) {
+	_, pods := views(t)
+	p := &pods.Pods[3]
+	p.hold("1", &spec.ZoneAllocation{CPUs: 4, CPUSet: "11-12,20-21", MemoryMiB: 904, Moved: true})
+	if p.CPUs != 8 || p.CPUSet != "1-2,9-12,20-21" || p.MemoryMiB != 5000 || len(p.Zones) != 2 || !p.Moved {
+		t.Errorf("got %+v", p)
+	}
+}
+
+func TestTopLive(t *testing.T) {
+	api := standin.New(t)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"c","cluster":{"server":"` + api.Connection().Host +
+		`","insecure-skip-tls-verify":true}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	top := func(args ...string) (string, error) {
+		return run(t.Context(), t, append(append([]string{"top"}, args...), "--kubeconfig", file)...)
+	}
+	if _, err := top("nodes"); err == nil || !strings.Contains(err.Error(), "kubectl apply -f deploy/crds") {
+		t.Errorf("without the definition: %v", err)
+	}
+	api.Offer("customnoderesources.node.hilbert.dev", v1alpha1.Version)
+	if out, err := top("nodes", "-o", "json"); err != nil || squeezed(out) != "{\n \"nodes\": []\n}" {
+		t.Errorf("nobody: %q, %v", out, err)
+	}
+	for _, u := range reports(t) {
+		api.Set(u)
+	}
+	out, err := top("nodes", "n2", "n1", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes nodesView
+	decoder := json.NewDecoder(strings.NewReader(out))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&nodes); err != nil || len(nodes.Nodes) != 2 || nodes.Nodes[0].Name != "n2" || !nodes.Nodes[0].Stale ||
+		!nodes.Nodes[1].ObservedAt.Equal(new(metav1.Date(2026, 1, 1, 11, 59, 30, 0, time.UTC))) || nodes.Nodes[1].Zones[0].FreeCPUs != 8 {
+		t.Errorf("%v in %s", err, out)
+	}
+	if out, err := top("pods"); err != nil || !strings.Contains(out, "4 pods have CPUs of their own") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := top("pods", "-n", "prod", "--node", "n1"); err != nil || !strings.Contains(out, "2 pods have") || strings.Contains(out, "train") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for want, args := range map[string][]string{
+		"no CustomNodeResource n9":         {"nodes", "n9"},
+		"--output \"yaml\" is not known":   {"nodes", "-o", "yaml"},
+		"--stale-after 0s: want more than": {"pods", "--stale-after", "0s"},
+	} {
+		if _, err := top(args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := top("nodes"); err == nil || !strings.Contains(err.Error(), "kubeconfig") {
+		t.Errorf("no kubeconfig: %v", err)
+	}
+}
