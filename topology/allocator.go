@@ -182,8 +182,9 @@ func (a *Allocator) Answers(r ZoneRequest, g *ZoneGrant) bool {
 		return cpus == a.shape.wholeCores(r) && memory == 0
 	case Bound:
 		return cpus == a.shape.wholeCores(r) && memory == int64(r.Memory)
+	default: // whole zones may have more than is asked for
+		return cpus >= a.shape.wholeCores(r) && memory >= int64(r.Memory)
 	}
-	return cpus >= a.shape.wholeCores(r) && memory >= int64(r.Memory)
 }
 
 // GrantOf is the grant of a pod that runs on the CPUs already, for Adopt: what they are by zone, and its memory in the same zones as evenly as

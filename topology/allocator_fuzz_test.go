@@ -105,7 +105,7 @@ func play(data []byte) error {
 	}
 	d.a, d.n = a, newNaive(m, reserved, kept)
 	for len(d.bytes) > 0 {
-		before, revision := d.a.Pools(), d.a.Revision()
+		before, revision, there := d.a.Pools(), d.a.Revision(), d.n.cpusOfPools()
 		name, err := d.step()
 		if err == nil {
 			err = d.a.Verify()
@@ -118,6 +118,14 @@ func play(data []byte) error {
 		}
 		if cores, needed := d.n.moved(before, d.a.Pools()); err == nil && name != "rollback" && cores > needed {
 			err = fmt.Errorf("%d cores changed pools, %d had to: %v to %v", cores, needed, before, d.a.Pools())
+		}
+		if cores, _ := d.n.moved(before, d.a.Pools()); err == nil && name != "rollback" && name != "divide" {
+			// Whoever comes or goes with n cores moves no more than these: a pool that lost one takes another's, and the reclaimed
+			// pool of a zone may have to take that from a third; and a pool may get another rounding.
+			changed := d.n.changed(there)
+			if most := 2*changed + len(d.n.demand); cores > most || changed == 0 && cores > 0 {
+				err = fmt.Errorf("%d cores came or went, and %d changed pools: %v to %v", changed, cores, before, d.a.Pools())
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -137,7 +145,8 @@ func (d *driver) step() (string, error) {
 	case 7:
 		return "resize", d.resize()
 	case 8:
-		return "divide", d.divide()
+		d.divide()
+		return "divide", nil
 	case 9:
 		z, closed := d.below(len(d.n.machine.NUMA)), d.below(2) == 1
 		d.a.Close(z, closed)
@@ -306,7 +315,7 @@ func (d *driver) adopt() error {
 	for z := range d.n.machine.NUMA {
 		memory += int64(h.Grant.Memory[z])
 		touched := h.Grant.CPUs[z] > 0
-		ok = ok && !(touched && d.n.alone(z))
+		ok = ok && (!touched || !d.n.alone(z))
 		if h.Request.Binding == Exclusive && touched {
 			ok = ok && d.n.claims(z) == 0 && int(h.Grant.CPUs[z]) == len(d.n.givable(z))*d.n.threads
 		}
@@ -316,7 +325,7 @@ func (d *driver) adopt() error {
 	}
 	id := fmt.Sprintf("p%d", d.ids)
 	if err := d.a.Adopt(id, h); (err == nil) != ok {
-		return fmt.Errorf("%v: adopted %v, want %v", h, err, ok)
+		return fmt.Errorf("%v: want it adopted: %v; %w", h, ok, err)
 	}
 	if ok {
 		d.n.put(id, h)
@@ -358,7 +367,7 @@ func (d *driver) resize() error {
 	return nil
 }
 
-func (d *driver) divide() error {
+func (d *driver) divide() {
 	var division Division
 	d.n.demand, d.n.wish = map[string]int64{}, [MaxZones]int{}
 	for range d.below(5) {
@@ -372,7 +381,6 @@ func (d *driver) divide() error {
 		d.n.wish[z] = division.Reclaimed[z]
 	}
 	d.a.Divide(division)
-	return nil
 }
 
 // FuzzAllocator plays streams of operations to the allocator and to an oracle that tries everything: offers fit exactly when anything does, take
@@ -382,7 +390,8 @@ func FuzzAllocator(f *testing.F) {
 	f.Add([]byte{1, 1, 1, 3, 8, 6, 1, 1, 1, 1, 1, 1, 8, 6, 1, 1, 1, 1, 1, 1, 1, 0, 0, 3, 1, 2, 0, 0, 8, 2, 1, 9, 0, 0, 1, 1, 4, 0, 10, 0, 8, 2, 0, 0, 11, 0})
 	f.Add([]byte("three zones, some words, and a seed that is long enough to commit, release, adopt and resize"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := play(data); err != nil {
+		// Longer streams find nothing that short ones do not, and the fuzzer takes long to shorten them.
+		if err := play(data[:min(len(data), 1024)]); err != nil {
 			t.Fatal(err)
 		}
 	})

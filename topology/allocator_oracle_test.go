@@ -271,24 +271,9 @@ func (n *naive) pooled(zone int) map[int][]CPU {
 // pools says what is wrong with how the CPUs are divided.
 func (n *naive) pools(p Pools) error {
 	want, reclaimed, total := n.sizes()
-	got, gotReclaimed := map[string]int{}, [MaxZones]int{}
-	for z := range n.machine.NUMA {
-		for _, core := range n.pooled(z) {
-			in := map[string]bool{}
-			for _, c := range core {
-				in[poolOf(p, c.ID)] = true
-			}
-			if len(in) != 1 || in[""] {
-				return fmt.Errorf("core %d is in pools %v", core[0].Core, in)
-			}
-			for name := range in {
-				if name == "reclaimed!" {
-					gotReclaimed[z]++
-				} else {
-					got[name]++
-				}
-			}
-		}
+	got, gotReclaimed, err := n.count(p)
+	if err != nil {
+		return err
 	}
 	if gotReclaimed != reclaimed {
 		return fmt.Errorf("reclaimed has %v cores, want %v", gotReclaimed, reclaimed)
@@ -305,13 +290,37 @@ func (n *naive) pools(p Pools) error {
 	if total != sum(reclaimed[:]) {
 		return fmt.Errorf("%d cores are in pools that nobody asked for", total-sum(reclaimed[:]))
 	}
+	there := n.cpusOfPools()
 	for _, c := range n.machine.CPUs {
-		name := poolOf(p, c.ID)
-		if name != "" && (n.owner[c.ID] != "" || n.reserved[c.ID] || n.alone(n.zone(c))) {
+		if name := poolOf(p, c.ID); name != "" && !there.Has(c.ID) {
 			return fmt.Errorf("CPU %d is in pool %q and held, reserved or in a zone that somebody has alone", c.ID, name)
 		}
 	}
 	return nil
+}
+
+// count is how many cores the pools have.
+func (n *naive) count(p Pools) (pools map[string]int, reclaimed [MaxZones]int, err error) {
+	pools = map[string]int{}
+	for z := range n.machine.NUMA {
+		for _, core := range n.pooled(z) {
+			in := map[string]bool{}
+			for _, c := range core {
+				in[poolOf(p, c.ID)] = true
+			}
+			if len(in) != 1 || in[""] {
+				return nil, reclaimed, fmt.Errorf("core %d is in pools %v", core[0].Core, in)
+			}
+			for name := range in {
+				if name == "reclaimed!" {
+					reclaimed[z]++
+				} else {
+					pools[name]++
+				}
+			}
+		}
+	}
+	return pools, reclaimed, nil
 }
 
 // poolOf names the pool that a CPU is in; several at once have a name that nobody has.
@@ -371,4 +380,28 @@ func sum(ns []int) (total int) {
 		total += n
 	}
 	return total
+}
+
+// cpusOfPools are the CPUs that are for pools.
+func (n *naive) cpusOfPools() (cpus CPUSet) {
+	for z := range n.machine.NUMA {
+		for _, core := range n.pooled(z) {
+			for _, c := range core {
+				cpus.Add(c.ID)
+			}
+		}
+	}
+	return cpus
+}
+
+// changed is how many cores the pools have gained or lost since.
+func (n *naive) changed(before CPUSet) int {
+	now := n.cpusOfPools()
+	cores := map[int]bool{}
+	for _, c := range n.machine.CPUs {
+		if now.Has(c.ID) != before.Has(c.ID) {
+			cores[c.Core] = true
+		}
+	}
+	return len(cores)
 }

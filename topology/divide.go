@@ -267,7 +267,7 @@ func (d *Division) scaled(wants []int, cores int) []int {
 }
 
 // reclaim gives the reclaimed pool what it should have in a zone. It gives up its lowest cores; it takes the highest that nobody has, then the
-// highest of SharePool, then of the shared pool that has the most to spare.
+// highest of the shared pool that has the most to spare.
 func (d *divider) reclaim(z int) {
 	has := d.has[reclaimed][z]
 	for ; has > d.sizes.reclaimed[z]; has-- {
@@ -276,24 +276,29 @@ func (d *divider) reclaim(z int) {
 	for ; has < d.sizes.reclaimed[z]; has++ {
 		from := d.highest(loose, z)
 		if from < 0 {
-			from = d.highest(share, z)
-		}
-		if from < 0 {
 			from = d.spare(z)
 		}
 		d.move(from, reclaimed)
 	}
 }
 
-// spare is the highest core in the zone of the shared pool, other than SharePool, that has the most cores beyond what it should have.
+// spare is the highest core in the zone of the shared pool that has the most cores beyond what it should have.
 func (d *divider) spare(z int) int {
-	best, most := -1, 0
-	for _, name := range d.sizes.names {
-		if i := d.highest(shared+name, z); i >= 0 {
-			if over := d.total(shared+name) - d.sizes.shared[name]; best < 0 || over > most {
-				best, most = i, over
-			}
+	best, most, rest := -1, 0, 0
+	for _, n := range d.room {
+		rest += n
+	}
+	consider := func(key string, size int) {
+		if i := d.highest(key, z); i >= 0 && (best < 0 || d.total(key)-size > most) {
+			best, most = i, d.total(key)-size
 		}
+	}
+	for _, name := range d.sizes.names {
+		rest -= d.sizes.shared[name]
+	}
+	consider(share, rest)
+	for _, name := range d.sizes.names {
+		consider(shared+name, d.sizes.shared[name])
 	}
 	return best
 }

@@ -205,6 +205,7 @@ func (f *ZoneFree) Fits(s *ZoneShape, r ZoneRequest, g *ZoneGrant) bool {
 		return r.Binding == Unbound && g.IsZero()
 	case RulerNone:
 		return false
+	case RulerAgent: // by zone, below
 	}
 	var cpus, memory int64
 	for z := range MaxZones {
@@ -222,8 +223,9 @@ func (f *ZoneFree) Fits(s *ZoneShape, r ZoneRequest, g *ZoneGrant) bool {
 		return cpus == s.wholeCores(r) && memory == 0
 	case Bound:
 		return cpus == s.wholeCores(r) && memory == int64(r.Memory)
+	default: // whole zones may have more than is asked for
+		return cpus >= s.wholeCores(r) && memory >= int64(r.Memory)
 	}
-	return cpus >= s.wholeCores(r) && memory >= int64(r.Memory)
 }
 
 func (f *ZoneFree) fitsIn(s *ZoneShape, binding Binding, z int, g *ZoneGrant) bool {

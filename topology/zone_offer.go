@@ -13,6 +13,7 @@ func OfferZones(s *ZoneShape, f *ZoneFree, r ZoneRequest) (g ZoneGrant, ok bool)
 		return ZoneGrant{}, r.Binding == Unbound
 	case RulerNone:
 		return ZoneGrant{}, false
+	case RulerAgent: // we choose, below
 	}
 	open := f.open(s, r.Binding)
 	best, found := uint8(0), false

@@ -36,7 +36,7 @@ func (m *Manager) level(p *pod) (notes []Note) {
 			p.pool = p.QoS.Pool
 		}
 		if p.BestEffort && !p.QoS.Said {
-			notes = append(notes, Note{spec.ReasonUnlabelled, fmt.Sprintf("it requests nothing and names no QoS level; it runs in pool %s", p.pool)})
+			notes = append(notes, Note{spec.ReasonUnlabelled, "it requests nothing and names no QoS level; it runs in pool " + p.pool})
 		}
 	}
 	return notes

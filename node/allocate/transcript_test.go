@@ -136,7 +136,9 @@ func (s *story) start(d *datadriven.TestData) string {
 }
 
 func (s *story) restore(d *datadriven.TestData) string {
-	out := s.start(d)
+	if out := s.start(d); s.m == nil {
+		return out
+	}
 	c := &Checkpoint{}
 	if err := json.Unmarshal(s.saved, c); err != nil {
 		return err.Error()
@@ -148,7 +150,7 @@ func (s *story) restore(d *datadriven.TestData) string {
 		c.Version++
 	}
 	if notes := s.m.Restore(c); len(notes) > 0 {
-		out = ""
+		out := ""
 		for _, n := range notes {
 			out += fmt.Sprintf("%s: %s\n", n.Reason, n.Message)
 		}
