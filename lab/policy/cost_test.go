@@ -3,8 +3,8 @@ package policy
 import (
 	"context"
 	"flag"
-	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -14,12 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/lab/controlplane"
 )
 
-var rounds = flag.Int("rounds", 0, "measure what the policies cost, in so many rounds with and as many without them")
+var pairs = flag.Int("pairs", 0, "measure what the policies cost, by so many requests of each kind with and as many without them")
 
-// batch is how many requests of each kind a round sends.
-const batch = 250
+// free is a namespace that the policies leave alone while they are measured.
+const free = "free"
 
 // spent is what a request costs: CPU of client, API server and etcd, which are one process, and the time until its answer.
 type spent struct{ cpu, wall time.Duration }
@@ -34,27 +35,27 @@ var kinds = []struct {
 	{"GPU pod", []part{scheduler(spec.DefaultSchedulerName), gpus("1"), label("app", "train")}},
 }
 
-// TestCost prints, for each kind of pod and request, the medians with and without the policies.
+// TestCost prints, for each kind of pod and request, the median with and without the policies. Requests with and without take turns, so that
+// what else the machine does falls on both.
 func TestCost(t *testing.T) {
-	if *rounds == 0 {
-		t.Skip("a measurement: pass -rounds")
+	if *pairs == 0 {
+		t.Skip("a measurement: pass -pairs")
 	}
-	costs := make(map[string][]spent)
-	for range *rounds {
-		for _, on := range []bool{true, false} {
-			enforce(t, on)
-			for _, k := range kinds {
-				for step, s := range life(t, k.parts) {
-					key := fmt.Sprintf("%-14s %-8s %v", k.name, step, on)
-					costs[key] = append(costs[key], s)
-				}
+	spareFree(t)
+	for _, k := range kinds {
+		costs := make(map[string]map[string][]spent) // by step and namespace
+		for range *pairs {
+			for _, namespace := range []string{both, free} {
+				live(t, namespace, k.parts, func(step string, s spent) {
+					if costs[step] == nil {
+						costs[step] = make(map[string][]spent)
+					}
+					costs[step][namespace] = append(costs[step][namespace], s)
+				})
 			}
 		}
-	}
-	enforce(t, true)
-	for _, k := range kinds {
 		for _, step := range []string{"create", "bind", "status"} {
-			on, off := median(costs[fmt.Sprintf("%-14s %-8s true", k.name, step)]), median(costs[fmt.Sprintf("%-14s %-8s false", k.name, step)])
+			on, off := median(costs[step][both]), median(costs[step][free])
 			t.Logf("%-14s %-8s CPU %4d µs without, %4d µs with (%+d); answer %4d µs without, %4d µs with (%+d)", k.name, step,
 				off.cpu.Microseconds(), on.cpu.Microseconds(), (on.cpu - off.cpu).Microseconds(),
 				off.wall.Microseconds(), on.wall.Microseconds(), (on.wall - off.wall).Microseconds())
@@ -62,43 +63,71 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// life creates, binds and starts a batch of pods.
-func life(t *testing.T, parts []part) map[string]spent {
+// spareFree makes the namespace and takes it out of all bindings.
+func spareFree(t *testing.T) {
 	t.Helper()
-	pods := admin.CoreV1().Pods(both)
-	name := func(i int) string { return fmt.Sprintf("cost-%d", i) }
-	out := map[string]spent{
-		"create": each(t, func(ctx context.Context, i int) error {
-			_, err := pods.Create(ctx, pod(name(i), parts...), metav1.CreateOptions{})
-			return err
-		}),
-		"bind": each(t, func(ctx context.Context, i int) error {
-			return hilbertd.CoreV1().Pods(both).Bind(ctx, bindingOf(name(i), annotation(spec.AnnotationZones, "0:8/4096Mi")), metav1.CreateOptions{})
-		}),
-		"status": each(t, func(ctx context.Context, i int) error {
-			_, err := pods.Patch(ctx, name(i), types.StrategicMergePatchType, []byte(`{"status":{"phase":"Running","podIP":"10.0.0.1"}}`), metav1.PatchOptions{}, "status")
-			return err
-		}),
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: free, Labels: map[string]string{"cost": free}}}
+	if _, err := admin.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	now := int64(0)
-	for i := range batch {
-		if err := pods.Delete(t.Context(), name(i), metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	documents, err := controlplane.PolicyDocuments()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range documents {
+		o := object(t, document)
+		if !strings.HasSuffix(o["kind"].(string), "Binding") {
+			continue
+		}
+		o["spec"].(map[string]any)["matchResources"] = map[string]any{"namespaceSelector": map[string]any{"matchExpressions": []any{
+			map[string]any{"key": "cost", "operator": "NotIn", "values": []any{free}},
+		}}}
+		if err := controlplane.ApplyPolicy(t.Context(), admin.Discovery().RESTClient(), asMutant(t, "", o, nil).changed); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return out
+	if err := poll(t.Context(), patience, func() error { return spared(t.Context()) }); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// each sends a batch, one after the other.
-func each(t *testing.T, send func(ctx context.Context, i int) error) spent {
+// spared is nil when no policy is in force in the namespace free.
+func spared(ctx context.Context) error {
+	forged := pod("probe", annotation(spec.AnnotationZones, "x"), annotation(requiredPlugins, "[]"), gpus("1"), scheduler(spec.DefaultSchedulerName))
+	if err := dryCreate(ctx, admin, free, forged); err != nil {
+		return err
+	}
+	return saysRequired(ctx, admin, free, pod("probe", scheduler(spec.DefaultSchedulerName), gpus("1")), "")
+}
+
+// live creates, binds, starts and deletes a pod.
+func live(t *testing.T, namespace string, parts []part, tell func(step string, s spent)) {
 	t.Helper()
-	cpu, begun := processCPU(), time.Now()
-	for i := range batch {
-		if err := send(t.Context(), i); err != nil {
+	const name = "cost"
+	pods, ctx := admin.CoreV1().Pods(namespace), t.Context()
+	measure := func(step string, send func() error) {
+		cpu, begun := processCPU(), time.Now()
+		if err := send(); err != nil {
 			t.Fatal(err)
 		}
+		tell(step, spent{cpu: processCPU() - cpu, wall: time.Since(begun)})
 	}
-	return spent{cpu: (processCPU() - cpu) / batch, wall: time.Since(begun) / batch}
+	measure("create", func() error {
+		_, err := pods.Create(ctx, pod(name, parts...), metav1.CreateOptions{})
+		return err
+	})
+	measure("bind", func() error {
+		promise := bindingOf(name, annotation(spec.AnnotationZones, "0:8/4096Mi"))
+		return hilbertd.CoreV1().Pods(namespace).Bind(ctx, promise, metav1.CreateOptions{})
+	})
+	measure("status", func() error {
+		_, err := pods.Patch(ctx, name, types.StrategicMergePatchType, []byte(`{"status":{"phase":"Running","podIP":"10.0.0.1"}}`), metav1.PatchOptions{}, "status")
+		return err
+	})
+	now := int64(0)
+	if err := pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func processCPU() time.Duration {
@@ -117,46 +146,4 @@ func median(all []spent) spent {
 	slices.Sort(cpu)
 	slices.Sort(wall)
 	return spent{cpu: cpu[len(cpu)/2], wall: wall[len(wall)/2]}
-}
-
-// enforce installs the policies, or removes them, and waits until that is felt.
-func enforce(t *testing.T, on bool) {
-	t.Helper()
-	if on {
-		if err := plane.InstallPolicies(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := awaitPolicies(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	o, all := metav1.DeleteOptions{}, metav1.ListOptions{}
-	api := admin.AdmissionregistrationV1()
-	for _, err := range []error{
-		api.ValidatingAdmissionPolicyBindings().DeleteCollection(t.Context(), o, all), api.MutatingAdmissionPolicyBindings().DeleteCollection(t.Context(), o, all),
-		api.ValidatingAdmissionPolicies().DeleteCollection(t.Context(), o, all), api.MutatingAdmissionPolicies().DeleteCollection(t.Context(), o, all),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := poll(t.Context(), patience, func() error { return gone(t.Context()) }); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// gone is nil when no policy is in force.
-func gone(ctx context.Context) error {
-	if err := dryCreate(ctx, admin, plain, pod("probe", annotation(spec.AnnotationZones, "x"), annotation(requiredPlugins, "[]"), gpus("1"),
-		scheduler(spec.DefaultSchedulerName))); err != nil {
-		return err
-	}
-	if err := saysRequired(ctx, admin, plain, pod("probe", scheduler(spec.DefaultSchedulerName), gpus("1")), ""); err != nil {
-		return err
-	}
-	if err := update(admin, both, "old", func(p *corev1.Pod) { p.Annotations = map[string]string{requiredPlugins: "[]"} })(ctx); err != nil {
-		return err
-	}
-	return bindDry(ctx, admin, both, "free", bindingOf("free", annotation(spec.AnnotationZones, "x")))
 }

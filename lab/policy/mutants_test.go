@@ -3,21 +3,30 @@ package policy
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/lab/controlplane"
 )
+
+var literals = flag.Bool("literals", false, "also misspell each word of the policies in turn")
 
 // survival is how long a changed policy may go unnoticed before it counts as not tested. The API server acts on a change within about
 // a second.
 const survival = 15 * time.Second
 
 // forSpeed are the conditions that only save work: without them the rules say the same.
-var forSpeed = []string{"hilbert-pod-create/speaks-of-hilbert"}
+var forSpeed = []string{"hilbert-pod-create/speaks-of-hilbert", "hilbert-pod-update/changes-what-is-said", "hilbert-binding/brings-words"}
+
+// elsewhere is tried by TestWithoutMutation: it matters only where the mutation is not in force.
+const elsewhere = "hilbert-required-plugin/validations 0"
 
 // mutant is a policy with one of its rules taken out.
 type mutant struct {
@@ -50,7 +59,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 						t.Log(wrong)
 						return nil
 					}
-					return fmt.Errorf("no row of the table needs it")
+					return errors.New("no row of the table needs it")
 				})
 				if err := controlplane.ApplyPolicy(t.Context(), api, m.correct); err != nil {
 					t.Fatal(err)
@@ -69,6 +78,40 @@ func TestEachRuleIsNeeded(t *testing.T) {
 	}
 }
 
+// TestWithoutMutation: where nothing writes the annotation, pods that need it are refused until they say it themselves.
+func TestWithoutMutation(t *testing.T) {
+	documents, err := controlplane.PolicyDocuments()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range documents {
+		if object(t, document)["kind"] != "MutatingAdmissionPolicy" {
+			continue
+		}
+		off := mutants(t, document)[0]
+		api := admin.Discovery().RESTClient()
+		if err := controlplane.ApplyPolicy(t.Context(), api, off.changed); err != nil {
+			t.Fatal(err)
+		}
+		gpu := []part{scheduler(spec.DefaultSchedulerName), gpus("1")}
+		refused := poll(t.Context(), survival, func() error {
+			return verdict(dryCreate(t.Context(), owner, both, pod("new", gpu...)), "install the MutatingAdmissionPolicy hilbert-required-plugin")
+		})
+		said := saysRequired(t.Context(), owner, both, pod("new", append(gpu, annotation(requiredPlugins, agentRequired))...), agentRequired)
+		if err := controlplane.ApplyPolicy(t.Context(), api, off.correct); err != nil {
+			t.Fatal(err)
+		}
+		if err := poll(t.Context(), patience, func() error { return firstWrong(t.Context(), required()) }); err != nil {
+			t.Fatalf("after it was put back: %v", err)
+		}
+		if err := errors.Join(refused, said); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	t.Fatal("there is no MutatingAdmissionPolicy")
+}
+
 // firstWrong is the first row that comes out wrong.
 func firstWrong(ctx context.Context, rows []request) error {
 	for _, r := range rows {
@@ -79,30 +122,35 @@ func firstWrong(ctx context.Context, rows []request) error {
 	return nil
 }
 
-// mutants are the ways to weaken a policy; of a binding, and of the policies that other tests try, there are none.
+// mutants are the ways to weaken a policy; of a binding there are none.
 func mutants(t *testing.T, document []byte) []mutant {
 	t.Helper()
 	o := object(t, document)
 	name := o["metadata"].(map[string]any)["name"].(string)
 	kind := o["kind"].(string)
-	if strings.HasSuffix(kind, "Binding") || strings.HasPrefix(name, "hilbert-cnr") {
+	if strings.HasSuffix(kind, "Binding") {
 		return nil
 	}
 	var out []mutant
 	// without removes the i-th element of the list that get finds in a fresh copy.
-	without := func(what string, i int, get func(spec map[string]any) (of map[string]any, key string)) {
+	without := func(what string, i int, get func(rules map[string]any) (of map[string]any, key string)) {
 		fresh := object(t, document)
 		of, key := get(fresh["spec"].(map[string]any))
 		of[key] = slices.Delete(of[key].([]any), i, i+1)
-		changed, err := json.Marshal(fresh)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, mutant{name: fmt.Sprintf("%s %s without %s", kind, name, what), changed: changed, correct: document})
+		out = append(out, asMutant(t, fmt.Sprintf("%s %s without %s", kind, name, what), fresh, document))
 	}
-	spec := o["spec"].(map[string]any)
+	rules := o["spec"].(map[string]any)
+	if _, mutating := rules["mutations"]; mutating { // one that has no mutation is refused: let it match nothing
+		fresh := object(t, document)
+		never := fresh["spec"].(map[string]any)
+		never["matchConditions"] = append(never["matchConditions"].([]any), map[string]any{"name": "never", "expression": "false"})
+		out = append(out, asMutant(t, kind+" "+name+" never", fresh, document))
+	}
+	if *literals {
+		out = append(out, otherLiterals(t, kind+" "+name, document)...)
+	}
 	for _, list := range []string{"validations", "matchConditions"} {
-		elements, _ := spec[list].([]any)
+		elements, _ := rules[list].([]any)
 		for i, element := range elements {
 			what := fmt.Sprintf("%s %d", list, i)
 			if condition, ok := element.(map[string]any)["name"].(string); ok {
@@ -110,27 +158,64 @@ func mutants(t *testing.T, document []byte) []mutant {
 					continue
 				}
 			}
-			without(what, i, func(spec map[string]any) (map[string]any, string) { return spec, list })
+			if _, mutating := rules["mutations"]; !mutating && name+"/"+what == elsewhere {
+				continue
+			}
+			without(what, i, func(rules map[string]any) (map[string]any, string) { return rules, list })
 		}
 	}
-	for r, rule := range spec["matchConstraints"].(map[string]any)["resourceRules"].([]any) {
+	for r, rule := range rules["matchConstraints"].(map[string]any)["resourceRules"].([]any) {
 		for _, list := range []string{"resources", "operations"} {
 			values := rule.(map[string]any)[list].([]any)
 			for i := range values {
 				if len(values) == 1 {
 					continue // a rule without any is refused
 				}
-				without(fmt.Sprint(values[i]), i, func(spec map[string]any) (map[string]any, string) {
-					return spec["matchConstraints"].(map[string]any)["resourceRules"].([]any)[r].(map[string]any), list
+				without(fmt.Sprint(values[i]), i, func(rules map[string]any) (map[string]any, string) {
+					return rules["matchConstraints"].(map[string]any)["resourceRules"].([]any)[r].(map[string]any), list
 				})
 			}
 		}
 	}
-	if rules := spec["matchConstraints"].(map[string]any)["resourceRules"].([]any); len(rules) > 1 {
-		for r := range rules {
-			without(fmt.Sprintf("rule %d", r), r, func(spec map[string]any) (map[string]any, string) {
-				return spec["matchConstraints"].(map[string]any), "resourceRules"
+	if all := rules["matchConstraints"].(map[string]any)["resourceRules"].([]any); len(all) > 1 {
+		for r := range all {
+			without(fmt.Sprintf("rule %d", r), r, func(rules map[string]any) (map[string]any, string) {
+				return rules["matchConstraints"].(map[string]any), "resourceRules"
 			})
+		}
+	}
+	return out
+}
+
+func asMutant(t *testing.T, name string, changed map[string]any, correct []byte) mutant {
+	t.Helper()
+	body, err := json.Marshal(changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mutant{name: name, changed: body, correct: correct}
+}
+
+// word is a string literal of CEL, without those that are spaces and punctuation.
+var word = regexp.MustCompile(`'[A-Za-z][A-Za-z0-9._/:-]*'`)
+
+// otherLiterals misspells each word of each expression in turn, but not those of messages and those that only save work.
+func otherLiterals(t *testing.T, name string, document []byte) []mutant {
+	t.Helper()
+	var out []mutant
+	for _, list := range []string{"matchConditions", "variables", "validations"} {
+		elements, _ := object(t, document)["spec"].(map[string]any)[list].([]any)
+		for i, element := range elements {
+			e := element.(map[string]any)
+			if e["name"] == "speaks-of-hilbert" {
+				continue
+			}
+			expression := e["expression"].(string)
+			for _, at := range word.FindAllStringIndex(expression, -1) {
+				fresh := object(t, document)
+				fresh["spec"].(map[string]any)[list].([]any)[i].(map[string]any)["expression"] = expression[:at[0]] + "'zzz'" + expression[at[1]:]
+				out = append(out, asMutant(t, fmt.Sprintf("%s %s %d with another %s at %d", name, list, i, expression[at[0]:at[1]], at[0]), fresh, document))
+			}
 		}
 	}
 	return out

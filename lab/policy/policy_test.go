@@ -44,8 +44,8 @@ const patience = 60 * time.Second
 
 // the plane and its users, started once.
 var (
-	plane                               *controlplane.ControlPlane
-	admin, hilbertd, owner, node, other kubernetes.Interface
+	plane                        *controlplane.ControlPlane
+	admin, hilbertd, owner, node kubernetes.Interface
 )
 
 func TestMain(m *testing.M) {
@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) (code int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
-	if plane, err = controlplane.Start(ctx, controlplane.Options{Benchmark: *rounds > 0}); err != nil {
+	if plane, err = controlplane.Start(ctx, controlplane.Options{Benchmark: *pairs > 0}); err != nil {
 		return 1, err
 	}
 	defer func() {
@@ -85,7 +85,6 @@ func prepare(ctx context.Context) error {
 		{&hilbertd, policies.Placer, []string{"system:serviceaccounts", "system:serviceaccounts:hilbert-system", "system:authenticated"}},
 		{&owner, "ann", []string{"system:authenticated"}},
 		{&node, "system:node:n1", []string{"system:nodes", "system:authenticated"}},
-		{&other, "system:kube-scheduler", []string{"system:authenticated"}},
 	}
 	client, err := kubernetes.NewForConfig(plane.AdminConfig())
 	if err != nil {
@@ -122,6 +121,9 @@ func prepare(ctx context.Context) error {
 	old := pod("old", scheduler(spec.DefaultSchedulerName), gpus("1"), label(spec.LabelQoS, "gold"), annotation(spec.AnnotationZones, "0:8/4096Mi"),
 		annotation(spec.AnnotationGPUs, "0,3"))
 	if err := create(ctx, both, old); err != nil {
+		return err
+	}
+	if err := prepareNodes(ctx); err != nil {
 		return err
 	}
 	if err := plane.InstallPolicies(ctx); err != nil {
@@ -172,6 +174,9 @@ func awaitPolicies(ctx context.Context) error {
 		}
 		if err := bindDry(ctx, admin, both, "old", bindingOf("old", annotation(spec.AnnotationZones, "0:1/0Mi"))); err == nil {
 			return errors.New("hilbert-binding is not in force")
+		}
+		if err := createsNode(agents.unbound, "n3")(ctx); err == nil {
+			return errors.New("hilbert-cnr-own-node is not in force")
 		}
 		return saysRequired(ctx, admin, plain, pod("probe", scheduler(spec.DefaultSchedulerName), gpus("1")), agentRequired)
 	})

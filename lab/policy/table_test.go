@@ -41,7 +41,7 @@ func TestRequests(t *testing.T) {
 
 func requests() []request {
 	var all []request
-	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required()} {
+	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes()} {
 		all = append(all, some...)
 	}
 	return all
@@ -192,6 +192,9 @@ func spelling() []request {
 		{"shared", creates(owner, plain, level(spec.QoSShared)), ""},
 		{"reclaimed", creates(owner, plain, level(spec.QoSReclaimed)), ""},
 		{"shared, in a pool", creates(owner, plain, pool("ads")), ""},
+		{"shared by its label, in a pool", creates(owner, plain, level(spec.QoSShared), pool("ads")), ""},
+		{"our NUMA word comes first", creates(owner, both, level(spec.QoSDedicated), numa(spec.NUMABound), annotation(spec.AnnotationKatalystMemory, "nonsense")), ""},
+		{"our pool comes first", creates(owner, plain, pool("ads"), annotation(spec.AnnotationKatalystCPU, "nonsense")), ""},
 		{"NUMA-bound", creates(owner, both, level(spec.QoSDedicated), numa(spec.NUMABound)), ""},
 		{"a long pool", creates(owner, plain, pool(strings.Repeat("p", 63))), ""},
 		{"no such level", creates(owner, plain, level("gold")), `hilbert.dev/qos-level: "gold" is no QoS level; want dedicated_cores, shared_cores, reclaimed_cores or system_cores`},
