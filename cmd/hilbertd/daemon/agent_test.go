@@ -1,0 +1,397 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	nrilog "github.com/containerd/nri/pkg/log"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube/standin"
+	"hilbert.dev/hilbert/topology"
+)
+
+// cgroups is a cgroup hierarchy in memory.
+type cgroups struct {
+	mu          sync.Mutex
+	files       map[string]string
+	controllers []string
+}
+
+func (c *cgroups) Read(name string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if value, ok := c.files[name]; ok {
+		return value, nil
+	}
+	return "", syscall.ENOENT
+}
+
+func (c *cgroups) Write(name, value string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.files[name]; !ok {
+		return syscall.ENODEV
+	}
+	c.files[name] = value
+	return nil
+}
+
+func (c *cgroups) Controllers() ([]string, error) { return c.controllers, nil }
+func (c *cgroups) Close() error                   { return nil }
+
+// host is a machine as the lab's guest is: 8 CPUs, 2 NUMA nodes.
+type host struct {
+	roots   nodeRoots
+	cgroups *cgroups
+	config  *spec.Configuration
+	nri     *adaptation.Adaptation
+
+	mu         sync.Mutex
+	pods       map[string]*api.PodSandbox
+	containers map[string]*api.Container
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	dir := t.TempDir()
+	fixture, err := os.ReadFile("../../../node/machine/testdata/sysfs/guest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(fixture)) {
+		name, content, ok := strings.Cut(line, " =")
+		if ok && strings.Contains(name, "devices/system") {
+			writeFile(t, filepath.Join(dir, "sys", name), strings.TrimPrefix(content, " "))
+		}
+	}
+	writeFile(t, filepath.Join(dir, "proc/pressure/cpu"), "")
+	h := &host{
+		cgroups:    &cgroups{files: make(map[string]string), controllers: []string{"cpuset", "cpu", "io", "memory"}},
+		config:     spec.Default(),
+		pods:       make(map[string]*api.PodSandbox),
+		containers: make(map[string]*api.Container),
+	}
+	h.roots = nodeRoots{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), kernel: func() (kernelFiles, error) { return h.cgroups, nil }}
+	h.config.Roles, h.config.Server.BindAddress = []spec.Role{spec.RoleAgent}, "127.0.0.1:0"
+	n := &h.config.Node
+	n.Name, n.StateDirectory, n.KubeletDirectory, n.NRISocket = "n1", filepath.Join(dir, "state"), filepath.Join(dir, "kubelet"), filepath.Join(dir, "nri.sock")
+	n.TickInterval, n.WriteInterval = spec.Duration(50*time.Millisecond), spec.Duration(10*time.Millisecond)
+	return h
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startRuntime starts the runtime's side of NRI.
+func (h *host) startRuntime(t *testing.T) {
+	t.Helper()
+	nrilog.Set(quiet{})
+	var err error
+	h.nri, err = adaptation.New("containerd", "2.4.2", func(ctx context.Context, sync adaptation.SyncCB) error {
+		h.mu.Lock()
+		var pods []*api.PodSandbox
+		var containers []*api.Container
+		for _, p := range h.pods {
+			pods = append(pods, p)
+		}
+		for _, c := range h.containers {
+			containers = append(containers, c)
+		}
+		h.mu.Unlock()
+		_, err := sync(ctx, pods, containers)
+		return err
+	}, func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
+		adaptation.WithSocketPath(h.config.Node.NRISocket), adaptation.WithPluginPath(t.TempDir()), adaptation.WithPluginConfigPath(t.TempDir()))
+	if err == nil {
+		err = h.nri.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.nri.Stop)
+}
+
+type quiet struct{}
+
+func (quiet) Debugf(context.Context, string, ...any) {}
+func (quiet) Infof(context.Context, string, ...any)  {}
+func (quiet) Warnf(context.Context, string, ...any)  {}
+func (quiet) Errorf(context.Context, string, ...any) {}
+
+// startAgent runs an agent, with an API server or without.
+func (h *host) startAgent(t *testing.T, s *standin.Server) *process {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &process{cancel: cancel, ended: make(chan error, 1)}
+	listening := make(chan string, 1)
+	o := Options{OnListen: func(address string) { listening <- address }}
+	if s != nil {
+		o.Connection = s.Connection()
+	}
+	go func() { p.ended <- runAgent(ctx, h.config, o, slog.New(slog.DiscardHandler), h.roots) }()
+	t.Cleanup(cancel)
+	select {
+	case p.address = <-listening:
+	case err := <-p.ended:
+		t.Fatalf("did not start: %v", err)
+	}
+	return p
+}
+
+// run runs a pod of one container as the runtime would, and returns its CPUs.
+func (h *host) run(t *testing.T, uid string, shares uint64, labels, annotations map[string]string) topology.CPUSet {
+	t.Helper()
+	defer h.nri.BlockPluginSync().Unblock() // as containerd does: a plugin is either told of it later, or asked now
+	pod := &api.PodSandbox{
+		Id: "s-" + uid, Uid: uid, Namespace: "default", Name: uid, Labels: labels, Annotations: annotations,
+		Linux: &api.LinuxPodSandbox{
+			CgroupParent: "/kubepods/burstable/pod" + uid, PodResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(shares)}},
+		},
+	}
+	container := &api.Container{
+		Id: "c-" + uid, PodSandboxId: pod.GetId(), Name: "main", State: api.ContainerState_CONTAINER_CREATED,
+		Linux: &api.LinuxContainer{CgroupsPath: "/kubepods/burstable/pod" + uid + "/c-" + uid, Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{}}},
+	}
+	if err := h.nri.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod}); err != nil {
+		t.Fatal(err)
+	}
+	created, err := h.nri.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod, Container: container})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpu := created.GetAdjust().GetLinux().GetResources().GetCpu()
+	h.cgroups.mu.Lock()
+	for _, dir := range []string{"kubepods/burstable/pod" + uid, "kubepods/burstable/pod" + uid + "/c-" + uid} {
+		h.cgroups.files[dir+"/cpuset.cpus"], h.cgroups.files[dir+"/cpuset.mems"] = "", ""
+	}
+	h.cgroups.mu.Unlock()
+	container.Linux.Resources.Cpu.Cpus = cpu.GetCpus()
+	container.State = api.ContainerState_CONTAINER_RUNNING
+	h.mu.Lock()
+	h.pods[uid], h.containers[uid] = pod, container
+	h.mu.Unlock()
+	if err := h.nri.PostCreateContainer(t.Context(), &api.PostCreateContainerRequest{Pod: pod, Container: container}); err != nil {
+		t.Fatal(err)
+	}
+	set, err := topology.ParseCPUSet(cpu.GetCpus())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func (p *process) ready(t *testing.T) {
+	t.Helper()
+	eventually(t, "the agent is ready", func() bool {
+		code, _ := p.fetch(t, "/readyz", "")
+		return code == http.StatusOK
+	})
+}
+
+// held is what /v1/node says that a pod holds.
+func (p *process) held(t *testing.T, uid string) (cpus string) {
+	t.Helper()
+	code, body := p.fetch(t, "/v1/node", "viewer")
+	var status spec.NodeStatus
+	if err := json.Unmarshal([]byte(body), &status); code != http.StatusOK || err != nil {
+		t.Fatalf("%d %s: %v", code, body, err)
+	}
+	for _, socket := range status.Zones {
+		for _, zone := range socket.Children {
+			for _, a := range zone.Allocations {
+				if a.UID == uid {
+					cpus += a.CPUSet
+				}
+			}
+		}
+	}
+	return cpus
+}
+
+// The whole agent, without an API server: it places pods through the real runtime protocol, says what it did, and remembers it.
+func TestAgentAlone(t *testing.T) {
+	h := newHost(t)
+	h.startRuntime(t)
+	p := h.startAgent(t, nil)
+	p.ready(t)
+	dedicated := map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}
+	own := h.run(t, "own", 2048, dedicated, map[string]string{spec.AnnotationNUMA: spec.NUMABound, spec.AnnotationZones: "1:2/64Mi"})
+	shared := h.run(t, "shared", 1024, nil, nil)
+	if own.Len() != 2 || shared.IsEmpty() || !own.Intersection(shared).IsEmpty() {
+		t.Errorf("own %v, shared %v", own, shared)
+	}
+	if got := p.held(t, "own"); got != own.String() {
+		t.Errorf("/v1/node says %q, it has %v", got, own)
+	}
+	eventually(t, "the kernel has everything", func() bool {
+		h.cgroups.mu.Lock()
+		defer h.cgroups.mu.Unlock()
+		return h.cgroups.files["kubepods/burstable/podown/c-own/cpuset.cpus"] == own.String() &&
+			!slices.Contains(slices.Collect(maps.Values(h.cgroups.files)), "")
+	})
+	_, metrics := p.fetch(t, "/metrics", "")
+	for _, want := range []string{
+		`hilbert_agent_promises_total{outcome="kept"} 1`, "hilbert_agent_runtime_connected 1", "hilbert_agent_pods 2", "hilbert_agent_ready 1",
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+	p.stop(t)
+	before := maps.Clone(h.cgroups.files)
+	p = h.startAgent(t, nil)
+	p.ready(t)
+	if got := p.held(t, "own"); got != own.String() {
+		t.Errorf("after a restart it has %q, before %v", got, own)
+	}
+	eventually(t, "it has ticked", func() bool {
+		_, metrics := p.fetch(t, "/metrics", "")
+		return !strings.Contains(metrics, "hilbert_agent_ticks_total 0\n")
+	})
+	h.cgroups.mu.Lock()
+	if !maps.Equal(before, h.cgroups.files) {
+		t.Errorf("a restart changes what runs: %v, before %v", h.cgroups.files, before)
+	}
+	h.cgroups.mu.Unlock()
+	p.stop(t)
+}
+
+// Without a runtime the agent runs, is alive and says that it is not ready.
+func TestAgentWithoutRuntime(t *testing.T) {
+	h := newHost(t)
+	p := h.startAgent(t, nil)
+	eventually(t, "it says why it is not ready", func() bool {
+		code, body := p.fetch(t, "/readyz", "")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "is the runtime running, and NRI enabled")
+	})
+	if code, _ := p.fetch(t, "/livez", ""); code != http.StatusOK {
+		t.Errorf("livez: %d", code)
+	}
+	_, body := p.fetch(t, "/v1/node", "")
+	if !strings.Contains(body, spec.ReasonRuntimeLost) {
+		t.Errorf("no condition in %s", body)
+	}
+	p.stop(t)
+}
+
+// What the agent serves of the node is for who may get it.
+func TestAgentWithAPIServer(t *testing.T) {
+	s := standin.New(t)
+	s.User("viewer", "ada", "/v1/node")
+	h := newHost(t)
+	h.startRuntime(t)
+	p := h.startAgent(t, s)
+	p.ready(t)
+	own := h.run(t, "own", 2048, map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}, nil)
+	if got := p.held(t, "own"); got != own.String() {
+		t.Errorf("/v1/node says %q, it has %v", got, own)
+	}
+	for token, want := range map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized} {
+		if code, _ := p.fetch(t, "/v1/node", token); code != want {
+			t.Errorf("%q: %d", token, code)
+		}
+	}
+	p.stop(t)
+}
+
+func TestOnlyThisHostMayAsk(t *testing.T) {
+	handle := localOnly(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	for address, want := range map[string]int{
+		"127.0.0.1:5": http.StatusOK, "[::1]:5": http.StatusOK, "[::ffff:127.0.0.1]:5": http.StatusOK,
+		"10.0.0.1:5": http.StatusForbidden, "[2001:db8::1]:5": http.StatusForbidden, "?": http.StatusForbidden,
+	} {
+		r, w := httptest.NewRequest(http.MethodGet, "/v1/node", http.NoBody), httptest.NewRecorder()
+		r.RemoteAddr = address
+		if handle(w, r); w.Code != want {
+			t.Errorf("%s: %d", address, w.Code)
+		}
+	}
+}
+
+// Where a promise could not be kept by any means the agent does not begin.
+func TestAgentRefusesToStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		break_ func(*host)
+		want   string
+	}{
+		"no cpuset": {func(h *host) { h.cgroups.controllers = []string{"cpu", "memory"} }, "no controller cpuset"},
+		"cgroup v1": {func(h *host) { h.roots.kernel = func() (kernelFiles, error) { return nil, errors.New("no cgroup v2") } }, "no cgroup v2"},
+		"no CPUs":   {func(h *host) { h.roots.sys = filepath.Join(h.roots.sys, "fs") }, "read the machine"},
+	} {
+		h := newHost(t)
+		c.break_(h)
+		err := runAgent(t.Context(), h.config, Options{}, slog.New(slog.DiscardHandler), h.roots)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Two agents of one node never run at once.
+func TestAgentWaitsForTheOther(t *testing.T) {
+	h := newHost(t)
+	first := h.startAgent(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- runAgent(ctx, h.config, Options{OnListen: func(string) { t.Error("both run") }}, slog.New(slog.DiscardHandler), h.roots)
+	}()
+	select {
+	case err := <-ended:
+		t.Errorf("it gave up: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	cancel()
+	<-ended
+	first.stop(t)
+	h.startAgent(t, nil).stop(t)
+}
+
+func TestNodeMode(t *testing.T) {
+	for name, c := range map[string]struct {
+		configured  string
+		cpu, memory string
+		want        string
+	}{
+		"no files":      {spec.ModeAuto, "", "", spec.ModeAgent},
+		"off":           {spec.ModeAuto, `{"policyName":"none","defaultCpuSet":"","checksum":1}`, `{"policyName":"None","checksum":1}`, spec.ModeAgent},
+		"CPUs":          {spec.ModeAuto, `{"policyName":"static","defaultCpuSet":"0-7"}`, "", spec.ModeKubelet},
+		"memory":        {spec.ModeAuto, `{"policyName":"none"}`, `{"policyName":"Static"}`, spec.ModeKubelet},
+		"half a file":   {spec.ModeAuto, `{"policyNa`, "", spec.ModeKubelet},
+		"no policy":     {spec.ModeAuto, `{}`, "", spec.ModeKubelet},
+		"said":          {spec.ModeAgent, `{"policyName":"static"}`, "", spec.ModeAgent},
+		"said, kubelet": {spec.ModeKubelet, "", "", spec.ModeKubelet},
+	} {
+		dir := t.TempDir()
+		if c.cpu != "" {
+			writeFile(t, filepath.Join(dir, cpuManagerState), c.cpu)
+		}
+		if c.memory != "" {
+			writeFile(t, filepath.Join(dir, memoryManagerState), c.memory)
+		}
+		mode, why := nodeMode(spec.Node{Mode: c.configured, KubeletDirectory: dir})
+		if mode != c.want || why == "" {
+			t.Errorf("%s: %s, because %q", name, mode, why)
+		}
+	}
+}
