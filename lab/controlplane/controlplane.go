@@ -123,7 +123,8 @@ func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, e
 	pki := c.dir.certificates()
 	pair, err := c.authority.server(
 		[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
-		append([]net.IP{net.ParseIP(loopback), net.ParseIP(serviceAddress)}, o.Addresses...)...)
+		append([]net.IP{net.ParseIP(loopback), net.ParseIP(serviceAddress)}, o.Addresses...)...,
+	)
 	if err != nil {
 		return err
 	}

@@ -182,7 +182,7 @@ func TestDoor(t *testing.T) {
 // watchUntilListed returns what the first lists tell.
 func watchUntilListed(t *testing.T, connection *kube.Connection) (units map[string]*cluster.UnitFacts, queues map[string]*cluster.QueueFacts) {
 	t.Helper()
-	w, err := kube.StartWatch(t.Context(), connection, "hilbert", slog.New(slog.DiscardHandler), "rack", "host")
+	w, err := kube.StartWatch(t.Context(), connection, kube.WatchOptions{SchedulerName: "hilbert", Levels: []string{"rack", "host"}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

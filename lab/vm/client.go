@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -201,7 +202,7 @@ func (c client) do(ctx context.Context, method, path string, body io.Reader, out
 		if response.StatusCode == http.StatusNotFound {
 			return fmt.Errorf("%s: %w", strings.TrimSpace(string(text)), fs.ErrNotExist)
 		}
-		return fmt.Errorf("%s", strings.TrimSpace(string(text)))
+		return errors.New(strings.TrimSpace(string(text)))
 	}
 	_, err = io.Copy(out, response.Body)
 	return err

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -95,5 +94,3 @@ func forwards(ports map[int]int) string {
 	}
 	return b.String()
 }
-
-func lockThread() { runtime.LockOSThread() }

@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -145,7 +146,7 @@ func (g *Guest) start() error {
 	started := make(chan error, 1)
 	go func() {
 		// Not unlocked: the thread ends with the goroutine, after QEMU.
-		lockThread()
+		runtime.LockOSThread()
 		err := g.qemu.Start()
 		started <- err
 		if err == nil {

@@ -114,13 +114,21 @@ func newApt(dir, source string) (*apt, error) {
 func (a *apt) settings() string {
 	var b strings.Builder
 	for _, setting := range [][2]string{
-		{"Dir::Etc::sourcelist", a.dir + "/sources.list"}, {"Dir::Etc::sourceparts", "/dev/null"},
-		{"Dir::Etc::preferences", a.dir + "/preferences"}, {"Dir::Etc::preferencesparts", "/dev/null"},
-		{"Dir::State", a.dir + "/state"}, {"Dir::State::status", a.dir + "/status"},
-		{"Dir::Cache", a.dir + "/cache"}, {"Dir::Log", a.dir},
-		{"APT::Architecture", "amd64"}, {"APT::Architectures", "amd64"}, {"APT::Install-Recommends", "false"},
+		{"Dir::Etc::sourcelist", a.dir + "/sources.list"},
+		{"Dir::Etc::sourceparts", "/dev/null"},
+		{"Dir::Etc::preferences", a.dir + "/preferences"},
+		{"Dir::Etc::preferencesparts", "/dev/null"},
+		{"Dir::State", a.dir + "/state"},
+		{"Dir::State::status", a.dir + "/status"},
+		{"Dir::Cache", a.dir + "/cache"},
+		{"Dir::Log", a.dir},
+		{"APT::Architecture", "amd64"},
+		{"APT::Architectures", "amd64"},
+		{"APT::Install-Recommends", "false"},
 		{"APT::Sandbox::User", ""}, // it need not, and without root cannot, become another user
-		{"Acquire::Retries", "3"}, {"Acquire::Languages", "none"}, {"Debug::NoLocking", "true"},
+		{"Acquire::Retries", "3"},
+		{"Acquire::Languages", "none"},
+		{"Debug::NoLocking", "true"},
 	} {
 		fmt.Fprintf(&b, "%s %q;\n", setting[0], setting[1])
 	}

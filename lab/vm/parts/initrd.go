@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -114,7 +115,7 @@ func dependencies(data []byte) ([]string, error) {
 	}
 	section := object.Section(".modinfo")
 	if section == nil {
-		return nil, fmt.Errorf("no module: it has no .modinfo")
+		return nil, errors.New("no module: it has no .modinfo")
 	}
 	info, err := section.Data()
 	if err != nil {

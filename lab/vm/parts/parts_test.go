@@ -112,7 +112,7 @@ func fakeModule(depends string) []byte {
 	const header, section = 64, 64
 	out := make([]byte, header, 1024)
 	copy(out, "\x7fELF\x02\x01\x01")
-	put := func(at int, size int, value uint64) {
+	put := func(at, size int, value uint64) {
 		for i := range size {
 			out[at+i] = byte(value >> (8 * i))
 		}
