@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"hilbert.dev/hilbert/api/spec"
 )
 
 // deployed decodes everything under deploy/; an unknown field fails.
@@ -43,8 +45,15 @@ func deployed(t *testing.T) []runtime.Object {
 	return out
 }
 
-// The roles that are deployed grant what Permissions and OptionalPermissions list, to the verb.
+// The roles that are deployed grant what Permissions and OptionalPermissions list, to the verb, and to the agent what AgentPermissions lists.
 func TestRolesGrantThePermissions(t *testing.T) {
+	grants(t, "hilbertd", slices.Concat(Permissions, OptionalPermissions))
+	grants(t, "hilbert-agent", AgentPermissions)
+}
+
+// grants compares the roles whose names begin so with what they should permit.
+func grants(t *testing.T, names string, permissions []Permission) {
+	t.Helper()
 	granted := make(map[string]bool)
 	add := func(rules []rbacv1.PolicyRule, local bool) {
 		for _, rule := range rules {
@@ -60,57 +69,132 @@ func TestRolesGrantThePermissions(t *testing.T) {
 	for _, object := range deployed(t) {
 		switch role := object.(type) {
 		case *rbacv1.ClusterRole:
-			if strings.HasPrefix(role.Name, "hilbertd") { // others are for people
+			if strings.HasPrefix(role.Name, names) { // others are for people
 				add(role.Rules, false)
 			}
 		case *rbacv1.Role:
-			if strings.HasPrefix(role.Name, "hilbertd") {
+			if strings.HasPrefix(role.Name, names) {
 				add(role.Rules, true)
 			}
 		}
 	}
 	wanted := make(map[string]bool)
-	for _, p := range slices.Concat(Permissions, OptionalPermissions) {
+	for _, p := range permissions {
 		for _, verb := range p.Verbs {
 			wanted[fmt.Sprintf("%s %s/%s local=%v", verb, p.Group, p.Resource, p.InLeaseNamespace)] = true
 		}
 	}
 	if !maps.Equal(granted, wanted) {
-		t.Errorf("granted %v\nwanted  %v", granted, wanted)
+		t.Errorf("%s: granted %v\nwanted  %v", names, granted, wanted)
 	}
+}
+
+// manifests are the deployed objects that TestDeployment and TestDaemonSet look at, by name.
+type manifests struct {
+	deployment *appsv1.Deployment
+	agent      *appsv1.DaemonSet
+	configs    map[string]*corev1.ConfigMap
+	bound      map[string]bool // accounts that there are, and whether a ClusterRole is bound to them
+}
+
+func deployedManifests(t *testing.T) manifests {
+	t.Helper()
+	m := manifests{configs: make(map[string]*corev1.ConfigMap), bound: make(map[string]bool)}
+	subjects := make(map[string]bool)
+	for _, object := range deployed(t) {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			m.deployment = o
+		case *appsv1.DaemonSet:
+			m.agent = o
+		case *corev1.ConfigMap:
+			m.configs[o.Namespace+"/"+o.Name] = o
+		case *corev1.ServiceAccount:
+			m.bound[o.Namespace+"/"+o.Name] = false
+		case *rbacv1.ClusterRoleBinding:
+			for _, s := range o.Subjects {
+				subjects[s.Namespace+"/"+s.Name] = true
+			}
+		}
+	}
+	for account := range subjects {
+		if _, there := m.bound[account]; !there {
+			t.Errorf("a role is bound to %s, which is not there", account)
+		}
+		m.bound[account] = true
+	}
+	return m
+}
+
+// runs checks that a pod runs as an account with a role, and mounts its configuration where it looks for it. It returns the configuration.
+func (m *manifests) runs(t *testing.T, namespace string, pod *corev1.PodSpec) string {
+	t.Helper()
+	if !m.bound[namespace+"/"+pod.ServiceAccountName] {
+		t.Errorf("accounts %v, without %s", m.bound, pod.ServiceAccountName)
+	}
+	config := m.configs[namespace+"/"+pod.Volumes[0].ConfigMap.Name]
+	mount := pod.Containers[0].VolumeMounts[0]
+	if config == nil || mount.Name != pod.Volumes[0].Name {
+		t.Fatal("the configuration is not mounted")
+	}
+	text, ok := config.Data[strings.TrimPrefix(pod.Containers[0].Args[0], "--config="+mount.MountPath+"/")]
+	if !ok {
+		t.Errorf("the ConfigMap has no %s", pod.Containers[0].Args[0])
+	}
+	return text
 }
 
 // The Deployment has a standby, mounts the configuration where it looks for it, and runs as the account that the roles are bound to.
 func TestDeployment(t *testing.T) {
-	var deployment *appsv1.Deployment
-	var config *corev1.ConfigMap
-	accounts := map[string]bool{}
-	for _, object := range deployed(t) {
-		switch o := object.(type) {
-		case *appsv1.Deployment:
-			deployment = o
-		case *corev1.ConfigMap:
-			config = o
-		case *corev1.ServiceAccount:
-			accounts[o.Namespace+"/"+o.Name] = true
-		case *rbacv1.ClusterRoleBinding:
-			for _, s := range o.Subjects {
-				accounts[s.Namespace+"/"+s.Name] = accounts[s.Namespace+"/"+s.Name] && true
-			}
-		}
-	}
-	pod := deployment.Spec.Template.Spec
-	if *deployment.Spec.Replicas < 2 {
+	m := deployedManifests(t)
+	if *m.deployment.Spec.Replicas < 2 {
 		t.Error("no standby")
 	}
-	if !accounts[deployment.Namespace+"/"+pod.ServiceAccountName] || len(accounts) != 1 {
-		t.Errorf("accounts %v", accounts)
+	m.runs(t, m.deployment.Namespace, &m.deployment.Spec.Template.Spec)
+}
+
+// The agent runs on every node, as the account that the policies know, with what it needs of the host and no more: it writes to the cgroups, its
+// own state and the runtime's socket, sees the processes of others, and has one capability.
+func TestDaemonSet(t *testing.T) {
+	m := deployedManifests(t)
+	template := &m.agent.Spec.Template
+	pod := &template.Spec
+	config := m.runs(t, m.agent.Namespace, pod)
+	if !strings.Contains(config, "roles: [agent]") {
+		t.Errorf("no agent: %s", config)
 	}
-	if pod.Volumes[0].ConfigMap.Name != config.Name || pod.Containers[0].VolumeMounts[0].Name != pod.Volumes[0].Name {
-		t.Error("the configuration is not mounted")
+	policy, err := os.ReadFile("../deploy/policies/cnr-own-node.yaml")
+	if account := "system:serviceaccount:" + m.agent.Namespace + ":" + pod.ServiceAccountName; err != nil || !strings.Contains(string(policy), "'"+account+"'") {
+		t.Errorf("no policy knows %s: %v", account, err)
 	}
-	file := strings.TrimPrefix(pod.Containers[0].Args[0], "--config="+pod.Containers[0].VolumeMounts[0].MountPath+"/")
-	if _, ok := config.Data[file]; !ok {
-		t.Errorf("the ConfigMap has no %s", file)
+	if len(pod.Tolerations) != 1 || pod.Tolerations[0].Operator != corev1.TolerationOpExists || pod.Tolerations[0].Key != "" {
+		t.Error("some nodes have no agent")
+	}
+	if template.Labels[spec.LabelQoS] != string(spec.QoSSystem) || !pod.HostPID || pod.HostNetwork || pod.HostIPC {
+		t.Error("it runs among those whom it places, or shares too little or too much with the host")
+	}
+	c := &pod.Containers[0]
+	if c.SecurityContext.Privileged != nil || *c.SecurityContext.AllowPrivilegeEscalation ||
+		!slices.Equal(c.SecurityContext.Capabilities.Add, []corev1.Capability{"DAC_OVERRIDE"}) {
+		t.Error("it may more than it needs")
+	}
+	var written []string
+	hosts := make(map[string]string)
+	for _, v := range pod.Volumes {
+		if v.HostPath != nil {
+			hosts[v.Name] = v.HostPath.Path
+		}
+	}
+	for _, mount := range c.VolumeMounts {
+		if path, ok := hosts[mount.Name]; ok && path != mount.MountPath {
+			t.Errorf("%s of the host is %s in the pod, where the agent does not look", path, mount.MountPath)
+		}
+		if !mount.ReadOnly {
+			written = append(written, mount.MountPath)
+		}
+	}
+	defaults := spec.Default().Node
+	if want := []string{"/sys/fs/cgroup", filepath.Dir(defaults.NRISocket), defaults.StateDirectory}; !slices.Equal(written, want) {
+		t.Errorf("writes %v, want %v", written, want)
 	}
 }

@@ -83,7 +83,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	if err != nil {
 		return err
 	}
-	served, err := serveAgent(agent, config, api, log)
+	served, err := serveAgent(agent, config, log)
 	if err != nil {
 		return err
 	}

@@ -15,10 +15,9 @@ import (
 
 // agentAPI is the agent's way to the API server. Without one the agent does all but report, evict and tell.
 type agentAPI struct {
-	ports  node.Ports
-	review reviewer // nil: nobody can be asked
-	host   string
-	close  func()
+	ports node.Ports
+	host  string
+	close func()
 }
 
 // maxKubeletWait bounds a question to the kubelet.
@@ -55,10 +54,6 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 			return alone, err
 		}
 	}
-	review, err := kube.NewReviewer(connection)
-	if err != nil {
-		return alone, err
-	}
 	reporter, err := kube.NewNodeReporter(connection, name, agentTimeout)
 	if err != nil {
 		return alone, err
@@ -84,7 +79,7 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 				events.Record(p.Namespace, p.Name, p.UID, reason, message)
 			},
 		},
-		review: review, host: connection.Host,
+		host: connection.Host,
 		close: func() {
 			events.Close()
 			reporter.Close()

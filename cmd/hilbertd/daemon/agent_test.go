@@ -294,23 +294,41 @@ func TestAgentWithoutRuntime(t *testing.T) {
 	p.stop(t)
 }
 
-// What the agent serves of the node is for who may get it.
+// With an API server what a pod holds is told there: the node's confirmation of what the Binding promised. A pod whose promise is broken
+// is evicted, and an event says why.
 func TestAgentWithAPIServer(t *testing.T) {
 	s := standin.New(t)
-	s.User("viewer", "ada", "/v1/node")
+	const reports = "customnoderesources.node.hilbert.dev"
+	s.Offer(reports, "v1alpha1")
+	s.SetNode(apiNode("8"))
 	h := newHost(t)
 	h.startRuntime(t)
 	p := h.startAgent(t, s)
 	p.ready(t)
-	own := h.run(t, "own", 2048, map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}, nil)
-	if got := p.held(t, "own"); got != own.String() {
-		t.Errorf("/v1/node says %q, it has %v", got, own)
+	dedicated := map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}
+	own := h.run(t, "own", 4096, dedicated, map[string]string{spec.AnnotationZones: "1:4"})
+	if own.String() != "4-7" {
+		t.Errorf("it has %v", own)
 	}
-	for token, want := range map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized} {
-		if code, _ := p.fetch(t, "/v1/node", token); code != want {
-			t.Errorf("%q: %d", token, code)
+	told := func(text string) func() bool {
+		return func() bool {
+			o := s.Stored(reports, "", "n1")
+			data, err := json.Marshal(o)
+			return o != nil && err == nil && strings.Contains(string(data), text)
 		}
 	}
+	eventually(t, "the allocation is told", told(`"uid":"own"`))
+	s.SetPod(apiPod("broken", "4"))
+	pod := &api.PodSandbox{
+		Id: "s-broken", Uid: "uid-broken", Namespace: "default", Name: "broken", Labels: dedicated, Annotations: map[string]string{spec.AnnotationZones: "1:4"},
+		Linux: &api.LinuxPodSandbox{CgroupParent: "/kubepods/podbroken", PodResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(4096)}}},
+	}
+	if err := h.nri.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod}); err == nil || !strings.Contains(err.Error(), spec.ReasonPromiseBroken) {
+		t.Errorf("the promise of a zone that is taken: %v", err)
+	}
+	eventually(t, "it is evicted", func() bool { return slices.Contains(s.Asked(), "create /pods/eviction") })
+	eventually(t, "the zone is closed", told(`"closed":true`))
+	eventually(t, "an event says why", func() bool { return len(s.Events()) > 0 })
 	p.stop(t)
 }
 

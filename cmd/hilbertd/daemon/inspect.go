@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -43,12 +42,8 @@ func newInspector(l *loop, r reviewer) *inspector {
 
 // guarded lets only those in who may get the path.
 func (i *inspector) guarded(handle http.HandlerFunc) http.HandlerFunc {
-	return guarded(i.reviewer, i.loop.log, handle)
-}
-
-func guarded(reviewer reviewer, log *slog.Logger, handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		err := reviewer.MayGet(r.Context(), bearer(r), r.URL.Path)
+		err := i.reviewer.MayGet(r.Context(), bearer(r), r.URL.Path)
 		switch {
 		case err == nil:
 			handle(w, r)
@@ -58,7 +53,7 @@ func guarded(reviewer reviewer, log *slog.Logger, handle http.HandlerFunc) http.
 		case errors.Is(err, kube.ErrForbidden):
 			http.Error(w, err.Error(), http.StatusForbidden)
 		default:
-			log.Debug("cannot review a request", "path", r.URL.Path, "err", err)
+			i.loop.log.Debug("cannot review a request", "path", r.URL.Path, "err", err)
 			http.Error(w, "the API server cannot be asked who you are; try again", http.StatusServiceUnavailable)
 		}
 	}
