@@ -2,13 +2,11 @@ package kube
 
 import (
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -66,28 +64,4 @@ func TestOwnNodePolicy(t *testing.T) {
 	if !slices.Contains(rule.APIVersions, "*") {
 		t.Error("another version is a way around it")
 	}
-}
-
-// The policy and the manifest of the agent name the same account.
-func TestOwnNodePolicyNamesTheAgent(t *testing.T) {
-	text, err := os.ReadFile("../deploy/agent.yaml")
-	if os.IsNotExist(err) {
-		t.Skip("there is no agent.yaml yet")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	policy, err := fs.ReadFile(admission.Files, "cnr-own-node.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, object := range documents(t, string(text)) {
-		if account, ok := object.(*corev1.ServiceAccount); ok {
-			if name := "system:serviceaccount:" + account.Namespace + ":" + account.Name; !strings.Contains(string(policy), "'"+name+"'") {
-				t.Errorf("the policy does not know %s", name)
-			}
-			return
-		}
-	}
-	t.Error("deploy/agent.yaml has no ServiceAccount")
 }
