@@ -237,3 +237,92 @@ func BenchmarkAllocator(b *testing.B) {
 		}
 	}
 }
+
+// TestAloneIsAlone: where somebody has a zone alone nobody has so much as memory of it, and nobody gets it alone who is not.
+func TestAloneIsAlone(t *testing.T) {
+	a := mustAllocator(t, evenMachine(2, 2, 1, 2), CPUSet{})
+	alone := Holding{Request: ZoneRequest{CPUs: 1, Binding: Exclusive}, CPUs: CPUs(2, 3)}
+	alone.Grant = a.GrantOf(alone.Request, alone.CPUs)
+	near := Holding{
+		Request: ZoneRequest{CPUs: 1, Binding: Bound, Memory: 20}, CPUs: CPUs(0),
+		Grant: ZoneGrant{CPUs: [MaxZones]uint16{1}, Memory: [MaxZones]uint32{10, 10}},
+	}
+	for _, order := range [][2]Holding{{alone, near}, {near, alone}} {
+		if err := a.Adopt("first", order[0]); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Adopt("second", order[1]); !errors.Is(err, ErrHeld) {
+			t.Errorf("after %v %v: %v", order[0].Grant, order[1].Grant, err)
+		}
+		if _, ok := a.Offer(ZoneRequest{CPUs: 2, Binding: Exclusive}, ZoneGrant{}, 0b10); ok {
+			t.Error("zone 1 was offered to be had alone")
+		}
+		a.Release("first")
+	}
+}
+
+// TestResizeAndClosedZones: a closed zone gives no more, not even to who is in it; another one may.
+func TestResizeAndClosedZones(t *testing.T) {
+	a := mustAllocator(t, evenMachine(2, 3, 1, 3), CPUs(0))
+	for id, b := range map[string]Binding{"bound": Bound, "free": Unbound} {
+		o, ok := a.Offer(ZoneRequest{CPUs: 1, Binding: b}, ZoneGrant{}, 0b10)
+		if !ok || a.Commit(id, o) != nil {
+			t.Fatalf("%s: %v", id, o)
+		}
+	}
+	a.Close(1, true)
+	if a.Resize("bound", 2) {
+		t.Error("a bound pod grew in a closed zone")
+	}
+	if !a.Resize("free", 2) {
+		t.Error("an unbound pod did not grow into the zone that is open")
+	}
+	if h, _ := a.Holding("free"); h.Grant.CPUs != [MaxZones]uint16{1, 1} {
+		t.Errorf("it has %v", h.Grant)
+	}
+	for _, id := range []string{"nobody", "bound"} {
+		if a.Resize(id, 0) || a.Resize(id, 65535) {
+			t.Errorf("%s was resized", id)
+		}
+	}
+	a.Close(-1, true)
+	a.Close(2, true)
+	if a.Shape().Closed != 0b10 {
+		t.Errorf("closed %b", a.Shape().Closed)
+	}
+}
+
+// TestRollbackExpiresOffers: what was offered before Rollback was offered of another state.
+func TestRollbackExpiresOffers(t *testing.T) {
+	a := mustAllocator(t, evenMachine(1, 3, 1, 3), CPUSet{})
+	first, _ := a.Offer(ZoneRequest{CPUs: 1}, ZoneGrant{}, 0xff)
+	m := a.Mark()
+	if err := a.Commit("a", first); err != nil {
+		t.Fatal(err)
+	}
+	second, _ := a.Offer(ZoneRequest{CPUs: 1}, ZoneGrant{}, 0xff)
+	a.Rollback(m)
+	for _, o := range []Offer{first, second} {
+		if err := a.Commit("b", o); !errors.Is(err, ErrExpired) {
+			t.Errorf("an offer of revision %d at %d: %v", o.Revision, a.Revision(), err)
+		}
+	}
+	if len(a.Holders()) > 0 {
+		t.Errorf("%v hold something", a.Holders())
+	}
+}
+
+// TestGrowsInItsCache: cores that a pod gets later come from the L3 groups that it is in, though others would be filled exactly.
+func TestGrowsInItsCache(t *testing.T) {
+	a := mustAllocator(t, evenMachine(1, 8, 1, 4), CPUs(0, 1))
+	h := Holding{Request: ZoneRequest{CPUs: 1}, Grant: ZoneGrant{CPUs: [MaxZones]uint16{1}}, CPUs: CPUs(5)}
+	if err := a.Adopt("a", h); err != nil {
+		t.Fatal(err)
+	}
+	if !a.Resize("a", 3) {
+		t.Fatal("it does not fit")
+	}
+	if h, _ := a.Holding("a"); h.CPUs.String() != "4-6" {
+		t.Errorf("it has %v, want 4-6", h.CPUs)
+	}
+}

@@ -346,3 +346,20 @@ func TestPoolNames(t *testing.T) {
 		t.Error("two reasons have one name")
 	}
 }
+
+// TestMemorylessNodes: cpuset.mems has only nodes with memory, unless the kernel tells of none.
+func TestMemorylessNodes(t *testing.T) {
+	for want, memory := range map[string][3]int64{"0,2": {1, 0, 1}, "0-2": {}, "1": {0, 1, 0}} {
+		hardware := machine(3, 2, 1, 2, 0)
+		for z := range hardware.NUMA {
+			hardware.NUMA[z].Memory = memory[z] * 1000 * topology.Mebibyte
+		}
+		m, err := New(hardware, Params{Mode: spec.ModeAgent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Admit(Pod{UID: "a"}).Placement.Mems; got.String() != want {
+			t.Errorf("memory %v: mems %v, want %s", memory, got, want)
+		}
+	}
+}
