@@ -10,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/topology"
 )
@@ -35,8 +36,10 @@ type Options struct {
 	Config    spec.Node
 	// Kernel may be used by two goroutines at once.
 	Kernel enforce.Kernel
-	Ports  Ports
-	Log    *slog.Logger
+	// Observe reads the kernel's counters; nil: nobody does. The Agent closes it.
+	Observe *observe.Reader
+	Ports   Ports
+	Log     *slog.Logger
 }
 
 // Agent is the node's agent. Its methods may be called by any goroutine while Run runs; all others wait for the loop.
@@ -47,12 +50,13 @@ type Agent struct {
 	manager  *allocate.Manager
 	throttle *report.Throttle
 
-	inbox   chan func()
-	stopped chan struct{} // closed when Run ends
-	fast    *lane         // all knobs but
-	slow    *lane         // cpuset.mems
-	update  chan updateJob
-	work    func(func(context.Context)) // runs something beside the loop; set by Run
+	inbox    chan func()
+	stopped  chan struct{} // closed when Run ends
+	fast     *lane         // all knobs but
+	slow     *lane         // cpuset.mems
+	update   chan updateJob
+	observer observer
+	work     func(func(context.Context)) // runs something beside the loop; set by Run
 
 	// All below belongs to the loop.
 	pods       map[string]*pod       // by UID
@@ -66,6 +70,7 @@ type Agent struct {
 	reporting  reporting
 	evictions  evictions
 	troubles   troubles
+	passings   map[string]time.Time // troubles that pass, until when
 	closings   []closing
 	counts     Counts
 	ticked     time.Time
@@ -105,12 +110,13 @@ func New(o Options) (*Agent, error) {
 		throttle: report.NewThrottle(o.Node, o.Config.WriteInterval.D(), o.Config.RefreshInterval.D()),
 		inbox:    make(chan func(), MaxMessages), stopped: make(chan struct{}), update: make(chan updateJob, 1),
 		pods: make(map[string]*pod), sandboxes: make(map[string]*pod), containers: make(map[string]*container),
-		evictions: make(evictions), troubles: make(troubles),
+		evictions: make(evictions), troubles: make(troubles), passings: make(map[string]time.Time),
 		counts: Counts{Notes: make(map[string]uint64), Refused: make(map[string]uint64)},
 	}
 	a.fast = newLane(o.Kernel, func(r laneReport) { a.post(func() { a.enforced(&r) }) })
 	a.slow = newLane(o.Kernel, func(r laneReport) { a.post(func() { a.enforced(&r) }) })
 	a.runtime = runtimeState{why: "not connected yet"}
+	a.observer.reader = o.Observe
 	for _, n := range o.Troubles {
 		a.troubles.set(n.Reason, n.Message)
 	}
@@ -150,9 +156,24 @@ func (a *Agent) call(ctx context.Context, f func()) error {
 
 // Ask has the loop run f between two messages. False: it has not come round in time.
 func (a *Agent) Ask(timeout time.Duration, f func(*Agent)) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return a.call(ctx, func() { f(a) }) == nil
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	done := make(chan struct{})
+	select {
+	case a.inbox <- func() { f(a); close(done) }:
+	case <-timer.C:
+		return false
+	case <-a.stopped:
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	case <-a.stopped:
+		return false
+	}
 }
 
 // Run runs the loop until ctx ends. What runs on the node goes on as it is.
@@ -182,10 +203,14 @@ func (a *Agent) Run(ctx context.Context) {
 // tick has everything compared with the kernel, and tries again what failed.
 func (a *Agent) tick(now time.Time) {
 	a.counts.Ticks++
-	a.watchClock(now)
+	if !a.ticked.IsZero() {
+		a.watchClock(now.Round(0).Sub(a.ticked.Round(0)), now.Sub(a.ticked))
+	}
+	a.ticked = now
 	a.fast.ask(laneRequest{tick: true})
 	a.slow.ask(laneRequest{tick: true})
 	a.reopen(now)
+	a.pass(now)
 	a.save()
 	a.updateRuntime()
 }
@@ -193,13 +218,10 @@ func (a *Agent) tick(now time.Time) {
 // maxClockDrift is how far the wall clock may stray from the monotonic one between two ticks.
 const maxClockDrift = 2 * time.Second
 
-// watchClock notes jumps of the wall clock. Nothing here depends on it; the times that people read do.
-func (a *Agent) watchClock(now time.Time) {
-	if !a.ticked.IsZero() {
-		wall, real := now.Round(0).Sub(a.ticked.Round(0)), now.Sub(a.ticked)
-		if jump := (wall - real).Abs(); jump > maxClockDrift {
-			a.note(PodName{}, allocate.Note{Reason: spec.ReasonClockJumped, Message: fmt.Sprintf("the clock jumped by %v", jump.Round(time.Second))})
-		}
+// watchClock notes jumps of the wall clock, given how much time passed since the last tick by it and by the monotonic one. Nothing here
+// depends on it; the times that people read do.
+func (a *Agent) watchClock(wall, monotonic time.Duration) {
+	if jump := wall - monotonic; jump.Abs() > maxClockDrift {
+		a.passing(spec.ReasonClockJumped, fmt.Sprintf("the clock jumped by %v", jump.Round(time.Second)))
 	}
-	a.ticked = now
 }

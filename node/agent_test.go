@@ -333,6 +333,32 @@ func TestSlowMemory(t *testing.T) {
 	w.has(shared, "cpuset.mems", "0")
 }
 
+// What happened once is told once, counted each time, and passes.
+func TestClockJumps(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.agent.Ask(10*time.Second, func(a *Agent) {
+		a.watchClock(time.Second, time.Second+maxClockDrift)
+		if len(a.counts.Notes) != 0 {
+			t.Error("drift counts as a jump")
+		}
+		a.watchClock(-time.Hour, time.Second)
+		a.watchClock(time.Hour, time.Second)
+	})
+	if got := w.condition(); !strings.HasPrefix(got, "false "+spec.ReasonClockJumped) || w.state().Notes[spec.ReasonClockJumped] != 2 {
+		t.Error(got)
+	}
+	w.mu.Lock()
+	if len(w.events) != 1 || !strings.HasPrefix(w.events[0], ": "+spec.ReasonClockJumped) {
+		t.Errorf("events %v", w.events)
+	}
+	w.mu.Unlock()
+	w.agent.Ask(10*time.Second, func(a *Agent) { a.pass(time.Now().Add(2 * passesAfter)) })
+	if got := w.condition(); !strings.HasPrefix(got, "true") {
+		t.Error(got)
+	}
+}
+
 // A checkpoint that cannot be written stops nobody.
 func TestCheckpointLost(t *testing.T) {
 	w := newWorld(t)

@@ -1,6 +1,10 @@
 package node
 
-import "hilbert.dev/hilbert/node/allocate"
+import (
+	"maps"
+
+	"hilbert.dev/hilbert/node/allocate"
+)
 
 // Counts are what the agent has done since it was started. All only grow.
 type Counts struct {
@@ -29,7 +33,9 @@ type State struct {
 	Allocated                allocate.Counts
 	Connected, Synced, Ready bool
 	Pods, Containers, Knobs  int
-	Waiting                  int    // messages
+	Waiting                  int // messages
+	Observations             uint64
+	ObserveSeconds           float64
 	Lost                     string // why the runtime is not connected
 }
 
@@ -40,14 +46,9 @@ func (a *Agent) State() State {
 		Ready: len(a.troubles) == 0, Pods: len(a.pods), Containers: len(a.containers), Knobs: len(a.wishes[0]) + len(a.wishes[1]),
 		Waiting: len(a.inbox), Lost: a.runtime.why,
 	}
-	s.Notes, s.Refused = copied(a.counts.Notes), copied(a.counts.Refused)
+	s.Notes, s.Refused = maps.Clone(a.counts.Notes), maps.Clone(a.counts.Refused)
+	a.observer.mu.Lock()
+	defer a.observer.mu.Unlock()
+	s.Observations, s.ObserveSeconds = a.observer.reads, a.observer.seconds
 	return s
-}
-
-func copied(m map[string]uint64) map[string]uint64 {
-	out := make(map[string]uint64, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
 }

@@ -58,7 +58,7 @@ type Ports struct {
 	Report func(ctx context.Context, r *spec.NodeReport) error
 	// Evict asks for a pod to be evicted. One that is gone is no error.
 	Evict func(ctx context.Context, p PodName, reason, message string) error
-	// Event tells people about a pod. It neither blocks nor fails.
+	// Event tells people about a pod, or about the node where the name is empty. It neither blocks nor fails.
 	Event func(p PodName, reason, message string)
 	// Exclusive are the CPUs that the kubelet gave to pods for themselves. It is asked in mode kubelet alone.
 	Exclusive func(ctx context.Context) (map[PodKey]topology.CPUSet, error)

@@ -31,6 +31,7 @@ func (a *Agent) placement(p *pod) (allocate.Placement, bool) {
 // settle makes what has been decided last: on disk first, then in the kernel, then in the runtime.
 func (a *Agent) settle() {
 	a.save()
+	a.observer.watch(a.watched())
 	fast, slow := a.wish()
 	if !slices.Equal(fast, a.wishes[0]) {
 		a.wishes[0] = fast

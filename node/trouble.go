@@ -31,11 +31,9 @@ func (t troubles) set(reason, message string) { t[reason] = message }
 func (t troubles) clear(reason string)        { delete(t, reason) }
 
 // gravity orders the reasons: the condition's own reason is the first that holds.
-//
-//nolint:gochecknoglobals // a table
 var gravity = []string{
 	spec.ReasonRuntimeLost, spec.ReasonKnobRefused, ReasonCheckpointLost, spec.ReasonTooManyZones, spec.ReasonNoNUMAInformation,
-	spec.ReasonPressureMissing,
+	spec.ReasonPressureMissing, spec.ReasonCountersReversed, spec.ReasonClockJumped,
 }
 
 // condition is AgentReady.
@@ -74,11 +72,35 @@ func (a *Agent) notes(p PodName, notes []allocate.Note) {
 func (a *Agent) note(p PodName, n allocate.Note) {
 	a.counts.Notes[n.Reason]++
 	a.log.Debug("noted", "pod", p.Namespace+"/"+p.Name, "reason", n.Reason, "message", n.Message)
-	switch {
-	case p == (PodName{}):
-		a.log.Warn(n.Message, "reason", n.Reason)
-	case a.ports.Event != nil:
+	if p == (PodName{}) {
+		a.log.Warn("about the node", "reason", n.Reason, "message", n.Message)
+	}
+	if a.ports.Event != nil {
 		a.ports.Event(p, n.Reason, n.Message)
+	}
+}
+
+// passesAfter is how long something that happened once stays in the condition.
+const passesAfter = time.Minute
+
+// passing notes something about the node that is over already. While it is in the condition, more of the same is only counted.
+func (a *Agent) passing(reason, message string) {
+	if _, known := a.passings[reason]; known {
+		a.counts.Notes[reason]++
+	} else {
+		a.note(PodName{}, allocate.Note{Reason: reason, Message: message})
+		a.troubles.set(reason, message)
+	}
+	a.passings[reason] = time.Now().Add(passesAfter)
+}
+
+// pass takes what is over out of the condition.
+func (a *Agent) pass(now time.Time) {
+	for reason, until := range a.passings {
+		if now.After(until) {
+			delete(a.passings, reason)
+			a.troubles.clear(reason)
+		}
 	}
 }
 

@@ -14,6 +14,9 @@ func (a *Agent) startWorkers(ctx context.Context) (beside func(func(context.Cont
 	group.Go(func() { a.fast.run(ctx) })
 	group.Go(func() { a.slow.run(ctx) })
 	group.Go(func() { a.runUpdates(ctx) })
+	if a.observer.reader != nil {
+		group.Go(func() { a.observe(ctx) })
+	}
 	slots := make(chan struct{}, maxBeside)
 	beside = func(f func(context.Context)) {
 		group.Go(func() {

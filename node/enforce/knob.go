@@ -47,7 +47,7 @@ type kind struct {
 // pageSize is what the kernel rounds memory limits down to. A larger page rounds further; then what was read back after a write is right.
 const pageSize = 4096
 
-//nolint:gochecknoglobals // a table
+// kinds are the files that may be knobs.
 var kinds = map[string]kind{
 	CPUSet:      {canonical: canonicalSet},
 	Mems:        {canonical: canonicalSet},

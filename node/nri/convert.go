@@ -80,6 +80,7 @@ func containerOf(c *api.Container) node.Container {
 		out.Stopped = true
 	case api.ContainerState_CONTAINER_CREATED, api.ContainerState_CONTAINER_RUNNING, api.ContainerState_CONTAINER_PAUSED:
 		out.Exists = true
+	default: // not made yet
 	}
 	var err error
 	if out.Cgroup, err = containerCgroup(linux.GetCgroupsPath()); err != nil {

@@ -69,7 +69,9 @@ func (a *agent) losses() int {
 func (a *agent) Synchronize(_ context.Context, sandboxes []node.Sandbox, containers []node.Container) error {
 	return a.said("%d pods and %d containers", len(sandboxes), len(containers))
 }
+
 func (a *agent) RunSandbox(_ context.Context, s node.Sandbox) error { return a.said("run %s", s.ID) }
+
 func (a *agent) ResizeSandbox(_ context.Context, s node.Sandbox, to node.Amounts) error {
 	return a.said("resize %s to %d", s.ID, to.MilliCPU)
 }
@@ -77,10 +79,13 @@ func (a *agent) StopSandbox(_ context.Context, id string) error { return a.said(
 func (a *agent) CreateContainer(_ context.Context, s node.Sandbox, c node.Container) (node.Adjustment, error) {
 	return node.Adjustment{CPUs: topology.CPUs(2, 3), Mems: topology.CPUs(1)}, a.said("create %s in %s", c.ID, s.ID)
 }
+
 func (a *agent) ContainerCreated(_ context.Context, id string) error { return a.said("created %s", id) }
+
 func (a *agent) UpdateContainer(_ context.Context, id string) (node.Update, error) {
 	return node.Update{Container: id, CPUs: topology.CPUs(2, 3)}, a.said("update %s", id)
 }
+
 func (a *agent) Updated(_ context.Context, id string) error       { return a.said("updated %s", id) }
 func (a *agent) StopContainer(_ context.Context, id string) error { return a.said("end %s", id) }
 

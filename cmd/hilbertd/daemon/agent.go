@@ -20,6 +20,7 @@ import (
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/machine"
 	"hilbert.dev/hilbert/node/nri"
+	"hilbert.dev/hilbert/node/observe"
 )
 
 const (
@@ -36,6 +37,7 @@ const (
 // nodeRoots are where a node's kernel is read and written.
 type nodeRoots struct {
 	sys, proc string
+	observed  observe.Files // with sys, proc and sys/fs/cgroup in it
 	kernel    func() (kernelFiles, error)
 }
 
@@ -47,7 +49,10 @@ type kernelFiles interface {
 }
 
 func realNode() nodeRoots {
-	return nodeRoots{sys: "/sys", proc: "/proc", kernel: func() (kernelFiles, error) { return enforce.OpenFiles("/sys/fs/cgroup", "/proc") }}
+	return nodeRoots{
+		sys: "/sys", proc: "/proc", observed: observe.Root("/"),
+		kernel: func() (kernelFiles, error) { return enforce.OpenFiles("/sys/fs/cgroup", "/proc") },
+	}
 }
 
 // errModeChanged ends an agent whose kubelet has another mind now. Whoever started it starts it again; what runs is not touched meanwhile.
@@ -70,7 +75,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	if err != nil {
 		return err
 	}
-	options.Kernel = kernel
+	options.Kernel, options.Observe = kernel, observe.New(roots.observed, observe.Params{})
 	api, err := connectAgent(ctx, config, o, options.Node, log)
 	if err != nil {
 		return err

@@ -31,6 +31,8 @@ var (
 	agentReports     = agentDesc("report_writes_total", "Writes of the CustomNodeResource, by outcome.", "outcome")
 	agentEvictions   = agentDesc("evictions_total", "Evictions of pods whose promise was broken, by outcome.", "outcome")
 	agentTicks       = agentDesc("ticks_total", "Comparisons of the whole node with what is wanted.")
+	agentObserved    = agentDesc("observations_total", "Readings of the kernel's counters.")
+	agentObserving   = agentDesc("observe_seconds_total", "Time spent reading the kernel's counters.")
 	agentPods        = agentDesc("pods", "Pods that the agent places.")
 	agentContainers  = agentDesc("containers", "Containers that the agent places.")
 	agentReady       = agentDesc("ready", "1 while the agent sees and rules the node whole: the condition AgentReady.")
@@ -40,7 +42,7 @@ var (
 	agentCollections = []*prometheus.Desc{
 		agentPromises, agentRefused, agentNotes, agentWrites, agentReverted, agentKnobRefused, agentEnforce, agentKnobs, agentUpdates, agentConnected,
 		agentConnections, agentUnsettled, agentCheckpoints, agentReports, agentEvictions, agentTicks, agentPods, agentContainers, agentReady,
-		agentDepth, agentLimit, agentResponsive,
+		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving,
 	}
 )
 
@@ -109,4 +111,6 @@ func collectAgentCounts(out chan<- prometheus.Metric, s *node.State) {
 	outcomes(agentReports, s.Reports, s.ReportsFailed)
 	outcomes(agentEvictions, s.Evictions, s.EvictionsFailed)
 	count(agentTicks, s.Ticks)
+	count(agentObserved, s.Observations)
+	out <- prometheus.MustNewConstMetric(agentObserving, prometheus.CounterValue, s.ObserveSeconds)
 }

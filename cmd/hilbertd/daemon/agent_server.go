@@ -14,6 +14,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/observe"
 )
 
 // serveAgent begins to serve what the agent says of itself; nil where nothing is served.
@@ -31,6 +32,7 @@ func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger) (*s
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	mux.HandleFunc("GET /configz", localOnly(p.configz))
 	mux.HandleFunc("GET /v1/node", localOnly(p.node))
+	mux.HandleFunc("GET /v1/observation", localOnly(p.observation))
 	return serveOn(listener, config.Server, mux, log)
 }
 
@@ -91,6 +93,27 @@ func (p probes) node(w http.ResponseWriter, _ *http.Request) {
 		spec.NodeStatus
 		Conditions []spec.NodeCondition `json:"conditions"`
 	}{r.Status, r.Conditions})
+}
+
+// observation answers with what the kernel's counters said last: a table for people, or JSON for who asks with ?output=json.
+func (p probes) observation(w http.ResponseWriter, r *http.Request) {
+	var text []byte
+	var err error
+	shown := p.agent.Observation(func(o *observe.Observation) {
+		if r.URL.Query().Get("output") == "json" {
+			text, err = json.MarshalIndent(o, "", "  ")
+			return
+		}
+		text = []byte(o.Render())
+	})
+	switch {
+	case !shown:
+		http.Error(w, "nothing is observed yet; try again", http.StatusServiceUnavailable)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	default:
+		_, _ = w.Write(text) // the client went away
+	}
 }
 
 func (p probes) answer(w http.ResponseWriter, v any) {

@@ -23,6 +23,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/standin"
+	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -87,7 +88,7 @@ func newHost(t *testing.T) *host {
 		pods:       make(map[string]*api.PodSandbox),
 		containers: make(map[string]*api.Container),
 	}
-	h.roots = nodeRoots{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), kernel: func() (kernelFiles, error) { return h.cgroups, nil }}
+	h.roots = nodeRoots{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), observed: observe.Root(dir), kernel: func() (kernelFiles, error) { return h.cgroups, nil }}
 	h.config.Roles, h.config.Server.BindAddress = []spec.Role{spec.RoleAgent}, "127.0.0.1:0"
 	n := &h.config.Node
 	n.Name, n.StateDirectory, n.KubeletDirectory, n.NRISocket = "n1", filepath.Join(dir, "state"), filepath.Join(dir, "kubelet"), filepath.Join(dir, "nri.sock")
@@ -257,6 +258,10 @@ func TestAgentAlone(t *testing.T) {
 			t.Errorf("no %s in the metrics", want)
 		}
 	}
+	eventually(t, "it observes", func() bool {
+		code, body := p.fetch(t, "/v1/observation", "")
+		return code == http.StatusOK && strings.Contains(body, "c-own")
+	})
 	p.stop(t)
 	before := maps.Clone(h.cgroups.files)
 	p = h.startAgent(t, nil)
@@ -380,7 +385,9 @@ func TestAgentWaitsForTheOther(t *testing.T) {
 	case <-time.After(200 * time.Millisecond):
 	}
 	cancel()
-	<-ended
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 	first.stop(t)
 	h.startAgent(t, nil).stop(t)
 }
