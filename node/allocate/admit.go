@@ -108,16 +108,13 @@ func memoryOf(g *topology.ZoneGrant) uint32 {
 }
 
 // keep leaves a pod that runs already where it runs, if that is what it could have been given; what was once promised does not matter then,
-// and may be older than its request. A pod that has more than it asks for is not kept: that is no place of its own.
+// and may be older than its request. CPUs that are more than it asks for, or somebody else's too, are no place of its own.
 func (m *Manager) keep(p *pod) bool {
-	has := p.Fixed.Len()
-	if has == 0 || has > m.whole(p.Request.CPUs) {
+	if p.Fixed.IsEmpty() {
 		return false
 	}
 	h := topology.Holding{Request: p.Request, CPUs: p.Fixed}
-	if has < m.whole(p.Request.CPUs) { // it has been resized since
-		h.Request.CPUs = uint16(has)
-	}
+	h.Request.CPUs = min(h.Request.CPUs, uint16(p.Fixed.Len())) // fewer: it has been resized since
 	h.Grant = m.alloc.GrantOf(h.Request, h.CPUs)
 	if h.Grant.CPUs == p.Promise.CPUs && m.alloc.Answers(h.Request, &p.Promise) {
 		h.Grant = p.Promise // its memory is where it was promised
@@ -130,12 +127,6 @@ func (m *Manager) keep(p *pod) bool {
 	}
 	p.moved = !p.Promise.IsZero() && h.Grant.Zones() != p.Promise.Zones()
 	return true
-}
-
-// whole is the CPUs of the cores that a request fills or begins.
-func (m *Manager) whole(cpus uint16) int {
-	threads := int(max(m.alloc.Shape().Threads, 1))
-	return (int(cpus) + threads - 1) / threads * threads
 }
 
 // fix records the CPUs that the kubelet gave to a pod. It knows best: who was thought to have them has them no longer.

@@ -104,14 +104,14 @@ func New(machine *topology.Machine, p Params) (*Manager, error) {
 	return m, nil
 }
 
-// Admit decides for a pod whose sandbox is made. The same pod again gets what it has; only Fixed is taken from what is told now.
+// Admit decides for a pod whose sandbox is made. The same pod again gets what it has; where the kubelet rules, CPUs that it gave since are taken note of.
 //
 // A dedicated pod's promise is kept if it still fits; else it gets an equivalent grant (Moved), else it is refused with ReasonPromiseBroken. One
 // without a promise gets what fits, or is refused with ReasonInsufficientCores. All others run somewhere in any case.
 func (m *Manager) Admit(p Pod) Verdict {
 	if known := m.pods[p.UID]; known != nil {
 		var notes []Note
-		if m.params.Mode == spec.ModeKubelet && !p.Fixed.IsEmpty() && p.Fixed != known.Fixed {
+		if m.params.Mode == spec.ModeKubelet {
 			notes = m.refix(known, p.Fixed)
 		}
 		return m.verdict(known, notes)

@@ -363,3 +363,40 @@ func TestMemorylessNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckpointOfOddities: text that is not UTF-8 does not damage a checkpoint, and no pod stands in it twice.
+func TestCheckpointOfOddities(t *testing.T) {
+	fresh := func() *Manager {
+		m, err := New(machine(1, 2, 1, 2, 100), Params{Mode: spec.ModeAgent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	m := fresh()
+	m.Admit(Pod{UID: "a", Invalid: "\xff", QoS: spec.QoS{Level: spec.QoSShared, Pool: "ads"}, MilliCPU: 1})
+	m.CloseZone(0, Note{"x", "\xfe"})
+	data, err := json.Marshal(m.Checkpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c Checkpoint
+	if err := json.Unmarshal(data, &c); err != nil {
+		t.Fatal(err)
+	}
+	if notes := fresh().Restore(&c); notes != nil {
+		t.Errorf("restored with %v", notes)
+	}
+	c.Pods = append(c.Pods, c.Pods[0])
+	c.Sum = c.checksum()
+	twice := fresh()
+	if notes := twice.Restore(&c); len(notes) != 1 {
+		t.Errorf("a pod that stands twice: %v", notes)
+	}
+	if twice.Release("a"); len(twice.Report().Pools) != 1 {
+		t.Errorf("after its only pod, pools %v", twice.Report().Pools)
+	}
+	if notes := twice.Restore(nil); notes != nil {
+		t.Errorf("no checkpoint: %v", notes)
+	}
+}

@@ -39,7 +39,7 @@ func machine(zones, cores, threads, l3 int, memoryMiB int64) *topology.Machine {
 //	admit UID [level=dedicated] [numa=bound] [pool=ads] [cpus=4] [memory=1024] [promise=0:4] [milli=500] [besteffort] [unsaid] [fixed=0-3] …
 //	confirm UID, resize UID milli=…, release UID, close zone=…, open zone=…, want cores=2,2
 //	pools, pod UID, dump
-//	checkpoint, restore [damage=sum|version] [machine arguments]
+//	checkpoint, restore [damage=sum|version] [differs] [machine arguments]
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
 		s := &story{}
@@ -157,10 +157,13 @@ func (s *story) restore(d *datadriven.TestData) string {
 		return out
 	}
 	again, _ := json.MarshalIndent(s.m.Checkpoint(), "", " ")
-	if !bytes.Equal(again, s.saved) {
-		return "its checkpoint is now\n" + string(again) + "\n"
+	switch {
+	case bytes.Equal(again, s.saved):
+		return "its checkpoint is the same\n"
+	case slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == "differs" }):
+		return "its checkpoint differs\n"
 	}
-	return "its checkpoint is the same\n"
+	return "its checkpoint is now\n" + string(again) + "\n"
 }
 
 func podOf(t *testing.T, d *datadriven.TestData) Pod {
