@@ -183,6 +183,37 @@ func anonymousMiB(t *testing.T, n *join.Node, cgroup string) (byNode [vm.Nodes]i
 	return byNode, line
 }
 
+// TestRequiredPlugin: a pod that names a plugin without which it must not start does not start without it.
+func TestRequiredPlugin(t *testing.T) {
+	n := vmtest.Node(t)
+	pod := n.BusyPod("requires", corev1.ResourceRequirements{}, "sleep")
+	pod.Annotations = map[string]string{"required-plugins.noderesource.dev": "[absent]"}
+	pod, err := n.Client.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err = n.AwaitPod(t.Context(), pod, func(p *corev1.Pod) error {
+		for _, c := range p.Status.ContainerStatuses {
+			if c.State.Running != nil {
+				return nil
+			}
+			if w := c.State.Waiting; w != nil && w.Reason == "CreateContainerError" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", p.Status.ContainerStatuses)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := pod.Status.ContainerStatuses[0].State.Waiting; w == nil || !strings.Contains(w.Message, "absent") {
+		t.Errorf("got %+v, want it refused for the plugin that is absent", pod.Status.ContainerStatuses[0].State)
+	}
+	if err := n.DeletePod(t.Context(), pod); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestKill: kill -9 of the runtime and of the kubelet changes nothing that runs; both come back and go on.
 func TestKill(t *testing.T) {
 	n := vmtest.Node(t)
