@@ -1,0 +1,202 @@
+package hollow
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Fault is what goes wrong with a node's reports. The zero value is nothing.
+type Fault struct {
+	Silent bool          // none arrives
+	Drop   int           // of so many one arrives; 0 and 1: all
+	Delay  time.Duration // each arrives so much later, and is as old by then
+	Shrink int           // each zone is said to have so many CPUs less to give
+}
+
+// Agent is the agent of one hollow node. Its methods may be called by any goroutine.
+type Agent struct {
+	name     string
+	options  AgentOptions
+	reporter *kube.NodeReporter
+	ports    node.Ports
+	kernel   *mapKernel
+	base     context.Context //nolint:containedctx // Restart begins what lives as long as all agents do
+
+	fault    atomic.Pointer[Fault]
+	tried    atomic.Uint64 // reports that the agent wanted to write
+	reports  atomic.Uint64 // that were written
+	refusals atomic.Uint64
+
+	writing sync.Mutex // held while a report is written: a NodeReporter is for one at a time
+
+	mu      sync.Mutex // held while a pod begins or ends, or the agent restarts
+	agent   *node.Agent
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	running map[types.UID]runningPod
+}
+
+func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOptions, fault Fault,
+	evict func(ctx context.Context, p node.PodName, reason, message string) error,
+) (*Agent, error) {
+	reporter, err := kube.NewNodeReporter(config, name, agentTimeout)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{name: name, options: o, reporter: reporter, kernel: newMapKernel(), base: ctx, running: make(map[types.UID]runningPod)}
+	a.ports = node.Ports{Report: a.report, Evict: evict, Checkpoint: &mapStore{}}
+	a.fault.Store(&fault)
+	return a, a.start(ctx)
+}
+
+// start starts the agent and tells it what runs. a.mu is held, or nobody else knows a yet.
+func (a *Agent) start(ctx context.Context) error {
+	agent, err := node.New(node.Options{
+		Node: a.name, Machine: a.options.Machine, Mode: spec.ModeAgent, Why: "hollow", Config: a.options.Config, Kernel: a.kernel, Ports: a.ports,
+		Log: a.options.Log.With(slog.String("node", a.name)),
+	})
+	if err != nil {
+		return err
+	}
+	running, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	a.agent, a.cancel, a.ended = agent, cancel, ended
+	go func() {
+		defer close(ended)
+		agent.Run(running)
+	}()
+	agent.Connected(ctx, "hollow", a.kernel)
+	var sandboxes []node.Sandbox
+	var containers []node.Container
+	for uid := range a.running {
+		sandboxes = append(sandboxes, a.running[uid].sandbox)
+		containers = append(containers, a.running[uid].container)
+	}
+	return agent.Synchronize(ctx, sandboxes, containers)
+}
+
+// stop ends the agent. What it has decided stands in the kernel and in its checkpoint.
+func (a *Agent) stop() {
+	a.cancel()
+	<-a.ended
+}
+
+// Restart kills the agent and starts it anew, on what it has left behind.
+func (a *Agent) Restart() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stop()
+	return a.start(a.base)
+}
+
+// SetFault makes the reports from now on have a fault.
+func (a *Agent) SetFault(f Fault) { a.fault.Store(&f) }
+
+// Reports is how many reports the agent has written.
+func (a *Agent) Reports() uint64 { return a.reports.Load() }
+
+// Refusals is how often a pod was refused, each try counted.
+func (a *Agent) Refusals() uint64 { return a.refusals.Load() }
+
+// Look returns what the agent would report now, and its counts. False: it does not come round.
+func (a *Agent) Look() (r *spec.NodeReport, s node.State, ok bool) {
+	a.mu.Lock()
+	agent := a.agent
+	a.mu.Unlock()
+	ok = agent.Ask(agentTimeout, func(n *node.Agent) { r, s = n.Status(), n.State() })
+	return r, s, ok
+}
+
+// Write writes a report as it stands, beside those that the agent writes.
+func (a *Agent) Write(ctx context.Context, r *spec.NodeReport) error {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	return a.reporter.Report(ctx, r)
+}
+
+// report is the agent's port.
+func (a *Agent) report(ctx context.Context, r *spec.NodeReport) error {
+	f, tried := *a.fault.Load(), a.tried.Add(1)
+	if f.Silent || f.Drop > 1 && tried%uint64(f.Drop) != 0 {
+		return errSilent
+	}
+	if f.Delay > 0 {
+		late := time.NewTimer(f.Delay)
+		defer late.Stop()
+		select {
+		case <-late.C:
+		case <-ctx.Done():
+			return errSilent
+		}
+	}
+	if f.Shrink > 0 {
+		var err error
+		if r, err = shrunk(r, f.Shrink); err != nil {
+			return err
+		}
+	}
+	if err := a.Write(ctx, r); err != nil {
+		return err
+	}
+	a.reports.Add(1)
+	return nil
+}
+
+// shrunk is the report of a node whose zones have so many CPUs less to give. What pods hold stays.
+func shrunk(r *spec.NodeReport, by int) (*spec.NodeReport, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	out := &spec.NodeReport{}
+	if err := json.Unmarshal(text, out); err != nil {
+		return nil, err
+	}
+	for s := range out.Status.Zones {
+		for z := range out.Status.Zones[s].Children {
+			if zone := &out.Status.Zones[s].Children[z]; zone.Allocatable != nil {
+				zone.Allocatable.CPUs, zone.Allocatable.CPUSet = max(zone.Allocatable.CPUs-by, 0), ""
+			}
+		}
+	}
+	return out, nil
+}
+
+// BigMachine has two sockets, eight NUMA nodes and 128 cores of two threads; the memory of a NUMA node is given in MiB.
+func BigMachine(memoryMiB int64) *topology.Machine {
+	const sockets, nodes, coresInNode, threads, coresInL3 = 2, 8, 16, 2, 8
+	const cores = nodes * coresInNode
+	m := &topology.Machine{}
+	for n := range nodes {
+		m.NUMA = append(m.NUMA, topology.NUMANode{ID: n, Memory: memoryMiB * topology.Mebibyte})
+		for to := range nodes {
+			distance := 32
+			switch {
+			case n == to:
+				distance = 10
+			case n*sockets/nodes == to*sockets/nodes:
+				distance = 12
+			}
+			m.NUMA[n].Distances = append(m.NUMA[n].Distances, distance)
+		}
+	}
+	for id := range cores * threads { // siblings are half of the machine apart, as Linux numbers them
+		core := id % cores
+		n := core / coresInNode
+		m.CPUs = append(m.CPUs, topology.CPU{ID: id, Core: core, L3: core / coresInL3, Socket: n * sockets / nodes, NUMA: n})
+		m.NUMA[n].CPUs.Add(id)
+	}
+	return m
+}
