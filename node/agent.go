@@ -211,6 +211,7 @@ func (a *Agent) tick(now time.Time) {
 	a.slow.ask(laneRequest{tick: true})
 	a.reopen(now)
 	a.pass(now)
+	a.watchWeight()
 	a.save()
 	a.updateRuntime()
 }

@@ -359,6 +359,25 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
+// The weight that protects online pods is the kubelet's: it is watched, told, and never written.
+func TestBestEffortWeight(t *testing.T) {
+	w := newWorld(t)
+	w.kernel.set("kubepods/besteffort/cpu.weight", "1")
+	w.start()
+	w.mustRun(sandbox("hog", 0, "qos=reclaimed_cores", "besteffort"))
+	w.ticks(2)
+	if got := w.condition(); !strings.HasPrefix(got, "true") {
+		t.Error(got)
+	}
+	w.kernel.set("kubepods/besteffort/cpu.weight", "100")
+	w.eventually("it is told", func() bool { return strings.HasPrefix(w.condition(), "false "+spec.ReasonBestEffortWeight) })
+	if got := w.kernel.get("kubepods/besteffort/cpu.weight"); got != "100" {
+		t.Errorf("it was made %s", got)
+	}
+	w.kernel.set("kubepods/besteffort/cpu.weight", "1")
+	w.eventually("it is over", func() bool { return strings.HasPrefix(w.condition(), "true") })
+}
+
 // A checkpoint that cannot be written stops nobody.
 func TestCheckpointLost(t *testing.T) {
 	w := newWorld(t)
@@ -367,7 +386,7 @@ func TestCheckpointLost(t *testing.T) {
 	w.store.fail = syscall.ENOSPC
 	w.store.mu.Unlock()
 	w.mustRun(sandbox("own", 2, "qos=dedicated_cores"))
-	w.eventually("the condition says so", func() bool { return strings.HasPrefix(w.condition(), "false "+ReasonCheckpointLost) })
+	w.eventually("the condition says so", func() bool { return strings.HasPrefix(w.condition(), "false "+spec.ReasonCheckpointLost) })
 	w.store.mu.Lock()
 	w.store.fail = nil
 	w.store.mu.Unlock()

@@ -144,13 +144,13 @@ func (a *Agent) save() {
 	}
 	if err != nil {
 		a.counts.CheckpointErrors++
-		a.troubles.set(ReasonCheckpointLost, err.Error())
+		a.troubles.set(spec.ReasonCheckpointLost, err.Error())
 		a.log.Error("the checkpoint cannot be written; after a restart what runs is adopted", "err", err)
 		return
 	}
 	a.saved = data
 	a.counts.Checkpoints++
-	a.troubles.clear(ReasonCheckpointLost)
+	a.troubles.clear(spec.ReasonCheckpointLost)
 }
 
 // restore takes the last checkpoint over, as far as it can be read.

@@ -2,18 +2,19 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"math/bits"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/topology"
 )
-
-// ReasonCheckpointLost: the checkpoint cannot be written.
-const ReasonCheckpointLost = "CheckpointLost"
 
 const (
 	// evictPause is the least time between two evictions of one pod, maxEvictions bounds the pods that are remembered for it.
@@ -32,7 +33,7 @@ func (t troubles) clear(reason string)        { delete(t, reason) }
 
 // gravity orders the reasons: the condition's own reason is the first that holds.
 var gravity = []string{
-	spec.ReasonRuntimeLost, spec.ReasonKnobRefused, ReasonCheckpointLost, spec.ReasonTooManyZones, spec.ReasonNoNUMAInformation,
+	spec.ReasonRuntimeLost, spec.ReasonKnobRefused, spec.ReasonCheckpointLost, spec.ReasonBestEffortWeight, spec.ReasonTooManyZones, spec.ReasonNoNUMAInformation,
 	spec.ReasonPressureMissing, spec.ReasonCountersReversed, spec.ReasonClockJumped,
 }
 
@@ -78,6 +79,31 @@ func (a *Agent) note(p PodName, n allocate.Note) {
 	if a.ports.Event != nil {
 		a.ports.Event(p, n.Reason, n.Message)
 	}
+}
+
+// maxBestEffortWeight is the cpu.weight of the kubelet's BestEffort cgroup beyond which it does not protect online pods. The kubelet makes it
+// 1; the kernel's default is 100.
+const maxBestEffortWeight = 10
+
+// watchWeight looks at what protects online pods where they share a CPU with BestEffort ones. It is the kubelet's, and never written here.
+func (a *Agent) watchWeight() {
+	for _, p := range a.pods {
+		above := path.Dir(p.cgroup)
+		if !p.bestEffort || above == "." || above == "/" {
+			continue
+		}
+		text, err := a.options.Kernel.Read(above + "/" + enforce.CPUWeight)
+		weight, parseErr := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || parseErr != nil {
+			return // not known, so nothing to say
+		}
+		if weight > maxBestEffortWeight {
+			a.troubles.set(spec.ReasonBestEffortWeight, fmt.Sprintf("%s has cpu.weight %d; the kubelet makes it 1. Online pods are not protected from BestEffort ones on their CPUs", above, weight))
+			return
+		}
+		break // they share it
+	}
+	a.troubles.clear(spec.ReasonBestEffortWeight)
 }
 
 // passesAfter is how long something that happened once stays in the condition.

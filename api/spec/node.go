@@ -133,6 +133,8 @@ const (
 	ReasonKnobRefused       = "KnobRefused"       // the kernel refused a value
 	ReasonCountersReversed  = "CountersReversed"  // a kernel counter went backwards
 	ReasonClockJumped       = "ClockJumped"
+	ReasonCheckpointLost    = "CheckpointLost"   // the agent cannot write its state; after a restart it adopts what runs
+	ReasonBestEffortWeight  = "BestEffortWeight" // the kubelet's BestEffort cgroup weighs so much that it does not protect others
 	ReasonKubeletRules      = "KubeletRules" // a manager of the kubelet is on
 	ReasonUnlabelled        = "Unlabelled"
 	ReasonAllLabelled       = "AllLabelled"
