@@ -135,7 +135,7 @@ const (
 	ReasonClockJumped       = "ClockJumped"
 	ReasonCheckpointLost    = "CheckpointLost"   // the agent cannot write its state; after a restart it adopts what runs
 	ReasonBestEffortWeight  = "BestEffortWeight" // the kubelet's BestEffort cgroup weighs so much that it does not protect others
-	ReasonKubeletRules      = "KubeletRules" // a manager of the kubelet is on
+	ReasonKubeletRules      = "KubeletRules"     // a manager of the kubelet is on
 	ReasonUnlabelled        = "Unlabelled"
 	ReasonAllLabelled       = "AllLabelled"
 	ReasonZonesOpen         = "ZonesOpen"
