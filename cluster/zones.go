@@ -24,8 +24,11 @@ type HeldZones struct {
 	Grant topology.ZoneGrant
 }
 
-// ReportStale is the Why of a report that is too old to act on.
-const ReportStale = "stale"
+// The Whys of a report that nothing is promised by.
+const (
+	ReportStale     = "stale"     // it is too old to act on
+	ReportMalformed = "malformed" // it cannot be read
+)
 
 // NodeReported: a node's agent says this of it. The node need not be known yet.
 type NodeReported struct {

@@ -5,7 +5,7 @@ import "hilbert.dev/hilbert/cluster"
 // resources are what a Watch lists and watches. Which is which in Lists is said by listed.
 var resources = [...]string{
 	"nodes", "pods", "namespaces", "poddisruptionbudgets", "services", "replicationcontrollers", "replicasets", "statefulsets",
-	"podgroups", "queues", // empty where the API server does not have them
+	"podgroups", "queues", "customnoderesources", // empty where the API server does not have them
 }
 
 // Lists keeps which of the lists that a Watch begins with have arrived. The zero value has none. Nothing may be decided before it has
@@ -50,6 +50,8 @@ func listed(event cluster.Event) (index int, ok bool) {
 		return 8, true
 	case cluster.QueuesListed:
 		return 9, true
+	case cluster.ReportsListed:
+		return 10, true
 	}
 	return 0, false
 }

@@ -64,6 +64,16 @@ func describeOther(event cluster.Event) string {
 		}
 	case cluster.QueueUpserted:
 		return fmt.Sprintf("queue %s below %q weight %d", e.Queue.Name, e.Queue.Parent, e.Queue.Weight)
+	case cluster.ReportsListed:
+		for _, r := range e.Reports {
+			lines = append(lines, describeOther(r))
+		}
+	case cluster.NodeReported:
+		zone := e.Report.Zones.Zone[0]
+		text := fmt.Sprintf("report %s %s %d/%d %v", e.Node, e.Report.Zones.Ruler, zone.CPUs, zone.Memory, e.Report.Held)
+		return strings.TrimSpace(text + " " + e.Report.Why)
+	case cluster.NodeReportRemoved:
+		return "report " + e.Node + " gone"
 	case cluster.QueueRemoved:
 		return fmt.Sprintf("queue %s gone", e.Name)
 	case cluster.BudgetRemoved:
@@ -318,6 +328,7 @@ func TestLists(t *testing.T) {
 		cluster.WorkloadsListed{Kind: cluster.StatefulSet},
 		cluster.UnitsListed{},
 		cluster.QueuesListed{},
+		cluster.ReportsListed{},
 	}
 	for left := range all {
 		var lists Lists

@@ -64,7 +64,7 @@ func (p *Parser) Pod(pod *corev1.Pod) cluster.PodFacts {
 		facts.Owner = p.owner(pod)
 	}
 	if facts.Node != "" {
-		facts.Grant = p.grant(pod, facts.Requirements.GPU)
+		facts.Grant = p.recorded(pod, facts.Requirements)
 		if pod.Status.StartTime != nil {
 			facts.Started = pod.Status.StartTime.UnixNano()
 		}

@@ -35,6 +35,7 @@ func (p *Parser) requirements(pod *corev1.Pod, ours bool) *cluster.Requirements 
 	key := &p.memo.key
 	key.reset()
 	key.takes(pod)
+	key.qos(pod)
 	key.podAffinity(pod)
 	key.flag(ours)
 	var cannot, features []string

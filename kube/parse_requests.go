@@ -77,7 +77,10 @@ var containerOptions = componentresource.PodResourcesOptions{
 func (p *Parser) requests(pod *corev1.Pod, r *cluster.Requirements) {
 	list := podRequests(pod, requestOptions)
 	r.Requests = p.quantities(list)
+	var why string
 	r.GPU, r.Impossible = gpuRequest(list)
+	r.Zones, why = zoneRequest(pod, list)
+	r.Impossible = cmp.Or(r.Impossible, why)
 
 	scored := list
 	if missing := missingRequests(pod, list); len(missing) > 0 {

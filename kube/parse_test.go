@@ -50,6 +50,7 @@ func show(r *cluster.Requirements) string {
 	}
 	field("requests", r.Requests, len(r.Requests) > 0)
 	field("gpu", r.GPU, !r.GPU.IsZero())
+	field("zones", r.Zones, !r.Zones.IsZero())
 	field("selector", r.NodeSelector, len(r.NodeSelector) > 0)
 	field("required", r.Required, r.Required != nil)
 	field("preferred", r.Preferred, len(r.Preferred) > 0)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 )
 
@@ -127,13 +128,16 @@ func (l *listOf[T]) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// ownScheme knows the types that are not client-go's: Queues, and PodGroups that we read by types of ours.
+// ownScheme knows the types that are not client-go's: Queues, CustomNodeResources, and PodGroups that we read by types of ours.
 var ownScheme = newOwnScheme()
 
 func newOwnScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(s); err != nil {
 		panic(err) // a mistake of ours, which every test finds
+	}
+	if err := nodev1alpha1.AddToScheme(s); err != nil {
+		panic(err)
 	}
 	add := func(gv schema.GroupVersion, object, list runtime.Object) {
 		s.AddKnownTypeWithName(gv.WithKind("PodGroup"), object)

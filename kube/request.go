@@ -153,14 +153,20 @@ func decodeStatus(body []byte, code int) metav1.Status {
 // protobufPrefix heads every protobuf body of the Kubernetes API.
 var protobufPrefix = []byte("k8s\x00")
 
-// bindingBody encodes a Binding, with the UID as a precondition and the GPUs as an annotation.
+// bindingBody encodes a Binding, with the UID as a precondition, and the GPUs and zones as annotations.
 func bindingBody(w *bind.Write) ([]byte, error) {
 	b := corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, UID: types.UID(w.Pod)},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: w.Node},
 	}
+	if !w.Grant.IsZero() {
+		b.Annotations = make(map[string]string, 2)
+	}
 	if w.Grant.GPUs != 0 {
-		b.Annotations = map[string]string{spec.AnnotationGPUs: w.Grant.String()}
+		b.Annotations[spec.AnnotationGPUs] = w.Grant.String()
+	}
+	if !w.Grant.Zones.IsZero() {
+		b.Annotations[spec.AnnotationZones] = w.Grant.Zones.String()
 	}
 	raw, err := b.Marshal()
 	if err != nil {

@@ -1,6 +1,9 @@
 package kube
 
-import "hilbert.dev/hilbert/api/scheduling/v1alpha1"
+import (
+	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
+	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
+)
 
 // Permission is something that this package asks of the API server.
 type Permission struct {
@@ -27,7 +30,7 @@ var Permissions = []Permission{
 	{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}, InLeaseNamespace: true},
 }
 
-// OptionalPermissions is what hilbertd needs besides where the API server has PodGroups and Queues. Rules about resources that do not exist
+// OptionalPermissions is what hilbertd needs besides where the API server has PodGroups, Queues and CustomNodeResources. Rules about resources that do not exist
 // do no harm, so that deploy/ grants them too.
 var OptionalPermissions = []Permission{
 	{Group: groupScheduling, Resource: podGroups, Verbs: []string{"get", "list", "watch"}}, // get: what its condition says already
@@ -36,4 +39,5 @@ var OptionalPermissions = []Permission{
 	{Group: groupSigs, Resource: podGroups + "/status", Verbs: []string{"patch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues, Verbs: []string{"get", "list", "watch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues + "/status", Verbs: []string{"patch"}},
+	{Group: nodev1alpha1.Group, Resource: nodev1alpha1.CustomNodeResources, Verbs: []string{"list", "watch"}},
 }

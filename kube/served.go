@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 )
 
@@ -24,6 +25,8 @@ type served struct {
 	groups string // the version of scheduling.k8s.io's PodGroup; empty: none
 	sigs   string // the same of scheduling.x-k8s.io
 	queues string // the version of our Queue
+	// reports is the version of our CustomNodeResource.
+	reports string
 }
 
 // surveyor asks which of the APIs are there. Any authenticated user may: the role system:discovery is everybody's.
@@ -51,6 +54,7 @@ func (s *surveyor) survey(ctx context.Context) (served, error) {
 		{groupScheduling, podGroups, podGroupVersions[:], &out.groups},
 		{groupSigs, podGroups, []string{versionSigs}, &out.sigs},
 		{v1alpha1.Group, v1alpha1.Queues, []string{v1alpha1.Version}, &out.queues},
+		{nodev1alpha1.Group, nodev1alpha1.CustomNodeResources, []string{nodev1alpha1.Version}, &out.reports},
 	} {
 		var err error
 		*ask.into, err = s.first(ctx, ask.group, ask.versions, ask.resource)

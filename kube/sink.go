@@ -3,11 +3,13 @@ package kube
 import (
 	"fmt"
 	"hash/maphash"
+	"math/bits"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/topology"
 )
 
 // fingerprints remembers, per object, a hash of what was last said about it: an update that says the same again (a kubelet's status, a
@@ -45,12 +47,24 @@ func (f *fingerprints) of(facts *cluster.PodFacts, requirements uint64) uint64 {
 	b.str(facts.Nominated)
 	b.num(int64(facts.Grant.GPUs))
 	b.num(int64(facts.Grant.Milli))
+	b.zones(&facts.Grant.Zones)
 	b.str(facts.Reported.Reason)
 	b.str(facts.Reported.Message)
 	b.str(facts.Unit)
 	b.str(facts.Subgroup)
 	b.num(facts.Deadline)
 	return maphash.Bytes(f.seed, b.bytes)
+}
+
+// zones spells out what was promised of zones, which for nearly every pod is nothing.
+func (k *specKey) zones(g *topology.ZoneGrant) {
+	set := g.Zones()
+	k.num(int64(set))
+	for ; set != 0; set &= set - 1 {
+		z := bits.TrailingZeros8(set)
+		k.num(int64(g.CPUs[z]))
+		k.num(int64(g.Memory[z]))
+	}
 }
 
 // changed remembers what is said, and reports whether it is new.

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,8 @@ const (
 )
 
 // Watch delivers what happens to nodes and pods, and to what pods' constraints speak of: namespaces, the workloads that select pods,
-// disruption budgets, and, as far as the API server has them, PodGroups and Queues. One consistent list of each comes first (Lists tells when all are here), and again whenever a watch could not be
+// disruption budgets, and, as far as the API server has them, PodGroups, Queues and
+// CustomNodeResources. One consistent list of each comes first (Lists tells when all are here), and again whenever a watch could not be
 // resumed, with the changes between. The events of one resource come in order; between resources there is none.
 type Watch struct {
 	events  chan cluster.Event
@@ -47,10 +49,21 @@ type Watch struct {
 	running sync.WaitGroup
 }
 
+// WatchOptions says how what is watched is read.
+type WatchOptions struct {
+	// SchedulerName and Levels (the configured topology levels): see NewParser.
+	SchedulerName string
+	Levels        []string
+	// StaleAfter is the age from which a CustomNodeResource is not acted on any more; 0 means defaultStaleAfter.
+	StaleAfter time.Duration
+}
+
+// defaultStaleAfter is the configuration's default of scheduling.zones.staleAfter.
+const defaultStaleAfter = 15 * time.Minute
+
 // StartWatch begins to list and watch. It does not wait for the API server: one that cannot be reached is tried for ever, with a
-// backoff, and one line in the log when that begins and when it ends. It runs until Stop; ctx lends its values only. levels are the
-// configured topology levels, see NewParser.
-func StartWatch(ctx context.Context, c *Connection, schedulerName string, log *slog.Logger, levels ...string) (*Watch, error) {
+// backoff, and one line in the log when that begins and when it ends. It runs until Stop; ctx lends its values only.
+func StartWatch(ctx context.Context, c *Connection, o WatchOptions, log *slog.Logger) (*Watch, error) {
 	own := purposed(c, "watch", nil)
 	shared, err := rest.HTTPClientFor(own)
 	if err != nil {
@@ -59,9 +72,9 @@ func StartWatch(ctx context.Context, c *Connection, schedulerName string, log *s
 	ctx, stop := context.WithCancel(silence(context.WithoutCancel(ctx)))
 	w := &Watch{events: make(chan cluster.Event, MaxQueuedEvents), stop: stop}
 	out := outlet{ctx, w.events}
-	parser := func() *Parser { return NewParser(schedulerName, log, levels...) } // one each: it serves one goroutine
+	parser := func() *Parser { return NewParser(o.SchedulerName, log, o.Levels...) } // one each: it serves one goroutine
 	clients, readersErr := newReaders(own, shared)
-	optionals, optionalsErr := newOptionals(own, shared, out, parser, log)
+	optionals, optionalsErr := newOptionals(own, shared, out, parser, cmp.Or(o.StaleAfter, defaultStaleAfter), log)
 	if err := errors.Join(readersErr, optionalsErr); err != nil {
 		stop()
 		return nil, fmt.Errorf("make a client for watches: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cluster"
 )
@@ -29,11 +31,12 @@ const (
 	goneAfter = 2
 )
 
-// optionals watches the APIs that an API server may lack: PodGroups of two groups, and Queues. One that is not there is like one without
+// optionals watches the APIs that an API server may lack: PodGroups of two groups, Queues, and CustomNodeResources. One that is not there is like one without
 // objects, and is noticed when it comes.
 type optionals struct {
 	surveyor  *surveyor
 	followers []*follower
+	fresh     *freshness // of the CustomNodeResources
 	health    *health
 	period    time.Duration
 }
@@ -53,7 +56,7 @@ type follower struct {
 	stop    func()
 }
 
-func newOptionals(c *Connection, shared *http.Client, out outlet, parser func() *Parser, log *slog.Logger) (*optionals, error) {
+func newOptionals(c *Connection, shared *http.Client, out outlet, parser func() *Parser, staleAfter time.Duration, log *slog.Logger) (*optionals, error) {
 	surveyor, surveyorErr := newSurveyor(c, shared)
 	builtin, builtinErr := schedulingv1beta1client.NewForConfigAndClient(c, shared)
 	if err := errors.Join(surveyorErr, builtinErr); err != nil {
@@ -90,12 +93,22 @@ func newOptionals(c *Connection, shared *http.Client, out outlet, parser func() 
 		}
 		return newReflector(v1alpha1.Queues, source(client.List, client.Watch, "", note(v1alpha1.Queues)), &v1alpha1.Queue{}, mirrorQueues(out, parser())), nil
 	}
+	fresh := newFreshness(out, staleAfter)
+	reports := func(string) (*cache.Reflector, error) {
+		name := nodev1alpha1.CustomNodeResources
+		client, err := ownClient[nodev1alpha1.CustomNodeResource, nodev1alpha1.CustomNodeResourceList](c, shared, nodev1alpha1.GroupVersion, name)
+		if err != nil {
+			return nil, err
+		}
+		return newReflector(name, source(client.List, client.Watch, "", note(name)), &nodev1alpha1.CustomNodeResource{}, mirrorReports(fresh, parser())), nil
+	}
 	return &optionals{
-		surveyor: surveyor, period: surveyPeriod, health: note("discovery"),
+		fresh: fresh, surveyor: surveyor, period: surveyPeriod, health: note("discovery"),
 		followers: []*follower{
 			{what: podGroups + "." + groupScheduling, log: log, reflector: groups, absent: func() error { return book.page(0).send(cluster.UnitsListed{}) }},
 			{what: podGroups + "." + groupSigs, log: log, reflector: sigs, absent: func() error { return book.page(1).send(cluster.UnitsListed{}) }},
 			{what: v1alpha1.Queues + "." + v1alpha1.Group, log: log, reflector: queues, absent: func() error { return out.send(cluster.QueuesListed{}) }},
+			{what: nodev1alpha1.CustomNodeResources + "." + nodev1alpha1.Group, log: log, reflector: reports, absent: fresh.absent},
 		},
 	}, nil
 }
@@ -129,10 +142,13 @@ func ownClient[T, L any, O object[T], P ownList[L]](c *Connection, shared *http.
 
 // run surveys for ever, soon again when that fails, and lets the followers follow.
 func (o *optionals) run(ctx context.Context) {
+	var ageing sync.WaitGroup
+	ageing.Go(func() { o.fresh.run(ctx) })
 	defer func() {
 		for _, f := range o.followers {
 			f.end()
 		}
+		ageing.Wait()
 	}()
 	backoff := wait.Backoff{Duration: watchBackoffFirst, Cap: watchBackoffMax, Factor: watchBackoffFactor, Jitter: watchBackoffJitter, Steps: 16}
 	failing := backoff
@@ -157,7 +173,7 @@ func (o *optionals) run(ctx context.Context) {
 
 func (o *optionals) follow(ctx context.Context, has served) error {
 	var errs []error
-	for i, version := range [...]string{has.groups, has.sigs, has.queues} {
+	for i, version := range [...]string{has.groups, has.sigs, has.queues, has.reports} {
 		errs = append(errs, o.followers[i].follow(ctx, version))
 	}
 	return errors.Join(errs...)

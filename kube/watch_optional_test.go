@@ -42,10 +42,15 @@ const (
 	builtinGroups = "podgroups.scheduling.k8s.io"
 	sigsGroups    = "podgroups.scheduling.x-k8s.io"
 	allQueues     = "queues.scheduling.hilbert.dev"
+	allReports    = "customnoderesources.node.hilbert.dev"
 
 	gangText  = `{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {namespace: ml, name: g, uid: u}, spec: {schedulingPolicy: {gang: {minCount: 3}}}}`
 	sigsText  = `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {namespace: ml, name: g, uid: s}, spec: {minMember: 3}}`
 	queueText = `{apiVersion: scheduling.hilbert.dev/v1alpha1, kind: Queue, metadata: {name: q, uid: u}, spec: {weight: 2}}`
+	// its agent vouches for it far in the future, by its clock, so that it is never stale
+	reportText = `{apiVersion: node.hilbert.dev/v1alpha1, kind: CustomNodeResource, metadata: {name: n1, uid: u}, status: {observedAt: "2126-11-21T00:00:00Z",
+  mode: agent, threadsPerCore: 1, zones: [{type: Socket, name: "0", children: [
+    {type: NUMA, name: "0", capacity: {cpus: 4, memoryMiB: 1024}, allocatable: {cpus: 3, memoryMiB: 512}, allocations: [{namespace: a, name: p, uid: p, cpus: 2, memoryMiB: 64}]}]}]}}`
 )
 
 // offers is, for each API that may be missing, an object, a change that nobody is told of, one that is, and what is told.
@@ -86,6 +91,16 @@ var offers = []struct {
 		},
 		`queue q below "" weight 2`, `queue q below "" weight 4`, "queue q gone",
 	},
+	{
+		allReports, "v1alpha1", reportText,
+		func(u *unstructured.Unstructured) *unstructured.Unstructured {
+			return with(u, []any{map[string]any{"name": "share", "cpuset": "0", "pods": int64(1)}}, "status", "pools")
+		},
+		func(u *unstructured.Unstructured) *unstructured.Unstructured {
+			return with(u, "kubelet", "status", "mode")
+		},
+		"report n1 agent 3/512 [{p 0:2/64Mi}]", "report n1 kubelet 3/512 []", "report n1 gone",
+	},
 }
 
 func heartbeat(u *unstructured.Unstructured) *unstructured.Unstructured {
@@ -109,7 +124,7 @@ func TestWatchOfOptionalAPIs(t *testing.T) {
 				s.Set(first)
 				w := startWatch(t, s, quiet)
 				for line := ""; line != c.listed; line = next(t, w) {
-					if strings.HasPrefix(line, "unit") || strings.HasPrefix(line, "queue") {
+					if strings.HasPrefix(line, "unit") || strings.HasPrefix(line, "queue") || strings.HasPrefix(line, "report") {
 						t.Fatalf("got %q, want %q", line, c.listed)
 					}
 				}
@@ -218,7 +233,7 @@ func runOptionals(t *testing.T, s *standin.Server) *Watch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := newOptionals(own, shared, outlet{ctx, events}, func() *Parser { return NewParser("hilbert", nil) }, quiet)
+	o, err := newOptionals(own, shared, outlet{ctx, events}, func() *Parser { return NewParser("hilbert", nil) }, time.Hour, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +248,7 @@ func runOptionals(t *testing.T, s *standin.Server) *Watch {
 func TestOptionalAPIsComeAndGo(t *testing.T) {
 	s := standin.New(t)
 	w := runOptionals(t, s)
-	for range 2 { // empty ones of units and queues
+	for range 3 { // empty ones of units, queues and reports
 		<-w.Events()
 	}
 	s.Offer(allQueues, "v1alpha1")
@@ -321,7 +336,8 @@ func TestSurveyPrefersTheNewest(t *testing.T) {
 	s.Offer(builtinGroups, "v1beta2")
 	s.Offer(sigsGroups, "v1alpha1")
 	s.Offer(allQueues, "v1alpha1")
-	if got, err := surveyor.survey(t.Context()); err != nil || got != (served{sigs: "v1alpha1", queues: "v1alpha1"}) {
+	s.Offer(allReports, "v1alpha1")
+	if got, err := surveyor.survey(t.Context()); err != nil || got != (served{sigs: "v1alpha1", queues: "v1alpha1", reports: "v1alpha1"}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	s.Intercept(refuse(http.StatusForbidden))
@@ -330,7 +346,7 @@ func TestSurveyPrefersTheNewest(t *testing.T) {
 	}
 }
 
-// What the door asks about PodGroups and Queues is what OptionalPermissions lists.
+// What the door asks about PodGroups, Queues and CustomNodeResources is what OptionalPermissions lists.
 func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 	r := newRig(t, 1, time.Minute)
 	for _, c := range offers {
@@ -362,7 +378,7 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 	}
 	asked := make(map[string]bool)
 	for _, a := range r.server.Asked() {
-		if strings.Contains(a, "podgroups") || strings.Contains(a, "queues") {
+		if strings.Contains(a, "podgroups") || strings.Contains(a, "queues") || strings.Contains(a, "customnoderesources") {
 			asked[a] = true
 		}
 	}

@@ -105,7 +105,7 @@ func both(t *testing.T, w *Watch, want ...string) {
 
 func startWatch(t *testing.T, s *standin.Server, log *slog.Logger) *Watch {
 	t.Helper()
-	w, err := StartWatch(t.Context(), s.Connection(), "hilbert", log)
+	w, err := StartWatch(t.Context(), s.Connection(), WatchOptions{SchedulerName: "hilbert"}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,8 +122,17 @@ func TestBindingCarriesTheGrant(t *testing.T) {
 		t.Fatalf("outcome %d", got)
 	}
 	pod := r.server.Pod("default", "p")
-	if pod.Spec.NodeName != "n1" || pod.Annotations["hilbert.dev/gpus"] != "0,3" {
+	if pod.Spec.NodeName != "n1" || len(pod.Annotations) != 1 || pod.Annotations["hilbert.dev/gpus"] != "0,3" {
 		t.Errorf("node %q, annotations %v", pod.Spec.NodeName, pod.Annotations)
+	}
+	r.server.SetPod(testPod("q", ""))
+	write = bindingOf("q")
+	write.Grant.Zones.CPUs[1], write.Grant.Zones.Memory[1] = 8, 4096
+	if got := r.do(t, write).Outcome; got != bind.Written {
+		t.Fatalf("outcome %d", got)
+	}
+	if pod := r.server.Pod("default", "q"); len(pod.Annotations) != 1 || pod.Annotations["hilbert.dev/zones"] != "1:8/4096Mi" {
+		t.Errorf("annotations %v", pod.Annotations)
 	}
 }
 

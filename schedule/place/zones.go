@@ -40,6 +40,7 @@ type zoneLack int
 const (
 	lacksReport zoneLack = iota
 	lacksFreshReport
+	lacksReadableReport
 	lacksAgent // the kubelet rules the CPUs
 	lacksTold  // the machine has zones that cannot be told apart, or none
 	lacksWhole // unused zones, for who wants them alone
@@ -55,6 +56,8 @@ func zoneLackOf(s *cluster.State, slot cluster.Slot, c *cluster.Class) zoneLack 
 	switch {
 	case r == nil:
 		return lacksReport
+	case r.Why == cluster.ReportMalformed:
+		return lacksReadableReport
 	case shape.Ruler == topology.RulerNone:
 		return lacksFreshReport
 	case shape.Ruler == topology.RulerKubelet:
@@ -83,6 +86,8 @@ func whyZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(st
 		add("node(s) had no zone report")
 	case lacksFreshReport:
 		add("node(s) had no fresh zone report")
+	case lacksReadableReport:
+		add("node(s) had an unreadable zone report")
 	case lacksAgent:
 		add("node(s) left their CPUs to the kubelet")
 	case lacksTold:
@@ -109,6 +114,8 @@ func sayZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle
 		return "says nothing of its zones"
 	case lacksFreshReport:
 		return "has not said anything of its zones lately"
+	case lacksReadableReport:
+		return "says of its zones what cannot be read"
 	case lacksAgent:
 		return "leaves its CPUs to the kubelet, which promises nothing by zone"
 	case lacksTold:

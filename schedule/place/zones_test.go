@@ -95,6 +95,10 @@ func TestZoneFitSaysWhy(t *testing.T) {
 			phrase: "node(s) had no fresh zone report", say: "has not said anything of its zones lately",
 		},
 		{
+			name: "malformed", report: &cluster.NodeReport{Why: cluster.ReportMalformed}, ask: dedicated(1, topology.Unbound, 0),
+			phrase: "node(s) had an unreadable zone report", say: "says of its zones what cannot be read",
+		},
+		{
 			name: "kubelet", report: &cluster.NodeReport{Zones: kubelet}, ask: dedicated(1, topology.Bound, 1),
 			phrase: "node(s) left their CPUs to the kubelet", say: "leaves its CPUs to the kubelet, which promises nothing by zone",
 		},

@@ -121,7 +121,9 @@ func connect(ctx context.Context, c *kube.Connection, config *spec.Configuration
 	}
 	return ports{
 		watch: func() (watch, error) {
-			return kube.StartWatch(ctx, c, config.SchedulerName, log, config.Scheduling.Topology.Levels...)
+			return kube.StartWatch(ctx, c, kube.WatchOptions{
+				SchedulerName: config.SchedulerName, Levels: config.Scheduling.Topology.Levels, StaleAfter: config.Scheduling.Zones.StaleAfter.D(),
+			}, log)
 		},
 		writer: func() (writer, error) {
 			return kube.NewWriter(ctx, c, fence, kube.WriterOptions{
