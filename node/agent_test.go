@@ -206,6 +206,51 @@ func TestSynchronizeAfterAbsence(t *testing.T) {
 	}
 }
 
+// Runtimes tell of sandboxes that are dead for as long as they keep them. Those hold nothing, and do not stand in the way of the pod's next one.
+func TestDeadSandboxes(t *testing.T) {
+	w := newWorld(t)
+	ended, again := sandbox("ended", 6, "qos=dedicated_cores"), sandbox("again", 2, "qos=dedicated_cores")
+	ended.Processless = true
+	w.running["ended"] = runningPod{ended, nil}
+	w.unadjusted(again, topology.CPUs(4, 5))
+	dead := again
+	dead.ID, dead.Processless = "s-again-0", true
+	w.running["zz"] = runningPod{dead, nil} // told last
+	starting := sandbox("starting", 1, "qos=dedicated_cores")
+	w.running["starting"] = runningPod{starting, nil} // its sandbox runs, its containers do not yet
+	w.start()
+	w.has(again, "cpuset.cpus", "4-5")
+	if got := w.placed(ended); got != "" {
+		t.Errorf("a pod that has ended holds %s", got)
+	}
+	if w.placed(starting) == "" {
+		t.Error("a pod that starts holds nothing")
+	}
+}
+
+// An agent that is killed between the sandbox and its first container gives the container what the sandbox was given.
+func TestRestartWhilePodStarts(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	first, s := sandbox("first", 2, "qos=dedicated_cores"), sandbox("own", 2, "qos=dedicated_cores", "zones=1:2")
+	w.mustRun(first)
+	if err := w.agent.RunSandbox(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	given := w.placed(s)
+	w.end(first)
+	w.stop()
+	w.running[s.UID] = runningPod{s, nil}
+	w.start()
+	c := Container{ID: containerID(&s), Sandbox: s.ID, Cgroup: s.Cgroup + "/" + containerID(&s)}
+	if a, err := w.agent.CreateContainer(t.Context(), s, c); err != nil || a.CPUs.String() != given {
+		t.Errorf("given %s, then %+v, %v", given, a, err)
+	}
+	if s := w.state(); s.Allocated.Kept != 1 {
+		t.Errorf("the promise counts %d times", s.Allocated.Kept)
+	}
+}
+
 // A promise for which there is no room fails the pod's creation, evicts it and closes its zones; so that the scheduler looks elsewhere.
 func TestBrokenPromise(t *testing.T) {
 	w := newWorld(t)

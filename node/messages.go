@@ -16,6 +16,8 @@ type Sandbox struct {
 	Cgroup, Trouble string
 	Amounts         Amounts
 	BestEffort      bool // the Kubernetes QoS class
+	// Processless: the sandbox has no process, or none yet. Runtimes tell of dead sandboxes for as long as they keep them.
+	Processless bool
 }
 
 // Amounts are what a pod asks for.

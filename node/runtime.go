@@ -64,9 +64,14 @@ func (a *Agent) synchronize(sandboxes []Sandbox, containers []Container, fixed m
 			running[c.Sandbox] = running[c.Sandbox].Union(c.CPUs)
 		}
 	}
+	// A sandbox that has neither a process nor containers is of a pod that has ended.
+	order := slices.DeleteFunc(slices.Clone(sandboxes), func(s Sandbox) bool {
+		_, runs := running[s.ID]
+		return s.Processless && !runs
+	})
 	here := make(map[string]bool)
-	for i := range sandboxes {
-		here[sandboxes[i].UID] = true
+	for i := range order {
+		here[order[i].UID] = true
 	}
 	for _, uid := range a.manager.Pods() {
 		if !here[uid] {
@@ -77,7 +82,6 @@ func (a *Agent) synchronize(sandboxes []Sandbox, containers []Container, fixed m
 	clear(a.sandboxes)
 	clear(a.containers)
 	// Who has cores of his own comes first, so that those who share are moved once.
-	order := slices.Clone(sandboxes)
 	slices.SortStableFunc(order, func(x, y Sandbox) int { return adoptionRank(&x, running) - adoptionRank(&y, running) })
 	for i := range order {
 		s := &order[i]

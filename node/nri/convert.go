@@ -25,7 +25,7 @@ func sandboxOf(p *api.PodSandbox) node.Sandbox {
 	s := node.Sandbox{
 		ID: p.GetId(), UID: p.GetUid(), Namespace: p.GetNamespace(), Name: p.GetName(),
 		Labels: p.GetLabels(), Annotations: p.GetAnnotations(),
-		Amounts: amountsOf(linux.GetPodOverhead(), linux.GetPodResources()),
+		Amounts: amountsOf(linux.GetPodOverhead(), linux.GetPodResources()), Processless: p.GetPid() == 0,
 	}
 	var err error
 	if s.Cgroup, err = podCgroup(linux.GetCgroupParent()); err != nil {

@@ -92,7 +92,7 @@ func TestAmounts(t *testing.T) {
 
 func TestSandbox(t *testing.T) {
 	p := &api.PodSandbox{
-		Id: "s1", Uid: "u1", Namespace: "default", Name: "web-0", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+		Id: "s1", Uid: "u1", Pid: 7, Namespace: "default", Name: "web-0", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
 		Linux: &api.LinuxPodSandbox{CgroupParent: "/kubepods/burstable/podu1", PodResources: cpu(4096, 0, 0), PodOverhead: cpu(1024, 0, 0)},
 	}
 	want := node.Sandbox{
@@ -102,7 +102,7 @@ func TestSandbox(t *testing.T) {
 	if got := sandboxOf(p); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
-	if got := sandboxOf(&api.PodSandbox{}); got.Trouble == "" || got.Cgroup != "" {
+	if got := sandboxOf(&api.PodSandbox{}); got.Trouble == "" || got.Cgroup != "" || !got.Processless {
 		t.Errorf("without a parent: %+v", got)
 	}
 }
