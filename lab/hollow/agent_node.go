@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,10 +36,9 @@ type Agent struct {
 	kernel   *mapKernel
 	base     context.Context //nolint:containedctx // Restart begins what lives as long as all agents do
 
-	fault    atomic.Pointer[Fault]
-	tried    atomic.Uint64 // reports that the agent wanted to write
-	reports  atomic.Uint64 // that were written
-	refusals atomic.Uint64
+	fault   atomic.Pointer[Fault]
+	tried   atomic.Uint64 // reports that the agent wanted to write
+	reports atomic.Uint64 // that were written
 
 	writing sync.Mutex // held while a report is written: a NodeReporter is for one at a time
 
@@ -46,6 +47,14 @@ type Agent struct {
 	cancel  context.CancelFunc
 	ended   chan struct{}
 	running map[types.UID]runningPod
+	refused map[types.UID]Refusal
+}
+
+// Refusal is a pod that the agent would not have, as of its first try.
+type Refusal struct {
+	Pod    string   // its name
+	Why    string   // what the runtime was told
+	Beside []string // the names of the pods that ran then
 }
 
 func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOptions, fault Fault,
@@ -55,7 +64,7 @@ func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOpti
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{name: name, options: o, reporter: reporter, kernel: newMapKernel(), base: ctx, running: make(map[types.UID]runningPod)}
+	a := &Agent{name: name, options: o, reporter: reporter, kernel: newMapKernel(), base: ctx, running: make(map[types.UID]runningPod), refused: make(map[types.UID]Refusal)}
 	a.ports = node.Ports{Report: a.report, Evict: evict, Checkpoint: &mapStore{}}
 	a.fault.Store(&fault)
 	return a, a.start(ctx)
@@ -107,8 +116,12 @@ func (a *Agent) SetFault(f Fault) { a.fault.Store(&f) }
 // Reports is how many reports the agent has written.
 func (a *Agent) Reports() uint64 { return a.reports.Load() }
 
-// Refusals is how often a pod was refused, each try counted.
-func (a *Agent) Refusals() uint64 { return a.refusals.Load() }
+// Refusals are the pods that the agent has refused, those among them that it took later.
+func (a *Agent) Refusals() []Refusal {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Values(a.refused))
+}
 
 // Look returns what the agent would report now, and its counts. False: it does not come round.
 func (a *Agent) Look() (r *spec.NodeReport, s node.State, ok bool) {

@@ -47,7 +47,7 @@ func (a *Agent) begin(ctx context.Context, pod *corev1.Pod) error {
 		given, err = a.agent.CreateContainer(ctx, s, c)
 	}
 	if err != nil {
-		a.refusals.Add(1)
+		a.noteRefusal(pod, err)
 		a.kernel.removeCgroup(s.Cgroup)
 		return err
 	}
@@ -57,6 +57,18 @@ func (a *Agent) begin(ctx context.Context, pod *corev1.Pod) error {
 	a.kernel.know(c)
 	a.running[pod.UID] = runningPod{s, c}
 	return a.agent.ContainerCreated(ctx, c.ID)
+}
+
+func (a *Agent) noteRefusal(pod *corev1.Pod, why error) {
+	if _, known := a.refused[pod.UID]; known {
+		return
+	}
+	r := Refusal{Pod: pod.Name, Why: why.Error()}
+	for uid := range a.running {
+		r.Beside = append(r.Beside, a.running[uid].sandbox.Name)
+	}
+	slices.Sort(r.Beside)
+	a.refused[pod.UID] = r
 }
 
 // end ends a pod, if it runs.
