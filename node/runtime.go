@@ -52,6 +52,7 @@ func (a *Agent) Synchronize(ctx context.Context, sandboxes []Sandbox, containers
 	}
 	return a.call(ctx, func() {
 		a.synchronize(sandboxes, containers, fixed)
+		a.log.Info("the container runtime told what runs", "pods", len(a.pods), "containers", len(a.containers))
 		a.troubles.clear(spec.ReasonRuntimeLost)
 		a.runtime.synced, a.runtime.lost = true, time.Time{}
 	})
