@@ -9,5 +9,9 @@
 // Invariants: no decision before a consistent list of this leadership; no write while the fence is shut; every write's answer is awaited
 // before the Lease is given back; an unreachable API server is waited for, never a reason to exit.
 //
+// With the role agent it is a node's agent instead (agent*.go): it puts the kernel, the container runtime and the API server at the ports of
+// node.Agent and serves what that says. One agent runs on a node at a time; without cgroup v2 none does; without an API server it does
+// all but report. It ends by itself only when the kubelet's managers have been switched on or off, to be started again.
+//
 // It holds no scheduling policy, and no client: those are schedule's and kube's.
 package daemon
