@@ -20,6 +20,7 @@ type checker struct {
 	on       map[string][]*mirrored
 	writes   map[bind.WriteID]bind.Write
 	demanded map[cluster.UID]cluster.Revision // by a rejection: what must have been seen before the next try
+	reports  map[string]*reported             // by node
 	tenants  *tenants
 	gangs    map[cluster.UnitName]*gang
 	// victims are those of the Plan that was committed last: some had no place for certain, and have lost it before the Plan's pods are told.
@@ -59,6 +60,7 @@ func (c *checker) forget() {
 	c.on = make(map[string][]*mirrored)
 	c.writes = make(map[bind.WriteID]bind.Write)
 	c.demanded = make(map[cluster.UID]cluster.Revision)
+	c.reports = make(map[string]*reported)
 	c.tenants, c.gangs = newTenants(), make(map[cluster.UnitName]*gang)
 }
 
@@ -68,6 +70,7 @@ func (c *checker) move(m *mirrored, node string, grant topology.Grant) {
 		at := slices.Index(list, m)
 		c.on[m.node] = slices.Delete(list, at, at+1)
 	}
+	c.moved(m.uid, m.node, node)
 	m.node, m.grant = node, grant
 	if node != "" {
 		c.on[node] = append(c.on[node], m)
@@ -96,7 +99,9 @@ func (c *checker) occupants(node string, except *mirrored, off ...cluster.UID) [
 	var list []occupant
 	for _, m := range c.on[node] {
 		if m != except && !slices.Contains(off, m.uid) {
-			list = append(list, occupant{m.requirements, m.grant})
+			grant := m.grant
+			grant.Zones = c.holdsZones(m)
+			list = append(list, occupant{m.requirements, grant})
 		}
 	}
 	return list
@@ -137,7 +142,9 @@ func (c *checker) told(e cluster.Event) {
 			}
 		}
 	default:
-		c.toldTenants(e)
+		if !c.toldReport(e) {
+			c.toldTenants(e)
+		}
 	}
 }
 
@@ -205,7 +212,7 @@ func (c *checker) placed(pod *cluster.Pod, victims []cluster.UID) {
 		return
 	}
 	off := slices.Concat(victims, c.victims)
-	if why := cmp.Or(judge(n, c.occupants(n.Name, m, off...), m.requirements, pod.Grant()), c.bars(m, n, off...)); why != "" {
+	if why := cmp.Or(judge(n, c.occupants(n.Name, m, off...), m.requirements, pod.Grant()), c.badZones(m, n.Name, pod.Grant().Zones, off...), c.bars(m, n, off...)); why != "" {
 		c.s.violate("pod %s must not go to node %s: %s", pod.UID, n.Name, why)
 		return
 	}
@@ -240,7 +247,7 @@ func (c *checker) cleared(pod *cluster.Pod) {
 	}
 	if n := c.nodes[m.node]; n == nil {
 		c.s.violate("the way is cleared for pod %s on node %s, which is gone", pod.UID, m.node)
-	} else if why := cmp.Or(judge(n, c.occupants(n.Name, m), m.requirements, m.grant), c.bars(m, n)); why != "" {
+	} else if why := cmp.Or(judge(n, c.occupants(n.Name, m), m.requirements, m.grant), c.badZones(m, n.Name, m.grant.Zones), c.bars(m, n)); why != "" {
 		c.s.violate("the way is cleared for pod %s on node %s: %s", pod.UID, n.Name, why)
 	}
 }
@@ -376,6 +383,7 @@ func (s *simulation) checkModel() {
 		}
 	}
 	s.checkApart()
+	s.checkAgents(false)
 }
 
 // compare holds the core's ledger against the mirror.
@@ -392,8 +400,10 @@ func (c *checker) compare() {
 		case p == nil:
 		case p.Node() != m.node:
 			c.s.violate("the ledger has pod %s on %q, it is on %q", uid, p.Node(), m.node)
-		case m.node != "" && c.nodes[m.node] != nil && p.Grant() != m.grant:
+		case m.node != "" && c.nodes[m.node] != nil && (p.Grant().GPUs != m.grant.GPUs || p.Grant().Milli != m.grant.Milli):
 			c.s.violate("the ledger has pod %s on GPUs %v, it is on %v", uid, p.Grant(), m.grant)
+		case m.node != "" && c.nodes[m.node] != nil:
+			c.compareZones(p, m)
 		}
 	}
 }
@@ -412,6 +422,7 @@ func (s *simulation) atRest() {
 		s.violate("at rest, but %d pods are ready, %d back off and %d are in flight", p.Active, p.Backoff, p.InFlight)
 	}
 	s.checkLedger()
+	s.checkAgents(true)
 	s.checkStranded()
 	s.restTenants()
 }

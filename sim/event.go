@@ -8,21 +8,24 @@ import (
 type eventKind uint8
 
 const (
-	evArrive   eventKind = iota + 1 // the tasks from number arg on that are created now
-	evLeave                         // pod arg is removed
-	evFinish                        // pod arg has run to its end, and is removed later
-	evForeign                       // another scheduler tries to bind pod arg
-	evUngate                        // pod arg loses its scheduling gate
-	evDelete                        // pod arg is deleted
-	evDeliver                       // the first event of stream arg arrives
-	evLand                          // flight arg takes effect
-	evAnswer                        // flight arg is answered
-	evWake                          // the scheduler asked for it
-	evFault                         // fault arg strikes
-	evReturn                        // node arg is back
-	evRestart                       // a new process starts
-	evUnit                          // PodGroup arg is created
-	evUnitGone                      // PodGroup arg is deleted
+	evArrive    eventKind = iota + 1 // the tasks from number arg on that are created now
+	evLeave                          // pod arg is removed
+	evFinish                         // pod arg has run to its end, and is removed later
+	evForeign                        // another scheduler tries to bind pod arg
+	evUngate                         // pod arg loses its scheduling gate
+	evDelete                         // pod arg is deleted
+	evDeliver                        // the first event of stream arg arrives
+	evLand                           // flight arg takes effect
+	evAnswer                         // flight arg is answered
+	evWake                           // the scheduler asked for it
+	evFault                          // fault arg strikes
+	evReturn                         // node arg is back
+	evRestart                        // a new process starts
+	evUnit                           // PodGroup arg is created
+	evUnitGone                       // PodGroup arg is deleted
+	evAdmit                          // its node's agent admits pod arg
+	evReport                         // the agent of node arg reports
+	evAgentBack                      // the agent of node arg is reached again, and strangers have left
 )
 
 // event is one entry of the heap. It is small and holds no pointer, so that a million of them cost the collector nothing.

@@ -20,11 +20,13 @@ const (
 	relist
 	queueEdit
 	unitFlap
+	agentSilence
+	agentClaim
 	faultKinds
 )
 
 func (f *Faults) interval(kind fault) time.Duration {
-	return [faultKinds]time.Duration{f.Deletions, f.NodeFlaps, f.NodeEdits, f.Restarts, f.Relists, f.QueueEdits, f.UnitFlaps}[kind]
+	return [faultKinds]time.Duration{f.Deletions, f.NodeFlaps, f.NodeEdits, f.Restarts, f.Relists, f.QueueEdits, f.UnitFlaps, f.AgentSilences, f.AgentClaims}[kind]
 }
 
 // planFaults puts the first strike of each fault on the agenda.
@@ -67,12 +69,20 @@ func (s *simulation) strike(kind fault) {
 		}
 	case relist:
 		if s.scheduler != nil {
-			s.list(s.faults.IntN(s.watching()))
+			which := s.faults.IntN(s.watching())
+			if which == s.watching()-1 && s.zoned() {
+				which = watchReports
+			}
+			s.list(which)
 		}
 	case queueEdit:
 		s.editQueue()
 	case unitFlap:
 		s.flapUnit()
+	case agentSilence:
+		s.silence()
+	case agentClaim:
+		s.claim()
 	default:
 		s.violate("no such fault: %d", int32(kind))
 	}
@@ -136,6 +146,7 @@ func (s *simulation) finish(i int32) {
 		s.leave(i)
 		return
 	}
+	s.ends(i)
 	s.api.finish(i, s.now)
 	s.tellPod(i)
 	if !s.lasting {
@@ -323,7 +334,7 @@ func (s *simulation) editNode() {
 
 // String names a fault for messages.
 func (f fault) String() string {
-	names := [faultKinds]string{"deletion", "node flap", "node edit", "restart", "relist", "queue edit", "unit flap"}
+	names := [faultKinds]string{"deletion", "node flap", "node edit", "restart", "relist", "queue edit", "unit flap", "agent silence", "agent claim"}
 	if f < 0 || f >= faultKinds {
 		return fmt.Sprintf("fault %d", int32(f))
 	}

@@ -40,10 +40,10 @@ func exceeds(n *cluster.Node, on []occupant, r *cluster.Requirements, grant topo
 			}
 		}
 		for _, o := range on {
-			free -= asks(o.requirements, q.Name)
+			free -= asks(o.requirements, q.Name) + rest(o.requirements, &o.grant.Zones, q.Name)
 		}
-		if q.Amount > 0 && q.Amount > free {
-			return fmt.Sprintf("%s: %d asked, %d free", q.Name, q.Amount, free)
+		if asked := q.Amount + rest(r, &grant.Zones, q.Name); asked > 0 && asked > free {
+			return fmt.Sprintf("%s: %d asked, %d free", q.Name, asked, free)
 		}
 	}
 	for _, port := range r.Ports {
@@ -75,8 +75,11 @@ func asks(r *cluster.Requirements, name string) int64 {
 	return sum
 }
 
-// fits says whether some grant lets a pod join the others on the node.
+// fits says whether some grant lets a pod join the others on the node. Of a dedicated pod, whose zones it does not know, it never does.
 func fits(n *cluster.Node, on []occupant, r *cluster.Requirements) bool {
+	if r.Zones.CPUs > 0 {
+		return false
+	}
 	grant, ok := someGrant(n, on, r.GPU)
 	return ok && judge(n, on, r, grant) == ""
 }

@@ -49,6 +49,7 @@ type node struct {
 	pods    []int32 // bound and not finished
 	// raced: a foreign binding that our scheduler could not know of over-committed the node.
 	raced bool
+	agent *agent // nil: nobody reports
 }
 
 // model is the API server: objects, one history, and what Bindings do.

@@ -76,6 +76,11 @@ type Faults struct {
 	// UnitFlaps: a PodGroup is deleted, and created anew under its name some time later.
 	UnitFlaps time.Duration
 
+	// AgentSilences: a node's agent cannot be reached for a while. AgentClaims: it gives cores to somebody unknown for a while.
+	AgentSilences, AgentClaims time.Duration
+	// AgentMoves, in permille of dedicated pods, are given other zones than were promised though those are there.
+	AgentMoves int
+
 	// Until is when the faults that come at intervals end.
 	Until time.Duration
 }
@@ -100,6 +105,9 @@ func DefaultFaults(w *trace.Workload) *Faults {
 	}
 	if len(w.Units) > 0 {
 		f.UnitFlaps = span / 20
+	}
+	if len(w.Reports) > 0 {
+		f.AgentSilences, f.AgentClaims, f.AgentMoves = span/20, span/30, 50
 	}
 	return f
 }

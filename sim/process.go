@@ -32,6 +32,9 @@ func (s *simulation) start() error {
 		s.list(watchQueues)
 		s.list(watchUnits)
 	}
+	if s.zoned() {
+		s.list(watchReports)
+	}
 	s.list(watchNodes)
 	s.list(watchPods)
 	return nil
@@ -158,6 +161,7 @@ func (s *simulation) execute(w *bind.Write) bind.Result {
 		s.meter.placed++
 		s.placement(bound)
 		s.runs(bound)
+		s.starts(bound)
 		s.tellPod(bound)
 		if over != "" {
 			s.overcommit(bound, over)

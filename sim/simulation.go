@@ -19,6 +19,7 @@ import (
 const (
 	streamFaults = 101 + iota
 	streamLag
+	streamAgents
 )
 
 const (
@@ -48,6 +49,7 @@ type simulation struct {
 	vacant  []int32 // free places in flights
 	faults  *rand.Rand
 	lag     *rand.Rand
+	agents  *rand.Rand
 	digest  hash.Hash
 	line    []byte // scratch of placement
 	next    int    // the first task that has not arrived
@@ -95,10 +97,12 @@ func newSimulation(w *trace.Workload, o Options) (*simulation, error) {
 		o: o, w: w, tied: w.Tied(), tenanted: w.Tenanted(), agenda: newAgenda(), digest: sha256.New(),
 		faults: rand.New(rand.NewPCG(o.Seed, streamFaults)),
 		lag:    rand.New(rand.NewPCG(o.Seed, streamLag)),
+		agents: rand.New(rand.NewPCG(o.Seed, streamAgents)),
 	}
 	s.meter = newMeter(w)
 	s.api = newModel(w, s.meter)
 	s.api.preempt = o.Preempt
+	s.api.addAgents(w.Reports)
 	if o.CheckEvery > 0 {
 		s.check = newChecker(s)
 	}
@@ -198,6 +202,12 @@ func (s *simulation) handle(e event) {
 		s.createUnit(e.arg)
 	case evUnitGone:
 		s.deleteUnit(e.arg)
+	case evAdmit:
+		s.admit(e.arg)
+	case evReport:
+		s.reports(e.arg)
+	case evAgentBack:
+		s.agentBack(e.arg)
 	case evRestart:
 		if err := s.start(); err != nil {
 			s.violate("restart: %v", err)
@@ -252,6 +262,7 @@ func (s *simulation) leave(i int32) {
 		s.meter.placed--
 	}
 	task, age, ours := p.task, p.age, p.ours
+	s.ends(i)
 	s.api.remove(i, s.now)
 	s.tell(watchPods, cluster.PodRemoved{UID: p.uid})
 	if again {
@@ -272,6 +283,9 @@ func (s *simulation) placement(i int32) {
 	line = append(line, s.api.nodes[p.node].object.Name...)
 	line = append(line, 0)
 	line = binary.LittleEndian.AppendUint16(line, p.grant.GPUs)
+	if !p.grant.Zones.IsZero() {
+		line = append(line, p.grant.Zones.String()...)
+	}
 	s.line = binary.LittleEndian.AppendUint64(line, uint64(s.now))
 	s.digest.Write(s.line)
 }

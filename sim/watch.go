@@ -2,23 +2,31 @@ package sim
 
 import "hilbert.dev/hilbert/cluster"
 
-// The watches of the process. The last three are there where the workload has units or queues.
+// The watches of the process. The three before the last are there where the workload has units or queues.
 const (
 	watchNodes = iota
 	watchPods
 	watchUnits
 	watchQueues
 	watchNamespaces
+	watchReports // there where the workload has reports
 	watchKinds
 )
 
 // watching is how many of the watches there are.
 func (s *simulation) watching() int {
+	count := watchPods + 1
 	if s.tenanted {
-		return watchKinds
+		count = watchReports
 	}
-	return watchPods + 1
+	if s.zoned() {
+		count++
+	}
+	return count
 }
+
+// zoned says whether there are agents.
+func (s *simulation) zoned() bool { return len(s.w.Reports) > 0 }
 
 // watch delivers one kind of object in order, each event after some lag.
 type watch struct {
@@ -84,6 +92,8 @@ func (s *simulation) list(which int) {
 		s.give(cluster.PodsListed{Pods: s.api.listPods()})
 	case watchUnits:
 		s.give(cluster.UnitsListed{Units: s.api.tenants.listUnits()})
+	case watchReports:
+		s.give(cluster.ReportsListed{Reports: s.api.listReports()})
 	case watchQueues:
 		s.give(cluster.QueuesListed{Queues: s.api.tenants.listQueues()})
 	default:

@@ -25,6 +25,7 @@ const (
 	streamArrive = 1 + iota
 	streamSynthetic
 	streamTenants
+	streamZones
 )
 
 // Arrive makes the openb experiment of a workload: its tasks are shuffled with the seed; then tasks are removed at random, or more are

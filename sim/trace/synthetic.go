@@ -27,6 +27,8 @@ import (
 //
 // With queues there is a tree of them in up to three levels, each fed by a namespace, and with gangs so many percent of the pods are
 // members of PodGroups of up to gangsize (see tenancy). Both leave the rest of the workload as it is without them.
+//
+// With zones nodes have so many NUMA nodes, whose agents report them, except on a few nodes; so many percent of the pods are then dedicated.
 type Synthetic struct {
 	Nodes, Pods, Classes int
 	Load                 int // percent of the CPU, default 90
@@ -35,6 +37,8 @@ type Synthetic struct {
 	Queues               int // default 0: there are none
 	Gangs                int // percent of the pods that are members of gangs, default 0
 	GangSize             int // the largest gang, default 8
+	Zones                int // NUMA nodes of a node, default 0: no agent reports any
+	Dedicated            int // percent of the pods that ask for cores of their own, default 0
 }
 
 // Bounds of a Synthetic.
@@ -65,6 +69,7 @@ func ParseSynthetic(text string) (Synthetic, error) {
 		"nodes": {&s.Nodes, MaxSyntheticNodes}, "pods": {&s.Pods, MaxSyntheticPods}, "classes": {&s.Classes, MaxSyntheticClasses},
 		"load": {&s.Load, maxLoad}, "minutes": {&s.Minutes, maxMinutes}, "constraints": {&s.Constraints, 1},
 		"queues": {&s.Queues, maxQueues}, "gangs": {&s.Gangs, 100}, "gangsize": {&s.GangSize, maxGangSize},
+		"zones": {&s.Zones, topology.MaxZones}, "dedicated": {&s.Dedicated, 100},
 	}
 	seen := make(map[string]bool)
 	for part := range strings.SplitSeq(text, ",") {
@@ -104,6 +109,12 @@ func (s Synthetic) String() string {
 	if s.Gangs > 0 {
 		text += fmt.Sprintf(",gangs=%d,gangsize=%d", s.Gangs, s.GangSize)
 	}
+	if s.Zones > 0 {
+		text += fmt.Sprintf(",zones=%d", s.Zones)
+	}
+	if s.Dedicated > 0 {
+		text += fmt.Sprintf(",dedicated=%d", s.Dedicated)
+	}
 	return text
 }
 
@@ -119,6 +130,13 @@ func (s Synthetic) Generate(seed uint64) *Workload {
 	}
 	if s.Queues+s.Gangs > 0 {
 		s.tenancy(w, rand.New(rand.NewPCG(seed, streamTenants)))
+	}
+	if s.Zones+s.Dedicated > 0 {
+		random := rand.New(rand.NewPCG(seed, streamZones))
+		if s.Zones > 0 {
+			s.divide(w, random)
+		}
+		s.dedicate(w, random)
 	}
 	return w
 }

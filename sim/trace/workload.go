@@ -38,6 +38,8 @@ type Workload struct {
 	Namespaces []cluster.Namespace
 	// Units are the PodGroups that tasks name, in order of creation.
 	Units []Unit
+	// Reports are what the nodes' agents say at the beginning, of empty nodes.
+	Reports []cluster.NodeReported
 }
 
 // Unit is one PodGroup to be.
