@@ -1,0 +1,382 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/topology"
+)
+
+// This file is what nodes' agents do: they take what was promised, or something like it, and report it some time later.
+
+// agent is one node's. It outlives the Node object, as the machine does.
+type agent struct {
+	shape topology.ZoneShape
+	free  topology.ZoneFree
+	held  map[cluster.UID]topology.ZoneGrant
+	// said is what its report says now, as a list would give it.
+	said *cluster.NodeReport
+	// due: a report is on the agenda. silent: it cannot be reached, and what it said has become stale.
+	due, silent bool
+}
+
+// addAgents makes the agents of a workload.
+func (a *model) addAgents(reports []cluster.NodeReported) {
+	for _, r := range reports {
+		ag := &agent{shape: r.Report.Zones, held: make(map[cluster.UID]topology.ZoneGrant), said: r.Report}
+		ag.free = topology.NewZoneFree(&ag.shape)
+		a.nodes[a.byName[r.Node]].agent = ag
+	}
+}
+
+func (a *model) listReports() []cluster.NodeReported {
+	var list []cluster.NodeReported
+	for i := range a.nodes {
+		if n := &a.nodes[i]; n.agent != nil {
+			list = append(list, cluster.NodeReported{Node: n.object.Name, Report: n.agent.said})
+		}
+	}
+	return list
+}
+
+// take gives somebody zones.
+func (ag *agent) take(uid cluster.UID, g topology.ZoneGrant) {
+	ag.held[uid] = g
+	ag.free.Commit(&g)
+}
+
+// drop takes them back.
+func (ag *agent) drop(uid cluster.UID) bool {
+	g, ok := ag.held[uid]
+	if ok {
+		ag.free.Release(&g)
+		delete(ag.held, uid)
+	}
+	return ok
+}
+
+// Delays of agents, in virtual time.
+const (
+	admitDelay  = int64(3 * time.Second)
+	reportDelay = int64(10 * time.Second)
+	absence     = int64(time.Minute) // of one that is silent, or of what it gave to strangers
+)
+
+// starts lets the node's agent admit a pod that was bound there, a little later.
+func (s *simulation) starts(i int32) {
+	p := &s.api.pods[i]
+	if ag := s.api.nodes[p.node].agent; ag != nil && ag.shape.Ruler == topology.RulerAgent && !s.api.requirements(p).Zones.IsZero() {
+		s.agenda.add(event{at: s.now + 1 + s.agents.Int64N(admitDelay), kind: evAdmit, arg: i})
+	}
+}
+
+// admit gives a pod what it was promised; or something like it, if that is gone; or evicts it.
+func (s *simulation) admit(i int32) {
+	p := &s.api.pods[i]
+	if !p.exists || p.finished {
+		return
+	}
+	ag, r := s.api.nodes[p.node].agent, s.api.requirements(p).Zones
+	grant, kept := p.grant.Zones, ag.free.Fits(&ag.shape, r, &p.grant.Zones)
+	if s.o.Faults != nil && s.agents.IntN(permille) < s.o.Faults.AgentMoves {
+		other := ag.free
+		for z := range topology.MaxZones {
+			if grant.CPUs[z] > 0 {
+				other[z].CPUs = 0
+			}
+		}
+		if g, ok := topology.OfferZones(&ag.shape, &other, r); ok {
+			grant, kept = g, false
+			ag.take(p.uid, grant)
+			s.meter.faults["promise moved at will"]++
+			s.reportSoon(p.node)
+			return
+		}
+	}
+	ok := kept
+	if !kept {
+		grant, ok = topology.OfferZones(&ag.shape, &ag.free, r)
+	}
+	switch {
+	case s.o.Faults == nil && !kept:
+		s.violate("node %s cannot keep what pod %s was promised: %s", s.api.nodes[p.node].object.Name, p.uid, p.grant.Zones)
+	case !ok:
+		s.meter.faults["promise broken"]++
+		s.evict(i)
+		return
+	case !kept:
+		s.meter.faults["promise moved"]++
+	default:
+		s.meter.faults["promise kept"]++
+	}
+	ag.take(p.uid, grant)
+	s.reportSoon(p.node)
+}
+
+// ends lets the node's agent know that a pod has.
+func (s *simulation) ends(i int32) {
+	p := &s.api.pods[i]
+	if p.node == nowhere {
+		return
+	}
+	if ag := s.api.nodes[p.node].agent; ag != nil && ag.drop(p.uid) {
+		s.reportSoon(p.node)
+	}
+}
+
+func (s *simulation) reportSoon(node int32) {
+	if ag := s.api.nodes[node].agent; !ag.due && !ag.silent {
+		ag.due = true
+		s.agenda.add(event{at: s.now + 1 + s.agents.Int64N(reportDelay), kind: evReport, arg: node})
+	}
+}
+
+// reports writes a node's report.
+func (s *simulation) reports(node int32) {
+	ag := s.api.nodes[node].agent
+	ag.due = false
+	if ag.silent {
+		return
+	}
+	r := &cluster.NodeReport{Zones: ag.shape}
+	for _, uid := range slices.Sorted(maps.Keys(ag.held)) {
+		r.Held = append(r.Held, cluster.HeldZones{UID: uid, Grant: ag.held[uid]})
+	}
+	s.say(node, r)
+}
+
+func (s *simulation) say(node int32, r *cluster.NodeReport) {
+	n := &s.api.nodes[node]
+	n.agent.said = r
+	s.api.revision++
+	s.tell(watchReports, cluster.NodeReported{Node: n.object.Name, Report: r})
+}
+
+// randomAgent returns a node with an agent that rules and is not silent, or nowhere.
+func (s *simulation) randomAgent() int32 {
+	start := s.agents.IntN(len(s.api.nodes))
+	for i := range s.api.nodes {
+		at := (start + i) % len(s.api.nodes)
+		if ag := s.api.nodes[at].agent; ag != nil && ag.shape.Ruler == topology.RulerAgent && !ag.silent {
+			return int32(at)
+		}
+	}
+	return nowhere
+}
+
+// silence cuts an agent off for a while. What it said is stale after some time, which is what the shell tells.
+func (s *simulation) silence() {
+	if node := s.randomAgent(); node != nowhere {
+		ag := s.api.nodes[node].agent
+		ag.silent = true
+		stale := *ag.said
+		stale.Zones.Ruler, stale.Why = topology.RulerNone, cluster.ReportStale
+		s.say(node, &stale)
+		s.agenda.add(event{at: s.now + 1 + s.agents.Int64N(absence), kind: evAgentBack, arg: node})
+	}
+}
+
+// claim gives cores to somebody whom no scheduler knows, for a while.
+func (s *simulation) claim() {
+	node := s.randomAgent()
+	if node == nowhere {
+		return
+	}
+	ag := s.api.nodes[node].agent
+	if g, ok := topology.OfferZones(&ag.shape, &ag.free, topology.ZoneRequest{CPUs: zoneClaim}); ok {
+		ag.take(stranger, g)
+		s.reportSoon(node)
+		s.agenda.add(event{at: s.now + 1 + s.agents.Int64N(absence), kind: evAgentBack, arg: node})
+	}
+}
+
+const (
+	stranger  = cluster.UID("stranger")
+	zoneClaim = 2
+)
+
+// agentBack ends what has befallen an agent.
+func (s *simulation) agentBack(node int32) {
+	ag := s.api.nodes[node].agent
+	ag.silent = false
+	ag.drop(stranger)
+	s.reportSoon(node)
+}
+
+// checkAgents counts what agents have given away anew, and at rest holds the ledger against it.
+func (s *simulation) checkAgents(atRest bool) {
+	for i := range s.api.nodes {
+		n := &s.api.nodes[i]
+		if n.agent == nil || n.agent.shape.Ruler != topology.RulerAgent {
+			continue
+		}
+		var cpus, memory [topology.MaxZones]int64
+		for _, g := range n.agent.held {
+			for z := range topology.MaxZones {
+				cpus[z], memory[z] = cpus[z]+int64(g.CPUs[z]), memory[z]+int64(g.Memory[z])
+			}
+		}
+		for z := range topology.MaxZones {
+			if capacity := n.agent.shape.Zone[z]; cpus[z] > int64(capacity.CPUs) || memory[z] > int64(capacity.Memory) {
+				s.violate("node %s has given away %d CPUs and %d MiB of zone %d, which has %+v", n.object.Name, cpus[z], memory[z], z, capacity)
+			}
+		}
+		if atRest && n.present {
+			s.checkConfirmed(n)
+		}
+	}
+}
+
+// checkConfirmed: at rest the ledger has of every dedicated pod what its node says, and the node what it gave.
+func (s *simulation) checkConfirmed(n *node) {
+	for _, i := range n.pods {
+		p := &s.api.pods[i]
+		if s.api.requirements(p).Zones.IsZero() {
+			continue
+		}
+		given, ok := n.agent.held[p.uid]
+		known := s.scheduler.Store().Pod(p.uid)
+		if !ok || known == nil || !known.Confirmed() || known.Grant().Zones != given {
+			s.violate("at rest, but pod %s on node %s holds %q (%v), which the ledger does not know", p.uid, n.object.Name, given, ok)
+		}
+	}
+}
+
+// The checker's side: what the scheduler was told of zones.
+
+// reported is a node's report as told, and who of those that it names has left since.
+type reported struct {
+	report *cluster.NodeReport
+	left   map[cluster.UID]bool
+}
+
+// toldReport mirrors an event about reports; false if it is none.
+func (c *checker) toldReport(e cluster.Event) bool {
+	switch e := e.(type) {
+	case cluster.NodeReported:
+		c.reports[e.Node] = &reported{e.Report, make(map[cluster.UID]bool)}
+	case cluster.ReportsListed:
+		clear(c.reports)
+		for _, r := range e.Reports {
+			c.toldReport(r)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// holdsZones is what the pod holds of its node's zones: what the node says, or what was decided.
+func (c *checker) holdsZones(m *mirrored) topology.ZoneGrant {
+	if r := c.reports[m.node]; r != nil {
+		for _, h := range r.report.Held {
+			if h.UID == m.uid {
+				return h.Grant
+			}
+		}
+	}
+	return m.grant.Zones
+}
+
+// moved takes note that a pod left a node, or came.
+func (c *checker) moved(uid cluster.UID, from, to string) {
+	if r := c.reports[from]; r != nil {
+		r.left[uid] = true
+	}
+	if r := c.reports[to]; r != nil {
+		delete(r.left, uid)
+	}
+}
+
+// badZones says what is wrong with the zones that a pod is given beside the others.
+func (c *checker) badZones(m *mirrored, node string, g topology.ZoneGrant, off ...cluster.UID) string {
+	r := m.requirements.Zones
+	told := c.reports[node]
+	switch {
+	case r.CPUs == 0 && g == topology.ZoneGrant{}:
+		return ""
+	case told == nil || told.report.Zones.Ruler == topology.RulerNone:
+		return "zones of a node that promises nothing"
+	case told.report.Zones.Ruler == topology.RulerKubelet && r.Binding == topology.Unbound && g == topology.ZoneGrant{}:
+		return ""
+	case told.report.Zones.Ruler == topology.RulerKubelet:
+		return "zones of a node where the kubelet rules"
+	}
+	var others []topology.ZoneGrant
+	here := make(map[cluster.UID]bool)
+	for _, o := range c.on[node] {
+		here[o.uid] = true
+		if o != m && !slices.Contains(off, o.uid) {
+			others = append(others, c.holdsZones(o))
+		}
+	}
+	for _, h := range told.report.Held {
+		if !here[h.UID] && !told.left[h.UID] {
+			others = append(others, h.Grant)
+		}
+	}
+	return tooMuch(&told.report.Zones, r, g, others)
+}
+
+// tooMuch judges a grant naively, zone by zone.
+func tooMuch(s *topology.ZoneShape, r topology.ZoneRequest, g topology.ZoneGrant, others []topology.ZoneGrant) string {
+	cpus, memory := 0, int64(0)
+	for z := range topology.MaxZones {
+		if g.CPUs[z] == 0 && g.Memory[z] == 0 {
+			continue
+		}
+		cpus, memory = cpus+int(g.CPUs[z]), memory+int64(g.Memory[z])
+		freeCPUs, freeMemory, alone := int(s.Zone[z].CPUs), int64(s.Zone[z].Memory), true
+		for _, o := range others {
+			freeCPUs, freeMemory = freeCPUs-int(o.CPUs[z]), freeMemory-int64(o.Memory[z])
+			alone = alone && o.CPUs[z] == 0 && o.Memory[z] == 0
+		}
+		switch {
+		case z >= int(s.Zones) || s.Closed>>z&1 == 1:
+			return fmt.Sprintf("zone %d, which gives nothing", z)
+		case int(g.CPUs[z])%int(s.Threads) != 0:
+			return fmt.Sprintf("%d CPUs of zone %d, which are no whole cores", g.CPUs[z], z)
+		case int(g.CPUs[z]) > freeCPUs || int64(g.Memory[z]) > freeMemory:
+			return fmt.Sprintf("%d CPUs and %d MiB of zone %d, which has %d and %d", g.CPUs[z], g.Memory[z], z, freeCPUs, freeMemory)
+		case r.Binding == topology.Exclusive && (!alone || g.CPUs[z] != s.Zone[z].CPUs):
+			return fmt.Sprintf("zone %d, which it would not have for itself", z)
+		}
+	}
+	if cpus < int(r.CPUs) || r.Binding != topology.Unbound && memory < int64(r.Memory) {
+		return fmt.Sprintf("%d CPUs and %d MiB of zones where %d and %d are asked for", cpus, memory, r.CPUs, r.Memory)
+	}
+	return ""
+}
+
+// rest is what a pod takes of a resource beyond its requests: the rest of the cores and zones that it holds.
+func rest(r *cluster.Requirements, g *topology.ZoneGrant, name string) int64 {
+	if r.Zones.CPUs == 0 || *g == (topology.ZoneGrant{}) {
+		return 0
+	}
+	cpus, memory := -int64(r.Zones.CPUs), -int64(r.Zones.Memory)
+	for z := range topology.MaxZones {
+		cpus, memory = cpus+int64(g.CPUs[z]), memory+int64(g.Memory[z])
+	}
+	switch {
+	case name == "cpu":
+		return max(cpus, 0) * 1000
+	case name == "memory" && r.Zones.Binding != topology.Unbound:
+		return max(memory, 0) << 20
+	}
+	return 0
+}
+
+// compareZones holds what the ledger has of a pod's zones against what was told.
+func (c *checker) compareZones(p *cluster.Pod, m *mirrored) {
+	if want := c.holdsZones(m); p.Grant().Zones != want {
+		c.s.violate("the ledger has pod %s in zones %q, it is in %q", p.UID, p.Grant().Zones, want)
+	}
+	told := c.reports[m.node]
+	if told != nil && told.report.Zones.Ruler == topology.RulerAgent && m.requirements.Zones.CPUs > 0 && p.Grant().Zones.IsZero() {
+		c.s.violate("pod %s is on node %s without zones", p.UID, cmp.Or(m.node, "?"))
+	}
+}

@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/topology"
+)
+
+const zonedWorkload = "nodes=12,pods=300,classes=16,minutes=5,zones=2,dedicated=30"
+
+// Promises of zones are kept where nothing goes wrong; where agents fall silent, move pods and let strangers in, nobody is promised what is not
+// there, and at rest the ledger has what the nodes have.
+func TestZonesArePromisedOnce(t *testing.T) {
+	seen := make(map[string]int)
+	for seed := range seedsToRun(t) {
+		w := invent(t, zonedWorkload, seed)
+		o := options(seed)
+		o.CheckEvery = 1
+		calm, err := Run(t.Context(), w, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if calm.Faults["promise kept"] == 0 || calm.Faults["promise moved"]+calm.Faults["promise broken"] > 0 {
+			t.Fatalf("seed %d: %v", seed, calm.Faults)
+		}
+		o.Schedulers, o.Faults, o.Preempt = 4, DefaultFaults(w), seed%2 == 1
+		r, err := Run(t.Context(), w, o)
+		if err != nil {
+			t.Fatalf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --schedulers 4 --seed %d", err, zonedWorkload, seed)
+		}
+		for name, n := range r.Faults {
+			seen[name] += n
+		}
+	}
+	for _, name := range []string{"promise kept", "promise moved", "promise moved at will", "strike: agent silence", "strike: agent claim"} {
+		if seen[name] == 0 {
+			t.Errorf("in all seeds there was never: %s", name)
+		}
+	}
+}
+
+// tellReport tells the scheduler of every report with a change.
+func tellReport(change func(*cluster.NodeReport)) func(cluster.Event) cluster.Event {
+	changed := func(r cluster.NodeReported) cluster.NodeReported {
+		copied := *r.Report
+		change(&copied)
+		return cluster.NodeReported{Node: r.Node, Report: &copied}
+	}
+	return func(e cluster.Event) cluster.Event {
+		switch e := e.(type) {
+		case cluster.NodeReported:
+			return changed(e)
+		case cluster.ReportsListed:
+			var list cluster.ReportsListed
+			for _, r := range e.Reports {
+				list.Reports = append(list.Reports, changed(r))
+			}
+			return list
+		}
+		return e
+	}
+}
+
+func TestMistakesAboutZonesAreFound(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		told func(cluster.Event) cluster.Event
+		want []string // one of these must be in the message
+	}{
+		{"zones are doubled", tellReport(func(r *cluster.NodeReport) {
+			for z := range r.Zones.Zone {
+				r.Zones.Zone[z].CPUs *= 2
+			}
+		}), []string{"must not go to node"}},
+		{"threads are not seen", tellReport(func(r *cluster.NodeReport) { r.Zones.Threads = 1 }), []string{"no whole cores"}},
+		{"the kubelet is taken for an agent", tellReport(func(r *cluster.NodeReport) {
+			if r.Zones.Ruler == topology.RulerKubelet {
+				r.Zones.Ruler = topology.RulerAgent
+			}
+		}), []string{"where the kubelet rules"}},
+		{"who holds what is not seen", tellReport(func(r *cluster.NodeReport) { r.Held = nil }), []string{"does not know", "must not go to node", "in zones"}},
+		{"stale reports are acted on", tellReport(func(r *cluster.NodeReport) {
+			if r.Why == cluster.ReportStale {
+				r.Zones.Ruler = topology.RulerAgent
+			}
+		}), []string{"promises nothing"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range uint64(20) {
+				w := invent(t, zonedWorkload, seed)
+				o := options(seed)
+				o.CheckEvery, o.Faults = 1, DefaultFaults(w)
+				s, err := newSimulation(w, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.seams.told = c.told
+				_, err = s.run(t.Context())
+				var broken *Violation
+				if !errors.As(err, &broken) {
+					continue
+				}
+				for _, want := range c.want {
+					if strings.Contains(broken.What, want) {
+						return
+					}
+				}
+				t.Fatalf("found, but as: %v", broken)
+			}
+			t.Error("not found")
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package trace
+
+import (
+	"math/rand/v2"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+const (
+	zoneThreads  = 2
+	spareCPUs    = 2  // of a node, which no zone promises
+	kubeletOneIn = 10 // nodes: the kubelet rules
+	silentOneIn  = 20 // nodes: nobody reports
+)
+
+// divide gives each node its zones, alike within a node.
+func (s Synthetic) divide(w *Workload, random *rand.Rand) {
+	for _, n := range w.Nodes {
+		r := &cluster.NodeReport{Zones: topology.ZoneShape{Ruler: topology.RulerAgent, Zones: uint8(s.Zones), Threads: zoneThreads}}
+		cpus := (amount(n.Allocatable, resource.NameCPU)/1000 - spareCPUs) / int64(s.Zones) / zoneThreads * zoneThreads
+		memory := amount(n.Allocatable, resource.NameMemory) / topology.Mebibyte / int64(s.Zones)
+		for z := range s.Zones {
+			r.Zones.Zone[z] = topology.ZoneCapacity{CPUs: uint16(max(cpus, 0)), Socket: uint8(z / 2), Memory: uint32(memory)}
+		}
+		switch {
+		case random.IntN(silentOneIn) == 0:
+			continue
+		case random.IntN(kubeletOneIn) == 0:
+			r.Zones.Ruler = topology.RulerKubelet
+		}
+		w.Reports = append(w.Reports, cluster.NodeReported{Node: n.Name, Report: r})
+	}
+}
+
+// dedicate makes so many percent of the pods dedicated: half of them anywhere, most of the others bound, and some to whole zones.
+func (s Synthetic) dedicate(w *Workload, random *rand.Rand) {
+	type kind struct {
+		of      *cluster.Requirements
+		binding topology.Binding
+	}
+	twins := make(map[kind]*cluster.Requirements)
+	for i := range w.Tasks {
+		t := &w.Tasks[i]
+		if random.IntN(100) >= s.Dedicated {
+			continue
+		}
+		bindings := [...]topology.Binding{topology.Unbound, topology.Unbound, topology.Unbound, topology.Unbound, topology.Bound, topology.Bound, topology.Bound, topology.Exclusive}
+		k := kind{t.Requirements, bindings[random.IntN(len(bindings))]}
+		if twins[k] == nil {
+			twins[k] = dedicatedTwin(k.of, k.binding)
+		}
+		t.Requirements = twins[k]
+	}
+}
+
+// dedicatedTwin asks for as much as another, in whole CPUs of its own.
+func dedicatedTwin(of *cluster.Requirements, binding topology.Binding) *cluster.Requirements {
+	r := *of
+	cpus := (amount(r.Requests, resource.NameCPU) + 999) / 1000
+	memory := amount(r.Requests, resource.NameMemory)
+	r.Requests = requests(cpus*1000, memory)
+	r.Zones = topology.ZoneRequest{CPUs: uint16(cpus), Binding: binding}
+	if binding != topology.Unbound {
+		r.Zones.Memory = uint32((memory + topology.Mebibyte - 1) / topology.Mebibyte)
+	}
+	return scored(&r)
+}
