@@ -80,7 +80,7 @@ func TestMistakesAboutZonesAreFound(t *testing.T) {
 			if r.Zones.Ruler == topology.RulerKubelet {
 				r.Zones.Ruler = topology.RulerAgent
 			}
-		}), []string{"where the kubelet rules"}},
+		}), []string{"where the kubelet rules", "in zones"}}, // a relist tells it: those that are there are guessed
 		{"who holds what is not seen", tellReport(func(r *cluster.NodeReport) { r.Held = nil }), []string{"does not know", "must not go to node", "in zones"}},
 		{"stale reports are acted on", tellReport(func(r *cluster.NodeReport) {
 			if r.Why == cluster.ReportStale {
