@@ -14,6 +14,8 @@ import (
 const (
 	// maxValueBytes bounds what is read of a knob's file.
 	maxValueBytes = 4 << 10
+	// usualValueBytes is what nearly all of them fit in.
+	usualValueBytes = 128
 	// maxProcessBytes bounds what is read of cgroup.procs, and so, at some 7 bytes a line, the processes whose OOMScoreAdj is looked at.
 	maxProcessBytes = 2 << 10
 )
@@ -126,9 +128,12 @@ func (f *Files) read(root int, name string, most int) (string, error) {
 		return "", err
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written
-	buffer := make([]byte, most)
+	buffer := make([]byte, min(most, usualValueBytes))
 	n := 0
 	for n < most {
+		if n == len(buffer) {
+			buffer = append(buffer, make([]byte, min(n, most-n))...)
+		}
 		got, err := unix.Read(fd, buffer[n:])
 		if errors.Is(err, unix.EINTR) {
 			continue
