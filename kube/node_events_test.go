@@ -11,9 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"pgregory.net/rapid"
-
 	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/standin"
@@ -23,60 +22,62 @@ func aboutPod0(i int) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("u", i))}
 }
 
-// Whatever happens, no more is written than the budget allows, a series has one creation and its count only grows, and in the end all that
-// happened has been told or is counted as dropped.
+// eventLog plays a book and checks what it says: no more writes than the budget allows, one creation of a series, counts that only grow.
+type eventLog struct {
+	*eventBook
+	start, now time.Time
+	writes     int
+	told       map[string]int32 // by event name
+}
+
+func (l *eventLog) step(t *rapid.T) {
+	w, wait := l.next(l.now)
+	if w == nil {
+		if wait <= 0 {
+			t.Fatal("nothing to do, at once")
+		}
+		return
+	}
+	l.writes++
+	if most := eventBurst + l.now.Sub(l.start).Minutes() + 1e-9; float64(l.writes) > most {
+		t.Fatalf("%d writes after %s", l.writes, l.now.Sub(l.start))
+	}
+	if before, ok := l.told[w.name]; w.count == 1 && ok || w.count > 1 && w.count <= before {
+		t.Fatalf("%s: %d after %d", w.name, w.count, before)
+	}
+	outcome := rapid.SampledFrom([]eventOutcome{eventTold, eventTold, eventTold, eventAgain}).Draw(t, "outcome")
+	l.ended(l.now, w, outcome)
+	if outcome == eventTold {
+		l.told[w.name] = w.count
+	}
+}
+
+// Whatever happens is told in the end, and within the budget.
 func TestEventBook(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start := time.Unix(1_700_000_000, 0)
-		now := start
-		b := newEventBook(now)
-		recorded, writes := 0, 0
-		told := make(map[string]int32) // by event name
-		step := func() {
-			w, wait := b.next(now)
-			if w == nil {
-				if wait <= 0 {
-					t.Fatal("nothing to do, at once")
-				}
-				return
-			}
-			writes++
-			if most := eventBurst + now.Sub(start).Minutes() + 1e-9; float64(writes) > most {
-				t.Fatalf("%d writes after %s", writes, now.Sub(start))
-			}
-			switch before, ok := told[w.name]; {
-			case w.count == 1 && ok, w.count > 1 && w.count <= before:
-				t.Fatalf("%s: %d after %d", w.name, w.count, before)
-			}
-			outcome := eventOutcome(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "outcome"))
-			b.ended(now, w, outcome)
-			if outcome == eventTold {
-				told[w.name] = w.count
-			}
-		}
+		l := &eventLog{eventBook: newEventBook(start), start: start, now: start, told: make(map[string]int32)}
+		recorded := 0
 		for range rapid.IntRange(1, 100).Draw(t, "steps") {
-			now = now.Add(time.Duration(rapid.IntRange(0, 200).Draw(t, "seconds")) * time.Second)
+			l.now = l.now.Add(time.Duration(rapid.IntRange(0, 200).Draw(t, "seconds")) * time.Second)
 			if rapid.Bool().Draw(t, "record") {
-				b.record(now, aboutPod0(rapid.IntRange(0, 5).Draw(t, "pod")), rapid.SampledFrom([]string{"A", "B"}).Draw(t, "reason"), "note")
+				l.record(l.now, aboutPod0(rapid.IntRange(0, 5).Draw(t, "pod")), rapid.SampledFrom([]string{"A", "B"}).Draw(t, "reason"), "note")
 				recorded++
 			}
-			step()
-		}
-		for _, s := range b.series {
-			s.failures = 0
+			l.step(t)
 		}
 		for range 1000 {
-			now = now.Add(seriesInterval)
-			step()
+			l.now = l.now.Add(seriesInterval)
+			l.step(t)
 		}
-		sum := int32(0)
-		for _, s := range b.series {
+		sum := 0
+		for _, s := range l.series {
+			sum += int(s.count)
 			if s.told != s.count {
 				t.Fatalf("%s: told %d of %d", s.name, s.told, s.count)
 			}
-			sum += s.count
 		}
-		if int(sum) > recorded {
+		if sum > recorded {
 			t.Fatalf("counted %d of %d", sum, recorded)
 		}
 	})

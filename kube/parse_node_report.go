@@ -2,6 +2,7 @@ package kube
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -114,7 +115,7 @@ func numaZones(tree []spec.Zone) (out []numaZone, err error) {
 // capacity is what may be promised of the zone.
 func (z *numaZone) capacity() (c topology.ZoneCapacity, err error) {
 	if z.Capacity == nil || z.Allocatable == nil {
-		return c, fmt.Errorf("capacity or allocatable is missing")
+		return c, errors.New("capacity or allocatable is missing")
 	}
 	for _, a := range []*spec.ZoneAmounts{z.Capacity, z.Allocatable} {
 		if err := checkAmounts(a.CPUs, a.MemoryMiB, a.CPUSet); err != nil {
@@ -122,7 +123,7 @@ func (z *numaZone) capacity() (c topology.ZoneCapacity, err error) {
 		}
 	}
 	if z.Allocatable.CPUs > z.Capacity.CPUs || z.Allocatable.MemoryMiB > z.Capacity.MemoryMiB {
-		return c, fmt.Errorf("allocatable is more than capacity")
+		return c, errors.New("allocatable is more than capacity")
 	}
 	return topology.ZoneCapacity{CPUs: uint16(z.Allocatable.CPUs), Socket: z.socket, Memory: uint32(z.Allocatable.MemoryMiB)}, nil
 }

@@ -213,14 +213,14 @@ func (v *nodesView) summary() string {
 			}
 		}
 	}
-	text := fmt.Sprintf("%d nodes: %d of %d CPUs can be promised, %d pods have CPUs of their own", len(v.Nodes), free, all, pods)
+	parts := []string{fmt.Sprintf("%d nodes: %d of %d CPUs can be promised, %d pods have CPUs of their own", len(v.Nodes), free, all, pods)}
 	for _, part := range []struct {
 		count int
 		what  string
 	}{{kubelet, "in mode kubelet"}, {stale, "stale"}, {bad, "malformed"}} {
 		if part.count > 0 {
-			text += fmt.Sprintf(", %d %s", part.count, part.what)
+			parts = append(parts, fmt.Sprint(part.count, " ", part.what))
 		}
 	}
-	return text + "."
+	return strings.Join(parts, ", ") + "."
 }
