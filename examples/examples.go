@@ -12,3 +12,8 @@ import _ "embed"
 //
 //go:embed demo.yaml
 var Demo []byte
+
+// Node is node.yaml: a namespace with a pod of each QoS level.
+//
+//go:embed node.yaml
+var Node []byte
