@@ -35,10 +35,13 @@ const (
 	// containerdSocket, and the kubelet's files, in the guest.
 	containerdSocket  = "/run/containerd/containerd.sock"
 	kubeletConfig     = "/etc/kubernetes/kubelet.json"
+	kubeletState      = "/var/lib/kubelet/*_manager_state"
 	kubeletKubeconfig = "/etc/kubernetes/kubelet.kubeconfig"
 	clientCA          = "/etc/kubernetes/ca.crt"
 	// NRISocket is where containerd awaits plugins.
 	NRISocket = "/var/run/nri/nri.sock"
+	// StaticPods is where the kubelet looks for manifests of pods of its own.
+	StaticPods = "/etc/kubernetes/manifests"
 	// stopTimeout bounds the end of the control plane.
 	stopTimeout = 30 * time.Second
 	// poll is how often the guest is asked while something starts.
@@ -195,16 +198,16 @@ func (n *Node) startKubelet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config, err := json.MarshalIndent(n.kubeletConfiguration(), "", "  ")
-	if err != nil {
-		return fmt.Errorf("kubelet configuration: %w", err)
-	}
-	for path, text := range map[string]string{
-		kubeletKubeconfig: string(kubeconfig), kubeletConfig: string(config), clientCA: string(n.Plane.CA()),
-	} {
+	for path, text := range map[string]string{kubeletKubeconfig: string(kubeconfig), clientCA: string(n.Plane.CA())} {
 		if err := n.Guest.WriteString(ctx, path, text); err != nil {
 			return err
 		}
+	}
+	if _, err := n.Guest.Shell(ctx, "mkdir -p "+StaticPods); err != nil {
+		return err
+	}
+	if err := n.configureKubelet(ctx, nil); err != nil {
+		return err
 	}
 	n.Plane.RouteKubelet(fmt.Sprintf("%s:%d", vm.Address, kubeletPort), n.Guest.Forwarded(kubeletPort))
 	_, err = n.Guest.Define(ctx, wire.ServiceSpec{Name: Kubelet, Argv: []string{
@@ -214,8 +217,29 @@ func (n *Node) startKubelet(ctx context.Context) error {
 	return err
 }
 
+// ReconfigureKubelet starts the kubelet again with settings that add to those of Options, and without what its managers of CPUs and
+// memory remember: it refuses to start with another policy than they had. nil undoes it. Pods run on meanwhile.
+func (n *Node) ReconfigureKubelet(ctx context.Context, more map[string]any) error {
+	kubelet := n.Guest.Service(Kubelet)
+	if err := kubelet.Stop(ctx); err != nil {
+		return err
+	}
+	if _, err := n.Guest.Shell(ctx, "rm -f "+kubeletState); err != nil {
+		return err
+	}
+	return errors.Join(n.configureKubelet(ctx, more), kubelet.Start(ctx))
+}
+
+func (n *Node) configureKubelet(ctx context.Context, more map[string]any) error {
+	config, err := json.MarshalIndent(n.kubeletConfiguration(more), "", "  ")
+	if err != nil {
+		return fmt.Errorf("kubelet configuration: %w", err)
+	}
+	return n.Guest.WriteString(ctx, kubeletConfig, string(config))
+}
+
 // kubeletConfiguration is an unmodified kubelet's, but for patience and for what the guest has not (swap, iptables, disks to fill).
-func (n *Node) kubeletConfiguration() map[string]any {
+func (n *Node) kubeletConfiguration(more map[string]any) map[string]any {
 	config := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"authentication": map[string]any{
@@ -234,8 +258,11 @@ func (n *Node) kubeletConfiguration() map[string]any {
 		"resolvConf":                "/etc/resolv.conf",
 		"volumeStatsAggPeriod":      "-1s",
 		"imageMinimumGCAge":         "24h",
+		"staticPodPath":             StaticPods,
+		"fileCheckFrequency":        "2s",
 	}
 	maps.Copy(config, n.options.Kubelet)
+	maps.Copy(config, more)
 	return config
 }
 

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// podTimeout bounds the start and the end of a pod. Under emulation a start takes seconds.
-const podTimeout = 2 * time.Minute
+// podTimeout bounds the start and the end of a pod. Under emulation a start takes seconds, and a minute where the host has much else to do.
+const podTimeout = 5 * time.Minute
 
 // BusyPod is a pod of one container, "main", that runs the test bed's workload with args ("burn 2" burns two CPUs; see hilbert-vm-busy), bound
 // to the node, in the namespace default. Its QoS class follows from requests and limits, as anywhere.
@@ -35,7 +35,7 @@ func (n *Node) BusyPod(name string, resources corev1.ResourceRequirements, args 
 	}
 }
 
-// RunPod creates a pod and returns it when all its containers are ready. A pod that failed is an error, as is one that takes more than two minutes.
+// RunPod creates a pod and returns it when all its containers are ready. A pod that failed is an error, as is one that takes more than five minutes.
 func (n *Node) RunPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	created, err := n.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
@@ -54,7 +54,7 @@ func (n *Node) RunPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error)
 	})
 }
 
-// AwaitPod asks for a pod again and again until check has no error, and returns the pod as it then was. After two minutes it gives up,
+// AwaitPod asks for a pod again and again until check has no error, and returns the pod as it then was. After five minutes it gives up,
 // with what check said last.
 func (n *Node) AwaitPod(ctx context.Context, pod *corev1.Pod, check func(*corev1.Pod) error) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, podTimeout, fmt.Errorf("not so after %s", podTimeout))

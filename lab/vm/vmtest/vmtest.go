@@ -32,8 +32,11 @@ var shared struct { //nolint:gochecknoglobals // one per test process is what th
 	err     error
 }
 
+// Runner is *testing.M, or what ends something of the tests' own before the node ends.
+type Runner interface{ Run() int }
+
 // Run runs the tests, with o for the node that they share, ends the node, and returns the status for os.Exit.
-func Run(m *testing.M, o join.Options) int {
+func Run(m Runner, o join.Options) int {
 	shared.options = o
 	status := m.Run()
 	if shared.node != nil {

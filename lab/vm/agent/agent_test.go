@@ -1,0 +1,390 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
+	"hilbert.dev/hilbert/deploy/policies"
+	"hilbert.dev/hilbert/lab/vm"
+	"hilbert.dev/hilbert/lab/vm/join"
+	"hilbert.dev/hilbert/lab/vm/vmtest"
+	"hilbert.dev/hilbert/lab/vm/wire"
+)
+
+const (
+	// root is the project's, from here.
+	root = "../../.."
+	// agentName is the agent's service in the guest, agentPort where it serves there.
+	agentName, agentPort = "hilbertd", 10462
+	agentConfig          = "/etc/hilbert/agent.yaml"
+	agentCheckpoint      = "/var/lib/hilbert/checkpoint.json"
+	systemNamespace      = "hilbert-system"
+	// tick is the agent's, slack what the emulated machine gets beyond it before something counts as late.
+	tick, slack = 2 * time.Second, 8 * time.Second
+	// patience bounds what takes as long as it takes.
+	patience = 5 * time.Minute
+	// pause is how often the guest is asked: each answer costs it time.
+	pause = 400 * time.Millisecond
+)
+
+// agentConfiguration is what deploy/agent.yaml has, but for a shorter tick.
+const agentConfiguration = `apiVersion: config.hilbert.dev/v1alpha1
+kind: HilbertConfiguration
+roles: [agent]
+clientConnection: {kubeconfig: /etc/hilbert/kubeconfig}
+server: {bindAddress: "0.0.0.0:10462"}
+logging: {level: debug}
+node: {name: %s, tickInterval: %s}
+`
+
+// shared is what the tests share beside the node.
+var shared struct {
+	once      sync.Once
+	err       error
+	scheduler func() error // ends it
+}
+
+func TestMain(m *testing.M) {
+	os.Exit(vmtest.Run(ending{m}, join.Options{Guest: vm.Options{Forward: []int{agentPort}}}))
+}
+
+// ending ends the scheduler before the control plane ends.
+type ending struct{ *testing.M }
+
+func (e ending) Run() int {
+	status := e.M.Run()
+	if shared.scheduler != nil {
+		if err := shared.scheduler(); err != nil {
+			fmt.Fprintln(os.Stderr, "scheduler:", err)
+			return max(status, 1)
+		}
+	}
+	return status
+}
+
+// rig is the node, its agent and the scheduler, for one test.
+type rig struct {
+	*join.Node
+	t *testing.T
+}
+
+// newRig returns a node without pods whose agent is ready.
+func newRig(t *testing.T) *rig {
+	r := &rig{vmtest.Node(t), t}
+	shared.once.Do(func() { shared.err = r.install() })
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	r.recover()
+	t.Cleanup(func() {
+		if t.Failed() {
+			r.lastWords()
+		}
+	})
+	return r
+}
+
+// recover undoes what a test before this one has left.
+func (r *rig) recover() {
+	r.t.Helper()
+	for _, name := range []string{join.Containerd, join.Kubelet, agentName} {
+		if err := r.Guest.Service(name).Start(r.t.Context()); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if err := r.AwaitContainerd(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.clear()
+	r.ready()
+}
+
+// lastWords are for people who look for the cause of a failure.
+func (r *rig) lastWords() {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for _, name := range []string{agentName, join.Kubelet} {
+		text, err := r.Guest.Service(name).Log(ctx)
+		if err != nil {
+			text = err.Error()
+		}
+		r.t.Logf("%s said last:\n%s", name, text[max(0, len(text)-5000):])
+	}
+}
+
+// install makes the cluster and the node what deploy/ makes them.
+func (r *rig) install() error {
+	ctx := r.t.Context()
+	if err := r.Plane.InstallDefinitions(ctx); err != nil {
+		return err
+	}
+	for _, name := range []string{"00-namespace.yaml", "rbac.yaml", "agent.yaml"} {
+		if err := r.apply(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := r.Plane.InstallPolicies(ctx); err != nil {
+		return err
+	}
+	label := []byte(`{"metadata":{"labels":{"hilbert.dev/allow-dedicated-cores":"true","hilbert.dev/allow-system-cores":"true"}}}`)
+	if _, err := r.Client.CoreV1().Namespaces().Patch(ctx, metav1.NamespaceDefault, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		return err
+	}
+	if err := r.startScheduler(ctx); err != nil {
+		return err
+	}
+	return r.startAgent(ctx)
+}
+
+// apply creates the objects of a file of deploy/, but for those that need images.
+func (r *rig) apply(ctx context.Context, name string) error {
+	resources := map[string]string{
+		"Namespace": "namespaces", "ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
+		"Role": "roles", "RoleBinding": "rolebindings",
+	}
+	text, err := os.ReadFile(filepath.Join(root, "deploy", name))
+	if err != nil {
+		return err
+	}
+	config := r.Plane.AdminConfig()
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		resource, ok := resources[o.GetKind()]
+		if !ok {
+			continue
+		}
+		version, err := schema.ParseGroupVersion(o.GetAPIVersion())
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if _, err := client.Resource(version.WithResource(resource)).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("%s: %s %s: %w", name, o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// startScheduler runs hilbertd in this process, as the account that deploy/ gives it.
+func (r *rig) startScheduler(ctx context.Context) error {
+	config := spec.Default()
+	config.Server.BindAddress = "-"
+	config.LeaderElection.Namespace = systemNamespace
+	config.ClientConnection.Kubeconfig = filepath.Join(r.Plane.Dir(), "hilbertd.kubeconfig")
+	if err := r.Plane.UserKubeconfig(config.ClientConnection.Kubeconfig, policies.Placer, "system:serviceaccounts"); err != nil {
+		return err
+	}
+	running, cancel := context.WithCancel(context.Background())
+	synced, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- daemon.Run(running, config, daemon.Options{
+			Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			OnSynced: func() { close(synced) },
+		})
+	}()
+	shared.scheduler = func() error {
+		cancel()
+		return <-ended
+	}
+	select {
+	case <-synced:
+		return nil
+	case err := <-ended:
+		ended <- err
+		return fmt.Errorf("the scheduler: %w", err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// startAgent builds hilbertd, brings it to the guest, and runs it there as a service.
+func (r *rig) startAgent(ctx context.Context) error {
+	binary := filepath.Join(r.Plane.Dir(), "hilbertd")
+	build := exec.CommandContext(ctx, "go", "-C", root, "build", "-ldflags", "-s -w", "-o", binary, "./cmd/hilbertd")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build hilbertd: %w\n%s", err, out)
+	}
+	file, err := os.Open(binary)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	kubeconfig, err := r.agentKubeconfig(ctx)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(
+		r.Guest.WriteFile(ctx, "/usr/bin/hilbertd", file, 0o755),
+		r.Guest.WriteString(ctx, "/etc/hilbert/kubeconfig", kubeconfig),
+		r.Guest.WriteString(ctx, agentConfig, fmt.Sprintf(agentConfiguration, r.Name, tick)),
+	)
+	if err != nil {
+		return err
+	}
+	_, err = r.Guest.Define(ctx, wire.ServiceSpec{Name: agentName, Argv: []string{"/usr/bin/hilbertd", "--config=" + agentConfig}})
+	return err
+}
+
+// agentKubeconfig has a token of the agents' account that is bound to this Node, as a token of the agent's pod would be.
+func (r *rig) agentKubeconfig(ctx context.Context) (string, error) {
+	node, err := r.Client.CoreV1().Nodes().Get(ctx, r.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	day := int64(24 * 60 * 60)
+	request := &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{
+		BoundObjectRef:    &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+		ExpirationSeconds: &day,
+	}}
+	token, err := r.Client.CoreV1().ServiceAccounts(systemNamespace).CreateToken(ctx, "hilbert-agent", request, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	text, err := r.Plane.KubeconfigAt(vm.HostAddress, "agent")
+	if err != nil {
+		return "", err
+	}
+	config, err := clientcmd.Load(text)
+	if err != nil {
+		return "", err
+	}
+	for _, user := range config.AuthInfos {
+		user.ClientCertificateData, user.ClientKeyData, user.Token = nil, nil, token.Status.Token
+	}
+	text, err = clientcmd.Write(*config)
+	return string(text), err
+}
+
+// ready returns when the agent says that the runtime has told it what runs.
+func (r *rig) ready() {
+	r.t.Helper()
+	r.eventually(patience, "the agent is ready", func() error {
+		_, err := r.ask("/readyz")
+		return err
+	})
+}
+
+// ask is the agent's answer at a path.
+func (r *rig) ask(path string) (string, error) {
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // its certificate is its own
+	}}
+	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "https://"+r.Guest.Forwarded(agentPort)+path, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, answer.Status, body)
+	}
+	return string(body), err
+}
+
+// metric is a number of the agent's; 0 where there is none of that name yet.
+func (r *rig) metric(name string) (value float64) {
+	r.t.Helper()
+	var text string
+	r.eventually(patience, "the agent tells its metrics", func() (err error) {
+		text, err = r.ask("/metrics")
+		return err
+	})
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			if _, err := fmt.Sscan(rest, &value); err != nil {
+				r.t.Fatalf("%s: %v", line, err)
+			}
+		}
+	}
+	return value
+}
+
+// eventually returns when check has no error, and says how long that took. It fails the test after a time.
+func (r *rig) eventually(within time.Duration, what string, check func() error) time.Duration {
+	r.t.Helper()
+	begin := time.Now()
+	for {
+		err := check()
+		took := time.Since(begin)
+		if err == nil {
+			return took
+		}
+		if took > within {
+			r.t.Fatalf("%s: not within %s: %v", what, within, err)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// always fails the test if check has an error at any time of a while.
+func (r *rig) always(during time.Duration, what string, check func() error) {
+	r.t.Helper()
+	for begin := time.Now(); time.Since(begin) < during; time.Sleep(pause) {
+		if err := check(); err != nil {
+			r.t.Fatalf("%s: no longer after %s: %v", what, time.Since(begin).Round(time.Millisecond), err)
+		}
+	}
+}
+
+// clear deletes all pods, and what static pods there are.
+func (r *rig) clear() {
+	r.t.Helper()
+	ctx := r.t.Context()
+	if err := r.removeStatic(ctx); err != nil {
+		r.t.Fatal(err)
+	}
+	pods, err := r.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.remove(pointers(pods.Items)...)
+	r.eventually(patience, "no pod is left in the kernel", func() error {
+		k, err := r.look()
+		if err == nil && len(k.pods) > 0 {
+			err = fmt.Errorf("%d pods are left", len(k.pods))
+		}
+		return err
+	})
+}
+
+func pointers(pods []corev1.Pod) (out []*corev1.Pod) {
+	for i := range pods {
+		out = append(out, &pods[i])
+	}
+	return out
+}

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"hilbert.dev/hilbert/api/node/v1alpha1"
+	"hilbert.dev/hilbert/api/spec"
+)
+
+// TestKubeletRules: a kubelet whose CPU manager is switched on. The agent sees it, says so, and takes what the kubelet gives for given: it
+// fights nobody, and the scheduler promises nothing there. Switched off again, all is as before.
+func TestKubeletRules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("two restarts of the kubelet: not with -short")
+	}
+	r := newRig(t)
+	mode := func(want string) {
+		t.Helper()
+		r.eventually(patience, "the mode is "+want, func() error {
+			o, err := r.report()
+			if err == nil && o.Status.Mode != want {
+				err = fmt.Errorf("it is %s", o.Status.Mode)
+			}
+			return err
+		})
+		r.ready()
+	}
+	err := r.ReconfigureKubelet(t.Context(), map[string]any{"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		r.clear()
+		if err := r.ReconfigureKubelet(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		mode(spec.ModeAgent)
+		again := r.run(r.dedicated("again", "1", "64Mi", spec.NUMABound))[0]
+		r.asPromised(r.sees(), again, 1)
+	}()
+	mode(spec.ModeKubelet)
+	own := r.run(r.pod("own", asks("2", "64Mi"), onNode(r.Name)))[0]
+	pods := append([]*corev1.Pod{own}, r.run(r.pod("shared", requests("500m")), r.pod("reclaimed", level(spec.QoSReclaimed)))...)
+	cpus, _ := r.places(own)
+	if cpus.Len() != 2 {
+		t.Fatalf("the kubelet gave the Guaranteed pod %v, want two CPUs", cpus)
+	}
+	// The kubelet writes its own sets each ten seconds.
+	before := r.settled(pods)
+	r.always(25*time.Second, "nobody fights", func() error {
+		k, err := r.look()
+		if err != nil {
+			return err
+		}
+		errs := []error{k.alone(own, cpus)}
+		for i, p := range pods {
+			if now := k.lives(p); now != before[i] {
+				errs = append(errs, fmt.Errorf("was %s, is %s", before[i], now))
+			}
+		}
+		return errors.Join(errs...)
+	})
+	r.reported("what the kubelet gave", func(o *v1alpha1.CustomNodeResource) error {
+		var got []string
+		for _, a := range allocated(o, own) {
+			got = append(got, a.CPUSet)
+		}
+		if len(got) != 1 || got[0] != cpus.String() {
+			return fmt.Errorf("it has %v, want %v", got, cpus)
+		}
+		return nil
+	})
+	bound := r.create(r.dedicated("bound", "1", "64Mi", spec.NUMABound))
+	_, err = r.AwaitPod(t.Context(), bound, func(p *corev1.Pod) error {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "kubelet") {
+				return nil
+			}
+		}
+		return fmt.Errorf("node %q, conditions %+v", p.Spec.NodeName, p.Status.Conditions)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
