@@ -126,6 +126,11 @@ lab-scenarios: ## the simulator's scenarios on a real API server: each must prin
 crash-test: ## kill and freeze the scheduler while it binds; count every node afterwards
 	$(call timed,crash-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./crash)
 
+.PHONY: zones-test
+zones-test: ## 1,000 hollow agents and 10,000 NUMA-bound pods: promises kept, and with bad reports, rivals and foreign pods
+	$(call timed,zones-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./zones -args \
+		-zones.nodes=1000 -zones.pods=10000 -zones.write=10s -zones.refresh=5m -zones.steady=6m -zones.patience=10m $(ARGS))
+
 .PHONY: vm-parts
 vm-parts: ## get and build what the VM test bed is made of, into HILBERT_CACHE: minutes, once
 	$(call timed,vm-parts,$(GO) -C lab run ./cmd/hilbert-vm-bed parts)

@@ -117,6 +117,9 @@ func (f *Agents) Stop() {
 // Agent returns the agent of a node, nil where there is none.
 func (f *Agents) Agent(node string) *Agent { return f.nodes[node] }
 
+// Bound is how many pods have a node, as far as the watch has told.
+func (f *Agents) Bound() int { return len(f.pods.GetStore().ListKeys()) }
+
 func (f *Agents) evict(ctx context.Context, p node.PodName, reason, _ string) error {
 	if err := f.evictor.Evict(ctx, p.Namespace, p.Name, p.UID); err != nil {
 		return fmt.Errorf("%s: %w", reason, err)

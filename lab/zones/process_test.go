@@ -33,7 +33,7 @@ const (
 )
 
 // patience is how long a child may take to start, and anything to come to rest, on a busy machine.
-const patience = 4 * time.Minute
+var patience = flag.Duration("zones.patience", 4*time.Minute, "how long anything may take")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -130,7 +130,7 @@ func spawn(t *testing.T, dir, name, role string, env ...string) *process {
 	case <-ready:
 	case <-p.ended:
 		t.Fatalf("%s has ended:\n%s", name, p.tail())
-	case <-time.After(patience):
+	case <-time.After(*patience):
 		t.Fatalf("%s is not ready:\n%s", name, p.tail())
 	}
 	return p
@@ -222,10 +222,4 @@ func (p *process) metrics(t *testing.T) map[string]float64 {
 		}
 	}
 	return out
-}
-
-// bound is how many Bindings hilbertd has written.
-func (p *process) bound(t *testing.T) int {
-	t.Helper()
-	return int(p.metrics(t)[`hilbert_bindings_total{outcome="written"}`])
 }

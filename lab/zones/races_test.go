@@ -47,6 +47,9 @@ func later(i int) bool { return i%20 == 2 }
 // Reports that are late, lost, old or too small move no promise and break none: what a scheduler has promised it knows itself. A second scheduler
 // and somebody who binds past both do; but every pod gets its place in the end, what broke is explained, and nothing is given twice.
 func TestRaces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reports take their time to become stale")
+	}
 	r := &race{bed: newBed(t, *nodesFlag, racingWrite, racingRefresh), random: rand.New(rand.NewPCG(3, 4))}
 	r.startAgents(faults)
 	silent := 0

@@ -50,7 +50,7 @@ func TestPromisesAreKept(t *testing.T) {
 
 	before, began := b.used(h), time.Now()
 	b.await("all pods are bound", 20*time.Millisecond, func() (bool, string) {
-		n := h.bound(t)
+		n := b.agents.Bound()
 		return n >= *podsFlag, fmt.Sprintf("%d of %d are: %s", n, *podsFlag, b.waiting())
 	})
 	took := time.Since(began)
@@ -72,8 +72,9 @@ func TestPromisesAreKept(t *testing.T) {
 	t.Logf("and %d times a tenth of them replaced; promises: %+v", *churnFlag, b.counts())
 	b.tellMetrics(h)
 
-	writes, took, c := b.storm(h, max(1, 2000/len(b.names)))
-	t.Logf("%d reports written in %.1f s; CPU by report: %s", writes, took.Seconds(), c.over(writes))
+	if !testing.Short() {
+		b.storm(h, max(1, 2000/len(b.names)))
+	}
 	b.steady(h, *steadyFlag)
 	b.tellMemory(h)
 }
