@@ -49,6 +49,8 @@ const (
 type Options struct {
 	// Parts are what it is made of; nil opens those in the cache, and builds none.
 	Parts *parts.Parts
+	// Systemd asks for a guest whose first process is systemd; the parts, where they are given, must be of that profile.
+	Systemd bool
 	// Forward are ports of the guest, besides its own, to be reached from the host: see Guest.Forwarded.
 	Forward []int
 	// Dir keeps the guest's console; "" is a temporary directory, removed by Close.
@@ -82,7 +84,7 @@ func Boot(ctx context.Context, o Options) (*Guest, error) {
 	}
 	if o.Parts == nil {
 		var err error
-		if o.Parts, err = parts.Open(ctx, parts.Options{}); err != nil {
+		if o.Parts, err = parts.Open(ctx, parts.Options{Systemd: o.Systemd}); err != nil {
 			return nil, err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 const usage = `hilbert-vm-bed COMMAND
   parts           get or build whatever a guest needs that is not in the cache yet
   run [ARG...]    boot a guest, run a command in it ("sh -c ..."), print what it says, and end the guest
+  systemd ARG...  the same in a guest whose first process is systemd
   sysfs FILE      boot a guest and write a tar of what its /sys says of the machine`
 
 func main() {
@@ -36,24 +37,33 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return errors.New(usage)
 	}
-	got, err := parts.Open(ctx, parts.Options{Build: true, Progress: os.Stderr})
-	if err != nil {
-		return err
-	}
 	switch command := args[0]; {
 	case command == "parts":
+		for _, systemd := range []bool{false, true} {
+			if _, err := open(ctx, systemd); err != nil {
+				return err
+			}
+		}
 		return nil
-	case command == "run" && len(args) > 1:
-		return withGuest(ctx, got, func(g *vm.Guest) error { return runIn(ctx, g, args[1:]) })
+	case (command == "run" || command == "systemd") && len(args) > 1:
+		return withGuest(ctx, command == "systemd", func(g *vm.Guest) error { return runIn(ctx, g, args[1:]) })
 	case command == "sysfs" && len(args) == 2:
-		return withGuest(ctx, got, func(g *vm.Guest) error { return saveSysfs(ctx, g, args[1]) })
+		return withGuest(ctx, false, func(g *vm.Guest) error { return saveSysfs(ctx, g, args[1]) })
 	default:
 		return fmt.Errorf("do not know how to %q\n%s", args, usage)
 	}
 }
 
-func withGuest(ctx context.Context, got *parts.Parts, do func(*vm.Guest) error) (err error) {
-	guest, err := vm.Boot(ctx, vm.Options{Parts: got, Log: func(format string, args ...any) {
+func open(ctx context.Context, systemd bool) (*parts.Parts, error) {
+	return parts.Open(ctx, parts.Options{Systemd: systemd, Build: true, Progress: os.Stderr})
+}
+
+func withGuest(ctx context.Context, systemd bool, do func(*vm.Guest) error) (err error) {
+	got, err := open(ctx, systemd)
+	if err != nil {
+		return err
+	}
+	guest, err := vm.Boot(ctx, vm.Options{Parts: got, Systemd: systemd, Log: func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, format+"\n", args...)
 	}})
 	if err != nil {

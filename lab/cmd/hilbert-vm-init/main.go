@@ -5,6 +5,8 @@
 // of containers or Kubernetes: the host defines what runs. Reaping is apart from serving because a wait for any child would steal the
 // exit status of the child that a request waits for.
 //
+// Where the root disk has systemd, that becomes the first process; serving is then one of its services, and so is what the host defines.
+//
 // Anyone who reaches its port is root in the guest: the guest is thrown away, and the port is forwarded from the host's loopback only.
 package main
 
@@ -30,7 +32,11 @@ func main() {
 		os.Exit(2)
 	}
 	problems, err := start()
-	if err == nil {
+	switch {
+	case err != nil:
+	case hasSystemd():
+		err = becomeSystemd(problems)
+	default:
 		err = reap(problems)
 	}
 	say("%v", err)

@@ -29,6 +29,13 @@ const execTimeout = time.Minute
 // handler answers a request with a value for JSON, with bytes, or with an error.
 type handler func(r *http.Request) (any, error)
 
+// keeper keeps services running.
+type keeper interface {
+	states(r *http.Request) (any, error)
+	define(r *http.Request) (any, error)
+	order(r *http.Request) (any, error)
+}
+
 // serve answers the host until the machine ends.
 func serve(problems []string) error {
 	// Children must not inherit the console as their controlling terminal, and Ctrl-C on it is nobody's.
@@ -39,7 +46,15 @@ func serve(problems []string) error {
 			return err
 		}
 	}
-	services := newSupervisor()
+	var services keeper = newSupervisor()
+	if hasSystemd() {
+		services = new(units)
+		saved, err := savedProblems()
+		if err != nil {
+			return err
+		}
+		problems = append(problems, saved...)
+	}
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]handler{
 		"GET " + wire.PathReady:     func(*http.Request) (any, error) { return ready(problems) },

@@ -55,6 +55,7 @@ func start() (problems []string, err error) {
 	if err := enterRoot(early); err != nil {
 		return nil, err
 	}
+	systemd := hasSystemd()
 	for _, m := range []mountPoint{
 		{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID, "mode=755"},
 		{"tmpfs", "/tmp", "tmpfs", unix.MS_NOSUID, "mode=1777"},
@@ -66,11 +67,16 @@ func start() (problems []string, err error) {
 		{"tracefs", "/sys/kernel/tracing", "tracefs", 0, ""},
 		{"bpf", "/sys/fs/bpf", "bpf", 0, ""},
 	} {
+		if m.kind == "cgroup2" && systemd {
+			continue // it mounts that itself, and hands controllers on as its units need them
+		}
 		problem("mount", m.mount(""))
 	}
 	// What systemd does on a real machine: mounts made in one namespace are seen in those below.
 	problem("share the mounts", unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, ""))
-	problem("cgroup controllers", enableControllers())
+	if !systemd {
+		problem("cgroup controllers", enableControllers())
+	}
 	for name, value := range map[string]string{
 		"/proc/sys/net/ipv4/ip_forward":     "1",
 		"/proc/sys/vm/overcommit_memory":    "1", // as the kubelet wants it

@@ -261,6 +261,9 @@ func (n *Node) kubeletConfiguration(more map[string]any) map[string]any {
 		"staticPodPath":             StaticPods,
 		"fileCheckFrequency":        "2s",
 	}
+	if n.options.Guest.Systemd {
+		config["cgroupDriver"] = "systemd"
+	}
 	maps.Copy(config, n.options.Kubelet)
 	maps.Copy(config, more)
 	return config

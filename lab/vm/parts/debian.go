@@ -25,10 +25,7 @@ type debian string
 
 // debian unpacks packages into the cache, in a root of their own with all libraries: they run on any Linux, and are installed nowhere.
 func (b *builder) debian(ctx context.Context) (debian, error) {
-	source := os.Getenv("HILBERT_DEBIAN_MIRROR")
-	if source == "" {
-		source = mirror
-	}
+	source := archive()
 	name := "debian-" + digest(append([]string{distribution, KernelRelease}, tools...)...)
 	dir, err := b.once(name, false, func(dir string) error {
 		a, err := newApt(filepath.Join(dir, "apt"), source)
@@ -57,6 +54,14 @@ func (b *builder) debian(ctx context.Context) (debian, error) {
 		return os.RemoveAll(a.dir)
 	})
 	return debian(dir), err
+}
+
+// archive is where packages come from.
+func archive() string {
+	if source := os.Getenv("HILBERT_DEBIAN_MIRROR"); source != "" {
+		return source
+	}
+	return mirror
 }
 
 // kernel is the image that QEMU starts.

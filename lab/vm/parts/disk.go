@@ -25,6 +25,7 @@ var rootfs embed.FS
 type diskContent struct {
 	debian                              debian
 	kubelet, containerd, runc, cni, own string
+	systemd                             string // "": the guest's first process is our own
 }
 
 // applets are the commands of busybox that the guest has; the kubelet runs mount and umount.
@@ -33,11 +34,18 @@ const applets = "sh cat ls mount umount ip ps kill dmesg insmod lsmod df free gr
 
 // disk makes the root file system. It needs no root: nothing is mounted, and files that belong to another user there are as good.
 func (b *builder) disk(ctx context.Context, c diskContent) (string, error) {
-	settings, err := rootfsDigest()
+	settings, err := settingsDigest(rootfs)
 	if err != nil {
 		return "", err
 	}
-	name := "disk-" + digest(string(c.debian), c.kubelet, c.containerd, c.runc, c.cni, c.own, settings, diskSize, applets)
+	from := []string{string(c.debian), c.kubelet, c.containerd, c.runc, c.cni, c.own, settings, diskSize, applets}
+	if c.systemd != "" {
+		if settings, err = settingsDigest(systemdfs); err != nil {
+			return "", err
+		}
+		from = append(append(from, c.systemd, settings, masked), unwanted...)
+	}
+	name := "disk-" + digest(from...)
 	dir, err := b.once(name, true, func(dir string) error {
 		root := filepath.Join(dir, "root")
 		if err := c.fill(root); err != nil {
@@ -55,6 +63,11 @@ func (b *builder) disk(ctx context.Context, c diskContent) (string, error) {
 
 // fill lays the root file system out.
 func (c diskContent) fill(root string) error {
+	if c.systemd != "" {
+		if err := addPackages(filepath.Join(c.systemd, "root"), root); err != nil {
+			return err
+		}
+	}
 	for _, dir := range []string{
 		"bin", "dev", "etc", "lib/modules", "newroot", "opt/cni/bin", "proc", "root", "run", "sbin", "sys", "tmp", "usr/bin", "usr/sbin",
 		"var/lib/containerd", "var/lib/kubelet", "var/log/pods", "var/log/containers",
@@ -73,7 +86,8 @@ func (c diskContent) fill(root string) error {
 		return err
 	}
 	for _, name := range strings.Fields(applets) {
-		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil {
+		// Where a package brought the command itself, that one stays.
+		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
@@ -88,6 +102,11 @@ func (c diskContent) fill(root string) error {
 	}
 	if err := copySettings(settings, root); err != nil {
 		return err
+	}
+	if c.systemd != "" {
+		if err := addSystemd(root); err != nil {
+			return err
+		}
 	}
 	return images(filepath.Join(root, "images.tar"), filepath.Join(c.own, "hilbert-vm-busy"), busybox)
 }
@@ -105,17 +124,21 @@ func copySettings(settings fs.FS, root string) error {
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
+		// What is there may be a link to a file of the cache.
+		if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 		return os.WriteFile(to, data, 0o644)
 	})
 }
 
-func rootfsDigest() (string, error) {
+func settingsDigest(settings fs.FS) (string, error) {
 	var all []string
-	err := fs.WalkDir(rootfs, ".", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(settings, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		data, err := rootfs.ReadFile(path)
+		data, err := fs.ReadFile(settings, path)
 		all = append(all, path, string(data))
 		return err
 	})

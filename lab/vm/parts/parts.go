@@ -48,6 +48,8 @@ var ErrMissing = errors.New("the guest's parts are not there: make vm-parts gets
 type Options struct {
 	// Cache is the directory of all parts; "" is $HILBERT_CACHE, or hilbert/vm in the user's cache directory.
 	Cache string
+	// Systemd asks for the second profile of the guest, whose first process is systemd: another root disk.
+	Systemd bool
 	// Build makes what is missing: minutes, and a network, the first time.
 	Build bool
 	// Progress gets a line for each part that is made, with the seconds that it took; nil says nothing.
@@ -120,6 +122,11 @@ func (b *builder) all(ctx context.Context) (*Parts, error) {
 	initrd, err := b.initrd(ctx, debian, content.own)
 	if err != nil {
 		return nil, err
+	}
+	if b.Systemd {
+		if content.systemd, err = b.systemd(ctx); err != nil {
+			return nil, err
+		}
 	}
 	disk, err := b.disk(ctx, content)
 	if err != nil {

@@ -83,7 +83,7 @@ func start() {
 		o.Guest.Log = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 	}
 	if o.Guest.Parts == nil {
-		got, err := parts.Open(context.Background(), parts.Options{Build: wanted != "", Progress: os.Stderr})
+		got, err := parts.Open(context.Background(), parts.Options{Systemd: o.Guest.Systemd, Build: wanted != "", Progress: os.Stderr})
 		if errors.Is(err, parts.ErrMissing) {
 			shared.skip = err.Error()
 			return

@@ -75,7 +75,8 @@ type ServiceSpec struct {
 	RestartMS int64 `json:"restartMs,omitempty"`
 }
 
-// ServiceState is how a service does. It logs to /var/log/NAME.log and lives in the cgroup /system.slice/NAME.service.
+// ServiceState is how a service does. It logs to /var/log/NAME.log and lives in the cgroup /system.slice/NAME.service. Below systemd, Starts
+// counts from the last time that it was told to start.
 type ServiceState struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid"` // 0: it does not run
