@@ -121,6 +121,7 @@ func (w *world) listOthers() {
 	}
 	w.apply(cluster.UnitsListed{})
 	w.apply(cluster.QueuesListed{})
+	w.apply(cluster.ReportsListed{})
 }
 
 func pod(uid, node string) cluster.PodFacts {
