@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"hilbert.dev/hilbert/topology"
 )
 
 // Names of the vocabulary's small sets, by value; Kubernetes' own where it has one. They stand in dumps and in explanations.
@@ -22,6 +24,12 @@ var (
 	}
 	sortNames = []string{
 		SortDefault: "Default", PriorityFIFO: "PriorityFIFO", FIFO: "FIFO", Fair: "Fair", FairHistory: "FairHistory", SmallestFirst: "SmallestFirst",
+	}
+	bindingNames = []string{
+		topology.Unbound: "unbound", topology.Bound: "bound", topology.Exclusive: "exclusive",
+	}
+	rulerNames = []string{
+		topology.RulerNone: "none", topology.RulerAgent: "agent", topology.RulerKubelet: "kubelet",
 	}
 )
 

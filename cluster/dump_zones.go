@@ -11,11 +11,6 @@ import (
 
 // How zones, what is asked of them and what is said about them stand in a file.
 
-var (
-	bindingNames = []string{topology.Unbound: "unbound", topology.Bound: "bound", topology.Exclusive: "exclusive"}
-	rulerNames   = []string{topology.RulerNone: "none", topology.RulerAgent: "agent", topology.RulerKubelet: "kubelet"}
-)
-
 type (
 	bindingText topology.Binding
 	rulerText   topology.Ruler

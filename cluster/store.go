@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/topology"
 )
 
 // MaxIdleClasses bounds the classes that are remembered though no pod refers to them, so that a class that comes and goes keeps its ID
@@ -407,100 +406,6 @@ func (s *Store) removePod(uid UID) {
 	s.leaveTenant(pod)
 	delete(s.pods, uid)
 	s.effects = append(s.effects, Effect{Kind: Settled, Pod: pod, Gone: true})
-}
-
-// place charges a pod to a node, or files it as an orphan if the node is not known.
-func (s *Store) place(pod *Pod, node string, grant topology.Grant, inferred bool) {
-	pod.node, pod.grant, pod.inferred = node, grant, inferred
-	pod.recorded, pod.guessed = nil, grant.Zones.IsZero() && !pod.Class.Zones.IsZero()
-	slot, ok := s.slots[node]
-	if !ok {
-		s.orphans[node] = append(s.orphans[node], pod)
-		return
-	}
-	s.attach(pod, slot)
-	s.note(slot, Charged)
-}
-
-// attach charges a pod to a slot without noting it in the log.
-func (s *Store) attach(pod *Pod, slot Slot) {
-	pod.slot, pod.position = slot, int32(len(s.onSlot[slot]))
-	s.onSlot[slot] = append(s.onSlot[slot], pod)
-	s.tally(pod, 1)
-	s.spend(pod, 1)
-	s.settleZones(pod, slot)
-	grant := pod.grant
-	if pod.inferred {
-		grant.GPUs, grant.Milli = 0, 0
-		s.guesses[slot]++
-	}
-	if pod.guessesZones() {
-		s.zoneGuesses[slot]++
-	}
-	s.charge(slot, pod.Class, grant)
-	if s.guesses[slot] > 0 && !pod.Class.GPU.IsZero() {
-		s.regrant(slot)
-	}
-	if s.touchesZones(slot, pod) {
-		s.rezone(slot)
-	}
-}
-
-// unplace takes a pod off whatever node the ledger has it on.
-func (s *Store) unplace(pod *Pod) {
-	if pod.node == "" {
-		return
-	}
-	s.absolve(pod)
-	node, slot := pod.node, pod.slot
-	pod.node = ""
-	if slot == NoSlot {
-		s.dropOrphan(node, pod)
-		pod.release()
-		return
-	}
-	list := s.onSlot[slot]
-	last := list[len(list)-1]
-	list[pod.position], last.position = last, pod.position
-	list[len(list)-1] = nil
-	s.onSlot[slot] = list[:len(list)-1]
-	s.discharge(slot, pod.Class, pod.grant)
-	s.tally(pod, -1)
-	s.spend(pod, -1)
-	if pod.inferred {
-		s.guesses[slot]--
-	}
-	if pod.guessesZones() {
-		s.zoneGuesses[slot]--
-	}
-	s.depart(pod, slot, node)
-	rezones := s.touchesZones(slot, pod)
-	pod.slot = NoSlot
-	pod.release()
-	if s.guesses[slot] > 0 && !pod.Class.GPU.IsZero() {
-		s.regrant(slot)
-	}
-	if rezones {
-		s.rezone(slot)
-	}
-	s.note(slot, Freed)
-}
-
-// release leaves the pod without anything.
-func (p *Pod) release() {
-	p.grant, p.inferred, p.recorded, p.guessed = topology.Grant{}, false, nil, false
-}
-
-func (s *Store) dropOrphan(node string, pod *Pod) {
-	list := s.orphans[node]
-	if i := slices.Index(list, pod); i >= 0 {
-		list = slices.Delete(list, i, i+1)
-	}
-	if len(list) == 0 {
-		delete(s.orphans, node)
-		return
-	}
-	s.orphans[node] = list
 }
 
 // EachPod visits every record, in no particular order.

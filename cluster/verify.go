@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -156,7 +157,7 @@ func (s *Store) verifyZones(slot Slot, node *Node) error {
 		r = known.NodeReport
 	}
 	if s.Report(slot) != r {
-		return fmt.Errorf("the row has another report than the store")
+		return errors.New("the row has another report than the store")
 	}
 	free, guesses := topology.NewZoneFree(shape), int32(0)
 	for _, pod := range s.onSlot[slot] {

@@ -69,20 +69,15 @@ type zoneRow struct {
 	free   topology.ZoneFree
 }
 
-var (
-	noShape topology.ZoneShape
-	noZones topology.ZoneFree
-)
-
 // Zones returns what a node's zones can promise and what is left of them; the caller must not change either. A node of which nothing is
 // reported has no ruler and no zones.
 func (s *State) Zones(slot Slot) (*topology.ZoneShape, *topology.ZoneFree) {
 	row := s.zones[slot]
 	switch {
 	case row == nil:
-		return &noShape, &noZones
+		return &topology.ZoneShape{}, &topology.ZoneFree{}
 	case row.report == nil:
-		return &noShape, &row.free
+		return &topology.ZoneShape{}, &row.free
 	}
 	return &row.report.Zones, &row.free
 }
@@ -122,6 +117,9 @@ func (s *State) Offer(slot Slot, c *Class) (grant topology.Grant, ok bool) {
 	}
 	if c.Zones.IsZero() {
 		return grant, true
+	}
+	if s.Report(slot) == nil {
+		return grant, false
 	}
 	shape, free := s.Zones(slot)
 	grant.Zones, ok = topology.OfferZones(shape, free, c.Zones)

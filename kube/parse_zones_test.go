@@ -35,15 +35,19 @@ func TestZoneRequest(t *testing.T) {
 		{"dedicated", dedicated("dedicated_cores", list("cpu", "2")), topology.ZoneRequest{CPUs: 2}, ""},
 		{
 			"bound", dedicated("dedicated_cores", list("cpu", "2000m", "memory", "1048577"), "hilbert.dev/numa", "bound"),
-			topology.ZoneRequest{CPUs: 2, Binding: topology.Bound, Memory: 2}, "",
+			topology.ZoneRequest{CPUs: 2, Binding: topology.Bound, Memory: 2},
+			"",
 		},
 		{
 			"exclusive", dedicated("dedicated_cores", list("cpu", "2", "memory", "1Gi"), "hilbert.dev/numa", "exclusive"),
-			topology.ZoneRequest{CPUs: 2, Binding: topology.Exclusive, Memory: 1024}, "",
+			topology.ZoneRequest{CPUs: 2, Binding: topology.Exclusive, Memory: 1024},
+			"",
 		},
 		{
-			"Katalyst's names", dedicated("", list("cpu", "3"), "katalyst.kubewharf.io/qos_level", "dedicated_cores", "katalyst.kubewharf.io/memory_enhancement", `{"numa_binding":"true"}`),
-			topology.ZoneRequest{CPUs: 3, Binding: topology.Bound}, "",
+			"Katalyst's names",
+			dedicated("", list("cpu", "3"), "katalyst.kubewharf.io/qos_level", "dedicated_cores", "katalyst.kubewharf.io/memory_enhancement", `{"numa_binding":"true"}`),
+			topology.ZoneRequest{CPUs: 3, Binding: topology.Bound},
+			"",
 		},
 		{"no request", dedicated("dedicated_cores", nil), topology.ZoneRequest{}, "needs a cpu request of 1 or more"},
 		{"part of a CPU", dedicated("dedicated_cores", list("cpu", "2500m")), topology.ZoneRequest{}, "request 3 instead of 2500m"},

@@ -74,11 +74,12 @@ func StartWatch(ctx context.Context, c *Connection, o WatchOptions, log *slog.Lo
 	out := outlet{ctx, w.events}
 	parser := func() *Parser { return NewParser(o.SchedulerName, log, o.Levels...) } // one each: it serves one goroutine
 	clients, readersErr := newReaders(own, shared)
-	optionals, optionalsErr := newOptionals(own, shared, out, parser, cmp.Or(o.StaleAfter, defaultStaleAfter), log)
+	optionals, optionalsErr := newOptionals(own, shared, out, parser, log)
 	if err := errors.Join(readersErr, optionalsErr); err != nil {
 		stop()
 		return nil, fmt.Errorf("make a client for watches: %w", err)
 	}
+	optionals.fresh.after = cmp.Or(o.StaleAfter, defaultStaleAfter)
 	note := func(resource string) *health { return &health{log: log, what: "the API server (" + resource + ")"} }
 
 	core, apps := clients.core, clients.apps

@@ -56,7 +56,7 @@ type follower struct {
 	stop    func()
 }
 
-func newOptionals(c *Connection, shared *http.Client, out outlet, parser func() *Parser, staleAfter time.Duration, log *slog.Logger) (*optionals, error) {
+func newOptionals(c *Connection, shared *http.Client, out outlet, parser func() *Parser, log *slog.Logger) (*optionals, error) {
 	surveyor, surveyorErr := newSurveyor(c, shared)
 	builtin, builtinErr := schedulingv1beta1client.NewForConfigAndClient(c, shared)
 	if err := errors.Join(surveyorErr, builtinErr); err != nil {
@@ -93,7 +93,7 @@ func newOptionals(c *Connection, shared *http.Client, out outlet, parser func() 
 		}
 		return newReflector(v1alpha1.Queues, source(client.List, client.Watch, "", note(v1alpha1.Queues)), &v1alpha1.Queue{}, mirrorQueues(out, parser())), nil
 	}
-	fresh := newFreshness(out, staleAfter)
+	fresh := newFreshness(out, defaultStaleAfter)
 	reports := func(string) (*cache.Reflector, error) {
 		name := nodev1alpha1.CustomNodeResources
 		client, err := ownClient[nodev1alpha1.CustomNodeResource, nodev1alpha1.CustomNodeResourceList](c, shared, nodev1alpha1.GroupVersion, name)

@@ -233,7 +233,7 @@ func runOptionals(t *testing.T, s *standin.Server) *Watch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := newOptionals(own, shared, outlet{ctx, events}, func() *Parser { return NewParser("hilbert", nil) }, time.Hour, quiet)
+	o, err := newOptionals(own, shared, outlet{ctx, events}, func() *Parser { return NewParser("hilbert", nil) }, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

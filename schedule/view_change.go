@@ -335,7 +335,8 @@ func (t *trial) templates() (list []*cluster.Node) {
 	slices.SortFunc(nodes, func(a, b *cluster.Node) int { return naturally(a.Name, b.Name) })
 	sizes := make(map[string]bool)
 	for _, node := range nodes {
-		size := fmt.Sprint(node.Allocatable, node.GPU, node.Taints)
+		shape, _ := s.Zones(t.store.Slot(node.Name))
+		size := fmt.Sprint(node.Allocatable, node.GPU, node.Taints, *shape)
 		if !sizes[size] && len(list) < maxTemplates {
 			sizes[size] = true
 			list = append(list, node)
@@ -350,11 +351,15 @@ func (t *trial) fitsWithNodes(like *cluster.Node, count int) bool {
 	for i := range count {
 		node := anotherNode(like, i+1)
 		t.store.Apply(cluster.NodeUpserted{Node: node})
+		if r := t.store.Report(t.store.Slot(like.Name)); r != nil {
+			t.store.Apply(cluster.NodeReported{Node: node.Name, Report: &cluster.NodeReport{Zones: r.Zones, Why: r.Why}})
+		}
 		added = append(added, node.Name)
 	}
 	fits := t.fits(t.unit)
 	for _, name := range added {
 		t.store.Apply(cluster.NodeRemoved{Name: name})
+		t.store.Apply(cluster.NodeReportRemoved{Node: name})
 	}
 	return fits
 }

@@ -8,6 +8,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/topology"
 )
 
 // Answer says where a pod is or why it is nowhere. It depends on the Dump and on nothing else.
@@ -102,7 +103,7 @@ func (d *Dump) find(namespace, name string) *cluster.PodRecord {
 func (d *Dump) judge(a *Answer, store *cluster.Store, f cluster.PodFacts) error {
 	if f.Node != "" {
 		store.Apply(cluster.PodRemoved{UID: f.UID})
-		f.Node, f.Grant.GPUs, f.Grant.Milli, f.Deleting = "", 0, 0, false
+		f.Node, f.Grant, f.Deleting = "", topology.Grant{}, false
 		store.Apply(cluster.PodUpserted{Pod: f})
 	}
 	pod := store.Pod(f.UID)

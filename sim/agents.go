@@ -90,8 +90,7 @@ func (s *simulation) admit(i int32) {
 			}
 		}
 		if g, ok := topology.OfferZones(&ag.shape, &other, r); ok {
-			grant, kept = g, false
-			ag.take(p.uid, grant)
+			ag.take(p.uid, g)
 			s.meter.faults["promise moved at will"]++
 			s.reportSoon(p.node)
 			return
@@ -340,7 +339,7 @@ func tooMuch(s *topology.ZoneShape, r topology.ZoneRequest, g topology.ZoneGrant
 			return fmt.Sprintf("zone %d, which gives nothing", z)
 		case int(g.CPUs[z])%int(s.Threads) != 0:
 			return fmt.Sprintf("%d CPUs of zone %d, which are no whole cores", g.CPUs[z], z)
-		case int(g.CPUs[z]) > freeCPUs || int64(g.Memory[z]) > freeMemory:
+		case g.CPUs[z] > 0 && int(g.CPUs[z]) > freeCPUs || g.Memory[z] > 0 && int64(g.Memory[z]) > freeMemory:
 			return fmt.Sprintf("%d CPUs and %d MiB of zone %d, which has %d and %d", g.CPUs[z], g.Memory[z], z, freeCPUs, freeMemory)
 		case r.Binding == topology.Exclusive && (!alone || g.CPUs[z] != s.Zone[z].CPUs):
 			return fmt.Sprintf("zone %d, which it would not have for itself", z)

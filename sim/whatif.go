@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/topology"
 )
 
 // WhatIf is a change to a cluster as a dump has it: what would the scheduler do?
@@ -201,7 +202,7 @@ func (f *forecast) enter(facts cluster.PodFacts, drained bool) {
 	case boundByName(facts.Requirements, was):
 		f.out.Lost = append(f.out.Lost, LostPod{PodName{facts.Namespace, facts.Name, was}, "made for that very node"})
 	default:
-		facts.Node, facts.Grant.GPUs, facts.Grant.Milli, facts.Started = "", 0, 0, 0
+		facts.Node, facts.Grant, facts.Started = "", topology.Grant{}, 0
 		f.seek(facts, was)
 	}
 }

@@ -1,7 +1,7 @@
 package script
 
 import (
-	"strconv"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -94,13 +94,14 @@ func zones(s *cluster.State, slot cluster.Slot) string {
 	if s.Report(slot) == nil {
 		return ""
 	}
-	text := " zones(" + shape.Ruler.String() + ") free="
+	var b strings.Builder
+	fmt.Fprintf(&b, " zones(%s) free=", shape.Ruler)
 	for z := range shape.Zones {
-		text += "[" + strconv.Itoa(int(free[z].CPUs)) + "/" + strconv.FormatInt(free[z].Memory, 10) + "Mi"
+		fmt.Fprintf(&b, "[%d/%dMi", free[z].CPUs, free[z].Memory)
 		if shape.Closed&(1<<z) != 0 {
-			text += " closed"
+			b.WriteString(" closed")
 		}
-		text += "]"
+		b.WriteString("]")
 	}
-	return text
+	return b.String()
 }

@@ -212,7 +212,7 @@ func podsThatFit(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
 	}
 	if !c.Zones.IsZero() {
 		shape, free := s.Zones(slot)
-		most = zonesThatFit(shape, *free, c, s.Free(slot, resource.CPU), s.Free(slot, resource.Memory), most)
+		most = zonesThatFit(shape, zoneRest{*free, s.Free(slot, resource.CPU), s.Free(slot, resource.Memory)}, c, most)
 	}
 	return int32(most)
 }

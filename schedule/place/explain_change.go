@@ -200,7 +200,7 @@ func (p *Placer) leave(store *cluster.Store, c *cluster.Class, priority int32) (
 	s := &p.snapshot.State
 	for i := range s.Slots() {
 		slot := cluster.Slot(i)
-		if s.Node(slot) == nil || !roomy(s, slot, c) || !(c.GPU.IsZero() && c.Zones.IsZero()) && guessed(store, slot) {
+		if s.Node(slot) == nil || !roomy(s, slot, c) || (!c.GPU.IsZero() || !c.Zones.IsZero()) && guessed(store, slot) {
 			continue
 		}
 		leavers := leavers(s, slot, c, store.PodsOn(slot), priority)

@@ -2,6 +2,8 @@ package place
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
@@ -21,6 +23,9 @@ func fitsZones(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 
 // offerZones is the part of State.Offer that is about zones.
 func offerZones(s *cluster.State, slot cluster.Slot, c *cluster.Class) (topology.ZoneGrant, bool) {
+	if s.Report(slot) == nil {
+		return topology.ZoneGrant{}, false
+	}
 	shape, free := s.Zones(slot)
 	g, ok := topology.OfferZones(shape, free, c.Zones)
 	return g, ok && s.FitsExcess(slot, c, &g)
@@ -126,6 +131,7 @@ func sayZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle
 		return fmt.Sprintf("has too little memory in its zones (%s with %d MiB; %s)", ask, c.Zones.Memory, zoneRooms(s, slot, true))
 	case lacksRest:
 		return "has no room for the rest of the cores or zones that the pod would hold"
+	case lacksCores: // below
 	}
 	return fmt.Sprintf("has too few exclusive cores in its zones (%s; %s)", ask, zoneRooms(s, slot, false))
 }
@@ -133,21 +139,17 @@ func sayZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle
 // zoneRooms lists what is free of each zone: "free by zone 2, 4 closed".
 func zoneRooms(s *cluster.State, slot cluster.Slot, memory bool) string {
 	shape, free := s.Zones(slot)
-	text := "free by zone"
-	for z := range int(shape.Zones) {
-		if z > 0 {
-			text += ","
-		}
+	rooms := make([]string, shape.Zones)
+	for z := range rooms {
+		rooms[z] = strconv.Itoa(int(free[z].CPUs))
 		if memory {
-			text += fmt.Sprintf(" %d MiB", free[z].Memory)
-		} else {
-			text += fmt.Sprintf(" %d", free[z].CPUs)
+			rooms[z] = fmt.Sprintf("%d MiB", free[z].Memory)
 		}
 		if shape.Closed&(1<<z) != 0 {
-			text += " closed"
+			rooms[z] += " closed"
 		}
 	}
-	return text
+	return "free by zone " + strings.Join(rooms, ", ")
 }
 
 // exclusiveCPUs is the resource of a Change that frees CPUs in one zone.
@@ -199,25 +201,30 @@ func scoreZonePacking(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluste
 	return MaxScore - min(max(left, 0), all)*MaxScore/all
 }
 
-// zonesThatFit is how often, at most so many times, zones would be offered, each grant committed before the next is asked for. cpu and memory is what
-// is free on the node, in millicores and bytes.
-func zonesThatFit(shape *topology.ZoneShape, free topology.ZoneFree, c *cluster.Class, cpu, memory, most int64) (n int64) {
+// zoneRest is what is free of a node: zones, and of the node as a whole millicores and bytes.
+type zoneRest struct {
+	zones       topology.ZoneFree
+	cpu, memory int64
+}
+
+// zonesThatFit is how often, at most so many times, zones would be offered, each grant committed before the next is asked for.
+func zonesThatFit(shape *topology.ZoneShape, left zoneRest, c *cluster.Class, most int64) (n int64) {
 	if shape.Ruler == topology.RulerKubelet && c.Zones.Binding == topology.Unbound {
 		return most
 	}
 	eachCPU, eachMemory := c.Amounts.Get(resource.CPU), c.Amounts.Get(resource.Memory)
 	for n < most {
-		grant, ok := topology.OfferZones(shape, &free, c.Zones)
+		grant, ok := topology.OfferZones(shape, &left.zones, c.Zones)
 		if !ok {
 			break
 		}
 		moreCPU, moreMemory := cluster.Excess(c, &grant)
 		wantCPU, wantMemory := eachCPU+moreCPU, eachMemory+moreMemory
-		if wantCPU > max(cpu, 0) || wantMemory > max(memory, 0) {
+		if wantCPU > max(left.cpu, 0) || wantMemory > max(left.memory, 0) {
 			break
 		}
-		cpu, memory = cpu-wantCPU, memory-wantMemory
-		free.Commit(&grant)
+		left.cpu, left.memory = left.cpu-wantCPU, left.memory-wantMemory
+		left.zones.Commit(&grant)
 		n++
 	}
 	return n
@@ -232,21 +239,22 @@ func excessOf(pod *cluster.Pod, kind resource.Kind) int64 {
 		return cpu
 	case resource.Memory:
 		return memory
+	default:
+		return 0
 	}
-	return 0
 }
 
 // zoneRoomsWithout is zonesThatFit when some of the pods on the node have left, and n that its other resources have room for.
 func zoneRoomsWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*cluster.Pod, n int64) int64 {
 	shape, rooms := s.Zones(slot)
-	free, cpu, memory := *rooms, s.Free(slot, resource.CPU), s.Free(slot, resource.Memory)
+	left := zoneRest{*rooms, s.Free(slot, resource.CPU), s.Free(slot, resource.Memory)}
 	for _, pod := range leaving {
 		if pod.Priority < spec.CriticalPriority {
 			held := pod.Grant().Zones
-			cpu += pod.Class.Amounts.Get(resource.CPU) + excessOf(pod, resource.CPU)
-			memory += pod.Class.Amounts.Get(resource.Memory) + excessOf(pod, resource.Memory)
-			free.Release(&held)
+			left.cpu += pod.Class.Amounts.Get(resource.CPU) + excessOf(pod, resource.CPU)
+			left.memory += pod.Class.Amounts.Get(resource.Memory) + excessOf(pod, resource.Memory)
+			left.zones.Release(&held)
 		}
 	}
-	return zonesThatFit(shape, free, c, cpu, memory, n)
+	return zonesThatFit(shape, left, c, n)
 }

@@ -41,10 +41,11 @@ func drawZones(t *rapid.T, r *cluster.Requirements) {
 	}
 }
 
-func dualZones(cpus uint16, memory uint32) topology.ZoneShape {
+// dualZones is two zones of 8 CPUs and 8 GiB each.
+func dualZones() topology.ZoneShape {
 	s := topology.ZoneShape{Ruler: topology.RulerAgent, Zones: 2, Threads: 2}
 	for z := range s.Zones {
-		s.Zone[z] = topology.ZoneCapacity{CPUs: cpus, Memory: memory}
+		s.Zone[z] = topology.ZoneCapacity{CPUs: 8, Memory: 8 << 10}
 	}
 	return s
 }
@@ -76,7 +77,7 @@ func dedicated(cpus uint16, binding topology.Binding, memory uint32) *cluster.Re
 }
 
 func TestZoneFitSaysWhy(t *testing.T) {
-	shape := dualZones(8, 8<<10)
+	shape := dualZones()
 	stale, kubelet, none := shape, shape, shape
 	stale.Ruler, kubelet.Ruler, none.Zones = topology.RulerNone, topology.RulerKubelet, 0
 	for _, c := range []struct {
@@ -147,7 +148,7 @@ func TestZoneFitSaysWhy(t *testing.T) {
 }
 
 func TestCommitRefusesWrongZones(t *testing.T) {
-	store, slot := zoneStore(&cluster.NodeReport{Zones: dualZones(8, 8<<10)})
+	store, slot := zoneStore(&cluster.NodeReport{Zones: dualZones()})
 	plain, dedicated := store.Class(&cluster.Requirements{}), store.Class(dedicated(3, topology.Unbound, 0))
 	for _, c := range []struct {
 		class *cluster.Class
@@ -172,7 +173,7 @@ func TestCommitRefusesWrongZones(t *testing.T) {
 
 // Two schedulers promise the same room: the second is told from which revision on to look again, and the rest of the zone is charged to the node.
 func TestSecondPlanForTheSameZone(t *testing.T) {
-	store, slot := zoneStore(&cluster.NodeReport{Zones: dualZones(8, 8<<10)})
+	store, slot := zoneStore(&cluster.NodeReport{Zones: dualZones()})
 	ask := dedicated(5, topology.Exclusive, 1<<10)
 	var plans []cluster.Plan
 	snapshot := cluster.NewSnapshot()
@@ -205,7 +206,7 @@ func TestZonePackingAndSmallestChange(t *testing.T) {
 	store := cluster.NewStore()
 	for name, used := range map[string]uint16{"empty": 0, "begun": 4, "full": 6} {
 		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: name, Allocatable: quantities("cpu", 32000, "memory", 16<<30, "pods", 20)}})
-		store.Apply(cluster.NodeReported{Node: name, Report: &cluster.NodeReport{Zones: dualZones(8, 8<<10)}})
+		store.Apply(cluster.NodeReported{Node: name, Report: &cluster.NodeReport{Zones: dualZones()}})
 		if used > 0 {
 			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
 				UID: cluster.UID(name), Name: name, Node: name, Requirements: dedicated(2*used, topology.Unbound, 0), Grant: topology.Grant{Zones: zonesOf(used, used)},
