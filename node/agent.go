@@ -83,6 +83,9 @@ type pod struct {
 	cgroup     string
 	bestEffort bool
 	containers map[string]*container
+	// seen: its cgroup has been there; missing: for how many ticks it has not been since.
+	seen    bool
+	missing int
 }
 
 // container is one that is being created, or runs.
@@ -211,6 +214,7 @@ func (a *Agent) tick(now time.Time) {
 	a.slow.ask(laneRequest{tick: true})
 	a.reopen(now)
 	a.pass(now)
+	a.bury()
 	a.watchWeight()
 	a.save()
 	a.updateRuntime()

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -508,6 +509,26 @@ func TestRuntimeRefusesUpdate(t *testing.T) {
 		t.Errorf("tried %d times", s.UpdatesFailed)
 	}
 	w.has(one, "cpuset.cpus", w.placed(one)) // the kernel has it all the same
+}
+
+// A pod whose end nobody told holds its cores no longer than its cgroup stands. One whose cgroup was never there is starting.
+func TestLostEnd(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	s, starting := sandbox("own", 2, "qos=dedicated_cores"), sandbox("starting", 1, "qos=dedicated_cores")
+	w.mustRun(s)
+	if err := w.agent.RunSandbox(t.Context(), starting); err != nil {
+		t.Fatal(err)
+	}
+	w.ticks(missingTicks + 1)
+	w.kernel.mu.Lock()
+	maps.DeleteFunc(w.kernel.files, func(name, _ string) bool { return strings.HasPrefix(name, s.Cgroup+"/") })
+	w.kernel.mu.Unlock()
+	w.eventually("it holds nothing", func() bool { return w.placed(s) == "" })
+	w.ticks(missingTicks + 1)
+	if w.placed(starting) == "" || w.state().Buried != 1 {
+		t.Errorf("%+v", w.state())
+	}
 }
 
 // A sandbox that died is replaced: the pod keeps what it has, whichever of the two is told first.

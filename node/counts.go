@@ -21,6 +21,7 @@ type Counts struct {
 	CheckpointErrors uint64
 	Reports          uint64
 	ReportsFailed    uint64
+	Buried           uint64 // pods that were gone without the runtime's saying so
 	Evictions        uint64
 	EvictionsFailed  uint64
 	Notes            map[string]uint64 // by reason

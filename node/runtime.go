@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -220,16 +222,46 @@ func (a *Agent) StopSandbox(ctx context.Context, id string) error {
 	return a.call(ctx, func() {
 		p := a.sandboxes[id]
 		delete(a.sandboxes, id)
-		if p == nil || p.sandbox != id {
-			return
+		if p != nil && p.sandbox == id {
+			a.forget(p)
+			a.settle()
 		}
-		for id := range p.containers {
-			delete(a.containers, id)
-		}
-		delete(a.pods, p.name.UID)
-		a.manager.Release(p.name.UID)
-		a.settle()
 	})
+}
+
+// forget releases all that a pod had.
+func (a *Agent) forget(p *pod) {
+	for id := range p.containers {
+		delete(a.containers, id)
+	}
+	delete(a.sandboxes, p.sandbox)
+	delete(a.pods, p.name.UID)
+	a.manager.Release(p.name.UID)
+}
+
+// missingTicks is for how many ticks a pod's cgroup must be gone before the pod is taken for gone.
+const missingTicks = 2
+
+// bury forgets pods whose cgroup the kubelet has removed, which it does last. The runtime should have told; an event can be lost.
+func (a *Agent) bury() {
+	for _, uid := range sortedKeys(a.pods) {
+		p := a.pods[uid]
+		if p.cgroup == "" {
+			continue
+		}
+		switch _, err := a.options.Kernel.Read(p.cgroup + "/" + enforce.CPUSet); {
+		case err == nil:
+			p.seen, p.missing = true, 0
+		case p.seen && errors.Is(err, fs.ErrNotExist):
+			p.missing++
+		}
+		if p.missing >= missingTicks {
+			a.counts.Buried++
+			a.log.Warn("a pod is gone, and the runtime did not say so", "pod", p.name.Namespace+"/"+p.name.Name)
+			a.forget(p)
+			a.settle()
+		}
+	}
 }
 
 // CreateContainer says where a new container runs, once nobody else runs there.

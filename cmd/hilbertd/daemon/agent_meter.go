@@ -30,6 +30,7 @@ var (
 	agentCheckpoints = agentDesc("checkpoint_writes_total", "Writes and reads of the checkpoint, by outcome.", "outcome")
 	agentReports     = agentDesc("report_writes_total", "Writes of the CustomNodeResource, by outcome.", "outcome")
 	agentEvictions   = agentDesc("evictions_total", "Evictions of pods whose promise was broken, by outcome.", "outcome")
+	agentBuried      = agentDesc("pods_buried_total", "Pods that were gone without the runtime's saying so.")
 	agentTicks       = agentDesc("ticks_total", "Comparisons of the whole node with what is wanted.")
 	agentObserved    = agentDesc("observations_total", "Readings of the kernel's counters.")
 	agentObserving   = agentDesc("observe_seconds_total", "Time spent reading the kernel's counters.")
@@ -42,7 +43,7 @@ var (
 	agentCollections = []*prometheus.Desc{
 		agentPromises, agentRefused, agentNotes, agentWrites, agentReverted, agentKnobRefused, agentEnforce, agentKnobs, agentUpdates, agentConnected,
 		agentConnections, agentUnsettled, agentCheckpoints, agentReports, agentEvictions, agentTicks, agentPods, agentContainers, agentReady,
-		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving,
+		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving, agentBuried,
 	}
 )
 
@@ -111,6 +112,7 @@ func collectAgentCounts(out chan<- prometheus.Metric, s *node.State) {
 	outcomes(agentReports, s.Reports, s.ReportsFailed)
 	outcomes(agentEvictions, s.Evictions, s.EvictionsFailed)
 	count(agentTicks, s.Ticks)
+	count(agentBuried, s.Buried)
 	count(agentObserved, s.Observations)
 	out <- prometheus.MustNewConstMetric(agentObserving, prometheus.CounterValue, s.ObserveSeconds)
 }
