@@ -88,7 +88,8 @@ func TestForged(t *testing.T) {
 	if err := r.bind(plain, "1:1/64Mi"); err != nil {
 		t.Errorf("a promise in a Binding by hilbertd: %v", err)
 	}
-	r.asPromised(r.sees(), r.awaitRunning(plain), 1)
+	plain = r.awaitRunning(plain)
+	r.asPromised(r.sees(), plain, 1)
 }
 
 // static writes a pod's manifest for the kubelet, which runs it whatever the API server says, and returns the mirror once it runs.
@@ -154,7 +155,7 @@ func TestBrokenPromise(t *testing.T) {
 		t.Errorf("%g promises were counted as moved, want 1", got)
 	}
 
-	third := r.promisedByHand("broken", "3", "1:3/64Mi")
+	third := r.promisedByHand("broken", "2", "1:2/64Mi") // zone 0 has one left
 	r.eventually(patience, "the pod is evicted", func() error {
 		now, err := r.Client.CoreV1().Pods(third.Namespace).Get(t.Context(), third.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && now.DeletionTimestamp != nil {

@@ -57,7 +57,6 @@ kind: HilbertConfiguration
 roles: [agent]
 clientConnection: {kubeconfig: /etc/hilbert/kubeconfig}
 server: {bindAddress: "0.0.0.0:10462"}
-logging: {level: debug}
 node: {name: %s, tickInterval: %s}
 `
 
@@ -121,19 +120,37 @@ func (r *rig) recover() {
 	}
 	r.clear()
 	r.ready()
+	r.eventually(reportSlack, "the agent has reported", func() error {
+		o, err := r.report()
+		if err == nil && o.Status.Mode != spec.ModeAgent {
+			err = fmt.Errorf("mode %q", o.Status.Mode)
+		}
+		return err
+	})
+	r.eventually(tick+slack, "the agent has forgotten the pods", func() error {
+		if n := r.metric("hilbert_agent_pods"); n > 0 {
+			return fmt.Errorf("it has %g", n)
+		}
+		return nil
+	})
 }
 
 // lastWords are for people who look for the cause of a failure.
 func (r *rig) lastWords() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	for _, name := range []string{agentName, join.Kubelet} {
+	for _, name := range []string{agentName, join.Containerd, join.Kubelet} {
 		text, err := r.Guest.Service(name).Log(ctx)
 		if err != nil {
 			text = err.Error()
 		}
-		r.t.Logf("%s said last:\n%s", name, text[max(0, len(text)-5000):])
+		r.t.Logf("%s said last:\n%s", name, text[max(0, len(text)-8000):])
 	}
+	if o, err := r.reportOf(ctx); err == nil {
+		r.t.Logf("reported: zones %+v, pools %+v, conditions %+v", numa(o), o.Status.Pools, o.Status.Conditions)
+	}
+	sets, err := r.Guest.Shell(ctx, "cd "+kubepods+" && grep -H . $(find . -name cpuset.cpus -o -name cpuset.cpus.effective) | sort")
+	r.t.Logf("cpusets:\n%s%v", sets, err)
 }
 
 // install makes the cluster and the node what deploy/ makes them.

@@ -140,6 +140,11 @@ func waits(p *corev1.Pod) string {
 		return fmt.Sprintf("%s %s", p.Status.Phase, p.Status.Reason)
 	}
 	var out []string
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			out = append(out, c.Reason+": "+c.Message)
+		}
+	}
 	for _, c := range p.Status.ContainerStatuses {
 		if w := c.State.Waiting; w != nil {
 			out = append(out, w.Reason+": "+w.Message)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,8 +24,10 @@ const (
 )
 
 // report is the node's CustomNodeResource, as the API server has it.
-func (r *rig) report() (*v1alpha1.CustomNodeResource, error) {
-	data, err := r.Client.Discovery().RESTClient().Get().AbsPath(reportsPath, r.Name).SetHeader("Accept", "application/json").DoRaw(r.t.Context())
+func (r *rig) report() (*v1alpha1.CustomNodeResource, error) { return r.reportOf(r.t.Context()) }
+
+func (r *rig) reportOf(ctx context.Context) (*v1alpha1.CustomNodeResource, error) {
+	data, err := r.Client.Discovery().RESTClient().Get().AbsPath(reportsPath, r.Name).SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
 		return nil, err
 	}
