@@ -130,6 +130,9 @@ func (b *bed) settle(mayMove bool) *verdict {
 	b.t.Helper()
 	var v *verdict
 	b.await("everything agrees", b.glance(), func() (bool, string) {
+		if ok, why := b.calm(); !ok { // the judge is not cheap
+			return false, why
+		}
 		o := b.objects()
 		if v = o.judge(mayMove); len(v.wrong) == 0 {
 			b.compare(o, v)
@@ -137,6 +140,20 @@ func (b *bed) settle(mayMove bool) *verdict {
 		return v.verdict()
 	})
 	return v
+}
+
+// calm reports whether just the pods that should be there are bound and run, as far as the agents have heard.
+func (b *bed) calm() (bool, string) {
+	want, running := 0, 0
+	for i := range b.made {
+		if !b.made[i].replaced {
+			want++
+		}
+	}
+	for _, name := range b.names {
+		running += len(b.agents.Agent(name).Running())
+	}
+	return b.agents.Bound() == want && running == want, fmt.Sprintf("of %d pods %d are bound and %d run", want, b.agents.Bound(), running)
 }
 
 // glance is the time between two looks at all objects.

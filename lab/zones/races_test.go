@@ -20,9 +20,16 @@ import (
 const (
 	// otherHilbert is a second hilbertd: the two know of each other's pods only from the API server.
 	otherHilbert = "hilbert-2"
-	// staleAfter and the intervals of the agents make reports old while the test runs.
-	staleAfter, racingWrite, racingRefresh = 20 * time.Second, time.Second, 5 * time.Second
+	// late is by how much reports are late: nearly as much as their agents allow a write to take.
+	late = 8 * time.Second
 )
+
+// racing is how often agents write, and when that is too long ago: as often as makes reports old while the test runs, and as a control plane
+// beside the test can bear.
+func racing(nodes int) (write, refresh, staleAfter time.Duration) {
+	refresh = max(5*time.Second, time.Duration(nodes)*20*time.Millisecond)
+	return refresh / 5, refresh, max(4*refresh, 3*late)
+}
 
 // faults are what goes wrong, by the index of the node: of twenty nodes two never report, one falls silent later, three are late, two lose most
 // of their reports, two have less to give than their machine.
@@ -31,7 +38,7 @@ func faults(i int) hollow.Fault {
 	case 0, 1:
 		return hollow.Fault{Silent: true}
 	case 3, 4, 5:
-		return hollow.Fault{Delay: 4 * time.Second}
+		return hollow.Fault{Delay: late}
 	case 6, 7:
 		return hollow.Fault{Drop: 3}
 	case 8, 9:
@@ -40,9 +47,11 @@ func faults(i int) hollow.Fault {
 	return hollow.Fault{}
 }
 
-// never and later are nodes of faults.
+// never, later and smaller are nodes of faults.
 func never(i int) bool { return i%20 < 2 }
 func later(i int) bool { return i%20 == 2 }
+
+func smaller(i int) bool { return i%20 == 8 || i%20 == 9 }
 
 // Reports that are late, lost, old or too small move no promise and break none: what a scheduler has promised it knows itself. A second scheduler
 // and somebody who binds past both do; but every pod gets its place in the end, what broke is explained, and nothing is given twice.
@@ -50,7 +59,8 @@ func TestRaces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reports take their time to become stale")
 	}
-	r := &race{bed: newBed(t, *nodesFlag, racingWrite, racingRefresh), random: rand.New(rand.NewPCG(3, 4))}
+	write, refresh, staleAfter := racing(*nodesFlag)
+	r := &race{bed: newBed(t, *nodesFlag, write, refresh), staleAfter: staleAfter, random: rand.New(rand.NewPCG(3, 4))}
 	r.startAgents(faults)
 	silent := 0
 	for i := range r.names {
@@ -67,6 +77,7 @@ func TestRaces(t *testing.T) {
 	time.Sleep(staleAfter)
 	one := r.hilbertd(spec.DefaultSchedulerName, staleAfter) // it knows the age of what it has never seen from the clocks
 
+	r.believedSmaller()
 	promises := *podsFlag / 2
 	r.create(kinds(promises, r.random), hilberts)
 	r.restartSome()
@@ -75,18 +86,59 @@ func TestRaces(t *testing.T) {
 		r.replace(promises/5, r.random)
 		r.await("all pods have a place again", r.glance(), r.placed)
 	}
-	promises += *churnFlag * (promises / 5)
-	r.mustKeep(promises)
-	t.Logf("with bad reports alone: %+v", r.counts())
+	promises += *churnFlag*(promises/5) + 1
+	c := r.counts()
+	if c.Kept+c.Moved != uint64(promises) || c.Broken+c.Refused+c.Foreign+c.Forged != 0 {
+		t.Errorf("of %d promises: %+v", promises, c)
+	}
+	t.Logf("with bad reports alone: %+v", c)
+	r.movedWhole()
 	r.unpromised()
 	r.explained(one)
 	r.fight(one)
 }
 
+// believedSmaller has a pod want a zone for itself on a node whose zones are taken for smaller than they are: what it is promised is no whole
+// zone there, so the agent gives it others.
+func (r *race) believedSmaller() {
+	r.t.Helper()
+	k := kind{28, spec.NUMAExclusive, 30}
+	pod := k.pod(podName(len(r.made)), spec.DefaultSchedulerName)
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: r.names[8]}
+	r.made = append(r.made, made{kind: k, scheduler: spec.DefaultSchedulerName})
+	if _, err := r.client.CoreV1().Pods(namespace).Create(r.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.await("it has a place", r.glance(), r.placed)
+	if c := r.counts(); c.Moved != 1 || c.Kept+c.Broken != 0 {
+		r.t.Errorf("a whole zone that is no whole zone: %+v", c)
+	}
+}
+
+// movedWhole fails if a promise was moved of any but pods that want zones for themselves, and that where zones are taken for smaller.
+func (r *race) movedWhole() {
+	r.t.Helper()
+	for i, name := range r.names {
+		said, _, ok := r.agents.Agent(name).Look()
+		if !ok {
+			r.t.Fatalf("the agent of %s does not come round", name)
+		}
+		for s := range said.Status.Zones {
+			for z := range said.Status.Zones[s].Children {
+				for _, a := range said.Status.Zones[s].Children[z].Allocations {
+					if a.Moved && !(a.Exclusive && smaller(i)) {
+						r.t.Errorf("node %s: %s was moved, though nothing stood in its way: %+v", name, a.Name, a)
+					}
+				}
+			}
+		}
+	}
+}
+
 // fight lets others bind at the same time, and then has all faults end.
 func (r *race) fight(one *process) {
 	r.t.Helper()
-	two := r.hilbertd(otherHilbert, staleAfter)
+	two := r.hilbertd(otherHilbert, r.staleAfter)
 	before, pods, foreign := r.counts(), *podsFlag/4, *podsFlag/20
 	began := time.Now()
 	r.create(kinds(pods, r.random), func(i int) string { return []string{spec.DefaultSchedulerName, otherHilbert}[i%2] })
@@ -115,8 +167,9 @@ func (r *race) fight(one *process) {
 type race struct {
 	*bed
 
-	random *rand.Rand
-	again  int // pods that were evicted, and made anew
+	staleAfter time.Duration
+	random     *rand.Rand
+	again      int // pods that were evicted, and made anew
 }
 
 // foreign makes pods and binds them to nodes at random, with no promise.
