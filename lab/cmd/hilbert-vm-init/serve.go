@@ -48,7 +48,7 @@ func serve(problems []string) error {
 	}
 	var services keeper = newSupervisor()
 	if hasSystemd() {
-		services = new(units)
+		services = newUnits()
 		saved, err := savedProblems()
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -51,9 +52,11 @@ func savedProblems() ([]string, error) {
 
 // units keeps services running by way of systemd.
 type units struct {
-	mu    sync.Mutex
-	names []string // that the host defined, in order
+	mu      sync.Mutex
+	stopped map[string]bool // those that the host defined, and whether it has told them to stop
 }
+
+func newUnits() *units { return &units{stopped: map[string]bool{}} }
 
 // define writes a service's unit and starts it unless it runs.
 func (u *units) define(r *http.Request) (any, error) {
@@ -66,9 +69,7 @@ func (u *units) define(r *http.Request) (any, error) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if at, found := slices.BinarySearch(u.names, spec.Name); !found {
-		u.names = slices.Insert(u.names, at, spec.Name)
-	}
+	u.stopped[spec.Name] = false
 	if err := os.WriteFile(unitDir+spec.Name+".service", []byte(unit(spec)), 0o644); err != nil {
 		return nil, err
 	}
@@ -112,14 +113,14 @@ func unitWord(word string) string {
 func (u *units) order(r *http.Request) (any, error) {
 	name, do := r.FormValue("name"), r.FormValue("do")
 	u.mu.Lock()
-	_, known := slices.BinarySearch(u.names, name)
-	u.mu.Unlock()
-	if !known {
+	defer u.mu.Unlock()
+	if _, known := u.stopped[name]; !known {
 		return nil, fmt.Errorf("no service %q: %w", name, fs.ErrNotExist)
 	}
 	if !slices.Contains([]string{"start", "stop", "restart"}, do) {
 		return nil, fmt.Errorf("cannot %q a service: start, stop or restart", do)
 	}
+	u.stopped[name] = do == "stop"
 	_, err := systemctl(do, name)
 	return struct{}{}, err
 }
@@ -127,13 +128,15 @@ func (u *units) order(r *http.Request) (any, error) {
 func (u *units) states(*http.Request) (any, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	out := make([]wire.ServiceState, 0, len(u.names))
-	for _, name := range u.names {
-		text, err := systemctl("show", "--property=MainPID,NRestarts,ExecMainCode,ExecMainStatus,ActiveState", name+".service")
+	out := make([]wire.ServiceState, 0, len(u.stopped))
+	for _, name := range slices.Sorted(maps.Keys(u.stopped)) {
+		text, err := systemctl("show", "--property=MainPID,NRestarts,ExecMainCode,ExecMainStatus", name+".service")
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, unitState(name, text))
+		state := unitState(name, text)
+		state.Stopped = u.stopped[name]
+		out = append(out, state)
 	}
 	return out, nil
 }
@@ -154,8 +157,6 @@ func unitState(name, shown string) wire.ServiceState {
 			code = number
 		case "ExecMainStatus":
 			state.Status = number
-		case "ActiveState":
-			state.Stopped = value == "inactive" || value == "failed"
 		}
 	}
 	if code > exited {

@@ -36,10 +36,9 @@ StandardError=append:/var/log/kubelet.log
 // TestUnitState: what systemctl shows is told in our words.
 func TestUnitState(t *testing.T) {
 	for shown, want := range map[string]wire.ServiceState{
-		"MainPID=12\nNRestarts=2\nExecMainStatus=0\nActiveState=active\n":                    {Name: "one", PID: 12, Starts: 3},
-		"MainPID=0\nNRestarts=0\nExecMainCode=1\nExecMainStatus=1\nActiveState=failed\n":     {Name: "one", Starts: 1, Status: 1, Stopped: true},
-		"MainPID=0\nNRestarts=4\nExecMainCode=2\nExecMainStatus=9\nActiveState=activating\n": {Name: "one", Starts: 5, Status: 137},
-		"ActiveState=inactive\nExecMainStatus=0\nMainPID=0\nNRestarts=0\nX=y\n":              {Name: "one", Starts: 1, Stopped: true},
+		"MainPID=12\nNRestarts=2\nExecMainCode=0\nExecMainStatus=0\n":     {Name: "one", PID: 12, Starts: 3},
+		"MainPID=0\nNRestarts=0\nExecMainCode=1\nExecMainStatus=1\n":      {Name: "one", Starts: 1, Status: 1},
+		"ExecMainStatus=9\nMainPID=0\nNRestarts=4\nExecMainCode=2\nX=y\n": {Name: "one", Starts: 5, Status: 137},
 	} {
 		if got := unitState("one", shown); got != want {
 			t.Errorf("%q: got %+v, want %+v", shown, got, want)

@@ -232,3 +232,56 @@ func untar(t *testing.T, path string) map[string][]byte {
 		}
 	}
 }
+
+// TestSystemdDisk: the second profile has what the packages bring, without what nobody reads there, and its own settings; the packages'
+// files in the cache stay as they are, though the disk shares them.
+func TestSystemdDisk(t *testing.T) {
+	from, root := t.TempDir(), t.TempDir()
+	settings, err := rootfs.ReadFile("rootfs/etc/containerd/config.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(dir, name, text string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(from, "lib/systemd/systemd", "binary")
+	write(from, "etc/systemd/system.conf", "theirs")
+	write(from, "usr/share/doc/systemd/README", "text")
+	if err := os.Symlink("systemd", filepath.Join(from, "lib/systemd/link")); err != nil {
+		t.Fatal(err)
+	}
+	write(root, "etc/containerd/config.toml", string(settings))
+	if err := errors.Join(addPackages(from, root), addSystemd(root)); err != nil {
+		t.Fatal(err)
+	}
+	read := func(dir, name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err.Error()
+		}
+		return string(text)
+	}
+	if got := read(root, "lib/systemd/link"); got != "binary" {
+		t.Errorf("behind the link: %q", got)
+	}
+	if _, err := os.Stat(filepath.Join(root, "usr/share/doc")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("documentation: %v, want none", err)
+	}
+	if ours, theirs := read(root, "etc/systemd/system.conf"), read(from, "etc/systemd/system.conf"); theirs != "theirs" || !strings.Contains(ours, "LogTarget=kmsg") {
+		t.Errorf("settings: %q, those of the cache %q", ours, theirs)
+	}
+	if got := read(root, "etc/containerd/config.toml"); !strings.Contains(got, "SystemdCgroup = true") {
+		t.Errorf("containerd has settings %q, want systemd's cgroups", got)
+	}
+	if target, err := os.Readlink(filepath.Join(root, "etc/systemd/system/systemd-journald.service")); err != nil || target != "/dev/null" {
+		t.Errorf("a unit that is not wanted: link to %q, %v", target, err)
+	}
+	write(root, "etc/containerd/config.toml", "")
+	if err := addSystemd(root); err == nil {
+		t.Error("settings of containerd that name no driver are taken")
+	}
+}
