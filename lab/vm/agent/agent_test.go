@@ -127,7 +127,7 @@ func (r *rig) recover() {
 		}
 		return err
 	})
-	r.eventually(tick+slack, "the agent has forgotten the pods", func() error {
+	r.eventually(4*tick+slack, "the agent has forgotten the pods", func() error {
 		if n := r.metric("hilbert_agent_pods"); n > 0 {
 			return fmt.Errorf("it has %g", n)
 		}

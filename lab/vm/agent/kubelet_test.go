@@ -20,17 +20,6 @@ func TestKubeletRules(t *testing.T) {
 		t.Skip("two restarts of the kubelet: not with -short")
 	}
 	r := newRig(t)
-	mode := func(want string) {
-		t.Helper()
-		r.eventually(patience, "the mode is "+want, func() error {
-			o, err := r.report()
-			if err == nil && o.Status.Mode != want {
-				err = fmt.Errorf("it is %s", o.Status.Mode)
-			}
-			return err
-		})
-		r.ready()
-	}
 	err := r.ReconfigureKubelet(t.Context(), map[string]any{"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"})
 	if err != nil {
 		t.Fatal(err)
@@ -40,11 +29,11 @@ func TestKubeletRules(t *testing.T) {
 		if err := r.ReconfigureKubelet(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		mode(spec.ModeAgent)
+		r.awaitMode(spec.ModeAgent)
 		again := r.run(r.dedicated("again", "1", "64Mi", spec.NUMABound))[0]
 		r.asPromised(r.sees(), again, 1)
 	}()
-	mode(spec.ModeKubelet)
+	r.awaitMode(spec.ModeKubelet)
 	own := r.run(r.pod("own", asks("2", "64Mi"), onNode(r.Name)))[0]
 	pods := append([]*corev1.Pod{own}, r.run(r.pod("shared", requests("500m")), r.pod("reclaimed", level(spec.QoSReclaimed)))...)
 	cpus, _ := r.places(own)
@@ -76,8 +65,27 @@ func TestKubeletRules(t *testing.T) {
 		}
 		return nil
 	})
+	r.promisesNothing()
+}
+
+// awaitMode returns when the node says who rules it, and its agent is ready again.
+func (r *rig) awaitMode(want string) {
+	r.t.Helper()
+	r.eventually(patience, "the mode is "+want, func() error {
+		o, err := r.report()
+		if err == nil && o.Status.Mode != want {
+			err = fmt.Errorf("it is %s", o.Status.Mode)
+		}
+		return err
+	})
+	r.ready()
+}
+
+// promisesNothing fails the test unless the scheduler keeps a pod that is bound to zones off the node, and says why.
+func (r *rig) promisesNothing() {
+	r.t.Helper()
 	bound := r.create(r.dedicated("bound", "1", "64Mi", spec.NUMABound))
-	_, err = r.AwaitPod(t.Context(), bound, func(p *corev1.Pod) error {
+	_, err := r.AwaitPod(r.t.Context(), bound, func(p *corev1.Pod) error {
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "kubelet") {
 				return nil
@@ -86,6 +94,6 @@ func TestKubeletRules(t *testing.T) {
 		return fmt.Errorf("node %q, conditions %+v", p.Spec.NodeName, p.Status.Conditions)
 	})
 	if err != nil {
-		t.Error(err)
+		r.t.Error(err)
 	}
 }
