@@ -1,15 +1,12 @@
 package cluster
 
-import (
-	"slices"
-
-	"hilbert.dev/hilbert/topology"
-)
+import "slices"
 
 // place charges a pod to a node, or files it as an orphan if the node is not known.
-func (s *Store) place(pod *Pod, node string, grant topology.Grant, inferred bool) {
-	pod.node, pod.grant, pod.inferred = node, grant, inferred
-	pod.recorded, pod.guessed = nil, grant.Zones.IsZero() && !pod.Class.Zones.IsZero()
+func (s *Store) place(pod *Pod, node string, held holding, inferred bool) {
+	pod.node, pod.inferred = node, inferred
+	pod.gpus, pod.milli, pod.zones = held.gpus, held.milli, held.zones
+	pod.recorded, pod.confirmed, pod.guessed = nil, false, held.zones == nil && !pod.Class.Zones.IsZero()
 	slot, ok := s.slots[node]
 	if !ok {
 		s.orphans[node] = append(s.orphans[node], pod)
@@ -26,15 +23,15 @@ func (s *Store) attach(pod *Pod, slot Slot) {
 	s.tally(pod, 1)
 	s.spend(pod, 1)
 	s.settleZones(pod, slot)
-	grant := pod.grant
+	held := pod.holding()
 	if pod.inferred {
-		grant.GPUs, grant.Milli = 0, 0
+		held.gpus, held.milli = 0, 0
 		s.guesses[slot]++
 	}
 	if pod.guessesZones() {
 		s.zoneGuesses[slot]++
 	}
-	s.charge(slot, pod.Class, grant)
+	s.charge(slot, pod.Class, held)
 	if s.guesses[slot] > 0 && !pod.Class.GPU.IsZero() {
 		s.regrant(slot)
 	}
@@ -61,7 +58,7 @@ func (s *Store) unplace(pod *Pod) {
 	list[pod.position], last.position = last, pod.position
 	list[len(list)-1] = nil
 	s.onSlot[slot] = list[:len(list)-1]
-	s.discharge(slot, pod.Class, pod.grant)
+	s.discharge(slot, pod.Class, pod.holding())
 	s.tally(pod, -1)
 	s.spend(pod, -1)
 	if pod.inferred {
@@ -85,7 +82,8 @@ func (s *Store) unplace(pod *Pod) {
 
 // release leaves the pod without anything.
 func (p *Pod) release() {
-	p.grant, p.inferred, p.recorded, p.guessed = topology.Grant{}, false, nil, false
+	p.gpus, p.milli, p.zones, p.recorded = 0, 0, nil, nil
+	p.inferred, p.confirmed, p.guessed = false, false, false
 }
 
 func (s *Store) dropOrphan(node string, pod *Pod) {

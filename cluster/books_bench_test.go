@@ -27,7 +27,7 @@ func benchmarkCommit(b *testing.B, levels int) {
 		}}})
 	}
 	need := &cluster.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 1000}, {Name: "memory", Amount: 1 << 30}}}
-	free := func(*cluster.State, cluster.Slot, *cluster.Class, topology.Grant) string { return "" }
+	free := func(*cluster.State, cluster.Slot, *cluster.Class, *topology.Grant) string { return "" }
 	plan := &cluster.Plan{Placements: make([]cluster.Placement, 1)}
 	uids := make([]cluster.UID, pods)
 	for i := range uids {

@@ -75,9 +75,11 @@ func (p *Pod) Record() PodRecord {
 		r.Facts.Labels = p.identity.labels
 	}
 	if !p.inferred {
-		r.Facts.Grant = p.grant
+		r.Facts.Grant.GPUs, r.Facts.Grant.Milli = p.gpus, p.milli
 	}
-	r.Facts.Grant.Zones = p.recordedZones()
+	if recorded := p.recordedZones(); recorded != nil {
+		r.Facts.Grant.Zones = *recorded
+	}
 	for _, victim := range p.victims {
 		r.Victims = append(r.Victims, victim.UID)
 	}

@@ -73,7 +73,7 @@ func (s *Store) restore(r *PodRecord) {
 	s.observe(pod, f)
 	s.reclass(pod, s.classify(pod, r.Phase == Pending || r.Phase == Assumed))
 	if f.Node != "" {
-		s.place(pod, f.Node, f.Grant, f.Grant.GPUs == 0 && !pod.Class.GPU.IsZero())
+		s.place(pod, f.Node, hold(&f.Grant), f.Grant.GPUs == 0 && !pod.Class.GPU.IsZero())
 	}
 	s.setPhase(pod, r.Phase)
 }

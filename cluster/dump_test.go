@@ -193,7 +193,7 @@ func TestLoadKeepsTheLedger(t *testing.T) {
 	}
 	s.Apply(PodUpserted{PodFacts{UID: "done", Name: "done", Node: "n", Finished: true, Requirements: gpu}})
 	plan := Plan{Placements: []Placement{{Pod: "mine", Node: "n"}}, Victims: []UID{"known"}}
-	if v := s.Commit(&plan, func(*State, Slot, *Class, topology.Grant) string { return "" }); !v.Committed {
+	if v := s.Commit(&plan, func(*State, Slot, *Class, *topology.Grant) string { return "" }); !v.Committed {
 		t.Fatal(v)
 	}
 	dump := s.Dump()

@@ -49,7 +49,7 @@ func (s *State) Try(slot Slot, tallies bool) Trial { return Trial{s, slot, talli
 
 // Take takes a pod off the node.
 func (t *Trial) Take(pod *Pod) {
-	t.state.discharge(t.slot, pod.Class, pod.grant)
+	t.state.discharge(t.slot, pod.Class, pod.holding())
 	if t.tallies {
 		pod.eachTally(func(id TallyID) { t.state.bump(t.slot, id, -1) })
 	}
@@ -57,7 +57,7 @@ func (t *Trial) Take(pod *Pod) {
 
 // Return puts a pod back.
 func (t *Trial) Return(pod *Pod) {
-	t.state.charge(t.slot, pod.Class, pod.grant)
+	t.state.charge(t.slot, pod.Class, pod.holding())
 	if t.tallies {
 		pod.eachTally(func(id TallyID) { t.state.bump(t.slot, id, 1) })
 	}
@@ -85,7 +85,7 @@ func (s *Store) rerank(slot Slot) {
 func (s *Store) lift(victims []*Pod) {
 	for _, pod := range victims {
 		if pod.slot != NoSlot {
-			s.discharge(pod.slot, pod.Class, pod.grant)
+			s.discharge(pod.slot, pod.Class, pod.holding())
 			s.tally(pod, -1)
 			s.account(pod, -1)
 			pod.lifted = true
@@ -98,7 +98,7 @@ func (s *Store) lower(victims []*Pod) {
 		if pod.slot == NoSlot {
 			continue
 		}
-		s.charge(pod.slot, pod.Class, pod.grant)
+		s.charge(pod.slot, pod.Class, pod.holding())
 		s.tally(pod, 1)
 		s.account(pod, 1)
 		pod.lifted = false
@@ -255,7 +255,8 @@ func (s *Store) Recheck(uid UID, check Check) string {
 	if pod.outdated {
 		class = s.classify(pod, true)
 	}
-	reason := check(&s.State, pod.slot, class, pod.grant)
+	grant := pod.Grant()
+	reason := check(&s.State, pod.slot, class, &grant)
 	s.lower(away)
 	return reason
 }

@@ -31,7 +31,7 @@ type Placement struct {
 
 // Check judges one placement against a state: the empty string, or the reason why the pod must not go there.
 // schedule/place provides it from its filter table, so that commit and forecast are the same judgement.
-type Check func(s *State, slot Slot, class *Class, grant topology.Grant) string
+type Check func(s *State, slot Slot, class *Class, grant *topology.Grant) string
 
 // Verdict is the answer to a Plan.
 type Verdict struct {
@@ -152,13 +152,13 @@ func (s *Store) commitOne(p *Placement, check Check) (reason string, seen Revisi
 	if !ok {
 		return RejectNodeGone, s.log.Len()
 	}
-	if reason := check(&s.State, slot, pod.Class, p.Grant); reason != "" {
+	if reason := check(&s.State, slot, pod.Class, &p.Grant); reason != "" {
 		return reason, s.touched[slot]
 	}
 	if _, ok := pod.Queue().Admits(pod.Class.Charge); !ok {
 		return RejectQuota, s.log.Len()
 	}
-	s.place(pod, p.Node, p.Grant, false)
+	s.place(pod, p.Node, hold(&p.Grant), false)
 	s.setPhase(pod, Assumed)
 	return "", 0
 }

@@ -31,35 +31,40 @@ type Pod struct {
 	Deleting        bool
 	Class           *Class
 	Reported        Condition
-	// Started and Nominated: see PodFacts. NeverPreempts: it waits rather than evict anybody.
-	Started       int64
-	NeverPreempts bool
-	Nominated     string
+	// Started and Nominated: see PodFacts.
+	Started   int64
+	Nominated string
 
 	// Unit is the gang that the pod is a member of, nil for none. Subgroup and Deadline: see PodFacts.
 	Unit     *Unit
 	Subgroup string
 	Deadline int64
 
-	tenant *Tenant
-	own    int32 // the priority that its spec says; Priority is the unit's, if that has one
-	seat   int32 // in the unit's list
+	// The small fields stand together: a pod fills a size class of the allocator to the byte, and there are many.
 
+	NeverPreempts bool  // it waits rather than evict anybody
+	outdated      bool  // while it is on a node, something changed that is about it: its class is of before
+	inferred      bool  // its GPUs are a guess: nobody recorded them
+	guessed       bool  // nobody recorded its zones
+	own           int32 // the priority that its spec says; Priority is the unit's, if that has one
+	seat          int32 // in the unit's list
+	rank          int32 // among the identity's pods
+	slot          Slot  // NoSlot while not charged
+	position      int32 // in the slot's list of pods
+	gpus          uint16
+	milli         int16
+	lifted        bool // off its node while a Plan is judged
+	confirmed     bool // its node has said what it holds of zones
+
+	tenant       *Tenant
 	identity     *identity
-	rank         int32         // among the identity's pods
 	requirements *Requirements // as its spec has them, without the cluster's defaults
 	owner        Owner
-	outdated     bool // while it is on a node, something changed that is about it: its class is of before
 
-	node     string // where it is charged, or bound to a node that is not known
-	slot     Slot   // NoSlot while not charged
-	position int32  // in the slot's list of pods
-	grant    topology.Grant
-	inferred bool // its GPUs are a guess: nobody recorded them
-	guessed  bool // nobody recorded its zones
-	// recorded is what its Binding said of zones, where the node has said itself what is held of them; then that is in grant.
+	node  string              // where it is charged, or bound to a node that is not known
+	zones *topology.ZoneGrant // what it holds of zones, nil for nothing; never changed, only replaced
+	// recorded is what its Binding said of zones, where the node has said itself what is held of them; then that is in zones.
 	recorded *topology.ZoneGrant
-	lifted   bool // off its node while a Plan is judged
 
 	victims []*Pod // of its own Plan, that are still there
 	claims  []*Pod // assumed pods whose Plans have it as a victim
@@ -69,7 +74,32 @@ type Pod struct {
 func (p *Pod) Node() string { return p.node }
 
 // Grant returns what the pod holds of its node: GPUs, and parts of zones.
-func (p *Pod) Grant() topology.Grant { return p.grant }
+func (p *Pod) Grant() topology.Grant { return p.holding().grant() }
+
+// Zones returns what the pod holds of its node's zones, nil for nothing; the caller must not change it.
+func (p *Pod) Zones() *topology.ZoneGrant { return p.zones }
+
+func (p *Pod) holding() holding { return holding{p.gpus, p.milli, p.zones} }
+
+// holding is what a pod holds of its node beside the amounts of its class. It is a Grant that is cheap to pass on: few pods have zones.
+type holding struct {
+	gpus  uint16
+	milli int16
+	zones *topology.ZoneGrant // nil for none; never changed
+}
+
+// hold is the holding that a grant gives.
+func hold(g *topology.Grant) holding {
+	return holding{g.GPUs, g.Milli, copyZones(&g.Zones)}
+}
+
+func (h holding) grant() topology.Grant {
+	g := topology.Grant{GPUs: h.gpus, Milli: h.milli}
+	if h.zones != nil {
+		g.Zones = *h.zones
+	}
+	return g
+}
 
 // Schedulable reports whether the pod waits for a place and may be given one.
 func (p *Pod) Schedulable() bool { return p.wants() && !p.Gated && p.Refusal() == "" && p.expected() }

@@ -20,7 +20,7 @@ func (s *Store) regrant(slot Slot) {
 			guessed = append(guessed, pod)
 			continue
 		}
-		free.Commit(pod.grant)
+		free.Commit(topology.Grant{GPUs: pod.gpus, Milli: pod.milli})
 	}
 	slices.SortFunc(guessed, func(a, b *Pod) int {
 		if a.UID < b.UID {
@@ -29,8 +29,9 @@ func (s *Store) regrant(slot Slot) {
 		return 1
 	})
 	for _, pod := range guessed {
-		pod.grant = topology.ForceGPUs(shape, &free, pod.Class.GPU)
-		free.Commit(pod.grant)
+		grant := topology.ForceGPUs(shape, &free, pod.Class.GPU)
+		pod.gpus, pod.milli = grant.GPUs, grant.Milli
+		free.Commit(grant)
 	}
 	s.gpus[slot] = free
 }

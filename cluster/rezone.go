@@ -20,27 +20,52 @@ type reported struct {
 }
 
 // Confirmed reports whether the pod's node says what the pod holds of its zones.
-func (p *Pod) Confirmed() bool { return p.recorded != nil }
+func (p *Pod) Confirmed() bool { return p.confirmed }
 
 // Moved reports whether the node gave the pod other zones than its Binding promised.
 func (p *Pod) Moved() bool {
-	return p.recorded != nil && !p.recorded.IsZero() && *p.recorded != p.grant.Zones
+	return p.confirmed && p.recorded != nil && !sameZones(p.recorded, p.zones)
 }
 
-// recordedZones is what the pod's Binding said, zero where it said nothing.
-func (p *Pod) recordedZones() topology.ZoneGrant {
+// recordedZones is what the pod's Binding said, nil where it said nothing.
+func (p *Pod) recordedZones() *topology.ZoneGrant {
 	switch {
-	case p.recorded != nil:
-		return *p.recorded
+	case p.confirmed:
+		return p.recorded
 	case p.guessed:
-		return topology.ZoneGrant{}
+		return nil
 	}
-	return p.grant.Zones
+	return p.zones
 }
+
+// confirm makes the pod hold what its node says: a part of the report, which nobody changes.
+func (p *Pod) confirm(held *topology.ZoneGrant) {
+	p.recorded, p.zones, p.confirmed = p.recordedZones(), given(held), true
+}
+
+// given returns a grant, nil in place of one that gives nothing.
+func given(g *topology.ZoneGrant) *topology.ZoneGrant {
+	if g.IsZero() {
+		return nil
+	}
+	return g
+}
+
+// copyZones returns a copy of a grant, nil of one that gives nothing.
+func copyZones(g *topology.ZoneGrant) *topology.ZoneGrant {
+	if g.IsZero() { // before anything else: the usual case is not to allocate
+		return nil
+	}
+	copied := *g
+	return &copied
+}
+
+// sameZones reports whether two grants give the same; nil gives nothing.
+func sameZones(a, b *topology.ZoneGrant) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // forgetZones leaves the pod with what its Binding said.
 func (p *Pod) forgetZones() {
-	p.grant.Zones, p.recorded = p.recordedZones(), nil
+	p.zones, p.recorded, p.confirmed = p.recordedZones(), nil, false
 }
 
 // report takes in a node's newest report; nil: there is none any more.
@@ -105,8 +130,7 @@ func (s *Store) settleZones(pod *Pod, slot Slot) {
 		return
 	}
 	delete(s.reports[pod.node].left, pod.UID)
-	recorded := pod.recordedZones()
-	pod.recorded, pod.grant.Zones = &recorded, *held
+	pod.confirm(held)
 }
 
 // depart takes note that a pod has left a node which may still name it.
@@ -121,12 +145,12 @@ func (s *Store) depart(pod *Pod, slot Slot, node string) {
 }
 
 // guessesZones reports whether what the pod holds of zones is a guess.
-func (p *Pod) guessesZones() bool { return p.guessed && p.recorded == nil }
+func (p *Pod) guessesZones() bool { return p.guessed && !p.confirmed }
 
 // touchesZones reports whether a pod coming or going changes more of the slot's row than its own grant: others are guessed, or its node names it.
 func (s *Store) touchesZones(slot Slot, pod *Pod) bool {
 	row := s.zones[slot]
-	if row == nil || pod.Class.Zones.IsZero() && pod.grant.Zones.IsZero() {
+	if row == nil || pod.Class.Zones.IsZero() && pod.zones == nil {
 		return false
 	}
 	_, held := row.report.holds(pod.UID)
@@ -155,15 +179,16 @@ func (s *Store) rezone(slot Slot) {
 			if !pod.lifted {
 				guessed = append(guessed, pod)
 			}
-		case !pod.lifted && !pod.grant.Zones.IsZero():
-			free.Commit(&pod.grant.Zones)
+		case !pod.lifted && pod.zones != nil:
+			free.Commit(pod.zones)
 		}
 	}
 	s.eachForeign(slot, node, func(h *HeldZones) { free.Commit(&h.Grant) })
 	slices.SortFunc(guessed, func(a, b *Pod) int { return cmp.Compare(a.UID, b.UID) })
 	for _, pod := range guessed {
-		pod.grant.Zones = topology.ForceZones(shape, &free, pod.Class.Zones)
-		free.Commit(&pod.grant.Zones)
+		grant := topology.ForceZones(shape, &free, pod.Class.Zones)
+		pod.zones = copyZones(&grant)
+		free.Commit(&grant)
 	}
 	row.free = free
 }
@@ -171,16 +196,15 @@ func (s *Store) rezone(slot Slot) {
 // confirm makes a pod that is charged to the slot hold what the report says, or what it was recorded to. The row itself is not changed.
 func (s *Store) confirm(pod *Pod, slot Slot, r *NodeReport) {
 	held, ok := r.holds(pod.UID)
-	if !ok && pod.recorded == nil {
+	if !ok && !pod.confirmed {
 		return
 	}
-	s.moveExcess(slot, pod.Class, &pod.grant.Zones, -1)
+	s.moveExcess(slot, pod.Class, pod.zones, -1)
 	pod.forgetZones()
 	if ok {
-		recorded := pod.grant.Zones
-		pod.recorded, pod.grant.Zones = &recorded, *held
+		pod.confirm(held)
 	}
-	s.moveExcess(slot, pod.Class, &pod.grant.Zones, 1)
+	s.moveExcess(slot, pod.Class, pod.zones, 1)
 }
 
 // eachForeign visits what the slot's node says is held by pods that are not there.

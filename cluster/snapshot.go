@@ -17,7 +17,7 @@ type assumption struct {
 	slot           Slot
 	pod            *Pod
 	class          *Class
-	grant          topology.Grant
+	held           holding
 	ports          []HostPort // of the node before
 	lifted, opened bool
 	reservation    ReservationID
@@ -60,13 +60,13 @@ func (s *Snapshot) Advance(store *Store) {
 
 // Assume charges a placement of the owner's own Plan to the snapshot, so that its next decision sees it before the Store has answered.
 func (s *Snapshot) Assume(slot Slot, pod *Pod, grant topology.Grant) {
-	s.suppose(assumption{slot: slot, pod: pod, class: pod.Class, grant: grant}, 1)
+	s.suppose(assumption{slot: slot, pod: pod, class: pod.Class, held: hold(&grant)}, 1)
 }
 
 // Lift takes a pod off the node that the Store has it on, to ask what would fit then.
 func (s *Snapshot) Lift(pod *Pod) {
 	if pod.slot != NoSlot {
-		s.suppose(assumption{slot: pod.slot, pod: pod, class: pod.Class, grant: pod.grant, lifted: true}, -1)
+		s.suppose(assumption{slot: pod.slot, pod: pod, class: pod.Class, held: pod.holding(), lifted: true}, -1)
 	}
 }
 
@@ -110,9 +110,9 @@ func (s *Snapshot) suppose(a assumption, sign int32) {
 func (s *Snapshot) apply(a assumption, sign int32) {
 	kind := Charged
 	if sign > 0 {
-		s.charge(a.slot, a.class, a.grant)
+		s.charge(a.slot, a.class, a.held)
 	} else {
-		s.discharge(a.slot, a.class, a.grant)
+		s.discharge(a.slot, a.class, a.held)
 		kind = Freed
 	}
 	a.pod.eachTally(func(id TallyID) { s.bump(a.slot, id, sign) })

@@ -151,11 +151,13 @@ func (s *State) vacate(slot Slot) {
 }
 
 // charge adds a pod of the class to the slot's sums.
-func (s *State) charge(slot Slot, class *Class, grant topology.Grant) {
+func (s *State) charge(slot Slot, class *Class, held holding) {
 	s.move(slot, class, 1)
-	s.gpus[slot].Commit(grant)
-	if !grant.Zones.IsZero() {
-		s.moveZones(slot, class, &grant.Zones, 1)
+	if held.gpus != 0 {
+		s.gpus[slot].Commit(topology.Grant{GPUs: held.gpus, Milli: held.milli})
+	}
+	if held.zones != nil {
+		s.moveZones(slot, class, held.zones, 1)
 	}
 	if len(class.Ports) > 0 { // copy on write: snapshots share the slice
 		s.ports[slot] = append(slices.Clip(s.ports[slot]), class.Ports...)
@@ -163,11 +165,13 @@ func (s *State) charge(slot Slot, class *Class, grant topology.Grant) {
 }
 
 // discharge takes a pod of the class from the slot's sums.
-func (s *State) discharge(slot Slot, class *Class, grant topology.Grant) {
+func (s *State) discharge(slot Slot, class *Class, held holding) {
 	s.move(slot, class, -1)
-	s.gpus[slot].Release(grant)
-	if !grant.Zones.IsZero() {
-		s.moveZones(slot, class, &grant.Zones, -1)
+	if held.gpus != 0 {
+		s.gpus[slot].Release(topology.Grant{GPUs: held.gpus, Milli: held.milli})
+	}
+	if held.zones != nil {
+		s.moveZones(slot, class, held.zones, -1)
 	}
 	if len(class.Ports) == 0 {
 		return

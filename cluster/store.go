@@ -279,7 +279,7 @@ func (s *Store) removeNode(name string) {
 		s.spend(pod, -1)
 		pod.slot = NoSlot
 		if pod.inferred {
-			pod.grant.GPUs, pod.grant.Milli = 0, 0 // to be guessed anew should the node come back
+			pod.gpus, pod.milli = 0, 0 // to be guessed anew should the node come back
 		}
 		pod.forgetZones()
 		s.orphans[name] = append(s.orphans[name], pod)
@@ -364,20 +364,20 @@ func (s *Store) observe(pod *Pod, facts *PodFacts) {
 
 // observeBound charges a pod where it was seen, moving it if the ledger had it elsewhere.
 func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
-	grant := facts.Grant
+	held := hold(&facts.Grant)
 	known := pod.Class != nil && pod.Class.base == class.base && pod.node == facts.Node
-	inferred := grant.GPUs == 0 && !class.GPU.IsZero()
+	inferred := held.gpus == 0 && !class.GPU.IsZero()
 	if inferred && known {
-		grant.GPUs, grant.Milli, inferred = pod.grant.GPUs, pod.grant.Milli, pod.inferred // an update that says nothing new
+		held.gpus, held.milli, inferred = pod.gpus, pod.milli, pod.inferred // an update that says nothing new
 	}
 	recorded := pod.recordedZones()
-	if known && grant.Zones.IsZero() && !class.Zones.IsZero() {
-		grant.Zones = recorded // the same
+	if known && held.zones == nil && !class.Zones.IsZero() {
+		held.zones = recorded // the same
 	}
-	if !known || pod.inferred != inferred || recorded != grant.Zones || pod.grant.GPUs != grant.GPUs || pod.grant.Milli != grant.Milli {
+	if !known || pod.inferred != inferred || !sameZones(recorded, held.zones) || pod.gpus != held.gpus || pod.milli != held.milli {
 		s.unplace(pod)
 		s.reclass(pod, class)
-		s.place(pod, facts.Node, grant, inferred)
+		s.place(pod, facts.Node, held, inferred)
 	}
 	s.spare(pod)
 	s.setPhase(pod, Bound)

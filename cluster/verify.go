@@ -123,11 +123,11 @@ func (s *Store) verifySlot(slot Slot, node *Node) error {
 		for _, a := range pod.Class.Amounts {
 			requested[a.Kind] += a.Value
 		}
-		moreCPU, moreMemory := Excess(pod.Class, &pod.grant.Zones)
+		moreCPU, moreMemory := Excess(pod.Class, pod.zones)
 		requested[resource.CPU], requested[resource.Memory] = requested[resource.CPU]+moreCPU, requested[resource.Memory]+moreMemory
 		cpu, memory = cpu+pod.Class.ScoreCPU+moreCPU, memory+pod.Class.ScoreMemory+moreMemory
 		ports += len(pod.Class.Ports)
-		free.Commit(pod.grant)
+		free.Commit(topology.Grant{GPUs: pod.gpus, Milli: pod.milli})
 	}
 	for kind := range requested {
 		if requested[kind] != s.requested[kind][slot] {
@@ -162,14 +162,14 @@ func (s *Store) verifyZones(slot Slot, node *Node) error {
 	free, guesses := topology.NewZoneFree(shape), int32(0)
 	for _, pod := range s.onSlot[slot] {
 		held, ok := r.holds(pod.UID)
-		if ok != pod.Confirmed() || ok && *held != pod.grant.Zones || pod.lifted {
-			return fmt.Errorf("pod %s holds %q of zones, confirmed: %v; the node says otherwise", pod.UID, pod.grant.Zones, pod.Confirmed())
+		if ok != pod.Confirmed() || ok && !sameZones(given(held), pod.zones) || pod.lifted {
+			return fmt.Errorf("pod %s holds %q of zones, confirmed: %v; the node says otherwise", pod.UID, pod.Grant().Zones, pod.Confirmed())
 		}
 		if pod.guessesZones() {
 			guesses++
 		}
-		if !pod.grant.Zones.IsZero() {
-			free.Commit(&pod.grant.Zones)
+		if pod.zones != nil {
+			free.Commit(pod.zones)
 		}
 	}
 	s.eachForeign(slot, node.Name, func(h *HeldZones) { free.Commit(&h.Grant) })

@@ -133,9 +133,9 @@ func (s *State) FitsExcess(slot Slot, c *Class, g *topology.ZoneGrant) bool {
 		(memory == 0 || c.Amounts.Get(resource.Memory)+memory <= s.Free(slot, resource.Memory))
 }
 
-// Excess is what a grant of zones takes of the node beyond what pods of the class request, in millicores and bytes.
+// Excess is what a grant of zones (nil: none) takes of the node beyond what pods of the class request, in millicores and bytes.
 func Excess(c *Class, g *topology.ZoneGrant) (cpu, memory int64) {
-	if c.Zones.IsZero() { // it holds what it did not ask for: the zones are charged, and they alone
+	if g == nil || c.Zones.IsZero() { // it holds nothing, or what it did not ask for: the zones are charged, and they alone
 		return 0, 0
 	}
 	cpus, mebibytes := g.Excess(c.Zones)

@@ -141,7 +141,7 @@ func TestJudgeAgrees(t *testing.T) {
 		if grant.GPUs == 0 {
 			grant.Milli = 0
 		}
-		if ours, core := judge(n, on, r, grant), place.Commits(&store.State, slot, class, grant); (ours == "") != (core == "") {
+		if ours, core := judge(n, on, r, grant), place.Commits(&store.State, slot, class, &grant); (ours == "") != (core == "") {
 			rt.Fatalf("a pod with GPUs %v at %d milli may join: the judge says %q, the core %q", grant, grant.Milli, ours, core)
 		}
 	})

@@ -144,7 +144,7 @@ func (o *ours) commit(p *Placement) {
 		o.snapshot.Advance(o.store) // it lags behind this commitment only
 	}
 	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: cluster.UID(p.Pod), Node: p.Node}}}
-	anything := func(*cluster.State, cluster.Slot, *cluster.Class, topology.Grant) string { return "" }
+	anything := func(*cluster.State, cluster.Slot, *cluster.Class, *topology.Grant) string { return "" }
 	if !p.Reject && !o.store.Commit(&plan, anything).Committed || !p.Lag {
 		return
 	}

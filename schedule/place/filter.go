@@ -27,7 +27,7 @@ type Filter struct {
 	// Fits reports whether a pod of the class may go to the node.
 	Fits func(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool
 	// Commits judges a decided placement, grant included, against the newest state. It is never weaker than Fits.
-	Commits func(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant topology.Grant) bool
+	Commits func(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topology.Grant) bool
 	// Why adds a phrase for each thing that made Fits say no, as the condition's message counts them.
 	Why func(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(phrase string))
 }
@@ -56,7 +56,7 @@ type (
 func ungranted(name string, scope Scope, fits fitFunc, why whyFunc) Filter {
 	return Filter{
 		Name: name, Scope: scope, Fits: fits, Why: why,
-		Commits: func(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ topology.Grant) bool {
+		Commits: func(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *topology.Grant) bool {
 			return fits(s, slot, c)
 		},
 	}
@@ -64,7 +64,7 @@ func ungranted(name string, scope Scope, fits fitFunc, why whyFunc) Filter {
 
 // Commits is the cluster.Check of the committer: every filter's commit check against the newest state. It returns the name of the first
 // filter that refuses, or the empty string.
-func Commits(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant topology.Grant) string {
+func Commits(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topology.Grant) string {
 	for i := range Filters {
 		if !Filters[i].Commits(s, slot, c, grant) {
 			return Filters[i].Name
@@ -193,7 +193,7 @@ func fitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	return ok
 }
 
-func commitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant topology.Grant) bool {
+func commitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topology.Grant) bool {
 	want := int(c.GPU.Whole)
 	milli := int16(topology.FullGPU)
 	if c.GPU.Milli > 0 {
@@ -202,7 +202,7 @@ func commitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant to
 	if want == 0 {
 		return grant.GPUs == 0
 	}
-	return bits.OnesCount16(grant.GPUs) == want && grant.Milli == milli && s.GPUs(slot).Fits(s.Node(slot).GPU, grant)
+	return bits.OnesCount16(grant.GPUs) == want && grant.Milli == milli && s.GPUs(slot).Fits(s.Node(slot).GPU, *grant)
 }
 
 func whyGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {

@@ -82,8 +82,11 @@ func (p *Placer) Place(c *cluster.Class) (Choice, bool) {
 
 // choose is the choice of a node where a pod of the class fits.
 func (p *Placer) choose(slot cluster.Slot, c *cluster.Class) Choice {
-	grant, _ := p.snapshot.Offer(slot, c)
-	return Choice{Slot: slot, Grant: grant}
+	choice := Choice{Slot: slot}
+	if !c.GPU.IsZero() || !c.Zones.IsZero() {
+		choice.Grant, _ = p.snapshot.Offer(slot, c)
+	}
+	return choice
 }
 
 // best returns the best node by the ranking of the pod's size, or by the class's own index.

@@ -194,7 +194,7 @@ func (s *seeker) stands(base stage) bool {
 	s.back(base)
 	s.resume(found)
 	for i, p := range found.placed {
-		if Commits(s.state(), p.Slot, p.Pod.Class, p.Grant) != "" {
+		if Commits(s.state(), p.Slot, p.Pod.Class, &p.Grant) != "" {
 			s.barred[p.Slot] = true
 			return false
 		}

@@ -29,7 +29,7 @@ func TestReleasedPodHearsOfNewTerms(t *testing.T) {
 		Requirements: &cluster.Requirements{AntiAffinity: []cluster.AffinityTerm{{TopologyKey: cluster.HostnameKey, Pods: caches}}},
 	}})
 	s.Release("c")
-	if place.Commits(&s.State, s.Slot("n1"), s.Pod("c").Class, topology.Grant{}) == "" {
+	if place.Commits(&s.State, s.Slot("n1"), s.Pod("c").Class, &topology.Grant{}) == "" {
 		t.Error("the released pod may join one whose anti-affinity forbids it")
 	}
 }

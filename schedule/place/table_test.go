@@ -43,7 +43,7 @@ func TestCommitIsNeverWeakerThanForecast(t *testing.T) {
 		slot := store.Slot(node.Name)
 		grant, offered := store.Offer(slot, class)
 		for _, f := range Filters {
-			forecast, commit := f.Fits(&store.State, slot, class), f.Commits(&store.State, slot, class, grant)
+			forecast, commit := f.Fits(&store.State, slot, class), f.Commits(&store.State, slot, class, &grant)
 			if commit && !forecast || forecast && offered && !commit {
 				t.Fatalf("%s: forecast says %v, commit says %v", f.Name, forecast, commit)
 			}
@@ -78,7 +78,7 @@ func TestCommitRefusesAWrongGrant(t *testing.T) {
 		{topology.Request{Milli: 300}, topology.Grant{GPUs: 4, Milli: 300}, false},
 	} {
 		class := store.Class(&cluster.Requirements{GPU: c.request})
-		if got := commitsGPUs(&store.State, slot, class, c.grant); got != c.want {
+		if got := commitsGPUs(&store.State, slot, class, &c.grant); got != c.want {
 			t.Errorf("%+v with %+v: %v, want %v", c.request, c.grant, got, c.want)
 		}
 	}

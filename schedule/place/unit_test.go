@@ -53,7 +53,7 @@ func (w *unitWorld) checkPlaced(t *rapid.T, placed []MemberChoice) {
 			t.Fatalf("%s on %d: placed twice, not of the unit, or where it must not be", m.Pod.Name, m.Slot)
 		}
 		seen[m.Pod] = true
-		if refused := Commits(&s.State, m.Slot, m.Pod.Class, m.Grant); refused != "" {
+		if refused := Commits(&s.State, m.Slot, m.Pod.Class, &m.Grant); refused != "" {
 			t.Fatalf("%s refuses %s on %d", refused, m.Pod.Name, m.Slot)
 		}
 		s.Assume(m.Slot, m.Pod, m.Grant)

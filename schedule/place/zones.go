@@ -31,7 +31,7 @@ func offerZones(s *cluster.State, slot cluster.Slot, c *cluster.Class) (topology
 	return g, ok && s.FitsExcess(slot, c, &g)
 }
 
-func commitsZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant topology.Grant) bool {
+func commitsZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topology.Grant) bool {
 	if c.Zones.IsZero() {
 		return grant.Zones.IsZero()
 	}
@@ -232,8 +232,7 @@ func zonesThatFit(shape *topology.ZoneShape, left zoneRest, c *cluster.Class, mo
 
 // excessOf is what a pod takes of its node's CPUs or memory beyond what it requests.
 func excessOf(pod *cluster.Pod, kind resource.Kind) int64 {
-	held := pod.Grant().Zones
-	cpu, memory := cluster.Excess(pod.Class, &held)
+	cpu, memory := cluster.Excess(pod.Class, pod.Zones())
 	switch kind {
 	case resource.CPU:
 		return cpu
@@ -250,10 +249,11 @@ func zoneRoomsWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, lea
 	left := zoneRest{*rooms, s.Free(slot, resource.CPU), s.Free(slot, resource.Memory)}
 	for _, pod := range leaving {
 		if pod.Priority < spec.CriticalPriority {
-			held := pod.Grant().Zones
 			left.cpu += pod.Class.Amounts.Get(resource.CPU) + excessOf(pod, resource.CPU)
 			left.memory += pod.Class.Amounts.Get(resource.Memory) + excessOf(pod, resource.Memory)
-			left.zones.Release(&held)
+			if held := pod.Zones(); held != nil {
+				left.zones.Release(held)
+			}
 		}
 	}
 	return zonesThatFit(shape, left, c, n)

@@ -165,7 +165,7 @@ func TestCommitRefusesWrongZones(t *testing.T) {
 		{dedicated, zonesOf(2), false},
 		{dedicated, zonesOf(0, 0, 4), false},
 	} {
-		if got := commitsZones(&store.State, slot, c.class, topology.Grant{Zones: c.grant}); got != c.want {
+		if got := commitsZones(&store.State, slot, c.class, &topology.Grant{Zones: c.grant}); got != c.want {
 			t.Errorf("%+v with %q: %v, want %v", c.class.Zones, c.grant, got, c.want)
 		}
 	}

@@ -79,7 +79,7 @@ func (w *world) place(pods []*cluster.Pod) cluster.Verdict {
 	for _, pod := range pods {
 		plan.Placements = append(plan.Placements, cluster.Placement{Pod: pod.UID, Node: "node"})
 	}
-	return w.store.Commit(plan, func(*cluster.State, cluster.Slot, *cluster.Class, topology.Grant) string { return "" })
+	return w.store.Commit(plan, func(*cluster.State, cluster.Slot, *cluster.Class, *topology.Grant) string { return "" })
 }
 
 // verify recounts what the queue keeps and returns the first difference.
