@@ -145,11 +145,19 @@ func (f *freshness) run(ctx context.Context) {
 	}
 }
 
+// unwritten reports whether an object is without a status yet: an agent creates it first and then says what there is, in two writes.
+func unwritten(n *nodev1alpha1.CustomNodeResource) bool {
+	return n.Status.ObservedAt.IsZero() && n.Status.Mode == ""
+}
+
 // mirrorReports mirrors CustomNodeResources. One that says the same again is passed on all the same: that it was said is news.
 func mirrorReports(f *freshness, p *Parser) *mirror[*nodev1alpha1.CustomNodeResource, nodeReport] {
 	return &mirror[*nodev1alpha1.CustomNodeResource, nodeReport]{
 		out: f, resource: nodev1alpha1.CustomNodeResources, known: make(map[objectName]nodeReport),
 		parse: func(n *nodev1alpha1.CustomNodeResource) (nodeReport, bool) {
+			if unwritten(n) {
+				return nodeReport{}, false
+			}
 			return nodeReport{p.strings.get(n.Name), p.NodeReport(n), n.Status.ObservedAt.Time}, true
 		},
 		equal: func(a, b nodeReport) bool {

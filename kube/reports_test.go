@@ -1,6 +1,9 @@
 package kube
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +24,11 @@ func agentReport(name string, cpus int, began time.Time, observed time.Duration)
 	return n
 }
 
+// unsaid is what an agent has created and not yet said anything in.
+func unsaid(name string) *nodev1alpha1.CustomNodeResource {
+	return &nodev1alpha1.CustomNodeResource{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
 // Reports grow stale unless their agents vouch for them; clocks that differ do no harm.
 func TestReportsGrowStale(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0)
@@ -28,7 +36,10 @@ func TestReportsGrowStale(t *testing.T) {
 	told := &collector{}
 	f := newFreshness(told, 10*time.Minute)
 	f.now = func() time.Time { return now }
-	m := mirrorReports(f, NewParser("hilbert", nil))
+	var log bytes.Buffer
+	m := mirrorReports(f, NewParser("hilbert", slog.New(slog.NewTextHandler(&log, nil))))
+	odd := unsaid("m")
+	odd.Status.Mode = "odd"
 	at := func(minutes int) time.Duration { return time.Duration(minutes) * time.Minute }
 	update := func(cpus, observed int) func() {
 		return func() { _ = m.Update(agentReport("n", cpus, began, at(observed))) }
@@ -54,14 +65,21 @@ func TestReportsGrowStale(t *testing.T) {
 		{60, func() { _ = f.expire() }, ""},
 		{61, update(6, 0), "report n none 6/64 [] stale"}, // after a restart of ours, of an agent that is long silent
 		{62, func() { _ = m.Replace([]any{agentReport("n", 6, began, 0), agentReport("m", 7, began, at(62))}, "") }, "report m agent 7/64 []; report n none 6/64 [] stale"},
-		{63, func() { _ = m.Update(&nodev1alpha1.CustomNodeResource{ObjectMeta: metav1.ObjectMeta{Name: "m"}}) }, "report m none 0/0 [] malformed"},
+		{63, func() { _ = m.Update(odd) }, "report m none 0/0 [] malformed"},
 		{99, func() { _ = f.expire() }, "report m none 0/0 [] malformed"},
+		{99, func() { _ = m.Add(unsaid("x")) }, ""},                 // there is an agent, which has said nothing yet
+		{99, func() { _ = m.Update(unsaid("m")) }, "report m gone"}, // it is made anew
+		{99, func() { _ = m.Update(odd) }, "report m none 0/0 [] malformed"},
+		{99, func() { _ = m.Replace([]any{unsaid("n"), unsaid("m")}, "") }, ""}, // a list of no reports
 	} {
 		now = began.Add(at(step.minute))
 		step.do()
 		if got := told.take(); got != step.want {
 			t.Errorf("step %d: told %q, want %q", i, got, step.want)
 		}
+	}
+	if complaints := log.String(); strings.Count(complaints, "malformed") != 1 || !strings.Contains(complaints, "customnoderesource m") {
+		t.Errorf("complained %q, want once, of m", complaints)
 	}
 }
 
