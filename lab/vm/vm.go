@@ -35,8 +35,9 @@ import (
 const (
 	// Address is the guest's own; HostAddress is where the host's loopback is for it.
 	Address, HostAddress = "10.0.2.15", "10.0.2.2"
-	// bootTimeout is how long the guest's first process may take to answer. It takes ten seconds on a quiet machine.
-	bootTimeout = 60 * time.Second
+	// bootTimeout is how long the guest's first process may take to answer. It takes ten seconds on a quiet machine, and has taken a minute where 25
+	// others wanted its two cores.
+	bootTimeout = 2 * time.Minute
 	// boots is how often a guest is booted before Boot gives up.
 	boots = 3
 	// answerPoll is how often a guest that boots is asked whether it is there.
@@ -55,7 +56,7 @@ type Options struct {
 	Forward []int
 	// Dir keeps the guest's console; "" is a temporary directory, removed by Close.
 	Dir string
-	// BootTimeout is how long the first process may take to answer; 0 is a minute.
+	// BootTimeout is how long the first process may take to answer; 0 is two minutes.
 	BootTimeout time.Duration
 	// Log gets a line for each step; nil says nothing.
 	Log func(format string, args ...any)

@@ -21,7 +21,7 @@ import (
 )
 
 // startTimeout bounds the boot and the join.
-const startTimeout = 8 * time.Minute
+const startTimeout = 12 * time.Minute
 
 // shared is the node of this process.
 var shared struct { //nolint:gochecknoglobals // one per test process is what this package is for
