@@ -43,8 +43,8 @@ func (r Result) Err() error {
 	return fmt.Errorf("status %d: %s", r.Status, strings.TrimSpace(r.Stderr+r.Stdout))
 }
 
-// Exec runs a command in the guest to its end, in its root cgroup. An exit status that is not 0 is no error of Exec's. It is killed with
-// ctx, or after two minutes where ctx has no deadline.
+// Exec runs a command in the guest to its end, in the cgroup of what serves there: the root, or a unit of systemd's. An exit status that is
+// not 0 is no error of Exec's. It is killed with ctx, or after two minutes where ctx has no deadline.
 func (c client) Exec(ctx context.Context, argv ...string) (Result, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
