@@ -91,6 +91,14 @@ type rig struct {
 	t *testing.T
 }
 
+// long leaves a test out of the short form, which is to take a few minutes.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not with -short")
+	}
+}
+
 // newRig returns a node without pods whose agent is ready.
 func newRig(t *testing.T) *rig {
 	r := &rig{vmtest.Node(t), t}

@@ -63,6 +63,7 @@ func TestWrittenByHand(t *testing.T) {
 // TestResize: a pod that is resized in place has the CPUs for its new size, in its pod's cgroup and its container's; the kubelet's own
 // writes of weight and quota stay.
 func TestResize(t *testing.T) {
+	long(t)
 	r := newRig(t)
 	pods := r.run(
 		r.pod("ads", asks("500m", "64Mi"), annotated(spec.AnnotationPool, "ads")),

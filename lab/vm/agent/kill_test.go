@@ -99,12 +99,10 @@ func TestKill(t *testing.T) {
 
 // TestKillWhileCreating: an agent that is killed at any moment of a pod's creation; the pod runs in the end, as promised.
 func TestKillWhileCreating(t *testing.T) {
+	long(t)
 	r := newRig(t)
 	pods, unchanged := r.residents()
 	moments := []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second}
-	if testing.Short() {
-		moments = moments[1:2]
-	}
 	for i, moment := range moments {
 		pod := r.create(r.dedicated(fmt.Sprintf("born-%d", i), "1", "64Mi", spec.NUMABound))
 		_, err := r.AwaitPod(t.Context(), pod, func(p *corev1.Pod) error {
@@ -155,6 +153,7 @@ func (r *rig) awaitRunning(p *corev1.Pod) *corev1.Pod {
 
 // TestCheckpointLost: without its checkpoint the agent adopts what runs, where it runs.
 func TestCheckpointLost(t *testing.T) {
+	long(t)
 	r := newRig(t)
 	pods, unchanged := r.residents()
 	agent := r.Guest.Service(agentName)
@@ -189,6 +188,7 @@ func TestCheckpointLost(t *testing.T) {
 
 // TestNRIDisabled: a runtime that comes back without NRI; what runs stays as it is and the node says what is wrong, until it is put right.
 func TestNRIDisabled(t *testing.T) {
+	long(t)
 	r := newRig(t)
 	_, unchanged := r.residents()
 	const file = "/etc/containerd/conf.d/no-nri.toml"

@@ -20,9 +20,7 @@ const benchUnit = "cpu-ns/op"
 // TestObserveCost measures what the agent costs while it reads the counters of a hundred containers each second, as CPU time of its process.
 // An emulated core is many times slower than the host's, so the same code is run here and there, and the ratio taken out.
 func TestObserveCost(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a measurement of minutes: not with -short")
-	}
+	long(t)
 	r := newRig(t)
 	const pods, containers, runs, during = 10, 10, 3, 60 * time.Second
 	inGuest, onHost := r.readCost()

@@ -104,7 +104,11 @@ func TestReport(t *testing.T) {
 		t.Errorf("mode %s, %+v; want an agent that is ready", o.Status.Mode, c)
 	}
 	r.sameMachine(o)
-	r.quiet(60*time.Second, 1)
+	quiet := time.Minute
+	if testing.Short() {
+		quiet /= 4
+	}
+	r.quiet(quiet, 1)
 }
 
 // sameHeld compares what pods hold for themselves.
