@@ -242,7 +242,8 @@ func (a *Agent) forget(p *pod) {
 // missingTicks is for how many ticks a pod's cgroup must be gone before the pod is taken for gone.
 const missingTicks = 2
 
-// bury forgets pods whose cgroup the kubelet has removed, which it does last. The runtime should have told; an event can be lost.
+// bury forgets pods whose cgroup the kubelet has removed, which it does last. The runtime should have told, but containerd (2.4.2) never tells of
+// the end of a sandbox that it took over from before its own restart.
 func (a *Agent) bury() {
 	for _, uid := range sortedKeys(a.pods) {
 		p := a.pods[uid]

@@ -87,7 +87,6 @@ func condition(o *v1alpha1.CustomNodeResource, kind string) metav1.Condition {
 // TestReport: what the API server has of the node is what its kernel has; and while nothing happens nothing is written.
 func TestReport(t *testing.T) {
 	r := newRig(t)
-	own := r.run(r.dedicated("two", "2", "64Mi", spec.NUMABound), r.dedicated("one", "1", "64Mi", spec.NUMABound))
 	pooled := map[string]*corev1.Pod{
 		spec.PoolShare: r.pod("shared", requests("100m")), "ads": r.pod("ads", requests("1"), annotated(spec.AnnotationPool, "ads")),
 		spec.PoolReclaimed: r.pod("reclaimed", level(spec.QoSReclaimed)), spec.PoolSystem: r.pod("system", level(spec.QoSSystem)),
@@ -95,6 +94,8 @@ func TestReport(t *testing.T) {
 	for name, p := range pooled {
 		pooled[name] = r.run(p)[0]
 	}
+	// Last, because a report is written for them at once; that pools have changed waits for the next one.
+	own := r.run(r.dedicated("two", "2", "64Mi", spec.NUMABound), r.dedicated("one", "1", "64Mi", spec.NUMABound))
 	k := r.sees()
 	o := r.reported("what is held and pooled is what the kernel has", func(o *v1alpha1.CustomNodeResource) error {
 		k = r.sees()
