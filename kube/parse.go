@@ -22,10 +22,12 @@ type Parser struct {
 	levels    []string // node labels from the widest domain to the narrowest
 	strings   interner
 	warner    warner
-	memo      memo
-	labelSets labelSets
-	imageSets imageSets
-	features  []string // of the node that was parsed last: its neighbours declare the same
+	// unreadable, if set, is called for each pod whose promise of zones cannot be read.
+	unreadable func()
+	memo       memo
+	labelSets  labelSets
+	imageSets  imageSets
+	features   []string // of the node that was parsed last: its neighbours declare the same
 }
 
 // NewParser returns a Parser for which the pods with the given spec.schedulerName are ours. Complaints about objects go to log, once

@@ -13,12 +13,6 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// HeldZones is what the node says that a pod holds.
-type HeldZones struct {
-	UID   cluster.UID
-	Grant topology.ZoneGrant
-}
-
 // rulers are the values of NodeStatus.Mode.
 var rulers = map[string]topology.Ruler{spec.ModeAgent: topology.RulerAgent, spec.ModeKubelet: topology.RulerKubelet}
 
@@ -30,7 +24,7 @@ const maxThreads = 8
 // The NUMA nodes are the zones, by ascending number. Where the kubelet rules nothing is promised and nobody is said to hold anything; a
 // machine with more than topology.MaxZones NUMA nodes has no zones at all. What is missing is an error and never zero; the error names
 // the zone, and nothing of such a report may be acted on.
-func ParseNodeReport(s *spec.NodeStatus) (shape topology.ZoneShape, held []HeldZones, err error) {
+func ParseNodeReport(s *spec.NodeStatus) (shape topology.ZoneShape, held []cluster.HeldZones, err error) {
 	ruler, ok := rulers[s.Mode]
 	switch {
 	case !ok:
@@ -64,9 +58,9 @@ func ParseNodeReport(s *spec.NodeStatus) (shape topology.ZoneShape, held []HeldZ
 		return shape, nil, nil
 	}
 	for uid, grant := range grants {
-		held = append(held, HeldZones{cluster.UID(uid), *grant})
+		held = append(held, cluster.HeldZones{UID: cluster.UID(uid), Grant: *grant})
 	}
-	slices.SortFunc(held, func(a, b HeldZones) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(held, func(a, b cluster.HeldZones) int { return cmp.Compare(a.UID, b.UID) })
 	return shape, held, nil
 }
 

@@ -77,6 +77,9 @@ func (p *Parser) zoneGrant(pod *corev1.Pod, request topology.ZoneRequest) topolo
 		err = answers(&grant, request)
 	}
 	if err != nil {
+		if p.unreadable != nil {
+			p.unreadable()
+		}
 		p.warner.warn("pod "+pod.Namespace+"/"+pod.Name, "the record of the pod's zones is unreadable, so they are guessed",
 			"annotation", spec.AnnotationZones, "err", err)
 		return topology.ZoneGrant{}

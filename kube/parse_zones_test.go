@@ -70,7 +70,8 @@ func TestZoneRequest(t *testing.T) {
 }
 
 func TestZonesOfBoundPod(t *testing.T) {
-	p := NewParser("hilbert", nil)
+	p, unreadable := NewParser("hilbert", nil), 0
+	p.unreadable = func() { unreadable++ }
 	zones := func(level, text string) topology.ZoneGrant {
 		pod := dedicated(level, list("cpu", "3", "memory", "1Gi"), "hilbert.dev/numa", "bound", "hilbert.dev/zones", text)
 		if level == "" {
@@ -82,13 +83,16 @@ func TestZonesOfBoundPod(t *testing.T) {
 	if got := zones("dedicated_cores", "0:2/512Mi,1:2/512Mi").String(); got != "0:2/512Mi,1:2/512Mi" {
 		t.Errorf("got %s", got)
 	}
-	for _, bad := range []string{"", "x", "0:2/1024Mi", "0:4", "0:4/512Mi", "9:4/1024Mi"} {
-		if got := zones("dedicated_cores", bad); !got.IsZero() {
-			t.Errorf("%q: got %s", bad, got)
+	for i, bad := range []string{"", "x", "0:2/1024Mi", "0:4", "0:4/512Mi", "9:4/1024Mi"} {
+		if got := zones("dedicated_cores", bad); !got.IsZero() || unreadable != i+1 {
+			t.Errorf("%q: got %s, told %d times", bad, got, unreadable)
 		}
 	}
 	if got := zones("", "0:4/1024Mi"); !got.IsZero() {
 		t.Errorf("a shared pod is granted %s", got)
+	}
+	if unreadable != 6 {
+		t.Errorf("told %d times of what cannot be read", unreadable)
 	}
 }
 

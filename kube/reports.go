@@ -24,11 +24,7 @@ func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *cluster.NodeRep
 		p.warner.warn("customnoderesource "+n.Name, "the report is malformed, so that nothing is promised by zone", "err", err)
 		return &cluster.NodeReport{Why: cluster.ReportMalformed}
 	}
-	r := &cluster.NodeReport{Zones: shape}
-	for _, h := range held {
-		r.Held = append(r.Held, cluster.HeldZones(h))
-	}
-	return r
+	return &cluster.NodeReport{Zones: shape, Held: held}
 }
 
 // freshness turns reports into events, and tells of those that nobody has vouched for in time. That an agent has looked once more is known

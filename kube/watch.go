@@ -56,6 +56,8 @@ type WatchOptions struct {
 	Levels        []string
 	// StaleAfter is the age from which a CustomNodeResource is not acted on any more; 0 means defaultStaleAfter.
 	StaleAfter time.Duration
+	// OnUnreadablePromise, if set, is called for each bound pod that is read and whose promise of zones cannot be. It must not block.
+	OnUnreadablePromise func()
 }
 
 // defaultStaleAfter is the configuration's default of scheduling.zones.staleAfter.
@@ -72,7 +74,11 @@ func StartWatch(ctx context.Context, c *Connection, o WatchOptions, log *slog.Lo
 	ctx, stop := context.WithCancel(silence(context.WithoutCancel(ctx)))
 	w := &Watch{events: make(chan cluster.Event, MaxQueuedEvents), stop: stop}
 	out := outlet{ctx, w.events}
-	parser := func() *Parser { return NewParser(o.SchedulerName, log, o.Levels...) } // one each: it serves one goroutine
+	parser := func() *Parser { // one each: it serves one goroutine
+		p := NewParser(o.SchedulerName, log, o.Levels...)
+		p.unreadable = o.OnUnreadablePromise
+		return p
+	}
 	clients, readersErr := newReaders(own, shared)
 	optionals, optionalsErr := newOptionals(own, shared, out, parser, log)
 	if err := errors.Join(readersErr, optionalsErr); err != nil {
