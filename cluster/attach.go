@@ -23,6 +23,7 @@ func (s *Store) attach(pod *Pod, slot Slot) {
 	s.tally(pod, 1)
 	s.spend(pod, 1)
 	s.settleZones(pod, slot)
+	s.promises.count(pod, 1)
 	held := pod.holding()
 	if pod.inferred {
 		held.gpus, held.milli = 0, 0
@@ -67,6 +68,7 @@ func (s *Store) unplace(pod *Pod) {
 	if pod.guessesZones() {
 		s.zoneGuesses[slot]--
 	}
+	s.promises.count(pod, -1)
 	s.depart(pod, slot, node)
 	rezones := s.touchesZones(slot, pod)
 	pod.slot = NoSlot

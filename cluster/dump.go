@@ -77,7 +77,7 @@ func (p *Pod) Record() PodRecord {
 	if !p.inferred {
 		r.Facts.Grant.GPUs, r.Facts.Grant.Milli = p.gpus, p.milli
 	}
-	if recorded := p.recordedZones(); recorded != nil {
+	if recorded := p.Promise(); recorded != nil {
 		r.Facts.Grant.Zones = *recorded
 	}
 	for _, victim := range p.victims {

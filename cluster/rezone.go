@@ -27,8 +27,8 @@ func (p *Pod) Moved() bool {
 	return p.confirmed && p.recorded != nil && !sameZones(p.recorded, p.zones)
 }
 
-// recordedZones is what the pod's Binding said, nil where it said nothing.
-func (p *Pod) recordedZones() *topology.ZoneGrant {
+// Promise returns what the pod's Binding said of zones, nil where it said nothing; the caller must not change it.
+func (p *Pod) Promise() *topology.ZoneGrant {
 	switch {
 	case p.confirmed:
 		return p.recorded
@@ -40,7 +40,7 @@ func (p *Pod) recordedZones() *topology.ZoneGrant {
 
 // confirm makes the pod hold what its node says: a part of the report, which nobody changes.
 func (p *Pod) confirm(held *topology.ZoneGrant) {
-	p.recorded, p.zones, p.confirmed = p.recordedZones(), given(held), true
+	p.recorded, p.zones, p.confirmed = p.Promise(), given(held), true
 }
 
 // given returns a grant, nil in place of one that gives nothing.
@@ -65,7 +65,7 @@ func sameZones(a, b *topology.ZoneGrant) bool { return a == b || a != nil && b !
 
 // forgetZones leaves the pod with what its Binding said.
 func (p *Pod) forgetZones() {
-	p.zones, p.recorded, p.confirmed = p.recordedZones(), nil, false
+	p.zones, p.recorded, p.confirmed = p.Promise(), nil, false
 }
 
 // report takes in a node's newest report; nil: there is none any more.
@@ -200,10 +200,12 @@ func (s *Store) confirm(pod *Pod, slot Slot, r *NodeReport) {
 		return
 	}
 	s.moveExcess(slot, pod.Class, pod.zones, -1)
+	s.promises.count(pod, -1)
 	pod.forgetZones()
 	if ok {
 		pod.confirm(held)
 	}
+	s.promises.count(pod, 1)
 	s.moveExcess(slot, pod.Class, pod.zones, 1)
 }
 

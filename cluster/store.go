@@ -23,6 +23,7 @@ type Store struct {
 
 	reports     map[string]*reported // by node
 	zoneGuesses []int32              // pods on each slot whose zones are guessed
+	promises    Promises
 
 	bases     map[string]*base
 	idle      int // classes without pods
@@ -277,6 +278,7 @@ func (s *Store) removeNode(name string) {
 	}
 	for _, pod := range s.onSlot[slot] {
 		s.spend(pod, -1)
+		s.promises.count(pod, -1)
 		pod.slot = NoSlot
 		if pod.inferred {
 			pod.gpus, pod.milli = 0, 0 // to be guessed anew should the node come back
@@ -370,7 +372,7 @@ func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
 	if inferred && known {
 		held.gpus, held.milli, inferred = pod.gpus, pod.milli, pod.inferred // an update that says nothing new
 	}
-	recorded := pod.recordedZones()
+	recorded := pod.Promise()
 	if known && held.zones == nil && !class.Zones.IsZero() {
 		held.zones = recorded // the same
 	}

@@ -13,6 +13,7 @@ import (
 // simulator call it.
 func (s *Store) Verify() error {
 	charged := 0
+	var promises Promises
 	for i, node := range s.nodes {
 		slot := Slot(i)
 		if node == nil {
@@ -39,10 +40,14 @@ func (s *Store) Verify() error {
 		}
 		if pod.slot != NoSlot {
 			charged--
+			promises.count(pod, 1)
 		}
 	}
 	if charged != 0 {
 		return fmt.Errorf("%d pods are charged without being in the ledger", charged)
+	}
+	if promises != s.promises {
+		return fmt.Errorf("promises say %+v, pods say %+v", s.promises, promises)
 	}
 	if err := s.verifyBooks(); err != nil {
 		return err

@@ -55,6 +55,8 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "node":
 		h.s.Apply(cluster.NodeUpserted{Node: script.Node(t, d)}, h.now)
+	case "report":
+		h.s.Apply(script.Report(t, d), h.now)
 	case "rmnode":
 		h.s.Apply(cluster.NodeRemoved{Name: d.CmdArgs[0].Key}, h.now)
 	case "pod":

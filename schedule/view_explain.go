@@ -26,6 +26,8 @@ type Answer struct {
 
 	Node string `json:"node,omitempty"`
 	GPUs string `json:"gpus,omitempty"` // indices
+	// Zones is what it holds of its node's zones, if it asks for any or holds some.
+	Zones *PodZones `json:"zones,omitempty"`
 	// Unit is the PodGroup that the pod names, in its namespace; what is in the gang's way ExplainUnit says.
 	Unit string `json:"unit,omitempty"`
 	// Victims are the pods that must leave the node first.
@@ -41,6 +43,56 @@ type Answer struct {
 	// 1, or 0 if it would not fit there now.
 	Best []RankedNode `json:"best,omitempty"`
 	Rank int          `json:"rank,omitempty"`
+}
+
+// PodZones is what a pod holds of its node's zones: "0:8/4096Mi" is 8 CPUs and 4 GiB of zone 0.
+type PodZones struct {
+	Grant string `json:"grant"`
+	// State is what is known of it: promised, confirmed (by the node), moved (the node gave others than Promise), given (the node says so, and no
+	// Binding said anything) or guessed (nobody has said anything).
+	State   string `json:"state"`
+	Promise string `json:"promise,omitempty"`
+}
+
+// The states of PodZones.
+const (
+	ZonesPromised  = "promised"
+	ZonesConfirmed = "confirmed"
+	ZonesMoved     = "moved"
+	ZonesGiven     = "given"
+	ZonesGuessed   = "guessed"
+)
+
+func podZones(pod *cluster.Pod) *PodZones {
+	if pod.Zones() == nil {
+		return nil
+	}
+	held, promise := &PodZones{Grant: pod.Zones().String()}, pod.Promise()
+	switch {
+	case promise == nil && pod.Confirmed():
+		held.State = ZonesGiven
+	case promise == nil:
+		held.State = ZonesGuessed
+	case pod.Moved():
+		held.State, held.Promise = ZonesMoved, promise.String()
+	case pod.Confirmed():
+		held.State = ZonesConfirmed
+	default:
+		held.State = ZonesPromised
+	}
+	return held
+}
+
+// String says it in words.
+func (h *PodZones) String() string {
+	switch text := "zones " + h.Grant; h.State {
+	case ZonesMoved:
+		return text + ", moved from " + h.Promise
+	case ZonesGiven:
+		return text + ", which nobody promised"
+	default:
+		return text + ", " + h.State
+	}
 }
 
 // RankedNode is a node on which a pod fits.
@@ -80,7 +132,8 @@ func (d *Dump) Explain(namespace, name string) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the ledger: %w", err)
 	}
-	a.GPUs = store.Pod(f.UID).Grant().String()
+	pod := store.Pod(f.UID)
+	a.GPUs, a.Zones = pod.Grant().String(), podZones(pod)
 	if !f.Ours || r.Phase == cluster.Finished || r.Phase == cluster.Pending && f.Deleting {
 		return a, nil
 	}

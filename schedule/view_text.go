@@ -61,10 +61,17 @@ func (a *Answer) standing() string {
 }
 
 func (a *Answer) place() string {
+	var held []string
 	if a.GPUs != "" {
-		return a.Node + " (GPUs " + a.GPUs + ")"
+		held = append(held, "GPUs "+a.GPUs)
 	}
-	return a.Node
+	if a.Zones != nil {
+		held = append(held, a.Zones.String())
+	}
+	if len(held) == 0 {
+		return a.Node
+	}
+	return a.Node + " (" + strings.Join(held, "; ") + ")"
 }
 
 func (a *Answer) writeNodes(b *strings.Builder, e *place.Explanation) {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,7 +34,7 @@ func (l *loop) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range loopCollections {
 		out <- desc
 	}
-	for _, desc := range queueCollections {
+	for _, desc := range slices.Concat(queueCollections, zoneCollections) {
 		out <- desc
 	}
 }
@@ -43,13 +44,14 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 	var state struct {
 		pending                         map[schedule.WaitingState]int
 		tenancy                         tenancy
+		zones                           zoneCounts
 		nodes, pods, depth, outstanding int
 		over                            int
 	}
 	answered := l.ask(scrapeTimeout, func() {
 		state.pending, state.tenancy = l.scheduler.PendingPods(), newTenancy(l.scheduler)
 		state.nodes, state.pods = l.scheduler.Store().Nodes(), l.scheduler.Store().Pods()
-		state.over = overcommitted(&l.scheduler.Store().State)
+		state.over, state.zones = overcommitted(&l.scheduler.Store().State), newZoneCounts(l.scheduler.Store())
 		state.depth, state.outstanding = len(l.watch.Events()), l.outstanding
 	})
 	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
@@ -68,6 +70,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	state.tenancy.collect(out)
+	state.zones.collect(out)
 	gauge(writesDesc, state.outstanding)
 	gauge(nodesDesc, state.nodes)
 	gauge(podsDesc, state.pods)

@@ -28,6 +28,7 @@ type meter struct {
 	bindingTime                            prometheus.Histogram
 	leader                                 prometheus.Gauge
 	blockedPods                            *prometheus.GaugeVec
+	unreadable                             prometheus.Counter
 
 	lap     time.Time                    // when the decision under way began
 	waiting map[cluster.UID]time.Time    // since when each unbound pod of ours could have been placed
@@ -93,6 +94,9 @@ func newMeter(now func() time.Time) *meter {
 		blockedPods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hilbert_unschedulable_pods", Help: "Pods that fit nowhere, by each filter that refused a node for them.",
 		}, []string{"filter"}),
+		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hilbert_zone_promises_unreadable_total", Help: "Readings of bound pods whose promise of zones cannot be read, so that it is guessed. A pod is read at each of its updates.",
+		}),
 		filters: make(map[string]int),
 	}
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -108,7 +112,7 @@ func newMeter(now func() time.Time) *meter {
 	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
 	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.blockedPods,
-		m.unitTime, m.unitConditions, m.queueStatuses,
+		m.unitTime, m.unitConditions, m.queueStatuses, m.unreadable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.reset(cluster.NewStore())
 	return m
