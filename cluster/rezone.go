@@ -125,6 +125,9 @@ func (s *Store) enterZones(slot Slot, node string) {
 
 // settleZones makes the pod hold what its node reports, before it is charged there.
 func (s *Store) settleZones(pod *Pod, slot Slot) {
+	if len(s.reports) == 0 {
+		return
+	}
 	held, ok := s.Report(slot).holds(pod.UID)
 	if !ok {
 		return
@@ -135,6 +138,9 @@ func (s *Store) settleZones(pod *Pod, slot Slot) {
 
 // depart takes note that a pod has left a node which may still name it.
 func (s *Store) depart(pod *Pod, slot Slot, node string) {
+	if len(s.reports) == 0 {
+		return
+	}
 	if _, ok := s.Report(slot).holds(pod.UID); ok {
 		r := s.reports[node]
 		if r.left == nil {
@@ -149,8 +155,11 @@ func (p *Pod) guessesZones() bool { return p.guessed && !p.confirmed }
 
 // touchesZones reports whether a pod coming or going changes more of the slot's row than its own grant: others are guessed, or its node names it.
 func (s *Store) touchesZones(slot Slot, pod *Pod) bool {
+	if pod.Class.Zones.IsZero() && pod.zones == nil { // before the row, which is far away in memory
+		return false
+	}
 	row := s.zones[slot]
-	if row == nil || pod.Class.Zones.IsZero() && pod.zones == nil {
+	if row == nil {
 		return false
 	}
 	_, held := row.report.holds(pod.UID)
