@@ -298,10 +298,13 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
 	return Fits(&s.State, slot, s.Pod(asked.UID).Class)
 }
 
-// fitsInLargerZone reports whether the pod fits if some zone of the node has so many CPUs more.
+// fitsInLargerZone reports whether the pod fits if so many CPUs more are free in some zone of the node that has as many in use.
 func fitsInLargerZone(s *cluster.Store, slot cluster.Slot, asked cluster.PodFacts, more uint16) bool {
 	for z := range s.Report(slot).Zones.Zones {
 		before := s.Report(slot)
+		if _, free := s.Zones(slot); free[z].CPUs+int32(more) > int32(before.Zones.Zone[z].CPUs) {
+			continue
+		}
 		larger := *before
 		larger.Zones.Zone[z].CPUs += more
 		s.Apply(cluster.NodeReported{Node: s.Node(slot).Name, Report: &larger})
