@@ -20,8 +20,10 @@ func TestQoSOf(t *testing.T) {
 		{"ours wins", words{LabelQoS: "reclaimed_cores"}, words{AnnotationKatalystQoS: "dedicated_cores"}, QoS{Level: QoSReclaimed, Said: true}, ""},
 		{"Katalyst's level", nil, words{AnnotationKatalystQoS: "system_cores"}, QoS{Level: QoSSystem, Said: true}, ""},
 		{
-			"Katalyst's binding", nil, words{AnnotationKatalystQoS: "dedicated_cores", AnnotationKatalystMemory: `{"numa_binding":"true","numa_exclusive":"true"}`},
-			QoS{Level: QoSDedicated, NUMA: NUMAExclusive, Said: true}, "",
+			"Katalyst's binding", nil,
+			words{AnnotationKatalystQoS: "dedicated_cores", AnnotationKatalystMemory: `{"numa_binding":"true","numa_exclusive":"true"}`},
+			QoS{Level: QoSDedicated, NUMA: NUMAExclusive, Said: true},
+			"",
 		},
 		{"not bound", nil, words{AnnotationKatalystQoS: "dedicated_cores", AnnotationKatalystMemory: `{"numa_binding":"false"}`}, QoS{Level: QoSDedicated, Said: true}, ""},
 		{"Katalyst's pool", nil, words{AnnotationKatalystCPU: `{"cpuset_pool":"ads"}`}, QoS{Level: QoSShared, Pool: "ads"}, ""},
