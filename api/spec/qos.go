@@ -116,35 +116,29 @@ func (q QoS) with(numa, pool string) (QoS, error) {
 // enhancements reads how the level is refined, by our names or by Katalyst's.
 func enhancements(annotations map[string]string) (numa, pool string, err error) {
 	numa, pool = annotations[AnnotationNUMA], annotations[AnnotationPool]
-	if numa == "" {
-		memory, err := katalyst(annotations, AnnotationKatalystMemory, `{"numa_binding":"true"}`)
+	if text := annotations[AnnotationKatalystMemory]; text != "" && numa == "" {
+		var memory struct {
+			Binding   string `json:"numa_binding"`
+			Exclusive string `json:"numa_exclusive"`
+		}
+		if err := json.Unmarshal([]byte(text), &memory); err != nil {
+			return "", "", fmt.Errorf("%s: %w; want for example {\"numa_binding\":\"true\"}", AnnotationKatalystMemory, err)
+		}
 		switch {
-		case err != nil:
-			return "", "", err
-		case memory["numa_exclusive"] == "true":
+		case memory.Exclusive == "true":
 			numa = NUMAExclusive
-		case memory["numa_binding"] == "true":
+		case memory.Binding == "true":
 			numa = NUMABound
 		}
 	}
-	if pool == "" {
-		cpu, err := katalyst(annotations, AnnotationKatalystCPU, `{"cpuset_pool":"ads"}`)
-		if err != nil {
-			return "", "", err
+	if text := annotations[AnnotationKatalystCPU]; text != "" && pool == "" {
+		var cpu struct {
+			Pool string `json:"cpuset_pool"`
 		}
-		pool = cpu["cpuset_pool"]
+		if err := json.Unmarshal([]byte(text), &cpu); err != nil {
+			return "", "", fmt.Errorf("%s: %w; want for example {\"cpuset_pool\":\"ads\"}", AnnotationKatalystCPU, err)
+		}
+		pool = cpu.Pool
 	}
 	return numa, pool, nil
-}
-
-// katalyst reads one of Katalyst's enhancements: a flat object of strings.
-func katalyst(annotations map[string]string, key, example string) (values map[string]string, err error) {
-	text := annotations[key]
-	if text == "" {
-		return nil, nil
-	}
-	if err := json.Unmarshal([]byte(text), &values); err != nil {
-		return nil, fmt.Errorf("%s: %w; want strings only, for example %s", key, err, example)
-	}
-	return values, nil
 }
