@@ -193,30 +193,6 @@ func (q *Queue) Admits(ask resource.List) (Shortfall, bool) {
 	return Shortfall{}, true
 }
 
-// Fork returns the children of the lowest queue above both that lead to the one and to the other; nil, nil when one is above the other or
-// they are the same.
-func Fork(a, b *Queue) (*Queue, *Queue) {
-	for a.depth > b.depth {
-		if a.parent == b {
-			return nil, nil
-		}
-		a = a.parent
-	}
-	for b.depth > a.depth {
-		if b.parent == a {
-			return nil, nil
-		}
-		b = b.parent
-	}
-	if a == b {
-		return nil, nil
-	}
-	for a.parent != b.parent {
-		a, b = a.parent, b.parent
-	}
-	return a, b
-}
-
 // Root is the root of the tree of queues.
 func (s *Store) Root() *Queue { return s.root }
 

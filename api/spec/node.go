@@ -120,23 +120,25 @@ const (
 
 // Reasons of the node: of conditions, events and metrics. They are bounded and stable.
 const (
-	ReasonAgentRunning      = "AgentRunning"
-	ReasonInvalidQoS        = "InvalidQoS"        // a label or annotation cannot be read; the pod is treated as shared
-	ReasonPromiseMoved      = "PromiseMoved"      // the promised zones were gone; equivalent ones were taken
-	ReasonPromiseBroken     = "PromiseBroken"     // no zones could be had; the pod is failed and evicted
-	ReasonForgedPlacement   = "ForgedPlacement"   // the promise does not answer the request
-	ReasonInsufficientCores = "InsufficientCores" // more dedicated cores than are free
-	ReasonNoNUMAInformation = "NoNUMAInformation" // the kernel shows no NUMA nodes: the machine counts as one zone
-	ReasonTooManyZones      = "TooManyZones"      // more NUMA nodes than can be promised from
-	ReasonPressureMissing   = "PressureMissing"   // the kernel has no PSI
-	ReasonRuntimeLost       = "RuntimeLost"       // the container runtime has closed the connection, or has NRI disabled
-	ReasonKnobRefused       = "KnobRefused"       // the kernel refused a value
-	ReasonCountersReversed  = "CountersReversed"  // a kernel counter went backwards
-	ReasonClockJumped       = "ClockJumped"
-	ReasonCheckpointLost    = "CheckpointLost"   // the agent cannot write its state; after a restart it adopts what runs
-	ReasonBestEffortWeight  = "BestEffortWeight" // the kubelet's BestEffort cgroup weighs so much that it does not protect others
-	ReasonKubeletRules      = "KubeletRules"     // a manager of the kubelet is on
-	ReasonUnlabelled        = "Unlabelled"
-	ReasonAllLabelled       = "AllLabelled"
-	ReasonZonesOpen         = "ZonesOpen"
+	ReasonAgentRunning       = "AgentRunning"
+	ReasonInvalidQoS         = "InvalidQoS"         // a label or annotation cannot be read; the pod is treated as shared
+	ReasonPromiseMoved       = "PromiseMoved"       // the promised zones were gone; equivalent ones were taken
+	ReasonPromiseBroken      = "PromiseBroken"      // no zones could be had; the pod is failed and evicted
+	ReasonForgedPlacement    = "ForgedPlacement"    // the promise does not answer the request
+	ReasonInsufficientCores  = "InsufficientCores"  // more dedicated cores than are free
+	ReasonNoNUMAInformation  = "NoNUMAInformation"  // the kernel shows no NUMA nodes: the machine counts as one zone
+	ReasonTopologyIncomplete = "TopologyIncomplete" // the kernel does not say, or contradicts itself about, something that placements are better with
+	ReasonDeviceUnreadable   = "DeviceUnreadable"   // a device, or something of it, is left out because its attributes are missing or malformed
+	ReasonTooManyZones       = "TooManyZones"       // more NUMA nodes than can be promised from
+	ReasonPressureMissing    = "PressureMissing"    // the kernel has no PSI
+	ReasonRuntimeLost        = "RuntimeLost"        // the container runtime has closed the connection, or has NRI disabled
+	ReasonKnobRefused        = "KnobRefused"        // the kernel refused a value
+	ReasonCountersReversed   = "CountersReversed"   // a kernel counter went backwards
+	ReasonClockJumped        = "ClockJumped"
+	ReasonCheckpointLost     = "CheckpointLost"   // the agent cannot write its state, or cannot read all of it; it adopts what runs
+	ReasonBestEffortWeight   = "BestEffortWeight" // the kubelet's BestEffort cgroup weighs so much that it does not protect others
+	ReasonKubeletRules       = "KubeletRules"     // a manager of the kubelet is on
+	ReasonUnlabelled         = "Unlabelled"
+	ReasonAllLabelled        = "AllLabelled"
+	ReasonZonesOpen          = "ZonesOpen"
 )

@@ -17,9 +17,6 @@ import (
 // CheckpointVersion is the version of the checkpoints that this package writes and reads.
 const CheckpointVersion = 1
 
-// ReasonCheckpointLost is of notes that say what a checkpoint could not give back.
-const ReasonCheckpointLost = "CheckpointLost"
-
 // Checkpoint is a Manager's state, ready for JSON.
 type Checkpoint struct {
 	Version int    `json:"version"`
@@ -124,7 +121,7 @@ func fingerprint(machine *topology.Machine) string {
 // then. The shell admits them again with what they run on as Fixed.
 func (m *Manager) Restore(c *Checkpoint) (notes []Note) {
 	lost := func(format string, args ...any) []Note {
-		return append(notes, Note{ReasonCheckpointLost, fmt.Sprintf(format, args...)})
+		return append(notes, Note{spec.ReasonCheckpointLost, fmt.Sprintf(format, args...)})
 	}
 	switch {
 	case c == nil:

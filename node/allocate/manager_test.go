@@ -342,7 +342,7 @@ func TestPoolNames(t *testing.T) {
 	if topology.SharePool != spec.PoolShare {
 		t.Errorf("the allocator calls the pool that is always there %q, the API %q", topology.SharePool, spec.PoolShare)
 	}
-	if spec.ReasonPromiseBroken == ReasonCheckpointLost {
+	if spec.ReasonPromiseBroken == spec.ReasonCheckpointLost {
 		t.Error("two reasons have one name")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -107,7 +108,7 @@ func (r *reader) sockets(online topology.CPUSet) (map[int]int, error) {
 		return r.list(cpuPath(cpu, "topology/package_cpus_list"), cpuPath(cpu, "topology/core_siblings_list"))
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		r.note(ReasonTopologyIncomplete, "the kernel does not say which CPUs share a socket: they count as one")
+		r.note(spec.ReasonTopologyIncomplete, "the kernel does not say which CPUs share a socket: they count as one")
 		return partition(online, func(int) (topology.CPUSet, error) { return online, nil })
 	}
 	return sockets, err
@@ -118,7 +119,7 @@ func (r *reader) sockets(online topology.CPUSet) (map[int]int, error) {
 func (r *reader) caches(online topology.CPUSet, cores, sockets map[int]int) map[int]int {
 	groups, err := r.cacheGroups(online, cores, sockets)
 	if err != nil {
-		r.note(ReasonTopologyIncomplete, "L3 caches are not known: %v", err)
+		r.note(spec.ReasonTopologyIncomplete, "L3 caches are not known: %v", err)
 		for cpu := range online.All() {
 			groups[cpu] = -1
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -82,7 +83,7 @@ func (r *reader) hosts() []string {
 func (r *reader) descend(dir string, above *found, seen map[string]bool) {
 	entries, err := fs.ReadDir(r.sys, dir)
 	if err != nil {
-		r.note(ReasonDeviceUnreadable, "%v", err)
+		r.note(spec.ReasonDeviceUnreadable, "%v", err)
 		return
 	}
 	serves := above.Kind == topology.DeviceGPU || above.Kind == topology.DeviceNIC || above.Kind == topology.DeviceDisk
@@ -110,7 +111,7 @@ func (r *reader) function(dir string, above *found, seen map[string]bool) {
 		r.descend(dir, f, seen)
 		return
 	}
-	r.note(ReasonDeviceUnreadable, "PCI device %s is left out: %v", d.Address, err)
+	r.note(spec.ReasonDeviceUnreadable, "PCI device %s is left out: %v", d.Address, err)
 	r.descend(dir, f, seen)
 	above.children = append(above.children, f.children...)
 }
@@ -150,14 +151,14 @@ func (r *reader) device(dir string) (d topology.Device, err error) {
 	case err == nil:
 		d.NUMA = near
 	case !errors.Is(err, fs.ErrNotExist):
-		r.note(ReasonDeviceUnreadable, "PCI device %s: its NUMA node is not known: %v", d.Address, err)
+		r.note(spec.ReasonDeviceUnreadable, "PCI device %s: its NUMA node is not known: %v", d.Address, err)
 	}
 	most, err := r.number(dir + "/sriov_totalvfs")
 	switch {
 	case err == nil && most >= 0:
 		d.MaxVirtualFunctions = most
 	case !errors.Is(err, fs.ErrNotExist):
-		r.note(ReasonDeviceUnreadable, "PCI device %s: how many virtual functions it can have is not known", d.Address)
+		r.note(spec.ReasonDeviceUnreadable, "PCI device %s: how many virtual functions it can have is not known", d.Address)
 	}
 	if target, err := fs.ReadLink(r.sys, dir+"/physfn"); err == nil && address.MatchString(path.Base(target)) {
 		d.PhysicalFunction = path.Base(target)
@@ -210,7 +211,7 @@ func (r *reader) softRDMA(devices []*found) {
 		}
 		on := owner(devices, func(f *found) bool { return slices.Contains(f.Names, network) })
 		if err != nil || on == nil {
-			r.note(ReasonDeviceUnreadable, "RDMA device %s is left out: no PCI device is known below it", name)
+			r.note(spec.ReasonDeviceUnreadable, "RDMA device %s is left out: no PCI device is known below it", name)
 			continue
 		}
 		on.RDMA = append(on.RDMA, name)

@@ -21,17 +21,9 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// Reasons of notes, beside those of api/spec.
-const (
-	// ReasonTopologyIncomplete: the kernel does not say, or contradicts itself about, something that placements are better with.
-	ReasonTopologyIncomplete = "TopologyIncomplete"
-	// ReasonDeviceUnreadable: a device, or something of it, is left out because its attributes are missing or malformed.
-	ReasonDeviceUnreadable = "DeviceUnreadable"
-)
-
 // Note is something that the machine's model lacks, or has only in part.
 type Note struct {
-	Reason  string // of api/spec or of this package
+	Reason  string // of api/spec
 	Message string
 }
 

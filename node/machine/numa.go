@@ -92,7 +92,7 @@ func (r *reader) distances(nodes []topology.NUMANode, ids topology.CPUSet) {
 	for i, n := range nodes {
 		row, err := r.distanceRow(n.ID, nodes, ids)
 		if err != nil {
-			r.note(ReasonTopologyIncomplete, "distances of NUMA nodes are not known: %v", err)
+			r.note(spec.ReasonTopologyIncomplete, "distances of NUMA nodes are not known: %v", err)
 			return
 		}
 		rows[i] = row

@@ -62,17 +62,8 @@ type Sample[T any] struct {
 	reason Reason
 }
 
-// ValidSample is a value that was read at the time of the observation. With MissingSample, StaleSample and ReversedSample it lets tests
-// say what was seen.
-func ValidSample[T any](value T) Sample[T] { return Sample[T]{value: value, state: Valid} }
-
 // MissingSample has no value.
 func MissingSample[T any](why Reason) Sample[T] { return Sample[T]{reason: why} }
-
-// StaleSample is a value that was last read age ago.
-func StaleSample[T any](value T, age time.Duration, why Reason) Sample[T] {
-	return Sample[T]{value: value, age: age, state: Stale, reason: why}
-}
 
 // ReversedSample has no value, because its counter went backwards.
 func ReversedSample[T any]() Sample[T] { return Sample[T]{state: Reversed} }
