@@ -2,14 +2,9 @@ package agent
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -32,17 +27,15 @@ import (
 	"hilbert.dev/hilbert/lab/vm"
 	"hilbert.dev/hilbert/lab/vm/join"
 	"hilbert.dev/hilbert/lab/vm/vmtest"
-	"hilbert.dev/hilbert/lab/vm/wire"
 )
 
 const (
 	// root is the project's, from here.
 	root = "../../.."
-	// agentName is the agent's service in the guest, agentPort where it serves there.
-	agentName, agentPort = "hilbertd", 10462
-	agentConfig          = "/etc/hilbert/agent.yaml"
-	agentCheckpoint      = "/var/lib/hilbert/checkpoint.json"
-	systemNamespace      = "hilbert-system"
+	// agentName is the agent's service in the guest.
+	agentName       = "hilbertd"
+	agentCheckpoint = "/var/lib/hilbert/checkpoint.json"
+	systemNamespace = "hilbert-system"
 	// tick is the agent's, slack what the emulated machine gets beyond it before something counts as late.
 	tick, slack = 2 * time.Second, 8 * time.Second
 	// patience bounds what takes as long as it takes.
@@ -68,7 +61,7 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
-	os.Exit(vmtest.Run(ending{m}, join.Options{Guest: vm.Options{Forward: []int{agentPort}}}))
+	os.Exit(vmtest.Run(ending{m}, join.Options{Guest: vm.Options{Forward: []int{join.AgentPort}}}))
 }
 
 // ending ends the scheduler before the control plane ends.
@@ -253,32 +246,13 @@ func (r *rig) startScheduler(ctx context.Context) error {
 	}
 }
 
-// startAgent builds hilbertd, brings it to the guest, and runs it there as a service.
+// startAgent runs the agent in the guest, as the account that deploy/ gives it.
 func (r *rig) startAgent(ctx context.Context) error {
-	binary := filepath.Join(r.Plane.Dir(), "hilbertd")
-	build := exec.CommandContext(ctx, "go", "-C", root, "build", "-ldflags", "-s -w", "-o", binary, "./cmd/hilbertd")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build hilbertd: %w\n%s", err, out)
-	}
-	file, err := os.Open(binary)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
 	kubeconfig, err := r.agentKubeconfig(ctx)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(
-		r.Guest.WriteFile(ctx, "/usr/bin/hilbertd", file, 0o755),
-		r.Guest.WriteString(ctx, "/etc/hilbert/kubeconfig", kubeconfig),
-		r.Guest.WriteString(ctx, agentConfig, fmt.Sprintf(agentConfiguration, r.Name, tick)),
-	)
-	if err != nil {
-		return err
-	}
-	_, err = r.Guest.Define(ctx, wire.ServiceSpec{Name: agentName, Argv: []string{"/usr/bin/hilbertd", "--config=" + agentConfig}})
-	return err
+	return r.StartAgent(ctx, root, agentName, kubeconfig, fmt.Sprintf(agentConfiguration, r.Name, tick))
 }
 
 // agentKubeconfig has a token of the agents' account that is bound to this Node, as a token of the agent's pod would be.
@@ -321,25 +295,7 @@ func (r *rig) ready() {
 }
 
 // ask is the agent's answer at a path.
-func (r *rig) ask(path string) (string, error) {
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // its certificate is its own
-	}}
-	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "https://"+r.Guest.Forwarded(agentPort)+path, http.NoBody)
-	if err != nil {
-		return "", err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", path, answer.Status, body)
-	}
-	return string(body), err
-}
+func (r *rig) ask(path string) (string, error) { return r.AskAgent(r.t.Context(), path) }
 
 // metric is a number of the agent's; 0 where there is none of that name yet.
 func (r *rig) metric(name string) (value float64) {
@@ -349,12 +305,9 @@ func (r *rig) metric(name string) (value float64) {
 		text, err = r.ask("/metrics")
 		return err
 	})
-	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, name+" "); ok {
-			if _, err := fmt.Sscan(rest, &value); err != nil {
-				r.t.Fatalf("%s: %v", line, err)
-			}
-		}
+	value, err := join.AgentMetric(text, name)
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	return value
 }

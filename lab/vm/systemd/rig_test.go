@@ -2,15 +2,8 @@ package systemd
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,15 +15,13 @@ import (
 	"hilbert.dev/hilbert/lab/vm"
 	"hilbert.dev/hilbert/lab/vm/join"
 	"hilbert.dev/hilbert/lab/vm/vmtest"
-	"hilbert.dev/hilbert/lab/vm/wire"
 )
 
 const (
 	// root is the project's, from here.
 	root = "../../.."
-	// agentName is the agent's service in the guest, agentPort where it serves there.
-	agentName, agentPort = "hilbert-agent", 10462
-	agentConfig          = "/etc/hilbert/agent.yaml"
+	// agentName is the agent's service in the guest.
+	agentName = "hilbert-agent"
 	// tick is the agent's, slack what the emulated machine gets beyond it before something counts as late.
 	tick, slack = 2 * time.Second, 4 * time.Second
 	// start is what the agent gets to start in.
@@ -54,7 +45,7 @@ node: {name: %s, tickInterval: %s}
 
 func TestMain(m *testing.M) {
 	os.Exit(vmtest.Run(m, join.Options{Guest: vm.Options{
-		Systemd: true, Forward: []int{agentPort}, BootTimeout: 2 * time.Minute,
+		Systemd: true, Forward: []int{join.AgentPort}, BootTimeout: 2 * time.Minute,
 	}}))
 }
 
@@ -108,54 +99,17 @@ func (r *rig) lastWords() {
 	}
 }
 
-// startAgent builds hilbertd, brings it to the guest, and runs it there as a service.
+// startAgent runs the agent in the guest.
 func (r *rig) startAgent(ctx context.Context) error {
-	binary := filepath.Join(r.Plane.Dir(), "hilbertd")
-	build := exec.CommandContext(ctx, "go", "-C", root, "build", "-ldflags", "-s -w", "-o", binary, "./cmd/hilbertd")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build hilbertd: %w\n%s", err, out)
-	}
-	file, err := os.Open(binary)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
 	kubeconfig, err := r.Plane.KubeconfigAt(vm.HostAddress, agentName, "system:masters")
 	if err != nil {
 		return err
 	}
-	err = errors.Join(
-		r.Guest.WriteFile(ctx, "/usr/bin/hilbertd", file, 0o755),
-		r.Guest.WriteString(ctx, "/etc/hilbert/kubeconfig", string(kubeconfig)),
-		r.Guest.WriteString(ctx, agentConfig, fmt.Sprintf(agentConfiguration, r.Name, tick)),
-	)
-	if err != nil {
-		return err
-	}
-	_, err = r.Guest.Define(ctx, wire.ServiceSpec{Name: agentName, Argv: []string{"/usr/bin/hilbertd", "--config=" + agentConfig}})
-	return err
+	return r.StartAgent(ctx, root, agentName, string(kubeconfig), fmt.Sprintf(agentConfiguration, r.Name, tick))
 }
 
 // ask is the agent's answer at a path.
-func (r *rig) ask(path string) (string, error) {
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // its certificate is its own
-	}}
-	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "https://"+r.Guest.Forwarded(agentPort)+path, http.NoBody)
-	if err != nil {
-		return "", err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", path, answer.Status, body)
-	}
-	return string(body), err
-}
+func (r *rig) ask(path string) (string, error) { return r.AskAgent(r.t.Context(), path) }
 
 // reverted is how many knobs the agent has found changed, and put back.
 func (r *rig) reverted() (value float64) {
@@ -164,12 +118,9 @@ func (r *rig) reverted() (value float64) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, "hilbert_agent_knobs_reverted_total "); ok {
-			if _, err := fmt.Sscan(rest, &value); err != nil {
-				r.t.Fatalf("%s: %v", line, err)
-			}
-		}
+	value, err = join.AgentMetric(text, "hilbert_agent_knobs_reverted_total")
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	return value
 }
