@@ -39,7 +39,9 @@ func machine(p *parts.Parts, dir string, ports map[int]int) []string {
 		"-kernel", p.Kernel, "-initrd", p.Initrd,
 		// no_timer_check: on a busy host the kernel may count too few ticks of the timer while it looks whether that works, and panics.
 		"-append", "console=ttyS0 panic=-1 psi=1 tsc=reliable quiet mitigations=off nokaslr no_timer_check",
-		"-drive", "if=none,id=root,format=raw,cache=unsafe,snapshot=on,file=" + p.Disk, "-device", "virtio-blk-pci,drive=root",
+		// One queue, for emulation has lost an interrupt of the disk: the answer to any later request then brings the lost one along, where
+		// with a queue for each CPU whatever waited in that queue would wait for ever.
+		"-drive", "if=none,id=root,format=raw,cache=unsafe,snapshot=on,file=" + p.Disk, "-device", "virtio-blk-pci,drive=root,num-queues=1",
 		"-device", "virtio-rng-pci",
 		"-netdev", "user,id=net" + forwards(ports), "-device", "virtio-net-pci,netdev=net,romfile=",
 	}

@@ -117,7 +117,7 @@ func bootOnce(ctx context.Context, o Options) (_ *Guest, err error) {
 	begin := time.Now()
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("%w; its console ends:\n%s", err, g.consoleEnd()), g.Close())
+			err = errors.Join(fmt.Errorf("%w; its console ends:\n%s", err, g.ConsoleEnd()), g.Close())
 		}
 	}()
 	if err := g.forward(append([]int{wire.Port}, o.Forward...)); err != nil {
@@ -208,8 +208,9 @@ func (g *Guest) Ended() <-chan struct{} { return g.ended }
 // Console is the file that the kernel's messages go to.
 func (g *Guest) Console() string { return filepath.Join(g.options.Dir, "console") }
 
-func (g *Guest) consoleEnd() string {
-	const most = 3000
+// ConsoleEnd is what the kernel said last, or why that cannot be read.
+func (g *Guest) ConsoleEnd() string {
+	const most = 6000
 	text, err := os.ReadFile(g.Console())
 	if err != nil {
 		return err.Error()

@@ -46,6 +46,10 @@ const (
 	stopTimeout = 30 * time.Second
 	// poll is how often the guest is asked while something starts.
 	poll = 200 * time.Millisecond
+	// containerdTimeout is what containerd gets to serve: it takes nine seconds on a quiet machine. askTimeout is for one question about it.
+	containerdTimeout, askTimeout = 2 * time.Minute, 20 * time.Second
+	// guests is how many guests are tried for one whose containerd serves: one in some hundred answers but gets nothing from its disk.
+	guests = 3
 )
 
 // The services of the guest that make it a node; each has a vm.Service of that name.
@@ -111,6 +115,9 @@ func Up(ctx context.Context, o Options) (_ *Node, err error) {
 	if n.Client, err = kubernetes.NewForConfig(n.Plane.AdminConfig()); err != nil {
 		return nil, fmt.Errorf("client for the API server: %w", err)
 	}
+	if err := n.awaitSoundGuest(ctx); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.ReadyTimeout, fmt.Errorf("not done after %s", o.ReadyTimeout))
 	defer cancel()
 	if err := n.join(ctx); err != nil {
@@ -140,13 +147,31 @@ func (n *Node) bootBoth(ctx context.Context) error {
 	return errors.Join(planeErr, guest.err)
 }
 
+// awaitSoundGuest starts containerd, and boots another guest in place of one where that does not come to serve.
+func (n *Node) awaitSoundGuest(ctx context.Context) error {
+	var errs []error
+	for {
+		err := n.startContainerd(ctx)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("%w%s", err, n.lastWords(ctx)))
+		if ctx.Err() != nil || len(errs) == guests {
+			return fmt.Errorf("no sound guest: %w", errors.Join(errs...))
+		}
+		n.options.Guest.Log("vm: another guest, for in this one: %v", errs[len(errs)-1])
+		if err := n.Guest.Close(); err != nil {
+			return err
+		}
+		if n.Guest, err = vm.Boot(ctx, n.options.Guest); err != nil {
+			return err
+		}
+	}
+}
+
 func (n *Node) join(ctx context.Context) error {
 	begin := time.Now()
 	step := func(what string) { n.options.Guest.Log("vm: %s after %.1f s", what, time.Since(begin).Seconds()) }
-	if err := n.startContainerd(ctx); err != nil {
-		return err
-	}
-	step("containerd serves")
 	// The kubelet takes its time to start; the images are there before it asks for one.
 	imported := make(chan error, 1)
 	go func() {
@@ -166,6 +191,9 @@ func (n *Node) join(ctx context.Context) error {
 }
 
 func (n *Node) startContainerd(ctx context.Context) error {
+	begin := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, containerdTimeout, fmt.Errorf("not so after %s", containerdTimeout))
+	defer cancel()
 	if n.options.Containerd != "" {
 		if err := n.Guest.WriteString(ctx, "/etc/containerd/conf.d/options.toml", n.options.Containerd); err != nil {
 			return err
@@ -175,12 +203,18 @@ func (n *Node) startContainerd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return n.AwaitContainerd(ctx)
+	if err := n.AwaitContainerd(ctx); err != nil {
+		return err
+	}
+	n.options.Guest.Log("vm: containerd serves after %.1f s", time.Since(begin).Seconds())
+	return nil
 }
 
 // AwaitContainerd returns when containerd serves, as after a restart.
 func (n *Node) AwaitContainerd(ctx context.Context) error {
 	return until(ctx, "containerd serves", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("no answer within %s", askTimeout))
+		defer cancel()
 		got, err := n.Guest.Exec(ctx, "/bin/grep", "-q", containerdSocket+"$", "/proc/net/unix")
 		if err != nil {
 			return err
@@ -309,7 +343,8 @@ func until(ctx context.Context, what string, check func(context.Context) error) 
 	}
 }
 
-// lastWords are the ends of the services' logs, for the error of a join that failed.
+// lastWords are the ends of the services' logs and of the kernel's, with the tasks that wait for a device, for the error of a join that
+// failed.
 func (n *Node) lastWords(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -322,6 +357,13 @@ func (n *Node) lastWords(ctx context.Context) string {
 		const most = 3000
 		fmt.Fprintf(&b, "\n%s said last:\n%s", name, log[max(0, len(log)-most):])
 	}
+	for _, say := range [][2]string{{"/proc/sys/kernel/printk", "7"}, {"/proc/sysrq-trigger", "w"}} {
+		if err := n.Guest.WriteString(ctx, say[0], say[1]); err != nil {
+			fmt.Fprintf(&b, "\nwhich tasks wait: %v", err)
+		}
+	}
+	time.Sleep(time.Second) // the console is slow
+	fmt.Fprintf(&b, "\nthe kernel said last:\n%s", n.Guest.ConsoleEnd())
 	return b.String()
 }
 
