@@ -25,8 +25,61 @@ type NodeStatus struct {
 	Zones []Zone `json:"zones,omitempty"`
 	// Pools are the CPUs that several pods share.
 	Pools []Pool `json:"pools,omitempty"`
+	// Colocation is what reclaimed pods may have of the node; nil: the agent does not say, and nothing may be lent.
+	Colocation *Colocation `json:"colocation,omitempty"`
 	// Summary is what the printer columns show.
 	Summary NodeSummary `json:"summary"`
+}
+
+// Colocation is what reclaimed pods may have of a node.
+type Colocation struct {
+	// Headroom is gross: all that reclaimed pods may hold, those that run included.
+	Headroom ReclaimedAmounts `json:"headroom"`
+	// Zones are the NUMA nodes' parts of it, by number, and why they are no more.
+	Zones []ZoneHeadroom `json:"zones,omitempty"`
+	// Lent is what the reclaimed pool has now: CPUs, and what its pods hold of memory.
+	Lent ReclaimedAmounts `json:"lent"`
+	// Closed: no new reclaimed pods until the agent says otherwise, and why. Empty: open.
+	Closed string `json:"closed,omitempty"`
+	// Suppression is how hard reclaimed pods are held down: one of the constants below.
+	Suppression string `json:"suppression"`
+	// Evictions are the pods that the agent wants evicted, the first most.
+	Evictions []EvictionWish `json:"evictions,omitempty"`
+}
+
+// The values of Colocation.Suppression.
+const (
+	SuppressionNone   = "None"
+	SuppressionWeight = "Weight"
+	SuppressionFloor  = "Floor"
+	SuppressionEvict  = "Evict"
+)
+
+// ReclaimedAmounts is CPU and memory for reclaimed pods.
+type ReclaimedAmounts struct {
+	MilliCPU  int64 `json:"milliCPU"`
+	MemoryMiB int64 `json:"memoryMiB"`
+}
+
+// ZoneHeadroom is of one NUMA node.
+type ZoneHeadroom struct {
+	Name             string `json:"name"`
+	ReclaimedAmounts `json:",inline"`
+	// CPUReason and MemoryReason say what bounds the headroom; Message has the sum, for people.
+	CPUReason    string `json:"cpuReason"`
+	MemoryReason string `json:"memoryReason"`
+	Message      string `json:"message,omitempty"`
+}
+
+// EvictionWish is a pod that an agent wants evicted.
+type EvictionWish struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message,omitempty"`
+	// Urgent: a hard watermark is passed; the cluster's budget does not hold it back.
+	Urgent bool `json:"urgent,omitempty"`
 }
 
 // NodeReport is all that an agent has to say at one time: the status, and the conditions beside it, by type.

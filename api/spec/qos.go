@@ -39,6 +39,13 @@ const (
 	AnnotationKatalystMemory = "katalyst.kubewharf.io/memory_enhancement"
 )
 
+// What a reclaimed pod asks for, in place of cpu and memory: thousandths of a CPU, and bytes. They are of the CustomNodeResource alone: a node's
+// status never has them.
+const (
+	ResourceReclaimedCPU    = "hilbert.dev/reclaimed-millicpu"
+	ResourceReclaimedMemory = "hilbert.dev/reclaimed-memory"
+)
+
 // Labels of a namespace. With the value "true" its pods may use a level that takes something from others.
 const (
 	LabelAllowDedicated = "hilbert.dev/allow-dedicated-cores"

@@ -81,7 +81,7 @@ func TestDefinitionNamesTheTypes(t *testing.T) {
 	if !maps.Equal(names, want) || !status {
 		t.Errorf("got %v, status %v; want %v", names, status, want)
 	}
-	if got := strings.Join(columns, ","); got != "Mode,Zones,Free CPUs,Dedicated,Ready,Observed,Age" {
+	if got := strings.Join(columns, ","); got != "Mode,Zones,Free CPUs,Dedicated,Headroom,Ready,Observed,Age" {
 		t.Errorf("columns %s", got)
 	}
 	if GroupVersion.String() != spec.NodeAPIVersion {
