@@ -23,6 +23,12 @@ func podOf(s *Sandbox) allocate.Pod {
 			p.Forged = err.Error()
 		}
 	}
+	if text := s.Annotations[spec.AnnotationReclaimed]; text != "" && qos.Level == spec.QoSReclaimed {
+		amounts, err := spec.ParseReclaimed(text)
+		if p.Reclaimed = amounts; err != nil {
+			p.Forged = err.Error()
+		}
+	}
 	if qos.Level == spec.QoSDedicated {
 		p.Request = requestOf(qos, s.Amounts, p.Promise)
 	}

@@ -93,7 +93,14 @@ func (a *Agent) podWishes(pod *pod, p allocate.Placement) []wish {
 	if p.Idle {
 		value = "1"
 	}
-	return []wish{{enforce.Knob{Cgroup: pod.cgroup, File: enforce.CPUIdle}, value}}
+	out := []wish{{enforce.Knob{Cgroup: pod.cgroup, File: enforce.CPUIdle}, value}}
+	if p.Weight > 0 {
+		out = append(out, wish{enforce.Knob{Cgroup: pod.cgroup, File: enforce.CPUWeight}, strconv.Itoa(p.Weight)})
+	}
+	if p.MemoryMax > 0 {
+		out = append(out, wish{enforce.Knob{Cgroup: pod.cgroup, File: enforce.MemoryMax}, strconv.FormatInt(p.MemoryMax, 10)})
+	}
+	return out
 }
 
 // cgroups are those of the pod's containers, in order.

@@ -25,6 +25,9 @@ func (m *Manager) level(p *pod) (notes []Note) {
 		p.pool = spec.PoolSystem
 	case p.QoS.Level == spec.QoSReclaimed:
 		p.pool = spec.PoolReclaimed
+		if p.Forged != "" {
+			notes = append(notes, Note{spec.ReasonForgedPlacement, p.Forged})
+		}
 	case p.QoS.Level == spec.QoSDedicated && kubelet:
 		notes = append(notes, Note{spec.ReasonKubeletRules, "it asks for cores of its own, and the kubelet gave it none"})
 	case p.QoS.Level == spec.QoSDedicated && p.Request.IsZero():

@@ -27,6 +27,8 @@ type Checkpoint struct {
 	Shared    map[string]topology.CPUSet `json:"shared,omitempty"`
 	Reclaimed topology.CPUSet            `json:"reclaimed"`
 	Wanted    [topology.MaxZones]int     `json:"wanted"` // cores, as of SetReclaimed
+	Demands   map[string]int64           `json:"demands,omitempty"`
+	Suppress  bool                       `json:"suppress,omitempty"`
 	Closed    []ClosedState              `json:"closed,omitempty"`
 	Counts    Counts                     `json:"counts"`
 
@@ -48,6 +50,8 @@ type PodState struct {
 	MilliCPU   int64         `json:"milliCPU,omitempty"`
 	BestEffort bool          `json:"bestEffort,omitempty"`
 
+	Reclaimed spec.ReclaimedAmounts `json:"reclaimed,omitzero"`
+
 	Request topology.ZoneRequest `json:"request,omitzero"`
 	Fixed   topology.CPUSet      `json:"fixed,omitzero"`
 	Runs    string               `json:"runs,omitempty"` // the pool that it runs in
@@ -68,14 +72,14 @@ func (m *Manager) Checkpoint() *Checkpoint {
 	pools := m.alloc.Pools()
 	c := &Checkpoint{
 		Version: CheckpointVersion, Machine: fingerprint(m.machine), Mode: m.params.Mode,
-		Shared: pools.Shared, Reclaimed: pools.Reclaimed, Wanted: m.wanted, Counts: m.counts,
+		Shared: pools.Shared, Reclaimed: pools.Reclaimed, Wanted: m.wanted, Demands: m.demands, Suppress: m.suppress, Counts: m.counts,
 	}
 	for _, uid := range m.Pods() {
 		p := m.pods[uid]
 		s := PodState{
 			UID: uid, Namespace: p.Namespace, Name: p.Name, Level: p.QoS.Level, NUMA: p.QoS.NUMA, Pool: p.QoS.Pool, Said: p.QoS.Said,
 			Invalid: clean(p.Invalid), Promise: p.Promise.String(), Forged: clean(p.Forged), MilliCPU: p.MilliCPU, BestEffort: p.BestEffort,
-			Request: p.Request, Fixed: p.Fixed, Runs: p.pool, Moved: p.moved,
+			Reclaimed: p.Reclaimed, Request: p.Request, Fixed: p.Fixed, Runs: p.pool, Moved: p.moved,
 		}
 		if h, ok := m.alloc.Holding(uid); ok {
 			s.Grant, s.CPUs = h.Grant.String(), h.CPUs
@@ -137,7 +141,7 @@ func (m *Manager) Restore(c *Checkpoint) (notes []Note) {
 	case c.Mode != m.params.Mode:
 		return lost("the checkpoint is of mode %s, now it is %s", c.Mode, m.params.Mode)
 	}
-	m.wanted, m.counts = c.Wanted, c.Counts
+	m.wanted, m.demands, m.suppress, m.counts = c.Wanted, c.Demands, c.Suppress, c.Counts
 	for _, z := range c.Closed {
 		m.CloseZone(z.Zone, Note{z.Reason, z.Message})
 	}
@@ -157,7 +161,7 @@ func (m *Manager) restore(s *PodState) error {
 	}
 	p := &pod{pool: s.Runs, moved: s.Moved, Pod: Pod{
 		UID: s.UID, Namespace: s.Namespace, Name: s.Name, QoS: spec.QoS{Level: s.Level, NUMA: s.NUMA, Pool: s.Pool, Said: s.Said},
-		Invalid: s.Invalid, Forged: s.Forged, Request: s.Request, MilliCPU: s.MilliCPU, BestEffort: s.BestEffort, Fixed: s.Fixed,
+		Invalid: s.Invalid, Forged: s.Forged, Request: s.Request, MilliCPU: s.MilliCPU, BestEffort: s.BestEffort, Fixed: s.Fixed, Reclaimed: s.Reclaimed,
 	}}
 	var err error
 	if s.Promise != "" {

@@ -58,7 +58,11 @@ func (c *cpu) reconcile() {
 	var d topology.Division
 	for pool, u := range c.uses {
 		if pool != spec.PoolReclaimed && pool != spec.PoolSystem {
-			d.Shared = append(d.Shared, topology.PoolDemand{Name: pool, MilliCPU: u.milli})
+			milli, told := c.m.demands[pool]
+			if !told {
+				milli = u.milli
+			}
+			d.Shared = append(d.Shared, topology.PoolDemand{Name: pool, MilliCPU: milli})
 		}
 	}
 	if c.uses[spec.PoolReclaimed].pods > 0 {
@@ -71,7 +75,7 @@ func (c *cpu) reconcile() {
 
 func (c *cpu) place(p *pod, out *Placement) {
 	if p.pool == spec.PoolReclaimed {
-		out.Idle, out.OOMScoreAdj = true, new(goesFirst)
+		c.yield(p, out)
 	}
 	if h, ok := c.m.alloc.Holding(p.UID); ok {
 		out.CPUs = h.CPUs
@@ -87,6 +91,19 @@ func (c *cpu) place(p *pod, out *Placement) {
 		out.CPUs = c.m.runs(&pools, pools.Shared[p.pool])
 	}
 }
+
+// yield has a reclaimed pod yield. Where it shares CPUs with others it is idle; on CPUs of its pool it has a weight by what it asked for, because
+// among idle pods one that asked for eight CPUs gets no more than one that asked for one.
+func (c *cpu) yield(p *pod, out *Placement) {
+	out.OOMScoreAdj = new(goesFirst)
+	out.Idle = c.m.suppress || p.Reclaimed.MilliCPU == 0 || c.m.alloc.Pools().Reclaimed.IsEmpty()
+	if !out.Idle {
+		out.Weight = int(min(max(p.Reclaimed.MilliCPU/milliPerWeight, minWeight), maxWeight))
+	}
+}
+
+// A cpu.weight is a number from 1 to 10000; a hundredth of a CPU makes 1 of it.
+const minWeight, maxWeight, milliPerWeight = 1, 10_000, 10
 
 // runs is what the pods of a pool run on. Where the kubelet rules that is never what it gave to somebody alone: if nothing else is left, it is
 // nothing, and the kubelet knows where they run.

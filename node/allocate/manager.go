@@ -33,6 +33,8 @@ type Pod struct {
 	MilliCPU int64
 	// BestEffort is the Kubernetes QoS class.
 	BestEffort bool
+	// Reclaimed is what a reclaimed pod's Binding says that it may have; zero: nobody said.
+	Reclaimed spec.ReclaimedAmounts
 	// Fixed are the CPUs that the kubelet gave it for itself, in mode kubelet. In mode agent they are what a dedicated pod runs on already.
 	Fixed topology.CPUSet
 }
@@ -41,8 +43,11 @@ type Pod struct {
 type Placement struct {
 	CPUs topology.CPUSet
 	Mems topology.CPUSet // NUMA nodes by ID; empty: leave them as they are
-	// Idle is the pod's cgroup's cpu.idle.
+	// Idle is the pod's cgroup's cpu.idle, Weight its cpu.weight and MemoryMax its memory.max in bytes; 0: leave those as they are. The kernel
+	// takes no weight from who is idle.
 	Idle        bool
+	Weight      int
+	MemoryMax   int64
 	OOMScoreAdj *int   // nil: leave it as it is
 	Pool        string // empty for a pod with CPUs of its own
 }
@@ -66,9 +71,11 @@ type Manager struct {
 	params    Params
 	machine   *topology.Machine
 	alloc     *topology.Allocator
-	pods      map[string]*pod // by UID
-	resources []resource      // as in plugins
-	wanted    [topology.MaxZones]int
+	pods      map[string]*pod        // by UID
+	resources []resource             // as in plugins
+	wanted    [topology.MaxZones]int // as of SetReclaimed
+	demands   map[string]int64       // as of SetDemands
+	suppress  bool
 	closed    map[int]Note
 	counts    Counts
 }
@@ -226,6 +233,46 @@ func (m *Manager) Pods() []string { return slices.Sorted(maps.Keys(m.pods)) }
 func (m *Manager) SetReclaimed(cores [topology.MaxZones]int) {
 	m.wanted = cores
 	m.reconcile()
+}
+
+// SetDemands says what shared pools need, in millicores, in place of what their pods request. A pool that is not named, and SharePool, have what
+// their pods request, or the rest.
+func (m *Manager) SetDemands(milliCPU map[string]int64) {
+	m.demands = maps.Clone(milliCPU)
+	m.reconcile()
+}
+
+// Suppress says whether reclaimed pods are idle even on CPUs that they share with nobody.
+func (m *Manager) Suppress(yes bool) { m.suppress = yes }
+
+// PoolZone is how the CPUs of a zone are divided between pools.
+type PoolZone struct {
+	Shared, Reclaimed topology.CPUSet
+}
+
+// PoolZones are the pools' CPUs by zone. CPUs that a pod holds, reserved ones, and those of zones that somebody has alone are in neither.
+func (m *Manager) PoolZones() []PoolZone {
+	pools := m.alloc.Pools()
+	var shared topology.CPUSet
+	for _, set := range pools.Shared {
+		shared = shared.Union(set)
+	}
+	out := make([]PoolZone, m.alloc.Shape().Zones)
+	for z := range out {
+		zone := m.machine.NUMA[z].CPUs
+		out[z] = PoolZone{Shared: shared.Intersection(zone), Reclaimed: pools.Reclaimed.Intersection(zone)}
+	}
+	return out
+}
+
+// Demand is the sum of the CPU requests of the pods that run in shared pools, in millicores.
+func (m *Manager) Demand() (milliCPU int64) {
+	for _, p := range m.pods {
+		if p.pool != "" && p.pool != spec.PoolReclaimed && p.pool != spec.PoolSystem {
+			milliCPU += p.MilliCPU
+		}
+	}
+	return milliCPU
 }
 
 // CloseZone keeps a zone from giving anything new. A number that is no zone's is ignored.

@@ -43,6 +43,9 @@ func (n *node) pod(t *rapid.T) Pod {
 	p.QoS = spec.QoS{Said: rapid.Bool().Draw(t, "said"), Pool: rapid.SampledFrom([]string{"", spec.PoolShare, "ads", "web"}).Draw(t, "pool")}
 	p.QoS.Level = rapid.SampledFrom([]spec.QoSLevel{"", spec.QoSShared, spec.QoSReclaimed, spec.QoSSystem, spec.QoSDedicated, spec.QoSDedicated}).Draw(t, "level")
 	p.BestEffort = p.MilliCPU == 0
+	if p.QoS.Level == spec.QoSReclaimed && rapid.Bool().Draw(t, "amounts") {
+		p.Reclaimed = spec.ReclaimedAmounts{MilliCPU: rapid.Int64Range(0, 200_000).Draw(t, "reclaimed CPU"), MemoryMiB: rapid.Int64Range(0, 4096).Draw(t, "reclaimed MiB")}
+	}
 	if p.QoS.Level == spec.QoSDedicated {
 		p.Request = topology.ZoneRequest{
 			CPUs: uint16(rapid.IntRange(0, 6).Draw(t, "cpus")), Binding: topology.Binding(rapid.IntRange(0, 2).Draw(t, "binding")),
@@ -83,6 +86,9 @@ func (n *node) step(t *rapid.T) (operation string, do func(*Manager) any) {
 			cores[z] = rapid.IntRange(0, 4).Draw(t, "wanted")
 		}
 		return "want", func(m *Manager) any { m.SetReclaimed(cores); return nil }
+	case 6:
+		yes, ads := rapid.Bool().Draw(t, "suppress"), rapid.Int64Range(0, 9000).Draw(t, "ads")
+		return "steer", func(m *Manager) any { m.Suppress(yes); m.SetDemands(map[string]int64{"ads": ads}); return nil }
 	case 4:
 		zone, closed := rapid.IntRange(-1, 3).Draw(t, "zone"), rapid.Bool().Draw(t, "closed")
 		return "close", func(m *Manager) any {
@@ -116,8 +122,12 @@ func (n *node) check(t *rapid.T) {
 			t.Fatalf("%s: %v: a kernel takes no empty set", uid, place(p))
 		case n.mode == spec.ModeKubelet && !p.Mems.IsEmpty():
 			t.Fatalf("%s: %v: memory is the kubelet's", uid, place(p))
-		case p.Idle != (p.Pool == spec.PoolReclaimed) || p.Idle != (p.OOMScoreAdj != nil):
+		case (p.OOMScoreAdj != nil) != (p.Pool == spec.PoolReclaimed) || p.Pool != spec.PoolReclaimed && (p.Idle || p.Weight != 0 || p.MemoryMax != 0):
 			t.Fatalf("%s: %v", uid, place(p))
+		case p.Pool == spec.PoolReclaimed && p.Idle != (p.Weight == 0):
+			t.Fatalf("%s: %v: the kernel takes no weight from who is idle, and who is not has one", uid, place(p))
+		case p.Pool == spec.PoolReclaimed && n.m.alloc.Pools().Reclaimed.IsEmpty() && !p.Idle:
+			t.Fatalf("%s: %v: it shares its CPUs and is not idle", uid, place(p))
 		case p.Pool == "":
 			if !held.Intersection(p.CPUs).IsEmpty() {
 				t.Fatalf("%s: %v are held twice", uid, p.CPUs)

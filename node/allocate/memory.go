@@ -24,6 +24,9 @@ func (x *memory) release(*pod) {}
 func (x *memory) reconcile()   {}
 
 func (x *memory) place(p *pod, out *Placement) {
+	if p.pool == spec.PoolReclaimed {
+		out.MemoryMax = p.Reclaimed.MemoryMiB * topology.Mebibyte
+	}
 	if x.m.params.Mode == spec.ModeKubelet {
 		return
 	}

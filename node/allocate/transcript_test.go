@@ -95,6 +95,18 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		s.m.SetReclaimed(cores)
 		return s.pools()
+	case "demand":
+		s.m.SetDemands(map[string]int64{uid: int64(number(d, "milli", 0))})
+		return s.pools()
+	case "suppress":
+		s.m.Suppress(word(d, "off") == "")
+		return ""
+	case "zones":
+		var b strings.Builder
+		for z, p := range s.m.PoolZones() {
+			fmt.Fprintf(&b, "zone %d: shared %v, reclaimed %v\n", z, p.Shared, p.Reclaimed)
+		}
+		return b.String() + fmt.Sprintf("requested of shared pools: %d\n", s.m.Demand())
 	case "pools":
 		return s.pools()
 	case "dump":
@@ -176,6 +188,8 @@ func podOf(t *testing.T, d *datadriven.TestData) Pod {
 		n, _ := strconv.Atoi(value)
 		var err error
 		switch a.Key {
+		case "amounts":
+			p.Reclaimed, _ = spec.ParseReclaimed(a.Vals[0])
 		case "level":
 			p.QoS.Level = spec.QoSLevel(value + "_cores")
 		case "numa":
@@ -249,6 +263,12 @@ func place(p Placement) string {
 	}
 	if p.Idle {
 		text += " idle"
+	}
+	if p.Weight > 0 {
+		text += fmt.Sprintf(" weight=%d", p.Weight)
+	}
+	if p.MemoryMax > 0 {
+		text += fmt.Sprintf(" memory=%d", p.MemoryMax)
 	}
 	if p.OOMScoreAdj != nil {
 		text += fmt.Sprintf(" oom=%d", *p.OOMScoreAdj)
