@@ -6,13 +6,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"hilbert.dev/hilbert/lab/vm/parts"
 )
 
 const (
-	// CPUs, Nodes and NodeMiB are the guest's processors, its NUMA nodes, and the memory of each of those. The first half of the CPUs
-	// is node 0 and socket 0.
+	// CPUs, Nodes and NodeMiB are the guest's processors and its NUMA nodes where Options do not say, and the memory of each of those. The first
+	// of the CPUs are node 0 and socket 0.
 	CPUs, Nodes, NodeMiB = 8, 2, 2048
 	// farDistance is what the firmware says of the way from one node to the other; the way within is 10.
 	farDistance = 21
@@ -27,15 +25,16 @@ func MachineDirs() []string {
 }
 
 // machine is QEMU's command line: the machine, what it boots, and the ports that lead to it.
-func machine(p *parts.Parts, dir string, ports map[int]int) []string {
+func machine(o Options, ports map[int]int) []string {
+	p := o.Parts
 	argv := []string{
 		"-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512",
 		// Without x2apic every one of the boots counted was good, with it 33 of 36.
 		"-cpu", "max,-x2apic",
-		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d,threads=1", CPUs, Nodes, CPUs/Nodes),
-		"-m", fmt.Sprintf("%dM", Nodes*NodeMiB),
+		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d,threads=1", o.CPUs, o.Nodes, o.CPUs/o.Nodes),
+		"-m", fmt.Sprintf("%dM", o.Nodes*NodeMiB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-serial", "file:" + filepath.Join(dir, "console"),
+		"-serial", "file:" + filepath.Join(o.Dir, "console"),
 		"-kernel", p.Kernel, "-initrd", p.Initrd,
 		// no_timer_check: on a busy host the kernel may count too few ticks of the timer while it looks whether that works, and panics.
 		"-append", "console=ttyS0 panic=-1 psi=1 tsc=reliable quiet mitigations=off nokaslr no_timer_check",
@@ -45,12 +44,12 @@ func machine(p *parts.Parts, dir string, ports map[int]int) []string {
 		"-device", "virtio-rng-pci",
 		"-netdev", "user,id=net" + forwards(ports), "-device", "virtio-net-pci,netdev=net,romfile=",
 	}
-	for node := range Nodes {
-		argv = append(argv, numaNode(node)...)
+	for node := range o.Nodes {
+		argv = append(argv, numaNode(node, o.CPUs/o.Nodes)...)
 		argv = append(argv, pcieSwitch(node)...)
 	}
-	for from := range Nodes {
-		for to := range Nodes {
+	for from := range o.Nodes {
+		for to := range o.Nodes {
 			if from != to {
 				argv = append(argv, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", from, to, farDistance))
 			}
@@ -59,8 +58,7 @@ func machine(p *parts.Parts, dir string, ports map[int]int) []string {
 	return argv
 }
 
-func numaNode(node int) []string {
-	const perNode = CPUs / Nodes
+func numaNode(node, perNode int) []string {
 	return []string{
 		"-object", fmt.Sprintf("memory-backend-ram,id=mem%d,size=%dM", node, NodeMiB),
 		"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%d-%d,memdev=mem%d", node, node*perNode, (node+1)*perNode-1, node),

@@ -1,8 +1,8 @@
 // Package vm boots a guest with a real kernel under QEMU, emulated, and lets the host's tests work in it: run commands, read and write
 // files, send signals, keep services running.
 //
-// The guest has eight CPUs on two sockets, two NUMA nodes of two GiB, and in each of them a PCIe switch with a network card and a
-// stand-in for a GPU. Its root disk is as package parts made it at every boot; what a guest writes is lost when it ends. Nothing of
+// The guest has eight CPUs on two sockets, two NUMA nodes of two GiB (Options can say otherwise), and in each of them a PCIe switch with a
+// network card and a stand-in for a GPU. Its root disk is as package parts made it at every boot; what a guest writes is lost when it ends. Nothing of
 // Kubernetes is known here: package join makes a node of a guest.
 //
 // Invariants: Boot returns a guest that answers, or an error and no process left. A guest that does not answer within its time is killed
@@ -52,6 +52,9 @@ type Options struct {
 	Parts *parts.Parts
 	// Systemd asks for a guest whose first process is systemd; the parts, where they are given, must be of that profile.
 	Systemd bool
+	// CPUs and Nodes are how many processors and NUMA nodes it has; 0 is eight and two. CPUs is a multiple of Nodes. A guest whose CPUs are no more than
+	// the host's is for measuring: its processors then wait for the host's the least.
+	CPUs, Nodes int
 	// Forward are ports of the guest, besides its own, to be reached from the host: see Guest.Forwarded.
 	Forward []int
 	// Dir keeps the guest's console; "" is a temporary directory, removed by Close.
@@ -82,6 +85,15 @@ func Boot(ctx context.Context, o Options) (*Guest, error) {
 	}
 	if o.BootTimeout == 0 {
 		o.BootTimeout = bootTimeout
+	}
+	if o.CPUs == 0 {
+		o.CPUs = CPUs
+	}
+	if o.Nodes == 0 {
+		o.Nodes = Nodes
+	}
+	if o.CPUs < 0 || o.Nodes < 0 || o.CPUs%o.Nodes != 0 {
+		return nil, fmt.Errorf("guest: %d CPUs cannot be divided among %d NUMA nodes", o.CPUs, o.Nodes)
 	}
 	if o.Parts == nil {
 		var err error
@@ -124,7 +136,7 @@ func bootOnce(ctx context.Context, o Options) (_ *Guest, err error) {
 		return nil, err
 	}
 	g.client = newClient(g.Forwarded(wire.Port))
-	argv := append(append([]string{}, o.Parts.QEMU...), machine(o.Parts, g.options.Dir, g.ports)...)
+	argv := append(append([]string{}, o.Parts.QEMU...), machine(g.options, g.ports)...)
 	g.qemu = exec.Command(argv[0], argv[1:]...)
 	g.qemu.Stdout, g.qemu.Stderr = g.said, g.said
 	// A test process that is killed takes its guest along.

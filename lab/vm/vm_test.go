@@ -57,3 +57,35 @@ func TestGivenUp(t *testing.T) {
 		t.Errorf("got %v, want the caller's cause after one boot", err)
 	}
 }
+
+// TestMachine: a guest has the processors and NUMA nodes that were asked for, and eight and two without a word.
+func TestMachine(t *testing.T) {
+	for name, test := range map[string]struct {
+		cpus, nodes int
+		want        []string
+		never       string
+	}{
+		"default":     {CPUs, Nodes, []string{"-smp 8,sockets=2,cores=4,threads=1", "-m 4096M", "cpus=0-3,memdev=mem0", "cpus=4-7,memdev=mem1", "dist,src=1,dst=0"}, "mem2"},
+		"one of two":  {2, 1, []string{"-smp 2,sockets=1,cores=2,threads=1", "-m 2048M", "nodeid=0,cpus=0-1,memdev=mem0", "bus_nr=64,numa_node=0"}, "dist,"},
+		"three nodes": {3, 3, []string{"-smp 3,sockets=3,cores=1,threads=1", "-m 6144M", "nodeid=2,cpus=2-2,memdev=mem2", "dist,src=2,dst=1"}, "mem3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := strings.Join(machine(Options{Parts: &parts.Parts{}, CPUs: test.cpus, Nodes: test.nodes}, nil), " ")
+			for _, want := range test.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("%s\nlacks %q", got, want)
+				}
+			}
+			if strings.Contains(got, test.never) {
+				t.Errorf("%s\nhas %q", got, test.never)
+			}
+		})
+	}
+}
+
+// TestOdd: processors that cannot be divided among the NUMA nodes are an error, before anything is started.
+func TestOdd(t *testing.T) {
+	if _, err := Boot(t.Context(), Options{CPUs: 3, Nodes: 2}); err == nil || !strings.Contains(err.Error(), "3 CPUs cannot be divided among 2") {
+		t.Errorf("got %v", err)
+	}
+}
