@@ -127,21 +127,44 @@ func TestBuildIsBounded(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	base := func() *spec.NodeReport { return Build(twoSockets(), allocated(), nil) }
+	base := func() *spec.NodeReport {
+		r := Build(twoSockets(), allocated(), nil)
+		r.Status.Colocation = &spec.Colocation{
+			Headroom:  spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 4096},
+			Zones:     []spec.ZoneHeadroom{{Name: "0", ReclaimedAmounts: spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 4096}, CPUReason: "Use"}},
+			Evictions: []spec.EvictionWish{{Namespace: "x", Name: "a", UID: "1"}},
+		}
+		return r
+	}
+	loan := func(change func(*spec.Colocation)) func(*spec.NodeReport) {
+		return func(r *spec.NodeReport) { change(r.Status.Colocation) }
+	}
 	for name, c := range map[string]struct {
 		change func(*spec.NodeReport)
 		want   Change
 	}{
-		"nothing":         {func(*spec.NodeReport) {}, Same},
-		"a pool":          {func(r *spec.NodeReport) { r.Status.Pools[0].CPUSet = "7" }, Minor},
-		"a message":       {func(r *spec.NodeReport) { r.Conditions[0].Message = "x" }, Minor},
-		"a condition":     {func(r *spec.NodeReport) { r.Conditions[0].True = !r.Conditions[0].True }, Major},
-		"a reason":        {func(r *spec.NodeReport) { r.Conditions[0].Reason = "x" }, Major},
-		"a new condition": {func(r *spec.NodeReport) { r.Conditions = r.Conditions[1:] }, Major},
-		"the mode":        {func(r *spec.NodeReport) { r.Status.Mode = spec.ModeKubelet }, Major},
-		"a closed zone":   {func(r *spec.NodeReport) { r.Status.Zones[1].Children[0].Closed = true }, Major},
-		"a capacity":      {func(r *spec.NodeReport) { r.Status.Zones[1].Children[0].Allocatable.CPUs-- }, Major},
-		"an allocation":   {func(r *spec.NodeReport) { r.Status.Zones[1].Children[0].Allocations[0].CPUSet = "2-3" }, Major},
+		"nothing":            {func(*spec.NodeReport) {}, Same},
+		"a pool":             {func(r *spec.NodeReport) { r.Status.Pools[0].CPUSet = "7" }, Minor},
+		"a message":          {func(r *spec.NodeReport) { r.Conditions[0].Message = "x" }, Minor},
+		"a condition":        {func(r *spec.NodeReport) { r.Conditions[0].True = !r.Conditions[0].True }, Major},
+		"a reason":           {func(r *spec.NodeReport) { r.Conditions[0].Reason = "x" }, Major},
+		"a new condition":    {func(r *spec.NodeReport) { r.Conditions = r.Conditions[1:] }, Major},
+		"the mode":           {func(r *spec.NodeReport) { r.Status.Mode = spec.ModeKubelet }, Major},
+		"a closed zone":      {func(r *spec.NodeReport) { r.Status.Zones[1].Children[0].Closed = true }, Major},
+		"a capacity":         {func(r *spec.NodeReport) { r.Status.Zones[1].Children[0].Allocatable.CPUs-- }, Major},
+		"less headroom":      {loan(func(c *spec.Colocation) { c.Headroom.MilliCPU--; c.Headroom.MemoryMiB++ }), Urgent},
+		"less memory":        {loan(func(c *spec.Colocation) { c.Headroom.MemoryMiB-- }), Urgent},
+		"closing":            {loan(func(c *spec.Colocation) { c.Closed = "it evicted" }), Urgent},
+		"no lending":         {func(r *spec.NodeReport) { r.Status.Colocation = nil }, Urgent},
+		"somebody has to go": {loan(func(c *spec.Colocation) { c.Evictions = append(c.Evictions, spec.EvictionWish{UID: "2"}) }), Urgent},
+		"and fast":           {loan(func(c *spec.Colocation) { c.Evictions[0].Urgent = true }), Urgent},
+		"somebody has gone":  {loan(func(c *spec.Colocation) { c.Evictions = nil }), Major},
+		"more headroom":      {loan(func(c *spec.Colocation) { c.Headroom.MilliCPU++ }), Major},
+		"other zones":        {loan(func(c *spec.Colocation) { c.Zones[0].MilliCPU-- }), Major},
+		"suppression":        {loan(func(c *spec.Colocation) { c.Suppression = spec.SuppressionFloor }), Major},
+		"another reason":     {loan(func(c *spec.Colocation) { c.Zones[0].CPUReason, c.Zones[0].Message = "Forecast", "x" }), Minor},
+		"what is lent":       {loan(func(c *spec.Colocation) { c.Lent.MilliCPU = 7 }), Minor},
+		"an allocation":      {func(r *spec.NodeReport) { r.Status.Zones[1].Children[0].Allocations[0].CPUSet = "2-3" }, Major},
 	} {
 		changed := base()
 		c.change(changed)

@@ -19,23 +19,55 @@ const (
 	Minor
 	// Major: what the scheduler acts on, or a condition that holds or no longer does.
 	Major
+	// Urgent: less can be lent than was said, or somebody has to go. Until the scheduler knows, it sends more.
+	Urgent
 )
 
 // Compare says how much has changed. With nothing written yet, old is nil.
 func Compare(old, now *spec.NodeReport) Change {
 	switch {
+	case old != nil && less(old.Status.Colocation, now.Status.Colocation):
+		return Urgent
 	case old == nil || !sameZones(old.Status, now.Status) || !slices.EqualFunc(old.Conditions, now.Conditions, sameState):
 		return Major
-	case !slices.Equal(old.Status.Pools, now.Status.Pools) || !slices.Equal(old.Conditions, now.Conditions):
+	case !reflect.DeepEqual(old, now):
 		return Minor
 	}
 	return Same
 }
 
-// sameZones compares all but the pools.
+// sameZones compares all but the pools, and of colocation only what is promised.
 func sameZones(a, b spec.NodeStatus) bool {
 	a.Pools, b.Pools = nil, nil
+	a.Colocation, b.Colocation = promised(a.Colocation), promised(b.Colocation)
 	return reflect.DeepEqual(a, b)
+}
+
+// promised is what the scheduler acts on.
+func promised(c *spec.Colocation) *spec.Colocation {
+	if c == nil {
+		return nil
+	}
+	out := &spec.Colocation{Headroom: c.Headroom, Closed: c.Closed, Suppression: c.Suppression, Evictions: c.Evictions}
+	for _, z := range c.Zones {
+		out.Zones = append(out.Zones, spec.ZoneHeadroom{Name: z.Name, ReclaimedAmounts: z.ReclaimedAmounts})
+	}
+	return out
+}
+
+// less reports whether less is promised than was.
+func less(old, now *spec.Colocation) bool {
+	switch {
+	case old == nil:
+		return false
+	case now == nil:
+		return old.Headroom != (spec.ReclaimedAmounts{})
+	case now.Headroom.MilliCPU < old.Headroom.MilliCPU || now.Headroom.MemoryMiB < old.Headroom.MemoryMiB || old.Closed == "" && now.Closed != "":
+		return true
+	}
+	return slices.ContainsFunc(now.Evictions, func(e spec.EvictionWish) bool {
+		return !slices.ContainsFunc(old.Evictions, func(o spec.EvictionWish) bool { return o.UID == e.UID && (o.Urgent || !e.Urgent) })
+	})
 }
 
 // sameState compares all but the words.

@@ -13,10 +13,12 @@ const (
 	refreshJitter = 8
 	// startJitter: the first write waits for up to so many write intervals, for many agents may start at once.
 	startJitter = 2
+	// urgentPause is the least time between two writes where the later one is urgent.
+	urgentPause = time.Second
 )
 
-// Throttle decides when a report is written: a change at once if the last write is a write interval ago, what has not changed after a
-// refresh interval, what failed after a pause that doubles up to the refresh interval. It is fed by one goroutine. Time that runs
+// Throttle decides when a report is written: a change at once if the last write is a write interval ago, an urgent one if it is a second ago, what
+// has not changed after a refresh interval, what failed after a pause that doubles up to the refresh interval. It is fed by one goroutine. Time that runs
 // backwards counts as no time.
 type Throttle struct {
 	node           string
@@ -36,6 +38,9 @@ func NewThrottle(node string, write, refresh time.Duration) *Throttle {
 	return &Throttle{node: node, write: write, refresh: max(refresh, write)}
 }
 
+// Refresh changes the refresh interval, from the next write on.
+func (t *Throttle) Refresh(interval time.Duration) { t.refresh = max(interval, t.write) }
+
 // Wait says how long from now until the report should be written; 0: now. While a write is under way it is the write interval. A Minor
 // change waits for the refresh.
 func (t *Throttle) Wait(now time.Time, c Change) time.Duration {
@@ -51,6 +56,8 @@ func (t *Throttle) Wait(now time.Time, c Change) time.Duration {
 	switch {
 	case t.inFlight:
 		return t.write
+	case c == Urgent && t.failures == 0 && t.count > 0:
+		due = min(t.pause, urgentPause)
 	case c >= Major:
 		due = t.pause
 	}

@@ -21,6 +21,7 @@ type node struct {
 	now    time.Time
 	change Change
 	began  []time.Time
+	urgent []bool // of began
 }
 
 func (n *node) step(d time.Duration, change Change, answered, written bool) {
@@ -36,19 +37,24 @@ func (n *node) step(d time.Duration, change Change, answered, written bool) {
 		return
 	}
 	n.Began(n.now)
-	n.began, n.change = append(n.began, n.now), Same
+	n.began, n.urgent, n.change = append(n.began, n.now), append(n.urgent, n.change == Urgent), Same
 }
 
-// However much changes and fails, two writes are never nearer than the write interval, and none is begun while one is under way.
+// However much changes and fails, two writes are never nearer than the write interval, or than a second where the later one is urgent, and none is
+// begun while one is under way.
 func TestWritesKeepTheirDistance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := &node{Throttle: NewThrottle(rapid.String().Draw(t, "node"), write, refresh), now: epoch}
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
-			n.step(time.Duration(rapid.IntRange(0, 30_000).Draw(t, "ms"))*time.Millisecond, Change(rapid.IntRange(0, 2).Draw(t, "change")),
+			n.step(time.Duration(rapid.IntRange(0, 30_000).Draw(t, "ms"))*time.Millisecond, Change(rapid.IntRange(0, 3).Draw(t, "change")),
 				rapid.Bool().Draw(t, "answered"), rapid.Bool().Draw(t, "written"))
 		}
 		for i := 1; i < len(n.began); i++ {
-			if d := n.began[i].Sub(n.began[i-1]); d < write {
+			least := write
+			if n.urgent[i] {
+				least = urgentPause
+			}
+			if d := n.began[i].Sub(n.began[i-1]); d < least {
 				t.Fatalf("%s between writes %d and %d", d, i-1, i)
 			}
 		}
@@ -97,6 +103,8 @@ func TestChangesDoNotWaitForTheRefresh(t *testing.T) {
 	}{
 		{Major, 0, write, write},
 		{Major, 4 * time.Second, 6 * time.Second, 6 * time.Second},
+		{Urgent, 0, urgentPause, urgentPause},
+		{Urgent, 4 * time.Second, 0, 0},
 		{Major, time.Minute, 0, 0},
 		{Minor, time.Minute, 4 * time.Minute, 4*time.Minute + refresh/refreshJitter},
 		{Same, time.Minute, 4 * time.Minute, 4*time.Minute + refresh/refreshJitter},
@@ -119,7 +127,7 @@ func TestFailuresBackOff(t *testing.T) {
 		now = now.Add(n.Wait(now, Same))
 		n.Began(now)
 		n.Ended(false)
-		for _, c := range []Change{Same, Major} {
+		for _, c := range []Change{Same, Major, Urgent} {
 			if got := n.Wait(now, c); got < want || got > want+want/2 {
 				t.Fatalf("waits %s, want about %s", got, want)
 			}
