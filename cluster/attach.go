@@ -24,6 +24,7 @@ func (s *Store) attach(pod *Pod, slot Slot) {
 	s.spend(pod, 1)
 	s.settleZones(pod, slot)
 	s.promises.count(pod, 1)
+	s.countReclaimed(pod, 1)
 	held := pod.holding()
 	if pod.inferred {
 		held.gpus, held.milli = 0, 0
@@ -69,6 +70,7 @@ func (s *Store) unplace(pod *Pod) {
 		s.zoneGuesses[slot]--
 	}
 	s.promises.count(pod, -1)
+	s.countReclaimed(pod, -1)
 	s.depart(pod, slot, node)
 	rezones := s.touchesZones(slot, pod)
 	pod.slot = NoSlot

@@ -94,6 +94,9 @@ type base struct {
 	key     string
 	carries []TallyID
 	classes []*Class
+
+	reclaims      [ReclaimedKinds]resource.Amount
+	asksReclaimed bool
 }
 
 // intern returns the base of the requirements. One whose resources do not fit the table is marked impossible rather than dropped.
@@ -111,6 +114,7 @@ func (s *Store) intern(r *Requirements) *base {
 		b.Requirements = &copied
 	}
 	b.amounts, b.charge = amounts, s.withGPUs(amounts, b.GPU)
+	b.claimReclaimed(s.kinds)
 	s.growKinds()
 	s.bases[b.key] = b
 	s.carry(b)

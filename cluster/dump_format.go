@@ -120,6 +120,7 @@ type requirementsRecord struct {
 	PodLevelMemory int64                `json:"podLevelMemory,omitempty"`
 	GPU            gpuRequestRecord     `json:"gpu,omitzero"`
 	Zones          zoneRequestRecord    `json:"zones,omitzero"`
+	Reclaimed      bool                 `json:"reclaimed,omitempty"`
 	NodeSelector   map[string]string    `json:"nodeSelector,omitempty"`
 	Required       []termRecord         `json:"required,omitzero"` // an empty list is not none
 	Preferred      []weightedTermRecord `json:"preferred,omitempty"`
@@ -326,6 +327,7 @@ func writeRequirements(r *Requirements) requirementsRecord {
 		Requests: each(r.Requests, writeQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, PodLevelCPU: r.PodLevelCPU, PodLevelMemory: r.PodLevelMemory,
 		GPU:          gpuRequestRecord(r.GPU),
 		Zones:        zoneRequestRecord{r.Zones.CPUs, bindingText(r.Zones.Binding), r.Zones.Memory},
+		Reclaimed:    r.Reclaimed,
 		NodeSelector: labelMap(r.NodeSelector), Required: each(r.Required, writeTerm),
 		Preferred: each(r.Preferred, func(w WeightedTerm) weightedTermRecord { return weightedTermRecord{w.Weight, writeTerm(w.Term)} }),
 		Tolerations: each(r.Tolerations, func(t Toleration) tolerationRecord {
@@ -346,6 +348,7 @@ func readRequirements(r *requirementsRecord) *Requirements {
 		Requests: each(r.Requests, readQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, PodLevelCPU: r.PodLevelCPU, PodLevelMemory: r.PodLevelMemory,
 		GPU:          topology.Request(r.GPU),
 		Zones:        r.Zones.request(),
+		Reclaimed:    r.Reclaimed,
 		NodeSelector: labelList(r.NodeSelector), Required: each(r.Required, readTerm),
 		Preferred: each(r.Preferred, func(w weightedTermRecord) WeightedTerm { return WeightedTerm{w.Weight, readTerm(w.Term)} }),
 		Tolerations: each(r.Tolerations, func(t tolerationRecord) Toleration {

@@ -31,6 +31,9 @@ var (
 	rulerNames = []string{
 		topology.RulerNone: "none", topology.RulerAgent: "agent", topology.RulerKubelet: "kubelet",
 	}
+	headroomNames = []string{
+		HeadroomUnsaid: "unsaid", HeadroomOpen: "open", HeadroomClosed: "closed", HeadroomStale: "stale", HeadroomMalformed: "malformed",
+	}
 )
 
 // String names the effect; the zero value, which stands for every effect, is empty.

@@ -63,6 +63,36 @@ type reportRecord struct {
 	Threads uint8        `json:"threads,omitempty"`
 	Zones   []zoneRecord `json:"zones,omitempty"`
 	Held    []heldRecord `json:"held,omitempty"`
+
+	Headroom headroomRecord `json:"headroom,omitzero"`
+	Wishes   []wishRecord   `json:"wishes,omitempty"`
+}
+
+type headroomText HeadroomState
+
+func (h headroomText) MarshalText() ([]byte, error) { return []byte(nameOf(headroomNames, h)), nil }
+
+func (h *headroomText) UnmarshalText(text []byte) (err error) {
+	*h, err = named[headroomText](headroomNames, string(text))
+	return err
+}
+
+func (h HeadroomState) String() string { return nameOf(headroomNames, h) }
+
+type headroomRecord struct {
+	State    headroomText `json:"state"`
+	MilliCPU int64        `json:"milliCPU,omitempty"`
+	Memory   int64        `json:"memory,omitempty"`
+	Note     string       `json:"note,omitempty"`
+}
+
+type wishRecord struct {
+	UID       UID    `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message,omitempty"`
+	Urgent    bool   `json:"urgent,omitempty"`
 }
 
 func writeReport(r NodeReported) reportRecord {
@@ -72,6 +102,9 @@ func writeReport(r NodeReported) reportRecord {
 		out.Zones = append(out.Zones, zoneRecord{capacity.CPUs, capacity.Socket, capacity.Memory, shape.Closed&(1<<z) != 0})
 	}
 	out.Held = each(r.Report.Held, func(h HeldZones) heldRecord { return heldRecord{h.UID, zonesText(h.Grant)} })
+	h := &r.Report.Headroom
+	out.Headroom = headroomRecord{headroomText(h.State), h.MilliCPU, h.Memory, h.Note}
+	out.Wishes = each(r.Report.Wishes, func(w Wish) wishRecord { return wishRecord(w) })
 	return out
 }
 
@@ -89,6 +122,9 @@ func readReport(r *reportRecord) (NodeReported, error) {
 		}
 	}
 	out.Report.Held = each(r.Held, func(h heldRecord) HeldZones { return HeldZones{h.UID, topology.ZoneGrant(h.Zones)} })
+	h := &r.Headroom
+	out.Report.Headroom = Headroom{HeadroomState(h.State), h.MilliCPU, h.Memory, h.Note}
+	out.Report.Wishes = each(r.Wishes, func(w wishRecord) Wish { return Wish(w) })
 	return out, nil
 }
 
@@ -115,6 +151,8 @@ func (d *Dump) checkReports() error {
 			return fmt.Errorf("report of node %q: the name is empty or stands twice", r.Node)
 		case r.Report == nil:
 			return fmt.Errorf("report of node %q: it says nothing", r.Node)
+		case r.Report.Headroom.MilliCPU < 0 || r.Report.Headroom.Memory < 0:
+			return fmt.Errorf("report of node %q: its headroom is negative", r.Node)
 		case !slices.IsSortedFunc(r.Report.Held, func(a, b HeldZones) int { return cmp.Or(cmp.Compare(a.UID, b.UID), -1) }):
 			return fmt.Errorf("report of node %q: what pods hold is not sorted by UID, or one stands twice", r.Node)
 		}

@@ -20,6 +20,9 @@ const (
 	Reimaged
 	// Recounted: pods on the node count in other tallies than before.
 	Recounted
+	// Lent: reclaimed pods may hold more of the node than before. Recalled: less. They change nothing for others.
+	Lent
+	Recalled
 )
 
 // Change is one entry of the log.

@@ -20,6 +20,8 @@ type Requirements struct {
 	GPU                         topology.Request
 	// Zones asks for exclusive cores; they are among the Requests too.
 	Zones topology.ZoneRequest
+	// Reclaimed: the pod is of the reclaimed level, so that its node may want it evicted.
+	Reclaimed bool
 
 	// NodeSelector must match the node's labels, sorted by key.
 	NodeSelector []Label
@@ -142,6 +144,7 @@ func (r *Requirements) appendKey(buffer []byte) []byte {
 	}
 	w.strings(r.Unsupported)
 	w.str(r.Impossible)
+	w.bool(r.Reclaimed)
 	return w
 }
 

@@ -79,6 +79,7 @@ func (s *Store) report(node string, r *NodeReport) {
 	default:
 		s.reports[node] = &reported{NodeReport: r}
 	}
+	s.wish(node, r)
 	slot, known := s.slots[node]
 	if !known {
 		return
@@ -88,9 +89,25 @@ func (s *Store) report(node string, r *NodeReport) {
 	s.zones[slot].report = r
 	s.rezone(slot)
 	after := s.zones[slot]
+	var headroom *Headroom
+	if r != nil {
+		headroom = &r.Headroom
+	}
+	changed := s.lend(slot, headroom)
 	if requested != [...]int64{s.scoreCPU[slot], s.scoreMemory[slot]} || before.free != after.free || !sameShape(before.report, r) {
-		s.note(slot, Freed|Charged)
+		changed |= Freed | Charged
+	}
+	if changed == 0 && !sameHeadroom(before.report, r) {
+		changed = Recalled // nothing in amounts, but why there is none
+	}
+	if changed != 0 {
+		s.note(slot, changed)
 	} // else the node has only confirmed what was known, and nobody need look again
+}
+
+func sameHeadroom(a, b *NodeReport) bool {
+	var none NodeReport
+	return cmp.Or(a, &none).Headroom == cmp.Or(b, &none).Headroom
 }
 
 func sameShape(a, b *NodeReport) bool {

@@ -46,13 +46,13 @@ func (s *Snapshot) Advance(store *Store) {
 	}
 	for i := range s.assumed {
 		slot := s.assumed[i].slot
-		s.copySlot(from, slot, false)
+		s.copySlot(from, slot, 0)
 		s.log.append(Change{slot, Freed | Charged})
 	}
 	s.assumed = s.assumed[:0]
 	for ; s.revision < from.log.Len(); s.revision++ {
 		change := from.log.At(s.revision)
-		s.copySlot(from, change.Slot, change.Kind&(Redefined|Reimaged) != 0)
+		s.copySlot(from, change.Slot, change.Kind)
 		s.log.append(change)
 	}
 	s.learn()

@@ -193,11 +193,13 @@ func (s *State) move(slot Slot, class *Class, sign int64) {
 	s.scoreMemory[slot] += sign * class.ScoreMemory
 }
 
-// copySlot copies one slot's row from another state; properties says whether the node itself may differ too.
-func (s *State) copySlot(from *State, slot Slot, properties bool) {
+// copySlot copies one slot's row from another state; kind says what may differ beyond what runs there.
+func (s *State) copySlot(from *State, slot Slot, kind ChangeKind) {
 	s.copyTallies(slot, from.tallies[slot])
-	if properties {
+	if kind&(Redefined|Reimaged) != 0 {
 		s.setNode(slot, from.nodes[slot])
+	}
+	if kind&(Redefined|Reimaged|Lent|Recalled) != 0 {
 		for kind := range from.allocatable {
 			s.allocatable[kind][slot] = from.allocatable[kind][slot]
 		}

@@ -25,6 +25,10 @@ type Store struct {
 	zoneGuesses []int32              // pods on each slot whose zones are guessed
 	promises    Promises
 
+	lent      [ReclaimedKinds]resource.Kind // that only reports give; 0: not met yet
+	wishing   map[string][]Wish             // by node
+	reclaimed int                           // pods of the level on known nodes
+
 	bases     map[string]*base
 	idle      int // classes without pods
 	nextClass ClassID
@@ -69,6 +73,7 @@ func NewStore(defaults ...SpreadDefault) *Store {
 		pods:    make(map[UID]*Pod),
 		orphans: make(map[string][]*Pod),
 		reports: make(map[string]*reported),
+		wishing: make(map[string][]Wish),
 		bases:   make(map[string]*base),
 
 		identities:  make(map[string]*identity),
@@ -261,6 +266,9 @@ func (s *Store) setAllocatable(slot Slot, n *Node) {
 		s.allocatable[kind][slot] = 0
 	}
 	for _, q := range n.Allocatable {
+		if isReclaimed(q.Name) {
+			continue
+		}
 		kind, err := s.kinds.Intern(q.Name)
 		if err != nil {
 			continue // the table is full: nobody can be given this resource, which is safe
@@ -269,6 +277,7 @@ func (s *Store) setAllocatable(slot Slot, n *Node) {
 		s.allocatable[kind][slot] = q.Amount
 	}
 	s.provide(slot, 1)
+	s.relend(slot, n.Name)
 }
 
 func (s *Store) removeNode(name string) {
@@ -279,6 +288,7 @@ func (s *Store) removeNode(name string) {
 	for _, pod := range s.onSlot[slot] {
 		s.spend(pod, -1)
 		s.promises.count(pod, -1)
+		s.countReclaimed(pod, -1)
 		pod.slot = NoSlot
 		if pod.inferred {
 			pod.gpus, pod.milli = 0, 0 // to be guessed anew should the node come back

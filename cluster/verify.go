@@ -12,7 +12,7 @@ import (
 // Verify recomputes the columns from the pods and returns the first difference. It costs time proportional to the ledger: tests and the
 // simulator call it.
 func (s *Store) Verify() error {
-	charged := 0
+	charged, reclaimed := 0, 0
 	var promises Promises
 	for i, node := range s.nodes {
 		slot := Slot(i)
@@ -38,6 +38,9 @@ func (s *Store) Verify() error {
 		if placed != (pod.Phase == Assumed || pod.Phase == Bound) {
 			return fmt.Errorf("pod %s is %s but its node is %q", pod.UID, pod.Phase, pod.node)
 		}
+		if pod.slot != NoSlot && pod.Class.Reclaimed {
+			reclaimed++
+		}
 		if pod.slot != NoSlot {
 			charged--
 			promises.count(pod, 1)
@@ -45,6 +48,9 @@ func (s *Store) Verify() error {
 	}
 	if charged != 0 {
 		return fmt.Errorf("%d pods are charged without being in the ledger", charged)
+	}
+	if reclaimed != s.reclaimed {
+		return fmt.Errorf("%d reclaimed pods are counted, %d are there", s.reclaimed, reclaimed)
 	}
 	if promises != s.promises {
 		return fmt.Errorf("promises say %+v, pods say %+v", s.promises, promises)
@@ -134,6 +140,9 @@ func (s *Store) verifySlot(slot Slot, node *Node) error {
 		ports += len(pod.Class.Ports)
 		free.Commit(topology.Grant{GPUs: pod.gpus, Milli: pod.milli})
 	}
+	if err := s.verifyAllocatable(slot, node); err != nil {
+		return err
+	}
 	for kind := range requested {
 		if requested[kind] != s.requested[kind][slot] {
 			return fmt.Errorf("%s: column says %d requested, pods say %d", s.kinds.Name(resource.Kind(kind)), s.requested[kind][slot], requested[kind])
@@ -152,6 +161,31 @@ func (s *Store) verifySlot(slot Slot, node *Node) error {
 		return fmt.Errorf("GPU counters say %v, pods say %v", s.gpus[slot], free)
 	}
 	return s.verifyZones(slot, node)
+}
+
+// verifyAllocatable holds what pods may request against what the node and its report say.
+func (s *Store) verifyAllocatable(slot Slot, node *Node) error {
+	want := make([]int64, len(s.allocatable))
+	for _, q := range node.Allocatable {
+		if kind, err := s.kinds.Intern(q.Name); err == nil && int(kind) < len(want) && !isReclaimed(q.Name) {
+			want[kind] = q.Amount
+		}
+	}
+	h := s.Headroom(slot)
+	cpu, memory := h.Offered()
+	for i, amount := range [...]int64{cpu, memory} {
+		if kind := s.lent[i]; kind != 0 {
+			want[kind] = amount
+		} else if amount != 0 && s.kinds.Len() < resource.MaxKinds {
+			return fmt.Errorf("%d of %s are offered, which is not counted", amount, reclaimedNames[i])
+		}
+	}
+	for kind := range want {
+		if want[kind] != s.allocatable[kind][slot] {
+			return fmt.Errorf("%s: column says %d allocatable, the node says %d", s.kinds.Name(resource.Kind(kind)), s.allocatable[kind][slot], want[kind])
+		}
+	}
+	return nil
 }
 
 // verifyZones counts a slot's zones anew: from what its node reports, and what the pods hold.
@@ -230,7 +264,7 @@ func (s *Store) exceeded(slot Slot) bool {
 		return true
 	}
 	for kind := range s.allocatable {
-		if s.requested[kind][slot] > s.allocatable[kind][slot] {
+		if s.requested[kind][slot] > s.allocatable[kind][slot] && !s.IsReclaimed(resource.Kind(kind)) { // headroom may fall below what runs
 			return true
 		}
 	}

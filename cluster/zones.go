@@ -16,6 +16,10 @@ type NodeReport struct {
 	Held []HeldZones
 	// Why says, where there is no ruler, what is wrong with the report; one of a few phrases.
 	Why string
+	// Headroom is what reclaimed pods may hold of the node.
+	Headroom Headroom
+	// Wishes are the pods that the agent wants evicted, the first most.
+	Wishes []Wish
 }
 
 // HeldZones is what one pod holds, as its node says.
@@ -48,7 +52,7 @@ func (ReportsListed) event()     {}
 
 // SameReport reports whether two reports say the same.
 func SameReport(a, b *NodeReport) bool {
-	return a.Zones == b.Zones && a.Why == b.Why && slices.Equal(a.Held, b.Held)
+	return a.Zones == b.Zones && a.Why == b.Why && a.Headroom == b.Headroom && slices.Equal(a.Held, b.Held) && slices.Equal(a.Wishes, b.Wishes)
 }
 
 // holds returns what the pod holds by the report; nil is no report.
