@@ -54,9 +54,10 @@ const (
 	zoneFile
 	zoneAnon
 	zoneSlab
+	zoneInactiveFile
 )
 
-var zoneKeys = []string{"MemTotal", "MemFree", "FilePages", "AnonPages", "Slab"}
+var zoneKeys = []string{"MemTotal", "MemFree", "FilePages", "AnonPages", "Slab", "Inactive(file)"}
 
 const (
 	pagesHit = iota
@@ -333,6 +334,7 @@ func (n *node) describeZone(now time.Duration, l limits, zone int, out *ZoneMemo
 	v := n.sources[nodeZones+2*zone].view(now, l)
 	for key, sample := range [...]*Sample[int64]{
 		zoneTotal: &out.Total, zoneFree: &out.Free, zoneFile: &out.File, zoneAnon: &out.Anon, zoneSlab: &out.Slab,
+		zoneInactiveFile: &out.InactiveFile,
 	} {
 		c := v.of(&state.memory, key)
 		*sample = gauge(&v.span, c.value, c.seen)

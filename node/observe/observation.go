@@ -120,6 +120,8 @@ type ZoneMemory struct {
 	File  Sample[int64] `json:"file"`
 	Anon  Sample[int64] `json:"anon"`
 	Slab  Sample[int64] `json:"slab"`
+	// InactiveFile is the part of File that the kernel drops first.
+	InactiveFile Sample[int64] `json:"inactiveFile"`
 	// Hit, Miss and Foreign are pages per second: allocated here as meant, here though meant for another node, elsewhere though meant for here.
 	Hit     Sample[float64] `json:"hit"`
 	Miss    Sample[float64] `json:"miss"`
