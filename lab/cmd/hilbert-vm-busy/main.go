@@ -1,8 +1,9 @@
 // Command hilbert-vm-busy is what the containers of the VM test bed run: it sleeps, burns CPU, holds memory, or holds a sandbox open, as
 // its first argument says. It is one static binary, so that an image is one file.
 //
-// Each mode runs until SIGTERM or SIGINT. What it does it says on standard output first, so that a test can wait for the line. It
-// measures nothing: a test reads what happened from the kernel.
+// Each mode runs until SIGTERM or SIGINT. What it does it says on standard output first, so that a test can wait for the line. What happened to
+// it a test reads from the kernel; only what the kernel does not know, the work that was done and when requests were answered, it leaves in
+// files of its own.
 package main
 
 import (
@@ -20,7 +21,13 @@ const usage = `hilbert-vm-busy MODE
   sleep                  do nothing
   burn [THREADS]         use THREADS CPUs as far as they are to be had (1)
   hold MEBIBYTES         allocate and touch memory, then do nothing
-  steps BUSY_MS IDLE_MS  one thread: burn for BUSY_MS of its own CPU time, sleep for IDLE_MS, again`
+  steps BUSY_MS IDLE_MS  one thread: burn for BUSY_MS of its own CPU time, sleep for IDLE_MS, again
+  serve PER_SECOND COST_US WORKERS [RENAMES]
+                         answer requests that come by chance, PER_SECOND of them, each for COST_US of CPU time and with RENAMES renames in /shared;
+                         /dev/shm/requests has a line for each: when it was wanted, since boot, and after how long it was answered (microseconds)
+  count THREADS          burn CPU, and count: /dev/shm/work has the pieces of 65536 loops that were done
+  walk MEBIBYTES         write to all of its memory again and again: /dev/shm/work has the mebibytes
+  storm THREADS          rename files in /shared: /dev/shm/work has the renames`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -52,6 +59,16 @@ func run(args []string) error {
 		defer runtime.KeepAlive(held)
 	case mode == "steps" && len(numbers) == 2:
 		go steps(time.Duration(numbers[0])*time.Millisecond, time.Duration(numbers[1])*time.Millisecond)
+	case mode == "serve" && (len(numbers) == 3 || len(numbers) == 4) && numbers[0] > 0 && numbers[2] > 0:
+		s := server{perSecond: float64(numbers[0]), cost: time.Duration(numbers[1]) * time.Microsecond, workers: numbers[2], dir: shared}
+		s.renames = append(numbers[3:], 0)[0]
+		if err := serve(s, results); err != nil {
+			return err
+		}
+	case len(numbers) == 1 && numbers[0] > 0 && (mode == "count" || mode == "walk" || mode == "storm"):
+		if err := work(mode, numbers[0]); err != nil {
+			return err
+		}
 	default:
 		return fmt.Errorf("do not know how to %q\n%s", args, usage)
 	}
@@ -60,6 +77,22 @@ func run(args []string) error {
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
 	<-ended
 	return nil
+}
+
+// work does what can be counted.
+func work(mode string, n int) error {
+	d := new(done)
+	switch mode {
+	case "count":
+		d.count(n)
+	case "walk":
+		d.walk(n)
+	case "storm":
+		if err := d.storm(n, shared); err != nil {
+			return err
+		}
+	}
+	return d.tally(results)
 }
 
 // reap collects the children that a shared process namespace leaves to the sandbox.
@@ -100,11 +133,7 @@ func hold(mebibytes int) []byte {
 func steps(busy, idle time.Duration) {
 	runtime.LockOSThread()
 	for {
-		for until := threadTime() + busy; threadTime() < until; {
-			for sum := range 1 << 12 {
-				_ = sum
-			}
-		}
+		spend(busy)
 		time.Sleep(idle)
 	}
 }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestServe: requests come at about the rate that was asked for whether or not they are answered in time, in order of when they were wanted, and
+// none is answered sooner than its cost allows.
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	const perSecond, cost, during = 200, 2 * time.Millisecond, 2 * time.Second
+	began := sinceBoot()
+	if err := serve(server{perSecond: perSecond, cost: cost, workers: 2, renames: 3, dir: dir}, dir); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(during)
+	text, err := os.ReadFile(filepath.Join(dir, "requests"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := 0
+	for line := range strings.Lines(string(text)) {
+		var at, latency int64
+		if _, err := fmt.Sscan(line, &at, &latency); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if latency < cost.Microseconds() || at < began.Microseconds() {
+			t.Errorf("a request of %d was answered after %d µs; the server began at %d and each takes %s", at, latency, began.Microseconds(), cost)
+		}
+		answered++
+	}
+	if want := perSecond * during.Seconds(); float64(answered) < want/2 || float64(answered) > want*1.5 {
+		t.Errorf("%d requests were answered in %s, want about %g", answered, during, want)
+	}
+}
+
+// TestWork: what is done is counted, in each of the ways.
+func TestWork(t *testing.T) {
+	for name, begin := range map[string]func(d *done) error{
+		"count": func(d *done) error { d.count(1); return nil },
+		"walk":  func(d *done) error { d.walk(2); return nil },
+		"storm": func(d *done) error { return d.storm(2, t.TempDir()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := new(done)
+			if err := begin(d); err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			if err := d.tally(dir); err != nil {
+				t.Fatal(err)
+			}
+			for wait := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+				var pieces int64
+				text, _ := os.ReadFile(filepath.Join(dir, "work"))
+				if _, err := fmt.Sscan(string(text), &pieces); err == nil && pieces > 0 {
+					return
+				}
+				if time.Since(wait) > 10*time.Second {
+					t.Fatalf("nothing was counted: %q", text)
+				}
+			}
+		})
+	}
+}
