@@ -18,6 +18,9 @@ const (
 	CPUMax      = "cpu.max"
 	MemoryMax   = "memory.max"
 	MemoryHigh  = "memory.high"
+	MemoryLow   = "memory.low"
+	MemoryMin   = "memory.min"
+	SwapMax     = "memory.swap.max"
 	OOMScoreAdj = "oom_score_adj"
 )
 
@@ -56,6 +59,9 @@ var kinds = map[string]kind{
 	CPUMax:      {canonical: canonicalBandwidth},
 	MemoryMax:   {canonical: canonicalBytes, rounded: true},
 	MemoryHigh:  {canonical: canonicalBytes, rounded: true},
+	MemoryLow:   {canonical: canonicalBytes, rounded: true},
+	MemoryMin:   {canonical: canonicalBytes, rounded: true},
+	SwapMax:     {canonical: canonicalBytes, rounded: true},
 	OOMScoreAdj: {canonical: canonicalInteger(-1000, 1000), atLeast: true},
 }
 

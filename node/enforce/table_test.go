@@ -215,7 +215,7 @@ func TestRefusedRests(t *testing.T) {
 // The kernel rounds memory limits down to its pages; that is no difference.
 func TestRounding(t *testing.T) {
 	const page = 64 << 10
-	w := newWorld("p/memory.max=max", "p/memory.high=max")
+	w := newWorld("p/memory.max=max", "p/memory.high=max", "p/memory.low=0", "p/memory.swap.max=max")
 	w.rounds = func(_, value string) string {
 		n, err := strconv.Atoi(value)
 		if err != nil {
@@ -224,9 +224,9 @@ func TestRounding(t *testing.T) {
 		return strconv.Itoa(n / page * page)
 	}
 	table := NewTable()
-	want(t, table, "p/memory.max=200000", "p/memory.high=max")
+	want(t, table, "p/memory.max=200000", "p/memory.high=max", "p/memory.low=200000", "p/memory.swap.max=200000")
 	table.Tick(w)
-	w.expect(t, "p/memory.max=196608")
+	w.expect(t, "p/memory.low=196608", "p/memory.max=196608", "p/memory.swap.max=196608")
 	for range 3 {
 		table.Tick(w)
 	}
@@ -274,6 +274,9 @@ func TestWhatIsNoKnob(t *testing.T) {
 		{Knob{"p", CPUMax}, "max max"},
 		{Knob{"p", CPUMax}, "0"},
 		{Knob{"p", MemoryMax}, "-1"},
+		{Knob{"p", MemoryLow}, "-1"},
+		{Knob{"p", MemoryMin}, "1M"},
+		{Knob{"p", SwapMax}, ""},
 		{Knob{"p", OOMScoreAdj}, "1001"},
 	} {
 		table := NewTable()
@@ -290,6 +293,9 @@ func TestCanonical(t *testing.T) {
 		{CPUMax, "max", "max 100000"},
 		{CPUMax, "50000  100000\n", "50000 100000"},
 		{MemoryMax, "4097", "4096"},
+		{MemoryLow, "8193\n", "8192"},
+		{MemoryMin, "max", "max"},
+		{SwapMax, "0\n", "0"},
 		{CPUWeight, " 100\n", "100"},
 	} {
 		kind := kinds[c[0]]
