@@ -153,14 +153,18 @@ func decodeStatus(body []byte, code int) metav1.Status {
 // protobufPrefix heads every protobuf body of the Kubernetes API.
 var protobufPrefix = []byte("k8s\x00")
 
-// bindingBody encodes a Binding, with the UID as a precondition, and the GPUs and zones as annotations.
+// bindingBody encodes a Binding, with the UID as a precondition, and what is promised as annotations.
 func bindingBody(w *bind.Write) ([]byte, error) {
 	b := corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, UID: types.UID(w.Pod)},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: w.Node},
 	}
-	if !w.Grant.IsZero() {
+	reclaims := w.Reclaimed != spec.ReclaimedAmounts{}
+	if !w.Grant.IsZero() || reclaims {
 		b.Annotations = make(map[string]string, 2)
+	}
+	if reclaims {
+		b.Annotations[spec.AnnotationReclaimed] = w.Reclaimed.String()
 	}
 	if w.Grant.GPUs != 0 {
 		b.Annotations[spec.AnnotationGPUs] = w.Grant.String()

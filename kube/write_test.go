@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -132,6 +133,15 @@ func TestBindingCarriesTheGrant(t *testing.T) {
 		t.Fatalf("outcome %d", got)
 	}
 	if pod := r.server.Pod("default", "q"); len(pod.Annotations) != 1 || pod.Annotations["hilbert.dev/zones"] != "1:8/4096Mi" {
+		t.Errorf("annotations %v", pod.Annotations)
+	}
+	r.server.SetPod(testPod("r", ""))
+	write = bindingOf("r")
+	write.Reclaimed = spec.ReclaimedAmounts{MilliCPU: 1500, MemoryMiB: 2048}
+	if got := r.do(t, write).Outcome; got != bind.Written {
+		t.Fatalf("outcome %d", got)
+	}
+	if pod := r.server.Pod("default", "r"); len(pod.Annotations) != 1 || pod.Annotations["hilbert.dev/reclaimed"] != "1500m/2048Mi" {
 		t.Errorf("annotations %v", pod.Annotations)
 	}
 }

@@ -226,10 +226,25 @@ func (b *Binder) start(r *row) {
 	b.flying++
 	r.stage = inFlight
 	write := Write{ID: b.next, Kind: r.kind, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Node: r.node, Grant: r.grant}
-	if r.kind == WriteNomination {
+	switch r.kind {
+	case WriteNomination:
 		write.Grant, write.Condition = topology.Grant{}, r.why
+	case WriteBinding:
+		write.Reclaimed = reclaimedBy(pod.Class)
+	default:
 	}
 	b.ready = append(b.ready, write)
+}
+
+// reclaimedBy is what a pod of the class may have on its node, which tells nobody there of such resources; MiB are rounded up.
+func reclaimedBy(c *cluster.Class) (out spec.ReclaimedAmounts) {
+	if !c.Reclaimed || !c.AsksReclaimed() {
+		return out
+	}
+	amounts := c.Reclaims()
+	out.MilliCPU = amounts[0].Value
+	out.MemoryMiB = (amounts[1].Value + topology.Mebibyte - 1) / topology.Mebibyte
+	return out
 }
 
 // NextWake is when Ready may have more to give though nothing happened meanwhile.

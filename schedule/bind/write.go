@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/topology"
 )
@@ -35,9 +36,10 @@ type Write struct {
 	Pod             cluster.UID
 	Namespace, Name string
 
-	Node      string            // WriteBinding: where to; WriteNomination: where the pod will go
-	Grant     topology.Grant    // WriteBinding: the GPUs, zero for none
-	Condition cluster.Condition // WriteCondition, WriteNomination: why the pod waits; WriteDisruption: why it has to leave
+	Node      string                // WriteBinding: where to; WriteNomination: where the pod will go
+	Grant     topology.Grant        // WriteBinding: the GPUs, zero for none
+	Reclaimed spec.ReclaimedAmounts // WriteBinding: what a reclaimed pod may have
+	Condition cluster.Condition     // WriteCondition, WriteNomination: why the pod waits; WriteDisruption: why it has to leave
 
 	// Of WriteUnitCondition, which has no Pod: the PodGroup, and what it should say.
 	Unit          cluster.UnitName
