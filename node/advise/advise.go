@@ -23,6 +23,8 @@ type Observation struct {
 	// Services are the online pods, Reclaimed the reclaimed ones, by ID.
 	Services  []Service   `json:"services,omitempty"`
 	Reclaimed []Reclaimed `json:"reclaimed,omitempty"`
+	// StopLending: the eviction manager wants nothing more lent.
+	StopLending bool `json:"stopLending,omitempty"`
 }
 
 // Node is the machine as a whole.

@@ -1,0 +1,113 @@
+package advise
+
+import "time"
+
+// Published is a headroom as it was told, and the least that it has been in the last while.
+type Published struct {
+	Value int64  `json:"value"`
+	Low   Lowest `json:"low"`
+}
+
+// see follows what is found now: it falls at once, and rises to what was found all the while. Frozen, it does not rise, nor within a while
+// after that.
+func (h *Published) see(found, deadband int64, frozen bool, now, length time.Duration) int64 {
+	seen := found
+	if frozen {
+		seen = min(found, h.Value)
+	}
+	least := h.Low.see(seen, h.Value, now, length)
+	switch {
+	case found < h.Value-deadband || found == 0:
+		h.Value = found
+	case least >= h.Value+max(deadband, 1):
+		h.Value = least
+	}
+	return h.Value
+}
+
+// cpu is the headroom of a zone in millicores: what online pods need neither by what they use now nor by the forecast. What is lent does not
+// bound it, and what reclaimed pods use is not in it.
+func (t *tick) cpu(z *Zone, s *ZoneState) Headroom {
+	all, keep := float64(divisible(z)), t.least(z, s)
+	byUse, byForecast := t.need(s.Smooth.Value, z, s), t.need(s.Forecast.expect(t, s.Smooth.Value), z, s)
+	need, reason := byUse, BoundByUse
+	switch {
+	case byForecast > byUse:
+		need, reason = byForecast, BoundByForecast
+	case byUse <= keep:
+		reason = BoundByCapacity
+	}
+	found := millicores(all - need - all*t.p.CPUReserve)
+	h := Headroom{Now: found, Reason: reason}
+	if t.m.Level >= SuppressFloor {
+		h.bound(int64(t.p.ReclaimedFloor*threads(z))*1000, BoundByPressure)
+	}
+	frozen := s.CPUMissing.So || s.Held || t.m.Level > SuppressNone || t.o.StopLending
+	if s.Held || t.m.Level > SuppressNone {
+		h.Reason = BoundByPressure
+	}
+	if s.CPUMissing.So {
+		h.Reason = BoundByMissing
+		h.Now = min(h.Now, s.CPU.Value)
+		if s.CPUMissing.lasted(t.now, t.p.MissingFor) {
+			h.Now = min(h.Now, t.running(z))
+		}
+	}
+	if t.o.StopLending {
+		h.Reason = BoundByStop
+		h.Now = min(h.Now, t.running(z))
+	}
+	h.Published = s.CPU.see(h.Now, t.p.CPUDeadband, frozen, t.now, t.p.RiseAfter)
+	if t.p.Explain {
+		h.Terms = t.cpuTerms(z, s, need, reason)
+		h.Terms = h.rest(h.Terms)
+	}
+	return h
+}
+
+// cpuTerms are the parts of the sum, in millicores.
+func (t *tick) cpuTerms(z *Zone, s *ZoneState, need float64, by Reason) []Term {
+	all := float64(divisible(z))
+	name := "needed for use"
+	switch by {
+	case BoundByForecast:
+		name = "needed by forecast"
+	case BoundByCapacity:
+		name = "kept for online pods"
+	}
+	return []Term{
+		{"divisible", millicores(all)},
+		{name, -millicores(need)},
+		{"reserve", -millicores(all * t.p.CPUReserve)},
+	}
+}
+
+// rest adds what the sum of the terms does not say: what pressure, or a value that is missing, takes away.
+func (h *Headroom) rest(terms []Term) []Term {
+	sum := int64(0)
+	for _, term := range terms {
+		sum += term.Value
+	}
+	if sum = max(sum, 0); h.Now < sum-1 {
+		terms = append(terms, Term{"held back", h.Now - sum})
+	}
+	return terms
+}
+
+// bound lowers what was found.
+func (h *Headroom) bound(limit int64, reason Reason) {
+	if h.Now > limit {
+		h.Now, h.Reason = limit, reason
+	}
+}
+
+// running is the zone's part of what the reclaimed pods that run hold, in millicores. Their zones are not known: it is by CPUs.
+func (t *tick) running(z *Zone) int64 {
+	if t.divisible == 0 {
+		return 0
+	}
+	return int64(min(t.wantedCPU*float64(divisible(z))/float64(t.divisible), most))
+}
+
+// millicores of so many CPUs, never less than none.
+func millicores(cpus float64) int64 { return int64(max(0, min(cpus*1000, most))) }

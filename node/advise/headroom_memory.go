@@ -1,0 +1,90 @@
+package advise
+
+// memory finds the headroom of memory of all zones, bounds the sum by what the node has, and publishes.
+func (t *tick) memory() {
+	sum, held, kept := 0.0, 0.0, 0.0
+	for i := range t.o.Zones {
+		r := t.room(&t.o.Zones[i], &t.m.Zones[i])
+		sum, held, kept = sum+r.sum(), held+r.reclaimed, kept+r.kept()
+		t.m.zones[i].Memory = Headroom{Now: int64(r.sum()), Reason: BoundByUse}
+	}
+	share, available := 1.0, 0.0
+	if _, known := recall(t.o.Node.MemoryAvailable, &t.m.Available); known || t.m.Available.Known {
+		available = max(0, t.m.Available.Value+held-kept)
+		if available < sum {
+			share = available / sum
+		}
+	}
+	for i := range t.o.Zones {
+		t.publishMemory(i, share)
+	}
+}
+
+// room is what there is of a zone's memory, in bytes.
+type room struct {
+	free, file, reclaimed        float64
+	watermark, promised, reserve float64
+	growth                       float64
+}
+
+func (r *room) kept() float64 { return r.promised + r.reserve + r.growth }
+
+// sum is never negative.
+func (r *room) sum() float64 {
+	return max(0, min(r.free+r.file+r.reclaimed-r.watermark-r.kept(), most))
+}
+
+// room has, for what is missing, the last that was known.
+func (t *tick) room(z *Zone, s *ZoneState) room {
+	l := &s.Last
+	total, a := recall(z.MemoryTotal, &l.MemoryTotal)
+	free, b := recall(z.MemoryFree, &l.MemoryFree)
+	file, c := recall(z.InactiveFile, &l.InactiveFile)
+	reclaimed, d := recall(z.ReclaimedMemory, &l.Reclaimed)
+	touched, _ := recall(z.PromisedUse, &l.PromisedUse) // never known: none is touched, which is the most that can be asked for
+	_, e := amount(t.o.Node.MemoryAvailable, most)
+	s.MemoryMissing.see(!a || !b || !c || !d || !e, t.now)
+	return room{
+		free: free, file: file * t.p.FileShare, reclaimed: reclaimed,
+		watermark: total * t.p.Watermark, growth: total * t.p.GrowthReserve,
+		promised: max(0, float64(z.Promised)-touched), reserve: max(0, float64(z.Reserved)),
+	}
+}
+
+// publishMemory bounds what was found and tells it.
+func (t *tick) publishMemory(i int, share float64) {
+	z, s, h := &t.o.Zones[i], &t.m.Zones[i], &t.m.zones[i].Memory
+	if share < 1 {
+		h.Now, h.Reason = int64(float64(h.Now)*share), BoundByCapacity
+	}
+	pressure, _ := amount(t.o.Node.MemoryPressure, most)
+	frozen := s.MemoryMissing.So || t.o.StopLending
+	if pressure >= t.p.MemoryPressureHigh {
+		frozen, h.Reason = true, BoundByPressure
+		if pressure >= t.p.MemoryPressureCritical {
+			h.Now = min(h.Now, int64(s.Last.Reclaimed.Value))
+		}
+	}
+	if s.MemoryMissing.So {
+		h.Now, h.Reason = min(h.Now, s.Memory.Value), BoundByMissing
+		if s.MemoryMissing.lasted(t.now, t.p.MissingFor) {
+			h.Now = min(h.Now, int64(t.wantedMemory/float64(len(t.o.Zones))))
+		}
+	}
+	if t.o.StopLending {
+		h.Now, h.Reason = min(h.Now, int64(t.wantedMemory/float64(len(t.o.Zones)))), BoundByStop
+	}
+	h.Published = s.Memory.see(h.Now, t.p.MemoryDeadband, frozen, t.now, t.p.RiseAfter)
+	if t.p.Explain {
+		r := t.room(z, s)
+		h.Terms = h.rest([]Term{
+			{"free", int64(r.free)},
+			{"inactive file", int64(r.file)},
+			{"held by reclaimed pods", int64(r.reclaimed)},
+			{"watermark", -int64(r.watermark)},
+			{"promised", -int64(r.promised)},
+			{"reserved", -int64(r.reserve)},
+			{"growth of online pods", -int64(r.growth)},
+		})
+	}
+}

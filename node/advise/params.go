@@ -1,0 +1,174 @@
+package advise
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Params are what the laws are tuned by. CPUs are logical; shares are from 0 to 1.
+type Params struct {
+	// TargetUse is how busy the shared CPUs may be: a pool that uses x CPUs needs x/TargetUse, and Margin CPUs besides.
+	TargetUse float64 `json:"targetUse"`
+	Margin    float64 `json:"margin"`
+	// RequestShare is the share of their requests that shared pods keep though they use less. With 0 the requests need not be known.
+	RequestShare float64 `json:"requestShare"`
+	// SharedFloor and ReclaimedFloor are the cores of each zone that the shared pools, and the reclaimed pods if there are any, always keep.
+	SharedFloor    int `json:"sharedFloor"`
+	ReclaimedFloor int `json:"reclaimedFloor"`
+
+	// LendStep is the share of the shared CPUs that may be lent at once, but always one core, and LendInterval the time from one step to the next.
+	// ShrinkAfter is for how long a need must have been lower before the difference is lent.
+	LendStep     float64       `json:"lendStep"`
+	LendInterval time.Duration `json:"lendInterval"`
+	ShrinkAfter  time.Duration `json:"shrinkAfter"`
+	// CutShare of what is lent is taken back at each tick in which online pods wait. Nothing is lent again for HoldMin after that; the time doubles
+	// up to HoldMax if they wait again soon.
+	CutShare float64       `json:"cutShare"`
+	HoldMin  time.Duration `json:"holdMin"`
+	HoldMax  time.Duration `json:"holdMax"`
+	// MissingFor is for how long an input may be missing before lending is stepped back and headroom falls to what runs.
+	MissingFor time.Duration `json:"missingFor"`
+
+	// Delay is in threads that wait for each shared CPU, Pressure the share of time in which some task waits: below Low all is calm, from High on
+	// online pods wait, from Critical on they wait badly. Pressure does not count in a zone with less delay than DelayQuiet:
+	// there it comes from a limit of the pod's own.
+	DelayQuiet       float64 `json:"delayQuiet"`
+	DelayLow         float64 `json:"delayLow"`
+	DelayHigh        float64 `json:"delayHigh"`
+	DelayCritical    float64 `json:"delayCritical"`
+	PressureLow      float64 `json:"pressureLow"`
+	PressureHigh     float64 `json:"pressureHigh"`
+	PressureCritical float64 `json:"pressureCritical"`
+	// FloorAfter is for how long online pods wait, CriticalAfter for how long they wait badly, until reclaimed pods have the floor alone. CalmAfter
+	// of calm takes one level back.
+	FloorAfter    time.Duration `json:"floorAfter"`
+	CriticalAfter time.Duration `json:"criticalAfter"`
+	CalmAfter     time.Duration `json:"calmAfter"`
+	// EvictAfter is for how long reclaimed pods have the floor alone and starve until one may be evicted. They starve if they get less than StarveShare
+	// of the CPU time that they want.
+	EvictAfter  time.Duration `json:"evictAfter"`
+	StarveShare float64       `json:"starveShare"`
+
+	// CPUReserve is the share of the divisible CPUs that no headroom has. UseOver is the time over which use is smoothed for headroom.
+	CPUReserve float64       `json:"cpuReserve"`
+	UseOver    time.Duration `json:"useOver"`
+	// RiseAfter is how long a headroom must have been higher before that is published. CPUDeadband (millicores) and MemoryDeadband (bytes) are changes
+	// too small to publish.
+	RiseAfter      time.Duration `json:"riseAfter"`
+	CPUDeadband    int64         `json:"cpuDeadband"`
+	MemoryDeadband int64         `json:"memoryDeadband"`
+
+	// FileShare is the share of the inactive page cache that counts as free. Watermark and GrowthReserve are the shares of a zone's memory
+	// kept free: for the kernel, and for online pods to grow into until something is given back.
+	FileShare     float64 `json:"fileShare"`
+	Watermark     float64 `json:"watermark"`
+	GrowthReserve float64 `json:"growthReserve"`
+	// From MemoryPressureHigh on the headroom of memory does not rise; from MemoryPressureCritical on it is what reclaimed pods hold.
+	MemoryPressureHigh     float64 `json:"memoryPressureHigh"`
+	MemoryPressureCritical float64 `json:"memoryPressureCritical"`
+
+	// Horizon is how far the forecast looks ahead. Of the days that it knows it takes the ForecastPercentile, where a day weighs half as much as one
+	// ForecastHalfLife (in days) younger.
+	Horizon            time.Duration `json:"horizon"`
+	ForecastPercentile float64       `json:"forecastPercentile"`
+	ForecastHalfLife   float64       `json:"forecastHalfLife"`
+	// Before it knows a day, the forecast is FallbackFactor times the most that was used, which halves in FallbackHalfLife.
+	FallbackFactor   float64       `json:"fallbackFactor"`
+	FallbackHalfLife time.Duration `json:"fallbackHalfLife"`
+	// NoForecast switches the forecast off.
+	NoForecast bool `json:"noForecast,omitempty"`
+
+	// Explain has the terms of each headroom put into the advice.
+	Explain bool `json:"explain,omitempty"`
+}
+
+// Defaults are the parameters for ordinary servers that are looked at once a second.
+func Defaults() Params {
+	return Params{
+		TargetUse: 0.55, Margin: 1, RequestShare: 0.2, SharedFloor: 1, ReclaimedFloor: 1,
+		LendStep: 0.25, LendInterval: 10 * time.Second, ShrinkAfter: 30 * time.Second,
+		CutShare: 0.5, HoldMin: time.Minute, HoldMax: 16 * time.Minute, MissingFor: time.Minute,
+
+		DelayQuiet: 0.02, DelayLow: 0.1, DelayHigh: 0.2, DelayCritical: 1,
+		PressureLow: 0.1, PressureHigh: 0.25, PressureCritical: 0.6,
+		FloorAfter: 5 * time.Second, CriticalAfter: time.Second, CalmAfter: 10 * time.Second,
+		EvictAfter: 2 * time.Minute, StarveShare: 0.2,
+
+		CPUReserve: 0.02, UseOver: 5 * time.Second, RiseAfter: 3 * time.Minute, CPUDeadband: 100, MemoryDeadband: 64 << 20,
+		FileShare: 0.5, Watermark: 0.02, GrowthReserve: 0.05, MemoryPressureHigh: 0.05, MemoryPressureCritical: 0.2,
+
+		Horizon: 30 * time.Minute, ForecastPercentile: 0.9, ForecastHalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: 6 * time.Hour,
+	}
+}
+
+// ErrParams says that parameters cannot be worked with.
+var ErrParams = errors.New("advise: bad parameter")
+
+// Validate names the first parameter that the laws cannot work with, wrapped in ErrParams.
+func (p *Params) Validate() error {
+	for _, c := range p.checks() {
+		if !(c.value >= c.low && c.value <= c.high) { // NaN is neither
+			return fmt.Errorf("%w: %s is %v, want %v to %v", ErrParams, c.name, c.value, c.low, c.high)
+		}
+	}
+	return nil
+}
+
+// check is a bound of one parameter.
+type check struct {
+	name             string
+	value, low, high float64
+}
+
+// The longest that a parameter may take: the windows and the forecast are made for less.
+const (
+	maxWait    = float64(24 * time.Hour)
+	maxHorizon = float64(6 * time.Hour)
+)
+
+func (p *Params) checks() []check {
+	many := math.MaxInt32
+	return []check{
+		{"targetUse", p.TargetUse, 0.05, 1},
+		{"margin", p.Margin, 0, 1024},
+		{"requestShare", p.RequestShare, 0, 1},
+		{"sharedFloor", float64(p.SharedFloor), 0, 1024},
+		{"reclaimedFloor", float64(p.ReclaimedFloor), 0, 1024},
+		{"lendStep", p.LendStep, 0, 1},
+		{"lendInterval", float64(p.LendInterval), 0, maxWait},
+		{"shrinkAfter", float64(p.ShrinkAfter), 0, maxWait},
+		{"cutShare", p.CutShare, 0, 1},
+		{"holdMin", float64(p.HoldMin), 0, maxWait},
+		{"holdMax", float64(p.HoldMax), float64(p.HoldMin), maxWait},
+		{"missingFor", float64(p.MissingFor), 0, maxWait},
+		{"delayQuiet", p.DelayQuiet, 0, p.DelayLow},
+		{"delayLow", p.DelayLow, 0, p.DelayHigh},
+		{"delayHigh", p.DelayHigh, 0, p.DelayCritical},
+		{"delayCritical", p.DelayCritical, 0, float64(many)},
+		{"pressureLow", p.PressureLow, 0, p.PressureHigh},
+		{"pressureHigh", p.PressureHigh, 0, p.PressureCritical},
+		{"pressureCritical", p.PressureCritical, 0, float64(many)},
+		{"floorAfter", float64(p.FloorAfter), 0, maxWait},
+		{"criticalAfter", float64(p.CriticalAfter), 0, maxWait},
+		{"calmAfter", float64(p.CalmAfter), 0, maxWait},
+		{"evictAfter", float64(p.EvictAfter), 0, maxWait},
+		{"starveShare", p.StarveShare, 0, 1},
+		{"cpuReserve", p.CPUReserve, 0, 1},
+		{"useOver", float64(p.UseOver), 0, maxWait},
+		{"riseAfter", float64(p.RiseAfter), 0, maxWait},
+		{"cpuDeadband", float64(p.CPUDeadband), 0, float64(many)},
+		{"memoryDeadband", float64(p.MemoryDeadband), 0, 1 << 40},
+		{"fileShare", p.FileShare, 0, 1},
+		{"watermark", p.Watermark, 0, 1},
+		{"growthReserve", p.GrowthReserve, 0, 1},
+		{"memoryPressureHigh", p.MemoryPressureHigh, 0, p.MemoryPressureCritical},
+		{"memoryPressureCritical", p.MemoryPressureCritical, 0, float64(many)},
+		{"horizon", float64(p.Horizon), 0, maxHorizon},
+		{"forecastPercentile", p.ForecastPercentile, 0, 1},
+		{"forecastHalfLife", p.ForecastHalfLife, 0.1, 365},
+		{"fallbackFactor", p.FallbackFactor, 1, 10},
+		{"fallbackHalfLife", float64(p.FallbackHalfLife), float64(time.Minute), 30 * maxWait},
+	}
+}

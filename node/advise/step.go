@@ -1,0 +1,207 @@
+package advise
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Memory is what the laws remember from tick to tick. The zero value is the start; as JSON it can be kept over a restart.
+type Memory struct {
+	At    time.Duration `json:"at"`
+	Zones []ZoneState   `json:"zones,omitempty"`
+	// Level is what waiting alone has led to. Waiting, Critical, Calm, Floored and Starving are since when it is so.
+	Level    Suppression `json:"level"`
+	Waiting  Since       `json:"waiting"`
+	Critical Since       `json:"critical"`
+	Calm     Since       `json:"calm"`
+	Floored  Since       `json:"floored"`
+	Starving Since       `json:"starving"`
+	// Available is the last known memory that is available in the node.
+	Available Sample `json:"available"`
+
+	// zones is what Advice.Zones is made of, so that a tick allocates nothing.
+	zones []ZoneAdvice
+}
+
+// ZoneState is what is remembered of one NUMA node. CPUs are logical, memory is in bytes.
+type ZoneState struct {
+	// Lend is the advice of the tick before, in cores, Lending whether there was one, and Stepped when it last rose or was stepped back.
+	Lend    int           `json:"lend"`
+	Lending bool          `json:"lending"`
+	Stepped time.Duration `json:"stepped"`
+	// Held: no more than Cap cores are lent until Until, because online pods have waited. Hold is how long that lasts.
+	Held  bool          `json:"held,omitempty"`
+	Cap   int           `json:"cap,omitempty"`
+	Hold  time.Duration `json:"hold,omitempty"`
+	Until time.Duration `json:"until,omitempty"`
+	// Need is what the shared pools needed in the last while. Smooth is their use, smoothed.
+	Need   Highest `json:"need"`
+	Smooth Sample  `json:"smooth"`
+	// CPUMissing and MemoryMissing are since when an input is.
+	CPUMissing    Since `json:"cpuMissing"`
+	MemoryMissing Since `json:"memoryMissing"`
+	// Last is what was last known of each input.
+	Last Inputs `json:"last"`
+	// CPU and Memory are what is published.
+	CPU      Published `json:"cpu"`
+	Memory   Published `json:"memory"`
+	Forecast Forecast  `json:"forecast"`
+}
+
+// Inputs are those of a zone that are recalled when they are missing.
+type Inputs struct {
+	Requests     Sample `json:"requests"`
+	MemoryTotal  Sample `json:"memoryTotal"`
+	MemoryFree   Sample `json:"memoryFree"`
+	InactiveFile Sample `json:"inactiveFile"`
+	Reclaimed    Sample `json:"reclaimed"`
+	PromisedUse  Sample `json:"promisedUse"`
+}
+
+// Clone is a copy that shares nothing with m.
+func (m *Memory) Clone() Memory {
+	c := *m
+	c.Zones, c.zones = slices.Clone(m.Zones), nil
+	return c
+}
+
+// tick is one Step under way.
+type tick struct {
+	o   *Observation
+	p   *Params
+	m   *Memory
+	now time.Duration
+	// passed is the time since the tick before.
+	passed time.Duration
+	// wantedCPU and wantedMemory are what the reclaimed pods that run may hold: millicores and bytes of the node.
+	wantedCPU, wantedMemory float64
+	divisible               int // of all zones
+}
+
+// Step is one tick of all laws. It changes m in place. Advice.Zones belongs to m and is good until the next Step with it; whoever keeps an advice
+// clones them. Without Params.Explain it allocates nothing once it knows the number of zones. p must be valid.
+func Step(o *Observation, p *Params, m *Memory) Advice {
+	t := begin(o, p, m)
+	t.judge()
+	for i := range o.Zones {
+		t.zone(&o.Zones[i], &m.Zones[i], &m.zones[i])
+	}
+	t.memory()
+	return Advice{Zones: m.zones, Suppression: t.starve()}
+}
+
+// begin makes room and, where time went backwards, has everything wait from now on.
+func begin(o *Observation, p *Params, m *Memory) tick {
+	t := tick{o: o, p: p, m: m, now: clamp(o.At, 0, math.MaxInt64/4)}
+	if len(m.Zones) != len(o.Zones) {
+		m.Zones, m.zones = make([]ZoneState, len(o.Zones)), nil
+	}
+	if len(m.zones) != len(o.Zones) {
+		m.zones = make([]ZoneAdvice, len(o.Zones))
+	}
+	if t.now < m.At {
+		m.rebase(t.now, p)
+	}
+	t.passed = t.now - m.At
+	m.At = t.now
+	for i := range o.Reclaimed {
+		t.wantedCPU += float64(max(o.Reclaimed[i].MilliCPU, 0))
+		t.wantedMemory += float64(max(o.Reclaimed[i].MemoryBytes, 0))
+	}
+	for i := range o.Zones {
+		t.divisible += divisible(&o.Zones[i])
+	}
+	return t
+}
+
+// rebase forgets every time: the node has booted again.
+func (m *Memory) rebase(now time.Duration, p *Params) {
+	m.At = now
+	for _, s := range []*Since{&m.Waiting, &m.Critical, &m.Calm, &m.Floored, &m.Starving} {
+		s.At = now
+	}
+	for i := range m.Zones {
+		z := &m.Zones[i]
+		z.Stepped, z.CPUMissing.At, z.MemoryMissing.At = now, now, now
+		z.Lending = false // the pool has what it has
+		if z.Held {
+			z.Until = now + z.Hold
+		}
+		z.Need.restart(now, p.ShrinkAfter)
+		z.CPU.Low.restart(z.CPU.Value, now, p.RiseAfter)
+		z.Memory.Low.restart(z.Memory.Value, now, p.RiseAfter)
+		z.Forecast.rebase(now)
+	}
+}
+
+// zone runs the laws of CPU for one NUMA node.
+func (t *tick) zone(z *Zone, s *ZoneState, a *ZoneAdvice) {
+	use, known := amount(z.SharedUse, float64(divisible(z)))
+	if known {
+		t.smooth(&s.Smooth, use)
+		s.Forecast.see(use, t)
+	}
+	need := s.Need.see(t.need(use, z, s), t.now, t.p.ShrinkAfter)
+	_, asked := recall(z.SharedRequests, &s.Last.Requests)
+	grade := t.p.grade(z, t.o.Node.CPUPressure)
+	missing := !known || grade == unjudged || (!asked && t.p.RequestShare > 0)
+	s.CPUMissing.see(missing, t.now)
+	t.hold(z, s, grade)
+	*a = ZoneAdvice{Lend: t.lend(z, s, need), CPU: t.cpu(z, s)}
+}
+
+// smooth moves an average towards what is seen now.
+func (t *tick) smooth(average *Sample, value float64) {
+	if !average.Known {
+		*average = Known(value)
+		return
+	}
+	share := 1.0
+	if over := t.p.UseOver; over > 0 {
+		share = float64(t.passed) / float64(t.passed+over)
+	}
+	average.Value += (value - average.Value) * share
+}
+
+// need is how many CPUs the shared pools should have to use so many.
+func (t *tick) need(use float64, z *Zone, s *ZoneState) float64 {
+	return max(use/t.p.TargetUse+t.p.Margin, t.least(z, s))
+}
+
+// least is what the shared pools keep whatever they use.
+func (t *tick) least(z *Zone, s *ZoneState) float64 {
+	requests, _ := recall(z.SharedRequests, &s.Last.Requests)
+	return max(float64(t.p.SharedFloor*threads(z)), requests*t.p.RequestShare)
+}
+
+// most is the greatest number that a law computes with: sums of it are exact enough and never infinite.
+const most = 1 << 56
+
+// amount is the value of a sample from 0 to limit. One that is no number, or negative, is not known.
+func amount(s Sample, limit float64) (float64, bool) {
+	if !s.Known || !(s.Value >= 0) {
+		return 0, false
+	}
+	return min(s.Value, limit), true
+}
+
+// recall is the value of a sample and whether it is known now; else it is the last that was.
+func recall(s Sample, last *Sample) (float64, bool) {
+	value, known := amount(s, most)
+	if known {
+		*last = Known(value)
+	}
+	return last.Value, known
+}
+
+func divisible(z *Zone) int { return clamp(z.Divisible, 0, 1<<20) }
+
+func threads(z *Zone) int { return clamp(z.Threads, 1, 1<<10) }
+
+// cores are the whole cores that pools share, lent those that the reclaimed pool has.
+func cores(z *Zone) int { return divisible(z) / threads(z) }
+
+func lent(z *Zone) int { return clamp(z.Lent/threads(z), 0, cores(z)) }
+
+func clamp[T ~int | ~int64](v, low, high T) T { return max(low, min(v, high)) }

@@ -1,0 +1,88 @@
+package advise
+
+// grade says how much online pods wait for CPUs.
+type grade int
+
+const (
+	unjudged grade = iota // neither delay nor pressure is known
+	calm
+	uneasy // between the thresholds: what is stays
+	waiting
+	critical
+)
+
+// grade judges a zone by the threads that wait there, and by the pressure that pods feel unless nobody waits in this zone.
+func (p *Params) grade(z *Zone, pressure Sample) grade {
+	g := unjudged
+	delay, known := amount(z.SharedDelay, most)
+	if known {
+		delay /= max(1, float64(divisible(z)-lent(z)*threads(z)))
+		g = scale(delay, p.DelayLow, p.DelayHigh, p.DelayCritical)
+		if delay < p.DelayQuiet {
+			return g
+		}
+	}
+	if felt, ok := amount(pressure, most); ok {
+		g = max(g, scale(felt, p.PressureLow, p.PressureHigh, p.PressureCritical))
+	}
+	return g
+}
+
+func scale(v, low, high, worst float64) grade {
+	switch {
+	case v < low:
+		return calm
+	case v < high:
+		return uneasy
+	case v < worst:
+		return waiting
+	}
+	return critical
+}
+
+// judge finds the level of suppression that waiting leads to: up by how bad it is and how long it lasts, down one level at a time after calm.
+func (t *tick) judge() {
+	worst, m := unjudged, t.m
+	for i := range t.o.Zones {
+		worst = max(worst, t.p.grade(&t.o.Zones[i], t.o.Node.CPUPressure))
+	}
+	if worst == unjudged { // what is not known neither raises nor lowers
+		return
+	}
+	m.Waiting.see(worst >= waiting, t.now)
+	m.Critical.see(worst == critical, t.now)
+	m.Calm.see(worst == calm, t.now)
+	switch {
+	case m.Critical.lasted(t.now, t.p.CriticalAfter) || m.Waiting.lasted(t.now, t.p.FloorAfter):
+		m.Level = SuppressFloor
+	case worst >= waiting:
+		m.Level = max(m.Level, SuppressWeight)
+	case m.Level > SuppressNone && m.Calm.lasted(t.now, t.p.CalmAfter):
+		m.Level--
+		m.Calm.At = t.now
+	}
+}
+
+// starve is the level with what reclaimed pods feel: those that have had the floor alone for long, whether because online pods wait or because they
+// need their CPUs, and get next to nothing, do better elsewhere.
+func (t *tick) starve() Suppression {
+	m, floored := t.m, len(t.o.Reclaimed) > 0
+	for i := range t.o.Zones {
+		floored = floored && t.m.zones[i].Lend <= t.p.ReclaimedFloor
+	}
+	got, wanted := 0.0, 0.0
+	for i := range t.o.Reclaimed {
+		r := &t.o.Reclaimed[i]
+		use, used := amount(r.CPUUse, most)
+		delay, delayed := amount(r.RunDelay, most)
+		if used && delayed {
+			got, wanted = got+use, wanted+use+delay
+		}
+	}
+	m.Floored.see(floored, t.now)
+	m.Starving.see(wanted > 0 && got < wanted*t.p.StarveShare, t.now)
+	if m.Floored.lasted(t.now, t.p.EvictAfter) && m.Starving.lasted(t.now, t.p.EvictAfter) {
+		return SuppressEvict
+	}
+	return m.Level
+}
