@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -194,10 +195,10 @@ func (s *Scheduler) helped(l *queue.Line, seen, now queue.Seen) bool {
 	if !log.Covers(seen.Revision) || now.Domains != seen.Domains {
 		return true // too long ago, or too far away, to tell without a decision
 	}
-	hopes := false
+	hopes, frees := false, frees(l.Shape)
 	for r := seen.Revision; r < now.Revision; r++ {
 		change := log.At(r)
-		if change.Kind&(cluster.Freed|cluster.Redefined) == 0 {
+		if change.Kind&frees == 0 {
 			continue
 		}
 		if s.helps(l, change.Slot) {
@@ -212,6 +213,16 @@ func (s *Scheduler) helped(l *queue.Line, seen, now queue.Seen) bool {
 		s.hope.lines = append(s.hope.lines, l)
 	}
 	return false
+}
+
+// frees is the kinds of changes after which there may be more room for a shape.
+func frees(shape *queue.Shape) cluster.ChangeKind {
+	kinds := cluster.Freed | cluster.Redefined
+	asks := func(p queue.Part) bool { return p.Class.AsksReclaimed() }
+	if shape.Class != nil && shape.Class.AsksReclaimed() || slices.ContainsFunc(shape.Parts, asks) {
+		kinds |= cluster.Lent
+	}
+	return kinds
 }
 
 // helps reports whether a node on which more is free than before wakes those who sleep at once; where a single pod fits, it only has hope. A gang has to find room for as many members as found

@@ -23,6 +23,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
@@ -149,6 +150,9 @@ func requirement(t testing.TB, d *datadriven.TestData, r *cluster.Requirements, 
 		amounts[resource.NameCPU] = scaled(t, d, value, 1000)
 	case "mem":
 		amounts[resource.NameMemory] = scaled(t, d, value, 1<<30)
+	case "reclaim": // cpus and GiB
+		r.Reclaimed = true
+		amounts[spec.ResourceReclaimedCPU], amounts[spec.ResourceReclaimedMemory] = scaled(t, d, arg.Vals[0], 1000), scaled(t, d, arg.Vals[1], 1<<30)
 	case "gpu":
 		milli := scaled(t, d, value, 1)
 		r.GPU = topology.Request{Milli: int16(milli % topology.FullGPU), Whole: int8(milli / topology.FullGPU)}

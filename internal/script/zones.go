@@ -15,6 +15,8 @@ import (
 // Report reads a report command: what a node's agent says. The amounts of each zone stand in lists, memory in GiB; what several zones give is
 // joined by a plus.
 //
+//	report n1 headroom=(8,16) wishes=(p1,p2!)
+//	report n1 shut=evicted
 //	report n1 agent threads=2 cpus=(16,16) mem=(64,64) sockets=(0,1) closed=1 held=(p1@0:8/4096Mi,p2@0:2+1:2)
 func Report(t testing.TB, d *datadriven.TestData) cluster.NodeReported {
 	t.Helper()
@@ -28,6 +30,18 @@ func Report(t testing.TB, d *datadriven.TestData) cluster.NodeReported {
 			shape.Ruler = topology.RulerKubelet
 		case cluster.ReportStale:
 			r.Why = arg.Key
+		case "headroom": // cpus and GiB
+			r.Headroom.State = cluster.HeadroomOpen
+			r.Headroom.MilliCPU, r.Headroom.Memory = scaled(t, d, arg.Vals[0], 1000), scaled(t, d, arg.Vals[1], 1<<30)
+		case "shut":
+			r.Headroom.State, r.Headroom.Note = cluster.HeadroomClosed, first(arg.Vals)
+		case "old":
+			r.Headroom.State = cluster.HeadroomStale
+		case "wishes":
+			for _, uid := range arg.Vals {
+				uid, urgent := strings.CutSuffix(uid, "!")
+				r.Wishes = append(r.Wishes, cluster.Wish{UID: cluster.UID(uid), Namespace: "default", Name: uid, Reason: "Pressure", Urgent: urgent})
+			}
 		case "threads":
 			arg.Scan(t, 0, &shape.Threads)
 		case "cpus":

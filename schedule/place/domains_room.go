@@ -119,7 +119,7 @@ func (x *room) follow(p *Placer) {
 			t.build(x)
 		}
 	}
-	p.replay(x.cursor, cluster.Redefined, x)
+	p.replay(x.cursor, x.class, cluster.Redefined, x)
 	x.cursor = log.Len()
 }
 

@@ -302,7 +302,7 @@ func amountText(name string, value int64, r rounding) string {
 		return strconv.FormatInt(value, 10) + "m"
 	case name == resource.NameCPU:
 		return strconv.FormatInt(value/1000, 10)
-	case name == resource.NameMemory || name == resource.NameEphemeralStorage || strings.HasPrefix(name, "hugepages-"):
+	case name == resource.NameMemory || name == spec.ResourceReclaimedMemory || name == resource.NameEphemeralStorage || strings.HasPrefix(name, "hugepages-"):
 		return bytesText(value, r)
 	}
 	return strconv.FormatInt(value, 10)

@@ -290,7 +290,7 @@ func sayPort(_ *cluster.State, _ cluster.Slot, c *cluster.Class, o *obstacle) st
 func shortages(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle)) {
 	first, short := 0, 0
 	for i, a := range c.Amounts {
-		if a.Value > s.Free(slot, a.Kind) {
+		if a.Value > s.Free(slot, a.Kind) && !needless(s, slot, c, a.Kind) {
 			first = i
 			short++
 		}
@@ -302,18 +302,21 @@ func shortages(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(o
 	list := slices.Clone(c.Amounts)
 	slices.SortFunc(list, func(a, b resource.Amount) int { return cmp.Compare(s.KindName(a.Kind), s.KindName(b.Kind)) })
 	for _, a := range list {
-		if a.Value > s.Free(slot, a.Kind) {
+		if a.Value > s.Free(slot, a.Kind) && !needless(s, slot, c, a.Kind) {
 			add(shortage(s, slot, a))
 		}
 	}
 }
 
 func shortage(s *cluster.State, slot cluster.Slot, a resource.Amount) obstacle {
-	return obstacle{kind: a.Kind, asked: a.Value, missing: a.Value - s.Free(slot, a.Kind), small: a.Value > s.Allocatable(slot, a.Kind)}
+	return obstacle{kind: a.Kind, asked: a.Value, missing: a.Value - s.Free(slot, a.Kind), small: a.Value > s.Allocatable(slot, a.Kind) && !s.IsReclaimed(a.Kind)}
 }
 
 func sayShortage(s *cluster.State, slot cluster.Slot, _ *cluster.Class, o *obstacle) string {
 	name := s.KindName(o.kind)
+	if s.IsReclaimed(o.kind) {
+		return sayHeadroom(s, slot, o)
+	}
 	if o.kind == resource.Pods {
 		return fmt.Sprintf("has room for %d pods and %d are there", s.Allocatable(slot, o.kind), s.Requested(slot, o.kind))
 	}
@@ -327,7 +330,7 @@ func supply(s *cluster.State, slot cluster.Slot, _ *cluster.Class, o *obstacle) 
 	if o.small {
 		change.Kind = Grow
 	}
-	return change, true
+	return change, !s.IsReclaimed(o.kind) || withheld(s, slot) == ""
 }
 
 func lacksGPUs(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(obstacle)) {

@@ -179,10 +179,11 @@ func fitsResources(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 
 func whyResources(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
 	for _, a := range c.Amounts {
-		if a.Value > s.Free(slot, a.Kind) {
+		if a.Value > s.Free(slot, a.Kind) && !s.IsReclaimed(a.Kind) {
 			add("Insufficient " + s.KindName(a.Kind))
 		}
 	}
+	whyHeadroom(s, slot, c, add)
 }
 
 func fitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {

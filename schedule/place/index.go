@@ -119,7 +119,7 @@ func (x *index) follow(p *Placer) {
 		return
 	}
 	x.grow(s.Slots())
-	p.replay(x.cursor, cluster.Redefined|cluster.Reimaged, x)
+	p.replay(x.cursor, x.class, cluster.Redefined|cluster.Reimaged, x)
 	x.cursor = log.Len()
 }
 

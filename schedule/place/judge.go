@@ -70,7 +70,7 @@ func (p *Placer) score(j *Judgement, f *field, raw *rawValues, c *cluster.Class)
 	}
 	for i := range LocalScores {
 		local := &LocalScores[i]
-		if i == zoneScore && c.Zones.IsZero() {
+		if !concerns(i, c) {
 			continue // it says nothing about the pod
 		}
 		add(local.Name, local.Plugin, p.profile.local[i], local.Score(p.profile, &p.snapshot.State, j.Slot, c))

@@ -189,12 +189,19 @@ type follower interface {
 }
 
 // replay tells a follower of the slots that changed since a revision, the newest change first: each once, unless a change of the given
-// kinds, which redefine the slot for it, lies further back.
-func (p *Placer) replay(since cluster.Revision, redefines cluster.ChangeKind, to follower) {
+// kinds, which redefine the slot for it, lies further back. What changed for reclaimed pods only, others are not told.
+func (p *Placer) replay(since cluster.Revision, c *cluster.Class, redefines cluster.ChangeKind, to follower) {
 	log := p.snapshot.Log()
+	unheard := cluster.Lent | cluster.Recalled
+	if c.AsksReclaimed() {
+		unheard = 0
+	}
 	p.epoch++
 	for r := log.Len(); r > since; r-- {
 		change := log.At(r - 1)
+		if change.Kind&^unheard == 0 {
+			continue
+		}
 		seen := p.stamp(change.Slot)
 		if redefined := change.Kind&redefines != 0; redefined || !seen {
 			to.changed(p, change.Slot, redefined)

@@ -29,7 +29,7 @@ type NormalizedScore struct {
 
 // How many there are of each: the tables' lengths, by name because the tables' functions refer to types of that length.
 const (
-	localScores      = 6
+	localScores      = 7
 	normalizedScores = 5
 )
 
@@ -47,6 +47,7 @@ var LocalScores = [localScores]LocalScore{
 	{"BalancedAllocation", "NodeResourcesBalancedAllocation", 1, scoreBalancedAllocation},
 	{"GPUPacking", "", 20, scoreGPUPacking},
 	{"ZonePacking", "", 20, scoreZonePacking},
+	{"HeadroomSpread", "", 20, scoreHeadroomSpread},
 }
 
 // NormalizedScores is every score that is relative to the feasible nodes, or depends on the cluster as a whole.
@@ -97,7 +98,7 @@ func (p *Profile) WithRatio(points []spec.RatioPoint) *Profile {
 func (p *Profile) localScore(s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	var sum int64
 	for i, weight := range p.local {
-		if weight != 0 && (i != zoneScore || !c.Zones.IsZero()) {
+		if weight != 0 && concerns(i, c) {
 			sum += weight * LocalScores[i].Score(p, s, slot, c)
 		}
 	}
@@ -113,8 +114,22 @@ const (
 	spreadScore   = 2
 )
 
-// zoneScore is where ZonePacking stands in LocalScores.
-const zoneScore = 5
+// Where ZonePacking and HeadroomSpread stand in LocalScores.
+const (
+	zoneScore     = 5
+	headroomScore = 6
+)
+
+// concerns reports whether a local score tells nodes apart for a class.
+func concerns(score int, c *cluster.Class) bool {
+	switch score {
+	case zoneScore:
+		return !c.Zones.IsZero()
+	case headroomScore:
+		return c.AsksReclaimed()
+	}
+	return true
+}
 
 // static returns the raw values that follow from a node's own properties, images apart.
 func (p *Profile) static(s *cluster.State, slot cluster.Slot, c *cluster.Class) (raw rawValues) {

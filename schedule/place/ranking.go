@@ -77,7 +77,7 @@ func (r *ranking) follow(p *Placer) {
 		return
 	}
 	r.grow(s.Slots())
-	p.replay(r.cursor, cluster.Redefined, r)
+	p.replay(r.cursor, r.class, cluster.Redefined, r)
 	r.cursor = log.Len()
 }
 

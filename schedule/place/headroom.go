@@ -1,0 +1,108 @@
+package place
+
+import (
+	"fmt"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+// Headroom: what reclaimed pods ask of what nodes lend. It is fitted as any resource; only what is said of it, and how it is scored, differ.
+
+// What reclaimed pods are spread by: a node that would be left with so much stands halfway between one with nothing and one without bound.
+const (
+	halfwayCPU    = 16_000   // millicores
+	halfwayMemory = 64 << 30 // bytes
+)
+
+// scoreHeadroomSpread prefers the nodes that would be left with the most headroom, in amounts and not in shares: the more is left, the less a
+// fall of it hurts. The scarcer resource decides.
+func scoreHeadroomSpread(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	score := int64(MaxScore)
+	for i, a := range c.Reclaims() {
+		if a.Value == 0 {
+			continue
+		}
+		halfway := int64(halfwayCPU)
+		if i > 0 {
+			halfway = halfwayMemory
+		}
+		left := min(max(s.Free(slot, a.Kind)-a.Value, 0), maxLeft)
+		score = min(score, left*MaxScore/(left+halfway))
+	}
+	return score
+}
+
+// maxLeft bounds what is multiplied by MaxScore.
+const maxLeft = int64(1) << 50
+
+// withheld is what keeps reclaimed pods off a node whatever they ask for, as the condition's message counts it; empty: only amounts do.
+func withheld(s *cluster.State, slot cluster.Slot) string {
+	switch s.Headroom(slot).State {
+	case cluster.HeadroomUnsaid:
+		return "node(s) said nothing of headroom"
+	case cluster.HeadroomClosed:
+		return "node(s) were closed to reclaimed pods"
+	case cluster.HeadroomStale:
+		return "node(s) had no fresh report of headroom"
+	case cluster.HeadroomMalformed:
+		return "node(s) had an unreadable report of headroom"
+	case cluster.HeadroomOpen: // below
+	}
+	return ""
+}
+
+// whyHeadroom adds what a node's headroom lacks.
+func whyHeadroom(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	if !c.AsksReclaimed() {
+		return
+	}
+	short := false
+	for _, a := range c.Reclaims() {
+		short = short || a.Value > 0 && a.Value > s.Free(slot, a.Kind)
+	}
+	phrase := withheld(s, slot)
+	switch {
+	case !short:
+	case phrase != "":
+		add(phrase)
+	default:
+		for _, a := range c.Reclaims() {
+			if a.Value > 0 && a.Value > s.Free(slot, a.Kind) {
+				add("Insufficient headroom of " + s.KindName(a.Kind))
+			}
+		}
+	}
+}
+
+// sayHeadroom continues a sentence that begins with the node.
+func sayHeadroom(s *cluster.State, slot cluster.Slot, o *obstacle) string {
+	h := s.Headroom(slot)
+	switch h.State {
+	case cluster.HeadroomUnsaid:
+		return "says nothing of headroom for reclaimed pods"
+	case cluster.HeadroomClosed:
+		return "is closed to reclaimed pods (" + h.Note + ")"
+	case cluster.HeadroomStale:
+		return "has not said lately what headroom there is"
+	case cluster.HeadroomMalformed:
+		return "says of its headroom what cannot be read (" + h.Note + ")"
+	case cluster.HeadroomOpen: // below
+	}
+	name := s.KindName(o.kind)
+	return fmt.Sprintf("lacks %s (%s asked, %s free of a headroom of %s)", amountOf(name, o.missing, up), amountText(name, o.asked, up),
+		amountText(name, s.Free(slot, o.kind), down), amountText(name, s.Allocatable(slot, o.kind), down))
+}
+
+// needless reports whether one obstacle stands for all that is asked of a node which lends nothing, and this is not it.
+func needless(s *cluster.State, slot cluster.Slot, c *cluster.Class, kind resource.Kind) bool {
+	if !c.AsksReclaimed() || withheld(s, slot) == "" || !s.IsReclaimed(kind) {
+		return false
+	}
+	for _, a := range c.Reclaims() {
+		if a.Value > 0 && a.Value > s.Free(slot, a.Kind) {
+			return a.Kind != kind
+		}
+	}
+	return true
+}
