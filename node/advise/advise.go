@@ -97,8 +97,9 @@ type Advice struct {
 
 // ZoneAdvice is of one NUMA node.
 type ZoneAdvice struct {
-	// Lend is how many whole cores the reclaimed pool should have.
-	Lend int `json:"lend"`
+	// Lend is how many whole cores the reclaimed pool should have, LendReason why it is no more.
+	Lend       int    `json:"lend"`
+	LendReason Reason `json:"lendReason"`
 	// CPU and Memory are what all reclaimed pods may hold in the zone, running ones included: millicores and bytes. Published is what is to be
 	// told; it falls at once and rises late.
 	CPU    Headroom `json:"cpu"`
@@ -132,6 +133,7 @@ const (
 	BoundByMissing  Reason = "Missing"  // something is not known; nothing new is lent
 	BoundByCapacity Reason = "Capacity" // there is no more
 	BoundByStop     Reason = "Stopped"  // the eviction manager has stopped lending
+	BoundByStep     Reason = "Step"     // more will be lent, but not yet
 )
 
 // Suppression is how hard reclaimed pods are held down; each level includes those below.

@@ -68,11 +68,11 @@ func (t *tick) publishMemory(i int, share float64) {
 	if s.MemoryMissing.So {
 		h.Now, h.Reason = min(h.Now, s.Memory.Value), BoundByMissing
 		if s.MemoryMissing.lasted(t.now, t.p.MissingFor) {
-			h.Now = min(h.Now, int64(t.wantedMemory/float64(len(t.o.Zones))))
+			h.Now = min(h.Now, t.runningMemory(s))
 		}
 	}
 	if t.o.StopLending {
-		h.Now, h.Reason = min(h.Now, int64(t.wantedMemory/float64(len(t.o.Zones)))), BoundByStop
+		h.Now, h.Reason = min(h.Now, t.runningMemory(s)), BoundByStop
 	}
 	h.Published = s.Memory.see(h.Now, t.p.MemoryDeadband, frozen, t.now, t.p.RiseAfter)
 	if t.p.Explain {
@@ -87,4 +87,16 @@ func (t *tick) publishMemory(i int, share float64) {
 			{"growth of online pods", -int64(r.growth)},
 		})
 	}
+}
+
+// runningMemory is the zone's part of what the reclaimed pods that run may hold, by the sizes of the zones.
+func (t *tick) runningMemory(s *ZoneState) int64 {
+	all := 0.0
+	for i := range t.m.Zones {
+		all += t.m.Zones[i].Last.MemoryTotal.Value
+	}
+	if all == 0 {
+		return 0
+	}
+	return int64(min(t.wantedMemory*s.Last.MemoryTotal.Value/all, most))
 }

@@ -1,7 +1,8 @@
 package advise
 
-// hold takes a share of what is lent back where online pods wait, and keeps it from being lent again at once. A loan that is found to hurt soon
-// after it was made again is held back twice as long: otherwise the law would try again for ever.
+// hold takes a share of what is lent back where online pods wait, and keeps it from being lent again at once: use cannot ask for more than a small
+// pool has, waiting can. If they wait again sooner after it than it lasted, the next lasts twice as long: otherwise the law would try a loan that
+// hurts for ever.
 func (t *tick) hold(z *Zone, s *ZoneState, g grade) {
 	over := s.Held && t.now >= s.Until
 	if g >= waiting {
@@ -9,7 +10,7 @@ func (t *tick) hold(z *Zone, s *ZoneState, g grade) {
 		switch {
 		case s.Held && !over:
 			s.Cap = min(s.Cap, left)
-		case s.Hold > 0 && t.now-s.Until < t.p.HoldMax:
+		case lent(z) > t.p.ReclaimedFloor && s.Hold > 0 && t.now-s.Until < s.Hold:
 			s.Cap, s.Hold = left, min(2*s.Hold, t.p.HoldMax)
 		default:
 			s.Cap, s.Hold = left, t.p.HoldMin
@@ -20,37 +21,63 @@ func (t *tick) hold(z *Zone, s *ZoneState, g grade) {
 	}
 }
 
-// lend is how many cores the reclaimed pool should have. It gives back at once and lends by steps.
-func (t *tick) lend(z *Zone, s *ZoneState, need float64) int {
+// lend is how many cores the reclaimed pool should have, and why it is no more. It gives back at once and lends by steps.
+func (t *tick) lend(z *Zone, s *ZoneState, need float64) (int, Reason) {
 	floor := min(t.p.ReclaimedFloor, cores(z))
 	if len(t.o.Reclaimed) == 0 {
 		s.Lend, s.Lending = floor, false // the first pod starts from the floor
-		return floor
+		return floor, BoundByStep
 	}
 	if !s.Lending {
 		s.Lend, s.Lending = lent(z), true
 	}
-	want := clamp(int((float64(divisible(z))-need)/float64(threads(z))), floor, max(floor, cores(z)-t.p.SharedFloor))
-	if s.Held {
-		want = min(want, max(s.Cap, floor))
-	}
-	if t.m.Level >= SuppressFloor {
-		want = floor
-	}
+	want, reason := t.want(z, s, need, floor)
 	switch {
 	case want < s.Lend:
 		s.Lend = want
 	case s.CPUMissing.lasted(t.now, t.p.MissingFor) && t.due(s):
 		back := max(1, int(float64(s.Lend)*t.p.LendStep))
 		s.Lend, s.Stepped = max(floor, s.Lend-back), t.now
-	case want > s.Lend && !s.CPUMissing.So && t.m.Level == SuppressNone && !s.Held && !t.o.StopLending && t.due(s):
+	case want > s.Lend && t.mayLend(s):
 		step := max(1, int(float64(cores(z)-lent(z))*t.p.LendStep))
 		if next := min(want, lent(z)+step); next > s.Lend { // else the step before is not yet made
 			s.Lend, s.Stepped = next, t.now
 		}
 	}
 	s.Lend = max(s.Lend, floor)
-	return s.Lend
+	switch {
+	case s.CPUMissing.So:
+		reason = BoundByMissing
+	case t.o.StopLending:
+		reason = BoundByStop
+	case t.m.Level > SuppressNone || s.Held:
+		reason = BoundByPressure
+	case s.Lend < want:
+		reason = BoundByStep
+	}
+	return s.Lend, reason
+}
+
+// want is how many cores could be lent if there were no steps.
+func (t *tick) want(z *Zone, s *ZoneState, need float64, floor int) (int, Reason) {
+	reason, highest := BoundByUse, max(floor, cores(z)-t.p.SharedFloor)
+	if need <= t.least(z, s) {
+		reason = BoundByCapacity
+	}
+	want := clamp(int((float64(divisible(z))-need)/float64(threads(z))), floor, highest)
+	if s.Held {
+		want = min(want, max(s.Cap, floor))
+	}
+	if t.m.Level >= SuppressFloor {
+		want = floor
+	}
+	return want, reason
+}
+
+// mayLend reports whether more may be lent now. A need counts as low after it was seen for long enough.
+func (t *tick) mayLend(s *ZoneState) bool {
+	held := s.Held || s.CPUMissing.So || t.m.Level > SuppressNone || t.o.StopLending
+	return !held && s.Began.lasted(t.now, t.p.ShrinkAfter) && t.due(s)
 }
 
 // due reports whether the next step may be made.

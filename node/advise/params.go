@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -23,8 +26,8 @@ type Params struct {
 	LendStep     float64       `json:"lendStep"`
 	LendInterval time.Duration `json:"lendInterval"`
 	ShrinkAfter  time.Duration `json:"shrinkAfter"`
-	// CutShare of what is lent is taken back at each tick in which online pods wait. Nothing is lent again for HoldMin after that; the time doubles
-	// up to HoldMax if they wait again soon.
+	// CutShare of what is lent is taken back at each tick in which online pods wait. Nothing is lent again for HoldMin after that; if they wait again
+	// sooner than that, twice as long, up to HoldMax.
 	CutShare float64       `json:"cutShare"`
 	HoldMin  time.Duration `json:"holdMin"`
 	HoldMax  time.Duration `json:"holdMax"`
@@ -171,4 +174,40 @@ func (p *Params) checks() []check {
 		{"fallbackFactor", p.FallbackFactor, 1, 10},
 		{"fallbackHalfLife", float64(p.FallbackHalfLife), float64(time.Minute), 30 * maxWait},
 	}
+}
+
+// Set gives a parameter, by its name in JSON, a value in words: "0.6", "90s", "true". What is not known is an ErrParams.
+func (p *Params) Set(name, value string) error {
+	v := reflect.ValueOf(p).Elem()
+	for i := range v.NumField() {
+		if tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); tag != name {
+			continue
+		}
+		var err error
+		switch field := v.Field(i); field.Interface().(type) {
+		case time.Duration:
+			var d time.Duration
+			d, err = time.ParseDuration(value)
+			field.SetInt(int64(d))
+		case float64:
+			var f float64
+			f, err = strconv.ParseFloat(value, 64)
+			field.SetFloat(f)
+		case int, int64:
+			var n int64
+			n, err = strconv.ParseInt(value, 10, 64)
+			field.SetInt(n)
+		case bool:
+			var b bool
+			b, err = strconv.ParseBool(value)
+			field.SetBool(b)
+		default:
+			err = errors.New("it cannot be set by a word")
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrParams, name, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: %q is not known", ErrParams, name)
 }

@@ -35,8 +35,9 @@ type ZoneState struct {
 	Cap   int           `json:"cap,omitempty"`
 	Hold  time.Duration `json:"hold,omitempty"`
 	Until time.Duration `json:"until,omitempty"`
-	// Need is what the shared pools needed in the last while. Smooth is their use, smoothed.
+	// Need is what the shared pools needed in the last while, Began when that was first known. Smooth is their use, smoothed.
 	Need   Highest `json:"need"`
+	Began  Since   `json:"began"`
 	Smooth Sample  `json:"smooth"`
 	// CPUMissing and MemoryMissing are since when an input is.
 	CPUMissing    Since `json:"cpuMissing"`
@@ -51,6 +52,7 @@ type ZoneState struct {
 
 // Inputs are those of a zone that are recalled when they are missing.
 type Inputs struct {
+	Use          Sample `json:"use"`
 	Requests     Sample `json:"requests"`
 	MemoryTotal  Sample `json:"memoryTotal"`
 	MemoryFree   Sample `json:"memoryFree"`
@@ -123,7 +125,7 @@ func (m *Memory) rebase(now time.Duration, p *Params) {
 	}
 	for i := range m.Zones {
 		z := &m.Zones[i]
-		z.Stepped, z.CPUMissing.At, z.MemoryMissing.At = now, now, now
+		z.Stepped, z.Began.At, z.CPUMissing.At, z.MemoryMissing.At = now, now, now, now
 		z.Lending = false // the pool has what it has
 		if z.Held {
 			z.Until = now + z.Hold
@@ -139,16 +141,20 @@ func (m *Memory) rebase(now time.Duration, p *Params) {
 func (t *tick) zone(z *Zone, s *ZoneState, a *ZoneAdvice) {
 	use, known := amount(z.SharedUse, float64(divisible(z)))
 	if known {
+		s.Last.Use = Known(use)
 		t.smooth(&s.Smooth, use)
 		s.Forecast.see(use, t)
 	}
+	use = s.Last.Use.Value
 	need := s.Need.see(t.need(use, z, s), t.now, t.p.ShrinkAfter)
 	_, asked := recall(z.SharedRequests, &s.Last.Requests)
 	grade := t.p.grade(z, t.o.Node.CPUPressure)
 	missing := !known || grade == unjudged || (!asked && t.p.RequestShare > 0)
 	s.CPUMissing.see(missing, t.now)
+	s.Began.see(s.Began.So || !missing, t.now)
 	t.hold(z, s, grade)
-	*a = ZoneAdvice{Lend: t.lend(z, s, need), CPU: t.cpu(z, s)}
+	a.Lend, a.LendReason = t.lend(z, s, need)
+	a.CPU = t.cpu(z, s)
 }
 
 // smooth moves an average towards what is seen now.

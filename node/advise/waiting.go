@@ -66,9 +66,9 @@ func (t *tick) judge() {
 // starve is the level with what reclaimed pods feel: those that have had the floor alone for long, whether because online pods wait or because they
 // need their CPUs, and get next to nothing, do better elsewhere.
 func (t *tick) starve() Suppression {
-	m, floored := t.m, len(t.o.Reclaimed) > 0
-	for i := range t.o.Zones {
-		floored = floored && t.m.zones[i].Lend <= t.p.ReclaimedFloor
+	m, floored := t.m, len(t.o.Reclaimed) > 0 && len(t.o.Zones) > 0
+	for i := range t.o.Zones { // a loan that went because something is not known is no reason to evict
+		floored = floored && t.m.zones[i].Lend <= t.p.ReclaimedFloor && !t.m.Zones[i].CPUMissing.So
 	}
 	got, wanted := 0.0, 0.0
 	for i := range t.o.Reclaimed {

@@ -5,81 +5,75 @@ import "time"
 // A window covers its length in windowSlots parts, and up to one part more: it may say too long, never too short.
 const windowSlots = 12
 
-// window says what the part of time is that now lies in.
+// part is the number of the part of time that now lies in.
 func part(now, length time.Duration) int64 {
-	width := max(length/windowSlots, time.Millisecond)
-	return int64(now / width)
+	return int64(now / max(length/windowSlots, time.Millisecond))
 }
+
+func index(part int64) int { return int(part % (windowSlots + 1)) }
 
 // Highest is the greatest value of the last while.
 type Highest struct {
 	Slots [windowSlots + 1]float64 `json:"slots"`
+	Most  float64                  `json:"most"`
 	Part  int64                    `json:"part"`
 }
 
-// see adds a value and returns the greatest. Parts in which nothing was seen have the value that the part before them had.
+// see adds a value and returns the greatest. Parts in which nothing was seen have what the part before them had.
 func (w *Highest) see(value float64, now, length time.Duration) float64 {
-	at := part(now, length)
-	last := w.Slots[index(w.Part)]
-	for skipped := min(at-w.Part, windowSlots+1); skipped > 1; skipped-- {
-		w.Slots[index(at-skipped+1)] = last
-	}
-	if at != w.Part {
+	if at := part(now, length); at != w.Part {
+		last := w.Slots[index(w.Part)]
+		for skipped := min(at-w.Part, windowSlots+1); skipped > 1; skipped-- {
+			w.Slots[index(at-skipped+1)] = last
+		}
 		w.Part = at
-		w.Slots[index(at)] = value
+		w.Slots[index(at)], w.Most = value, value
+		for _, v := range w.Slots {
+			w.Most = max(w.Most, v)
+		}
+	} else if slot := &w.Slots[index(at)]; value > *slot {
+		*slot, w.Most = value, max(w.Most, value)
 	}
-	slot := &w.Slots[index(at)]
-	*slot = max(*slot, value)
-	most := *slot
-	for _, v := range w.Slots {
-		most = max(most, v)
-	}
-	return most
+	return w.Most
+}
+
+// restart keeps the greatest for one more while.
+func (w *Highest) restart(now, length time.Duration) {
+	*w = Highest{Part: part(now, length), Most: w.Most}
+	w.Slots[index(w.Part)] = w.Most
 }
 
 // Lowest is the least value of the last while. At its start all was 0.
 type Lowest struct {
 	Slots [windowSlots + 1]int64 `json:"slots"`
+	Least int64                  `json:"least"`
 	Part  int64                  `json:"part"`
 }
 
 // see adds a value and returns the least; quiet is what the parts count for in which nothing was seen.
 func (w *Lowest) see(value, quiet int64, now, length time.Duration) int64 {
-	at := part(now, length)
-	for skipped := min(at-w.Part, windowSlots+1); skipped > 1; skipped-- {
-		w.Slots[index(at-skipped+1)] = quiet
-	}
-	if at != w.Part {
+	if at := part(now, length); at != w.Part {
+		for skipped := min(at-w.Part, windowSlots+1); skipped > 1; skipped-- {
+			w.Slots[index(at-skipped+1)] = quiet
+		}
 		w.Part = at
-		w.Slots[index(at)] = value
+		w.Slots[index(at)], w.Least = value, value
+		for _, v := range w.Slots {
+			w.Least = min(w.Least, v)
+		}
+	} else if slot := &w.Slots[index(at)]; value < *slot {
+		*slot, w.Least = value, min(w.Least, value)
 	}
-	slot := &w.Slots[index(at)]
-	*slot = min(*slot, value)
-	least := *slot
-	for _, v := range w.Slots {
-		least = min(least, v)
-	}
-	return least
+	return w.Least
 }
 
 // restart has every part count for a value.
 func (w *Lowest) restart(value int64, now, length time.Duration) {
-	w.Part = part(now, length)
+	w.Part, w.Least = part(now, length), value
 	for i := range w.Slots {
 		w.Slots[i] = value
 	}
 }
-
-func (w *Highest) restart(now, length time.Duration) {
-	most := 0.0
-	for _, v := range w.Slots {
-		most = max(most, v)
-	}
-	*w = Highest{Part: part(now, length)}
-	w.Slots[index(w.Part)] = most
-}
-
-func index(part int64) int { return int(part % (windowSlots + 1)) }
 
 // Since is how long something has been so.
 type Since struct {
