@@ -69,11 +69,13 @@ type Agent struct {
 	updating   bool
 	reporting  reporting
 	evictions  evictions
+	lending    lending
 	troubles   troubles
 	passings   map[string]time.Time // troubles that pass, until when
 	closings   []closing
 	counts     Counts
 	ticked     time.Time
+	started    time.Time
 }
 
 // pod is a pod that has been admitted.
@@ -113,13 +115,14 @@ func New(o Options) (*Agent, error) {
 		throttle: report.NewThrottle(o.Node, o.Config.WriteInterval.D(), o.Config.RefreshInterval.D()),
 		inbox:    make(chan func(), MaxMessages), stopped: make(chan struct{}), update: make(chan updateJob, 1),
 		pods: make(map[string]*pod), sandboxes: make(map[string]*pod), containers: make(map[string]*container),
-		evictions: make(evictions), troubles: make(troubles), passings: make(map[string]time.Time),
+		evictions: make(evictions), troubles: make(troubles), passings: make(map[string]time.Time), started: time.Now(),
 		counts: Counts{Notes: make(map[string]uint64), Refused: make(map[string]uint64)},
 	}
 	a.fast = newLane(o.Kernel, func(r laneReport) { a.post(func() { a.enforced(&r) }) })
 	a.slow = newLane(o.Kernel, func(r laneReport) { a.post(func() { a.enforced(&r) }) })
 	a.runtime = runtimeState{why: "not connected yet"}
 	a.observer.reader = o.Observe
+	a.lending.params = lawsOf(&o.Config)
 	for _, n := range o.Troubles {
 		a.troubles.set(n.Reason, n.Message)
 	}

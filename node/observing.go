@@ -17,6 +17,7 @@ type observer struct {
 	mu      sync.Mutex
 	cgroups []observe.Cgroup // to read; never changed, only replaced
 	last    *observe.Observation
+	lastAt  time.Time // when the reading of last began
 	reads   uint64
 	seconds float64 // that the readings took
 }
@@ -38,7 +39,7 @@ func (o *observer) read(since time.Time) (reversed uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before := o.last
-	o.last = next
+	o.last, o.lastAt = next, began
 	o.reads++
 	o.seconds += took.Seconds()
 	if before == nil {
@@ -60,6 +61,7 @@ func (a *Agent) observe(ctx context.Context) {
 				a.passing(spec.ReasonCountersReversed, fmt.Sprintf("%d counters of the kernel went backwards; no rate was made of them", reversed))
 			})
 		}
+		a.post(func() { a.control(time.Now()) })
 		select {
 		case <-ctx.Done():
 			return

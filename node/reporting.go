@@ -26,6 +26,7 @@ type reporting struct {
 	last    *spec.NodeReport // as last written; nil: never
 	written time.Time        // when that write began
 	looked  time.Time        // when it was last compared with what is
+	urgent  bool             // less can be lent than was written
 }
 
 // build is all there is to say now.
@@ -34,7 +35,7 @@ func (a *Agent) build(now time.Time) *spec.NodeReport {
 	if a.away(now) {
 		a.closeAll(&r)
 	}
-	return report.Build(a.options.Machine, &r, []spec.NodeCondition{a.troubles.condition(a.options.Mode, a.options.Why)})
+	return report.Build(a.options.Machine, &r, a.colocation(now), []spec.NodeCondition{a.troubles.condition(a.options.Mode, a.options.Why)})
 }
 
 // away reports whether the runtime has been lost for so long that nothing should be promised here: nobody would keep it.
@@ -60,7 +61,11 @@ func (a *Agent) report(now time.Time) time.Duration {
 	if a.ports.Report == nil || (!a.runtime.synced && !a.away(now)) {
 		return time.Second
 	}
-	soonest := max(a.throttle.Wait(now, report.Major), lookPause-now.Sub(a.reporting.looked))
+	likely := report.Major
+	if a.reporting.urgent {
+		likely = report.Urgent
+	}
+	soonest := max(a.throttle.Wait(now, likely), lookPause-now.Sub(a.reporting.looked))
 	if soonest > 0 {
 		return min(soonest, idleReport)
 	}
@@ -69,6 +74,8 @@ func (a *Agent) report(now time.Time) time.Duration {
 	if wait := a.throttle.Wait(now, report.Compare(a.reporting.last, r)); wait > 0 {
 		return min(wait, idleReport)
 	}
+	a.reporting.urgent = false
+	a.throttle.Refresh(a.refresh(r))
 	a.throttle.Began(now)
 	a.work(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, reportTimeout)
@@ -77,6 +84,14 @@ func (a *Agent) report(now time.Time) time.Duration {
 		a.post(func() { a.reported(r, now, err) })
 	})
 	return lookPause
+}
+
+// refresh is how long what is written now stays vouched for: a loan not as long as the rest.
+func (a *Agent) refresh(r *spec.NodeReport) time.Duration {
+	if c := r.Status.Colocation; c != nil && c.Headroom != (spec.ReclaimedAmounts{}) {
+		return a.options.Config.Lending.RefreshInterval.D()
+	}
+	return a.options.Config.RefreshInterval.D()
 }
 
 func (a *Agent) reported(r *spec.NodeReport, began time.Time, err error) {

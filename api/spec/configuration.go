@@ -117,6 +117,10 @@ type Scheduling struct {
 	Topology Topology `json:"topology,omitzero"`
 	// Zones says how what the nodes' agents report is used.
 	Zones ZoneReports `json:"zones,omitzero"`
+	// Reclaimed says how what the nodes lend is used.
+	Reclaimed LentReports `json:"reclaimed,omitzero"`
+	// Evictions bounds what the nodes' agents want evicted.
+	Evictions Evictions `json:"evictions,omitzero"`
 	// MaxClassIndexes bounds the rankings (one for each size of pod), and as many indexes (one for each class with constraints between pods),
 	// that a scheduler keeps, at about 20 bytes a node each; the least recently used goes first.
 	MaxClassIndexes int `json:"maxClassIndexes,omitempty"`
@@ -127,6 +131,21 @@ type ZoneReports struct {
 	// StaleAfter is the age from which a CustomNodeResource is no longer acted on: its node is promised nothing by zone. Agents refresh it
 	// every Node.RefreshInterval.
 	StaleAfter Duration `json:"staleAfter,omitempty"`
+}
+
+// LentReports says how what the nodes lend is used.
+type LentReports struct {
+	// StaleAfter is the age from which a CustomNodeResource's headroom counts for nothing: no reclaimed pod goes to its node. Agents that lend
+	// refresh it every Node.Lending.RefreshInterval.
+	StaleAfter Duration `json:"staleAfter,omitempty"`
+}
+
+// Evictions bounds, over the whole cluster, the evictions of reclaimed pods that agents ask for. Urgent ones are not held back by it.
+type Evictions struct {
+	// PercentPerMinute of the reclaimed pods may be evicted in a minute, but always one.
+	PercentPerMinute float64 `json:"percentPerMinute,omitempty"`
+	// Burst is how many of them may be evicted at once.
+	Burst int `json:"burst,omitempty"`
 }
 
 // Node configures the agent.
@@ -152,7 +171,31 @@ type Node struct {
 	// WriteInterval is the least time between two writes of the CustomNodeResource, RefreshInterval the most.
 	WriteInterval   Duration `json:"writeInterval,omitempty"`
 	RefreshInterval Duration `json:"refreshInterval,omitempty"`
+	// Lending says what the node lends to reclaimed pods.
+	Lending Lending `json:"lending,omitzero"`
 }
+
+// Lending says what a node lends to reclaimed pods. It needs mode agent.
+type Lending struct {
+	// Enabled: unset is true. A node that does not lend offers reclaimed pods nothing; those that run keep the floor.
+	Enabled *bool `json:"enabled,omitempty"`
+	// TargetUtilization is how busy the CPUs that the online pods keep may be, in percent. The rest is lent.
+	TargetUtilization int `json:"targetUtilization,omitempty"`
+	// Interval is the least time between two steps of lending, Step the most of the shared pools' CPUs that one step moves, in percent. What is lent
+	// is given back at once.
+	Interval Duration `json:"interval,omitempty"`
+	Step     int      `json:"step,omitempty"`
+	// RefreshInterval is how often a node that lends vouches for what it lends. It must be well below Reclaimed.StaleAfter of the scheduler.
+	RefreshInterval Duration `json:"refreshInterval,omitempty"`
+	// Evictions says what is done when reclaimed pods have to go: EvictionsOn or EvictionsDryRun.
+	Evictions string `json:"evictions,omitempty"`
+}
+
+// The values of Lending.Evictions.
+const (
+	EvictionsOn     = "on"
+	EvictionsDryRun = "dry-run" // it is told who would have to go, and why; nobody goes
+)
 
 // ModeAuto of Node.Mode looks at what the kubelet does.
 const ModeAuto = "auto"

@@ -53,6 +53,9 @@ func SetDefaults(c *Configuration) {
 		s.Topology.Levels = []string{"topology.hilbert.dev/block", "topology.hilbert.dev/rack", "kubernetes.io/hostname"}
 	}
 	s.Zones.StaleAfter = cmp.Or(s.Zones.StaleAfter, Duration(15*time.Minute))
+	s.Reclaimed.StaleAfter = cmp.Or(s.Reclaimed.StaleAfter, Duration(time.Minute))
+	s.Evictions.PercentPerMinute = cmp.Or(s.Evictions.PercentPerMinute, 1)
+	s.Evictions.Burst = cmp.Or(s.Evictions.Burst, 1)
 	s.MaxClassIndexes = cmp.Or(s.MaxClassIndexes, 256)
 
 	n := &c.Node
@@ -67,6 +70,12 @@ func SetDefaults(c *Configuration) {
 	n.ObserveInterval = cmp.Or(n.ObserveInterval, Duration(time.Second))
 	n.WriteInterval = cmp.Or(n.WriteInterval, Duration(10*time.Second))
 	n.RefreshInterval = cmp.Or(n.RefreshInterval, Duration(5*time.Minute))
+	n.Lending.Enabled = cmp.Or(n.Lending.Enabled, new(true))
+	n.Lending.TargetUtilization = cmp.Or(n.Lending.TargetUtilization, 55)
+	n.Lending.Interval = cmp.Or(n.Lending.Interval, Duration(10*time.Second))
+	n.Lending.Step = cmp.Or(n.Lending.Step, 25)
+	n.Lending.RefreshInterval = cmp.Or(n.Lending.RefreshInterval, Duration(25*time.Second))
+	n.Lending.Evictions = cmp.Or(n.Lending.Evictions, EvictionsOn)
 }
 
 // DefaultRatio is packing: the fuller the better.

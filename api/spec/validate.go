@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Validate returns every mistake in a configuration that has its defaults set, joined; each names the field and the fix.
@@ -84,6 +85,26 @@ func validateNode(n *Node, bad report) {
 	if n.RefreshInterval < n.WriteInterval {
 		bad("node.refreshInterval", "%v must not be shorter than writeInterval (%v)", n.RefreshInterval.D(), n.WriteInterval.D())
 	}
+	validateLending(n, bad)
+}
+
+func validateLending(n *Node, bad report) {
+	l := &n.Lending
+	if l.TargetUtilization < 5 || l.TargetUtilization > 100 {
+		bad("node.lending.targetUtilization", "%d: want 5 to 100 percent", l.TargetUtilization)
+	}
+	if l.Step < 1 || l.Step > 25 {
+		bad("node.lending.step", "%d: want 1 to 25 percent: a pool that shrinks faster has hung machines", l.Step)
+	}
+	if l.Interval < Duration(10*time.Second) {
+		bad("node.lending.interval", "%v: want at least 10s", l.Interval.D())
+	}
+	if l.RefreshInterval < n.WriteInterval {
+		bad("node.lending.refreshInterval", "%v must not be shorter than node.writeInterval (%v)", l.RefreshInterval.D(), n.WriteInterval.D())
+	}
+	if l.Evictions != EvictionsOn && l.Evictions != EvictionsDryRun {
+		bad("node.lending.evictions", "%q: write %s or %s", l.Evictions, EvictionsOn, EvictionsDryRun)
+	}
 }
 
 type report func(field, format string, args ...any)
@@ -136,6 +157,13 @@ func validateScheduling(s *Scheduling, bad report) {
 	positive("binding.maxAttempts", s.Binding.MaxAttempts)
 	positive("conditions.burst", s.Conditions.Burst)
 	positive("maxClassIndexes", s.MaxClassIndexes)
+	positive("evictions.burst", s.Evictions.Burst)
+	if p := s.Evictions.PercentPerMinute; !(p > 0 && p <= 100) {
+		bad("scheduling.evictions.percentPerMinute", "%v is out of range; write more than 0 and at most 100", p)
+	}
+	if s.Reclaimed.StaleAfter <= 0 {
+		bad("scheduling.reclaimed.staleAfter", "%v is not positive", s.Reclaimed.StaleAfter.D())
+	}
 	positive("units.maxReservations", s.Units.MaxReservations)
 	validateUnits(&s.Units, &s.Topology, bad)
 	if s.Binding.WriteTimeout <= 0 {

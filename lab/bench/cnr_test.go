@@ -94,7 +94,7 @@ func (m *reportedMachine) said(n int) *spec.NodeReport {
 	r := m.report
 	r.Pools = slices.Clone(r.Pools)
 	r.Pools[0].Pods = n
-	return report.Build(m.machine, &r, []spec.NodeCondition{{Type: spec.ConditionAgentReady, Reason: spec.ReasonAgentRunning, True: true}})
+	return report.Build(m.machine, &r, nil, []spec.NodeCondition{{Type: spec.ConditionAgentReady, Reason: spec.ReasonAgentRunning, True: true}})
 }
 
 // newReportedMachine has zones of so many cores with two threads each, devices near each, and dedicated pods of two CPUs.

@@ -225,6 +225,15 @@ func (m *Manager) placement(p *pod) Placement {
 	return out
 }
 
+// Pod is what a known pod asked for, and the pool that it runs in; none if it has CPUs of its own.
+func (m *Manager) Pod(uid string) (asked Pod, pool string, known bool) {
+	p := m.pods[uid]
+	if p == nil {
+		return Pod{}, "", false
+	}
+	return p.Pod, p.pool, true
+}
+
 // Pods are the UIDs of the pods that are known, ascending.
 func (m *Manager) Pods() []string { return slices.Sorted(maps.Keys(m.pods)) }
 
@@ -244,6 +253,9 @@ func (m *Manager) SetDemands(milliCPU map[string]int64) {
 
 // Suppress says whether reclaimed pods are idle even on CPUs that they share with nobody.
 func (m *Manager) Suppress(yes bool) { m.suppress = yes }
+
+// Suppressed reports whether they are.
+func (m *Manager) Suppressed() bool { return m.suppress }
 
 // PoolZone is how the CPUs of a zone are divided between pools.
 type PoolZone struct {

@@ -18,6 +18,7 @@ const (
 	maxPools      = 256
 	maxHeld       = 1024
 	maxDevices    = 128
+	maxWishes     = 16
 	maxNamed      = 5    // pods that a message names
 	maxMessage    = 1024 // bytes
 	maxAttribute  = 256  // bytes
@@ -25,14 +26,32 @@ const (
 	mebibytesInGi = 1024
 )
 
-// Build lays out what is to be said of a node: its machine, what the allocator has given away, and the conditions that the agent knows
-// of. ZonesClosed and UnlabelledBestEffort follow from the allocator's report unless they are among them. Nothing given is kept.
-func Build(m *topology.Machine, r *allocate.Report, conditions []spec.NodeCondition) *spec.NodeReport {
+// Build lays out what is to be said of a node: its machine, what the allocator has given away, what can be lent (nil: nothing is said of
+// it), and the conditions that the agent knows of. ZonesClosed and UnlabelledBestEffort follow from the allocator's report unless they are among them. Nothing given is kept.
+func Build(m *topology.Machine, r *allocate.Report, lent *spec.Colocation, conditions []spec.NodeCondition) *spec.NodeReport {
 	out := &spec.NodeReport{
-		Status: spec.NodeStatus{Mode: r.Mode, ThreadsPerCore: m.Threads(), Zones: tree(m, r), Pools: pools(r), Summary: summary(m, r)},
+		Status: spec.NodeStatus{Mode: r.Mode, ThreadsPerCore: m.Threads(), Zones: tree(m, r), Pools: pools(r), Colocation: bounded(lent), Summary: summary(m, r)},
 	}
 	out.Conditions = complete(conditions, r)
 	return out
+}
+
+// bounded is what is said of lending, within the bounds of the definition.
+func bounded(c *spec.Colocation) *spec.Colocation {
+	if c == nil {
+		return nil
+	}
+	out := *c
+	out.Closed = cut(c.Closed, maxMessage)
+	out.Zones = slices.Clone(c.Zones)
+	for i := range out.Zones {
+		out.Zones[i].Message = cut(out.Zones[i].Message, maxMessage)
+	}
+	out.Evictions = slices.Clone(c.Evictions[:min(len(c.Evictions), maxWishes)])
+	for i := range out.Evictions {
+		out.Evictions[i].Message = cut(out.Evictions[i].Message, maxMessage)
+	}
+	return &out
 }
 
 // tree is the sockets with their NUMA nodes and devices, then the devices that are near none.

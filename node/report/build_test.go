@@ -71,7 +71,7 @@ func TestBuild(t *testing.T) {
 	kubelet.Held[0].Holding = topology.Holding{CPUs: topology.CPUs(1, 5)}
 	ready := spec.NodeCondition{Type: spec.ConditionAgentReady, Reason: spec.ReasonAgentRunning, True: true}
 	for name, r := range map[string]*allocate.Report{"agent": allocated(), "closed": closed, "kubelet": kubelet} {
-		got, err := json.MarshalIndent(Build(twoSockets(), r, []spec.NodeCondition{ready}), "", " ")
+		got, err := json.MarshalIndent(Build(twoSockets(), r, nil, []spec.NodeCondition{ready}), "", " ")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,12 +92,12 @@ func TestBuild(t *testing.T) {
 // The order of what is given does not matter, and Build keeps none of it.
 func TestBuildIsDeterministic(t *testing.T) {
 	conditions := []spec.NodeCondition{{Type: "B"}, {Type: "A"}, {Type: spec.ConditionZonesClosed, Reason: "Mine"}}
-	want := Build(twoSockets(), allocated(), conditions)
+	want := Build(twoSockets(), allocated(), nil, conditions)
 	m, r := twoSockets(), allocated()
 	slices.Reverse(m.Devices)
 	slices.Reverse(r.Pools)
 	slices.Reverse(conditions)
-	got := Build(m, r, conditions)
+	got := Build(m, r, nil, conditions)
 	if !reflect.DeepEqual(got, want) || Compare(want, got) != Same {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
@@ -116,7 +116,7 @@ func TestBuildIsBounded(t *testing.T) {
 		m.Devices = append(m.Devices, topology.Device{Address: "0000:99:00.0", Kind: topology.DeviceDisk, NUMA: 1, Names: []string{strings.Repeat("ä", 300)}})
 		r.Pools = append(r.Pools, allocate.Pool{Name: "p"})
 	}
-	s := Build(m, r, []spec.NodeCondition{{Type: "T", Message: strings.Repeat("ä", 4000)}})
+	s := Build(m, r, nil, []spec.NodeCondition{{Type: "T", Message: strings.Repeat("ä", 4000)}})
 	numa := s.Status.Zones[1].Children[0]
 	if len(s.Status.Pools) != maxPools || len(numa.Children) != maxDevices || len(s.Conditions[0].Message) > maxMessage {
 		t.Errorf("%d pools, %d devices, message of %d bytes", len(s.Status.Pools), len(numa.Children), len(s.Conditions[0].Message))
@@ -128,7 +128,7 @@ func TestBuildIsBounded(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	base := func() *spec.NodeReport {
-		r := Build(twoSockets(), allocated(), nil)
+		r := Build(twoSockets(), allocated(), nil, nil)
 		r.Status.Colocation = &spec.Colocation{
 			Headroom:  spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 4096},
 			Zones:     []spec.ZoneHeadroom{{Name: "0", ReclaimedAmounts: spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 4096}, CPUReason: "Use"}},

@@ -26,7 +26,7 @@ const (
 // Compare says how much has changed. With nothing written yet, old is nil.
 func Compare(old, now *spec.NodeReport) Change {
 	switch {
-	case old != nil && less(old.Status.Colocation, now.Status.Colocation):
+	case old != nil && Less(old.Status.Colocation, now.Status.Colocation):
 		return Urgent
 	case old == nil || !sameZones(old.Status, now.Status) || !slices.EqualFunc(old.Conditions, now.Conditions, sameState):
 		return Major
@@ -55,8 +55,8 @@ func promised(c *spec.Colocation) *spec.Colocation {
 	return out
 }
 
-// less reports whether less is promised than was.
-func less(old, now *spec.Colocation) bool {
+// Less reports whether less can be lent than was said, or somebody has to go of whom nothing was said.
+func Less(old, now *spec.Colocation) bool {
 	switch {
 	case old == nil:
 		return false

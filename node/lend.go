@@ -1,0 +1,121 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/report"
+	"hilbert.dev/hilbert/topology"
+)
+
+// lending is the loop's part of colocation: what the laws want, and what was done about it.
+type lending struct {
+	params advise.Params
+	memory advise.Memory
+	advice advise.Advice
+	// at is when the laws last ran; zero: they never did, and nothing is offered.
+	at    time.Time
+	cores [topology.MaxZones]int // as last given to the manager
+	held  int64                  // memory of the reclaimed pods, in bytes
+}
+
+// maxAdviceAge is how old an advice may be that is still reported: without observations there is no newer one.
+const maxAdviceAge = 30 * time.Second
+
+// lawsOf are the laws' parameters as the configuration has them.
+func lawsOf(c *spec.Node) advise.Params {
+	const percent = 100
+	p := advise.Defaults()
+	p.TargetUse = float64(c.Lending.TargetUtilization) / percent
+	p.LendInterval, p.LendStep = c.Lending.Interval.D(), float64(c.Lending.Step)/percent
+	p.ReclaimedFloor = c.ReclaimedCores
+	p.Explain = true
+	return p
+}
+
+// lends reports whether this node lends at all: where the kubelet rules its managers would undo it.
+func (a *Agent) lends() bool {
+	return a.options.Mode == spec.ModeAgent && *a.options.Config.Lending.Enabled
+}
+
+// control runs the laws on what was observed last, and does what they say. It is called after each observation.
+func (a *Agent) control(now time.Time) {
+	if !a.lends() {
+		return
+	}
+	l := &a.lending
+	o := a.sense(now)
+	l.advice = advise.Step(&o, &l.params, &l.memory)
+	l.at, l.held = now, heldBy(&o)
+	var cores [topology.MaxZones]int
+	for z, advice := range l.advice.Zones {
+		cores[z] = advice.Lend
+	}
+	suppress := l.advice.Suppression >= advise.SuppressWeight
+	if cores != l.cores || suppress != a.manager.Suppressed() {
+		l.cores = cores
+		a.manager.SetReclaimed(cores)
+		a.manager.Suppress(suppress)
+		a.settle()
+	}
+	if last := a.reporting.last; last != nil && report.Less(last.Status.Colocation, a.colocation(now)) {
+		a.reporting.urgent = true
+	}
+}
+
+// suppressions are the levels by their names in the report.
+var suppressions = [...]string{
+	advise.SuppressNone: spec.SuppressionNone, advise.SuppressWeight: spec.SuppressionWeight,
+	advise.SuppressFloor: spec.SuppressionFloor, advise.SuppressEvict: spec.SuppressionEvict,
+}
+
+// colocation is what is said of lending; nil: nothing can be said, and so nothing is offered.
+func (a *Agent) colocation(now time.Time) *spec.Colocation {
+	l := &a.lending
+	if !a.lends() || l.at.IsZero() || now.Sub(l.at) > maxAdviceAge {
+		return nil
+	}
+	out := &spec.Colocation{Suppression: suppressions[l.advice.Suppression]}
+	for z, advice := range l.advice.Zones {
+		zone := spec.ZoneHeadroom{
+			Name:      fmt.Sprint(a.options.Machine.NUMA[z].ID),
+			CPUReason: string(advice.CPU.Reason), MemoryReason: string(advice.Memory.Reason),
+			Message: "CPU: " + terms(advice.CPU.Terms, milliText) + "; memory: " + terms(advice.Memory.Terms, bytesText),
+		}
+		zone.MilliCPU, zone.MemoryMiB = advice.CPU.Published, advice.Memory.Published/topology.Mebibyte
+		out.Headroom.MilliCPU += zone.MilliCPU
+		out.Headroom.MemoryMiB += zone.MemoryMiB
+		out.Zones = append(out.Zones, zone)
+	}
+	const milli = 1000
+	for _, z := range a.manager.PoolZones() {
+		out.Lent.MilliCPU += int64(z.Reclaimed.Len()) * milli
+	}
+	out.Lent.MemoryMiB = l.held / topology.Mebibyte
+	return out
+}
+
+// terms are the parts of a sum, for people.
+func terms(list []advise.Term, amount func(int64) string) string {
+	words := make([]string, len(list))
+	for i, t := range list {
+		words[i] = t.Name + " " + amount(t.Value)
+	}
+	return strings.Join(words, ", ")
+}
+
+func milliText(v int64) string { return fmt.Sprintf("%dm", v) }
+func bytesText(v int64) string { return fmt.Sprintf("%dMi", v/topology.Mebibyte) }
+
+// heldBy is what the reclaimed pods hold of memory, as far as it is known, in bytes.
+func heldBy(o *advise.Observation) (sum int64) {
+	for i := range o.Reclaimed {
+		if m := o.Reclaimed[i].Memory; m.Known {
+			sum += int64(m.Value)
+		}
+	}
+	return sum
+}
