@@ -165,6 +165,7 @@ func bindingBody(w *bind.Write) ([]byte, error) {
 	}
 	if reclaims {
 		b.Annotations[spec.AnnotationReclaimed] = w.Reclaimed.String()
+		b.Annotations[spec.AnnotationPriority] = strconv.Itoa(int(w.Priority))
 	}
 	if w.Grant.GPUs != 0 {
 		b.Annotations[spec.AnnotationGPUs] = w.Grant.String()

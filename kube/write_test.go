@@ -137,11 +137,11 @@ func TestBindingCarriesTheGrant(t *testing.T) {
 	}
 	r.server.SetPod(testPod("r", ""))
 	write = bindingOf("r")
-	write.Reclaimed = spec.ReclaimedAmounts{MilliCPU: 1500, MemoryMiB: 2048}
+	write.Reclaimed, write.Priority = spec.ReclaimedAmounts{MilliCPU: 1500, MemoryMiB: 2048}, -10
 	if got := r.do(t, write).Outcome; got != bind.Written {
 		t.Fatalf("outcome %d", got)
 	}
-	if pod := r.server.Pod("default", "r"); len(pod.Annotations) != 1 || pod.Annotations["hilbert.dev/reclaimed"] != "1500m/2048Mi" {
+	if pod := r.server.Pod("default", "r"); len(pod.Annotations) != 2 || pod.Annotations["hilbert.dev/reclaimed"] != "1500m/2048Mi" || pod.Annotations["hilbert.dev/priority"] != "-10" {
 		t.Errorf("annotations %v", pod.Annotations)
 	}
 }

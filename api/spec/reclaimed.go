@@ -11,6 +11,9 @@ import (
 // "1500m/2048Mi". The container runtime is told of no such resources, and the agent limits the pod to them. Nobody else may write it.
 const AnnotationReclaimed = "hilbert.dev/reclaimed"
 
+// AnnotationPriority is written beside it: the pod's priority, by which the agent ranks who goes first. The runtime is not told that either.
+const AnnotationPriority = "hilbert.dev/priority"
+
 // String is "1500m/2048Mi".
 func (a ReclaimedAmounts) String() string { return fmt.Sprintf("%dm/%dMi", a.MilliCPU, a.MemoryMiB) }
 

@@ -230,7 +230,9 @@ func (b *Binder) start(r *row) {
 	case WriteNomination:
 		write.Grant, write.Condition = topology.Grant{}, r.why
 	case WriteBinding:
-		write.Reclaimed = reclaimedBy(pod.Class)
+		if write.Reclaimed = reclaimedBy(pod.Class); pod.Class.Reclaimed {
+			write.Priority = pod.Priority
+		}
 	default:
 	}
 	b.ready = append(b.ready, write)

@@ -39,6 +39,7 @@ type Write struct {
 	Node      string                // WriteBinding: where to; WriteNomination: where the pod will go
 	Grant     topology.Grant        // WriteBinding: the GPUs, zero for none
 	Reclaimed spec.ReclaimedAmounts // WriteBinding: what a reclaimed pod may have
+	Priority  int32                 // WriteBinding: of a reclaimed pod
 	Condition cluster.Condition     // WriteCondition, WriteNomination: why the pod waits; WriteDisruption: why it has to leave
 
 	// Of WriteUnitCondition, which has no Pod: the PodGroup, and what it should say.
