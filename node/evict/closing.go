@@ -1,0 +1,51 @@
+package evict
+
+import (
+	"fmt"
+	"time"
+)
+
+// Closure is the node's last closing, as long as it makes the next one longer.
+type Closure struct {
+	On     bool          `json:"on"`
+	Until  time.Duration `json:"until"`
+	For    time.Duration `json:"for"` // how long it was, or is
+	Reason string        `json:"reason"`
+}
+
+// evicted closes the node. While it is closed another eviction lets the time begin anew; soon after it was opened, for twice as long.
+func (c *Closure) evicted(at time.Duration, p *Closing, d Detector, pod Ref) {
+	switch {
+	case !c.On:
+		c.For = p.First
+	case at >= c.Until:
+		c.For *= 2
+	}
+	c.For = min(max(c.For, p.First), p.Most)
+	c.On, c.Until, c.Reason = true, max(c.Until, at+c.For), fmt.Sprintf("%s: %s was evicted", d, pod)
+}
+
+// decay halves the time for each Again that passed since the node was opened, and forgets it when no more is left of it than the first.
+func (c *Closure) decay(at time.Duration, p *Closing) {
+	for c.On && at-c.Until >= p.Again {
+		c.Until += p.Again
+		c.For /= 2
+		if c.For < p.First {
+			*c = Closure{}
+		}
+	}
+}
+
+func (c *Closure) shift(d time.Duration) {
+	if c.On {
+		c.Until += d
+	}
+}
+
+// told is what is to be said of it.
+func (c *Closure) told(at time.Duration) Closed {
+	if !c.On || at >= c.Until {
+		return Closed{}
+	}
+	return Closed{Reason: c.Reason, Until: c.Until}
+}

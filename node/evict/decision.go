@@ -1,0 +1,173 @@
+package evict
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+)
+
+// Decision is what is to be done. All but Reclaims and Stop are states: what they name holds until a later Decision no longer names it. Reclaims
+// and Stop are orders, each given once.
+type Decision struct {
+	// DryRun: all below is to be told, and none of it acted on.
+	DryRun bool `json:"dryRun,omitempty"`
+	// Pressures are those that stand, the worst first.
+	Pressures []Pressure `json:"pressures,omitempty"`
+	// Unknown are the detectors that lacked an input at this tick.
+	Unknown Detectors `json:"unknown,omitempty"`
+	// NoLending is where nothing more may be lent, and why.
+	NoLending []NoLending `json:"noLending,omitempty"`
+	// Reclaims are for the memory worker.
+	Reclaims []Reclaim `json:"reclaims,omitempty"`
+	// Notices are pods that will be wished away unless the pressure ends before.
+	Notices []Notice `json:"notices,omitempty"`
+	// Wishes are for the report, the most wanted first.
+	Wishes []spec.EvictionWish `json:"wishes,omitempty"`
+	// Stop is a pod whose containers the agent kills now, itself.
+	Stop *Stop `json:"stop,omitempty"`
+	// Closed: the node takes no reclaimed pods.
+	Closed Closed `json:"closed"`
+}
+
+// Pressure is a detector's finding that lasted.
+type Pressure struct {
+	Detector Detector `json:"detector"`
+	Level    Level    `json:"level"`
+	// Zone is the NUMA node by index, or AllZones. Pod is set where the finding is of one pod.
+	Zone int  `json:"zone"`
+	Pod  *Ref `json:"pod,omitempty"`
+	// Since is when it rose to its level.
+	Since time.Duration `json:"since"`
+	// Need is what must be given back for the level to end, Pending what pods that were asked, stopped or are leaving will: in bytes, inodes or CPUs.
+	Need    float64 `json:"need"`
+	Pending float64 `json:"pending"`
+	// Blind: the input is missing now; nothing new is asked for.
+	Blind   bool   `json:"blind,omitempty"`
+	Message string `json:"message"`
+}
+
+// AllZones stands for the node as a whole.
+const AllZones = -1
+
+// NoLending is a place where nothing more may be lent.
+type NoLending struct {
+	Zone   int      `json:"zone"` // or AllZones
+	Reason Detector `json:"reason"`
+}
+
+// Reclaim is an order to take memory from a pod's cgroup.
+type Reclaim struct {
+	Pod    Ref      `json:"pod"`
+	Bytes  int64    `json:"bytes"`
+	Zone   int      `json:"zone"` // where it is wanted, or AllZones
+	Reason Detector `json:"reason"`
+}
+
+// Notice tells a pod that it will be wished away.
+type Notice struct {
+	Pod     Ref           `json:"pod"`
+	Reason  Detector      `json:"reason"`
+	Since   time.Duration `json:"since"`
+	Due     time.Duration `json:"due"` // not before then
+	Message string        `json:"message"`
+}
+
+// Stop is a pod that the agent stops itself.
+type Stop struct {
+	Pod     Ref      `json:"pod"`
+	Reason  Detector `json:"reason"`
+	Why     Silence  `json:"why"`
+	Message string   `json:"message"`
+}
+
+// Silence says why the API was not waited for.
+type Silence string
+
+// The reasons to stop a pod without the API.
+const (
+	NotSilent      Silence = ""
+	APIUnreachable Silence = "APIUnreachable"
+	WishRefused    Silence = "WishRefused"
+	WishUnanswered Silence = "WishUnanswered"
+)
+
+// Closed says that the node takes no reclaimed pods, until a time.
+type Closed struct {
+	// Reason is empty where the node is open.
+	Reason string        `json:"reason,omitempty"`
+	Until  time.Duration `json:"until,omitempty"`
+}
+
+// Explain says the decision in lines for people, empty where there is nothing to say.
+func (d *Decision) Explain() string {
+	var b strings.Builder
+	for i := range d.Pressures {
+		p := &d.Pressures[i]
+		fmt.Fprintf(&b, "%s %s since %v: %s", p.Detector, p.Level, p.Since, p.Message)
+		if p.Pending > 0 {
+			fmt.Fprintf(&b, "; %s to come", p.Detector.amount(p.Pending))
+		}
+		if p.Blind {
+			b.WriteString("; not known now")
+		}
+		b.WriteByte('\n')
+	}
+	if d.Unknown != 0 {
+		fmt.Fprintf(&b, "not known: %s\n", d.Unknown)
+	}
+	for _, n := range d.NoLending {
+		fmt.Fprintf(&b, "nothing more is lent %s: %s\n", where(n.Zone), n.Reason)
+	}
+	for _, r := range d.Reclaims {
+		fmt.Fprintf(&b, "%s %s from %s %s: %s\n", d.verb("reclaim"), bytes(float64(r.Bytes)), r.Pod, where(r.Zone), r.Reason)
+	}
+	for _, n := range d.Notices {
+		fmt.Fprintf(&b, "notice to %s, due at %v: %s\n", n.Pod, n.Due, n.Reason)
+	}
+	for i := range d.Wishes {
+		w, urgent := &d.Wishes[i], ""
+		if w.Urgent {
+			urgent = "urgently "
+		}
+		fmt.Fprintf(&b, "%swished away: %s/%s: %s\n", urgent, w.Namespace, w.Name, w.Reason)
+	}
+	if d.Stop != nil {
+		fmt.Fprintf(&b, "%s %s: %s, %s\n", d.verb("stop"), d.Stop.Pod, d.Stop.Reason, d.Stop.Why)
+	}
+	if d.Closed.Reason != "" {
+		fmt.Fprintf(&b, "closed until %v: %s\n", d.Closed.Until, d.Closed.Reason)
+	}
+	return b.String()
+}
+
+func (d *Decision) verb(verb string) string {
+	if d.DryRun {
+		return "would " + verb
+	}
+	return verb
+}
+
+// String is namespace/name.
+func (r Ref) String() string { return r.Namespace + "/" + r.Name }
+
+func where(zone int) string {
+	if zone == AllZones {
+		return "on the node"
+	}
+	return fmt.Sprintf("in zone %d", zone)
+}
+
+const (
+	mebibyte = 1 << 20
+	gibibyte = 1 << 30
+)
+
+// bytes says an amount of memory as people do.
+func bytes(v float64) string {
+	if v >= gibibyte {
+		return fmt.Sprintf("%.1fGi", v/gibibyte)
+	}
+	return fmt.Sprintf("%.0fMi", v/mebibyte)
+}

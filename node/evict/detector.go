@@ -1,0 +1,304 @@
+package evict
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/node/advise"
+)
+
+// Level is how bad a pressure is.
+type Level uint8
+
+// The levels.
+const (
+	None Level = iota
+	Soft       // what is above the mark comes to an end: reclaimed pods are asked, with notice
+	Hard       // past it the kernel or the kubelet would soon choose, and might choose an online pod
+)
+
+// String is the level's name.
+func (l Level) String() string {
+	switch l {
+	case None:
+		return "None"
+	case Soft:
+		return "Soft"
+	case Hard:
+		return "Hard"
+	}
+	return "Level(" + strconv.Itoa(int(l)) + ")"
+}
+
+// MarshalText writes the name.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads the name.
+func (l *Level) UnmarshalText(text []byte) error {
+	for *l = None; *l <= Hard; *l++ {
+		if l.String() == string(text) {
+			return nil
+		}
+	}
+	*l = None
+	return fmt.Errorf("%q is no level of pressure", text)
+}
+
+// Detector is a row of the table. Its name is the reason in wishes, events and metrics: bounded and stable.
+type Detector uint8
+
+// The detectors, in the order of the table: of two pressures of a level, the earlier goes first.
+const (
+	MemoryAvailable Detector = iota
+	MemoryPressure
+	ZoneMemory
+	RootSpace
+	RootInodes
+	ImageSpace
+	ImageInodes
+	MemoryOveruse
+	CPUPressure
+	CPUSuppressed
+	detectorCount
+)
+
+// resource is what a victim gives back.
+type resource uint8
+
+const (
+	memory resource = iota
+	zoneMemory
+	cpu
+	rootBytes
+	rootInodes
+	imageBytes
+	imageInodes
+)
+
+// scope is what a detector looks at, one by one.
+type scope uint8
+
+const (
+	theNode scope = iota
+	eachZone
+	eachPod
+)
+
+// row is a detector. To add one is to add a row, and its line in docs/colocation.md.
+type row struct {
+	name     string
+	resource resource
+	scope    scope
+	// lends: lending goes on nevertheless, for the node is not short of anything.
+	lends bool
+	// hold is how long a reading must last for each level.
+	hold func(p *Params) (soft, hard time.Duration)
+	// read says how it stands; i is the index of the zone or pod.
+	read func(v *view, i int) reading
+	// say is the message.
+	say func(v *view, i int, r *reading) string
+	// eligible narrows the victims down; nil: each reclaimed pod that has something to give back.
+	eligible func(v *view, pod *Pod) bool
+}
+
+// The table.
+var detectors = [detectorCount]row{
+	MemoryAvailable: {
+		name: "MemoryAvailable", resource: memory,
+		read: memoryAvailable, say: sayMemory,
+		hold: func(p *Params) (_, _ time.Duration) { return p.Memory.holds() },
+	},
+	MemoryPressure: {
+		name: "MemoryPressure", resource: memory,
+		read: memoryPressure, say: sayPressure,
+		hold: func(p *Params) (_, _ time.Duration) { return p.Pressure.SoftFor, p.Pressure.HardFor },
+	},
+	ZoneMemory: {
+		name: "ZoneMemory", resource: zoneMemory, scope: eachZone,
+		read: zoneAvailable, say: sayZone,
+		hold: func(p *Params) (_, _ time.Duration) { return p.Zone.holds() },
+	},
+	RootSpace: {
+		name: "RootSpace", resource: rootBytes,
+		read: rootSpace, say: sayRoot,
+		hold: func(p *Params) (_, _ time.Duration) { return p.Root.holds() },
+	},
+	RootInodes: {
+		name: "RootInodes", resource: rootInodes,
+		read: rootInodesFree, say: sayRootInodes,
+		hold: func(p *Params) (_, _ time.Duration) { return p.RootInodes.holds() },
+	},
+	ImageSpace: {
+		name: "ImageSpace", resource: imageBytes,
+		read: imageSpace, say: sayImages,
+		hold: func(p *Params) (_, _ time.Duration) { return p.Images.holds() },
+	},
+	ImageInodes: {
+		name: "ImageInodes", resource: imageInodes,
+		read: imageInodesFree, say: sayImageInodes,
+		hold: func(p *Params) (_, _ time.Duration) { return p.ImageInodes.holds() },
+	},
+	MemoryOveruse: {
+		name: "MemoryOveruse", resource: memory, scope: eachPod, lends: true,
+		read: overuse, say: sayOveruse,
+		hold: func(p *Params) (_, _ time.Duration) { return p.Overuse.For, 0 },
+	},
+	CPUPressure: {
+		name: "CPUPressure", resource: cpu,
+		read: onlinePressure, say: sayOnline,
+		hold: func(p *Params) (_, _ time.Duration) { return p.CPU.For, 0 },
+	},
+	CPUSuppressed: {
+		name: "CPUSuppressed", resource: cpu,
+		read: starvation, say: sayStarvation, eligible: (*view).starves,
+		hold: func(p *Params) (_, _ time.Duration) { return p.Suppressed.For, 0 },
+	},
+}
+
+// String is the detector's name.
+func (d Detector) String() string {
+	if d < detectorCount {
+		return detectors[d].name
+	}
+	return "Detector(" + strconv.Itoa(int(d)) + ")"
+}
+
+// MarshalText writes the name.
+func (d Detector) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads the name.
+func (d *Detector) UnmarshalText(text []byte) error {
+	for i := range detectors {
+		if detectors[i].name == string(text) {
+			*d = Detector(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no detector", text)
+}
+
+// amount says how much of its resource.
+func (d Detector) amount(v float64) string {
+	switch detectors[d].resource {
+	case cpu:
+		return fmt.Sprintf("%.2f CPUs", v)
+	case rootInodes, imageInodes:
+		return fmt.Sprintf("%.0f inodes", v)
+	default:
+		return bytes(v)
+	}
+}
+
+// Detectors is a set of them.
+type Detectors uint32
+
+// Of is the set of some detectors.
+func Of(ds ...Detector) Detectors {
+	var s Detectors
+	for _, d := range ds {
+		s |= 1 << d
+	}
+	return s
+}
+
+// Has says whether d is in the set.
+func (s Detectors) Has(d Detector) bool { return s&(1<<d) != 0 }
+
+// String is the names, in the order of the table.
+func (s Detectors) String() string { return strings.Join(s.names(), ", ") }
+
+func (s Detectors) names() []string {
+	names := []string{}
+	for d := range detectorCount {
+		if s.Has(d) {
+			names = append(names, d.String())
+		}
+	}
+	return names
+}
+
+// MarshalJSON writes the names.
+func (s Detectors) MarshalJSON() ([]byte, error) { return json.Marshal(s.names()) }
+
+// UnmarshalJSON reads the names.
+func (s *Detectors) UnmarshalJSON(text []byte) error {
+	var ds []Detector
+	if err := json.Unmarshal(text, &ds); err != nil {
+		return err
+	}
+	*s = Of(ds...)
+	return nil
+}
+
+// view is what a detector may look at.
+type view struct {
+	o *Observation
+	p *Params
+	// floored is for how many seconds reclaimed pods have had no more than the floor.
+	floored float64
+}
+
+// reading is what a detector sees at one tick. The zero value is: an input is not known.
+type reading struct {
+	known      bool
+	soft, hard side
+}
+
+// side is one level's part: it is called for where value is at least enter, and over where it is at most clear. need is what must be given back
+// until then. Where less is worse, all are negative.
+type side struct{ value, enter, clear, need float64 }
+
+// never is a level that a detector does not have.
+func never() side { return side{value: 0, enter: 1, clear: 0} }
+
+// count is how many things there are to look at.
+func (r *row) count(o *Observation) int {
+	switch r.scope {
+	case eachZone:
+		return len(o.Zones)
+	case eachPod:
+		return len(o.Pods)
+	default:
+		return 1
+	}
+}
+
+// gain is what would come back if a pod left.
+func (r resource) gain(pod *Pod, zone int) advise.Sample {
+	switch r {
+	case memory:
+		return either(pod.RSS, pod.Memory)
+	case zoneMemory:
+		if zone >= 0 && zone < len(pod.Zones) {
+			return pod.Zones[zone]
+		}
+	case cpu:
+		return pod.CPU
+	case rootBytes:
+		return pod.Root.Bytes
+	case rootInodes:
+		return pod.Root.Inodes
+	case imageBytes:
+		return pod.Images.Bytes
+	case imageInodes:
+		return pod.Images.Inodes
+	}
+	return advise.Sample{}
+}
+
+// least is what a pod must give back to be worth it.
+func (r resource) least(l *Ladder) float64 {
+	switch r {
+	case memory, zoneMemory:
+		return l.LeastMemory
+	case cpu:
+		return l.LeastCPU
+	case rootInodes, imageInodes:
+		return l.LeastInodes
+	default:
+		return l.LeastDisk
+	}
+}

@@ -1,0 +1,226 @@
+package evict
+
+import (
+	"fmt"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/advise"
+)
+
+// of is the mark on something of a size; at least floor.
+func (m Mark) of(total, floor float64) float64 { return max(m.Share*total, m.Amount, floor) }
+
+// below is the side of a level that begins where less than mark is there.
+func below(available, mark, clear float64) side {
+	over := mark * (1 + clear)
+	return side{value: -available, enter: -mark, clear: -over, need: over - available}
+}
+
+// watermarked reads what is available of a total. A mark is never lower than floor.
+func watermarked(w *Watermarks, total, available advise.Sample, floor float64) reading {
+	t, ok := value(total)
+	a, has := value(available)
+	if !ok || !has || t == 0 {
+		return reading{}
+	}
+	return reading{
+		known: true,
+		soft:  below(a, w.Soft.of(t, floor), w.Clear),
+		hard:  below(a, w.Hard.of(t, floor), w.Clear),
+	}
+}
+
+func (v *view) watermark(s advise.Sample) float64 {
+	x, _ := value(s)
+	return x * v.p.WatermarkFactor
+}
+
+func memoryAvailable(v *view, _ int) reading {
+	n := &v.o.Node
+	return watermarked(&v.p.Memory, n.MemoryTotal, n.MemoryAvailable, v.watermark(n.MinWatermark))
+}
+
+// memoryPressure counts only where memory is getting short: a pod that waits at a limit of its own is no business of others.
+func memoryPressure(v *view, _ int) reading {
+	n, rule := &v.o.Node, &v.p.Pressure
+	total, ok := value(n.MemoryTotal)
+	available, has := value(n.MemoryAvailable)
+	some, hasSome := value(n.MemorySome)
+	full, hasFull := value(n.MemoryFull)
+	if !ok || !has || !hasSome || !hasFull {
+		return reading{}
+	}
+	gate := rule.Below.of(total, 0)
+	if available >= gate {
+		some, full = 0, 0
+	}
+	need := max(gate-available, 0)
+	return reading{
+		known: true,
+		soft:  side{some, rule.Some, rule.Some * rule.Clear, need},
+		hard:  side{full, rule.Full, rule.Full * rule.Clear, need},
+	}
+}
+
+func zoneAvailable(v *view, i int) reading {
+	z := &v.o.Zones[i]
+	free, ok := value(z.Free)
+	file, has := value(z.InactiveFile)
+	if !ok || !has {
+		return reading{}
+	}
+	return watermarked(&v.p.Zone, z.Total, advise.Known(free+file), v.watermark(z.LowWatermark))
+}
+
+func rootSpace(v *view, _ int) reading {
+	return watermarked(&v.p.Root, v.o.Root.BytesTotal, v.o.Root.Bytes, 0)
+}
+
+func rootInodesFree(v *view, _ int) reading {
+	return watermarked(&v.p.RootInodes, v.o.Root.InodesTotal, v.o.Root.Inodes, 0)
+}
+
+func imageSpace(v *view, _ int) reading {
+	return watermarked(&v.p.Images, v.o.Images.BytesTotal, v.o.Images.Bytes, 0)
+}
+
+func imageInodesFree(v *view, _ int) reading {
+	return watermarked(&v.p.ImageInodes, v.o.Images.InodesTotal, v.o.Images.Inodes, 0)
+}
+
+// overuse has no hard level: the node itself need not be short.
+func overuse(v *view, i int) reading {
+	pod, rule := &v.o.Pods[i], &v.p.Overuse
+	if pod.Level != spec.QoSReclaimed {
+		return reading{known: true, hard: never(), soft: never()}
+	}
+	held, ok := value(pod.Memory)
+	amount, has := value(pod.MemoryAmount)
+	if !ok || !has {
+		return reading{}
+	}
+	slack := amount*rule.Tolerance + rule.Slack
+	return reading{known: true, hard: never(), soft: side{held, amount + slack, amount + slack/2, held - amount}}
+}
+
+// onlinePressure has no hard level: at the floor reclaimed pods have a core of each zone, at the least weight there is, and whoever holds a lock
+// needs it to let go.
+func onlinePressure(v *view, _ int) reading {
+	rule, oneAtATime := &v.p.CPU, v.p.Ladder.LeastCPU
+	pressure, ok := value(v.o.Node.CPUPressure)
+	if !ok {
+		return reading{}
+	}
+	if v.floored < rule.After.Seconds() || v.o.Suppression < advise.SuppressFloor {
+		pressure = 0
+	}
+	return reading{known: true, hard: never(), soft: side{pressure, rule.Pressure, rule.Pressure * rule.Clear, oneAtATime}}
+}
+
+// starvation has no hard level either: who starves harms himself alone.
+func starvation(v *view, _ int) reading {
+	if v.o.Suppression < advise.SuppressFloor {
+		return reading{known: true, hard: never(), soft: side{value: 0, enter: 1}}
+	}
+	asked, known, starving := false, false, 0.0
+	for i := range v.o.Pods {
+		pod := &v.o.Pods[i]
+		if pod.Level != spec.QoSReclaimed || pod.Terminating {
+			continue
+		}
+		asked = true
+		use, want, ok := wanted(pod)
+		if !ok {
+			continue
+		}
+		known = true
+		if v.hungry(use, want) {
+			starving += want - use
+		}
+	}
+	switch {
+	case asked && !known:
+		return reading{}
+	case starving == 0:
+		return reading{known: true, hard: never(), soft: side{value: 0, enter: 1}}
+	}
+	after := v.p.Suppressed.After.Seconds()
+	lasted := v.floored
+	if v.o.Suppression >= advise.SuppressEvict { // the law has waited for us
+		lasted = max(lasted, after)
+	}
+	return reading{known: true, hard: never(), soft: side{lasted, after, 0, starving}}
+}
+
+// wanted is the CPUs that a pod uses and those that it would use if it had them: no more than its amount.
+func wanted(pod *Pod) (use, want float64, ok bool) {
+	use, ok = value(pod.CPU)
+	delay, has := value(pod.RunDelay)
+	if !ok || !has {
+		return 0, 0, false
+	}
+	want = use + delay
+	if amount, ok := value(pod.CPUAmount); ok {
+		want = min(want, max(amount, use))
+	}
+	return use, want, true
+}
+
+func (v *view) hungry(use, want float64) bool {
+	return want >= v.p.Suppressed.Least && use < want*v.p.Suppressed.Share
+}
+
+func (v *view) starves(pod *Pod) bool {
+	use, want, ok := wanted(pod)
+	return ok && v.hungry(use, want)
+}
+
+// What the detectors say.
+
+func sayMemory(v *view, _ int, r *reading) string {
+	n := &v.o.Node
+	text := fmt.Sprintf("%s of memory available, soft below %s, hard below %s", bytes(-r.soft.value), bytes(-r.soft.enter), bytes(-r.hard.enter))
+	if free, ok := value(n.SwapFree); ok {
+		text += fmt.Sprintf("; %s of swap free", bytes(free))
+	}
+	return text
+}
+
+func sayPressure(v *view, _ int, r *reading) string {
+	a, _ := value(v.o.Node.MemoryAvailable)
+	return fmt.Sprintf("an online pod waits for memory %.0f %% of the time (soft from %.0f %%), all of it %.0f %% (hard from %.0f %%), with %s available",
+		r.soft.value*percent, r.soft.enter*percent, r.hard.value*percent, r.hard.enter*percent, bytes(a))
+}
+
+func sayZone(_ *view, i int, r *reading) string {
+	return fmt.Sprintf("zone %d has %s free or easily freed, soft below %s, hard below %s", i, bytes(-r.soft.value), bytes(-r.soft.enter), bytes(-r.hard.enter))
+}
+
+func saySpace(what string, r *reading) string {
+	return fmt.Sprintf("%s available for %s, soft below %s, hard below %s", bytes(-r.soft.value), what, bytes(-r.soft.enter), bytes(-r.hard.enter))
+}
+
+func sayInodes(what string, r *reading) string {
+	return fmt.Sprintf("%.0f inodes free for %s, soft below %.0f, hard below %.0f", -r.soft.value, what, -r.soft.enter, -r.hard.enter)
+}
+
+func sayRoot(_ *view, _ int, r *reading) string        { return saySpace("pods", r) }
+func sayRootInodes(_ *view, _ int, r *reading) string  { return sayInodes("pods", r) }
+func sayImages(_ *view, _ int, r *reading) string      { return saySpace("images", r) }
+func sayImageInodes(_ *view, _ int, r *reading) string { return sayInodes("images", r) }
+
+func sayOveruse(v *view, i int, r *reading) string {
+	amount, _ := value(v.o.Pods[i].MemoryAmount)
+	return fmt.Sprintf("it holds %s of memory and asked for %s", bytes(r.soft.value), bytes(amount))
+}
+
+func sayOnline(v *view, _ int, r *reading) string {
+	return fmt.Sprintf("an online pod waits for CPU %.0f %% of the time (from %.0f %%) with reclaimed pods at the floor for %.0f s",
+		r.soft.value*percent, r.soft.enter*percent, v.floored)
+}
+
+func sayStarvation(v *view, _ int, r *reading) string {
+	return fmt.Sprintf("reclaimed pods have had the floor alone for %.0f s and lack %.2f CPUs", v.floored, r.soft.need)
+}
+
+const percent = 100

@@ -1,0 +1,229 @@
+package evict
+
+import (
+	"cmp"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+)
+
+// Asked is a pod that has notice, was asked for, was stopped, or leaves while there is pressure.
+type Asked struct {
+	Ref
+	// For is the pressure that it was asked for, or left during.
+	For Key `json:"for"`
+	// Gain is what it was to give back when it was asked for.
+	Gain    float64 `json:"gain"`
+	Message string  `json:"message"`
+	// Noticed, Wished, Stopped and Leaving run since these things happened; Refused since the API side refused the wish.
+	Noticed Timer `json:"noticed"`
+	Wished  Timer `json:"wished"`
+	Stopped Timer `json:"stopped"`
+	Leaving Timer `json:"leaving"`
+	Refused Timer `json:"refused"`
+	// Withdrawn runs since the wish was taken back: it may have been followed at that moment.
+	Withdrawn Timer `json:"withdrawn"`
+	Urgent    bool  `json:"urgent,omitempty"`
+
+	pod *Pod // at this tick; nil: it is gone
+}
+
+func (a *Asked) shift(d time.Duration) {
+	for _, t := range []*Timer{&a.Noticed, &a.Wished, &a.Stopped, &a.Leaving, &a.Refused, &a.Withdrawn} {
+		t.shift(d)
+	}
+}
+
+// wish says whether the pod is wished away now.
+func (a *Asked) wish() bool { return a.Wished.On && !a.Leaving.On && !a.Withdrawn.On }
+
+// free says whether the pod may be asked: it has notice at most, or was asked and is not any more.
+func (a *Asked) free() bool { return !a.wish() && !a.Leaving.On }
+
+// gainFor is what the pod will give back of what a pressure is about. What is not known any more is what it was.
+func (a *Asked) gainFor(w *Watch) float64 {
+	r := detectors[w.Detector].resource
+	if gain, ok := value(r.gain(a.pod, w.Zone)); ok {
+		return gain
+	}
+	if detectors[a.For.Detector].resource == r && a.For.Zone == w.Zone {
+		return a.Gain
+	}
+	return 0
+}
+
+// candidate is a pod that may be chosen, and what it would give back.
+type candidate struct {
+	pod  *Pod
+	gain float64
+}
+
+// compareCandidates orders victims: the lowest priority first, then who gives back most, then the youngest, then by UID. There is no order by
+// level, for only one level may be chosen.
+func compareCandidates(a, b candidate) int {
+	return cmp.Or(
+		cmp.Compare(a.pod.Priority, b.pod.Priority),
+		cmp.Compare(b.gain, a.gain),
+		cmp.Compare(b.pod.Started, a.pod.Started),
+		cmp.Compare(a.pod.UID, b.pod.UID),
+	)
+}
+
+// candidate says whether a pod may be a victim for a pressure: it is reclaimed, and known to have something worth taking.
+func (s *step) candidate(w *Watch, pod *Pod) (candidate, bool) {
+	row := &detectors[w.Detector]
+	if pod.Level != spec.QoSReclaimed || pod.UID == "" || w.UID != "" && w.UID != pod.UID {
+		return candidate{}, false
+	}
+	gain, ok := value(row.resource.gain(pod, w.Zone))
+	if !ok || gain <= 0 || gain < row.resource.least(&s.p.Ladder) || row.eligible != nil && !row.eligible(&s.view, pod) {
+		return candidate{}, false
+	}
+	return candidate{pod, gain}, true
+}
+
+// choose is the first of the victims that may be taken; nil: there is none.
+func (s *step) choose(w *Watch, may func(*Pod) bool) (best candidate) {
+	for i := range s.o.Pods {
+		pod := &s.o.Pods[i]
+		if c, ok := s.candidate(w, pod); ok && may(pod) && (best.pod == nil || compareCandidates(c, best) < 0) {
+			best = c
+		}
+	}
+	return best
+}
+
+// asked is the entry of a pod, nil where there is none.
+func (m *Memory) asked(uid string) *Asked {
+	for i := range m.Asked {
+		if m.Asked[i].UID == uid {
+			return &m.Asked[i]
+		}
+	}
+	return nil
+}
+
+// pending is what pods that are leaving, were stopped, or are wished away will give back. Wishes count as long as they may be followed.
+func (s *step) pending(w *Watch, wishes bool) (sum float64) {
+	l := &s.p.Ladder
+	for i := range s.m.Asked {
+		a := &s.m.Asked[i]
+		switch {
+		case a.pod == nil || w.UID != "" && w.UID != a.UID:
+		case a.Leaving.runs(s.at, l.LeaveWithin), a.Stopped.runs(s.at, l.StopWithin), a.wish() && wishes && !a.Stopped.On && !a.Refused.On:
+			sum += a.gainFor(w)
+		}
+	}
+	return sum
+}
+
+// settle looks what became of the pods that were asked for.
+func (s *step) settle() {
+	kept := s.m.Asked[:0]
+	for i := range s.m.Asked {
+		if a := &s.m.Asked[i]; s.followed(a) {
+			kept = append(kept, *a)
+		}
+	}
+	clear(s.m.Asked[len(kept):])
+	s.m.Asked = kept
+}
+
+// followed says whether a pod that was asked for is still there. One that leaves after a wish has been evicted.
+func (s *step) followed(a *Asked) bool {
+	a.pod = s.pod(a.UID)
+	leaves := a.pod == nil || a.pod.Terminating
+	if a.Leaving.On && leaves {
+		return a.pod != nil
+	}
+	if leaves {
+		if a.Wished.On && !s.p.DryRun {
+			s.m.Counts.Evicted[a.For.Detector]++
+			s.close(a.For.Detector, a.Ref)
+			if w := s.m.watch(a.For); w != nil && !a.Stopped.On {
+				w.Due.start(s.at)
+			}
+		}
+		a.Leaving.start(s.at)
+		a.Noticed = Timer{}
+		return a.pod != nil
+	}
+	a.Leaving = Timer{}
+	if a.Withdrawn.ran(s.at, s.p.Ladder.LeaveWithin) {
+		return false
+	}
+	var refused *Answer
+	for i := range s.o.API.Answers {
+		if r := &s.o.API.Answers[i]; r.UID == a.UID && r.State == Refused {
+			refused = r
+		}
+	}
+	// What was refused before we asked is no answer to us.
+	if refused != nil && !a.Refused.On && a.Wished.On {
+		a.Refused.start(min(max(refused.Since, a.Wished.From), s.at))
+	} else if refused == nil {
+		a.Refused = Timer{}
+	}
+	return true
+}
+
+func (s *step) pod(uid string) *Pod {
+	for i := range s.o.Pods {
+		if s.o.Pods[i].UID == uid {
+			return &s.o.Pods[i]
+		}
+	}
+	return nil
+}
+
+func (s *step) close(d Detector, pod Ref) {
+	s.m.Closed.evicted(s.at, &s.p.Close, d, pod)
+	s.m.Counts.Closings++
+}
+
+// release takes back what was asked for because of a pressure that is over, unless another one wants the same pod.
+func (s *step) release() {
+	kept := s.m.Asked[:0]
+	for i := range s.m.Asked {
+		a := &s.m.Asked[i]
+		w := s.m.watch(a.For)
+		if w != nil && w.Level > None && !a.Withdrawn.On || s.adopted(a) || s.lingers(a) {
+			kept = append(kept, *a)
+		}
+	}
+	clear(s.m.Asked[len(kept):])
+	s.m.Asked = kept
+}
+
+// adopted gives the pod to another pressure that would choose it.
+func (s *step) adopted(a *Asked) bool {
+	if a.Withdrawn.On {
+		return false
+	}
+	for i := range s.m.Watches {
+		w := &s.m.Watches[i]
+		if w.Level == None {
+			continue
+		}
+		if c, ok := s.candidate(w, a.pod); ok {
+			a.For, a.Gain = w.Key, c.gain
+			return true
+		}
+	}
+	return false
+}
+
+// lingers says whether the pod is remembered without a pressure. One that was stopped stays wished away, or the kubelet would start it here
+// again; any other wish is withdrawn, and remembered because it may be followed nevertheless.
+func (s *step) lingers(a *Asked) bool {
+	switch {
+	case a.Withdrawn.On:
+		return true
+	case a.Leaving.On || !a.Wished.On:
+		return false
+	case !a.Stopped.runs(s.at, s.p.Ladder.KeepStopped):
+		s.m.Counts.Withdrawn[a.For.Detector]++
+		a.Withdrawn.start(s.at)
+	}
+	return true
+}
