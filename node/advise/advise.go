@@ -54,8 +54,9 @@ type Zone struct {
 
 	MemoryTotal Sample `json:"memoryTotal"`
 	MemoryFree  Sample `json:"memoryFree"`
-	// InactiveFile is page cache that the kernel would drop first. ReclaimedMemory is what reclaimed pods hold; Promised what was bound to dedicated pods
-	// and Reserved what is kept back, each whether touched or not. PromisedUse is what of Promised is touched.
+	// InactiveFile is page cache that the kernel would drop first, without that of reclaimed pods. ReclaimedMemory is what reclaimed pods hold,
+	// page cache included; Promised what was bound to dedicated pods and Reserved what is kept back, each whether touched or not. PromisedUse is what
+	// of Promised is touched.
 	InactiveFile    Sample `json:"inactiveFile"`
 	ReclaimedMemory Sample `json:"reclaimedMemory"`
 	Promised        int64  `json:"promised"`

@@ -50,8 +50,9 @@ func (f *Forecast) see(use float64, t *tick) {
 }
 
 func (f *Forecast) fold(mean float64, passed time.Duration, t *tick) {
-	day, slot := slotOf(t.o.Wall)
+	day, slot := slotOf(t.o.Wall.Add(-passed / 2)) // the middle of the minute
 	f.Slots[slot].see(day, mean)
+	day, slot = slotOf(t.o.Wall)
 	f.Peak = max(mean, f.Peak*math.Exp2(-float64(passed)/float64(t.p.FallbackHalfLife)))
 	f.Next, f.Known = f.ahead(mean, day, slot, t.p), true
 }

@@ -8,18 +8,26 @@ type Published struct {
 	Low   Lowest `json:"low"`
 }
 
-// see follows what is found now: it falls at once, and rises to what was found all the while. Frozen, it does not rise, nor within a while
-// after that.
-func (h *Published) see(found, deadband int64, frozen bool, now, length time.Duration) int64 {
+// freeze keeps a headroom from rising.
+type freeze int
+
+const (
+	mayRise freeze = iota
+	frozen         // not now
+	unseen         // nor within a while after this: nobody saw that there was more
+)
+
+// see follows what is found now: it falls at once, and rises to what was found all the while.
+func (h *Published) see(found, deadband int64, f freeze, now, length time.Duration) int64 {
 	seen := found
-	if frozen {
+	if f == unseen {
 		seen = min(found, h.Value)
 	}
 	least := h.Low.see(seen, h.Value, now, length)
 	switch {
 	case found < h.Value-deadband || found == 0:
 		h.Value = found
-	case least >= h.Value+max(deadband, 1):
+	case f == mayRise && least >= h.Value+max(deadband, 1):
 		h.Value = least
 	}
 	return h.Value
@@ -42,31 +50,30 @@ func (t *tick) cpu(z *Zone, s *ZoneState) Headroom {
 	if t.m.Level >= SuppressFloor {
 		h.bound(int64(t.p.ReclaimedFloor*threads(z))*1000, BoundByPressure)
 	}
-	frozen := s.CPUMissing.So || s.Held || t.m.Level > SuppressNone || t.o.StopLending
+	rise := mayRise
 	if s.Held || t.m.Level > SuppressNone {
-		h.Reason = BoundByPressure
+		h.Reason, rise = BoundByPressure, frozen
 	}
 	if s.CPUMissing.So {
-		h.Reason = BoundByMissing
+		h.Reason, rise = BoundByMissing, unseen
 		h.Now = min(h.Now, s.CPU.Value)
 		if s.CPUMissing.lasted(t.now, t.p.MissingFor) {
 			h.Now = min(h.Now, t.running(z))
 		}
 	}
 	if t.o.StopLending {
-		h.Reason = BoundByStop
+		h.Reason, rise = BoundByStop, unseen
 		h.Now = min(h.Now, t.running(z))
 	}
-	h.Published = s.CPU.see(h.Now, t.p.CPUDeadband, frozen, t.now, t.p.RiseAfter)
+	h.Published = s.CPU.see(h.Now, t.p.CPUDeadband, rise, t.now, t.p.RiseAfter)
 	if t.p.Explain {
-		h.Terms = t.cpuTerms(z, s, need, reason)
-		h.Terms = h.rest(h.Terms)
+		h.Terms = h.rest(t.cpuTerms(z, need, reason))
 	}
 	return h
 }
 
 // cpuTerms are the parts of the sum, in millicores.
-func (t *tick) cpuTerms(z *Zone, s *ZoneState, need float64, by Reason) []Term {
+func (t *tick) cpuTerms(z *Zone, need float64, by Reason) []Term {
 	all := float64(divisible(z))
 	name := "needed for use"
 	switch by {
@@ -88,7 +95,8 @@ func (h *Headroom) rest(terms []Term) []Term {
 	for _, term := range terms {
 		sum += term.Value
 	}
-	if sum = max(sum, 0); h.Now < sum-1 {
+	const rounding = 10
+	if sum = max(sum, 0); h.Now < sum-rounding {
 		terms = append(terms, Term{"held back", h.Now - sum})
 	}
 	return terms

@@ -58,23 +58,23 @@ func (t *tick) publishMemory(i int, share float64) {
 		h.Now, h.Reason = int64(float64(h.Now)*share), BoundByCapacity
 	}
 	pressure, _ := amount(t.o.Node.MemoryPressure, most)
-	frozen := s.MemoryMissing.So || t.o.StopLending
+	rise := mayRise
 	if pressure >= t.p.MemoryPressureHigh {
-		frozen, h.Reason = true, BoundByPressure
+		h.Reason, rise = BoundByPressure, frozen
 		if pressure >= t.p.MemoryPressureCritical {
 			h.Now = min(h.Now, int64(s.Last.Reclaimed.Value))
 		}
 	}
 	if s.MemoryMissing.So {
-		h.Now, h.Reason = min(h.Now, s.Memory.Value), BoundByMissing
+		h.Now, h.Reason, rise = min(h.Now, s.Memory.Value), BoundByMissing, unseen
 		if s.MemoryMissing.lasted(t.now, t.p.MissingFor) {
 			h.Now = min(h.Now, t.runningMemory(s))
 		}
 	}
 	if t.o.StopLending {
-		h.Now, h.Reason = min(h.Now, t.runningMemory(s)), BoundByStop
+		h.Now, h.Reason, rise = min(h.Now, t.runningMemory(s)), BoundByStop, unseen
 	}
-	h.Published = s.Memory.see(h.Now, t.p.MemoryDeadband, frozen, t.now, t.p.RiseAfter)
+	h.Published = s.Memory.see(h.Now, t.p.MemoryDeadband, rise, t.now, t.p.RiseAfter)
 	if t.p.Explain {
 		r := t.room(z, s)
 		h.Terms = h.rest([]Term{

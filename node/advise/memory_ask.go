@@ -1,0 +1,159 @@
+package advise
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// asks decides what is reclaimed now. A pod has one request at a time, for its most urgent reason. Nothing is asked for while online pods feel pressure,
+// or may: reclaim takes CPU, locks and the disk from them, and what is then needed is the eviction manager.
+func (t *memoryTick) asks() {
+	pressure, known := shareOf(t.o.OnlinePressure)
+	switch {
+	case !known:
+		t.advice.Held = HeldByMissing
+	case pressure >= t.p.Pressure:
+		t.advice.Held = HeldByPressure
+	}
+	for i := range t.o.Pods {
+		t.results(&t.o.Pods[i], &t.pods[i])
+	}
+	if t.advice.Held != "" {
+		return
+	}
+	asked := make([]MemoryAsk, len(t.o.Pods))
+	for i := range t.o.Pods {
+		if t.due(i) {
+			asked[i] = t.beyond(i)
+		}
+	}
+	t.drop(asked)
+	for i := range t.o.Pods {
+		if t.due(i) && asked[i].Bytes == 0 {
+			asked[i] = t.offload(i)
+		}
+	}
+	t.order(asked)
+}
+
+// results looks at what came of a pod's last request. One that got little makes the next one late.
+func (t *memoryTick) results(pod *MemoryPod, s *MemoryPodState) {
+	if pod.Last.Ended <= s.Ended {
+		return
+	}
+	s.Ended = pod.Last.Ended
+	pause := t.p.AskInterval
+	if float64(pod.Last.Got) < t.p.AskPoor*float64(pod.Last.Asked) {
+		pause = min(max(2*s.Pause, t.p.AskInterval), t.p.AskPause)
+	}
+	s.Pause, s.NextAsk = pause, t.now+pause
+}
+
+// due reports whether a pod may be asked.
+func (t *memoryTick) due(i int) bool { return !t.o.Pods[i].Shrinking && t.now >= t.pods[i].NextAsk }
+
+// takeable is how much of a pod can be reclaimed at all, and whether page cache alone may be: anonymous memory only of reclaimed pods, and only
+// as far as there is swap for it. Where there is no swap the kernel need not be told.
+func (t *memoryTick) takeable(pod *MemoryPod) (bytes int64, fileOnly, known bool) {
+	inactive, a := bytesOf(pod.InactiveFile)
+	active, b := bytesOf(pod.ActiveFile)
+	total, c := bytesOf(t.o.SwapTotal)
+	if !a || !b {
+		return 0, true, false
+	}
+	bytes, fileOnly = inactive+active, !c || total > 0
+	free, a := bytesOf(t.o.SwapFree)
+	room, b := bytesOf(pod.SwapRoom)
+	anon, c := bytesOf(pod.Anon)
+	if swap := min(anon, room, free-t.p.SwapReserve); pod.Reclaimed && a && b && c && swap > 0 {
+		return bytes + swap, false, true
+	}
+	return bytes, fileOnly, true
+}
+
+// beyond asks a reclaimed pod for what it holds beyond its part, and any pod that is near its limit for some of what it holds.
+func (t *memoryTick) beyond(i int) MemoryAsk {
+	pod, limit := &t.o.Pods[i], t.ceiling[i]
+	current, known := bytesOf(pod.Current)
+	if !known {
+		return MemoryAsk{}
+	}
+	if pod.Reclaimed {
+		part := t.amount(pod)
+		if t.target[i] > 0 {
+			part = min(part, t.target[i])
+		}
+		if current > part {
+			return t.ask(i, current-part, AskCeiling)
+		}
+	}
+	if limit == 0 || limit == Unlimited || current <= partOf(limit, t.p.AskAt) {
+		return MemoryAsk{}
+	}
+	return t.ask(i, current-partOf(limit, t.p.AskTo), AskLimit)
+}
+
+// ask is a request within its bounds; without bytes: there is none.
+func (t *memoryTick) ask(i int, bytes int64, why MemoryReason) MemoryAsk {
+	pod := &t.o.Pods[i]
+	most, fileOnly, known := t.takeable(pod)
+	bytes = min(bytes, most, t.p.AskMost) / pageBytes * pageBytes
+	if !known || bytes < t.p.AskLeast {
+		return MemoryAsk{}
+	}
+	return MemoryAsk{Pod: pod.ID, Dir: pod.Dir, Bytes: bytes, FileOnly: fileOnly, Why: why}
+}
+
+// offload takes from a pod what it does not miss, as Senpai does (Weiner et al., TMO: Transparent Memory Offloading in Datacenters, ASPLOS'22, §3.3):
+//
+//	reclaim = current · share · max(0, 1 − pressure / target)
+//
+// at each interval. Reclaim that comes back as refaults makes the interval longer.
+func (t *memoryTick) offload(i int) MemoryAsk {
+	pod, s := &t.o.Pods[i], &t.pods[i]
+	on := t.p.OffloadOnline
+	if pod.Reclaimed {
+		on = t.p.OffloadReclaimed
+	}
+	current, a := bytesOf(pod.Current)
+	pressure, b := shareOf(pod.Pressure)
+	refaults, c := shareOf(pod.Refaults)
+	if !on || !a || !b || !c || t.now < s.NextOffload {
+		return MemoryAsk{}
+	}
+	if refaults > t.p.Refaults*float64(current) {
+		s.OffloadPause = min(max(2*s.OffloadPause, t.p.OffloadInterval), t.p.AskPause)
+		s.NextOffload = t.now + s.OffloadPause
+		return MemoryAsk{}
+	}
+	s.OffloadPause, s.NextOffload = t.p.OffloadInterval, t.now+t.p.OffloadInterval
+	return t.ask(i, partOf(current, t.p.OffloadShare*max(0, 1-pressure/t.p.OffloadPressure)), AskOffload)
+}
+
+// order puts the asks down, the most urgent first, as far as a tick may ask.
+func (t *memoryTick) order(asked []MemoryAsk) {
+	rank := map[MemoryReason]int{AskCeiling: 0, AskLimit: 1, AskFree: 2, AskOffload: 3}
+	byUrgency := make([]int, 0, len(asked))
+	for i := range asked {
+		if asked[i].Bytes > 0 {
+			byUrgency = append(byUrgency, i)
+		}
+	}
+	slices.SortStableFunc(byUrgency, func(a, b int) int {
+		return cmp.Or(cmp.Compare(rank[asked[a].Why], rank[asked[b].Why]), cmp.Compare(asked[b].Bytes, asked[a].Bytes))
+	})
+	left := t.p.AskTotal
+	for _, i := range byUrgency {
+		ask := &asked[i]
+		ask.Bytes = min(ask.Bytes, left) / pageBytes * pageBytes
+		if ask.Bytes < t.p.AskLeast {
+			continue
+		}
+		left -= ask.Bytes
+		s := &t.pods[i]
+		s.Asked = ask.Bytes
+		s.NextAsk = t.now + max(s.Pause, t.p.AskInterval, time.Second)
+		t.advice.Asks = append(t.advice.Asks, *ask)
+	}
+}

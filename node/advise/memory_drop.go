@@ -1,0 +1,106 @@
+package advise
+
+import (
+	"cmp"
+	"slices"
+)
+
+// drop asks for page cache where the node or a zone has little free memory: first for that of reclaimed pods, then for what online pods have
+// beyond a part of their working set. Anonymous memory is never asked for here.
+func (t *memoryTick) drop(asked []MemoryAsk) {
+	t.dropFrom(asked, t.lacks(0, t.o.Total, t.o.Free), AnyZone)
+	for z := range t.o.Zones {
+		t.dropFrom(asked, t.lacks(z+1, t.o.Zones[z].Total, t.o.Zones[z].Free), z)
+	}
+}
+
+// lacks is how much is to be freed: from below FreeLow up to FreeHigh.
+func (t *memoryTick) lacks(index int, total, free Sample) int64 {
+	all, a := bytesOf(total)
+	has, b := bytesOf(free)
+	dropping := &t.m.Dropping[index]
+	switch {
+	case !a || !b || has >= partOf(all, t.p.FreeHigh):
+		*dropping = false
+	case has < partOf(all, t.p.FreeLow):
+		*dropping = true
+	}
+	if !*dropping {
+		return 0
+	}
+	return partOf(all, t.p.FreeHigh) - has
+}
+
+// dropFrom divides what is lacking among the pods. What is under way and what is asked for already counts.
+func (t *memoryTick) dropFrom(asked []MemoryAsk, lack int64, zone int) {
+	if lack <= 0 {
+		return
+	}
+	type candidate struct {
+		index int
+		bytes int64
+	}
+	var from []candidate
+	for i := range t.o.Pods {
+		pod := &t.o.Pods[i]
+		bytes := t.cache(pod, zone)
+		switch {
+		case bytes == 0:
+		case pod.Shrinking:
+			lack -= min(t.pods[i].Asked, bytes)
+		case asked[i].Bytes > 0:
+			lack -= min(asked[i].Bytes, bytes)
+		case t.due(i):
+			from = append(from, candidate{i, bytes})
+		}
+	}
+	slices.SortStableFunc(from, func(a, b candidate) int {
+		if x, y := t.o.Pods[a.index].Reclaimed, t.o.Pods[b.index].Reclaimed; x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.bytes, a.bytes)
+	})
+	for _, c := range from {
+		if lack <= 0 {
+			return
+		}
+		ask := t.ask(c.index, min(c.bytes, lack), AskFree)
+		ask.FileOnly = ask.FileOnly || t.swaps()
+		if ask.Bytes > 0 {
+			asked[c.index] = ask
+			lack -= ask.Bytes
+		}
+	}
+}
+
+// swaps reports whether the node may have swap.
+func (t *memoryTick) swaps() bool {
+	total, known := bytesOf(t.o.SwapTotal)
+	return !known || total > 0
+}
+
+// cache is the inactive page cache that may be taken from a pod, in one zone or in all.
+func (t *memoryTick) cache(pod *MemoryPod, zone int) int64 {
+	inactive, a := bytesOf(pod.InactiveFile)
+	current, b := bytesOf(pod.Current)
+	if !a || !b {
+		return 0
+	}
+	if !pod.Reclaimed {
+		inactive = max(inactive-partOf(max(current-inactive, 0), t.p.Keep), 0)
+	}
+	if zone == AnyZone {
+		return inactive
+	}
+	if zone >= len(pod.Zones) {
+		return 0
+	}
+	file, known := bytesOf(pod.Zones[zone].File)
+	if !known {
+		return 0
+	}
+	return min(inactive, file)
+}

@@ -1,0 +1,107 @@
+package advise
+
+// leftBehind is the part of a move's bytes that may stay behind: pages that somebody else uses too do not move.
+const leftBehind = 0.1
+
+// move has the memory of one reclaimed pod leave a zone that has been short for a while, for one with room. It is one at a time: the kernel copies
+// inside of the write of cpuset.mems, which nobody can call back.
+func (t *memoryTick) move() {
+	t.shortSince()
+	if t.m.Move != nil {
+		t.follow()
+		return
+	}
+	if !t.p.Moves || t.advice.Held != "" || t.now < t.m.NextMove {
+		return
+	}
+	for from := range t.o.Zones {
+		if since := t.m.Short[from]; since < 0 || t.now-since < t.p.MoveAfter {
+			continue
+		}
+		if t.begin(from) {
+			return
+		}
+	}
+}
+
+// shortSince notes since when zones have had little free memory. One whose is not known is not short.
+func (t *memoryTick) shortSince() {
+	for z := range t.o.Zones {
+		total, a := bytesOf(t.o.Zones[z].Total)
+		free, b := bytesOf(t.o.Zones[z].Free)
+		switch {
+		case !a || !b || free >= partOf(total, t.p.FreeLow):
+			t.m.Short[z] = -1
+		case t.m.Short[z] < 0:
+			t.m.Short[z] = t.now
+		}
+	}
+}
+
+// begin chooses the pod with most memory in the zone, of those that may move and that another zone has room for.
+func (t *memoryTick) begin(from int) bool {
+	best, to, bytes := -1, -1, int64(0)
+	for i := range t.o.Pods {
+		pod := &t.o.Pods[i]
+		has, known := t.inZone(pod, from)
+		if !pod.Reclaimed || pod.Zone != AnyZone || pod.Shrinking || !known || has <= bytes || has > t.p.MoveMost || has < t.p.Step || t.now < t.pods[i].NextMove {
+			continue
+		}
+		if z := t.roomiest(from, has); z >= 0 {
+			best, to, bytes = i, z, has
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	pod := &t.o.Pods[best]
+	t.m.Move = &MemoryMove{Pod: pod.ID, Dir: pod.Dir, From: from, To: to, Bytes: bytes, Until: t.now + t.p.MoveDeadline}
+	t.pods[best].NextMove = t.now + t.p.MoveRest
+	t.advise()
+	return true
+}
+
+// roomiest is the zone that keeps most free memory when it takes so much more, and FreeHigh of it at least; -1: none does.
+func (t *memoryTick) roomiest(from int, bytes int64) int {
+	best, most := -1, int64(0)
+	for z := range t.o.Zones {
+		total, a := bytesOf(t.o.Zones[z].Total)
+		free, b := bytesOf(t.o.Zones[z].Free)
+		left := free - bytes - partOf(total, t.p.FreeHigh)
+		if a && b && z != from && left > most {
+			best, most = z, left
+		}
+	}
+	return best
+}
+
+// inZone is what a pod has in a zone.
+func (t *memoryTick) inZone(pod *MemoryPod, zone int) (int64, bool) {
+	if zone < 0 || zone >= len(pod.Zones) {
+		return 0, false
+	}
+	anon, a := bytesOf(pod.Zones[zone].Anon)
+	file, b := bytesOf(pod.Zones[zone].File)
+	return anon + file, a && b
+}
+
+// follow ends a move that is done, late, or whose pod is gone.
+func (t *memoryTick) follow() {
+	over := true
+	for i := range t.o.Pods {
+		if pod := &t.o.Pods[i]; pod.ID == t.m.Move.Pod {
+			has, known := t.inZone(pod, t.m.Move.From)
+			over = t.now >= t.m.Move.Until || (known && has <= partOf(t.m.Move.Bytes, leftBehind))
+		}
+	}
+	if over {
+		t.m.Move, t.m.NextMove = nil, t.now+t.p.MoveInterval
+		return
+	}
+	t.advise()
+}
+
+func (t *memoryTick) advise() {
+	move := *t.m.Move
+	t.advice.Move = &move
+}
