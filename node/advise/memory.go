@@ -177,6 +177,8 @@ type MemoryMemory struct {
 	Move     *MemoryMove               `json:"move,omitempty"`
 	NextMove time.Duration             `json:"nextMove,omitempty"`
 	Lows     map[string]MemoryLowState `json:"lows,omitempty"` // by a container's directory
+	// Shared are the cgroups above pods that have a memory.low of ours.
+	Shared []string `json:"shared,omitempty"`
 }
 
 // MemoryPodState is of one pod.
@@ -204,7 +206,7 @@ type MemoryLowState struct {
 func (m *MemoryMemory) Clone() MemoryMemory {
 	out := *m
 	out.Pods, out.Lows = maps.Clone(m.Pods), maps.Clone(m.Lows)
-	out.Dropping, out.Short = slices.Clone(m.Dropping), slices.Clone(m.Short)
+	out.Dropping, out.Short, out.Shared = slices.Clone(m.Dropping), slices.Clone(m.Short), slices.Clone(m.Shared)
 	if m.Move != nil {
 		move := *m.Move
 		out.Move = &move

@@ -40,11 +40,12 @@ const (
 // than the cgroups above have.
 func (t *memoryTick) protect() {
 	if !t.p.Protect {
-		t.m.Lows = nil
+		t.m.Lows, t.m.Shared = nil, nil
 		return
 	}
 	tree := newLowTree(t.o)
-	lows, sums, missing := t.containers(tree), make(map[string]int64), false
+	lows, sums := t.containers(tree), make(map[string]int64)
+	var missing []string // pods
 	for i := range t.o.Pods {
 		pod := &t.o.Pods[i]
 		if pod.Reclaimed {
@@ -56,7 +57,8 @@ func (t *memoryTick) protect() {
 			container := &pod.Containers[c]
 			low, known := lows[container.Dir]
 			if !known && out.Reason == "" {
-				out.Reason, out.At, missing = ProtectMissing, container.Dir, true
+				out.Reason, out.At = ProtectMissing, container.Dir
+				missing = append(missing, pod.Dir)
 			}
 			if low == 0 {
 				continue
@@ -75,27 +77,44 @@ func (t *memoryTick) protect() {
 	t.judge(tree, sums)
 }
 
-// shared completes the cgroups above the pods: one that protects nobody any more is told so. While some pod's needs are not known none has less than now.
-func (t *memoryTick) shared(tree *lowTree, sums map[string]int64, missing bool) {
-	own := make(map[string]bool)
-	for i := range t.o.Pods {
-		own[t.o.Pods[i].Dir] = true
-		for c := range t.o.Pods[i].Containers {
-			own[t.o.Pods[i].Containers[c].Dir] = true
+// shared completes the cgroups above the pods. While what some pod needs is not known, none above it has less than now; one that protects nobody any
+// more is told so until the kernel has it.
+func (t *memoryTick) shared(tree *lowTree, sums map[string]int64, missing []string) {
+	for _, pod := range missing {
+		for dir := parentOf(pod); dir != ""; dir = parentOf(dir) {
+			if g := tree.groups[dir]; g != nil {
+				low, _ := bytesOf(g.Low)
+				for more, up := max(low-sums[dir], 0), dir; more > 0 && up != ""; up = parentOf(up) {
+					sums[up] += more
+				}
+			}
 		}
 	}
-	for i := range t.o.Groups {
-		g := &t.o.Groups[i]
-		low, known := bytesOf(g.Low)
-		if reason, _ := tree.foreign(g.Dir); own[g.Dir] || !known || low == 0 || reason != "" {
+	for _, dir := range t.m.Shared {
+		g := tree.groups[dir]
+		if _, summed := sums[dir]; summed || g == nil {
 			continue
 		}
-		if sum, summed := sums[g.Dir]; missing {
-			sums[g.Dir] = max(sum, low)
-		} else if !summed {
-			sums[g.Dir] = 0
+		if reason, _ := tree.foreign(dir); reason == "" && g.Low != Known(0) {
+			sums[dir] = 0
 		}
 	}
+	t.m.Shared = t.m.Shared[:0:0]
+	for _, dir := range slices.Sorted(maps.Keys(sums)) {
+		if !t.own(dir) {
+			t.m.Shared = append(t.m.Shared, dir)
+		}
+	}
+}
+
+// own reports whether a directory is a pod's or a container's.
+func (t *memoryTick) own(dir string) bool {
+	for i := range t.o.Pods {
+		if pod := t.o.Pods[i].Dir; dir == pod || strings.HasPrefix(dir, pod+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // containers is what each container of an online pod shall have, by directory; those whose cgroups the kubelet protects have none.

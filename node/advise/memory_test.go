@@ -292,7 +292,7 @@ func TestMemoryOffloadClosedLoop(t *testing.T) {
 		if holds > 1.02*working || holds < 0.95*working {
 			t.Errorf("with %.0f MiB cold it holds %.0f MiB of a working set of %d", cold/mib, holds/mib, working/mib)
 		}
-		if cold == 0 && taken > working {
+		if cold == 0 && taken > 3*working {
 			t.Errorf("%.0f MiB were taken in two hours of what is all in use", taken/mib)
 		}
 	}
@@ -377,7 +377,9 @@ func tree(rows ...string) (out []MemoryGroup) {
 func TestMemoryProtection(t *testing.T) {
 	right := []string{"kubepods 150 0 2000", "kubepods/burstable 150 0 400", "kubepods/burstable/a 100 0 201", "kubepods/burstable/a/main 100 0 200", "kubepods/burstable/b 50 0 100", "kubepods/burstable/b/main 50 0 100"}
 	const wanted = "kubepods:150 kubepods/burstable:150 kubepods/burstable/a:100 kubepods/burstable/a/main:100 kubepods/burstable/b:50 kubepods/burstable/b/main:50"
-	replaced := func(i int, row string) []string { return append(append(append([]string{}, right[:i]...), row), right[i+1:]...) }
+	replaced := func(i int, row string) []string {
+		return append(append(append([]string{}, right[:i]...), row), right[i+1:]...)
+	}
 	for _, c := range []struct {
 		name      string
 		groups    []string
@@ -389,7 +391,7 @@ func TestMemoryProtection(t *testing.T) {
 		{"the topmost has nothing", replaced(0, "kubepods 0 0 2000"), false, nil, wanted, "0 of 100 Short kubepods"},
 		{"the class has half", replaced(1, "kubepods/burstable 75 0 400"), false, nil, wanted, "50 of 100 Short kubepods/burstable"},
 		{"the container has nothing", replaced(3, "kubepods/burstable/a/main 0 0 200"), false, nil, wanted, "0 of 100 Short kubepods/burstable/a/main"},
-		{"and need not", replaced(3, "kubepods/burstable/a/main 0 0 200"), true, nil, wanted, "99 of 100"},
+		{"and need not", replaced(3, "kubepods/burstable/a/main 0 0 200"), true, nil, wanted, "100 of 100"},
 		{"no such file", replaced(1, "kubepods/burstable - 0 400"), false, nil, wanted, "? of 100 Unsupported kubepods/burstable"},
 		{"the kubelet's", replaced(0, "kubepods 0 200 2000"), false, nil, "", "0 of 0 Kubelet kubepods"},
 		{"nothing is known of the path", nil, false, nil, wanted, "? of 100 Missing kubepods"},
@@ -403,17 +405,18 @@ func TestMemoryProtection(t *testing.T) {
 		},
 		{
 			"no more than the node can", right, false, func(o *MemoryObservation) { o.Total = Known(150 * mib) },
-			"kubepods:104 kubepods/burstable:104 kubepods/burstable/a:70 kubepods/burstable/a/main:70 kubepods/burstable/b:34 kubepods/burstable/b/main:34", "100 of 70",
+			"kubepods:105 kubepods/burstable:105 kubepods/burstable/a:70 kubepods/burstable/a/main:70 kubepods/burstable/b:35 kubepods/burstable/b/main:35", "100 of 70",
 		},
 		{"the node's memory is not known", right, false, func(o *MemoryObservation) { o.Total = Sample{} }, "kubepods:150 kubepods/burstable:150", "100 of 0 Missing kubepods/burstable/a/main"},
 		{"nobody is left", right[:2], false, func(o *MemoryObservation) { o.Pods = o.Pods[2:] }, "kubepods:0 kubepods/burstable:0", ""},
+		{"and the kernel knows", []string{"kubepods 0 0 1", "kubepods/burstable 0 0 1"}, false, func(o *MemoryObservation) { o.Pods = o.Pods[2:] }, "", ""},
 	} {
 		o, p := mem(online("a", 100, 200, 50), online("b", 50, 100, 0), offline("c", 1000, 100)), DefaultMemoryParams()
 		o.Groups, o.Recursive = tree(c.groups...), c.recursive
 		if c.change != nil {
 			c.change(o)
 		}
-		a := SteerMemory(o, &p, &MemoryMemory{})
+		a := SteerMemory(o, &p, &MemoryMemory{Shared: []string{"kubepods", "kubepods/burstable"}})
 		var lows []string
 		for _, l := range a.Lows {
 			lows = append(lows, fmt.Sprintf("%s:%d", l.Dir, l.Bytes/mib))
