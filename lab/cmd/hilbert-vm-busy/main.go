@@ -7,6 +7,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -27,6 +28,8 @@ const usage = `hilbert-vm-busy MODE
                          /dev/shm/requests has a line for each: when it was wanted, since boot, and after how long it was answered (microseconds)
   count THREADS          burn CPU, and count: /dev/shm/work has the pieces of 65536 loops that were done
   walk MEBIBYTES         write to all of its memory again and again: /dev/shm/work has the mebibytes
+  cache MEBIBYTES [PAUSE_MS]
+                         read a file through, so that it is page cache, once or again and again: /dev/shm/work has the mebibytes
   storm THREADS          rename files in /shared: /dev/shm/work has the renames`
 
 func main() {
@@ -63,6 +66,11 @@ func run(args []string) error {
 		s := server{perSecond: float64(numbers[0]), cost: time.Duration(numbers[1]) * time.Microsecond, workers: numbers[2], dir: shared}
 		s.renames = append(numbers[3:], 0)[0]
 		if err := serve(s, results); err != nil {
+			return err
+		}
+	case mode == "cache" && (len(numbers) == 1 || len(numbers) == 2):
+		d := new(done)
+		if err := errors.Join(d.cache(numbers[0], time.Duration(append(numbers[1:], 0)[0])*time.Millisecond), d.tally(results)); err != nil {
 			return err
 		}
 	case len(numbers) == 1 && numbers[0] > 0 && (mode == "count" || mode == "walk" || mode == "storm"):

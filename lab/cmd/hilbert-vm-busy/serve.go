@@ -17,58 +17,51 @@ const results = "/dev/shm"
 // shared is the directory that rename's requests and storm rename in, where a pod mounts one.
 const shared = "/shared"
 
-// queued bounds the requests that wait. When that many do, those who ask wait too, and their requests are late by as much.
-const queued = 1 << 16
-
 // server answers requests that come whether or not the last ones were answered, as many clients who know nothing of each other would send them.
 type server struct {
 	perSecond float64
 	cost      time.Duration // CPU time of the thread that answers
-	renames   int           // of a file in shared, by each request
+	renames   int           // of a file in dir, by each request
 	workers   int
-	dir       string // shared
-	requests  chan time.Duration
-	out       *os.File
+	dir       string
+	out       int // file descriptor
 }
 
 // serve answers until it is killed. For each request it leaves a line in the file requests: when it was to begin, and how much later its answer
 // was ready, in microseconds of the time since boot. A client that is late for want of a CPU is part of that.
-func serve(s server, results string) error {
-	var err error
-	if s.out, err = os.OpenFile(filepath.Join(results, "requests"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
+func serve(s server, results string) (err error) {
+	if s.out, err = unix.Open(filepath.Join(results, "requests"), unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY|unix.O_APPEND, 0o644); err != nil {
 		return err
 	}
-	s.requests = make(chan time.Duration, queued)
-	runtime.GOMAXPROCS(s.workers + 2)
+	runtime.GOMAXPROCS(s.workers + 1)
 	for i := range s.workers {
 		names, err := pair(s.dir, i, s.renames > 0)
 		if err != nil {
 			return err
 		}
-		go s.work(names)
+		go s.work(i, names)
 	}
-	go s.arrive()
 	return nil
 }
 
-// arrive asks at times that make a Poisson process, the same at every start.
-func (s *server) arrive() {
-	random := rand.New(rand.NewPCG(1, 2))
-	for at := sinceBoot(); ; {
-		at += time.Duration(random.ExpFloat64() / s.perSecond * float64(time.Second))
-		time.Sleep(at - sinceBoot())
-		s.requests <- at
-	}
-}
-
-func (s *server) work(names [2]string) {
+// work is a thread with clients of its own, who ask at times that make a Poisson process, the same at every start. It is client and server at
+// once and sleeps in the kernel: Go's scheduler, which is dear where processors are emulated, has no part in it.
+func (s *server) work(thread int, names [2]string) {
 	runtime.LockOSThread()
-	for at := range s.requests {
+	random := rand.New(rand.NewPCG(1, uint64(thread)))
+	perSecond := s.perSecond / float64(s.workers)
+	var line []byte
+	for at := sinceBoot(); ; {
+		at += time.Duration(random.ExpFloat64() / perSecond * float64(time.Second))
+		sleepUntil(at)
 		spend(s.cost)
 		for range s.renames {
 			names = swap(names)
 		}
-		fmt.Fprintf(s.out, "%d %d\n", at.Microseconds(), (sinceBoot() - at).Microseconds())
+		line = fmt.Appendf(line[:0], "%d %d\n", at.Microseconds(), (sinceBoot() - at).Microseconds())
+		if _, err := unix.Write(s.out, line); err != nil {
+			panic(err) // an answer that nobody hears of
+		}
 	}
 }
 
@@ -107,4 +100,11 @@ func sinceBoot() time.Duration {
 		panic(err) // there is such a clock
 	}
 	return time.Duration(t.Nano())
+}
+
+// sleepUntil returns at a time since boot, or at once where that has passed.
+func sleepUntil(at time.Duration) {
+	until := unix.NsecToTimespec(at.Nanoseconds())
+	for unix.ClockNanosleep(unix.CLOCK_BOOTTIME, unix.TIMER_ABSTIME, &until, nil) == unix.EINTR { // Go's scheduler sends signals
+	}
 }
