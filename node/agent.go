@@ -10,8 +10,10 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/report"
+	"hilbert.dev/hilbert/node/shrink"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -36,6 +38,11 @@ type Options struct {
 	Config    spec.Node
 	// Kernel may be used by two goroutines at once.
 	Kernel enforce.Kernel
+	// Thresholds are the kubelet's eviction thresholds. Disks looks at the node's file systems; nil: nobody does. Recursive: the cgroup hierarchy is
+	// mounted with memory_recursiveprot.
+	Thresholds []evict.Threshold
+	Disks      func() (root, images evict.Disk)
+	Recursive  bool
 	// Observe reads the kernel's counters; nil: nobody does. The Agent closes it.
 	Observe *observe.Reader
 	Ports   Ports
@@ -70,6 +77,9 @@ type Agent struct {
 	reporting  reporting
 	evictions  evictions
 	lending    lending
+	relief     relief
+	memory     memory
+	disks      disks
 	troubles   troubles
 	passings   map[string]time.Time // troubles that pass, until when
 	closings   []closing
@@ -84,6 +94,8 @@ type pod struct {
 	sandbox    string // the newest one
 	cgroup     string
 	bestEffort bool
+	priority   int32     // as its Binding says
+	since      time.Time // when it was first heard of
 	containers map[string]*container
 	// seen: its cgroup has been there; missing: for how many ticks it has not been since.
 	seen    bool
@@ -95,6 +107,9 @@ type container struct {
 	id, cgroup string
 	pod        *pod
 	exists     bool
+	// score is its oom_score_adj as it was made, and memoryLimit its limit in bytes; nil and 0: not known.
+	score       *int
+	memoryLimit int64
 	// cpus and mems are what the runtime was last told.
 	cpus, mems topology.CPUSet
 	asked      allocate.Placement // what the update under way tells it
@@ -123,6 +138,13 @@ func New(o Options) (*Agent, error) {
 	a.runtime = runtimeState{why: "not connected yet"}
 	a.observer.reader = o.Observe
 	a.lending.params = lawsOf(&o.Config)
+	a.relief = relief{params: evict.Defaults(), stopped: make(map[string]time.Time)}
+	a.relief.params.DryRun = o.Config.Lending.Evictions == spec.EvictionsDryRun
+	if err := a.relief.params.Check(o.Thresholds); err != nil && a.lends() {
+		return nil, fmt.Errorf("the kubelet would evict before this agent: %w", err)
+	}
+	a.disks.read = o.Disks
+	a.memory = newMemory(o.Kernel, func(r shrink.Result) { a.post(func() { a.shrank(r) }) })
 	for _, n := range o.Troubles {
 		a.troubles.set(n.Reason, n.Message)
 	}

@@ -47,9 +47,14 @@ func (a *Agent) control(now time.Time) {
 		return
 	}
 	l := &a.lending
-	o := a.sense(now)
-	l.advice = advise.Step(&o, &l.params, &l.memory)
-	l.at, l.held = now, heldBy(&o)
+	changed := false
+	a.sense(now, func(s *sensor) {
+		s.out.StopLending = a.stopsLending()
+		l.advice = advise.Step(&s.out, &l.params, &l.memory)
+		l.at, l.held = now, heldBy(&s.out)
+		a.relieve(s, now)
+		changed = a.steerMemory(s, now)
+	})
 	var cores [topology.MaxZones]int
 	for z, advice := range l.advice.Zones {
 		cores[z] = advice.Lend
@@ -59,6 +64,9 @@ func (a *Agent) control(now time.Time) {
 		l.cores = cores
 		a.manager.SetReclaimed(cores)
 		a.manager.Suppress(suppress)
+		changed = true
+	}
+	if changed {
 		a.settle()
 	}
 	if last := a.reporting.last; last != nil && report.Less(last.Status.Colocation, a.colocation(now)) {
@@ -78,7 +86,10 @@ func (a *Agent) colocation(now time.Time) *spec.Colocation {
 	if !a.lends() || l.at.IsZero() || now.Sub(l.at) > maxAdviceAge {
 		return nil
 	}
-	out := &spec.Colocation{Suppression: suppressions[l.advice.Suppression]}
+	out := &spec.Colocation{Suppression: suppressions[l.advice.Suppression], Closed: a.closed()}
+	if d := &a.relief.decision; !d.DryRun {
+		out.Evictions = d.Wishes
+	}
 	for z, advice := range l.advice.Zones {
 		zone := spec.ZoneHeadroom{
 			Name:      fmt.Sprint(a.options.Machine.NUMA[z].ID),

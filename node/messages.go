@@ -32,8 +32,11 @@ type Container struct {
 	Cgroup, Trouble   string // as those of a Sandbox
 	// CPUs and Mems are what the runtime was last told; empty: nothing.
 	CPUs, Mems topology.CPUSet
-	Exists     bool // it is created, so that it can be updated
-	Stopped    bool
+	// OOMScoreAdj is what it is made with, nil where the runtime does not say; MemoryLimit is in bytes, 0: none.
+	OOMScoreAdj *int
+	MemoryLimit int64
+	Exists      bool // it is created, so that it can be updated
+	Stopped     bool
 }
 
 // Adjustment is what a container gets before its first instruction. What is empty or nil stays as it is.

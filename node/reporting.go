@@ -27,6 +27,7 @@ type reporting struct {
 	written time.Time        // when that write began
 	looked  time.Time        // when it was last compared with what is
 	urgent  bool             // less can be lent than was written
+	failing time.Time        // since when writes fail; zero: the last one did not
 }
 
 // build is all there is to say now.
@@ -97,10 +98,14 @@ func (a *Agent) refresh(r *spec.NodeReport) time.Duration {
 func (a *Agent) reported(r *spec.NodeReport, began time.Time, err error) {
 	a.throttle.Ended(err == nil)
 	if err != nil {
+		if a.reporting.failing.IsZero() {
+			a.reporting.failing = began
+		}
 		a.counts.ReportsFailed++
 		a.log.Warn("the report cannot be written", "err", err)
 		return
 	}
+	a.reporting.failing = time.Time{}
 	a.counts.Reports++
 	a.reporting.last, a.reporting.written = r, began
 }

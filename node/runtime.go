@@ -165,6 +165,9 @@ func (a *Agent) unadjusted(s Sandbox, why error) {
 }
 
 func (a *Agent) admit(s *Sandbox, fixed topology.CPUSet) error {
+	if err := a.barred(s.UID); err != nil {
+		return err
+	}
 	p := podOf(s)
 	p.Fixed = fixed
 	v := a.manager.Admit(p)
@@ -183,10 +186,11 @@ func (a *Agent) admit(s *Sandbox, fixed topology.CPUSet) error {
 func (a *Agent) remember(s *Sandbox) {
 	p := a.pods[s.UID]
 	if p == nil {
-		p = &pod{containers: make(map[string]*container)}
+		p = &pod{containers: make(map[string]*container), since: time.Now()}
 		a.pods[s.UID] = p
 	}
 	p.name, p.sandbox, p.cgroup, p.bestEffort = nameOf(s), s.ID, s.Cgroup, s.BestEffort
+	p.priority = priorityOf(s.Annotations)
 	a.sandboxes[s.ID] = p
 	if s.Trouble != "" {
 		a.note(p.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: s.Trouble})
@@ -199,7 +203,9 @@ func (a *Agent) attach(c *Container) *container {
 	if p == nil {
 		return nil
 	}
-	out := &container{id: c.ID, cgroup: c.Cgroup, pod: p, exists: c.Exists, cpus: c.CPUs, mems: c.Mems}
+	out := &container{
+		id: c.ID, cgroup: c.Cgroup, pod: p, exists: c.Exists, cpus: c.CPUs, mems: c.Mems, score: c.OOMScoreAdj, memoryLimit: c.MemoryLimit,
+	}
 	a.containers[c.ID], p.containers[c.ID] = out, out
 	if c.Trouble != "" {
 		a.note(p.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: c.Trouble})
@@ -297,6 +303,9 @@ func (a *Agent) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out Adj
 		if err := a.admit(s, fixed); err != nil {
 			return out, nil, err
 		}
+	}
+	if err := a.barred(s.UID); err != nil {
+		return out, nil, err
 	}
 	v := a.manager.Confirm(s.UID)
 	a.notes(nameOf(s), v.Notes)

@@ -19,8 +19,9 @@ const (
 	maxThrottled = 0.05
 )
 
-// sense turns what was read last into what the laws see. Without a fresh reading nothing is known, and the laws are told so.
-func (a *Agent) sense(now time.Time) advise.Observation {
+// sense hands what was read last to look, and what the laws of CPU and headroom see of it. Without a fresh reading nothing is known, and the laws
+// are told so.
+func (a *Agent) sense(now time.Time, look func(*sensor)) {
 	s := sensor{agent: a, machine: a.options.Machine, out: advise.Observation{At: now.Sub(a.started), Wall: now}}
 	a.observer.mu.Lock()
 	defer a.observer.mu.Unlock()
@@ -37,7 +38,7 @@ func (a *Agent) sense(now time.Time) advise.Observation {
 	s.node()
 	s.zones()
 	s.pods()
-	return s.out
+	look(&s)
 }
 
 // sensor is one sensing.
@@ -91,10 +92,7 @@ func (s *sensor) pods() {
 		if !ok || pool == spec.PoolSystem {
 			continue
 		}
-		use := s.cgroups[p.cgroup]
-		if use == nil {
-			use = &observe.CgroupUse{}
-		}
+		use := s.use(p.cgroup)
 		id := p.name.Namespace + "/" + p.name.Name
 		if pool == spec.PoolReclaimed {
 			s.charge(use, func(z *advise.Zone) *advise.Sample { return &z.ReclaimedMemory })
@@ -129,7 +127,7 @@ func (s *sensor) pods() {
 // charge adds what a cgroup has in each zone to a sum there. A part that is not known makes the sum so.
 func (s *sensor) charge(use *observe.CgroupUse, sum func(*advise.Zone) *advise.Sample) {
 	for i := range s.out.Zones {
-		zone := use.Memory.Zones[min(s.machine.NUMA[i].ID, len(use.Memory.Zones)-1)]
+		zone := s.zoneOf(use, i)
 		anon, file := bytesOf(zone.Anon), bytesOf(zone.File)
 		to := sum(&s.out.Zones[i])
 		to.Known = to.Known && anon.Known && file.Known

@@ -69,7 +69,9 @@ func (a *Agent) wish() (fast, slow []wish) {
 			if !p.CPUs.IsEmpty() {
 				fast = append(fast, wish{enforce.Knob{Cgroup: cgroup, File: enforce.CPUSet}, p.CPUs.String()})
 			}
-			if !p.Mems.IsEmpty() {
+			if mems, ok := a.moved(pod.cgroup); ok {
+				slow = append(slow, wish{enforce.Knob{Cgroup: cgroup, File: enforce.Mems}, mems})
+			} else if !p.Mems.IsEmpty() {
 				slow = append(slow, wish{enforce.Knob{Cgroup: cgroup, File: enforce.Mems}, p.Mems.String()})
 			}
 		}
@@ -79,7 +81,8 @@ func (a *Agent) wish() (fast, slow []wish) {
 			}
 		}
 	}
-	return fast, slow
+	moreFast, moreSlow := a.memoryWishes()
+	return append(fast, moreFast...), append(slow, moreSlow...)
 }
 
 // podWishes are the knobs of a pod's own cgroup alone. cpu.idle belongs there: on a container the kernel would then refuse the weight that
@@ -96,9 +99,6 @@ func (a *Agent) podWishes(pod *pod, p allocate.Placement) []wish {
 	out := []wish{{enforce.Knob{Cgroup: pod.cgroup, File: enforce.CPUIdle}, value}}
 	if p.Weight > 0 {
 		out = append(out, wish{enforce.Knob{Cgroup: pod.cgroup, File: enforce.CPUWeight}, strconv.Itoa(p.Weight)})
-	}
-	if p.MemoryMax > 0 {
-		out = append(out, wish{enforce.Knob{Cgroup: pod.cgroup, File: enforce.MemoryMax}, strconv.FormatInt(p.MemoryMax, 10)})
 	}
 	return out
 }

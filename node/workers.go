@@ -14,6 +14,7 @@ func (a *Agent) startWorkers(ctx context.Context) (beside func(func(context.Cont
 	group.Go(func() { a.fast.run(ctx) })
 	group.Go(func() { a.slow.run(ctx) })
 	group.Go(func() { a.runUpdates(ctx) })
+	group.Go(func() { a.memory.shrinker.Run(ctx) })
 	if a.observer.reader != nil {
 		group.Go(func() { a.observe(ctx) })
 	}

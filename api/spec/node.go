@@ -188,9 +188,11 @@ const (
 	ReasonKnobRefused        = "KnobRefused"        // the kernel refused a value
 	ReasonCountersReversed   = "CountersReversed"   // a kernel counter went backwards
 	ReasonClockJumped        = "ClockJumped"
-	ReasonCheckpointLost     = "CheckpointLost"   // the agent cannot write its state, or cannot read all of it; it adopts what runs
-	ReasonBestEffortWeight   = "BestEffortWeight" // the kubelet's BestEffort cgroup weighs so much that it does not protect others
-	ReasonKubeletRules       = "KubeletRules"     // a manager of the kubelet is on
+	ReasonCheckpointLost     = "CheckpointLost"     // the agent cannot write its state, or cannot read all of it; it adopts what runs
+	ReasonBestEffortWeight   = "BestEffortWeight"   // the kubelet's BestEffort cgroup weighs so much that it does not protect others
+	ReasonKubeletRules       = "KubeletRules"       // a manager of the kubelet is on
+	ReasonEvictionNotice     = "EvictionNotice"     // a reclaimed pod will have to go if the node stays short
+	ReasonStopped            = "StoppedForPressure" // the agent stopped a reclaimed pod itself: past a hard mark, and nobody answered
 	ReasonUnlabelled         = "Unlabelled"
 	ReasonAllLabelled        = "AllLabelled"
 	ReasonZonesOpen          = "ZonesOpen"

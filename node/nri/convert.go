@@ -86,6 +86,10 @@ func containerOf(c *api.Container) node.Container {
 	if out.Cgroup, err = containerCgroup(linux.GetCgroupsPath()); err != nil {
 		out.Trouble = err.Error()
 	}
+	out.MemoryLimit = max(linux.GetResources().GetMemory().GetLimit().GetValue(), 0)
+	if score := linux.GetOomScoreAdj(); score != nil {
+		out.OOMScoreAdj = new(int(score.GetValue()))
+	}
 	cpu := linux.GetResources().GetCpu()
 	out.CPUs, _ = topology.ParseCPUSet(cpu.GetCpus()) // the kernel has read it, or will refuse it
 	out.Mems, _ = topology.ParseCPUSet(cpu.GetMems())

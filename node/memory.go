@@ -1,0 +1,280 @@
+package node
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/shrink"
+)
+
+// memory is the loop's part of memory control.
+type memory struct {
+	params   advise.MemoryParams
+	memory   advise.MemoryMemory
+	advice   advise.MemoryAdvice
+	shrinker *shrink.Shrinker
+	gauge    *shrink.Gauge
+	// shrunk is what came of the last request, by the cgroup's directory.
+	shrunk map[string]advise.MemoryShrunk
+	// groups are what the kernel says of the cgroups that protect online pods, as read at grouped.
+	groups  []advise.MemoryGroup
+	grouped time.Time
+	limits  map[string]advise.MemoryLimit // of reclaimed pods, by directory
+}
+
+// groupsEvery is how often the files of memory protection are read: they change when pods come and go.
+const groupsEvery = 10 * time.Second
+
+func newMemory(kernel enforce.Kernel, told func(shrink.Result)) memory {
+	m := memory{params: advise.DefaultMemoryParams(), shrunk: make(map[string]advise.MemoryShrunk), limits: make(map[string]advise.MemoryLimit)}
+	m.gauge = shrink.NewGauge(kernel, m.params.Pressure)
+	m.shrinker = shrink.New(kernel, shrink.Defaults(), m.gauge.High, told)
+	return m
+}
+
+// shrank takes what came of a request.
+func (a *Agent) shrank(r shrink.Result) {
+	a.memory.shrunk[r.Cgroup] = advise.MemoryShrunk{Asked: r.Bytes, Got: r.Got, Ended: time.Since(a.started)}
+	if r.Err != nil {
+		a.log.Warn("memory cannot be reclaimed", "cgroup", r.Cgroup, "outcome", r.Outcome, "err", r.Err)
+	}
+}
+
+// steerMemory runs the memory laws on what was seen, and asks for what they want reclaimed. Limits and protection become wishes; it reports
+// whether those have changed.
+func (a *Agent) steerMemory(s *sensor, now time.Time) (changed bool) {
+	m := &a.memory
+	before := m.advice
+	o := s.memory(now)
+	var online []string
+	for i := range o.Pods {
+		if !o.Pods[i].Reclaimed {
+			online = append(online, o.Pods[i].Dir)
+		}
+	}
+	m.gauge.Watch(online)
+	m.advice = advise.SteerMemory(&o, &m.params, &m.memory)
+	clear(m.limits)
+	for _, l := range m.advice.Limits {
+		m.limits[l.Dir] = l
+	}
+	for _, ask := range m.advice.Asks {
+		a.shrink(shrink.Request{ID: string(ask.Why), Cgroup: ask.Dir, Bytes: ask.Bytes, FileOnly: ask.FileOnly})
+	}
+	for dir := range m.shrunk { // only of pods that are here
+		if !slices.ContainsFunc(o.Pods, func(p advise.MemoryPod) bool { return p.Dir == dir }) {
+			delete(m.shrunk, dir)
+		}
+	}
+	moves := before.Move != m.advice.Move && (before.Move == nil || m.advice.Move == nil || *before.Move != *m.advice.Move)
+	return moves || !slices.Equal(before.Limits, m.advice.Limits) || !slices.Equal(before.Lows, m.advice.Lows)
+}
+
+// shrink has memory reclaimed. What is not taken now is asked for again by whoever still wants it.
+func (a *Agent) shrink(r shrink.Request) {
+	if err := a.memory.shrinker.Ask(r); err != nil {
+		a.log.Debug("not reclaimed", "err", err)
+	}
+}
+
+// memory is what the memory laws see.
+func (s *sensor) memory(now time.Time) advise.MemoryObservation {
+	node := &s.seen.Node.Memory
+	o := advise.MemoryObservation{
+		At: s.out.At, Total: bytesOf(node.Total), Free: bytesOf(node.Free), SwapTotal: bytesOf(node.SwapTotal), SwapFree: bytesOf(node.SwapFree),
+		OnlinePressure: s.out.Node.MemoryPressure, Recursive: s.agent.options.Recursive,
+	}
+	var headroom float64
+	for z, advice := range s.agent.lending.advice.Zones {
+		if z < len(s.out.Zones) {
+			zone := &s.out.Zones[z]
+			headroom += float64(advice.Memory.Published)
+			o.Zones = append(o.Zones, advise.MemoryZone{Total: zone.MemoryTotal, Free: zone.MemoryFree, Headroom: advise.Known(float64(advice.Memory.Published))})
+		}
+	}
+	o.Headroom = advise.Sample{Value: headroom, Known: len(o.Zones) > 0}
+	for _, uid := range sortedKeys(s.agent.pods) {
+		if pod, ok := s.memoryPod(uid); ok {
+			o.Pods = append(o.Pods, pod)
+		}
+	}
+	slices.SortFunc(o.Pods, func(x, y advise.MemoryPod) int { return cmp.Compare(x.ID, y.ID) })
+	o.Groups = s.agent.memoryGroups(o.Pods, now)
+	return o
+}
+
+func (s *sensor) memoryPod(uid string) (out advise.MemoryPod, ok bool) {
+	p := s.agent.pods[uid]
+	asked, pool, known := s.agent.manager.Pod(uid)
+	if !known || pool == spec.PoolSystem || p.cgroup == "" {
+		return out, false
+	}
+	use := s.use(p.cgroup)
+	const pageSize = 4096
+	anon, file := rateOf(use.Memory.RefaultAnon), rateOf(use.Memory.RefaultFile)
+	out = advise.MemoryPod{
+		ID: p.name.Namespace + "/" + p.name.Name, Dir: p.cgroup, Reclaimed: pool == spec.PoolReclaimed, Zone: advise.AnyZone,
+		Current: bytesOf(use.Memory.Current), Anon: bytesOf(use.Memory.Anon),
+		InactiveFile: bytesOf(use.Memory.InactiveFile), ActiveFile: bytesOf(use.Memory.ActiveFile),
+		Pressure:  rateOf(use.MemoryPressure.Some.Avg10),
+		Refaults:  advise.Sample{Value: (anon.Value + file.Value) * pageSize, Known: anon.Known && file.Known},
+		Shrinking: s.agent.memory.shrinker.Busy(p.cgroup), Last: s.agent.memory.shrunk[p.cgroup],
+	}
+	if out.Reclaimed {
+		out.Amount = asked.Reclaimed.MemoryMiB * mebibyte
+	}
+	for i := range s.out.Zones {
+		zone := s.zoneOf(use, i)
+		out.Zones = append(out.Zones, advise.MemoryShare{Anon: bytesOf(zone.Anon), File: bytesOf(zone.File)})
+	}
+	if out.Reclaimed {
+		return out, true
+	}
+	for _, id := range sortedKeys(p.containers) {
+		c := p.containers[id]
+		if c.cgroup == "" || !c.exists {
+			continue
+		}
+		use := s.use(c.cgroup)
+		out.Containers = append(out.Containers, advise.MemoryContainer{
+			Dir: c.cgroup, Request: s.memoryRequest(c), Current: bytesOf(use.Memory.Current), InactiveFile: bytesOf(use.Memory.InactiveFile),
+		})
+	}
+	return out, true
+}
+
+// The kubelet's scores: what a Guaranteed container has at most, and the least and the most of a Burstable one.
+const guaranteedScore, leastScore, mostScore = 2, 3, 999
+
+// memoryRequest is what a container asked for, in bytes. The runtime is told limits alone; but the kubelet makes a Burstable container's
+// oom_score_adj of its part of the node's memory, in thousandths, and a Guaranteed one's request is its limit.
+func (s *sensor) memoryRequest(c *container) int64 {
+	total := bytesOf(s.seen.Node.Memory.Total)
+	switch {
+	case c.score == nil:
+		return 0
+	case *c.score <= guaranteedScore:
+		return c.memoryLimit
+	case *c.score >= mostScore || *c.score == leastScore || !total.Known:
+		return 0
+	}
+	const thousandths = 1000
+	return int64(total.Value) / thousandths * int64(thousandths-*c.score)
+}
+
+// memoryGroups are what the kernel says of the cgroups of online pods, and of those above them.
+func (a *Agent) memoryGroups(pods []advise.MemoryPod, now time.Time) []advise.MemoryGroup {
+	m := &a.memory
+	if now.Sub(m.grouped) < groupsEvery {
+		return m.groups
+	}
+	m.grouped, m.groups = now, nil
+	seen := make(map[string]bool)
+	add := func(dir string) {
+		for ; dir != "" && dir != "." && !seen[dir]; dir = path.Dir(dir) {
+			seen[dir] = true
+		}
+	}
+	for i := range pods {
+		if pods[i].Reclaimed {
+			continue
+		}
+		add(pods[i].Dir)
+		for _, c := range pods[i].Containers {
+			add(c.Dir)
+		}
+	}
+	for _, dir := range sortedKeys(seen) {
+		m.groups = append(m.groups, advise.MemoryGroup{
+			Dir: dir, Low: a.bytesIn(dir + "/memory.low"), Min: a.bytesIn(dir + "/memory.min"), Current: a.bytesIn(dir + "/memory.current"),
+		})
+	}
+	return m.groups
+}
+
+// bytesIn is the number in a file of a cgroup; "max" is advise.Unlimited.
+func (a *Agent) bytesIn(file string) advise.Sample {
+	text, err := a.options.Kernel.Read(file)
+	text = strings.TrimSpace(text)
+	switch n, parseErr := strconv.ParseInt(text, 10, 64); {
+	case err != nil:
+		return advise.Sample{}
+	case text == "max":
+		return advise.Known(advise.Unlimited)
+	case parseErr == nil:
+		return advise.Known(float64(n))
+	}
+	return advise.Sample{}
+}
+
+// memoryWishes are the knobs of memory control: limits, which may wait for the kernel to reclaim, and protection.
+func (a *Agent) memoryWishes() (fast, slow []wish) {
+	for _, uid := range sortedKeys(a.pods) {
+		pod := a.pods[uid]
+		p, ok := a.placement(pod)
+		if !ok || !pod.bestEffort || pod.cgroup == "" || p.MemoryMax == 0 && p.Pool != spec.PoolReclaimed {
+			continue
+		}
+		limit := a.memory.limits[pod.cgroup]
+		if most := cmp.Or(limit.Max, p.MemoryMax); most > 0 {
+			slow = append(slow, wish{enforce.Knob{Cgroup: pod.cgroup, File: enforce.MemoryMax}, bytesWish(most)})
+		}
+		if limit.High > 0 {
+			slow = append(slow, wish{enforce.Knob{Cgroup: pod.cgroup, File: enforce.MemoryHigh}, bytesWish(limit.High)})
+		}
+	}
+	for _, low := range a.memory.advice.Lows {
+		fast = append(fast, wish{enforce.Knob{Cgroup: low.Dir, File: enforce.MemoryLow}, bytesWish(low.Bytes)})
+	}
+	return fast, slow
+}
+
+func bytesWish(bytes int64) string {
+	if bytes == advise.Unlimited {
+		return "max"
+	}
+	return strconv.FormatInt(bytes, 10)
+}
+
+// moved is the NUMA node that a pod's memory is being moved to; it says so only while that is advised.
+func (a *Agent) moved(cgroup string) (mems string, ok bool) {
+	move := a.memory.advice.Move
+	if move == nil || move.Dir != cgroup {
+		return "", false
+	}
+	return strconv.Itoa(a.options.Machine.NUMA[move.To].ID), true
+}
+
+// reclaim does what the eviction manager wants taken from pods before it wants them gone.
+func (a *Agent) reclaim(orders []evict.Reclaim) {
+	for i := range orders {
+		if p := a.pods[orders[i].Pod.UID]; p != nil && p.cgroup != "" {
+			a.shrink(shrink.Request{ID: orders[i].Reason.String(), Cgroup: p.cgroup, Bytes: orders[i].Bytes})
+		}
+	}
+}
+
+// use is what was seen of a cgroup; nothing is known of one that was not.
+func (s *sensor) use(dir string) *observe.CgroupUse {
+	if use := s.cgroups[dir]; use != nil {
+		return use
+	}
+	return &observe.CgroupUse{}
+}
+
+// zoneOf is what a cgroup has in the zone of an index.
+func (s *sensor) zoneOf(use *observe.CgroupUse, zone int) observe.CgroupZone {
+	if id := s.machine.NUMA[zone].ID; id < len(use.Memory.Zones) {
+		return use.Memory.Zones[id]
+	}
+	return observe.CgroupZone{}
+}
