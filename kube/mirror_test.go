@@ -71,6 +71,9 @@ func describeOther(event cluster.Event) string {
 	case cluster.NodeReported:
 		zone := e.Report.Zones.Zone[0]
 		text := fmt.Sprintf("report %s %s %d/%d %v", e.Node, e.Report.Zones.Ruler, zone.CPUs, zone.Memory, e.Report.Held)
+		if h := e.Report.Headroom; h.State != cluster.HeadroomUnsaid && e.Report.Why != cluster.ReportMalformed {
+			return fmt.Sprintf("%s lends %d/%d %s wishes %d", strings.TrimSpace(text+" "+e.Report.Why), h.MilliCPU, h.Memory, h.State, len(e.Report.Wishes))
+		}
 		return strings.TrimSpace(text + " " + e.Report.Why)
 	case cluster.NodeReportRemoved:
 		return "report " + e.Node + " gone"

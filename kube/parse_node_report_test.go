@@ -75,7 +75,7 @@ func TestNodeReportRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, r := drawnNode(t)
 		holdZones(t, m, r)
-		data, err := json.Marshal(report.Build(m, r, nil).Status)
+		data, err := json.Marshal(report.Build(m, r, nil, nil).Status)
 		if err != nil {
 			t.Fatal(err)
 		}

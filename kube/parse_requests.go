@@ -81,6 +81,7 @@ func (p *Parser) requests(pod *corev1.Pod, r *cluster.Requirements) {
 	r.GPU, r.Impossible = gpuRequest(list)
 	r.Zones, why = zoneRequest(pod, list)
 	r.Impossible = cmp.Or(r.Impossible, why)
+	r.Reclaimed = isReclaimed(pod)
 
 	scored := list
 	if missing := missingRequests(pod, list); len(missing) > 0 {

@@ -66,6 +66,12 @@ func zoneRequest(pod *corev1.Pod, list corev1.ResourceList) (r topology.ZoneRequ
 	return r, ""
 }
 
+// isReclaimed reports whether a pod is of the reclaimed level. One whose QoS cannot be read is shared.
+func isReclaimed(pod *corev1.Pod) bool {
+	qos, _ := spec.QoSOf(pod.Labels, pod.Annotations)
+	return qos.Level == spec.QoSReclaimed
+}
+
 // zoneGrant reads what a bound pod was promised of zones. Without a record, or with one that does not answer the request, the ledger infers it.
 func (p *Parser) zoneGrant(pod *corev1.Pod, request topology.ZoneRequest) topology.ZoneGrant {
 	text, ok := pod.Annotations[spec.AnnotationZones]

@@ -22,16 +22,21 @@ func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *cluster.NodeRep
 	shape, held, err := ParseNodeReport(&n.Status.NodeStatus)
 	if err != nil {
 		p.warner.warn("customnoderesource "+n.Name, "the report is malformed, so that nothing is promised by zone", "err", err)
-		return &cluster.NodeReport{Why: cluster.ReportMalformed}
+		return &cluster.NodeReport{Why: cluster.ReportMalformed, Headroom: cluster.Headroom{State: cluster.HeadroomMalformed, Note: "the report as a whole"}}
 	}
-	return &cluster.NodeReport{Zones: shape, Held: held}
+	r := &cluster.NodeReport{Zones: shape, Held: held}
+	if r.Headroom, r.Wishes, err = ParseColocation(n.Status.Colocation); err != nil {
+		p.warner.warn("customnoderesource "+n.Name, "what the node lends is malformed, so that it lends nothing", "err", err)
+	}
+	return r
 }
 
-// freshness turns reports into events, and tells of those that nobody has vouched for in time. That an agent has looked once more is known
+// freshness turns reports into events, and tells of those that nobody has vouched for in time: for zones, and sooner for headroom. That an agent has looked once more is known
 // from its clock having moved, how long ago from ours; only of the first report that is seen of a node both clocks are compared.
 type freshness struct {
 	out   receiver
-	after time.Duration
+	after time.Duration // zones
+	lent  time.Duration // headroom and wishes
 	now   func() time.Time
 
 	mu    sync.Mutex // held while anything is sent, so that "stale" never overtakes what is fresh
@@ -41,12 +46,12 @@ type freshness struct {
 // vouched is what was last said of a node, and until when it counts.
 type vouched struct {
 	nodeReport
-	until time.Time
-	stale bool
+	seen          time.Time // when, by our clock, the agent had looked
+	stale, called bool      // called: what it lends is stale
 }
 
-func newFreshness(out receiver, after time.Duration) *freshness {
-	return &freshness{out: out, after: after, now: time.Now, nodes: make(map[string]*vouched)}
+func newFreshness(out receiver, after, lent time.Duration) *freshness {
+	return &freshness{out: out, after: after, lent: lent, now: time.Now, nodes: make(map[string]*vouched)}
 }
 
 func (f *freshness) send(e cluster.Event) error { return f.out.send(e) }
@@ -83,28 +88,45 @@ func (f *freshness) listed(list []nodeReport) cluster.Event {
 // absent tells that nobody reports.
 func (f *freshness) absent() error { return f.send(f.listed(nil)) }
 
-// note works out until when a report counts.
+// note works out since when a report counts.
 func (f *freshness) note(r nodeReport) cluster.NodeReported {
 	now := f.now()
 	known := f.nodes[r.node]
 	switch {
 	case known == nil:
 		age := max(now.Sub(r.observed), 0)
-		known = &vouched{until: now.Add(f.after - age)}
+		known = &vouched{seen: now.Add(-age)}
 		f.nodes[r.node] = known
 	case !known.observed.Equal(r.observed):
-		known.until = now.Add(f.after)
+		known.seen = now
 	}
-	known.nodeReport, known.stale = r, !known.until.After(now)
+	known.nodeReport = r
+	f.judge(known, now)
 	return known.event()
 }
 
+// judge finds out what has become stale, and reports whether anything has since the last time.
+func (f *freshness) judge(v *vouched, now time.Time) (more bool) {
+	age := now.Sub(v.seen)
+	stale, called := age >= f.after, age >= min(f.lent, f.after)
+	more = stale && !v.stale || called && !v.called
+	v.stale, v.called = stale, called
+	return more
+}
+
 func (v *vouched) event() cluster.NodeReported {
-	if !v.stale || v.report.Zones.Ruler == topology.RulerNone {
+	zones := v.stale && v.report.Zones.Ruler != topology.RulerNone
+	lent := v.called && (len(v.report.Wishes) > 0 || v.report.Headroom.State == cluster.HeadroomOpen || v.report.Headroom.State == cluster.HeadroomClosed)
+	if !zones && !lent {
 		return cluster.NodeReported{Node: v.node, Report: v.report}
 	}
 	stale := *v.report
-	stale.Zones.Ruler, stale.Why = topology.RulerNone, cluster.ReportStale
+	if zones {
+		stale.Zones.Ruler, stale.Why = topology.RulerNone, cluster.ReportStale
+	}
+	if lent {
+		stale.Headroom.State, stale.Wishes = cluster.HeadroomStale, nil
+	}
 	return cluster.NodeReported{Node: v.node, Report: &stale}
 }
 
@@ -114,10 +136,9 @@ func (f *freshness) expire() error {
 	defer f.mu.Unlock()
 	now := f.now()
 	for _, v := range f.nodes {
-		if v.stale || v.until.After(now) {
+		if !f.judge(v, now) {
 			continue
 		}
-		v.stale = true
 		if err := f.out.send(v.event()); err != nil {
 			return err
 		}
@@ -127,7 +148,7 @@ func (f *freshness) expire() error {
 
 // run expires reports until ctx ends. A report counts for at most an eighth longer than it should.
 func (f *freshness) run(ctx context.Context) {
-	ticker := time.NewTicker(max(f.after/8, time.Millisecond))
+	ticker := time.NewTicker(max(min(f.after, f.lent)/8, time.Millisecond))
 	defer ticker.Stop()
 	for {
 		select {

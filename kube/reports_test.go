@@ -34,7 +34,7 @@ func TestReportsGrowStale(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0)
 	now := began
 	told := &collector{}
-	f := newFreshness(told, 10*time.Minute)
+	f := newFreshness(told, 10*time.Minute, time.Hour)
 	f.now = func() time.Time { return now }
 	var log bytes.Buffer
 	m := mirrorReports(f, NewParser("hilbert", slog.New(slog.NewTextHandler(&log, nil))))
@@ -86,7 +86,7 @@ func TestReportsGrowStale(t *testing.T) {
 // What is stale is told by the clock, without anything from the API server.
 func TestFreshnessRuns(t *testing.T) {
 	events := make(chan cluster.Event, 9)
-	f := newFreshness(outlet{t.Context(), events}, 40*time.Millisecond)
+	f := newFreshness(outlet{t.Context(), events}, 40*time.Millisecond, time.Hour)
 	m := mirrorReports(f, NewParser("hilbert", nil))
 	_ = m.Update(agentReport("n", 4, time.Now(), time.Hour))
 	go f.run(t.Context())

@@ -56,12 +56,17 @@ type WatchOptions struct {
 	Levels        []string
 	// StaleAfter is the age from which a CustomNodeResource is not acted on any more; 0 means defaultStaleAfter.
 	StaleAfter time.Duration
+	// LentStaleAfter is the same of what the node lends; 0 means defaultLentStaleAfter.
+	LentStaleAfter time.Duration
 	// OnUnreadablePromise, if set, is called for each bound pod that is read and whose promise of zones cannot be. It must not block.
 	OnUnreadablePromise func()
 }
 
-// defaultStaleAfter is the configuration's default of scheduling.zones.staleAfter.
-const defaultStaleAfter = 15 * time.Minute
+// The configuration's defaults of scheduling.zones.staleAfter and scheduling.reclaimed.staleAfter.
+const (
+	defaultStaleAfter     = 15 * time.Minute
+	defaultLentStaleAfter = time.Minute
+)
 
 // StartWatch begins to list and watch. It does not wait for the API server: one that cannot be reached is tried for ever, with a
 // backoff, and one line in the log when that begins and when it ends. It runs until Stop; ctx lends its values only.
@@ -85,7 +90,7 @@ func StartWatch(ctx context.Context, c *Connection, o WatchOptions, log *slog.Lo
 		stop()
 		return nil, fmt.Errorf("make a client for watches: %w", err)
 	}
-	optionals.fresh.after = cmp.Or(o.StaleAfter, defaultStaleAfter)
+	optionals.fresh.after, optionals.fresh.lent = cmp.Or(o.StaleAfter, defaultStaleAfter), cmp.Or(o.LentStaleAfter, defaultLentStaleAfter)
 	note := func(resource string) *health { return &health{log: log, what: "the API server (" + resource + ")"} }
 
 	core, apps := clients.core, clients.apps

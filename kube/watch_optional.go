@@ -93,7 +93,7 @@ func newOptionals(c *Connection, shared *http.Client, out outlet, parser func() 
 		}
 		return newReflector(v1alpha1.Queues, source(client.List, client.Watch, "", note(v1alpha1.Queues)), &v1alpha1.Queue{}, mirrorQueues(out, parser())), nil
 	}
-	fresh := newFreshness(out, defaultStaleAfter)
+	fresh := newFreshness(out, defaultStaleAfter, defaultLentStaleAfter)
 	reports := func(string) (*cache.Reflector, error) {
 		name := nodev1alpha1.CustomNodeResources
 		client, err := ownClient[nodev1alpha1.CustomNodeResource, nodev1alpha1.CustomNodeResourceList](c, shared, nodev1alpha1.GroupVersion, name)

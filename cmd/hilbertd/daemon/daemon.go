@@ -123,6 +123,7 @@ func connect(ctx context.Context, c *kube.Connection, config *spec.Configuration
 		watch: func() (watch, error) {
 			return kube.StartWatch(ctx, c, kube.WatchOptions{
 				SchedulerName: config.SchedulerName, Levels: config.Scheduling.Topology.Levels, StaleAfter: config.Scheduling.Zones.StaleAfter.D(),
+				LentStaleAfter:      config.Scheduling.Reclaimed.StaleAfter.D(),
 				OnUnreadablePromise: m.unreadable.Inc,
 			}, log)
 		},
