@@ -136,10 +136,15 @@ func (s *Store) wish(node string, r *NodeReport) {
 	switch {
 	case r != nil && len(r.Wishes) > 0:
 		s.wishing[node] = r.Wishes
-	case len(s.wishing) > 0:
+		s.wishSerial++
+	case len(s.wishing[node]) > 0:
 		delete(s.wishing, node)
+		s.wishSerial++
 	}
 }
+
+// WishSerial changes whenever somebody wishes something else; 0: nobody ever did.
+func (s *Store) WishSerial() uint64 { return s.wishSerial }
 
 // Wishing lists the nodes whose agents want pods evicted, sorted.
 func (s *Store) Wishing() []string {

@@ -25,9 +25,10 @@ type Store struct {
 	zoneGuesses []int32              // pods on each slot whose zones are guessed
 	promises    Promises
 
-	lent      [ReclaimedKinds]resource.Kind // that only reports give; 0: not met yet
-	wishing   map[string][]Wish             // by node
-	reclaimed int                           // pods of the level on known nodes
+	lent       [ReclaimedKinds]resource.Kind // that only reports give; 0: not met yet
+	wishing    map[string][]Wish             // by node
+	wishSerial uint64
+	reclaimed  int // pods of the level on known nodes
 
 	bases     map[string]*base
 	idle      int // classes without pods

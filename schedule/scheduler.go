@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/schedule/dispatch"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/queue"
+	"hilbert.dev/hilbert/schedule/relief"
 )
 
 // maxRejections is how often in a row a unit is decided again at once after its Plan was rejected; then it backs off.
@@ -46,6 +47,8 @@ type Scheduler struct {
 	claims   map[*cluster.Queue]claim
 	hope     hope
 	reclaims reclaims
+	relief   *relief.Relief
+	writes   []bind.Write // scratch of Ready
 }
 
 // instance is one place replica.
@@ -106,6 +109,7 @@ func New(o Options) (*Scheduler, error) {
 		s.observer = silent{}
 	}
 	s.auditor, _ = s.observer.(Auditor)
+	s.relief = relief.New(s.store, o.Config.Evictions)
 	s.binder = bind.New(s.store, place.Commits, o.Config.Binding, o.Config.Conditions)
 	for i := range max(o.Instances, 1) {
 		snapshot := cluster.NewSnapshot()
@@ -182,11 +186,18 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, now time.Time) {
 func (s *Scheduler) Ready(now time.Time) []bind.Write {
 	writes := s.binder.Ready(now)
 	s.report(now)
+	if evictions := s.relief.Ready(now); len(evictions) > 0 {
+		s.writes = append(append(s.writes[:0], writes...), evictions...)
+		return s.writes
+	}
 	return writes
 }
 
 // Finish takes the answer to a write.
 func (s *Scheduler) Finish(result bind.Result, now time.Time) {
+	if s.relief.Finish(result, now) {
+		return
+	}
 	s.binder.Finish(result, now)
 	s.report(now)
 }
@@ -243,6 +254,9 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 	if expiry, waits := s.queue.NextExpiry(); waits && (!ok || expiry.Before(at)) {
 		at, ok = expiry, true
 	}
+	if next, waits := s.relief.NextWake(now); waits && (!ok || next.Before(at)) {
+		at, ok = next, true
+	}
 	if next, waits := s.nextTend(); waits && (!ok || next.Before(at)) {
 		at, ok = next, true
 	}
@@ -256,6 +270,11 @@ func (s *Scheduler) Pending() Pending {
 		Quota: s.queue.QuotaBlocked(), Gathering: s.queue.GatheringLen(),
 		Held: len(s.held), InFlight: s.binder.Len(),
 	}
+}
+
+// Relief returns what has come of the evictions that nodes wish, and how the wishes stand.
+func (s *Scheduler) Relief() (relief.Counts, relief.Standing) {
+	return s.relief.Counts(), s.relief.Standing()
 }
 
 // Verify recomputes every invariant and returns the first that does not hold. It costs time proportional to everything.

@@ -88,6 +88,11 @@ const (
 	ReasonTimedOut = "TimedOut"
 	// ReasonGangDissolved, on a pod that is evicted: its unit has some places, but could not become whole.
 	ReasonGangDissolved = "GangDissolved"
+	// Of events on reclaimed pods that their node wants evicted: it is done, a disruption budget does not allow it now, or the cluster's budget
+	// holds it back.
+	ReasonEvictedForPressure      = "EvictedForPressure"
+	ReasonEvictionRefusedByBudget = "EvictionRefusedByBudget"
+	ReasonEvictionDelayed         = "EvictionDelayed"
 	// ReasonScheduled: all members that the unit needs have a place.
 	ReasonScheduled = "Scheduled"
 

@@ -24,6 +24,10 @@ const (
 	DeletePod
 	// WriteUnitCondition sets the PodGroupInitiallyScheduled condition of a PodGroup; once it is True it stays so.
 	WriteUnitCondition
+	// EvictPod asks the Eviction API to let a pod go, with its UID as a precondition.
+	EvictPod
+	// WriteEvent tells an event of the pod: Condition has its reason and its note.
+	WriteEvent
 )
 
 // WriteID numbers writes; it is never given out twice by one Binder.
@@ -63,6 +67,8 @@ const (
 	Unknown
 	// NotSent: it certainly never left this process (leadership was running out, or the process stops).
 	NotSent
+	// Withheld: a disruption budget does not let the pod go now.
+	Withheld
 )
 
 // Result answers a Write.
