@@ -209,5 +209,7 @@ func agentOptions(config *spec.Configuration, log *slog.Logger, roots nodeRoots)
 		})
 	}
 	out.Mode, out.Why = nodeMode(config.Node)
-	return out, nil
+	out.Disks, out.Recursive = disksOf(config.Node.KubeletDirectory), recursiveProtection(roots.proc)
+	out.Thresholds, err = kubeletThresholds(config.Node.KubeletDirectory, out.Machine)
+	return out, err
 }
