@@ -99,7 +99,7 @@ func Defaults() Params {
 		FloorAfter: 5 * time.Second, CriticalAfter: time.Second, CalmAfter: 10 * time.Second,
 		EvictAfter: 2 * time.Minute, StarveShare: 0.2,
 
-		CPUReserve: 0.02, UseOver: 5 * time.Second, RiseAfter: 3 * time.Minute, CPUDeadband: 100, MemoryDeadband: 64 << 20,
+		CPUReserve: 0.02, UseOver: 3 * time.Second, RiseAfter: 3 * time.Minute, CPUDeadband: 100, MemoryDeadband: 64 << 20,
 		FileShare: 0.5, Watermark: 0.02, GrowthReserve: 0.05, MemoryPressureHigh: 0.05, MemoryPressureCritical: 0.2,
 
 		Horizon: 30 * time.Minute, ForecastPercentile: 0.9, ForecastHalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: 6 * time.Hour,

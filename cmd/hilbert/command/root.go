@@ -26,6 +26,7 @@ func New() *cobra.Command {
 	}
 	for _, sub := range []*cobra.Command{
 		newExplain(),
+		newNode(),
 		newQueue(),
 		newSnapshot(),
 		newSim(),
