@@ -2,8 +2,12 @@ package node
 
 import (
 	"maps"
+	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/shrink"
 )
 
 // Counts are what the agent has done since it was started. All only grow.
@@ -38,6 +42,11 @@ type State struct {
 	Observations             uint64
 	ObserveSeconds           float64
 	Lost                     string // why the runtime is not connected
+	// Colocation is what is said of lending; nil: nothing is.
+	Colocation *spec.Colocation
+	Evicting   evict.Counts
+	Shrinking  shrink.Counts
+	Stops      uint64 // pods that the agent stopped itself
 }
 
 // State copies the agent's state; inside Ask.
@@ -47,6 +56,8 @@ func (a *Agent) State() State {
 		Ready: len(a.troubles) == 0, Pods: len(a.pods), Containers: len(a.containers), Knobs: len(a.wishes[0]) + len(a.wishes[1]),
 		Waiting: len(a.inbox), Lost: a.runtime.why,
 	}
+	s.Colocation, s.Evicting, s.Stops = a.colocation(time.Now()), a.relief.memory.Counts, a.relief.stops
+	s.Shrinking = a.memory.shrinker.Counts()
 	s.Notes, s.Refused = maps.Clone(a.counts.Notes), maps.Clone(a.counts.Refused)
 	a.observer.mu.Lock()
 	defer a.observer.mu.Unlock()

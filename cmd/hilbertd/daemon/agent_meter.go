@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/node"
@@ -49,7 +51,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (agentMeter) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range agentCollections {
+	for _, desc := range append(slices.Clone(agentCollections), agentLendings...) {
 		out <- desc
 	}
 }
@@ -73,6 +75,7 @@ func (m agentMeter) Collect(out chan<- prometheus.Metric) {
 	gauge(agentConnected, oneIf(s.Connected))
 	gauge(agentReady, oneIf(s.Ready))
 	collectAgentCounts(out, &s)
+	collectLending(out, &s)
 }
 
 func oneIf(yes bool) float64 {

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/evict"
+)
+
+// The metrics of lending. Those of amounts are missing while the agent has nothing to say of them.
+var (
+	agentHeadroom   = agentDesc("headroom", "What is told that reclaimed pods may hold, those that run included, by resource: cpu in cores, memory in bytes.", "resource")
+	agentLent       = agentDesc("lent", "What reclaimed pods have: CPUs of their pool in cores, memory in bytes.", "resource")
+	agentSuppressed = agentDesc("suppression", "1 for how hard reclaimed pods are held down.", "level")
+	agentClosed     = agentDesc("closed", "1 while the node takes no reclaimed pods because it had some evicted.")
+	agentPressures  = agentDesc("pressures_total", "Pressures that rose to a level, by detector.", "detector", "level")
+	agentBlind      = agentDesc("pressure_inputs_missing_total", "Looks of a detector for which something was not known.", "detector")
+	agentWished     = agentDesc("eviction_wishes_total", "Reclaimed pods that were wished away, by detector.", "detector")
+	agentGone       = agentDesc("wished_pods_gone_total", "Reclaimed pods that left after they were wished away, by detector.", "detector")
+	agentStopped    = agentDesc("pods_stopped_total", "Reclaimed pods that the agent stopped itself: past a hard mark, and nobody answered.")
+	agentShrinks    = agentDesc("reclaim_requests_total", "Requests to take memory from a cgroup, by outcome.", "outcome")
+	agentShrunk     = agentDesc("reclaimed_bytes_total", "Memory that was taken from cgroups, as the kernel says.")
+	agentShrinking  = agentDesc("reclaim_requests_in_flight", "Cgroups from which memory is being taken.")
+	agentLendings   = []*prometheus.Desc{
+		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentWished, agentGone, agentStopped, agentShrinks,
+		agentShrunk, agentShrinking,
+	}
+)
+
+func collectLending(out chan<- prometheus.Metric, s *node.State) {
+	send := func(kind prometheus.ValueType, desc *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+	}
+	if c := s.Colocation; c != nil {
+		amounts := func(desc *prometheus.Desc, a spec.ReclaimedAmounts) {
+			const milli, mebibyte = 1000, 1 << 20
+			send(prometheus.GaugeValue, desc, float64(a.MilliCPU)/milli, "cpu")
+			send(prometheus.GaugeValue, desc, float64(a.MemoryMiB)*mebibyte, "memory")
+		}
+		amounts(agentHeadroom, c.Headroom)
+		amounts(agentLent, c.Lent)
+		for _, level := range []string{spec.SuppressionNone, spec.SuppressionWeight, spec.SuppressionFloor, spec.SuppressionEvict} {
+			send(prometheus.GaugeValue, agentSuppressed, oneIf(c.Suppression == level), level)
+		}
+		send(prometheus.GaugeValue, agentClosed, oneIf(c.Closed != ""))
+	}
+	byDetector := func(desc *prometheus.Desc, counts *evict.ByDetector, labels ...string) {
+		for d, n := range counts {
+			if n > 0 {
+				send(prometheus.CounterValue, desc, float64(n), append([]string{evict.Detector(d).String()}, labels...)...)
+			}
+		}
+	}
+	byDetector(agentPressures, &s.Evicting.Soft, "soft")
+	byDetector(agentPressures, &s.Evicting.Hard, "hard")
+	byDetector(agentBlind, &s.Evicting.Unknown)
+	byDetector(agentWished, &s.Evicting.Wishes)
+	byDetector(agentGone, &s.Evicting.Evicted)
+	send(prometheus.CounterValue, agentStopped, float64(s.Stops))
+	for outcome, n := range s.Shrinking.Outcomes {
+		send(prometheus.CounterValue, agentShrinks, float64(n), string(outcome))
+	}
+	send(prometheus.CounterValue, agentShrunk, float64(s.Shrinking.Got))
+	send(prometheus.GaugeValue, agentShrinking, float64(s.Shrinking.Working))
+}
