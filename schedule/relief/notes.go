@@ -42,7 +42,7 @@ func (n *notes) take(now time.Time) bool {
 
 // tell writes an event, unless the pod has it already, or there are too many.
 func (r *Relief) tell(w *wish, reason, message string, now time.Time) {
-	if w.told[reason] || len(r.flights) >= MaxInFlight || !r.notes.take(now) {
+	if w.told[reason] || len(r.flights)+len(r.pending) >= MaxInFlight || !r.notes.take(now) {
 		return
 	}
 	if w.told == nil {
@@ -66,10 +66,10 @@ func (r *Relief) tellDelayed(now time.Time) {
 	for _, w := range late {
 		r.tell(w, spec.ReasonEvictionDelayed, "node "+w.node+" wants the pod evicted ("+w.Reason+"); the cluster's eviction budget holds it back", now)
 	}
-	for _, write := range r.pending {
-		r.write(write, nil)
+	for len(r.pending) > 0 && len(r.flights) < MaxInFlight {
+		r.write(r.pending[0], nil)
+		r.pending = r.pending[1:]
 	}
-	r.pending = r.pending[:0]
 }
 
 func evictedText(w *wish) string {

@@ -38,7 +38,7 @@ type Relief struct {
 	due             time.Time // when there may be something to do though nothing changed
 	serial          uint64    // of the wishes that were looked at last
 
-	wishes  map[cluster.UID]*wish
+	wishes  map[wishKey]*wish
 	nodes   map[string]*node
 	flights map[bind.WriteID]*wish // nil: an event
 	next    bind.WriteID
@@ -48,6 +48,12 @@ type Relief struct {
 
 	counts Counts
 	ready  []bind.Write
+}
+
+// wishKey tells wishes apart: any node may name any pod.
+type wishKey struct {
+	node string
+	uid  cluster.UID
 }
 
 // wish is one that stands, or whose eviction is under way.
@@ -88,7 +94,7 @@ type Standing struct {
 // New returns a Relief over the ledger.
 func New(store *cluster.Store, cfg spec.Evictions) *Relief {
 	return &Relief{
-		store: store, cfg: cfg, wishes: make(map[cluster.UID]*wish), nodes: make(map[string]*node), flights: make(map[bind.WriteID]*wish), next: firstID,
+		store: store, cfg: cfg, wishes: make(map[wishKey]*wish), nodes: make(map[string]*node), flights: make(map[bind.WriteID]*wish), next: firstID,
 	}
 }
 
@@ -159,21 +165,22 @@ func (r *Relief) look(now time.Time) {
 	}
 	for _, name := range r.store.Wishing() {
 		for rank, said := range r.store.Wishes(name) {
-			old := r.wishes[said.UID]
+			key := wishKey{name, said.UID}
+			old := r.wishes[key]
 			switch fit, leaving := r.fit(name, &said); {
 			case !fit:
-				r.refuse(&said, now)
+				r.refuse(key, &said, now)
 			case leaving:
 			case old == nil:
-				r.wishes[said.UID] = &wish{Wish: said, node: name, rank: rank, since: now, stands: true}
+				r.wishes[key] = &wish{Wish: said, node: name, rank: rank, since: now, stands: true}
 			default:
-				old.Wish, old.node, old.rank, old.stands, old.unfit = said, name, rank, true, false
+				old.Wish, old.rank, old.stands, old.unfit = said, rank, true, false
 			}
 		}
 	}
-	for uid, w := range r.wishes {
+	for key, w := range r.wishes {
 		if !w.stands && !w.inFlight {
-			delete(r.wishes, uid)
+			delete(r.wishes, key)
 		}
 	}
 	for name, n := range r.nodes {
@@ -196,11 +203,11 @@ func (r *Relief) fit(node string, w *cluster.Wish) (fit, leaving bool) {
 }
 
 // refuse counts a wish that must not be fulfilled, once for as long as it stands.
-func (r *Relief) refuse(said *cluster.Wish, now time.Time) {
-	w := r.wishes[said.UID]
+func (r *Relief) refuse(key wishKey, said *cluster.Wish, now time.Time) {
+	w := r.wishes[key]
 	if w == nil {
-		w = &wish{Wish: *said, since: now}
-		r.wishes[said.UID] = w
+		w = &wish{Wish: *said, node: key.node, since: now}
+		r.wishes[key] = w
 	}
 	if !w.unfit {
 		r.counts.Unfit++

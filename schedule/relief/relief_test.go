@@ -1,0 +1,246 @@
+package relief
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/internal/script"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/bind"
+)
+
+var began = time.Unix(1_800_000_000, 0).UTC()
+
+type harness struct {
+	store  *cluster.Store
+	relief *Relief
+	now    time.Time
+}
+
+func TestTranscripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		h := &harness{store: cluster.NewStore(), now: began}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return h.run(t, d) })
+	})
+}
+
+var outcomes = map[string]bind.Outcome{
+	"written": bind.Written, "gone": bind.Gone, "refused": bind.Refused, "unknown": bind.Unknown, "notsent": bind.NotSent, "withheld": bind.Withheld,
+}
+
+func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "start": // a new process: start percent=50 burst=2
+		cfg := spec.Evictions{PercentPerMinute: 1, Burst: 1}
+		for _, arg := range d.CmdArgs {
+			if arg.Key == "percent" {
+				arg.Scan(t, 0, &cfg.PercentPerMinute)
+			} else {
+				arg.Scan(t, 0, &cfg.Burst)
+			}
+		}
+		h.relief = New(h.store, cfg)
+	case "node":
+		h.store.Apply(cluster.NodeUpserted{Node: script.Node(t, d)})
+	case "report":
+		h.store.Apply(script.Report(t, d))
+	case "pod":
+		h.store.Apply(cluster.PodUpserted{Pod: script.Pod(t, d)})
+	case "rmpod":
+		h.store.Apply(cluster.PodRemoved{UID: cluster.UID(d.CmdArgs[0].Key)})
+	case "wait":
+		pause, err := time.ParseDuration(d.CmdArgs[0].Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.now = h.now.Add(pause)
+	case "finish":
+		for _, arg := range d.CmdArgs {
+			var id bind.WriteID
+			if _, err := fmt.Sscan(arg.Key, &id); err != nil || outcomes[arg.Vals[0]] == 0 {
+				d.Fatalf(t, "finish %v", arg)
+			}
+			if !h.relief.Finish(bind.Result{ID: firstID + id, Outcome: outcomes[arg.Vals[0]], Message: "because"}, h.now) {
+				d.Fatalf(t, "%d is not known", id)
+			}
+		}
+	default:
+		d.Fatalf(t, "unknown command %q", d.Cmd)
+	}
+	return h.report()
+}
+
+// report tells what is to be written now, how things stand, and when to look again.
+func (h *harness) report() string {
+	if h.relief == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, w := range h.relief.Ready(h.now) {
+		if w.Kind == bind.EvictPod {
+			fmt.Fprintf(&b, "%d: evict %s from %s\n", w.ID-firstID, w.Name, w.Node)
+		} else {
+			fmt.Fprintf(&b, "%d: event of %s: %s: %s\n", w.ID-firstID, w.Name, w.Condition.Reason, w.Condition.Message)
+		}
+	}
+	if at, ok := h.relief.NextWake(h.now); ok {
+		fmt.Fprintf(&b, "%+v %+v, again in %v\n", h.relief.Standing(), h.relief.Counts(), at.Sub(h.now))
+	}
+	return b.String()
+}
+
+// The budget holds in every minute, urgent evictions keep their distance on each node, and nobody goes who must not, whatever is wished, answered
+// and withdrawn, and however often the leader changes.
+func TestBudgetHolds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		for range rapid.IntRange(1, 120).Draw(t, "steps") {
+			w.step(t)
+			w.check(t)
+		}
+	})
+}
+
+const (
+	worldNodes = 4
+	worldPods  = 40
+	online     = 8 // of the pods are not reclaimed
+)
+
+type world struct {
+	harness
+	cfg     spec.Evictions
+	open    map[bind.WriteID]bind.Write
+	fair    []time.Time            // evictions that the budget allowed
+	urgent  map[string][]time.Time // by node
+	wished  map[cluster.UID]bool   // urgently
+	started time.Time
+}
+
+func newWorld(t *rapid.T) *world {
+	w := &world{urgent: make(map[string][]time.Time), open: make(map[bind.WriteID]bind.Write), wished: make(map[cluster.UID]bool)}
+	w.store, w.now = cluster.NewStore(), began
+	w.cfg = spec.Evictions{PercentPerMinute: rapid.SampledFrom([]float64{1, 10, 50}).Draw(t, "percent"), Burst: rapid.IntRange(1, 3).Draw(t, "burst")}
+	for n := range worldNodes {
+		w.store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: fmt.Sprint("n", n), Allocatable: []resource.Quantity{{Name: resource.NamePods, Amount: 100}}}})
+	}
+	for p := range worldPods {
+		w.store.Apply(cluster.PodUpserted{Pod: w.pod(p)})
+	}
+	w.restart()
+	return w
+}
+
+func (w *world) restart() {
+	w.relief, w.started = New(w.store, w.cfg), w.now
+	clear(w.open)
+	w.take()
+}
+
+func (w *world) pod(p int) cluster.PodFacts {
+	return cluster.PodFacts{
+		UID: cluster.UID(fmt.Sprint("p", p)), Namespace: "default", Name: fmt.Sprint("p", p), Node: fmt.Sprint("n", p%worldNodes),
+		Requirements: &cluster.Requirements{Reclaimed: p >= online},
+	}
+}
+
+func (w *world) step(t *rapid.T) {
+	switch rapid.IntRange(0, 9).Draw(t, "op") {
+	case 0, 1, 2:
+		w.wish(t)
+	case 3:
+		uid := cluster.UID(fmt.Sprint("p", rapid.IntRange(0, worldPods-1).Draw(t, "pod")))
+		w.store.Apply(cluster.PodRemoved{UID: uid})
+	case 4:
+		if rapid.IntRange(0, 4).Draw(t, "restart") == 0 {
+			w.now = w.now.Add(15 * time.Second) // a Lease has to expire
+			w.restart()
+		}
+	case 5, 6:
+		for _, id := range slices.Sorted(maps.Keys(w.open)) {
+			outcome := rapid.SampledFrom([]bind.Outcome{bind.Written, bind.Written, bind.Gone, bind.Withheld, bind.Refused, bind.NotSent, bind.Unknown}).Draw(t, "outcome")
+			if write := w.open[id]; write.Kind == bind.EvictPod && outcome != bind.Written && outcome != bind.Unknown && !w.wished[write.Pod] {
+				w.fair = w.fair[:len(w.fair)-1] // nobody went: it does not count
+			}
+			delete(w.open, id)
+			w.relief.Finish(bind.Result{ID: id, Outcome: outcome}, w.now)
+			break //nolint:staticcheck // one at a time
+		}
+	default:
+		w.now = w.now.Add(time.Duration(rapid.IntRange(0, 20_000).Draw(t, "ms")) * time.Millisecond)
+	}
+	w.take()
+}
+
+func (w *world) wish(t *rapid.T) {
+	n := rapid.IntRange(0, worldNodes-1).Draw(t, "node")
+	r := &cluster.NodeReport{}
+	for p := range worldPods {
+		if rapid.IntRange(0, 3).Draw(t, "wished") == 0 {
+			urgent := p%5 == 0
+			r.Wishes = append(r.Wishes, cluster.Wish{UID: cluster.UID(fmt.Sprint("p", p)), Namespace: "default", Name: fmt.Sprint("p", p), Urgent: urgent})
+		}
+	}
+	for p := range worldPods {
+		w.wished[cluster.UID(fmt.Sprint("p", p))] = p%5 == 0
+	}
+	w.store.Apply(cluster.NodeReported{Node: fmt.Sprint("n", n), Report: r})
+}
+
+// take takes what is ready, as often as there is something.
+func (w *world) take() {
+	for range 3 {
+		for _, write := range w.relief.Ready(w.now) {
+			w.open[write.ID] = write
+			switch {
+			case write.Kind != bind.EvictPod:
+			case w.wished[write.Pod]:
+				w.urgent[write.Node] = append(w.urgent[write.Node], w.now)
+			default:
+				w.fair = append(w.fair, w.now)
+			}
+		}
+	}
+}
+
+func (w *world) check(t *rapid.T) {
+	most := int(math.Ceil(max(w.cfg.PercentPerMinute/100*worldPods, 1))) + w.cfg.Burst
+	for i, at := range w.fair {
+		if i+most < len(w.fair) && w.fair[i+most].Sub(at) < time.Minute {
+			t.Fatalf("more than %d evictions within a minute: %v", most, w.fair[i:i+most+1])
+		}
+	}
+	for node, times := range w.urgent {
+		for i := range times[1:] {
+			if times[i+1].Sub(times[i]) < UrgentInterval {
+				t.Fatalf("urgent evictions from %s at %v", node, times)
+			}
+		}
+	}
+	busy := make(map[cluster.UID]bool)
+	for _, write := range w.open {
+		pod := w.store.Pod(write.Pod)
+		switch {
+		case write.Kind != bind.EvictPod:
+		case busy[write.Pod]:
+			t.Fatalf("two evictions of %s are under way", write.Pod)
+		case pod != nil && (!pod.Class.Reclaimed || pod.Node() != write.Node):
+			t.Fatalf("pod %s (reclaimed %v on %s) is evicted at the wish of %s", write.Pod, pod.Class.Reclaimed, pod.Node(), write.Node)
+		default:
+			busy[write.Pod] = true
+		}
+	}
+	if len(w.open) > MaxInFlight {
+		t.Fatalf("%d writes are under way", len(w.open))
+	}
+}
