@@ -166,3 +166,9 @@ func (n *Node) CloseWindow() int {
 
 // lateShare is the share of requests that may exceed a target of the 99th percentile.
 const lateShare = 0.01
+
+// Forget sets what was measured to zero, at the end of a warm-up.
+func (n *Node) Forget() {
+	n.measured = Measured{}
+	clear(n.window)
+}

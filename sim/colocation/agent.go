@@ -1,0 +1,175 @@
+package colocation
+
+import (
+	"strconv"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/sim/corun"
+)
+
+// agent is the node's loop: what node/agent.go does with a kernel, it does with a corun.Node.
+type agent struct {
+	laws    *advise.Params
+	rules   *evict.Params
+	seen    advise.Observation
+	memory  advise.Memory
+	sees    evict.Observation
+	evictor evict.Memory
+	wishes  []cluster.Wish
+	epoch   time.Duration // virtual time zero on the clock of At
+}
+
+func newAgent(r *run) *agent {
+	a := &agent{laws: &r.o.Laws, rules: &r.o.Evict, epoch: time.Duration(r.o.HistoryDays+1) * 24 * time.Hour}
+	if r.v.Laws != nil {
+		a.laws = r.v.Laws
+	}
+	if r.v.Evict != nil {
+		a.rules = r.v.Evict
+	}
+	return a
+}
+
+// midnight is when the day begins by the clock on the wall: some Monday.
+func midnight() time.Time { return time.Date(2026, time.March, 2, 0, 0, 0, 0, time.UTC) }
+
+// learn lets the laws see a moment of a day past.
+func (a *agent) learn(n *corun.Node, at time.Duration) {
+	n.Observe(&a.seen, a.epoch+at, midnight().Add(at))
+	advise.Step(&a.seen, a.laws, &a.memory)
+}
+
+// actuation is how long a change of pools takes, in seconds: drawn evenly.
+const actuationLeast, actuationMost = 0.05, 1.0
+
+// tick is one round of the loop: look, decide, act, report.
+func (r *run) tick(m *machine) {
+	a := m.agent
+	at := time.Duration(r.now) * time.Second
+	m.node.Observe(&a.seen, a.epoch+at, midnight().Add(at))
+	advice := advise.Step(&a.seen, a.laws, &a.memory)
+	for z := range advice.Zones {
+		cores := advice.Zones[z].Lend
+		if m.node.Jobs() == 0 {
+			cores = 0 // a pool without pods has no cores
+		}
+		if cores*r.o.Machine.Threads != m.node.Lent(z) {
+			m.node.Lend(z, cores, actuationLeast+(actuationMost-actuationLeast)*m.load.rng.Float64())
+			r.out.poolChanges++
+		}
+	}
+	now := cluster.Headroom{State: cluster.HeadroomOpen}
+	for z := range advice.Zones {
+		now.MilliCPU += advice.Zones[z].CPU.Published
+		now.Memory += advice.Zones[z].Memory.Published
+	}
+	a.seen.StopLending = false
+	if !r.v.NoEviction {
+		r.press(m, advice.Suppression, &now)
+	}
+	r.report(m, now)
+}
+
+// press asks the eviction manager.
+func (r *run) press(m *machine, level advise.Suppression, now *cluster.Headroom) {
+	a := m.agent
+	a.look(m, level)
+	d := evict.Step(&a.sees, a.rules, &a.evictor)
+	a.seen.StopLending = len(d.NoLending) > 0
+	if d.Closed.Reason != "" && !r.v.NoClosing {
+		now.State, now.Note = cluster.HeadroomClosed, d.Closed.Reason
+	}
+	a.wishes = a.wishes[:0]
+	for i := range d.Wishes {
+		w := &d.Wishes[i]
+		a.wishes = append(a.wishes, cluster.Wish{UID: cluster.UID(w.UID), Namespace: w.Namespace, Name: w.Name, Reason: w.Reason, Urgent: w.Urgent})
+	}
+	if d.Stop != nil {
+		if p := r.byUID[cluster.UID(d.Stop.Pod.UID)]; p != nil && p.node == m {
+			r.out.localStops++
+			r.evicted(p)
+			r.gone(p)
+		}
+	}
+}
+
+// look fills in what the eviction manager sees: the same counters, and the pods by name.
+func (a *agent) look(m *machine, level advise.Suppression) {
+	o, s := &a.sees, &a.seen
+	o.At, o.Suppression = s.At, level
+	o.Node = evict.Node{
+		MemoryTotal: s.Node.MemoryTotal, MemoryAvailable: s.Node.MemoryAvailable, MemorySome: s.Node.MemoryPressure, MemoryFull: s.Node.MemoryPressure,
+		CPUPressure: s.Node.CPUPressure,
+	}
+	o.Zones = o.Zones[:0]
+	for i := range s.Zones {
+		z := &s.Zones[i]
+		o.Zones = append(o.Zones, evict.Zone{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: z.InactiveFile})
+	}
+	o.Pods = o.Pods[:0]
+	for i := range s.Reclaimed {
+		w := &s.Reclaimed[i]
+		id, err := strconv.ParseInt(w.ID, 10, 64)
+		p := m.known[id]
+		if err != nil || p == nil {
+			continue
+		}
+		o.Pods = append(o.Pods, evict.Pod{
+			Ref: evict.Ref{Namespace: namespace, Name: p.name, UID: string(p.uid)}, Level: spec.QoSReclaimed,
+			Started: a.epoch + time.Duration(p.started)*time.Second, Terminating: p.deleting,
+			Memory: w.Memory, RSS: w.Memory, MemoryAmount: advise.Known(float64(w.MemoryBytes)),
+			CPU: w.CPUUse, CPUAmount: advise.Known(float64(w.MilliCPU) / 1000), RunDelay: w.RunDelay,
+		})
+	}
+}
+
+// Delays of reports, in seconds.
+const (
+	reportDelay = 1  // and one more for every other node
+	riseEvery   = 10 // more is told at most so often
+	staleAfter  = 60
+)
+
+// report tells the scheduler what has changed, falls at once. Nothing new need be told for a report to be fresh: agents say again what they
+// said.
+func (r *run) report(m *machine, now cluster.Headroom) {
+	if r.now < m.silentUntil {
+		return
+	}
+	m.heard = r.now
+	wishes := r.newWishes(m)
+	back := m.stale
+	less := now.MilliCPU < m.said.MilliCPU || now.Memory < m.said.Memory || now.State != m.said.State || wishes || back
+	more := (now.MilliCPU > m.said.MilliCPU || now.Memory > m.said.Memory) && r.now-m.rose >= riseEvery
+	if !less && !more {
+		return
+	}
+	m.said, m.stale = now, false
+	if more {
+		m.rose = r.now
+	}
+	report := &cluster.NodeReport{Headroom: now}
+	report.Wishes = append(report.Wishes, m.agent.wishes...)
+	r.later(reportDelay+int64(m.index%2), event{kind: evReport, machine: m, report: report})
+}
+
+// newWishes reports whether somebody is wished away, or no longer, since the last report.
+func (r *run) newWishes(m *machine) bool {
+	sum := uint64(len(m.agent.wishes))
+	for i := range m.agent.wishes {
+		w := &m.agent.wishes[i]
+		for _, b := range []byte(w.UID) {
+			sum = sum*1099511628211 + uint64(b)
+		}
+		if w.Urgent {
+			sum++
+		}
+	}
+	changed := sum != r.wished[m.index]
+	r.wished[m.index] = sum
+	return changed
+}
