@@ -3,6 +3,7 @@ module hilbert.dev/hilbert
 go 1.26.0
 
 require (
+	github.com/cilium/ebpf v0.22.0
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/containerd/nri v0.12.5
 	github.com/prometheus/client_golang v1.25.0

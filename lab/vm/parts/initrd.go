@@ -20,6 +20,7 @@ var modules = []string{ //nolint:gochecknoglobals // a constant
 	"crc32c_generic", "crc32_generic", // asked for by name at run time, so that no dependency tells
 	"virtio_blk", "ext4", "virtio_net", "virtio_rng", // the root disk, the network; without entropy TLS waits
 	"overlay", "veth", "bridge", "br_netfilter", // containers and their network
+	"sch_fq", // keeps packets until the time that they were given
 	"e1000e", // the network cards whose place in the machine is to be seen
 }
 

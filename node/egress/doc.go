@@ -1,0 +1,15 @@
+// Package egress gives the traffic that reclaimed pods send off the node a ceiling that all of them share, and leaves everybody else's alone.
+//
+// Data flow: Ceiling says how much they may send, from what the link carries and what online pods send. Egress brings it to the kernel. A
+// program at the host's end of a reclaimed pod's veth marks its packets; one at the node's uplink counts both classes and gives each marked
+// packet the time at which it may leave (EDT), by one clock for all; the fq qdisc there keeps it until then. Pods in the host's network
+// have no veth and are known by their cgroup.
+//
+// Invariants: a packet that is not marked is counted, and never delayed or dropped. What waits is bounded in time and in bytes, so that it
+// cannot fill the qdisc that online pods share; beyond that reclaimed packets are dropped. Traffic between pods of one node is not counted.
+// Programs, counters and the ceiling are pinned where the kernel has a BPF file system: they hold while the agent is away, and the next one
+// takes them over. Detach takes all of it back, and a qdisc that somebody chose is never replaced.
+//
+// It does not touch what comes in. The mark is the packet's queue mapping, as Cilium uses it: it is lost where a virtual device other than
+// a bridge lies between pod and uplink (VXLAN, IPIP), and such packets then count as online. It needs Linux 6.6 (TCX).
+package egress

@@ -1,0 +1,117 @@
+package egress
+
+import (
+	"errors"
+	"time"
+
+	"hilbert.dev/hilbert/node/advise"
+)
+
+// The reasons why there can be no ceiling on this node.
+const (
+	ReasonNoUplink    = "NoUplink"    // no interface leads off the node, or the one named is not there
+	ReasonNoTCX       = "NoTCX"       // the kernel is older than 6.6, or may not load programs
+	ReasonNoFQ        = "NoFQ"        // the kernel has no qdisc that keeps packets until their time
+	ReasonQdiscTaken  = "QdiscTaken"  // somebody chose another qdisc for the uplink
+	ReasonUnsupported = "Unsupported" // it is no Linux
+)
+
+// Unsupported says why this node's egress can have no ceiling. Another try will not help before somebody changes the node.
+type Unsupported struct{ Reason, Message string }
+
+func (u *Unsupported) Error() string { return u.Reason + ": " + u.Message }
+
+// Options say where things are. The zero value of each is the usual place.
+type Options struct {
+	// Uplink is the interface that leads off the node; empty: that of the default route.
+	Uplink string
+	// Link is what it carries, in bytes per second; 0: what its driver says.
+	Link float64
+	// Cgroups, Proc and Sys are the file systems: "/sys/fs/cgroup", "/proc", "/sys". The agent needs the host's network and processes.
+	Cgroups, Proc, Sys string
+	// Pins is a directory of a BPF file system: "/sys/fs/bpf/hilbert-egress". Where there is none nothing is pinned, and all ends with the agent.
+	Pins string
+}
+
+func (o Options) withDefaults() Options {
+	for _, one := range []struct {
+		value *string
+		usual string
+	}{{&o.Cgroups, "/sys/fs/cgroup"}, {&o.Proc, "/proc"}, {&o.Sys, "/sys"}, {&o.Pins, "/sys/fs/bpf/hilbert-egress"}} {
+		if *one.value == "" {
+			*one.value = one.usual
+		}
+	}
+	return o
+}
+
+// Class is what one class of pods sent off the node since its counters were made. Bytes and Packets left; Delayed of them later than they
+// came; Dropped did not leave.
+type Class struct{ Packets, Bytes, Delayed, Dropped uint64 }
+
+// Counts are both classes. All only grow, restarts of the agent included where there are pins.
+type Counts struct{ Online, Reclaimed Class }
+
+// Online is the rate, in bytes per second, at which online pods sent between two readings. It is not known if the counters went backwards.
+func Online(before, now Counts, elapsed time.Duration) advise.Sample {
+	if elapsed <= 0 || now.Online.Bytes < before.Online.Bytes {
+		return advise.Sample{}
+	}
+	return advise.Known(float64(now.Online.Bytes-before.Online.Bytes) / elapsed.Seconds())
+}
+
+// Kernel is what Control needs of Egress.
+type Kernel interface {
+	// SetCeiling sets what reclaimed pods may send together, in bytes per second.
+	SetCeiling(bytesPerSecond uint64) error
+	// SetReclaimed says which pods those are, by their cgroups below the root of the hierarchy.
+	SetReclaimed(cgroups []string) error
+	Counts() (Counts, error)
+	// Link is what the uplink carries, in bytes per second.
+	Link() advise.Sample
+}
+
+// Control keeps the ceiling: it belongs to one caller, who calls Step at each tick.
+type Control struct {
+	kernel Kernel
+	params Params
+	memory Memory
+	counts Counts
+	at     time.Duration
+	read   bool // counts are those at time at
+	set    uint64
+}
+
+// NewControl returns a Control of a kernel.
+func NewControl(k Kernel, p Params) *Control { return &Control{kernel: k, params: p} }
+
+// State is what Control last found. Ceiling is in bytes per second; 0: none was set yet.
+type State struct {
+	Counts  Counts
+	Ceiling uint64
+	Online  advise.Sample // bytes per second
+}
+
+// Step counts, reckons the ceiling and sets it if it has changed by more than a hundredth, or to the floor. The pods are marked in any case.
+// An error says what did not succeed; the next step tries again.
+func (c *Control) Step(at time.Duration, cgroups []string) (State, error) {
+	marked := c.kernel.SetReclaimed(cgroups)
+	o := Observation{At: at, Link: c.kernel.Link()}
+	counts, err := c.kernel.Counts()
+	if err == nil && c.read {
+		o.Online = Online(c.counts, counts, at-c.at)
+	}
+	if c.read = err == nil; c.read {
+		c.counts, c.at = counts, at
+	}
+	var ceiling float64
+	ceiling, c.memory = Ceiling(o, c.params, c.memory)
+	want := max(uint64(ceiling), 1)
+	var set error
+	if difference := max(want, c.set) - min(want, c.set); c.set == 0 || difference > c.set/100 || ceiling == c.params.Floor && difference > 0 {
+		if set = c.kernel.SetCeiling(want); set == nil {
+			c.set = want
+		}
+	}
+	return State{Counts: c.counts, Ceiling: c.set, Online: o.Online}, errors.Join(marked, err, set)
+}

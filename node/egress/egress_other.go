@@ -1,0 +1,34 @@
+//go:build !linux
+
+package egress
+
+import "hilbert.dev/hilbert/node/advise"
+
+// Egress is the ceiling in the kernel, which only Linux can have.
+type Egress struct{}
+
+var errNoLinux = &Unsupported{ReasonUnsupported, "the agent needs Linux"}
+
+// Open fails.
+func Open(Options) (*Egress, error) { return nil, errNoLinux }
+
+// Uplink is empty.
+func (*Egress) Uplink() string { return "" }
+
+// Link is not known.
+func (*Egress) Link() advise.Sample { return advise.Sample{} }
+
+// SetCeiling fails.
+func (*Egress) SetCeiling(uint64) error { return errNoLinux }
+
+// SetReclaimed fails.
+func (*Egress) SetReclaimed([]string) error { return errNoLinux }
+
+// Counts fails.
+func (*Egress) Counts() (Counts, error) { return Counts{}, errNoLinux }
+
+// Close does nothing.
+func (*Egress) Close() error { return nil }
+
+// Detach does nothing.
+func (*Egress) Detach() error { return nil }

@@ -1,0 +1,370 @@
+//go:build linux
+
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The tests of this file change the network of the machine that they run on. They run only where HILBERT_IN_GUEST says that it is a guest:
+// lab/vm/egress brings them there.
+
+const (
+	role      = "HILBERT_EGRESS_ROLE" // what a child of the test is
+	worldPort = 9
+	hierarchy = "/sys/fs/cgroup"
+)
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(role) {
+	case "":
+		os.Exit(m.Run())
+	case "world":
+		receive()
+	default:
+		send(os.Getenv(role))
+	}
+}
+
+// receive counts what comes, by sender, and says so whenever a line comes in. It is the world beyond the uplink.
+func receive() {
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Scan() // the network is there
+	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", worldPort))
+	if err != nil {
+		panic(err)
+	}
+	var mu sync.Mutex
+	got := map[string]int64{}
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				panic(err)
+			}
+			go func() {
+				from := connection.RemoteAddr().(*net.TCPAddr).IP.String()
+				buffer := make([]byte, 64<<10)
+				for {
+					n, err := connection.Read(buffer)
+					mu.Lock()
+					got[from] += int64(n)
+					mu.Unlock()
+					if err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	fmt.Fprintln(os.Stdout, "ready")
+	for lines.Scan() {
+		mu.Lock()
+		fmt.Fprintln(os.Stdout, got[lines.Text()])
+		mu.Unlock()
+	}
+}
+
+// send sends to an address as fast as it can.
+func send(to string) {
+	bufio.NewScanner(os.Stdin).Scan()
+	connection, err := net.Dial("tcp", to)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Fprintln(os.Stdout, "ready")
+	buffer := make([]byte, 64<<10)
+	for {
+		if _, err := connection.Write(buffer); err != nil {
+			return
+		}
+	}
+}
+
+// child is a process in a cgroup and, unless it is of the host's network, in a network namespace of its own.
+type child struct {
+	process *exec.Cmd
+	in      io.Writer
+	out     *bufio.Scanner
+}
+
+func start(t *testing.T, what, cgroup string, host bool) *child {
+	t.Helper()
+	dir := filepath.Join(hierarchy, cgroup)
+	must(t, os.MkdirAll(dir, 0o755))
+	at, err := os.Open(dir)
+	must(t, err)
+	defer func() { _ = at.Close() }()
+	c := &child{process: exec.Command(os.Args[0])}
+	c.process.Env = append(os.Environ(), role+"="+what)
+	c.process.Stderr = os.Stderr
+	c.process.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(at.Fd())}
+	if !host {
+		c.process.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	}
+	c.in, err = c.process.StdinPipe()
+	must(t, err)
+	out, err := c.process.StdoutPipe()
+	must(t, err)
+	c.out = bufio.NewScanner(out)
+	must(t, c.process.Start())
+	t.Cleanup(func() {
+		_ = c.process.Process.Kill()
+		_ = c.process.Wait()
+		_ = os.Remove(dir)
+	})
+	return c
+}
+
+func (c *child) ask(t *testing.T, line string) string {
+	t.Helper()
+	_, err := fmt.Fprintln(c.in, line)
+	must(t, err)
+	if !c.out.Scan() {
+		t.Fatal("a child has ended")
+	}
+	return c.out.Text()
+}
+
+func (c *child) inside(t *testing.T, commands ...string) {
+	t.Helper()
+	for _, one := range commands {
+		run(t, fmt.Sprintf("nsenter -t %d -n %s", c.process.Process.Pid, one))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func run(t *testing.T, command string) {
+	t.Helper()
+	argv := strings.Fields(command)
+	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+}
+
+// veth makes a pair: name here, eth0 in the child's network; 10.9.N.1 here and 10.9.N.2 there.
+func veth(t *testing.T, name string, n int, there *child) {
+	t.Helper()
+	kernel, err := openNetlink()
+	must(t, err)
+	defer func() { _ = kernel.close() }()
+	peer := attribute(make([]byte, unix.SizeofIfInfomsg), unix.IFLA_IFNAME, []byte("eth0\x00"))
+	peer = attribute(peer, unix.IFLA_NET_NS_PID, number(uint32(there.process.Process.Pid)))
+	info := attribute(nil, unix.IFLA_INFO_KIND, []byte("veth\x00"))
+	info = attribute(info, unix.IFLA_INFO_DATA, attribute(nil, 1, peer)) // VETH_INFO_PEER
+	body := attribute(make([]byte, unix.SizeofIfInfomsg), unix.IFLA_IFNAME, append([]byte(name), 0))
+	body = attribute(body, unix.IFLA_LINKINFO, info)
+	must(t, kernel.ask(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, body, func([]byte) {}))
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", name).Run() })
+	run(t, fmt.Sprintf("ip addr add 10.9.%d.1/24 dev %s", n, name))
+	run(t, "ip link set "+name+" up")
+	there.inside(t, "ip link set lo up", fmt.Sprintf("ip addr add 10.9.%d.2/24 dev eth0", n), "ip link set eth0 up",
+		fmt.Sprintf("ip route add default via 10.9.%d.1", n))
+}
+
+// guest is the world, two pods with a network of their own, and one in the host's.
+type guest struct {
+	world *child
+	pods  map[string]*child
+}
+
+const (
+	pods     = "egress/besteffort/pod"
+	toWorld  = "10.9.0.2:9"
+	uplink   = "up0"
+	ceiling  = 1 << 20
+	fromOnce = 1500 * time.Millisecond
+	window   = 3 * time.Second
+)
+
+func newGuest(t *testing.T) *guest {
+	t.Helper()
+	if os.Getenv("HILBERT_IN_GUEST") == "" {
+		t.Skip("it changes the machine's network: run it by lab/vm/egress")
+	}
+	must(t, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644))
+	g := &guest{world: start(t, "world", pods+"World", false), pods: map[string]*child{}}
+	veth(t, uplink, 0, g.world)
+	if got := g.world.ask(t, ""); got != "ready" {
+		t.Fatal(got)
+	}
+	for n, name := range []string{"A", "B"} {
+		g.pods[name] = start(t, toWorld, pods+name, false)
+		veth(t, "pod"+name, n+1, g.pods[name])
+	}
+	g.pods["C"] = start(t, toWorld, pods+"C", true)
+	return g
+}
+
+func (g *guest) send(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if got := g.pods[name].ask(t, ""); got != "ready" {
+			t.Fatal(got)
+		}
+	}
+}
+
+// rates are what arrives of each address, in bytes per second.
+func (g *guest) rates(t *testing.T, addresses ...string) []float64 {
+	t.Helper()
+	time.Sleep(fromOnce)
+	read := func() (out []float64) {
+		for _, address := range addresses {
+			var n float64
+			_, err := fmt.Sscan(g.world.ask(t, address), &n)
+			must(t, err)
+			out = append(out, n)
+		}
+		return out
+	}
+	begin, before := time.Now(), read()
+	time.Sleep(window)
+	after, seconds := read(), time.Since(begin).Seconds()
+	for i := range after {
+		after[i] = (after[i] - before[i]) / seconds
+	}
+	t.Logf("%v: %.0f bytes/s", addresses, after)
+	return after
+}
+
+const addressA, addressB, addressC = "10.9.1.2", "10.9.2.2", "10.9.0.1"
+
+// limited asserts that a rate is about the ceiling: emulation gives wide bands.
+func limited(t *testing.T, what string, rate float64) {
+	t.Helper()
+	if rate < 0.6*ceiling || rate > 1.15*ceiling {
+		t.Errorf("%s: %.0f bytes/s, want about %d", what, rate, ceiling)
+	}
+}
+
+func unlimited(t *testing.T, what string, rate float64) {
+	t.Helper()
+	if rate < 1.5*ceiling {
+		t.Errorf("%s: %.0f bytes/s, want clearly more than %d", what, rate, ceiling)
+	}
+}
+
+// recovers asserts that pod A sends freely again. A sender that lost packets takes some time to find that out.
+func (g *guest) recovers(t *testing.T, what string) {
+	t.Helper()
+	var rate float64
+	for range 6 {
+		if rate = g.rates(t, addressA)[0]; rate > 1.5*ceiling {
+			return
+		}
+	}
+	unlimited(t, what, rate)
+}
+
+// TestGuestCeiling: a reclaimed pod keeps to the ceiling beside an online one, which is not delayed; also while the agent is away, together
+// with one in the host's network; and no longer when it is all taken back.
+func TestGuestCeiling(t *testing.T) {
+	g := newGuest(t)
+	o := Options{Uplink: uplink}
+	e, err := Open(o)
+	must(t, err)
+	defer func() { _ = e.Detach() }()
+	must(t, e.SetReclaimed([]string{pods + "A"}))
+	must(t, e.SetCeiling(ceiling))
+	g.send(t, "A", "B")
+	got := g.rates(t, addressA, addressB)
+	limited(t, "reclaimed", got[0])
+	unlimited(t, "online", got[1])
+	before, err := e.Counts()
+	must(t, err)
+	t.Logf("counts: %+v", before)
+	if c := before.Online; c.Delayed != 0 || c.Dropped != 0 || float64(c.Bytes) < window.Seconds()*ceiling {
+		t.Errorf("online: %+v", c)
+	}
+	if c := before.Reclaimed; c.Delayed == 0 || float64(c.Bytes) < 0.6*window.Seconds()*ceiling {
+		t.Errorf("reclaimed: %+v", c)
+	}
+
+	must(t, e.Close()) // the agent is away
+	limited(t, "reclaimed without the agent", g.rates(t, addressA)[0])
+	e, err = Open(o)
+	must(t, err)
+	after, err := e.Counts()
+	must(t, err)
+	if after.Reclaimed.Bytes <= before.Reclaimed.Bytes {
+		t.Errorf("counters began anew: %+v, before %+v", after, before)
+	}
+	must(t, e.SetReclaimed([]string{pods + "A", pods + "C"}))
+	g.send(t, "C")
+	got = g.rates(t, addressA, addressC, addressB)
+	limited(t, "both reclaimed", got[0]+got[1])
+	unlimited(t, "online beside both", got[2])
+
+	must(t, e.SetReclaimed(nil))
+	g.recovers(t, "no longer reclaimed")
+	must(t, e.SetReclaimed([]string{pods + "A", pods + "C"}))
+	must(t, e.Detach())
+	g.recovers(t, "taken back")
+	g.nothingLeft(t, e)
+}
+
+func (g *guest) nothingLeft(t *testing.T, e *Egress) {
+	t.Helper()
+	if _, err := os.Stat(e.pins); !os.IsNotExist(err) {
+		t.Errorf("pins are left: %v", err)
+	}
+	kernel, err := openNetlink()
+	must(t, err)
+	defer func() { _ = kernel.close() }()
+	left, err := kernel.qdiscs(e.uplink.index)
+	must(t, err)
+	for _, one := range left {
+		if one.handle != 0 {
+			t.Errorf("qdisc %v is left", one)
+		}
+	}
+}
+
+// TestGuestTaken: a qdisc that somebody chose is left alone, and nothing stays behind.
+func TestGuestTaken(t *testing.T) {
+	newGuest(t)
+	kernel, err := openNetlink()
+	must(t, err)
+	defer func() { _ = kernel.close() }()
+	index, err := net.InterfaceByName(uplink)
+	must(t, err)
+	var bounded bytes.Buffer // pfifo's only option: its limit
+	must(t, binary.Write(&bounded, binary.NativeEndian, uint32(100)))
+	must(t, kernel.addQdisc(index.Index, 7<<16, rootParent, "pfifo", bounded.Bytes()))
+	_, err = Open(Options{Uplink: uplink, Pins: "/sys/fs/bpf/hilbert-egress"})
+	if refused, ok := errors.AsType[*Unsupported](err); !ok || refused.Reason != ReasonQdiscTaken {
+		t.Fatalf("got %v, want %s", err, ReasonQdiscTaken)
+	}
+	left, err := kernel.qdiscs(index.Index)
+	must(t, err)
+	if len(left) != 1 || left[0].kind != "pfifo" {
+		t.Errorf("qdiscs %v, want pfifo alone", left)
+	}
+	if _, err := os.Stat("/sys/fs/bpf/hilbert-egress"); !os.IsNotExist(err) {
+		t.Errorf("pins are left: %v", err)
+	}
+}

@@ -1,0 +1,140 @@
+package egress
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestJudge(t *testing.T) {
+	const root, ours = rootParent, ourRoot
+	for name, c := range map[string]struct {
+		found []qdisc
+		want  verdict
+	}{
+		"a veth":                    {nil, replace},
+		"the kernel's default":      {[]qdisc{{"fq_codel", 0, root}}, replace},
+		"fq by default":             {[]qdisc{{"fq", 0, root}}, keep},
+		"fq by somebody":            {[]qdisc{{"fq", 8 << 16, root}, {"clsact", 0xffff0000, 0xfffffff1}}, keep},
+		"queues by default":         {[]qdisc{{"mq", 0, root}, {"fq_codel", 0, 1}, {"fq_codel", 0, 2}}, replace},
+		"queues with fq":            {[]qdisc{{"mq", 0, root}, {"fq", 0, 1}, {"fq", 0, 2}}, keep},
+		"queues, one without fq":    {[]qdisc{{"mq", 8 << 16, root}, {"fq", 0, 1}, {"pfifo", 0, 2}}, taken},
+		"queues of ours, half done": {[]qdisc{{"mq", ours, root}, {"fq", 0, 1}, {"fq_codel", 0, 2}}, replace},
+		"a shaper":                  {[]qdisc{{"htb", 1 << 16, root}, {"fq", 2 << 16, 1<<16 | 1}}, taken},
+	} {
+		if got, _ := judge(c.found); got != c.want {
+			t.Errorf("%s: verdict %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestDefaultRoute(t *testing.T) {
+	const head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+	for name, c := range map[string]struct{ routes, want string }{
+		"none":             {head + "eth0\t0000000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n", ""},
+		"one":              {head + "eth1\t00000000\t0202000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n", "eth1"},
+		"the least metric": {head + "wifi\t00000000\t0202000A\t0003\t0\t0\t600\t00000000\t0\t0\t0\neth1\t00000000\t0202000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n", "eth1"},
+		"half a default":   {head + "vpn\t00000000\t0202000A\t0003\t0\t0\t0\t00000080\t0\t0\t0\n", ""},
+		"cut off":          {head + "eth1\t00000000\n", ""},
+		"empty":            {"", ""},
+	} {
+		if got := defaultRoute(c.routes); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestSpeedAndQueues(t *testing.T) {
+	sys := t.TempDir()
+	for name, text := range map[string]string{"fast": "10000\n", "virtual": "-1\n", "odd": "?\n"} {
+		for _, queue := range []string{"tx-0", "tx-1", "rx-0"} {
+			if err := os.MkdirAll(filepath.Join(sys, "class/net", name, "queues", queue), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(sys, "class/net", name, "speed"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, known := speed(sys, "fast"); !known || got != 1.25e9 {
+		t.Errorf("speed %g, %v, want 1.25e9 bytes/s", got, known)
+	}
+	for _, name := range []string{"virtual", "odd", "absent"} {
+		if got, known := speed(sys, name); known {
+			t.Errorf("%s: speed %g, want it not known", name, got)
+		}
+	}
+	if got := queues(sys, "fast"); got != 2 {
+		t.Errorf("%d queues, want 2", got)
+	}
+	if got := queues(sys, "absent"); got != 1 {
+		t.Errorf("%d queues of what is not there, want 1", got)
+	}
+}
+
+// message is one of the kernel's.
+func message(kind uint16, sequence uint32, body []byte) []byte {
+	out := binary.NativeEndian.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+len(body)))
+	out = binary.NativeEndian.AppendUint16(out, kind)
+	out = binary.NativeEndian.AppendUint16(out, 0)
+	out = binary.NativeEndian.AppendUint32(out, sequence)
+	out = binary.NativeEndian.AppendUint32(out, 0)
+	return append(append(out, body...), make([]byte, aligned(len(body))-len(body))...)
+}
+
+func TestAnswers(t *testing.T) {
+	refused := binary.NativeEndian.AppendUint32(nil, uint32(0xffffffff-uint32(unix.ENODEV)+1))
+	for name, c := range map[string]struct {
+		data    []byte
+		visited int
+		done    bool
+		err     error
+	}{
+		"two and the end":     {append(append(message(16, 5, []byte("ab")), message(16, 5, []byte("c"))...), message(unix.NLMSG_DONE, 5, number(0))...), 2, true, nil},
+		"more to come":        {message(16, 5, []byte("ab")), 1, false, nil},
+		"of an earlier asker": {append(message(16, 4, []byte("ab")), message(unix.NLMSG_ERROR, 4, refused)...), 0, false, nil},
+		"refused":             {message(unix.NLMSG_ERROR, 5, refused), 0, true, unix.ENODEV},
+		"acknowledged":        {message(unix.NLMSG_ERROR, 5, number(0)), 0, true, nil},
+	} {
+		visited := 0
+		n := &netlink{sequence: 5}
+		done, err := n.answers(c.data, func([]byte) { visited++ })
+		if visited != c.visited || done != c.done || !errors.Is(err, c.err) {
+			t.Errorf("%s: visited %d, done %v, error %v", name, visited, done, err)
+		}
+	}
+}
+
+// FuzzAnswers: nothing that a kernel may say leads out of bounds, or never ends.
+func FuzzAnswers(f *testing.F) {
+	f.Add(message(16, 5, attribute(make([]byte, 16), 3, []byte("eth0\x00"))))
+	f.Add([]byte{1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		n := &netlink{sequence: 5}
+		_, _ = n.answers(data, func(body []byte) {
+			attributes(body, func(_ uint16, value []byte) { _, _ = text(value), word(value) })
+		})
+	})
+}
+
+func TestInterfaces(t *testing.T) {
+	n, err := openNetlink()
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() { _ = n.close() }()
+	all, err := n.interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range all {
+		if one.name == "lo" && one.index == 1 && one.peer == -1 {
+			return
+		}
+	}
+	t.Errorf("no loopback among %+v", all)
+}
