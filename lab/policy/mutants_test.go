@@ -25,8 +25,8 @@ const survival = 15 * time.Second
 // forSpeed are the conditions that only save work: without them the rules say the same.
 var forSpeed = []string{"hilbert-pod-create/speaks-of-hilbert", "hilbert-pod-update/changes-what-is-said", "hilbert-binding/brings-words"}
 
-// elsewhere is tried by TestWithoutMutation: it matters only where the mutation is not in force.
-const elsewhere = "hilbert-required-plugin/validations 0"
+// elsewhere is tried by TestWithoutMutation: it matters only where a mutation is not in force.
+var elsewhere = []string{"hilbert-required-plugin/validations 0", "hilbert-reclaimed/validations 0"}
 
 // mutant is a policy with one of its rules taken out.
 type mutant struct {
@@ -78,38 +78,60 @@ func TestEachRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// TestWithoutMutation: where nothing writes the annotation, pods that need it are refused until they say it themselves.
+// TestWithoutMutation: where nothing writes for them what pods must say, they are refused until they say it themselves.
 func TestWithoutMutation(t *testing.T) {
+	ours, gpu := scheduler(spec.DefaultSchedulerName), gpus("1")
+	reclaimed, asking := label(spec.LabelQoS, string(spec.QoSReclaimed)), main("=millicpu=100")
+	const want, say = "a pod of level reclaimed_cores must be BestEffort, and this one is ", "; ask for hilbert.dev/reclaimed-millicpu"
+	for name, rows := range map[string][]request{
+		"hilbert-required-plugin": {
+			{"a GPU", creates(owner, both, ours, gpu), "install the MutatingAdmissionPolicy hilbert-required-plugin"},
+			{"a GPU, with the plugin", creates(owner, both, ours, gpu, annotation(requiredPlugins, agentRequired)), ""},
+		},
+		"hilbert-reclaimed": {
+			{"burstable", creates(owner, plain, reclaimed, main("cpu=1")), "hilbert.dev/qos-level: " + want + "Burstable" + say},
+			{"guaranteed, by Katalyst's name", creates(owner, plain, annotation(spec.AnnotationKatalystQoS, string(spec.QoSReclaimed)), main("=cpu=1 memory=1M")),
+				"katalyst.kubewharf.io/qos_level: " + want + "Guaranteed" + say},
+			{"as a whole", creates(owner, plain, reclaimed, whole("=cpu=1 memory=1M")), want + "Guaranteed" + say},
+			{"in our resources", becomes(owner, plain, "main: =millicpu=100", reclaimed, asking), ""},
+			{"with defaults", creates(owner, defaulted, reclaimed, asking),
+				want + "Burstable (a LimitRange of the namespace has filled in what it did not say: LimitRanger plugin set: cpu, memory request for container main"},
+			{"without defaults", becomes(owner, defaulted, "main: =cpu=0 millicpu=100 memory=0", reclaimed, main("=cpu=0 millicpu=100 memory=0")), ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			off := mutants(t, mutation(t, name))[0]
+			api := admin.Discovery().RESTClient()
+			if err := controlplane.ApplyPolicy(t.Context(), api, off.changed); err != nil {
+				t.Fatal(err)
+			}
+			if err := poll(t.Context(), survival, func() error { return firstWrong(t.Context(), rows) }); err != nil {
+				t.Error(err)
+			}
+			if err := controlplane.ApplyPolicy(t.Context(), api, off.correct); err != nil {
+				t.Fatal(err)
+			}
+			if err := poll(t.Context(), patience, func() error { return firstWrong(t.Context(), requests()) }); err != nil {
+				t.Fatalf("after it was put back: %v", err)
+			}
+		})
+	}
+}
+
+// mutation is the MutatingAdmissionPolicy of a name.
+func mutation(t *testing.T, name string) []byte {
+	t.Helper()
 	documents, err := controlplane.PolicyDocuments()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, document := range documents {
-		if object(t, document)["kind"] != "MutatingAdmissionPolicy" {
-			continue
+		if o := object(t, document); o["kind"] == "MutatingAdmissionPolicy" && o["metadata"].(map[string]any)["name"] == name {
+			return document
 		}
-		off := mutants(t, document)[0]
-		api := admin.Discovery().RESTClient()
-		if err := controlplane.ApplyPolicy(t.Context(), api, off.changed); err != nil {
-			t.Fatal(err)
-		}
-		gpu := []part{scheduler(spec.DefaultSchedulerName), gpus("1")}
-		refused := poll(t.Context(), survival, func() error {
-			return verdict(dryCreate(t.Context(), owner, both, pod("new", gpu...)), "install the MutatingAdmissionPolicy hilbert-required-plugin")
-		})
-		said := saysRequired(t.Context(), owner, both, pod("new", append(gpu, annotation(requiredPlugins, agentRequired))...), agentRequired)
-		if err := controlplane.ApplyPolicy(t.Context(), api, off.correct); err != nil {
-			t.Fatal(err)
-		}
-		if err := poll(t.Context(), patience, func() error { return firstWrong(t.Context(), required()) }); err != nil {
-			t.Fatalf("after it was put back: %v", err)
-		}
-		if err := errors.Join(refused, said); err != nil {
-			t.Error(err)
-		}
-		return
 	}
-	t.Fatal("there is no MutatingAdmissionPolicy")
+	t.Fatalf("there is no MutatingAdmissionPolicy %s", name)
+	return nil
 }
 
 // firstWrong is the first row that comes out wrong.
@@ -158,7 +180,7 @@ func mutants(t *testing.T, document []byte) []mutant {
 					continue
 				}
 			}
-			if _, mutating := rules["mutations"]; !mutating && name+"/"+what == elsewhere {
+			if _, mutating := rules["mutations"]; !mutating && slices.Contains(elsewhere, name+"/"+what) {
 				continue
 			}
 			without(what, i, func(rules map[string]any) (map[string]any, string) { return rules, list })

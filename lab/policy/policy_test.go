@@ -103,15 +103,7 @@ func prepare(ctx context.Context) error {
 		plain: {"hilbert.dev/allow-dedicated-cores": "false"}, dedicated: {"hilbert.dev/allow-dedicated-cores": "true"},
 		system: {"hilbert.dev/allow-system-cores": "true"}, both: {"hilbert.dev/allow-dedicated-cores": "true", "hilbert.dev/allow-system-cores": "true"},
 	} {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-		if _, err := admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-		// The owner of a namespace may do all in it.
-		if _, err := admin.RbacV1().RoleBindings(name).Create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "owner"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "ann"}},
-		}, metav1.CreateOptions{}); err != nil {
+		if err := makeNamespace(ctx, name, labels); err != nil {
 			return err
 		}
 	}
@@ -126,13 +118,29 @@ func prepare(ctx context.Context) error {
 	if err := prepareNodes(ctx); err != nil {
 		return err
 	}
+	if err := prepareBounds(ctx); err != nil {
+		return err
+	}
 	if err := plane.InstallPolicies(ctx); err != nil {
 		return err
 	}
-	if err := awaitPolicies(ctx); err != nil {
+	if err := errors.Join(awaitPolicies(ctx), awaitBounds(ctx)); err != nil {
 		return err
 	}
 	return stock(ctx)
+}
+
+// makeNamespace makes a namespace whose owner may do all in it.
+func makeNamespace(ctx context.Context, name string, labels map[string]string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	if _, err := admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	_, err := admin.RbacV1().RoleBindings(name).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "owner"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "ann"}},
+	}, metav1.CreateOptions{})
+	return err
 }
 
 // grant creates the ClusterRole and its binding of deploy/rbac.yaml.
@@ -178,6 +186,16 @@ func awaitPolicies(ctx context.Context) error {
 		if err := createsNode(agents.unbound, "n3")(ctx); err == nil {
 			return errors.New("hilbert-cnr-own-node is not in force")
 		}
+		if err := nodeRows()[0].try(ctx); err != nil {
+			return fmt.Errorf("hilbert-reclaimed-node is not in force: %w", err)
+		}
+		if err := dryCreate(ctx, admin, plain, pod("probe", main("=bytes=1"))); err == nil {
+			return errors.New("hilbert-reclaimed is not in force")
+		}
+		reclaimed := label(spec.LabelQoS, string(spec.QoSReclaimed))
+		if err := becomes(admin, plain, "main: cpu=0 millicpu=1k / millicpu=1k", main("cpu=1"), reclaimed)(ctx); err != nil {
+			return err
+		}
 		return saysRequired(ctx, admin, plain, pod("probe", scheduler(spec.DefaultSchedulerName), gpus("1")), agentRequired)
 	})
 }
@@ -188,6 +206,7 @@ func stock(ctx context.Context) error {
 		pod("free"), pod("online", label(spec.LabelQoS, string(spec.QoSShared)), annotation(spec.AnnotationPool, "ads")),
 		pod("bound", scheduler(spec.DefaultSchedulerName), label(spec.LabelQoS, string(spec.QoSDedicated)), annotation(spec.AnnotationNUMA, spec.NUMABound)),
 		pod("katalyst", annotation(spec.AnnotationKatalystQoS, string(spec.QoSShared))),
+		pod("busy", main("cpu=1")), pod("lent", main("=cpu=1 memory=1G"), label(spec.LabelQoS, string(spec.QoSReclaimed))),
 		pod("gpu", scheduler(spec.DefaultSchedulerName), gpus("1")), pod("placed", scheduler(spec.DefaultSchedulerName), gpus("2")),
 	} {
 		if err := create(ctx, both, p); err != nil {

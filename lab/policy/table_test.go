@@ -41,7 +41,7 @@ func TestRequests(t *testing.T) {
 
 func requests() []request {
 	var all []request
-	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes()} {
+	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes(), reclaimedRows(), boundRows(), nodeRows()} {
 		all = append(all, some...)
 	}
 	return all
