@@ -37,7 +37,7 @@ func (h *Published) see(found, deadband int64, f freeze, now, length time.Durati
 // bound it, and what reclaimed pods use is not in it.
 func (t *tick) cpu(z *Zone, s *ZoneState) Headroom {
 	all, keep := float64(divisible(z)), t.least(z, s)
-	byUse, byForecast := t.need(s.Smooth.Value, z, s), t.need(s.Forecast.expect(t, s.Smooth.Value), z, s)
+	byUse, byForecast := t.need(s.Smooth.Value, t.p.TargetUse, z, s), t.need(s.Forecast.expect(t, s.Smooth.Value), t.p.ForecastUse, z, s)
 	need, reason := byUse, BoundByUse
 	switch {
 	case byForecast > byUse:

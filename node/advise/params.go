@@ -72,6 +72,8 @@ type Params struct {
 	MemoryPressureHigh     float64 `json:"memoryPressureHigh"`
 	MemoryPressureCritical float64 `json:"memoryPressureCritical"`
 
+	// ForecastUse is TargetUse for the forecast: it is of peaks, which may fill the shared CPUs more than what they have all the time.
+	ForecastUse float64 `json:"forecastUse"`
 	// Horizon is how far the forecast looks ahead. Of the days that it knows it takes the ForecastPercentile, where a day weighs half as much as one
 	// ForecastHalfLife (in days) younger.
 	Horizon            time.Duration `json:"horizon"`
@@ -102,7 +104,7 @@ func Defaults() Params {
 		CPUReserve: 0.02, UseOver: 3 * time.Second, RiseAfter: 3 * time.Minute, CPUDeadband: 100, MemoryDeadband: 64 << 20,
 		FileShare: 0.5, Watermark: 0.02, GrowthReserve: 0.05, MemoryPressureHigh: 0.05, MemoryPressureCritical: 0.2,
 
-		Horizon: 30 * time.Minute, ForecastPercentile: 0.9, ForecastHalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: 6 * time.Hour,
+		ForecastUse: 0.7, Horizon: 30 * time.Minute, ForecastPercentile: 0.9, ForecastHalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: 6 * time.Hour,
 	}
 }
 
@@ -168,6 +170,7 @@ func (p *Params) checks() []check {
 		{"growthReserve", p.GrowthReserve, 0, 1},
 		{"memoryPressureHigh", p.MemoryPressureHigh, 0, p.MemoryPressureCritical},
 		{"memoryPressureCritical", p.MemoryPressureCritical, 0, float64(many)},
+		{"forecastUse", p.ForecastUse, 0.05, 1},
 		{"horizon", float64(p.Horizon), 0, maxHorizon},
 		{"forecastPercentile", p.ForecastPercentile, 0, 1},
 		{"forecastHalfLife", p.ForecastHalfLife, 0.1, 365},

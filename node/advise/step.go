@@ -146,7 +146,7 @@ func (t *tick) zone(z *Zone, s *ZoneState, a *ZoneAdvice) {
 		s.Forecast.see(use, t)
 	}
 	use = s.Last.Use.Value
-	need := s.Need.see(t.need(use, z, s), t.now, t.p.ShrinkAfter)
+	need := s.Need.see(t.need(use, t.p.TargetUse, z, s), t.now, t.p.ShrinkAfter)
 	_, asked := recall(z.SharedRequests, &s.Last.Requests)
 	grade := t.p.grade(z, t.o.Node.CPUPressure)
 	missing := !known || grade == unjudged || (!asked && t.p.RequestShare > 0)
@@ -170,9 +170,9 @@ func (t *tick) smooth(average *Sample, value float64) {
 	average.Value += (value - average.Value) * share
 }
 
-// need is how many CPUs the shared pools should have to use so many.
-func (t *tick) need(use float64, z *Zone, s *ZoneState) float64 {
-	return max(use/t.p.TargetUse+t.p.Margin, t.least(z, s))
+// need is how many CPUs the shared pools should have to use so many and be no busier than that.
+func (t *tick) need(use, busy float64, z *Zone, s *ZoneState) float64 {
+	return max(use/busy+t.p.Margin, t.least(z, s))
 }
 
 // least is what the shared pools keep whatever they use.
