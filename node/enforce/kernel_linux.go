@@ -75,10 +75,19 @@ func (f *Files) Read(name string) (string, error) {
 	return strconv.Itoa(lowest), err
 }
 
-// Write implements Kernel. OOMScoreAdj is only ever raised: who has made itself a likelier victim stays one, and lowering would take a
+// Write implements Kernel. The kernel takes IOMax for one device at a time. OOMScoreAdj is only ever raised: who has made itself a likelier victim stays one, and lowering would take a
 // capability that the agent has no other use for.
 func (f *Files) Write(name, value string) error {
-	if path.Base(name) != OOMScoreAdj {
+	switch path.Base(name) {
+	case IOMax:
+		for line := range strings.SplitSeq(value, "\n") {
+			if err := f.write(f.root, name, line); err != nil {
+				return err
+			}
+		}
+		return nil
+	case OOMScoreAdj:
+	default:
 		return f.write(f.root, name, value)
 	}
 	want, err := strconv.Atoi(value)

@@ -164,3 +164,14 @@ func BenchmarkTick(b *testing.B) {
 		}
 	}
 }
+
+// The kernel takes the limits of one device at a time.
+func TestFilesLimits(t *testing.T) {
+	f, dir := tree(t, map[string]string{"cgroup/a/io.max": ""})
+	if err := f.Write("a/io.max", "8:0 rbps=1\n8:16 rbps=2"); err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, dir, "cgroup/a/io.max"); got != "8:16 rbps=2" { // a plain file keeps the last write
+		t.Errorf("got %q, want the second device's line, written alone", got)
+	}
+}

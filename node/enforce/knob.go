@@ -21,6 +21,8 @@ const (
 	MemoryLow   = "memory.low"
 	MemoryMin   = "memory.min"
 	SwapMax     = "memory.swap.max"
+	IOWeight    = "io.weight"
+	IOMax       = "io.max"
 	OOMScoreAdj = "oom_score_adj"
 )
 
@@ -43,6 +45,8 @@ type kind struct {
 	canonical func(string) (string, error)
 	// atLeast: a higher value in the kernel is right too.
 	atLeast bool
+	// covers, if set, reports whether the kernel's value has all that the wanted one says; what that does not say is left alone.
+	covers func(actual, want string) bool
 	// rounded: the kernel may keep another value than it was given.
 	rounded bool
 }
@@ -62,11 +66,16 @@ var kinds = map[string]kind{
 	MemoryLow:   {canonical: canonicalBytes, rounded: true},
 	MemoryMin:   {canonical: canonicalBytes, rounded: true},
 	SwapMax:     {canonical: canonicalBytes, rounded: true},
+	IOWeight:    {canonical: canonicalWeight},
+	IOMax:       {canonical: canonicalLimits, covers: coversLimits},
 	OOMScoreAdj: {canonical: canonicalInteger(-1000, 1000), atLeast: true},
 }
 
 // right reports whether the kernel's value does what the wanted one asks. Both are canonical.
 func (k *kind) right(actual, want string) bool {
+	if k.covers != nil {
+		return k.covers(actual, want)
+	}
 	if actual == want || !k.atLeast {
 		return actual == want
 	}
