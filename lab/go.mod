@@ -21,6 +21,7 @@ require (
 
 require (
 	github.com/Microsoft/hnslib v0.1.3 // indirect
+	github.com/cilium/ebpf v0.22.0 // indirect
 	github.com/containerd/nri v0.12.5 // indirect
 	github.com/go-logr/zapr v1.3.0 // indirect
 	github.com/knqyf263/go-plugin v0.9.0 // indirect
