@@ -1,0 +1,49 @@
+package shrink
+
+import (
+	"strconv"
+	"strings"
+
+	"hilbert.dev/hilbert/node/advise"
+)
+
+// Groups reads back what the kernel has of the protection of some cgroups: advise.MemoryObservation.Groups. What cannot be read is not known.
+func Groups(k Kernel, dirs []string) []advise.MemoryGroup {
+	out := make([]advise.MemoryGroup, 0, len(dirs))
+	for _, dir := range dirs {
+		out = append(out, advise.MemoryGroup{
+			Dir: dir, Low: bytesIn(k, dir+"/memory.low"), Min: bytesIn(k, dir+"/memory.min"), Current: bytesIn(k, dir+"/memory.current"),
+		})
+	}
+	return out
+}
+
+// bytesIn is the number in a file; "max" is more than any machine has.
+func bytesIn(k Kernel, path string) advise.Sample {
+	text, err := k.Read(path)
+	text = strings.TrimSpace(text)
+	if err == nil && text == "max" {
+		return advise.Known(1 << 50)
+	}
+	n, failed := strconv.ParseInt(text, 10, 64)
+	if err != nil || failed != nil || n < 0 {
+		return advise.Sample{}
+	}
+	return advise.Known(float64(n))
+}
+
+// Recursive reports whether the hierarchy at a mount point is mounted with memory_recursiveprot, by the text of /proc/mounts.
+func Recursive(mounts, point string) bool {
+	recursive := false
+	for line := range strings.Lines(mounts) {
+		fields := strings.Fields(line)
+		if len(fields) < 4 || fields[1] != point || fields[2] != "cgroup2" {
+			continue
+		}
+		recursive = false // the last mount of a point is the one that counts
+		for option := range strings.SplitSeq(fields[3], ",") {
+			recursive = recursive || option == "memory_recursiveprot"
+		}
+	}
+	return recursive
+}
