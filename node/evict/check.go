@@ -50,7 +50,7 @@ func (t *Threshold) kind() string {
 // above says whether a mark is above a threshold on any machine, or on that of the known total.
 func (m Mark) above(t *Threshold) bool {
 	if t.Total > 0 {
-		return m.of(t.Total, 0) > t.mark().of(t.Total, 0)
+		return m.of(t.Total) > t.mark().of(t.Total)
 	}
 	return m.Share > t.Share && t.Share > 0 || m.Amount > t.Amount && t.Amount > 0
 }
@@ -59,7 +59,7 @@ func (m Mark) above(t *Threshold) bool {
 func (m Mark) text(signal string) string {
 	var parts []string
 	if m.Share > 0 {
-		parts = append(parts, fmt.Sprintf("%g %%", m.Share*percent))
+		parts = append(parts, fmt.Sprintf("%.4g %%", m.Share*percent))
 	}
 	switch {
 	case m.Amount > 0 && strings.HasSuffix(signal, "inodesFree"):

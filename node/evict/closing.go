@@ -1,9 +1,6 @@
 package evict
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Closure is the node's last closing, as long as it makes the next one longer.
 type Closure struct {
@@ -14,7 +11,7 @@ type Closure struct {
 }
 
 // evicted closes the node. While it is closed another eviction lets the time begin anew; soon after it was opened, for twice as long.
-func (c *Closure) evicted(at time.Duration, p *Closing, d Detector, pod Ref) {
+func (c *Closure) evicted(at time.Duration, p *Closing, reason string) {
 	switch {
 	case !c.On:
 		c.For = p.First
@@ -22,15 +19,15 @@ func (c *Closure) evicted(at time.Duration, p *Closing, d Detector, pod Ref) {
 		c.For *= 2
 	}
 	c.For = min(max(c.For, p.First), p.Most)
-	c.On, c.Until, c.Reason = true, max(c.Until, at+c.For), fmt.Sprintf("%s: %s was evicted", d, pod)
+	c.On, c.Until, c.Reason = true, max(c.Until, at+c.For), reason
 }
 
-// decay halves the time for each Again that passed since the node was opened, and forgets it when no more is left of it than the first.
+// decay halves the time for each Again that passed since the node was opened, and forgets it where the next closing would be as the first.
 func (c *Closure) decay(at time.Duration, p *Closing) {
 	for c.On && at-c.Until >= p.Again {
 		c.Until += p.Again
 		c.For /= 2
-		if c.For < p.First {
+		if 2*c.For <= p.First {
 			*c = Closure{}
 		}
 	}

@@ -23,7 +23,7 @@ type Decision struct {
 	Reclaims []Reclaim `json:"reclaims,omitempty"`
 	// Notices are pods that will be wished away unless the pressure ends before.
 	Notices []Notice `json:"notices,omitempty"`
-	// Wishes are for the report, the most wanted first.
+	// Wishes are for the report, the most wanted first. One that is not needed at this tick, or of which that is not known, is left out.
 	Wishes []spec.EvictionWish `json:"wishes,omitempty"`
 	// Stop is a pod whose containers the agent kills now, itself.
 	Stop *Stop `json:"stop,omitempty"`
@@ -103,14 +103,18 @@ type Closed struct {
 // Explain says the decision in lines for people, empty where there is nothing to say.
 func (d *Decision) Explain() string {
 	var b strings.Builder
+	if d.DryRun && len(d.Pressures) > 0 {
+		b.WriteString("dry run: nothing of this is acted on\n")
+	}
 	for i := range d.Pressures {
 		p := &d.Pressures[i]
-		fmt.Fprintf(&b, "%s %s since %v: %s", p.Detector, p.Level, p.Since, p.Message)
+		fmt.Fprintf(&b, "%s %s since %v", p.Detector, p.Level, p.Since)
+		if p.Pod != nil {
+			fmt.Fprintf(&b, " of %s", p.Pod)
+		}
+		fmt.Fprintf(&b, ": %s", p.Message)
 		if p.Pending > 0 {
 			fmt.Fprintf(&b, "; %s to come", p.Detector.amount(p.Pending))
-		}
-		if p.Blind {
-			b.WriteString("; not known now")
 		}
 		b.WriteByte('\n')
 	}
@@ -131,7 +135,7 @@ func (d *Decision) Explain() string {
 		if w.Urgent {
 			urgent = "urgently "
 		}
-		fmt.Fprintf(&b, "%swished away: %s/%s: %s\n", urgent, w.Namespace, w.Name, w.Reason)
+		fmt.Fprintf(&b, "%s/%s is %swished away: %s\n", w.Namespace, w.Name, urgent, w.Reason)
 	}
 	if d.Stop != nil {
 		fmt.Fprintf(&b, "%s %s: %s, %s\n", d.verb("stop"), d.Stop.Pod, d.Stop.Reason, d.Stop.Why)

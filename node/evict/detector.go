@@ -72,6 +72,7 @@ const (
 	memory resource = iota
 	zoneMemory
 	cpu
+	wantedCPU // what it uses and waits for
 	rootBytes
 	rootInodes
 	imageBytes
@@ -152,7 +153,7 @@ var detectors = [detectorCount]row{
 		hold: func(p *Params) (_, _ time.Duration) { return p.CPU.For, 0 },
 	},
 	CPUSuppressed: {
-		name: "CPUSuppressed", resource: cpu,
+		name: "CPUSuppressed", resource: wantedCPU,
 		read: starvation, say: sayStarvation, eligible: (*view).starves,
 		hold: func(p *Params) (_, _ time.Duration) { return p.Suppressed.For, 0 },
 	},
@@ -183,7 +184,7 @@ func (d *Detector) UnmarshalText(text []byte) error {
 // amount says how much of its resource.
 func (d Detector) amount(v float64) string {
 	switch detectors[d].resource {
-	case cpu:
+	case cpu, wantedCPU:
 		return fmt.Sprintf("%.2f CPUs", v)
 	case rootInodes, imageInodes:
 		return fmt.Sprintf("%.0f inodes", v)
@@ -251,6 +252,14 @@ type reading struct {
 // until then. Where less is worse, all are negative.
 type side struct{ value, enter, clear, need float64 }
 
+// want is what must still be given back: nothing where the level is over but for the time that it must be.
+func (s *side) want() float64 {
+	if s.value <= s.clear {
+		return 0
+	}
+	return max(s.need, 0)
+}
+
 // never is a level that a detector does not have.
 func never() side { return side{value: 0, enter: 1, clear: 0} }
 
@@ -277,6 +286,9 @@ func (r resource) gain(pod *Pod, zone int) advise.Sample {
 		}
 	case cpu:
 		return pod.CPU
+	case wantedCPU:
+		_, want, ok := wanted(pod)
+		return advise.Sample{Value: want, Known: ok}
 	case rootBytes:
 		return pod.Root.Bytes
 	case rootInodes:
@@ -294,7 +306,7 @@ func (r resource) least(l *Ladder) float64 {
 	switch r {
 	case memory, zoneMemory:
 		return l.LeastMemory
-	case cpu:
+	case cpu, wantedCPU:
 		return l.LeastCPU
 	case rootInodes, imageInodes:
 		return l.LeastInodes

@@ -9,7 +9,7 @@ import (
 )
 
 // Observation is what is seen at one tick. Memory and disk space are in bytes, CPU in logical CPUs, pressure from 0 to 1. A number that is not
-// finite or below 0 counts as not known.
+// finite, below 0 or beyond what a machine can have counts as not known.
 type Observation struct {
 	// At is the time since the node's boot.
 	At   time.Duration `json:"at"`
@@ -124,9 +124,12 @@ const (
 	Refused AnswerState = "Refused" // a PodDisruptionBudget is in the way
 )
 
+// most is more than any machine has of anything, and little enough that sums stay exact enough and whole.
+const most = 1 << 60
+
 // value is a sample's number if it may be relied on.
 func value(s advise.Sample) (float64, bool) {
-	if !s.Known || math.IsNaN(s.Value) || math.IsInf(s.Value, 0) || s.Value < 0 {
+	if !s.Known || math.IsNaN(s.Value) || s.Value < 0 || s.Value > most {
 		return 0, false
 	}
 	return s.Value, true

@@ -31,7 +31,7 @@ type Params struct {
 	Images      Watermarks   `json:"images"`
 	ImageInodes Watermarks   `json:"imageInodes"`
 
-	// WatermarkFactor: the marks of memory are at least this times the kernel's watermark.
+	// WatermarkFactor: the hard marks of memory are at least this times the kernel's watermark, the soft ones twice that.
 	WatermarkFactor float64 `json:"watermarkFactor"`
 	// ReleaseAfter is how long a reading must be beyond the mark's clearance for a level to end.
 	ReleaseAfter time.Duration `json:"releaseAfter"`
@@ -130,8 +130,8 @@ type Ladder struct {
 	LeastCPU    float64 `json:"leastCPU"`
 }
 
-// Closing is how long a node that evicted takes no reclaimed pods: First, twice as long, up to Most, each time that it evicts again less than
-// Again after it was opened; half as long for each Again that passed without.
+// Closing is how long a node that evicted takes no reclaimed pods: twice as long as the time before, halved for each Again that passed since it was
+// opened, but at least First and at most Most.
 type Closing struct {
 	First time.Duration `json:"first"`
 	Most  time.Duration `json:"most"`

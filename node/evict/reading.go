@@ -7,8 +7,8 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 )
 
-// of is the mark on something of a size; at least floor.
-func (m Mark) of(total, floor float64) float64 { return max(m.Share*total, m.Amount, floor) }
+// of is the mark on something of a size.
+func (m Mark) of(total float64) float64 { return max(m.Share*total, m.Amount) }
 
 // below is the side of a level that begins where less than mark is there.
 func below(available, mark, clear float64) side {
@@ -16,7 +16,7 @@ func below(available, mark, clear float64) side {
 	return side{value: -available, enter: -mark, clear: -over, need: over - available}
 }
 
-// watermarked reads what is available of a total. A mark is never lower than floor.
+// watermarked reads what is available of a total. The hard mark is at least floor, the soft one twice that.
 func watermarked(w *Watermarks, total, available advise.Sample, floor float64) reading {
 	t, ok := value(total)
 	a, has := value(available)
@@ -25,11 +25,12 @@ func watermarked(w *Watermarks, total, available advise.Sample, floor float64) r
 	}
 	return reading{
 		known: true,
-		soft:  below(a, w.Soft.of(t, floor), w.Clear),
-		hard:  below(a, w.Hard.of(t, floor), w.Clear),
+		soft:  below(a, max(w.Soft.of(t), 2*floor), w.Clear),
+		hard:  below(a, max(w.Hard.of(t), floor), w.Clear),
 	}
 }
 
+// watermark is what the kernel's own mark makes the hard one at least.
 func (v *view) watermark(s advise.Sample) float64 {
 	x, _ := value(s)
 	return x * v.p.WatermarkFactor
@@ -50,7 +51,7 @@ func memoryPressure(v *view, _ int) reading {
 	if !ok || !has || !hasSome || !hasFull {
 		return reading{}
 	}
-	gate := rule.Below.of(total, 0)
+	gate := rule.Below.of(total)
 	if available >= gate {
 		some, full = 0, 0
 	}
@@ -214,13 +215,13 @@ func sayOveruse(v *view, i int, r *reading) string {
 	return fmt.Sprintf("it holds %s of memory and asked for %s", bytes(r.soft.value), bytes(amount))
 }
 
-func sayOnline(v *view, _ int, r *reading) string {
-	return fmt.Sprintf("an online pod waits for CPU %.0f %% of the time (from %.0f %%) with reclaimed pods at the floor for %.0f s",
-		r.soft.value*percent, r.soft.enter*percent, v.floored)
+func sayOnline(_ *view, _ int, r *reading) string {
+	return fmt.Sprintf("an online pod waits for CPU %.0f %% of the time (from %.0f %%) with reclaimed pods at the floor",
+		r.soft.value*percent, r.soft.enter*percent)
 }
 
 func sayStarvation(v *view, _ int, r *reading) string {
-	return fmt.Sprintf("reclaimed pods have had the floor alone for %.0f s and lack %.2f CPUs", v.floored, r.soft.need)
+	return fmt.Sprintf("reclaimed pods have had the floor alone for more than %v and lack %.2f CPUs", v.p.Suppressed.After, r.soft.need)
 }
 
 const percent = 100

@@ -43,10 +43,10 @@ func (s *step) notePassing() {
 	if w == nil {
 		return
 	}
-	const most = 2 * MaxWishes // more would cover any need
+	const passing = 2 * MaxWishes // more would cover any need
 	for i := range s.o.Pods {
 		pod := &s.o.Pods[i]
-		if !pod.Terminating || pod.Level != spec.QoSReclaimed || len(s.m.Asked) >= MaxWishes+most || s.m.asked(pod.UID) != nil {
+		if !pod.Terminating || pod.Level != spec.QoSReclaimed || len(s.m.Asked) >= MaxWishes+passing || s.m.asked(pod.UID) != nil {
 			continue
 		}
 		a := Asked{Ref: pod.Ref, For: w.Key, pod: pod}
@@ -101,7 +101,7 @@ func (s *step) climb(w *Watch) {
 // ask is the ladder of a soft pressure: notice, and after the grace a wish, if the pod is still worth it.
 func (s *step) ask(w *Watch) {
 	l := &s.p.Ladder
-	if s.at-w.Since < l.NoticeAfter || w.now.soft.need <= s.pending(w, true) {
+	if s.at-w.Since < l.NoticeAfter || w.want() <= s.pending(w, true) {
 		return
 	}
 	a := s.noticed(w)
@@ -188,10 +188,13 @@ func (s *step) wish(w *Watch, a *Asked) {
 // press is the ladder of a hard pressure: an urgent wish without notice, and where the API does not help, a stop.
 func (s *step) press(w *Watch) {
 	l := &s.p.Ladder
-	if s.at-w.HardSince < l.UrgentAfter {
+	need := w.want()
+	if need == 0 {
+		w.Due = Timer{}
+	}
+	if need == 0 || s.at-w.HardSince < l.UrgentAfter {
 		return
 	}
-	need := w.now.hard.need
 	if need > s.pending(w, false) && !w.Due.On {
 		w.Due.start(s.at)
 	}
@@ -229,19 +232,9 @@ func (s *step) silence(w *Watch) Silence {
 	return NotSilent
 }
 
-// stop takes the first of the victims here and now: one that should have left long ago before all others.
+// stop takes the first of the victims here and now.
 func (s *step) stop(w *Watch, why Silence) {
-	l := &s.p.Ladder
-	c := s.choose(w, func(pod *Pod) bool {
-		a := s.m.asked(pod.UID)
-		return pod.Terminating && a != nil && a.Leaving.ran(s.at, l.LeaveWithin) && !a.Stopped.runs(s.at, l.StopWithin)
-	})
-	if c.pod == nil {
-		c = s.choose(w, func(pod *Pod) bool {
-			a := s.m.asked(pod.UID)
-			return !pod.Terminating && (a == nil || !a.Stopped.runs(s.at, l.StopWithin))
-		})
-	}
+	c := s.doomed(w)
 	if c.pod == nil {
 		return
 	}
@@ -253,13 +246,33 @@ func (s *step) stop(w *Watch, why Silence) {
 		a.Withdrawn = Timer{}
 		s.wish(w, a)
 	}
+	a.For = w.Key
 	a.Stopped.start(s.at)
 	s.m.Stopped.start(s.at)
 	s.m.Counts.Stops[w.Detector]++
-	if !s.p.DryRun {
-		s.close(w.Detector, c.pod.Ref)
-	}
+	s.close(w.Detector, c.pod.Ref, "stopped")
 	s.d.Stop = &Stop{Pod: c.pod.Ref, Reason: w.Detector, Why: why, Message: s.message(w)}
+}
+
+// doomed is the pod that is stopped first: one that should have left long ago before all others, and one that was stopped before, and is here
+// again, after all others.
+func (s *step) doomed(w *Watch) candidate {
+	l := &s.p.Ladder
+	overdue := func(pod *Pod, a *Asked) bool {
+		return pod.Terminating && a != nil && a.Leaving.ran(s.at, l.LeaveWithin)
+	}
+	for _, may := range []func(pod *Pod, a *Asked) bool{
+		func(pod *Pod, a *Asked) bool { return overdue(pod, a) && !a.Stopped.On },
+		func(pod *Pod, a *Asked) bool { return !pod.Terminating && (a == nil || !a.Stopped.On) },
+		func(pod *Pod, a *Asked) bool {
+			return (overdue(pod, a) || !pod.Terminating) && a.Stopped.free(s.at, l.StopWithin)
+		},
+	} {
+		if c := s.choose(w, func(pod *Pod) bool { return may(pod, s.m.asked(pod.UID)) }); c.pod != nil {
+			return c
+		}
+	}
+	return candidate{}
 }
 
 // reclaim orders memory to be taken from the victims, the first most, up to what is needed.
@@ -271,7 +284,7 @@ func (s *step) reclaim(w *Watch) {
 			return
 		}
 	}
-	need := w.now.soft.need
+	need := w.now.soft.want()
 	var from []candidate
 	for i := range s.o.Pods {
 		pod := &s.o.Pods[i]
@@ -311,21 +324,32 @@ func (s *step) tell() {
 	}
 	for i := range s.m.Asked {
 		a := &s.m.Asked[i]
-		a.Urgent = false
-		if w := s.m.watch(a.For); w != nil {
-			a.Urgent = w.Level == Hard
-		}
-		switch {
-		case a.wish():
-			s.d.Wishes = append(s.d.Wishes, spec.EvictionWish{
-				Namespace: a.Namespace, Name: a.Name, UID: a.UID, Reason: a.For.Detector.String(), Message: a.Message, Urgent: a.Urgent,
-			})
-		case a.Noticed.On && !a.Wished.On && a.free():
+		if a.Noticed.On && !a.Wished.On && a.free() {
 			s.d.Notices = append(s.d.Notices, Notice{
 				Pod: a.Ref, Reason: a.For.Detector, Since: a.Noticed.From, Due: a.Noticed.From + s.p.Ladder.NoticeGrace, Message: a.Message,
 			})
 		}
-		a.pod = nil // nothing of the Observation is kept
+	}
+	s.tellWishes()
+	s.d.Closed = s.m.Closed.told(s.at)
+	for i := range s.m.Asked {
+		s.m.Asked[i].pod = nil // nothing of the Observation is kept
+	}
+}
+
+// tellWishes names the pods that are wished away and needed now: one that was stopped, and of the others as many as give back what those that
+// leave do not.
+func (s *step) tellWishes() {
+	for i := range s.m.Asked {
+		a := &s.m.Asked[i]
+		w := s.m.watch(a.For)
+		a.Urgent = w != nil && w.Level == Hard
+		if !a.wish() || !a.Stopped.On && !s.needed(w, i) {
+			continue
+		}
+		s.d.Wishes = append(s.d.Wishes, spec.EvictionWish{
+			Namespace: a.Namespace, Name: a.Name, UID: a.UID, Reason: a.For.Detector.String(), Message: a.Message, Urgent: a.Urgent,
+		})
 	}
 	slices.SortStableFunc(s.d.Wishes, func(a, b spec.EvictionWish) int {
 		switch {
@@ -338,7 +362,20 @@ func (s *step) tell() {
 		}
 	})
 	s.d.Wishes = s.d.Wishes[:min(len(s.d.Wishes), MaxWishes)]
-	s.d.Closed = s.m.Closed.told(s.at)
+}
+
+// needed says whether what a pressure wants is more than what leaves anyway and the wishes before this one.
+func (s *step) needed(w *Watch, wish int) bool {
+	if w == nil {
+		return false
+	}
+	before := s.pending(w, false)
+	for i := range s.m.Asked[:wish] {
+		if a := &s.m.Asked[i]; !s.counts(a, false) && s.counts(a, true) {
+			before += a.gainFor(w)
+		}
+	}
+	return w.want() > before
 }
 
 func (s *step) pressure(w *Watch) Pressure {
@@ -347,13 +384,13 @@ func (s *step) pressure(w *Watch) Pressure {
 		pod := *w.Pod
 		p.Pod = &pod
 	}
-	side := &w.now.soft
 	if w.Level == Hard {
-		p.Since, side = w.HardSince, &w.now.hard
+		p.Since = w.HardSince
 	}
 	if w.Blind.On {
+		p.Message = "not known now"
 		return p
 	}
-	p.Need, p.Pending, p.Message = max(side.need, 0), s.pending(w, true), s.message(w)
+	p.Need, p.Pending, p.Message = w.want(), s.pending(w, true), s.message(w)
 	return p
 }

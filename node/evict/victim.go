@@ -105,16 +105,18 @@ func (m *Memory) asked(uid string) *Asked {
 
 // pending is what pods that are leaving, were stopped, or are wished away will give back. Wishes count as long as they may be followed.
 func (s *step) pending(w *Watch, wishes bool) (sum float64) {
-	l := &s.p.Ladder
 	for i := range s.m.Asked {
-		a := &s.m.Asked[i]
-		switch {
-		case a.pod == nil || w.UID != "" && w.UID != a.UID:
-		case a.Leaving.runs(s.at, l.LeaveWithin), a.Stopped.runs(s.at, l.StopWithin), a.wish() && wishes && !a.Stopped.On && !a.Refused.On:
+		if a := &s.m.Asked[i]; s.counts(a, wishes) && (w.UID == "" || w.UID == a.UID) {
 			sum += a.gainFor(w)
 		}
 	}
 	return sum
+}
+
+// counts says whether a pod counts as giving something back.
+func (s *step) counts(a *Asked, wishes bool) bool {
+	l := &s.p.Ladder
+	return a.Leaving.runs(s.at, l.LeaveWithin) || a.Stopped.runs(s.at, l.StopWithin) || wishes && a.wish() && !a.Stopped.On && !a.Refused.On
 }
 
 // settle looks what became of the pods that were asked for.
@@ -139,7 +141,7 @@ func (s *step) followed(a *Asked) bool {
 	if leaves {
 		if a.Wished.On && !s.p.DryRun {
 			s.m.Counts.Evicted[a.For.Detector]++
-			s.close(a.For.Detector, a.Ref)
+			s.close(a.For.Detector, a.Ref, "evicted")
 			if w := s.m.watch(a.For); w != nil && !a.Stopped.On {
 				w.Due.start(s.at)
 			}
@@ -176,8 +178,12 @@ func (s *step) pod(uid string) *Pod {
 	return nil
 }
 
-func (s *step) close(d Detector, pod Ref) {
-	s.m.Closed.evicted(s.at, &s.p.Close, d, pod)
+// close closes the node because of what was done to a pod, unless it was not done.
+func (s *step) close(d Detector, pod Ref, done string) {
+	if s.p.DryRun {
+		return
+	}
+	s.m.Closed.evicted(s.at, &s.p.Close, d.String()+": "+pod.String()+" was "+done)
 	s.m.Counts.Closings++
 }
 
@@ -195,17 +201,22 @@ func (s *step) release() {
 	s.m.Asked = kept
 }
 
-// adopted gives the pod to another pressure that would choose it.
+// adopted gives the pod to another pressure that would choose it, and needs it.
 func (s *step) adopted(a *Asked) bool {
 	if a.Withdrawn.On {
 		return false
 	}
 	for i := range s.m.Watches {
 		w := &s.m.Watches[i]
-		if w.Level == None {
+		c, ok := s.candidate(w, a.pod)
+		if !ok {
 			continue
 		}
-		if c, ok := s.candidate(w, a.pod); ok {
+		others := s.pending(w, true)
+		if s.counts(a, true) {
+			others -= c.gain
+		}
+		if w.want() > others {
 			a.For, a.Gain = w.Key, c.gain
 			return true
 		}

@@ -92,6 +92,18 @@ type Watch struct {
 	seen  bool    // there was something to look at
 }
 
+// want is what must be given back for the level to end; nothing where that is not known.
+func (w *Watch) want() float64 {
+	switch {
+	case !w.now.known || w.Level == None:
+		return 0
+	case w.Level == Hard:
+		return w.now.hard.want()
+	default:
+		return w.now.soft.want()
+	}
+}
+
 // idle: it can be forgotten.
 func (w *Watch) idle() bool { return w.Level == None && !w.SoftOn.On && !w.HardOn.On }
 
@@ -158,7 +170,7 @@ func (w *Watch) follow(r *reading, v *view, at time.Duration, c *Counts) {
 	w.Blind.run(!r.known, at)
 	if !r.known {
 		// What has not begun yet has not lasted; what has begun neither ends nor goes on.
-		w.SoftOn, w.HardOn, w.SoftOff, w.HardOff = Timer{}, Timer{}, Timer{}, Timer{}
+		w.SoftOn, w.HardOn, w.SoftOff, w.HardOff, w.Due = Timer{}, Timer{}, Timer{}, Timer{}, Timer{}
 		if w.Blind.ran(at, v.p.BlindFor) {
 			w.Level = None
 		}
