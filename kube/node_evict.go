@@ -37,14 +37,9 @@ func (e *Evictor) Close() { e.api.closeIdle() }
 
 // Evict asks once for a pod to go. A pod that is gone already, or is another one by now, is no error. ErrEvictionWaits: ask again later.
 func (e *Evictor) Evict(ctx context.Context, namespace, name, uid string) error {
-	id := types.UID(uid)
-	body, err := json.Marshal(&policyv1.Eviction{
-		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
-		ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}},
-	})
+	body, err := evictionBody(namespace, name, uid)
 	if err != nil {
-		return fmt.Errorf("encode the eviction of %s/%s: %w", namespace, name, err)
+		return err
 	}
 	c := &call{method: http.MethodPost, contentType: contentJSON, accept: contentJSON, body: body}
 	c.about(namespace, name, "eviction")
@@ -57,4 +52,18 @@ func (e *Evictor) Evict(ctx context.Context, namespace, name, uid string) error 
 		return fmt.Errorf("evict %s/%s: %w: %s", namespace, name, ErrEvictionWaits, a.status.Message)
 	}
 	return a.failure(fmt.Sprintf("evict %s/%s", namespace, name))
+}
+
+// evictionBody encodes an eviction of the pod with that UID and no other.
+func evictionBody(namespace, name, uid string) ([]byte, error) {
+	id := types.UID(uid)
+	body, err := json.Marshal(&policyv1.Eviction{
+		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode the eviction of %s/%s: %w", namespace, name, err)
+	}
+	return body, nil
 }

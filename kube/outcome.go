@@ -4,8 +4,10 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/schedule/bind"
@@ -26,7 +28,8 @@ const (
 //	404 about the pod, another UID             Gone
 //	409 for a Binding                          Conflict; Refused if the pod is being deleted or gated
 //	another 4xx                                Refused
-//	429, or no connection was made             again; when time is up Refused and NotSent
+//	4xx that names a disruption budget         Withheld
+//	another 429, or no connection was made             again; when time is up Refused and NotSent
 //	408, 5xx, a timeout, a broken connection   Unknown
 //
 // again says that the request certainly was not taken up and may be sent once more.
@@ -38,6 +41,8 @@ func classify(c *call, a *answer) (result bind.Result, again bool) {
 	switch {
 	case a.code < 300:
 		return bind.Result{Outcome: bind.Written}, false
+	case a.code >= 400 && a.code < 500 && namesBudget(&a.status):
+		return bind.Result{Outcome: bind.Withheld, Message: message}, false
 	case a.code == http.StatusTooManyRequests:
 		return bind.Result{Outcome: bind.Refused, Message: "the API server is overloaded: " + message}, true
 	case a.code == http.StatusNotFound && aboutPod(&a.status, c.pod):
@@ -67,7 +72,7 @@ func classifyError(err error) (result bind.Result, again bool) {
 // aboutPod reports whether a 404 says that the pod does not exist, and not the namespace, the path or a node.
 func aboutPod(s *metav1.Status, pod string) bool {
 	return s.Reason == metav1.StatusReasonNotFound && s.Details != nil && s.Details.Name == pod &&
-		(s.Details.Kind == "pods" || s.Details.Kind == "pods/binding" || s.Details.Kind == "Pod")
+		(s.Details.Kind == "pods" || s.Details.Kind == "pods/binding" || s.Details.Kind == "pods/eviction" || s.Details.Kind == "Pod")
 }
 
 func namesField(s *metav1.Status, field string) bool {
@@ -80,4 +85,9 @@ func namesField(s *metav1.Status, field string) bool {
 		}
 	}
 	return false
+}
+
+// namesBudget reports whether a disruption budget is why an eviction is refused.
+func namesBudget(s *metav1.Status) bool {
+	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == policyv1.DisruptionBudgetCause })
 }

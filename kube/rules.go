@@ -40,4 +40,6 @@ var OptionalPermissions = []Permission{
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues, Verbs: []string{"get", "list", "watch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues + "/status", Verbs: []string{"patch"}},
 	{Group: nodev1alpha1.Group, Resource: nodev1alpha1.CustomNodeResources, Verbs: []string{"list", "watch"}},
+	{Resource: "pods/eviction", Verbs: []string{"create"}},                  // of reclaimed pods, at their nodes' wish
+	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create"}}, // what became of it
 }

@@ -370,6 +370,9 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 	if err := q.Write(t.Context(), "q", QueueStatus{}); err != nil || <-answered != bind.Written {
 		t.Fatal("not written", err)
 	}
+	r.server.SetPod(testPod("p", "n1"))
+	r.expect(t, evictionOf("uid-p"), bind.Written)
+	r.expect(t, eventOf("p"), bind.Written)
 	allowed := make(map[string]bool)
 	for _, permission := range OptionalPermissions {
 		for _, verb := range permission.Verbs {
@@ -378,7 +381,8 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 	}
 	asked := make(map[string]bool)
 	for _, a := range r.server.Asked() {
-		if strings.Contains(a, "podgroups") || strings.Contains(a, "queues") || strings.Contains(a, "customnoderesources") {
+		if strings.Contains(a, "podgroups") || strings.Contains(a, "queues") || strings.Contains(a, "customnoderesources") ||
+			strings.Contains(a, "eviction") || strings.Contains(a, "events") {
 			asked[a] = true
 		}
 	}

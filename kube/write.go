@@ -131,6 +131,14 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 		c.about(write.Namespace, write.Name, "")
 		c.method, c.contentType = http.MethodDelete, contentJSON
 		c.body, err = deletionBody(write)
+	case bind.EvictPod:
+		c.about(write.Namespace, write.Name, "eviction")
+		c.method, c.contentType = http.MethodPost, contentJSON
+		c.body, err = evictionBody(write.Namespace, write.Name, string(write.Pod))
+	case bind.WriteEvent:
+		c.path = "/apis/events.k8s.io/v1/namespaces/" + write.Namespace + "/events"
+		c.method, c.contentType, c.accept = http.MethodPost, contentJSON, acceptMetadata
+		c.body, err = eventBody(write, w.options.SchedulerName, w.now())
 	case bind.ReadPod:
 		return w.read(ctx, write)
 	case bind.WriteUnitCondition:

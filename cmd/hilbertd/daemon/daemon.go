@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/schedule/relief"
 )
 
 // Options are what a configuration file cannot say.
@@ -129,7 +130,7 @@ func connect(ctx context.Context, c *kube.Connection, config *spec.Configuration
 		},
 		writer: func() (writer, error) {
 			return kube.NewWriter(ctx, c, fence, kube.WriterOptions{
-				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight + bind.MaxEvictionsInFlight, Timeout: binding.WriteTimeout.D(),
+				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight + bind.MaxEvictionsInFlight + relief.MaxInFlight, Timeout: binding.WriteTimeout.D(),
 				SchedulerName: config.SchedulerName, Sent: m.sent,
 			})
 		},

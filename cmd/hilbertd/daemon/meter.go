@@ -23,6 +23,7 @@ type meter struct {
 	bindings, conditions                   *prometheus.CounterVec
 	evictions                              *prometheus.CounterVec
 	victims                                prometheus.Counter
+	reliefs                                *prometheus.CounterVec
 	unitTime                               prometheus.Histogram
 	unitConditions, queueStatuses          *prometheus.CounterVec
 	bindingTime                            prometheus.Histogram
@@ -73,6 +74,9 @@ func newMeter(now func() time.Time) *meter {
 		victims: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hilbert_preemption_victims_total", Help: "Pods that had to make room for one of higher priority, once for each that waits for them.",
 		}),
+		reliefs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hilbert_reclaimed_evictions_total", Help: "Evictions of reclaimed pods that nodes wished for, answered, by outcome; withheld is a disruption budget's no.",
+		}, []string{"outcome"}),
 		bindingTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "hilbert_binding_duration_seconds", Help: "Time that a Binding write took.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
@@ -112,7 +116,7 @@ func newMeter(now func() time.Time) *meter {
 	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
 	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.blockedPods,
-		m.unitTime, m.unitConditions, m.queueStatuses, m.unreadable,
+		m.reliefs, m.unitTime, m.unitConditions, m.queueStatuses, m.unreadable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.reset(cluster.NewStore())
 	return m
@@ -277,7 +281,9 @@ func (m *meter) sent(kind bind.WriteKind, outcome bind.Outcome, took time.Durati
 		m.evictions.WithLabelValues(evictionNames[kind], outcomeNames[outcome]).Inc()
 	case bind.WriteUnitCondition:
 		m.unitConditions.WithLabelValues(outcomeNames[outcome]).Inc()
-	case bind.ReadPod:
+	case bind.EvictPod:
+		m.reliefs.WithLabelValues(outcomeNames[outcome]).Inc()
+	case bind.ReadPod, bind.WriteEvent:
 	}
 }
 
@@ -285,4 +291,5 @@ var evictionNames = map[bind.WriteKind]string{bind.WriteNomination: "nomination"
 
 var outcomeNames = map[bind.Outcome]string{
 	bind.Written: "written", bind.Gone: "gone", bind.Conflict: "conflict", bind.Refused: "refused", bind.Unknown: "unknown", bind.NotSent: "not_sent",
+	bind.Withheld: "withheld",
 }

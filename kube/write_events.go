@@ -1,0 +1,49 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/schedule/bind"
+)
+
+const (
+	// schedulerReporter is who reports hilbertd's events, schedulerAction what it did.
+	schedulerReporter = "hilbert.dev/hilbertd"
+	schedulerAction   = "Evict"
+)
+
+// eventBody encodes an event of a pod. Its name follows from the pod and the reason, so that whoever writes it again does nothing.
+func eventBody(w *bind.Write, instance string, now time.Time) ([]byte, error) {
+	const mostName, mostUID = 150, 36
+	kind := corev1.EventTypeWarning
+	if w.Condition.Reason == spec.ReasonEvictedForPressure {
+		kind = corev1.EventTypeNormal
+	}
+	uid := string(w.Pod)
+	body, err := json.Marshal(&eventsv1.Event{
+		TypeMeta: metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.Namespace, Name: fmt.Sprintf("%s.%s.%s", w.Name[:min(len(w.Name), mostName)], uid[:min(len(uid), mostUID)], eventSuffixes[w.Condition.Reason]),
+		},
+		EventTime: metav1.NewMicroTime(now), Type: kind, Reason: w.Condition.Reason, Action: schedulerAction, Note: w.Condition.Message[:min(len(w.Condition.Message), maxNote)],
+		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.Namespace, Name: w.Name, UID: types.UID(w.Pod)},
+		ReportingController: schedulerReporter, ReportingInstance: instance,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode the event of %s/%s: %w", w.Namespace, w.Name, err)
+	}
+	return body, nil
+}
+
+// eventSuffixes end the names of events, which have small letters only.
+var eventSuffixes = map[string]string{
+	spec.ReasonEvictedForPressure: "evicted", spec.ReasonEvictionRefusedByBudget: "refused", spec.ReasonEvictionDelayed: "delayed",
+}
