@@ -246,6 +246,8 @@ type view struct {
 type reading struct {
 	known      bool
 	soft, hard side
+	// reclaim is how many bytes may be reclaimed where a level is called for, if that is more than what pods must give back.
+	reclaim float64
 }
 
 // side is one level's part: it is called for where value is at least enter, and over where it is at most clear. need is what must be given back

@@ -215,7 +215,9 @@ func (p *Params) Validate() error {
 		{"ladder.leastInodes", p.Ladder.LeastInodes},
 		{"ladder.leastCPU", p.Ladder.LeastCPU},
 	} {
-		v.number(n.name, n.value, 0)
+		if !(n.value > 0 && n.value < most) {
+			v.add("%s: %v is not above 0", n.name, n.value)
+		}
 	}
 	if p.Close.Most < p.Close.First {
 		v.add("close.most: %v is less than close.first, %v", p.Close.Most, p.Close.First)

@@ -21,6 +21,9 @@ func TestDefaults(t *testing.T) {
 	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(p, back) {
 		t.Fatalf("%v: %s became %+v", err, text, back)
 	}
+	if first, third := p.MemoryBound(1, time.Second), p.MemoryBound(3, time.Second); first != 24*time.Second || third != 46*time.Second {
+		t.Errorf("docs/colocation.md says that memory comes back within 24 s, and 11 s more for each further pod; it is %v, and %v for three", first, third)
+	}
 	if err := p.Check(kubeletDefaults()); err != nil {
 		t.Errorf("the defaults are not above the kubelet's: %v", err)
 	}
@@ -71,16 +74,16 @@ func TestCheck(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(*Params){
-		"memory: the soft mark":        func(p *Params) { p.Memory.Soft.Share = 0.01 },
-		"zone: the soft mark":          func(p *Params) { p.Zone.Hard = p.Zone.Soft },
-		"root.soft.share":              func(p *Params) { p.Root.Soft.Share = 1 },
-		"pressure.some":                func(p *Params) { p.Pressure.Some = 0 },
-		"ladder.stopInterval":          func(p *Params) { p.Ladder.StopInterval = 9 * time.Second },
-		"ladder.reclaimShare":          func(p *Params) { p.Ladder.ReclaimShare = 1.1 },
-		"close.most":                   func(p *Params) { p.Close.Most = time.Second },
-		"close.again":                  func(p *Params) { p.Close.Again = 0 },
-		"images.hardFor":               func(p *Params) { p.Images.HardFor = -1 },
-		"ladder.leastMemory: -1 is no": func(p *Params) { p.Ladder.LeastMemory = -1 },
+		"memory: the soft mark":                func(p *Params) { p.Memory.Soft.Share = 0.01 },
+		"zone: the soft mark":                  func(p *Params) { p.Zone.Hard = p.Zone.Soft },
+		"root.soft.share":                      func(p *Params) { p.Root.Soft.Share = 1 },
+		"pressure.some":                        func(p *Params) { p.Pressure.Some = 0 },
+		"ladder.stopInterval":                  func(p *Params) { p.Ladder.StopInterval = 9 * time.Second },
+		"ladder.reclaimShare":                  func(p *Params) { p.Ladder.ReclaimShare = 1.1 },
+		"close.most":                           func(p *Params) { p.Close.Most = time.Second },
+		"close.again":                          func(p *Params) { p.Close.Again = 0 },
+		"images.hardFor":                       func(p *Params) { p.Images.HardFor = -1 },
+		"ladder.leastMemory: 0 is not above 0": func(p *Params) { p.Ladder.LeastMemory = 0 },
 	} {
 		p := Defaults()
 		change(&p)

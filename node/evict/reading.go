@@ -41,7 +41,8 @@ func memoryAvailable(v *view, _ int) reading {
 	return watermarked(&v.p.Memory, n.MemoryTotal, n.MemoryAvailable, v.watermark(n.MinWatermark))
 }
 
-// memoryPressure counts only where memory is getting short: a pod that waits at a limit of its own is no business of others.
+// memoryPressure counts only where memory is getting short: a pod that waits at a limit of its own is no business of others. How much memory
+// would end it nobody knows, so one pod is asked for at a time.
 func memoryPressure(v *view, _ int) reading {
 	n, rule := &v.o.Node, &v.p.Pressure
 	total, ok := value(n.MemoryTotal)
@@ -55,11 +56,12 @@ func memoryPressure(v *view, _ int) reading {
 	if available >= gate {
 		some, full = 0, 0
 	}
-	need := max(gate-available, 0)
+	oneAtATime := v.p.Ladder.LeastMemory
 	return reading{
-		known: true,
-		soft:  side{some, rule.Some, rule.Some * rule.Clear, need},
-		hard:  side{full, rule.Full, rule.Full * rule.Clear, need},
+		known:   true,
+		soft:    side{some, rule.Some, rule.Some * rule.Clear, oneAtATime},
+		hard:    side{full, rule.Full, rule.Full * rule.Clear, oneAtATime},
+		reclaim: gate - available,
 	}
 }
 

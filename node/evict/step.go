@@ -285,6 +285,9 @@ func (s *step) reclaim(w *Watch) {
 		}
 	}
 	need := w.now.soft.want()
+	if need > 0 {
+		need = max(need, w.now.reclaim)
+	}
 	var from []candidate
 	for i := range s.o.Pods {
 		pod := &s.o.Pods[i]
