@@ -88,7 +88,8 @@ type MemoryContainer struct {
 	InactiveFile Sample `json:"inactiveFile"`
 }
 
-// MemoryGroup is what a cgroup's files say now: memory.low, memory.min and memory.current. Low is not known where the kernel has no such file.
+// MemoryGroup is what a cgroup's files say now: memory.low, memory.min ("max" is Unlimited) and memory.current. Low is not known where the kernel has no
+// such file.
 type MemoryGroup struct {
 	Dir     string `json:"dir"`
 	Low     Sample `json:"low"`

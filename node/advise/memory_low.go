@@ -83,7 +83,7 @@ func (t *memoryTick) shared(tree *lowTree, sums map[string]int64, missing []stri
 	for _, pod := range missing {
 		for dir := parentOf(pod); dir != ""; dir = parentOf(dir) {
 			if g := tree.groups[dir]; g != nil {
-				low, _ := bytesOf(g.Low)
+				low, _ := settingOf(g.Low)
 				for more, up := max(low-sums[dir], 0), dir; more > 0 && up != ""; up = parentOf(up) {
 					sums[up] += more
 				}
@@ -200,6 +200,14 @@ func (t *memoryTick) judge(tree *lowTree, wanted map[string]int64) {
 	}
 }
 
+// settingOf is a memory.low or memory.min. The kernel's "max", Unlimited, is more than any machine has.
+func settingOf(s Sample) (int64, bool) {
+	if s.Known && s.Value > mostBytes {
+		return mostBytes, true
+	}
+	return bytesOf(s)
+}
+
 // lowTree is what the kernel says of memory.low, by directory.
 type lowTree struct {
 	groups    map[string]*MemoryGroup
@@ -229,7 +237,7 @@ func parentOf(dir string) string {
 func (t *lowTree) foreign(dir string) (ProtectReason, string) {
 	for ; dir != ""; dir = parentOf(dir) {
 		if g := t.groups[dir]; g != nil {
-			if least, known := bytesOf(g.Min); known && least > 0 {
+			if least, known := settingOf(g.Min); known && least > 0 {
 				return ProtectKubelet, dir
 			}
 		}
@@ -244,7 +252,7 @@ func (t *lowTree) effective(dir string) (protected, use int64, known bool) {
 	if g == nil {
 		return 0, 0, false
 	}
-	low, a := bytesOf(g.Low)
+	low, a := settingOf(g.Low)
 	use, b := bytesOf(g.Current)
 	if !a || !b {
 		return 0, 0, false
@@ -259,7 +267,7 @@ func (t *lowTree) effective(dir string) (protected, use int64, known bool) {
 	}
 	var claimed int64
 	for _, s := range t.below[above] {
-		l, a := bytesOf(s.Low)
+		l, a := settingOf(s.Low)
 		c, b := bytesOf(s.Current)
 		if !a || !b {
 			return 0, 0, false
@@ -294,7 +302,7 @@ func (t *lowTree) lacking(pod *MemoryPod, wanted map[string]int64) (ProtectReaso
 		if g == nil {
 			return ProtectMissing, dir
 		}
-		low, known := bytesOf(g.Low)
+		low, known := settingOf(g.Low)
 		switch {
 		case !known:
 			return ProtectUnsupported, dir

@@ -388,6 +388,7 @@ func TestMemoryProtection(t *testing.T) {
 		lows, a   string
 	}{
 		{"all is there", right, false, nil, wanted, "100 of 100"},
+		{"the topmost is protected whole", replaced(0, "kubepods 9e12 0 2000"), false, nil, wanted, "100 of 100"},
 		{"the topmost has nothing", replaced(0, "kubepods 0 0 2000"), false, nil, wanted, "0 of 100 Short kubepods"},
 		{"the class has half", replaced(1, "kubepods/burstable 75 0 400"), false, nil, wanted, "50 of 100 Short kubepods/burstable"},
 		{"the container has nothing", replaced(3, "kubepods/burstable/a/main 0 0 200"), false, nil, wanted, "0 of 100 Short kubepods/burstable/a/main"},

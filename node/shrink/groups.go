@@ -18,12 +18,33 @@ func Groups(k Kernel, dirs []string) []advise.MemoryGroup {
 	return out
 }
 
-// bytesIn is the number in a file; "max" is more than any machine has.
+// SwapRoom is what a pod may yet swap by memory.swap.max: what its containers may, as far as the pod itself may. The kubelet gives containers none
+// unless it was told to. It is known and 0 where there is no swap accounting, for nothing of it can be relied on.
+func SwapRoom(k Kernel, pod string, containers []string) advise.Sample {
+	own, known := roomIn(k, pod)
+	if !known {
+		return advise.Known(0)
+	}
+	var sum float64
+	for _, c := range containers {
+		room, _ := roomIn(k, c)
+		sum += room
+	}
+	return advise.Known(min(own, sum))
+}
+
+// roomIn is what one cgroup's own limit leaves for its swap.
+func roomIn(k Kernel, dir string) (float64, bool) {
+	most, used := bytesIn(k, dir+"/memory.swap.max"), bytesIn(k, dir+"/memory.swap.current")
+	return max(most.Value-used.Value, 0), most.Known && used.Known
+}
+
+// bytesIn is the number in a file; "max" is advise.Unlimited.
 func bytesIn(k Kernel, path string) advise.Sample {
 	text, err := k.Read(path)
 	text = strings.TrimSpace(text)
 	if err == nil && text == "max" {
-		return advise.Known(1 << 50)
+		return advise.Known(advise.Unlimited)
 	}
 	n, failed := strconv.ParseInt(text, 10, 64)
 	if err != nil || failed != nil || n < 0 {
