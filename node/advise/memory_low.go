@@ -90,31 +90,27 @@ func (t *memoryTick) shared(tree *lowTree, sums map[string]int64, missing []stri
 			}
 		}
 	}
+	above := make(map[string]bool)
+	for i := range t.o.Pods {
+		for dir := parentOf(t.o.Pods[i].Dir); dir != "" && !above[dir]; dir = parentOf(dir) {
+			_, above[dir] = sums[dir]
+		}
+	}
 	for _, dir := range t.m.Shared {
 		g := tree.groups[dir]
 		if _, summed := sums[dir]; summed || g == nil {
 			continue
 		}
 		if reason, _ := tree.foreign(dir); reason == "" && g.Low != Known(0) {
-			sums[dir] = 0
+			sums[dir], above[dir] = 0, true
 		}
 	}
-	t.m.Shared = t.m.Shared[:0:0]
-	for _, dir := range slices.Sorted(maps.Keys(sums)) {
-		if !t.own(dir) {
+	t.m.Shared = nil
+	for _, dir := range slices.Sorted(maps.Keys(above)) {
+		if above[dir] {
 			t.m.Shared = append(t.m.Shared, dir)
 		}
 	}
-}
-
-// own reports whether a directory is a pod's or a container's.
-func (t *memoryTick) own(dir string) bool {
-	for i := range t.o.Pods {
-		if pod := t.o.Pods[i].Dir; dir == pod || strings.HasPrefix(dir, pod+"/") {
-			return true
-		}
-	}
-	return false
 }
 
 // containers is what each container of an online pod shall have, by directory; those whose cgroups the kubelet protects have none.

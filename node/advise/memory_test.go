@@ -440,6 +440,48 @@ func TestMemoryProtection(t *testing.T) {
 	}
 }
 
+// When the last online pod has gone, the cgroups above it are told to protect nothing, until the kernel has that.
+func TestMemoryProtectionEnds(t *testing.T) {
+	p, m := DefaultMemoryParams(), MemoryMemory{}
+	steer := func(second, low int, pods ...MemoryPod) string {
+		o := mem(pods...)
+		o.At, o.Groups = time.Duration(second)*time.Second, tree(fmt.Sprintf("kubepods %d 0 100", low), fmt.Sprintf("kubepods/burstable %d 0 100", low))
+		a := SteerMemory(o, &p, &m)
+		return fmt.Sprint(a.Lows)
+	}
+	for i, c := range []struct {
+		low  int
+		pods []MemoryPod
+		want string
+	}{
+		{0, []MemoryPod{online("a", 4, 100, 0)}, "[{kubepods 4194304} {kubepods/burstable 4194304} {kubepods/burstable/a 4194304} {kubepods/burstable/a/main 4194304}]"},
+		{4, nil, "[{kubepods 0} {kubepods/burstable 0}]"},
+		{4, nil, "[{kubepods 0} {kubepods/burstable 0}]"},
+		{0, nil, "[]"},
+		{4, nil, "[]"}, // somebody else's
+	} {
+		if got := steer(i+1, c.low, c.pods...); got != c.want {
+			t.Errorf("%d: %s, want %s", i, got, c.want)
+		}
+	}
+}
+
+// BenchmarkSteerMemory is a tick of a node with 100 pods of two containers.
+func BenchmarkSteerMemory(b *testing.B) {
+	var pods []MemoryPod
+	for i := range 100 {
+		pod := online(fmt.Sprint("p", 100+i), 100, 200, 50)
+		if i%2 == 0 {
+			pod = offline(pod.ID, 1000, 950)
+		}
+		pods = append(pods, pod)
+	}
+	o, p, m := mem(pods...), DefaultMemoryParams(), MemoryMemory{}
+	for b.Loop() {
+		SteerMemory(o, &p, &m)
+	}
+}
+
 // A protection rises at once, falls after a while of less, and neither for little.
 func TestMemoryProtectionFallsSlowly(t *testing.T) {
 	p, m := DefaultMemoryParams(), MemoryMemory{}

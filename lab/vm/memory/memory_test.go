@@ -34,6 +34,14 @@ const (
 
 func TestMain(m *testing.M) { os.Exit(vmtest.Run(m, join.Options{})) }
 
+// long leaves a test out of the short form, which is to take a few minutes.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not with -short")
+	}
+}
+
 // installed is whether the guest has the actor.
 var installed struct {
 	once sync.Once
@@ -313,6 +321,7 @@ func TestProtection(t *testing.T) {
 // TestLimitIsKept: a BestEffort pod has a memory.max in its own cgroup, which neither kubelet nor runtime know. It outlives a restart of the kubelet and of
 // the container, it is put back when somebody takes it away, and it binds.
 func TestLimitIsKept(t *testing.T) {
+	long(t)
 	r := newRig(t)
 	limited := r.run("limited", 0, 0, "hold", "40")
 	const limit = 100 * mib
@@ -373,6 +382,7 @@ func TestLimitIsKept(t *testing.T) {
 
 // TestOffload: anonymous memory of a reclaimed pod goes to swap where its cgroups may swap, and stays where page cache alone is asked for.
 func TestOffload(t *testing.T) {
+	long(t)
 	r := newRig(t)
 	const file = "/root/swap"
 	var said string
