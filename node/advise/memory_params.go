@@ -115,8 +115,12 @@ func (p *MemoryParams) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"stepInterval", p.StepInterval}, {"askInterval", p.AskInterval}, {"askPause", p.AskPause}, {"offloadInterval", p.OffloadInterval},
-		{"moveDeadline", p.MoveDeadline}, {"moveInterval", p.MoveInterval},
+		{"stepInterval", p.StepInterval},
+		{"askInterval", p.AskInterval},
+		{"askPause", p.AskPause},
+		{"offloadInterval", p.OffloadInterval},
+		{"moveDeadline", p.MoveDeadline},
+		{"moveInterval", p.MoveInterval},
 	} {
 		if wait.value < time.Second/10 || wait.value > 24*time.Hour {
 			return fmt.Errorf("%s is %s: want 100ms to 24h", wait.name, wait.value)

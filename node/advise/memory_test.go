@@ -203,24 +203,29 @@ func TestMemoryAsks(t *testing.T) {
 		{"online pods feel pressure", []MemoryPod{offline("a", 1000, 950)}, func(o *MemoryObservation) { o.OnlinePressure = Known(0.2) }, "a:1000/max, held Pressure"},
 		{"perhaps they do", []MemoryPod{offline("a", 1000, 950)}, func(o *MemoryObservation) { o.OnlinePressure = Sample{} }, "a:1000/max, held Missing"},
 		{
-			"anonymous memory where there is swap", []MemoryPod{with(offline("a", 1000, 990), func(p *MemoryPod) { p.InactiveFile, p.SwapRoom = Known(0), Known(gib) })},
+			"anonymous memory where there is swap",
+			[]MemoryPod{with(offline("a", 1000, 990), func(p *MemoryPod) { p.InactiveFile, p.SwapRoom = Known(0), Known(gib) })},
 			func(o *MemoryObservation) { o.SwapTotal, o.SwapFree = Known(gib), Known(164*mib) }, "a:1000/max, Limit a 100",
 		},
 		{
-			"not where it may not swap", []MemoryPod{with(offline("a", 1000, 990), func(p *MemoryPod) { p.InactiveFile = Known(0) })},
+			"not where it may not swap",
+			[]MemoryPod{with(offline("a", 1000, 990), func(p *MemoryPod) { p.InactiveFile = Known(0) })},
 			func(o *MemoryObservation) { o.SwapTotal, o.SwapFree = Known(gib), Known(gib) }, "a:1000/max",
 		},
 		{
-			"little is free: reclaimed pods first", []MemoryPod{online("a", 100, 1000, 600), offline("b", 4000, 1000)},
+			"little is free: reclaimed pods first",
+			[]MemoryPod{online("a", 100, 1000, 600), offline("b", 4000, 1000)},
 			func(o *MemoryObservation) { o.Free = Known(491 * mib) }, "b:4000/max, Free b 256, Free a 72", // 819 - 491
 		},
 		{
-			"an online pod keeps some", []MemoryPod{online("a", 100, 1000, 250)},
+			"an online pod keeps some",
+			[]MemoryPod{online("a", 100, 1000, 250)},
 			func(o *MemoryObservation) { o.Free = Known(400 * mib) }, "Free a 62",
 		},
 		{"free is not known", []MemoryPod{offline("b", 4000, 1000)}, func(o *MemoryObservation) { o.Free = Sample{} }, "b:4000/max"},
 		{
-			"a zone has little", []MemoryPod{with(offline("a", 4000, 1000), func(p *MemoryPod) {
+			"a zone has little",
+			[]MemoryPod{with(offline("a", 4000, 1000), func(p *MemoryPod) {
 				p.Zones = []MemoryShare{{Known(0), Known(500 * mib)}, {Known(0), Known(0)}}
 			}), with(offline("b", 4000, 1000), func(p *MemoryPod) { p.Zones = []MemoryShare{{Known(0), Known(0)}, {Known(0), Known(120 * mib)}} })},
 			func(o *MemoryObservation) {
