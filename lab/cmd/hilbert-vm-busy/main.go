@@ -26,7 +26,7 @@ const usage = `hilbert-vm-busy MODE
   serve PER_SECOND COST_US WORKERS [RENAMES]
                          answer requests that come by chance, PER_SECOND of them, each for COST_US of CPU time and with RENAMES renames in /shared;
                          /dev/shm/requests has a line for each: when it was wanted, since boot, and after how long it was answered (microseconds)
-  count THREADS          burn CPU, and count: /dev/shm/work has the pieces of 65536 loops that were done
+  count THREADS          burn CPU, and count: /dev/shm/work has the pieces of 65536 loops that were done (0 threads: nothing is)
   walk MEBIBYTES         write to all of its memory again and again: /dev/shm/work has the mebibytes
   cache MEBIBYTES [PAUSE_MS]
                          read a file through, so that it is page cache, once or again and again: /dev/shm/work has the mebibytes
@@ -73,7 +73,7 @@ func run(args []string) error {
 		if err := errors.Join(d.cache(numbers[0], time.Duration(append(numbers[1:], 0)[0])*time.Millisecond), d.tally(results)); err != nil {
 			return err
 		}
-	case len(numbers) == 1 && numbers[0] > 0 && (mode == "count" || mode == "walk" || mode == "storm"):
+	case len(numbers) == 1 && (mode == "count" || mode == "walk" || mode == "storm"):
 		if err := work(mode, numbers[0]); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func work(mode string, n int) error {
 	case "count":
 		d.count(n)
 	case "walk":
-		d.walk(n)
+		d.walk(max(n, 1))
 	case "storm":
 		if err := d.storm(n, shared); err != nil {
 			return err
