@@ -114,8 +114,8 @@ func (s *Store) intern(r *Requirements) *base {
 		b.Requirements = &copied
 	}
 	b.amounts, b.charge = amounts, s.withGPUs(amounts, b.GPU)
-	b.claimReclaimed(s.kinds)
 	s.growKinds()
+	s.claimReclaimed(b)
 	s.bases[b.key] = b
 	s.carry(b)
 	return b

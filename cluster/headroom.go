@@ -74,7 +74,7 @@ func isReclaimed(name string) bool { return name == reclaimedNames[0] || name ==
 // that clusters without have no columns for it.
 func (s *Store) lend(slot Slot, h *Headroom) (changed ChangeKind) {
 	cpu, memory := h.Offered()
-	if s.lent[0] == 0 && cpu == 0 && memory == 0 {
+	if s.lent == [ReclaimedKinds]resource.Kind{} && cpu == 0 && memory == 0 {
 		return 0
 	}
 	for i, amount := range [...]int64{cpu, memory} {
@@ -109,6 +109,9 @@ func (s *Store) lentKind(i int) (resource.Kind, bool) {
 	return s.lent[i], true
 }
 
+// LentKinds returns the kinds of what only reports give, CPU and then memory; 0 is one that nobody has lent or asked for.
+func (s *Store) LentKinds() [ReclaimedKinds]resource.Kind { return s.lent }
+
 // relend makes what is offered of a slot what the newest report of its node says.
 func (s *Store) relend(slot Slot, node string) {
 	if r := s.reports[node]; r != nil {
@@ -123,10 +126,11 @@ func (c *Class) Reclaims() *[ReclaimedKinds]resource.Amount { return &c.base.rec
 func (c *Class) AsksReclaimed() bool { return c.base.asksReclaimed }
 
 // claimReclaimed fills in what the base asks of what only reports give.
-func (b *base) claimReclaimed(kinds *resource.Table) {
+func (s *Store) claimReclaimed(b *base) {
 	for _, a := range b.amounts {
-		if i := slices.Index(reclaimedNames[:], kinds.Name(a.Kind)); i >= 0 {
+		if i := slices.Index(reclaimedNames[:], s.kinds.Name(a.Kind)); i >= 0 {
 			b.reclaims[i], b.asksReclaimed = a, true
+			s.lent[i] = a.Kind
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (l *loop) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range loopCollections {
 		out <- desc
 	}
-	for _, desc := range slices.Concat(queueCollections, zoneCollections) {
+	for _, desc := range slices.Concat(queueCollections, zoneCollections, headroomCollections) {
 		out <- desc
 	}
 }
@@ -45,6 +45,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		pending                         map[schedule.WaitingState]int
 		tenancy                         tenancy
 		zones                           zoneCounts
+		headroom                        headroomCounts
 		nodes, pods, depth, outstanding int
 		over                            int
 	}
@@ -52,6 +53,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		state.pending, state.tenancy = l.scheduler.PendingPods(), newTenancy(l.scheduler)
 		state.nodes, state.pods = l.scheduler.Store().Nodes(), l.scheduler.Store().Pods()
 		state.over, state.zones = overcommitted(&l.scheduler.Store().State), newZoneCounts(l.scheduler.Store())
+		state.headroom = newHeadroomCounts(l.scheduler)
 		state.depth, state.outstanding = len(l.watch.Events()), l.outstanding
 	})
 	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
@@ -71,6 +73,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 	}
 	state.tenancy.collect(out)
 	state.zones.collect(out)
+	state.headroom.collect(out)
 	gauge(writesDesc, state.outstanding)
 	gauge(nodesDesc, state.nodes)
 	gauge(podsDesc, state.pods)
@@ -92,7 +95,7 @@ func overcommitted(s *cluster.State) int {
 
 func overcommits(s *cluster.State, slot cluster.Slot) bool {
 	for kind := range resource.Kind(s.Kinds()) {
-		if s.Free(slot, kind) < 0 {
+		if s.Free(slot, kind) < 0 && !s.IsReclaimed(kind) {
 			return true
 		}
 	}

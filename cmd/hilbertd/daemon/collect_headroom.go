@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/relief"
+)
+
+// The gauges of what nodes lend. Amounts are in the base units of Prometheus: cores and bytes.
+var (
+	headroomDesc  = prometheus.NewDesc("hilbert_reclaimed_headroom", "What reclaimed pods may hold of all nodes, those that run included.", []string{"resource"}, nil)
+	claimedDesc   = prometheus.NewDesc("hilbert_reclaimed_requested", "What reclaimed pods request, on whatever nodes.", []string{"resource"}, nil)
+	lendersDesc   = prometheus.NewDesc("hilbert_headroom_reports", "Nodes by what their headroom is good for: open, closed, stale, malformed or unsaid.", []string{"state"}, nil)
+	overdrawnDesc = prometheus.NewDesc("hilbert_overdrawn_nodes", "Nodes whose reclaimed pods request more than they may hold. Headroom falls at will, so that this is no mistake.", nil, nil)
+	lentPodsDesc  = prometheus.NewDesc("hilbert_reclaimed_pods", "Pods of the reclaimed level on nodes, or on their way there.", nil, nil)
+	wishesDesc    = prometheus.NewDesc("hilbert_eviction_wishes", "Evictions that nodes wish: waiting for the budget, urgent, or under way.", []string{"state"}, nil)
+	unfitDesc     = prometheus.NewDesc("hilbert_eviction_wishes_refused_total", "Wishes about pods that are of another level, or on another node.", nil, nil)
+
+	headroomCollections = []*prometheus.Desc{headroomDesc, claimedDesc, lendersDesc, overdrawnDesc, lentPodsDesc, wishesDesc, unfitDesc}
+)
+
+// headroomStates are all that a report's headroom can be.
+var headroomStates = [...]cluster.HeadroomState{
+	cluster.HeadroomUnsaid, cluster.HeadroomOpen, cluster.HeadroomClosed, cluster.HeadroomStale, cluster.HeadroomMalformed,
+}
+
+// headroomCounts is what the loop copies out about what nodes lend.
+type headroomCounts struct {
+	offered, requested [cluster.ReclaimedKinds]int64
+	states             [len(headroomStates)]int
+	overdrawn, pods    int
+	standing           relief.Standing
+	unfit              int
+}
+
+// newHeadroomCounts looks at each node once, and at no pod.
+func newHeadroomCounts(s *schedule.Scheduler) (c headroomCounts) {
+	store := s.Store()
+	counts, standing := s.Relief()
+	c.standing, c.unfit, c.pods = standing, counts.Unfit, store.Reclaimed()
+	kinds := store.LentKinds()
+	for slot := range cluster.Slot(store.Slots()) {
+		if store.Node(slot) == nil {
+			continue
+		}
+		c.states[store.Headroom(slot).State]++
+		over := false
+		for i, kind := range kinds {
+			if kind == 0 {
+				continue
+			}
+			c.offered[i] += store.Allocatable(slot, kind)
+			c.requested[i] += store.Requested(slot, kind)
+			over = over || store.Free(slot, kind) < 0
+		}
+		if over {
+			c.overdrawn++
+		}
+	}
+	return c
+}
+
+// collect sends the gauges.
+func (c *headroomCounts) collect(out chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	const millis = 1000
+	for i, resource := range [...]string{"cpu", "memory"} {
+		unit := [...]float64{millis, 1}[i]
+		gauge(headroomDesc, float64(c.offered[i])/unit, resource)
+		gauge(claimedDesc, float64(c.requested[i])/unit, resource)
+	}
+	for i, state := range headroomStates {
+		gauge(lendersDesc, float64(c.states[i]), state.String())
+	}
+	gauge(overdrawnDesc, float64(c.overdrawn))
+	gauge(lentPodsDesc, float64(c.pods))
+	gauge(wishesDesc, float64(c.standing.Waiting), "waiting")
+	gauge(wishesDesc, float64(c.standing.Urgent), "urgent")
+	gauge(wishesDesc, float64(c.standing.InFlight), "in_flight")
+	out <- prometheus.MustNewConstMetric(unfitDesc, prometheus.CounterValue, float64(c.unfit))
+}
