@@ -88,8 +88,8 @@ func (t *memoryTick) beyond(i int) MemoryAsk {
 			return t.ask(i, current-part, AskCeiling)
 		}
 	}
-	if limit == 0 || limit == Unlimited || current <= partOf(limit, t.p.AskAt) {
-		return MemoryAsk{}
+	if limit == 0 || limit == Unlimited || current <= partOf(limit, t.p.AskAt) || t.comesBack(pod, current) {
+		return MemoryAsk{} // what comes back at once is better taken page by page, when the limit is met
 	}
 	return t.ask(i, current-partOf(limit, t.p.AskTo), AskLimit)
 }
@@ -118,17 +118,22 @@ func (t *memoryTick) offload(i int) MemoryAsk {
 	}
 	current, a := bytesOf(pod.Current)
 	pressure, b := shareOf(pod.Pressure)
-	refaults, c := shareOf(pod.Refaults)
-	if !on || !a || !b || !c || t.now < s.NextOffload {
+	if !on || !a || !b || !pod.Refaults.Known || t.now < s.NextOffload {
 		return MemoryAsk{}
 	}
-	if refaults > t.p.Refaults*float64(current) {
+	if t.comesBack(pod, current) {
 		s.OffloadPause = min(max(2*s.OffloadPause, t.p.OffloadInterval), t.p.AskPause)
 		s.NextOffload = t.now + s.OffloadPause
 		return MemoryAsk{}
 	}
 	s.OffloadPause, s.NextOffload = t.p.OffloadInterval, t.now+t.p.OffloadInterval
 	return t.ask(i, partOf(current, t.p.OffloadShare*max(0, 1-pressure/t.p.OffloadPressure)), AskOffload)
+}
+
+// comesBack reports whether more of what was taken from a pod comes back than may, or may do so.
+func (t *memoryTick) comesBack(pod *MemoryPod, current int64) bool {
+	refaults, known := shareOf(pod.Refaults)
+	return !known || refaults > t.p.Refaults*float64(current)
 }
 
 // order puts the asks down, the most urgent first, as far as a tick may ask.

@@ -41,7 +41,8 @@ type MemoryParams struct {
 	OffloadShare    float64       `json:"offloadShare"`
 	OffloadPressure float64       `json:"offloadPressure"`
 	OffloadInterval time.Duration `json:"offloadInterval"`
-	// Refaults is the share of a pod's memory that may come back per second. Beyond it the interval doubles, up to AskPause.
+	// Refaults is the share of a pod's memory that may come back per second. Beyond it the interval doubles, up to AskPause, and a pod near its limit
+	// is left to itself.
 	Refaults float64 `json:"refaults"`
 	// SwapReserve of the node's swap is left alone.
 	SwapReserve int64 `json:"swapReserve"`

@@ -193,6 +193,8 @@ func TestMemoryAsks(t *testing.T) {
 		want   string
 	}{
 		{"near its limit", []MemoryPod{offline("a", 1000, 950)}, nil, "a:1000/max, Limit a 150"},
+		{"near its limit, and what is taken comes back", []MemoryPod{with(offline("a", 1000, 950), func(p *MemoryPod) { p.Refaults = Known(3 * mib) })}, nil, "a:1000/max"},
+		{"perhaps it does", []MemoryPod{with(offline("a", 1000, 950), func(p *MemoryPod) { p.Refaults = Sample{} })}, nil, "a:1000/max"},
 		{"not near", []MemoryPod{offline("a", 1000, 890)}, nil, "a:1000/max"},
 		{"an online pod near its limit", []MemoryPod{limited(online("a", 0, 950, 300), 1000)}, nil, "Limit a 150"},
 		{"with swap: page cache alone", []MemoryPod{limited(online("a", 0, 950, 300), 1000)}, func(o *MemoryObservation) { o.SwapTotal, o.SwapFree = Known(gib), Known(gib) }, "Limit a 150 file"},
