@@ -20,7 +20,9 @@ type agent struct {
 	sees    evict.Observation
 	evictor evict.Memory
 	wishes  []cluster.Wish
-	epoch   time.Duration // virtual time zero on the clock of At
+	// stopLending and closed are what the eviction manager wants.
+	stopLending, closed bool
+	epoch               time.Duration // virtual time zero on the clock of At
 }
 
 func newAgent(r *run) *agent {
@@ -67,22 +69,35 @@ func (r *run) tick(m *machine) {
 		now.MilliCPU += advice.Zones[z].CPU.Published
 		now.Memory += advice.Zones[z].Memory.Published
 	}
-	a.seen.StopLending = false
-	if !r.v.NoEviction {
-		r.press(m, advice.Suppression, &now)
+	if r.o.watch != nil {
+		r.o.watch(m, &advice)
+	}
+	if !r.v.NoEviction && a.asks(advice.Suppression, r.now) {
+		r.press(m, advice.Suppression)
+	}
+	a.seen.StopLending = a.stopLending
+	if a.closed && !r.v.NoClosing {
+		now.State = cluster.HeadroomClosed
 	}
 	r.report(m, now)
 }
 
+// asks reports whether the eviction manager is asked at this tick: at each while something may press, else now and then, as nothing would follow.
+func (a *agent) asks(level advise.Suppression, now int64) bool {
+	n := &a.seen.Node
+	return now%quietTicks == 0 || level >= advise.SuppressFloor || len(a.wishes) > 0 || a.stopLending ||
+		n.MemoryAvailable.Value < quietMemory*n.MemoryTotal.Value
+}
+
+// A node is quiet with this share of its memory available.
+const quietTicks, quietMemory = 5, 0.2
+
 // press asks the eviction manager.
-func (r *run) press(m *machine, level advise.Suppression, now *cluster.Headroom) {
+func (r *run) press(m *machine, level advise.Suppression) {
 	a := m.agent
 	a.look(m, level)
 	d := evict.Step(&a.sees, a.rules, &a.evictor)
-	a.seen.StopLending = len(d.NoLending) > 0
-	if d.Closed.Reason != "" && !r.v.NoClosing {
-		now.State, now.Note = cluster.HeadroomClosed, d.Closed.Reason
-	}
+	a.stopLending, a.closed = len(d.NoLending) > 0, d.Closed.Reason != ""
 	a.wishes = a.wishes[:0]
 	for i := range d.Wishes {
 		w := &d.Wishes[i]

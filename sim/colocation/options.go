@@ -43,6 +43,9 @@ type Options struct {
 	HistoryDays int
 	// Progress, if set, is told of virtual time that has passed, from several goroutines.
 	Progress func(variant string, passed, length time.Duration)
+
+	// watch, if set, sees each advice, in tests.
+	watch func(*machine, *advise.Advice)
 }
 
 // Surge is a time in which all services want Factor times as much.
