@@ -76,10 +76,9 @@ func (t *tick) cpu(z *Zone, s *ZoneState) Headroom {
 func (t *tick) cpuTerms(z *Zone, need float64, by Reason) []Term {
 	all := float64(divisible(z))
 	name := "needed for use"
-	switch by {
-	case BoundByForecast:
+	if by == BoundByForecast {
 		name = "needed by forecast"
-	case BoundByCapacity:
+	} else if by == BoundByCapacity {
 		name = "kept for online pods"
 	}
 	return []Term{

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 )
 
 // recordFormat names the lines that a Recorder writes; another number after the slash is another form.
@@ -198,6 +199,8 @@ func (s Suppression) String() string {
 		return "Weight"
 	case SuppressFloor:
 		return "Floor"
+	case SuppressEvict:
+		return "Evict"
 	}
-	return "Evict"
+	return strconv.Itoa(int(s))
 }
