@@ -32,6 +32,7 @@ var kinds = []struct {
 }{
 	{"ordinary pod", []part{scheduler(spec.DefaultSchedulerName), asks("cpu", "1"), label("app", "web"), annotation("example.com/note", "x")}},
 	{"dedicated pod", []part{scheduler(spec.DefaultSchedulerName), asks("cpu", "8"), label(spec.LabelQoS, string(spec.QoSDedicated)), annotation(spec.AnnotationNUMA, spec.NUMABound)}},
+	{"reclaimed pod", []part{scheduler(spec.DefaultSchedulerName), main("=cpu=1 memory=1Gi"), label(spec.LabelQoS, string(spec.QoSReclaimed))}},
 	{"GPU pod", []part{scheduler(spec.DefaultSchedulerName), gpus("1"), label("app", "train")}},
 }
 

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -13,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/lab/controlplane"
 )
 
 // turned is what a container's cpu and memory are to be in our resources; nothing where it asks for nothing. With whole the pod has memory
@@ -211,4 +213,63 @@ func TestTurned(t *testing.T) {
 			t.Fatalf("%s became %s the second time: %v", stored(is), stored(twice), err)
 		}
 	})
+}
+
+// TestLargestPods: many containers that ask for much, one by one and as a whole, stay within what an expression may cost.
+func TestLargestPods(t *testing.T) {
+	for _, count := range []int{20, 100} {
+		parts := []part{label(spec.LabelQoS, string(spec.QoSReclaimed)), main("cpu=1001m memory=1500m / cpu=2 memory=1Gi"), whole("=cpu=1k memory=1Ti")}
+		for range count / 2 {
+			parts = append(parts, beside("cpu=1001m memory=1500m / cpu=2 memory=1Gi"), sidecar("cpu=1u memory=1M / cpu=2 memory=1Gi"))
+		}
+		p := pod("new", parts...)
+		begun := processCPU()
+		is, err := admin.CoreV1().Pods(plain).Create(t.Context(), p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d containers: %d ms of CPU", len(p.Spec.Containers)+len(p.Spec.InitContainers), (processCPU() - begun).Milliseconds())
+		if err := demands(p, is); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// later is a mutation of somebody else, after ours: it asks for CPU where a pod asks for none.
+var later = []string{`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicy","metadata":{"name":"later"},"spec":{
+	"failurePolicy":"Fail","reinvocationPolicy":"Never",
+	"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},
+	"matchConditions":[{"name":"bare","expression":"object.metadata.name == 'bare' && !object.spec.containers[0].?resources.?requests[?'cpu'].hasValue()"}],
+	"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":
+		"[JSONPatch{op: 'add', path: '/spec/containers/0/resources/requests', value: {'cpu': '250m'}}]"}}]}}`,
+	`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"later"},"spec":{"policyName":"later"}}`}
+
+// TestTurnedLate: what another mutation asks for after ours is turned too.
+func TestTurnedLate(t *testing.T) {
+	t.Cleanup(func() {
+		policies := admin.AdmissionregistrationV1()
+		if err := errors.Join(policies.MutatingAdmissionPolicyBindings().Delete(context.Background(), "later", metav1.DeleteOptions{}),
+			policies.MutatingAdmissionPolicies().Delete(context.Background(), "later", metav1.DeleteOptions{})); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, document := range later {
+		if err := controlplane.ApplyPolicy(t.Context(), admin.Discovery().RESTClient(), []byte(document)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := func(want string, parts ...part) {
+		t.Helper()
+		if err := poll(t.Context(), survival, func() error {
+			got, err := admin.CoreV1().Pods(plain).Create(t.Context(), pod("bare", parts...), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err == nil && stored(got) != want {
+				err = fmt.Errorf("it asks for\n%s, want\n%s", stored(got), want)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	seen("main: cpu=250m; Burstable")
+	seen("main: cpu=0 millicpu=250 / millicpu=250", label(spec.LabelQoS, string(spec.QoSReclaimed)))
 }
