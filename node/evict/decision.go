@@ -122,7 +122,7 @@ func (d *Decision) Explain() string {
 		fmt.Fprintf(&b, "not known: %s\n", d.Unknown)
 	}
 	for _, n := range d.NoLending {
-		fmt.Fprintf(&b, "nothing more is lent %s: %s\n", where(n.Zone), n.Reason)
+		fmt.Fprintf(&b, "nothing more is lent %s because of %s\n", where(n.Zone), n.Reason)
 	}
 	for _, r := range d.Reclaims {
 		fmt.Fprintf(&b, "%s %s from %s %s: %s\n", d.verb("reclaim"), bytes(float64(r.Bytes)), r.Pod, where(r.Zone), r.Reason)

@@ -119,6 +119,23 @@ func TestHeadroomAloneEvictsNobody(t *testing.T) {
 	}
 }
 
+// No more than MaxWishes pods are asked for at a time, and that there were more to ask is counted.
+func TestBoundOfWishes(t *testing.T) {
+	o, p, m := &Observation{}, Defaults(), Memory{}
+	o.Node.MemoryTotal, o.Node.MemoryAvailable = advise.Known(16*gibibyte), advise.Known(0)
+	p.Ladder.AnswerWithin = time.Hour
+	for i := range 3 * MaxWishes {
+		o.Pods = append(o.Pods, Pod{Ref: Ref{"ns", fmt.Sprint(i), fmt.Sprint(i)}, Level: spec.QoSReclaimed, Memory: advise.Known(10 * mebibyte)})
+	}
+	most := 0
+	for ; o.At < 5*time.Minute; o.At += time.Second {
+		most = max(most, len(Step(o, &p, &m).Wishes))
+	}
+	if most != MaxWishes || len(m.Asked) != MaxWishes || m.Counts.Crowded == 0 {
+		t.Fatalf("%d wishes, %d asked, %d were too many", most, len(m.Asked), m.Counts.Crowded)
+	}
+}
+
 // A level neither begins nor ends before its time, and between the mark and its clearance it stays what it was.
 func TestHysteresis(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

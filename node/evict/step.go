@@ -79,14 +79,11 @@ func (s *step) order() []int {
 	return order
 }
 
-// climb does what is due about one pressure. A blind one keeps what it has and asks for nothing.
+// climb does what is due about one pressure. A blind one wants nothing, so nothing is asked for.
 func (s *step) climb(w *Watch) {
 	row := &detectors[w.Detector]
 	if !row.lends {
 		s.d.NoLending = append(s.d.NoLending, NoLending{Zone: w.Zone, Reason: w.Detector})
-	}
-	if w.Blind.On {
-		return
 	}
 	if row.resource == memory || row.resource == zoneMemory {
 		s.reclaim(w)
