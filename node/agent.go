@@ -43,6 +43,8 @@ type Options struct {
 	Thresholds []evict.Threshold
 	Disks      func() (root, images evict.Disk)
 	Recursive  bool
+	// Uptime is how long the node has been up. What the laws remember counts from there.
+	Uptime time.Duration
 	// Observe reads the kernel's counters; nil: nobody does. The Agent closes it.
 	Observe *observe.Reader
 	Ports   Ports
@@ -85,7 +87,8 @@ type Agent struct {
 	closings   []closing
 	counts     Counts
 	ticked     time.Time
-	started    time.Time
+	started    time.Time // when the node was, by the monotonic clock
+	learned    time.Time // when the lessons were last kept
 }
 
 // pod is a pod that has been admitted.
@@ -130,7 +133,7 @@ func New(o Options) (*Agent, error) {
 		throttle: report.NewThrottle(o.Node, o.Config.WriteInterval.D(), o.Config.RefreshInterval.D()),
 		inbox:    make(chan func(), MaxMessages), stopped: make(chan struct{}), update: make(chan updateJob, 1),
 		pods: make(map[string]*pod), sandboxes: make(map[string]*pod), containers: make(map[string]*container),
-		evictions: make(evictions), troubles: make(troubles), passings: make(map[string]time.Time), started: time.Now(),
+		evictions: make(evictions), troubles: make(troubles), passings: make(map[string]time.Time), started: time.Now().Add(-o.Uptime),
 		counts: Counts{Notes: make(map[string]uint64), Refused: make(map[string]uint64)},
 	}
 	a.fast = newLane(o.Kernel, func(r laneReport) { a.post(func() { a.enforced(&r) }) })
@@ -149,6 +152,7 @@ func New(o Options) (*Agent, error) {
 		a.troubles.set(n.Reason, n.Message)
 	}
 	a.restore()
+	a.remind()
 	return a, nil
 }
 

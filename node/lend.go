@@ -69,6 +69,7 @@ func (a *Agent) control(now time.Time) {
 	if changed {
 		a.settle()
 	}
+	a.learn(now)
 	if last := a.reporting.last; last != nil && report.Less(last.Status.Colocation, a.colocation(now)) {
 		a.reporting.urgent = true
 	}

@@ -204,3 +204,35 @@ func TestNoLending(t *testing.T) {
 		t.Errorf("where the kubelet rules %+v is offered", got)
 	}
 }
+
+// An agent that starts again knows what it had learned, and a node that was closed stays closed.
+func TestLessonsOutlastTheAgent(t *testing.T) {
+	l := newLender(t)
+	for i := range l.busy {
+		l.busy[i] = 0.5
+	}
+	l.run(400)
+	l.eventually("the lessons are kept", func() bool {
+		l.lessons.mu.Lock()
+		defer l.lessons.mu.Unlock()
+		return l.lessons.data != nil
+	})
+	l.stop()
+	l.start()
+	var peak float64
+	l.agent.Ask(time.Minute, func(a *Agent) {
+		if len(a.lending.memory.Zones) == 2 {
+			peak = a.lending.memory.Zones[1].Forecast.Peak
+		}
+	})
+	if peak < 1 || peak > 2 {
+		t.Errorf("the forecast knows a peak of %g CPUs, want what zone 1 used", peak)
+	}
+	l.stop()
+	l.lessons.data = []byte("{")
+	l.start()
+	l.agent.Ask(time.Minute, func(a *Agent) { peak = float64(len(a.lending.memory.Zones)) })
+	if peak != 0 {
+		t.Error("lessons that cannot be read are believed")
+	}
+}

@@ -69,6 +69,8 @@ type Ports struct {
 	Exclusive func(ctx context.Context) (map[PodKey]topology.CPUSet, error)
 	// Checkpoint keeps what must outlast the process.
 	Checkpoint Store
+	// Lessons keeps what the laws have learned; it may be lost.
+	Lessons Store
 }
 
 // PodKey names a pod as people do; PodName says which one of that name.

@@ -124,9 +124,11 @@ type world struct {
 	agent  *Agent
 	kernel *kernel
 	store  *kept
-	mode   string
-	fixed  map[PodKey]topology.CPUSet
-	stop   func()
+	// lessons are beside the checkpoint.
+	lessons *kept
+	mode    string
+	fixed   map[PodKey]topology.CPUSet
+	stop    func()
 
 	fixedErr error
 
@@ -149,7 +151,7 @@ type runningPod struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		T: t, kernel: newKernel(), store: &kept{}, mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
+		T: t, kernel: newKernel(), store: &kept{}, lessons: &kept{}, mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
 		running: make(map[string]runningPod),
 	}
 	t.Cleanup(func() {
@@ -203,6 +205,7 @@ func (w *world) start() {
 			},
 			Exclusive:  func(context.Context) (map[PodKey]topology.CPUSet, error) { return w.fixed, w.fixedErr },
 			Checkpoint: w.store,
+			Lessons:    w.lessons,
 		},
 	})
 	if err != nil {

@@ -83,6 +83,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	defer api.close()
 	options.Ports = api.ports
 	options.Ports.Checkpoint = node.File(filepath.Join(config.Node.StateDirectory, "checkpoint.json"))
+	options.Ports.Lessons = node.File(filepath.Join(config.Node.StateDirectory, "lessons.json"))
 	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)
 	agent, err := node.New(options)
 	if err != nil {
@@ -209,6 +210,7 @@ func agentOptions(config *spec.Configuration, log *slog.Logger, roots nodeRoots)
 		})
 	}
 	out.Mode, out.Why = nodeMode(config.Node)
+	out.Uptime = uptime()
 	out.Disks, out.Recursive = disksOf(config.Node.KubeletDirectory), recursiveProtection(roots.proc)
 	out.Thresholds, err = kubeletThresholds(config.Node.KubeletDirectory, out.Machine)
 	return out, err
