@@ -146,13 +146,13 @@ func (t *memoryTick) containers(tree *lowTree) map[string]int64 {
 	return out
 }
 
-// wants is a container's request, but no more than its working set and a margin: cache that it does not use is not protected. It is known where the
-// node's memory is, of which all together have a part.
+// wants is a container's request, but no more than it holds and a margin. It is known where the node's memory is, of which all together have a part.
 func (t *memoryTick) wants(c *MemoryContainer) (int64, bool) {
 	current, a := bytesOf(c.Current)
 	inactive, b := bytesOf(c.InactiveFile)
 	_, d := bytesOf(t.o.Total)
-	return min(max(c.Request, 0), partOf(max(current-inactive, 0), 1+t.p.LowMargin), mostBytes), a && b && d
+	used := max(current-partOf(inactive, 1-t.p.LowCache), 0)
+	return min(max(c.Request, 0), partOf(used, 1+t.p.LowMargin), mostBytes), a && b && d
 }
 
 // follows brings a protection to what is wanted: up at once, down after a while, and neither for little.

@@ -56,9 +56,11 @@ type MemoryParams struct {
 	MoveInterval time.Duration `json:"moveInterval"`
 	MoveRest     time.Duration `json:"moveRest"`
 
-	// Protect switches memory.low on for online pods: their requests, at most their working set and LowMargin of it, at most LowShare of the node's
-	// memory. It rises at once and falls after LowInterval.
+	// Protect switches memory.low on for online pods: their requests, at most what they hold and LowMargin of it, at most LowShare of the node's
+	// memory. It rises at once and falls after LowInterval. Of inactive page cache the part LowCache counts: where the kernel has the
+	// multi-generational LRU on, cache that is read all the time is inactive too, so less than 1 would leave it to whoever reads more.
 	Protect     bool          `json:"protect"`
+	LowCache    float64       `json:"lowCache"`
 	LowMargin   float64       `json:"lowMargin"`
 	LowShare    float64       `json:"lowShare"`
 	LowInterval time.Duration `json:"lowInterval"`
@@ -74,7 +76,7 @@ func DefaultMemoryParams() MemoryParams {
 		FreeLow: 0.03, FreeHigh: 0.05, Keep: 0.25,
 		OffloadReclaimed: true, OffloadShare: 0.002, OffloadPressure: 0.01, OffloadInterval: 6 * time.Second, Refaults: 0.002, SwapReserve: 64 * mib,
 		Moves: true, MoveMost: 512 * mib, MoveAfter: 10 * time.Second, MoveDeadline: 30 * time.Second, MoveInterval: time.Minute, MoveRest: 10 * time.Minute,
-		Protect: true, LowMargin: 0.1, LowShare: 0.7, LowInterval: time.Minute,
+		Protect: true, LowCache: 1, LowMargin: 0.1, LowShare: 0.7, LowInterval: time.Minute,
 	}
 }
 
@@ -95,6 +97,7 @@ func (p *MemoryParams) Validate() error {
 		{"offloadShare", p.OffloadShare, 0, 0.1},
 		{"offloadPressure", p.OffloadPressure, 0.0001, 1},
 		{"refaults", p.Refaults, 0, 1},
+		{"lowCache", p.LowCache, 0, 1},
 		{"lowMargin", p.LowMargin, 0, 1},
 		{"lowShare", p.LowShare, 0, 0.9},
 	} {

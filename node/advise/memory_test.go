@@ -408,7 +408,7 @@ func TestMemoryProtection(t *testing.T) {
 			"kubepods:150 kubepods/burstable:150 kubepods/burstable/b:50 kubepods/burstable/b/main:50", "100 of 0 Missing kubepods/burstable/a/main",
 		},
 		{
-			"no more than it works with", right, false, func(o *MemoryObservation) { o.Pods[0].Containers[0].InactiveFile = Known(150 * mib) },
+			"no more than it holds", right, false, func(o *MemoryObservation) { o.Pods[0].Containers[0].Current = Known(50 * mib) },
 			strings.ReplaceAll(strings.ReplaceAll(wanted, ":150", ":105"), ":100", ":55"), "100 of 55",
 		},
 		{
@@ -443,6 +443,17 @@ func TestMemoryProtection(t *testing.T) {
 		}
 		if got != c.a {
 			t.Errorf("%s: %q, want %q", c.name, got, c.a)
+		}
+	}
+}
+
+// Where the kernel can tell used page cache from unused, what is unused may be left out.
+func TestMemoryProtectionOfCache(t *testing.T) {
+	for share, want := range map[float64]int64{0: 55, 0.5: 110, 1: 165} {
+		p := DefaultMemoryParams()
+		p.LowCache = share
+		if a := SteerMemory(mem(online("a", 1000, 150, 100)), &p, &MemoryMemory{}); a.Lows[0].Bytes/mib != want {
+			t.Errorf("with %g of the cache: %d MiB, want %d", share, a.Lows[0].Bytes/mib, want)
 		}
 	}
 }

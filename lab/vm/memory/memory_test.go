@@ -279,7 +279,7 @@ func TestProtection(t *testing.T) {
 	r := newRig(t)
 	const kubepods = "kubepods"
 	online := r.run("online", 160, 0, "cache", "100", "3000")
-	r.holds(online.container, "active_file", 90)
+	r.holds(online.container, "file", 90)
 	before := r.field(kubepods + "/memory.max")
 	t.Cleanup(func() { r.set(kubepods+"/memory.max", before) })
 	r.set(kubepods+"/memory.max", strconv.FormatInt(r.number(kubepods+"/memory.current")+160*mib, 10))
