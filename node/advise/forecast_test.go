@@ -1,6 +1,7 @@
 package advise
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -8,9 +9,9 @@ import (
 // usual is a slot that had these peaks on the days up to that one, the last first; 0: not known.
 func usual(day int64, peaks ...float64) *Slot {
 	s := &Slot{}
-	for i := len(peaks) - 1; i >= 0; i-- {
-		if peaks[i] > 0 {
-			s.see(day-int64(i), peaks[i])
+	for i, peak := range slices.Backward(peaks) {
+		if peak > 0 {
+			s.see(day-int64(i), peak)
 		}
 	}
 	return s

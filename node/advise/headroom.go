@@ -75,15 +75,10 @@ func (t *tick) cpu(z *Zone, s *ZoneState) Headroom {
 // cpuTerms are the parts of the sum, in millicores.
 func (t *tick) cpuTerms(z *Zone, need float64, by Reason) []Term {
 	all := float64(divisible(z))
-	name := "needed for use"
-	if by == BoundByForecast {
-		name = "needed by forecast"
-	} else if by == BoundByCapacity {
-		name = "kept for online pods"
-	}
+	names := map[Reason]string{BoundByUse: "needed for use", BoundByForecast: "needed by forecast", BoundByCapacity: "kept for online pods"}
 	return []Term{
 		{"divisible", millicores(all)},
-		{name, -millicores(need)},
+		{names[by], -millicores(need)},
 		{"reserve", -millicores(all * t.p.CPUReserve)},
 	}
 }

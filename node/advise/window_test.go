@@ -27,7 +27,7 @@ func TestWindows(t *testing.T) {
 // Of a time in which nobody looked nothing is known: the need stays, a headroom was no more than was told.
 func TestWindowGaps(t *testing.T) {
 	const length = 12 * time.Second
-	for _, gap := range []time.Duration{5 * time.Second, time.Hour} {
+	for _, gap := range []time.Duration{5 * time.Second, 13 * time.Second, time.Hour} { // 13 s: once around
 		high, low := Highest{}, Lowest{}
 		for now := range 30 * time.Second / time.Second {
 			high.see(1, now*time.Second, length)
