@@ -182,16 +182,16 @@ func (p Params) limits(disks []Disk) string {
 		if i < 0 {
 			continue
 		}
-		line := disks[i].Number
+		words := []string{disks[i].Number}
 		for _, one := range []struct {
 			key   string
 			value uint64
 		}{{"rbps", c.ReadBytes}, {"wbps", c.WriteBytes}, {"riops", c.ReadOperations}, {"wiops", c.WriteOperations}} {
 			if one.value > 0 {
-				line += fmt.Sprintf(" %s=%d", one.key, one.value)
+				words = append(words, fmt.Sprintf("%s=%d", one.key, one.value))
 			}
 		}
-		lines = append(lines, line)
+		lines = append(lines, strings.Join(words, " "))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -11,5 +11,6 @@
 // takes them over. Detach takes all of it back, and a qdisc that somebody chose is never replaced.
 //
 // It does not touch what comes in. The mark is the packet's queue mapping, as Cilium uses it: it is lost where a virtual device other than
-// a bridge lies between pod and uplink (VXLAN, IPIP), and such packets then count as online. It needs Linux 6.6 (TCX).
+// a bridge lies between pod and uplink (VXLAN, IPIP), and such packets then count as online; and Cilium's own
+// bandwidth manager cannot be on beside it. It needs Linux 6.6 (TCX).
 package egress

@@ -21,6 +21,9 @@ type Unsupported struct{ Reason, Message string }
 
 func (u *Unsupported) Error() string { return u.Reason + ": " + u.Message }
 
+// ErrUplinkGone says that the uplink is not there any more. Detach, and Open again.
+var ErrUplinkGone = errors.New("the uplink is gone")
+
 // Options say where things are. The zero value of each is the usual place.
 type Options struct {
 	// Uplink is the interface that leads off the node; empty: that of the default route.

@@ -40,11 +40,8 @@ type pod struct {
 // Open puts the programs and the qdisc where they belong, or takes over those of an earlier run. The error holds an *Unsupported where there
 // can be no ceiling on this node. With an error nothing is left behind, of an earlier run either.
 func Open(o Options) (_ *Egress, err error) {
-	o = o.withDefaults()
-	e := &Egress{
-		options: o, maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, veths: map[int]link.Link{}, pods: map[string]pod{},
-	}
-	if e.netlink, err = openNetlink(); err != nil {
+	e, err := newEgress(o)
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -52,19 +49,36 @@ func Open(o Options) (_ *Egress, err error) {
 			err = errors.Join(err, e.Detach())
 		}
 	}()
-	if e.uplink, err = e.findUplink(); err != nil {
-		return nil, err
-	}
 	if err = e.openPins(); err != nil {
 		return nil, err
 	}
-	if err = e.netlink.pace(e.uplink.index, queues(o.Sys, e.uplink.name)); err != nil {
+	if e.uplink, err = e.findUplink(); err != nil {
+		return nil, err
+	}
+	if err = e.netlink.pace(e.uplink.index, queues(e.options.Sys, e.uplink.name)); err != nil {
 		return nil, err
 	}
 	if err = e.load(); err != nil {
 		return nil, err
 	}
 	return e, nil
+}
+
+func newEgress(o Options) (_ *Egress, err error) {
+	e := &Egress{
+		options: o.withDefaults(), maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, veths: map[int]link.Link{}, pods: map[string]pod{},
+	}
+	e.netlink, err = openNetlink()
+	return e, err
+}
+
+// Remove takes back what an earlier run has left: for an agent whose settings want no ceiling.
+func Remove(o Options) error {
+	e, err := newEgress(o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(e.openPins(), e.Detach())
 }
 
 // findUplink finds the interface that is named, or that of the default route.
@@ -148,7 +162,7 @@ func (e *Egress) load() error {
 		return cannot(err)
 	}
 	e.links["uplink"] = attached
-	return e.dropOthers()
+	return e.dropUplinks(e.uplink.index)
 }
 
 func (e *Egress) loadMaps() error {
@@ -213,8 +227,8 @@ func (e *Egress) attach(name string, index int, program *ebpf.Program, where ebp
 	return attached, nil
 }
 
-// dropOthers removes the pins of uplinks that are no longer the uplink.
-func (e *Egress) dropOthers() error {
+// dropUplinks removes the pins and the qdiscs of uplinks, but one.
+func (e *Egress) dropUplinks(but int) error {
 	if e.pins == "" {
 		return nil
 	}
@@ -225,7 +239,7 @@ func (e *Egress) dropOthers() error {
 	for _, entry := range entries {
 		number, isUplink := strings.CutPrefix(entry.Name(), "uplink-")
 		index, err := strconv.Atoi(number)
-		if !isUplink || err != nil || index == e.uplink.index {
+		if !isUplink || err != nil || index == but {
 			continue
 		}
 		if err := errors.Join(os.Remove(filepath.Join(e.pins, entry.Name())), e.netlink.unpace(index)); err != nil {
@@ -310,10 +324,13 @@ func (e *Egress) Detach() error {
 	for _, l := range e.veths {
 		errs = append(errs, gone(l.Detach()))
 	}
+	errs = append(errs, e.dropUplinks(0))
 	if e.pins != "" {
 		errs = append(errs, os.RemoveAll(e.pins))
 	}
-	errs = append(errs, e.netlink.unpace(e.uplink.index))
+	if e.uplink.index > 0 {
+		errs = append(errs, e.netlink.unpace(e.uplink.index))
+	}
 	return errors.Join(append(errs, e.Close())...)
 }
 

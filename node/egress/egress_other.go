@@ -12,6 +12,9 @@ var errNoLinux = &Unsupported{ReasonUnsupported, "the agent needs Linux"}
 // Open fails.
 func Open(Options) (*Egress, error) { return nil, errNoLinux }
 
+// Remove does nothing.
+func Remove(Options) error { return nil }
+
 // Uplink is empty.
 func (*Egress) Uplink() string { return "" }
 

@@ -30,6 +30,9 @@ func (e *Egress) SetReclaimed(cgroups []string) error {
 	for _, one := range all {
 		there[one.index] = true
 	}
+	if !there[e.uplink.index] {
+		return fmt.Errorf("%s: %w", e.uplink.name, ErrUplinkGone)
+	}
 	var errs []error
 	wanted := make(map[string]bool, len(cgroups))
 	for _, cgroup := range cgroups {

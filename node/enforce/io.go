@@ -27,7 +27,7 @@ func canonicalWeight(text string) (string, error) {
 }
 
 // limitKeys are what io.max limits, in the order in which the kernel says it: bytes and operations per second, read and written.
-var limitKeys = []string{"rbps", "wbps", "riops", "wiops"} //nolint:gochecknoglobals // a constant but for its type
+var limitKeys = []string{"rbps", "wbps", "riops", "wiops"}
 
 // canonicalLimits is a line for each device, "8:0 rbps=max wbps=1048576 riops=max wiops=max", by device. What a line does not name is max.
 func canonicalLimits(text string) (string, error) {
@@ -72,14 +72,14 @@ func limits(fields []string) (string, error) {
 		}
 		values[key] = value
 	}
-	line := fields[0]
+	words := []string{fields[0]}
 	for _, key := range limitKeys {
 		if values[key] == "" {
 			values[key] = unlimited
 		}
-		line += " " + key + "=" + values[key]
+		words = append(words, key+"="+values[key])
 	}
-	return line, nil
+	return strings.Join(words, " "), nil
 }
 
 func deviceOf(line string) string {
