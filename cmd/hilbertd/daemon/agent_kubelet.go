@@ -9,9 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
@@ -100,15 +98,6 @@ func disksOf(directory string) func() (root, images evict.Disk) {
 		}
 		return root, images
 	}
-}
-
-// uptime is how long the node has been up, sleep included; 0 where it does not say.
-func uptime() time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-		return 0
-	}
-	return time.Duration(now.Nano())
 }
 
 // recursiveProtection reports whether cgroups are mounted so that memory.low of a cgroup protects what is below it.
