@@ -193,13 +193,13 @@ func (p *Params) Validate() error {
 	v.share("pressure.full", p.Pressure.Full)
 	v.share("pressure.clear", p.Pressure.Clear)
 	v.mark("pressure.below", p.Pressure.Below)
-	v.number("overuse.tolerance", p.Overuse.Tolerance, 0)
-	v.number("overuse.slack", p.Overuse.Slack, 0)
+	v.number("overuse.tolerance", p.Overuse.Tolerance)
+	v.number("overuse.slack", p.Overuse.Slack)
 	v.share("suppressed.share", p.Suppressed.Share)
-	v.number("suppressed.least", p.Suppressed.Least, 0)
+	v.number("suppressed.least", p.Suppressed.Least)
 	v.share("cpu.pressure", p.CPU.Pressure)
 	v.share("cpu.clear", p.CPU.Clear)
-	v.number("watermarkFactor", p.WatermarkFactor, 0)
+	v.number("watermarkFactor", p.WatermarkFactor)
 	v.share("ladder.reclaimShare", p.Ladder.ReclaimShare)
 	for _, t := range p.times() {
 		if t.value < t.least {
@@ -289,9 +289,9 @@ func (v *verdict) add(format string, args ...any) {
 	v.errs = append(v.errs, fmt.Errorf(format, args...))
 }
 
-func (v *verdict) number(name string, x, least float64) {
-	if math.IsNaN(x) || math.IsInf(x, 0) || x < least {
-		v.add("%s: %v is no number from %v on", name, x, least)
+func (v *verdict) number(name string, x float64) {
+	if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
+		v.add("%s: %v is no number from 0 on", name, x)
 	}
 }
 
@@ -305,13 +305,13 @@ func (v *verdict) mark(name string, m Mark) {
 	if !(m.Share >= 0 && m.Share < 1) {
 		v.add("%s.share: %v is not from 0 to below 1", name, m.Share)
 	}
-	v.number(name+".amount", m.Amount, 0)
+	v.number(name+".amount", m.Amount)
 }
 
 func (v *verdict) watermarks(name string, w *Watermarks) {
 	v.mark(name+".soft", w.Soft)
 	v.mark(name+".hard", w.Hard)
-	v.number(name+".clear", w.Clear, 0)
+	v.number(name+".clear", w.Clear)
 	if w.Soft.Share < w.Hard.Share || w.Soft.Amount < w.Hard.Amount || w.Soft == w.Hard {
 		v.add("%s: the soft mark, %v, is not above the hard one, %v", name, w.Soft, w.Hard)
 	}

@@ -98,13 +98,19 @@ func (s *step) climb(w *Watch) {
 // ask is the ladder of a soft pressure: notice, and after the grace a wish, if the pod is still worth it.
 func (s *step) ask(w *Watch) {
 	l := &s.p.Ladder
-	if s.at-w.Since < l.NoticeAfter || w.want() <= s.pending(w, true) {
+	if s.at-w.Since < l.NoticeAfter || w.want() == 0 {
 		return
 	}
-	a := s.noticed(w)
+	a, missing := s.noticed(w), w.want()-s.pending(w, true)
 	switch {
+	case missing <= 0:
+		if a != nil { // others will be enough
+			s.forget(a)
+		}
 	case a == nil:
-		s.notice(w)
+		if missing > s.warned(w) {
+			s.notice(w)
+		}
 	case !a.Noticed.ran(s.at, l.NoticeGrace) || !s.m.Wished.free(s.at, l.WishInterval):
 	case s.worth(w, a):
 		s.wish(w, a)
@@ -112,6 +118,16 @@ func (s *step) ask(w *Watch) {
 		s.forget(a)
 		s.notice(w)
 	}
+}
+
+// warned is what pods would give back that have notice for another reason.
+func (s *step) warned(w *Watch) (sum float64) {
+	for i := range s.m.Asked {
+		if a := &s.m.Asked[i]; a.Noticed.On && a.free() && !a.Withdrawn.On && (w.UID == "" || w.UID == a.UID) {
+			sum += a.gainFor(w)
+		}
+	}
+	return sum
 }
 
 // noticed is the pod that has notice because of a pressure.

@@ -139,7 +139,7 @@ func (s *story) pod(t *testing.T, d *datadriven.TestData, name string) {
 	}
 	if zones := word(d, "zones"); zones != "" {
 		p.Zones = nil
-		for _, text := range strings.Split(zones, "+") {
+		for text := range strings.SplitSeq(zones, "+") {
 			p.Zones = append(p.Zones, sample(text))
 		}
 	}

@@ -240,6 +240,7 @@ func (s *step) observe(d Detector, i int, r *reading) {
 	case eachPod:
 		pod = &s.o.Pods[i].Ref
 		key.UID = pod.UID
+	case theNode:
 	}
 	w := s.m.watch(key)
 	if w == nil {
