@@ -79,18 +79,38 @@ type tick struct {
 	// wantedCPU and wantedMemory are what the reclaimed pods that run may hold: millicores and bytes of the node.
 	wantedCPU, wantedMemory float64
 	divisible               int // of all zones
+	// pools are the CPUs that profiles steer pools to, steered the sum of them, and steeredUse what those pools use of CPUs.
+	pools               map[string]int
+	steered, steeredUse float64
 }
 
 // Step is one tick of all laws. It changes m in place. Advice.Zones belongs to m and is good until the next Step with it; whoever keeps an advice
 // clones them. Without Params.Explain it allocates nothing once it knows the number of zones. p must be valid.
 func Step(o *Observation, p *Params, m *Memory) Advice {
 	t := begin(o, p, m)
+	t.steer(nil)
 	t.judge()
 	for i := range o.Zones {
 		t.zone(&o.Zones[i], &m.Zones[i], &m.zones[i])
 	}
 	t.memory()
-	return Advice{Zones: m.zones, Suppression: t.starve()}
+	return Advice{Zones: m.zones, Pools: t.pools, Suppression: t.starve()}
+}
+
+// steer notes what profiles want. What the pods of such a pool use is not known of all: then the rest counts as use of others, and as a need.
+func (t *tick) steer(pools map[string]int) {
+	if t.pools = pools; len(pools) == 0 {
+		return
+	}
+	for _, cpus := range pools {
+		t.steered += float64(clamp(cpus, 0, 1<<20))
+	}
+	for i := range t.o.Services {
+		if _, ok := pools[t.o.Services[i].Pool]; ok {
+			use, _ := amount(t.o.Services[i].CPUUse, most)
+			t.steeredUse += use
+		}
+	}
 }
 
 // begin makes room and, where time went backwards, has everything wait from now on.
@@ -170,9 +190,15 @@ func (t *tick) smooth(average *Sample, value float64) {
 	average.Value += (value - average.Value) * share
 }
 
-// need is how many CPUs the shared pools should have to use so many and be no busier than that.
+// need is how many CPUs the shared pools should have to use so many and be no busier than that. Pools with a profile have what it says, and the
+// others what they need besides.
 func (t *tick) need(use, busy float64, z *Zone, s *ZoneState) float64 {
-	return max(use/busy+t.p.Margin, t.least(z, s))
+	need := max(use/busy+t.p.Margin, t.least(z, s))
+	if t.steered > 0 && t.divisible > 0 {
+		part := float64(divisible(z)) / float64(t.divisible)
+		need = max(need, t.steered*part+max(0, use-t.steeredUse*part)/busy+t.p.Margin)
+	}
+	return need
 }
 
 // least is what the shared pools keep whatever they use.

@@ -42,3 +42,26 @@ func TestStepAllocatesNothing(t *testing.T) {
 		t.Errorf("a tick allocates %v times", n)
 	}
 }
+
+// A pool with a profile has the CPUs that this wants, and the others what they need; but never less than use asks for.
+func TestSteeredPools(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		pools map[string]int
+		use   Sample
+		want  float64
+	}{
+		{"none", nil, Known(6), 10/0.55 + 1},
+		{"more than it uses", map[string]int{"ads": 24}, Known(6), 12 + 7/0.55 + 1}, // half of each in each zone
+		{"less than it needs", map[string]int{"ads": 2}, Known(6), 10/0.55 + 1},
+		{"what it uses is not known", map[string]int{"ads": 24}, Sample{}, 12 + 10/0.55 + 1},
+	} {
+		o, p, m := quiet(2), Defaults(), Memory{}
+		o.Services = []Service{{ID: "a", Pool: "ads", CPUUse: c.use}, {ID: "b", Pool: "share", CPUUse: Known(4)}}
+		tick := begin(o, &p, &m)
+		tick.steer(c.pools)
+		if got := tick.need(10, p.TargetUse, &o.Zones[0], &m.Zones[0]); got < c.want-1e-9 || got > c.want+1e-9 {
+			t.Errorf("%s: %v CPUs, want %v", c.name, got, c.want)
+		}
+	}
+}
