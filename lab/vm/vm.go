@@ -42,6 +42,8 @@ const (
 	boots = 3
 	// answerPoll is how often a guest that boots is asked whether it is there.
 	answerPoll = 250 * time.Millisecond
+	// The guest's clock is compared with the host's over clockWindow, a few times; another pace by clockFactor is wrong.
+	clockWindow, clockTries, clockFactor = 700 * time.Millisecond, 3, 2
 	// closeTimeout bounds the wait for a killed QEMU.
 	closeTimeout = 10 * time.Second
 )
@@ -148,6 +150,9 @@ func bootOnce(ctx context.Context, o Options) (_ *Guest, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := g.checkClock(ctx); err != nil {
+		return nil, err
+	}
 	o.Log("vm: Linux %s answers after %.1f s", ready.Kernel, time.Since(begin).Seconds())
 	for _, problem := range ready.Problems {
 		o.Log("vm: the guest lacks something: %s", problem)
@@ -190,6 +195,31 @@ func (g *Guest) await(ctx context.Context) (wire.Ready, error) {
 			return wire.Ready{}, fmt.Errorf("the guest: %w", context.Cause(ctx))
 		}
 	}
+}
+
+// checkClock is an error where the guest's time runs at another pace than the host's. A guest whose processors the host takes away while it
+// measures how fast its counter counts is wrong for as long as it lives: one did 16 seconds in each, and all its timeouts passed at once.
+func (g *Guest) checkClock(ctx context.Context) error {
+	var there, here time.Duration
+	for range clockTries {
+		before, err := g.ready(ctx)
+		if err != nil {
+			return fmt.Errorf("the guest's clock: %w", err)
+		}
+		begin := time.Now()
+		time.Sleep(clockWindow)
+		here = time.Since(begin)
+		now, err := g.ready(ctx)
+		if err != nil {
+			return fmt.Errorf("the guest's clock: %w", err)
+		}
+		// Between the readings lies at least what passed here, and at most that and two requests.
+		there = time.Duration(now.UptimeMS-before.UptimeMS) * time.Millisecond
+		if most := clockFactor * time.Since(begin); here < clockFactor*there && there < most {
+			return nil
+		}
+	}
+	return fmt.Errorf("the guest's clock went %s while the host's went %s", there, here)
 }
 
 // forward picks a free port of the host for each of the guest's. Another process may take it meanwhile: QEMU then ends, and the next boot

@@ -3,6 +3,9 @@ package vm
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,5 +90,26 @@ func TestMachine(t *testing.T) {
 func TestOdd(t *testing.T) {
 	if _, err := Boot(t.Context(), Options{CPUs: 3, Nodes: 2}); err == nil || !strings.Contains(err.Error(), "3 CPUs cannot be divided among 2") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestClock: a guest whose time runs at another pace than the host's is found out.
+func TestClock(t *testing.T) {
+	for name, test := range map[string]struct {
+		pace float64
+		ok   bool
+	}{"right": {1, true}, "a bit off": {1.2, true}, "too fast": {16, false}, "stands still": {0, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begin := time.Now()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintf(w, `{"uptimeMs": %d}`, int64(test.pace*float64(time.Since(begin).Milliseconds())))
+			}))
+			defer server.Close()
+			g := &Guest{client: newClient(strings.TrimPrefix(server.URL, "http://"))}
+			if err := g.checkClock(t.Context()); (err == nil) != test.ok {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }

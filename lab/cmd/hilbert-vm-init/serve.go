@@ -107,11 +107,11 @@ func ready(problems []string) (any, error) {
 	if err := unix.Uname(&name); err != nil {
 		return nil, err
 	}
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
+	var up unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
 		return nil, err
 	}
-	return wire.Ready{Kernel: unix.ByteSliceToString(name.Release[:]), UptimeMS: info.Uptime * 1000, Problems: problems}, nil
+	return wire.Ready{Kernel: unix.ByteSliceToString(name.Release[:]), UptimeMS: up.Nano() / 1e6, Problems: problems}, nil
 }
 
 func run(r *http.Request) (any, error) {
