@@ -158,6 +158,9 @@ func (s *Store) Wishing() []string {
 	return slices.Sorted(maps.Keys(s.wishing))
 }
 
+// WishingNodes is how many nodes' agents want pods evicted.
+func (s *Store) WishingNodes() int { return len(s.wishing) }
+
 // Wishes lists whom a node's agent wants evicted, the first most; the caller must not change it. A report that is stale or cannot be read
 // has no wishes.
 func (s *Store) Wishes(node string) []Wish { return s.wishing[node] }

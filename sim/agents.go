@@ -20,6 +20,8 @@ type agent struct {
 	held  map[cluster.UID]topology.ZoneGrant
 	// said is what its report says now, as a list would give it.
 	said *cluster.NodeReport
+	// headroom is what it lends, lent what that was at the beginning.
+	headroom, lent cluster.Headroom
 	// due: a report is on the agenda. silent: it cannot be reached, and what it said has become stale.
 	due, silent bool
 }
@@ -28,6 +30,7 @@ type agent struct {
 func (a *model) addAgents(reports []cluster.NodeReported) {
 	for _, r := range reports {
 		ag := &agent{shape: r.Report.Zones, held: make(map[cluster.UID]topology.ZoneGrant), said: r.Report}
+		ag.headroom, ag.lent = r.Report.Headroom, r.Report.Headroom
 		ag.free = topology.NewZoneFree(&ag.shape)
 		a.nodes[a.byName[r.Node]].agent = ag
 	}
@@ -69,6 +72,9 @@ const (
 // starts lets the node's agent admit a pod that was bound there, a little later.
 func (s *simulation) starts(i int32) {
 	p := &s.api.pods[i]
+	if s.api.nodes[p.node].agent != nil && s.api.requirements(p).Reclaimed {
+		s.reportSoon(p.node)
+	}
 	if ag := s.api.nodes[p.node].agent; ag != nil && ag.shape.Ruler == topology.RulerAgent && !s.api.requirements(p).Zones.IsZero() {
 		s.agenda.add(event{at: s.now + 1 + s.agents.Int64N(admitDelay), kind: evAdmit, arg: i})
 	}
@@ -122,7 +128,7 @@ func (s *simulation) ends(i int32) {
 	if p.node == nowhere {
 		return
 	}
-	if ag := s.api.nodes[p.node].agent; ag != nil && ag.drop(p.uid) {
+	if ag := s.api.nodes[p.node].agent; ag != nil && (ag.drop(p.uid) || s.api.requirements(p).Reclaimed) {
 		s.reportSoon(p.node)
 	}
 }
@@ -145,6 +151,7 @@ func (s *simulation) reports(node int32) {
 	for _, uid := range slices.Sorted(maps.Keys(ag.held)) {
 		r.Held = append(r.Held, cluster.HeldZones{UID: uid, Grant: ag.held[uid]})
 	}
+	s.lending(&s.api.nodes[node], r)
 	s.say(node, r)
 }
 
@@ -173,7 +180,10 @@ func (s *simulation) silence() {
 		ag := s.api.nodes[node].agent
 		ag.silent = true
 		stale := *ag.said
-		stale.Zones.Ruler, stale.Why = topology.RulerNone, cluster.ReportStale
+		stale.Zones.Ruler, stale.Why, stale.Wishes = topology.RulerNone, cluster.ReportStale, nil
+		if stale.Headroom.State != cluster.HeadroomUnsaid {
+			stale.Headroom.State = cluster.HeadroomStale
+		}
 		s.say(node, &stale)
 		s.agenda.add(event{at: s.now + 1 + s.agents.Int64N(absence), kind: evAgentBack, arg: node})
 	}
@@ -202,6 +212,9 @@ const (
 func (s *simulation) agentBack(node int32) {
 	ag := s.api.nodes[node].agent
 	ag.silent = false
+	if ag.headroom.State == cluster.HeadroomClosed {
+		ag.headroom.State, ag.headroom.Note = cluster.HeadroomOpen, ""
+	}
 	ag.drop(stranger)
 	s.reportSoon(node)
 }

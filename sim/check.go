@@ -23,6 +23,8 @@ type checker struct {
 	reports  map[string]*reported             // by node
 	tenants  *tenants
 	gangs    map[cluster.UnitName]*gang
+	evicted  []wished // at nodes' wish, by all processes
+	inVain   []int64  // when the answers came of those that came to nothing
 	// victims are those of the Plan that was committed last: some had no place for certain, and have lost it before the Plan's pods are told.
 	victims []cluster.UID
 }
@@ -212,7 +214,7 @@ func (c *checker) placed(pod *cluster.Pod, victims []cluster.UID) {
 		return
 	}
 	off := slices.Concat(victims, c.victims)
-	if why := cmp.Or(judge(n, c.occupants(n.Name, m, off...), m.requirements, pod.Grant()), c.badZones(m, n.Name, pod.Grant().Zones, off...), c.bars(m, n, off...)); why != "" {
+	if why := cmp.Or(judge(c.offered(n), c.occupants(n.Name, m, off...), m.requirements, pod.Grant()), c.badZones(m, n.Name, pod.Grant().Zones, off...), c.bars(m, n, off...)); why != "" {
 		c.s.violate("pod %s must not go to node %s: %s", pod.UID, n.Name, why)
 		return
 	}
@@ -247,7 +249,7 @@ func (c *checker) cleared(pod *cluster.Pod) {
 	}
 	if n := c.nodes[m.node]; n == nil {
 		c.s.violate("the way is cleared for pod %s on node %s, which is gone", pod.UID, m.node)
-	} else if why := cmp.Or(judge(n, c.occupants(n.Name, m), m.requirements, m.grant), c.badZones(m, n.Name, m.grant.Zones), c.bars(m, n)); why != "" {
+	} else if why := cmp.Or(judge(c.offered(n), c.occupants(n.Name, m), m.requirements, m.grant), c.badZones(m, n.Name, m.grant.Zones), c.bars(m, n)); why != "" {
 		c.s.violate("the way is cleared for pod %s on node %s: %s", pod.UID, n.Name, why)
 	}
 }
@@ -293,8 +295,11 @@ func (c *checker) judged(plan *cluster.Plan, v cluster.Verdict) {
 
 // sent remembers a write, so that its answer can be read.
 func (c *checker) sent(w *bind.Write) {
+	if w.Kind == bind.EvictPod {
+		c.relieved(w)
+	}
 	for _, other := range c.writes {
-		if w.Kind != bind.WriteCondition && other.Kind != bind.WriteCondition && w.Pod != "" && other.Pod == w.Pod {
+		if !apart(w.Kind) && !apart(other.Kind) && w.Pod != "" && other.Pod == w.Pod {
 			c.s.violate("two writes about pod %s under way at once: kinds %d and %d", w.Pod, other.Kind, w.Kind)
 		}
 	}
@@ -313,6 +318,11 @@ func (c *checker) sent(w *bind.Write) {
 	c.writes[w.ID] = *w
 }
 
+// apart says whether a write may be under way beside others about its pod.
+func apart(kind bind.WriteKind) bool {
+	return kind == bind.WriteCondition || kind == bind.WriteEvent || kind == bind.EvictPod
+}
+
 // answered mirrors what a definite answer makes the scheduler give up.
 func (c *checker) answered(r bind.Result) {
 	w, ok := c.writes[r.ID]
@@ -321,8 +331,11 @@ func (c *checker) answered(r bind.Result) {
 		return
 	}
 	delete(c.writes, r.ID)
+	if w.Kind == bind.EvictPod && r.Outcome != bind.Written && r.Outcome != bind.Unknown {
+		c.inVain = append(c.inVain, c.s.now)
+	}
 	m := c.pods[w.Pod]
-	if m == nil || !m.assumed || w.Kind == bind.WriteCondition || w.Kind == bind.WriteDisruption || w.Kind == bind.DeletePod {
+	if m == nil || !m.assumed || w.Kind == bind.WriteCondition || w.Kind == bind.WriteDisruption || w.Kind == bind.DeletePod || apart(w.Kind) {
 		return
 	}
 	if w.Kind == bind.WriteNomination && r.Outcome == bind.Written {
@@ -346,7 +359,7 @@ func (c *checker) unschedulable(pod *cluster.Pod) {
 		return
 	}
 	for name, n := range c.nodes {
-		if fits(n, c.occupants(name, nil), m.requirements) && c.bars(m, n) == "" {
+		if fits(c.offered(n), c.occupants(name, nil), m.requirements) && c.bars(m, n) == "" {
 			c.s.meter.refusedThoughFit++
 			return
 		}

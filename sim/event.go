@@ -25,6 +25,7 @@ const (
 	evUnitGone                       // PodGroup arg is deleted
 	evAdmit                          // its node's agent admits pod arg
 	evReport                         // the agent of node arg reports
+	evLend                           // the headroom of node arg moves
 	evAgentBack                      // the agent of node arg is reached again, and strangers have left
 )
 

@@ -22,11 +22,15 @@ const (
 	unitFlap
 	agentSilence
 	agentClaim
+	headroomFall
+	headroomShut
+	headroomTide
 	faultKinds
 )
 
 func (f *Faults) interval(kind fault) time.Duration {
-	return [faultKinds]time.Duration{f.Deletions, f.NodeFlaps, f.NodeEdits, f.Restarts, f.Relists, f.QueueEdits, f.UnitFlaps, f.AgentSilences, f.AgentClaims}[kind]
+	return [faultKinds]time.Duration{f.Deletions, f.NodeFlaps, f.NodeEdits, f.Restarts, f.Relists, f.QueueEdits, f.UnitFlaps, f.AgentSilences, f.AgentClaims,
+		f.HeadroomFalls, f.HeadroomShuts, f.Tides}[kind]
 }
 
 // planFaults puts the first strike of each fault on the agenda.
@@ -41,6 +45,9 @@ func (s *simulation) planFaults() {
 
 // planFault puts the next strike on the agenda, half to one and a half intervals from now.
 func (s *simulation) planFault(kind fault) {
+	if s.o.Faults == nil {
+		return // it was put on the agenda by a test
+	}
 	interval := s.o.Faults.interval(kind)
 	if interval <= 0 {
 		return
@@ -83,6 +90,14 @@ func (s *simulation) strike(kind fault) {
 		s.silence()
 	case agentClaim:
 		s.claim()
+	case headroomFall:
+		if node := s.randomAgent(); node != nowhere {
+			s.fall(node)
+		}
+	case headroomShut:
+		s.shut()
+	case headroomTide:
+		s.tide()
 	default:
 		s.violate("no such fault: %d", int32(kind))
 	}
@@ -256,10 +271,10 @@ func (s *simulation) bindElsewhere(i int32) bool {
 	for range foreignTries {
 		at := int32(s.faults.IntN(len(s.api.nodes)))
 		n := &s.api.nodes[at]
-		if !n.present || !fits(n.object, s.api.occupants(n), r) {
+		if !n.present || !fits(n.offered(), s.api.occupants(n), r) {
 			continue
 		}
-		grant, _ := someGrant(n.object, s.api.occupants(n), r.GPU)
+		grant, _ := someGrant(n.offered(), s.api.occupants(n), r.GPU)
 		if over := s.api.bind(i, at, grant, s.now); over != "" {
 			s.violate("the other scheduler over-commits node %s: %s", n.object.Name, over)
 		}
@@ -334,7 +349,8 @@ func (s *simulation) editNode() {
 
 // String names a fault for messages.
 func (f fault) String() string {
-	names := [faultKinds]string{"deletion", "node flap", "node edit", "restart", "relist", "queue edit", "unit flap", "agent silence", "agent claim"}
+	names := [faultKinds]string{"deletion", "node flap", "node edit", "restart", "relist", "queue edit", "unit flap", "agent silence", "agent claim",
+		"headroom fall", "headroom shut", "tide"}
 	if f < 0 || f >= faultKinds {
 		return fmt.Sprintf("fault %d", int32(f))
 	}

@@ -131,6 +131,9 @@ func (a *model) amountsOf(r *cluster.Requirements) []kindAmount {
 		return list
 	}
 	for _, q := range append([]resource.Quantity{{Name: resource.NamePods, Amount: 1}}, r.Requests...) {
+		if lentOnly(q.Name) {
+			continue // the API server's books have none of it
+		}
 		k, known := a.kinds[q.Name]
 		if !known {
 			k = noKind
@@ -332,6 +335,7 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 		a.revision++
 	case bind.WriteDisruption:
 		a.revision++
+	case bind.EvictPod, bind.WriteEvent: // the first by the simulation too
 	case bind.WriteUnitCondition, bind.DeletePod: // above; and by the simulation, because it takes time
 	case bind.WriteBinding:
 		if p.node != nowhere || p.deleting || p.gated {

@@ -2,9 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/sim/trace"
 )
 
@@ -81,6 +83,12 @@ type Faults struct {
 	// AgentMoves, in permille of dedicated pods, are given other zones than were promised though those are there.
 	AgentMoves int
 
+	// HeadroomFalls: nearly all that a node lends is gone at once. HeadroomShuts: it is closed to reclaimed pods for a while. Tides: all nodes'
+	// headroom falls together.
+	HeadroomFalls, HeadroomShuts, Tides time.Duration
+	// UrgentWishes, in permille, are urgent; WithheldEvictions, in permille, a disruption budget does not allow.
+	UrgentWishes, WithheldEvictions int
+
 	// Until is when the faults that come at intervals end.
 	Until time.Duration
 }
@@ -108,6 +116,10 @@ func DefaultFaults(w *trace.Workload) *Faults {
 	}
 	if len(w.Reports) > 0 {
 		f.AgentSilences, f.AgentClaims, f.AgentMoves = span/20, span/30, 50
+	}
+	if slices.ContainsFunc(w.Reports, func(r cluster.NodeReported) bool { return r.Report.Headroom.State != cluster.HeadroomUnsaid }) {
+		f.HeadroomFalls, f.HeadroomShuts, f.Tides = span/30, span/20, span/3
+		f.UrgentWishes, f.WithheldEvictions = 100, 200
 	}
 	return f
 }

@@ -120,10 +120,11 @@ func answerName(w *bind.Write, r bind.Result) string {
 	kind := [...]string{
 		bind.WriteBinding: "binding", bind.WriteCondition: "condition", bind.ReadPod: "read", bind.WriteNomination: "nomination",
 		bind.WriteDisruption: "disruption", bind.DeletePod: "deletion", bind.WriteUnitCondition: "unit condition",
+		bind.EvictPod: "eviction", bind.WriteEvent: "event",
 	}[w.Kind]
 	outcome := [...]string{
 		bind.Written: "done", bind.Gone: "gone", bind.Conflict: "conflict", bind.Refused: "refused", bind.Unknown: "unknown",
-		bind.NotSent: "not sent",
+		bind.NotSent: "not sent", bind.Withheld: "withheld",
 	}[r.Outcome]
 	switch {
 	case w.Kind == bind.ReadPod && r.Outcome == bind.Written && r.Node == "":
@@ -180,6 +181,8 @@ func (s *simulation) execute(w *bind.Write) bind.Result {
 		s.tellPod(i)
 	case bind.DeletePod:
 		s.evict(i)
+	case bind.EvictPod:
+		s.relieve(w, &result)
 	default:
 	}
 	return result

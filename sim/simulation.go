@@ -116,6 +116,7 @@ func newSimulation(w *trace.Workload, o Options) (*simulation, error) {
 		s.agenda.add(event{at: w.Units[i].Facts.Created, kind: evUnit, arg: int32(i)})
 	}
 	s.planFaults()
+	s.planLending()
 	return s, nil
 }
 
@@ -206,6 +207,8 @@ func (s *simulation) handle(e event) {
 		s.admit(e.arg)
 	case evReport:
 		s.reports(e.arg)
+	case evLend:
+		s.lend(e.arg)
 	case evAgentBack:
 		s.agentBack(e.arg)
 	case evRestart:

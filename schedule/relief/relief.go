@@ -142,7 +142,7 @@ func (r *Relief) NextWake(now time.Time) (time.Time, bool) {
 	if r.store.WishSerial() != r.serial {
 		return now, true
 	}
-	return r.due, len(r.wishes) > 0
+	return r.due, len(r.wishes) > 0 || r.store.WishingNodes() > 0
 }
 
 // perMinute is how many may be evicted in a minute.

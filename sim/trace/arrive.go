@@ -26,6 +26,7 @@ const (
 	streamSynthetic
 	streamTenants
 	streamZones
+	streamLending
 )
 
 // Arrive makes the openb experiment of a workload: its tasks are shuffled with the seed; then tasks are removed at random, or more are

@@ -29,6 +29,7 @@ import (
 // members of PodGroups of up to gangsize (see tenancy). Both leave the rest of the workload as it is without them.
 //
 // With zones nodes have so many NUMA nodes, whose agents report them, except on a few nodes; so many percent of the pods are then dedicated.
+// With reclaimed the agents lend, and so many permille of the other pods ask for that.
 type Synthetic struct {
 	Nodes, Pods, Classes int
 	Load                 int // percent of the CPU, default 90
@@ -39,6 +40,7 @@ type Synthetic struct {
 	GangSize             int // the largest gang, default 8
 	Zones                int // NUMA nodes of a node, default 0: no agent reports any
 	Dedicated            int // percent of the pods that ask for cores of their own, default 0
+	Reclaimed            int // permille of the pods that run on what nodes lend, default 0: none lends
 }
 
 // Bounds of a Synthetic.
@@ -69,7 +71,7 @@ func ParseSynthetic(text string) (Synthetic, error) {
 		"nodes": {&s.Nodes, MaxSyntheticNodes}, "pods": {&s.Pods, MaxSyntheticPods}, "classes": {&s.Classes, MaxSyntheticClasses},
 		"load": {&s.Load, maxLoad}, "minutes": {&s.Minutes, maxMinutes}, "constraints": {&s.Constraints, 1},
 		"queues": {&s.Queues, maxQueues}, "gangs": {&s.Gangs, 100}, "gangsize": {&s.GangSize, maxGangSize},
-		"zones": {&s.Zones, topology.MaxZones}, "dedicated": {&s.Dedicated, 100},
+		"zones": {&s.Zones, topology.MaxZones}, "dedicated": {&s.Dedicated, 100}, "reclaimed": {&s.Reclaimed, 1000},
 	}
 	seen := make(map[string]bool)
 	for part := range strings.SplitSeq(text, ",") {
@@ -115,6 +117,9 @@ func (s Synthetic) String() string {
 	if s.Dedicated > 0 {
 		text += fmt.Sprintf(",dedicated=%d", s.Dedicated)
 	}
+	if s.Reclaimed > 0 {
+		text += fmt.Sprintf(",reclaimed=%d", s.Reclaimed)
+	}
 	return text
 }
 
@@ -137,6 +142,11 @@ func (s Synthetic) Generate(seed uint64) *Workload {
 			s.divide(w, random)
 		}
 		s.dedicate(w, random)
+	}
+	if s.Reclaimed > 0 {
+		random := rand.New(rand.NewPCG(seed, streamLending))
+		s.lend(w, random)
+		s.reclaim(w, random)
 	}
 	return w
 }

@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+)
+
+const lendingWorkload = "nodes=12,pods=300,classes=16,minutes=5,reclaimed=300"
+
+// Reclaimed pods go where headroom is open, as told, and are evicted at their nodes' wish and no others, within the budget; whatever fails.
+func TestHeadroomIsKept(t *testing.T) {
+	seen := make(map[string]int)
+	for seed := range min(seedsToRun(t), 4) {
+		w := invent(t, lendingWorkload, seed)
+		o := options(seed)
+		o.CheckEvery = 1
+		if _, err := Run(t.Context(), w, o); err != nil {
+			t.Fatal(err)
+		}
+		o.Schedulers, o.Faults, o.Preempt = 2, DefaultFaults(w), seed%2 == 1
+		r, err := Run(t.Context(), w, o)
+		if err != nil {
+			t.Fatalf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --schedulers 2 --seed %d", err, lendingWorkload, seed)
+		}
+		for name, n := range r.Faults {
+			seen[name] += n
+		}
+	}
+	for _, name := range []string{"eviction wished and done", "eviction withheld", "strike: headroom fall", "strike: headroom shut", "strike: tide"} {
+		if seen[name] == 0 {
+			t.Errorf("in all seeds there was never: %s", name)
+		}
+	}
+}
+
+// All nodes fall together: what goes goes at the budget's pace, and only reclaimed pods go.
+func TestTideIsRiddenOut(t *testing.T) {
+	w := invent(t, "nodes=20,pods=600,classes=16,minutes=10,reclaimed=500", 7)
+	o := options(7)
+	o.CheckEvery = 16
+	o.Config.Evictions.PercentPerMinute, o.Config.Evictions.Burst = 5, 1
+	s, err := newSimulation(w, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tide := int64(6 * time.Minute)
+	s.agenda.add(event{at: tide, kind: evFault, arg: int32(headroomTide)})
+	if _, err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	minutes := make(map[int64]int)
+	for _, e := range s.check.evicted {
+		if e.at < tide {
+			continue
+		}
+		minutes[(e.at-tide)/int64(time.Minute)]++
+		if e.urgent {
+			t.Errorf("node %s has an urgent wish", e.node)
+		}
+	}
+	reclaimed, total := 0, 0
+	for i := range w.Tasks {
+		if w.Tasks[i].Requirements.Reclaimed {
+			reclaimed++
+		}
+	}
+	for minute, n := range minutes {
+		total += n
+		if most := reclaimed*5/100 + 2; n > most {
+			t.Errorf("%d evictions in minute %d, of %d reclaimed pods", n, minute, reclaimed)
+		}
+	}
+	if total < 10 {
+		t.Errorf("%d evictions after the tide", total)
+	}
+	if s.meter.evicted != len(s.check.evicted) {
+		t.Errorf("%d pods were evicted, %d of them at a wish", s.meter.evicted, len(s.check.evicted))
+	}
+}
+
+func TestMistakesAboutHeadroomAreFound(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		told func(cluster.Event) cluster.Event
+		want string
+	}{
+		{"headroom is doubled", tellReport(func(r *cluster.NodeReport) {
+			r.Headroom.MilliCPU, r.Headroom.Memory = 2*r.Headroom.MilliCPU, 2*r.Headroom.Memory
+		}), "must not go to node"},
+		{"stale headroom counts", tellReport(func(r *cluster.NodeReport) {
+			if r.Headroom.State == cluster.HeadroomStale {
+				r.Headroom.State = cluster.HeadroomOpen
+			}
+		}), "must not go to node"},
+		{"closed nodes are open", tellReport(func(r *cluster.NodeReport) {
+			if r.Headroom.State == cluster.HeadroomClosed {
+				r.Headroom.State = cluster.HeadroomOpen
+			}
+		}), "must not go to node"},
+		{"all wishes are urgent", tellReport(func(r *cluster.NodeReport) {
+			wishes := append([]cluster.Wish(nil), r.Wishes...)
+			for i := range wishes {
+				wishes[i].Urgent = true
+			}
+			r.Wishes = wishes
+		}), "evictions within a minute"},
+		{"wishes are made up", tellReport(func(r *cluster.NodeReport) {
+			if len(r.Wishes) == 0 {
+				return
+			}
+			r.Wishes = append([]cluster.Wish(nil), r.Wishes...)
+			for uid, name := range madeUp {
+				r.Wishes = append(r.Wishes, cluster.Wish{UID: cluster.UID(uid), Namespace: namespace, Name: name})
+			}
+		}), "does not wish it"},
+		{"headroom is not seen", tellReport(func(r *cluster.NodeReport) { r.Headroom = cluster.Headroom{} }), "has room for it"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range uint64(12) {
+				w := invent(t, lendingWorkload, seed)
+				for i := range w.Tasks {
+					if w.Tasks[i].Requirements.Reclaimed {
+						madeUp[w.Tasks[i].Name] = w.Tasks[i].Name
+					}
+				}
+				o := options(seed)
+				o.CheckEvery, o.Faults = 1, DefaultFaults(w)
+				s, err := newSimulation(w, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.seams.told = c.told
+				_, err = s.run(t.Context())
+				var broken *Violation
+				if !errors.As(err, &broken) {
+					continue
+				}
+				if !strings.Contains(broken.What, c.want) {
+					t.Fatalf("found, but as: %v", broken)
+				}
+				return
+			}
+			t.Error("not found")
+		})
+	}
+}
+
+// madeUp are reclaimed pods that a node could be told to wish away.
+var madeUp = make(map[string]string)

@@ -1,0 +1,64 @@
+package trace
+
+import (
+	"math/rand/v2"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Headroom of a node at the beginning, in percent of what is allocatable.
+const (
+	leastLent = 10
+	mostLent  = 60
+)
+
+// lend lets the agents of all nodes that have one lend; without zones every node has one.
+func (s Synthetic) lend(w *Workload, random *rand.Rand) {
+	if len(w.Reports) == 0 {
+		for _, n := range w.Nodes {
+			w.Reports = append(w.Reports, cluster.NodeReported{
+				Node: n.Name, Report: &cluster.NodeReport{Zones: topology.ZoneShape{Ruler: topology.RulerAgent, Threads: zoneThreads}},
+			})
+		}
+	}
+	byName := make(map[string]*cluster.Node, len(w.Nodes))
+	for _, n := range w.Nodes {
+		byName[n.Name] = n
+	}
+	for _, r := range w.Reports {
+		n, percent := byName[r.Node], leastLent+int64(random.IntN(mostLent-leastLent+1))
+		r.Report.Headroom = cluster.Headroom{
+			State:    cluster.HeadroomOpen,
+			MilliCPU: amount(n.Allocatable, resource.NameCPU) * percent / 100, Memory: amount(n.Allocatable, resource.NameMemory) * percent / 100,
+		}
+	}
+}
+
+// reclaim makes so many permille of the pods, of those that are not dedicated, reclaimed: they ask for the same, of what nodes lend.
+func (s Synthetic) reclaim(w *Workload, random *rand.Rand) {
+	twins := make(map[*cluster.Requirements]*cluster.Requirements)
+	for i := range w.Tasks {
+		t := &w.Tasks[i]
+		if random.IntN(1000) >= s.Reclaimed || !t.Requirements.Zones.IsZero() {
+			continue
+		}
+		if twins[t.Requirements] == nil {
+			twins[t.Requirements] = reclaimedTwin(t.Requirements)
+		}
+		t.Requirements = twins[t.Requirements]
+	}
+}
+
+// reclaimedTwin asks nodes to lend what another requests of them.
+func reclaimedTwin(of *cluster.Requirements) *cluster.Requirements {
+	r := *of
+	r.Reclaimed, r.GPU = true, topology.Request{}
+	r.Requests = []resource.Quantity{
+		{Name: spec.ResourceReclaimedCPU, Amount: amount(of.Requests, resource.NameCPU)},
+		{Name: spec.ResourceReclaimedMemory, Amount: amount(of.Requests, resource.NameMemory)},
+	}
+	return scored(&r)
+}
