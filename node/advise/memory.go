@@ -73,8 +73,10 @@ type MemoryShare struct {
 	File Sample `json:"file"`
 }
 
-// MemoryShrunk is what came of a request: bytes asked and got, and when; the zero value: there was none.
+// MemoryShrunk is what came of a request: bytes asked and got, and when; the zero value: there was none. Cut: the pressure of online pods ended it, so it
+// says nothing of the pod.
 type MemoryShrunk struct {
+	Cut   bool          `json:"cut,omitempty"`
 	Asked int64         `json:"asked,omitempty"`
 	Got   int64         `json:"got,omitempty"`
 	Ended time.Duration `json:"ended,omitempty"`

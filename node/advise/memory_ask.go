@@ -44,7 +44,7 @@ func (t *memoryTick) results(pod *MemoryPod, s *MemoryPodState) {
 	}
 	s.Ended = pod.Last.Ended
 	pause := t.p.AskInterval
-	if float64(pod.Last.Got) < t.p.AskPoor*float64(pod.Last.Asked) {
+	if !pod.Last.Cut && float64(pod.Last.Got) < t.p.AskPoor*float64(pod.Last.Asked) {
 		pause = min(max(2*s.Pause, t.p.AskInterval), t.p.AskPause)
 	}
 	s.Pause, s.NextAsk = pause, t.now+pause
