@@ -130,10 +130,13 @@ type Wish struct {
 // A weight counts only among siblings. So a cgroup between a pod and what is common to all pods weighs as its online pods together, and as one
 // reclaimed pod for all of those.
 func Wishes(pods []Pod, disks []Disk, p Params) []Wish {
+	return wishes(pods, strings.Join(p.limits(disks), "\n"), p)
+}
+
+func wishes(pods []Pod, limits string, p Params) []Wish {
 	top := common(pods)
 	groups, lends := map[string]int{}, map[string]bool{}
 	var out []Wish
-	limits := p.limits(disks)
 	for _, pod := range pods {
 		weight := p.weight(pod.Level)
 		out = append(out, Wish{enforce.Knob{Cgroup: pod.Cgroup, File: enforce.IOWeight}, value(weight)})
@@ -174,8 +177,8 @@ func common(pods []Pod) string {
 	return top
 }
 
-// limits is a reclaimed pod's io.max.
-func (p Params) limits(disks []Disk) string {
+// limits are the lines of a reclaimed pod's io.max.
+func (p Params) limits(disks []Disk) []string {
 	var lines []string
 	for _, c := range p.Ceilings {
 		i := slices.IndexFunc(disks, func(d Disk) bool { return d.Name == c.Name })
@@ -193,5 +196,5 @@ func (p Params) limits(disks []Disk) string {
 		}
 		lines = append(lines, strings.Join(words, " "))
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }

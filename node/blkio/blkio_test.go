@@ -313,3 +313,39 @@ func TestValidate(t *testing.T) {
 		}
 	}
 }
+
+func TestControl(t *testing.T) {
+	k := newKernel("8:0")
+	sys := fstest.MapFS{}
+	p := Params{Dedicated: 3, Shared: 2, Reclaimed: 1, Devices: []Device{{Name: "a"}}, Ceilings: []Ceiling{{Name: "a", ReadBytes: 5}}}
+	c := NewControl(k, sys, "k", p)
+	pods := []Pod{{"k/besteffort/pod1", spec.QoSReclaimed}}
+	wishes, conditions := c.Tick(pods)
+	reasons(t, conditions, ReasonNoController, ReasonNoDisk, ReasonNoDisk) // none can be listed, so the one that is named is not there
+	if len(wishes) != 0 {
+		t.Errorf("wishes %v without a controller", wishes)
+	}
+	sys["block/a/dev"], sys["block/a/device/model"] = &fstest.MapFile{Data: []byte("8:0\n")}, &fstest.MapFile{}
+	k.other["k/cgroup.subtree_control"], k.other["k/io.weight"], k.other["k/io.max"] = "io", "default 100", ""
+	for range lookAgain {
+		wishes, conditions = c.Tick(pods)
+	}
+	reasons(t, conditions)
+	k.expect(t, "io.cost.qos: 8:0 enable=1")
+	if len(wishes) != 2 {
+		t.Fatalf("wishes %v", wishes)
+	}
+	want := []Wish{{wishes[0].Knob, "8:0 rbps=5"}, {wishes[1].Knob, "default 1"}}
+	if !slices.Equal(wishes, want) || wishes[0].Knob.Path() != "k/besteffort/pod1/io.max" || wishes[1].Knob.Path() != "k/besteffort/pod1/io.weight" {
+		t.Errorf("wishes %v", wishes)
+	}
+	c.Set(Defaults())
+	if wishes, _ = c.Tick(pods); len(wishes) != 2 || wishes[0].Value != "8:0" || wishes[1].Value != "default 50" {
+		t.Errorf("wishes %v, want the ceiling lifted", wishes)
+	}
+	k.expect(t, "io.cost.qos: 8:0 enable=0")
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	k.expect(t)
+}

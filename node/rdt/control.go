@@ -136,6 +136,25 @@ func (c *Control) Assign(group Group, threads []int) (moved int, err error) {
 	return moved, errors.Join(errs...)
 }
 
+// Step brings both groups to the settings, and the threads of pods into them, by the pods' cgroups below the root of the hierarchy that is given.
+// A pod that is gone meanwhile is passed over. Reading threads costs a file for each container: once in some seconds is enough.
+func (c *Control) Step(p Params, root string, pods map[Group][]string) error {
+	errs := []error{c.Apply(Plan(c.Hardware, p))}
+	for _, group := range []Group{Online, Reclaimed} {
+		var threads []int
+		for _, cgroup := range pods[group] {
+			of, err := Threads(root, cgroup)
+			if err != nil && !gone(err) {
+				errs = append(errs, err)
+			}
+			threads = append(threads, of...)
+		}
+		_, err := c.Assign(group, threads)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // Usage is what a group holds and has moved in one domain. The zero value is not known.
 type Usage struct {
 	Domain int

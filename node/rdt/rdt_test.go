@@ -327,6 +327,26 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+func TestStep(t *testing.T) {
+	root := fixture(t, map[string]string{"k/a/cgroup.threads": "5\n6\n", "k/b/cgroup.threads": "7\n", "k/c/cgroup.threads": "8\n"})
+	k := newKernel(amd)
+	c := open(t, k)
+	pods := map[Group][]string{Online: {"k/a"}, Reclaimed: {"k/b", "k/gone", "k/c"}}
+	if err := c.Step(Defaults(), root, pods); err != nil {
+		t.Fatal(err)
+	}
+	if online, reclaimed := k.files["hilbert-online/tasks"], k.files["hilbert-reclaimed/tasks"]; online != "5\n6\n" || reclaimed != "7\n8\n" {
+		t.Errorf("online %q, reclaimed %q", online, reclaimed)
+	}
+	has, err := parseSchemata(k.files["hilbert-reclaimed/schemata"])
+	if err != nil || !equal(has["MB"][1], "409", 10) || !equal(has["L3"][0], "7", 16) {
+		t.Errorf("schemata %v, %v", has, err)
+	}
+	if err := c.Step(Defaults(), root, nil); err != nil || k.files["tasks"] != "1\n5\n6\n7\n8\n" {
+		t.Errorf("%v, default group %q", err, k.files["tasks"])
+	}
+}
+
 func TestThreads(t *testing.T) {
 	root := fixture(t, map[string]string{
 		"k/pod1/cgroup.threads": "", "k/pod1/pause/cgroup.threads": "5\n", "k/pod1/app/cgroup.threads": "9\n7\n", "k/pod1/app/deep/cgroup.threads": "8\n0\n",
