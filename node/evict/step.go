@@ -211,6 +211,7 @@ func (s *step) press(w *Watch) {
 	if need > s.pending(w, false) && !w.Due.On {
 		w.Due.start(s.at)
 	}
+	s.hasten(w)
 	if need > s.pending(w, true) && s.m.Urgent.free(s.at, l.UrgentInterval) {
 		a := s.noticed(w)
 		if a == nil || !s.worth(w, a) {
@@ -226,6 +227,22 @@ func (s *step) press(w *Watch) {
 		return
 	}
 	s.stop(w, why)
+}
+
+// hasten takes wishes over that a hard pressure counts on and that stand for a soft one: the cluster's budget would hold them back.
+func (s *step) hasten(w *Watch) {
+	missing := w.want() - s.pending(w, false)
+	for i := range s.m.Asked {
+		a := &s.m.Asked[i]
+		if s.counts(a, false) || !s.counts(a, true) || w.UID != "" && w.UID != a.UID {
+			continue
+		}
+		gain := a.gainFor(w)
+		if b := s.m.watch(a.For); missing > 0 && gain > 0 && (b == nil || b.Level < Hard) {
+			a.For, a.Gain, a.Message = w.Key, gain, s.message(w)
+		}
+		missing -= gain
+	}
 }
 
 // silence says why the API is not waited for.

@@ -170,7 +170,7 @@ func (w *Watch) follow(r *reading, v *view, at time.Duration, c *Counts) {
 	w.Blind.run(!r.known, at)
 	if !r.known {
 		// What has not begun yet has not lasted; what has begun neither ends nor goes on.
-		w.SoftOn, w.HardOn, w.SoftOff, w.HardOff, w.Due = Timer{}, Timer{}, Timer{}, Timer{}, Timer{}
+		w.SoftOn, w.HardOn, w.SoftOff, w.HardOff = Timer{}, Timer{}, Timer{}, Timer{}
 		if w.Blind.ran(at, v.p.BlindFor) {
 			w.Level = None
 		}
