@@ -71,3 +71,6 @@ func named[T ~uint8](names []string, name string) (T, error) {
 	known := slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" })
 	return 0, fmt.Errorf("%q is not known; known are %s", name, strings.Join(known, ", "))
 }
+
+// RulerName names who rules a node's CPUs: agent, kubelet or none.
+func RulerName(r topology.Ruler) string { return nameOf(rulerNames, rulerText(r)) }

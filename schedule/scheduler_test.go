@@ -79,6 +79,8 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		h.s.Apply(cluster.PodRemoved{UID: cluster.UID(d.CmdArgs[0].Key)}, h.now)
 	case "explain":
 		return h.explain(t, d)
+	case "explain-node":
+		return h.explainNode(t, d)
 	case "queue":
 		return h.queue(t)
 	case "view": // view [queue=NAME] [limit=N] [resource=R]

@@ -55,6 +55,28 @@ func (h *harness) explain(t *testing.T, d *datadriven.TestData) string {
 	return live
 }
 
+// explainNode prints what people are told about a node, from the scheduler and from a file; both must be the same.
+func (h *harness) explainNode(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	answer := func(dump *schedule.Dump) string {
+		a, err := dump.ExplainNode(d.CmdArgs[0].Key)
+		if err != nil {
+			return err.Error() + "\n"
+		}
+		var b strings.Builder
+		if err := a.WriteText(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	dump := h.s.Dump("hilbert", h.now)
+	live, from := answer(dump), answer(file(t, dump))
+	if live != from {
+		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
+	}
+	return live
+}
+
 // names reads NAMESPACE/NAME; without a namespace it is default.
 func names(d *datadriven.TestData) (namespace, name string) {
 	namespace, name, ok := strings.Cut(d.CmdArgs[0].Key, "/")

@@ -108,6 +108,14 @@ func (i *inspector) explain(w http.ResponseWriter, r *http.Request, d *schedule.
 	i.answer(w, answer)
 }
 
+func (i *inspector) node(w http.ResponseWriter, r *http.Request, d *schedule.Dump) {
+	answer, err := d.ExplainNode(r.URL.Query().Get("name"))
+	if i.failed(w, r, err) {
+		return
+	}
+	i.answer(w, answer)
+}
+
 func (i *inspector) unit(w http.ResponseWriter, r *http.Request, d *schedule.Dump) {
 	query := r.URL.Query()
 	answer, err := d.ExplainUnit(query.Get("namespace"), query.Get("name"))
@@ -121,11 +129,12 @@ func (i *inspector) unit(w http.ResponseWriter, r *http.Request, d *schedule.Dum
 func (i *inspector) failed(w http.ResponseWriter, r *http.Request, err error) bool {
 	_, noPod := errors.AsType[*schedule.NoPod](err)
 	_, noUnit := errors.AsType[*schedule.NoUnit](err)
+	_, noNode := errors.AsType[*schedule.NoNode](err)
 	_, noQueue := errors.AsType[*schedule.NoQueue](err)
 	switch {
 	case err == nil:
 		return false
-	case noPod || noUnit || noQueue:
+	case noPod || noUnit || noQueue || noNode:
 		http.Error(w, err.Error(), http.StatusNotFound)
 	default:
 		i.loop.log.Error("cannot answer", "question", r.URL.RequestURI(), "err", err)

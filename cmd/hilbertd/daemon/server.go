@@ -58,6 +58,7 @@ func serve(l *loop, listener net.Listener, r reviewer) (*server, error) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(l.meter.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	mux.HandleFunc("GET /configz", i.guarded(i.configz))
 	mux.HandleFunc("GET /v1/explain", i.dumped(i.explain))
+	mux.HandleFunc("GET /v1/node", i.dumped(i.node))
 	mux.HandleFunc("GET /v1/unit", i.dumped(i.unit))
 	mux.HandleFunc("GET /v1/queue", i.dumped(i.queue))
 	mux.HandleFunc("GET /v1/snapshot", i.dumped(i.snapshot))
