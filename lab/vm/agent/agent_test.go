@@ -44,13 +44,13 @@ const (
 	pause = 400 * time.Millisecond
 )
 
-// agentConfiguration is what deploy/agent.yaml has, but for a shorter tick.
+// agentConfiguration is what deploy/agent.yaml has, but for a shorter tick, and without lending: what moves by itself is for TestLending.
 const agentConfiguration = `apiVersion: config.hilbert.dev/v1alpha1
 kind: HilbertConfiguration
 roles: [agent]
 clientConnection: {kubeconfig: /etc/hilbert/kubeconfig}
 server: {bindAddress: "0.0.0.0:10462"}
-node: {name: %s, tickInterval: %s}
+node: {name: %s, tickInterval: %s, lending: {enabled: false}}
 `
 
 // shared is what the tests share beside the node.

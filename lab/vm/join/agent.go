@@ -50,6 +50,14 @@ func (n *Node) StartAgent(ctx context.Context, root, service, kubeconfig, config
 	return err
 }
 
+// ReconfigureAgent starts an agent's service again with another configuration.
+func (n *Node) ReconfigureAgent(ctx context.Context, service, configuration string) error {
+	if err := n.Guest.WriteString(ctx, agentConfig, configuration); err != nil {
+		return err
+	}
+	return n.Guest.Service(service).Restart(ctx)
+}
+
 // AskAgent is the agent's answer at a path.
 func (n *Node) AskAgent(ctx context.Context, path string) (string, error) {
 	client := http.Client{Timeout: agentTimeout, Transport: &http.Transport{

@@ -40,7 +40,7 @@ roles: [agent]
 clientConnection: {kubeconfig: /etc/hilbert/kubeconfig}
 server: {bindAddress: "0.0.0.0:10462"}
 logging: {level: debug}
-node: {name: %s, tickInterval: %s}
+node: {name: %s, tickInterval: %s, lending: {enabled: false}}
 `
 
 func TestMain(m *testing.M) {
