@@ -111,22 +111,33 @@ func newExplain() *cobra.Command {
 	var w whom
 	var output string
 	cmd := &cobra.Command{
-		Use:   "explain pod|unit NAMESPACE/NAME",
-		Short: "Say where a pod or a gang is, or why it is nowhere and what would help",
+		Use:   "explain pod|unit NAMESPACE/NAME | explain node NAME",
+		Short: "Say where a pod or a gang is, or why it is nowhere and what would help; or what a node lends",
 		Long: `Say where a pod is and how good the place is, or why no node takes it: how many nodes refuse it for which reason, which come nearest
 and by how much, and which single change would make it fit.
 
 Of a unit, the gang of a PodGroup, say which members have places, how many units of its queue come before it, what is in its way now (members
 that are missing, the limit of a queue, packing, room), and after which single change it would be placed: a higher limit, another unit gone,
-packing not asked for, members or nodes added. Each change is tried before it is told. Nothing in the cluster is changed by asking.`,
+packing not asked for, members or nodes added. Each change is tried before it is told. Nothing in the cluster is changed by asking.
+
+Of a node, say what it lends to reclaimed pods and why that is no more, by NUMA node, what is requested of it, whom it wants evicted, and what
+its zones can promise. The reasons are the agent's own, read from the CustomNodeResource; --from has only what the scheduler knows.`,
 		Example: `  hilbert explain pod default/web-0
   hilbert explain unit ml/train
   hilbert explain unit ml/train -o json
+  hilbert explain node node-17
   hilbert snapshot > cluster.json && hilbert explain pod default/web-0 --from cluster.json`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput("explain", output); err != nil {
 				return err
+			}
+			if args[0] == kindNode {
+				a, err := w.explainNode(cmd, args[1])
+				if err != nil {
+					return err
+				}
+				return show(cmd, output, a)
 			}
 			namespace, name, err := objectName(args)
 			if err != nil {
@@ -156,12 +167,13 @@ packing not asked for, members or nodes added. Each change is tried before it is
 const (
 	kindPod  = "pod"
 	kindUnit = "unit"
+	kindNode = "node"
 )
 
 // objectName reads "pod NAMESPACE/NAME" or "unit NAMESPACE/NAME"; without a namespace it is default.
 func objectName(args []string) (namespace, name string, err error) {
 	if args[0] != kindPod && args[0] != kindUnit {
-		return "", "", fmt.Errorf("explain: %q cannot be explained; write: hilbert explain pod NAMESPACE/NAME, or hilbert explain unit NAMESPACE/NAME", args[0])
+		return "", "", fmt.Errorf("explain: %q cannot be explained; write: hilbert explain pod NAMESPACE/NAME, hilbert explain unit NAMESPACE/NAME, or hilbert explain node NAME", args[0])
 	}
 	namespace, name, ok := strings.Cut(args[1], "/")
 	if !ok {

@@ -24,7 +24,8 @@ func newTopNodes() *cobra.Command {
 		Aliases: []string{"node"},
 		Short:   "Show the NUMA nodes of the nodes: what can be promised, what is left, and the pools",
 		Long: `Show of each node who rules its CPUs, and of each of its NUMA nodes how many CPUs and how much memory may be given to pods for themselves,
-how much of that is left, the CPUs of each pool, and the devices. OBSERVED is how long ago the agent vouched for it; the scheduler promises
+how much of that is left, the CPUs of each pool, and the devices; where nodes lend to reclaimed pods, also the headroom (CPUs and memory),
+what is lent now, how hard reclaimed pods are held down, and how many the node wants evicted. OBSERVED is how long ago the agent vouched for it; the scheduler promises
 nothing by what is STALE, closed, or of a node in mode kubelet.`,
 		Example: `  hilbert top nodes
   hilbert top nodes node-17 -o json`,
@@ -59,6 +60,8 @@ type nodeRow struct {
 	Zones         []zoneRow   `json:"zones"`
 	Pools         []spec.Pool `json:"pools,omitempty"`
 	DedicatedPods int         `json:"dedicatedPods"`
+	// Lending is what reclaimed pods may have; nil: the agent does not say.
+	Lending *lendingRow `json:"lending,omitempty"`
 }
 
 type zoneRow struct {
@@ -75,6 +78,8 @@ type zoneRow struct {
 	DedicatedPods int            `json:"dedicatedPods"`
 	Pools         map[string]int `json:"pools,omitempty"`   // CPUs of each
 	Devices       map[string]int `json:"devices,omitempty"` // how many of each type
+	// Headroom is the zone's part of what the node lends.
+	Headroom *spec.ReclaimedAmounts `json:"headroom,omitempty"`
 }
 
 func rowOfNode(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter time.Duration) nodeRow {
@@ -82,6 +87,7 @@ func rowOfNode(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter time.Du
 	row := nodeRow{
 		Name: c.Name, Mode: s.Mode, seen: seenOf(c, now, staleAfter), Pools: s.Pools, DedicatedPods: s.Summary.DedicatedPods, Zones: []zoneRow{},
 	}
+	row.Lending = lendingOf(c, row.seen)
 	if _, _, err := kube.ParseNodeReport(&s.NodeStatus); err != nil {
 		row.Problem = err.Error()
 	}
@@ -93,14 +99,15 @@ func rowOfNode(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter time.Du
 	for i := range s.Zones {
 		for j := range s.Zones[i].Children {
 			if z := &s.Zones[i].Children[j]; z.Type == spec.ZoneNUMA {
-				row.Zones = append(row.Zones, rowOfZone(z, s.Zones[i].Name, s.Pools))
+				row.Zones = append(row.Zones, rowOfZone(z, s.Zones[i].Name, s))
 			}
 		}
 	}
 	return row
 }
 
-func rowOfZone(z *spec.Zone, socket string, pools []spec.Pool) zoneRow {
+func rowOfZone(z *spec.Zone, socket string, s *v1alpha1.CustomNodeResourceStatus) zoneRow {
+	pools := s.Pools
 	row := zoneRow{Zone: z.Name, Socket: socket, Closed: z.Closed, DedicatedPods: len(z.Allocations), Pools: make(map[string]int), Devices: make(map[string]int)}
 	if z.Allocatable != nil {
 		row.CPUs, row.MemoryMiB = z.Allocatable.CPUs, z.Allocatable.MemoryMiB
@@ -120,6 +127,13 @@ func rowOfZone(z *spec.Zone, socket string, pools []spec.Pool) zoneRow {
 			}
 		}
 	}
+	if s.Colocation != nil {
+		for i := range s.Colocation.Zones {
+			if said := &s.Colocation.Zones[i]; said.Name == z.Name {
+				row.Headroom = &said.ReclaimedAmounts
+			}
+		}
+	}
 	for i := range z.Children {
 		row.Devices[z.Children[i].Type]++
 	}
@@ -129,16 +143,27 @@ func rowOfZone(z *spec.Zone, socket string, pools []spec.Pool) zoneRow {
 // WriteText draws a line for each NUMA node, under the node's first.
 func (v *nodesView) WriteText(w io.Writer) error {
 	lines := [][]string{{"NODE", "MODE", "READY", "OBSERVED", "ZONE", "CPUS", "FREE", "OF", "MEMORY FREE", "OF", "DEDICATED", "POOLS", "DEVICES", "NOTE"}}
+	lends := v.lends()
+	if lends {
+		lines[0] = before(lines[0], lendingHeads)
+	}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		head := []string{n.Name, orDash(n.Mode), n.readiness(), n.text()}
 		if len(n.Zones) == 0 {
-			lines = append(lines, append(head, "-", "-", "-", "-", "-", "-", strconv.Itoa(n.DedicatedPods), "-", "-", n.Problem))
+			line := append(head, "-", "-", "-", "-", "-", "-", strconv.Itoa(n.DedicatedPods), "-", "-", n.Problem)
+			if lends {
+				line = before(line, n.lendingCells(true, nil))
+			}
+			lines = append(lines, line)
 		}
 		for j := range n.Zones {
 			line := append(head, n.Zones[j].cells()...)
 			if j == 0 && n.Problem != "" {
 				line[len(line)-1] = n.Problem
+			}
+			if lends {
+				line = before(line, n.lendingCells(j == 0, &n.Zones[j]))
 			}
 			lines = append(lines, line)
 			head = []string{"", "", "", ""}

@@ -1,0 +1,118 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"hilbert.dev/hilbert/api/node/v1alpha1"
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/schedule"
+)
+
+// nodeAnswer is what the scheduler makes of a node, with what the agent itself says of what it lends.
+type nodeAnswer struct {
+	*schedule.NodeAnswer
+	// ObservedAt is when the agent looked, by its clock.
+	ObservedAt *time.Time `json:"observedAt,omitempty"`
+	// Report is the agent's; without one, Unread says why.
+	Report *spec.Colocation `json:"report,omitempty"`
+	Unread string           `json:"unread,omitempty"`
+	// Conditions are those that are not as they should be.
+	Conditions []string `json:"conditions,omitempty"`
+
+	age time.Duration
+}
+
+func (w *whom) explainNode(cmd *cobra.Command, name string) (*nodeAnswer, error) {
+	if w.from != "" {
+		d, err := w.read(cmd)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := d.ExplainNode(name)
+		if err != nil {
+			return nil, err
+		}
+		return &nodeAnswer{NodeAnswer: answer}, nil
+	}
+	a := &nodeAnswer{NodeAnswer: &schedule.NodeAnswer{}}
+	if err := w.ask(cmd.Context(), "/v1/node", url.Values{"name": {name}}, a.NodeAnswer); err != nil {
+		return nil, err
+	}
+	err := kube.EachNodeReport(cmd.Context(), w.target, []string{name}, func(c *v1alpha1.CustomNodeResource) error {
+		a.reported(c, time.Now())
+		return nil
+	})
+	if err != nil {
+		a.Unread = err.Error()
+	}
+	return a, nil
+}
+
+// reported takes in the agent's own words.
+func (a *nodeAnswer) reported(c *v1alpha1.CustomNodeResource, now time.Time) {
+	a.Report = c.Status.Colocation
+	if at := c.Status.ObservedAt.Time; !at.IsZero() {
+		a.ObservedAt, a.age = &at, max(now.Sub(at), 0)
+	}
+	for i := range c.Status.Conditions {
+		condition := &c.Status.Conditions[i]
+		if well := condition.Type == spec.ConditionAgentReady; (condition.Status == "True") != well {
+			a.Conditions = append(a.Conditions, fmt.Sprintf("%s is %s (%s) %s", condition.Type, condition.Status, condition.Reason, condition.Message))
+		}
+	}
+}
+
+// WriteText adds the agent's words to the scheduler's.
+func (a *nodeAnswer) WriteText(w io.Writer) error {
+	if err := a.NodeAnswer.WriteText(w); err != nil {
+		return err
+	}
+	switch {
+	case a.Unread != "":
+		_, err := fmt.Fprintf(w, "\nWhat the agent itself says cannot be read: %s\n", a.Unread)
+		return err
+	case a.ObservedAt == nil:
+		return nil
+	}
+	if _, err := fmt.Fprintf(w, "\nThe agent looked %s ago.\n", duration.HumanDuration(a.age)); err != nil {
+		return err
+	}
+	for _, condition := range a.Conditions {
+		if _, err := fmt.Fprintln(w, condition); err != nil {
+			return err
+		}
+	}
+	if a.Report == nil {
+		return nil
+	}
+	return a.writeReport(w)
+}
+
+// writeReport draws a line for each NUMA node, with what bounds its headroom.
+func (a *nodeAnswer) writeReport(w io.Writer) error {
+	r := a.Report
+	if _, err := fmt.Fprintf(w, "Lent now: %s CPUs and %s. Suppression of reclaimed pods: %s.\n\n", cores(r.Lent.MilliCPU), memory(r.Lent.MemoryMiB), orDash(r.Suppression)); err != nil {
+		return err
+	}
+	lines := [][]string{{"ZONE", "HEADROOM CPU", "BOUND BY", "MEMORY", "BOUND BY", "WHY"}}
+	for i := range r.Zones {
+		z := &r.Zones[i]
+		lines = append(lines, []string{z.Name, cores(z.MilliCPU), orDash(z.CPUReason), memory(z.MemoryMiB), orDash(z.MemoryReason), z.Message})
+	}
+	lines = append(lines, []string{"all", cores(r.Headroom.MilliCPU), "", memory(r.Headroom.MemoryMiB)})
+	return rows(w, lines)
+}
+
+// cores writes thousandths of a CPU as people do: "2.5".
+func cores(milli int64) string {
+	const thousand, bits = 1000, 64
+	return strconv.FormatFloat(float64(milli)/thousand, 'f', -1, bits)
+}
