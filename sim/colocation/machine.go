@@ -21,12 +21,11 @@ type machine struct {
 	rose  int64
 	stale bool
 	known map[int64]*pod // those that run here
-	local int64          // when it last had an urgent wish followed
 }
 
 // newMachine makes a node and lets it live through the days before, from which a forecast and a naive plan learn.
 func (r *run) newMachine(i int, l *load) *machine {
-	m := &machine{index: i, name: nodeName(i), load: l, known: make(map[int64]*pod), local: -1 << 40}
+	m := &machine{index: i, name: nodeName(i), load: l, known: make(map[int64]*pod)}
 	pooled := r.v.Mode == ModeHilbert || r.v.Mode == ModeFixed
 	m.node = corun.NewNode(&r.o.Machine, r.model, l.services, pooled)
 	if r.v.Mode == ModeHilbert {

@@ -37,8 +37,6 @@ type Options struct {
 	// Together are times at which all services everywhere want more at once.
 	Together []Surge
 
-	// Budget is the share of the reclaimed pods that may be evicted in a minute.
-	Budget float64
 	// HistoryDays are days before the first, from which forecasts have learned.
 	HistoryDays int
 	// Progress, if set, is told of virtual time that has passed, from several goroutines.
@@ -73,7 +71,7 @@ func DefaultOptions() Options {
 		Seed: 1, Nodes: 1000, Length: 24 * time.Hour, WarmUp: 30 * time.Minute, Tick: time.Second,
 		Machine: corun.DefaultMachine(), Model: corun.DefaultParams(), Laws: advise.Defaults(), Evict: evict.Defaults(),
 		Tide: SyntheticTide(), Use: SyntheticUse(), Jobs: SyntheticJobs(),
-		Offered: 0.15, Requested: 0.92, Budget: 0.01, HistoryDays: 1,
+		Offered: 0.15, Requested: 0.92, HistoryDays: 1,
 	}
 }
 

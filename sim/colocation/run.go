@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"time"
 
@@ -45,7 +44,6 @@ type run struct {
 	backlog      int
 	runningJobs  int
 
-	relief relief
 	wished []uint64
 	ids    []int64 // scratch
 
@@ -99,6 +97,9 @@ func Play(ctx context.Context, o *Options, v *Variant) (*Outcome, error) {
 func newRun(o *Options, v *Variant) (*run, error) {
 	config := spec.Default().Scheduling
 	config.Seed = o.Seed
+	if v.NoBudget {
+		config.Evictions = spec.Evictions{PercentPerMinute: 100, Burst: 1 << 20}
+	}
 	scheduler, err := schedule.New(schedule.Options{Config: config})
 	if err != nil {
 		return nil, err
@@ -112,7 +113,6 @@ func newRun(o *Options, v *Variant) (*run, error) {
 	for i := range o.Jobs {
 		r.weight += o.Jobs[i].Weight
 	}
-	r.relief = relief{share: o.Budget}
 	r.out = Outcome{Name: v.Name, Mode: v.Mode, Nodes: o.Nodes}
 	for i, l := range drawLoads(o) {
 		object := &cluster.Node{Name: nodeName(i), Allocatable: []resource.Quantity{
@@ -145,7 +145,6 @@ func (r *run) second() {
 			r.gone(e.pod)
 		case evReport:
 			r.tell(cluster.NodeReported{Node: e.machine.name, Report: e.report})
-			r.relief.heard(e.machine, e.report.Wishes)
 		}
 	}
 	delete(r.agenda, r.now)
@@ -160,7 +159,6 @@ func (r *run) second() {
 			r.tick(m)
 		}
 	}
-	r.relieve()
 	r.refill()
 	r.pump()
 }
@@ -227,7 +225,7 @@ func (r *run) write(w *bind.Write) {
 		outcome = bind.Gone
 	case w.Kind == bind.WriteBinding:
 		r.bind(p, r.byName[w.Node])
-	case w.Kind == bind.DeletePod:
+	case w.Kind == bind.EvictPod || w.Kind == bind.DeletePod:
 		r.evict(p)
 	}
 	r.results = append(r.results, bind.Result{ID: w.ID, Outcome: outcome})
@@ -305,6 +303,8 @@ func (r *run) finish() *Outcome {
 	out.StallSeconds = sum.Stalls
 	out.PoolChangesPerNodeHour = float64(out.poolChanges) / float64(r.o.Nodes) / (counted / 3600)
 	out.LocalStops = out.localStops
+	counts, _ := r.scheduler.Relief()
+	out.UrgentEvictions = int(counts.Urgent)
 	fmt.Fprintf(r.digest, "%.6f %.6f %.6f", out.OnlinePercent, out.OfflinePercent, out.SLOMissPercent)
 	out.Digest = hex.EncodeToString(r.digest.Sum(nil))
 	for _, s := range out.Series {
@@ -318,73 +318,4 @@ func percent(part, whole int64) float64 {
 		return 0
 	}
 	return 100 * float64(part) / float64(whole)
-}
-
-// relief is the cluster's budget of evictions, and who is wished away.
-type relief struct {
-	share  float64
-	tokens float64
-	wishes []wish
-}
-
-type wish struct {
-	machine *machine
-	uid     cluster.UID
-	since   int64
-	urgent  bool
-}
-
-// heard replaces what a node wishes.
-func (f *relief) heard(m *machine, wishes []cluster.Wish) {
-	before := f.wishes
-	f.wishes = slices.DeleteFunc(slices.Clone(before), func(w wish) bool { return w.machine == m })
-	for i := range wishes {
-		w := wish{m, wishes[i].UID, 0, wishes[i].Urgent}
-		for _, b := range before {
-			if b.uid == w.uid {
-				w.since = b.since
-			}
-		}
-		f.wishes = append(f.wishes, w)
-	}
-}
-
-// urgentEvery is how often, in seconds, an urgent wish of one node is followed.
-const urgentEvery = 10
-
-// relieve evicts who is wished away: urgent ones at once, the others under the budget, the oldest wish first.
-func (r *run) relieve() {
-	f := &r.relief
-	perMinute := max(f.share*float64(r.runningJobs), 1)
-	f.tokens = min(f.tokens+perMinute/60, max(perMinute, 1))
-	if len(f.wishes) == 0 {
-		return
-	}
-	for i := range f.wishes {
-		if f.wishes[i].since == 0 {
-			f.wishes[i].since = r.now
-		}
-	}
-	slices.SortStableFunc(f.wishes, func(a, b wish) int { return cmp.Compare(a.since, b.since) })
-	kept := f.wishes[:0]
-	for _, w := range f.wishes {
-		p := r.byUID[w.uid]
-		if p == nil || p.node != w.machine || p.deleting {
-			continue
-		}
-		switch {
-		case w.urgent && r.now-w.machine.local >= urgentEvery:
-			w.machine.local = r.now
-			r.out.UrgentEvictions++
-			r.evict(p)
-		case r.v.NoBudget:
-			r.evict(p)
-		case f.tokens >= 1:
-			f.tokens--
-			r.evict(p)
-		default:
-			kept = append(kept, w)
-		}
-	}
-	f.wishes = kept
 }

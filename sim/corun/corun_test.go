@@ -176,7 +176,7 @@ func TestObservationIsFinite(t *testing.T) {
 			t.Fatal("the agent sees the targets")
 		}
 		for z := range o.Zones {
-			if use := o.Zones[z].SharedUse; !use.Known || use.Value < 0 || use.Value > 1+1e-9 {
+			if use := o.Zones[z].SharedUse; !use.Known || use.Value < 0 || use.Value > float64(w.machine.Divisible())+1e-9 {
 				t.Fatalf("zone %d: use %+v", z, use)
 			}
 		}
@@ -264,7 +264,7 @@ func (n *Node) describe() string {
 	fmt.Fprintf(out, "work of jobs %.0f, shed %.0f of %.0f, killed %d, stalls %d\n", m.Work, m.Shed, m.Offered, m.OOMs, m.Stalls)
 	var o advise.Observation
 	n.Observe(&o, time.Minute, time.Time{})
-	fmt.Fprintf(out, "seen: use %.2f, waiting %.2f, pressure %.2f, free %.0f GiB\n",
+	fmt.Fprintf(out, "seen: %.1f CPUs busy in zone 0, waiting %.2f, pressure %.2f, free %.0f GiB\n",
 		o.Zones[0].SharedUse.Value, o.Zones[0].SharedDelay.Value, o.Node.CPUPressure.Value, o.Node.MemoryAvailable.Value/(1<<30))
 	_ = out.Flush()
 	return b.String()

@@ -16,14 +16,12 @@ type seen struct {
 }
 
 // counted are sums over steps.
-type counted struct{ shared, sharedUse, waiting, lent, lentUse float64 }
+type counted struct{ sharedUse, waiting, lentUse float64 }
 
-func (s *seen) add(z int, zone *zone, c, lent float64) {
+func (s *seen) add(z int, zone *zone) {
 	t := &s.zones[z]
-	t.shared += c
 	t.sharedUse += zone.online
 	t.waiting += zone.waiting
-	t.lent += lent
 	t.lentUse += zone.offline
 }
 
@@ -41,7 +39,7 @@ func (n *Node) Observe(o *advise.Observation, at time.Duration, wall time.Time) 
 		t := &n.seen.zones[z]
 		o.Zones[z] = advise.Zone{
 			Divisible: n.machine.Divisible(), Threads: n.machine.Threads, Lent: n.zones[z].next,
-			SharedUse: known(t.sharedUse, t.shared), SharedDelay: advise.Known(t.waiting / steps), LentUse: known(t.lentUse, t.lent),
+			SharedUse: advise.Known(t.sharedUse / steps), SharedDelay: advise.Known(t.waiting / steps), LentUse: advise.Known(t.lentUse / steps),
 			SharedRequests:  advise.Known(n.requests() / zones),
 			MemoryTotal:     advise.Known(float64(n.machine.Memory)),
 			MemoryFree:      advise.Known(free / zones),
@@ -122,14 +120,6 @@ func (n *Node) requests() float64 {
 		sum += n.services[i].Request
 	}
 	return sum
-}
-
-// known is a ratio; without a denominator it is not known.
-func known(part, whole float64) advise.Sample {
-	if whole <= 0 {
-		return advise.Sample{}
-	}
-	return advise.Known(part / whole)
 }
 
 func resize[T any](list []T, n int) []T {

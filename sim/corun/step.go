@@ -107,7 +107,7 @@ func (n *Node) stepZone(z int, lent, threads, slow float64, offered []float64) {
 		zone.bandwidth += n.sum.bandwidth * share
 		zone.cache += n.sum.cache * share
 	}
-	n.seen.add(z, zone, all-lent, lent)
+	n.seen.add(z, zone)
 }
 
 // fairShare is how many of the CPUs services can have beside threads of jobs: those that jobs leave, or what the kernel gives to the threads
