@@ -108,7 +108,7 @@ func (s *sensor) relief(now time.Time) evict.Observation {
 	o := evict.Observation{
 		At: s.out.At, Suppression: a.lending.advice.Suppression,
 		Node: evict.Node{
-			MemoryTotal: s.out.Node.MemoryTotal, MemoryAvailable: s.out.Node.MemoryAvailable, MemorySome: s.out.Node.MemoryPressure,
+			MemoryTotal: s.out.Node.MemoryTotal, MemoryAvailable: s.available(), MemorySome: s.out.Node.MemoryPressure,
 			MemoryFull: s.memoryFull(), SwapTotal: bytesOf(memory.SwapTotal), SwapFree: bytesOf(memory.SwapFree), CPUPressure: s.out.Node.CPUPressure,
 		},
 		API: a.apiState(),
@@ -124,6 +124,24 @@ func (s *sensor) relief(now time.Time) evict.Observation {
 		}
 	}
 	return o
+}
+
+// available is what is left of the node's memory: the lesser of what the kernel says and what the kubelet reckons, for whom page cache in use is
+// not to be had. So we see a shortage no later than it.
+func (s *sensor) available() advise.Sample {
+	out := s.out.Node.MemoryAvailable
+	var sum float64
+	for i := range s.out.Zones {
+		z := &s.out.Zones[i]
+		if !z.MemoryFree.Known || !z.InactiveFile.Known {
+			return out
+		}
+		sum += z.MemoryFree.Value + z.InactiveFile.Value
+	}
+	if len(s.out.Zones) > 0 && sum < out.Value {
+		out.Value = sum
+	}
+	return out
 }
 
 // apiState is whether what is wished can be heard.
