@@ -9,6 +9,8 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
+const permille = 1000
+
 // Headroom of a node at the beginning, in percent of what is allocatable.
 const (
 	leastLent = 10
@@ -38,11 +40,21 @@ func (s Synthetic) lend(w *Workload, random *rand.Rand) {
 }
 
 // reclaim makes so many permille of the pods, of those that are not dedicated, reclaimed: they ask for the same, of what nodes lend.
+// The pods of a PodGroup are all of one level, as those of a job are.
 func (s Synthetic) reclaim(w *Workload, random *rand.Rand) {
 	twins := make(map[*cluster.Requirements]*cluster.Requirements)
+	units := make(map[string]bool)
 	for i := range w.Tasks {
 		t := &w.Tasks[i]
-		if random.IntN(1000) >= s.Reclaimed || !t.Requirements.Zones.IsZero() {
+		chosen := random.IntN(permille) < s.Reclaimed
+		if t.Unit != "" {
+			key := w.Identities[t.Group].Namespace + "/" + t.Unit
+			if _, known := units[key]; !known {
+				units[key] = chosen
+			}
+			chosen = units[key]
+		}
+		if !chosen || !t.Requirements.Zones.IsZero() {
 			continue
 		}
 		if twins[t.Requirements] == nil {
