@@ -67,7 +67,7 @@ func TestWorkloads(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		"main: =cpu=0 bytes=1073741824 millicpu=2k memory=0":                              3, // the Deployment's
+		"main: =cpu=0 bytes=1073741824 millicpu=2k memory=0":                             3, // the Deployment's
 		"main: cpu=0 bytes=536870912 millicpu=1k memory=0 / bytes=536870912 millicpu=1k": 4, // the Job's
 	}
 	err = poll(ctx, patience, func() error {
