@@ -278,7 +278,7 @@ type protected struct {
 func TestProtection(t *testing.T) {
 	r := newRig(t)
 	const kubepods = "kubepods"
-	online := r.run("online", 160, 0, "cache", "100", "3000")
+	online := r.run("online", 160, 0, "cache", "100", "6000")
 	r.holds(online.container, "file", 90)
 	before := r.field(kubepods + "/memory.max")
 	t.Cleanup(func() { r.set(kubepods+"/memory.max", before) })
@@ -292,7 +292,7 @@ func TestProtection(t *testing.T) {
 	})
 	window := func() (refaults, least int64) {
 		begin, least := r.stat(online.container, "workingset_refault_file"), int64(1)<<40
-		for until := time.Now().Add(15 * time.Second); time.Now().Before(until); time.Sleep(pause) {
+		for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(pause) {
 			least = min(least, r.stat(online.container, "file"))
 		}
 		return r.stat(online.container, "workingset_refault_file") - begin, least
