@@ -25,7 +25,7 @@ const (
 // settings is the one entry of the map of that name.
 type settings struct {
 	Rate    uint64 // bytes per second; 0: no ceiling
-	Horizon uint64 // nanoseconds that a packet may wait
+	Horizon uint64 // nanoseconds that a packet may wait, below 2^32
 	Level   uint64 // of the pods' cgroups below the root; 0: none is in the host's network
 }
 
@@ -181,7 +181,7 @@ func reserve(clock *ebpf.Map) asm.Instructions {
 	}
 }
 
-// decide lets the packet go at once where the clock was behind, drops it where it would wait too long, and else gives it its time.
+// decide lets the packet go at once where the clock was behind, and else gives it its time, or drops it.
 func decide() asm.Instructions {
 	return asm.Instructions{
 		asm.JGT.Reg(asm.R3, asm.R0, "wait"),
@@ -197,7 +197,24 @@ func decide() asm.Instructions {
 		asm.Sub.Reg(asm.R1, asm.R0),
 		asm.LoadMem(asm.R2, asm.R7, settingsHorizon, asm.DWord),
 		asm.JGT.Reg(asm.R1, asm.R2, "drop"),
-		asm.Mov.Imm(asm.R1, 1),
+		asm.LSh.Imm(asm.R1, 1),
+		asm.JLE.Reg(asm.R1, asm.R2, "delay"),
+		// In the second half of the horizon some are dropped, none at its beginning and all at its end. Else who fills it would go on filling
+		// it, and another pod's packets would always come too late.
+		asm.Sub.Reg(asm.R1, asm.R2),
+		asm.StoreMem(asm.RFP, -40, asm.R1, asm.DWord),
+		asm.StoreMem(asm.RFP, -48, asm.R3, asm.DWord),
+		asm.FnGetPrandomU32.Call(),
+		asm.LoadMem(asm.R2, asm.R7, settingsHorizon, asm.DWord),
+		asm.Mul.Reg(asm.R0, asm.R2),
+		asm.RSh.Imm(asm.R0, 32),
+		asm.LoadMem(asm.R1, asm.RFP, -40, asm.DWord),
+		asm.LoadMem(asm.R3, asm.RFP, -48, asm.DWord),
+		asm.LoadMem(asm.R4, asm.RFP, -24, asm.DWord),
+		asm.LoadMem(asm.R5, asm.RFP, -32, asm.DWord),
+		asm.JLT.Reg(asm.R0, asm.R1, "drop"),
+
+		asm.Mov.Imm(asm.R1, 1).WithSymbol("delay"),
 		atomic(asm.AddAtomic, asm.R9, asm.R1, tallyDelayed),
 		asm.LoadMem(asm.R1, asm.R6, skbTimestamp, asm.DWord),
 		asm.JGT.Reg(asm.R1, asm.R3, "count"), // its sender wants it to leave later still

@@ -3,7 +3,6 @@ package egress
 import (
 	"bytes"
 	"encoding/binary"
-	"math"
 	"testing"
 	"time"
 
@@ -116,34 +115,54 @@ func now(t *testing.T) uint64 {
 
 // Reclaimed packets leave one after the other at the rate; what would wait beyond the horizon is dropped and takes no time.
 func TestPace(t *testing.T) {
-	const rate, length, horizon = 1_000, 50_000, 175 * time.Second // 50 s each
+	const rate, length, horizon = 1_000, 50_000, 350 * time.Second // 50 s each: what the test takes does not matter
 	const each = uint64(50 * time.Second)
 	b := newBench(t, true, settings{Rate: rate, Horizon: uint64(horizon)})
 	before := now(t)
 	if verdict, leaves := b.send(length, 0); verdict != tcxNext || leaves != 0 {
 		t.Fatalf("first: verdict %d, leaves %d, want at once", verdict, leaves)
 	}
-	first := b.clock()
-	if first < before+each || first > now(t)+each {
-		t.Fatalf("clock %d, want 50 s after %d", first, before)
-	}
-	b.put("clock", before+each+uint64(time.Hour)) // time stands still, an hour ahead
-	b.put("settings", settings{Rate: rate, Horizon: uint64(time.Hour + horizon)})
 	next := b.clock()
+	if next < before+each || next > now(t)+each {
+		t.Fatalf("clock %d, want 50 s after %d", next, before)
+	}
 	for i := range uint64(3) {
 		if verdict, leaves := b.send(length, 0); verdict != tcxNext || leaves != next+i*each {
 			t.Errorf("packet %d: verdict %d, leaves %d, want %d", i, verdict, leaves, next+i*each)
 		}
 	}
-	if verdict, _ := b.send(length, 0); verdict != tcxDrop || b.clock() != next+3*each {
-		t.Errorf("beyond the horizon: verdict %d, clock %d, want it dropped and the clock %d", verdict, b.clock(), next+3*each)
+	ahead := now(t) + uint64(time.Hour)
+	b.put("clock", ahead)
+	if verdict, _ := b.send(length, 0); verdict != tcxDrop || b.clock() != ahead {
+		t.Errorf("beyond the horizon: verdict %d, clock %d, want it dropped and the clock %d", verdict, b.clock(), ahead)
 	}
 	b.counted(classReclaimed, Class{Packets: 4, Bytes: 4 * length, Delayed: 3, Dropped: 1})
 }
 
+// Between half of the horizon and the whole, packets are dropped the more often the longer they would wait.
+func TestPaceDropsEarly(t *testing.T) {
+	const horizon, packets = 4 * time.Second, 400
+	b := newBench(t, true, settings{Rate: 1 << 30, Horizon: uint64(horizon)})
+	for _, c := range []struct {
+		wait        time.Duration
+		least, most int
+	}{{1900 * time.Millisecond, 0, 0}, {2500 * time.Millisecond, packets / 8, packets * 3 / 8}, {3500 * time.Millisecond, packets * 5 / 8, packets * 7 / 8}} {
+		dropped := 0
+		for range packets {
+			b.put("clock", now(t)+uint64(c.wait))
+			if verdict, _ := b.send(1000, 0); verdict == tcxDrop {
+				dropped++
+			}
+		}
+		if dropped < c.least || dropped > c.most {
+			t.Errorf("waiting %s of %s: %d of %d dropped, want %d to %d", c.wait, horizon, dropped, packets, c.least, c.most)
+		}
+	}
+}
+
 // A time that the sender wants is kept where it is later.
 func TestPaceKeepsLaterTimes(t *testing.T) {
-	b := newBench(t, true, settings{Rate: 1_000_000, Horizon: math.MaxInt64})
+	b := newBench(t, true, settings{Rate: 1_000_000, Horizon: uint64(time.Hour)})
 	b.put("clock", now(t)+uint64(time.Minute))
 	wants := now(t) + uint64(time.Hour)
 	if _, leaves := b.send(1000, wants); leaves != wants {
