@@ -2,10 +2,15 @@ package advise
 
 import "time"
 
+// maxTick is the longest time between two ticks in which what was found counts as seen all along.
+const maxTick = 15 * time.Second
+
 // Published is a headroom as it was told, and the least that it has been in the last while.
 type Published struct {
 	Value int64  `json:"value"`
 	Low   Lowest `json:"low"`
+	// Seen is when it was last looked at; 0: never.
+	Seen time.Duration `json:"seen"`
 }
 
 // freeze keeps a headroom from rising.
@@ -23,7 +28,12 @@ func (h *Published) see(found, deadband int64, f freeze, now, length time.Durati
 	if f == unseen {
 		seen = min(found, h.Value)
 	}
-	least := h.Low.see(seen, h.Value, now, length)
+	between := seen
+	if h.Seen == 0 || now-h.Seen > maxTick {
+		between = min(seen, h.Value)
+	}
+	h.Seen = now
+	least := h.Low.see(seen, between, now, length)
 	switch {
 	case found < h.Value-deadband || found == 0:
 		h.Value = found
@@ -51,7 +61,7 @@ func (t *tick) cpu(z *Zone, s *ZoneState) Headroom {
 		h.bound(int64(t.p.ReclaimedFloor*threads(z))*1000, BoundByPressure)
 	}
 	rise := mayRise
-	if s.Held || t.m.Level > SuppressNone {
+	if t.cut(s) || t.m.Level > SuppressNone {
 		h.Reason, rise = BoundByPressure, frozen
 	}
 	if s.CPUMissing.So {

@@ -1,25 +1,29 @@
 package advise
 
-// hold takes a share of what is lent back where online pods wait, and keeps it from being lent again at once: use cannot ask for more than a small
-// pool has, waiting can. If they wait again sooner after it than it lasted, the next lasts twice as long: otherwise the law would try a loan that
-// hurts for ever.
+// hold takes a share of what is lent back where online pods wait: use cannot ask for more than a small pool has, waiting can. For a short while nothing
+// is lent again; then, for a longer one, a little less than what made them wait. If they wait again until or soon after then, the next lasts twice as
+// long: otherwise the law would try a loan that hurts for ever.
 func (t *tick) hold(z *Zone, s *ZoneState, g grade) {
 	over := s.Held && t.now >= s.Until
 	if g >= waiting {
-		left := int(float64(lent(z)) * (1 - t.p.CutShare))
+		had := float64(lent(z))
+		left := int(had * (1 - t.p.CutShare))
 		switch {
-		case s.Held && !over:
+		case t.cut(s): // they wait still
 			s.Cap = min(s.Cap, left)
 		case lent(z) > t.p.ReclaimedFloor && s.Hold > 0 && t.now-s.Until < s.Hold:
-			s.Cap, s.Hold = left, min(2*s.Hold, t.p.HoldMax)
+			s.Cap, s.Safe, s.Hold = left, int(had*t.p.SafeShare), min(2*s.Hold, t.p.HoldMax)
 		default:
-			s.Cap, s.Hold = left, t.p.HoldMin
+			s.Cap, s.Safe, s.Hold = left, int(had*t.p.SafeShare), t.p.HoldMin
 		}
-		s.Held, s.Until = true, t.now+s.Hold
+		s.Held, s.Waited, s.Until = true, t.now, t.now+s.Hold
 	} else if over {
 		s.Held = false
 	}
 }
+
+// cut reports whether it is so short since online pods waited that nothing is lent again.
+func (t *tick) cut(s *ZoneState) bool { return s.Held && t.now-s.Waited < t.p.HoldMin }
 
 // lend is how many cores the reclaimed pool should have, and why it is no more. It gives back at once and lends by steps.
 func (t *tick) lend(z *Zone, s *ZoneState, need float64) (int, Reason) {
@@ -50,7 +54,7 @@ func (t *tick) lend(z *Zone, s *ZoneState, need float64) (int, Reason) {
 		reason = BoundByMissing
 	case t.o.StopLending:
 		reason = BoundByStop
-	case t.m.Level > SuppressNone || s.Held:
+	case t.m.Level > SuppressNone || t.cut(s):
 		reason = BoundByPressure
 	case s.Lend < want:
 		reason = BoundByStep
@@ -65,7 +69,10 @@ func (t *tick) want(z *Zone, s *ZoneState, need float64, floor int) (int, Reason
 		reason = BoundByCapacity
 	}
 	want := clamp(int((float64(divisible(z))-need)/float64(threads(z))), floor, highest)
-	if s.Held {
+	if limit := max(s.Safe, floor); s.Held && want > limit {
+		want, reason = limit, BoundByPressure
+	}
+	if t.cut(s) {
 		want = min(want, max(s.Cap, floor))
 	}
 	if t.m.Level >= SuppressFloor {
@@ -76,7 +83,7 @@ func (t *tick) want(z *Zone, s *ZoneState, need float64, floor int) (int, Reason
 
 // mayLend reports whether more may be lent now. A need counts as low after it was seen for long enough.
 func (t *tick) mayLend(s *ZoneState) bool {
-	held := s.Held || s.CPUMissing.So || t.m.Level > SuppressNone || t.o.StopLending
+	held := t.cut(s) || s.CPUMissing.So || t.m.Level > SuppressNone || t.o.StopLending
 	return !held && s.Began.lasted(t.now, t.p.ShrinkAfter) && t.due(s)
 }
 

@@ -26,11 +26,12 @@ type Params struct {
 	LendStep     float64       `json:"lendStep"`
 	LendInterval time.Duration `json:"lendInterval"`
 	ShrinkAfter  time.Duration `json:"shrinkAfter"`
-	// CutShare of what is lent is taken back at each tick in which online pods wait. Nothing is lent again for HoldMin after that; if they wait again
-	// sooner than that, twice as long, up to HoldMax.
-	CutShare float64       `json:"cutShare"`
-	HoldMin  time.Duration `json:"holdMin"`
-	HoldMax  time.Duration `json:"holdMax"`
+	// CutShare of what is lent is taken back at each tick in which online pods wait. Nothing is lent again for HoldMin after that. If they wait again
+	// sooner than that, SafeShare of what made them wait is not exceeded for twice as long as the last time, up to HoldMax.
+	CutShare  float64       `json:"cutShare"`
+	SafeShare float64       `json:"safeShare"`
+	HoldMin   time.Duration `json:"holdMin"`
+	HoldMax   time.Duration `json:"holdMax"`
 	// MissingFor is for how long an input may be missing before lending is stepped back and headroom falls to what runs.
 	MissingFor time.Duration `json:"missingFor"`
 
@@ -94,7 +95,7 @@ func Defaults() Params {
 	return Params{
 		TargetUse: 0.55, Margin: 1, RequestShare: 0.2, SharedFloor: 1, ReclaimedFloor: 1,
 		LendStep: 0.25, LendInterval: 10 * time.Second, ShrinkAfter: 30 * time.Second,
-		CutShare: 0.5, HoldMin: time.Minute, HoldMax: 16 * time.Minute, MissingFor: time.Minute,
+		CutShare: 0.5, SafeShare: 0.85, HoldMin: 30 * time.Second, HoldMax: 16 * time.Minute, MissingFor: time.Minute,
 
 		DelayQuiet: 0.02, DelayLow: 0.1, DelayHigh: 0.2, DelayCritical: 1,
 		PressureLow: 0.1, PressureHigh: 0.25, PressureCritical: 0.6,
@@ -145,6 +146,7 @@ func (p *Params) checks() []check {
 		{"lendInterval", float64(p.LendInterval), 0, maxWait},
 		{"shrinkAfter", float64(p.ShrinkAfter), 0, maxWait},
 		{"cutShare", p.CutShare, 0, 1},
+		{"safeShare", p.SafeShare, 0, 1},
 		{"holdMin", float64(p.HoldMin), 0, maxWait},
 		{"holdMax", float64(p.HoldMax), float64(p.HoldMin), maxWait},
 		{"missingFor", float64(p.MissingFor), 0, maxWait},

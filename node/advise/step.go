@@ -30,11 +30,14 @@ type ZoneState struct {
 	Lend    int           `json:"lend"`
 	Lending bool          `json:"lending"`
 	Stepped time.Duration `json:"stepped"`
-	// Held: no more than Cap cores are lent until Until, because online pods have waited. Hold is how long that lasts.
-	Held  bool          `json:"held,omitempty"`
-	Cap   int           `json:"cap,omitempty"`
-	Hold  time.Duration `json:"hold,omitempty"`
-	Until time.Duration `json:"until,omitempty"`
+	// Held: online pods have waited, last at Waited. Until HoldMin after that no more than Cap cores are lent, and then no more than Safe until Until. Hold
+	// is how long all of that lasts.
+	Held   bool          `json:"held,omitempty"`
+	Cap    int           `json:"cap,omitempty"`
+	Safe   int           `json:"safe,omitempty"`
+	Waited time.Duration `json:"waited,omitempty"`
+	Hold   time.Duration `json:"hold,omitempty"`
+	Until  time.Duration `json:"until,omitempty"`
 	// Need is what the shared pools needed in the last while, Began when that was first known. Smooth is their use, smoothed.
 	Need   Highest `json:"need"`
 	Began  Since   `json:"began"`
@@ -148,9 +151,10 @@ func (m *Memory) rebase(now time.Duration, p *Params) {
 		z.Stepped, z.Began.At, z.CPUMissing.At, z.MemoryMissing.At = now, now, now, now
 		z.Lending = false // the pool has what it has
 		if z.Held {
-			z.Until = now + z.Hold
+			z.Waited, z.Until = now, now+z.Hold
 		}
 		z.Need.restart(now, p.ShrinkAfter)
+		z.CPU.Seen, z.Memory.Seen = now, now
 		z.CPU.Low.restart(z.CPU.Value, now, p.RiseAfter)
 		z.Memory.Low.restart(z.Memory.Value, now, p.RiseAfter)
 		z.Forecast.rebase(now)

@@ -83,6 +83,26 @@ func TestPublished(t *testing.T) {
 	}
 }
 
+// Ticks that lie further apart than the parts of a short window leave no gap in it; an agent that was stopped does.
+func TestPublishedTicks(t *testing.T) {
+	for _, c := range []struct {
+		length, tick time.Duration
+		want         int64
+	}{
+		{time.Second, time.Second, 1000},
+		{time.Minute, 10 * time.Second, 1000},
+		{time.Minute, 20 * time.Second, 0},
+	} {
+		h := Published{}
+		for now := c.tick; now <= 10*time.Minute; now += c.tick {
+			h.see(1000, 100, mayRise, now, c.length)
+		}
+		if h.Value != c.want {
+			t.Errorf("ticks of %v, %v to rise: %d, want %d", c.tick, c.length, h.Value, c.want)
+		}
+	}
+}
+
 // After a boot time starts anew: what is remembered neither blocks nor hurries anything.
 func TestReboot(t *testing.T) {
 	o, p, m := quiet(1), Defaults(), Memory{}
