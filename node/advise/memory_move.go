@@ -47,7 +47,7 @@ func (t *memoryTick) begin(from int) bool {
 		if !pod.Reclaimed || pod.Zone != AnyZone || pod.Shrinking || !known || has <= bytes || has > t.p.MoveMost || has < t.p.Step || t.now < t.pods[i].NextMove {
 			continue
 		}
-		if z := t.roomiest(from, has); z >= 0 {
+		if z := t.roomiest(has); z >= 0 {
 			best, to, bytes = i, z, has
 		}
 	}
@@ -61,14 +61,14 @@ func (t *memoryTick) begin(from int) bool {
 	return true
 }
 
-// roomiest is the zone that keeps most free memory when it takes so much more, and FreeHigh of it at least; -1: none does.
-func (t *memoryTick) roomiest(from int, bytes int64) int {
+// roomiest is the zone that keeps most free memory when it takes so much more, and FreeHigh of it at least, so no zone that is short; -1: none does.
+func (t *memoryTick) roomiest(bytes int64) int {
 	best, most := -1, int64(0)
 	for z := range t.o.Zones {
 		total, a := bytesOf(t.o.Zones[z].Total)
 		free, b := bytesOf(t.o.Zones[z].Free)
 		left := free - bytes - partOf(total, t.p.FreeHigh)
-		if a && b && z != from && left > most {
+		if a && b && left > most {
 			best, most = z, left
 		}
 	}

@@ -210,6 +210,11 @@ func TestMemoryAsks(t *testing.T) {
 			func(o *MemoryObservation) { o.SwapTotal, o.SwapFree = Known(gib), Known(164*mib) }, "a:1000/max, Limit a 100",
 		},
 		{
+			"never of an online pod",
+			[]MemoryPod{with(limited(online("a", 0, 950, 30), 1000), func(p *MemoryPod) { p.SwapRoom = Known(gib) })},
+			func(o *MemoryObservation) { o.SwapTotal, o.SwapFree = Known(gib), Known(gib) }, "Limit a 30 file",
+		},
+		{
 			"not where it may not swap",
 			[]MemoryPod{with(offline("a", 1000, 990), func(p *MemoryPod) { p.InactiveFile = Known(0) })},
 			func(o *MemoryObservation) { o.SwapTotal, o.SwapFree = Known(gib), Known(gib) }, "a:1000/max",
@@ -223,6 +228,11 @@ func TestMemoryAsks(t *testing.T) {
 			"an online pod keeps some",
 			[]MemoryPod{online("a", 100, 1000, 250)},
 			func(o *MemoryObservation) { o.Free = Known(400 * mib) }, "Free a 62",
+		},
+		{
+			"what is under way counts",
+			[]MemoryPod{offline("a", 2000, 1900), online("b", 100, 1000, 600)},
+			func(o *MemoryObservation) { o.Free = Known(491 * mib) }, "a:2000/max, Limit a 256, Free b 72",
 		},
 		{"free is not known", []MemoryPod{offline("b", 4000, 1000)}, func(o *MemoryObservation) { o.Free = Sample{} }, "b:4000/max"},
 		{
@@ -249,6 +259,32 @@ func TestMemoryAsks(t *testing.T) {
 	o, p := mem(online("a", 0, 1000, 500)), DefaultMemoryParams()
 	p.OffloadOnline, o.SwapTotal = true, Known(gib)
 	memExpect(t, "online pods, switched on", SteerMemory(o, &p, &MemoryMemory{}), "Offload a 2 file")
+}
+
+// Page cache is dropped from below the one watermark up to the other, and what is under way is not asked for twice.
+func TestMemoryDropUntilEnough(t *testing.T) {
+	p, m := DefaultMemoryParams(), MemoryMemory{}
+	p.AskMost = 100 * mib
+	a, b := offline("a", 4000, 1000), offline("b", 4000, 900)
+	for i, c := range []struct {
+		free      int64
+		shrinking bool
+		want      string
+	}{
+		{600, false, ""}, // above 491
+		{480, false, "Free a 100, Free b 100"},
+		{650, true, "Free b 69"}, // up to 819, of which a gives 100
+		{820, false, ""},
+		{700, false, ""},
+		{480, false, "Free a 100, Free b 100"},
+	} {
+		a.Shrinking = c.shrinking
+		o := mem(a, b)
+		o.At, o.Free = time.Duration(10*i)*time.Second, Known(float64(c.free*mib))
+		got := SteerMemory(o, &p, &m)
+		got.Limits = nil
+		memExpect(t, fmt.Sprintf("%d MiB are free", c.free), got, c.want)
+	}
 }
 
 // A request that gets nothing is made ever more rarely; after one that gets something the next comes soon.
