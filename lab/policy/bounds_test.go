@@ -20,6 +20,7 @@ const (
 	defaulted = "defaulted" // a LimitRange with defaults
 	most      = "most"      // one with a maximum
 	least     = "least"     // one with a minimum
+	steep     = "steep"     // one with a ratio
 	counted   = "counted"   // a ResourceQuota for cpu and memory: pods must name both
 	lending   = "lending"   // one for what reclaimed pods run on
 )
@@ -30,12 +31,13 @@ func prepareBounds(ctx context.Context) error {
 		defaulted: {Default: resources("cpu=500m memory=256Mi").Requests, DefaultRequest: resources("cpu=250m memory=128Mi").Requests},
 		most:      {Max: resources("cpu=8 memory=8Gi").Requests},
 		least:     {Min: resources("cpu=10m").Requests},
+		steep:     {MaxLimitRequestRatio: resources("cpu=2").Requests},
 	}
 	quotas := map[string]corev1.ResourceList{
 		counted: resources("requests.cpu=2 limits.memory=2Gi").Requests,
 		lending: {"requests." + spec.ResourceReclaimedMemory: resource.MustParse("1Gi")},
 	}
-	for _, name := range []string{defaulted, most, least, counted, lending} {
+	for _, name := range []string{defaulted, most, least, steep, counted, lending} {
 		if err := makeNamespace(ctx, name, nil); err != nil {
 			return err
 		}
@@ -82,6 +84,7 @@ func awaitBounds(ctx context.Context) error {
 			{defaulted, becomes(admin, defaulted, "main: cpu=250m memory=128Mi / cpu=500m memory=256Mi; Burstable"), ""},
 			{most, refusedWith("maximum cpu usage", creates(admin, most, main("=cpu=9 memory=1Gi"))), ""},
 			{least, refusedWith("minimum cpu usage", creates(admin, least, main("cpu=1m"))), ""},
+			{steep, refusedWith("max limit to request ratio", creates(admin, steep, main("cpu=1 / cpu=4"))), ""},
 			{counted, refusedWith("must specify limits.memory for: main; requests.cpu for: main", creates(admin, counted)), ""},
 			{lending, refusedWith("exceeded quota", creates(admin, lending, label(spec.LabelQoS, string(spec.QoSReclaimed)), main("=bytes=2Gi"))), ""},
 		} {
@@ -125,6 +128,7 @@ func boundRows() []request {
 		in("below a maximum", most, "main: =cpu=0 bytes=1G millicpu=2k memory=0", main("=cpu=2 memory=1G")),
 		in("beyond a maximum", most, "main: =cpu=0 bytes=16G millicpu=12k memory=0", main("=cpu=12 memory=16G")),
 		never("a minimum", "minimum cpu usage per Container is 10m, but request is 0", creates(owner, least, reclaimed, main("=cpu=2 memory=1G"))),
+		never("a ratio", "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0", creates(owner, steep, reclaimed, main("=cpu=2"))),
 		in("no quota of cpu is used", counted, "main: =cpu=0 bytes=16G millicpu=12k memory=0", main("=cpu=12 memory=16G")),
 		never("a quota wants cpu named", "must specify requests.cpu for: main", creates(owner, counted, reclaimed, main("=memory=1G"))),
 		in("in our resources, named", counted, "main: =cpu=0 millicpu=12k memory=0", main("=cpu=0 memory=0 millicpu=12k")),

@@ -158,6 +158,12 @@ func reclaimedRows() []request {
 			"main: cpu=0 millicpu=1k / millicpu=1k; c1: bytes=1M memory=0 / bytes=1M",
 			first("cpu=3"), sidecar("cpu=200m"), main("cpu=1"), beside("memory=1M")),
 		turned("a pod as a whole", "pod: =cpu=0 memory=0; main: =bytes=1G millicpu=4k", whole("=cpu=4 memory=1G")),
+		turned("a pod with a limit of cpu", "pod: =cpu=0; main: =millicpu=4k", whole("/ cpu=4")),
+		turned("a pod with a limit of cpu, of whose containers one asks", "pod: =cpu=0; main: cpu=0 millicpu=1k / millicpu=1k", whole("/ cpu=4"), main("cpu=1")),
+		turned("a pod with a request of memory", "pod: memory=0; main: =bytes=900M; c1: =bytes=100M memory=0",
+			whole("memory=1G"), beside("memory=100M / memory=400M")),
+		turned("a pod with a limit of memory", "pod: =memory=0; main: =bytes=900M; c1: =bytes=100M memory=0",
+			whole("/ memory=1G"), beside("memory=100M / memory=400M")),
 		turned("a pod beyond its containers", "pod: cpu=0 memory=0 / memory=0; i0: cpu=0 millicpu=9k / millicpu=9k; i1: cpu=0 millicpu=200 / millicpu=200; "+
 			"main: cpu=0 bytes=900M millicpu=8800 / bytes=900M millicpu=8800; c1: =cpu=0 bytes=100M millicpu=1k memory=0",
 			whole("cpu=10 memory=800M / memory=1G"), first("cpu=9"), sidecar("cpu=200m"), main("cpu=1"), beside("cpu=1 memory=100M / cpu=2 memory=400M")),
