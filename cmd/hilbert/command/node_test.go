@@ -72,7 +72,7 @@ func TestReplayTable(t *testing.T) {
 	for _, want := range []string{
 		"03:00:31 32 0 lend 1 cores 4 cores Step",  // a quarter of the fifteen that are left, after 30 s
 		"03:02:01 122 0 lend 11 cores 4 cores Use", // given back in the tick
-		"cpu", "Forecast", "240 ticks, 2026-11-20 03:00:01 to 2026-11-20 03:04:00; 0 of 240 differ from the record",
+		"0 cpu 0.0 CPUs 23.1 CPUs Use", "240 ticks, 2026-11-20 03:00:01 to 2026-11-20 03:04:00; 0 of 240 differ from the record",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
