@@ -142,6 +142,7 @@ func New(o Options) (*Agent, error) {
 	a.observer.reader = o.Observe
 	a.lending.params = lawsOf(&o.Config)
 	a.relief = relief{params: evict.Defaults(), stopped: make(map[string]time.Time)}
+	a.relief.params.Ladder.AnswerWithin = answerWithin
 	a.relief.params.DryRun = o.Config.Lending.Evictions == spec.EvictionsDryRun
 	if err := a.relief.params.Check(o.Thresholds); err != nil && a.lends() {
 		return nil, fmt.Errorf("the kubelet would evict before this agent: %w", err)

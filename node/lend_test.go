@@ -68,6 +68,7 @@ func (c *counters) second(busy, waiting [8]float64, cgroups []observe.Cgroup) *o
 	}
 	for _, g := range cgroups {
 		c.write("sys/fs/cgroup/"+g.Dir+"/memory.current", "104857600\n")
+		c.write("sys/fs/cgroup/"+g.Dir+"/memory.stat", "anon 104857600\nfile 0\nshmem 0\ninactive_file 0\nactive_file 0\n")
 		c.write("sys/fs/cgroup/"+g.Dir+"/memory.numa_stat", "anon N0=52428800 N1=0\nfile N0=0 N1=52428800\n")
 	}
 	return c.reader.Read(c.passed, cgroups)

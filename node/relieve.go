@@ -28,6 +28,10 @@ type relief struct {
 	stops    uint64
 }
 
+// answerWithin is how long an urgent wish may go unanswered before a pod is stopped here. What became of a wish does not reach the agent, so it is as
+// long as a pod that was evicted may take to end, and to free what it held.
+const answerWithin = 45 * time.Second
+
 // disksEvery is how often the file systems are looked at.
 const disksEvery = 10 * time.Second
 

@@ -22,7 +22,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatalf("%v: %s became %+v", err, text, back)
 	}
 	if first, third := p.MemoryBound(1, time.Second), p.MemoryBound(3, time.Second); first != 24*time.Second || third != 46*time.Second {
-		t.Errorf("docs/colocation.md says that memory comes back within 24 s, and 11 s more for each further pod; it is %v, and %v for three", first, third)
+		t.Errorf("memory should come back within 24 s, and 11 s more for each further pod; it is %v, and %v for three", first, third)
 	}
 	if err := p.Check(kubeletDefaults()); err != nil {
 		t.Errorf("the defaults are not above the kubelet's: %v", err)

@@ -1,0 +1,133 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/evict"
+)
+
+// crowded is a node with an online pod and two reclaimed ones, of which low has the lower priority.
+func crowded(t *testing.T) (l *lender, web, low, high Sandbox) {
+	l = newLender(t)
+	web, low, high = sandbox("web", 2), sandbox("low", 0, "qos=reclaimed_cores", "besteffort"), sandbox("high", 0, "qos=reclaimed_cores", "besteffort")
+	for _, s := range []*Sandbox{&low, &high} {
+		s.Annotations[spec.AnnotationReclaimed] = "1000m/512Mi"
+	}
+	low.Annotations[spec.AnnotationPriority], high.Annotations[spec.AnnotationPriority] = "-10", "5"
+	for _, s := range []Sandbox{web, low, high} {
+		l.kernel.make(s.Cgroup)
+		l.kernel.set(s.Cgroup+"/cgroup.kill", "")
+		if err := l.agent.RunSandbox(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l, web, low, high
+}
+
+func killed(l *lender, s *Sandbox) bool { return l.kernel.get(s.Cgroup+"/cgroup.kill") == "1" }
+
+// Past the hard mark of memory the lowest reclaimed pod is wished away at once, in the report; where nobody follows it is stopped, and not started
+// again; then the node is closed. No other pod is touched.
+func TestRelief(t *testing.T) {
+	l, web, low, high := crowded(t)
+	if calm := l.run(30); calm.Closed != "" || len(calm.Evictions) != 0 {
+		t.Fatalf("with enough memory %+v", calm)
+	}
+	l.counters.free = [2]int{60, 60}
+	short := l.run(12)
+	if len(short.Evictions) == 0 || short.Evictions[0].UID != "low" || !short.Evictions[0].Urgent {
+		t.Fatalf("wished away are %+v, want the pod of the lowest priority, urgently", short.Evictions)
+	}
+	l.eventually("the wish is reported", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		c := l.reports[len(l.reports)-1].Status.Colocation
+		return c != nil && len(c.Evictions) > 0
+	})
+	if killed(l, &low) {
+		t.Fatal("it was stopped before anybody could follow")
+	}
+	l.run(int(answerWithin / time.Second))
+	l.eventually("nobody followed, and the pod is stopped", func() bool { return killed(l, &low) })
+	after := l.run(1)
+	if !strings.HasPrefix(after.Closed, "MemoryAvailable") || after.Headroom.MilliCPU != 0 {
+		t.Errorf("closed %q, headroom %+v", after.Closed, after.Headroom)
+	}
+	if err := l.agent.RunSandbox(t.Context(), low); err == nil || !strings.Contains(err.Error(), spec.ReasonStopped) {
+		t.Errorf("the kubelet starts it again: %v", err)
+	}
+	if killed(l, &web) || killed(l, &high) {
+		t.Error("another pod was stopped too, within a second of the first")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.ContainsFunc(l.events, func(e string) bool { return strings.HasPrefix(e, "pod-low: "+spec.ReasonStopped) }) {
+		t.Errorf("events %q", l.events)
+	}
+}
+
+// In a dry run it is decided who would have to go, and nobody goes.
+func TestReliefDryRun(t *testing.T) {
+	l, _, low, _ := crowded(t)
+	l.agent.Ask(time.Minute, func(a *Agent) { a.relief.params.DryRun = true })
+	l.counters.free = [2]int{60, 60}
+	said := l.run(120)
+	var wishes int
+	l.agent.Ask(time.Minute, func(a *Agent) { wishes = len(a.relief.decision.Wishes) })
+	if wishes == 0 || len(said.Evictions) != 0 || said.Closed != "" || killed(l, &low) {
+		t.Errorf("%d wishes; said %+v", wishes, said)
+	}
+}
+
+// A node that would evict after the kubelet does not start.
+func TestReliefComesBeforeTheKubelet(t *testing.T) {
+	o := Options{
+		Node: "n1", Machine: machine(), Mode: spec.ModeAgent, Config: spec.Default().Node, Kernel: newKernel(),
+		Thresholds: []evict.Threshold{{Signal: "memory.available", Amount: 1 << 30, Total: 4 << 30}},
+	}
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "memory.available") {
+		t.Errorf("got %v", err)
+	}
+	o.Config.Lending.Enabled = new(false)
+	if _, err := New(o); err != nil {
+		t.Errorf("it does not lend, and so evicts nobody: %v", err)
+	}
+}
+
+// Limits by amount come to the kernel, and online pods are protected by what their containers' scores say that they asked for.
+func TestMemoryWishes(t *testing.T) {
+	l, web, low, _ := crowded(t)
+	c := Container{ID: "c1", Sandbox: web.ID, Name: "main", Cgroup: web.Cgroup + "/c1", OOMScoreAdj: new(900)}
+	for _, dir := range []string{"kubepods", "kubepods/burstable", web.Cgroup, c.Cgroup, low.Cgroup} {
+		for file, text := range map[string]string{
+			enforce.MemoryLow: "0", enforce.MemoryMin: "0", "memory.current": "104857600", enforce.MemoryMax: "max", enforce.MemoryHigh: "max",
+		} {
+			l.kernel.set(dir+"/"+file, text)
+		}
+	}
+	l.kernel.make(c.Cgroup)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := l.agent.CreateContainer(ctx, web, c); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.agent.ContainerCreated(ctx, c.ID); err != nil {
+		t.Fatal(err)
+	}
+	l.run(60)
+	l.eventually("the reclaimed pod is limited", func() bool { return l.kernel.get(low.Cgroup+"/"+enforce.MemoryMax) == "536870912" })
+	l.eventually("the online container is protected, on its whole path", func() bool {
+		for _, dir := range []string{"kubepods", "kubepods/burstable", web.Cgroup, c.Cgroup} {
+			if l.kernel.get(dir+"/"+enforce.MemoryLow) == "0" {
+				return false
+			}
+		}
+		return true
+	})
+}
