@@ -167,6 +167,10 @@ func reclaimedRows() []request {
 		turned("a pod beyond its containers", "pod: cpu=0 memory=0 / memory=0; i0: cpu=0 millicpu=9k / millicpu=9k; i1: cpu=0 millicpu=200 / millicpu=200; "+
 			"main: cpu=0 bytes=900M millicpu=8800 / bytes=900M millicpu=8800; c1: =cpu=0 bytes=100M millicpu=1k memory=0",
 			whole("cpu=10 memory=800M / memory=1G"), first("cpu=9"), sidecar("cpu=200m"), main("cpu=1"), beside("cpu=1 memory=100M / cpu=2 memory=400M")),
+		turned("a pod beyond what is asked in our resources", "pod: cpu=0 memory=0; main: cpu=0 bytes=600M millicpu=7k / bytes=600M millicpu=7k; c1: =bytes=400M millicpu=3k",
+			whole("cpu=10 memory=1G"), main("cpu=1"), beside("=millicpu=3000 bytes=400M")),
+		{"two amounts of our CPU", refusedWith("must be equal to "+spec.ResourceReclaimedCPU+" limit of 7", creates(owner, plain, reclaimed, main("millicpu=5 / millicpu=7"))), ""},
+		{"two amounts of our memory", refusedWith("must be equal to "+spec.ResourceReclaimedMemory+" limit of 7", creates(owner, plain, reclaimed, main("bytes=5 / bytes=7"))), ""},
 		turned("for a node", "main: cpu=0 millicpu=1k / millicpu=1k", main("cpu=1"), onNode("n1")),
 		{"by Katalyst's name", becomes(owner, plain, "main: cpu=0 millicpu=1k / millicpu=1k", main("cpu=1"), annotation(spec.AnnotationKatalystQoS, string(spec.QoSReclaimed))), ""},
 		{"shared, and reclaimed by Katalyst's name", becomes(owner, plain, "main: cpu=1; Burstable", main("cpu=1"), label(spec.LabelQoS, string(spec.QoSShared)),
