@@ -51,11 +51,13 @@ type Wish struct {
 	Urgent bool
 }
 
-// reclaimedNames are the resources that only reports give, in the order of Offered.
-var reclaimedNames = [...]string{spec.ResourceReclaimedCPU, spec.ResourceReclaimedMemory}
-
 // ReclaimedKinds is how many resources only reports give: CPU, then memory.
-const ReclaimedKinds = len(reclaimedNames)
+const ReclaimedKinds = 2
+
+// reclaimedName is the name of one of them.
+func reclaimedName(i int) string {
+	return [ReclaimedKinds]string{spec.ResourceReclaimedCPU, spec.ResourceReclaimedMemory}[i]
+}
 
 // Headroom returns what the node's agent says of headroom; the zero value where it says nothing.
 func (s *State) Headroom(slot Slot) Headroom {
@@ -68,7 +70,7 @@ func (s *State) Headroom(slot Slot) Headroom {
 // IsReclaimed reports whether nothing but reports gives this resource. It costs a comparison of two strings.
 func (s *State) IsReclaimed(kind resource.Kind) bool { return isReclaimed(s.kinds.Name(kind)) }
 
-func isReclaimed(name string) bool { return name == reclaimedNames[0] || name == reclaimedNames[1] }
+func isReclaimed(name string) bool { return name == reclaimedName(0) || name == reclaimedName(1) }
 
 // lend makes what is offered of a slot what the report says, and returns what to note of it. The kinds come up with the first headroom, so
 // that clusters without have no columns for it.
@@ -99,7 +101,7 @@ func (s *Store) lend(slot Slot, h *Headroom) (changed ChangeKind) {
 // lentKind returns the kind of a reclaimed resource. CPU is kind 0, so that 0 is none.
 func (s *Store) lentKind(i int) (resource.Kind, bool) {
 	if s.lent[i] == 0 {
-		kind, err := s.kinds.Intern(reclaimedNames[i])
+		kind, err := s.kinds.Intern(reclaimedName(i))
 		if err != nil {
 			return 0, false
 		}
@@ -128,9 +130,11 @@ func (c *Class) AsksReclaimed() bool { return c.base.asksReclaimed }
 // claimReclaimed fills in what the base asks of what only reports give.
 func (s *Store) claimReclaimed(b *base) {
 	for _, a := range b.amounts {
-		if i := slices.Index(reclaimedNames[:], s.kinds.Name(a.Kind)); i >= 0 {
-			b.reclaims[i], b.asksReclaimed = a, true
-			s.lent[i] = a.Kind
+		for i := range ReclaimedKinds {
+			if s.kinds.Name(a.Kind) == reclaimedName(i) {
+				b.reclaims[i], b.asksReclaimed = a, true
+				s.lent[i] = a.Kind
+			}
 		}
 	}
 }

@@ -177,7 +177,7 @@ func (s *Store) verifyAllocatable(slot Slot, node *Node) error {
 		if kind := s.lent[i]; kind != 0 {
 			want[kind] = amount
 		} else if amount != 0 && s.kinds.Len() < resource.MaxKinds {
-			return fmt.Errorf("%d of %s are offered, which is not counted", amount, reclaimedNames[i])
+			return fmt.Errorf("%d of %s are offered, which is not counted", amount, reclaimedName(i))
 		}
 	}
 	for kind := range want {

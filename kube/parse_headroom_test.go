@@ -71,8 +71,8 @@ func TestParseColocation(t *testing.T) {
 }
 
 // lentReport is a report of what a node lends.
-func lentReport(name string, began time.Time, observed time.Duration, c *spec.Colocation) *nodev1alpha1.CustomNodeResource {
-	n := agentReport(name, 4, began, observed)
+func lentReport(began time.Time, observed time.Duration, c *spec.Colocation) *nodev1alpha1.CustomNodeResource {
+	n := agentReport("n", 4, began, observed)
 	n.Status.Colocation = c
 	return n
 }
@@ -93,17 +93,17 @@ func TestHeadroomGrowsStale(t *testing.T) {
 		do     func()
 		want   string
 	}{
-		{0, func() { _ = m.Update(lentReport("n", began, -30*time.Second, lends)) }, "report n agent 4/64 []" + fresh},
+		{0, func() { _ = m.Update(lentReport(began, -30*time.Second, lends)) }, "report n agent 4/64 []" + fresh},
 		{29, func() { _ = f.expire() }, ""},
 		{30, func() { _ = f.expire() }, "report n agent 4/64 []" + stale}, // the zones are promised on
 		{31, func() { _ = f.expire() }, ""},
-		{40, func() { _ = m.Update(lentReport("n", began, -29*time.Second, lends)) }, "report n agent 4/64 []" + fresh}, // its clock is slow, but it runs
+		{40, func() { _ = m.Update(lentReport(began, -29*time.Second, lends)) }, "report n agent 4/64 []" + fresh}, // its clock is slow, but it runs
 		{99, func() { _ = f.expire() }, ""},
 		{100, func() { _ = f.expire() }, "report n agent 4/64 []" + stale},
-		{120, func() { _ = m.Update(lentReport("n", began, 0, closed)) }, "report n agent 4/64 [] lends 3000/2097152 closed wishes 0"},
+		{120, func() { _ = m.Update(lentReport(began, 0, closed)) }, "report n agent 4/64 [] lends 3000/2097152 closed wishes 0"},
 		{180, func() { _ = f.expire() }, "report n agent 4/64 []" + stale},
 		{720, func() { _ = f.expire() }, "report n none 4/64 [] stale" + stale},
-		{730, func() { _ = m.Update(lentReport("n", began, 1, nil)) }, "report n agent 4/64 []"},
+		{730, func() { _ = m.Update(lentReport(began, 1, nil)) }, "report n agent 4/64 []"},
 		{800, func() { _ = f.expire() }, "report n agent 4/64 []"},
 	} {
 		now = began.Add(time.Duration(step.second) * time.Second)

@@ -183,6 +183,8 @@ func render(writes []bind.Write) string {
 			fmt.Fprintf(&b, "%d: disrupt %s: %s: %s", w.ID, w.Name, w.Condition.Reason, w.Condition.Message)
 		case bind.DeletePod:
 			fmt.Fprintf(&b, "%d: delete %s", w.ID, w.Name)
+		case bind.EvictPod, bind.WriteEvent:
+			fmt.Fprintf(&b, "relief: %d of %s", w.Kind, w.Name)
 		case bind.WriteUnitCondition:
 			fmt.Fprintf(&b, "%d: unit condition of %s: %v %s: %s", w.ID, w.Unit, w.UnitCondition.Met, w.UnitCondition.Reason, w.UnitCondition.Message)
 		case bind.WriteCondition:

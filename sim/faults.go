@@ -29,8 +29,10 @@ const (
 )
 
 func (f *Faults) interval(kind fault) time.Duration {
-	return [faultKinds]time.Duration{f.Deletions, f.NodeFlaps, f.NodeEdits, f.Restarts, f.Relists, f.QueueEdits, f.UnitFlaps, f.AgentSilences, f.AgentClaims,
-		f.HeadroomFalls, f.HeadroomShuts, f.Tides}[kind]
+	return [faultKinds]time.Duration{
+		f.Deletions, f.NodeFlaps, f.NodeEdits, f.Restarts, f.Relists, f.QueueEdits, f.UnitFlaps, f.AgentSilences, f.AgentClaims,
+		f.HeadroomFalls, f.HeadroomShuts, f.Tides,
+	}[kind]
 }
 
 // planFaults puts the first strike of each fault on the agenda.

@@ -299,7 +299,7 @@ func (b *Binder) finishBinding(r *row, result Result, now time.Time) {
 		b.vanished(r)
 	case Conflict: // bound already: by an earlier try of ours whose answer was lost, or by somebody else
 		b.pause(r, ReadPod, now, 0)
-	case Refused:
+	case Refused, Withheld:
 		if r.attempts == 0 {
 			b.released(r, result.Message, false)
 			return

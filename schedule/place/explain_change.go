@@ -113,7 +113,7 @@ func (c Change) String() string {
 		}
 		return amountMore(c.Resource, c.Amount) + " free on " + c.Node
 	case Grow:
-		return c.Node + " larger by " + amountOf(c.Resource, c.Amount, up)
+		return c.Node + " larger by " + amountOf(c.Resource, c.Amount)
 	case Tolerate:
 		text := c.Taint.Key
 		if c.Taint.Value != "" {
@@ -287,8 +287,8 @@ const (
 )
 
 // amountOf renders an amount with its resource: "2 cpu", "1.5Gi memory".
-func amountOf(name string, value int64, r rounding) string {
-	return amountText(name, value, r) + " " + name
+func amountOf(name string, value int64) string {
+	return amountText(name, value, up) + " " + name
 }
 
 func amountMore(name string, value int64) string {
@@ -337,5 +337,5 @@ func AmountText(name string, value int64) string {
 	if name == spec.ResourceGPUMilli {
 		return strconv.FormatFloat(float64(value)/topology.FullGPU, 'f', -1, 64) + " GPU"
 	}
-	return amountOf(name, value, up)
+	return amountOf(name, value)
 }

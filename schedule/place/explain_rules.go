@@ -320,7 +320,7 @@ func sayShortage(s *cluster.State, slot cluster.Slot, _ *cluster.Class, o *obsta
 	if o.kind == resource.Pods {
 		return fmt.Sprintf("has room for %d pods and %d are there", s.Allocatable(slot, o.kind), s.Requested(slot, o.kind))
 	}
-	return fmt.Sprintf("lacks %s (%s asked, %s free of %s)", amountOf(name, o.missing, up), amountText(name, o.asked, up),
+	return fmt.Sprintf("lacks %s (%s asked, %s free of %s)", amountOf(name, o.missing), amountText(name, o.asked, up),
 		amountText(name, s.Free(slot, o.kind), down), amountText(name, s.Allocatable(slot, o.kind), down))
 }
 

@@ -90,7 +90,7 @@ func sayHeadroom(s *cluster.State, slot cluster.Slot, o *obstacle) string {
 	case cluster.HeadroomOpen: // below
 	}
 	name := s.KindName(o.kind)
-	return fmt.Sprintf("lacks %s (%s asked, %s free of a headroom of %s)", amountOf(name, o.missing, up), amountText(name, o.asked, up),
+	return fmt.Sprintf("lacks %s (%s asked, %s free of a headroom of %s)", amountOf(name, o.missing), amountText(name, o.asked, up),
 		amountText(name, s.Free(slot, o.kind), down), amountText(name, s.Allocatable(slot, o.kind), down))
 }
 
