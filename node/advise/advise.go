@@ -23,6 +23,9 @@ type Observation struct {
 	// Services are the online pods, Reclaimed the reclaimed ones, by ID.
 	Services  []Service   `json:"services,omitempty"`
 	Reclaimed []Reclaimed `json:"reclaimed,omitempty"`
+	// Profiles are those that services name. Pools are the pools that such services run in.
+	Profiles []Profile `json:"profiles,omitempty"`
+	Pools    []Pool    `json:"pools,omitempty"`
 	// StopLending: the eviction manager wants nothing more lent.
 	StopLending bool `json:"stopLending,omitempty"`
 }

@@ -86,6 +86,9 @@ type Params struct {
 	// NoForecast switches the forecast off.
 	NoForecast bool `json:"noForecast,omitempty"`
 
+	// Profile is of the law that steers the pools of services with a profile.
+	Profile ProfileParams `json:"profile"`
+
 	// Explain has the terms of each headroom put into the advice.
 	Explain bool `json:"explain,omitempty"`
 }
@@ -106,6 +109,8 @@ func Defaults() Params {
 		FileShare: 0.5, Watermark: 0.02, GrowthReserve: 0.05, MemoryPressureHigh: 0.05, MemoryPressureCritical: 0.2,
 
 		ForecastUse: 0.7, Horizon: 30 * time.Minute, ForecastPercentile: 0.9, ForecastHalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: 6 * time.Hour,
+
+		Profile: ProfileDefaults(),
 	}
 }
 
@@ -136,7 +141,7 @@ const (
 
 func (p *Params) checks() []check {
 	many := math.MaxInt32
-	return []check{
+	return append(p.Profile.checks(), []check{
 		{"targetUse", p.TargetUse, 0.05, 1},
 		{"margin", p.Margin, 0, 1024},
 		{"requestShare", p.RequestShare, 0, 1},
@@ -178,14 +183,21 @@ func (p *Params) checks() []check {
 		{"forecastHalfLife", p.ForecastHalfLife, 0.1, 365},
 		{"fallbackFactor", p.FallbackFactor, 1, 10},
 		{"fallbackHalfLife", float64(p.FallbackHalfLife), float64(time.Minute), 30 * maxWait},
-	}
+	}...)
 }
 
-// Set gives a parameter, by its name in JSON, a value in words: "0.6", "90s", "true". What is not known is an ErrParams.
+// Set gives a parameter, by its name in JSON ("targetUse", "profile.stepUp"), a value in words: "0.6", "90s", "true". What is not known is an ErrParams.
 func (p *Params) Set(name, value string) error {
-	v := reflect.ValueOf(p).Elem()
+	v, field := reflect.ValueOf(p).Elem(), name
+	if inner, ok := strings.CutPrefix(name, "profile."); ok {
+		v, field = reflect.ValueOf(&p.Profile).Elem(), inner
+	}
+	return set(v, field, name, value)
+}
+
+func set(v reflect.Value, tagged, name, value string) error {
 	for i := range v.NumField() {
-		if tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); tag != name {
+		if tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); tag != tagged {
 			continue
 		}
 		var err error

@@ -19,6 +19,8 @@ type Memory struct {
 	Starving Since       `json:"starving"`
 	// Available is the last known memory that is available in the node.
 	Available Sample `json:"available"`
+	// Profiles is what is remembered of the pools that profiles steer.
+	Profiles ProfileMemory `json:"profiles,omitzero"`
 
 	// zones is what Advice.Zones is made of, so that a tick allocates nothing.
 	zones []ZoneAdvice
@@ -67,7 +69,7 @@ type Inputs struct {
 // Clone is a copy that shares nothing with m.
 func (m *Memory) Clone() Memory {
 	c := *m
-	c.Zones, c.zones = slices.Clone(m.Zones), nil
+	c.Zones, c.zones, c.Profiles = slices.Clone(m.Zones), nil, m.Profiles.Clone()
 	return c
 }
 
@@ -88,10 +90,10 @@ type tick struct {
 }
 
 // Step is one tick of all laws. It changes m in place. Advice.Zones belongs to m and is good until the next Step with it; whoever keeps an advice
-// clones them. Without Params.Explain it allocates nothing once it knows the number of zones. p must be valid.
+// clones them. Without Params.Explain and profiles it allocates nothing once it knows the number of zones. p must be valid.
 func Step(o *Observation, p *Params, m *Memory) Advice {
 	t := begin(o, p, m)
-	t.steer(nil)
+	t.steer(steerPools(o, p, &m.Profiles))
 	t.judge()
 	for i := range o.Zones {
 		t.zone(&o.Zones[i], &m.Zones[i], &m.zones[i])
