@@ -12,6 +12,7 @@ import (
 func podOf(s *Sandbox) allocate.Pod {
 	p := allocate.Pod{
 		UID: s.UID, Namespace: s.Namespace, Name: s.Name, MilliCPU: s.Amounts.MilliCPU, BestEffort: s.BestEffort,
+		MemoryLimit: s.Amounts.MemoryLimit,
 	}
 	qos, err := spec.QoSOf(s.Labels, s.Annotations)
 	if p.QoS = qos; err != nil {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
@@ -45,6 +47,10 @@ type Options struct {
 	Recursive  bool
 	// Uptime is how long the node has been up. What the laws remember counts from there.
 	Uptime time.Duration
+	// Governors keep what is not divided by CPUs and memory alone.
+	Governors []Governor
+	// Record takes what the laws saw and said; nil: nobody wants it. Who bounds it answers with an error.
+	Record io.Writer
 	// Observe reads the kernel's counters; nil: nobody does. The Agent closes it.
 	Observe *observe.Reader
 	Ports   Ports
@@ -82,6 +88,7 @@ type Agent struct {
 	relief     relief
 	memory     memory
 	disks      disks
+	governing  governing
 	troubles   troubles
 	passings   map[string]time.Time // troubles that pass, until when
 	closings   []closing
@@ -99,6 +106,9 @@ type pod struct {
 	bestEffort bool
 	priority   int32     // as its Binding says
 	since      time.Time // when it was first heard of
+	// swapRoom is what it may yet swap, as of swapLooked.
+	swapRoom   advise.Sample
+	swapLooked time.Time
 	containers map[string]*container
 	// seen: its cgroup has been there; missing: for how many ticks it has not been since.
 	seen    bool
@@ -212,7 +222,12 @@ func (a *Agent) Ask(timeout time.Duration, f func(*Agent)) bool {
 // Run runs the loop until ctx ends. What runs on the node goes on as it is.
 func (a *Agent) Run(ctx context.Context) {
 	beside, wait := a.startWorkers(ctx)
-	defer wait()
+	defer func() {
+		wait()
+		for _, g := range a.options.Governors {
+			g.Close()
+		}
+	}()
 	defer close(a.stopped)
 	a.work = beside
 	tick := time.NewTicker(a.options.Config.TickInterval.D())
@@ -248,6 +263,7 @@ func (a *Agent) tick(now time.Time) {
 	a.watchWeight()
 	a.save()
 	a.updateRuntime()
+	a.govern(now)
 }
 
 // maxClockDrift is how far the wall clock may stray from the monotonic one between two ticks.

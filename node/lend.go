@@ -20,6 +20,9 @@ type lending struct {
 	at    time.Time
 	cores [topology.MaxZones]int // as last given to the manager
 	held  int64                  // memory of the reclaimed pods, in bytes
+	// recorder writes what the laws saw and said; recorded: it has ended.
+	recorder *advise.Recorder
+	recorded bool
 }
 
 // maxAdviceAge is how old an advice may be that is still reported: without observations there is no newer one.
@@ -50,7 +53,9 @@ func (a *Agent) control(now time.Time) {
 	changed := false
 	a.sense(now, func(s *sensor) {
 		s.out.StopLending = a.stopsLending()
+		a.recordStart()
 		l.advice = advise.Step(&s.out, &l.params, &l.memory)
+		a.record(&s.out)
 		l.at, l.held = now, heldBy(&s.out)
 		a.relieve(s, now)
 		changed = a.steerMemory(s, now)
@@ -72,6 +77,32 @@ func (a *Agent) control(now time.Time) {
 	a.learn(now)
 	if last := a.reporting.last; last != nil && report.Less(last.Status.Colocation, a.colocation(now)) {
 		a.reporting.urgent = true
+	}
+}
+
+// recordStart begins the record, where one is wanted.
+func (a *Agent) recordStart() {
+	l := &a.lending
+	if a.options.Record == nil || l.recorder != nil || l.recorded {
+		return
+	}
+	var err error
+	l.recorder, err = advise.NewRecorder(a.options.Record, &l.params, &l.memory)
+	a.recordEnds(err)
+}
+
+// record writes what the laws saw and said at this tick.
+func (a *Agent) record(o *advise.Observation) {
+	if l := &a.lending; l.recorder != nil {
+		a.recordEnds(l.recorder.Record(o, &l.advice))
+	}
+}
+
+// recordEnds ends the record where it cannot go on: it is full, or the disk is.
+func (a *Agent) recordEnds(err error) {
+	if err != nil {
+		a.lending.recorder, a.lending.recorded = nil, true
+		a.log.Warn("the record of the laws ends", "why", err)
 	}
 }
 

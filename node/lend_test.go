@@ -1,14 +1,17 @@
 package node
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/observe"
 )
 
@@ -235,5 +238,27 @@ func TestLessonsOutlastTheAgent(t *testing.T) {
 	l.agent.Ask(time.Minute, func(a *Agent) { peak = float64(len(a.lending.memory.Zones)) })
 	if peak != 0 {
 		t.Error("lessons that cannot be read are believed")
+	}
+}
+
+// What was recorded can be replayed, and says the same.
+func TestLendingIsRecorded(t *testing.T) {
+	var record bytes.Buffer
+	l := newLender(t)
+	l.agent.Ask(time.Minute, func(a *Agent) { a.options.Record = &record })
+	for i := range l.busy {
+		l.busy[i] = 0.3
+	}
+	l.run(20)
+	l.stop()
+	ticks := 0
+	err := advise.Replay(&record, nil, func(tick advise.Replayed) error {
+		if ticks++; len(tick.Observation.Zones) != 2 || tick.Recorded == nil || !reflect.DeepEqual(tick.Recorded.Zones, tick.Advice.Zones) {
+			t.Errorf("tick %d: %+v", ticks, tick)
+		}
+		return nil
+	})
+	if err != nil || ticks != 20 {
+		t.Errorf("%d ticks, %v", ticks, err)
 	}
 }

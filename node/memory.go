@@ -5,7 +5,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -43,7 +42,9 @@ func newMemory(kernel enforce.Kernel, told func(shrink.Result)) memory {
 
 // shrank takes what came of a request.
 func (a *Agent) shrank(r shrink.Result) {
-	a.memory.shrunk[r.Cgroup] = advise.MemoryShrunk{Asked: r.Bytes, Got: r.Got, Ended: time.Since(a.started)}
+	a.memory.shrunk[r.Cgroup] = advise.MemoryShrunk{
+		Asked: r.Bytes, Got: r.Got, Ended: time.Since(a.started), Cut: r.Outcome == shrink.Pressed || r.Outcome == shrink.Stopped,
+	}
 	if r.Err != nil {
 		a.log.Warn("memory cannot be reclaimed", "cgroup", r.Cgroup, "outcome", r.Outcome, "err", r.Err)
 	}
@@ -137,7 +138,11 @@ func (s *sensor) memoryPod(uid string) (out advise.MemoryPod, ok bool) {
 		out.Zones = append(out.Zones, advise.MemoryShare{Anon: bytesOf(zone.Anon), File: bytesOf(zone.File)})
 	}
 	if out.Reclaimed {
+		out.SwapRoom = s.swapRoom(p)
 		return out, true
+	}
+	if asked.MemoryLimit > 0 {
+		out.Limit = advise.Known(float64(asked.MemoryLimit))
 	}
 	for _, id := range sortedKeys(p.containers) {
 		c := p.containers[id]
@@ -150,6 +155,15 @@ func (s *sensor) memoryPod(uid string) (out advise.MemoryPod, ok bool) {
 		})
 	}
 	return out, true
+}
+
+// swapRoom is what a pod may yet swap, read as rarely as the groups.
+func (s *sensor) swapRoom(p *pod) advise.Sample {
+	m := &s.agent.memory
+	if p.swapLooked != m.grouped {
+		p.swapLooked, p.swapRoom = m.grouped, shrink.SwapRoom(s.agent.options.Kernel, p.cgroup, p.cgroups())
+	}
+	return p.swapRoom
 }
 
 // The kubelet's scores: what a Guaranteed container has at most, and the least and the most of a Burstable one.
@@ -193,27 +207,8 @@ func (a *Agent) memoryGroups(pods []advise.MemoryPod, now time.Time) []advise.Me
 			add(c.Dir)
 		}
 	}
-	for _, dir := range sortedKeys(seen) {
-		m.groups = append(m.groups, advise.MemoryGroup{
-			Dir: dir, Low: a.bytesIn(dir + "/memory.low"), Min: a.bytesIn(dir + "/memory.min"), Current: a.bytesIn(dir + "/memory.current"),
-		})
-	}
+	m.groups = shrink.Groups(a.options.Kernel, sortedKeys(seen))
 	return m.groups
-}
-
-// bytesIn is the number in a file of a cgroup; "max" is advise.Unlimited.
-func (a *Agent) bytesIn(file string) advise.Sample {
-	text, err := a.options.Kernel.Read(file)
-	text = strings.TrimSpace(text)
-	switch n, parseErr := strconv.ParseInt(text, 10, 64); {
-	case err != nil:
-		return advise.Sample{}
-	case text == "max":
-		return advise.Known(advise.Unlimited)
-	case parseErr == nil:
-		return advise.Known(float64(n))
-	}
-	return advise.Sample{}
 }
 
 // memoryWishes are the knobs of memory control: limits, which may wait for the kernel to reclaim, and protection.

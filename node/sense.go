@@ -96,6 +96,7 @@ func (s *sensor) pods() {
 		id := p.name.Namespace + "/" + p.name.Name
 		if pool == spec.PoolReclaimed {
 			s.charge(use, func(z *advise.Zone) *advise.Sample { return &z.ReclaimedMemory })
+			s.discount(use)
 			s.out.Reclaimed = append(s.out.Reclaimed, advise.Reclaimed{
 				ID: id, MilliCPU: asked.Reclaimed.MilliCPU, MemoryBytes: asked.Reclaimed.MemoryMiB * topology.Mebibyte,
 				CPUUse: rateOf(use.CPU.Usage), RunDelay: s.runDelay(p), Memory: bytesOf(use.Memory.Current),
@@ -132,6 +133,16 @@ func (s *sensor) charge(use *observe.CgroupUse, sum func(*advise.Zone) *advise.S
 		to := sum(&s.out.Zones[i])
 		to.Known = to.Known && anon.Known && file.Known
 		to.Value += anon.Value + file.Value
+	}
+}
+
+// discount takes a reclaimed pod's page cache out of what counts as free: it is among what reclaimed pods hold already.
+func (s *sensor) discount(use *observe.CgroupUse) {
+	for i := range s.out.Zones {
+		z := &s.out.Zones[i]
+		if file := bytesOf(s.zoneOf(use, i).File); file.Known {
+			z.InactiveFile.Value = max(z.InactiveFile.Value-file.Value, 0)
+		}
 	}
 }
 

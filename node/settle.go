@@ -81,6 +81,9 @@ func (a *Agent) wish() (fast, slow []wish) {
 			}
 		}
 	}
+	if a.lends() {
+		fast = append(fast, a.governing.knobs...)
+	}
 	moreFast, moreSlow := a.memoryWishes()
 	return append(fast, moreFast...), append(slow, moreSlow...)
 }

@@ -189,6 +189,46 @@ type Lending struct {
 	RefreshInterval Duration `json:"refreshInterval,omitempty"`
 	// Evictions says what is done when reclaimed pods have to go: EvictionsOn or EvictionsDryRun.
 	Evictions string `json:"evictions,omitempty"`
+	// IO, Network and RDT hold reclaimed pods back where cores and memory do not.
+	IO      LendingIO      `json:"io,omitzero"`
+	Network LendingNetwork `json:"network,omitzero"`
+	RDT     LendingRDT     `json:"rdt,omitzero"`
+	// Record is a file that what the laws saw and said is written to, for hilbert node replay; empty: none is. It holds at most 64 MiB.
+	Record string `json:"record,omitempty"`
+}
+
+// LendingIO is about disks. Pods have weights in any case.
+type LendingIO struct {
+	// CostDevices are the disks, by the kernel's names, on which io.cost is turned on: without it most disks heed no weight.
+	CostDevices []string `json:"costDevices,omitempty"`
+	// Ceilings bound what each reclaimed pod reads and writes.
+	Ceilings []IOCeiling `json:"ceilings,omitempty"`
+}
+
+// IOCeiling is of one disk; 0: no bound.
+type IOCeiling struct {
+	Device              string `json:"device"`
+	ReadBytesPerSecond  uint64 `json:"readBytesPerSecond,omitempty"`
+	WriteBytesPerSecond uint64 `json:"writeBytesPerSecond,omitempty"`
+	ReadsPerSecond      uint64 `json:"readsPerSecond,omitempty"`
+	WritesPerSecond     uint64 `json:"writesPerSecond,omitempty"`
+}
+
+// LendingNetwork is about what pods send off the node.
+type LendingNetwork struct {
+	// Enabled bounds what reclaimed pods send together by what online pods leave. It needs the host's network, CAP_BPF and CAP_NET_ADMIN.
+	Enabled bool `json:"enabled,omitempty"`
+	// Uplink is the interface; empty: that of the default route. LinkMbps is what it carries; 0: what its driver says.
+	Uplink   string `json:"uplink,omitempty"`
+	LinkMbps int64  `json:"linkMbps,omitempty"`
+}
+
+// LendingRDT is about the last-level cache and the memory bandwidth, where the processor can divide them.
+type LendingRDT struct {
+	Enabled bool `json:"enabled,omitempty"`
+	// CachePercent and BandwidthPercent are what reclaimed pods may use.
+	CachePercent     int `json:"cachePercent,omitempty"`
+	BandwidthPercent int `json:"bandwidthPercent,omitempty"`
 }
 
 // The values of Lending.Evictions.

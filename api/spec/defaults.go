@@ -76,6 +76,8 @@ func SetDefaults(c *Configuration) {
 	n.Lending.Step = cmp.Or(n.Lending.Step, 25)
 	n.Lending.RefreshInterval = cmp.Or(n.Lending.RefreshInterval, Duration(25*time.Second))
 	n.Lending.Evictions = cmp.Or(n.Lending.Evictions, EvictionsOn)
+	n.Lending.RDT.CachePercent = cmp.Or(n.Lending.RDT.CachePercent, 20)
+	n.Lending.RDT.BandwidthPercent = cmp.Or(n.Lending.RDT.BandwidthPercent, 20)
 }
 
 // DefaultRatio is packing: the fuller the better.

@@ -193,6 +193,8 @@ const (
 	ReasonKubeletRules       = "KubeletRules"       // a manager of the kubelet is on
 	ReasonEvictionNotice     = "EvictionNotice"     // a reclaimed pod will have to go if the node stays short
 	ReasonStopped            = "StoppedForPressure" // the agent stopped a reclaimed pod itself: past a hard mark, and nobody answered
+	ReasonEgressFailed       = "EgressFailed"       // the ceiling of what reclaimed pods send could not be set
+	ReasonRDTFailed          = "RDTFailed"          // the caches could not be divided
 	ReasonUnlabelled         = "Unlabelled"
 	ReasonAllLabelled        = "AllLabelled"
 	ReasonZonesOpen          = "ZonesOpen"

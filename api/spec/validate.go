@@ -105,6 +105,17 @@ func validateLending(n *Node, bad report) {
 	if l.Evictions != EvictionsOn && l.Evictions != EvictionsDryRun {
 		bad("node.lending.evictions", "%q: write %s or %s", l.Evictions, EvictionsOn, EvictionsDryRun)
 	}
+	if l.Network.LinkMbps < 0 {
+		bad("node.lending.network.linkMbps", "%d is less than 0", l.Network.LinkMbps)
+	}
+	if l.Record != "" && !strings.HasPrefix(l.Record, "/") {
+		bad("node.lending.record", "%q is no absolute path", l.Record)
+	}
+	for field, percent := range map[string]int{"cachePercent": l.RDT.CachePercent, "bandwidthPercent": l.RDT.BandwidthPercent} {
+		if percent < 1 || percent > 100 {
+			bad("node.lending.rdt."+field, "%d: want 1 to 100 percent", percent)
+		}
+	}
 }
 
 type report func(field, format string, args ...any)

@@ -50,7 +50,8 @@ type PodState struct {
 	MilliCPU   int64         `json:"milliCPU,omitempty"`
 	BestEffort bool          `json:"bestEffort,omitempty"`
 
-	Reclaimed spec.ReclaimedAmounts `json:"reclaimed,omitzero"`
+	MemoryLimit int64                 `json:"memoryLimit,omitempty"`
+	Reclaimed   spec.ReclaimedAmounts `json:"reclaimed,omitzero"`
 
 	Request topology.ZoneRequest `json:"request,omitzero"`
 	Fixed   topology.CPUSet      `json:"fixed,omitzero"`
@@ -79,7 +80,7 @@ func (m *Manager) Checkpoint() *Checkpoint {
 		s := PodState{
 			UID: uid, Namespace: p.Namespace, Name: p.Name, Level: p.QoS.Level, NUMA: p.QoS.NUMA, Pool: p.QoS.Pool, Said: p.QoS.Said,
 			Invalid: clean(p.Invalid), Promise: p.Promise.String(), Forged: clean(p.Forged), MilliCPU: p.MilliCPU, BestEffort: p.BestEffort,
-			Reclaimed: p.Reclaimed, Request: p.Request, Fixed: p.Fixed, Runs: p.pool, Moved: p.moved,
+			MemoryLimit: p.MemoryLimit, Reclaimed: p.Reclaimed, Request: p.Request, Fixed: p.Fixed, Runs: p.pool, Moved: p.moved,
 		}
 		if h, ok := m.alloc.Holding(uid); ok {
 			s.Grant, s.CPUs = h.Grant.String(), h.CPUs
@@ -162,6 +163,7 @@ func (m *Manager) restore(s *PodState) error {
 	p := &pod{pool: s.Runs, moved: s.Moved, Pod: Pod{
 		UID: s.UID, Namespace: s.Namespace, Name: s.Name, QoS: spec.QoS{Level: s.Level, NUMA: s.NUMA, Pool: s.Pool, Said: s.Said},
 		Invalid: s.Invalid, Forged: s.Forged, Request: s.Request, MilliCPU: s.MilliCPU, BestEffort: s.BestEffort, Fixed: s.Fixed, Reclaimed: s.Reclaimed,
+		MemoryLimit: s.MemoryLimit,
 	}}
 	var err error
 	if s.Promise != "" {

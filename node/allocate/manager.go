@@ -33,6 +33,8 @@ type Pod struct {
 	MilliCPU int64
 	// BestEffort is the Kubernetes QoS class.
 	BestEffort bool
+	// MemoryLimit is what the pod may hold, in bytes; 0: it has no limit.
+	MemoryLimit int64
 	// Reclaimed is what a reclaimed pod's Binding says that it may have; zero: nobody said.
 	Reclaimed spec.ReclaimedAmounts
 	// Fixed are the CPUs that the kubelet gave it for itself, in mode kubelet. In mode agent they are what a dedicated pod runs on already.

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/node"
@@ -21,6 +23,7 @@ import (
 	"hilbert.dev/hilbert/node/machine"
 	"hilbert.dev/hilbert/node/nri"
 	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/shrink"
 )
 
 const (
@@ -76,6 +79,18 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 		return err
 	}
 	options.Kernel, options.Observe = kernel, observe.New(roots.observed, observe.Params{})
+	if path := config.Node.Lending.Record; path != "" {
+		record, err := openRecord(path)
+		if err != nil {
+			return err
+		}
+		defer record.Close()
+		options.Record = record
+	}
+	var metrics []prometheus.Collector
+	if options.Governors, metrics, err = governors(&config.Node.Lending, kernel, log); err != nil {
+		return err
+	}
 	api, err := connectAgent(ctx, config, o, options.Node, log)
 	if err != nil {
 		return err
@@ -89,7 +104,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	if err != nil {
 		return err
 	}
-	served, err := serveAgent(agent, config, log)
+	served, err := serveAgent(agent, config, log, metrics)
 	if err != nil {
 		return err
 	}
@@ -174,6 +189,12 @@ func lock(ctx context.Context, path string, log *slog.Logger) (unlock func(), er
 	}
 }
 
+// recursive reports whether memory.low of a cgroup protects what is below it. What cannot be read does not count as so.
+func recursive(proc string) bool {
+	mounts, err := os.ReadFile(filepath.Join(proc, "self", "mounts"))
+	return err == nil && shrink.Recursive(string(mounts), "/sys/fs/cgroup")
+}
+
 // agentOptions reads the node.
 func agentOptions(config *spec.Configuration, log *slog.Logger, roots nodeRoots) (node.Options, error) {
 	out := node.Options{Config: config.Node, Log: log, Node: config.Node.Name}
@@ -211,7 +232,7 @@ func agentOptions(config *spec.Configuration, log *slog.Logger, roots nodeRoots)
 	}
 	out.Mode, out.Why = nodeMode(config.Node)
 	out.Uptime = uptime()
-	out.Disks, out.Recursive = disksOf(config.Node.KubeletDirectory), recursiveProtection(roots.proc)
+	out.Disks, out.Recursive = disksOf(config.Node.KubeletDirectory), recursive(roots.proc)
 	out.Thresholds, err = kubeletThresholds(config.Node.KubeletDirectory, out.Machine)
 	return out, err
 }

@@ -99,19 +99,3 @@ func disksOf(directory string) func() (root, images evict.Disk) {
 		return root, images
 	}
 }
-
-// recursiveProtection reports whether cgroups are mounted so that memory.low of a cgroup protects what is below it.
-func recursiveProtection(proc string) bool {
-	data, err := os.ReadFile(filepath.Join(proc, "self", "mounts"))
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(data)) {
-		const options = 3
-		fields := strings.Fields(line)
-		if len(fields) > options && fields[2] == "cgroup2" && strings.Contains(","+fields[options]+",", ",memory_recursiveprot,") {
-			return true
-		}
-	}
-	return false
-}

@@ -61,24 +61,3 @@ func TestKubeletThresholds(t *testing.T) {
 		t.Error("a kubelet that evicts at 20 % is accepted")
 	}
 }
-
-func TestRecursiveProtection(t *testing.T) {
-	for options, want := range map[string]bool{
-		"rw,nosuid,nsdelegate,memory_recursiveprot": true, "rw,nosuid": false, "rw,memory_recursiveprotected": false,
-	} {
-		proc := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(proc, "self"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		mounts := "proc /proc proc rw,memory_recursiveprot 0 0\ncgroup2 /sys/fs/cgroup cgroup2 " + options + " 0 0\n"
-		if err := os.WriteFile(filepath.Join(proc, "self", "mounts"), []byte(mounts), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := recursiveProtection(proc); got != want {
-			t.Errorf("%s: got %v, want %v", options, got, want)
-		}
-	}
-	if recursiveProtection(t.TempDir()) {
-		t.Error("without mounts it is so")
-	}
-}

@@ -18,13 +18,14 @@ import (
 )
 
 // serveAgent begins to serve what the agent says of itself; nil where nothing is served.
-func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger) (*server, error) {
+func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger, more []prometheus.Collector) (*server, error) {
 	listener, err := listen(config.Server)
 	if err != nil || listener == nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(agentMeter{a}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(more...)
 	p := probes{a, config, log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", p.livez)

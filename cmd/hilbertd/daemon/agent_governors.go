@@ -1,0 +1,196 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/blkio"
+	"hilbert.dev/hilbert/node/egress"
+	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/rdt"
+)
+
+// governors are what keeps disks, network and caches between online and reclaimed pods, as far as the configuration wants it. metrics are theirs.
+func governors(l *spec.Lending, kernel enforce.Kernel, log *slog.Logger) (out []node.Governor, metrics []prometheus.Collector, err error) {
+	if !*l.Enabled {
+		return nil, nil, nil
+	}
+	params := blkioParams(&l.IO)
+	if err := params.Validate(); err != nil {
+		return nil, nil, fmt.Errorf("node.lending.io: %w", err)
+	}
+	out = append(out, disks{blkio.NewControl(kernel, os.DirFS("/sys"), podsTop(kernel), params), log})
+	if l.Network.Enabled {
+		n := &network{options: egress.Options{Uplink: l.Network.Uplink, Link: float64(l.Network.LinkMbps) * bytesInMegabit}, log: log}
+		out, metrics = append(out, n), append(metrics, n)
+	}
+	if l.RDT.Enabled {
+		const percent = 100
+		out = append(out, &caches{
+			params: rdt.Params{CacheShare: float64(l.RDT.CachePercent) / percent, BandwidthShare: float64(l.RDT.BandwidthPercent) / percent}, log: log,
+		})
+	}
+	return out, metrics, nil
+}
+
+const bytesInMegabit = 1e6 / 8
+
+// podsTop is the cgroup that all pods are below: the one that a kubelet with the systemd driver makes, or the other's.
+func podsTop(kernel enforce.Kernel) string {
+	const systemd, plain = "kubepods.slice", "kubepods"
+	if _, err := kernel.Read(systemd + "/" + enforce.CPUWeight); err == nil {
+		return systemd
+	}
+	return plain
+}
+
+func blkioParams(io *spec.LendingIO) blkio.Params {
+	p := blkio.Defaults()
+	for _, name := range io.CostDevices {
+		p.Devices = append(p.Devices, blkio.Device{Name: name})
+	}
+	for _, c := range io.Ceilings {
+		p.Ceilings = append(p.Ceilings, blkio.Ceiling{
+			Name: c.Device, ReadBytes: c.ReadBytesPerSecond, WriteBytes: c.WriteBytesPerSecond,
+			ReadOperations: c.ReadsPerSecond, WriteOperations: c.WritesPerSecond,
+		})
+	}
+	return p
+}
+
+// disks governs I/O by weights, io.cost and ceilings.
+type disks struct {
+	control *blkio.Control
+	log     *slog.Logger
+}
+
+func (d disks) Tick(_ time.Duration, pods []node.GovernedPod) (knobs []node.GovernedKnob, notes []allocate.Note) {
+	list := make([]blkio.Pod, len(pods))
+	for i, p := range pods {
+		list[i] = blkio.Pod(p)
+	}
+	wishes, conditions := d.control.Tick(list)
+	for _, w := range wishes {
+		knobs = append(knobs, node.GovernedKnob{Knob: w.Knob, Value: w.Value})
+	}
+	for _, c := range conditions {
+		notes = append(notes, allocate.Note(c))
+	}
+	return knobs, notes
+}
+
+func (d disks) Close() {
+	if err := d.control.Close(); err != nil {
+		d.log.Warn("io.cost stays on", "err", err)
+	}
+}
+
+// network governs what reclaimed pods send off the node. It opens when first called, and again where the uplink has gone.
+type network struct {
+	options egress.Options
+	log     *slog.Logger
+	open    *egress.Egress
+	control *egress.Control
+	state   atomicState
+}
+
+func (n *network) Tick(at time.Duration, pods []node.GovernedPod) (_ []node.GovernedKnob, notes []allocate.Note) {
+	if n.open == nil {
+		e, err := egress.Open(n.options)
+		if err != nil {
+			var unsupported *egress.Unsupported
+			if errors.As(err, &unsupported) {
+				return nil, []allocate.Note{{Reason: unsupported.Reason, Message: unsupported.Message}}
+			}
+			return nil, []allocate.Note{{Reason: spec.ReasonEgressFailed, Message: err.Error()}}
+		}
+		n.open, n.control = e, egress.NewControl(e, egress.Defaults())
+	}
+	var reclaimed []string
+	for _, p := range pods {
+		if p.Level == spec.QoSReclaimed {
+			reclaimed = append(reclaimed, p.Cgroup)
+		}
+	}
+	state, err := n.control.Step(at, reclaimed)
+	n.state.store(&state)
+	if errors.Is(err, egress.ErrUplinkGone) {
+		err = errors.Join(err, n.open.Detach())
+		n.open = nil
+	}
+	if err != nil {
+		notes = append(notes, allocate.Note{Reason: spec.ReasonEgressFailed, Message: err.Error()})
+	}
+	return nil, notes
+}
+
+// Close leaves the ceiling where it is pinned: reclaimed pods run on.
+func (n *network) Close() {
+	if n.open == nil {
+		return
+	}
+	if err := n.open.Close(); err != nil {
+		n.log.Warn("close the egress ceiling", "err", err)
+	}
+}
+
+// caches governs the last-level cache and the memory bandwidth, where the processor can divide them.
+type caches struct {
+	params  rdt.Params
+	log     *slog.Logger
+	control *rdt.Control
+	looked  time.Duration
+	notes   []allocate.Note
+}
+
+const (
+	resctrl = "/sys/fs/resctrl"
+	// cachesEvery is how often threads are looked for that have begun.
+	cachesEvery = 10 * time.Second
+)
+
+func (c *caches) Tick(at time.Duration, pods []node.GovernedPod) ([]node.GovernedKnob, []allocate.Note) {
+	if c.looked != 0 && at-c.looked < cachesEvery {
+		return nil, c.notes
+	}
+	c.looked, c.notes = at, nil
+	if err := c.step(pods); err != nil {
+		c.notes = []allocate.Note{{Reason: spec.ReasonRDTFailed, Message: err.Error()}}
+	}
+	return nil, c.notes
+}
+
+func (c *caches) step(pods []node.GovernedPod) (err error) {
+	if c.control == nil {
+		if c.control, err = rdt.Open(rdt.Dir(resctrl)); err != nil {
+			c.control = nil
+			return err
+		}
+	}
+	groups := make(map[rdt.Group][]string)
+	for _, p := range pods {
+		group := rdt.Online
+		if p.Level == spec.QoSReclaimed {
+			group = rdt.Reclaimed
+		}
+		groups[group] = append(groups[group], p.Cgroup)
+	}
+	return c.control.Step(c.params, "/sys/fs/cgroup", groups)
+}
+
+func (c *caches) Close() {
+	if c.control == nil {
+		return
+	}
+	if err := c.control.Close(); err != nil {
+		c.log.Warn("remove the cache groups", "err", err)
+	}
+}
