@@ -74,9 +74,6 @@ func newMeter(now func() time.Time) *meter {
 		victims: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hilbert_preemption_victims_total", Help: "Pods that had to make room for one of higher priority, once for each that waits for them.",
 		}),
-		reliefs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hilbert_reclaimed_evictions_total", Help: "Evictions of reclaimed pods that nodes wished for, answered, by outcome; withheld is a disruption budget's no.",
-		}, []string{"outcome"}),
 		bindingTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "hilbert_binding_duration_seconds", Help: "Time that a Binding write took.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
@@ -101,7 +98,7 @@ func newMeter(now func() time.Time) *meter {
 		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hilbert_zone_promises_unreadable_total", Help: "Readings of bound pods whose promise of zones cannot be read, so that it is guessed. A pod is read at each of its updates.",
 		}),
-		filters: make(map[string]int),
+		filters: make(map[string]int), reliefs: newReliefs(),
 	}
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hilbert_scheduling_attempts_total", Help: "Decisions about a pod, by result.",
@@ -120,6 +117,13 @@ func newMeter(now func() time.Time) *meter {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.reset(cluster.NewStore())
 	return m
+}
+
+// newReliefs makes the counter of evictions that nodes wish.
+func newReliefs() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hilbert_reclaimed_evictions_total", Help: "Evictions of reclaimed pods that nodes wished for, answered, by outcome; withheld is a disruption budget's no.",
+	}, []string{"outcome"})
 }
 
 // reset forgets all pods, as the scheduler does, whose ledger is a new one.
