@@ -28,7 +28,7 @@ const (
 	// patience bounds what takes as long as it takes; poll is how often the guest is asked meanwhile: each answer costs it time.
 	patience, poll = 3 * time.Minute, 300 * time.Millisecond
 	// A node has settled when its services use less than settled CPUs during settleStep; it is not waited for longer than settleMost.
-	settled, settleStep, settleMost = 0.35, 2 * time.Second, 20 * time.Second
+	settled, settleStep, settleMost = 0.35, 2 * time.Second, 8 * time.Second
 	// caughtUp is the latency below which a server has no work left over from before.
 	caughtUp = 200 * time.Millisecond
 )
@@ -40,7 +40,9 @@ var (
 	OutFlag    = flag.String("colocation.out", "", "the directory for results and pictures; none are written without")
 )
 
-// agentConfiguration is what deploy/agent.yaml has, but for a shorter tick and for no reserved core: the guest has two.
+// agentConfiguration is what deploy/agent.yaml has, but for a shorter tick and for no reserved core: the guest has few.
+//
+// Its one setting is the floor: cores of each NUMA node that reclaimed pods have at the least.
 const agentConfiguration = `apiVersion: config.hilbert.dev/v1alpha1
 kind: HilbertConfiguration
 roles: [agent]
@@ -54,21 +56,19 @@ type Bed struct {
 	*join.Node
 	T testing.TB
 
-	root, kubeconfig string
-	offline          []*Pod
-	agentRuns        bool
+	offline   []*Pod
+	agentRuns bool
 }
 
 // NewBed is the shared node with definitions installed, and an agent of the tree at root that was started and stopped.
 func NewBed(t testing.TB, root string) *Bed {
 	t.Helper()
-	b := &Bed{Node: vmtest.Node(t), T: t, root: root}
-	text, err := b.Plane.KubeconfigAt(vm.HostAddress, agentName, "system:masters")
+	b := &Bed{Node: vmtest.Node(t), T: t}
+	kubeconfig, err := b.Plane.KubeconfigAt(vm.HostAddress, agentName, "system:masters")
 	b.Must(err)
-	b.kubeconfig = string(text)
 	b.Must(b.Plane.InstallDefinitions(t.Context()))
 	b.agentRuns = true
-	b.Must(b.StartAgent(t.Context(), root, agentName, b.kubeconfig, fmt.Sprintf(agentConfiguration, b.Name, tick, 1)))
+	b.Must(b.StartAgent(t.Context(), root, agentName, string(kubeconfig), fmt.Sprintf(agentConfiguration, b.Name, tick, 1)))
 	b.Agent(false)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -102,13 +102,17 @@ func (b *Bed) Must(err error) {
 // Eventually returns when check has no error. It ends the test after minutes.
 func (b *Bed) Eventually(what string, check func() error) {
 	b.T.Helper()
+	if err := b.Within(patience, check); err != nil {
+		b.T.Fatalf("%s: not within %s: %v", what, patience, err)
+	}
+}
+
+// Within returns nil when check has no error, and its last error after a time.
+func (b *Bed) Within(most time.Duration, check func() error) error {
 	for begin := time.Now(); ; time.Sleep(poll) {
 		err := check()
-		if err == nil {
-			return
-		}
-		if time.Since(begin) > patience {
-			b.T.Fatalf("%s: not within %s: %v", what, patience, err)
+		if err == nil || time.Since(begin) > most {
+			return err
 		}
 	}
 }
@@ -129,6 +133,25 @@ func (b *Bed) Agent(runs bool) {
 		_, err := b.AskAgent(b.T.Context(), "/readyz")
 		return err
 	})
+}
+
+// Set writes a file of the guest: a knob.
+func (b *Bed) Set(path, value string) {
+	b.T.Helper()
+	b.Must(b.Guest.WriteString(b.T.Context(), path, value))
+}
+
+// Freeze stops a pod where it holds nothing of the kernel's, or lets it go on.
+func (b *Bed) Freeze(p *Pod, frozen bool) {
+	b.T.Helper()
+	b.Set(p.Cgroup+"/cgroup.freeze", map[bool]string{true: "1", false: "0"}[frozen])
+}
+
+// Floor starts the agent again with another floor, in cores.
+func (b *Bed) Floor(cores int) {
+	b.T.Helper()
+	b.agentRuns = true
+	b.Must(b.ReconfigureAgent(b.T.Context(), agentName, fmt.Sprintf(agentConfiguration, b.Name, tick, cores)))
 }
 
 // Pod is a running pod, and where the kernel has it.
@@ -195,8 +218,8 @@ func (b *Bed) CPUs(p *Pod) (topology.CPUSet, error) {
 	return topology.ParseCPUSet(text)
 }
 
-// all are the guest's CPUs.
-func (b *Bed) all() topology.CPUSet {
+// All are the guest's CPUs.
+func (b *Bed) All() topology.CPUSet {
 	b.T.Helper()
 	text, err := b.Guest.Field(b.T.Context(), "/sys/devices/system/cpu/online")
 	b.Must(err)
@@ -286,21 +309,29 @@ func (b *Bed) systemCPU() float64 {
 	return used / 1e6
 }
 
+// Beside has what these pods do counted as offline work. They end with the next Leave.
+func (b *Bed) Beside(offline ...*Pod) { b.offline = offline }
+
 // Leave ends the jobs, and returns when nothing is left of them.
 func (b *Bed) Leave(online *Pod) {
 	b.T.Helper()
 	b.Remove(b.offline...)
 	b.offline = nil
-	all := b.all()
+	all := b.All()
 	b.Eventually("the online pod has all CPUs", func() error {
 		if cpus, err := b.CPUs(online); err != nil || cpus != all {
 			return fmt.Errorf("it has %v of %v, %w", cpus, all, err)
 		}
 		return nil
 	})
-	if !online.serves() {
-		return
+	if online.serves() {
+		b.CatchUp(online)
 	}
+}
+
+// CatchUp returns when a server has no work left over from before.
+func (b *Bed) CatchUp(online *Pod) {
+	b.T.Helper()
 	b.Eventually("the server has caught up", func() error {
 		last, err := b.lastLatency(online)
 		if err == nil && last > caughtUp {

@@ -108,7 +108,7 @@ func (r *Result) Table() string {
 		fmt.Fprintln(out)
 	}
 	row("", func(a ArmFound) string { return fmt.Sprintf("%s, %d rounds", a.Title, len(a.Rounds)) })
-	for _, m := range Measures() {
+	for _, m := range r.shown() {
 		row(m.Title, func(a ArmFound) string { return r.Of(a.Name, m.Of).String() })
 	}
 	for _, job := range r.jobs() {
@@ -118,6 +118,13 @@ func (r *Result) Table() string {
 	}
 	_ = out.Flush() // a builder takes all
 	return text.String()
+}
+
+// shown are the measures that are not 0 throughout: a pod that answers nothing has no latency.
+func (r *Result) shown() []Measure {
+	return slices.DeleteFunc(Measures(), func(m Measure) bool {
+		return !slices.ContainsFunc(r.Arms, func(a ArmFound) bool { return slices.Max(append(r.values(a.Name, m.Of), 0)) > 0 })
+	})
 }
 
 // jobs are the offline pods of all arms.
