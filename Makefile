@@ -145,6 +145,13 @@ vm-test: export HILBERT_VM := 1
 vm-test: vm-parts ## all tests of the node with a real kernel
 	$(call timed,vm-test,$(GO) -C lab test -vet=off -count=1 -p 1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./vm/...)
 
+.PHONY: vm-colocation
+vm-colocation: export HILBERT_VM := 1
+vm-colocation: vm-parts ## the experiments of colocation in guests, ten rounds each: an hour; results and pictures in bin/colocation
+	$(call timed,vm-colocation,$(GO) -C lab test -vet=off -count=1 -p 1 -timeout 150m -ldflags '$(LAB_LDFLAGS)' -v \
+		-run 'TestColocation$$$$|TestLock$$$$' ./vm/colocation/... -args \
+		-colocation.rounds=10 -colocation.window=20s -colocation.out=$(CURDIR)/bin/colocation $(ARGS))
+
 .PHONY: sim
 sim: build ## simulate SEEDS seeds with four schedulers
 	$(call timed,sim,env SEEDS=$(SEEDS) bash .ci/sim)
