@@ -14,6 +14,8 @@ const (
 	Version = "v1alpha1"
 	// CustomNodeResources is the resource, which has no namespace.
 	CustomNodeResources = spec.NodePlural
+	// ServiceProfiles is the resource of the ServiceProfiles, which belong to the namespace of their pods.
+	ServiceProfiles = spec.ProfilePlural
 )
 
 // GroupVersion is the group and version of the types of this package.
@@ -21,7 +23,7 @@ var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 
 // AddToScheme makes the types known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &CustomNodeResource{}, &CustomNodeResourceList{})
+	s.AddKnownTypes(GroupVersion, &CustomNodeResource{}, &CustomNodeResourceList{}, &ServiceProfile{}, &ServiceProfileList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
