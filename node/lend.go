@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -124,7 +125,7 @@ func (a *Agent) colocation(now time.Time) *spec.Colocation {
 	}
 	for z, advice := range l.advice.Zones {
 		zone := spec.ZoneHeadroom{
-			Name:      fmt.Sprint(a.options.Machine.NUMA[z].ID),
+			Name:      strconv.Itoa(a.options.Machine.NUMA[z].ID),
 			CPUReason: string(advice.CPU.Reason), MemoryReason: string(advice.Memory.Reason),
 			Message: "CPU: " + terms(advice.CPU.Terms, milliText) + "; memory: " + terms(advice.Memory.Terms, bytesText),
 		}

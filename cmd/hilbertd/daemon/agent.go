@@ -84,7 +84,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 		if err != nil {
 			return err
 		}
-		defer record.Close()
+		defer func() { err = errors.Join(err, record.Close()) }()
 		options.Record = record
 	}
 	var metrics []prometheus.Collector

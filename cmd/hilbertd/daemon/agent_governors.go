@@ -106,8 +106,7 @@ func (n *network) Tick(at time.Duration, pods []node.GovernedPod) (_ []node.Gove
 	if n.open == nil {
 		e, err := egress.Open(n.options)
 		if err != nil {
-			var unsupported *egress.Unsupported
-			if errors.As(err, &unsupported) {
+			if unsupported, ok := errors.AsType[*egress.Unsupported](err); ok {
 				return nil, []allocate.Note{{Reason: unsupported.Reason, Message: unsupported.Message}}
 			}
 			return nil, []allocate.Note{{Reason: spec.ReasonEgressFailed, Message: err.Error()}}

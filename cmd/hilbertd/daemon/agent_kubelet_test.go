@@ -20,11 +20,15 @@ func TestKubeletThresholds(t *testing.T) {
 		err  string
 	}{
 		"none said": {"kind: KubeletConfiguration\n", []evict.Threshold{
-			{Signal: "imagefs.available", Share: 0.15}, {Signal: "imagefs.inodesFree", Share: 0.05}, {Signal: "memory.available", Amount: 100 << 20, Total: 4 << 30},
-			{Signal: "nodefs.available", Share: 0.1}, {Signal: "nodefs.inodesFree", Share: 0.05},
+			{Signal: "imagefs.available", Share: 0.15},
+			{Signal: "imagefs.inodesFree", Share: 0.05},
+			{Signal: "memory.available", Amount: 100 << 20, Total: 4 << 30},
+			{Signal: "nodefs.available", Share: 0.1},
+			{Signal: "nodefs.inodesFree", Share: 0.05},
 		}, ""},
 		"hard and soft": {"evictionHard: {memory.available: 5%}\nevictionSoft: {memory.available: 1Gi, pid.available: 10%}\n", []evict.Threshold{
-			{Signal: "memory.available", Share: 0.05, Total: 4 << 30}, {Signal: "memory.available", Soft: true, Amount: 1 << 30, Total: 4 << 30},
+			{Signal: "memory.available", Share: 0.05, Total: 4 << 30},
+			{Signal: "memory.available", Soft: true, Amount: 1 << 30, Total: 4 << 30},
 			{Signal: "pid.available", Soft: true, Share: 0.1},
 		}, ""},
 		"no amount":     {"evictionHard: {memory.available: much}\n", nil, "memory.available"},
