@@ -23,7 +23,8 @@ var literals = flag.Bool("literals", false, "also misspell each word of the poli
 const survival = 15 * time.Second
 
 // forSpeed are the conditions that only save work: without them the rules say the same.
-var forSpeed = []string{"hilbert-pod-create/speaks-of-hilbert", "hilbert-pod-update/changes-what-is-said", "hilbert-binding/brings-words"}
+var forSpeed = []string{"hilbert-pod-create/speaks-of-hilbert", "hilbert-pod-update/changes-what-is-said", "hilbert-binding/brings-words",
+	"hilbert-reclaimed/speaks-of-reclaimed"}
 
 // elsewhere is tried by TestWithoutMutation: it matters only where a mutation is not in force.
 var elsewhere = []string{"hilbert-required-plugin/validations 0", "hilbert-reclaimed/validations 0"}
