@@ -94,6 +94,12 @@ func placements() []request {
 			annotation(requiredPlugins, "[]")), requiredPlugins},
 		{"a mirror by another node", creates(node, plain, mirror, zones, onNode("n2")), "hilbert.dev/zones: " + written},
 	}
+	for _, key := range []string{spec.AnnotationReclaimed, spec.AnnotationPriority} {
+		out = append(out,
+			request{"the owner creates with " + key, creates(owner, plain, annotation(key, "1")), key + ": " + written},
+			request{"the owner adds " + key, patches(owner, "free", annotates(key, `"1"`)), key + ": " + written},
+			request{"the node adds " + key, patches(node, "placed", annotates(key, `"1"`), "status"), key + ": " + written})
+	}
 	for name, user := range map[string]kubernetes.Interface{"the owner": owner, "the administrator": admin} {
 		out = append(out,
 			request{name + " creates with zones", creates(user, plain, zones), "hilbert.dev/zones: " + written},
@@ -168,6 +174,9 @@ func bindings() []request {
 		{"another scheduler binds by the old endpoint", oldBinds(admin, "free"), ""},
 		{"the owner promises zones", binds(owner, "free", zones), only + "ann"},
 		{"the owner promises GPUs", binds(owner, "free", gpu), only + "ann"},
+		{"hilbertd says what may be held", binds(hilbertd, "free", annotation(spec.AnnotationReclaimed, "1m/1Mi"), annotation(spec.AnnotationPriority, "1")), ""},
+		{"the owner says what may be held", binds(owner, "free", annotation(spec.AnnotationReclaimed, "1m/1Mi")), only + "ann"},
+		{"the owner says the priority", binds(owner, "free", annotation(spec.AnnotationPriority, "1")), only + "ann"},
 		{"the administrator promises", binds(admin, "free", zones), only + "hilbert-lab-admin"},
 		{"the owner promises by the old endpoint", oldBinds(owner, "free", zones), only + "ann"},
 	}
