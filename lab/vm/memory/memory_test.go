@@ -276,6 +276,7 @@ type protected struct {
 // TestProtection: a reclaimed pod reads files without end below a kubepods that is full. Without memory.low the online pod loses its cache to it and reads
 // it again and again; with memory.low on the whole path it keeps it.
 func TestProtection(t *testing.T) {
+	long(t)
 	r := newRig(t)
 	const kubepods = "kubepods"
 	online := r.run("online", 160, 0, "cache", "100", "6000")

@@ -39,6 +39,14 @@ var installed struct {
 	err  error
 }
 
+// long leaves a test out of the short form.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not with -short")
+	}
+}
+
 // rig is the node, for one test.
 type rig struct {
 	*join.Node
@@ -172,6 +180,7 @@ func (r *rig) eventually(what string, check func() error) {
 // TestUnlisted: the kubelet takes a pod that asks for what its node does not list, as BestEffort, and keeps it: over a restart of its own, and
 // when the node's headroom, which is in the CustomNodeResource alone, falls to nothing.
 func TestUnlisted(t *testing.T) {
+	long(t)
 	r := newRig(t)
 	r.headroom(4000, 2048)
 	p := r.run(r.pod("unlisted", "2", "512Mi"))
@@ -213,6 +222,7 @@ func TestUnlisted(t *testing.T) {
 // TestListed shows why headroom is not in the Node's status: there the kubelet counts it when it admits a pod, so one that the scheduler bound
 // when there was enough is refused when there is not, and what runs is ended by a restart of the kubelet.
 func TestListed(t *testing.T) {
+	long(t)
 	r := newRig(t)
 	r.publish("1Gi")
 	t.Cleanup(func() { r.publish("") })
