@@ -28,7 +28,7 @@ const (
 	// patience bounds what takes as long as it takes; poll is how often the guest is asked meanwhile: each answer costs it time.
 	patience, poll = 3 * time.Minute, 300 * time.Millisecond
 	// A node has settled when its services use less than settled CPUs during settleStep; it is not waited for longer than settleMost.
-	settled, settleStep, settleMost = 0.35, 2 * time.Second, 8 * time.Second
+	settled, settleStep, settleMost = 0.35, 2 * time.Second, 6 * time.Second
 	// caughtUp is the latency below which a server has no work left over from before.
 	caughtUp = 200 * time.Millisecond
 )
@@ -58,6 +58,7 @@ type Bed struct {
 
 	offline   []*Pod
 	agentRuns bool
+	entered   int // arms: pods' names have it, for an old one may not be gone yet
 }
 
 // NewBed is the shared node with definitions installed, and an agent of the tree at root that was started and stopped.
@@ -159,6 +160,7 @@ type Pod struct {
 	*corev1.Pod
 	Cgroup, Container string // directories
 	PID               int    // of its first process
+	Job               string // of an offline pod: what is counted together over the rounds
 }
 
 // serves: it answers requests, and leaves word of them.
@@ -200,13 +202,17 @@ func (b *Bed) run(pod *corev1.Pod) (_ *Pod, err error) {
 // Remove deletes pods, all at once, and returns when they are gone.
 func (b *Bed) Remove(pods ...*Pod) {
 	b.T.Helper()
+	b.Must(b.remove(pods...))
+}
+
+func (b *Bed) remove(pods ...*Pod) error {
 	errs := make([]error, len(pods))
 	var group sync.WaitGroup
 	for i, p := range pods {
 		group.Go(func() { errs[i] = b.DeletePod(b.T.Context(), p.Pod) })
 	}
 	group.Wait()
-	b.Must(errors.Join(errs...))
+	return errors.Join(errs...)
 }
 
 // CPUs are those that a pod's processes may run on.
@@ -261,19 +267,31 @@ func Reclaimed(p *corev1.Pod, j Job) {
 }
 
 // Enter ends the jobs of the arm before and begins those of this one, and returns when the agent, if there is one, has placed all pods and the
-// server has no work left over.
+// server has no work left over. Arms without an agent follow each other at once, pods coming and going at the same time, unless the server is late.
 func (b *Bed) Enter(a Arm, online *Pod) {
 	b.T.Helper()
-	b.Leave(online)
-	b.Agent(a.Agent)
+	old := b.offline
+	if a.Agent || b.agentRuns || b.caughtUp(online) != nil {
+		b.Leave(online)
+		b.Agent(a.Agent)
+		old = nil
+	}
+	b.entered++
 	var jobs []*corev1.Pod
 	for _, job := range a.Jobs {
 		pod := b.BusyPod(job.Name, corev1.ResourceRequirements{}, job.Args...)
+		pod.Name = fmt.Sprintf("%s-%d", job.Name, b.entered)
 		a.Shape(pod, job)
 		jobs = append(jobs, pod)
 	}
+	var ending sync.WaitGroup
+	var err error
+	ending.Go(func() { err = b.remove(old...) })
 	b.offline = b.Run(jobs...)
-	for _, p := range b.offline {
+	ending.Wait()
+	b.Must(err)
+	for i, p := range b.offline {
+		p.Job = a.Jobs[i].Name
 		b.Eventually(p.Name+" works", func() error {
 			_, err := b.done(p)
 			return err
@@ -324,21 +342,25 @@ func (b *Bed) Leave(online *Pod) {
 		}
 		return nil
 	})
-	if online.serves() {
-		b.CatchUp(online)
-	}
+	b.CatchUp(online)
 }
 
 // CatchUp returns when a server has no work left over from before.
 func (b *Bed) CatchUp(online *Pod) {
 	b.T.Helper()
-	b.Eventually("the server has caught up", func() error {
-		last, err := b.lastLatency(online)
-		if err == nil && last > caughtUp {
-			err = fmt.Errorf("its last answer took %s", last)
-		}
-		return err
-	})
+	b.Eventually("the server has caught up", func() error { return b.caughtUp(online) })
+}
+
+// caughtUp is nil where a server's last answer was in time, and for pods that are no servers.
+func (b *Bed) caughtUp(online *Pod) error {
+	if !online.serves() {
+		return nil
+	}
+	last, err := b.lastLatency(online)
+	if err == nil && last > caughtUp {
+		err = fmt.Errorf("its last answer took %s", last)
+	}
+	return err
 }
 
 func (b *Bed) apart(online *Pod) error {

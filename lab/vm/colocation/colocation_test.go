@@ -35,11 +35,12 @@ func (b *Bed) server(cpu string, args ...string) *corev1.Pod {
 	return p
 }
 
-// hogs want more CPU than there is, and one of them all the bandwidth of the memory.
+// hogs want more CPU than there is, and one of them the memory's bandwidth. It holds little, for the agent, which is started anew for each round, has
+// no headroom of memory to tell in its first minutes, and then leaves a pod no more than 64 MiB.
 func hogs() []Job {
 	return []Job{
 		{Name: "cpu-hog", Args: []string{"count", "2"}, CPU: "400m", Memory: "64Mi"},
-		{Name: "memory-hog", Args: []string{"walk", "256"}, CPU: "400m", Memory: "512Mi"},
+		{Name: "memory-hog", Args: []string{"walk", "32"}, CPU: "400m", Memory: "64Mi"},
 	}
 }
 
@@ -67,6 +68,9 @@ func TestColocation(t *testing.T) {
 	for round := range *RoundsFlag {
 		for i := range arms {
 			a := arms[(i+round)%len(arms)]
+			if a.Name == "halved" && round%3 > 0 {
+				continue // it is a control, and costs as much as the others
+			}
 			b.Enter(a, online)
 			f := b.Watch(online, *WindowFlag, nil)
 			t.Logf("round %d, %s: %.3v", round, a.Name, f)

@@ -101,7 +101,7 @@ func (b *Bed) sample(online *Pod) sample {
 		if _, err := fmt.Sscan(files[p.work()], &pieces); err != nil {
 			b.T.Fatalf("%s of %s: %q: %v", p.work(), p.Name, files[p.work()], err)
 		}
-		s.work[p.Name] = pieces
+		s.work[p.Job] = pieces
 	}
 	return s
 }

@@ -111,6 +111,7 @@ func newStory(t *testing.T) *story {
 		shares(storm),
 	)
 	s.server, s.rush, s.storm = pods[0], pods[1], pods[2]
+	s.storm.Job = "storm"
 	s.Beside(s.storm)
 	s.Freeze(s.rush, true)
 	return s
