@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"time"
@@ -292,6 +293,11 @@ type NamedProfile struct {
 // Compare orders profiles: the oldest first, and of those as old by name.
 func (p *NamedProfile) Compare(o *NamedProfile) int {
 	return cmp.Or(p.Created.Compare(o.Created), cmp.Compare(p.Namespace, o.Namespace), cmp.Compare(p.Name, o.Name))
+}
+
+// Equal reports whether two profiles say the same.
+func (p *NamedProfile) Equal(o *NamedProfile) bool {
+	return p.Namespace == o.Namespace && p.Name == o.Name && p.Created.Equal(o.Created) && reflect.DeepEqual(&p.ServiceProfile, &o.ServiceProfile)
 }
 
 // String is its namespace and name.

@@ -25,6 +25,7 @@ var optional = map[string]string{
 	"podgroups.scheduling.x-k8s.io":        "PodGroup",
 	"queues.scheduling.hilbert.dev":        "Queue",
 	"customnoderesources.node.hilbert.dev": "CustomNodeResource",
+	"serviceprofiles.node.hilbert.dev":     "ServiceProfile",
 }
 
 // Offer serves a resource of optional under a group and version; an empty version takes it away again.
