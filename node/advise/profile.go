@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"hilbert.dev/hilbert/api/spec"
 )
 
 // Profile is what a service asks of its pool: a ServiceProfile as the laws see it.
@@ -21,6 +23,20 @@ type Profile struct {
 	MostShare  float64 `json:"mostShare,omitempty"`
 	// Period is the time from one decision to the next. In between the error is averaged.
 	Period time.Duration `json:"period"`
+}
+
+// ProfileOf is a ServiceProfile as the laws see it, with its namespace and name.
+func ProfileOf(p *spec.NamedProfile) Profile {
+	const percent = 100
+	out := Profile{
+		Name: p.String(), LeastCPUs: p.Bounds.MinCPUs, MostCPUs: p.Bounds.MaxCPUs,
+		LeastShare: float64(p.Bounds.MinPercent) / percent, MostShare: float64(p.Bounds.MaxPercent) / percent,
+		Period: cmp.Or(p.Period, spec.DefaultProfilePeriod).D(),
+	}
+	for _, in := range p.Indicators {
+		out.Targets = append(out.Targets, Target{in.Target, in.Weight})
+	}
+	return out
 }
 
 // Target is what an indicator should be, in its own unit. Its error counts Weight times; 0 means once.

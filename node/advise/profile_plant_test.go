@@ -112,6 +112,8 @@ type outcome struct {
 	settled, least, most, last int
 	// slow is how many periods after the beginning the indicator was last more than a fifth too high, in the first half.
 	slow int
+	// answered is after how many periods it was not for the first time, for 20 s.
+	answered int
 	// turns is how often it changed direction in the second half, late the share of the second half in which the indicator was more than a fifth too high.
 	turns int
 	late  float64
@@ -122,9 +124,15 @@ type outcome struct {
 func (l *loop) outcome(from int) outcome {
 	cpus, errors := l.cpus[from:], l.errors[from:]
 	o := outcome{least: cpus[0], most: cpus[0], last: cpus[len(cpus)-1]}
-	direction := 0
+	direction, fine := 0, 0
 	for i, n := range cpus {
 		o.least, o.most = min(o.least, n), max(o.most, n)
+		if fine++; errors[i] > math.Log(1.2) {
+			fine = 0
+		}
+		if fine == 20 && o.answered == 0 {
+			o.answered = max(1, (i+1-fine+9)/10)
+		}
 		if d := n - o.last; max(d, -d) > max(1, o.last/10) {
 			o.settled = i/10 + 1
 		}
