@@ -30,6 +30,12 @@ type AgentOptions struct {
 	Machine *topology.Machine
 	// Config is the agents' part of the configuration.
 	Config spec.Node
+	// Online is the share of their CPU requests that online pods want at first. 0: there is nothing to observe, and nothing is lent.
+	Online float64
+	// Lessons are what the agents know at the start.
+	Lessons Lessons
+	// Began is told of each pod that begins to run; nil: nobody is.
+	Began func(node string, pod *corev1.Pod)
 	// Workers bounds the pods that start or end at once; 0 is 16.
 	Workers int
 	// Faults are what the agents begin with, by the index of their node; nil: none.
@@ -39,7 +45,8 @@ type AgentOptions struct {
 }
 
 // Agents are the agents of hollow nodes: the agent of package node whole, with its loop, its lanes and its throttle, against the real API
-// server. Only what is below it is played: a kernel that is a map, and a runtime that has one container in each pod.
+// server. Only what is below it is played: a kernel that is a map, and a runtime that has one container in each pod. With AgentOptions.Online the kernel
+// also counts what its pods use and wait for, by a model (see work), and the agents lend.
 //
 // One pod watch and a fixed number of workers play the kubelets of all nodes. A pod that is bound gets a sandbox; where the agent refuses
 // it, it is tried again, as a kubelet would. A pod that is being deleted loses its sandbox first and its object then; one that was deleted

@@ -16,6 +16,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -34,6 +35,7 @@ type Agent struct {
 	reporter *kube.NodeReporter
 	ports    node.Ports
 	kernel   *mapKernel
+	born     time.Time       // when the node was
 	base     context.Context //nolint:containedctx // Restart begins what lives as long as all agents do
 
 	fault   atomic.Pointer[Fault]
@@ -64,18 +66,25 @@ func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOpti
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{name: name, options: o, reporter: reporter, kernel: newMapKernel(), base: ctx, running: make(map[types.UID]runningPod), refused: make(map[types.UID]Refusal)}
-	a.ports = node.Ports{Report: a.report, Evict: evict, Checkpoint: &mapStore{}}
+	a := &Agent{name: name, options: o, reporter: reporter, kernel: newMapKernel(), base: ctx, born: time.Now().Add(-o.Lessons.uptime), running: make(map[types.UID]runningPod), refused: make(map[types.UID]Refusal)}
+	a.ports = node.Ports{Report: a.report, Evict: evict, Checkpoint: &mapStore{}, Lessons: &mapStore{data: o.Lessons.data}}
+	if o.Online > 0 {
+		a.kernel.work = newWork(o.Machine, o.Online)
+	}
 	a.fault.Store(&fault)
 	return a, a.start(ctx)
 }
 
 // start starts the agent and tells it what runs. a.mu is held, or nobody else knows a yet.
 func (a *Agent) start(ctx context.Context) error {
-	agent, err := node.New(node.Options{
+	o := node.Options{
 		Node: a.name, Machine: a.options.Machine, Mode: spec.ModeAgent, Why: "hollow", Config: a.options.Config, Kernel: a.kernel, Ports: a.ports,
-		Log: a.options.Log.With(slog.String("node", a.name)),
-	})
+		Uptime: time.Since(a.born), Log: a.options.Log.With(slog.String("node", a.name)),
+	}
+	if a.kernel.work != nil {
+		o.Observe = observe.New(workFiles{a.kernel}, observe.Params{})
+	}
+	agent, err := node.New(o)
 	if err != nil {
 		return err
 	}
@@ -108,6 +117,26 @@ func (a *Agent) Restart() error {
 	defer a.mu.Unlock()
 	a.stop()
 	return a.start(a.base)
+}
+
+// Kill ends the agent and starts none. What runs on the node goes on; no pod begins or ends there any more.
+func (a *Agent) Kill() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stop()
+}
+
+// SetOnline says what share of their requests the node's online pods want from now on. The node must be modelled.
+func (a *Agent) SetOnline(share float64) { a.kernel.change(func(w *work) { w.online = share }) }
+
+// Blind has the kernel refuse all counters.
+func (a *Agent) Blind(yes bool) { a.kernel.change(func(w *work) { w.blind = yes }) }
+
+// Work is what the node's pods want and get now.
+func (a *Agent) Work() (now Work) {
+	a.kernel.change(func(*work) {}) // sums up to now
+	a.kernel.change(func(w *work) { now = w.now })
+	return now
 }
 
 // SetFault makes the reports from now on have a fault.
@@ -185,6 +214,29 @@ func shrunk(r *spec.NodeReport, by int) (*spec.NodeReport, error) {
 		}
 	}
 	return out, nil
+}
+
+// PairMachine has two NUMA nodes of so many cores of two threads; the memory of a NUMA node is given in MiB.
+func PairMachine(cores int, memoryMiB int64) *topology.Machine {
+	const nodes, threads = 2, 2
+	m := &topology.Machine{}
+	for n := range nodes {
+		m.NUMA = append(m.NUMA, topology.NUMANode{ID: n, Memory: memoryMiB * topology.Mebibyte})
+		for to := range nodes {
+			distance := 21
+			if n == to {
+				distance = 10
+			}
+			m.NUMA[n].Distances = append(m.NUMA[n].Distances, distance)
+		}
+	}
+	for id := range nodes * cores * threads { // siblings are half of the machine apart, as Linux numbers them
+		core := id % (nodes * cores)
+		n := core / cores
+		m.CPUs = append(m.CPUs, topology.CPU{ID: id, Core: core, L3: n, Socket: n, NUMA: n})
+		m.NUMA[n].CPUs.Add(id)
+	}
+	return m
 }
 
 // BigMachine has two sockets, eight NUMA nodes and 128 cores of two threads; the memory of a NUMA node is given in MiB.

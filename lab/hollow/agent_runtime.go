@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -55,7 +56,11 @@ func (a *Agent) begin(ctx context.Context, pod *corev1.Pod) error {
 	a.kernel.adjust(c.Cgroup, given)
 	c.CPUs, c.Mems, c.Exists = given.CPUs, given.Mems, true
 	a.kernel.know(c)
+	a.kernel.change(func(w *work) { w.add(&s, &c) })
 	a.running[pod.UID] = runningPod{s, c}
+	if a.options.Began != nil {
+		a.options.Began(a.name, pod)
+	}
 	return a.agent.ContainerCreated(ctx, c.ID)
 }
 
@@ -86,6 +91,7 @@ func (a *Agent) end(ctx context.Context, uid types.UID) error {
 		return err
 	}
 	a.kernel.forget(p.container.ID)
+	a.kernel.change(func(w *work) { w.remove(p.sandbox.Cgroup) })
 	a.kernel.removeCgroup(p.sandbox.Cgroup)
 	delete(a.running, uid)
 	return nil
@@ -115,7 +121,11 @@ func sandboxOf(pod *corev1.Pod) node.Sandbox {
 		s.Amounts.MilliCPU += r.Requests.Cpu().MilliValue()
 		s.Amounts.MemoryLimit += r.Limits.Memory().Value()
 		limited = limited && !r.Limits.Memory().IsZero()
-		s.BestEffort = s.BestEffort || len(r.Requests) > 0 || len(r.Limits) > 0
+		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} { // no other resources count
+			_, cpu := list[corev1.ResourceCPU]
+			_, memory := list[corev1.ResourceMemory]
+			s.BestEffort = s.BestEffort || cpu || memory
+		}
 	}
 	s.BestEffort = !s.BestEffort
 	if !limited {
@@ -162,14 +172,33 @@ type mapKernel struct {
 	mu         sync.Mutex
 	files      map[string]string
 	containers map[string]string // their cgroups by ID
+	work       *work             // what the pods do; nil: that is not modelled
 }
 
 func newMapKernel() *mapKernel {
 	return &mapKernel{files: make(map[string]string), containers: make(map[string]string)}
 }
 
+// change changes the load of a modelled node; up to now it was as before.
+func (k *mapKernel) change(how func(*work)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.work != nil {
+		k.pass()
+		how(k.work)
+	}
+}
+
+// pass lets time pass in the model: something changes now. k.mu is held.
+func (k *mapKernel) pass() {
+	if k.work != nil {
+		k.work.pass(time.Now(), k.files)
+		k.work.known = false
+	}
+}
+
 // fresh are the files of a new cgroup.
-var fresh = map[string]string{enforce.CPUSet: "", enforce.Mems: "", enforce.CPUIdle: "0", enforce.OOMScoreAdj: "0"}
+var fresh = map[string]string{enforce.CPUSet: "", enforce.Mems: "", enforce.CPUIdle: "0", enforce.CPUWeight: "100", enforce.MemoryMax: "max", enforce.OOMScoreAdj: "0"}
 
 func (k *mapKernel) makeCgroup(cgroup string) {
 	k.mu.Lock()
@@ -189,6 +218,7 @@ func (k *mapKernel) removeCgroup(cgroup string) {
 func (k *mapKernel) adjust(cgroup string, a node.Adjustment) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.pass()
 	k.files[cgroup+"/"+enforce.CPUSet], k.files[cgroup+"/"+enforce.Mems] = a.CPUs.String(), a.Mems.String()
 	if a.OOMScoreAdj != nil {
 		k.files[cgroup+"/"+enforce.OOMScoreAdj] = strconv.Itoa(*a.OOMScoreAdj)
@@ -222,6 +252,7 @@ func (k *mapKernel) Read(name string) (string, error) {
 func (k *mapKernel) Write(name, value string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.pass()
 	if _, ok := k.files[name]; !ok {
 		return fmt.Errorf("%s: %w", name, syscall.ENODEV)
 	}
@@ -233,6 +264,7 @@ func (k *mapKernel) Write(name, value string) error {
 func (k *mapKernel) Update(updates []node.Update) (failed []string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.pass()
 	for i := range updates {
 		u := &updates[i]
 		cgroup, known := k.containers[u.Container]
