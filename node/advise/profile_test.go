@@ -331,6 +331,20 @@ func anyReading(t *rapid.T, at time.Duration) Reading {
 	}
 }
 
+// moved judges one move of the size.
+func moved(t *rapid.T, before, size float64, decided, missing bool) {
+	by := ProfileDefaults()
+	if !decided && size != before {
+		t.Fatalf("it moves within a period")
+	}
+	if size < before && missing {
+		t.Fatalf("it shrinks from %v to %v and does not see all", before, size)
+	}
+	if size < before*(1-by.StepDown)-1e-9 || size > max(math.Ceil(before)*(1+by.StepUp), math.Ceil(before)+1)+1e-9 {
+		t.Fatalf("from %v to %v at once", before, size)
+	}
+}
+
 // Whatever is seen, the advice is within its bounds, moves once in a period and no more than its steps, does not shrink blindly, and is the same
 // for the same, also from a memory that went through JSON.
 func TestPropertySteer(t *testing.T) {
@@ -357,16 +371,9 @@ func TestPropertySteer(t *testing.T) {
 				t.Fatalf("%d CPUs, from %v to %v", n, low, high)
 			}
 			missing = missing || !r.Whole
-			inside := max(low, min(before, high)) == before && before > 0
 			decided := s.Began != began
-			if inside && !decided && s.Size != before {
-				t.Fatalf("it moves within a period")
-			}
-			if inside && s.Size < before && missing {
-				t.Fatalf("it shrinks from %v to %v and does not see all", before, s.Size)
-			}
-			if inside && (s.Size < before*(1-by.StepDown)-1e-9 || s.Size > max(math.Ceil(before)*(1+by.StepUp), math.Ceil(before)+1)+1e-9) {
-				t.Fatalf("from %v to %v at once", before, s.Size)
+			if low <= before && before <= high && before > 0 { // else the bounds have moved it
+				moved(t, before, s.Size, decided, missing)
 			}
 			if decided {
 				missing = false

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -119,18 +120,14 @@ func New(p Params) *Scraper {
 func (s *Scraper) Counts() map[Outcome]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make(map[Outcome]uint64, len(s.counts))
-	for outcome, n := range s.counts {
-		out[outcome] = n
-	}
-	return out
+	return maps.Clone(s.counts)
 }
 
 // Run scrapes once in an Interval until ctx ends: what wanted names, and hands what came of it over, in the same order.
 func (s *Scraper) Run(ctx context.Context, wanted func() []Target, got func([]Target, []Result)) {
 	tick := time.NewTicker(s.params.Interval)
 	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
 		if targets := wanted(); len(targets) > 0 {
 			got(targets, s.Scrape(ctx, targets))
 		} else {
@@ -138,7 +135,6 @@ func (s *Scraper) Run(ctx context.Context, wanted func() []Target, got func([]Ta
 		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-tick.C:
 		}
 	}
