@@ -131,6 +131,12 @@ zones-test: ## 1,000 hollow agents and 10,000 NUMA-bound pods: promises kept, an
 	$(call timed,zones-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./zones -args \
 		-zones.nodes=1000 -zones.pods=10000 -zones.write=10s -zones.refresh=5m -zones.steady=6m -zones.patience=10m $(ARGS))
 
+.PHONY: elastic-test
+elastic-test: ## 20 nodes that lend, and online load that trebles on a third of them: when it has its cores, when other work runs elsewhere; about 15 minutes
+	@mkdir -p bin/elastic
+	$(call timed,elastic-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./elastic -args \
+		-elastic.long -elastic.out=$(CURDIR)/bin/elastic $(ARGS))
+
 .PHONY: vm-parts
 vm-parts: ## get and build what the VM test bed is made of, into HILBERT_CACHE: minutes, once
 	$(call timed,vm-parts,$(GO) -C lab run ./cmd/hilbert-vm-bed parts)

@@ -2,8 +2,8 @@
 // hollow agents with a modelled load, hilbertd and the API server real, and a queue of reclaimed pods that fills what the nodes lend. Then the
 // online load of a third of the nodes is a multiple of what it was, and falls again.
 //
-// Time is real: the laws wait as long as they do on nodes. In the long form the agents begin without knowing anything, and the queue waits the three
-// minutes that a headroom takes to rise; in the short form they know what such minutes teach, and nobody is evicted, since that takes as long again.
+// Time is real: the laws wait as long as they do on nodes. Only the three minutes that a headroom takes to rise are left out at the start: agents begin
+// with what they would have learned by then (hollow.Learned). In the short form nobody is evicted, since that takes minutes too.
 //
 // What happened is written down as it was seen (Result), and judged afterwards by nothing else (Judge). A run has its own controls: nodes whose kernel
 // shows no counters must not give back, so that what the others do is the laws' doing; and agents that are killed must lose what they offered, and

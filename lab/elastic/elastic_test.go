@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	longFlag = flag.Bool("elastic.long", false, "play the long form: 25 minutes")
+	longFlag = flag.Bool("elastic.long", false, "play the long form: about 15 minutes")
 	outFlag  = flag.String("elastic.out", "", "a directory for the result, the picture and the logs")
 	percent  = flag.Float64("elastic.percent", 0, "of the reclaimed pods that may be evicted in a minute; 0: the default")
 )
@@ -45,7 +45,9 @@ func TestElasticity(t *testing.T) {
 	}
 	figures, _ := json.Marshal(r.Figures)
 	t.Logf("%s\nload of the machine (%d CPUs): %q", figures, r.CPUs, r.LoadAvg)
-	if err := os.WriteFile(filepath.Join(dir, "elastic.json"), text, 0o644); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string][]byte{"elastic.json": text, "elastic.svg": []byte(r.Picture())} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
