@@ -39,7 +39,8 @@ func Short() Options {
 func Long() Options {
 	c := spec.Default()
 	return Options{
-		Nodes: 20, Tide: 6, Blind: 1, Kill: 2, Low: 0.25, High: 0.75, Queue: 13, Cores: 2, Learned: true, Lend: 50 * time.Second,
+		Nodes: 20, Tide: 6, Blind: 1, Kill: 2, Low: 0.25, High: 0.75, Queue: 13, Cores: 2, Learned: true,
+		Lend: 50 * time.Second,
 		Rise: 4*time.Minute + 30*time.Second, Quiet: time.Minute, Most: 11 * time.Minute, Ebb: 210 * time.Second,
 		StaleAfter: c.Scheduling.Reclaimed.StaleAfter.D(), Write: c.Node.WriteInterval.D(), Refresh: c.Node.Lending.RefreshInterval.D(), Percent: c.Scheduling.Evictions.PercentPerMinute,
 	}
