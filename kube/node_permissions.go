@@ -10,4 +10,5 @@ var AgentPermissions = []Permission{
 	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.CustomNodeResources, Verbs: []string{"create", "get"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.CustomNodeResources + "/status", Verbs: []string{"update"}},
+	{Group: v1alpha1.Group, Resource: v1alpha1.ServiceProfiles, Verbs: []string{"list", "watch"}},
 }

@@ -27,9 +27,6 @@ const (
 	maxProfiles = 4096
 )
 
-// ProfilePermissions is what an agent needs besides AgentPermissions to follow ServiceProfiles.
-var ProfilePermissions = []Permission{{Group: v1alpha1.Group, Resource: v1alpha1.ServiceProfiles, Verbs: []string{"list", "watch"}}}
-
 // ProfileWatch keeps an agent told of the ServiceProfiles of all namespaces. An API server without them is like one that has none; it is looked
 // for them again every ten minutes.
 type ProfileWatch struct {

@@ -243,6 +243,14 @@ func TestAgentAsksForNoMoreThanItMay(t *testing.T) {
 			t.Fatalf("outcome %d", got)
 		}
 	}
+	r.server.Offer(allProfiles, "v1alpha1")
+	told := make(chan int, 1)
+	profiles, err := WatchProfiles(t.Context(), r.server.Connection(), func(list []spec.NamedProfile) { told <- len(list) }, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-told
+	profiles.Stop()
 	var want []string
 	for _, p := range AgentPermissions {
 		for _, verb := range p.Verbs {

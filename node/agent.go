@@ -15,6 +15,7 @@ import (
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/report"
+	"hilbert.dev/hilbert/node/scrape"
 	"hilbert.dev/hilbert/node/shrink"
 	"hilbert.dev/hilbert/topology"
 )
@@ -87,6 +88,7 @@ type Agent struct {
 	lending    lending
 	relief     relief
 	memory     memory
+	profiling  profiling
 	disks      disks
 	governing  governing
 	troubles   troubles
@@ -104,8 +106,12 @@ type pod struct {
 	sandbox    string // the newest one
 	cgroup     string
 	bestEffort bool
-	priority   int32     // as its Binding says
-	since      time.Time // when it was first heard of
+	priority   int32 // as its Binding says
+	labels     map[string]string
+	address    string             // its IP; empty: it has none of its own
+	profile    *spec.NamedProfile // nil: none selects it
+	conflict   string             // the last that was told
+	since      time.Time          // when it was first heard of
 	// swapRoom is what it may yet swap, as of swapLooked.
 	swapRoom   advise.Sample
 	swapLooked time.Time
@@ -158,6 +164,7 @@ func New(o Options) (*Agent, error) {
 		return nil, fmt.Errorf("the kubelet would evict before this agent: %w", err)
 	}
 	a.disks.read = o.Disks
+	a.profiling.scraper = scrape.New(scrape.Defaults())
 	a.memory = newMemory(o.Kernel, func(r shrink.Result) { a.post(func() { a.shrank(r) }) })
 	for _, n := range o.Troubles {
 		a.troubles.set(n.Reason, n.Message)

@@ -7,6 +7,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/scrape"
 	"hilbert.dev/hilbert/node/shrink"
 )
 
@@ -47,6 +48,7 @@ type State struct {
 	Evicting   evict.Counts
 	Shrinking  shrink.Counts
 	Stops      uint64 // pods that the agent stopped itself
+	Scrapes    map[scrape.Outcome]uint64
 }
 
 // State copies the agent's state; inside Ask.
@@ -57,7 +59,7 @@ func (a *Agent) State() State {
 		Waiting: len(a.inbox), Lost: a.runtime.why,
 	}
 	s.Colocation, s.Evicting, s.Stops = a.colocation(time.Now()), a.relief.memory.Counts, a.relief.stops
-	s.Shrinking = a.memory.shrinker.Counts()
+	s.Shrinking, s.Scrapes = a.memory.shrinker.Counts(), a.profiling.scraper.Counts()
 	s.Notes, s.Refused = maps.Clone(a.counts.Notes), maps.Clone(a.counts.Refused)
 	a.observer.mu.Lock()
 	defer a.observer.mu.Unlock()

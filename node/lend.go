@@ -52,6 +52,7 @@ func (a *Agent) control(now time.Time) {
 	}
 	l := &a.lending
 	changed := false
+	a.aim()
 	a.sense(now, func(s *sensor) {
 		s.out.StopLending = a.stopsLending()
 		a.recordStart()

@@ -12,6 +12,8 @@ type Sandbox struct {
 	ID                   string
 	UID, Namespace, Name string // of the pod
 	Labels, Annotations  map[string]string
+	// Address is the pod's IP; empty: it has none of its own, or none yet.
+	Address string
 	// Cgroup is the pod's directory below the root of the hierarchy; empty with the reason in Trouble.
 	Cgroup, Trouble string
 	Amounts         Amounts

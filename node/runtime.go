@@ -191,6 +191,8 @@ func (a *Agent) remember(s *Sandbox) {
 	}
 	p.name, p.sandbox, p.cgroup, p.bestEffort = nameOf(s), s.ID, s.Cgroup, s.BestEffort
 	p.priority = priorityOf(s.Annotations)
+	p.labels, p.address = s.Labels, s.Address
+	a.profile(p)
 	a.sandboxes[s.ID] = p
 	if s.Trouble != "" {
 		a.note(p.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: s.Trouble})

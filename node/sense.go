@@ -85,7 +85,7 @@ func (s *sensor) zones() {
 // pods lists the online and the reclaimed pods by name, and adds up what they hold of the zones and the worst that they feel.
 func (s *sensor) pods() {
 	node := &s.out.Node
-	online := false
+	online, requests := false, make(map[string]int64)
 	for _, uid := range sortedKeys(s.agent.pods) {
 		p := s.agent.pods[uid]
 		asked, pool, ok := s.agent.manager.Pod(uid)
@@ -104,7 +104,9 @@ func (s *sensor) pods() {
 			continue
 		}
 		service := advise.Service{ID: id, Pool: pool, CPUUse: rateOf(use.CPU.Usage), CPUPressure: pressureOf(use), Memory: bytesOf(use.Memory.Current)}
+		s.steer(uid, p, &service, use)
 		s.out.Services = append(s.out.Services, service)
+		requests[pool] += asked.MilliCPU
 		if pool == "" {
 			s.charge(use, func(z *advise.Zone) *advise.Sample { return &z.PromisedUse })
 		} else {
@@ -116,11 +118,13 @@ func (s *sensor) pods() {
 	if !online { // nobody waits
 		node.CPUPressure, node.MemoryPressure = advise.Known(0), advise.Known(0)
 	}
-	for _, h := range s.agent.manager.Report().Held {
+	report := s.agent.manager.Report()
+	for _, h := range report.Held {
 		for z := range s.out.Zones {
 			s.out.Zones[z].Promised += int64(h.Grant.Memory[z]) * topology.Mebibyte
 		}
 	}
+	s.steered(report.Pools, requests)
 	slices.SortFunc(s.out.Services, func(x, y advise.Service) int { return cmp.Compare(x.ID, y.ID) })
 	slices.SortFunc(s.out.Reclaimed, func(x, y advise.Reclaimed) int { return cmp.Compare(x.ID, y.ID) })
 }

@@ -18,6 +18,9 @@ func (a *Agent) startWorkers(ctx context.Context) (beside func(func(context.Cont
 	if a.observer.reader != nil {
 		group.Go(func() { a.observe(ctx) })
 	}
+	if a.lends() {
+		group.Go(func() { a.profiling.scraper.Run(ctx, a.profiling.wanted, a.profiling.scraped) })
+	}
 	slots := make(chan struct{}, maxBeside)
 	beside = func(f func(context.Context)) {
 		group.Go(func() {

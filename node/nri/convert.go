@@ -24,7 +24,7 @@ func sandboxOf(p *api.PodSandbox) node.Sandbox {
 	linux := p.GetLinux()
 	s := node.Sandbox{
 		ID: p.GetId(), UID: p.GetUid(), Namespace: p.GetNamespace(), Name: p.GetName(),
-		Labels: p.GetLabels(), Annotations: p.GetAnnotations(),
+		Labels: p.GetLabels(), Annotations: p.GetAnnotations(), Address: addressOf(p),
 		Amounts: amountsOf(linux.GetPodOverhead(), linux.GetPodResources()), Processless: p.GetPid() == 0,
 	}
 	var err error
@@ -33,6 +33,15 @@ func sandboxOf(p *api.PodSandbox) node.Sandbox {
 	}
 	s.BestEffort = bestEffort(s.Cgroup, s.Amounts)
 	return s
+}
+
+// addressOf is the first of a pod's addresses. A pod in the node's network has none of its own: that would be the node's.
+func addressOf(p *api.PodSandbox) string {
+	own := slices.ContainsFunc(p.GetLinux().GetNamespaces(), func(n *api.LinuxNamespace) bool { return n.GetType() == "network" })
+	if ips := p.GetIps(); own && len(ips) > 0 {
+		return ips[0]
+	}
+	return ""
 }
 
 // bestEffort reports whether the kubelet counts the pod as BestEffort, which the runtime is told only by the cgroup that it is to use.

@@ -102,6 +102,14 @@ func TestSandbox(t *testing.T) {
 	if got := sandboxOf(p); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
+	p.Ips = []string{"10.0.0.7", "fd00::7"}
+	if got := sandboxOf(p).Address; got != "" {
+		t.Errorf("in the node's network it has the address %s of its own", got)
+	}
+	p.Linux.Namespaces = []*api.LinuxNamespace{{Type: "pid"}, {Type: "network", Path: "/run/netns/n"}}
+	if got := sandboxOf(p).Address; got != "10.0.0.7" {
+		t.Errorf("address %q", got)
+	}
 	if got := sandboxOf(&api.PodSandbox{}); got.Trouble == "" || got.Cgroup != "" || !got.Processless {
 		t.Errorf("without a parent: %+v", got)
 	}

@@ -49,10 +49,11 @@ func Defaults() Params {
 
 // Target is a number of a pod.
 type Target struct {
-	// Pod is its UID; Address its IP.
-	Pod     string
-	Address string
-	Metric  spec.ProfileMetric
+	// Pod is its UID, Indicator the caller's number of the metric; Address is the pod's IP.
+	Pod       string
+	Indicator int
+	Address   string
+	Metric    spec.ProfileMetric
 }
 
 // Outcome says what became of a target. Outcomes are few and stable: they label a metric.

@@ -104,6 +104,11 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	if err != nil {
 		return err
 	}
+	unfollow, err := api.follow(ctx, agent.Profiles)
+	if err != nil {
+		return err
+	}
+	defer unfollow()
 	served, err := serveAgent(agent, config, log, metrics)
 	if err != nil {
 		return err

@@ -22,9 +22,10 @@ var (
 	agentShrinks    = agentDesc("reclaim_requests_total", "Requests to take memory from a cgroup, by outcome.", "outcome")
 	agentShrunk     = agentDesc("reclaimed_bytes_total", "Memory that was taken from cgroups, as the kernel says.")
 	agentShrinking  = agentDesc("reclaim_requests_in_flight", "Cgroups from which memory is being taken.")
+	agentScrapes    = agentDesc("scrapes_total", "Metrics of ServiceProfiles that were asked for, by outcome.", "outcome")
 	agentLendings   = []*prometheus.Desc{
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentWished, agentGone, agentStopped, agentShrinks,
-		agentShrunk, agentShrinking,
+		agentShrunk, agentShrinking, agentScrapes,
 	}
 )
 
@@ -60,6 +61,9 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 	send(prometheus.CounterValue, agentStopped, float64(s.Stops))
 	for outcome, n := range s.Shrinking.Outcomes {
 		send(prometheus.CounterValue, agentShrinks, float64(n), string(outcome))
+	}
+	for outcome, n := range s.Scrapes {
+		send(prometheus.CounterValue, agentScrapes, float64(n), string(outcome))
 	}
 	send(prometheus.CounterValue, agentShrunk, float64(s.Shrinking.Got))
 	send(prometheus.GaugeValue, agentShrinking, float64(s.Shrinking.Working))

@@ -18,6 +18,8 @@ type agentAPI struct {
 	ports node.Ports
 	host  string
 	close func()
+	// follow keeps the agent told of ServiceProfiles until stop is called.
+	follow func(ctx context.Context, changed func([]spec.NamedProfile)) (stop func(), err error)
 }
 
 // maxKubeletWait bounds a question to the kubelet.
@@ -41,7 +43,10 @@ func exclusiveCPUs(kubeletDirectory string) func(context.Context) (map[node.PodK
 
 // connectAgent makes the agent's clients. An empty kubeconfig outside of a cluster is no mistake: the node stands alone then.
 func connectAgent(ctx context.Context, config *spec.Configuration, o Options, name string, log *slog.Logger) (agentAPI, error) {
-	alone := agentAPI{host: "none", close: func() {}}
+	alone := agentAPI{
+		host: "none", close: func() {},
+		follow: func(context.Context, func([]spec.NamedProfile)) (func(), error) { return func() {}, nil },
+	}
 	connection := o.Connection
 	if connection == nil {
 		var err error
@@ -80,6 +85,13 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 			},
 		},
 		host: connection.Host,
+		follow: func(ctx context.Context, changed func([]spec.NamedProfile)) (func(), error) {
+			w, err := kube.WatchProfiles(ctx, connection, changed, log)
+			if err != nil {
+				return nil, err
+			}
+			return w.Stop, nil
+		},
 		close: func() {
 			events.Close()
 			reporter.Close()
