@@ -40,15 +40,14 @@ var (
 	OutFlag    = flag.String("colocation.out", "", "the directory for results and pictures; none are written without")
 )
 
-// agentConfiguration is what deploy/agent.yaml has, but for a shorter tick and for no reserved core: the guest has few.
-//
-// Its one setting is the floor: cores of each NUMA node that reclaimed pods have at the least.
+// agentConfiguration is what deploy/agent.yaml has, but for a shorter tick. It wants the node's name, the reserved cores, and the floor: the cores of
+// each NUMA node that reclaimed pods have at the least.
 const agentConfiguration = `apiVersion: config.hilbert.dev/v1alpha1
 kind: HilbertConfiguration
 roles: [agent]
 clientConnection: {kubeconfig: /etc/hilbert/kubeconfig}
 server: {bindAddress: "0.0.0.0:10462"}
-node: {name: %s, tickInterval: %s, reservedCores: 0, reclaimedCores: %d}
+node: {name: %s, tickInterval: %s, reservedCores: %d, reclaimedCores: %d}
 `
 
 // Bed is a node for one test.
@@ -58,19 +57,24 @@ type Bed struct {
 
 	offline   []*Pod
 	agentRuns bool
+	reserved  int // cores
 	entered   int // arms: pods' names have it, for an old one may not be gone yet
 }
 
-// NewBed is the shared node with definitions installed, and an agent of the tree at root that was started and stopped.
-func NewBed(t testing.TB, root string) *Bed {
+// NewBed is the shared node with definitions installed, and an agent of the tree at root that was started and stopped. The node's services are kept to
+// the reserved cores, the first ones, where there are any.
+func NewBed(t testing.TB, root string, reserved int) *Bed {
 	t.Helper()
-	b := &Bed{Node: vmtest.Node(t), T: t}
+	b := &Bed{Node: vmtest.Node(t), T: t, reserved: reserved}
 	kubeconfig, err := b.Plane.KubeconfigAt(vm.HostAddress, agentName, "system:masters")
 	b.Must(err)
 	b.Must(b.Plane.InstallDefinitions(t.Context()))
 	b.agentRuns = true
-	b.Must(b.StartAgent(t.Context(), root, agentName, string(kubeconfig), fmt.Sprintf(agentConfiguration, b.Name, tick, 1)))
+	b.Must(b.StartAgent(t.Context(), root, agentName, string(kubeconfig), b.configuration(1)))
 	b.Agent(false)
+	if reserved > 0 {
+		b.Set(systemCgroup+"/cpuset.cpus", fmt.Sprintf("0-%d", reserved-1))
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			b.lastWords()
@@ -148,11 +152,15 @@ func (b *Bed) Freeze(p *Pod, frozen bool) {
 	b.Set(p.Cgroup+"/cgroup.freeze", map[bool]string{true: "1", false: "0"}[frozen])
 }
 
+func (b *Bed) configuration(floor int) string {
+	return fmt.Sprintf(agentConfiguration, b.Name, tick, b.reserved, floor)
+}
+
 // Floor starts the agent again with another floor, in cores.
 func (b *Bed) Floor(cores int) {
 	b.T.Helper()
 	b.agentRuns = true
-	b.Must(b.ReconfigureAgent(b.T.Context(), agentName, fmt.Sprintf(agentConfiguration, b.Name, tick, cores)))
+	b.Must(b.ReconfigureAgent(b.T.Context(), agentName, b.configuration(cores)))
 }
 
 // Pod is a running pod, and where the kernel has it.

@@ -51,7 +51,7 @@ func TestColocation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("half an hour; TestApart is its short form")
 	}
-	b := NewBed(t, root)
+	b := NewBed(t, root, 0)
 	asleep := []Job{{Name: "asleep", Args: []string{"count", "0"}, CPU: "400m", Memory: "64Mi"}}
 	arms := []Arm{
 		{Name: "alone", Title: "alone", Shape: BestEffort},
@@ -106,7 +106,7 @@ func judge(t *testing.T, r *Result) {
 // TestApart is the short form: what is always hungry for CPU and asked for none gets as much of it as each offline pod beside it, and with the agent
 // the whole of what the offline pods do not have.
 func TestApart(t *testing.T) {
-	b := NewBed(t, root)
+	b := NewBed(t, root, 0)
 	online := b.Run(b.server("", "count", "1"))[0]
 	const windows, window = 3, 2 * time.Second
 	result := &Result{}

@@ -13,7 +13,9 @@ import (
 )
 
 const (
-	uptimeFile, statFile, systemFile = "/proc/uptime", "/proc/stat", "/sys/fs/cgroup/system.slice/cpu.stat"
+	uptimeFile, statFile = "/proc/uptime", "/proc/stat"
+	systemCgroup         = "/sys/fs/cgroup/system.slice"
+	systemFile           = systemCgroup + "/cpu.stat"
 	// hertz is what the times of /proc/stat are counted in.
 	hertz = 100
 )

@@ -18,14 +18,17 @@ import (
 
 const (
 	root = "../../../.."
-	// The guest has CPUs to lend beyond the floor.
-	guestCPUs = 4
+	// The guest has CPUs to lend beyond the floor. Its services have one of their own: on the reclaimed pod's they would leave it next to nothing, for the
+	// kernel weighs kubepods on each CPU by what runs there of it, and what is there of BestEffort weighs a hundredth of a service.
+	guestCPUs, reserved = 4, 1
 	// directory is where all rename, in the guest; the pods have it as /shared.
 	directory = "/run/storm"
 	// perSecond are the requests of the online server; each spends costUS of CPU and renames a file this often.
 	perSecond, costUS, renames = 8, 3000, 2
 	// progress is which part of the requests the server has to answer while the pool is at its floor, stall the longest time without an answer.
 	progress, stall = 0.5, 5 * time.Second
+	// tinyFactor is how much later answers are with a tiny quota, at least.
+	tinyFactor = 2
 	// leastCores is the floor, and lendMost how long it is waited for more to be lent.
 	leastCores, lendMost = 1, time.Minute
 	// tinyQuota is what some node agents leave offline pods under pressure: 2 ms of every 100.
@@ -73,10 +76,9 @@ func TestLock(t *testing.T) {
 	judge(t, result)
 }
 
-// judge: progress under Hilbert, in each round; less of it with a tiny quota.
+// judge: progress under Hilbert, in each round; answers that are much later with a tiny quota, or none at all.
 func judge(t *testing.T, r *colocation.Result) {
 	t.Helper()
-	answers := func(f colocation.Figures) float64 { return f.Answers }
 	for _, a := range r.Arms {
 		if a.Name != floor.Name {
 			continue
@@ -88,8 +90,9 @@ func judge(t *testing.T, r *colocation.Result) {
 			}
 		}
 	}
-	if with, tiny := r.Of(floor.Name, answers).Median, r.Of(quota.Name, answers).Median; tiny > with/2 {
-		t.Errorf("%.1f answers a second with a tiny quota, %.1f with the floor: the lock is not contended, and the test shows nothing", tiny, with)
+	p99 := func(f colocation.Figures) float64 { return f.P99 }
+	if with, tiny := r.Of(floor.Name, p99).Median, r.Of(quota.Name, p99).Median; tiny > 0 && tiny < tinyFactor*with {
+		t.Errorf("p99 is %.0f ms with a tiny quota, %.0f with the floor: the lock is not contended, and the test shows nothing", tiny, with)
 	}
 }
 
@@ -100,7 +103,7 @@ type story struct {
 }
 
 func newStory(t *testing.T) *story {
-	s := &story{Bed: colocation.NewBed(t, root)}
+	s := &story{Bed: colocation.NewBed(t, root, reserved)}
 	_, err := s.Guest.Shell(t.Context(), fmt.Sprintf("mkdir -p %[1]s && mount -t tmpfs storm %[1]s && chmod 777 %[1]s", directory))
 	s.Must(err)
 	storm := s.BusyPod("storm", corev1.ResourceRequirements{}, "storm", "8")
