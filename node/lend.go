@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ type lending struct {
 	// at is when the laws last ran; zero: they never did, and nothing is offered.
 	at    time.Time
 	cores [topology.MaxZones]int // as last given to the manager
+	// demands are what steered pools should have, in millicores, as last given to the manager.
+	demands map[string]int64
 	held  int64                  // memory of the reclaimed pods, in bytes
 	// recorder writes what the laws saw and said; recorded: it has ended.
 	recorder *advise.Recorder
@@ -67,6 +70,11 @@ func (a *Agent) control(now time.Time) {
 		cores[z] = advice.Lend
 	}
 	suppress := l.advice.Suppression >= advise.SuppressWeight
+	if demands := demandsOf(l.advice.Pools); !maps.Equal(demands, l.demands) {
+		l.demands = demands
+		a.manager.SetDemands(demands)
+		changed = true
+	}
 	if cores != l.cores || suppress != a.manager.Suppressed() {
 		l.cores = cores
 		a.manager.SetReclaimed(cores)
@@ -80,6 +88,19 @@ func (a *Agent) control(now time.Time) {
 	if last := a.reporting.last; last != nil && report.Less(last.Status.Colocation, a.colocation(now)) {
 		a.reporting.urgent = true
 	}
+}
+
+// demandsOf is what the pools that are steered should have, in millicores; the others follow their requests.
+func demandsOf(pools map[string]int) map[string]int64 {
+	if len(pools) == 0 {
+		return nil
+	}
+	const milli = 1000
+	out := make(map[string]int64, len(pools))
+	for pool, cpus := range pools {
+		out[pool] = int64(cpus) * milli
+	}
+	return out
 }
 
 // recordStart begins the record, where one is wanted.

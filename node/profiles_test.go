@@ -124,3 +124,34 @@ func TestProfileIndicators(t *testing.T) {
 		t.Errorf("%v %+v", pools, seen)
 	}
 }
+
+// A service that is too slow takes CPUs from the other online pools too, whatever those ask for.
+func TestProfileSizesThePool(t *testing.T) {
+	l := newLender(t)
+	web := sandbox("web", 1, "qos=shared_cores")
+	web.Labels["app"], web.Address, web.Annotations[spec.AnnotationPool] = "web", "10.0.0.7", "web"
+	for _, s := range []Sandbox{web, sandbox("other", 6, "qos=shared_cores")} {
+		if err := l.agent.RunSandbox(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range l.busy {
+		l.busy[i] = 0.5
+	}
+	profile := webProfile("web", 1)
+	profile.Indicators = profile.Indicators[1:]
+	l.agent.Profiles([]spec.NamedProfile{profile})
+	size := func() (n int) {
+		l.agent.Ask(time.Minute, func(a *Agent) {
+			p, _ := a.manager.Placement("web")
+			n = p.CPUs.Len()
+		})
+		return n
+	}
+	l.tell(1, 5)
+	calm := size()
+	advised, _ := l.tell(5, 60)
+	if got := size(); calm != 1 || got < 3 || got > advised["web"] {
+		t.Errorf("the pool had %d CPUs and has %d, advised are %v", calm, got, advised)
+	}
+}
