@@ -53,7 +53,7 @@ func TestOwnNodePolicy(t *testing.T) {
 			continue
 		}
 		for _, verb := range p.Verbs {
-			if verb == "get" {
+			if !slices.Contains([]string{"create", "update", "patch", "delete"}, verb) {
 				continue
 			}
 			if !slices.Contains(rule.APIGroups, p.Group) || !slices.Contains(rule.Resources, p.Resource) || !slices.Contains(rule.Operations, operations[verb]) {

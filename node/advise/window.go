@@ -52,6 +52,9 @@ type Lowest struct {
 
 // see adds a value and returns the least; quiet is what the parts count for in which nothing was seen.
 func (w *Lowest) see(value, quiet int64, now, length time.Duration) int64 {
+	if *w == (Lowest{}) {
+		w.Part = part(now, length) // of this part only the end is seen, so it counts as what was before
+	}
 	if at := part(now, length); at != w.Part {
 		for skipped := min(at-w.Part, windowSlots+1); skipped > 1; skipped-- {
 			w.Slots[index(at-skipped+1)] = quiet

@@ -214,7 +214,7 @@ func TestInspectRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no pod":        {[]string{"explain", "node", "n1"}, "hilbert explain pod NAMESPACE/NAME"},
+		"no pod":        {[]string{"explain", "disk", "n1"}, "hilbert explain pod NAMESPACE/NAME"},
 		"no unit":       {[]string{"explain", "unit", "a/b/c"}, "is no unit"},
 		"two queues":    {[]string{"queue", "a", "b"}, "accepts at most 1 arg"},
 		"no name":       {[]string{"explain", "pod", "default/"}, "is no pod"},
