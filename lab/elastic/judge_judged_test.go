@@ -53,7 +53,7 @@ func TestJudge(t *testing.T) {
 		"over budget":        {many, "evictions in a minute"},
 		"none evicted":       {func(r *Result) { r.Events = r.Events[:4] }, "0 evictions"},
 		"late elsewhere":     {func(r *Result) { r.Events[6].At = 400 }, "only after 400 s"},
-		"never elsewhere":    {func(r *Result) { r.Events = r.Events[:6] }, "1 that were evicted 0 ran"},
+		"never elsewhere":    {func(r *Result) { r.Events = r.Events[:6] }, "evicted while the load was high 0 ran"},
 		"probe on tide":      {func(r *Result) { r.Events[3].Node = "a" }, "nothing is offered"},
 		"probe waits":        {func(r *Result) { r.Events[3].What = "" }, "0 were bound"},
 		"work does not come": {func(r *Result) { r.Fell = 850 }, "had what they want again"},

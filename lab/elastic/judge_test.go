@@ -41,7 +41,7 @@ func Judge(r *Result, b Bounds) (wrong []string) {
 	complain(f.WorstMinute > most, "%d evictions in a minute, want at most %d", f.WorstMinute, most)
 	complain(f.Evictions < b.Evictions, "%d evictions, want at least %d", f.Evictions, b.Evictions)
 	complain(b.Elsewhere > 0 && f.Elsewhere.Worst > b.Elsewhere, "evicted work ran elsewhere only after %.0f s, want %.0f s", f.Elsewhere.Worst, b.Elsewhere)
-	complain(f.Elsewhere.N < f.Evictions-f.RepeatEvictions, "of %d that were evicted %d ran elsewhere", f.Evictions, f.Elsewhere.N)
+	complain(f.Elsewhere.N < f.WhileHigh, "of %d that were evicted while the load was high %d ran elsewhere", f.WhileHigh, f.Elsewhere.N)
 	r.judgeProbes(complain)
 	if r.Fell > 0 {
 		complain(b.Resumed > 0 && (f.Resumed.N < r.Options.Tide || f.Resumed.Worst > b.Resumed),

@@ -38,6 +38,10 @@ func (b *bed) fill(ctx context.Context) error {
 	if err := b.await(ctx, "all nodes lend", b.allLend); err != nil {
 		return err
 	}
+	const late = time.Second
+	if err := b.until(ctx, b.Write+late, never); err != nil { // hilbertd has heard it of all
+		return err
+	}
 	b.result.Offered = b.now()
 	b.log.Info("all nodes lend", "at", b.now())
 	if err := b.createAll(ctx, b.Nodes*b.Queue, member{}); err != nil {

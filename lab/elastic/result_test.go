@@ -76,6 +76,7 @@ type Figures struct {
 	Elsewhere       Spread  `json:"elsewhere"` // from the rise of the load until who was evicted ran on another node
 	Again           Spread  `json:"again"`     // from the eviction until then
 	Evictions       int     `json:"evictions"`
+	WhileHigh       int     `json:"whileHigh"`       // of the evictions: of lines not evicted before, before the load fell
 	RepeatEvictions int     `json:"repeatEvictions"` // of pods whose line was evicted before
 	TwiceInTen      int     `json:"twiceIn10min"`
 	OnlineTouched   int     `json:"onlineTouched"`
@@ -147,7 +148,11 @@ func (f *Figures) count(r *Result, roles map[string]string) {
 		case e.What == leaves:
 			f.Evictions++
 			all = append(all, e.At)
-			if before, ok := last[e.Line]; ok {
+			before, ok := last[e.Line]
+			if !ok && (r.Fell == 0 || e.At < r.Fell) {
+				f.WhileHigh++
+			}
+			if ok {
 				f.RepeatEvictions++
 				if e.At-before.At < tenMinutes {
 					f.TwiceInTen++
