@@ -23,7 +23,7 @@ type lending struct {
 	cores [topology.MaxZones]int // as last given to the manager
 	// demands are what steered pools should have, in millicores, as last given to the manager.
 	demands map[string]int64
-	held  int64                  // memory of the reclaimed pods, in bytes
+	held    int64 // memory of the reclaimed pods, in bytes
 	// recorder writes what the laws saw and said; recorded: it has ended.
 	recorder *advise.Recorder
 	recorded bool

@@ -113,11 +113,11 @@ func (l *lender) run(seconds int) (out *spec.Colocation) {
 	return out
 }
 
-func (l *lender) cpus(uid string) string {
+func (l *lender) batch() string {
 	l.Helper()
 	var out string
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		p, _ := a.manager.Placement(uid)
+		p, _ := a.manager.Placement("batch")
 		out = p.CPUs.String()
 	})
 	return out
@@ -134,7 +134,7 @@ func TestLending(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := l.cpus("batch"); got != "3,7" {
+	if got := l.batch(); got != "3,7" {
 		t.Fatalf("the reclaimed pod begins on CPUs %s, want the floor 3,7", got)
 	}
 	for i := range l.busy {
@@ -154,7 +154,7 @@ func TestLending(t *testing.T) {
 	if offered.Lent.MemoryMiB != 100 {
 		t.Errorf("the reclaimed pod holds %d MiB, want 100", offered.Lent.MemoryMiB)
 	}
-	lent := l.cpus("batch")
+	lent := l.batch()
 	if len(lent) <= len("3,7") {
 		t.Errorf("the reclaimed pod still runs on %s", lent)
 	}
@@ -163,7 +163,7 @@ func TestLending(t *testing.T) {
 		l.busy[i], l.waiting[i] = 1, 2
 	}
 	suppressed := l.run(3)
-	if got := l.cpus("batch"); got != "3,7" {
+	if got := l.batch(); got != "3,7" {
 		t.Errorf("after three seconds of waiting the reclaimed pod has CPUs %s, want the floor", got)
 	}
 	if suppressed.Suppression == spec.SuppressionNone || suppressed.Headroom.MilliCPU >= offered.Headroom.MilliCPU {

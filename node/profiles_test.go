@@ -82,8 +82,8 @@ func TestProfileKeepsCPUs(t *testing.T) {
 		if n := pools[spec.PoolShare]; n < c.least || n > c.most {
 			t.Errorf("%s: the advice is %v", c.name, pools)
 		}
-		if kept := l.cpus("batch") == "3,7"; kept != c.kept {
-			t.Errorf("%s: the reclaimed pod has %s", c.name, l.cpus("batch"))
+		if kept := l.batch() == "3,7"; kept != c.kept {
+			t.Errorf("%s: the reclaimed pod has %s", c.name, l.batch())
 		}
 	}
 }

@@ -351,8 +351,10 @@ func (s *simulation) editNode() {
 
 // String names a fault for messages.
 func (f fault) String() string {
-	names := [faultKinds]string{"deletion", "node flap", "node edit", "restart", "relist", "queue edit", "unit flap", "agent silence", "agent claim",
-		"headroom fall", "headroom shut", "tide"}
+	names := [faultKinds]string{
+		"deletion", "node flap", "node edit", "restart", "relist", "queue edit", "unit flap", "agent silence", "agent claim",
+		"headroom fall", "headroom shut", "tide",
+	}
 	if f < 0 || f >= faultKinds {
 		return fmt.Sprintf("fault %d", int32(f))
 	}

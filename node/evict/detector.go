@@ -153,7 +153,8 @@ var detectors = [detectorCount]row{
 		hold: func(p *Params) (_, _ time.Duration) { return p.CPU.For, 0 },
 	},
 	CPUSuppressed: {
-		name: "CPUSuppressed", resource: wantedCPU,
+		// Lending is what helps who starves; who waits himself stops it by other means.
+		name: "CPUSuppressed", resource: wantedCPU, lends: true,
 		read: starvation, say: sayStarvation, eligible: (*view).starves,
 		hold: func(p *Params) (_, _ time.Duration) { return p.Suppressed.For, 0 },
 	},
