@@ -48,6 +48,8 @@ type Options struct {
 	Recursive  bool
 	// Uptime is how long the node has been up. What the laws remember counts from there.
 	Uptime time.Duration
+	// Scraper asks pods for the metrics that their profiles want; nil: nobody does.
+	Scraper *scrape.Scraper
 	// Governors keep what is not divided by CPUs and memory alone.
 	Governors []Governor
 	// Record takes what the laws saw and said; nil: nobody wants it. Who bounds it answers with an error.
@@ -164,7 +166,7 @@ func New(o Options) (*Agent, error) {
 		return nil, fmt.Errorf("the kubelet would evict before this agent: %w", err)
 	}
 	a.disks.read = o.Disks
-	a.profiling.scraper = scrape.New(scrape.Defaults())
+	a.profiling.scraper = o.Scraper
 	a.memory = newMemory(o.Kernel, func(r shrink.Result) { a.post(func() { a.shrank(r) }) })
 	for _, n := range o.Troubles {
 		a.troubles.set(n.Reason, n.Message)

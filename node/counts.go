@@ -59,7 +59,10 @@ func (a *Agent) State() State {
 		Waiting: len(a.inbox), Lost: a.runtime.why,
 	}
 	s.Colocation, s.Evicting, s.Stops = a.colocation(time.Now()), a.relief.memory.Counts, a.relief.stops
-	s.Shrinking, s.Scrapes = a.memory.shrinker.Counts(), a.profiling.scraper.Counts()
+	s.Shrinking = a.memory.shrinker.Counts()
+	if a.profiling.scraper != nil {
+		s.Scrapes = a.profiling.scraper.Counts()
+	}
 	s.Notes, s.Refused = maps.Clone(a.counts.Notes), maps.Clone(a.counts.Refused)
 	a.observer.mu.Lock()
 	defer a.observer.mu.Unlock()

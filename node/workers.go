@@ -18,7 +18,7 @@ func (a *Agent) startWorkers(ctx context.Context) (beside func(func(context.Cont
 	if a.observer.reader != nil {
 		group.Go(func() { a.observe(ctx) })
 	}
-	if a.lends() {
+	if a.lends() && a.profiling.scraper != nil {
 		group.Go(func() { a.profiling.scraper.Run(ctx, a.profiling.wanted, a.profiling.scraped) })
 	}
 	slots := make(chan struct{}, maxBeside)

@@ -23,6 +23,7 @@ import (
 	"hilbert.dev/hilbert/node/machine"
 	"hilbert.dev/hilbert/node/nri"
 	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/scrape"
 	"hilbert.dev/hilbert/node/shrink"
 )
 
@@ -78,6 +79,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	if err != nil {
 		return err
 	}
+	options.Scraper = scrape.New(scrape.Defaults())
 	options.Kernel, options.Observe = kernel, observe.New(roots.observed, observe.Params{})
 	if path := config.Node.Lending.Record; path != "" {
 		record, err := openRecord(path)
