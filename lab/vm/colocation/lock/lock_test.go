@@ -76,7 +76,8 @@ func TestLock(t *testing.T) {
 	judge(t, result)
 }
 
-// judge: progress under Hilbert, in each round; answers that are much later with a tiny quota, or none at all.
+// judge: progress under Hilbert, in each round. That the lock is contended, and answers much later with a tiny quota, shows over some rounds: in a single one
+// the host's other work may be in the way.
 func judge(t *testing.T, r *colocation.Result) {
 	t.Helper()
 	for _, a := range r.Arms {
@@ -89,6 +90,9 @@ func judge(t *testing.T, r *colocation.Result) {
 					i, f.Answers, gap, progress*perSecond, stall)
 			}
 		}
+	}
+	if testing.Short() {
+		return
 	}
 	p99 := func(f colocation.Figures) float64 { return f.P99 }
 	if with, tiny := r.Of(floor.Name, p99).Median, r.Of(quota.Name, p99).Median; tiny > 0 && tiny < tinyFactor*with {
