@@ -94,15 +94,15 @@ func (s *sensor) memory(now time.Time) advise.MemoryObservation {
 		At: s.out.At, Total: bytesOf(node.Total), Free: bytesOf(node.Free), SwapTotal: bytesOf(node.SwapTotal), SwapFree: bytesOf(node.SwapFree),
 		OnlinePressure: s.out.Node.MemoryPressure, Recursive: s.agent.options.Recursive,
 	}
-	var headroom float64
+	o.Headroom.Known = len(s.agent.lending.advice.Zones) == len(s.out.Zones)
 	for z, advice := range s.agent.lending.advice.Zones {
 		if z < len(s.out.Zones) {
-			zone := &s.out.Zones[z]
-			headroom += float64(advice.Memory.Published)
-			o.Zones = append(o.Zones, advise.MemoryZone{Total: zone.MemoryTotal, Free: zone.MemoryFree, Headroom: advise.Known(float64(advice.Memory.Published))})
+			zone, headroom := &s.out.Zones[z], runningHeadroom(&advice.Memory)
+			o.Headroom.Value += headroom.Value
+			o.Headroom.Known = o.Headroom.Known && headroom.Known
+			o.Zones = append(o.Zones, advise.MemoryZone{Total: zone.MemoryTotal, Free: zone.MemoryFree, Headroom: headroom})
 		}
 	}
-	o.Headroom = advise.Sample{Value: headroom, Known: len(o.Zones) > 0}
 	for _, uid := range sortedKeys(s.agent.pods) {
 		if pod, ok := s.memoryPod(uid); ok {
 			o.Pods = append(o.Pods, pod)
@@ -111,6 +111,12 @@ func (s *sensor) memory(now time.Time) advise.MemoryObservation {
 	slices.SortFunc(o.Pods, func(x, y advise.MemoryPod) int { return cmp.Compare(x.ID, y.ID) })
 	o.Groups = s.agent.memoryGroups(o.Pods, now)
 	return o
+}
+
+// runningHeadroom is what those who run may hold: what the law finds now. What is published rises late, and is nothing for minutes after a start; that keeps
+// newcomers away, and must take nothing from who is here.
+func runningHeadroom(h *advise.Headroom) advise.Sample {
+	return advise.Sample{Value: float64(h.Now), Known: h.Reason != advise.BoundByMissing}
 }
 
 func (s *sensor) memoryPod(uid string) (out advise.MemoryPod, ok bool) {

@@ -131,3 +131,24 @@ func TestMemoryWishes(t *testing.T) {
 		return true
 	})
 }
+
+// After a start nothing is published for three minutes. That takes no memory from who runs; a real shortage does.
+func TestWhatRunsKeepsItsMemory(t *testing.T) {
+	l, _, low, _ := crowded(t)
+	limit := func() (high int64) {
+		l.agent.Ask(time.Minute, func(a *Agent) { high = a.memory.limits[low.Cgroup].High })
+		return high
+	}
+	const amount = 512 << 20
+	if said := l.run(60); said.Headroom.MemoryMiB != 0 {
+		t.Fatalf("a minute after the start %+v is published", said.Headroom)
+	}
+	if high := limit(); high != 0 && high < amount {
+		t.Errorf("memory.high of a pod that may have %d is %d", amount, high)
+	}
+	l.counters.free = [2]int{150, 150}
+	l.run(60)
+	if high := limit(); high == 0 || high >= amount {
+		t.Errorf("where memory is short, memory.high of a reclaimed pod is %d", high)
+	}
+}

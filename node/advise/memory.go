@@ -18,7 +18,7 @@ type MemoryObservation struct {
 	SwapFree  Sample `json:"swapFree"`
 	// OnlinePressure is the worst online pod's; known and 0 where there are no online pods.
 	OnlinePressure Sample `json:"onlinePressure"`
-	// Headroom is what was published for all reclaimed pods of the node together.
+	// Headroom is what all reclaimed pods of the node together may hold now.
 	Headroom Sample `json:"headroom"`
 	// Recursive: the hierarchy is mounted with memory_recursiveprot.
 	Recursive bool         `json:"recursive,omitempty"`
@@ -29,7 +29,7 @@ type MemoryObservation struct {
 	Groups []MemoryGroup `json:"groups,omitempty"`
 }
 
-// MemoryZone is one NUMA node. Headroom is its part of the published one.
+// MemoryZone is one NUMA node. Headroom is its part of that.
 type MemoryZone struct {
 	Total    Sample `json:"total"`
 	Free     Sample `json:"free"`
