@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -156,7 +157,7 @@ func (b *eventBook) next(now time.Time) (*eventWrite, time.Duration) {
 		return nil, wait
 	}
 	if b.budget < 1 {
-		return nil, time.Duration((1 - b.budget) * float64(eventRefill))
+		return nil, time.Duration(math.Ceil((1 - b.budget) * float64(eventRefill))) // a part of a nanosecond would be no time at all
 	}
 	b.budget--
 	w := &eventWrite{
