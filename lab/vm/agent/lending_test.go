@@ -54,6 +54,7 @@ func (r *rig) pool(p *corev1.Pod) (cpus topology.CPUSet, err error) {
 // TestLending: a reclaimed pod is bound only when the node has said for a while what it can lend, and is limited to what it asked for; cores that
 // the online pod does not use come to it step by step; and when the online pod wants them, they are back within a few control periods.
 func TestLending(t *testing.T) {
+	long(t)
 	r := newRig(t)
 	r.lend()
 	online := r.run(r.pod("online", requests("5")))[0]
