@@ -6,8 +6,8 @@
 // have no veth and are known by their cgroup.
 //
 // Invariants: a packet that is not marked is counted, and never delayed or dropped. What waits is bounded in time and in bytes, so that it
-// cannot fill the qdisc that online pods share; beyond that reclaimed packets are dropped, and from the half on
-// some are, so that who fills it does not keep the others out. Traffic between pods of one node is not counted.
+// cannot fill the qdisc that online pods share; beyond that reclaimed packets are dropped, and from a sixteenth of it on some are, so that
+// who fills it does not keep the others out. Traffic between pods of one node is not counted.
 // Programs, counters and the ceiling are pinned where the kernel has a BPF file system: they hold while the agent is away, and the next one
 // takes them over. Detach takes all of it back, and a qdisc that somebody chose is never replaced.
 //

@@ -52,6 +52,11 @@ const (
 	classes
 )
 
+// earlyShift is where packets begin to be dropped: at the horizon shifted right by so much, and from there the more often the longer they would
+// wait. A sender through a veth does not feel how much of its own waits in the qdisc and fills whatever there is; one in the host's network
+// may have two packets there (TCP small queues), so that its share is two packets in each such wait. A short wait keeps the shares alike.
+const earlyShift = 4
+
 // maxHostPods bounds the reclaimed pods in the host's network.
 const maxHostPods = 1024
 
@@ -197,10 +202,8 @@ func decide() asm.Instructions {
 		asm.Sub.Reg(asm.R1, asm.R0),
 		asm.LoadMem(asm.R2, asm.R7, settingsHorizon, asm.DWord),
 		asm.JGT.Reg(asm.R1, asm.R2, "drop"),
-		asm.LSh.Imm(asm.R1, 1),
+		asm.RSh.Imm(asm.R2, earlyShift),
 		asm.JLE.Reg(asm.R1, asm.R2, "delay"),
-		// In the second half of the horizon some are dropped, none at its beginning and all at its end. Else who fills it would go on filling
-		// it, and another pod's packets would always come too late.
 		asm.Sub.Reg(asm.R1, asm.R2),
 		asm.StoreMem(asm.RFP, -40, asm.R1, asm.DWord),
 		asm.StoreMem(asm.RFP, -48, asm.R3, asm.DWord),

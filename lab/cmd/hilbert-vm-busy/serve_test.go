@@ -13,7 +13,7 @@ import (
 // TestServe: requests are wanted at about the rate that was asked for whether or not they are answered in time, and none is answered sooner than its
 // cost allows.
 func TestServe(t *testing.T) {
-	dir := t.TempDir()
+	dir := stormy(t)
 	const perSecond, cost, during = 100, time.Millisecond, 2 * time.Second
 	began := sinceBoot()
 	if err := serve(server{perSecond: perSecond, cost: cost, workers: 2, renames: 3, dir: dir}, dir); err != nil {
@@ -44,12 +44,22 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// stormy is a directory in which files are renamed for as long as this process lives: removing it may fail, so no t.TempDir.
+func stormy(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "storm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 // TestWork: what is done is counted, in each of the ways.
 func TestWork(t *testing.T) {
 	for name, begin := range map[string]func(d *done) error{
 		"count": func(d *done) error { d.count(1); return nil },
 		"walk":  func(d *done) error { d.walk(2); return nil },
-		"storm": func(d *done) error { return d.storm(2, t.TempDir()) },
+		"storm": func(d *done) error { return d.storm(2, stormy(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

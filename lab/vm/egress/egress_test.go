@@ -7,4 +7,4 @@ import (
 )
 
 // TestInGuest runs the tests of node/egress that need a guest.
-func TestInGuest(t *testing.T) { probe.Run(t, "../../..", "./node/egress", "TestGuest") }
+func TestInGuest(t *testing.T) { probe.Run(t, "../../..", "./node/egress", "TestGuest|TestPace") }
