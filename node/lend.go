@@ -129,19 +129,13 @@ func (a *Agent) recordEnds(err error) {
 	}
 }
 
-// suppressions are the levels by their names in the report.
-var suppressions = [...]string{
-	advise.SuppressNone: spec.SuppressionNone, advise.SuppressWeight: spec.SuppressionWeight,
-	advise.SuppressFloor: spec.SuppressionFloor, advise.SuppressEvict: spec.SuppressionEvict,
-}
-
 // colocation is what is said of lending; nil: nothing can be said, and so nothing is offered.
 func (a *Agent) colocation(now time.Time) *spec.Colocation {
 	l := &a.lending
 	if !a.lends() || l.at.IsZero() || now.Sub(l.at) > maxAdviceAge {
 		return nil
 	}
-	out := &spec.Colocation{Suppression: suppressions[l.advice.Suppression], Closed: a.closed()}
+	out := &spec.Colocation{Suppression: l.advice.Suppression.String(), Closed: a.closed()}
 	if d := &a.relief.decision; !d.DryRun {
 		out.Evictions = d.Wishes
 	}

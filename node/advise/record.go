@@ -9,6 +9,8 @@ import (
 	"io"
 	"slices"
 	"strconv"
+
+	"hilbert.dev/hilbert/api/spec"
 )
 
 // recordFormat names the lines that a Recorder writes; another number after the slash is another form.
@@ -194,13 +196,13 @@ func Same(a, b *Advice) bool {
 func (s Suppression) String() string {
 	switch s {
 	case SuppressNone:
-		return "None"
+		return spec.SuppressionNone
 	case SuppressWeight:
-		return "Weight"
+		return spec.SuppressionWeight
 	case SuppressFloor:
-		return "Floor"
+		return spec.SuppressionFloor
 	case SuppressEvict:
-		return "Evict"
+		return spec.SuppressionEvict
 	}
 	return strconv.Itoa(int(s))
 }
