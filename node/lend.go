@@ -135,10 +135,7 @@ func (a *Agent) colocation(now time.Time) *spec.Colocation {
 	if !a.lends() || l.at.IsZero() || now.Sub(l.at) > maxAdviceAge {
 		return nil
 	}
-	out := &spec.Colocation{Suppression: l.advice.Suppression.String(), Closed: a.closed()}
-	if d := &a.relief.decision; !d.DryRun {
-		out.Evictions = d.Wishes
-	}
+	out := &spec.Colocation{Suppression: l.advice.Suppression.String(), Closed: a.closed(), Evictions: a.relief.do().Wishes}
 	for z, advice := range l.advice.Zones {
 		zone := spec.ZoneHeadroom{
 			Name:      strconv.Itoa(a.options.Machine.NUMA[z].ID),

@@ -40,16 +40,21 @@ func (a *Agent) relieve(s *sensor, now time.Time) {
 	r := &a.relief
 	o := s.relief(now)
 	r.decision = evict.Step(&o, &r.params, &r.memory)
-	d := &r.decision
 	maps.DeleteFunc(r.stopped, func(_ string, until time.Time) bool { return now.After(until) })
-	a.notice(d.Notices)
-	if d.DryRun {
-		return
+	a.notice(r.decision.Notices)
+	do := r.do()
+	a.reclaim(do.Reclaims)
+	if do.Stop != nil {
+		a.stopPod(do.Stop, now)
 	}
-	a.reclaim(d.Reclaims)
-	if d.Stop != nil {
-		a.stopPod(d.Stop, now)
+}
+
+// do is what is to be done of what was decided last: in a dry run nothing.
+func (r *relief) do() *evict.Decision {
+	if r.decision.DryRun {
+		return &evict.Decision{}
 	}
+	return &r.decision
 }
 
 // notice tells pods that they will have to go, once each.
@@ -94,13 +99,13 @@ func (a *Agent) barred(uid string) error {
 
 // stopsLending reports whether the eviction manager wants nothing more lent.
 func (a *Agent) stopsLending() bool {
-	return len(a.relief.decision.NoLending) > 0 && !a.relief.decision.DryRun
+	return len(a.relief.do().NoLending) > 0
 }
 
 // closed says why the node takes no reclaimed pods; empty: it does.
 func (a *Agent) closed() string {
-	c := a.relief.decision.Closed
-	if c.Reason == "" || a.relief.decision.DryRun {
+	c := &a.relief.do().Closed
+	if c.Reason == "" {
 		return ""
 	}
 	return fmt.Sprintf("%s; until %s", c.Reason, a.started.Add(c.Until).UTC().Format(time.RFC3339))

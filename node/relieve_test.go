@@ -79,9 +79,12 @@ func TestReliefDryRun(t *testing.T) {
 	l.counters.free = [2]int{60, 60}
 	said := l.run(120)
 	var wishes int
-	l.agent.Ask(time.Minute, func(a *Agent) { wishes = len(a.relief.decision.Wishes) })
-	if wishes == 0 || len(said.Evictions) != 0 || said.Closed != "" || killed(l, &low) {
-		t.Errorf("%d wishes; said %+v", wishes, said)
+	var stops bool
+	l.agent.Ask(time.Minute, func(a *Agent) {
+		wishes, stops = min(len(a.relief.decision.Wishes), len(a.relief.decision.NoLending)), a.stopsLending()
+	})
+	if wishes == 0 || len(said.Evictions) != 0 || said.Closed != "" || stops || killed(l, &low) {
+		t.Errorf("%d wishes; said %+v; lending stops: %v", wishes, said, stops)
 	}
 }
 
