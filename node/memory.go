@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/shrink"
+	"hilbert.dev/hilbert/topology"
 )
 
 // memory is the loop's part of memory control.
@@ -127,17 +128,17 @@ func (s *sensor) memoryPod(uid string) (out advise.MemoryPod, ok bool) {
 	}
 	use := s.use(p.cgroup)
 	const pageSize = 4096
-	anon, file := rateOf(use.Memory.RefaultAnon), rateOf(use.Memory.RefaultFile)
+	refaults := plus(rateOf(use.Memory.RefaultAnon), rateOf(use.Memory.RefaultFile))
 	out = advise.MemoryPod{
 		ID: p.name.Namespace + "/" + p.name.Name, Dir: p.cgroup, Reclaimed: pool == spec.PoolReclaimed, Zone: advise.AnyZone,
 		Current: bytesOf(use.Memory.Current), Anon: bytesOf(use.Memory.Anon),
 		InactiveFile: bytesOf(use.Memory.InactiveFile), ActiveFile: bytesOf(use.Memory.ActiveFile),
 		Pressure:  rateOf(use.MemoryPressure.Some.Avg10),
-		Refaults:  advise.Sample{Value: (anon.Value + file.Value) * pageSize, Known: anon.Known && file.Known},
+		Refaults:  advise.Sample{Value: refaults.Value * pageSize, Known: refaults.Known},
 		Shrinking: s.agent.memory.shrinker.Busy(p.cgroup), Last: s.agent.memory.shrunk[p.cgroup],
 	}
 	if out.Reclaimed {
-		out.Amount = asked.Reclaimed.MemoryMiB * mebibyte
+		out.Amount = asked.Reclaimed.MemoryMiB * topology.Mebibyte
 	}
 	for i := range s.out.Zones {
 		zone := s.zoneOf(use, i)
@@ -270,6 +271,12 @@ func (s *sensor) use(dir string) *observe.CgroupUse {
 		return use
 	}
 	return &observe.CgroupUse{}
+}
+
+// heldIn is what a cgroup holds in the zone of an index, page cache included, in bytes.
+func (s *sensor) heldIn(use *observe.CgroupUse, zone int) advise.Sample {
+	has := s.zoneOf(use, zone)
+	return plus(bytesOf(has.Anon), bytesOf(has.File))
 }
 
 // zoneOf is what a cgroup has in the zone of an index.

@@ -129,7 +129,7 @@ func (s *sensor) steer(uid string, p *pod, service *advise.Service, use *observe
 }
 
 // steered lists the pools of the services with a profile: what they have, and what all of their pods ask for.
-func (s *sensor) steered(pools []allocate.Pool, asked map[string]int64) {
+func (s *sensor) steered() {
 	if len(s.out.Profiles) == 0 {
 		return
 	}
@@ -140,8 +140,9 @@ func (s *sensor) steered(pools []allocate.Pool, asked map[string]int64) {
 		}
 	}
 	const milli = 1000
+	pools := s.agent.manager.Pools()
 	for _, name := range sortedKeys(wanted) {
-		pool := advise.Pool{Name: name, Requests: advise.Known(float64(asked[name]) / milli)}
+		pool := advise.Pool{Name: name, Requests: advise.Known(float64(s.demand[name]) / milli)}
 		if i := slices.IndexFunc(pools, func(p allocate.Pool) bool { return p.Name == name }); i >= 0 {
 			pool.CPUs = pools[i].CPUs.Len()
 		}

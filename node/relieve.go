@@ -15,8 +15,6 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-const mebibyte = topology.Mebibyte
-
 // relief is the loop's part of eviction. Who has to go is asked for in the report; only past a hard mark, where nobody answers, is a pod stopped
 // here.
 type relief struct {
@@ -186,20 +184,17 @@ func (s *sensor) reliefPod(uid string) (out evict.Pod, ok bool) {
 		level = spec.QoSShared // it was not treated as it asked, so it does not go as it asked either
 	}
 	use := s.use(p.cgroup)
-	anon, shmem := bytesOf(use.Memory.Anon), bytesOf(use.Memory.Shmem)
 	out = evict.Pod{
 		Ref: evict.Ref(p.name), Level: level, Priority: p.priority, Started: p.since.Sub(s.agent.started),
-		Memory: bytesOf(use.Memory.Current), RSS: advise.Sample{Value: anon.Value + shmem.Value, Known: anon.Known && shmem.Known},
+		Memory: bytesOf(use.Memory.Current), RSS: plus(bytesOf(use.Memory.Anon), bytesOf(use.Memory.Shmem)),
 		CPU: rateOf(use.CPU.Usage), RunDelay: s.runDelay(p),
 	}
 	if r := asked.Reclaimed; r != (spec.ReclaimedAmounts{}) {
 		const milli = 1000
-		out.MemoryAmount, out.CPUAmount = advise.Known(float64(r.MemoryMiB*mebibyte)), advise.Known(float64(r.MilliCPU)/milli)
+		out.MemoryAmount, out.CPUAmount = advise.Known(float64(r.MemoryMiB*topology.Mebibyte)), advise.Known(float64(r.MilliCPU)/milli)
 	}
 	for i := range s.out.Zones {
-		zone := s.zoneOf(use, i)
-		anon, file := bytesOf(zone.Anon), bytesOf(zone.File)
-		out.Zones = append(out.Zones, advise.Sample{Value: anon.Value + file.Value, Known: anon.Known && file.Known})
+		out.Zones = append(out.Zones, s.heldIn(use, i))
 	}
 	return out, true
 }

@@ -22,7 +22,7 @@ const (
 // sense hands what was read last to look, and what the laws of CPU and headroom see of it. Without a fresh reading nothing is known, and the laws
 // are told so.
 func (a *Agent) sense(now time.Time, look func(*sensor)) {
-	s := sensor{agent: a, machine: a.options.Machine, out: advise.Observation{At: now.Sub(a.started), Wall: now}}
+	s := sensor{agent: a, machine: a.options.Machine, demand: a.manager.Demand(), out: advise.Observation{At: now.Sub(a.started), Wall: now}}
 	a.observer.mu.Lock()
 	defer a.observer.mu.Unlock()
 	if now.Sub(a.observer.lastAt) <= maxSenseAge {
@@ -47,6 +47,7 @@ type sensor struct {
 	machine *topology.Machine
 	seen    *observe.Observation
 	cgroups map[string]*observe.CgroupUse // by directory
+	demand  map[string]int64              // what the pods of each shared pool ask for, in millicores
 	out     advise.Observation
 }
 
@@ -57,16 +58,19 @@ func (s *sensor) node() {
 
 // zones fills in what is known of each zone as such; pods adds what pods hold of it.
 func (s *sensor) zones() {
-	manager := s.agent.manager
-	pools := manager.PoolZones()
-	demand, all := manager.Demand(), 0
+	pools := s.agent.manager.PoolZones()
+	var demand int64
+	for _, milliCPU := range s.demand {
+		demand += milliCPU
+	}
+	all := 0
 	for _, p := range pools {
 		all += p.Shared.Len() + p.Reclaimed.Len()
 	}
 	for i, p := range pools {
 		z := advise.Zone{
 			Divisible: p.Shared.Len() + p.Reclaimed.Len(), Threads: s.machine.Threads(), Lent: p.Reclaimed.Len(),
-			SharedUse: s.sum(p.Shared, busy), SharedDelay: s.sum(p.Shared, delay), LentUse: s.sum(p.Reclaimed, busy),
+			SharedUse: s.ofCPUs(p.Shared, busy), SharedDelay: s.ofCPUs(p.Shared, delay), LentUse: s.ofCPUs(p.Reclaimed, busy),
 			Reserved: int64(*s.agent.options.Config.ReservedMemory) * topology.Mebibyte,
 		}
 		if all > 0 {
@@ -85,7 +89,7 @@ func (s *sensor) zones() {
 // pods lists the online and the reclaimed pods by name, and adds up what they hold of the zones and the worst that they feel.
 func (s *sensor) pods() {
 	node := &s.out.Node
-	online, requests := false, make(map[string]int64)
+	online := false
 	for _, uid := range sortedKeys(s.agent.pods) {
 		p := s.agent.pods[uid]
 		asked, pool, ok := s.agent.manager.Pod(uid)
@@ -106,7 +110,6 @@ func (s *sensor) pods() {
 		service := advise.Service{ID: id, Pool: pool, CPUUse: rateOf(use.CPU.Usage), CPUPressure: pressureOf(use), Memory: bytesOf(use.Memory.Current)}
 		s.steer(uid, p, &service, use)
 		s.out.Services = append(s.out.Services, service)
-		requests[pool] += asked.MilliCPU
 		if pool == "" {
 			s.charge(use, func(z *advise.Zone) *advise.Sample { return &z.PromisedUse })
 		} else {
@@ -118,25 +121,21 @@ func (s *sensor) pods() {
 	if !online { // nobody waits
 		node.CPUPressure, node.MemoryPressure = advise.Known(0), advise.Known(0)
 	}
-	report := s.agent.manager.Report()
-	for _, h := range report.Held {
+	for _, h := range s.agent.manager.Held() {
 		for z := range s.out.Zones {
 			s.out.Zones[z].Promised += int64(h.Grant.Memory[z]) * topology.Mebibyte
 		}
 	}
-	s.steered(report.Pools, requests)
+	s.steered()
 	slices.SortFunc(s.out.Services, func(x, y advise.Service) int { return cmp.Compare(x.ID, y.ID) })
 	slices.SortFunc(s.out.Reclaimed, func(x, y advise.Reclaimed) int { return cmp.Compare(x.ID, y.ID) })
 }
 
-// charge adds what a cgroup has in each zone to a sum there. A part that is not known makes the sum so.
-func (s *sensor) charge(use *observe.CgroupUse, sum func(*advise.Zone) *advise.Sample) {
+// charge adds what a cgroup holds in each zone to an account there.
+func (s *sensor) charge(use *observe.CgroupUse, account func(*advise.Zone) *advise.Sample) {
 	for i := range s.out.Zones {
-		zone := s.zoneOf(use, i)
-		anon, file := bytesOf(zone.Anon), bytesOf(zone.File)
-		to := sum(&s.out.Zones[i])
-		to.Known = to.Known && anon.Known && file.Known
-		to.Value += anon.Value + file.Value
+		to := account(&s.out.Zones[i])
+		*to = plus(*to, s.heldIn(use, i))
 	}
 }
 
@@ -164,8 +163,8 @@ func (s *sensor) runDelay(p *pod) (out advise.Sample) {
 	return out
 }
 
-// sum adds a value of some CPUs up. One that is not known makes the sum so.
-func (s *sensor) sum(cpus topology.CPUSet, of func(*observe.CPU) observe.Sample[float64]) advise.Sample {
+// ofCPUs adds a value of some CPUs up. One that is not known makes the sum so.
+func (s *sensor) ofCPUs(cpus topology.CPUSet, of func(*observe.CPU) observe.Sample[float64]) advise.Sample {
 	out := advise.Known(0)
 	for id := range cpus.All() {
 		if id >= len(s.seen.Node.CPUs) {
@@ -189,6 +188,11 @@ func pressureOf(use *observe.CgroupUse) advise.Sample {
 		return advise.Sample{}
 	}
 	return rateOf(use.CPUPressure.Some.Now)
+}
+
+// plus is the sum of two samples. A part that is not known makes the sum so.
+func plus(a, b advise.Sample) advise.Sample {
+	return advise.Sample{Value: a.Value + b.Value, Known: a.Known && b.Known}
 }
 
 // worst is the higher of what is known.

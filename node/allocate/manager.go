@@ -279,11 +279,12 @@ func (m *Manager) PoolZones() []PoolZone {
 	return out
 }
 
-// Demand is the sum of the CPU requests of the pods that run in shared pools, in millicores.
-func (m *Manager) Demand() (milliCPU int64) {
+// Demand is what the pods of each shared pool request together, in millicores.
+func (m *Manager) Demand() map[string]int64 {
+	milliCPU := make(map[string]int64)
 	for _, p := range m.pods {
 		if p.pool != "" && p.pool != spec.PoolReclaimed && p.pool != spec.PoolSystem {
-			milliCPU += p.MilliCPU
+			milliCPU[p.pool] += p.MilliCPU
 		}
 	}
 	return milliCPU

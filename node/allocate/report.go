@@ -58,28 +58,38 @@ func (m *Manager) Report() Report {
 	r := Report{
 		Mode: m.params.Mode, Shape: m.alloc.Shape(), Free: m.alloc.Free(), Reserved: m.alloc.Reserved(), Counts: m.counts,
 	}
-	count := make(map[string]int)
-	for _, uid := range m.Pods() {
-		p := m.pods[uid]
-		if h, ok := m.alloc.Holding(uid); ok {
-			r.Held = append(r.Held, Held{UID: uid, Namespace: p.Namespace, Name: p.Name, Holding: h, Moved: p.moved})
-		} else {
-			count[p.pool]++
-		}
+	r.Held, r.Pools = m.Held(), m.Pools()
+	for _, p := range m.pods {
 		if p.BestEffort && !p.QoS.Said && p.Invalid == "" {
 			r.Unlabelled = append(r.Unlabelled, p.Namespace+"/"+p.Name)
 		}
 	}
 	slices.Sort(r.Unlabelled)
-	r.Pools = m.pools(count)
 	for _, zone := range slices.Sorted(maps.Keys(m.closed)) {
 		r.Closed = append(r.Closed, Closed{zone, m.closed[zone]})
 	}
 	return r
 }
 
-// pools lists the pools that have CPUs or pods, by name.
-func (m *Manager) pools(count map[string]int) (out []Pool) {
+// Held lists the pods that have something for themselves, by UID.
+func (m *Manager) Held() (out []Held) {
+	for uid, p := range m.pods {
+		if h, ok := m.alloc.Holding(uid); ok {
+			out = append(out, Held{UID: uid, Namespace: p.Namespace, Name: p.Name, Holding: h, Moved: p.moved})
+		}
+	}
+	slices.SortFunc(out, func(x, y Held) int { return cmp.Compare(x.UID, y.UID) })
+	return out
+}
+
+// Pools lists the pools that have CPUs or pods, by name.
+func (m *Manager) Pools() (out []Pool) {
+	count := make(map[string]int)
+	for uid, p := range m.pods {
+		if _, ok := m.alloc.Holding(uid); !ok {
+			count[p.pool]++
+		}
+	}
 	pools := m.alloc.Pools()
 	parts := maps.Clone(pools.Shared)
 	parts[spec.PoolReclaimed], parts[spec.PoolSystem] = pools.Reclaimed, pools.System

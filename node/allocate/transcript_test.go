@@ -106,7 +106,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		for z, p := range s.m.PoolZones() {
 			fmt.Fprintf(&b, "zone %d: shared %v, reclaimed %v\n", z, p.Shared, p.Reclaimed)
 		}
-		return b.String() + fmt.Sprintf("requested of shared pools: %d\n", s.m.Demand())
+		return b.String() + fmt.Sprintf("requested of shared pools: %v\n", s.m.Demand())
 	case "pools":
 		return s.pools()
 	case "dump":
