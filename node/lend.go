@@ -85,8 +85,8 @@ func (a *Agent) control(now time.Time) {
 		a.settle()
 	}
 	a.learn(now)
-	if last := a.reporting.last; last != nil && report.Less(last.Status.Colocation, a.colocation(now)) {
-		a.reporting.urgent = true
+	if last := a.reporting.last; last != nil && !a.reporting.urgent {
+		a.reporting.urgent = report.Less(last.Status.Colocation, a.loan(now))
 	}
 }
 
@@ -129,8 +129,21 @@ func (a *Agent) recordEnds(err error) {
 	}
 }
 
-// colocation is what is said of lending; nil: nothing can be said, and so nothing is offered.
+// colocation is what is said of lending, with the reasons for people; nil: nothing can be said, and so nothing is offered.
 func (a *Agent) colocation(now time.Time) *spec.Colocation {
+	out := a.loan(now)
+	if out == nil {
+		return nil
+	}
+	for z := range out.Zones {
+		advice := &a.lending.advice.Zones[z]
+		out.Zones[z].Message = "CPU: " + terms(advice.CPU.Terms, milliText) + "; memory: " + terms(advice.Memory.Terms, bytesText)
+	}
+	return out
+}
+
+// loan is colocation without the texts, which are dear, and not needed to tell whether there is something to write.
+func (a *Agent) loan(now time.Time) *spec.Colocation {
 	l := &a.lending
 	if !a.lends() || l.at.IsZero() || now.Sub(l.at) > maxAdviceAge {
 		return nil
@@ -140,7 +153,6 @@ func (a *Agent) colocation(now time.Time) *spec.Colocation {
 		zone := spec.ZoneHeadroom{
 			Name:      strconv.Itoa(a.options.Machine.NUMA[z].ID),
 			CPUReason: string(advice.CPU.Reason), MemoryReason: string(advice.Memory.Reason),
-			Message: "CPU: " + terms(advice.CPU.Terms, milliText) + "; memory: " + terms(advice.Memory.Terms, bytesText),
 		}
 		zone.MilliCPU, zone.MemoryMiB = advice.CPU.Published, advice.Memory.Published/topology.Mebibyte
 		out.Headroom.MilliCPU += zone.MilliCPU

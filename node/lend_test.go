@@ -262,3 +262,20 @@ func TestLendingIsRecorded(t *testing.T) {
 		t.Errorf("%d ticks, %v", ticks, err)
 	}
 }
+
+// What each tick compares is what is reported, but for the words.
+func TestLoanIsTheReportWithoutWords(t *testing.T) {
+	l := newLender(t)
+	said := l.run(240)
+	var loan *spec.Colocation
+	l.agent.Ask(time.Minute, func(a *Agent) { loan = a.loan(l.now) })
+	for z := range said.Zones {
+		if said.Zones[z].Message == "" || loan.Zones[z].Message != "" {
+			t.Errorf("zone %d: %q is reported, %q is compared", z, said.Zones[z].Message, loan.Zones[z].Message)
+		}
+		said.Zones[z].Message = ""
+	}
+	if said.Headroom.MilliCPU == 0 || !reflect.DeepEqual(said, loan) {
+		t.Errorf("%+v is reported, %+v is compared", said, loan)
+	}
+}
