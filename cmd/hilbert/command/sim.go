@@ -89,7 +89,7 @@ With --from FILE it starts from what hilbert snapshot wrote, and says what the s
 	flags.StringToInt64Var(&f.scores, "scores", nil, "weights of score functions, for example LeastAllocated=1")
 	flags.StringVarP(&f.output, "output", "o", outputTable, "table or json")
 	f.whatIf.flags(cmd)
-	cmd.AddCommand(newColocation())
+	cmd.AddCommand(newColocation(), newExperiment())
 	return cmd
 }
 

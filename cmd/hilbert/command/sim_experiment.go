@@ -1,0 +1,71 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// newExperiment is the parent of the experiments: each is a command whose JSON has all seeds and their mean.
+func newExperiment() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "experiment",
+		Short: "Experiments on recorded or modelled clusters: each prints a table or JSON, and can draw a page",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	for _, sub := range []*cobra.Command{} {
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+// experimentResult is what an experiment has found.
+type experimentResult interface {
+	WriteTable(w io.Writer) error
+	WriteHTML(w io.Writer) error
+}
+
+// experimentOutput are the flags that say how a result is told.
+type experimentOutput struct{ format, report string }
+
+func (o *experimentOutput) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&o.format, "output", "o", outputTable, "table or json")
+	cmd.Flags().StringVar(&o.report, "report", "", "write a page with pictures to this file (HTML)")
+}
+
+// validate is called before the work is done.
+func (o *experimentOutput) validate() error {
+	if o.format != outputTable && o.format != outputJSON {
+		return fmt.Errorf("sim experiment: --output %q is not known; write table or json", o.format)
+	}
+	return nil
+}
+
+func (o *experimentOutput) write(cmd *cobra.Command, result experimentResult) error {
+	if o.report != "" {
+		if err := o.draw(result); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+	}
+	if o.format == outputTable {
+		return result.WriteTable(cmd.OutOrStdout())
+	}
+	encoder := json.NewEncoder(cmd.OutOrStdout())
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(result)
+}
+
+func (o *experimentOutput) draw(result experimentResult) (err error) {
+	file, err := os.Create(o.report)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return result.WriteHTML(file)
+}
