@@ -19,22 +19,6 @@ const (
 	SnapshotKind       = "HilbertSnapshot"
 )
 
-// Resource names that mean more than a count.
-const (
-	// ResourceGPUMilli is a request for a part of one GPU in thousandths (1 to 999), or for whole ones (a multiple of 1000).
-	ResourceGPUMilli = "hilbert.dev/gpu-milli"
-	// ResourceNvidiaGPU is a request for whole GPUs.
-	ResourceNvidiaGPU = "nvidia.com/gpu"
-)
-
-// Labels and annotations.
-const (
-	// LabelGPUModel is a node's GPU model; pods choose models by node affinity on it.
-	LabelGPUModel = "hilbert.dev/gpu-model"
-	// AnnotationGPUs is written by the Binding: the indices of the GPUs that the pod was given, ascending, comma-separated: "0,3".
-	AnnotationGPUs = "hilbert.dev/gpus"
-)
-
 // Names by which units and queues are asked for.
 const (
 	// LabelQueue of a namespace names the Queue that its pods are charged to.

@@ -27,6 +27,8 @@ type NodeStatus struct {
 	Pools []Pool `json:"pools,omitempty"`
 	// Colocation is what reclaimed pods may have of the node; nil: the agent does not say, and nothing may be lent.
 	Colocation *Colocation `json:"colocation,omitempty"`
+	// Devices are the node's GPUs and network cards; nil: the agent does not say, and none is promised.
+	Devices *Devices `json:"devices,omitempty"`
 	// Summary is what the printer columns show.
 	Summary NodeSummary `json:"summary"`
 }
@@ -104,6 +106,8 @@ type NodeSummary struct {
 	FreeCPUs      int    `json:"freeCPUs"`      // that may still be given exclusively
 	DedicatedPods int    `json:"dedicatedPods"` // with CPUs of their own
 	FreeMemory    string `json:"freeMemory"`    // that may still be bound, "12Gi"
+	// GPUs is how many nobody uses, of those that there are, "6/8 free"; empty where there are none.
+	GPUs string `json:"gpus,omitempty"`
 }
 
 // The values of Zone.Type.

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"encoding/json"
 	"io/fs"
 	"maps"
 	"reflect"
@@ -81,7 +82,7 @@ func TestDefinitionNamesTheTypes(t *testing.T) {
 	if !maps.Equal(names, want) || !status {
 		t.Errorf("got %v, status %v; want %v", names, status, want)
 	}
-	if got := strings.Join(columns, ","); got != "Mode,Zones,Free CPUs,Dedicated,Headroom,Ready,Observed,Age" {
+	if got := strings.Join(columns, ","); got != "Mode,Zones,Free CPUs,Dedicated,GPUs,Headroom,Ready,Observed,Age" {
 		t.Errorf("columns %s", got)
 	}
 	if GroupVersion.String() != spec.NodeAPIVersion {
@@ -191,12 +192,17 @@ func TestDefinitionHasTheValues(t *testing.T) {
 	zones := status["zones"].Items.Properties
 	numa := zones["children"].Items
 	devices := []string{spec.ZoneGPU, spec.ZoneNIC, spec.ZoneDisk}
+	isolation := []string{spec.IsolationAccounting, spec.IsolationSoft, spec.IsolationHard}
+	hanging := status["devices"].Properties
 	for _, c := range []struct{ got, want []string }{
 		{status["mode"].Enum, []string{spec.ModeAgent, spec.ModeKubelet}},
 		{zones["type"].Enum, append([]string{spec.ZoneSocket}, devices...)},
 		{numa.Properties["type"].Enum, []string{spec.ZoneNUMA}},
 		{numa.Properties["children"].Items.Properties["type"].Enum, devices},
 		{numa.Required, []string{"type", "name", "capacity", "allocatable"}},
+		{hanging["owner"].Enum, []string{spec.OwnerHilbert, spec.OwnerKubelet, spec.OwnerNone}},
+		{hanging["gpus"].Items.Properties["isolation"].Items.Enum, isolation},
+		{hanging["allocations"].Items.Properties["isolation"].Enum, isolation},
 	} {
 		if !slices.Equal(c.got, c.want) {
 			t.Errorf("%v, want %v", c.got, c.want)
@@ -213,7 +219,8 @@ func full() *CustomNodeResource {
 		ObjectMeta: metav1.ObjectMeta{Name: "n", OwnerReferences: []metav1.OwnerReference{{Name: "n"}}},
 		Status: CustomNodeResourceStatus{
 			NodeStatus: spec.NodeStatus{
-				Mode: spec.ModeAgent, ThreadsPerCore: 2, Pools: []spec.Pool{{Name: spec.PoolShare}},
+				Devices: devices(),
+				Mode:    spec.ModeAgent, ThreadsPerCore: 2, Pools: []spec.Pool{{Name: spec.PoolShare}},
 				Zones: []spec.Zone{{Type: spec.ZoneSocket, Name: "0", Children: []spec.Zone{{
 					Type: spec.ZoneNUMA, Name: "0", Capacity: amounts(), Allocatable: amounts(),
 					Allocations: []spec.ZoneAllocation{{Name: "p"}},
@@ -222,6 +229,36 @@ func full() *CustomNodeResource {
 			},
 			Conditions: []metav1.Condition{{Type: spec.ConditionAgentReady}},
 		},
+	}
+}
+
+func devices() *spec.Devices {
+	place := func() spec.DevicePlace {
+		return spec.DevicePlace{Switch: new(0), NUMA: new(1), Socket: new(0)}
+	}
+	return &spec.Devices{
+		Owner: spec.OwnerHilbert, Reason: "r",
+		GPUs: []spec.GPU{{
+			UUID: "u", Address: "a", Model: "m", MemoryMiB: 1, Multiprocessors: 132, Grain: 8, Clients: 48, Isolation: []string{spec.IsolationSoft},
+			Instances: []spec.GPUInstance{{Name: "mig-1", Milli: 143, MemoryMiB: 1}}, DevicePlace: place(), Links: []int{0}, Closed: "c",
+		}},
+		NICs:        []spec.NIC{{Address: "b", Name: "n", BandwidthMbit: 1, Functions: 2, RDMA: true, DevicePlace: place(), Closed: "c"}},
+		Allocations: []spec.DeviceAllocation{{Namespace: "ns", Name: "p", UID: "u", GPUs: "0", NICs: "0:1", Isolation: spec.IsolationSoft, Moved: true}},
+	}
+}
+
+// What is said of devices comes back as it was, by its names.
+func TestDevicesAreRead(t *testing.T) {
+	said, err := json.Marshal(spec.NodeStatus{Devices: devices()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read spec.NodeStatus
+	if err := json.Unmarshal(said, &read); err != nil || !reflect.DeepEqual(read.Devices, devices()) {
+		t.Errorf("%v: %s is read as %+v", err, said, read.Devices)
+	}
+	if strings.Contains(string(said), "DevicePlace") || !strings.Contains(string(said), `"switch":0,"numa":1,"socket":0`) {
+		t.Errorf("where a device hangs stands elsewhere: %s", said)
 	}
 }
 
@@ -236,6 +273,10 @@ func TestDeepCopySharesNothing(t *testing.T) {
 	c.OwnerReferences[0].Name, c.Status.Pools[0].Name, c.Status.Zones[0].Name, c.Status.Conditions[0].Type = "x", "x", "x", "x"
 	numa.Name, numa.Capacity.CPUs, numa.Allocatable.CPUs, numa.Allocations[0].Name = "x", 9, 9, "x"
 	numa.Children[0].Attributes["names"] = "x"
+	d := c.Status.Devices
+	gpu, nic := &d.GPUs[0], &d.NICs[0]
+	gpu.UUID, gpu.Isolation[0], gpu.Instances[0].Name, gpu.Links[0], *gpu.Switch, *gpu.NUMA, *gpu.Socket = "x", "x", "x", 9, 9, 9, 9
+	nic.Name, *nic.Switch, *nic.NUMA, *nic.Socket, d.Allocations[0].Name, d.Owner = "x", 9, 9, 9, "x", "x"
 	if !reflect.DeepEqual(original.Items[0], *full()) {
 		t.Errorf("the original changed: %+v", original.Items[0])
 	}

@@ -34,7 +34,35 @@ func (s *CustomNodeResourceStatus) DeepCopyInto(out *CustomNodeResourceStatus) {
 	*out = *s
 	out.Zones = copyZones(s.Zones)
 	out.Pools = slices.Clone(s.Pools)
+	out.Devices = copyDevices(s.Devices)
 	out.Conditions = slices.Clone(s.Conditions)
+}
+
+// copyDevices copies what hangs in a node.
+func copyDevices(d *spec.Devices) *spec.Devices {
+	if d == nil {
+		return nil
+	}
+	out := new(*d)
+	out.GPUs, out.NICs, out.Allocations = slices.Clone(d.GPUs), slices.Clone(d.NICs), slices.Clone(d.Allocations)
+	for i := range out.GPUs {
+		g := &out.GPUs[i]
+		g.Isolation, g.Instances, g.Links = slices.Clone(g.Isolation), slices.Clone(g.Instances), slices.Clone(g.Links)
+		g.DevicePlace = copyPlace(g.DevicePlace)
+	}
+	for i := range out.NICs {
+		out.NICs[i].DevicePlace = copyPlace(out.NICs[i].DevicePlace)
+	}
+	return out
+}
+
+func copyPlace(p spec.DevicePlace) spec.DevicePlace {
+	for _, number := range []**int{&p.Switch, &p.NUMA, &p.Socket} {
+		if *number != nil {
+			*number = new(**number)
+		}
+	}
+	return p
 }
 
 // copyZones copies a tree of zones.

@@ -1,0 +1,201 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+)
+
+// What a pod asks for of GPUs and network cards. But for nvidia.com/gpu they are of the CustomNodeResource alone: a node's status need not list
+// them, and its kubelet lets pass what it does not know. The amounts of a pod's containers are added up.
+const (
+	// ResourceGPUCore is compute in percent: 1 to 99 of one GPU, or whole ones (a multiple of 100).
+	ResourceGPUCore = "hilbert.dev/gpu-core"
+	// ResourceGPUMilli is the same in thousandths: 1 to 999 of one GPU, or whole ones (a multiple of 1000).
+	ResourceGPUMilli = "hilbert.dev/gpu-milli"
+	// ResourceNvidiaGPU is whole GPUs.
+	ResourceNvidiaGPU = "nvidia.com/gpu"
+	// ResourceGPUMemory is MiB of each of these GPUs: of a part, what it may use; of whole ones, what each must have. Left out, a part has its
+	// share of the GPU's.
+	ResourceGPUMemory = "hilbert.dev/gpu-memory"
+	// ResourceRDMA is how many network cards with RDMA the pod uses.
+	ResourceRDMA = "hilbert.dev/rdma"
+	// ResourceNICBandwidth is Mbit/s of each card that the pod uses; alone it asks for one card.
+	ResourceNICBandwidth = "hilbert.dev/nic-bandwidth"
+	// ResourceNICFunctions is how many virtual functions the pod gets, each of another card.
+	ResourceNICFunctions = "hilbert.dev/nic-functions"
+)
+
+// LabelGPUModel is a node's GPU model; pods choose models by node affinity on it.
+const LabelGPUModel = "hilbert.dev/gpu-model"
+
+// Annotations of a pod that say how its devices are given.
+const (
+	// AnnotationIsolation of a pod with a part of a GPU is the least isolation that it takes: one of the Isolation constants. Left out, any.
+	AnnotationIsolation = "hilbert.dev/gpu-isolation"
+	// AnnotationNear is how close the pod's GPUs, network cards and exclusive CPUs should be to each other: one of the Near constants, and with
+	// ",required" behind it how close they must be: "switch", "numa,required".
+	AnnotationNear = "hilbert.dev/near"
+	// AnnotationNUMAPolicy says it in the words of the kubelet's topology manager instead: one of the NUMAPolicy constants.
+	AnnotationNUMAPolicy = "hilbert.dev/numa-policy"
+)
+
+// Annotations that the Binding writes. Nobody else may.
+const (
+	// AnnotationGPUs is which GPUs the pod was given, as topology.Grant spells it: "0,3" whole, "2:250/10240Mi" a part in thousandths and its
+	// memory, "2:mig-3" an instance.
+	AnnotationGPUs = "hilbert.dev/gpus"
+	// AnnotationNICs is which network cards, and how much of each: "1:25000" Mbit/s, "1:vf" a virtual function.
+	AnnotationNICs = "hilbert.dev/nics"
+)
+
+// The values of AnnotationIsolation, the weakest first. A GPU lists those that it gives.
+const (
+	IsolationAccounting = "accounting" // the ledger counts, nothing enforces
+	IsolationSoft       = "soft"       // the driver limits threads and memory of each process that cooperates
+	IsolationHard       = "hard"       // the hardware divides the GPU
+)
+
+// The values of AnnotationNear, the closest first.
+const (
+	NearSwitch = "switch" // below one PCIe switch
+	NearNUMA   = "numa"   // at one NUMA node
+	NearSocket = "socket"
+
+	nearRequired = "required" // behind a comma
+)
+
+// The values of AnnotationNUMAPolicy.
+const (
+	NUMAPolicyNone       = "none"
+	NUMAPolicyBestEffort = "best-effort"
+	NUMAPolicyRestricted = "restricted"
+	NUMAPolicySingle     = "single-numa-node"
+)
+
+// DeviceWords is what a pod's annotations say of its devices.
+type DeviceWords struct {
+	Isolation  string // "" or one of the Isolation constants
+	Near       string // "" or one of the Near constants
+	Required   bool   // Near must be had
+	NUMAPolicy string // "" or one of the NUMAPolicy constants; then Near is empty
+}
+
+// DeviceWordsOf reads a pod's annotations. The error names the key and what it may be; nothing is said then.
+func DeviceWordsOf(annotations map[string]string) (DeviceWords, error) {
+	w := DeviceWords{Isolation: annotations[AnnotationIsolation], NUMAPolicy: annotations[AnnotationNUMAPolicy]}
+	switch w.Isolation {
+	case "", IsolationAccounting, IsolationSoft, IsolationHard:
+	default:
+		return DeviceWords{}, fmt.Errorf("%s: %q is no isolation; want %s, %s or %s",
+			AnnotationIsolation, w.Isolation, IsolationAccounting, IsolationSoft, IsolationHard)
+	}
+	near := annotations[AnnotationNear]
+	level, must, comma := strings.Cut(near, ",")
+	switch {
+	case near == "":
+	case level != NearSwitch && level != NearNUMA && level != NearSocket, comma && must != nearRequired:
+		return DeviceWords{}, fmt.Errorf("%s: %q: want %s, %s or %s, and %q behind it if it must be so",
+			AnnotationNear, near, NearSwitch, NearNUMA, NearSocket, ","+nearRequired)
+	default:
+		w.Near, w.Required = level, comma
+	}
+	switch w.NUMAPolicy {
+	case "":
+	case NUMAPolicyNone, NUMAPolicyBestEffort, NUMAPolicyRestricted, NUMAPolicySingle:
+		if near != "" {
+			return DeviceWords{}, fmt.Errorf("%s: %s says already how close things are; leave one of them out", AnnotationNUMAPolicy, AnnotationNear)
+		}
+	default:
+		return DeviceWords{}, fmt.Errorf("%s: %q: want %s, %s, %s or %s",
+			AnnotationNUMAPolicy, w.NUMAPolicy, NUMAPolicyNone, NUMAPolicyBestEffort, NUMAPolicyRestricted, NUMAPolicySingle)
+	}
+	return w, nil
+}
+
+// The values of Devices.Owner: who gives a node's GPUs out.
+const (
+	OwnerHilbert = "hilbert" // the agent does; all that is reported may be promised
+	OwnerKubelet = "kubelet" // a device plugin does: whole GPUs, by number
+	OwnerNone    = "none"    // nobody, or more than one: none is promised
+)
+
+// Devices is what a node's GPUs and network cards are, and which pod has what of them.
+type Devices struct {
+	// Owner is one of the constants above, and Reason why it is that one.
+	Owner  string `json:"owner"`
+	Reason string `json:"reason,omitempty"`
+	GPUs   []GPU  `json:"gpus,omitempty"`
+	NICs   []NIC  `json:"nics,omitempty"`
+	// Allocations are the pods that hold GPUs or cards. It is the node's confirmation of what the Binding promised.
+	Allocations []DeviceAllocation `json:"allocations,omitempty"`
+}
+
+// DevicePlace is where a device hangs: dense numbers of this node's PCIe switches, the numbers of its NUMA node and socket. nil: the firmware does
+// not say.
+type DevicePlace struct {
+	Switch *int `json:"switch,omitempty"`
+	NUMA   *int `json:"numa,omitempty"`
+	Socket *int `json:"socket,omitempty"`
+}
+
+// GPU is one GPU of a node.
+type GPU struct {
+	// Index is its number here and in promises. It belongs to the address for good.
+	Index   int    `json:"index"`
+	UUID    string `json:"uuid"`
+	Address string `json:"address"` // PCI, "0000:3b:00.0"
+	Model   string `json:"model"`
+	// MemoryMiB is what may be given of its memory.
+	MemoryMiB int64 `json:"memoryMiB"`
+	// Multiprocessors is how many it has, and Grain the thousandths of compute that one is. Parts are rounded up to it. 0: not known.
+	Multiprocessors int `json:"multiprocessors,omitempty"`
+	Grain           int `json:"grain,omitempty"`
+	// Clients is the most pods that may share it without instances; 0: no parts are given.
+	Clients int `json:"clients,omitempty"`
+	// Isolation is the kinds that it gives parts with.
+	Isolation []string `json:"isolation,omitempty"`
+	// Instances are those that exist.
+	Instances   []GPUInstance `json:"instances,omitempty"`
+	DevicePlace `json:",inline"`
+	// Links is how well it is connected to each GPU, by index; more is better. All of a node's GPUs have it, or none.
+	Links []int `json:"links,omitempty"`
+	// Closed: it gives nothing new, and why. Empty: open.
+	Closed string `json:"closed,omitempty"`
+}
+
+// GPUInstance is a part into which the hardware divides a GPU.
+type GPUInstance struct {
+	Name      string `json:"name"`  // "mig-3"
+	Milli     int    `json:"milli"` // thousandths of the GPU's compute
+	MemoryMiB int64  `json:"memoryMiB"`
+}
+
+// NIC is one network card of a node.
+type NIC struct {
+	// Index is its number here and in promises. It belongs to the address for good.
+	Index   int    `json:"index"`
+	Address string `json:"address"`
+	Name    string `json:"name"` // of its interface, or of its RDMA device
+	// BandwidthMbit is the Mbit/s that may be given.
+	BandwidthMbit int64 `json:"bandwidthMbit"`
+	// Functions is how many virtual functions may be given.
+	Functions   int  `json:"functions,omitempty"`
+	RDMA        bool `json:"rdma,omitempty"`
+	DevicePlace `json:",inline"`
+	// Closed: it gives nothing new, and why. Empty: open.
+	Closed string `json:"closed,omitempty"`
+}
+
+// DeviceAllocation is what one pod holds of a node's devices.
+type DeviceAllocation struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	// GPUs and NICs are spelled as in AnnotationGPUs and AnnotationNICs.
+	GPUs string `json:"gpus,omitempty"`
+	NICs string `json:"nics,omitempty"`
+	// Isolation is what its part is given with; empty for whole GPUs.
+	Isolation string `json:"isolation,omitempty"`
+	// Moved: what was promised was gone, and this was taken instead.
+	Moved bool `json:"moved,omitempty"`
+}
