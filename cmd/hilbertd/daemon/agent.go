@@ -45,6 +45,9 @@ type nodeRoots struct {
 	kernel    func() (kernelFiles, error)
 }
 
+// cgroups is where the cgroup hierarchy is mounted.
+func (r nodeRoots) cgroups() string { return filepath.Join(r.sys, "fs", "cgroup") }
+
 // kernelFiles is enforce.Files, or what a test has in its place.
 type kernelFiles interface {
 	enforce.Kernel
@@ -53,10 +56,9 @@ type kernelFiles interface {
 }
 
 func realNode() nodeRoots {
-	return nodeRoots{
-		sys: "/sys", proc: "/proc", observed: observe.Root("/"),
-		kernel: func() (kernelFiles, error) { return enforce.OpenFiles("/sys/fs/cgroup", "/proc") },
-	}
+	roots := nodeRoots{sys: "/sys", proc: "/proc", observed: observe.Root("/")}
+	roots.kernel = func() (kernelFiles, error) { return enforce.OpenFiles(roots.cgroups(), roots.proc) }
+	return roots
 }
 
 // errModeChanged ends an agent whose kubelet has another mind now. Whoever started it starts it again; what runs is not touched meanwhile.
@@ -90,7 +92,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 		options.Record = record
 	}
 	var metrics []prometheus.Collector
-	if options.Governors, metrics, err = governors(&config.Node.Lending, kernel, log); err != nil {
+	if options.Governors, metrics, err = governors(&config.Node.Lending, roots, kernel, log); err != nil {
 		return err
 	}
 	api, err := connectAgent(ctx, config, o, options.Node, log)
@@ -197,9 +199,9 @@ func lock(ctx context.Context, path string, log *slog.Logger) (unlock func(), er
 }
 
 // recursive reports whether memory.low of a cgroup protects what is below it. What cannot be read does not count as so.
-func recursive(proc string) bool {
-	mounts, err := os.ReadFile(filepath.Join(proc, "self", "mounts"))
-	return err == nil && shrink.Recursive(string(mounts), "/sys/fs/cgroup")
+func recursive(roots nodeRoots) bool {
+	mounts, err := os.ReadFile(filepath.Join(roots.proc, "self", "mounts"))
+	return err == nil && shrink.Recursive(string(mounts), roots.cgroups())
 }
 
 // agentOptions reads the node.
@@ -239,7 +241,7 @@ func agentOptions(config *spec.Configuration, log *slog.Logger, roots nodeRoots)
 	}
 	out.Mode, out.Why = nodeMode(config.Node)
 	out.Uptime = uptime()
-	out.Disks, out.Recursive = disksOf(config.Node.KubeletDirectory), recursive(roots.proc)
+	out.Disks, out.Recursive = disksOf(config.Node.KubeletDirectory), recursive(roots)
 	out.Thresholds, err = kubeletThresholds(config.Node.KubeletDirectory, out.Machine)
 	return out, err
 }

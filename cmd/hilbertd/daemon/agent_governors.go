@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +20,7 @@ import (
 )
 
 // governors are what keeps disks, network and caches between online and reclaimed pods, as far as the configuration wants it. metrics are theirs.
-func governors(l *spec.Lending, kernel enforce.Kernel, log *slog.Logger) (out []node.Governor, metrics []prometheus.Collector, err error) {
+func governors(l *spec.Lending, roots nodeRoots, kernel enforce.Kernel, log *slog.Logger) (out []node.Governor, metrics []prometheus.Collector, err error) {
 	if !*l.Enabled {
 		return nil, nil, nil
 	}
@@ -27,21 +28,28 @@ func governors(l *spec.Lending, kernel enforce.Kernel, log *slog.Logger) (out []
 	if err := params.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("node.lending.io: %w", err)
 	}
-	out = append(out, disks{blkio.NewControl(kernel, os.DirFS("/sys"), podsTop(kernel), params), log})
+	out = append(out, disks{blkio.NewControl(kernel, os.DirFS(roots.sys), podsTop(kernel), params), log})
 	if l.Network.Enabled {
-		n := &network{options: egress.Options{Uplink: l.Network.Uplink, Link: float64(l.Network.LinkMbps) * bytesInMegabit}, log: log}
+		n := &network{options: egressOptions(l, roots), log: log}
 		out, metrics = append(out, n), append(metrics, n)
 	}
 	if l.RDT.Enabled {
 		const percent = 100
 		out = append(out, &caches{
-			params: rdt.Params{CacheShare: float64(l.RDT.CachePercent) / percent, BandwidthShare: float64(l.RDT.BandwidthPercent) / percent}, log: log,
+			tree: rdt.Dir(filepath.Join(roots.sys, "fs", "resctrl")), cgroups: roots.cgroups(), log: log,
+			params: rdt.Params{CacheShare: float64(l.RDT.CachePercent) / percent, BandwidthShare: float64(l.RDT.BandwidthPercent) / percent},
 		})
 	}
 	return out, metrics, nil
 }
 
-const bytesInMegabit = 1e6 / 8
+func egressOptions(l *spec.Lending, roots nodeRoots) egress.Options {
+	const bytesInMegabit = 1e6 / 8
+	return egress.Options{
+		Uplink: l.Network.Uplink, Link: float64(l.Network.LinkMbps) * bytesInMegabit,
+		Cgroups: roots.cgroups(), Proc: roots.proc, Sys: roots.sys, Pins: filepath.Join(roots.sys, "fs", "bpf", "hilbert-egress"),
+	}
+}
 
 // podsTop is the cgroup that all pods are below: the one that a kubelet with the systemd driver makes, or the other's.
 func podsTop(kernel enforce.Kernel) string {
@@ -143,6 +151,8 @@ func (n *network) Close() {
 
 // caches governs the last-level cache and the memory bandwidth, where the processor can divide them.
 type caches struct {
+	tree    rdt.Tree
+	cgroups string // where the hierarchy is mounted
 	params  rdt.Params
 	log     *slog.Logger
 	control *rdt.Control
@@ -150,11 +160,8 @@ type caches struct {
 	notes   []allocate.Note
 }
 
-const (
-	resctrl = "/sys/fs/resctrl"
-	// cachesEvery is how often threads are looked for that have begun.
-	cachesEvery = 10 * time.Second
-)
+// cachesEvery is how often threads are looked for that have begun.
+const cachesEvery = 10 * time.Second
 
 func (c *caches) Tick(at time.Duration, pods []node.GovernedPod) ([]node.GovernedKnob, []allocate.Note) {
 	if c.looked != 0 && at-c.looked < cachesEvery {
@@ -169,7 +176,7 @@ func (c *caches) Tick(at time.Duration, pods []node.GovernedPod) ([]node.Governe
 
 func (c *caches) step(pods []node.GovernedPod) (err error) {
 	if c.control == nil {
-		if c.control, err = rdt.Open(rdt.Dir(resctrl)); err != nil {
+		if c.control, err = rdt.Open(c.tree); err != nil {
 			c.control = nil
 			return err
 		}
@@ -182,7 +189,7 @@ func (c *caches) step(pods []node.GovernedPod) (err error) {
 		}
 		groups[group] = append(groups[group], p.Cgroup)
 	}
-	return c.control.Step(c.params, "/sys/fs/cgroup", groups)
+	return c.control.Step(c.params, c.cgroups, groups)
 }
 
 func (c *caches) Close() {
