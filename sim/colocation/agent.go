@@ -1,7 +1,6 @@
 package colocation
 
 import (
-	"strconv"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -15,9 +14,7 @@ import (
 type agent struct {
 	laws    *advise.Params
 	rules   *evict.Params
-	seen    advise.Observation
 	memory  advise.Memory
-	sees    evict.Observation
 	evictor evict.Memory
 	wishes  []cluster.Wish
 	// stopLending and closed are what the eviction manager wants.
@@ -39,10 +36,18 @@ func newAgent(r *run) *agent {
 // midnight is when the day begins by the clock on the wall: some Monday.
 func midnight() time.Time { return time.Date(2026, time.March, 2, 0, 0, 0, 0, time.UTC) }
 
+// eyes are what an agent sees at a tick. All agents use the same, one after the other: what is kept of it is in their memories, and the fewer
+// places of the machine that runs the experiment are touched for a node, the quicker it is.
+type eyes struct {
+	laws  advise.Observation
+	evict evict.Observation
+}
+
 // learn lets the laws see a moment of a day past.
-func (a *agent) learn(n *corun.Node, at time.Duration) {
-	n.Observe(&a.seen, a.epoch+at, midnight().Add(at))
-	advise.Step(&a.seen, a.laws, &a.memory)
+func (a *agent) learn(n *corun.Node, see *eyes, at time.Duration) {
+	n.Observe(&see.laws, a.epoch+at, midnight().Add(at))
+	see.laws.StopLending = false
+	advise.Step(&see.laws, a.laws, &a.memory)
 }
 
 // actuation is how long a change of pools takes, in seconds: drawn evenly.
@@ -50,10 +55,11 @@ const actuationLeast, actuationMost = 0.05, 1.0
 
 // tick is one round of the loop: look, decide, act, report.
 func (r *run) tick(m *machine) {
-	a := m.agent
+	a, seen := m.agent, &r.eyes.laws
 	at := time.Duration(r.now) * time.Second
-	m.node.Observe(&a.seen, a.epoch+at, midnight().Add(at))
-	advice := advise.Step(&a.seen, a.laws, &a.memory)
+	m.node.Observe(seen, a.epoch+at, r.midnight.Add(at))
+	seen.StopLending = a.stopLending
+	advice := advise.Step(seen, a.laws, &a.memory)
 	for z := range advice.Zones {
 		cores := advice.Zones[z].Lend
 		if m.node.Jobs() == 0 {
@@ -72,10 +78,9 @@ func (r *run) tick(m *machine) {
 	if r.o.watch != nil {
 		r.o.watch(m, &advice)
 	}
-	if !r.v.NoEviction && a.asks(advice.Suppression, r.now) {
+	if !r.v.NoEviction && a.asks(&seen.Node, advice.Suppression, r.now) {
 		r.press(m, advice.Suppression)
 	}
-	a.seen.StopLending = a.stopLending
 	if a.closed && !r.v.NoClosing {
 		now.State = cluster.HeadroomClosed
 	}
@@ -83,8 +88,7 @@ func (r *run) tick(m *machine) {
 }
 
 // asks reports whether the eviction manager is asked at this tick: at each while something may press, else now and then, as nothing would follow.
-func (a *agent) asks(level advise.Suppression, now int64) bool {
-	n := &a.seen.Node
+func (a *agent) asks(n *advise.Node, level advise.Suppression, now int64) bool {
 	return now%quietTicks == 0 || level >= advise.SuppressFloor || len(a.wishes) > 0 || a.stopLending ||
 		n.MemoryAvailable.Value < quietMemory*n.MemoryTotal.Value
 }
@@ -95,8 +99,8 @@ const quietTicks, quietMemory = 5, 0.2
 // press asks the eviction manager.
 func (r *run) press(m *machine, level advise.Suppression) {
 	a := m.agent
-	a.look(m, level)
-	d := evict.Step(&a.sees, a.rules, &a.evictor)
+	r.eyes.look(m, level)
+	d := evict.Step(&r.eyes.evict, a.rules, &a.evictor)
 	a.stopLending, a.closed = len(d.NoLending) > 0, d.Closed.Reason != ""
 	a.wishes = a.wishes[:0]
 	for i := range d.Wishes {
@@ -112,9 +116,10 @@ func (r *run) press(m *machine, level advise.Suppression) {
 	}
 }
 
-// look fills in what the eviction manager sees: the same counters, and the pods by name.
-func (a *agent) look(m *machine, level advise.Suppression) {
-	o, s := &a.sees, &a.seen
+// look fills in what the eviction manager sees: the same counters, and the pods by name. The machine's pods stand in the order in which
+// the node tells of them.
+func (e *eyes) look(m *machine, level advise.Suppression) {
+	o, s := &e.evict, &e.laws
 	o.At, o.Suppression = s.At, level
 	o.Node = evict.Node{
 		MemoryTotal: s.Node.MemoryTotal, MemoryAvailable: s.Node.MemoryAvailable, MemorySome: s.Node.MemoryPressure, MemoryFull: s.Node.MemoryPressure,
@@ -127,15 +132,10 @@ func (a *agent) look(m *machine, level advise.Suppression) {
 	}
 	o.Pods = o.Pods[:0]
 	for i := range s.Reclaimed {
-		w := &s.Reclaimed[i]
-		id, err := strconv.ParseInt(w.ID, 10, 64)
-		p := m.known[id]
-		if err != nil || p == nil {
-			continue
-		}
+		w, p := &s.Reclaimed[i], m.known[i]
 		o.Pods = append(o.Pods, evict.Pod{
 			Ref: evict.Ref{Namespace: namespace, Name: p.name, UID: string(p.uid)}, Level: spec.QoSReclaimed,
-			Started: a.epoch + time.Duration(p.started)*time.Second, Terminating: p.deleting,
+			Started: m.agent.epoch + time.Duration(p.started)*time.Second, Terminating: p.deleting,
 			Memory: w.Memory, RSS: w.Memory, MemoryAmount: advise.Known(float64(w.MemoryBytes)),
 			CPU: w.CPUUse, CPUAmount: advise.Known(float64(w.MilliCPU) / 1000), RunDelay: w.RunDelay,
 		})

@@ -2,6 +2,7 @@ package colocation
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -137,7 +138,7 @@ func (r *run) start(p *pod) {
 	}
 	j := p.job
 	p.running, p.started = true, r.now
-	p.node.known[p.id] = p
+	p.node.known = append(p.node.known, p)
 	p.node.node.Start(corun.Job{
 		ID: p.id, MilliCPU: j.kind.MilliCPU, MemoryBytes: j.kind.MemoryBytes, Demand: j.demand, Work: j.kind.Seconds,
 		Bandwidth: j.bandwidth, Cache: j.cache, Memory: j.memory,
@@ -154,7 +155,7 @@ func (r *run) done(p *pod) {
 // leave forgets a pod.
 func (r *run) leave(p *pod) {
 	if p.running {
-		delete(p.node.known, p.id)
+		p.node.known = slices.DeleteFunc(p.node.known, func(other *pod) bool { return other == p })
 		r.runningJobs--
 	}
 	delete(r.byUID, p.uid)

@@ -20,12 +20,12 @@ type machine struct {
 	said  cluster.Headroom
 	rose  int64
 	stale bool
-	known map[int64]*pod // those that run here
+	known []*pod // those that run here, in the order in which they started
 }
 
 // newMachine makes a node and lets it live through the days before, from which a forecast and a naive plan learn.
 func (r *run) newMachine(i int, l *load) *machine {
-	m := &machine{index: i, name: nodeName(i), load: l, known: make(map[int64]*pod)}
+	m := &machine{index: i, name: nodeName(i), load: l}
 	pooled := r.v.Mode == ModeHilbert || r.v.Mode == ModeFixed
 	m.node = corun.NewNode(&r.o.Machine, r.model, l.services, pooled)
 	if r.v.Mode == ModeHilbert {
@@ -34,6 +34,16 @@ func (r *run) newMachine(i int, l *load) *machine {
 	mean := m.history(r)
 	r.plan(m, mean)
 	return m
+}
+
+// pod is the one that runs here and has this number, nil if none has.
+func (m *machine) pod(id int64) *pod {
+	for _, p := range m.known {
+		if p.id == id {
+			return p
+		}
+	}
+	return nil
 }
 
 // historyStep is the seconds between looks at days past: for a forecast minutes count.
@@ -48,7 +58,7 @@ func (m *machine) history(r *run) float64 {
 			online, _ := m.node.Step(m.load.mean(s))
 			sum, steps = sum+online, steps+1
 			if m.agent != nil {
-				m.agent.learn(m.node, time.Duration(int64(day)*86400+s)*time.Second)
+				m.agent.learn(m.node, &r.eyes, time.Duration(int64(day)*86400+s)*time.Second)
 			}
 		}
 	}

@@ -44,8 +44,10 @@ type run struct {
 	backlog      int
 	runningJobs  int
 
-	wished []uint64
-	ids    []int64 // scratch
+	eyes     eyes
+	midnight time.Time
+	wished   []uint64
+	ids      []int64 // scratch
 
 	out    Outcome
 	minute minute
@@ -108,7 +110,7 @@ func newRun(o *Options, v *Variant) (*run, error) {
 		o: o, v: v, model: cmp.Or(v.Model, &o.Model), scheduler: scheduler, byName: make(map[string]*machine), agenda: make(map[int64][]event),
 		jobs: rand.New(rand.NewPCG(o.Seed, streamJobs)), fleet: rand.New(rand.NewPCG(o.Seed, streamFleet)),
 		byUID: make(map[cluster.UID]*pod), classes: make(map[shape]*cluster.Requirements), waiting: make(map[shape]int),
-		backlog: max(48, o.Nodes/2), wished: make([]uint64, o.Nodes), digest: sha256.New(),
+		backlog: max(48, o.Nodes/2), wished: make([]uint64, o.Nodes), digest: sha256.New(), midnight: midnight(),
 	}
 	for i := range o.Jobs {
 		r.weight += o.Jobs[i].Weight
@@ -167,13 +169,13 @@ func (r *run) second() {
 func (r *run) ended(m *machine) {
 	r.ids = m.node.Done(r.ids[:0])
 	for _, id := range r.ids {
-		if p := m.known[id]; p != nil {
+		if p := m.pod(id); p != nil {
 			r.done(p)
 		}
 	}
 	r.ids = m.node.Killed(r.ids[:0])
 	for _, id := range r.ids {
-		if p := m.known[id]; p != nil {
+		if p := m.pod(id); p != nil {
 			r.out.OOMKills++
 			r.gone(p)
 		}

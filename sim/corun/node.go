@@ -1,6 +1,9 @@
 package corun
 
-import "math"
+import (
+	"math"
+	"strconv"
+)
 
 // Node is one machine and what runs on it.
 type Node struct {
@@ -14,6 +17,7 @@ type Node struct {
 	nextDone float64 // the least doneAt
 	sum      demands
 	memory   memory
+	requests float64 // of the services, in CPUs
 	window   []window
 	measured Measured
 	seen     seen
@@ -29,6 +33,7 @@ type service struct {
 // running is a job and where it stands.
 type running struct {
 	Job
+	name    string  // ID in letters
 	doneAt  float64 // of Node.progress
 	resides float64 // bytes it has touched
 	began   float64
@@ -73,6 +78,7 @@ func NewNode(m *Machine, p *Params, services []Service, pooled bool) *Node {
 	n := &Node{machine: m, params: p, pooled: pooled, window: make([]window, len(services)), nextDone: math.Inf(1)}
 	for _, s := range services {
 		n.services = append(n.services, service{Service: s, perSecond: 1 / s.Mean})
+		n.requests += s.Request
 	}
 	n.memory.cache = cacheFloor * float64(m.Memory) * float64(m.Zones)
 	return n
@@ -94,7 +100,7 @@ func (n *Node) Lent(z int) int { return n.zones[z].next }
 
 // Start lets a job run.
 func (n *Node) Start(j Job) {
-	n.jobs = append(n.jobs, running{Job: j, doneAt: n.progress + j.Work, began: n.progress})
+	n.jobs = append(n.jobs, running{Job: j, name: strconv.FormatInt(j.ID, 10), doneAt: n.progress + j.Work, began: n.progress})
 	n.count()
 }
 

@@ -40,7 +40,7 @@ func (n *Node) Observe(o *advise.Observation, at time.Duration, wall time.Time) 
 		o.Zones[z] = advise.Zone{
 			Divisible: n.machine.Divisible(), Threads: n.machine.Threads, Lent: n.zones[z].next,
 			SharedUse: advise.Known(t.sharedUse / steps), SharedDelay: advise.Known(t.waiting / steps), LentUse: advise.Known(t.lentUse / steps),
-			SharedRequests:  advise.Known(n.requests() / zones),
+			SharedRequests:  advise.Known(n.requests / zones),
 			MemoryTotal:     advise.Known(float64(n.machine.Memory)),
 			MemoryFree:      advise.Known(free / zones),
 			InactiveFile:    advise.Known(dropped * inactive / zones),
@@ -78,14 +78,12 @@ func (n *Node) observePods(o *advise.Observation, steps float64) {
 		}
 		pressure := 1 - math.Exp(-waiting)
 		o.Node.CPUPressure.Value = max(o.Node.CPUPressure.Value, pressure)
-		id := o.Services[i].ID
-		if id == "" {
-			id = "service-" + strconv.Itoa(i)
+		seen := &o.Services[i]
+		if seen.ID == "" {
+			seen.ID, seen.Pool = "service-"+strconv.Itoa(i), "share"
 		}
-		o.Services[i] = advise.Service{
-			ID: id, Pool: "share", CPUUse: advise.Known(n.seen.zones[s.Zone].sharedUse / steps * part),
-			CPUPressure: advise.Known(pressure), Memory: advise.Known(s.Memory),
-		}
+		seen.CPUUse = advise.Known(n.seen.zones[s.Zone].sharedUse / steps * part)
+		seen.CPUPressure, seen.Memory = advise.Known(pressure), advise.Known(s.Memory)
 	}
 	used, delay := 0.0, 0.0
 	if n.sum.threads > 0 {
@@ -99,27 +97,10 @@ func (n *Node) observePods(o *advise.Observation, steps float64) {
 	for i := range n.jobs {
 		j := &n.jobs[i]
 		o.Reclaimed[i] = advise.Reclaimed{
-			ID: n.name(o.Reclaimed[i].ID, j.ID), MilliCPU: j.MilliCPU, MemoryBytes: j.MemoryBytes,
+			ID: j.name, MilliCPU: j.MilliCPU, MemoryBytes: j.MemoryBytes,
 			CPUUse: advise.Known(used * j.Demand), RunDelay: advise.Known(delay * j.Demand), Memory: advise.Known(j.resides),
 		}
 	}
-}
-
-// name is a job's ID in letters: the one that stood there before, if it is the same.
-func (n *Node) name(before string, id int64) string {
-	if had, err := strconv.ParseInt(before, 10, 64); err == nil && had == id {
-		return before
-	}
-	return strconv.FormatInt(id, 10)
-}
-
-// requests is what the services asked for, in CPUs.
-func (n *Node) requests() float64 {
-	sum := 0.0
-	for i := range n.services {
-		sum += n.services[i].Request
-	}
-	return sum
 }
 
 func resize[T any](list []T, n int) []T {
