@@ -125,14 +125,10 @@ type Wish struct {
 	Value string
 }
 
-// Wishes are the knobs of pods and of the cgroups around them, by path. Disks that a ceiling names and that are not there are left out.
+// wishes are the knobs of pods and of the cgroups around them, by path; limits are the io.max of each reclaimed pod.
 //
 // A weight counts only among siblings. So a cgroup between a pod and what is common to all pods weighs as its online pods together, and as one
 // reclaimed pod for all of those.
-func Wishes(pods []Pod, disks []Disk, p Params) []Wish {
-	return wishes(pods, strings.Join(p.limits(disks), "\n"), p)
-}
-
 func wishes(pods []Pod, limits string, p Params) []Wish {
 	top := common(pods)
 	groups, lends := map[string]int{}, map[string]bool{}

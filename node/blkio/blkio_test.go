@@ -218,6 +218,11 @@ func TestDisks(t *testing.T) {
 	}
 }
 
+// wishesOn are the wishes of a node with these disks.
+func wishesOn(disks []Disk, pods []Pod, p Params) []Wish {
+	return wishes(pods, strings.Join(p.limits(disks), "\n"), p)
+}
+
 func TestWishes(t *testing.T) {
 	p := Params{Dedicated: 800, Shared: 400, Reclaimed: 50, Ceilings: []Ceiling{
 		{Name: "a", WriteBytes: 7, ReadOperations: 9}, {Name: "gone", WriteBytes: 1}, {Name: "b", ReadBytes: 5},
@@ -231,7 +236,7 @@ func TestWishes(t *testing.T) {
 		{"k/besteffort/pod6", spec.QoSReclaimed},
 	}
 	var got []string
-	for _, w := range Wishes(pods, []Disk{a, b}, p) {
+	for _, w := range wishesOn([]Disk{a, b}, pods, p) {
 		got = append(got, w.Knob.Path()+"="+w.Value)
 	}
 	want := []string{
@@ -261,7 +266,7 @@ func TestWishesProperties(t *testing.T) {
 			pods = append(pods, Pod{fmt.Sprintf("%s/pod%d", group, i), rapid.SampledFrom(levels).Draw(t, "level")})
 		}
 		p := Params{Dedicated: rapid.IntRange(1, maxWeight).Draw(t, "dedicated"), Shared: 400, Reclaimed: 50}
-		wishes := Wishes(pods, nil, p)
+		wishes := wishesOn(nil, pods, p)
 		values := map[string]int{}
 		for _, w := range wishes {
 			var n int
@@ -275,7 +280,7 @@ func TestWishesProperties(t *testing.T) {
 		}
 		pods = append(pods, Pod{"k/besteffort/one", spec.QoSReclaimed}, Pod{"k/burstable/online", spec.QoSShared})
 		of := func(pods []Pod) (n int) {
-			for _, w := range Wishes(pods, nil, p) {
+			for _, w := range wishesOn(nil, pods, p) {
 				if w.Knob.Cgroup == "k/besteffort" {
 					_, _ = fmt.Sscanf(w.Value, "default %d", &n)
 				}

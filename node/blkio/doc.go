@@ -1,7 +1,7 @@
 // Package blkio shares disks between pods: how much each weighs, what the kernel's cost model (io.cost) knows of a disk, and a ceiling for
 // what reclaimed pods read and write.
 //
-// Data flow: Wishes turns pods and settings into knobs of their cgroups, which node/enforce keeps. Cost does the same for the two files at the
+// Data flow: Control.Tick turns pods and settings into knobs of their cgroups, which node/enforce keeps. Cost does the same for the two files at the
 // root of the hierarchy that no table has, because each line of them is a setting of a device: it writes a device's line, reads it back, and
 // says in Conditions what the kernel did not take. Disks lists what the node has.
 //

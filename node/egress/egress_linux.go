@@ -72,8 +72,12 @@ func newEgress(o Options) (_ *Egress, err error) {
 	return e, err
 }
 
-// Remove takes back what an earlier run has left: for an agent whose settings want no ceiling.
+// Remove takes back what an earlier run has left: for an agent whose settings want no ceiling. Where nothing is pinned, or nothing can be, it asks
+// nothing of the kernel.
 func Remove(o Options) error {
+	if _, err := os.Stat(o.withDefaults().Pins); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	e, err := newEgress(o)
 	if err != nil {
 		return err

@@ -193,9 +193,6 @@ type Params struct {
 	BandwidthShare float64
 }
 
-// Defaults leave online pods everything, and reclaimed ones a fifth of the cache and of the bandwidth.
-func Defaults() Params { return Params{CacheShare: 0.2, BandwidthShare: 0.2} }
-
 // Setting is what a group shall have in every domain.
 type Setting struct {
 	Mask      uint64 // 0: the cache is not set

@@ -19,6 +19,9 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 )
 
+// fifth leaves online pods everything.
+var fifth = Params{CacheShare: 0.2, BandwidthShare: 0.2}
+
 // The files of a processor of two sockets, as kernels write them: Intel's with percentages, AMD's with units of an eighth of a GB/s.
 var (
 	intel = map[string]string{
@@ -183,7 +186,7 @@ func TestPlan(t *testing.T) {
 		params            Params
 		reclaimed, online Setting
 	}{
-		"a fifth":                {h(0xfffff, 1), Defaults(), Setting{0xf, 20}, Setting{0xfffff, 100}},
+		"a fifth":                {h(0xfffff, 1), fifth, Setting{0xf, 20}, Setting{0xfffff, 100}},
 		"for itself":             {h(0xfffff, 1), Params{0.2, true, 0.25}, Setting{0xf, 20}, Setting{0xffff0, 100}},
 		"rounded as people do":   {h(0x3ff, 1), Params{0.7, false, 0.7}, Setting{0x7f, 70}, Setting{0x3ff, 100}},
 		"at least the least":     {h(0xfff, 2), Params{0.01, true, 0.01}, Setting{0x3, 10}, Setting{0xffc, 100}},
@@ -191,7 +194,7 @@ func TestPlan(t *testing.T) {
 		"no number":              {h(0xff, 1), Params{math.NaN(), false, math.NaN()}, Setting{0x1, 10}, Setting{0xff, 100}},
 		"more than all":          {h(0xff, 1), Params{7, true, 7}, Setting{0xff, 100}, Setting{0xff, 100}},
 		"a mask with a hole":     {h(0xfc03, 1), Params{0.5, true, 1}, Setting{0x1c00, 100}, Setting{0xe000, 100}},
-		"no hardware":            {Hardware{}, Defaults(), Setting{}, Setting{}},
+		"no hardware":            {Hardware{}, fifth, Setting{}, Setting{}},
 	} {
 		plan := Plan(c.hardware, c.params)
 		if plan[Reclaimed] != c.reclaimed || plan[Online] != c.online {
@@ -225,7 +228,7 @@ func TestPlanProperties(t *testing.T) {
 func TestApply(t *testing.T) {
 	k := newKernel(intel)
 	c := open(t, k)
-	plan := Plan(c.Hardware, Defaults())
+	plan := Plan(c.Hardware, fifth)
 	if err := c.Apply(plan); err != nil {
 		t.Fatal(err)
 	}
@@ -255,13 +258,13 @@ func TestApplyFails(t *testing.T) {
 	k := newKernel(intel)
 	k.groups = 0
 	c := open(t, k)
-	if err := c.Apply(Plan(c.Hardware, Defaults())); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "8 groups") {
+	if err := c.Apply(Plan(c.Hardware, fifth)); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "8 groups") {
 		t.Errorf("no group is free: %v", err)
 	}
 	k = newKernel(intel)
 	k.bends = true
 	c = open(t, k)
-	if err := c.Apply(Plan(c.Hardware, Defaults())); err == nil || !strings.Contains(err.Error(), "is not so") {
+	if err := c.Apply(Plan(c.Hardware, fifth)); err == nil || !strings.Contains(err.Error(), "is not so") {
 		t.Errorf("the kernel does not do what it is told: %v", err)
 	}
 }
@@ -269,7 +272,7 @@ func TestApplyFails(t *testing.T) {
 func TestAssign(t *testing.T) {
 	k := newKernel(intel)
 	c := open(t, k)
-	if err := c.Apply(Plan(c.Hardware, Defaults())); err != nil {
+	if err := c.Apply(Plan(c.Hardware, fifth)); err != nil {
 		t.Fatal(err)
 	}
 	k.files["hilbert-reclaimed/tasks"] = "7\n8\n"
@@ -332,7 +335,7 @@ func TestStep(t *testing.T) {
 	k := newKernel(amd)
 	c := open(t, k)
 	pods := map[Group][]string{Online: {"k/a"}, Reclaimed: {"k/b", "k/gone", "k/c"}}
-	if err := c.Step(Defaults(), root, pods); err != nil {
+	if err := c.Step(fifth, root, pods); err != nil {
 		t.Fatal(err)
 	}
 	if online, reclaimed := k.files["hilbert-online/tasks"], k.files["hilbert-reclaimed/tasks"]; online != "5\n6\n" || reclaimed != "7\n8\n" {
@@ -342,7 +345,7 @@ func TestStep(t *testing.T) {
 	if err != nil || !equal(has["MB"][1], "409", 10) || !equal(has["L3"][0], "7", 16) {
 		t.Errorf("schemata %v, %v", has, err)
 	}
-	if err := c.Step(Defaults(), root, nil); err != nil || k.files["tasks"] != "1\n5\n6\n7\n8\n" {
+	if err := c.Step(fifth, root, nil); err != nil || k.files["tasks"] != "1\n5\n6\n7\n8\n" {
 		t.Errorf("%v, default group %q", err, k.files["tasks"])
 	}
 }

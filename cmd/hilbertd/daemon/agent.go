@@ -19,6 +19,7 @@ import (
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/egress"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/machine"
 	"hilbert.dev/hilbert/node/nri"
@@ -43,6 +44,7 @@ type nodeRoots struct {
 	sys, proc string
 	observed  observe.Files // with sys, proc and sys/fs/cgroup in it
 	kernel    func() (kernelFiles, error)
+	uncap     func(egress.Options) error // egress.Remove
 }
 
 // cgroups is where the cgroup hierarchy is mounted.
@@ -56,7 +58,7 @@ type kernelFiles interface {
 }
 
 func realNode() nodeRoots {
-	roots := nodeRoots{sys: "/sys", proc: "/proc", observed: observe.Root("/")}
+	roots := nodeRoots{sys: "/sys", proc: "/proc", observed: observe.Root("/"), uncap: egress.Remove}
 	roots.kernel = func() (kernelFiles, error) { return enforce.OpenFiles(roots.cgroups(), roots.proc) }
 	return roots
 }
@@ -92,7 +94,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 		options.Record = record
 	}
 	var metrics []prometheus.Collector
-	if options.Governors, metrics, err = governors(&config.Node.Lending, roots, kernel, log); err != nil {
+	if options.Governors, metrics, err = governors(&config.Node.Lending, options.Mode, roots, kernel, log); err != nil {
 		return err
 	}
 	api, err := connectAgent(ctx, config, o, options.Node, log)

@@ -19,9 +19,17 @@ import (
 	"hilbert.dev/hilbert/node/rdt"
 )
 
-// governors are what keeps disks, network and caches between online and reclaimed pods, as far as the configuration wants it. metrics are theirs.
-func governors(l *spec.Lending, roots nodeRoots, kernel enforce.Kernel, log *slog.Logger) (out []node.Governor, metrics []prometheus.Collector, err error) {
-	if !*l.Enabled {
+// governors are what keeps disks, network and caches between online and reclaimed pods, as far as the configuration wants it. metrics are theirs. Where
+// the kubelet rules the agent does not call them.
+func governors(l *spec.Lending, mode string, roots nodeRoots, kernel enforce.Kernel, log *slog.Logger) (out []node.Governor, metrics []prometheus.Collector, err error) {
+	lends := *l.Enabled && mode == spec.ModeAgent
+	if !lends || !l.Network.Enabled {
+		// The ceiling of an earlier run is pinned, and would hold for ever.
+		if err := roots.uncap(egressOptions(l, roots)); err != nil {
+			log.Warn("the egress ceiling of before cannot be removed; the agent needs /sys/fs/bpf for that, and CAP_NET_ADMIN", "err", err)
+		}
+	}
+	if !lends {
 		return nil, nil, nil
 	}
 	params := blkioParams(&l.IO)

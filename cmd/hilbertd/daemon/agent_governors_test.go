@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -21,13 +22,16 @@ func TestGovernorsLookAtTheRoots(t *testing.T) {
 	l := &h.config.Node.Lending
 	l.IO.Ceilings = []spec.IOCeiling{{Device: "elsewhere", ReadsPerSecond: 10}}
 	l.Network.Enabled, l.RDT.Enabled = true, true
-	out, metrics, err := governors(l, h.roots, h.cgroups, slog.New(slog.DiscardHandler))
+	out, metrics, err := governors(l, spec.ModeAgent, h.roots, h.cgroups, slog.New(slog.DiscardHandler))
 	if err != nil || len(out) != 3 || len(metrics) != 1 {
 		t.Fatalf("%d governors, %d metrics, %v", len(out), len(metrics), err)
 	}
 	knobs, _ := out[0].Tick(0, []node.GovernedPod{{Cgroup: "kubepods/besteffort/podbatch", Level: spec.QoSReclaimed}})
 	if len(knobs) != 1 || knobs[0].Value != "259:77 riops=10" {
 		t.Errorf("knobs %+v, want the ceiling of the disk that the roots have", knobs)
+	}
+	if len(h.uncapped) != 0 {
+		t.Error("the ceiling that is wanted was removed")
 	}
 	sys := h.roots.sys
 	if n, ok := out[1].(*network); !ok || n.options != (egress.Options{
@@ -37,5 +41,31 @@ func TestGovernorsLookAtTheRoots(t *testing.T) {
 	}
 	if c, ok := out[2].(*caches); !ok || c.tree != rdt.Dir(sys+"/fs/resctrl") || c.cgroups != sys+"/fs/cgroup" {
 		t.Errorf("caches %+v", out[2])
+	}
+}
+
+// A ceiling of before goes when nobody wants one any more: its pins outlast the agent. Where that cannot be done the agent runs all the same.
+func TestOldCeilingGoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode  string
+		setup func(*spec.Lending)
+		want  int
+	}{
+		"no ceiling wanted":   {spec.ModeAgent, func(*spec.Lending) {}, 1},
+		"no lending":          {spec.ModeAgent, func(l *spec.Lending) { l.Enabled, l.Network.Enabled = new(false), true }, 1},
+		"the kubelet rules":   {spec.ModeKubelet, func(l *spec.Lending) { l.Network.Enabled = true }, 1},
+		"a ceiling is wanted": {spec.ModeAgent, func(l *spec.Lending) { l.Network.Enabled = true }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			h.uncapErr = errors.New("read-only file system")
+			c.setup(&h.config.Node.Lending)
+			if _, _, err := governors(&h.config.Node.Lending, c.mode, h.roots, h.cgroups, slog.New(slog.DiscardHandler)); err != nil || len(h.uncapped) != c.want {
+				t.Fatalf("removed %d times, %v", len(h.uncapped), err)
+			}
+			if c.want > 0 && h.uncapped[0].Pins != h.roots.sys+"/fs/bpf/hilbert-egress" {
+				t.Errorf("removed %+v", h.uncapped[0])
+			}
+		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/standin"
+	"hilbert.dev/hilbert/node/egress"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/topology"
 )
@@ -66,6 +67,15 @@ type host struct {
 	mu         sync.Mutex
 	pods       map[string]*api.PodSandbox
 	containers map[string]*api.Container
+
+	uncapped []egress.Options // what the agent took back, and how that went
+	uncapErr error
+}
+
+// uncap is egress.Remove of a kernel without BPF.
+func (h *host) uncap(o egress.Options) error {
+	h.uncapped = append(h.uncapped, o)
+	return h.uncapErr
 }
 
 func newHost(t *testing.T) *host {
@@ -88,7 +98,7 @@ func newHost(t *testing.T) *host {
 		pods:       make(map[string]*api.PodSandbox),
 		containers: make(map[string]*api.Container),
 	}
-	h.roots = nodeRoots{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), observed: observe.Root(dir), kernel: func() (kernelFiles, error) { return h.cgroups, nil }}
+	h.roots = nodeRoots{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), observed: observe.Root(dir), kernel: func() (kernelFiles, error) { return h.cgroups, nil }, uncap: h.uncap}
 	h.config.Roles, h.config.Server.BindAddress = []spec.Role{spec.RoleAgent}, "127.0.0.1:0"
 	n := &h.config.Node
 	n.Name, n.StateDirectory, n.KubeletDirectory, n.NRISocket = "n1", filepath.Join(dir, "state"), filepath.Join(dir, "kubelet"), filepath.Join(dir, "nri.sock")
