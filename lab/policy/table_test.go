@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func TestRequests(t *testing.T) {
 
 func requests() []request {
 	var all []request
-	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes(), reclaimedRows(), boundRows(), nodeRows()} {
+	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes(), deviceRows(), reclaimedRows(), boundRows(), nodeRows()} {
 		all = append(all, some...)
 	}
 	return all
@@ -94,7 +95,7 @@ func placements() []request {
 			annotation(requiredPlugins, "[]")), requiredPlugins},
 		{"a mirror by another node", creates(node, plain, mirror, zones, onNode("n2")), "hilbert.dev/zones: " + written},
 	}
-	for _, key := range []string{spec.AnnotationReclaimed, spec.AnnotationPriority} {
+	for _, key := range []string{spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationPriority} {
 		out = append(out,
 			request{"the owner creates with " + key, creates(owner, plain, annotation(key, "1")), key + ": " + written},
 			request{"the owner adds " + key, patches(owner, "free", annotates(key, `"1"`)), key + ": " + written},
@@ -174,6 +175,8 @@ func bindings() []request {
 		{"another scheduler binds by the old endpoint", oldBinds(admin, "free"), ""},
 		{"the owner promises zones", binds(owner, "free", zones), only + "ann"},
 		{"the owner promises GPUs", binds(owner, "free", gpu), only + "ann"},
+		{"hilbertd promises network cards", binds(hilbertd, "free", annotation(spec.AnnotationNICs, "1:25000")), ""},
+		{"the owner promises network cards", binds(owner, "free", annotation(spec.AnnotationNICs, "1:25000")), only + "ann"},
 		{"hilbertd says what may be held", binds(hilbertd, "free", annotation(spec.AnnotationReclaimed, "1m/1Mi"), annotation(spec.AnnotationPriority, "1")), ""},
 		{"the owner says what may be held", binds(owner, "free", annotation(spec.AnnotationReclaimed, "1m/1Mi")), only + "ann"},
 		{"the owner says the priority", binds(owner, "free", annotation(spec.AnnotationPriority, "1")), only + "ann"},
@@ -185,7 +188,7 @@ func bindings() []request {
 		out = append(out, request{name + " binds with a level", binds(user, "free", label(spec.LabelQoS, string(spec.QoSSystem))), said},
 			request{name + " binds with a plugin", binds(user, "free", annotation(requiredPlugins, "[]")), requiredPlugins},
 			request{name + " binds with a plugin of a container", binds(user, "free", annotation(requiredPlugins+"/container.main", "[]")), requiredPlugins})
-		for _, key := range []string{spec.AnnotationNUMA, spec.AnnotationPool, spec.AnnotationKatalystQoS, spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory} {
+		for _, key := range append(slices.Clone(deviceWords), spec.AnnotationNUMA, spec.AnnotationPool, spec.AnnotationKatalystQoS, spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory) {
 			out = append(out, request{name + " binds with " + key, binds(user, "free", annotation(key, "x")), said})
 		}
 	}
@@ -264,7 +267,7 @@ func unchanging() []request {
 		{"nothing is said in other words", patches(owner, "free", annotates(spec.AnnotationPool, `""`)), ""},
 		{"a finalizer", patches(owner, "bound", `{"metadata":{"finalizers":["example.com/x"]}}`), ""},
 	}
-	for _, key := range []string{spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory, spec.AnnotationKatalystQoS} {
+	for _, key := range append(slices.Clone(deviceWords), spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory, spec.AnnotationKatalystQoS) {
 		out = append(out, request{key + " is added", patches(owner, "free", annotates(key, `"{}"`)), key + ": " + anew})
 	}
 	return out
@@ -286,6 +289,7 @@ func required() []request {
 		{"a GPU of an init container", says(agentRequired, ours, initAsks(spec.ResourceNvidiaGPU, "1")), ""},
 		{"a part of a GPU of an init container", says(agentRequired, ours, initAsks(spec.ResourceGPUMilli, "500")), ""},
 		{"no GPU at all", says("", ours, gpus("0")), ""},
+		{"no percent of a GPU", says("", ours, asks(spec.ResourceGPUCore, "0")), ""},
 		{"CPU only", says("", ours, asks("cpu", "1")), ""},
 		{"dedicated", says(agentRequired, ours, level), ""},
 		{"NUMA-bound gets the plugin", says(agentRequired, ours, level, annotation(spec.AnnotationNUMA, spec.NUMABound)), ""},
@@ -305,6 +309,13 @@ func required() []request {
 		{"a name in a name", creates(owner, both, ours, gpus("1"), annotation(requiredPlugins, `["not-hilbert"]`)), list},
 		{"a container does without", creates(admin, both, ours, level, annotation(requiredPlugins+"/container.main", "[]")), requiredPlugins + "/container.main: the pod needs"},
 		{"all do without", creates(owner, both, ours, gpus("1"), annotation(requiredPlugins+"/pod", "[]")), requiredPlugins + "/pod: the pod needs"},
+	}
+	for _, name := range []corev1.ResourceName{
+		spec.ResourceGPUCore, spec.ResourceGPUMemory, spec.ResourceRDMA, spec.ResourceNICBandwidth, spec.ResourceNICFunctions,
+	} {
+		out = append(out,
+			request{"some " + string(name), says(agentRequired, ours, asks(name, "1")), ""},
+			request{"no plugin, some " + string(name), creates(owner, both, ours, asks(name, "1"), annotation(requiredPlugins, "[]")), list})
 	}
 	const leave = requiredPlugins + ": it is set when the pod is created; leave it as it is"
 	for name, user := range map[string]kubernetes.Interface{"the owner": owner, "the administrator": admin} {
