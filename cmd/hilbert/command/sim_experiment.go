@@ -18,7 +18,9 @@ func newExperiment() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	for _, sub := range []*cobra.Command{} {
+	for _, sub := range []*cobra.Command{
+		newExperimentNUMA(),
+	} {
 		cmd.AddCommand(sub)
 	}
 	return cmd

@@ -1,0 +1,83 @@
+package numa
+
+import (
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+)
+
+// WriteHTML writes the experiment as one page that needs nothing else.
+func (r *Result) WriteHTML(w io.Writer) error {
+	page, err := template.New("page").Funcs(template.FuncMap{"f1": func(x float64) string { return fmt.Sprintf("%.1f", x) }, "f2": func(x float64) string { return fmt.Sprintf("%.2f", x) }}).Parse(pageText)
+	if err != nil {
+		return err
+	}
+	return page.Execute(w, struct {
+		*Result
+
+		Shared, Exclusive template.HTML
+	}{r, r.tornado(0), r.tornado(1)})
+}
+
+// Sizes of a picture in pixels.
+const (
+	pictureWidth = 920
+	rowHeight    = 20
+	nameWidth    = 170
+)
+
+// tornado draws how a gain in the mean and at p99 moves with each parameter. Bars are cut at -20 and 80 percent.
+func (r *Result) tornado(pair int) template.HTML {
+	const lowest, highest = -20, 80
+	points := append([]Point{{Name: fmt.Sprintf("%d seeds", r.Setup.Seeds), Gains: r.Gains, Busy: r.busiest()}}, r.Sweep...)
+	x := func(v float64) float64 {
+		return nameWidth + (min(max(v, lowest), highest)-lowest)/(highest-lowest)*(pictureWidth-nameWidth-10)
+	}
+	g := r.Gains[pair]
+	title := fmt.Sprintf("%s from %s: latency falls by, percent", g.Of, g.Against)
+	var b strings.Builder
+	height := rowHeight * (len(points) + 2)
+	fmt.Fprintf(&b, `<figure><svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, pictureWidth, height, template.HTMLEscapeString(title))
+	for v := lowest; v <= highest; v += 20 {
+		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="0" y2="%d"/><text class="under" x="%.1f" y="%d">%d</text>`,
+			x(float64(v)), x(float64(v)), height-rowHeight, x(float64(v)), height-6, v)
+	}
+	for i := range points {
+		p, y := &points[i], i*rowHeight+4
+		gain := p.Gains[pair]
+		fmt.Fprintf(&b, `<text class="left" x="%d" y="%d">%s</text>`, nameWidth-8, y+11, template.HTMLEscapeString(p.Name))
+		for k, s := range []Spread{gain.Mean, gain.P99} {
+			from, to := x(min(s.Mean, 0)), x(max(s.Mean, 0))
+			fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="6" fill="%s"/>`, from, y+7*k, to-from, [...]string{"#1b6ca8", "#c8852b"}[k])
+			fmt.Fprintf(&b, `<line class="whisker" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`, x(s.Min), x(s.Max), y+7*k+3, y+7*k+3)
+		}
+	}
+	fmt.Fprintf(&b, `</svg><figcaption>%s: <span><i style="background:#1b6ca8"></i>mean</span> <span><i style="background:#c8852b"></i>p99</span>; `+
+		`thin lines from the least to the most of the seeds</figcaption></figure>`, template.HTMLEscapeString(title))
+	return template.HTML(b.String()) //nolint:gosec // what stands in it is escaped above
+}
+
+const pageText = `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Hilbert: NUMA</title>
+<style>
+body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
+table{border-collapse:collapse;width:100%;margin:1em 0;font-size:13px}td,th{border-bottom:1px solid #ddd;padding:.3em .5em;text-align:right}
+td:first-child,th:first-child{text-align:left}figure{margin:1.5em 0}svg{width:100%;height:auto}.grid{stroke:#e4e4e4}.whisker{stroke:#333}
+text{font-size:11px;fill:#555}.left{text-anchor:end}.under{text-anchor:middle}figcaption{font-size:13px;color:#444}
+figcaption i{display:inline-block;width:12px;height:12px;margin:0 4px 0 10px;border-radius:2px}
+</style></head><body>
+<h1>Cores and memory in the same NUMA nodes</h1>
+<p>A model, not a measurement: {{.Setup.Seeds}} seeds of {{.Setup.Nodes}} machines with {{.Setup.Machine.Sockets}} sockets of {{.Setup.Machine.Zones}} zones.
+Its formulas and figures stand in package sim/numa. Published by others, on their machines: mean {{f1 .Published.MeanPercent}} %, p99 {{f1 .Published.P99Percent}} %.</p>
+<table><tr><th></th><th>mean ms</th><th>p50</th><th>p99</th><th>local %</th><th>same socket %</th><th>other socket %</th><th>split %</th><th>link %</th><th>busy %</th></tr>
+{{range .Mean}}<tr><td>{{.Placement}}</td><td>{{f2 .Latency.Mean}}</td><td>{{f2 .Latency.P50}}</td><td>{{f2 .Latency.P99}}</td><td>{{f1 .Local}}</td><td>{{f1 .Near}}</td><td>{{f1 .Far}}</td><td>{{f1 .Split}}</td><td>{{f1 .Link}}</td><td>{{f1 .Busy}}</td></tr>
+{{end}}</table>
+<p>stock: shared CPUs, memory everywhere. static: exclusive cores without a topology manager. zoned: shared CPUs of the granted zones. bound: exclusive cores and memory of the granted zones.</p>
+{{.Shared}}{{.Exclusive}}
+<h2>All figures</h2>
+<table><tr><th></th>{{range .Gains}}<th>{{.Of}} from {{.Against}}: mean</th><th>p99</th>{{end}}<th>busiest %</th></tr>
+<tr><td>{{.Setup.Seeds}} seeds</td>{{range .Gains}}<td>{{.Mean}}</td><td>{{.P99}}</td>{{end}}<td></td></tr>
+{{range .Sweep}}<tr><td>{{.Name}}</td>{{range .Gains}}<td>{{.Mean}}</td><td>{{.P99}}</td>{{end}}<td>{{f1 .Busy}}</td></tr>
+{{end}}</table></body></html>
+`
