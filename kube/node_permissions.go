@@ -6,7 +6,7 @@ import "hilbert.dev/hilbert/api/node/v1alpha1"
 // CustomNodeResource, and whose pods: deploy/policies/cnr-own-node.yaml says the first.
 var AgentPermissions = []Permission{
 	{Resource: "nodes", Verbs: []string{"get"}}, // whose UID owns the CustomNodeResource
-	{Resource: "pods/eviction", Verbs: []string{"create"}},
+	{Resource: "pods/eviction", Verbs: []string{"create"}}, // of a pod whose promise was broken; dry runs of those that are wished away
 	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.CustomNodeResources, Verbs: []string{"create", "get"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.CustomNodeResources + "/status", Verbs: []string{"update"}},

@@ -80,6 +80,7 @@ type call struct {
 	accept       string // empty: acceptMetadata
 	body         []byte
 	reads        bool // what a write answers matters
+	dryRun       bool // nothing is written
 }
 
 // about makes the call one to a pod, or to a subresource of it.
@@ -106,6 +107,9 @@ func (r *requester) do(ctx context.Context, c *call, timeout time.Duration) answ
 	target.RawQuery = "timeout=" + timeout.String()
 	if c.contentType == contentApply {
 		target.RawQuery += "&force=true&fieldManager=" + fieldManager
+	}
+	if c.dryRun {
+		target.RawQuery += "&dryRun=" + metav1.DryRunAll
 	}
 	request := (&http.Request{
 		Method: c.method, URL: &target, Host: target.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

@@ -134,7 +134,7 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	case bind.EvictPod:
 		c.about(write.Namespace, write.Name, "eviction")
 		c.method, c.contentType = http.MethodPost, contentJSON
-		c.body, err = evictionBody(write.Namespace, write.Name, string(write.Pod))
+		c.body, err = evictionBody(write.Namespace, write.Name, string(write.Pod), false)
 	case bind.WriteEvent:
 		c.path = "/apis/events.k8s.io/v1/namespaces/" + write.Namespace + "/events"
 		c.method, c.contentType, c.accept = http.MethodPost, contentJSON, acceptMetadata

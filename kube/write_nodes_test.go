@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
@@ -214,6 +216,55 @@ func TestEvict(t *testing.T) {
 		if err := e.Evict(t.Context(), "default", "p", "new"); err != nil || s.Pod("default", "p") != nil {
 			t.Errorf("evict: %v", err)
 		}
+	}
+}
+
+// What a budget would say is asked without anybody's going, and the API server's being busy is no refusal.
+func TestRefused(t *testing.T) {
+	s := standin.New(t)
+	e, err := NewEvictor(s.Connection(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	s.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}})
+	var query, body string
+	answers := func(code int, causes ...metav1.StatusCause) {
+		s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+			text, _ := io.ReadAll(r.Body)
+			query, body = r.URL.RawQuery, string(text)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			_ = json.NewEncoder(w).Encode(&metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), Details: &metav1.StatusDetails{Causes: causes},
+			})
+			return true
+		})
+	}
+	budget := metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: "it needs 2 healthy pods and has 2"}
+	for name, c := range map[string]struct {
+		set     func()
+		refused bool
+		failed  bool
+	}{
+		"it may go":              {func() { s.Intercept(nil) }, false, false},
+		"a budget refuses":       {func() { answers(http.StatusTooManyRequests, budget) }, true, false},
+		"a budget is broken":     {func() { answers(http.StatusForbidden, budget) }, true, false},
+		"the server is busy":     {func() { answers(http.StatusTooManyRequests) }, false, true},
+		"it may not ask":         {func() { answers(http.StatusForbidden) }, false, true},
+		"the pod is not there":   {func() { answers(http.StatusNotFound) }, false, false},
+		"the server cannot tell": {func() { answers(http.StatusInternalServerError) }, false, true},
+	} {
+		c.set()
+		if refused, err := e.Refused(t.Context(), "default", "p", "u"); refused != c.refused || (err != nil) != c.failed {
+			t.Errorf("%s: %v, %v", name, refused, err)
+		}
+	}
+	if s.Pod("default", "p") == nil {
+		t.Error("the pod was evicted")
+	}
+	if !strings.Contains(query, "dryRun=All") || !strings.Contains(body, `"dryRun":["All"]`) {
+		t.Errorf("asked %s with %s", query, body)
 	}
 }
 

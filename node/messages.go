@@ -65,6 +65,8 @@ type Ports struct {
 	Report func(ctx context.Context, r *spec.NodeReport) error
 	// Evict asks for a pod to be evicted. One that is gone is no error.
 	Evict func(ctx context.Context, p PodName, reason, message string) error
+	// Refused reports whether a disruption budget would refuse a pod's eviction now. It evicts nobody.
+	Refused func(ctx context.Context, p PodName) (bool, error)
 	// Event tells people about a pod, or about the node where the name is empty. It neither blocks nor fails.
 	Event func(p PodName, reason, message string)
 	// Exclusive are the CPUs that the kubelet gave to pods for themselves. It is asked in mode kubelet alone.

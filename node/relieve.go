@@ -24,10 +24,11 @@ type relief struct {
 	told     map[string]bool      // pods that have had notice, by UID
 	stopped  map[string]time.Time // pods that were stopped here, by UID: they are not started again before then
 	stops    uint64
+	answers  answers
 }
 
-// answerWithin is how long an urgent wish may go unanswered before a pod is stopped here. What became of a wish does not reach the agent, so it is as
-// long as a pod that was evicted may take to end, and to free what it held.
+// answerWithin is how long an urgent wish may go unanswered before a pod is stopped here. That a pod is leaving does not reach the agent, so it is as long
+// as one that was evicted may take to end, and to free what it held. That a budget refuses does: see answers.
 const answerWithin = 45 * time.Second
 
 // disksEvery is how often the file systems are looked at.
@@ -41,6 +42,7 @@ func (a *Agent) relieve(s *sensor, now time.Time) {
 	maps.DeleteFunc(r.stopped, func(_ string, until time.Time) bool { return now.After(until) })
 	a.notice(r.decision.Notices)
 	do := r.do()
+	a.inquire(do.Wishes, now)
 	a.reclaim(do.Reclaims)
 	if do.Stop != nil {
 		a.stopPod(do.Stop, now)
@@ -157,7 +159,7 @@ func (a *Agent) apiState() evict.API {
 		return evict.API{Unreachable: true}
 	}
 	if a.reporting.failing.IsZero() {
-		return evict.API{}
+		return evict.API{Answers: a.relief.answers.told()}
 	}
 	return evict.API{Unreachable: true, Since: a.reporting.failing.Sub(a.started)}
 }

@@ -72,6 +72,47 @@ func TestRelief(t *testing.T) {
 	}
 }
 
+// short lets so many seconds pass, and waits after each for the answers of the budgets.
+func (l *lender) short(seconds int) (out *spec.Colocation) {
+	l.Helper()
+	for range seconds {
+		out = l.run(1)
+		l.eventually("the budgets have answered", func() bool {
+			asking := false
+			l.agent.Ask(time.Minute, func(a *Agent) { asking = a.relief.answers.asking })
+			return !asking
+		})
+	}
+	return out
+}
+
+// Where a disruption budget refuses, the agent does not wait for an eviction that cannot come: first somebody else is wished away, and where nobody
+// else may go a pod is stopped.
+func TestReliefKnowsWhatBudgetsRefuse(t *testing.T) {
+	l, _, low, high := crowded(t)
+	l.refused = map[string]bool{"low": true}
+	l.run(30)
+	l.counters.free = [2]int{130, 120} // past the hard mark, but not by more than one pod holds
+	said := l.short(12)
+	if len(said.Evictions) != 2 || said.Evictions[1].UID != "high" {
+		t.Errorf("low may not go; wished away are %+v, want high too", said.Evictions)
+	}
+	if killed(l, &low) || killed(l, &high) {
+		t.Fatal("a pod was stopped though one may go")
+	}
+	l.mu.Lock()
+	l.refused["high"] = true
+	asked := len(l.inquiries)
+	l.mu.Unlock()
+	l.short(12)
+	l.eventually("none may go, and the lowest is stopped", func() bool { return killed(l, &low) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if asked > 12 {
+		t.Errorf("in 12 s budgets were asked %d times: %v", asked, l.inquiries)
+	}
+}
+
 // In a dry run it is decided who would have to go, and nobody goes.
 func TestReliefDryRun(t *testing.T) {
 	l, _, low, _ := crowded(t)

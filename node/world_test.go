@@ -134,6 +134,8 @@ type world struct {
 
 	mu        sync.Mutex
 	events    []string
+	refused   map[string]bool // pods, by UID, whose budget lets none go
+	inquiries []string        // whose budgets were asked
 	evicted   []string
 	reports   []*spec.NodeReport
 	reportErr error
@@ -197,6 +199,12 @@ func (w *world) start() {
 				defer w.mu.Unlock()
 				w.evicted = append(w.evicted, p.Name+": "+reason)
 				return nil
+			},
+			Refused: func(_ context.Context, p PodName) (bool, error) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.inquiries = append(w.inquiries, p.UID)
+				return w.refused[p.UID], nil
 			},
 			Event: func(p PodName, reason, message string) {
 				w.mu.Lock()

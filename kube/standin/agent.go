@@ -153,7 +153,9 @@ func (s *Server) serveEviction(w http.ResponseWriter, r *http.Request, namespace
 		//nolint:staticcheck // ST1005: this is how the real one spells it
 		s.fail(w, apierrors.NewConflict(podResource, name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, pod.UID)))
 	default:
-		s.DeletePod(namespace, name)
+		if r.URL.Query().Get("dryRun") == "" {
+			s.DeletePod(namespace, name)
+		}
 		s.answer(w, http.StatusCreated, &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
 	}
 }

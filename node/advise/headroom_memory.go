@@ -2,6 +2,7 @@ package advise
 
 // memory finds the headroom of memory of all zones, bounds the sum by what the node has, and publishes.
 func (t *tick) memory() {
+	t.untouched = t.notTouched()
 	sum, held, kept := 0.0, 0.0, 0.0
 	for i := range t.o.Zones {
 		r := t.room(&t.o.Zones[i], &t.m.Zones[i])
@@ -10,7 +11,7 @@ func (t *tick) memory() {
 	}
 	share, available := 1.0, 0.0
 	if _, known := recall(t.o.Node.MemoryAvailable, &t.m.Available); known || t.m.Available.Known {
-		available = max(0, t.m.Available.Value+held-kept)
+		available = max(0, t.m.Available.Value+held+t.untouched-kept)
 		if available < sum {
 			share = available / sum
 		}
@@ -24,14 +25,14 @@ func (t *tick) memory() {
 type room struct {
 	free, file, reclaimed        float64
 	watermark, promised, reserve float64
-	growth                       float64
+	growth, untouched            float64
 }
 
 func (r *room) kept() float64 { return r.promised + r.reserve + r.growth }
 
 // sum is never negative.
 func (r *room) sum() float64 {
-	return max(0, min(r.free+r.file+r.reclaimed-r.watermark-r.kept(), most))
+	return max(0, min(r.free+r.file+r.reclaimed+r.untouched-r.watermark-r.kept(), most))
 }
 
 // room has, for what is missing, the last that was known.
@@ -47,7 +48,8 @@ func (t *tick) room(z *Zone, s *ZoneState) room {
 	return room{
 		free: free, file: file * t.p.FileShare, reclaimed: reclaimed,
 		watermark: total * t.p.Watermark, growth: total * t.p.GrowthReserve,
-		promised: max(0, float64(z.Promised)-touched), reserve: max(0, float64(z.Reserved)),
+		untouched: t.untouched * t.partOfMemory(s),
+		promised:  max(0, float64(z.Promised)-touched), reserve: max(0, float64(z.Reserved)),
 	}
 }
 
@@ -81,6 +83,7 @@ func (t *tick) publishMemory(i int, share float64) {
 			{"free", int64(r.free)},
 			{"inactive file", int64(r.file)},
 			{"held by reclaimed pods", int64(r.reclaimed)},
+			{"asked for and not held", int64(r.untouched)},
 			{"watermark", -int64(r.watermark)},
 			{"promised", -int64(r.promised)},
 			{"reserved", -int64(r.reserve)},
@@ -91,6 +94,24 @@ func (t *tick) publishMemory(i int, share float64) {
 
 // runningMemory is the zone's part of what the reclaimed pods that run may hold, by the sizes of the zones.
 func (t *tick) runningMemory(s *ZoneState) int64 {
+	return int64(min(t.wantedMemory*t.partOfMemory(s), most))
+}
+
+// notTouched is what counts as free of the memory that reclaimed pods asked for and do not hold. More is told only after it was seen all the while
+// (RiseAfter), so a pod that has just started is not taken for one that needs little.
+func (t *tick) notTouched() float64 {
+	held := 0.0
+	for i := range t.o.Zones {
+		z, last := &t.o.Zones[i], &t.m.Zones[i].Last
+		recall(z.MemoryTotal, &last.MemoryTotal) // of all zones, before the part of one is asked for
+		has, _ := recall(z.ReclaimedMemory, &last.Reclaimed)
+		held += has
+	}
+	return t.p.UntouchedShare * max(0, min(t.wantedMemory, most)-held)
+}
+
+// partOfMemory is the zone's part of the node's memory.
+func (t *tick) partOfMemory(s *ZoneState) float64 {
 	all := 0.0
 	for i := range t.m.Zones {
 		all += t.m.Zones[i].Last.MemoryTotal.Value
@@ -98,5 +119,5 @@ func (t *tick) runningMemory(s *ZoneState) int64 {
 	if all == 0 {
 		return 0
 	}
-	return int64(min(t.wantedMemory*s.Last.MemoryTotal.Value/all, most))
+	return s.Last.MemoryTotal.Value / all
 }

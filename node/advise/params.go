@@ -12,9 +12,11 @@ import (
 
 // Params are what the laws are tuned by. CPUs are logical; shares are from 0 to 1.
 type Params struct {
-	// TargetUse is how busy the shared CPUs may be: a pool that uses x CPUs needs x/TargetUse, and Margin CPUs besides.
-	TargetUse float64 `json:"targetUse"`
-	Margin    float64 `json:"margin"`
+	// TargetUse is how busy the shared CPUs may be: a pool that uses x CPUs needs x/TargetUse, and besides Margin CPUs and MarginShare of the
+	// divisible ones: bursts are larger where more runs, and a small machine has little to spare.
+	TargetUse   float64 `json:"targetUse"`
+	Margin      float64 `json:"margin"`
+	MarginShare float64 `json:"marginShare"`
 	// RequestShare is the share of their requests that shared pods keep though they use less. With 0 the requests need not be known.
 	RequestShare float64 `json:"requestShare"`
 	// SharedFloor and ReclaimedFloor are the cores of each zone that the shared pools, and the reclaimed pods if there are any, always keep.
@@ -69,6 +71,8 @@ type Params struct {
 	FileShare     float64 `json:"fileShare"`
 	Watermark     float64 `json:"watermark"`
 	GrowthReserve float64 `json:"growthReserve"`
+	// UntouchedShare is the share of what reclaimed pods asked for and do not hold that counts as free. With 0 what they ask for always fits at once.
+	UntouchedShare float64 `json:"untouchedShare"`
 	// From MemoryPressureHigh on the headroom of memory does not rise; from MemoryPressureCritical on it is what reclaimed pods hold.
 	MemoryPressureHigh     float64 `json:"memoryPressureHigh"`
 	MemoryPressureCritical float64 `json:"memoryPressureCritical"`
@@ -144,6 +148,7 @@ func (p *Params) checks() []check {
 	return append(p.Profile.checks(), []check{
 		{"targetUse", p.TargetUse, 0.05, 1},
 		{"margin", p.Margin, 0, 1024},
+		{"marginShare", p.MarginShare, 0, 1},
 		{"requestShare", p.RequestShare, 0, 1},
 		{"sharedFloor", float64(p.SharedFloor), 0, 1024},
 		{"reclaimedFloor", float64(p.ReclaimedFloor), 0, 1024},
@@ -175,6 +180,7 @@ func (p *Params) checks() []check {
 		{"fileShare", p.FileShare, 0, 1},
 		{"watermark", p.Watermark, 0, 1},
 		{"growthReserve", p.GrowthReserve, 0, 1},
+		{"untouchedShare", p.UntouchedShare, 0, 0.9},
 		{"memoryPressureHigh", p.MemoryPressureHigh, 0, p.MemoryPressureCritical},
 		{"memoryPressureCritical", p.MemoryPressureCritical, 0, float64(many)},
 		{"forecastUse", p.ForecastUse, 0.05, 1},

@@ -84,6 +84,8 @@ type tick struct {
 	// wantedCPU and wantedMemory are what the reclaimed pods that run may hold: millicores and bytes of the node.
 	wantedCPU, wantedMemory float64
 	divisible               int // of all zones
+	// untouched is what counts as free of what those pods may hold and do not, in bytes of the node.
+	untouched float64
 	// pools are the CPUs that profiles steer pools to, steered the sum of them, and steeredUse what those pools use of CPUs.
 	pools               map[string]int
 	steered, steeredUse float64
@@ -199,10 +201,11 @@ func (t *tick) smooth(average *Sample, value float64) {
 // need is how many CPUs the shared pools should have to use so many and be no busier than that. Pools with a profile have what it says, and the
 // others what they need besides.
 func (t *tick) need(use, busy float64, z *Zone, s *ZoneState) float64 {
-	need := max(use/busy+t.p.Margin, t.least(z, s))
+	margin := t.p.Margin + t.p.MarginShare*float64(divisible(z))
+	need := max(use/busy+margin, t.least(z, s))
 	if t.steered > 0 && t.divisible > 0 {
 		part := float64(divisible(z)) / float64(t.divisible)
-		need = max(need, t.steered*part+max(0, use-t.steeredUse*part)/busy+t.p.Margin)
+		need = max(need, t.steered*part+max(0, use-t.steeredUse*part)/busy+margin)
 	}
 	return need
 }

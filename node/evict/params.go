@@ -108,6 +108,8 @@ type Ladder struct {
 	NoticeAfter  time.Duration `json:"noticeAfter"`
 	NoticeGrace  time.Duration `json:"noticeGrace"`
 	WishInterval time.Duration `json:"wishInterval"`
+	// SettleFor is how long a pod runs until it is chosen like any other; before that the others go first.
+	SettleFor time.Duration `json:"settleFor"`
 	// UrgentAfter is from Hard to an urgent wish, which needs no notice. UrgentInterval is between two of them.
 	UrgentAfter    time.Duration `json:"urgentAfter"`
 	UrgentInterval time.Duration `json:"urgentInterval"`
@@ -164,7 +166,7 @@ func Defaults() Params {
 		ReleaseAfter:    10 * time.Second, BlindFor: 30 * time.Second, MaxGap: 15 * time.Second,
 		Ladder: Ladder{
 			ReclaimInterval: 10 * time.Second, ReclaimShare: 0.25,
-			NoticeAfter: 15 * time.Second, NoticeGrace: 30 * time.Second, WishInterval: 30 * time.Second,
+			NoticeAfter: 15 * time.Second, NoticeGrace: 30 * time.Second, WishInterval: 30 * time.Second, SettleFor: 10 * time.Minute,
 			UrgentAfter: 3 * time.Second, UrgentInterval: 5 * time.Second,
 			AnswerWithin: 15 * time.Second, RefusedFor: 5 * time.Second, UnreachableFor: 10 * time.Second,
 			StopInterval: 10 * time.Second, LeaveWithin: 45 * time.Second, StopWithin: 10 * time.Second, KeepStopped: 10 * time.Minute,
@@ -264,6 +266,7 @@ func (p *Params) times() []namedTime {
 		{"ladder.noticeAfter", l.NoticeAfter, 0},
 		{"ladder.noticeGrace", l.NoticeGrace, 0},
 		{"ladder.wishInterval", l.WishInterval, time.Second},
+		{"ladder.settleFor", l.SettleFor, 0},
 		{"ladder.urgentAfter", l.UrgentAfter, 0},
 		{"ladder.urgentInterval", l.UrgentInterval, time.Second},
 		{"ladder.answerWithin", l.AnswerWithin, time.Second},

@@ -56,17 +56,32 @@ func (a *Asked) gainFor(w *Watch) float64 {
 type candidate struct {
 	pod  *Pod
 	gain float64
+	// fresh: it started so lately that it may be here because another node evicted it.
+	fresh bool
 }
 
-// compareCandidates orders victims: the lowest priority first, then who gives back most, then the youngest, then by UID. There is no order by
-// level, for only one level may be chosen.
+// compareCandidates orders victims: the lowest priority first, then who has run for a while, then who gives back most, then the youngest, then by
+// UID. Without the second a large pod would be sent from node to node while all are short, and never get anything done. There is no order by level,
+// for only one level may be chosen.
 func compareCandidates(a, b candidate) int {
 	return cmp.Or(
 		cmp.Compare(a.pod.Priority, b.pod.Priority),
+		compareBool(a.fresh, b.fresh),
 		cmp.Compare(b.gain, a.gain),
 		cmp.Compare(b.pod.Started, a.pod.Started),
 		cmp.Compare(a.pod.UID, b.pod.UID),
 	)
+}
+
+// compareBool has false first.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // candidate says whether a pod may be a victim for a pressure: it is reclaimed, and known to have something worth taking.
@@ -79,7 +94,7 @@ func (s *step) candidate(w *Watch, pod *Pod) (candidate, bool) {
 	if !ok || gain <= 0 || gain < row.resource.least(&s.p.Ladder) || row.eligible != nil && !row.eligible(&s.view, pod) {
 		return candidate{}, false
 	}
-	return candidate{pod, gain}, true
+	return candidate{pod, gain, s.at-pod.Started < s.p.Ladder.SettleFor}, true
 }
 
 // choose is the first of the victims that may be taken; nil: there is none.

@@ -80,6 +80,9 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 				}
 				return nil
 			},
+			Refused: func(ctx context.Context, p node.PodName) (bool, error) {
+				return evictor.Refused(ctx, p.Namespace, p.Name, p.UID)
+			},
 			Event: func(p node.PodName, reason, message string) {
 				events.Record(p.Namespace, p.Name, p.UID, reason, message)
 			},
