@@ -3,11 +3,9 @@ package cluster
 import (
 	"fmt"
 	"maps"
-	"math/bits"
 	"slices"
 
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/topology"
 )
 
 // The types of this file are the vocabulary as it stands in a file. They are apart from the vocabulary itself, so that its names and its
@@ -107,11 +105,6 @@ type affinityRecord struct {
 	Pods        podSelectorRecord `json:"pods"`
 }
 
-type gpuRequestRecord struct {
-	Milli int16 `json:"milli,omitempty"`
-	Whole int8  `json:"whole,omitempty"`
-}
-
 type requirementsRecord struct {
 	Requests       []quantityRecord     `json:"requests,omitempty"`
 	ScoreCPU       int64                `json:"scoreCPU,omitempty"`
@@ -147,12 +140,6 @@ type imageRecord struct {
 	Size int64  `json:"size"`
 }
 
-type shapeRecord struct {
-	GPUs      int    `json:"gpus"`
-	Model     string `json:"model,omitempty"`
-	Shareable bool   `json:"shareable,omitempty"`
-}
-
 type nodeRecord struct {
 	Name          string            `json:"name"`
 	Labels        map[string]string `json:"labels,omitempty"`
@@ -172,12 +159,6 @@ type ownerRecord struct {
 type conditionRecord struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-}
-
-type grantRecord struct {
-	GPUs  []int     `json:"gpus,omitempty"`
-	Milli int16     `json:"milli,omitempty"`
-	Zones zonesText `json:"zones,omitzero"`
 }
 
 type podRecord struct {
@@ -325,7 +306,7 @@ func readAffinity(r affinityRecord) AffinityTerm {
 func writeRequirements(r *Requirements) requirementsRecord {
 	return requirementsRecord{
 		Requests: each(r.Requests, writeQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, PodLevelCPU: r.PodLevelCPU, PodLevelMemory: r.PodLevelMemory,
-		GPU:          gpuRequestRecord(r.GPU),
+		GPU:          writeGPURequest(&r.GPU),
 		Zones:        zoneRequestRecord{r.Zones.CPUs, bindingText(r.Zones.Binding), r.Zones.Memory},
 		Reclaimed:    r.Reclaimed,
 		NodeSelector: labelMap(r.NodeSelector), Required: each(r.Required, writeTerm),
@@ -346,7 +327,7 @@ func writeRequirements(r *Requirements) requirementsRecord {
 func readRequirements(r *requirementsRecord) *Requirements {
 	return &Requirements{
 		Requests: each(r.Requests, readQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, PodLevelCPU: r.PodLevelCPU, PodLevelMemory: r.PodLevelMemory,
-		GPU:          topology.Request(r.GPU),
+		GPU:          r.GPU.request(),
 		Zones:        r.Zones.request(),
 		Reclaimed:    r.Reclaimed,
 		NodeSelector: labelList(r.NodeSelector), Required: each(r.Required, readTerm),
@@ -368,7 +349,7 @@ func writeNode(n *Node) nodeRecord {
 	return nodeRecord{
 		Name: n.Name, Labels: n.Labels, Unschedulable: n.Unschedulable, Allocatable: each(n.Allocatable, writeQuantity),
 		Taints: each(n.Taints, func(t Taint) taintRecord { return taintRecord{t.Key, t.Value, effectText(t.Effect)} }),
-		GPU:    shapeRecord(n.GPU), Images: each(n.Images, func(i Image) imageRecord { return imageRecord(i) }), Features: n.Features,
+		GPU:    writeShape(&n.GPU), Images: each(n.Images, func(i Image) imageRecord { return imageRecord(i) }), Features: n.Features,
 	}
 }
 
@@ -376,7 +357,7 @@ func readNode(n *nodeRecord) *Node {
 	return &Node{
 		Name: n.Name, Labels: n.Labels, Unschedulable: n.Unschedulable, Allocatable: each(n.Allocatable, readQuantity),
 		Taints: each(n.Taints, func(t taintRecord) Taint { return Taint{t.Key, t.Value, TaintEffect(t.Effect)} }),
-		GPU:    topology.Shape(n.GPU), Images: each(n.Images, func(i imageRecord) Image { return Image(i) }), Features: n.Features,
+		GPU:    n.GPU.shape(), Images: each(n.Images, func(i imageRecord) Image { return Image(i) }), Features: n.Features,
 	}
 }
 
@@ -389,10 +370,7 @@ func writePod(p *PodRecord, requirements int) podRecord {
 		Reported: conditionRecord(f.Reported), Victims: p.Victims, Unit: f.Unit, Subgroup: f.Subgroup, Deadline: f.Deadline,
 	}
 	if !f.Grant.IsZero() {
-		r.Grant = &grantRecord{Milli: f.Grant.Milli, Zones: zonesText(f.Grant.Zones)}
-		for set := f.Grant.GPUs; set != 0; set &= set - 1 {
-			r.Grant.GPUs = append(r.Grant.GPUs, bits.TrailingZeros16(set))
-		}
+		r.Grant = writeGrant(&f.Grant)
 	}
 	return r
 }

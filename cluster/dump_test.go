@@ -29,6 +29,9 @@ func TestDumpKeepsEveryField(t *testing.T) {
 	for _, r := range d.Reports { // two zones, the second closed
 		zone := &r.Report.Zones.Zone
 		*zone = [topology.MaxZones]topology.ZoneCapacity{zone[0], zone[1]}
+		for i := range r.Report.HeldDevices {
+			r.Report.HeldDevices[i].Grant.Instance = topology.MaxInstances
+		}
 	}
 	f.fill(reflect.ValueOf(&d.Nodes).Elem())
 	f.fill(reflect.ValueOf(&d.Pods).Elem())

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -64,6 +63,10 @@ type reportRecord struct {
 	Zones   []zoneRecord `json:"zones,omitempty"`
 	Held    []heldRecord `json:"held,omitempty"`
 
+	Devices     *devicesRecord      `json:"devices,omitempty"`
+	HeldDevices []heldDevicesRecord `json:"heldDevices,omitempty"`
+	DeviceNote  string              `json:"deviceNote,omitempty"`
+
 	Headroom headroomRecord `json:"headroom,omitzero"`
 	Wishes   []wishRecord   `json:"wishes,omitempty"`
 }
@@ -102,6 +105,8 @@ func writeReport(r NodeReported) reportRecord {
 		out.Zones = append(out.Zones, zoneRecord{capacity.CPUs, capacity.Socket, capacity.Memory, shape.Closed&(1<<z) != 0})
 	}
 	out.Held = each(r.Report.Held, func(h HeldZones) heldRecord { return heldRecord{h.UID, zonesText(h.Grant)} })
+	out.Devices, out.DeviceNote = writeDevices(r.Report.Devices), r.Report.DeviceNote
+	out.HeldDevices = each(r.Report.HeldDevices, func(h HeldDevices) heldDevicesRecord { return heldDevicesRecord{h.UID, *writeGrant(&h.Grant)} })
 	h := &r.Report.Headroom
 	out.Headroom = headroomRecord{headroomText(h.State), h.MilliCPU, h.Memory, h.Note}
 	out.Wishes = each(r.Report.Wishes, func(w Wish) wishRecord { return wishRecord(w) })
@@ -122,6 +127,14 @@ func readReport(r *reportRecord) (NodeReported, error) {
 		}
 	}
 	out.Report.Held = each(r.Held, func(h heldRecord) HeldZones { return HeldZones{h.UID, topology.ZoneGrant(h.Zones)} })
+	out.Report.Devices, out.Report.DeviceNote = r.Devices.devices(), r.DeviceNote
+	for _, held := range r.HeldDevices {
+		grant, err := held.Grant.grant()
+		if err != nil {
+			return out, fmt.Errorf("report of node %s: devices of pod %s: %w", r.Node, held.UID, err)
+		}
+		out.Report.HeldDevices = append(out.Report.HeldDevices, HeldDevices{held.UID, grant})
+	}
 	h := &r.Headroom
 	out.Report.Headroom = Headroom{HeadroomState(h.State), h.MilliCPU, h.Memory, h.Note}
 	out.Report.Wishes = each(r.Wishes, func(w wishRecord) Wish { return Wish(w) })
@@ -163,18 +176,4 @@ func (d *Dump) checkReports() error {
 
 func (r *zoneRequestRecord) request() topology.ZoneRequest {
 	return topology.ZoneRequest{CPUs: r.CPUs, Binding: topology.Binding(r.Binding), Memory: r.Memory}
-}
-
-func (g *grantRecord) grant() (out topology.Grant, err error) {
-	out.Milli, out.Zones = g.Milli, topology.ZoneGrant(g.Zones)
-	for _, gpu := range g.GPUs {
-		if gpu < 0 || gpu >= topology.MaxGPUs {
-			return out, fmt.Errorf("grant: %d is no GPU (0 to %d)", gpu, topology.MaxGPUs-1)
-		}
-		out.GPUs |= 1 << gpu
-	}
-	if out.IsZero() {
-		return out, errors.New("grant: it gives nothing")
-	}
-	return out, nil
 }

@@ -163,6 +163,7 @@ func (r *Requirements) AppendSize(buffer []byte) []byte {
 	w.num(r.PodLevelMemory)
 	w.num(int64(r.GPU.Milli))
 	w.num(int64(r.GPU.Whole))
+	w.devices(&r.GPU)
 	w.num(int64(r.Zones.CPUs))
 	if !r.Zones.IsZero() {
 		w.num(int64(r.Zones.Binding))
@@ -175,6 +176,26 @@ func (r *Requirements) AppendSize(buffer []byte) []byte {
 		w.num(int64(p.Port))
 	}
 	return w
+}
+
+// devices appends what is asked for of devices beside the compute of GPUs.
+func (w *keyWriter) devices(r *topology.Request) {
+	if *r == (topology.Request{Milli: r.Milli, Whole: r.Whole}) {
+		w.num(0)
+		return
+	}
+	flag := func(b bool, bit int64) int64 {
+		if b {
+			return bit
+		}
+		return 0
+	}
+	w.num(1 | flag(r.NIC.RDMA, 2) | flag(r.NIC.Function, 4) | flag(r.Near.Required, 8) | flag(r.Near.Relax, 16))
+	w.num(int64(r.Isolation))
+	w.num(int64(r.Memory))
+	w.num(int64(r.NIC.Count))
+	w.num(int64(r.NIC.Bandwidth))
+	w.num(int64(r.Near.Level))
 }
 
 // AppendSelection appends the canonical encoding of all that the pod asks of a node's own properties, apart from images: classes with

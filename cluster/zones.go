@@ -8,12 +8,19 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// NodeReport is what a node's agent says of its zones. It is immutable: a change is a new one.
+// NodeReport is what a node's agent says of its zones and devices. It is immutable: a change is a new one.
 type NodeReport struct {
 	// Zones is what can be promised. Without a ruler that is nothing.
 	Zones topology.ZoneShape
 	// Held is what pods hold of the zones, sorted by UID.
 	Held []HeldZones
+	// Devices is what GPUs and network cards there are; nil: nothing is said of them. Equal ones should share a pointer: those of two
+	// reports count as the same only then.
+	Devices *topology.Devices
+	// HeldDevices is what pods hold of them, sorted by UID.
+	HeldDevices []HeldDevices
+	// DeviceNote says, for people, why devices give less than they could; empty where they do not.
+	DeviceNote string
 	// Why says, where there is no ruler, what is wrong with the report; one of a few phrases.
 	Why string
 	// Headroom is what reclaimed pods may hold of the node.
@@ -26,6 +33,12 @@ type NodeReport struct {
 type HeldZones struct {
 	UID   UID
 	Grant topology.ZoneGrant
+}
+
+// HeldDevices is what one pod holds of GPUs and network cards, as its node says. The grant has no zones.
+type HeldDevices struct {
+	UID   UID
+	Grant topology.Grant
 }
 
 // The Whys of a report that nothing is promised by.
@@ -52,7 +65,8 @@ func (ReportsListed) event()     {}
 
 // SameReport reports whether two reports say the same.
 func SameReport(a, b *NodeReport) bool {
-	return a.Zones == b.Zones && a.Why == b.Why && a.Headroom == b.Headroom && slices.Equal(a.Held, b.Held) && slices.Equal(a.Wishes, b.Wishes)
+	return a.Zones == b.Zones && a.Why == b.Why && a.Headroom == b.Headroom && slices.Equal(a.Held, b.Held) && slices.Equal(a.Wishes, b.Wishes) &&
+		a.Devices == b.Devices && a.DeviceNote == b.DeviceNote && slices.Equal(a.HeldDevices, b.HeldDevices)
 }
 
 // holds returns what the pod holds by the report; nil is no report.

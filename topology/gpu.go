@@ -16,32 +16,96 @@ const (
 
 // Shape is what a node's GPUs are.
 type Shape struct {
-	GPUs      int    // how many, at most MaxGPUs
+	GPUs      int    // how many, at most MaxGPUs; with Devices it is not read
 	Model     string // one model a node
-	Shareable bool   // fractions may be given out
+	Shareable bool   // fractions may be given out; with Devices it is not read
+	// Devices is what the node's agent says of its GPUs and network cards. Nil: there are counters alone.
+	Devices *Devices
 }
 
-// Request asks for a part of one GPU (Milli 1 to 999, Whole 0) or for whole ones (Milli 0).
+// count is how many GPUs there are.
+func (s *Shape) count() int {
+	if s.Devices != nil {
+		return min(len(s.Devices.GPU), MaxGPUs)
+	}
+	return min(s.GPUs, MaxGPUs)
+}
+
+// Request asks for a part of one GPU (Milli 1 to 999, Whole 0), for whole ones (Milli 0), for network cards, or for both.
 type Request struct {
 	Milli int16
 	Whole int8
+	// Isolation is the least that must be given to a part of a GPU.
+	Isolation Isolation
+	// Memory is the MiB that each GPU must give. 0: a part has its share of the GPU's. Whole GPUs are given with all their memory; they must
+	// have as much.
+	Memory uint32
+	NIC    NICRequest
+	// Near is how close GPUs, network cards and exclusive CPUs must or should be. What the kubelet's topology manager calls
+	//
+	//	none              is Near{}
+	//	best-effort       is Near{Level: SameNUMA}
+	//	restricted        is Near{Level: SameNUMA, Required: true, Relax: true}
+	//	single-numa-node  is Near{Level: SameNUMA, Required: true}
+	//
+	// A request that is larger than any NUMA node is refused under the last, and View.Refusal says so; under restricted it may have one
+	// socket if it fits an empty one, else the machine.
+	Near Near
+}
+
+// NICRequest asks for network cards. A card of which neither bandwidth nor a function is asked for is named and not charged.
+type NICRequest struct {
+	Count     uint8
+	RDMA      bool   // each must have it
+	Function  bool   // a virtual function of each
+	Bandwidth uint32 // Mbit/s of each
 }
 
 // IsZero reports whether no GPU is asked for.
 func (r Request) IsZero() bool { return r.Milli == 0 && r.Whole == 0 }
 
+// Count is how many GPUs are asked for, a part of one counted as one.
+func (r Request) Count() int {
+	if r.Milli > 0 {
+		return 1
+	}
+	return int(r.Whole)
+}
+
+// NeedsReport reports whether the request can be met only by a node whose agent has said what its devices and zones are.
+func (r Request) NeedsReport() bool {
+	return r.Memory > 0 || r.Isolation > Accounting || r.NIC.Count > 0 || r.Near.Required && r.Near.Level != Anywhere
+}
+
 // Total is the thousandths asked for.
 func (r Request) Total() int64 { return int64(r.Milli) + FullGPU*int64(r.Whole) }
 
-// Grant is what a pod holds of a machine: a set of GPUs by index, the thousandths held of each, and parts of zones.
+// Grant is what a pod holds of a machine: GPUs, network cards, and parts of zones. The zero Grant is nothing.
 type Grant struct {
-	GPUs  uint16
-	Milli int16
-	Zones ZoneGrant
+	GPUs  uint16 // a set
+	Milli int16  // thousandths charged of each: what was asked for, rounded up to the grain if it is soft; an instance's; FullGPU
+	// Memory is the MiB charged of each. 0 with whole GPUs: all that each has.
+	Memory    uint32
+	Isolation Isolation // what is given to a part of a GPU; IsolationAny: the GPUs are whole
+	Instance  int8      // 1 + the index of the MIG instance; 0: none
+	NICs      uint16    // a set
+	NIC       NICGrant
+	Zones     ZoneGrant
+}
+
+// NICGrant is what a grant charges of each of its network cards.
+type NICGrant struct {
+	Bandwidth uint32 // Mbit/s
+	Function  bool   // a virtual function
 }
 
 // IsZero reports whether nothing is granted.
-func (g Grant) IsZero() bool { return g.GPUs == 0 && g.Zones.IsZero() }
+func (g Grant) IsZero() bool { return g.GPUs == 0 && g.NICs == 0 && g.Zones.IsZero() }
+
+// isWhole reports whether the GPUs of the grant are nobody else's.
+func (g *Grant) isWhole() bool {
+	return g.Milli >= FullGPU && g.Isolation == IsolationAny && g.Instance == 0
+}
 
 // String renders the indices of the GPUs as the Binding's annotation has them: "0,3". Zones have an annotation, and a String, of their own.
 func (g Grant) String() string {
@@ -85,7 +149,7 @@ type Free [MaxGPUs]int32
 // NewFree returns the counters of an empty node.
 func NewFree(s Shape) Free {
 	var f Free
-	for i := range min(s.GPUs, MaxGPUs) {
+	for i := range s.count() {
 		f[i] = FullGPU
 	}
 	return f
