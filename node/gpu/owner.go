@@ -1,0 +1,157 @@
+package gpu
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"hilbert.dev/hilbert/topology"
+)
+
+// Setting is who should give a node's GPUs out, as people set it.
+type Setting string
+
+// The settings.
+const (
+	// SettingAuto leaves the GPUs to the kubelet where it offers some, and takes them where nobody else does and all is there to inject them.
+	SettingAuto Setting = "auto"
+	// SettingHilbert takes them, unless somebody else offers them.
+	SettingHilbert Setting = "hilbert"
+	// SettingKubelet never takes them.
+	SettingKubelet Setting = "kubelet"
+)
+
+// Check is nil, or what the setting must be.
+func (s Setting) Check() error {
+	switch s {
+	case SettingAuto, SettingHilbert, SettingKubelet:
+		return nil
+	}
+	return fmt.Errorf("owner of GPUs %q: want %s, %s or %s", s, SettingAuto, SettingHilbert, SettingKubelet)
+}
+
+// Evidence is what is known of who offers a node's GPUs.
+type Evidence struct {
+	// NodeKnown: the node's status was read, and Offered are the amounts in its capacity and its allocatable, by name, the larger of the two.
+	NodeKnown bool
+	Offered   map[string]int64
+	// SlicesKnown: the ResourceSlices of this node were listed, or the server serves none; Slices is how many devices the driver
+	// gpu.nvidia.com has in them.
+	SlicesKnown bool
+	Slices      int
+	// Quiet is for how long nobody else has offered GPUs, in seconds, as far as it was looked at without a gap.
+	Quiet int
+	// GPUs is how many there ever were on the node. Ready: for one of them at least it is known how to put it into a container.
+	GPUs  int
+	Ready bool
+	// Held: pods hold GPUs that we gave.
+	Held bool
+}
+
+// OwnerReason is why somebody owns the GPUs.
+type OwnerReason string
+
+// The reasons.
+const (
+	OwnNoGPU         OwnerReason = "NoGPU"          // there is none
+	OwnUnknown       OwnerReason = "Unknown"        // it is not known who offers them
+	OwnDRA           OwnerReason = "DRADriver"      // a DRA driver offers them
+	OwnPlugin        OwnerReason = "DevicePlugin"   // node.status offers them
+	OwnPluginBefore  OwnerReason = "PluginWas"      // node.status still has the name: the kubelet would refuse pods by it
+	OwnSettings      OwnerReason = "Settings"       // the settings say so
+	OwnUnready       OwnerReason = "NotInjectable"  // nobody says how to put them into a container
+	OwnSettling      OwnerReason = "Settling"       // a device plugin may still come
+	OwnNobodyOffers  OwnerReason = "NobodyElse"     // nobody else offers them
+	OwnNobodyAtAll   OwnerReason = "NobodyOffers"   // they are the kubelet's, and it offers none
+	OwnSeveralOthers OwnerReason = "SeveralDrivers" // a device plugin and a DRA driver
+	OwnContested     OwnerReason = "SoldBySomebody" // pods hold GPUs of ours, and somebody else offers them too
+)
+
+// Ownership is who gives a node's GPUs out, and why.
+type Ownership struct {
+	Owner   topology.Owner
+	Reason  OwnerReason
+	Message string
+	// Contested: pods hold GPUs that we gave, and now somebody else offers them. They must be evicted, or the other one removed.
+	Contested bool
+}
+
+// DecideOwner says who gives the GPUs out. When in doubt it is not us: two who sell one GPU is worse than nobody.
+func DecideOwner(p *Params, e *Evidence) Ownership {
+	own := decideOwner(p, e)
+	if e.Held && own.Owner != topology.OwnerHilbert && (offered(e) > 0 || e.Slices > 0) {
+		own.Contested, own.Reason = true, OwnContested
+		own.Message += "; pods hold GPUs that we gave: evict them, or remove the other one"
+	}
+	return own
+}
+
+func decideOwner(p *Params, e *Evidence) Ownership {
+	plugin := offered(e)
+	of := func(owner topology.Owner, reason OwnerReason, message string) Ownership {
+		return Ownership{Owner: owner, Reason: reason, Message: message}
+	}
+	switch {
+	case plugin > 0 && e.Slices > 0:
+		return of(topology.OwnerNone, OwnSeveralOthers, fmt.Sprintf("node.status offers %s, and ResourceSlices %d devices", names(e), e.Slices))
+	case e.Slices > 0:
+		return of(topology.OwnerNone, OwnDRA, fmt.Sprintf("ResourceSlices of gpu.nvidia.com offer %d devices", e.Slices))
+	case plugin > 0: // whether a DRA driver offers them too need not be known: none of them is ours
+		return of(topology.OwnerKubelet, OwnPlugin, "node.status offers "+names(e))
+	case e.GPUs == 0:
+		return of(topology.OwnerNone, OwnNoGPU, "no GPU was ever seen")
+	case !e.NodeKnown || !e.SlicesKnown:
+		return unknown(e)
+	case len(gpuNames(e)) > 0:
+		return of(topology.OwnerNone, OwnPluginBefore,
+			"node.status has "+names(e)+" from a device plugin of before: remove it from status.capacity, or restart the kubelet")
+	case p.Owner == SettingKubelet:
+		return of(topology.OwnerNone, OwnNobodyAtAll, "the settings leave the GPUs to the kubelet, which offers none")
+	case p.Owner == SettingHilbert:
+		return of(topology.OwnerHilbert, OwnSettings, "the settings say so, and nobody else offers them")
+	case p.Owner != SettingAuto:
+		return of(topology.OwnerNone, OwnSettings, p.Owner.Check().Error())
+	case e.Held:
+		return of(topology.OwnerHilbert, OwnNobodyOffers, "pods hold them, and nobody else offers them")
+	case !e.Ready:
+		return of(topology.OwnerNone, OwnUnready, "nobody says how to put them into a container")
+	case e.Quiet < p.Settle:
+		return of(topology.OwnerNone, OwnSettling, fmt.Sprintf("nobody else has offered them for %d of %d s", e.Quiet, p.Settle))
+	}
+	return of(topology.OwnerHilbert, OwnNobodyOffers, "nobody else offers them")
+}
+
+// unknown is who owns GPUs of which it is not known who offers them: nobody. What pods hold stays charged to them all the same.
+func unknown(e *Evidence) Ownership {
+	what := "ResourceSlices"
+	if !e.NodeKnown {
+		what = "node.status"
+	}
+	return Ownership{Owner: topology.OwnerNone, Reason: OwnUnknown, Message: "it is not known who offers them: " + what + " was not read"}
+}
+
+// vendor begins the names of what NVIDIA's device plugin offers: gpu, gpu.shared, mig-1g.10gb, and models that are passed through.
+const vendor = "nvidia.com/"
+
+// gpuNames are the names by which node.status knows GPUs, even if it offers none now.
+func gpuNames(e *Evidence) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(e.Offered)), func(name string) bool { return !strings.HasPrefix(name, vendor) })
+}
+
+// offered is how many node.status offers, by whatever name.
+func offered(e *Evidence) (total int64) {
+	for _, name := range gpuNames(e) {
+		total += max(e.Offered[name], 0)
+	}
+	return total
+}
+
+// names renders what node.status has: "nvidia.com/gpu 8".
+func names(e *Evidence) string {
+	list := gpuNames(e)
+	for i, name := range list {
+		list[i] = fmt.Sprintf("%s %d", name, e.Offered[name])
+	}
+	return strings.Join(list, ", ")
+}
