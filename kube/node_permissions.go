@@ -5,7 +5,7 @@ import "hilbert.dev/hilbert/api/node/v1alpha1"
 // AgentPermissions is everything that the agent of a node needs to be allowed on the API server, and no more. RBAC cannot say which
 // CustomNodeResource, and whose pods: deploy/policies/cnr-own-node.yaml says the first.
 var AgentPermissions = []Permission{
-	{Resource: "nodes", Verbs: []string{"get"}}, // whose UID owns the CustomNodeResource
+	{Resource: "nodes", Verbs: []string{"get"}},            // whose UID owns the CustomNodeResource
 	{Resource: "pods/eviction", Verbs: []string{"create"}}, // of a pod whose promise was broken; dry runs of those that are wished away
 	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.CustomNodeResources, Verbs: []string{"create", "get"}},

@@ -27,6 +27,7 @@ type Parser struct {
 	memo       memo
 	labelSets  labelSets
 	imageSets  imageSets
+	deviceSets deviceSets
 	features   []string // of the node that was parsed last: its neighbours declare the same
 }
 

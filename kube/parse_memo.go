@@ -36,6 +36,7 @@ func (p *Parser) requirements(pod *corev1.Pod, ours bool) *cluster.Requirements 
 	key.reset()
 	key.takes(pod)
 	key.qos(pod)
+	key.devices(pod)
 	key.podAffinity(pod)
 	key.flag(ours)
 	var cannot, features []string

@@ -28,6 +28,7 @@ func anyResources(t *rapid.T, label string) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]corev1.ResourceName{
 		"cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/widget", "hilbert.dev/gpu-milli", "nvidia.com/gpu",
+		"hilbert.dev/gpu-core", "hilbert.dev/gpu-memory", "hilbert.dev/rdma", "hilbert.dev/nic-bandwidth", "hilbert.dev/nic-functions",
 	}), 0, 4, rapid.ID).Draw(t, label+" names") {
 		out[name] = anyQuantity(t, label+" "+string(name))
 	}
@@ -100,7 +101,7 @@ func TestRequestsAgreeWithUpstream(t *testing.T) {
 			sums[q.Name] = q.Amount
 		}
 		for name, q := range want {
-			if name == "hilbert.dev/gpu-milli" || name == "nvidia.com/gpu" {
+			if isDevice(name) {
 				continue
 			}
 			value, limit := q.Value(), maxWhole
@@ -162,6 +163,9 @@ var tweaks = map[string]func(*corev1.Pod){
 	"operator":         func(p *corev1.Pod) { p.Spec.Tolerations[0].Operator = corev1.TolerationOpExists },
 	"tolerated value":  func(p *corev1.Pod) { p.Spec.Tolerations[0].Value = "x" },
 	"tolerated effect": func(p *corev1.Pod) { p.Spec.Tolerations[0].Effect = corev1.TaintEffectNoExecute },
+	"isolation":        func(p *corev1.Pod) { p.Annotations = map[string]string{"hilbert.dev/gpu-isolation": "soft"} },
+	"near":             func(p *corev1.Pod) { p.Annotations = map[string]string{"hilbert.dev/near": "numa"} },
+	"NUMA policy":      func(p *corev1.Pod) { p.Annotations = map[string]string{"hilbert.dev/numa-policy": "restricted"} },
 	"no affinity":      func(p *corev1.Pod) { p.Spec.Affinity = nil },
 	"required":         func(p *corev1.Pod) { required(p).NodeSelectorTerms[0].MatchExpressions[0].Values = []string{"w"} },
 	"required operator": func(p *corev1.Pod) {

@@ -67,19 +67,16 @@ func (p *Parser) shares(list corev1.ResourceList) []resource.Quantity {
 	hasGPUs := false
 	for name, q := range list {
 		value := max(amount(name, &q), 0)
-		switch name {
-		case spec.ResourceNvidiaGPU:
-			if value > math.MaxInt64/topology.FullGPU {
+		if whole := wholeGPU(name); whole > 0 {
+			if times := topology.FullGPU / whole; value > math.MaxInt64/times {
 				value = math.MaxInt64
 			} else {
-				value *= topology.FullGPU
+				value *= times
 			}
-			fallthrough
-		case spec.ResourceGPUMilli:
 			gpus, hasGPUs = resource.Add(gpus, value), true
-		default:
-			out = append(out, resource.Quantity{Name: p.strings.get(string(name)), Amount: value})
+			continue
 		}
+		out = append(out, resource.Quantity{Name: p.strings.get(string(name)), Amount: value})
 	}
 	if hasGPUs {
 		out = append(out, resource.Quantity{Name: spec.ResourceGPUMilli, Amount: gpus})

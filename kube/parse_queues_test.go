@@ -33,6 +33,8 @@ func TestQueueAmounts(t *testing.T) {
 		"zero is said":      {[]string{"cpu", "0", "nvidia.com/gpu", "0"}, "[{cpu 0} {hilbert.dev/gpu-milli 0}]"},
 		"whole GPUs":        {[]string{"nvidia.com/gpu", "8"}, "[{hilbert.dev/gpu-milli 8000}]"},
 		"parts of GPUs":     {[]string{"hilbert.dev/gpu-milli", "500"}, "[{hilbert.dev/gpu-milli 500}]"},
+		"percent of GPUs":   {[]string{"hilbert.dev/gpu-core", "250"}, "[{hilbert.dev/gpu-milli 2500}]"},
+		"all are summed":    {[]string{"hilbert.dev/gpu-core", "50", "hilbert.dev/gpu-milli", "500", "nvidia.com/gpu", "2"}, "[{hilbert.dev/gpu-milli 3000}]"},
 		"both are summed":   {[]string{"hilbert.dev/gpu-milli", "500", "nvidia.com/gpu", "2", "pods", "9"}, "[{hilbert.dev/gpu-milli 2500} {pods 9}]"},
 		"endless GPUs":      {[]string{"nvidia.com/gpu", "1E"}, fmt.Sprintf("[{hilbert.dev/gpu-milli %d}]", math.MaxInt64)},
 		"endless cores":     {[]string{"cpu", "1E"}, fmt.Sprintf("[{cpu %d}]", math.MaxInt64)},

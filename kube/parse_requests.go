@@ -2,7 +2,6 @@ package kube
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -10,10 +9,8 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	componentresource "k8s.io/component-helpers/resource"
 
-	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/topology"
 )
 
 // Scores count a container without a request as if it asked for this much, as kube-scheduler does: else such containers would pile up
@@ -43,11 +40,11 @@ func amount(name corev1.ResourceName, q *apiresource.Quantity) int64 {
 	return q.Value()
 }
 
-// quantities lists what a ResourceList holds, sorted by name, without zeros and without GPUs.
+// quantities lists what a ResourceList holds, sorted by name, without zeros, GPUs and network cards.
 func (p *Parser) quantities(list corev1.ResourceList) []resource.Quantity {
 	out := make([]resource.Quantity, 0, len(list))
 	for name, q := range list {
-		if name == spec.ResourceGPUMilli || name == spec.ResourceNvidiaGPU {
+		if isDevice(name) {
 			continue
 		}
 		if value := amount(name, &q); value != 0 {
@@ -78,9 +75,9 @@ func (p *Parser) requests(pod *corev1.Pod, r *cluster.Requirements) {
 	list := podRequests(pod, requestOptions)
 	r.Requests = p.quantities(list)
 	var why string
-	r.GPU, r.Impossible = gpuRequest(list)
-	r.Zones, why = zoneRequest(pod, list)
-	r.Impossible = cmp.Or(r.Impossible, why)
+	r.Zones, r.Impossible = zoneRequest(pod, list)
+	r.GPU, why = deviceRequest(pod, list, r.Zones)
+	r.Impossible = cmp.Or(why, r.Impossible)
 	r.Reclaimed = isReclaimed(pod)
 
 	scored := list
@@ -119,31 +116,4 @@ func missingRequests(pod *corev1.Pod, list corev1.ResourceList) corev1.ResourceL
 		}
 	}
 	return missing
-}
-
-// gpuRequest reads the two ways to ask for GPUs. impossible says why no node can fulfil the request; the amount returned with it is what
-// a pod that is bound all the same is charged.
-func gpuRequest(list corev1.ResourceList) (request topology.Request, impossible string) {
-	milli, whole := list[spec.ResourceGPUMilli], list[spec.ResourceNvidiaGPU]
-	m, w := amount(spec.ResourceGPUMilli, &milli), amount(spec.ResourceNvidiaGPU, &whole)
-	switch {
-	case m == 0 && w == 0:
-		return topology.Request{}, ""
-	case m != 0 && w != 0:
-		impossible = fmt.Sprintf("the pod requests both %s and %s; request one of them", spec.ResourceGPUMilli, spec.ResourceNvidiaGPU)
-	case m < 0 || w < 0:
-		return topology.Request{}, fmt.Sprintf("the pod requests a negative number of GPUs (%s: %d, %s: %d)", spec.ResourceGPUMilli, m, spec.ResourceNvidiaGPU, w)
-	case m > 0 && m < topology.FullGPU:
-		return topology.Request{Milli: int16(m)}, ""
-	case m%topology.FullGPU != 0:
-		return topology.Request{}, fmt.Sprintf("%s: %d is neither a part of one GPU (1 to %d) nor whole ones (a multiple of %d)",
-			spec.ResourceGPUMilli, m, topology.FullGPU-1, topology.FullGPU)
-	}
-	if w == 0 {
-		w = m / topology.FullGPU
-	}
-	if w > topology.MaxGPUs && impossible == "" {
-		impossible = fmt.Sprintf("the pod requests %d GPUs; a node has at most %d", w, topology.MaxGPUs)
-	}
-	return topology.Request{Whole: int8(min(max(w, 0), topology.MaxGPUs))}, impossible
 }

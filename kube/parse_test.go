@@ -49,7 +49,7 @@ func show(r *cluster.Requirements) string {
 		}
 	}
 	field("requests", r.Requests, len(r.Requests) > 0)
-	field("gpu", r.GPU, !r.GPU.IsZero())
+	field("gpu", fmt.Sprintf("{%d %d}", r.GPU.Milli, r.GPU.Whole), !r.GPU.IsZero())
 	field("zones", r.Zones, !r.Zones.IsZero())
 	field("selector", r.NodeSelector, len(r.NodeSelector) > 0)
 	field("required", r.Required, r.Required != nil)
@@ -110,7 +110,7 @@ func TestRequirements(t *testing.T) {
 		},
 		"one and a half GPUs": {
 			func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("hilbert.dev/gpu-milli", "1500") },
-			"impossible=hilbert.dev/gpu-milli: 1500 is neither a part of one GPU (1 to 999) nor whole ones (a multiple of 1000)",
+			"impossible=hilbert.dev/gpu-milli: 1500 is neither a part of one GPU (1 to 999) nor whole ones (a multiple of 1000); request 1000 or 2000",
 		},
 		"both kinds of GPU": {
 			func(p *corev1.Pod) {

@@ -28,7 +28,21 @@ func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *cluster.NodeRep
 	if r.Headroom, r.Wishes, err = ParseColocation(n.Status.Colocation); err != nil {
 		p.warner.warn("customnoderesource "+n.Name, "what the node lends is malformed, so that it lends nothing", "err", err)
 	}
+	p.reportDevices(n, r)
 	return r
+}
+
+// reportDevices reads what the node has of GPUs and network cards, and who holds them.
+func (p *Parser) reportDevices(n *nodev1alpha1.CustomNodeResource, r *cluster.NodeReport) {
+	said, err := ParseDevices(&n.Status.NodeStatus)
+	if err != nil {
+		said.Notes = []string{cluster.ReportMalformed + ": " + err.Error()}
+		p.warner.warn("customnoderesource "+n.Name, "what the node says of its devices is malformed, so that none is promised", "err", err)
+	}
+	r.Devices, r.HeldDevices, r.DeviceNote = p.deviceSets.get(said.Devices), said.Held, deviceNote(said.Notes)
+	if said.Odd {
+		p.warner.warn("customnoderesource "+n.Name, "some of the node's devices give nothing, because of what is said of them", "devices", r.DeviceNote)
+	}
 }
 
 // freshness turns reports into events, and tells of those that nobody has vouched for in time: for zones, and sooner for headroom. That an agent has looked once more is known
@@ -48,6 +62,8 @@ type vouched struct {
 	nodeReport
 	seen          time.Time // when, by our clock, the agent had looked
 	stale, called bool      // called: what it lends is stale
+	silent        *topology.Devices
+	silentOf      *topology.Devices // what silent was made of
 }
 
 func newFreshness(out receiver, after, lent time.Duration) *freshness {
@@ -117,10 +133,14 @@ func (f *freshness) judge(v *vouched, now time.Time) (more bool) {
 func (v *vouched) event() cluster.NodeReported {
 	zones := v.stale && v.report.Zones.Ruler != topology.RulerNone
 	lent := v.called && (len(v.report.Wishes) > 0 || v.report.Headroom.State == cluster.HeadroomOpen || v.report.Headroom.State == cluster.HeadroomClosed)
-	if !zones && !lent {
+	devices := v.stale && v.report.Devices != nil
+	if !zones && !lent && !devices {
 		return cluster.NodeReported{Node: v.node, Report: v.report}
 	}
 	stale := *v.report
+	if devices {
+		stale.Devices, stale.DeviceNote = v.silenced(), cluster.ReportStale
+	}
 	if zones {
 		stale.Zones.Ruler, stale.Why = topology.RulerNone, cluster.ReportStale
 	}
@@ -128,6 +148,21 @@ func (v *vouched) event() cluster.NodeReported {
 		stale.Headroom.State, stale.Wishes = cluster.HeadroomStale, nil
 	}
 	return cluster.NodeReported{Node: v.node, Report: &stale}
+}
+
+// silenced is the report's devices, as they are when nobody vouches for them: none gives anything new. Of a node whose kubelet gives out the GPUs,
+// which is known without the agent, nothing is said.
+func (v *vouched) silenced() *topology.Devices {
+	d := v.report.Devices
+	switch {
+	case d.Owner == topology.OwnerKubelet:
+		return nil
+	case v.silentOf != d:
+		v.silent, v.silentOf = new(*d), d
+		v.silent.Owner = topology.OwnerNone
+		v.silent.ClosedGPUs, v.silent.ClosedNICs = 1<<len(d.GPU)-1, 1<<len(d.NIC)-1
+	}
+	return v.silent
 }
 
 // expire tells of the reports that have become stale.

@@ -1,0 +1,151 @@
+package kube
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
+
+// asking is a pod of ours whose one container requests this; annotations by key and value.
+func asking(requests corev1.ResourceList, annotations ...string) *corev1.Pod {
+	return dedicated("", requests, annotations...)
+}
+
+func numa(required, relax bool) topology.Near {
+	return topology.Near{Level: topology.SameNUMA, Required: required, Relax: relax}
+}
+
+func TestDeviceRequest(t *testing.T) {
+	type request = topology.Request
+	part := func(r request) request { r.Milli = 250; return r }
+	p := NewParser("hilbert", nil) // one, so that what it remembers is tested too
+	for _, c := range []struct {
+		name       string
+		pod        *corev1.Pod
+		want       request
+		impossible string
+	}{
+		{"percent", asking(list(spec.ResourceGPUCore, "25")), part(request{}), ""},
+		{"one percent", asking(list(spec.ResourceGPUCore, "1")), request{Milli: 10}, ""},
+		{"all of one", asking(list(spec.ResourceGPUCore, "100")), request{Whole: 1}, ""},
+		{"several whole ones", asking(list(spec.ResourceGPUCore, "400")), request{Whole: 4}, ""},
+		{"core 150", asking(list(spec.ResourceGPUCore, "150")), request{},
+			"hilbert.dev/gpu-core: 150 is neither a part of one GPU (1 to 99) nor whole ones (a multiple of 100); request 100 or 200"},
+		{"more than a node has", asking(list(spec.ResourceGPUCore, "1700")), request{Whole: 16}, "the pod requests 17 GPUs; a node has at most 16"},
+		{"less than nothing", asking(list(spec.ResourceGPUCore, "-5")), request{}, "hilbert.dev/gpu-core: -5 is less than nothing"},
+		{"percent and thousandths", asking(list(spec.ResourceGPUCore, "25", spec.ResourceGPUMilli, "250")), part(request{}),
+			"the pod requests both hilbert.dev/gpu-core and hilbert.dev/gpu-milli; request one of them"},
+		{"percent and whole", asking(list(spec.ResourceGPUCore, "25", spec.ResourceNvidiaGPU, "2")), request{Whole: 2},
+			"the pod requests both hilbert.dev/gpu-core and nvidia.com/gpu; request one of them"},
+
+		{"memory", asking(list(spec.ResourceGPUCore, "25", spec.ResourceGPUMemory, "1")), part(request{Memory: 1}), ""},
+		{"memory of whole ones", asking(list(spec.ResourceNvidiaGPU, "2", spec.ResourceGPUMemory, "80Ki")), request{Whole: 2, Memory: 81920}, ""},
+		{"memory without core", asking(list(spec.ResourceGPUMemory, "10240")), request{},
+			"hilbert.dev/gpu-memory: the pod requests memory of no GPU; request hilbert.dev/gpu-core or nvidia.com/gpu beside it"},
+		{"absurd memory", asking(list(spec.ResourceGPUCore, "25", spec.ResourceGPUMemory, "10Gi")), part(request{}), "hilbert.dev/gpu-memory: no GPU has 10737418240 MiB"},
+
+		{"isolation", asking(list(spec.ResourceGPUCore, "25"), spec.AnnotationIsolation, "soft"), part(request{Isolation: topology.Soft}), ""},
+		{"hard", asking(list(spec.ResourceGPUMilli, "250"), spec.AnnotationIsolation, "hard"), part(request{Isolation: topology.Hard}), ""},
+		{"accounting", asking(list(spec.ResourceGPUMilli, "250"), spec.AnnotationIsolation, "accounting"), part(request{Isolation: topology.Accounting}), ""},
+		{"isolation of several", asking(list(spec.ResourceGPUCore, "200"), spec.AnnotationIsolation, "hard"), request{Whole: 2},
+			"hilbert.dev/gpu-isolation: hard is for a part of one GPU, and the pod has 2 whole ones for itself; leave it out"},
+		{"isolation of nothing", asking(list("cpu", "1"), spec.AnnotationIsolation, "soft"), request{}, "hilbert.dev/gpu-isolation: the pod requests no GPU"},
+		{"unknown isolation", asking(list(spec.ResourceGPUCore, "25"), spec.AnnotationIsolation, "mps"), part(request{}), `hilbert.dev/gpu-isolation: "mps" is no isolation`},
+
+		{"RDMA", asking(list(spec.ResourceRDMA, "2")), request{NIC: topology.NICRequest{Count: 2, RDMA: true}}, ""},
+		{"RDMA with bandwidth", asking(list(spec.ResourceRDMA, "1", spec.ResourceNICBandwidth, "25k")), request{NIC: topology.NICRequest{Count: 1, RDMA: true, Bandwidth: 25000}}, ""},
+		{"bandwidth alone", asking(list(spec.ResourceNICBandwidth, "1000")), request{NIC: topology.NICRequest{Count: 1, Bandwidth: 1000}}, ""},
+		{"functions", asking(list(spec.ResourceNICFunctions, "2")), request{NIC: topology.NICRequest{Count: 2, Function: true}}, ""},
+		{"functions of RDMA cards", asking(list(spec.ResourceNICFunctions, "2", spec.ResourceRDMA, "2")), request{NIC: topology.NICRequest{Count: 2, Function: true, RDMA: true}}, ""},
+		{"fewer functions than cards", asking(list(spec.ResourceNICFunctions, "1", spec.ResourceRDMA, "2")), request{NIC: topology.NICRequest{Count: 2, Function: true, RDMA: true}},
+			"hilbert.dev/nic-functions: the pod requests 1 virtual functions and 2 network cards with RDMA; request as many of both"},
+		{"too many cards", asking(list(spec.ResourceRDMA, "17")), request{NIC: topology.NICRequest{Count: 16, RDMA: true}}, "hilbert.dev/rdma: the pod requests 17 network cards; a node has at most 16"},
+		{"too many functions", asking(list(spec.ResourceNICFunctions, "300")), request{NIC: topology.NICRequest{Count: 16, Function: true}}, "hilbert.dev/nic-functions: the pod requests 300"},
+		{"absurd bandwidth", asking(list(spec.ResourceNICBandwidth, "10G")), request{NIC: topology.NICRequest{Count: 1, Bandwidth: 1<<31 - 1}}, "hilbert.dev/nic-bandwidth: no network card has 10000000000 Mbit/s"},
+		{"negative cards", asking(list(spec.ResourceRDMA, "-1")), request{}, "hilbert.dev/rdma: -1, "},
+
+		{"near, preferred", asking(list(spec.ResourceNvidiaGPU, "2"), spec.AnnotationNear, "switch"), request{Whole: 2, Near: topology.Near{Level: topology.SameSwitch}}, ""},
+		{"near, required", asking(list(spec.ResourceRDMA, "1", spec.ResourceGPUCore, "25"), spec.AnnotationNear, "socket,required"),
+			part(request{NIC: topology.NICRequest{Count: 1, RDMA: true}, Near: topology.Near{Level: topology.SameSocket, Required: true}}), ""},
+		{"near nothing", asking(list("cpu", "1"), spec.AnnotationNear, "numa"), request{}, "hilbert.dev/near: the pod requests nothing that can be near"},
+		{"required of nothing", asking(list(spec.ResourceNvidiaGPU, "2"), spec.AnnotationNear, ",required"), request{Whole: 2}, `hilbert.dev/near: ",required": want switch, numa or socket`},
+		{"zones at one socket", dedicated("dedicated_cores", list("cpu", "2"), spec.AnnotationNear, "socket"), request{Near: topology.Near{Level: topology.SameSocket}}, ""},
+		{"zones on a switch", dedicated("dedicated_cores", list("cpu", "2"), spec.AnnotationNear, "switch"), request{}, "hilbert.dev/near: the pod requests no GPU and no network card, and CPUs hang on no switch; want numa or socket"},
+		{"zones beside a card", dedicated("dedicated_cores", list("cpu", "2", spec.ResourceRDMA, "1"), spec.AnnotationNear, "switch"),
+			request{NIC: topology.NICRequest{Count: 1, RDMA: true}, Near: topology.Near{Level: topology.SameSwitch}}, ""},
+
+		{"no policy", asking(list("cpu", "1"), spec.AnnotationNUMAPolicy, "none"), request{}, ""},
+		{"best effort", asking(list(spec.ResourceNvidiaGPU, "2"), spec.AnnotationNUMAPolicy, "best-effort"), request{Whole: 2, Near: numa(false, false)}, ""},
+		{"restricted", asking(list(spec.ResourceNvidiaGPU, "2"), spec.AnnotationNUMAPolicy, "restricted"), request{Whole: 2, Near: numa(true, true)}, ""},
+		{"single NUMA node", dedicated("dedicated_cores", list("cpu", "2"), spec.AnnotationNUMAPolicy, "single-numa-node"), request{Near: numa(true, false)}, ""},
+		{"a policy of nothing", asking(list("cpu", "1"), spec.AnnotationNUMAPolicy, "restricted"), request{}, "hilbert.dev/numa-policy: the pod requests nothing that can be near"},
+		{"unknown policy", asking(list("cpu", "1"), spec.AnnotationNUMAPolicy, "strict"), request{}, `hilbert.dev/numa-policy: "strict": want none`},
+		{"a policy and near", asking(list(spec.ResourceNvidiaGPU, "2"), spec.AnnotationNear, "numa", spec.AnnotationNUMAPolicy, "restricted"), request{Whole: 2}, "hilbert.dev/numa-policy: hilbert.dev/near says already"},
+	} {
+		r := p.Pod(c.pod).Requirements
+		if r.GPU != c.want || (c.impossible == "") != (r.Impossible == "") || !strings.HasPrefix(r.Impossible, c.impossible) {
+			t.Errorf("%s: %+v, %q; want %+v, %q", c.name, r.GPU, r.Impossible, c.want, c.impossible)
+		}
+		for _, q := range r.Requests {
+			if isDevice(corev1.ResourceName(q.Name)) {
+				t.Errorf("%s: %s is counted as a sum too", c.name, q.Name)
+			}
+		}
+		foreign := c.pod.DeepCopy()
+		foreign.Spec.SchedulerName, foreign.Spec.NodeName = "other", "n1"
+		if r := p.Pod(foreign).Requirements; r.GPU != c.want || r.Impossible != "" {
+			t.Errorf("%s, of another scheduler: %+v, %q", c.name, r.GPU, r.Impossible)
+		}
+	}
+}
+
+// What is meant of each device is not added up over containers; what is meant of the pod is.
+func TestDevicesOfSeveralContainers(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		first, second corev1.ResourceList
+		want          topology.Request
+		impossible    string
+	}{
+		{"halves", list(spec.ResourceGPUCore, "20"), list(spec.ResourceGPUCore, "30"), topology.Request{Milli: 500}, ""},
+		{"memory of one GPU", list(spec.ResourceGPUCore, "20", spec.ResourceGPUMemory, "10"), list(spec.ResourceGPUMemory, "20"), topology.Request{Milli: 200, Memory: 30}, ""},
+		{"memory of each of two", list(spec.ResourceNvidiaGPU, "1", spec.ResourceGPUMemory, "10"), list(spec.ResourceNvidiaGPU, "1", spec.ResourceGPUMemory, "10"),
+			topology.Request{Whole: 2, Memory: 20}, "hilbert.dev/gpu-memory: it is of each GPU, and several containers request it"},
+		{"memory said once", list(spec.ResourceNvidiaGPU, "1", spec.ResourceGPUMemory, "10"), list(spec.ResourceNvidiaGPU, "1"), topology.Request{Whole: 2, Memory: 10}, ""},
+		{"bandwidth of each of two", list(spec.ResourceRDMA, "1", spec.ResourceNICBandwidth, "10"), list(spec.ResourceRDMA, "1", spec.ResourceNICBandwidth, "10"),
+			topology.Request{NIC: topology.NICRequest{Count: 2, RDMA: true, Bandwidth: 20}}, "hilbert.dev/nic-bandwidth: it is of each network card, and several"},
+		{"bandwidth of one", list(spec.ResourceNICBandwidth, "10"), list(spec.ResourceNICBandwidth, "10"), topology.Request{NIC: topology.NICRequest{Count: 1, Bandwidth: 20}}, ""},
+	} {
+		pod := asking(c.first)
+		pod.Spec.Containers = append(pod.Spec.Containers, container(c.second))
+		r := NewParser("hilbert", nil).Pod(pod).Requirements
+		if r.GPU != c.want || (c.impossible == "") != (r.Impossible == "") || !strings.HasPrefix(r.Impossible, c.impossible) {
+			t.Errorf("%s: %+v, %q; want %+v, %q", c.name, r.GPU, r.Impossible, c.want, c.impossible)
+		}
+	}
+}
+
+// The words of package spec are those of package topology.
+func TestDeviceWordsAreTheModels(t *testing.T) {
+	for word, want := range map[string]topology.Isolation{
+		spec.IsolationAccounting: topology.Accounting, spec.IsolationSoft: topology.Soft, spec.IsolationHard: topology.Hard,
+	} {
+		if got, ok := topology.ParseIsolation(word); got != want || !ok {
+			t.Errorf("isolation %s is %s, %v", word, got, ok)
+		}
+	}
+	for word, want := range map[string]topology.Level{spec.NearSwitch: topology.SameSwitch, spec.NearNUMA: topology.SameNUMA, spec.NearSocket: topology.SameSocket} {
+		if got, ok := topology.ParseLevel(word); got != want || !ok {
+			t.Errorf("level %s is %s, %v", word, got, ok)
+		}
+	}
+	for word, want := range map[string]topology.Owner{spec.OwnerNone: topology.OwnerNone, spec.OwnerHilbert: topology.OwnerHilbert, spec.OwnerKubelet: topology.OwnerKubelet} {
+		if got, ok := topology.ParseOwner(word); got != want || !ok {
+			t.Errorf("owner %s is %s, %v", word, got, ok)
+		}
+	}
+}
