@@ -2,87 +2,29 @@ package v1alpha1
 
 import (
 	"encoding/json"
-	"io/fs"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
+	"hilbert.dev/hilbert/api/crdtest"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/deploy/crds"
 )
 
-// node is as much of an OpenAPI schema as the comparison needs.
-type node struct {
-	Properties           map[string]*node
-	Items                *node
-	AdditionalProperties *node
-	Required             []string
-	Enum                 []string
-	Type                 string
-	MaxItems             int
-	MaxProperties        int
-	MaxLength            int
-	Maximum              *int64
-	Format               string
-}
-
-func definition(t *testing.T) (names map[string]string, columns []string, schema *node, status bool) {
+func definition(t *testing.T) *crdtest.Definition {
 	t.Helper()
-	text, err := fs.ReadFile(crds.Files, "customnoderesource.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd struct {
-		Metadata struct{ Name string }
-		Spec     struct {
-			Group, Scope string
-			Names        struct {
-				Kind, Plural string
-				ShortNames   []string
-			}
-			Versions []struct {
-				Name                     string
-				Subresources             map[string]any
-				AdditionalPrinterColumns []struct {
-					Name     string
-					Priority int
-				}
-				Schema struct{ OpenAPIV3Schema *node }
-			}
-		}
-	}
-	if err := yaml.Unmarshal(text, &crd); err != nil {
-		t.Fatal(err)
-	}
-	v := crd.Spec.Versions[0]
-	for _, c := range v.AdditionalPrinterColumns {
-		if c.Priority == 0 {
-			columns = append(columns, c.Name)
-		}
-	}
-	names = map[string]string{
-		"name": crd.Metadata.Name, "group": crd.Spec.Group, "scope": crd.Spec.Scope, "kind": crd.Spec.Names.Kind, "plural": crd.Spec.Names.Plural,
-		"version": v.Name, "short": strings.Join(crd.Spec.Names.ShortNames, ","),
-	}
-	_, status = v.Subresources["status"]
-	return names, columns, v.Schema.OpenAPIV3Schema, status
+	return crdtest.Read(t, "customnoderesource.yaml")
 }
 
 func TestDefinitionNamesTheTypes(t *testing.T) {
-	names, columns, _, status := definition(t)
-	want := map[string]string{
-		"name": CustomNodeResources + "." + Group, "group": Group, "scope": "Cluster", "kind": spec.NodeKind, "plural": CustomNodeResources,
-		"version": Version, "short": "cnr",
+	d := definition(t)
+	if d.Name != CustomNodeResources+"."+Group || d.Group != Group || d.Scope != "Cluster" || d.Kind != spec.NodeKind || d.Plural != CustomNodeResources ||
+		d.Version != Version || !slices.Equal(d.ShortNames, []string{"cnr"}) || !d.Status {
+		t.Errorf("got %+v", d)
 	}
-	if !maps.Equal(names, want) || !status {
-		t.Errorf("got %v, status %v; want %v", names, status, want)
-	}
-	if got := strings.Join(columns, ","); got != "Mode,Zones,Free CPUs,Dedicated,GPUs,Headroom,Ready,Observed,Age" {
+	if got := strings.Join(d.Columns, ","); got != "Mode,Zones,Free CPUs,Dedicated,GPUs,Headroom,Ready,Observed,Age" {
 		t.Errorf("columns %s", got)
 	}
 	if GroupVersion.String() != spec.NodeAPIVersion {
@@ -92,102 +34,16 @@ func TestDefinitionNamesTheTypes(t *testing.T) {
 
 // The definition has the fields of the Go types and no others, and bounds every list, map, number and text.
 func TestDefinitionHasTheFields(t *testing.T) {
-	_, _, s, _ := definition(t)
-	delete(s.Properties, "apiVersion")
-	delete(s.Properties, "kind")
-	s.Properties["metadata"] = nil
-	compare(t, "", s, reflect.TypeFor[CustomNodeResource]())
-}
-
-func compare(t *testing.T, path string, s *node, typ reflect.Type) {
-	t.Helper()
-	for typ.Kind() == reflect.Pointer {
-		typ = typ.Elem()
-	}
-	kind := typ.Kind().String()
-	switch {
-	case s == nil:
-		return
-	case typ == reflect.TypeFor[metav1.Time]():
-		kind = "string"
-	case typ.Kind() == reflect.Struct:
-		kind = "object"
-		compareFields(t, path, s, typ)
-	case typ.Kind() == reflect.Map:
-		kind = "object"
-		if s.MaxProperties == 0 {
-			t.Errorf("%s: a map without a bound", path)
-		}
-		compare(t, path+"[]", s.AdditionalProperties, typ.Elem())
-	case typ.Kind() == reflect.Slice:
-		kind = "array"
-		if s.MaxItems == 0 {
-			t.Errorf("%s: a list without a bound", path)
-		}
-		compare(t, path+"[]", s.Items, typ.Elem())
-	case typ.Kind() == reflect.Int64, typ.Kind() == reflect.Int:
-		kind = "integer"
-		if s.Maximum == nil && !strings.HasSuffix(path, ".observedGeneration") {
-			t.Errorf("%s: a number without a bound", path)
-		}
-	case typ.Kind() == reflect.Bool:
-		kind = "boolean"
-	case typ.Kind() == reflect.String:
-		if s.MaxLength == 0 && len(s.Enum) == 0 {
-			t.Errorf("%s: a text without a bound", path)
-		}
-	}
-	if s.Type != kind {
-		t.Errorf("%s: type %q, want %q", path, s.Type, kind)
-	}
-}
-
-// deepest is where the tree of zones ends.
-const deepest = ".status.zones[].children[].children[]"
-
-func compareFields(t *testing.T, path string, s *node, typ reflect.Type) {
-	t.Helper()
-	have := make(map[string]reflect.Type)
-	var always []string
-	collect(typ, have, &always)
-	if path == deepest {
-		delete(have, "children")
-	}
-	got, want := slices.Sorted(maps.Keys(s.Properties)), slices.Sorted(maps.Keys(have))
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: fields %v, want %v", path, got, want)
-		return
-	}
-	// What is always written is required: a reader must not take what was never said for zero.
-	for _, name := range always {
-		if !slices.Contains(s.Required, name) {
-			t.Errorf("%s.%s is always written, but not required", path, name)
-		}
-	}
-	for _, name := range want {
-		compare(t, path+"."+name, s.Properties[name], have[name])
-	}
-}
-
-// collect finds the fields of a type and of what it embeds inline, and those of them that are never left out.
-func collect(typ reflect.Type, have map[string]reflect.Type, always *[]string) {
-	for field := range typ.Fields() {
-		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		switch {
-		case name != "":
-			have[name] = field.Type
-			if !strings.Contains(options, "omit") {
-				*always = append(*always, name)
-			}
-		case options == "inline" && field.Type != reflect.TypeFor[metav1.TypeMeta]():
-			collect(field.Type, have, always)
-		}
-	}
+	definition(t).Compare(t, reflect.TypeFor[CustomNodeResource](), crdtest.Rules{
+		Texts: []reflect.Type{reflect.TypeFor[metav1.Time]()},
+		Ends:  map[string]string{".status.zones[].children[].children[]": "children"},
+		Free:  []string{".status.conditions[].observedGeneration"},
+	})
 }
 
 // The values of the enumerations are the constants.
 func TestDefinitionHasTheValues(t *testing.T) {
-	_, _, s, _ := definition(t)
+	s := definition(t).Schema
 	status := s.Properties["status"].Properties
 	zones := status["zones"].Items.Properties
 	numa := zones["children"].Items

@@ -2,8 +2,6 @@ package v1alpha1
 
 import (
 	"fmt"
-	"io/fs"
-	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -13,64 +11,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"hilbert.dev/hilbert/api/crdtest"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/deploy/crds"
 )
-
-// profileNode is as much of an OpenAPI schema as the comparison of ServiceProfiles needs.
-type profileNode struct {
-	Properties           map[string]*profileNode
-	Items                *profileNode
-	AdditionalProperties *profileNode
-	Required             []string
-	Enum                 []string
-	Type                 string
-	MaxItems             int
-	MaxProperties        int
-	MaxLength            int
-	Minimum, Maximum     *float64
-	Format               string
-}
-
-func profileSchema(t *testing.T) (name, scope string, s *profileNode) {
-	t.Helper()
-	text, err := fs.ReadFile(crds.Files, "serviceprofile.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd struct {
-		Metadata struct{ Name string }
-		Spec     struct {
-			Scope    string
-			Names    struct{ Kind, Plural string }
-			Versions []struct {
-				Name         string
-				Subresources map[string]any
-				Schema       struct{ OpenAPIV3Schema *profileNode }
-			}
-		}
-	}
-	if err := yaml.Unmarshal(text, &crd); err != nil {
-		t.Fatal(err)
-	}
-	v := crd.Spec.Versions[0]
-	if _, status := v.Subresources["status"]; !status || crd.Spec.Names.Kind != spec.ProfileKind || crd.Spec.Names.Plural != ServiceProfiles || v.Name != Version {
-		t.Errorf("got %+v", crd.Spec.Names)
-	}
-	return crd.Metadata.Name, crd.Spec.Scope, v.Schema.OpenAPIV3Schema
-}
 
 // The definition has the fields of the Go types and no others, and bounds every list, map, number and text.
 func TestProfileDefinition(t *testing.T) {
-	name, scope, s := profileSchema(t)
-	if name != ServiceProfiles+"."+Group || scope != "Namespaced" {
-		t.Errorf("%s, %s", name, scope)
+	d := crdtest.Read(t, "serviceprofile.yaml")
+	if d.Name != ServiceProfiles+"."+Group || d.Scope != "Namespaced" || d.Kind != spec.ProfileKind || d.Plural != ServiceProfiles || d.Version != Version || !d.Status {
+		t.Errorf("got %+v", d)
 	}
-	delete(s.Properties, "apiVersion")
-	delete(s.Properties, "kind")
-	s.Properties["metadata"] = nil
-	compareProfile(t, "", s, reflect.TypeFor[ServiceProfile]())
-
+	d.Compare(t, reflect.TypeFor[ServiceProfile](), crdtest.Rules{
+		Texts: []reflect.Type{reflect.TypeFor[metav1.Time](), reflect.TypeFor[spec.Duration]()},
+		Free:  []string{".status.observedGeneration", ".status.conditions[].observedGeneration"},
+	})
+	s := d.Schema
 	indicator := s.Properties["spec"].Properties["indicators"].Items
 	if want := []string{spec.IndicatorRunDelay, spec.IndicatorCPUPressure, spec.IndicatorCPI, spec.IndicatorMetric}; !slices.Equal(indicator.Properties["type"].Enum, want) {
 		t.Errorf("types %v", indicator.Properties["type"].Enum)
@@ -92,67 +47,6 @@ func TestProfileDefinition(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, c.got, c.want)
 		}
-	}
-}
-
-func compareProfile(t *testing.T, path string, s *profileNode, typ reflect.Type) {
-	t.Helper()
-	if typ.Kind() == reflect.Pointer {
-		typ = typ.Elem()
-	}
-	kind := typ.Kind().String()
-	switch {
-	case s == nil:
-		return
-	case typ == reflect.TypeFor[metav1.Time](), typ == reflect.TypeFor[spec.Duration]():
-		kind = "string"
-	case typ.Kind() == reflect.Struct:
-		kind = "object"
-		profileFields(t, path, s, typ)
-	case typ.Kind() == reflect.Map:
-		kind = "object"
-		if s.MaxProperties == 0 {
-			t.Errorf("%s: a map without a bound", path)
-		}
-		compareProfile(t, path+"[]", s.AdditionalProperties, typ.Elem())
-	case typ.Kind() == reflect.Slice:
-		kind = "array"
-		if s.MaxItems == 0 {
-			t.Errorf("%s: a list without a bound", path)
-		}
-		compareProfile(t, path+"[]", s.Items, typ.Elem())
-	case typ.Kind() == reflect.Int64, typ.Kind() == reflect.Int, typ.Kind() == reflect.Float64:
-		kind = map[bool]string{true: "number", false: "integer"}[typ.Kind() == reflect.Float64]
-		if (s.Minimum == nil || s.Maximum == nil) && !strings.HasSuffix(path, ".observedGeneration") {
-			t.Errorf("%s: a number without bounds", path)
-		}
-	case typ.Kind() == reflect.String:
-		if s.MaxLength == 0 && len(s.Enum) == 0 {
-			t.Errorf("%s: a text without a bound", path)
-		}
-	}
-	if s.Type != kind {
-		t.Errorf("%s: type %q, want %q", path, s.Type, kind)
-	}
-}
-
-func profileFields(t *testing.T, path string, s *profileNode, typ reflect.Type) {
-	t.Helper()
-	have := make(map[string]reflect.Type)
-	var always []string
-	collect(typ, have, &always)
-	got, want := slices.Sorted(maps.Keys(s.Properties)), slices.Sorted(maps.Keys(have))
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: fields %v, want %v", path, got, want)
-		return
-	}
-	for _, name := range always {
-		if !slices.Contains(s.Required, name) {
-			t.Errorf("%s.%s is always written, but not required", path, name)
-		}
-	}
-	for _, name := range want {
-		compareProfile(t, path+"."+name, s.Properties[name], have[name])
 	}
 }
 
