@@ -1,0 +1,101 @@
+package cdi
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestInject: who gets what. A line of want is what a container gets.
+func TestInject(t *testing.T) {
+	const (
+		nothing = ""
+		hidden  = "env NVIDIA_VISIBLE_DEVICES=void"
+	)
+	ours, others := Node{Ours: true, All: "nvidia.com/gpu=all"}, Node{All: "nvidia.com/gpu=all"}
+	whole := &Grant{GPUs: []string{"nvidia.com/gpu=GPU-a", "nvidia.com/gpu=GPU-b"}, Cards: []string{"hilbert.dev/nic=0000:3b:00.1"}}
+	slice := &Grant{GPUs: []string{"nvidia.com/gpu=GPU-a"}, Soft: Edits{
+		Env: []string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25"}, Mounts: []Mount{{"/run/hilbert/mps/GPU-a/pipe", "/tmp/nvidia-mps", []string{"bind"}}},
+	}}
+	card := &Grant{Cards: []string{"hilbert.dev/nic=0000:3b:00.1"}}
+	all := []string{"PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all"}
+	const both = "nvidia.com/gpu=GPU-a nvidia.com/gpu=GPU-b hilbert.dev/nic=0000:3b:00.1 " + hidden
+	for _, c := range []struct {
+		what string
+		node Node
+		pod  Pod
+		box  Container
+		want string
+	}{
+		{"no grant", ours, Pod{}, Container{Name: "main"}, hidden},
+		{"no grant, and the image asks for all", ours, Pod{}, Container{Name: "main", Env: all}, hidden},
+		{"no grant, and it asks by a mount", ours, Pod{}, Container{Mounts: []string{"/data", "/var/run/nvidia-container-devices/all"}}, hidden + " without /var/run/nvidia-container-devices/all"},
+		{"GPUs are somebody else's", others, Pod{}, Container{Name: "main", Env: all}, nothing},
+		{"whole GPUs and a card", ours, Pod{Grant: whole}, Container{Name: "main", Env: all}, both},
+		{"it keeps its GPUs when they are no longer ours", others, Pod{Grant: whole}, Container{Name: "main"}, both},
+		{"a slice", ours, Pod{Grant: slice}, Container{Name: "main"}, "nvidia.com/gpu=GPU-a " + hidden + " env CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25 mount /run/hilbert/mps/GPU-a/pipe at /tmp/nvidia-mps"},
+		{"a card alone", ours, Pod{Grant: card}, Container{Name: "main", Env: all}, "hilbert.dev/nic=0000:3b:00.1 " + hidden},
+		{"a card alone, GPUs somebody else's", others, Pod{Grant: card}, Container{Name: "main", Env: all}, "hilbert.dev/nic=0000:3b:00.1"},
+		{"nobody knows who asks: a sidecar", ours, Pod{Grant: whole}, Container{Name: "proxy"}, both},
+		{"nobody knows who asks: an init container", ours, Pod{Grant: whole}, Container{Name: "init"}, both},
+		{"it asks", ours, Pod{Grant: whole, Asking: []string{"main", "init"}}, Container{Name: "init"}, both},
+		{"it does not ask", ours, Pod{Grant: whole, Asking: []string{"main"}}, Container{Name: "proxy", Env: all}, hidden},
+		{"it does not ask, and GPUs are somebody else's now", others, Pod{Grant: whole, Asking: []string{"main"}}, Container{Name: "proxy", Env: all}, hidden},
+		{"none asks", ours, Pod{Grant: whole, Asking: []string{}}, Container{Name: "main"}, hidden},
+		{"an observer", ours, Pod{Observer: true}, Container{Env: all}, "nvidia.com/gpu=all " + hidden},
+		{"an observer that does not ask", ours, Pod{Observer: true}, Container{}, nothing},
+		{"an observer that wants none", ours, Pod{Observer: true}, Container{Env: []string{"NVIDIA_VISIBLE_DEVICES=none"}}, nothing},
+		{"an observer, and no device is all of them", Node{Ours: true}, Pod{Observer: true}, Container{Env: all}, nothing},
+		{"an observer, and GPUs are somebody else's", others, Pod{Observer: true}, Container{Env: all}, nothing},
+	} {
+		if got := say(Inject(&c.node, &c.pod, &c.box)); got != c.want {
+			t.Errorf("%s:\n%s, want\n%s", c.what, got, c.want)
+		}
+	}
+}
+
+func say(e Edits) string {
+	words := slices.Clone(e.Devices)
+	for _, v := range e.Env {
+		words = append(words, "env "+v)
+	}
+	for _, m := range e.Mounts {
+		words = append(words, fmt.Sprintf("mount %s at %s", m.Source, m.Place))
+	}
+	for _, place := range e.Without {
+		words = append(words, "without "+place)
+	}
+	return strings.Join(words, " ")
+}
+
+// TestNoGrantNoGPU: on a node of ours nothing but a grant, or being an observer, leads to a GPU, and nothing is changed that was passed in.
+func TestNoGrantNoGPU(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		name := rapid.SampledFrom([]string{"a", "b"})
+		n := Node{Ours: rapid.Bool().Draw(r, "ours"), All: rapid.SampledFrom([]string{"", "nvidia.com/gpu=all"}).Draw(r, "all")}
+		p := Pod{Observer: rapid.Bool().Draw(r, "observer")}
+		if rapid.Bool().Draw(r, "granted") {
+			p.Grant = &Grant{GPUs: []string{"nvidia.com/gpu=GPU-a"}, Soft: Edits{Env: []string{"X=1"}}}
+		}
+		if rapid.Bool().Draw(r, "known") {
+			p.Asking = rapid.SliceOfN(name, 0, 2).Draw(r, "asking")
+		}
+		c := Container{Name: name.Draw(r, "name"), Env: rapid.SliceOf(rapid.SampledFrom([]string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void", "A=b"})).Draw(r, "env")}
+		e := Inject(&n, &p, &c)
+		entitled := p.Grant != nil && (p.Asking == nil || slices.Contains(p.Asking, c.Name))
+		switch {
+		case entitled != slices.Contains(e.Devices, "nvidia.com/gpu=GPU-a"):
+			r.Fatalf("entitled: %t, and it gets %+v", entitled, e)
+		case !entitled && !p.Observer && len(e.Devices) > 0:
+			r.Fatalf("it gets %+v without a grant", e)
+		case (n.Ours || p.Grant != nil) && !p.Observer && !slices.Contains(e.Env, "NVIDIA_VISIBLE_DEVICES=void"):
+			r.Fatalf("NVIDIA's runtime may add GPUs to %+v", e)
+		case !reflect.DeepEqual(e, Inject(&n, &p, &c)):
+			r.Fatal("the second time it is another answer")
+		}
+	})
+}
