@@ -1,0 +1,359 @@
+package fragment
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"hilbert.dev/hilbert/topology"
+)
+
+// Params tune a Market.
+type Params struct {
+	// Supply is how much is expected to arrive, as a multiple of what is free.
+	Supply float64
+	// Rounds of bidding in one Learn. The prices of the second half are averaged.
+	Rounds int
+	// Step is how far a price moves in the first round, in thousandths for half a GPU.
+	Step float64
+	// Nodes is the most nodes that bid; of more, a sample does.
+	Nodes int
+	// Patience is what filling a piece later is worth, against filling it now: from 0 to 1.
+	Patience float64
+	// Hedge blends in what things are worth where nothing is scarce, from 0 to 1.
+	Hedge float64
+}
+
+// Defaults are the parameters that were tuned on generated mixes.
+func Defaults() Params {
+	return Params{Supply: 1.1, Rounds: 40, Step: 60, Nodes: 256, Hedge: 0, Patience: 0.97}
+}
+
+// cpuPrices are the levels of the CPU's price, as multiples of a GPU divided by the CPU that the mean request wants beside a whole GPU.
+var cpuPrices = row{0, 0.05, 0.1, 0.2, 0.33, 0.5, 0.66, 0.88, 1.1, 1.4, 1.75, 2.2}
+
+// Market finds prices for the requests of a mix by letting the nodes bid for them. Nodes buy what fills them best; what is bought more than
+// it arrives becomes dearer. That is the dual of the fractional packing of the requests on what is free, solved by a subgradient.
+//
+// The zero value, with Params, is ready; before the first Learn all is worth nothing.
+type Market struct {
+	Params Params
+
+	items  []item
+	carry  map[itemKey]float64 // prices from one Learn to the next
+	boards []*board
+	cpu    row
+	empty  Prices
+}
+
+// itemKey is what is told apart in the market.
+type itemKey struct {
+	parts  int8 // hundredths of a GPU
+	cpu    int8 // millicores beside it, by ratio
+	models Models
+}
+
+// cpuSteps is how many kinds of CPU demand a factor of e has.
+const cpuSteps = 8
+
+// item is requests of nearly one kind. Several whole GPUs are as many items.
+type item struct {
+	key    itemKey
+	cpu    float64 // millicores, mean
+	supply float64 // how many are expected
+	price  float64 // thousandths of a GPU
+	bought float64 // in this round
+}
+
+// board is the prices for the models that the same requests allow.
+type board struct {
+	models []string
+	items  []int // by parts
+	bids   [parts + 1]row
+	choice [parts + 1][levels]int16
+	prices Prices
+}
+
+// bidder is a node in the market.
+type bidder struct {
+	cpu   float64
+	board *board
+	free  [topology.MaxGPUs]int8 // hundredths
+	gpus  int
+}
+
+// At returns the prices for nodes of a model. They hold until the next Learn.
+func (m *Market) At(model string) *Prices {
+	for _, b := range m.boards {
+		if slices.Contains(b.models, model) {
+			return &b.prices
+		}
+	}
+	return &m.empty
+}
+
+// Learn finds prices for a mix and for what is free.
+func (m *Market) Learn(mix *Mix, nodes []Node) {
+	free := int64(0)
+	for i := range nodes {
+		free += nodes[i].Free.Total(nodes[i].Shape)
+	}
+	if !m.stock(mix, float64(free)) {
+		return
+	}
+	bidders := m.bidders(nodes)
+	if len(bidders) == 0 {
+		return
+	}
+	// Supplies are scaled to the sample, by what its nodes have free.
+	held := 0.0
+	for i := range bidders {
+		for _, f := range bidders[i].free[:bidders[i].gpus] {
+			held += float64(f) * grain
+		}
+	}
+	for i := range m.items {
+		m.items[i].supply *= held / float64(free)
+	}
+	for round := range m.Params.Rounds {
+		m.bid(bidders)
+		if 2*round >= m.Params.Rounds {
+			m.average(m.Params.Rounds - m.Params.Rounds/2)
+		}
+		m.adjust(round)
+	}
+	if h := m.Params.Hedge; h > 0 {
+		m.hedge(h)
+	}
+	m.keep()
+}
+
+// stock makes the items and how many of each are expected. It reports false when there is nothing to sell.
+func (m *Market) stock(mix *Mix, free float64) bool {
+	index := make(map[itemKey]int)
+	m.items = m.items[:0]
+	wanted, cpu := 0.0, 0.0
+	for i := range mix.kinds {
+		k := &mix.kinds[i]
+		total := k.request.GPU.Total()
+		if total == 0 {
+			continue
+		}
+		pieces := float64(max(k.request.GPU.Whole, 1))
+		key, beside := keyOf(&k.request)
+		at, ok := index[key]
+		if !ok {
+			at = len(m.items)
+			index[key] = at
+			m.items = append(m.items, item{key: key, price: m.carry[key]})
+		}
+		it := &m.items[at]
+		it.supply += k.count * pieces
+		it.cpu += beside * k.count * pieces
+		wanted += k.count * float64(total)
+		cpu += k.count * float64(k.request.CPU)
+	}
+	if wanted == 0 || free == 0 {
+		return false
+	}
+	for i := range m.items {
+		m.items[i].cpu /= m.items[i].supply
+		m.items[i].supply *= m.Params.Supply * free / wanted
+	}
+	slices.SortFunc(m.items, func(a, b item) int {
+		return cmp.Or(cmp.Compare(a.key.parts, b.key.parts), cmp.Compare(a.key.cpu, b.key.cpu), cmp.Compare(a.key.models.list, b.key.models.list))
+	})
+	for l := range m.cpu {
+		m.cpu[l] = cpuPrices[l] * wanted / max(cpu, 1)
+	}
+	return true
+}
+
+func keyOf(r *Request) (key itemKey, beside float64) {
+	beside = float64(r.CPU)
+	key.parts, key.models = parts, r.Models
+	if r.GPU.Milli > 0 {
+		key.parts = int8((r.GPU.Milli + grain - 1) / grain)
+	} else {
+		beside /= float64(r.GPU.Whole)
+	}
+	key.cpu = int8(math.Round(cpuSteps * math.Log(beside/1000+0.5)))
+	return key, beside
+}
+
+// bidders takes the nodes that have something free, a sample if they are many, and makes the boards for their models.
+func (m *Market) bidders(nodes []Node) []bidder {
+	m.boards = m.boards[:0]
+	byModel := make(map[string]*board)
+	for i := range nodes {
+		if s := &nodes[i].Shape; s.GPUs > 0 && byModel[s.Model] == nil {
+			byModel[s.Model] = m.boardFor(s.Model)
+		}
+	}
+	count := 0
+	for i := range nodes {
+		if nodes[i].Free.Total(nodes[i].Shape) > 0 {
+			count++
+		}
+	}
+	stride := max(1, (count+m.Params.Nodes-1)/max(m.Params.Nodes, 1))
+	var list []bidder
+	for i, seen := 0, 0; i < len(nodes); i++ {
+		n := &nodes[i]
+		if n.Free.Total(n.Shape) == 0 {
+			continue
+		}
+		if seen++; seen%stride != 0 {
+			continue
+		}
+		b := bidder{cpu: float64(max(n.CPU, 0)), board: byModel[n.Shape.Model]}
+		for g := range n.Shape.GPUs {
+			if f := n.Free[g] / grain; f > 0 {
+				b.free[b.gpus] = int8(f)
+				b.gpus++
+			}
+		}
+		list = append(list, b)
+	}
+	return list
+}
+
+// boardFor finds the board of the models that take the same items, or makes one.
+func (m *Market) boardFor(model string) *board {
+	var items []int
+	for i := range m.items {
+		if m.items[i].key.models.Allows(model) {
+			items = append(items, i)
+		}
+	}
+	for _, b := range m.boards {
+		if slices.Equal(b.items, items) {
+			b.models = append(b.models, model)
+			return b
+		}
+	}
+	b := &board{models: []string{model}, items: items}
+	b.prices.cpu = m.cpu
+	m.boards = append(m.boards, b)
+	return b
+}
+
+// fill computes the best filling of each piece at each price of CPU.
+func (b *board) fill(m *Market) {
+	for l := range levels {
+		var gain [parts + 1]float64
+		var best [parts + 1]int16
+		var sizes [parts]int8
+		count := 0
+		for _, i := range b.items {
+			it := &m.items[i]
+			g := float64(it.key.parts)*grain - it.price - m.cpu[l]*it.cpu
+			if size := it.key.parts; g > gain[size] {
+				if gain[size] == 0 {
+					sizes[count] = size // items are sorted by parts
+					count++
+				}
+				gain[size], best[size] = g, int16(i)
+			}
+		}
+		b.bids[0][l], b.choice[0][l] = 0, -1
+		for f := 1; f <= parts; f++ {
+			top, choice := 0.0, int16(-1)
+			for _, size := range sizes[:count] {
+				if int(size) > f {
+					break
+				}
+				if x := gain[size] + m.Params.Patience*b.bids[f-int(size)][l]; x > top {
+					top, choice = x, best[size]
+				}
+			}
+			b.bids[f][l], b.choice[f][l] = top, choice
+		}
+	}
+}
+
+// bid lets every node buy its best filling.
+func (m *Market) bid(bidders []bidder) {
+	for i := range m.items {
+		m.items[i].bought = 0
+	}
+	for _, b := range m.boards {
+		b.fill(m)
+	}
+	for i := range bidders {
+		n := &bidders[i]
+		level, worth := 0, 0.0
+		for l := range levels {
+			at := m.cpu[l] * n.cpu
+			for _, f := range n.free[:n.gpus] {
+				at += n.board.bids[f][l]
+			}
+			if l > 0 && at >= worth {
+				break // convex
+			}
+			level, worth = l, at
+		}
+		for _, f := range n.free[:n.gpus] {
+			for at := int(f); at > 0; {
+				choice := n.board.choice[at][level]
+				if choice < 0 {
+					break
+				}
+				m.items[choice].bought++
+				at -= int(m.items[choice].key.parts)
+			}
+		}
+	}
+}
+
+// calm is after how many rounds steps are half as long.
+const calm = 10
+
+// adjust moves the prices towards balance.
+func (m *Market) adjust(round int) {
+	step := m.Params.Step / (1 + float64(round)/calm)
+	for i := range m.items {
+		it := &m.items[i]
+		it.price = max(0, it.price+step*2*float64(it.key.parts)/parts*(it.bought-it.supply)/(it.bought+it.supply+1))
+	}
+}
+
+// average adds the bids of this round to the prices, as one of several.
+func (m *Market) average(several int) {
+	for _, b := range m.boards {
+		for f := range b.bids {
+			for l := range levels {
+				b.prices.free[f][l] += b.bids[f][l] / float64(several)
+			}
+		}
+	}
+}
+
+// hedge blends in the bids at no price, which tell apart what the market finds equally good.
+func (m *Market) hedge(h float64) {
+	for i := range m.items {
+		m.items[i].bought, m.items[i].price = m.items[i].price, 0
+	}
+	for _, b := range m.boards {
+		b.fill(m)
+		for f := range b.bids {
+			for l := range levels {
+				b.prices.free[f][l] += h * (b.bids[f][l] - b.prices.free[f][l])
+			}
+		}
+	}
+	for i := range m.items {
+		m.items[i].price = m.items[i].bought
+	}
+}
+
+// keep carries the prices over to the next Learn.
+func (m *Market) keep() {
+	if m.carry == nil {
+		m.carry = make(map[itemKey]float64)
+	}
+	clear(m.carry)
+	for i := range m.items {
+		m.carry[m.items[i].key] = m.items[i].price
+	}
+}

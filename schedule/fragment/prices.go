@@ -1,0 +1,102 @@
+package fragment
+
+import (
+	"hilbert.dev/hilbert/topology"
+)
+
+// Sizes of the tables. GPUs are counted in parts of a hundredth, the unit of accounting; CPU has levels of price.
+const (
+	parts  = 100
+	grain  = topology.FullGPU / parts
+	levels = 12
+)
+
+// row is the worth of a piece of a GPU, in thousandths, at each level of the CPU's price.
+type row [levels]float64
+
+// Prices says what pieces of GPUs of one model and CPU beside them are worth. It is read-only and may be shared.
+type Prices struct {
+	cpu  row            // thousandths of a GPU for a millicore
+	free [parts + 1]row // by hundredths free
+}
+
+// Standing is what Score needs of a node as it is: compute it once, use it for any number of requests.
+type Standing struct {
+	sum   row
+	level int
+	worth float64
+}
+
+// Standing computes a node's standing.
+func (p *Prices) Standing(n *Node) (s Standing) {
+	for i := range n.Shape.GPUs {
+		piece := p.piece(n.Free[i])
+		for l := range s.sum {
+			s.sum[l] += piece[l]
+		}
+	}
+	for l := range s.sum { // convex in the level
+		if at := p.cpu[l]*float64(max(n.CPU, 0)) + s.sum[l]; l == 0 || at < s.worth {
+			s.worth, s.level = at, l
+		}
+	}
+	return s
+}
+
+// Worth is what the node is still good for: the GPU thousandths that can be filled, less what is paid for the requests that fill them.
+func (s *Standing) Worth() float64 { return s.worth }
+
+func (p *Prices) piece(free int32) *row { return &p.free[min(max(free, 0), topology.FullGPU)/grain] }
+
+// Score is the worth that a placement destroys: lower is better. gpu is where a fraction goes. s is the node's standing.
+func (p *Prices) Score(n *Node, s *Standing, r *Request) (loss float64, gpu int, ok bool) {
+	if !n.Fits(r) {
+		return 0, 0, false
+	}
+	return p.score(n, s, r)
+}
+
+// score is Score of a request that is known to fit.
+func (p *Prices) score(n *Node, s *Standing, r *Request) (loss float64, gpu int, ok bool) {
+	cpu := float64(n.CPU - r.CPU)
+	if r.GPU.Milli == 0 {
+		return s.worth - p.after(s, cpu, float64(r.GPU.Whole), &p.free[parts], &p.free[0]), 0, true
+	}
+	milli := int32(r.GPU.Milli)
+	for i := range n.Shape.GPUs {
+		if n.Free[i] < milli || !n.first(i) {
+			continue
+		}
+		after := p.after(s, cpu, 1, p.piece(n.Free[i]), p.piece(n.Free[i]-milli))
+		if !ok || s.worth-after < loss {
+			loss, gpu, ok = s.worth-after, i, true
+		}
+	}
+	return loss, gpu, ok
+}
+
+// after is a node's worth when it has this much CPU left and several pieces were exchanged for others. The worth is convex in the level, so
+// the walk from the old level ends at the lowest.
+func (p *Prices) after(s *Standing, cpu, several float64, old, left *row) float64 {
+	at := func(l int) float64 { return p.cpu[l]*cpu + s.sum[l] + several*(left[l]-old[l]) }
+	best := at(s.level)
+	l := s.level + 1
+	for ; l < levels; l++ {
+		x := at(l)
+		if x >= best {
+			break
+		}
+		best = x
+	}
+	if l > s.level+1 {
+		return best
+	}
+	for l = s.level - 1; l >= 0; l-- {
+		x := at(l)
+		if x >= best {
+			break
+		}
+		best = x
+	}
+	return best
+}

@@ -1,0 +1,118 @@
+package packing
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/fragment"
+	"hilbert.dev/hilbert/sim/trace"
+)
+
+// streamNodes is the stream of the seed that the order of the nodes is drawn from; those that trace draws from have small numbers.
+const streamNodes = 1001
+
+// Arrivals are what a run plays: nodes, kinds of pods, and which kind comes when.
+type Arrivals struct {
+	nodes    []fragment.Node
+	kinds    []fragment.Request
+	pods     []int32       // kinds in order of arrival
+	workload *fragment.Mix // the whole list that arrivals were drawn from, for policies that are given it
+	capacity int64         // GPU thousandths
+}
+
+// NewArrivals makes the protocol's arrivals of a workload. Ties between nodes are broken by an order that the seed draws, as the published
+// simulator does by naming them so.
+func NewArrivals(w *trace.Workload, ratio float64, seed uint64) (*Arrivals, error) {
+	arrived, err := trace.Arrive(w, ratio, seed)
+	if err != nil {
+		return nil, err
+	}
+	a := &Arrivals{workload: &fragment.Mix{}, capacity: w.Capacity().GPUMilli}
+	for _, n := range w.Nodes {
+		node, err := freeOf(n)
+		if err != nil {
+			return nil, err
+		}
+		a.nodes = append(a.nodes, node)
+	}
+	random := rand.New(rand.NewPCG(seed, streamNodes))
+	random.Shuffle(len(a.nodes), func(i, j int) { a.nodes[i], a.nodes[j] = a.nodes[j], a.nodes[i] })
+	known := make(map[*cluster.Requirements]int32)
+	index := make(map[fragment.Request]int32)
+	kind := func(r *cluster.Requirements) (int32, error) {
+		if k, ok := known[r]; ok {
+			return k, nil
+		}
+		request, err := requestOf(r)
+		if err != nil {
+			return 0, err
+		}
+		k, ok := index[request]
+		if !ok {
+			k = int32(len(a.kinds))
+			index[request] = k
+			a.kinds = append(a.kinds, request)
+		}
+		known[r] = k
+		return k, nil
+	}
+	for i := range w.Tasks {
+		k, err := kind(w.Tasks[i].Requirements)
+		if err != nil {
+			return nil, fmt.Errorf("task %s: %w", w.Tasks[i].Name, err)
+		}
+		a.workload.Add(&a.kinds[k])
+	}
+	for i := range arrived.Tasks {
+		k, err := kind(arrived.Tasks[i].Requirements)
+		if err != nil {
+			return nil, fmt.Errorf("task %s: %w", arrived.Tasks[i].Name, err)
+		}
+		a.pods = append(a.pods, k)
+	}
+	return a, nil
+}
+
+func freeOf(n *cluster.Node) (fragment.Node, error) {
+	f := fragment.Node{Shape: n.GPU}
+	for _, q := range n.Allocatable {
+		switch q.Name {
+		case resource.NameCPU:
+			f.CPU = q.Amount
+		case resource.NameMemory:
+			f.Memory = q.Amount
+		case resource.NamePods:
+		default:
+			return f, fmt.Errorf("node %s has %s, which the experiment does not know", n.Name, q.Name)
+		}
+	}
+	f.Free = newFree(n)
+	return f, nil
+}
+
+// requestOf takes what the experiment knows of a pod's requirements: resources and the models of GPUs.
+func requestOf(r *cluster.Requirements) (fragment.Request, error) {
+	request := fragment.Request{GPU: r.GPU}
+	for _, q := range r.Requests {
+		switch q.Name {
+		case resource.NameCPU:
+			request.CPU = q.Amount
+		case resource.NameMemory:
+			request.Memory = q.Amount
+		default:
+			return request, fmt.Errorf("it asks for %s, which the experiment does not know", q.Name)
+		}
+	}
+	for _, t := range r.Required {
+		for _, e := range t.Expressions {
+			if len(r.Required) > 1 || len(t.Expressions) > 1 || e.Key != spec.LabelGPUModel || e.Operator != cluster.In {
+				return request, fmt.Errorf("its affinity to nodes is more than a list of GPU models")
+			}
+			request.Models = fragment.NewModels(e.Values...)
+		}
+	}
+	return request, nil
+}

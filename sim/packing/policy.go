@@ -1,0 +1,177 @@
+package packing
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/fragment"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Names of policies.
+const (
+	PolicyFGD     = "fgd"
+	PolicyBestFit = "bestfit"
+	PolicyHilbert = "hilbert"
+)
+
+// Policies lists them.
+func Policies() []string { return []string{PolicyFGD, PolicyBestFit, PolicyHilbert} }
+
+// policy scores placements of pods on nodes.
+type policy interface {
+	// see tells of an arrival, before its pod is placed; true voids all scores of before.
+	see(kind int32) bool
+	// changed tells that a node is not what it was.
+	changed(node int)
+	// score is lower for better nodes. gpu is where a fraction goes. ok is false where the pod does not fit.
+	score(node int, kind int32) (score float64, gpu int, ok bool)
+}
+
+func newPolicy(name string, a *Arrivals, nodes []fragment.Node, params fragment.Params) (policy, error) {
+	switch name {
+	case PolicyFGD:
+		return &fgd{a: a, nodes: nodes, target: a.workload.Common(fragment.CommonCover), memo: make(map[state]float64)}, nil
+	case PolicyBestFit:
+		return newBestFit(a, nodes), nil
+	case PolicyHilbert:
+		return newHilbert(a, nodes, params), nil
+	}
+	return nil, fmt.Errorf("policy %q is not known; want one of %v", name, Policies())
+}
+
+func newFree(n *cluster.Node) topology.Free { return topology.NewFree(n.GPU) }
+
+// fgd is Fragmentation Gradient Descent in its published form: it knows the whole workload's mix from the beginning.
+type fgd struct {
+	a      *Arrivals
+	nodes  []fragment.Node
+	target fragment.Target
+	memo   map[state]float64
+}
+
+// state is all that the fragmentation of a node depends on.
+type state struct {
+	cpu   int64
+	model string
+	free  [topology.MaxGPUs]int16
+}
+
+// memoSize bounds what is remembered.
+const memoSize = 1 << 18
+
+func (f *fgd) see(int32) bool { return false }
+func (f *fgd) changed(int)    {}
+
+func (f *fgd) score(node int, kind int32) (float64, int, bool) {
+	score, gpu, ok := fragment.Gradient(&f.nodes[node], &f.a.kinds[kind], f.fragmentation)
+	return -float64(score), gpu, ok
+}
+
+func (f *fgd) fragmentation(n *fragment.Node) float64 {
+	s := state{cpu: n.CPU, model: n.Shape.Model}
+	for i := range n.Shape.GPUs {
+		s.free[i] = int16(n.Free[i])
+	}
+	slices.Sort(s.free[:n.Shape.GPUs])
+	if x, ok := f.memo[s]; ok {
+		return x
+	}
+	if len(f.memo) >= memoSize {
+		clear(f.memo)
+	}
+	x := f.target.Fragmentation(n)
+	f.memo[s] = x
+	return x
+}
+
+// bestFit prefers the node with the least left: half the CPU and half the GPUs, each as a part of the largest node's, in hundredths. A fraction
+// goes to the fullest GPU that has room.
+type bestFit struct {
+	a        *Arrivals
+	nodes    []fragment.Node
+	cpu, gpu float64 // of the largest node
+}
+
+func newBestFit(a *Arrivals, nodes []fragment.Node) *bestFit {
+	b := &bestFit{a: a, nodes: nodes, cpu: 1, gpu: 1}
+	for i := range nodes {
+		b.cpu = max(b.cpu, float64(nodes[i].CPU))
+		b.gpu = max(b.gpu, float64(nodes[i].Free.Total(nodes[i].Shape)))
+	}
+	return b
+}
+
+func (b *bestFit) see(int32) bool { return false }
+func (b *bestFit) changed(int)    {}
+
+func (b *bestFit) score(node int, kind int32) (float64, int, bool) {
+	n, r := &b.nodes[node], &b.a.kinds[kind]
+	if !n.Fits(r) {
+		return 0, 0, false
+	}
+	gpu := 0
+	if r.GPU.Milli > 0 {
+		best := int32(math.MaxInt32)
+		for i := range n.Shape.GPUs {
+			if f := n.Free[i]; f >= int32(r.GPU.Milli) && f < best {
+				best, gpu = f, i
+			}
+		}
+	}
+	left := float64(n.CPU-r.CPU)/b.cpu/2 + float64(n.Free.Total(n.Shape)-r.GPU.Total())/b.gpu/2
+	return -math.Floor(100 * (1 - left)), gpu, true
+}
+
+// hilbert is our policy: it learns the mix from what arrives, and finds prices anew now and then.
+type hilbert struct {
+	a         *Arrivals
+	nodes     []fragment.Node
+	mix       fragment.Mix
+	market    fragment.Market
+	due       float64
+	prices    []*fragment.Prices
+	standings []fragment.Standing
+}
+
+// Between two times that prices are found, arrivals grow by half, and by no more than a number for each node. First, there are a few.
+const (
+	firstLearn   = 16
+	learnPerNode = 0.33
+)
+
+func newHilbert(a *Arrivals, nodes []fragment.Node, params fragment.Params) *hilbert {
+	h := &hilbert{a: a, nodes: nodes, due: firstLearn, prices: make([]*fragment.Prices, len(nodes)), standings: make([]fragment.Standing, len(nodes))}
+	h.market.Params = params
+	h.again()
+	return h
+}
+
+func (h *hilbert) see(kind int32) bool {
+	h.mix.Add(&h.a.kinds[kind])
+	if h.mix.Seen() < h.due {
+		return false
+	}
+	h.due = h.mix.Seen() + max(firstLearn, min(h.mix.Seen()/2, learnPerNode*float64(len(h.nodes))))
+	h.market.Learn(&h.mix, h.nodes)
+	h.again()
+	return true
+}
+
+// again takes new prices.
+func (h *hilbert) again() {
+	for i := range h.nodes {
+		h.prices[i] = h.market.At(h.nodes[i].Shape.Model)
+		h.standings[i] = h.prices[i].Standing(&h.nodes[i])
+	}
+}
+
+func (h *hilbert) changed(node int) {
+	h.standings[node] = h.prices[node].Standing(&h.nodes[node])
+}
+
+func (h *hilbert) score(node int, kind int32) (float64, int, bool) {
+	return h.prices[node].Score(&h.nodes[node], &h.standings[node], &h.a.kinds[kind])
+}

@@ -1,0 +1,167 @@
+package packing
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/schedule/fragment"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Options of a run.
+type Options struct {
+	Policy string
+	Params fragment.Params // of our policy
+	// Wall is the time since any beginning, for pods per second; nil: not measured.
+	Wall func() time.Duration
+	// Exhaustive computes all scores anew for every pod, which the tests hold the usual way against.
+	Exhaustive bool
+}
+
+// Point is a moment of a run.
+type Point struct {
+	Arrived   float64 `json:"arrived"`   // percent of the cluster's GPUs asked for so far
+	Allocated float64 `json:"allocated"` // percent of the cluster's GPUs
+}
+
+// Outcome is what a run ended with.
+type Outcome struct {
+	Policy           string             `json:"policy"`
+	Seed             uint64             `json:"seed"`
+	Pods             int                `json:"pods"`
+	Placed           int                `json:"placed"`
+	At100            float64            `json:"allocatedPercentAt100"` // when as much was asked for as the cluster has
+	AtEnd            float64            `json:"allocatedPercent"`
+	Refused          int                `json:"refused"`
+	RefusedThoughFit int                `json:"refusedThoughFit"`
+	Stranded         map[string]float64 `json:"strandedPercentByCause"`
+	PodsPerSecond    float64            `json:"podsPerSecond,omitempty"`
+	Curve            []Point            `json:"curve,omitempty"`
+}
+
+// run is a run in progress.
+type run struct {
+	a        *Arrivals
+	o        *Options
+	nodes    []fragment.Node
+	policy   policy
+	rankings []*ranking
+	log      []int32 // nodes in the order of their changes
+	last     []int   // where in the log a node's last change is
+	busy     time.Duration
+}
+
+// Run plays the arrivals under a policy.
+func (a *Arrivals) Run(o Options) (*Outcome, error) {
+	nodes := slices.Clone(a.nodes)
+	p, err := newPolicy(o.Policy, a, nodes, o.Params)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{a: a, o: &o, nodes: nodes, policy: p, rankings: make([]*ranking, len(a.kinds)), last: make([]int, len(nodes))}
+	out := &Outcome{Policy: o.Policy, Pods: len(a.pods)}
+	var arrived, allocated int64
+	percent := func(milli int64) float64 { return 100 * float64(milli) / float64(a.capacity) }
+	for _, kind := range a.pods {
+		request := &a.kinds[kind]
+		began := r.wall()
+		node, gpu, ok := r.choose(kind)
+		if ok {
+			r.place(node, request, gpu)
+			allocated += request.GPU.Total()
+			out.Placed++
+		}
+		r.busy += r.wall() - began
+		if !ok {
+			out.Refused++
+			if r.fitsSomewhere(request) {
+				out.RefusedThoughFit++
+			}
+		}
+		arrived += request.GPU.Total()
+		if arrived <= a.capacity {
+			out.At100 = percent(allocated)
+		}
+		if n := len(out.Curve); n == 0 || percent(arrived) >= out.Curve[n-1].Arrived+1 {
+			out.Curve = append(out.Curve, Point{percent(arrived), percent(allocated)})
+		}
+	}
+	out.AtEnd = percent(allocated)
+	out.Stranded = r.stranded()
+	if r.busy > 0 {
+		out.PodsPerSecond = math.Round(float64(len(a.pods)) / r.busy.Seconds())
+	}
+	return out, nil
+}
+
+func (r *run) wall() time.Duration {
+	if r.o.Wall == nil {
+		return 0
+	}
+	return r.o.Wall()
+}
+
+// choose finds the best node for a pod.
+func (r *run) choose(kind int32) (node, gpu int, ok bool) {
+	if r.policy.see(kind) || r.o.Exhaustive {
+		clear(r.rankings)
+	}
+	ranking := r.rankings[kind]
+	switch {
+	case ranking == nil:
+		ranking = newRanking(len(r.nodes))
+		r.rankings[kind] = ranking
+		for i := range r.nodes {
+			r.rank(ranking, i, kind)
+		}
+	case len(r.log)-ranking.cursor > 2*len(r.nodes):
+		for i := range r.nodes {
+			r.rank(ranking, i, kind)
+		}
+	default:
+		for at := ranking.cursor; at < len(r.log); at++ {
+			if i := int(r.log[at]); r.last[i] == at {
+				r.rank(ranking, i, kind)
+			}
+		}
+	}
+	ranking.cursor = len(r.log)
+	node, ok = ranking.best()
+	return node, int(ranking.gpu[node]), ok
+}
+
+func (r *run) rank(ranking *ranking, node int, kind int32) {
+	score, gpu, ok := r.policy.score(node, kind)
+	if !ok {
+		score = math.Inf(1)
+	}
+	ranking.set(node, score, int8(gpu))
+}
+
+func (r *run) place(node int, request *fragment.Request, gpu int) topology.Grant {
+	grant := r.nodes[node].Take(request, gpu)
+	r.touch(node)
+	return grant
+}
+
+// touch notes that a node has changed.
+func (r *run) touch(node int) {
+	r.policy.changed(node)
+	r.last[node] = len(r.log)
+	r.log = append(r.log, int32(node))
+}
+
+// fitsSomewhere looks at every node and asks the allocator, so that a refusal does not rest on what the policies believe.
+func (r *run) fitsSomewhere(request *fragment.Request) bool {
+	for i := range r.nodes {
+		n := &r.nodes[i]
+		if n.CPU < request.CPU || n.Memory < request.Memory {
+			continue
+		}
+		if _, ok := topology.OfferGPUs(n.Shape, &n.Free, request.GPU); ok && (request.GPU.IsZero() || request.Models.Allows(n.Shape.Model)) {
+			return true
+		}
+	}
+	return false
+}
