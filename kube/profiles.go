@@ -107,25 +107,14 @@ func (w *ProfileWatch) Stop() {
 // run surveys for ever, sooner again when that fails.
 func (w *ProfileWatch) run(ctx context.Context) {
 	defer w.follower.end()
-	backoff := wait.Backoff{Duration: watchBackoffFirst, Cap: profileBackoff, Factor: watchBackoffFactor, Jitter: watchBackoffJitter, Steps: 16}
-	failing := backoff
-	for ctx.Err() == nil {
+	look := func(ctx context.Context) error {
 		version, err := w.survey(ctx)
-		if err == nil {
-			err = w.follower.follow(ctx, version)
-		}
-		w.health.note(err)
-		pause := wait.Jitter(w.period, watchBackoffJitter)
 		if err != nil {
-			pause = failing.Step()
-		} else {
-			failing = backoff
+			return err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		return w.follower.follow(ctx, version)
 	}
+	repeat(ctx, w.period, profileBackoff, w.health, look)
 }
 
 func (w *ProfileWatch) survey(ctx context.Context) (string, error) {

@@ -27,6 +27,8 @@ import (
 const (
 	// surveyPeriod is how often the API server is asked which of the APIs that it may lack it has now.
 	surveyPeriod = 30 * time.Second
+	// surveyJitter is the part of a period by which it may be longer.
+	surveyJitter = 0.1
 	// goneAfter surveys in a row must miss an API before what it told is forgotten: queues that vanish for a moment would lift every limit.
 	goneAfter = 2
 )
@@ -150,15 +152,25 @@ func (o *optionals) run(ctx context.Context) {
 		}
 		ageing.Wait()
 	}()
-	backoff := wait.Backoff{Duration: watchBackoffFirst, Cap: watchBackoffMax, Factor: watchBackoffFactor, Jitter: watchBackoffJitter, Steps: 16}
+	look := func(ctx context.Context) error {
+		has, err := o.surveyor.survey(ctx)
+		if err != nil {
+			return err
+		}
+		return o.follow(ctx, has)
+	}
+	repeat(ctx, o.period, watchBackoffMax, o.health, look)
+}
+
+// repeat looks for ever: after each period, a little longer each time so that processes spread out, and sooner again while that fails, after at most
+// most.
+func repeat(ctx context.Context, period, most time.Duration, h *health, look func(context.Context) error) {
+	backoff := wait.Backoff{Duration: watchBackoffFirst, Cap: most, Factor: watchBackoffFactor, Jitter: watchBackoffJitter, Steps: 16}
 	failing := backoff
 	for ctx.Err() == nil {
-		has, err := o.surveyor.survey(ctx)
-		if err == nil {
-			err = o.follow(ctx, has)
-		}
-		o.health.note(err)
-		pause := wait.Jitter(o.period, 0.1)
+		err := look(ctx)
+		h.note(err)
+		pause := wait.Jitter(period, surveyJitter)
 		if err != nil {
 			pause = failing.Step()
 		} else {
