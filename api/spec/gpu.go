@@ -42,9 +42,9 @@ const (
 // Annotations that the Binding writes. Nobody else may.
 const (
 	// AnnotationGPUs is which GPUs the pod was given, as topology.Grant spells it: "0,3" whole, "2:250/10240Mi" a part in thousandths and its
-	// memory, "2:mig-3" an instance.
+	// memory, "2:250/10240Mi/soft" the same softly, "2:mig-3" an instance.
 	AnnotationGPUs = "hilbert.dev/gpus"
-	// AnnotationNICs is which network cards, and how much of each: "1:25000" Mbit/s, "1:vf" a virtual function.
+	// AnnotationNICs is which network cards, and how much of each: "1:25000" Mbit/s, "1:vf" a virtual function, "1:25000/vf" both.
 	AnnotationNICs = "hilbert.dev/nics"
 )
 
@@ -154,7 +154,7 @@ type GPU struct {
 	Clients int `json:"clients,omitempty"`
 	// Isolation is the kinds that it gives parts with.
 	Isolation []string `json:"isolation,omitempty"`
-	// Instances are those that exist.
+	// Instances are those that exist. The place in the list is the number in promises: "2:mig-0" is the first of GPU 2.
 	Instances   []GPUInstance `json:"instances,omitempty"`
 	DevicePlace `json:",inline"`
 	// Links is how well it is connected to each GPU, by index; more is better. All of a node's GPUs have it, or none.
@@ -165,7 +165,8 @@ type GPU struct {
 
 // GPUInstance is a part into which the hardware divides a GPU.
 type GPUInstance struct {
-	Name      string `json:"name"`  // "mig-3"
+	Name      string `json:"name"` // its profile, "1g.10gb"
+	UUID      string `json:"uuid,omitempty"`
 	Milli     int    `json:"milli"` // thousandths of the GPU's compute
 	MemoryMiB int64  `json:"memoryMiB"`
 }
