@@ -2,8 +2,12 @@ package topology
 
 import "math/bits"
 
-// MaxInstances is the most MIG instances of one GPU; no GPU has more than 7.
-const MaxInstances = 8
+const (
+	// MaxInstances is the most MIG instances of one GPU; no GPU has more than 7.
+	MaxInstances = 8
+	// MaxAmount is the most MiB of one GPU, and the most Mbit/s of one network card: what all who share one may hold can be counted.
+	MaxAmount = 1 << 24
+)
 
 // DeviceFree is what is left of a node's devices beside the compute of its GPUs, which is Free. What is left may be negative where somebody else
 // took more than was there. It is comparable.
@@ -23,14 +27,18 @@ func NewDeviceFree(d *Devices) (f DeviceFree) {
 	}
 	for i := range min(len(d.GPU), MaxGPUs) {
 		g := &d.GPU[i]
-		f.Memory[i], f.Clients[i] = int32(min(g.Memory, 1<<31-1)), int8(min(g.Clients, 1<<7-1))
+		f.Memory[i], f.Clients[i] = g.memory(), g.clients()
 	}
 	for i := range min(len(d.NIC), MaxNICs) {
 		n := &d.NIC[i]
-		f.Bandwidth[i], f.Functions[i] = int32(min(n.Bandwidth, 1<<31-1)), int16(min(n.Functions, 1<<15-1))
+		f.Bandwidth[i], f.Functions[i] = int32(min(n.Bandwidth, MaxAmount)), int16(min(n.Functions, 1<<15-1))
 	}
 	return f
 }
+
+func (g *GPU) memory() int32 { return int32(min(g.Memory, MaxAmount)) }
+
+func (g *GPU) clients() int8 { return int8(min(g.Clients, 1<<7-1)) }
 
 // HoldsInstance reports whether somebody has the MIG instance of a GPU.
 func (f *DeviceFree) HoldsInstance(gpu, instance int) bool {
@@ -84,10 +92,10 @@ func (f *DeviceFree) moveGPU(gpu *GPU, i int, g *Grant, sign int32) {
 	switch {
 	case g.Instance > 0:
 		f.Memory[i] -= sign * int32(g.Memory)
-		f.Holders[i] += uint32(sign) << (4 * (g.Instance - 1) & 31)
+		f.Holders[i] += uint32(sign) << (4 * int(g.Instance-1) & 31)
 	case g.isWhole():
-		f.Memory[i] -= sign * int32(min(gpu.Memory, 1<<31-1))
-		f.Clients[i] -= int8(sign) * int8(min(gpu.Clients, 1<<7-1))
+		f.Memory[i] -= sign * gpu.memory()
+		f.Clients[i] -= int8(sign) * gpu.clients()
 	default:
 		f.Memory[i] -= sign * int32(g.Memory)
 		f.Clients[i] -= int8(sign)

@@ -174,10 +174,16 @@ func (d *Devices) Check() error {
 		if len(g.Instances) > MaxInstances {
 			return fmt.Errorf("GPU %d: %d instances; at most %d can be told apart", i, len(g.Instances), MaxInstances)
 		}
+		if g.Memory > MaxAmount {
+			return fmt.Errorf("GPU %d: %d MiB; at most %d can be counted", i, g.Memory, MaxAmount)
+		}
 	}
 	for i := range d.NIC {
 		if n := &d.NIC[i]; n.Address != "" && addresses[n.Address] {
 			return fmt.Errorf("network card %d: address %q stands twice", i, n.Address)
+		}
+		if b := d.NIC[i].Bandwidth; b > MaxAmount {
+			return fmt.Errorf("network card %d: %d Mbit/s; at most %d can be counted", i, b, MaxAmount)
 		}
 		addresses[d.NIC[i].Address] = true
 	}

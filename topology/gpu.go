@@ -72,9 +72,9 @@ func (r Request) Count() int {
 	return int(r.Whole)
 }
 
-// NeedsReport reports whether the request can be met only by a node whose agent has said what its devices and zones are.
+// NeedsReport reports whether the request can be met only by a node whose agent has said what its devices are.
 func (r Request) NeedsReport() bool {
-	return r.Memory > 0 || r.Isolation > Accounting || r.NIC.Count > 0 || r.Near.Required && r.Near.Level != Anywhere
+	return r.Memory > 0 || r.Isolation > Accounting || r.NIC.Count > 0 || r.Near.Required && r.Near.Level != Anywhere && r.Count() > 1
 }
 
 // Total is the thousandths asked for.

@@ -1,0 +1,319 @@
+package topology
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// node reads a small machine with devices: some that nest, some that no firmware should report.
+func (s *stream) node() *tally {
+	t := &tally{zones: ZoneShape{
+		Ruler: []Ruler{RulerAgent, RulerAgent, RulerAgent, RulerAgent, RulerKubelet, RulerNone}[s.below(6)],
+		Zones: uint8(s.below(4)), Threads: uint8(1 + s.below(2)), Closed: []uint8{0, 0, 0, 1, 2}[s.below(5)],
+	}}
+	for z := range t.zones.Zones {
+		t.zones.Zone[z] = ZoneCapacity{CPUs: uint16(s.below(4)) * uint16(t.zones.Threads), Socket: z / 2, Memory: uint32(s.below(5))}
+	}
+	d := &Devices{Owner: []Owner{OwnerHilbert, OwnerHilbert, OwnerHilbert, OwnerHilbert, OwnerHilbert, OwnerKubelet, OwnerNone}[s.below(7)]}
+	odd := s.below(4) == 3
+	place := func() (pciSwitch, zone, socket uint8) {
+		pciSwitch = uint8(s.below(2))
+		zone = pciSwitch
+		if odd {
+			zone = []uint8{0, 1, 2, NoPlace}[s.below(4)]
+			pciSwitch = []uint8{0, 1, NoPlace}[s.below(3)]
+		}
+		if zone == NoPlace {
+			return pciSwitch, zone, []uint8{0, NoPlace}[s.below(2)]
+		}
+		return pciSwitch, zone, zone / 2
+	}
+	memory := uint32(s.below(4) * 4)
+	for range s.below(5) {
+		g := GPU{Memory: memory, Grain: []uint16{0, 100, 250}[s.below(3)], Clients: uint8(s.below(4)), Strengths: Strengths(s.below(8) << 1)}
+		if odd {
+			g.Memory = uint32(s.below(4) * 4)
+		}
+		if s.below(4) == 3 {
+			g.Instances = []Instance{{"a", 140, 1}, {"b", 430, 4}, {"c", 140, 2}}[:1+s.below(3)]
+		}
+		g.Switch, g.Zone, g.Socket = place()
+		d.GPU = append(d.GPU, g)
+	}
+	for range s.below(4) {
+		n := NIC{Bandwidth: uint32(s.below(4) * 10), Functions: uint16(s.below(3)), RDMA: s.below(2) == 1}
+		n.Switch, n.Zone, n.Socket = place()
+		d.NIC = append(d.NIC, n)
+	}
+	if s.below(2) == 1 {
+		for range len(d.GPU) * len(d.GPU) {
+			d.Links = append(d.Links, uint8(s.below(3)))
+		}
+	}
+	d.ClosedGPUs, d.ClosedNICs = []uint16{0, 0, 1, 2}[s.below(4)], []uint16{0, 0, 1, 2}[s.below(4)]
+	t.shape.Devices = d
+	return t
+}
+
+func (s *stream) deviceRequest() (r Request, z ZoneRequest) {
+	if s.below(3) == 0 {
+		r.Whole = int8(s.below(4))
+	} else {
+		r.Milli = []int16{100, 140, 250, 333, 500, 999}[s.below(6)]
+		r.Isolation = Isolation(s.below(4))
+	}
+	if !r.IsZero() && s.below(2) == 1 {
+		r.Memory = uint32(1 + s.below(5))
+	}
+	if r.NIC.Count = uint8(s.below(3)); r.NIC.Count > 0 {
+		r.NIC.RDMA, r.NIC.Function, r.NIC.Bandwidth = s.below(3) == 2, s.below(3) == 2, uint32(s.below(3)*10)
+	}
+	if s.below(2) == 1 {
+		z = ZoneRequest{CPUs: uint16(1 + s.below(5)), Binding: Binding(s.below(3)), Memory: uint32(s.below(4))}
+	}
+	if r.Near.Level = Level(s.below(4)); r.Near.Level != Anywhere {
+		r.Near.Required = s.below(2) == 1
+		r.Near.Relax = r.Near.Required && s.below(3) == 2
+	}
+	return r, z
+}
+
+// counters are the amounts of a view, to be compared.
+type counters struct {
+	free    Free
+	devices DeviceFree
+	zones   ZoneFree
+}
+
+func newCounters(t *tally) counters {
+	return counters{NewFree(t.shape), NewDeviceFree(t.shape.Devices), NewZoneFree(&t.zones)}
+}
+
+func (c *counters) view(t *tally) *View {
+	return &View{Shape: &t.shape, Free: &c.free, Devices: &c.devices, Zones: &t.zones, ZoneFree: &c.zones}
+}
+
+// playDevices plays a stream of offers, commits and releases to the allocator and to the oracle, and returns the first thing that is wrong.
+func playDevices(data []byte) error {
+	s := &stream{data}
+	t := s.node()
+	c := newCounters(t)
+	v := c.view(t)
+	for range 6 {
+		if len(s.bytes) == 0 {
+			break
+		}
+		if len(t.held) > 0 && s.below(4) == 0 {
+			i := s.below(len(t.held))
+			v.Release(&t.held[i])
+			t.held = slices.Delete(t.held, i, i+1)
+			continue
+		}
+		r, z := s.deviceRequest()
+		if r.Contradiction(&z) != "" {
+			if g, ok := v.Offer(&r, &z); ok || g != (Grant{}) {
+				return fmt.Errorf("%+v is contradictory, and offered %+v", r, g)
+			}
+			continue
+		}
+		g, err := judge(t, v, r, z, s)
+		if err == nil && g.IsZero() && s.below(4) == 3 {
+			g = v.Force(&r, &z)
+		}
+		if err != nil {
+			return fmt.Errorf("%+v and %+v of %+v with %+v: %w", r, z, *t.shape.Devices, t.held, err)
+		}
+		before := c
+		v.Commit(&g)
+		committed := c
+		if v.Release(&g); c != before {
+			return fmt.Errorf("commit and release of %+v: %+v is %+v", g, before, c)
+		}
+		c = committed
+		t.held = append(t.held, g)
+	}
+	for i := range t.held {
+		v.Release(&t.held[i])
+	}
+	if c != newCounters(t) {
+		return fmt.Errorf("after releasing everything: %+v", c)
+	}
+	return nil
+}
+
+// judge compares what is offered with everything that could be. It returns what is to be committed.
+func judge(t *tally, v *View, r Request, z ZoneRequest, s *stream) (Grant, error) {
+	limit := t.limit(r, z)
+	every := t.all(r, z, limit, false)
+	g, ok := v.Offer(&r, &z)
+	if ok != (len(every) > 0) {
+		return g, fmt.Errorf("offered %v %+v, the oracle knows %d ways", ok, g, len(every))
+	}
+	if err := misjudged(t, v, r, z, limit, s); err != nil {
+		return g, err
+	}
+	if !ok {
+		if g != (Grant{}) {
+			return g, fmt.Errorf("no, and yet %+v", g)
+		}
+		return g, nil
+	}
+	if !v.Fits(&r, &z, &g) || !g.Answers(&r) {
+		return g, fmt.Errorf("offered %+v, which does not fit", g)
+	}
+	if err := best(t, r, z, limit, g); err != nil {
+		return g, err
+	}
+	if s.below(3) == 2 { // any other way, so that all states come up
+		other := every[s.below(len(every))]
+		g = other.Grant
+		if near := !z.IsZero() && other.zones != 0; near {
+			f := t.zoneFree()
+			g.Zones = f.share(&t.zones, z, other.zones)
+		}
+	}
+	return g, nil
+}
+
+// best says what is better than what was offered.
+func best(t *tally, r Request, z ZoneRequest, limit Level, g Grant) error {
+	offered := judged{Grant: g, zones: g.Zones.Zones()}
+	near := !z.IsZero() && r.Near.Level != Anywhere
+	considered := offered.zones
+	if !near {
+		considered = 0
+	}
+	offered.level = t.closeness(&offered, considered, near)
+	rank := t.rank(r, z, &offered)
+	for _, j := range t.all(r, z, limit, true) {
+		// Which whole GPUs of a domain, and which cards, is judged below.
+		if better := t.rank(r, z, &j); slices.Compare(better[:len(better)-1], rank[:len(rank)-1]) < 0 || r.Milli > 0 && slices.Compare(better, rank) < 0 {
+			return fmt.Errorf("offered %+v (%v), better is %+v, zones %b (%v)", g, rank, j.Grant, j.zones, better)
+		}
+	}
+	wide, _ := t.domainOf(offered.level, g.GPUs, g.NICs, considered)
+	narrow := wide
+	if r.GPUsAndCards() > 0 {
+		narrow, _ = t.domainOf(Level(-rank[1]), g.GPUs, g.NICs, 0)
+	}
+	var candidates uint16
+	for _, c := range t.gpuChoices(Request{Whole: min(r.Whole, 1), Memory: r.Memory}, true) {
+		candidates |= c.GPUs & narrow.gpus & wide.gpus
+	}
+	if r.Whole > 0 {
+		if err := t.wellConnected(candidates, g.GPUs); err != nil {
+			return err
+		}
+	}
+	if want := t.cards(r, g, narrow.nics&wide.nics); want != g.NICs {
+		return fmt.Errorf("offered %+v, cards should be %b", g, want)
+	}
+	for _, set := range t.zoneChoices(z) {
+		if !near || set&^wide.zones == 0 {
+			if set != offered.zones {
+				return fmt.Errorf("offered %+v, zones should be %b", g, set)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// cards are the network cards that go with GPUs, one by one.
+func (t *tally) cards(r Request, g Grant, among uint16) (set uint16) {
+	type card struct{ apart, taken, bandwidth, functions, index int }
+	for range r.NIC.Count {
+		var list []card
+		one := r.NIC
+		one.Count = 1
+		for _, choice := range t.nicChoices(one) {
+			i := bits.TrailingZeros16(choice)
+			if among&choice == 0 || set&choice != 0 {
+				continue
+			}
+			at := t.places(false, i)[SameSwitch]
+			c := card{apart: 1, index: i}
+			c.bandwidth, c.functions = t.nic(i)
+			for gpu := range t.devices().GPU {
+				if at != NoPlace && g.GPUs&(1<<gpu) != 0 && t.places(true, gpu)[SameSwitch] == at {
+					c.apart = 0
+				}
+			}
+			for other := range t.devices().NIC {
+				if c.apart == 0 && set&(1<<other) != 0 && t.places(false, other)[SameSwitch] == at {
+					c.taken++
+				}
+			}
+			list = append(list, c)
+		}
+		chosen := slices.MinFunc(list, func(a, b card) int {
+			return slices.Compare([]int{a.apart, a.taken, a.bandwidth, a.functions, a.index}, []int{b.apart, b.taken, b.bandwidth, b.functions, b.index})
+		})
+		set |= 1 << chosen.index
+	}
+	return set
+}
+
+// misjudged looks for a grant that Fits judges otherwise than the oracle: all ways that there are without a limit, and some changed a little.
+func misjudged(t *tally, v *View, r Request, z ZoneRequest, limit Level, s *stream) error {
+	f := t.zoneFree()
+	list := t.all(r, z, Anywhere, false)
+	for range min(len(list), 12) {
+		j := list[s.below(len(list))]
+		g := j.Grant
+		if j.zones != 0 {
+			if g.Zones = f.share(&t.zones, z, j.zones); g.Zones.Zones() != j.zones {
+				continue // it does not need all of them
+			}
+		}
+		if v.Fits(&r, &z, &g) != (j.level >= limit) {
+			return fmt.Errorf("%+v fits: %v; it is %v, the limit is %v", g, j.level < limit, j.level, limit)
+		}
+		for _, change := range []func(*Grant){
+			func(g *Grant) { g.Milli++ }, func(g *Grant) { g.Memory++ }, func(g *Grant) { g.GPUs |= 1 << 9 }, func(g *Grant) { g.NICs |= 1 << 9 },
+			func(g *Grant) { g.NIC.Bandwidth++ }, func(g *Grant) { g.Zones.CPUs[7]++ }, func(g *Grant) { g.Instance += 4 },
+		} {
+			changed := g
+			if change(&changed); v.Fits(&r, &z, &changed) {
+				return fmt.Errorf("%+v fits as well as %+v", changed, g)
+			}
+		}
+	}
+	return nil
+}
+
+// FuzzDevices plays streams to the allocator of devices and to an oracle that tries everything: something is offered exactly when there is a way,
+// it is as close as can be and the first by the documented order, it fits, what is no way does not fit, and Release undoes Commit.
+func FuzzDevices(f *testing.F) {
+	f.Add([]byte{0, 2, 1, 0, 3, 4, 3, 4, 0, 0, 2, 3, 0, 2, 7, 0, 0, 0, 1, 3, 7, 0, 1, 2, 3, 1, 2, 3, 1, 0, 0, 1, 2, 1, 0, 3, 1, 0, 2, 1, 1, 1, 1, 1, 2})
+	f.Add([]byte("four GPUs, three cards, two switches, and a long enough seed to ask for some of it several times over"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := playDevices(data[:min(len(data), 200)]); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestDevicesAgainstOracle plays random streams.
+func TestDevicesAgainstOracle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		if err := playDevices(rapid.SliceOfN(rapid.Byte(), 60, 160).Draw(t, "stream")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for seed := range uint64(1500) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		data := make([]byte, 160)
+		for i := range data {
+			data[i] = byte(random.Uint32())
+		}
+		if err := playDevices(data); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}

@@ -1,0 +1,355 @@
+package topology
+
+import "math/bits"
+
+// Offer chooses GPUs, network cards and zones for a request, all of it at once; z is nil or zero where no exclusive CPUs are asked for. ok is false
+// when it does not fit; Refusal says why. It is a pure function, and what it offers fits.
+//
+// Levels are tried from the closest to the widest. Domains of a level that hold the request are compared, the earlier first:
+//
+//  1. how close devices are among themselves, where exclusive CPUs had to come from further away;
+//  2. for a part of a GPU: that no MIG instance is spent on who does not ask for one; the smallest instance; the GPU on which the least
+//     compute is left, then the least memory;
+//  3. what is left in the domain: the fewest idle GPUs, then the least compute, then the least bandwidth and the fewest functions of network
+//     cards, then the fewest CPUs of its zones;
+//  4. the lowest index.
+//
+// In the domain, whole GPUs are those that are best connected (see connected), network cards those that share a switch with the GPUs (see
+// nearest), zones those of OfferZones. Without Near, zones are chosen by themselves.
+func (v *View) Offer(r *Request, z *ZoneRequest) (g Grant, ok bool) {
+	if r.Contradiction(z) != "" {
+		return Grant{}, false
+	}
+	if v.Shape.Devices == nil && r.Near.Level == Anywhere && !r.NeedsReport() {
+		return v.counted(r, z)
+	}
+	s := search{v: v, r: r, z: z}
+	if !s.prepare() {
+		return Grant{}, false
+	}
+	limit := r.limit()
+	for {
+		if ok := s.run(limit); ok {
+			return s.grant(), true
+		}
+		if !r.Near.Relax || limit == Anywhere || v.couldHold(r, z, limit) {
+			return Grant{}, false
+		}
+		limit--
+	}
+}
+
+// limit is the widest level that a request may be met at, whatever the machine.
+func (r *Request) limit() Level {
+	if !r.Near.Required {
+		return Anywhere
+	}
+	return r.Near.Level
+}
+
+// counted is the offer of a node without devices.
+func (v *View) counted(r *Request, z *ZoneRequest) (g Grant, ok bool) {
+	if !r.IsZero() {
+		if g, ok = OfferGPUs(*v.Shape, v.Free, *r); !ok {
+			return Grant{}, false
+		}
+		if r.Milli > 0 {
+			g.Isolation = Accounting
+		}
+	}
+	g.Zones, ok = v.offerZones(z, 1<<MaxZones-1)
+	return g, ok
+}
+
+// offerZones chooses zones of a set.
+func (v *View) offerZones(z *ZoneRequest, among uint8) (ZoneGrant, bool) {
+	switch {
+	case z == nil || z.IsZero():
+		return ZoneGrant{}, true
+	case v.Zones == nil || v.ZoneFree == nil:
+		return ZoneGrant{}, false
+	case among&v.zoneSet() == v.zoneSet():
+		return OfferZones(v.Zones, v.ZoneFree, *z)
+	}
+	shape := *v.Zones
+	shape.Closed |= ^among
+	return OfferZones(&shape, v.ZoneFree, *z)
+}
+
+// couldHold reports whether the machine could hold a request at a level, or closer, if nobody had anything of it. Closed devices and zones give
+// nothing then either.
+func (v *View) couldHold(r *Request, z *ZoneRequest, limit Level) bool {
+	free, devices := NewFree(*v.Shape), NewDeviceFree(v.Shape.Devices)
+	empty := View{Shape: v.Shape, Free: &free, Devices: &devices, Zones: v.Zones}
+	var zones ZoneFree
+	if v.Zones != nil {
+		zones = NewZoneFree(v.Zones)
+		empty.ZoneFree = &zones
+	}
+	s := search{v: &empty, r: r, z: z}
+	return s.prepare() && s.run(limit)
+}
+
+// search is an offer in the making. It stays on the stack.
+type search struct {
+	v     *View
+	r     *Request
+	z     *ZoneRequest
+	idle  uint16 // GPUs that can be given whole
+	gpus  uint16 // that serve the request, one by one
+	nics  uint16
+	want  int // GPUs
+	cards int
+	zoned bool      // exclusive CPUs are asked for
+	near  bool      // and should be near the devices
+	zones ZoneGrant // if they need not
+	part  [MaxGPUs]slice
+
+	wide, narrow domains
+	room         [MaxGPUs + MaxNICs + MaxZones]zoneRoomLeft // of the wide domains
+
+	found bool
+	best  candidate
+}
+
+// zoneRoomLeft is what a domain's zones say to a request.
+type zoneRoomLeft struct {
+	asked, holds bool
+	cpus         int32 // that are left of them
+}
+
+// candidate is a domain that holds the request: devices are of one domain, zones of a wider one.
+type candidate struct {
+	devices domain
+	gpu     int // for a part of one
+	rank    rank
+}
+
+// rank orders candidates; less is better.
+type rank struct {
+	spent     uint64 // for a part of a GPU: an instance
+	gpu       uint64 // and what is left on the GPU
+	idle      int    // GPUs in the domain
+	compute   int64
+	bandwidth int64
+	functions int64
+	cpus      int32
+}
+
+func (a *rank) less(b *rank) bool {
+	switch {
+	case a.spent != b.spent:
+		return a.spent < b.spent
+	case a.gpu != b.gpu:
+		return a.gpu < b.gpu
+	case a.idle != b.idle:
+		return a.idle < b.idle
+	case a.compute != b.compute:
+		return a.compute < b.compute
+	case a.bandwidth != b.bandwidth:
+		return a.bandwidth < b.bandwidth
+	case a.functions != b.functions:
+		return a.functions < b.functions
+	}
+	return a.cpus < b.cpus
+}
+
+// prepare finds what serves the request one by one. False: that is too little already.
+func (s *search) prepare() bool {
+	s.want, s.cards = s.r.Count(), int(s.r.NIC.Count)
+	s.zoned = s.z != nil && !s.z.IsZero()
+	s.near = s.zoned && s.r.Near.Level != Anywhere
+	s.idle = s.v.idle()
+	switch {
+	case s.r.Milli > 0:
+		for i := range s.v.Shape.count() {
+			var ok bool
+			if s.part[i], ok = s.v.slice(s.r, i); ok {
+				s.gpus |= 1 << i
+			}
+		}
+	case s.want > 0:
+		s.gpus = s.v.whole(s.r, s.idle)
+	}
+	s.nics = s.v.cards(&s.r.NIC)
+	if bits.OnesCount16(s.gpus) < s.want || bits.OnesCount16(s.nics) < s.cards {
+		return false
+	}
+	if s.zoned && (s.v.Zones == nil || s.v.ZoneFree == nil) {
+		return false
+	}
+	if s.zoned && !s.near {
+		var ok bool
+		s.zones, ok = s.v.offerZones(s.z, 1<<MaxZones-1)
+		return ok
+	}
+	return true
+}
+
+// run looks for the best candidate of the closest level, down to a limit.
+func (s *search) run(limit Level) bool {
+	closest := SameSwitch
+	if s.want == 0 && s.cards == 0 {
+		closest = SameNUMA // CPUs hang below no switch
+		limit = min(limit, closest)
+	}
+	for level := closest; ; level-- {
+		if s.try(level) {
+			return true
+		}
+		if level <= limit {
+			return false
+		}
+	}
+}
+
+// try looks at the domains of a level. Where exclusive CPUs have to be near, devices may be closer among themselves than to the CPUs.
+func (s *search) try(level Level) bool {
+	if s.near && level != Anywhere && s.v.Zones.Ruler != RulerAgent {
+		return false // nobody says which CPUs it will be
+	}
+	s.wide.fill(s.v, level)
+	for i := range s.wide.n {
+		s.room[i].asked = false
+	}
+	closer := level
+	if s.near && s.want+s.cards > 0 {
+		closer = SameSwitch
+	}
+	for ; ; closer-- {
+		if closer != level {
+			s.narrow.fill(s.v, closer)
+		}
+		for w := range s.wide.n {
+			if closer == level {
+				s.consider(w, s.wide.of[w])
+				continue
+			}
+			for n := range s.narrow.n {
+				s.consider(w, s.narrow.of[n].within(s.wide.of[w]))
+			}
+		}
+		if s.found || closer == level {
+			return s.found
+		}
+	}
+}
+
+// consider compares what the devices of a domain, and the zones of the wide one around it, would be.
+func (s *search) consider(wide int, d domain) {
+	gpus := d.gpus & s.gpus
+	if bits.OnesCount16(gpus) < s.want || bits.OnesCount16(d.nics&s.nics) < s.cards || !s.zonesHold(wide, d.zones) {
+		return
+	}
+	c := candidate{devices: d}
+	s.left(&c, s.room[wide].cpus)
+	if s.r.Milli == 0 {
+		s.take(&c)
+		return
+	}
+	compute := c.rank.compute
+	for ; gpus != 0; gpus &= gpus - 1 {
+		c.gpu = bits.TrailingZeros16(gpus)
+		c.rank.spent, c.rank.gpu = s.spent(c.gpu), s.rest(c.gpu)
+		c.rank.compute = compute - int64(s.part[c.gpu].milli)
+		idle := c.rank.idle
+		if s.idle&(1<<c.gpu) != 0 {
+			c.rank.idle--
+		}
+		s.take(&c)
+		c.rank.idle = idle
+	}
+}
+
+func (s *search) take(c *candidate) {
+	if !s.found || c.rank.less(&s.best.rank) {
+		s.found, s.best = true, *c
+	}
+}
+
+// spent is what an instance is in the order of candidates: none where it is not for who did not ask for it, then a small one.
+func (s *search) spent(i int) uint64 {
+	p := &s.part[i]
+	if p.instance == 0 {
+		return 0
+	}
+	spent := uint64(p.milli)<<32 | uint64(p.memory)
+	if s.r.Isolation < Hard {
+		spent |= 1 << 63
+	}
+	return spent
+}
+
+// rest is what is left on a GPU that gives its part: compute first.
+func (s *search) rest(i int) uint64 {
+	p := &s.part[i]
+	rest := uint64(s.v.Free[i]-int32(p.milli)) << 32
+	if s.v.Shape.Devices != nil {
+		rest |= uint64(uint32(s.v.Devices.Memory[i] - int32(p.memory)))
+	}
+	return rest
+}
+
+// left ranks a domain by what is left in it; what every candidate takes alike is not taken off.
+func (s *search) left(c *candidate, cpus int32) {
+	v, d := s.v, s.v.Shape.Devices
+	c.rank.idle = bits.OnesCount16(c.devices.gpus & s.idle)
+	c.rank.cpus = cpus
+	count := v.Shape.count()
+	gpus := c.devices.gpus & uint16(1<<count-1)
+	if d != nil {
+		gpus &^= d.ClosedGPUs
+	}
+	for ; gpus != 0; gpus &= gpus - 1 {
+		c.rank.compute += int64(max(v.Free[bits.TrailingZeros16(gpus)], 0))
+	}
+	if d == nil {
+		return
+	}
+	nics := c.devices.nics & uint16(1<<min(len(d.NIC), MaxNICs)-1) &^ d.ClosedNICs
+	for ; nics != 0; nics &= nics - 1 {
+		i := bits.TrailingZeros16(nics)
+		c.rank.bandwidth += int64(max(v.Devices.Bandwidth[i], 0))
+		c.rank.functions += int64(max(v.Devices.Functions[i], 0))
+	}
+}
+
+// zonesHold reports whether the zones of a wide domain hold the exclusive CPUs, if those have to be near.
+func (s *search) zonesHold(wide int, zones uint8) bool {
+	if !s.near {
+		return true
+	}
+	room := &s.room[wide]
+	if room.asked {
+		return room.holds
+	}
+	g, ok := s.v.offerZones(s.z, zones)
+	*room = zoneRoomLeft{asked: true, holds: ok}
+	for z := range MaxZones {
+		if zones&(1<<z) != 0 {
+			room.cpus += s.v.ZoneFree[z].CPUs - int32(g.CPUs[z])
+		}
+	}
+	return ok
+}
+
+// grant is what the best candidate gives.
+func (s *search) grant() (g Grant) {
+	c := &s.best
+	switch {
+	case s.r.Milli > 0:
+		p := &s.part[c.gpu]
+		g.GPUs, g.Milli, g.Memory, g.Isolation, g.Instance = 1<<c.gpu, p.milli, p.memory, p.isolation, p.instance
+	case s.want > 0:
+		g.GPUs, g.Milli = s.v.connected(c.devices.gpus&s.gpus, s.want), FullGPU
+	}
+	if s.cards > 0 {
+		g.NICs = s.v.nearest(c.devices.nics&s.nics, s.cards, g.GPUs)
+		g.NIC = NICGrant{s.r.NIC.Bandwidth, s.r.NIC.Function}
+	}
+	g.Zones = s.zones
+	if s.near {
+		g.Zones, _ = s.v.offerZones(s.z, c.devices.zones)
+	}
+	return g
+}
