@@ -154,7 +154,7 @@ vm-short: vm-parts ## a node with a real kernel and an unmodified kubelet: the t
 .PHONY: vm-test
 vm-test: export HILBERT_VM := 1
 vm-test: vm-parts ## all tests of the node with a real kernel
-	$(call timed,vm-test,$(GO) -C lab test -vet=off -count=1 -p 1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./vm/...)
+	$(call timed,vm-test,$(call again,standard-verbose,./vm/...,-count=1 -p 1 -timeout 60m -ldflags "$(LAB_LDFLAGS)"))
 
 .PHONY: vm-colocation
 vm-colocation: export HILBERT_VM := 1
