@@ -102,20 +102,23 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// grant reads which GPUs a bound pod was given. Without a record, or with one that cannot be, the ledger infers it.
-func (p *Parser) grant(pod *corev1.Pod, request topology.Request) topology.Grant {
-	if request.IsZero() {
-		return topology.Grant{}
-	}
-	text, ok := pod.Annotations[spec.AnnotationGPUs]
-	if !ok {
-		return topology.Grant{}
-	}
-	grant, err := topology.ParseGrant(text, request)
-	if err != nil {
-		p.warner.warn("pod "+pod.Namespace+"/"+pod.Name, "the record of the pod's GPUs is unreadable, so they are guessed",
-			"annotation", spec.AnnotationGPUs, "err", err)
-		return topology.Grant{}
+// grant reads which GPUs and network cards a bound pod was given. Without a record, or with one that cannot be, the ledger infers it.
+func (p *Parser) grant(pod *corev1.Pod, request *topology.Request) (grant topology.Grant) {
+	for _, record := range [...]struct {
+		key  string
+		asks bool
+		read func(text string) error
+	}{
+		{spec.AnnotationGPUs, !request.IsZero(), func(text string) error { return grant.ParseGPUs(text, request) }},
+		{spec.AnnotationNICs, request.NIC.Count > 0, func(text string) error { return grant.ParseNICs(text, &request.NIC) }},
+	} {
+		text, ok := pod.Annotations[record.key]
+		if !ok || !record.asks {
+			continue
+		}
+		if err := record.read(text); err != nil {
+			p.warner.warn("pod "+pod.Namespace+"/"+pod.Name, "the record of the pod's devices is unreadable, so they are guessed", "annotation", record.key, "err", err)
+		}
 	}
 	return grant
 }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,9 +14,8 @@ import (
 )
 
 const (
-	// maxInstances is the most MIG instances of one GPU, maxPlace the highest number of a switch or socket.
-	maxInstances = 16
-	maxPlace     = topology.NoPlace - 1
+	// maxPlace is the highest number of a switch or socket.
+	maxPlace = topology.NoPlace - 1
 	// maxDeviceNote bounds what is kept of what is to be said of a node's devices, in bytes.
 	maxDeviceNote = 512
 )
@@ -120,14 +120,14 @@ func (p *deviceReader) gpus() error {
 // gpu reads one GPU, but for its strengths and links.
 func (p *deviceReader) gpu(said *spec.GPU) (gpu topology.GPU, err error) {
 	switch {
-	case said.MemoryMiB < 0 || said.MemoryMiB > math.MaxUint32:
-		return gpu, fmt.Errorf("%d MiB of memory: want 0 to %d", said.MemoryMiB, uint32(math.MaxUint32))
+	case said.MemoryMiB < 0 || said.MemoryMiB > topology.MaxAmount:
+		return gpu, fmt.Errorf("%d MiB of memory: want 0 to %d", said.MemoryMiB, topology.MaxAmount)
 	case said.Grain < 0 || said.Grain > topology.FullGPU:
 		return gpu, fmt.Errorf("grain %d: want 0 to %d", said.Grain, topology.FullGPU)
 	case said.Clients < 0 || said.Clients > math.MaxInt8:
 		return gpu, fmt.Errorf("%d clients: want 0 to %d", said.Clients, math.MaxInt8)
-	case len(said.Instances) > maxInstances:
-		return gpu, fmt.Errorf("%d instances: want at most %d", len(said.Instances), maxInstances)
+	case len(said.Instances) > topology.MaxInstances:
+		return gpu, fmt.Errorf("%d instances: want at most %d", len(said.Instances), topology.MaxInstances)
 	}
 	gpu = topology.GPU{
 		Address: said.Address, UUID: said.UUID, Model: said.Model,
@@ -229,9 +229,9 @@ func (p *deviceReader) nics() error {
 		if said.Index < 0 || said.Index >= topology.MaxNICs || there&(1<<said.Index) != 0 {
 			return fmt.Errorf("network card %d: want each index once, from 0 to %d", said.Index, topology.MaxNICs-1)
 		}
-		if said.BandwidthMbit < 0 || said.BandwidthMbit > math.MaxUint32 || said.Functions < 0 || said.Functions > math.MaxInt16 {
+		if said.BandwidthMbit < 0 || said.BandwidthMbit > topology.MaxAmount || said.Functions < 0 || said.Functions > math.MaxInt16 {
 			return fmt.Errorf("network card %d: %d Mbit/s and %d functions: want 0 to %d and 0 to %d",
-				said.Index, said.BandwidthMbit, said.Functions, uint32(math.MaxUint32), math.MaxInt16)
+				said.Index, said.BandwidthMbit, said.Functions, topology.MaxAmount, math.MaxInt16)
 		}
 		nic := topology.NIC{
 			Address: said.Address, Name: said.Name, Bandwidth: uint32(said.BandwidthMbit), Functions: uint16(said.Functions), RDMA: said.RDMA,
@@ -257,6 +257,55 @@ func (p *deviceReader) nics() error {
 		}
 	}
 	d.ClosedNICs |= ^there & (1<<len(d.NIC) - 1)
+	return nil
+}
+
+// allocations reads who holds what. What cannot be read would be given to others: it is an error.
+func (p *deviceReader) allocations() error {
+	seen := make(map[string]bool, len(p.said.Allocations))
+	for i := range p.said.Allocations {
+		a := &p.said.Allocations[i]
+		var err error
+		switch {
+		case a.UID == "" || seen[a.UID]:
+			err = errors.New("its UID is missing, or stands twice")
+		case a.GPUs == "" && a.NICs == "":
+			err = errors.New("it is of nothing")
+		default:
+			err = p.allocation(a)
+		}
+		if err != nil {
+			return fmt.Errorf("the allocation of %s/%s: %w", a.Namespace, a.Name, err)
+		}
+		seen[a.UID] = true
+	}
+	return nil
+}
+
+func (p *deviceReader) allocation(a *spec.DeviceAllocation) error {
+	held := cluster.HeldDevices{UID: cluster.UID(a.UID)}
+	g, d := &held.Grant, p.devices
+	if a.GPUs != "" {
+		if err := g.ParseGPUs(a.GPUs, nil); err != nil {
+			return err
+		}
+	}
+	if a.NICs != "" {
+		if err := g.ParseNICs(a.NICs, nil); err != nil {
+			return err
+		}
+	}
+	if g.GPUs>>len(d.GPU) != 0 || g.NICs>>len(d.NIC) != 0 {
+		return fmt.Errorf("GPUs %q, network cards %q: the report has no such device", a.GPUs, a.NICs)
+	}
+	if d.Complete(g); g.Instance > 0 && g.Milli == 0 {
+		return fmt.Errorf("GPUs %q: the report has no such instance", a.GPUs)
+	}
+	if _, ok := topology.ParseIsolation(a.Isolation); !ok {
+		d.ClosedGPUs |= g.GPUs
+		p.doubt("GPUs %q of %s/%s: isolation %q is not known here, so that they give nothing more", a.GPUs, a.Namespace, a.Name, a.Isolation)
+	}
+	p.held = append(p.held, held)
 	return nil
 }
 
@@ -327,6 +376,3 @@ func (k *specKey) deviceSet(d *topology.Devices) {
 	k.num(int64(d.ClosedGPUs))
 	k.num(int64(d.ClosedNICs))
 }
-
-// allocations reads who holds what.
-func (p *deviceReader) allocations() error { return nil }

@@ -3,7 +3,6 @@ package kube
 import (
 	"cmp"
 	"fmt"
-	"math"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -123,9 +122,6 @@ func gpusOf(name corev1.ResourceName, n, whole int64) (r topology.Request, impos
 	return topology.Request{Whole: int8(n / whole)}, ""
 }
 
-// maxDeviceAmount is the most of one device that can be told apart from more: the ledger's counters are of 32 bits.
-const maxDeviceAmount = math.MaxInt32
-
 // gpuMemory reads the memory of each GPU of a request, in MiB.
 func (a *asked) gpuMemory(r topology.Request) (uint32, string) {
 	n := a.amount(spec.ResourceGPUMemory)
@@ -134,7 +130,7 @@ func (a *asked) gpuMemory(r topology.Request) (uint32, string) {
 		return 0, ""
 	case r.IsZero():
 		return 0, fmt.Sprintf("%s: the pod requests memory of no GPU; request %s or %s beside it", spec.ResourceGPUMemory, spec.ResourceGPUCore, spec.ResourceNvidiaGPU)
-	case n < 0 || n > maxDeviceAmount:
+	case n < 0 || n > topology.MaxAmount:
 		return 0, fmt.Sprintf("%s: no GPU has %d MiB", spec.ResourceGPUMemory, n)
 	case r.Whole > 1 && a.saidTwice(spec.ResourceGPUMemory):
 		return uint32(n), fmt.Sprintf("%s: it is of each GPU, and several containers request it; request it in one of them", spec.ResourceGPUMemory)
@@ -154,7 +150,7 @@ func (a *asked) nics() (r topology.NICRequest, impossible string) {
 	}
 	r = topology.NICRequest{
 		Count: uint8(min(max(count, 0), topology.MaxNICs)), RDMA: rdma > 0, Function: functions > 0,
-		Bandwidth: uint32(min(max(bandwidth, 0), maxDeviceAmount)),
+		Bandwidth: uint32(min(max(bandwidth, 0), topology.MaxAmount)),
 	}
 	switch {
 	case min(rdma, functions, bandwidth) < 0:
@@ -165,7 +161,7 @@ func (a *asked) nics() (r topology.NICRequest, impossible string) {
 	case rdma > 0 && functions > 0 && rdma != functions:
 		impossible = fmt.Sprintf("%s: the pod requests %d virtual functions and %d network cards with RDMA; request as many of both, for each function is of another card",
 			spec.ResourceNICFunctions, functions, rdma)
-	case bandwidth > maxDeviceAmount:
+	case bandwidth > topology.MaxAmount:
 		impossible = fmt.Sprintf("%s: no network card has %d Mbit/s", spec.ResourceNICBandwidth, bandwidth)
 	case count > 1 && a.saidTwice(spec.ResourceNICBandwidth):
 		impossible = fmt.Sprintf("%s: it is of each network card, and several containers request it; request it in one of them", spec.ResourceNICBandwidth)

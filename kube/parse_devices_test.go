@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -65,7 +66,7 @@ func TestDeviceRequest(t *testing.T) {
 			"hilbert.dev/nic-functions: the pod requests 1 virtual functions and 2 network cards with RDMA; request as many of both"},
 		{"too many cards", asking(list(spec.ResourceRDMA, "17")), request{NIC: topology.NICRequest{Count: 16, RDMA: true}}, "hilbert.dev/rdma: the pod requests 17 network cards; a node has at most 16"},
 		{"too many functions", asking(list(spec.ResourceNICFunctions, "300")), request{NIC: topology.NICRequest{Count: 16, Function: true}}, "hilbert.dev/nic-functions: the pod requests 300"},
-		{"absurd bandwidth", asking(list(spec.ResourceNICBandwidth, "10G")), request{NIC: topology.NICRequest{Count: 1, Bandwidth: 1<<31 - 1}}, "hilbert.dev/nic-bandwidth: no network card has 10000000000 Mbit/s"},
+		{"absurd bandwidth", asking(list(spec.ResourceNICBandwidth, "10G")), request{NIC: topology.NICRequest{Count: 1, Bandwidth: topology.MaxAmount}}, "hilbert.dev/nic-bandwidth: no network card has 10000000000 Mbit/s"},
 		{"negative cards", asking(list(spec.ResourceRDMA, "-1")), request{}, "hilbert.dev/rdma: -1, "},
 
 		{"near, preferred", asking(list(spec.ResourceNvidiaGPU, "2"), spec.AnnotationNear, "switch"), request{Whole: 2, Near: topology.Near{Level: topology.SameSwitch}}, ""},
@@ -147,5 +148,55 @@ func TestDeviceWordsAreTheModels(t *testing.T) {
 		if got, ok := topology.ParseOwner(word); got != want || !ok {
 			t.Errorf("owner %s is %s, %v", word, got, ok)
 		}
+	}
+}
+
+// bound is a pod of ours on a node, with these requests and annotations.
+func bound(requests corev1.ResourceList, annotations ...string) *corev1.Pod {
+	pod := asking(requests, annotations...)
+	pod.Spec.NodeName = "n1"
+	return pod
+}
+
+func TestDeviceGrantOfBoundPod(t *testing.T) {
+	part := list(spec.ResourceGPUCore, "25", spec.ResourceGPUMemory, "10240")
+	cards := list(spec.ResourceRDMA, "2", spec.ResourceNICBandwidth, "25k")
+	for _, c := range []struct {
+		name string
+		pod  *corev1.Pod
+		want topology.Grant
+	}{
+		{"accounting", bound(part, spec.AnnotationGPUs, "2:250/10240Mi"), topology.Grant{GPUs: 0b100, Milli: 250, Memory: 10240, Isolation: topology.Accounting}},
+		{"soft, rounded up", bound(part, spec.AnnotationGPUs, "2:256/10240Mi/soft"), topology.Grant{GPUs: 0b100, Milli: 256, Memory: 10240, Isolation: topology.Soft}},
+		{"an instance", bound(part, spec.AnnotationGPUs, "2:mig-3"), topology.Grant{GPUs: 0b100, Isolation: topology.Hard, Instance: 4}},
+		{"cards", bound(cards, spec.AnnotationNICs, "0:25000,3:25000"), topology.Grant{NICs: 0b1001, NIC: topology.NICGrant{Bandwidth: 25000}}},
+		{"a function", bound(list(spec.ResourceNICFunctions, "1"), spec.AnnotationNICs, "1:vf"), topology.Grant{NICs: 0b10, NIC: topology.NICGrant{Function: true}}},
+		{"both", bound(list(spec.ResourceNvidiaGPU, "2", spec.ResourceRDMA, "1"), spec.AnnotationGPUs, "0,3", spec.AnnotationNICs, "1"),
+			topology.Grant{GPUs: 0b1001, Milli: 1000, NICs: 0b10}},
+		{"one that cannot be read", bound(list(spec.ResourceNvidiaGPU, "2", spec.ResourceRDMA, "1"), spec.AnnotationGPUs, "0,x", spec.AnnotationNICs, "1"), topology.Grant{NICs: 0b10}},
+		{"less than was asked for", bound(part, spec.AnnotationGPUs, "2:240/10240Mi"), topology.Grant{}},
+		{"other cards", bound(cards, spec.AnnotationNICs, "0:25000"), topology.Grant{}},
+		{"not asked for", bound(list("cpu", "1"), spec.AnnotationGPUs, "0", spec.AnnotationNICs, "0"), topology.Grant{}},
+	} {
+		if got := NewParser("hilbert", nil).Pod(c.pod).Grant; got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// A sink passes on that a pod was promised other devices.
+func TestSinkTellsDevices(t *testing.T) {
+	told := 0
+	sink := &podSink{out: outlet{t.Context(), make(chan cluster.Event, 9)}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
+	for _, texts := range [][2]string{
+		{"0:250/1Mi", "0:vf"}, {"0:250/1Mi", "0:vf"}, {"0:260/1Mi", "0:vf"}, {"0:260/2Mi", "0:vf"}, {"0:260/2Mi/soft", "0:vf"}, {"0:mig-0", "0:vf"}, {"0:mig-1", "0:vf"}, {"0:mig-1", "1:vf"},
+	} {
+		pod := bound(list(spec.ResourceGPUCore, "25", spec.ResourceNICFunctions, "1"), spec.AnnotationGPUs, texts[0], spec.AnnotationNICs, texts[1])
+		if p := sink.parse(pod); sink.seen.changed(p.facts.UID, p.print) {
+			told++
+		}
+	}
+	if told != 7 {
+		t.Errorf("told %d times", told)
 	}
 }

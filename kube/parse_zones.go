@@ -107,7 +107,7 @@ func answers(g *topology.ZoneGrant, r topology.ZoneRequest) error {
 
 // recorded reads what a bound pod was given.
 func (p *Parser) recorded(pod *corev1.Pod, r *cluster.Requirements) topology.Grant {
-	grant := p.grant(pod, r.GPU)
+	grant := p.grant(pod, &r.GPU)
 	grant.Zones = p.zoneGrant(pod, r.Zones)
 	return grant
 }

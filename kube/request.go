@@ -172,7 +172,10 @@ func bindingBody(w *bind.Write) ([]byte, error) {
 		b.Annotations[spec.AnnotationPriority] = strconv.Itoa(int(w.Priority))
 	}
 	if w.Grant.GPUs != 0 {
-		b.Annotations[spec.AnnotationGPUs] = w.Grant.String()
+		b.Annotations[spec.AnnotationGPUs] = w.Grant.GPUText()
+	}
+	if w.Grant.NICs != 0 {
+		b.Annotations[spec.AnnotationNICs] = w.Grant.NICText()
 	}
 	if !w.Grant.Zones.IsZero() {
 		b.Annotations[spec.AnnotationZones] = w.Grant.Zones.String()

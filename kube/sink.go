@@ -45,8 +45,7 @@ func (f *fingerprints) of(facts *cluster.PodFacts, requirements uint64) uint64 {
 	b.num(facts.Started) // bound pods have it once and for good: one event each, so that preemption spares the older ones
 	b.flag(facts.NeverPreempts)
 	b.str(facts.Nominated)
-	b.num(int64(facts.Grant.GPUs))
-	b.num(int64(facts.Grant.Milli))
+	b.granted(&facts.Grant)
 	b.zones(&facts.Grant.Zones)
 	b.str(facts.Reported.Reason)
 	b.str(facts.Reported.Message)
@@ -54,6 +53,22 @@ func (f *fingerprints) of(facts *cluster.PodFacts, requirements uint64) uint64 {
 	b.str(facts.Subgroup)
 	b.num(facts.Deadline)
 	return maphash.Bytes(f.seed, b.bytes)
+}
+
+// granted spells out what was promised of GPUs and network cards.
+func (k *specKey) granted(g *topology.Grant) {
+	k.num(int64(g.GPUs))
+	if g.GPUs != 0 {
+		k.num(int64(g.Milli))
+		k.num(int64(g.Memory))
+		k.num(int64(g.Isolation))
+		k.num(int64(g.Instance))
+	}
+	k.num(int64(g.NICs))
+	if g.NICs != 0 {
+		k.num(int64(g.NIC.Bandwidth))
+		k.flag(g.NIC.Function)
+	}
 }
 
 // zones spells out what was promised of zones, which for nearly every pod is nothing.

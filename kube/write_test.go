@@ -126,6 +126,17 @@ func TestBindingCarriesTheGrant(t *testing.T) {
 	if pod.Spec.NodeName != "n1" || len(pod.Annotations) != 1 || pod.Annotations["hilbert.dev/gpus"] != "0,3" {
 		t.Errorf("node %q, annotations %v", pod.Spec.NodeName, pod.Annotations)
 	}
+	r.server.SetPod(testPod("g", ""))
+	write = bindingOf("g")
+	write.Grant = topology.Grant{
+		GPUs: 0b100, Milli: 250, Memory: 10240, Isolation: topology.Soft, NICs: 0b10, NIC: topology.NICGrant{Bandwidth: 25000, Function: true},
+	}
+	if got := r.do(t, write).Outcome; got != bind.Written {
+		t.Fatalf("outcome %d", got)
+	}
+	if pod := r.server.Pod("default", "g"); len(pod.Annotations) != 2 || pod.Annotations["hilbert.dev/gpus"] != "2:250/10240Mi/soft" || pod.Annotations["hilbert.dev/nics"] != "1:25000/vf" {
+		t.Errorf("annotations %v", pod.Annotations)
+	}
 	r.server.SetPod(testPod("q", ""))
 	write = bindingOf("q")
 	write.Grant.Zones.CPUs[1], write.Grant.Zones.Memory[1] = 8, 4096
