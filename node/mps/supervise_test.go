@@ -1,0 +1,172 @@
+package mps
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/node/gpu"
+)
+
+// The programs of the driver, as far as the script of deploy/mps.yaml uses them. They speak as the manuals say; none was recorded by us.
+const (
+	fakeSMI = `#!/bin/sh
+case "$*" in
+  "-q -x") if [ -e "$FAKE/lost" ]; then echo "Unable to determine the device handle for GPU0000:3C:00.0: Unknown Error"; exit 15; fi
+    echo "<nvidia_smi_log><driver_version>590.1</driver_version><attached_gpus>1</attached_gpus><gpu id=\"0000:3B:00.0\"><uuid>GPU-a</uuid></gpu></nvidia_smi_log>" ;;
+  "-q -x -i 0000:3b:00.0") echo "<nvidia_smi_log><driver_version>590.1</driver_version><attached_gpus>1</attached_gpus><gpu id=\"0000:3B:00.0\"><uuid>GPU-a</uuid></gpu></nvidia_smi_log>" ;;
+  "-q -x -i 0000:3c:00.0") echo "GPU is lost"; exit 15 ;;
+  "-L") echo "GPU 0: NVIDIA A100 (UUID: GPU-a)" ;;
+  "topo -m") echo "GPU0 X" ;;
+  "--query-gpu=uuid,mig.mode.current --format=csv,noheader") echo "GPU-a, Disabled"; echo "GPU-b, [N/A]"; echo "GPU-m, Enabled" ;;
+  *) echo "changed: $*" >>"$FAKE/said"; exit 2 ;;
+esac
+`
+	fakeControl = `#!/bin/sh
+uuid=$(basename "$(dirname "$CUDA_MPS_PIPE_DIRECTORY")")
+if [ "$1" = -f ]; then
+  echo "start $uuid $CUDA_VISIBLE_DEVICES $2" >>"$FAKE/said"
+  echo $$ >"$FAKE/$uuid.pid"
+  exec sleep 1000
+fi
+[ -e "$FAKE/$uuid.pid" ] && [ ! -e "$FAKE/$uuid.mute" ] || exit 1
+read -r command argument
+case "$command" in
+  get_default_active_thread_percentage) echo 100.0 ;;
+  get_server_list) [ "$uuid" = GPU-a ] && echo 4711; true ;;
+  get_server_status) if [ -e "$FAKE/fault" ]; then echo FAULT; else echo ACTIVE; fi ;;
+  get_client_list) [ "$argument" = 4711 ] && echo 5001 && echo 5002 ;;
+  quit) echo "quit $uuid" >>"$FAKE/said"; kill "$(cat "$FAKE/$uuid.pid")" ;;
+  *) echo "changed: $command $argument" >>"$FAKE/said" ;;
+esac
+`
+)
+
+// script is the one in the manifest.
+func script(t *testing.T) string {
+	t.Helper()
+	f, err := os.Open("../../deploy/mps.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var b strings.Builder
+	inside := false
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		line := lines.Text()
+		text, indented := strings.CutPrefix(line, "    ")
+		switch {
+		case line == "  supervise.sh: |":
+			inside = true
+		case inside && !indented && line != "":
+			inside = false
+		case inside:
+			b.WriteString(text + "\n")
+		}
+	}
+	return b.String()
+}
+
+// supervised runs the script with the fakes until the test ends.
+func supervised(t *testing.T) (dir string, cmd *exec.Cmd) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range map[string]string{"nvidia-smi": fakeSMI, "nvidia-cuda-mps-control": fakeControl, "supervise.sh": script(t)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, address := range []string{"0000:3b:00.0", "0000:3c:00.0"} {
+		if err := os.MkdirAll(filepath.Join(dir, "proc/driver/nvidia/gpus", address), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd = exec.Command("sh", filepath.Join(dir, "supervise.sh"))
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "FAKE="+dir, "MPS_ROOT="+dir+"/mps", "GPU_SPOOL="+dir+"/gpu", "PROC="+dir+"/proc", "PERIOD=0.1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	return dir, cmd
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	t.Fatal("not so: " + what)
+}
+
+func touch(t *testing.T, name string) {
+	t.Helper()
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSupervise runs the pod's script: what it says is what the agent reads, a daemon that ends is started again, and nothing changes a setting.
+func TestSupervise(t *testing.T) {
+	dir, cmd := supervised(t)
+	p := Defaults()
+	root := os.DirFS(filepath.Join(dir, "mps"))
+	state := func(uuid string) *State { s, _ := p.ReadState(root, uuid, time.Now()); return s }
+	eventually(t, "both GPUs without MIG are served", func() bool {
+		a, b := state("GPU-a"), state("GPU-b")
+		return a != nil && b != nil && a.Clients() == 2 && a.Serves("590.1") == "" && len(b.Servers) == 0
+	})
+	driver := &gpu.SMI{Run: gpu.Spool(os.DirFS(filepath.Join(dir, "gpu")), time.Minute, time.Now), Proc: os.DirFS(filepath.Join(dir, "proc"))}
+	gpus := func() []gpu.GPU {
+		inv, err := driver.Inventory(t.Context())
+		if err != nil {
+			return nil
+		}
+		return inv.GPUs
+	}
+	eventually(t, "the agent reads the inventory", func() bool { g := gpus(); return len(g) == 1 && g[0].UUID == "GPU-a" })
+	touch(t, filepath.Join(dir, "lost"))
+	eventually(t, "one that is lost does not hide the other", func() bool {
+		g := gpus()
+		return len(g) == 2 && g[0].UUID == "GPU-a" && g[1].Lost != ""
+	})
+	touch(t, filepath.Join(dir, "fault"))
+	eventually(t, "a fault is told", func() bool { s := state("GPU-a"); return s != nil && s.Serves("590.1") != "" })
+	touch(t, filepath.Join(dir, "GPU-b.mute"))
+	eventually(t, "a daemon that does not answer has no state", func() bool { return state("GPU-b") == nil && state("GPU-a") != nil })
+	said := func() string {
+		text, err := os.ReadFile(filepath.Join(dir, "said"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	pid, err := os.ReadFile(filepath.Join(dir, "GPU-a.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command("kill", strings.TrimSpace(string(pid))).Run(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a daemon that ended is started again", func() bool { return strings.Count(said(), "start GPU-a GPU-a") == 2 })
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if state("GPU-a") != nil || !strings.Contains(said(), "quit GPU-a") {
+		t.Errorf("a daemon is left: %s", said())
+	}
+	if strings.Contains(said(), "GPU-m") || strings.Contains(said(), "changed") || strings.Contains(said(), "-M") {
+		t.Errorf("it did what it must not: %s", said())
+	}
+}
