@@ -71,7 +71,7 @@ func SetDefaults(c *Configuration) {
 	n.WriteInterval = cmp.Or(n.WriteInterval, Duration(10*time.Second))
 	n.RefreshInterval = cmp.Or(n.RefreshInterval, Duration(5*time.Minute))
 	n.Lending.Enabled = cmp.Or(n.Lending.Enabled, new(true))
-	n.Lending.TargetUtilization = cmp.Or(n.Lending.TargetUtilization, 55)
+	n.Lending.TargetUtilization = cmp.Or(n.Lending.TargetUtilization, 80)
 	n.Lending.Interval = cmp.Or(n.Lending.Interval, Duration(10*time.Second))
 	n.Lending.Step = cmp.Or(n.Lending.Step, 25)
 	n.Lending.RefreshInterval = cmp.Or(n.Lending.RefreshInterval, Duration(25*time.Second))

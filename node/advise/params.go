@@ -37,8 +37,8 @@ type Params struct {
 	// MissingFor is for how long an input may be missing before lending is stepped back and headroom falls to what runs.
 	MissingFor time.Duration `json:"missingFor"`
 
-	// Delay is in threads that wait for each shared CPU, Pressure the share of time in which some task waits: below Low all is calm, from High on
-	// online pods wait, from Critical on they wait badly. Pressure does not count in a zone with less delay than DelayQuiet:
+	// Delay is in threads that wait for each shared CPU, Pressure the share of time in which some task of a pod that uses one CPU waits: below Low all is calm,
+	// from High on online pods wait, from Critical on they wait badly. Pressure does not count in a zone with less delay than DelayQuiet:
 	// there it comes from a limit of the pod's own.
 	DelayQuiet       float64 `json:"delayQuiet"`
 	DelayLow         float64 `json:"delayLow"`
@@ -100,7 +100,7 @@ type Params struct {
 // Defaults are the parameters for ordinary servers that are looked at once a second.
 func Defaults() Params {
 	return Params{
-		TargetUse: 0.55, Margin: 1, RequestShare: 0.2, SharedFloor: 1, ReclaimedFloor: 1,
+		TargetUse: 0.8, Margin: 1, MarginShare: 0.07, RequestShare: 0.1, SharedFloor: 1, ReclaimedFloor: 1,
 		LendStep: 0.25, LendInterval: 10 * time.Second, ShrinkAfter: 30 * time.Second,
 		CutShare: 0.5, SafeShare: 0.85, HoldMin: 30 * time.Second, HoldMax: 16 * time.Minute, MissingFor: time.Minute,
 
@@ -109,10 +109,10 @@ func Defaults() Params {
 		FloorAfter: 5 * time.Second, CriticalAfter: time.Second, CalmAfter: 10 * time.Second,
 		EvictAfter: 2 * time.Minute, StarveShare: 0.2,
 
-		CPUReserve: 0.02, UseOver: 3 * time.Second, RiseAfter: 3 * time.Minute, CPUDeadband: 100, MemoryDeadband: 64 << 20,
-		FileShare: 0.5, Watermark: 0.02, GrowthReserve: 0.05, MemoryPressureHigh: 0.05, MemoryPressureCritical: 0.2,
+		CPUReserve: 0, UseOver: 3 * time.Second, RiseAfter: 3 * time.Minute, CPUDeadband: 100, MemoryDeadband: 64 << 20,
+		FileShare: 0.5, Watermark: 0.02, GrowthReserve: 0.05, UntouchedShare: 0.8, MemoryPressureHigh: 0.05, MemoryPressureCritical: 0.2,
 
-		ForecastUse: 0.7, Horizon: 30 * time.Minute, ForecastPercentile: 0.9, ForecastHalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: 6 * time.Hour,
+		ForecastUse: 1, Horizon: 30 * time.Minute, ForecastPercentile: 0.9, ForecastHalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: time.Hour,
 
 		Profile: ProfileDefaults(),
 	}

@@ -84,6 +84,8 @@ type tick struct {
 	// wantedCPU and wantedMemory are what the reclaimed pods that run may hold: millicores and bytes of the node.
 	wantedCPU, wantedMemory float64
 	divisible               int // of all zones
+	// pressure is what online pods feel of CPU.
+	pressure Sample
 	// untouched is what counts as free of what those pods may hold and do not, in bytes of the node.
 	untouched float64
 	// pools are the CPUs that profiles steer pools to, steered the sum of them, and steeredUse what those pools use of CPUs.
@@ -122,7 +124,7 @@ func (t *tick) steer(pools map[string]int) {
 
 // begin makes room and, where time went backwards, has everything wait from now on.
 func begin(o *Observation, p *Params, m *Memory) tick {
-	t := tick{o: o, p: p, m: m, now: clamp(o.At, 0, math.MaxInt64/4)}
+	t := tick{o: o, p: p, m: m, now: clamp(o.At, 0, math.MaxInt64/4), pressure: p.pressure(o)}
 	if len(m.Zones) != len(o.Zones) {
 		m.Zones, m.zones = make([]ZoneState, len(o.Zones)), nil
 	}
@@ -176,7 +178,7 @@ func (t *tick) zone(z *Zone, s *ZoneState, a *ZoneAdvice) {
 	use = s.Last.Use.Value
 	need := s.Need.see(t.need(use, t.p.TargetUse, z, s), t.now, t.p.ShrinkAfter)
 	_, asked := recall(z.SharedRequests, &s.Last.Requests)
-	grade := t.p.grade(z, t.o.Node.CPUPressure)
+	grade := t.p.grade(z, t.pressure)
 	missing := !known || grade == unjudged || (!asked && t.p.RequestShare > 0)
 	s.CPUMissing.see(missing, t.now)
 	s.Began.see(s.Began.So || !missing, t.now)

@@ -77,7 +77,7 @@ func TestTide(t *testing.T) {
 			t.Errorf("day %d: %+v, want 60 %% busy and less than 0.5 %% of the time waited", i, d)
 		}
 	}
-	p.TargetUse, p.Margin, p.RequestShare, p.ShrinkAfter, p.CutShare, p.HoldMin, p.HoldMax = 1, 0, 0, 0, 0, 0, 0
+	p.TargetUse, p.Margin, p.MarginShare, p.RequestShare, p.ShrinkAfter, p.CutShare, p.HoldMin, p.HoldMax = 1, 0, 0, 0, 0, 0, 0, 0
 	p.DelayHigh, p.DelayCritical, p.PressureHigh, p.PressureCritical = 1e9, 1e9, 1e9, 1e9
 	if d := live(&p, 1, 1)[0]; d.waited < 0.05 {
 		t.Errorf("without feedback they hardly wait: %+v", d)

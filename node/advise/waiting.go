@@ -1,5 +1,7 @@
 package advise
 
+import "math"
+
 // grade says how much online pods wait for CPUs.
 type grade int
 
@@ -40,11 +42,38 @@ func scale(v, low, high, worst float64) grade {
 	return critical
 }
 
+// pressure is the worst that a shared pod feels, for each CPU that it uses. The kernel tells the share of time in which some thread of a pod waits, so of
+// two pods whose threads wait equally the larger has more of it: of n threads none waits for as long as all n are lucky. What the agent says of the
+// node is the most that is believed.
+func (p *Params) pressure(o *Observation) Sample {
+	felt, known := amount(o.Node.CPUPressure, 1)
+	if !known || felt < p.PressureLow {
+		return o.Node.CPUPressure
+	}
+	worst, told := 0.0, false
+	for i := range o.Services {
+		s := &o.Services[i]
+		some, known := amount(s.CPUPressure, 1)
+		if s.Pool == "" || !known { // it has CPUs of its own, or waits for its own limit
+			continue
+		}
+		told = true
+		if use, _ := amount(s.CPUUse, most); use > 1 && some >= p.PressureLow {
+			some = 1 - math.Pow(1-some, 1/use)
+		}
+		worst = max(worst, some)
+	}
+	if !told {
+		return o.Node.CPUPressure
+	}
+	return Known(min(worst, felt))
+}
+
 // judge finds the level of suppression that waiting leads to: up by how bad it is and how long it lasts, down one level at a time after calm.
 func (t *tick) judge() {
 	worst, m := unjudged, t.m
 	for i := range t.o.Zones {
-		worst = max(worst, t.p.grade(&t.o.Zones[i], t.o.Node.CPUPressure))
+		worst = max(worst, t.p.grade(&t.o.Zones[i], t.pressure))
 	}
 	if worst == unjudged { // what is not known neither raises nor lowers
 		return

@@ -32,6 +32,8 @@ type Options struct {
 	Tide, Use *trace.Curves
 	Jobs      []JobKind
 
+	// Backlog is how many jobs wait at any time for each node, but 48 at least. Of one size no more than a sixth of them wait.
+	Backlog float64
 	// Offered is what services want in the mean of the day, as a share of the machine; they ask for Requested of the CPUs that pods can have.
 	Offered, Requested float64
 	// Together are times at which all services everywhere want more at once.
@@ -65,27 +67,18 @@ const (
 	maxLength = 31 * 24 * time.Hour
 )
 
-// DefaultOptions are the experiment on a synthetic tide.
+// DefaultOptions are the experiment on a synthetic tide, with the laws and the eviction manager that nodes have by default.
 func DefaultOptions() Options {
 	return Options{
 		Seed: 1, Nodes: 1000, Length: 24 * time.Hour, WarmUp: 30 * time.Minute, Tick: time.Second,
-		Machine: corun.DefaultMachine(), Model: corun.DefaultParams(), Laws: TunedLaws(), Evict: evict.Defaults(),
+		Machine: corun.DefaultMachine(), Model: corun.DefaultParams(), Laws: advise.Defaults(), Evict: evict.Defaults(),
 		Tide: SyntheticTide(), Use: SyntheticUse(), Jobs: SyntheticJobs(),
-		Offered: 0.15, Requested: 0.92, HistoryDays: 1,
+		Offered: 0.15, Requested: 0.92, HistoryDays: 1, Backlog: 0.5,
 	}
 }
 
-// TunedLaws are the laws' defaults with what was tuned on one day (PlanetLab of 3 March 2011, seed 1, 16 nodes): pools may be fuller but have more to
-// spare, services keep less of what they asked for, waiting is told from the noise of one second, and page cache counts for nearly what it is. Whoever
-// runs this on machines should begin with the defaults, which are more careful; the experiment has both.
-func TunedLaws() advise.Params {
-	p := advise.Defaults()
-	p.TargetUse, p.ForecastUse, p.Margin, p.RequestShare, p.CPUReserve = 0.8, 1, 3, 0.1, 0
-	p.PressureLow, p.PressureHigh, p.PressureCritical = 0.3, 0.6, 0.95
-	p.HoldMin, p.HoldMax = 30*time.Second, 4*time.Minute
-	p.FileShare, p.GrowthReserve = 0.95, 0.03
-	return p
-}
+// backlog is how many jobs wait at any time.
+func (o *Options) backlog() int { return max(48, int(o.Backlog*float64(o.Nodes))) }
 
 // ErrOptions says that an experiment cannot be played so.
 var ErrOptions = errors.New("colocation: bad option")

@@ -110,7 +110,7 @@ func newRun(o *Options, v *Variant) (*run, error) {
 		o: o, v: v, model: cmp.Or(v.Model, &o.Model), scheduler: scheduler, byName: make(map[string]*machine), agenda: make(map[int64][]event),
 		jobs: rand.New(rand.NewPCG(o.Seed, streamJobs)), fleet: rand.New(rand.NewPCG(o.Seed, streamFleet)),
 		byUID: make(map[cluster.UID]*pod), classes: make(map[shape]*cluster.Requirements), waiting: make(map[shape]int),
-		backlog: max(48, o.Nodes/2), wished: make([]uint64, o.Nodes), digest: sha256.New(), midnight: midnight(),
+		backlog: o.backlog(), wished: make([]uint64, o.Nodes), digest: sha256.New(), midnight: midnight(),
 	}
 	for i := range o.Jobs {
 		r.weight += o.Jobs[i].Weight
