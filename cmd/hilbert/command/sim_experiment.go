@@ -19,6 +19,7 @@ func newExperiment() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, sub := range []*cobra.Command{
+		newExperimentDLRM(),
 		newExperimentNUMA(),
 	} {
 		cmd.AddCommand(sub)
