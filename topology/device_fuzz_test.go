@@ -154,6 +154,9 @@ func judge(t *tally, v *View, r Request, z ZoneRequest, s *stream) (Grant, error
 	if ok != (len(every) > 0) {
 		return g, fmt.Errorf("offered %v %+v, the oracle knows %d ways", ok, g, len(every))
 	}
+	if why := v.Refusal(&r, &z); (why.Cause == Fits) != ok || (why.String() == "") != ok {
+		return g, fmt.Errorf("offered: %v, refused: %+v %q", ok, why, why)
+	}
 	if err := misjudged(t, v, r, z, limit, s); err != nil {
 		return g, err
 	}
