@@ -116,7 +116,7 @@ func Write(dir string, functions []Function) (changed bool, err error) {
 		}
 		return there, nil
 	}
-	if spec.Version, err = library.MinimumRequiredVersion(spec); err != nil {
+	if spec.Version, err = specs.MinimumRequiredVersion(spec); err != nil {
 		return false, fmt.Errorf("write %s: %w", fileName, err)
 	}
 	var is specs.Spec

@@ -129,14 +129,16 @@ func (s *smiGPU) read() (GPU, error) {
 	return g, nil
 }
 
+// nothing are the driver's words for that it does not say.
+var nothing = []string{
+	"n/a", "not supported", "unknown error", "err!", "gpu requires reset", "requested functionality has been deprecated",
+}
+
 // known is a value, or nothing where the driver says that it has none, in any of its words for that.
 func known(text string) string {
 	text = strings.TrimSpace(text)
-	lower := strings.ToLower(text)
-	for _, nothing := range []string{"n/a", "[n/a]", "not supported", "[not supported]", "unknown error", "[unknown error]", "err!", "gpu requires reset", "requested functionality has been deprecated"} {
-		if lower == nothing {
-			return ""
-		}
+	if slices.Contains(nothing, strings.ToLower(strings.Trim(text, "[]"))) {
+		return ""
 	}
 	return text
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +41,7 @@ func Command(name string, before ...string) func(ctx context.Context, arguments 
 		}
 		done := make(chan result, 1)
 		go func() {
-			out, err := run(ctx, name, append(before[:len(before):len(before)], arguments...))
+			out, err := run(ctx, name, append(slices.Clip(before), arguments...))
 			<-free
 			done <- result{out, err}
 		}()

@@ -44,7 +44,7 @@ type Observation struct {
 	Boot      string // names the start of the kernel
 	Xids      []Xid  // what the kernel's log has; older ones may stand in it again
 	Held      Held
-	// Uninjectable and Foreign are the addresses of GPUs that must not be given, with why.
+	// Uninjectable (of package deed) and Foreign (of Strangers) are the addresses of GPUs that must not be given, with why.
 	Uninjectable, Foreign map[string]string
 }
 
@@ -69,7 +69,7 @@ func Step(p *Params, before Memory, o *Observation) (Memory, View) {
 		s.present(here)
 	}
 	// A copy, so that the Memory and the View share nothing that the next Step changes.
-	out := s.Memory.clone()
+	out := s.clone()
 	return s.Memory, View{Version: out.Version, Slots: out.Slots, Links: out.Links, Notes: s.notes}
 }
 
@@ -273,9 +273,6 @@ func (s *step) remember(i int, g *GPU) {
 	slot.Instances = s.place(i, slot.Instances, g.Instances)
 }
 
-// maxInstances is the most instances of one GPU that have an index.
-const maxInstances = 16
-
 // place gives instances their index: the one that they had, else the first that is free. One that is gone keeps its place while it is held.
 func (s *step) place(i int, had []SlotInstance, have []Instance) []SlotInstance {
 	held := s.o.Held.Instances[i]
@@ -298,10 +295,10 @@ func (s *step) place(i int, had []SlotInstance, have []Instance) []SlotInstance 
 		case in.UUID == "": // it cannot be named, so it cannot be given; the next look may know more
 		case k >= 0 && k < len(out):
 			out[k] = SlotInstance{Instance: in}
-		case len(out) < maxInstances:
+		case len(out) < topology.MaxInstances:
 			out = append(out, SlotInstance{Instance: in})
 		default:
-			s.note("instance %s of GPU %d is left out: there are %d already", in.UUID, i, maxInstances)
+			s.note("instance %s of GPU %d is left out: there are %d already", in.UUID, i, topology.MaxInstances)
 		}
 	}
 	for len(out) > 0 && out[len(out)-1].Gone && held&(1<<(len(out)-1)) == 0 {

@@ -142,7 +142,8 @@ func (w *world) devices(t *testing.T) string {
 	// What sysfs says: two GPUs below one switch, another elsewhere, in its own order.
 	machine := &topology.Devices{
 		GPU: []topology.GPU{
-			{Address: "0000:3b:00.0", Switch: 0, Zone: 0, Socket: 0, Memory: 1}, {Address: "0000:3c:00.0", Switch: 0, Zone: 0, Socket: 0},
+			{Address: "0000:3b:00.0", Switch: 0, Zone: 0, Socket: 0, Memory: 1},
+			{Address: "0000:3c:00.0", Switch: 0, Zone: 0, Socket: 0},
 			{Address: "0000:86:00.0", Switch: topology.NoPlace, Zone: 1, Socket: 1},
 		},
 		NIC: []topology.NIC{{Address: "0000:05:00.0", Name: "eth0"}},

@@ -1,7 +1,6 @@
 package mps
 
 import (
-	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,15 +49,13 @@ esac
 // script is the one in the manifest.
 func script(t *testing.T) string {
 	t.Helper()
-	f, err := os.Open("../../deploy/mps.yaml")
+	manifest, err := os.ReadFile("../../deploy/mps.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	var b strings.Builder
 	inside := false
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		line := lines.Text()
+	for line := range strings.SplitSeq(string(manifest), "\n") {
 		text, indented := strings.CutPrefix(line, "    ")
 		switch {
 		case line == "  supervise.sh: |":
