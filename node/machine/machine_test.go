@@ -25,6 +25,7 @@ import (
 //	set                 lines of the fixture format
 //	remove              a path on each line, with all below it
 //	read [notes] [plain]   the tree, or only the notes; plain: through a file system without links, if that differs
+//	devices             what topology.DevicesOf makes of it
 func TestRead(t *testing.T) {
 	datadriven.Walk(t, "testdata/read", func(t *testing.T, file string) {
 		sys := newSysfs()
@@ -58,12 +59,39 @@ func TestRead(t *testing.T) {
 					return "the same\n"
 				}
 				return without
+			case "devices":
+				m, _, err := machine.Read(sys)
+				if err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				return devices(topology.DevicesOf(m))
 			default:
 				d.Fatalf(t, "unknown command")
 			}
 			return ""
 		})
 	})
+}
+
+func devices(d *topology.Devices) string {
+	var b strings.Builder
+	place := func(at ...uint8) {
+		for i, what := range []string{"switch", "zone", "socket"} {
+			if at[i] != topology.NoPlace {
+				fmt.Fprintf(&b, " %s %d", what, at[i])
+			}
+		}
+		b.WriteByte('\n')
+	}
+	for i, g := range d.GPU {
+		fmt.Fprintf(&b, "GPU %d %s %s:", i, g.Address, g.Model)
+		place(g.Switch, g.Zone, g.Socket)
+	}
+	for i, n := range d.NIC {
+		fmt.Fprintf(&b, "card %d %s %s, %d functions, RDMA %v:", i, n.Address, n.Name, n.Functions, n.RDMA)
+		place(n.Switch, n.Zone, n.Socket)
+	}
+	return b.String()
 }
 
 func drawn(t *testing.T, d *datadriven.TestData) blueprint {
