@@ -53,7 +53,7 @@ func busy(t interface{ Fatal(...any) }) *trace.Workload {
 }
 
 func options(modes ...Mode) Options {
-	return Options{Modes: modes, Spare: []float64{20, -20}, Seed: 1, Seeds: 2, Fill: 1.3}
+	return Options{Modes: modes, Spare: []float64{20, -20}, Seed: 1, Seeds: 2, Fill: 1.3, Demand: []float64{1}}
 }
 
 // TestRequiredIsNeverBroken, preferred is more often kept than by chance, and neither refuses what fits.
@@ -101,7 +101,7 @@ func TestCardRoom(t *testing.T) {
 	w := workload(t, lines)
 	w.Nodes = w.Nodes[:1]
 	run := func(mode Mode) *Outcome {
-		r, err := newReplay(w, &setup{mode, 1, 1})
+		r, err := newReplay(w, &setup{mode, 1, 1, 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestWaitingIsTriedWhereSomethingLeft(t *testing.T) {
 	}
 	w := workload(t, lines)
 	w.Nodes = w.Nodes[:1]
-	r, err := newReplay(w, &setup{Required, 1, 1})
+	r, err := newReplay(w, &setup{Required, 1, 1, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestRuns(t *testing.T) {
 		}
 		w := workload(t, lines)
 		mode := rapid.SampledFrom(Modes()).Draw(t, "mode")
-		r, err := newReplay(w, &setup{mode, rapid.Float64Range(0.1, 1).Draw(t, "machines"), 3})
+		r, err := newReplay(w, &setup{mode, rapid.Float64Range(0.1, 1).Draw(t, "machines"), 3, rapid.SampledFrom([]float64{1, 1.7, 3}).Draw(t, "demand")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func TestBadOptions(t *testing.T) {
 	w := busy(t)
 	for name, change := range map[string]func(*Options){
 		"seeds": func(o *Options) { o.Seeds = 0 }, "fill": func(o *Options) { o.Fill = -1 }, "modes": func(o *Options) { o.Modes = nil },
-		"spare": func(o *Options) { o.Spare = []float64{-100} },
+		"demand": func(o *Options) { o.Demand = []float64{0} }, "spare": func(o *Options) { o.Spare = []float64{-100} },
 	} {
 		o := options(Blind)
 		change(&o)

@@ -21,13 +21,15 @@ type Options struct {
 	Seeds int
 	// Fill is how much of the cluster's GPUs is asked for where instances with GPUs come in random order and stay; 0: that is left out.
 	Fill float64
-	// Wall tells how long it has been running; nil: speed is not told.
+	// Demand is with how many times the RDMA share of the trace that is done, up to a whole card for each instance.
+	Demand []float64
+	// Wall tells how long it has been running, best in time on the CPU; nil: speed is not told.
 	Wall func() time.Duration
 }
 
 // DefaultOptions are those of the documented experiment.
 func DefaultOptions() Options {
-	return Options{Modes: Modes(), Spare: []float64{traceSpare, 0, -5}, Seed: 1, Seeds: 10, Fill: 1.3}
+	return Options{Modes: Modes(), Spare: []float64{traceSpare, 0, -5}, Seed: 1, Seeds: 10, Fill: 1.3, Demand: []float64{1, 2, 3}}
 }
 
 func (o *Options) validate() error {
@@ -38,6 +40,11 @@ func (o *Options) validate() error {
 		return fmt.Errorf("affinity: fill %g: want 0 to %d, for example 1.3", o.Fill, trace.MaxRatio)
 	case len(o.Modes) == 0:
 		return fmt.Errorf("affinity: no mode; write some of %q", modeNames)
+	}
+	for _, d := range o.Demand {
+		if !(d > 0 && d <= 100) {
+			return fmt.Errorf("affinity: demand %g: want more than 0 and at most 100", d)
+		}
 	}
 	for _, s := range o.Spare {
 		if !(s > -100 && s <= 1000) {
@@ -78,7 +85,7 @@ func Run(ctx context.Context, w *trace.Workload, o Options) (*Result, error) {
 				seeds = 1
 			}
 			for i := range uint64(seeds) {
-				if err := s.run(ctx, &o, w, &setup{mode, share, o.Seed + i}); err != nil {
+				if err := s.run(ctx, &o, w, &setup{mode, share, o.Seed + i, 1}); err != nil {
 					return nil, err
 				}
 			}
@@ -88,19 +95,22 @@ func Run(ctx context.Context, w *trace.Workload, o Options) (*Result, error) {
 	if o.Fill == 0 {
 		return res, nil
 	}
-	gpus, s := onlyGPUs(w), Setting{Name: fmt.Sprintf("fill, %g%% asked for", 100*o.Fill)}
-	for i := range uint64(o.Seeds) {
-		arriving, err := trace.Arrive(gpus, o.Fill, o.Seed+i)
-		if err != nil {
-			return nil, fmt.Errorf("affinity: %w", err)
-		}
-		for _, mode := range o.Modes {
-			if err := s.run(ctx, &o, arriving, &setup{mode, 1, o.Seed + i}); err != nil {
-				return nil, err
+	gpus := onlyGPUs(w)
+	for _, demand := range o.Demand {
+		s := Setting{Name: fmt.Sprintf("fill, RDMA ×%g", demand)}
+		for i := range uint64(o.Seeds) {
+			arriving, err := trace.Arrive(gpus, o.Fill, o.Seed+i)
+			if err != nil {
+				return nil, fmt.Errorf("affinity: %w", err)
+			}
+			for _, mode := range o.Modes {
+				if err := s.run(ctx, &o, arriving, &setup{mode, 1, o.Seed + i, demand}); err != nil {
+					return nil, err
+				}
 			}
 		}
+		res.add(&o, s)
 	}
-	res.add(&o, s)
 	return res, nil
 }
 
@@ -116,6 +126,8 @@ type setup struct {
 	mode  Mode
 	share float64 // of the workload's machines
 	seed  uint64
+	// demand is how many times the bandwidth is asked for that the trace says.
+	demand float64
 }
 
 func (s *Setting) run(ctx context.Context, o *Options, w *trace.Workload, with *setup) error {

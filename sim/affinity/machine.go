@@ -123,6 +123,10 @@ func newAsk(r *cluster.Requirements, models map[string]*model, apps map[string]i
 	return a, nil
 }
 
+func (a *ask) usage() usage {
+	return usage{gpus: float64(a.device.Count()), cores: float64(a.amounts.cores)}
+}
+
 // together reports whether the instance wants a GPU and a card, which have to hang under one switch.
 func (a *ask) together() bool { return a.device.Count() > 0 && a.device.NIC.Count > 0 }
 

@@ -12,6 +12,8 @@ type Outcome struct {
 	Placed           int `json:"placed"`
 	Waited           int `json:"refusedAtFirst"` // had no place when they came; tried again whenever something left
 	Never            int `json:"neverPlaced"`
+	WaitedGPU        int `json:"gpuRefusedAtFirst"` // of them, with a GPU
+	NeverGPU         int `json:"gpuNeverPlaced"`
 	RefusedThoughFit int `json:"refusedThoughFit"` // of those refused: brute force finds a place
 	Wrong            int `json:"wrong"`            // grants of the allocator that the judge does not accept
 
@@ -27,6 +29,7 @@ type Outcome struct {
 	CardOneZonePercent  float64 `json:"cardOneZonePercent"`
 	GPUAllocatedPercent float64 `json:"gpuAllocatedPercent"` // of the cluster's: mean over time, or at the end where nothing leaves
 	GPUServedPercent    float64 `json:"gpuServedPercent"`    // of those asked for
+	CPUServedPercent    float64 `json:"cpuServedPercent"`    // of the cores asked for
 	PerSecond           float64 `json:"instancesPerSecond,omitempty"`
 }
 
@@ -38,12 +41,12 @@ func (r *replay) tell(took time.Duration) {
 	o.OneSwitchPercent = percent(float64(o.OneSwitch), float64(o.Together))
 	o.OneZonePercent = percent(float64(o.TogetherZone), float64(o.Together))
 	o.CardOneZonePercent = percent(float64(o.CardsZone), float64(o.Cards))
-	o.GPUAllocatedPercent = percent(float64(r.held), float64(r.gpus))
-	o.GPUServedPercent = percent(float64(r.held), float64(r.wanted))
+	held, wanted, passed := r.held, r.wanted, 1.0
 	if r.departs {
-		o.GPUAllocatedPercent = percent(r.sinceHeld, r.passed*float64(r.gpus))
-		o.GPUServedPercent = percent(r.sinceHeld, r.sinceWanted)
+		held, wanted, passed = r.sinceHeld, r.sinceWanted, r.passed
 	}
+	o.GPUAllocatedPercent = percent(held.gpus, passed*float64(r.gpus))
+	o.GPUServedPercent, o.CPUServedPercent = percent(held.gpus, wanted.gpus), percent(held.cores, wanted.cores)
 	if took > 0 {
 		o.PerSecond = float64(o.Instances) / took.Seconds()
 	}
@@ -87,12 +90,12 @@ func meanOf(mode Mode, runs []Outcome) Outcome {
 
 func (o *Outcome) counts() []*int {
 	return []*int{
-		&o.Machines, &o.Instances, &o.Placed, &o.Waited, &o.Never, &o.Together, &o.OneSwitch, &o.Broken, &o.TogetherZone, &o.Cards, &o.CardsZone,
+		&o.Machines, &o.Instances, &o.Placed, &o.Waited, &o.Never, &o.WaitedGPU, &o.NeverGPU, &o.Together, &o.OneSwitch, &o.Broken, &o.TogetherZone, &o.Cards, &o.CardsZone,
 	}
 }
 
 func (o *Outcome) shares() []*float64 {
 	return []*float64{
-		&o.OneSwitchPercent, &o.OneZonePercent, &o.CardOneZonePercent, &o.GPUAllocatedPercent, &o.GPUServedPercent, &o.PerSecond,
+		&o.OneSwitchPercent, &o.OneZonePercent, &o.CardOneZonePercent, &o.GPUAllocatedPercent, &o.GPUServedPercent, &o.CPUServedPercent, &o.PerSecond,
 	}
 }

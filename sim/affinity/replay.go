@@ -1,7 +1,9 @@
 package affinity
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +14,14 @@ import (
 
 // streamBlind is the stream of a seed from which blind choices are drawn.
 const streamBlind = 1
+
+// usage is what is used of what may be short. It is a float, so that it can be multiplied by time.
+type usage struct{ gpus, cores float64 }
+
+func (u *usage) add(v usage, times float64) {
+	u.gpus += v.gpus * times
+	u.cores += v.cores * times
+}
 
 // replay is one run.
 type replay struct {
@@ -25,11 +35,14 @@ type replay struct {
 	waiting []int         // tasks, in order of arrival
 	leaving *heap.Heap[int]
 	now     int64
+	ranks   []rank // scratch
 
-	gpus, wanted, held int64 // GPUs of the cluster, asked for, and given, at the moment
-	departs            bool  // something leaves
-	// GPU-seconds, and seconds.
-	sinceWanted, sinceHeld, passed float64
+	gpus         int64   // of the cluster
+	wanted, held usage   // at the moment
+	departs      bool    // something leaves
+	passed       float64 // seconds
+	// What was wanted and held, times seconds.
+	sinceWanted, sinceHeld usage
 
 	checking time.Duration // what brute force took
 	out      Outcome
@@ -75,7 +88,11 @@ func newReplay(w *trace.Workload, s *setup) (*replay, error) {
 			r.out.Machines++
 		}
 	}
-	return r, r.read(models, spread)
+	if err := r.read(models, spread); err != nil {
+		return nil, err
+	}
+	r.demand(s.demand)
+	return r, nil
 }
 
 // read turns requirements into asks; tasks share both.
@@ -96,6 +113,17 @@ func (r *replay) read(models map[string]*model, spread map[string]int64) error {
 	return nil
 }
 
+// demand multiplies what is asked of each card, up to all that a card has.
+func (r *replay) demand(times float64) {
+	scaled := make(map[*ask]bool)
+	for _, a := range r.asks {
+		if !scaled[a] && a.device.NIC.Count > 0 {
+			a.device.NIC.Bandwidth = uint32(min(float64(a.device.NIC.Bandwidth)*times, cardBandwidth))
+			scaled[a] = true
+		}
+	}
+}
+
 // play lets every task come and go.
 func (r *replay) play() *Outcome {
 	began := r.wall()
@@ -111,7 +139,9 @@ func (r *replay) play() *Outcome {
 	}
 	r.leave(r.w.End())
 	r.pass(r.w.End())
-	r.out.Never += len(r.waiting)
+	for _, i := range r.waiting {
+		r.never(i)
+	}
 	r.tell(r.wall() - began - r.checking)
 	return &r.out
 }
@@ -121,8 +151,8 @@ func (r *replay) pass(to int64) {
 	seconds := float64(to-r.now) / 1e9
 	r.now = to
 	r.passed += seconds
-	r.sinceWanted += seconds * float64(r.wanted)
-	r.sinceHeld += seconds * float64(r.held)
+	r.sinceWanted.add(r.wanted, seconds)
+	r.sinceHeld.add(r.held, seconds)
 }
 
 // leave takes away what is deleted until then.
@@ -130,13 +160,13 @@ func (r *replay) leave(until int64) {
 	for r.leaving.Len() > 0 && r.w.Tasks[r.leaving.First()].Deleted <= until {
 		i := r.leaving.Pop()
 		r.pass(r.w.Tasks[i].Deleted)
-		r.wanted -= int64(r.asks[i].device.Count())
+		r.wanted.add(r.asks[i].usage(), -1)
 		n := r.at[i]
 		if n == nil {
 			r.forget(i)
 			continue
 		}
-		r.held -= int64(r.asks[i].device.Count())
+		r.held.add(r.asks[i].usage(), -1)
 		n.drop(i)
 		delete(r.at, i)
 		r.retry(n)
@@ -148,9 +178,17 @@ func (r *replay) forget(task int) {
 	for k, i := range r.waiting {
 		if i == task {
 			r.waiting = append(r.waiting[:k], r.waiting[k+1:]...)
-			r.out.Never++
+			r.never(i)
 			return
 		}
+	}
+}
+
+// never counts a task that had no place for as long as it lived.
+func (r *replay) never(task int) {
+	r.out.Never++
+	if r.asks[task].device.Count() > 0 {
+		r.out.NeverGPU++
 	}
 }
 
@@ -169,7 +207,7 @@ func (r *replay) retry(n *node) {
 func (r *replay) arrive(i int) {
 	a := r.asks[i]
 	r.out.Instances++
-	r.wanted += int64(a.device.Count())
+	r.wanted.add(a.usage(), 1)
 	near := a.together() || a.device.NIC.Count > 0
 	if r.mode == Sought && near && r.place(i, true) {
 		return
@@ -178,6 +216,9 @@ func (r *replay) arrive(i int) {
 		return
 	}
 	r.out.Waited++
+	if a.device.Count() > 0 {
+		r.out.WaitedGPU++
+	}
 	r.waiting = append(r.waiting, i)
 	before := r.wall()
 	for _, n := range r.nodes[a.model] {
@@ -189,40 +230,41 @@ func (r *replay) arrive(i int) {
 	r.checking += r.wall() - before
 }
 
-// place finds the fullest machine that holds a task: fewest free GPUs, then fewest free cores, then the lowest index.
+// rank orders the machines that have room: fewest free GPUs, then fewest free cores, then the lowest index.
+type rank struct {
+	gpus  int
+	cores int64
+	index int
+}
+
+func (a rank) compare(b rank) int {
+	return cmp.Or(cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.cores, b.cores), cmp.Compare(a.index, b.index))
+}
+
+// place puts a task on the fullest machine that holds it.
 func (r *replay) place(i int, must bool) bool {
 	a := r.asks[i]
 	nodes := r.nodes[a.model]
-	type rank struct {
-		gpus  int
-		cores int64
-		index int
+	ranks := r.ranks[:0]
+	for k, n := range nodes {
+		if n.counts(a) {
+			ranks = append(ranks, rank{n.spare, n.left.cores, k})
+		}
 	}
-	less := func(a, b rank) bool {
-		switch {
-		case a.gpus != b.gpus:
-			return a.gpus < b.gpus
-		case a.cores != b.cores:
-			return a.cores < b.cores
-		}
-		return a.index < b.index
+	r.ranks = ranks
+	if len(ranks) == 0 {
+		return false
 	}
-	last := rank{gpus: -1}
-	for {
-		best := rank{index: -1}
-		for k, n := range nodes {
-			if at := (rank{n.spare, n.left.cores, k}); n.counts(a) && less(last, at) && (best.index < 0 || less(at, best)) {
-				best = at
-			}
-		}
-		if best.index < 0 {
-			return false
-		}
-		if r.try(nodes[best.index], i, must) {
+	if r.try(nodes[slices.MinFunc(ranks, rank.compare).index], i, must) { // mostly
+		return true
+	}
+	slices.SortFunc(ranks, rank.compare)
+	for _, at := range ranks[1:] {
+		if r.try(nodes[at.index], i, must) {
 			return true
 		}
-		last = best
 	}
+	return false
 }
 
 // try places a task on a machine if it fits there.
@@ -238,7 +280,7 @@ func (r *replay) try(n *node, i int, must bool) bool {
 	r.judge(n, h)
 	n.take(i, h)
 	r.at[i] = n
-	r.held += int64(a.device.Count())
+	r.held.add(a.usage(), 1)
 	return true
 }
 

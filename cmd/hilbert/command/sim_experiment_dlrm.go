@@ -3,7 +3,6 @@ package command
 import (
 	"errors"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,6 +44,7 @@ costs in GPUs, and whether anybody was refused whom brute force finds a place fo
 	flags.StringSliceVar(&f.modes, "modes", f.modes, "who chooses devices")
 	flags.Float64SliceVar(&o.Spare, "spare", o.Spare, "sizes of the cluster: percent of machines beyond what the peak needs")
 	flags.Float64Var(&o.Fill, "fill", o.Fill, "instances with GPUs come in random order and stay, until this much of the GPUs is asked for; 0: leave that out")
+	flags.Float64SliceVar(&o.Demand, "rdma", o.Demand, "how many times the trace's RDMA shares --fill is done with")
 	flags.Uint64Var(&o.Seed, "seed", o.Seed, "first seed of everything that is drawn")
 	flags.IntVar(&o.Seeds, "seeds", o.Seeds, "run this many seeds")
 	f.out.flags(cmd)
@@ -74,8 +74,7 @@ func (f *dlrmExperiment) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	f.options.Wall = func() time.Duration { return time.Since(began) }
+	f.options.Wall = processTime()
 	result, err := affinity.Run(cmd.Context(), w, f.options)
 	if err != nil {
 		return err
