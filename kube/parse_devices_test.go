@@ -1,10 +1,14 @@
 package kube
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
@@ -101,6 +105,71 @@ func TestDeviceRequest(t *testing.T) {
 		if r := p.Pod(foreign).Requirements; r.GPU != c.want || r.Impossible != "" {
 			t.Errorf("%s, of another scheduler: %+v, %q", c.name, r.GPU, r.Impossible)
 		}
+	}
+}
+
+// What is not refused is no contradiction to the model, which would leave the pod pending without a reason. What is refused names a field.
+func TestPossibleIsNoContradiction(t *testing.T) {
+	words := map[string][]string{
+		spec.AnnotationIsolation: {"", "accounting", "soft", "hard", "x"}, spec.AnnotationNear: {"", "switch", "numa,required", "x"},
+		spec.AnnotationNUMAPolicy: {"", "none", "best-effort", "restricted", "single-numa-node"},
+	}
+	amounts := map[corev1.ResourceName][]string{
+		spec.ResourceGPUCore: {"25", "100", "150", "1600", "1700"}, spec.ResourceGPUMilli: {"1", "999", "2000"}, spec.ResourceNvidiaGPU: {"1", "16", "17"},
+		spec.ResourceGPUMemory: {"1", "16777216", "16777217"}, spec.ResourceRDMA: {"1", "16", "17"}, spec.ResourceNICFunctions: {"1", "16", "17"},
+		spec.ResourceNICBandwidth: {"1", "16777216", "16777217"},
+	}
+	possible := 0
+	rapid.Check(t, func(t *rapid.T) {
+		requests := list("cpu", "2")
+		for name, values := range amounts {
+			if rapid.IntRange(0, 3).Draw(t, "asks for "+string(name)) == 0 {
+				requests[name] = apiresource.MustParse(rapid.SampledFrom(values).Draw(t, string(name)))
+			}
+		}
+		pod := dedicated(rapid.SampledFrom([]string{"", "dedicated_cores"}).Draw(t, "level"), requests)
+		for key, values := range words {
+			if rapid.Bool().Draw(t, "says "+key) {
+				pod.Annotations[key] = rapid.SampledFrom(values).Draw(t, key)
+			}
+		}
+		r := NewParser("hilbert", nil).Pod(pod).Requirements
+		switch contradiction := r.GPU.Contradiction(&r.Zones); {
+		case r.Impossible != "" && !strings.Contains(r.Impossible, "hilbert.dev/"):
+			if !strings.Contains(r.Impossible, "GPUs; a node has at most") {
+				t.Fatalf("%q names no field", r.Impossible)
+			}
+		case r.Impossible == "" && contradiction != "":
+			t.Fatalf("%+v is taken, and contradicts itself: %s", r.GPU, contradiction)
+		case r.Impossible == "":
+			possible++
+		}
+	})
+	if possible == 0 {
+		t.Error("nothing is possible")
+	}
+}
+
+// The example of docs/policies.md is understood.
+func TestDeviceExample(t *testing.T) {
+	text, err := os.ReadFile("../docs/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(text), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	pod := new(corev1.Pod)
+	if err := yaml.UnmarshalStrict([]byte(example), pod); err != nil {
+		t.Fatal(err)
+	}
+	resources := &pod.Spec.Containers[0].Resources
+	resources.Requests = resources.Limits // as the API server fills them in
+	want := topology.Request{
+		Milli: 250, Memory: 10240, Isolation: topology.Soft, NIC: topology.NICRequest{Count: 1, RDMA: true, Bandwidth: 25000},
+		Near: topology.Near{Level: topology.SameSwitch, Required: true},
+	}
+	if r := NewParser("hilbert", nil).Pod(pod).Requirements; r.GPU != want || r.Impossible != "" {
+		t.Errorf("%+v, %q; want %+v", r.GPU, r.Impossible, want)
 	}
 }
 
