@@ -49,6 +49,9 @@ type State struct {
 	Shrinking  shrink.Counts
 	Stops      uint64 // pods that the agent stopped itself
 	Scrapes    map[scrape.Outcome]uint64
+	// Steered counts pods by the name of their profile; SteeredPools is what their pools should have, in millicores.
+	Steered      map[string]Steered
+	SteeredPools map[string]int64
 }
 
 // State copies the agent's state; inside Ask.
@@ -63,6 +66,7 @@ func (a *Agent) State() State {
 	if a.profiling.scraper != nil {
 		s.Scrapes = a.profiling.scraper.Counts()
 	}
+	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
 	s.Notes, s.Refused = maps.Clone(a.counts.Notes), maps.Clone(a.counts.Refused)
 	a.observer.mu.Lock()
 	defer a.observer.mu.Unlock()

@@ -23,6 +23,8 @@ type lending struct {
 	cores [topology.MaxZones]int // as last given to the manager
 	// demands are what steered pools should have, in millicores, as last given to the manager.
 	demands map[string]int64
+	// steered is how many pods follow each profile, by its name.
+	steered map[string]Steered
 	held    int64 // memory of the reclaimed pods, in bytes
 	// recorder writes what the laws saw and said; recorded: it has ended.
 	recorder *advise.Recorder
@@ -61,7 +63,7 @@ func (a *Agent) control(now time.Time) {
 		a.recordStart()
 		l.advice = advise.Step(&s.out, &l.params, &l.memory)
 		a.record(&s.out)
-		l.at, l.held = now, heldBy(&s.out)
+		l.at, l.held, l.steered = now, heldBy(&s.out), steeredBy(s.out.Services)
 		a.relieve(s, now)
 		changed = a.steerMemory(s, now)
 	})

@@ -128,6 +128,31 @@ func (s *sensor) steer(uid string, p *pod, service *advise.Service, use *observe
 	}
 }
 
+// Steered are pods that follow one profile: those of which some indicator is known, and those of which none is, so that they cannot be steered.
+type Steered struct{ Known, Silent int }
+
+// steeredBy counts the pods of each profile.
+func steeredBy(services []advise.Service) map[string]Steered {
+	var out map[string]Steered
+	for i := range services {
+		s := &services[i]
+		if s.Profile == "" {
+			continue
+		}
+		if out == nil {
+			out = make(map[string]Steered)
+		}
+		count := out[s.Profile]
+		if slices.ContainsFunc(s.Indicators, func(v advise.Sample) bool { return v.Known }) {
+			count.Known++
+		} else {
+			count.Silent++
+		}
+		out[s.Profile] = count
+	}
+	return out
+}
+
 // steered lists the pools of the services with a profile: what they have, and what all of their pods ask for.
 func (s *sensor) steered() {
 	if len(s.out.Profiles) == 0 {

@@ -107,6 +107,9 @@ func TestProfileIndicators(t *testing.T) {
 	if seen.Indicators[1].Known {
 		t.Errorf("an old value is known: %+v", seen)
 	}
+	if s := l.state(); s.Steered["default/web"] != (Steered{Silent: 1}) {
+		t.Errorf("a service of which nothing is known counts as %+v", s.Steered)
+	}
 	both := []spec.NamedProfile{webProfile("old", 0), webProfile("web", 1)}
 	l.agent.Profiles(both)
 	l.agent.Profiles(both)
@@ -153,5 +156,8 @@ func TestProfileSizesThePool(t *testing.T) {
 	advised, _ := l.tell(5, 60)
 	if got := size(); calm != 1 || got < 3 || got > advised["web"] {
 		t.Errorf("the pool had %d CPUs and has %d, advised are %v", calm, got, advised)
+	}
+	if s := l.state(); s.Steered["default/web"] != (Steered{Known: 1}) || s.SteeredPools["web"] != int64(advised["web"])*1000 {
+		t.Errorf("said of it: %+v, %v", s.Steered, s.SteeredPools)
 	}
 }

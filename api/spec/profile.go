@@ -115,21 +115,8 @@ type ProfileBounds struct {
 	MaxPercent int `json:"maxPercent,omitempty"`
 }
 
-// ProfileStatus is what is said of a ServiceProfile, apart from its conditions.
-type ProfileStatus struct {
-	// ObservedGeneration is the generation of the spec that the status is about.
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-}
-
-// ConditionProfileReady is True while the profile is followed. Its reasons are ReasonProfileFollowed, ReasonProfileInvalid and ReasonProfileConflict.
-const ConditionProfileReady = "Ready"
-
-// Reasons of a ServiceProfile's conditions and events.
-const (
-	ReasonProfileFollowed = "Followed"
-	ReasonProfileInvalid  = "InvalidProfile"  // it was stored before the definition knew better; nobody follows it
-	ReasonProfileConflict = "ProfileConflict" // an older profile selects the same pod, and is followed instead
-)
+// ReasonProfileConflict is of a pod's event: an older profile selects the same pod, and is followed instead.
+const ReasonProfileConflict = "ProfileConflict"
 
 var (
 	metricName = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)

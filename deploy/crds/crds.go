@@ -3,7 +3,7 @@
 // Data flow: a person applies the files with kubectl; what installs them without one (the lab, tests) reads them from Files. The Go
 // types are those of api/scheduling/v1alpha1 and api/node/v1alpha1.
 //
-// Invariants: each file holds one CustomResourceDefinition, structural and with a status subresource. It is not a client: it installs
+// Invariants: each file holds one CustomResourceDefinition, structural; those that Hilbert writes have a status subresource. It is not a client: it installs
 // nothing.
 package crds
 

@@ -14,7 +14,6 @@ func (p *ServiceProfile) DeepCopyInto(out *ServiceProfile) {
 	*out = *p
 	p.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	out.Spec = copyProfile(&p.Spec)
-	out.Status.Conditions = slices.Clone(p.Status.Conditions)
 }
 
 // DeepCopy returns a copy.

@@ -18,12 +18,11 @@ import (
 // The definition has the fields of the Go types and no others, and bounds every list, map, number and text.
 func TestProfileDefinition(t *testing.T) {
 	d := crdtest.Read(t, "serviceprofile.yaml")
-	if d.Name != ServiceProfiles+"."+Group || d.Scope != "Namespaced" || d.Kind != spec.ProfileKind || d.Plural != ServiceProfiles || d.Version != Version || !d.Status {
+	if d.Name != ServiceProfiles+"."+Group || d.Scope != "Namespaced" || d.Kind != spec.ProfileKind || d.Plural != ServiceProfiles || d.Version != Version || d.Status {
 		t.Errorf("got %+v", d)
 	}
 	d.Compare(t, reflect.TypeFor[ServiceProfile](), crdtest.Rules{
 		Texts: []reflect.Type{reflect.TypeFor[metav1.Time](), reflect.TypeFor[spec.Duration]()},
-		Free:  []string{".status.observedGeneration", ".status.conditions[].observedGeneration"},
 	})
 	s := d.Schema
 	indicator := s.Properties["spec"].Properties["indicators"].Items
@@ -86,7 +85,6 @@ func TestProfileDeepCopySharesNothing(t *testing.T) {
 				},
 				Indicators: []spec.ProfileIndicator{{Type: spec.IndicatorMetric, Metric: &spec.ProfileMetric{Name: "m", Labels: map[string]string{"a": "b"}}}},
 			},
-			Status: ServiceProfileStatus{Conditions: []metav1.Condition{{Type: "Ready"}}},
 		}}}
 	}
 	original := full()
@@ -95,7 +93,7 @@ func TestProfileDeepCopySharesNothing(t *testing.T) {
 		t.Fatalf("got %+v", copied)
 	}
 	p := &copied.Items[0]
-	p.Labels["a"], p.Spec.Selector.MatchLabels["a"], p.Spec.Selector.MatchExpressions[0].Values[0], p.Status.Conditions[0].Type = "x", "x", "x", "x"
+	p.Labels["a"], p.Spec.Selector.MatchLabels["a"], p.Spec.Selector.MatchExpressions[0].Values[0] = "x", "x", "x"
 	p.Spec.Selector.MatchExpressions[0].Key, p.Spec.Indicators[0].Metric.Labels["a"], p.Spec.Indicators[0].Metric.Name, p.Spec.Indicators[0].Type = "x", "x", "x", "x"
 	if !reflect.DeepEqual(original, full()) {
 		t.Error("the original changed: " + fmt.Sprint(original.Items[0]))

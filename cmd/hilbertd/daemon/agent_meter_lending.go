@@ -23,9 +23,11 @@ var (
 	agentShrunk     = agentDesc("reclaimed_bytes_total", "Memory that was taken from cgroups, as the kernel says.")
 	agentShrinking  = agentDesc("reclaim_requests_in_flight", "Cgroups from which memory is being taken.")
 	agentScrapes    = agentDesc("scrapes_total", "Metrics of ServiceProfiles that were asked for, by outcome.", "outcome")
+	agentProfiled   = agentDesc("profile_pods", "Pods that follow a ServiceProfile, by whether any of its indicators is known.", "profile", "samples")
+	agentSteered    = agentDesc("steered_cpus", "What pools with a ServiceProfile should have, in CPUs.", "pool")
 	agentLendings   = []*prometheus.Desc{
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentWished, agentGone, agentStopped, agentShrinks,
-		agentShrunk, agentShrinking, agentScrapes,
+		agentShrunk, agentShrinking, agentScrapes, agentProfiled, agentSteered,
 	}
 )
 
@@ -64,6 +66,14 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 	}
 	for outcome, n := range s.Scrapes {
 		send(prometheus.CounterValue, agentScrapes, float64(n), string(outcome))
+	}
+	for profile, pods := range s.Steered {
+		send(prometheus.GaugeValue, agentProfiled, float64(pods.Known), profile, "known")
+		send(prometheus.GaugeValue, agentProfiled, float64(pods.Silent), profile, "missing")
+	}
+	for pool, milliCPU := range s.SteeredPools {
+		const milli = 1000
+		send(prometheus.GaugeValue, agentSteered, float64(milliCPU)/milli, pool)
 	}
 	send(prometheus.CounterValue, agentShrunk, float64(s.Shrinking.Got))
 	send(prometheus.GaugeValue, agentShrinking, float64(s.Shrinking.Working))
