@@ -118,7 +118,8 @@ func (s *sensor) relief(now time.Time) evict.Observation {
 		At: s.out.At, Suppression: a.lending.advice.Suppression,
 		Node: evict.Node{
 			MemoryTotal: s.out.Node.MemoryTotal, MemoryAvailable: s.available(), MemorySome: s.out.Node.MemoryPressure,
-			MemoryFull: s.memoryFull(), SwapTotal: bytesOf(memory.SwapTotal), SwapFree: bytesOf(memory.SwapFree), CPUPressure: s.out.Node.CPUPressure,
+			MemoryFull: s.memoryFull(), SwapTotal: bytesOf(memory.SwapTotal), SwapFree: bytesOf(memory.SwapFree),
+			CPUPressure: a.lending.params.CPUPressure(&s.out),
 		},
 		API: a.apiState(),
 	}

@@ -124,7 +124,7 @@ func (t *tick) steer(pools map[string]int) {
 
 // begin makes room and, where time went backwards, has everything wait from now on.
 func begin(o *Observation, p *Params, m *Memory) tick {
-	t := tick{o: o, p: p, m: m, now: clamp(o.At, 0, math.MaxInt64/4), pressure: p.pressure(o)}
+	t := tick{o: o, p: p, m: m, now: clamp(o.At, 0, math.MaxInt64/4), pressure: p.CPUPressure(o)}
 	if len(m.Zones) != len(o.Zones) {
 		m.Zones, m.zones = make([]ZoneState, len(o.Zones)), nil
 	}

@@ -42,10 +42,10 @@ func scale(v, low, high, worst float64) grade {
 	return critical
 }
 
-// pressure is the worst that a shared pod feels, for each CPU that it uses. The kernel tells the share of time in which some thread of a pod waits, so of
+// CPUPressure is the worst that a shared pod feels, for each CPU that it uses. The kernel tells the share of time in which some thread of a pod waits, so of
 // two pods whose threads wait equally the larger has more of it: of n threads none waits for as long as all n are lucky. What the agent says of the
 // node is the most that is believed.
-func (p *Params) pressure(o *Observation) Sample {
+func (p *Params) CPUPressure(o *Observation) Sample {
 	felt, known := amount(o.Node.CPUPressure, 1)
 	if !known || felt < p.PressureLow {
 		return o.Node.CPUPressure

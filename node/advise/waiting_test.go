@@ -32,7 +32,7 @@ func TestPressureIsByCPU(t *testing.T) {
 	} {
 		o := quiet(1)
 		o.Node.CPUPressure, o.Services = c.node, c.pods
-		if got := p.pressure(o); got.Known != c.want.Known || math.Abs(got.Value-c.want.Value) > 1e-9 {
+		if got := p.CPUPressure(o); got.Known != c.want.Known || math.Abs(got.Value-c.want.Value) > 1e-9 {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}

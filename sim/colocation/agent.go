@@ -123,7 +123,7 @@ func (e *eyes) look(m *machine, level advise.Suppression) {
 	o.At, o.Suppression = s.At, level
 	o.Node = evict.Node{
 		MemoryTotal: s.Node.MemoryTotal, MemoryAvailable: s.Node.MemoryAvailable, MemorySome: s.Node.MemoryPressure, MemoryFull: s.Node.MemoryPressure,
-		CPUPressure: s.Node.CPUPressure,
+		CPUPressure: m.agent.laws.CPUPressure(s),
 	}
 	o.Zones = o.Zones[:0]
 	for i := range s.Zones {
