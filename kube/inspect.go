@@ -53,9 +53,6 @@ type Inspector struct {
 	where  string
 }
 
-// Where names the hilbertd, for people.
-func (i *Inspector) Where() string { return i.where }
-
 // Reach finds the hilbertd of a Target.
 func Reach(ctx context.Context, t Target) (*Inspector, error) {
 	config, err := t.config()
