@@ -10,7 +10,7 @@ import (
 
 // Params tune a Market.
 type Params struct {
-	// Supply is how much is expected to arrive, as a multiple of what is free.
+	// Supply is how much is looked ahead: the GPUs that are expected to be asked for, as a multiple of what is free.
 	Supply float64
 	// Rounds of bidding in one Learn. The prices of the second half are averaged.
 	Rounds int
@@ -18,22 +18,22 @@ type Params struct {
 	Step float64
 	// Nodes is the most nodes that bid; of more, a sample does.
 	Nodes int
-	// Patience is what filling a piece later is worth, against filling it now: from 0 to 1.
-	Patience float64
-	// Hedge blends in what things are worth where nothing is scarce, from 0 to 1.
+	// Hedge is the part, from 0 to 1, of a piece's worth that is what a request drawn from the mix could use of it, as FGD counts it, rather than
+	// the market's price.
 	Hedge float64
 }
 
 // Defaults are the parameters that were tuned on generated mixes.
 func Defaults() Params {
-	return Params{Supply: 1.1, Rounds: 40, Step: 60, Nodes: 256, Hedge: 0, Patience: 0.97}
+	return Params{Supply: 0.5, Rounds: 40, Step: 60, Nodes: 256, Hedge: 0.25}
 }
 
 // cpuPrices are the levels of the CPU's price, as multiples of a GPU divided by the CPU that the mean request wants beside a whole GPU.
 var cpuPrices = row{0, 0.05, 0.1, 0.2, 0.33, 0.5, 0.66, 0.88, 1.1, 1.4, 1.75, 2.2}
 
-// Market finds prices for the requests of a mix by letting the nodes bid for them. Nodes buy what fills them best; what is bought more than
-// it arrives becomes dearer. That is the dual of the fractional packing of the requests on what is free, solved by a subgradient.
+// Market finds prices for the requests of a mix by letting the nodes bid for them. Nodes buy what fills them best, or keep their whole GPUs whole;
+// what is bought more than it arrives becomes dearer, and what is bought less, cheaper, below nothing if need be. That is the dual of the
+// fractional cutting of what is free into the requests that are expected next with the fewest whole GPUs touched, solved by a subgradient.
 //
 // The zero value, with Params, is ready; before the first Learn all is worth nothing.
 type Market struct {
@@ -256,6 +256,14 @@ func (b *board) fill(m *Market) {
 				gain[size], best[size] = g, int16(i)
 			}
 		}
+		// A whole GPU may be kept for later, with the CPU that a mean request wants.
+		if kept := topology.FullGPU * (1 - cpuPrices[l]); kept > gain[parts] {
+			if gain[parts] == 0 {
+				sizes[count] = parts
+				count++
+			}
+			gain[parts], best[parts] = kept, -1
+		}
 		b.bids[0][l], b.choice[0][l] = 0, -1
 		for f := 1; f <= parts; f++ {
 			top, choice := 0.0, int16(-1)
@@ -263,7 +271,7 @@ func (b *board) fill(m *Market) {
 				if int(size) > f {
 					break
 				}
-				if x := gain[size] + m.Params.Patience*b.bids[f-int(size)][l]; x > top {
+				if x := gain[size] + b.bids[f-int(size)][l]; x > top {
 					top, choice = x, best[size]
 				}
 			}
@@ -314,7 +322,7 @@ func (m *Market) adjust(round int) {
 	step := m.Params.Step / (1 + float64(round)/calm)
 	for i := range m.items {
 		it := &m.items[i]
-		it.price = max(0, it.price+step*2*float64(it.key.parts)/parts*(it.bought-it.supply)/(it.bought+it.supply+1))
+		it.price = max(-float64(it.key.parts)*grain, it.price+step*2*float64(it.key.parts)/parts*(it.bought-it.supply)/(it.bought+it.supply+1))
 	}
 }
 
@@ -329,21 +337,26 @@ func (m *Market) average(several int) {
 	}
 }
 
-// hedge blends in the bids at no price, which tell apart what the market finds equally good.
+// hedge blends in what a request drawn from the mix could use of a piece, less the CPU beside it: a piece that is too small for it is of no use.
+// It tells apart what the market finds equally good, and looks further ahead than what is expected to arrive.
 func (m *Market) hedge(h float64) {
+	all := 0.0
 	for i := range m.items {
-		m.items[i].bought, m.items[i].price = m.items[i].price, 0
+		all += m.items[i].supply
 	}
 	for _, b := range m.boards {
-		b.fill(m)
-		for f := range b.bids {
+		for f := range b.prices.free {
 			for l := range levels {
-				b.prices.free[f][l] += h * (b.bids[f][l] - b.prices.free[f][l])
+				alone := 0.0
+				for _, i := range b.items {
+					it := &m.items[i]
+					if gain := float64(it.key.parts)*grain - m.cpu[l]*it.cpu; gain > 0 && f >= int(it.key.parts) {
+						alone += it.supply / all * gain * float64(f) / float64(it.key.parts)
+					}
+				}
+				b.prices.free[f][l] += h * (alone - b.prices.free[f][l])
 			}
 		}
-	}
-	for i := range m.items {
-		m.items[i].price = m.items[i].bought
 	}
 }
 

@@ -20,10 +20,14 @@ type Prices struct {
 	free [parts + 1]row // by hundredths free
 }
 
+// views are the factors on a node's CPU under which its worth is looked at. The mean over them bends where a single view has a kink, so that CPU
+// has a price before it is the last.
+var views = [...]float64{0.8, 1}
+
 // Standing is what Score needs of a node as it is: compute it once, use it for any number of requests.
 type Standing struct {
 	sum   row
-	level int
+	level [len(views)]int8
 	worth float64
 }
 
@@ -35,16 +39,21 @@ func (p *Prices) Standing(n *Node) (s Standing) {
 			s.sum[l] += piece[l]
 		}
 	}
-	for l := range s.sum { // convex in the level
-		if at := p.cpu[l]*float64(max(n.CPU, 0)) + s.sum[l]; l == 0 || at < s.worth {
-			s.worth, s.level = at, l
+	cpu := float64(max(n.CPU, 0))
+	for v, factor := range views {
+		lowest := 0.0
+		for l := range s.sum { // convex in the level
+			if at := p.cpu[l]*cpu*factor + s.sum[l]; l == 0 || at < lowest {
+				lowest, s.level[v] = at, int8(l)
+			}
 		}
+		s.worth += lowest
 	}
 	return s
 }
 
 // Worth is what the node is still good for: the GPU thousandths that can be filled, less what is paid for the requests that fill them.
-func (s *Standing) Worth() float64 { return s.worth }
+func (s *Standing) Worth() float64 { return s.worth / float64(len(views)) }
 
 func (p *Prices) piece(free int32) *row { return &p.free[min(max(free, 0), topology.FullGPU)/grain] }
 
@@ -53,11 +62,6 @@ func (p *Prices) Score(n *Node, s *Standing, r *Request) (loss float64, gpu int,
 	if !n.Fits(r) {
 		return 0, 0, false
 	}
-	return p.score(n, s, r)
-}
-
-// score is Score of a request that is known to fit.
-func (p *Prices) score(n *Node, s *Standing, r *Request) (loss float64, gpu int, ok bool) {
 	cpu := float64(n.CPU - r.CPU)
 	if r.GPU.Milli == 0 {
 		return s.worth - p.after(s, cpu, float64(r.GPU.Whole), &p.free[parts], &p.free[0]), 0, true
@@ -75,28 +79,32 @@ func (p *Prices) score(n *Node, s *Standing, r *Request) (loss float64, gpu int,
 	return loss, gpu, ok
 }
 
-// after is a node's worth when it has this much CPU left and several pieces were exchanged for others. The worth is convex in the level, so
-// the walk from the old level ends at the lowest.
+// after is a node's worth when it has this much CPU left and several pieces were exchanged for others. In each view the worth is convex in the
+// level, so the walk from the old level ends at the lowest.
 func (p *Prices) after(s *Standing, cpu, several float64, old, left *row) float64 {
-	at := func(l int) float64 { return p.cpu[l]*cpu + s.sum[l] + several*(left[l]-old[l]) }
-	best := at(s.level)
-	l := s.level + 1
-	for ; l < levels; l++ {
-		x := at(l)
-		if x >= best {
-			break
+	sum := 0.0
+	for v, factor := range views {
+		at := func(l int) float64 { return p.cpu[l]*cpu*factor + s.sum[l] + several*(left[l]-old[l]) }
+		from := int(s.level[v])
+		best := at(from)
+		l := from + 1
+		for ; l < levels; l++ {
+			x := at(l)
+			if x >= best {
+				break
+			}
+			best = x
 		}
-		best = x
-	}
-	if l > s.level+1 {
-		return best
-	}
-	for l = s.level - 1; l >= 0; l-- {
-		x := at(l)
-		if x >= best {
-			break
+		if l == from+1 {
+			for l = from - 1; l >= 0; l-- {
+				x := at(l)
+				if x >= best {
+					break
+				}
+				best = x
+			}
 		}
-		best = x
+		sum += best
 	}
-	return best
+	return sum
 }

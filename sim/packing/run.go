@@ -15,6 +15,8 @@ type Options struct {
 	Params fragment.Params // of our policy
 	// Wall is the time since any beginning, for pods per second; nil: not measured.
 	Wall func() time.Duration
+	// Defragment is the part of the running pods that may be moved to make room for refused ones, from 0 to 1.
+	Defragment float64
 	// Exhaustive computes all scores anew for every pod, which the tests hold the usual way against.
 	Exhaustive bool
 }
@@ -35,6 +37,7 @@ type Outcome struct {
 	AtEnd            float64            `json:"allocatedPercent"`
 	Refused          int                `json:"refused"`
 	RefusedThoughFit int                `json:"refusedThoughFit"`
+	Moves            int                `json:"moves"`
 	Stranded         map[string]float64 `json:"strandedPercentByCause"`
 	PodsPerSecond    float64            `json:"podsPerSecond,omitempty"`
 	Curve            []Point            `json:"curve,omitempty"`
@@ -50,6 +53,10 @@ type run struct {
 	log      []int32 // nodes in the order of their changes
 	last     []int   // where in the log a node's last change is
 	busy     time.Duration
+
+	residents [][]resident // by node, where pods may move
+	running   int
+	moves     int
 }
 
 // Run plays the arrivals under a policy.
@@ -60,6 +67,9 @@ func (a *Arrivals) Run(o Options) (*Outcome, error) {
 		return nil, err
 	}
 	r := &run{a: a, o: &o, nodes: nodes, policy: p, rankings: make([]*ranking, len(a.kinds)), last: make([]int, len(nodes))}
+	if o.Defragment > 0 {
+		r.residents = make([][]resident, len(nodes))
+	}
 	out := &Outcome{Policy: o.Policy, Pods: len(a.pods)}
 	var arrived, allocated int64
 	percent := func(milli int64) float64 { return 100 * float64(milli) / float64(a.capacity) }
@@ -67,8 +77,13 @@ func (a *Arrivals) Run(o Options) (*Outcome, error) {
 		request := &a.kinds[kind]
 		began := r.wall()
 		node, gpu, ok := r.choose(kind)
+		if !ok && r.residents != nil {
+			if _, ok = r.makeRoom(kind); ok {
+				node, gpu, ok = r.pick(kind)
+			}
+		}
 		if ok {
-			r.place(node, request, gpu)
+			r.place(node, kind, gpu)
 			allocated += request.GPU.Total()
 			out.Placed++
 		}
@@ -88,7 +103,7 @@ func (a *Arrivals) Run(o Options) (*Outcome, error) {
 		}
 	}
 	out.AtEnd = percent(allocated)
-	out.Stranded = r.stranded()
+	out.Stranded, out.Moves = r.stranded(), r.moves
 	if r.busy > 0 {
 		out.PodsPerSecond = math.Round(float64(len(a.pods)) / r.busy.Seconds())
 	}
@@ -102,36 +117,47 @@ func (r *run) wall() time.Duration {
 	return r.o.Wall()
 }
 
-// choose finds the best node for a pod.
+// choose finds the best node for a pod that arrives.
 func (r *run) choose(kind int32) (node, gpu int, ok bool) {
 	if r.policy.see(kind) || r.o.Exhaustive {
 		clear(r.rankings)
 	}
+	return r.pick(kind)
+}
+
+// pick finds the best node.
+func (r *run) pick(kind int32) (node, gpu int, ok bool) {
+	ranking := r.rank(kind)
+	node, ok = ranking.best()
+	return node, int(ranking.gpu[node]), ok
+}
+
+// rank brings the scores of a kind up to date.
+func (r *run) rank(kind int32) *ranking {
 	ranking := r.rankings[kind]
 	switch {
 	case ranking == nil:
 		ranking = newRanking(len(r.nodes))
 		r.rankings[kind] = ranking
 		for i := range r.nodes {
-			r.rank(ranking, i, kind)
+			r.score(ranking, i, kind)
 		}
 	case len(r.log)-ranking.cursor > 2*len(r.nodes):
 		for i := range r.nodes {
-			r.rank(ranking, i, kind)
+			r.score(ranking, i, kind)
 		}
 	default:
 		for at := ranking.cursor; at < len(r.log); at++ {
 			if i := int(r.log[at]); r.last[i] == at {
-				r.rank(ranking, i, kind)
+				r.score(ranking, i, kind)
 			}
 		}
 	}
 	ranking.cursor = len(r.log)
-	node, ok = ranking.best()
-	return node, int(ranking.gpu[node]), ok
+	return ranking
 }
 
-func (r *run) rank(ranking *ranking, node int, kind int32) {
+func (r *run) score(ranking *ranking, node int, kind int32) {
 	score, gpu, ok := r.policy.score(node, kind)
 	if !ok {
 		score = math.Inf(1)
@@ -139,10 +165,13 @@ func (r *run) rank(ranking *ranking, node int, kind int32) {
 	ranking.set(node, score, int8(gpu))
 }
 
-func (r *run) place(node int, request *fragment.Request, gpu int) topology.Grant {
-	grant := r.nodes[node].Take(request, gpu)
+func (r *run) place(node int, kind int32, gpu int) {
+	grant := r.nodes[node].Take(&r.a.kinds[kind], gpu)
+	if r.residents != nil {
+		r.residents[node] = append(r.residents[node], resident{kind, grant})
+	}
+	r.running++
 	r.touch(node)
-	return grant
 }
 
 // touch notes that a node has changed.

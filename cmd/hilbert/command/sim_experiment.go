@@ -21,6 +21,7 @@ func newExperiment() *cobra.Command {
 	for _, sub := range []*cobra.Command{
 		newExperimentDLRM(),
 		newExperimentNUMA(),
+		newExperimentOpenB(),
 	} {
 		cmd.AddCommand(sub)
 	}

@@ -1,0 +1,248 @@
+package fragment
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/topology"
+)
+
+func node(cpu int64, model string, free ...int32) Node {
+	n := Node{CPU: cpu, Memory: 1 << 40, Shape: topology.Shape{GPUs: len(free), Model: model, Shareable: true}}
+	copy(n.Free[:], free)
+	return n
+}
+
+func slice(cpu int64, milli int16, models ...string) Request {
+	return Request{CPU: cpu, GPU: topology.Request{Milli: milli}, Models: NewModels(models...)}
+}
+
+func whole(cpu int64, gpus int8) Request {
+	return Request{CPU: cpu, GPU: topology.Request{Whole: gpus}}
+}
+
+func TestModels(t *testing.T) {
+	for _, c := range []struct {
+		models Models
+		model  string
+		want   bool
+	}{
+		{NewModels(), "T4", true},
+		{NewModels("T4"), "T4", true},
+		{NewModels("V100M16", "V100M32"), "V100M32", true},
+		{NewModels("V100M16"), "V100M1", false},
+		{NewModels("V100M16"), "", false},
+	} {
+		if got := c.models.Allows(c.model); got != c.want {
+			t.Errorf("%v allows %q: %v, want %v", c.models, c.model, got, c.want)
+		}
+	}
+	if NewModels("B", "A", "A") != NewModels("A", "B") {
+		t.Error("the order of names makes another set")
+	}
+}
+
+func TestFragmentation(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		node Node
+		mix  Target
+		want float64
+	}{
+		{"all usable", node(8000, "T4", 1000, 1000), Target{{slice(4000, 500), 1}}, 0},
+		{"a piece too small", node(8000, "T4", 1000, 400), Target{{slice(4000, 500), 1}}, 400},
+		{"no CPU", node(3000, "T4", 1000, 1000), Target{{slice(4000, 500), 1}}, 2000},
+		{"another model", node(8000, "T4", 1000), Target{{slice(4000, 500, "G2"), 1}}, 1000},
+		{"too few whole ones", node(8000, "T4", 1000, 900), Target{{whole(4000, 2), 1}}, 1900},
+		{"asks for none", node(8000, "T4", 1000), Target{{Request{CPU: 1}, 1}}, 1000},
+		{"expected", node(8000, "T4", 400), Target{{slice(1, 300), 0.25}, {slice(1, 500), 0.75}}, 300},
+		{"nothing left", node(8000, "T4", 0), Target{{slice(1, 300), 1}}, 0},
+	} {
+		if got := c.mix.Fragmentation(&c.node); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestGradientPrefersThePieceThatIsLostAnyway(t *testing.T) {
+	mix := Target{{slice(1000, 800), 0.8}, {slice(1000, 200), 0.2}}
+	n := node(64000, "T4", 1000, 200)
+	r := slice(1000, 200)
+	if _, gpu, ok := Gradient(&n, &r, mix.Fragmentation); !ok || gpu != 1 {
+		t.Errorf("it goes to GPU %d (%v), want 1", gpu, ok)
+	}
+	r = slice(65000, 200)
+	if _, _, ok := Gradient(&n, &r, mix.Fragmentation); ok {
+		t.Error("it fits without CPU")
+	}
+}
+
+func TestMixIsBounded(t *testing.T) {
+	var m Mix
+	often := whole(1, 1)
+	for i := range 10 * MaxKinds {
+		r := slice(int64(i), 500)
+		m.Add(&r)
+		m.Add(&often)
+		m.Add(&often)
+	}
+	if m.Kinds() > MaxKinds {
+		t.Errorf("%d kinds, want at most %d", m.Kinds(), MaxKinds)
+	}
+	if c := m.Common(0.5); len(c) == 0 || c[0].Request != often {
+		t.Errorf("the most frequent is %v", c)
+	}
+	for range 2 * MaxSeen {
+		m.Add(&often)
+	}
+	if m.Seen() > MaxSeen {
+		t.Errorf("%v seen, want at most %v", m.Seen(), MaxSeen)
+	}
+}
+
+// learned is a market over a cluster of equal nodes in which the kinds arrive equally often.
+func learned(nodes []Node, kinds ...Request) *Market {
+	var mix Mix
+	for i := range kinds {
+		for range 10 {
+			mix.Add(&kinds[i])
+		}
+	}
+	m := &Market{Params: Defaults()}
+	m.Learn(&mix, nodes)
+	return m
+}
+
+// score is what a market thinks of a placement.
+func score(m *Market, n *Node, r *Request) (float64, int) {
+	p := m.At(n.Shape.Model)
+	s := p.Standing(n)
+	loss, gpu, ok := p.Score(n, &s, r)
+	if !ok {
+		return math.Inf(1), -1
+	}
+	return loss, gpu
+}
+
+func TestPricesSendRequestsWhereTheyCostLeast(t *testing.T) {
+	var nodes []Node
+	for range 20 {
+		nodes = append(nodes, node(64000, "G2", 1000, 1000, 1000, 1000), node(16000, "P100", 1000, 1000))
+	}
+	m := learned(nodes, slice(4000, 810), slice(4000, 190), whole(20000, 1), whole(4000, 1), Request{CPU: 8000})
+	for _, c := range []struct {
+		name        string
+		r           Request
+		better, odd Node
+	}{
+		{"a leftover that fits exactly", slice(4000, 190), node(32000, "G2", 190, 1000), node(32000, "G2", 1000, 1000)},
+		{"heavy to where CPU is", whole(20000, 1), node(64000, "G2", 1000, 1000), node(24000, "G2", 1000, 1000)},
+		{"light to where CPU is short", whole(4000, 1), node(8000, "P100", 1000, 1000), node(64000, "G2", 1000, 1000)},
+		{"no GPU to where GPUs are taken", Request{CPU: 8000}, node(16000, "G2", 0, 0), node(16000, "G2", 1000, 1000)},
+	} {
+		a, _ := score(m, &c.better, &c.r)
+		b, _ := score(m, &c.odd, &c.r)
+		if !(a < b) {
+			t.Errorf("%s: it costs %.0f, elsewhere %.0f", c.name, a, b)
+		}
+	}
+	n := node(32000, "G2", 1000, 190)
+	r := slice(4000, 190)
+	if _, gpu := score(m, &n, &r); gpu != 1 {
+		t.Errorf("190 goes to GPU %d, want 1", gpu)
+	}
+}
+
+// worst is Score by its definition: the worth before less the least worth over all levels after, for the best GPU.
+func worst(p *Prices, n *Node, r *Request) float64 {
+	worth := func(n *Node) float64 {
+		sum := 0.0
+		for _, factor := range views {
+			lowest := math.Inf(1)
+			for l := range levels {
+				at := p.cpu[l] * float64(n.CPU) * factor
+				for i := range n.Shape.GPUs {
+					at += p.piece(n.Free[i])[l]
+				}
+				lowest = min(lowest, at)
+			}
+			sum += lowest
+		}
+		return sum
+	}
+	best := math.Inf(1)
+	if !n.Fits(r) {
+		return best
+	}
+	for i := range max(n.Shape.GPUs, 1) {
+		if r.GPU.Milli == 0 || n.Free[i] >= int32(r.GPU.Milli) {
+			after := *n
+			after.Take(r, i)
+			best = min(best, worth(n)-worth(&after))
+		}
+	}
+	return best
+}
+
+func drawRequest(t *rapid.T) Request {
+	r := Request{CPU: rapid.Int64Range(0, 40).Draw(t, "cpu") * 500}
+	switch rapid.IntRange(0, 3).Draw(t, "size") {
+	case 0:
+		r.GPU.Whole = rapid.Int8Range(1, 4).Draw(t, "whole")
+	case 1, 2:
+		r.GPU.Milli = rapid.Int16Range(1, 99).Draw(t, "percent") * 10
+	}
+	if !r.GPU.IsZero() && rapid.Bool().Draw(t, "bound") {
+		r.Models = NewModels(rapid.SampledFrom([]string{"A", "B"}).Draw(t, "model"))
+	}
+	return r
+}
+
+func drawNode(t *rapid.T) Node {
+	n := node(rapid.Int64Range(0, 128).Draw(t, "cpu")*500, rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, "model"))
+	n.Shape.GPUs = rapid.IntRange(0, 8).Draw(t, "gpus")
+	for i := range n.Shape.GPUs {
+		n.Free[i] = rapid.SampledFrom([]int32{0, 190, 400, 530, 1000, 1000}).Draw(t, "free")
+	}
+	return n
+}
+
+func TestScoreIsItsDefinition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := rapid.SliceOfN(rapid.Custom(drawNode), 1, 12).Draw(t, "nodes")
+		kinds := rapid.SliceOfN(rapid.Custom(drawRequest), 1, 6).Draw(t, "kinds")
+		m := learned(nodes, kinds...)
+		for i := range nodes {
+			for k := range kinds {
+				want := worst(m.At(nodes[i].Shape.Model), &nodes[i], &kinds[k])
+				got, _ := score(m, &nodes[i], &kinds[k])
+				if got != want && !(math.Abs(got-want) <= 1e-6*max(1, math.Abs(want))) {
+					t.Fatalf("node %+v, request %+v: %v, want %v", nodes[i], kinds[k], got, want)
+				}
+			}
+		}
+	})
+}
+
+func TestTakeAndGive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n, r := drawNode(t), drawRequest(t)
+		if !n.Fits(&r) {
+			return
+		}
+		before := n
+		gpu := 0
+		for r.GPU.Milli > 0 && n.Free[gpu] < int32(r.GPU.Milli) {
+			gpu++
+		}
+		g := n.Take(&r, gpu)
+		if left := before.Free.Total(n.Shape) - n.Free.Total(n.Shape); left != r.GPU.Total() {
+			t.Fatalf("%d thousandths were taken for %+v", left, r)
+		}
+		if n.Give(&r, g); n != before {
+			t.Fatalf("%+v after giving back, %+v before", n, before)
+		}
+	})
+}
