@@ -28,12 +28,8 @@ func wholeGPU(name corev1.ResourceName) int64 {
 
 // isDevice reports whether a resource is of GPUs or network cards, which are counted one by one and not as a sum.
 func isDevice(name corev1.ResourceName) bool {
-	switch name {
-	case spec.ResourceGPUCore, spec.ResourceGPUMilli, spec.ResourceNvidiaGPU, spec.ResourceGPUMemory,
-		spec.ResourceRDMA, spec.ResourceNICBandwidth, spec.ResourceNICFunctions:
-		return true
-	}
-	return false
+	return name == spec.ResourceGPUMemory || name == spec.ResourceRDMA || name == spec.ResourceNICBandwidth || name == spec.ResourceNICFunctions ||
+		wholeGPU(name) > 0
 }
 
 // deviceKeys are what spec.DeviceWordsOf reads of a pod's annotations.
@@ -133,7 +129,7 @@ func (a *asked) gpuMemory(r topology.Request) (uint32, string) {
 	case n < 0 || n > topology.MaxAmount:
 		return 0, fmt.Sprintf("%s: no GPU has %d MiB", spec.ResourceGPUMemory, n)
 	case r.Whole > 1 && a.saidTwice(spec.ResourceGPUMemory):
-		return uint32(n), fmt.Sprintf("%s: it is of each GPU, and several containers request it; request it in one of them", spec.ResourceGPUMemory)
+		return uint32(n), spec.ResourceGPUMemory + ": it is of each GPU, and several containers request it; request it in one of them"
 	}
 	return uint32(n), ""
 }
@@ -164,7 +160,7 @@ func (a *asked) nics() (r topology.NICRequest, impossible string) {
 	case bandwidth > topology.MaxAmount:
 		impossible = fmt.Sprintf("%s: no network card has %d Mbit/s", spec.ResourceNICBandwidth, bandwidth)
 	case count > 1 && a.saidTwice(spec.ResourceNICBandwidth):
-		impossible = fmt.Sprintf("%s: it is of each network card, and several containers request it; request it in one of them", spec.ResourceNICBandwidth)
+		impossible = spec.ResourceNICBandwidth + ": it is of each network card, and several containers request it; request it in one of them"
 	}
 	return r, impossible
 }
@@ -216,7 +212,7 @@ func nearness(words spec.DeviceWords, r topology.Request, zones topology.ZoneReq
 	switch {
 	case near == topology.Near{}:
 	case !devices && zones.IsZero():
-		return topology.Near{}, fmt.Sprintf("%s: the pod requests nothing that can be near: no GPU, no network card, no CPUs of its own; leave it out", key)
+		return topology.Near{}, key + ": the pod requests nothing that can be near: no GPU, no network card, no CPUs of its own; leave it out"
 	case !devices && near.Level == topology.SameSwitch:
 		return topology.Near{}, fmt.Sprintf("%s: the pod requests no GPU and no network card, and CPUs hang on no switch; want %s or %s", key, spec.NearNUMA, spec.NearSocket)
 	}
