@@ -17,6 +17,7 @@ type (
 )
 
 func (o gpuOwnerText) MarshalText() ([]byte, error) { return []byte(topology.Owner(o).String()), nil }
+
 func (i isolationText) MarshalText() ([]byte, error) {
 	return []byte(topology.Isolation(i).String()), nil
 }

@@ -267,17 +267,13 @@ func (s *search) take(c *candidate) {
 	}
 }
 
-// spent is what an instance is in the order of candidates: none where it is not for who did not ask for it, then a small one.
+// spent is the size of the MIG instance that is taken: none is better than any, a small one better than a large one.
 func (s *search) spent(i int) uint64 {
 	p := &s.part[i]
 	if p.instance == 0 {
 		return 0
 	}
-	spent := uint64(p.milli)<<32 | uint64(p.memory)
-	if s.r.Isolation < Hard {
-		spent |= 1 << 63
-	}
-	return spent
+	return uint64(p.milli)<<32 | uint64(p.memory)
 }
 
 // rest is what is left on a GPU that gives its part: compute first.

@@ -254,7 +254,6 @@ type judged struct {
 	Grant
 	zones uint8
 	level Level // of all
-	order []int
 }
 
 // all are the choices that serve a request and are as close as the limit. first: as gpuChoices.
@@ -327,7 +326,7 @@ func (r *Request) GPUsAndCards() int { return r.Count() + int(r.NIC.Count) }
 func (t *tally) rank(r Request, z ZoneRequest, j *judged) []int {
 	near := !z.IsZero() && r.Near.Level != Anywhere
 	devices := SameSwitch
-	var narrow, wide domain
+	var narrow domain
 	if r.GPUsAndCards() > 0 {
 		for ok := false; !ok; devices-- {
 			narrow, ok = t.domainOf(devices, j.GPUs, j.NICs, 0)
@@ -340,29 +339,34 @@ func (t *tally) rank(r Request, z ZoneRequest, j *judged) []int {
 	if !near {
 		considered, j.level = 0, devices
 	}
-	wide, _ = t.domainOf(j.level, j.GPUs, j.NICs, considered)
+	wide, _ := t.domainOf(j.level, j.GPUs, j.NICs, considered)
 	if r.GPUsAndCards() == 0 {
 		narrow = wide
 	}
-	narrow.gpus &= wide.gpus
-	narrow.nics &= wide.nics
 	order := []int{-int(j.level), -int(devices)}
 	if r.Milli > 0 {
 		i := bits.TrailingZeros16(j.GPUs)
-		spent := []int{0, 0, 0}
+		spent := []int{0, 0}
 		if j.Instance > 0 {
-			spent = []int{0, int(j.Milli), int(j.Memory)}
-			if r.Isolation < Hard {
-				spent[0] = 1
-			}
+			spent = []int{int(j.Milli), int(j.Memory)}
 		}
 		left := t.gpu(i)
 		order = append(append(order, spent...), left.milli-int(j.Milli), left.memory-int(j.Memory))
 	}
+	order = append(order, t.leftover(domain{gpus: narrow.gpus & wide.gpus, nics: narrow.nics & wide.nics}, j)...)
+	cpus := 0
+	if near {
+		cpus = t.cpusLeft(z, wide.zones)
+	}
+	return append(order, cpus, first(wide), first(narrow), first(domain{gpus: j.GPUs}))
+}
+
+// leftover is what a choice leaves of a domain's devices.
+func (t *tally) leftover(d domain, j *judged) []int {
 	after := tally{t.shape, t.zones, append(slices.Clone(t.held), j.Grant)}
-	var idle, compute, bandwidth, functions, cpus int
+	var idle, compute, bandwidth, functions int
 	for i := range t.devices().GPU {
-		if narrow.gpus&(1<<i) != 0 && t.devices().ClosedGPUs&(1<<i) == 0 {
+		if d.gpus&(1<<i) != 0 && t.devices().ClosedGPUs&(1<<i) == 0 {
 			compute += max(after.gpu(i).milli, 0)
 			if after.idle(i) {
 				idle++
@@ -370,30 +374,33 @@ func (t *tally) rank(r Request, z ZoneRequest, j *judged) []int {
 		}
 	}
 	for i := range t.devices().NIC {
-		if narrow.nics&(1<<i) != 0 && t.devices().ClosedNICs&(1<<i) == 0 {
+		if d.nics&(1<<i) != 0 && t.devices().ClosedNICs&(1<<i) == 0 {
 			b, f := t.nic(i)
 			bandwidth += max(b, 0)
 			functions += max(f, 0)
 		}
 	}
-	if near {
-		f := t.zoneFree()
-		for _, set := range t.zoneChoices(z) {
-			if set&^wide.zones != 0 {
-				continue
-			}
-			for c := range t.zones.Zones {
-				if wide.zones&(1<<c) != 0 {
-					cpus += int(f[c].CPUs)
-				}
-				if set&(1<<c) != 0 && z.Binding == Exclusive {
-					cpus -= int(t.zones.Zone[c].CPUs)
-				}
-			}
-			break
+	return []int{idle, compute, bandwidth, functions}
+}
+
+// cpusLeft is the CPUs that are left of zones when the best of them are taken; what every choice takes alike is not taken off.
+func (t *tally) cpusLeft(z ZoneRequest, zones uint8) (cpus int) {
+	f := t.zoneFree()
+	for _, set := range t.zoneChoices(z) {
+		if set&^zones != 0 {
+			continue
 		}
+		for c := range t.zones.Zones {
+			if zones&(1<<c) != 0 {
+				cpus += int(f[c].CPUs)
+			}
+			if set&(1<<c) != 0 && z.Binding == Exclusive {
+				cpus -= int(t.zones.Zone[c].CPUs)
+			}
+		}
+		break
 	}
-	return append(order, idle, compute, bandwidth, functions, cpus, first(wide), first(narrow), first(domain{gpus: j.GPUs}))
+	return cpus
 }
 
 // first orders domains by what is lowest in them.

@@ -241,9 +241,14 @@ func (f *Refusal) nearText() string {
 		return fmt.Sprintf("no %d exclusive CPUs and their memory left in one %s with the rest", f.Asked, f.Level.word())
 	case LargerThanMachine:
 		return fmt.Sprintf("no %s of this machine could hold it, even an empty one", f.Level.word())
+	default:
+		return f.apartText()
 	}
+}
+
+func (f *Refusal) apartText() string {
 	if f.Owner != OwnerHilbert {
-		return fmt.Sprintf("%s free, but which ones a pod gets is not known, so they are not near one another", plural(f.Left, "GPU"))
+		return plural(f.Left, "GPU") + " free, but which ones a pod gets is not known, so they are not near one another"
 	}
 	var parts []string
 	for _, n := range f.Domains {

@@ -70,7 +70,7 @@ func migNode() (*tally, counters) {
 	t := &tally{shape: Shape{Devices: &Devices{Owner: OwnerHilbert, GPU: []GPU{
 		{
 			Memory: 81920, Clients: 7, Strengths: StrengthsOf(Hard), Switch: NoPlace, Zone: NoPlace, Socket: NoPlace,
-			Instances: []Instance{{"1g.10gb", 142, 9984}, {"3g.40gb", 428, 40320}, {"1g.20gb", 142, 19968}},
+			Instances: []Instance{{"1g.20gb", 142, 19968}, {"3g.40gb", 428, 40320}, {"1g.10gb", 142, 9984}},
 		},
 		{Memory: 81920, Clients: 2, Strengths: StrengthsOf(Accounting, Soft), Switch: NoPlace, Zone: NoPlace, Socket: NoPlace},
 		{Memory: 81920, Clients: 2, Strengths: StrengthsOf(Accounting), Switch: NoPlace, Zone: NoPlace, Socket: NoPlace},
@@ -85,15 +85,16 @@ func TestIsolation(t *testing.T) {
 		r    Request
 		want string
 	}{
-		{"hard: the smallest that covers it", nil, Request{Milli: 100, Isolation: Hard}, "0:mig-0"},
-		{"memory too", nil, Request{Milli: 100, Memory: 10240, Isolation: Hard}, "0:mig-2"},
-		{"a free one", []Grant{{GPUs: 1, Milli: 142, Memory: 9984, Isolation: Hard, Instance: 1}}, Request{Milli: 142, Isolation: Hard}, "0:mig-2"},
+		{"hard: the smallest that covers it", nil, Request{Milli: 100, Isolation: Hard}, "0:mig-2"},
+		{"memory too", nil, Request{Milli: 100, Memory: 10240, Isolation: Hard}, "0:mig-0"},
+		{"a free one", []Grant{{GPUs: 1, Milli: 142, Memory: 9984, Isolation: Hard, Instance: 3}}, Request{Milli: 142, Isolation: Hard}, "0:mig-0"},
 		{"none so large", nil, Request{Milli: 500, Isolation: Hard}, ""},
 		{"nothing asked: no instance is spent", nil, Request{Milli: 100}, "1:100/8192Mi"},
-		{"unless nothing else is left", []Grant{{GPUs: 6, Milli: FullGPU}}, Request{Milli: 100}, "0:mig-0"},
+		{"unless nothing else is left", []Grant{{GPUs: 6, Milli: FullGPU}}, Request{Milli: 100}, "0:mig-2"},
 		{"soft", []Grant{{GPUs: 4, Milli: 300, Isolation: Accounting}}, Request{Milli: 101, Isolation: Soft}, "1:110/9011Mi/soft"},
 		{"clients", []Grant{{GPUs: 2, Milli: 1, Isolation: Soft}, {GPUs: 2, Milli: 1, Isolation: Soft}}, Request{Milli: 100}, "2:100/8192Mi"},
 		{"whole: not the one that is cut", nil, Request{Whole: 2}, "1,2"},
+		{"whole: all of the memory too", []Grant{{GPUs: 2, Memory: 1, Isolation: Accounting}}, Request{Whole: 1}, "2"},
 		{"whole ones of which there are none", nil, Request{Whole: 3}, ""},
 	} {
 		n, count := migNode()
@@ -117,39 +118,34 @@ func TestWithoutDevices(t *testing.T) {
 		for range 12 {
 			r := Request{Milli: int16(rapid.IntRange(1, 999).Draw(t, "milli"))}
 			if rapid.Bool().Draw(t, "whole") {
-				r = Request{Whole: int8(rapid.IntRange(0, 4).Draw(t, "count"))}
+				r = Request{Whole: int8(rapid.IntRange(1, 4).Draw(t, "count"))}
 			}
 			r.Near.Level = Level(rapid.IntRange(0, 3).Draw(t, "near"))
-			if r.IsZero() {
-				r.Near = Near{}
-			}
 			want, fits := OfferGPUs(n.shape, &c.free, r)
-			g, ok := v.Offer(&r, nil)
-			if r.IsZero() {
+			if !fits {
 				want = Grant{}
-			}
-			if r.Milli > 0 && fits {
+			} else if r.Milli > 0 {
 				want.Isolation = Accounting
 			}
-			if ok != fits || ok && g != want {
+			g, ok := v.Offer(&r, nil)
+			if ok != fits || g != want || ok && !v.Fits(&r, nil, &g) {
 				t.Fatalf("%+v of %v: %+v %v, want %+v %v", r, c.free, g, ok, want, fits)
 			}
-			for _, needs := range []Request{
-				{Milli: r.Milli, Whole: r.Whole, Memory: 1}, {Milli: 1, Isolation: Soft}, {NIC: NICRequest{Count: 1}},
-				{Whole: 2, Near: Near{Level: SameSocket, Required: true}},
-			} {
-				if g, ok := v.Offer(&needs, nil); ok || !needs.NeedsReport() && needs.Count() > 0 {
-					t.Fatalf("%+v without a report: %+v", needs, g)
-				}
-			}
-			if ok {
-				if !v.Fits(&r, nil, &g) {
-					t.Fatalf("%+v does not fit", g)
-				}
-				v.Commit(&g)
-			}
+			v.Commit(&g)
 		}
 	})
+	free := NewFree(Shape{GPUs: 4})
+	v := View{Shape: &Shape{GPUs: 4, Shareable: true}, Free: &free}
+	for _, needs := range []Request{
+		{Milli: 1, Memory: 1},
+		{Milli: 1, Isolation: Soft},
+		{NIC: NICRequest{Count: 1}},
+		{Whole: 2, Near: Near{Level: SameSocket, Required: true}},
+	} {
+		if g, ok := v.Offer(&needs, nil); ok || !needs.NeedsReport() {
+			t.Errorf("%+v without a report: %+v", needs, g)
+		}
+	}
 }
 
 // TestConnectedOfMany: of sixteen candidates the search is bounded; it still finds islands that are better connected inside.
@@ -181,8 +177,8 @@ func TestConnectedOfMany(t *testing.T) {
 	}
 	d := &Devices{Owner: OwnerHilbert, GPU: make([]GPU, 4), Links: []uint8{0, 9, 1, 1, 9, 0, 1, 1, 1, 1, 0, 9, 1, 1, 9, 0}} // two pairs
 	v := View{Shape: &Shape{Devices: d}}
-	if got := v.connected(0b1101, 1); got != 0b0001 {
-		t.Errorf("one of 0, 2, 3 is %b: it splits a pair", got)
+	if got := v.connected(0b0111, 1); got != 0b0100 {
+		t.Errorf("one of 0, 1, 2 is %b: it splits a pair", got)
 	}
 }
 
@@ -207,11 +203,27 @@ func TestForceTakesWhatThereIs(t *testing.T) {
 	}
 }
 
+// TestKubeletGivesAnyGPU: which one is not ours to say, so all must serve.
+func TestKubeletGivesAnyGPU(t *testing.T) {
+	n := &tally{shape: Shape{Devices: &Devices{Owner: OwnerKubelet, GPU: []GPU{{Memory: 80}, {Memory: 40}, {Memory: 80}}}}}
+	count := newCounters(n)
+	v := count.view(n)
+	for memory, want := range map[uint32]string{0: "0,1", 40: "0,1", 41: ""} {
+		if g, _ := v.Offer(&Request{Whole: 2, Memory: memory}, nil); g.GPUText() != want {
+			t.Errorf("%d MiB: %q, want %q", memory, g.GPUText(), want)
+		}
+	}
+	n.shape.Devices.ClosedGPUs = 2
+	if g, _ := v.Offer(&Request{Whole: 2, Memory: 41}, nil); g.GPUText() != "0,2" {
+		t.Errorf("the small one closed: %q", g.GPUText())
+	}
+}
+
 // TestInstancesAreNotSoldTwice even after a mistake: two who hold one instance both have to leave.
 func TestInstancesAreNotSoldTwice(t *testing.T) {
 	n, count := migNode()
 	v := count.view(n)
-	g := Grant{GPUs: 1, Milli: 142, Memory: 9984, Isolation: Hard, Instance: 1}
+	g := Grant{GPUs: 1, Milli: 142, Memory: 19968, Isolation: Hard, Instance: 1}
 	v.Commit(&g)
 	v.Commit(&g)
 	v.Release(&g)
