@@ -66,7 +66,7 @@ func TestRequiredIsNeverBroken(t *testing.T) {
 	if len(res.Settings) != 3 {
 		t.Fatalf("%d settings", len(res.Settings))
 	}
-	waited := 0
+	waited, torn := 0, 0
 	for _, s := range res.Settings {
 		by := make(map[Mode]Outcome)
 		for _, o := range s.Mean {
@@ -76,6 +76,7 @@ func TestRequiredIsNeverBroken(t *testing.T) {
 				t.Errorf("%s, %s: %+v", s.Name, o.Mode, o)
 			}
 		}
+		torn += by[Preferred].Broken
 		if o := by[Required]; o.Broken != 0 || o.OneSwitchPercent != 100 || o.OneZonePercent != 100 {
 			t.Errorf("%s, required: %+v", s.Name, o)
 		}
@@ -87,8 +88,8 @@ func TestRequiredIsNeverBroken(t *testing.T) {
 			t.Errorf("%s: required serves %.1f of the GPUs, blind %.1f", s.Name, r.GPUServedPercent, b.GPUServedPercent)
 		}
 	}
-	if waited == 0 {
-		t.Error("nobody was refused, so that nothing was held against brute force")
+	if waited == 0 || torn == 0 {
+		t.Errorf("%d were refused and held against brute force, %d preferred ones are broken: the workload is too easy", waited, torn)
 	}
 }
 

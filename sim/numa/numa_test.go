@@ -149,31 +149,41 @@ func TestServe(t *testing.T) {
 		f := newFleet(&o, newDraw(seed))
 		for _, n := range f.nodes {
 			e := play(&o, n, seed)
-			for z := range o.Machine.zones() {
-				if e.busyIn[z] != 0 || e.from[z] > 1e-6 {
-					t.Fatalf("%s: zone %d: %d busy, %g GB/s left", n.by, z, e.busyIn[z], e.from[z])
-				}
-				if n.free[z].Memory < 0 || n.free[z].CPUs < 0 {
-					t.Fatalf("%s: zone %d has %+v", n.by, z, n.free[z])
-				}
-			}
-			for _, x := range e.latencies {
-				if !(x > 0) || math.IsInf(x, 0) {
-					t.Fatalf("%s: a latency of %g", n.by, x)
-				}
-			}
-			for i := range n.seats {
-				cpus, memory := 0, 0
-				for z := range o.Machine.zones() {
-					cpus += int(n.seats[i].grant.CPUs[z])
-					memory += int(n.seats[i].grant.Memory[z])
-				}
-				if (n.by != Stock && cpus != n.seats[i].cpus) || memory < n.seats[i].memory-o.Machine.zones() {
-					t.Fatalf("%s: %+v", n.by, n.seats[i])
-				}
-			}
+			settled(t, &o, n, e)
+			seatsHold(t, &o, n)
 		}
 	})
+}
+
+// settled: nobody is busy, nothing flows, and every latency is a number.
+func settled(t *rapid.T, o *Options, n *node, e *engine) {
+	for z := range o.Machine.zones() {
+		if e.busyIn[z] != 0 || e.from[z] > 1e-6 {
+			t.Fatalf("%s: zone %d: %d busy, %g GB/s left", n.by, z, e.busyIn[z], e.from[z])
+		}
+		if n.free[z].Memory < 0 || n.free[z].CPUs < 0 {
+			t.Fatalf("%s: zone %d has %+v", n.by, z, n.free[z])
+		}
+	}
+	for _, x := range e.latencies {
+		if !(x > 0) || math.IsInf(x, 0) {
+			t.Fatalf("%s: a latency of %g", n.by, x)
+		}
+	}
+}
+
+// seatsHold: each server has its CPUs, unless it runs anywhere, and its memory.
+func seatsHold(t *rapid.T, o *Options, n *node) {
+	for i := range n.seats {
+		cpus, memory := 0, 0
+		for z := range o.Machine.zones() {
+			cpus += int(n.seats[i].grant.CPUs[z])
+			memory += int(n.seats[i].grant.Memory[z])
+		}
+		if (n.by != Stock && cpus != n.seats[i].cpus) || memory < n.seats[i].memory-o.Machine.zones() {
+			t.Fatalf("%s: %+v", n.by, n.seats[i])
+		}
+	}
 }
 
 func TestBadOptions(t *testing.T) {

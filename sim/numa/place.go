@@ -18,9 +18,6 @@ const (
 	placements
 )
 
-// aware reports whether the zones were chosen by the allocator.
-func (p Placement) aware() bool { return p == Zoned || p == Bound }
-
 // exclusive reports whether a server has cores for itself.
 func (p Placement) exclusive() bool { return p == Static || p == Bound }
 
