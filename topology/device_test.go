@@ -37,6 +37,7 @@ func TestDeviceChoices(t *testing.T) {
 		{"with the card beside it", []Grant{whole(1), {NICs: 2, NIC: NICGrant{Bandwidth: 300000}}}, Request{Whole: 1, NIC: NICRequest{Count: 1, Bandwidth: 200000}, Near: near(SameSwitch)}, ZoneRequest{}, "1|0:200000|"},
 		{"where both cards are left", []Grant{{NICs: 0b11, NIC: NICGrant{Bandwidth: 300000}}}, Request{Whole: 1, NIC: NICRequest{Count: 2, Bandwidth: 200000}, Near: near(SameSwitch)}, ZoneRequest{}, "2|2:200000,3:200000|"},
 		{"a function of a card", nil, Request{NIC: NICRequest{Count: 1, Function: true, RDMA: true}}, ZoneRequest{}, "|0:vf|"},
+		{"the card that is begun", []Grant{{NICs: 4, NIC: NICGrant{Function: true}}}, Request{NIC: NICRequest{Count: 1}}, ZoneRequest{}, "|2|"},
 		{"cards by their GPUs' switches, in turn", nil, Request{Whole: 4, NIC: NICRequest{Count: 2}}, ZoneRequest{}, "0,1,2,3|0,2|"},
 		{"CPUs beside the GPU", []Grant{full}, Request{Whole: 1, Near: near(SameSwitch)}, ZoneRequest{CPUs: 8}, "4||1:8"},
 		{"CPUs by themselves", []Grant{full}, Request{Whole: 1}, ZoneRequest{CPUs: 8}, "0||1:8"},
@@ -62,6 +63,17 @@ func TestDeviceChoices(t *testing.T) {
 		if got != c.want || ok && !v.Fits(&c.r, &c.z, &g) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
+	}
+}
+
+// TestClosedGPUsAreNotLeft: what is closed is nothing that a choice could keep.
+func TestClosedGPUsAreNotLeft(t *testing.T) {
+	n, count := bigNode()
+	n.shape.Devices.ClosedGPUs = 1
+	v := count.view(n)
+	v.Commit(&Grant{GPUs: 0b11110100, Milli: 100, Memory: 1, Isolation: Accounting})
+	if g, _ := v.Offer(&Request{Whole: 1}, nil); g.GPUText() != "1" {
+		t.Errorf("GPU %s, want the one beside the closed one", g.GPUText())
 	}
 }
 
