@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/fragment"
 	"hilbert.dev/hilbert/sim/trace"
+	"hilbert.dev/hilbert/topology"
 )
 
 // streamNodes is the stream of the seed that the order of the nodes is drawn from; those that trace draws from have small numbers.
@@ -77,7 +78,7 @@ func NewArrivals(w *trace.Workload, ratio float64, seed uint64) (*Arrivals, erro
 }
 
 func freeOf(n *cluster.Node) (fragment.Node, error) {
-	f := fragment.Node{Shape: n.GPU}
+	f := fragment.Node{Shape: n.GPU, Free: topology.NewFree(n.GPU)}
 	for _, q := range n.Allocatable {
 		switch q.Name {
 		case resource.NameCPU:
@@ -89,7 +90,6 @@ func freeOf(n *cluster.Node) (fragment.Node, error) {
 			return f, fmt.Errorf("node %s has %s, which the experiment does not know", n.Name, q.Name)
 		}
 	}
-	f.Free = newFree(n)
 	return f, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/fragment"
 	"hilbert.dev/hilbert/topology"
 )
@@ -41,8 +40,6 @@ func newPolicy(name string, a *Arrivals, nodes []fragment.Node, params fragment.
 	}
 	return nil, fmt.Errorf("policy %q is not known; want one of %v", name, Policies())
 }
-
-func newFree(n *cluster.Node) topology.Free { return topology.NewFree(n.GPU) }
 
 // fgd is Fragmentation Gradient Descent in its published form: it knows the whole workload's mix from the beginning.
 type fgd struct {

@@ -7,7 +7,7 @@ import (
 
 // Causes of what is left, for a piece of a GPU. A cause is the least that would have to be different for a common kind of pod to use it.
 const (
-	CauseNobody = "nobody came" // a common kind fits as it is
+	CauseNobody = "nobody came" // a common kind fits as it is, but none came any more
 	CauseCPU    = "cpu"         // it fits but for the node's CPU
 	CauseMemory = "memory"      // it fits but for the node's memory, or both
 	CauseModel  = "model"       // it fits but for the GPU's model
@@ -19,7 +19,7 @@ func Causes() []string { return []string{CauseSmall, CauseCPU, CauseMemory, Caus
 
 // stranded splits what is left of the GPUs by cause, in percent of the cluster's.
 func (r *run) stranded() map[string]float64 {
-	common := r.a.workload.Common(fragment.CommonCover)
+	common := r.a.common()
 	split := make(map[string]float64)
 	for i := range r.nodes {
 		n := &r.nodes[i]
@@ -32,7 +32,24 @@ func (r *run) stranded() map[string]float64 {
 	return split
 }
 
-func causeOf(common []fragment.Share, n *fragment.Node, free int32) string {
+// common lists the kinds that make up most of the workload, with their memory.
+func (a *Arrivals) common() []fragment.Request {
+	frequent := make(map[fragment.Request]bool)
+	for _, s := range a.workload.Common(fragment.CommonCover) {
+		frequent[s.Request] = true
+	}
+	var list []fragment.Request
+	for _, r := range a.kinds {
+		bare := r
+		bare.Memory = 0
+		if frequent[bare] {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+func causeOf(common []fragment.Request, n *fragment.Node, free int32) string {
 	cause, rank := CauseSmall, 4
 	better := func(c string, r int) {
 		if r < rank {
@@ -40,7 +57,7 @@ func causeOf(common []fragment.Share, n *fragment.Node, free int32) string {
 		}
 	}
 	for i := range common {
-		q := &common[i].Request
+		q := &common[i]
 		need := q.GPU.Total()
 		if q.GPU.IsZero() || q.GPU.Whole > 1 || need > int64(free) || need == topology.FullGPU && free < topology.FullGPU {
 			continue
@@ -50,7 +67,7 @@ func causeOf(common []fragment.Share, n *fragment.Node, free int32) string {
 			better(CauseModel, 3)
 		case n.CPU < q.CPU:
 			better(CauseCPU, 1)
-		case n.Memory == 0:
+		case n.Memory < q.Memory:
 			better(CauseMemory, 2)
 		default:
 			better(CauseNobody, 0)
