@@ -18,6 +18,7 @@ func recordNode(t *testing.T) string {
 	t.Helper()
 	p, m := advise.Defaults(), advise.Memory{}
 	p.RiseAfter = time.Minute
+	p.TargetUse, p.Margin, p.MarginShare, p.RequestShare, p.CPUReserve, p.ForecastUse = 0.55, 1, 0, 0.2, 0.02, 0.7
 	o := &advise.Observation{
 		Wall: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), Node: advise.Node{CPUPressure: advise.Known(0)},
 		Reclaimed: []advise.Reclaimed{{ID: "default/batch"}},
