@@ -156,6 +156,40 @@ func TestRefusalsOfInput(t *testing.T) {
 	}
 }
 
+// A variant is another mix of the same length, the same for the same seed, and leaves the workload alone.
+func TestVary(t *testing.T) {
+	w := invent(4, 500, 9)
+	sizes := func(w *trace.Workload) map[topology.Request]int {
+		count := make(map[topology.Request]int)
+		for i := range w.Tasks {
+			count[w.Tasks[i].Requirements.GPU]++
+		}
+		return count
+	}
+	before := fmt.Sprint(sizes(w))
+	even, odd := Vary(w, 2), Vary(w, 3)
+	if fmt.Sprint(sizes(w)) != before {
+		t.Error("the workload has changed")
+	}
+	if len(even.Tasks) != len(w.Tasks) || fmt.Sprint(sizes(even)) == before || fmt.Sprint(sizes(Vary(w, 2))) != fmt.Sprint(sizes(even)) {
+		t.Error("the variant is the workload, or not the same twice")
+	}
+	for size := range sizes(even) {
+		if sizes(w)[size] == 0 {
+			t.Errorf("an even variant has the new size %v", size)
+		}
+	}
+	strange := 0
+	for size := range sizes(odd) {
+		if sizes(w)[size] == 0 {
+			strange++
+		}
+	}
+	if strange == 0 {
+		t.Error("an odd variant has no new size")
+	}
+}
+
 func TestReport(t *testing.T) {
 	res := &Result{Seeds: 2}
 	for seed := range uint64(2) {

@@ -49,7 +49,7 @@ hilbert learns it from what has arrived. Every refusal is checked against all no
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.workloads, "workload", []string{"default"}, "pod lists of the trace: what stands behind openb_pod_list_ in their names")
+	flags.StringSliceVar(&f.workloads, "workload", []string{"default"}, "pod lists of the trace: what stands behind openb_pod_list_ in their names; default:7 is a variant of default, with other sizes and frequencies")
 	flags.StringSliceVar(&f.policies, "policy", packing.Policies(), "policies to compare")
 	flags.IntVar(&f.seeds, "seeds", 10, "how many seeds, from 42 on as published")
 	flags.StringVar(&f.defragment, "defragment", "0%", "let this part of the running pods be moved to make room for refused ones")
@@ -115,8 +115,17 @@ func (f *openbExperiment) validate() (part float64, err error) {
 }
 
 func (f *openbExperiment) load(name string) (*trace.Workload, error) {
+	name, number, varied := strings.Cut(name, ":")
 	folder := filepath.Join(cmp.Or(f.traces, os.Getenv(tracesVariable), tracesFolder), formatOpenB)
-	return trace.LoadOpenB(filepath.Join(folder, "openb_node_list_gpu_node.csv"), filepath.Join(folder, "openb_pod_list_"+name+".csv"))
+	w, err := trace.LoadOpenB(filepath.Join(folder, "openb_node_list_gpu_node.csv"), filepath.Join(folder, "openb_pod_list_"+name+".csv"))
+	if err != nil || !varied {
+		return w, err
+	}
+	seed, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("sim experiment: --workload %s:%s: want a number behind the colon", name, number)
+	}
+	return packing.Vary(w, seed), nil
 }
 
 // packingJob is one seed of one workload.

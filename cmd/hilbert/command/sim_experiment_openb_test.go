@@ -68,6 +68,7 @@ func TestExperimentOpenBRefuses(t *testing.T) {
 		{"want 1 to", "--seeds 0"},
 		{"want a name such as default", "--workload ../default"},
 		{"--output \"xml\"", "-o xml"},
+		{"want a number behind the colon", "--workload default:x"},
 		{"no such file", "--workload absent"},
 		{"column memory_mib", "--workload incomplete"},
 		{"no task asks for a GPU", "--workload without-gpu"},
