@@ -1,12 +1,16 @@
 package cluster
 
-import "slices"
+import (
+	"slices"
 
-// place charges a pod to a node, or files it as an orphan if the node is not known.
-func (s *Store) place(pod *Pod, node string, held holding, inferred bool) {
-	pod.node, pod.inferred = node, inferred
-	pod.gpus, pod.milli, pod.zones = held.gpus, held.milli, held.zones
-	pod.recorded, pod.confirmed, pod.guessed = nil, false, held.zones == nil && !pod.Class.Zones.IsZero()
+	"hilbert.dev/hilbert/topology"
+)
+
+// place charges a pod that its Binding gave something to a node, or files it as an orphan if the node is not known.
+func (s *Store) place(pod *Pod, node string, held *topology.Grant) {
+	pod.node = node
+	pod.hold(holdingOf(held))
+	pod.recorded, pod.said, pod.unrecorded = nil, 0, pod.Class.lacking(held)
 	slot, ok := s.slots[node]
 	if !ok {
 		s.orphans[node] = append(s.orphans[node], pod)
@@ -22,23 +26,15 @@ func (s *Store) attach(pod *Pod, slot Slot) {
 	s.onSlot[slot] = append(s.onSlot[slot], pod)
 	s.tally(pod, 1)
 	s.spend(pod, 1)
-	s.settleZones(pod, slot)
+	s.settle(pod, slot)
 	s.promises.count(pod, 1)
 	s.countReclaimed(pod, 1)
-	held := pod.holding()
-	if pod.inferred {
-		held.gpus, held.milli = 0, 0
+	if pod.Guessed() {
 		s.guesses[slot]++
 	}
-	if pod.guessesZones() {
-		s.zoneGuesses[slot]++
-	}
-	s.charge(slot, pod.Class, held)
-	if s.guesses[slot] > 0 && !pod.Class.GPU.IsZero() {
-		s.regrant(slot)
-	}
-	if s.touchesZones(slot, pod) {
-		s.rezone(slot)
+	s.charge(slot, pod.Class, pod.holding())
+	if s.touches(slot, pod) {
+		s.recount(slot)
 	}
 }
 
@@ -63,31 +59,25 @@ func (s *Store) unplace(pod *Pod) {
 	s.discharge(slot, pod.Class, pod.holding())
 	s.tally(pod, -1)
 	s.spend(pod, -1)
-	if pod.inferred {
+	if pod.Guessed() {
 		s.guesses[slot]--
 	}
-	if pod.guessesZones() {
-		s.zoneGuesses[slot]--
-	}
+	touches := s.touches(slot, pod)
 	s.promises.count(pod, -1)
 	s.countReclaimed(pod, -1)
 	s.depart(pod, slot, node)
-	rezones := s.touchesZones(slot, pod)
 	pod.slot = NoSlot
 	pod.release()
-	if s.guesses[slot] > 0 && !pod.Class.GPU.IsZero() {
-		s.regrant(slot)
-	}
-	if rezones {
-		s.rezone(slot)
+	if touches {
+		s.recount(slot)
 	}
 	s.note(slot, Freed)
 }
 
 // release leaves the pod without anything.
 func (p *Pod) release() {
-	p.gpus, p.milli, p.zones, p.recorded = 0, 0, nil, nil
-	p.inferred, p.confirmed, p.guessed = false, false, false
+	p.hold(holding{})
+	p.recorded, p.unrecorded, p.said = nil, 0, 0
 }
 
 func (s *Store) dropOrphan(node string, pod *Pod) {

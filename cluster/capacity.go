@@ -16,10 +16,10 @@ func (s *Store) provide(slot Slot, sign int64) {
 	}
 }
 
-// provideGPUs adds a node's GPUs, sign times, to the capacity; nil has none.
-func (s *Store) provideGPUs(n *Node, sign int64) {
-	if n != nil {
+// provideGPUs adds a slot's GPUs, sign times, to the capacity; a vacant one has none.
+func (s *Store) provideGPUs(slot Slot, sign int64) {
+	if s.nodes[slot] != nil {
 		s.capacity = s.widen(s.capacity)
-		s.capacity[s.gpuKind] += sign * int64(n.GPU.GPUs) * topology.FullGPU
+		s.capacity[s.gpuKind] += sign * int64(s.Shape(slot).GPUs) * topology.FullGPU
 	}
 }

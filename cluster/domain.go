@@ -136,7 +136,7 @@ func (s *State) setNode(slot Slot, node *Node) {
 	s.eachCensus(func(c *Census) { c.leave(s, slot) })
 	s.countImages(s.nodes[slot], -1)
 	s.nodes[slot] = node
-	s.hasGPUs[slot] = node != nil && node.GPU.GPUs > 0
+	s.hasGPUs[slot] = node != nil && s.Shape(slot).GPUs > 0
 	s.countImages(node, 1)
 	for key := range s.domains {
 		s.leaveDomain(KeyID(key), slot)

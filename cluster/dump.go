@@ -54,9 +54,6 @@ type ReservationRecord struct {
 	By   ReservationID
 }
 
-// Guessed reports whether the GPUs or zones that the pod holds are a guess, because nobody recorded them.
-func (p *Pod) Guessed() bool { return p.inferred || p.guessesZones() }
-
 // Record returns what is known of the pod.
 func (p *Pod) Record() PodRecord {
 	r := PodRecord{
@@ -74,12 +71,7 @@ func (p *Pod) Record() PodRecord {
 	if p.identity != nil {
 		r.Facts.Labels = p.identity.labels
 	}
-	if !p.inferred {
-		r.Facts.Grant.GPUs, r.Facts.Grant.Milli = p.gpus, p.milli
-	}
-	if recorded := p.Promise(); recorded != nil {
-		r.Facts.Grant.Zones = *recorded
-	}
+	r.Facts.Grant, _ = p.Promise()
 	for _, victim := range p.victims {
 		r.Victims = append(r.Victims, victim.UID)
 	}

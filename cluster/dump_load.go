@@ -73,7 +73,7 @@ func (s *Store) restore(r *PodRecord) {
 	s.observe(pod, f)
 	s.reclass(pod, s.classify(pod, r.Phase == Pending || r.Phase == Assumed))
 	if f.Node != "" {
-		s.place(pod, f.Node, hold(&f.Grant), f.Grant.GPUs == 0 && !pod.Class.GPU.IsZero())
+		s.place(pod, f.Node, &f.Grant)
 	}
 	s.setPhase(pod, r.Phase)
 }
@@ -86,6 +86,9 @@ func (d *Dump) check() error {
 			return fmt.Errorf("node %q: the name is empty or stands twice", n.Name)
 		}
 		nodes[n.Name] = true
+		if n.GPU.Devices != nil {
+			return fmt.Errorf("node %q: it names devices, which are its agent's to name", n.Name)
+		}
 	}
 	pods := make(map[UID]*PodRecord, len(d.Pods))
 	for i := range d.Pods {

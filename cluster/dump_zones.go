@@ -148,6 +148,7 @@ func (s *Store) dumpReports() (list []NodeReported) {
 		if len(r.left) > 0 {
 			copied := *said
 			copied.Held = slices.DeleteFunc(slices.Clone(said.Held), func(h HeldZones) bool { return r.left[h.UID] })
+			copied.HeldDevices = slices.DeleteFunc(slices.Clone(said.HeldDevices), func(h HeldDevices) bool { return r.left[h.UID] })
 			said = &copied
 		}
 		list = append(list, NodeReported{node, said})
@@ -168,6 +169,8 @@ func (d *Dump) checkReports() error {
 			return fmt.Errorf("report of node %q: its headroom is negative", r.Node)
 		case !slices.IsSortedFunc(r.Report.Held, func(a, b HeldZones) int { return cmp.Or(cmp.Compare(a.UID, b.UID), -1) }):
 			return fmt.Errorf("report of node %q: what pods hold is not sorted by UID, or one stands twice", r.Node)
+		case !slices.IsSortedFunc(r.Report.HeldDevices, func(a, b HeldDevices) int { return cmp.Or(cmp.Compare(a.UID, b.UID), -1) }):
+			return fmt.Errorf("report of node %q: what pods hold of devices is not sorted by UID, or one stands twice", r.Node)
 		}
 		named[r.Node] = true
 	}

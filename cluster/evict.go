@@ -103,10 +103,7 @@ func (s *Store) lower(victims []*Pod) {
 		s.account(pod, 1)
 		pod.lifted = false
 		if s.guesses[pod.slot] > 0 {
-			s.regrant(pod.slot)
-		}
-		if s.zoneGuesses[pod.slot] > 0 {
-			s.rezone(pod.slot)
+			s.recount(pod.slot)
 		}
 	}
 }
@@ -255,7 +252,7 @@ func (s *Store) Recheck(uid UID, check Check) string {
 	if pod.outdated {
 		class = s.classify(pod, true)
 	}
-	grant := pod.Grant()
+	grant := s.Held(pod.slot, pod)
 	reason := check(&s.State, pod.slot, class, &grant)
 	s.lower(away)
 	return reason

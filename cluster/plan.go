@@ -152,13 +152,15 @@ func (s *Store) commitOne(p *Placement, check Check) (reason string, seen Revisi
 	if !ok {
 		return RejectNodeGone, s.log.Len()
 	}
-	if reason := check(&s.State, slot, pod.Class, &p.Grant); reason != "" {
+	grant := p.Grant
+	account(&grant)
+	if reason := check(&s.State, slot, pod.Class, &grant); reason != "" {
 		return reason, s.touched[slot]
 	}
 	if _, ok := pod.Queue().Admits(pod.Class.Charge); !ok {
 		return RejectQuota, s.log.Len()
 	}
-	s.place(pod, p.Node, hold(&p.Grant), false)
+	s.place(pod, p.Node, &p.Grant)
 	s.setPhase(pod, Assumed)
 	return "", 0
 }

@@ -44,8 +44,8 @@ type Pod struct {
 
 	NeverPreempts bool  // it waits rather than evict anybody
 	outdated      bool  // while it is on a node, something changed that is about it: its class is of before
-	inferred      bool  // its GPUs are a guess: nobody recorded them
-	guessed       bool  // nobody recorded its zones
+	unrecorded    parts // what it asks for and its Binding says nothing of
+	said          parts // what its node has said itself
 	own           int32 // the priority that its spec says; Priority is the unit's, if that has one
 	seat          int32 // in the unit's list
 	rank          int32 // among the identity's pods
@@ -54,17 +54,16 @@ type Pod struct {
 	gpus          uint16
 	milli         int16
 	lifted        bool // off its node while a Plan is judged
-	confirmed     bool // its node has said what it holds of zones
 
 	tenant       *Tenant
 	identity     *identity
 	requirements *Requirements // as its spec has them, without the cluster's defaults
 	owner        Owner
 
-	node  string              // where it is charged, or bound to a node that is not known
-	zones *topology.ZoneGrant // what it holds of zones, nil for nothing; never changed, only replaced
-	// recorded is what its Binding said of zones, where the node has said itself what is held of them; then that is in zones.
-	recorded *topology.ZoneGrant
+	node string          // where it is charged, or bound to a node that is not known
+	held *topology.Grant // all that it holds, nil where gpus and milli say it; never changed, only replaced
+	// recorded is what its Binding said, where the node has said itself what is held; nil for nothing.
+	recorded *topology.Grant
 
 	victims []*Pod // of its own Plan, that are still there
 	claims  []*Pod // assumed pods whose Plans have it as a victim
@@ -73,33 +72,11 @@ type Pod struct {
 // Node returns the name of the node that the pod is on or on its way to, empty for none.
 func (p *Pod) Node() string { return p.node }
 
-// Grant returns what the pod holds of its node: GPUs, and parts of zones.
+// Grant returns what the pod holds of its node: GPUs, network cards, and parts of zones.
 func (p *Pod) Grant() topology.Grant { return p.holding().grant() }
 
 // Zones returns what the pod holds of its node's zones, nil for nothing; the caller must not change it.
-func (p *Pod) Zones() *topology.ZoneGrant { return p.zones }
-
-func (p *Pod) holding() holding { return holding{p.gpus, p.milli, p.zones} }
-
-// holding is what a pod holds of its node beside the amounts of its class. It is a Grant that is cheap to pass on: few pods have zones.
-type holding struct {
-	gpus  uint16
-	milli int16
-	zones *topology.ZoneGrant // nil for none; never changed
-}
-
-// hold is the holding that a grant gives.
-func hold(g *topology.Grant) holding {
-	return holding{g.GPUs, g.Milli, copyZones(&g.Zones)}
-}
-
-func (h holding) grant() topology.Grant {
-	g := topology.Grant{GPUs: h.gpus, Milli: h.milli}
-	if h.zones != nil {
-		g.Zones = *h.zones
-	}
-	return g
-}
+func (p *Pod) Zones() *topology.ZoneGrant { return p.holding().zones() }
 
 // Schedulable reports whether the pod waits for a place and may be given one.
 func (p *Pod) Schedulable() bool { return p.wants() && !p.Gated && p.Refusal() == "" && p.expected() }

@@ -60,7 +60,7 @@ func (s *Snapshot) Advance(store *Store) {
 
 // Assume charges a placement of the owner's own Plan to the snapshot, so that its next decision sees it before the Store has answered.
 func (s *Snapshot) Assume(slot Slot, pod *Pod, grant topology.Grant) {
-	s.suppose(assumption{slot: slot, pod: pod, class: pod.Class, held: hold(&grant)}, 1)
+	s.suppose(assumption{slot: slot, pod: pod, class: pod.Class, held: holdingOf(&grant)}, 1)
 }
 
 // Lift takes a pod off the node that the Store has it on, to ask what would fit then.

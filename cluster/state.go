@@ -24,7 +24,7 @@ type State struct {
 	ports                  [][]HostPort
 	gpus                   []topology.Free
 	hasGPUs                []bool
-	zones                  []*zoneRow // nil: nothing was ever said or granted
+	rows                   []*nodeRow // nil: nothing was ever said or granted
 	reserved               []ReservationID
 
 	registry *registry
@@ -109,7 +109,7 @@ func (s *State) addSlot() Slot {
 	s.ports = append(s.ports, nil)
 	s.gpus = append(s.gpus, topology.Free{})
 	s.hasGPUs = append(s.hasGPUs, false)
-	s.zones = append(s.zones, nil)
+	s.rows = append(s.rows, nil)
 	s.reserved = append(s.reserved, NoReservation)
 	s.tallies = append(s.tallies, nil)
 	for _, column := range s.domains {
@@ -146,19 +146,14 @@ func (s *State) vacate(slot Slot) {
 	s.scoreCPU[slot], s.scoreMemory[slot] = 0, 0
 	s.ports[slot] = nil
 	s.gpus[slot] = topology.Free{}
-	s.zones[slot] = nil
+	s.rows[slot] = nil
 	s.reserved[slot] = NoReservation
 }
 
 // charge adds a pod of the class to the slot's sums.
 func (s *State) charge(slot Slot, class *Class, held holding) {
 	s.move(slot, class, 1)
-	if held.gpus != 0 {
-		s.gpus[slot].Commit(topology.Grant{GPUs: held.gpus, Milli: held.milli})
-	}
-	if held.zones != nil {
-		s.moveZones(slot, class, held.zones, 1)
-	}
+	s.moveHeld(slot, class, held, 1)
 	if len(class.Ports) > 0 { // copy on write: snapshots share the slice
 		s.ports[slot] = append(slices.Clip(s.ports[slot]), class.Ports...)
 	}
@@ -167,12 +162,7 @@ func (s *State) charge(slot Slot, class *Class, held holding) {
 // discharge takes a pod of the class from the slot's sums.
 func (s *State) discharge(slot Slot, class *Class, held holding) {
 	s.move(slot, class, -1)
-	if held.gpus != 0 {
-		s.gpus[slot].Release(topology.Grant{GPUs: held.gpus, Milli: held.milli})
-	}
-	if held.zones != nil {
-		s.moveZones(slot, class, held.zones, -1)
-	}
+	s.moveHeld(slot, class, held, -1)
 	if len(class.Ports) == 0 {
 		return
 	}
@@ -209,9 +199,9 @@ func (s *State) copySlot(from *State, slot Slot, kind ChangeKind) {
 	}
 	s.scoreCPU[slot], s.scoreMemory[slot] = from.scoreCPU[slot], from.scoreMemory[slot]
 	s.ports[slot] = from.ports[slot]
-	s.gpus[slot] = from.gpus[slot]
-	if s.zones[slot] != from.zones[slot] { // they are equal only if both are nil
-		s.copyZones(slot, from.zones[slot])
+	s.gpus[slot], s.hasGPUs[slot] = from.gpus[slot], from.hasGPUs[slot]
+	if s.rows[slot] != from.rows[slot] { // they are equal only if both are nil
+		s.copyRow(slot, from.rows[slot])
 	}
 	s.reserved[slot] = from.reserved[slot]
 	s.touched[slot] = from.touched[slot]
@@ -228,9 +218,9 @@ func (s *State) copyAll(from *State) {
 	s.ports = append(s.ports[:0], from.ports...)
 	s.gpus = append(s.gpus[:0], from.gpus...)
 	s.hasGPUs = append(s.hasGPUs[:0], from.hasGPUs...)
-	s.zones = append(s.zones[:0], make([]*zoneRow, len(from.zones))...)
-	for slot, row := range from.zones {
-		s.copyZones(Slot(slot), row)
+	s.rows = append(s.rows[:0], make([]*nodeRow, len(from.rows))...)
+	for slot, row := range from.rows {
+		s.copyRow(Slot(slot), row)
 	}
 	s.reserved = append(s.reserved[:0], from.reserved...)
 	s.touched = append(s.touched[:0], from.touched...)

@@ -19,11 +19,11 @@ type Store struct {
 	pods    map[UID]*Pod
 	onSlot  [][]*Pod          // pods charged to each slot
 	orphans map[string][]*Pod // bound to a node that is not known
-	guesses []int32           // pods on each slot whose GPU grant is inferred
+	guesses []int32           // pods on each slot that hold something which is guessed
+	shaped  []shapeFrom       // what each slot's devices are made of
 
-	reports     map[string]*reported // by node
-	zoneGuesses []int32              // pods on each slot whose zones are guessed
-	promises    Promises
+	reports  map[string]*reported // by node
+	promises Promises
 
 	lent       [ReclaimedKinds]resource.Kind // that only reports give; 0: not met yet
 	wishing    map[string][]Wish             // by node
@@ -230,15 +230,15 @@ func (s *Store) upsertNode(n *Node) {
 		return
 	}
 	s.setAllocatable(slot, n)
-	s.provideGPUs(s.nodes[slot], -1)
-	s.provideGPUs(n, 1)
-	regpu := s.nodes[slot] == nil || s.nodes[slot].GPU != n.GPU
+	s.provideGPUs(slot, -1)
 	s.setNode(slot, n)
-	if regpu {
-		s.regrant(slot)
+	if r := s.reports[n.Name]; r != nil && !known {
+		s.row(slot).report = r.NodeReport
 	}
-	if !known {
-		s.enterZones(slot, n.Name)
+	reshaped := s.reshape(slot)
+	s.provideGPUs(slot, 1)
+	if reshaped || !known && s.rows[slot] != nil {
+		s.recount(slot)
 	}
 	if orphans := s.orphans[n.Name]; !known && len(orphans) > 0 {
 		delete(s.orphans, n.Name)
@@ -257,7 +257,7 @@ func (s *Store) takeSlot() Slot {
 	}
 	s.onSlot = append(s.onSlot, nil)
 	s.guesses = append(s.guesses, 0)
-	s.zoneGuesses = append(s.zoneGuesses, 0)
+	s.shaped = append(s.shaped, shapeFrom{})
 	return s.addSlot()
 }
 
@@ -291,16 +291,13 @@ func (s *Store) removeNode(name string) {
 		s.promises.count(pod, -1)
 		s.countReclaimed(pod, -1)
 		pod.slot = NoSlot
-		if pod.inferred {
-			pod.gpus, pod.milli = 0, 0 // to be guessed anew should the node come back
-		}
-		pod.forgetZones()
+		pod.recall() // what is a guess is guessed anew should the node come back
 		s.orphans[name] = append(s.orphans[name], pod)
 	}
 	s.onSlot[slot] = nil
-	s.guesses[slot], s.zoneGuesses[slot] = 0, 0
+	s.guesses[slot], s.shaped[slot] = 0, shapeFrom{}
 	s.provide(slot, -1)
-	s.provideGPUs(s.nodes[slot], -1)
+	s.provideGPUs(slot, -1)
 	s.vacate(slot)
 	delete(s.slots, name)
 	s.vacant = append(s.vacant, slot)
@@ -377,20 +374,18 @@ func (s *Store) observe(pod *Pod, facts *PodFacts) {
 
 // observeBound charges a pod where it was seen, moving it if the ledger had it elsewhere.
 func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
-	held := hold(&facts.Grant)
+	promise := facts.Grant
+	normalize(&promise)
 	known := pod.Class != nil && pod.Class.base == class.base && pod.node == facts.Node
-	inferred := held.gpus == 0 && !class.GPU.IsZero()
-	if inferred && known {
-		held.gpus, held.milli, inferred = pod.gpus, pod.milli, pod.inferred // an update that says nothing new
+	if known {
+		before, _ := pod.Promise()
+		take(&promise, &before, class.lacking(&promise)) // an update that says nothing new
+		known = promise == before
 	}
-	recorded := pod.Promise()
-	if known && held.zones == nil && !class.Zones.IsZero() {
-		held.zones = recorded // the same
-	}
-	if !known || pod.inferred != inferred || !sameZones(recorded, held.zones) || pod.gpus != held.gpus || pod.milli != held.milli {
+	if !known {
 		s.unplace(pod)
 		s.reclass(pod, class)
-		s.place(pod, facts.Node, held, inferred)
+		s.place(pod, facts.Node, &promise)
 	}
 	s.spare(pod)
 	s.setPhase(pod, Bound)

@@ -69,6 +69,8 @@ func run(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
 			d.Fatalf(t, "a rejected Plan left something behind; before:\n%s\nafter:\n%s", before, after)
 		}
 		return verdict.String() + "\n"
+	case "offer", "place": // pod and node; place commits what is offered, or with kept what was offered before
+		return offer(store, d)
 	case "release":
 		return fmt.Sprintln(store.Release(cluster.UID(d.CmdArgs[0].Key)))
 	case "recheck":

@@ -126,7 +126,6 @@ func (s *Store) verifySlot(slot Slot, node *Node) error {
 	requested := make([]int64, len(s.requested))
 	var cpu, memory int64
 	ports := 0
-	free := topology.NewFree(node.GPU)
 	for i, pod := range s.onSlot[slot] {
 		if pod.slot != slot || int(pod.position) != i || pod.node != node.Name {
 			return fmt.Errorf("pod %s stands at %d but says slot %d, position %d, node %s", pod.UID, i, pod.slot, pod.position, pod.node)
@@ -134,11 +133,10 @@ func (s *Store) verifySlot(slot Slot, node *Node) error {
 		for _, a := range pod.Class.Amounts {
 			requested[a.Kind] += a.Value
 		}
-		moreCPU, moreMemory := Excess(pod.Class, pod.zones)
+		moreCPU, moreMemory := Excess(pod.Class, pod.Zones())
 		requested[resource.CPU], requested[resource.Memory] = requested[resource.CPU]+moreCPU, requested[resource.Memory]+moreMemory
 		cpu, memory = cpu+pod.Class.ScoreCPU+moreCPU, memory+pod.Class.ScoreMemory+moreMemory
 		ports += len(pod.Class.Ports)
-		free.Commit(topology.Grant{GPUs: pod.gpus, Milli: pod.milli})
 	}
 	if err := s.verifyAllocatable(slot, node); err != nil {
 		return err
@@ -157,10 +155,7 @@ func (s *Store) verifySlot(slot Slot, node *Node) error {
 	if err := s.verifyTallies(slot); err != nil {
 		return err
 	}
-	if free != s.gpus[slot] {
-		return fmt.Errorf("GPU counters say %v, pods say %v", s.gpus[slot], free)
-	}
-	return s.verifyZones(slot, node)
+	return s.verifyHeld(slot, node)
 }
 
 // verifyAllocatable holds what pods may request against what the node and its report say.
@@ -188,9 +183,8 @@ func (s *Store) verifyAllocatable(slot Slot, node *Node) error {
 	return nil
 }
 
-// verifyZones counts a slot's zones anew: from what its node reports, and what the pods hold.
-func (s *Store) verifyZones(slot Slot, node *Node) error {
-	shape, counted := s.Zones(slot)
+// verifyHeld counts what is left of a slot's GPUs, zones and devices anew: from what the node and its report say, and what the pods hold.
+func (s *Store) verifyHeld(slot Slot, node *Node) error {
 	var r *NodeReport
 	if known := s.reports[node.Name]; known != nil {
 		r = known.NodeReport
@@ -198,22 +192,32 @@ func (s *Store) verifyZones(slot Slot, node *Node) error {
 	if s.Report(slot) != r {
 		return errors.New("the row has another report than the store")
 	}
-	free, guesses := topology.NewZoneFree(shape), int32(0)
+	if s.hasGPUs[slot] != (s.Shape(slot).GPUs > 0) {
+		return fmt.Errorf("the column says that there are GPUs: %v; there are %d", s.hasGPUs[slot], s.Shape(slot).GPUs)
+	}
+	if has := r != nil && r.Devices != nil; has != (s.Shape(slot).Devices != nil) {
+		return fmt.Errorf("the report names devices: %v; the row has them: %v", has, !has)
+	}
+	var l left
+	v, guesses := l.empty(&s.State, slot), int32(0)
 	for _, pod := range s.onSlot[slot] {
-		held, ok := r.holds(pod.UID)
-		if ok != pod.Confirmed() || ok && !sameZones(given(held), pod.zones) || pod.lifted {
-			return fmt.Errorf("pod %s holds %q of zones, confirmed: %v; the node says otherwise", pod.UID, pod.Grant().Zones, pod.Confirmed())
+		said, which := r.holds(pod.UID)
+		g := pod.Grant()
+		want := g
+		take(&want, &said, which)
+		normalize(&want)
+		if which != pod.said || want != g || pod.lifted {
+			return fmt.Errorf("pod %s holds %+v, said by its node are parts %b; the node says %b: %+v", pod.UID, g, pod.said, which, said)
 		}
-		if pod.guessesZones() {
+		if pod.Guessed() {
 			guesses++
 		}
-		if pod.zones != nil {
-			free.Commit(pod.zones)
-		}
+		commit(&v, &g)
 	}
-	s.eachForeign(slot, node.Name, func(h *HeldZones) { free.Commit(&h.Grant) })
-	if free != *counted || guesses != s.zoneGuesses[slot] {
-		return fmt.Errorf("zones say %v are free and %d guessed, pods say %v and %d", *counted, s.zoneGuesses[slot], free, guesses)
+	s.eachForeign(slot, node.Name, func(g *topology.Grant) { commit(&v, g) })
+	if !l.is(&s.State, slot) || guesses != s.guesses[slot] {
+		return fmt.Errorf("%v GPUs, and of zones and devices %+v, are free, and %d pods are guessed; pods say %+v and %d",
+			s.gpus[slot], s.rows[slot], s.guesses[slot], l, guesses)
 	}
 	return nil
 }
@@ -260,7 +264,8 @@ func (s *Store) Overcommitted() []string {
 }
 
 func (s *Store) exceeded(slot Slot) bool {
-	if slices.ContainsFunc(s.gpus[slot][:], func(free int32) bool { return free < 0 }) {
+	unsaid := s.Shape(slot).GPUs == 0 && s.Report(slot) == nil // nobody says what there is
+	if !unsaid && slices.ContainsFunc(s.gpus[slot][:], func(free int32) bool { return free < 0 }) || s.overdrawn(slot) {
 		return true
 	}
 	for kind := range s.allocatable {
@@ -270,4 +275,20 @@ func (s *Store) exceeded(slot Slot) bool {
 	}
 	_, zones := s.Zones(slot)
 	return s.Report(slot) != nil && slices.ContainsFunc(zones[:], func(z topology.ZoneRoom) bool { return z.CPUs < 0 || z.Memory < 0 })
+}
+
+// overdrawn reports whether more is held of a slot's devices, beside the compute of GPUs, than there is.
+func (s *State) overdrawn(slot Slot) bool {
+	row := s.rows[slot]
+	if row == nil || row.devices == nil {
+		return false
+	}
+	d := row.devices
+	for i := range topology.MaxGPUs {
+		if d.Memory[i] < 0 || d.Clients[i] < 0 || d.Holders[i]&^0x11111111 != 0 {
+			return true
+		}
+	}
+	return slices.ContainsFunc(d.Bandwidth[:], func(left int32) bool { return left < 0 }) ||
+		slices.ContainsFunc(d.Functions[:], func(left int16) bool { return left < 0 })
 }

@@ -189,7 +189,7 @@ func (s *Store) verifyCapacity() error {
 		for kind := range s.allocatable {
 			capacity[kind] += s.allocatable[kind][slot]
 		}
-		capacity[s.gpuKind] += int64(node.GPU.GPUs) * topology.FullGPU
+		capacity[s.gpuKind] += int64(s.Shape(Slot(slot)).GPUs) * topology.FullGPU
 	}
 	if err := s.sameAmounts(s.capacity, capacity); err != nil {
 		return fmt.Errorf("capacity: %w", err)

@@ -68,8 +68,13 @@ func TestZonesFollowFromWhatIsThere(t *testing.T) {
 
 func (h *hall) row(s *cluster.Store, node string) string {
 	slot := s.Slot(node)
-	shape, free := s.Zones(slot)
-	return fmt.Sprint(s.Requested(slot, resource.CPU), s.Requested(slot, resource.Memory), *shape, *free)
+	zones, free := s.Zones(slot)
+	shape, v := s.Shape(slot), s.View(slot)
+	text := fmt.Sprint(s.Requested(slot, resource.CPU), s.Requested(slot, resource.Memory), *zones, *free, shape.GPUs, s.HasGPUs(slot), *s.GPUs(slot))
+	if v.Devices != nil {
+		text += fmt.Sprint(*shape.Devices, *v.Devices)
+	}
+	return text
 }
 
 func (h *hall) step(t *rapid.T) {
@@ -77,7 +82,7 @@ func (h *hall) step(t *rapid.T) {
 	uid := cluster.UID(fmt.Sprint("p", rapid.IntRange(0, 7).Draw(t, "pod")))
 	switch rapid.IntRange(0, 9).Draw(t, "op") {
 	case 0:
-		h.nodes[node] = &cluster.Node{Name: node, Allocatable: []resource.Quantity{
+		h.nodes[node] = &cluster.Node{Name: node, GPU: topology.Shape{GPUs: rapid.IntRange(0, 3).Draw(t, "counted")}, Allocatable: []resource.Quantity{
 			{Name: resource.NameCPU, Amount: 16000}, {Name: resource.NameMemory, Amount: 16 << 30}, {Name: resource.NamePods, Amount: 20},
 		}}
 		h.store.Apply(cluster.NodeUpserted{Node: h.nodes[node]})
@@ -125,6 +130,17 @@ func (h *hall) report(t *rapid.T, node string) {
 			r.Held = append(r.Held, cluster.HeldZones{UID: cluster.UID(fmt.Sprint("p", i)), Grant: drawHallGrant(t)})
 		}
 	}
+	if rapid.IntRange(0, 2).Draw(t, "devices") > 0 {
+		r.Devices = rapid.SampledFrom(hallDevices).Draw(t, "which")
+	}
+	for i := range 9 {
+		if rapid.IntRange(0, 5).Draw(t, "holds") == 0 {
+			r.HeldDevices = append(r.HeldDevices, cluster.HeldDevices{UID: cluster.UID(fmt.Sprint("p", i)), Grant: drawHallDevices(t)})
+		}
+	}
+	if r.Zones.Ruler == topology.RulerNone {
+		r.Why = cluster.ReportStale
+	}
 	h.reports[node] = r
 	h.store.Apply(cluster.NodeReported{Node: node, Report: r})
 }
@@ -140,6 +156,9 @@ func drawHallNeeds(t *rapid.T) *cluster.Requirements {
 		if r.Zones.Binding != topology.Unbound {
 			r.Zones.Memory = uint32(memory << 10)
 		}
+	}
+	if rapid.Bool().Draw(t, "gpu") {
+		r.GPU = rapid.SampledFrom(hallRequests).Draw(t, "request")
 	}
 	return r
 }
@@ -158,9 +177,19 @@ func (h *hall) bindForeign(t *rapid.T, uid cluster.UID, node string) {
 	if !f.Requirements.Zones.IsZero() && rapid.Bool().Draw(t, "recorded") {
 		f.Grant.Zones = drawHallGrant(t)
 	}
+	if g := drawHallDevices(t); f.Requirements.GPU.Count() > 0 && g.Answers(&f.Requirements.GPU) {
+		g.Zones = f.Grant.Zones
+		f.Grant = g
+	}
 	h.store.Apply(cluster.PodUpserted{Pod: f})
-	if known, ok := h.pods[uid]; ok && f.Grant.IsZero() {
-		f = known // it says nothing new
+	if known, ok := h.pods[uid]; ok { // of what it does not mention it says nothing new
+		zones := f.Grant.Zones
+		if f.Grant.GPUs|f.Grant.NICs == 0 {
+			f.Grant = known.Grant
+		}
+		if f.Grant.Zones = zones; zones.IsZero() {
+			f.Grant.Zones = known.Grant.Zones
+		}
 	}
 	h.pods[uid] = f
 }
@@ -203,6 +232,9 @@ func (h *hall) commit(t *rapid.T, uid cluster.UID) {
 				t.Fatalf("a rejected Plan left something behind; before:\n%s\nafter:\n%s", before, after)
 			}
 			continue
+		}
+		if why := h.overPromised(slot, uid, &grant, len(off) > 0); why != "" {
+			t.Fatal(why)
 		}
 		if _, free := h.store.Zones(slot); len(off) == 0 && !h.store.Pod(uid).Confirmed() && !slices.ContainsFunc(h.store.PodsOn(slot), (*cluster.Pod).Guessed) {
 			for z := range topology.MaxZones {

@@ -25,7 +25,8 @@ type Answer struct {
 	Deleting bool `json:"deleting,omitempty"`
 
 	Node string `json:"node,omitempty"`
-	GPUs string `json:"gpus,omitempty"` // indices
+	GPUs string `json:"gpus,omitempty"` // indices; of a slice or an instance as the Binding's annotation has it
+	NICs string `json:"nics,omitempty"` // of network cards, as the Binding's annotation has them
 	// Zones is what it holds of its node's zones, if it asks for any or holds some.
 	Zones *PodZones `json:"zones,omitempty"`
 	// Unit is the PodGroup that the pod names, in its namespace; what is in the gang's way ExplainUnit says.
@@ -67,13 +68,15 @@ func podZones(pod *cluster.Pod) *PodZones {
 	if pod.Zones() == nil {
 		return nil
 	}
-	held, promise := &PodZones{Grant: pod.Zones().String()}, pod.Promise()
+	held := &PodZones{Grant: pod.Zones().String()}
+	grant, _ := pod.Promise()
+	promise := grant.Zones
 	switch {
-	case promise == nil && pod.Confirmed():
+	case promise.IsZero() && pod.Confirmed():
 		held.State = ZonesGiven
-	case promise == nil:
+	case promise.IsZero():
 		held.State = ZonesGuessed
-	case pod.Moved():
+	case pod.Confirmed() && promise != *pod.Zones():
 		held.State, held.Promise = ZonesMoved, promise.String()
 	case pod.Confirmed():
 		held.State = ZonesConfirmed
@@ -133,7 +136,11 @@ func (d *Dump) Explain(namespace, name string) (*Answer, error) {
 		return nil, fmt.Errorf("load the ledger: %w", err)
 	}
 	pod := store.Pod(f.UID)
-	a.GPUs, a.Zones = pod.Grant().String(), podZones(pod)
+	g := pod.Grant()
+	a.GPUs, a.NICs, a.Zones = g.String(), g.NICText(), podZones(pod)
+	if g.Memory > 0 || g.Instance > 0 {
+		a.GPUs = g.GPUText()
+	}
 	if !f.Ours || r.Phase == cluster.Finished || r.Phase == cluster.Pending && f.Deleting {
 		return a, nil
 	}

@@ -65,6 +65,9 @@ func (a *Answer) place() string {
 	if a.GPUs != "" {
 		held = append(held, "GPUs "+a.GPUs)
 	}
+	if a.NICs != "" {
+		held = append(held, "network cards "+a.NICs)
+	}
 	if a.Zones != nil {
 		held = append(held, a.Zones.String())
 	}

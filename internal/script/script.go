@@ -5,6 +5,7 @@
 //	pod p1 cpu=1 mem=2 gpu=500 prio=10 at=3 node=n1 gpuset=0,1 zone=a tolerate=key port=80 gated foreign finished deleting
 //	pod p2 started=5 never nominated=n1 ns=team unit=g subgroup=a deadline=60
 //	pod p3 cpu=4 mem=8 dedicated=bound node=n1 zones=0:4/8192Mi
+//	pod p4 gpu=250 gpumem=10 isolation=soft near=switch required nics=1 rdma nicbw=25000 vf node=n1 gpus=2:250/10240Mi cards=1:25000/vf
 //
 // cpu is in cores (decimals allowed), mem in GiB, gpu in thousandths; at is the creation time and started the start, in seconds.
 //
@@ -96,6 +97,7 @@ func Pod(t testing.TB, d *datadriven.TestData) cluster.PodFacts {
 			}
 			pod.Grant.GPUs, pod.Grant.Milli = grant.GPUs, grant.Milli
 		}
+		recordedDevices(t, d, &pod, arg)
 		if arg.Key == "zones" {
 			pod.Grant.Zones = zoneGrant(t, d, strings.Join(arg.Vals, ","))
 		}
@@ -156,7 +158,7 @@ func requirement(t testing.TB, d *datadriven.TestData, r *cluster.Requirements, 
 	case "gpu":
 		milli := scaled(t, d, value, 1)
 		r.GPU = topology.Request{Milli: int16(milli % topology.FullGPU), Whole: int8(milli / topology.FullGPU)}
-	case "gpuset", "dedicated", "zones":
+	case "gpuset", "dedicated", "zones", "gpus", "cards":
 	case "zone":
 		r.NodeSelector = []cluster.Label{{Key: "zone", Value: value}}
 	case "prefer":
@@ -172,6 +174,9 @@ func requirement(t testing.TB, d *datadriven.TestData, r *cluster.Requirements, 
 	case "impossible":
 		r.Impossible = value
 	default:
+		if askDevices(t, d, &r.GPU, arg) {
+			return true
+		}
 		if !strings.Contains(arg.Key, "/") {
 			return false
 		}
@@ -212,8 +217,10 @@ func Dump(s *cluster.Store) string {
 				fmt.Fprintf(&b, " %s=%s/%s", s.KindName(k), amount(k, s.Requested(slot, k)), amount(k, s.Allocatable(slot, k)))
 			}
 		}
-		if node.GPU.GPUs > 0 {
-			fmt.Fprintf(&b, " gpus free=%v", s.GPUs(slot)[:node.GPU.GPUs])
+		if shape := s.Shape(slot); shape.Devices != nil {
+			b.WriteString(devices(&s.State, slot))
+		} else if shape.GPUs > 0 {
+			fmt.Fprintf(&b, " gpus free=%v", s.GPUs(slot)[:shape.GPUs])
 		}
 		b.WriteString(zones(&s.State, slot) + ":")
 		for _, pod := range s.PodsOn(slot) {
@@ -240,11 +247,18 @@ func dumpLoose(s *cluster.Store) string {
 
 func grant(pod *cluster.Pod) string {
 	var text string
-	if g := pod.Grant(); g.GPUs != 0 {
+	g := pod.Grant()
+	switch {
+	case g.Memory > 0 || g.Instance > 0:
+		text += " gpu " + g.GPUText()
+	case g.GPUs != 0:
 		text += " gpu " + g.String()
 	}
-	if g := pod.Grant().Zones; !g.IsZero() {
-		text += " zones " + g.String()
+	if g.NICs != 0 {
+		text += " nic " + g.NICText()
+	}
+	if !g.Zones.IsZero() {
+		text += " zones " + g.Zones.String()
 	}
 	switch {
 	case pod.Moved():

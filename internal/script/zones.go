@@ -67,7 +67,9 @@ func Report(t testing.TB, d *datadriven.TestData) cluster.NodeReported {
 				r.Held = append(r.Held, cluster.HeldZones{UID: cluster.UID(uid), Grant: zoneGrant(t, d, zones)})
 			}
 		default:
-			d.Fatalf(t, "report: unknown argument %q", arg.Key)
+			if !deviceArg(t, d, r, arg) {
+				d.Fatalf(t, "report: unknown argument %q", arg.Key)
+			}
 		}
 	}
 	return cluster.NodeReported{Node: d.CmdArgs[0].Key, Report: r}

@@ -4,8 +4,6 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/topology"
 )
 
 // room is how many pods of a class each node could take beside those that run there, by every filter that looks at one node, and how many
@@ -207,32 +205,10 @@ func podsThatFit(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
 			most = min(most, s.Free(slot, a.Kind)/a.Value)
 		}
 	}
-	if !c.GPU.IsZero() {
-		most = min(most, grantsThatFit(s.Node(slot).GPU, s.GPUs(slot), c.GPU))
-	}
-	if !c.Zones.IsZero() {
-		shape, free := s.Zones(slot)
-		most = zonesThatFit(shape, zoneRest{*free, s.Free(slot, resource.CPU), s.Free(slot, resource.Memory)}, c, most)
+	if c.AsksGrant() {
+		var left rest
+		v := left.of(s, slot)
+		most = grantsThatFit(&v, &left, c, most)
 	}
 	return int32(most)
-}
-
-// grantsThatFit is how often topology.OfferGPUs would agree, each grant committed before the next is asked for.
-func grantsThatFit(shape topology.Shape, free *topology.Free, r topology.Request) int64 {
-	if r.Milli > 0 && !shape.Shareable {
-		return 0
-	}
-	var whole, parts int64
-	for i := range shape.GPUs {
-		if free[i] == topology.FullGPU {
-			whole++
-		}
-		if r.Milli > 0 && free[i] > 0 {
-			parts += int64(free[i]) / int64(r.Milli)
-		}
-	}
-	if r.Milli > 0 {
-		return parts
-	}
-	return whole / int64(r.Whole)
 }

@@ -10,7 +10,6 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/topology"
 )
 
 // rule says of one filter what its obstacles are and what takes them away. There is one for each filter, at the same index.
@@ -76,6 +75,7 @@ var rules = []rule{
 	{filter: "NodeResourcesFit", each: shortages, say: sayShortage, change: supply, leaving: true},
 	{filter: "GPUFit", each: lacksGPUs, say: sayGPUs, none: "GPUs are free when their pods have left; a node gets no others", leaving: true},
 	{filter: "ZoneFit", each: lacksZones, say: sayZones, change: vacateZone, leaving: true},
+	{filter: "NearFit", each: lacksGPUs, say: sayNear, none: "what is near is free when its pods have left", leaving: true},
 	{filter: "PodTopologySpread", each: skews, say: saySkew, change: loosen, leaving: true},
 	{filter: "InterPodAffinity", each: company, say: sayCompany, none: "it takes other pods to come or to leave", leaving: true},
 }
@@ -331,32 +331,6 @@ func supply(s *cluster.State, slot cluster.Slot, _ *cluster.Class, o *obstacle) 
 		change.Kind = Grow
 	}
 	return change, !s.IsReclaimed(o.kind) || withheld(s, slot) == ""
-}
-
-func lacksGPUs(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(obstacle)) {
-	add(obstacle{})
-}
-
-func sayGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
-	shape := s.Node(slot).GPU
-	free := s.GPUs(slot)
-	var largest int32
-	idle := 0
-	for i := range shape.GPUs {
-		largest = max(largest, free[i])
-		if free[i] == topology.FullGPU {
-			idle++
-		}
-	}
-	switch {
-	case shape.GPUs == 0:
-		return "has no GPU"
-	case c.GPU.Milli > 0 && !shape.Shareable:
-		return "does not share its GPUs"
-	case c.GPU.Milli > 0:
-		return fmt.Sprintf("has at most %d/1000 free on one GPU (%d asked)", largest, c.GPU.Milli)
-	}
-	return fmt.Sprintf("has %d whole GPUs free of %d (%d asked)", idle, shape.GPUs, c.GPU.Whole)
 }
 
 func skews(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle)) {

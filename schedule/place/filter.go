@@ -1,7 +1,6 @@
 package place
 
 import (
-	"math/bits"
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
@@ -43,6 +42,7 @@ var Filters = []Filter{
 	ungranted("NodeResourcesFit", Local, fitsResources, whyResources),
 	{Name: "GPUFit", Scope: Local, Fits: fitsGPUs, Commits: commitsGPUs, Why: whyGPUs},
 	{Name: "ZoneFit", Scope: Local, Fits: fitsZones, Commits: commitsZones, Why: whyZones},
+	{Name: "NearFit", Scope: Local, Fits: fitsNear, Commits: commitsNear, Why: whyNear},
 	ungranted("PodTopologySpread", Domain, fitsSpread, whySpread),
 	ungranted("InterPodAffinity", Domain, fitsPodAffinity, whyPodAffinity),
 }
@@ -184,38 +184,4 @@ func whyResources(s *cluster.State, slot cluster.Slot, c *cluster.Class, add fun
 		}
 	}
 	whyHeadroom(s, slot, c, add)
-}
-
-func fitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
-	if c.GPU.IsZero() {
-		return true
-	}
-	_, ok := topology.OfferGPUs(s.Node(slot).GPU, s.GPUs(slot), c.GPU)
-	return ok
-}
-
-func commitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topology.Grant) bool {
-	want := int(c.GPU.Whole)
-	milli := int16(topology.FullGPU)
-	if c.GPU.Milli > 0 {
-		want, milli = 1, c.GPU.Milli
-	}
-	if want == 0 {
-		return grant.GPUs == 0
-	}
-	return bits.OnesCount16(grant.GPUs) == want && grant.Milli == milli && s.GPUs(slot).Fits(s.Node(slot).GPU, *grant)
-}
-
-func whyGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
-	shape := s.Node(slot).GPU
-	switch {
-	case shape.GPUs == 0:
-		add("node(s) had no GPU")
-	case c.GPU.Milli > 0 && !shape.Shareable:
-		add("node(s) didn't share their GPUs")
-	case c.GPU.Total() <= s.GPUs(slot).Total(shape):
-		add("node(s) had enough GPU in sum but not on whole or single GPUs")
-	default:
-		add("Insufficient GPU")
-	}
 }

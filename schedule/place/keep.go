@@ -144,17 +144,15 @@ func rooms(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*clu
 	if len(c.Ports) > 0 {
 		n = min(n, 1)
 	}
-	if n > 0 && !c.Zones.IsZero() {
-		n = zoneRoomsWithout(s, slot, c, leaving, n)
-	}
-	if c.GPU.IsZero() || n == 0 {
+	if n == 0 || !c.AsksGrant() {
 		return int(n)
 	}
-	shape, free := s.Node(slot).GPU, *s.GPUs(slot)
+	var left rest
+	v := left.of(s, slot)
 	for _, pod := range leaving {
 		if pod.Priority < spec.CriticalPriority {
-			free.Release(pod.Grant())
+			released(s, slot, &v, &left, pod)
 		}
 	}
-	return int(min(n, grantsThatFit(shape, &free, c.GPU)))
+	return int(grantsThatFit(&v, &left, c, n))
 }

@@ -83,7 +83,7 @@ func (p *Placer) Place(c *cluster.Class) (Choice, bool) {
 // choose is the choice of a node where a pod of the class fits.
 func (p *Placer) choose(slot cluster.Slot, c *cluster.Class) Choice {
 	choice := Choice{Slot: slot}
-	if !c.GPU.IsZero() || !c.Zones.IsZero() {
+	if c.AsksGrant() {
 		choice.Grant, _ = p.snapshot.Offer(slot, c)
 	}
 	return choice

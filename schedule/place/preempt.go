@@ -202,7 +202,7 @@ func (e *Preemptor) candidate(slot cluster.Slot, class *cluster.Class, lower []*
 		return Preemption{}, false
 	}
 	found := Preemption{Choice: Choice{Slot: slot}, Victims: slices.Clone(victims), Cost: cost}
-	if !class.GPU.IsZero() || !class.Zones.IsZero() {
+	if class.AsksGrant() {
 		s := &e.placer.snapshot.State
 		trial := s.Try(slot, false)
 		for _, victim := range victims {

@@ -86,15 +86,16 @@ func scoreGPUPacking(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster
 	if !s.HasGPUs(slot) {
 		return MaxScore
 	}
-	shape, free := s.Node(slot).GPU, s.GPUs(slot)
+	shape, free := s.Shape(slot), s.GPUs(slot)
 	if c.GPU.Milli > 0 {
-		grant, ok := topology.OfferGPUs(shape, free, c.GPU)
+		v := s.View(slot)
+		grant, ok := v.Offer(&c.GPU, nil)
 		if !ok {
 			return 0
 		}
 		return MaxScore - leftover(free, grant)*MaxScore/topology.FullGPU
 	}
-	left := free.Total(shape) - c.GPU.Total()
+	left := free.Total(*shape) - c.GPU.Total()
 	return MaxScore - max(left, 0)*MaxScore/(topology.FullGPU*topology.MaxGPUs)
 }
 

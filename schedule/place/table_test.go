@@ -74,8 +74,8 @@ func TestCommitRefusesAWrongGrant(t *testing.T) {
 		{topology.Request{Whole: 1}, topology.Grant{GPUs: 2, Milli: 1000}, true},
 		{topology.Request{Whole: 1}, topology.Grant{GPUs: 3, Milli: 1000}, false},
 		{topology.Request{Whole: 1}, topology.Grant{GPUs: 1, Milli: 500}, false},
-		{topology.Request{Milli: 300}, topology.Grant{GPUs: 1, Milli: 300}, true},
-		{topology.Request{Milli: 300}, topology.Grant{GPUs: 4, Milli: 300}, false},
+		{topology.Request{Milli: 300}, topology.Grant{GPUs: 1, Milli: 300, Isolation: topology.Accounting}, true},
+		{topology.Request{Milli: 300}, topology.Grant{GPUs: 4, Milli: 300, Isolation: topology.Accounting}, false},
 	} {
 		class := store.Class(&cluster.Requirements{GPU: c.request})
 		if got := commitsGPUs(&store.State, slot, class, &c.grant); got != c.want {

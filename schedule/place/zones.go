@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
@@ -17,18 +16,17 @@ func fitsZones(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	if c.Zones.IsZero() {
 		return true
 	}
-	_, ok := offerZones(s, slot, c)
-	return ok
+	g, ok := offerZones(s, slot, c)
+	return ok && (asksBoth(c) || s.FitsExcess(slot, c, &g))
 }
 
-// offerZones is the part of State.Offer that is about zones.
+// offerZones is the part of State.Offer that is about zones, where nothing has to be near them.
 func offerZones(s *cluster.State, slot cluster.Slot, c *cluster.Class) (topology.ZoneGrant, bool) {
 	if s.Report(slot) == nil {
 		return topology.ZoneGrant{}, false
 	}
 	shape, free := s.Zones(slot)
-	g, ok := topology.OfferZones(shape, free, c.Zones)
-	return g, ok && s.FitsExcess(slot, c, &g)
+	return topology.OfferZones(shape, free, c.Zones)
 }
 
 func commitsZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topology.Grant) bool {
@@ -201,35 +199,6 @@ func scoreZonePacking(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluste
 	return MaxScore - min(max(left, 0), all)*MaxScore/all
 }
 
-// zoneRest is what is free of a node: zones, and of the node as a whole millicores and bytes.
-type zoneRest struct {
-	zones       topology.ZoneFree
-	cpu, memory int64
-}
-
-// zonesThatFit is how often, at most so many times, zones would be offered, each grant committed before the next is asked for.
-func zonesThatFit(shape *topology.ZoneShape, left zoneRest, c *cluster.Class, most int64) (n int64) {
-	if shape.Ruler == topology.RulerKubelet && c.Zones.Binding == topology.Unbound {
-		return most
-	}
-	eachCPU, eachMemory := c.Amounts.Get(resource.CPU), c.Amounts.Get(resource.Memory)
-	for n < most {
-		grant, ok := topology.OfferZones(shape, &left.zones, c.Zones)
-		if !ok {
-			break
-		}
-		moreCPU, moreMemory := cluster.Excess(c, &grant)
-		wantCPU, wantMemory := eachCPU+moreCPU, eachMemory+moreMemory
-		if wantCPU > max(left.cpu, 0) || wantMemory > max(left.memory, 0) {
-			break
-		}
-		left.cpu, left.memory = left.cpu-wantCPU, left.memory-wantMemory
-		left.zones.Commit(&grant)
-		n++
-	}
-	return n
-}
-
 // excessOf is what a pod takes of its node's CPUs or memory beyond what it requests.
 func excessOf(pod *cluster.Pod, kind resource.Kind) int64 {
 	cpu, memory := cluster.Excess(pod.Class, pod.Zones())
@@ -241,20 +210,4 @@ func excessOf(pod *cluster.Pod, kind resource.Kind) int64 {
 	default:
 		return 0
 	}
-}
-
-// zoneRoomsWithout is zonesThatFit when some of the pods on the node have left, and n that its other resources have room for.
-func zoneRoomsWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*cluster.Pod, n int64) int64 {
-	shape, rooms := s.Zones(slot)
-	left := zoneRest{*rooms, s.Free(slot, resource.CPU), s.Free(slot, resource.Memory)}
-	for _, pod := range leaving {
-		if pod.Priority < spec.CriticalPriority {
-			left.cpu += pod.Class.Amounts.Get(resource.CPU) + excessOf(pod, resource.CPU)
-			left.memory += pod.Class.Amounts.Get(resource.Memory) + excessOf(pod, resource.Memory)
-			if held := pod.Zones(); held != nil {
-				left.zones.Release(held)
-			}
-		}
-	}
-	return zonesThatFit(shape, left, c, n)
 }

@@ -1,0 +1,167 @@
+package cluster
+
+import "hilbert.dev/hilbert/topology"
+
+// parts is a set of the things that a grant gives.
+type parts uint8
+
+const (
+	partGPUs parts = 1 << iota
+	partNICs
+	partZones
+)
+
+// holding is what a pod holds of its node beside the amounts of its class. It is a Grant that is cheap to pass on: few pods have more than
+// some GPUs as a count has them.
+type holding struct {
+	gpus  uint16
+	milli int16
+	all   *topology.Grant // nil: gpus and milli are all; never changed
+}
+
+func (p *Pod) holding() holding { return holding{p.gpus, p.milli, p.held} }
+
+// hold makes the pod hold something.
+func (p *Pod) hold(h holding) { p.gpus, p.milli, p.held = h.gpus, h.milli, h.all }
+
+// holdingOf is the holding that a grant gives.
+func holdingOf(g *topology.Grant) holding {
+	normal := *g
+	normalize(&normal)
+	h := holding{gpus: normal.GPUs, milli: normal.Milli}
+	if normal == h.grant() { // before anything else: the usual case is not to allocate
+		return h
+	}
+	copied := normal
+	h.all = &copied
+	return h
+}
+
+// normalize makes equal what gives the same. The amounts of a MIG instance are the instance's, and are known where it is; so are they left out, as the
+// Binding leaves them out.
+func normalize(g *topology.Grant) {
+	account(g)
+	if g.Instance > 0 {
+		g.Milli, g.Memory, g.Isolation = 0, 0, topology.Hard
+	}
+}
+
+// account makes a part of a GPU of which nothing is said of isolation one that is kept account of.
+func account(g *topology.Grant) {
+	if g.Milli > 0 && g.Milli < topology.FullGPU && g.Isolation == topology.IsolationAny {
+		g.Isolation = topology.Accounting
+	}
+}
+
+func (h holding) isZero() bool { return h.gpus == 0 && h.all == nil }
+
+func (h holding) grant() topology.Grant {
+	if h.all != nil {
+		return *h.all
+	}
+	g := topology.Grant{GPUs: h.gpus, Milli: h.milli}
+	normalize(&g)
+	return g
+}
+
+// zones is the part of it that is of zones, nil for nothing.
+func (h holding) zones() *topology.ZoneGrant {
+	if h.all == nil || h.all.Zones.IsZero() {
+		return nil
+	}
+	return &h.all.Zones
+}
+
+// same reports whether two holdings give the same.
+func (h holding) same(o holding) bool {
+	return h.gpus == o.gpus && h.milli == o.milli && (h.all == o.all || h.all != nil && o.all != nil && *h.all == *o.all)
+}
+
+// take replaces the parts of a grant by those of another.
+func take(g *topology.Grant, from *topology.Grant, which parts) {
+	if which&partGPUs != 0 {
+		g.GPUs, g.Milli, g.Memory, g.Isolation, g.Instance = from.GPUs, from.Milli, from.Memory, from.Isolation, from.Instance
+	}
+	if which&partNICs != 0 {
+		g.NICs, g.NIC = from.NICs, from.NIC
+	}
+	if which&partZones != 0 {
+		g.Zones = from.Zones
+	}
+}
+
+// lacking lists what the class asks for and the grant says nothing of.
+func (c *Class) lacking(g *topology.Grant) (lacks parts) {
+	if !c.AsksGrant() {
+		return 0
+	}
+	if g.GPUs == 0 && !c.GPU.IsZero() {
+		lacks |= partGPUs
+	}
+	if g.NICs == 0 && c.GPU.NIC.Count > 0 {
+		lacks |= partNICs
+	}
+	if !c.Zones.IsZero() && g.Zones.IsZero() {
+		lacks |= partZones
+	}
+	return lacks
+}
+
+// AsksGrant reports whether pods of the class are given anything beside amounts: GPUs, network cards, or exclusive CPUs.
+func (c *Class) AsksGrant() bool { return !c.GPU.IsZero() || c.GPU.NIC.Count > 0 || !c.Zones.IsZero() }
+
+// guessed lists what of the pod's holding is a guess: nobody recorded it, and its node has not said it.
+func (p *Pod) guessed() parts { return p.unrecorded &^ p.said }
+
+// Guessed reports whether something that the pod holds is a guess, because nobody recorded it.
+func (p *Pod) Guessed() bool { return p.guessed() != 0 }
+
+// Confirmed reports whether the pod's node says what the pod holds of it.
+func (p *Pod) Confirmed() bool { return p.said != 0 }
+
+// Moved reports whether the node gave the pod something else than its Binding promised.
+func (p *Pod) Moved() bool {
+	if p.said == 0 || p.recorded == nil {
+		return false
+	}
+	g, promise, both := p.Grant(), p.recorded, p.said&^p.unrecorded
+	return both&partGPUs != 0 && (g.GPUs != promise.GPUs || g.Instance != promise.Instance) ||
+		both&partNICs != 0 && g.NICs != promise.NICs || both&partZones != 0 && g.Zones != promise.Zones
+}
+
+// Promise returns what the pod's Binding said that it is given. ok is false where it said nothing.
+func (p *Pod) Promise() (g topology.Grant, ok bool) {
+	switch {
+	case p.said == 0:
+		g = p.Grant()
+		take(&g, &topology.Grant{}, p.unrecorded)
+	case p.recorded != nil:
+		g = *p.recorded
+	}
+	return g, !g.IsZero()
+}
+
+// recall leaves the pod with what its Binding said.
+func (p *Pod) recall() {
+	if p.said == 0 && p.unrecorded == 0 {
+		return
+	}
+	g, _ := p.Promise()
+	p.hold(holdingOf(&g))
+	p.recorded, p.said = nil, 0
+}
+
+// confirm makes the pod, which holds what its Binding said, hold what its node says.
+func (p *Pod) confirm(held *topology.Grant, said parts) {
+	if said == 0 {
+		return
+	}
+	g, ok := p.Promise()
+	if ok {
+		promise := g
+		p.recorded = &promise
+	}
+	take(&g, held, said)
+	p.hold(holdingOf(&g))
+	p.said = said
+}

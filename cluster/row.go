@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// nodeRow is what a state knows of a node beyond amounts. Nodes of which nothing was ever said or granted have none.
+type nodeRow struct {
+	report *NodeReport // nil: none
+	zones  topology.ZoneFree
+	// shape is what the node's GPUs and network cards are by its report, and devices what is left of them. Without devices the node itself
+	// says how many GPUs it has.
+	shape   topology.Shape
+	devices *topology.DeviceFree
+}
+
+// Zones returns what a node's zones can promise and what is left of them; the caller must not change either. A node of which nothing is
+// reported has no ruler and no zones.
+func (s *State) Zones(slot Slot) (*topology.ZoneShape, *topology.ZoneFree) {
+	row := s.rows[slot]
+	switch {
+	case row == nil:
+		return &topology.ZoneShape{}, &topology.ZoneFree{}
+	case row.report == nil:
+		return &topology.ZoneShape{}, &row.zones
+	}
+	return &row.report.Zones, &row.zones
+}
+
+// Report returns what the node's agent says; nil: nothing.
+func (s *State) Report(slot Slot) *NodeReport {
+	if row := s.rows[slot]; row != nil {
+		return row.report
+	}
+	return nil
+}
+
+// Shape returns what may be given of a node's GPUs and network cards: what its report says of them, or else what the node does; the caller must not
+// change it.
+func (s *State) Shape(slot Slot) *topology.Shape {
+	if row := s.rows[slot]; row != nil && row.devices != nil {
+		return &row.shape
+	}
+	return &s.nodes[slot].GPU
+}
+
+// View returns a node as package topology looks at it. Who changes what it points to changes the state.
+func (s *State) View(slot Slot) topology.View {
+	v := topology.View{Shape: &s.nodes[slot].GPU, Free: &s.gpus[slot]}
+	if row := s.rows[slot]; row != nil {
+		if row.devices != nil {
+			v.Shape, v.Devices = &row.shape, row.devices
+		}
+		if row.report != nil {
+			v.Zones = &row.report.Zones
+		}
+		v.ZoneFree = &row.zones
+	}
+	return v
+}
+
+// row returns the slot's row, made if need be.
+func (s *State) row(slot Slot) *nodeRow {
+	if s.rows[slot] == nil {
+		s.rows[slot] = &nodeRow{}
+	}
+	return s.rows[slot]
+}
+
+// copyRow copies a row from another state; each has its own.
+func (s *State) copyRow(slot Slot, from *nodeRow) {
+	if from == nil {
+		s.rows[slot] = nil
+		return
+	}
+	row := s.row(slot)
+	devices := row.devices
+	*row = *from
+	if from.devices == nil {
+		return
+	}
+	if devices == nil {
+		devices = new(topology.DeviceFree)
+	}
+	*devices = *from.devices
+	row.devices = devices
+}
+
+// Offer chooses what of the node a pod of the class would be given: GPUs, network cards, and zones. ok is false when there is not enough of one of
+// them, or no room for what whole cores and whole zones take beyond the request.
+func (s *State) Offer(slot Slot, c *Class) (grant topology.Grant, ok bool) {
+	if !c.AsksGrant() {
+		return grant, true
+	}
+	v := s.View(slot)
+	grant, ok = v.Offer(&c.GPU, &c.Zones)
+	return grant, ok && s.FitsExcess(slot, c, &grant.Zones)
+}
+
+// FitsExcess reports whether a node has room for the request of the class together with what a grant takes beyond it.
+func (s *State) FitsExcess(slot Slot, c *Class, g *topology.ZoneGrant) bool {
+	cpu, memory := Excess(c, g)
+	return (cpu == 0 || c.Amounts.Get(resource.CPU)+cpu <= s.Free(slot, resource.CPU)) &&
+		(memory == 0 || c.Amounts.Get(resource.Memory)+memory <= s.Free(slot, resource.Memory))
+}
+
+// Excess is what a grant of zones (nil: none) takes of the node beyond what pods of the class request, in millicores and bytes.
+func Excess(c *Class, g *topology.ZoneGrant) (cpu, memory int64) {
+	if g == nil || c.Zones.IsZero() { // it holds nothing, or what it did not ask for: the zones are charged, and they alone
+		return 0, 0
+	}
+	cpus, mebibytes := g.Excess(c.Zones)
+	return 1000 * max(cpus, 0), topology.Mebibyte * max(mebibytes, 0)
+}
+
+// moveHeld charges what a pod of the class holds, sign times.
+func (s *State) moveHeld(slot Slot, class *Class, held holding, sign int64) {
+	if held.isZero() {
+		return
+	}
+	zones := held.zones()
+	if zones != nil {
+		s.row(slot)
+	}
+	v, g := s.View(slot), held.grant()
+	v.Shape.Devices.Complete(&g)
+	if sign > 0 {
+		v.Commit(&g)
+	} else {
+		v.Release(&g)
+	}
+	s.moveExcess(slot, class, zones, sign)
+}
+
+// commit charges a grant to a slot of which the amounts of MIG instances are not known.
+func commit(v *topology.View, g *topology.Grant) {
+	complete := *g
+	v.Shape.Devices.Complete(&complete)
+	v.Commit(&complete)
+}
+
+// Held is what a pod on the slot holds, with the amounts of a MIG instance.
+func (s *State) Held(slot Slot, pod *Pod) topology.Grant {
+	g := pod.Grant()
+	if g.Instance > 0 {
+		s.Shape(slot).Devices.Complete(&g)
+	}
+	return g
+}
+
+func (s *State) moveExcess(slot Slot, class *Class, g *topology.ZoneGrant, sign int64) {
+	cpu, memory := Excess(class, g)
+	s.requested[resource.CPU][slot] += sign * cpu
+	s.requested[resource.Memory][slot] += sign * memory
+	s.scoreCPU[slot] += sign * cpu
+	s.scoreMemory[slot] += sign * memory
+}
