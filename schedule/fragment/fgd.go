@@ -51,7 +51,7 @@ func usable(n *Node, r *Request, total int64) int64 {
 
 // Gradient is FGD's score of a placement, 0 to 100, higher is better: how much fragmentation falls, through a sigmoid, cut to an integer as the
 // published simulator does. gpu is where a fraction goes. measure is Fragmentation, or something that remembers it.
-func Gradient(n *Node, r *Request, measure func(*Node) float64) (score int, gpu int, ok bool) {
+func Gradient(n *Node, r *Request, measure func(*Node) float64) (score, gpu int, ok bool) {
 	if !n.Fits(r) {
 		return 0, 0, false
 	}

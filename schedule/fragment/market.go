@@ -29,7 +29,7 @@ func Defaults() Params {
 }
 
 // cpuPrices are the levels of the CPU's price, as multiples of a GPU divided by the CPU that the mean request wants beside a whole GPU.
-var cpuPrices = row{0, 0.05, 0.1, 0.2, 0.33, 0.5, 0.66, 0.88, 1.1, 1.4, 1.75, 2.2}
+var cpuPrices = row{0, 0.05, 0.1, 0.2, 0.33, 0.5, 0.66, 0.88, 1.1, 1.4, 1.75, 2.2} //nolint:gochecknoglobals // a constant
 
 // Market finds prices for the requests of a mix by letting the nodes bid for them. Nodes buy what fills them best, or keep their whole GPUs whole;
 // what is bought more than it arrives becomes dearer, and what is bought less, cheaper, below nothing if need be. That is the dual of the

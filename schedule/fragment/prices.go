@@ -22,7 +22,7 @@ type Prices struct {
 
 // views are the factors on a node's CPU under which its worth is looked at. The mean over them bends where a single view has a kink, so that CPU
 // has a price before it is the last.
-var views = [...]float64{0.5, 0.8, 1.1, 1.5}
+var views = [...]float64{0.5, 0.8, 1.1, 1.5} //nolint:gochecknoglobals // a constant
 
 // Standing is what Score needs of a node as it is: compute it once, use it for any number of requests.
 type Standing struct {

@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -109,7 +110,7 @@ func requestOf(r *cluster.Requirements) (fragment.Request, error) {
 	for _, t := range r.Required {
 		for _, e := range t.Expressions {
 			if len(r.Required) > 1 || len(t.Expressions) > 1 || e.Key != spec.LabelGPUModel || e.Operator != cluster.In {
-				return request, fmt.Errorf("its affinity to nodes is more than a list of GPU models")
+				return request, errors.New("its affinity to nodes is more than a list of GPU models")
 			}
 			request.Models = fragment.NewModels(e.Values...)
 		}
