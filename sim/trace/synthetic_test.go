@@ -9,17 +9,27 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
+// gpus and ask are what the generator makes of a Shape and a Request: fields that it leaves alone change no digest.
+type (
+	gpus struct {
+		count     int
+		model     string
+		shareable bool
+	}
+	ask struct{ milli, whole any }
+)
+
 // fingerprint hashes what the generator decides about a workload. Fields are named one by one: a new one in the ledger's types, which it
 // leaves empty, changes nothing.
 func fingerprint(w *Workload) string {
 	h := fnv.New64a()
 	for _, n := range w.Nodes {
-		fmt.Fprintln(h, n.Name, n.Labels, n.Taints, n.Allocatable, n.GPU)
+		fmt.Fprintln(h, n.Name, n.Labels, n.Taints, n.Allocatable, gpus{n.GPU.GPUs, n.GPU.Model, n.GPU.Shareable})
 	}
 	for i := range w.Tasks {
 		task := &w.Tasks[i]
 		r := task.Requirements
-		fmt.Fprintln(h, task.Name, task.Created, task.Deleted, task.Priority, task.Group, r.Requests, r.ScoreCPU, r.ScoreMemory, r.GPU,
+		fmt.Fprintln(h, task.Name, task.Created, task.Deleted, task.Priority, task.Group, r.Requests, r.ScoreCPU, r.ScoreMemory, ask{r.GPU.Milli, r.GPU.Whole},
 			r.NodeSelector, r.Required, r.Preferred, r.Tolerations, r.Ports)
 	}
 	return fmt.Sprintf("%016x", h.Sum64())
