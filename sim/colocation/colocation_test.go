@@ -68,7 +68,7 @@ func TestShortDay(t *testing.T) {
 func TestAllRiseTogether(t *testing.T) {
 	t.Parallel()
 	o := short(20, 3*time.Hour)
-	o.Together = []Surge{{At: time.Hour, For: 20 * time.Minute, Factor: 2}, {At: 2 * time.Hour, For: 20 * time.Minute, Factor: 2}}
+	o.Together = []Surge{{At: time.Hour, For: 20 * time.Minute, Factor: 2.5}, {At: 2 * time.Hour, For: 20 * time.Minute, Factor: 2.5}}
 	out := play(t, o, Variant{Name: "together", Mode: ModeHilbert})
 	if out.Evictions == 0 {
 		t.Error("a rise of all services evicts nobody: it tests nothing")
