@@ -56,6 +56,8 @@ type Options struct {
 	Record io.Writer
 	// Observe reads the kernel's counters; nil: nobody does. The Agent closes it.
 	Observe *observe.Reader
+	// Devices looks at GPUs and network cards; nil: nothing is said of them.
+	Devices DeviceLooker
 	Ports   Ports
 	Log     *slog.Logger
 }
@@ -92,6 +94,7 @@ type Agent struct {
 	memory     memory
 	profiling  profiling
 	disks      disks
+	devices    devices
 	governing  governing
 	troubles   troubles
 	passings   map[string]time.Time // troubles that pass, until when
@@ -173,6 +176,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a.restore()
 	a.remind()
+	a.recall()
 	return a, nil
 }
 
@@ -239,6 +243,7 @@ func (a *Agent) Run(ctx context.Context) {
 	}()
 	defer close(a.stopped)
 	a.work = beside
+	a.look(time.Now())
 	tick := time.NewTicker(a.options.Config.TickInterval.D())
 	defer tick.Stop()
 	due := time.NewTimer(0)
@@ -273,6 +278,7 @@ func (a *Agent) tick(now time.Time) {
 	a.save()
 	a.updateRuntime()
 	a.govern(now)
+	a.look(now)
 }
 
 // maxClockDrift is how far the wall clock may stray from the monotonic one between two ticks.

@@ -75,6 +75,8 @@ type Ports struct {
 	Checkpoint Store
 	// Lessons keeps what the laws have learned; it may be lost.
 	Lessons Store
+	// Devices keeps which number belongs to which GPU and network card.
+	Devices Store
 }
 
 // PodKey names a pod as people do; PodName says which one of that name.

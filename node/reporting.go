@@ -36,7 +36,9 @@ func (a *Agent) build(now time.Time) *spec.NodeReport {
 	if a.away(now) {
 		a.closeAll(&r)
 	}
-	return report.Build(a.options.Machine, &r, a.colocation(now), []spec.NodeCondition{a.troubles.condition(a.options.Mode, a.options.Why)})
+	out := report.Build(a.options.Machine, &r, a.colocation(now), []spec.NodeCondition{a.troubles.condition(a.options.Mode, a.options.Why)})
+	out.Status.Devices, out.Status.Summary.GPUs = a.saidOfDevices(now)
+	return out
 }
 
 // away reports whether the runtime has been lost for so long that nothing should be promised here: nobody would keep it.
@@ -59,7 +61,7 @@ func (a *Agent) closeAll(r *allocate.Report) {
 // report writes the report if it is due, and says when to look again. Before the runtime has told what runs, it would tell of an empty
 // node, so nothing is said unless the runtime is away.
 func (a *Agent) report(now time.Time) time.Duration {
-	if a.ports.Report == nil || (!a.runtime.synced && !a.away(now)) {
+	if a.ports.Report == nil || (!a.runtime.synced && !a.away(now)) || a.devices.pending(now) {
 		return time.Second
 	}
 	likely := report.Major

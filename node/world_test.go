@@ -126,9 +126,13 @@ type world struct {
 	store  *kept
 	// lessons are beside the checkpoint.
 	lessons *kept
-	mode    string
-	fixed   map[PodKey]topology.CPUSet
-	stop    func()
+	// numbers are those of devices, which eyes see on hardware; nil: nobody looks, and it is machine's.
+	numbers  *kept
+	eyes     DeviceLooker
+	hardware *topology.Machine
+	mode     string
+	fixed    map[PodKey]topology.CPUSet
+	stop     func()
 
 	fixedErr error
 
@@ -153,7 +157,7 @@ type runningPod struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		T: t, kernel: newKernel(), store: &kept{}, lessons: &kept{}, mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
+		T: t, kernel: newKernel(), store: &kept{}, lessons: &kept{}, numbers: &kept{}, hardware: machine(), mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
 		running: make(map[string]runningPod),
 	}
 	t.Cleanup(func() {
@@ -183,8 +187,9 @@ func (w *world) start() {
 	w.Helper()
 	config := spec.Default().Node
 	config.TickInterval, config.WriteInterval = spec.Duration(20*time.Millisecond), spec.Duration(time.Millisecond)
+	config.Devices.Interval = config.TickInterval
 	agent, err := New(Options{
-		Node: "n1", Machine: machine(), Mode: w.mode, Config: config, Kernel: w.kernel, Log: slog.New(slog.DiscardHandler),
+		Node: "n1", Machine: w.hardware, Devices: w.eyes, Mode: w.mode, Config: config, Kernel: w.kernel, Log: slog.New(slog.DiscardHandler),
 		Ports: Ports{
 			Report: func(_ context.Context, r *spec.NodeReport) error {
 				w.mu.Lock()
@@ -214,6 +219,7 @@ func (w *world) start() {
 			Exclusive:  func(context.Context) (map[PodKey]topology.CPUSet, error) { return w.fixed, w.fixedErr },
 			Checkpoint: w.store,
 			Lessons:    w.lessons,
+			Devices:    w.numbers,
 		},
 	})
 	if err != nil {

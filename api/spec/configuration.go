@@ -173,7 +173,21 @@ type Node struct {
 	RefreshInterval Duration `json:"refreshInterval,omitempty"`
 	// Lending says what the node lends to reclaimed pods.
 	Lending Lending `json:"lending,omitzero"`
+	// Devices is about GPUs and network cards.
+	Devices NodeDevices `json:"devices,omitzero"`
 }
+
+// NodeDevices says who gives the node's GPUs out, and how they are looked at.
+type NodeDevices struct {
+	// Owner is auto (we, where nobody else offers them and they can be put into containers), hilbert (we, unless somebody else offers them) or kubelet
+	// (never we).
+	Owner string `json:"owner,omitempty"`
+	// Interval is how often GPUs and network cards are looked at.
+	Interval Duration `json:"interval,omitempty"`
+}
+
+// OwnerAuto of NodeDevices.Owner looks at who offers the GPUs.
+const OwnerAuto = "auto"
 
 // Lending says what a node lends to reclaimed pods. It needs mode agent.
 type Lending struct {

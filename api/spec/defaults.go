@@ -70,6 +70,8 @@ func SetDefaults(c *Configuration) {
 	n.ObserveInterval = cmp.Or(n.ObserveInterval, Duration(time.Second))
 	n.WriteInterval = cmp.Or(n.WriteInterval, Duration(10*time.Second))
 	n.RefreshInterval = cmp.Or(n.RefreshInterval, Duration(5*time.Minute))
+	n.Devices.Owner = cmp.Or(n.Devices.Owner, OwnerAuto)
+	n.Devices.Interval = cmp.Or(n.Devices.Interval, Duration(15*time.Second))
 	n.Lending.Enabled = cmp.Or(n.Lending.Enabled, new(true))
 	n.Lending.TargetUtilization = cmp.Or(n.Lending.TargetUtilization, 80)
 	n.Lending.Interval = cmp.Or(n.Lending.Interval, Duration(10*time.Second))

@@ -85,6 +85,12 @@ func validateNode(n *Node, bad report) {
 	if n.RefreshInterval < n.WriteInterval {
 		bad("node.refreshInterval", "%v must not be shorter than writeInterval (%v)", n.RefreshInterval.D(), n.WriteInterval.D())
 	}
+	if !slices.Contains([]string{OwnerAuto, OwnerHilbert, OwnerKubelet}, n.Devices.Owner) {
+		bad("node.devices.owner", "%q is no owner; write %s, %s or %s", n.Devices.Owner, OwnerAuto, OwnerHilbert, OwnerKubelet)
+	}
+	if n.Devices.Interval < Duration(time.Second) {
+		bad("node.devices.interval", "%v: want at least 1s", n.Devices.Interval.D())
+	}
 	validateLending(n, bad)
 }
 

@@ -42,6 +42,7 @@ const (
 // nodeRoots are where a node's kernel is read and written.
 type nodeRoots struct {
 	sys, proc string
+	run, dev  string
 	observed  observe.Files // with sys, proc and sys/fs/cgroup in it
 	kernel    func() (kernelFiles, error)
 	uncap     func(egress.Options) error // egress.Remove
@@ -58,7 +59,7 @@ type kernelFiles interface {
 }
 
 func realNode() nodeRoots {
-	roots := nodeRoots{sys: "/sys", proc: "/proc", observed: observe.Root("/"), uncap: egress.Remove}
+	roots := nodeRoots{sys: "/sys", proc: "/proc", run: "/run", dev: "/dev", observed: observe.Root("/"), uncap: egress.Remove}
 	roots.kernel = func() (kernelFiles, error) { return enforce.OpenFiles(roots.cgroups(), roots.proc) }
 	return roots
 }
@@ -105,6 +106,8 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	options.Ports = api.ports
 	options.Ports.Checkpoint = node.File(filepath.Join(config.Node.StateDirectory, "checkpoint.json"))
 	options.Ports.Lessons = node.File(filepath.Join(config.Node.StateDirectory, "lessons.json"))
+	options.Ports.Devices = node.File(filepath.Join(config.Node.StateDirectory, "devices.json"))
+	options.Devices = newDeviceEyes(roots, options.Machine, api.offers, log)
 	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)
 	agent, err := node.New(options)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -20,6 +21,8 @@ type agentAPI struct {
 	close func()
 	// follow keeps the agent told of ServiceProfiles until stop is called.
 	follow func(ctx context.Context, changed func([]spec.NamedProfile)) (stop func(), err error)
+	// offers is who else offers the node's GPUs; nil: nobody can be asked.
+	offers func(ctx context.Context) (gpu.Evidence, error)
 }
 
 // maxKubeletWait bounds a question to the kubelet.
@@ -71,7 +74,12 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 	if err != nil {
 		return alone, err
 	}
+	offers, err := gpuOffers(connection, name)
+	if err != nil {
+		return alone, err
+	}
 	return agentAPI{
+		offers: offers,
 		ports: node.Ports{
 			Report: reporter.Report,
 			Evict: func(ctx context.Context, p node.PodName, reason, message string) error {

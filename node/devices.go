@@ -1,0 +1,249 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/gpu"
+	"hilbert.dev/hilbert/node/gpu/deed"
+	"hilbert.dev/hilbert/node/report"
+	"hilbert.dev/hilbert/topology"
+)
+
+// lookTimeout bounds one look at the devices. A run of nvidia-smi takes at most 30 s.
+const lookTimeout = 45 * time.Second
+
+// DeviceLooker sees what the driver, the kernel and the API server say of GPUs and network cards.
+type DeviceLooker interface {
+	// Look is called beside the loop, by one goroutine at a time, and may take its time.
+	Look(ctx context.Context) DeviceLook
+}
+
+// DeviceLook is what was seen at one moment.
+type DeviceLook struct {
+	// Seen is the driver's answer and the kernel's log. Held and Uninjectable are the agent's to say.
+	Seen gpu.Observation
+	// Loaded: a driver is loaded, whatever it answers.
+	Loaded bool
+	// Offers are who else offers GPUs: the first four fields.
+	Offers gpu.Evidence
+	// Catalog is the node's CDI devices; nil: it cannot be read.
+	Catalog *cdi.Catalog
+	// Served are the GPUs, by UUID, that an MPS daemon serves.
+	Served map[string]bool
+	// Bandwidth of network cards in Mbit/s, by PCI address; those that are not in it have none to give.
+	Bandwidth map[string]uint32
+}
+
+// devices is what the loop knows of GPUs and network cards.
+type devices struct {
+	params gpu.Params
+	busy   bool
+	asked  time.Time // when it was last looked
+	looked bool      // once at least
+	memory deviceMemory
+	saved  []byte // the memory on disk
+	view   gpu.View
+	own    gpu.Ownership
+	quiet  time.Time // since when nobody else has offered GPUs; zero: somebody does, or it is not known
+	ready  bool      // one GPU at least could be put into a container
+	last   DeviceLook
+	is     *topology.Devices // nil: nothing is said of them
+}
+
+// deviceMemory is what must outlast the agent: an index that was promised is never another device.
+type deviceMemory struct {
+	GPU gpu.Memory `json:"gpu"`
+	// Cards are the PCI addresses of network cards by index.
+	Cards []string `json:"cards,omitempty"`
+}
+
+// pending reports whether the first look is still under way. A report without devices would say that nobody knows of any.
+func (d *devices) pending(now time.Time) bool {
+	return d.busy && !d.looked && now.Sub(d.asked) < lookTimeout
+}
+
+// recall takes over which number belongs to which device. What cannot be read is numbered anew.
+func (a *Agent) recall() {
+	d := &a.devices
+	d.params = gpu.Defaults()
+	d.params.Owner = gpu.Setting(a.options.Config.Devices.Owner)
+	if a.ports.Devices == nil || a.options.Devices == nil {
+		return
+	}
+	data, err := a.ports.Devices.Load()
+	if err == nil && data != nil {
+		var known struct {
+			GPU   json.RawMessage `json:"gpu"`
+			Cards []string        `json:"cards"`
+		}
+		if err = json.Unmarshal(data, &known); err == nil {
+			d.memory.Cards = known.Cards[:min(len(known.Cards), topology.MaxNICs)]
+			d.memory.GPU, err = gpu.Load(known.GPU)
+		}
+	}
+	if err != nil {
+		a.counts.CheckpointErrors++
+		a.troubles.set(spec.ReasonCheckpointLost, "devices: "+err.Error())
+		a.log.Warn("the numbers of devices cannot be read; they are numbered anew", "err", err)
+		return
+	}
+	d.saved = data
+}
+
+// look has the devices looked at when it is time.
+func (a *Agent) look(now time.Time) {
+	d := &a.devices
+	if a.options.Devices == nil || d.busy || a.work == nil || now.Sub(d.asked) < a.options.Config.Devices.Interval.D() {
+		return
+	}
+	d.busy, d.asked = true, now
+	a.work(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+		defer cancel()
+		seen := a.options.Devices.Look(ctx)
+		a.post(func() {
+			d.busy = false
+			a.saw(&seen, time.Now())
+		})
+	})
+}
+
+// saw takes a look over.
+func (a *Agent) saw(l *DeviceLook, now time.Time) {
+	d := &a.devices
+	o, e := l.Seen, l.Offers
+	o.Held = a.heldDevices()
+	others := gpu.DecideOwner(&d.params, &e).Owner == topology.OwnerKubelet
+	if inv := o.Inventory; inv != nil {
+		cannot := make(map[string]string)
+		if l.Catalog != nil {
+			cannot = deed.Uninjectable(inv, l.Catalog)
+		}
+		d.ready = l.Catalog != nil && len(cannot) < len(inv.GPUs)
+		if !others { // a device plugin has its own way
+			o.Uninjectable = cannot
+		}
+	}
+	d.memory.GPU, d.view = gpu.Step(&d.params, d.memory.GPU, &o)
+	for _, note := range d.view.Notes {
+		a.log.Warn("about the GPUs", "note", note)
+	}
+	if others || e.Slices > 0 || !e.NodeKnown || !e.SlicesKnown {
+		d.quiet = time.Time{}
+	} else if d.quiet.IsZero() {
+		d.quiet = now
+	}
+	if !d.quiet.IsZero() {
+		e.Quiet = int(now.Sub(d.quiet).Seconds())
+	}
+	e.GPUs, e.Ready, e.Held = len(d.view.Slots), d.ready, o.Held.GPUs != 0
+	before := d.own
+	d.own = gpu.DecideOwner(&d.params, &e)
+	d.last, d.looked = *l, true
+	d.restrain()
+	cards := a.cards(l.Bandwidth)
+	a.keepNumbers()
+	if d.own.Owner != before.Owner || d.own.Reason != before.Reason {
+		a.log.Info("who gives the GPUs out", "owner", d.own.Owner, "reason", d.own.Reason, "message", d.own.Message)
+	}
+	d.is = nil
+	// A node whose kubelet offers GPUs that the driver does not tell us of is counted as before: nothing is said.
+	if unseen := len(d.view.Slots) == 0; unseen && (l.Loaded || others || a.ports.Report != nil && !e.NodeKnown) {
+		return
+	}
+	d.is = d.view.Devices(&d.params, cards, d.own.Owner, func(uuid string) bool { return l.Served[uuid] })
+	if err := d.is.Check(); err != nil {
+		a.log.Error("the devices are not sound; nothing is said of them", "err", err)
+		d.is = nil
+	}
+}
+
+// injects is whether containers are given what was granted.
+const injects = false
+
+// restrain leaves GPUs alone that nobody would put into containers.
+func (d *devices) restrain() {
+	if d.own.Owner == topology.OwnerHilbert && !injects {
+		d.own = gpu.Ownership{Owner: topology.OwnerNone, Reason: gpu.OwnUnready, Message: "this agent does not put GPUs into containers yet"}
+	}
+}
+
+// keepNumbers writes down which number belongs to which device, before anybody is told of it. Numbers that cannot be kept are not promised.
+func (a *Agent) keepNumbers() {
+	d := &a.devices
+	if a.ports.Devices == nil {
+		return
+	}
+	data, err := json.Marshal(d.memory)
+	if err == nil && bytes.Equal(data, d.saved) {
+		return
+	}
+	if err == nil {
+		err = a.ports.Devices.Save(data)
+	}
+	if err != nil {
+		a.counts.CheckpointErrors++
+		d.own = gpu.Ownership{Owner: topology.OwnerNone, Reason: gpu.OwnUnknown, Message: "the numbers of devices cannot be kept: " + err.Error()}
+		return
+	}
+	d.saved = data
+}
+
+// cards are the machine's devices with network cards at the index that their address has.
+func (a *Agent) cards(bandwidth map[string]uint32) *topology.Devices {
+	d := &a.devices
+	is := topology.DevicesOf(a.options.Machine)
+	known := d.memory.Cards
+	for i := range is.NIC {
+		if address := is.NIC[i].Address; !slices.Contains(known, address) && len(known) < topology.MaxNICs {
+			known = append(slices.Clip(known), address)
+		}
+	}
+	d.memory.Cards = known
+	out := &topology.Devices{GPU: is.GPU}
+	for i, address := range known {
+		at := slices.IndexFunc(is.NIC, func(n topology.NIC) bool { return n.Address == address })
+		if at < 0 { // it is gone, and keeps its number
+			out.NIC = append(out.NIC, topology.NIC{Address: address, Switch: topology.NoPlace, Zone: topology.NoPlace, Socket: topology.NoPlace})
+			out.ClosedNICs |= 1 << i
+			continue
+		}
+		n := is.NIC[at]
+		n.Bandwidth = min(bandwidth[address], topology.MaxAmount)
+		out.NIC = append(out.NIC, n)
+	}
+	return out
+}
+
+// heldDevices are the GPUs that pods hold.
+func (a *Agent) heldDevices() (h gpu.Held) { return h }
+
+// saidOfDevices is what is said of GPUs and network cards, and how many GPUs nobody uses.
+func (a *Agent) saidOfDevices(now time.Time) (*spec.Devices, string) {
+	d := &a.devices
+	if d.is == nil {
+		return nil, ""
+	}
+	said := report.Devices(a.options.Machine, d.is, &d.view)
+	said.Reason = string(d.own.Reason) + ": " + d.own.Message
+	if a.away(now) {
+		said.Owner, said.Reason = spec.OwnerNone, spec.ReasonRuntimeLost+": "+a.runtime.why
+	}
+	total := len(d.is.GPU)
+	switch {
+	case total == 0:
+		return said, ""
+	case d.own.Owner != topology.OwnerHilbert:
+		return said, fmt.Sprintf("%d, owner %s", total, d.own.Owner)
+	}
+	used := d.is.ClosedGPUs | a.heldDevices().GPUs
+	return said, fmt.Sprintf("%d/%d free", total-bits.OnesCount16(used), total)
+}

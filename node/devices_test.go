@@ -1,0 +1,211 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/gpu"
+	"hilbert.dev/hilbert/node/gpu/gputest"
+	"hilbert.dev/hilbert/topology"
+)
+
+// eyes see what a driver does that follows a script.
+type eyes struct {
+	mu     sync.Mutex
+	driver *gputest.Driver
+	look   DeviceLook
+	hold   chan struct{} // a look waits for it; nil: none does
+	looks  int
+}
+
+func (e *eyes) Look(ctx context.Context) DeviceLook {
+	if e.hold != nil {
+		select {
+		case <-e.hold:
+		case <-ctx.Done():
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.looks++
+	l := e.look
+	l.Seen = e.driver.Observation()
+	return l
+}
+
+// do changes what they see.
+func (e *eyes) do(lines string, more ...func(*DeviceLook)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for line := range strings.Lines(lines) {
+		e.driver.Do(line)
+	}
+	for _, f := range more {
+		f(&e.look)
+	}
+}
+
+const twoGPUs = `add 0000:3b:00.0 uuid=GPU-a
+add 0000:86:00.0 uuid=GPU-b`
+
+// withDevices is a world with a card and the places of two GPUs, of which the driver knows. Nobody offers them.
+func withDevices(t *testing.T) (*world, *eyes) {
+	t.Helper()
+	dir := t.TempDir()
+	err := os.WriteFile(filepath.Join(dir, "nvidia.json"), []byte(`{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [
+ {"name": "GPU-a", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}},
+ {"name": "GPU-b", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia1"}]}}]}`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	catalog, err := cdi.ReadCatalog(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &eyes{driver: gputest.New(t), look: DeviceLook{
+		Loaded: true, Catalog: catalog, Offers: gpu.Evidence{NodeKnown: true, SlicesKnown: true}, Bandwidth: map[string]uint32{"0000:3c:00.0": 25000},
+	}}
+	w := newWorld(t)
+	w.eyes, w.hardware = e, machine()
+	w.hardware.Devices = []topology.Device{
+		{Address: "0000:3b:00.0", Kind: topology.DeviceGPU, NUMA: 0},
+		{Address: "0000:3c:00.0", Kind: topology.DeviceNIC, NUMA: 0, Names: []string{"eth0"}, RDMA: []string{"mlx5_0"}},
+		{Address: "0000:86:00.0", Kind: topology.DeviceGPU, NUMA: 1},
+	}
+	return w, e
+}
+
+// devices is what the agent says of its devices now.
+func (w *world) devices() (d *spec.Devices, gpus string) {
+	w.Helper()
+	if !w.agent.Ask(10*time.Second, func(a *Agent) {
+		s := a.Status().Status
+		d, gpus = s.Devices, s.Summary.GPUs
+	}) {
+		w.Fatal("the loop is stuck")
+	}
+	return d, gpus
+}
+
+// says waits until a look has made it so.
+func (w *world) says(what string, holds func(d *spec.Devices) bool) {
+	w.Helper()
+	w.eventually(what, func() bool {
+		d, _ := w.devices()
+		return holds(d)
+	})
+}
+
+func TestDevicesAreSaid(t *testing.T) {
+	w, e := withDevices(t)
+	e.do(twoGPUs)
+	w.start()
+	w.says("two GPUs and a card", func(d *spec.Devices) bool { return d != nil && len(d.GPUs) == 2 && len(d.NICs) == 1 })
+	d, gpus := w.devices()
+	card := d.NICs[0]
+	if card.Name != "eth0" || card.BandwidthMbit != 25000 || !card.RDMA || card.NUMA == nil || *card.NUMA != 0 {
+		t.Errorf("the card: %+v", card)
+	}
+	for i, uuid := range []string{"GPU-a", "GPU-b"} {
+		if g := d.GPUs[i]; g.Index != i || g.UUID != uuid || g.Closed != "" || *g.NUMA != i || *g.Socket != i || g.MemoryMiB == 0 {
+			t.Errorf("GPU %d: %+v", i, g)
+		}
+	}
+	if d.Owner == spec.OwnerHilbert || gpus == "" {
+		t.Errorf("nobody else has offered them for no time at all: %s, %s; %s", d.Owner, d.Reason, gpus)
+	}
+	e.do("health 0000:3b:00.0 recovery=Reset")
+	w.says("it is closed, with why", func(d *spec.Devices) bool {
+		return strings.HasPrefix(d.GPUs[0].Closed, string(gpu.Unhealthy)) && d.GPUs[1].Closed == ""
+	})
+}
+
+// An index belongs to an address, whatever becomes of it, and the agent's restart changes nothing.
+func TestNumbersOfDevicesLast(t *testing.T) {
+	w, e := withDevices(t)
+	e.do(twoGPUs)
+	w.start()
+	w.says("two GPUs", func(d *spec.Devices) bool { return d != nil && len(d.GPUs) == 2 })
+	w.stop()
+	e.do("remove 0000:3b:00.0")
+	w.hardware.Devices = w.hardware.Devices[2:]
+	w.hardware.Devices = append(w.hardware.Devices, topology.Device{Address: "0000:01:00.0", Kind: topology.DeviceNIC, NUMA: 0, Names: []string{"eth1"}})
+	w.start()
+	w.says("the second is still the second", func(d *spec.Devices) bool {
+		return d != nil && len(d.GPUs) == 2 && strings.HasPrefix(d.GPUs[0].Closed, string(gpu.Vanished)) && d.GPUs[1].UUID == "GPU-b" && d.GPUs[1].Closed == ""
+	})
+	if d, _ := w.devices(); len(d.NICs) != 2 || d.NICs[0].Address != "0000:3c:00.0" || d.NICs[0].Closed == "" || d.NICs[1].Name != "eth1" {
+		t.Errorf("cards: %+v", d.NICs)
+	}
+}
+
+// Numbers that would not outlast the agent are promised to nobody.
+func TestNumbersThatCannotBeKept(t *testing.T) {
+	w, e := withDevices(t)
+	e.do(twoGPUs)
+	w.numbers.fail = errors.New("disk full")
+	w.start()
+	w.says("why", func(d *spec.Devices) bool {
+		return d != nil && d.Owner == spec.OwnerNone && strings.Contains(d.Reason, "disk full")
+	})
+}
+
+// Who owns the GPUs of a node that others may sell too, and what is said of nodes whose GPUs are not seen.
+func TestOwnerIsSaid(t *testing.T) {
+	w, e := withDevices(t)
+	e.do("", func(l *DeviceLook) { l.Loaded = false })
+	e.driver.Do("unload")
+	w.start()
+	w.says("no GPU, and the card", func(d *spec.Devices) bool {
+		return d != nil && d.Owner == spec.OwnerNone && strings.HasPrefix(d.Reason, string(gpu.OwnNoGPU)) && len(d.NICs) == 1 && len(d.GPUs) == 0
+	})
+	offers := func(l *DeviceLook) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} }
+	e.do("", offers)
+	w.says("nothing, where the kubelet offers GPUs that are not seen", func(d *spec.Devices) bool { return d == nil })
+	e.do("", func(l *DeviceLook) { l.Loaded, l.Offers.Offered = true, nil })
+	w.ticks(3)
+	if d, _ := w.devices(); d != nil {
+		t.Errorf("a driver is loaded and says nothing: %+v", d)
+	}
+	e.do("load\n"+twoGPUs, offers, func(l *DeviceLook) { l.Catalog = &cdi.Catalog{} })
+	w.says("the kubelet's, and open although no CDI specification knows them", func(d *spec.Devices) bool {
+		return d != nil && d.Owner == spec.OwnerKubelet && len(d.GPUs) == 2 && d.GPUs[0].Closed == ""
+	})
+	e.do("", func(l *DeviceLook) { l.Offers.Offered = nil })
+	w.says("nobody's, and closed", func(d *spec.Devices) bool {
+		return d != nil && d.Owner == spec.OwnerNone && strings.HasPrefix(d.GPUs[0].Closed, string(gpu.Uninjectable))
+	})
+}
+
+// The first report waits for the first look: one without devices would say that nobody knows of any.
+func TestFirstReportHasDevices(t *testing.T) {
+	w, e := withDevices(t)
+	e.do(twoGPUs)
+	e.hold = make(chan struct{})
+	w.start()
+	w.ticks(3)
+	w.mu.Lock()
+	early := len(w.reports)
+	w.mu.Unlock()
+	close(e.hold)
+	first := func() *spec.NodeReport {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.reports) == 0 {
+			return nil
+		}
+		return w.reports[0]
+	}
+	w.eventually("it reports", func() bool { return first() != nil })
+	if r := first(); early != 0 || r.Status.Devices == nil || len(r.Status.Devices.GPUs) != 2 {
+		t.Errorf("%d reports before; %+v", early, r.Status.Devices)
+	}
+}

@@ -1,0 +1,85 @@
+package report
+
+import (
+	"cmp"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/gpu"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Bounds of the definition in deploy/crds, in bytes, and of functions.
+const (
+	maxUUID      = 96
+	maxModel     = 128
+	maxName      = 63
+	maxFunctions = 4096
+)
+
+// Devices lays out what there is of GPUs and network cards. view has the words for GPUs that are closed, by the same index.
+func Devices(m *topology.Machine, d *topology.Devices, view *gpu.View) *spec.Devices {
+	out := &spec.Devices{Owner: d.Owner.String()}
+	for i := range d.GPU {
+		out.GPUs = append(out.GPUs, gpuOf(m, d, view, i))
+	}
+	for i := range d.NIC {
+		n := &d.NIC[i]
+		said := spec.NIC{
+			Index: i, Address: n.Address, Name: cut(n.Name, maxName), BandwidthMbit: int64(n.Bandwidth), Functions: min(int(n.Functions), maxFunctions),
+			RDMA: n.RDMA, DevicePlace: place(m, n.Switch, n.Zone, n.Socket),
+		}
+		if d.ClosedNICs&(1<<i) != 0 {
+			said.Closed = "Vanished: the kernel no longer knows it"
+		}
+		out.NICs = append(out.NICs, said)
+	}
+	return out
+}
+
+func gpuOf(m *topology.Machine, d *topology.Devices, view *gpu.View, i int) spec.GPU {
+	g, slot := &d.GPU[i], &view.Slots[i]
+	out := spec.GPU{
+		// Without a UUID it is closed, and the definition wants one.
+		Index: i, UUID: cut(cmp.Or(g.UUID, "unknown:"+g.Address), maxUUID), Address: g.Address, Model: cut(g.Model, maxModel), MemoryMiB: int64(g.Memory),
+		Multiprocessors: int(slot.GPU.Multiprocessors), Grain: int(g.Grain), Clients: int(g.Clients), DevicePlace: place(m, g.Switch, g.Zone, g.Socket),
+	}
+	for _, strength := range []topology.Isolation{topology.Accounting, topology.Soft, topology.Hard} {
+		if g.Strengths.Has(strength) {
+			out.Isolation = append(out.Isolation, strength.String())
+		}
+	}
+	if d.ClosedGPUs&(1<<i) != 0 {
+		out.Closed = cut(string(cmp.Or(slot.Closed, gpu.Unreadable))+": "+slot.Why, maxMessage)
+	}
+	for k := range g.Instances {
+		in := &g.Instances[k]
+		said := spec.GPUInstance{
+			Name: cut(cmp.Or(in.Name, "unknown"), maxName), UUID: cut(slot.Instances[k].UUID, maxUUID), Milli: int(in.Milli), MemoryMiB: int64(min(in.Memory, g.Memory)),
+		}
+		if in.Milli == 0 { // it is gone, and keeps its number; the definition has no word for that
+			said.Milli = 1
+			out.Closed = cmp.Or(out.Closed, string(gpu.Reconfigured)+": instances were removed from the middle")
+		}
+		out.Instances = append(out.Instances, said)
+	}
+	if n := len(d.GPU); len(d.Links) == n*n {
+		for _, link := range d.Links[i*n : (i+1)*n] {
+			out.Links = append(out.Links, int(link))
+		}
+	}
+	return out
+}
+
+// place is where a device hangs, in the report's numbers: those of zones are the kernel's.
+func place(m *topology.Machine, pciSwitch, zone, socket uint8) (out spec.DevicePlace) {
+	if pciSwitch != topology.NoPlace {
+		out.Switch = new(int(pciSwitch))
+	}
+	if int(zone) < len(m.NUMA) {
+		out.NUMA = new(m.NUMA[zone].ID)
+	}
+	if socket != topology.NoPlace {
+		out.Socket = new(int(socket))
+	}
+	return out
+}
