@@ -79,8 +79,9 @@ type call struct {
 	contentType  string
 	accept       string // empty: acceptMetadata
 	body         []byte
-	reads        bool // what a write answers matters
-	dryRun       bool // nothing is written
+	reads        bool   // what a write answers matters
+	dryRun       bool   // nothing is written
+	query        string // more parameters, escaped: "a=b&c=d"
 }
 
 // about makes the call one to a pod, or to a subresource of it.
@@ -110,6 +111,9 @@ func (r *requester) do(ctx context.Context, c *call, timeout time.Duration) answ
 	}
 	if c.dryRun {
 		target.RawQuery += "&dryRun=" + metav1.DryRunAll
+	}
+	if c.query != "" {
+		target.RawQuery += "&" + c.query
 	}
 	request := (&http.Request{
 		Method: c.method, URL: &target, Host: target.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

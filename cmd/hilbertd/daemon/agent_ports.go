@@ -74,12 +74,15 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 	if err != nil {
 		return alone, err
 	}
-	offers, err := gpuOffers(connection, name)
+	offers, err := kube.NewGPUOffers(connection, name, agentTimeout)
 	if err != nil {
 		return alone, err
 	}
 	return agentAPI{
-		offers: offers,
+		offers: func(ctx context.Context) (gpu.Evidence, error) {
+			o, err := offers.Ask(ctx)
+			return gpu.Evidence{NodeKnown: o.NodeKnown, Offered: o.Offered, SlicesKnown: o.SlicesKnown, Slices: o.Slices}, err
+		},
 		ports: node.Ports{
 			Report: reporter.Report,
 			Evict: func(ctx context.Context, p node.PodName, reason, message string) error {
@@ -107,6 +110,7 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 			events.Close()
 			reporter.Close()
 			evictor.Close()
+			offers.Close()
 		},
 	}, nil
 }
