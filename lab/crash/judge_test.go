@@ -38,10 +38,12 @@ func TestJudge(t *testing.T) {
 		"too many pods":     {[]*corev1.Pod{pod("a", "n", "0", "", ""), pod("b", "n", "0", "", ""), pod("c", "n", "0", "", ""), pod("d", "n", "0", "", "")}, 4, "takes pods"},
 		"moved":             {[]*corev1.Pod{pod("a", "n", "1", "", ""), pod("a", "m", "1", "", "")}, 1, "moved from n to m"},
 		"no such node":      {[]*corev1.Pod{pod("a", "x", "1", "", "")}, 1, "is no node"},
-		"GPUs side by side": {[]*corev1.Pod{pod("a", "n", "0", "600", "0"), pod("b", "n", "0", "600", "1")}, 2, ""},
-		"one GPU twice":     {[]*corev1.Pod{pod("a", "n", "0", "600", "1"), pod("b", "n", "0", "600", "1")}, 2, "takes GPU 1 of n to 1200"},
+		"GPUs side by side": {[]*corev1.Pod{pod("a", "n", "0", "600", "0:600"), pod("b", "n", "0", "600", "1:600")}, 2, ""},
+		"one GPU twice":     {[]*corev1.Pod{pod("a", "n", "0", "600", "1:600"), pod("b", "n", "0", "600", "1:600")}, 2, "takes GPU 1 of n to 1200"},
 		"GPU not named":     {[]*corev1.Pod{pod("a", "n", "0", "600", "")}, 1, `GPUs ""`},
-		"no such GPU":       {[]*corev1.Pod{pod("a", "n", "0", "600", "2")}, 1, `GPUs "2"`},
+		"no such GPU":       {[]*corev1.Pod{pod("a", "n", "0", "600", "2:600")}, 1, `GPUs "2:600"`},
+		"less than asked":   {[]*corev1.Pod{pod("a", "n", "0", "600", "1:500")}, 1, `GPUs "1:500", want 600`},
+		"the whole GPU":     {[]*corev1.Pod{pod("a", "n", "0", "600", "1")}, 1, `GPUs "1", want 600`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger()

@@ -103,12 +103,12 @@ func (l *ledger) book(a *account, pod *corev1.Pod) {
 	}
 }
 
-// bookGPU charges a pod that takes a part of one GPU to the GPU that its Binding named.
+// bookGPU charges a pod that takes a part of one GPU to the GPU that its Binding named: "INDEX:THOUSANDTHS".
 func (l *ledger) bookGPU(a *account, pod *corev1.Pod, share int64) {
-	indices := strings.Split(pod.Annotations[annotationGPUs], ",")
-	index, err := strconv.Atoi(indices[0])
-	if err != nil || len(indices) != 1 || index < 0 || index >= len(a.gpus) {
-		l.breach("pod %s on %s: GPUs %q, want one of %d", pod.Name, pod.Spec.NodeName, pod.Annotations[annotationGPUs], len(a.gpus))
+	named, part, _ := strings.Cut(pod.Annotations[annotationGPUs], ":")
+	index, err := strconv.Atoi(named)
+	if err != nil || part != strconv.FormatInt(share, 10) || index < 0 || index >= len(a.gpus) {
+		l.breach("pod %s on %s: GPUs %q, want %d of one of %d", pod.Name, pod.Spec.NodeName, pod.Annotations[annotationGPUs], share, len(a.gpus))
 		return
 	}
 	a.gpus[index] += share
