@@ -30,10 +30,40 @@ func podOf(s *Sandbox) allocate.Pod {
 			p.Forged = err.Error()
 		}
 	}
+	promisedDevices(&p, s.Annotations)
 	if qos.Level == spec.QoSDedicated {
 		p.Request = requestOf(qos, s.Amounts, p.Promise)
 	}
 	return p
+}
+
+// promisedDevices reads what a pod was promised of GPUs and network cards, and how close they must be. What is only preferred was heeded when the
+// promise was made.
+func promisedDevices(p *allocate.Pod, annotations map[string]string) {
+	var err error
+	if text := annotations[spec.AnnotationGPUs]; text != "" {
+		err = p.Devices.ParseGPUs(text, nil)
+	}
+	if text := annotations[spec.AnnotationNICs]; text != "" && err == nil {
+		err = p.Devices.ParseNICs(text, nil)
+	}
+	if err != nil {
+		p.Devices, p.DevicesForged = topology.Grant{}, err.Error()
+		return
+	}
+	words, err := spec.DeviceWordsOf(annotations)
+	if err != nil {
+		return // the scheduler did not read them either
+	}
+	if level, ok := topology.ParseLevel(words.Near); ok && words.Required {
+		p.Near = topology.Near{Level: level, Required: true}
+	}
+	switch words.NUMAPolicy {
+	case spec.NUMAPolicyRestricted:
+		p.Near = topology.Near{Level: topology.SameNUMA, Required: true, Relax: true}
+	case spec.NUMAPolicySingle:
+		p.Near = topology.Near{Level: topology.SameNUMA, Required: true}
+	}
 }
 
 // requestOf is what a dedicated pod asks of zones. Its CPUs are its request. The runtime is told no memory request, only the limit; the

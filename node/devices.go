@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"time"
@@ -55,7 +56,48 @@ type devices struct {
 	quiet  time.Time // since when nobody else has offered GPUs; zero: somebody does, or it is not known
 	ready  bool      // one GPU at least could be put into a container
 	last   DeviceLook
-	is     *topology.Devices // nil: nothing is said of them
+	// shutGPUs and shutNICs are closed because a promise of them was broken, by index.
+	shutGPUs, shutNICs map[int]shutDevice
+}
+
+// shutDevice is a device that a broken promise has closed.
+type shutDevice struct {
+	why string
+	at  time.Time
+}
+
+// shut notes devices that a broken promise has closed.
+func (d *devices) shut(gpus, nics uint16, why string, now time.Time) {
+	if d.shutGPUs == nil {
+		d.shutGPUs, d.shutNICs = make(map[int]shutDevice), make(map[int]shutDevice)
+	}
+	for i := range topology.MaxGPUs {
+		if gpus&(1<<i) != 0 {
+			d.shutGPUs[i] = shutDevice{why, now}
+		}
+		if nics&(1<<i) != 0 {
+			d.shutNICs[i] = shutDevice{why, now}
+		}
+	}
+}
+
+// reopenDevices opens devices again whose being closed has served its purpose, as reopen does zones.
+func (a *Agent) reopenDevices(now time.Time) {
+	over := func(s shutDevice) bool {
+		return (a.ports.Report == nil || a.reporting.written.After(s.at)) && now.Sub(s.at) >= reopenAfter
+	}
+	maps.DeleteFunc(a.devices.shutGPUs, func(i int, s shutDevice) bool {
+		if over(s) {
+			a.manager.OpenDevices(1<<i, 0)
+		}
+		return over(s)
+	})
+	maps.DeleteFunc(a.devices.shutNICs, func(i int, s shutDevice) bool {
+		if over(s) {
+			a.manager.OpenDevices(0, 1<<i)
+		}
+		return over(s)
+	})
 }
 
 // deviceMemory is what must outlast the agent: an index that was promised is never another device.
@@ -154,16 +196,22 @@ func (a *Agent) saw(l *DeviceLook, now time.Time) {
 	if d.own.Owner != before.Owner || d.own.Reason != before.Reason {
 		a.log.Info("who gives the GPUs out", "owner", d.own.Owner, "reason", d.own.Reason, "message", d.own.Message)
 	}
-	d.is = nil
+	a.manager.SetDevices(a.soundDevices(l, cards, others))
+}
+
+// soundDevices is what there is; nil: nothing is said of it.
+func (a *Agent) soundDevices(l *DeviceLook, cards *topology.Devices, others bool) *topology.Devices {
+	d := &a.devices
 	// A node whose kubelet offers GPUs that the driver does not tell us of is counted as before: nothing is said.
-	if unseen := len(d.view.Slots) == 0; unseen && (l.Loaded || others || a.ports.Report != nil && !e.NodeKnown) {
-		return
+	if unseen := len(d.view.Slots) == 0; unseen && (l.Loaded || others || a.ports.Report != nil && !l.Offers.NodeKnown) {
+		return nil
 	}
-	d.is = d.view.Devices(&d.params, cards, d.own.Owner, func(uuid string) bool { return l.Served[uuid] })
-	if err := d.is.Check(); err != nil {
+	is := d.view.Devices(&d.params, cards, d.own.Owner, func(uuid string) bool { return l.Served[uuid] })
+	if err := is.Check(); err != nil {
 		a.log.Error("the devices are not sound; nothing is said of them", "err", err)
-		d.is = nil
+		return nil
 	}
+	return is
 }
 
 // injects is whether containers are given what was granted.
@@ -224,26 +272,42 @@ func (a *Agent) cards(bandwidth map[string]uint32) *topology.Devices {
 }
 
 // heldDevices are the GPUs that pods hold.
-func (a *Agent) heldDevices() (h gpu.Held) { return h }
+func (a *Agent) heldDevices() (h gpu.Held) {
+	for _, held := range a.manager.HeldDevices() {
+		h.Add(&held.Grant)
+	}
+	return h
+}
 
 // saidOfDevices is what is said of GPUs and network cards, and how many GPUs nobody uses.
 func (a *Agent) saidOfDevices(now time.Time) (*spec.Devices, string) {
 	d := &a.devices
-	if d.is == nil {
+	is := a.manager.Devices()
+	if is == nil {
 		return nil, ""
 	}
-	said := report.Devices(a.options.Machine, d.is, &d.view)
+	said := report.Devices(a.options.Machine, is, &d.view, a.manager.HeldDevices())
+	for i, s := range d.shutGPUs {
+		if i < len(said.GPUs) && d.view.Slots[i].Closed == "" {
+			said.GPUs[i].Closed = s.why
+		}
+	}
+	for i, s := range d.shutNICs {
+		if i < len(said.NICs) {
+			said.NICs[i].Closed = s.why
+		}
+	}
 	said.Reason = string(d.own.Reason) + ": " + d.own.Message
 	if a.away(now) {
 		said.Owner, said.Reason = spec.OwnerNone, spec.ReasonRuntimeLost+": "+a.runtime.why
 	}
-	total := len(d.is.GPU)
+	total := len(is.GPU)
 	switch {
 	case total == 0:
 		return said, ""
 	case d.own.Owner != topology.OwnerHilbert:
 		return said, fmt.Sprintf("%d, owner %s", total, d.own.Owner)
 	}
-	used := d.is.ClosedGPUs | a.heldDevices().GPUs
+	used := is.ClosedGPUs | a.heldDevices().GPUs
 	return said, fmt.Sprintf("%d/%d free", total-bits.OnesCount16(used), total)
 }

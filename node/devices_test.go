@@ -209,3 +209,77 @@ func TestFirstReportHasDevices(t *testing.T) {
 		t.Errorf("%d reports before; %+v", early, r.Status.Devices)
 	}
 }
+
+// promised is a pod with network cards that its Binding names.
+func promised(uid, nics string) Sandbox {
+	s := sandbox(uid, 1)
+	s.Annotations[spec.AnnotationNICs] = nics
+	return s
+}
+
+// allocation is what is said of a pod's devices: "nics=0:10000 moved"; empty: nothing.
+func allocation(d *spec.Devices, uid string) (out string) {
+	if d == nil {
+		return ""
+	}
+	for _, a := range d.Allocations {
+		if a.UID != uid {
+			continue
+		}
+		out = strings.TrimSpace(a.GPUs + " " + a.NICs)
+		if a.Moved {
+			out += " moved"
+		}
+	}
+	return out
+}
+
+// The promise of a card is kept, moved or broken, told in the report, and outlasts the agent.
+func TestPromisedCards(t *testing.T) {
+	w, e := withDevices(t)
+	w.hardware.Devices = append(w.hardware.Devices, topology.Device{Address: "0000:87:00.0", Kind: topology.DeviceNIC, NUMA: 1, RDMA: []string{"mlx5_1"}})
+	e.do("unload", func(l *DeviceLook) { l.Loaded, l.Bandwidth["0000:87:00.0"] = false, 25000 })
+	e.hold = make(chan struct{})
+	w.start()
+	if _, err := w.run(promised("early", "0:10000")); err == nil || !strings.Contains(err.Error(), "not looked at yet") {
+		t.Errorf("before the devices are known: %v", err)
+	}
+	close(e.hold)
+	w.says("the cards", func(d *spec.Devices) bool { return d != nil && len(d.NICs) == 2 })
+	w.mustRun(promised("kept", "0:20000"))
+	moved := promised("moved", "0:10000")
+	w.mustRun(moved)
+	for uid, want := range map[string]string{"kept": "0:20000", "moved": "1:10000 moved"} {
+		if d, _ := w.devices(); allocation(d, uid) != want {
+			t.Errorf("%s: %q, want %q", uid, allocation(d, uid), want)
+		}
+	}
+	if _, err := w.run(promised("broken", "0:20000")); err == nil || !strings.Contains(err.Error(), spec.ReasonPromiseBroken) {
+		t.Errorf("no card has so much: %v", err)
+	}
+	w.eventually("it is evicted", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.evicted) == 1 && w.evicted[0] == "pod-broken: "+spec.ReasonPromiseBroken
+	})
+	d, _ := w.devices()
+	if !strings.HasPrefix(d.NICs[0].Closed, spec.ReasonPromiseBroken) || d.NICs[1].Closed != "" || allocation(d, "broken") != "" {
+		t.Errorf("the card that was promised is closed at once: %+v", d)
+	}
+	if _, err := w.run(promised("forged", "no card")); err != nil {
+		t.Errorf("what nobody can have promised counts as nothing: %v", err)
+	}
+	w.stop()
+	w.start()
+	w.says("what they held they hold", func(d *spec.Devices) bool {
+		return allocation(d, "kept") == "0:20000" && allocation(d, "moved") == "1:10000 moved"
+	})
+	w.stop()
+	w.store.data = nil
+	w.start()
+	w.says("what runs is adopted with what it was promised", func(d *spec.Devices) bool {
+		return allocation(d, "kept") == "0:20000" && allocation(d, "moved") == "0:10000"
+	})
+	w.end(moved)
+	w.says("who has gone holds nothing", func(d *spec.Devices) bool { return allocation(d, "moved") == "" && allocation(d, "kept") != "" })
+}

@@ -115,6 +115,7 @@ func (a *Agent) adopt(s *Sandbox, fixed, running topology.CPUSet) {
 	kubelet := a.options.Mode == spec.ModeKubelet
 	if _, known := a.manager.Placement(s.UID); !known || kubelet { // the kubelet may have decided anew
 		p := podOf(s)
+		p.Running = true
 		switch {
 		case kubelet:
 			p.Fixed = fixed
@@ -170,10 +171,13 @@ func (a *Agent) admit(s *Sandbox, fixed topology.CPUSet) error {
 	}
 	p := podOf(s)
 	p.Fixed = fixed
+	if p.Devices != (topology.Grant{}) && a.options.Devices != nil && !a.devices.looked {
+		return errors.New("hilbert: the node's devices were not looked at yet; the kubelet tries again")
+	}
 	v := a.manager.Admit(p)
 	a.notes(nameOf(s), v.Notes)
 	if v.Refused != nil {
-		a.refuse(nameOf(s), *v.Refused, p.Promise)
+		a.refuse(nameOf(s), *v.Refused, &p)
 		a.save()
 		return errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
 	}
@@ -312,7 +316,8 @@ func (a *Agent) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out Adj
 	v := a.manager.Confirm(s.UID)
 	a.notes(nameOf(s), v.Notes)
 	if v.Refused != nil {
-		a.refuse(nameOf(s), *v.Refused, podOf(s).Promise)
+		p := podOf(s)
+		a.refuse(nameOf(s), *v.Refused, &p)
 		a.save()
 		return out, nil, errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
 	}

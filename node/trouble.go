@@ -13,7 +13,6 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
-	"hilbert.dev/hilbert/topology"
 )
 
 const (
@@ -134,15 +133,21 @@ func (a *Agent) pass(now time.Time) {
 type evictions map[string]time.Time
 
 // refuse says that a pod cannot run here. If it was promised room, the promise is broken: the pod goes, so that it finds a place
-// elsewhere, and its zones are closed, because the scheduler takes them for free and they are not.
-func (a *Agent) refuse(p PodName, r allocate.Refusal, promise topology.ZoneGrant) {
+// elsewhere, and its zones or devices are closed, because the scheduler takes them for free and they are not.
+func (a *Agent) refuse(p PodName, r allocate.Refusal, asked *allocate.Pod) {
 	a.counts.Refused[r.Reason]++
 	a.note(p, allocate.Note(r))
 	if r.Reason != spec.ReasonPromiseBroken {
 		return
 	}
 	now := time.Now()
-	for set := promise.Zones(); set != 0; set &= set - 1 {
+	if gpus, nics := asked.Devices.GPUs, asked.Devices.NICs; gpus|nics != 0 {
+		a.manager.CloseDevices(gpus, nics)
+		a.devices.shut(gpus, nics, r.Reason+": "+p.Namespace+"/"+p.Name+": "+r.Message, now)
+		a.evict(p, r, now)
+		return // it was the devices that could not be had, or may have been
+	}
+	for set := asked.Promise.Zones(); set != 0; set &= set - 1 {
 		zone := bits.TrailingZeros8(set)
 		a.manager.CloseZone(zone, allocate.Note{Reason: r.Reason, Message: p.Namespace + "/" + p.Name + ": " + r.Message})
 		if !slices.ContainsFunc(a.closings, func(c closing) bool { return c.zone == zone }) {
@@ -168,6 +173,7 @@ func (a *Agent) reopen(now time.Time) {
 		}
 		return false
 	})
+	a.reopenDevices(now)
 }
 
 func (a *Agent) evict(p PodName, r allocate.Refusal, now time.Time) {

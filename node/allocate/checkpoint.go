@@ -59,6 +59,7 @@ type PodState struct {
 	Grant   string               `json:"grant,omitempty"`
 	CPUs    topology.CPUSet      `json:"cpus,omitzero"`
 	Moved   bool                 `json:"moved,omitempty"`
+	Devices *DeviceState         `json:"devices,omitempty"`
 }
 
 // ClosedState is a zone that gives nothing new, and why.
@@ -81,6 +82,7 @@ func (m *Manager) Checkpoint() *Checkpoint {
 			UID: uid, Namespace: p.Namespace, Name: p.Name, Level: p.QoS.Level, NUMA: p.QoS.NUMA, Pool: p.QoS.Pool, Said: p.QoS.Said,
 			Invalid: clean(p.Invalid), Promise: p.Promise.String(), Forged: clean(p.Forged), MilliCPU: p.MilliCPU, BestEffort: p.BestEffort,
 			MemoryLimit: p.MemoryLimit, Reclaimed: p.Reclaimed, Request: p.Request, Fixed: p.Fixed, Runs: p.pool, Moved: p.moved,
+			Devices: p.deviceState(),
 		}
 		if h, ok := m.alloc.Holding(uid); ok {
 			s.Grant, s.CPUs = h.Grant.String(), h.CPUs
@@ -165,7 +167,10 @@ func (m *Manager) restore(s *PodState) error {
 		Invalid: s.Invalid, Forged: s.Forged, Request: s.Request, MilliCPU: s.MilliCPU, BestEffort: s.BestEffort, Fixed: s.Fixed, Reclaimed: s.Reclaimed,
 		MemoryLimit: s.MemoryLimit,
 	}}
-	var err error
+	err := p.restoreDevices(s.Devices)
+	if err != nil {
+		return err
+	}
 	if s.Promise != "" {
 		if p.Promise, err = topology.ParseZoneGrant(s.Promise); err != nil {
 			return err

@@ -37,6 +37,13 @@ type Pod struct {
 	MemoryLimit int64
 	// Reclaimed is what a reclaimed pod's Binding says that it may have; zero: nobody said.
 	Reclaimed spec.ReclaimedAmounts
+	// Devices are the GPUs and network cards that the Binding's annotations promised, without zones. DevicesForged says why they cannot be read. Near is
+	// how close they must be to each other and to the zones.
+	Devices       topology.Grant
+	DevicesForged string
+	Near          topology.Near
+	// Running: the pod runs already, and so has what it was promised of devices.
+	Running bool
 	// Fixed are the CPUs that the kubelet gave it for itself, in mode kubelet. In mode agent they are what a dedicated pod runs on already.
 	Fixed topology.CPUSet
 }
@@ -50,8 +57,9 @@ type Placement struct {
 	Idle        bool
 	Weight      int
 	MemoryMax   int64
-	OOMScoreAdj *int   // nil: leave it as it is
-	Pool        string // empty for a pod with CPUs of its own
+	OOMScoreAdj *int           // nil: leave it as it is
+	Pool        string         // empty for a pod with CPUs of its own
+	Devices     topology.Grant // without zones
 }
 
 // Note is something to report of a pod or of the node. Reasons are the bounded ones of package spec.
@@ -80,6 +88,9 @@ type Manager struct {
 	suppress  bool
 	closed    map[int]Note
 	counts    Counts
+	devices   *topology.Devices // as of SetDevices; nil: not known
+	// shutGPUs and shutNICs are as of CloseDevices.
+	shutGPUs, shutNICs uint16
 }
 
 // pod is a pod that is known.
@@ -87,6 +98,10 @@ type pod struct {
 	Pod
 	pool  string // where it runs; empty: on CPUs of its own
 	moved bool
+	// devices is what it holds of GPUs and network cards, without zones.
+	devices      topology.Grant
+	devicesMoved bool
+	unsettled    bool // it runs with a promise, and it is not known yet whose the devices are
 }
 
 // New returns the Manager of a machine without pods. The error names what cannot be of the machine or the parameters.
@@ -116,7 +131,8 @@ func New(machine *topology.Machine, p Params) (*Manager, error) {
 // Admit decides for a pod whose sandbox is made. The same pod again gets what it has; where the kubelet rules, CPUs that it gave since are taken note of.
 //
 // A dedicated pod's promise is kept if it still fits; else it gets an equivalent grant (Moved), else it is refused with ReasonPromiseBroken. One
-// without a promise gets what fits, or is refused with ReasonInsufficientCores. All others run somewhere in any case.
+// without a promise gets what fits, or is refused with ReasonInsufficientCores. All others run somewhere in any case. Promised devices are kept in the
+// same way, together with the zones: a pod gets both or is refused.
 func (m *Manager) Admit(p Pod) Verdict {
 	if known := m.pods[p.UID]; known != nil {
 		var notes []Note
@@ -127,14 +143,24 @@ func (m *Manager) Admit(p Pod) Verdict {
 	}
 	p.MilliCPU = max(p.MilliCPU, 0)
 	n := &pod{Pod: p}
-	notes := m.level(n)
+	notes, free, counts := m.level(n), m.alloc.Free(), m.counts
+	var refused *Refusal
 	if n.pool == "" {
-		more, refused := m.hold(n)
-		notes = append(notes, more...)
-		if refused != nil {
-			m.counts.Refused++
-			return Verdict{Refused: refused, Notes: notes}
+		more, no := m.hold(n)
+		notes, refused = append(notes, more...), no
+	}
+	if refused == nil { // zones and devices, or neither
+		more, no := m.take(n, free)
+		notes, refused = append(notes, more...), no
+		if refused != nil { // what was said of its zones is undone
+			counts.DevicesBroken = m.counts.DevicesBroken
+			m.counts = counts
 		}
+	}
+	if refused != nil {
+		m.alloc.Release(n.UID)
+		m.counts.Refused++
+		return Verdict{Refused: refused, Notes: notes}
 	}
 	m.add(n)
 	return m.verdict(n, notes)
@@ -169,7 +195,7 @@ func unknown(uid string) Verdict {
 }
 
 func (m *Manager) verdict(p *pod, notes []Note) Verdict {
-	return Verdict{Placement: m.placement(p), Moved: p.moved, Notes: notes}
+	return Verdict{Placement: m.placement(p), Moved: p.moved || p.devicesMoved, Notes: notes}
 }
 
 // Resize changes a pod's CPU request. Cores of its own grow and shrink in its zones first. If there is no room it keeps what it has, and a

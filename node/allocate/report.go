@@ -51,6 +51,11 @@ type Counts struct {
 	Forged  uint64 `json:"forged"`  // promises that nobody can have made
 	Foreign uint64 `json:"foreign"` // dedicated pods without a promise
 	Refused uint64 `json:"refused"` // pods refused, broken promises among them
+
+	// Of promised devices. They are left out where they are zero, so that older checkpoints are read.
+	DevicesKept   uint64 `json:"devicesKept,omitempty"`
+	DevicesMoved  uint64 `json:"devicesMoved,omitempty"`
+	DevicesBroken uint64 `json:"devicesBroken,omitempty"`
 }
 
 // Report is what is to be said of the node.

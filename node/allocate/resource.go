@@ -18,7 +18,7 @@ type resource interface {
 	place(p *pod, out *Placement)
 }
 
-// plugins are the resources, in the order in which they are asked. GPUs and network cards get a row here, and so does one of your own: it
+// plugins are the resources, in the order in which they are asked. One of your own gets a row here: it
 // is code of this package, because a promise is kept only if all that hold it decide together.
 var plugins = []struct {
 	name string
@@ -26,6 +26,7 @@ var plugins = []struct {
 }{
 	{name: "cpu", new: newCPU},
 	{name: "memory", new: newMemory},
+	{name: "devices", new: newDevices},
 }
 
 // among is the set of zones that every resource can serve the pod from.

@@ -70,6 +70,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return s.start(d)
 	case "admit":
 		return s.verdict(s.m.Admit(podOf(t, d)))
+	case "devices":
+		return s.devices(t, d)
 	case "confirm":
 		return s.verdict(s.m.Confirm(uid))
 	case "resize":
@@ -212,6 +214,15 @@ func podOf(t *testing.T, d *datadriven.TestData) Pod {
 			p.BestEffort = true
 		case "unsaid":
 			p.QoS.Said = false
+		case "gpus":
+			err = p.Devices.ParseGPUs(value, nil)
+		case "nics":
+			err = p.Devices.ParseNICs(value, nil)
+		case "near":
+			p.Near.Level, _ = topology.ParseLevel(value)
+			p.Near.Required = true
+		case "running":
+			p.Running = true
 		case "fixed":
 			p.Fixed, err = topology.ParseCPUSet(value)
 		default:
@@ -260,6 +271,12 @@ func place(p Placement) string {
 	text := fmt.Sprintf("cpus=%v mems=%v", p.CPUs, p.Mems)
 	if p.Pool != "" {
 		text += " pool=" + p.Pool
+	}
+	if gpus := p.Devices.GPUText(); gpus != "" {
+		text += " gpus=" + gpus
+	}
+	if nics := p.Devices.NICText(); nics != "" {
+		text += " nics=" + nics
 	}
 	if p.Idle {
 		text += " idle"

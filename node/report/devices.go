@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/topology"
 )
@@ -16,8 +17,8 @@ const (
 	maxFunctions = 4096
 )
 
-// Devices lays out what there is of GPUs and network cards. view has the words for GPUs that are closed, by the same index.
-func Devices(m *topology.Machine, d *topology.Devices, view *gpu.View) *spec.Devices {
+// Devices lays out what there is of GPUs and network cards, and who holds what of them. view has the words for GPUs that are closed, by the same index.
+func Devices(m *topology.Machine, d *topology.Devices, view *gpu.View, held []allocate.HeldDevices) *spec.Devices {
 	out := &spec.Devices{Owner: d.Owner.String()}
 	for i := range d.GPU {
 		out.GPUs = append(out.GPUs, gpuOf(m, d, view, i))
@@ -32,6 +33,16 @@ func Devices(m *topology.Machine, d *topology.Devices, view *gpu.View) *spec.Dev
 			said.Closed = "Vanished: the kernel no longer knows it"
 		}
 		out.NICs = append(out.NICs, said)
+	}
+	for i := range held[:min(len(held), maxHeld)] {
+		h := &held[i]
+		a := spec.DeviceAllocation{
+			Namespace: h.Namespace, Name: h.Name, UID: h.UID, GPUs: h.Grant.GPUText(), NICs: h.Grant.NICText(), Moved: h.Moved,
+			Isolation: h.Grant.Isolation.String(),
+		}
+		if h.Grant.GPUs>>len(d.GPU) == 0 && h.Grant.NICs>>len(d.NIC) == 0 { // else the report could not be read
+			out.Allocations = append(out.Allocations, a)
+		}
 	}
 	return out
 }

@@ -25,6 +25,8 @@ const (
 	// offersEvery is how often it is asked who else offers GPUs, where a driver is loaded, and offersSeldom where none is: a device plugin may offer
 	// what no driver of this node knows.
 	offersEvery, offersSeldom = time.Minute, 10 * time.Minute
+	// offersLast is for how long an old answer counts where a new one cannot be had.
+	offersLast = 5 * time.Minute
 )
 
 // deviceEyes look at a node's GPUs and network cards.
@@ -92,6 +94,9 @@ func (e *deviceEyes) others(ctx context.Context, loaded bool) gpu.Evidence {
 	known, err := e.offers(ctx)
 	if err != nil {
 		e.log.Debug("it is not known who offers GPUs", "err", err)
+	}
+	if !known.NodeKnown && e.known.NodeKnown && now.Sub(e.asked) < every+offersLast {
+		return e.known // nobody can have bound much meanwhile, and a pod must not be refused for it
 	}
 	e.known, e.asked = known, now
 	return known
