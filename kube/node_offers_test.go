@@ -21,7 +21,8 @@ func TestGPUOffers(t *testing.T) {
 		"no slices":  {map[string]string{"/api/v1/nodes/n1": node}, "", Offers{NodeKnown: true, SlicesKnown: true}},
 		"DRA driver": {map[string]string{"/api/v1/nodes/n1": node, slices: `{"items":[{"spec":{"devices":[{},{}]}},{"spec":{"devices":[{}]}}]}`}, "", Offers{NodeKnown: true, SlicesKnown: true, Slices: 3}},
 		"older server": {
-			map[string]string{"/api/v1/nodes/n1": node, "/apis/resource.k8s.io/v1beta1/resourceslices": `{"items":[{"spec":{"devices":[{}]}}]}`}, "",
+			map[string]string{"/api/v1/nodes/n1": node, "/apis/resource.k8s.io/v1beta1/resourceslices": `{"items":[{"spec":{"devices":[{}]}}]}`},
+			"",
 			Offers{NodeKnown: true, SlicesKnown: true, Slices: 1},
 		},
 	} {
