@@ -18,23 +18,23 @@ type shapeFrom struct {
 	silent  bool
 }
 
-// reshape brings what may be given of a slot's devices in line with its node and its report, and reports whether it is something else than before. The
+// reshape brings what may be given of a slot's devices in line with its node and its report, if it has a row, and reports whether it is something else than before. The
 // counters are not looked at: recount does.
 // So is the capacity.
 func (s *Store) reshape(slot Slot) bool {
-	from := shapeFrom{gpu: s.nodes[slot].GPU}
 	row := s.rows[slot]
-	if row != nil && row.report != nil {
-		from.devices, from.silent = row.report.Devices, row.report.Why != ""
-	}
-	if s.shaped[slot] == from {
+	if row == nil {
 		return false
 	}
-	s.shaped[slot] = from
-	switch {
-	case from.devices == nil && row != nil:
-		row.shape, row.devices = topology.Shape{}, nil
-	case from.devices != nil:
+	from := shapeFrom{gpu: s.nodes[slot].GPU}
+	if row.report != nil {
+		from.devices, from.silent = row.report.Devices, row.report.Why != ""
+	}
+	if row.from == from {
+		return false
+	}
+	row.from, row.shape, row.devices = from, topology.Shape{}, nil
+	if from.devices != nil {
 		row.shape, row.devices = from.shape(), new(topology.DeviceFree)
 	}
 	s.hasGPUs[slot] = s.Shape(slot).GPUs > 0

@@ -152,9 +152,13 @@ func (s *Store) commitOne(p *Placement, check Check) (reason string, seen Revisi
 	if !ok {
 		return RejectNodeGone, s.log.Len()
 	}
-	grant := p.Grant
-	account(&grant)
-	if reason := check(&s.State, slot, pod.Class, &grant); reason != "" {
+	grant := &p.Grant
+	if grant.Milli > 0 && grant.Milli < topology.FullGPU && grant.Isolation == topology.IsolationAny {
+		copied := p.Grant // a copy for all would be made on the heap
+		account(&copied)
+		grant = &copied
+	}
+	if reason := check(&s.State, slot, pod.Class, grant); reason != "" {
 		return reason, s.touched[slot]
 	}
 	if _, ok := pod.Queue().Admits(pod.Class.Charge); !ok {

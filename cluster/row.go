@@ -13,6 +13,7 @@ type nodeRow struct {
 	// says how many GPUs it has.
 	shape   topology.Shape
 	devices *topology.DeviceFree
+	from    shapeFrom // what shape was made of
 }
 
 // Zones returns what a node's zones can promise and what is left of them; the caller must not change either. A node of which nothing is

@@ -20,7 +20,6 @@ type Store struct {
 	onSlot  [][]*Pod          // pods charged to each slot
 	orphans map[string][]*Pod // bound to a node that is not known
 	guesses []int32           // pods on each slot that hold something which is guessed
-	shaped  []shapeFrom       // what each slot's devices are made of
 
 	reports  map[string]*reported // by node
 	promises Promises
@@ -231,15 +230,15 @@ func (s *Store) upsertNode(n *Node) {
 	}
 	s.setAllocatable(slot, n)
 	s.provideGPUs(slot, -1)
+	regpu := s.nodes[slot] == nil || s.nodes[slot].GPU != n.GPU
 	s.setNode(slot, n)
 	if r := s.reports[n.Name]; r != nil && !known {
 		s.row(slot).report = r.NodeReport
 	}
-	reshaped := s.reshape(slot)
-	s.provideGPUs(slot, 1)
-	if reshaped || !known && s.rows[slot] != nil {
+	if s.reshape(slot) || regpu {
 		s.recount(slot)
 	}
+	s.provideGPUs(slot, 1)
 	if orphans := s.orphans[n.Name]; !known && len(orphans) > 0 {
 		delete(s.orphans, n.Name)
 		for _, pod := range orphans {
@@ -257,7 +256,6 @@ func (s *Store) takeSlot() Slot {
 	}
 	s.onSlot = append(s.onSlot, nil)
 	s.guesses = append(s.guesses, 0)
-	s.shaped = append(s.shaped, shapeFrom{})
 	return s.addSlot()
 }
 
@@ -295,7 +293,7 @@ func (s *Store) removeNode(name string) {
 		s.orphans[name] = append(s.orphans[name], pod)
 	}
 	s.onSlot[slot] = nil
-	s.guesses[slot], s.shaped[slot] = 0, shapeFrom{}
+	s.guesses[slot] = 0
 	s.provide(slot, -1)
 	s.provideGPUs(slot, -1)
 	s.vacate(slot)

@@ -17,7 +17,11 @@ import (
 type agent struct {
 	shape topology.ZoneShape
 	free  topology.ZoneFree
-	held  map[cluster.UID]topology.ZoneGrant
+	// gpus is its devices, if it gives them out; counters and left are what is left of them.
+	gpus     topology.Shape
+	counters topology.Free
+	left     topology.DeviceFree
+	held     map[cluster.UID]topology.Grant
 	// said is what its report says now, as a list would give it.
 	said *cluster.NodeReport
 	// headroom is what it lends, lent what that was at the beginning.
@@ -29,7 +33,8 @@ type agent struct {
 // addAgents makes the agents of a workload.
 func (a *model) addAgents(reports []cluster.NodeReported) {
 	for _, r := range reports {
-		ag := &agent{shape: r.Report.Zones, held: make(map[cluster.UID]topology.ZoneGrant), said: r.Report}
+		ag := &agent{shape: r.Report.Zones, held: make(map[cluster.UID]topology.Grant), said: r.Report}
+		ag.equip(r.Report.Devices)
 		ag.headroom, ag.lent = r.Report.Headroom, r.Report.Headroom
 		ag.free = topology.NewZoneFree(&ag.shape)
 		a.nodes[a.byName[r.Node]].agent = ag
@@ -46,17 +51,19 @@ func (a *model) listReports() []cluster.NodeReported {
 	return list
 }
 
-// take gives somebody zones.
-func (ag *agent) take(uid cluster.UID, g topology.ZoneGrant) {
+// take gives somebody zones and devices.
+func (ag *agent) take(uid cluster.UID, g topology.Grant) {
 	ag.held[uid] = g
-	ag.free.Commit(&g)
+	v := ag.view()
+	v.Commit(&g)
 }
 
 // drop takes them back.
 func (ag *agent) drop(uid cluster.UID) bool {
 	g, ok := ag.held[uid]
 	if ok {
-		ag.free.Release(&g)
+		v := ag.view()
+		v.Release(&g)
 		delete(ag.held, uid)
 	}
 	return ok
@@ -75,7 +82,7 @@ func (s *simulation) starts(i int32) {
 	if s.api.nodes[p.node].agent != nil && s.api.requirements(p).Reclaimed {
 		s.reportSoon(p.node)
 	}
-	if ag := s.api.nodes[p.node].agent; ag != nil && ag.shape.Ruler == topology.RulerAgent && !s.api.requirements(p).Zones.IsZero() {
+	if ag := s.api.nodes[p.node].agent; ag != nil && ag.admits(s.api.requirements(p)) {
 		s.agenda.add(event{at: s.now + 1 + s.agents.Int64N(admitDelay), kind: evAdmit, arg: i})
 	}
 }
@@ -86,16 +93,12 @@ func (s *simulation) admit(i int32) {
 	if !p.exists || p.finished {
 		return
 	}
-	ag, r := s.api.nodes[p.node].agent, s.api.requirements(p).Zones
-	grant, kept := p.grant.Zones, ag.free.Fits(&ag.shape, r, &p.grant.Zones)
+	ag := s.api.nodes[p.node].agent
+	gpus, zones := ag.asks(s.api.requirements(p))
+	v, grant := ag.view(), ag.promised(&p.grant)
+	kept := v.Fits(&gpus, &zones, &grant)
 	if s.o.Faults != nil && s.agents.IntN(permille) < s.o.Faults.AgentMoves {
-		other := ag.free
-		for z := range topology.MaxZones {
-			if grant.CPUs[z] > 0 {
-				other[z].CPUs = 0
-			}
-		}
-		if g, ok := topology.OfferZones(&ag.shape, &other, r); ok {
+		if g, ok := ag.elsewhere(&grant, &gpus, &zones); ok {
 			ag.take(p.uid, g)
 			s.meter.faults["promise moved at will"]++
 			s.reportSoon(p.node)
@@ -104,11 +107,11 @@ func (s *simulation) admit(i int32) {
 	}
 	ok := kept
 	if !kept {
-		grant, ok = topology.OfferZones(&ag.shape, &ag.free, r)
+		grant, ok = v.Offer(&gpus, &zones)
 	}
 	switch {
 	case s.o.Faults == nil && !kept:
-		s.violate("node %s cannot keep what pod %s was promised: %s", s.api.nodes[p.node].object.Name, p.uid, p.grant.Zones)
+		s.violate("node %s cannot keep what pod %s was promised: %+v", s.api.nodes[p.node].object.Name, p.uid, p.grant)
 	case !ok:
 		s.meter.faults["promise broken"]++
 		s.evict(i)
@@ -147,9 +150,15 @@ func (s *simulation) reports(node int32) {
 	if ag.silent {
 		return
 	}
-	r := &cluster.NodeReport{Zones: ag.shape}
+	r := &cluster.NodeReport{Zones: ag.shape, Devices: ag.gpus.Devices}
 	for _, uid := range slices.Sorted(maps.Keys(ag.held)) {
-		r.Held = append(r.Held, cluster.HeldZones{UID: uid, Grant: ag.held[uid]})
+		g := ag.held[uid]
+		if !g.Zones.IsZero() || g.IsZero() {
+			r.Held = append(r.Held, cluster.HeldZones{UID: uid, Grant: g.Zones})
+		}
+		if g.Zones = (topology.ZoneGrant{}); !g.IsZero() {
+			r.HeldDevices = append(r.HeldDevices, cluster.HeldDevices{UID: uid, Grant: g})
+		}
 	}
 	s.lending(&s.api.nodes[node], r)
 	s.say(node, r)
@@ -196,7 +205,9 @@ func (s *simulation) claim() {
 		return
 	}
 	ag := s.api.nodes[node].agent
-	if g, ok := topology.OfferZones(&ag.shape, &ag.free, topology.ZoneRequest{CPUs: zoneClaim}); ok {
+	v := ag.view()
+	gpus, zones := s.claims(ag)
+	if g, ok := v.Offer(&gpus, &zones); ok {
 		ag.take(stranger, g)
 		s.reportSoon(node)
 		s.agenda.add(event{at: s.now + 1 + s.agents.Int64N(absence), kind: evAgentBack, arg: node})
@@ -216,6 +227,7 @@ func (s *simulation) agentBack(node int32) {
 		ag.headroom.State, ag.headroom.Note = cluster.HeadroomOpen, ""
 	}
 	ag.drop(stranger)
+	ag.reopen()
 	s.reportSoon(node)
 }
 
@@ -223,13 +235,19 @@ func (s *simulation) agentBack(node int32) {
 func (s *simulation) checkAgents(atRest bool) {
 	for i := range s.api.nodes {
 		n := &s.api.nodes[i]
-		if n.agent == nil || n.agent.shape.Ruler != topology.RulerAgent {
+		if n.agent == nil {
+			continue
+		}
+		if why := soldTwice(n.agent.gpus.Devices, slices.Collect(maps.Values(n.agent.held))); why != "" {
+			s.violate("node %s has given away %s", n.object.Name, why)
+		}
+		if n.agent.shape.Ruler != topology.RulerAgent {
 			continue
 		}
 		var cpus, memory [topology.MaxZones]int64
 		for _, g := range n.agent.held {
 			for z := range topology.MaxZones {
-				cpus[z], memory[z] = cpus[z]+int64(g.CPUs[z]), memory[z]+int64(g.Memory[z])
+				cpus[z], memory[z] = cpus[z]+int64(g.Zones.CPUs[z]), memory[z]+int64(g.Zones.Memory[z])
 			}
 		}
 		for z := range topology.MaxZones {
@@ -247,13 +265,13 @@ func (s *simulation) checkAgents(atRest bool) {
 func (s *simulation) checkConfirmed(n *node) {
 	for _, i := range n.pods {
 		p := &s.api.pods[i]
-		if s.api.requirements(p).Zones.IsZero() {
+		if !n.agent.admits(s.api.requirements(p)) {
 			continue
 		}
 		given, ok := n.agent.held[p.uid]
 		known := s.scheduler.Store().Pod(p.uid)
-		if !ok || known == nil || !known.Confirmed() || known.Grant().Zones != given {
-			s.violate("at rest, but pod %s on node %s holds %q (%v), which the ledger does not know", p.uid, n.object.Name, given, ok)
+		if !ok || known == nil || !known.Confirmed() || known.Grant().Zones != given.Zones || n.agent.gpus.Devices != nil && !sameHeld(known.Grant(), given) {
+			s.violate("at rest, but pod %s on node %s holds %+v (%v), which the ledger does not know", p.uid, n.object.Name, given, ok)
 		}
 	}
 }
@@ -282,17 +300,28 @@ func (c *checker) toldReport(e cluster.Event) bool {
 	return true
 }
 
-// holdsZones is what the pod holds of its node's zones: what the node says, or what was decided.
-func (c *checker) holdsZones(m *mirrored) topology.ZoneGrant {
-	if r := c.reports[m.node]; r != nil {
-		for _, h := range r.report.Held {
-			if h.UID == m.uid {
-				return h.Grant
-			}
+// holds is what the pod holds of its node's zones and devices: what the node says, or what was decided.
+func (c *checker) holds(m *mirrored) topology.Grant {
+	g := m.grant
+	r := c.reports[m.node]
+	if r == nil {
+		return g
+	}
+	for _, h := range r.report.HeldDevices {
+		if h.UID == m.uid && r.report.Devices != nil {
+			g = h.Grant
+			g.Zones = m.grant.Zones
 		}
 	}
-	return m.grant.Zones
+	for _, h := range r.report.Held {
+		if h.UID == m.uid {
+			g.Zones = h.Grant
+		}
+	}
+	return g
 }
+
+func (c *checker) holdsZones(m *mirrored) topology.ZoneGrant { return c.holds(m).Zones }
 
 // moved takes note that a pod left a node, or came.
 func (c *checker) moved(uid cluster.UID, from, to string) {

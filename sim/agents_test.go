@@ -114,3 +114,105 @@ func TestMistakesAboutZonesAreFound(t *testing.T) {
 		})
 	}
 }
+
+const deviceWorkload = "nodes=12,pods=300,classes=16,minutes=5,zones=2,dedicated=10,devices=70"
+
+// Promises of GPUs, slices, instances and network cards are kept as those of zones are.
+func TestDevicesArePromisedOnce(t *testing.T) {
+	seen := make(map[string]int)
+	for seed := range seedsToRun(t) {
+		w := invent(t, deviceWorkload, seed)
+		o := options(seed)
+		o.CheckEvery = 1
+		calm, err := Run(t.Context(), w, o)
+		if err != nil {
+			t.Fatalf("calm, seed %d: %v", seed, err)
+		}
+		if calm.Faults["promise kept"] == 0 || calm.Faults["promise moved"]+calm.Faults["promise broken"] > 0 {
+			t.Fatalf("seed %d: %v", seed, calm.Faults)
+		}
+		o.Schedulers, o.Faults, o.Preempt = 4, DefaultFaults(w), seed%2 == 1
+		r, err := Run(t.Context(), w, o)
+		if err != nil {
+			t.Fatalf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --schedulers 4 --seed %d", err, deviceWorkload, seed)
+		}
+		for name, n := range r.Faults {
+			seen[name] += n
+		}
+	}
+	for _, name := range []string{"promise kept", "promise moved", "promise moved at will", "GPU closed", "strike: agent silence", "strike: agent claim"} {
+		if seen[name] == 0 {
+			t.Errorf("in all seeds there was never: %s", name)
+		}
+	}
+}
+
+func TestMistakesAboutDevicesAreFound(t *testing.T) {
+	devices := func(change func(*topology.Devices)) func(cluster.Event) cluster.Event {
+		return tellReport(func(r *cluster.NodeReport) {
+			if r.Devices != nil {
+				copied := *r.Devices
+				copied.GPU, copied.NIC = append([]topology.GPU(nil), copied.GPU...), append([]topology.NIC(nil), copied.NIC...)
+				change(&copied)
+				r.Devices = &copied
+			}
+		})
+	}
+	for _, c := range []struct {
+		name string
+		told func(cluster.Event) cluster.Event
+		want []string // one of these must be in the message
+	}{
+		{"GPUs have too much memory", devices(func(d *topology.Devices) {
+			for i := range d.GPU {
+				d.GPU[i].Memory *= 2
+				d.GPU[i].Grain = 1
+			}
+		}), []string{"must not go to node"}},
+		{"cards are faster than they are", devices(func(d *topology.Devices) {
+			for i := range d.NIC {
+				d.NIC[i].Functions *= 2
+				d.NIC[i].Bandwidth *= 4
+			}
+		}), []string{"must not go to node"}},
+		{"all is under one switch", devices(func(d *topology.Devices) {
+			for i := range d.GPU {
+				d.GPU[i].Switch = 0
+			}
+			for i := range d.NIC {
+				d.NIC[i].Switch = 0
+			}
+		}), []string{"not as near"}},
+		{"who holds what is not seen", tellReport(func(r *cluster.NodeReport) { r.HeldDevices = nil }), []string{"does not know", "must not go to node", "on devices"}},
+		{"stale reports are acted on", tellReport(func(r *cluster.NodeReport) {
+			if r.Why == cluster.ReportStale {
+				r.Why = ""
+			}
+		}), []string{"too old"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range uint64(20) {
+				w := invent(t, deviceWorkload, seed)
+				o := options(seed)
+				o.CheckEvery, o.Faults = 1, DefaultFaults(w)
+				s, err := newSimulation(w, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.seams.told = c.told
+				_, err = s.run(t.Context())
+				var broken *Violation
+				if !errors.As(err, &broken) {
+					continue
+				}
+				for _, want := range c.want {
+					if strings.Contains(broken.What, want) {
+						return
+					}
+				}
+				t.Fatalf("found, but as: %v", broken)
+			}
+			t.Error("not found")
+		})
+	}
+}

@@ -101,9 +101,7 @@ func (c *checker) occupants(node string, except *mirrored, off ...cluster.UID) [
 	var list []occupant
 	for _, m := range c.on[node] {
 		if m != except && !slices.Contains(off, m.uid) {
-			grant := m.grant
-			grant.Zones = c.holdsZones(m)
-			list = append(list, occupant{m.requirements, grant})
+			list = append(list, occupant{m.requirements, c.holds(m)})
 		}
 	}
 	return list
@@ -214,7 +212,7 @@ func (c *checker) placed(pod *cluster.Pod, victims []cluster.UID) {
 		return
 	}
 	off := slices.Concat(victims, c.victims)
-	if why := cmp.Or(judge(c.offered(n), c.occupants(n.Name, m, off...), m.requirements, pod.Grant()), c.badZones(m, n.Name, pod.Grant().Zones, off...), c.bars(m, n, off...)); why != "" {
+	if why := cmp.Or(c.judge(n, m, pod.Grant(), off...), c.badZones(m, n.Name, pod.Grant().Zones, off...), c.bars(m, n, off...)); why != "" {
 		c.s.violate("pod %s must not go to node %s: %s", pod.UID, n.Name, why)
 		return
 	}
@@ -249,7 +247,7 @@ func (c *checker) cleared(pod *cluster.Pod) {
 	}
 	if n := c.nodes[m.node]; n == nil {
 		c.s.violate("the way is cleared for pod %s on node %s, which is gone", pod.UID, m.node)
-	} else if why := cmp.Or(judge(c.offered(n), c.occupants(n.Name, m), m.requirements, m.grant), c.badZones(m, n.Name, m.grant.Zones), c.bars(m, n)); why != "" {
+	} else if why := cmp.Or(c.judge(n, m, m.grant), c.badZones(m, n.Name, m.grant.Zones), c.bars(m, n)); why != "" {
 		c.s.violate("the way is cleared for pod %s on node %s: %s", pod.UID, n.Name, why)
 	}
 }
@@ -303,7 +301,7 @@ func (c *checker) sent(w *bind.Write) {
 			c.s.violate("two writes about pod %s under way at once: kinds %d and %d", w.Pod, other.Kind, w.Kind)
 		}
 	}
-	if m := c.pods[w.Pod]; w.Kind == bind.WriteBinding && (m == nil || m.node != w.Node || m.grant != w.Grant) {
+	if m := c.pods[w.Pod]; w.Kind == bind.WriteBinding && (m == nil || m.node != w.Node || !sameHeld(m.grant, w.Grant) || m.grant.Zones != w.Grant.Zones) {
 		c.s.violate("a Binding of pod %s to node %s, which was not decided", w.Pod, w.Node)
 	} else if w.Kind == bind.WriteBinding {
 		for _, victim := range m.victims {
@@ -413,8 +411,8 @@ func (c *checker) compare() {
 		case p == nil:
 		case p.Node() != m.node:
 			c.s.violate("the ledger has pod %s on %q, it is on %q", uid, p.Node(), m.node)
-		case m.node != "" && c.nodes[m.node] != nil && (p.Grant().GPUs != m.grant.GPUs || p.Grant().Milli != m.grant.Milli):
-			c.s.violate("the ledger has pod %s on GPUs %v, it is on %v", uid, p.Grant(), m.grant)
+		case m.node != "" && c.nodes[m.node] != nil && !p.Guessed() && !sameHeld(p.Grant(), c.holds(m)):
+			c.s.violate("the ledger has pod %s on devices %+v, it is on %+v", uid, p.Grant(), c.holds(m))
 		case m.node != "" && c.nodes[m.node] != nil:
 			c.compareZones(p, m)
 		}

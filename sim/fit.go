@@ -75,9 +75,10 @@ func asks(r *cluster.Requirements, name string) int64 {
 	return sum
 }
 
-// fits says whether some grant lets a pod join the others on the node. Of a dedicated pod, whose zones it does not know, it never does.
+// fits says whether some grant lets a pod join the others on the node. Of a dedicated pod, whose zones it does not know, and of one that
+// asks for what only agents give, it never does.
 func fits(n *cluster.Node, on []occupant, r *cluster.Requirements) bool {
-	if r.Zones.CPUs > 0 {
+	if r.Zones.CPUs > 0 || r.GPU.NIC.Count > 0 || r.GPU.Isolation > topology.Accounting || r.GPU.Memory > 0 || r.GPU.Near.Required {
 		return false
 	}
 	grant, ok := someGrant(n, on, r.GPU)

@@ -219,7 +219,7 @@ func (a *model) charge(n *node, p *pod, i int32) (over string) {
 		}
 	}
 	for g := range topology.MaxGPUs {
-		if p.grant.GPUs>>g&1 == 0 {
+		if p.grant.GPUs>>g&1 == 0 || n.givesDevices() {
 			continue
 		}
 		if n.gpus[g] -= int32(p.grant.Milli); n.gpus[g] < 0 {
@@ -263,7 +263,7 @@ func (a *model) unbind(p *pod, now int64) {
 		}
 	}
 	for g := range topology.MaxGPUs {
-		if p.grant.GPUs>>g&1 == 1 {
+		if p.grant.GPUs>>g&1 == 1 && !n.givesDevices() {
 			n.gpus[g] += int32(p.grant.Milli)
 		}
 	}
@@ -303,6 +303,9 @@ func (a *model) occupants(n *node) []occupant {
 	list := make([]occupant, len(n.pods))
 	for i, p := range n.pods {
 		list[i] = occupant{a.requirements(&a.pods[p]), a.pods[p].grant}
+		if n.givesDevices() { // its agent's books have them
+			list[i].grant.GPUs = 0
+		}
 	}
 	return list
 }

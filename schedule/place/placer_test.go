@@ -212,6 +212,7 @@ func drawRequirements(t *rapid.T) *cluster.Requirements {
 		r.GPU.Whole = int8(rapid.IntRange(1, 2).Draw(t, "whole"))
 	}
 	drawZones(t, r)
+	drawDevices(t, &r.GPU)
 	if rapid.IntRange(0, 3).Draw(t, "select") == 0 {
 		r.NodeSelector = []cluster.Label{{Key: "zone", Value: rapid.SampledFrom(zones).Draw(t, "zone")}}
 	}

@@ -94,6 +94,7 @@ func drawMember(t *rapid.T, bound bool) *cluster.Requirements {
 		r.GPU.Whole = int8(rapid.IntRange(1, 2).Draw(t, "whole"))
 	}
 	drawZones(t, r)
+	drawDevices(t, &r.GPU)
 	if rapid.IntRange(0, 3).Draw(t, "tolerate") == 0 {
 		r.Tolerations = []cluster.Toleration{{Key: "x", Exists: true}}
 	}
@@ -178,13 +179,14 @@ func (w *unitWorld) member(group string, r *cluster.Requirements, node string) *
 // apply adds a pod. One that runs has its GPUs on record: the ledger moves those that it has to guess, and forecasts fail by that.
 func (w *unitWorld) apply(pod *cluster.PodFacts) {
 	if slot := w.store.Slot(pod.Node); slot != cluster.NoSlot {
-		pod.Grant = topology.ForceGPUs(w.store.Node(slot).GPU, w.store.GPUs(slot), pod.Requirements.GPU)
+		v := w.store.View(slot)
+		pod.Grant = v.Force(&pod.Requirements.GPU, nil)
 		shape, free := w.store.Zones(slot)
 		pod.Grant.Zones = topology.ForceZones(shape, free, pod.Requirements.Zones)
 		copied := *pod.Requirements
 		pod.Requirements = &copied
-		if pod.Grant.GPUs == 0 {
-			copied.GPU, pod.Grant.Milli = topology.Request{}, 0
+		if pod.Grant.GPUs == 0 && copied.GPU.Count() > 0 || pod.Grant.NICs == 0 && copied.GPU.NIC.Count > 0 {
+			copied.GPU, pod.Grant = topology.Request{}, topology.Grant{Zones: pod.Grant.Zones}
 		}
 		if pod.Grant.Zones.IsZero() {
 			copied.Zones = topology.ZoneRequest{}
@@ -256,6 +258,9 @@ func rows(s *cluster.Snapshot) string {
 		cpu, memory := s.ScoreRequested(slot)
 		_, zones := s.Zones(slot)
 		text += fmt.Sprintln(cpu, memory, len(s.Ports(slot)), *s.GPUs(slot), *zones, s.Reservation(slot))
+		if v := s.View(slot); v.Devices != nil {
+			text += fmt.Sprintln(*v.Devices)
+		}
 	}
 	return text
 }

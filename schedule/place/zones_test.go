@@ -27,6 +27,7 @@ func drawReport(t *rapid.T) *cluster.NodeReport {
 			r.Zones.Closed |= 1 << z
 		}
 	}
+	r.Devices = reportDevices(t)
 	return r
 }
 

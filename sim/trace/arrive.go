@@ -27,6 +27,7 @@ const (
 	streamTenants
 	streamZones
 	streamLending
+	streamDevices
 )
 
 // Arrive makes the openb experiment of a workload: its tasks are shuffled with the seed; then tasks are removed at random, or more are

@@ -96,13 +96,18 @@ type Capacity struct {
 	GPUMilli int64
 }
 
-// Capacity sums up the nodes.
+// Capacity sums up the nodes, and the GPUs that their agents give out.
 func (w *Workload) Capacity() Capacity {
 	var c Capacity
 	for _, n := range w.Nodes {
 		c.CPU += amount(n.Allocatable, resource.NameCPU)
 		c.Memory += amount(n.Allocatable, resource.NameMemory)
 		c.GPUMilli += int64(n.GPU.GPUs) * topology.FullGPU
+	}
+	for _, r := range w.Reports {
+		if d := r.Report.Devices; d != nil && d.Owner == topology.OwnerHilbert {
+			c.GPUMilli += int64(len(d.GPU)) * topology.FullGPU
+		}
 	}
 	return c
 }
