@@ -229,32 +229,14 @@ func soldTwice(d *topology.Devices, all []topology.Grant) string {
 		return ""
 	}
 	for i := range d.GPU {
-		gpu := &d.GPU[i]
-		milli, memory, whole, slices, soft := 0, int64(0), 0, 0, 0
-		instances := make(map[int8]int)
+		var on []topology.Grant
 		for _, g := range all {
-			switch {
-			case g.GPUs>>i&1 == 0:
-			case g.Instance > 0:
-				if instances[g.Instance]++; instances[g.Instance] > 1 {
-					return fmt.Sprintf("instance %d of GPU %d twice", g.Instance-1, i)
-				}
-			case g.Milli == 1000 && g.Isolation == topology.IsolationAny:
-				whole++
-			default:
-				milli, memory, slices = milli+int(g.Milli), memory+int64(g.Memory), slices+1
-				if g.Isolation == topology.Soft {
-					soft++
-				}
+			if g.GPUs>>i&1 == 1 {
+				on = append(on, g)
 			}
 		}
-		switch {
-		case whole > 1 || whole == 1 && slices+len(instances) > 0:
-			return fmt.Sprintf("GPU %d whole to %d, and parts to %d", i, whole, slices+len(instances))
-		case milli > 1000 || memory > int64(gpu.Memory) || slices > int(gpu.Clients):
-			return fmt.Sprintf("GPU %d: %d/1000 and %d MiB in %d slices, of %d MiB in %d", i, milli, memory, slices, gpu.Memory, gpu.Clients)
-		case soft > 0 && soft < slices || slices > 0 && len(instances) > 0:
-			return fmt.Sprintf("GPU %d in parts that do not mix", i)
+		if why := gpuSoldTwice(&d.GPU[i], on); why != "" {
+			return fmt.Sprintf("GPU %d: %s", i, why)
 		}
 	}
 	for i := range d.NIC {
@@ -270,6 +252,36 @@ func soldTwice(d *topology.Devices, all []topology.Grant) string {
 		if bandwidth > int64(d.NIC[i].Bandwidth) || functions > int(d.NIC[i].Functions) {
 			return fmt.Sprintf("network card %d: %d Mbit/s and %d functions, of %d and %d", i, bandwidth, functions, d.NIC[i].Bandwidth, d.NIC[i].Functions)
 		}
+	}
+	return ""
+}
+
+// gpuSoldTwice counts what is held of one GPU.
+func gpuSoldTwice(gpu *topology.GPU, on []topology.Grant) string {
+	milli, memory, whole, slices, soft := 0, int64(0), 0, 0, 0
+	instances := make(map[int8]int)
+	for _, g := range on {
+		switch {
+		case g.Instance > 0:
+			if instances[g.Instance]++; instances[g.Instance] > 1 {
+				return fmt.Sprintf("instance %d twice", g.Instance-1)
+			}
+		case g.Milli == 1000 && g.Isolation == topology.IsolationAny:
+			whole++
+		default:
+			milli, memory, slices = milli+int(g.Milli), memory+int64(g.Memory), slices+1
+			if g.Isolation == topology.Soft {
+				soft++
+			}
+		}
+	}
+	switch {
+	case whole > 1 || whole == 1 && slices+len(instances) > 0:
+		return fmt.Sprintf("whole to %d, and parts to %d", whole, slices+len(instances))
+	case milli > 1000 || memory > int64(gpu.Memory) || slices > int(gpu.Clients):
+		return fmt.Sprintf("%d/1000 and %d MiB in %d slices, of %d MiB in %d", milli, memory, slices, gpu.Memory, gpu.Clients)
+	case soft > 0 && soft < slices || slices > 0 && len(instances) > 0:
+		return "parts that do not mix"
 	}
 	return ""
 }
