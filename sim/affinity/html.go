@@ -5,17 +5,13 @@ import (
 	"html/template"
 	"io"
 	"strings"
+
+	"hilbert.dev/hilbert/sim/page"
 )
 
 // WriteHTML writes the experiment as one page that needs nothing else.
 func (res *Result) WriteHTML(w io.Writer) error {
-	page, err := template.New("page").Funcs(template.FuncMap{
-		"f0": func(x float64) string { return fmt.Sprintf("%.0f", x) }, "f2": func(x float64) string { return fmt.Sprintf("%.2f", x) }, "bars": (*Setting).bars,
-	}).Parse(pageText)
-	if err != nil {
-		return err
-	}
-	return page.Execute(w, res)
+	return page.Write(w, "GPUs and their network cards", body, template.FuncMap{"bars": (*Setting).bars}, res)
 }
 
 // Sizes of a picture in pixels.
@@ -47,21 +43,11 @@ func (s *Setting) bars() template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // what stands in it is escaped above
 }
 
-const pageText = `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Hilbert: GPUs and their network cards</title>
-<style>
-body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
-table{border-collapse:collapse;width:100%;margin:1em 0;font-size:13px}td,th{border-bottom:1px solid #ddd;padding:.3em .5em;text-align:right}
-td:first-child,th:first-child{text-align:left}figure{margin:1.5em 0}svg{width:100%;height:auto}.grid{stroke:#e4e4e4}
-text{font-size:11px;fill:#555}.left{text-anchor:end}.under{text-anchor:middle}figcaption{font-size:13px;color:#444}
-figcaption i{display:inline-block;width:12px;height:12px;margin:0 4px 0 10px;border-radius:2px}
-</style></head><body>
-<h1>GPUs and their network cards under one PCIe switch</h1>
+const body = `<h1>GPUs and their network cards under one PCIe switch</h1>
 <p>{{.Workload}}. The trace tells no devices: a GPU machine is modelled with 8 GPUs and 4 cards of 100 Gbit/s on 4 switches and 2 sockets.</p>
 {{range .Settings}}<h2>{{.Name}}</h2>{{bars .}}
 <table><tr><th></th><th>one switch %</th><th>broken</th><th>one zone %</th><th>cards alone, one zone %</th><th>GPUs given %</th><th>of asked %</th><th>cores of asked %</th><th>refused at first, with a GPU</th><th>refused at first</th><th>never placed</th><th>refused though fit</th><th>instances/s</th></tr>
 {{range .Mean}}<tr><td>{{.Mode}}</td><td>{{f2 .OneSwitchPercent}}</td><td>{{.Broken}}</td><td>{{f2 .OneZonePercent}}</td><td>{{f2 .CardOneZonePercent}}</td><td>{{f2 .GPUAllocatedPercent}}</td><td>{{f2 .GPUServedPercent}}</td><td>{{f2 .CPUServedPercent}}</td><td>{{.WaitedGPU}}</td><td>{{.Waited}}</td><td>{{.Never}}</td><td>{{.RefusedThoughFit}}</td><td>{{f0 .PerSecond}}</td></tr>
 {{end}}</table>{{end}}
 <p>blind: devices drawn, each by itself. first: the lowest indices. required: a GPU and its card under one switch or not at all. preferred: where the machine has it. sought: on any machine first.</p>
-</body></html>
 `

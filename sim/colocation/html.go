@@ -9,15 +9,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"hilbert.dev/hilbert/sim/page"
 )
 
 // WriteHTML writes the experiment as one page that needs nothing else.
 func (res *Result) WriteHTML(w io.Writer) error {
-	page, err := template.New("page").Funcs(template.FuncMap{"f1": func(x float64) string { return fmt.Sprintf("%.1f", x) }, "f2": func(x float64) string { return fmt.Sprintf("%.2f", x) }}).Parse(pageText)
-	if err != nil {
-		return err
-	}
-	return page.Execute(w, res.pictures())
+	return page.Write(w, "colocation", body, nil, res.pictures())
 }
 
 // pictures is what the page shows.
@@ -150,16 +148,7 @@ func clock(minute int) string {
 	return midnight().Add(time.Duration(minute) * time.Minute).Format("15:04")
 }
 
-const pageText = `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Hilbert: colocation</title>
-<style>
-body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
-table{border-collapse:collapse;width:100%;margin:1em 0;font-size:13px}td,th{border-bottom:1px solid #ddd;padding:.3em .5em;text-align:right}
-td:first-child,th:first-child{text-align:left}figure{margin:1.5em 0}svg{width:100%;height:auto}.grid{stroke:#e4e4e4}
-text{font-size:11px;fill:#555}.left{text-anchor:end}.under{text-anchor:middle}figcaption{font-size:13px;color:#444}
-figcaption i{display:inline-block;width:12px;height:12px;margin:0 4px 0 10px;border-radius:2px}.big{display:flex;gap:2em;flex-wrap:wrap}.big b{display:block;font-size:28px}
-</style></head><body>
-<h1>Offline work on what online services leave</h1>
+const body = `<h1>Offline work on what online services leave</h1>
 <p>{{.Setup.Nodes}} modelled nodes, {{f1 .Setup.Hours}} h, seed {{.Setup.Seed}}. Tides: {{.Setup.Tide}}; {{.Setup.Use}}. Jobs: {{.Setup.Jobs}}.
 The machine model and what it leaves out: ADR 0009.</p>
 <div class="big"><div>busy before<b>{{f1 .UtilisationBefore}} %</b></div><div>busy with Hilbert<b>{{f1 .UtilisationAfter}} %</b></div>
@@ -175,6 +164,5 @@ The machine model and what it leaves out: ADR 0009.</p>
 {{if .Sweep}}<h2>What neighbours cost, times a factor</h2>
 <table><tr><th>factor</th><th>busy %</th><th>missed %</th><th>naive busy %</th><th>naive missed %</th></tr>
 {{range .Sweep}}<tr><td>{{.Factor}}</td><td>{{f1 .Hilbert.UtilisationPercent}}</td><td>{{f2 .Hilbert.SLOMissPercent}}</td><td>{{f1 .Naive.UtilisationPercent}}</td><td>{{f2 .Naive.SLOMissPercent}}</td></tr>{{end}}</table>{{end}}
-</body></html>
 {{define "row"}}<td>{{f1 .UtilisationPercent}}</td><td>{{f1 .OnlinePercent}}</td><td>{{f1 .OfflinePercent}}</td><td>{{f1 .LentPercent}}</td><td>{{f2 .SLOMissPercent}}</td><td>{{.Evictions}}</td><td>{{.RepeatEvictions}}</td><td>{{.JobsDone}}</td><td>{{f1 .LostPercent}}</td>{{end}}
 `

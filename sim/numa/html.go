@@ -5,15 +5,13 @@ import (
 	"html/template"
 	"io"
 	"strings"
+
+	"hilbert.dev/hilbert/sim/page"
 )
 
 // WriteHTML writes the experiment as one page that needs nothing else.
 func (r *Result) WriteHTML(w io.Writer) error {
-	page, err := template.New("page").Funcs(template.FuncMap{"f1": func(x float64) string { return fmt.Sprintf("%.1f", x) }, "f2": func(x float64) string { return fmt.Sprintf("%.2f", x) }}).Parse(pageText)
-	if err != nil {
-		return err
-	}
-	return page.Execute(w, struct {
+	return page.Write(w, "NUMA", body, nil, struct {
 		*Result
 
 		Shared, Exclusive template.HTML
@@ -58,16 +56,7 @@ func (r *Result) tornado(pair int) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // what stands in it is escaped above
 }
 
-const pageText = `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Hilbert: NUMA</title>
-<style>
-body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
-table{border-collapse:collapse;width:100%;margin:1em 0;font-size:13px}td,th{border-bottom:1px solid #ddd;padding:.3em .5em;text-align:right}
-td:first-child,th:first-child{text-align:left}figure{margin:1.5em 0}svg{width:100%;height:auto}.grid{stroke:#e4e4e4}.whisker{stroke:#333}
-text{font-size:11px;fill:#555}.left{text-anchor:end}.under{text-anchor:middle}figcaption{font-size:13px;color:#444}
-figcaption i{display:inline-block;width:12px;height:12px;margin:0 4px 0 10px;border-radius:2px}
-</style></head><body>
-<h1>Cores and memory in the same NUMA nodes</h1>
+const body = `<h1>Cores and memory in the same NUMA nodes</h1>
 <p>A model, not a measurement: {{.Setup.Seeds}} seeds of {{.Setup.Nodes}} machines with {{.Setup.Machine.Sockets}} sockets of {{.Setup.Machine.Zones}} zones.
 Its formulas and figures stand in package sim/numa. Published by others, on their machines: mean {{f1 .Published.MeanPercent}} %, p99 {{f1 .Published.P99Percent}} %.</p>
 <table><tr><th></th><th>mean ms</th><th>p50</th><th>p99</th><th>local %</th><th>same socket %</th><th>other socket %</th><th>split %</th><th>link %</th><th>busy %</th></tr>
@@ -79,5 +68,4 @@ Its formulas and figures stand in package sim/numa. Published by others, on thei
 <table><tr><th></th>{{range .Gains}}<th>{{.Of}} from {{.Against}}: mean</th><th>p99</th>{{end}}<th>busiest %</th></tr>
 <tr><td>{{.Setup.Seeds}} seeds</td>{{range .Gains}}<td>{{.Mean}}</td><td>{{.P99}}</td>{{end}}<td></td></tr>
 {{range .Sweep}}<tr><td>{{.Name}}</td>{{range .Gains}}<td>{{.Mean}}</td><td>{{.P99}}</td>{{end}}<td>{{f1 .Busy}}</td></tr>
-{{end}}</table></body></html>
-`
+{{end}}</table>`

@@ -5,16 +5,12 @@ import (
 	"html/template"
 	"io"
 	"strings"
+
+	"hilbert.dev/hilbert/sim/page"
 )
 
 // WriteHTML writes the experiment as one page that needs nothing else.
 func (res *Result) WriteHTML(w io.Writer) error {
-	page, err := template.New("page").Funcs(template.FuncMap{
-		"f2": func(x float64) string { return fmt.Sprintf("%.2f", x) }, "f0": func(x float64) string { return fmt.Sprintf("%.0f", x) },
-	}).Parse(pageText)
-	if err != nil {
-		return err
-	}
 	shown := struct {
 		*Result
 
@@ -26,7 +22,7 @@ func (res *Result) WriteHTML(w io.Writer) error {
 			shown.Charts = append(shown.Charts, res.chart(s.Workload))
 		}
 	}
-	return page.Execute(w, shown)
+	return page.Write(w, "packing GPUs", body, nil, shown)
 }
 
 // Colours of the lines: they differ in lightness too.
@@ -75,22 +71,12 @@ func (res *Result) chart(workload string) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // what stands in it is escaped above
 }
 
-const pageText = `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Hilbert: packing GPUs</title>
-<style>
-body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
-table{border-collapse:collapse;width:100%;margin:1em 0;font-size:13px}td,th{border-bottom:1px solid #ddd;padding:.3em .5em;text-align:right}
-td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){text-align:left}figure{margin:1.5em 0}svg{width:100%;height:auto}.grid{stroke:#e4e4e4}
-text{font-size:11px;fill:#555}.left{text-anchor:end}.under{text-anchor:middle}figcaption{font-size:13px;color:#444}
-figcaption i{display:inline-block;width:12px;height:12px;margin:0 4px 0 10px;border-radius:2px}
-</style></head><body>
-<h1>Packing GPUs</h1>
+const body = `<h1>Packing GPUs</h1>
 <p>{{.Seeds}} seeds. Pods arrive until they have asked for 130 % of the GPUs, never leave, and are not retried. At most {{f2 .Defragment}} % of the running pods were moved.
 A pod that fits some node is placed; "wrong" counts refusals that were not so.</p>
 {{range .Charts}}{{.}}{{end}}
-<table><tr><th>workload</th><th>policy</th><th>at 100 %</th><th>at 130 %</th><th>published</th><th>gain over fgd</th><th>wrong</th><th>moves</th>{{range .Causes}}<th>{{.}}</th>{{end}}</tr>
-{{$causes := .Causes}}{{range $s := .Summaries}}<tr><td>{{.Workload}}</td><td>{{.Policy}}</td><td>{{f2 .At100}}</td><td>{{f2 .AtEnd}}</td>
+<table><tr><th>workload</th><th class="word">policy</th><th>at 100 %</th><th>at 130 %</th><th>published</th><th>gain over fgd</th><th>wrong</th><th>moves</th>{{range .Causes}}<th>{{.}}</th>{{end}}</tr>
+{{$causes := .Causes}}{{range $s := .Summaries}}<tr><td>{{.Workload}}</td><td class="word">{{.Policy}}</td><td>{{f2 .At100}}</td><td>{{f2 .AtEnd}}</td>
 <td>{{with .Published}}{{f2 (index . 1)}}{{end}}</td><td>{{with .GainOverFGD}}{{f2 .}}{{end}}</td><td>{{.RefusedThoughFit}}</td><td>{{f0 .Moves}}</td>
 {{range $causes}}<td>{{f2 (index $s.Stranded .)}}</td>{{end}}</tr>{{end}}</table>
-</body></html>
 `
