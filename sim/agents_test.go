@@ -88,7 +88,7 @@ func TestMistakesAboutZonesAreFound(t *testing.T) {
 			}
 		}), []string{"promises nothing"}},
 	} {
-		t.Run(c.name, func(t *testing.T) { findsTold(t, zonedWorkload, c.told, c.want) })
+		t.Run(c.name, func(t *testing.T) { findsTold(t, zonedWorkload, 20, c.told, c.want) })
 	}
 }
 
@@ -167,13 +167,15 @@ func TestMistakesAboutDevicesAreFound(t *testing.T) {
 			}
 		}), []string{"too old"}},
 	} {
-		t.Run(c.name, func(t *testing.T) { findsTold(t, deviceWorkload, c.told, c.want) })
+		t.Run(c.name, func(t *testing.T) { findsTold(t, deviceWorkload, 20, c.told, c.want) })
 	}
 }
 
-// findsTold runs simulations in which the scheduler is told something that is not so, until that is found, as one of the messages wanted.
-func findsTold(t *testing.T, workload string, told func(cluster.Event) cluster.Event, wanted []string) {
-	for seed := range uint64(20) {
+// findsTold runs simulations, of so many seeds at most, in which the scheduler is told something that is not so, until that is found, as one of the
+// messages wanted.
+func findsTold(t *testing.T, workload string, seeds uint64, told func(cluster.Event) cluster.Event, wanted []string) {
+	t.Helper()
+	for seed := range seeds {
 		w := invent(t, workload, seed)
 		o := options(seed)
 		o.CheckEvery, o.Faults = 1, DefaultFaults(w)

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +81,15 @@ func TestTideIsRiddenOut(t *testing.T) {
 }
 
 func TestMistakesAboutHeadroomAreFound(t *testing.T) {
+	const seeds = 12
+	madeUp := make(map[string]string) // reclaimed pods that a node could be told to wish away
+	for seed := range uint64(seeds) {
+		for _, task := range invent(t, lendingWorkload, seed).Tasks {
+			if task.Requirements.Reclaimed {
+				madeUp[task.Name] = task.Name
+			}
+		}
+	}
 	for _, c := range []struct {
 		name string
 		told func(cluster.Event) cluster.Event
@@ -119,39 +126,6 @@ func TestMistakesAboutHeadroomAreFound(t *testing.T) {
 		}), "does not wish it"},
 		{"headroom is not seen", tellReport(func(r *cluster.NodeReport) { r.Headroom = cluster.Headroom{} }), "has room for it"},
 	} {
-		t.Run(c.name, func(t *testing.T) { findsMistake(t, c.told, c.want) })
+		t.Run(c.name, func(t *testing.T) { findsTold(t, lendingWorkload, seeds, c.told, []string{c.want}) })
 	}
 }
-
-// findsMistake breaks runs until one of them is found to be.
-func findsMistake(t *testing.T, told func(cluster.Event) cluster.Event, want string) {
-	t.Helper()
-	for seed := range uint64(12) {
-		w := invent(t, lendingWorkload, seed)
-		for i := range w.Tasks {
-			if w.Tasks[i].Requirements.Reclaimed {
-				madeUp[w.Tasks[i].Name] = w.Tasks[i].Name
-			}
-		}
-		o := options(seed)
-		o.CheckEvery, o.Faults = 1, DefaultFaults(w)
-		s, err := newSimulation(w, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.seams.told = told
-		_, err = s.run(t.Context())
-		var broken *Violation
-		if !errors.As(err, &broken) {
-			continue
-		}
-		if !strings.Contains(broken.What, want) {
-			t.Fatalf("found, but as: %v", broken)
-		}
-		return
-	}
-	t.Error("not found")
-}
-
-// madeUp are reclaimed pods that a node could be told to wish away.
-var madeUp = make(map[string]string)
