@@ -189,7 +189,7 @@ func planned(t *testing.T, d *datadriven.TestData, text string, c *cluster.Class
 	if strings.Contains(text, ":") {
 		grant.Zones, err = topology.ParseZoneGrant(text)
 	} else {
-		grant, err = topology.ParseGrant(text, c.GPU)
+		err = grant.ParseGPUs(text, &c.GPU)
 	}
 	if err != nil {
 		d.Fatalf(t, "%v", err)

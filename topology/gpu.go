@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"fmt"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -119,30 +118,6 @@ func (g Grant) String() string {
 	return b.String()
 }
 
-// ParseGrant reads the annotation of a pod that asked for r. The number of indices must be what r needs.
-func ParseGrant(text string, r Request) (Grant, error) {
-	var g Grant
-	for field := range strings.SplitSeq(text, ",") {
-		index, err := strconv.Atoi(strings.TrimSpace(field))
-		if err != nil || index < 0 || index >= MaxGPUs {
-			return Grant{}, fmt.Errorf("GPU index %q: want a number from 0 to %d", field, MaxGPUs-1)
-		}
-		if g.GPUs&(1<<index) != 0 {
-			return Grant{}, fmt.Errorf("GPU index %d stands twice", index)
-		}
-		g.GPUs |= 1 << index
-	}
-	want := int(r.Whole)
-	g.Milli = FullGPU
-	if r.Milli > 0 {
-		want, g.Milli = 1, r.Milli
-	}
-	if got := bits.OnesCount16(g.GPUs); got != want {
-		return Grant{}, fmt.Errorf("%d GPU indices, but the pod asks for %d", got, want)
-	}
-	return g, nil
-}
-
 // Free is the thousandths left on each GPU of a node. A counter may be negative where a foreign scheduler over-committed it.
 type Free [MaxGPUs]int32
 
@@ -198,29 +173,6 @@ func offerFraction(s Shape, f *Free, milli int16) (Grant, bool) {
 		return Grant{}, false
 	}
 	return Grant{GPUs: 1 << best, Milli: milli}, true
-}
-
-// ForceGPUs chooses GPUs for a request that already runs though nobody recorded where (a foreign scheduler placed it): the offer if there
-// is one, else the emptiest GPUs, which Commit then drives negative.
-func ForceGPUs(s Shape, f *Free, r Request) Grant {
-	if g, ok := OfferGPUs(s, f, r); ok {
-		return g
-	}
-	g := Grant{Milli: FullGPU}
-	want := int(r.Whole)
-	if r.Milli > 0 {
-		g.Milli, want = r.Milli, 1
-	}
-	for range min(want, s.GPUs) {
-		best := -1
-		for i := range s.GPUs {
-			if g.GPUs&(1<<i) == 0 && (best < 0 || f[i] > f[best]) {
-				best = i
-			}
-		}
-		g.GPUs |= 1 << best
-	}
-	return g
 }
 
 // Fits reports whether the GPUs of a grant still fit.

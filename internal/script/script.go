@@ -91,8 +91,8 @@ func Pod(t testing.TB, d *datadriven.TestData) cluster.PodFacts {
 	r.ScoreCPU, r.ScoreMemory = amounts[resource.NameCPU], amounts[resource.NameMemory]
 	for _, arg := range d.CmdArgs[1:] {
 		if arg.Key == "gpuset" {
-			grant, err := topology.ParseGrant(strings.Join(arg.Vals, ","), r.GPU)
-			if err != nil {
+			var grant topology.Grant
+			if err := grant.ParseGPUs(strings.Join(arg.Vals, ","), &r.GPU); err != nil {
 				d.Fatalf(t, "pod: gpuset: %v", err)
 			}
 			pod.Grant.GPUs, pod.Grant.Milli = grant.GPUs, grant.Milli
