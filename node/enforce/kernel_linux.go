@@ -20,8 +20,8 @@ const (
 	maxProcessBytes = 2 << 10
 )
 
-// Files is the real Kernel: the cgroup v2 hierarchy, and /proc for OOMScoreAdj. It opens one directory after the other and follows no
-// symbolic link, so that no name leads out of the hierarchy. Several goroutines may use it.
+// Files is the real Kernel: the cgroup v2 hierarchy, and /proc for OOMScoreAdj. It follows no symbolic link, so that no name leads out of the
+// hierarchy. Several goroutines may use it.
 type Files struct {
 	root      int // the hierarchy
 	processes int // /proc
@@ -171,28 +171,20 @@ func (f *Files) write(root int, name, value string) error {
 	return nil
 }
 
-// open opens a file below root, one directory after the other, so that neither ".." nor a link leads out.
+// open opens a file below root: neither ".." nor a link leads out, nor is any link followed (openat2, since Linux 5.6).
 func open(root int, name string, flags int) (int, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return -1, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
 	}
-	at := root
-	for rest := name; ; {
-		element, below, more := strings.Cut(rest, "/")
-		mode := unix.O_PATH | unix.O_DIRECTORY
-		if !more {
-			mode = flags
-		}
-		fd, err := unix.Openat(at, element, mode|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if at != root {
-			_ = unix.Close(at) // O_PATH: nothing was written
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	for {
+		fd, err := unix.Openat2(root, name, &how)
+		if errors.Is(err, unix.EINTR) {
+			continue
 		}
 		if err != nil {
 			return -1, &fs.PathError{Op: "open", Path: name, Err: err}
 		}
-		if !more {
-			return fd, nil
-		}
-		at, rest = fd, below
+		return fd, nil
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // tree makes a hierarchy and a /proc of plain files.
-func tree(t *testing.T, files map[string]string) (*Files, string) {
+func tree(t testing.TB, files map[string]string) (*Files, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -173,5 +173,17 @@ func TestFilesLimits(t *testing.T) {
 	}
 	if got := contents(t, dir, "cgroup/a/io.max"); got != "8:16 rbps=2" { // a plain file keeps the last write
 		t.Errorf("got %q, want the second device's line, written alone", got)
+	}
+}
+
+// BenchmarkRead is what one comparison of a container's knob costs.
+func BenchmarkRead(b *testing.B) {
+	const name = "kubepods/burstable/pod0/container0/cpuset.cpus"
+	f, _ := tree(b, map[string]string{"cgroup/" + name: "0-7\n"})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := f.Read(name); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
