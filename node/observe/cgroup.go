@@ -140,7 +140,8 @@ func (r *Reader) readCgroup(now time.Duration, s *slot) {
 	slow := r.slowTurn(s.phase)
 	for i := range fileThreads {
 		source := &s.sources[i]
-		if slow || i < firstSlow && !source.absent || r.overdue(&source.track, now) && !source.absent {
+		quick := i < firstSlow && (i != fileCPUPressure || !s.wanted)
+		if slow || (quick || r.overdue(&source.track, now)) && !source.absent {
 			data, why := r.load(source, s.dir, cgroupNames[i], s)
 			if why == fine {
 				why = s.parse(i, data)

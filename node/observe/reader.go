@@ -68,7 +68,8 @@ type Cgroup struct {
 	ID string
 	// Dir is its directory below the mount of cgroup v2, as the runtime names it, with or without a slash before it.
 	Dir string
-	// Threads asks for the run delay of its threads. It is meant for containers: a pod's would be read twice.
+	// Threads asks for the run delay of its threads, which says at each Read who waits for a CPU; so cpu.pressure is then among what is read
+	// slowly. It is meant for containers: a pod's would be read twice.
 	Threads bool
 }
 
@@ -120,7 +121,7 @@ func (r *Reader) Read(now time.Duration, cgroups []Cgroup) *Observation {
 		s := r.slot(&cgroups[i])
 		r.list = append(r.list, s)
 		if s.tick != r.tick {
-			s.tick, s.wanted = r.tick, false
+			s.tick, s.wanted = r.tick, cgroups[i].Threads
 			r.listed++
 			r.readCgroup(now, s)
 		}
