@@ -20,16 +20,21 @@ import (
 // lend has the agent lend until the test ends.
 func (r *rig) lend() {
 	r.t.Helper()
-	off := fmt.Sprintf(agentConfiguration, r.Name, tick)
-	on := strings.Replace(off, "lending: {enabled: false}", "writeInterval: 1s, lending: {refreshInterval: 10s}", 1)
-	if err := r.ReconfigureAgent(r.t.Context(), agentName, on); err != nil {
+	r.reconfigure("lending: {enabled: false}", "writeInterval: 1s, lending: {refreshInterval: 10s}")
+}
+
+// reconfigure starts the agent with a part of its configuration replaced, until the test ends.
+func (r *rig) reconfigure(part, by string) {
+	r.t.Helper()
+	usual := fmt.Sprintf(agentConfiguration, r.Name, tick)
+	if err := r.ReconfigureAgent(r.t.Context(), agentName, strings.Replace(usual, part, by, 1)); err != nil {
 		r.t.Fatal(err)
 	}
 	r.ready()
 	r.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := r.ReconfigureAgent(ctx, agentName, off); err != nil {
+		if err := r.ReconfigureAgent(ctx, agentName, usual); err != nil {
 			r.t.Error(err)
 		}
 	})
