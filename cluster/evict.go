@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -314,9 +315,11 @@ func (s *Store) listBudgets(budgets []*Budget) {
 		listed[b.key()] = true
 		s.setBudget(b.key(), b)
 	}
-	for key := range s.budgets {
-		if !listed[key] {
-			s.setBudget(key, nil)
-		}
+	gone := slices.DeleteFunc(slices.Collect(maps.Keys(s.budgets)), func(key budgetKey) bool { return listed[key] })
+	slices.SortFunc(gone, func(a, b budgetKey) int {
+		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+	})
+	for _, key := range gone {
+		s.setBudget(key, nil)
 	}
 }

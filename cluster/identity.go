@@ -1,6 +1,9 @@
 package cluster
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // identity is what selectors see of a pod, its namespace and labels, interned. It knows the tallies whose selectors select it, so that
 // charging a pod evaluates no selector.
@@ -127,8 +130,8 @@ func (s *Store) introduce(t TallyID) {
 			candidates[namespace] = s.inNamespace[namespace]
 		}
 	}
-	for _, identities := range candidates {
-		for _, id := range identities {
+	for _, namespace := range slices.Sorted(maps.Keys(candidates)) { // in order, for the log, and for the classes that the restless get
+		for _, id := range candidates[namespace] {
 			if def.matches(id, s.namespaces) {
 				id.include(t, def)
 				s.introduceTo(id, t, def)

@@ -130,7 +130,7 @@ func (s *Scheduler) retryReclaims(now time.Time) {
 	}
 	s.reclaims = reclaims{s.store.Revision(), now}
 	s.queue.Parked(func(l *queue.Line, seen queue.Seen) (queue.Seen, bool) {
-		key := sleeper{l.Queue(), l.Shape}
+		key := sleepers(l)
 		if v := s.vain[key]; !v.any || !withinGuarantee(l.Queue(), l.Shape.Ask) {
 			return seen, false
 		}

@@ -1,7 +1,10 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
@@ -64,18 +67,23 @@ func (s *Scheduler) claim(u *queue.Unit, claims map[*cluster.Queue]claim) {
 
 // setClaims replaces the claims; who waited for one that is over looks again.
 func (s *Scheduler) setClaims(claims map[*cluster.Queue]claim) {
-	for q, old := range s.claims {
-		if now, still := claims[q]; !still || now.unit != old.unit {
+	for _, q := range s.claimed() {
+		if now, still := claims[q]; !still || now.unit != s.claims[q].unit {
 			s.store.Ease(q)
 		}
 	}
 	s.claims = claims
 }
 
+// claimed lists the queues that somebody claims the limits of, in an order that every run has.
+func (s *Scheduler) claimed() []*cluster.Queue {
+	return slices.SortedFunc(maps.Keys(s.claims), func(a, b *cluster.Queue) int { return cmp.Compare(a.Name, b.Name) })
+}
+
 // unclaim ends a unit's claims.
 func (s *Scheduler) unclaim(name cluster.UnitName) {
-	for q, c := range s.claims {
-		if c.unit == name {
+	for _, q := range s.claimed() {
+		if s.claims[q].unit == name {
 			delete(s.claims, q)
 			s.store.Ease(q)
 		}

@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -127,7 +128,8 @@ func (s *Scheduler) nextTend() (at time.Time, ok bool) {
 func (s *Scheduler) reserve(now time.Time) {
 	r := &s.reserved
 	var wanting []*queue.Unit
-	for name, u := range r.overdue {
+	for _, name := range slices.SortedFunc(maps.Keys(r.overdue), compareNames) {
+		u := r.overdue[name]
 		if members := u.Members(); s.patient[name] == nil || len(members) < u.Need() || !u.Gang.Ready() {
 			s.reserved.drop(name, s.store)
 			continue
@@ -163,6 +165,10 @@ func (s *Scheduler) reserve(now time.Time) {
 	s.replace(list, now)
 }
 
+func compareNames(a, b cluster.UnitName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
 // compareClaims ranks units for whom nodes may be kept free: those whose queues are within their guarantee, then higher priority, then
 // longer waiting.
 func (s *Scheduler) compareClaims(a, b *queue.Unit) int {
@@ -174,7 +180,7 @@ func (s *Scheduler) compareClaims(a, b *queue.Unit) int {
 	}
 	x, y := s.patient[a.Gang.UnitName], s.patient[b.Gang.UnitName]
 	return cmp.Or(cmp.Compare(entitled(a), entitled(b)), cmp.Compare(b.Priority, a.Priority), x.parked.Compare(y.parked),
-		cmp.Compare(a.Gang.Namespace, b.Gang.Namespace), cmp.Compare(a.Gang.Name, b.Gang.Name))
+		compareNames(a.Gang.UnitName, b.Gang.UnitName))
 }
 
 // renew returns the reservation of a unit with other nodes.

@@ -182,8 +182,9 @@ func (s *Scheduler) wake() {
 		now := queue.Seen{Revision: newest, Domains: s.domains(l.Shape)}
 		wakes := s.helped(l, seen, now)
 		if wakes {
-			delete(s.vain, sleeper{l.Queue(), l.Shape})
-			delete(s.gained, sleeper{l.Queue(), l.Shape})
+			key := sleepers(l)
+			delete(s.vain, key)
+			delete(s.gained, key)
 		}
 		return now, wakes
 	})
@@ -228,7 +229,7 @@ func frees(shape *queue.Shape) cluster.ChangeKind {
 // helps reports whether a node on which more is free than before wakes those who sleep at once; where a single pod fits, it only has hope. A gang has to find room for as many members as found
 // none: so much is gained with each node at most.
 func (s *Scheduler) helps(l *queue.Line, slot cluster.Slot) bool {
-	key := sleeper{l.Queue(), l.Shape}
+	key := sleepers(l)
 	vain, preempts := s.vain[key]
 	if id := s.store.Reservation(slot); id != cluster.NoReservation && s.uses(l, id, slot) {
 		return true

@@ -273,13 +273,16 @@ func (s *Scheduler) explainedUnit(u *queue.Unit, ask *place.Ask, in *instance, n
 	return v, true
 }
 
-// sleeper is whose units sleep and wake together.
+// sleeper is whose units sleep and wake together: those of one line. Its name outlives the line.
 type sleeper struct {
-	queue *cluster.Queue
-	shape *queue.Shape
+	queue  *cluster.Queue
+	tenant string
+	shape  *queue.Shape
 }
 
-func sleeperOf(u *queue.Unit) sleeper { return sleeper{u.Queue(), u.Shape} }
+func sleeperOf(u *queue.Unit) sleeper { return sleeper{u.Queue(), u.Tenant(), u.Shape} }
+
+func sleepers(l *queue.Line) sleeper { return sleeper{l.Queue(), l.Tenant(), l.Shape} }
 
 // seen is what a unit that fits nowhere has looked at.
 func (s *Scheduler) seen(u *queue.Unit, in *instance) queue.Seen {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
@@ -403,8 +404,8 @@ func (c *checker) compare() {
 	if store.Nodes() != len(c.nodes) {
 		c.s.violate("the ledger has %d nodes; the scheduler was told of %d", store.Nodes(), len(c.nodes))
 	}
-	for uid, m := range c.pods {
-		p := store.Pod(uid)
+	for _, uid := range slices.Sorted(maps.Keys(c.pods)) {
+		p, m := store.Pod(uid), c.pods[uid]
 		switch {
 		case p == nil && (m.ours || m.node != ""):
 			c.s.violate("the ledger has lost pod %s", uid)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
@@ -176,10 +177,10 @@ func (c *checker) judgeTenants(plan *cluster.Plan) {
 		}
 		comers[m.unit] = append(comers[m.unit], comer{m, c.nodes[plan.Placements[i].Node]})
 	}
-	for name, list := range comers {
+	for _, name := range slices.SortedFunc(maps.Keys(comers), compareNames) { // in order, for what is said of the first that is wrong
 		if !name.IsZero() {
-			c.judgeWhole(name, list)
-			c.judgePacking(name, list)
+			c.judgeWhole(name, comers[name])
+			c.judgePacking(name, comers[name])
 		}
 	}
 	c.judgeTorn(plan)
@@ -279,8 +280,8 @@ func (c *checker) judgeTorn(plan *cluster.Plan) {
 			taken[m.unit]++
 		}
 	}
-	for name, n := range taken {
-		f := c.tenants.units[name]
+	for _, name := range slices.SortedFunc(maps.Keys(taken), compareNames) {
+		n, f := taken[name], c.tenants.units[name]
 		left := c.gang(name).placed() - n
 		if f != nil && left > 0 && (left < int(f.MinMember) || f.Indivisible) {
 			c.s.violate("unit %s is torn: %d of its members go, %d stay, it needs %d", name, n, left, f.MinMember)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"math"
 	"math/big"
 	"slices"
@@ -178,12 +179,12 @@ func (b bill) add(t *tenants, namespace string, r *cluster.Requirements) {
 
 // forbids names a queue whose limit is exceeded by asks on top of what is used, or whose place is in doubt; empty when there is none.
 func (t *tenants) forbids(used, asks bill) string {
-	for name, amounts := range asks {
+	for _, name := range slices.Sorted(maps.Keys(asks)) {
 		if _, closed := t.above(name); closed {
 			return name + " has no place in the tree"
 		}
-		for r, asked := range amounts {
-			if asked > 0 && used[name][r]+asked > t.limit(name, r) {
+		for _, r := range slices.Sorted(maps.Keys(asks[name])) {
+			if asked := asks[name][r]; asked > 0 && used[name][r]+asked > t.limit(name, r) {
 				return name + " has not enough " + r
 			}
 		}

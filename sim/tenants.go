@@ -43,8 +43,10 @@ func (t *tenants) listNamespaces() []cluster.Namespace {
 }
 
 func (t *tenants) unitNames() []cluster.UnitName {
-	return slices.SortedFunc(maps.Keys(t.units), func(a, b cluster.UnitName) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(t.units), compareNames)
 }
+
+func compareNames(a, b cluster.UnitName) int { return strings.Compare(a.String(), b.String()) }
 
 func (t *tenants) listUnits() []*cluster.UnitFacts {
 	var list []*cluster.UnitFacts

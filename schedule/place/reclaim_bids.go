@@ -204,11 +204,13 @@ func (t *bidTable) best(s *seeker) (cluster.Slot, offer, bool) {
 }
 
 // eased reports whether something may be had from a queue that could not be before, or more willingly, so that offers may have become
-// cheaper. One step of the level is not noticed: it comes and goes with every pod.
-func (t *bidTable) eased(s *seeker) bool {
+// cheaper. One step of the level is not noticed: it comes and goes with every pod. All queues are looked at even when the first tells: which
+// of them the next table knows must not depend on the order of a map.
+func (t *bidTable) eased(s *seeker) (eased bool) {
 	for q, was := range t.regimes {
 		if t.r.store.Queue(q.Name) != q {
-			return true
+			eased = true
+			continue
 		}
 		a := s.books.account(q)
 		if !a.seen {
@@ -216,12 +218,13 @@ func (t *bidTable) eased(s *seeker) bool {
 		}
 		is := s.books.regime(a)
 		if is.over > was.over+1 || is.priority != was.priority || is.shares != was.shares || is.excess&^was.excess != 0 || is.fork&^was.fork != 0 {
-			return true
+			eased = true
+			continue
 		}
 		was.over, was.excess, was.fork = min(was.over, is.over), was.excess&is.excess, was.fork&is.fork
 		t.regimes[q] = was
 	}
-	return false
+	return eased
 }
 
 // regime is what may be taken from a queue now.

@@ -15,16 +15,26 @@ type Line struct {
 	units    *heap.Heap[*Unit]
 	jam      *jam // of those for which a limit leaves no room, nil for none
 	position int  // in the node's heap, -1 when parked or empty
-	parked   bool //
+	parked   bool
+	bed      int  // while parked: where it stands among those that are
 	seen     Seen // while parked: what is known not to help
 
 	idle           bool // nobody waits in it
 	earlier, later *Line
-	slept, woke    bool // while the tree is planted: how its units came
+	// While the tree is planted: how its units came, and that some have.
+	slept, woke, moved bool
 }
 
 // Queue is the queue that the units wait in.
 func (l *Line) Queue() *cluster.Queue { return l.node.queue }
+
+// Tenant is the namespace of all its units where namespaces share the queue fairly, else empty.
+func (l *Line) Tenant() string {
+	if l.node.parent != nil && l.node.parent.tenants != nil {
+		return l.node.name
+	}
+	return ""
+}
 
 // Len is the number of units that are ready, or sleep because the line does.
 func (l *Line) Len() int { return l.units.Len() }
@@ -158,8 +168,7 @@ func (q *Queue) leave(u *Unit) {
 	l.units.Remove(u.position)
 	u.at = out
 	if l.units.Len() == 0 && l.parked {
-		l.parked = false
-		delete(q.parked, l)
+		q.rouse(l)
 	}
 	q.rank(l)
 	q.rest(l)
@@ -191,8 +200,8 @@ func (q *Queue) park(l *Line, seen Seen) {
 	}
 	q.active -= l.units.Len()
 	q.sleeping += l.units.Len()
-	l.parked = true
-	q.parked[l] = struct{}{}
+	l.parked, l.bed = true, len(q.parked)
+	q.parked = append(q.parked, l)
 	q.rank(l)
 }
 
@@ -201,9 +210,17 @@ func (q *Queue) Wake(l *Line) {
 	if l == nil || !l.parked {
 		return
 	}
-	delete(q.parked, l)
+	q.rouse(l)
 	q.sleeping -= l.units.Len()
 	q.active += l.units.Len()
-	l.parked = false
 	q.rank(l)
+}
+
+// rouse strikes a line off the list of those that are parked.
+func (q *Queue) rouse(l *Line) {
+	end := len(q.parked) - 1
+	last := q.parked[end]
+	q.parked[l.bed], last.bed = last, l.bed
+	q.parked[end] = nil
+	q.parked, l.parked = q.parked[:end], false
 }

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
@@ -23,33 +25,44 @@ func (q *Queue) plant() {
 		s.measure(q.capacity)
 	})
 	q.root.reorder(q)
-	for l := range q.parked {
+	for _, l := range q.parked {
 		l.parked = false
 		l.slept = true
 	}
 	clear(q.parked)
+	q.parked = q.parked[:0]
 	clear(q.jams)
 	q.lapsed, q.idle, q.active, q.sleeping, q.jammed = nil, idleLines{}, 0, 0, 0
-	moved := make(map[*Line]struct{})
-	for _, u := range q.units {
-		if u.Gang == nil {
-			q.replant(u, moved)
-		}
+	var moved []*Line
+	for _, u := range q.arrived() {
+		moved = q.replant(u, moved)
 	}
-	for _, u := range q.gangs {
-		q.replant(u, moved)
-	}
-	for l := range moved {
+	for _, l := range moved {
 		if l.slept && !l.woke {
 			q.park(l, l.seen)
 		}
-		l.slept, l.woke = false, false
+		l.slept, l.woke, l.moved = false, false, false
 	}
 	q.shapes.each(func(s *Shape) {
 		if s.lines == 0 {
 			q.shapes.forget(s)
 		}
 	})
+}
+
+// arrived lists all units by their arrival: what the heaps of the lines look like inside, which EachWaiting shows, must not depend on a map.
+func (q *Queue) arrived() []*Unit {
+	list := make([]*Unit, 0, len(q.units))
+	for _, u := range q.units {
+		if u.Gang == nil {
+			list = append(list, u)
+		}
+	}
+	for _, u := range q.gangs {
+		list = append(list, u)
+	}
+	slices.SortFunc(list, func(a, b *Unit) int { return cmp.Compare(a.sequence, b.sequence) })
+	return list
 }
 
 // grow makes the node of a queue and of those below it.
@@ -112,18 +125,18 @@ func (p *policy) lines() func(a, b *Line) bool {
 	return func(a, b *Line) bool { return p.units(a.units.First(), b.units.First()) }
 }
 
-// replant puts a unit where it belongs in the new tree.
-func (q *Queue) replant(u *Unit, moved map[*Line]struct{}) {
+// replant puts a unit where it belongs in the new tree, and its line, once, on the list of those that may have to sleep.
+func (q *Queue) replant(u *Unit, moved []*Line) []*Line {
 	from, was := u.line, u.home
 	u.home, u.probe, u.line, u.refused = q.nodeOf(u.sample()), nil, nil, false
 	u.home.add(1, u.pods())
 	if u.at != inLine && u.at != inJam {
-		return
+		return moved
 	}
 	jammed := u.at == inJam
 	q.enter(u)
 	if jammed || was.queue != u.home.queue {
-		return
+		return moved
 	}
 	l := u.line
 	switch {
@@ -132,7 +145,11 @@ func (q *Queue) replant(u *Unit, moved map[*Line]struct{}) {
 	case !l.slept || from.seen.Revision < l.seen.Revision:
 		l.slept, l.seen = true, from.seen
 	}
-	moved[l] = struct{}{}
+	if l.moved {
+		return moved
+	}
+	l.moved = true
+	return append(moved, l)
 }
 
 // pastKey names a node whose history outlives the tree.

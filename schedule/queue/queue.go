@@ -42,7 +42,7 @@ type Queue struct {
 
 	shapes shapes
 	idle   idleLines
-	parked map[*Line]struct{}
+	parked []*Line
 	jams   map[*cluster.Queue][]*jam
 	lapsed []*jam
 
@@ -70,7 +70,6 @@ func New(store *cluster.Store) *Queue {
 		units:  make(map[cluster.UID]*Unit),
 		gangs:  make(map[*cluster.Unit]*Unit),
 		shapes: shapes{singles: make(map[*cluster.Class]*Shape), gangs: make(map[string]*Shape)},
-		parked: make(map[*Line]struct{}),
 		jams:   make(map[*cluster.Queue][]*jam),
 		rested: heap.New(
 			func(a, b *Unit) bool {
@@ -371,9 +370,10 @@ func (q *Queue) NextExpiry() (time.Time, bool) {
 }
 
 // Parked calls visit for each parked line with what did not help it; visit returns what it has looked at, and whether to wake the line. The
-// order is unspecified, and does not matter: waking one line does not affect another's.
+// order says nothing, but is the same whenever the history is.
 func (q *Queue) Parked(visit func(l *Line, seen Seen) (Seen, bool)) {
-	for l := range q.parked {
+	for i := len(q.parked) - 1; i >= 0; i-- { // backwards, for waking a line moves the last one to its place
+		l := q.parked[i]
 		seen, wake := visit(l, l.seen)
 		l.seen = seen
 		if wake {

@@ -116,6 +116,14 @@ func (u *Unit) Need() int {
 // Queue is the queue that the unit is charged to.
 func (u *Unit) Queue() *cluster.Queue { return u.sample().Queue() }
 
+// Tenant is what Line.Tenant is of the line that the unit waits in when it is ready.
+func (u *Unit) Tenant() string {
+	if u.home.tenants == nil {
+		return ""
+	}
+	return u.namespace()
+}
+
 // Line returns the units that sleep and wake with this one; nil while it is not among them.
 func (u *Unit) Line() *Line {
 	if u.at != inLine {
