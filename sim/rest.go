@@ -168,8 +168,9 @@ func (s *simulation) asksOf(p *pod) bill {
 	return b
 }
 
-// checkOwed looks for single pods that wait though their queue would stay within its guarantee with them, and one pod that another queue
-// has wholly borrowed is in the way.
+// checkOwed looks for single pods that wait though their queue, and those above it that the other is not below, would stay within their
+// guarantees with them, and one pod that another queue has wholly borrowed is in the way. A queue that is beyond its own guarantee takes
+// nothing, even if the one above it is within its.
 func (s *simulation) checkOwed(used bill) {
 	type kind struct{ group, what string }
 	checked := make(map[kind]bool)
@@ -204,10 +205,7 @@ func (s *simulation) owes(p *pod, n *node, used bill) {
 		if side == "" || mine == "" || t.keeps(from, side) {
 			continue
 		}
-		within, borrowed := true, true
-		for r, amount := range asks[mine] {
-			within = within && (r == resource.NamePods || used[mine][r]+amount <= t.guaranteed(mine, r))
-		}
+		within, borrowed := t.within(t.queueOf(to), mine, used, asks), true
 		for r, amount := range charge(s.api.requirements(v)) {
 			borrowed = borrowed && (r == resource.NamePods || used[side][r]-amount >= t.guaranteed(side, r))
 		}
@@ -221,6 +219,22 @@ func (s *simulation) owes(p *pod, n *node, used bill) {
 			s.violate("at rest, but pod %s waits within the guarantee of queue %s, while %s on node %s is borrowed by queue %s", p.uid, mine, v.uid, n.object.Name, side)
 		}
 	}
+}
+
+// within says whether a queue and those above it, up to a side of the tree, stay within their guarantees with what is asked added.
+func (t *tenants) within(queue, side string, used, asks bill) bool {
+	chain, _ := t.above(queue)
+	for _, name := range chain {
+		for r, amount := range asks[name] {
+			if r != resource.NamePods && used[name][r]+amount > t.guaranteed(name, r) {
+				return false
+			}
+		}
+		if name == side {
+			break
+		}
+	}
+	return true
 }
 
 // keeps says whether a queue on the way from a namespace up to a side of the tree keeps what it has borrowed; with no side, the namespace's own.

@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/scenario"
+	"hilbert.dev/hilbert/resource"
 )
 
 const tenantedWorkload = "nodes=12,pods=300,classes=8,minutes=5,load=150,queues=6,gangs=60"
@@ -178,5 +179,34 @@ run 1m
 		if held := err != nil && strings.Contains(err.Error(), "waits within the guarantee of queue owner"); held != blind {
 			t.Errorf("blind: %v; got %v", blind, err)
 		}
+	}
+}
+
+// TestOwnGuaranteeBinds: what a queue above has left of its guarantee entitles none of those below that have used up their own.
+func TestOwnGuaranteeBinds(t *testing.T) {
+	f, err := scenario.Parse("f", `nodes n count=2 cpu=8 mem=64
+queue owner guaranteed=cpu:12
+queue branch parent=owner guaranteed=cpu:4
+queue guest
+namespace own queue=branch
+namespace lent queue=guest
+pods lent/x count=3 cpu=4
+run 1m
+pods own/x count=2 cpu=4
+run 1m
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newPlay(t.Context(), f, playOptions(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.all(f); err != nil {
+		t.Error(err)
+	}
+	used := s.api.usage()
+	if got := [2]int64{used["branch"][resource.NameCPU], used["guest"][resource.NameCPU]}; got != [2]int64{4000, 12000} {
+		t.Errorf("branch and guest have %v, want 4 and 12 cores", got)
 	}
 }
