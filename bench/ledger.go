@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
 )
@@ -24,6 +25,11 @@ func (n *Node) ClusterNode() *cluster.Node {
 	return node
 }
 
+// headroom is what a node that lends offers.
+func (n *Node) headroom() cluster.Headroom {
+	return cluster.Headroom{State: cluster.HeadroomOpen, MilliCPU: n.CPU / 2, Memory: n.Memory / 2}
+}
+
 // Namespace is where all pods are.
 const Namespace = "bench"
 
@@ -37,6 +43,11 @@ func (c *Class) Facts() cluster.PodFacts {
 	r := &cluster.Requirements{
 		Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: c.CPU}, {Name: resource.NameMemory, Amount: c.Memory}},
 		ScoreCPU: c.CPU, ScoreMemory: c.Memory,
+	}
+	if c.Reclaimed {
+		r = &cluster.Requirements{Reclaimed: true, Requests: []resource.Quantity{
+			{Name: spec.ResourceReclaimedCPU, Amount: c.CPU}, {Name: spec.ResourceReclaimedMemory, Amount: c.Memory},
+		}}
 	}
 	if c.Pool != "" {
 		r.NodeSelector = []cluster.Label{{Key: LabelPool, Value: c.Pool}}
@@ -57,7 +68,7 @@ func (c *Class) Facts() cluster.PodFacts {
 		r.AntiAffinity = []cluster.AffinityTerm{{TopologyKey: LabelHostname, Pods: pods}}
 	case Affinity:
 		r.Affinity = []cluster.AffinityTerm{{TopologyKey: LabelZone, Pods: pods}}
-	case Basic, Batch, Preempt, Mixed: // kinds of Scenario, not of Class
+	case Basic, Batch, Preempt, Lent, Reclaimed, Mixed: // kinds of Scenario, not of Class
 	}
 	return facts
 }
@@ -75,6 +86,9 @@ func NewStore(nodes []Node, classes []Class, order []int, defaults ...cluster.Sp
 	store := cluster.NewStore(defaults...)
 	for i := range nodes {
 		store.Apply(cluster.NodeUpserted{Node: nodes[i].ClusterNode()})
+		if nodes[i].Lends {
+			store.Apply(cluster.NodeReported{Node: nodes[i].Name, Report: &cluster.NodeReport{Headroom: nodes[i].headroom()}})
+		}
 	}
 	templates := make([]cluster.PodFacts, len(classes))
 	for i := range classes {

@@ -33,6 +33,10 @@ const (
 	Batch Case = "batch"
 	// Preempt: the nodes are full of pods of priority 0, PreemptVictims on each; a pod of PreemptorPriority fits once one of them has left.
 	Preempt Case = "preempt"
+	// Lent: as Basic, where all nodes lend half of what they have.
+	Lent Case = "lent"
+	// Reclaimed: as Lent; every other class asks for what is lent, and for nothing else.
+	Reclaimed Case = "reclaimed"
 	// Mixed: the classes take turns to be Owned, Spread, AntiAffinity and Affinity.
 	Mixed Case = "mixed"
 )
@@ -60,6 +64,8 @@ type Node struct {
 	CPU    int64 // millicores
 	Memory int64 // bytes
 	Pods   int64
+	// Lends: half of its CPU and memory may be held by reclaimed pods.
+	Lends bool
 	// Tainted: NoSchedule for the pods of other classes; Shunned: PreferNoSchedule.
 	Tainted, Shunned bool
 }
@@ -73,6 +79,8 @@ type Class struct {
 	Pool string
 	// Tolerates the taint.
 	Tolerates bool
+	// Reclaimed: it asks for its CPU and memory of what nodes lend.
+	Reclaimed bool
 	// Constraint is one of Owned, Spread, AntiAffinity, Affinity, or empty.
 	Constraint Case
 }
@@ -192,6 +200,7 @@ func (s *Scenario) GenerateNodes() []Node {
 			Pods:    250,
 			Tainted: random.IntN(20) == 0,
 			Shunned: random.IntN(10) == 0,
+			Lends:   s.Case == Lent || s.Case == Reclaimed,
 		}
 	}
 	return nodes
@@ -219,7 +228,9 @@ func (s *Scenario) GenerateClasses() []Class {
 			c.CPU, c.Memory, c.Pool = 30000, 1<<30, ""
 		case Preempt: // any node, the tainted too
 			c.CPU, c.Memory, c.Pool, c.Tolerates = 7500, 1<<30, "", true
-		case Basic:
+		case Reclaimed:
+			c.Reclaimed = i%2 == 1
+		case Basic, Lent:
 		}
 	}
 	return classes
