@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +105,23 @@ func TestSameSeedSameDay(t *testing.T) {
 	}
 	if one == text(3, 2) {
 		t.Error("another seed is the same day")
+	}
+}
+
+// Ablations by name are all that is played, with the baseline; a name that nobody knows is a mistake.
+func TestOnlySomeAblations(t *testing.T) {
+	t.Parallel()
+	plan := Plan{Only: []string{"noHold", "naive"}, SmallNodes: 1}
+	res, err := Run(t.Context(), short(1, 40*time.Minute), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Sorted(maps.Keys(res.Ablations)); !slices.Equal(got, []string{"baseline", "naive", "noHold"}) || len(res.Variants) != 0 {
+		t.Errorf("played %v and %d days", got, len(res.Variants))
+	}
+	plan.Only = append(plan.Only, "noSuchLaw")
+	if _, err := Run(t.Context(), short(1, time.Hour), plan); err == nil || !strings.Contains(err.Error(), "noSuchLaw") {
+		t.Errorf("got %v", err)
 	}
 }
 

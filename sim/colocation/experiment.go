@@ -2,7 +2,9 @@ package colocation
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,9 +74,11 @@ type Swept struct {
 type Plan struct {
 	// Ablations and Sweep are run on SmallNodes at most.
 	Ablations, Sweep, Together bool
-	SmallNodes                 int
-	JobsFrom                   string // for the setup
-	Workers                    int    // 0: as many as there are CPUs
+	// Only are names of ablations and controls: then they and the baseline are all that is run.
+	Only       []string
+	SmallNodes int
+	JobsFrom   string // for the setup
+	Workers    int    // 0: as many as there are CPUs
 }
 
 // Run plays all variants, several at a time; what they come to does not depend on how many.
@@ -90,6 +94,13 @@ func Run(ctx context.Context, o *Options, plan Plan) (*Result, error) {
 			Tide: o.Tide.Name, Use: o.Use.Name, Jobs: plan.JobsFrom, Model: o.Model, Laws: o.Laws,
 		},
 	}
+	if len(plan.Only) > 0 {
+		variants, err := chosen(o.Laws, plan.Only)
+		if err != nil {
+			return nil, err
+		}
+		return res, runAll(ctx, res.ablate(o, small, variants), plan.Workers)
+	}
 	var tasks []task
 	for _, mode := range []Mode{ModeHilbert, ModeNaive, ModeRequests} {
 		tasks = append(tasks, task{o, Variant{Name: string(mode), Mode: mode}, func(out *Outcome) { res.Variants = append(res.Variants, out) }})
@@ -98,7 +109,7 @@ func Run(ctx context.Context, o *Options, plan Plan) (*Result, error) {
 		tasks = append(tasks, res.together(o, small))
 	}
 	if plan.Ablations {
-		tasks = append(tasks, res.ablate(o, small)...)
+		tasks = append(tasks, res.ablate(o, small, ablations(o.Laws))...)
 	}
 	if plan.Sweep {
 		tasks = append(tasks, res.sweep(o, small)...)
@@ -208,7 +219,7 @@ func (t *Together) judge() {
 	}
 }
 
-// ablations are the laws that can be switched off.
+// ablations are the laws that can be switched off, the baseline first.
 func ablations(laws advise.Params) []Variant {
 	with := func(name string, change func(*advise.Params)) Variant {
 		changed := laws
@@ -239,7 +250,23 @@ func ablations(laws advise.Params) []Variant {
 // deaf is a threshold that nothing reaches.
 const deaf = 1e6
 
-func (res *Result) ablate(o *Options, nodes int) []task {
+// chosen are the baseline and what is named, of the ablations and of the controls, which are no ablations.
+func chosen(laws advise.Params, names []string) (out []Variant, err error) {
+	all := append(ablations(laws), Variant{Name: string(ModeNaive), Mode: ModeNaive}, Variant{Name: string(ModeRequests), Mode: ModeRequests})
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(v Variant) bool { return v.Name == name }) {
+			return nil, fmt.Errorf("colocation: there is no ablation or control %q", name)
+		}
+	}
+	for i := range all {
+		if i == 0 || slices.Contains(names, all[i].Name) {
+			out = append(out, all[i])
+		}
+	}
+	return out, nil
+}
+
+func (res *Result) ablate(o *Options, nodes int, variants []Variant) []task {
 	small := *o
 	small.Nodes = nodes
 	for _, part := range []time.Duration{2, 4} {
@@ -248,7 +275,7 @@ func (res *Result) ablate(o *Options, nodes int) []task {
 		})
 	}
 	var tasks []task
-	for _, v := range ablations(o.Laws) {
+	for _, v := range variants {
 		tasks = append(tasks, task{&small, v, func(out *Outcome) {
 			out.Series = nil
 			res.Ablations[v.Name] = out

@@ -27,6 +27,7 @@ type colocationFlags struct {
 	days                 float64
 	step                 time.Duration
 	sweep, noAblations   bool
+	only                 []string
 	output, report       string
 	set                  map[string]string
 	workers              int
@@ -57,6 +58,7 @@ in production; the machines are a model (docs/adr/0009-the-machine-model.md). Th
 	flags.DurationVar(&f.step, "step", time.Second, "how often agents look, in whole seconds")
 	flags.BoolVar(&f.sweep, "sweep", false, "play it also with what neighbours cost times 0.5, 1 and 2")
 	flags.BoolVar(&f.noAblations, "no-ablations", false, "leave out the variants without one law")
+	flags.StringSliceVar(&f.only, "ablations", nil, "play nothing but these ablations and controls, beside the baseline: for example noForecast,noHold,naive")
 	flags.StringToStringVar(&f.set, "set", nil, "parameters of the laws, for example targetUse=0.6,riseAfter=60s")
 	flags.IntVar(&f.workers, "workers", 0, "variants played at one time; 0: as many as there are CPUs")
 	flags.StringVarP(&f.output, "output", "o", outputTable, "table or json")
@@ -72,7 +74,7 @@ func runColocation(cmd *cobra.Command, f *colocationFlags) error {
 	watch := newDays(cmd.ErrOrStderr())
 	o.Progress = watch.passed
 	result, err := colocation.Run(cmd.Context(), o, colocation.Plan{
-		Ablations: !f.noAblations, Sweep: f.sweep, Together: true, SmallNodes: f.ablationNodes, JobsFrom: from, Workers: f.workers,
+		Ablations: !f.noAblations, Only: f.only, Sweep: f.sweep, Together: true, SmallNodes: f.ablationNodes, JobsFrom: from, Workers: f.workers,
 	})
 	if err != nil {
 		return err
@@ -99,6 +101,8 @@ func (f *colocationFlags) options() (*colocation.Options, string, error) {
 	switch {
 	case f.output != outputTable && f.output != outputJSON:
 		return nil, "", fmt.Errorf("sim colocation: --output %q is not known; write table or json", f.output)
+	case f.report != "" && len(f.only) > 0:
+		return nil, "", errors.New("sim colocation: --report shows days, and with --ablations none is played; leave one of them out")
 	case f.synthetic && (f.tide != "" || f.use != ""):
 		return nil, "", errors.New("sim colocation: --tide and --use are files; leave them out with --synthetic")
 	case !f.synthetic && (f.tide == "" || f.use == ""):
