@@ -45,10 +45,10 @@ func deployed(t *testing.T) []runtime.Object {
 	return out
 }
 
-// The roles that are deployed grant what Permissions and OptionalPermissions list, to the verb, and to the agent what AgentPermissions lists.
+// The roles that are deployed grant what Permissions and OptionalPermissions list, to the verb, and to the agent what AgentPermissions and AgentKubeletPermissions list.
 func TestRolesGrantThePermissions(t *testing.T) {
 	grants(t, "hilbertd", slices.Concat(Permissions, OptionalPermissions))
-	grants(t, "hilbert-agent", AgentPermissions)
+	grants(t, "hilbert-agent", slices.Concat(AgentPermissions, AgentKubeletPermissions))
 }
 
 // grants compares the roles whose names begin so with what they should permit.

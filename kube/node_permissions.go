@@ -2,6 +2,12 @@ package kube
 
 import "hilbert.dev/hilbert/api/node/v1alpha1"
 
+// AgentKubeletPermissions is what the agent asks of kubelets, who ask the API server whether it may. RBAC cannot say which kubelet: an agent may see what
+// pods of other nodes use.
+var AgentKubeletPermissions = []Permission{
+	{Resource: "nodes/stats", Verbs: []string{"get"}},
+}
+
 // AgentPermissions is everything that the agent of a node needs to be allowed on the API server, and no more. RBAC cannot say which
 // CustomNodeResource, and whose pods: deploy/policies/cnr-own-node.yaml says the first.
 var AgentPermissions = []Permission{

@@ -45,7 +45,9 @@ type Options struct {
 	// mounted with memory_recursiveprot.
 	Thresholds []evict.Threshold
 	Disks      func() (root, images evict.Disk)
-	Recursive  bool
+	// Storage says what pods hold of them; nil: nobody does.
+	Storage   StorageReader
+	Recursive bool
 	// Uptime is how long the node has been up. What the laws remember counts from there.
 	Uptime time.Duration
 	// Scraper asks pods for the metrics that their profiles want; nil: nobody does.
@@ -94,6 +96,7 @@ type Agent struct {
 	memory     memory
 	profiling  profiling
 	disks      disks
+	storage    stored
 	devices    devices
 	governing  governing
 	troubles   troubles

@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/scrape"
 	"hilbert.dev/hilbert/node/shrink"
+	"hilbert.dev/hilbert/node/storage"
 )
 
 // Counts are what the agent has done since it was started. All only grow.
@@ -49,6 +50,9 @@ type State struct {
 	Shrinking  shrink.Counts
 	Stops      uint64 // pods that the agent stopped itself
 	Scrapes    map[scrape.Outcome]uint64
+	// Storage counts questions to the kubelet what pods hold of file systems; StorageKnown is of how many pods it is known now.
+	Storage      map[storage.Outcome]uint64
+	StorageKnown int
 	// Steered counts pods by the name of their profile; SteeredPools is what their pools should have, in millicores.
 	Steered      map[string]Steered
 	SteeredPools map[string]int64
@@ -66,6 +70,7 @@ func (a *Agent) State() State {
 	if a.profiling.scraper != nil {
 		s.Scrapes = a.profiling.scraper.Counts()
 	}
+	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(time.Now())
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
 	s.Notes, s.Refused = maps.Clone(a.counts.Notes), maps.Clone(a.counts.Refused)
 	a.observer.mu.Lock()

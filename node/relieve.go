@@ -37,6 +37,7 @@ const disksEvery = 10 * time.Second
 // relieve runs the eviction manager on what was seen, and does what it says.
 func (a *Agent) relieve(s *sensor, now time.Time) {
 	r := &a.relief
+	a.askStorage(now)
 	o := s.relief(now)
 	r.decision = evict.Step(&o, &r.params, &r.memory)
 	maps.DeleteFunc(r.stopped, func(_ string, until time.Time) bool { return now.After(until) })
@@ -128,8 +129,12 @@ func (s *sensor) relief(now time.Time) evict.Observation {
 		o.Zones = append(o.Zones, evict.Zone{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: z.InactiveFile})
 	}
 	o.Root, o.Images = a.disks.look(now)
+	if images := a.storage.reading.Images(now); images != (evict.Disk{}) {
+		o.Images = images
+	}
 	for _, uid := range sortedKeys(a.pods) {
 		if pod, ok := s.reliefPod(uid); ok {
+			pod.Root, pod.Images = a.storage.reading.Pod(uid, now)
 			o.Pods = append(o.Pods, pod)
 		}
 	}

@@ -2,14 +2,19 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/storage"
 )
 
 // crowded is a node with an online pod and two reclaimed ones, of which low has the lower priority.
@@ -194,5 +199,67 @@ func TestWhatRunsKeepsItsMemory(t *testing.T) {
 	l.run(60)
 	if high := limit(); high == 0 || high >= amount {
 		t.Errorf("where memory is short, memory.high of a reclaimed pod is %d", high)
+	}
+}
+
+// kubelet says what pods hold of file systems.
+type kubelet struct {
+	mu    sync.Mutex
+	text  string
+	asked int
+}
+
+func (k *kubelet) Read(context.Context) (*storage.Reading, storage.Outcome, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked++
+	if k.text == "" {
+		return nil, storage.NoAnswer, errors.New("it does not answer")
+	}
+	r, err := storage.Parse(strings.NewReader(k.text))
+	return r, storage.Read, err
+}
+
+// holding is a summary of that time: what low and high hold of the one file system, in GiB.
+func holding(now time.Time, low, high int) string {
+	at := now.UTC().Format(time.RFC3339)
+	pod := func(uid string, held int) string {
+		return fmt.Sprintf(`{"podRef":{"uid":%q},"ephemeral-storage":{"time":%q,"usedBytes":%d,"inodesUsed":9}}`, uid, at, held<<30)
+	}
+	fs := fmt.Sprintf(`{"time":%q,"availableBytes":1,"capacityBytes":100}`, at)
+	return fmt.Sprintf(`{"node":{"fs":%s,"runtime":{"imageFs":%[1]s}},"pods":[%s,%s]}`, fs, pod("low", low), pod("high", high))
+}
+
+// Where the file system of pods gets short, the reclaimed pod that holds most of it is wished away; while nobody says who holds what, nobody is.
+func TestReliefOfDisks(t *testing.T) {
+	l, _, low, high := crowded(t)
+	k := &kubelet{}
+	l.agent.Ask(time.Minute, func(a *Agent) {
+		a.options.Storage = k
+		a.pods[low.UID].priority, a.pods[high.UID].priority = 0, 0
+		a.disks.read = func() (root, images evict.Disk) {
+			return evict.Disk{BytesTotal: advise.Known(100 << 30), Bytes: advise.Known(11 << 30)}, images
+		}
+	})
+	said := l.run(30)
+	l.eventually("the kubelet was asked", func() bool { k.mu.Lock(); defer k.mu.Unlock(); return k.asked == 1 })
+	if len(said.Evictions) != 0 {
+		t.Fatalf("wished away are %+v although nobody knows what they hold", said.Evictions)
+	}
+	k.mu.Lock()
+	k.text = holding(l.now.Add(30*time.Second), 2, 8)
+	k.mu.Unlock()
+	l.run(31) // the minute is over
+	l.eventually("the kubelet has answered", func() (known bool) {
+		l.agent.Ask(time.Minute, func(a *Agent) { known = a.storage.reading != nil })
+		return known
+	})
+	if said = l.run(2); len(said.Evictions) != 1 || said.Evictions[0].UID != high.UID || said.Evictions[0].Reason != "RootSpace" {
+		t.Errorf("wished away are %+v, want the pod that holds most", said.Evictions)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.asked != 2 {
+		t.Errorf("the kubelet was asked %d times in a minute", k.asked)
 	}
 }

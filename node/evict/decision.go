@@ -43,6 +43,8 @@ type Pressure struct {
 	// Need is what must be given back for the level to end, Pending what pods that were asked, stopped or are leaving will: in bytes, inodes or CPUs.
 	Need    float64 `json:"need"`
 	Pending float64 `json:"pending"`
+	// Unmeasured is of how many reclaimed pods it is not known what they would give back: none of them is asked for.
+	Unmeasured int `json:"unmeasured,omitempty"`
 	// Blind: the input is missing now; nothing new is asked for.
 	Blind   bool   `json:"blind,omitempty"`
 	Message string `json:"message"`
@@ -115,6 +117,9 @@ func (d *Decision) Explain() string {
 		fmt.Fprintf(&b, ": %s", p.Message)
 		if p.Pending > 0 {
 			fmt.Fprintf(&b, "; %s to come", p.Detector.amount(p.Pending))
+		}
+		if p.Unmeasured > 0 {
+			fmt.Fprintf(&b, "; what %d reclaimed pods would give back is not known", p.Unmeasured)
 		}
 		b.WriteByte('\n')
 	}

@@ -425,5 +425,20 @@ func (s *step) pressure(w *Watch) Pressure {
 		return p
 	}
 	p.Need, p.Pending, p.Message = w.want(), s.pending(w, true), s.message(w)
+	p.Unmeasured = s.unmeasured(w)
 	return p
+}
+
+// unmeasured is of how many reclaimed pods it is not known what they would give back.
+func (s *step) unmeasured(w *Watch) (n int) {
+	for i := range s.o.Pods {
+		pod := &s.o.Pods[i]
+		if pod.Level != spec.QoSReclaimed || pod.Terminating || w.UID != "" && w.UID != pod.UID {
+			continue
+		}
+		if _, ok := value(detectors[w.Detector].resource.gain(pod, w.Zone)); !ok {
+			n++
+		}
+	}
+	return n
 }

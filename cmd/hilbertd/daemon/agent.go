@@ -107,6 +107,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	options.Ports.Checkpoint = node.File(filepath.Join(config.Node.StateDirectory, "checkpoint.json"))
 	options.Ports.Lessons = node.File(filepath.Join(config.Node.StateDirectory, "lessons.json"))
 	options.Ports.Devices = node.File(filepath.Join(config.Node.StateDirectory, "devices.json"))
+	options.Storage = storageReader(config.Node.KubeletDirectory)
 	options.Devices = newDeviceEyes(roots, options.Machine, api.offers, log)
 	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)
 	agent, err := node.New(options)

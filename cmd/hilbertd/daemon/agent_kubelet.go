@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
+	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/storage"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -84,7 +86,26 @@ func parseThreshold(text string) (t evict.Threshold, err error) {
 	return t, nil
 }
 
-// disksOf looks at the file system of the kubelet's directory. That of images is not told apart: where it is another, nothing is known of it.
+// serviceAccount is where a pod has what it is known by, and knows the cluster by.
+const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// storageReader asks the kubelet at the node's address, if the pod is told that. Nobody is asked otherwise. The kubelet shows a certificate that the
+// cluster gave it, or one that it made for itself; either lies in its directory, unless it was given another.
+func storageReader(directory string) node.StorageReader {
+	address := os.Getenv("NODE_ADDRESS")
+	if address == "" {
+		return nil
+	}
+	return &storage.Kubelet{
+		Address: address, Token: filepath.Join(serviceAccount, "token"),
+		Certificates: []string{
+			filepath.Join(directory, "pki", "kubelet-server-current.pem"), filepath.Join(directory, "pki", "kubelet.crt"),
+			filepath.Join(serviceAccount, "ca.crt"),
+		},
+	}
+}
+
+// disksOf looks at the file system of the kubelet's directory. That of images is not told apart: where it is another, the kubelet says so.
 func disksOf(directory string) func() (root, images evict.Disk) {
 	return func() (root, images evict.Disk) {
 		var info syscall.Statfs_t

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/storage"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -63,5 +64,18 @@ func TestKubeletThresholds(t *testing.T) {
 	}
 	if err := params.Check([]evict.Threshold{{Signal: "memory.available", Share: 0.2, Total: 4 << 30}}); err == nil {
 		t.Error("a kubelet that evicts at 20 % is accepted")
+	}
+}
+
+// The kubelet is asked where the pod is told the node's address, and nobody else is.
+func TestStorageReader(t *testing.T) {
+	t.Setenv("NODE_ADDRESS", "")
+	if r := storageReader("/var/lib/kubelet"); r != nil {
+		t.Errorf("without an address %+v is asked", r)
+	}
+	t.Setenv("NODE_ADDRESS", "10.0.0.7")
+	k, ok := storageReader("/var/lib/kubelet").(*storage.Kubelet)
+	if !ok || k.Address != "10.0.0.7" || k.Certificates[0] != "/var/lib/kubelet/pki/kubelet-server-current.pem" {
+		t.Errorf("got %+v", k)
 	}
 }

@@ -23,11 +23,13 @@ var (
 	agentShrunk     = agentDesc("reclaimed_bytes_total", "Memory that was taken from cgroups, as the kernel says.")
 	agentShrinking  = agentDesc("reclaim_requests_in_flight", "Cgroups from which memory is being taken.")
 	agentScrapes    = agentDesc("scrapes_total", "Metrics of ServiceProfiles that were asked for, by outcome.", "outcome")
+	agentStorage    = agentDesc("storage_readings_total", "Questions to the kubelet what pods hold of file systems, by outcome.", "outcome")
+	agentStored     = agentDesc("storage_known_pods", "Pods of which it is known what they hold of file systems.")
 	agentProfiled   = agentDesc("profile_pods", "Pods that follow a ServiceProfile, by whether any of its indicators is known.", "profile", "samples")
 	agentSteered    = agentDesc("steered_cpus", "What pools with a ServiceProfile should have, in CPUs.", "pool")
 	agentLendings   = []*prometheus.Desc{
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentWished, agentGone, agentStopped, agentShrinks,
-		agentShrunk, agentShrinking, agentScrapes, agentProfiled, agentSteered,
+		agentShrunk, agentShrinking, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered,
 	}
 )
 
@@ -67,6 +69,10 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 	for outcome, n := range s.Scrapes {
 		send(prometheus.CounterValue, agentScrapes, float64(n), string(outcome))
 	}
+	for outcome, n := range s.Storage {
+		send(prometheus.CounterValue, agentStorage, float64(n), string(outcome))
+	}
+	send(prometheus.GaugeValue, agentStored, float64(s.StorageKnown))
 	for profile, pods := range s.Steered {
 		send(prometheus.GaugeValue, agentProfiled, float64(pods.Known), profile, "known")
 		send(prometheus.GaugeValue, agentProfiled, float64(pods.Silent), profile, "missing")

@@ -1,0 +1,150 @@
+package storage
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// Port is the kubelet's own.
+	Port = 10250
+	// Timeout bounds a question, MaxBody an answer: the summary takes about 4 KiB for a container, and a node has hundreds of them.
+	Timeout = 10 * time.Second
+	MaxBody = 16 << 20
+)
+
+// Outcome is what became of a question.
+type Outcome string
+
+// The outcomes.
+const (
+	Read      Outcome = "Read"
+	NoAnswer  Outcome = "NoAnswer"  // the kubelet cannot be reached, or is not who it should be
+	Refused   Outcome = "Refused"   // it answers, but not this, or not us
+	Malformed Outcome = "Malformed" // the answer is too long, or no summary
+)
+
+// Outcomes are all of them.
+var Outcomes = [...]Outcome{Read, NoAnswer, Refused, Malformed}
+
+// Kubelet is the one of this node.
+type Kubelet struct {
+	// Address is the node's, without the port; Port is the kubelet's, if it is not the usual one.
+	Address string
+	Port    int
+	// Token is a file with the token that we are known by; the kubelet asks the API server about it.
+	Token string
+	// Certificates are files with what the kubelet may show: its own certificate, or a CA's. They are tried in turn, and read each time, since they are
+	// renewed. Those that are not there are passed over.
+	Certificates []string
+}
+
+// Read asks once.
+func (k *Kubelet) Read(ctx context.Context) (*Reading, Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	token, err := os.ReadFile(k.Token)
+	if err != nil {
+		return nil, NoAnswer, fmt.Errorf("ask the kubelet: %w", err)
+	}
+	var errs []error
+	for _, path := range k.Certificates {
+		trusted, err := trust(path, k.Address)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		r, outcome, err := k.ask(ctx, strings.TrimSpace(string(token)), trusted)
+		var stranger *tls.CertificateVerificationError
+		if !errors.As(err, &stranger) {
+			return r, outcome, err
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", path, err))
+	}
+	return nil, NoAnswer, fmt.Errorf("ask the kubelet: no certificate to know it by: %w", errors.Join(errs...))
+}
+
+// trust makes a TLS configuration of a file of certificates. The kubelet's own, which is first in its file, says itself what name it goes by.
+func trust(path, address string) (*tls.Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("the kubelet's certificate: %w", err)
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: address, MinVersion: tls.VersionTLS12}
+	first := true
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue // the file may have the key too
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("the kubelet's certificate: %s: %w", path, err)
+		}
+		config.RootCAs.AddCert(c)
+		if first && !c.IsCA {
+			config.ServerName = nameOf(c, address)
+		}
+		first = false
+	}
+	if first {
+		return nil, fmt.Errorf("the kubelet's certificate: %s has none", path)
+	}
+	return config, nil
+}
+
+func nameOf(c *x509.Certificate, address string) string {
+	switch {
+	case len(c.DNSNames) > 0:
+		return c.DNSNames[0]
+	case len(c.IPAddresses) > 0:
+		return c.IPAddresses[0].String()
+	}
+	return address
+}
+
+func (k *Kubelet) ask(ctx context.Context, token string, trusted *tls.Config) (*Reading, Outcome, error) {
+	port := k.Port
+	if port == 0 {
+		port = Port
+	}
+	url := "https://" + net.JoinHostPort(k.Address, strconv.Itoa(port)) + "/stats/summary"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, NoAnswer, fmt.Errorf("ask the kubelet: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	client := http.Client{
+		Transport:     &http.Transport{TLSClientConfig: trusted, DisableKeepAlives: true}, // once a minute
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, NoAnswer, fmt.Errorf("ask the kubelet: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }() // it was only read
+	if response.StatusCode != http.StatusOK {
+		return nil, Refused, fmt.Errorf("ask the kubelet: %s says %s", url, response.Status)
+	}
+	body := &io.LimitedReader{R: response.Body, N: MaxBody}
+	r, err := Parse(body)
+	switch {
+	case err == nil:
+		return r, Read, nil
+	case body.N <= 0:
+		return nil, Malformed, fmt.Errorf("ask the kubelet: the answer has more than %d bytes", MaxBody)
+	case ctx.Err() != nil:
+		return nil, NoAnswer, fmt.Errorf("ask the kubelet: %w", context.Cause(ctx))
+	}
+	return nil, Malformed, err
+}
