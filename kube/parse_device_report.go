@@ -135,7 +135,11 @@ func (p *deviceReader) gpu(said *spec.GPU) (gpu topology.GPU, err error) {
 	}
 	for i := range said.Instances {
 		in := &said.Instances[i]
-		if in.Milli < 1 || in.Milli > topology.FullGPU || in.MemoryMiB < 0 || in.MemoryMiB > said.MemoryMiB {
+		if in.Gone { // it keeps its number, and gives nothing, whatever else is said of it
+			gpu.Instances = append(gpu.Instances, topology.Instance{Name: in.Name})
+			continue
+		}
+		if in.Milli < 0 || in.Milli > topology.FullGPU || in.MemoryMiB < 0 || in.MemoryMiB > said.MemoryMiB {
 			return gpu, fmt.Errorf("instance %d: %d thousandths and %d MiB of a GPU with %d MiB", i, in.Milli, in.MemoryMiB, said.MemoryMiB)
 		}
 		gpu.Instances = append(gpu.Instances, topology.Instance{Name: in.Name, Milli: uint16(in.Milli), Memory: uint32(in.MemoryMiB)})

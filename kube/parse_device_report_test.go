@@ -129,7 +129,7 @@ func TestDeviceReportMalformed(t *testing.T) {
 		"devices: GPU 0: grain 1001":                                   func(d *spec.Devices) { d.GPUs[0].Grain = 1001 },
 		"devices: GPU 0: 128 clients":                                  func(d *spec.Devices) { d.GPUs[0].Clients = 128 },
 		"devices: GPU 1: 9 instances":                                  func(d *spec.Devices) { d.GPUs[1].Instances = make([]spec.GPUInstance, 9) },
-		"devices: GPU 1: instance 0: 0 thousandths":                    func(d *spec.Devices) { d.GPUs[1].Instances[0].Milli = 0 },
+		"devices: GPU 1: instance 0: -1 thousandths":                   func(d *spec.Devices) { d.GPUs[1].Instances[0].Milli = -1 },
 		"devices: GPU 1: instance 1: 429 thousandths and 90000 MiB of": func(d *spec.Devices) { d.GPUs[1].Instances[1].MemoryMiB = 90000 },
 		"devices: GPU 0: switch -1":                                    func(d *spec.Devices) { d.GPUs[0].Switch = &negative },
 		"devices: GPU 0: socket 255":                                   func(d *spec.Devices) { d.GPUs[0].Socket = &far },
@@ -327,7 +327,7 @@ func anyDevices(t *rapid.T) *spec.Devices {
 			g.Index = number("index", topology.MaxGPUs)
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "instances") {
-			g.Instances = append(g.Instances, spec.GPUInstance{Milli: number("thousandths", 1001), MemoryMiB: int64(number("part", 100))})
+			g.Instances = append(g.Instances, spec.GPUInstance{Milli: number("thousandths", 1001), MemoryMiB: int64(number("part", 100)), Gone: rapid.Bool().Draw(t, "gone")})
 		}
 		g.Links = rapid.SliceOfN(rapid.IntRange(-1, 256), 0, 3).Draw(t, "links")
 		d.GPUs = append(d.GPUs, g)

@@ -167,8 +167,10 @@ type GPU struct {
 type GPUInstance struct {
 	Name      string `json:"name"` // its profile, "1g.10gb"
 	UUID      string `json:"uuid,omitempty"`
-	Milli     int    `json:"milli"` // thousandths of the GPU's compute
+	Milli     int    `json:"milli"` // thousandths of the GPU's compute; 0: it gives nothing
 	MemoryMiB int64  `json:"memoryMiB"`
+	// Gone: it was unmade, and keeps its number while a pod holds it or one behind it is there.
+	Gone bool `json:"gone,omitempty"`
 }
 
 // NIC is one network card of a node.

@@ -67,9 +67,8 @@ func gpuOf(m *topology.Machine, d *topology.Devices, view *gpu.View, i int) spec
 		said := spec.GPUInstance{
 			Name: cut(cmp.Or(in.Name, "unknown"), maxName), UUID: cut(slot.Instances[k].UUID, maxUUID), Milli: int(in.Milli), MemoryMiB: int64(min(in.Memory, g.Memory)),
 		}
-		if in.Milli == 0 { // it is gone, and keeps its number; the definition has no word for that
-			said.Milli = 1
-			out.Closed = cmp.Or(out.Closed, string(gpu.Reconfigured)+": instances were removed from the middle")
+		if said.Gone = slot.Instances[k].Gone; said.Gone {
+			said.Milli, said.MemoryMiB = 0, 0
 		}
 		out.Instances = append(out.Instances, said)
 	}
