@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -21,6 +22,8 @@ const (
 	CardKind = "hilbert.dev/nic"
 	// fileName is its file. Nobody else has one of that name.
 	fileName = "hilbert.dev-nic.json"
+	// rdmaManager and vfioManager are the same for all functions.
+	rdmaManager, vfioManager = "/dev/infiniband/rdma_cm", "/dev/vfio/vfio"
 )
 
 // Function is a PCI function of a network card: the card, or a virtual function of it.
@@ -52,7 +55,7 @@ func FilesOf(sys fs.FS, address string) ([]string, error) {
 		}
 	}
 	if len(files) > 0 {
-		files = append(files, "/dev/infiniband/rdma_cm")
+		files = append(files, rdmaManager)
 	}
 	if driver, err := fs.ReadLink(sys, path.Join(dir, "driver")); err == nil && path.Base(driver) == "vfio-pci" {
 		group, err := fs.ReadLink(sys, path.Join(dir, "iommu_group"))
@@ -62,10 +65,37 @@ func FilesOf(sys fs.FS, address string) ([]string, error) {
 		if _, err := strconv.ParseUint(path.Base(group), 10, 32); err != nil {
 			return nil, fmt.Errorf("PCI function %s: its IOMMU group: %w", address, err)
 		}
-		files = append(files, "/dev/vfio/vfio", "/dev/vfio/"+path.Base(group))
+		files = append(files, vfioManager, "/dev/vfio/"+path.Base(group))
 	}
 	slices.Sort(files)
 	return files, nil
+}
+
+// VirtualOf are the PCI addresses of a card's virtual functions, in the card's order; none: it has none now. sys is /sys.
+func VirtualOf(sys fs.FS, address string) ([]string, error) {
+	dir := path.Join("bus/pci/devices", address)
+	entries, err := fs.ReadDir(sys, dir)
+	if err != nil {
+		return nil, fmt.Errorf("virtual functions of %s: %w", address, err)
+	}
+	found := make(map[int]string)
+	for _, entry := range entries {
+		number, ok := strings.CutPrefix(entry.Name(), "virtfn")
+		n, err := strconv.Atoi(number)
+		if !ok || err != nil {
+			continue
+		}
+		target, err := fs.ReadLink(sys, path.Join(dir, entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("virtual functions of %s: %w", address, err)
+		}
+		found[n] = path.Base(target)
+	}
+	var out []string
+	for _, n := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, found[n])
+	}
+	return out, nil
 }
 
 // served reports whether a name is of a device that applications open: verbs, and the management datagrams that subnet tools send. Another class
@@ -78,6 +108,11 @@ func served(name string) bool {
 		}
 	}
 	return false
+}
+
+// Alone are the function's files that only one pod may open at a time: its own, and not those that are the same for all functions.
+func (f *Function) Alone() []string {
+	return slices.DeleteFunc(slices.Clone(f.Files), func(file string) bool { return file == rdmaManager || file == vfioManager })
 }
 
 // Describe is the specification of some functions. Those without files are left out: there is nothing to inject.

@@ -16,7 +16,8 @@ const (
 type Node struct {
 	// Ours: we give the GPUs out, or pods hold GPUs that we gave. Otherwise containers without a grant are left alone.
 	Ours bool
-	// All is the CDI device of all GPUs, for observers; empty: there is none.
+	// All is the CDI device of all GPUs, for observers; empty: there is none, or somebody else gives the GPUs out and sees to observers. On a node that
+	// nobody owns yet observers are served: one of them knows the driver, without which the node would never be ours.
 	All string
 }
 
@@ -75,17 +76,12 @@ func Inject(n *Node, p *Pod, c *Container) Edits {
 		e.Env = append(e.Env, p.Grant.Soft.Env...)
 		e.Mounts = p.Grant.Soft.Mounts
 		return e
-	case !n.Ours && p.Grant == nil:
-		return Edits{}
-	case p.Observer && asks(c):
-		if n.All == "" {
-			return Edits{} // what it asks for, if the runtime is NVIDIA's
-		}
+	case p.Observer && n.All != "" && c.asks():
 		e := Edits{Devices: []string{n.All}}
 		e.hide(c)
 		return e
-	case p.Observer:
-		return Edits{}
+	case p.Observer, !n.Ours && p.Grant == nil:
+		return Edits{} // what it asks for, if the runtime is NVIDIA's
 	}
 	var e Edits
 	e.hide(c)
@@ -103,8 +99,15 @@ func (e *Edits) hide(c *Container) {
 	}
 }
 
-// asks reports whether a container wants GPUs of NVIDIA's runtime.
-func asks(c *Container) bool {
+// Asks reports whether a container wants GPUs of NVIDIA's runtime, by its environment or by a mount.
+func (c *Container) Asks() bool {
+	var e Edits
+	e.hide(c)
+	return c.asks() || len(e.Without) > 0
+}
+
+// asks reports whether it does by its environment.
+func (c *Container) asks() bool {
 	for _, variable := range c.Env {
 		if value, ok := strings.CutPrefix(variable, visible+"="); ok && value != "" && value != void && value != "none" {
 			return true

@@ -50,7 +50,8 @@ func TestInject(t *testing.T) {
 		{"an observer that does not ask", ours, Pod{Observer: true}, Container{}, nothing},
 		{"an observer that wants none", ours, Pod{Observer: true}, Container{Env: []string{"NVIDIA_VISIBLE_DEVICES=none"}}, nothing},
 		{"an observer, and no device is all of them", Node{Ours: true}, Pod{Observer: true}, Container{Env: all}, nothing},
-		{"an observer, and GPUs are somebody else's", others, Pod{Observer: true}, Container{Env: all}, nothing},
+		{"an observer, and GPUs are nobody's yet", Node{All: "nvidia.com/gpu=all"}, Pod{Observer: true}, Container{Env: all}, "nvidia.com/gpu=all " + hidden},
+		{"an observer, and GPUs are somebody else's", Node{}, Pod{Observer: true}, Container{Env: all}, nothing},
 	} {
 		if got := say(Inject(&c.node, &c.pod, &c.box)); got != c.want {
 			t.Errorf("%s:\n%s, want\n%s", c.what, got, c.want)

@@ -25,6 +25,9 @@ import (
 // ErrDevice is a grant of which a device cannot be given now.
 var ErrDevice = errors.New("the device cannot be given")
 
+// ErrUnserved is a GPU that has to be reached through MPS, of which no daemon serves it now.
+var ErrUnserved = errors.New("no MPS daemon serves it")
+
 // Node is what is known of the node.
 type Node struct {
 	View    *gpu.View
@@ -88,7 +91,7 @@ func (n *Node) soft(i int, g *topology.Grant) (cdi.Edits, error) {
 	served := n.Served != nil && n.Served(of.UUID)
 	switch {
 	case g.Isolation == topology.Soft && !served:
-		return cdi.Edits{}, errors.New("no MPS daemon serves it")
+		return cdi.Edits{}, ErrUnserved
 	case g.Isolation == topology.Soft:
 		return n.MPS.Edits(mps.Slice{UUID: of.UUID, Milli: g.Milli, Memory: g.Memory})
 	case served && of.Compute == gpu.ComputeExclusive && bits.OnesCount16(g.GPUs) == 1:
