@@ -11,8 +11,9 @@ var AgentKubeletPermissions = []Permission{
 // AgentPermissions is everything that the agent of a node needs to be allowed on the API server, and no more. RBAC cannot say which
 // CustomNodeResource, and whose pods: deploy/policies/cnr-own-node.yaml says the first.
 var AgentPermissions = []Permission{
-	{Resource: "nodes", Verbs: []string{"get"}},            // whose UID owns the CustomNodeResource
-	{Resource: "pods/eviction", Verbs: []string{"create"}}, // of a pod whose promise was broken; dry runs of those that are wished away
+	{Resource: "nodes", Verbs: []string{"get"}},                                     // whose UID owns the CustomNodeResource; whether a device plugin offers its GPUs
+	{Resource: "pods/eviction", Verbs: []string{"create"}},                          // of a pod whose promise was broken; dry runs of those that are wished away
+	{Group: "resource.k8s.io", Resource: "resourceslices", Verbs: []string{"list"}}, // whether a DRA driver offers its GPUs
 	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.CustomNodeResources, Verbs: []string{"create", "get"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.CustomNodeResources + "/status", Verbs: []string{"update"}},

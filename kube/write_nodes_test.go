@@ -294,6 +294,14 @@ func TestAgentAsksForNoMoreThanItMay(t *testing.T) {
 			t.Fatalf("outcome %d", got)
 		}
 	}
+	offers, err := NewGPUOffers(r.server.Connection(), "n", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(offers.Close)
+	if _, err := offers.Ask(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	r.server.Offer(allProfiles, "v1alpha1")
 	told := make(chan int, 1)
 	profiles, err := WatchProfiles(t.Context(), r.server.Connection(), func(list []spec.NamedProfile) { told <- len(list) }, quiet)
