@@ -1,6 +1,7 @@
 package mps
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -165,5 +166,31 @@ func TestSupervise(t *testing.T) {
 	}
 	if strings.Contains(said(), "GPU-m") || strings.Contains(said(), "changed") || strings.Contains(said(), "-M") {
 		t.Errorf("it did what it must not: %s", said())
+	}
+}
+
+// TestSuperviseWithoutDriver: a container that has not been given the driver's programs ends, so that it is made again.
+func TestSuperviseWithoutDriver(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "supervise.sh")
+	if err := os.WriteFile(name, []byte(script(t)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(sleep, filepath.Join(dir, "sleep")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), sh, name)
+	cmd.Env = []string{"PATH=" + dir, "MPS_ROOT=" + dir + "/mps", "GPU_SPOOL=" + dir + "/gpu", "PERIOD=0.1"}
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "nvidia-smi is not in this container") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
