@@ -137,6 +137,7 @@ type container struct {
 	// score is its oom_score_adj as it was made, and memoryLimit its limit in bytes; nil and 0: not known.
 	score       *int
 	memoryLimit int64
+	user        *uint32 // whom it runs as; nil: not known
 	// cpus and mems are what the runtime was last told.
 	cpus, mems topology.CPUSet
 	asked      allocate.Placement // what the update under way tells it
@@ -158,7 +159,7 @@ func New(o Options) (*Agent, error) {
 		inbox:    make(chan func(), MaxMessages), stopped: make(chan struct{}), update: make(chan updateJob, 1),
 		pods: make(map[string]*pod), sandboxes: make(map[string]*pod), containers: make(map[string]*container),
 		evictions: make(evictions), troubles: make(troubles), passings: make(map[string]time.Time), started: time.Now().Add(-o.Uptime),
-		counts: Counts{Notes: make(map[string]uint64), Refused: make(map[string]uint64)},
+		counts: Counts{Notes: make(map[string]uint64), Refused: make(map[string]uint64), Withheld: make(map[string]uint64)},
 	}
 	a.fast = newLane(o.Kernel, func(r laneReport) { a.post(func() { a.enforced(&r) }) })
 	a.slow = newLane(o.Kernel, func(r laneReport) { a.post(func() { a.enforced(&r) }) })

@@ -32,6 +32,7 @@ type Counts struct {
 	EvictionsFailed  uint64
 	Notes            map[string]uint64 // by reason
 	Refused          map[string]uint64 // pods, by reason
+	Withheld         map[string]uint64 // containers that were not made because of what their pod holds of devices, by reason
 }
 
 // State is a copy of what is worth measuring.
@@ -72,7 +73,7 @@ func (a *Agent) State() State {
 	}
 	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(time.Now())
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
-	s.Notes, s.Refused = maps.Clone(a.counts.Notes), maps.Clone(a.counts.Refused)
+	s.Notes, s.Refused, s.Withheld = maps.Clone(a.counts.Notes), maps.Clone(a.counts.Refused), maps.Clone(a.counts.Withheld)
 	a.observer.mu.Lock()
 	defer a.observer.mu.Unlock()
 	s.Observations, s.ObserveSeconds = a.observer.reads, a.observer.seconds

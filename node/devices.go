@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/deed"
+	"hilbert.dev/hilbert/node/mps"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/topology"
 )
@@ -39,6 +40,11 @@ type DeviceLook struct {
 	Catalog *cdi.Catalog
 	// Served are the GPUs, by UUID, that an MPS daemon serves.
 	Served map[string]bool
+	// Cgroups are those of the processes that compute on GPUs, as /proc has them, by PID. One that is not in it has ended, or cannot be looked at.
+	Cgroups map[int]string
+	// Functions are the device files of network cards, by the card's PCI address, and CDI has them all. Untold says of cards why theirs are missing.
+	Functions map[string]CardFunctions
+	Untold    map[string]string
 	// Bandwidth of network cards in Mbit/s, by PCI address; those that are not in it have none to give.
 	Bandwidth map[string]uint32
 }
@@ -46,10 +52,14 @@ type DeviceLook struct {
 // devices is what the loop knows of GPUs and network cards.
 type devices struct {
 	params gpu.Params
+	mps    mps.Params
 	busy   bool
 	asked  time.Time // when it was last looked
 	looked bool      // once at least
+	judged bool      // once at least since the runtime told what runs
+	others bool      // somebody else offers the GPUs, as of the last look
 	memory deviceMemory
+	unkept error  // why the memory is not on disk; nil: it is
 	saved  []byte // the memory on disk
 	view   gpu.View
 	own    gpu.Ownership
@@ -105,11 +115,18 @@ type deviceMemory struct {
 	GPU gpu.Memory `json:"gpu"`
 	// Cards are the PCI addresses of network cards by index.
 	Cards []string `json:"cards,omitempty"`
+	// Functions are the virtual functions that pods were given, by UID: PCI addresses.
+	Functions map[string][]string `json:"functions,omitempty"`
 }
 
-// pending reports whether the first look is still under way. A report without devices would say that nobody knows of any.
-func (d *devices) pending(now time.Time) bool {
-	return d.busy && !d.looked && now.Sub(d.asked) < lookTimeout
+// pending reports whether the first look is still under way, or the first since the runtime told what runs. A report without devices would say that
+// nobody knows of any, and one that has not judged who computes may have a GPU open that somebody else uses.
+func (d *devices) pending(now time.Time, synced bool) bool {
+	seen := d.looked
+	if synced {
+		seen = d.judged
+	}
+	return d.busy && !seen && now.Sub(d.asked) < lookTimeout
 }
 
 // recall takes over which number belongs to which device. What cannot be read is numbered anew.
@@ -117,17 +134,20 @@ func (a *Agent) recall() {
 	d := &a.devices
 	d.params = gpu.Defaults()
 	d.params.Owner = gpu.Setting(a.options.Config.Devices.Owner)
+	d.mps = mps.Defaults()
+	d.mps.SeveralUsers = a.options.Config.Devices.SeveralUsers
 	if a.ports.Devices == nil || a.options.Devices == nil {
 		return
 	}
 	data, err := a.ports.Devices.Load()
 	if err == nil && data != nil {
 		var known struct {
-			GPU   json.RawMessage `json:"gpu"`
-			Cards []string        `json:"cards"`
+			GPU       json.RawMessage     `json:"gpu"`
+			Cards     []string            `json:"cards"`
+			Functions map[string][]string `json:"functions"`
 		}
 		if err = json.Unmarshal(data, &known); err == nil {
-			d.memory.Cards = known.Cards[:min(len(known.Cards), topology.MaxNICs)]
+			d.memory.Cards, d.memory.Functions = known.Cards[:min(len(known.Cards), topology.MaxNICs)], known.Functions
 			d.memory.GPU, err = gpu.Load(known.GPU)
 		}
 	}
@@ -158,20 +178,29 @@ func (a *Agent) look(now time.Time) {
 	})
 }
 
+// lookAgain has the devices looked at as soon as possible. A look that is under way will do.
+func (a *Agent) lookAgain(now time.Time) {
+	if !a.devices.busy {
+		a.devices.asked = time.Time{}
+		a.look(now)
+	}
+}
+
 // saw takes a look over.
 func (a *Agent) saw(l *DeviceLook, now time.Time) {
 	d := &a.devices
 	o, e := l.Seen, l.Offers
 	o.Held = a.heldDevices()
 	others := gpu.DecideOwner(&d.params, &e).Owner == topology.OwnerKubelet
+	d.others = others || e.Slices > 0
 	if inv := o.Inventory; inv != nil {
-		cannot := make(map[string]string)
-		if l.Catalog != nil {
-			cannot = deed.Uninjectable(inv, l.Catalog)
-		}
+		cannot := a.uninjectable(l)
 		d.ready = l.Catalog != nil && len(cannot) < len(inv.GPUs)
-		if !others { // a device plugin has its own way
+		if !others { // a device plugin has its own way, and its pods their grants
 			o.Uninjectable = cannot
+			if a.runtime.synced {
+				o.Foreign = gpu.Strangers(inv, a.mayUse(l.Cgroups))
+			}
 		}
 	}
 	d.memory.GPU, d.view = gpu.Step(&d.params, d.memory.GPU, &o)
@@ -190,7 +219,10 @@ func (a *Agent) saw(l *DeviceLook, now time.Time) {
 	before := d.own
 	d.own = gpu.DecideOwner(&d.params, &e)
 	d.last, d.looked = *l, true
-	d.restrain()
+	if a.runtime.synced { // before, it is not known who runs
+		d.judged = true
+		d.forgetFunctions(a.manager.Pods())
+	}
 	cards := a.cards(l.Bandwidth)
 	a.keepNumbers()
 	if d.own.Owner != before.Owner || d.own.Reason != before.Reason {
@@ -214,14 +246,18 @@ func (a *Agent) soundDevices(l *DeviceLook, cards *topology.Devices, others bool
 	return is
 }
 
-// injects is whether containers are given what was granted.
-const injects = false
-
-// restrain leaves GPUs alone that nobody would put into containers.
-func (d *devices) restrain() {
-	if d.own.Owner == topology.OwnerHilbert && !injects {
-		d.own = gpu.Ownership{Owner: topology.OwnerNone, Reason: gpu.OwnUnready, Message: "this agent does not put GPUs into containers yet"}
+// uninjectable are the GPUs that could not be put into a container now, by address, with why.
+func (a *Agent) uninjectable(l *DeviceLook) map[string]string {
+	cannot := make(map[string]string)
+	if l.Catalog != nil {
+		cannot = deed.Uninjectable(l.Seen.Inventory, l.Catalog)
 	}
+	if why := cdi.Drops(a.runtime.name); why != "" {
+		for i := range l.Seen.Inventory.GPUs {
+			cannot[l.Seen.Inventory.GPUs[i].Address] = why
+		}
+	}
+	return cannot
 }
 
 // keepNumbers writes down which number belongs to which device, before anybody is told of it. Numbers that cannot be kept are not promised.
@@ -231,6 +267,7 @@ func (a *Agent) keepNumbers() {
 		return
 	}
 	data, err := json.Marshal(d.memory)
+	d.unkept = nil
 	if err == nil && bytes.Equal(data, d.saved) {
 		return
 	}
@@ -239,7 +276,8 @@ func (a *Agent) keepNumbers() {
 	}
 	if err != nil {
 		a.counts.CheckpointErrors++
-		d.own = gpu.Ownership{Owner: topology.OwnerNone, Reason: gpu.OwnUnknown, Message: "the numbers of devices cannot be kept: " + err.Error()}
+		d.unkept = fmt.Errorf("the numbers of devices cannot be kept: %w", err)
+		d.own = gpu.Ownership{Owner: topology.OwnerNone, Reason: gpu.OwnUnknown, Message: d.unkept.Error()}
 		return
 	}
 	d.saved = data

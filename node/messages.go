@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -39,12 +40,18 @@ type Container struct {
 	MemoryLimit int64
 	Exists      bool // it is created, so that it can be updated
 	Stopped     bool
+	// Env is its environment, "NAME=value", that of its image included, and Mounts the places of its mounts.
+	Env, Mounts []string
+	// CDI are the full names of the CDI devices that it has, and User whom it runs as; empty and nil where the runtime does not say.
+	CDI  []string
+	User *uint32
 }
 
 // Adjustment is what a container gets before its first instruction. What is empty or nil stays as it is.
 type Adjustment struct {
 	CPUs, Mems  topology.CPUSet
 	OOMScoreAdj *int
+	Devices     cdi.Edits
 }
 
 // Update is what a container gets later.

@@ -61,7 +61,7 @@ func (a *Agent) closeAll(r *allocate.Report) {
 // report writes the report if it is due, and says when to look again. Before the runtime has told what runs, it would tell of an empty
 // node, so nothing is said unless the runtime is away.
 func (a *Agent) report(now time.Time) time.Duration {
-	if a.ports.Report == nil || (!a.runtime.synced && !a.away(now)) || a.devices.pending(now) {
+	if a.ports.Report == nil || (!a.runtime.synced && !a.away(now)) || a.devices.pending(now, a.runtime.synced) {
 		return time.Second
 	}
 	likely := report.Major

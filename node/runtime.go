@@ -57,6 +57,7 @@ func (a *Agent) Synchronize(ctx context.Context, sandboxes []Sandbox, containers
 		a.log.Info("the container runtime told what runs", "pods", len(a.pods), "containers", len(a.containers))
 		a.troubles.clear(spec.ReasonRuntimeLost)
 		a.runtime.synced, a.runtime.lost = true, time.Time{}
+		a.lookAgain(time.Now()) // only now it can be told who computes on a GPU that it was not given
 	})
 }
 
@@ -171,8 +172,8 @@ func (a *Agent) admit(s *Sandbox, fixed topology.CPUSet) error {
 	}
 	p := podOf(s)
 	p.Fixed = fixed
-	if p.Devices != (topology.Grant{}) && a.options.Devices != nil && !a.devices.looked {
-		return errors.New("hilbert: the node's devices were not looked at yet; the kubelet tries again")
+	if p.Devices != (topology.Grant{}) && a.options.Devices != nil && !a.devices.judged {
+		return errNotLooked
 	}
 	v := a.manager.Admit(p)
 	a.notes(nameOf(s), v.Notes)
@@ -211,8 +212,10 @@ func (a *Agent) attach(c *Container) *container {
 	}
 	out := &container{
 		id: c.ID, cgroup: c.Cgroup, pod: p, exists: c.Exists, cpus: c.CPUs, mems: c.Mems, score: c.OOMScoreAdj, memoryLimit: c.MemoryLimit,
+		user: c.User,
 	}
 	a.containers[c.ID], p.containers[c.ID] = out, out
+	a.recallFunctions(p.name.UID, c.CDI)
 	if c.Trouble != "" {
 		a.note(p.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: c.Trouble})
 	}
@@ -280,12 +283,13 @@ func (a *Agent) bury() {
 // CreateContainer says where a new container runs, once nobody else runs there.
 func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (out Adjustment, err error) {
 	fixed, err := a.exclusive(ctx)
+	var refused error
 	if err != nil {
 		a.unadjusted(s, err)
-		return Adjustment{}, nil
+		err := a.call(ctx, func() { out.Devices, refused = a.inject(&s, &c) })
+		return out, errors.Join(err, refused)
 	}
 	var settled <-chan struct{}
-	var refused error
 	err = a.call(ctx, func() { out, settled, refused = a.create(&s, &c, fixed[PodKey{s.Namespace, s.Name}]) })
 	if err := errors.Join(err, refused); err != nil {
 		return Adjustment{}, err
@@ -321,9 +325,12 @@ func (a *Agent) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out Adj
 		a.save()
 		return out, nil, errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
 	}
+	if out.Devices, err = a.inject(s, c); err != nil {
+		return out, nil, err
+	}
 	noted := a.attach(c)
 	if p, ok := a.placement(noted.pod); ok {
-		out = Adjustment{CPUs: p.CPUs, Mems: p.Mems, OOMScoreAdj: p.OOMScoreAdj}
+		out.CPUs, out.Mems, out.OOMScoreAdj = p.CPUs, p.Mems, p.OOMScoreAdj
 		noted.cpus, noted.mems = p.CPUs, p.Mems
 	}
 	noted.exists = false // until the runtime says so: before, it cannot be updated

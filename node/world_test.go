@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,6 +134,8 @@ type world struct {
 	mode     string
 	fixed    map[PodKey]topology.CPUSet
 	stop     func()
+	// runtime is its name and version, owner the setting of that name.
+	runtime, owner string
 
 	fixedErr error
 
@@ -188,6 +191,9 @@ func (w *world) start() {
 	config := spec.Default().Node
 	config.TickInterval, config.WriteInterval = spec.Duration(20*time.Millisecond), spec.Duration(time.Millisecond)
 	config.Devices.Interval = config.TickInterval
+	if w.owner != "" {
+		config.Devices.Owner = w.owner
+	}
 	agent, err := New(Options{
 		Node: "n1", Machine: w.hardware, Devices: w.eyes, Mode: w.mode, Config: config, Kernel: w.kernel, Log: slog.New(slog.DiscardHandler),
 		Ports: Ports{
@@ -243,7 +249,7 @@ func (w *world) start() {
 // connect tells the agent what runs.
 func (w *world) connect() {
 	w.Helper()
-	w.agent.Connected(w.Context(), "test", w)
+	w.agent.Connected(w.Context(), cmp.Or(w.runtime, "test"), w)
 	var sandboxes []Sandbox
 	var containers []Container
 	for _, uid := range slices.Sorted(maps.Keys(w.running)) {
@@ -279,13 +285,16 @@ func sandbox(uid string, cpus float64, words ...string) Sandbox {
 func containerID(s *Sandbox) string { return "c-" + s.UID }
 
 // run runs a pod of one container as kubelet and runtime do, and returns its container's adjustment.
-func (w *world) run(s Sandbox) (Adjustment, error) {
+func (w *world) run(s Sandbox, as ...func(*Container)) (Adjustment, error) {
 	w.Helper()
 	w.kernel.make(s.Cgroup)
 	if err := w.agent.RunSandbox(w.Context(), s); err != nil {
 		return Adjustment{}, err
 	}
 	c := Container{ID: containerID(&s), Sandbox: s.ID, Name: "main", Cgroup: s.Cgroup + "/" + containerID(&s)}
+	for _, f := range as {
+		f(&c)
+	}
 	a, err := w.agent.CreateContainer(w.Context(), s, c)
 	if err != nil {
 		return a, err
@@ -301,9 +310,9 @@ func (w *world) run(s Sandbox) (Adjustment, error) {
 	return a, w.agent.ContainerCreated(w.Context(), c.ID)
 }
 
-func (w *world) mustRun(s Sandbox) Adjustment {
+func (w *world) mustRun(s Sandbox, as ...func(*Container)) Adjustment {
 	w.Helper()
-	a, err := w.run(s)
+	a, err := w.run(s, as...)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -184,6 +184,8 @@ type NodeDevices struct {
 	Owner string `json:"owner,omitempty"`
 	// Interval is how often GPUs and network cards are looked at.
 	Interval Duration `json:"interval,omitempty"`
+	// SeveralUsers: soft slices of one GPU may be of pods of several users, because deploy/mps.yaml runs with MPS_MULTIUSER=1.
+	SeveralUsers bool `json:"severalUsers,omitempty"`
 }
 
 // OwnerAuto of NodeDevices.Owner looks at who offers the GPUs.

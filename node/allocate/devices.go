@@ -21,7 +21,7 @@ func (devices) admit(*pod)   {}
 func (devices) release(*pod) {}
 func (devices) reconcile()   {}
 
-func (devices) place(p *pod, out *Placement) { out.Devices = p.devices }
+func (devices) place(p *pod, out *Placement) { out.Devices, out.Unsettled = p.devices, p.unsettled }
 
 // SetDevices says what there is; nil: it is not known, and nothing is given by us. What pods hold they keep.
 func (m *Manager) SetDevices(d *topology.Devices) {

@@ -60,6 +60,8 @@ type Placement struct {
 	OOMScoreAdj *int           // nil: leave it as it is
 	Pool        string         // empty for a pod with CPUs of its own
 	Devices     topology.Grant // without zones
+	// Unsettled: the pod runs with a promise of devices, and it is not known yet whose they are; Devices says nothing.
+	Unsettled bool
 }
 
 // Note is something to report of a pod or of the node. Reasons are the bounded ones of package spec.

@@ -7,6 +7,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -102,6 +103,16 @@ func containerOf(c *api.Container) node.Container {
 	cpu := linux.GetResources().GetCpu()
 	out.CPUs, _ = topology.ParseCPUSet(cpu.GetCpus()) // the kernel has read it, or will refuse it
 	out.Mems, _ = topology.ParseCPUSet(cpu.GetMems())
+	out.Env = c.GetEnv()
+	for _, m := range c.GetMounts() {
+		out.Mounts = append(out.Mounts, m.GetDestination())
+	}
+	for _, d := range c.GetCDIDevices() {
+		out.CDI = append(out.CDI, d.GetName())
+	}
+	if user := c.GetUser(); user != nil { // containerd says it since 2.3
+		out.User = new(user.GetUid())
+	}
 	return out
 }
 
@@ -117,7 +128,26 @@ func adjustmentOf(a node.Adjustment) *api.ContainerAdjustment {
 	if a.OOMScoreAdj != nil {
 		out.SetLinuxOomScoreAdj(a.OOMScoreAdj)
 	}
+	addEdits(out, &a.Devices)
 	return out
+}
+
+// addEdits hands CDI devices on by name: the runtime resolves them, in the specifications that the agent read them from. A variable takes the place of
+// one of that name, and a mount that of one at the same place.
+func addEdits(out *api.ContainerAdjustment, e *cdi.Edits) {
+	for _, name := range e.Devices {
+		out.AddCDIDevice(&api.CDIDevice{Name: name})
+	}
+	for _, variable := range e.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		out.AddEnv(name, value)
+	}
+	for _, place := range e.Without {
+		out.RemoveMount(place)
+	}
+	for _, m := range e.Mounts {
+		out.AddMount(&api.Mount{Source: m.Source, Destination: m.Place, Type: "bind", Options: m.Options})
+	}
 }
 
 // updateOf is what a running container gets. One that has ended meanwhile is no failure.

@@ -2,11 +2,13 @@ package nri
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
 
 	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -140,7 +142,7 @@ func TestContainer(t *testing.T) {
 		Linux: &api.LinuxContainer{CgroupsPath: "/kubepods/podu1/c1", Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-1", Mems: "0"}}},
 	}
 	want := node.Container{ID: "c1", Sandbox: "s1", Name: "main", Cgroup: "kubepods/podu1/c1", CPUs: topology.CPUs(0, 1), Mems: topology.CPUs(0), Exists: true}
-	if got := containerOf(c); got != want {
+	if got := containerOf(c); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
 	c.State = api.ContainerState_CONTAINER_STOPPED
@@ -162,12 +164,46 @@ func TestAdjustment(t *testing.T) {
 	if cpu.GetShares() != nil || cpu.GetQuota() != nil {
 		t.Error("it takes what is the kubelet's")
 	}
-	if a := adjustmentOf(node.Adjustment{}); a.GetLinux() != nil {
+	if a := adjustmentOf(node.Adjustment{}); a.GetLinux() != nil || len(a.GetEnv())+len(a.GetMounts())+len(a.GetCDIDevices()) != 0 {
 		t.Errorf("nothing to adjust: %v", a)
 	}
 	if u := updateOf(node.Update{Container: "c1", CPUs: topology.CPUs(0)}); u.GetContainerId() != "c1" || u.GetLinux().GetResources().GetCpu().GetCpus() != "0" ||
 		u.GetLinux().GetResources().GetCpu().GetMems() != "" {
 		t.Errorf("%v", u)
+	}
+}
+
+// What a container has that devices depend on is read, and what it gets of them is asked of the runtime as the runtime understands it.
+func TestDevices(t *testing.T) {
+	c := containerOf(&api.Container{
+		Env: []string{"A=b=c"}, Mounts: []*api.Mount{{Source: "/x", Destination: "/data"}, {Destination: "/dev/shm"}},
+		CDIDevices: []*api.CDIDevice{{Name: "vendor.com/a=b"}}, User: &api.User{Uid: 7, Gid: 8},
+	})
+	if !slices.Equal(c.Env, []string{"A=b=c"}) || !slices.Equal(c.Mounts, []string{"/data", "/dev/shm"}) || !slices.Equal(c.CDI, []string{"vendor.com/a=b"}) || c.User == nil || *c.User != 7 {
+		t.Errorf("%+v", c)
+	}
+	if c := containerOf(&api.Container{}); c.User != nil {
+		t.Errorf("a runtime that says nobody means root? %+v", c)
+	}
+	a := adjustmentOf(node.Adjustment{Devices: cdi.Edits{
+		Devices: []string{"nvidia.com/gpu=GPU-a", "hilbert.dev/nic=0000:3b:00.1"}, Env: []string{"LIMIT=0=10M"},
+		Mounts: []cdi.Mount{{Source: "/run/shm", Place: "/dev/shm", Options: []string{"bind", "rw"}}}, Without: []string{"/var/run/nvidia-container-devices/all"},
+	}})
+	if d := a.GetCDIDevices(); len(d) != 2 || d[0].GetName() != "nvidia.com/gpu=GPU-a" || d[1].GetName() != "hilbert.dev/nic=0000:3b:00.1" {
+		t.Errorf("devices: %v", d)
+	}
+	if e := a.GetEnv(); len(e) != 1 || e[0].GetKey() != "LIMIT" || e[0].GetValue() != "0=10M" {
+		t.Errorf("environment: %v", e)
+	}
+	m := a.GetMounts()
+	if len(m) != 2 {
+		t.Fatalf("mounts: %v", m)
+	}
+	if place, removed := m[0].IsMarkedForRemoval(); !removed || place != "/var/run/nvidia-container-devices/all" {
+		t.Errorf("taken away: %v", m[0])
+	}
+	if m[1].GetSource() != "/run/shm" || m[1].GetDestination() != "/dev/shm" || m[1].GetType() != "bind" || !slices.Equal(m[1].GetOptions(), []string{"bind", "rw"}) {
+		t.Errorf("mounted: %v", m[1])
 	}
 }
 

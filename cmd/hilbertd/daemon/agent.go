@@ -19,6 +19,7 @@ import (
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/egress"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/machine"
@@ -43,6 +44,7 @@ const (
 type nodeRoots struct {
 	sys, proc string
 	run, dev  string
+	cdi       []string      // the specifications of CDI, the weaker first; the last is written
 	observed  observe.Files // with sys, proc and sys/fs/cgroup in it
 	kernel    func() (kernelFiles, error)
 	uncap     func(egress.Options) error // egress.Remove
@@ -59,7 +61,7 @@ type kernelFiles interface {
 }
 
 func realNode() nodeRoots {
-	roots := nodeRoots{sys: "/sys", proc: "/proc", run: "/run", dev: "/dev", observed: observe.Root("/"), uncap: egress.Remove}
+	roots := nodeRoots{sys: "/sys", proc: "/proc", run: "/run", dev: "/dev", cdi: cdi.Dirs(), observed: observe.Root("/"), uncap: egress.Remove}
 	roots.kernel = func() (kernelFiles, error) { return enforce.OpenFiles(roots.cgroups(), roots.proc) }
 	return roots
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -39,6 +40,8 @@ type deviceEyes struct {
 
 	known gpu.Evidence // what the offers were
 	asked time.Time
+	// undescribed is why cards could not be described to the runtime, as it was last told.
+	undescribed string
 }
 
 // newDeviceEyes asks nvidia-smi where the agent has it, else the pod that has it.
@@ -59,6 +62,7 @@ func (e *deviceEyes) Look(ctx context.Context) node.DeviceLook {
 	l.Loaded = err == nil
 	l.Offers = e.others(ctx, l.Loaded)
 	l.Bandwidth = e.bandwidth()
+	l.Functions, l.Untold = e.functions()
 	boot, err := os.ReadFile(filepath.Join(e.roots.proc, "sys", "kernel", "random", "boot_id"))
 	if err != nil {
 		e.log.Debug("the kernel's start has no name", "err", err)
@@ -74,11 +78,99 @@ func (e *deviceEyes) Look(ctx context.Context) node.DeviceLook {
 	if l.Seen.Xids, err = gpu.KernelLog(filepath.Join(e.roots.dev, "kmsg")); err != nil {
 		e.log.Debug("faults of GPUs are not read from the kernel's log", "err", err)
 	}
-	if l.Catalog, err = cdi.ReadCatalog(cdi.Dirs()...); err != nil {
+	if l.Catalog, err = cdi.ReadCatalog(e.roots.cdi...); err != nil {
 		e.log.Warn("the CDI specifications cannot be read, so no GPU is given", "err", err)
 	}
-	l.Served = e.served(l.Seen.Inventory)
+	l.Served, l.Cgroups = e.served(l.Seen.Inventory), e.cgroups(l.Seen.Inventory)
 	return l
+}
+
+// cgroups are those of the processes on GPUs. One that cannot be looked at is left out, as one that has ended is.
+func (e *deviceEyes) cgroups(inv *gpu.Inventory) map[int]string {
+	if inv == nil {
+		return nil
+	}
+	out := make(map[int]string)
+	for i := range inv.GPUs {
+		for _, p := range inv.GPUs[i].Processes {
+			text, err := os.ReadFile(filepath.Join(e.roots.proc, strconv.Itoa(p.PID), "cgroup"))
+			if err != nil {
+				e.log.Debug("a process that computes on a GPU is not looked at", "pid", p.PID, "err", err)
+				continue
+			}
+			out[p.PID] = strings.TrimPrefix(strings.TrimSpace(string(text)), "0::")
+		}
+	}
+	return out
+}
+
+// functions are the device files of network cards and of their virtual functions, all of them in a specification of CDI. What could not be found out
+// or written is missing, with the reason by the card's address.
+func (e *deviceEyes) functions() (known map[string]node.CardFunctions, untold map[string]string) {
+	known, untold = make(map[string]node.CardFunctions), make(map[string]string)
+	sys := os.DirFS(e.roots.sys)
+	var all []cdi.Function
+	for i := range e.machine.Devices {
+		d := &e.machine.Devices[i]
+		if d.Kind != topology.DeviceNIC || d.PhysicalFunction != "" {
+			continue
+		}
+		if _, err := fs.Stat(sys, path.Join("bus/pci/devices", d.Address)); errors.Is(err, fs.ErrNotExist) {
+			continue // it has been taken out
+		}
+		card, err := cardFunctions(sys, d.Address)
+		if err != nil {
+			untold[d.Address] = err.Error()
+			continue
+		}
+		known[d.Address] = card
+		all = append(append(all, card.Card), card.Virtual...)
+	}
+	if err := e.describe(all); err != nil {
+		for address, card := range known {
+			if len(card.Card.Files) > 0 || len(card.Virtual) > 0 {
+				untold[address] = err.Error()
+			}
+		}
+	}
+	return known, untold
+}
+
+// describe keeps the specification of network cards.
+func (e *deviceEyes) describe(all []cdi.Function) error {
+	dir, why := e.roots.cdi[len(e.roots.cdi)-1], ""
+	changed, err := cdi.Write(dir, all)
+	if err != nil {
+		why = err.Error()
+	}
+	switch {
+	case why != "" && why != e.undescribed:
+		e.log.Warn("network cards cannot be described to the container runtime", "err", err)
+	case changed:
+		e.log.Info("the device files of network cards are described anew", "directory", dir)
+	}
+	e.undescribed = why
+	return err
+}
+
+// cardFunctions reads one card.
+func cardFunctions(sys fs.FS, address string) (out node.CardFunctions, err error) {
+	out.Card.Address = address
+	if out.Card.Files, err = cdi.FilesOf(sys, address); err != nil {
+		return out, err
+	}
+	virtual, err := cdi.VirtualOf(sys, address)
+	if err != nil {
+		return out, err
+	}
+	for _, address := range virtual {
+		files, err := cdi.FilesOf(sys, address)
+		if err != nil {
+			return out, err
+		}
+		out.Virtual = append(out.Virtual, cdi.Function{Address: address, Files: files})
+	}
+	return out, nil
 }
 
 // others is who else offers GPUs. What could not be read is not known, but for a moment.

@@ -2,16 +2,25 @@ package daemon
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/gpu"
+	"hilbert.dev/hilbert/node/gpu/gputest"
+	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/topology"
 )
 
 // Without a driver there is nothing to own, and the cards are there all the same.
 func TestEyesWithoutDriver(t *testing.T) {
 	dir := t.TempDir()
-	roots := nodeRoots{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), run: filepath.Join(dir, "run"), dev: filepath.Join(dir, "dev")}
+	roots := nodeRoots{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), run: filepath.Join(dir, "run"), dev: filepath.Join(dir, "dev"), cdi: []string{filepath.Join(dir, "etc/cdi"), filepath.Join(dir, "run/cdi")}}
 	writeFile(t, filepath.Join(roots.sys, "class/net/eth0/speed"), "25000\n")
 	writeFile(t, filepath.Join(roots.sys, "class/net/eth1/speed"), "-1\n")
 	writeFile(t, filepath.Join(roots.proc, "sys/kernel/random/boot_id"), "first\n")
@@ -30,5 +39,101 @@ func TestEyesWithoutDriver(t *testing.T) {
 	e := newDeviceEyes(roots, m, nil, slog.New(slog.DiscardHandler))
 	if l := e.Look(t.Context()); !l.Loaded || l.Seen.Inventory != nil || l.Seen.Why == "" {
 		t.Errorf("a driver that says nothing: %+v", l)
+	}
+}
+
+// What the agent says of a MIG instance that is gone, the scheduler reads as a number that gives nothing.
+func TestGoneInstanceIsReadBack(t *testing.T) {
+	driver, params := gputest.New(t), gpu.Defaults()
+	var memory gpu.Memory
+	var view gpu.View
+	for _, line := range []string{
+		"add 0000:3b:00.0 uuid=GPU-a mig", "instance 0000:3b:00.0 MIG-x 3g.20gb 1 42 19968", "instance 0000:3b:00.0 MIG-y 1g.5gb 3 14 4864", "unmake 0000:3b:00.0 MIG-x",
+	} {
+		driver.Do(line)
+		o := driver.Observation()
+		memory, view = gpu.Step(&params, memory, &o)
+	}
+	m := &topology.Machine{Devices: []topology.Device{{Address: "0000:3b:00.0", Kind: topology.DeviceGPU, NUMA: -1}}}
+	devices := view.Devices(&params, topology.DevicesOf(m), topology.OwnerHilbert, nil)
+	said := report.Devices(m, devices, &view, nil)
+	if g := said.GPUs[0]; len(g.Instances) != 2 || !g.Instances[0].Gone || g.Instances[1].Gone || g.Closed != "" {
+		t.Fatalf("said: %+v", g)
+	}
+	read, err := kube.ParseDevices(&spec.NodeStatus{Devices: said})
+	if err != nil || read.Odd {
+		t.Fatalf("%v, %q", err, read.Notes)
+	}
+	g := read.Devices.GPU[0]
+	if len(g.Instances) != 2 || g.Instances[0].Milli != 0 || g.Instances[0].Memory != 0 || g.Instances[1].Memory != 4864 || read.Devices.ClosedGPUs != 0 {
+		t.Errorf("read: %+v", g)
+	}
+	for name, want := range map[string]bool{"1:mig-0": false, "0:mig-0": false, "0:mig-1": true} {
+		var grant topology.Grant
+		if err := grant.ParseGPUs(name, nil); err != nil {
+			t.Fatal(err)
+		}
+		r := topology.Request{Milli: 1, Isolation: topology.Hard}
+		free, rest := topology.NewFree(topology.Shape{Devices: read.Devices}), topology.NewDeviceFree(read.Devices)
+		v := topology.View{Shape: &topology.Shape{Devices: read.Devices}, Free: &free, Devices: &rest}
+		read.Devices.Complete(&grant)
+		if got := grant.GPUs == 1 && v.Fits(&r, nil, &grant); got != want {
+			t.Errorf("%s fits: %t", name, got)
+		}
+	}
+}
+
+// Device files of cards: described to the runtime, and said. A card whose files cannot be told is missing with the reason.
+func TestEyesSeeFunctions(t *testing.T) {
+	dir := t.TempDir()
+	roots := nodeRoots{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), run: filepath.Join(dir, "run"), dev: filepath.Join(dir, "dev"), cdi: []string{filepath.Join(dir, "cdi")}}
+	functions := filepath.Join(roots.sys, "bus/pci/devices")
+	writeFile(t, filepath.Join(functions, "0000:3c:00.0/infiniband_verbs/uverbs0/dev"), "")
+	writeFile(t, filepath.Join(functions, "0000:3c:00.1/class"), "")
+	writeFile(t, filepath.Join(functions, "0000:3c:00.2/infiniband_verbs/uverbs2/dev"), "")
+	writeFile(t, filepath.Join(functions, "0000:3d:00.0/class"), "")
+	for name, to := range map[string]string{
+		"0000:3c:00.0/virtfn10": "../0000:3c:00.1", "0000:3c:00.0/virtfn2": "../0000:3c:00.2", "0000:3d:00.0/virtfn0": "../0000:3d:00.1",
+	} {
+		if err := os.Symlink(to, filepath.Join(functions, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &topology.Machine{Devices: []topology.Device{
+		{Address: "0000:3c:00.0", Kind: topology.DeviceNIC}, {Address: "0000:3c:00.2", Kind: topology.DeviceNIC, PhysicalFunction: "0000:3c:00.0"},
+		{Address: "0000:3d:00.0", Kind: topology.DeviceNIC}, {Address: "0000:3e:00.0", Kind: topology.DeviceNIC},
+	}}
+	look := func() node.DeviceLook {
+		return newDeviceEyes(roots, m, nil, slog.New(slog.DiscardHandler)).Look(t.Context())
+	}
+	l := look()
+	card := l.Functions["0000:3c:00.0"]
+	if len(l.Functions) != 1 || len(card.Card.Files) != 2 || len(card.Virtual) != 2 || card.Virtual[0].Address != "0000:3c:00.2" || len(card.Virtual[0].Files) != 2 || len(card.Virtual[1].Files) != 0 {
+		t.Errorf("%+v", l.Functions)
+	}
+	if len(l.Untold) != 1 || l.Untold["0000:3d:00.0"] == "" {
+		t.Errorf("what a function has that is not there is not known: %v", l.Untold)
+	}
+	catalog, err := cdi.ReadCatalog(roots.cdi...)
+	if err != nil || len(catalog.Troubles) != 0 {
+		t.Fatalf("%v, %q", err, catalog.Troubles)
+	}
+	if text, err := os.ReadFile(filepath.Join(roots.cdi[0], "hilbert.dev-nic.json")); err != nil || !strings.Contains(string(text), "/dev/infiniband/uverbs2") {
+		t.Errorf("%s, %v", text, err)
+	}
+	roots.cdi[0] = filepath.Join(functions, "0000:3d:00.0/class") // no directory
+	if l := look(); l.Untold["0000:3c:00.0"] == "" {
+		t.Error("a card that the runtime does not know is given")
+	}
+}
+
+// Processes that compute on GPUs, with their cgroups. One that has ended is left out.
+func TestEyesSeeProcesses(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "proc/7/cgroup"), "0::/../../podx/c\n")
+	e := &deviceEyes{roots: nodeRoots{proc: filepath.Join(dir, "proc")}, log: slog.New(slog.DiscardHandler)}
+	got := e.cgroups(&gpu.Inventory{GPUs: []gpu.GPU{{Processes: []gpu.Process{{PID: 7}, {PID: 8}}}}})
+	if len(got) != 1 || got[7] != "/../../podx/c" || e.cgroups(nil) != nil {
+		t.Errorf("%v", got)
 	}
 }

@@ -18,6 +18,8 @@ func agentDesc(name, help string, labels ...string) *prometheus.Desc {
 // The agent's metrics.
 var (
 	agentPromises    = agentDesc("promises_total", "Dedicated pods admitted or refused, by what became of what they were promised: kept, moved, broken, forged, foreign (none was made).", "outcome")
+	agentDevices     = agentDesc("device_promises_total", "Pods with promised GPUs or network cards, by what became of the promise: kept, moved, broken.", "outcome")
+	agentWithheld    = agentDesc("containers_withheld_total", "Times that a container was not made because what its pod holds of GPUs or cards could not be put into it, by reason.", "reason")
 	agentRefused     = agentDesc("pods_refused_total", "Pods that could not run here, by reason.", "reason")
 	agentNotes       = agentDesc("notes_total", "What was to be told of pods and of the node, by reason.", "reason")
 	agentWrites      = agentDesc("knob_writes_total", "Values that were written to the kernel.")
@@ -43,7 +45,7 @@ var (
 	agentLimit       = agentDesc("queue_limit", "Bound of hilbert_agent_queue_depth.")
 	agentResponsive  = agentDesc("loop_responsive", "1 if the loop answered this scrape; else everything else is missing.")
 	agentCollections = []*prometheus.Desc{
-		agentPromises, agentRefused, agentNotes, agentWrites, agentReverted, agentKnobRefused, agentEnforce, agentKnobs, agentUpdates, agentConnected,
+		agentPromises, agentDevices, agentWithheld, agentRefused, agentNotes, agentWrites, agentReverted, agentKnobRefused, agentEnforce, agentKnobs, agentUpdates, agentConnected,
 		agentConnections, agentUnsettled, agentCheckpoints, agentReports, agentEvictions, agentTicks, agentPods, agentContainers, agentReady,
 		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving, agentBuried,
 	}
@@ -98,6 +100,12 @@ func collectAgentCounts(out chan<- prometheus.Metric, s *node.State) {
 	count(agentPromises, s.Allocated.Broken, "broken")
 	count(agentPromises, s.Allocated.Forged, "forged")
 	count(agentPromises, s.Allocated.Foreign, "foreign")
+	count(agentDevices, s.Allocated.DevicesKept, "kept")
+	count(agentDevices, s.Allocated.DevicesMoved, "moved")
+	count(agentDevices, s.Allocated.DevicesBroken, "broken")
+	for reason, n := range s.Withheld {
+		count(agentWithheld, n, reason)
+	}
 	for reason, n := range s.Refused {
 		count(agentRefused, n, reason)
 	}

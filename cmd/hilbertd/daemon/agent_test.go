@@ -98,7 +98,7 @@ func newHost(t *testing.T) *host {
 		pods:       make(map[string]*api.PodSandbox),
 		containers: make(map[string]*api.Container),
 	}
-	h.roots = nodeRoots{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), run: filepath.Join(dir, "run"), dev: filepath.Join(dir, "dev"), observed: observe.Root(dir), kernel: func() (kernelFiles, error) { return h.cgroups, nil }, uncap: h.uncap}
+	h.roots = nodeRoots{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), run: filepath.Join(dir, "run"), dev: filepath.Join(dir, "dev"), cdi: []string{filepath.Join(dir, "cdi")}, observed: observe.Root(dir), kernel: func() (kernelFiles, error) { return h.cgroups, nil }, uncap: h.uncap}
 	h.config.Roles, h.config.Server.BindAddress = []spec.Role{spec.RoleAgent}, "127.0.0.1:0"
 	n := &h.config.Node
 	n.Name, n.StateDirectory, n.KubeletDirectory, n.NRISocket = "n1", filepath.Join(dir, "state"), filepath.Join(dir, "kubelet"), filepath.Join(dir, "nri.sock")

@@ -73,6 +73,8 @@ func (d *Driver) Observation() gpu.Observation {
 //	mig ADDRESS on|off|changing     its MIG mode
 //	instance ADDRESS U PROFILE GI SM MiB    a MIG instance is made
 //	unmake ADDRESS U                and unmade
+//	compute-on ADDRESS PID NAME     a process computes on it
+//	quiet ADDRESS                   and none does any more
 //	xid ADDRESS CODE                the kernel's log tells of a fault
 //	links N...                      how they are connected; without numbers: it does not say
 //	unload                          the kernel module is not there
@@ -147,6 +149,15 @@ func (d *Driver) one(what, address string, args []string) error {
 		return err
 	case "instance":
 		return instance(g, args)
+	case "compute-on":
+		if len(args) != 2 {
+			return errors.New("want a PID and a name")
+		}
+		pid, err := number(args, 0)
+		g.Processes = append(g.Processes, gpu.Process{PID: pid, Name: args[1]})
+		return err
+	case "quiet":
+		g.Processes = nil
 	default:
 		if len(args) != 1 {
 			return errors.New("want one word more")

@@ -1,0 +1,150 @@
+package node
+
+import (
+	"errors"
+	"math/bits"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/gpu/deed"
+	"hilbert.dev/hilbert/topology"
+)
+
+// observers is the namespace whose pods may see all GPUs without a grant: a cluster's policies say who may run there.
+const observers = "hilbert-system"
+
+// errNotLooked is what a pod waits for. It is there in a moment, so nobody is told.
+var errNotLooked = errors.New("hilbert: the node's devices were not looked at yet; the kubelet tries again")
+
+// inject is what a new container gets of the node's GPUs and cards: what its pod holds, and no other. The error is why it cannot be made now; the
+// kubelet tries again.
+func (a *Agent) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
+	d := &a.devices
+	if a.options.Devices == nil {
+		return cdi.Edits{}, nil
+	}
+	box := cdi.Container{Name: c.Name, Env: c.Env, Mounts: c.Mounts}
+	held, admitted := a.manager.Placement(s.UID)
+	g := held.Devices
+	switch {
+	case !d.looked && g.GPUs|g.NICs != 0, d.pending(time.Now(), false) && box.Asks():
+		return cdi.Edits{}, errNotLooked
+	case held.Unsettled && !d.others:
+		return cdi.Edits{}, errors.New("hilbert: it is not known yet whose the devices are that the pod was promised; the kubelet tries again")
+	case !admitted && podOf(s).Devices != (topology.Grant{}):
+		return cdi.Edits{}, errors.New("hilbert: the pod was promised devices and is not admitted yet; the kubelet tries again")
+	}
+	pod := cdi.Pod{Observer: s.Namespace == observers}
+	if g.GPUs|g.NICs != 0 {
+		given, reason, err := a.give(s.UID, c, &g)
+		if err != nil {
+			a.counts.Withheld[reason]++
+			a.note(nameOf(s), allocate.Note{Reason: reason, Message: "container " + c.Name + ": " + err.Error()})
+			return cdi.Edits{}, errors.New("hilbert: " + reason + ": " + err.Error())
+		}
+		pod.Grant = &given
+	}
+	n := cdi.Node{Ours: d.own.Owner == topology.OwnerHilbert || a.heldDevices().GPUs != 0}
+	if d.last.Catalog != nil && !d.others {
+		n.All = d.last.Catalog.All()
+	}
+	return cdi.Inject(&n, &pod, &box), nil
+}
+
+// give turns what a pod holds into what one of its containers gets. Otherwise it says why that cannot be had now, by its reason and in words.
+func (a *Agent) give(uid string, c *Container, g *topology.Grant) (out cdi.Grant, reason string, err error) {
+	d := &a.devices
+	if why := cdi.Drops(a.runtime.name); why != "" {
+		return out, spec.ReasonDeviceUncertain, errors.New(why)
+	}
+	cards, err := a.functionsOf(uid, g)
+	if err != nil {
+		return out, spec.ReasonDeviceUncertain, err
+	}
+	n := deed.Node{View: &d.view, Catalog: d.last.Catalog, MPS: &d.mps, Served: func(uuid string) bool { return d.last.Served[uuid] }}
+	if n.Catalog == nil {
+		n.Catalog = &cdi.Catalog{}
+	}
+	out, err = deed.Do(&n, g, cards)
+	switch {
+	case errors.Is(err, deed.ErrUnserved):
+		return out, spec.ReasonSliceUnserved, err
+	case err != nil:
+		return out, spec.ReasonDeviceUncertain, err
+	case g.Isolation != topology.Soft, c.User == nil: // where the runtime does not say who it is, nobody can see to it
+		return out, "", nil
+	}
+	return out, spec.ReasonSliceOfOtherUser, d.mps.Admit(*c.User, a.usersOf(g.GPUs, uid))
+}
+
+// usersOf are those who hold soft slices of some GPUs, but for one pod: its containers trust each other. A pod whose containers are of several
+// users is passed over, because nobody says which of them computes.
+func (a *Agent) usersOf(gpus uint16, but string) (users []uint32) {
+	for _, h := range a.manager.HeldDevices() {
+		p := a.pods[h.UID]
+		if h.Grant.GPUs&gpus == 0 || h.Grant.Isolation != topology.Soft || h.UID == but || p == nil {
+			continue
+		}
+		var own []uint32
+		for _, c := range p.containers {
+			if c.user != nil && !slices.Contains(own, *c.user) {
+				own = append(own, *c.user)
+			}
+		}
+		if len(own) == 1 {
+			users = append(users, own[0])
+		}
+	}
+	return users
+}
+
+// mayUse says of a process that computes on a GPU whether its pod holds the GPU, or may see all of them. cgroups are as a DeviceLook has them. What
+// is not known, and what has ended since, is no stranger.
+func (a *Agent) mayUse(cgroups map[int]string) func(pid int, address string) bool {
+	pods := make(map[string]*pod, len(a.pods)) // by the last part of their cgroup, which has the UID in it
+	for _, p := range a.pods {
+		if p.cgroup != "" {
+			pods[path.Base(p.cgroup)] = p
+		}
+	}
+	return func(pid int, address string) bool {
+		cgroup, lives := cgroups[pid]
+		if !lives || a.holderUnseen(address) {
+			return true
+		}
+		// In the agent's container the kernel shows it relative to the agent's own cgroup, so only the pod's part of it counts.
+		for part := range strings.SplitSeq(cgroup, "/") {
+			if p := pods[part]; p != nil {
+				return p.name.Namespace == observers || a.holds(p.name.UID, address)
+			}
+		}
+		return false
+	}
+}
+
+// holds reports whether a pod holds the GPU at an address, or may: it was promised some, and it is not known yet whose they are.
+func (a *Agent) holds(uid, address string) bool {
+	held, _ := a.manager.Placement(uid)
+	slots := a.devices.memory.GPU.Slots
+	for set := held.Devices.GPUs; set != 0; set &= set - 1 {
+		if i := bits.TrailingZeros16(set); i < len(slots) && slots[i].Address == address {
+			return true
+		}
+	}
+	return held.Unsettled
+}
+
+// holderUnseen reports whether a GPU's holder has a cgroup that could not be found out: then its processes cannot be told from others.
+func (a *Agent) holderUnseen(address string) bool {
+	for uid, p := range a.pods {
+		if p.cgroup == "" && a.holds(uid, address) {
+			return true
+		}
+	}
+	return false
+}
