@@ -25,8 +25,8 @@ func ourGPUs(t *testing.T) (*world, *eyes) {
 	return w, e
 }
 
-// holding is a pod whose Binding promises GPUs.
-func holding(uid, gpus string) Sandbox {
+// withGPUs is a pod whose Binding promises GPUs.
+func withGPUs(uid, gpus string) Sandbox {
 	s := sandbox(uid, 1)
 	s.Annotations[spec.AnnotationGPUs] = gpus
 	return s
@@ -63,7 +63,7 @@ const (
 // A pod gets exactly what it holds, and one that holds nothing sees no GPU, whatever its image asks for.
 func TestContainersGetWhatTheirPodsHold(t *testing.T) {
 	w, _ := ourGPUs(t)
-	whole, slice := holding("whole", "1"), holding("slice", "0:252/10240Mi/soft")
+	whole, slice := withGPUs("whole", "1"), withGPUs("slice", "0:252/10240Mi/soft")
 	for _, c := range []struct {
 		pod  Sandbox
 		want string
@@ -87,7 +87,7 @@ func TestContainersGetWhatTheirPodsHold(t *testing.T) {
 // A container that starts again gets the same, after a restart of the agent too, even if the GPU is closed since; and what runs is adopted.
 func TestRestartedContainersKeepTheirDevices(t *testing.T) {
 	w, e := ourGPUs(t)
-	slice := holding("slice", "0:252/10240Mi/soft")
+	slice := withGPUs("slice", "0:252/10240Mi/soft")
 	first := edits(w.mustRun(slice))
 	e.do("health 0000:3b:00.0 pending")
 	w.says("it is closed", func(d *spec.Devices) bool { return d.GPUs[0].Closed != "" })
@@ -115,7 +115,7 @@ func TestRestartedContainersKeepTheirDevices(t *testing.T) {
 // Where nobody can be sure of a device, its holder's container is not made; nothing else stands still.
 func TestWithheldDevices(t *testing.T) {
 	w, e := ourGPUs(t)
-	whole, slice := holding("whole", "1"), holding("slice", "0:252/10240Mi/soft")
+	whole, slice := withGPUs("whole", "1"), withGPUs("slice", "0:252/10240Mi/soft")
 	w.mustRun(whole)
 	w.mustRun(slice, as(1000))
 	withheld := func(s Sandbox, reason, why string, by ...func(*Container)) {
@@ -134,9 +134,9 @@ func TestWithheldDevices(t *testing.T) {
 			t.Errorf("%s: nobody is told: %q", s.Name, w.events)
 		}
 	}
-	withheld(holding("guest", "0:252/10240Mi/soft"), spec.ReasonSliceOfOtherUser, "those of user 1000", as(0))
-	w.end(holding("guest", ""))
-	if got := edits(w.mustRun(holding("friend", "0:252/10240Mi/soft"), as(1000))); got != soft {
+	withheld(withGPUs("guest", "0:252/10240Mi/soft"), spec.ReasonSliceOfOtherUser, "those of user 1000", as(0))
+	w.end(withGPUs("guest", ""))
+	if got := edits(w.mustRun(withGPUs("friend", "0:252/10240Mi/soft"), as(1000))); got != soft {
 		t.Errorf("of the same user: %s", got)
 	}
 	e.do("uuid 0000:86:00.0 GPU-z", func(l *DeviceLook) { l.Served = nil })
@@ -186,7 +186,7 @@ func TestWhoIsLeftAlone(t *testing.T) {
 	}
 	e.do("", func(l *DeviceLook) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} })
 	w.says("the kubelet's", func(d *spec.Devices) bool { return d.Owner == spec.OwnerKubelet })
-	for _, s := range []Sandbox{sandbox("none", 1), observer, holding("plugin", "0")} {
+	for _, s := range []Sandbox{sandbox("none", 1), observer, withGPUs("plugin", "0")} {
 		if got := edits(w.mustRun(s, asking)); got != "" {
 			t.Errorf("the kubelet's, %s: %s", s.Name, got)
 		}
@@ -211,7 +211,7 @@ func catalogOf(t *testing.T, devices string) *cdi.Catalog {
 // A process without a grant closes its GPU; one of who holds it does not, wherever below the pod's cgroup it is.
 func TestStrangersCloseAGPU(t *testing.T) {
 	w, e := ourGPUs(t)
-	w.mustRun(holding("slice", "0:252/10240Mi/soft"))
+	w.mustRun(withGPUs("slice", "0:252/10240Mi/soft"))
 	closed := func(want string) func(*spec.Devices) bool {
 		return func(d *spec.Devices) bool {
 			return strings.HasPrefix(d.GPUs[0].Closed, want) && (d.GPUs[0].Closed == "") == (want == "") && d.GPUs[1].Closed == ""
@@ -245,7 +245,7 @@ func TestStrangersCloseAGPU(t *testing.T) {
 // After a restart of the agent nothing is said, and no pod with devices admitted, before it is known who computes.
 func TestStrangersAfterARestart(t *testing.T) {
 	w, e := ourGPUs(t)
-	w.mustRun(holding("slice", "0:252/10240Mi/soft"))
+	w.mustRun(withGPUs("slice", "0:252/10240Mi/soft"))
 	w.stop()
 	e.do("compute-on 0000:3b:00.0 7 python\ncompute-on 0000:86:00.0 8 python", func(l *DeviceLook) {
 		l.Cgroups = map[int]string{7: "/kubepods/burstable/podslice/c-slice", 8: "/user.slice"}
@@ -254,7 +254,7 @@ func TestStrangersAfterARestart(t *testing.T) {
 	before := len(w.reports)
 	w.mu.Unlock()
 	w.start()
-	if _, err := w.run(holding("early", "1")); err == nil {
+	if _, err := w.run(withGPUs("early", "1")); err == nil {
 		t.Error("a GPU that a stranger computes on is given")
 	}
 	w.eventually("it reports", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.reports) > before })
@@ -360,7 +360,7 @@ instance 0000:3b:00.0 MIG-y 1g.5gb 3 14 4864`, func(l *DeviceLook) {
 	w.says("two instances", func(d *spec.Devices) bool {
 		return d != nil && len(d.GPUs) == 1 && len(d.GPUs[0].Instances) == 2 && d.Owner == spec.OwnerHilbert
 	})
-	if got := edits(w.mustRun(holding("first", "0:mig-0"))); got != "nvidia.com/gpu=MIG-x "+hidden {
+	if got := edits(w.mustRun(withGPUs("first", "0:mig-0"))); got != "nvidia.com/gpu=MIG-x "+hidden {
 		t.Errorf("an instance: %s", got)
 	}
 	e.do("unmake 0000:3b:00.0 MIG-x")
@@ -369,7 +369,7 @@ instance 0000:3b:00.0 MIG-y 1g.5gb 3 14 4864`, func(l *DeviceLook) {
 	if d.GPUs[0].Closed != "" || d.GPUs[0].Instances[1].Gone || d.GPUs[0].Instances[1].Milli == 0 {
 		t.Errorf("the other is as it was: %+v", d.GPUs[0])
 	}
-	if _, err := w.run(holding("first", "0:mig-0")); err == nil || !strings.Contains(err.Error(), spec.ReasonDeviceUncertain) {
+	if _, err := w.run(withGPUs("first", "0:mig-0")); err == nil || !strings.Contains(err.Error(), spec.ReasonDeviceUncertain) {
 		t.Errorf("its holder's container: %v", err)
 	}
 }
