@@ -18,21 +18,22 @@ func (v *View) open(i int) bool {
 
 // idle is the set of GPUs that can be given whole.
 func (v *View) idle() (set uint16) {
-	d := v.Shape.Devices
 	for i := range v.Shape.count() {
-		if v.Free[i] < FullGPU {
-			continue
+		if v.isIdle(i) {
+			set |= 1 << i
 		}
-		if d != nil {
-			g := &d.GPU[i]
-			if d.Owner == OwnerNone || len(g.Instances) > 0 || d.ClosedGPUs&(1<<i) != 0 ||
-				v.Devices.Memory[i] < g.memory() || v.Devices.Clients[i] < g.clients() {
-				continue
-			}
-		}
-		set |= 1 << i
 	}
 	return set
+}
+
+func (v *View) isIdle(i int) bool {
+	d := v.Shape.Devices
+	if v.Free[i] < FullGPU || d == nil {
+		return v.Free[i] >= FullGPU
+	}
+	g := &d.GPU[i]
+	return d.Owner != OwnerNone && len(g.Instances) == 0 && d.ClosedGPUs&(1<<i) == 0 &&
+		v.Devices.Memory[i] >= g.memory() && v.Devices.Clients[i] >= g.clients()
 }
 
 // whole is the set of GPUs that serve a request for whole ones. Where the kubelet chooses, all of them must have the memory that is asked for.

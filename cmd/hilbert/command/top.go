@@ -17,7 +17,7 @@ import (
 	"hilbert.dev/hilbert/kube"
 )
 
-// topFlags are the flags that both forms of hilbert top have.
+// topFlags are the flags that all forms of hilbert top have.
 type topFlags struct {
 	target     kube.Target
 	output     string
@@ -27,11 +27,11 @@ type topFlags struct {
 func newTop() *cobra.Command {
 	top := &cobra.Command{
 		Use:   "top",
-		Short: "Show what the nodes' agents say: NUMA nodes, pools, and pods with CPUs of their own",
-		Long: `Show what the nodes' agents say of their nodes in the CustomNodeResources: the NUMA nodes with what is left of each, the pools, and which
+		Short: "Show what the nodes' agents say: NUMA nodes, pools, GPUs, and pods with CPUs of their own",
+		Long: `Show what the nodes' agents say of their nodes in the CustomNodeResources: the NUMA nodes with what is left of each, the pools, GPUs and network cards, and which
 pod holds what. It is not what the pods use; the scheduler acts on it as long as it is fresh.`,
 	}
-	top.AddCommand(newTopNodes(), newTopPods())
+	top.AddCommand(newTopNodes(), newTopPods(), newTopGPUs())
 	return top
 }
 

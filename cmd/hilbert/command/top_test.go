@@ -210,7 +210,11 @@ func TestTopLive(t *testing.T) {
 	if out, err := top("pods", "-n", "prod", "--node", "n1"); err != nil || !strings.Contains(out, "2 pods have") || strings.Contains(out, "train") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	if out, err := top("gpus"); err != nil || !strings.Contains(out, "No agent reports such GPUs") {
+		t.Errorf("%v\n%s", err, out)
+	}
 	for want, args := range map[string][]string{
+		"--limit -1: want how many":        {"gpus", "--limit", "-1"},
 		"no CustomNodeResource n9":         {"nodes", "n9"},
 		"--output \"yaml\" is not known":   {"nodes", "-o", "yaml"},
 		"--stale-after 0s: want more than": {"pods", "--stale-after", "0s"},

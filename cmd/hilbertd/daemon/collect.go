@@ -10,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/fragment"
 )
 
 // The gauges that the loop is asked for when they are scraped.
@@ -34,7 +35,7 @@ func (l *loop) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range loopCollections {
 		out <- desc
 	}
-	for _, desc := range slices.Concat(queueCollections, zoneCollections, headroomCollections) {
+	for _, desc := range slices.Concat(queueCollections, zoneCollections, headroomCollections, gpuCollections) {
 		out <- desc
 	}
 }
@@ -46,6 +47,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		tenancy                         tenancy
 		zones                           zoneCounts
 		headroom                        headroomCounts
+		gpus                            *fragment.Rest
 		nodes, pods, depth, outstanding int
 		over                            int
 	}
@@ -54,6 +56,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		state.nodes, state.pods = l.scheduler.Store().Nodes(), l.scheduler.Store().Pods()
 		state.over, state.zones = overcommitted(&l.scheduler.Store().State), newZoneCounts(l.scheduler.Store())
 		state.headroom = newHeadroomCounts(l.scheduler)
+		state.gpus = newGPURest(&l.scheduler.Store().State)
 		state.depth, state.outstanding = len(l.watch.Events()), l.outstanding
 	})
 	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
@@ -74,6 +77,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 	state.tenancy.collect(out)
 	state.zones.collect(out)
 	state.headroom.collect(out)
+	collectGPUs(state.gpus, out)
 	gauge(writesDesc, state.outstanding)
 	gauge(nodesDesc, state.nodes)
 	gauge(podsDesc, state.pods)

@@ -1,0 +1,204 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"hilbert.dev/hilbert/api/node/v1alpha1"
+	"hilbert.dev/hilbert/api/spec"
+)
+
+const devicesText = `
+metadata: {name: n1}
+status:
+  mode: agent
+  threadsPerCore: 2
+  observedAt: "2026-01-01T11:59:30Z"
+  zones:
+    - {type: Socket, name: "0", children: [{type: NUMA, name: "0", capacity: {cpus: 16, cpuset: "0-15", memoryMiB: 16384}, allocatable: {cpus: 14, cpuset: "1-7,9-15", memoryMiB: 16128}}]}
+    - {type: Socket, name: "1", children: [{type: NUMA, name: "1", capacity: {cpus: 16, cpuset: "16-31", memoryMiB: 16384}, allocatable: {cpus: 16, cpuset: "16-31", memoryMiB: 16128}}]}
+  devices:
+    owner: hilbert
+    gpus:
+      - {index: 3, uuid: GPU-3, address: "0000:86:00.0", model: A100, memoryMiB: 40960, clients: 24, isolation: [soft], numa: 1, switch: 1, socket: 1, closed: Unhealthy}
+      - {index: 0, uuid: GPU-0, address: "0000:3b:00.0", model: A100, memoryMiB: 40960, grain: 10, clients: 24, isolation: [accounting, soft], numa: 0, switch: 0, socket: 0}
+      - {index: 1, uuid: GPU-1, address: "0000:3c:00.0", model: A100, memoryMiB: 40960, grain: 10, clients: 24, isolation: [accounting, soft], numa: 0, switch: 0, socket: 0}
+      - index: 2
+        uuid: GPU-2
+        address: "0000:5e:00.0"
+        model: A100
+        memoryMiB: 40960
+        isolation: [hard]
+        numa: 1
+        switch: 1
+        socket: 1
+        instances: [{name: 1g.5gb, milli: 140, memoryMiB: 4864}, {name: 3g.20gb, milli: 420, memoryMiB: 19968}]
+    nics:
+      - {index: 0, address: "0000:3d:00.0", name: mlx5_0, bandwidthMbit: 100000, functions: 8, rdma: true, numa: 0, switch: 0, socket: 0}
+      - {index: 1, address: "0000:87:00.0", name: eth1, bandwidthMbit: 800}
+    allocations:
+      - {namespace: ml, name: train, uid: u1, gpus: "1", nics: "0:25000/vf"}
+      - {namespace: ml, name: serve-0, uid: u2, gpus: "0:250/10240Mi/soft", isolation: soft}
+      - {namespace: ml, name: serve-1, uid: u3, gpus: "0:400/20480Mi/soft", isolation: soft, moved: true}
+      - {namespace: ml, name: notebook, uid: u4, gpus: "2:mig-1", isolation: hard}
+---
+metadata: {name: n2}
+status:
+  observedAt: "2026-01-01T11:30:00Z"
+  devices: {owner: hilbert, gpus: [{index: 0, model: A100, memoryMiB: 40960, clients: 2, isolation: [soft]}]}
+---
+metadata: {name: n3}
+status:
+  observedAt: "2026-01-01T12:00:00Z"
+  devices: {owner: none, reason: SoldBySomebody, gpus: [{index: 0, model: T4, memoryMiB: 15360}], allocations: [{namespace: ml, name: old, uid: u5, gpus: "0"}]}
+---
+metadata: {name: n4}
+status:
+  observedAt: "2026-01-01T12:00:00Z"
+  devices: {owner: kubelet, gpus: [{index: 0, model: T4, memoryMiB: 15360}, {index: 1, model: T4, memoryMiB: 15360}], allocations: [{namespace: ml, name: old, uid: u5, gpus: "0"}]}
+---
+metadata: {name: n5}
+status:
+  observedAt: "2026-01-01T12:00:00Z"
+  devices: {owner: hilbert, gpus: [{index: 0, model: T4, memoryMiB: 15360}], allocations: [{namespace: ml, name: lost, uid: u6, gpus: "7"}]}
+---
+metadata: {name: n6}
+status: {observedAt: "2026-01-01T12:00:00Z", mode: agent}
+`
+
+func topGPUs(t *testing.T, model string, limit int) *gpusView {
+	t.Helper()
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	v := newGPUsView(model, limit)
+	for text := range strings.SplitSeq(devicesText, "---") {
+		var c v1alpha1.CustomNodeResource
+		if err := yaml.UnmarshalStrict([]byte(text), &c); err != nil {
+			t.Fatal(err)
+		}
+		v.add(&c, noon, 15*time.Minute)
+	}
+	v.sum()
+	return v
+}
+
+const (
+	topGPUsText = `
+NODE  OWNER    OBSERVED   NUMA  SWITCH  DEVICE        COMPUTE     FREE       MEMORY      FREE    OF         HELD BY  NOTE
+n1    hilbert  30s        0     0       GPU 0 A100    aaabbbb...  35%        aaabbbbb..  10Gi    40Gi       a ml/serve-0 25% 10Gi soft, b ml/serve-1 40% 20Gi soft MOVED
+                                        GPU 1 A100    ##########  0%         ##########  0Mi     40Gi       ml/train
+                                        NIC 0 mlx5_0  aaa.......  75Gbit/s                       100Gbit/s  a ml/train 25Gbit/s vf                 RDMA, 7 of 8 functions free
+                          1     1       GPU 2 A100    aaaa......  14%        aaaaa.....  20.5Gi  40Gi       a ml/notebook 42% 19.5Gi hard 3g.20gb  1 of 2 instances free
+                                        GPU 3 A100    ..........  100%       ..........  40Gi    40Gi       -                                      closed: Unhealthy
+                          -     -       NIC 1 eth1    ..........  800Mbit/s                      800Mbit/s  -
+n2    hilbert  30m STALE  -     -       GPU 0 A100    ..........  100%       ..........  40Gi    40Gi       -
+n3    none     0s         -     -       GPU 0 T4      ##########  0%         ##########  0Mi     15Gi       ml/old  SoldBySomebody
+n4    kubelet  0s         -     -       GPU 0 T4      ##########  0%         ##########  0Mi     15Gi       ml/old
+                                        GPU 1 T4      ..........  100%       ..........  15Gi    15Gi       -
+n5    hilbert  0s         -     -       -                                                                     devices: the allocation of ml/lost: GPUs "7", network cards "": the report has no such device
+Not counted, because what they say of their devices cannot be read: 1 nodes.
+
+MODEL  GPUS  IDLE  SHARED  DIVIDED  HELD  CLOSED  FREE  PODS OF 0.25  PODS OF 0.5  PODS OF 1  PODS OF 2  PODS OF 4  PODS OF 8
+A100   5     0     1       1        1     2       0.49  1 (29%)       0 (100%)     0 (100%)   0 (100%)   0 (100%)   0 (100%)
+T4     3     1     0       0        1     1       1     0 (100%)      0 (100%)     1 (0%)     0 (100%)   0 (100%)   0 (100%)
+
+PODS OF a size in GPUs: how many the free GPUs would hold, and (%) which share of what is free they could not use: the fragmentation.
+`
+	topT4Text = `
+NODE  OWNER    OBSERVED  NUMA  SWITCH  DEVICE    COMPUTE     FREE  MEMORY      FREE  OF    HELD BY  NOTE
+n3    none     0s        -     -       GPU 0 T4  ##########  0%    ##########  0Mi   15Gi  ml/old   SoldBySomebody
+and 2 more nodes, which are counted below: name some, or raise --limit.
+Not counted, because what they say of their devices cannot be read: 1 nodes.
+
+MODEL  GPUS  IDLE  SHARED  DIVIDED  HELD  CLOSED  FREE  PODS OF 0.25  PODS OF 0.5  PODS OF 1  PODS OF 2  PODS OF 4  PODS OF 8
+T4     3     1     0       0        1     1       1     0 (100%)      0 (100%)     1 (0%)     0 (100%)   0 (100%)   0 (100%)
+
+PODS OF a size in GPUs: how many the free GPUs would hold, and (%) which share of what is free they could not use: the fragmentation.
+`
+)
+
+func TestTopGPUs(t *testing.T) {
+	for _, c := range []struct {
+		name, model string
+		limit       int
+		want        string
+	}{
+		{"all", "", 20, topGPUsText},
+		{"the first of a model", "t4", 1, topT4Text},
+		{"none", "H100", 20, "No agent reports such GPUs."},
+	} {
+		var out bytes.Buffer
+		if err := topGPUs(t, c.model, c.limit).WriteText(&out); err != nil {
+			t.Fatal(err)
+		}
+		if squeezed(out.String()) != squeezed(c.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.name, out.String(), c.want)
+		}
+	}
+}
+
+// Nothing is counted as free that the scheduler would not give, and what is said is also there as JSON.
+func TestTopGPUsJSON(t *testing.T) {
+	v := topGPUs(t, "", 1)
+	if len(v.Nodes) != 1 || v.More != 4 || v.Unread != 1 {
+		t.Errorf("%d nodes and %d more, %d unread", len(v.Nodes), v.More, v.Unread)
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back gpusView
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	a100, t4 := back.Models[0], back.Models[1]
+	if a100.GPUs != 5 || a100.Idle != 0 || a100.Shared != 1 || a100.Divided != 1 || a100.Held != 1 || a100.Closed != 2 || a100.FreeMilli != 350+140 {
+		t.Errorf("A100: %+v", a100)
+	}
+	if t4.GPUs != 3 || t4.Idle != 1 || t4.Held != 1 || t4.Closed != 1 || t4.FreeMilli != 1000 || *t4.Sizes[2].Fragmentation != 0 || *t4.Sizes[0].Fragmentation != 1 {
+		t.Errorf("T4: %+v", t4)
+	}
+	gpu := back.Nodes[0].GPUs[1]
+	if gpu.FreeMilli != 350 || gpu.FreeMemoryMiB != 10240 || gpu.Part != 350 || gpu.Idle || len(gpu.Holders) != 2 || gpu.Holders[1].Milli != 400 || !gpu.Holders[1].Moved || *gpu.NUMA != 0 {
+		t.Errorf("GPU 0: %+v", gpu)
+	}
+}
+
+func TestSlicedBars(t *testing.T) {
+	for _, c := range []struct {
+		held []int64
+		want string
+	}{
+		{nil, ".........."},
+		{[]int64{1000}, "aaaaaaaaaa"},
+		{[]int64{250, 400}, "aaabbbb..."},
+		{[]int64{1, 1, 1}, "abc......."},
+		{[]int64{990, 10, 10}, "aaaaaaaaaa"},
+		{[]int64{0, 500}, "bbbbb....."},
+		{[]int64{2000}, "aaaaaaaaaa"},
+	} {
+		if got := sliced(1000, c.held, []byte("abcdef")); got != c.want {
+			t.Errorf("%v: %s, want %s", c.held, got, c.want)
+		}
+	}
+	if got := sliced(0, []int64{5}, []byte("a")); got != ".........." {
+		t.Errorf("of nothing: %s", got)
+	}
+}
+
+// A line names few of many pods.
+func TestManyHolders(t *testing.T) {
+	row := gpuRow{MemoryMiB: 1000}
+	for i := range 30 {
+		row.Holders = append(row.Holders, deviceHolder{Namespace: "x", Name: fmt.Sprint("p", i), Milli: 30, MemoryMiB: 30, Isolation: spec.IsolationSoft})
+	}
+	cells := row.cells()
+	if !strings.Contains(cells[6], "d x/p3 3% 30Mi soft and 26 more") || len(cells[1]) != barWidth {
+		t.Errorf("%q", cells)
+	}
+}

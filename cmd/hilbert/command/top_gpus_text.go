@@ -1,0 +1,299 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
+
+const (
+	// barWidth is the letters of a bar of a device: a tenth each.
+	barWidth = 10
+	// maxHolders is how many pods a line names before it only counts.
+	maxHolders = 4
+)
+
+// deviceLine is a line of the map: where the device hangs, and its cells.
+type deviceLine struct {
+	place spec.DevicePlace
+	card  bool
+	index int
+	cells []string
+}
+
+// WriteText draws a line for each device, under its node's first, by NUMA node and switch, and then a line for each model.
+func (v *gpusView) WriteText(w io.Writer) error {
+	lines := [][]string{{"NODE", "OWNER", "OBSERVED", "NUMA", "SWITCH", "DEVICE", "COMPUTE", "FREE", "MEMORY", "FREE", "OF", "HELD BY", "NOTE"}}
+	for i := range v.Nodes {
+		lines = append(lines, v.Nodes[i].lines()...)
+	}
+	if len(v.Nodes) > 0 {
+		if err := rows(w, lines); err != nil {
+			return err
+		}
+	}
+	if v.More > 0 {
+		if _, err := fmt.Fprintf(w, "and %d more nodes, which are counted below: name some, or raise --limit.\n", v.More); err != nil {
+			return err
+		}
+	}
+	if v.Unread > 0 {
+		if _, err := fmt.Fprintf(w, "Not counted, because what they say of their devices cannot be read: %d nodes.\n", v.Unread); err != nil {
+			return err
+		}
+	}
+	if len(v.Models) == 0 {
+		_, err := fmt.Fprintln(w, "No agent reports such GPUs.")
+		return err
+	}
+	if len(v.Nodes)+v.More > 0 {
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+	}
+	return v.writeModels(w)
+}
+
+// lines draws a node.
+func (n *gpuNode) lines() [][]string {
+	var devices []deviceLine
+	for i := range n.GPUs {
+		devices = append(devices, deviceLine{n.GPUs[i].DevicePlace, false, n.GPUs[i].Index, n.GPUs[i].cells()})
+	}
+	for i := range n.NICs {
+		devices = append(devices, deviceLine{n.NICs[i].DevicePlace, true, n.NICs[i].Index, n.NICs[i].cells()})
+	}
+	slices.SortStableFunc(devices, func(a, b deviceLine) int {
+		return cmp.Or(comparePlaces(a.place.NUMA, b.place.NUMA), comparePlaces(a.place.Switch, b.place.Switch), compareKinds(a.card, b.card), cmp.Compare(a.index, b.index))
+	})
+	head := []string{n.Name, orDash(n.Owner), n.text()}
+	if len(devices) == 0 {
+		return [][]string{append(head, "-", "-", "-", "", "", "", "", "", "", n.note())}
+	}
+	var out [][]string
+	for i := range devices {
+		d := &devices[i]
+		numa, bridge := number(d.place.NUMA), number(d.place.Switch)
+		if i > 0 {
+			head = []string{"", "", ""}
+			if comparePlaces(d.place.NUMA, devices[i-1].place.NUMA) == 0 {
+				if numa = ""; comparePlaces(d.place.Switch, devices[i-1].place.Switch) == 0 {
+					bridge = ""
+				}
+			}
+		}
+		line := append(append(head, numa, bridge), d.cells...)
+		if note := n.note(); i == 0 && note != "" {
+			line[len(line)-1] = strings.TrimSuffix(note+"; "+line[len(line)-1], "; ")
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// note is what is to be said of the node as a whole.
+func (n *gpuNode) note() string {
+	switch {
+	case n.Problem != "":
+		return n.Problem
+	case n.Owner != spec.OwnerHilbert && n.Reason != "":
+		return n.Reason
+	}
+	return ""
+}
+
+// comparePlaces puts what is not known last.
+func comparePlaces(a, b *int) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return 1
+	case b == nil:
+		return -1
+	}
+	return cmp.Compare(*a, *b)
+}
+
+func compareKinds(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+func number(place *int) string {
+	if place == nil {
+		return "-"
+	}
+	return strconv.Itoa(*place)
+}
+
+func (g *gpuRow) cells() []string {
+	var compute, memoryHeld []int64
+	var letters []byte
+	var names []string
+	for i := range g.Holders {
+		h := &g.Holders[i]
+		compute, memoryHeld, letters = append(compute, int64(h.Milli)), append(memoryHeld, h.MemoryMiB), append(letters, letterOf(i, h))
+		names = append(names, h.ofGPU(letters[i]))
+	}
+	var notes []string
+	if g.Closed != "" {
+		notes = append(notes, "closed: "+g.Closed)
+	}
+	if g.Instances > 0 {
+		notes = append(notes, fmt.Sprintf("%d of %d instances free", g.FreeInstances, g.Instances))
+	}
+	return []string{
+		fmt.Sprintf("GPU %d %s", g.Index, g.Model),
+		sliced(topology.FullGPU, compute, letters), percent(g.FreeMilli),
+		sliced(g.MemoryMiB, memoryHeld, letters), memory(g.FreeMemoryMiB), memory(g.MemoryMiB), named(names), strings.Join(notes, ", "),
+	}
+}
+
+func (n *nicRow) cells() []string {
+	var held []int64
+	var letters []byte
+	var names []string
+	for i := range n.Holders {
+		h := &n.Holders[i]
+		held, letters = append(held, h.BandwidthMbit), append(letters, 'a'+byte(i%26))
+		names = append(names, h.ofNIC(letters[i]))
+	}
+	var notes []string
+	if n.Closed != "" {
+		notes = append(notes, "closed: "+n.Closed)
+	}
+	if n.RDMA {
+		notes = append(notes, "RDMA")
+	}
+	if n.Functions > 0 {
+		notes = append(notes, fmt.Sprintf("%d of %d functions free", n.FreeFunctions, n.Functions))
+	}
+	return []string{
+		strings.TrimSpace(fmt.Sprintf("NIC %d %s", n.Index, n.Name)), sliced(n.BandwidthMbit, held, letters), bandwidth(n.FreeBandwidthMbit),
+		"", "", bandwidth(n.BandwidthMbit), named(names), strings.Join(notes, ", "),
+	}
+}
+
+// letterOf stands for a holder in bars: # for one who has all of a GPU.
+func letterOf(i int, h *deviceHolder) byte {
+	if h.Isolation == "" {
+		return '#'
+	}
+	return 'a' + byte(i%26)
+}
+
+func (h *deviceHolder) ofGPU(letter byte) string {
+	text := h.Namespace + "/" + h.Name
+	if letter != '#' {
+		text = fmt.Sprintf("%c %s %s %s %s", letter, text, percent(int32(h.Milli)), memory(h.MemoryMiB), h.Isolation)
+	}
+	if h.Instance != "" {
+		text += " " + h.Instance
+	}
+	return text + h.moved()
+}
+
+func (h *deviceHolder) ofNIC(letter byte) string {
+	text := fmt.Sprintf("%c %s/%s", letter, h.Namespace, h.Name)
+	if h.BandwidthMbit > 0 {
+		text += " " + bandwidth(h.BandwidthMbit)
+	}
+	if h.Function {
+		text += " vf"
+	}
+	return text + h.moved()
+}
+
+func (h *deviceHolder) moved() string {
+	if h.Moved {
+		return " MOVED"
+	}
+	return ""
+}
+
+// named lists some of the names.
+func named(names []string) string {
+	if more := len(names) - maxHolders; more > 0 {
+		return strings.Join(names[:maxHolders], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return orDash(strings.Join(names, ", "))
+}
+
+// sliced draws who holds how much of a device. Whoever holds anything has a letter, as long as there are letters left.
+func sliced(all int64, held []int64, letters []byte) string {
+	drawn := make([]byte, 0, barWidth)
+	sum := int64(0)
+	for i, amount := range held {
+		if amount <= 0 || all <= 0 {
+			continue
+		}
+		sum += amount
+		end := min(max(int((sum*barWidth+all/2)/all), len(drawn)+1), barWidth)
+		for len(drawn) < end {
+			drawn = append(drawn, letters[i])
+		}
+	}
+	return string(drawn) + strings.Repeat(".", barWidth-len(drawn))
+}
+
+// percent writes thousandths: "25%", "12.5%".
+func percent(milli int32) string {
+	const permille = 10
+	return strconv.FormatFloat(float64(milli)/permille, 'f', -1, 64) + "%"
+}
+
+// bandwidth writes Mbit/s as people do.
+func bandwidth(mbit int64) string {
+	const giga = 1000
+	if mbit < giga {
+		return strconv.FormatInt(mbit, 10) + "Mbit/s"
+	}
+	return strconv.FormatFloat(float64(mbit)/giga, 'f', -1, 64) + "Gbit/s"
+}
+
+// writeModels draws a line for each model.
+func (v *gpusView) writeModels(w io.Writer) error {
+	head := []string{"MODEL", "GPUS", "IDLE", "SHARED", "DIVIDED", "HELD", "CLOSED", "FREE"}
+	for _, s := range v.Models[0].Sizes {
+		head = append(head, "PODS OF "+gpus(int64(s.Milli)))
+	}
+	lines := [][]string{head}
+	for i := range v.Models {
+		m := &v.Models[i]
+		line := []string{orDash(m.Model)}
+		for _, n := range []int{m.GPUs, m.Idle, m.Shared, m.Divided, m.Held, m.Closed} {
+			line = append(line, strconv.Itoa(n))
+		}
+		line = append(line, gpus(m.FreeMilli))
+		for _, s := range m.Sizes {
+			cell := strconv.FormatInt(s.Fits, 10)
+			if s.Fragmentation != nil {
+				cell += fmt.Sprintf(" (%.0f%%)", 100**s.Fragmentation)
+			}
+			line = append(line, cell)
+		}
+		lines = append(lines, line)
+	}
+	if err := rows(w, lines); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "\nPODS OF a size in GPUs: how many the free GPUs would hold, and (%) which share of what is free they could not use: the fragmentation.")
+	return err
+}
+
+// gpus writes thousandths of GPUs in GPUs.
+func gpus(milli int64) string {
+	return strconv.FormatFloat(float64(milli)/topology.FullGPU, 'f', -1, 64)
+}

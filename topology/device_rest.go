@@ -1,0 +1,80 @@
+package topology
+
+import "cmp"
+
+// GPURest is what nobody holds of one GPU, and what of that it would give: for who counts, draws or explains. The grant itself is Offer's.
+type GPURest struct {
+	// Closed: it gives nothing new, whatever nobody holds of it: it is closed, or its owner is not known.
+	Closed bool
+	// Whole: it can be given whole.
+	Whole bool
+	// Left is the thousandths of compute that nobody holds; of a divided GPU those of its instances.
+	Left int32
+	// Part is the largest part that it gives, in thousandths, without regard to memory and isolation; 0: it gives none.
+	Part int32
+	// Parts is how many more parts it gives at most: clients, or instances that nobody holds.
+	Parts int
+}
+
+// Rest returns what is left of GPU i.
+func (v *View) Rest(i int) (r GPURest) {
+	r.Left = max(v.Free[i], 0)
+	r.Whole = v.isIdle(i)
+	d := v.Shape.Devices
+	switch {
+	case d == nil && v.Shape.Shareable:
+		r.Part, r.Parts = r.Left, int(r.Left)
+		return r
+	case d == nil:
+		return r
+	case len(d.GPU[i].Instances) > 0:
+		v.restInstances(&d.GPU[i], i, &r)
+	default:
+		v.restParts(&d.GPU[i], i, &r)
+	}
+	r.Closed = d.Owner == OwnerNone || d.ClosedGPUs&(1<<i) != 0
+	if r.Closed || d.Owner != OwnerHilbert {
+		r.Part, r.Parts = 0, 0
+	}
+	return r
+}
+
+// restParts is of a GPU that is not divided. Slices that are soft are whole grains, and slices of one GPU are all soft, or all by accounting.
+func (v *View) restParts(g *GPU, i int, r *GPURest) {
+	f := v.Devices
+	soft := f.Soft[i] > 0
+	accounting := int(g.clients())-int(f.Clients[i])-int(f.Soft[i]) > 0
+	switch {
+	case f.Clients[i] <= 0 || f.Memory[i] <= 0:
+		return
+	case g.Strengths.Has(Accounting) && !soft:
+		r.Part = r.Left
+	case g.Strengths.Has(Soft) && !accounting:
+		r.Part = r.Left
+		if grain := int32(cmp.Or(g.Grain, unknownGrain)); r.Left < FullGPU {
+			r.Part -= r.Left % grain
+		}
+	}
+	if r.Part > 0 {
+		r.Parts = int(f.Clients[i])
+	}
+}
+
+// restInstances is of a divided GPU: the instances that nobody holds.
+func (v *View) restInstances(g *GPU, i int, r *GPURest) {
+	r.Left = 0
+	var any Request
+	for k := range min(len(g.Instances), MaxInstances) {
+		s := g.instance(k)
+		if !v.Devices.HoldsInstance(i, k) {
+			r.Left += int32(s.milli)
+		}
+		if v.covers(&any, g, i, s) {
+			r.Part = max(r.Part, int32(s.milli))
+			r.Parts++
+		}
+	}
+}
+
+// GPUs is how many GPUs the node has, those that give nothing included.
+func (v *View) GPUs() int { return v.Shape.count() }

@@ -1,0 +1,84 @@
+package topology
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestRestAgainstOffer: what is said to be left of a GPU is what Offer gives of it where it is the only one, and no more.
+func TestRestAgainstOffer(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range uint64(4000) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		data := make([]byte, 200)
+		for i := range data {
+			data[i] = byte(random.Uint32())
+		}
+		s := &stream{data}
+		n := s.node()
+		c := newCounters(n)
+		v := c.view(n)
+		for range s.below(5) {
+			r, z := s.deviceRequest()
+			if r.Contradiction(&z) != "" {
+				continue
+			}
+			g, ok := v.Offer(&r, &z)
+			if !ok && s.below(4) == 0 {
+				g = v.Force(&r, &z)
+			}
+			v.Commit(&g)
+		}
+		for i := range v.GPUs() {
+			if err := restMatches(v, i, seen); err != nil {
+				t.Fatalf("seed %d: GPU %d of %+v with %+v: %v", seed, i, *v.Shape.Devices, c, err)
+			}
+		}
+	}
+	for _, what := range []string{"closed", "whole", "part", "a grain less", "instance", "left and useless"} {
+		if seen[what] < 10 {
+			t.Errorf("%q was seen %d times only", what, seen[what])
+		}
+	}
+}
+
+func restMatches(v *View, i int, seen map[string]int) error {
+	d := *v.Shape.Devices
+	d.ClosedGPUs |= ^uint16(1 << i)
+	alone := *v
+	alone.Shape = &Shape{Devices: &d}
+	fits := func(r Request) bool {
+		_, ok := alone.Offer(&r, nil)
+		return ok
+	}
+	part := int32(0)
+	for milli := int16(1); milli < FullGPU; milli++ {
+		if fits(Request{Milli: milli, Memory: 1}) {
+			part = int32(milli)
+		}
+	}
+	rest, whole := v.Rest(i), fits(Request{Whole: 1})
+	switch {
+	case rest.Whole != whole:
+		return fmt.Errorf("%+v, and given whole: %v", rest, whole)
+	case min(rest.Part, FullGPU-1) != part:
+		return fmt.Errorf("%+v, and the largest part is %d", rest, part)
+	case (rest.Parts > 0) != (part > 0):
+		return fmt.Errorf("%+v parts, and the largest part is %d", rest, part)
+	case rest.Closed && (whole || part > 0):
+		return fmt.Errorf("%+v gives", rest)
+	}
+	count := func(what string, is bool) {
+		if is {
+			seen[what]++
+		}
+	}
+	count("closed", rest.Closed)
+	count("whole", whole)
+	count("part", part > 0 && part < FullGPU-1)
+	count("instance", part > 0 && len(d.GPU[i].Instances) > 0)
+	count("a grain less", part > 0 && part < rest.Left && len(d.GPU[i].Instances) == 0)
+	count("left and useless", part == 0 && !whole && rest.Left > 0 && !rest.Closed)
+	return nil
+}
