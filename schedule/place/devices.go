@@ -88,10 +88,6 @@ var causes = [...]string{
 	topology.LargerThanMachine: "no part as near together as asked for that could hold the pod, even an empty one",
 }
 
-func lacksGPUs(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(obstacle)) {
-	add(obstacle{})
-}
-
 func sayGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
 	shape, free := s.Shape(slot), s.GPUs(slot)
 	var largest int32

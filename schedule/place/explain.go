@@ -36,7 +36,8 @@ type NearMiss struct {
 	Obstacles []Obstacle `json:"obstacles"`
 }
 
-// Obstacle is one thing that keeps the pod off a node. For a resource it has the amounts: millicores, bytes or a count.
+// Obstacle is one thing that keeps the pod off a node. For a resource it has the amounts: millicores, bytes or a count;
+// of GPUs a count, thousandths of compute, or MiB.
 type Obstacle struct {
 	Filter   string `json:"filter"`
 	What     string `json:"what"` // continues a sentence that begins with the node
@@ -112,7 +113,7 @@ func (x *explainer) look(slot cluster.Slot) {
 	if len(x.obstacles) != 1 {
 		return
 	}
-	if change := rules[x.obstacles[0].rule].change; change != nil {
+	for _, change := range rules[x.obstacles[0].rule].changes {
 		if offer, ok := change(x.state, slot, x.class, &x.obstacles[0]); ok {
 			offer.Node = x.state.Node(slot).Name
 			x.changes.offer(offer)
@@ -144,7 +145,7 @@ func (x *explainer) describe(m miss) NearMiss {
 	for _, o := range appendObstacles(nil, x.state, m.slot, x.class) {
 		words := Obstacle{Filter: rules[o.rule].filter, What: rules[o.rule].say(x.state, m.slot, x.class, &o)}
 		if o.asked > 0 {
-			words.Resource, words.Asked, words.Missing = x.state.KindName(o.kind), o.asked, o.missing
+			words.Resource, words.Asked, words.Missing = cmp.Or(o.name, x.state.KindName(o.kind)), o.asked, o.missing
 		}
 		near.Obstacles = append(near.Obstacles, words)
 	}

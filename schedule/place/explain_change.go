@@ -23,6 +23,8 @@ const (
 	Free     ChangeKind = iota // more of one resource free on a node that is large enough
 	Tolerate                   // one taint tolerated
 	Loosen                     // the maxSkew of one spread constraint raised
+	Widen                      // devices and exclusive CPUs less near each other
+	Reduce                     // fewer GPUs asked for, or less of one
 	Uncordon                   // the node schedulable
 	Relabel                    // one label of the node set or taken away
 	Leave                      // pods of lower or equal priority gone from the node
@@ -32,7 +34,7 @@ const (
 const changeKinds = int(Grow) + 1
 
 func (k ChangeKind) String() string {
-	return [...]string{"free", "tolerate", "loosen", "uncordon", "relabel", "leave", "grow"}[k]
+	return [...]string{"free", "tolerate", "loosen", "widen", "reduce", "uncordon", "relabel", "leave", "grow"}[k]
 }
 
 // MarshalText writes the kind's name.
@@ -52,13 +54,21 @@ func (k *ChangeKind) UnmarshalText(text []byte) error {
 type Change struct {
 	Kind ChangeKind `json:"kind"`
 	Node string     `json:"node"`
-	// Resource and Amount, in millicores, bytes or a count: Free and Grow.
+	// Resource and Amount, in millicores, bytes or a count: Free and Grow. Of GPUs it is a count, thousandths of compute, or MiB; with Reduce
+	// the amount is what may be asked for instead of Asked.
 	Resource string `json:"resource,omitempty"`
 	Amount   int64  `json:"amount,omitempty"`
-	Taint    *Taint `json:"taint,omitempty"`  // Tolerate
-	Spread   *Skew  `json:"spread,omitempty"` // Loosen
-	Label    *Label `json:"label,omitempty"`  // Relabel
-	Pods     []Pod  `json:"pods,omitempty"`   // Leave, the most important first
+	Asked    int64  `json:"asked,omitempty"`
+	// GPUs are those that would come free, or the one of which more would: Free.
+	GPUs []int `json:"gpus,omitempty"`
+	// Near is a level as hilbert.dev/near has it, empty for anywhere: with Free the one at which enough GPUs would be near each other, with Widen the
+	// one that would do instead of NearAsked.
+	Near      string `json:"near,omitempty"`
+	NearAsked string `json:"nearAsked,omitempty"`
+	Taint     *Taint `json:"taint,omitempty"`  // Tolerate
+	Spread    *Skew  `json:"spread,omitempty"` // Loosen
+	Label     *Label `json:"label,omitempty"`  // Relabel
+	Pods      []Pod  `json:"pods,omitempty"`   // Leave, the most important first
 
 	cost int64 // among changes of its kind
 }
@@ -108,7 +118,10 @@ type Pod struct {
 func (c Change) String() string {
 	switch c.Kind {
 	case Free:
-		if c.Resource == exclusiveCPUs {
+		switch {
+		case len(c.GPUs) > 0:
+			return c.freeGPUs()
+		case c.Resource == exclusiveCPUs:
 			return amountMore(c.Resource, c.Amount) + " free in one zone of " + c.Node
 		}
 		return amountMore(c.Resource, c.Amount) + " free on " + c.Node
@@ -122,6 +135,10 @@ func (c Change) String() string {
 		return "the taint " + text + ":" + c.Taint.Effect + " tolerated, on " + c.Node
 	case Loosen:
 		return fmt.Sprintf("maxSkew %d instead of %d over %s, on %s", c.Spread.Needed, c.Spread.MaxSkew, c.Spread.TopologyKey, c.Node)
+	case Widen:
+		return c.widened()
+	case Reduce:
+		return gpuAmount(c.Resource, c.Amount) + " asked for instead of " + gpuAmount(c.Resource, c.Asked) + ", on " + c.Node
 	case Uncordon:
 		return c.Node + " uncordoned"
 	case Relabel:

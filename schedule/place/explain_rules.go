@@ -19,13 +19,16 @@ type rule struct {
 	each func(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle))
 	// say puts an obstacle in words.
 	say func(s *cluster.State, slot cluster.Slot, c *cluster.Class, o *obstacle) string
-	// change is what would take the obstacle away, where it is the node's only one; false if nothing is known to. A rule without says
+	// changes are what would take the obstacle away, where it is the node's only one; false if nothing is known to. A rule without says
 	// in none why no single change can be named.
-	change func(s *cluster.State, slot cluster.Slot, c *cluster.Class, o *obstacle) (Change, bool)
-	none   string
+	changes []changer
+	none    string
 	// leaving: pods that leave the node can take the obstacle away.
 	leaving bool
 }
+
+// changer finds the smallest change of one kind.
+type changer func(s *cluster.State, slot cluster.Slot, c *cluster.Class, o *obstacle) (Change, bool)
 
 // obstacle is one thing that keeps a pod off a node. It is cheap to make; words come later.
 type obstacle struct {
@@ -33,7 +36,8 @@ type obstacle struct {
 	// Of a resource, in its unit.
 	kind           resource.Kind
 	asked, missing int64
-	small          bool // the node would not have it if it were empty
+	small          bool   // the node would not have it if it were empty
+	name           string // of what is no kind of the ledger
 	// Of the others: which taint, label, expression, port, feature or constraint; what is unset is nil or 0.
 	taint      *cluster.Taint
 	label      *cluster.Label
@@ -66,17 +70,17 @@ func share(part, all int64) int64 {
 }
 
 var rules = []rule{
-	{filter: "NodeUnschedulable", each: cordons, say: sayCordon, change: uncordon},
-	{filter: "TaintToleration", each: taints, say: sayTaint, change: tolerate},
-	{filter: "NodeAffinity", each: mismatches, say: sayMismatch, change: relabel},
+	{filter: "NodeUnschedulable", each: cordons, say: sayCordon, changes: []changer{uncordon}},
+	{filter: "TaintToleration", each: taints, say: sayTaint, changes: []changer{tolerate}},
+	{filter: "NodeAffinity", each: mismatches, say: sayMismatch, changes: []changer{relabel}},
 	{filter: "NodeDeclaredFeatures", each: lacksFeatures, say: sayFeature, none: "a feature comes with another kubelet"},
 	{filter: "NodePorts", each: takenPorts, say: sayPort, none: "a port is free when its pods have left", leaving: true},
 	{filter: "Reservation", each: cordons, say: sayReservation, none: "the unit that it is kept for comes first"},
-	{filter: "NodeResourcesFit", each: shortages, say: sayShortage, change: supply, leaving: true},
-	{filter: "GPUFit", each: lacksGPUs, say: sayGPUs, none: "GPUs are free when their pods have left; a node gets no others", leaving: true},
-	{filter: "ZoneFit", each: lacksZones, say: sayZones, change: vacateZone, leaving: true},
-	{filter: "NearFit", each: lacksGPUs, say: sayNear, none: "what is near is free when its pods have left", leaving: true},
-	{filter: "PodTopologySpread", each: skews, say: saySkew, change: loosen, leaving: true},
+	{filter: "NodeResourcesFit", each: shortages, say: sayShortage, changes: []changer{supply}, leaving: true},
+	{filter: "GPUFit", each: lacksGPUs, say: sayGPUs, changes: []changer{vacateGPUs, widen, askLess}, leaving: true},
+	{filter: "ZoneFit", each: lacksZones, say: sayZones, changes: []changer{vacateZone}, leaving: true},
+	{filter: "NearFit", each: lacksNear, say: sayNear, changes: []changer{vacateGPUs, widen, askLess}, leaving: true},
+	{filter: "PodTopologySpread", each: skews, say: saySkew, changes: []changer{loosen}, leaving: true},
 	{filter: "InterPodAffinity", each: company, say: sayCompany, none: "it takes other pods to come or to leave", leaving: true},
 }
 

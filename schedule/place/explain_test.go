@@ -11,9 +11,11 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"pgregory.net/rapid"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
 )
 
 // TestEveryFilterExplainsItself enumerates the table: a filter without obstacles and words, or with neither a change nor a reason why there
@@ -30,7 +32,7 @@ func TestEveryFilterExplainsItself(t *testing.T) {
 		if r.each == nil || r.say == nil {
 			t.Errorf("%s: its obstacles must be listed and worded", r.filter)
 		}
-		if (r.change == nil) == (r.none == "") {
+		if (len(r.changes) == 0) == (r.none == "") {
 			t.Errorf("%s: either a change takes its obstacle away, or none says why none does", r.filter)
 		}
 		if r.leaving && Filters[i].Scope == Static {
@@ -58,12 +60,14 @@ func explainScript(t *testing.T, d *datadriven.TestData) string {
 		switch command {
 		case "node":
 			store.Apply(cluster.NodeUpserted{Node: script.Node(t, said)})
+		case "report":
+			store.Apply(script.Report(t, said))
 		case "pod":
 			pod := script.Pod(t, said)
 			store.Apply(cluster.PodUpserted{Pod: pod})
 			ask = pod.UID
 		default:
-			d.Fatalf(t, "%q: want node or pod", command)
+			d.Fatalf(t, "%q: want node, report or pod", command)
 		}
 	}
 	snapshot := cluster.NewSnapshot()
@@ -119,6 +123,8 @@ func TestChangesMakeItFit(t *testing.T) {
 			switch c.Kind {
 			case Free, Grow:
 				c.Amount--
+			case Reduce:
+				c.Amount++
 			case Loosen:
 				c.Spread.Needed--
 			case Leave:
@@ -256,8 +262,11 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
 	r := *asked.Requirements
 	switch c.Kind {
 	case Free, Grow:
-		if c.Resource == exclusiveCPUs {
+		switch c.Resource {
+		case exclusiveCPUs:
 			return fitsInLargerZone(s, slot, asked, uint16(c.Amount))
+		case spec.ResourceNvidiaGPU, spec.ResourceGPUMilli, spec.ResourceGPUMemory:
+			return fitsWithMoreGPU(s, slot, asked, c)
 		}
 		at := slices.IndexFunc(node.Allocatable, func(q resource.Quantity) bool { return q.Name == c.Resource })
 		if at < 0 {
@@ -278,6 +287,18 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
 				}
 			}
 		}
+	case Widen:
+		level, _ := topology.ParseLevel(c.Near)
+		r.GPU.Near = topology.Near{Level: level, Required: level != topology.Anywhere}
+	case Reduce:
+		switch c.Resource {
+		case spec.ResourceNvidiaGPU:
+			r.GPU.Whole = int8(c.Amount)
+		case spec.ResourceGPUMilli:
+			r.GPU.Milli = int16(c.Amount)
+		case spec.ResourceGPUMemory:
+			r.GPU.Memory = uint32(c.Amount)
+		}
 	case Uncordon:
 		node.Unschedulable = false
 		node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), isCordon)
@@ -295,6 +316,35 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
 	s.Apply(cluster.NodeUpserted{Node: &node})
 	s.Apply(cluster.PodRemoved{UID: asked.UID})
 	s.Apply(cluster.PodUpserted{Pod: asked})
+	return Fits(&s.State, slot, s.Pod(asked.UID).Class)
+}
+
+// fitsWithMoreGPU reports whether the pod fits if so much more of the node's GPUs is free. The ledger is spoilt then.
+func fitsWithMoreGPU(s *cluster.Store, slot cluster.Slot, asked cluster.PodFacts, c Change) bool {
+	var lack topology.Lack
+	switch c.Resource {
+	case spec.ResourceGPUMilli:
+		lack.Milli = int32(c.Amount)
+	case spec.ResourceGPUMemory:
+		lack.Memory = int32(c.Amount)
+	default:
+		if len(c.GPUs) == 0 { // the kubelet's: any that is held
+			free := s.GPUs(slot)
+			for i := range s.Shape(slot).GPUs {
+				if free[i] < topology.FullGPU {
+					c.GPUs = append(c.GPUs, i)
+				}
+			}
+		}
+		c.GPUs = c.GPUs[:c.Amount]
+	}
+	for _, i := range c.GPUs {
+		lack.GPUs |= 1 << i
+	}
+	v := s.View(slot)
+	if lack.GPUs != 0 {
+		lack.Apply(&v)
+	}
 	return Fits(&s.State, slot, s.Pod(asked.UID).Class)
 }
 
