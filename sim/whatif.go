@@ -175,6 +175,11 @@ func (f *forecast) feed(d *schedule.Dump, q *WhatIf) {
 			leaving[victim] = true
 		}
 	}
+	for _, r := range l.Reports {
+		if !slices.Contains(q.Drain, r.Node) {
+			tell(reportWithout(r, leaving))
+		}
+	}
 	for i := range l.Pods {
 		if facts := l.Pods[i].Facts; !leaving[facts.UID] {
 			f.enter(facts, slices.Contains(q.Drain, facts.Node))
@@ -184,6 +189,15 @@ func (f *forecast) feed(d *schedule.Dump, q *WhatIf) {
 		facts.Created = f.now.UnixNano()
 		f.seek(facts, wasAdded)
 	}
+}
+
+// reportWithout is what a node's agent says once those who are leaving have left. Whom it wants evicted is not asked.
+func reportWithout(r cluster.NodeReported, left map[cluster.UID]bool) cluster.NodeReported {
+	said := *r.Report
+	said.Wishes = nil
+	said.Held = slices.DeleteFunc(slices.Clone(said.Held), func(h cluster.HeldZones) bool { return left[h.UID] })
+	said.HeldDevices = slices.DeleteFunc(slices.Clone(said.HeldDevices), func(h cluster.HeldDevices) bool { return left[h.UID] })
+	return cluster.NodeReported{Node: r.Node, Report: &said}
 }
 
 // enter tells of a pod of the dump.

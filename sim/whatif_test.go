@@ -34,6 +34,8 @@ func TestWhatIf(t *testing.T) {
 				s.Apply(cluster.NodeUpserted{Node: script.Node(t, said)}, now)
 			case "pod":
 				s.Apply(cluster.PodUpserted{Pod: script.Pod(t, said)}, now)
+			case "report":
+				s.Apply(script.Report(t, said), now)
 			case "daemon": // bound by name to the node that it is on
 				pod := script.Pod(t, said)
 				pod.Requirements.Required = []cluster.Term{{Fields: []cluster.Requirement{{Key: cluster.FieldName, Operator: cluster.In, Values: []string{pod.Node}}}}}
@@ -43,7 +45,7 @@ func TestWhatIf(t *testing.T) {
 			case "drain":
 				q.Drain = append(q.Drain, args[0].Key)
 			default:
-				d.Fatalf(t, "%q: want node, pod, daemon, add or drain", command)
+				d.Fatalf(t, "%q: want node, report, pod, daemon, add or drain", command)
 			}
 		}
 		f, err := NewForecast(t.Context(), s.Dump("hilbert", now), q)
