@@ -26,6 +26,9 @@ func (p *Pod) hold(h holding) { p.gpus, p.milli, p.held = h.gpus, h.milli, h.all
 
 // holdingOf is the holding that a grant gives.
 func holdingOf(g *topology.Grant) holding {
+	if *g == (topology.Grant{}) { // most pods: spare them the copies
+		return holding{}
+	}
 	normal := *g
 	normalize(&normal)
 	h := holding{gpus: normal.GPUs, milli: normal.Milli}

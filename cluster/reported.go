@@ -21,7 +21,7 @@ type reported struct {
 
 // holds returns what the pod holds by the report, and which parts of it the report says; nil is no report.
 func (r *NodeReport) holds(uid UID) (g topology.Grant, said parts) {
-	if r == nil || len(r.Held)+len(r.HeldDevices) == 0 {
+	if r.silent() {
 		return g, 0
 	}
 	if at, ok := slices.BinarySearchFunc(r.Held, uid, func(h HeldZones, uid UID) int { return cmp.Compare(h.UID, uid) }); ok {
@@ -38,6 +38,9 @@ func (r *NodeReport) holds(uid UID) (g topology.Grant, said parts) {
 	}
 	return g, said
 }
+
+// silent reports whether it says of no pod what it holds; nil is no report.
+func (r *NodeReport) silent() bool { return r == nil || len(r.Held)+len(r.HeldDevices) == 0 }
 
 // saysDevices is which parts of what pods hold of devices are the report's to say. Which GPUs a pod has that the kubelet gave is for people:
 // the kubelet counts them.
@@ -124,7 +127,7 @@ func (s *Store) listReports(list []NodeReported) {
 
 // settle makes the pod hold what its node reports, before it is charged there.
 func (s *Store) settle(pod *Pod, slot Slot) {
-	if len(s.reports) == 0 {
+	if len(s.reports) == 0 || s.Report(slot).silent() {
 		return
 	}
 	held, said := s.Report(slot).holds(pod.UID)
@@ -137,7 +140,7 @@ func (s *Store) settle(pod *Pod, slot Slot) {
 
 // depart takes note that a pod has left a node which may still name it.
 func (s *Store) depart(pod *Pod, slot Slot, node string) {
-	if len(s.reports) == 0 {
+	if len(s.reports) == 0 || s.Report(slot).silent() {
 		return
 	}
 	if _, said := s.Report(slot).holds(pod.UID); said != 0 {
