@@ -100,7 +100,9 @@ func (w *world) says(what string, holds func(d *spec.Devices) bool) {
 	w.Helper()
 	w.eventually(what, func() bool {
 		d, _ := w.devices()
-		return holds(d)
+		var judged bool
+		w.agent.Ask(10*time.Second, func(a *Agent) { judged = a.devices.judged })
+		return judged && holds(d)
 	})
 }
 

@@ -105,6 +105,16 @@ func TestRestartedContainersKeepTheirDevices(t *testing.T) {
 			t.Errorf("after a restart, checkpoint lost %t: %s", lost, got)
 		}
 	}
+	e.do("", func(l *DeviceLook) { l.Offers.Slices = 1 })
+	w.says("they are ours no longer", func(d *spec.Devices) bool { return d.Owner == spec.OwnerNone })
+	if got := edits(w.mustRun(slice)); got != first {
+		t.Errorf("no longer ours, and it holds one: %s", got)
+	}
+	if got := edits(w.mustRun(sandbox("beside", 1), asking)); !strings.HasPrefix(got, hidden) {
+		t.Errorf("no longer ours, and one is held by another: %s", got)
+	}
+	e.do("", func(l *DeviceLook) { l.Offers.Slices = 0 })
+	w.says("they are ours again", func(d *spec.Devices) bool { return d.Owner == spec.OwnerHilbert })
 	w.end(slice)
 	w.says("it holds nothing", func(d *spec.Devices) bool { return allocation(d, "slice") == "" })
 	if got := edits(w.mustRun(sandbox("later", 1), asking)); !strings.HasPrefix(got, hidden) {
@@ -136,6 +146,8 @@ func TestWithheldDevices(t *testing.T) {
 	}
 	withheld(withGPUs("guest", "0:252/10240Mi/soft"), spec.ReasonSliceOfOtherUser, "those of user 1000", as(0))
 	w.end(withGPUs("guest", ""))
+	w.mustRun(slice, as(0)) // a pod's own containers are not held against each other
+	w.mustRun(slice, as(1000))
 	if got := edits(w.mustRun(withGPUs("friend", "0:252/10240Mi/soft"), as(1000))); got != soft {
 		t.Errorf("of the same user: %s", got)
 	}

@@ -172,7 +172,8 @@ func (a *Agent) admit(s *Sandbox, fixed topology.CPUSet) error {
 	}
 	p := podOf(s)
 	p.Fixed = fixed
-	if p.Devices != (topology.Grant{}) && a.options.Devices != nil && !a.devices.judged {
+	_, known := a.manager.Placement(s.UID)
+	if !known && p.Devices != (topology.Grant{}) && a.options.Devices != nil && !a.devices.judged {
 		return errNotLooked
 	}
 	v := a.manager.Admit(p)
