@@ -75,6 +75,41 @@ func TestDigests(t *testing.T) {
 	})
 }
 
+// TestSameSeedSameRun runs every kind of synthetic workload twice, and wants the same of both: a map whose order decides something is
+// found by workloads in which something depends on it.
+func TestSameSeedSameRun(t *testing.T) {
+	for _, text := range []string{
+		"nodes=12,pods=300,classes=8,minutes=5,load=150",
+		"nodes=12,pods=300,classes=8,minutes=5,load=150,queues=6",
+		"nodes=12,pods=300,classes=8,minutes=5,load=150,queues=6,gangs=60",
+		"nodes=12,pods=300,classes=8,minutes=5,load=150,gangs=60,constraints=1",
+		"nodes=12,pods=200,classes=8,minutes=5,load=150,reclaimed=400",
+		"nodes=12,pods=200,classes=8,minutes=5,load=150,queues=6,zones=4,dedicated=30,devices=40",
+	} {
+		w := invent(t, text, 4)
+		for _, schedulers := range []int{1, 4} {
+			for _, faults := range []bool{false, true} {
+				o := options(4)
+				o.Schedulers, o.Preempt = schedulers, true
+				if faults {
+					o.Faults = DefaultFaults(w)
+				}
+				run := func() string {
+					r, err := Run(t.Context(), invent(t, text, 4), o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return fmt.Sprintf("%d decisions in %d steps, %d preempted, %d released, placed %d, not %v, faults %v, digest %s",
+						r.Decisions, r.Steps, r.Preempted, r.Released, r.Placed, r.Reasons, r.Faults, r.Digest)
+				}
+				if first, second := run(), run(); first != second {
+					t.Errorf("%s, schedulers=%d, faults=%v:\n%s, then\n%s", text, schedulers, faults, first, second)
+				}
+			}
+		}
+	}
+}
+
 // seedsToRun is how many seeds of each faulty simulation run; HILBERT_SIM_SEEDS sets it.
 func seedsToRun(t *testing.T) uint64 {
 	t.Helper()
