@@ -49,6 +49,15 @@ func (s *Scheduler) admits(u *queue.Unit, ask resource.List) (shortfall, bool) {
 	return shortfall{}, true
 }
 
+// KeptLimit says for whom what is left of a queue's limit is kept, and how much; none: nobody.
+func (s *Scheduler) KeptLimit(name string) (unit cluster.UnitName, kept []resource.Quantity) {
+	c := s.claims[s.store.Queue(name)]
+	for _, a := range c.ask {
+		kept = append(kept, resource.Quantity{Name: s.store.KindName(a.Kind), Amount: a.Value})
+	}
+	return c.unit, kept
+}
+
 // claim keeps the limits of a unit's queues for it, where nobody of higher rank has claimed them.
 func (s *Scheduler) claim(u *queue.Unit, claims map[*cluster.Queue]claim) {
 	ask := chargeOf(u.Members()[:u.Need()])

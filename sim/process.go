@@ -70,7 +70,11 @@ func (s *simulation) pump() {
 		return
 	}
 	now := s.time()
-	for busy := true; busy && s.err == nil; {
+	busy := true
+	for rounds := 0; busy && s.err == nil; rounds++ {
+		if rounds > maxRounds+len(s.w.Tasks) {
+			s.violate("the scheduler does not come to rest within one instant: %+v", s.scheduler.Pending())
+		}
 		s.settle(now)
 		s.mark = s.wall()
 		decisions := s.scheduler.Step(now, stepLimit)

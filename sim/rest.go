@@ -158,7 +158,27 @@ func (s *simulation) packs(list []*pod, need int, nodes []*node, used bill, empt
 			break
 		}
 	}
-	return need == 0 && s.api.tenants.forbids(used, asks) == ""
+	return need == 0 && !s.refuses(s.api.unitOf(list[0]), used, asks)
+}
+
+// refuses says whether a limit leaves no room for what somebody asks, or what is left of it is kept for another unit, as nodes are.
+func (s *simulation) refuses(who cluster.UnitName, used, asks bill) bool {
+	t := s.api.tenants
+	if t.forbids(used, asks) != "" {
+		return true
+	}
+	for name := range asks {
+		unit, kept := s.scheduler.KeptLimit(name)
+		if unit == who {
+			continue
+		}
+		for _, q := range kept {
+			if asked := asks[name][q.Name]; asked > 0 && used[name][q.Name]+q.Amount+asked > t.limit(name, q.Name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // asksOf is the bill of one pod.
@@ -181,7 +201,7 @@ func (s *simulation) checkOwed(used bill) {
 			continue
 		}
 		checked[k] = true
-		if s.tied || s.api.tenants.forbids(used, s.asksOf(p)) != "" {
+		if s.tied || s.refuses(cluster.UnitName{}, used, s.asksOf(p)) {
 			continue
 		}
 		for j := range s.api.nodes {

@@ -30,8 +30,11 @@ const (
 	cancelEvery   = 256
 	// minSleep is the shortest wait for a wake-up, as timers have one.
 	minSleep = int64(time.Microsecond)
-	// maxIdleEvents bounds the steps after the last task and fault: a scheduler that never comes to rest is a mistake.
-	maxIdleEvents = 50_000_000
+	// maxIdleSteps and idleStepsPerTask bound the steps after the last task and fault, and maxRounds those within one instant: a scheduler
+	// that never comes to rest is a mistake, and has to be told as one while somebody still waits for it. Runs take less than a tenth.
+	maxIdleSteps     = 100_000
+	idleStepsPerTask = 100
+	maxRounds        = 100_000
 )
 
 // Simulation is one run.
@@ -142,7 +145,7 @@ func (s *simulation) run(ctx context.Context) (*Report, error) {
 		if idle++; s.now <= s.meter.end {
 			idle = 0
 		}
-		if idle > maxIdleEvents {
+		if idle > maxIdleSteps+idleStepsPerTask*len(s.w.Tasks) {
 			s.violate("the scheduler does not come to rest: %+v", s.scheduler.Pending())
 		}
 	}

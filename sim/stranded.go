@@ -41,7 +41,7 @@ func (s *simulation) checkStranded() {
 
 // awaits says whether a pod has to wait for more than a node: for its unit, which is looked at as a whole, or for its queue.
 func (s *simulation) awaits(p *pod, used bill) bool {
-	return s.tenanted && (s.w.Tasks[p.task].Unit != "" || s.api.tenants.forbids(used, s.asksOf(p)) != "")
+	return s.tenanted && (s.w.Tasks[p.task].Unit != "" || s.refuses(cluster.UnitName{}, used, s.asksOf(p)))
 }
 
 // checkMeek looks for pods that wait though they could have preempted.
