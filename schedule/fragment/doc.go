@@ -6,6 +6,10 @@
 // market in which every kind of request has a price that balances what arrives with what fits, finds a node's worth as the best filling at those
 // prices, and scores a placement by the worth that it destroys.
 //
+// Mover makes room for a pod that fits nowhere by moving others, several and one for another if need be; Improve finds the one move that wins the
+// most worth. Both only plan, over who runs where. Each step of a plan fits when those before it were done, no node takes two of its pods, and
+// everything that is searched has a bound.
+//
 // Invariants: all functions are pure over Node and Request, except that Prices.Learn replaces the prices; scores are only comparable between
 // two calls of Learn; a score exists exactly for what fits. It is not a filter: whether a node may be used for other reasons is place's affair.
 package fragment

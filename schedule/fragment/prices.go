@@ -57,6 +57,9 @@ func (s *Standing) Worth() float64 { return s.worth / float64(len(views)) }
 
 func (p *Prices) piece(free int32) *row { return &p.free[min(max(free, 0), topology.FullGPU)/grain] }
 
+// ScoreUnit is how much of a score is a GPU thousandth of worth.
+const ScoreUnit = float64(len(views))
+
 // Score is the worth that a placement destroys: lower is better. gpu is where a fraction goes. s is the node's standing.
 func (p *Prices) Score(n *Node, s *Standing, r *Request) (loss float64, gpu int, ok bool) {
 	if !n.Fits(r) {

@@ -1,0 +1,192 @@
+package fragment
+
+import (
+	"cmp"
+	"math/bits"
+
+	"hilbert.dev/hilbert/topology"
+)
+
+// clearing is which pods would leave a node so that another fits.
+type clearing struct {
+	node, gpu int
+	leave     uint64 // a set of indices of the node's pods
+	moves     int    // how many pods have to move for that, as the last Survey says
+	waste     int64  // thousandths on the GPU that would be left
+}
+
+func (c clearing) compare(o clearing) int {
+	return cmp.Or(cmp.Compare(c.moves, o.moves), cmp.Compare(c.waste, o.waste), cmp.Compare(c.node, o.node))
+}
+
+// tenants are the pods of a node that may leave for one of a kind: it takes few enough moves, and they are smaller.
+type tenants struct {
+	n       *Node
+	q       *Request
+	node    int
+	kinds   []Request
+	pods    []Occupant
+	moves   []int8 // by kind
+	movable uint64
+	limit   int
+}
+
+// clear finds the fewest moves, at most limit, that let a pod of this kind onto a node.
+func (m *Mover) clear(t *Tenancy, at int, kind int32, limit int) (best clearing, ok bool) {
+	n, q := &t.Nodes[at], &t.Kinds[kind]
+	if limit < 0 || !q.GPU.IsZero() && (n.Shape.GPUs < q.GPU.Count() || !q.Models.Allows(n.Shape.Model) || q.GPU.Milli > 0 && !n.Shape.Shareable) {
+		return best, false
+	}
+	o := tenants{n: n, q: q, node: at, kinds: t.Kinds, pods: t.Pods[at], moves: m.moves, limit: limit}
+	o.pods = o.pods[:min(len(o.pods), MaxPods)]
+	for i := range o.pods {
+		p := &t.Kinds[o.pods[i].Kind]
+		smaller := p.GPU.Total() < q.GPU.Total() || p.GPU.Total() == q.GPU.Total() && p.CPU < q.CPU
+		if smaller && int(m.moves[o.pods[i].Kind]) <= limit {
+			o.movable |= 1 << i
+		}
+	}
+	switch {
+	case q.GPU.IsZero():
+		return o.complete(clearing{node: at})
+	case q.GPU.Milli == 0:
+		c, ok := o.whole()
+		if !ok {
+			return c, false
+		}
+		return o.complete(c)
+	}
+	for g := range n.Shape.GPUs {
+		if !n.first(g) && n.Free[g] >= int32(q.GPU.Milli) {
+			continue
+		}
+		c, fits := o.part(g)
+		if !fits {
+			continue
+		}
+		if c, fits = o.complete(c); fits && (!ok || c.compare(best) < 0) {
+			best, ok = c, true
+		}
+	}
+	return best, ok
+}
+
+// part finds the fewest moves that leave enough of one GPU.
+func (o *tenants) part(g int) (best clearing, ok bool) {
+	lacking := int64(o.q.GPU.Milli) - int64(o.n.Free[g])
+	if lacking <= 0 {
+		return clearing{node: o.node, gpu: g, waste: -lacking}, true
+	}
+	var on [MaxOnGPU]int
+	count, sum := 0, int64(0)
+	for set := o.movable; set != 0 && count < MaxOnGPU; set &= set - 1 {
+		i := bits.TrailingZeros64(set)
+		if held := &o.pods[i].Grant; held.GPUs == 1<<g && held.Milli < topology.FullGPU {
+			on[count] = i
+			count++
+			sum += int64(held.Milli)
+		}
+	}
+	if sum < lacking {
+		return best, false
+	}
+	for subset := 1; subset < 1<<count; subset++ {
+		c := clearing{node: o.node, gpu: g, waste: -lacking}
+		for j := range count {
+			if subset>>j&1 == 1 {
+				c.leave |= 1 << on[j]
+				c.moves += o.cost(on[j])
+				c.waste += int64(o.pods[on[j]].Grant.Milli)
+			}
+		}
+		if c.waste >= 0 && c.moves <= o.limit && (!ok || c.compare(best) < 0) {
+			best, ok = c, true
+		}
+	}
+	return best, ok
+}
+
+// whole finds the GPUs that can be emptied by the fewest moves.
+func (o *tenants) whole() (c clearing, ok bool) {
+	var free [topology.MaxGPUs]int32
+	var leave [topology.MaxGPUs]uint64
+	var moves [topology.MaxGPUs]int
+	copy(free[:], o.n.Free[:o.n.Shape.GPUs])
+	for set := o.movable; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros64(set)
+		if held := &o.pods[i].Grant; bits.OnesCount16(held.GPUs) == 1 {
+			g := bits.TrailingZeros16(held.GPUs)
+			free[g] += int32(held.Milli)
+			leave[g] |= 1 << i
+			moves[g] += o.cost(i)
+		}
+	}
+	c.node = o.node
+	for range o.q.GPU.Whole {
+		best := -1
+		for g := range o.n.Shape.GPUs {
+			if free[g] == topology.FullGPU && (best < 0 || moves[g] < moves[best]) {
+				best = g
+			}
+		}
+		if best < 0 {
+			return c, false
+		}
+		free[best] = 0
+		c.leave |= leave[best]
+		if c.moves += moves[best]; c.moves > o.limit {
+			return c, false
+		}
+	}
+	return c, true
+}
+
+// complete lets more pods leave where CPU or memory is lacking: the one with the least that is enough, else the one with the most.
+func (o *tenants) complete(c clearing) (clearing, bool) {
+	cpu, memory := o.q.CPU-o.n.CPU, o.q.Memory-o.n.Memory
+	for set := c.leave; set != 0; set &= set - 1 {
+		p := o.kind(bits.TrailingZeros64(set))
+		cpu, memory = cpu-p.CPU, memory-p.Memory
+	}
+	for cpu > 0 || memory > 0 {
+		next := -1
+		var enough bool
+		for set := o.movable &^ c.leave; set != 0; set &= set - 1 {
+			i := bits.TrailingZeros64(set)
+			p := o.kind(i)
+			covers := p.CPU >= cpu && p.Memory >= memory
+			if c.moves+o.cost(i) > o.limit || cpu > 0 && p.CPU == 0 || next >= 0 && enough && !covers {
+				continue
+			}
+			if next < 0 || covers && !enough || o.prefer(i, next, covers, cpu > 0) {
+				next, enough = i, covers
+			}
+		}
+		if next < 0 {
+			return c, false
+		}
+		p := o.kind(next)
+		cpu, memory = cpu-p.CPU, memory-p.Memory
+		c.leave |= 1 << next
+		c.moves += o.cost(next)
+	}
+	return c, true
+}
+
+// prefer reports whether pod i is to leave rather than j, where both are enough or neither is.
+func (o *tenants) prefer(i, j int, enough, cpu bool) bool {
+	p, q := o.kind(i), o.kind(j)
+	a, b := p.Memory, q.Memory
+	if cpu {
+		a, b = p.CPU, q.CPU
+	}
+	if enough {
+		return cmp.Or(cmp.Compare(o.cost(i), o.cost(j)), cmp.Compare(p.GPU.Total(), q.GPU.Total()), cmp.Compare(a, b)) < 0
+	}
+	return a*int64(o.cost(j)) > b*int64(o.cost(i))
+}
+
+func (o *tenants) kind(i int) *Request { return &o.kinds[o.pods[i].Kind] }
+
+// cost is how many moves it takes that pod i leaves.
+func (o *tenants) cost(i int) int { return int(o.moves[o.pods[i].Kind]) }

@@ -1,0 +1,188 @@
+package fragment
+
+import (
+	"cmp"
+	"slices"
+
+	"hilbert.dev/hilbert/topology"
+)
+
+// Bounds on a search for room.
+const (
+	// MaxMoves is the most pods that are moved for one pod.
+	MaxMoves = 12
+	// MaxTries is how many nodes are tried for a pod, the most promising first.
+	MaxTries = 4
+	// MaxLooks is how often all nodes are looked at for one plan.
+	MaxLooks = 48
+	// MaxNested is how many pods may wait for one another: the first moves when the second has, and so on.
+	MaxNested = 4
+	// MaxPods is how many pods of a node may be moved; those behind them stay.
+	MaxPods = 64
+	// MaxOnGPU is how many pods of one GPU are tried in all combinations.
+	MaxOnGPU = 6
+)
+
+// far is the number of moves that says that there is no way.
+const far = MaxMoves + 1
+
+// Occupant is a pod that runs.
+type Occupant struct {
+	Kind  int32 // in Tenancy.Kinds
+	Grant topology.Grant
+}
+
+// Tenancy is who runs where.
+type Tenancy struct {
+	Kinds []Request
+	Nodes []Node       // what is free
+	Pods  [][]Occupant // by node
+}
+
+// Step moves one pod from a node to another. Pods of a node that are of one kind and hold the same are interchangeable.
+type Step struct {
+	Pod      Occupant
+	From, To int
+	GPU      int // on To, where a part of one is asked for
+}
+
+// Room is how a pod that fits nowhere can be placed. Each step fits when those before it were done, and after the last the pod fits on Node.
+type Room struct {
+	Steps     []Step
+	Node, GPU int
+}
+
+// Score says how bad a node is for a kind of pod, lower is better; Prices.Score is one. ok is false where it does not fit.
+type Score func(node int, kind int32) (loss float64, gpu int, ok bool)
+
+// Mover makes room by moving pods, several if need be: a pod that is to leave a node goes where it fits, or where it fits once smaller ones have
+// left, which go in the same way. That is an ejection chain (Glover 1996) that may branch. The zero value is ready for Survey.
+type Mover struct {
+	moves []int8 // by kind: how many pods have to move so that one more of them is elsewhere, itself included
+}
+
+// Survey estimates for every kind how many moves it takes to put one of its pods elsewhere. Only pods that are smaller make room for a pod, so one
+// pass from the smallest kind up is enough. The estimate looks at every pod alone: two may want the same room.
+func (m *Mover) Survey(t *Tenancy) {
+	order := make([]int32, len(t.Kinds))
+	for k := range order {
+		order[k] = int32(k)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		p, q := &t.Kinds[a], &t.Kinds[b]
+		return cmp.Or(cmp.Compare(p.GPU.Total(), q.GPU.Total()), cmp.Compare(p.CPU, q.CPU), p.compare(q))
+	})
+	m.moves = make([]int8, len(t.Kinds))
+	for k := range m.moves {
+		m.moves[k] = far
+	}
+	for _, k := range order {
+		best := far - 1
+		for at := 0; at < len(t.Nodes) && best > 0; at++ {
+			if c, ok := m.clear(t, at, k, best-1); ok {
+				best = c.moves
+			}
+		}
+		m.moves[k] = int8(best + 1)
+	}
+}
+
+// Moves is what the last Survey says of a kind: how many pods have to move so that one more pod of this kind is placed. ok is false where there is no way.
+func (m *Mover) Moves(kind int32) (moves int, ok bool) {
+	return int(m.moves[kind]) - 1, m.moves[kind] < far
+}
+
+// Plan finds room for a pod by at most so many moves, the fewest that it finds. It changes nothing. Every node is part of a plan at most once, so
+// that what was judged for one step still holds when others were done.
+func (m *Mover) Plan(t *Tenancy, kind int32, most int, score Score) (Room, bool) {
+	s := search{m: m, t: t, score: score}
+	node, gpu, ok := s.makeRoom(kind, min(most, MaxMoves), MaxNested)
+	return Room{Steps: s.steps, Node: node, GPU: gpu}, ok
+}
+
+// search is a plan in the making.
+type search struct {
+	m     *Mover
+	t     *Tenancy
+	score Score
+	steps []Step
+	used  []int // nodes that are part of it
+	looks int   // how often all nodes were looked at
+}
+
+// makeRoom lets pods leave a node so that one of this kind fits, by at most so many moves.
+func (s *search) makeRoom(kind int32, most, nested int) (node, gpu int, ok bool) {
+	if nested == 0 || s.looks >= MaxLooks {
+		return 0, 0, false
+	}
+	for _, c := range s.promising(kind, most) {
+		steps, used := len(s.steps), len(s.used)
+		s.used = append(s.used, c.node)
+		if s.empty(&c, most, nested) {
+			return c.node, c.gpu, true
+		}
+		s.steps, s.used = s.steps[:steps], s.used[:used]
+	}
+	return 0, 0, false
+}
+
+// promising lists the nodes that seem to need the fewest moves.
+func (s *search) promising(kind int32, most int) []clearing {
+	s.looks++
+	var list []clearing
+	for at := range s.t.Nodes {
+		if slices.Contains(s.used, at) {
+			continue
+		}
+		limit := most
+		if len(list) == MaxTries {
+			limit = min(limit, list[MaxTries-1].moves)
+		}
+		c, ok := s.m.clear(s.t, at, kind, limit)
+		if !ok {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(list, c, clearing.compare)
+		if list = slices.Insert(list, i, c); len(list) > MaxTries {
+			list = list[:MaxTries]
+		}
+	}
+	return list
+}
+
+// empty moves the pods that have to leave.
+func (s *search) empty(c *clearing, most, nested int) bool {
+	began := len(s.steps)
+	for i, p := range s.t.Pods[c.node] {
+		if i >= MaxPods || c.leave>>i&1 == 0 {
+			continue
+		}
+		left := most - (len(s.steps) - began) - 1
+		if left < 0 {
+			return false
+		}
+		to, gpu, ok := s.best(p.Kind)
+		if ok {
+			s.used = append(s.used, to)
+		} else if to, gpu, ok = s.makeRoom(p.Kind, left, nested-1); !ok {
+			return false
+		}
+		s.steps = append(s.steps, Step{Pod: p, From: c.node, To: to, GPU: gpu})
+	}
+	return true
+}
+
+// best is the best of the other nodes.
+func (s *search) best(kind int32) (node, gpu int, ok bool) {
+	s.looks++
+	lowest := 0.0
+	for at := range s.t.Nodes {
+		if slices.Contains(s.used, at) {
+			continue
+		}
+		if loss, g, fits := s.score(at, kind); fits && (!ok || loss < lowest) {
+			node, gpu, lowest, ok = at, g, loss, true
+		}
+	}
+	return node, gpu, ok
+}
