@@ -1,84 +1,77 @@
 package packing
 
 import (
-	"math"
+	"fmt"
+	"slices"
 
 	"hilbert.dev/hilbert/schedule/fragment"
-	"hilbert.dev/hilbert/topology"
 )
 
-// resident is a pod that runs.
-type resident struct {
-	kind  int32
-	grant topology.Grant
+// roomLeast is how much a pod must ask for to be worth a move, in GPU thousandths.
+const roomLeast = 100
+
+// What can be moved is estimated anew after so many moves, and after so many changes of nodes.
+const (
+	surveyMoves   = 8
+	surveyChanges = 256
+)
+
+// removal is what moving pods needs to know.
+type removal struct {
+	mover    fragment.Mover
+	pods     [][]fragment.Occupant // by node
+	moves    int                   // pods moved so far
+	surveyed bool
+	since    int            // moves since the last survey
+	cursor   int            // in the log of changes, at the last survey
+	hopeless map[int32]bool // kinds for which no plan was found since the last survey or plan
 }
 
-// makeRoom moves one running pod to another node so that a refused one fits, if moves are left. The pod that moves is the smallest that will do,
-// and goes where the policy would put it. node is where there is room now.
-func (r *run) makeRoom(kind int32) (node int, ok bool) {
-	request := &r.a.kinds[kind]
-	if request.GPU.IsZero() || float64(r.moves+1) > r.o.Defragment*float64(r.running) {
-		return 0, false
+// makeRoom moves running pods so that a refused one fits, if moves are left. node is where there is room now.
+func (r *run) makeRoom(kind int32) (node, gpu int, ok bool) {
+	d := r.removal
+	left := int(r.o.Defragment*float64(r.running)) - d.moves
+	left = min(left, int(r.a.kinds[kind].GPU.Total()/roomLeast))
+	if left <= 0 {
+		return 0, 0, false
 	}
-	best, at, lowest := -1, -1, int64(math.MaxInt64)
-	for i := range r.nodes {
-		n := &r.nodes[i]
-		if !request.Models.Allows(n.Shape.Model) || n.Shape.GPUs == 0 {
-			continue
-		}
-		for k := range r.residents[i] {
-			p := &r.residents[i][k]
-			q := &r.a.kinds[p.kind]
-			if q.GPU.Total() >= min(lowest, request.GPU.Total()) || !opens(n, q, p.grant, request) || !r.fitsElsewhere(p.kind, i) {
-				continue
-			}
-			best, at, lowest = i, k, q.GPU.Total()
-		}
+	t := r.tenancy()
+	if !d.surveyed || d.since >= surveyMoves || len(r.log)-d.cursor >= surveyChanges {
+		d.mover.Survey(t)
+		d.surveyed, d.since, d.cursor, d.hopeless = true, 0, len(r.log), make(map[int32]bool)
 	}
-	if best < 0 {
-		return 0, false
+	if moves, ok := d.mover.Moves(kind); !ok || moves > left || d.hopeless[kind] {
+		return 0, 0, false
 	}
-	r.move(best, at)
-	return best, true
-}
-
-// opens reports whether a request fits the node once another has gone.
-func opens(n *fragment.Node, gone *fragment.Request, grant topology.Grant, request *fragment.Request) bool {
-	if n.CPU+gone.CPU < request.CPU || n.Memory+gone.Memory < request.Memory {
-		return false
-	}
-	without := *n
-	without.Give(gone, grant)
-	return without.Fits(request)
-}
-
-// fitsElsewhere reports whether there is another node for a pod of this kind.
-func (r *run) fitsElsewhere(kind int32, not int) bool {
-	ranking := r.rank(kind)
-	score := ranking.score[not]
-	ranking.set(not, math.Inf(1), 0)
-	_, ok := ranking.best()
-	ranking.set(not, score, ranking.gpu[not])
-	return ok
-}
-
-// move takes a pod away from its node and places it on the best other.
-func (r *run) move(from, at int) {
-	p := r.residents[from][at]
-	q := &r.a.kinds[p.kind]
-	ranking := r.rank(p.kind)
-	ranking.set(from, math.Inf(1), 0)
-	to, ok := ranking.best()
+	room, ok := d.mover.Plan(t, kind, left, r.policy.score)
 	if !ok {
-		panic("packing: the pod that was to move fits nowhere else")
+		d.hopeless[kind] = true
+		return 0, 0, false
 	}
-	gpu := int(ranking.gpu[to])
-	last := len(r.residents[from]) - 1
-	r.residents[from][at] = r.residents[from][last]
-	r.residents[from] = r.residents[from][:last]
-	r.nodes[from].Give(q, p.grant)
-	r.touch(from)
-	r.place(to, p.kind, gpu)
+	clear(d.hopeless)
+	for i := range room.Steps {
+		r.move(&room.Steps[i])
+	}
+	return room.Node, room.GPU, true
+}
+
+func (r *run) tenancy() *fragment.Tenancy {
+	return &fragment.Tenancy{Kinds: r.a.kinds, Nodes: r.nodes, Pods: r.removal.pods}
+}
+
+// move does one step of a plan.
+func (r *run) move(s *fragment.Step) {
+	d := r.removal
+	request := &r.a.kinds[s.Pod.Kind]
+	at := slices.Index(d.pods[s.From], s.Pod)
+	if at < 0 || !r.nodes[s.To].Fits(request) {
+		panic(fmt.Sprintf("packing: the step %+v of a plan cannot be done", *s))
+	}
+	d.pods[s.From] = slices.Delete(d.pods[s.From], at, at+1)
+	r.nodes[s.From].Give(request, s.Pod.Grant)
+	r.touch(s.From)
+	r.place(s.To, s.Pod.Kind, s.GPU)
 	r.running--
-	r.moves++
+	d.moves++
+	d.since++
 }

@@ -24,7 +24,7 @@ var Published = map[string]map[string][2]float64{
 	"gpuspec33":  {PolicyFGD: {87.84, 94.55}, PolicyBestFit: {80.39, 93.09}},
 }
 
-// Play runs all policies on the arrivals that one seed makes of a workload.
+// Play runs all policies on the arrivals that one seed makes of a workload, where pods may move also without moves.
 func Play(w *trace.Workload, seed uint64, policies []string, o Options) ([]*Outcome, error) {
 	a, err := NewArrivals(w, Ratio, seed)
 	if err != nil {
@@ -38,6 +38,15 @@ func Play(w *trace.Workload, seed uint64, policies []string, o Options) ([]*Outc
 			return nil, err
 		}
 		out.Seed = seed
+		if o.Defragment > 0 {
+			still := o
+			still.Defragment = 0
+			unmoved, err := a.Run(still)
+			if err != nil {
+				return nil, err
+			}
+			out.Unmoved, out.Bound = unmoved.AtEnd, 100*a.bound(unmoved.unrefused)/float64(a.capacity)
+		}
 		list = append(list, out)
 	}
 	return list, nil
@@ -63,9 +72,34 @@ type Summary struct {
 	LeastGainOverFGD *float64           `json:"leastGainOverFGD,omitempty"` // of the seeds
 	RefusedThoughFit int                `json:"refusedThoughFit"`
 	Moves            float64            `json:"moves"`
+	ByMoves          *Moved             `json:"byMoves,omitempty"`
 	PodsPerSecond    float64            `json:"podsPerSecond,omitempty"`
 	Stranded         map[string]float64 `json:"strandedPercentByCause"`
 	Runs             []*Outcome         `json:"runs"`
+}
+
+// Moved is what moves have won, in points, each seed against itself without moves.
+type Moved struct {
+	Percent   float64 `json:"movedPercent"` // moves, of the pods that run at the end
+	Most      float64 `json:"mostMovedPercent"`
+	Gain      float64 `json:"gain"`
+	LeastGain float64 `json:"leastGain"`
+	// BoundGain is what moves without limit could have won at most, see Outcome.Bound.
+	BoundGain float64 `json:"boundGain"`
+}
+
+func (s *Summary) moved() {
+	m := &Moved{LeastGain: math.Inf(1)}
+	n := float64(len(s.Runs))
+	for _, o := range s.Runs {
+		percent := 100 * float64(o.Moves) / float64(max(o.Placed, 1))
+		m.Percent += percent / n
+		m.Most = max(m.Most, percent)
+		m.Gain += (o.AtEnd - o.Unmoved) / n
+		m.LeastGain = min(m.LeastGain, o.AtEnd-o.Unmoved)
+		m.BoundGain += (o.Bound - o.Unmoved) / n
+	}
+	s.ByMoves = m
 }
 
 // Add puts the outcomes of a seed of a workload in. Outcomes of one workload come in order of their seeds.
@@ -84,6 +118,9 @@ func (res *Result) Add(workload string, outcomes []*Outcome) {
 func (res *Result) Finish() {
 	for _, s := range res.Summaries {
 		s.means()
+		if res.Defragment > 0 {
+			s.moved()
+		}
 	}
 	total, count := make(map[string]float64), make(map[string]float64)
 	for _, s := range res.Summaries {
@@ -152,6 +189,9 @@ func (res *Result) WriteTable(w io.Writer) error {
 			s.RefusedThoughFit, s.Moves, s.PodsPerSecond)
 		for _, c := range Causes() {
 			p.line(" %s %.2f", c, s.Stranded[c])
+		}
+		if m := s.ByMoves; m != nil {
+			p.line("  %.2f %% moved: %+.2f (%+.2f), at most %+.2f", m.Percent, m.Gain, m.LeastGain, m.BoundGain)
 		}
 		p.line("\n")
 	}

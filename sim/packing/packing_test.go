@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -88,8 +89,8 @@ func TestKeptScoresAreExact(t *testing.T) {
 
 // What is allocated and what is stranded make up the cluster.
 func TestNothingIsLost(t *testing.T) {
-	for _, policy := range Policies() {
-		out := play(t, invent(40, 200, 3), 1, Options{Policy: policy, Params: fragment.Defaults()})
+	for i, policy := range append(Policies(), PolicyHilbert) {
+		out := play(t, invent(40, 200, 3), 1, Options{Policy: policy, Params: fragment.Defaults(), Defragment: float64(i/len(Policies())) / 10})
 		sum := out.AtEnd
 		for _, x := range out.Stranded {
 			sum += x
@@ -122,21 +123,90 @@ func TestPricesBeatTheGradient(t *testing.T) {
 	}
 }
 
-// Moves are bounded, and never cost anything.
+// Moves are bounded, let no refusal be wrong, and on the whole win something, which no run by itself must.
 func TestDefragment(t *testing.T) {
-	w := invent(100, 1000, 5)
-	o := Options{Policy: PolicyHilbert, Params: fragment.Defaults()}
-	before := play(t, w, 1, o)
-	o.Defragment = 0.02
-	after := play(t, w, 1, o)
-	if before.Moves != 0 || after.Moves == 0 || float64(after.Moves) > 0.02*float64(after.Placed) {
-		t.Errorf("%d moves without, %d with, of %d pods", before.Moves, after.Moves, after.Placed)
+	gain := 0.0
+	for seed := range uint64(4) {
+		w := invent(100, 1000, 6+seed)
+		o := Options{Policy: PolicyHilbert, Params: fragment.Defaults()}
+		before := play(t, w, 1, o)
+		o.Defragment = 0.02
+		outcomes, err := Play(w, 1, []string{PolicyHilbert}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := outcomes[0]
+		if before.Moves != 0 || after.Moves == 0 || float64(after.Moves) > 0.02*float64(after.Placed) {
+			t.Errorf("mix %d: %d moves without, %d with, of %d pods", seed, before.Moves, after.Moves, after.Placed)
+		}
+		if before.AtEnd > after.Bound || after.AtEnd > after.Bound {
+			t.Errorf("mix %d: %.2f %% with moves, %.2f %% without, above the bound of %.2f %%", seed, after.AtEnd, before.AtEnd, after.Bound)
+		}
+		if after.RefusedThoughFit != 0 {
+			t.Errorf("mix %d: %d pods were refused though they fit", seed, after.RefusedThoughFit)
+		}
+		gain += after.AtEnd - before.AtEnd
 	}
-	if after.AtEnd <= before.AtEnd {
-		t.Errorf("%.2f %% with moves, %.2f %% without", after.AtEnd, before.AtEnd)
+	if gain/4 < 0.5 {
+		t.Errorf("the mean gain is %.2f points, want at least 0.5", gain/4)
 	}
-	if after.RefusedThoughFit != 0 {
-		t.Errorf("%d pods were refused though they fit", after.RefusedThoughFit)
+}
+
+// What moves win is counted against the same seed without moves.
+func TestMovesArePaired(t *testing.T) {
+	w := invent(60, 600, 6)
+	res := &Result{Defragment: 5}
+	for seed := range uint64(2) {
+		o := Options{Params: fragment.Defaults()}
+		unmoved := play(t, w, seed, Options{Policy: PolicyHilbert, Params: o.Params})
+		o.Defragment = 0.05
+		outcomes, err := Play(w, seed, []string{PolicyHilbert}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if outcomes[0].Unmoved != unmoved.AtEnd {
+			t.Errorf("seed %d: %.3f %% without moves, want %.3f", seed, outcomes[0].Unmoved, unmoved.AtEnd)
+		}
+		res.Add("invented", outcomes)
+	}
+	res.Finish()
+	s := res.Summaries[0]
+	a, b := s.Runs[0], s.Runs[1]
+	want := (a.AtEnd - a.Unmoved + b.AtEnd - b.Unmoved) / 2
+	if m := s.ByMoves; math.Abs(m.Gain-want) > 1e-9 || m.LeastGain > want || m.BoundGain < want || m.Percent <= 0 || m.Most > 5 {
+		t.Errorf("%+v, want a gain of %.3f", *m, want)
+	}
+	var table bytes.Buffer
+	if err := res.WriteTable(&table); err != nil || !strings.Contains(table.String(), " % moved: ") {
+		t.Errorf("%v:\n%s", err, &table)
+	}
+}
+
+// Before anything is refused pods move to where they are better, under a policy that knows what a node is worth.
+func TestPodsMoveToWhereTheyAreBetter(t *testing.T) {
+	w := invent(100, 1000, 8)
+	for i := range w.Tasks {
+		r := *w.Tasks[i].Requirements
+		r.GPU.Whole, r.Required, r.Requests = min(r.GPU.Whole, 1), nil, nil
+		w.Tasks[i].Requirements = &r
+	}
+	a, err := NewArrivals(w, 0.9, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moves := make(map[string]int)
+	for _, policy := range Policies() {
+		out, err := a.Run(Options{Policy: policy, Params: fragment.Defaults(), Defragment: 0.02})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Refused > 0 {
+			t.Errorf("%s: %d pods are refused", policy, out.Refused)
+		}
+		moves[policy] = out.Moves
+	}
+	if moves[PolicyHilbert] == 0 || moves[PolicyFGD] != 0 || moves[PolicyBestFit] != 0 {
+		t.Errorf("moves by policy: %v", moves)
 	}
 }
 

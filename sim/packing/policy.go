@@ -172,3 +172,10 @@ func (h *hilbert) changed(node int) {
 func (h *hilbert) score(node int, kind int32) (float64, int, bool) {
 	return h.prices[node].Score(&h.nodes[node], &h.standings[node], &h.a.kinds[kind])
 }
+
+func (h *hilbert) gain(node int, after *fragment.Node) float64 {
+	s := h.prices[node].Standing(after)
+	return h.unit() * (s.Worth() - h.standings[node].Worth())
+}
+
+func (h *hilbert) unit() float64 { return fragment.ScoreUnit }

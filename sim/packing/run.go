@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -15,7 +16,7 @@ type Options struct {
 	Params fragment.Params // of our policy
 	// Wall is the time since any beginning, for pods per second; nil: not measured.
 	Wall func() time.Duration
-	// Defragment is the part of the running pods that may be moved to make room for refused ones, from 0 to 1.
+	// Defragment is the part of the running pods that may be moved, from 0 to 1: to make room for refused ones, and to where they are better.
 	Defragment float64
 	// Exhaustive computes all scores anew for every pod, which the tests hold the usual way against.
 	Exhaustive bool
@@ -29,18 +30,25 @@ type Point struct {
 
 // Outcome is what a run ended with.
 type Outcome struct {
-	Policy           string             `json:"policy"`
-	Seed             uint64             `json:"seed"`
-	Pods             int                `json:"pods"`
-	Placed           int                `json:"placed"`
-	At100            float64            `json:"allocatedPercentAt100"` // when as much was asked for as the cluster has
-	AtEnd            float64            `json:"allocatedPercent"`
+	Policy string  `json:"policy"`
+	Seed   uint64  `json:"seed"`
+	Pods   int     `json:"pods"`
+	Placed int     `json:"placed"`
+	At100  float64 `json:"allocatedPercentAt100"` // when as much was asked for as the cluster has
+	AtEnd  float64 `json:"allocatedPercent"`
+	// Where pods may move: what AtEnd is without moves, and a bound on it with moves without limit if all pods are placed that came before the
+	// first was refused without moves. Set by Play.
+	Unmoved float64 `json:"allocatedPercentWithoutMoves,omitempty"`
+	Bound   float64 `json:"boundPercent,omitempty"`
+
 	Refused          int                `json:"refused"`
 	RefusedThoughFit int                `json:"refusedThoughFit"`
 	Moves            int                `json:"moves"`
 	Stranded         map[string]float64 `json:"strandedPercentByCause"`
 	PodsPerSecond    float64            `json:"podsPerSecond,omitempty"`
 	Curve            []Point            `json:"curve,omitempty"`
+
+	unrefused int // how many arrivals came before the first refusal
 }
 
 // run is a run in progress.
@@ -54,9 +62,8 @@ type run struct {
 	last     []int   // where in the log a node's last change is
 	busy     time.Duration
 
-	residents [][]resident // by node, where pods may move
-	running   int
-	moves     int
+	removal *removal // where pods may move
+	running int
 }
 
 // Run plays the arrivals under a policy.
@@ -68,19 +75,21 @@ func (a *Arrivals) Run(o Options) (*Outcome, error) {
 	}
 	r := &run{a: a, o: &o, nodes: nodes, policy: p, rankings: make([]*ranking, len(a.kinds)), last: make([]int, len(nodes))}
 	if o.Defragment > 0 {
-		r.residents = make([][]resident, len(nodes))
+		r.removal = &removal{pods: make([][]fragment.Occupant, len(nodes))}
 	}
 	out := &Outcome{Policy: o.Policy, Pods: len(a.pods)}
 	var arrived, allocated int64
+	out.unrefused = len(a.pods)
 	percent := func(milli int64) float64 { return 100 * float64(milli) / float64(a.capacity) }
-	for _, kind := range a.pods {
+	for i, kind := range a.pods {
+		if r.removal != nil {
+			r.improve(i, allocated)
+		}
 		request := &a.kinds[kind]
 		began := r.wall()
 		node, gpu, ok := r.choose(kind)
-		if !ok && r.residents != nil {
-			if _, ok = r.makeRoom(kind); ok {
-				node, gpu, ok = r.pick(kind)
-			}
+		if !ok && r.removal != nil {
+			node, gpu, ok = r.makeRoom(kind)
 		}
 		if ok {
 			r.place(node, kind, gpu)
@@ -90,6 +99,7 @@ func (a *Arrivals) Run(o Options) (*Outcome, error) {
 		r.busy += r.wall() - began
 		if !ok {
 			out.Refused++
+			out.unrefused = min(out.unrefused, i)
 			if r.fitsSomewhere(request) {
 				out.RefusedThoughFit++
 			}
@@ -103,7 +113,13 @@ func (a *Arrivals) Run(o Options) (*Outcome, error) {
 		}
 	}
 	out.AtEnd = percent(allocated)
-	out.Stranded, out.Moves = r.stranded(), r.moves
+	out.Stranded = r.stranded()
+	if r.removal != nil {
+		out.Moves = r.removal.moves
+	}
+	if r.running != out.Placed {
+		panic(fmt.Sprintf("packing: %d pods run, %d were placed", r.running, out.Placed))
+	}
 	if r.busy > 0 {
 		out.PodsPerSecond = math.Round(float64(len(a.pods)) / r.busy.Seconds())
 	}
@@ -167,8 +183,8 @@ func (r *run) score(ranking *ranking, node int, kind int32) {
 
 func (r *run) place(node int, kind int32, gpu int) {
 	grant := r.nodes[node].Take(&r.a.kinds[kind], gpu)
-	if r.residents != nil {
-		r.residents[node] = append(r.residents[node], resident{kind, grant})
+	if r.removal != nil {
+		r.removal.pods[node] = append(r.removal.pods[node], fragment.Occupant{Kind: kind, Grant: grant})
 	}
 	r.running++
 	r.touch(node)

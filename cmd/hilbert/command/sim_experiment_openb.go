@@ -52,7 +52,7 @@ hilbert learns it from what has arrived. Every refusal is checked against all no
 	flags.StringSliceVar(&f.workloads, "workload", []string{"default"}, "pod lists of the trace: what stands behind openb_pod_list_ in their names; default:7 is a variant of default, with other sizes and frequencies")
 	flags.StringSliceVar(&f.policies, "policy", packing.Policies(), "policies to compare")
 	flags.IntVar(&f.seeds, "seeds", 10, "how many seeds, from 42 on as published")
-	flags.StringVar(&f.defragment, "defragment", "0%", "let this part of the running pods be moved to make room for refused ones")
+	flags.StringVar(&f.defragment, "defragment", "0%", "let this part of the running pods be moved, to where they are better and to make room for refused ones; the gain is counted against the same run without moves")
 	flags.StringVar(&f.traces, "traces", "", "folder of the traces; without it $"+tracesVariable+", or "+tracesFolder)
 	f.out.flags(cmd)
 	return cmd
