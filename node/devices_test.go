@@ -27,9 +27,12 @@ type eyes struct {
 }
 
 func (e *eyes) Look(ctx context.Context) DeviceLook {
-	if e.hold != nil {
+	e.mu.Lock()
+	hold := e.hold
+	e.mu.Unlock()
+	if hold != nil {
 		select {
-		case <-e.hold:
+		case <-hold:
 		case <-ctx.Done():
 		}
 	}

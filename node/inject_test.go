@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
@@ -262,13 +263,35 @@ func TestStrangersAfterARestart(t *testing.T) {
 	e.do("compute-on 0000:3b:00.0 7 python\ncompute-on 0000:86:00.0 8 python", func(l *DeviceLook) {
 		l.Cgroups = map[int]string{7: "/kubepods/burstable/podslice/c-slice", 8: "/user.slice"}
 	})
-	w.mu.Lock()
-	before := len(w.reports)
-	w.mu.Unlock()
-	w.start()
-	if _, err := w.run(withGPUs("early", "1")); err == nil {
-		t.Error("a GPU that a stranger computes on is given")
+	reports := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.reports)
 	}
+	before := reports()
+	w.seldom, w.late = true, true
+	w.start()
+	w.eventually("it has looked", func() bool {
+		var looked bool
+		w.agent.Ask(10*time.Second, func(a *Agent) { looked = a.devices.looked })
+		return looked
+	})
+	if d, _ := w.devices(); d.GPUs[0].Closed != "" || d.GPUs[1].Closed != "" {
+		t.Errorf("before it is known who runs nobody is a stranger: %+v", d.GPUs)
+	}
+	hold := make(chan struct{})
+	e.mu.Lock()
+	e.hold = hold
+	e.mu.Unlock()
+	w.connect()
+	if _, err := w.run(withGPUs("early", "1")); err == nil || !strings.Contains(err.Error(), "not looked at yet") {
+		t.Errorf("a GPU that a stranger computes on: %v", err)
+	}
+	w.ticks(3)
+	if n := reports() - before; n != 0 {
+		t.Errorf("%d reports before it is known", n)
+	}
+	close(hold)
 	w.eventually("it reports", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.reports) > before })
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -319,7 +342,11 @@ func TestCardsBringTheirDeviceFiles(t *testing.T) {
 	w.end(promised("one", ""))
 	w.says("it is forgotten", func(d *spec.Devices) bool { return allocation(d, "one") == "" })
 	w.ticks(3)
+	get("two", "0:vf", "hilbert.dev/nic=0000:3c:00.3")
 	get("four", "0:vf", "hilbert.dev/nic=0000:3c:00.2")
+	if data, err := w.numbers.Load(); err != nil || strings.Contains(string(data), `"one"`) {
+		t.Errorf("who is gone is remembered: %s, %v", data, err)
+	}
 	w.numbers.mu.Lock()
 	w.numbers.fail = errors.New("disk full")
 	w.numbers.mu.Unlock()

@@ -136,6 +136,8 @@ type world struct {
 	stop     func()
 	// runtime is its name and version, owner the setting of that name.
 	runtime, owner string
+	// seldom: devices are looked at when that is asked for, not ever again. late: the test connects the runtime itself.
+	seldom, late bool
 
 	fixedErr error
 
@@ -191,6 +193,9 @@ func (w *world) start() {
 	config := spec.Default().Node
 	config.TickInterval, config.WriteInterval = spec.Duration(20*time.Millisecond), spec.Duration(time.Millisecond)
 	config.Devices.Interval = config.TickInterval
+	if w.seldom {
+		config.Devices.Interval = spec.Duration(time.Hour)
+	}
 	if w.owner != "" {
 		config.Devices.Owner = w.owner
 	}
@@ -243,7 +248,9 @@ func (w *world) start() {
 		<-ended
 		w.stop = nil
 	}
-	w.connect()
+	if !w.late {
+		w.connect()
+	}
 }
 
 // connect tells the agent what runs.
