@@ -66,8 +66,7 @@ func (k *Kubelet) Read(ctx context.Context) (*Reading, Outcome, error) {
 			continue
 		}
 		r, outcome, err := k.ask(ctx, strings.TrimSpace(string(token)), trusted)
-		var stranger *tls.CertificateVerificationError
-		if !errors.As(err, &stranger) {
+		if _, stranger := errors.AsType[*tls.CertificateVerificationError](err); !stranger {
 			return r, outcome, err
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", path, err))

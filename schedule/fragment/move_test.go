@@ -22,7 +22,7 @@ import (
 func TestMoves(t *testing.T) {
 	datadriven.RunTest(t, "testdata/moves", func(t *testing.T, d *datadriven.TestData) string {
 		s := &story{}
-		for _, line := range strings.Split(d.Input, "\n") {
+		for line := range strings.SplitSeq(d.Input, "\n") {
 			s.line(t, strings.Fields(line))
 		}
 		if d.Cmd != "plan" {

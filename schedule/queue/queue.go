@@ -372,8 +372,7 @@ func (q *Queue) NextExpiry() (time.Time, bool) {
 // Parked calls visit for each parked line with what did not help it; visit returns what it has looked at, and whether to wake the line. The
 // order says nothing, but is the same whenever the history is.
 func (q *Queue) Parked(visit func(l *Line, seen Seen) (Seen, bool)) {
-	for i := len(q.parked) - 1; i >= 0; i-- { // backwards, for waking a line moves the last one to its place
-		l := q.parked[i]
+	for _, l := range slices.Backward(q.parked) { // for waking a line moves the last one to its place
 		seen, wake := visit(l, l.seen)
 		l.seen = seen
 		if wake {

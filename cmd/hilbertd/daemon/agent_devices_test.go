@@ -100,8 +100,10 @@ func TestEyesSeeFunctions(t *testing.T) {
 		}
 	}
 	m := &topology.Machine{Devices: []topology.Device{
-		{Address: "0000:3c:00.0", Kind: topology.DeviceNIC}, {Address: "0000:3c:00.2", Kind: topology.DeviceNIC, PhysicalFunction: "0000:3c:00.0"},
-		{Address: "0000:3d:00.0", Kind: topology.DeviceNIC}, {Address: "0000:3e:00.0", Kind: topology.DeviceNIC},
+		{Address: "0000:3c:00.0", Kind: topology.DeviceNIC},
+		{Address: "0000:3c:00.2", Kind: topology.DeviceNIC, PhysicalFunction: "0000:3c:00.0"},
+		{Address: "0000:3d:00.0", Kind: topology.DeviceNIC},
+		{Address: "0000:3e:00.0", Kind: topology.DeviceNIC},
 	}}
 	look := func() node.DeviceLook {
 		return newDeviceEyes(roots, m, nil, slog.New(slog.DiscardHandler)).Look(t.Context())
