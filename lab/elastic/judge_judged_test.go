@@ -37,16 +37,20 @@ func TestJudge(t *testing.T) {
 		change func(*Result)
 		want   string // part of the only complaint; empty: none
 	}{
-		"good":               {func(*Result) {}, ""},
-		"too late":           {func(r *Result) { r.Nodes[0].Short = 9 }, "lacked CPUs until 9.0 s"},
-		"never":              {func(r *Result) { r.Nodes[0].StillShort = true }, "lacked CPUs until"},
-		"nothing lent":       {func(r *Result) { r.Nodes[0].Short = 0 }, "nothing was given back"},
-		"blind gives back":   {func(r *Result) { r.Nodes[1].Short = 2 }, "not the laws"},
-		"calm is short":      {func(r *Result) { r.Nodes[2].Short = 1 }, "did not rise"},
-		"online touched":     {later(Event{At: 5, What: leaves, Node: "a", Line: 40, Online: true}), "online pods were deleted"},
-		"twice":              {later(Event{At: 250, What: leaves, Line: 1, Node: "c"}, Event{At: 260, What: runs, Line: 1, Node: "b"}), "twice in ten"},
-		"onto stale":         {later(Event{At: 70, What: bound, Line: 5, Node: "d"}), "stale"},
-		"not yet stale":      {later(Event{At: 50, What: bound, Line: 5, Node: "d"}), ""},
+		"good":             {func(*Result) {}, ""},
+		"too late":         {func(r *Result) { r.Nodes[0].Short = 9 }, "lacked CPUs until 9.0 s"},
+		"never":            {func(r *Result) { r.Nodes[0].StillShort = true }, "lacked CPUs until"},
+		"nothing lent":     {func(r *Result) { r.Nodes[0].Short = 0 }, "nothing was given back"},
+		"blind gives back": {func(r *Result) { r.Nodes[1].Short = 2 }, "not the laws"},
+		"calm is short":    {func(r *Result) { r.Nodes[2].Short = 1 }, "did not rise"},
+		"online touched":   {later(Event{At: 5, What: leaves, Node: "a", Line: 40, Online: true}), "online pods were deleted"},
+		"twice":            {later(Event{At: 250, What: leaves, Line: 1, Node: "c"}, Event{At: 260, What: runs, Line: 1, Node: "b"}), "twice in ten"},
+		"onto stale":       {later(Event{At: 75, What: bound, Line: 5, Node: "d"}), "stale"},
+		"not yet stale":    {later(Event{At: 67, What: bound, Line: 5, Node: "d"}), ""},
+		"reported late": {func(r *Result) {
+			r.Nodes[3].Reported = 5
+			later(Event{At: 75, What: bound, Line: 5, Node: "d"})(r)
+		}, ""},
 		"from killed":        {later(Event{At: 70, What: leaves, Line: 5, Node: "d"}, Event{At: 71, What: runs, Line: 5, Node: "c"}), "agent was dead"},
 		"onto closed":        {later(Event{At: 400, What: bound, Line: 5, Node: "a"}), "evicted one less than"},
 		"opened again":       {later(Event{At: 501, What: bound, Line: 5, Node: "a"}), ""},

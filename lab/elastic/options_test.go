@@ -31,20 +31,24 @@ type Options struct {
 func Short() Options {
 	return Options{
 		Nodes: 6, Tide: 2, Blind: 1, Kill: 1, Low: 0.25, High: 0.75, Queue: 13, Cores: 2, Learned: true, Lend: 25 * time.Second,
-		Rise: 12 * time.Second, StaleAfter: 6 * time.Second, Write: time.Second, Refresh: 2 * time.Second, Percent: 1,
+		Rise: 15 * time.Second, StaleAfter: 6 * time.Second, Write: time.Second, Refresh: 2 * time.Second, Percent: 1,
 	}
 }
 
-// Long is with the times of the default configuration.
+// Long is with the times of the default configuration. High is so much that the laws lend no more than the floor, which is less than a fifth of what the
+// queue wants: only then is anybody evicted. Calm nodes have room for who is.
 func Long() Options {
 	c := spec.Default()
 	return Options{
-		Nodes: 20, Tide: 6, Blind: 1, Kill: 2, Low: 0.25, High: 0.75, Queue: 13, Cores: 2, Learned: true,
+		Nodes: 20, Tide: 6, Blind: 1, Kill: 2, Low: 0.25, High: 0.875, Queue: 15, Cores: 2, Learned: true,
 		Lend: 50 * time.Second,
 		Rise: 4*time.Minute + 30*time.Second, Quiet: time.Minute, Most: 11 * time.Minute, Ebb: 210 * time.Second,
 		StaleAfter: c.Scheduling.Reclaimed.StaleAfter.D(), Write: c.Node.WriteInterval.D(), Refresh: c.Node.Lending.RefreshInterval.D(), Percent: c.Scheduling.Evictions.PercentPerMinute,
 	}
 }
+
+// knownStale is how many seconds after it a report is stale for hilbertd at the latest: it looks at all of them eight times in that time.
+func (o *Options) knownStale() float64 { return o.StaleAfter.Seconds() * 9 / 8 }
 
 // The roles of nodes.
 const (

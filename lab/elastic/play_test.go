@@ -35,11 +35,14 @@ func (b *bed) fill(ctx context.Context) error {
 		return err
 	}
 	b.log.Info("the online pods run", "at", b.now())
-	if err := b.await(ctx, "all nodes lend", b.allLend); err != nil {
+	if err := b.await(ctx, "all nodes lend", func() (bool, string) {
+		n, err := b.offer(ctx)
+		return n == b.Nodes, fmt.Sprintf("%d of %d (%v)", n, b.Nodes, err)
+	}); err != nil {
 		return err
 	}
-	const late = time.Second
-	if err := b.until(ctx, b.Write+late, never); err != nil { // hilbertd has heard it of all
+	const late = 2 * time.Second
+	if err := b.until(ctx, late, never); err != nil { // hilbertd has heard it of all
 		return err
 	}
 	b.result.Offered = b.now()
@@ -58,19 +61,6 @@ func (b *bed) fill(ctx context.Context) error {
 func (b *bed) allRun() (bool, string) {
 	n, of := b.running()
 	return n == of, fmt.Sprintf("%d of %d", n, of)
-}
-
-// allLend reports whether each node offers what its part of the queue asks for.
-func (b *bed) allLend() (bool, string) {
-	const milli = 1000
-	lend := 0
-	for _, name := range b.names {
-		r, _, ok := b.agents.Agent(name).Look()
-		if ok && r.Status.Colocation != nil && r.Status.Colocation.Headroom.MilliCPU >= int64(b.Queue*b.Cores)*milli {
-			lend++
-		}
-	}
-	return lend == len(b.names), fmt.Sprintf("%d of %d", lend, len(b.names))
 }
 
 // until waits for a time, or until something holds.
@@ -118,11 +108,9 @@ func (b *bed) rise() {
 	b.log.Info("the load has risen", "after", shift)
 }
 
-// high waits while the load is high, and asks for more reclaimed pods once nothing is said of the killed nodes for long enough.
+// high waits while the load is high, and asks for more reclaimed pods once those of the killed nodes are stale.
 func (b *bed) high(ctx context.Context) error {
-	const late = 2 * time.Second
-	err := b.until(ctx, b.StaleAfter+late, never)
-	if err != nil {
+	if err := b.untilStale(ctx); err != nil {
 		return err
 	}
 	b.result.Probed = b.now()

@@ -30,6 +30,8 @@ type Node struct {
 	// Short is until when its online pods lacked CPUs after the load rose; 0: they never did. StillShort: they did so when it was looked at.
 	Short      float64 `json:"short"`
 	StillShort bool    `json:"stillShort,omitempty"`
+	// Reported is when its agent last reported, if it was killed.
+	Reported float64 `json:"reported,omitempty"`
 	// Resumed is when its reclaimed pods had all that they wanted again after the load fell; 0: not seen.
 	Resumed float64 `json:"resumed,omitempty"`
 }
@@ -80,7 +82,7 @@ type Figures struct {
 	RepeatEvictions int     `json:"repeatEvictions"` // of pods whose line was evicted before
 	TwiceInTen      int     `json:"twiceIn10min"`
 	OnlineTouched   int     `json:"onlineTouched"`
-	OntoStale       int     `json:"ontoStale"`   // pods bound to a node whose agent was dead for longer than StaleAfter
+	OntoStale       int     `json:"ontoStale"`   // pods bound to a killed node later than its last report was known to be stale
 	FromKilled      int     `json:"fromKilled"`  // evictions there
 	OntoClosed      int     `json:"ontoClosed"`  // pods bound to a node less than five minutes after an eviction there
 	WorstMinute     int     `json:"worstMinute"` // evictions
@@ -118,10 +120,10 @@ const (
 // figures works the figures out from what was seen.
 func (r *Result) figures() (f Figures) {
 	f.OfferedAfter, f.FilledAfter = r.Offered-r.Began, r.Filled-r.Offered
-	roles := make(map[string]string)
+	roles, reported := make(map[string]string), make(map[string]float64)
 	var cores, resumed []float64
 	for _, n := range r.Nodes {
-		roles[n.Name] = n.Role
+		roles[n.Name], reported[n.Name] = n.Role, n.Reported
 		if n.Role == roleTide {
 			cores = append(cores, n.Short)
 			if r.Fell > 0 && n.Resumed > 0 {
@@ -131,12 +133,12 @@ func (r *Result) figures() (f Figures) {
 	}
 	f.Cores, f.Resumed = spread(cores), spread(resumed)
 	slices.SortStableFunc(r.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
-	f.count(r, roles)
+	f.count(r, roles, reported)
 	return f
 }
 
 // count goes through the events.
-func (f *Figures) count(r *Result, roles map[string]string) {
+func (f *Figures) count(r *Result, roles map[string]string, reported map[string]float64) {
 	var elsewhere, again, back, all []float64
 	last := make(map[int]Event)        // evictions by line
 	lately := make(map[string]float64) // evictions by node
@@ -166,7 +168,7 @@ func (f *Figures) count(r *Result, roles map[string]string) {
 			if at, ok := lately[e.Node]; ok && e.At-at > slack && e.At-at < closedFirst {
 				f.OntoClosed++
 			}
-			if roles[e.Node] == roleKill && e.At > r.Options.StaleAfter.Seconds()+slack {
+			if roles[e.Node] == roleKill && e.At > reported[e.Node]+r.Options.knownStale()+slack {
 				f.OntoStale++
 			}
 			if r.Fell > 0 && e.At > r.Fell && roles[e.Node] == roleTide {
