@@ -28,6 +28,7 @@ func BenchmarkDecide(b *testing.B) {
 		{"spread/nodes=5000/classes=16", Scenario{Nodes: 5000, Classes: 16, Case: Spread}},
 		{"antiaffinity/nodes=5000/classes=64", Scenario{Nodes: 5000, Classes: 64, Case: AntiAffinity}},
 		{"affinity/nodes=5000/classes=16", Scenario{Nodes: 5000, Classes: 16, Case: Affinity}},
+		{"gpus/nodes=20000/classes=16", Scenario{Nodes: 20000, Classes: 16, Case: Shared}},
 	} {
 		row.scenario.Fill, row.scenario.Seed = 60, 42
 		b.Run(row.name, func(b *testing.B) { benchmarkDecide(b, row.scenario) })
@@ -45,7 +46,7 @@ func benchmarkDecide(b *testing.B, scenario Scenario) {
 		b.Fatal(err)
 	}
 	snapshot := cluster.NewSnapshot()
-	r := &run{store: store, snapshot: snapshot, placer: place.NewPlacer(snapshot, profile, 1, 4*len(classes)), plan: cluster.Plan{Placements: make([]cluster.Placement, 1)}}
+	r := &run{store: store, market: profile.Market(), snapshot: snapshot, placer: place.NewPlacer(snapshot, profile, 1, 4*len(classes)), plan: cluster.Plan{Placements: make([]cluster.Placement, 1)}}
 	for i := range order {
 		if !r.place(PodUID(i)) {
 			r.dropped = append(r.dropped, PodUID(i))
@@ -89,6 +90,7 @@ type run struct {
 	store    *cluster.Store
 	snapshot *cluster.Snapshot
 	placer   *place.Placer
+	market   *place.Market
 	plan     cluster.Plan
 	dropped  []cluster.UID
 }
@@ -96,7 +98,11 @@ type run struct {
 // place decides on one pod and commits the decision.
 func (r *run) place(uid cluster.UID) bool {
 	r.snapshot.Advance(r.store)
-	choice, ok := r.placer.Place(r.store.Pod(uid).Class)
+	class := r.store.Pod(uid).Class
+	if r.market.Arrived(class.Requirements); r.market.Due() {
+		r.market.Learn(&r.store.State)
+	}
+	choice, ok := r.placer.Place(class)
 	if !ok {
 		return false
 	}

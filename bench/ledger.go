@@ -6,6 +6,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
 )
 
 // ClusterNode returns the machine in the ledger's vocabulary.
@@ -15,6 +16,9 @@ func (n *Node) ClusterNode() *cluster.Node {
 		Allocatable: []resource.Quantity{
 			{Name: resource.NameCPU, Amount: n.CPU}, {Name: resource.NameMemory, Amount: n.Memory}, {Name: resource.NamePods, Amount: n.Pods},
 		},
+	}
+	if n.GPUs > 0 {
+		node.GPU = topology.Shape{GPUs: n.GPUs, Model: "model", Shareable: true}
 	}
 	if n.Tainted {
 		node.Taints = append(node.Taints, cluster.Taint{Key: TaintKey, Effect: cluster.NoSchedule})
@@ -48,6 +52,8 @@ func (c *Class) Facts() cluster.PodFacts {
 		r = &cluster.Requirements{Reclaimed: true, Requests: []resource.Quantity{
 			{Name: spec.ResourceReclaimedCPU, Amount: c.CPU}, {Name: spec.ResourceReclaimedMemory, Amount: c.Memory},
 		}}
+	} else if c.GPU > 0 {
+		r.GPU = topology.Request{Milli: int16(c.GPU % topology.FullGPU), Whole: int8(c.GPU / topology.FullGPU)}
 	}
 	if c.Pool != "" {
 		r.NodeSelector = []cluster.Label{{Key: LabelPool, Value: c.Pool}}
@@ -68,7 +74,7 @@ func (c *Class) Facts() cluster.PodFacts {
 		r.AntiAffinity = []cluster.AffinityTerm{{TopologyKey: LabelHostname, Pods: pods}}
 	case Affinity:
 		r.Affinity = []cluster.AffinityTerm{{TopologyKey: LabelZone, Pods: pods}}
-	case Basic, Batch, Preempt, Lent, Reclaimed, Mixed: // kinds of Scenario, not of Class
+	case Basic, Batch, Preempt, Lent, Reclaimed, Shared, Mixed: // kinds of Scenario, not of Class
 	}
 	return facts
 }

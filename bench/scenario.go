@@ -37,6 +37,8 @@ const (
 	Lent Case = "lent"
 	// Reclaimed: as Lent; every other class asks for what is lent, and for nothing else.
 	Reclaimed Case = "reclaimed"
+	// Shared: nodes of 8 GPUs, and classes that ask for parts of one or for whole ones.
+	Shared Case = "gpus"
 	// Mixed: the classes take turns to be Owned, Spread, AntiAffinity and Affinity.
 	Mixed Case = "mixed"
 )
@@ -66,6 +68,7 @@ type Node struct {
 	Pods   int64
 	// Lends: half of its CPU and memory may be held by reclaimed pods.
 	Lends bool
+	GPUs  int
 	// Tainted: NoSchedule for the pods of other classes; Shunned: PreferNoSchedule.
 	Tainted, Shunned bool
 }
@@ -75,6 +78,8 @@ type Class struct {
 	Name   string
 	CPU    int64 // millicores
 	Memory int64 // bytes
+	// GPU in thousandths: less than 1000 is a part of one.
+	GPU int64
 	// Pool that its nodes must be in; empty: any.
 	Pool string
 	// Tolerates the taint.
@@ -158,6 +163,17 @@ var sizes = []struct{ cpu, memory, tasks int64 }{
 	{4000, 32768, 5},
 }
 
+// parts are what classes of Shared ask for, in thousandths of a GPU; each whole one with as much CPU as a node has beside one.
+var parts = []int64{190, 810, 500, 1000, 260, 330, 1000, 460, 530, 2000, 100, 650, 4000, 740, 1000, 8000}
+
+// shared makes the class one of those that ask for GPUs.
+func (c *Class) shared(i int, random *rand.Rand) {
+	c.GPU = parts[i%len(parts)]
+	c.CPU = c.GPU * (5 + random.Int64N(6))
+	c.Memory = c.CPU << 20
+	c.Pool, c.Tolerates = "", true
+}
+
 // drawSize returns a request with the probability that it has in the trace.
 func drawSize(random *rand.Rand) (cpu, memory int64) {
 	var all int64
@@ -190,8 +206,12 @@ func (s *Scenario) GenerateNodes() []Node {
 			shape = small
 		}
 		name := fmt.Sprintf("node-%06d", i)
+		gpus := 0
+		if s.Case == Shared {
+			gpus, shape = 8, shapes[1]
+		}
 		nodes[i] = Node{
-			Name: name,
+			Name: name, GPUs: gpus,
 			Labels: map[string]string{
 				LabelHostname: name, LabelZone: fmt.Sprintf("zone-%c", 'a'+i%3), LabelPool: fmt.Sprintf("pool-%d", random.IntN(4)),
 			},
@@ -228,6 +248,8 @@ func (s *Scenario) GenerateClasses() []Class {
 			c.CPU, c.Memory, c.Pool = 30000, 1<<30, ""
 		case Preempt: // any node, the tainted too
 			c.CPU, c.Memory, c.Pool, c.Tolerates = 7500, 1<<30, "", true
+		case Shared:
+			c.shared(i, random)
 		case Reclaimed:
 			c.Reclaimed = i%2 == 1
 		case Basic, Lent:

@@ -29,6 +29,7 @@ type Scheduler struct {
 	dispatcher *dispatch.Dispatcher
 	instances  []*instance
 	binder     *bind.Binder
+	market     *place.Market
 	lag        func(int) bool
 	observer   Observer
 	auditor    Auditor // nil when the observer is none
@@ -85,6 +86,7 @@ func New(o Options) (*Scheduler, error) {
 		cfg:        o.Config,
 		store:      cluster.NewStore(defaults...),
 		dispatcher: dispatch.New(max(o.Instances, 1)),
+		market:     profile.Market(),
 		lag:        o.Lag,
 		observer:   o.Observer,
 		attempts:   make(map[cluster.UID]int),
@@ -127,6 +129,7 @@ func (s *Scheduler) Store() *cluster.Store { return s.store }
 
 // Apply takes in what a door saw.
 func (s *Scheduler) Apply(event cluster.Event, now time.Time) {
+	s.arrive(event)
 	for _, effect := range s.store.Apply(event) {
 		s.effect(effect, now)
 	}
@@ -135,6 +138,24 @@ func (s *Scheduler) Apply(event cluster.Event, now time.Time) {
 	case cluster.NodeRemoved, cluster.NodesListed:
 		s.binder.Forsake()
 		s.report(now)
+	}
+}
+
+// arrive tells the market of pods that were not known before.
+func (s *Scheduler) arrive(event cluster.Event) {
+	arrived := func(f *cluster.PodFacts) {
+		kept := (f.Ours || f.Node != "") && !f.Finished && !f.Deleting // others the store forgets, and would hear of as new each time
+		if !f.Requirements.GPU.IsZero() && kept && s.store.Pod(f.UID) == nil {
+			s.market.Arrived(f.Requirements)
+		}
+	}
+	switch e := event.(type) {
+	case cluster.PodUpserted:
+		arrived(&e.Pod)
+	case cluster.PodsListed:
+		for i := range e.Pods {
+			arrived(&e.Pods[i])
+		}
 	}
 }
 

@@ -22,6 +22,9 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 		if u == nil {
 			break
 		}
+		if s.market.Due() {
+			s.market.Learn(&s.store.State)
+		}
 		s.decide(u, now)
 		s.hope.awake = false
 		decisions++

@@ -174,6 +174,7 @@ func (d *Dump) judge(a *Answer, store *cluster.Store, f cluster.PodFacts) error 
 	if err != nil {
 		return err
 	}
+	profile.Market().Recall(store)
 	snapshot := cluster.NewSnapshot()
 	snapshot.Advance(store)
 	placer := place.NewPlacer(snapshot, profile, d.Scheduling.Seed, 1)

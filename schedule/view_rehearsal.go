@@ -27,6 +27,7 @@ func (d *Dump) rehearse() (*rehearsal, error) {
 	if err != nil {
 		return nil, err
 	}
+	profile.Market().Recall(store)
 	snapshot := cluster.NewSnapshot()
 	placer := place.NewPlacer(snapshot, profile, d.Scheduling.Seed, d.Scheduling.MaxClassIndexes)
 	placer.Levels(d.Scheduling.Topology.Levels)

@@ -43,10 +43,10 @@ func TestRealReplay(t *testing.T) {
 	}
 }
 
-// TestRealArrival fills the cluster as the paper does. Random placement, its worst policy, reaches 87.47 % and 86.46 %; 97 % is about
-// the most that there is. Whatever the scores are, Hilbert has to end between.
+// TestRealArrival fills the cluster as the paper does. Its best policy, which knows the mix beforehand, reaches 95.39 % and 94.55 %; 97 % is about
+// the most that there is. Hilbert has to end between.
 func TestRealArrival(t *testing.T) {
-	for _, list := range []string{"default", "gpuspec33"} {
+	for list, least := range map[string]float64{"default": 95.6, "gpuspec33": 94.8} {
 		w, err := trace.Arrive(openb(t, list), 1.3, 42)
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +57,7 @@ func TestRealArrival(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.GPUAllocatedPercent < 88 || r.GPUAllocatedPercent > 97.5 {
+		if r.GPUAllocatedPercent < least || r.GPUAllocatedPercent > 97.5 {
 			t.Errorf("%s: %.2f %% of the GPUs allocated", list, r.GPUAllocatedPercent)
 		}
 	}

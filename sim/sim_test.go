@@ -283,7 +283,7 @@ func TestMistakesAreFound(t *testing.T) {
 			false,
 		},
 		{"gates are not seen", seams{told: tellPod(func(f *cluster.PodFacts) bool { f.Gated = false; return true })}, []string{"not to be placed"}, false},
-		{"deletions are not seen", seams{told: hide[cluster.PodRemoved]}, []string{"which the scheduler has not been told of", "is not to be placed", "which was not decided"}, false},
+		{"deletions are not seen", seams{told: hide[cluster.PodRemoved]}, []string{"which the scheduler has not been told of", "is not to be placed", "which was not decided", "waits though node"}, false},
 		{"node removals are not seen", seams{told: hide[cluster.NodeRemoved]}, []string{"the ledger has 12 nodes"}, false},
 		{"a written Binding is called refused", seams{answered: answerInstead(bind.Written, bind.Refused)}, []string{"a second place", "the ledger has pod"}, false},
 		{"a lost Binding is called written", seams{answered: answerInstead(bind.Unknown, bind.Written)}, []string{"the API server has it on"}, true},

@@ -11,5 +11,6 @@
 // everything that is searched has a bound.
 //
 // Invariants: all functions are pure over Node and Request, except that Prices.Learn replaces the prices; scores are only comparable between
-// two calls of Learn; a score exists exactly for what fits. It is not a filter: whether a node may be used for other reasons is place's affair.
+// two calls of Learn; a score exists exactly for what fits; float expressions are written so that they cannot fuse, so that prices are the same on
+// every machine. It is not a filter: whether a node may be used for other reasons is place's affair.
 package fragment

@@ -92,24 +92,22 @@ func (m *Market) At(model string) *Prices {
 	return &m.empty
 }
 
-// Learn finds prices for a mix and for what is free.
-func (m *Market) Learn(mix *Mix, nodes []Node) {
+// Learn finds prices for a mix and for what is free. It reports false, and leaves the prices as they are, where nothing is asked for or nothing is
+// free.
+func (m *Market) Learn(mix *Mix, nodes []Node) bool {
 	free := int64(0)
 	for i := range nodes {
 		free += nodes[i].Free.Total(nodes[i].Shape)
 	}
 	if !m.stock(mix, float64(free)) {
-		return
+		return false
 	}
 	bidders := m.bidders(nodes)
-	if len(bidders) == 0 {
-		return
-	}
 	// Supplies are scaled to the sample, by what its nodes have free.
 	held := 0.0
 	for i := range bidders {
 		for _, f := range bidders[i].free[:bidders[i].gpus] {
-			held += float64(f) * grain
+			held += float64(float64(f) * grain)
 		}
 	}
 	for i := range m.items {
@@ -126,6 +124,7 @@ func (m *Market) Learn(mix *Mix, nodes []Node) {
 		m.hedge(h)
 	}
 	m.keep()
+	return true
 }
 
 // stock makes the items and how many of each are expected. It reports false when there is nothing to sell.
@@ -148,10 +147,10 @@ func (m *Market) stock(mix *Mix, free float64) bool {
 			m.items = append(m.items, item{key: key, price: m.carry[key]})
 		}
 		it := &m.items[at]
-		it.supply += k.count * pieces
-		it.cpu += beside * k.count * pieces
-		wanted += k.count * float64(total)
-		cpu += k.count * float64(k.request.CPU)
+		it.supply += float64(k.count * pieces)
+		it.cpu += float64(beside * k.count * pieces)
+		wanted += float64(k.count * float64(total))
+		cpu += float64(k.count * float64(k.request.CPU))
 	}
 	if wanted == 0 || free == 0 {
 		return false
@@ -177,8 +176,19 @@ func keyOf(r *Request) (key itemKey, beside float64) {
 	} else {
 		beside /= float64(r.GPU.Whole)
 	}
-	key.cpu = int8(math.Round(cpuSteps * math.Log(beside/1000+0.5)))
+	key.cpu = ratioStep(beside/1000 + 0.5)
 	return key, beside
+}
+
+// ratioStep is the logarithm of x, at least 0.5, in steps of a factor of e to the power of 1/cpuSteps: the same on all machines, which a logarithm need
+// not be.
+func ratioStep(x float64) (step int8) {
+	const ratio, first = 1.1331484530668263, 0.5028315779709409 // e^(1/8), and e^(-5.5/8), which is between two steps
+	step = -6
+	for bound := first; x >= bound && step < math.MaxInt8; step++ {
+		bound *= ratio
+	}
+	return step
 }
 
 // bidders takes the nodes that have something free, a sample if they are many, and makes the boards for their models.
@@ -247,7 +257,7 @@ func (b *board) fill(m *Market) {
 		count := 0
 		for _, i := range b.items {
 			it := &m.items[i]
-			g := float64(it.key.parts)*grain - it.price - m.cpu[l]*it.cpu
+			g := float64(float64(it.key.parts)*grain) - it.price - float64(m.cpu[l]*it.cpu)
 			if size := it.key.parts; g > gain[size] {
 				if gain[size] == 0 {
 					sizes[count] = size // items are sorted by parts
@@ -292,7 +302,7 @@ func (m *Market) bid(bidders []bidder) {
 		n := &bidders[i]
 		level, worth := 0, 0.0
 		for l := range levels {
-			at := m.cpu[l] * n.cpu
+			at := float64(m.cpu[l] * n.cpu)
 			for _, f := range n.free[:n.gpus] {
 				at += n.board.bids[f][l]
 			}
@@ -350,11 +360,11 @@ func (m *Market) hedge(h float64) {
 				alone := 0.0
 				for _, i := range b.items {
 					it := &m.items[i]
-					if gain := float64(it.key.parts)*grain - m.cpu[l]*it.cpu; gain > 0 && f >= int(it.key.parts) {
+					if gain := float64(float64(it.key.parts)*grain) - float64(m.cpu[l]*it.cpu); gain > 0 && f >= int(it.key.parts) {
 						alone += it.supply / all * gain * float64(f) / float64(it.key.parts)
 					}
 				}
-				b.prices.free[f][l] += h * (alone - b.prices.free[f][l])
+				b.prices.free[f][l] += float64(h * (alone - b.prices.free[f][l]))
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func (p *Prices) Standing(n *Node) (s Standing) {
 	for v, factor := range views {
 		lowest := 0.0
 		for l := range s.sum { // convex in the level
-			if at := p.cpu[l]*cpu*factor + s.sum[l]; l == 0 || at < lowest {
+			if at := float64(p.cpu[l]*cpu*factor) + s.sum[l]; l == 0 || at < lowest {
 				lowest, s.level[v] = at, int8(l)
 			}
 		}
@@ -87,7 +87,9 @@ func (p *Prices) Score(n *Node, s *Standing, r *Request) (loss float64, gpu int,
 func (p *Prices) after(s *Standing, cpu, several float64, old, left *row) float64 {
 	sum := 0.0
 	for v, factor := range views {
-		at := func(l int) float64 { return p.cpu[l]*cpu*factor + s.sum[l] + several*(left[l]-old[l]) }
+		at := func(l int) float64 {
+			return float64(p.cpu[l]*cpu*factor) + s.sum[l] + float64(several*(left[l]-old[l]))
+		}
 		from := int(s.level[v])
 		best := at(from)
 		l := from + 1

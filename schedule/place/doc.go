@@ -10,6 +10,9 @@
 // each; a decision combines each group's best with its normalised scores (field.go), which costs O(groups) however many nodes there are.
 // Ties are broken by a seeded hash of the node's name. docs/adr/0005 has the reasons and the costs.
 //
+// What free GPUs are worth follows from prices that a Market learns (market.go). They are constant between two decisions; when they have changed, a
+// ranking looks at the nodes with GPUs anew before it is used. docs/adr/0011 has the reasons.
+//
 // A unit's members are placed one after the other on the snapshot, all or none (unit.go). Where it is to be packed, a domain is chosen by
 // its free capacity (unit_pack.go): a room (domains_room.go) follows, for each class, how many pods fit in each domain, so that choosing
 // scans domains, not nodes. Among the domain's nodes the scores choose as if there were no others (unit_pen.go).

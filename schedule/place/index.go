@@ -20,6 +20,7 @@ type index struct {
 	heaps
 	class    *cluster.Class
 	cursor   cluster.Revision
+	priced   uint64 // the price list that the keys are by
 	lastUsed uint64
 	judged   []judged // by group
 	byCoords map[string]int32
@@ -59,7 +60,7 @@ func (x *index) build(p *Placer) {
 	for i := range s.Slots() {
 		x.redefine(p, cluster.Slot(i))
 	}
-	x.cursor = s.Log().Len()
+	x.cursor, x.priced = s.Log().Len(), p.profile.prices()
 }
 
 // arrange decides which topology keys are coarse and which censuses are fine.
@@ -110,17 +111,20 @@ func (x *index) grow(slots int) {
 func (x *index) follow(p *Placer) {
 	s := &p.snapshot.State
 	log := s.Log()
-	behind := log.Len() - x.cursor
-	if behind == 0 {
-		return
-	}
-	if !log.Covers(x.cursor) || behind > cluster.Revision(s.Slots()) {
+	behind, prices := log.Len()-x.cursor, p.profile.prices()
+	if !log.Covers(x.cursor) || behind > cluster.Revision(s.Slots()) || prices != x.priced && x.priced == 0 {
 		x.build(p)
 		return
 	}
-	x.grow(s.Slots())
-	p.replay(x.cursor, x.class, cluster.Redefined|cluster.Reimaged, x)
-	x.cursor = log.Len()
+	if behind > 0 {
+		x.grow(s.Slots())
+		p.replay(x.cursor, x.class, cluster.Redefined|cluster.Reimaged, x)
+		x.cursor = log.Len()
+	}
+	if prices != x.priced {
+		x.reprice(p, x.class)
+		x.priced = prices
+	}
 }
 
 // changed takes in a slot's newest state.
@@ -244,7 +248,7 @@ func (x *index) update(p *Placer, slot cluster.Slot) {
 	if len(x.onNode) > 0 {
 		x.regroup(p, slot)
 	}
-	x.put(slot, p.profile.localScore(s, slot, x.class)<<tieBits|int64(p.tie(slot)))
+	x.put(slot, p.key(slot, x.class))
 }
 
 // best returns the feasible node with the highest total score.

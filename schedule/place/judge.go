@@ -70,10 +70,10 @@ func (p *Placer) score(j *Judgement, f *field, raw *rawValues, c *cluster.Class)
 	}
 	for i := range LocalScores {
 		local := &LocalScores[i]
-		if !concerns(i, c) {
+		if !p.profile.concerns(i, c) {
 			continue // it says nothing about the pod
 		}
-		add(local.Name, local.Plugin, p.profile.local[i], local.Score(p.profile, &p.snapshot.State, j.Slot, c))
+		add(local.Name, local.Plugin, p.profile.local[i], p.profile.scoreLocally(i, &p.snapshot.State, j.Slot, c))
 	}
 	for i := range NormalizedScores {
 		n := &NormalizedScores[i]

@@ -9,7 +9,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// LocalScore judges a node by itself, from 0 to MaxScore, as if a pod of the class were placed there.
+// LocalScore judges a node by itself, from 0 to MaxScore (GPUWorth to MaxWorth), as if a pod of the class were placed there.
 type LocalScore struct {
 	Name    string
 	Plugin  string // upstream's name for it; empty: Hilbert's own
@@ -29,7 +29,7 @@ type NormalizedScore struct {
 
 // How many there are of each: the tables' lengths, by name because the tables' functions refer to types of that length.
 const (
-	localScores      = 7
+	localScores      = 8
 	normalizedScores = 5
 )
 
@@ -48,6 +48,7 @@ var LocalScores = [localScores]LocalScore{
 	{"GPUPacking", "", 20, scoreGPUPacking},
 	{"ZonePacking", "", 20, scoreZonePacking},
 	{"HeadroomSpread", "", 20, scoreHeadroomSpread},
+	{"GPUWorth", "", 2, scoreGPUWorth},
 }
 
 // NormalizedScores is every score that is relative to the feasible nodes, or depends on the cluster as a whole.
@@ -64,11 +65,12 @@ type Profile struct {
 	local      [localScores]int64
 	normalized [normalizedScores]int64
 	ratio      []spec.RatioPoint
+	market     *Market
 }
 
 // NewProfile returns the default weights with the given ones, by name, in their place.
 func NewProfile(weights map[string]int64) (*Profile, error) {
-	p := &Profile{ratio: spec.DefaultRatio()}
+	p := &Profile{ratio: spec.DefaultRatio(), market: newMarket()}
 	known := make(map[string]*int64)
 	for i := range LocalScores {
 		p.local[i] = LocalScores[i].Default
@@ -94,15 +96,27 @@ func (p *Profile) WithRatio(points []spec.RatioPoint) *Profile {
 	return p
 }
 
+// Market is where the score GPUWorth has its prices from. Who owns the Profile tells it what arrives, and lets it learn.
+func (p *Profile) Market() *Market { return p.market }
+
 // localScore is the weighted sum of the local scores.
 func (p *Profile) localScore(s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	var sum int64
 	for i, weight := range p.local {
-		if weight != 0 && concerns(i, c) {
-			sum += weight * LocalScores[i].Score(p, s, slot, c)
+		if weight != 0 && p.concerns(i, c) {
+			sum += weight * p.scoreLocally(i, s, slot, c)
 		}
 	}
 	return sum
+}
+
+// scoreLocally is one local score. Where GPUs have prices, so has the CPU beside them: the scores by cpu and memory say 0 there, for what they added
+// would scatter pods over nodes of equal worth.
+func (p *Profile) scoreLocally(score int, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	if score < packingScore && p.prices() != 0 && s.HasGPUs(slot) {
+		return 0
+	}
+	return LocalScores[score].Score(p, s, slot, c)
 }
 
 type rawValues [normalizedScores]int64
@@ -114,15 +128,21 @@ const (
 	spreadScore   = 2
 )
 
-// Where ZonePacking and HeadroomSpread stand in LocalScores.
+// Where some scores stand in LocalScores.
 const (
+	packingScore  = 4 // those before it look at cpu and memory
 	zoneScore     = 5
 	headroomScore = 6
+	worthScore    = 7
 )
 
-// concerns reports whether a local score tells nodes apart for a class.
-func concerns(score int, c *cluster.Class) bool {
+// concerns reports whether a local score tells nodes apart for a class. GPUWorth takes the place of GPUPacking as soon as it has prices.
+func (p *Profile) concerns(score int, c *cluster.Class) bool {
 	switch score {
+	case packingScore:
+		return p.prices() == 0
+	case worthScore:
+		return p.prices() != 0
 	case zoneScore:
 		return !c.Zones.IsZero()
 	case headroomScore:

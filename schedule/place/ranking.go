@@ -13,6 +13,7 @@ type ranking struct {
 	key      string
 	cursor   cluster.Revision
 	made     uint64 // the atoms' that the groups are
+	priced   uint64 // the price list that the keys are by
 	lastUsed uint64
 }
 
@@ -61,24 +62,27 @@ func (r *ranking) build(p *Placer) {
 	for i := range s.Slots() {
 		r.redefine(p, cluster.Slot(i))
 	}
-	r.made, r.cursor = p.atoms.made, s.Log().Len()
+	r.made, r.cursor, r.priced = p.atoms.made, s.Log().Len(), p.profile.prices()
 }
 
 // follow brings the ranking to the snapshot's newest change, to which the atoms have been brought already.
 func (r *ranking) follow(p *Placer) {
 	s := &p.snapshot.State
 	log := s.Log()
-	behind := log.Len() - r.cursor
-	if r.made != p.atoms.made || !log.Covers(r.cursor) || behind > cluster.Revision(s.Slots()) {
-		r.build(p)
+	behind, prices := log.Len()-r.cursor, p.profile.prices()
+	if r.made != p.atoms.made || !log.Covers(r.cursor) || behind > cluster.Revision(s.Slots()) || prices != r.priced && r.priced == 0 {
+		r.build(p) // with the first prices another score takes GPUPacking's place, on nodes without GPUs too
 		return
 	}
-	if behind == 0 {
-		return
+	if behind > 0 {
+		r.grow(s.Slots())
+		p.replay(r.cursor, r.class, cluster.Redefined, r)
+		r.cursor = log.Len()
 	}
-	r.grow(s.Slots())
-	p.replay(r.cursor, r.class, cluster.Redefined, r)
-	r.cursor = log.Len()
+	if prices != r.priced {
+		r.reprice(p, r.class)
+		r.priced = prices
+	}
 }
 
 // changed takes in a slot's newest state.
@@ -111,7 +115,7 @@ func (r *ranking) update(p *Placer, slot cluster.Slot) {
 		r.remove(slot)
 		return
 	}
-	r.put(slot, p.profile.localScore(s, slot, r.class)<<tieBits|int64(p.tie(slot)))
+	r.put(slot, p.key(slot, r.class))
 }
 
 // best returns the feasible node with the highest total score, among the atoms that the view opens.

@@ -81,7 +81,7 @@ func (x *pen) update(p *Placer, slot cluster.Slot) {
 		x.remove(slot)
 		return
 	}
-	x.put(slot, p.profile.localScore(s, slot, x.class)<<tieBits|int64(p.tie(slot)))
+	x.put(slot, p.key(slot, x.class))
 }
 
 // best returns the best node of a herd.

@@ -1,0 +1,196 @@
+package place
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/internal/script"
+	"hilbert.dev/hilbert/topology"
+)
+
+// TestMarket replays testdata/market: nodes and pods as in every transcript; "pods" stand for count= of them. arrived tells the market of pods
+// and finds prices, if that is due; place says where a pod goes, and the score GPUWorth of each node that it fits.
+func TestMarket(t *testing.T) {
+	datadriven.Walk(t, "testdata/market", func(t *testing.T, path string) {
+		profile, err := NewProfile(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, snapshot := cluster.NewStore(), cluster.NewSnapshot()
+		placer := NewPlacer(snapshot, profile, 0, 8)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var facts []cluster.PodFacts
+			for line := range strings.Lines(d.Input) {
+				command, args, err := datadriven.ParseLine(strings.TrimSpace(line))
+				if err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				each(&datadriven.TestData{Pos: d.Pos, Cmd: command, CmdArgs: args}, func(said *datadriven.TestData) {
+					if command == "node" {
+						store.Apply(cluster.NodeUpserted{Node: script.Node(t, said)})
+					} else {
+						facts = append(facts, script.Pod(t, said))
+					}
+				})
+			}
+			var b strings.Builder
+			for i := range facts {
+				switch d.Cmd {
+				case "cluster":
+					store.Apply(cluster.PodUpserted{Pod: facts[i]})
+				case "arrived":
+					profile.Market().Arrived(facts[i].Requirements)
+				case "place":
+					snapshot.Advance(store)
+					b.WriteString(placeOnMarket(placer, store.Class(facts[i].Requirements), facts[i].Name))
+				default:
+					d.Fatalf(t, "%q: want cluster, arrived or place", d.Cmd)
+				}
+			}
+			if d.Cmd == "arrived" {
+				due := profile.Market().Due()
+				if due {
+					profile.Market().Learn(&store.State)
+				}
+				fmt.Fprintf(&b, "due: %v, price list %d\n", due, profile.Market().Revision())
+			}
+			return b.String()
+		})
+	})
+}
+
+func placeOnMarket(p *Placer, c *cluster.Class, name string) string {
+	choice, ok := p.Place(c)
+	if !ok {
+		return name + " fits nowhere\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s goes to %s", name, p.snapshot.Node(choice.Slot).Name)
+	for _, j := range p.Ranking(c) {
+		for _, s := range j.Scores {
+			if strings.HasPrefix(s.Name, "GPU") {
+				fmt.Fprintf(&b, "; %s %s %d", p.snapshot.Node(j.Slot).Name, s.Name, s.Score)
+			}
+		}
+	}
+	return b.String() + "\n"
+}
+
+// TestPricedRankingIsExact fills and empties a ledger of nodes with and without GPUs while prices change, and compares the decisions of rankings and
+// indexes with brute force.
+func TestPricedRankingIsExact(t *testing.T) {
+	lists := uint64(0)
+	rapid.Check(t, func(t *rapid.T) {
+		profile, err := NewProfile(map[string]int64{"GPUWorth": rapid.Int64Range(0, 3).Draw(t, "weight"), "MostAllocated": rapid.Int64Range(0, 2).Draw(t, "most")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		market := profile.Market()
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		store, snapshot := cluster.NewStore(), cluster.NewSnapshot()
+		placer := NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 9).Draw(t, "rankings"))
+		for i := range rapid.IntRange(1, 60).Draw(t, "nodes") {
+			store.Apply(cluster.NodeUpserted{Node: pricedNode(random, i)})
+		}
+		for i := range rapid.IntRange(10, 200).Draw(t, "pods") {
+			uid := cluster.UID(fmt.Sprint(i))
+			r := pricedRequirements(random)
+			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: r, Labels: []cluster.Label{{Key: "app", Value: "a"}}}})
+			market.Arrived(r)
+			switch random.IntN(6) {
+			case 0:
+				store.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprint(random.IntN(i + 1)))})
+			case 1:
+				store.Apply(cluster.NodeUpserted{Node: pricedNode(random, random.IntN(60))})
+			case 2:
+				market.Learn(&store.State)
+			}
+			if store.Pod(uid) != nil {
+				placeRanked(t, store, snapshot, placer, uid)
+			}
+		}
+		lists = max(lists, market.Revision())
+	})
+	if lists < 3 {
+		t.Errorf("at most %d price lists were found in a history", lists)
+	}
+}
+
+func pricedNode(random *rand.Rand, i int) *cluster.Node {
+	n := rankedNode(random, i)
+	n.GPU = topology.Shape{}
+	if random.IntN(4) > 0 {
+		n.GPU = topology.Shape{GPUs: 1 + random.IntN(8), Model: []string{"A", "B"}[random.IntN(2)], Shareable: true}
+	}
+	return n
+}
+
+func pricedRequirements(random *rand.Rand) *cluster.Requirements {
+	r := rankedRequirements(random)
+	r.GPU = topology.Request{}
+	switch random.IntN(4) {
+	case 0, 1:
+		r.GPU.Milli = []int16{190, 250, 500, 810}[random.IntN(4)]
+	case 2:
+		r.GPU.Whole = 1 + int8(random.IntN(2))
+	}
+	if random.IntN(4) == 0 {
+		r.Spread = []cluster.SpreadConstraint{{TopologyKey: "zone", MaxSkew: 2, Hard: true, MinDomains: 1, Pods: cluster.PodSelector{
+			Namespaces: []string{""}, Labels: cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.In, Values: []string{"a"}}}},
+		}}}
+	}
+	return r
+}
+
+// Which models a pod allows is read from its selector or its affinity, and left open where these leave it open.
+func TestModelsOf(t *testing.T) {
+	model := func(values ...string) cluster.Term {
+		return cluster.Term{Expressions: []cluster.Requirement{{Key: "zone", Operator: cluster.Exists}, {Key: "hilbert.dev/gpu-model", Operator: cluster.In, Values: values}}}
+	}
+	for _, c := range []struct {
+		r    cluster.Requirements
+		want string
+	}{
+		{cluster.Requirements{}, "any"},
+		{cluster.Requirements{NodeSelector: []cluster.Label{{Key: "hilbert.dev/gpu-model", Value: "T4"}}}, "T4"},
+		{cluster.Requirements{Required: []cluster.Term{model("T4"), model("G2", "P100")}}, "G2|P100|T4"},
+		{cluster.Requirements{Required: []cluster.Term{model("T4"), {}}}, "any"},
+	} {
+		if got := modelsOf(&c.r).String(); got != c.want {
+			t.Errorf("%+v allows %q, want %q", c.r, got, c.want)
+		}
+	}
+}
+
+// Prices are due after arrivals that ask for GPUs only, and the lists become rarer, but never stop.
+func TestPricesAreDue(t *testing.T) {
+	store := cluster.NewStore()
+	for i := range 300 {
+		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+			Name: fmt.Sprint(i), GPU: topology.Shape{GPUs: 8, Model: "A", Shareable: true}, Allocatable: quantities("cpu", 64000, "pods", 100),
+		}})
+	}
+	m := newMarket()
+	plain, half := &cluster.Requirements{}, &cluster.Requirements{GPU: topology.Request{Milli: 500}}
+	var at []int
+	for i := range 1000 {
+		m.Arrived(plain)
+		if m.Arrived(half); m.Due() {
+			m.Learn(&store.State)
+			at = append(at, i+1)
+		}
+	}
+	if want := []int{16, 32, 48, 72, 108, 162, 243, 364, 546, 746, 946}; !slices.Equal(at, want) {
+		t.Errorf("prices are found after %v arrivals, want %v", at, want)
+	}
+	if m.Revision() != uint64(len(at)) {
+		t.Errorf("the list has number %d after %d", m.Revision(), len(at))
+	}
+}
