@@ -253,6 +253,13 @@ func (p *deviceReader) nics() error {
 				p.doubt("network cards %d and %d have the same address %q, so that both give nothing", j, said.Index, nic.Address)
 			}
 		}
+		for j := range d.GPU {
+			if nic.Address != "" && d.GPU[j].Address == nic.Address {
+				d.ClosedGPUs |= 1 << j
+				d.ClosedNICs |= 1 << said.Index
+				p.doubt("GPU %d and network card %d have the same address %q, so that both give nothing", j, said.Index, nic.Address)
+			}
+		}
 		d.NIC[said.Index] = nic
 		there |= 1 << said.Index
 		if said.Closed != "" {

@@ -304,13 +304,19 @@ func TestDeviceAllocations(t *testing.T) {
 	}
 }
 
-// anyDevices draws what an agent may say, some of it wrong.
+// anyDevices draws what an agent may say, some of it wrong; half of the agents know their numbers, and who holds what.
 func anyDevices(t *rapid.T) *spec.Devices {
-	number := func(label string, most int) int { return rapid.IntRange(-1, most).Draw(t, label) }
+	knows := rapid.Bool().Draw(t, "knows numbers")
+	number := func(label string, right, most int) int {
+		if knows {
+			return rapid.IntRange(0, right).Draw(t, label)
+		}
+		return rapid.IntRange(-1, most).Draw(t, label)
+	}
 	place := func() (p spec.DevicePlace) {
 		for _, to := range []**int{&p.Switch, &p.NUMA, &p.Socket} {
 			if rapid.Bool().Draw(t, "placed") {
-				*to = new(number("place", 5))
+				*to = new(number("place", 0, 5))
 			}
 		}
 		return p
@@ -319,23 +325,31 @@ func anyDevices(t *rapid.T) *spec.Devices {
 	d := &spec.Devices{Owner: rapid.SampledFrom([]string{"hilbert", "kubelet", "none", "dra"}).Draw(t, "owner")}
 	for i := range rapid.IntRange(0, 3).Draw(t, "GPUs") {
 		g := spec.GPU{
-			Index: i, UUID: name.Draw(t, "UUID"), Address: name.Draw(t, "address"), MemoryMiB: int64(number("memory", 100)), Clients: number("clients", 130),
-			Grain: number("grain", 1001), DevicePlace: place(), Closed: name.Draw(t, "closed"),
+			Index: i, UUID: name.Draw(t, "UUID"), Address: name.Draw(t, "address"), MemoryMiB: int64(number("memory", 100, 100)), Clients: number("clients", 127, 130),
+			Grain: number("grain", 1000, 1001), DevicePlace: place(), Closed: name.Draw(t, "closed"),
 			Isolation: rapid.SliceOfN(rapid.SampledFrom([]string{"accounting", "soft", "hard", "x"}), 0, 3).Draw(t, "isolation"),
 		}
-		if rapid.IntRange(0, 4).Draw(t, "another index") == 0 {
-			g.Index = number("index", topology.MaxGPUs)
+		if !knows && rapid.IntRange(0, 4).Draw(t, "another index") == 0 {
+			g.Index = number("index", topology.MaxGPUs-1, topology.MaxGPUs)
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "instances") {
-			g.Instances = append(g.Instances, spec.GPUInstance{Milli: number("thousandths", 1001), MemoryMiB: int64(number("part", 100)), Gone: rapid.Bool().Draw(t, "gone")})
+			g.Instances = append(g.Instances, spec.GPUInstance{Milli: number("thousandths", 1000, 1001), MemoryMiB: int64(number("part", 100, 101)), Gone: rapid.Bool().Draw(t, "gone")})
 		}
-		g.Links = rapid.SliceOfN(rapid.IntRange(-1, 256), 0, 3).Draw(t, "links")
+		if !knows {
+			g.Links = rapid.SliceOfN(rapid.IntRange(-1, 256), 0, 3).Draw(t, "links")
+		}
 		d.GPUs = append(d.GPUs, g)
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "cards") {
 		d.NICs = append(d.NICs, spec.NIC{
-			Index: i * rapid.IntRange(0, 6).Draw(t, "step"), Address: name.Draw(t, "address"), BandwidthMbit: int64(number("bandwidth", 9)), Functions: number("functions", 9), DevicePlace: place(),
+			Index: i * rapid.IntRange(1, 6).Draw(t, "step"), Address: name.Draw(t, "address"), BandwidthMbit: int64(number("bandwidth", 9, 9)), Functions: number("functions", 9, 9), DevicePlace: place(),
 		})
+	}
+	if knows {
+		if len(d.GPUs) > 1 && rapid.Bool().Draw(t, "held") {
+			d.Allocations = []spec.DeviceAllocation{{UID: "a", GPUs: rapid.SampledFrom([]string{"0", "0,1", "1:250/10Mi"}).Draw(t, "held GPUs")}}
+		}
+		return d
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "allocations") {
 		d.Allocations = append(d.Allocations, spec.DeviceAllocation{
