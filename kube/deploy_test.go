@@ -196,7 +196,7 @@ func TestDaemonSet(t *testing.T) {
 		}
 	}
 	defaults := spec.Default().Node
-	if want := []string{"/sys/fs/cgroup", filepath.Dir(defaults.NRISocket), defaults.StateDirectory}; !slices.Equal(written, want) {
+	if want := []string{"/sys/fs/cgroup", filepath.Dir(defaults.NRISocket), defaults.StateDirectory, "/var/run/cdi"}; !slices.Equal(written, want) {
 		t.Errorf("writes %v, want %v", written, want)
 	}
 }
