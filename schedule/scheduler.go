@@ -34,9 +34,9 @@ type Scheduler struct {
 	observer   Observer
 	auditor    Auditor // nil when the observer is none
 
-	attempts map[cluster.UID]int // failed attempts of pods that wait or are on their way
-	held     map[cluster.UID]struct{}
-	vanished map[cluster.UID]struct{} // the API server says they are gone or bound elsewhere; the watch has not said so yet
+	attempts map[cluster.UID]int              // failed attempts of pods that wait or are on their way
+	held     map[cluster.UID]cluster.Revision // what must have been seen before they are decided on
+	vanished map[cluster.UID]struct{}         // the API server says they are gone or bound elsewhere; the watch has not said so yet
 	verdicts map[*queue.Shape]*verdict
 	vain     map[sleeper]vain // of those that sleep
 	gained   map[sleeper]int  // of gangs that sleep: for how many more members there may be room than when they were explained
@@ -90,7 +90,7 @@ func New(o Options) (*Scheduler, error) {
 		lag:        o.Lag,
 		observer:   o.Observer,
 		attempts:   make(map[cluster.UID]int),
-		held:       make(map[cluster.UID]struct{}),
+		held:       make(map[cluster.UID]cluster.Revision),
 		vanished:   make(map[cluster.UID]struct{}),
 		verdicts:   make(map[*queue.Shape]*verdict),
 		vain:       make(map[sleeper]vain),
@@ -161,7 +161,7 @@ func (s *Scheduler) arrive(event cluster.Event) {
 
 func (s *Scheduler) effect(e cluster.Effect, now time.Time) {
 	pod := e.Pod
-	_, held := s.held[pod.UID]
+	seen, held := s.held[pod.UID]
 	delete(s.held, pod.UID)
 	delete(s.vanished, pod.UID)
 	switch e.Kind {
@@ -169,10 +169,9 @@ func (s *Scheduler) effect(e cluster.Effect, now time.Time) {
 		if held {
 			s.binder.Retract(pod)
 		}
-		s.enqueue(pod, now)
+		s.enqueue(pod, seen, now)
 	case cluster.Held:
-		s.queue.Remove(pod.UID)
-		s.held[pod.UID] = struct{}{}
+		s.held[pod.UID] = max(seen, s.queue.Remove(pod.UID))
 		if condition, refused := dispatch.Refuse(pod); refused && !pod.Gated {
 			s.binder.Report(pod, condition, now)
 		}
@@ -186,12 +185,13 @@ func (s *Scheduler) effect(e cluster.Effect, now time.Time) {
 	}
 }
 
-// enqueue makes a pod wait; if its class is known to fit nowhere, the pod is told so at once.
-func (s *Scheduler) enqueue(pod *cluster.Pod, now time.Time) {
+// enqueue makes a pod wait, to be decided on by who has seen a revision; if its class is known to fit nowhere, the pod is told so at once.
+func (s *Scheduler) enqueue(pod *cluster.Pod, seen cluster.Revision, now time.Time) {
 	if s.binder.Assumes(pod.UID) {
 		return
 	}
 	u, parked := s.queue.Add(pod)
+	u.NotBefore = max(u.NotBefore, seen)
 	s.await(u, false, now)
 	if !parked {
 		return
@@ -254,7 +254,7 @@ func (s *Scheduler) became(r bind.Report, now time.Time) {
 	case bind.Preempted:
 		s.observer.Released(pod, r.Message, now)
 		if pod.Schedulable() {
-			s.enqueue(pod, now)
+			s.enqueue(pod, 0, now)
 		}
 	case bind.Vanished:
 		delete(s.attempts, r.Pod)

@@ -92,26 +92,31 @@ func (q *Queue) Add(pod *cluster.Pod) (u *Unit, parked bool) {
 		q.rejoin(u, pod)
 		return u, u.at == inLine && u.line.parked
 	}
+	var seen cluster.Revision // a pod that is another's member now, or of another class, is still the one whose Plan was refused
 	if u != nil {
-		q.Remove(pod.UID)
+		seen = q.Remove(pod.UID)
 	}
 	if pod.Unit == nil {
 		u = q.single(pod)
+		u.NotBefore = seen
 		return u, q.enter(u)
 	}
-	return q.join(pod, time.Time{})
+	u, parked = q.join(pod, time.Time{})
+	u.NotBefore = max(u.NotBefore, seen)
+	return u, parked
 }
 
 // AddDelayed makes a pod that does not wait here wait from a time on; with it the gang that it is a member of.
 func (q *Queue) AddDelayed(pod *cluster.Pod, until time.Time) {
-	if q.units[pod.UID] != nil {
-		q.Remove(pod.UID)
-	}
+	seen := q.Remove(pod.UID)
 	if pod.Unit == nil {
-		q.Delay(q.single(pod), until)
+		u := q.single(pod)
+		u.NotBefore = seen
+		q.Delay(u, until)
 		return
 	}
-	q.join(pod, until)
+	u, _ := q.join(pod, until)
+	u.NotBefore = max(u.NotBefore, seen)
 }
 
 // unchanged reports whether the unit knows its pod as it is.
@@ -170,18 +175,20 @@ func (q *Queue) rejoin(u *Unit, pod *cluster.Pod) {
 	}
 }
 
-// Remove forgets a pod; it is nothing if the pod does not wait.
-func (q *Queue) Remove(uid cluster.UID) {
+// Remove forgets a pod, and returns what its unit's NotBefore was; it is nothing if the pod does not wait.
+func (q *Queue) Remove(uid cluster.UID) (seen cluster.Revision) {
 	u := q.units[uid]
 	if u == nil {
-		return
+		return 0
 	}
+	seen = u.NotBefore
 	popped := u.at == out
 	q.withdraw(u)
 	q.drop(u, uid)
 	if !popped && q.holds(u) {
 		q.file(u)
 	}
+	return seen
 }
 
 // drop forgets one pod of a unit that is nowhere, and with the last the unit.
