@@ -33,9 +33,10 @@ func TestScheduler(t *testing.T) {
 
 // harness drives a Scheduler by hand and logs what its Observer hears.
 type harness struct {
-	s   *schedule.Scheduler
-	now time.Time
-	log strings.Builder
+	s    *schedule.Scheduler
+	now  time.Time
+	lags bool // the instance decides by what it has seen already
+	log  strings.Builder
 }
 
 func newHarness(t *testing.T) *harness {
@@ -43,7 +44,7 @@ func newHarness(t *testing.T) *harness {
 	cfg := spec.Default().Scheduling
 	cfg.Binding.MaxInFlight, cfg.Binding.MaxAhead, cfg.Binding.MaxAttempts = 2, 3, 2
 	cfg.Conditions.Burst, cfg.Conditions.PerSecond = 2, 1
-	s, err := schedule.New(schedule.Options{Config: cfg, Observer: h})
+	s, err := schedule.New(schedule.Options{Config: cfg, Observer: h, Lag: func(int) bool { return h.lags }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +88,12 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		return h.view(t, d)
 	case "explain-unit":
 		return h.explainUnit(t, d)
-	case "step":
-		return fmt.Sprintf("%d decisions\n", h.s.Step(h.now, 100))
+	case "lag": // lag on, lag off
+		h.lags = d.CmdArgs[0].Key == "on"
+	case "step": // step [most=N]
+		most := 100
+		d.MaybeScanArgs(t, "most", &most)
+		return fmt.Sprintf("%d decisions\n", h.s.Step(h.now, most))
 	case "ready":
 		return render(h.s.Ready(h.now))
 	case "finish":

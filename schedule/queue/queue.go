@@ -92,31 +92,23 @@ func (q *Queue) Add(pod *cluster.Pod) (u *Unit, parked bool) {
 		q.rejoin(u, pod)
 		return u, u.at == inLine && u.line.parked
 	}
-	var seen cluster.Revision // a pod that is another's member now, or of another class, is still the one whose Plan was refused
-	if u != nil {
-		seen = q.Remove(pod.UID)
-	}
+	// A pod that is another's member now, or of another class, is still the one whose Plan was refused.
+	seen := q.Remove(pod.UID)
 	if pod.Unit == nil {
-		u = q.single(pod)
-		u.NotBefore = seen
+		u = q.single(pod, seen)
 		return u, q.enter(u)
 	}
-	u, parked = q.join(pod, time.Time{})
-	u.NotBefore = max(u.NotBefore, seen)
-	return u, parked
+	return q.join(pod, seen, time.Time{})
 }
 
 // AddDelayed makes a pod that does not wait here wait from a time on; with it the gang that it is a member of.
 func (q *Queue) AddDelayed(pod *cluster.Pod, until time.Time) {
 	seen := q.Remove(pod.UID)
 	if pod.Unit == nil {
-		u := q.single(pod)
-		u.NotBefore = seen
-		q.Delay(u, until)
+		q.Delay(q.single(pod, seen), until)
 		return
 	}
-	u, _ := q.join(pod, until)
-	u.NotBefore = max(u.NotBefore, seen)
+	q.join(pod, seen, until)
 }
 
 // unchanged reports whether the unit knows its pod as it is.
@@ -127,18 +119,21 @@ func (u *Unit) unchanged(pod *cluster.Pod) bool {
 	return u.gang.members[pod.UID] == memberOf(pod)
 }
 
-func (q *Queue) single(pod *cluster.Pod) *Unit {
+// single makes a pod's own unit. Who decides on it must have seen a revision.
+func (q *Queue) single(pod *cluster.Pod, seen cluster.Revision) *Unit {
 	home := q.nodeOf(pod)
 	q.sequence++
-	u := &Unit{Pod: pod.UID, Class: pod.Class, Priority: pod.Priority, Created: pod.Created, sequence: q.sequence, home: home}
+	u := &Unit{
+		Pod: pod.UID, Class: pod.Class, Priority: pod.Priority, Created: pod.Created, NotBefore: seen, sequence: q.sequence, home: home,
+	}
 	u.one[0] = pod
 	home.add(1, 1)
 	q.units[pod.UID] = u
 	return u
 }
 
-// join adds a pod to the unit of its gang, and puts that where it belongs; not before a time.
-func (q *Queue) join(pod *cluster.Pod, until time.Time) (u *Unit, parked bool) {
+// join adds a pod to the unit of its gang, and puts that where it belongs; not before a time, and who decides on it must have seen a revision.
+func (q *Queue) join(pod *cluster.Pod, seen cluster.Revision, until time.Time) (u *Unit, parked bool) {
 	u = q.gangs[pod.Unit]
 	if u == nil {
 		home := q.nodeOf(pod)
@@ -155,6 +150,7 @@ func (q *Queue) join(pod *cluster.Pod, until time.Time) (u *Unit, parked bool) {
 	u.gang.join(memberOf(pod))
 	u.home.add(0, 1)
 	q.units[pod.UID] = u
+	u.NotBefore = max(u.NotBefore, seen)
 	if until.After(u.until) {
 		u.until = until
 	}
