@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -196,6 +197,8 @@ func (v *gpusView) add(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter
 	for i := range said.NICs {
 		node.NICs = append(node.NICs, left.nic(&said.NICs[i], holders.nics[said.NICs[i].Index]))
 	}
+	slices.SortFunc(node.GPUs, func(a, b gpuRow) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(node.NICs, func(a, b nicRow) int { return cmp.Compare(a.Index, b.Index) })
 	v.keep(&node)
 }
 

@@ -163,7 +163,7 @@ func TestTopGPUsJSON(t *testing.T) {
 	if t4.GPUs != 3 || t4.Idle != 1 || t4.Held != 1 || t4.Closed != 1 || t4.FreeMilli != 1000 || *t4.Sizes[2].Fragmentation != 0 || *t4.Sizes[0].Fragmentation != 1 {
 		t.Errorf("T4: %+v", t4)
 	}
-	gpu := back.Nodes[0].GPUs[1]
+	gpu := back.Nodes[0].GPUs[0]
 	if gpu.FreeMilli != 350 || gpu.FreeMemoryMiB != 10240 || gpu.Part != 350 || gpu.Idle || len(gpu.Holders) != 2 || gpu.Holders[1].Milli != 400 || !gpu.Holders[1].Moved || *gpu.NUMA != 0 {
 		t.Errorf("GPU 0: %+v", gpu)
 	}

@@ -22,8 +22,6 @@ const (
 // deviceLine is a line of the map: where the device hangs, and its cells.
 type deviceLine struct {
 	place spec.DevicePlace
-	card  bool
-	index int
 	cells []string
 }
 
@@ -64,13 +62,14 @@ func (v *gpusView) WriteText(w io.Writer) error {
 func (n *gpuNode) lines() [][]string {
 	var devices []deviceLine
 	for i := range n.GPUs {
-		devices = append(devices, deviceLine{n.GPUs[i].DevicePlace, false, n.GPUs[i].Index, n.GPUs[i].cells()})
+		devices = append(devices, deviceLine{n.GPUs[i].DevicePlace, n.GPUs[i].cells()})
 	}
 	for i := range n.NICs {
-		devices = append(devices, deviceLine{n.NICs[i].DevicePlace, true, n.NICs[i].Index, n.NICs[i].cells()})
+		devices = append(devices, deviceLine{n.NICs[i].DevicePlace, n.NICs[i].cells()})
 	}
+	// At one place GPUs stay before cards, both by index.
 	slices.SortStableFunc(devices, func(a, b deviceLine) int {
-		return cmp.Or(comparePlaces(a.place.NUMA, b.place.NUMA), comparePlaces(a.place.Switch, b.place.Switch), compareKinds(a.card, b.card), cmp.Compare(a.index, b.index))
+		return cmp.Or(comparePlaces(a.place.NUMA, b.place.NUMA), comparePlaces(a.place.Switch, b.place.Switch))
 	})
 	head := []string{n.Name, orDash(n.Owner), n.text()}
 	if len(devices) == 0 {
@@ -119,16 +118,6 @@ func comparePlaces(a, b *int) int {
 		return -1
 	}
 	return cmp.Compare(*a, *b)
-}
-
-func compareKinds(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 func number(place *int) string {
