@@ -214,6 +214,16 @@ func (a *Agent) call(ctx context.Context, f func()) error {
 	}
 }
 
+// returned has the loop run f, and returns what that returned. When the call itself fails nothing of f is looked at: it may run later.
+func returned[T any](ctx context.Context, a *Agent, f func() (T, error)) (T, error) {
+	var got, none T
+	var failed error
+	if err := a.call(ctx, func() { got, failed = f() }); err != nil {
+		return none, err
+	}
+	return got, failed
+}
+
 // Ask has the loop run f between two messages. False: it has not come round in time.
 func (a *Agent) Ask(timeout time.Duration, f func(*Agent)) bool {
 	timer := time.NewTimer(timeout)

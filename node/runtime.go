@@ -10,6 +10,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/topology"
 )
@@ -155,8 +156,8 @@ func (a *Agent) RunSandbox(ctx context.Context, s Sandbox) error {
 		a.unadjusted(s, err)
 		return nil
 	}
-	var refused error
-	return errors.Join(a.call(ctx, func() { refused = a.admit(&s, fixed[PodKey{s.Namespace, s.Name}]) }), refused)
+	_, err = returned(ctx, a, func() (struct{}, error) { return struct{}{}, a.admit(&s, fixed[PodKey{s.Namespace, s.Name}]) })
+	return err
 }
 
 // unadjusted leaves a pod as it is: while the kubelet does not say what it gave to whom, any narrowing could be of CPUs that it gave.
@@ -282,41 +283,42 @@ func (a *Agent) bury() {
 }
 
 // CreateContainer says where a new container runs, once nobody else runs there.
-func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (out Adjustment, err error) {
+func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (Adjustment, error) {
 	fixed, err := a.exclusive(ctx)
-	var refused error
 	if err != nil {
 		a.unadjusted(s, err)
-		err := a.call(ctx, func() { out.Devices, refused = a.inject(&s, &c) })
-		return out, errors.Join(err, refused)
+		devices, err := returned(ctx, a, func() (cdi.Edits, error) { return a.inject(&s, &c) })
+		return Adjustment{Devices: devices}, err
 	}
-	var settled <-chan struct{}
-	err = a.call(ctx, func() { out, settled, refused = a.create(&s, &c, fixed[PodKey{s.Namespace, s.Name}]) })
-	if err := errors.Join(err, refused); err != nil {
-		return Adjustment{}, err
-	}
-	if settled == nil {
-		return out, nil
+	made, err := returned(ctx, a, func() (created, error) { return a.create(&s, &c, fixed[PodKey{s.Namespace, s.Name}]) })
+	if err != nil || made.settled == nil {
+		return made.Adjustment, err
 	}
 	timer := time.NewTimer(settleTimeout)
 	defer timer.Stop()
 	select {
-	case <-settled:
+	case <-made.settled:
 	case <-timer.C:
 		a.post(func() { a.counts.Unsettled++ })
 	case <-ctx.Done():
 	}
-	return out, nil
+	return made.Adjustment, nil
 }
 
-func (a *Agent) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out Adjustment, settled <-chan struct{}, err error) {
+// created is what a new container gets, and what is closed once nobody else runs on its CPUs; nil: that is so already.
+type created struct {
+	Adjustment
+	settled <-chan struct{}
+}
+
+func (a *Agent) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out created, err error) {
 	if a.pods[s.UID] == nil || a.sandboxes[s.ID] == nil { // we were not there when its sandbox was made
 		if err := a.admit(s, fixed); err != nil {
-			return out, nil, err
+			return created{}, err
 		}
 	}
 	if err := a.barred(s.UID); err != nil {
-		return out, nil, err
+		return created{}, err
 	}
 	v := a.manager.Confirm(s.UID)
 	a.notes(nameOf(s), v.Notes)
@@ -324,10 +326,10 @@ func (a *Agent) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out Adj
 		p := podOf(s)
 		a.refuse(nameOf(s), *v.Refused, &p)
 		a.save()
-		return out, nil, errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
+		return created{}, errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
 	}
 	if out.Devices, err = a.inject(s, c); err != nil {
-		return out, nil, err
+		return created{}, err
 	}
 	noted := a.attach(c)
 	if p, ok := a.placement(noted.pod); ok {
@@ -336,7 +338,8 @@ func (a *Agent) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out Adj
 	}
 	noted.exists = false // until the runtime says so: before, it cannot be updated
 	a.settle()
-	return out, a.settled, nil
+	out.settled = a.settled
+	return out, nil
 }
 
 // ContainerCreated says that the container's cgroup is there.
@@ -351,19 +354,19 @@ func (a *Agent) ContainerCreated(ctx context.Context, id string) error {
 }
 
 // UpdateContainer puts our CPUs in place of those of somebody else's update.
-func (a *Agent) UpdateContainer(ctx context.Context, id string) (out Update, err error) {
-	err = a.call(ctx, func() {
-		out.Container = id
+func (a *Agent) UpdateContainer(ctx context.Context, id string) (Update, error) {
+	return returned(ctx, a, func() (Update, error) {
+		out := Update{Container: id}
 		c := a.containers[id]
 		if c == nil {
-			return
+			return out, nil
 		}
 		if p, ok := a.placement(c.pod); ok {
 			out.CPUs, out.Mems = p.CPUs, p.Mems
 			c.cpus, c.mems = p.CPUs, p.Mems
 		}
+		return out, nil
 	})
-	return out, err
 }
 
 // Updated says that the runtime or the kubelet has written to the cgroups of a pod.
