@@ -18,8 +18,12 @@ import (
 	"hilbert.dev/hilbert/lab/vm/wire"
 )
 
-// requestTimeout bounds a request for which the caller's context sets no limit.
-const requestTimeout = 2 * time.Minute
+const (
+	// requestTimeout bounds a request for which the caller's context sets no limit.
+	requestTimeout = 2 * time.Minute
+	// tellTime is what a command may not use of its caller's time: in it the guest tells what a command said that did not end.
+	tellTime = 5 * time.Second
+)
 
 // client speaks to the guest's first process.
 type client struct {
@@ -44,12 +48,14 @@ func (r Result) Err() error {
 }
 
 // Exec runs a command in the guest to its end, in the cgroup of what serves there: the root, or a unit of systemd's. An exit status that is
-// not 0 is no error of Exec's. It is killed with ctx, or after two minutes where ctx has no deadline.
+// not 0 is no error of Exec's. It is killed (status 137) shortly before ctx ends, or two minutes are over where ctx has no deadline. An error
+// says that it was not run, or that the guest does not answer.
 func (c client) Exec(ctx context.Context, argv ...string) (Result, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	request := wire.ExecRequest{Argv: argv, TimeoutMS: max(1, time.Until(deadline).Milliseconds())}
+	left := time.Until(deadline)
+	request := wire.ExecRequest{Argv: argv, TimeoutMS: max(1, max(left/2, left-tellTime).Milliseconds())}
 	var answer wire.ExecAnswer
 	if err := c.json(ctx, http.MethodPost, wire.PathExec, request, &answer); err != nil {
 		return Result{}, fmt.Errorf("run %s in the guest: %w", strings.Join(argv, " "), err)

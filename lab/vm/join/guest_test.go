@@ -1,6 +1,7 @@
 package join_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,6 +61,12 @@ func TestGuestCalls(t *testing.T) {
 	}
 	if _, err := g.Exec(ctx, "/no/such/command"); err == nil {
 		t.Error("exec of a command that is not there: no error")
+	}
+	short, cancel := context.WithTimeout(ctx, 4*time.Second)
+	defer cancel()
+	got, err = g.Exec(short, "/bin/sh", "-c", "echo begun; sleep 600")
+	if want := (vm.Result{Stdout: "begun\n", Status: 137}); err != nil || got != want {
+		t.Errorf("exec of what does not end: got %+v, %v, want %+v", got, err, want)
 	}
 	const path = "/tmp/new/file"
 	if err := g.WriteFile(ctx, path, strings.NewReader("#!/bin/sh\necho ran\n"), 0o755); err != nil {
