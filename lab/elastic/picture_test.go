@@ -81,10 +81,16 @@ func (r *Result) panel(b *strings.Builder, role, title string, y int) {
 		fmt.Fprintf(b, `<text x="%.1f" y="%d" fill="#666" font-size="10" text-anchor="middle">%.0f s</text>`+"\n", across(at), y+panelHeight+14, at)
 	}
 	for _, l := range lines {
-		fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="1.6" points="`, l.colour)
+		var xs, ys []string
 		for i := range r.Samples {
 			if s := &r.Samples[i]; s.Role == role && s.At >= from {
-				fmt.Fprintf(b, "%.1f,%.1f ", across(s.At), down(l.of(s)))
+				xs, ys = append(xs, fmt.Sprintf("%.1f", across(s.At))), append(ys, fmt.Sprintf("%.1f", down(l.of(s))))
+			}
+		}
+		fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="1.6" points="`, l.colour)
+		for i := range xs {
+			if i == 0 || i+1 == len(xs) || ys[i] != ys[i-1] || ys[i] != ys[i+1] { // of a level stretch its ends
+				fmt.Fprintf(b, "%s,%s ", xs[i], ys[i])
 			}
 		}
 		b.WriteString(`"/>` + "\n")
