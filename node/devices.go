@@ -191,7 +191,7 @@ func (a *Agent) saw(l *DeviceLook, now time.Time) {
 	d := &a.devices
 	o, e := l.Seen, l.Offers
 	o.Held = a.heldDevices()
-	others := gpu.DecideOwner(&d.params, &e).Owner == topology.OwnerKubelet
+	others := !e.NoneHere && gpu.DecideOwner(&d.params, &e).Owner == topology.OwnerKubelet
 	d.others = others || e.Slices > 0
 	if inv := o.Inventory; inv != nil {
 		cannot := a.uninjectable(l)
@@ -235,7 +235,7 @@ func (a *Agent) saw(l *DeviceLook, now time.Time) {
 func (a *Agent) soundDevices(l *DeviceLook, cards *topology.Devices, others bool) *topology.Devices {
 	d := &a.devices
 	// A node whose kubelet offers GPUs that the driver does not tell us of is counted as before: nothing is said.
-	if unseen := len(d.view.Slots) == 0; unseen && (l.Loaded || others || a.ports.Report != nil && !l.Offers.NodeKnown) {
+	if unseen := len(d.view.Slots) == 0; unseen && (l.Loaded || others || a.ports.Report != nil && !l.Offers.NodeKnown && !l.Offers.NoneHere) {
 		return nil
 	}
 	is := d.view.Devices(&d.params, cards, d.own.Owner, func(uuid string) bool { return l.Served[uuid] })

@@ -172,6 +172,12 @@ func TestOwnerIsSaid(t *testing.T) {
 	w.says("no GPU, and the card", func(d *spec.Devices) bool {
 		return d != nil && d.Owner == spec.OwnerNone && strings.HasPrefix(d.Reason, string(gpu.OwnNoGPU)) && len(d.NICs) == 1 && len(d.GPUs) == 0
 	})
+	known := e.look.Offers
+	e.do("", func(l *DeviceLook) { l.Offers = gpu.Evidence{NoneHere: true} })
+	w.says("the card, and GPUs are the kubelet's if there are any after all", func(d *spec.Devices) bool {
+		return d != nil && d.Owner == spec.OwnerKubelet && strings.HasPrefix(d.Reason, string(gpu.OwnNoGPU)) && len(d.NICs) == 1 && len(d.GPUs) == 0
+	})
+	e.do("", func(l *DeviceLook) { l.Offers = known })
 	offers := func(l *DeviceLook) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} }
 	e.do("", offers)
 	w.says("nothing, where the kubelet offers GPUs that are not seen", func(d *spec.Devices) bool { return d == nil })

@@ -33,6 +33,8 @@ func (s Setting) Check() error {
 
 // Evidence is what is known of who offers a node's GPUs.
 type Evidence struct {
+	// NoneHere: no driver is loaded, and no function on the PCI bus is a GPU, so that nobody was asked: nothing else here is known.
+	NoneHere bool
 	// NodeKnown: the node's status was read, and Offered are the amounts in its capacity and its allocatable, by name, the larger of the two.
 	NodeKnown bool
 	Offered   map[string]int64
@@ -99,6 +101,8 @@ func decideOwner(p *Params, e *Evidence) Ownership {
 		return of(topology.OwnerNone, OwnDRA, fmt.Sprintf("ResourceSlices of gpu.nvidia.com offer %d devices", e.Slices))
 	case plugin > 0: // whether a DRA driver offers them too need not be known: none of them is ours
 		return of(topology.OwnerKubelet, OwnPlugin, "node.status offers "+names(e))
+	case e.GPUs == 0 && e.NoneHere: // if the kubelet offers some nevertheless, from a bus that is not looked at, they are its own
+		return of(topology.OwnerKubelet, OwnNoGPU, "the machine has none, so that nobody was asked who offers any")
 	case e.GPUs == 0:
 		return of(topology.OwnerNone, OwnNoGPU, "no GPU was ever seen")
 	case !e.NodeKnown || !e.SlicesKnown:

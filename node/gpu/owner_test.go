@@ -42,6 +42,8 @@ func TestOwner(t *testing.T) {
 		{"the slices are not known", gpu.SettingHilbert, func(e *gpu.Evidence) { e.SlicesKnown = false }, topology.OwnerNone, gpu.OwnUnknown, "ResourceSlices"},
 		{"a plugin, and the slices are not known", gpu.SettingAuto, func(e *gpu.Evidence) { offers("nvidia.com/gpu", 8)(e); e.SlicesKnown = false }, topology.OwnerKubelet, gpu.OwnPlugin, ""},
 		{"no GPU", gpu.SettingHilbert, func(e *gpu.Evidence) { e.GPUs = 0 }, topology.OwnerNone, gpu.OwnNoGPU, ""},
+		{"no GPU, and nobody asked", gpu.SettingHilbert, func(e *gpu.Evidence) { *e = gpu.Evidence{NoneHere: true} }, topology.OwnerKubelet, gpu.OwnNoGPU, "has none"},
+		{"GPUs that are gone, and nobody asked", gpu.SettingHilbert, func(e *gpu.Evidence) { *e = gpu.Evidence{NoneHere: true, GPUs: 2} }, topology.OwnerNone, gpu.OwnUnknown, ""},
 		{"nothing to inject with", gpu.SettingAuto, func(e *gpu.Evidence) { e.Ready = false }, topology.OwnerNone, gpu.OwnUnready, ""},
 		{"nothing to inject with, and wanted", gpu.SettingHilbert, func(e *gpu.Evidence) { e.Ready = false }, topology.OwnerHilbert, gpu.OwnSettings, ""},
 		{"a plugin may come", gpu.SettingAuto, func(e *gpu.Evidence) { e.Quiet = 299 }, topology.OwnerNone, gpu.OwnSettling, "299 of 300 s"},
@@ -69,7 +71,7 @@ func TestNeverSoldTwice(t *testing.T) {
 		e := gpu.Evidence{
 			NodeKnown: rapid.Bool().Draw(r, "node"), SlicesKnown: rapid.Bool().Draw(r, "slicesKnown"), Slices: rapid.IntRange(0, 2).Draw(r, "slices"),
 			Quiet: rapid.IntRange(0, 600).Draw(r, "quiet"), GPUs: rapid.IntRange(0, 2).Draw(r, "gpus"), Ready: rapid.Bool().Draw(r, "ready"),
-			Held: rapid.Bool().Draw(r, "held"),
+			Held: rapid.Bool().Draw(r, "held"), NoneHere: rapid.Bool().Draw(r, "noneHere"),
 			Offered: rapid.MapOf(rapid.SampledFrom([]string{"cpu", "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/x"}),
 				rapid.Int64Range(0, 2)).Draw(r, "offered"),
 		}

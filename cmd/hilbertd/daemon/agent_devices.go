@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,8 +24,8 @@ import (
 const (
 	// maxAnswerAge is how old what the pod of deploy/mps.yaml keeps of nvidia-smi may be: it asks each 15 s, and a question takes up to 30 s.
 	maxAnswerAge = 90 * time.Second
-	// offersEvery is how often it is asked who else offers GPUs, where a driver is loaded, and offersSeldom where none is: a device plugin may offer
-	// what no driver of this node knows.
+	// offersEvery is how often it is asked who else offers GPUs, where a driver is loaded, and offersSeldom where none is and there are GPUs: they may be
+	// handed through to guests. Where nothing is a GPU nobody is asked.
 	offersEvery, offersSeldom = time.Minute, 10 * time.Minute
 	// offersLast is for how long an old answer counts where a new one cannot be had.
 	offersLast = 5 * time.Minute
@@ -175,6 +176,10 @@ func cardFunctions(sys fs.FS, address string) (out node.CardFunctions, err error
 
 // others is who else offers GPUs. What could not be read is not known, but for a moment.
 func (e *deviceEyes) others(ctx context.Context, loaded bool) gpu.Evidence {
+	if !loaded && !mayHaveGPU(os.DirFS(e.roots.sys)) {
+		e.known = gpu.Evidence{NoneHere: true}
+		return e.known
+	}
 	every := offersSeldom
 	if loaded {
 		every = offersEvery
@@ -192,6 +197,23 @@ func (e *deviceEyes) others(ctx context.Context, loaded bool) gpu.Evidence {
 	}
 	e.known, e.asked = known, now
 	return known
+}
+
+// mayHaveGPU reports whether a function on the PCI bus is a GPU of NVIDIA, or might be: one that cannot be read.
+func mayHaveGPU(sys fs.FS) bool {
+	const functions, nvidia, display = "bus/pci/devices", "0x10de", "0x03"
+	entries, err := fs.ReadDir(sys, functions)
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(entries, func(entry fs.DirEntry) bool {
+		class, err := fs.ReadFile(sys, path.Join(functions, entry.Name(), "class"))
+		if err != nil || !strings.HasPrefix(string(class), display) {
+			return err != nil
+		}
+		vendor, err := fs.ReadFile(sys, path.Join(functions, entry.Name(), "vendor"))
+		return err != nil || strings.TrimSpace(string(vendor)) == nvidia
+	})
 }
 
 // served are the GPUs that an MPS daemon serves, and that take another client.

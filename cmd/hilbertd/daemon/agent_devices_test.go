@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -137,5 +138,49 @@ func TestEyesSeeProcesses(t *testing.T) {
 	got := e.cgroups(&gpu.Inventory{GPUs: []gpu.GPU{{Processes: []gpu.Process{{PID: 7}, {PID: 8}}}}})
 	if len(got) != 1 || got[7] != "/../../podx/c" || e.cgroups(nil) != nil {
 		t.Errorf("%v", got)
+	}
+}
+
+// Who offers GPUs is asked only where there may be some: where a driver is loaded, or a function on the PCI bus is NVIDIA's, or cannot be read.
+func TestOffersAreAskedWhereGPUsMayBe(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		files  map[string]string
+		driver bool
+		asks   bool
+	}{
+		{"a console and a card", map[string]string{"0/class": "0x030000\n", "0/vendor": "0x1a03\n", "1/class": "0x020000\n", "1/vendor": "0x10de\n"}, false, false},
+		{"a GPU without a driver", map[string]string{"0/class": "0x030200\n", "0/vendor": "0x10de\n"}, false, true},
+		{"a console, and a driver", map[string]string{"0/class": "0x030000\n", "0/vendor": "0x1a03\n"}, true, true},
+		{"a function of no class", map[string]string{"0/vendor": "0x1a03\n"}, false, true},
+		{"a display of nobody", map[string]string{"0/class": "0x030000\n"}, false, true},
+		{"no bus", nil, false, true},
+	} {
+		dir := t.TempDir()
+		roots := nodeRoots{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), run: dir, dev: dir, cdi: []string{dir}}
+		for name, text := range c.files {
+			writeFile(t, filepath.Join(roots.sys, "bus/pci/devices", name), text)
+		}
+		if c.driver {
+			writeFile(t, filepath.Join(roots.proc, "driver/nvidia/version"), "NVRM version")
+		}
+		asked := 0
+		e := newDeviceEyes(roots, &topology.Machine{}, func(context.Context) (gpu.Evidence, error) {
+			asked++
+			return gpu.Evidence{NodeKnown: true, SlicesKnown: true}, nil
+		}, slog.New(slog.DiscardHandler))
+		for range 2 {
+			if l := e.Look(t.Context()); l.Offers.NodeKnown != c.asks || l.Offers.NoneHere == c.asks {
+				t.Errorf("%s: %+v", c.name, l.Offers)
+			}
+		}
+		if want := map[bool]int{true: 1}[c.asks]; asked != want {
+			t.Errorf("%s: asked %d times, want %d", c.name, asked, want)
+		}
+		writeFile(t, filepath.Join(roots.sys, "bus/pci/devices/9/class"), "0x030200\n")
+		writeFile(t, filepath.Join(roots.sys, "bus/pci/devices/9/vendor"), "0x10de\n")
+		if l := e.Look(t.Context()); asked != 1 || !l.Offers.NodeKnown {
+			t.Errorf("%s, and a GPU was put in: asked %d times, %+v", c.name, asked, l.Offers)
+		}
 	}
 }
