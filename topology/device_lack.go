@@ -49,10 +49,7 @@ func (v *View) Lacks(r *Request, z *ZoneRequest) []Lack {
 	if r.Milli > 0 {
 		return v.lacksOfPart(r)
 	}
-	limit := r.limit()
-	for r.Near.Relax && limit > Anywhere && !v.couldHold(r, z, limit) {
-		limit--
-	}
+	limit := v.limit(r, z)
 	free, devices := NewFree(*v.Shape), NewDeviceFree(v.Shape.Devices)
 	unused := View{Shape: v.Shape, Free: &free, Devices: &devices}
 	idle, could := v.whole(r, v.idle()), unused.whole(r, unused.idle())

@@ -47,6 +47,15 @@ func (r *Request) limit() Level {
 	return r.Near.Level
 }
 
+// limit is the widest level that a request may be met at here: where it may be relaxed, the closest that the machine could hold it at.
+func (v *View) limit(r *Request, z *ZoneRequest) Level {
+	limit := r.limit()
+	for r.Near.Relax && limit > Anywhere && !v.couldHold(r, z, limit) {
+		limit--
+	}
+	return limit
+}
+
 // counted is the offer of a node without devices.
 func (v *View) counted(r *Request, z *ZoneRequest) (g Grant, ok bool) {
 	if !r.IsZero() {

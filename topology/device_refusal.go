@@ -40,7 +40,8 @@ type Refusal struct {
 	Isolation   Isolation
 	Owner       Owner
 	NIC         NICRequest
-	Domains     [MaxGPUs]uint8 // Apart: GPUs that serve, by domain, the most first
+	Domains     [MaxGPUs]uint8 // Apart, FewIdle: GPUs that serve, by domain, the most first
+	TooLarge    bool           // FewIdle: even empty, no domain would hold it
 	Text        string         // Contradictory
 }
 
@@ -61,7 +62,7 @@ func (v *View) Refusal(r *Request, z *ZoneRequest) Refusal {
 	if d != nil {
 		out.Owner, out.Closed = d.Owner, bits.OnesCount16(d.ClosedGPUs)
 	}
-	if r.Count() > 0 && v.refuseGPUs(r, &out) {
+	if r.Count() > 0 && v.refuseGPUs(r, z, &out) {
 		return out
 	}
 	if have := bits.OnesCount16(v.cards(&r.NIC)); have < int(r.NIC.Count) {
@@ -77,7 +78,7 @@ func (v *View) Refusal(r *Request, z *ZoneRequest) Refusal {
 }
 
 // refuseGPUs reports whether GPUs alone are the cause.
-func (v *View) refuseGPUs(r *Request, out *Refusal) bool {
+func (v *View) refuseGPUs(r *Request, z *ZoneRequest, out *Refusal) bool {
 	d, count := v.Shape.Devices, v.Shape.count()
 	switch {
 	case d != nil && (d.Owner == OwnerNone || d.Owner == OwnerKubelet && r.Milli > 0):
@@ -91,7 +92,10 @@ func (v *View) refuseGPUs(r *Request, out *Refusal) bool {
 	}
 	idle := v.idle()
 	if out.Left = int64(bits.OnesCount16(idle)); out.Left < out.Asked {
-		out.Cause = FewIdle
+		out.Cause, out.Level = FewIdle, v.limit(r, z)
+		if out.Level > Anywhere {
+			out.Domains, out.TooLarge = v.spread(idle, out.Level), !v.couldHold(r, z, out.Level)
+		}
 		return true
 	}
 	if bits.OnesCount16(v.whole(r, idle)) >= r.Count() {
@@ -151,10 +155,7 @@ func (g *GPU) gives(least Isolation) bool {
 
 // refuseNear says what is missing in one domain of the level that is required.
 func (v *View) refuseNear(r *Request, z *ZoneRequest, out *Refusal) {
-	out.Level = r.limit()
-	for r.Near.Relax && out.Level > Anywhere && !v.couldHold(r, z, out.Level) {
-		out.Level--
-	}
+	out.Level = v.limit(r, z)
 	s := search{v: v, r: r, z: z}
 	if !s.prepare() || out.Level == Anywhere {
 		return
@@ -166,14 +167,12 @@ func (v *View) refuseNear(r *Request, z *ZoneRequest, out *Refusal) {
 	cards := false
 	served := 0
 	for i := range s.wide.n {
-		gpus := bits.OnesCount16(s.wide.of[i].gpus & s.gpus)
-		out.Domains[min(i, MaxGPUs-1)] += uint8(gpus)
-		if gpus >= s.want {
+		if bits.OnesCount16(s.wide.of[i].gpus&s.gpus) >= s.want {
 			served++
 			cards = cards || bits.OnesCount16(s.wide.of[i].nics&s.nics) >= s.cards
 		}
 	}
-	slices.SortFunc(out.Domains[:], func(a, b uint8) int { return int(b) - int(a) })
+	out.Domains = v.spread(s.gpus, out.Level)
 	out.Left = int64(bits.OnesCount16(s.gpus))
 	switch {
 	case !v.couldHold(r, z, out.Level):
@@ -185,6 +184,17 @@ func (v *View) refuseNear(r *Request, z *ZoneRequest, out *Refusal) {
 	default:
 		out.Cause, out.Asked = NoZonesBeside, int64(z.CPUs)
 	}
+}
+
+// spread is how many GPUs of a set are in each domain of a level, the most first.
+func (v *View) spread(set uint16, level Level) (counts [MaxGPUs]uint8) {
+	var in domains
+	in.fill(v, level)
+	for i := range in.n {
+		counts[min(i, MaxGPUs-1)] += uint8(bits.OnesCount16(in.of[i].gpus & set))
+	}
+	slices.SortFunc(counts[:], func(a, b uint8) int { return int(b) - int(a) })
+	return counts
 }
 
 // String says it in a short phrase, empty for Fits.
@@ -204,7 +214,7 @@ func (f Refusal) String() string {
 	case FewGPUs:
 		return fmt.Sprintf("it has %s, %d asked for", plural(f.Left, "GPU"), f.Asked)
 	case FewIdle:
-		return fmt.Sprintf("%s free, %d asked for%s", plural(f.Left, "whole GPU"), f.Asked, closedText(f.Closed))
+		return fmt.Sprintf("%s free, %d asked for%s%s", plural(f.Left, "whole GPU"), f.Asked, closedText(f.Closed), f.fewNear())
 	case WeakIsolation:
 		if f.Isolation == IsolationAny {
 			return "its GPUs are not shared"
@@ -240,7 +250,7 @@ func (f *Refusal) nearText() string {
 	case NoZonesBeside:
 		return fmt.Sprintf("no %d exclusive CPUs and their memory left in one %s with the rest", f.Asked, f.Level.word())
 	case LargerThanMachine:
-		return fmt.Sprintf("no %s of this machine could hold it, even an empty one", f.Level.word())
+		return f.tooLarge()
 	default:
 		return f.apartText()
 	}
@@ -250,13 +260,34 @@ func (f *Refusal) apartText() string {
 	if f.Owner != OwnerHilbert {
 		return plural(f.Left, "GPU") + " free, but which ones a pod gets is not known, so they are not near one another"
 	}
+	where, _ := f.places()
+	return fmt.Sprintf("%s free, but on %s", plural(f.Left, "GPU"), where)
+}
+
+// fewNear is what is to be said of nearness where too few GPUs are idle anyway.
+func (f *Refusal) fewNear() string {
+	switch where, domains := f.places(); {
+	case f.TooLarge:
+		return ", and " + f.tooLarge()
+	case domains > 1 && f.Owner == OwnerHilbert:
+		return ", the free ones on " + where
+	}
+	return ""
+}
+
+// places says how the GPUs that serve are spread: "2 PCIe switches: 5 + 3".
+func (f *Refusal) places() (text string, domains int) {
 	var parts []string
 	for _, n := range f.Domains {
 		if n > 0 {
 			parts = append(parts, strconv.Itoa(int(n)))
 		}
 	}
-	return fmt.Sprintf("%s free, but on %s: %s", plural(f.Left, "GPU"), plural(int64(len(parts)), f.Level.word()), strings.Join(parts, " + "))
+	return plural(int64(len(parts)), f.Level.word()) + ": " + strings.Join(parts, " + "), len(parts)
+}
+
+func (f *Refusal) tooLarge() string {
+	return fmt.Sprintf("no %s of this machine could hold it, even an empty one", f.Level.word())
 }
 
 // with is what of a network card is asked for.
