@@ -1,11 +1,12 @@
-// Package page is the frame of the experiments' pages: one look, numbers written alike, and nothing loaded from elsewhere.
+// Package page is the frame of the pages that hilbert draws, of experiments and of what there is: one look, numbers written alike, and nothing loaded
+// from elsewhere.
 //
-// Data flow: an experiment gives a title, the text of its body as a template, and what the template shows; Write puts the frame around it. Pictures
-// are SVG that the experiment draws itself; the classes of their lines and words are in the style here.
+// Data flow: whoever draws gives a title, the text of its body as a template, and what the template shows; Write puts the frame around it. Pictures
+// are SVG that it draws itself; the classes of their lines and words are in the style here.
 //
-// Invariants: the page is whole in itself. What the template shows is escaped, unless the experiment says that it is HTML.
+// Invariants: the page is whole in itself. What the template shows is escaped, unless it says that it is HTML.
 //
-// It draws nothing and knows no experiment.
+// It draws nothing itself.
 package page
 
 import (

@@ -52,7 +52,7 @@ func (o *experimentOutput) validate() error {
 
 func (o *experimentOutput) write(cmd *cobra.Command, result experimentResult) error {
 	if o.report != "" {
-		if err := o.draw(result); err != nil {
+		if err := writeFile(o.report, result.WriteHTML); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 	}
@@ -65,11 +65,11 @@ func (o *experimentOutput) write(cmd *cobra.Command, result experimentResult) er
 	return encoder.Encode(result)
 }
 
-func (o *experimentOutput) draw(result experimentResult) (err error) {
-	file, err := os.Create(o.report)
+func writeFile(name string, write func(io.Writer) error) (err error) {
+	file, err := os.Create(name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	return result.WriteHTML(file)
+	return write(file)
 }

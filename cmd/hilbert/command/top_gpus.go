@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ const defaultNodeLimit = 20
 
 func newTopGPUs() *cobra.Command {
 	var f topFlags
-	var model string
+	var model, report string
 	limit := defaultNodeLimit
 	cmd := &cobra.Command{
 		Use:     "gpus [NODE...]",
@@ -33,7 +34,7 @@ Below that stands of each model how many GPUs there are, how many can be given w
 free GPUs would hold, and which share of what is free such a pod could not use: the fragmentation. What is closed, STALE or of a node whose owner is none counts as closed.`,
 		Example: `  hilbert top gpus
   hilbert top gpus node-17
-  hilbert top gpus --model A100 --limit 100
+  hilbert top gpus --model A100 --limit 100 --report gpus.html
   hilbert top gpus -o json`,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if limit < 0 {
@@ -47,11 +48,17 @@ free GPUs would hold, and which share of what is free such a pod could not use: 
 				return err
 			}
 			view.sum()
+			if report != "" {
+				if err := writeFile(report, func(w io.Writer) error { return view.WriteHTML(w, now) }); err != nil {
+					return fmt.Errorf("write the report: %w", err)
+				}
+			}
 			return show(cmd, f.output, view)
 		},
 	}
 	f.flags(cmd)
 	cmd.Flags().StringVar(&model, "model", "", "only GPUs whose model has this in its name, and their nodes")
+	cmd.Flags().StringVar(&report, "report", "", "draw them as a page with pictures in this file too (HTML)")
 	cmd.Flags().IntVar(&limit, "limit", limit, "draw at most so many nodes; all of them are counted, and nodes that are named are drawn")
 	return cmd
 }

@@ -3,15 +3,19 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
 )
 
 const devicesText = `
@@ -200,5 +204,113 @@ func TestManyHolders(t *testing.T) {
 	cells := row.cells()
 	if !strings.Contains(cells[6], "d x/p3 3% 30Mi soft and 26 more") || len(cells[1]) != barWidth {
 		t.Errorf("%q", cells)
+	}
+}
+
+// The largest part of a GPU is whole multiprocessors, where parts are soft.
+func TestPartIsWholeGrains(t *testing.T) {
+	left := newDevicesLeft(&topology.Devices{
+		Owner: topology.OwnerHilbert, GPU: []topology.GPU{{Memory: 1000, Grain: 9, Clients: 4, Strengths: topology.StrengthsOf(topology.Soft)}},
+	})
+	left.view.Commit(&topology.Grant{GPUs: 1, Milli: 252, Memory: 100, Isolation: topology.Soft})
+	if row := left.gpu(&spec.GPU{}, nil); row.FreeMilli != 748 || row.Part != 747 || row.FreeMemoryMiB != 900 {
+		t.Errorf("%+v", row)
+	}
+}
+
+// Nodes are drawn as docs/images/gpus.svg has the first of them, and the whole page as testdata/top-gpus.html.
+func TestTopGPUsPage(t *testing.T) {
+	v := topGPUs(t, "", 20)
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	var page bytes.Buffer
+	if err := v.WriteHTML(&page, noon); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/top-gpus.html", page.String())
+	golden(t, "../../../docs/images/gpus.svg", string(v.Nodes[0].draw())+"\n")
+}
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+// golden holds what was written against a file; -rewrite writes the file.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	if *rewrite {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil || got != string(want) {
+		t.Errorf("%s differs (%v); look at it, and write it anew with -rewrite", name, err)
+	}
+}
+
+// A page draws a bounded part of a large cluster and says what it leaves out. What a report says is text on it, whatever it is.
+func TestTopGPUsPageOfManyNodes(t *testing.T) {
+	v := newGPUsView("", 2000)
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for i := range 2000 {
+		c := v1alpha1.CustomNodeResource{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i)}}
+		c.Status.ObservedAt = metav1.NewTime(noon)
+		c.Status.Devices = &spec.Devices{Owner: spec.OwnerHilbert}
+		for g := range 8 {
+			c.Status.Devices.GPUs = append(c.Status.Devices.GPUs, spec.GPU{Index: g, Model: "<script>", MemoryMiB: 40960, Clients: 24, Isolation: []string{spec.IsolationAccounting}})
+		}
+		for p := range 20 {
+			c.Status.Devices.Allocations = append(c.Status.Devices.Allocations, spec.DeviceAllocation{
+				Namespace: "a&b", Name: fmt.Sprint("<pod-", p), UID: fmt.Sprint(p), GPUs: fmt.Sprintf("%d:100/1024Mi", p%8),
+			})
+		}
+		v.add(&c, noon, time.Minute)
+	}
+	v.sum()
+	var out bytes.Buffer
+	if err := v.WriteHTML(&out, noon); err != nil {
+		t.Fatal(err)
+	}
+	page := out.String()
+	for _, want := range []string{"16000 GPUs, and 2000 nodes", "of which 500 are drawn", "Not drawn are 1500 nodes</b>, which are counted: name some.", "and 4 more pods", "a&amp;b/&lt;pod-3"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if strings.Count(page, "<figure>") != maxPictures+1 || out.Len() > 20<<20 || strings.Contains(page, "<script>") || strings.Contains(page, "<pod") {
+		t.Errorf("%d figures, %d bytes", strings.Count(page, "<figure>"), out.Len())
+	}
+}
+
+// A GPU that is not what it says is closed, and of a node with two models those that were not asked for are left out.
+func TestTopGPUsThatAreDoubtful(t *testing.T) {
+	var c v1alpha1.CustomNodeResource
+	err := yaml.UnmarshalStrict([]byte(`
+metadata: {name: n1}
+status:
+  observedAt: "2026-01-01T12:00:00Z"
+  devices:
+    owner: hilbert
+    gpus:
+      - {index: 0, uuid: GPU-0, model: A100, memoryMiB: 40960}
+      - {index: 1, uuid: GPU-1, model: T4, memoryMiB: 15360}
+      - {index: 2, uuid: GPU-1, model: T4, memoryMiB: 15360}
+    nics: [{index: 0, address: "0000:3d:00.0", name: a, bandwidthMbit: 800}, {index: 1, address: "0000:3d:00.0", name: b, bandwidthMbit: 800}]
+`), &c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for model, want := range map[string]string{"": "[A100:3] closed [ Doubtful Doubtful]", "t4": "[] closed [Doubtful Doubtful]"} {
+		v := newGPUsView(model, 1)
+		v.add(&c, c.Status.ObservedAt.Time, time.Minute)
+		v.sum()
+		var models, closed []string
+		for i := range v.Models {
+			models = append(models, fmt.Sprint(v.Models[i].Model, ":", v.Models[i].GPUs))
+		}
+		for i := range v.Nodes[0].GPUs {
+			closed = append(closed, v.Nodes[0].GPUs[i].Closed)
+		}
+		if got := fmt.Sprint(models, " closed ", closed); got != want || v.Nodes[0].NICs[0].Closed != unreadable {
+			t.Errorf("%q: %s, want %s; card %+v", model, got, want, v.Nodes[0].NICs[0])
+		}
 	}
 }

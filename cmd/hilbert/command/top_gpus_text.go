@@ -19,10 +19,18 @@ const (
 	maxHolders = 4
 )
 
-// deviceLine is a line of the map: where the device hangs, and its cells.
-type deviceLine struct {
+// deviceRow is a device of either kind, and where it hangs.
+type deviceRow struct {
 	place spec.DevicePlace
-	cells []string
+	gpu   *gpuRow // nil: it is a network card
+	nic   *nicRow
+}
+
+func (d *deviceRow) cells() []string {
+	if d.gpu != nil {
+		return d.gpu.cells()
+	}
+	return d.nic.cells()
 }
 
 // WriteText draws a line for each device, under its node's first, by NUMA node and switch, and then a line for each model.
@@ -58,19 +66,23 @@ func (v *gpusView) WriteText(w io.Writer) error {
 	return v.writeModels(w)
 }
 
-// lines draws a node.
-func (n *gpuNode) lines() [][]string {
-	var devices []deviceLine
+// devices are a node's by NUMA node and switch. At one place GPUs stay before cards, both by index.
+func (n *gpuNode) devices() (list []deviceRow) {
 	for i := range n.GPUs {
-		devices = append(devices, deviceLine{n.GPUs[i].DevicePlace, n.GPUs[i].cells()})
+		list = append(list, deviceRow{place: n.GPUs[i].DevicePlace, gpu: &n.GPUs[i]})
 	}
 	for i := range n.NICs {
-		devices = append(devices, deviceLine{n.NICs[i].DevicePlace, n.NICs[i].cells()})
+		list = append(list, deviceRow{place: n.NICs[i].DevicePlace, nic: &n.NICs[i]})
 	}
-	// At one place GPUs stay before cards, both by index.
-	slices.SortStableFunc(devices, func(a, b deviceLine) int {
+	slices.SortStableFunc(list, func(a, b deviceRow) int {
 		return cmp.Or(comparePlaces(a.place.NUMA, b.place.NUMA), comparePlaces(a.place.Switch, b.place.Switch))
 	})
+	return list
+}
+
+// lines draws a node.
+func (n *gpuNode) lines() [][]string {
+	devices := n.devices()
 	head := []string{n.Name, orDash(n.Owner), n.text()}
 	if len(devices) == 0 {
 		return [][]string{append(head, "-", "-", "-", "", "", "", "", "", "", n.note())}
@@ -87,7 +99,7 @@ func (n *gpuNode) lines() [][]string {
 				}
 			}
 		}
-		line := append(append(head, numa, bridge), d.cells...)
+		line := append(append(head, numa, bridge), d.cells()...)
 		if note := n.note(); i == 0 && note != "" {
 			line[len(line)-1] = strings.TrimSuffix(note+"; "+line[len(line)-1], "; ")
 		}
@@ -184,32 +196,36 @@ func letterOf(i int, h *deviceHolder) byte {
 }
 
 func (h *deviceHolder) ofGPU(letter byte) string {
-	text := h.Namespace + "/" + h.Name
-	if letter != '#' {
-		text = fmt.Sprintf("%c %s %s %s %s", letter, text, percent(int32(h.Milli)), memory(h.MemoryMiB), h.Isolation)
+	if letter == '#' {
+		return h.pod() + h.share()
+	}
+	return fmt.Sprintf("%c %s%s", letter, h.pod(), h.share())
+}
+
+func (h *deviceHolder) pod() string { return h.Namespace + "/" + h.Name }
+
+// share is what it holds of a device, empty for all of it.
+func (h *deviceHolder) share() (text string) {
+	if h.Isolation != "" {
+		text = fmt.Sprintf(" %s %s %s", percent(int32(h.Milli)), memory(h.MemoryMiB), h.Isolation)
 	}
 	if h.Instance != "" {
 		text += " " + h.Instance
 	}
-	return text + h.moved()
-}
-
-func (h *deviceHolder) ofNIC(letter byte) string {
-	text := fmt.Sprintf("%c %s/%s", letter, h.Namespace, h.Name)
 	if h.BandwidthMbit > 0 {
 		text += " " + bandwidth(h.BandwidthMbit)
 	}
 	if h.Function {
 		text += " vf"
 	}
-	return text + h.moved()
+	if h.Moved {
+		text += " MOVED"
+	}
+	return text
 }
 
-func (h *deviceHolder) moved() string {
-	if h.Moved {
-		return " MOVED"
-	}
-	return ""
+func (h *deviceHolder) ofNIC(letter byte) string {
+	return fmt.Sprintf("%c %s%s", letter, h.pod(), h.share())
 }
 
 // named lists some of the names.

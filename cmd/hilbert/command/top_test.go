@@ -213,6 +213,7 @@ func TestTopLive(t *testing.T) {
 	if out, err := top("gpus"); err != nil || !strings.Contains(out, "No agent reports such GPUs") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	topGPUsLive(t, api, top)
 	for want, args := range map[string][]string{
 		"--limit -1: want how many":        {"gpus", "--limit", "-1"},
 		"no CustomNodeResource n9":         {"nodes", "n9"},
@@ -228,5 +229,29 @@ func TestTopLive(t *testing.T) {
 	}
 	if _, err := top("nodes"); err == nil || !strings.Contains(err.Error(), "kubeconfig") {
 		t.Errorf("no kubeconfig: %v", err)
+	}
+}
+
+// topGPUsLive asks for two nodes by name, and has them drawn.
+func topGPUsLive(t *testing.T, api *standin.Server, top func(...string) (string, error)) {
+	t.Helper()
+	for _, name := range []string{"g1", "g2"} {
+		u := &unstructured.Unstructured{}
+		text := `{apiVersion: node.hilbert.dev/v1alpha1, kind: CustomNodeResource, metadata: {name: ` + name + `, uid: ` + name + `},
+status: {observedAt: "2026-01-01T12:00:00Z", devices: {owner: hilbert, gpus: [{index: 0, uuid: GPU-0, model: T4, memoryMiB: 15360}]}}}`
+		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		api.Set(u)
+	}
+	page := filepath.Join(t.TempDir(), "gpus.html")
+	if out, err := top("gpus", "g1", "g2", "--limit", "1", "--report", page); err != nil || !strings.Contains(out, "g1") || !strings.Contains(out, "g2") || strings.Contains(out, "more nodes") {
+		t.Errorf("nodes that are named are all drawn: %v\n%s", err, out)
+	}
+	if html, err := os.ReadFile(page); err != nil || strings.Count(string(html), "network cards of g") != 2 {
+		t.Errorf("%v\n%s", err, html)
+	}
+	if _, err := top("gpus", "--report", filepath.Join(page, "x")); err == nil || !strings.Contains(err.Error(), "write the report") {
+		t.Errorf("a page in a file: %v", err)
 	}
 }
