@@ -261,24 +261,49 @@ func testingInProduct(t *tree) []breach {
 }
 
 func dependencyRows(t *tree) []breach {
-	var rows []string
+	taken, refused := t.dependencyTables()
+	own := slices.Collect(maps.Values(t.modules))
+	var out []breach
+	for _, d := range t.pinned {
+		switch {
+		case slices.Contains(own, d.module):
+		case !slices.ContainsFunc(taken, d.answers):
+			out = append(out, breach{d.place, d.module + " has no row with a reason"})
+		case slices.ContainsFunc(refused, d.answers):
+			out = append(out, breach{d.place, d.module + " is among those that were not taken"})
+		}
+	}
+	for _, row := range taken {
+		if !slices.ContainsFunc(t.pinned, func(d dependency) bool { return d.answers(row) }) {
+			out = append(out, breach{row.place, "no go.mod requires " + row.module})
+		}
+	}
+	return out
+}
+
+// answers reports whether a row is about the module.
+func (d dependency) answers(row dependency) bool { return matches([]string{row.module}, d.module) }
+
+// dependencyTables are the rows with a reason: those of what was taken, and those below a heading that says "not taken".
+func (t *tree) dependencyTables() (taken, refused []dependency) {
+	list, number := &taken, 0
 	for line := range strings.Lines(t.docs) {
+		number++
+		if strings.HasPrefix(line, "#") {
+			list = &taken
+			if strings.Contains(line, "not taken") {
+				list = &refused
+			}
+		}
 		cells := strings.Split(line, "|")
 		if len(cells) < 4 || strings.TrimSpace(cells[len(cells)-2]) == "" {
 			continue // not a row, or one without a reason
 		}
 		for i, code := range strings.Split(cells[1], "`") {
 			if i%2 == 1 {
-				rows = append(rows, code)
+				*list = append(*list, dependency{code, place{"docs/dependencies.md", number}})
 			}
 		}
 	}
-	own := slices.Collect(maps.Values(t.modules))
-	var out []breach
-	for _, d := range t.pinned {
-		if !matches(rows, d.module) && !slices.Contains(own, d.module) {
-			out = append(out, breach{d.place, d.module + " has no row with a reason"})
-		}
-	}
-	return out
+	return taken, refused
 }

@@ -167,7 +167,7 @@ var rules = []rule{
 	},
 	{
 		name:  "dependency-row",
-		why:   "every direct dependency has its reason in docs/dependencies.md, or it is not worth its upkeep",
+		why:   "every direct dependency has its reason in docs/dependencies.md, or it is not worth its upkeep; nobody looks for the reason of one that is gone",
 		check: dependencyRows,
 	},
 }
