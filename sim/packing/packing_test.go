@@ -87,6 +87,20 @@ func TestKeptScoresAreExact(t *testing.T) {
 	})
 }
 
+// Prices are found as often when the mix has begun to fade as before.
+func TestPricesFollowForEver(t *testing.T) {
+	a := &Arrivals{kinds: []fragment.Request{{GPU: topology.Request{Whole: 1}}}}
+	h := newHilbert(a, nil, fragment.Defaults())
+	latest := -1
+	for i := range 3 * fragment.MaxSeen {
+		if h.see(0) {
+			latest = i
+		} else if i-latest > firstLearn {
+			t.Fatalf("no prices were found after arrival %d, %d have come since", latest, i-latest)
+		}
+	}
+}
+
 // What is allocated and what is stranded make up the cluster.
 func TestNothingIsLost(t *testing.T) {
 	for i, policy := range append(Policies(), PolicyHilbert) {

@@ -128,6 +128,7 @@ type hilbert struct {
 	nodes     []fragment.Node
 	mix       fragment.Mix
 	market    fragment.Market
+	fresh     int // arrivals since prices were found
 	due       float64
 	prices    []*fragment.Prices
 	standings []fragment.Standing
@@ -148,10 +149,11 @@ func newHilbert(a *Arrivals, nodes []fragment.Node, params fragment.Params) *hil
 
 func (h *hilbert) see(kind int32) bool {
 	h.mix.Add(&h.a.kinds[kind])
-	if h.mix.Seen() < h.due {
+	if h.fresh++; float64(h.fresh) < h.due {
 		return false
 	}
-	h.due = h.mix.Seen() + max(firstLearn, min(h.mix.Seen()/2, learnPerNode*float64(len(h.nodes))))
+	h.fresh = 0
+	h.due = max(firstLearn, min(h.mix.Seen()/2, learnPerNode*float64(len(h.nodes))))
 	h.market.Learn(&h.mix, h.nodes)
 	h.again()
 	return true
