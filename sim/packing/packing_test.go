@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +86,52 @@ func TestKeptScoresAreExact(t *testing.T) {
 			}
 		}
 	})
+}
+
+// asked counts for which nodes a policy is asked.
+type asked struct {
+	policy
+	times []int
+}
+
+func (p *asked) score(node int, kind int32) (float64, int, bool) {
+	p.times[node]++
+	return p.policy.score(node, kind)
+}
+
+// Of nodes that look alike one is scored, also after some have changed and changed back.
+func TestLooksShareAScore(t *testing.T) {
+	a, err := NewArrivals(invent(12, 1, 1), Ratio, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range a.nodes {
+		a.nodes[i] = a.nodes[0]
+	}
+	a.nodes[7].CPU--
+	r, err := newRun(a, &Options{Policy: PolicyHilbert, Params: fragment.Defaults()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &asked{policy: r.policy, times: make([]int, len(a.nodes))}
+	r.policy = p
+	r.rank(0)
+	want := []int{1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}
+	if !slices.Equal(p.times, want) {
+		t.Errorf("asked %v times for the nodes, want %v", p.times, want)
+	}
+	for range 10 * r.looks.most() {
+		r.nodes[3].CPU--
+		r.touch(3)
+	}
+	r.nodes[3].CPU = r.nodes[7].CPU
+	r.touch(3)
+	r.rank(0)
+	want[3], want[7] = 1, 1
+	want[0]++
+	if !slices.Equal(p.times, want) {
+		t.Errorf("asked %v times for the nodes, want %v", p.times, want)
+	}
 }
 
 // Prices are found as often when the mix has begun to fade as before.

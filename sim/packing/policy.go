@@ -124,14 +124,19 @@ func (b *bestFit) score(node int, kind int32) (float64, int, bool) {
 
 // hilbert is our policy: it learns the mix from what arrives, and finds prices anew now and then.
 type hilbert struct {
-	a         *Arrivals
-	nodes     []fragment.Node
-	mix       fragment.Mix
-	market    fragment.Market
-	fresh     int // arrivals since prices were found
-	due       float64
-	prices    []*fragment.Prices
-	standings []fragment.Standing
+	a      *Arrivals
+	nodes  []fragment.Node
+	mix    fragment.Mix
+	market fragment.Market
+	fresh  int // arrivals since prices were found
+	due    float64
+	values []value // by node
+}
+
+// value is what a node is worth as it is. Of nodes that look alike few are asked for it.
+type value struct {
+	prices   *fragment.Prices // nil: not computed since the node or the prices changed
+	standing fragment.Standing
 }
 
 // Between two times that prices are found, arrivals grow by half, and by no more than a number for each node. First, there are a few.
@@ -141,10 +146,7 @@ const (
 )
 
 func newHilbert(a *Arrivals, nodes []fragment.Node, params fragment.Params) *hilbert {
-	h := &hilbert{a: a, nodes: nodes, due: firstLearn, prices: make([]*fragment.Prices, len(nodes)), standings: make([]fragment.Standing, len(nodes))}
-	h.market.Params = params
-	h.again()
-	return h
+	return &hilbert{a: a, nodes: nodes, due: firstLearn, market: fragment.Market{Params: params}, values: make([]value, len(nodes))}
 }
 
 func (h *hilbert) see(kind int32) bool {
@@ -155,29 +157,30 @@ func (h *hilbert) see(kind int32) bool {
 	h.fresh = 0
 	h.due = max(firstLearn, min(h.mix.Seen()/2, learnPerNode*float64(len(h.nodes))))
 	h.market.Learn(&h.mix, h.nodes)
-	h.again()
+	clear(h.values)
 	return true
 }
 
-// again takes new prices.
-func (h *hilbert) again() {
-	for i := range h.nodes {
-		h.prices[i] = h.market.At(h.nodes[i].Shape.Model)
-		h.standings[i] = h.prices[i].Standing(&h.nodes[i])
-	}
-}
-
-func (h *hilbert) changed(node int) {
-	h.standings[node] = h.prices[node].Standing(&h.nodes[node])
-}
+func (h *hilbert) changed(node int) { h.values[node].prices = nil }
 
 func (h *hilbert) score(node int, kind int32) (float64, int, bool) {
-	return h.prices[node].Score(&h.nodes[node], &h.standings[node], &h.a.kinds[kind])
+	v := h.value(node)
+	return v.prices.Score(&h.nodes[node], &v.standing, &h.a.kinds[kind])
+}
+
+func (h *hilbert) value(node int) *value {
+	v := &h.values[node]
+	if v.prices == nil {
+		v.prices = h.market.At(h.nodes[node].Shape.Model)
+		v.standing = v.prices.Standing(&h.nodes[node])
+	}
+	return v
 }
 
 func (h *hilbert) gain(node int, after *fragment.Node) float64 {
-	s := h.prices[node].Standing(after)
-	return h.unit() * (s.Worth() - h.standings[node].Worth())
+	v := h.value(node)
+	s := v.prices.Standing(after)
+	return h.unit() * (s.Worth() - v.standing.Worth())
 }
 
 func (h *hilbert) unit() float64 { return fragment.ScoreUnit }

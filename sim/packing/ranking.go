@@ -12,18 +12,20 @@ type ranking struct {
 	low    []float64 // of each block
 	stale  []bool    // whether a block's minimum has to be found again
 	cursor int       // how much of the log of changes was applied
+	void   bool      // whether all scores have to be computed
 }
 
 func newRanking(nodes int) *ranking {
 	blocks := (nodes + blockSize - 1) / blockSize
-	r := &ranking{score: make([]float64, nodes), gpu: make([]int8, nodes), low: make([]float64, blocks), stale: make([]bool, blocks)}
-	for i := range r.score {
-		r.score[i] = math.Inf(1)
-	}
+	return &ranking{score: make([]float64, nodes), gpu: make([]int8, nodes), low: make([]float64, blocks), stale: make([]bool, blocks), void: true}
+}
+
+// settle finds all minima, after all scores were computed.
+func (r *ranking) settle() {
 	for b := range r.low {
-		r.low[b] = math.Inf(1)
+		r.low[b], r.stale[b] = r.lowest(b), false
 	}
-	return r
+	r.void = false
 }
 
 // set changes one node's score.

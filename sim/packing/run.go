@@ -58,24 +58,43 @@ type run struct {
 	nodes    []fragment.Node
 	policy   policy
 	rankings []*ranking
-	log      []int32 // nodes in the order of their changes
-	last     []int   // where in the log a node's last change is
+	looks    *looks
+	shared   []sharedScore // by look
+	pass     int           // numbers the passes over all nodes
+	log      []int32       // nodes in the order of their changes
+	last     []int         // where in the log a node's last change is
 	busy     time.Duration
 
 	removal *removal // where pods may move
 	running int
 }
 
-// Run plays the arrivals under a policy.
-func (a *Arrivals) Run(o Options) (*Outcome, error) {
+// sharedScore is the score of a kind on all nodes that look alike.
+type sharedScore struct {
+	score float64
+	gpu   int8
+	pass  int // in which it was computed
+}
+
+func newRun(a *Arrivals, o *Options) (*run, error) {
 	nodes := slices.Clone(a.nodes)
 	p, err := newPolicy(o.Policy, a, nodes, o.Params)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{a: a, o: &o, nodes: nodes, policy: p, rankings: make([]*ranking, len(a.kinds)), last: make([]int, len(nodes))}
+	r := &run{a: a, o: o, nodes: nodes, policy: p, rankings: make([]*ranking, len(a.kinds)), last: make([]int, len(nodes)), looks: newLooks(nodes)}
+	r.shared = make([]sharedScore, r.looks.most())
 	if o.Defragment > 0 {
 		r.removal = &removal{pods: make([][]fragment.Occupant, len(nodes))}
+	}
+	return r, nil
+}
+
+// Run plays the arrivals under a policy.
+func (a *Arrivals) Run(o Options) (*Outcome, error) {
+	r, err := newRun(a, &o)
+	if err != nil {
+		return nil, err
 	}
 	out := &Outcome{Policy: o.Policy, Pods: len(a.pods)}
 	var arrived, allocated int64
@@ -136,7 +155,11 @@ func (r *run) wall() time.Duration {
 // choose finds the best node for a pod that arrives.
 func (r *run) choose(kind int32) (node, gpu int, ok bool) {
 	if r.policy.see(kind) || r.o.Exhaustive {
-		clear(r.rankings)
+		for _, known := range r.rankings {
+			if known != nil {
+				known.void = true
+			}
+		}
 	}
 	return r.pick(kind)
 }
@@ -151,21 +174,17 @@ func (r *run) pick(kind int32) (node, gpu int, ok bool) {
 // rank brings the scores of a kind up to date.
 func (r *run) rank(kind int32) *ranking {
 	ranking := r.rankings[kind]
-	switch {
-	case ranking == nil:
+	if ranking == nil {
 		ranking = newRanking(len(r.nodes))
 		r.rankings[kind] = ranking
-		for i := range r.nodes {
-			r.score(ranking, i, kind)
-		}
-	case len(r.log)-ranking.cursor > 2*len(r.nodes):
-		for i := range r.nodes {
-			r.score(ranking, i, kind)
-		}
-	default:
+	}
+	if ranking.void || len(r.log)-ranking.cursor > 2*len(r.nodes) {
+		r.rankAll(ranking, kind)
+	} else {
 		for at := ranking.cursor; at < len(r.log); at++ {
 			if i := int(r.log[at]); r.last[i] == at {
-				r.score(ranking, i, kind)
+				score, gpu := r.score(i, kind)
+				ranking.set(i, score, gpu)
 			}
 		}
 	}
@@ -173,12 +192,27 @@ func (r *run) rank(kind int32) *ranking {
 	return ranking
 }
 
-func (r *run) score(ranking *ranking, node int, kind int32) {
+// rankAll scores all nodes, those that look alike once.
+func (r *run) rankAll(ranking *ranking, kind int32) {
+	r.pass++
+	for i, look := range r.looks.of {
+		s := &r.shared[look]
+		if s.pass != r.pass || r.o.Exhaustive {
+			s.score, s.gpu = r.score(i, kind)
+			s.pass = r.pass
+		}
+		ranking.score[i], ranking.gpu[i] = s.score, s.gpu
+	}
+	ranking.settle()
+}
+
+// score is infinite where the pod does not fit.
+func (r *run) score(node int, kind int32) (float64, int8) {
 	score, gpu, ok := r.policy.score(node, kind)
 	if !ok {
-		score = math.Inf(1)
+		return math.Inf(1), 0
 	}
-	ranking.set(node, score, int8(gpu))
+	return score, int8(gpu)
 }
 
 func (r *run) place(node int, kind int32, gpu int) {
@@ -193,6 +227,7 @@ func (r *run) place(node int, kind int32, gpu int) {
 // touch notes that a node has changed.
 func (r *run) touch(node int) {
 	r.policy.changed(node)
+	r.looks.changed(r.nodes, node)
 	r.last[node] = len(r.log)
 	r.log = append(r.log, int32(node))
 }
