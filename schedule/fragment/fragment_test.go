@@ -2,6 +2,8 @@ package fragment
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -226,6 +228,65 @@ func TestScoreIsItsDefinition(t *testing.T) {
 	})
 }
 
+// filling is what the best fillings of all pieces are worth by their definition, where every size is tried in every piece.
+func filling(m *Market, l int) (bids [parts + 1]float64) {
+	for f := 1; f <= parts; f++ {
+		for i := range m.items {
+			if size := int(m.items[i].key.parts); size <= f {
+				bids[f] = max(bids[f], gain(m, i, l)+bids[f-size])
+			}
+		}
+	}
+	bids[parts] = max(bids[parts], kept(l))
+	return bids
+}
+
+func gain(m *Market, i, l int) float64 {
+	return float64(m.items[i].key.parts)*grain - m.items[i].price - m.cpu[l]*m.items[i].cpu
+}
+
+func kept(l int) float64 { return topology.FullGPU * (1 - cpuPrices[l]) }
+
+func TestFillingIsItsDefinition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &Market{cpu: cpuPrices}
+		b := &board{}
+		sizes := rapid.SliceOfN(rapid.Int8Range(1, parts), 1, 12).Draw(t, "sizes")
+		slices.Sort(sizes)
+		for i, size := range sizes {
+			price := rapid.SampledFrom([]float64{0, 0, 10, -20, 100.0 / 3, -10.1}).Draw(t, "price") * float64(size) / 10
+			m.items = append(m.items, item{key: itemKey{parts: size}, cpu: 10 * float64(rapid.IntRange(0, 40).Draw(t, "cpu")), price: price})
+			b.items = append(b.items, i)
+		}
+		b.fill(m, levels-1)
+		for l := range levels {
+			for f, want := range filling(m, l) {
+				worth, left := 0.0, f
+				for left > 0 && b.choice[left][l] >= 0 {
+					worth += gain(m, int(b.choice[left][l]), l)
+					left -= int(m.items[b.choice[left][l]].key.parts)
+				}
+				if left == parts {
+					worth = max(0, kept(l))
+				}
+				if got := b.bids[f][l]; math.Abs(got-want) > negligible || math.Abs(worth-want) > negligible {
+					t.Fatalf("a piece of %d at level %d: %v, and what is chosen is worth %v, want %v", f, l, got, worth, want)
+				}
+			}
+		}
+	})
+}
+
+// Nodes that have the same free bid once, for all of them.
+func TestNodesBidTogether(t *testing.T) {
+	m := &Market{Params: Defaults()}
+	like, other := node(8000, "A", 1000, 500), node(8000, "A", 1000, 400)
+	bidders := m.bidders([]Node{like, other, like, node(8000, "A", 0, 0), like})
+	if len(bidders) != 2 || bidders[0].nodes != 3 || bidders[1].nodes != 1 {
+		t.Errorf("%+v", bidders)
+	}
+}
+
 func TestTakeAndGive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, r := drawNode(t), drawRequest(t)
@@ -245,4 +306,32 @@ func TestTakeAndGive(t *testing.T) {
 			t.Fatalf("%+v after giving back, %+v before", n, before)
 		}
 	})
+}
+
+// BenchmarkLearn finds a price list for 20,000 nodes of 8 GPUs, of which half are in use, and 40 kinds of requests.
+func BenchmarkLearn(b *testing.B) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var mix Mix
+	for range 40 {
+		r := slice(int64(500*random.IntN(24)), int16(50+10*random.IntN(90)))
+		if random.IntN(3) == 0 {
+			r = whole(r.CPU, int8(1<<random.IntN(4)))
+		}
+		for range 1 + random.IntN(20) {
+			mix.Add(&r)
+		}
+	}
+	nodes := make([]Node, 20_000)
+	for i := range nodes {
+		n := node(int64(500*random.IntN(192)), "G2", 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000)
+		for g := range random.IntN(8) {
+			n.Free[g] = int32(10 * random.IntN(50))
+		}
+		nodes[i] = n
+	}
+	m := &Market{Params: Defaults()}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Learn(&mix, nodes)
+	}
 }

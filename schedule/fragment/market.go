@@ -71,11 +71,18 @@ type board struct {
 	items  []int // by parts
 	bids   [parts + 1]row
 	choice [parts + 1][levels]int16
+	filled int // levels that are computed in this round: nodes with little CPU left alone ask for the higher ones
 	prices Prices
 }
 
-// bidder is a node in the market.
+// bidder is nodes in the market that have the same free.
 type bidder struct {
+	demand
+	nodes float64
+}
+
+// demand is what bids depend on.
+type demand struct {
 	cpu   float64
 	board *board
 	free  [topology.MaxGPUs]int8 // hundredths
@@ -107,7 +114,7 @@ func (m *Market) Learn(mix *Mix, nodes []Node) bool {
 	held := 0.0
 	for i := range bidders {
 		for _, f := range bidders[i].free[:bidders[i].gpus] {
-			held += float64(float64(f) * grain)
+			held += float64(float64(f) * grain * bidders[i].nodes)
 		}
 	}
 	for i := range m.items {
@@ -208,6 +215,7 @@ func (m *Market) bidders(nodes []Node) []bidder {
 	}
 	stride := max(1, (count+m.Params.Nodes-1)/max(m.Params.Nodes, 1))
 	var list []bidder
+	index := make(map[demand]int)
 	for i, seen := 0, 0; i < len(nodes); i++ {
 		n := &nodes[i]
 		if n.Free.Total(n.Shape) == 0 {
@@ -216,14 +224,20 @@ func (m *Market) bidders(nodes []Node) []bidder {
 		if seen++; seen%stride != 0 {
 			continue
 		}
-		b := bidder{cpu: float64(max(n.CPU, 0)), board: byModel[n.Shape.Model]}
+		d := demand{cpu: float64(max(n.CPU, 0)), board: byModel[n.Shape.Model]}
 		for g := range n.Shape.GPUs {
 			if f := n.Free[g] / grain; f > 0 {
-				b.free[b.gpus] = int8(f)
-				b.gpus++
+				d.free[d.gpus] = int8(f)
+				d.gpus++
 			}
 		}
-		list = append(list, b)
+		at, known := index[d]
+		if !known {
+			at = len(list)
+			index[d] = at
+			list = append(list, bidder{demand: d})
+		}
+		list[at].nodes++
 	}
 	return list
 }
@@ -248,45 +262,59 @@ func (m *Market) boardFor(model string) *board {
 	return b
 }
 
-// fill computes the best filling of each piece at each price of CPU.
-func (b *board) fill(m *Market) {
-	for l := range levels {
-		var gain [parts + 1]float64
-		var best [parts + 1]int16
-		var sizes [parts]int8
-		count := 0
-		for _, i := range b.items {
-			it := &m.items[i]
-			g := float64(float64(it.key.parts)*grain) - it.price - float64(m.cpu[l]*it.cpu)
-			if size := it.key.parts; g > gain[size] {
-				if gain[size] == 0 {
-					sizes[count] = size // items are sorted by parts
-					count++
-				}
-				gain[size], best[size] = g, int16(i)
+// negligible is by how much, in thousandths of a GPU, sums of floats may seem better than they are.
+const negligible = 1e-6
+
+// offer is a size that may be the best filling of some piece, and its item; -1: kept whole.
+type offer struct {
+	size int
+	gain float64
+	item int16
+}
+
+// fill computes the best filling of each piece at the levels of the CPU's price up to this one.
+func (b *board) fill(m *Market, upTo int) {
+	for ; b.filled <= upTo; b.filled++ {
+		b.fillAt(m, b.filled)
+	}
+}
+
+func (b *board) fillAt(m *Market, l int) {
+	var gain [parts + 1]float64
+	var best [parts + 1]int16
+	for _, i := range b.items {
+		it := &m.items[i]
+		g := float64(float64(it.key.parts)*grain) - it.price - float64(m.cpu[l]*it.cpu)
+		if size := it.key.parts; g > gain[size] {
+			gain[size], best[size] = g, int16(i)
+		}
+	}
+	// A whole GPU may be kept for later, with the CPU that a mean request wants.
+	if kept := topology.FullGPU * (1 - cpuPrices[l]); kept > gain[parts] {
+		gain[parts], best[parts] = kept, -1
+	}
+	var offers [parts]offer
+	count := 0
+	var bids [parts + 1]float64
+	b.choice[0][l] = -1
+	for f := 1; f <= parts; f++ {
+		top, choice := 0.0, int16(-1)
+		for i := range offers[:count] {
+			o := &offers[i]
+			if x := o.gain + bids[f-o.size]; x > top {
+				top, choice = x, o.item
 			}
 		}
-		// A whole GPU may be kept for later, with the CPU that a mean request wants.
-		if kept := topology.FullGPU * (1 - cpuPrices[l]); kept > gain[parts] {
-			if gain[parts] == 0 {
-				sizes[count] = parts
-				count++
+		// A size that smaller ones fill better is never looked at again: in a larger piece they do so too.
+		if g := gain[f]; g > 0 && g > top-negligible {
+			offers[count] = offer{f, g, best[f]}
+			count++
+			if g > top {
+				top, choice = g, best[f]
 			}
-			gain[parts], best[parts] = kept, -1
 		}
-		b.bids[0][l], b.choice[0][l] = 0, -1
-		for f := 1; f <= parts; f++ {
-			top, choice := 0.0, int16(-1)
-			for _, size := range sizes[:count] {
-				if int(size) > f {
-					break
-				}
-				if x := gain[size] + b.bids[f-int(size)][l]; x > top {
-					top, choice = x, best[size]
-				}
-			}
-			b.bids[f][l], b.choice[f][l] = top, choice
-		}
+		bids[f] = top
+		b.bids[f][l], b.choice[f][l] = top, choice
 	}
 }
 
@@ -296,12 +324,13 @@ func (m *Market) bid(bidders []bidder) {
 		m.items[i].bought = 0
 	}
 	for _, b := range m.boards {
-		b.fill(m)
+		b.filled = 0
 	}
 	for i := range bidders {
 		n := &bidders[i]
 		level, worth := 0, 0.0
 		for l := range levels {
+			n.board.fill(m, l)
 			at := float64(m.cpu[l] * n.cpu)
 			for _, f := range n.free[:n.gpus] {
 				at += n.board.bids[f][l]
@@ -317,7 +346,7 @@ func (m *Market) bid(bidders []bidder) {
 				if choice < 0 {
 					break
 				}
-				m.items[choice].bought++
+				m.items[choice].bought += n.nodes
 				at -= int(m.items[choice].key.parts)
 			}
 		}
@@ -339,6 +368,7 @@ func (m *Market) adjust(round int) {
 // average adds the bids of this round to the prices, as one of several.
 func (m *Market) average(several int) {
 	for _, b := range m.boards {
+		b.fill(m, levels-1)
 		for f := range b.bids {
 			for l := range levels {
 				b.prices.free[f][l] += b.bids[f][l] / float64(several)
@@ -355,16 +385,21 @@ func (m *Market) hedge(h float64) {
 		all += m.items[i].supply
 	}
 	for _, b := range m.boards {
-		for f := range b.prices.free {
-			for l := range levels {
-				alone := 0.0
-				for _, i := range b.items {
-					it := &m.items[i]
-					if gain := float64(float64(it.key.parts)*grain) - float64(m.cpu[l]*it.cpu); gain > 0 && f >= int(it.key.parts) {
-						alone += it.supply / all * gain * float64(f) / float64(it.key.parts)
-					}
+		for l := range levels {
+			var alone [parts + 1]float64
+			for _, i := range b.items {
+				it := &m.items[i]
+				gain := float64(float64(it.key.parts)*grain) - float64(m.cpu[l]*it.cpu)
+				if gain <= 0 {
+					continue
 				}
-				b.prices.free[f][l] += float64(h * (alone - b.prices.free[f][l]))
+				expected := it.supply / all * gain
+				for f := int(it.key.parts); f <= parts; f++ {
+					alone[f] += expected * float64(f) / float64(it.key.parts)
+				}
+			}
+			for f := range b.prices.free {
+				b.prices.free[f][l] += float64(h * (alone[f] - b.prices.free[f][l]))
 			}
 		}
 	}
