@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -75,10 +76,10 @@ func (s *scheduler) stop() {
 	<-s.ended
 }
 
-// grant lets hilbertd's user do what kube.Permissions lists, and nothing else.
+// grant lets hilbertd's user do what kube lists, and nothing else: the lab serves PodGroups, Queues and CustomNodeResources.
 func grant(ctx context.Context, client kubernetes.Interface, leaseNamespace string) error {
 	var everywhere, beside []rbacv1.PolicyRule
-	for _, p := range kube.Permissions {
+	for _, p := range slices.Concat(kube.Permissions, kube.OptionalPermissions) {
 		rule := rbacv1.PolicyRule{APIGroups: []string{p.Group}, Resources: []string{p.Resource}, Verbs: p.Verbs}
 		if p.InLeaseNamespace {
 			beside = append(beside, rule)
