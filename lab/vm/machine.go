@@ -14,6 +14,8 @@ const (
 	CPUs, Nodes, NodeMiB = 8, 2, 2048
 	// farDistance is what the firmware says of the way from one node to the other; the way within is 10.
 	farDistance = 21
+	// gpuGiB is the size of node 0's stand-in for a GPU. Those of other nodes are larger, so that they can be told apart.
+	gpuGiB = 16
 )
 
 // MachineDirs are the directories of the guest that say what machine it is.
@@ -79,7 +81,7 @@ func pcieSwitch(node int) []string {
 		fmt.Sprintf("e1000e,netdev=nic%[1]d,bus=down%[1]dnic,romfile=", node),
 	}
 	argv := []string{
-		"-blockdev", fmt.Sprintf("driver=null-co,node-name=gpu%d,size=1048576", node),
+		"-blockdev", fmt.Sprintf("driver=null-co,node-name=gpu%d,size=%d", node, (gpuGiB+8*node)<<30),
 		"-netdev", fmt.Sprintf("user,id=nic%d,restrict=on", node),
 	}
 	for _, device := range devices {

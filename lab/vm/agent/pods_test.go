@@ -118,12 +118,17 @@ func (r *rig) promise(p *corev1.Pod) topology.ZoneGrant {
 
 // bind binds a pod as the scheduler's account, with a promise of the test's own.
 func (r *rig) bind(p *corev1.Pod, promise string) error {
+	return r.bindWith(p, map[string]string{spec.AnnotationZones: promise})
+}
+
+// bindWith is bind with any promise.
+func (r *rig) bindWith(p *corev1.Pod, promise map[string]string) error {
 	client, err := r.as("system:serviceaccount:hilbert-system:hilbertd")
 	if err != nil {
 		return err
 	}
 	return client.CoreV1().Pods(p.Namespace).Bind(r.t.Context(), &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Annotations: map[string]string{spec.AnnotationZones: promise}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Annotations: promise},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: r.Name},
 	}, metav1.CreateOptions{})
 }
