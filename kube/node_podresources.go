@@ -26,13 +26,18 @@ const (
 	grpcHead = 5
 )
 
-// PodCPUs is what the kubelet's CPU manager gave a pod for itself.
-type PodCPUs struct {
+// PodGiven is what the kubelet gave a pod for itself.
+type PodGiven struct {
 	Namespace, Name string
-	// CPUs are all of them; Containers those of each container that has some.
+	// CPUs are all that its CPU manager gave; Containers those of each container that has some.
 	CPUs       topology.CPUSet
 	Containers map[string]topology.CPUSet
+	// Devices are those of device plugins, each once.
+	Devices []PluginDevice
 }
+
+// PluginDevice is a device by the name of the resource that a device plugin offers, and by the plugin's own name for it.
+type PluginDevice struct{ Resource, ID string }
 
 // PodResources asks the kubelet through its PodResources socket, a gRPC service of which one call without arguments is needed: that is an
 // HTTP/2 request with a message in a frame, and three nested lists to read.
@@ -57,9 +62,9 @@ func NewPodResources(socket string, timeout time.Duration) *PodResources {
 // Close gives the connection back.
 func (p *PodResources) Close() { p.client.CloseIdleConnections() }
 
-// List returns the pods that have exclusive CPUs, by namespace and name. That a pod is not among them says it has none; an error says
-// nothing about any.
-func (p *PodResources) List(ctx context.Context) ([]PodCPUs, error) {
+// List returns the pods that the kubelet knows, those that it gave nothing too, by namespace and name. An error says nothing about any, and of a pod
+// that is not listed nothing is known: a kubelet that has just started lists those that it has heard of so far.
+func (p *PodResources) List(ctx context.Context) ([]PodGiven, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, podResourcesList, bytes.NewReader(make([]byte, grpcHead)))
 	if err != nil {
 		return nil, err
@@ -68,7 +73,7 @@ func (p *PodResources) List(ctx context.Context) ([]PodCPUs, error) {
 	request.Header.Set("Te", "trailers")
 	response, err := p.client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the kubelet for exclusive CPUs: %w", err)
+		return nil, fmt.Errorf("ask the kubelet what it gave to pods: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	frame, err := io.ReadAll(io.LimitReader(response.Body, maxPodResources+1))
@@ -76,11 +81,11 @@ func (p *PodResources) List(ctx context.Context) ([]PodCPUs, error) {
 		err = grpcStatus(response, len(frame))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask the kubelet for exclusive CPUs: %w", err)
+		return nil, fmt.Errorf("ask the kubelet what it gave to pods: %w", err)
 	}
 	pods, err := parsePodResources(frame)
 	if err != nil {
-		return nil, fmt.Errorf("the kubelet's answer about exclusive CPUs: %w", err)
+		return nil, fmt.Errorf("the kubelet's answer about what it gave to pods: %w", err)
 	}
 	return pods, nil
 }
@@ -108,7 +113,7 @@ func grpcStatus(r *http.Response, length int) error {
 var errWire = errors.New("malformed protobuf")
 
 // parsePodResources reads a frame with a ListPodResourcesResponse.
-func parsePodResources(frame []byte) (out []PodCPUs, err error) {
+func parsePodResources(frame []byte) (out []PodGiven, err error) {
 	if len(frame) < grpcHead || frame[0] != 0 || int(binary.BigEndian.Uint32(frame[1:])) != len(frame)-grpcHead {
 		return nil, errors.New("malformed frame")
 	}
@@ -116,23 +121,21 @@ func parsePodResources(frame []byte) (out []PodCPUs, err error) {
 		if number != 1 || data == nil {
 			return nil
 		}
-		pod, err := parsePodCPUs(data)
-		if err == nil && !pod.CPUs.IsEmpty() {
-			out = append(out, pod)
-		}
+		pod, err := parsePodGiven(data)
+		out = append(out, pod)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(out, func(a, b PodCPUs) int {
+	slices.SortStableFunc(out, func(a, b PodGiven) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return out, nil
 }
 
-// parsePodCPUs reads a PodResources: name 1, namespace 2, containers 3, cpu_ids 4.
-func parsePodCPUs(data []byte) (pod PodCPUs, err error) {
+// parsePodGiven reads a PodResources: name 1, namespace 2, containers 3, cpu_ids 4.
+func parsePodGiven(data []byte) (pod PodGiven, err error) {
 	pod.Containers = make(map[string]topology.CPUSet)
 	err = eachField(data, func(number, value uint64, data []byte) error {
 		switch number {
@@ -141,32 +144,57 @@ func parsePodCPUs(data []byte) (pod PodCPUs, err error) {
 		case 2:
 			pod.Namespace = string(data)
 		case 3:
-			name, set, err := parseContainerCPUs(data)
-			if err != nil || set.IsEmpty() {
-				return err
-			}
-			pod.Containers[name] = pod.Containers[name].Union(set)
-			pod.CPUs = pod.CPUs.Union(set)
+			return pod.addContainer(data)
 		case 4:
 			return addCPUs(&pod.CPUs, value, data)
 		}
 		return nil
 	})
+	slices.SortFunc(pod.Devices, func(a, b PluginDevice) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.ID, b.ID))
+	})
+	pod.Devices = slices.Compact(pod.Devices)
 	return pod, err
 }
 
-// parseContainerCPUs reads a ContainerResources: name 1, cpu_ids 3.
-func parseContainerCPUs(data []byte) (name string, set topology.CPUSet, err error) {
-	err = eachField(data, func(number, value uint64, data []byte) error {
+// addContainer reads a ContainerResources: name 1, devices 2, cpu_ids 3.
+func (p *PodGiven) addContainer(data []byte) error {
+	var name string
+	var set topology.CPUSet
+	err := eachField(data, func(number, value uint64, data []byte) error {
 		switch number {
 		case 1:
 			name = string(data)
+		case 2:
+			return p.addDevices(data)
 		case 3:
 			return addCPUs(&set, value, data)
 		}
 		return nil
 	})
-	return name, set, err
+	if err == nil && !set.IsEmpty() {
+		p.Containers[name] = p.Containers[name].Union(set)
+		p.CPUs = p.CPUs.Union(set)
+	}
+	return err
+}
+
+// addDevices reads a ContainerDevices: resource_name 1, device_ids 2. The name may stand behind them.
+func (p *PodGiven) addDevices(data []byte) error {
+	first, resource := len(p.Devices), ""
+	err := eachField(data, func(number, _ uint64, data []byte) error {
+		switch number {
+		case 1:
+			resource = string(data)
+		case 2:
+			p.Devices = append(p.Devices, PluginDevice{ID: string(data)})
+		}
+		return nil
+	})
+	for i := first; i < len(p.Devices); i++ {
+		p.Devices[i].Resource = resource
+	}
+	return err
 }
 
 // addCPUs reads CPU numbers: packed, or one of them.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,9 +83,10 @@ func TestPodResources(t *testing.T) {
 	}
 	var got []string
 	for _, p := range pods {
-		got = append(got, fmt.Sprintf("%s/%s %s %v", p.Namespace, p.Name, p.CPUs, p.Containers))
+		got = append(got, fmt.Sprintf("%s/%s %s %v %v", p.Namespace, p.Name, p.CPUs, p.Containers, p.Devices))
 	}
-	if want := "prod/cache 4-5,1000 map[a:4 b:5,1000]; prod/db 2-3,200 map[db:2-3]"; strings.Join(got, "; ") != want {
+	want := "default/web  map[] []; prod/cache 4-5,1000 map[a:4 b:5,1000] []; prod/db 2-3,200 map[db:2-3] [{nvidia.com/gpu GPU-1}]"
+	if strings.Join(got, "; ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, "; "), want)
 	}
 	if pods, err := serveKubelet(t, grpcAnswer("0", framed(nil))).List(t.Context()); err != nil || pods != nil {
@@ -114,7 +116,24 @@ func TestPodResourcesRefused(t *testing.T) {
 	}
 }
 
-// Nothing that a socket can say makes the parser panic, and what it accepts has CPUs.
+// Devices are each of their own resource, whichever stands first, and once, however many containers share them.
+func TestPodResourcesDevices(t *testing.T) {
+	field := func(number byte, data ...byte) []byte { return append([]byte{number<<3 | 2, byte(len(data))}, data...) }
+	devices := func(resource string, ids ...string) (out []byte) {
+		for _, id := range ids {
+			out = append(out, field(2, []byte(id)...)...)
+		}
+		return field(2, append(out, field(1, []byte(resource)...)...)...)
+	}
+	container := field(3, slices.Concat(devices("nvidia.com/gpu", "GPU-b", "GPU-a"), devices("nvidia.com/mig-1g.5gb", "MIG-x"))...)
+	pod := field(1, slices.Concat(field(1, 'p'), field(2, 'n'), container, field(3, devices("nvidia.com/gpu", "GPU-a")...))...)
+	pods, err := serveKubelet(t, grpcAnswer("0", framed(pod))).List(t.Context())
+	if want := "[{n p  map[] [{nvidia.com/gpu GPU-a} {nvidia.com/gpu GPU-b} {nvidia.com/mig-1g.5gb MIG-x}]}]"; err != nil || fmt.Sprint(pods) != want {
+		t.Errorf("%v, %v; want %s", pods, err, want)
+	}
+}
+
+// Nothing that a socket can say makes the parser panic, and a part of a message that is malformed spoils all of it.
 func FuzzPodResources(f *testing.F) {
 	f.Add(recordedFrame(f))
 	f.Add(framed([]byte{0x0a, 2, 0x20, 1}))
@@ -124,8 +143,15 @@ func FuzzPodResources(f *testing.F) {
 			t.Fatal("an answer and an error")
 		}
 		for _, p := range pods {
-			if p.CPUs == (topology.CPUSet{}) {
-				t.Fatalf("%+v has no CPUs", p)
+			for name, set := range p.Containers {
+				if set == (topology.CPUSet{}) || !set.Minus(p.CPUs).IsEmpty() {
+					t.Fatalf("container %q of %+v", name, p)
+				}
+			}
+			for i := 1; i < len(p.Devices); i++ {
+				if a, b := p.Devices[i-1], p.Devices[i]; a.Resource > b.Resource || a.Resource == b.Resource && a.ID >= b.ID {
+					t.Fatalf("devices of %+v", p)
+				}
 			}
 		}
 	})
