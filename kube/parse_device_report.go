@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -45,7 +46,7 @@ func ParseDevices(s *spec.NodeStatus) (r ReportedDevices, err error) {
 		return r, err
 	}
 	p := &deviceReader{said: s.Devices, zones: zones, devices: new(topology.Devices)}
-	for _, step := range []func() error{p.owner, p.gpus, p.links, p.nics, p.allocations} {
+	for _, step := range []func() error{p.owner, p.gpus, p.links, p.nics, p.allocations, p.kubelet} {
 		if err := step(); err != nil {
 			return ReportedDevices{}, fmt.Errorf("devices: %w", err)
 		}
@@ -309,7 +310,8 @@ func (p *deviceReader) allocation(a *spec.DeviceAllocation) error {
 	if g.GPUs>>len(d.GPU) != 0 || g.NICs>>len(d.NIC) != 0 {
 		return fmt.Errorf("GPUs %q, network cards %q: the report has no such device", a.GPUs, a.NICs)
 	}
-	if d.Complete(g); g.Instance > 0 && g.Milli == 0 {
+	// One that is gone, or of which it is not known how much it is, is its holder's all the same.
+	if d.Complete(g); g.Instance > 0 && int(g.Instance) > len(d.GPU[bits.TrailingZeros16(g.GPUs)].Instances) {
 		return fmt.Errorf("GPUs %q: the report has no such instance", a.GPUs)
 	}
 	if _, ok := topology.ParseIsolation(a.Isolation); !ok {
@@ -317,6 +319,23 @@ func (p *deviceReader) allocation(a *spec.DeviceAllocation) error {
 		p.doubt("GPUs %q of %s/%s: isolation %q is not known here, so that they give nothing more", a.GPUs, a.Namespace, a.Name, a.Isolation)
 	}
 	p.held = append(p.held, held)
+	return nil
+}
+
+// kubelet notes what is not known of the devices that the kubelet gave to pods. It counts them itself, so that nothing else follows from it.
+func (p *deviceReader) kubelet() error {
+	k := p.said.Kubelet
+	if k == nil {
+		return nil
+	}
+	if k.Unread != "" {
+		p.note("which devices the kubelet gave to pods is not read: %s", k.Unread)
+	}
+	for i := range k.Others {
+		if o := &k.Others[i]; o.GPU == nil {
+			p.note("the kubelet gave %s/%s %s %q, and it is not known which GPU that is", o.Namespace, o.Name, o.Resource, o.ID)
+		}
+	}
 	return nil
 }
 

@@ -276,6 +276,12 @@ func TestDeviceAllocations(t *testing.T) {
 	if err != nil || !slices.Equal(got.Held, want) || got.Odd {
 		t.Errorf("%+v, %v; want %+v", got.Held, err, want)
 	}
+	gone := twoGPUs()
+	gone.Devices.GPUs[1].Instances[1].Gone = true
+	gone.Devices.Allocations = s.Devices.Allocations[2:3]
+	if got, err := ParseDevices(gone); err != nil || len(got.Held) != 1 || got.Held[0].Grant != (topology.Grant{GPUs: 0b10, Isolation: topology.Hard, Instance: 2}) {
+		t.Errorf("an instance that is gone is held, and the rest is still believed: %+v, %v", got.Held, err)
+	}
 	newer := twoGPUs()
 	newer.Devices.Allocations = []spec.DeviceAllocation{{Namespace: "ns", Name: "p", UID: "p", GPUs: "0:256/1Mi/soft", Isolation: "quantum"}}
 	if got, err := ParseDevices(newer); err != nil || len(got.Held) != 1 || got.Devices.ClosedGPUs != 0b1 || !got.Odd {
