@@ -45,6 +45,9 @@ type State struct {
 	Observations             uint64
 	ObserveSeconds           float64
 	Lost                     string // why the runtime is not connected
+	// GivenRead and GivenUnread count answers of the kubelet as to which devices it gave to pods; GivenFound and GivenUnknown are those devices now.
+	GivenRead, GivenUnread   uint64
+	GivenFound, GivenUnknown int
 	// Colocation is what is said of lending; nil: nothing is.
 	Colocation *spec.Colocation
 	Evicting   evict.Counts
@@ -74,6 +77,9 @@ func (a *Agent) State() State {
 	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(time.Now())
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
 	s.Notes, s.Refused, s.Withheld = maps.Clone(a.counts.Notes), maps.Clone(a.counts.Refused), maps.Clone(a.counts.Withheld)
+	r := &a.devices.readings
+	all, found := r.book.Count()
+	s.GivenRead, s.GivenUnread, s.GivenFound, s.GivenUnknown = r.good, r.bad, found, all-found
 	a.observer.mu.Lock()
 	defer a.observer.mu.Unlock()
 	s.Observations, s.ObserveSeconds = a.observer.reads, a.observer.seconds

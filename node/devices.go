@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/deed"
+	"hilbert.dev/hilbert/node/gpu/given"
 	"hilbert.dev/hilbert/node/mps"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/topology"
@@ -63,9 +64,12 @@ type devices struct {
 	saved  []byte // the memory on disk
 	view   gpu.View
 	own    gpu.Ownership
+	whose  bool      // it is known who gives the GPUs out
 	quiet  time.Time // since when nobody else has offered GPUs; zero: somebody does, or it is not known
 	ready  bool      // one GPU at least could be put into a container
 	last   DeviceLook
+	// readings are what the kubelet gave to pods.
+	readings readings
 	// shutGPUs and shutNICs are closed because a promise of them was broken, by index.
 	shutGPUs, shutNICs map[int]shutDevice
 }
@@ -167,13 +171,18 @@ func (a *Agent) look(now time.Time) {
 		return
 	}
 	d.busy, d.asked = true, now
+	ask, known := a.question(now), a.aboutGPUs(&DeviceLook{})
 	a.work(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+		bounded, cancel := context.WithTimeout(ctx, lookTimeout)
 		defer cancel()
-		seen := a.options.Devices.Look(ctx)
+		seen := a.options.Devices.Look(bounded)
+		var answer *reading
+		if ask != nil && (known || seen.Loaded || gpu.Offers(&seen.Offers)) {
+			answer = ask(ctx)
+		}
 		a.post(func() {
 			d.busy = false
-			a.saw(&seen, time.Now())
+			a.saw(&seen, answer, time.Now())
 		})
 	})
 }
@@ -186,13 +195,20 @@ func (a *Agent) lookAgain(now time.Time) {
 	}
 }
 
-// saw takes a look over.
-func (a *Agent) saw(l *DeviceLook, now time.Time) {
+// saw takes a look over, and what the kubelet answered meanwhile; nil: it was not asked.
+func (a *Agent) saw(l *DeviceLook, answer *reading, now time.Time) {
 	d := &a.devices
 	o, e := l.Seen, l.Offers
-	o.Held = a.heldDevices()
+	a.readBack(answer)
+	d.readings.book.Resolve(d.memory.GPU.Slots, func(given.Pod, given.Device) {})
+	ours := a.heldDevices()
+	o.Held = ours
+	d.readings.book.Held(&o.Held)
 	others := !e.NoneHere && gpu.DecideOwner(&d.params, &e).Owner == topology.OwnerKubelet
 	d.others = others || e.Slices > 0
+	if gpu.Offers(&e) {
+		d.readings.book.Suspect()
+	}
 	if inv := o.Inventory; inv != nil {
 		cannot := a.uninjectable(l)
 		d.ready = l.Catalog != nil && len(cannot) < len(inv.GPUs)
@@ -201,6 +217,7 @@ func (a *Agent) saw(l *DeviceLook, now time.Time) {
 			if a.runtime.synced {
 				o.Foreign = gpu.Strangers(inv, a.mayUse(l.Cgroups))
 			}
+			o.Foreign = a.partly(o.Foreign)
 		}
 	}
 	d.memory.GPU, d.view = gpu.Step(&d.params, d.memory.GPU, &o)
@@ -215,12 +232,13 @@ func (a *Agent) saw(l *DeviceLook, now time.Time) {
 	if !d.quiet.IsZero() {
 		e.Quiet = int(now.Sub(d.quiet).Seconds())
 	}
-	e.GPUs, e.Ready, e.Held = len(d.view.Slots), d.ready, o.Held.GPUs != 0
+	e.GPUs, e.Ready, e.Held, e.Untold = len(d.view.Slots), d.ready, ours.GPUs != 0, a.untold()
 	before := d.own
 	d.own = gpu.DecideOwner(&d.params, &e)
+	d.whose = d.own.Reason != gpu.OwnUnknown
 	d.last, d.looked = *l, true
 	if a.runtime.synced { // before, it is not known who runs
-		d.judged = true
+		d.judged = d.judged || !a.owesReading(l)
 		d.forgetFunctions(a.manager.Pods())
 	}
 	cards := a.cards(l.Bandwidth)
@@ -228,7 +246,12 @@ func (a *Agent) saw(l *DeviceLook, now time.Time) {
 	if d.own.Owner != before.Owner || d.own.Reason != before.Reason {
 		a.log.Info("who gives the GPUs out", "owner", d.own.Owner, "reason", d.own.Reason, "message", d.own.Message)
 	}
-	a.manager.SetDevices(a.soundDevices(l, cards, others))
+	is := a.soundDevices(l, cards, others)
+	a.takeGiven(is)
+	a.manager.SetDevices(is, d.whose)
+	if a.runtime.synced && !d.judged { // the runtime told what runs while this look was under way, and the kubelet was not asked
+		a.lookAgain(now)
+	}
 }
 
 // soundDevices is what there is; nil: nothing is said of it.
@@ -309,7 +332,7 @@ func (a *Agent) cards(bandwidth map[string]uint32) *topology.Devices {
 	return out
 }
 
-// heldDevices are the GPUs that pods hold.
+// heldDevices are the GPUs that pods hold and that we gave.
 func (a *Agent) heldDevices() (h gpu.Held) {
 	for _, held := range a.manager.HeldDevices() {
 		h.Add(&held.Grant)
@@ -335,7 +358,7 @@ func (a *Agent) saidOfDevices(now time.Time) (*spec.Devices, string) {
 			said.NICs[i].Closed = s.why
 		}
 	}
-	said.Reason = string(d.own.Reason) + ": " + d.own.Message
+	said.Reason, said.Kubelet = string(d.own.Reason)+": "+d.own.Message, a.saidOfKubelet(now)
 	if a.away(now) {
 		said.Owner, said.Reason = spec.OwnerNone, spec.ReasonRuntimeLost+": "+a.runtime.why
 	}
@@ -343,9 +366,13 @@ func (a *Agent) saidOfDevices(now time.Time) (*spec.Devices, string) {
 	switch {
 	case total == 0:
 		return said, ""
+	case d.own.Owner == topology.OwnerKubelet && a.freeOfKubelet(total) >= 0:
+		return said, fmt.Sprintf("%d/%d free, owner %s", a.freeOfKubelet(total), total, d.own.Owner)
 	case d.own.Owner != topology.OwnerHilbert:
 		return said, fmt.Sprintf("%d, owner %s", total, d.own.Owner)
 	}
-	used := is.ClosedGPUs | a.heldDevices().GPUs
+	held := a.heldDevices()
+	d.readings.book.Held(&held)
+	used := is.ClosedGPUs | held.GPUs
 	return said, fmt.Sprintf("%d/%d free", total-bits.OnesCount16(used), total)
 }

@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/deed"
 	"hilbert.dev/hilbert/topology"
 )
@@ -50,6 +51,9 @@ func (a *Agent) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
 		pod.Grant = &given
 	}
 	n := cdi.Node{Ours: d.own.Owner == topology.OwnerHilbert || a.heldDevices().GPUs != 0}
+	if by, _ := d.readings.book.Of(s.UID); by.Any && pod.Grant == nil { // the kubelet brings it what it gave, the same when the container starts again
+		n.Ours = false
+	}
 	if d.last.Catalog != nil && !d.others {
 		n.All = d.last.Catalog.All()
 	}
@@ -136,7 +140,7 @@ func (a *Agent) holds(uid, address string) bool {
 			return true
 		}
 	}
-	return held.Unsettled
+	return held.Unsettled || a.holdsGiven(uid, slices.IndexFunc(slots, func(s gpu.Slot) bool { return s.Address == address }))
 }
 
 // holderUnseen reports whether a GPU's holder has a cgroup that could not be found out: then its processes cannot be told from others.

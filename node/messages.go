@@ -5,6 +5,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/gpu/given"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -78,6 +79,8 @@ type Ports struct {
 	Event func(p PodName, reason, message string)
 	// Exclusive are the CPUs that the kubelet gave to pods for themselves. It is asked in mode kubelet alone.
 	Exclusive func(ctx context.Context) (map[PodKey]topology.CPUSet, error)
+	// Given are the pods that the kubelet lists, with the devices that it gave them for device plugins.
+	Given func(ctx context.Context) ([]given.Listed, error)
 	// Checkpoint keeps what must outlast the process.
 	Checkpoint Store
 	// Lessons keeps what the laws have learned; it may be lost.

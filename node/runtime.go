@@ -177,6 +177,9 @@ func (a *Agent) admit(s *Sandbox, fixed topology.CPUSet) error {
 	if !known && p.Devices != (topology.Grant{}) && a.options.Devices != nil && !a.devices.judged {
 		return errNotLooked
 	}
+	if !known && p.Devices.GPUs != 0 && !a.devices.whose && a.manager.Devices() != nil { // the promise may be the kubelet's to keep, or ours
+		return errors.New("hilbert: " + a.devices.own.Message + "; the kubelet tries again")
+	}
 	v := a.manager.Admit(p)
 	a.notes(nameOf(s), v.Notes)
 	if v.Refused != nil {
@@ -195,6 +198,7 @@ func (a *Agent) remember(s *Sandbox) {
 	if p == nil {
 		p = &pod{containers: make(map[string]*container), since: time.Now()}
 		a.pods[s.UID] = p
+		a.devices.readings.changes++
 	}
 	p.name, p.sandbox, p.cgroup, p.bestEffort = nameOf(s), s.ID, s.Cgroup, s.BestEffort
 	p.priority = priorityOf(s.Annotations)
@@ -253,6 +257,7 @@ func (a *Agent) forget(p *pod) {
 	}
 	delete(a.sandboxes, p.sandbox)
 	delete(a.pods, p.name.UID)
+	a.devices.readings.changes++
 	a.manager.Release(p.name.UID)
 }
 

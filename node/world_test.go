@@ -17,6 +17,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/gpu/given"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -140,6 +141,8 @@ type world struct {
 	seldom, late bool
 
 	fixedErr error
+	// given is what the kubelet answers when it is asked which devices it gave; nil: there is no kubelet.
+	given func(ctx context.Context) ([]given.Listed, error)
 
 	mu        sync.Mutex
 	events    []string
@@ -228,6 +231,7 @@ func (w *world) start() {
 				w.events = append(w.events, p.Name+": "+reason+": "+message)
 			},
 			Exclusive:  func(context.Context) (map[PodKey]topology.CPUSet, error) { return w.fixed, w.fixedErr },
+			Given:      w.given,
 			Checkpoint: w.store,
 			Lessons:    w.lessons,
 			Devices:    w.numbers,

@@ -128,6 +128,28 @@ type Devices struct {
 	NICs   []NIC  `json:"nics,omitempty"`
 	// Allocations are the pods that hold GPUs or cards. It is the node's confirmation of what the Binding promised.
 	Allocations []DeviceAllocation `json:"allocations,omitempty"`
+	// Kubelet is what else is known of the devices that the kubelet gave to pods.
+	Kubelet *KubeletDevices `json:"kubelet,omitempty"`
+}
+
+// KubeletDevices is what Allocations does not say of the devices that the kubelet gave to pods.
+type KubeletDevices struct {
+	// Unread is why the kubelet does not say which it gave, and since when what is known of it is old; empty: it does say.
+	Unread string `json:"unread,omitempty"`
+	// Others are devices that are no whole GPUs and not one instance, or of which it is not known which GPU they are of. More is how many are not listed.
+	Others []KubeletDevice `json:"others,omitempty"`
+	More   int             `json:"more,omitempty"`
+}
+
+// KubeletDevice is a device that the kubelet gave to a pod.
+type KubeletDevice struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Resource is what the device plugin offers, and ID its own name for the device.
+	Resource string `json:"resource"`
+	ID       string `json:"id"`
+	// GPU is the index of the GPU that it is of; nil: it is not known.
+	GPU *int `json:"gpu,omitempty"`
 }
 
 // DevicePlace is where a device hangs: dense numbers of this node's PCIe switches, the numbers of its NUMA node and socket. nil: the firmware does
@@ -199,6 +221,8 @@ type DeviceAllocation struct {
 	NICs string `json:"nics,omitempty"`
 	// Isolation is what its part is given with; empty for whole GPUs.
 	Isolation string `json:"isolation,omitempty"`
+	// Owner is who gave the GPUs, if it was not the agent: OwnerKubelet.
+	Owner string `json:"owner,omitempty"`
 	// Moved: what was promised was gone, and this was taken instead.
 	Moved bool `json:"moved,omitempty"`
 }

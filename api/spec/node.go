@@ -200,6 +200,7 @@ const (
 	ReasonEgressFailed       = "EgressFailed"       // the ceiling of what reclaimed pods send could not be set
 	ReasonRDTFailed          = "RDTFailed"          // the caches could not be divided
 	ReasonDeviceUncertain    = "DeviceUncertain"    // a container is not made: nobody can be sure that it would get the device that its pod holds
+	ReasonDeviceUnknown      = "DeviceUnknown"      // the kubelet gave a pod a device, and it is not known which GPU that is
 	ReasonSliceUnserved      = "SliceUnserved"      // a container is not made: its pod's GPU is reached through MPS, and no daemon serves it
 	ReasonSliceOfOtherUser   = "SliceOfOtherUser"   // a container is not made: processes of another user share its pod's GPU
 	ReasonUnlabelled         = "Unlabelled"

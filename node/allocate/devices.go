@@ -23,29 +23,51 @@ func (devices) reconcile()   {}
 
 func (devices) place(p *pod, out *Placement) { out.Devices, out.Unsettled = p.devices, p.unsettled }
 
-// SetDevices says what there is; nil: it is not known, and nothing is given by us. What pods hold they keep.
-func (m *Manager) SetDevices(d *topology.Devices) {
-	m.devices = d
+// SetDevices says what there is; nil: it is not known, and nothing is given by us. What pods hold they keep. whose: it is known who gives the GPUs out.
+func (m *Manager) SetDevices(d *topology.Devices, whose bool) {
+	m.devices, m.whose = d, whose
 	for _, p := range m.pods {
-		if p.unsettled && d != nil {
+		if p.unsettled {
 			m.adoptDevices(p)
 		}
 	}
 }
 
-// adoptDevices gives a pod that runs already what it was promised, whatever fits: as soon as it is known whose the devices are.
-func (m *Manager) adoptDevices(p *pod) {
-	if p.unsettled = m.devices == nil; p.unsettled {
-		return
-	}
-	p.devices = m.ours(p.Devices)
-	m.devices.Complete(&p.devices)
+// Given is what the kubelet gave a pod of the GPUs, for a device plugin.
+type Given struct {
+	// Any: some, whichever they are.
+	Any bool
+	// Grant is those that are known, and that a grant can say.
+	Grant topology.Grant
 }
+
+// SetGiven says what the kubelet gave to the pods that it lists, by UID; nil: there is no kubelet to ask. It is charged beside what we gave.
+func (m *Manager) SetGiven(given map[string]Given) { m.given = given }
+
+// adoptDevices gives a pod that runs already what it was promised, whatever fits: as soon as it is known that it was ours to give. If whole GPUs of a device
+// plugin were taken for ours, the plugin would seem to sell what we gave, and nobody could give out any.
+func (m *Manager) adoptDevices(p *pod) {
+	given, listed := m.given[p.UID]
+	whole := p.Devices.GPUs != 0 && p.Devices.Milli == topology.FullGPU // else no plugin can have given it
+	plugin := whole && (given.Any || m.whose && m.devices != nil && m.devices.Owner == topology.OwnerKubelet)
+	p.unsettled = m.devices == nil || whole && !plugin && (!m.whose || m.given != nil && !listed)
+	switch {
+	case m.devices == nil:
+	case p.unsettled, plugin:
+		p.devices = cardsOf(p.Devices)
+	default:
+		p.devices = p.Devices
+		m.devices.Complete(&p.devices)
+	}
+}
+
+// cardsOf is the part of a grant that is of network cards.
+func cardsOf(g topology.Grant) topology.Grant { return topology.Grant{NICs: g.NICs, NIC: g.NIC} }
 
 // ours is the part of a promise that is ours to give: a device plugin gives whole GPUs, by its own numbers.
 func (m *Manager) ours(g topology.Grant) topology.Grant {
 	if g.GPUs != 0 && m.devices.Owner == topology.OwnerKubelet && g.Milli == topology.FullGPU {
-		return topology.Grant{NICs: g.NICs, NIC: g.NIC}
+		return cardsOf(g)
 	}
 	return g
 }
@@ -76,15 +98,18 @@ func (m *Manager) Devices() *topology.Devices {
 // HeldDevices is what one pod has of GPUs and network cards.
 type HeldDevices struct {
 	UID, Namespace, Name string
-	Grant                topology.Grant // without zones
+	Grant                topology.Grant // that we gave, without zones
 	Moved                bool
+	Given                topology.Grant // GPUs that the kubelet gave, as of SetGiven
 }
 
 // HeldDevices lists the pods that have some, by UID.
 func (m *Manager) HeldDevices() (out []HeldDevices) {
 	for _, uid := range m.Pods() {
-		if p := m.pods[uid]; p.devices.GPUs|p.devices.NICs != 0 {
-			out = append(out, HeldDevices{UID: uid, Namespace: p.Namespace, Name: p.Name, Grant: p.devices, Moved: p.devicesMoved})
+		p, given := m.pods[uid], m.given[uid].Grant
+		m.devices.Complete(&given)
+		if p.devices.GPUs|p.devices.NICs|given.GPUs != 0 {
+			out = append(out, HeldDevices{UID: uid, Namespace: p.Namespace, Name: p.Name, Grant: p.devices, Moved: p.devicesMoved, Given: given})
 		}
 	}
 	return out
@@ -95,9 +120,11 @@ func (m *Manager) view(zones *topology.ZoneShape, free *topology.ZoneFree) topol
 	shape := topology.Shape{Devices: m.Devices()}
 	compute, rest := topology.NewFree(shape), topology.NewDeviceFree(shape.Devices)
 	v := topology.View{Shape: &shape, Free: &compute, Devices: &rest}
-	for _, p := range m.pods {
-		if g := p.devices; g.GPUs>>len(shape.Devices.GPU) == 0 && g.NICs>>len(shape.Devices.NIC) == 0 {
-			v.Commit(&g)
+	for _, h := range m.HeldDevices() {
+		for _, g := range []topology.Grant{h.Grant, h.Given} {
+			if g.GPUs>>len(shape.Devices.GPU) == 0 && g.NICs>>len(shape.Devices.NIC) == 0 {
+				v.Commit(&g)
+			}
 		}
 	}
 	v.Zones, v.ZoneFree = zones, free

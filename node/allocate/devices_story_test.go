@@ -12,7 +12,7 @@ import (
 )
 
 // devices says what there is, and prints what is left: a line for each GPU and card, "gpu zone=0 memory=40960 [soft] [closed] [instances=2]" or "nic
-// zone=0 bandwidth=25000 [rdma] [closed]"; owner=… and close=… (GPU indices to be closed by us), open=….
+// zone=0 bandwidth=25000 [rdma] [closed]"; owner=…, unknown (whose they are), and close=… (GPU indices to be closed by us), open=….
 func (s *story) devices(t *testing.T, d *datadriven.TestData) string {
 	out := &topology.Devices{Owner: topology.OwnerHilbert}
 	for line := range strings.Lines(d.Input) {
@@ -56,10 +56,28 @@ func (s *story) devices(t *testing.T, d *datadriven.TestData) string {
 		out.Owner = owner
 	}
 	if d.Input != "" {
-		s.m.SetDevices(out)
+		s.m.SetDevices(out, !slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == "unknown" }))
 	}
 	s.m.CloseDevices(uint16(number(d, "close", 0)), 0)
 	s.m.OpenDevices(uint16(number(d, "open", 0)), 0)
+	return s.heldDevices(t)
+}
+
+// given says what the kubelet gave: a line for each pod that it lists, "a" for nothing, "a 0,1", "a 1:mig-0", "a ?" for what is not known which.
+func (s *story) given(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	given := make(map[string]Given)
+	for line := range strings.Lines(d.Input) {
+		uid, text, some := strings.Cut(strings.TrimSpace(line), " ")
+		var g topology.Grant
+		if some && text != "?" {
+			if err := g.ParseGPUs(text, nil); err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+		}
+		given[uid] = Given{Any: some, Grant: g}
+	}
+	s.m.SetGiven(given)
 	return s.heldDevices(t)
 }
 
@@ -67,7 +85,14 @@ func (s *story) heldDevices(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	for _, h := range s.m.HeldDevices() {
-		fmt.Fprintf(&b, "%s holds %s", h.Name, deviceText(&h.Grant))
+		var held []string
+		if h.Grant.GPUs|h.Grant.NICs != 0 {
+			held = append(held, deviceText(&h.Grant))
+		}
+		if h.Given.GPUs != 0 {
+			held = append(held, "of the kubelet GPUs "+h.Given.GPUText())
+		}
+		b.WriteString(h.Name + " holds " + strings.Join(held, " and "))
 		if h.Moved {
 			b.WriteString(", moved")
 		}

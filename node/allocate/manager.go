@@ -91,6 +91,8 @@ type Manager struct {
 	closed    map[int]Note
 	counts    Counts
 	devices   *topology.Devices // as of SetDevices; nil: not known
+	whose     bool              // it is known who gives the GPUs out
+	given     map[string]Given  // as of SetGiven, by UID; nil: nobody can be asked
 	// shutGPUs and shutNICs are as of CloseDevices.
 	shutGPUs, shutNICs uint16
 }
@@ -103,7 +105,7 @@ type pod struct {
 	// devices is what it holds of GPUs and network cards, without zones.
 	devices      topology.Grant
 	devicesMoved bool
-	unsettled    bool // it runs with a promise, and it is not known yet whose the devices are
+	unsettled    bool // it runs with a promise, and it is not known yet whether that was ours to give
 }
 
 // New returns the Manager of a machine without pods. The error names what cannot be of the machine or the parameters.

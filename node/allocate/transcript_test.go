@@ -72,6 +72,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return s.verdict(s.m.Admit(podOf(t, d)))
 	case "devices":
 		return s.devices(t, d)
+	case "given":
+		return s.given(t, d)
 	case "confirm":
 		return s.verdict(s.m.Confirm(uid))
 	case "resize":

@@ -49,6 +49,8 @@ type Evidence struct {
 	Ready bool
 	// Held: pods hold GPUs that we gave.
 	Held bool
+	// Untold is why pods could hold GPUs of the kubelet's of which nobody knows; empty: none can.
+	Untold string
 }
 
 // OwnerReason is why somebody owns the GPUs.
@@ -82,6 +84,9 @@ type Ownership struct {
 // DecideOwner says who gives the GPUs out. When in doubt it is not us: two who sell one GPU is worse than nobody.
 func DecideOwner(p *Params, e *Evidence) Ownership {
 	own := decideOwner(p, e)
+	if own.Owner == topology.OwnerHilbert && e.Untold != "" {
+		own = Ownership{Owner: topology.OwnerNone, Reason: OwnUnknown, Message: e.Untold}
+	}
 	if e.Held && own.Owner != topology.OwnerHilbert && (offered(e) > 0 || e.Slices > 0) {
 		own.Contested, own.Reason = true, OwnContested
 		own.Message += "; pods hold GPUs that we gave: evict them, or remove the other one"
@@ -150,6 +155,9 @@ func offered(e *Evidence) (total int64) {
 	}
 	return total
 }
+
+// Offers reports whether somebody else offers GPUs.
+func Offers(e *Evidence) bool { return offered(e) > 0 || e.Slices > 0 }
 
 // names renders what node.status has: "nvidia.com/gpu 8".
 func names(e *Evidence) string {

@@ -49,6 +49,9 @@ func TestOwner(t *testing.T) {
 		{"a plugin may come", gpu.SettingAuto, func(e *gpu.Evidence) { e.Quiet = 299 }, topology.OwnerNone, gpu.OwnSettling, "299 of 300 s"},
 		{"held, after a restart", gpu.SettingAuto, func(e *gpu.Evidence) { e.Quiet, e.Ready, e.Held = 0, false, true }, topology.OwnerHilbert, gpu.OwnNobodyOffers, "pods hold"},
 		{"held, and a plugin came", gpu.SettingHilbert, func(e *gpu.Evidence) { offers("nvidia.com/gpu", 8)(e); e.Held = true }, topology.OwnerKubelet, gpu.OwnContested, "evict them"},
+		{"who holds GPUs of the kubelet's is not known", gpu.SettingHilbert, func(e *gpu.Evidence) { e.Untold = "not said" }, topology.OwnerNone, gpu.OwnUnknown, "not said"},
+		{"nor while pods hold ours", gpu.SettingAuto, func(e *gpu.Evidence) { e.Untold, e.Held = "not said", true }, topology.OwnerNone, gpu.OwnUnknown, "not said"},
+		{"a plugin, and it is not known", gpu.SettingAuto, func(e *gpu.Evidence) { offers("nvidia.com/gpu", 8)(e); e.Untold = "not said" }, topology.OwnerKubelet, gpu.OwnPlugin, ""},
 		{"a setting that there is not", "plugin", nil, topology.OwnerNone, gpu.OwnSettings, `"plugin": want auto, hilbert or kubelet`},
 	} {
 		p, e := gpu.Defaults(), free()
@@ -72,6 +75,7 @@ func TestNeverSoldTwice(t *testing.T) {
 			NodeKnown: rapid.Bool().Draw(r, "node"), SlicesKnown: rapid.Bool().Draw(r, "slicesKnown"), Slices: rapid.IntRange(0, 2).Draw(r, "slices"),
 			Quiet: rapid.IntRange(0, 600).Draw(r, "quiet"), GPUs: rapid.IntRange(0, 2).Draw(r, "gpus"), Ready: rapid.Bool().Draw(r, "ready"),
 			Held: rapid.Bool().Draw(r, "held"), NoneHere: rapid.Bool().Draw(r, "noneHere"),
+			Untold: rapid.SampledFrom([]string{"", "not said"}).Draw(r, "untold"),
 			Offered: rapid.MapOf(rapid.SampledFrom([]string{"cpu", "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/x"}),
 				rapid.Int64Range(0, 2)).Draw(r, "offered"),
 		}
@@ -82,7 +86,7 @@ func TestNeverSoldTwice(t *testing.T) {
 		switch own := gpu.DecideOwner(&p, &e); {
 		case own.Message == "" || own.Reason == "":
 			r.Fatalf("no reason: %+v", own)
-		case own.Owner == topology.OwnerHilbert && (others || e.Slices > 0 || !e.NodeKnown || !e.SlicesKnown || e.GPUs == 0):
+		case own.Owner == topology.OwnerHilbert && (others || e.Slices > 0 || !e.NodeKnown || !e.SlicesKnown || e.GPUs == 0 || e.Untold != ""):
 			r.Fatalf("%+v gives %+v", e, own)
 		case own.Owner == topology.OwnerKubelet && e.Slices > 0:
 			r.Fatalf("%+v gives %+v", e, own)

@@ -2,10 +2,12 @@ package report
 
 import (
 	"cmp"
+	"math"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/gpu"
+	"hilbert.dev/hilbert/node/gpu/given"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -15,6 +17,9 @@ const (
 	maxModel     = 128
 	maxName      = 63
 	maxFunctions = 4096
+	maxOthers    = 64
+	maxResource  = 317
+	maxDeviceID  = 128
 )
 
 // Devices lays out what there is of GPUs and network cards, and who holds what of them. view has the words for GPUs that are closed, by the same index.
@@ -35,14 +40,31 @@ func Devices(m *topology.Machine, d *topology.Devices, view *gpu.View, held []al
 		out.NICs = append(out.NICs, said)
 	}
 	for i := range held[:min(len(held), maxHeld)] {
-		h := &held[i]
-		a := spec.DeviceAllocation{
-			Namespace: h.Namespace, Name: h.Name, UID: h.UID, GPUs: h.Grant.GPUText(), NICs: h.Grant.NICText(), Moved: h.Moved,
-			Isolation: h.Grant.Isolation.String(),
+		h, gpus := &held[i], &held[i].Grant
+		a := spec.DeviceAllocation{Namespace: h.Namespace, Name: h.Name, UID: h.UID, NICs: h.Grant.NICText(), Moved: h.Moved}
+		if gpus.GPUs == 0 && h.Given.GPUs != 0 {
+			gpus, a.Owner = &h.Given, spec.OwnerKubelet
 		}
-		if h.Grant.GPUs>>len(d.GPU) == 0 && h.Grant.NICs>>len(d.NIC) == 0 { // else the report could not be read
+		a.GPUs, a.Isolation = gpus.GPUText(), gpus.Isolation.String()
+		if gpus.GPUs>>len(d.GPU) == 0 && h.Grant.NICs>>len(d.NIC) == 0 { // else the report could not be read
 			out.Allocations = append(out.Allocations, a)
 		}
+	}
+	return out
+}
+
+// Kubelet lays out what else is known of the kubelet's devices: why it does not say which it gave, and those that no allocation says. nil: nothing.
+func Kubelet(unread string, rest []given.Rest) *spec.KubeletDevices {
+	if unread == "" && len(rest) == 0 {
+		return nil
+	}
+	out := &spec.KubeletDevices{Unread: cut(unread, maxMessage), More: min(max(len(rest)-maxOthers, 0), math.MaxUint16)}
+	for _, r := range rest[:min(len(rest), maxOthers)] {
+		said := spec.KubeletDevice{Namespace: r.Namespace, Name: r.Name, Resource: cut(r.Resource, maxResource), ID: cut(r.ID, maxDeviceID)}
+		if r.GPU >= 0 {
+			said.GPU = new(r.GPU)
+		}
+		out.Others = append(out.Others, said)
 	}
 	return out
 }

@@ -53,6 +53,15 @@ func copyDevices(d *spec.Devices) *spec.Devices {
 	for i := range out.NICs {
 		out.NICs[i].DevicePlace = copyPlace(out.NICs[i].DevicePlace)
 	}
+	if d.Kubelet != nil {
+		out.Kubelet = new(*d.Kubelet)
+		out.Kubelet.Others = slices.Clone(d.Kubelet.Others)
+		for i := range out.Kubelet.Others {
+			if g := &out.Kubelet.Others[i].GPU; *g != nil {
+				*g = new(**g)
+			}
+		}
+	}
 	return out
 }
 
