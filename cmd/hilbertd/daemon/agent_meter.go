@@ -20,6 +20,8 @@ var (
 	agentPromises    = agentDesc("promises_total", "Dedicated pods admitted or refused, by what became of what they were promised: kept, moved, broken, forged, foreign (none was made).", "outcome")
 	agentDevices     = agentDesc("device_promises_total", "Pods with promised GPUs or network cards, by what became of the promise: kept, moved, broken.", "outcome")
 	agentWithheld    = agentDesc("containers_withheld_total", "Times that a container was not made because what its pod holds of GPUs or cards could not be put into it, by reason.", "reason")
+	agentBooks       = agentDesc("kubelet_device_readings_total", "Questions to the kubelet which devices it gave to pods, by outcome.", "outcome")
+	agentGiven       = agentDesc("kubelet_devices", "NVIDIA's devices that the kubelet gave to pods, by whether it is known which GPU each is: found, unknown.", "state")
 	agentRefused     = agentDesc("pods_refused_total", "Pods that could not run here, by reason.", "reason")
 	agentNotes       = agentDesc("notes_total", "What was to be told of pods and of the node, by reason.", "reason")
 	agentWrites      = agentDesc("knob_writes_total", "Values that were written to the kernel.")
@@ -45,7 +47,7 @@ var (
 	agentLimit       = agentDesc("queue_limit", "Bound of hilbert_agent_queue_depth.")
 	agentResponsive  = agentDesc("loop_responsive", "1 if the loop answered this scrape; else everything else is missing.")
 	agentCollections = []*prometheus.Desc{
-		agentPromises, agentDevices, agentWithheld, agentRefused, agentNotes, agentWrites, agentReverted, agentKnobRefused, agentEnforce, agentKnobs, agentUpdates, agentConnected,
+		agentPromises, agentDevices, agentWithheld, agentBooks, agentGiven, agentRefused, agentNotes, agentWrites, agentReverted, agentKnobRefused, agentEnforce, agentKnobs, agentUpdates, agentConnected,
 		agentConnections, agentUnsettled, agentCheckpoints, agentReports, agentEvictions, agentTicks, agentPods, agentContainers, agentReady,
 		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving, agentBuried,
 	}
@@ -60,8 +62,8 @@ func (agentMeter) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m agentMeter) Collect(out chan<- prometheus.Metric) {
-	gauge := func(desc *prometheus.Desc, value float64) {
-		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	var s node.State
 	if !m.agent.Ask(scrapeTimeout, func(a *node.Agent) { s = a.State() }) {
@@ -76,6 +78,8 @@ func (m agentMeter) Collect(out chan<- prometheus.Metric) {
 	gauge(agentLimit, node.MaxMessages)
 	gauge(agentConnected, oneIf(s.Connected))
 	gauge(agentReady, oneIf(s.Ready))
+	gauge(agentGiven, float64(s.GivenFound), "found")
+	gauge(agentGiven, float64(s.GivenUnknown), "unknown")
 	collectAgentCounts(out, &s)
 	collectLending(out, &s)
 }
@@ -120,6 +124,7 @@ func collectAgentCounts(out chan<- prometheus.Metric, s *node.State) {
 	count(agentConnections, s.Connections)
 	count(agentUnsettled, s.Unsettled)
 	outcomes(agentCheckpoints, s.Checkpoints, s.CheckpointErrors)
+	outcomes(agentBooks, s.GivenRead, s.GivenUnread)
 	outcomes(agentReports, s.Reports, s.ReportsFailed)
 	outcomes(agentEvictions, s.Evictions, s.EvictionsFailed)
 	count(agentTicks, s.Ticks)

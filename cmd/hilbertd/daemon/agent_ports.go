@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/gpu"
+	"hilbert.dev/hilbert/node/gpu/given"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -25,12 +26,20 @@ type agentAPI struct {
 	offers func(ctx context.Context) (gpu.Evidence, error)
 }
 
-// maxKubeletWait bounds a question to the kubelet.
-const maxKubeletWait = time.Second
+// maxKubeletWait bounds a question to the kubelet that a pod waits for, and maxBooksWait one that nobody does.
+const (
+	maxKubeletWait = time.Second
+	maxBooksWait   = 5 * time.Second
+)
+
+// podResources is the kubelet's word for what it gave to pods.
+func podResources(kubeletDirectory string, wait time.Duration) *kube.PodResources {
+	return kube.NewPodResources(filepath.Join(kubeletDirectory, "pod-resources", "kubelet.sock"), wait)
+}
 
 // exclusiveCPUs asks the kubelet what it gave to whom.
 func exclusiveCPUs(kubeletDirectory string) func(context.Context) (map[node.PodKey]topology.CPUSet, error) {
-	resources := kube.NewPodResources(filepath.Join(kubeletDirectory, "pod-resources", "kubelet.sock"), maxKubeletWait)
+	resources := podResources(kubeletDirectory, maxKubeletWait)
 	return func(ctx context.Context) (map[node.PodKey]topology.CPUSet, error) {
 		pods, err := resources.List(ctx)
 		if err != nil {
@@ -39,6 +48,26 @@ func exclusiveCPUs(kubeletDirectory string) func(context.Context) (map[node.PodK
 		out := make(map[node.PodKey]topology.CPUSet, len(pods))
 		for i := range pods {
 			out[node.PodKey{Namespace: pods[i].Namespace, Name: pods[i].Name}] = pods[i].CPUs
+		}
+		return out, nil
+	}
+}
+
+// givenDevices asks the kubelet which devices it gave to pods for device plugins.
+func givenDevices(kubeletDirectory string) func(context.Context) ([]given.Listed, error) {
+	resources := podResources(kubeletDirectory, maxBooksWait)
+	return func(ctx context.Context) ([]given.Listed, error) {
+		pods, err := resources.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]given.Listed, len(pods))
+		for i := range pods {
+			p := &pods[i]
+			out[i] = given.Listed{Namespace: p.Namespace, Name: p.Name}
+			for _, d := range p.Devices {
+				out[i].Devices = append(out[i].Devices, given.Device(d))
+			}
 		}
 		return out, nil
 	}
