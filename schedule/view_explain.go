@@ -26,7 +26,9 @@ type Answer struct {
 
 	Node string `json:"node,omitempty"`
 	GPUs string `json:"gpus,omitempty"` // indices; of a slice or an instance as the Binding's annotation has it
-	NICs string `json:"nics,omitempty"` // of network cards, as the Binding's annotation has them
+	// GPUsOf says who chose them, and what is known of that, where it was not the scheduler.
+	GPUsOf string `json:"gpusOf,omitempty"`
+	NICs   string `json:"nics,omitempty"` // of network cards, as the Binding's annotation has them
 	// Zones is what it holds of its node's zones, if it asks for any or holds some.
 	Zones *PodZones `json:"zones,omitempty"`
 	// Unit is the PodGroup that the pod names, in its namespace; what is in the gang's way ExplainUnit says.
@@ -141,10 +143,26 @@ func (d *Dump) Explain(namespace, name string) (*Answer, error) {
 	if g.Memory > 0 || g.Instance > 0 {
 		a.GPUs = g.GPUText()
 	}
+	if slot := store.Slot(f.Node); slot != cluster.NoSlot && g.GPUs != 0 {
+		a.ofKubelet(store.Report(slot), f.UID)
+	}
 	if !f.Ours || r.Phase == cluster.Finished || r.Phase == cluster.Pending && f.Deleting {
 		return a, nil
 	}
 	return a, d.judge(a, store, *f)
+}
+
+// ofKubelet says which GPUs the pod has of a kubelet that chooses them itself. What the scheduler counted with is not said: it knows how many, not which.
+func (a *Answer) ofKubelet(r *cluster.NodeReport, uid cluster.UID) {
+	if r == nil || r.Devices == nil || r.Devices.Owner != topology.OwnerKubelet {
+		return
+	}
+	a.GPUs, a.GPUsOf = "", "its GPUs are the kubelet's to choose, by number: no part, PCIe switch or NUMA node is promised; which it has was not read back yet"
+	for i := range r.HeldDevices {
+		if h := &r.HeldDevices[i]; h.UID == uid && h.Grant.GPUs != 0 {
+			a.GPUs, a.GPUsOf = h.Grant.GPUText(), "which the kubelet chose, by number: no part, PCIe switch or NUMA node was promised"
+		}
+	}
 }
 
 // find returns the pod of that name.

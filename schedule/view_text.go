@@ -62,8 +62,13 @@ func (a *Answer) standing() string {
 
 func (a *Answer) place() string {
 	var held []string
-	if a.GPUs != "" {
+	switch {
+	case a.GPUs != "" && a.GPUsOf != "":
+		held = append(held, "GPUs "+a.GPUs+", "+a.GPUsOf)
+	case a.GPUs != "":
 		held = append(held, "GPUs "+a.GPUs)
+	case a.GPUsOf != "":
+		held = append(held, a.GPUsOf)
 	}
 	if a.NICs != "" {
 		held = append(held, "network cards "+a.NICs)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,8 @@ type nodeAnswer struct {
 	// Report is the agent's; without one, Unread says why.
 	Report *spec.Colocation `json:"report,omitempty"`
 	Unread string           `json:"unread,omitempty"`
+	// Devices are the GPUs and network cards that it tells of.
+	Devices *spec.Devices `json:"devices,omitempty"`
 	// Conditions are those that are not as they should be.
 	Conditions []string `json:"conditions,omitempty"`
 
@@ -58,7 +61,7 @@ func (w *whom) explainNode(cmd *cobra.Command, name string) (*nodeAnswer, error)
 
 // reported takes in the agent's own words.
 func (a *nodeAnswer) reported(c *v1alpha1.CustomNodeResource, now time.Time) {
-	a.Report = c.Status.Colocation
+	a.Report, a.Devices = c.Status.Colocation, c.Status.Devices
 	if at := c.Status.ObservedAt.Time; !at.IsZero() {
 		a.ObservedAt, a.age = &at, max(now.Sub(at), 0)
 	}
@@ -90,10 +93,36 @@ func (a *nodeAnswer) WriteText(w io.Writer) error {
 			return err
 		}
 	}
-	if a.Report == nil {
-		return nil
+	if err := a.writeGPUs(w); err != nil || a.Report == nil {
+		return err
 	}
 	return a.writeReport(w)
+}
+
+// writeGPUs says whose the GPUs are, what of them is not promised for that, and who has which. hilbert top gpus draws how much.
+func (a *nodeAnswer) writeGPUs(w io.Writer) error {
+	d := a.Devices
+	if d == nil || len(d.GPUs) == 0 {
+		return nil
+	}
+	lines := []string{fmt.Sprintf("GPUs: %d, owner %s: %s.", len(d.GPUs), d.Owner, orDash(d.Reason))}
+	if d.Owner == spec.OwnerKubelet {
+		lines = append(lines, "The kubelet gives them out for a device plugin, whole and by number, and chooses which: no part of one, no PCIe switch and no NUMA node is promised.")
+	}
+	for _, note := range kubeletNotes(d.Kubelet) {
+		lines = append(lines, "Of the kubelet's devices: "+note+".")
+	}
+	for i := range d.Allocations {
+		if h := &d.Allocations[i]; h.GPUs != "" {
+			text := fmt.Sprintf("%s/%s has GPUs %s", h.Namespace, h.Name, h.GPUs)
+			if h.Owner != "" {
+				text += ", given by the " + h.Owner
+			}
+			lines = append(lines, text+".")
+		}
+	}
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
 }
 
 // writeReport draws a line for each NUMA node, with what bounds its headroom.

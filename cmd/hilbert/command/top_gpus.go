@@ -90,8 +90,11 @@ type gpuNode struct {
 	Problem string `json:"problem,omitempty"`
 	// Notes are why some of them give nothing.
 	Notes []string `json:"notes,omitempty"`
-	GPUs  []gpuRow `json:"gpus,omitempty"`
-	NICs  []nicRow `json:"nics,omitempty"`
+	// Kubelet is what else is known of devices that the kubelet gave to pods.
+	Kubelet *spec.KubeletDevices `json:"kubelet,omitempty"`
+
+	GPUs []gpuRow `json:"gpus,omitempty"`
+	NICs []nicRow `json:"nics,omitempty"`
 }
 
 type gpuRow struct {
@@ -142,6 +145,10 @@ type deviceHolder struct {
 	BandwidthMbit int64 `json:"bandwidthMbit,omitempty"`
 	Function      bool  `json:"function,omitempty"`
 	Moved         bool  `json:"moved,omitempty"`
+	// Owner is who gave a GPU, if it was not the agent.
+	Owner string `json:"owner,omitempty"`
+	// Device is what a device plugin calls something that is no whole GPU and not one instance.
+	Device string `json:"device,omitempty"`
 }
 
 // gpuModel is what is left of a model.
@@ -183,7 +190,7 @@ func (v *gpusView) add(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter
 		v.keep(&node)
 		return
 	}
-	node.Notes = parsed.Notes
+	node.Notes, node.Kubelet = parsed.Notes, said.Kubelet
 	d := parsed.Devices
 	if node.Stale && d.Owner != topology.OwnerKubelet {
 		stale := *d
@@ -194,7 +201,7 @@ func (v *gpusView) add(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter
 	for i := range parsed.Held {
 		left.view.Commit(&parsed.Held[i].Grant)
 	}
-	v.rest.Add(&left.view)
+	left.giveParts(said.Kubelet)
 	holders := holdersOf(said, d)
 	for i := range said.GPUs {
 		if g := &said.GPUs[i]; v.wants(g.Model) {
@@ -206,6 +213,8 @@ func (v *gpusView) add(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter
 	}
 	slices.SortFunc(node.GPUs, func(a, b gpuRow) int { return cmp.Compare(a.Index, b.Index) })
 	slices.SortFunc(node.NICs, func(a, b nicRow) int { return cmp.Compare(a.Index, b.Index) })
+	left.giveUnknown(said.Kubelet) // which GPUs they are is not known, so no line has them
+	v.rest.Add(&left.view)
 	v.keep(&node)
 }
 
@@ -256,6 +265,46 @@ func newDevicesLeft(d *topology.Devices) *devicesLeft {
 	return l
 }
 
+// giveParts charges GPUs of which the kubelet gave what no allocation says: they are not idle.
+func (l *devicesLeft) giveParts(k *spec.KubeletDevices) {
+	for i := range othersOf(k) {
+		if gpu := k.Others[i].GPU; gpu != nil && *gpu >= 0 && *gpu < len(l.shape.Devices.GPU) && l.view.Rest(*gpu).Whole {
+			l.view.Commit(&topology.Grant{GPUs: 1 << *gpu, Milli: topology.FullGPU})
+		}
+	}
+}
+
+// giveUnknown charges as many idle GPUs as the kubelet gave devices of which it is not known which they are.
+func (l *devicesLeft) giveUnknown(k *spec.KubeletDevices) {
+	unknown := unknownOf(k)
+	for i := len(l.shape.Devices.GPU) - 1; i >= 0 && unknown > 0; i-- {
+		if l.view.Rest(i).Whole {
+			l.view.Commit(&topology.Grant{GPUs: 1 << i, Milli: topology.FullGPU})
+			unknown--
+		}
+	}
+}
+
+func othersOf(k *spec.KubeletDevices) []spec.KubeletDevice {
+	if k == nil {
+		return nil
+	}
+	return k.Others
+}
+
+// unknownOf is how many devices the kubelet gave of which it is not known which they are.
+func unknownOf(k *spec.KubeletDevices) (n int) {
+	for _, o := range othersOf(k) {
+		if o.GPU == nil {
+			n++
+		}
+	}
+	if k != nil {
+		n += max(k.More, 0)
+	}
+	return n
+}
+
 func (l *devicesLeft) gpu(said *spec.GPU, holders []deviceHolder) gpuRow {
 	rest := l.view.Rest(said.Index)
 	row := gpuRow{
@@ -303,7 +352,9 @@ func holdersOf(said *spec.Devices, d *topology.Devices) *deviceHolders {
 			d.Complete(&g)
 			for index := range topology.MaxGPUs {
 				if g.GPUs&(1<<index) != 0 {
-					h.gpus[index] = append(h.gpus[index], pod.withGPU(&g, &d.GPU[index]))
+					holder := pod.withGPU(&g, &d.GPU[index])
+					holder.Owner = a.Owner
+					h.gpus[index] = append(h.gpus[index], holder)
 				}
 			}
 		}
@@ -315,6 +366,11 @@ func holdersOf(said *spec.Devices, d *topology.Devices) *deviceHolders {
 					h.nics[index] = append(h.nics[index], card)
 				}
 			}
+		}
+	}
+	for _, o := range othersOf(said.Kubelet) {
+		if o.GPU != nil && *o.GPU >= 0 && *o.GPU < len(d.GPU) {
+			h.gpus[*o.GPU] = append(h.gpus[*o.GPU], deviceHolder{Namespace: o.Namespace, Name: o.Name, Owner: spec.OwnerKubelet, Device: o.Resource + " " + o.ID})
 		}
 	}
 	return h

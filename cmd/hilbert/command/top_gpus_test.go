@@ -74,6 +74,20 @@ status:
 ---
 metadata: {name: n6}
 status: {observedAt: "2026-01-01T12:00:00Z", mode: agent}
+---
+metadata: {name: n7}
+status:
+  observedAt: "2026-01-01T12:00:00Z"
+  devices:
+    owner: kubelet
+    reason: 'DevicePlugin: node.status offers nvidia.com/gpu 4'
+    gpus: [{index: 0, model: V100, memoryMiB: 16384}, {index: 1, model: V100, memoryMiB: 16384}, {index: 2, model: V100, memoryMiB: 16384}, {index: 3, model: V100, memoryMiB: 16384}]
+    allocations: [{namespace: ml, name: train, uid: u7, gpus: "2", owner: kubelet}]
+    kubelet:
+      unread: 'as of 2026-01-01T11:50:00Z: no answer'
+      others:
+        - {namespace: ml, name: who, resource: nvidia.com/gpu, id: tegra}
+        - {namespace: ml, name: two, resource: nvidia.com/mig-1g.5gb, id: MIG-x, gpu: 0}
 `
 
 func topGPUs(t *testing.T, model string, limit int) *gpusView {
@@ -105,11 +119,16 @@ n3    none     0s         -     -       GPU 0 T4      ##########  0%         ###
 n4    kubelet  0s         -     -       GPU 0 T4      ##########  0%         ##########  0Mi     15Gi       ml/old
                                         GPU 1 T4      ..........  100%       ..........  15Gi    15Gi       -
 n5    hilbert  0s         -     -       -                                                                     devices: the allocation of ml/lost: GPUs "7", network cards "": the report has no such device
+n7    kubelet  0s         -     -       GPU 0 V100    ..........  0%         ..........  0Mi     16Gi       ml/two nvidia.com/mig-1g.5gb MIG-x             DevicePlugin: node.status offers nvidia.com/gpu 4; what the kubelet gave is not read: as of 2026-01-01T11:50:00Z: no answer; held, and not known which: ml/who nvidia.com/gpu "tegra"
+                                        GPU 1 V100    ..........  100%       ..........  16Gi    16Gi       -
+                                        GPU 2 V100    ##########  0%         ##########  0Mi     16Gi       ml/train
+                                        GPU 3 V100    ..........  100%       ..........  16Gi    16Gi       -
 Not counted, because what they say of their devices cannot be read: 1 nodes.
 
 MODEL  GPUS  IDLE  SHARED  DIVIDED  HELD  CLOSED  FREE  PODS OF 0.25  PODS OF 0.5  PODS OF 1  PODS OF 2  PODS OF 4  PODS OF 8
 A100   5     0     1       1        1     2       0.49  1 (29%)       0 (100%)     0 (100%)   0 (100%)   0 (100%)   0 (100%)
 T4     3     1     0       0        1     1       1     0 (100%)      0 (100%)     1 (0%)     0 (100%)   0 (100%)   0 (100%)
+V100   4     1     0       0        3     0       1     0 (100%)      0 (100%)     1 (0%)     0 (100%)   0 (100%)   0 (100%)
 
 PODS OF a size in GPUs: how many the free GPUs would hold, and (%) which share of what is free they could not use: the fragmentation.
 `
@@ -149,7 +168,7 @@ func TestTopGPUs(t *testing.T) {
 // Nothing is counted as free that the scheduler would not give, and what is said is also there as JSON.
 func TestTopGPUsJSON(t *testing.T) {
 	v := topGPUs(t, "", 1)
-	if len(v.Nodes) != 1 || v.More != 4 || v.Unread != 1 {
+	if len(v.Nodes) != 1 || v.More != 5 || v.Unread != 1 {
 		t.Errorf("%d nodes and %d more, %d unread", len(v.Nodes), v.More, v.Unread)
 	}
 	data, err := json.Marshal(v)

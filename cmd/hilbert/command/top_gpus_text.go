@@ -114,9 +114,29 @@ func (n *gpuNode) note() string {
 	case n.Problem != "":
 		return n.Problem
 	case n.Owner != spec.OwnerHilbert && n.Reason != "":
-		return n.Reason
+		return strings.Join(append([]string{n.Reason}, kubeletNotes(n.Kubelet)...), "; ")
 	}
-	return ""
+	return strings.Join(kubeletNotes(n.Kubelet), "; ")
+}
+
+// kubeletNotes is what is not known of the devices that the kubelet gave to pods.
+func kubeletNotes(k *spec.KubeletDevices) (out []string) {
+	if k == nil {
+		return nil
+	}
+	if k.Unread != "" {
+		out = append(out, "what the kubelet gave is not read: "+k.Unread)
+	}
+	var unknown []string
+	for _, o := range k.Others {
+		if o.GPU == nil {
+			unknown = append(unknown, fmt.Sprintf("%s/%s %s %q", o.Namespace, o.Name, o.Resource, o.ID))
+		}
+	}
+	if len(unknown) > 0 {
+		out = append(out, "held, and not known which: "+named(unknown))
+	}
+	return out
 }
 
 // comparePlaces puts what is not known last.
@@ -206,6 +226,9 @@ func (h *deviceHolder) pod() string { return h.Namespace + "/" + h.Name }
 
 // share is what it holds of a device, empty for all of it.
 func (h *deviceHolder) share() (text string) {
+	if h.Device != "" {
+		return " " + h.Device
+	}
 	if h.Isolation != "" {
 		text = fmt.Sprintf(" %s %s %s", percent(int32(h.Milli)), memory(h.MemoryMiB), h.Isolation)
 	}
