@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -277,4 +278,123 @@ func TestDevices(t *testing.T) {
 func (r *rig) isCard(o *v1alpha1.CustomNodeResource, number, address string) bool {
 	i, err := strconv.Atoi(number)
 	return err == nil && i < len(o.Status.Devices.NICs) && o.Status.Devices.NICs[i].Address == address
+}
+
+// TestDeviceVanishes: what pods hold outlives the agent and their containers. A GPU that is taken from the bus is closed, and its pod goes on; but no new
+// container is made with it until it is back.
+func TestDeviceVanishes(t *testing.T) {
+	long(t)
+	r := newRig(t)
+	gpus := r.standIns()
+	r.driver(gpus)
+	o := r.reported("the stand-ins", func(o *v1alpha1.CustomNodeResource) error { return sameDevices(o, gpus) })
+	whole := map[corev1.ResourceName]string{spec.ResourceGPUCore: "100"}
+	pods := r.run(r.computing("first", "1", "numa,required", whole), r.computing("second", "1", "numa,required", whole))
+	first, second := pods[0], pods[1]
+	lost := r.beside(first, gpus, o)
+	if other := r.beside(second, gpus, o); other.address == lost.address {
+		t.Fatalf("both have %s", lost.address)
+	}
+	unchanged := func(p *corev1.Pod) func() error {
+		was := r.settled([]*corev1.Pod{p})[0]
+		return func() error {
+			k, err := r.look()
+			if err == nil && k.lives(p) != was {
+				err = fmt.Errorf("was %s, is %s", was, k.lives(p))
+			}
+			return err
+		}
+	}
+	held := func(o *v1alpha1.CustomNodeResource) error {
+		return errors.Join(confirmed(o, first), confirmed(o, second))
+	}
+	stays, goesOn := unchanged(second), unchanged(first)
+	r.reported("the promises are confirmed", held)
+
+	if _, err := r.Guest.Signal(t.Context(), agentName, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually(patience, "the agent runs again and has looked at the devices", func() error {
+		if r.metric("hilbert_agent_pods") < 2 {
+			return errors.New("it does not know the pods")
+		}
+		_, err := r.ask("/readyz")
+		return err
+	})
+	r.always(2*tick, "the pods go on", func() error { return errors.Join(goesOn(), stays()) })
+	first = r.anew(first)
+	r.beside(first, gpus, o)
+	goesOn = unchanged(first)
+	r.reported("the promises are confirmed by the new agent", held)
+
+	if err := r.Guest.WriteString(t.Context(), "/sys/bus/pci/devices/"+lost.address+"/remove", "1"); err != nil {
+		t.Fatal(err)
+	}
+	r.reported("the GPU is closed", func(o *v1alpha1.CustomNodeResource) error {
+		if g := reportedGPU(o, lost); !strings.HasPrefix(g.Closed, "Vanished") {
+			return fmt.Errorf("%+v", g)
+		}
+		return errors.Join(held(o), goesOn())
+	})
+	r.always(2*tick, "the pods go on", func() error { return errors.Join(goesOn(), stays()) })
+	r.end(first)
+	r.eventually(patience, "the container that ended is not made again", func() error {
+		now, err := r.Client.CoreV1().Pods(first.Namespace).Get(t.Context(), first.Name, metav1.GetOptions{})
+		if err == nil && !strings.Contains(said(now), spec.ReasonDeviceUncertain) {
+			err = errors.New(said(now))
+		}
+		return err
+	})
+	r.told(first, spec.ReasonDeviceUncertain)
+
+	if err := r.Guest.WriteString(t.Context(), "/sys/bus/pci/rescan", "1"); err != nil {
+		t.Fatal(err)
+	}
+	gpus = r.standIns()
+	r.deviceFiles(gpus)
+	r.reported("the GPU is open again", func(o *v1alpha1.CustomNodeResource) error { return errors.Join(sameDevices(o, gpus), held(o)) })
+	first = r.awaitRunning(first)
+	if now := r.beside(first, gpus, o); now.address != lost.address {
+		t.Errorf("pod first has %s, had %s", now.address, lost.address)
+	}
+	if err := stays(); err != nil {
+		t.Error(err)
+	}
+	r.remove(first, second)
+}
+
+// end kills what a pod's container runs.
+func (r *rig) end(p *corev1.Pod) {
+	r.t.Helper()
+	pids, err := r.PIDs(r.t.Context(), p, container)
+	if err == nil {
+		err = r.Guest.SignalPID(r.t.Context(), pids[0], syscall.SIGKILL)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// anew ends a pod's container and returns the pod when it has another, which runs.
+func (r *rig) anew(p *corev1.Pod) *corev1.Pod {
+	r.t.Helper()
+	r.end(p)
+	r.eventually(patience, "pod "+p.Name+" has another container", func() error {
+		now, err := r.Client.CoreV1().Pods(p.Namespace).Get(r.t.Context(), p.Name, metav1.GetOptions{})
+		if err == nil && containerID(now) == containerID(p) {
+			err = errors.New("it has the one that was killed")
+		}
+		return err
+	})
+	return r.awaitRunning(p)
+}
+
+// said is what keeps a container of a pod from being, the pod's phase aside.
+func said(p *corev1.Pod) string {
+	for _, c := range p.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil {
+			return w.Reason + ": " + w.Message
+		}
+	}
+	return "it does not wait"
 }
