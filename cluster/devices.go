@@ -9,7 +9,8 @@ import (
 // What may be given of a node's GPUs and network cards follows from the node and from its report. Without a report that names devices it is what the node
 // says: so many GPUs. Hilbert owns them: what the report says, and of node.status nothing. The kubelet owns them: as many whole GPUs
 // as node.status says, of which it chooses itself, and the network cards of the report. Nobody owns them: network cards alone. A report that is too
-// old gives nothing: whoever would hand the devices out is silent.
+// old gives nothing: whoever would hand the devices out is silent. A report that says Hilbert, while the node offers whole GPUs by number, is older than the
+// device plugin that has come: nobody owns them until the agent has seen it.
 
 // shapeFrom is what a shape was made of.
 type shapeFrom struct {
@@ -53,6 +54,11 @@ func (f *shapeFrom) shape() topology.Shape {
 		if d.Owner != topology.OwnerKubelet {
 			copied.Owner = topology.OwnerNone
 		}
+		d = &copied
+	}
+	if d.Owner == topology.OwnerHilbert && f.gpu.GPUs > 0 && !f.gpu.Shareable {
+		copied := *d
+		copied.Owner = topology.OwnerNone
 		d = &copied
 	}
 	shape := topology.Shape{Model: f.gpu.Model, Devices: d}

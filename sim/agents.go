@@ -21,6 +21,7 @@ type agent struct {
 	gpus     topology.Shape
 	counters topology.Free
 	left     topology.DeviceFree
+	rival    rival
 	held     map[cluster.UID]topology.Grant
 	// said is what its report says now, as a list would give it.
 	said *cluster.NodeReport
@@ -35,6 +36,7 @@ func (a *model) addAgents(reports []cluster.NodeReported) {
 	for _, r := range reports {
 		ag := &agent{shape: r.Report.Zones, held: make(map[cluster.UID]topology.Grant), said: r.Report}
 		ag.equip(r.Report.Devices)
+		ag.rival = newRival(r.Report.Devices)
 		ag.headroom, ag.lent = r.Report.Headroom, r.Report.Headroom
 		ag.free = topology.NewZoneFree(&ag.shape)
 		a.nodes[a.byName[r.Node]].agent = ag
@@ -94,11 +96,18 @@ func (s *simulation) admit(i int32) {
 		return
 	}
 	ag := s.api.nodes[p.node].agent
+	if !s.kubeletAdmits(i) {
+		return
+	}
 	gpus, zones := ag.asks(s.api.requirements(p))
+	if gpus.Count() == 0 && gpus.NIC.Count == 0 && (zones.IsZero() || ag.shape.Ruler != topology.RulerAgent) {
+		return // all that it has the kubelet gave
+	}
 	v, grant := ag.view(), ag.promised(&p.grant)
 	kept := v.Fits(&gpus, &zones, &grant)
 	if s.o.Faults != nil && s.agents.IntN(permille) < s.o.Faults.AgentMoves {
 		if g, ok := ag.elsewhere(&grant, &gpus, &zones); ok {
+			ag.collide(&g)
 			ag.take(p.uid, g)
 			s.meter.faults["promise moved at will"]++
 			s.reportSoon(p.node)
@@ -121,6 +130,7 @@ func (s *simulation) admit(i int32) {
 	default:
 		s.meter.faults["promise kept"]++
 	}
+	ag.collide(&grant)
 	ag.take(p.uid, grant)
 	s.reportSoon(p.node)
 }
@@ -131,7 +141,15 @@ func (s *simulation) ends(i int32) {
 	if p.node == nowhere {
 		return
 	}
-	if ag := s.api.nodes[p.node].agent; ag != nil && (ag.drop(p.uid) || s.api.requirements(p).Reclaimed) {
+	ag := s.api.nodes[p.node].agent
+	if ag == nil {
+		return
+	}
+	freed := ag.drop(p.uid)
+	if ag.forget(p.uid) || freed && ag.contested() {
+		s.lookSoon(p.node, ownerLook)
+	}
+	if freed || s.api.requirements(p).Reclaimed {
 		s.reportSoon(p.node)
 	}
 }
@@ -150,6 +168,7 @@ func (s *simulation) reports(node int32) {
 	if ag.silent {
 		return
 	}
+	ag.readBack()
 	r := &cluster.NodeReport{Zones: ag.shape, Devices: ag.gpus.Devices}
 	for _, uid := range slices.Sorted(maps.Keys(ag.held)) {
 		g := ag.held[uid]
@@ -160,14 +179,19 @@ func (s *simulation) reports(node int32) {
 			r.HeldDevices = append(r.HeldDevices, cluster.HeldDevices{UID: uid, Grant: g})
 		}
 	}
+	ag.rival.dialect.spoil(r)
 	s.lending(&s.api.nodes[node], r)
 	s.say(node, r)
 }
 
 func (s *simulation) say(node int32, r *cluster.NodeReport) {
 	n := &s.api.nodes[node]
+	turned := ownerSaid(n.agent.said) != ownerSaid(r)
 	n.agent.said = r
 	s.api.revision++
+	if turned {
+		n.agent.rival.turned = s.api.revision
+	}
 	s.tell(watchReports, cluster.NodeReported{Node: n.object.Name, Report: r})
 }
 
@@ -192,6 +216,9 @@ func (s *simulation) silence() {
 		stale.Zones.Ruler, stale.Why, stale.Wishes = topology.RulerNone, cluster.ReportStale, nil
 		if stale.Headroom.State != cluster.HeadroomUnsaid {
 			stale.Headroom.State = cluster.HeadroomStale
+		}
+		if ownerSaid(&stale) == kubeletOwns && s.agents.IntN(2) == 0 {
+			stale.Devices = nil // as the shell tells it: the kubelet counts, and says so itself
 		}
 		s.say(node, &stale)
 		s.agenda.add(event{at: s.now + 1 + s.agents.Int64N(absence), kind: evAgentBack, arg: node})
@@ -228,6 +255,9 @@ func (s *simulation) agentBack(node int32) {
 	}
 	ag.drop(stranger)
 	ag.reopen()
+	if ag.rival.recover() {
+		s.countGPUs(node)
+	}
 	s.reportSoon(node)
 }
 
@@ -238,7 +268,7 @@ func (s *simulation) checkAgents(atRest bool) {
 		if n.agent == nil {
 			continue
 		}
-		if why := soldTwice(n.agent.gpus.Devices, slices.Collect(maps.Values(n.agent.held))); why != "" {
+		if why := soldTwice(n.agent.gpus.Devices, n.agent.allGiven()); why != "" {
 			s.violate("node %s has given away %s", n.object.Name, why)
 		}
 		if n.agent.shape.Ruler != topology.RulerAgent {
@@ -265,12 +295,12 @@ func (s *simulation) checkAgents(atRest bool) {
 func (s *simulation) checkConfirmed(n *node) {
 	for _, i := range n.pods {
 		p := &s.api.pods[i]
-		if !n.agent.admits(s.api.requirements(p)) {
+		if !n.agent.confirms(s.api.requirements(p)) || n.agent.rival.given[p.uid].against {
 			continue
 		}
 		given, ok := n.agent.held[p.uid]
 		known := s.scheduler.Store().Pod(p.uid)
-		if !ok || known == nil || !known.Confirmed() || known.Grant().Zones != given.Zones || n.agent.gpus.Devices != nil && !sameHeld(known.Grant(), given) {
+		if !ok || known == nil || !known.Confirmed() || known.Grant().Zones != given.Zones || n.agent.gpus.Devices != nil && !n.agent.sameHeld(known.Grant(), given) {
 			s.violate("at rest, but pod %s on node %s holds %+v (%v), which the ledger does not know", p.uid, n.object.Name, given, ok)
 		}
 	}
@@ -308,7 +338,11 @@ func (c *checker) holds(m *mirrored) topology.Grant {
 		return g
 	}
 	for _, h := range r.report.HeldDevices {
-		if h.UID == m.uid && r.report.Devices != nil {
+		if h.UID == m.uid && ownerSaid(r.report) == kubeletOwns {
+			if h.Grant.NICs != 0 {
+				g.NICs, g.NIC = h.Grant.NICs, h.Grant.NIC
+			}
+		} else if h.UID == m.uid && r.report.Devices != nil {
 			g = h.Grant
 			g.Zones = m.grant.Zones
 		}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -37,11 +38,19 @@ func (ag *agent) asks(r *cluster.Requirements) (gpus topology.Request, zones top
 	if ag.gpus.Devices != nil {
 		gpus = r.GPU
 	}
+	if ag.owner() == topology.OwnerKubelet && gpus.Count() > 0 {
+		gpus = topology.Request{NIC: gpus.NIC}
+	}
 	return gpus, r.Zones
 }
 
-// admits reports whether the agent has anything to give to a pod.
+// admits reports whether the agent, or the kubelet beside it, has anything to give to a pod.
 func (ag *agent) admits(r *cluster.Requirements) bool {
+	return ag.confirms(r) || ag.gpus.Devices != nil && !r.GPU.IsZero()
+}
+
+// confirms reports whether the agent has anything to give to a pod.
+func (ag *agent) confirms(r *cluster.Requirements) bool {
 	gpus, _ := ag.asks(r)
 	return ag.shape.Ruler == topology.RulerAgent && !r.Zones.IsZero() || gpus.Count() > 0 || gpus.NIC.Count > 0
 }
@@ -53,6 +62,9 @@ func (ag *agent) promised(g *topology.Grant) topology.Grant {
 	}
 	promise := *g
 	ag.gpus.Devices.Complete(&promise)
+	if ag.owner() == topology.OwnerKubelet {
+		promise = topology.Grant{NICs: g.NICs, NIC: g.NIC, Zones: g.Zones}
+	}
 	return promise
 }
 
@@ -77,7 +89,7 @@ func (ag *agent) elsewhere(not *topology.Grant, gpus *topology.Request, zones *t
 func (s *simulation) claims(ag *agent) (gpus topology.Request, zones topology.ZoneRequest) {
 	zones.CPUs = zoneClaim
 	d := ag.gpus.Devices
-	if d == nil {
+	if d == nil || d.Owner != topology.OwnerHilbert {
 		return gpus, zones
 	}
 	switch s.agents.IntN(3) {
@@ -94,9 +106,9 @@ func (s *simulation) claims(ag *agent) (gpus topology.Request, zones topology.Zo
 
 // reopen ends what has befallen GPUs.
 func (ag *agent) reopen() {
-	if d := ag.gpus.Devices; d != nil && d.ClosedGPUs != 0 {
+	if d := ag.gpus.Devices; d != nil && d.ClosedGPUs != ag.alien() {
 		open := *d
-		open.ClosedGPUs = 0
+		open.ClosedGPUs = ag.alien()
 		ag.gpus.Devices = &open
 	}
 }
@@ -113,7 +125,10 @@ func (c *checker) judge(n *cluster.Node, m *mirrored, grant topology.Grant, off 
 		if grant.NICs != 0 || grant.Instance != 0 || grant.Memory != 0 || m.requirements.GPU.NIC.Count > 0 {
 			return "devices of a node that says nothing of any"
 		}
-		return judge(c.offered(n), others, m.requirements, grant)
+		return cmp.Or(judge(c.offered(n), others, m.requirements, grant), c.tooManyWhole(n, m, off))
+	}
+	if why := c.disowned(n, m, &grant, off); why != "" {
+		return why
 	}
 	bare, given := *m.requirements, topology.Grant{Zones: grant.Zones}
 	bare.GPU = topology.Request{}
@@ -140,10 +155,20 @@ func (c *checker) judge(n *cluster.Node, m *mirrored, grant topology.Grant, off 
 		}
 		return ""
 	}
+	bare.GPU = m.requirements.GPU
+	if ownerSaid(told.report) == kubeletOwns { // the GPUs are judged: what is left are network cards
+		bare.GPU, grant.GPUs = topology.Request{NIC: m.requirements.GPU.NIC}, 0
+		for i := range held {
+			held[i].GPUs = 0
+		}
+	}
+	if bare.GPU.Count()+int(bare.GPU.NIC.Count) == 0 {
+		return ""
+	}
 	if told.report.Why != "" {
 		return "devices of a node whose report is too old"
 	}
-	return badDevices(told.report.Devices, &m.requirements.GPU, &grant, held)
+	return badDevices(told.report.Devices, &bare.GPU, &grant, held)
 }
 
 // badDevices says what is wrong with the devices that a pod is given beside the others.

@@ -26,6 +26,7 @@ const (
 	evAdmit                          // its node's agent admits pod arg
 	evReport                         // the agent of node arg reports
 	evLend                           // the headroom of node arg moves
+	evLook                           // the agent of node arg looks who offers its GPUs
 	evAgentBack                      // the agent of node arg is reached again, and strangers have left
 )
 

@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/topology"
 )
 
 // fault is what strikes at intervals.
@@ -25,13 +26,14 @@ const (
 	headroomFall
 	headroomShut
 	headroomTide
+	ownerChange
 	faultKinds
 )
 
 func (f *Faults) interval(kind fault) time.Duration {
 	return [faultKinds]time.Duration{
 		f.Deletions, f.NodeFlaps, f.NodeEdits, f.Restarts, f.Relists, f.QueueEdits, f.UnitFlaps, f.AgentSilences, f.AgentClaims,
-		f.HeadroomFalls, f.HeadroomShuts, f.Tides,
+		f.HeadroomFalls, f.HeadroomShuts, f.Tides, f.OwnerChanges,
 	}[kind]
 }
 
@@ -100,6 +102,8 @@ func (s *simulation) strike(kind fault) {
 		s.shut()
 	case headroomTide:
 		s.tide()
+	case ownerChange:
+		s.changeOwner()
 	default:
 		s.violate("no such fault: %d", int32(kind))
 	}
@@ -273,15 +277,21 @@ func (s *simulation) bindElsewhere(i int32) bool {
 	for range foreignTries {
 		at := int32(s.faults.IntN(len(s.api.nodes)))
 		n := &s.api.nodes[at]
-		if !n.present || !fits(n.offered(), s.api.occupants(n), r) {
+		if !n.present || !fits(n.offered(), s.api.occupants(n), r) || !n.roomForWhole(s.api.occupants(n), r) {
 			continue
 		}
 		grant, _ := someGrant(n.offered(), s.api.occupants(n), r.GPU)
+		if n.givesDevices() {
+			grant = topology.Grant{} // the kubelet chooses, and nobody writes down what
+		}
 		if over := s.api.bind(i, at, grant, s.now); over != "" {
 			s.violate("the other scheduler over-commits node %s: %s", n.object.Name, over)
 		}
 		s.api.pods[i].foreign = true
 		s.runs(i)
+		if n.givesDevices() {
+			s.starts(i)
+		}
 		s.tellPod(i)
 		return true
 	}
@@ -353,7 +363,7 @@ func (s *simulation) editNode() {
 func (f fault) String() string {
 	names := [faultKinds]string{
 		"deletion", "node flap", "node edit", "restart", "relist", "queue edit", "unit flap", "agent silence", "agent claim",
-		"headroom fall", "headroom shut", "tide",
+		"headroom fall", "headroom shut", "tide", "owner change",
 	}
 	if f < 0 || f >= faultKinds {
 		return fmt.Sprintf("fault %d", int32(f))

@@ -30,6 +30,8 @@ type pod struct {
 	bound    uint64 // the history's revision of its binding
 	seen     uint64 // the revision that its scheduler had seen when it committed the Plan
 	reported cluster.Condition
+	seenNode uint64 // and of its nodes,
+	seenSaid uint64 // and of their agents' reports
 	started  int64  // when it was bound
 	promised string // status.nominatedNodeName
 
@@ -50,6 +52,8 @@ type node struct {
 	// raced: a foreign binding that our scheduler could not know of over-committed the node.
 	raced bool
 	agent *agent // nil: nobody reports
+	// recounted is the history's revision at which another number of GPUs was offered.
+	recounted uint64
 }
 
 // model is the API server: objects, one history, and what Bindings do.

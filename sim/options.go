@@ -80,6 +80,8 @@ type Faults struct {
 
 	// AgentSilences: a node's agent cannot be reached for a while. AgentClaims: it gives cores to somebody unknown for a while.
 	AgentSilences, AgentClaims time.Duration
+	// OwnerChanges: a device plugin comes to a node whose agent reports GPUs, or goes, or finds one ill; or the agent is of another version for a while.
+	OwnerChanges time.Duration
 	// AgentMoves, in permille of dedicated pods, are given other zones than were promised though those are there.
 	AgentMoves int
 
@@ -116,6 +118,9 @@ func DefaultFaults(w *trace.Workload) *Faults {
 	}
 	if len(w.Reports) > 0 {
 		f.AgentSilences, f.AgentClaims, f.AgentMoves = span/20, span/30, 50
+	}
+	if slices.ContainsFunc(w.Reports, func(r cluster.NodeReported) bool { return ownerSaid(r.Report) > ours }) {
+		f.OwnerChanges = span / 40
 	}
 	if slices.ContainsFunc(w.Reports, func(r cluster.NodeReported) bool { return r.Report.Headroom.State != cluster.HeadroomUnsaid }) {
 		f.HeadroomFalls, f.HeadroomShuts, f.Tides = span/30, span/20, span/3

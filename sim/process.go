@@ -248,14 +248,20 @@ func (o observer) decided() {
 	o.s.mark = now
 }
 
+// saw notes what the scheduler had been told when it committed itself.
+func (o observer) saw(pod *cluster.Pod) {
+	if i, ok := o.s.api.byUID[pod.UID]; ok {
+		w, p := &o.s.watches, &o.s.api.pods[i]
+		p.seen, p.seenNode, p.seenSaid = w[watchPods].delivered, w[watchNodes].delivered, w[watchReports].delivered
+	}
+}
+
 // Placed is part of schedule.Observer.
 func (o observer) Placed(pod *cluster.Pod, _ time.Time) {
 	o.decided()
 	o.s.meter.committed++
 	delete(o.s.meter.latest, pod.Class.Requirements)
-	if i, ok := o.s.api.byUID[pod.UID]; ok {
-		o.s.api.pods[i].seen = o.s.watches[watchPods].delivered
-	}
+	o.saw(pod)
 	if o.s.check != nil {
 		o.s.check.committed(pod)
 		o.s.mark = o.s.wall()
@@ -275,9 +281,7 @@ func (o observer) Preempting(pod *cluster.Pod, victims []*cluster.Pod, _ time.Ti
 
 // Cleared is part of schedule.Observer.
 func (o observer) Cleared(pod *cluster.Pod, _ time.Time) {
-	if i, ok := o.s.api.byUID[pod.UID]; ok {
-		o.s.api.pods[i].seen = o.s.watches[watchPods].delivered
-	}
+	o.saw(pod)
 	if o.s.check != nil {
 		o.s.check.cleared(pod)
 	}

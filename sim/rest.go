@@ -148,7 +148,7 @@ func (s *simulation) packs(list []*pod, need int, nodes []*node, used bill, empt
 		}
 		r := s.api.requirements(p)
 		for i, n := range nodes {
-			if !fits(n.offered(), on[i], r) {
+			if !n.fitsOurs(on[i], r) {
 				continue
 			}
 			grant, _ := someGrant(n.object, on[i], r.GPU)
@@ -235,7 +235,7 @@ func (s *simulation) owes(p *pod, n *node, used bill) {
 				stay = append(stay, occupant{s.api.requirements(&s.api.pods[other]), s.api.pods[other].grant})
 			}
 		}
-		if within && borrowed && fits(n.offered(), stay, s.api.requirements(p)) {
+		if within && borrowed && n.fitsOurs(stay, s.api.requirements(p)) {
 			s.violate("at rest, but pod %s waits within the guarantee of queue %s, while %s on node %s is borrowed by queue %s", p.uid, mine, v.uid, n.object.Name, side)
 		}
 	}

@@ -212,6 +212,8 @@ func (s *simulation) handle(e event) {
 		s.reports(e.arg)
 	case evLend:
 		s.lend(e.arg)
+	case evLook:
+		s.looks(e.arg)
 	case evAgentBack:
 		s.agentBack(e.arg)
 	case evRestart:

@@ -27,7 +27,7 @@ func (s *simulation) checkStranded() {
 		}
 		for j := range s.api.nodes {
 			n := &s.api.nodes[j]
-			if n.present && !s.kept(n) && fits(n.offered(), s.api.occupants(n), r) && all.bars(s.api.resident(p), n.object) == "" {
+			if n.present && !s.kept(n) && n.fitsOurs(s.api.occupants(n), r) && all.bars(s.api.resident(p), n.object) == "" {
 				s.violate("pod %s waits though node %s has room for it", p.uid, n.object.Name)
 				return
 			}
@@ -70,7 +70,7 @@ func (s *simulation) checkMeek(used bill) {
 					stay = append(stay, occupant{s.api.requirements(other), other.grant})
 				}
 			}
-			if n.present && !s.kept(n) && len(stay) < len(n.pods) && fits(n.offered(), stay, k.r) && s.population(meek).bars(s.api.resident(p), n.object) == "" {
+			if n.present && !s.kept(n) && len(stay) < len(n.pods) && n.fitsOurs(stay, k.r) && s.population(meek).bars(s.api.resident(p), n.object) == "" {
 				s.violate("pod %s waits though it could preempt on node %s", p.uid, n.object.Name)
 				return
 			}

@@ -1,6 +1,9 @@
 package topology
 
-import "cmp"
+import (
+	"cmp"
+	"math/bits"
+)
 
 // slice is what a part of one GPU is: what it charges, and what it gives.
 type slice struct {
@@ -23,6 +26,11 @@ func (v *View) idle() (set uint16) {
 			set |= 1 << i
 		}
 	}
+	if v.Shape.counted() {
+		for debt := v.Free.debt(); debt > 0 && set != 0; debt -= FullGPU {
+			set &^= 1 << (bits.Len16(set) - 1)
+		}
+	}
 	return set
 }
 
@@ -34,6 +42,23 @@ func (v *View) isIdle(i int) bool {
 	g := &d.GPU[i]
 	return d.Owner != OwnerNone && len(g.Instances) == 0 && d.ClosedGPUs&(1<<i) == 0 &&
 		v.Devices.Memory[i] >= g.memory() && v.Devices.Clients[i] >= g.clients()
+}
+
+// counted reports whether somebody else chooses which GPUs a pod gets, so that only how many there are means anything: indices that were recorded may be
+// those of two pods, or of GPUs that are not counted any more.
+func (s *Shape) counted() bool {
+	if s.Devices != nil {
+		return s.Devices.Owner == OwnerKubelet
+	}
+	return !s.Shareable
+}
+
+// debt is what is held beyond what single GPUs have, in thousandths. Where GPUs are counted it is held of the others.
+func (f *Free) debt() (sum int32) {
+	for i := range f {
+		sum += max(-f[i], 0)
+	}
+	return sum
 }
 
 // whole is the set of GPUs that serve a request for whole ones. Where the kubelet chooses, all of them must have the memory that is asked for.

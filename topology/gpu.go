@@ -156,7 +156,21 @@ func OfferGPUs(s Shape, f *Free, r Request) (g Grant, ok bool) {
 		}
 	}
 	g.Milli = FullGPU
-	return g, left == 0
+	if left == 0 && s.counted() {
+		left = f.lacking(s, g)
+	}
+	return g, left <= 0
+}
+
+// lacking is how many GPUs are idle beside those of a grant, less than others hold beyond what there is.
+func (f *Free) lacking(s Shape, g Grant) int {
+	lacking := int((f.debt() + FullGPU - 1) / FullGPU)
+	for i := range s.GPUs {
+		if f[i] == FullGPU && g.GPUs&(1<<i) == 0 {
+			lacking--
+		}
+	}
+	return lacking
 }
 
 func offerFraction(s Shape, f *Free, milli int16) (Grant, bool) {

@@ -28,6 +28,7 @@ const (
 	streamZones
 	streamLending
 	streamDevices
+	streamOwners
 )
 
 // Arrive makes the openb experiment of a workload: its tasks are shuffled with the seed; then tasks are removed at random, or more are

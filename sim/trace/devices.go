@@ -13,7 +13,8 @@ const (
 	gpuClients   = 6
 	gpusOfSwitch = 2 // and one network card
 	cardSpeed    = 100000
-	cardShares   = 4  // virtual functions
+	cardShares   = 4 // virtual functions
+	wholeOneIn   = 8
 	migOneIn     = 4  // nodes: their last GPU is in instances
 	commonPods   = 60 // percent of those with GPUs that ask for nothing else
 )
@@ -60,6 +61,62 @@ func inventDevices(shape topology.Shape, zones int, random *rand.Rand) *topology
 		}
 	}
 	return d
+}
+
+// disown gives the GPUs of so many percent of the nodes whose agents have them to a device plugin, two in three, or to nobody.
+func (s Synthetic) disown(w *Workload, random *rand.Rand) {
+	at := make(map[string]int, len(w.Nodes))
+	for i, n := range w.Nodes {
+		at[n.Name] = i
+	}
+	for i := range w.Reports {
+		report := *w.Reports[i].Report
+		if report.Devices == nil || random.IntN(100) >= s.Owners {
+			continue
+		}
+		devices := *report.Devices
+		devices.Owner = topology.OwnerNone
+		if random.IntN(3) > 0 {
+			devices.Owner = topology.OwnerKubelet
+			counted := *w.Nodes[at[w.Reports[i].Node]]
+			counted.GPU = Counted(&devices)
+			w.Nodes[at[counted.Name]] = &counted
+		}
+		report.Devices = &devices
+		w.Reports[i].Report = &report
+	}
+}
+
+// wholly lets one in eight of the pods that ask for no device ask for one to three whole GPUs, so that there are more pods than a kubelet has GPUs.
+func (s Synthetic) wholly(w *Workload, random *rand.Rand) {
+	type kind struct {
+		of    *cluster.Requirements
+		count int8
+	}
+	twins := make(map[kind]*cluster.Requirements)
+	for i := range w.Tasks {
+		t := &w.Tasks[i]
+		k := kind{t.Requirements, int8(1 + random.IntN(3))}
+		if random.IntN(wholeOneIn) > 0 || t.Requirements.GPU != (topology.Request{}) {
+			continue
+		}
+		if twins[k] == nil {
+			twin := *k.of
+			twin.GPU.Whole = k.count
+			twins[k] = scored(&twin)
+		}
+		t.Requirements = twins[k]
+	}
+}
+
+// Counted is what node.status says of GPUs that a device plugin offers: those that are in no instances.
+func Counted(d *topology.Devices) (shape topology.Shape) {
+	for i := range d.GPU {
+		if len(d.GPU[i].Instances) == 0 {
+			shape.GPUs, shape.Model = shape.GPUs+1, d.GPU[i].Model
+		}
+	}
+	return shape
 }
 
 // specify lets pods with GPUs ask for more than so much of them: memory, isolation, network cards, nearness. Some that ask for none ask for a network card.

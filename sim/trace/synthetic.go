@@ -30,6 +30,7 @@ import (
 //
 // With zones nodes have so many NUMA nodes, whose agents report them, except on a few nodes; so many percent of the pods are then dedicated.
 // With devices, which need zones, the agents of so many percent of the nodes with GPUs give these out, in slices too, and beside network cards.
+// With owners, of so many percent of these nodes the agents say that somebody else gives the GPUs out, and more pods ask for whole GPUs.
 //
 // With reclaimed the agents lend, and so many permille of the other pods ask for that.
 type Synthetic struct {
@@ -43,6 +44,7 @@ type Synthetic struct {
 	Zones                int // NUMA nodes of a node, default 0: no agent reports any
 	Dedicated            int // percent of the pods that ask for cores of their own, default 0
 	Devices              int // percent of the nodes with GPUs whose agents give these out, default 0
+	Owners               int // percent of those whose GPUs are a device plugin's or nobody's, default 0
 	Reclaimed            int // permille of the pods that run on what nodes lend, default 0: none lends
 }
 
@@ -74,7 +76,8 @@ func ParseSynthetic(text string) (Synthetic, error) {
 		"nodes": {&s.Nodes, MaxSyntheticNodes}, "pods": {&s.Pods, MaxSyntheticPods}, "classes": {&s.Classes, MaxSyntheticClasses},
 		"load": {&s.Load, maxLoad}, "minutes": {&s.Minutes, maxMinutes}, "constraints": {&s.Constraints, 1},
 		"queues": {&s.Queues, maxQueues}, "gangs": {&s.Gangs, 100}, "gangsize": {&s.GangSize, maxGangSize},
-		"zones": {&s.Zones, topology.MaxZones}, "dedicated": {&s.Dedicated, 100}, "devices": {&s.Devices, 100}, "reclaimed": {&s.Reclaimed, 1000},
+		"zones": {&s.Zones, topology.MaxZones}, "dedicated": {&s.Dedicated, 100}, "devices": {&s.Devices, 100},
+		"owners": {&s.Owners, 100}, "reclaimed": {&s.Reclaimed, 1000},
 	}
 	seen := make(map[string]bool)
 	for part := range strings.SplitSeq(text, ",") {
@@ -123,6 +126,9 @@ func (s Synthetic) String() string {
 	if s.Devices > 0 {
 		text += fmt.Sprintf(",devices=%d", s.Devices)
 	}
+	if s.Owners > 0 {
+		text += fmt.Sprintf(",owners=%d", s.Owners)
+	}
 	if s.Reclaimed > 0 {
 		text += fmt.Sprintf(",reclaimed=%d", s.Reclaimed)
 	}
@@ -153,6 +159,11 @@ func (s Synthetic) Generate(seed uint64) *Workload {
 		random := rand.New(rand.NewPCG(seed, streamDevices))
 		s.equip(w, random)
 		s.specify(w, random)
+	}
+	if s.Owners > 0 {
+		random := rand.New(rand.NewPCG(seed, streamOwners))
+		s.disown(w, random)
+		s.wholly(w, random)
 	}
 	if s.Reclaimed > 0 {
 		random := rand.New(rand.NewPCG(seed, streamLending))

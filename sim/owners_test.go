@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"testing"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/topology"
+)
+
+const ownedWorkload = "nodes=8,pods=500,classes=8,load=60,minutes=5,zones=2,dedicated=10,devices=80,owners=60"
+
+// A node's GPUs are given out by one: where that is a device plugin they are counted and nothing is said of which, where it is nobody none is promised, and
+// no pod of ours fails on a node by what the scheduler had been told, whoever comes and goes.
+func TestGPUsHaveOneOwner(t *testing.T) {
+	seen := make(map[string]int)
+	for seed := range seedsToRun(t) {
+		w := invent(t, ownedWorkload, seed)
+		o := options(seed)
+		o.CheckEvery = 1
+		calm, err := Run(t.Context(), w, o)
+		if err != nil {
+			t.Fatalf("calm, seed %d: %v", seed, err)
+		}
+		if calm.Faults["promise kept"] == 0 || calm.Faults["promise moved"]+calm.Faults["promise broken"]+calm.Faults["pod failed at admission"] > 0 {
+			t.Fatalf("seed %d: %v", seed, calm.Faults)
+		}
+		o.Schedulers, o.Faults, o.Preempt = 1+3*int(seed%2), DefaultFaults(w), seed%4 > 1
+		r, err := Run(t.Context(), w, o)
+		if err != nil {
+			t.Fatalf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --schedulers %d --seed %d", err, ownedWorkload, o.Schedulers, seed)
+		}
+		for name, n := range r.Faults {
+			seen[name] += n
+		}
+	}
+	t.Log(seen)
+	for _, name := range []string{
+		"GPUs given by a kubelet", "pod failed at admission", "GPU sold by somebody else too", "agent of another version", "GPU ill", "device plugin gone",
+		"device plugin come", "GPUs owned by none", "GPUs owned by hilbert", "GPUs owned by kubelet", "promise kept", "promise moved", "promise broken",
+	} {
+		if seen[name] == 0 {
+			t.Errorf("in all seeds there was never: %s", name)
+		}
+	}
+}
+
+func TestMistakesAboutOwnersAreFound(t *testing.T) {
+	owner := func(from, to topology.Owner) func(cluster.Event) cluster.Event {
+		return tellReport(func(r *cluster.NodeReport) {
+			if r.Devices != nil && r.Devices.Owner == from {
+				copied := *r.Devices
+				copied.Owner = to
+				r.Devices = &copied
+			}
+		})
+	}
+	for _, c := range []struct {
+		name string
+		told func(cluster.Event) cluster.Event
+		want []string // one of these must be in the message
+	}{
+		{"a device plugin's GPUs are taken for ours", uncounted(owner(topology.OwnerKubelet, topology.OwnerHilbert)),
+			[]string{"parts of GPUs that the kubelet", "nearness to GPUs"}},
+		{"nobody's are taken for ours", uncounted(owner(topology.OwnerNone, topology.OwnerHilbert)), []string{"that nobody gives out"}},
+		{"nobody's are taken for a device plugin's", counting(8, owner(topology.OwnerNone, topology.OwnerKubelet)), []string{"that nobody gives out", "more GPUs than the kubelet counts"}},
+		{"what a device plugin offers is not seen", uncounted(func(e cluster.Event) cluster.Event { return e }),
+			[]string{"that a device plugin offers too", "waits though node"}},
+		{"a device plugin offers more than it says", counting(2, func(e cluster.Event) cluster.Event { return e }), []string{"more GPUs than the kubelet counts"}},
+		{"its GPUs have more memory than they have", tellReport(func(r *cluster.NodeReport) {
+			if r.Devices != nil && r.Devices.Owner == topology.OwnerKubelet {
+				copied := *r.Devices
+				copied.GPU = append([]topology.GPU(nil), copied.GPU...)
+				for i := range copied.GPU {
+					copied.GPU[i].Memory *= 4
+				}
+				r.Devices = &copied
+			}
+		}), []string{"memory that not all GPUs have"}},
+	} {
+		t.Run(c.name, func(t *testing.T) { findsTold(t, ownedWorkload, 20, c.told, c.want) })
+	}
+}
+
+// both tells the scheduler what two tellers make of an event.
+func both(a, b func(cluster.Event) cluster.Event) func(cluster.Event) cluster.Event {
+	return func(e cluster.Event) cluster.Event { return a(b(e)) }
+}
+
+// uncounted tells of no GPU in node.status, where device plugins can be.
+func uncounted(rest func(cluster.Event) cluster.Event) func(cluster.Event) cluster.Event {
+	return both(rest, tellNode(func(n *cluster.Node) {
+		if !n.GPU.Shareable {
+			n.GPU = topology.Shape{}
+		}
+	}))
+}
+
+// counting tells of so many times the GPUs in node.status that there are, and of eight where there are none.
+func counting(times int, rest func(cluster.Event) cluster.Event) func(cluster.Event) cluster.Event {
+	return both(rest, tellNode(func(n *cluster.Node) {
+		if !n.GPU.Shareable {
+			n.GPU.GPUs = min(max(n.GPU.GPUs*times, 8), topology.MaxGPUs)
+		}
+	}))
+}
