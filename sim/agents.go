@@ -100,10 +100,15 @@ func (s *simulation) admit(i int32) {
 		return
 	}
 	gpus, zones := ag.asks(s.api.requirements(p))
+	grant := ag.promised(&p.grant)
+	if _, also := ag.rival.given[p.uid]; also { // nobody asks the agent for what the kubelet gave
+		gpus = topology.Request{NIC: gpus.NIC}
+		grant = topology.Grant{NICs: grant.NICs, NIC: grant.NIC, Zones: grant.Zones}
+	}
 	if gpus.Count() == 0 && gpus.NIC.Count == 0 && (zones.IsZero() || ag.shape.Ruler != topology.RulerAgent) {
 		return // all that it has the kubelet gave
 	}
-	v, grant := ag.view(), ag.promised(&p.grant)
+	v := ag.view()
 	kept := v.Fits(&gpus, &zones, &grant)
 	if s.o.Faults != nil && s.agents.IntN(permille) < s.o.Faults.AgentMoves {
 		if g, ok := ag.elsewhere(&grant, &gpus, &zones); ok {
@@ -270,6 +275,9 @@ func (s *simulation) checkAgents(atRest bool) {
 		}
 		if why := soldTwice(n.agent.gpus.Devices, n.agent.allGiven()); why != "" {
 			s.violate("node %s has given away %s", n.object.Name, why)
+		}
+		if uid := n.agent.givenTwice(); uid != "" {
+			s.violate("pod %s on node %s has GPUs of the kubelet and of the agent", uid, n.object.Name)
 		}
 		if n.agent.shape.Ruler != topology.RulerAgent {
 			continue

@@ -175,7 +175,12 @@ func (c *checker) toldPod(f *cluster.PodFacts) {
 	}
 	m.leaving, m.deleting = f.Deleting || f.Gated, f.Deleting
 	if f.Node != "" {
-		c.move(m, f.Node, f.Grant)
+		grant := f.Grant
+		if f.Node == m.node && grant.GPUs == 0 && !m.requirements.GPU.IsZero() {
+			grant = m.grant // another scheduler had the same place in mind, and recorded nothing: what was committed stays
+			grant.NICs, grant.NIC, grant.Zones = f.Grant.NICs, f.Grant.NIC, f.Grant.Zones
+		}
+		c.move(m, f.Node, grant)
 		m.assumed, m.victims = false, nil
 		delete(c.demanded, f.UID)
 	}

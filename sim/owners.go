@@ -174,9 +174,11 @@ func (s *simulation) fails(i int32, why string) bool {
 	return false
 }
 
-// couldNotKnow reports whether something that the scheduler had not been told when it placed a pod is about the node's GPUs.
+// couldNotKnow reports whether something that the scheduler had not been told when it placed a pod is about the node's GPUs. An agent that says nothing of
+// devices does not say either that pods hold some which a device plugin offers too.
 func (s *simulation) couldNotKnow(p *pod, n *node) bool {
-	if n.recounted > p.seenNode || n.agent.rival.turned > p.seenSaid {
+	mute := ownerSaid(n.agent.said) == unsaid && n.agent.contested()
+	if mute || n.recounted > p.seenNode || n.agent.rival.turned > p.seenSaid {
 		return true
 	}
 	return slices.ContainsFunc(n.pods, func(i int32) bool {
@@ -188,7 +190,7 @@ func (s *simulation) couldNotKnow(p *pod, n *node) bool {
 // collide takes note that the agent gives GPUs that the kubelet had given, because it does not know of that yet.
 func (ag *agent) collide(g *topology.Grant) {
 	for uid, k := range ag.rival.given {
-		if k.gpus&g.GPUs != 0 && ag.rival.plugin && ag.owner() == topology.OwnerHilbert {
+		if k.gpus&g.GPUs&^ag.gpus.Devices.ClosedGPUs != 0 && ag.owner() == topology.OwnerHilbert {
 			k.against = true
 			ag.rival.given[uid] = k
 		}
@@ -216,10 +218,10 @@ func (ag *agent) readBack() {
 	}
 }
 
-// alien is the set of GPUs on which somebody computes to whom the agent did not give them.
+// alien is the set of GPUs on which somebody computes to whom the agent did not give them, and of whom it has not read what the kubelet gave.
 func (ag *agent) alien() (set uint16) {
-	for _, k := range ag.rival.given {
-		if k.against {
+	for uid, k := range ag.rival.given {
+		if k.against || ag.held[uid].GPUs == 0 {
 			set |= k.gpus
 		}
 	}
@@ -252,6 +254,16 @@ func (ag *agent) allGiven() []topology.Grant {
 	return list
 }
 
+// givenTwice names a pod that has GPUs of the kubelet and others of the agent.
+func (ag *agent) givenTwice() cluster.UID {
+	for _, uid := range slices.Sorted(maps.Keys(ag.rival.given)) {
+		if by := ag.held[uid].GPUs; by != 0 && by != ag.rival.given[uid].gpus {
+			return uid
+		}
+	}
+	return ""
+}
+
 // sameHeld compares what the ledger has of a pod's devices with what the agent has. Where the kubelet gives GPUs, which ones is not compared.
 func (ag *agent) sameHeld(known, given topology.Grant) bool {
 	if ag.owner() == topology.OwnerKubelet {
@@ -279,9 +291,9 @@ func (s *simulation) looks(node int32) {
 		s.meter.faults["GPUs owned by "+owner.String()]++
 	}
 	d.Owner = owner
-	d.ClosedGPUs |= ag.alien()
 	ag.gpus.Devices = &d
 	ag.readBack()
+	d.ClosedGPUs |= ag.alien() // what nvidia-smi shows of processes without a grant
 	s.reportSoon(node)
 }
 

@@ -60,7 +60,7 @@ func TestMistakesAboutOwnersAreFound(t *testing.T) {
 		want []string // one of these must be in the message
 	}{
 		{"a device plugin's GPUs are taken for ours", uncounted(owner(topology.OwnerKubelet, topology.OwnerHilbert)),
-			[]string{"parts of GPUs that the kubelet", "nearness to GPUs"}},
+			[]string{"parts of GPUs that the kubelet", "nearness to GPUs", "on devices"}},
 		{"nobody's are taken for ours", uncounted(owner(topology.OwnerNone, topology.OwnerHilbert)), []string{"that nobody gives out"}},
 		{"nobody's are taken for a device plugin's", counting(8, owner(topology.OwnerNone, topology.OwnerKubelet)), []string{"that nobody gives out", "more GPUs than the kubelet counts"}},
 		{"what a device plugin offers is not seen", uncounted(func(e cluster.Event) cluster.Event { return e }),

@@ -231,6 +231,38 @@ func TestKubeletGivesAnyGPU(t *testing.T) {
 	}
 }
 
+// TestCountedGPUs: where somebody else chooses, recorded numbers mean nothing but how many there are: two pods may have been recorded on one GPU, or one on a
+// GPU that is not counted any more.
+func TestCountedGPUs(t *testing.T) {
+	for name, shape := range map[string]Shape{
+		"a device plugin beside an agent": {Devices: &Devices{Owner: OwnerKubelet, GPU: make([]GPU, 4)}},
+		"a device plugin alone":           {GPUs: 4},
+	} {
+		for _, c := range []struct {
+			held []uint16
+			left int
+		}{{nil, 4}, {[]uint16{1}, 3}, {[]uint16{1, 1}, 2}, {[]uint16{1, 1, 3}, 0}, {[]uint16{1 << 4}, 3}, {[]uint16{1 << 4, 1 << 5, 1}, 1}, {[]uint16{0x7f}, 0}} {
+			n := &tally{shape: shape}
+			count := newCounters(n)
+			v := count.view(n)
+			for _, gpus := range c.held {
+				v.Free.Commit(Grant{GPUs: gpus, Milli: FullGPU})
+			}
+			for whole := 1; whole <= 4; whole++ {
+				r := Request{Whole: int8(whole)}
+				g, ok := v.Offer(&r, nil)
+				_, plain := OfferGPUs(shape, v.Free, r)
+				if want := whole <= c.left; ok != want || ok && !v.Fits(&r, nil, &g) || shape.Devices == nil && plain != want {
+					t.Errorf("%s, held %b: %d GPUs offered: %v, %v; %d are left", name, c.held, whole, ok, plain, c.left)
+				}
+				if all := (Grant{GPUs: 0b1111 >> (4 - whole) << (4 - whole), Milli: FullGPU}); whole > c.left && v.Fits(&r, nil, &all) {
+					t.Errorf("%s, held %b: %d GPUs fit; %d are left", name, c.held, whole, c.left)
+				}
+			}
+		}
+	}
+}
+
 // TestInstancesAreNotSoldTwice even after a mistake: two who hold one instance both have to leave.
 func TestInstancesAreNotSoldTwice(t *testing.T) {
 	n, count := migNode()

@@ -77,7 +77,7 @@ type Ownership struct {
 	Owner   topology.Owner
 	Reason  OwnerReason
 	Message string
-	// Contested: pods hold GPUs that we gave, and now somebody else offers them. They must be evicted, or the other one removed.
+	// Contested: pods hold GPUs that we gave, and now somebody else offers them. Nobody owns them until those pods are evicted, or the other one is removed.
 	Contested bool
 }
 
@@ -88,7 +88,8 @@ func DecideOwner(p *Params, e *Evidence) Ownership {
 		own = Ownership{Owner: topology.OwnerNone, Reason: OwnUnknown, Message: e.Untold}
 	}
 	if e.Held && own.Owner != topology.OwnerHilbert && (offered(e) > 0 || e.Slices > 0) {
-		own.Contested, own.Reason = true, OwnContested
+		// Not the kubelet's: it may choose a GPU that such a pod holds, and what it counts is not what is left.
+		own.Owner, own.Contested, own.Reason = topology.OwnerNone, true, OwnContested
 		own.Message += "; pods hold GPUs that we gave: evict them, or remove the other one"
 	}
 	return own
@@ -106,7 +107,7 @@ func decideOwner(p *Params, e *Evidence) Ownership {
 		return of(topology.OwnerNone, OwnDRA, fmt.Sprintf("ResourceSlices of gpu.nvidia.com offer %d devices", e.Slices))
 	case plugin > 0: // whether a DRA driver offers them too need not be known: none of them is ours
 		return of(topology.OwnerKubelet, OwnPlugin, "node.status offers "+names(e))
-	case e.GPUs == 0 && e.NoneHere: // if the kubelet offers some nevertheless, from a bus that is not looked at, they are its own
+	case e.GPUs == 0 && e.NoneHere && !e.Held: // if the kubelet offers some nevertheless, from a bus that is not looked at, they are its own
 		return of(topology.OwnerKubelet, OwnNoGPU, "the machine has none, so that nobody was asked who offers any")
 	case e.GPUs == 0:
 		return of(topology.OwnerNone, OwnNoGPU, "no GPU was ever seen")

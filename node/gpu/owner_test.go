@@ -43,12 +43,14 @@ func TestOwner(t *testing.T) {
 		{"a plugin, and the slices are not known", gpu.SettingAuto, func(e *gpu.Evidence) { offers("nvidia.com/gpu", 8)(e); e.SlicesKnown = false }, topology.OwnerKubelet, gpu.OwnPlugin, ""},
 		{"no GPU", gpu.SettingHilbert, func(e *gpu.Evidence) { e.GPUs = 0 }, topology.OwnerNone, gpu.OwnNoGPU, ""},
 		{"no GPU, and nobody asked", gpu.SettingHilbert, func(e *gpu.Evidence) { *e = gpu.Evidence{NoneHere: true} }, topology.OwnerKubelet, gpu.OwnNoGPU, "has none"},
+		{"none, though pods hold some, and nobody asked", gpu.SettingAuto, func(e *gpu.Evidence) { *e = gpu.Evidence{NoneHere: true, Held: true} }, topology.OwnerNone, gpu.OwnNoGPU, "ever seen"},
 		{"GPUs that are gone, and nobody asked", gpu.SettingHilbert, func(e *gpu.Evidence) { *e = gpu.Evidence{NoneHere: true, GPUs: 2} }, topology.OwnerNone, gpu.OwnUnknown, ""},
 		{"nothing to inject with", gpu.SettingAuto, func(e *gpu.Evidence) { e.Ready = false }, topology.OwnerNone, gpu.OwnUnready, ""},
 		{"nothing to inject with, and wanted", gpu.SettingHilbert, func(e *gpu.Evidence) { e.Ready = false }, topology.OwnerHilbert, gpu.OwnSettings, ""},
 		{"a plugin may come", gpu.SettingAuto, func(e *gpu.Evidence) { e.Quiet = 299 }, topology.OwnerNone, gpu.OwnSettling, "299 of 300 s"},
 		{"held, after a restart", gpu.SettingAuto, func(e *gpu.Evidence) { e.Quiet, e.Ready, e.Held = 0, false, true }, topology.OwnerHilbert, gpu.OwnNobodyOffers, "pods hold"},
-		{"held, and a plugin came", gpu.SettingHilbert, func(e *gpu.Evidence) { offers("nvidia.com/gpu", 8)(e); e.Held = true }, topology.OwnerKubelet, gpu.OwnContested, "evict them"},
+		{"held, and a plugin came", gpu.SettingHilbert, func(e *gpu.Evidence) { offers("nvidia.com/gpu", 8)(e); e.Held = true }, topology.OwnerNone, gpu.OwnContested, "evict them"},
+		{"held, and a DRA driver came", gpu.SettingAuto, func(e *gpu.Evidence) { e.Slices, e.Held = 8, true }, topology.OwnerNone, gpu.OwnContested, "evict them"},
 		{"who holds GPUs of the kubelet's is not known", gpu.SettingHilbert, func(e *gpu.Evidence) { e.Untold = "not said" }, topology.OwnerNone, gpu.OwnUnknown, "not said"},
 		{"nor while pods hold ours", gpu.SettingAuto, func(e *gpu.Evidence) { e.Untold, e.Held = "not said", true }, topology.OwnerNone, gpu.OwnUnknown, "not said"},
 		{"a plugin, and it is not known", gpu.SettingAuto, func(e *gpu.Evidence) { offers("nvidia.com/gpu", 8)(e); e.Untold = "not said" }, topology.OwnerKubelet, gpu.OwnPlugin, ""},
@@ -88,7 +90,7 @@ func TestNeverSoldTwice(t *testing.T) {
 			r.Fatalf("no reason: %+v", own)
 		case own.Owner == topology.OwnerHilbert && (others || e.Slices > 0 || !e.NodeKnown || !e.SlicesKnown || e.GPUs == 0 || e.Untold != ""):
 			r.Fatalf("%+v gives %+v", e, own)
-		case own.Owner == topology.OwnerKubelet && e.Slices > 0:
+		case own.Owner == topology.OwnerKubelet && (e.Slices > 0 || e.Held):
 			r.Fatalf("%+v gives %+v", e, own)
 		}
 	})
