@@ -2,6 +2,7 @@ package trace
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/topology"
@@ -78,6 +79,10 @@ func (s Synthetic) disown(w *Workload, random *rand.Rand) {
 		devices.Owner = topology.OwnerNone
 		if random.IntN(3) > 0 {
 			devices.Owner = topology.OwnerKubelet
+			if random.IntN(2) == 0 && len(devices.GPU[0].Instances) == 0 {
+				devices.GPU = slices.Clone(devices.GPU)
+				devices.GPU[0].Memory /= 2
+			}
 			counted := *w.Nodes[at[w.Reports[i].Node]]
 			counted.GPU = Counted(&devices)
 			w.Nodes[at[counted.Name]] = &counted
@@ -87,22 +92,27 @@ func (s Synthetic) disown(w *Workload, random *rand.Rand) {
 	}
 }
 
-// wholly lets one in eight of the pods that ask for no device ask for one to three whole GPUs, so that there are more pods than a kubelet has GPUs.
+// wholly lets one in eight of the pods that ask for no device ask for one to three whole GPUs, so that there are more pods than a kubelet has GPUs. One in
+// four of these asks for GPUs with all the memory that most have.
 func (s Synthetic) wholly(w *Workload, random *rand.Rand) {
 	type kind struct {
 		of    *cluster.Requirements
 		count int8
+		large bool
 	}
 	twins := make(map[kind]*cluster.Requirements)
 	for i := range w.Tasks {
 		t := &w.Tasks[i]
-		k := kind{t.Requirements, int8(1 + random.IntN(3))}
+		k := kind{t.Requirements, int8(1 + random.IntN(3)), random.IntN(4) == 0}
 		if random.IntN(wholeOneIn) > 0 || t.Requirements.GPU != (topology.Request{}) {
 			continue
 		}
 		if twins[k] == nil {
 			twin := *k.of
 			twin.GPU.Whole = k.count
+			if k.large {
+				twin.GPU.Memory = gpuMemory
+			}
 			twins[k] = scored(&twin)
 		}
 		t.Requirements = twins[k]
