@@ -16,7 +16,7 @@ func TestGPUsHaveOneOwner(t *testing.T) {
 	for seed := range seedsToRun(t) {
 		w := invent(t, ownedWorkload, seed)
 		o := options(seed)
-		o.CheckEvery = 1
+		o.CheckEvery = 8 // what is committed, and who fails, is judged each time
 		calm, err := Run(t.Context(), w, o)
 		if err != nil {
 			t.Fatalf("calm, seed %d: %v", seed, err)
@@ -59,12 +59,16 @@ func TestMistakesAboutOwnersAreFound(t *testing.T) {
 		told func(cluster.Event) cluster.Event
 		want []string // one of these must be in the message
 	}{
-		{"a device plugin's GPUs are taken for ours", uncounted(owner(topology.OwnerKubelet, topology.OwnerHilbert)),
-			[]string{"parts of GPUs that the kubelet", "nearness to GPUs", "on devices"}},
+		{
+			"a device plugin's GPUs are taken for ours", uncounted(owner(topology.OwnerKubelet, topology.OwnerHilbert)),
+			[]string{"parts of GPUs that the kubelet", "nearness to GPUs", "on devices"},
+		},
 		{"nobody's are taken for ours", uncounted(owner(topology.OwnerNone, topology.OwnerHilbert)), []string{"that nobody gives out"}},
 		{"nobody's are taken for a device plugin's", counting(8, owner(topology.OwnerNone, topology.OwnerKubelet)), []string{"that nobody gives out", "more GPUs than the kubelet counts"}},
-		{"what a device plugin offers is not seen", uncounted(func(e cluster.Event) cluster.Event { return e }),
-			[]string{"that a device plugin offers too", "waits though node"}},
+		{
+			"what a device plugin offers is not seen", uncounted(func(e cluster.Event) cluster.Event { return e }),
+			[]string{"that a device plugin offers too", "waits though node"},
+		},
 		{"a device plugin offers more than it says", counting(2, func(e cluster.Event) cluster.Event { return e }), []string{"more GPUs than the kubelet counts"}},
 		{"its GPUs have more memory than they have", tellReport(func(r *cluster.NodeReport) {
 			if r.Devices != nil && r.Devices.Owner == topology.OwnerKubelet {
