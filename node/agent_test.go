@@ -282,11 +282,12 @@ func TestBrokenPromise(t *testing.T) {
 	if s := w.state(); s.Allocated.Broken == 0 || s.Refused[spec.ReasonPromiseBroken] != 3 || s.Evictions != 1 {
 		t.Errorf("%+v", s)
 	}
-	w.agent.Ask(10*time.Second, func(a *Agent) { a.reopen(time.Now().Add(2 * reopenAfter)) })
-	w.agent.Ask(10*time.Second, func(a *Agent) {
-		if closed(a.Status()) {
-			t.Error("closed for ever")
-		}
+	w.eventually("it opens again, once it was told of the last refusal", func() (open bool) {
+		w.agent.Ask(10*time.Second, func(a *Agent) {
+			a.reopen(time.Now().Add(2 * reopenAfter))
+			open = !closed(a.Status())
+		})
+		return open
 	})
 }
 
