@@ -186,6 +186,9 @@ type NodeDevices struct {
 	Interval Duration `json:"interval,omitempty"`
 	// SeveralUsers: soft slices of one GPU may be of pods of several users, because deploy/mps.yaml runs with MPS_MULTIUSER=1.
 	SeveralUsers bool `json:"severalUsers,omitempty"`
+	// OtherResources are names below nvidia.com/ by which a node's status offers something else than GPUs. Unset is nvidia.com/hostdev: so NVIDIA's
+	// Network Operator calls network cards. By any other name there somebody else sells the GPUs, and we give out none.
+	OtherResources []string `json:"otherResources,omitzero"`
 }
 
 // OwnerAuto of NodeDevices.Owner looks at who offers the GPUs.

@@ -52,8 +52,12 @@ func TestValidateNamesTheField(t *testing.T) {
 		"scheduling.topology.levels":       func(c *Configuration) { c.Scheduling.Topology.Levels = strings.Split("a b c d e f g h i", " ") },
 		"scheduling.topology.levels[1]":    func(c *Configuration) { c.Scheduling.Topology.Levels = []string{"rack", "rack"} },
 		"node.devices.owner":               func(c *Configuration) { c.Node.Devices.Owner = OwnerNone },
-		"node.devices.interval":            func(c *Configuration) { c.Node.Devices.Interval = Duration(time.Millisecond) },
-		"scheduling.backoff":               func(c *Configuration) { c.Scheduling.Backoff.Max = 1 },
+		"node.devices.otherResources[1]": func(c *Configuration) {
+			c.Node.Devices.OtherResources = []string{"nvidia.com/hostdev", "nvidia.com/mig-1g.10gb"}
+		},
+		"node.devices.otherResources[0]": func(c *Configuration) { c.Node.Devices.OtherResources = []string{"rdma/shared"} },
+		"node.devices.interval":          func(c *Configuration) { c.Node.Devices.Interval = Duration(time.Millisecond) },
+		"scheduling.backoff":             func(c *Configuration) { c.Scheduling.Backoff.Max = 1 },
 		"scheduling.scores.LeastAllocated": func(c *Configuration) {
 			c.Scheduling.Scores = map[string]int64{"LeastAllocated": -1}
 		},

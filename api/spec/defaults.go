@@ -12,7 +12,7 @@ func Default() *Configuration {
 	return c
 }
 
-// SetDefaults fills every field that is zero. It is the only place where defaults are written down.
+// SetDefaults fills every field that is zero. Defaults are written down here alone.
 func SetDefaults(c *Configuration) {
 	c.APIVersion = cmp.Or(c.APIVersion, ConfigurationAPIVersion)
 	c.Kind = cmp.Or(c.Kind, ConfigurationKind)
@@ -57,8 +57,10 @@ func SetDefaults(c *Configuration) {
 	s.Evictions.PercentPerMinute = cmp.Or(s.Evictions.PercentPerMinute, 1)
 	s.Evictions.Burst = cmp.Or(s.Evictions.Burst, 1)
 	s.MaxClassIndexes = cmp.Or(s.MaxClassIndexes, 256)
+	setNodeDefaults(&c.Node)
+}
 
-	n := &c.Node
+func setNodeDefaults(n *Node) {
 	n.Mode = cmp.Or(n.Mode, ModeAuto)
 	n.StateDirectory = cmp.Or(n.StateDirectory, "/var/lib/hilbert")
 	n.KubeletDirectory = cmp.Or(n.KubeletDirectory, "/var/lib/kubelet")
@@ -71,6 +73,9 @@ func SetDefaults(c *Configuration) {
 	n.WriteInterval = cmp.Or(n.WriteInterval, Duration(10*time.Second))
 	n.RefreshInterval = cmp.Or(n.RefreshInterval, Duration(5*time.Minute))
 	n.Devices.Owner = cmp.Or(n.Devices.Owner, OwnerAuto)
+	if n.Devices.OtherResources == nil {
+		n.Devices.OtherResources = []string{"nvidia.com/hostdev"}
+	}
 	n.Devices.Interval = cmp.Or(n.Devices.Interval, Duration(15*time.Second))
 	n.Lending.Enabled = cmp.Or(n.Lending.Enabled, new(true))
 	n.Lending.TargetUtilization = cmp.Or(n.Lending.TargetUtilization, 80)

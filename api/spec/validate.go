@@ -88,6 +88,12 @@ func validateNode(n *Node, bad report) {
 	if !slices.Contains([]string{OwnerAuto, OwnerHilbert, OwnerKubelet}, n.Devices.Owner) {
 		bad("node.devices.owner", "%q is no owner; write %s, %s or %s", n.Devices.Owner, OwnerAuto, OwnerHilbert, OwnerKubelet)
 	}
+	for i, name := range n.Devices.OtherResources {
+		below, ok := strings.CutPrefix(name, "nvidia.com/")
+		if !ok || below == "" || below == "gpu" || below == "gpu.shared" || strings.HasPrefix(below, "mig-") {
+			bad(fmt.Sprintf("node.devices.otherResources[%d]", i), "%q: write a name below nvidia.com/ that does not stand for GPUs, such as nvidia.com/hostdev", name)
+		}
+	}
 	if n.Devices.Interval < Duration(time.Second) {
 		bad("node.devices.interval", "%v: want at least 1s", n.Devices.Interval.D())
 	}

@@ -111,7 +111,8 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	options.Ports.Devices = node.File(filepath.Join(config.Node.StateDirectory, "devices.json"))
 	options.Storage = storageReader(config.Node.KubeletDirectory)
 	options.Devices = newDeviceEyes(roots, options.Machine, api.offers, log)
-	options.Ports.Exclusive, options.Ports.Given = exclusiveCPUs(config.Node.KubeletDirectory), givenDevices(config.Node.KubeletDirectory)
+	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)
+	options.Ports.Given = givenDevices(config.Node.KubeletDirectory, config.Node.Devices.OtherResources)
 	agent, err := node.New(options)
 	if err != nil {
 		return err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -53,8 +55,8 @@ func exclusiveCPUs(kubeletDirectory string) func(context.Context) (map[node.PodK
 	}
 }
 
-// givenDevices asks the kubelet which devices it gave to pods for device plugins.
-func givenDevices(kubeletDirectory string) func(context.Context) ([]given.Listed, error) {
+// givenDevices asks the kubelet which devices it gave to pods for device plugins, but for those of other resources.
+func givenDevices(kubeletDirectory string, other []string) func(context.Context) ([]given.Listed, error) {
 	resources := podResources(kubeletDirectory, maxBooksWait)
 	return func(ctx context.Context) ([]given.Listed, error) {
 		pods, err := resources.List(ctx)
@@ -66,11 +68,19 @@ func givenDevices(kubeletDirectory string) func(context.Context) ([]given.Listed
 			p := &pods[i]
 			out[i] = given.Listed{Namespace: p.Namespace, Name: p.Name}
 			for _, d := range p.Devices {
-				out[i].Devices = append(out[i].Devices, given.Device(d))
+				if !slices.Contains(other, d.Resource) {
+					out[i].Devices = append(out[i].Devices, given.Device(d))
+				}
 			}
 		}
 		return out, nil
 	}
+}
+
+// evidence is what follows of GPUs from who offers what; other resources are none.
+func evidence(o kube.Offers, other []string) gpu.Evidence {
+	maps.DeleteFunc(o.Offered, func(name string, _ int64) bool { return slices.Contains(other, name) })
+	return gpu.Evidence{NodeKnown: o.NodeKnown, Offered: o.Offered, SlicesKnown: o.SlicesKnown, Slices: o.Slices}
 }
 
 // connectAgent makes the agent's clients. An empty kubeconfig outside of a cluster is no mistake: the node stands alone then.
@@ -110,7 +120,7 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 	return agentAPI{
 		offers: func(ctx context.Context) (gpu.Evidence, error) {
 			o, err := offers.Ask(ctx)
-			return gpu.Evidence{NodeKnown: o.NodeKnown, Offered: o.Offered, SlicesKnown: o.SlicesKnown, Slices: o.Slices}, err
+			return evidence(o, config.Node.Devices.OtherResources), err
 		},
 		ports: node.Ports{
 			Report: reporter.Report,

@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -20,7 +23,7 @@ const kubeletsBooks = "00000000510a130a03776562120764656661756c741a030a01630a3a0
 // What the kubelet's socket says reaches both who wants CPUs and who wants devices; who has none is listed too, and nobody answering is an error.
 func TestKubeletsBooks(t *testing.T) {
 	dir := t.TempDir()
-	if pods, err := givenDevices(dir)(t.Context()); err == nil || pods != nil {
+	if pods, err := givenDevices(dir, nil)(t.Context()); err == nil || pods != nil {
 		t.Errorf("nobody answers: %v, %v", pods, err)
 	}
 	frame, err := hex.DecodeString(kubeletsBooks)
@@ -28,13 +31,32 @@ func TestKubeletsBooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	serveBooks(t, dir, frame)
-	given, err := givenDevices(dir)(t.Context())
+	given, err := givenDevices(dir, nil)(t.Context())
 	if want := `[{default web []} {prod db [nvidia.com/gpu "GPU-1"]}]`; err != nil || fmt.Sprint(given) != want {
 		t.Errorf("devices: %v, %v; want %s", given, err, want)
+	}
+	given, err = givenDevices(dir, []string{"nvidia.com/hostdev", "nvidia.com/gpu"})(t.Context())
+	if want := `[{default web []} {prod db []}]`; err != nil || fmt.Sprint(given) != want {
+		t.Errorf("devices but for those that are no GPUs: %v, %v; want %s", given, err, want)
 	}
 	cpus, err := exclusiveCPUs(dir)(t.Context())
 	if err != nil || cpus[node.PodKey{Namespace: "prod", Name: "db"}] != topology.CPUs(2, 3, 200) || !cpus[node.PodKey{Namespace: "default", Name: "web"}].IsEmpty() {
 		t.Errorf("CPUs: %v, %v", cpus, err)
+	}
+}
+
+// Network cards by a name of NVIDIA's sell no GPUs; by a name that nobody knows somebody does.
+func TestNetworkCardsSellNoGPUs(t *testing.T) {
+	other := spec.Default().Node.Devices.OtherResources
+	for name, want := range map[string]topology.Owner{
+		"nvidia.com/hostdev": topology.OwnerHilbert, "nvidia.com/gpu": topology.OwnerKubelet, "nvidia.com/GRID_T4-4Q": topology.OwnerKubelet,
+	} {
+		p := gpu.Defaults()
+		e := evidence(kube.Offers{NodeKnown: true, SlicesKnown: true, Offered: map[string]int64{"cpu": 8, name: 2}}, other)
+		e.GPUs, e.Ready, e.Quiet = 8, true, p.Settle
+		if own := gpu.DecideOwner(&p, &e); own.Owner != want {
+			t.Errorf("node.status offers %s: the owner is %v, want %v", name, own, want)
+		}
 	}
 }
 
