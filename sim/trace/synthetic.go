@@ -48,6 +48,10 @@ type Synthetic struct {
 	Reclaimed            int // permille of the pods that run on what nodes lend, default 0: none lends
 }
 
+// SyntheticForm is the text form, as it is told to users.
+const SyntheticForm = "nodes=N,pods=N,classes=N[,load=PERCENT][,minutes=N][,constraints=1][,queues=N][,gangs=PERCENT][,gangsize=N]" +
+	"[,zones=N][,dedicated=PERCENT][,devices=PERCENT][,owners=PERCENT][,reclaimed=PERMILLE]"
+
 // Bounds of a Synthetic.
 const (
 	MaxSyntheticNodes   = 1_000_000

@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 	"hash/fnv"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -43,6 +44,20 @@ func TestSyntheticIsTheSameEverywhere(t *testing.T) {
 	}
 	if fingerprint(s.Generate(7)) == fingerprint(s.Generate(8)) {
 		t.Error("two seeds gave the same workload")
+	}
+}
+
+// What users are told is all that there is.
+func TestSyntheticForm(t *testing.T) {
+	text := strings.NewReplacer("[", "", "]", "", "PERCENT", "1", "PERMILLE", "1", "N", "1").Replace(SyntheticForm)
+	s, err := ParseSynthetic(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field, value := range reflect.ValueOf(s).Fields() {
+		if value.Int() != 1 {
+			t.Errorf("%s does not tell how to set %s", SyntheticForm, field.Name)
+		}
 	}
 }
 

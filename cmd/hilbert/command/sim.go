@@ -76,7 +76,7 @@ With --from FILE it starts from what hilbert snapshot wrote, and says what the s
 	flags.StringVar(&f.format, "format", "", "format of the trace: openb or dlrm")
 	flags.StringVar(&f.nodes, "nodes", "", "node list of an openb trace (CSV); a dlrm trace has none, its nodes are derived")
 	flags.StringVar(&f.pods, "pods", "", "tasks of the trace (CSV)")
-	flags.StringVar(&f.synthetic, "synthetic", "", "invent a workload: nodes=N,pods=N,classes=N[,load=PERCENT][,minutes=N][,constraints=1][,queues=N][,gangs=PERCENT][,gangsize=N]")
+	flags.StringVar(&f.synthetic, "synthetic", "", "invent a workload: "+trace.SyntheticForm)
 	flags.StringVar(&f.scenario, "scenario", "", "play a scenario file, and hold what happens against what it says")
 	flags.Float64Var(&f.arrive, "arrive", 0, "pods arrive one by one in random order and stay, until they ask for this much of the cluster's GPUs, for example 1.3; "+
 		"without it the trace's times rule")

@@ -68,7 +68,6 @@ func TestLending(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It sleeps: what it burned, the host would take from the emulation of all other CPUs. What is lent does not depend on it.
-	// It sleeps: what it burned, the host would take from the emulation of all other CPUs. What is lent does not depend on it.
 	batch := r.create(r.pod("batch", level(spec.QoSReclaimed), reclaiming("2000", "256Mi")))
 	r.reported("headroom", func(o *v1alpha1.CustomNodeResource) error {
 		if c := o.Status.Colocation; c == nil || len(c.Zones) != 2 {
