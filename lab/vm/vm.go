@@ -44,6 +44,8 @@ const (
 	answerPoll = 250 * time.Millisecond
 	// The guest's clock is compared with the host's over clockWindow, a few times; another pace by clockFactor is wrong.
 	clockWindow, clockTries, clockFactor = 700 * time.Millisecond, 3, 2
+	// timersTimeout bounds the look at whether all processors wake who sleeps.
+	timersTimeout = 30 * time.Second
 	// closeTimeout bounds the wait for a killed QEMU.
 	closeTimeout = 10 * time.Second
 )
@@ -150,7 +152,7 @@ func bootOnce(ctx context.Context, o Options) (_ *Guest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.checkClock(ctx); err != nil {
+	if err := errors.Join(g.checkClock(ctx), g.checkTimers(ctx)); err != nil {
 		return nil, err
 	}
 	o.Log("vm: Linux %s answers after %.1f s", ready.Kernel, time.Since(begin).Seconds())
@@ -220,6 +222,18 @@ func (g *Guest) checkClock(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("the guest's clock went %s while the host's went %s", there, here)
+}
+
+// checkTimers is an error where a processor of the guest does not wake who sleeps on it. Emulation has lost the timer of one while the guest booted:
+// most of it goes on, and what comes to sleep there sleeps for ever.
+func (g *Guest) checkTimers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timersTimeout)
+	defer cancel()
+	const script = "for cpu in $(busybox seq 0 %d); do busybox taskset -c $cpu busybox usleep 1000 || exit 1; echo $cpu; done"
+	if woke, err := g.Shell(ctx, fmt.Sprintf(script, g.options.CPUs-1)); err != nil {
+		return fmt.Errorf("the guest's timers: who slept woke on the CPUs %q alone: %w", strings.Fields(woke), err)
+	}
+	return nil
 }
 
 // forward picks a free port of the host for each of the guest's. Another process may take it meanwhile: QEMU then ends, and the next boot

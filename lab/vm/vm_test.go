@@ -2,17 +2,20 @@ package vm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"hilbert.dev/hilbert/lab/vm/parts"
+	"hilbert.dev/hilbert/lab/vm/wire"
 )
 
 // TestNoAnswer: a guest that never answers is killed and booted again, and given up at last with nothing left of it; one whose QEMU ends
@@ -109,6 +112,49 @@ func TestClock(t *testing.T) {
 			g := &Guest{client: newClient(strings.TrimPrefix(server.URL, "http://"))}
 			if err := g.checkClock(t.Context()); (err == nil) != test.ok {
 				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestTimers: a guest in which a processor does not wake who sleeps on it is not taken, and the error says which do.
+func TestTimers(t *testing.T) {
+	for name, test := range map[string]struct {
+		busybox string // what follows "taskset -c $3"
+		want    string
+	}{
+		"all wake":       {"exit 0", ""},
+		"one does not":   {"if [ $3 = 2 ]; then exec sleep 60; fi", `CPUs ["0" "1"] alone: `},
+		"one is missing": {"if [ $3 = 3 ]; then exit 1; fi", `CPUs ["0" "1" "2"] alone: `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			script := "#!/bin/sh\nif [ $1 = seq ]; then exec seq $2 $3; fi\n" + test.busybox + "\n"
+			if err := os.WriteFile(filepath.Join(dir, "busybox"), []byte(script), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var asked wire.ExecRequest
+				if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+					t.Error(err)
+				}
+				ctx, cancel := context.WithTimeout(r.Context(), time.Duration(asked.TimeoutMS)*time.Millisecond)
+				defer cancel()
+				command := exec.CommandContext(ctx, asked.Argv[0], asked.Argv[1:]...)
+				command.Env, command.WaitDelay = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}, time.Millisecond
+				said, err := command.Output()
+				answer := wire.ExecAnswer{Stdout: said}
+				if err != nil {
+					answer.Status = 1
+				}
+				_ = json.NewEncoder(w).Encode(answer)
+			}))
+			defer server.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			g := &Guest{options: Options{CPUs: 4}, client: newClient(strings.TrimPrefix(server.URL, "http://"))}
+			if err := g.checkTimers(ctx); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
 	}
