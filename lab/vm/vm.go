@@ -39,13 +39,13 @@ const (
 	// others wanted its two cores.
 	bootTimeout = 2 * time.Minute
 	// boots is how often a guest is booted before Boot gives up.
-	boots = 3
+	boots = 5
 	// answerPoll is how often a guest that boots is asked whether it is there.
 	answerPoll = 250 * time.Millisecond
 	// The guest's clock is compared with the host's over clockWindow, a few times; another pace by clockFactor is wrong.
 	clockWindow, clockTries, clockFactor = 700 * time.Millisecond, 3, 2
 	// timersTimeout bounds the look at whether all processors wake who sleeps.
-	timersTimeout = 30 * time.Second
+	timersTimeout = 20 * time.Second
 	// closeTimeout bounds the wait for a killed QEMU.
 	closeTimeout = 10 * time.Second
 )
