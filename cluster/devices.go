@@ -48,17 +48,15 @@ func (f *shapeFrom) shape() topology.Shape {
 	if d.Owner == topology.OwnerKubelet {
 		d = counted(d, f.gpu.GPUs)
 	}
-	if f.silent {
+	sold := d.Owner == topology.OwnerHilbert && f.gpu.GPUs > 0 && !f.gpu.Shareable
+	if f.silent || sold {
 		copied := *d
-		copied.ClosedNICs = 1<<len(d.NIC) - 1
+		if f.silent {
+			copied.ClosedNICs = 1<<len(d.NIC) - 1
+		}
 		if d.Owner != topology.OwnerKubelet {
 			copied.Owner = topology.OwnerNone
 		}
-		d = &copied
-	}
-	if d.Owner == topology.OwnerHilbert && f.gpu.GPUs > 0 && !f.gpu.Shareable {
-		copied := *d
-		copied.Owner = topology.OwnerNone
 		d = &copied
 	}
 	shape := topology.Shape{Model: f.gpu.Model, Devices: d}

@@ -363,11 +363,12 @@ func (a *Agent) saidOfDevices(now time.Time) (*spec.Devices, string) {
 		said.Owner, said.Reason = spec.OwnerNone, spec.ReasonRuntimeLost+": "+a.runtime.why
 	}
 	total := len(is.GPU)
+	free, known := a.freeOfKubelet(total)
 	switch {
 	case total == 0:
 		return said, ""
-	case d.own.Owner == topology.OwnerKubelet && a.freeOfKubelet(total) >= 0:
-		return said, fmt.Sprintf("%d/%d free, owner %s", a.freeOfKubelet(total), total, d.own.Owner)
+	case d.own.Owner == topology.OwnerKubelet && known:
+		return said, fmt.Sprintf("%d/%d free, owner %s", free, total, d.own.Owner)
 	case d.own.Owner != topology.OwnerHilbert:
 		return said, fmt.Sprintf("%d, owner %s", total, d.own.Owner)
 	}

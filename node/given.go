@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -221,20 +222,14 @@ func (a *Agent) saidOfKubelet(now time.Time) *spec.KubeletDevices {
 	return report.Kubelet(unread, r.rest)
 }
 
-// freeOfKubelet is how many of the GPUs the kubelet has left, by what was read; -1: it is not known.
-func (a *Agent) freeOfKubelet(total int) int {
+// freeOfKubelet is how many of the GPUs the kubelet has left, by what was read. False: it is not known.
+func (a *Agent) freeOfKubelet(total int) (int, bool) {
 	r := &a.devices.readings
 	if a.ports.Given == nil || r.last.IsZero() {
-		return -1
+		return 0, false
 	}
 	var held gpu.Held
 	r.book.Held(&held)
-	left := total
-	for i := range total {
-		if held.GPUs&(1<<i) != 0 {
-			left--
-		}
-	}
 	all, found := r.book.Count()
-	return max(left-(all-found), 0)
+	return max(total-bits.OnesCount16(held.GPUs&(1<<total-1))-(all-found), 0), true
 }

@@ -141,12 +141,12 @@ func unknown(e *Evidence) Ownership {
 	return Ownership{Owner: topology.OwnerNone, Reason: OwnUnknown, Message: "it is not known who offers them: " + what + " was not read"}
 }
 
-// vendor begins the names of what NVIDIA's device plugin offers: gpu, gpu.shared, mig-1g.10gb, and models that are passed through.
-const vendor = "nvidia.com/"
+// Vendor begins the names by which device plugins offer NVIDIA's GPUs: gpu, gpu.shared, mig-1g.10gb, and models that are passed through.
+const Vendor = "nvidia.com/"
 
 // gpuNames are the names by which node.status knows GPUs, even if it offers none now.
 func gpuNames(e *Evidence) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(e.Offered)), func(name string) bool { return !strings.HasPrefix(name, vendor) })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(e.Offered)), func(name string) bool { return !strings.HasPrefix(name, Vendor) })
 }
 
 // offered is how many node.status offers, by whatever name.

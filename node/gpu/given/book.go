@@ -39,8 +39,8 @@ type Pod struct{ UID, Namespace, Name string }
 // Book is what is known. The zero Book knows nothing.
 type Book struct {
 	pods map[string]*entry // by UID
-	// strays are pods of the last list that have devices and do not run here, as far as is known.
-	strays []stray
+	// strays are pods of the last list that have devices and do not run here, as far as is known. They have no UID.
+	strays []*entry
 	// sure: since nobody offers devices any more, a reading had all pods that ran then. Else unlisted is one that was never listed, if there was a reading.
 	sure     bool
 	unlisted string
@@ -48,11 +48,6 @@ type Book struct {
 
 type entry struct {
 	pod     Pod
-	devices []device
-}
-
-type stray struct {
-	pod     Listed
 	devices []device
 }
 
@@ -84,7 +79,7 @@ func (b *Book) Read(pods []Pod, list []Listed) {
 			}
 			e.devices = add(e.devices, l.Devices)
 		} else if devices := add(nil, l.Devices); len(devices) > 0 && len(b.strays) < maxDevices {
-			b.strays = append(b.strays, stray{*l, devices})
+			b.strays = append(b.strays, &entry{Pod{Namespace: l.Namespace, Name: l.Name}, devices})
 		}
 	}
 	b.unlisted = ""
@@ -100,7 +95,7 @@ func (b *Book) Read(pods []Pod, list []Listed) {
 // add adds the devices of NVIDIA's that are not there yet.
 func add(have []device, more []Device) []device {
 	for _, d := range more {
-		if strings.HasPrefix(d.Resource, Vendor) && len(have) < maxDevices && !slices.ContainsFunc(have, func(h device) bool { return h.Device == d }) {
+		if strings.HasPrefix(d.Resource, gpu.Vendor) && len(have) < maxDevices && !slices.ContainsFunc(have, func(h device) bool { return h.Device == d }) {
 			have = append(have, device{Device: d})
 		}
 	}
@@ -118,16 +113,19 @@ func (b *Book) Suspect() { b.sure, b.unlisted = false, "" }
 // Sure reports whether all pods were listed since nobody offers devices any more.
 func (b *Book) Sure() bool { return b.sure }
 
+// each gives the pods that run here by UID, and then the strays.
+func (b *Book) each(f func(*entry)) {
+	for _, uid := range b.UIDs() {
+		f(b.pods[uid])
+	}
+	for _, e := range b.strays {
+		f(e)
+	}
+}
+
 // Resolve looks for devices that were not found yet, and calls lost for each that it does not find either, with the pod's UID; none, if it does not run here.
 func (b *Book) Resolve(slots []gpu.Slot, lost func(p Pod, d Device)) {
-	for _, uid := range slices.Sorted(maps.Keys(b.pods)) {
-		e := b.pods[uid]
-		resolve(e.devices, slots, func(d Device) { lost(e.pod, d) })
-	}
-	for i := range b.strays {
-		s := &b.strays[i]
-		resolve(s.devices, slots, func(d Device) { lost(Pod{Namespace: s.pod.Namespace, Name: s.pod.Name}, d) })
-	}
+	b.each(func(e *entry) { resolve(e.devices, slots, func(d Device) { lost(e.pod, d) }) })
 }
 
 func resolve(devices []device, slots []gpu.Slot, lost func(Device)) {
@@ -169,39 +167,29 @@ func (b *Book) Of(uid string) (Holding, bool) {
 	if e == nil {
 		return Holding{}, false
 	}
-	return holdingOf(e.pod.Namespace, e.pod.Name, e.devices), true
+	return e.holding(), true
 }
 
 // All are the devices of a pod, where they cannot be said otherwise.
-func (b *Book) All(uid string) (out []Rest) {
+func (b *Book) All(uid string) []Rest {
 	if e := b.pods[uid]; e != nil {
-		for i := range e.devices {
-			if d := &e.devices[i]; !d.found || d.place.GPU >= 0 {
-				out = append(out, restOf(e.pod.Namespace, e.pod.Name, d))
-			}
-		}
+		return e.all()
 	}
-	return out
+	return nil
 }
 
 // Count is how many devices of GPUs are known to be held, and how many of them were found.
 func (b *Book) Count() (all, found int) {
-	count := func(devices []device) {
-		for i := range devices {
-			switch d := &devices[i]; {
+	b.each(func(e *entry) {
+		for i := range e.devices {
+			switch d := &e.devices[i]; {
 			case !d.found:
 				all++
 			case d.place.GPU >= 0:
 				all, found = all+1, found+1
 			}
 		}
-	}
-	for _, e := range b.pods {
-		count(e.devices)
-	}
-	for i := range b.strays {
-		count(b.strays[i].devices)
-	}
+	})
 	return all, found
 }
 
@@ -210,30 +198,18 @@ func (b *Book) UIDs() []string { return slices.Sorted(maps.Keys(b.pods)) }
 
 // Strays are devices of pods that do not run here, as far as is known: they are just starting, or just gone.
 func (b *Book) Strays() (out []Rest) {
-	for i := range b.strays {
-		s := &b.strays[i]
-		for k := range s.devices {
-			if d := &s.devices[k]; !d.found || d.place.GPU >= 0 {
-				out = append(out, restOf(s.pod.Namespace, s.pod.Name, d))
-			}
-		}
+	for _, e := range b.strays {
+		out = append(out, e.all()...)
 	}
 	return out
 }
 
 // Held adds all GPUs and instances that somebody has to what is held.
-func (b *Book) Held(h *gpu.Held) {
-	for _, e := range b.pods {
-		hold(e.devices, h)
-	}
-	for i := range b.strays {
-		hold(b.strays[i].devices, h)
-	}
-}
+func (b *Book) Held(h *gpu.Held) { b.each(func(e *entry) { e.hold(h) }) }
 
-func hold(devices []device, h *gpu.Held) {
-	for i := range devices {
-		d := &devices[i]
+func (e *entry) hold(h *gpu.Held) {
+	for i := range e.devices {
+		d := &e.devices[i]
 		if !d.found || d.place.GPU < 0 {
 			continue
 		}
@@ -271,10 +247,10 @@ func (r *Rest) doubt() string {
 	return fmt.Sprintf("the kubelet gave %s/%s %s %q, and it is not known which GPU that is", r.Namespace, r.Name, r.Resource, r.ID)
 }
 
-func holdingOf(namespace, name string, devices []device) (h Holding) {
+func (e *entry) holding() (h Holding) {
 	instances := make(map[Place]bool)
-	for i := range devices {
-		d := &devices[i]
+	for i := range e.devices {
+		d := &e.devices[i]
 		switch {
 		case d.found && d.place.GPU < 0: // no GPU
 		case d.found && d.place.Instance < 0:
@@ -291,21 +267,28 @@ func holdingOf(namespace, name string, devices []device) (h Holding) {
 			h.Grant = topology.Grant{GPUs: 1 << p.GPU, Instance: int8(p.Instance + 1), Isolation: topology.Hard}
 		}
 	}
-	for i := range devices {
-		d := &devices[i]
-		if !d.found || d.place.Instance >= 0 && h.Grant.Instance == 0 {
-			h.Rest = append(h.Rest, restOf(namespace, name, d))
-		}
-	}
+	h.Rest = e.rest(func(d *device) bool { return !d.found || d.place.Instance >= 0 && h.Grant.Instance == 0 })
 	return h
 }
 
-func restOf(namespace, name string, d *device) Rest {
-	r := Rest{Namespace: namespace, Name: name, Device: d.Device, GPU: -1}
-	if d.found {
-		r.GPU = d.place.GPU
+// all are the devices that are of GPUs, or may be.
+func (e *entry) all() []Rest {
+	return e.rest(func(d *device) bool { return !d.found || d.place.GPU >= 0 })
+}
+
+func (e *entry) rest(of func(*device) bool) (out []Rest) {
+	for i := range e.devices {
+		d := &e.devices[i]
+		if !of(d) {
+			continue
+		}
+		r := Rest{Namespace: e.pod.Namespace, Name: e.pod.Name, Device: d.Device, GPU: -1}
+		if d.found {
+			r.GPU = d.place.GPU
+		}
+		out = append(out, r)
 	}
-	return r
+	return out
 }
 
 // String is the device for people.

@@ -149,7 +149,7 @@ func (m *readingsModel) name(uid string, devices []Device) {
 		m.named[uid] = make(map[Device]bool)
 	}
 	for _, d := range devices {
-		if strings.HasPrefix(d.Resource, Vendor) {
+		if strings.HasPrefix(d.Resource, gpu.Vendor) {
 			m.named[uid][d] = true
 		}
 	}
@@ -170,7 +170,7 @@ func (m *readingsModel) check(r *rapid.T) {
 			r.Fatalf("%s has %+v, named were %v", uid, e, named)
 		}
 		var now gpu.Held
-		hold(e.devices, &now)
+		e.hold(&now)
 		if was := m.found[uid]; was.GPUs&^now.GPUs != 0 || was.Instances[1]&^now.Instances[1] != 0 {
 			r.Fatalf("%s had %+v and has %+v", uid, was, now)
 		}

@@ -8,9 +8,6 @@ import (
 	"hilbert.dev/hilbert/node/gpu"
 )
 
-// Vendor begins the names of the resources by which device plugins offer NVIDIA's GPUs.
-const Vendor = "nvidia.com/"
-
 // maxID bounds a plugin's name for a device, in bytes. Longer ones are of no plugin that is known here.
 const maxID = 128
 
