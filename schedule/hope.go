@@ -18,7 +18,7 @@ const (
 // hope is those single pods who sleep and for whom there may be room on a few nodes. Were all of them woken at once, a thousand queues would
 // fight for what one pod has left: instead they are woken one by one, in the order of the tree, for as long as there is room.
 type hope struct {
-	lines  []*queue.Line
+	lines  []*queue.ShapeQueue
 	slots  []cluster.Slot
 	plants uint64 // of the tree in which they are lines
 	awake  bool   // the latest that was woken has not had its turn
@@ -32,9 +32,9 @@ func (h *hope) add(slot cluster.Slot) {
 
 // follow gives hope up in a tree that has been planted anew: whoever had some is woken.
 func (h *hope) follow(q *queue.Queue) {
-	plants := q.Plants()
+	plants := q.TreeGeneration()
 	if plants != h.plants && len(h.lines) > 0 {
-		q.Parked(func(_ *queue.Line, seen queue.Seen) (queue.Seen, bool) { return seen, true })
+		q.Parked(func(_ *queue.ShapeQueue, seen queue.Version) (queue.Version, bool) { return seen, true })
 		*h = hope{}
 	}
 	h.plants = plants
@@ -47,7 +47,7 @@ func (s *Scheduler) encourage() {
 		return
 	}
 	h.follow(s.queue)
-	h.lines = slices.DeleteFunc(h.lines, func(l *queue.Line) bool { return !l.Parked() || l.Len() == 0 })
+	h.lines = slices.DeleteFunc(h.lines, func(l *queue.ShapeQueue) bool { return !l.Parked() || l.Len() == 0 })
 	if len(h.lines) <= fewHopeful || len(h.slots) > fewSlots {
 		for _, l := range h.lines {
 			s.queue.Wake(l)
@@ -55,15 +55,15 @@ func (s *Scheduler) encourage() {
 		h.lines, h.slots = h.lines[:0], h.slots[:0]
 		return
 	}
-	h.lines = slices.DeleteFunc(h.lines, func(l *queue.Line) bool {
+	h.lines = slices.DeleteFunc(h.lines, func(l *queue.ShapeQueue) bool {
 		return !slices.ContainsFunc(h.slots, func(slot cluster.Slot) bool { return place.Fits(&s.store.State, slot, l.Shape.Class) })
 	})
-	next := s.queue.Foremost(h.lines)
+	next := s.queue.Next(h.lines)
 	if next == nil {
 		h.slots = h.slots[:0]
 		return
 	}
-	h.lines = slices.DeleteFunc(h.lines, func(l *queue.Line) bool { return l == next })
+	h.lines = slices.DeleteFunc(h.lines, func(l *queue.ShapeQueue) bool { return l == next })
 	s.queue.Wake(next)
 	h.awake = true
 }

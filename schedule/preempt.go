@@ -66,7 +66,7 @@ func (s *Scheduler) contender(popped *queue.Unit, in *instance) *queue.Unit {
 		return popped
 	}
 	var best *queue.Unit
-	s.queue.EachWaiting(popped, func(u *queue.Unit) {
+	s.queue.EachAlike(popped, func(u *queue.Unit) {
 		if (best == nil || queue.Before(u, best)) && s.mayPreempt(u, in) {
 			best = u
 		}
@@ -129,7 +129,7 @@ func (s *Scheduler) retryReclaims(now time.Time) {
 		return
 	}
 	s.reclaims = reclaims{s.store.Revision(), now}
-	s.queue.Parked(func(l *queue.Line, seen queue.Seen) (queue.Seen, bool) {
+	s.queue.Parked(func(l *queue.ShapeQueue, seen queue.Version) (queue.Version, bool) {
 		key := sleepers(l)
 		if v := s.vain[key]; !v.any || !withinGuarantee(l.Queue(), l.Shape.Ask) {
 			return seen, false

@@ -293,7 +293,7 @@ func (s *Scheduler) backfiller(u *queue.Unit, now time.Time) (best *queue.Unit) 
 	if len(s.reserved.list) == 0 {
 		return nil
 	}
-	s.queue.EachWaiting(u, func(other *queue.Unit) {
+	s.queue.EachAlike(u, func(other *queue.Unit) {
 		if other != u && (best == nil || queue.Before(other, best)) && s.backfills(other, now) {
 			best = other
 		}

@@ -197,7 +197,7 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, seen cluster.Revision, now time.Ti
 		return
 	}
 	if s.hopes(u, now) {
-		s.queue.Wake(u.Line())
+		s.queue.Wake(u.ShapeQueue())
 	} else if v := s.verdicts[u.Shape]; v != nil {
 		s.binder.Report(pod, v.condition, now)
 	}

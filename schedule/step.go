@@ -126,7 +126,7 @@ func (s *Scheduler) park(u *queue.Unit, in *instance, now time.Time) {
 	s.observer.Unschedulable(pod, v.counts, now)
 	s.binder.Report(pod, v.condition, now)
 	if fresh {
-		s.queue.EachWaiting(u, func(u *queue.Unit) {
+		s.queue.EachAlike(u, func(u *queue.Unit) {
 			s.binder.Report(s.store.Pod(u.Pod), v.condition, now)
 		})
 	}
@@ -181,8 +181,8 @@ func (s *Scheduler) wake() {
 	}
 	s.looked = newest
 	s.hope.follow(s.queue)
-	s.queue.Parked(func(l *queue.Line, seen queue.Seen) (queue.Seen, bool) {
-		now := queue.Seen{Revision: newest, Domains: s.domains(l.Shape)}
+	s.queue.Parked(func(l *queue.ShapeQueue, seen queue.Version) (queue.Version, bool) {
+		now := queue.Version{Revision: newest, Domains: s.domains(l.Shape)}
 		wakes := s.helped(l, seen, now)
 		if wakes {
 			key := sleepers(l)
@@ -194,7 +194,7 @@ func (s *Scheduler) wake() {
 }
 
 // helped reports whether what has changed since may let a unit that sleeps in somewhere, or let it preempt.
-func (s *Scheduler) helped(l *queue.Line, seen, now queue.Seen) bool {
+func (s *Scheduler) helped(l *queue.ShapeQueue, seen, now queue.Version) bool {
 	log := s.store.Log()
 	if !log.Covers(seen.Revision) || now.Domains != seen.Domains {
 		return true // too long ago, or too far away, to tell without a decision
@@ -231,7 +231,7 @@ func frees(shape *queue.Shape) cluster.ChangeKind {
 
 // helps reports whether a node on which more is free than before wakes those who sleep at once; where a single pod fits, it only has hope. A gang has to find room for as many members as found
 // none: so much is gained with each node at most.
-func (s *Scheduler) helps(l *queue.Line, slot cluster.Slot) bool {
+func (s *Scheduler) helps(l *queue.ShapeQueue, slot cluster.Slot) bool {
 	key := sleepers(l)
 	vain, preempts := s.vain[key]
 	if id := s.store.Reservation(slot); id != cluster.NoReservation && s.uses(l, id, slot) {
@@ -254,12 +254,12 @@ func (s *Scheduler) helps(l *queue.Line, slot cluster.Slot) bool {
 }
 
 // uses reports whether a unit may use a node that is kept free, for itself or for another.
-func (s *Scheduler) uses(l *queue.Line, id cluster.ReservationID, slot cluster.Slot) bool {
+func (s *Scheduler) uses(l *queue.ShapeQueue, id cluster.ReservationID, slot cluster.Slot) bool {
 	for _, x := range s.reserved.list {
 		if x.id != id {
 			continue
 		}
-		if u := s.reserved.overdue[x.unit]; u != nil && u.Line() == l {
+		if u := s.reserved.overdue[x.unit]; u != nil && u.ShapeQueue() == l {
 			return true
 		}
 		return (x.queue == l.Queue() || x.until > 0 || withinGuarantee(l.Queue(), l.Shape.Ask)) && l.Shape.Class != nil && place.FitsThrough(&s.store.State, slot, l.Shape.Class)

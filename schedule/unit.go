@@ -151,7 +151,7 @@ func (s *Scheduler) outOfQuota(u *queue.Unit, ask *place.Ask, short shortfall, i
 	if !short.hopeless() && s.evict(u, ask, in, now) {
 		return
 	}
-	s.queue.ParkQuota(u, short.Queue)
+	s.queue.BlockByQuota(u, short.Queue)
 	s.tell(u, s.quotaCondition(&short), now)
 	s.await(u, true, now)
 }
@@ -239,7 +239,7 @@ func (s *Scheduler) parkUnit(u *queue.Unit, ask *place.Ask, in *instance, now ti
 	s.tell(u, v.condition, now)
 	s.await(u, true, now)
 	if fresh {
-		s.queue.EachWaiting(u, func(other *queue.Unit) {
+		s.queue.EachAlike(u, func(other *queue.Unit) {
 			if other != u {
 				s.tell(other, v.condition, now)
 			}
@@ -282,11 +282,11 @@ type sleeper struct {
 
 func sleeperOf(u *queue.Unit) sleeper { return sleeper{u.Queue(), u.Tenant(), u.Shape} }
 
-func sleepers(l *queue.Line) sleeper { return sleeper{l.Queue(), l.Tenant(), l.Shape} }
+func sleepers(l *queue.ShapeQueue) sleeper { return sleeper{l.Queue(), l.Tenant(), l.Shape} }
 
 // seen is what a unit that fits nowhere has looked at.
-func (s *Scheduler) seen(u *queue.Unit, in *instance) queue.Seen {
-	return queue.Seen{Revision: in.snapshot.Revision(), Domains: s.domains(u.Shape)}
+func (s *Scheduler) seen(u *queue.Unit, in *instance) queue.Version {
+	return queue.Version{Revision: in.snapshot.Revision(), Domains: s.domains(u.Shape)}
 }
 
 // domains is the version of all censuses that a shape reads.

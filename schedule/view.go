@@ -28,7 +28,7 @@ type Dump struct {
 	// Queue has the pods of ours that are not bound, in the order in which it is their turn.
 	Queue []Waiting
 
-	standings []queue.Standing       // what Queue is made of
+	standings []queue.WaitingPod     // what Queue is made of
 	held      map[cluster.UID]string // why
 	sorted    bool
 }
@@ -84,7 +84,7 @@ var waitingStates = []WaitingState{
 // Dump copies out what the scheduler knows and changes nothing. It costs time proportional to the ledger, about half a microsecond a
 // pod; what can be done later is left to Sort.
 func (s *Scheduler) Dump(schedulerName string, now time.Time) *Dump {
-	d := &Dump{Taken: now.UTC().Round(0), SchedulerName: schedulerName, Scheduling: s.cfg, Ledger: s.store.Dump(), standings: s.queue.Standings()}
+	d := &Dump{Taken: now.UTC().Round(0), SchedulerName: schedulerName, Scheduling: s.cfg, Ledger: s.store.Dump(), standings: s.queue.WaitingPods()}
 	for i := range d.standings {
 		d.standings[i].Attempts = max(d.standings[i].Attempts, s.attempts[d.standings[i].Pod])
 	}
@@ -162,7 +162,7 @@ func (d *Dump) Sort() {
 		}
 		at, waits := turn[r.Facts.UID]
 		place[r.Facts.UID] = at
-		var standing *queue.Standing
+		var standing *queue.WaitingPod
 		if waits {
 			standing = &d.standings[at]
 		}
@@ -177,7 +177,7 @@ func (d *Dump) Sort() {
 	d.standings, d.held = nil, nil
 }
 
-func waiting(r *cluster.PodRecord, standing *queue.Standing, held string) Waiting {
+func waiting(r *cluster.PodRecord, standing *queue.WaitingPod, held string) Waiting {
 	f := &r.Facts
 	w := Waiting{
 		Namespace: f.Namespace, Name: f.Name, UID: f.UID, Unit: f.Unit, Priority: f.Priority, Created: time.Unix(0, f.Created).UTC(),
@@ -187,10 +187,10 @@ func waiting(r *cluster.PodRecord, standing *queue.Standing, held string) Waitin
 	case standing != nil:
 		w.State = standingStates[standing.State]
 		w.Attempts = standing.Attempts
-		if standing.State == queue.Delayed {
+		if standing.State == queue.BackingOff {
 			w.Until = standing.Until.UTC().Round(0)
 		}
-		if standing.State == queue.OverMax {
+		if standing.State == queue.QuotaBlocked {
 			w.Why = "the limit of queue " + standing.Limit + " leaves no room"
 		}
 	case r.Phase == cluster.Assumed:
@@ -205,8 +205,8 @@ func waiting(r *cluster.PodRecord, standing *queue.Standing, held string) Waitin
 }
 
 var standingStates = [...]WaitingState{
-	queue.Ready: WaitingActive, queue.Delayed: WaitingBackoff, queue.Asleep: WaitingUnschedulable, queue.OverMax: WaitingQuota,
-	queue.Gathers: WaitingGathering,
+	queue.Ready: WaitingActive, queue.BackingOff: WaitingBackoff, queue.Parked: WaitingUnschedulable, queue.QuotaBlocked: WaitingQuota,
+	queue.Gathering: WaitingGathering,
 }
 
 // Counts says how many pods wait in each state.

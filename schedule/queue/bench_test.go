@@ -61,11 +61,11 @@ func newForest(policy cluster.SortPolicy, wide, units int) *forest {
 		f.leaves = wide * wide * wide
 		for i := range wide {
 			grow(fmt.Sprint("q", i), "", i)
-			for j := range wide {
-				grow(fmt.Sprint("q", i, ".", j), fmt.Sprint("q", i), j)
+			for block := range wide {
+				grow(fmt.Sprint("q", i, ".", block), fmt.Sprint("q", i), block)
 				for k := range wide {
-					name := fmt.Sprint("q", i, ".", j, ".", k)
-					grow(name, fmt.Sprint("q", i, ".", j), k)
+					name := fmt.Sprint("q", i, ".", block, ".", k)
+					grow(name, fmt.Sprint("q", i, ".", block), k)
 					namespaces = append(namespaces, cluster.Namespace{
 						Name: fmt.Sprint("n", len(namespaces)), Labels: []cluster.Label{{Key: "scheduling.hilbert.dev/queue", Value: name}},
 					})

@@ -9,18 +9,18 @@ import (
 	"hilbert.dev/hilbert/resource"
 )
 
-// TestIdleLinesAreBounded: shapes that come and go leave only so much behind, and one that comes back soon finds its line.
+// TestIdleLinesAreBounded: shapes that come and go leave only so much behind, and one that comes back soon finds its shape queue.
 func TestIdleLinesAreBounded(t *testing.T) {
 	w := newWorld()
-	for i := range 3 * maxIdleLines {
+	for i := range 3 * maxIdleShapeQueues {
 		w.see(cluster.PodUpserted{Pod: podFacts("n", fmt.Sprint(i), int64(i+1))})
 		w.q.Done(w.q.Pop())
 	}
 	if err := w.q.verify(); err != nil {
 		t.Fatal(err)
 	}
-	if lines, shapes := w.q.idle.len, len(w.q.shapes.singles); lines != maxIdleLines || shapes != maxIdleLines {
-		t.Errorf("%d lines and %d shapes are kept, want %d", lines, shapes, maxIdleLines)
+	if queues, shapes := w.q.idle.len, len(w.q.shapes.singles); queues != maxIdleShapeQueues || shapes != maxIdleShapeQueues {
+		t.Errorf("%d shape queues and %d shapes are kept, want %d", queues, shapes, maxIdleShapeQueues)
 	}
 	pod := w.store.Pod("n/5")
 	w.q.Add(pod)
@@ -76,21 +76,21 @@ func TestAddDelayed(t *testing.T) {
 	}
 }
 
-// TestParkedVisitsEachLineOnceAndRemembers: what a line has looked at is kept until it wakes.
+// TestParkedVisitsEachLineOnceAndRemembers: what a shape queue has looked at is kept until it wakes.
 func TestParkedVisitsEachLineOnceAndRemembers(t *testing.T) {
 	w := newWorld()
 	for _, name := range []string{"a", "b"} {
 		w.see(cluster.PodUpserted{Pod: podFacts("n", name, 1)})
 	}
-	w.q.Park(w.q.Pop(), Seen{Revision: 5})
+	w.q.Park(w.q.Pop(), Version{Revision: 5})
 	var visited []cluster.Revision
 	for range 3 {
-		w.q.Parked(func(l *Line, seen Seen) (Seen, bool) {
-			if l.Queue().Name != cluster.DefaultQueue || l.Len() != 2 {
-				t.Errorf("a line of %d in %s", l.Len(), l.Queue().Name)
+		w.q.Parked(func(sq *ShapeQueue, seen Version) (Version, bool) {
+			if sq.Queue().Name != cluster.DefaultQueue || sq.Len() != 2 {
+				t.Errorf("a shape queue of %d in %s", sq.Len(), sq.Queue().Name)
 			}
 			visited = append(visited, seen.Revision)
-			return Seen{Revision: seen.Revision + 10}, len(visited) == 2
+			return Version{Revision: seen.Revision + 10}, len(visited) == 2
 		})
 	}
 	if fmt.Sprint(visited) != "[5 15]" {
@@ -121,7 +121,7 @@ func TestRefusalOfOneGangDoesNotSpeakForAll(t *testing.T) {
 	}
 	at := w.store.Queue("q")
 	for range 3 {
-		w.q.ParkQuota(w.q.Pop(), at)
+		w.q.BlockByQuota(w.q.Pop(), at)
 	}
 	if u := w.q.Pop(); u != nil {
 		t.Fatalf("%s was tried again though nothing has changed", u.Key())
@@ -130,7 +130,7 @@ func TestRefusalOfOneGangDoesNotSpeakForAll(t *testing.T) {
 	tried := make(map[string]int)
 	for u := w.q.Pop(); u != nil; u = w.q.Pop() {
 		tried[u.Key()]++
-		w.q.ParkQuota(u, at)
+		w.q.BlockByQuota(u, at)
 	}
 	if len(tried) != 3 || tried["q/g0"] != 1 || tried["q/g1"] != 1 || tried["q/g2"] != 1 {
 		t.Errorf("tried %v, want each once", tried)

@@ -89,7 +89,7 @@ func (w *tenancy) fill() {
 			return
 		}
 		if short, ok := u.Queue().Admits(u.Class.Charge); !ok {
-			w.q.ParkQuota(u, short.Queue)
+			w.q.BlockByQuota(u, short.Queue)
 			continue
 		}
 		members := slices.Clone(u.Members())
@@ -149,9 +149,9 @@ func TestSharesConvergeInTrees(t *testing.T) {
 		for i := range below {
 			parent := fmt.Sprint("q", i)
 			var sum vessel
-			for j := range 1 + random.IntN(3) {
+			for block := range 1 + random.IntN(3) {
 				v := vessel{float64(random.IntN(250)), float64(random.IntN(20)), float64(1 + random.IntN(3))}
-				facts = append(facts, leafFacts(fmt.Sprint(parent, ".", j), parent, int64(v.weight), int64(v.guaranteed)))
+				facts = append(facts, leafFacts(fmt.Sprint(parent, ".", block), parent, int64(v.weight), int64(v.guaranteed)))
 				sum.want, sum.guaranteed = sum.want+v.want, sum.guaranteed+v.guaranteed
 				below[i] = append(below[i], v)
 			}
@@ -167,8 +167,8 @@ func TestSharesConvergeInTrees(t *testing.T) {
 		}
 		w := newTenancy(capacity, random.Uint64(), facts...)
 		for _, i := range random.Perm(len(below)) {
-			for j, v := range below[i] {
-				w.want(fmt.Sprint("q", i, ".", j), int(v.want))
+			for block, v := range below[i] {
+				w.want(fmt.Sprint("q", i, ".", block), int(v.want))
 			}
 		}
 		w.fill()
@@ -179,8 +179,8 @@ func TestSharesConvergeInTrees(t *testing.T) {
 			w.fill()
 		}
 		for i, amount := range pour(above, capacity) {
-			for j, ideal := range pour(below[i], amount) {
-				name := fmt.Sprint("q", i, ".", j)
+			for block, ideal := range pour(below[i], amount) {
+				name := fmt.Sprint("q", i, ".", block)
 				if off := math.Abs(float64(w.used(name)) - ideal); off > 2 {
 					t.Fatalf("%s has %d, its share is %.1f", name, w.used(name), ideal)
 				}
@@ -239,9 +239,9 @@ func TestHistoryCounts(t *testing.T) {
 		w.q.Expire(w.now)
 		w.q.sync()
 	}
-	past := &w.q.leaves[w.store.Queue("q")].tenants["greedy"].past
-	if past.settle(w.now, facts.HalfLife); math.Abs(past.average-0.3) > 1e-6 {
-		t.Fatalf("after a half-life with 0.6 of the cluster the average is %v, want 0.3", past.average)
+	history := &w.q.leaves[w.store.Queue("q")].tenants["greedy"].history
+	if history.settle(w.now, facts.HalfLife); math.Abs(history.average-0.3) > 1e-6 {
+		t.Fatalf("after a half-life with 0.6 of the cluster the average is %v, want 0.3", history.average)
 	}
 	for len(w.running) > 0 { // then nobody holds anything
 		w.see(cluster.PodRemoved{UID: w.running[0].UID})
@@ -271,7 +271,7 @@ func TestHistoryCounts(t *testing.T) {
 func TestHistoryIsTheIntegral(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const halfLife = 1000
-		h := history{at: time.Unix(0, 0)}
+		h := usageHistory{at: time.Unix(0, 0)}
 		var uses []float64 // one for each nanosecond
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			use, length := rapid.Float64Range(0, 1).Draw(t, "use"), rapid.IntRange(1, 500).Draw(t, "length")

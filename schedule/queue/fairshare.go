@@ -18,15 +18,15 @@ func FairShares(root *cluster.Queue, capacity []int64, demand map[*cluster.Queue
 	shares := make(map[*cluster.Queue][]int64)
 	root.Each(func(q *cluster.Queue) { shares[q] = make([]int64, len(capacity)) })
 	for k, amount := range capacity {
-		d := dealer{kind: resource.Kind(k), demand: demand, wants: make(map[*cluster.Queue]int64, len(shares)), shares: shares}
-		d.ask(root)
-		d.deal(root, min(amount, d.wants[root]))
+		d := distribution{kind: resource.Kind(k), demand: demand, wants: make(map[*cluster.Queue]int64, len(shares)), shares: shares}
+		d.sumWants(root)
+		d.distribute(root, min(amount, d.wants[root]))
 	}
 	return shares
 }
 
-// dealer deals out one resource.
-type dealer struct {
+// distribution deals out one resource.
+type distribution struct {
 	kind   resource.Kind
 	demand map[*cluster.Queue][]int64
 	wants  map[*cluster.Queue]int64 // those of the queues below included, as far as limits allow
@@ -34,25 +34,25 @@ type dealer struct {
 }
 
 // own is what a queue's own pods want.
-func (d *dealer) own(q *cluster.Queue) int64 {
+func (d *distribution) own(q *cluster.Queue) int64 {
 	if column := d.demand[q]; int(d.kind) < len(column) {
 		return max(column[d.kind], 0)
 	}
 	return 0
 }
 
-// ask sums what a queue and those below it want.
-func (d *dealer) ask(q *cluster.Queue) {
+// sumWants sums what a queue and those below it want.
+func (d *distribution) sumWants(q *cluster.Queue) {
 	sum := d.own(q)
 	for _, child := range q.Children() {
-		d.ask(child)
+		d.sumWants(child)
 		sum = resource.Add(sum, d.wants[child])
 	}
 	d.wants[q] = min(sum, q.Limit(d.kind))
 }
 
-// deal divides an amount between a queue's own pods and its children.
-func (d *dealer) deal(q *cluster.Queue, amount int64) {
+// distribute divides an amount between a queue's own pods and its children.
+func (d *distribution) distribute(q *cluster.Queue, amount int64) {
 	d.shares[q][d.kind] = amount
 	if len(q.Children()) == 0 {
 		return
@@ -69,16 +69,16 @@ func (d *dealer) deal(q *cluster.Queue, amount int64) {
 	divide(claims, amount)
 	for i := range claims {
 		if c := &claims[i]; c.queue != nil {
-			d.deal(c.queue, c.gets)
+			d.distribute(c.queue, c.share)
 		}
 	}
 }
 
 // claim is what one of those that share asks for, and gets.
 type claim struct {
-	queue                          *cluster.Queue // nil: the own pods of the queue that is shared
-	name                           string
-	want, guaranteed, weight, gets int64
+	queue                           *cluster.Queue // nil: the own pods of the queue that is shared
+	name                            string
+	want, guaranteed, weight, share int64
 }
 
 // divide fills all claims like vessels with one level: each gets its guarantee and then the level times its weight, until it has what it
@@ -108,9 +108,9 @@ func divide(claims []claim, amount int64) {
 	rest := amount - filled(claims, low)
 	for i := range claims {
 		c := &claims[i]
-		c.gets = c.at(low)
-		more := min(rest, c.at(resource.Add(low, 1))-c.gets)
-		c.gets += more
+		c.share = c.at(low)
+		more := min(rest, c.at(resource.Add(low, 1))-c.share)
+		c.share += more
 		rest -= more
 	}
 }
@@ -139,7 +139,7 @@ func divideGuarantees(claims []claim, amount, guaranteed int64) {
 		before = resource.Add(before, claims[i].guaranteed)
 		high, low := bits.Mul64(uint64(before), uint64(amount))
 		upTo, _ := bits.Div64(high, low, uint64(guaranteed)) // amount < guaranteed, so that high < guaranteed
-		claims[i].gets = int64(upTo) - given
+		claims[i].share = int64(upTo) - given
 		given = int64(upTo)
 	}
 }

@@ -18,13 +18,13 @@ type model struct {
 	q      *Queue // only asked for what its histories count
 	now    time.Time
 	units  []*modelUnit
-	parked map[lineKey]bool
-	jams   map[lineKey]*modelJam
+	parked map[shapeQueueKey]bool
+	blocks map[shapeQueueKey]*modelBlock
 	order  int
 }
 
-// lineKey names the units that sleep together.
-type lineKey struct {
+// shapeQueueKey names the units that are parked together.
+type shapeQueueKey struct {
 	queue     *cluster.Queue
 	namespace string // where namespaces share the queue
 	shape     string
@@ -35,14 +35,14 @@ type modelUnit struct {
 	pods  map[cluster.UID]*cluster.Pod
 	known map[cluster.UID]member // the pods as they were when they were added
 	order int
-	at    whereabouts
+	at    location
 	until time.Time
-	probe *modelJam
+	probe *modelBlock
 	// refused: it is a gang that was tried in vain since room came last.
 	refused bool
 
 	// As it was when it was filed.
-	key      lineKey
+	key      shapeQueueKey
 	need     int
 	anchored bool
 	facts    *cluster.UnitFacts
@@ -52,7 +52,7 @@ type modelUnit struct {
 	ask      resource.List
 }
 
-type modelJam struct {
+type modelBlock struct {
 	at     *cluster.Queue
 	eased  uint64
 	lapsed bool
@@ -96,7 +96,7 @@ func (m *model) describe(u *modelUnit) {
 		u.facts = f
 		u.anchored = u.gang.Placed() > 0 && f != nil && (f.Topology != cluster.Packing{} || f.SubgroupTopology != cluster.Packing{})
 	}
-	u.key = lineKey{queue: u.queue(), shape: u.shape()}
+	u.key = shapeQueueKey{queue: u.queue(), shape: u.shape()}
 	if fair(sorts(u.queue())) {
 		u.key.namespace = u.any().Namespace
 	}
@@ -185,7 +185,7 @@ func (m *model) add(pod *cluster.Pod) {
 	}
 	if u == nil {
 		m.order++
-		u = &modelUnit{gang: pod.Unit, pods: make(map[cluster.UID]*cluster.Pod), known: make(map[cluster.UID]member), order: m.order, at: inMuster}
+		u = &modelUnit{gang: pod.Unit, pods: make(map[cluster.UID]*cluster.Pod), known: make(map[cluster.UID]member), order: m.order, at: inGathering}
 		m.units = append(m.units, u)
 	}
 	m.withdraw(u)
@@ -214,24 +214,24 @@ func (m *model) drop(u *modelUnit, uid cluster.UID) {
 }
 
 func (m *model) withdraw(u *modelUnit) {
-	u.at = out
+	u.at = popped
 	m.tidy()
 }
 
-// tidy forgets what is known of lines and jams without units.
+// tidy forgets what is known of shape queues and quota blocks without units.
 func (m *model) tidy() {
-	inLines, inJams := make(map[lineKey]bool), make(map[lineKey]bool)
+	inLines, inBlocks := make(map[shapeQueueKey]bool), make(map[shapeQueueKey]bool)
 	for _, u := range m.units {
 		switch u.at {
-		case inLine:
+		case inShapeQueue:
 			inLines[u.key] = true
-		case inJam:
-			inJams[u.key] = true
+		case inQuotaBlock:
+			inBlocks[u.key] = true
 		default:
 		}
 	}
-	maps.DeleteFunc(m.parked, func(k lineKey, _ bool) bool { return !inLines[k] })
-	maps.DeleteFunc(m.jams, func(k lineKey, _ *modelJam) bool { return !inJams[k] })
+	maps.DeleteFunc(m.parked, func(k shapeQueueKey, _ bool) bool { return !inLines[k] })
+	maps.DeleteFunc(m.blocks, func(k shapeQueueKey, _ *modelBlock) bool { return !inBlocks[k] })
 }
 
 func (m *model) file(u *modelUnit) {
@@ -242,12 +242,12 @@ func (m *model) file(u *modelUnit) {
 	switch {
 	case len(u.pods) < u.need:
 		m.answer(u, true)
-		u.at = inMuster
+		u.at = inGathering
 	case !u.until.IsZero():
 		m.answer(u, true)
-		u.at = inRest
+		u.at = inBackoff
 	default:
-		u.at = inLine
+		u.at = inShapeQueue
 	}
 }
 
@@ -266,50 +266,50 @@ func (m *model) parkQuota(u *modelUnit, at *cluster.Queue) {
 		return
 	}
 	m.answer(u, u.gang != nil)
-	j := m.jams[u.key]
-	if j == nil {
-		j = &modelJam{}
-		m.jams[u.key] = j
+	block := m.blocks[u.key]
+	if block == nil {
+		block = &modelBlock{}
+		m.blocks[u.key] = block
 	}
-	j.at, j.eased, u.at, u.refused = at, at.Eased(), inJam, u.gang != nil
+	block.at, block.eased, u.at, u.refused = at, at.Eased(), inQuotaBlock, u.gang != nil
 }
 
 // sync wakes those for which limits leave room now.
 func (m *model) sync(changed []*cluster.Queue) {
-	for key, j := range m.jams {
-		if !j.lapsed && !slices.Contains(changed, j.at) || j.eased == j.at.Eased() && !j.lapsed {
+	for key, block := range m.blocks {
+		if !block.lapsed && !slices.Contains(changed, block.at) || block.eased == block.at.Eased() && !block.lapsed {
 			continue
 		}
 		var waits []*modelUnit
 		for _, u := range m.units {
-			if u.at == inJam && u.key == key {
-				if u.refused = u.refused && j.eased == j.at.Eased(); !u.refused {
+			if u.at == inQuotaBlock && u.key == key {
+				if u.refused = u.refused && block.eased == block.at.Eased(); !u.refused {
 					waits = append(waits, u)
 				}
 			}
 		}
-		j.eased, j.lapsed = j.at.Eased(), false
+		block.eased, block.lapsed = block.at.Eased(), false
 		if len(waits) == 0 {
 			continue
 		}
 		slices.SortFunc(waits, func(a, b *modelUnit) int { return m.compare(sorts(key.queue), a, b) })
 		room := int64(1 << 30)
 		for _, a := range waits[0].ask {
-			if limit := j.at.Limit(a.Kind); limit != cluster.Unlimited {
-				room = min(room, max(limit-j.at.Used(a.Kind), 0)/a.Value)
+			if limit := block.at.Limit(a.Kind); limit != cluster.Unlimited {
+				room = min(room, max(limit-block.at.Used(a.Kind), 0)/a.Value)
 			}
 		}
-		for _, u := range waits[:max(min(room-int64(j.probes), int64(len(waits))), 0)] {
-			u.at, u.probe = inLine, j
-			j.probes++
+		for _, u := range waits[:max(min(room-int64(block.probes), int64(len(waits))), 0)] {
+			u.at, u.probe = inShapeQueue, block
+			block.probes++
 		}
 	}
 	m.tidy()
 }
 
-// plant puts the units into a new tree.
-func (m *model) plant() {
-	slept, woke := make(map[lineKey]bool), make(map[lineKey]bool)
+// rebuild puts the units into a new tree.
+func (m *model) rebuild() {
+	slept, woke := make(map[shapeQueueKey]bool), make(map[shapeQueueKey]bool)
 	for _, u := range m.units {
 		u.probe = nil
 		was, same := m.parked[u.key], u.key.queue == u.queue()
@@ -318,23 +318,23 @@ func (m *model) plant() {
 			u.key.namespace = u.any().Namespace
 		}
 		switch {
-		case u.at == inJam:
-			u.at = inLine
-		case u.at == inLine && same && was:
+		case u.at == inQuotaBlock:
+			u.at = inShapeQueue
+		case u.at == inShapeQueue && same && was:
 			slept[u.key] = true
-		case u.at == inLine && same:
+		case u.at == inShapeQueue && same:
 			woke[u.key] = true
 		}
 	}
-	maps.DeleteFunc(slept, func(k lineKey, _ bool) bool { return woke[k] })
+	maps.DeleteFunc(slept, func(k shapeQueueKey, _ bool) bool { return woke[k] })
 	m.parked = slept
-	clear(m.jams)
+	clear(m.blocks)
 }
 
 func (m *model) expire(now time.Time) {
 	m.now = now
 	for _, u := range m.units {
-		if u.at == inRest && !u.until.After(now) {
+		if u.at == inBackoff && !u.until.After(now) {
 			u.until = time.Time{}
 			m.file(u)
 		}
@@ -363,7 +363,7 @@ type sharer struct {
 	value float64
 }
 
-// next is the unit that a queue gives out; awake says whether those that sleep do not count.
+// next is the unit that a queue gives out; awake says whether those that are parked do not count.
 func (m *model) next(q *cluster.Queue, awake bool) *modelUnit {
 	policy := q.Sort()
 	if len(q.Children()) == 0 && q.Parent() != nil {
@@ -398,7 +398,7 @@ func (m *model) counted(q *cluster.Queue, n *node) float64 {
 	if sorts(q) != cluster.FairHistory || n == nil {
 		return 0
 	}
-	return n.past.counted
+	return n.history.counted
 }
 
 func (m *model) share(used, guaranteed func(resource.Kind) int64, weight int64, history float64) sharer {
@@ -443,7 +443,7 @@ func (m *model) choose(policy cluster.SortPolicy, list []sharer) *modelUnit {
 func (m *model) nextOwn(q *cluster.Queue, awake bool) *modelUnit {
 	best := make(map[string]*modelUnit)
 	for _, u := range m.units {
-		if u.key.queue != q || u.at != inLine && (awake || u.at != inJam) || awake && m.parked[u.key] {
+		if u.key.queue != q || u.at != inShapeQueue && (awake || u.at != inQuotaBlock) || awake && m.parked[u.key] {
 			continue
 		}
 		if b := best[u.key.namespace]; b == nil || m.compare(sorts(q), u, b) < 0 {
@@ -489,7 +489,7 @@ func (m *model) outdated(u *modelUnit) bool {
 
 func (m *model) refresh(gang *cluster.Unit) {
 	for _, u := range m.units {
-		if u.gang == gang && u.at != out {
+		if u.gang == gang && u.at != popped {
 			if was := *u; m.outdated(u) {
 				u.key = was.key
 				m.withdraw(u)

@@ -17,19 +17,19 @@ type policy struct {
 	units func(a, b *Unit) bool
 	// nodes is the order of child queues, or of the namespaces of a leaf.
 	nodes func(a, b *node) bool
-	// shares: nodes compares what they hold. history: and what they held.
-	shares, history bool
-	// sizes: units compares what part of the cluster units ask for.
-	sizes bool
+	// byShare: nodes compares what they hold. byHistory: and what they held.
+	byShare, byHistory bool
+	// bySize: units compares what part of the cluster units ask for.
+	bySize bool
 }
 
 // policies by cluster.SortPolicy.
 var policies = [...]policy{
 	cluster.PriorityFIFO:  {name: "priority-fifo", units: Before, nodes: byFirst(Before)},
 	cluster.FIFO:          {name: "fifo", units: older, nodes: byFirst(older)},
-	cluster.Fair:          {name: "fair", units: Before, nodes: lacking, shares: true},
-	cluster.FairHistory:   {name: "fair-history", units: Before, nodes: lacking, shares: true, history: true},
-	cluster.SmallestFirst: {name: "smallest-first", units: smaller, nodes: byFirst(smaller), sizes: true},
+	cluster.Fair:          {name: "fair", units: Before, nodes: lowerShare, byShare: true},
+	cluster.FairHistory:   {name: "fair-history", units: Before, nodes: lowerShare, byShare: true, byHistory: true},
+	cluster.SmallestFirst: {name: "smallest-first", units: smaller, nodes: byFirst(smaller), bySize: true},
 }
 
 // Before is the order of units by priority, then age, then arrival.
@@ -55,8 +55,8 @@ func byFirst(units func(a, b *Unit) bool) func(a, b *node) bool {
 	return func(a, b *node) bool { return units(a.first, b.first) }
 }
 
-// lacking orders nodes by their shares, then by name.
-func lacking(a, b *node) bool {
+// lowerShare orders nodes by their shares, then by name.
+func lowerShare(a, b *node) bool {
 	if a.share != b.share {
 		return a.share.less(b.share)
 	}
@@ -65,15 +65,15 @@ func lacking(a, b *node) bool {
 
 // share is how well a queue, or a namespace, is served: whoever has less comes first.
 type share struct {
-	// over: it has its guarantee.
-	over bool
+	// aboveGuarantee: it has its guarantee.
+	aboveGuarantee bool
 	// value is, below the guarantee, how much of it is used; else how much of the cluster is used beyond it, by weight.
 	value float64
 }
 
 func (s share) less(other share) bool {
-	if s.over != other.over {
-		return other.over
+	if s.aboveGuarantee != other.aboveGuarantee {
+		return other.aboveGuarantee
 	}
 	return s.value < other.value
 }
@@ -106,7 +106,7 @@ func shareOf(a account, capacity []int64) share {
 	if math.IsInf(dominant, -1) {
 		dominant = 0
 	}
-	return share{over: true, value: dominant / float64(a.Weight())}
+	return share{aboveGuarantee: true, value: dominant / float64(a.Weight())}
 }
 
 // tenantAccount is a namespace among those of a leaf: nothing is guaranteed to it, and all weigh the same.
@@ -127,7 +127,7 @@ func (a ownAccount) Used(kind resource.Kind) (sum int64) {
 func (ownAccount) Guaranteed(resource.Kind) int64 { return 0 }
 func (ownAccount) Weight() int64                  { return 1 }
 
-// history is what a node has held beyond its guarantee, averaged over the past with weights that halve every half-life.
+// usageHistory is what a node has held beyond its guarantee, averaged over the past with weights that halve every half-life.
 //
 // For a share u(s), which is a step function of time, the average is h(t) = ∫ u(s)·λ·e^(−λ(t−s)) ds with λ = ln 2 / half-life. While u is
 // constant, h moves towards it: h(t) = u + (h(t₀) − u)·2^(−(t−t₀)/half-life). So one number and the time it is of are enough, and a node
@@ -136,7 +136,7 @@ func (ownAccount) Weight() int64                  { return 1 }
 //
 // Nodes are compared by u + h. u does not decay, so two of them can change places though nothing happens. Therefore h is taken as of an
 // epoch that is the same for all children of a queue, and an epoch lasts half-life/epochs; until it ends the order is fixed.
-type history struct {
+type usageHistory struct {
 	average float64   // h, as of at
 	at      time.Time // zero: no time is known yet
 	current float64   // u since then
@@ -147,7 +147,7 @@ type history struct {
 const epochs = 256
 
 // settle brings the average up to a time.
-func (h *history) settle(now time.Time, halfLife int64) {
+func (h *usageHistory) settle(now time.Time, halfLife int64) {
 	if !h.at.IsZero() && halfLife > 0 {
 		h.average = h.current + (h.average-h.current)*math.Exp2(-float64(now.Sub(h.at))/float64(halfLife))
 	}

@@ -38,7 +38,7 @@ type fataler interface {
 func newTwin(t fataler, next func(n int) int) *twin {
 	w := newWorld()
 	return &twin{world: w, t: t, next: next, root: w.q.root, m: &model{
-		store: w.store, q: w.q, now: w.now, parked: make(map[lineKey]bool), jams: make(map[lineKey]*modelJam),
+		store: w.store, q: w.q, now: w.now, parked: make(map[shapeQueueKey]bool), blocks: make(map[shapeQueueKey]*modelBlock),
 	}}
 }
 
@@ -79,10 +79,10 @@ func (tw *twin) see(e cluster.Event) {
 func (tw *twin) sync() {
 	queues, tenants, rebuilt := tw.store.ChangedQueues()
 	queues = slices.Clone(queues)
-	tw.q.take(queues, tenants, rebuilt)
+	tw.q.applyChanges(queues, tenants, rebuilt)
 	if tw.root != tw.q.root {
 		tw.root = tw.q.root
-		tw.m.plant()
+		tw.m.rebuild()
 	}
 	tw.m.sync(queues)
 }
@@ -108,11 +108,11 @@ func (tw *twin) step(i int) {
 	case op == 10:
 		switch tw.next(8) {
 		case 0:
-			var l []cluster.Label
+			var sq []cluster.Label
 			if name := pick(tw, append(queueNames, "")); name != "" {
-				l = []cluster.Label{{Key: "scheduling.hilbert.dev/queue", Value: name}}
+				sq = []cluster.Label{{Key: "scheduling.hilbert.dev/queue", Value: name}}
 			}
-			tw.see(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: pick(tw, namespaces), Labels: l}})
+			tw.see(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: pick(tw, namespaces), Labels: sq}})
 		case 1:
 			tw.see(cluster.NodeUpserted{Node: &cluster.Node{Name: "other", Allocatable: []resource.Quantity{
 				{Name: resource.NameCPU, Amount: int64(tw.next(3)) * 500}, {Name: resource.NameMemory, Amount: int64(tw.next(3)) * 5},
@@ -177,11 +177,11 @@ func (tw *twin) newQueue() cluster.Event {
 	return cluster.QueueUpserted{Queue: f}
 }
 
-// wake wakes a line that sleeps, if one does.
+// wake wakes a parked shape queue, if there is one.
 func (tw *twin) wake() {
-	keys := make(map[string]*Line)
-	tw.q.Parked(func(l *Line, seen Seen) (Seen, bool) {
-		keys[l.units.First().Key()] = l
+	keys := make(map[string]*ShapeQueue)
+	tw.q.Parked(func(sq *ShapeQueue, seen Version) (Version, bool) {
+		keys[sq.units.First().Key()] = sq
 		return seen, false
 	})
 	if len(keys) == 0 {
@@ -193,32 +193,32 @@ func (tw *twin) wake() {
 	delete(tw.m.parked, u.key)
 }
 
-// readyLines are the lines that do not sleep.
-func (tw *twin) readyLines() (lines []*Line) {
+// readyLines are the shape queues that are not parked.
+func (tw *twin) readyLines() (queues []*ShapeQueue) {
 	tw.q.sync()
 	for _, n := range tw.q.leaves {
-		visit := func(l *Line) {
-			if !l.parked {
-				lines = append(lines, l)
+		visit := func(sq *ShapeQueue) {
+			if !sq.parked {
+				queues = append(queues, sq)
 			}
 		}
-		n.eachLine(visit)
+		n.eachShapeQueue(visit)
 		for _, tenant := range n.tenants {
-			tenant.eachLine(visit)
+			tenant.eachShapeQueue(visit)
 		}
 	}
-	return lines
+	return queues
 }
 
 func (tw *twin) pop() {
 	tw.sync()
-	foremost := tw.q.Foremost(tw.readyLines())
+	foremost := tw.q.Next(tw.readyLines())
 	var first *Unit
 	if foremost != nil {
 		first = foremost.units.First()
 	}
 	u, want := tw.q.Pop(), tw.m.pop()
-	// A gang that has changed since it was filed leaves its line when its turn comes, and is filed anew.
+	// A gang that has changed since it was filed leaves its shape queue when its turn comes, and is filed anew.
 	left := first != nil && first != u && (foremost.units.Len() == 0 || foremost.units.First() != first)
 	if first != u && !left {
 		tw.t.Fatalf("of all that are ready %v is the foremost, %v was popped", name(first), name(u))
@@ -242,8 +242,8 @@ func (tw *twin) pop() {
 		want.until = until
 		tw.m.file(want)
 	case 2:
-		tw.q.Park(u, Seen{Revision: 1})
-		if tw.m.file(want); want.at == inLine {
+		tw.q.Park(u, Version{Revision: 1})
+		if tw.m.file(want); want.at == inShapeQueue {
 			tw.m.parked[want.key] = true
 		}
 	default:
@@ -258,7 +258,7 @@ func name(u *Unit) string {
 	return u.Key()
 }
 
-// place commits some members of a unit, enough of them, or puts it to sleep if a limit is in the way.
+// place commits some members of a unit, enough of them, or blocks it if a limit is in the way.
 func (tw *twin) place(u *Unit, want *modelUnit) {
 	members := slices.Clone(u.Members()[:u.Need()+tw.next(len(u.Members())-u.Need()+1)])
 	if v := tw.world.place(members); !v.Committed {
@@ -269,7 +269,7 @@ func (tw *twin) place(u *Unit, want *modelUnit) {
 		for tw.next(2) == 0 && at.Parent() != nil {
 			at = at.Parent()
 		}
-		tw.q.ParkQuota(u, at)
+		tw.q.BlockByQuota(u, at)
 		tw.m.parkQuota(want, at)
 		return
 	}
@@ -295,8 +295,8 @@ func (tw *twin) compare() {
 	count := make(map[string]int)
 	pending := make(map[*cluster.Queue][2]int)
 	for _, u := range tw.m.units {
-		state := [...]string{inLine: "active", inJam: "jammed", inRest: "backing off", inMuster: "gathers"}[u.at]
-		if u.at == inLine && tw.m.parked[u.key] {
+		state := [...]string{inShapeQueue: "active", inQuotaBlock: "blocked by quota", inBackoff: "backing off", inGathering: "gathering"}[u.at]
+		if u.at == inShapeQueue && tw.m.parked[u.key] {
 			state = "parked"
 		}
 		count[state]++
@@ -310,8 +310,8 @@ func (tw *twin) compare() {
 		}
 	}
 	got := map[string]int{
-		"active": tw.q.Active(), "parked": tw.q.Sleeping() - tw.q.QuotaBlocked(), "jammed": tw.q.QuotaBlocked(), "backing off": tw.q.BackingOff(),
-		"gathers": tw.q.GatheringLen(),
+		"active": tw.q.Active(), "parked": tw.q.Sleeping() - tw.q.QuotaBlocked(), "blocked by quota": tw.q.QuotaBlocked(), "backing off": tw.q.BackingOff(),
+		"gathering": tw.q.GatheringLen(),
 	}
 	maps.DeleteFunc(got, func(_ string, n int) bool { return n == 0 })
 	if !maps.Equal(got, count) {

@@ -16,9 +16,9 @@ import (
 
 // TestScripts replays testdata/*: who is next, and how everybody waits. The node n is the one that units are placed on.
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, w string) {
 		s := &scripted{world: newWorld()}
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		datadriven.RunTest(t, w, func(t *testing.T, d *datadriven.TestData) string {
 			out := s.run(t, d)
 			if err := s.q.verify(); err != nil {
 				d.Fatalf(t, "invariant: %v", err)
@@ -76,13 +76,13 @@ func (s *scripted) run(t *testing.T, d *datadriven.TestData) string {
 		return fmt.Sprintln(s.q.Position(s.q.Unit(cluster.UID(d.CmdArgs[0].Key))), "ahead")
 	case "alike":
 		var names []string
-		s.q.EachWaiting(s.q.Unit(cluster.UID(d.CmdArgs[0].Key)), func(u *Unit) { names = append(names, u.Key()) })
+		s.q.EachAlike(s.q.Unit(cluster.UID(d.CmdArgs[0].Key)), func(u *Unit) { names = append(names, u.Key()) })
 		slices.Sort(names)
 		return strings.Join(names, " ") + "\n"
 	case "shape":
 		return s.shape(s.q.Unit(cluster.UID(d.CmdArgs[0].Key)))
 	case "wake":
-		s.q.Wake(s.q.Unit(cluster.UID(d.CmdArgs[0].Key)).Line())
+		s.q.Wake(s.q.Unit(cluster.UID(d.CmdArgs[0].Key)).ShapeQueue())
 	default:
 		return s.decide(t, d)
 	}
@@ -123,9 +123,9 @@ func (s *scripted) decide(t *testing.T, d *datadriven.TestData) string {
 	case "delay":
 		s.q.Delay(u, time.Unix(0, 0).Add(duration(t, d)))
 	case "park":
-		s.q.Park(u, Seen{})
+		s.q.Park(u, Version{})
 	case "quota":
-		s.q.ParkQuota(u, s.store.Queue(d.CmdArgs[0].Key))
+		s.q.BlockByQuota(u, s.store.Queue(d.CmdArgs[0].Key))
 	case "add-delayed": // a pod whose Binding failed comes back
 		pod := cluster.UID(d.CmdArgs[1].Key)
 		s.store.Release(pod)
@@ -167,11 +167,11 @@ func (s *scripted) order() string {
 
 func (s *scripted) state() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d active, %d asleep (%d by quota), %d backing off, %d gathering\n", s.q.Active(), s.q.Sleeping(), s.q.QuotaBlocked(), s.q.BackingOff(), s.q.GatheringLen())
-	list := s.q.Standings()
+	fmt.Fprintf(&b, "%d active, %d parked or blocked (%d by quota), %d backing off, %d gathering\n", s.q.Active(), s.q.Sleeping(), s.q.QuotaBlocked(), s.q.BackingOff(), s.q.GatheringLen())
+	list := s.q.WaitingPods()
 	Sort(list)
 	for _, p := range list {
-		state := [...]string{Ready: "ready", Delayed: "delayed", Asleep: "asleep", OverMax: "over max", Gathers: "gathers"}[p.State]
+		state := [...]string{Ready: "ready", BackingOff: "backing off", Parked: "parked", QuotaBlocked: "blocked by quota", Gathering: "gathering"}[p.State]
 		fmt.Fprintf(&b, "%s %s", p.Pod, state)
 		if p.Unit != "" {
 			fmt.Fprintf(&b, " with %s", p.Unit)
@@ -201,6 +201,6 @@ func (s *scripted) shape(u *Unit) string {
 	for _, a := range u.Shape.Ask {
 		fmt.Fprintf(&b, " %s=%d", s.store.KindName(a.Kind), a.Value)
 	}
-	fmt.Fprintf(&b, "; %d in line, parked %v\n", u.Line().Len(), u.Line().Parked())
+	fmt.Fprintf(&b, "; %d in its shape queue, parked %v\n", u.ShapeQueue().Len(), u.ShapeQueue().Parked())
 	return b.String()
 }

@@ -25,9 +25,9 @@ type Shape struct {
 	// Ask is the least that Need members are charged, of each resource for itself. The caller must not change it.
 	Ask resource.List
 
-	key   string
-	size  float64 // the dominant fraction of the cluster's capacity in Ask
-	lines int     // that are of it
+	key         string
+	size        float64 // the dominant fraction of the cluster's capacity in Ask
+	shapeQueues int     // that are of it
 }
 
 // Part is the members of one class in one subgroup.
@@ -37,7 +37,7 @@ type Part struct {
 	Subgroup, Count int
 }
 
-// shapes interns Shapes. One without lines is forgotten.
+// shapes interns Shapes. One without shape queues is forgotten.
 type shapes struct {
 	singles map[*cluster.Class]*Shape
 	gangs   map[string]*Shape

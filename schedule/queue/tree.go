@@ -25,73 +25,73 @@ type node struct {
 	epoch    int64 // how many epochs have passed; as of when the children's histories are counted
 
 	// Of a node that units wait in.
-	lines   *heap.Heap[*Line]
-	singles map[*cluster.Class]*Line
-	gangs   map[*Shape]*Line
+	shapeQueues *heap.Heap[*ShapeQueue]
+	singles     map[*cluster.Class]*ShapeQueue
+	gangs       map[*Shape]*ShapeQueue
 
 	first    *Unit // that it would give out, nil for none
 	share    share
-	past     history
+	history  usageHistory
 	position int // among the parent's ready ones, -1 when it has nothing to give out
 	units    int // that wait in it and below, however they do
 	pods     int
 }
 
 // compares reports whether the nodes below have shares that are compared.
-func (n *node) compares() bool { return n.policy.shares && (len(n.children) > 1 || n.tenants != nil) }
+func (n *node) compares() bool { return n.policy.byShare && (len(n.children) > 1 || n.tenants != nil) }
 
 // sync takes in what has changed in the ledger: the tree, what queues and namespaces hold, and the cluster's capacity.
 func (q *Queue) sync() {
-	if q.simple && !q.store.Queued() {
+	if q.unordered && !q.store.Queued() {
 		// One queue without a limit: nothing depends on what it holds. The ledger's list is emptied now and then, so that it does not grow
 		// with the namespaces that come and go.
-		if q.skipped++; q.skipped%4096 != 0 {
+		if q.skippedSyncs++; q.skippedSyncs%4096 != 0 {
 			return
 		}
 	}
-	q.take(q.store.ChangedQueues())
+	q.applyChanges(q.store.ChangedQueues())
 }
 
-func (q *Queue) take(queues []*cluster.Queue, tenants []*cluster.Tenant, rebuilt bool) {
+func (q *Queue) applyChanges(queues []*cluster.Queue, tenants []*cluster.Tenant, rebuilt bool) {
 	if rebuilt {
-		q.plant()
+		q.rebuild()
 		return
 	}
-	if q.measure() {
-		q.resize()
+	if q.readCapacity() {
+		q.capacityChanged()
 	}
 	for _, t := range tenants {
-		q.charged(t)
+		q.tenantChanged(t)
 	}
 	for _, changed := range queues {
 		if n := q.nodes[changed]; n != nil {
-			q.rekey(n)
+			q.reposition(n)
 		}
-		for _, j := range slices.Clone(q.jams[changed]) {
-			q.relieve(j)
+		for _, block := range slices.Clone(q.blocked[changed]) {
+			q.wakeFitting(block)
 		}
 	}
-	q.relieveLapsed()
+	q.recheckBlocks()
 }
 
-// charged takes note that a namespace holds more or less than before.
-func (q *Queue) charged(t *cluster.Tenant) {
+// tenantChanged takes note that a namespace holds more or less than before.
+func (q *Queue) tenantChanged(t *cluster.Tenant) {
 	leaf := q.leaves[t.Queue()]
 	if leaf == nil {
 		return
 	}
 	if _, own := leaf.account.(ownAccount); own {
-		q.rekey(leaf)
+		q.reposition(leaf)
 	}
 	if n := leaf.tenants[t.Namespace]; n != nil {
 		n.account = tenantAccount{t}
-		q.rekey(n)
+		q.reposition(n)
 	}
 }
 
-// measure reads the cluster's capacity and reports whether it has changed, if that matters to any order.
-func (q *Queue) measure() (changed bool) {
-	if !q.sized {
+// readCapacity reads the cluster's capacity and reports whether it has changed, if that matters to any order.
+func (q *Queue) readCapacity() (changed bool) {
+	if !q.usesCapacity {
 		return false
 	}
 	for len(q.capacity) < q.store.Kinds() {
@@ -106,53 +106,53 @@ func (q *Queue) measure() (changed bool) {
 	return changed
 }
 
-// resize works out anew all that is relative to the capacity.
-func (q *Queue) resize() {
+// capacityChanged works out anew all that is relative to the capacity.
+func (q *Queue) capacityChanged() {
 	q.shapes.each(func(s *Shape) { s.measure(q.capacity) })
 	q.root.reorder(q)
 }
 
 // reorder works out the shares of all nodes below, and their order.
 func (n *node) reorder(q *Queue) {
-	if n.lines != nil {
-		if n.policy.sizes {
-			n.lines = refill(n.lines, heap.New(n.policy.lines(), setLine))
+	if n.shapeQueues != nil {
+		if n.policy.bySize {
+			n.shapeQueues = reheap(n.shapeQueues, heap.New(n.policy.shapeQueues(), setShapeQueue))
 		}
 	} else {
 		for _, child := range n.children {
 			child.reorder(q)
-			q.settle(child)
+			q.updateShare(child)
 		}
 		for _, child := range n.tenants {
 			child.reorder(q)
-			q.settle(child)
+			q.updateShare(child)
 		}
-		n.ready = refill(n.ready, heap.New(n.policy.nodes, setNode))
+		n.ready = reheap(n.ready, heap.New(n.policy.nodes, setNode))
 	}
 	n.first = n.head()
 }
 
-// refill moves the items of a heap whose order is out of date into another.
-func refill[T any](from, to *heap.Heap[T]) *heap.Heap[T] {
+// reheap moves the items of a heap whose order is out of date into another.
+func reheap[T any](from, to *heap.Heap[T]) *heap.Heap[T] {
 	for i := range from.Len() {
 		to.Push(from.At(i))
 	}
 	return to
 }
 
-// settle works out the share of a node and reports whether it has changed.
-func (q *Queue) settle(n *node) (changed bool) {
+// updateShare works out the share of a node and reports whether it has changed.
+func (q *Queue) updateShare(n *node) (changed bool) {
 	p := n.parent
 	if p == nil || !p.compares() {
 		return false
 	}
 	s := shareOf(n.account, q.capacity)
-	if p.policy.history {
-		n.past.settle(q.now, p.halfLife)
-		n.past.current = 0
-		if s.over {
-			n.past.current = max(s.value, 0)
-			s.value += n.past.counted
+	if p.policy.byHistory {
+		n.history.settle(q.now, p.halfLife)
+		n.history.current = 0
+		if s.aboveGuarantee {
+			n.history.current = max(s.value, 0)
+			s.value += n.history.counted
 		}
 	}
 	changed = s != n.share
@@ -160,29 +160,29 @@ func (q *Queue) settle(n *node) (changed bool) {
 	return changed
 }
 
-// rekey moves a node to where its share puts it.
-func (q *Queue) rekey(n *node) {
-	if q.settle(n) && n.position >= 0 {
+// reposition moves a node to where its share puts it.
+func (q *Queue) reposition(n *node) {
+	if q.updateShare(n) && n.position >= 0 {
 		n.parent.ready.Fix(n.position)
-		n.parent.climb()
+		n.parent.propagate()
 	}
 }
 
 // head is the unit that the node would give out.
 func (n *node) head() *Unit {
 	switch {
-	case n.lines == nil:
+	case n.shapeQueues == nil:
 		if n.ready.Len() > 0 {
 			return n.ready.First().first
 		}
-	case n.lines.Len() > 0:
-		return n.lines.First().units.First()
+	case n.shapeQueues.Len() > 0:
+		return n.shapeQueues.First().units.First()
 	}
 	return nil
 }
 
-// climb tells the nodes above that the order in this one has changed, as far up as it matters.
-func (n *node) climb() {
+// propagate tells the nodes above that the order in this one has changed, as far up as it matters.
+func (n *node) propagate() {
 	for ; n != nil; n = n.parent {
 		first := n.head()
 		if first == n.first {
@@ -202,57 +202,57 @@ func (n *node) climb() {
 	}
 }
 
-// add counts units and pods that wait in the node and all above.
-func (n *node) add(units, pods int) {
+// countPending counts units and pods that wait in the node and all above.
+func (n *node) countPending(units, pods int) {
 	for ; n != nil; n = n.parent {
 		n.units += units
 		n.pods += pods
 	}
 }
 
-// nodeOf returns the node of the queue that a pod is charged to.
-func (q *Queue) nodeOf(pod *cluster.Pod) *node {
+// leafOf returns the node of the queue that a pod is charged to.
+func (q *Queue) leafOf(pod *cluster.Pod) *node {
 	at := pod.Queue()
-	if q.latest != nil && q.latest.queue == at {
-		return q.latest
+	if q.lastLeaf != nil && q.lastLeaf.queue == at {
+		return q.lastLeaf
 	}
 	n := q.leaves[at]
 	if n == nil {
-		q.plant()
+		q.rebuild()
 		if n = q.leaves[at]; n == nil { // a record that has outlived its queue
-			n = q.grow(at, q.root)
+			n = q.addNode(at, q.root)
 			q.root.children = append(q.root.children, n)
 		}
 	}
-	q.latest = n
+	q.lastLeaf = n
 	return n
 }
 
-// seat returns the node whose lines a unit waits in.
-func (q *Queue) seat(u *Unit) *node {
-	leaf := u.home
+// nodeOf returns the node whose shape queues a unit waits in.
+func (q *Queue) nodeOf(u *Unit) *node {
+	leaf := u.leaf
 	if leaf.tenants == nil {
 		return leaf
 	}
 	if n := leaf.tenants[u.namespace()]; n != nil {
 		return n
 	}
-	q.prune(leaf)
-	return q.admit(leaf, u.sample().Tenant())
+	q.pruneTenants(leaf)
+	return q.addTenant(leaf, u.sample().Tenant())
 }
 
-// admit makes the node of a namespace in a leaf that shares fairly.
-func (q *Queue) admit(leaf *node, tenant *cluster.Tenant) *node {
+// addTenant makes the node of a namespace in a leaf that shares fairly.
+func (q *Queue) addTenant(leaf *node, tenant *cluster.Tenant) *node {
 	n := &node{queue: leaf.queue, name: tenant.Namespace, parent: leaf, policy: leaf.policy, account: tenantAccount{tenant}, position: -1}
-	n.past.at = q.now
-	q.hold(n)
+	n.history.at = q.now
+	q.addShapeQueues(n)
 	leaf.tenants[n.name] = n
-	q.settle(n)
+	q.updateShare(n)
 	return n
 }
 
-// prune forgets the namespaces of a leaf that hold nothing and wait for nothing, when there are many of them.
-func (q *Queue) prune(leaf *node) {
+// pruneTenants forgets the namespaces of a leaf that hold nothing and wait for nothing, when there are many of them.
+func (q *Queue) pruneTenants(leaf *node) {
 	if len(leaf.tenants) <= 2*len(leaf.queue.Tenants())+16 {
 		return
 	}
@@ -261,29 +261,29 @@ func (q *Queue) prune(leaf *node) {
 		live[t.Namespace] = true
 	}
 	for namespace, n := range leaf.tenants {
-		n.past.settle(q.now, leaf.halfLife)
-		if live[namespace] || !n.vacant() || n.past.average > 1e-9 {
+		n.history.settle(q.now, leaf.halfLife)
+		if live[namespace] || !n.idle() || n.history.average > 1e-9 {
 			continue
 		}
-		for _, l := range n.singles {
-			q.forget(l)
+		for _, sq := range n.singles {
+			q.forget(sq)
 		}
-		for _, l := range n.gangs {
-			q.forget(l)
+		for _, sq := range n.gangs {
+			q.forget(sq)
 		}
 		delete(leaf.tenants, namespace)
 	}
 }
 
-// vacant reports whether nobody waits in a node's lines.
-func (n *node) vacant() bool {
-	for _, l := range n.singles {
-		if !l.idle {
+// idle reports whether nobody waits in a node's shape queues.
+func (n *node) idle() bool {
+	for _, sq := range n.singles {
+		if !sq.idle {
 			return false
 		}
 	}
-	for _, l := range n.gangs {
-		if !l.idle {
+	for _, sq := range n.gangs {
+		if !sq.idle {
 			return false
 		}
 	}

@@ -30,30 +30,30 @@ type Unit struct {
 	// Since is when it was first taken out to be tried, by the time of the latest Expire; zero before.
 	Since time.Time
 
-	sequence uint64 // of arrival
-	at       whereabouts
-	position int                // in the line's, the jam's or the backoff heap, or among those that gather
-	need     int                // as of when it was filed
-	anchored bool               // as of when it was filed
-	facts    *cluster.UnitFacts // as of when it was filed
-	until    time.Time
-	refused  bool            // in its jam, as things stand
-	line     *Line           // whose turn or whose jam it waits in
-	probe    *jam            // that it was woken from to be tried
-	home     *node           // of its queue, where it counts as pending
-	one      [1]*cluster.Pod // the pod, or the last that left the gang
-	gang     *gang
+	sequence   uint64 // of arrival
+	location   location
+	position   int                // in the shape queue's, the quota block's or the backoff heap, or among those that gather
+	need       int                // as of when it was filed
+	anchored   bool               // as of when it was filed
+	facts      *cluster.UnitFacts // as of when it was filed
+	until      time.Time
+	refused    bool            // in its quota block, as things stand
+	shapeQueue *ShapeQueue     // whose turn or whose quota block it waits in
+	trialOf    *quotaBlock     // that it was woken from to be tried
+	leaf       *node           // of its queue, where it counts as pending
+	one        [1]*cluster.Pod // the pod, or the last that left the gang
+	gang       *gang
 }
 
-// whereabouts of a unit: exactly one.
-type whereabouts uint8
+// location of a unit: exactly one.
+type location uint8
 
 const (
-	out      whereabouts = iota // popped
-	inLine                      // ready, or its line is parked
-	inJam                       // a queue's limit is in the way
-	inRest                      // it waits out a backoff
-	inMuster                    // it gathers members
+	popped       location = iota // popped
+	inShapeQueue                 // ready, or its shape queue is parked
+	inQuotaBlock                 // a queue's limit is in the way
+	inBackoff                    // it waits out a backoff
+	inGathering                  // it gathers members
 )
 
 // gang is the members of a unit that wait, kept in the order in which they are placed.
@@ -116,20 +116,20 @@ func (u *Unit) Need() int {
 // Queue is the queue that the unit is charged to.
 func (u *Unit) Queue() *cluster.Queue { return u.sample().Queue() }
 
-// Tenant is what Line.Tenant is of the line that the unit waits in when it is ready.
+// Tenant is what ShapeQueue.Tenant is of the shape queue that the unit waits in when it is ready.
 func (u *Unit) Tenant() string {
-	if u.home.tenants == nil {
+	if u.leaf.tenants == nil {
 		return ""
 	}
 	return u.namespace()
 }
 
-// Line returns the units that sleep and wake with this one; nil while it is not among them.
-func (u *Unit) Line() *Line {
-	if u.at != inLine {
+// ShapeQueue returns the units that are parked and wake with this one; nil while it is not among them.
+func (u *Unit) ShapeQueue() *ShapeQueue {
+	if u.location != inShapeQueue {
 		return nil
 	}
-	return u.line
+	return u.shapeQueue
 }
 
 // Key names the unit: namespace/PodGroup, or namespace/pod.
@@ -150,8 +150,8 @@ func (u *Unit) sample() *cluster.Pod {
 	return u.gang.parts[0].members[0].pod
 }
 
-// pods is how many wait.
-func (u *Unit) pods() int {
+// waiting is how many wait.
+func (u *Unit) waiting() int {
 	if u.gang == nil {
 		return 1
 	}
@@ -201,8 +201,8 @@ func (p *part) oldest() int64 {
 	return oldest
 }
 
-// describe works out anew what the order and the readiness of a gang depend on.
-func (u *Unit) describe() {
+// refresh works out anew what the order and the readiness of a gang depend on.
+func (u *Unit) refresh() {
 	if u.gang == nil {
 		return
 	}

@@ -100,20 +100,20 @@ func (q *Queue) verify() error {
 		}
 		count[state]++
 	}
-	if q.active != count["active"] || q.sleeping != count["asleep"] || q.jammed != count["jammed"] || q.rested.Len() != count["resting"] {
-		return fmt.Errorf("counted %d active, %d asleep, %d jammed, %d resting; the units say %v", q.active, q.sleeping, q.jammed, q.rested.Len(), count)
+	if q.activeUnits != count["active"] || q.parkedUnits != count["parked"] || q.blockedUnits != count["blocked by quota"] || q.backoff.Len() != count["backing off"] {
+		return fmt.Errorf("counted %d active, %d parked, %d blocked by quota, %d backing off; the units say %v", q.activeUnits, q.parkedUnits, q.blockedUnits, q.backoff.Len(), count)
 	}
 	idle, held := 0, make(map[*Shape]int)
 	if err := q.root.verify(&idle, held); err != nil {
 		return err
 	}
-	if idle != q.idle.len || idle > maxIdleLines {
-		return fmt.Errorf("%d lines are idle, counted %d", idle, q.idle.len)
+	if idle != q.idle.len || idle > maxIdleShapeQueues {
+		return fmt.Errorf("%d shape queues are idle, counted %d", idle, q.idle.len)
 	}
 	var err error
 	q.shapes.each(func(s *Shape) {
-		if held[s] != s.lines || s.lines == 0 {
-			err = fmt.Errorf("shape %v has %d lines, counted %d", s, held[s], s.lines)
+		if held[s] != s.shapeQueues || s.shapeQueues == 0 {
+			err = fmt.Errorf("shape %v has %d lines, counted %d", s, held[s], s.shapeQueues)
 		}
 	})
 	return err
@@ -121,22 +121,22 @@ func (q *Queue) verify() error {
 
 // stands returns how a unit waits, and whether it is found there.
 func (q *Queue) stands(u *Unit) (state string, stands bool) {
-	switch u.at {
-	case inLine:
-		stands = u.line.units.At(u.position) == u && !u.line.idle
-		if u.line.parked {
-			return "asleep", stands
+	switch u.location {
+	case inShapeQueue:
+		stands = u.shapeQueue.units.At(u.position) == u && !u.shapeQueue.idle
+		if u.shapeQueue.parked {
+			return "parked", stands
 		}
 		return "active", stands
-	case inJam:
+	case inQuotaBlock:
 		if u.refused {
-			return "jammed", u.line.jam.refused[u.position] == u
+			return "blocked by quota", u.shapeQueue.blocked.refused[u.position] == u
 		}
-		return "jammed", u.line.jam.units.At(u.position) == u
-	case inRest:
-		return "resting", q.rested.At(u.position) == u && !u.until.IsZero()
-	case inMuster:
-		return "gathering", q.muster[u.position] == u && u.pods() < u.need
+		return "blocked by quota", u.shapeQueue.blocked.units.At(u.position) == u
+	case inBackoff:
+		return "backing off", q.backoff.At(u.position) == u && !u.until.IsZero()
+	case inGathering:
+		return "gathering", q.gathering[u.position] == u && u.waiting() < u.need
 	default:
 		return "popped", true
 	}
@@ -150,26 +150,26 @@ func (n *node) verify(idle *int, held map[*Shape]int) error {
 		return fmt.Errorf("node %q: ready and in its parent's heap disagree", n.name)
 	}
 	var err error
-	if n.lines != nil {
-		n.eachLine(func(l *Line) {
-			held[l.Shape]++
-			if l.idle {
+	if n.shapeQueues != nil {
+		n.eachShapeQueue(func(sq *ShapeQueue) {
+			held[sq.Shape]++
+			if sq.idle {
 				*idle++
 			}
 			switch {
-			case l.idle != (l.units.Len() == 0 && l.jam == nil):
-				err = fmt.Errorf("a line of %q is idle: %v", n.name, l.idle)
-			case (l.position >= 0) != (l.units.Len() > 0 && !l.parked):
-				err = fmt.Errorf("a line of %q: ready and in the heap disagree", n.name)
-			case l.parked && l.units.Len() == 0:
-				err = fmt.Errorf("a line of %q sleeps though it is empty", n.name)
-			case l.jam != nil && l.jam.len() == 0:
-				err = fmt.Errorf("a line of %q has an empty jam", n.name)
+			case sq.idle != (sq.units.Len() == 0 && sq.blocked == nil):
+				err = fmt.Errorf("a shape queue of %q is idle: %v", n.name, sq.idle)
+			case (sq.position >= 0) != (sq.units.Len() > 0 && !sq.parked):
+				err = fmt.Errorf("a shape queue of %q: ready and in the heap disagree", n.name)
+			case sq.parked && sq.units.Len() == 0:
+				err = fmt.Errorf("a shape queue of %q is parked though it is empty", n.name)
+			case sq.blocked != nil && sq.blocked.len() == 0:
+				err = fmt.Errorf("a shape queue of %q has an empty quota block", n.name)
 			}
 		})
 		return err
 	}
-	n.eachBelow(func(child *node) {
+	n.eachChild(func(child *node) {
 		if e := child.verify(idle, held); e != nil {
 			err = e
 		}
