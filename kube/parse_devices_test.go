@@ -172,9 +172,9 @@ func TestPossibleIsNoContradiction(t *testing.T) {
 	}
 }
 
-// The example of docs/policies.md is understood.
+// The example of docs/reference/policies.md is understood.
 func TestDeviceExample(t *testing.T) {
-	text, err := os.ReadFile("../docs/policies.md")
+	text, err := os.ReadFile("../docs/reference/policies.md")
 	if err != nil {
 		t.Fatal(err)
 	}

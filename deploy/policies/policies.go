@@ -1,7 +1,7 @@
 // Package policies carries the admission policies that keep Hilbert's words true, as the files beside it have them.
 //
 // Data flow: a person applies the files with kubectl; what installs them without one (the lab, tests) reads them from Files. What they
-// refuse, and why, is told in docs/policies.md.
+// refuse, and why, is told in docs/reference/policies.md.
 //
 // Invariants: each file holds policies and their bindings, all CEL, no webhook; every name starts with "hilbert-". The one account that
 // may write a placement is Placer, in binding.yaml. It is not a client: it installs nothing.

@@ -10,7 +10,7 @@
 //	gang train/a: 0/3 bound (WaitingForMembers)
 //
 // A file is blocks, parted by empty lines. A block is commands, a line of four dashes, and what its run and show commands must print; a
-// block without dashes prints nothing, or nothing that is held against it. Text after # is for people. docs/simulator.md lists the commands.
+// block without dashes prints nothing, or nothing that is held against it. Text after # is for people. docs/reference/simulator.md lists the commands.
 //
 // Invariants: Parse is a function of the text; what it refuses it refuses with the line and the way out; a State renders to text in which
 // nothing depends on time, on the order of events or on the names of nodes, so that two players of one file can be compared.

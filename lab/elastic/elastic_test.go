@@ -20,7 +20,7 @@ var (
 func TestElasticity(t *testing.T) {
 	o, bounds := Short(), Bounds{Cores: 8}
 	if *longFlag {
-		o, bounds = Long(), Bounds{Cores: 8, Elsewhere: 900, Evictions: 6} // Resumed is not asked for: see docs/colocation.md, Elasticity
+		o, bounds = Long(), Bounds{Cores: 8, Elsewhere: 900, Evictions: 6} // Resumed is not asked for: see docs/concepts/colocation.md, Elasticity
 	}
 	if *percent > 0 {
 		o.Percent = *percent

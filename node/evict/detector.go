@@ -88,7 +88,7 @@ const (
 	eachPod
 )
 
-// row is a detector. To add one is to add a row, and its line in docs/colocation.md.
+// row is a detector. To add one is to add a row, and its line in docs/concepts/colocation.md.
 type row struct {
 	name     string
 	resource resource

@@ -52,7 +52,7 @@ func ParseConfig(data []byte) (*spec.Configuration, error) {
 		return nil, err
 	}
 	if len(strict) > 0 {
-		return nil, fmt.Errorf("%w; see docs/operations.md for the fields", errors.Join(strict...))
+		return nil, fmt.Errorf("%w; see docs/reference/configuration.md for the fields", errors.Join(strict...))
 	}
 	spec.SetDefaults(c)
 	if err := Check(c); err != nil {

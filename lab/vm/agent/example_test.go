@@ -18,7 +18,7 @@ import (
 	"hilbert.dev/hilbert/lab/vm/join"
 )
 
-// TestExample runs examples/node.yaml as it stands, but for the registry that the guest cannot reach, and logs what docs/node.md shows of it.
+// TestExample runs examples/node.yaml as it stands, but for the registry that the guest cannot reach, and logs what docs/concepts/node.md shows of it.
 func TestExample(t *testing.T) {
 	long(t)
 	r := newRig(t)

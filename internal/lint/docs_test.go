@@ -1,0 +1,102 @@
+package lint
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// linkPattern finds the target of a Markdown link or image.
+var linkPattern = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// TestDocLinks fails when a relative link in a Markdown file leads nowhere: to a file that is not there, or to a heading that the file does not have.
+func TestDocLinks(t *testing.T) {
+	root := filepath.Join("..", "..")
+	for _, name := range markdown(t, root) {
+		for _, link := range linkPattern.FindAllStringSubmatch(prose(t, filepath.Join(root, name)), -1) {
+			target, anchor, _ := strings.Cut(link[1], "#")
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			file := name
+			if target != "" {
+				file = filepath.Join(filepath.Dir(name), target)
+			}
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+				t.Errorf("%s links to %s: there is no %s", name, link[1], file)
+				continue
+			}
+			if anchor != "" && strings.HasSuffix(file, ".md") && !anchors(prose(t, filepath.Join(root, file)))[anchor] {
+				t.Errorf("%s links to %s: %s has no such heading", name, link[1], file)
+			}
+		}
+	}
+}
+
+// markdown lists the project's Markdown files, relative to the root.
+func markdown(t *testing.T, root string) []string {
+	t.Helper()
+	var names []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "bin" || d.Name() == "testdata"):
+			return filepath.SkipDir
+		case !d.IsDir() && strings.HasSuffix(path, ".md"):
+			name, err := filepath.Rel(root, path)
+			names = append(names, name)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// prose is a Markdown file without its fenced blocks, whose brackets are code.
+func prose(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	fenced := false
+	for line := range strings.Lines(string(data)) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+			continue
+		}
+		if !fenced {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+// anchors are the names that a Markdown renderer gives to the headings: lower case, letters, digits and dashes.
+func anchors(text string) map[string]bool {
+	names := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "#") {
+			continue
+		}
+		heading := strings.ToLower(strings.TrimSpace(strings.TrimLeft(line, "#")))
+		names[strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+				return r
+			}
+			return -1
+		}, heading)] = true
+	}
+	return names
+}
