@@ -43,12 +43,14 @@ const (
 
 // Configuration is the whole of hilbertd's configuration: the file, and the value that runs. Unknown fields are refused when it is read.
 type Configuration struct {
+	// APIVersion is the version of the file.
 	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	// Kind is always HilbertConfiguration.
+	Kind string `json:"kind"`
 
-	// Roles that this process runs: dispatcher, scheduler and binder together, or agent alone.
+	// Roles are the parts of Hilbert that this process runs: dispatcher, scheduler and binder together, or agent alone.
 	Roles []Role `json:"roles,omitempty"`
-	// SchedulerName is the spec.schedulerName that marks a pod as ours.
+	// SchedulerName is the spec.schedulerName of the pods that Hilbert places. It leaves all other pods alone.
 	SchedulerName string `json:"schedulerName,omitempty"`
 
 	ClientConnection ClientConnection `json:"clientConnection,omitzero"`
@@ -61,49 +63,55 @@ type Configuration struct {
 
 // ClientConnection says how to reach the API server.
 type ClientConnection struct {
-	// Kubeconfig is a file; empty means the service account of the pod that hilbertd runs in.
+	// Kubeconfig is the path of a kubeconfig file. Empty: the service account of the pod that hilbertd runs in. The flag --kubeconfig overrides it.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 }
 
 // LeaderElection is the Lease that makes one process the leader. A standby is warm: it watches, and takes over when the Lease expires.
+// LeaseDuration must be longer than RenewDeadline, and RenewDeadline longer than RetryPeriod.
 type LeaderElection struct {
+	// Namespace is the namespace of the Lease.
 	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name,omitempty"`
-	// LeaseDuration > RenewDeadline > RetryPeriod. No write starts that could outlive RenewDeadline after the last renewal.
+	// Name is the name of the Lease.
+	Name string `json:"name,omitempty"`
+	// LeaseDuration is how long a standby waits for a silent leader before it takes over, in whole seconds.
 	LeaseDuration Duration `json:"leaseDuration,omitempty"`
+	// RenewDeadline is how long a leader tries to renew the Lease before it gives up. No write starts that could outlive it.
 	RenewDeadline Duration `json:"renewDeadline,omitempty"`
-	RetryPeriod   Duration `json:"retryPeriod,omitempty"`
+	// RetryPeriod is the pause between two tries.
+	RetryPeriod Duration `json:"retryPeriod,omitempty"`
 }
 
 // Server is where health, metrics and answers about scheduling are served, with TLS.
 type Server struct {
-	// BindAddress is host:port; port 0 takes a free one. "-" serves nothing.
+	// BindAddress is HOST:PORT. Port 0 takes a free port; "-" serves nothing.
 	BindAddress string `json:"bindAddress,omitempty"`
-	// TLSCertFile and TLSPrivateKeyFile are PEM files, read again when they change. Without them a certificate is made at the start, which
-	// nobody vouches for: enough for probes and for the API server's proxy.
-	TLSCertFile       string `json:"tlsCertFile,omitempty"`
+	// TLSCertFile is a PEM file with the certificate, read again when it changes. Empty: hilbertd makes a self-signed certificate at the start.
+	// That is enough for probes and for the API server's proxy.
+	TLSCertFile string `json:"tlsCertFile,omitempty"`
+	// TLSPrivateKeyFile is a PEM file with the key of that certificate.
 	TLSPrivateKeyFile string `json:"tlsPrivateKeyFile,omitempty"`
 }
 
 // Logging is quiet by default: at "info" a healthy cluster logs start, leadership and stop.
 type Logging struct {
-	// Level is debug, info, warn or error.
+	// Level is the least severe level to log: debug, info, warn or error.
 	Level string `json:"level,omitempty"`
-	// Format is text or json.
+	// Format is how lines are written to stderr: text or json.
 	Format string `json:"format,omitempty"`
 }
 
-// Scheduling configures the pure core; the simulator runs with the same struct.
+// Scheduling configures the decisions; the simulator runs with the same struct.
 type Scheduling struct {
-	// Scores chooses score functions by name (schedule/place lists them) and weighs them; a weight of 0 switches one off.
-	// A name that is left out keeps its default weight.
+	// Scores is the weight of score functions by name (schedule/place lists them). A weight of 0 switches one off; a function that is not named
+	// keeps its default weight.
 	Scores map[string]int64 `json:"scores,omitempty"`
-	// CapacityRatio is the broken line of the score RequestedToCapacityRatio, by ascending utilization.
+	// CapacityRatio is the curve of the score RequestedToCapacityRatio: points by ascending utilization, with straight lines between them.
 	CapacityRatio []RatioPoint `json:"capacityRatio,omitempty"`
-	// DefaultSpread is what pods without a spread constraint of their own get: System (kube-scheduler's soft constraints on host and zone
+	// DefaultSpread is what pods without a topology spread constraint get: System (kube-scheduler's default soft constraints on host and zone,
 	// for the pods of one service or controller) or None.
 	DefaultSpread string `json:"defaultSpread,omitempty"`
-	// Seed orders nodes of equal score.
+	// Seed decides the order of nodes that score the same.
 	Seed uint64 `json:"seed,omitempty"`
 	// Backoff of a unit whose Plan was refused or whose Binding failed.
 	Backoff Backoff `json:"backoff,omitzero"`
@@ -121,55 +129,59 @@ type Scheduling struct {
 	Reclaimed LentReports `json:"reclaimed,omitzero"`
 	// Evictions bounds what the nodes' agents want evicted.
 	Evictions Evictions `json:"evictions,omitzero"`
-	// MaxClassIndexes bounds the rankings (one for each size of pod), and as many indexes (one for each class with constraints between pods),
-	// that a scheduler keeps, at about 20 bytes a node each; the least recently used goes first.
+	// MaxClassIndexes bounds the rankings that a scheduler keeps (one for each size of pod), and separately the indexes of classes with
+	// constraints between pods. Each takes about 20 bytes a node. The least recently used one is dropped first.
 	MaxClassIndexes int `json:"maxClassIndexes,omitempty"`
 }
 
-// ZoneReports says how what the nodes' agents report is used.
+// ZoneReports bounds how old a report of an agent may be.
 type ZoneReports struct {
-	// StaleAfter is the age from which a CustomNodeResource is no longer acted on: its node is promised nothing by zone. Agents refresh it
-	// every Node.RefreshInterval.
+	// StaleAfter is the age from which a CustomNodeResource is ignored: pods get no exclusive cores on its node. Agents refresh it every
+	// Node.RefreshInterval.
 	StaleAfter Duration `json:"staleAfter,omitempty"`
 }
 
-// LentReports says how what the nodes lend is used.
+// LentReports bounds how old the headroom may be that an agent reports.
 type LentReports struct {
-	// StaleAfter is the age from which a CustomNodeResource's headroom counts for nothing: no reclaimed pod goes to its node. Agents that lend
+	// StaleAfter is the age from which the headroom in a CustomNodeResource is ignored: no reclaimed pod goes to its node. Agents that lend
 	// refresh it every Node.Lending.RefreshInterval.
 	StaleAfter Duration `json:"staleAfter,omitempty"`
 }
 
-// Evictions bounds, over the whole cluster, the evictions of reclaimed pods that agents ask for. Urgent ones are not held back by it.
+// Evictions bounds, over the whole cluster, the evictions of reclaimed pods that agents request. It does not delay urgent ones.
 type Evictions struct {
-	// PercentPerMinute of the reclaimed pods may be evicted in a minute, but always one.
+	// PercentPerMinute is the share of the cluster's reclaimed pods that may be evicted in a minute; at least one pod may.
 	PercentPerMinute float64 `json:"percentPerMinute,omitempty"`
-	// Burst is how many of them may be evicted at once.
+	// Burst is how many reclaimed pods may be evicted at once.
 	Burst int `json:"burst,omitempty"`
 }
 
 // Node configures the agent.
 type Node struct {
-	// Name of the Node object; empty means the environment's NODE_NAME, else the host's name.
+	// Name is the name of the Node object. Empty: the environment variable NODE_NAME, else the host's name.
 	Name string `json:"name,omitempty"`
-	// Mode is auto (kubelet where one of the kubelet's managers is on, else agent), agent or kubelet.
+	// Mode says who manages the CPUs: agent, kubelet, or auto (kubelet where one of the kubelet's resource managers is on, else agent).
 	Mode string `json:"mode,omitempty"`
-	// StateDirectory keeps the checkpoint, KubeletDirectory is the kubelet's --root-dir.
-	StateDirectory   string `json:"stateDirectory,omitempty"`
+	// StateDirectory is where the agent keeps its checkpoint.
+	StateDirectory string `json:"stateDirectory,omitempty"`
+	// KubeletDirectory is the kubelet's --root-dir.
 	KubeletDirectory string `json:"kubeletDirectory,omitempty"`
-	// NRISocket is where the container runtime serves NRI.
+	// NRISocket is the socket on which the container runtime serves NRI.
 	NRISocket string `json:"nriSocket,omitempty"`
-	// ReservedCores is how many physical cores are kept for the node's own services and system_cores pods: the lowest-numbered ones, in turn
-	// from each NUMA node. ReservedMemory, in MiB, is kept back from promises in each NUMA node.
-	ReservedCores  *int `json:"reservedCores,omitempty"`
+	// ReservedCores is how many physical cores are kept for the node's own services and for system_cores pods: the lowest-numbered ones, in
+	// turn from each NUMA node.
+	ReservedCores *int `json:"reservedCores,omitempty"`
+	// ReservedMemory is the memory of each NUMA node, in MiB, that is promised to no pod.
 	ReservedMemory *int `json:"reservedMemoryMiB,omitempty"`
 	// ReclaimedCores is the least number of physical cores that reclaimed pods have in each NUMA node that they run in.
 	ReclaimedCores int `json:"reclaimedCores,omitempty"`
-	// TickInterval is how often the kernel is compared with what is wanted, ObserveInterval how often its counters are read.
-	TickInterval    Duration `json:"tickInterval,omitempty"`
+	// TickInterval is how often the agent compares the kernel's settings with the wanted ones.
+	TickInterval Duration `json:"tickInterval,omitempty"`
+	// ObserveInterval is how often the agent reads the kernel's counters.
 	ObserveInterval Duration `json:"observeInterval,omitempty"`
-	// WriteInterval is the least time between two writes of the CustomNodeResource, RefreshInterval the most.
-	WriteInterval   Duration `json:"writeInterval,omitempty"`
+	// WriteInterval is the least time between two writes of the CustomNodeResource.
+	WriteInterval Duration `json:"writeInterval,omitempty"`
+	// RefreshInterval is the most time between two writes of the CustomNodeResource.
 	RefreshInterval Duration `json:"refreshInterval,omitempty"`
 	// Lending says what the node lends to reclaimed pods.
 	Lending Lending `json:"lending,omitzero"`
@@ -177,83 +189,99 @@ type Node struct {
 	Devices NodeDevices `json:"devices,omitzero"`
 }
 
-// NodeDevices says who gives the node's GPUs out, and how they are looked at.
+// NodeDevices says who allocates the node's GPUs, and how often the agent looks at its devices.
 type NodeDevices struct {
-	// Owner is auto (we, where nobody else offers them and they can be put into containers), hilbert (we, unless somebody else offers them) or kubelet
-	// (never we).
+	// Owner says who allocates the GPUs. hilbert: Hilbert, unless a device plugin offers them. kubelet: never Hilbert. auto: Hilbert, if nothing
+	// else offers them and the agent can put them into containers.
 	Owner string `json:"owner,omitempty"`
-	// Interval is how often GPUs and network cards are looked at.
+	// Interval is how often the agent looks at GPUs and network cards.
 	Interval Duration `json:"interval,omitempty"`
-	// SeveralUsers: soft slices of one GPU may be of pods of several users, because deploy/mps.yaml runs with MPS_MULTIUSER=1.
+	// SeveralUsers allows soft slices of one GPU to pods that run as different users. It needs deploy/mps.yaml with MPS_MULTIUSER=1.
 	SeveralUsers bool `json:"severalUsers,omitempty"`
-	// OtherResources are names below nvidia.com/ by which a node's status offers something else than GPUs. Unset is nvidia.com/hostdev: so NVIDIA's
-	// Network Operator calls network cards. By any other name there somebody else sells the GPUs, and we give out none.
+	// OtherResources are resources below nvidia.com/ that are not GPUs. NVIDIA's Network Operator, for example, offers network cards as
+	// nvidia.com/hostdev. Any other resource below nvidia.com/ in the node's status means that something else allocates the GPUs, and Hilbert
+	// allocates none.
 	OtherResources []string `json:"otherResources,omitzero"`
 }
 
 // OwnerAuto of NodeDevices.Owner looks at who offers the GPUs.
 const OwnerAuto = "auto"
 
-// Lending says what a node lends to reclaimed pods. It needs mode agent.
+// Lending says what a node lends to reclaimed pods. It needs Node.Mode agent.
 type Lending struct {
-	// Enabled: unset is true. A node that does not lend offers reclaimed pods nothing; those that run keep the floor.
+	// Enabled lends what online pods do not use to reclaimed pods. A node that does not lend gets no new reclaimed pods; those that run keep
+	// the floor, Node.ReclaimedCores.
 	Enabled *bool `json:"enabled,omitempty"`
-	// TargetUtilization is how busy the CPUs that the online pods keep may be, in percent. The rest is lent.
+	// TargetUtilization is how busy the CPUs of the online pods may be, in percent. The agent lends the rest.
 	TargetUtilization int `json:"targetUtilization,omitempty"`
-	// Interval is the least time between two steps of lending, Step the most of the shared pools' CPUs that one step moves, in percent. What is lent
-	// is given back at once.
+	// Interval is the least time between two steps of lending more. The agent takes CPUs back at once.
 	Interval Duration `json:"interval,omitempty"`
-	Step     int      `json:"step,omitempty"`
-	// RefreshInterval is how often a node that lends vouches for what it lends. It must be well below Reclaimed.StaleAfter of the scheduler.
+	// Step is the most of the shared pools' CPUs that one step lends, in percent.
+	Step int `json:"step,omitempty"`
+	// RefreshInterval is the most time between two reports of a node that lends. It must be well below the scheduler's Reclaimed.StaleAfter.
 	RefreshInterval Duration `json:"refreshInterval,omitempty"`
-	// Evictions says what is done when reclaimed pods have to go: EvictionsOn or EvictionsDryRun.
+	// Evictions says what happens when reclaimed pods have to go. EvictionsOn: they are evicted. EvictionsDryRun: the report only names them, with
+	// the reason.
 	Evictions string `json:"evictions,omitempty"`
-	// IO, Network and RDT hold reclaimed pods back where cores and memory do not.
-	IO      LendingIO      `json:"io,omitzero"`
+	// IO limits what reclaimed pods do to disks.
+	IO LendingIO `json:"io,omitzero"`
+	// Network limits what reclaimed pods send.
 	Network LendingNetwork `json:"network,omitzero"`
-	RDT     LendingRDT     `json:"rdt,omitzero"`
-	// Record is a file that what the laws saw and said is written to, for hilbert node replay; empty: none is. It holds at most 64 MiB.
+	// RDT limits the cache and the memory bandwidth of reclaimed pods.
+	RDT LendingRDT `json:"rdt,omitzero"`
+	// Record is a file to which the agent writes what it observed and decided, for `hilbert node replay`. It holds at most 64 MiB. Empty: no
+	// record.
 	Record string `json:"record,omitempty"`
 }
 
-// LendingIO is about disks. Pods have weights in any case.
+// LendingIO limits what reclaimed pods do to disks. The agent sets their weights in any case.
 type LendingIO struct {
-	// CostDevices are the disks, by the kernel's names, on which io.cost is turned on: without it most disks heed no weight.
+	// CostDevices are the disks, by the kernel's names, on which the agent turns io.cost on. Without it most disks ignore weights.
 	CostDevices []string `json:"costDevices,omitempty"`
-	// Ceilings bound what each reclaimed pod reads and writes.
+	// Ceilings are limits for each reclaimed pod on each of these disks.
 	Ceilings []IOCeiling `json:"ceilings,omitempty"`
 }
 
-// IOCeiling is of one disk; 0: no bound.
+// IOCeiling is the limit of one disk; 0 is no limit.
 type IOCeiling struct {
-	Device              string `json:"device"`
-	ReadBytesPerSecond  uint64 `json:"readBytesPerSecond,omitempty"`
+	// Device is the disk by the kernel's name.
+	Device string `json:"device"`
+	// ReadBytesPerSecond is the most that a pod reads; 0: no limit.
+	ReadBytesPerSecond uint64 `json:"readBytesPerSecond,omitempty"`
+	// WriteBytesPerSecond is the most that a pod writes; 0: no limit.
 	WriteBytesPerSecond uint64 `json:"writeBytesPerSecond,omitempty"`
-	ReadsPerSecond      uint64 `json:"readsPerSecond,omitempty"`
-	WritesPerSecond     uint64 `json:"writesPerSecond,omitempty"`
+	// ReadsPerSecond is the most read operations of a pod; 0: no limit.
+	ReadsPerSecond uint64 `json:"readsPerSecond,omitempty"`
+	// WritesPerSecond is the most write operations of a pod; 0: no limit.
+	WritesPerSecond uint64 `json:"writesPerSecond,omitempty"`
 }
 
-// LendingNetwork is about what pods send off the node.
+// LendingNetwork limits what reclaimed pods send off the node.
 type LendingNetwork struct {
-	// Enabled bounds what reclaimed pods send together by what online pods leave. It needs the host's network, CAP_BPF and CAP_NET_ADMIN.
+	// Enabled limits what all reclaimed pods send together to what the online pods leave. The agent then needs hostNetwork, /sys/fs/bpf, CAP_BPF
+	// and CAP_NET_ADMIN. The limit stays in the kernel after the agent stops: to remove it, start an agent once with false and these
+	// permissions.
 	Enabled bool `json:"enabled,omitempty"`
-	// Uplink is the interface; empty: that of the default route. LinkMbps is what it carries; 0: what its driver says.
-	Uplink   string `json:"uplink,omitempty"`
-	LinkMbps int64  `json:"linkMbps,omitempty"`
+	// Uplink is the network interface. Empty: the interface of the default route.
+	Uplink string `json:"uplink,omitempty"`
+	// LinkMbps is the interface's speed in Mbit/s. 0: what its driver says.
+	LinkMbps int64 `json:"linkMbps,omitempty"`
 }
 
-// LendingRDT is about the last-level cache and the memory bandwidth, where the processor can divide them.
+// LendingRDT limits the last-level cache and the memory bandwidth of reclaimed pods, where the processor can divide them.
 type LendingRDT struct {
+	// Enabled turns these limits on.
 	Enabled bool `json:"enabled,omitempty"`
-	// CachePercent and BandwidthPercent are what reclaimed pods may use.
-	CachePercent     int `json:"cachePercent,omitempty"`
+	// CachePercent is the share of the last-level cache that reclaimed pods may use.
+	CachePercent int `json:"cachePercent,omitempty"`
+	// BandwidthPercent is the share of the memory bandwidth that reclaimed pods may use.
 	BandwidthPercent int `json:"bandwidthPercent,omitempty"`
 }
 
 // The values of Lending.Evictions.
 const (
 	EvictionsOn     = "on"
-	EvictionsDryRun = "dry-run" // it is told who would have to go, and why; nobody goes
+	EvictionsDryRun = "dry-run" // the report names who would have to go, and why; no pod is evicted
 )
 
 // ModeAuto of Node.Mode looks at what the kubelet does.
@@ -265,57 +293,64 @@ const (
 	DefaultSpreadNone   = "None"
 )
 
-// RatioPoint is a point of a broken line: the score (0 to 100) of a node that is used to that share (percent).
+// RatioPoint is a point of the curve CapacityRatio.
 type RatioPoint struct {
+	// Utilization is the share of the node that is requested, in percent.
 	Utilization int64 `json:"utilization"`
-	Score       int64 `json:"score"`
+	// Score is the score of such a node, 0 to 100.
+	Score int64 `json:"score"`
 }
 
-// Units says how gangs are waited for.
+// Units bounds how long gangs wait, and what is reserved for them.
 type Units struct {
-	// Timeout is how long a unit may take to become whole before its condition says that it has timed out; a PodGroup can say its own.
+	// Timeout is how long a gang may take until minCount members have a place. Then its condition says TimedOut. A PodGroup can set its own.
 	Timeout Duration `json:"timeout,omitempty"`
-	// ReserveAfter is how long a unit that is first in its queue waits for room before nodes are kept free for it.
+	// ReserveAfter is how long a gang that is first in its queue waits for room before Hilbert reserves nodes for it.
 	ReserveAfter Duration `json:"reserveAfter,omitempty"`
-	// RepairTimeout is how long a unit that was never whole may hold some of its places, when the Bindings of the others were refused. Then
-	// its members are evicted, so that it starts again as a whole.
+	// RepairTimeout is how long a gang that never reached minCount may keep the places of some members after Bindings of others were refused.
+	// Then those members are evicted, and the gang starts again as a whole.
 	RepairTimeout Duration `json:"repairTimeout,omitempty"`
-	// MaxReservations bounds the units for which nodes are kept free at once.
+	// MaxReservations is for how many gangs Hilbert reserves nodes at once.
 	MaxReservations int `json:"maxReservations,omitempty"`
 }
 
 // MaxTopologyLevels bounds Topology.Levels.
 const MaxTopologyLevels = 8
 
-// Topology is the network as node labels tell it.
+// Topology describes the network by node labels.
 type Topology struct {
-	// Levels are node labels from the widest domain to the narrowest. Units may ask for packing at each.
+	// Levels are node labels from the widest domain to the narrowest. A gang can ask to be packed at each.
 	Levels []string `json:"levels,omitempty"`
 }
 
-// Backoff doubles from Initial to Max.
+// Backoff is the pause after a Plan was refused or a Binding failed. It doubles with each failure.
 type Backoff struct {
+	// Initial is the pause after the first failure.
 	Initial Duration `json:"initial,omitempty"`
-	Max     Duration `json:"max,omitempty"`
+	// Max is the longest pause.
+	Max Duration `json:"max,omitempty"`
 }
 
 // Binding bounds the writes of Bindings.
 type Binding struct {
-	// MaxInFlight Bindings are under way at once; 64 is the knee of a kube-apiserver on two cores.
+	// MaxInFlight is how many Bindings may be under way at once. More than 64 gave no more throughput on a kube-apiserver with two cores.
 	MaxInFlight int `json:"maxInFlight,omitempty"`
-	// MaxAhead decisions may wait for a place in flight; more would be decided on older state than need be.
+	// MaxAhead is how many decisions may wait for their Binding to start. Unset, it is twice MaxInFlight. More would be decided on older state
+	// than necessary.
 	MaxAhead int `json:"maxAhead,omitempty"`
-	// WriteTimeout bounds one write. Leadership must outlast it, or the write is not started.
+	// WriteTimeout is the longest that one write takes. A write starts only if the leadership lasts that long; with RetryPeriod it must be
+	// shorter than RenewDeadline.
 	WriteTimeout Duration `json:"writeTimeout,omitempty"`
-	// MaxAttempts is how often a Binding with an unknown outcome is repeated before the pod itself is read.
+	// MaxAttempts is how often a Binding with an unknown outcome is sent before Hilbert reads the pod itself.
 	MaxAttempts int `json:"maxAttempts,omitempty"`
 }
 
-// Conditions bounds the writes of PodScheduled=False.
+// Conditions bounds the writes of the pod condition PodScheduled=False.
 type Conditions struct {
-	// PerSecond and Burst are a token bucket over the whole process.
+	// PerSecond is how many conditions the process writes in a second.
 	PerSecond float64 `json:"perSecond,omitempty"`
-	Burst     int     `json:"burst,omitempty"`
+	// Burst is how many conditions the process writes at once after a pause.
+	Burst int `json:"burst,omitempty"`
 	// MinInterval is the least time between two messages of one pod with the same reason.
 	MinInterval Duration `json:"minInterval,omitempty"`
 }

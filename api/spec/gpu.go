@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// What a pod asks for of GPUs and network cards. But for nvidia.com/gpu they are of the CustomNodeResource alone: a node's status need not list
-// them, and its kubelet lets pass what it does not know. The amounts of a pod's containers are added up.
+// GPUs and network cards of a pod. Except for nvidia.com/gpu, only the CustomNodeResource needs to offer them: a node's status need not, and a
+// kubelet ignores resources that it does not know. The amounts of a pod's containers are added up.
 const (
 	// ResourceGPUCore is compute in percent: 1 to 99 of one GPU, or whole ones (a multiple of 100).
 	ResourceGPUCore = "hilbert.dev/gpu-core"
@@ -25,26 +25,29 @@ const (
 	ResourceNICFunctions = "hilbert.dev/nic-functions"
 )
 
-// LabelGPUModel is a node's GPU model; pods choose models by node affinity on it.
+// LabelGPUModel stands on a node and names the model of its GPUs. Pods select models by node affinity.
 const LabelGPUModel = "hilbert.dev/gpu-model"
 
-// Annotations of a pod that say how its devices are given.
+// How a pod's devices are allocated.
 const (
-	// AnnotationIsolation of a pod with a part of a GPU is the least isolation that it takes: one of the Isolation constants. Left out, any.
+	// AnnotationIsolation is the least isolation that a pod with a part of a GPU accepts: IsolationAccounting, IsolationSoft or IsolationHard.
+	// Without it, any.
 	AnnotationIsolation = "hilbert.dev/gpu-isolation"
-	// AnnotationNear is how close the pod's GPUs, network cards and exclusive CPUs should be to each other: one of the Near constants, and with
-	// ",required" behind it how close they must be: "switch", "numa,required".
+	// AnnotationNear is how close the pod's GPUs, network cards and exclusive CPUs should be to each other: NearSwitch, NearNUMA or NearSocket. With
+	// ",required" behind it, as in "numa,required", they must be.
 	AnnotationNear = "hilbert.dev/near"
-	// AnnotationNUMAPolicy says it in the words of the kubelet's topology manager instead: one of the NUMAPolicy constants.
+	// AnnotationNUMAPolicy says the same in the words of the kubelet's topology manager: NUMAPolicyNone, NUMAPolicyBestEffort, NUMAPolicyRestricted
+	// or NUMAPolicySingle.
 	AnnotationNUMAPolicy = "hilbert.dev/numa-policy"
 )
 
-// Annotations that the Binding writes. Nobody else may.
+// The devices that a pod was given. Hilbert writes these with the Binding; nothing else may.
 const (
-	// AnnotationGPUs is which GPUs the pod was given, as topology.Grant spells it: "0,3" whole, "2:250/10240Mi" a part in thousandths and its
-	// memory, "2:250/10240Mi/soft" the same softly, "2:mig-3" an instance.
+	// AnnotationGPUs is which GPUs the pod was given: "0,3" are two whole GPUs; "2:250/10240Mi" is a quarter of GPU 2 with 10 GiB of memory,
+	// "2:250/10240Mi/soft" the same with soft isolation; "2:mig-3" is a MIG instance.
 	AnnotationGPUs = "hilbert.dev/gpus"
-	// AnnotationNICs is which network cards, and how much of each: "1:25000" Mbit/s, "1:vf" a virtual function, "1:25000/vf" both.
+	// AnnotationNICs is which network cards the pod was given, and how much of each: "1:25000" is 25,000 Mbit/s, "1:vf" a virtual function,
+	// "1:25000/vf" both.
 	AnnotationNICs = "hilbert.dev/nics"
 )
 

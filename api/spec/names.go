@@ -19,25 +19,31 @@ const (
 	SnapshotKind       = "HilbertSnapshot"
 )
 
-// Names by which units and queues are asked for.
+// Queues and gangs.
 const (
-	// LabelQueue of a namespace names the Queue that its pods are charged to.
+	// LabelQueue stands on a namespace. It names the Queue that is charged for the namespace's pods.
 	LabelQueue = "scheduling.hilbert.dev/queue"
-	// LabelPodGroup of a pod names its PodGroup of scheduling.x-k8s.io, where the API server has none of its own.
+	// LabelPodGroup stands on a pod. It names the pod's PodGroup of scheduling.x-k8s.io, where the API server has no PodGroup of its own.
 	LabelPodGroup = "scheduling.x-k8s.io/pod-group"
-	// LabelSubgroup of a pod names the part of its unit that is packed for itself.
+	// LabelSubgroup stands on a pod. Members of a gang with the same value are packed together.
 	LabelSubgroup = "scheduling.hilbert.dev/subgroup"
+)
 
-	// Annotations of a PodGroup, each the name of a node label. What the PodGroup's own fields say comes first.
-	AnnotationRequiredTopology  = "scheduling.hilbert.dev/required-topology"
+// Packing of a gang, on its PodGroup. Topologies are names of node labels. The PodGroup's own fields come first.
+const (
+	// AnnotationRequiredTopology is a node label: all nodes of the gang have the same value, or the gang waits.
+	AnnotationRequiredTopology = "scheduling.hilbert.dev/required-topology"
+	// AnnotationPreferredTopology is a node label: all nodes of the gang have the same value if that is possible.
 	AnnotationPreferredTopology = "scheduling.hilbert.dev/preferred-topology"
-	AnnotationSpreadTopology    = "scheduling.hilbert.dev/spread-topology"
-	// AnnotationUniform is a node label that has one value on all nodes of the unit, for example LabelGPUModel.
+	// AnnotationSpreadTopology is a node label: the gang is spread over its values.
+	AnnotationSpreadTopology = "scheduling.hilbert.dev/spread-topology"
+	// AnnotationUniform is a node label that must have one value on all nodes of the gang, for example LabelGPUModel.
 	AnnotationUniform = "scheduling.hilbert.dev/uniform"
-	// The same for each subgroup.
-	AnnotationSubgroupRequiredTopology  = "scheduling.hilbert.dev/subgroup-required-topology"
+	// AnnotationSubgroupRequiredTopology is like AnnotationRequiredTopology, for the nodes of each subgroup.
+	AnnotationSubgroupRequiredTopology = "scheduling.hilbert.dev/subgroup-required-topology"
+	// AnnotationSubgroupPreferredTopology is like AnnotationPreferredTopology, for the nodes of each subgroup.
 	AnnotationSubgroupPreferredTopology = "scheduling.hilbert.dev/subgroup-preferred-topology"
-	// AnnotationTimeout is a duration such as 10m: how long the unit may wait to become whole before it is said to have timed out.
+	// AnnotationTimeout is a duration such as 10m: how long the gang may wait until its condition says TimedOut.
 	AnnotationTimeout = "scheduling.hilbert.dev/timeout"
 )
 
@@ -48,43 +54,56 @@ const CriticalPriority = 2_000_000_000
 const (
 	// ReasonUnschedulable: no node fits now; the message counts why.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonUnsupportedConstraint: the pod asks for something that Hilbert cannot honour yet, so it is not placed at all.
+	// ReasonUnsupportedConstraint: the pod has a constraint that Hilbert does not support yet; it stays pending.
 	ReasonUnsupportedConstraint = "UnsupportedConstraint"
 	// ReasonImpossibleRequest: the request contradicts itself; no node can ever fit it.
 	ReasonImpossibleRequest = "ImpossibleRequest"
-	// ReasonBindingFailed: the API server refused the Binding; it is tried again after a backoff.
+	// ReasonBindingFailed: the API server refused the Binding; Hilbert tries again after a backoff.
 	ReasonBindingFailed = "BindingFailed"
 	// ReasonWaitingForPodGroup: the pod names a PodGroup that does not exist.
 	ReasonWaitingForPodGroup = "WaitingForPodGroup"
-	// ReasonInvalidPodGroup: the PodGroup asks for something that cannot be honoured; the message names the field.
+	// ReasonInvalidPodGroup: a field of the PodGroup cannot be satisfied; the message names it.
 	ReasonInvalidPodGroup = "InvalidPodGroup"
-	// ReasonWaitingForMembers: fewer pods of the unit exist than must be placed together.
+	// ReasonWaitingForMembers: fewer pods of the gang exist than must be placed together.
 	ReasonWaitingForMembers = "WaitingForMembers"
-	// ReasonWaitingForQuota: a queue's limit is reached; the message names it.
+	// ReasonWaitingForQuota: a Queue has reached its limit; the message names it.
 	ReasonWaitingForQuota = "WaitingForQuota"
-	// ReasonExceedsQuota: the unit alone asks for more than a queue's limit.
+	// ReasonExceedsQuota: the pod or gang alone asks for more than a Queue's limit.
 	ReasonExceedsQuota = "ExceedsQuota"
-	// ReasonTopologyPlacementFailed: the unit would fit somewhere, but not in one domain as it asks.
+	// ReasonTopologyPlacementFailed: the gang would fit somewhere, but not packed as it asks.
 	ReasonTopologyPlacementFailed = "TopologyPlacementFailed"
-	// ReasonReserved: nodes are being kept free for the unit.
+	// ReasonReserved: Hilbert reserves nodes for the gang.
 	ReasonReserved = "Reserved"
-	// ReasonTimedOut: the unit has not become whole in time. It is tried on, but nothing is kept free for it.
+	// ReasonTimedOut: the gang was not placed within its timeout. Hilbert keeps trying, without a reservation.
 	ReasonTimedOut = "TimedOut"
-	// ReasonGangDissolved, on a pod that is evicted: its unit has some places, but could not become whole.
-	ReasonGangDissolved = "GangDissolved"
-	// Of events on reclaimed pods that their node wants evicted: it is done, a disruption budget does not allow it now, or the cluster's budget
-	// holds it back.
-	ReasonEvictedForPressure      = "EvictedForPressure"
-	ReasonEvictionRefusedByBudget = "EvictionRefusedByBudget"
-	ReasonEvictionDelayed         = "EvictionDelayed"
-	// ReasonScheduled: all members that the unit needs have a place.
+	// ReasonScheduled, on a PodGroup: all members that the gang needs have a place.
 	ReasonScheduled = "Scheduled"
+)
 
-	// What is wrong with a Queue, on the Queue and on the pods that wait for it.
-	ReasonQueueMissing           = "QueueMissing"
-	ReasonQueueParentMissing     = "ParentMissing"
-	ReasonQueueParentCycle       = "ParentCycle"
-	ReasonQueueParentInvalid     = "ParentInvalid"
+// Reasons of evictions, on the pod that is to be evicted.
+const (
+	// ReasonGangDissolved: some members of its gang had a place, but the gang could not reach minCount.
+	ReasonGangDissolved = "GangDissolved"
+	// ReasonEvictedForPressure: its node requested the eviction of this reclaimed pod, and it was evicted.
+	ReasonEvictedForPressure = "EvictedForPressure"
+	// ReasonEvictionRefusedByBudget: its node requested the eviction, and a PodDisruptionBudget does not allow it now.
+	ReasonEvictionRefusedByBudget = "EvictionRefusedByBudget"
+	// ReasonEvictionDelayed: its node requested the eviction, and the cluster's eviction budget delays it.
+	ReasonEvictionDelayed = "EvictionDelayed"
+)
+
+// Reasons of a Queue's condition Ready, and of pods that wait for the Queue.
+const (
+	// ReasonQueueMissing: a namespace names a Queue that does not exist.
+	ReasonQueueMissing = "QueueMissing"
+	// ReasonQueueParentMissing: the parent that the Queue names does not exist.
+	ReasonQueueParentMissing = "ParentMissing"
+	// ReasonQueueParentCycle: the Queue is its own ancestor.
+	ReasonQueueParentCycle = "ParentCycle"
+	// ReasonQueueParentInvalid: a Queue above this one is not ready.
+	ReasonQueueParentInvalid = "ParentInvalid"
+	// ReasonQueueGuaranteeTooLarge: the guarantee is more than the Queue's own maximum, than its parent gives, or than the cluster has.
 	ReasonQueueGuaranteeTooLarge = "GuaranteeTooLarge"
-	ReasonQueueResourceUnknown   = "ResourceUnknown"
+	// ReasonQueueResourceUnknown: the Queue names a resource or an amount that Hilbert cannot count.
+	ReasonQueueResourceUnknown = "ResourceUnknown"
 )

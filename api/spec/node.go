@@ -167,43 +167,43 @@ type Pool struct {
 
 // Types of a CustomNodeResource's conditions.
 const (
-	// ConditionAgentReady: the agent sees the node whole. False names what it cannot see or do.
+	// ConditionAgentReady is True while the agent can read and control everything on the node. Otherwise the message names what it cannot.
 	ConditionAgentReady = "AgentReady"
 	// ConditionZonesClosed: True where a promise could not be kept; the message names pod and zone.
 	ConditionZonesClosed = "ZonesClosed"
-	// ConditionQoSUnsaid: True where BestEffort pods without a level run in the shared pool.
+	// ConditionQoSUnsaid is True where BestEffort pods without a QoS level run in the shared pool.
 	ConditionQoSUnsaid = "UnlabelledBestEffort"
 )
 
 // Reasons of the node: of conditions, events and metrics. They are bounded and stable.
 const (
-	ReasonAgentRunning       = "AgentRunning"
+	ReasonAgentRunning       = "AgentRunning"       // nothing is wrong
 	ReasonInvalidQoS         = "InvalidQoS"         // a label or annotation cannot be read; the pod is treated as shared
-	ReasonPromiseMoved       = "PromiseMoved"       // the promised zones were gone; equivalent ones were taken
-	ReasonPromiseBroken      = "PromiseBroken"      // no zones could be had; the pod is failed and evicted
-	ReasonForgedPlacement    = "ForgedPlacement"    // the promise does not answer the request
+	ReasonPromiseMoved       = "PromiseMoved"       // the promised zones were gone; the pod got equivalent ones
+	ReasonPromiseBroken      = "PromiseBroken"      // the promised zones were gone, and no others fitted; the pod fails and is evicted
+	ReasonForgedPlacement    = "ForgedPlacement"    // the annotation with the promised zones does not match the pod's request
 	ReasonInsufficientCores  = "InsufficientCores"  // more dedicated cores than are free
 	ReasonNoNUMAInformation  = "NoNUMAInformation"  // the kernel shows no NUMA nodes: the machine counts as one zone
 	ReasonTopologyIncomplete = "TopologyIncomplete" // the kernel does not say, or contradicts itself about, something that placements are better with
 	ReasonDeviceUnreadable   = "DeviceUnreadable"   // a device, or something of it, is left out because its attributes are missing or malformed
-	ReasonTooManyZones       = "TooManyZones"       // more NUMA nodes than can be promised from
+	ReasonTooManyZones       = "TooManyZones"       // the machine has more NUMA nodes than Hilbert supports
 	ReasonPressureMissing    = "PressureMissing"    // the kernel has no PSI
 	ReasonRuntimeLost        = "RuntimeLost"        // the container runtime has closed the connection, or has NRI disabled
 	ReasonKnobRefused        = "KnobRefused"        // the kernel refused a value
 	ReasonCountersReversed   = "CountersReversed"   // a kernel counter went backwards
-	ReasonClockJumped        = "ClockJumped"
+	ReasonClockJumped        = "ClockJumped"        // the node's clock jumped
 	ReasonCheckpointLost     = "CheckpointLost"     // the agent cannot write its state, or cannot read all of it; it adopts what runs
 	ReasonBestEffortWeight   = "BestEffortWeight"   // the kubelet's BestEffort cgroup weighs so much that it does not protect others
-	ReasonKubeletRules       = "KubeletRules"       // a manager of the kubelet is on
+	ReasonKubeletRules       = "KubeletRules"       // the kubelet's CPU or memory manager is on
 	ReasonEvictionNotice     = "EvictionNotice"     // a reclaimed pod will have to go if the node stays short
-	ReasonStopped            = "StoppedForPressure" // the agent stopped a reclaimed pod itself: past a hard mark, and nobody answered
-	ReasonEgressFailed       = "EgressFailed"       // the ceiling of what reclaimed pods send could not be set
-	ReasonRDTFailed          = "RDTFailed"          // the caches could not be divided
-	ReasonDeviceUncertain    = "DeviceUncertain"    // a container is not made: nobody can be sure that it would get the device that its pod holds
-	ReasonDeviceUnknown      = "DeviceUnknown"      // the kubelet gave a pod a device, and it is not known which GPU that is
-	ReasonSliceUnserved      = "SliceUnserved"      // a container is not made: its pod's GPU is reached through MPS, and no daemon serves it
-	ReasonSliceOfOtherUser   = "SliceOfOtherUser"   // a container is not made: processes of another user share its pod's GPU
-	ReasonUnlabelled         = "Unlabelled"
-	ReasonAllLabelled        = "AllLabelled"
-	ReasonZonesOpen          = "ZonesOpen"
+	ReasonStopped            = "StoppedForPressure" // the agent stopped a reclaimed pod itself: a hard watermark was passed, and no eviction came
+	ReasonEgressFailed       = "EgressFailed"       // the agent could not limit what reclaimed pods send
+	ReasonRDTFailed          = "RDTFailed"          // the agent could not divide the caches
+	ReasonDeviceUncertain    = "DeviceUncertain"    // a container is not created, because it might not get the device that its pod holds
+	ReasonDeviceUnknown      = "DeviceUnknown"      // the kubelet gave a pod a device, and the agent does not know which GPU that is
+	ReasonSliceUnserved      = "SliceUnserved"      // a container is not created, because its pod's GPU needs MPS and no MPS daemon serves it
+	ReasonSliceOfOtherUser   = "SliceOfOtherUser"   // a container is not created, because processes of another user share its pod's GPU
+	ReasonUnlabelled         = "Unlabelled"         // BestEffort pods have no QoS level; the message names them
+	ReasonAllLabelled        = "AllLabelled"        // all BestEffort pods have a QoS level
+	ReasonZonesOpen          = "ZonesOpen"          // no zone is closed
 )

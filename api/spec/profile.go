@@ -115,7 +115,7 @@ type ProfileBounds struct {
 	MaxPercent int `json:"maxPercent,omitempty"`
 }
 
-// ReasonProfileConflict is of a pod's event: an older profile selects the same pod, and is followed instead.
+// ReasonProfileConflict, on a pod's Event: several ServiceProfiles select the pod, and the oldest one applies.
 const ReasonProfileConflict = "ProfileConflict"
 
 var (

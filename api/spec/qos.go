@@ -20,36 +20,42 @@ const (
 	QoSSystem QoSLevel = "system_cores"
 )
 
-// Labels and annotations of a pod that ask for a place on a node.
+// The QoS level of a pod.
 const (
-	// LabelQoS names the pod's QoSLevel.
+	// LabelQoS stands on a pod and names its level: QoSDedicated, QoSShared, QoSReclaimed or QoSSystem.
 	LabelQoS = "hilbert.dev/qos-level"
-	// AnnotationNUMA of a dedicated pod is NUMABound or NUMAExclusive; left out, memory may come from anywhere.
+	// AnnotationNUMA stands on a pod of level QoSDedicated: NUMABound or NUMAExclusive. Without it, memory may come from any NUMA node.
 	AnnotationNUMA = "hilbert.dev/numa"
-	// AnnotationPool of a shared pod names the pool that it runs in, one for each business; left out, it is PoolShare.
+	// AnnotationPool stands on a pod of level QoSShared and names the pool of CPUs that it runs in. Without it, the pool is PoolShare.
 	AnnotationPool = "hilbert.dev/pool"
 
-	// AnnotationZones is written by the Binding: what the pod was promised of each NUMA node, as topology.ZoneGrant spells it:
-	// "0:8/4096Mi". Nobody else may write it.
+	// AnnotationZones says what the pod was promised of each NUMA node: "0:8/4096Mi" is 8 CPUs and 4 GiB of NUMA node 0. Hilbert writes it with
+	// the Binding; nothing else may.
 	AnnotationZones = "hilbert.dev/zones"
 
-	// Katalyst's names, understood where ours are left out.
-	AnnotationKatalystQoS    = "katalyst.kubewharf.io/qos_level"
-	AnnotationKatalystCPU    = "katalyst.kubewharf.io/cpu_enhancement"
+	// AnnotationKatalystQoS is Katalyst's name of LabelQoS, read where that is missing.
+	AnnotationKatalystQoS = "katalyst.kubewharf.io/qos_level"
+	// AnnotationKatalystCPU is Katalyst's name of AnnotationPool, read where that is missing.
+	AnnotationKatalystCPU = "katalyst.kubewharf.io/cpu_enhancement"
+	// AnnotationKatalystMemory is Katalyst's name of AnnotationNUMA, read where that is missing.
 	AnnotationKatalystMemory = "katalyst.kubewharf.io/memory_enhancement"
 )
 
-// What a reclaimed pod asks for, in place of cpu and memory: thousandths of a CPU, and bytes. They are of the CustomNodeResource alone: a node's
-// status never has them.
+// Resources of reclaimed pods, which ask for these instead of cpu and memory. Only the CustomNodeResource offers them; a node's status never
+// does.
 const (
-	ResourceReclaimedCPU    = "hilbert.dev/reclaimed-millicpu"
+	// ResourceReclaimedCPU is CPU time, in thousandths of a CPU.
+	ResourceReclaimedCPU = "hilbert.dev/reclaimed-millicpu"
+	// ResourceReclaimedMemory is memory, in bytes.
 	ResourceReclaimedMemory = "hilbert.dev/reclaimed-memory"
 )
 
-// Labels of a namespace. With the value "true" its pods may use a level that takes something from others.
+// Permissions of a namespace, with the value "true".
 const (
+	// LabelAllowDedicated allows the namespace's pods the level QoSDedicated.
 	LabelAllowDedicated = "hilbert.dev/allow-dedicated-cores"
-	LabelAllowSystem    = "hilbert.dev/allow-system-cores"
+	// LabelAllowSystem allows the namespace's pods the level QoSSystem.
+	LabelAllowSystem = "hilbert.dev/allow-system-cores"
 )
 
 // The values of AnnotationNUMA.

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// AnnotationReclaimed is written by the Binding of a reclaimed pod: its amounts of the reclaimed resources, as ReclaimedAmounts spells them:
-// "1500m/2048Mi". The container runtime is told of no such resources, and the agent limits the pod to them. Nobody else may write it.
+// AnnotationReclaimed is what a reclaimed pod may use: "1500m/2048Mi" is 1.5 CPUs and 2 GiB. The agent limits the pod to it; the container
+// runtime does not know of reclaimed resources. Hilbert writes it with the Binding; nothing else may.
 const AnnotationReclaimed = "hilbert.dev/reclaimed"
 
-// AnnotationPriority is written beside it: the pod's priority, by which the agent ranks who goes first. The runtime is not told that either.
+// AnnotationPriority is the priority of a reclaimed pod, by which the agent ranks evictions. Hilbert writes it with the Binding.
 const AnnotationPriority = "hilbert.dev/priority"
 
 // String is "1500m/2048Mi".
