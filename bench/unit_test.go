@@ -84,7 +84,7 @@ func newGangs(b *testing.B, members int, packing cluster.Packing) *gangs {
 	}
 	g := &gangs{store: cluster.NewStore(cluster.SystemSpreadDefaults...), snapshot: cluster.NewSnapshot()}
 	g.placer = place.NewPlacer(g.snapshot, profile, 1, 64)
-	g.placer.Levels([]string{labelBlock, labelRack, LabelHostname})
+	g.placer.SetLevels([]string{labelBlock, labelRack, LabelHostname})
 	scenario := Scenario{Nodes: 10_000, Classes: 16, Case: Basic, Fill: 60, Seed: 42}
 	nodes, classes := scenario.GenerateNodes(), scenario.GenerateClasses()
 	var capacity, held int64

@@ -29,7 +29,7 @@ func TestRollbackRestores(t *testing.T) {
 		}
 		snapshot := cluster.NewSnapshot()
 		placer := place.NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
-		placer.KeepShared(rapid.SampledFrom([]int{0, 64}).Draw(t, "shared"))
+		placer.SetMaxHolders(rapid.SampledFrom([]int{0, 64}).Draw(t, "shared"))
 		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
 			for range rapid.IntRange(1, 25).Draw(t, "steps") {
 				w.stepPods(t)

@@ -81,7 +81,7 @@ func (s *Scheduler) mayPreempt(u *queue.Unit, in *instance) bool {
 	if pod.NeverPreempts {
 		return false
 	}
-	if pod.Nominated == "" || !in.preempts.Waits(pod) {
+	if pod.Nominated == "" || !in.preempts.AwaitsVictims(pod) {
 		return true
 	}
 	if _, ok := in.preempts.Resume(pod); ok {

@@ -148,7 +148,7 @@ func (s *Scheduler) reserve(now time.Time) {
 		if !admitted && short.hopeless() {
 			continue // no room would help it
 		}
-		slots, ok := place.Keep(s.store, ask, func(slot cluster.Slot) bool { return !admitted || !taken[slot] })
+		slots, ok := place.ReserveNodes(s.store, ask, func(slot cluster.Slot) bool { return !admitted || !taken[slot] })
 		if !ok {
 			continue
 		}

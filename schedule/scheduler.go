@@ -118,7 +118,7 @@ func New(o Options) (*Scheduler, error) {
 		// Each instance breaks ties its own way, so that instances on equal snapshots do not all want the same node.
 		seed := o.Config.Seed + uint64(i)*0x9e3779b97f4a7c15
 		placer := place.NewPlacer(snapshot, profile, seed, o.Config.MaxClassIndexes)
-		placer.Levels(o.Config.Topology.Levels)
+		placer.SetLevels(o.Config.Topology.Levels)
 		s.instances = append(s.instances, &instance{i, snapshot, placer, place.NewPreemptor(placer, s.store, maxCostIndexes), place.NewReclaimer(placer, s.store)})
 	}
 	return s, nil

@@ -238,15 +238,15 @@ func (s *Scheduler) helps(l *queue.ShapeQueue, slot cluster.Slot) bool {
 		return true
 	}
 	if class := l.Shape.Class; class != nil {
-		return preempts && place.Yields(s.store, slot, class, vain.most)
+		return preempts && place.FitsWithoutLower(s.store, slot, class, vain.most)
 	}
 	for i := range l.Shape.Parts {
 		class := l.Shape.Parts[i].Class
-		if preempts && place.Yields(s.store, slot, class, vain.most) {
+		if preempts && place.FitsWithoutLower(s.store, slot, class, vain.most) {
 			return true
 		}
 		if place.Fits(&s.store.State, slot, class) {
-			s.gained[key] += place.Rooms(&s.store.State, slot, class)
+			s.gained[key] += place.PodsThatFit(&s.store.State, slot, class)
 		}
 	}
 	v := s.verdicts[l.Shape]

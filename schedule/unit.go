@@ -222,7 +222,7 @@ func (s *Scheduler) mayEvict(u *queue.Unit, ask *place.Ask, in *instance) bool {
 		if pod.NeverPreempts {
 			return false
 		}
-		if pod.Nominated != "" && in.preempts.Waits(pod) {
+		if pod.Nominated != "" && in.preempts.AwaitsVictims(pod) {
 			s.later(sleeperOf(u), u.Priority)
 			return false
 		}

@@ -223,7 +223,7 @@ var packings = []struct {
 // withoutOne looks for the least valuable other unit without which this one would fit.
 func (t *trial) withoutOne(ask *place.Ask, raised []LimitChange) {
 	end := t.opens(t.unit)
-	name, ok := t.in.reclaims.IfGone(ask, maxGone)
+	name, ok := t.in.reclaims.BlockingUnit(ask, maxGone)
 	end()
 	if !ok {
 		return

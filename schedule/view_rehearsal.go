@@ -30,7 +30,7 @@ func (d *Dump) rehearse() (*rehearsal, error) {
 	profile.Market().Recall(store)
 	snapshot := cluster.NewSnapshot()
 	placer := place.NewPlacer(snapshot, profile, d.Scheduling.Seed, d.Scheduling.MaxClassIndexes)
-	placer.Levels(d.Scheduling.Topology.Levels)
+	placer.SetLevels(d.Scheduling.Topology.Levels)
 	r := &rehearsal{
 		Scheduler: &Scheduler{cfg: d.Scheduling, store: store, queue: queue.New(store), observer: silent{}, claims: make(map[*cluster.Queue]claim)},
 		in:        &instance{snapshot: snapshot, placer: placer, reclaims: place.NewReclaimer(placer, store)},

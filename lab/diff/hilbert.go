@@ -38,8 +38,8 @@ type instance struct {
 func newInstance(c *Case, profile *place.Profile) instance {
 	in := instance{snapshot: cluster.NewSnapshot()}
 	in.placer = place.NewPlacer(in.snapshot, profile, c.Seed, c.Indexes)
-	in.placer.KeepCoarse(c.Coarse)
-	in.placer.KeepShared(c.Coarse) // with few, the indexes of softly spread classes are tried too
+	in.placer.SetMaxCoarseDomains(c.Coarse)
+	in.placer.SetMaxHolders(c.Coarse) // with few, the indexes of softly spread classes are tried too
 	return in
 }
 

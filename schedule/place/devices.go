@@ -154,8 +154,8 @@ func sayRefusal(s *cluster.State, slot cluster.Slot, c *cluster.Class, z *topolo
 	return ""
 }
 
-// rest is what a node has left: of CPUs and memory as a whole in millicores and bytes, and of GPUs, zones and devices.
-type rest struct {
+// unused is what a node has left: of CPUs and memory as a whole in millicores and bytes, and of GPUs, zones and devices.
+type unused struct {
 	cpu, memory int64
 	gpus        topology.Free
 	zones       topology.ZoneFree
@@ -163,7 +163,7 @@ type rest struct {
 }
 
 // restOf copies what a node has left, and returns the node with that.
-func (l *rest) of(s *cluster.State, slot cluster.Slot) topology.View {
+func (l *unused) load(s *cluster.State, slot cluster.Slot) topology.View {
 	l.cpu, l.memory = s.Free(slot, resource.CPU), s.Free(slot, resource.Memory)
 	v := s.View(slot)
 	l.gpus = *v.Free
@@ -181,7 +181,7 @@ func (l *rest) of(s *cluster.State, slot cluster.Slot) topology.View {
 
 // grantsThatFit is how often, at most so many times, a node would offer a pod of the class GPUs, network cards and zones, each grant committed
 // before the next is asked for.
-func grantsThatFit(v *topology.View, left *rest, c *cluster.Class, most int64) (n int64) {
+func grantsThatFit(v *topology.View, left *unused, c *cluster.Class, most int64) (n int64) {
 	switch {
 	case c.Zones.IsZero() && v.Devices == nil:
 		return min(most, countedThatFit(v.Shape, v.Free, &c.GPU))
@@ -228,8 +228,8 @@ func countedThatFit(shape *topology.Shape, free *topology.Free, r *topology.Requ
 	return idle / int64(r.Whole)
 }
 
-// released gives back what a pod on a node holds, for who supposes that it has left.
-func released(s *cluster.State, slot cluster.Slot, v *topology.View, left *rest, pod *cluster.Pod) {
+// giveBack gives back what a pod on a node holds, for who supposes that it has left.
+func giveBack(s *cluster.State, slot cluster.Slot, v *topology.View, left *unused, pod *cluster.Pod) {
 	left.cpu += pod.Class.Amounts.Get(resource.CPU) + excessOf(pod, resource.CPU)
 	left.memory += pod.Class.Amounts.Get(resource.Memory) + excessOf(pod, resource.Memory)
 	if g := s.Held(slot, pod); !g.IsZero() {

@@ -55,7 +55,7 @@ func (p *Placer) Explain(c *cluster.Class) Explanation {
 	x := explainer{state: s, class: c, counts: make(map[reasonKey]int)}
 	for i := range s.Slots() {
 		if slot := cluster.Slot(i); s.Node(slot) != nil {
-			x.look(slot)
+			x.addNode(slot)
 		}
 	}
 	e := Explanation{Nodes: x.nodes, Feasible: x.feasible, Changes: x.changes.list()}
@@ -95,8 +95,8 @@ type miss struct {
 	distance  int64
 }
 
-// look takes in one node.
-func (x *explainer) look(slot cluster.Slot) {
+// addNode takes in one node.
+func (x *explainer) addNode(slot cluster.Slot) {
 	x.nodes++
 	first := refusal(x.state, slot, x.class)
 	if first < 0 {

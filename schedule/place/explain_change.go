@@ -217,7 +217,7 @@ func (p *Placer) leave(store *cluster.Store, c *cluster.Class, priority int32) (
 	s := &p.snapshot.State
 	for i := range s.Slots() {
 		slot := cluster.Slot(i)
-		if s.Node(slot) == nil || !roomy(s, slot, c) || (!c.GPU.IsZero() || !c.Zones.IsZero()) && guessed(store, slot) {
+		if s.Node(slot) == nil || !helpedByLeaving(s, slot, c) || (!c.GPU.IsZero() || !c.Zones.IsZero()) && holdsUnknown(store, slot) {
 			continue
 		}
 		leavers := leavers(s, slot, c, store.PodsOn(slot), priority)
@@ -235,8 +235,8 @@ func (p *Placer) leave(store *cluster.Store, c *cluster.Class, priority int32) (
 	return best, ok
 }
 
-// roomy reports whether pods leaving the node could be of help: what refuses the pod is about pods, and the node is large enough.
-func roomy(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+// helpedByLeaving reports whether pods leaving the node could be of help: what refuses the pod is about pods, and the node is large enough.
+func helpedByLeaving(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	for i := range Filters {
 		if !rules[i].leaving && !Filters[i].Fits(s, slot, c) {
 			return false
@@ -245,8 +245,8 @@ func roomy(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	return !slices.ContainsFunc(c.Amounts, func(a resource.Amount) bool { return a.Value > s.Allocatable(slot, a.Kind) })
 }
 
-// guessed reports whether nobody knows which GPUs, or zones, some of the pods on the node hold: then nobody knows either what is free when some have left.
-func guessed(store *cluster.Store, slot cluster.Slot) bool {
+// holdsUnknown reports whether nobody knows which GPUs, or zones, some of the pods on the node hold: then nobody knows either what is free when some have left.
+func holdsUnknown(store *cluster.Store, slot cluster.Slot) bool {
 	return slices.ContainsFunc(store.PodsOn(slot), (*cluster.Pod).Guessed)
 }
 

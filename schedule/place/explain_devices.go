@@ -62,8 +62,8 @@ func holdsAll(s *cluster.State, slot cluster.Slot, c *cluster.Class, v *topology
 func vacateGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) (Change, bool) {
 	v := s.View(slot)
 	for _, lack := range v.Lacks(&c.GPU, &c.Zones) {
-		var left rest
-		supposed := left.of(s, slot)
+		var left unused
+		supposed := left.load(s, slot)
 		lack.Apply(&supposed)
 		if !holdsAll(s, slot, c, &supposed, &c.GPU) {
 			continue

@@ -70,18 +70,18 @@ func share(part, all int64) int64 {
 }
 
 var rules = []rule{
-	{filter: "NodeUnschedulable", each: cordons, say: sayCordon, changes: []changer{uncordon}},
+	{filter: "NodeUnschedulable", each: noDetail, say: sayCordon, changes: []changer{uncordon}},
 	{filter: "TaintToleration", each: taints, say: sayTaint, changes: []changer{tolerate}},
 	{filter: "NodeAffinity", each: mismatches, say: sayMismatch, changes: []changer{relabel}},
 	{filter: "NodeDeclaredFeatures", each: lacksFeatures, say: sayFeature, none: "a feature comes with another kubelet"},
 	{filter: "NodePorts", each: takenPorts, say: sayPort, none: "a port is free when its pods have left", leaving: true},
-	{filter: "Reservation", each: cordons, say: sayReservation, none: "the unit that it is kept for comes first"},
+	{filter: "Reservation", each: noDetail, say: sayReservation, none: "the unit that it is kept for comes first"},
 	{filter: "NodeResourcesFit", each: shortages, say: sayShortage, changes: []changer{supply}, leaving: true},
 	{filter: "GPUFit", each: lacksGPUs, say: sayGPUs, changes: []changer{vacateGPUs, widen, askLess}, leaving: true},
 	{filter: "ZoneFit", each: lacksZones, say: sayZones, changes: []changer{vacateZone}, leaving: true},
 	{filter: "NearFit", each: lacksNear, say: sayNear, changes: []changer{vacateGPUs, widen, askLess}, leaving: true},
 	{filter: "PodTopologySpread", each: skews, say: saySkew, changes: []changer{loosen}, leaving: true},
-	{filter: "InterPodAffinity", each: company, say: sayCompany, none: "it takes other pods to come or to leave", leaving: true},
+	{filter: "InterPodAffinity", each: podAffinityObstacles, say: sayPodAffinity, none: "it takes other pods to come or to leave", leaving: true},
 }
 
 // appendObstacles lists all that keeps a pod of the class off the node.
@@ -97,7 +97,9 @@ func appendObstacles(list []obstacle, s *cluster.State, slot cluster.Slot, c *cl
 	return list
 }
 
-func cordons(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(obstacle)) { add(obstacle{}) }
+func noDetail(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(obstacle)) {
+	add(obstacle{})
+}
 
 func sayCordon(*cluster.State, cluster.Slot, *cluster.Class, *obstacle) string {
 	return "is unschedulable (cordoned)"
@@ -294,7 +296,7 @@ func sayPort(_ *cluster.State, _ cluster.Slot, c *cluster.Class, o *obstacle) st
 func shortages(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle)) {
 	first, short := 0, 0
 	for i, a := range c.Amounts {
-		if a.Value > s.Free(slot, a.Kind) && !needless(s, slot, c, a.Kind) {
+		if a.Value > s.Free(slot, a.Kind) && !impliedByHeadroom(s, slot, c, a.Kind) {
 			first = i
 			short++
 		}
@@ -306,7 +308,7 @@ func shortages(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(o
 	list := slices.Clone(c.Amounts)
 	slices.SortFunc(list, func(a, b resource.Amount) int { return cmp.Compare(s.KindName(a.Kind), s.KindName(b.Kind)) })
 	for _, a := range list {
-		if a.Value > s.Free(slot, a.Kind) && !needless(s, slot, c, a.Kind) {
+		if a.Value > s.Free(slot, a.Kind) && !impliedByHeadroom(s, slot, c, a.Kind) {
 			add(shortage(s, slot, a))
 		}
 	}
@@ -334,7 +336,7 @@ func supply(s *cluster.State, slot cluster.Slot, _ *cluster.Class, o *obstacle) 
 	if o.small {
 		change.Kind = Grow
 	}
-	return change, !s.IsReclaimed(o.kind) || withheld(s, slot) == ""
+	return change, !s.IsReclaimed(o.kind) || headroomRefusal(s, slot) == ""
 }
 
 func skews(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle)) {
@@ -361,28 +363,28 @@ func loosen(_ *cluster.State, _ cluster.Slot, c *cluster.Class, o *obstacle) (Ch
 
 // What an obstacle of InterPodAffinity is.
 const (
-	alone    = iota // the required affinity is not met
-	apart           // the pod's own anti-affinity
-	repelled        // that of a pod that is there
+	affinityUnmet     = iota // the required affinity is not met
+	ownAntiAffinity          // the pod's own anti-affinity
+	theirAntiAffinity        // that of a pod that is there
 )
 
-func company(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle)) {
+func podAffinityObstacles(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle)) {
 	if !near(s, slot, c.Constraints) {
-		add(obstacle{at: alone})
+		add(obstacle{at: affinityUnmet})
 	}
 	if !empty(s, slot, c.Constraints.Apart) {
-		add(obstacle{at: apart})
+		add(obstacle{at: ownAntiAffinity})
 	}
 	if !empty(s, slot, c.Constraints.Repelled) {
-		add(obstacle{at: repelled})
+		add(obstacle{at: theirAntiAffinity})
 	}
 }
 
-func sayCompany(s *cluster.State, slot cluster.Slot, c *cluster.Class, o *obstacle) string {
+func sayPodAffinity(s *cluster.State, slot cluster.Slot, c *cluster.Class, o *obstacle) string {
 	switch o.at {
-	case alone:
+	case affinityUnmet:
 		return "is not near the pods that the pod affinity asks for"
-	case apart:
+	case ownAntiAffinity:
 		return "is near pods that the pod's anti-affinity keeps away from, by " + crowded(s, slot, c.Constraints.Apart)
 	}
 	return "is near pods whose anti-affinity keeps the pod away, by " + crowded(s, slot, c.Constraints.Repelled)

@@ -36,8 +36,8 @@ func scoreHeadroomSpread(_ *Profile, s *cluster.State, slot cluster.Slot, c *clu
 // maxLeft bounds what is multiplied by MaxScore.
 const maxLeft = int64(1) << 50
 
-// withheld is what keeps reclaimed pods off a node whatever they ask for, as the condition's message counts it; empty: only amounts do.
-func withheld(s *cluster.State, slot cluster.Slot) string {
+// headroomRefusal is what keeps reclaimed pods off a node whatever they ask for, as the condition's message counts it; empty: only amounts do.
+func headroomRefusal(s *cluster.State, slot cluster.Slot) string {
 	switch s.Headroom(slot).State {
 	case cluster.HeadroomUnsaid:
 		return "node(s) said nothing of headroom"
@@ -61,7 +61,7 @@ func whyHeadroom(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func
 	for _, a := range c.Reclaims() {
 		short = short || a.Value > 0 && a.Value > s.Free(slot, a.Kind)
 	}
-	phrase := withheld(s, slot)
+	phrase := headroomRefusal(s, slot)
 	switch {
 	case !short:
 	case phrase != "":
@@ -94,9 +94,9 @@ func sayHeadroom(s *cluster.State, slot cluster.Slot, o *obstacle) string {
 		amountText(name, s.Free(slot, o.kind), down), amountText(name, s.Allocatable(slot, o.kind), down))
 }
 
-// needless reports whether one obstacle stands for all that is asked of a node which lends nothing, and this is not it.
-func needless(s *cluster.State, slot cluster.Slot, c *cluster.Class, kind resource.Kind) bool {
-	if !c.AsksReclaimed() || withheld(s, slot) == "" || !s.IsReclaimed(kind) {
+// impliedByHeadroom reports whether one obstacle stands for all that is asked of a node which lends nothing, and this is not it.
+func impliedByHeadroom(s *cluster.State, slot cluster.Slot, c *cluster.Class, kind resource.Kind) bool {
+	if !c.AsksReclaimed() || headroomRefusal(s, slot) == "" || !s.IsReclaimed(kind) {
 		return false
 	}
 	for _, a := range c.Reclaims() {

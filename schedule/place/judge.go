@@ -29,7 +29,7 @@ func (p *Placer) Judge(c *cluster.Class) []Judgement {
 func (p *Placer) judge(c *cluster.Class, has func(cluster.Slot) bool) []Judgement {
 	s := &p.snapshot.State
 	var judgements []Judgement
-	var f field
+	var f feasibleStats
 	f.reset(c)
 	for i := range s.Slots() {
 		slot := cluster.Slot(i)
@@ -40,16 +40,16 @@ func (p *Placer) judge(c *cluster.Class, has func(cluster.Slot) bool) []Judgemen
 		if refused := refusal(s, slot, c); refused >= 0 {
 			j.Refusal = Filters[refused].Name
 		} else {
-			f.count(s, slot, c, 1)
+			f.addNodes(s, slot, c, 1)
 		}
 		judgements = append(judgements, j)
 	}
-	f.weigh(c)
+	f.setWeights(c)
 	raws := make([]rawValues, len(judgements))
 	for i := range judgements {
 		if judgements[i].Refusal == "" {
 			raws[i] = p.profile.raw(&f, s, judgements[i].Slot, c)
-			f.measure(&raws[i])
+			f.addRaw(&raws[i])
 		}
 	}
 	for i := range judgements {
@@ -61,7 +61,7 @@ func (p *Placer) judge(c *cluster.Class, has func(cluster.Slot) bool) []Judgemen
 }
 
 // score fills in the scores of a feasible node.
-func (p *Placer) score(j *Judgement, f *field, raw *rawValues, c *cluster.Class) {
+func (p *Placer) score(j *Judgement, f *feasibleStats, raw *rawValues, c *cluster.Class) {
 	add := func(name, plugin string, weight, score int64) {
 		if weight != 0 {
 			j.Scores = append(j.Scores, NamedScore{name, plugin, score, weight})

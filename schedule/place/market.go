@@ -192,7 +192,7 @@ func (p *Profile) prices() uint64 {
 }
 
 // reprice evaluates the nodes with GPUs anew, after their prices have changed.
-func (h *heaps) reprice(p *Placer, c *cluster.Class) {
+func (h *nodeHeaps) reprice(p *Placer, c *cluster.Class) {
 	s := &p.snapshot.State
 	for i := range h.cells {
 		if slot := cluster.Slot(i); h.cells[i].position != absent && s.HasGPUs(slot) {

@@ -15,32 +15,32 @@ type Placer struct {
 	seed       uint64
 	maxIndexes int
 
-	indexes  map[cluster.ClassID]*index
-	rankings map[string]*ranking
-	byClass  map[cluster.ClassID]*ranking // of classes seen lately
-	atoms    *atoms
-	clock    uint64 // counts uses, for the least recently used one
-	scratch  []byte
+	indexes        map[cluster.ClassID]*classIndex
+	rankings       map[string]*ranking
+	rankingByClass map[cluster.ClassID]*ranking // of classes seen lately
+	nodeClasses    *nodeClasses
+	uses           uint64 // counts uses, for the least recently used one
+	scratch        []byte
 
 	maxCoarse  int
 	maxHolders int
 	// Scratch of a decision.
-	field     field
-	special   []special
-	marked    []uint32 // by slot: the decision in which it was special
-	mark      uint32
-	positions []int
+	stats       feasibleStats
+	exceptions  []exception
+	exceptionIn []uint32 // by slot: the decision in which it was special
+	decision    uint32
+	positions   []int
 
 	ties    []uint32 // by slot
 	tieNode []*cluster.Node
 	epoch   uint32
 	seen    []uint32 // by slot: the epoch in which it was last stamped
 
-	levels     []string // topology keys, the widest first
-	partitions map[string]*partition
-	rooms      map[string]*room
-	roomOf     map[cluster.ClassID]*room // of classes seen lately
-	unit       unitRun
+	levels          []string // topology keys, the widest first
+	partitions      map[string]*partition
+	capacities      map[string]*capacityIndex
+	capacityByClass map[cluster.ClassID]*capacityIndex // of classes seen lately
+	unitPlacement   unitPlacement
 }
 
 // NewPlacer returns a Placer over the snapshot. The seed orders nodes of equal score; maxIndexes bounds the memory (16 bytes a slot,
@@ -48,22 +48,22 @@ type Placer struct {
 func NewPlacer(snapshot *cluster.Snapshot, profile *Profile, seed uint64, maxIndexes int) *Placer {
 	return &Placer{
 		snapshot: snapshot, profile: profile, seed: seed, maxIndexes: max(maxIndexes, 1),
-		indexes: make(map[cluster.ClassID]*index), rankings: make(map[string]*ranking),
-		byClass: make(map[cluster.ClassID]*ranking), atoms: newAtoms(), maxCoarse: maxCoarseDomains, maxHolders: maxHolders,
+		indexes: make(map[cluster.ClassID]*classIndex), rankings: make(map[string]*ranking),
+		rankingByClass: make(map[cluster.ClassID]*ranking), nodeClasses: newNodeClasses(), maxCoarse: maxCoarseDomains, maxHolders: maxHolders,
 	}
 }
 
-// KeepCoarse sets how many domains a topology key may have before an index follows it count by count instead of domain by domain. Either
+// SetMaxCoarseDomains sets how many domains a topology key may have before an index follows it count by count instead of domain by domain. Either
 // way is exact; tests choose it, to have both ways tried on small clusters. It must be called before the first Place.
-func (p *Placer) KeepCoarse(domains int) { p.maxCoarse = domains }
+func (p *Placer) SetMaxCoarseDomains(domains int) { p.maxCoarse = domains }
 
-// KeepShared sets up to how many nodes with pods of its own a class that is softly spread shares a ranking. Either way is exact; tests
+// SetMaxHolders sets up to how many nodes with pods of its own a class that is softly spread shares a ranking. Either way is exact; tests
 // choose it. It must be called before the first Place.
-func (p *Placer) KeepShared(nodes int) { p.maxHolders = nodes }
+func (p *Placer) SetMaxHolders(nodes int) { p.maxHolders = nodes }
 
-// Levels sets the topology keys that units are packed by, the widest first. A key that is asked for and not among them is a level by
+// SetLevels sets the topology keys that units are packed by, the widest first. A key that is asked for and not among them is a level by
 // itself. It must be called before the first PlaceUnit.
-func (p *Placer) Levels(keys []string) { p.levels = keys }
+func (p *Placer) SetLevels(keys []string) { p.levels = keys }
 
 // Choice is where a pod should go.
 type Choice struct {
@@ -91,38 +91,38 @@ func (p *Placer) choose(slot cluster.Slot, c *cluster.Class) Choice {
 
 // best returns the best node by the ranking of the pod's size, or by the class's own index.
 func (p *Placer) best(c *cluster.Class) (cluster.Slot, bool) {
-	p.clock++
-	if !p.shares(c) {
-		return p.index(c).best(p)
+	p.uses++
+	if !p.sharesRanking(c) {
+		return p.classIndex(c).best(p)
 	}
-	p.atoms.follow(&p.snapshot.State)
+	p.nodeClasses.follow(&p.snapshot.State)
 	r := p.ranking(c)
-	r.lastUsed = p.clock
+	r.lastUsed = p.uses
 	r.follow(p)
-	return r.best(p, c, p.atoms.view(p, c))
+	return r.best(p, c, p.nodeClasses.selection(p, c))
 }
 
-// index returns the class's index, up to date with the snapshot.
-func (p *Placer) index(c *cluster.Class) *index {
+// classIndex returns the class's classIndex, up to date with the snapshot.
+func (p *Placer) classIndex(c *cluster.Class) *classIndex {
 	x, ok := p.indexes[c.ID]
 	if !ok {
-		x = &index{byCoords: make(map[string]int32)}
+		x = &classIndex{byCoords: make(map[string]int32)}
 		if len(p.indexes) >= p.maxIndexes {
-			x = leastRecent(p.indexes, func(x *index) uint64 { return x.lastUsed })
+			x = leastRecent(p.indexes, func(x *classIndex) uint64 { return x.lastUsed })
 			delete(p.indexes, x.class.ID)
 		}
 		x.class = c
 		p.indexes[c.ID] = x
 		x.build(p)
 	}
-	x.lastUsed = p.clock
+	x.lastUsed = p.uses
 	x.follow(p)
 	return x
 }
 
 // ranking returns the ranking of the class's size; it may be behind the snapshot.
 func (p *Placer) ranking(c *cluster.Class) *ranking {
-	if r := p.byClass[c.ID]; r != nil {
+	if r := p.rankingByClass[c.ID]; r != nil {
 		return r
 	}
 	p.scratch = c.AppendSize(p.scratch[:0])
@@ -132,15 +132,15 @@ func (p *Placer) ranking(c *cluster.Class) *ranking {
 		if len(p.rankings) >= p.maxIndexes {
 			r = leastRecent(p.rankings, func(r *ranking) uint64 { return r.lastUsed })
 			delete(p.rankings, r.key)
-			clear(p.byClass)
+			clear(p.rankingByClass)
 		}
-		r.key, r.class, r.made = string(p.scratch), c, 0
+		r.key, r.class, r.generation = string(p.scratch), c, 0
 		p.rankings[r.key] = r
 	}
-	if len(p.byClass) >= maxViews {
-		clear(p.byClass)
+	if len(p.rankingByClass) >= maxKnownClasses {
+		clear(p.rankingByClass)
 	}
-	p.byClass[c.ID] = r
+	p.rankingByClass[c.ID] = r
 	return r
 }
 
@@ -183,14 +183,14 @@ func tieHash(seed uint64, name string) uint32 {
 	return uint32(sum >> 32)
 }
 
-// follower keeps something for every slot.
-type follower interface {
+// slotFollower keeps something for every slot.
+type slotFollower interface {
 	changed(p *Placer, slot cluster.Slot, redefined bool)
 }
 
 // replay tells a follower of the slots that changed since a revision, the newest change first: each once, unless a change of the given
 // kinds, which redefine the slot for it, lies further back. What changed for reclaimed pods only, others are not told.
-func (p *Placer) replay(since cluster.Revision, c *cluster.Class, redefines cluster.ChangeKind, to follower) {
+func (p *Placer) replay(since cluster.Revision, c *cluster.Class, redefines cluster.ChangeKind, to slotFollower) {
 	log := p.snapshot.Log()
 	unheard := cluster.Lent | cluster.Recalled
 	if c.AsksReclaimed() {

@@ -23,7 +23,7 @@ func TestPlaceIsExact(t *testing.T) {
 		// Fewer indexes than classes: recycling must not change a decision.
 		w.placer = NewPlacer(w.snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
 		w.placer.maxCoarse = rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "coarse")
-		w.placer.KeepShared(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "shared"))
+		w.placer.SetMaxHolders(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "shared"))
 		for range rapid.IntRange(1, 4).Draw(t, "classes") {
 			r := drawRequirements(t)
 			drawConstraints(t, r)
@@ -127,7 +127,7 @@ func (w *world) placeAndCompare(t *rapid.T, uid cluster.UID) {
 	}
 	if rapid.IntRange(0, 3).Draw(t, "assume only") == 0 {
 		snapshot.Assume(got.Slot, store.Pod(uid), got.Grant) // the next Advance must undo it
-		if want, got := placer.Best(class), placer.index(class); want != first(got, placer) {
+		if want, got := placer.Best(class), placer.classIndex(class); want != first(got, placer) {
 			t.Fatalf("after assuming, the index says slot %d, brute force %d", first(got, placer), want)
 		}
 		return
@@ -143,7 +143,7 @@ func (w *world) placeAndCompare(t *rapid.T, uid cluster.UID) {
 	}
 }
 
-func first(x *index, p *Placer) cluster.Slot {
+func first(x *classIndex, p *Placer) cluster.Slot {
 	slot, _ := x.best(p)
 	return slot
 }

@@ -18,17 +18,17 @@ type Preemptor struct {
 	store      *cluster.Store
 	maxIndexes int
 
-	shelf   shelf
-	indexes map[priced]*costIndex
+	pods    podsByImportance
+	indexes map[preemptionKey]*costIndex
 	clock   uint64 // counts uses, for the least recently used index
 
 	// Scratch of one evaluation.
-	off, guarded, others []*cluster.Pod
-	spent                []spent
+	removed, protected, others []*cluster.Pod
+	budgets                    []budgetUse
 }
 
-// priced is what the cost of a node depends on, beside the node.
-type priced struct {
+// preemptionKey is what the cost of a node depends on, beside the node.
+type preemptionKey struct {
 	class    cluster.ClassID
 	priority int32
 }
@@ -62,18 +62,18 @@ func (c Cost) Compare(d Cost) int {
 
 // NewPreemptor returns a Preemptor for the Placer's snapshot of the store. maxIndexes bounds the memory (56 bytes a node, each).
 func NewPreemptor(p *Placer, store *cluster.Store, maxIndexes int) *Preemptor {
-	return &Preemptor{placer: p, store: store, maxIndexes: max(maxIndexes, 1), indexes: make(map[priced]*costIndex)}
+	return &Preemptor{placer: p, store: store, maxIndexes: max(maxIndexes, 1), indexes: make(map[preemptionKey]*costIndex)}
 }
 
 // Preempt returns the cheapest candidate for a pod that fits nowhere. ok is false when no victims would help. It brings the snapshot to
 // the store's newest state.
 func (e *Preemptor) Preempt(pod *cluster.Pod) (Preemption, bool) {
 	e.follow()
-	if e.hopeless(pod) {
+	if e.noVictims(pod) {
 		return Preemption{}, false
 	}
 	var best cluster.Slot
-	if reachesFar(pod.Class) {
+	if usesDomainFilters(pod.Class) {
 		best = e.scan(pod.Class, pod.Priority)
 	} else {
 		best = e.index(pod.Class, pod.Priority).best()
@@ -81,7 +81,7 @@ func (e *Preemptor) Preempt(pod *cluster.Pod) (Preemption, bool) {
 	if best == cluster.NoSlot {
 		return Preemption{}, false
 	}
-	return e.candidate(best, pod.Class, e.shelf.below(best, pod.Priority))
+	return e.candidate(best, pod.Class, e.pods.below(best, pod.Priority))
 }
 
 // Resume returns the pod's nominated node if those that are being deleted there are all who have to leave: its victims of before a
@@ -93,7 +93,7 @@ func (e *Preemptor) Resume(pod *cluster.Pod) (Preemption, bool) {
 	}
 	e.follow()
 	var leaving []*cluster.Pod
-	for _, victim := range e.shelf.below(slot, pod.Priority) {
+	for _, victim := range e.pods.below(slot, pod.Priority) {
 		if victim.Deleting {
 			leaving = append(leaving, victim)
 		}
@@ -110,8 +110,8 @@ func (p *Placer) PlaceOn(slot cluster.Slot, c *cluster.Class) (Choice, bool) {
 	return p.choose(slot, c), true
 }
 
-// Waits reports whether the pod must not preempt now: pods of lower priority are leaving its nominated node, and it could run there.
-func (e *Preemptor) Waits(pod *cluster.Pod) bool {
+// AwaitsVictims reports whether the pod must not preempt now: pods of lower priority are leaving its nominated node, and it could run there.
+func (e *Preemptor) AwaitsVictims(pod *cluster.Pod) bool {
 	slot := e.store.Slot(pod.Nominated)
 	if slot == cluster.NoSlot || !fitsIn(Static, &e.store.State, slot, pod.Class) {
 		return false
@@ -119,9 +119,9 @@ func (e *Preemptor) Waits(pod *cluster.Pod) bool {
 	return slices.ContainsFunc(e.store.PodsOn(slot), func(p *cluster.Pod) bool { return p.Deleting && p.Priority < pod.Priority })
 }
 
-// Yields reports whether the node could take a pod of the class if all pods of lower priority left, as far as the node itself is
+// FitsWithoutLower reports whether the node could take a pod of the class if all pods of lower priority left, as far as the node itself is
 // concerned. It asks the store, not a snapshot.
-func Yields(store *cluster.Store, slot cluster.Slot, class *cluster.Class, priority int32) bool {
+func FitsWithoutLower(store *cluster.Store, slot cluster.Slot, class *cluster.Class, priority int32) bool {
 	s := &store.State
 	if s.Node(slot) == nil || !fitsIn(Static, s, slot, class) {
 		return false
@@ -142,13 +142,13 @@ func Yields(store *cluster.Store, slot cluster.Slot, class *cluster.Class, prior
 // follow brings the snapshot and the shelf to the store's newest state.
 func (e *Preemptor) follow() {
 	e.placer.snapshot.Advance(e.store)
-	e.shelf.follow(e.store)
+	e.pods.follow(e.store)
 }
 
-// hopeless reports whether no node that could ever take the pod has one of lower priority.
-func (e *Preemptor) hopeless(pod *cluster.Pod) bool {
+// noVictims reports whether no node that could ever take the pod has one of lower priority.
+func (e *Preemptor) noVictims(pod *cluster.Pod) bool {
 	s := &e.placer.snapshot.State
-	for slot, lowest := range e.shelf.lowest {
+	for slot, lowest := range e.pods.lowest {
 		if lowest < int64(pod.Priority) && fitsIn(Static, s, cluster.Slot(slot), pod.Class) {
 			return false
 		}
@@ -156,30 +156,30 @@ func (e *Preemptor) hopeless(pod *cluster.Pod) bool {
 	return true
 }
 
-// reachesFar reports whether the class has filters that look at other nodes.
-func reachesFar(c *cluster.Class) bool {
+// usesDomainFilters reports whether the class has filters that look at other nodes.
+func usesDomainFilters(c *cluster.Class) bool {
 	return c.Constraints != nil && len(c.Constraints.Hard)+len(c.Constraints.Near)+len(c.Constraints.Apart)+len(c.Constraints.Repelled) > 0
 }
 
 // scan evaluates every node. It returns NoSlot when none is a candidate.
 func (e *Preemptor) scan(class *cluster.Class, priority int32) cluster.Slot {
 	best := cluster.NoSlot
-	var least bid
-	for i := range e.shelf.lowest {
-		if made, ok := e.bid(cluster.Slot(i), class, priority); ok && (best == cluster.NoSlot || made.cheaper(least)) {
+	var least nodeCost
+	for i := range e.pods.lowest {
+		if made, ok := e.cost(cluster.Slot(i), class, priority); ok && (best == cluster.NoSlot || made.cheaper(least)) {
 			best, least = cluster.Slot(i), made
 		}
 	}
 	return best
 }
 
-// bid evaluates a node.
-func (e *Preemptor) bid(slot cluster.Slot, class *cluster.Class, priority int32) (bid, bool) {
-	_, cost, ok := e.try(slot, class, e.shelf.below(slot, priority))
+// cost evaluates a node.
+func (e *Preemptor) cost(slot cluster.Slot, class *cluster.Class, priority int32) (nodeCost, bool) {
+	_, cost, ok := e.evaluate(slot, class, e.pods.below(slot, priority))
 	if !ok {
-		return bid{}, false
+		return nodeCost{}, false
 	}
-	return bid{cost, e.placer.tie(slot)}, true
+	return nodeCost{cost, e.placer.tie(slot)}, true
 }
 
 // Candidates returns every node on which the pod would fit at the expense of others, without an index, in slot order. Preempt takes the
@@ -187,8 +187,8 @@ func (e *Preemptor) bid(slot cluster.Slot, class *cluster.Class, priority int32)
 func (e *Preemptor) Candidates(pod *cluster.Pod) []Preemption {
 	e.follow()
 	var list []Preemption
-	for i := range e.shelf.lowest {
-		if c, ok := e.candidate(cluster.Slot(i), pod.Class, e.shelf.below(cluster.Slot(i), pod.Priority)); ok {
+	for i := range e.pods.lowest {
+		if c, ok := e.candidate(cluster.Slot(i), pod.Class, e.pods.below(cluster.Slot(i), pod.Priority)); ok {
 			list = append(list, c)
 		}
 	}
@@ -197,7 +197,7 @@ func (e *Preemptor) Candidates(pod *cluster.Pod) []Preemption {
 
 // candidate is the preemption on a node at the expense of some of the pods, sorted by importance.
 func (e *Preemptor) candidate(slot cluster.Slot, class *cluster.Class, lower []*cluster.Pod) (Preemption, bool) {
-	victims, cost, ok := e.try(slot, class, lower)
+	victims, cost, ok := e.evaluate(slot, class, lower)
 	if !ok {
 		return Preemption{}, false
 	}
@@ -214,14 +214,14 @@ func (e *Preemptor) candidate(slot cluster.Slot, class *cluster.Class, lower []*
 	return found, true
 }
 
-// try takes the pods off the node, all of which may be victims, and puts back as many as the class leaves room for: first those that a
+// evaluate takes the pods off the node, all of which may be victims, and puts back as many as the class leaves room for: first those that a
 // disruption budget would spare, then the rest, each the most important first. The victims are valid until the next call.
-func (e *Preemptor) try(slot cluster.Slot, class *cluster.Class, lower []*cluster.Pod) (victims []*cluster.Pod, cost Cost, ok bool) {
+func (e *Preemptor) evaluate(slot cluster.Slot, class *cluster.Class, lower []*cluster.Pod) (victims []*cluster.Pod, cost Cost, ok bool) {
 	s := &e.placer.snapshot.State
 	if len(lower) == 0 || !fitsIn(Static, s, slot, class) {
 		return nil, Cost{}, false
 	}
-	far := reachesFar(class)
+	far := usesDomainFilters(class)
 	fits := func() bool { return fitsIn(Local, s, slot, class) && (!far || fitsIn(Domain, s, slot, class)) }
 	trial := s.Try(slot, far)
 	for _, pod := range lower {
@@ -231,28 +231,28 @@ func (e *Preemptor) try(slot cluster.Slot, class *cluster.Class, lower []*cluste
 		trial.End(lower)
 		return nil, Cost{}, false
 	}
-	e.split(lower)
-	e.off = e.off[:0]
+	e.splitByBudget(lower)
+	e.removed = e.removed[:0]
 	reprieve := func(list []*cluster.Pod) {
 		for _, pod := range list {
 			trial.Return(pod)
 			if !fits() {
 				trial.Take(pod)
-				e.off = append(e.off, pod)
+				e.removed = append(e.removed, pod)
 			}
 		}
 	}
-	reprieve(e.guarded)
-	violations := len(e.off)
+	reprieve(e.protected)
+	violations := len(e.removed)
 	reprieve(e.others)
-	trial.End(e.off)
-	if len(e.off) == 0 {
+	trial.End(e.removed)
+	if len(e.removed) == 0 {
 		return nil, Cost{}, false // it fits as it is, so there is nothing to ask of anybody
 	}
-	if violations > 0 && len(e.off) > violations {
-		slices.SortFunc(e.off, cluster.MoreImportant)
+	if violations > 0 && len(e.removed) > violations {
+		slices.SortFunc(e.removed, cluster.MoreImportant)
 	}
-	return e.off, costOf(e.off, violations), true
+	return e.removed, costOf(e.removed, violations), true
 }
 
 // costOf sums up victims, sorted by importance.
@@ -265,30 +265,30 @@ func costOf(victims []*cluster.Pod, violations int) Cost {
 	return cost
 }
 
-// spent is what is left of a disruption budget.
-type spent struct {
+// budgetUse is what is left of a disruption budget.
+type budgetUse struct {
 	budget *cluster.Budget
 	left   int32
 }
 
-// split parts the pods, sorted by importance, into those whose leaving would break a disruption budget, if all of them left in that
+// splitByBudget parts the pods, sorted by importance, into those whose leaving would break a disruption budget, if all of them left in that
 // order, and the others.
-func (e *Preemptor) split(pods []*cluster.Pod) {
-	e.guarded, e.others, e.spent = e.guarded[:0], e.others[:0], e.spent[:0]
+func (e *Preemptor) splitByBudget(pods []*cluster.Pod) {
+	e.protected, e.others, e.budgets = e.protected[:0], e.others[:0], e.budgets[:0]
 	for _, pod := range pods {
 		breaks := false
 		e.store.Covering(pod, func(b *cluster.Budget) bool {
-			at := slices.IndexFunc(e.spent, func(s spent) bool { return s.budget == b })
+			at := slices.IndexFunc(e.budgets, func(s budgetUse) bool { return s.budget == b })
 			if at < 0 {
-				at = len(e.spent)
-				e.spent = append(e.spent, spent{b, b.Allowed})
+				at = len(e.budgets)
+				e.budgets = append(e.budgets, budgetUse{b, b.Allowed})
 			}
-			e.spent[at].left--
-			breaks = e.spent[at].left < 0
+			e.budgets[at].left--
+			breaks = e.budgets[at].left < 0
 			return !breaks
 		})
 		if breaks {
-			e.guarded = append(e.guarded, pod)
+			e.protected = append(e.protected, pod)
 		} else {
 			e.others = append(e.others, pod)
 		}

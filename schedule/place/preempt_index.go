@@ -9,8 +9,8 @@ import (
 	"hilbert.dev/hilbert/internal/heap"
 )
 
-// trail follows the two logs that say on which nodes preemption might cost something else than before.
-type trail struct {
+// changeCursor follows the two logs that say on which nodes preemption might cost something else than before.
+type changeCursor struct {
 	changed, reranked cluster.Revision
 	seen              []uint32 // by slot: the round in which it was last visited
 	round             uint32
@@ -18,7 +18,7 @@ type trail struct {
 
 // catchUp visits each slot that has changed since the last call, once. ok is false when the logs do not reach back that far, and all
 // slots have to be looked at.
-func (t *trail) catchUp(store *cluster.Store, visit func(cluster.Slot)) (ok bool) {
+func (t *changeCursor) catchUp(store *cluster.Store, visit func(cluster.Slot)) (ok bool) {
 	logs := [2]*cluster.Log{store.Log(), store.Reranked()}
 	cursors := [2]*cluster.Revision{&t.changed, &t.reranked}
 	ok = true
@@ -46,48 +46,48 @@ func (t *trail) catchUp(store *cluster.Store, visit func(cluster.Slot)) (ok bool
 }
 
 // start sets the cursors to the newest changes.
-func (t *trail) start(store *cluster.Store) {
+func (t *changeCursor) start(store *cluster.Store) {
 	t.changed, t.reranked = store.Log().Len(), store.Reranked().Len()
 }
 
-// shelf keeps the pods of every node sorted by importance.
-type shelf struct {
-	trail  trail
+// podsByImportance keeps the pods of every node sorted by importance.
+type podsByImportance struct {
+	cursor changeCursor
 	built  bool
 	pods   [][]*cluster.Pod
 	lowest []int64 // by slot: the lowest priority, nobody for an empty node
 }
 
-const nobody = int64(math.MaxInt64)
+const noPod = int64(math.MaxInt64)
 
-func (sh *shelf) follow(store *cluster.Store) {
+func (sh *podsByImportance) follow(store *cluster.Store) {
 	for len(sh.pods) < store.Slots() {
 		sh.pods = append(sh.pods, nil)
-		sh.lowest = append(sh.lowest, nobody)
+		sh.lowest = append(sh.lowest, noPod)
 	}
-	if sh.built && sh.trail.catchUp(store, func(slot cluster.Slot) { sh.sort(store, slot) }) {
+	if sh.built && sh.cursor.catchUp(store, func(slot cluster.Slot) { sh.sort(store, slot) }) {
 		return
 	}
 	sh.built = true
-	sh.trail.start(store)
+	sh.cursor.start(store)
 	for i := range sh.pods {
 		sh.sort(store, cluster.Slot(i))
 	}
 }
 
-func (sh *shelf) sort(store *cluster.Store, slot cluster.Slot) {
+func (sh *podsByImportance) sort(store *cluster.Store, slot cluster.Slot) {
 	clear(sh.pods[slot]) // so that pods which are gone can be collected
 	list := append(sh.pods[slot][:0], store.PodsOn(slot)...)
 	slices.SortFunc(list, cluster.MoreImportant)
 	sh.pods[slot] = list
-	sh.lowest[slot] = nobody
+	sh.lowest[slot] = noPod
 	if len(list) > 0 {
 		sh.lowest[slot] = int64(list[len(list)-1].Priority)
 	}
 }
 
 // below returns the pods on a node that are of lower priority, the most important first.
-func (sh *shelf) below(slot cluster.Slot, priority int32) []*cluster.Pod {
+func (sh *podsByImportance) below(slot cluster.Slot, priority int32) []*cluster.Pod {
 	list := sh.pods[slot]
 	at := sort.Search(len(list), func(i int) bool { return list[i].Priority < priority })
 	return list[at:]
@@ -98,21 +98,21 @@ type costIndex struct {
 	e        *Preemptor
 	class    *cluster.Class
 	priority int32
-	trail    trail
+	cursor   changeCursor
 	lastUsed uint64
-	bids     []bid // by slot
+	costs    []nodeCost // by slot
 	position []int32
 	heap     *heap.Heap[cluster.Slot]
 }
 
-// bid is a candidate's cost, and its place among those that cost the same. It stays as it is until its slot is evaluated again, so that
+// nodeCost is a candidate's cost, and its place among those that cost the same. It stays as it is until its slot is evaluated again, so that
 // the heap's order holds in between.
-type bid struct {
+type nodeCost struct {
 	cost Cost
 	tie  uint32
 }
 
-func (a bid) cheaper(b bid) bool {
+func (a nodeCost) cheaper(b nodeCost) bool {
 	if c := a.cost.Compare(b.cost); c != 0 {
 		return c < 0
 	}
@@ -122,7 +122,7 @@ func (a bid) cheaper(b bid) bool {
 // index returns the index of a class and priority, up to date with the store.
 func (e *Preemptor) index(class *cluster.Class, priority int32) *costIndex {
 	e.clock++
-	key := priced{class.ID, priority}
+	key := preemptionKey{class.ID, priority}
 	x, ok := e.indexes[key]
 	if !ok {
 		x = e.recycle()
@@ -132,7 +132,7 @@ func (e *Preemptor) index(class *cluster.Class, priority int32) *costIndex {
 	}
 	x.lastUsed = e.clock
 	x.grow()
-	if !x.trail.catchUp(e.store, x.update) {
+	if !x.cursor.catchUp(e.store, x.update) {
 		x.build()
 	}
 	return x
@@ -144,12 +144,12 @@ func (e *Preemptor) recycle() *costIndex {
 		x := &costIndex{e: e}
 		x.heap = heap.New(
 			func(a, b cluster.Slot) bool {
-				return x.bids[a].cheaper(x.bids[b]) || x.bids[a] == x.bids[b] && a < b
+				return x.costs[a].cheaper(x.costs[b]) || x.costs[a] == x.costs[b] && a < b
 			},
 			func(slot cluster.Slot, at int) { x.position[slot] = int32(at) })
 		return x
 	}
-	var oldest priced
+	var oldest preemptionKey
 	var found *costIndex
 	for key, x := range e.indexes {
 		if found == nil || x.lastUsed < found.lastUsed {
@@ -166,15 +166,15 @@ func (x *costIndex) build() {
 		x.heap.Remove(x.heap.Len() - 1)
 	}
 	x.grow()
-	x.trail.start(x.e.store)
-	for i := range x.bids {
+	x.cursor.start(x.e.store)
+	for i := range x.costs {
 		x.update(cluster.Slot(i))
 	}
 }
 
 func (x *costIndex) grow() {
-	for len(x.bids) < x.e.store.Slots() {
-		x.bids = append(x.bids, bid{})
+	for len(x.costs) < x.e.store.Slots() {
+		x.costs = append(x.costs, nodeCost{})
 		x.position = append(x.position, absent)
 	}
 }
@@ -182,16 +182,16 @@ func (x *costIndex) grow() {
 // update evaluates a node.
 func (x *costIndex) update(slot cluster.Slot) {
 	at := x.position[slot]
-	made, ok := x.e.bid(slot, x.class, x.priority)
+	made, ok := x.e.cost(slot, x.class, x.priority)
 	switch {
 	case !ok && at != absent:
 		x.heap.Remove(int(at))
 	case !ok:
 	case at != absent:
-		x.bids[slot] = made
+		x.costs[slot] = made
 		x.heap.Fix(int(at))
 	default:
-		x.bids[slot] = made
+		x.costs[slot] = made
 		x.heap.Push(slot)
 	}
 }

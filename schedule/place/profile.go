@@ -23,7 +23,7 @@ type NormalizedScore struct {
 	Name      string
 	Plugin    string
 	Default   int64
-	Raw       func(f *field, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64
+	Raw       func(f *feasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64
 	Normalize func(raw int64, r span) int64
 }
 
@@ -159,7 +159,7 @@ func (p *Profile) static(s *cluster.State, slot cluster.Slot, c *cluster.Class) 
 }
 
 // raw returns a node's raw values.
-func (p *Profile) raw(f *field, s *cluster.State, slot cluster.Slot, c *cluster.Class) (raw rawValues) {
+func (p *Profile) raw(f *feasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) (raw rawValues) {
 	for i := range NormalizedScores {
 		if p.normalized[i] != 0 {
 			raw[i] = NormalizedScores[i].Raw(f, s, slot, c)
@@ -169,7 +169,7 @@ func (p *Profile) raw(f *field, s *cluster.State, slot cluster.Slot, c *cluster.
 }
 
 // normalizedScore is the weighted sum of the normalised scores of a node with these raw values.
-func (p *Profile) normalizedScore(f *field, raw *rawValues) int64 {
+func (p *Profile) normalizedScore(f *feasibleStats, raw *rawValues) int64 {
 	var sum int64
 	for i, weight := range p.normalized {
 		if weight != 0 {

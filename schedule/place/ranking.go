@@ -8,26 +8,26 @@ import (
 // pods have the size share it: workloads are many, sizes are few (of the 8,152 tasks of the openb trace 99 in a hundred have one of 60).
 // It follows the snapshot's log from its own cursor.
 type ranking struct {
-	heaps
-	class    *cluster.Class // any class of the size
-	key      string
-	cursor   cluster.Revision
-	made     uint64 // the atoms' that the groups are
-	priced   uint64 // the price list that the keys are by
-	lastUsed uint64
+	nodeHeaps
+	class      *cluster.Class // any class of the size
+	key        string
+	cursor     cluster.Revision
+	generation uint64 // the atoms' that the groups are
+	priceList  uint64 // the price list that the keys are by
+	lastUsed   uint64
 }
 
-// shares reports whether the class's place depends on nothing but its size, the atoms, and a few nodes that are unlike the rest of their
+// sharesRanking reports whether the class's place depends on nothing but its size, the atoms, and a few nodes that are unlike the rest of their
 // atom because they run some of its pods already.
-func (p *Placer) shares(c *cluster.Class) bool {
-	return len(p.atoms.atoms) <= maxAtoms && p.softOnly(c.Constraints) && !p.imagesMatter(c) && p.atoms.learn(&p.snapshot.State, c)
+func (p *Placer) sharesRanking(c *cluster.Class) bool {
+	return len(p.nodeClasses.classes) <= maxNodeClasses && p.onlySoftSpread(c.Constraints) && !p.imagesMatter(c) && p.nodeClasses.distinguish(&p.snapshot.State, c)
 }
 
 // maxHolders is up to how many nodes with pods of its own a class shares a ranking: each is looked at in each decision.
 const maxHolders = 256
 
-// softOnly reports whether the constraints are soft spread only, with few holders.
-func (p *Placer) softOnly(c *cluster.Constraints) bool {
+// onlySoftSpread reports whether the constraints are soft spread only, with few holders.
+func (p *Placer) onlySoftSpread(c *cluster.Constraints) bool {
 	if c == nil {
 		return true
 	}
@@ -62,7 +62,7 @@ func (r *ranking) build(p *Placer) {
 	for i := range s.Slots() {
 		r.redefine(p, cluster.Slot(i))
 	}
-	r.made, r.cursor, r.priced = p.atoms.made, s.Log().Len(), p.profile.prices()
+	r.generation, r.cursor, r.priceList = p.nodeClasses.generation, s.Log().Len(), p.profile.prices()
 }
 
 // follow brings the ranking to the snapshot's newest change, to which the atoms have been brought already.
@@ -70,7 +70,7 @@ func (r *ranking) follow(p *Placer) {
 	s := &p.snapshot.State
 	log := s.Log()
 	behind, prices := log.Len()-r.cursor, p.profile.prices()
-	if r.made != p.atoms.made || !log.Covers(r.cursor) || behind > cluster.Revision(s.Slots()) || prices != r.priced && r.priced == 0 {
+	if r.generation != p.nodeClasses.generation || !log.Covers(r.cursor) || behind > cluster.Revision(s.Slots()) || prices != r.priceList && r.priceList == 0 {
 		r.build(p) // with the first prices another score takes GPUPacking's place, on nodes without GPUs too
 		return
 	}
@@ -79,9 +79,9 @@ func (r *ranking) follow(p *Placer) {
 		p.replay(r.cursor, r.class, cluster.Redefined, r)
 		r.cursor = log.Len()
 	}
-	if prices != r.priced {
+	if prices != r.priceList {
 		r.reprice(p, r.class)
-		r.priced = prices
+		r.priceList = prices
 	}
 }
 
@@ -97,10 +97,10 @@ func (r *ranking) changed(p *Placer, slot cluster.Slot, redefined bool) {
 // redefine evaluates a slot whose node has changed.
 func (r *ranking) redefine(p *Placer, slot cluster.Slot) {
 	r.remove(slot)
-	atom := p.atoms.of[slot]
+	atom := p.nodeClasses.of[slot]
 	r.cells[slot].group = atom
 	if atom != noGroup {
-		r.group(atom)
+		r.ensureGroup(atom)
 		r.update(p, slot)
 	}
 }
@@ -119,25 +119,25 @@ func (r *ranking) update(p *Placer, slot cluster.Slot) {
 }
 
 // best returns the feasible node with the highest total score, among the atoms that the view opens.
-func (r *ranking) best(p *Placer, c *cluster.Class, v *view) (cluster.Slot, bool) {
-	s, f := &p.snapshot.State, &p.field
+func (r *ranking) best(p *Placer, c *cluster.Class, v *selection) (cluster.Slot, bool) {
+	s, f := &p.snapshot.State, &p.stats
 	f.reset(c)
-	for i := range v.open {
-		if heap := r.heap(v.open[i].atom); len(heap) > 0 {
-			f.count(s, heap[0], c, len(heap))
+	for i := range v.allowed {
+		if heap := r.heap(v.allowed[i].nodeClass); len(heap) > 0 {
+			f.addNodes(s, heap[0], c, len(heap))
 		}
 	}
-	f.weigh(c)
-	r.gather(p, c, v)
-	for i := range v.open {
-		o := &v.open[i]
-		if o.best = r.first(p, o.atom); o.best != cluster.NoSlot {
+	f.setWeights(c)
+	r.collectExceptions(p, c, v)
+	for i := range v.allowed {
+		o := &v.allowed[i]
+		if o.best = r.bestOrdinary(p, o.nodeClass); o.best != cluster.NoSlot {
 			o.raw[spreadScore] = rawSpread(f, s, o.best, c)
-			f.measure(&o.raw)
+			f.addRaw(&o.raw)
 		}
 	}
-	for i := range p.special {
-		f.measure(&p.special[i].raw)
+	for i := range p.exceptions {
+		f.addRaw(&p.exceptions[i].raw)
 	}
 	best, bestKey := cluster.NoSlot, int64(0)
 	take := func(slot cluster.Slot, raw *rawValues) {
@@ -146,33 +146,33 @@ func (r *ranking) best(p *Placer, c *cluster.Class, v *view) (cluster.Slot, bool
 			best, bestKey = slot, key
 		}
 	}
-	for i := range v.open {
-		if o := &v.open[i]; o.best != cluster.NoSlot {
+	for i := range v.allowed {
+		if o := &v.allowed[i]; o.best != cluster.NoSlot {
 			take(o.best, &o.raw)
 		}
 	}
-	for i := range p.special {
-		take(p.special[i].slot, &p.special[i].raw)
+	for i := range p.exceptions {
+		take(p.exceptions[i].slot, &p.exceptions[i].raw)
 	}
 	return best, best != cluster.NoSlot
 }
 
-// special is a feasible node that is unlike the rest of its atom, with its own raw values.
-type special struct {
+// exception is a feasible node that is unlike the rest of its atom, with its own raw values.
+type exception struct {
 	slot cluster.Slot
 	raw  rawValues
 }
 
-// gather collects the nodes that run pods which the class's soft constraints count, and marks them.
-func (r *ranking) gather(p *Placer, c *cluster.Class, v *view) {
-	p.special = p.special[:0]
+// collectExceptions collects the nodes that run pods which the class's soft constraints count, and marks them.
+func (r *ranking) collectExceptions(p *Placer, c *cluster.Class, v *selection) {
+	p.exceptions = p.exceptions[:0]
 	if c.Constraints == nil {
 		return
 	}
 	s := &p.snapshot.State
-	p.mark++
-	for len(p.marked) < s.Slots() {
-		p.marked = append(p.marked, 0)
+	p.decision++
+	for len(p.exceptionIn) < s.Slots() {
+		p.exceptionIn = append(p.exceptionIn, 0)
 	}
 	for i := range c.Constraints.Soft {
 		if c.Constraints.Soft[i].Census != cluster.NoCensus {
@@ -180,13 +180,13 @@ func (r *ranking) gather(p *Placer, c *cluster.Class, v *view) {
 		}
 		for _, slot := range s.Holders(c.Constraints.Soft[i].Tally).Slots() {
 			cell := &r.cells[slot]
-			if cell.position == absent || v.at[cell.group] == noGroup || p.marked[slot] == p.mark {
+			if cell.position == absent || v.position[cell.group] == noGroup || p.exceptionIn[slot] == p.decision {
 				continue
 			}
-			p.marked[slot] = p.mark
-			raw := v.open[v.at[cell.group]].raw
-			raw[spreadScore] = rawSpread(&p.field, s, slot, c)
-			p.special = append(p.special, special{slot, raw})
+			p.exceptionIn[slot] = p.decision
+			raw := v.allowed[v.position[cell.group]].raw
+			raw[spreadScore] = rawSpread(&p.stats, s, slot, c)
+			p.exceptions = append(p.exceptions, exception{slot, raw})
 		}
 	}
 }
@@ -198,26 +198,26 @@ func (r *ranking) heap(atom int32) []cluster.Slot {
 	return r.groups[atom]
 }
 
-// first is the best node of an atom that is not special, NoSlot if there is none. Where special ones are on top of the heap it looks
-// below them, the best first.
-func (r *ranking) first(p *Placer, atom int32) cluster.Slot {
+// bestOrdinary is the best node of an atom that is not special, NoSlot if there is none. Where special ones are on top of the heap it looks
+// below them, the best bestOrdinary.
+func (r *ranking) bestOrdinary(p *Placer, atom int32) cluster.Slot {
 	heap := r.heap(atom)
 	if len(heap) == 0 {
 		return cluster.NoSlot
 	}
-	if len(p.special) == 0 || p.marked[heap[0]] != p.mark {
+	if len(p.exceptions) == 0 || p.exceptionIn[heap[0]] != p.decision {
 		return heap[0]
 	}
 	open := append(p.positions[:0], 0)
 	for len(open) > 0 {
 		top := 0
 		for i := range open {
-			if r.above(heap[open[i]], heap[open[top]]) {
+			if r.before(heap[open[i]], heap[open[top]]) {
 				top = i
 			}
 		}
 		at := open[top]
-		if p.marked[heap[at]] != p.mark {
+		if p.exceptionIn[heap[at]] != p.decision {
 			p.positions = open
 			return heap[at]
 		}

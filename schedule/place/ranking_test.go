@@ -33,7 +33,7 @@ func TestRankingIsExact(t *testing.T) {
 		}
 		snapshot := cluster.NewSnapshot()
 		placer := NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 9).Draw(t, "rankings"))
-		placer.KeepShared(rapid.SampledFrom([]int{3, 1000}).Draw(t, "shared"))
+		placer.SetMaxHolders(rapid.SampledFrom([]int{3, 1000}).Draw(t, "shared"))
 		for i := range rapid.IntRange(1, 200).Draw(t, "nodes") {
 			store.Apply(cluster.NodeUpserted{Node: rankedNode(random, i)})
 		}
@@ -62,7 +62,7 @@ func TestRankingIsExact(t *testing.T) {
 func placeRanked(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, placer *Placer, uid cluster.UID) {
 	class := store.Pod(uid).Class
 	snapshot.Advance(store)
-	if !placer.shares(class) && placer.maxHolders == 1000 {
+	if !placer.sharesRanking(class) && placer.maxHolders == 1000 {
 		t.Fatalf("%+v gets an index of its own", class.Requirements)
 	}
 	choice, ok := placer.Place(class)

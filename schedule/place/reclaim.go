@@ -11,7 +11,7 @@ import (
 // Reclaimer finds who has to leave so that a unit fits: pods of lower priority, and what other queues have borrowed. It is used instead of
 // Preemptor as soon as there are queues or gangs.
 //
-// Who may be a victim (books.may, gang): nobody who is being deleted (such room comes by itself: it is counted as free, and waited for),
+// Who may be a victim (books.mayTake, gang): nobody who is being deleted (such room comes by itself: it is counted as free, and waited for),
 // whom another Plan has claimed, or who is of the system's own priorities. In the unit's own queue those of lower priority, unless the queue or
 // the unit says never. Elsewhere only what the other queue, the child of the lowest common queue above both, has borrowed, and may have to
 // give back: of lower priority, or of any if the unit's queue and those up to the fork stay within their guarantees. Nothing is taken once
@@ -31,20 +31,20 @@ import (
 // budgets and guarantees: those are knapsack problems.
 //
 // One member costs some microseconds per node at first (per domain, if one is required), then as much per step. For single pods the nodes'
-// answers are kept from one decision to the next (bidTable).
+// answers are kept from one decision to the next (costTable).
 type Reclaimer struct {
 	placer *Placer
 	store  *cluster.Store
-	roll   roll
-	seek   seeker
-	tables map[bidKey]*bidTable
-	clock  uint64 // counts uses of tables
+	pods   evictablePods
+	search victimSearch
+	tables map[costKey]*costTable
+	uses   uint64 // counts uses of tables
 }
 
 // NewReclaimer returns a Reclaimer for the Placer's snapshot of the store.
 func NewReclaimer(p *Placer, store *cluster.Store) *Reclaimer {
-	r := &Reclaimer{placer: p, store: store, tables: make(map[bidKey]*bidTable)}
-	r.seek.r = r
+	r := &Reclaimer{placer: p, store: store, tables: make(map[costKey]*costTable)}
+	r.search.r = r
 	return r
 }
 
@@ -99,8 +99,8 @@ func (c UnitCost) Compare(d UnitCost) int {
 	return cmp.Compare(c.Pods, d.Pods)
 }
 
-// free is the cost of no victims.
-func free() UnitCost { return UnitCost{Highest: math.MinInt32, Over: math.MaxInt32} }
+// noCost is the cost of no victims.
+func noCost() UnitCost { return UnitCost{Highest: math.MinInt32, Over: math.MaxInt32} }
 
 // Evict returns the cheapest victims that it finds for a unit that does not fit, and where it goes when they have left. ok is false when
 // there are none, or none are needed. now is in nanoseconds since 1970. The snapshot is brought to the store's newest state if it is behind
@@ -109,16 +109,16 @@ func (r *Reclaimer) Evict(ask *Ask, now int64) (Eviction, bool) {
 	if !r.begin(ask, now) {
 		return Eviction{}, false
 	}
-	s := &r.seek
-	if found, ok, known := r.quick(ask, now); known {
+	s := &r.search
+	if found, ok, known := r.fromTable(ask, now); known {
 		return found, ok
 	}
 	for {
 		found, ok := s.rounds()
-		if ok || !s.books.strict {
+		if ok || !s.quota.strict {
 			return found, ok
 		}
-		s.books.strict = false
+		s.quota.strict = false
 	}
 }
 
@@ -128,8 +128,8 @@ func (r *Reclaimer) begin(ask *Ask, now int64) bool {
 		return false
 	}
 	r.follow(ask)
-	r.seek.open(ask, now)
-	return !r.seek.books.easesSoon()
+	r.search.open(ask, now)
+	return !r.search.quota.limitsEaseSoon()
 }
 
 // follow brings the snapshot and the roll to the store's newest state. A class that is new is no change of any node, but to be learned.
@@ -138,37 +138,37 @@ func (r *Reclaimer) follow(ask *Ask) {
 	if r.placer.snapshot.Revision() != r.store.Revision() || slices.ContainsFunc(ask.Members, unknown) {
 		r.placer.snapshot.Advance(r.store)
 	}
-	r.roll.follow(r.store)
+	r.pods.follow(r.store)
 }
 
-// Hopeless reports that nobody may be evicted for the unit, and nobody is leaving, whatever room that would make. It costs some nanoseconds
+// NoVictims reports that nobody may be evicted for the unit, and nobody is leaving, whatever room that would make. It costs some nanoseconds
 // per node and queue.
-func (r *Reclaimer) Hopeless(ask *Ask) bool {
+func (r *Reclaimer) NoVictims(ask *Ask) bool {
 	if len(ask.Members) == 0 {
 		return true
 	}
 	r.follow(ask)
-	b := &r.seek.books
+	b := &r.search.quota
 	b.open(r.store, ask)
 	b.strict = false
-	if len(r.roll.departing) > 0 {
+	if len(r.pods.leavingSlots) > 0 {
 		return false
 	}
 	byPriority := false
 	for q := range queues(r.store.Root()) {
 		a := b.account(q)
-		if !a.seen {
-			b.see(a)
+		if !a.classified {
+			b.classify(a)
 		}
-		if a.fork.own && len(q.Tenants()) == 0 {
+		if a.branch.direct && len(q.Tenants()) == 0 {
 			continue // nothing is directly in it
 		}
 		byPriority = byPriority || a.priority
-		if b.borrowed(a, a.shares, b.asks, false) {
+		if b.borrowed(a, a.reclaimable, b.requested, false) {
 			return false
 		}
 	}
-	return !byPriority || !slices.ContainsFunc(r.roll.lowest, func(lowest int64) bool { return lowest < int64(b.priority) })
+	return !byPriority || !slices.ContainsFunc(r.pods.lowest, func(lowest int64) bool { return lowest < int64(b.priority) })
 }
 
 // queues goes through a queue and those below it.

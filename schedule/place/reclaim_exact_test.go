@@ -234,7 +234,7 @@ func (w *siege) brute(violations func(set []int) int) (best UnitCost, ok bool) {
 
 // evict asks for victims, and checks what holds for all: they may be taken, none is superfluous, and the ledger takes the Plan.
 func (w *siege) evict(t *rapid.T) (Eviction, bool) {
-	hopeless := w.r.Hopeless(w.ask)
+	hopeless := w.r.NoVictims(w.ask)
 	found, ok := w.r.Evict(w.ask, 10e9)
 	checkUntouched(t, w.r)
 	if !ok {

@@ -200,7 +200,7 @@ func (w *feud) arrive(t *rapid.T) {
 // compare holds a decision against one that nothing was kept for.
 func (w *feud) compare(t *rapid.T, ask *Ask, found *Eviction, ok bool) {
 	fresh := newReclaimer(t, w.store)
-	if fresh.Hopeless(ask) && ok {
+	if fresh.NoVictims(ask) && ok {
 		t.Fatalf("%v leave, though it was said to be hopeless", names(found.Victims))
 	}
 	fresh.placer.snapshot.Open(0) // so that no table is used

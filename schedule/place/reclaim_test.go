@@ -51,7 +51,7 @@ func reclaimScript(t *testing.T, d *datadriven.TestData) string {
 	case "evict":
 		return evicted(t, r, ask)
 	case "ifgone":
-		name, ok := r.IfGone(ask, 3)
+		name, ok := r.BlockingUnit(ask, 3)
 		checkUntouched(t, r)
 		return fmt.Sprintln(name, ok)
 	}
@@ -127,7 +127,7 @@ func applyLine(t *testing.T, d *datadriven.TestData, store *cluster.Store, line 
 const now = 1000e9
 
 func evicted(t *testing.T, r *Reclaimer, ask *Ask) string {
-	hopeless := r.Hopeless(ask)
+	hopeless := r.NoVictims(ask)
 	found, ok := r.Evict(ask, now)
 	checkUntouched(t, r)
 	if !ok {

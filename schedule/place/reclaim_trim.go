@@ -10,13 +10,13 @@ import (
 // members in what is left. That is exact where the members are of one class. It costs some hundred nanoseconds per victim.
 //
 // Only nodes that the solution touches need be counted: the search took what was free elsewhere before it took anything from anybody.
-func (s *seeker) trim(found *solution) {
+func (s *victimSearch) trim(found *solution) {
 	class := found.placed[0].Pod.Class
 	slots := s.touched(found)
 	counts := make(map[cluster.Slot]int, len(slots))
 	total := 0
 	for _, slot := range slots {
-		counts[slot] = s.roomFor(slot, class)
+		counts[slot] = s.capacityOn(slot, class)
 		total += counts[slot]
 	}
 	need := len(found.placed)
@@ -25,7 +25,7 @@ func (s *seeker) trim(found *solution) {
 			slot := s.r.store.Slot(pod.Node())
 			s.r.placer.snapshot.Assume(slot, pod, pod.Grant())
 			if count, counted := counts[slot]; counted {
-				now := s.roomFor(slot, class)
+				now := s.capacityOn(slot, class)
 				counts[slot], total = now, total+now-count
 			}
 		}
@@ -36,13 +36,13 @@ func (s *seeker) trim(found *solution) {
 			slot := s.r.store.Slot(pod.Node())
 			s.r.placer.snapshot.Lift(pod)
 			if count, counted := counts[slot]; counted {
-				now := s.roomFor(slot, class)
+				now := s.capacityOn(slot, class)
 				counts[slot], total = now, total+now-count
 			}
 		}
 	}
-	s.putBackWhomItCan(without, again)
-	s.class, s.far = class, false
+	s.dropNeedless(without, again)
+	s.class, s.domainFilters = class, false
 	for _, most := range [...]int{1, need} { // at first one on each node, so that those who left for the sake of a limit left for somebody
 		for _, slot := range slots {
 			for range most {
@@ -55,65 +55,65 @@ func (s *seeker) trim(found *solution) {
 	}
 }
 
-// roomFor is how many pods of a class have room on a node now.
-func (s *seeker) roomFor(slot cluster.Slot, class *cluster.Class) int {
+// capacityOn is how many pods of a class have room on a node now.
+func (s *victimSearch) capacityOn(slot cluster.Slot, class *cluster.Class) int {
 	st := s.state()
 	if !fitsIn(Static, st, slot, class) || !fitsIn(Local, st, slot, class) {
 		return 0
 	}
-	return rooms(st, slot, class, nil)
+	return podsThatFitWithout(st, slot, class, nil)
 }
 
 // fitsAt reports whether one more pod of the class may go to the node, whatever the limits.
-func (s *seeker) fitsAt(slot cluster.Slot) bool {
+func (s *victimSearch) fitsAt(slot cluster.Slot) bool {
 	st := s.state()
 	return fitsIn(Static, st, slot, s.class) && s.fits(slot)
 }
 
 // admitsAll reports whether the limits leave room for all these members; none may be placed yet.
-func (s *seeker) admitsAll(placed []MemberChoice) bool {
+func (s *victimSearch) admitsAll(placed []MemberChoice) bool {
 	ok := true
 	for i := range placed {
-		ok = ok && s.books.admits(placed[i].Pod.Class)
-		s.books.place(placed[i].Pod.Class, 1)
+		ok = ok && s.quota.admits(placed[i].Pod.Class)
+		s.quota.place(placed[i].Pod.Class, 1)
 	}
 	for i := range placed {
-		s.books.place(placed[i].Pod.Class, -1)
+		s.quota.place(placed[i].Pod.Class, -1)
 	}
 	return ok
 }
 
-// putBackWhomItCan tries to do without each victim, the most valuable first, and then without those that leave anyway. without puts pods back
+// dropNeedless tries to do without each victim, the most valuable first, and then without those that leave anyway. without puts pods back
 // on the snapshot and says whether that is good; again lifts them again if it was not.
-func (s *seeker) putBackWhomItCan(without func([]*cluster.Pod) bool, again func([]*cluster.Pod)) {
-	slices.SortStableFunc(s.victims, func(a, b victim) int { return cheaper(&b.party, &a.party) })
+func (s *victimSearch) dropNeedless(without func([]*cluster.Pod) bool, again func([]*cluster.Pod)) {
+	slices.SortStableFunc(s.victims, func(a, b victim) int { return cheaper(&b.victimGroup, &a.victimGroup) })
 	s.victims = slices.DeleteFunc(s.victims, func(v victim) bool {
-		if s.inWhole(&v) { // its gang is more valuable, and has just been found to have to go
+		if s.coveredByGang(&v) { // its gang is more valuable, and has just been found to have to go
 			return false
 		}
-		s.spare(&v)
+		s.unmarkVictim(&v)
 		if without(v.pods) {
 			return true
 		}
 		again(v.pods)
-		s.enter(&v)
+		s.markVictim(&v)
 		return false
 	})
-	s.waits = slices.DeleteFunc(s.waits, func(pod *cluster.Pod) bool {
-		s.books.wait(pod, -1)
+	s.awaited = slices.DeleteFunc(s.awaited, func(pod *cluster.Pod) bool {
+		s.quota.countOn(pod, -1)
 		if without([]*cluster.Pod{pod}) {
-			delete(s.lifted, pod)
+			delete(s.removed, pod)
 			return true
 		}
 		again([]*cluster.Pod{pod})
-		s.books.wait(pod, 1)
+		s.quota.countOn(pod, 1)
 		return false
 	})
 }
 
 // refill does what trim does for members that counting is not exact for: it places all of them again without each of the most valuable
 // victims. It keeps the last placement that was whole.
-func (s *seeker) refill(found *solution) {
+func (s *victimSearch) refill(found *solution) {
 	placed := found.placed
 	slots := s.touched(found)
 	tries := 0
@@ -125,12 +125,12 @@ func (s *seeker) refill(found *solution) {
 		if tries++; tries > maxRefills {
 			return false
 		}
-		from := s.here()
+		from := s.checkpoint()
 		ok := s.fillUnit(slots)
 		if ok {
 			placed = slices.Clone(s.placed)
 		}
-		s.back(from)
+		s.undoTo(from)
 		return ok
 	}
 	again := func(pods []*cluster.Pod) {
@@ -138,14 +138,14 @@ func (s *seeker) refill(found *solution) {
 			s.r.placer.snapshot.Lift(pod)
 		}
 	}
-	s.putBackWhomItCan(without, again)
+	s.dropNeedless(without, again)
 	s.freeOnly = false
-	s.put(placed)
+	s.placeAll(placed)
 }
 
 // dropIdle lets those victims be on whose nodes nothing is placed after all. It answers false when the limits need them gone, though no Plan
 // can name them.
-func (s *seeker) dropIdle() bool {
+func (s *victimSearch) dropIdle() bool {
 	used := make(map[string]bool, len(s.placed))
 	for i := range s.placed {
 		used[s.state().Node(s.placed[i].Slot).Name] = true
@@ -155,24 +155,24 @@ func (s *seeker) dropIdle() bool {
 	}
 	ok := true
 	s.victims = slices.DeleteFunc(s.victims, func(v victim) bool {
-		if !idle(v.pods) || s.inWhole(&v) {
+		if !idle(v.pods) || s.coveredByGang(&v) {
 			return false
 		}
-		s.spare(&v)
-		if !s.books.exceeded() {
+		s.unmarkVictim(&v)
+		if !s.quota.exceeded() {
 			return true
 		}
-		s.enter(&v)
+		s.markVictim(&v)
 		ok = ok && v.pods[0].Unit != nil && v.pods[0].Unit.Atomic()
 		return false
 	})
-	s.waits = slices.DeleteFunc(s.waits, func(pod *cluster.Pod) bool {
+	s.awaited = slices.DeleteFunc(s.awaited, func(pod *cluster.Pod) bool {
 		if !idle([]*cluster.Pod{pod}) {
 			return false
 		}
-		s.books.wait(pod, -1)
-		ok = ok && !s.books.exceeded()
+		s.quota.countOn(pod, -1)
+		ok = ok && !s.quota.exceeded()
 		return true
 	})
-	return ok && len(s.victims)+len(s.waits) > 0
+	return ok && len(s.victims)+len(s.awaited) > 0
 }

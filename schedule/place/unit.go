@@ -35,61 +35,61 @@ type MemberChoice struct {
 // PlaceUnit chooses nodes for the members of a unit, Need of them or more. On success the choices are assumed on the snapshot, so that
 // the next decision sees them; the slice is valid until the next call. When ok is false the snapshot is as it was; ExplainUnit says why.
 func (p *Placer) PlaceUnit(ask *Ask) (placed []MemberChoice, ok bool) {
-	r := &p.unit
-	r.start(p, ask)
+	r := &p.unitPlacement
+	r.begin(p, ask)
 	if r.place(); len(r.placed) < r.need {
-		r.back(checkpoint{assumed: r.base})
-		if len(ask.Members) >= boundFrom {
-			r.fits(true)
+		r.undoTo(checkpoint{assumed: r.start})
+		if len(ask.Members) >= capacityCheckFrom {
+			r.mostThatFit(true)
 		}
 		return nil, false
 	}
 	return r.placed, true
 }
 
-// boundFrom is from how many members on a unit that did not fit has its rooms kept, so that the next try can fail without placing any.
+// capacityCheckFrom is from how many members on a unit that did not fit has its rooms kept, so that the next try can fail without placing any.
 // Fewer are placed and taken back in less time than a room takes to follow.
-const boundFrom = 16
+const capacityCheckFrom = 16
 
-// unitRun is one PlaceUnit under way. Its memory serves the next.
-type unitRun struct {
-	p    *Placer
-	ask  *Ask
-	base int // the snapshot's mark at the start
-	need int
+// unitPlacement is one PlaceUnit under way. Its memory serves the next.
+type unitPlacement struct {
+	p     *Placer
+	ask   *Ask
+	start int // the snapshot's mark at the start
+	need  int
 
 	placed  []MemberChoice
 	members []int32 // of each choice, its index in ask.Members
 	done    []bool  // by member
 
-	pen    pen
-	even   evenly
-	failed []*cluster.Class // of which a member found no place in the fill under way
-	tries  int              // domains that were tried and taken back
+	scorer    domainScorer
+	spreading spreading
+	failed    []*cluster.Class // of which a member found no place in the fill under way
+	tries     int              // domains that were tried and taken back
 
 	within  []cluster.Slot // the ask's, each once
 	allowed []uint32       // by slot: the run that may use it, where it may not use all
-	run     uint32
+	round   uint32
 
 	// Scratch.
-	keys   []string
-	counts []int32  // by domain
-	listed []uint32 // by domain: the list that it is in
-	list   uint32
-	spare  []*weighing
-	groups []stretch
-	alike  []stretch
-	values []string
+	keys      []string
+	counts    []int32  // by domain
+	listed    []uint32 // by domain: the list that it is in
+	listing   uint32
+	freeLists []*domainCandidates
+	groups    []memberRange
+	sameClass []memberRange
+	values    []string
 }
 
-// checkpoint is how far a unitRun was.
+// checkpoint is how far a unitPlacement was.
 type checkpoint struct{ assumed, placed int }
 
-// stretch is the members from one index up to before another.
-type stretch struct{ from, to int }
+// memberRange is the members from one index up to before another.
+type memberRange struct{ from, to int }
 
-func (r *unitRun) start(p *Placer, ask *Ask) {
-	r.p, r.ask, r.base, r.need = p, ask, p.snapshot.Mark(), max(ask.Need, 1)
+func (r *unitPlacement) begin(p *Placer, ask *Ask) {
+	r.p, r.ask, r.start, r.need = p, ask, p.snapshot.Mark(), max(ask.Need, 1)
 	r.placed, r.members, r.done = r.placed[:0], r.members[:0], r.done[:0]
 	for range ask.Members {
 		r.done = append(r.done, false)
@@ -98,56 +98,58 @@ func (r *unitRun) start(p *Placer, ask *Ask) {
 	if ask.Within == nil {
 		return
 	}
-	r.run++
+	r.round++
 	for len(r.allowed) < p.snapshot.Slots() {
 		r.allowed = append(r.allowed, 0)
 	}
 	for _, slot := range ask.Within {
-		if r.known(slot) && r.allowed[slot] != r.run {
-			r.allowed[slot] = r.run
+		if r.known(slot) && r.allowed[slot] != r.round {
+			r.allowed[slot] = r.round
 			r.within = append(r.within, slot)
 		}
 	}
 }
 
 // allows reports whether the ask may use a node.
-func (r *unitRun) allows(slot cluster.Slot) bool {
-	return r.ask.Within == nil || r.allowed[slot] == r.run
+func (r *unitPlacement) allows(slot cluster.Slot) bool {
+	return r.ask.Within == nil || r.allowed[slot] == r.round
 }
 
 // place places what it can of the members, unless they are fewer than it needs.
-func (r *unitRun) place() {
-	all := stretch{0, len(r.ask.Members)}
-	if all.to < r.need || all.to >= boundFrom && r.fits(false) < int64(r.need) {
+func (r *unitPlacement) place() {
+	all := memberRange{0, len(r.ask.Members)}
+	if all.to < r.need || all.to >= capacityCheckFrom && r.mostThatFit(false) < int64(r.need) {
 		return
 	}
-	r.confine(scope{}, all, layer{packing: &r.ask.Topology}, r.need)
+	r.placeInOneDomain(scope{}, all, layer{packing: &r.ask.Topology}, r.need)
 }
 
-// fits is how many members fit at most, each class by itself, as far as there is a room of it already; with learn there will be.
-func (r *unitRun) fits(learn bool) (most int64) {
-	w := r.borrow()
-	defer r.drop(w)
-	r.demand(w, stretch{0, len(r.ask.Members)})
+// mostThatFit is how many members fit at most, each class by itself, as far as there is a room of it already; with learn there will be.
+func (r *unitPlacement) mostThatFit(learn bool) (most int64) {
+	w := r.acquire()
+	defer r.release(w)
+	r.countDemands(w, memberRange{0, len(r.ask.Members)})
 	if len(w.demands) > r.p.maxIndexes { // they would drive one another out
 		return math.MaxInt64
 	}
 	for i := range w.demands {
 		d := &w.demands[i]
-		if !learn && r.p.roomOf[d.class.ID] == nil {
+		if !learn && r.p.capacityByClass[d.class.ID] == nil {
 			most += d.left
 			continue
 		}
-		most += min(d.left, r.p.room(d.class).open)
+		most += min(d.left, r.p.capacity(d.class).total)
 	}
 	return most
 }
 
-// here is the checkpoint of now.
-func (r *unitRun) here() checkpoint { return checkpoint{r.p.snapshot.Mark(), len(r.placed)} }
+// checkpoint is the checkpoint of now.
+func (r *unitPlacement) checkpoint() checkpoint {
+	return checkpoint{r.p.snapshot.Mark(), len(r.placed)}
+}
 
-// back takes back what was placed since a checkpoint.
-func (r *unitRun) back(to checkpoint) {
+// undoTo takes undoTo what was placed since a checkpoint.
+func (r *unitPlacement) undoTo(to checkpoint) {
 	for _, member := range r.members[to.placed:] {
 		r.done[member] = false
 	}
@@ -155,8 +157,8 @@ func (r *unitRun) back(to checkpoint) {
 	r.p.snapshot.Rollback(to.assumed)
 }
 
-// take gives a member a place.
-func (r *unitRun) take(member int, choice Choice) {
+// assign gives a member a place.
+func (r *unitPlacement) assign(member int, choice Choice) {
 	pod := r.ask.Members[member]
 	r.p.snapshot.Assume(choice.Slot, pod, choice.Grant)
 	r.placed = append(r.placed, MemberChoice{pod, choice})
@@ -164,8 +166,8 @@ func (r *unitRun) take(member int, choice Choice) {
 	r.done[member] = true
 }
 
-// left is how many of the members have no place yet.
-func (r *unitRun) left(m stretch) (n int) {
+// waiting is how many of the members have no place yet.
+func (r *unitPlacement) waiting(m memberRange) (n int) {
 	for _, done := range r.done[m.from:m.to] {
 		if !done {
 			n++

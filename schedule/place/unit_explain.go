@@ -113,8 +113,8 @@ func (p *Placer) explainAnywhere(e *UnitExplanation, ask *Ask) {
 			return
 		}
 	}
-	if room := p.room(class); ask.Within == nil {
-		e.Room = room.open
+	if room := p.capacity(class); ask.Within == nil {
+		e.Room = room.total
 	}
 }
 

@@ -72,8 +72,8 @@ func checkPartitions(t *rapid.T, p *Placer) {
 		for id := range d.domains {
 			for at, slot := range d.domains[id].slots {
 				listed++
-				if d.of[slot] != int32(id) || d.at[slot] != int32(at) {
-					t.Fatalf("%v: slot %d stands in domain %d at %d, but is said to be in %d at %d", d.keys, slot, id, at, d.of[slot], d.at[slot])
+				if d.of[slot] != int32(id) || d.position[slot] != int32(at) {
+					t.Fatalf("%v: slot %d stands in domain %d at %d, but is said to be in %d at %d", d.keys, slot, id, at, d.of[slot], d.position[slot])
 				}
 				for i, key := range d.keys {
 					if value, ok := s.Node(slot).Labels[key]; !ok || value != d.domains[id].values[i] {
@@ -130,7 +130,7 @@ func TestManyPartitions(t *testing.T) {
 		if len(old.partitions) > maxPartitions {
 			t.Fatalf("%d partitions are kept", len(old.partitions))
 		}
-		if len(old.room(ask.Members[0].Class).totals) > maxTotals {
+		if len(old.capacity(ask.Members[0].Class).totals) > maxTotals {
 			t.Fatal("sums of too many partitions are kept")
 		}
 		for range cluster.LogCapacity {
@@ -251,9 +251,9 @@ func TestExplainUnit(t *testing.T) {
 // TestFailureIsRemembered: a large unit that did not fit is not tried member by member again until there is room for enough of them.
 func TestFailureIsRemembered(t *testing.T) {
 	store := cluster.NewStore()
-	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("pods", boundFrom-1)}})
-	ask := Ask{Need: boundFrom}
-	for i := range boundFrom {
+	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("pods", capacityCheckFrom-1)}})
+	ask := Ask{Need: capacityCheckFrom}
+	for i := range capacityCheckFrom {
 		uid := cluster.UID(fmt.Sprint(i))
 		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: &cluster.Requirements{}}})
 		ask.Members = append(ask.Members, store.Pod(uid))
@@ -270,7 +270,7 @@ func TestFailureIsRemembered(t *testing.T) {
 			t.Errorf("try %d: members were tried: %v", try, tried)
 		}
 	}
-	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("pods", boundFrom)}})
+	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("pods", capacityCheckFrom)}})
 	snapshot.Advance(store)
 	if _, ok := p.PlaceUnit(&ask); !ok {
 		t.Error("it does not fit though there is room")

@@ -21,36 +21,36 @@ type layer struct {
 	sub      bool
 }
 
-// confine places members in one domain of the labels that are required, or uniform: the smallest that holds all of them; where none
+// placeInOneDomain places members in one domain of the labels that are required, or uniform: the smallest that holds all of them; where none
 // does, the one where most fit. When fewer than need would fit it places none.
-func (r *unitRun) confine(s scope, m stretch, l layer, need int) {
-	if r.left(m) == 0 || !r.agrees(s, l) {
+func (r *unitPlacement) placeInOneDomain(s scope, m memberRange, l layer, need int) {
+	if r.waiting(m) == 0 || !r.agreesWithAnchors(s, l) {
 		return
 	}
-	start := r.here()
-	part := r.confines(s, l)
+	start := r.checkpoint()
+	part := r.requiredPartition(s, l)
 	if part == nil {
 		if r.pack(s, m, l); len(r.placed) < start.placed+need {
-			r.back(start)
+			r.undoTo(start)
 		}
 		return
 	}
-	w := r.weigh(s, part, m)
-	defer r.drop(w)
-	r.pin(w, s, l)
-	all := r.left(m)
-	holds := func(c *candidate) bool { return c.holds }
-	if all >= need && (r.nearest(w, m, l, all) || r.try(w, m, l, all, holds)) || need >= all {
+	w := r.candidates(s, part, m)
+	defer r.release(w)
+	r.matchAnchors(w, s, l)
+	all := r.waiting(m)
+	holds := func(c *candidate) bool { return c.fitsAll }
+	if all >= need && (r.packNearest(w, m, l, all) || r.tryDomains(w, m, l, all, holds)) || need >= all {
 		return
 	}
 	for i := range w.candidates {
 		w.candidates[i].tried = false
 	}
-	r.try(w, m, l, need, func(c *candidate) bool { return c.fits >= int64(need) })
+	r.tryDomains(w, m, l, need, func(c *candidate) bool { return c.fits >= int64(need) })
 }
 
-// confines returns the partition into the domains of which one must be chosen, nil where nothing is required.
-func (r *unitRun) confines(s scope, l layer) *partition {
+// requiredPartition returns the partition into the domains of which one must be chosen, nil where nothing is required.
+func (r *unitPlacement) requiredPartition(s scope, l layer) *partition {
 	uniform, required := l.packing.Uniform, l.packing.Required
 	if s.fixes(uniform) {
 		uniform = ""
@@ -60,11 +60,11 @@ func (r *unitRun) confines(s scope, l layer) *partition {
 	}
 	switch {
 	case uniform != "" && required != "":
-		return r.divide(s, uniform, required)
+		return r.partition(s, uniform, required)
 	case uniform != "":
-		return r.divide(s, uniform)
+		return r.partition(s, uniform)
 	case required != "":
-		return r.divide(s, required)
+		return r.partition(s, required)
 	}
 	return nil
 }
@@ -72,15 +72,15 @@ func (r *unitRun) confines(s scope, l layer) *partition {
 // maxNearTries is how many uniform values are compared by how near one another they would have the members.
 const maxNearTries = 8
 
-// nearest packs the members into the candidate, of the tightest that hold them, in which they are in the fewest domains of the preferred
+// packNearest packs the members into the candidate, of the tightest that hold them, in which they are in the fewest domains of the preferred
 // label. It answers false where none is preferred, or nothing but nearness decides already.
-func (r *unitRun) nearest(w *weighing, m stretch, l layer, all int) bool {
+func (r *unitPlacement) packNearest(w *domainCandidates, m memberRange, l layer, all int) bool {
 	if l.packing.Preferred == "" || l.packing.Uniform == "" || len(w.candidates) < 2 {
 		return false
 	}
-	start, best, fewest := r.here(), noGroup, 0
+	start, best, fewest := r.checkpoint(), noGroup, 0
 	for range maxNearTries {
-		c := w.next(func(c *candidate) bool { return c.holds }, tightest)
+		c := w.next(func(c *candidate) bool { return c.fitsAll }, tightest)
 		if c == nil || r.tries >= maxUnitTries || fewest == 1 {
 			break
 		}
@@ -90,7 +90,7 @@ func (r *unitRun) nearest(w *weighing, m stretch, l layer, all int) bool {
 		if n := r.spans(l.packing.Preferred, start); len(r.placed) == start.placed+all && (best == noGroup || n < fewest) {
 			best, fewest = c.domain, n
 		}
-		r.back(start)
+		r.undoTo(start)
 	}
 	for i := range w.candidates {
 		w.candidates[i].tried = false
@@ -103,7 +103,7 @@ func (r *unitRun) nearest(w *weighing, m stretch, l layer, all int) bool {
 }
 
 // spans is over how many values of a label what was placed since is spread; each node without it counts as one.
-func (r *unitRun) spans(key string, since checkpoint) (n int) {
+func (r *unitPlacement) spans(key string, since checkpoint) (n int) {
 	seen := make(map[string]bool)
 	for _, m := range r.placed[since.placed:] {
 		value, ok := r.p.snapshot.Node(m.Slot).Labels[key]
@@ -115,10 +115,10 @@ func (r *unitRun) spans(key string, since checkpoint) (n int) {
 	return n
 }
 
-// try packs the members into one candidate after the other until one takes as many as wanted. Where that is not all of them, the one
+// tryDomains packs the members into one candidate after the other until one takes as many as wanted. Where that is not all of them, the one
 // that takes the most is taken, as far as the tries go.
-func (r *unitRun) try(w *weighing, m stretch, l layer, want int, do func(*candidate) bool) bool {
-	start, all := r.here(), r.left(m)
+func (r *unitPlacement) tryDomains(w *domainCandidates, m memberRange, l layer, want int, do func(*candidate) bool) bool {
+	start, all := r.checkpoint(), r.waiting(m)
 	best, most := noGroup, int64(0)
 	for n := range maxDomainTries {
 		prefer := preference(fullest)
@@ -140,7 +140,7 @@ func (r *unitRun) try(w *weighing, m stretch, l layer, want int, do func(*candid
 			}
 		}
 		r.tries++
-		r.back(start)
+		r.undoTo(start)
 	}
 	if best == noGroup {
 		return false
@@ -149,14 +149,14 @@ func (r *unitRun) try(w *weighing, m stretch, l layer, want int, do func(*candid
 	return true
 }
 
-// pin drops the candidates that have another value of a required label than the members which run already. Where those have several
+// matchAnchors drops the candidates that have another value of a required label than the members which run already. Where those have several
 // values, for somebody has edited labels, any of them will do.
-func (r *unitRun) pin(w *weighing, s scope, l layer) {
+func (r *unitPlacement) matchAnchors(w *domainCandidates, s scope, l layer) {
 	for at, key := range w.partition.keys {
 		if s.fixes(key) {
 			continue
 		}
-		if values := r.anchored(key, l); len(values) > 0 {
+		if values := r.anchorValues(key, l); len(values) > 0 {
 			w.candidates = slices.DeleteFunc(w.candidates, func(c candidate) bool {
 				return !slices.Contains(values, w.partition.domains[c.domain].values[at])
 			})
@@ -164,14 +164,14 @@ func (r *unitRun) pin(w *weighing, s scope, l layer) {
 	}
 }
 
-// agrees reports whether what the scope fixes of the layer's required labels is what the members have which run already.
-func (r *unitRun) agrees(s scope, l layer) bool {
+// agreesWithAnchors reports whether what the scope fixes of the layer's required labels is what the members have which run already.
+func (r *unitPlacement) agreesWithAnchors(s scope, l layer) bool {
 	for _, key := range [...]string{l.packing.Uniform, l.packing.Required} {
 		if s.partition == nil || key == "" {
 			continue
 		}
 		if at := slices.Index(s.partition.keys, key); at >= 0 {
-			values := r.anchored(key, l)
+			values := r.anchorValues(key, l)
 			if len(values) > 0 && !slices.Contains(values, s.partition.domains[s.domain].values[at]) {
 				return false
 			}
@@ -180,8 +180,8 @@ func (r *unitRun) agrees(s scope, l layer) bool {
 	return true
 }
 
-// anchored lists the values of a label on the nodes of the layer's members which run already. It is valid until the next call.
-func (r *unitRun) anchored(key string, l layer) []string {
+// anchorValues lists the values of a label on the nodes of the layer's members which run already. It is valid until the next call.
+func (r *unitPlacement) anchorValues(key string, l layer) []string {
 	r.values = r.values[:0]
 	for i := range r.ask.Anchors {
 		a := &r.ask.Anchors[i]
@@ -197,10 +197,10 @@ func (r *unitRun) anchored(key string, l layer) []string {
 
 // pack places members in the scope, in as few domains of the preferred label as it takes, and those near one another: in one, else in
 // few within one domain of the next wider level, and so on.
-func (r *unitRun) pack(s scope, m stretch, l layer) {
+func (r *unitPlacement) pack(s scope, m memberRange, l layer) {
 	preferred := l.packing.Preferred
 	if preferred == "" || s.fixes(preferred) {
-		r.leaf(s, m, l, false)
+		r.placeMembers(s, m, l, false)
 		return
 	}
 	if r.packInOne(s, m, l, preferred) {
@@ -219,19 +219,19 @@ func (r *unitRun) pack(s scope, m stretch, l layer) {
 }
 
 // packInOne places all members in one domain of a level, the smallest that holds them, if there is one.
-func (r *unitRun) packInOne(s scope, m stretch, l layer, level string) bool {
-	w := r.weigh(s, r.divide(s, level), m)
-	defer r.drop(w)
-	r.anchor(w, l)
-	start, all := r.here(), r.left(m)
+func (r *unitPlacement) packInOne(s scope, m memberRange, l layer, level string) bool {
+	w := r.candidates(s, r.partition(s, level), m)
+	defer r.release(w)
+	r.countAnchors(w, l)
+	start, all := r.checkpoint(), r.waiting(m)
 	for range maxDomainTries {
-		c := w.next(func(c *candidate) bool { return c.holds }, tightest)
+		c := w.next(func(c *candidate) bool { return c.fitsAll }, tightest)
 		if c == nil || r.tries >= maxUnitTries {
 			return false
 		}
 		c.tried = true
 		if in := (scope{w.partition, c.domain}); level == l.packing.Preferred {
-			r.leaf(in, m, l, true)
+			r.placeMembers(in, m, l, true)
 		} else {
 			r.packInFew(in, m, l)
 		}
@@ -239,13 +239,13 @@ func (r *unitRun) packInOne(s scope, m stretch, l layer, level string) bool {
 			return true
 		}
 		r.tries++
-		r.back(start)
+		r.undoTo(start)
 	}
 	return false
 }
 
-// anchor counts the members that each candidate has already.
-func (r *unitRun) anchor(w *weighing, l layer) {
+// countAnchors counts the members that each candidate has already.
+func (r *unitPlacement) countAnchors(w *domainCandidates, l layer) {
 	if len(r.ask.Anchors) == 0 {
 		return
 	}
@@ -257,31 +257,31 @@ func (r *unitRun) anchor(w *weighing, l layer) {
 
 // packInFew places what it can of the members, in few domains of the preferred label: first where members run already, then where most
 // fit; the last ones in the smallest that holds them. Nodes without the label come last.
-func (r *unitRun) packInFew(s scope, m stretch, l layer) {
-	w := r.weigh(s, r.divide(s, l.packing.Preferred), m)
-	defer r.drop(w)
-	r.anchor(w, l)
+func (r *unitPlacement) packInFew(s scope, m memberRange, l layer) {
+	w := r.candidates(s, r.partition(s, l.packing.Preferred), m)
+	defer r.release(w)
+	r.countAnchors(w, l)
 	w.heapify()
-	for scans := 0; len(w.candidates) > 0 && w.candidates[0].fits > 0 && r.left(m) > 0; {
+	for scans := 0; len(w.candidates) > 0 && w.candidates[0].fits > 0 && r.waiting(m) > 0; {
 		r.recount(w, m)
 		at := 0
-		if top := &w.candidates[0]; top.anchors == 0 && scans < maxDomainTries && w.candidate(top.domain).holds {
+		if top := &w.candidates[0]; top.anchors == 0 && scans < maxDomainTries && w.candidate(top.domain).fitsAll {
 			at = w.smallest()
 			scans++
 		}
-		r.leaf(scope{w.partition, w.remove(at)}, m, l, true)
+		r.placeMembers(scope{w.partition, w.remove(at)}, m, l, true)
 	}
-	if r.left(m) > 0 {
-		r.leaf(s, m, l, false)
+	if r.waiting(m) > 0 {
+		r.placeMembers(s, m, l, false)
 	}
 }
 
 // smallest is the position of the smallest candidate that holds all that is left; the first one does.
-func (w *weighing) smallest() int {
+func (w *domainCandidates) smallest() int {
 	at, best := 0, w.candidate(w.candidates[0].domain)
 	for i := 1; i < len(w.candidates); i++ {
 		c := w.candidate(w.candidates[i].domain)
-		if !c.holds {
+		if !c.fitsAll {
 			continue
 		}
 		if before, after := tightest(&c, &best); before || !after && w.partition.before(c.domain, best.domain) {
@@ -292,14 +292,14 @@ func (w *weighing) smallest() int {
 }
 
 // heapify makes a heap of the candidates, the fullest first.
-func (w *weighing) heapify() {
+func (w *domainCandidates) heapify() {
 	for i := len(w.candidates)/2 - 1; i >= 0; i-- {
 		w.down(i)
 	}
 }
 
 // remove takes a candidate out of the heap and returns its domain.
-func (w *weighing) remove(at int) int32 {
+func (w *domainCandidates) remove(at int) int32 {
 	domain := w.candidates[at].domain
 	last := len(w.candidates) - 1
 	moved := w.candidates[last]
@@ -315,13 +315,13 @@ func (w *weighing) remove(at int) int32 {
 	return domain
 }
 
-func (w *weighing) above(i, j int) bool {
+func (w *domainCandidates) above(i, j int) bool {
 	a, b := &w.candidates[i], &w.candidates[j]
 	before, after := fullest(a, b)
 	return before || !after && w.partition.before(a.domain, b.domain)
 }
 
-func (w *weighing) down(i int) {
+func (w *domainCandidates) down(i int) {
 	for {
 		child := 2*i + 1
 		if child >= len(w.candidates) {
@@ -338,21 +338,21 @@ func (w *weighing) down(i int) {
 	}
 }
 
-// leaf places members in the scope, those of a subgroup packed as the subgroups are to be. If whole, a subgroup of which some would be
+// placeMembers places members in the scope, those of a subgroup packed as the subgroups are to be. If whole, a subgroup of which some would be
 // left over is not begun.
-func (r *unitRun) leaf(s scope, m stretch, l layer, whole bool) {
+func (r *unitPlacement) placeMembers(s scope, m memberRange, l layer, whole bool) {
 	switch {
 	case l.sub && l.packing.Spread != "":
 		r.fill(s, m, l.packing.Spread)
 	case l.sub || r.ask.Subgroups.IsZero():
 		r.fill(s, m, r.ask.Topology.Spread)
 	default:
-		r.leafGroups(s, m, whole)
+		r.placeSubgroups(s, m, whole)
 	}
 }
 
-// leafGroups places one subgroup after the other, the largest first, and last the members that are in none.
-func (r *unitRun) leafGroups(s scope, m stretch, whole bool) {
+// placeSubgroups places one subgroup after the other, the largest first, and last the members that are in none.
+func (r *unitPlacement) placeSubgroups(s scope, m memberRange, whole bool) {
 	members := r.ask.Members
 	groups := r.groups[:0]
 	for from := m.from; from < m.to; {
@@ -360,18 +360,18 @@ func (r *unitRun) leafGroups(s scope, m stretch, whole bool) {
 		for to < m.to && members[to].Subgroup == members[from].Subgroup {
 			to++
 		}
-		groups = append(groups, stretch{from, to})
+		groups = append(groups, memberRange{from, to})
 		from = to
 	}
 	r.groups = groups
-	slices.SortStableFunc(groups, func(a, b stretch) int { return (b.to - b.from) - (a.to - a.from) })
+	slices.SortStableFunc(groups, func(a, b memberRange) int { return (b.to - b.from) - (a.to - a.from) })
 	for _, g := range groups {
 		if name := members[g.from].Subgroup; name != "" {
 			need := 1
 			if whole {
-				need = r.left(g)
+				need = r.waiting(g)
 			}
-			r.confine(s, g, layer{packing: &r.ask.Subgroups, subgroup: name, sub: true}, need)
+			r.placeInOneDomain(s, g, layer{packing: &r.ask.Subgroups, subgroup: name, sub: true}, need)
 		}
 	}
 	for _, g := range groups {

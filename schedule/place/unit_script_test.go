@@ -78,7 +78,7 @@ func placeScript(t *testing.T, store *cluster.Store, u *cluster.Unit) string {
 		t.Fatal(err)
 	}
 	p := NewPlacer(snapshot, profile, 0, 8)
-	p.Levels([]string{"block", "rack", cluster.HostnameKey})
+	p.SetLevels([]string{"block", "rack", cluster.HostnameKey})
 	placed, ok := p.PlaceUnit(&ask)
 	if !ok {
 		return p.ExplainUnit(&ask).String() + "\n"

@@ -283,22 +283,22 @@ func (w *unitWorld) checkSpread(t *rapid.T, placed []MemberChoice) {
 // checkRooms compares every room, and every sum by domain, with a recount.
 func checkRooms(t *rapid.T, p *Placer) {
 	s := &p.snapshot.State
-	for _, x := range p.rooms {
+	for _, x := range p.capacities {
 		x.follow(p)
 		var open int64
 		for i := range s.Slots() {
 			slot := cluster.Slot(i)
-			want := shut
+			want := refused
 			if s.Node(slot) != nil && fitsIn(Static, s, slot, x.class) {
-				want = podsThatFit(s, slot, x.class)
+				want = podsThatPass(s, slot, x.class)
 			}
 			if x.pods[i] != want {
 				t.Fatalf("slot %d has room for %d, the index says %d", i, want, x.pods[i])
 			}
 			open += int64(max(want, 0))
 		}
-		if x.open != open {
-			t.Fatalf("the cluster has room for %d, the index says %d", open, x.open)
+		if x.total != open {
+			t.Fatalf("the cluster has room for %d, the index says %d", open, x.total)
 		}
 		for _, sums := range x.totals {
 			want := make([]int64, len(sums.partition.domains))
@@ -307,7 +307,7 @@ func checkRooms(t *rapid.T, p *Placer) {
 					want[d] += int64(max(x.pods[slot], 0))
 				}
 			}
-			if got := x.by(p, sums.partition); !slices.Equal(got, want) {
+			if got := x.byDomain(p, sums.partition); !slices.Equal(got, want) {
 				t.Fatalf("by %v: %v, a recount says %v", sums.partition.keys, got, want)
 			}
 		}

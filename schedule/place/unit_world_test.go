@@ -36,7 +36,7 @@ func drawUnitWorld(t *rapid.T) *unitWorld {
 	}
 	w := &unitWorld{store: cluster.NewStore(), snapshot: cluster.NewSnapshot()}
 	w.placer = NewPlacer(w.snapshot, profile, 7, rapid.IntRange(1, 5).Draw(t, "indexes"))
-	w.placer.Levels([]string{block, rack, host})
+	w.placer.SetLevels([]string{block, rack, host})
 	names := w.drawUnitNodes(t)
 	for i := range rapid.IntRange(0, 12).Draw(t, "running") {
 		w.apply(&cluster.PodFacts{

@@ -2,10 +2,10 @@ package place
 
 import "hilbert.dev/hilbert/cluster"
 
-// heaps orders nodes within groups: the best of each group is at hand, and a change of one node costs O(log nodes).
+// nodeHeaps orders nodes within groups: the best of each group is at hand, and a change of one node costs O(log nodes).
 //
 // What is known of a slot stands together in 16 bytes, because following a change is a walk through memory that no cache holds.
-type heaps struct {
+type nodeHeaps struct {
 	cells  []cell           // by slot
 	groups [][]cluster.Slot // by group: a heap, the greatest key first
 }
@@ -26,19 +26,19 @@ const (
 )
 
 // clear forgets all slots and groups, and keeps the memory.
-func (h *heaps) clear() {
+func (h *nodeHeaps) clear() {
 	h.cells = h.cells[:0]
 	h.groups = h.groups[:0]
 }
 
-func (h *heaps) grow(slots int) {
+func (h *nodeHeaps) grow(slots int) {
 	for len(h.cells) < slots {
 		h.cells = append(h.cells, cell{group: noGroup, position: absent})
 	}
 }
 
-// group makes a group exist.
-func (h *heaps) group(id int32) {
+// ensureGroup makes a ensureGroup exist.
+func (h *nodeHeaps) ensureGroup(id int32) {
 	for len(h.groups) <= int(id) {
 		if len(h.groups) < cap(h.groups) {
 			h.groups = h.groups[:len(h.groups)+1]
@@ -50,7 +50,7 @@ func (h *heaps) group(id int32) {
 }
 
 // put gives a slot of a group a key, and a place in the heap if it has none.
-func (h *heaps) put(slot cluster.Slot, key int64) {
+func (h *nodeHeaps) put(slot cluster.Slot, key int64) {
 	c := &h.cells[slot]
 	old := c.key
 	c.key = key
@@ -67,7 +67,7 @@ func (h *heaps) put(slot cluster.Slot, key int64) {
 }
 
 // move puts a slot into another group with the key that it has.
-func (h *heaps) move(slot cluster.Slot, group int32) {
+func (h *nodeHeaps) move(slot cluster.Slot, group int32) {
 	present := h.cells[slot].position != absent
 	h.remove(slot)
 	h.cells[slot].group = group
@@ -77,7 +77,7 @@ func (h *heaps) move(slot cluster.Slot, group int32) {
 }
 
 // remove takes a slot out of its group's heap, if it is there.
-func (h *heaps) remove(slot cluster.Slot) {
+func (h *nodeHeaps) remove(slot cluster.Slot) {
 	c := &h.cells[slot]
 	at := int(c.position)
 	if c.position == absent {
@@ -98,15 +98,15 @@ func (h *heaps) remove(slot cluster.Slot) {
 	h.up(g, int(h.cells[moved].position))
 }
 
-func (h *heaps) above(a, b cluster.Slot) bool {
+func (h *nodeHeaps) before(a, b cluster.Slot) bool {
 	return h.cells[a].key > h.cells[b].key || (h.cells[a].key == h.cells[b].key && a < b)
 }
 
-func (h *heaps) up(g []cluster.Slot, i int) {
+func (h *nodeHeaps) up(g []cluster.Slot, i int) {
 	slot := g[i]
 	for i > 0 {
 		parent := (i - 1) / 2
-		if !h.above(slot, g[parent]) {
+		if !h.before(slot, g[parent]) {
 			break
 		}
 		g[i] = g[parent]
@@ -117,17 +117,17 @@ func (h *heaps) up(g []cluster.Slot, i int) {
 	h.cells[slot].position = int32(i)
 }
 
-func (h *heaps) down(g []cluster.Slot, i int) {
+func (h *nodeHeaps) down(g []cluster.Slot, i int) {
 	slot := g[i]
 	for {
 		child := 2*i + 1
 		if child >= len(g) {
 			break
 		}
-		if right := child + 1; right < len(g) && h.above(g[right], g[child]) {
+		if right := child + 1; right < len(g) && h.before(g[right], g[child]) {
 			child = right
 		}
-		if !h.above(g[child], slot) {
+		if !h.before(g[child], slot) {
 			break
 		}
 		g[i] = g[child]

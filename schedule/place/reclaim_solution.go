@@ -19,17 +19,17 @@ const (
 type solution struct {
 	slots   []cluster.Slot // of the domain
 	victims []victim
-	waits   []*cluster.Pod
+	awaited []*cluster.Pod
 	placed  []MemberChoice
 	cost    UnitCost
 }
 
 // rounds looks for victims until all holds when they have left.
-func (s *seeker) rounds() (found Eviction, ok bool) {
-	clear(s.barred)
+func (s *victimSearch) rounds() (found Eviction, ok bool) {
+	clear(s.excluded)
 	for range maxRounds {
-		barred := len(s.barred)
-		if found, ok = s.cheapest(); ok || len(s.barred) == barred {
+		barred := len(s.excluded)
+		if found, ok = s.cheapest(); ok || len(s.excluded) == barred {
 			break
 		}
 	}
@@ -37,38 +37,38 @@ func (s *seeker) rounds() (found Eviction, ok bool) {
 }
 
 // cheapest looks for victims in each domain that the unit may be in.
-func (s *seeker) cheapest() (Eviction, bool) {
-	base := s.here()
+func (s *victimSearch) cheapest() (Eviction, bool) {
+	base := s.checkpoint()
 	var best *solution
 	for _, slots := range domainsOf(s.state(), s.within(), &s.ask.Topology, s.ask.Anchors) {
 		if s.fillUnit(slots) {
-			if len(s.victims)+len(s.waits) == 0 {
-				s.back(base)
+			if len(s.victims)+len(s.awaited) == 0 {
+				s.undoTo(base)
 				return Eviction{}, false // it fits as it is: nobody is asked for anything
 			}
-			if best == nil || s.cost.Compare(best.cost) < 0 || s.cost == best.cost && len(s.waits) < len(best.waits) {
+			if best == nil || s.cost.Compare(best.cost) < 0 || s.cost == best.cost && len(s.awaited) < len(best.awaited) {
 				best = s.solution(slots)
-				s.most, s.bounded = best.cost, best.cost.Pods > 0
+				s.bound, s.bounded = best.cost, best.cost.Pods > 0
 			}
 		}
-		s.back(base)
+		s.undoTo(base)
 	}
 	s.bounded = false
 	if best == nil {
 		return Eviction{}, false
 	}
 	found, ok := s.finish(best)
-	s.back(base)
+	s.undoTo(base)
 	return found, ok
 }
 
 // solution remembers what has been found.
-func (s *seeker) solution(slots []cluster.Slot) *solution {
-	return &solution{slots, slices.Clone(s.victims), slices.Clone(s.waits), slices.Clone(s.placed), s.cost}
+func (s *victimSearch) solution(slots []cluster.Slot) *solution {
+	return &solution{slots, slices.Clone(s.victims), slices.Clone(s.awaited), slices.Clone(s.placed), s.cost}
 }
 
 // within is the nodes that the unit may be on.
-func (s *seeker) within() []cluster.Slot {
+func (s *victimSearch) within() []cluster.Slot {
 	if s.ask.Within != nil {
 		return s.ask.Within
 	}
@@ -91,7 +91,7 @@ func domainsOf(st *cluster.State, slots []cluster.Slot, packing *cluster.Packing
 	ask := &Ask{Topology: *packing}
 	pinned := ""
 	for _, a := range anchors {
-		if name, ok := keepDomain(st, a.Slot, ask); ok {
+		if name, ok := requiredDomain(st, a.Slot, ask); ok {
 			pinned = name
 			break
 		}
@@ -101,7 +101,7 @@ func domainsOf(st *cluster.State, slots []cluster.Slot, packing *cluster.Packing
 		if st.Node(slot) == nil {
 			continue
 		}
-		if name, ok := keepDomain(st, slot, ask); ok && (pinned == "" || name == pinned) {
+		if name, ok := requiredDomain(st, slot, ask); ok && (pinned == "" || name == pinned) {
 			byName[name] = append(byName[name], slot)
 		}
 	}
@@ -113,7 +113,7 @@ func domainsOf(st *cluster.State, slots []cluster.Slot, packing *cluster.Packing
 }
 
 // fillUnit gives the members that are needed places on some nodes, each subgroup in a domain of its own if that is asked.
-func (s *seeker) fillUnit(slots []cluster.Slot) bool {
+func (s *victimSearch) fillUnit(slots []cluster.Slot) bool {
 	members := s.ask.Members
 	for len(members) > 0 && len(s.placed) < s.need {
 		n := s.subgroup(members)
@@ -124,7 +124,7 @@ func (s *seeker) fillUnit(slots []cluster.Slot) bool {
 }
 
 // subgroup is how many of the first members are packed together: all, unless subgroups are packed for themselves.
-func (s *seeker) subgroup(members []*cluster.Pod) int {
+func (s *victimSearch) subgroup(members []*cluster.Pod) int {
 	if !s.packsSubgroups() {
 		return len(members)
 	}
@@ -135,12 +135,12 @@ func (s *seeker) subgroup(members []*cluster.Pod) int {
 	return n
 }
 
-func (s *seeker) packsSubgroups() bool {
+func (s *victimSearch) packsSubgroups() bool {
 	return s.ask.Subgroups.Required != "" || s.ask.Subgroups.Uniform != ""
 }
 
 // fillSubgroup places members in the subgroup's domain that takes the most of them, and of those the cheapest.
-func (s *seeker) fillSubgroup(slots []cluster.Slot, members []*cluster.Pod, want int) {
+func (s *victimSearch) fillSubgroup(slots []cluster.Slot, members []*cluster.Pod, want int) {
 	if !s.packsSubgroups() || members[0].Subgroup == "" {
 		s.fill(slots, members, want)
 		return
@@ -151,14 +151,14 @@ func (s *seeker) fillSubgroup(slots []cluster.Slot, members []*cluster.Pod, want
 			anchors = append(anchors, a)
 		}
 	}
-	base, most, cost := s.here(), 0, UnitCost{}
+	base, most, cost := s.checkpoint(), 0, UnitCost{}
 	var best []cluster.Slot
 	for _, domain := range domainsOf(s.state(), slots, &s.ask.Subgroups, anchors) {
 		count := s.fill(domain, members, want)
 		if count > most || count == most && count > 0 && s.cost.Compare(cost) < 0 {
 			best, most, cost = domain, count, s.cost
 		}
-		s.back(base)
+		s.undoTo(base)
 	}
 	if best != nil {
 		s.fill(best, members, want)
@@ -166,46 +166,46 @@ func (s *seeker) fillSubgroup(slots []cluster.Slot, members []*cluster.Pod, want
 }
 
 // finish does without the victims that turned out superfluous, and says the rest.
-func (s *seeker) finish(best *solution) (Eviction, bool) {
-	base := s.here()
-	s.resume(best)
+func (s *victimSearch) finish(best *solution) (Eviction, bool) {
+	base := s.checkpoint()
+	s.reapply(best)
 	switch {
 	case len(best.placed) == 1: // its price was a set without anybody superfluous
-		s.put(best.placed)
-	case s.uniform():
+		s.placeAll(best.placed)
+	case s.sameClass():
 		s.trim(best)
 	default:
 		s.refill(best)
 	}
-	s.prefer(best, base)
-	if !s.dropIdle() || !s.stands(base) {
+	s.improvePlacement(best, base)
+	if !s.dropIdle() || !s.verify(base) {
 		return Eviction{}, false
 	}
 	return s.eviction(), true
 }
 
-// stands reports whether all members may go where they are to, one after the other, when all victims have left. If not, the first node that will
+// verify reports whether all members may go where they are to, one after the other, when all victims have left. If not, the first node that will
 // not do is barred.
-func (s *seeker) stands(base stage) bool {
-	if !slices.ContainsFunc(s.placed, func(p MemberChoice) bool { return reachesFar(p.Pod.Class) }) {
+func (s *victimSearch) verify(base searchPoint) bool {
+	if !slices.ContainsFunc(s.placed, func(p MemberChoice) bool { return usesDomainFilters(p.Pod.Class) }) {
 		return true // each was placed on a node where it fits, and nothing that happened elsewhere matters
 	}
 	found := s.solution(nil)
-	s.back(base)
-	s.resume(found)
+	s.undoTo(base)
+	s.reapply(found)
 	for i, p := range found.placed {
 		if Commits(s.state(), p.Slot, p.Pod.Class, &p.Grant) != "" {
-			s.barred[p.Slot] = true
+			s.excluded[p.Slot] = true
 			return false
 		}
-		s.put(found.placed[i : i+1])
+		s.placeAll(found.placed[i : i+1])
 	}
 	return true
 }
 
-// prefer places the members anew where the unit prefers to have them, among the nodes that the solution touches, if all that has to leave is
+// improvePlacement places the members anew where the unit prefers to have them, among the nodes that the solution touches, if all that has to leave is
 // of use then, too.
-func (s *seeker) prefer(found *solution, base stage) {
+func (s *victimSearch) improvePlacement(found *solution, base searchPoint) {
 	wish := func(p *cluster.Packing) bool { return p.Preferred != "" || p.Spread != "" }
 	if !wish(&s.ask.Topology) && !wish(&s.ask.Subgroups) {
 		return
@@ -217,19 +217,19 @@ func (s *seeker) prefer(found *solution, base stage) {
 		ask.Members = append(ask.Members, trimmed.placed[i].Pod)
 	}
 	ask.Need = len(ask.Members)
-	s.back(base)
-	s.resume(trimmed)
+	s.undoTo(base)
+	s.reapply(trimmed)
 	placed, ok := s.r.placer.PlaceUnit(&ask)
 	if ok && trimmed.useful(s.state(), placed) {
 		for i := range placed {
-			s.books.place(placed[i].Pod.Class, 1)
+			s.quota.place(placed[i].Pod.Class, 1)
 			s.placed = append(s.placed, placed[i])
 		}
 		return
 	}
-	s.back(base)
-	s.resume(trimmed)
-	s.put(trimmed.placed)
+	s.undoTo(base)
+	s.reapply(trimmed)
+	s.placeAll(trimmed.placed)
 }
 
 // useful reports whether each party of victims has been on a node on which something is placed.
@@ -242,36 +242,36 @@ func (found *solution) useful(st *cluster.State, placed []MemberChoice) bool {
 	return !slices.ContainsFunc(found.victims, func(v victim) bool { return !slices.ContainsFunc(v.pods, onUsed) })
 }
 
-// resume takes the victims of a solution off again. Nothing is placed.
-func (s *seeker) resume(found *solution) {
+// reapply takes the victims of a solution off again. Nothing is placed.
+func (s *victimSearch) reapply(found *solution) {
 	for _, v := range found.victims {
 		s.lift(&v)
 		s.victims = append(s.victims, v)
 	}
-	for _, pod := range found.waits {
+	for _, pod := range found.awaited {
 		s.await(pod)
 	}
 }
 
-// put places members as a solution had them.
-func (s *seeker) put(placed []MemberChoice) {
+// placeAll places members as a solution had them.
+func (s *victimSearch) placeAll(placed []MemberChoice) {
 	for _, p := range placed {
 		s.r.placer.snapshot.Assume(p.Slot, p.Pod, p.Grant)
-		s.books.place(p.Pod.Class, 1)
+		s.quota.place(p.Pod.Class, 1)
 		s.placed = append(s.placed, p)
 	}
 }
 
-// uniform reports whether counting is exact: the members needed are of one class, which constraints between pods are not about, and no
+// sameClass reports whether counting is exact: the members needed are of one class, which constraints between pods are not about, and no
 // subgroups are packed.
-func (s *seeker) uniform() bool {
+func (s *victimSearch) sameClass() bool {
 	first := s.ask.Members[0].Class
-	return !reachesFar(first) && !s.packsSubgroups() &&
+	return !usesDomainFilters(first) && !s.packsSubgroups() &&
 		!slices.ContainsFunc(s.ask.Members, func(pod *cluster.Pod) bool { return pod.Class != first })
 }
 
 // touched is the nodes of the domain that a solution changes something on.
-func (s *seeker) touched(found *solution) []cluster.Slot {
+func (s *victimSearch) touched(found *solution) []cluster.Slot {
 	var slots []cluster.Slot
 	in := make(map[cluster.Slot]bool, len(found.slots))
 	for _, slot := range found.slots {
@@ -287,7 +287,7 @@ func (s *seeker) touched(found *solution) []cluster.Slot {
 			add(s.r.store.Slot(pod.Node()))
 		}
 	}
-	for _, pod := range found.waits {
+	for _, pod := range found.awaited {
 		add(s.r.store.Slot(pod.Node()))
 	}
 	for i := range found.placed {
@@ -297,19 +297,19 @@ func (s *seeker) touched(found *solution) []cluster.Slot {
 }
 
 // eviction says what has been found.
-func (s *seeker) eviction() Eviction {
-	found := Eviction{Placements: slices.Clone(s.placed), Victims: slices.Clone(s.waits), Cost: free()}
-	s.spent = s.spent[:0]
+func (s *victimSearch) eviction() Eviction {
+	found := Eviction{Placements: slices.Clone(s.placed), Victims: slices.Clone(s.awaited), Cost: noCost()}
+	s.budgets = s.budgets[:0]
 	for i := range s.victims {
 		v := &s.victims[i]
 		found.Victims = append(found.Victims, v.pods...)
-		cost := UnitCost{Over: v.account.least(), Highest: v.highest, Pods: len(v.pods), Violations: s.violations(&s.spent, v.pods)}
+		cost := UnitCost{Over: v.account.leastOver(), Highest: v.highest, Pods: len(v.pods), Violations: s.violations(&s.budgets, v.pods)}
 		if v.gang != nil {
 			cost.Gangs = 1
 		}
 		for _, pod := range v.pods {
 			cost = cost.plus(UnitCost{Highest: pod.Priority, Over: cost.Over, Lost: s.lost(pod)})
-			found.Reclaims = found.Reclaims || pod.Priority >= s.books.priority
+			found.Reclaims = found.Reclaims || pod.Priority >= s.quota.priority
 		}
 		found.Cost = found.Cost.plus(cost)
 	}

@@ -11,15 +11,15 @@ import (
 // lacks one is in none. Several labels make domains that lie within one another, whether or not the labels themselves nest: rack 1 of
 // block a is not rack 1 of block b. It follows the snapshot's log from its own cursor.
 type partition struct {
-	keys     []string
-	cursor   cluster.Revision
-	made     uint64 // changes when the domains are numbered anew
-	lastUsed uint64
+	keys       []string
+	cursor     cluster.Revision
+	generation uint64 // changes when the domains are numbered anew
+	lastUsed   uint64
 
-	domains  []domain
-	of, at   []int32 // by slot: its domain (noGroup for none), and where it stands in it
-	byValues map[string]int32
-	scratch  []byte
+	domains      []domain
+	of, position []int32 // by slot: its domain (noGroup for none), and where it stands in it
+	byValues     map[string]int32
+	scratch      []byte
 }
 
 // domain is one value of each of the partition's keys. It may have lost its last node.
@@ -34,7 +34,7 @@ const maxPartitions = 32
 // partition returns the nodes divided by some labels, up to date with the snapshot. Other partitions must not be kept meanwhile beyond
 // maxPartitions calls with other keys.
 func (p *Placer) partition(keys []string) *partition {
-	p.clock++
+	p.uses++
 	p.scratch = p.scratch[:0]
 	for _, key := range keys {
 		p.scratch = appendText(p.scratch, key)
@@ -55,7 +55,7 @@ func (p *Placer) partition(keys []string) *partition {
 		}
 		p.partitions[string(p.scratch)] = d
 	}
-	d.lastUsed = p.clock
+	d.lastUsed = p.uses
 	d.follow(&p.snapshot.State)
 	return d
 }
@@ -63,7 +63,7 @@ func (p *Placer) partition(keys []string) *partition {
 // follow brings the partition to the snapshot's newest change.
 func (d *partition) follow(s *cluster.State) {
 	log := s.Log()
-	if d.made == 0 || !log.Covers(d.cursor) {
+	if d.generation == 0 || !log.Covers(d.cursor) {
 		d.build(s)
 		return
 	}
@@ -77,8 +77,8 @@ func (d *partition) follow(s *cluster.State) {
 }
 
 func (d *partition) build(s *cluster.State) {
-	d.made++
-	d.domains, d.of, d.at = d.domains[:0], d.of[:0], d.at[:0]
+	d.generation++
+	d.domains, d.of, d.position = d.domains[:0], d.of[:0], d.position[:0]
 	clear(d.byValues)
 	d.grow(s.Slots())
 	for slot := range s.Slots() {
@@ -89,7 +89,7 @@ func (d *partition) build(s *cluster.State) {
 
 func (d *partition) grow(slots int) {
 	for len(d.of) < slots {
-		d.of, d.at = append(d.of, noGroup), append(d.at, absent)
+		d.of, d.position = append(d.of, noGroup), append(d.position, absent)
 	}
 }
 
@@ -118,7 +118,7 @@ func (d *partition) enter(s *cluster.State, slot cluster.Slot) {
 		d.domains = append(d.domains, domain{values: values})
 	}
 	in := &d.domains[id]
-	d.of[slot], d.at[slot] = id, int32(len(in.slots))
+	d.of[slot], d.position[slot] = id, int32(len(in.slots))
 	in.slots = append(in.slots, slot)
 }
 
@@ -129,9 +129,9 @@ func (d *partition) leave(slot cluster.Slot) {
 	}
 	in := &d.domains[id]
 	last := in.slots[len(in.slots)-1]
-	in.slots[d.at[slot]], d.at[last] = last, d.at[slot]
+	in.slots[d.position[slot]], d.position[last] = last, d.position[slot]
 	in.slots = in.slots[:len(in.slots)-1]
-	d.of[slot], d.at[slot] = noGroup, absent
+	d.of[slot], d.position[slot] = noGroup, absent
 }
 
 // before orders domains by their labels' values, which do not depend on the order in which nodes came.

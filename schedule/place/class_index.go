@@ -7,7 +7,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// index keeps, for one class, every node that passes the filters which look at one node, ordered by local score. It follows the
+// classIndex keeps, for one class, every node that passes the filters which look at one node, ordered by local score. It follows the
 // snapshot's log from its own cursor.
 //
 // Nodes stand in groups. All nodes of a group give equal answers to the Domain filters and to the normalised scores, so a decision asks
@@ -16,14 +16,14 @@ import (
 // many domains, such as the hostname).
 //
 // It is for classes that a ranking cannot serve: those whose place depends on where other pods stand, or on images.
-type index struct {
-	heaps
-	class    *cluster.Class
-	cursor   cluster.Revision
-	priced   uint64 // the price list that the keys are by
-	lastUsed uint64
-	judged   []judged // by group
-	byCoords map[string]int32
+type classIndex struct {
+	nodeHeaps
+	class     *cluster.Class
+	cursor    cluster.Revision
+	priceList uint64 // the price list that the keys are by
+	lastUsed  uint64
+	verdicts  []groupVerdict // by group
+	byCoords  map[string]int32
 
 	coarse  []cluster.KeyID
 	fine    []fineCensus
@@ -31,10 +31,10 @@ type index struct {
 	scratch []byte
 }
 
-// judged is what the latest decision found out about a group.
-type judged struct {
-	raw  rawValues
-	open bool // whether it has a feasible node
+// groupVerdict is what the latest decision found out about a group.
+type groupVerdict struct {
+	raw      rawValues
+	feasible bool // whether it has a feasible node
 }
 
 // fineCensus is a census whose counts are coordinates. When a count changes, all nodes of the domain move to another group.
@@ -48,23 +48,23 @@ type fineCensus struct {
 const maxCoarseDomains = 64
 
 // build evaluates every slot.
-func (x *index) build(p *Placer) {
+func (x *classIndex) build(p *Placer) {
 	s := &p.snapshot.State
 	x.clear()
 	clear(x.byCoords)
-	x.arrange(p)
+	x.chooseKeys(p)
 	x.grow(s.Slots())
 	for i := range s.Slots() {
-		x.touch(p, cluster.Slot(i))
+		x.countsChanged(p, cluster.Slot(i))
 	}
 	for i := range s.Slots() {
 		x.redefine(p, cluster.Slot(i))
 	}
-	x.cursor, x.priced = s.Log().Len(), p.profile.prices()
+	x.cursor, x.priceList = s.Log().Len(), p.profile.prices()
 }
 
-// arrange decides which topology keys are coarse and which censuses are fine.
-func (x *index) arrange(p *Placer) {
+// chooseKeys decides which topology keys are coarse and which censuses are fine.
+func (x *classIndex) chooseKeys(p *Placer) {
 	x.coarse, x.fine, x.onNode = x.coarse[:0], x.fine[:0], x.onNode[:0]
 	c := x.class.Constraints
 	if c == nil {
@@ -98,8 +98,8 @@ func (x *index) arrange(p *Placer) {
 	})
 }
 
-func (x *index) grow(slots int) {
-	x.heaps.grow(slots)
+func (x *classIndex) grow(slots int) {
+	x.nodeHeaps.grow(slots)
 	for i := range x.fine {
 		for f := &x.fine[i]; len(f.domain) < slots; {
 			f.domain = append(f.domain, cluster.NoDomain)
@@ -108,11 +108,11 @@ func (x *index) grow(slots int) {
 }
 
 // follow brings the index to the snapshot's newest change.
-func (x *index) follow(p *Placer) {
+func (x *classIndex) follow(p *Placer) {
 	s := &p.snapshot.State
 	log := s.Log()
 	behind, prices := log.Len()-x.cursor, p.profile.prices()
-	if !log.Covers(x.cursor) || behind > cluster.Revision(s.Slots()) || prices != x.priced && x.priced == 0 {
+	if !log.Covers(x.cursor) || behind > cluster.Revision(s.Slots()) || prices != x.priceList && x.priceList == 0 {
 		x.build(p)
 		return
 	}
@@ -121,15 +121,15 @@ func (x *index) follow(p *Placer) {
 		p.replay(x.cursor, x.class, cluster.Redefined|cluster.Reimaged, x)
 		x.cursor = log.Len()
 	}
-	if prices != x.priced {
+	if prices != x.priceList {
 		x.reprice(p, x.class)
-		x.priced = prices
+		x.priceList = prices
 	}
 }
 
 // changed takes in a slot's newest state.
-func (x *index) changed(p *Placer, slot cluster.Slot, redefined bool) {
-	x.touch(p, slot)
+func (x *classIndex) changed(p *Placer, slot cluster.Slot, redefined bool) {
+	x.countsChanged(p, slot)
 	if redefined {
 		x.redefine(p, slot)
 	} else {
@@ -137,22 +137,22 @@ func (x *index) changed(p *Placer, slot cluster.Slot, redefined bool) {
 	}
 }
 
-// touch moves the nodes of the slot's domains, old and new, to other groups where a fine count has changed.
-func (x *index) touch(p *Placer, slot cluster.Slot) {
+// countsChanged moves the nodes of the slot's domains, old and new, to other groups where a fine count has changed.
+func (x *classIndex) countsChanged(p *Placer, slot cluster.Slot) {
 	s := &p.snapshot.State
 	for i := range x.fine {
 		f := &x.fine[i]
 		census := s.Census(f.id)
 		before, now := f.domain[slot], census.Domain(s, slot)
 		f.domain[slot] = now
-		x.apply(p, f, census, before)
+		x.applyCount(p, f, census, before)
 		if now != before {
-			x.apply(p, f, census, now)
+			x.applyCount(p, f, census, now)
 		}
 	}
 }
 
-func (x *index) apply(p *Placer, f *fineCensus, census *cluster.Census, d cluster.DomainID) {
+func (x *classIndex) applyCount(p *Placer, f *fineCensus, census *cluster.Census, d cluster.DomainID) {
 	if d == cluster.NoDomain {
 		return
 	}
@@ -172,7 +172,7 @@ func (x *index) apply(p *Placer, f *fineCensus, census *cluster.Census, d cluste
 }
 
 // redefine evaluates a slot whose node has changed.
-func (x *index) redefine(p *Placer, slot cluster.Slot) {
+func (x *classIndex) redefine(p *Placer, slot cluster.Slot) {
 	s := &p.snapshot.State
 	x.remove(slot)
 	x.cells[slot].group = noGroup
@@ -184,26 +184,26 @@ func (x *index) redefine(p *Placer, slot cluster.Slot) {
 }
 
 // regroup moves a slot to the group that its coordinates now name.
-func (x *index) regroup(p *Placer, slot cluster.Slot) {
+func (x *classIndex) regroup(p *Placer, slot cluster.Slot) {
 	if id := x.groupOf(p, slot); id != x.cells[slot].group {
 		x.move(slot, id)
 	}
 }
 
 // groupOf returns the group of the slot's coordinates, made if need be.
-func (x *index) groupOf(p *Placer, slot cluster.Slot) int32 {
+func (x *classIndex) groupOf(p *Placer, slot cluster.Slot) int32 {
 	x.scratch = x.coordinates(x.scratch[:0], p, slot)
 	if id, ok := x.byCoords[string(x.scratch)]; ok {
 		return id
 	}
 	id := int32(len(x.groups))
 	x.byCoords[string(x.scratch)] = id
-	x.group(id)
+	x.ensureGroup(id)
 	return id
 }
 
 // coordinates spells out all that Domain filters and normalised scores read of a node.
-func (x *index) coordinates(b []byte, p *Placer, slot cluster.Slot) []byte {
+func (x *classIndex) coordinates(b []byte, p *Placer, slot cluster.Slot) []byte {
 	s := &p.snapshot.State
 	b = binary.AppendVarint(b, rawTaints(nil, s, slot, x.class))
 	b = binary.AppendVarint(b, rawAffinity(nil, s, slot, x.class))
@@ -236,7 +236,7 @@ func (x *index) coordinates(b []byte, p *Placer, slot cluster.Slot) []byte {
 }
 
 // update evaluates a slot on which other pods run than before.
-func (x *index) update(p *Placer, slot cluster.Slot) {
+func (x *classIndex) update(p *Placer, slot cluster.Slot) {
 	if x.cells[slot].group == noGroup {
 		return
 	}
@@ -252,30 +252,30 @@ func (x *index) update(p *Placer, slot cluster.Slot) {
 }
 
 // best returns the feasible node with the highest total score.
-func (x *index) best(p *Placer) (cluster.Slot, bool) {
-	s, f := &p.snapshot.State, &p.field
+func (x *classIndex) best(p *Placer) (cluster.Slot, bool) {
+	s, f := &p.snapshot.State, &p.stats
 	f.reset(x.class)
-	for len(x.judged) < len(x.groups) {
-		x.judged = append(x.judged, judged{})
+	for len(x.verdicts) < len(x.groups) {
+		x.verdicts = append(x.verdicts, groupVerdict{})
 	}
 	for i, heap := range x.groups {
-		g := &x.judged[i]
-		g.open = len(heap) > 0 && fitsIn(Domain, s, heap[0], x.class)
-		if g.open {
-			f.count(s, heap[0], x.class, len(heap))
+		g := &x.verdicts[i]
+		g.feasible = len(heap) > 0 && fitsIn(Domain, s, heap[0], x.class)
+		if g.feasible {
+			f.addNodes(s, heap[0], x.class, len(heap))
 		}
 	}
-	f.weigh(x.class)
+	f.setWeights(x.class)
 	for i, heap := range x.groups {
-		if g := &x.judged[i]; g.open {
+		if g := &x.verdicts[i]; g.feasible {
 			g.raw = p.profile.raw(f, s, heap[0], x.class)
-			f.measure(&g.raw)
+			f.addRaw(&g.raw)
 		}
 	}
 	best, bestKey := cluster.NoSlot, int64(0)
 	for i, heap := range x.groups {
-		g := &x.judged[i]
-		if !g.open {
+		g := &x.verdicts[i]
+		if !g.feasible {
 			continue
 		}
 		slot := heap[0]

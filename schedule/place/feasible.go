@@ -7,9 +7,9 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// field is what normalised scores need to know of the feasible nodes as a whole. It is filled in two rounds over them, or over groups of
+// feasibleStats is what normalised scores need to know of the feasible nodes as a whole. It is filled in two rounds over them, or over groups of
 // them that are in the same domains: count, then (after weigh) measure.
-type field struct {
+type feasibleStats struct {
 	spans [normalizedScores]span
 	// Of each soft spread constraint: the domains that a feasible node is in, and the weight that follows from their number.
 	domains [][]cluster.DomainID
@@ -17,7 +17,7 @@ type field struct {
 	nodes   int // feasible and not ignored by the spread score
 }
 
-func (f *field) reset(c *cluster.Class) {
+func (f *feasibleStats) reset(c *cluster.Class) {
 	for i := range f.spans {
 		f.spans[i] = span{math.MaxInt64, math.MinInt64}
 	}
@@ -34,8 +34,8 @@ func (f *field) reset(c *cluster.Class) {
 	}
 }
 
-// count takes in n feasible nodes that are in the same domains as the one in the slot.
-func (f *field) count(s *cluster.State, slot cluster.Slot, c *cluster.Class, n int) {
+// addNodes takes in n feasible nodes that are in the same domains as the one in the slot.
+func (f *feasibleStats) addNodes(s *cluster.State, slot cluster.Slot, c *cluster.Class, n int) {
 	if c.Constraints == nil || len(c.Constraints.Soft) == 0 || !spreads(s, slot, c.Constraints) {
 		return
 	}
@@ -62,8 +62,8 @@ func spreads(s *cluster.State, slot cluster.Slot, c *cluster.Constraints) bool {
 	return true
 }
 
-// weigh ends the first round.
-func (f *field) weigh(c *cluster.Class) {
+// setWeights ends the first round.
+func (f *feasibleStats) setWeights(c *cluster.Class) {
 	if c.Constraints == nil {
 		return
 	}
@@ -76,8 +76,8 @@ func (f *field) weigh(c *cluster.Class) {
 	}
 }
 
-// measure takes in the raw values of a feasible node.
-func (f *field) measure(raw *rawValues) {
+// addRaw takes in the raw values of a feasible node.
+func (f *feasibleStats) addRaw(raw *rawValues) {
 	for i, value := range raw {
 		if value != ignored {
 			f.spans[i].least = min(f.spans[i].least, value)
@@ -118,7 +118,7 @@ func normalizeSpread(raw int64, r span) int64 {
 }
 
 // rawTaints counts the PreferNoSchedule taints that the class does not tolerate.
-func rawTaints(_ *field, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+func rawTaints(_ *feasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	var count int64
 	taints := s.Node(slot).Taints
 	for i := range taints {
@@ -130,7 +130,7 @@ func rawTaints(_ *field, s *cluster.State, slot cluster.Slot, c *cluster.Class) 
 }
 
 // rawAffinity is the sum of the weights of the preferred terms that match.
-func rawAffinity(_ *field, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+func rawAffinity(_ *feasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	var sum int64
 	for i := range c.Preferred {
 		if c.Preferred[i].Term.Matches(s.Node(slot)) {
@@ -142,7 +142,7 @@ func rawAffinity(_ *field, s *cluster.State, slot cluster.Slot, c *cluster.Class
 
 // rawSpread sums, over the soft constraints, the counted pods in the node's domain, weighed by how many domains there are. (Upstream's
 // PodTopologySpread, scoring.)
-func rawSpread(f *field, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+func rawSpread(f *feasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	if c.Constraints == nil || len(c.Constraints.Soft) == 0 {
 		return 0
 	}
@@ -176,7 +176,7 @@ func softCount(s *cluster.State, slot cluster.Slot, soft *cluster.Spread) (count
 
 // rawPodAffinity sums the weights of all preferences between the pod and those in the node's domains. (Upstream's InterPodAffinity,
 // scoring.)
-func rawPodAffinity(_ *field, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+func rawPodAffinity(_ *feasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	if c.Constraints == nil {
 		return 0
 	}
@@ -196,7 +196,7 @@ const (
 
 // rawImages scores the size of the pod's images that the node has, each weighed by the share of nodes that have it, so that an image
 // does not draw all its pods to one node. (Upstream's ImageLocality.)
-func rawImages(_ *field, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+func rawImages(_ *feasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	if len(c.Images) == 0 {
 		return 0
 	}

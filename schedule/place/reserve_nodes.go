@@ -9,30 +9,30 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// kept is a node that could be kept free for members of a class.
-type kept struct {
+// reservable is a node that could be reservable free for members of a class.
+type reservable struct {
 	slot cluster.Slot
 	// now and empty are how many members fit now, and when all have left that may have to.
 	now, empty int
 	domain     string
 }
 
-// Keep chooses the nodes to keep free for a unit that fits nowhere now: as many as hold it once the pods on them have left, those first on
+// ReserveNodes chooses the nodes to keep free for a unit that fits nowhere now: as many as hold it once the pods on them have left, those first on
 // which the most has left already. open says which nodes may be chosen. Pods of the system's own priorities are taken to stay. ok is false
 // when even then the unit would not fit, so that keeping nodes free would be in vain.
 //
 // With a required domain or a uniform label all nodes are of one domain: of those that are large enough, the one with the most room now.
 // What the pods' own constraints between one another ask is not looked at: the placement itself decides.
-func Keep(store *cluster.Store, ask *Ask, open func(cluster.Slot) bool) (slots []cluster.Slot, ok bool) {
+func ReserveNodes(store *cluster.Store, ask *Ask, open func(cluster.Slot) bool) (slots []cluster.Slot, ok bool) {
 	taken := make(map[cluster.Slot]bool)
 	domain, pinned := "", false
 	if len(ask.Anchors) > 0 && (ask.Topology.Required != "" || ask.Topology.Uniform != "") {
-		domain, pinned = keepDomain(&store.State, ask.Anchors[0].Slot, ask)
+		domain, pinned = requiredDomain(&store.State, ask.Anchors[0].Slot, ask)
 	}
-	for _, part := range keepParts(ask) {
-		list := keepable(store, part.class, ask, func(slot cluster.Slot) bool { return !taken[slot] && open(slot) })
+	for _, part := range countByClass(ask) {
+		list := reservableNodes(store, part.class, ask, func(slot cluster.Slot) bool { return !taken[slot] && open(slot) })
 		if !pinned {
-			if domain, ok = roomiest(list, part.count); !ok {
+			if domain, ok = freestDomain(list, part.count); !ok {
 				return nil, false
 			}
 			pinned = true
@@ -56,48 +56,48 @@ func Keep(store *cluster.Store, ask *Ask, open func(cluster.Slot) bool) (slots [
 	return slots, len(slots) > 0
 }
 
-type keepPart struct {
+type classCount struct {
 	class *cluster.Class
 	count int
 }
 
-// keepParts counts the members that must be placed, by class.
-func keepParts(ask *Ask) []keepPart {
-	var parts []keepPart
+// countByClass counts the members that must be placed, by class.
+func countByClass(ask *Ask) []classCount {
+	var parts []classCount
 	for _, pod := range ask.Members[:min(ask.Need, len(ask.Members))] {
-		at := slices.IndexFunc(parts, func(p keepPart) bool { return p.class == pod.Class })
+		at := slices.IndexFunc(parts, func(p classCount) bool { return p.class == pod.Class })
 		if at < 0 {
 			at = len(parts)
-			parts = append(parts, keepPart{class: pod.Class})
+			parts = append(parts, classCount{class: pod.Class})
 		}
 		parts[at].count++
 	}
 	return parts
 }
 
-// keepable lists the nodes that could take members of a class, those first of which the greatest part is free.
-func keepable(store *cluster.Store, c *cluster.Class, ask *Ask, open func(cluster.Slot) bool) []kept {
+// reservableNodes lists the nodes that could take members of a class, those first of which the greatest part is free.
+func reservableNodes(store *cluster.Store, c *cluster.Class, ask *Ask, open func(cluster.Slot) bool) []reservable {
 	s := &store.State
-	var list []kept
+	var list []reservable
 	for i := range s.Slots() {
 		slot := cluster.Slot(i)
 		if s.Node(slot) == nil || !open(slot) || !fitsIn(Static, s, slot, c) {
 			continue
 		}
-		k := kept{slot: slot, now: rooms(s, slot, c, nil), empty: rooms(s, slot, c, store.PodsOn(slot))}
+		k := reservable{slot: slot, now: podsThatFitWithout(s, slot, c, nil), empty: podsThatFitWithout(s, slot, c, store.PodsOn(slot))}
 		var has bool
-		if k.domain, has = keepDomain(s, slot, ask); has && k.empty > 0 {
+		if k.domain, has = requiredDomain(s, slot, ask); has && k.empty > 0 {
 			list = append(list, k)
 		}
 	}
-	slices.SortFunc(list, func(a, b kept) int {
+	slices.SortFunc(list, func(a, b reservable) int {
 		return cmp.Or(cmp.Compare(b.now*a.empty, a.now*b.empty), cmp.Compare(b.empty, a.empty), cmp.Compare(a.slot, b.slot))
 	})
 	return list
 }
 
-// keepDomain names what all nodes of a unit have in common; ok is false for a node without the labels.
-func keepDomain(s *cluster.State, slot cluster.Slot, ask *Ask) (domain string, ok bool) {
+// requiredDomain names what all nodes of a unit have in common; ok is false for a node without the labels.
+func requiredDomain(s *cluster.State, slot cluster.Slot, ask *Ask) (domain string, ok bool) {
 	var values [2]string
 	for i, key := range [...]string{ask.Topology.Required, ask.Topology.Uniform} {
 		if key == "" {
@@ -110,8 +110,8 @@ func keepDomain(s *cluster.State, slot cluster.Slot, ask *Ask) (domain string, o
 	return values[0] + "\x00" + values[1], true
 }
 
-// roomiest returns the domain that has the most room now of those that would hold so many members.
-func roomiest(list []kept, count int) (domain string, ok bool) {
+// freestDomain returns the domain that has the most room now of those that would hold so many members.
+func freestDomain(list []reservable, count int) (domain string, ok bool) {
 	now, empty := make(map[string]int), make(map[string]int)
 	for i := range list {
 		now[list[i].domain] += list[i].now
@@ -126,11 +126,13 @@ func roomiest(list []kept, count int) (domain string, ok bool) {
 	return domain, best >= 0
 }
 
-// Rooms is how many more pods of a class the node has room for, whatever its filters say otherwise.
-func Rooms(s *cluster.State, slot cluster.Slot, c *cluster.Class) int { return rooms(s, slot, c, nil) }
+// PodsThatFit is how many more pods of a class the node has room for, whatever its filters say otherwise.
+func PodsThatFit(s *cluster.State, slot cluster.Slot, c *cluster.Class) int {
+	return podsThatFitWithout(s, slot, c, nil)
+}
 
-// rooms is how many pods of a class the node has room for when some of those on it have left.
-func rooms(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*cluster.Pod) int {
+// podsThatFitWithout is how many pods of a class the node has room for when some of those on it have left.
+func podsThatFitWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*cluster.Pod) int {
 	n := int64(math.MaxInt32)
 	for _, a := range c.Amounts {
 		free := s.Free(slot, a.Kind)
@@ -147,11 +149,11 @@ func rooms(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*clu
 	if n == 0 || !c.AsksGrant() {
 		return int(n)
 	}
-	var left rest
-	v := left.of(s, slot)
+	var left unused
+	v := left.load(s, slot)
 	for _, pod := range leaving {
 		if pod.Priority < spec.CriticalPriority {
-			released(s, slot, &v, &left, pod)
+			giveBack(s, slot, &v, &left, pod)
 		}
 	}
 	return int(grantsThatFit(&v, &left, c, n))

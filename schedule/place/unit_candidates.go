@@ -6,41 +6,41 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// weighing is the domains of a partition that lie in a scope, weighed against members that wait.
-type weighing struct {
+// domainCandidates is the domains of a partition that lie in a scope, weighed against members that wait.
+type domainCandidates struct {
 	partition  *partition
-	demands    []demand
+	demands    []classDemand
 	candidates []candidate
 }
 
-// demand is how many of the members are of one class, and the room for it in each domain.
-type demand struct {
-	class *cluster.Class
-	left  int64
-	room  []int64 // by domain
-	own   []int64 // the memory of room where the ask is restricted
+// classDemand is how many of the members are of one class, and the room for it in each domain.
+type classDemand struct {
+	class    *cluster.Class
+	left     int64
+	capacity []int64 // by domain
+	own      []int64 // the memory of room where the ask is restricted
 }
 
 // candidate is a domain that members could go to. What it says is exact for members that are alike and have no constraints between them.
 type candidate struct {
-	domain  int32
-	anchors int32 // members of the unit, or of the subgroup, that are there already
-	tried   bool
-	holds   bool    // it has room for every class of the members, by itself
-	fits    int64   // how many of the members, each class by itself
-	room    int64   // for pods of their classes, in sum
-	load    float64 // the sum over the classes of members to room: up to 1 they are likely to fit together
+	domain   int32
+	anchors  int32 // members of the unit, or of the subgroup, that are there already
+	tried    bool
+	fitsAll  bool    // it has room for every class of the members, by itself
+	fits     int64   // how many of the members, each class by itself
+	capacity int64   // for pods of their classes, in sum
+	load     float64 // the sum over the classes of members to room: up to 1 they are likely to fit together
 }
 
-// weigh lists the domains of a partition that lie in the scope. The caller gives the weighing back with drop.
-func (r *unitRun) weigh(s scope, part *partition, m stretch) *weighing {
-	w := r.borrow()
+// candidates lists the domains of a partition that lie in the scope. The caller gives the weighing back with drop.
+func (r *unitPlacement) candidates(s scope, part *partition, m memberRange) *domainCandidates {
+	w := r.acquire()
 	w.partition, w.candidates = part, w.candidates[:0]
-	r.demand(w, m)
+	r.countDemands(w, m)
 	for i := range w.demands {
 		d := &w.demands[i]
-		if room := r.p.room(d.class); r.ask.Within == nil {
-			d.room = room.by(r.p, part)
+		if room := r.p.capacity(d.class); r.ask.Within == nil {
+			d.capacity = room.byDomain(r.p, part)
 		} else {
 			d.sum(room, part, r.within)
 		}
@@ -49,20 +49,20 @@ func (r *unitRun) weigh(s scope, part *partition, m stretch) *weighing {
 	return w
 }
 
-func (r *unitRun) borrow() *weighing {
-	n := len(r.spare)
+func (r *unitPlacement) acquire() *domainCandidates {
+	n := len(r.freeLists)
 	if n == 0 {
-		return &weighing{}
+		return &domainCandidates{}
 	}
-	w := r.spare[n-1]
-	r.spare = r.spare[:n-1]
+	w := r.freeLists[n-1]
+	r.freeLists = r.freeLists[:n-1]
 	return w
 }
 
-func (r *unitRun) drop(w *weighing) { r.spare = append(r.spare, w) }
+func (r *unitPlacement) release(w *domainCandidates) { r.freeLists = append(r.freeLists, w) }
 
-// demand counts the members that have no place yet, by class.
-func (r *unitRun) demand(w *weighing, m stretch) {
+// countDemands counts the members that have no place yet, by class.
+func (r *unitPlacement) countDemands(w *domainCandidates, m memberRange) {
 	w.demands = w.demands[:0]
 	at := -1
 	for i := m.from; i < m.to; i++ {
@@ -71,14 +71,14 @@ func (r *unitRun) demand(w *weighing, m stretch) {
 		}
 		class := r.ask.Members[i].Class
 		if at < 0 || w.demands[at].class != class {
-			at = slices.IndexFunc(w.demands, func(d demand) bool { return d.class == class })
+			at = slices.IndexFunc(w.demands, func(d classDemand) bool { return d.class == class })
 		}
 		if at < 0 {
 			at = len(w.demands)
 			if at < cap(w.demands) {
 				w.demands = w.demands[:at+1]
 			} else {
-				w.demands = append(w.demands, demand{})
+				w.demands = append(w.demands, classDemand{})
 			}
 			w.demands[at].class, w.demands[at].left = class, 0
 		}
@@ -87,7 +87,7 @@ func (r *unitRun) demand(w *weighing, m stretch) {
 }
 
 // sum adds up the room of some nodes only.
-func (d *demand) sum(x *room, part *partition, slots []cluster.Slot) {
+func (d *classDemand) sum(x *capacityIndex, part *partition, slots []cluster.Slot) {
 	d.own = d.own[:0]
 	for range part.domains {
 		d.own = append(d.own, 0)
@@ -97,11 +97,11 @@ func (d *demand) sum(x *room, part *partition, slots []cluster.Slot) {
 			d.own[in] += int64(max(x.pods[slot], 0))
 		}
 	}
-	d.room = d.own
+	d.capacity = d.own
 }
 
 // recount brings the demands to the members that are left. Those of classes that are done demand nothing.
-func (r *unitRun) recount(w *weighing, m stretch) {
+func (r *unitPlacement) recount(w *domainCandidates, m memberRange) {
 	for i := range w.demands {
 		w.demands[i].left = 0
 	}
@@ -112,14 +112,14 @@ func (r *unitRun) recount(w *weighing, m stretch) {
 		}
 		class := r.ask.Members[i].Class
 		if w.demands[at].class != class {
-			at = slices.IndexFunc(w.demands, func(d demand) bool { return d.class == class })
+			at = slices.IndexFunc(w.demands, func(d classDemand) bool { return d.class == class })
 		}
 		w.demands[at].left++
 	}
 }
 
 // eachDomain visits the domains of a partition that have nodes in the scope which the ask allows.
-func (r *unitRun) eachDomain(s scope, part *partition, visit func(domain int32)) {
+func (r *unitPlacement) eachDomain(s scope, part *partition, visit func(domain int32)) {
 	if s.partition == nil && r.ask.Within == nil {
 		for domain := range part.domains {
 			if len(part.domains[domain].slots) > 0 {
@@ -128,30 +128,30 @@ func (r *unitRun) eachDomain(s scope, part *partition, visit func(domain int32))
 		}
 		return
 	}
-	r.list++
+	r.listing++
 	for len(r.listed) < len(part.domains) {
 		r.listed = append(r.listed, 0)
 	}
 	for _, slot := range r.nodes(s) {
 		domain := part.of[slot]
-		if domain != noGroup && r.listed[domain] != r.list && r.allows(slot) {
-			r.listed[domain] = r.list
+		if domain != noGroup && r.listed[domain] != r.listing && r.allows(slot) {
+			r.listed[domain] = r.listing
 			visit(domain)
 		}
 	}
 }
 
-func (w *weighing) candidate(domain int32) candidate {
-	c := candidate{domain: domain, holds: true}
+func (w *domainCandidates) candidate(domain int32) candidate {
+	c := candidate{domain: domain, fitsAll: true}
 	for i := range w.demands {
 		d := &w.demands[i]
-		room := d.room[domain]
-		c.room += room
+		room := d.capacity[domain]
+		c.capacity += room
 		c.fits += min(room, d.left)
 		if d.left > 0 {
 			c.load += float64(d.left) / float64(room) // of nothing: infinite
 		}
-		c.holds = c.holds && room >= d.left
+		c.fitsAll = c.fitsAll && room >= d.left
 	}
 	return c
 }
@@ -160,7 +160,7 @@ func (w *weighing) candidate(domain int32) candidate {
 type preference func(a, b *candidate) (before, after bool)
 
 // next is the untried candidate to try next, nil when there is none that will do.
-func (w *weighing) next(do func(*candidate) bool, prefer preference) *candidate {
+func (w *domainCandidates) next(do func(*candidate) bool, prefer preference) *candidate {
 	var best *candidate
 	for i := range w.candidates {
 		c := &w.candidates[i]
@@ -201,5 +201,5 @@ func fullest(a, b *candidate) (before, after bool) {
 	case a.fits != b.fits:
 		return a.fits > b.fits, a.fits < b.fits
 	}
-	return a.room < b.room, a.room > b.room
+	return a.capacity < b.capacity, a.capacity > b.capacity
 }

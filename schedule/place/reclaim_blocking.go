@@ -9,8 +9,8 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// other is a unit that might be gone: all placed members of it, by slot.
-type other struct {
+// otherUnit is a unit that might be gone: all placed members of it, by slot.
+type otherUnit struct {
 	name    string
 	pods    []*cluster.Pod
 	slots   []cluster.Slot // of the pods, ascending
@@ -18,18 +18,18 @@ type other struct {
 	started int64 // of the member that started last
 }
 
-// IfGone names the least valuable other unit after whose departure the unit would fit, whether it may be evicted or not: its namespace and
+// BlockingUnit names the least valuable other unit after whose departure the unit would fit, whether it may be evicted or not: its namespace and
 // the name of its PodGroup or pod. Less valuable is who has the lower priority, then fewer pods, then started later. ok is false when there is
 // none, or none among the first limit of those for which the count of free places says that they would do. It costs time proportional to the
 // pods of the cluster, and that of limit PlaceUnits. The snapshot is treated as by Evict.
-func (r *Reclaimer) IfGone(ask *Ask, limit int) (name string, ok bool) {
+func (r *Reclaimer) BlockingUnit(ask *Ask, limit int) (name string, ok bool) {
 	if len(ask.Members) == 0 {
 		return "", false
 	}
 	r.follow(ask)
-	s := &r.seek
+	s := &r.search
 	s.open(ask, math.MaxInt64)
-	list := s.promising(s.others())
+	list := s.plausible(s.otherUnits())
 	for i := range list[:min(limit, len(list))] {
 		if s.fitsWithout(&list[i]) {
 			return list[i].name, true
@@ -38,9 +38,9 @@ func (r *Reclaimer) IfGone(ask *Ask, limit int) (name string, ok bool) {
 	return "", false
 }
 
-// others lists all units but the asker, the least valuable first.
-func (s *seeker) others() []other {
-	var list []other
+// otherUnits lists all units but the asker, the least valuable first.
+func (s *victimSearch) otherUnits() []otherUnit {
+	var list []otherUnit
 	gangs := make(map[*cluster.Unit]int)
 	for i := range s.state().Slots() {
 		slot := cluster.Slot(i)
@@ -56,7 +56,7 @@ func (s *seeker) others() []other {
 				}
 			}
 			if !known {
-				o := other{name: pod.Namespace + "/" + pod.Name, highest: math.MinInt32}
+				o := otherUnit{name: pod.Namespace + "/" + pod.Name, highest: math.MinInt32}
 				if pod.Unit != nil {
 					o.name = pod.Unit.String()
 				}
@@ -67,33 +67,33 @@ func (s *seeker) others() []other {
 			o.highest, o.started = max(o.highest, pod.Priority), max(o.started, pod.Started)
 		}
 	}
-	slices.SortFunc(list, func(a, b other) int {
+	slices.SortFunc(list, func(a, b otherUnit) int {
 		return cmp.Or(cmp.Compare(a.highest, b.highest), cmp.Compare(len(a.pods), len(b.pods)), cmp.Compare(b.started, a.started), strings.Compare(a.name, b.name))
 	})
 	return list
 }
 
-// promising leaves those after whose departure there would be places enough for the members of the first one's class, in one domain if that
+// plausible leaves those after whose departure there would be places enough for the members of the first one's class, in one domain if that
 // is asked, as far as counting on each node alone can tell.
-func (s *seeker) promising(list []other) []other {
-	st, part := s.state(), keepParts(s.ask)[0]
+func (s *victimSearch) plausible(list []otherUnit) []otherUnit {
+	st, part := s.state(), countByClass(s.ask)[0]
 	places := make(map[string]int)
 	domain := func(slot cluster.Slot) (string, bool) {
 		if !fitsIn(Static, st, slot, part.class) || st.Reservation(slot) != cluster.NoReservation {
 			return "", false
 		}
-		return keepDomain(st, slot, s.ask)
+		return requiredDomain(st, slot, s.ask)
 	}
 	for _, slot := range s.within() {
 		if name, ok := domain(slot); ok {
-			places[name] += rooms(st, slot, part.class, nil)
+			places[name] += podsThatFitWithout(st, slot, part.class, nil)
 		}
 	}
 	roomy := false // it is not for lack of room
 	for _, n := range places {
 		roomy = roomy || n >= part.count
 	}
-	return slices.DeleteFunc(list, func(o other) bool {
+	return slices.DeleteFunc(list, func(o otherUnit) bool {
 		gained := make(map[string]int)
 		enough := roomy
 		for from := 0; from < len(o.slots); {
@@ -103,7 +103,7 @@ func (s *seeker) promising(list []other) []other {
 			}
 			slot := o.slots[from]
 			if name, ok := domain(slot); ok {
-				gained[name] += rooms(st, slot, part.class, o.pods[from:to]) - rooms(st, slot, part.class, nil)
+				gained[name] += podsThatFitWithout(st, slot, part.class, o.pods[from:to]) - podsThatFitWithout(st, slot, part.class, nil)
 				enough = enough || places[name]+gained[name] >= part.count
 			}
 			from = to
@@ -113,17 +113,17 @@ func (s *seeker) promising(list []other) []other {
 }
 
 // fitsWithout tries whether the unit fits when another is gone.
-func (s *seeker) fitsWithout(o *other) bool {
+func (s *victimSearch) fitsWithout(o *otherUnit) bool {
 	snapshot := s.r.placer.snapshot
 	mark := snapshot.Mark()
 	defer func() { snapshot.Rollback(mark) }()
 	for _, pod := range o.pods {
 		snapshot.Lift(pod)
-		s.books.wait(pod, 1)
+		s.quota.countOn(pod, 1)
 	}
-	admitted := !s.books.short()
+	admitted := !s.quota.exceedsLimits()
 	for _, pod := range o.pods {
-		s.books.wait(pod, -1)
+		s.quota.countOn(pod, -1)
 	}
 	if !admitted {
 		return false

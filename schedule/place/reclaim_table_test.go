@@ -62,7 +62,7 @@ func TestReclaimFollows(t *testing.T) {
 	gang2 := *gang
 	gang2.MinMember = 1
 	store.Apply(cluster.UnitUpserted{Unit: &gang2})
-	at += 2 * bidRefresh
+	at += 2 * costRefresh
 	expect("no gang any more, but c2 has run for less time", "c2")
 	queue("c", 8000)
 	expect("c has borrowed nothing", "d2")
@@ -97,8 +97,8 @@ func TestReclaimDropsIdle(t *testing.T) {
 		r := newReclaimer(t, store)
 		ask := &Ask{Members: []*cluster.Pod{store.Pod("p"), store.Pod("q")}, Need: 2}
 		r.begin(ask, 0)
-		s := &r.seek
-		base := s.here()
+		s := &r.search
+		base := s.checkpoint()
 		if s.fill(s.within(), ask.Members, 2) != 2 {
 			t.Fatal("two members, two victims")
 		}

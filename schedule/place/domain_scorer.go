@@ -2,54 +2,54 @@ package place
 
 import "hilbert.dev/hilbert/cluster"
 
-// pen chooses nodes for pods of one class among those of some domains only. Scores are normalised over the feasible nodes of the domain:
+// domainScorer chooses nodes for pods of one class among those of some domains only. Scores are normalised over the feasible nodes of the domain:
 // it is Judge, as if the cluster had no other nodes.
 //
 // For a class without constraints between pods it keeps a heap for each static raw score of each domain. For others it judges all nodes of
 // the domain on each choice.
-type pen struct {
-	heaps
-	class *cluster.Class
-	quick bool
+type domainScorer struct {
+	nodeHeaps
+	class   *cluster.Class
+	ordered bool
 
-	herds []herd         // the first ones are in use
-	raws  []rawValues    // by group
-	slots []cluster.Slot // that the heaps know
+	domains []domainNodes  // the first ones are in use
+	raws    []rawValues    // by group
+	slots   []cluster.Slot // that the heaps know
 
 	feasible []cluster.Slot // scratch of judge
 	measured []rawValues
 }
 
-// herd is the nodes of one domain.
-type herd struct {
+// domainNodes is the nodes of one domain.
+type domainNodes struct {
 	slots  []cluster.Slot
 	groups []int32
 }
 
-// open empties the pen, for pods of another class or after nodes have changed.
-func (x *pen) open(p *Placer, c *cluster.Class, herds int) {
+// reset empties the pen, for pods of another class or after nodes have changed.
+func (x *domainScorer) reset(p *Placer, c *cluster.Class, herds int) {
 	for _, slot := range x.slots {
 		x.cells[slot] = cell{group: noGroup, position: absent}
 	}
 	x.slots, x.raws, x.groups = x.slots[:0], x.raws[:0], x.groups[:0]
-	x.class, x.quick = c, c.Constraints == nil && !p.imagesMatter(c)
+	x.class, x.ordered = c, c.Constraints == nil && !p.imagesMatter(c)
 	x.grow(p.snapshot.Slots())
-	for len(x.herds) < herds {
-		x.herds = append(x.herds, herd{})
+	for len(x.domains) < herds {
+		x.domains = append(x.domains, domainNodes{})
 	}
-	for i := range x.herds[:herds] {
-		x.herds[i].slots, x.herds[i].groups = x.herds[i].slots[:0], x.herds[i].groups[:0]
+	for i := range x.domains[:herds] {
+		x.domains[i].slots, x.domains[i].groups = x.domains[i].slots[:0], x.domains[i].groups[:0]
 	}
 }
 
 // add takes in a node. It must be added once only.
-func (x *pen) add(p *Placer, in int, slot cluster.Slot) {
+func (x *domainScorer) add(p *Placer, in int, slot cluster.Slot) {
 	s := &p.snapshot.State
 	if s.Node(slot) == nil || !fitsIn(Static, s, slot, x.class) || !fitsIn(Local, s, slot, x.class) {
 		return
 	}
-	h := &x.herds[in]
-	if !x.quick {
+	h := &x.domains[in]
+	if !x.ordered {
 		h.slots = append(h.slots, slot)
 		return
 	}
@@ -58,7 +58,7 @@ func (x *pen) add(p *Placer, in int, slot cluster.Slot) {
 	x.update(p, slot)
 }
 
-func (x *pen) groupOf(h *herd, raw rawValues) int32 {
+func (x *domainScorer) groupOf(h *domainNodes, raw rawValues) int32 {
 	for _, id := range h.groups {
 		if x.raws[id] == raw {
 			return id
@@ -66,14 +66,14 @@ func (x *pen) groupOf(h *herd, raw rawValues) int32 {
 	}
 	id := int32(len(x.raws))
 	x.raws = append(x.raws, raw)
-	x.group(id)
+	x.ensureGroup(id)
 	h.groups = append(h.groups, id)
 	return id
 }
 
 // update evaluates a node on which other pods run than before.
-func (x *pen) update(p *Placer, slot cluster.Slot) {
-	if !x.quick || x.cells[slot].group == noGroup {
+func (x *domainScorer) update(p *Placer, slot cluster.Slot) {
+	if !x.ordered || x.cells[slot].group == noGroup {
 		return
 	}
 	s := &p.snapshot.State
@@ -85,16 +85,16 @@ func (x *pen) update(p *Placer, slot cluster.Slot) {
 }
 
 // best returns the best node of a herd.
-func (x *pen) best(p *Placer, in int) (cluster.Slot, bool) {
-	h := &x.herds[in]
-	if !x.quick {
-		return x.judge(p, h.slots)
+func (x *domainScorer) best(p *Placer, in int) (cluster.Slot, bool) {
+	h := &x.domains[in]
+	if !x.ordered {
+		return x.bestByAllScores(p, h.slots)
 	}
-	f := &p.field
+	f := &p.stats
 	f.reset(x.class)
 	for _, id := range h.groups {
 		if len(x.groups[id]) > 0 {
-			f.measure(&x.raws[id])
+			f.addRaw(&x.raws[id])
 		}
 	}
 	best, bestKey := cluster.NoSlot, int64(0)
@@ -111,21 +111,21 @@ func (x *pen) best(p *Placer, in int) (cluster.Slot, bool) {
 	return best, best != cluster.NoSlot
 }
 
-// judge asks every filter and every score about each of the nodes.
-func (x *pen) judge(p *Placer, slots []cluster.Slot) (cluster.Slot, bool) {
-	s, f, c := &p.snapshot.State, &p.field, x.class
+// bestByAllScores asks every filter and every score about each of the nodes.
+func (x *domainScorer) bestByAllScores(p *Placer, slots []cluster.Slot) (cluster.Slot, bool) {
+	s, f, c := &p.snapshot.State, &p.stats, x.class
 	f.reset(c)
 	x.feasible, x.measured = x.feasible[:0], x.measured[:0]
 	for _, slot := range slots {
 		if fitsIn(Local, s, slot, c) && fitsIn(Domain, s, slot, c) {
 			x.feasible = append(x.feasible, slot)
-			f.count(s, slot, c, 1)
+			f.addNodes(s, slot, c, 1)
 		}
 	}
-	f.weigh(c)
+	f.setWeights(c)
 	for _, slot := range x.feasible {
 		raw := p.profile.raw(f, s, slot, c)
-		f.measure(&raw)
+		f.addRaw(&raw)
 		x.measured = append(x.measured, raw)
 	}
 	best, bestKey := cluster.NoSlot, int64(0)
