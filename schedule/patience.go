@@ -101,7 +101,7 @@ func (s *Scheduler) follow(now time.Time) {
 		if u.Facts == nil {
 			s.binder.ForgetUnit(u.UnitName)
 		} else if u.Bound() >= u.MinMember() {
-			s.binder.ReportUnit(u, cluster.UnitCondition{
+			s.binder.SetUnitCondition(u, cluster.UnitCondition{
 				Met: true, Reason: spec.ReasonScheduled, Message: fmt.Sprintf("%d members have places, %d are needed", u.Bound(), u.MinMember()),
 			}, now)
 		}

@@ -136,7 +136,7 @@ func (s *Scheduler) Apply(event cluster.Event, now time.Time) {
 	s.follow(now)
 	switch event.(type) {
 	case cluster.NodeRemoved, cluster.NodesListed:
-		s.binder.Forsake()
+		s.binder.ReleaseFromLostNodes()
 		s.report(now)
 	}
 }
@@ -167,13 +167,13 @@ func (s *Scheduler) effect(e cluster.Effect, now time.Time) {
 	switch e.Kind {
 	case cluster.Waits:
 		if held {
-			s.binder.Retract(pod)
+			s.binder.WithdrawCondition(pod)
 		}
 		s.enqueue(pod, seen, now)
 	case cluster.Held:
 		s.held[pod.UID] = max(seen, s.queue.Remove(pod.UID))
 		if condition, refused := dispatch.Refuse(pod); refused && !pod.Gated {
-			s.binder.Report(pod, condition, now)
+			s.binder.SetCondition(pod, condition, now)
 		}
 	case cluster.Settled:
 		s.queue.Remove(pod.UID)
@@ -199,7 +199,7 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, seen cluster.Revision, now time.Ti
 	if s.hopes(u, now) {
 		s.queue.Wake(u.ShapeQueue())
 	} else if v := s.verdicts[u.Shape]; v != nil {
-		s.binder.Report(pod, v.condition, now)
+		s.binder.SetCondition(pod, v.condition, now)
 	}
 }
 
@@ -225,13 +225,13 @@ func (s *Scheduler) Finish(result bind.Result, now time.Time) {
 
 // report goes on with what the binder has to tell.
 func (s *Scheduler) report(now time.Time) {
-	for _, r := range s.binder.Reports() {
+	for _, r := range s.binder.Transitions() {
 		s.became(r, now)
 	}
 	s.follow(now)
 }
 
-func (s *Scheduler) became(r bind.Report, now time.Time) {
+func (s *Scheduler) became(r bind.Transition, now time.Time) {
 	pod := s.store.Pod(r.Pod)
 	if pod == nil {
 		return
@@ -247,9 +247,9 @@ func (s *Scheduler) became(r bind.Report, now time.Time) {
 		}
 		s.queue.AddDelayed(pod, s.backoff(r.Pod, now))
 		if !r.Unsent {
-			s.binder.Report(pod, cluster.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
+			s.binder.SetCondition(pod, cluster.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
 		}
-	case bind.Cleared:
+	case bind.VictimsGone:
 		s.observer.Cleared(pod, now)
 	case bind.Preempted:
 		s.observer.Released(pod, r.Message, now)

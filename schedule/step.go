@@ -124,10 +124,10 @@ func (s *Scheduler) park(u *queue.Unit, in *instance, now time.Time) {
 	s.queue.Park(u, s.seen(u, in))
 	pod := s.store.Pod(u.Pod)
 	s.observer.Unschedulable(pod, v.counts, now)
-	s.binder.Report(pod, v.condition, now)
+	s.binder.SetCondition(pod, v.condition, now)
 	if fresh {
 		s.queue.EachAlike(u, func(u *queue.Unit) {
-			s.binder.Report(s.store.Pod(u.Pod), v.condition, now)
+			s.binder.SetCondition(s.store.Pod(u.Pod), v.condition, now)
 		})
 	}
 }

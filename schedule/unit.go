@@ -165,10 +165,10 @@ func (s *Scheduler) tell(u *queue.Unit, why cluster.Condition, now time.Time) {
 		if s.timedOut(u.Gang, now) {
 			why = cluster.Condition{Reason: spec.ReasonTimedOut, Message: "not whole in time. It is tried on. " + why.Message}
 		}
-		s.binder.ReportUnit(u.Gang, cluster.UnitCondition{Reason: why.Reason, Message: why.Message}, now)
+		s.binder.SetUnitCondition(u.Gang, cluster.UnitCondition{Reason: why.Reason, Message: why.Message}, now)
 	}
 	for _, pod := range u.Members() {
-		s.binder.Report(pod, why, now)
+		s.binder.SetCondition(pod, why, now)
 	}
 }
 

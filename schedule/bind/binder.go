@@ -15,18 +15,18 @@ type Event uint8
 const (
 	// Bound: the API server has the Binding.
 	Bound Event = iota + 1
-	// Released: the Binding failed for good; the pod is Pending again and wants another try.
+	// Released: the Binding failed for good; the pod is Pending again and has to be decided again.
 	Released
-	// Vanished: the pod is gone or settled otherwise; the watch tells the rest.
+	// Vanished: the pod is gone, or bound by somebody else; the watch tells the rest.
 	Vanished
-	// Cleared: all victims of the placement have left; the Binding follows.
-	Cleared
-	// Preempted: the placement was given up, unwritten, for a pod of higher priority; the pod is Pending again.
+	// VictimsGone: all victims of the placement have left; the Binding follows.
+	VictimsGone
+	// Preempted: the placement was released before it was written, for a pod of higher priority; the pod is Pending again.
 	Preempted
 )
 
-// Report tells the caller what became of a placement.
-type Report struct {
+// Transition tells the caller what became of one placement.
+type Transition struct {
 	Event   Event
 	Pod     cluster.UID
 	Message string // Released: why
@@ -48,7 +48,7 @@ const (
 	waiting               // nothing to write until something is seen: victims have to leave
 )
 
-// row is one placement whose Binding is not certain yet.
+// row is one placement whose Binding is not certain yet. It begins in Propose and ends when the Binding is certain, one way or the other.
 type row struct {
 	pod      cluster.UID
 	node     string
@@ -56,41 +56,44 @@ type row struct {
 	stage    stage
 	kind     WriteKind // WriteNomination, then WriteBinding or ReadPod
 	attempts int       // writes with an unknown outcome
-	refused  string    // a refusal that came after an unknown outcome
-	settled  bool      // it is decided; the answer in flight only frees its place
+	refusal  string    // a refusal that came after an unknown outcome
+	decided  bool      // the outcome is known; the answer in flight only frees its place
 	until    time.Time
 	position int // in the heap of pausing rows
 
 	why       cluster.Condition // WriteNomination
 	evictions []*eviction       // that it waits for
-	mates     *mates            // rows of one Plan with victims, nil for a row on its own
+	group     *planGroup        // rows of one Plan with victims, nil for a row on its own
 	reclaims  bool              // the victims hold what their queues have borrowed
 }
 
-// obliged reports whether the row's victims may not have left yet.
-func (r *row) obliged() bool { return r.kind == WriteNomination || r.stage == waiting }
+// hasVictims reports whether some victims of the row may not have left yet.
+func (r *row) hasVictims() bool { return r.kind == WriteNomination || r.stage == waiting }
 
-// Binder is the committer. It is the only one that calls Store.Commit, Confirm and Release.
+// Binder is the committer: the only caller of Store.Commit, Confirm and Release, so that all places are given and taken back in one order.
+//
+// It is a state machine over rows. Propose adds one row per placement, Ready turns rows into writes, Finish applies the answers, and
+// Transitions tells what became of the placements. Settle and ReleaseFromLostNodes apply what the watch has seen.
 type Binder struct {
 	store *cluster.Store
 	check cluster.Check
 	cfg   spec.Binding
 
-	rows    map[cluster.UID]*row
-	queue   []*row // queued, oldest first; head is queueHead
-	head    int
-	flights map[WriteID]*row
-	pausing *heap.Heap[*row]
-	next    WriteID
-	flying  int // nominations, Bindings and reads under way
+	rows     map[cluster.UID]*row
+	queue    []*row // queued, oldest first; head is queueHead
+	head     int
+	flights  map[WriteID]*row
+	pausing  *heap.Heap[*row]
+	next     WriteID
+	inFlight int // nominations, Bindings and reads under way
 
-	trailing map[cluster.UID]int // of those, the ones whose row is settled
+	unanswered map[cluster.UID]int // writes in flight whose row is decided already, by pod
 
-	evictions  evictions
-	conditions conditions
-	ready      []Write
-	reports    []Report
-	told       []Report // handed out by Reports
+	evictions   evictions
+	conditions  conditions
+	ready       []Write
+	transitions []Transition
+	handedOut   []Transition // what the latest Transitions returned
 }
 
 // New returns a Binder over the ledger. check is the filter table's commit check.
@@ -98,7 +101,7 @@ func New(store *cluster.Store, check cluster.Check, cfg spec.Binding, conds spec
 	return &Binder{
 		store: store, check: check, cfg: cfg,
 		rows:    make(map[cluster.UID]*row),
-		flights: make(map[WriteID]*row), trailing: make(map[cluster.UID]int),
+		flights: make(map[WriteID]*row), unanswered: make(map[cluster.UID]int),
 		pausing: heap.New(
 			func(a, b *row) bool {
 				if c := a.until.Compare(b.until); c != 0 {
@@ -112,53 +115,54 @@ func New(store *cluster.Store, check cluster.Check, cfg spec.Binding, conds spec
 	}
 }
 
-// Propose commits a Plan and queues its Bindings, or rejects it. With victims, the nominations are queued; they say why the pods wait.
+// Propose commits a Plan and queues its Bindings, or rejects it. If the Plan has victims, it queues nominations instead; why is the condition
+// that they write.
 func (b *Binder) Propose(plan *cluster.Plan, why cluster.Condition) cluster.Verdict {
 	verdict := b.store.Commit(plan, b.check)
 	if !verdict.Committed {
 		return verdict
 	}
-	var together *mates
+	var group *planGroup
 	if len(plan.Victims) > 0 && len(plan.Placements) > 1 {
-		together = &mates{}
+		group = &planGroup{}
 	}
 	for i := range plan.Placements {
 		p := &plan.Placements[i]
-		r := &row{mates: together, reclaims: plan.Reclaims, pod: p.Pod, node: p.Node, grant: p.Grant, kind: WriteBinding, why: why, position: -1}
+		r := &row{group: group, reclaims: plan.Reclaims, pod: p.Pod, node: p.Node, grant: p.Grant, kind: WriteBinding, why: why, position: -1}
 		if b.store.Pod(p.Pod).Obliged() {
 			r.kind = WriteNomination
 		}
-		if together != nil {
-			together.rows = append(together.rows, r)
+		if group != nil {
+			group.rows = append(group.rows, r)
 		}
 		b.rows[p.Pod] = r
 		b.queue = append(b.queue, r)
 	}
 	for _, uid := range plan.Victims {
-		b.displace(uid)
+		b.withdrawVictim(uid)
 	}
 	return verdict
 }
 
-// Reports returns what has become of placements since the last call. The slice is valid until the next call.
-func (b *Binder) Reports() []Report {
-	b.reports, b.told = b.told[:0], b.reports
-	return b.told
+// Transitions returns what has become of placements since the last call. The slice is valid until the next call.
+func (b *Binder) Transitions() []Transition {
+	b.transitions, b.handedOut = b.handedOut[:0], b.transitions
+	return b.handedOut
 }
 
-func (b *Binder) report(r Report) { b.reports = append(b.reports, r) }
+func (b *Binder) record(t Transition) { b.transitions = append(b.transitions, t) }
 
-// Full reports whether as many placements wait for a place in flight as may.
+// Full reports whether MaxAhead placements wait for their writes: the caller has to stop deciding for a while.
 func (b *Binder) Full() bool { return len(b.queue)-b.head >= b.cfg.MaxAhead }
 
 // Len is the number of placements whose Binding is not certain yet.
 func (b *Binder) Len() int { return len(b.rows) }
 
 // InFlight is the number of Bindings and reads that the shell has.
-func (b *Binder) InFlight() int { return b.flying }
+func (b *Binder) InFlight() int { return b.inFlight }
 
-// Settle takes note that the watch has seen what became of a pod: bound, deleted or finished. It reports Bound the first time that a
-// pod which was on its way is seen on its node.
+// Settle applies what the watch has seen of a pod: it is bound, deleted or finished. The first time that a pod with a placement is seen on its
+// node, the Transition is Bound.
 func (b *Binder) Settle(pod *cluster.Pod, gone bool) {
 	b.conditions.forget(subject{pod: pod.UID})
 	r := b.rows[pod.UID]
@@ -167,46 +171,46 @@ func (b *Binder) Settle(pod *cluster.Pod, gone bool) {
 	case pod.Phase != cluster.Assumed || gone:
 		b.drop(r)
 		if !gone && pod.Phase == cluster.Bound && pod.Node() == r.node {
-			b.report(Report{Event: Bound, Pod: pod.UID})
+			b.record(Transition{Event: Bound, Pod: pod.UID})
 		}
-	case pod.Deleting && r.obliged(): // nobody need leave for it any more
+	case pod.Deleting && r.hasVictims(): // its victims need not leave any more
 		b.drop(r)
 		b.store.Release(pod.UID)
 	}
-	if r != nil && r.settled {
-		b.breakUp(r.mates)
+	if r != nil && r.decided {
+		b.breakGroup(r.group)
 	}
-	b.press(pod.UID)
+	b.recheckEviction(pod.UID)
 }
 
-// drop forgets a row.
+// drop removes a row.
 func (b *Binder) drop(r *row) {
 	delete(b.rows, r.pod)
-	r.settled = true
+	r.decided = true
 	switch r.stage {
 	case pausing:
 		b.pausing.Remove(r.position)
 	case inFlight:
-		b.trailing[r.pod]++
+		b.unanswered[r.pod]++
 	default:
 	}
-	b.abandon(r)
+	b.leaveEvictions(r)
 }
 
 // Ready returns the writes to start now. The slice is valid until the next call.
 func (b *Binder) Ready(now time.Time) []Write {
 	b.ready = b.ready[:0]
-	for b.flying < b.cfg.MaxInFlight && b.pausing.Len() > 0 && !b.pausing.First().until.After(now) {
+	for b.inFlight < b.cfg.MaxInFlight && b.pausing.Len() > 0 && !b.pausing.First().until.After(now) {
 		b.start(b.pausing.Pop())
 	}
-	for b.flying < b.cfg.MaxInFlight && b.head < len(b.queue) {
+	for b.inFlight < b.cfg.MaxInFlight && b.head < len(b.queue) {
 		r := b.queue[b.head]
 		b.queue[b.head] = nil
 		b.head++
 		switch {
-		case r.settled:
-		case r.kind == WriteNomination && !b.unnominated(r), r.kind == WriteBinding && r.mates.wait():
-			b.evict(r)
+		case r.decided:
+		case r.kind == WriteNomination && !b.needsNomination(r), r.kind == WriteBinding && r.group.waits():
+			b.awaitVictims(r)
 		default:
 			b.start(r)
 		}
@@ -223,7 +227,7 @@ func (b *Binder) start(r *row) {
 	pod := b.store.Pod(r.pod)
 	b.next++
 	b.flights[b.next] = r
-	b.flying++
+	b.inFlight++
 	r.stage = inFlight
 	write := Write{ID: b.next, Kind: r.kind, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Node: r.node, Grant: r.grant}
 	switch r.kind {
@@ -238,7 +242,8 @@ func (b *Binder) start(r *row) {
 	b.ready = append(b.ready, write)
 }
 
-// reclaimedBy is what a pod of the class may have on its node, which tells nobody there of such resources; MiB are rounded up.
+// reclaimedBy is how much of the reclaimed resources a pod of the class may use, for the Binding's annotation: the kubelet does not tell the
+// node's agent. MiB are rounded up.
 func reclaimedBy(c *cluster.Class) (out spec.ReclaimedAmounts) {
 	if !c.Reclaimed || !c.AsksReclaimed() {
 		return out
@@ -252,7 +257,7 @@ func reclaimedBy(c *cluster.Class) (out spec.ReclaimedAmounts) {
 // NextWake is when Ready may have more to give though nothing happened meanwhile.
 func (b *Binder) NextWake(now time.Time) (time.Time, bool) {
 	at, ok := b.conditions.nextWake(now)
-	if b.pausing.Len() > 0 && b.flying < b.cfg.MaxInFlight {
+	if b.pausing.Len() > 0 && b.inFlight < b.cfg.MaxInFlight {
 		if first := b.pausing.First().until; !ok || first.Before(at) {
 			at, ok = first, true
 		}
@@ -263,7 +268,7 @@ func (b *Binder) NextWake(now time.Time) (time.Time, bool) {
 	return at, ok
 }
 
-// Finish takes the answer to a Write. What became of the placement, if that is certain now, is among the Reports.
+// Finish applies the result of a Write. If the outcome of a placement is certain now, it is among the Transitions.
 func (b *Binder) Finish(result Result, now time.Time) {
 	r := b.flights[result.ID]
 	if r == nil {
@@ -273,14 +278,14 @@ func (b *Binder) Finish(result Result, now time.Time) {
 		return
 	}
 	delete(b.flights, result.ID)
-	b.flying--
+	b.inFlight--
 	r.stage = queued
 	switch {
-	case r.settled:
-		b.trailing[r.pod]--
-		if b.trailing[r.pod] == 0 {
-			delete(b.trailing, r.pod)
-			b.press(r.pod)
+	case r.decided:
+		b.unanswered[r.pod]--
+		if b.unanswered[r.pod] == 0 {
+			delete(b.unanswered, r.pod)
+			b.recheckEviction(r.pod)
 		}
 	case r.kind == ReadPod:
 		b.finishRead(r, result, now)
@@ -297,14 +302,14 @@ func (b *Binder) finishBinding(r *row, result Result, now time.Time) {
 		b.bound(r)
 	case Gone:
 		b.vanished(r)
-	case Conflict: // bound already: by an earlier try of ours whose answer was lost, or by somebody else
+	case Conflict: // bound already: by an earlier write of ours whose answer was lost, or by somebody else
 		b.pause(r, ReadPod, now, 0)
 	case Refused, Withheld:
 		if r.attempts == 0 {
 			b.released(r, result.Message, false)
 			return
 		}
-		r.refused = result.Message
+		r.refusal = result.Message
 		b.pause(r, ReadPod, now, 0)
 	case NotSent:
 		if r.attempts == 0 {
@@ -330,8 +335,8 @@ func (b *Binder) finishRead(r *row, result Result, now time.Time) {
 		b.bound(r)
 	case result.Outcome == Written && result.Node != "":
 		b.vanished(r) // somebody else's; the watch moves it
-	case result.Outcome == Written && r.refused != "":
-		b.released(r, r.refused, false)
+	case result.Outcome == Written && r.refusal != "":
+		b.released(r, r.refusal, false)
 	case result.Outcome == Written: // still unbound: the same Binding again, on the same node
 		r.attempts++
 		b.pause(r, WriteBinding, now, backoff(r.attempts))
@@ -353,25 +358,25 @@ func (b *Binder) pause(r *row, kind WriteKind, now time.Time, d time.Duration) {
 func (b *Binder) bound(r *row) {
 	b.drop(r)
 	b.store.Confirm(r.pod)
-	b.report(Report{Event: Bound, Pod: r.pod})
-	b.press(r.pod)
+	b.record(Transition{Event: Bound, Pod: r.pod})
+	b.recheckEviction(r.pod)
 }
 
 func (b *Binder) released(r *row, message string, unsent bool) {
-	b.giveUp(r, Report{Event: Released, Pod: r.pod, Message: message, Unsent: unsent})
+	b.release(r, Transition{Event: Released, Pod: r.pod, Message: message, Unsent: unsent})
 }
 
-// vanished gives the node's room back; the pod is not tried again until the watch says what became of it.
-func (b *Binder) vanished(r *row) { b.giveUp(r, Report{Event: Vanished, Pod: r.pod}) }
+// vanished releases the node; the pod is not decided again until the watch says what became of it.
+func (b *Binder) vanished(r *row) { b.release(r, Transition{Event: Vanished, Pod: r.pod}) }
 
-// giveUp releases a placement, and sees to who waited for it to leave.
-func (b *Binder) giveUp(r *row, report Report) {
+// release takes a placement back, then goes on with the placements that waited for this pod to leave.
+func (b *Binder) release(r *row, t Transition) {
 	b.drop(r)
 	b.store.Release(r.pod)
-	b.report(report)
-	b.press(r.pod)
-	b.breakUp(r.mates)
+	b.record(t)
+	b.recheckEviction(r.pod)
+	b.breakGroup(r.group)
 }
 
-// Assumes reports whether the pod has a row here.
+// Assumes reports whether the pod has a placement here whose Binding is not certain yet.
 func (b *Binder) Assumes(uid cluster.UID) bool { return b.rows[uid] != nil }

@@ -12,7 +12,7 @@ import (
 const (
 	// MaxConditionsInFlight bounds the condition writes under way: each costs the API server two Bindings' worth.
 	MaxConditionsInFlight = 4
-	// maxConditionAttempts bounds the tries of one condition; the next decision about the pod or unit reports anew.
+	// maxConditionAttempts bounds the writes of one condition that fail; the next decision about the pod or unit sets it again.
 	maxConditionAttempts = 3
 )
 
@@ -26,13 +26,17 @@ func (a subject) compare(b subject) int {
 	return cmp.Or(cmp.Compare(a.pod, b.pod), cmp.Compare(a.unit.Namespace, b.unit.Namespace), cmp.Compare(a.unit.Name, b.unit.Name))
 }
 
-// conditions coalesces and deduplicates PodScheduled=False of pods, and PodGroupInitiallyScheduled of units: at most one row a subject, the
-// newest message wins, a message with the same reason is written at most once per MinInterval, and a token bucket bounds them all.
+// conditions coalesces the condition writes, PodScheduled=False of pods and PodGroupInitiallyScheduled of PodGroups, so that a backlog of pending
+// pods does not flood the API server. There is at most one row per subject and the newest message wins; a message with the same reason is written
+// at most once per MinInterval; a token bucket bounds all writes together, except those that say that a PodGroup is scheduled.
+//
+// Example: a pod is refused three times in a second, with "3 nodes: cpu", "2 nodes: cpu" and again "3 nodes: cpu". The first is written, the others
+// wait for MinInterval, and then there is nothing to write, for the condition says so already.
 type conditions struct {
 	cfg      spec.Conditions
 	rows     map[subject]*conditionRow
 	due      []*conditionRow           // in the order in which they became due
-	whole    []*conditionRow           // of units that are whole: one for each, so that the bucket does not bound them
+	met      []*conditionRow           // of units whose condition is True: once per unit, so that the bucket does not bound them
 	later    *heap.Heap[*conditionRow] // held back by MinInterval, by the end of it
 	flights  map[WriteID]*conditionRow
 	tokens   float64
@@ -46,7 +50,7 @@ type conditionRow struct {
 	at       time.Time // when written was written
 	waiting  bool      // in due or later
 	position int       // in later, -1 when not there
-	flying   bool
+	inFlight bool
 	attempts int
 	dropped  bool
 }
@@ -60,13 +64,13 @@ func newConditions(cfg spec.Conditions) conditions {
 	}
 }
 
-// Report asks for the pod's condition to say this. It is nothing if the condition says so already.
-func (b *Binder) Report(pod *cluster.Pod, want cluster.Condition, now time.Time) {
-	b.conditions.report(subject{pod: pod.UID}, unmet(pod.Reported), unmet(want), now)
+// SetCondition asks for a pod's PodScheduled condition to be written. It does nothing if the condition says so already.
+func (b *Binder) SetCondition(pod *cluster.Pod, want cluster.Condition, now time.Time) {
+	b.conditions.set(subject{pod: pod.UID}, unmet(pod.Reported), unmet(want), now)
 }
 
-// ReportUnit asks for the unit's condition to say this. What was met once stays so: nothing is said after that.
-func (b *Binder) ReportUnit(u *cluster.Unit, want cluster.UnitCondition, now time.Time) {
+// SetUnitCondition asks for the condition of a unit's PodGroup to be written. A condition that was True once stays so: nothing is written after that.
+func (b *Binder) SetUnitCondition(u *cluster.Unit, want cluster.UnitCondition, now time.Time) {
 	if u.Facts == nil || u.Facts.Reported.Met {
 		return
 	}
@@ -74,25 +78,25 @@ func (b *Binder) ReportUnit(u *cluster.Unit, want cluster.UnitCondition, now tim
 	if r := b.conditions.rows[key]; r != nil && r.want.Met {
 		return
 	}
-	b.conditions.report(key, u.Facts.Reported, want, now)
+	b.conditions.set(key, u.Facts.Reported, want, now)
 }
 
-// Retract takes back what was to be said of a pod and is not on its way: what it complained of is mended.
-func (b *Binder) Retract(pod *cluster.Pod) {
+// WithdrawCondition drops a pod's condition that is not in flight yet: the reason is gone.
+func (b *Binder) WithdrawCondition(pod *cluster.Pod) {
 	key := subject{pod: pod.UID}
-	if r := b.conditions.rows[key]; r != nil && !r.flying {
+	if r := b.conditions.rows[key]; r != nil && !r.inFlight {
 		b.conditions.forget(key)
 	}
 }
 
-// ForgetUnit drops what is to be said of a unit that is gone.
+// ForgetUnit drops the condition of a unit that is gone.
 func (b *Binder) ForgetUnit(name cluster.UnitName) { b.conditions.forget(subject{unit: name}) }
 
 func unmet(c cluster.Condition) cluster.UnitCondition {
 	return cluster.UnitCondition{Reason: c.Reason, Message: c.Message}
 }
 
-func (c *conditions) report(key subject, reported, want cluster.UnitCondition, now time.Time) {
+func (c *conditions) set(key subject, reported, want cluster.UnitCondition, now time.Time) {
 	r := c.rows[key]
 	if r == nil {
 		if reported == want {
@@ -105,16 +109,16 @@ func (c *conditions) report(key subject, reported, want cluster.UnitCondition, n
 	c.schedule(r, now)
 }
 
-// schedule files a row that differs from what is written.
+// schedule queues a row that differs from what is written: now, or after MinInterval.
 func (c *conditions) schedule(r *conditionRow, now time.Time) {
-	if r.flying || r.want == r.written {
+	if r.inFlight || r.want == r.written {
 		return
 	}
 	held := r.want.Reason == r.written.Reason && !r.at.IsZero() && now.Before(r.at.Add(c.cfg.MinInterval.D()))
 	switch {
 	case r.waiting && (held || r.position < 0):
 		return
-	case r.waiting: // it was held back, and says something else now
+	case r.waiting: // it was held back, and its reason is another now
 		c.later.Remove(r.position)
 	}
 	r.waiting = true
@@ -122,7 +126,7 @@ func (c *conditions) schedule(r *conditionRow, now time.Time) {
 	case held:
 		c.later.Push(r)
 	case r.want.Met:
-		c.whole = append(c.whole, r)
+		c.met = append(c.met, r)
 	default:
 		c.due = append(c.due, r)
 	}
@@ -138,12 +142,12 @@ func (c *conditions) refill(now time.Time) {
 }
 
 func (c *conditions) ready(store *cluster.Store, writes []Write, next *WriteID, now time.Time) []Write {
-	if len(c.due) == 0 && len(c.whole) == 0 && c.later.Len() == 0 {
+	if len(c.due) == 0 && len(c.met) == 0 && c.later.Len() == 0 {
 		return writes
 	}
-	for len(c.whole) > 0 && len(c.flights) < MaxConditionsInFlight {
-		r := c.whole[0]
-		c.whole = c.whole[1:]
+	for len(c.met) > 0 && len(c.flights) < MaxConditionsInFlight {
+		r := c.met[0]
+		c.met = c.met[1:]
 		writes, _ = c.start(r, store, writes, next, now)
 	}
 	c.refill(now)
@@ -170,13 +174,13 @@ func (c *conditions) start(r *conditionRow, store *cluster.Store, writes []Write
 	}
 	*next++
 	write.ID = *next
-	r.flying = true
+	r.inFlight = true
 	c.flights[*next] = r
 	r.written, r.at = r.want, now
 	return append(writes, write), true
 }
 
-// write makes the row's write; ok is false when its subject has no such condition any more.
+// write makes the row's Write; ok is false when its subject has no such condition any more.
 func (r *conditionRow) write(store *cluster.Store) (w Write, ok bool) {
 	if !r.unit.IsZero() {
 		u := store.Unit(r.unit)
@@ -199,7 +203,7 @@ func (c *conditions) finish(result Result, now time.Time) {
 		return
 	}
 	delete(c.flights, result.ID)
-	r.flying = false
+	r.inFlight = false
 	if r.dropped {
 		return
 	}
@@ -225,7 +229,7 @@ func (c *conditions) forget(key subject) {
 
 func (c *conditions) nextWake(now time.Time) (time.Time, bool) {
 	switch {
-	case len(c.whole) > 0 && len(c.flights) < MaxConditionsInFlight:
+	case len(c.met) > 0 && len(c.flights) < MaxConditionsInFlight:
 		return now, true
 	case len(c.due) > 0 && len(c.flights) < MaxConditionsInFlight:
 		missing := max(1-c.tokens, 0)

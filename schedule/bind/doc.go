@@ -1,17 +1,49 @@
-// Package bind is the committer as a Ready loop: Plans go in and are committed to the ledger or rejected, API writes come out as data,
-// their results go in again. Writes in flight are rows of a table, not goroutines.
+// Package bind is the committer. Plans go in and are committed to the ledger or rejected; API writes come out as data; their results go in
+// again. It is a Ready loop like raft's: writes in flight are rows of a table, not goroutines.
 //
 //	Propose(plan) ── Commit ──▶ queued ──Ready──▶ in flight ──Finish──▶ bound, repeated, read back, or released
 //
-// A Plan with victims begins with its obligations (evict.go): the nomination is written, the victims are evicted, and when the watch has
-// seen them gone the Binding is queued.
+// # One placement
 //
-// A Binding whose outcome is unknown keeps its node: it is repeated on the same node (the API server binds a pod once), and after
-// MaxAttempts the pod itself is read. Only a definite answer releases the node, so a lost response never leads to a second placement.
+// Each placement of a committed Plan is a row. Committing charges the node in the ledger: the pod is assumed. The row waits in a queue until fewer
+// than MaxInFlight writes are in flight, then Ready hands out its Binding. Finish takes the result:
 //
-// Invariants: at most one write about a pod is under way, conditions apart; every Assumed pod of the ledger has a row here; no victim is
-// deleted before a nomination is written, and no pod bound before its victims are gone; at most MaxInFlight nominations, Bindings and
-// reads, MaxConditionsInFlight condition writes and MaxEvictionsInFlight writes about victims are under way.
+//   - Written: the pod is bound. The watch may say so first; then the result is ignored.
+//   - Refused on the first write: the node is released, and the pod waits in the queue again.
+//   - Unknown (a timeout): the row keeps its node and the Binding is repeated on the same node after a pause. The API server binds a pod once, so
+//     a repetition is harmless. After MaxAttempts the pod itself is read.
+//   - Conflict: some Binding exists already, perhaps ours whose answer was lost. The pod is read.
 //
-// It makes no API call, starts no goroutine and reads no clock.
+// Only a definite answer releases a node, so a lost response never leads to a second placement.
+//
+// # Placements with victims
+//
+// A Plan with victims has three more steps before its Bindings (evict.go). Example: pod p is to replace pod v on node n.
+//
+//	WriteNomination  p  n    users see where p goes, and after a restart Hilbert does too
+//	WriteDisruption  v       condition DisruptionTarget, with the reason
+//	DeletePod        v       with its own grace period
+//	                         the watch sees that v is gone
+//	WriteBinding     p  n
+//
+// The rows of a Plan with several placements form a plan group: no member is bound before the victims of all have left, and if a member loses its
+// place all release theirs.
+//
+// # Conditions
+//
+// SetCondition asks for a condition to be written. These writes are coalesced and bounded apart from the Bindings, so that telling users why
+// pods wait never delays binding others (condition.go).
+//
+// # Owners of writes
+//
+// A WriteID names the owner of its write, which is who takes the result: placements, evictions and conditions here, or another package that
+// hands writes to the same shell, such as schedule/relief.
+//
+// # Invariants
+//
+// At most one write about a pod is in flight, conditions apart. Every assumed pod of the ledger has a row here. No victim is deleted before a
+// nomination is written, and no pod bound before its victims are gone. At most MaxInFlight nominations, Bindings and reads,
+// MaxConditionsInFlight condition writes and MaxEvictionsInFlight writes about victims are in flight.
+//
+// The package makes no API call, starts no goroutine and reads no clock.
 package bind

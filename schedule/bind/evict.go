@@ -8,11 +8,11 @@ import (
 	"hilbert.dev/hilbert/internal/heap"
 )
 
-// A placement with victims works off its obligations in order: the nomination is written; each victim gets its DisruptionTarget condition
-// and is deleted; the watch has seen all of them gone; the placement is judged once more. Then the Binding follows as any other.
+// A placement with victims goes through five steps: its nomination is written; each victim gets its DisruptionTarget condition; each victim is
+// deleted; the watch sees all of them gone; the placement is checked once more. Then the Binding follows as any other.
 //
-// A victim whose own placement is not written yet is not deleted: its placement is given up. One whose Binding is under way is let be
-// until the outcome is certain.
+// A victim whose own placement is not written yet is not deleted: its placement is released. While a victim's Binding is in flight nothing is
+// written about it until the outcome is certain.
 
 const (
 	// MaxEvictionsInFlight bounds the writes about victims under way.
@@ -23,19 +23,19 @@ const (
 	messageReclaim    = "taking back what its queue has borrowed"
 )
 
-// eviction is the way of one victim.
+// eviction takes one victim from its DisruptionTarget condition to its deletion. Several placements may wait for one victim.
 type eviction struct {
 	victim   cluster.UID
-	waiters  []*row // their nominations are written
+	waiters  []*row // placements that wait for the victim; their nominations are written
 	kind     WriteKind
 	stage    stage
 	done     bool // deleted: the watch has to say so
 	attempts int
 	until    time.Time
 	position int // in the heap of pausing ones
-	// outright: it has to leave though nobody waits for it.
-	outright bool
-	why      cluster.Condition
+	// unconditional: the victim has to leave even if no placement waits for it.
+	unconditional bool
+	why           cluster.Condition
 }
 
 type evictions struct {
@@ -66,9 +66,9 @@ func (v *evictions) nextWake() (time.Time, bool) {
 	return v.pausing.First().until, true
 }
 
-// unnominated reports whether the row's nomination has to be written: it has victims, and is not just resumed after a restart. What the
-// ledger knows of a nomination may be outdated, so that it is no reason to delete anybody.
-func (b *Binder) unnominated(r *row) bool {
+// needsNomination reports whether the row's nomination has to be written. It need not after a restart, if the nomination is there and all victims are
+// on their way out. Otherwise it is written again: what the ledger knows of a nomination may be outdated, and no pod is deleted on that basis.
+func (b *Binder) needsNomination(r *row) bool {
 	pod := b.store.Pod(r.pod)
 	stays := func(victim *cluster.Pod) bool { return !victim.Deleting }
 	return pod.Obliged() && (pod.Nominated != r.node || slices.ContainsFunc(pod.Victims(), stays))
@@ -78,24 +78,24 @@ func (b *Binder) finishNomination(r *row, result Result, now time.Time) {
 	switch {
 	case b.store.Pod(r.pod).Claimed():
 		b.preempted(r)
-	case r.mates != nil && r.mates.broken:
-		b.released(r, lostMate, true)
+	case r.group != nil && r.group.broken:
+		b.released(r, lostMember, true)
 	case result.Outcome == Written:
-		b.evict(r)
+		b.awaitVictims(r)
 	case result.Outcome == Gone:
 		b.vanished(r)
 	case result.Outcome == Refused:
 		b.released(r, "nomination: "+result.Message, false)
 	case result.Outcome == NotSent && r.attempts == 0:
 		b.released(r, "not sent: "+result.Message, true)
-	default: // writing it again does no harm
+	default: // the write can be repeated
 		r.attempts++
 		b.pause(r, WriteNomination, now, backoff(r.attempts))
 	}
 }
 
-// evict goes on with a row whose nomination is written: as soon as its victims have left it may be bound.
-func (b *Binder) evict(r *row) {
+// awaitVictims begins the evictions that a row with a written nomination waits for. Without victims left, the Binding follows.
+func (b *Binder) awaitVictims(r *row) {
 	if reason := b.store.Recheck(r.pod, b.check); reason != "" {
 		b.released(r, "the node has changed: "+reason, true)
 		return
@@ -103,7 +103,7 @@ func (b *Binder) evict(r *row) {
 	pod := b.store.Pod(r.pod)
 	r.stage = waiting
 	if !pod.Obliged() {
-		b.clear(r)
+		b.victimsGone(r)
 		return
 	}
 	for _, victim := range pod.Victims() {
@@ -120,71 +120,74 @@ func (b *Binder) evict(r *row) {
 	}
 }
 
-// mates are the rows of one Plan with victims. None is bound before the victims of all have left: a gang that has only some of its places
-// would hold them in vain, should the others be lost.
-type mates struct {
+// planGroup is the rows of one Plan with victims: placements that stand or fall together. No member is bound before the victims of all members have
+// left, for if another member then lost its place, the gang would hold the places that it has for nothing.
+//
+// Example: a gang of two gets node a, where pod x has to leave, and node b, where y has to. x leaves first; the member on a waits on. When y has left
+// too, both are bound. If instead node b is deleted, both places are released and the gang is decided again.
+type planGroup struct {
 	rows []*row
-	// cleared: the victims of all have left. broken: one has lost its place, so that the others give theirs up.
+	// cleared: the victims of all members have left. broken: a member has lost its place, so the others release theirs.
 	cleared, broken bool
 }
 
-// wait reports whether some victims may not have left yet.
-func (m *mates) wait() bool { return m != nil && !m.cleared && !m.broken }
+// waits reports whether some victims of the group may not have left yet.
+func (m *planGroup) waits() bool { return m != nil && !m.cleared && !m.broken }
 
-// clear goes on with a row whose victims have left: with all its mates, when it is the last.
-func (b *Binder) clear(r *row) {
-	if !r.mates.wait() {
-		b.cleared(r)
+// victimsGone queues the Binding of a row whose victims have left; in a plan group the Bindings of all members, after the last member's victims.
+func (b *Binder) victimsGone(r *row) {
+	if !r.group.waits() {
+		b.queueBinding(r)
 		return
 	}
-	for _, mate := range r.mates.rows {
-		if !mate.settled && (mate.stage != waiting || b.store.Pod(mate.pod).Obliged()) {
+	for _, member := range r.group.rows {
+		if !member.decided && (member.stage != waiting || b.store.Pod(member.pod).Obliged()) {
 			return
 		}
 	}
-	for _, mate := range r.mates.rows {
-		if mate.settled {
+	for _, member := range r.group.rows {
+		if member.decided {
 			continue
 		}
-		if reason := b.store.Recheck(mate.pod, b.check); reason != "" {
-			b.released(mate, "the node has changed: "+reason, true)
+		if reason := b.store.Recheck(member.pod, b.check); reason != "" {
+			b.released(member, "the node has changed: "+reason, true)
 			return
 		}
 	}
-	r.mates.cleared = true
-	for _, mate := range r.mates.rows {
-		if !mate.settled {
-			b.cleared(mate)
+	r.group.cleared = true
+	for _, member := range r.group.rows {
+		if !member.decided {
+			b.queueBinding(member)
 		}
 	}
 }
 
-func (b *Binder) cleared(r *row) {
+func (b *Binder) queueBinding(r *row) {
 	if r.kind == WriteNomination {
-		b.report(Report{Event: Cleared, Pod: r.pod})
+		b.record(Transition{Event: VictimsGone, Pod: r.pod})
 	}
 	r.kind, r.stage, r.attempts = WriteBinding, queued, 0
 	b.queue = append(b.queue, r)
 }
 
-// breakUp gives up the places of all mates after one has lost its own, so that they are decided anew together.
-func (b *Binder) breakUp(m *mates) {
-	if !m.wait() {
+// breakGroup releases the places of all members after one has lost its own, so that they are decided again together.
+func (b *Binder) breakGroup(m *planGroup) {
+	if !m.waits() {
 		return
 	}
 	m.broken = true
-	for _, mate := range m.rows {
-		if !mate.settled && mate.stage != inFlight { // an answer that comes sees that they are broken
-			b.released(mate, lostMate, true)
+	for _, member := range m.rows {
+		if !member.decided && member.stage != inFlight { // the answer of a write in flight sees that the group is broken
+			b.released(member, lostMember, true)
 		}
 	}
 }
 
-// lostMate is why a placement is given up whose mate has lost its own.
-const lostMate = "another member lost its place"
+// lostMember is why a placement is released when another member of its group has lost its own.
+const lostMember = "another member lost its place"
 
-// displace gives up the placement of a victim that is not written yet.
-func (b *Binder) displace(victim cluster.UID) {
+// withdrawVictim releases the placement of a victim whose Binding is not written yet.
+func (b *Binder) withdrawVictim(victim cluster.UID) {
 	r := b.rows[victim]
 	if r != nil && (r.stage == queued || r.stage == waiting || r.stage == pausing && r.kind == WriteNomination) {
 		b.preempted(r)
@@ -192,11 +195,11 @@ func (b *Binder) displace(victim cluster.UID) {
 }
 
 func (b *Binder) preempted(r *row) {
-	b.giveUp(r, Report{Event: Preempted, Pod: r.pod, Message: "preempted by a pod of higher priority"})
+	b.release(r, Transition{Event: Preempted, Pod: r.pod, Message: "preempted by a pod of higher priority"})
 }
 
-// Forsake gives up the placements that wait for victims on nodes that are gone.
-func (b *Binder) Forsake() {
+// ReleaseFromLostNodes releases the placements that wait for victims on nodes that no longer exist.
+func (b *Binder) ReleaseFromLostNodes() {
 	var lost []*row
 	for _, r := range b.rows {
 		if r.stage == waiting && b.store.Slot(r.node) == cluster.NoSlot {
@@ -210,30 +213,30 @@ func (b *Binder) Forsake() {
 		return 1
 	})
 	for _, r := range lost {
-		if !r.settled { // the end of one can settle another
+		if !r.decided { // releasing one can release another
 			b.released(r, cluster.RejectNodeGone, true)
 		}
 	}
 }
 
-// press goes on with the eviction of a pod, if there is one, after something about the pod has changed.
-func (b *Binder) press(victim cluster.UID) {
+// recheckEviction advances the eviction of a pod, if there is one, after something about the pod has changed.
+func (b *Binder) recheckEviction(victim cluster.UID) {
 	if e := b.evictions.rows[victim]; e != nil {
 		b.advance(e)
 	}
 }
 
-// advance finds out what there is to do about a victim now.
+// advance does the next step of an eviction.
 func (b *Binder) advance(e *eviction) {
 	victim := b.store.Pod(e.victim)
 	switch {
-	case victim == nil || !victim.Claimed() && (!e.outright || victim.Phase != cluster.Bound):
-		b.left(e)
-	case e.stage == inFlight: // the answer comes back to here
-	case len(e.waiters) == 0 && !e.outright:
-		b.forget(e)
-	case e.done || victim.Deleting || b.rows[e.victim] != nil || b.trailing[e.victim] > 0: // nothing to write, or not yet
-		b.rest(e)
+	case victim == nil || !victim.Claimed() && (!e.unconditional || victim.Phase != cluster.Bound):
+		b.victimLeft(e)
+	case e.stage == inFlight: // the answer calls advance again
+	case len(e.waiters) == 0 && !e.unconditional:
+		b.forgetEviction(e)
+	case e.done || victim.Deleting || b.rows[e.victim] != nil || b.unanswered[e.victim] > 0: // nothing to write, or not yet
+		b.idleEviction(e)
 	case e.stage == waiting:
 		e.stage = queued
 		b.evictions.queue = append(b.evictions.queue, e)
@@ -246,51 +249,51 @@ func (b *Binder) newEviction(victim cluster.UID, why cluster.Condition) *evictio
 	return e
 }
 
-// Evict makes a bound pod leave though nobody waits for its place. It is nothing if the pod is on its way out.
+// Evict makes a bound pod leave though no placement waits for it. It does nothing if the pod is on its way out.
 func (b *Binder) Evict(victim cluster.UID, why cluster.Condition) {
 	e := b.evictions.rows[victim]
 	if e == nil {
 		e = b.newEviction(victim, why)
 	}
-	e.outright = true
+	e.unconditional = true
 	b.advance(e)
 }
 
-// rest stops writing about a victim until something about it is seen.
-func (b *Binder) rest(e *eviction) {
+// idleEviction stops writing about a victim until the watch sees a change of it.
+func (b *Binder) idleEviction(e *eviction) {
 	if e.stage == pausing {
 		b.evictions.pausing.Remove(e.position)
 	}
 	e.stage = waiting
 }
 
-// left goes on with those who waited for a victim.
-func (b *Binder) left(e *eviction) {
+// victimLeft goes on with the placements that waited for a victim.
+func (b *Binder) victimLeft(e *eviction) {
 	waiters := e.waiters
 	e.waiters = nil
 	if e.stage != inFlight {
-		b.forget(e)
+		b.forgetEviction(e)
 	}
 	for _, r := range waiters {
 		pod := b.store.Pod(r.pod)
-		// A list tells of many pods at once: what became of this one may not have been settled yet.
-		if !r.settled && r.stage == waiting && pod != nil && pod.Phase == cluster.Assumed && !pod.Obliged() { // its mates may wait on
-			b.evict(r)
+		// A LIST brings many pods at once, so Settle may not have been called for the waiting pod itself yet.
+		if !r.decided && r.stage == waiting && pod != nil && pod.Phase == cluster.Assumed && !pod.Obliged() { // its group may still wait
+			b.awaitVictims(r)
 		}
 	}
 }
 
-func (b *Binder) forget(e *eviction) {
+func (b *Binder) forgetEviction(e *eviction) {
 	delete(b.evictions.rows, e.victim)
-	b.rest(e)
+	b.idleEviction(e)
 }
 
-// abandon lets a row's victims be, as far as nobody else waits for them. Those that are deleted stay so.
-func (b *Binder) abandon(r *row) {
+// leaveEvictions takes a row off the evictions that it waits for, and ends those without other waiters. Deleted victims stay deleted.
+func (b *Binder) leaveEvictions(r *row) {
 	for _, e := range r.evictions {
 		e.waiters = slices.DeleteFunc(slices.Clone(e.waiters), func(other *row) bool { return other == r })
-		if len(e.waiters) == 0 && e.stage != inFlight && !e.outright {
-			b.forget(e)
+		if len(e.waiters) == 0 && e.stage != inFlight && !e.unconditional {
+			b.forgetEviction(e)
 		}
 	}
 	r.evictions = nil
@@ -340,19 +343,19 @@ func (b *Binder) finishEviction(result Result, now time.Time) bool {
 	case Gone:
 		e.done = true
 	case Refused:
-		e.outright = false
+		e.unconditional = false
 		name := string(e.victim)
 		if victim := b.store.Pod(e.victim); victim != nil {
 			name = victim.Namespace + "/" + victim.Name
 		}
 		for _, r := range e.waiters {
-			if !r.settled { // the end of one can settle another
+			if !r.decided { // releasing one can release another
 				b.released(r, "evict "+name+": "+result.Message, false)
 			}
 		}
 	default: // Unknown, NotSent, Conflict: both writes can be repeated
 		e.attempts++
-		if len(e.waiters) > 0 || e.outright {
+		if len(e.waiters) > 0 || e.unconditional {
 			e.stage, e.until = pausing, now.Add(backoff(e.attempts))
 			b.evictions.pausing.Push(e)
 		}
