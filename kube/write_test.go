@@ -39,14 +39,14 @@ func newRig(t *testing.T, workers int, timeout time.Duration) *rig {
 
 func (r *rig) do(t *testing.T, write bind.Write) bind.Result {
 	t.Helper()
-	write.ID = 7
+	write.ID = bind.WriteID{Owner: bind.OwnerPlacement, Number: 7}
 	if !r.writer.Start(write) {
 		t.Fatal("not started")
 	}
 	select {
 	case result := <-r.writer.Results():
-		if result.ID != 7 {
-			t.Fatalf("answer to write %d", result.ID)
+		if result.ID != write.ID {
+			t.Fatalf("answer to write %v", result.ID)
 		}
 		return result
 	case <-time.After(patience):
@@ -336,7 +336,7 @@ func TestReadPod(t *testing.T) {
 		write := bindingOf(name)
 		write.Kind, write.Node = bind.ReadPod, ""
 		got := r.do(t, write)
-		want.ID = 7
+		want.ID = got.ID
 		if got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}

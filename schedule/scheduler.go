@@ -216,7 +216,8 @@ func (s *Scheduler) Ready(now time.Time) []bind.Write {
 
 // Finish takes the answer to a write.
 func (s *Scheduler) Finish(result bind.Result, now time.Time) {
-	if s.relief.Finish(result, now) {
+	if result.ID.Owner == bind.OwnerRelief {
+		s.relief.Finish(result, now)
 		return
 	}
 	s.binder.Finish(result, now)

@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,10 +38,11 @@ type harness struct {
 	now  time.Time
 	lags bool // the instance decides by what it has seen already
 	log  strings.Builder
+	ids  map[uint64]bind.WriteID // of writes handed out, by number
 }
 
 func newHarness(t *testing.T) *harness {
-	h := &harness{now: time.Unix(0, 0).UTC()}
+	h := &harness{now: time.Unix(0, 0).UTC(), ids: make(map[uint64]bind.WriteID)}
 	cfg := spec.Default().Scheduling
 	cfg.Binding.MaxInFlight, cfg.Binding.MaxAhead, cfg.Binding.MaxAttempts = 2, 3, 2
 	cfg.Conditions.Burst, cfg.Conditions.PerSecond = 2, 1
@@ -95,7 +97,11 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		d.MaybeScanArgs(t, "most", &most)
 		return fmt.Sprintf("%d decisions\n", h.s.Step(h.now, most))
 	case "ready":
-		return render(h.s.Ready(h.now))
+		writes := h.s.Ready(h.now)
+		for i := range writes {
+			h.ids[writes[i].ID.Number] = writes[i].ID
+		}
+		return render(writes)
 	case "finish":
 		h.finish(t, d)
 	case "wait":
@@ -156,11 +162,11 @@ var outcomes = map[string]bind.Outcome{
 
 func (h *harness) finish(t *testing.T, d *datadriven.TestData) {
 	for _, arg := range d.CmdArgs { // id=outcome or, for a read, id=(written,node)
-		var id bind.WriteID
-		if _, err := fmt.Sscan(arg.Key, &id); err != nil {
+		number, err := strconv.ParseUint(arg.Key, 10, 64)
+		if err != nil {
 			d.Fatalf(t, "write %q: %v", arg.Key, err)
 		}
-		r := bind.Result{ID: id, Outcome: outcomes[arg.Vals[0]], Message: "because"}
+		r := bind.Result{ID: h.ids[number], Outcome: outcomes[arg.Vals[0]], Message: "because"}
 		if r.Outcome == 0 {
 			d.Fatalf(t, "unknown outcome %q", arg.Vals[0])
 		}
@@ -176,24 +182,24 @@ func render(writes []bind.Write) string {
 	for _, w := range writes {
 		switch w.Kind {
 		case bind.WriteBinding:
-			fmt.Fprintf(&b, "%d: bind %s to %s", w.ID, w.Name, w.Node)
+			fmt.Fprintf(&b, "%d: bind %s to %s", w.ID.Number, w.Name, w.Node)
 			if !w.Grant.IsZero() {
 				fmt.Fprintf(&b, " gpus %s", w.Grant)
 			}
 		case bind.ReadPod:
-			fmt.Fprintf(&b, "%d: read %s", w.ID, w.Name)
+			fmt.Fprintf(&b, "%d: read %s", w.ID.Number, w.Name)
 		case bind.WriteNomination:
-			fmt.Fprintf(&b, "%d: nominate %s for %s: %s: %s", w.ID, w.Name, w.Node, w.Condition.Reason, w.Condition.Message)
+			fmt.Fprintf(&b, "%d: nominate %s for %s: %s: %s", w.ID.Number, w.Name, w.Node, w.Condition.Reason, w.Condition.Message)
 		case bind.WriteDisruption:
-			fmt.Fprintf(&b, "%d: disrupt %s: %s: %s", w.ID, w.Name, w.Condition.Reason, w.Condition.Message)
+			fmt.Fprintf(&b, "%d: disrupt %s: %s: %s", w.ID.Number, w.Name, w.Condition.Reason, w.Condition.Message)
 		case bind.DeletePod:
-			fmt.Fprintf(&b, "%d: delete %s", w.ID, w.Name)
+			fmt.Fprintf(&b, "%d: delete %s", w.ID.Number, w.Name)
 		case bind.EvictPod, bind.WriteEvent:
 			fmt.Fprintf(&b, "relief: %d of %s", w.Kind, w.Name)
 		case bind.WriteUnitCondition:
-			fmt.Fprintf(&b, "%d: unit condition of %s: %v %s: %s", w.ID, w.Unit, w.UnitCondition.Met, w.UnitCondition.Reason, w.UnitCondition.Message)
+			fmt.Fprintf(&b, "%d: unit condition of %s: %v %s: %s", w.ID.Number, w.Unit, w.UnitCondition.Met, w.UnitCondition.Reason, w.UnitCondition.Message)
 		case bind.WriteCondition:
-			fmt.Fprintf(&b, "%d: condition of %s: %s: %s", w.ID, w.Name, w.Condition.Reason, w.Condition.Message)
+			fmt.Fprintf(&b, "%d: condition of %s: %s: %s", w.ID.Number, w.Name, w.Condition.Reason, w.Condition.Message)
 		}
 		b.WriteString("\n")
 	}

@@ -331,7 +331,7 @@ func apart(kind bind.WriteKind) bool {
 func (c *checker) answered(r bind.Result) {
 	w, ok := c.writes[r.ID]
 	if !ok {
-		c.s.violate("write %d is answered twice", r.ID)
+		c.s.violate("write %d is answered twice", r.ID.Number)
 		return
 	}
 	delete(c.writes, r.ID)

@@ -82,10 +82,10 @@ type Binder struct {
 	rows     map[cluster.UID]*row
 	queue    []*row // queued, oldest first; head is queueHead
 	head     int
-	flights  map[WriteID]*row
+	flights  map[uint64]*row // by the number of the write
 	pausing  *heap.Heap[*row]
-	next     WriteID
-	inFlight int // nominations, Bindings and reads under way
+	next     uint64 // number of the latest write
+	inFlight int    // nominations, Bindings and reads under way
 
 	unanswered map[cluster.UID]int // writes in flight whose row is decided already, by pod
 
@@ -101,7 +101,7 @@ func New(store *cluster.Store, check cluster.Check, cfg spec.Binding, conds spec
 	return &Binder{
 		store: store, check: check, cfg: cfg,
 		rows:    make(map[cluster.UID]*row),
-		flights: make(map[WriteID]*row), unanswered: make(map[cluster.UID]int),
+		flights: make(map[uint64]*row), unanswered: make(map[cluster.UID]int),
 		pausing: heap.New(
 			func(a, b *row) bool {
 				if c := a.until.Compare(b.until); c != 0 {
@@ -229,7 +229,7 @@ func (b *Binder) start(r *row) {
 	b.flights[b.next] = r
 	b.inFlight++
 	r.stage = inFlight
-	write := Write{ID: b.next, Kind: r.kind, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Node: r.node, Grant: r.grant}
+	write := Write{ID: WriteID{OwnerPlacement, b.next}, Kind: r.kind, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Node: r.node, Grant: r.grant}
 	switch r.kind {
 	case WriteNomination:
 		write.Grant, write.Condition = topology.Grant{}, r.why
@@ -270,14 +270,23 @@ func (b *Binder) NextWake(now time.Time) (time.Time, bool) {
 
 // Finish applies the result of a Write. If the outcome of a placement is certain now, it is among the Transitions.
 func (b *Binder) Finish(result Result, now time.Time) {
-	r := b.flights[result.ID]
+	switch result.ID.Owner {
+	case OwnerPlacement:
+		b.finishPlacement(result, now)
+	case OwnerEviction:
+		b.finishEviction(result, now)
+	case OwnerCondition:
+		b.conditions.finish(result, now)
+	case OwnerRelief: // not ours
+	}
+}
+
+func (b *Binder) finishPlacement(result Result, now time.Time) {
+	r := b.flights[result.ID.Number]
 	if r == nil {
-		if !b.finishEviction(result, now) {
-			b.conditions.finish(result, now)
-		}
 		return
 	}
-	delete(b.flights, result.ID)
+	delete(b.flights, result.ID.Number)
 	b.inFlight--
 	r.stage = queued
 	switch {

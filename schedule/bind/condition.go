@@ -38,7 +38,7 @@ type conditions struct {
 	due      []*conditionRow           // in the order in which they became due
 	met      []*conditionRow           // of units whose condition is True: once per unit, so that the bucket does not bound them
 	later    *heap.Heap[*conditionRow] // held back by MinInterval, by the end of it
-	flights  map[WriteID]*conditionRow
+	flights  map[uint64]*conditionRow
 	tokens   float64
 	refilled time.Time
 }
@@ -57,7 +57,7 @@ type conditionRow struct {
 
 func newConditions(cfg spec.Conditions) conditions {
 	return conditions{
-		cfg: cfg, rows: make(map[subject]*conditionRow), flights: make(map[WriteID]*conditionRow), tokens: float64(cfg.Burst),
+		cfg: cfg, rows: make(map[subject]*conditionRow), flights: make(map[uint64]*conditionRow), tokens: float64(cfg.Burst),
 		later: heap.New(
 			func(a, b *conditionRow) bool { return cmp.Or(a.at.Compare(b.at), a.compare(b.subject)) < 0 },
 			func(r *conditionRow, i int) { r.position = i }),
@@ -141,7 +141,7 @@ func (c *conditions) refill(now time.Time) {
 	c.refilled = now
 }
 
-func (c *conditions) ready(store *cluster.Store, writes []Write, next *WriteID, now time.Time) []Write {
+func (c *conditions) ready(store *cluster.Store, writes []Write, next *uint64, now time.Time) []Write {
 	if len(c.due) == 0 && len(c.met) == 0 && c.later.Len() == 0 {
 		return writes
 	}
@@ -166,14 +166,14 @@ func (c *conditions) ready(store *cluster.Store, writes []Write, next *WriteID, 
 }
 
 // start adds a row's write, if there is still something to write.
-func (c *conditions) start(r *conditionRow, store *cluster.Store, writes []Write, next *WriteID, now time.Time) (_ []Write, started bool) {
+func (c *conditions) start(r *conditionRow, store *cluster.Store, writes []Write, next *uint64, now time.Time) (_ []Write, started bool) {
 	r.waiting = false
 	write, ok := r.write(store)
 	if !ok || r.dropped || r.want == r.written {
 		return writes, false
 	}
 	*next++
-	write.ID = *next
+	write.ID = WriteID{OwnerCondition, *next}
 	r.inFlight = true
 	c.flights[*next] = r
 	r.written, r.at = r.want, now
@@ -198,11 +198,11 @@ func (r *conditionRow) write(store *cluster.Store) (w Write, ok bool) {
 }
 
 func (c *conditions) finish(result Result, now time.Time) {
-	r := c.flights[result.ID]
+	r := c.flights[result.ID.Number]
 	if r == nil {
 		return
 	}
-	delete(c.flights, result.ID)
+	delete(c.flights, result.ID.Number)
 	r.inFlight = false
 	if r.dropped {
 		return

@@ -41,13 +41,13 @@ type eviction struct {
 type evictions struct {
 	rows    map[cluster.UID]*eviction
 	queue   []*eviction
-	flights map[WriteID]*eviction
+	flights map[uint64]*eviction
 	pausing *heap.Heap[*eviction]
 }
 
 func newEvictions() evictions {
 	return evictions{
-		rows: make(map[cluster.UID]*eviction), flights: make(map[WriteID]*eviction),
+		rows: make(map[cluster.UID]*eviction), flights: make(map[uint64]*eviction),
 		pausing: heap.New(
 			func(a, b *eviction) bool {
 				if c := a.until.Compare(b.until); c != 0 {
@@ -320,20 +320,20 @@ func (b *Binder) startEviction(e *eviction) {
 	b.next++
 	b.evictions.flights[b.next] = e
 	e.stage = inFlight
-	write := Write{ID: b.next, Kind: e.kind, Pod: e.victim, Namespace: victim.Namespace, Name: victim.Name}
+	write := Write{ID: WriteID{OwnerEviction, b.next}, Kind: e.kind, Pod: e.victim, Namespace: victim.Namespace, Name: victim.Name}
 	if e.kind == WriteDisruption {
 		write.Condition = e.why
 	}
 	b.ready = append(b.ready, write)
 }
 
-// finishEviction takes the answer to a write about a victim. It answers false when the write was none.
-func (b *Binder) finishEviction(result Result, now time.Time) bool {
-	e := b.evictions.flights[result.ID]
+// finishEviction applies the result of a write about a victim.
+func (b *Binder) finishEviction(result Result, now time.Time) {
+	e := b.evictions.flights[result.ID.Number]
 	if e == nil {
-		return false
+		return
 	}
-	delete(b.evictions.flights, result.ID)
+	delete(b.evictions.flights, result.ID.Number)
 	e.stage = waiting
 	switch result.Outcome {
 	case Written:
@@ -363,5 +363,4 @@ func (b *Binder) finishEviction(result Result, now time.Time) bool {
 	if b.evictions.rows[e.victim] == e {
 		b.advance(e)
 	}
-	return true
 }

@@ -30,8 +30,26 @@ const (
 	WriteEvent
 )
 
-// WriteID numbers writes; it is never given out twice by one Binder.
-type WriteID uint64
+// Owner is the component that handed out a write and takes its result.
+type Owner uint8
+
+const (
+	// OwnerPlacement: the Binder's nominations, Bindings and reads.
+	OwnerPlacement Owner = iota + 1
+	// OwnerEviction: the Binder's writes about victims.
+	OwnerEviction
+	// OwnerCondition: the Binder's conditions of pods and PodGroups.
+	OwnerCondition
+	// OwnerRelief: the evictions that nodes request, and their events (schedule/relief).
+	OwnerRelief
+)
+
+// WriteID identifies a write. A result carries the ID of its write, and the owner in it says who takes the result.
+type WriteID struct {
+	Owner Owner
+	// Number is never given out twice by one owner.
+	Number uint64
+}
 
 // Write is an API call that the shell has to make. It is data: the shell answers each with one Result.
 type Write struct {

@@ -24,8 +24,6 @@ const (
 	// The pauses after a refusal: they double.
 	pauseBase = 10 * time.Second
 	pauseMax  = time.Minute
-	// firstID is the first of the numbers of writes, far from those of bind.
-	firstID = bind.WriteID(1) << 62
 )
 
 // Relief knows the wishes that stand and what has been done about them. Its methods must not run beside one another.
@@ -40,8 +38,8 @@ type Relief struct {
 
 	wishes  map[wishKey]*wish
 	nodes   map[string]*node
-	flights map[bind.WriteID]*wish // nil: an event
-	next    bind.WriteID
+	flights map[uint64]*wish // by the number of the write; nil: an event
+	next    uint64
 	turn    uint64
 	notes   notes
 	pending []bind.Write // events to be
@@ -94,7 +92,7 @@ type Standing struct {
 // New returns a Relief over the ledger.
 func New(store *cluster.Store, cfg spec.Evictions) *Relief {
 	return &Relief{
-		store: store, cfg: cfg, wishes: make(map[wishKey]*wish), nodes: make(map[string]*node), flights: make(map[bind.WriteID]*wish), next: firstID,
+		store: store, cfg: cfg, wishes: make(map[wishKey]*wish), nodes: make(map[string]*node), flights: make(map[uint64]*wish),
 	}
 }
 
@@ -312,21 +310,21 @@ func (r *Relief) start(w *wish, now time.Time) *node {
 
 func (r *Relief) write(write bind.Write, w *wish) {
 	r.next++
-	write.ID = r.next
-	r.flights[write.ID] = w
+	write.ID = bind.WriteID{Owner: bind.OwnerRelief, Number: r.next}
+	r.flights[r.next] = w
 	r.ready = append(r.ready, write)
 }
 
-// Finish takes the answer to a write. It answers false when the write was none of these.
-func (r *Relief) Finish(result bind.Result, now time.Time) bool {
-	w, ours := r.flights[result.ID]
-	if !ours {
-		return false
+// Finish applies the result of a write whose owner is OwnerRelief.
+func (r *Relief) Finish(result bind.Result, now time.Time) {
+	w, known := r.flights[result.ID.Number]
+	if !known {
+		return
 	}
-	delete(r.flights, result.ID)
+	delete(r.flights, result.ID.Number)
 	r.due = now
 	if w == nil {
-		return true
+		return
 	}
 	w.inFlight = false
 	back := false
@@ -354,7 +352,6 @@ func (r *Relief) Finish(result bind.Result, now time.Time) bool {
 		r.tokens = min(r.tokens+1, float64(max(r.cfg.Burst, 1)))
 	}
 	w.spent = false
-	return true
 }
 
 func (r *Relief) pause(w *wish, now time.Time) {

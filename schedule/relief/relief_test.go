@@ -66,13 +66,15 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		h.now = h.now.Add(pause)
 	case "finish":
 		for _, arg := range d.CmdArgs {
-			var id bind.WriteID
-			if _, err := fmt.Sscan(arg.Key, &id); err != nil || outcomes[arg.Vals[0]] == 0 {
+			var number uint64
+			if _, err := fmt.Sscan(arg.Key, &number); err != nil || outcomes[arg.Vals[0]] == 0 {
 				d.Fatalf(t, "finish %v", arg)
 			}
-			if !h.relief.Finish(bind.Result{ID: firstID + id, Outcome: outcomes[arg.Vals[0]], Message: "because"}, h.now) {
-				d.Fatalf(t, "%d is not known", id)
+			if _, known := h.relief.flights[number]; !known {
+				d.Fatalf(t, "%d is not known", number)
 			}
+			id := bind.WriteID{Owner: bind.OwnerRelief, Number: number}
+			h.relief.Finish(bind.Result{ID: id, Outcome: outcomes[arg.Vals[0]], Message: "because"}, h.now)
 		}
 	default:
 		d.Fatalf(t, "unknown command %q", d.Cmd)
@@ -88,9 +90,9 @@ func (h *harness) report() string {
 	var b strings.Builder
 	for _, w := range h.relief.Ready(h.now) {
 		if w.Kind == bind.EvictPod {
-			fmt.Fprintf(&b, "%d: evict %s from %s\n", w.ID-firstID, w.Name, w.Node)
+			fmt.Fprintf(&b, "%d: evict %s from %s\n", w.ID.Number, w.Name, w.Node)
 		} else {
-			fmt.Fprintf(&b, "%d: event of %s: %s: %s\n", w.ID-firstID, w.Name, w.Condition.Reason, w.Condition.Message)
+			fmt.Fprintf(&b, "%d: event of %s: %s: %s\n", w.ID.Number, w.Name, w.Condition.Reason, w.Condition.Message)
 		}
 	}
 	if at, ok := h.relief.NextWake(h.now); ok {
@@ -120,7 +122,7 @@ const (
 type world struct {
 	harness
 	cfg     spec.Evictions
-	open    map[bind.WriteID]bind.Write
+	open    map[uint64]bind.Write  // by number
 	fair    []time.Time            // evictions that the budget allowed
 	urgent  map[string][]time.Time // by node
 	wished  map[cluster.UID]bool   // urgently
@@ -128,7 +130,7 @@ type world struct {
 }
 
 func newWorld(t *rapid.T) *world {
-	w := &world{urgent: make(map[string][]time.Time), open: make(map[bind.WriteID]bind.Write), wished: make(map[cluster.UID]bool)}
+	w := &world{urgent: make(map[string][]time.Time), open: make(map[uint64]bind.Write), wished: make(map[cluster.UID]bool)}
 	w.store, w.now = cluster.NewStore(), began
 	w.cfg = spec.Evictions{PercentPerMinute: rapid.SampledFrom([]float64{1, 10, 50}).Draw(t, "percent"), Burst: rapid.IntRange(1, 3).Draw(t, "burst")}
 	for n := range worldNodes {
@@ -173,7 +175,7 @@ func (w *world) step(t *rapid.T) {
 				w.fair = w.fair[:len(w.fair)-1] // nobody went: it does not count
 			}
 			delete(w.open, id)
-			w.relief.Finish(bind.Result{ID: id, Outcome: outcome}, w.now)
+			w.relief.Finish(bind.Result{ID: bind.WriteID{Owner: bind.OwnerRelief, Number: id}, Outcome: outcome}, w.now)
 			break //nolint:staticcheck // one at a time
 		}
 	default:
@@ -201,7 +203,7 @@ func (w *world) wish(t *rapid.T) {
 func (w *world) take() {
 	for range 3 {
 		for _, write := range w.relief.Ready(w.now) {
-			w.open[write.ID] = write
+			w.open[write.ID.Number] = write
 			switch {
 			case write.Kind != bind.EvictPod:
 			case w.wished[write.Pod]:
