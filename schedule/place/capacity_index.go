@@ -6,10 +6,10 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// capacityIndex is how many pods of a class each node could take beside those that run there, by every filter that looks at one node, and how many
+// Capacity is how many pods of a class each node could take beside those that run there, by every filter that looks at one node, and how many
 // each domain of the partitions that somebody asked about. For pods that are alike and have no constraints between them it is exact;
 // else it is an upper bound. It follows the snapshot's log from its own cursor.
-type capacityIndex struct {
+type Capacity struct {
 	class    *cluster.Class // any class of the size and selection
 	key      string
 	cursor   cluster.Revision
@@ -32,48 +32,55 @@ type domainTotals struct {
 
 const (
 	refused = int32(-1)
-	// unlimitedPods is the room of a node for pods that take nothing of it.
-	unlimitedPods = int32(1) << 20
 	// maxTotals bounds the partitions of a room.
 	maxTotals = 8
 )
 
-// capacity returns the class's, up to date with the snapshot.
-func (p *Placer) capacity(c *cluster.Class) *capacityIndex {
-	p.uses++
-	x := p.capacityByClass[c.ID]
+// Capacity returns the class's, up to date with the snapshot.
+func (ix *Index) Capacity(c *cluster.Class) *Capacity {
+	ix.uses++
+	x := ix.capacityByClass[c.ID]
 	if x == nil {
-		x = p.findCapacity(c)
+		x = ix.findCapacity(c)
 	}
-	x.lastUsed = p.uses
-	x.follow(p)
+	x.lastUsed = ix.uses
+	x.follow(ix)
 	return x
 }
 
-func (p *Placer) findCapacity(c *cluster.Class) *capacityIndex {
-	if p.capacities == nil {
-		p.capacities, p.capacityByClass = make(map[string]*capacityIndex), make(map[cluster.ClassID]*capacityIndex)
+// KnowsCapacity reports whether there is a Capacity of the class already, so that asking for it costs little.
+func (ix *Index) KnowsCapacity(c *cluster.Class) bool { return ix.capacityByClass[c.ID] != nil }
+
+// Total is how many pods all nodes together could take.
+func (x *Capacity) Total() int64 { return x.total }
+
+// On is how many pods a node could take.
+func (x *Capacity) On(slot cluster.Slot) int64 { return int64(max(x.pods[slot], 0)) }
+
+func (ix *Index) findCapacity(c *cluster.Class) *Capacity {
+	if ix.capacities == nil {
+		ix.capacities, ix.capacityByClass = make(map[string]*Capacity), make(map[cluster.ClassID]*Capacity)
 	}
-	p.scratch = c.AppendSelection(c.AppendSize(p.scratch[:0]))
-	x := p.capacities[string(p.scratch)]
+	ix.scratch = c.AppendSelection(c.AppendSize(ix.scratch[:0]))
+	x := ix.capacities[string(ix.scratch)]
 	if x == nil {
-		if len(p.capacities) >= p.maxIndexes {
-			oldest := leastRecent(p.capacities, func(x *capacityIndex) uint64 { return x.lastUsed })
-			delete(p.capacities, oldest.key)
-			clear(p.capacityByClass)
+		if len(ix.capacities) >= ix.maxIndexes {
+			oldest := leastRecent(ix.capacities, func(x *Capacity) uint64 { return x.lastUsed })
+			delete(ix.capacities, oldest.key)
+			clear(ix.capacityByClass)
 		}
-		x = &capacityIndex{class: c, key: string(p.scratch)}
-		p.capacities[x.key] = x
+		x = &Capacity{class: c, key: string(ix.scratch)}
+		ix.capacities[x.key] = x
 	}
-	if len(p.capacityByClass) >= maxKnownClasses {
-		clear(p.capacityByClass)
+	if len(ix.capacityByClass) >= maxKnownClasses {
+		clear(ix.capacityByClass)
 	}
-	p.capacityByClass[c.ID] = x
+	ix.capacityByClass[c.ID] = x
 	return x
 }
 
-// byDomain returns the room of each domain of a partition that is up to date, as the room itself must be.
-func (x *capacityIndex) byDomain(p *Placer, d *partition) []int64 {
+// ByDomain returns the room of each domain of a partition that is up to date, as the room itself must be.
+func (x *Capacity) ByDomain(ix *Index, d *partition) []int64 {
 	at := slices.IndexFunc(x.totals, func(t *domainTotals) bool { return t.partition == d })
 	if at < 0 {
 		if len(x.totals) >= maxTotals {
@@ -84,7 +91,7 @@ func (x *capacityIndex) byDomain(p *Placer, d *partition) []int64 {
 		x.totals = append(x.totals, &domainTotals{partition: d})
 	}
 	t := x.totals[at]
-	t.lastUsed = p.uses
+	t.lastUsed = ix.uses
 	if t.generation != d.generation {
 		t.build(x)
 	}
@@ -93,18 +100,18 @@ func (x *capacityIndex) byDomain(p *Placer, d *partition) []int64 {
 }
 
 // follow brings the room to the snapshot's newest change.
-func (x *capacityIndex) follow(p *Placer) {
-	log := p.snapshot.Log()
+func (x *Capacity) follow(ix *Index) {
+	log := ix.snapshot.Log()
 	behind := log.Len() - x.cursor
 	if x.built && behind == 0 {
 		return
 	}
-	s := &p.snapshot.State
+	s := &ix.snapshot.State
 	for _, t := range x.totals {
 		t.partition.follow(s)
 	}
 	if !x.built || !log.Covers(x.cursor) || behind > cluster.Revision(s.Slots()) {
-		x.build(p)
+		x.build(ix)
 		return
 	}
 	for len(x.pods) < s.Slots() {
@@ -117,12 +124,12 @@ func (x *capacityIndex) follow(p *Placer) {
 			t.build(x)
 		}
 	}
-	p.replay(x.cursor, x.class, cluster.Redefined, x)
+	ix.replay(x.cursor, x.class, cluster.Redefined, x)
 	x.cursor = log.Len()
 }
 
-func (x *capacityIndex) build(p *Placer) {
-	s := &p.snapshot.State
+func (x *Capacity) build(ix *Index) {
+	s := &ix.snapshot.State
 	x.pods, x.total, x.built = x.pods[:0], 0, true
 	for i := range s.Slots() {
 		x.pods = append(x.pods, refused)
@@ -136,9 +143,9 @@ func (x *capacityIndex) build(p *Placer) {
 }
 
 // changed takes in a slot's newest state.
-func (x *capacityIndex) changed(p *Placer, slot cluster.Slot, redefined bool) {
+func (x *Capacity) changed(ix *Index, slot cluster.Slot, redefined bool) {
 	old := int64(max(x.pods[slot], 0))
-	x.pods[slot] = x.evaluate(&p.snapshot.State, slot, redefined)
+	x.pods[slot] = x.evaluate(&ix.snapshot.State, slot, redefined)
 	now := int64(max(x.pods[slot], 0))
 	x.total += now - old
 	for _, t := range x.totals {
@@ -147,7 +154,7 @@ func (x *capacityIndex) changed(p *Placer, slot cluster.Slot, redefined bool) {
 }
 
 // evaluate counts the pods that a node could take. Unless it is redefined, what static filters said of it holds.
-func (x *capacityIndex) evaluate(s *cluster.State, slot cluster.Slot, redefined bool) int32 {
+func (x *Capacity) evaluate(s *cluster.State, slot cluster.Slot, redefined bool) int32 {
 	if redefined {
 		if s.Node(slot) == nil || !fitsIn(Static, s, slot, x.class) {
 			return refused
@@ -159,7 +166,7 @@ func (x *capacityIndex) evaluate(s *cluster.State, slot cluster.Slot, redefined 
 }
 
 // build sums anew. Where the room's pods lag behind, changed makes up for it.
-func (t *domainTotals) build(x *capacityIndex) {
+func (t *domainTotals) build(x *Capacity) {
 	t.generation, t.of, t.sums = t.partition.generation, t.of[:0], t.sums[:0]
 	t.grow()
 	for slot, pods := range x.pods {
@@ -189,26 +196,4 @@ func (t *domainTotals) change(slot cluster.Slot, old, now int64) {
 	if d != noGroup {
 		t.sums[d] += now
 	}
-}
-
-// podsThatPass is how many pods of the class, all together, pass the filters that look at one node. The static ones have agreed.
-func podsThatPass(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
-	if !fitsIn(Local, s, slot, c) {
-		return 0
-	}
-	if len(c.Ports) > 0 {
-		return 1 // the second would want the same ports
-	}
-	most := int64(unlimitedPods)
-	for _, a := range c.Amounts {
-		if a.Value > 0 {
-			most = min(most, s.Free(slot, a.Kind)/a.Value)
-		}
-	}
-	if c.AsksGrant() {
-		var left unused
-		v := left.load(s, slot)
-		most = grantsThatFit(&v, &left, c, most)
-	}
-	return int32(most)
 }

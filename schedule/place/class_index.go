@@ -48,29 +48,29 @@ type fineCensus struct {
 const maxCoarseDomains = 64
 
 // build evaluates every slot.
-func (x *classIndex) build(p *Placer) {
-	s := &p.snapshot.State
+func (x *classIndex) build(ix *Index) {
+	s := &ix.snapshot.State
 	x.clear()
 	clear(x.byCoords)
-	x.chooseKeys(p)
+	x.chooseKeys(ix)
 	x.grow(s.Slots())
 	for i := range s.Slots() {
-		x.countsChanged(p, cluster.Slot(i))
+		x.countsChanged(ix, cluster.Slot(i))
 	}
 	for i := range s.Slots() {
-		x.redefine(p, cluster.Slot(i))
+		x.redefine(ix, cluster.Slot(i))
 	}
-	x.cursor, x.priceList = s.Log().Len(), p.profile.prices()
+	x.cursor, x.priceList = s.Log().Len(), ix.profile.prices()
 }
 
 // chooseKeys decides which topology keys are coarse and which censuses are fine.
-func (x *classIndex) chooseKeys(p *Placer) {
+func (x *classIndex) chooseKeys(ix *Index) {
 	x.coarse, x.fine, x.onNode = x.coarse[:0], x.fine[:0], x.onNode[:0]
 	c := x.class.Constraints
 	if c == nil {
 		return
 	}
-	s := &p.snapshot.State
+	s := &ix.snapshot.State
 	coarse := func(key cluster.KeyID) {
 		if !slices.Contains(x.coarse, key) {
 			x.coarse = append(x.coarse, key)
@@ -85,7 +85,7 @@ func (x *classIndex) chooseKeys(p *Placer) {
 	}
 	c.Each(func(id cluster.CensusID) {
 		key := s.Census(id).Key()
-		if s.KeyDomains(key) <= p.maxCoarse {
+		if s.KeyDomains(key) <= ix.maxCoarse {
 			coarse(key)
 		}
 	})
@@ -108,51 +108,51 @@ func (x *classIndex) grow(slots int) {
 }
 
 // follow brings the index to the snapshot's newest change.
-func (x *classIndex) follow(p *Placer) {
-	s := &p.snapshot.State
+func (x *classIndex) follow(ix *Index) {
+	s := &ix.snapshot.State
 	log := s.Log()
-	behind, prices := log.Len()-x.cursor, p.profile.prices()
+	behind, prices := log.Len()-x.cursor, ix.profile.prices()
 	if !log.Covers(x.cursor) || behind > cluster.Revision(s.Slots()) || prices != x.priceList && x.priceList == 0 {
-		x.build(p)
+		x.build(ix)
 		return
 	}
 	if behind > 0 {
 		x.grow(s.Slots())
-		p.replay(x.cursor, x.class, cluster.Redefined|cluster.Reimaged, x)
+		ix.replay(x.cursor, x.class, cluster.Redefined|cluster.Reimaged, x)
 		x.cursor = log.Len()
 	}
 	if prices != x.priceList {
-		x.reprice(p, x.class)
+		x.reprice(ix, x.class)
 		x.priceList = prices
 	}
 }
 
 // changed takes in a slot's newest state.
-func (x *classIndex) changed(p *Placer, slot cluster.Slot, redefined bool) {
-	x.countsChanged(p, slot)
+func (x *classIndex) changed(ix *Index, slot cluster.Slot, redefined bool) {
+	x.countsChanged(ix, slot)
 	if redefined {
-		x.redefine(p, slot)
+		x.redefine(ix, slot)
 	} else {
-		x.update(p, slot)
+		x.update(ix, slot)
 	}
 }
 
 // countsChanged moves the nodes of the slot's domains, old and new, to other groups where a fine count has changed.
-func (x *classIndex) countsChanged(p *Placer, slot cluster.Slot) {
-	s := &p.snapshot.State
+func (x *classIndex) countsChanged(ix *Index, slot cluster.Slot) {
+	s := &ix.snapshot.State
 	for i := range x.fine {
 		f := &x.fine[i]
 		census := s.Census(f.id)
 		before, now := f.domain[slot], census.Domain(s, slot)
 		f.domain[slot] = now
-		x.applyCount(p, f, census, before)
+		x.applyCount(ix, f, census, before)
 		if now != before {
-			x.applyCount(p, f, census, now)
+			x.applyCount(ix, f, census, now)
 		}
 	}
 }
 
-func (x *classIndex) applyCount(p *Placer, f *fineCensus, census *cluster.Census, d cluster.DomainID) {
+func (x *classIndex) applyCount(ix *Index, f *fineCensus, census *cluster.Census, d cluster.DomainID) {
 	if d == cluster.NoDomain {
 		return
 	}
@@ -164,35 +164,35 @@ func (x *classIndex) applyCount(p *Placer, f *fineCensus, census *cluster.Census
 		return
 	}
 	f.applied[d] = count
-	p.snapshot.EachInDomain(census.Key(), d, func(slot cluster.Slot) {
+	ix.snapshot.EachInDomain(census.Key(), d, func(slot cluster.Slot) {
 		if int(slot) < len(x.cells) && x.cells[slot].group != noGroup {
-			x.regroup(p, slot)
+			x.regroup(ix, slot)
 		}
 	})
 }
 
 // redefine evaluates a slot whose node has changed.
-func (x *classIndex) redefine(p *Placer, slot cluster.Slot) {
-	s := &p.snapshot.State
+func (x *classIndex) redefine(ix *Index, slot cluster.Slot) {
+	s := &ix.snapshot.State
 	x.remove(slot)
 	x.cells[slot].group = noGroup
 	if s.Node(slot) == nil || !fitsIn(Static, s, slot, x.class) {
 		return
 	}
-	x.cells[slot].group = x.groupOf(p, slot)
-	x.update(p, slot)
+	x.cells[slot].group = x.groupOf(ix, slot)
+	x.update(ix, slot)
 }
 
 // regroup moves a slot to the group that its coordinates now name.
-func (x *classIndex) regroup(p *Placer, slot cluster.Slot) {
-	if id := x.groupOf(p, slot); id != x.cells[slot].group {
+func (x *classIndex) regroup(ix *Index, slot cluster.Slot) {
+	if id := x.groupOf(ix, slot); id != x.cells[slot].group {
 		x.move(slot, id)
 	}
 }
 
 // groupOf returns the group of the slot's coordinates, made if need be.
-func (x *classIndex) groupOf(p *Placer, slot cluster.Slot) int32 {
-	x.scratch = x.coordinates(x.scratch[:0], p, slot)
+func (x *classIndex) groupOf(ix *Index, slot cluster.Slot) int32 {
+	x.scratch = x.coordinates(x.scratch[:0], ix, slot)
 	if id, ok := x.byCoords[string(x.scratch)]; ok {
 		return id
 	}
@@ -203,8 +203,8 @@ func (x *classIndex) groupOf(p *Placer, slot cluster.Slot) int32 {
 }
 
 // coordinates spells out all that Domain filters and normalised scores read of a node.
-func (x *classIndex) coordinates(b []byte, p *Placer, slot cluster.Slot) []byte {
-	s := &p.snapshot.State
+func (x *classIndex) coordinates(b []byte, ix *Index, slot cluster.Slot) []byte {
+	s := &ix.snapshot.State
 	b = binary.AppendVarint(b, rawTaints(nil, s, slot, x.class))
 	b = binary.AppendVarint(b, rawAffinity(nil, s, slot, x.class))
 	for _, name := range x.class.Images {
@@ -236,24 +236,24 @@ func (x *classIndex) coordinates(b []byte, p *Placer, slot cluster.Slot) []byte 
 }
 
 // update evaluates a slot on which other pods run than before.
-func (x *classIndex) update(p *Placer, slot cluster.Slot) {
+func (x *classIndex) update(ix *Index, slot cluster.Slot) {
 	if x.cells[slot].group == noGroup {
 		return
 	}
-	s := &p.snapshot.State
+	s := &ix.snapshot.State
 	if !fitsIn(Local, s, slot, x.class) {
 		x.remove(slot)
 		return
 	}
 	if len(x.onNode) > 0 {
-		x.regroup(p, slot)
+		x.regroup(ix, slot)
 	}
-	x.put(slot, p.key(slot, x.class))
+	x.put(slot, ix.key(slot, x.class))
 }
 
 // best returns the feasible node with the highest total score.
-func (x *classIndex) best(p *Placer) (cluster.Slot, bool) {
-	s, f := &p.snapshot.State, &p.stats
+func (x *classIndex) best(ix *Index) (cluster.Slot, bool) {
+	s, f := &ix.snapshot.State, &ix.stats
 	f.reset(x.class)
 	for len(x.verdicts) < len(x.groups) {
 		x.verdicts = append(x.verdicts, groupVerdict{})
@@ -268,7 +268,7 @@ func (x *classIndex) best(p *Placer) (cluster.Slot, bool) {
 	f.setWeights(x.class)
 	for i, heap := range x.groups {
 		if g := &x.verdicts[i]; g.feasible {
-			g.raw = p.profile.raw(f, s, heap[0], x.class)
+			g.raw = ix.profile.raw(f, s, heap[0], x.class)
 			f.addRaw(&g.raw)
 		}
 	}
@@ -279,7 +279,7 @@ func (x *classIndex) best(p *Placer) (cluster.Slot, bool) {
 			continue
 		}
 		slot := heap[0]
-		key := x.cells[slot].key + p.profile.normalizedScore(f, &g.raw)<<tieBits
+		key := x.cells[slot].key + ix.profile.normalizedScore(f, &g.raw)<<tieBits
 		if best == cluster.NoSlot || key > bestKey || (key == bestKey && slot < best) {
 			best, bestKey = slot, key
 		}

@@ -1,10 +1,7 @@
 package place
 
 import (
-	"fmt"
-
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -88,31 +85,6 @@ var causes = [...]string{
 	topology.LargerThanMachine: "no part as near together as asked for that could hold the pod, even an empty one",
 }
 
-func sayGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
-	shape, free := s.Shape(slot), s.GPUs(slot)
-	var largest int32
-	idle := 0
-	for i := range shape.GPUs {
-		largest = max(largest, free[i])
-		if free[i] == topology.FullGPU {
-			idle++
-		}
-	}
-	switch {
-	case lacksDeviceReport(s, slot, c):
-		return "says nothing of its devices, or has not lately"
-	case shape.Devices != nil && len(shape.Devices.GPU) > 0:
-		return sayRefusal(s, slot, c, nil)
-	case shape.GPUs == 0 && !c.GPU.IsZero():
-		return "has no GPU"
-	case c.GPU.Milli > 0 && !shape.Shareable:
-		return "does not share its GPUs"
-	case c.GPU.Milli > 0:
-		return fmt.Sprintf("has at most %d/1000 free on one GPU (%d asked)", largest, c.GPU.Milli)
-	}
-	return fmt.Sprintf("has %d whole GPUs free of %d (%d asked)", idle, shape.GPUs, c.GPU.Whole)
-}
-
 func fitsNear(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	if !asksBoth(c) {
 		return true
@@ -136,103 +108,4 @@ func whyNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(str
 		return
 	}
 	add("node(s) had no room for the rest of the cores or zones that the pod would hold")
-}
-
-func sayNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
-	if text := sayRefusal(s, slot, c, &c.Zones); text != "" {
-		return text
-	}
-	return "has no room for the rest of the cores or zones that the pod would hold"
-}
-
-// sayRefusal continues a sentence that begins with the node; empty if its devices and zones do not refuse.
-func sayRefusal(s *cluster.State, slot cluster.Slot, c *cluster.Class, z *topology.ZoneRequest) string {
-	v := s.View(slot)
-	if r := v.Refusal(&c.GPU, z); r.Cause != topology.Fits {
-		return "cannot give what is asked for: " + r.String()
-	}
-	return ""
-}
-
-// unused is what a node has left: of CPUs and memory as a whole in millicores and bytes, and of GPUs, zones and devices.
-type unused struct {
-	cpu, memory int64
-	gpus        topology.Free
-	zones       topology.ZoneFree
-	devices     topology.DeviceFree
-}
-
-// restOf copies what a node has left, and returns the node with that.
-func (l *unused) load(s *cluster.State, slot cluster.Slot) topology.View {
-	l.cpu, l.memory = s.Free(slot, resource.CPU), s.Free(slot, resource.Memory)
-	v := s.View(slot)
-	l.gpus = *v.Free
-	v.Free = &l.gpus
-	if v.Devices != nil {
-		l.devices = *v.Devices
-		v.Devices = &l.devices
-	}
-	if v.ZoneFree != nil {
-		l.zones = *v.ZoneFree
-		v.ZoneFree = &l.zones
-	}
-	return v
-}
-
-// grantsThatFit is how often, at most so many times, a node would offer a pod of the class GPUs, network cards and zones, each grant committed
-// before the next is asked for.
-func grantsThatFit(v *topology.View, left *unused, c *cluster.Class, most int64) (n int64) {
-	switch {
-	case c.Zones.IsZero() && v.Devices == nil:
-		return min(most, countedThatFit(v.Shape, v.Free, &c.GPU))
-	case !asksBoth(c) && v.Zones != nil && v.Zones.Ruler == topology.RulerKubelet && c.Zones.Binding == topology.Unbound && !asksDevices(c):
-		return most
-	}
-	eachCPU, eachMemory := c.Amounts.Get(resource.CPU), c.Amounts.Get(resource.Memory)
-	for n < most {
-		grant, ok := v.Offer(&c.GPU, &c.Zones)
-		if !ok {
-			break
-		}
-		if !c.Zones.IsZero() {
-			moreCPU, moreMemory := cluster.Excess(c, &grant.Zones)
-			wantCPU, wantMemory := eachCPU+moreCPU, eachMemory+moreMemory
-			if wantCPU > max(left.cpu, 0) || wantMemory > max(left.memory, 0) {
-				break
-			}
-			left.cpu, left.memory = left.cpu-wantCPU, left.memory-wantMemory
-		}
-		v.Commit(&grant)
-		n++
-	}
-	return n
-}
-
-// countedThatFit is grantsThatFit where GPUs are counters.
-func countedThatFit(shape *topology.Shape, free *topology.Free, r *topology.Request) int64 {
-	if r.NeedsReport() || r.Milli > 0 && !shape.Shareable {
-		return 0
-	}
-	var idle, parts int64
-	for i := range shape.GPUs {
-		if free[i] == topology.FullGPU {
-			idle++
-		}
-		if r.Milli > 0 && free[i] > 0 {
-			parts += int64(free[i]) / int64(r.Milli)
-		}
-	}
-	if r.Milli > 0 {
-		return parts
-	}
-	return idle / int64(r.Whole)
-}
-
-// giveBack gives back what a pod on a node holds, for who supposes that it has left.
-func giveBack(s *cluster.State, slot cluster.Slot, v *topology.View, left *unused, pod *cluster.Pod) {
-	left.cpu += pod.Class.Amounts.Get(resource.CPU) + excessOf(pod, resource.CPU)
-	left.memory += pod.Class.Amounts.Get(resource.Memory) + excessOf(pod, resource.Memory)
-	if g := s.Held(slot, pod); !g.IsZero() {
-		v.Release(&g)
-	}
 }

@@ -27,13 +27,13 @@ type domainNodes struct {
 }
 
 // reset empties the pen, for pods of another class or after nodes have changed.
-func (x *domainScorer) reset(p *Placer, c *cluster.Class, herds int) {
+func (x *domainScorer) reset(ix *Index, c *cluster.Class, herds int) {
 	for _, slot := range x.slots {
 		x.cells[slot] = cell{group: noGroup, position: absent}
 	}
 	x.slots, x.raws, x.groups = x.slots[:0], x.raws[:0], x.groups[:0]
-	x.class, x.ordered = c, c.Constraints == nil && !p.imagesMatter(c)
-	x.grow(p.snapshot.Slots())
+	x.class, x.ordered = c, c.Constraints == nil && !ix.imagesMatter(c)
+	x.grow(ix.snapshot.Slots())
 	for len(x.domains) < herds {
 		x.domains = append(x.domains, domainNodes{})
 	}
@@ -43,8 +43,8 @@ func (x *domainScorer) reset(p *Placer, c *cluster.Class, herds int) {
 }
 
 // add takes in a node. It must be added once only.
-func (x *domainScorer) add(p *Placer, in int, slot cluster.Slot) {
-	s := &p.snapshot.State
+func (x *domainScorer) add(ix *Index, in int, slot cluster.Slot) {
+	s := &ix.snapshot.State
 	if s.Node(slot) == nil || !fitsIn(Static, s, slot, x.class) || !fitsIn(Local, s, slot, x.class) {
 		return
 	}
@@ -54,8 +54,8 @@ func (x *domainScorer) add(p *Placer, in int, slot cluster.Slot) {
 		return
 	}
 	x.slots = append(x.slots, slot)
-	x.cells[slot].group = x.groupOf(h, p.profile.static(s, slot, x.class))
-	x.update(p, slot)
+	x.cells[slot].group = x.groupOf(h, ix.profile.static(s, slot, x.class))
+	x.update(ix, slot)
 }
 
 func (x *domainScorer) groupOf(h *domainNodes, raw rawValues) int32 {
@@ -72,25 +72,25 @@ func (x *domainScorer) groupOf(h *domainNodes, raw rawValues) int32 {
 }
 
 // update evaluates a node on which other pods run than before.
-func (x *domainScorer) update(p *Placer, slot cluster.Slot) {
+func (x *domainScorer) update(ix *Index, slot cluster.Slot) {
 	if !x.ordered || x.cells[slot].group == noGroup {
 		return
 	}
-	s := &p.snapshot.State
+	s := &ix.snapshot.State
 	if !fitsIn(Local, s, slot, x.class) {
 		x.remove(slot)
 		return
 	}
-	x.put(slot, p.key(slot, x.class))
+	x.put(slot, ix.key(slot, x.class))
 }
 
 // best returns the best node of a herd.
-func (x *domainScorer) best(p *Placer, in int) (cluster.Slot, bool) {
+func (x *domainScorer) best(ix *Index, in int) (cluster.Slot, bool) {
 	h := &x.domains[in]
 	if !x.ordered {
-		return x.bestByAllScores(p, h.slots)
+		return x.bestByAllScores(ix, h.slots)
 	}
-	f := &p.stats
+	f := &ix.stats
 	f.reset(x.class)
 	for _, id := range h.groups {
 		if len(x.groups[id]) > 0 {
@@ -103,7 +103,7 @@ func (x *domainScorer) best(p *Placer, in int) (cluster.Slot, bool) {
 			continue
 		}
 		slot := x.groups[id][0]
-		key := x.cells[slot].key + p.profile.normalizedScore(f, &x.raws[id])<<tieBits
+		key := x.cells[slot].key + ix.profile.normalizedScore(f, &x.raws[id])<<tieBits
 		if best == cluster.NoSlot || key > bestKey || (key == bestKey && slot < best) {
 			best, bestKey = slot, key
 		}
@@ -112,8 +112,8 @@ func (x *domainScorer) best(p *Placer, in int) (cluster.Slot, bool) {
 }
 
 // bestByAllScores asks every filter and every score about each of the nodes.
-func (x *domainScorer) bestByAllScores(p *Placer, slots []cluster.Slot) (cluster.Slot, bool) {
-	s, f, c := &p.snapshot.State, &p.stats, x.class
+func (x *domainScorer) bestByAllScores(ix *Index, slots []cluster.Slot) (cluster.Slot, bool) {
+	s, f, c := &ix.snapshot.State, &ix.stats, x.class
 	f.reset(c)
 	x.feasible, x.measured = x.feasible[:0], x.measured[:0]
 	for _, slot := range slots {
@@ -124,13 +124,13 @@ func (x *domainScorer) bestByAllScores(p *Placer, slots []cluster.Slot) (cluster
 	}
 	f.setWeights(c)
 	for _, slot := range x.feasible {
-		raw := p.profile.raw(f, s, slot, c)
+		raw := ix.profile.raw(f, s, slot, c)
 		f.addRaw(&raw)
 		x.measured = append(x.measured, raw)
 	}
 	best, bestKey := cluster.NoSlot, int64(0)
 	for i, slot := range x.feasible {
-		key := (p.profile.localScore(s, slot, c)+p.profile.normalizedScore(f, &x.measured[i]))<<tieBits | int64(p.tie(slot))
+		key := (ix.profile.localScore(s, slot, c)+ix.profile.normalizedScore(f, &x.measured[i]))<<tieBits | int64(ix.Tie(slot))
 		if best == cluster.NoSlot || key > bestKey || (key == bestKey && slot < best) {
 			best, bestKey = slot, key
 		}

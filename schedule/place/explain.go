@@ -50,8 +50,7 @@ type Obstacle struct {
 const MaxNearest = 3
 
 // Explain asks every filter about every node. It costs time proportional to the nodes.
-func (p *Placer) Explain(c *cluster.Class) Explanation {
-	s := &p.snapshot.State
+func Explain(s *cluster.State, c *cluster.Class) Explanation {
 	x := explainer{state: s, class: c, counts: make(map[reasonKey]int)}
 	for i := range s.Slots() {
 		if slot := cluster.Slot(i); s.Node(slot) != nil {
@@ -113,7 +112,7 @@ func (x *explainer) addNode(slot cluster.Slot) {
 	if len(x.obstacles) != 1 {
 		return
 	}
-	for _, change := range rules[x.obstacles[0].rule].changes {
+	for _, change := range obstacleRules[x.obstacles[0].rule].changes {
 		if offer, ok := change(x.state, slot, x.class, &x.obstacles[0]); ok {
 			offer.Node = x.state.Node(slot).Name
 			x.changes.offer(offer)
@@ -141,25 +140,19 @@ func (x *explainer) nearer(a, b miss) bool {
 
 // describe puts a near miss in words.
 func (x *explainer) describe(m miss) NearMiss {
-	near := NearMiss{Node: x.state.Node(m.slot).Name}
-	for _, o := range appendObstacles(nil, x.state, m.slot, x.class) {
-		words := Obstacle{Filter: rules[o.rule].filter, What: rules[o.rule].say(x.state, m.slot, x.class, &o)}
-		if o.asked > 0 {
-			words.Resource, words.Asked, words.Missing = cmp.Or(o.name, x.state.KindName(o.kind)), o.asked, o.missing
-		}
-		near.Obstacles = append(near.Obstacles, words)
-	}
-	return near
+	return NearMiss{Node: x.state.Node(m.slot).Name, Obstacles: Obstacles(x.state, m.slot, x.class)}
 }
 
-// refusal returns the index of the first filter that refuses the node, -1 when all agree.
-func refusal(s *cluster.State, slot cluster.Slot, c *cluster.Class) int {
-	for i := range Filters {
-		if !Filters[i].Fits(s, slot, c) {
-			return i
+// Obstacles lists all that keeps a pod of the class off one node, in words.
+func Obstacles(s *cluster.State, slot cluster.Slot, c *cluster.Class) (list []Obstacle) {
+	for _, o := range appendObstacles(nil, s, slot, c) {
+		words := Obstacle{Filter: obstacleRules[o.rule].filter, What: obstacleRules[o.rule].say(s, slot, c, &o)}
+		if o.asked > 0 {
+			words.Resource, words.Asked, words.Missing = cmp.Or(o.name, s.KindName(o.kind)), o.asked, o.missing
 		}
+		list = append(list, words)
 	}
-	return -1
+	return list
 }
 
 const (

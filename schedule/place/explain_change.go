@@ -198,14 +198,14 @@ func (c *changes) list() []Change {
 	return list
 }
 
-// ExplainFor is Explain for a pod of that priority, which besides says whose leaving would make room for it. The store must be at the
+// explainFor is Explain for a pod of that priority, which besides says whose leaving would make room for it. The store must be at the
 // placer's snapshot's revision. It costs time proportional to the pods.
-func (p *Placer) ExplainFor(store *cluster.Store, c *cluster.Class, priority int32) Explanation {
-	e := p.Explain(c)
+func explainFor(s *cluster.State, store *cluster.Store, c *cluster.Class, priority int32) Explanation {
+	e := Explain(s, c)
 	if e.Feasible > 0 {
 		return e
 	}
-	if leave, ok := p.leave(store, c, priority); ok {
+	if leave, ok := leave(s, store, c, priority); ok {
 		at, _ := slices.BinarySearchFunc(e.Changes, Leave, func(c Change, k ChangeKind) int { return cmp.Compare(c.Kind, k) })
 		e.Changes = slices.Insert(e.Changes, at, leave)
 	}
@@ -213,19 +213,18 @@ func (p *Placer) ExplainFor(store *cluster.Store, c *cluster.Class, priority int
 }
 
 // leave finds the node on which the fewest pods of lower or equal priority would have to go.
-func (p *Placer) leave(store *cluster.Store, c *cluster.Class, priority int32) (best Change, ok bool) {
-	s := &p.snapshot.State
+func leave(s *cluster.State, store *cluster.Store, c *cluster.Class, priority int32) (best Change, ok bool) {
 	for i := range s.Slots() {
 		slot := cluster.Slot(i)
 		if s.Node(slot) == nil || !helpedByLeaving(s, slot, c) || (!c.GPU.IsZero() || !c.Zones.IsZero()) && holdsUnknown(store, slot) {
 			continue
 		}
-		leavers := leavers(s, slot, c, store.PodsOn(slot), priority)
-		if leavers == nil {
+		whole := leavers(s, slot, c, store.PodsOn(slot), priority)
+		if whole == nil {
 			continue
 		}
-		change := Change{Kind: Leave, Node: s.Node(slot).Name, cost: int64(leavers[0].Priority)}
-		for _, pod := range leavers {
+		change := Change{Kind: Leave, Node: s.Node(slot).Name, cost: int64(whole[0].Priority)}
+		for _, pod := range whole {
 			change.Pods = append(change.Pods, Pod{pod.Namespace, pod.Name, pod.UID, pod.Priority})
 		}
 		if !ok || cmp.Or(cmp.Compare(len(change.Pods), len(best.Pods)), cmp.Compare(change.cost, best.cost), strings.Compare(change.Node, best.Node)) < 0 {
@@ -238,7 +237,7 @@ func (p *Placer) leave(store *cluster.Store, c *cluster.Class, priority int32) (
 // helpedByLeaving reports whether pods leaving the node could be of help: what refuses the pod is about pods, and the node is large enough.
 func helpedByLeaving(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	for i := range Filters {
-		if !rules[i].leaving && !Filters[i].Fits(s, slot, c) {
+		if !obstacleRules[i].leaving && !Filters[i].Fits(s, slot, c) {
 			return false
 		}
 	}

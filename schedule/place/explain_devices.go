@@ -206,3 +206,44 @@ func gpuAmount(resource string, amount int64) string {
 	}
 	return fmt.Sprintf("%d GPUs", amount)
 }
+
+func sayGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
+	shape, free := s.Shape(slot), s.GPUs(slot)
+	var largest int32
+	idle := 0
+	for i := range shape.GPUs {
+		largest = max(largest, free[i])
+		if free[i] == topology.FullGPU {
+			idle++
+		}
+	}
+	switch {
+	case lacksDeviceReport(s, slot, c):
+		return "says nothing of its devices, or has not lately"
+	case shape.Devices != nil && len(shape.Devices.GPU) > 0:
+		return sayRefusal(s, slot, c, nil)
+	case shape.GPUs == 0 && !c.GPU.IsZero():
+		return "has no GPU"
+	case c.GPU.Milli > 0 && !shape.Shareable:
+		return "does not share its GPUs"
+	case c.GPU.Milli > 0:
+		return fmt.Sprintf("has at most %d/1000 free on one GPU (%d asked)", largest, c.GPU.Milli)
+	}
+	return fmt.Sprintf("has %d whole GPUs free of %d (%d asked)", idle, shape.GPUs, c.GPU.Whole)
+}
+
+func sayNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
+	if text := sayRefusal(s, slot, c, &c.Zones); text != "" {
+		return text
+	}
+	return "has no room for the rest of the cores or zones that the pod would hold"
+}
+
+// sayRefusal continues a sentence that begins with the node; empty if its devices and zones do not refuse.
+func sayRefusal(s *cluster.State, slot cluster.Slot, c *cluster.Class, z *topology.ZoneRequest) string {
+	v := s.View(slot)
+	if r := v.Refusal(&c.GPU, z); r.Cause != topology.Fits {
+		return "cannot give what is asked for: " + r.String()
+	}
+	return ""
+}

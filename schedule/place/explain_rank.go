@@ -7,11 +7,25 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// Ranking returns the judgements of all nodes on which a pod of the class fits, the best first: Place takes the first.
-func (p *Placer) Ranking(c *cluster.Class) []Judgement {
-	list := slices.DeleteFunc(p.Judge(c), func(j Judgement) bool { return j.Refusal != "" })
+// Ranking returns the judgements of the nodes that are feasible, the best first.
+func Ranking(ix *Index, judgements []Judgement) []Judgement {
+	list := slices.DeleteFunc(judgements, func(j Judgement) bool { return j.Refusal != "" })
 	slices.SortStableFunc(list, func(a, b Judgement) int {
-		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(p.tie(b.Slot), p.tie(a.Slot)))
+		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(ix.Tie(b.Slot), ix.Tie(a.Slot)))
 	})
 	return list
+}
+
+// Best is the node with the greatest total score of those that are feasible, and of those with the greatest tie-break hash.
+func Best(ix *Index, judgements []Judgement) cluster.Slot {
+	best, total := cluster.NoSlot, int64(0)
+	for _, j := range judgements {
+		if j.Refusal != "" {
+			continue
+		}
+		if best == cluster.NoSlot || j.Total > total || j.Total == total && ix.Tie(j.Slot) > ix.Tie(best) {
+			best, total = j.Slot, j.Total
+		}
+	}
+	return best
 }

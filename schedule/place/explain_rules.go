@@ -12,8 +12,8 @@ import (
 	"hilbert.dev/hilbert/resource"
 )
 
-// rule says of one filter what its obstacles are and what takes them away. There is one for each filter, at the same index.
-type rule struct {
+// obstacleRule says of one filter what its obstacles are and what takes them away. There is one for each filter, at the same index.
+type obstacleRule struct {
 	filter string
 	// each names every single obstacle on a node that the filter refuses.
 	each func(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle))
@@ -69,7 +69,7 @@ func share(part, all int64) int64 {
 	return min(max(part*whole/all, 1), most)
 }
 
-var rules = []rule{
+var obstacleRules = []obstacleRule{
 	{filter: "NodeUnschedulable", each: noDetail, say: sayCordon, changes: []changer{uncordon}},
 	{filter: "TaintToleration", each: taints, say: sayTaint, changes: []changer{tolerate}},
 	{filter: "NodeAffinity", each: mismatches, say: sayMismatch, changes: []changer{relabel}},
@@ -88,7 +88,7 @@ var rules = []rule{
 func appendObstacles(list []obstacle, s *cluster.State, slot cluster.Slot, c *cluster.Class) []obstacle {
 	for i := range Filters {
 		if !Filters[i].Fits(s, slot, c) {
-			rules[i].each(s, slot, c, func(o obstacle) {
+			obstacleRules[i].each(s, slot, c, func(o obstacle) {
 				o.rule = i
 				list = append(list, o)
 			})

@@ -18,29 +18,6 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// TestEveryFilterExplainsItself enumerates the table: a filter without obstacles and words, or with neither a change nor a reason why there
-// is none, cannot exist.
-func TestEveryFilterExplainsItself(t *testing.T) {
-	if len(rules) != len(Filters) {
-		t.Fatalf("%d rules for %d filters", len(rules), len(Filters))
-	}
-	for i := range rules {
-		r := &rules[i]
-		if r.filter != Filters[i].Name {
-			t.Errorf("rule %d is for %q, the filter is %s", i, r.filter, Filters[i].Name)
-		}
-		if r.each == nil || r.say == nil {
-			t.Errorf("%s: its obstacles must be listed and worded", r.filter)
-		}
-		if (len(r.changes) == 0) == (r.none == "") {
-			t.Errorf("%s: either a change takes its obstacle away, or none says why none does", r.filter)
-		}
-		if r.leaving && Filters[i].Scope == Static {
-			t.Errorf("%s looks at the node only; no pod that leaves can help", r.filter)
-		}
-	}
-}
-
 // TestExplain replays testdata/explain: nodes and pods as in every transcript; explain prints what a pod is told.
 func TestExplain(t *testing.T) {
 	datadriven.RunTest(t, "testdata/explain", func(t *testing.T, d *datadriven.TestData) string {
@@ -241,7 +218,7 @@ func checkExplanation(t *rapid.T, h history, e *Explanation, asked cluster.PodFa
 		nodes++
 		if Fits(&store.State, slot, class) {
 			fit++
-		} else if len(appendObstacles(nil, &store.State, slot, class)) == 0 {
+		} else if len(Obstacles(&store.State, slot, class)) == 0 {
 			t.Fatalf("node %s refuses without an obstacle", store.Node(slot).Name)
 		}
 	}
@@ -263,7 +240,7 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
 	switch c.Kind {
 	case Free, Grow:
 		switch c.Resource {
-		case exclusiveCPUs:
+		case "exclusive CPUs":
 			return fitsInLargerZone(s, slot, asked, uint16(c.Amount))
 		case spec.ResourceNvidiaGPU, spec.ResourceGPUMilli, spec.ResourceGPUMemory:
 			return fitsWithMoreGPU(s, slot, asked, c)
@@ -301,9 +278,14 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
 		}
 	case Uncordon:
 		node.Unschedulable = false
-		node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), isCordon)
+		node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), func(t cluster.Taint) bool { return t.Key == TaintUnschedulable })
 	case Relabel:
-		c.Label.apply(&node)
+		if delete(node.Labels, c.Label.Key); !c.Label.Absent {
+			if node.Labels == nil {
+				node.Labels = make(map[string]string)
+			}
+			node.Labels[c.Label.Key] = c.Label.Value
+		}
 	case Leave:
 		for _, pod := range c.Pods {
 			if s.Pod(pod.UID).Priority > asked.Priority || s.Pod(pod.UID).Node() != c.Node {
@@ -364,48 +346,4 @@ func fitsInLargerZone(s *cluster.Store, slot cluster.Slot, asked cluster.PodFact
 		s.Apply(cluster.NodeReported{Node: s.Node(slot).Name, Report: before})
 	}
 	return false
-}
-
-func TestMessageIsBounded(t *testing.T) {
-	long := strings.Repeat("x", 250)
-	e := Explanation{Nodes: 9}
-	for i := range 20 {
-		e.Reasons = append(e.Reasons, Reason{"TaintToleration", fmt.Sprint("node(s) had untolerated taint {", long, i, ": }"), 1})
-	}
-	for range MaxNearest {
-		e.Nearest = append(e.Nearest, NearMiss{long, []Obstacle{{What: "has the untolerated taint " + long}}})
-	}
-	e.Changes = []Change{{Kind: Tolerate, Node: long, Taint: &Taint{Key: "key", Effect: "NoSchedule"}}}
-	text := e.String()
-	if len(text) > MaxMessage || !strings.Contains(text, "and 19 more reasons.") || !strings.Contains(text, "It would fit with the taint key") {
-		t.Errorf("%d bytes: %s", len(text), text)
-	}
-}
-
-func TestAmounts(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		value int64
-		r     rounding
-		want  string
-	}{
-		{"cpu", 2000, up, "2"},
-		{"cpu", 1500, up, "1500m"},
-		{"cpu", -500, down, "-500m"},
-		{"pods", 3, up, "3"},
-		{"memory", 1 << 30, up, "1Gi"},
-		{"memory", 3 << 29, up, "1.5Gi"},
-		{"memory", 1<<30 + 1, up, "1.1Gi"},
-		{"memory", 1<<30 + 1, down, "1Gi"},
-		{"memory", 1<<30 - 1, up, "1024Mi"},
-		{"memory", 1023, up, "1023"},
-		{"memory", -(1<<30 + 1), down, "-1.1Gi"},
-		{"hugepages-2Mi", 4 << 20, up, "4Mi"},
-		{"example.com/fpga", 4096, up, "4096"},
-		{"memory", 1<<63 - 1, up, "8388608Ti"},
-	} {
-		if got := amountText(c.name, c.value, c.r); got != c.want {
-			t.Errorf("%s %d: %s, want %s", c.name, c.value, got, c.want)
-		}
-	}
 }

@@ -185,3 +185,38 @@ func whyResources(s *cluster.State, slot cluster.Slot, c *cluster.Class, add fun
 	}
 	whyHeadroom(s, slot, c, add)
 }
+
+// usesDomainFilters reports whether the class has filters that look at other nodes.
+func usesDomainFilters(c *cluster.Class) bool {
+	return c.Constraints != nil && len(c.Constraints.Hard)+len(c.Constraints.Near)+len(c.Constraints.Apart)+len(c.Constraints.Repelled) > 0
+}
+
+// FitsWithoutLower reports whether the node could take a pod of the class if all pods of lower priority left, as far as the node itself is
+// concerned. It asks the store, not a snapshot.
+func FitsWithoutLower(store *cluster.Store, slot cluster.Slot, class *cluster.Class, priority int32) bool {
+	s := &store.State
+	if s.Node(slot) == nil || !fitsIn(Static, s, slot, class) {
+		return false
+	}
+	var off []*cluster.Pod
+	trial := s.Try(slot, false)
+	for _, pod := range store.PodsOn(slot) {
+		if pod.Priority < priority {
+			trial.Take(pod)
+			off = append(off, pod)
+		}
+	}
+	fits := len(off) > 0 && fitsIn(Local, s, slot, class)
+	trial.End(off)
+	return fits
+}
+
+// refusal returns the index of the first filter that refuses the node, -1 when all agree.
+func refusal(s *cluster.State, slot cluster.Slot, c *cluster.Class) int {
+	for i := range Filters {
+		if !Filters[i].Fits(s, slot, c) {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,10 +1,7 @@
 package place
 
 import (
-	"fmt"
-
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/resource"
 )
 
 // Headroom: what reclaimed pods ask of what nodes lend. It is fitted as any resource; only what is said of it, and how it is scored, differ.
@@ -73,36 +70,4 @@ func whyHeadroom(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func
 			}
 		}
 	}
-}
-
-// sayHeadroom continues a sentence that begins with the node.
-func sayHeadroom(s *cluster.State, slot cluster.Slot, o *obstacle) string {
-	h := s.Headroom(slot)
-	switch h.State {
-	case cluster.HeadroomUnsaid:
-		return "says nothing of headroom for reclaimed pods"
-	case cluster.HeadroomClosed:
-		return "is closed to reclaimed pods (" + h.Note + ")"
-	case cluster.HeadroomStale:
-		return "has not said lately what headroom there is"
-	case cluster.HeadroomMalformed:
-		return "says of its headroom what cannot be read (" + h.Note + ")"
-	case cluster.HeadroomOpen: // below
-	}
-	name := s.KindName(o.kind)
-	return fmt.Sprintf("lacks %s (%s asked, %s free of a headroom of %s)", amountOf(name, o.missing), amountText(name, o.asked, up),
-		amountText(name, s.Free(slot, o.kind), down), amountText(name, s.Allocatable(slot, o.kind), down))
-}
-
-// impliedByHeadroom reports whether one obstacle stands for all that is asked of a node which lends nothing, and this is not it.
-func impliedByHeadroom(s *cluster.State, slot cluster.Slot, c *cluster.Class, kind resource.Kind) bool {
-	if !c.AsksReclaimed() || headroomRefusal(s, slot) == "" || !s.IsReclaimed(kind) {
-		return false
-	}
-	for _, a := range c.Reclaims() {
-		if a.Value > 0 && a.Value > s.Free(slot, a.Kind) {
-			return a.Kind != kind
-		}
-	}
-	return true
 }

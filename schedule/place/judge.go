@@ -20,20 +20,15 @@ type NamedScore struct {
 	Weight int64
 }
 
-// Judge asks every filter and every score about every node, without an index. It costs time proportional to the nodes.
-func (p *Placer) Judge(c *cluster.Class) []Judgement {
-	return p.judge(c, func(cluster.Slot) bool { return true })
-}
-
-// judge is Judge as if the cluster had only some of its nodes.
-func (p *Placer) judge(c *cluster.Class, has func(cluster.Slot) bool) []Judgement {
-	s := &p.snapshot.State
+// Judge asks every filter and every score about every node, without an index. It costs time proportional to the nodes. With has it is as if
+// the cluster had only some of its nodes; nil: it has all.
+func (p *Profile) Judge(s *cluster.State, c *cluster.Class, has func(cluster.Slot) bool) []Judgement {
 	var judgements []Judgement
 	var f feasibleStats
 	f.reset(c)
 	for i := range s.Slots() {
 		slot := cluster.Slot(i)
-		if s.Node(slot) == nil || !has(slot) {
+		if s.Node(slot) == nil || has != nil && !has(slot) {
 			continue
 		}
 		j := Judgement{Slot: slot}
@@ -48,20 +43,20 @@ func (p *Placer) judge(c *cluster.Class, has func(cluster.Slot) bool) []Judgemen
 	raws := make([]rawValues, len(judgements))
 	for i := range judgements {
 		if judgements[i].Refusal == "" {
-			raws[i] = p.profile.raw(&f, s, judgements[i].Slot, c)
+			raws[i] = p.raw(&f, s, judgements[i].Slot, c)
 			f.addRaw(&raws[i])
 		}
 	}
 	for i := range judgements {
 		if judgements[i].Refusal == "" {
-			p.score(&judgements[i], &f, &raws[i], c)
+			p.score(s, &judgements[i], &f, &raws[i], c)
 		}
 	}
 	return judgements
 }
 
 // score fills in the scores of a feasible node.
-func (p *Placer) score(j *Judgement, f *feasibleStats, raw *rawValues, c *cluster.Class) {
+func (p *Profile) score(s *cluster.State, j *Judgement, f *feasibleStats, raw *rawValues, c *cluster.Class) {
 	add := func(name, plugin string, weight, score int64) {
 		if weight != 0 {
 			j.Scores = append(j.Scores, NamedScore{name, plugin, score, weight})
@@ -70,31 +65,15 @@ func (p *Placer) score(j *Judgement, f *feasibleStats, raw *rawValues, c *cluste
 	}
 	for i := range LocalScores {
 		local := &LocalScores[i]
-		if !p.profile.concerns(i, c) {
+		if !p.concerns(i, c) {
 			continue // it says nothing about the pod
 		}
-		add(local.Name, local.Plugin, p.profile.local[i], p.profile.scoreLocally(i, &p.snapshot.State, j.Slot, c))
+		add(local.Name, local.Plugin, p.local[i], p.scoreLocally(i, s, j.Slot, c))
 	}
 	for i := range NormalizedScores {
 		n := &NormalizedScores[i]
-		if p.profile.normalized[i] != 0 {
-			add(n.Name, n.Plugin, p.profile.normalized[i], n.Normalize(raw[i], f.spans[i]))
+		if p.normalized[i] != 0 {
+			add(n.Name, n.Plugin, p.normalized[i], n.Normalize(raw[i], f.spans[i]))
 		}
 	}
-}
-
-// Best is Place by its definition: of all feasible nodes the one with the greatest total score, then the greatest tie-break hash.
-func (p *Placer) Best(c *cluster.Class) cluster.Slot { return p.bestOf(p.Judge(c)) }
-
-func (p *Placer) bestOf(judgements []Judgement) cluster.Slot {
-	best, total := cluster.NoSlot, int64(0)
-	for _, j := range judgements {
-		if j.Refusal != "" {
-			continue
-		}
-		if best == cluster.NoSlot || j.Total > total || j.Total == total && p.tie(j.Slot) > p.tie(best) {
-			best, total = j.Slot, j.Total
-		}
-	}
-	return best
 }

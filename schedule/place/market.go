@@ -190,23 +190,3 @@ func (p *Profile) prices() uint64 {
 	}
 	return p.market.revision
 }
-
-// reprice evaluates the nodes with GPUs anew, after their prices have changed.
-func (h *nodeHeaps) reprice(p *Placer, c *cluster.Class) {
-	s := &p.snapshot.State
-	for i := range h.cells {
-		if slot := cluster.Slot(i); h.cells[i].position != absent && s.HasGPUs(slot) {
-			h.cells[i].key = p.key(slot, c)
-		}
-	}
-	for _, g := range h.groups {
-		for i := len(g)/2 - 1; i >= 0; i-- {
-			h.down(g, i)
-		}
-	}
-}
-
-// key is what a heap orders a node by.
-func (p *Placer) key(slot cluster.Slot, c *cluster.Class) int64 {
-	return p.profile.localScore(&p.snapshot.State, slot, c)<<tieBits | int64(p.tie(slot))
-}

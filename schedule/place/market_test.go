@@ -3,7 +3,6 @@ package place
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -113,7 +112,7 @@ func TestPricedRankingIsExact(t *testing.T) {
 				market.Learn(&store.State)
 			}
 			if store.Pod(uid) != nil {
-				placeRanked(t, store, snapshot, placer, uid)
+				placeRanked(t, store, snapshot, placer, uid, false)
 			}
 		}
 		lists = max(lists, market.Revision())
@@ -147,50 +146,4 @@ func pricedRequirements(random *rand.Rand) *cluster.Requirements {
 		}}}
 	}
 	return r
-}
-
-// Which models a pod allows is read from its selector or its affinity, and left open where these leave it open.
-func TestModelsOf(t *testing.T) {
-	model := func(values ...string) cluster.Term {
-		return cluster.Term{Expressions: []cluster.Requirement{{Key: "zone", Operator: cluster.Exists}, {Key: "hilbert.dev/gpu-model", Operator: cluster.In, Values: values}}}
-	}
-	for _, c := range []struct {
-		r    cluster.Requirements
-		want string
-	}{
-		{cluster.Requirements{}, "any"},
-		{cluster.Requirements{NodeSelector: []cluster.Label{{Key: "hilbert.dev/gpu-model", Value: "T4"}}}, "T4"},
-		{cluster.Requirements{Required: []cluster.Term{model("T4"), model("G2", "P100")}}, "G2|P100|T4"},
-		{cluster.Requirements{Required: []cluster.Term{model("T4"), {}}}, "any"},
-	} {
-		if got := modelsOf(&c.r).String(); got != c.want {
-			t.Errorf("%+v allows %q, want %q", c.r, got, c.want)
-		}
-	}
-}
-
-// Prices are due after arrivals that ask for GPUs only, and the lists become rarer, but never stop.
-func TestPricesAreDue(t *testing.T) {
-	store := cluster.NewStore()
-	for i := range 300 {
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
-			Name: fmt.Sprint(i), GPU: topology.Shape{GPUs: 8, Model: "A", Shareable: true}, Allocatable: quantities("cpu", 64000, "pods", 100),
-		}})
-	}
-	m := newMarket()
-	plain, half := &cluster.Requirements{}, &cluster.Requirements{GPU: topology.Request{Milli: 500}}
-	var at []int
-	for i := range 1000 {
-		m.Arrived(plain)
-		if m.Arrived(half); m.Due() {
-			m.Learn(&store.State)
-			at = append(at, i+1)
-		}
-	}
-	if want := []int{16, 32, 48, 72, 108, 162, 243, 364, 546, 746, 946}; !slices.Equal(at, want) {
-		t.Errorf("prices are found after %v arrivals, want %v", at, want)
-	}
-	if m.Revision() != uint64(len(at)) {
-		t.Errorf("the list has number %d after %d", m.Revision(), len(at))
-	}
 }

@@ -217,7 +217,7 @@ func (a *nodeClasses) classOf(n *cluster.Node) int32 {
 }
 
 // selection returns the atoms that the class may use.
-func (a *nodeClasses) selection(p *Placer, c *cluster.Class) *selection {
+func (a *nodeClasses) selection(ix *Index, c *cluster.Class) *selection {
 	v := a.byPodClass[c.ID]
 	if v == nil {
 		if len(a.byPodClass) >= maxKnownClasses {
@@ -235,12 +235,12 @@ func (a *nodeClasses) selection(p *Placer, c *cluster.Class) *selection {
 		return v
 	}
 	v.version, v.allowed, v.position = a.version, v.allowed[:0], v.position[:0]
-	s := &p.snapshot.State
+	s := &ix.snapshot.State
 	for id := range a.classes {
 		v.position = append(v.position, noGroup)
 		if like := a.classes[id].sample; like != cluster.NoSlot && fitsIn(Static, s, like, v.class) {
 			v.position[id] = int32(len(v.allowed))
-			v.allowed = append(v.allowed, allowedClass{nodeClass: int32(id), raw: p.profile.static(s, like, v.class)})
+			v.allowed = append(v.allowed, allowedClass{nodeClass: int32(id), raw: ix.profile.static(s, like, v.class)})
 		}
 	}
 	return v

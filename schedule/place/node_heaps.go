@@ -137,3 +137,23 @@ func (h *nodeHeaps) down(g []cluster.Slot, i int) {
 	g[i] = slot
 	h.cells[slot].position = int32(i)
 }
+
+// reprice evaluates the nodes with GPUs anew, after their prices have changed.
+func (h *nodeHeaps) reprice(ix *Index, c *cluster.Class) {
+	s := &ix.snapshot.State
+	for i := range h.cells {
+		if slot := cluster.Slot(i); h.cells[i].position != absent && s.HasGPUs(slot) {
+			h.cells[i].key = ix.key(slot, c)
+		}
+	}
+	for _, g := range h.groups {
+		for i := len(g)/2 - 1; i >= 0; i-- {
+			h.down(g, i)
+		}
+	}
+}
+
+// key is what a heap orders a node by.
+func (ix *Index) key(slot cluster.Slot, c *cluster.Class) int64 {
+	return ix.profile.localScore(&ix.snapshot.State, slot, c)<<tieBits | int64(ix.Tie(slot))
+}

@@ -33,30 +33,30 @@ const maxPartitions = 32
 
 // partition returns the nodes divided by some labels, up to date with the snapshot. Other partitions must not be kept meanwhile beyond
 // maxPartitions calls with other keys.
-func (p *Placer) partition(keys []string) *partition {
-	p.uses++
-	p.scratch = p.scratch[:0]
+func (ix *Index) partition(keys []string) *partition {
+	ix.uses++
+	ix.scratch = ix.scratch[:0]
 	for _, key := range keys {
-		p.scratch = appendText(p.scratch, key)
+		ix.scratch = appendText(ix.scratch, key)
 	}
-	d := p.partitions[string(p.scratch)]
+	d := ix.partitions[string(ix.scratch)]
 	if d == nil {
-		if len(p.partitions) >= maxPartitions {
-			oldest := leastRecent(p.partitions, func(d *partition) uint64 { return d.lastUsed })
-			for name, d := range p.partitions {
+		if len(ix.partitions) >= maxPartitions {
+			oldest := leastRecent(ix.partitions, func(d *partition) uint64 { return d.lastUsed })
+			for name, d := range ix.partitions {
 				if d == oldest {
-					delete(p.partitions, name)
+					delete(ix.partitions, name)
 				}
 			}
 		}
 		d = &partition{keys: slices.Clone(keys), byValues: make(map[string]int32)}
-		if p.partitions == nil {
-			p.partitions = make(map[string]*partition)
+		if ix.partitions == nil {
+			ix.partitions = make(map[string]*partition)
 		}
-		p.partitions[string(p.scratch)] = d
+		ix.partitions[string(ix.scratch)] = d
 	}
-	d.lastUsed = p.uses
-	d.follow(&p.snapshot.State)
+	d.lastUsed = ix.uses
+	d.follow(&ix.snapshot.State)
 	return d
 }
 

@@ -22,7 +22,7 @@ func TestPlaceIsExact(t *testing.T) {
 		w := &world{store: cluster.NewStore(), snapshot: cluster.NewSnapshot()}
 		// Fewer indexes than classes: recycling must not change a decision.
 		w.placer = NewPlacer(w.snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
-		w.placer.maxCoarse = rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "coarse")
+		w.placer.SetMaxCoarseDomains(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "coarse"))
 		w.placer.SetMaxHolders(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "shared"))
 		for range rapid.IntRange(1, 4).Draw(t, "classes") {
 			r := drawRequirements(t)
@@ -127,8 +127,9 @@ func (w *world) placeAndCompare(t *rapid.T, uid cluster.UID) {
 	}
 	if rapid.IntRange(0, 3).Draw(t, "assume only") == 0 {
 		snapshot.Assume(got.Slot, store.Pod(uid), got.Grant) // the next Advance must undo it
-		if want, got := placer.Best(class), placer.classIndex(class); want != first(got, placer) {
-			t.Fatalf("after assuming, the index says slot %d, brute force %d", first(got, placer), want)
+		want := placer.Best(class)
+		if got, _ := placer.Place(class); got.Slot != want {
+			t.Fatalf("after assuming, the index says slot %d, brute force %d", got.Slot, want)
 		}
 		return
 	}
@@ -141,11 +142,6 @@ func (w *world) placeAndCompare(t *rapid.T, uid cluster.UID) {
 			t.Fatalf("commit left %d of %s on the node", store.Free(got.Slot, a.Kind), store.KindName(a.Kind))
 		}
 	}
-}
-
-func first(x *classIndex, p *Placer) cluster.Slot {
-	slot, _ := x.best(p)
-	return slot
 }
 
 func checkExplained(t *rapid.T, placer *Placer, class *cluster.Class) {

@@ -14,13 +14,14 @@ import (
 // ledger's logs from its own cursors, so that one preemption evaluates the nodes that have changed since the last. Other classes are
 // evaluated on every node each time, because what a victim's leaving means depends on other nodes.
 type Preemptor struct {
-	placer     *Placer
+	index      *Index
+	snapshot   *cluster.Snapshot
 	store      *cluster.Store
 	maxIndexes int
 
-	pods    podsByImportance
-	indexes map[preemptionKey]*costIndex
-	clock   uint64 // counts uses, for the least recently used index
+	pods   podsByImportance
+	tables map[preemptionKey]*costIndex
+	clock  uint64 // counts uses, for the least recently used index
 
 	// Scratch of one evaluation.
 	removed, protected, others []*cluster.Pod
@@ -60,9 +61,9 @@ func (c Cost) Compare(d Cost) int {
 		cmp.Compare(c.Count, d.Count), cmp.Compare(d.Start, c.Start))
 }
 
-// NewPreemptor returns a Preemptor for the Placer's snapshot of the store. maxIndexes bounds the memory (56 bytes a node, each).
-func NewPreemptor(p *Placer, store *cluster.Store, maxIndexes int) *Preemptor {
-	return &Preemptor{placer: p, store: store, maxIndexes: max(maxIndexes, 1), indexes: make(map[preemptionKey]*costIndex)}
+// newPreemptor returns a Preemptor for the Index's snapshot of the store. maxIndexes bounds the memory (56 bytes a node, each).
+func newPreemptor(x *Index, store *cluster.Store, maxIndexes int) *Preemptor {
+	return &Preemptor{index: x, snapshot: x.Snapshot(), store: store, maxIndexes: max(maxIndexes, 1), tables: make(map[preemptionKey]*costIndex)}
 }
 
 // Preempt returns the cheapest candidate for a pod that fits nowhere. ok is false when no victims would help. It brings the snapshot to
@@ -76,7 +77,7 @@ func (e *Preemptor) Preempt(pod *cluster.Pod) (Preemption, bool) {
 	if usesDomainFilters(pod.Class) {
 		best = e.scan(pod.Class, pod.Priority)
 	} else {
-		best = e.index(pod.Class, pod.Priority).best()
+		best = e.table(pod.Class, pod.Priority).best()
 	}
 	if best == cluster.NoSlot {
 		return Preemption{}, false
@@ -101,15 +102,6 @@ func (e *Preemptor) Resume(pod *cluster.Pod) (Preemption, bool) {
 	return e.candidate(slot, pod.Class, leaving)
 }
 
-// PlaceOn returns a place on a certain node, if the class fits there.
-func (p *Placer) PlaceOn(slot cluster.Slot, c *cluster.Class) (Choice, bool) {
-	s := &p.snapshot.State
-	if slot < 0 || int(slot) >= s.Slots() || !Fits(s, slot, c) {
-		return Choice{Slot: cluster.NoSlot}, false
-	}
-	return p.choose(slot, c), true
-}
-
 // AwaitsVictims reports whether the pod must not preempt now: pods of lower priority are leaving its nominated node, and it could run there.
 func (e *Preemptor) AwaitsVictims(pod *cluster.Pod) bool {
 	slot := e.store.Slot(pod.Nominated)
@@ -119,46 +111,21 @@ func (e *Preemptor) AwaitsVictims(pod *cluster.Pod) bool {
 	return slices.ContainsFunc(e.store.PodsOn(slot), func(p *cluster.Pod) bool { return p.Deleting && p.Priority < pod.Priority })
 }
 
-// FitsWithoutLower reports whether the node could take a pod of the class if all pods of lower priority left, as far as the node itself is
-// concerned. It asks the store, not a snapshot.
-func FitsWithoutLower(store *cluster.Store, slot cluster.Slot, class *cluster.Class, priority int32) bool {
-	s := &store.State
-	if s.Node(slot) == nil || !fitsIn(Static, s, slot, class) {
-		return false
-	}
-	var off []*cluster.Pod
-	trial := s.Try(slot, false)
-	for _, pod := range store.PodsOn(slot) {
-		if pod.Priority < priority {
-			trial.Take(pod)
-			off = append(off, pod)
-		}
-	}
-	fits := len(off) > 0 && fitsIn(Local, s, slot, class)
-	trial.End(off)
-	return fits
-}
-
 // follow brings the snapshot and the shelf to the store's newest state.
 func (e *Preemptor) follow() {
-	e.placer.snapshot.Advance(e.store)
+	e.snapshot.Advance(e.store)
 	e.pods.follow(e.store)
 }
 
 // noVictims reports whether no node that could ever take the pod has one of lower priority.
 func (e *Preemptor) noVictims(pod *cluster.Pod) bool {
-	s := &e.placer.snapshot.State
+	s := &e.snapshot.State
 	for slot, lowest := range e.pods.lowest {
 		if lowest < int64(pod.Priority) && fitsIn(Static, s, cluster.Slot(slot), pod.Class) {
 			return false
 		}
 	}
 	return true
-}
-
-// usesDomainFilters reports whether the class has filters that look at other nodes.
-func usesDomainFilters(c *cluster.Class) bool {
-	return c.Constraints != nil && len(c.Constraints.Hard)+len(c.Constraints.Near)+len(c.Constraints.Apart)+len(c.Constraints.Repelled) > 0
 }
 
 // scan evaluates every node. It returns NoSlot when none is a candidate.
@@ -179,7 +146,7 @@ func (e *Preemptor) cost(slot cluster.Slot, class *cluster.Class, priority int32
 	if !ok {
 		return nodeCost{}, false
 	}
-	return nodeCost{cost, e.placer.tie(slot)}, true
+	return nodeCost{cost, e.index.Tie(slot)}, true
 }
 
 // Candidates returns every node on which the pod would fit at the expense of others, without an index, in slot order. Preempt takes the
@@ -203,7 +170,7 @@ func (e *Preemptor) candidate(slot cluster.Slot, class *cluster.Class, lower []*
 	}
 	found := Preemption{Choice: Choice{Slot: slot}, Victims: slices.Clone(victims), Cost: cost}
 	if class.AsksGrant() {
-		s := &e.placer.snapshot.State
+		s := &e.snapshot.State
 		trial := s.Try(slot, false)
 		for _, victim := range victims {
 			trial.Take(victim)
@@ -217,7 +184,7 @@ func (e *Preemptor) candidate(slot cluster.Slot, class *cluster.Class, lower []*
 // evaluate takes the pods off the node, all of which may be victims, and puts back as many as the class leaves room for: first those that a
 // disruption budget would spare, then the rest, each the most important first. The victims are valid until the next call.
 func (e *Preemptor) evaluate(slot cluster.Slot, class *cluster.Class, lower []*cluster.Pod) (victims []*cluster.Pod, cost Cost, ok bool) {
-	s := &e.placer.snapshot.State
+	s := &e.snapshot.State
 	if len(lower) == 0 || !fitsIn(Static, s, slot, class) {
 		return nil, Cost{}, false
 	}

@@ -58,7 +58,12 @@ type podsByImportance struct {
 	lowest []int64 // by slot: the lowest priority, nobody for an empty node
 }
 
-const noPod = int64(math.MaxInt64)
+const (
+	// noPod is the lowest priority on a node without pods.
+	noPod = int64(math.MaxInt64)
+	// notInHeap is the position of a node that is no candidate.
+	notInHeap = int32(-1)
+)
 
 func (sh *podsByImportance) follow(store *cluster.Store) {
 	for len(sh.pods) < store.Slots() {
@@ -119,15 +124,15 @@ func (a nodeCost) cheaper(b nodeCost) bool {
 	return a.tie > b.tie
 }
 
-// index returns the index of a class and priority, up to date with the store.
-func (e *Preemptor) index(class *cluster.Class, priority int32) *costIndex {
+// table returns the index of a class and priority, up to date with the store.
+func (e *Preemptor) table(class *cluster.Class, priority int32) *costIndex {
 	e.clock++
 	key := preemptionKey{class.ID, priority}
-	x, ok := e.indexes[key]
+	x, ok := e.tables[key]
 	if !ok {
 		x = e.recycle()
 		x.class, x.priority = class, priority
-		e.indexes[key] = x
+		e.tables[key] = x
 		x.build()
 	}
 	x.lastUsed = e.clock
@@ -140,7 +145,7 @@ func (e *Preemptor) index(class *cluster.Class, priority int32) *costIndex {
 
 // recycle returns an index for another use: a new one, or the least recently used one when there are as many as may be.
 func (e *Preemptor) recycle() *costIndex {
-	if len(e.indexes) < e.maxIndexes {
+	if len(e.tables) < e.maxIndexes {
 		x := &costIndex{e: e}
 		x.heap = heap.New(
 			func(a, b cluster.Slot) bool {
@@ -151,12 +156,12 @@ func (e *Preemptor) recycle() *costIndex {
 	}
 	var oldest preemptionKey
 	var found *costIndex
-	for key, x := range e.indexes {
+	for key, x := range e.tables {
 		if found == nil || x.lastUsed < found.lastUsed {
 			oldest, found = key, x
 		}
 	}
-	delete(e.indexes, oldest)
+	delete(e.tables, oldest)
 	return found
 }
 
@@ -175,7 +180,7 @@ func (x *costIndex) build() {
 func (x *costIndex) grow() {
 	for len(x.costs) < x.e.store.Slots() {
 		x.costs = append(x.costs, nodeCost{})
-		x.position = append(x.position, absent)
+		x.position = append(x.position, notInHeap)
 	}
 }
 
@@ -184,10 +189,10 @@ func (x *costIndex) update(slot cluster.Slot) {
 	at := x.position[slot]
 	made, ok := x.e.cost(slot, x.class, x.priority)
 	switch {
-	case !ok && at != absent:
+	case !ok && at != notInHeap:
 		x.heap.Remove(int(at))
 	case !ok:
-	case at != absent:
+	case at != notInHeap:
 		x.costs[slot] = made
 		x.heap.Fix(int(at))
 	default:

@@ -187,7 +187,7 @@ func (w *battle) compare(t *rapid.T, pod *cluster.Pod) (Preemption, bool) {
 			continue
 		}
 		c, candidate := w.naive(pod, slot)
-		if candidate && (want == cluster.NoSlot || c.Compare(cost) < 0 || c == cost && w.placer.tie(slot) > w.placer.tie(want)) {
+		if candidate && (want == cluster.NoSlot || c.Compare(cost) < 0 || c == cost && w.placer.index.Tie(slot) > w.placer.index.Tie(want)) {
 			want, cost = slot, c
 		}
 	}
@@ -404,7 +404,7 @@ func BenchmarkHopeless(b *testing.B) {
 			r := &cluster.Requirements{Requests: quantities(resource.NameCPU, c.cpu)}
 			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "p", Ours: true, Priority: c.priority, Requirements: r}})
 			for b.Loop() {
-				clear(e.indexes)
+				store.Pod("p").Priority++ // so that no costs of an earlier round are kept
 				if _, ok := e.Preempt(store.Pod("p")); ok {
 					b.Fatal("preempts")
 				}

@@ -19,15 +19,15 @@ type ranking struct {
 
 // sharesRanking reports whether the class's place depends on nothing but its size, the atoms, and a few nodes that are unlike the rest of their
 // atom because they run some of its pods already.
-func (p *Placer) sharesRanking(c *cluster.Class) bool {
-	return len(p.nodeClasses.classes) <= maxNodeClasses && p.onlySoftSpread(c.Constraints) && !p.imagesMatter(c) && p.nodeClasses.distinguish(&p.snapshot.State, c)
+func (ix *Index) sharesRanking(c *cluster.Class) bool {
+	return len(ix.nodeClasses.classes) <= maxNodeClasses && ix.onlySoftSpread(c.Constraints) && !ix.imagesMatter(c) && ix.nodeClasses.distinguish(&ix.snapshot.State, c)
 }
 
 // maxHolders is up to how many nodes with pods of its own a class shares a ranking: each is looked at in each decision.
 const maxHolders = 256
 
 // onlySoftSpread reports whether the constraints are soft spread only, with few holders.
-func (p *Placer) onlySoftSpread(c *cluster.Constraints) bool {
+func (ix *Index) onlySoftSpread(c *cluster.Constraints) bool {
 	if c == nil {
 		return true
 	}
@@ -37,15 +37,15 @@ func (p *Placer) onlySoftSpread(c *cluster.Constraints) bool {
 	holders := 0
 	for i := range c.Soft {
 		if c.Soft[i].Census == cluster.NoCensus {
-			holders += len(p.snapshot.Holders(c.Soft[i].Tally).Slots())
+			holders += len(ix.snapshot.Holders(c.Soft[i].Tally).Slots())
 		}
 	}
-	return holders <= p.maxHolders
+	return holders <= ix.maxHolders
 }
 
 // imagesMatter reports whether the class's images could give any node a score above 0.
-func (p *Placer) imagesMatter(c *cluster.Class) bool {
-	s := &p.snapshot.State
+func (ix *Index) imagesMatter(c *cluster.Class) bool {
+	s := &ix.snapshot.State
 	var most float64
 	for _, name := range c.Images {
 		nodes, size := s.NodesWithImage(name)
@@ -55,72 +55,72 @@ func (p *Placer) imagesMatter(c *cluster.Class) bool {
 }
 
 // build evaluates every slot.
-func (r *ranking) build(p *Placer) {
-	s := &p.snapshot.State
+func (r *ranking) build(ix *Index) {
+	s := &ix.snapshot.State
 	r.clear()
 	r.grow(s.Slots())
 	for i := range s.Slots() {
-		r.redefine(p, cluster.Slot(i))
+		r.redefine(ix, cluster.Slot(i))
 	}
-	r.generation, r.cursor, r.priceList = p.nodeClasses.generation, s.Log().Len(), p.profile.prices()
+	r.generation, r.cursor, r.priceList = ix.nodeClasses.generation, s.Log().Len(), ix.profile.prices()
 }
 
 // follow brings the ranking to the snapshot's newest change, to which the atoms have been brought already.
-func (r *ranking) follow(p *Placer) {
-	s := &p.snapshot.State
+func (r *ranking) follow(ix *Index) {
+	s := &ix.snapshot.State
 	log := s.Log()
-	behind, prices := log.Len()-r.cursor, p.profile.prices()
-	if r.generation != p.nodeClasses.generation || !log.Covers(r.cursor) || behind > cluster.Revision(s.Slots()) || prices != r.priceList && r.priceList == 0 {
-		r.build(p) // with the first prices another score takes GPUPacking's place, on nodes without GPUs too
+	behind, prices := log.Len()-r.cursor, ix.profile.prices()
+	if r.generation != ix.nodeClasses.generation || !log.Covers(r.cursor) || behind > cluster.Revision(s.Slots()) || prices != r.priceList && r.priceList == 0 {
+		r.build(ix) // with the first prices another score takes GPUPacking's place, on nodes without GPUs too
 		return
 	}
 	if behind > 0 {
 		r.grow(s.Slots())
-		p.replay(r.cursor, r.class, cluster.Redefined, r)
+		ix.replay(r.cursor, r.class, cluster.Redefined, r)
 		r.cursor = log.Len()
 	}
 	if prices != r.priceList {
-		r.reprice(p, r.class)
+		r.reprice(ix, r.class)
 		r.priceList = prices
 	}
 }
 
 // changed takes in a slot's newest state.
-func (r *ranking) changed(p *Placer, slot cluster.Slot, redefined bool) {
+func (r *ranking) changed(ix *Index, slot cluster.Slot, redefined bool) {
 	if redefined {
-		r.redefine(p, slot)
+		r.redefine(ix, slot)
 	} else {
-		r.update(p, slot)
+		r.update(ix, slot)
 	}
 }
 
 // redefine evaluates a slot whose node has changed.
-func (r *ranking) redefine(p *Placer, slot cluster.Slot) {
+func (r *ranking) redefine(ix *Index, slot cluster.Slot) {
 	r.remove(slot)
-	atom := p.nodeClasses.of[slot]
+	atom := ix.nodeClasses.of[slot]
 	r.cells[slot].group = atom
 	if atom != noGroup {
 		r.ensureGroup(atom)
-		r.update(p, slot)
+		r.update(ix, slot)
 	}
 }
 
 // update evaluates a slot on which other pods run than before.
-func (r *ranking) update(p *Placer, slot cluster.Slot) {
+func (r *ranking) update(ix *Index, slot cluster.Slot) {
 	if r.cells[slot].group == noGroup {
 		return
 	}
-	s := &p.snapshot.State
+	s := &ix.snapshot.State
 	if s.Node(slot) == nil || !fitsIn(Local, s, slot, r.class) {
 		r.remove(slot)
 		return
 	}
-	r.put(slot, p.key(slot, r.class))
+	r.put(slot, ix.key(slot, r.class))
 }
 
 // best returns the feasible node with the highest total score, among the atoms that the view opens.
-func (r *ranking) best(p *Placer, c *cluster.Class, v *selection) (cluster.Slot, bool) {
-	s, f := &p.snapshot.State, &p.stats
+func (r *ranking) best(ix *Index, c *cluster.Class, v *selection) (cluster.Slot, bool) {
+	s, f := &ix.snapshot.State, &ix.stats
 	f.reset(c)
 	for i := range v.allowed {
 		if heap := r.heap(v.allowed[i].nodeClass); len(heap) > 0 {
@@ -128,20 +128,20 @@ func (r *ranking) best(p *Placer, c *cluster.Class, v *selection) (cluster.Slot,
 		}
 	}
 	f.setWeights(c)
-	r.collectExceptions(p, c, v)
+	r.collectExceptions(ix, c, v)
 	for i := range v.allowed {
 		o := &v.allowed[i]
-		if o.best = r.bestOrdinary(p, o.nodeClass); o.best != cluster.NoSlot {
+		if o.best = r.bestOrdinary(ix, o.nodeClass); o.best != cluster.NoSlot {
 			o.raw[spreadScore] = rawSpread(f, s, o.best, c)
 			f.addRaw(&o.raw)
 		}
 	}
-	for i := range p.exceptions {
-		f.addRaw(&p.exceptions[i].raw)
+	for i := range ix.exceptions {
+		f.addRaw(&ix.exceptions[i].raw)
 	}
 	best, bestKey := cluster.NoSlot, int64(0)
 	take := func(slot cluster.Slot, raw *rawValues) {
-		key := r.cells[slot].key + p.profile.normalizedScore(f, raw)<<tieBits
+		key := r.cells[slot].key + ix.profile.normalizedScore(f, raw)<<tieBits
 		if best == cluster.NoSlot || key > bestKey || (key == bestKey && slot < best) {
 			best, bestKey = slot, key
 		}
@@ -151,8 +151,8 @@ func (r *ranking) best(p *Placer, c *cluster.Class, v *selection) (cluster.Slot,
 			take(o.best, &o.raw)
 		}
 	}
-	for i := range p.exceptions {
-		take(p.exceptions[i].slot, &p.exceptions[i].raw)
+	for i := range ix.exceptions {
+		take(ix.exceptions[i].slot, &ix.exceptions[i].raw)
 	}
 	return best, best != cluster.NoSlot
 }
@@ -164,15 +164,15 @@ type exception struct {
 }
 
 // collectExceptions collects the nodes that run pods which the class's soft constraints count, and marks them.
-func (r *ranking) collectExceptions(p *Placer, c *cluster.Class, v *selection) {
-	p.exceptions = p.exceptions[:0]
+func (r *ranking) collectExceptions(ix *Index, c *cluster.Class, v *selection) {
+	ix.exceptions = ix.exceptions[:0]
 	if c.Constraints == nil {
 		return
 	}
-	s := &p.snapshot.State
-	p.decision++
-	for len(p.exceptionIn) < s.Slots() {
-		p.exceptionIn = append(p.exceptionIn, 0)
+	s := &ix.snapshot.State
+	ix.decision++
+	for len(ix.exceptionIn) < s.Slots() {
+		ix.exceptionIn = append(ix.exceptionIn, 0)
 	}
 	for i := range c.Constraints.Soft {
 		if c.Constraints.Soft[i].Census != cluster.NoCensus {
@@ -180,13 +180,13 @@ func (r *ranking) collectExceptions(p *Placer, c *cluster.Class, v *selection) {
 		}
 		for _, slot := range s.Holders(c.Constraints.Soft[i].Tally).Slots() {
 			cell := &r.cells[slot]
-			if cell.position == absent || v.position[cell.group] == noGroup || p.exceptionIn[slot] == p.decision {
+			if cell.position == absent || v.position[cell.group] == noGroup || ix.exceptionIn[slot] == ix.decision {
 				continue
 			}
-			p.exceptionIn[slot] = p.decision
+			ix.exceptionIn[slot] = ix.decision
 			raw := v.allowed[v.position[cell.group]].raw
-			raw[spreadScore] = rawSpread(&p.stats, s, slot, c)
-			p.exceptions = append(p.exceptions, exception{slot, raw})
+			raw[spreadScore] = rawSpread(&ix.stats, s, slot, c)
+			ix.exceptions = append(ix.exceptions, exception{slot, raw})
 		}
 	}
 }
@@ -200,15 +200,15 @@ func (r *ranking) heap(atom int32) []cluster.Slot {
 
 // bestOrdinary is the best node of an atom that is not special, NoSlot if there is none. Where special ones are on top of the heap it looks
 // below them, the best bestOrdinary.
-func (r *ranking) bestOrdinary(p *Placer, atom int32) cluster.Slot {
+func (r *ranking) bestOrdinary(ix *Index, atom int32) cluster.Slot {
 	heap := r.heap(atom)
 	if len(heap) == 0 {
 		return cluster.NoSlot
 	}
-	if len(p.exceptions) == 0 || p.exceptionIn[heap[0]] != p.decision {
+	if len(ix.exceptions) == 0 || ix.exceptionIn[heap[0]] != ix.decision {
 		return heap[0]
 	}
-	open := append(p.positions[:0], 0)
+	open := append(ix.positions[:0], 0)
 	for len(open) > 0 {
 		top := 0
 		for i := range open {
@@ -217,8 +217,8 @@ func (r *ranking) bestOrdinary(p *Placer, atom int32) cluster.Slot {
 			}
 		}
 		at := open[top]
-		if p.exceptionIn[heap[at]] != p.decision {
-			p.positions = open
+		if ix.exceptionIn[heap[at]] != ix.decision {
+			ix.positions = open
 			return heap[at]
 		}
 		open[top] = open[len(open)-1]
@@ -227,6 +227,6 @@ func (r *ranking) bestOrdinary(p *Placer, atom int32) cluster.Slot {
 			open = append(open, child)
 		}
 	}
-	p.positions = open
+	ix.positions = open
 	return cluster.NoSlot
 }

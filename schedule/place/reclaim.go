@@ -33,18 +33,20 @@ import (
 // One member costs some microseconds per node at first (per domain, if one is required), then as much per step. For single pods the nodes'
 // answers are kept from one decision to the next (costTable).
 type Reclaimer struct {
-	placer *Placer
-	store  *cluster.Store
-	pods   evictablePods
-	search victimSearch
-	tables map[costKey]*costTable
-	uses   uint64 // counts uses of tables
+	packer   *Packer
+	index    *Index
+	snapshot *cluster.Snapshot
+	store    *cluster.Store
+	pods     evictablePods
+	search   victimSearch
+	tables   map[costKey]*costTable
+	uses     uint64 // counts uses of tables
 }
 
-// NewReclaimer returns a Reclaimer for the Placer's snapshot of the store.
-func NewReclaimer(p *Placer, store *cluster.Store) *Reclaimer {
-	r := &Reclaimer{placer: p, store: store, tables: make(map[costKey]*costTable)}
-	r.search.r = r
+// newPackerReclaimer returns a Reclaimer for the Packer's snapshot of the store.
+func newPackerReclaimer(p *Packer, store *cluster.Store) *Reclaimer {
+	r := &Reclaimer{packer: p, index: p.Index(), snapshot: p.Index().Snapshot(), store: store, tables: make(map[costKey]*costTable)}
+	r.search.r, r.search.snapshot = r, r.snapshot
 	return r
 }
 
@@ -134,9 +136,9 @@ func (r *Reclaimer) begin(ask *Ask, now int64) bool {
 
 // follow brings the snapshot and the roll to the store's newest state. A class that is new is no change of any node, but to be learned.
 func (r *Reclaimer) follow(ask *Ask) {
-	unknown := func(pod *cluster.Pod) bool { return !r.placer.snapshot.Knows(pod.Class) }
-	if r.placer.snapshot.Revision() != r.store.Revision() || slices.ContainsFunc(ask.Members, unknown) {
-		r.placer.snapshot.Advance(r.store)
+	unknown := func(pod *cluster.Pod) bool { return !r.snapshot.Knows(pod.Class) }
+	if r.snapshot.Revision() != r.store.Revision() || slices.ContainsFunc(ask.Members, unknown) {
+		r.snapshot.Advance(r.store)
 	}
 	r.pods.follow(r.store)
 }

@@ -10,7 +10,7 @@ import (
 
 // borrowers returns nodes that are each full with eight pods of queues that have borrowed all of it, some of them gangs of 16; and a unit of so
 // many pods of a queue that is guaranteed as much, each of which asks for as much as that many of the borrowers hold.
-func borrowers(tb testing.TB, nodes, members, each int, options ...func(*Ask)) (*Reclaimer, *Ask) {
+func borrowers(tb testing.TB, nodes, members, each int, options ...func(*Ask)) (*reclaimWorld, *Ask) {
 	tb.Helper()
 	store := cluster.NewStore()
 	facts := func(name string, cpu int) *cluster.QueueFacts {

@@ -82,7 +82,7 @@ func (s *victimSearch) plausible(list []otherUnit) []otherUnit {
 		if !fitsIn(Static, st, slot, part.class) || st.Reservation(slot) != cluster.NoReservation {
 			return "", false
 		}
-		return requiredDomain(st, slot, s.ask)
+		return requiredDomain(st, slot, &s.ask.Topology)
 	}
 	for _, slot := range s.within() {
 		if name, ok := domain(slot); ok {
@@ -114,7 +114,7 @@ func (s *victimSearch) plausible(list []otherUnit) []otherUnit {
 
 // fitsWithout tries whether the unit fits when another is gone.
 func (s *victimSearch) fitsWithout(o *otherUnit) bool {
-	snapshot := s.r.placer.snapshot
+	snapshot := s.snapshot
 	mark := snapshot.Mark()
 	defer func() { snapshot.Rollback(mark) }()
 	for _, pod := range o.pods {
@@ -128,6 +128,6 @@ func (s *victimSearch) fitsWithout(o *otherUnit) bool {
 	if !admitted {
 		return false
 	}
-	_, ok := s.r.placer.PlaceUnit(s.ask)
+	_, ok := s.r.packer.PlaceUnit(s.ask)
 	return ok
 }

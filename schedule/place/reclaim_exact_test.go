@@ -65,7 +65,7 @@ func TestReclaimSparesBudgets(t *testing.T) {
 // siege is a small cluster full of pods and gangs, and a unit that wants in.
 type siege struct {
 	store   *cluster.Store
-	r       *Reclaimer
+	r       *reclaimWorld
 	ask     *Ask
 	app     map[cluster.UID]int
 	parties []naiveParty

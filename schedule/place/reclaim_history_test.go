@@ -40,7 +40,7 @@ func FuzzReclaim(f *testing.F) {
 // feud is a small cluster that several queues fight for.
 type feud struct {
 	store *cluster.Store
-	r     *Reclaimer
+	r     *reclaimWorld
 	pool  []*cluster.Requirements
 	facts map[cluster.UID]*cluster.PodFacts
 	now   int64
@@ -212,7 +212,7 @@ func (w *feud) compare(t *rapid.T, ask *Ask, found *Eviction, ok bool) {
 	}
 }
 
-func (r *Reclaimer) all() []cluster.Slot {
+func (r *reclaimWorld) all() []cluster.Slot {
 	slots := []cluster.Slot{}
 	for i := range r.store.Slots() {
 		slots = append(slots, cluster.Slot(i))
@@ -256,21 +256,21 @@ func (w *feud) checkVictims(t *rapid.T, ask *Ask, found *Eviction) {
 func (w *feud) checkVictim(t *rapid.T, ask *Ask, off map[*cluster.Pod]bool, v *cluster.Pod, lower bool) *cluster.Queue {
 	asker := ask.Members[0]
 	if v.Queue() == asker.Queue() {
-		if !lower || neverPreempts(v.Queue()) {
+		if !lower || neverTakesByPriority(v.Queue()) {
 			t.Fatalf("%s is of the same queue and of priority %d", v.Name, v.Priority)
 		}
 		return nil
 	}
 	a, b, common := naiveFork(asker.Queue(), v.Queue())
-	if keepsBorrowed(v.Queue()) || !w.borrowed(b, v, ask, off, false) {
+	if keepsWhatItBorrowed(v.Queue()) || !w.borrowed(b, v, ask, off, false) {
 		t.Fatalf("%s of %s is not borrowed, or kept", v.Name, v.Queue().Name)
 	}
 	for q := v.Queue(); b != nil && q != b.Parent(); q = q.Parent() {
-		if keepsBorrowed(q) {
+		if keepsWhatItBorrowed(q) {
 			t.Fatalf("%s is kept by %s", v.Name, q.Name)
 		}
 	}
-	if (!lower || neverPreempts(common)) && !naiveEntitled(asker.Queue(), a, ask) {
+	if (!lower || neverTakesByPriority(common)) && !naiveEntitled(asker.Queue(), a, ask) {
 		t.Fatalf("%s of priority %d, and %s would not stay within its guarantee", v.Name, v.Priority, asker.Queue().Name)
 	}
 	return cmp.Or(b, v.Queue())
@@ -369,3 +369,7 @@ func (w *feud) staying(top, leaf *cluster.Queue) (pods []*cluster.Pod) {
 	}
 	return pods
 }
+
+func keepsWhatItBorrowed(q *cluster.Queue) bool { return q.Facts != nil && q.Facts.KeepsBorrowed }
+
+func neverTakesByPriority(q *cluster.Queue) bool { return q.Facts != nil && q.Facts.NeverPreempts }

@@ -11,12 +11,13 @@ import (
 
 // victimSearch is one search for victims. What it takes is lifted off the snapshot, what it places is assumed there, until it goes back.
 type victimSearch struct {
-	r     *Reclaimer
-	ask   *Ask
-	unit  *cluster.Unit // nil for a single pod
-	need  int
-	now   int64
-	quota victimQuota
+	r        *Reclaimer
+	snapshot *cluster.Snapshot
+	ask      *Ask
+	unit     *cluster.Unit // nil for a single pod
+	need     int
+	now      int64
+	quota    victimQuota
 
 	gangs     map[*cluster.Unit]*gang
 	fractions map[cluster.ClassID]int64
@@ -97,11 +98,11 @@ func (s *victimSearch) open(ask *Ask, now int64) {
 		s.heap = heap.New(s.costsLess, func(slot cluster.Slot, at int) { s.position[slot] = int32(at) })
 	}
 	for slots := s.state().Slots(); len(s.costs) < slots; {
-		s.costs, s.position, s.inScope = append(s.costs, memberCost{}), append(s.position, absent), append(s.inScope, 0)
+		s.costs, s.position, s.inScope = append(s.costs, memberCost{}), append(s.position, notInHeap), append(s.inScope, 0)
 	}
 }
 
-func (s *victimSearch) state() *cluster.State { return &s.r.placer.snapshot.State }
+func (s *victimSearch) state() *cluster.State { return &s.snapshot.State }
 
 // costsLess is the order of offers. Among equals the profile's tie break decides.
 func (s *victimSearch) costsLess(a, b cluster.Slot) bool {
@@ -113,7 +114,7 @@ func (s *victimSearch) costsLess(a, b cluster.Slot) bool {
 
 // prefers decides between nodes that cost the same.
 func (r *Reclaimer) prefers(a, b cluster.Slot) bool {
-	if x, y := r.placer.tie(a), r.placer.tie(b); x != y {
+	if x, y := r.index.Tie(a), r.index.Tie(b); x != y {
 		return x > y
 	}
 	return a < b
@@ -121,7 +122,7 @@ func (r *Reclaimer) prefers(a, b cluster.Slot) bool {
 
 // checkpoint is the stage of now.
 func (s *victimSearch) checkpoint() searchPoint {
-	return searchPoint{s.r.placer.snapshot.Mark(), len(s.victims), len(s.awaited), len(s.placed), s.cost, slices.Clone(s.budgets)}
+	return searchPoint{s.snapshot.Mark(), len(s.victims), len(s.awaited), len(s.placed), s.cost, slices.Clone(s.budgets)}
 }
 
 // undoTo takes undoTo all that was done since a stage.
@@ -138,7 +139,7 @@ func (s *victimSearch) undoTo(to searchPoint) {
 	}
 	s.victims, s.awaited, s.placed = s.victims[:to.victims], s.awaited[:to.awaited], s.placed[:to.placed]
 	s.cost, s.budgets = to.cost, append(s.budgets[:0], to.budgets...)
-	s.r.placer.snapshot.Rollback(to.assumed)
+	s.snapshot.Rollback(to.assumed)
 }
 
 // unmarkVictim strikes a victim off the books.
@@ -191,10 +192,10 @@ func (s *victimSearch) reevaluate(slot cluster.Slot) {
 	made, ok := s.evaluate(slot)
 	at := s.position[slot]
 	switch {
-	case !ok && at != absent:
+	case !ok && at != notInHeap:
 		s.heap.Remove(int(at))
 	case !ok:
-	case at != absent:
+	case at != notInHeap:
 		s.costs[slot] = made
 		s.heap.Fix(int(at))
 	default:
@@ -264,7 +265,7 @@ func (s *victimSearch) take(p victimGroup) {
 // lift takes a victim off its nodes and its queue's account.
 func (s *victimSearch) lift(v *victim) {
 	for _, pod := range v.pods {
-		s.r.placer.snapshot.Lift(pod)
+		s.snapshot.Lift(pod)
 	}
 	s.markVictim(v)
 }
@@ -303,7 +304,7 @@ func (s *victimSearch) coveredByGang(v *victim) bool {
 
 // await lifts a pod that leaves anyway.
 func (s *victimSearch) await(pod *cluster.Pod) {
-	s.r.placer.snapshot.Lift(pod)
+	s.snapshot.Lift(pod)
 	s.removed[pod] = true
 	s.quota.countOn(pod, 1)
 	s.awaited = append(s.awaited, pod)
@@ -311,10 +312,10 @@ func (s *victimSearch) await(pod *cluster.Pod) {
 
 // assume places a pod on a node on which it fits.
 func (s *victimSearch) assume(slot cluster.Slot, pod *cluster.Pod) {
-	choice := s.r.placer.choose(slot, pod.Class)
-	s.r.placer.snapshot.Assume(slot, pod, choice.Grant)
+	choice := s.r.index.Choose(slot, pod.Class)
+	s.snapshot.Assume(slot, pod, choice.Grant)
 	s.quota.place(pod.Class, 1)
-	s.placed = append(s.placed, MemberChoice{pod, choice})
+	s.placed = append(s.placed, MemberChoice{Pod: pod, Choice: choice})
 }
 
 // plus is the cost of two sets of victims together.

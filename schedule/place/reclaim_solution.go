@@ -88,10 +88,9 @@ func domainsOf(st *cluster.State, slots []cluster.Slot, packing *cluster.Packing
 	if packing.Required == "" && packing.Uniform == "" {
 		return [][]cluster.Slot{slots}
 	}
-	ask := &Ask{Topology: *packing}
 	pinned := ""
 	for _, a := range anchors {
-		if name, ok := requiredDomain(st, a.Slot, ask); ok {
+		if name, ok := requiredDomain(st, a.Slot, packing); ok {
 			pinned = name
 			break
 		}
@@ -101,7 +100,7 @@ func domainsOf(st *cluster.State, slots []cluster.Slot, packing *cluster.Packing
 		if st.Node(slot) == nil {
 			continue
 		}
-		if name, ok := requiredDomain(st, slot, ask); ok && (pinned == "" || name == pinned) {
+		if name, ok := requiredDomain(st, slot, packing); ok && (pinned == "" || name == pinned) {
 			byName[name] = append(byName[name], slot)
 		}
 	}
@@ -219,7 +218,7 @@ func (s *victimSearch) improvePlacement(found *solution, base searchPoint) {
 	ask.Need = len(ask.Members)
 	s.undoTo(base)
 	s.reapply(trimmed)
-	placed, ok := s.r.placer.PlaceUnit(&ask)
+	placed, ok := s.r.packer.PlaceUnit(&ask)
 	if ok && trimmed.useful(s.state(), placed) {
 		for i := range placed {
 			s.quota.place(placed[i].Pod.Class, 1)
@@ -256,7 +255,7 @@ func (s *victimSearch) reapply(found *solution) {
 // placeAll places members as a solution had them.
 func (s *victimSearch) placeAll(placed []MemberChoice) {
 	for _, p := range placed {
-		s.r.placer.snapshot.Assume(p.Slot, p.Pod, p.Grant)
+		s.snapshot.Assume(p.Slot, p.Pod, p.Grant)
 		s.quota.place(p.Pod.Class, 1)
 		s.placed = append(s.placed, p)
 	}

@@ -51,7 +51,7 @@ type queueTerms struct {
 func (r *Reclaimer) fromTable(ask *Ask, now int64) (found Eviction, ok, known bool) {
 	s := &r.search
 	if len(ask.Members) > 1 || ask.Within != nil || ask.Topology.Required != "" || ask.Topology.Uniform != "" || s.packsSubgroups() ||
-		usesDomainFilters(ask.Members[0].Class) || r.placer.snapshot.Mark() > 0 || s.quota.exceedsLimits() {
+		usesDomainFilters(ask.Members[0].Class) || r.snapshot.Mark() > 0 || s.quota.exceedsLimits() {
 		return Eviction{}, false, false
 	}
 	t := r.table(costKey{ask.Members[0].Class.ID, s.quota.priority, s.quota.queue, s.quota.never})
@@ -88,19 +88,20 @@ func (r *Reclaimer) table(key costKey) *costTable {
 			t = &costTable{r: r}
 			t.heap = heap.New(t.before, func(slot cluster.Slot, at int) { t.position[slot] = int32(at) })
 		} else {
-			t = leastRecent(r.tables, func(t *costTable) uint64 { return t.lastUsed })
+			oldest := key
 			for other, x := range r.tables {
-				if x == t {
-					delete(r.tables, other)
+				if t == nil || x.lastUsed < t.lastUsed {
+					oldest, t = other, x
 				}
 			}
+			delete(r.tables, oldest)
 			t.terms = nil
 		}
 		r.tables[key] = t
 	}
 	t.lastUsed = r.uses
 	for slots := r.store.Slots(); len(t.costs) < slots; {
-		t.costs, t.position, t.units = append(t.costs, memberCost{}), append(t.position, absent), append(t.units, nil)
+		t.costs, t.position, t.units = append(t.costs, memberCost{}), append(t.position, notInHeap), append(t.units, nil)
 	}
 	return t
 }
@@ -173,10 +174,10 @@ func (t *costTable) update(s *victimSearch, slot cluster.Slot) {
 	made, ok := s.evaluate(slot)
 	at := t.position[slot]
 	switch {
-	case !ok && at != absent:
+	case !ok && at != notInHeap:
 		t.heap.Remove(int(at))
 	case !ok:
-	case at != absent:
+	case at != notInHeap:
 		t.costs[slot] = made
 		t.heap.Fix(int(at))
 	default:

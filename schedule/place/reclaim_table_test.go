@@ -78,42 +78,6 @@ func TestReclaimFollows(t *testing.T) {
 	}
 }
 
-// Victims on whose nodes nothing is placed after all stay, unless a limit needs them gone.
-func TestReclaimDropsIdle(t *testing.T) {
-	for _, limited := range []bool{false, true} {
-		store := cluster.NewStore()
-		facts := &cluster.QueueFacts{Name: cluster.DefaultQueue}
-		if limited {
-			facts.Max = quantities(resource.NameCPU, 8000)
-		}
-		store.Apply(cluster.QueueUpserted{Queue: facts})
-		for i := range 2 {
-			name := fmt.Sprint("n", i)
-			store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: name, Allocatable: quantities(resource.NameCPU, 4000, resource.NamePods, 9)}})
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID("v" + name), Node: name, Requirements: &cluster.Requirements{Requests: quantities(resource.NameCPU, 4000)}}})
-		}
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "p", Ours: true, Priority: 5, Requirements: &cluster.Requirements{Requests: quantities(resource.NameCPU, 4000)}}})
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "q", Ours: true, Priority: 5, Requirements: &cluster.Requirements{Requests: quantities(resource.NameCPU, 4000)}}})
-		r := newReclaimer(t, store)
-		ask := &Ask{Members: []*cluster.Pod{store.Pod("p"), store.Pod("q")}, Need: 2}
-		r.begin(ask, 0)
-		s := &r.search
-		base := s.checkpoint()
-		if s.fill(s.within(), ask.Members, 2) != 2 {
-			t.Fatal("two members, two victims")
-		}
-		keep := s.placed[0].Slot
-		s.placed[1].Slot = keep // as if both had found room there
-		if ok := s.dropIdle(); ok == limited {
-			t.Errorf("limited: %v, ok: %v", limited, ok)
-		}
-		if want := 1; !limited && (len(s.victims) != want || s.victims[0].pod.Node() != store.Node(keep).Name) {
-			t.Errorf("%d victims, want the one that makes room", len(s.victims))
-		}
-		s.r.placer.snapshot.Rollback(base.assumed)
-	}
-}
-
 // The same for gangs that change on other nodes, and for levels that rise and fall.
 func TestReclaimFollowsOthers(t *testing.T) {
 	full := &cluster.Requirements{Requests: quantities(resource.NameCPU, 4000)}

@@ -41,7 +41,7 @@ func reclaimScript(t *testing.T, d *datadriven.TestData) string {
 		ask.Topology, ask.Subgroups = u.Facts.Topology, u.Facts.SubgroupTopology
 		for _, pod := range u.Pods() {
 			if pod.Placed() {
-				ask.Anchors = append(ask.Anchors, Anchor{store.Slot(pod.Node()), pod.Subgroup})
+				ask.Anchors = append(ask.Anchors, Anchor{Slot: store.Slot(pod.Node()), Subgroup: pod.Subgroup})
 			}
 		}
 	}
@@ -65,13 +65,21 @@ type fataler interface {
 	Fatal(args ...any)
 }
 
-func newReclaimer(tb fataler, store *cluster.Store) *Reclaimer {
+// reclaimWorld is a Reclaimer with what it works on.
+type reclaimWorld struct {
+	*Reclaimer
+	placer *Placer
+	store  *cluster.Store
+}
+
+func newReclaimer(tb fataler, store *cluster.Store) *reclaimWorld {
 	tb.Helper()
 	profile, err := NewProfile(nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return NewReclaimer(NewPlacer(cluster.NewSnapshot(), profile, 7, 4), store)
+	placer := NewPlacer(cluster.NewSnapshot(), profile, 7, 4)
+	return &reclaimWorld{NewReclaimer(placer, store), placer, store}
 }
 
 func applyLine(t *testing.T, d *datadriven.TestData, store *cluster.Store, line string) {
@@ -126,7 +134,7 @@ func applyLine(t *testing.T, d *datadriven.TestData, store *cluster.Store, line 
 // now is when decisions are taken in transcripts, in nanoseconds.
 const now = 1000e9
 
-func evicted(t *testing.T, r *Reclaimer, ask *Ask) string {
+func evicted(t *testing.T, r *reclaimWorld, ask *Ask) string {
 	hopeless := r.NoVictims(ask)
 	found, ok := r.Evict(ask, now)
 	checkUntouched(t, r)
@@ -187,7 +195,7 @@ func planOf(store *cluster.Store, found *Eviction) *cluster.Plan {
 }
 
 // checkUntouched holds the snapshot against the ledger.
-func checkUntouched(t interface{ Fatalf(string, ...any) }, r *Reclaimer) {
+func checkUntouched(t interface{ Fatalf(string, ...any) }, r *reclaimWorld) {
 	if err := differs(&r.placer.snapshot.State, &r.store.State); err != nil {
 		t.Fatalf("the snapshot is not as it was: %v", err)
 	}

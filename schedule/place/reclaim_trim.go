@@ -23,7 +23,7 @@ func (s *victimSearch) trim(found *solution) {
 	without := func(pods []*cluster.Pod) bool {
 		for _, pod := range pods {
 			slot := s.r.store.Slot(pod.Node())
-			s.r.placer.snapshot.Assume(slot, pod, pod.Grant())
+			s.snapshot.Assume(slot, pod, pod.Grant())
 			if count, counted := counts[slot]; counted {
 				now := s.capacityOn(slot, class)
 				counts[slot], total = now, total+now-count
@@ -34,7 +34,7 @@ func (s *victimSearch) trim(found *solution) {
 	again := func(pods []*cluster.Pod) {
 		for _, pod := range pods {
 			slot := s.r.store.Slot(pod.Node())
-			s.r.placer.snapshot.Lift(pod)
+			s.snapshot.Lift(pod)
 			if count, counted := counts[slot]; counted {
 				now := s.capacityOn(slot, class)
 				counts[slot], total = now, total+now-count
@@ -120,7 +120,7 @@ func (s *victimSearch) refill(found *solution) {
 	s.freeOnly = true
 	without := func(pods []*cluster.Pod) bool {
 		for _, pod := range pods {
-			s.r.placer.snapshot.Assume(s.r.store.Slot(pod.Node()), pod, pod.Grant())
+			s.snapshot.Assume(s.r.store.Slot(pod.Node()), pod, pod.Grant())
 		}
 		if tries++; tries > maxRefills {
 			return false
@@ -135,7 +135,7 @@ func (s *victimSearch) refill(found *solution) {
 	}
 	again := func(pods []*cluster.Pod) {
 		for _, pod := range pods {
-			s.r.placer.snapshot.Lift(pod)
+			s.snapshot.Lift(pod)
 		}
 	}
 	s.dropNeedless(without, again)

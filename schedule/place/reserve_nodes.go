@@ -2,10 +2,8 @@ package place
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
-	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 )
 
@@ -27,7 +25,7 @@ func ReserveNodes(store *cluster.Store, ask *Ask, open func(cluster.Slot) bool) 
 	taken := make(map[cluster.Slot]bool)
 	domain, pinned := "", false
 	if len(ask.Anchors) > 0 && (ask.Topology.Required != "" || ask.Topology.Uniform != "") {
-		domain, pinned = requiredDomain(&store.State, ask.Anchors[0].Slot, ask)
+		domain, pinned = requiredDomain(&store.State, ask.Anchors[0].Slot, &ask.Topology)
 	}
 	for _, part := range countByClass(ask) {
 		list := reservableNodes(store, part.class, ask, func(slot cluster.Slot) bool { return !taken[slot] && open(slot) })
@@ -86,7 +84,7 @@ func reservableNodes(store *cluster.Store, c *cluster.Class, ask *Ask, open func
 		}
 		k := reservable{slot: slot, now: podsThatFitWithout(s, slot, c, nil), empty: podsThatFitWithout(s, slot, c, store.PodsOn(slot))}
 		var has bool
-		if k.domain, has = requiredDomain(s, slot, ask); has && k.empty > 0 {
+		if k.domain, has = requiredDomain(s, slot, &ask.Topology); has && k.empty > 0 {
 			list = append(list, k)
 		}
 	}
@@ -97,9 +95,9 @@ func reservableNodes(store *cluster.Store, c *cluster.Class, ask *Ask, open func
 }
 
 // requiredDomain names what all nodes of a unit have in common; ok is false for a node without the labels.
-func requiredDomain(s *cluster.State, slot cluster.Slot, ask *Ask) (domain string, ok bool) {
+func requiredDomain(s *cluster.State, slot cluster.Slot, packing *cluster.Packing) (domain string, ok bool) {
 	var values [2]string
-	for i, key := range [...]string{ask.Topology.Required, ask.Topology.Uniform} {
+	for i, key := range [...]string{packing.Required, packing.Uniform} {
 		if key == "" {
 			continue
 		}
@@ -124,37 +122,4 @@ func freestDomain(list []reservable, count int) (domain string, ok bool) {
 		}
 	}
 	return domain, best >= 0
-}
-
-// PodsThatFit is how many more pods of a class the node has room for, whatever its filters say otherwise.
-func PodsThatFit(s *cluster.State, slot cluster.Slot, c *cluster.Class) int {
-	return podsThatFitWithout(s, slot, c, nil)
-}
-
-// podsThatFitWithout is how many pods of a class the node has room for when some of those on it have left.
-func podsThatFitWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*cluster.Pod) int {
-	n := int64(math.MaxInt32)
-	for _, a := range c.Amounts {
-		free := s.Free(slot, a.Kind)
-		for _, pod := range leaving {
-			if pod.Priority < spec.CriticalPriority {
-				free += pod.Class.Amounts.Get(a.Kind) + excessOf(pod, a.Kind)
-			}
-		}
-		n = min(n, max(free, 0)/a.Value)
-	}
-	if len(c.Ports) > 0 {
-		n = min(n, 1)
-	}
-	if n == 0 || !c.AsksGrant() {
-		return int(n)
-	}
-	var left unused
-	v := left.load(s, slot)
-	for _, pod := range leaving {
-		if pod.Priority < spec.CriticalPriority {
-			giveBack(s, slot, &v, &left, pod)
-		}
-	}
-	return int(grantsThatFit(&v, &left, c, n))
 }

@@ -78,19 +78,9 @@ func TestCommitRefusesAWrongGrant(t *testing.T) {
 		{topology.Request{Milli: 300}, topology.Grant{GPUs: 4, Milli: 300, Isolation: topology.Accounting}, false},
 	} {
 		class := store.Class(&cluster.Requirements{GPU: c.request})
-		if got := commitsGPUs(&store.State, slot, class, &c.grant); got != c.want {
+		if got := filterNamed("GPUFit").Commits(&store.State, slot, class, &c.grant); got != c.want {
 			t.Errorf("%+v with %+v: %v, want %v", c.request, c.grant, got, c.want)
 		}
-	}
-}
-
-func TestNewProfileNamesAnUnknownScore(t *testing.T) {
-	if _, err := NewProfile(map[string]int64{"LeastAlocated": 1}); err == nil {
-		t.Error("a misspelt score was taken")
-	}
-	p, err := NewProfile(map[string]int64{"TaintToleration": 0, "MostAllocated": 5})
-	if err != nil || p.normalized[0] != 0 || p.local[1] != 5 || p.local[0] != LocalScores[0].Default {
-		t.Errorf("weights were not taken: %+v, %v", p, err)
 	}
 }
 
@@ -108,13 +98,31 @@ func TestScoresByHand(t *testing.T) {
 		got  int64
 		want int64
 	}{
-		{"LeastAllocated", scoreLeastAllocated(nil, &store.State, slot, class), (50 + 0) / 2},
-		{"MostAllocated", scoreMostAllocated(nil, &store.State, slot, class), (50 + 100) / 2},
+		{"LeastAllocated", scoreNamed("LeastAllocated")(nil, &store.State, slot, class), (50 + 0) / 2},
+		{"MostAllocated", scoreNamed("MostAllocated")(nil, &store.State, slot, class), (50 + 100) / 2},
 		// shares 0.25/0.5 → 0.5/1: deviation 0.125 → 0.25, scores 87 → 75
-		{"BalancedAllocation", scoreBalancedAllocation(nil, &store.State, slot, class), 50 + (50+75-87)/2},
+		{"BalancedAllocation", scoreNamed("BalancedAllocation")(nil, &store.State, slot, class), 50 + (50+75-87)/2},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, c.got, c.want)
 		}
 	}
+}
+
+func filterNamed(name string) *Filter {
+	for i := range Filters {
+		if Filters[i].Name == name {
+			return &Filters[i]
+		}
+	}
+	return nil
+}
+
+func scoreNamed(name string) func(*Profile, *cluster.State, cluster.Slot, *cluster.Class) int64 {
+	for i := range LocalScores {
+		if LocalScores[i].Name == name {
+			return LocalScores[i].Score
+		}
+	}
+	return nil
 }

@@ -32,11 +32,31 @@ type MemberChoice struct {
 	Choice
 }
 
+// Packer places units. Its memory serves one unit after the other.
+type Packer struct {
+	index *Index
+	run   unitPlacement
+}
+
+// newPacker returns a Packer over the Index's snapshot.
+func newPacker(x *Index) *Packer {
+	p := &Packer{index: x}
+	p.run.index, p.run.snapshot = x, x.Snapshot()
+	return p
+}
+
+// Index is what the Packer asks for nodes.
+func (p *Packer) Index() *Index { return p.index }
+
+// SetLevels sets the topology keys that units are packed by, the widest first. A key that is asked for and not among them is a level by
+// itself. It must be called before the first PlaceUnit.
+func (p *Packer) SetLevels(keys []string) { p.run.levels = keys }
+
 // PlaceUnit chooses nodes for the members of a unit, Need of them or more. On success the choices are assumed on the snapshot, so that
 // the next decision sees them; the slice is valid until the next call. When ok is false the snapshot is as it was; ExplainUnit says why.
-func (p *Placer) PlaceUnit(ask *Ask) (placed []MemberChoice, ok bool) {
-	r := &p.unitPlacement
-	r.begin(p, ask)
+func (p *Packer) PlaceUnit(ask *Ask) (placed []MemberChoice, ok bool) {
+	r := &p.run
+	r.begin(ask)
 	if r.place(); len(r.placed) < r.need {
 		r.undoTo(checkpoint{assumed: r.start})
 		if len(ask.Members) >= capacityCheckFrom {
@@ -53,10 +73,12 @@ const capacityCheckFrom = 16
 
 // unitPlacement is one PlaceUnit under way. Its memory serves the next.
 type unitPlacement struct {
-	p     *Placer
-	ask   *Ask
-	start int // the snapshot's mark at the start
-	need  int
+	index    *Index
+	snapshot *cluster.Snapshot
+	levels   []string // topology keys, the widest first
+	ask      *Ask
+	start    int // the snapshot's mark at the start
+	need     int
 
 	placed  []MemberChoice
 	members []int32 // of each choice, its index in ask.Members
@@ -88,8 +110,8 @@ type checkpoint struct{ assumed, placed int }
 // memberRange is the members from one index up to before another.
 type memberRange struct{ from, to int }
 
-func (r *unitPlacement) begin(p *Placer, ask *Ask) {
-	r.p, r.ask, r.start, r.need = p, ask, p.snapshot.Mark(), max(ask.Need, 1)
+func (r *unitPlacement) begin(ask *Ask) {
+	r.ask, r.start, r.need = ask, r.snapshot.Mark(), max(ask.Need, 1)
 	r.placed, r.members, r.done = r.placed[:0], r.members[:0], r.done[:0]
 	for range ask.Members {
 		r.done = append(r.done, false)
@@ -99,7 +121,7 @@ func (r *unitPlacement) begin(p *Placer, ask *Ask) {
 		return
 	}
 	r.round++
-	for len(r.allowed) < p.snapshot.Slots() {
+	for len(r.allowed) < r.snapshot.Slots() {
 		r.allowed = append(r.allowed, 0)
 	}
 	for _, slot := range ask.Within {
@@ -129,23 +151,23 @@ func (r *unitPlacement) mostThatFit(learn bool) (most int64) {
 	w := r.acquire()
 	defer r.release(w)
 	r.countDemands(w, memberRange{0, len(r.ask.Members)})
-	if len(w.demands) > r.p.maxIndexes { // they would drive one another out
+	if len(w.demands) > r.index.MaxIndexes() { // they would drive one another out
 		return math.MaxInt64
 	}
 	for i := range w.demands {
 		d := &w.demands[i]
-		if !learn && r.p.capacityByClass[d.class.ID] == nil {
+		if !learn && !r.index.KnowsCapacity(d.class) {
 			most += d.left
 			continue
 		}
-		most += min(d.left, r.p.capacity(d.class).total)
+		most += min(d.left, r.index.Capacity(d.class).Total())
 	}
 	return most
 }
 
 // checkpoint is the checkpoint of now.
 func (r *unitPlacement) checkpoint() checkpoint {
-	return checkpoint{r.p.snapshot.Mark(), len(r.placed)}
+	return checkpoint{r.snapshot.Mark(), len(r.placed)}
 }
 
 // undoTo takes undoTo what was placed since a checkpoint.
@@ -154,14 +176,14 @@ func (r *unitPlacement) undoTo(to checkpoint) {
 		r.done[member] = false
 	}
 	r.placed, r.members = r.placed[:to.placed], r.members[:to.placed]
-	r.p.snapshot.Rollback(to.assumed)
+	r.snapshot.Rollback(to.assumed)
 }
 
 // assign gives a member a place.
 func (r *unitPlacement) assign(member int, choice Choice) {
 	pod := r.ask.Members[member]
-	r.p.snapshot.Assume(choice.Slot, pod, choice.Grant)
-	r.placed = append(r.placed, MemberChoice{pod, choice})
+	r.snapshot.Assume(choice.Slot, pod, choice.Grant)
+	r.placed = append(r.placed, MemberChoice{Pod: pod, Choice: choice})
 	r.members = append(r.members, int32(member))
 	r.done[member] = true
 }
@@ -174,4 +196,12 @@ func (r *unitPlacement) waiting(m memberRange) (n int) {
 		}
 	}
 	return n
+}
+
+// WouldFit is how many members PlaceUnit would find places for, 0 when fewer than are needed. Nothing is assumed.
+func (p *Packer) WouldFit(ask *Ask) int {
+	mark := p.index.Snapshot().Mark()
+	placed, _ := p.PlaceUnit(ask)
+	p.index.Snapshot().Rollback(mark)
+	return len(placed)
 }

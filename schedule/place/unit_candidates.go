@@ -39,8 +39,8 @@ func (r *unitPlacement) candidates(s scope, part *partition, m memberRange) *dom
 	r.countDemands(w, m)
 	for i := range w.demands {
 		d := &w.demands[i]
-		if room := r.p.capacity(d.class); r.ask.Within == nil {
-			d.capacity = room.byDomain(r.p, part)
+		if room := r.index.Capacity(d.class); r.ask.Within == nil {
+			d.capacity = room.ByDomain(r.index, part)
 		} else {
 			d.sum(room, part, r.within)
 		}
@@ -87,14 +87,14 @@ func (r *unitPlacement) countDemands(w *domainCandidates, m memberRange) {
 }
 
 // sum adds up the room of some nodes only.
-func (d *classDemand) sum(x *capacityIndex, part *partition, slots []cluster.Slot) {
+func (d *classDemand) sum(x *Capacity, part *partition, slots []cluster.Slot) {
 	d.own = d.own[:0]
 	for range part.domains {
 		d.own = append(d.own, 0)
 	}
 	for _, slot := range slots {
 		if in := part.of[slot]; in != noGroup {
-			d.own[in] += int64(max(x.pods[slot], 0))
+			d.own[in] += x.On(slot)
 		}
 	}
 	d.capacity = d.own

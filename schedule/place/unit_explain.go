@@ -41,21 +41,13 @@ type Relaxation struct {
 	Key  string `json:"key"`
 }
 
-// WouldFit is how many members PlaceUnit would find places for, 0 when fewer than are needed. Nothing is assumed.
-func (p *Placer) WouldFit(ask *Ask) int {
-	mark := p.snapshot.Mark()
-	placed, _ := p.PlaceUnit(ask)
-	p.snapshot.Rollback(mark)
-	return len(placed)
-}
-
-// ExplainUnit finds out what keeps a unit waiting. It costs several times what PlaceUnit does, and an Explain of one pod.
-func (p *Placer) ExplainUnit(ask *Ask) UnitExplanation {
+// explainUnit finds out what keeps a unit waiting. It costs several times what PlaceUnit does, and an Explain of one pod.
+func explainUnit(p *Packer, ask *Ask) UnitExplanation {
 	e := UnitExplanation{Members: len(ask.Members), Need: max(ask.Need, 1)}
 	if len(ask.Members) == 0 {
 		return e
 	}
-	p.explainAnywhere(&e, ask)
+	explainAnywhere(p, &e, ask)
 	e.Key, e.Uniform = ask.Topology.Required, ask.Topology.Uniform
 	if e.Key == "" {
 		e.Key = e.Uniform
@@ -66,7 +58,7 @@ func (p *Placer) ExplainUnit(ask *Ask) UnitExplanation {
 		if fits == 0 {
 			less.Need = 1
 		}
-		p.explainDomain(&e, &less)
+		explainDomain(p, &e, &less)
 	}
 	if e.Anywhere < e.Need || fits > 0 {
 		return e
@@ -91,8 +83,8 @@ func (p *Placer) ExplainUnit(ask *Ask) UnitExplanation {
 }
 
 // explainAnywhere counts the members that fit if no packing is asked.
-func (p *Placer) explainAnywhere(e *UnitExplanation, ask *Ask) {
-	mark := p.snapshot.Mark()
+func explainAnywhere(p *Packer, e *UnitExplanation, ask *Ask) {
+	mark := p.Index().Snapshot().Mark()
 	placed, _ := p.PlaceUnit(&Ask{Members: ask.Members, Need: 1, Within: ask.Within})
 	e.Anywhere = len(placed)
 	done := make(map[*cluster.Pod]bool)
@@ -101,11 +93,11 @@ func (p *Placer) explainAnywhere(e *UnitExplanation, ask *Ask) {
 	}
 	for _, pod := range ask.Members {
 		if !done[pod] {
-			e.Short = &Shortfall{pod.Namespace + "/" + pod.Name, p.Explain(pod.Class)}
+			e.Short = &Shortfall{pod.Namespace + "/" + pod.Name, Explain(&p.Index().Snapshot().State, pod.Class)}
 			break
 		}
 	}
-	p.snapshot.Rollback(mark)
+	p.Index().Snapshot().Rollback(mark)
 	e.Room = int64(e.Anywhere)
 	class := ask.Members[0].Class
 	for _, pod := range ask.Members {
@@ -113,18 +105,18 @@ func (p *Placer) explainAnywhere(e *UnitExplanation, ask *Ask) {
 			return
 		}
 	}
-	if room := p.capacity(class); ask.Within == nil {
-		e.Room = room.total
+	if room := p.Index().Capacity(class); ask.Within == nil {
+		e.Room = room.Total()
 	}
 }
 
 // explainDomain finds the domain in which most members fit.
-func (p *Placer) explainDomain(e *UnitExplanation, ask *Ask) {
-	mark := p.snapshot.Mark()
+func explainDomain(p *Packer, e *UnitExplanation, ask *Ask) {
+	mark := p.Index().Snapshot().Mark()
 	if placed, ok := p.PlaceUnit(ask); ok {
-		e.Fit, e.Domain = len(placed), p.snapshot.Node(placed[0].Slot).Labels[e.Key]
+		e.Fit, e.Domain = len(placed), p.Index().Snapshot().Node(placed[0].Slot).Labels[e.Key]
 	}
-	p.snapshot.Rollback(mark)
+	p.Index().Snapshot().Rollback(mark)
 }
 
 // Unpacked reports whether the unit would fit if it asked for no packing: then it is the topology that keeps it waiting.

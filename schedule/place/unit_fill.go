@@ -29,7 +29,7 @@ func (r *unitPlacement) partition(s scope, keys ...string) *partition {
 			r.keys = append(r.keys, key)
 		}
 	}
-	return r.p.partition(r.keys)
+	return r.index.partition(r.keys)
 }
 
 // nodes lists the scope's slots, those among them that the ask does not allow too. The scope must not be every node.
@@ -66,7 +66,7 @@ func (r *unitPlacement) fillAnywhere(m memberRange) {
 		if r.done[i] || slices.Contains(r.failed, class) {
 			continue
 		}
-		choice, ok := r.p.Place(class)
+		choice, ok := r.index.Place(class)
 		if !ok {
 			r.failed = append(r.failed, class)
 			continue
@@ -90,7 +90,7 @@ func (r *unitPlacement) fillNodes(slots []cluster.Slot, m memberRange) {
 	}
 	if len(r.sameClass) > 1 {
 		slices.SortStableFunc(r.sameClass, func(a, b memberRange) int {
-			return cmp.Compare(r.p.capacity(members[a.from].Class).total, r.p.capacity(members[b.from].Class).total)
+			return cmp.Compare(r.index.Capacity(members[a.from].Class).Total(), r.index.Capacity(members[b.from].Class).Total())
 		})
 	}
 	for _, alike := range r.sameClass {
@@ -104,19 +104,19 @@ func (r *unitPlacement) fillSameClass(slots []cluster.Slot, m memberRange) {
 	if r.waiting(m) == 0 || slices.Contains(r.failed, class) {
 		return
 	}
-	r.scorer.reset(r.p, class, 1)
+	r.scorer.reset(r.index, class, 1)
 	r.addNodes(0, slots)
 	for i := m.from; i < m.to; i++ {
 		if r.done[i] {
 			continue
 		}
-		slot, ok := r.scorer.best(r.p, 0)
+		slot, ok := r.scorer.best(r.index, 0)
 		if !ok {
 			r.failed = append(r.failed, class)
 			return
 		}
-		r.assign(i, r.p.choose(slot, class))
-		r.scorer.update(r.p, slot)
+		r.assign(i, r.index.Choose(slot, class))
+		r.scorer.update(r.index, slot)
 	}
 }
 
@@ -124,7 +124,7 @@ func (r *unitPlacement) fillSameClass(slots []cluster.Slot, m memberRange) {
 func (r *unitPlacement) addNodes(herd int, slots []cluster.Slot) {
 	for _, slot := range slots {
 		if r.allows(slot) {
-			r.scorer.add(r.p, herd, slot)
+			r.scorer.add(r.index, herd, slot)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (r *unitPlacement) spread(s scope, m memberRange, key string) {
 		}
 		if c := r.ask.Members[i].Class; c != class {
 			class = c
-			x.startClass(r.p, part, class)
+			x.startClass(r.index, part, class)
 		}
 		r.spreadOne(part, i)
 	}
@@ -177,7 +177,7 @@ func (r *unitPlacement) spread(s scope, m memberRange, key string) {
 
 // spreadOne gives one member a place in the first domain that has one.
 func (r *unitPlacement) spreadOne(part *partition, member int) {
-	x, p := &r.spreading, r.p
+	x, p := &r.spreading, r.index
 	for len(x.order) > 0 {
 		at := x.order[0]
 		sh := &x.domains[at]
@@ -191,7 +191,7 @@ func (r *unitPlacement) spreadOne(part *partition, member int) {
 		}
 		slot, ok := x.scorer.best(p, int(at))
 		if ok {
-			r.assign(member, p.choose(slot, x.scorer.class))
+			r.assign(member, p.Choose(slot, x.scorer.class))
 			x.scorer.update(p, slot)
 			sh.members++
 			x.down(part, 0)
@@ -206,7 +206,7 @@ func (r *unitPlacement) spreadOne(part *partition, member int) {
 }
 
 // startClass starts with a class: every domain may have room for it.
-func (x *spreading) startClass(p *Placer, part *partition, c *cluster.Class) {
+func (x *spreading) startClass(p *Index, part *partition, c *cluster.Class) {
 	for i := range x.domains {
 		x.domains[i].loaded = false
 	}
@@ -274,5 +274,5 @@ func (r *unitPlacement) count(part *partition, l layer, placed bool) []int32 {
 
 // known reports whether a slot has a node.
 func (r *unitPlacement) known(slot cluster.Slot) bool {
-	return slot >= 0 && int(slot) < r.p.snapshot.Slots() && r.p.snapshot.Node(slot) != nil
+	return slot >= 0 && int(slot) < r.snapshot.Slots() && r.snapshot.Node(slot) != nil
 }

@@ -106,7 +106,7 @@ func (r *unitPlacement) packNearest(w *domainCandidates, m memberRange, l layer,
 func (r *unitPlacement) spans(key string, since checkpoint) (n int) {
 	seen := make(map[string]bool)
 	for _, m := range r.placed[since.placed:] {
-		value, ok := r.p.snapshot.Node(m.Slot).Labels[key]
+		value, ok := r.snapshot.Node(m.Slot).Labels[key]
 		if !ok || !seen[value] {
 			n++
 		}
@@ -188,7 +188,7 @@ func (r *unitPlacement) anchorValues(key string, l layer) []string {
 		if !r.known(a.Slot) || l.sub && a.Subgroup != l.subgroup {
 			continue
 		}
-		if value, ok := r.p.snapshot.Node(a.Slot).Labels[key]; ok && !slices.Contains(r.values, value) {
+		if value, ok := r.snapshot.Node(a.Slot).Labels[key]; ok && !slices.Contains(r.values, value) {
 			r.values = append(r.values, value)
 		}
 	}
@@ -206,8 +206,8 @@ func (r *unitPlacement) pack(s scope, m memberRange, l layer) {
 	if r.packInOne(s, m, l, preferred) {
 		return
 	}
-	for at := slices.Index(r.p.levels, preferred) - 1; at >= 0; at-- {
-		level := r.p.levels[at]
+	for at := slices.Index(r.levels, preferred) - 1; at >= 0; at-- {
+		level := r.levels[at]
 		if s.fixes(level) {
 			break
 		}

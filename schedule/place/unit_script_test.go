@@ -67,7 +67,7 @@ func placeScript(t *testing.T, store *cluster.Store, u *cluster.Unit) string {
 		if pod.Node() == "" {
 			ask.Members = append(ask.Members, pod)
 		} else {
-			ask.Anchors = append(ask.Anchors, Anchor{store.Slot(pod.Node()), pod.Subgroup})
+			ask.Anchors = append(ask.Anchors, Anchor{Slot: store.Slot(pod.Node()), Subgroup: pod.Subgroup})
 		}
 	}
 	slices.SortStableFunc(ask.Members, func(a, b *cluster.Pod) int { return cmp.Compare(a.Subgroup, b.Subgroup) })

@@ -36,7 +36,7 @@ func checkUnit(t *rapid.T) {
 		if err := w.snapshot.Verify(); err != nil {
 			t.Fatal(err)
 		}
-		checkRooms(t, w.placer)
+		checkIndex(t, w.placer)
 	}
 }
 
@@ -100,13 +100,13 @@ func (w *unitWorld) checkBest(t *rapid.T, placed []MemberChoice) {
 	}
 	s := cluster.NewSnapshot()
 	s.Advance(w.store)
-	judge := NewPlacer(s, w.placer.profile, w.placer.seed, 1)
+	judge := NewPlacer(s, w.placer.index.Profile(), 7, 1)
 	in, _ := w.domain(placed[0].Slot, p.Uniform, p.Required)
 	for _, m := range placed {
-		want := judge.bestOf(judge.judge(m.Pod.Class, func(slot cluster.Slot) bool {
+		want := bestAmong(judge, m.Pod.Class, func(slot cluster.Slot) bool {
 			at, ok := w.domain(slot, p.Uniform, p.Required)
 			return ok && at == in && w.allows(slot)
-		}))
+		})
 		if m.Slot != want {
 			t.Fatalf("%s went to %d, brute force says %d", m.Pod.Name, m.Slot, want)
 		}
@@ -195,7 +195,7 @@ func (w *unitWorld) checkPreferred(t *rapid.T, placed []MemberChoice, within fun
 	if len(w.ask.Anchors) > 0 || len(placed) < len(w.ask.Members) {
 		return
 	}
-	p, levels := w.ask.Topology, w.placer.levels
+	p, levels := w.ask.Topology, w.levels
 	fixed := []string{p.Uniform, p.Required}
 	for at := slices.Index(levels, p.Preferred); at >= 0 && !slices.Contains(fixed, levels[at]); at-- {
 		sums := w.capacities(placed[0].Pod, within, levels[at])
@@ -280,36 +280,14 @@ func (w *unitWorld) checkSpread(t *rapid.T, placed []MemberChoice) {
 	}
 }
 
-// checkRooms compares every room, and every sum by domain, with a recount.
-func checkRooms(t *rapid.T, p *Placer) {
-	s := &p.snapshot.State
-	for _, x := range p.capacities {
-		x.follow(p)
-		var open int64
-		for i := range s.Slots() {
-			slot := cluster.Slot(i)
-			want := refused
-			if s.Node(slot) != nil && fitsIn(Static, s, slot, x.class) {
-				want = podsThatPass(s, slot, x.class)
-			}
-			if x.pods[i] != want {
-				t.Fatalf("slot %d has room for %d, the index says %d", i, want, x.pods[i])
-			}
-			open += int64(max(want, 0))
-		}
-		if x.total != open {
-			t.Fatalf("the cluster has room for %d, the index says %d", open, x.total)
-		}
-		for _, sums := range x.totals {
-			want := make([]int64, len(sums.partition.domains))
-			for d := range sums.partition.domains {
-				for _, slot := range sums.partition.domains[d].slots {
-					want[d] += int64(max(x.pods[slot], 0))
-				}
-			}
-			if got := x.byDomain(p, sums.partition); !slices.Equal(got, want) {
-				t.Fatalf("by %v: %v, a recount says %v", sums.partition.keys, got, want)
-			}
-		}
+// checkIndex compares every capacity, every sum by domain and every partition with a recount.
+func checkIndex(t *rapid.T, p *Placer) {
+	if err := p.index.Verify(); err != nil {
+		t.Fatal(err)
 	}
+}
+
+// bestAmong is Placer.Best as if the cluster had only some of its nodes.
+func bestAmong(p *Placer, c *cluster.Class, has func(cluster.Slot) bool) cluster.Slot {
+	return Best(p.index, p.index.Profile().Judge(&p.snapshot.State, c, has))
 }

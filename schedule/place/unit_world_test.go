@@ -27,6 +27,7 @@ type unitWorld struct {
 	ask      Ask
 	bound    bool // members may have constraints between them
 	plain    bool // they have none, and all are alike
+	levels   []string
 }
 
 func drawUnitWorld(t *rapid.T) *unitWorld {
@@ -36,7 +37,8 @@ func drawUnitWorld(t *rapid.T) *unitWorld {
 	}
 	w := &unitWorld{store: cluster.NewStore(), snapshot: cluster.NewSnapshot()}
 	w.placer = NewPlacer(w.snapshot, profile, 7, rapid.IntRange(1, 5).Draw(t, "indexes"))
-	w.placer.SetLevels([]string{block, rack, host})
+	w.levels = []string{block, rack, host}
+	w.placer.SetLevels(w.levels)
 	names := w.drawUnitNodes(t)
 	for i := range rapid.IntRange(0, 12).Draw(t, "running") {
 		w.apply(&cluster.PodFacts{
@@ -156,7 +158,7 @@ func (w *unitWorld) drawMembers(t *rapid.T, names []string) {
 	for range max(rapid.IntRange(-3, 3).Draw(t, "anchors"), 0) {
 		group := rapid.SampledFrom(groups).Draw(t, "group")
 		pod := w.member(group, rapid.SampledFrom(classes).Draw(t, "class"), rapid.SampledFrom(names).Draw(t, "on"))
-		w.ask.Anchors = append(w.ask.Anchors, Anchor{w.store.Slot(pod.Node()), group})
+		w.ask.Anchors = append(w.ask.Anchors, Anchor{Slot: w.store.Slot(pod.Node()), Subgroup: group})
 	}
 	if rapid.IntRange(0, 4).Draw(t, "restricted") == 0 {
 		w.ask.Within = []cluster.Slot{}

@@ -135,14 +135,14 @@ func TestZoneFitSaysWhy(t *testing.T) {
 			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "other", Name: "other", Node: "n", Requirements: c.other, Grant: topology.Grant{Zones: c.held}}})
 		}
 		class := store.Class(c.ask)
-		if fits := fitsZones(&store.State, slot, class); fits != (c.phrase == "") {
+		if fits := filterNamed("ZoneFit").Fits(&store.State, slot, class); fits != (c.phrase == "") {
 			t.Errorf("%s: fits: %v", c.name, fits)
 		} else if fits {
 			continue
 		}
 		var got string
-		whyZones(&store.State, slot, class, func(phrase string) { got += phrase })
-		if say := sayZones(&store.State, slot, class, nil); got != c.phrase || say != c.say {
+		filterNamed("ZoneFit").Why(&store.State, slot, class, func(phrase string) { got += phrase })
+		if say := sayOne(&store.State, slot, class, "ZoneFit"); got != c.phrase || say != c.say {
 			t.Errorf("%s: %q, %q; want %q, %q", c.name, got, say, c.phrase, c.say)
 		}
 	}
@@ -166,7 +166,7 @@ func TestCommitRefusesWrongZones(t *testing.T) {
 		{dedicated, zonesOf(2), false},
 		{dedicated, zonesOf(0, 0, 4), false},
 	} {
-		if got := commitsZones(&store.State, slot, c.class, &topology.Grant{Zones: c.grant}); got != c.want {
+		if got := filterNamed("ZoneFit").Commits(&store.State, slot, c.class, &topology.Grant{Zones: c.grant}); got != c.want {
 			t.Errorf("%+v with %q: %v, want %v", c.class.Zones, c.grant, got, c.want)
 		}
 	}
@@ -216,17 +216,27 @@ func TestZonePackingAndSmallestChange(t *testing.T) {
 	}
 	four := store.Class(dedicated(4, topology.Bound, 1))
 	for name, want := range map[string]int64{"empty": 50, "begun": 100, "full": 100} { // in the last it needs both zones, and fills them
-		if got := scoreZonePacking(nil, &store.State, store.Slot(name), four); got != want {
+		if got := scoreNamed("ZonePacking")(nil, &store.State, store.Slot(name), four); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}
 	}
-	if got := scoreZonePacking(nil, &store.State, store.Slot("full"), store.Class(&cluster.Requirements{})); got != 0 {
+	if got := scoreNamed("ZonePacking")(nil, &store.State, store.Slot("full"), store.Class(&cluster.Requirements{})); got != 0 {
 		t.Errorf("a pod without zones scores %d", got)
 	}
 	six := store.Class(dedicated(6, topology.Unbound, 0))
-	change, ok := vacateZone(&store.State, store.Slot("full"), six, nil)
-	change.Node = "full"
-	if got := change.String(); !ok || got != "2 more exclusive CPUs free in one zone of full" {
-		t.Errorf("%v, %q", ok, got)
+	store.Apply(cluster.NodeRemoved{Name: "empty"})
+	store.Apply(cluster.NodeRemoved{Name: "begun"})
+	if got := Explain(&store.State, six).Changes[0].String(); got != "2 more exclusive CPUs free in one zone of full" {
+		t.Errorf("%q", got)
 	}
+}
+
+// sayOne is what an explanation says of the obstacle of one filter on a node.
+func sayOne(s *cluster.State, slot cluster.Slot, c *cluster.Class, filter string) string {
+	for _, o := range Obstacles(s, slot, c) {
+		if o.Filter == filter {
+			return o.What
+		}
+	}
+	return ""
 }
