@@ -8,6 +8,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // BenchmarkDecide is the table of placements a second.
@@ -41,7 +42,7 @@ func benchmarkDecide(b *testing.B, scenario Scenario) {
 	nodes, classes := scenario.GenerateNodes(), scenario.GenerateClasses()
 	order := scenario.Order(nodes, classes)
 	store := NewStore(nodes, classes, order, cluster.SystemSpreadDefaults...)
-	profile, err := place.NewProfile(nil)
+	profile, err := rules.NewProfile(nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -90,7 +91,7 @@ type run struct {
 	store    *cluster.Store
 	snapshot *cluster.Snapshot
 	placer   *place.Placer
-	market   *place.Market
+	market   *rules.Market
 	plan     cluster.Plan
 	dropped  []cluster.UID
 }
@@ -107,7 +108,7 @@ func (r *run) place(uid cluster.UID) bool {
 		return false
 	}
 	r.plan.Placements[0] = cluster.Placement{Pod: uid, Node: r.snapshot.Node(choice.Slot).Name, Grant: choice.Grant}
-	return r.store.Commit(&r.plan, place.Commits).Committed
+	return r.store.Commit(&r.plan, rules.Commits).Committed
 }
 
 // processTime is the CPU time that the process has used: what is left of a busy machine does not change it much.

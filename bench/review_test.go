@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 type revWorld struct {
@@ -35,7 +36,7 @@ func newRevWorld(nodes, indexes int, image string, every int, imageSize int64) *
 			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID(fmt.Sprintf("f%d-%d", i, j)), Namespace: "x", Name: "f", Node: n.Name, Requirements: r}})
 		}
 	}
-	profile, err := place.NewProfile(nil)
+	profile, err := rules.NewProfile(nil)
 	if err != nil {
 		panic(err)
 	}
@@ -55,7 +56,7 @@ func (w *revWorld) placeOne(r *cluster.Requirements) bool {
 		return false
 	}
 	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: uid, Node: w.snapshot.Node(choice.Slot).Name, Grant: choice.Grant}}}
-	return w.store.Commit(&plan, place.Commits).Committed
+	return w.store.Commit(&plan, rules.Commits).Committed
 }
 
 func (w *revWorld) rate(t *testing.T, what string, classes []*cluster.Requirements, n int) {

@@ -6,6 +6,8 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // Labels of the racks and blocks that BenchmarkUnit packs gangs by.
@@ -43,7 +45,7 @@ type gangs struct {
 	store    *cluster.Store
 	snapshot *cluster.Snapshot
 	placer   *place.Placer
-	asks     []place.Ask
+	asks     []pack.Ask
 	plan     cluster.Plan
 }
 
@@ -78,7 +80,7 @@ func benchmarkUnit(b *testing.B, members int, packing cluster.Packing) {
 }
 
 func newGangs(b *testing.B, members int, packing cluster.Packing) *gangs {
-	profile, err := place.NewProfile(nil)
+	profile, err := rules.NewProfile(nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -105,12 +107,12 @@ func newGangs(b *testing.B, members int, packing cluster.Packing) *gangs {
 }
 
 // newGang adds the pods of a gang that waits.
-func (g *gangs) newGang(n, members int, class *Class, packing cluster.Packing) place.Ask {
+func (g *gangs) newGang(n, members int, class *Class, packing cluster.Packing) pack.Ask {
 	name := fmt.Sprintf("gang-%05d", n)
 	g.store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{
 		UnitName: cluster.UnitName{Namespace: Namespace, Name: name}, UID: cluster.UID(name), MinMember: int32(members), Topology: packing,
 	}})
-	ask := place.Ask{Need: members, Topology: packing}
+	ask := pack.Ask{Need: members, Topology: packing}
 	facts := class.Facts()
 	facts.Unit = name
 	for i := range members {
@@ -132,5 +134,5 @@ func (g *gangs) start(gang int) bool {
 	for _, m := range placed {
 		g.plan.Placements = append(g.plan.Placements, cluster.Placement{Pod: m.Pod.UID, Node: g.snapshot.Node(m.Slot).Name, Grant: m.Grant})
 	}
-	return g.store.Commit(&g.plan, place.Commits).Committed
+	return g.store.Commit(&g.plan, rules.Commits).Committed
 }

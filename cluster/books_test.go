@@ -16,7 +16,7 @@ import (
 	"hilbert.dev/hilbert/internal/jsonstream"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -235,7 +235,7 @@ func (w *town) commit(t *rapid.T) {
 		return
 	}
 	before, exceeded := world(w.store), w.store.Exceeded()
-	verdict := w.store.Commit(plan, place.Commits)
+	verdict := w.store.Commit(plan, rules.Commits)
 	if !verdict.Committed {
 		if after := world(w.store); after != before {
 			t.Fatalf("rejected (%v), and left something behind; before:\n%s\nafter:\n%s", verdict, before, after)

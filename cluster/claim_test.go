@@ -5,7 +5,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // A pod that is being deleted already may be waited for whatever its priority, and who is claimed, and by whom no more, is told in the log
@@ -25,7 +25,7 @@ func TestClaims(t *testing.T) {
 	add(cluster.PodFacts{UID: "g2", Unit: "g", Node: "n2", Priority: 9})
 	add(cluster.PodFacts{UID: "p", Priority: 5})
 	plan := &cluster.Plan{Placements: []cluster.Placement{{Pod: "p", Node: "n1"}}, Victims: []cluster.UID{"g1", "g2"}}
-	if verdict := store.Commit(plan, place.Commits); verdict.Reason != cluster.RejectVictimOutranks {
+	if verdict := store.Commit(plan, rules.Commits); verdict.Reason != cluster.RejectVictimOutranks {
 		t.Fatalf("victims of higher priority: %v", verdict)
 	}
 	add(cluster.PodFacts{UID: "g1", Unit: "g", Node: "n1", Priority: 9, Deleting: true})
@@ -41,14 +41,14 @@ func TestClaims(t *testing.T) {
 		}
 	}
 	before := store.Reranked().Len()
-	if verdict := store.Commit(plan, place.Commits); !verdict.Committed {
+	if verdict := store.Commit(plan, rules.Commits); !verdict.Committed {
 		t.Fatalf("victims that leave anyway: %v", verdict)
 	}
 	told("claimed", before)
 	before = store.Reranked().Len()
 	store.Release("p")
 	told("given up", before)
-	if verdict := store.Commit(plan, place.Commits); !verdict.Committed {
+	if verdict := store.Commit(plan, rules.Commits); !verdict.Committed {
 		t.Fatal(verdict)
 	}
 	before = store.Reranked().Len()

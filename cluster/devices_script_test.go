@@ -6,7 +6,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -20,11 +20,11 @@ func offer(store *cluster.Store, d *datadriven.TestData) string {
 	}
 	offered[uid] = grant
 	if d.Cmd == "offer" {
-		return fmt.Sprintf("%v %v: gpu %q nic %q zones %q\n", ok, place.Fits(&store.State, slot, class), grant.GPUText(), grant.NICText(), grant.Zones)
+		return fmt.Sprintf("%v %v: gpu %q nic %q zones %q\n", ok, rules.Fits(&store.State, slot, class), grant.GPUText(), grant.NICText(), grant.Zones)
 	}
 	plan := &cluster.Plan{Placements: []cluster.Placement{{Pod: uid, Node: node, Grant: grant}}}
 	before := world(store)
-	verdict := store.Commit(plan, place.Commits)
+	verdict := store.Commit(plan, rules.Commits)
 	if after := world(store); !verdict.Committed && after != before {
 		return "a rejected Plan left something behind: " + after
 	}

@@ -11,13 +11,14 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // TestRollbackRestores lifts pods, opens reservations and assumes placements on a snapshot, in random order, and takes them back to random
 // marks: rows, GPUs, ports in their order, tallies and censuses are then what they were at the mark, and at the end what a fresh snapshot has. A
 // Placer that follows the snapshot's log decides as brute force does all the way.
 func TestRollbackRestores(t *testing.T) {
-	profile, err := place.NewProfile(nil)
+	profile, err := rules.NewProfile(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

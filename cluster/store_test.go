@@ -10,7 +10,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -64,7 +64,7 @@ func run(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
 		return effects(store.Apply(cluster.NodesListed{Nodes: nodes}))
 	case "commit":
 		before := world(store)
-		verdict := store.Commit(plan(t, store, d), place.Commits)
+		verdict := store.Commit(plan(t, store, d), rules.Commits)
 		if after := world(store); !verdict.Committed && after != before {
 			d.Fatalf(t, "a rejected Plan left something behind; before:\n%s\nafter:\n%s", before, after)
 		}
@@ -74,7 +74,7 @@ func run(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
 	case "release":
 		return fmt.Sprintln(store.Release(cluster.UID(d.CmdArgs[0].Key)))
 	case "recheck":
-		return store.Recheck(cluster.UID(d.CmdArgs[0].Key), place.Commits) + "\n"
+		return store.Recheck(cluster.UID(d.CmdArgs[0].Key), rules.Commits) + "\n"
 	case "confirm":
 		store.Confirm(cluster.UID(d.CmdArgs[0].Key))
 		return ""

@@ -11,7 +11,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -219,11 +219,11 @@ func (h *hall) commit(t *rapid.T, uid cluster.UID) {
 			trial.Take(victim)
 		}
 		grant, _ := h.store.Offer(slot, class)
-		fits := place.Fits(&h.store.State, slot, class)
+		fits := rules.Fits(&h.store.State, slot, class)
 		trial.End(off)
 		plan.Placements = []cluster.Placement{{Pod: uid, Node: name, Grant: grant}}
 		before := script.Dump(h.store)
-		v := h.store.Commit(plan, place.Commits)
+		v := h.store.Commit(plan, rules.Commits)
 		if v.Committed != fits {
 			t.Fatalf("%s on %s: fits: %v, and %v", uid, name, fits, v)
 		}
@@ -243,7 +243,7 @@ func (h *hall) commit(t *rapid.T, uid cluster.UID) {
 				}
 			}
 		}
-		if reason := h.store.Recheck(uid, place.Commits); reason != "" && len(off) == 0 && !h.store.Pod(uid).Confirmed() {
+		if reason := h.store.Recheck(uid, rules.Commits); reason != "" && len(off) == 0 && !h.store.Pod(uid).Confirmed() {
 			t.Fatalf("what was just committed is refused: %s", reason)
 		}
 		f.Node, f.Grant = name, grant

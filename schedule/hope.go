@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -56,7 +56,7 @@ func (s *Scheduler) encourage() {
 		return
 	}
 	h.lines = slices.DeleteFunc(h.lines, func(l *queue.ShapeQueue) bool {
-		return !slices.ContainsFunc(h.slots, func(slot cluster.Slot) bool { return place.Fits(&s.store.State, slot, l.Shape.Class) })
+		return !slices.ContainsFunc(h.slots, func(slot cluster.Slot) bool { return rules.Fits(&s.store.State, slot, l.Shape.Class) })
 	})
 	next := s.queue.Next(h.lines)
 	if next == nil {

@@ -5,7 +5,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/victims"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -43,7 +43,7 @@ func (s *Scheduler) preemptOrPark(u *queue.Unit, in *instance, now time.Time) {
 }
 
 // preempt commits to a preemption for a popped unit.
-func (s *Scheduler) preempt(u *queue.Unit, found place.Preemption, in *instance, now time.Time) {
+func (s *Scheduler) preempt(u *queue.Unit, found victims.Preemption, in *instance, now time.Time) {
 	pod := s.store.Pod(u.Pod)
 	plan := in.plan(pod, found.Choice)
 	for _, victim := range found.Victims {

@@ -9,7 +9,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -101,7 +101,7 @@ func (s *Scheduler) unclaim(name cluster.UnitName) {
 
 func (s *Scheduler) quotaCondition(short *shortfall) cluster.Condition {
 	name := s.store.KindName(short.Kind)
-	asked, limit := place.AmountText(name, short.Asked), place.AmountText(name, short.Limit)
+	asked, limit := explain.AmountText(name, short.Asked), explain.AmountText(name, short.Limit)
 	switch {
 	case short.hopeless():
 		return cluster.Condition{
@@ -116,6 +116,6 @@ func (s *Scheduler) quotaCondition(short *shortfall) cluster.Condition {
 	}
 	return cluster.Condition{
 		Reason:  spec.ReasonWaitingForQuota,
-		Message: fmt.Sprintf("it asks for %s; queue %s has %s of %s in use", asked, short.Queue.Name, place.AmountText(name, short.Used), limit),
+		Message: fmt.Sprintf("it asks for %s; queue %s has %s of %s in use", asked, short.Queue.Name, explain.AmountText(name, short.Used), limit),
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -148,7 +148,7 @@ func (s *Scheduler) reserve(now time.Time) {
 		if !admitted && short.hopeless() {
 			continue // no room would help it
 		}
-		slots, ok := place.ReserveNodes(s.store, ask, func(slot cluster.Slot) bool { return !admitted || !taken[slot] })
+		slots, ok := pack.ReserveNodes(s.store, ask, func(slot cluster.Slot) bool { return !admitted || !taken[slot] })
 		if !ok {
 			continue
 		}
@@ -250,7 +250,7 @@ func (p *passage) open(snapshot *cluster.Snapshot) {
 }
 
 // precedence opens what is kept for a unit, and for those who come after it.
-func (s *Scheduler) precedence(u *queue.Unit, ask *place.Ask) passage {
+func (s *Scheduler) precedence(u *queue.Unit, ask *pack.Ask) passage {
 	return passage{s.reserved.own(u), s.outranked(u, ask.Members)}
 }
 
@@ -279,7 +279,7 @@ func (s *Scheduler) yield(lower []*reservation) {
 
 // backfill lets a unit use nodes that are kept free for another, if that one may evict it when its time has come, or if it has ended
 // before.
-func (s *Scheduler) backfill(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) bool {
+func (s *Scheduler) backfill(u *queue.Unit, ask *pack.Ask, in *instance, now time.Time) bool {
 	for _, x := range s.reserved.list {
 		if s.mayBackfill(u, ask.Members, x, now) && s.placeUnit(u, ask, in, passage{through: x}, now) {
 			return true

@@ -11,6 +11,8 @@ import (
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/dispatch"
 	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/place/victims"
 	"hilbert.dev/hilbert/schedule/queue"
 	"hilbert.dev/hilbert/schedule/relief"
 )
@@ -29,7 +31,7 @@ type Scheduler struct {
 	dispatcher *dispatch.Dispatcher
 	instances  []*instance
 	binder     *bind.Binder
-	market     *place.Market
+	market     *rules.Market
 	lag        func(int) bool
 	observer   Observer
 	auditor    Auditor // nil when the observer is none
@@ -57,8 +59,8 @@ type instance struct {
 	number   int
 	snapshot *cluster.Snapshot
 	placer   *place.Placer
-	preempts *place.Preemptor
-	reclaims *place.Reclaimer
+	preempts *victims.Preemptor
+	reclaims *victims.Reclaimer
 }
 
 // verdict is the latest explanation of a shape that fits nowhere, kept so that it is computed at most once per conditions.minInterval.
@@ -71,7 +73,7 @@ type verdict struct {
 
 // New returns an empty pipeline. It fails on a score name that does not exist.
 func New(o Options) (*Scheduler, error) {
-	profile, err := place.NewProfile(o.Config.Scores)
+	profile, err := rules.NewProfile(o.Config.Scores)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +114,7 @@ func New(o Options) (*Scheduler, error) {
 	}
 	s.auditor, _ = s.observer.(Auditor)
 	s.relief = relief.New(s.store, o.Config.Evictions)
-	s.binder = bind.New(s.store, place.Commits, o.Config.Binding, o.Config.Conditions)
+	s.binder = bind.New(s.store, rules.Commits, o.Config.Binding, o.Config.Conditions)
 	for i := range max(o.Instances, 1) {
 		snapshot := cluster.NewSnapshot()
 		// Each instance breaks ties its own way, so that instances on equal snapshots do not all want the same node.

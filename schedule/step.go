@@ -6,7 +6,9 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/explain"
+	"hilbert.dev/hilbert/schedule/place/index"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -80,7 +82,7 @@ func (s *Scheduler) decide(u *queue.Unit, now time.Time) {
 func (s *Scheduler) plain() bool { return !s.store.Queued() && !s.store.Gangs() }
 
 // place chooses a node for a pod: the one that a preemption has promised it, if it fits there now, else the best.
-func (s *Scheduler) place(pod *cluster.Pod, in *instance) (place.Choice, bool) {
+func (s *Scheduler) place(pod *cluster.Pod, in *instance) (index.Choice, bool) {
 	if pod.Nominated != "" {
 		if choice, ok := in.placer.PlaceOn(s.store.Slot(pod.Nominated), pod.Class); ok {
 			return choice, true
@@ -89,7 +91,7 @@ func (s *Scheduler) place(pod *cluster.Pod, in *instance) (place.Choice, bool) {
 	return in.placer.Place(pod.Class)
 }
 
-func (in *instance) plan(pod *cluster.Pod, choice place.Choice) *cluster.Plan {
+func (in *instance) plan(pod *cluster.Pod, choice index.Choice) *cluster.Plan {
 	return &cluster.Plan{
 		Placements: []cluster.Placement{{Pod: pod.UID, Node: in.snapshot.Node(choice.Slot).Name, Grant: choice.Grant}},
 		Revision:   in.snapshot.Revision(), Scheduler: in.number,
@@ -138,7 +140,7 @@ func (s *Scheduler) explained(u *queue.Unit, in *instance, now time.Time) (v *ve
 	if v != nil && now.Before(v.at.Add(s.cfg.Conditions.MinInterval.D())) {
 		return v, false
 	}
-	v = explain(in.placer.Explain(u.Class), now)
+	v = newVerdict(in.placer.Explain(u.Class), now)
 	s.remember(u.Shape, v)
 	return v, true
 }
@@ -158,15 +160,15 @@ func (s *Scheduler) remember(shape *queue.Shape, v *verdict) {
 	}
 }
 
-func explain(e place.Explanation, now time.Time) *verdict {
+func newVerdict(e explain.Explanation, now time.Time) *verdict {
 	v := &verdict{at: now, condition: cluster.Condition{Reason: spec.ReasonUnschedulable, Message: e.String()}}
 	byFilter := make(map[string]int)
 	for _, r := range e.Reasons {
 		byFilter[r.Filter] += r.Nodes
 	}
-	for i := range place.Filters {
-		if n := byFilter[place.Filters[i].Name]; n > 0 {
-			v.counts = append(v.counts, FilterCount{Filter: place.Filters[i].Name, Nodes: n})
+	for i := range rules.Filters {
+		if n := byFilter[rules.Filters[i].Name]; n > 0 {
+			v.counts = append(v.counts, FilterCount{Filter: rules.Filters[i].Name, Nodes: n})
 		}
 	}
 	return v
@@ -208,7 +210,7 @@ func (s *Scheduler) helped(l *queue.ShapeQueue, seen, now queue.Version) bool {
 		if s.helps(l, change.Slot) {
 			return true
 		}
-		if l.Shape.Class != nil && place.Fits(&s.store.State, change.Slot, l.Shape.Class) {
+		if l.Shape.Class != nil && rules.Fits(&s.store.State, change.Slot, l.Shape.Class) {
 			s.hope.add(change.Slot)
 			hopes = true
 		}
@@ -238,15 +240,15 @@ func (s *Scheduler) helps(l *queue.ShapeQueue, slot cluster.Slot) bool {
 		return true
 	}
 	if class := l.Shape.Class; class != nil {
-		return preempts && place.FitsWithoutLower(s.store, slot, class, vain.most)
+		return preempts && rules.FitsWithoutLower(s.store, slot, class, vain.most)
 	}
 	for i := range l.Shape.Parts {
 		class := l.Shape.Parts[i].Class
-		if preempts && place.FitsWithoutLower(s.store, slot, class, vain.most) {
+		if preempts && rules.FitsWithoutLower(s.store, slot, class, vain.most) {
 			return true
 		}
-		if place.Fits(&s.store.State, slot, class) {
-			s.gained[key] += place.PodsThatFit(&s.store.State, slot, class)
+		if rules.Fits(&s.store.State, slot, class) {
+			s.gained[key] += rules.PodsThatFit(&s.store.State, slot, class)
 		}
 	}
 	v := s.verdicts[l.Shape]
@@ -262,7 +264,7 @@ func (s *Scheduler) uses(l *queue.ShapeQueue, id cluster.ReservationID, slot clu
 		if u := s.reserved.overdue[x.unit]; u != nil && u.ShapeQueue() == l {
 			return true
 		}
-		return (x.queue == l.Queue() || x.until > 0 || withinGuarantee(l.Queue(), l.Shape.Ask)) && l.Shape.Class != nil && place.FitsThrough(&s.store.State, slot, l.Shape.Class)
+		return (x.queue == l.Queue() || x.until > 0 || withinGuarantee(l.Queue(), l.Shape.Ask)) && l.Shape.Class != nil && rules.FitsThrough(&s.store.State, slot, l.Shape.Class)
 	}
 	return false
 }

@@ -7,7 +7,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -39,7 +39,7 @@ func (s *Scheduler) decideUnit(u *queue.Unit, now time.Time) {
 
 // placeUnit looks for places and proposes them, as if the nodes of some reservations were open. It answers false, and gives none of them up,
 // when there are no places.
-func (s *Scheduler) placeUnit(u *queue.Unit, ask *place.Ask, in *instance, opened passage, now time.Time) bool {
+func (s *Scheduler) placeUnit(u *queue.Unit, ask *pack.Ask, in *instance, opened passage, now time.Time) bool {
 	mark := in.snapshot.Mark()
 	opened.open(in.snapshot)
 	placed, ok := in.placer.PlaceUnit(ask)
@@ -57,15 +57,15 @@ func (s *Scheduler) placeUnit(u *queue.Unit, ask *place.Ask, in *instance, opene
 }
 
 // knowsAll reports whether the instance's snapshot has heard of all the classes.
-func (s *Scheduler) knowsAll(in *instance, ask *place.Ask) bool {
+func (s *Scheduler) knowsAll(in *instance, ask *pack.Ask) bool {
 	return !slices.ContainsFunc(ask.Members, func(pod *cluster.Pod) bool { return !in.snapshot.Knows(pod.Class) })
 }
 
 // ask says what a unit wants now: as many of its members as the limits of its queues leave room for. admitted is false when that is fewer
 // than it needs; the ask is then for those that it needs.
-func (s *Scheduler) ask(u *queue.Unit) (ask *place.Ask, short shortfall, admitted bool) {
+func (s *Scheduler) ask(u *queue.Unit) (ask *pack.Ask, short shortfall, admitted bool) {
 	members, need := u.Members(), u.Need()
-	ask = &place.Ask{Members: members, Need: need}
+	ask = &pack.Ask{Members: members, Need: need}
 	if u.Gang != nil {
 		ask.Topology, ask.Subgroups = u.Gang.Facts.Topology, u.Gang.Facts.SubgroupTopology
 		for _, pod := range u.Gang.Pods() {
@@ -73,7 +73,7 @@ func (s *Scheduler) ask(u *queue.Unit) (ask *place.Ask, short shortfall, admitte
 				continue
 			}
 			if slot := s.store.Slot(pod.Node()); slot != cluster.NoSlot { // else its node is gone, and it will be
-				ask.Anchors = append(ask.Anchors, place.Anchor{Slot: slot, Subgroup: pod.Subgroup})
+				ask.Anchors = append(ask.Anchors, pack.Anchor{Slot: slot, Subgroup: pod.Subgroup})
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func chargeOf(pods []*cluster.Pod) (sum resource.List) {
 	return sum
 }
 
-func (in *instance) unitPlan(placed []place.MemberChoice) *cluster.Plan {
+func (in *instance) unitPlan(placed []pack.MemberChoice) *cluster.Plan {
 	plan := &cluster.Plan{Revision: in.snapshot.Revision(), Scheduler: in.number, Placements: make([]cluster.Placement, len(placed))}
 	for i := range placed {
 		plan.Placements[i] = cluster.Placement{Pod: placed[i].Pod.UID, Node: in.snapshot.Node(placed[i].Slot).Name, Grant: placed[i].Grant}
@@ -147,7 +147,7 @@ func (s *Scheduler) commitUnit(u *queue.Unit, plan *cluster.Plan, why cluster.Co
 }
 
 // outOfQuota lets a unit wait for a queue's limit, if nobody can make room for it there.
-func (s *Scheduler) outOfQuota(u *queue.Unit, ask *place.Ask, short shortfall, in *instance, now time.Time) {
+func (s *Scheduler) outOfQuota(u *queue.Unit, ask *pack.Ask, short shortfall, in *instance, now time.Time) {
 	if !short.hopeless() && s.evict(u, ask, in, now) {
 		return
 	}
@@ -174,7 +174,7 @@ func (s *Scheduler) tell(u *queue.Unit, why cluster.Condition, now time.Time) {
 
 // makeRoom gives a unit that fits nowhere what is kept free for those who come after it; else it evicts others, if it may; else it lets it use
 // what is kept free for others, if that does them no harm; else its shape sleeps.
-func (s *Scheduler) makeRoom(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) {
+func (s *Scheduler) makeRoom(u *queue.Unit, ask *pack.Ask, in *instance, now time.Time) {
 	first := s.precedence(u, ask)
 	if len(first.lower) > 0 && s.placeUnit(u, ask, in, first, now) || s.evict(u, ask, in, now) || s.backfill(u, ask, in, now) {
 		return
@@ -191,7 +191,7 @@ func (s *Scheduler) makeRoom(u *queue.Unit, ask *place.Ask, in *instance, now ti
 }
 
 // evict finds victims for a unit and commits to them. It answers false when the unit has to wait.
-func (s *Scheduler) evict(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) bool {
+func (s *Scheduler) evict(u *queue.Unit, ask *pack.Ask, in *instance, now time.Time) bool {
 	if !s.mayEvict(u, ask, in) {
 		return false
 	}
@@ -217,7 +217,7 @@ func (s *Scheduler) evict(u *queue.Unit, ask *place.Ask, in *instance, now time.
 }
 
 // mayEvict reports whether a unit may evict others now. One whose victims of before a restart are on their way out has to wait for them.
-func (s *Scheduler) mayEvict(u *queue.Unit, ask *place.Ask, in *instance) bool {
+func (s *Scheduler) mayEvict(u *queue.Unit, ask *pack.Ask, in *instance) bool {
 	for _, pod := range ask.Members {
 		if pod.NeverPreempts {
 			return false
@@ -232,7 +232,7 @@ func (s *Scheduler) mayEvict(u *queue.Unit, ask *place.Ask, in *instance) bool {
 }
 
 // parkUnit puts a unit's shape to sleep and tells why.
-func (s *Scheduler) parkUnit(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) {
+func (s *Scheduler) parkUnit(u *queue.Unit, ask *pack.Ask, in *instance, now time.Time) {
 	v, fresh := s.explainedUnit(u, ask, in, now)
 	s.queue.Park(u, s.seen(u, in))
 	s.observer.Unschedulable(ask.Members[0], v.counts, now)
@@ -248,7 +248,7 @@ func (s *Scheduler) parkUnit(u *queue.Unit, ask *place.Ask, in *instance, now ti
 }
 
 // explainedUnit returns why a unit fits nowhere; fresh says that it was worked out just now.
-func (s *Scheduler) explainedUnit(u *queue.Unit, ask *place.Ask, in *instance, now time.Time) (v *verdict, fresh bool) {
+func (s *Scheduler) explainedUnit(u *queue.Unit, ask *pack.Ask, in *instance, now time.Time) (v *verdict, fresh bool) {
 	if u.Gang == nil {
 		return s.explained(u, in, now)
 	}
@@ -262,7 +262,7 @@ func (s *Scheduler) explainedUnit(u *queue.Unit, ask *place.Ask, in *instance, n
 	in.snapshot.Rollback(mark)
 	v = &verdict{at: now}
 	if e.Short != nil {
-		v = explain(e.Short.Explanation, now)
+		v = newVerdict(e.Short.Explanation, now)
 	}
 	v.condition = cluster.Condition{Reason: spec.ReasonUnschedulable, Message: e.String()}
 	v.missing = max(e.Need-e.Anywhere, 1)

@@ -10,7 +10,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/explain"
 )
 
 const (
@@ -96,7 +96,7 @@ func (v *QueueView) writeTree(b *strings.Builder, o TextOptions) {
 		}
 		a := q.Amount(name)
 		number := func(amount int64) string {
-			text, _, _ := strings.Cut(place.AmountText(name, amount), " ")
+			text, _, _ := strings.Cut(explain.AmountText(name, amount), " ")
 			return text
 		}
 		limit := "-"

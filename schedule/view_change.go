@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/explain"
+	"hilbert.dev/hilbert/schedule/place/pack"
 )
 
 // UnitChange is what would have to be otherwise so that a unit is placed. All that it names must be so together: one thing, or one and the
@@ -50,7 +51,7 @@ type PackingChange struct {
 func (c *UnitChange) String() string {
 	var parts []string
 	for _, l := range c.Limits {
-		text := fmt.Sprintf("queue %s had %s", l.Queue, strings.Replace(place.AmountText(l.Resource, l.More), " ", " more ", 1))
+		text := fmt.Sprintf("queue %s had %s", l.Queue, strings.Replace(explain.AmountText(l.Resource, l.More), " ", " more ", 1))
 		if l.Borrows {
 			text += ", borrowed"
 		}
@@ -183,14 +184,14 @@ func (c *LimitChange) apply(f *cluster.QueueFacts) *cluster.QueueFacts {
 }
 
 // lessPacking tries to drop, one after the other, what is asked of the topology; or to ask for it at a wider level.
-func (t *trial) lessPacking(ask *place.Ask, raised []LimitChange) {
+func (t *trial) lessPacking(ask *pack.Ask, raised []LimitChange) {
 	for _, drop := range packings {
 		key := *drop.of(ask)
 		if key == "" {
 			continue
 		}
 		with := func(instead string) bool {
-			return t.finds(t.unit, ask, func(a *place.Ask) { *drop.of(a) = instead })
+			return t.finds(t.unit, ask, func(a *pack.Ask) { *drop.of(a) = instead })
 		}
 		if !with("") {
 			continue
@@ -212,16 +213,16 @@ func (t *trial) lessPacking(ask *place.Ask, raised []LimitChange) {
 var packings = []struct {
 	name   string
 	widens bool // to a level above
-	of     func(*place.Ask) *string
+	of     func(*pack.Ask) *string
 }{
-	{"the required topology", true, func(a *place.Ask) *string { return &a.Topology.Required }},
-	{"the uniform label", false, func(a *place.Ask) *string { return &a.Topology.Uniform }},
-	{"the subgroups' required topology", true, func(a *place.Ask) *string { return &a.Subgroups.Required }},
-	{"the subgroups' uniform label", false, func(a *place.Ask) *string { return &a.Subgroups.Uniform }},
+	{"the required topology", true, func(a *pack.Ask) *string { return &a.Topology.Required }},
+	{"the uniform label", false, func(a *pack.Ask) *string { return &a.Topology.Uniform }},
+	{"the subgroups' required topology", true, func(a *pack.Ask) *string { return &a.Subgroups.Required }},
+	{"the subgroups' uniform label", false, func(a *pack.Ask) *string { return &a.Subgroups.Uniform }},
 }
 
 // withoutOne looks for the least valuable other unit without which this one would fit.
-func (t *trial) withoutOne(ask *place.Ask, raised []LimitChange) {
+func (t *trial) withoutOne(ask *pack.Ask, raised []LimitChange) {
 	end := t.opens(t.unit)
 	name, ok := t.in.reclaims.BlockingUnit(ask, maxGone)
 	end()

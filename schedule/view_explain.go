@@ -8,6 +8,8 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/explain"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -41,7 +43,7 @@ type Answer struct {
 	Refusal string `json:"refusal,omitempty"`
 
 	// Explanation is what the nodes say, as if the pod were nowhere.
-	Explanation *place.Explanation `json:"explanation,omitempty"`
+	Explanation *explain.Explanation `json:"explanation,omitempty"`
 	// Best are the best of the nodes on which it fits, at most MaxBest; Rank is the place among them all of the node that it is on, from
 	// 1, or 0 if it would not fit there now.
 	Best []RankedNode `json:"best,omitempty"`
@@ -107,7 +109,7 @@ type RankedNode struct {
 	Scores []Score `json:"scores"`
 }
 
-// Score is one part of the total: from 0 to place.MaxScore, times its weight.
+// Score is one part of the total: from 0 to rules.MaxScore, times its weight.
 type Score struct {
 	Name   string `json:"name"`
 	Score  int64  `json:"score"`
@@ -216,8 +218,8 @@ func (d *Dump) judge(a *Answer, store *cluster.Store, f cluster.PodFacts) error 
 }
 
 // newProfile makes of a configuration what New makes of it.
-func newProfile(config *spec.Scheduling) (*place.Profile, error) {
-	profile, err := place.NewProfile(config.Scores)
+func newProfile(config *spec.Scheduling) (*rules.Profile, error) {
+	profile, err := rules.NewProfile(config.Scores)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/explain"
 )
 
 // NodeAnswer says what the scheduler makes of a node's report: what reclaimed pods may hold of it and why it is no more, who of them is to
@@ -144,7 +144,7 @@ func (a *NodeAnswer) WriteText(w io.Writer) error {
 
 // String renders the amounts: "3000m cpu and 1.5Gi memory".
 func (l LentAmounts) String() string {
-	return place.AmountText(resource.NameCPU, l.MilliCPU) + " and " + place.AmountText(resource.NameMemory, l.Memory)
+	return explain.AmountText(resource.NameCPU, l.MilliCPU) + " and " + explain.AmountText(resource.NameMemory, l.Memory)
 }
 
 // standing continues a sentence that begins with the node.

@@ -6,6 +6,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -96,7 +97,7 @@ func (r *rehearsal) fits(u *queue.Unit) bool {
 }
 
 // finds reports whether nodes would take the unit, whatever its queues say, if its ask were altered; nil: as it is.
-func (r *rehearsal) finds(u *queue.Unit, ask *place.Ask, alter func(*place.Ask)) bool {
+func (r *rehearsal) finds(u *queue.Unit, ask *pack.Ask, alter func(*pack.Ask)) bool {
 	defer r.opens(u)()
 	if alter != nil {
 		changed := *ask

@@ -17,6 +17,7 @@ import (
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -233,7 +234,7 @@ func compareLedgers(t *rapid.T, store *cluster.Store, dump *schedule.Dump, confi
 	if err := loaded.Verify(); err != nil {
 		t.Fatalf("loaded: %v", err)
 	}
-	profile, err := place.NewProfile(config.Scores)
+	profile, err := rules.NewProfile(config.Scores)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/explain"
 )
 
 // WriteText renders the answer for people.
@@ -82,7 +82,7 @@ func (a *Answer) place() string {
 	return a.Node + " (" + strings.Join(held, "; ") + ")"
 }
 
-func (a *Answer) writeNodes(b *strings.Builder, e *place.Explanation) {
+func (a *Answer) writeNodes(b *strings.Builder, e *explain.Explanation) {
 	b.WriteString("\n")
 	switch {
 	case e.Nodes == 0:
@@ -122,7 +122,7 @@ func writeBest(b *strings.Builder, best []RankedNode) {
 	_ = t.Flush() // to a Builder
 }
 
-func writeMisses(b *strings.Builder, e *place.Explanation) {
+func writeMisses(b *strings.Builder, e *explain.Explanation) {
 	if len(e.Nearest) > 0 {
 		b.WriteString("\nNearest:\n")
 		for i := range e.Nearest {

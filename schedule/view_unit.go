@@ -10,7 +10,8 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/dispatch"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/explain"
+	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -54,7 +55,7 @@ type UnitAnswer struct {
 	// Changes are those after each of which alone it would be placed, if it were its turn: each was tried.
 	Changes []UnitChange `json:"changes,omitempty"`
 	// Explanation is what the nodes say, if it is they that have no room.
-	Explanation *place.UnitExplanation `json:"explanation,omitempty"`
+	Explanation *explain.UnitExplanation `json:"explanation,omitempty"`
 }
 
 // UnitTopology is what is asked of the topology; each field is a node label.
@@ -294,7 +295,7 @@ func (t *trial) backoff() *Waiting {
 }
 
 // lacksRoom tells why no nodes take the unit.
-func (t *trial) lacksRoom(ask *place.Ask) {
+func (t *trial) lacksRoom(ask *pack.Ask) {
 	defer t.opens(t.unit)()
 	e := t.in.placer.ExplainUnit(ask)
 	t.answer.Explanation = &e

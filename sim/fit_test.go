@@ -10,7 +10,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/sim/trace"
 	"hilbert.dev/hilbert/topology"
 )
@@ -86,7 +86,7 @@ func (d draws) requirements() *cluster.Requirements {
 		if key := d.num(0, 3, "tolerated key"); key < 2 {
 			toleration.Key = fmt.Sprintf("t%d", key)
 		} else if key == 2 {
-			toleration.Key = place.TaintUnschedulable
+			toleration.Key = rules.TaintUnschedulable
 		} else {
 			toleration.Exists = true
 		}
@@ -134,14 +134,14 @@ func TestJudgeAgrees(t *testing.T) {
 		}
 		r := d.requirements()
 		class, slot := store.Class(r), store.Slot(n.Name)
-		if ours, core := fits(n, on, r), place.Fits(&store.State, slot, class); ours != core {
+		if ours, core := fits(n, on, r), rules.Fits(&store.State, slot, class); ours != core {
 			rt.Fatalf("a pod fits: the judge says %v, the core %v", ours, core)
 		}
 		grant := topology.Grant{GPUs: uint16(d.num(0, 7, "granted")), Milli: int16(d.num(0, 10, "granted milli") * 100)}
 		if grant.GPUs == 0 {
 			grant.Milli = 0
 		}
-		if ours, core := judge(n, on, r, grant), place.Commits(&store.State, slot, class, &grant); (ours == "") != (core == "") {
+		if ours, core := judge(n, on, r, grant), rules.Commits(&store.State, slot, class, &grant); (ours == "") != (core == "") {
 			rt.Fatalf("a pod with GPUs %v at %d milli may join: the judge says %q, the core %q", grant, grant.Milli, ours, core)
 		}
 	})

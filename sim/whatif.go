@@ -14,6 +14,8 @@ import (
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/explain"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -61,8 +63,8 @@ type PlacedPod struct {
 // UnplacedPod got none.
 type UnplacedPod struct {
 	PodName
-	Why         string             `json:"why"`
-	Explanation *place.Explanation `json:"explanation,omitempty"`
+	Why         string               `json:"why"`
+	Explanation *explain.Explanation `json:"explanation,omitempty"`
 }
 
 // LostPod goes with its node.
@@ -282,12 +284,12 @@ func (f *forecast) report() {
 	snapshot := cluster.NewSnapshot()
 	snapshot.Advance(f.scheduler.Store())
 	// Explanations do not look at scores, so the profile does not matter.
-	placer := place.NewPlacer(snapshot, &place.Profile{}, 0, 1)
+	placer := place.NewPlacer(snapshot, &rules.Profile{}, 0, 1)
 	type asked struct {
 		class    *cluster.Class
 		priority int32
 	}
-	known := make(map[asked]*place.Explanation)
+	known := make(map[asked]*explain.Explanation)
 	for _, uid := range f.seekers {
 		facts, there := f.facts[uid]
 		if !there {

@@ -28,6 +28,15 @@ func neverImport(from, except []string, forbidden ...string) func(*tree) []breac
 	}
 }
 
+// floors forbids each of the packages to import one that stands after it, directly or through others.
+func floors(names []string) func(*tree) []breach {
+	checks := make([]func(*tree) []breach, 0, len(names))
+	for i := range names[:len(names)-1] {
+		checks = append(checks, neverReach(names[i:i+1], names[i+1:]...))
+	}
+	return all(checks...)
+}
+
 // neverReach forbids whatever the packages under from import, directly or
 // through others. The breach stands at the import where the chain leaves.
 func neverReach(from []string, forbidden ...string) func(*tree) []breach {

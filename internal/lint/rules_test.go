@@ -41,6 +41,11 @@ var (
 	generation = []string{"./internal/gen/..."}
 )
 
+// placeFloors are the packages of schedule/place, the lowest first. Each may import those before it only.
+var placeFloors = []string{
+	"./schedule/place/rules", "./schedule/place/index", "./schedule/place/pack", "./schedule/place/victims", "./schedule/place/explain", "./schedule/place",
+}
+
 // planned names patterns that have no package yet. TestPatternsMatch fails
 // when one appears, so that this list only ever shrinks.
 var planned = []string{
@@ -123,6 +128,12 @@ var rules = []rule{
 		name:  "crds-at-the-door",
 		why:   "the CRD groups embed api/spec under TypeMeta; whoever needs the fields takes api/spec and stays free of Kubernetes",
 		check: crdsAtTheDoor,
+	},
+	{
+		name: "place-floors",
+		why: "schedule/place is read from the bottom: what a node may take, the order of nodes, several pods together, who has to leave, why not. " +
+			"A lower floor that knew a higher one could be neither read nor replaced alone, as the rankings are to be",
+		check: floors(placeFloors),
 	},
 	{
 		name:  "spec-std-only",

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // TestEveryUpstreamPluginIsKnown fails when a new version of upstream has a plugin by default that nobody has thought about here.
@@ -78,7 +78,7 @@ func TestEveryFilterIsOurs(t *testing.T) {
 	for _, f := range u.framework.ListPlugins().Filter.Enabled {
 		theirs[f.Name] = true
 	}
-	for _, f := range place.Filters {
+	for _, f := range rules.Filters {
 		own[f.Name] = true
 	}
 	delete(theirs, "NodeName") // a pod that names its node has its place

@@ -11,6 +11,8 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/place/victims"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -22,7 +24,7 @@ type ours struct {
 	instance
 	lagging bool // the snapshot knows all that happened, by assumption
 
-	preempts *place.Preemptor // nil: preemption is not compared
+	preempts *victims.Preemptor // nil: preemption is not compared
 
 	lazy   instance // has more to follow at once
 	every  int      // lazy is asked at every so many judgements
@@ -35,7 +37,7 @@ type instance struct {
 	placer   *place.Placer
 }
 
-func newInstance(c *Case, profile *place.Profile) instance {
+func newInstance(c *Case, profile *rules.Profile) instance {
 	in := instance{snapshot: cluster.NewSnapshot()}
 	in.placer = place.NewPlacer(in.snapshot, profile, c.Seed, c.Indexes)
 	in.placer.SetMaxCoarseDomains(c.Coarse)

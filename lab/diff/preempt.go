@@ -12,7 +12,7 @@ import (
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/victims"
 )
 
 // contest compares preemption: on which of the nodes where the pod does not fit it could be at whose expense, and what the chosen one
@@ -26,12 +26,12 @@ func (p *Player) contest(u *upstream, o *ours, pod *corev1.Pod) ([]Difference, e
 	if err != nil {
 		return nil, err
 	}
-	own := make(map[string]*place.Preemption)
+	own := make(map[string]*victims.Preemption)
 	for _, c := range o.preempts.Candidates(record) {
 		own[o.snapshot.Node(c.Slot).Name] = &c
 	}
 	found, ok := o.preempts.Preempt(record)
-	c := &contested{u: u, o: o, pod: pod, theirs: make(map[string]*place.Preemption), own: own}
+	c := &contested{u: u, o: o, pod: pod, theirs: make(map[string]*victims.Preemption), own: own}
 	for _, candidate := range candidates {
 		c.theirs[candidate.Name()] = u.outcome(o, candidate)
 	}
@@ -43,9 +43,9 @@ func (p *Player) contest(u *upstream, o *ours, pod *corev1.Pod) ([]Difference, e
 }
 
 // outcome is a candidate of upstream's in our terms.
-func (u *upstream) outcome(o *ours, c preemption.Candidate) *place.Preemption {
+func (u *upstream) outcome(o *ours, c preemption.Candidate) *victims.Preemption {
 	pods := c.Victims().Pods
-	out := &place.Preemption{Cost: place.Cost{
+	out := &victims.Preemption{Cost: victims.Cost{
 		Violations: int(c.Victims().NumPDBViolations), Highest: priority(pods[0]), Count: len(pods), Start: math.MaxInt64,
 	}}
 	for _, victim := range pods {
@@ -63,8 +63,8 @@ type contested struct {
 	u           *upstream
 	o           *ours
 	pod         *corev1.Pod
-	theirs, own map[string]*place.Preemption // by node
-	vague       bool                         // on some node they need not agree
+	theirs, own map[string]*victims.Preemption // by node
+	vague       bool                           // on some node they need not agree
 	differences []Difference
 }
 
@@ -111,7 +111,7 @@ func (c *contested) nodes(count *Contests) error {
 }
 
 // choice compares what is chosen: each must have chosen a cheapest one of its candidates, and their costs must be equal.
-func (c *contested) choice(chosen preemption.Candidate, found *place.Preemption, ok bool, count *Contests) {
+func (c *contested) choice(chosen preemption.Candidate, found *victims.Preemption, ok bool, count *Contests) {
 	if chosen != nil && !c.vague {
 		if at := c.theirs[chosen.Name()]; at.Cost.Compare(cheapest(c.theirs)) != 0 {
 			c.differ("preempt upstream", "upstream chooses %s at %+v, though it could have %+v: our idea of what it prefers is wrong",
@@ -139,8 +139,8 @@ func (c *contested) choice(chosen preemption.Candidate, found *place.Preemption,
 }
 
 // cheapest is the least cost of the candidates.
-func cheapest(candidates map[string]*place.Preemption) place.Cost {
-	least := place.Cost{Violations: math.MaxInt}
+func cheapest(candidates map[string]*victims.Preemption) victims.Cost {
+	least := victims.Cost{Violations: math.MaxInt}
 	for _, c := range candidates {
 		if c.Cost.Compare(least) < 0 {
 			least = c.Cost
@@ -149,7 +149,7 @@ func cheapest(candidates map[string]*place.Preemption) place.Cost {
 	return least
 }
 
-func listing(p *place.Preemption) string {
+func listing(p *victims.Preemption) string {
 	if p == nil {
 		return "none"
 	}

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/victims"
 )
 
 // Contests counts what of preemption was compared.
@@ -24,7 +24,7 @@ type Contests struct {
 }
 
 // take counts a candidate.
-func (c *Contests) take(pod *corev1.Pod, p *place.Preemption) {
+func (c *Contests) take(pod *corev1.Pod, p *victims.Preemption) {
 	c.Candidates++
 	c.Victims += len(p.Victims)
 	if len(p.Victims) > 1 {

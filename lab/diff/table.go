@@ -10,7 +10,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // Plugin says what this comparison does with one of upstream's plugins.
@@ -145,7 +145,7 @@ func (p *Profile) strategy() *config.ScoringStrategy {
 }
 
 // ours is the row as Hilbert is configured: scores by name, which our table ties to upstream's plugins. What is Hilbert's own is off.
-func (p *Profile) ours(defaults *[len(scoreNames)]int64) (*place.Profile, []cluster.SpreadDefault, error) {
+func (p *Profile) ours(defaults *[len(scoreNames)]int64) (*rules.Profile, []cluster.SpreadDefault, error) {
 	weights := make(map[string]int64)
 	set := func(name, plugin string) {
 		k := scoreIndex(plugin)
@@ -158,13 +158,13 @@ func (p *Profile) ours(defaults *[len(scoreNames)]int64) (*place.Profile, []clus
 			weights[name] = defaults[k]
 		}
 	}
-	for i := range place.LocalScores {
-		set(place.LocalScores[i].Name, place.LocalScores[i].Plugin)
+	for i := range rules.LocalScores {
+		set(rules.LocalScores[i].Name, rules.LocalScores[i].Plugin)
 	}
-	for i := range place.NormalizedScores {
-		set(place.NormalizedScores[i].Name, place.NormalizedScores[i].Plugin)
+	for i := range rules.NormalizedScores {
+		set(rules.NormalizedScores[i].Name, rules.NormalizedScores[i].Plugin)
 	}
-	profile, err := place.NewProfile(weights)
+	profile, err := rules.NewProfile(weights)
 	if err != nil {
 		return nil, nil, fmt.Errorf("profile %s: %w", p.Name, err)
 	}

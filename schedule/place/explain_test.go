@@ -15,6 +15,8 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place/explain"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -49,7 +51,7 @@ func explainScript(t *testing.T, d *datadriven.TestData) string {
 	}
 	snapshot := cluster.NewSnapshot()
 	snapshot.Advance(store)
-	profile, err := NewProfile(nil)
+	profile, err := rules.NewProfile(nil)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
@@ -80,7 +82,7 @@ func (h history) replay() *cluster.Store {
 func (h history) placer() (*cluster.Store, *Placer) {
 	store, snapshot := h.replay(), cluster.NewSnapshot()
 	snapshot.Advance(store)
-	return store, NewPlacer(snapshot, &Profile{}, 0, 1)
+	return store, NewPlacer(snapshot, &rules.Profile{}, 0, 1)
 }
 
 // TestChangesMakeItFit: whatever an explanation says would make a pod fit does so when it is done, and a little less of it does not.
@@ -98,13 +100,13 @@ func TestChangesMakeItFit(t *testing.T) {
 				t.Fatalf("it does not fit with %v", c)
 			}
 			switch c.Kind {
-			case Free, Grow:
+			case explain.Free, explain.Grow:
 				c.Amount--
-			case Reduce:
+			case explain.Reduce:
 				c.Amount++
-			case Loosen:
+			case explain.Loosen:
 				c.Spread.Needed--
-			case Leave:
+			case explain.Leave:
 				c.Pods = c.Pods[1:]
 			default:
 				continue
@@ -153,7 +155,7 @@ func drawHistory(t *rapid.T) (history, cluster.PodFacts) {
 	for range rapid.IntRange(1, 6).Draw(t, "nodes") {
 		n := drawNode(t)
 		if n.Unschedulable && rapid.Bool().Draw(t, "cordon taint") {
-			n.Taints = append(n.Taints, cluster.Taint{Key: TaintUnschedulable, Effect: cluster.NoSchedule})
+			n.Taints = append(n.Taints, cluster.Taint{Key: rules.TaintUnschedulable, Effect: cluster.NoSchedule})
 		}
 		names[n.Name] = true
 		h = append(h, cluster.NodeUpserted{Node: n})
@@ -206,7 +208,7 @@ func drawRequired(t *rapid.T, r *cluster.Requirements) {
 }
 
 // checkExplanation holds an explanation against the filters.
-func checkExplanation(t *rapid.T, h history, e *Explanation, asked cluster.PodFacts) {
+func checkExplanation(t *rapid.T, h history, e *explain.Explanation, asked cluster.PodFacts) {
 	store := h.replay()
 	class := store.Pod(asked.UID).Class
 	nodes, fit := 0, 0
@@ -216,29 +218,29 @@ func checkExplanation(t *rapid.T, h history, e *Explanation, asked cluster.PodFa
 			continue
 		}
 		nodes++
-		if Fits(&store.State, slot, class) {
+		if rules.Fits(&store.State, slot, class) {
 			fit++
-		} else if len(Obstacles(&store.State, slot, class)) == 0 {
+		} else if len(explain.Obstacles(&store.State, slot, class)) == 0 {
 			t.Fatalf("node %s refuses without an obstacle", store.Node(slot).Name)
 		}
 	}
-	if e.Nodes != nodes || e.Feasible != fit || len(e.Nearest) != min(nodes-fit, MaxNearest) {
+	if e.Nodes != nodes || e.Feasible != fit || len(e.Nearest) != min(nodes-fit, explain.MaxNearest) {
 		t.Fatalf("%d nodes, %d fit; the explanation says %+v", nodes, fit, e)
 	}
-	if text := e.String(); len(text) > MaxMessage || !utf8.ValidString(text) {
+	if text := e.String(); len(text) > explain.MaxMessage || !utf8.ValidString(text) {
 		t.Fatalf("the message has %d bytes: %q", len(text), text)
 	}
 }
 
 // fitsAfter makes the change and asks again.
-func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
+func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c explain.Change) bool {
 	s := h.replay()
 	slot := s.Slot(c.Node)
 	node := *s.Node(slot)
 	node.Labels, node.Allocatable = maps.Clone(node.Labels), slices.Clone(node.Allocatable)
 	r := *asked.Requirements
 	switch c.Kind {
-	case Free, Grow:
+	case explain.Free, explain.Grow:
 		switch c.Resource {
 		case "exclusive CPUs":
 			return fitsInLargerZone(s, slot, asked, uint16(c.Amount))
@@ -251,10 +253,10 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
 		} else {
 			node.Allocatable[at].Amount += c.Amount
 		}
-	case Tolerate:
+	case explain.Tolerate:
 		effects := map[string]cluster.TaintEffect{"NoSchedule": cluster.NoSchedule, "NoExecute": cluster.NoExecute}
 		r.Tolerations = append(slices.Clone(r.Tolerations), cluster.Toleration{Key: c.Taint.Key, Value: c.Taint.Value, Effect: effects[c.Taint.Effect]})
-	case Loosen:
+	case explain.Loosen:
 		r.Spread = slices.Clone(r.Spread)
 		hard := -1
 		for i := range r.Spread {
@@ -264,10 +266,10 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
 				}
 			}
 		}
-	case Widen:
+	case explain.Widen:
 		level, _ := topology.ParseLevel(c.Near)
 		r.GPU.Near = topology.Near{Level: level, Required: level != topology.Anywhere}
-	case Reduce:
+	case explain.Reduce:
 		switch c.Resource {
 		case spec.ResourceNvidiaGPU:
 			r.GPU.Whole = int8(c.Amount)
@@ -276,17 +278,17 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
 		case spec.ResourceGPUMemory:
 			r.GPU.Memory = uint32(c.Amount)
 		}
-	case Uncordon:
+	case explain.Uncordon:
 		node.Unschedulable = false
-		node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), func(t cluster.Taint) bool { return t.Key == TaintUnschedulable })
-	case Relabel:
+		node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), func(t cluster.Taint) bool { return t.Key == rules.TaintUnschedulable })
+	case explain.Relabel:
 		if delete(node.Labels, c.Label.Key); !c.Label.Absent {
 			if node.Labels == nil {
 				node.Labels = make(map[string]string)
 			}
 			node.Labels[c.Label.Key] = c.Label.Value
 		}
-	case Leave:
+	case explain.Leave:
 		for _, pod := range c.Pods {
 			if s.Pod(pod.UID).Priority > asked.Priority || s.Pod(pod.UID).Node() != c.Node {
 				t.Fatalf("pod %s of priority %d on %s should leave", pod.UID, pod.Priority, s.Pod(pod.UID).Node())
@@ -298,11 +300,11 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c Change) bool {
 	s.Apply(cluster.NodeUpserted{Node: &node})
 	s.Apply(cluster.PodRemoved{UID: asked.UID})
 	s.Apply(cluster.PodUpserted{Pod: asked})
-	return Fits(&s.State, slot, s.Pod(asked.UID).Class)
+	return rules.Fits(&s.State, slot, s.Pod(asked.UID).Class)
 }
 
 // fitsWithMoreGPU reports whether the pod fits if so much more of the node's GPUs is free. The ledger is spoilt then.
-func fitsWithMoreGPU(s *cluster.Store, slot cluster.Slot, asked cluster.PodFacts, c Change) bool {
+func fitsWithMoreGPU(s *cluster.Store, slot cluster.Slot, asked cluster.PodFacts, c explain.Change) bool {
 	var lack topology.Lack
 	switch c.Resource {
 	case spec.ResourceGPUMilli:
@@ -327,7 +329,7 @@ func fitsWithMoreGPU(s *cluster.Store, slot cluster.Slot, asked cluster.PodFacts
 	if lack.GPUs != 0 {
 		lack.Apply(&v)
 	}
-	return Fits(&s.State, slot, s.Pod(asked.UID).Class)
+	return rules.Fits(&s.State, slot, s.Pod(asked.UID).Class)
 }
 
 // fitsInLargerZone reports whether the pod fits if so many CPUs more are free in some zone of the node that has as many in use.
@@ -340,7 +342,7 @@ func fitsInLargerZone(s *cluster.Store, slot cluster.Slot, asked cluster.PodFact
 		larger := *before
 		larger.Zones.Zone[z].CPUs += more
 		s.Apply(cluster.NodeReported{Node: s.Node(slot).Name, Report: &larger})
-		if Fits(&s.State, slot, s.Pod(asked.UID).Class) {
+		if rules.Fits(&s.State, slot, s.Pod(asked.UID).Class) {
 			return true
 		}
 		s.Apply(cluster.NodeReported{Node: s.Node(slot).Name, Report: before})

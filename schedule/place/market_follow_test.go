@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -39,7 +40,7 @@ func TestPricesReachWhatIsKept(t *testing.T) {
 
 // keptWorld is a ledger that stays as it is, and a placer that lives as long.
 type keptWorld struct {
-	profile  *Profile
+	profile  *rules.Profile
 	store    *cluster.Store
 	snapshot *cluster.Snapshot
 	placer   *Placer
@@ -48,7 +49,7 @@ type keptWorld struct {
 }
 
 func newKeptWorld(t *testing.T, random *rand.Rand) *keptWorld {
-	profile, err := NewProfile(nil)
+	profile, err := rules.NewProfile(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/script"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -18,7 +19,7 @@ import (
 // and finds prices, if that is due; place says where a pod goes, and the score GPUWorth of each node that it fits.
 func TestMarket(t *testing.T) {
 	datadriven.Walk(t, "testdata/market", func(t *testing.T, path string) {
-		profile, err := NewProfile(nil)
+		profile, err := rules.NewProfile(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +88,7 @@ func placeOnMarket(p *Placer, c *cluster.Class, name string) string {
 func TestPricedRankingIsExact(t *testing.T) {
 	lists := uint64(0)
 	rapid.Check(t, func(t *rapid.T) {
-		profile, err := NewProfile(map[string]int64{"GPUWorth": rapid.Int64Range(0, 3).Draw(t, "weight"), "MostAllocated": rapid.Int64Range(0, 2).Draw(t, "most")})
+		profile, err := rules.NewProfile(map[string]int64{"GPUWorth": rapid.Int64Range(0, 3).Draw(t, "weight"), "MostAllocated": rapid.Int64Range(0, 2).Draw(t, "most")})
 		if err != nil {
 			t.Fatal(err)
 		}

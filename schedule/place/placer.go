@@ -2,6 +2,11 @@ package place
 
 import (
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place/explain"
+	"hilbert.dev/hilbert/schedule/place/index"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/place/victims"
 )
 
 // Placer decides on one Snapshot. It owns no state of its own: it hands each question to the floor that answers it.
@@ -12,15 +17,15 @@ import (
 //	what the tables say      rules   Judge
 type Placer struct {
 	snapshot *cluster.Snapshot
-	index    *Index
-	packer   *Packer
+	index    *index.Index
+	packer   *pack.Packer
 }
 
 // NewPlacer returns a Placer over the snapshot. The seed orders nodes of equal score; maxIndexes bounds the memory (16 bytes a slot,
 // 4 a feasible node, each).
-func NewPlacer(snapshot *cluster.Snapshot, profile *Profile, seed uint64, maxIndexes int) *Placer {
-	x := newIndex(snapshot, profile, seed, maxIndexes)
-	return &Placer{snapshot: snapshot, index: x, packer: newPacker(x)}
+func NewPlacer(snapshot *cluster.Snapshot, profile *rules.Profile, seed uint64, maxIndexes int) *Placer {
+	x := index.New(snapshot, profile, seed, maxIndexes)
+	return &Placer{snapshot: snapshot, index: x, packer: pack.New(x)}
 }
 
 // SetMaxCoarseDomains sets how many domains a topology key may have before an index follows it count by count instead of domain by domain.
@@ -36,49 +41,57 @@ func (p *Placer) SetMaxHolders(nodes int) { p.index.SetMaxHolders(nodes) }
 func (p *Placer) SetLevels(keys []string) { p.packer.SetLevels(keys) }
 
 // Place returns the best node for a pod of the class. ok is false when none fits; Explain says why.
-func (p *Placer) Place(c *cluster.Class) (Choice, bool) { return p.index.Place(c) }
+func (p *Placer) Place(c *cluster.Class) (index.Choice, bool) { return p.index.Place(c) }
 
 // PlaceOn returns a place on a certain node, if the class fits there.
-func (p *Placer) PlaceOn(slot cluster.Slot, c *cluster.Class) (Choice, bool) {
+func (p *Placer) PlaceOn(slot cluster.Slot, c *cluster.Class) (index.Choice, bool) {
 	return p.index.PlaceOn(slot, c)
 }
 
 // PlaceUnit chooses nodes for the members of a unit, Need of them or more. On success the choices are assumed on the snapshot, so that
 // the next decision sees them; the slice is valid until the next call. When ok is false the snapshot is as it was; ExplainUnit says why.
-func (p *Placer) PlaceUnit(ask *Ask) (placed []MemberChoice, ok bool) { return p.packer.PlaceUnit(ask) }
+func (p *Placer) PlaceUnit(ask *pack.Ask) (placed []pack.MemberChoice, ok bool) {
+	return p.packer.PlaceUnit(ask)
+}
 
 // WouldFit is how many members PlaceUnit would find places for, 0 when fewer than are needed. Nothing is assumed.
-func (p *Placer) WouldFit(ask *Ask) int { return p.packer.WouldFit(ask) }
+func (p *Placer) WouldFit(ask *pack.Ask) int { return p.packer.WouldFit(ask) }
 
 // Explain asks every filter about every node. It costs time proportional to the nodes.
-func (p *Placer) Explain(c *cluster.Class) Explanation { return Explain(&p.snapshot.State, c) }
+func (p *Placer) Explain(c *cluster.Class) explain.Explanation {
+	return explain.Explain(&p.snapshot.State, c)
+}
 
 // ExplainFor is Explain for a pod of that priority. It also says which pods would have to leave to make room for it. The store must be at the
 // snapshot's revision. It costs time proportional to the pods.
-func (p *Placer) ExplainFor(store *cluster.Store, c *cluster.Class, priority int32) Explanation {
-	return explainFor(&p.snapshot.State, store, c, priority)
+func (p *Placer) ExplainFor(store *cluster.Store, c *cluster.Class, priority int32) explain.Explanation {
+	return explain.For(&p.snapshot.State, store, c, priority)
 }
 
 // ExplainUnit finds out what keeps a unit waiting. It costs several times what PlaceUnit does, and an Explain of one pod.
-func (p *Placer) ExplainUnit(ask *Ask) UnitExplanation { return explainUnit(p.packer, ask) }
+func (p *Placer) ExplainUnit(ask *pack.Ask) explain.UnitExplanation {
+	return explain.Unit(p.packer, ask)
+}
 
 // Judge asks every filter and every score about every node, without an index. It costs time proportional to the nodes.
-func (p *Placer) Judge(c *cluster.Class) []Judgement {
+func (p *Placer) Judge(c *cluster.Class) []rules.Judgement {
 	return p.index.Profile().Judge(&p.snapshot.State, c, nil)
 }
 
 // Best is Place by its definition: of all feasible nodes the one with the greatest total score, then the greatest tie-break hash.
-func (p *Placer) Best(c *cluster.Class) cluster.Slot { return Best(p.index, p.Judge(c)) }
+func (p *Placer) Best(c *cluster.Class) cluster.Slot { return explain.Best(p.index, p.Judge(c)) }
 
 // Ranking returns the judgements of all nodes on which a pod of the class fits, the best first: Place takes the first.
-func (p *Placer) Ranking(c *cluster.Class) []Judgement { return Ranking(p.index, p.Judge(c)) }
+func (p *Placer) Ranking(c *cluster.Class) []rules.Judgement {
+	return explain.Ranking(p.index, p.Judge(c))
+}
 
 // NewPreemptor returns a Preemptor for the Placer's snapshot of the store. maxIndexes bounds the memory (56 bytes a node, each).
-func NewPreemptor(p *Placer, store *cluster.Store, maxIndexes int) *Preemptor {
-	return newPreemptor(p.index, store, maxIndexes)
+func NewPreemptor(p *Placer, store *cluster.Store, maxIndexes int) *victims.Preemptor {
+	return victims.NewPreemptor(p.index, store, maxIndexes)
 }
 
 // NewReclaimer returns a Reclaimer for the Placer's snapshot of the store.
-func NewReclaimer(p *Placer, store *cluster.Store) *Reclaimer {
-	return newPackerReclaimer(p.packer, store)
+func NewReclaimer(p *Placer, store *cluster.Store) *victims.Reclaimer {
+	return victims.NewReclaimer(p.packer, store)
 }

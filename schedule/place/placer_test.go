@@ -8,6 +8,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -15,7 +16,7 @@ import (
 // force over the whole cluster: every filter asked of every node, every score normalised over the feasible ones.
 func TestPlaceIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		profile, err := NewProfile(map[string]int64{"MostAllocated": rapid.Int64Range(0, 3).Draw(t, "weight")})
+		profile, err := rules.NewProfile(map[string]int64{"MostAllocated": rapid.Int64Range(0, 3).Draw(t, "weight")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +135,7 @@ func (w *world) placeAndCompare(t *rapid.T, uid cluster.UID) {
 		return
 	}
 	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: uid, Node: snapshot.Node(got.Slot).Name, Grant: got.Grant}}}
-	if verdict := store.Commit(&plan, Commits); !verdict.Committed {
+	if verdict := store.Commit(&plan, rules.Commits); !verdict.Committed {
 		t.Fatalf("the ledger refused a decision made on its newest state: %v", verdict)
 	}
 	for _, a := range class.Amounts {
@@ -218,7 +219,7 @@ func drawRequirements(t *rapid.T) *cluster.Requirements {
 		}}}
 	}
 	if rapid.Bool().Draw(t, "tolerate") {
-		r.Tolerations = []cluster.Toleration{{Key: rapid.SampledFrom([]string{"x", "y", TaintUnschedulable, ""}).Draw(t, "key"), Exists: true}}
+		r.Tolerations = []cluster.Toleration{{Key: rapid.SampledFrom([]string{"x", "y", rules.TaintUnschedulable, ""}).Draw(t, "key"), Exists: true}}
 	}
 	if rapid.IntRange(0, 4).Draw(t, "port") == 0 {
 		r.Ports = []cluster.HostPort{{Protocol: "TCP", IP: rapid.SampledFrom([]string{cluster.AnyIP, "10.0.0.1"}).Draw(t, "ip"), Port: 80}}

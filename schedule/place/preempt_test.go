@@ -11,6 +11,8 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/place/victims"
 )
 
 // TestPreemptIsExact drives a ledger through random nodes, pods, budgets, placements and preemptions, and compares every preemption with
@@ -38,7 +40,7 @@ type battle struct {
 	store     *cluster.Store
 	snapshot  *cluster.Snapshot
 	placer    *Placer
-	preemptor *Preemptor
+	preemptor *victims.Preemptor
 	pool      []*cluster.Requirements
 	facts     map[cluster.UID]*cluster.PodFacts
 	nodes     map[string]*cluster.Node
@@ -49,7 +51,7 @@ type battle struct {
 }
 
 func newBattle(t *rapid.T) *battle {
-	profile, err := NewProfile(nil)
+	profile, err := rules.NewProfile(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +161,7 @@ func (w *battle) arrive(t *rapid.T) {
 	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: f.UID}}}
 	choice, ok := w.placer.Place(pod.Class)
 	if !ok {
-		var found Preemption
+		var found victims.Preemption
 		if found, ok = w.compare(t, pod); !ok {
 			return
 		}
@@ -169,7 +171,7 @@ func (w *battle) arrive(t *rapid.T) {
 		}
 	}
 	plan.Placements[0].Node, plan.Placements[0].Grant = w.snapshot.Node(choice.Slot).Name, choice.Grant
-	if verdict := w.store.Commit(&plan, Commits); !verdict.Committed {
+	if verdict := w.store.Commit(&plan, rules.Commits); !verdict.Committed {
 		t.Fatalf("the ledger refused a decision made on its newest state: %v", verdict)
 	}
 	if pod.Obliged() != (len(plan.Victims) > 0) {
@@ -178,9 +180,9 @@ func (w *battle) arrive(t *rapid.T) {
 }
 
 // compare holds a preemption against brute force.
-func (w *battle) compare(t *rapid.T, pod *cluster.Pod) (Preemption, bool) {
+func (w *battle) compare(t *rapid.T, pod *cluster.Pod) (victims.Preemption, bool) {
 	got, ok := w.preemptor.Preempt(pod)
-	want, cost := cluster.NoSlot, Cost{}
+	want, cost := cluster.NoSlot, victims.Cost{}
 	for i := range w.store.Slots() {
 		slot := cluster.Slot(i)
 		if w.store.Node(slot) == nil {
@@ -228,14 +230,14 @@ func (w *battle) without(pod *cluster.Pod, node string, off map[*cluster.Pod]boo
 	copied := *w.facts[pod.UID]
 	fresh.Apply(cluster.PodUpserted{Pod: copied})
 	slot, class := fresh.Slot(node), fresh.Pod(pod.UID).Class
-	if refused := refusal(&fresh.State, slot, class); refused >= 0 {
-		return Filters[refused].Name
+	if refused := rules.FirstRefusal(&fresh.State, slot, class); refused >= 0 {
+		return rules.Filters[refused].Name
 	}
 	return ""
 }
 
 // naive is upstream's dry run of one node, spelt out.
-func (w *battle) naive(pod *cluster.Pod, slot cluster.Slot) (cost Cost, ok bool) {
+func (w *battle) naive(pod *cluster.Pod, slot cluster.Slot) (cost victims.Cost, ok bool) {
 	node := w.store.Node(slot).Name
 	var lower []*cluster.Pod
 	for _, p := range w.store.PodsOn(slot) {
@@ -260,7 +262,7 @@ func (w *battle) naive(pod *cluster.Pod, slot cluster.Slot) (cost Cost, ok bool)
 			second = append(second, p)
 		}
 	}
-	cost = Cost{Highest: math.MinInt32, Start: math.MaxInt64}
+	cost = victims.Cost{Highest: math.MinInt32, Start: math.MaxInt64}
 	for i, p := range append(slices.Clone(first), second...) {
 		off[p] = false
 		if w.without(pod, node, off) == "" {
@@ -302,7 +304,7 @@ func (w *battle) breaks(p *cluster.Pod, left map[*cluster.Budget]int32) bool {
 }
 
 // full returns a preemptor over nodes that are each full with ten pods of priorities 0 to 9, and the ledger.
-func full(tb testing.TB, nodes int) (*cluster.Store, *Preemptor) {
+func full(tb testing.TB, nodes int) (*cluster.Store, *victims.Preemptor) {
 	tb.Helper()
 	store := cluster.NewStore()
 	quarter := &cluster.Requirements{Requests: quantities(resource.NameCPU, 100)}
@@ -317,7 +319,7 @@ func full(tb testing.TB, nodes int) (*cluster.Store, *Preemptor) {
 			}})
 		}
 	}
-	profile, err := NewProfile(nil)
+	profile, err := rules.NewProfile(nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -382,7 +384,7 @@ func BenchmarkPreempt(b *testing.B) {
 		plan := cluster.Plan{
 			Placements: []cluster.Placement{{Pod: uid, Node: store.Node(found.Slot).Name}}, Victims: []cluster.UID{victim.UID},
 		}
-		if verdict := store.Commit(&plan, Commits); !verdict.Committed {
+		if verdict := store.Commit(&plan, rules.Commits); !verdict.Committed {
 			b.Fatal(verdict)
 		}
 		store.Apply(cluster.PodRemoved{UID: victim.UID})

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -15,7 +16,7 @@ import (
 // spread with their like, and compares the decisions of the shared rankings with brute force.
 func TestRankingIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		profile, err := NewProfile(map[string]int64{
+		profile, err := rules.NewProfile(map[string]int64{
 			"LeastAllocated": rapid.Int64Range(0, 3).Draw(t, "least"), "MostAllocated": rapid.Int64Range(0, 3).Draw(t, "most"),
 			"RequestedToCapacityRatio": rapid.Int64Range(0, 3).Draw(t, "ratio"),
 		})
@@ -63,7 +64,7 @@ func TestRankingIsExact(t *testing.T) {
 func placeRanked(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, placer *Placer, uid cluster.UID, shares bool) {
 	class := store.Pod(uid).Class
 	snapshot.Advance(store)
-	if !placer.index.sharesRanking(class) && shares {
+	if !placer.index.SharesRanking(class) && shares {
 		t.Fatalf("%+v gets an index of its own", class.Requirements)
 	}
 	choice, ok := placer.Place(class)
@@ -72,7 +73,7 @@ func placeRanked(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, p
 	}
 	if ok {
 		placement := cluster.Placement{Pod: uid, Node: snapshot.Node(choice.Slot).Name, Grant: choice.Grant}
-		if v := store.Commit(&cluster.Plan{Placements: []cluster.Placement{placement}}, Commits); !v.Committed {
+		if v := store.Commit(&cluster.Plan{Placements: []cluster.Placement{placement}}, rules.Commits); !v.Committed {
 			t.Fatalf("pod %s: %v", uid, v)
 		}
 	}

@@ -6,11 +6,13 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // borrowers returns nodes that are each full with eight pods of queues that have borrowed all of it, some of them gangs of 16; and a unit of so
 // many pods of a queue that is guaranteed as much, each of which asks for as much as that many of the borrowers hold.
-func borrowers(tb testing.TB, nodes, members, each int, options ...func(*Ask)) (*reclaimWorld, *Ask) {
+func borrowers(tb testing.TB, nodes, members, each int, options ...func(*pack.Ask)) (*reclaimWorld, *pack.Ask) {
 	tb.Helper()
 	store := cluster.NewStore()
 	facts := func(name string, cpu int) *cluster.QueueFacts {
@@ -42,7 +44,7 @@ func borrowers(tb testing.TB, nodes, members, each int, options ...func(*Ask)) (
 		}
 	}
 	r := &cluster.Requirements{Requests: quantities(resource.NameCPU, 1000*each, resource.NameMemory, each<<30)}
-	ask := &Ask{Need: members}
+	ask := &pack.Ask{Need: members}
 	unit := ""
 	if members > 1 {
 		unit = "u"
@@ -62,16 +64,16 @@ func borrowers(tb testing.TB, nodes, members, each int, options ...func(*Ask)) (
 // BenchmarkReclaim measures the decision for a unit of an owner that returns to a cluster full of borrowers: on 1,000 nodes a gang of 512 whose
 // members each take the place of one, of four or of all eight on a node; the same in one rack of 20 nodes; and a single pod among 5,000 nodes.
 func BenchmarkReclaim(b *testing.B) {
-	rack := func(ask *Ask) { ask.Topology.Required = "rack" }
+	rack := func(ask *pack.Ask) { ask.Topology.Required = "rack" }
 	for _, c := range []struct {
 		name                 string
 		nodes, members, each int
-		options              []func(*Ask)
+		options              []func(*pack.Ask)
 	}{
 		{"gang=512/each=1", 1000, 512, 1, nil},
 		{"gang=512/each=4", 1000, 512, 4, nil},
 		{"gang=512/each=8", 1000, 512, 8, nil},
-		{"rack/gang=64/each=1", 1000, 64, 1, []func(*Ask){rack}},
+		{"rack/gang=64/each=1", 1000, 64, 1, []func(*pack.Ask){rack}},
 		{"single/each=1", 5000, 1, 1, nil},
 		{"single/each=4", 5000, 1, 4, nil},
 	} {
@@ -103,11 +105,11 @@ func BenchmarkReclaimSingles(b *testing.B) {
 		n++
 		uid := cluster.UID(fmt.Sprint("p", n))
 		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Name: string(uid), Namespace: "owner", Ours: true, Requirements: pod.Class.Requirements}})
-		found, ok := r.Evict(&Ask{Members: []*cluster.Pod{store.Pod(uid)}, Need: 1}, int64(200000e9+n*1e6))
+		found, ok := r.Evict(&pack.Ask{Members: []*cluster.Pod{store.Pod(uid)}, Need: 1}, int64(200000e9+n*1e6))
 		if !ok || len(found.Victims) != 1 {
 			b.Fatalf("%+v, %v", found, ok)
 		}
-		if verdict := store.Commit(planOf(store, &found), Commits); !verdict.Committed {
+		if verdict := store.Commit(planOf(store, &found), rules.Commits); !verdict.Committed {
 			b.Fatal(verdict)
 		}
 		victim := found.Victims[0]

@@ -10,6 +10,9 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/place/victims"
 )
 
 // TestReclaimIsFeasibleAndMinimal holds evictions for units of one class on small clusters against brute force over all sets of parties:
@@ -66,7 +69,7 @@ func TestReclaimSparesBudgets(t *testing.T) {
 type siege struct {
 	store   *cluster.Store
 	r       *reclaimWorld
-	ask     *Ask
+	ask     *pack.Ask
 	app     map[cluster.UID]int
 	parties []naiveParty
 }
@@ -112,7 +115,7 @@ func newSiege(t *rapid.T, equal bool) *siege {
 		f.Labels = []cluster.Label{{Key: "app", Value: fmt.Sprint(w.app[f.UID])}}
 		w.store.Apply(cluster.PodUpserted{Pod: f})
 	}
-	w.ask = &Ask{Need: 1}
+	w.ask = &pack.Ask{Need: 1}
 	size := 1
 	if !equal {
 		size = rapid.IntRange(1, 4).Draw(t, "size")
@@ -209,13 +212,13 @@ func (w *siege) fitsWithout(off map[*cluster.Pod]bool) bool {
 }
 
 // brute returns the least of Violations and Highest over all sets of parties without which the unit fits.
-func (w *siege) brute(violations func(set []int) int) (best UnitCost, ok bool) {
+func (w *siege) brute(violations func(set []int) int) (best victims.UnitCost, ok bool) {
 	if w.fits(nil) {
 		return best, false
 	}
 	for bits := range 1 << len(w.parties) {
 		var set []int
-		cost := UnitCost{Highest: math.MinInt32}
+		cost := victims.UnitCost{Highest: math.MinInt32}
 		for i := range w.parties {
 			if bits&(1<<i) != 0 {
 				set = append(set, i)
@@ -233,7 +236,7 @@ func (w *siege) brute(violations func(set []int) int) (best UnitCost, ok bool) {
 }
 
 // evict asks for victims, and checks what holds for all: they may be taken, none is superfluous, and the ledger takes the Plan.
-func (w *siege) evict(t *rapid.T) (Eviction, bool) {
+func (w *siege) evict(t *rapid.T) (victims.Eviction, bool) {
 	hopeless := w.r.NoVictims(w.ask)
 	found, ok := w.r.Evict(w.ask, 10e9)
 	checkUntouched(t, w.r)
@@ -250,7 +253,7 @@ func (w *siege) evict(t *rapid.T) (Eviction, bool) {
 	for _, p := range w.minimal(off) {
 		t.Fatalf("%v need not leave, of %v", names(p.pods), names(found.Victims))
 	}
-	if verdict := w.store.Commit(planOf(w.store, &found), Commits); !verdict.Committed {
+	if verdict := w.store.Commit(planOf(w.store, &found), rules.Commits); !verdict.Committed {
 		t.Fatalf("%v for %v: %v", names(found.Victims), found.Placements, verdict)
 	}
 	return found, true

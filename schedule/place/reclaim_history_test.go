@@ -11,6 +11,9 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/place/victims"
 )
 
 // TestReclaimThroughHistory drives a ledger with queues, gangs, budgets, limits, reservations and constraints between pods through random
@@ -156,7 +159,7 @@ func (w *feud) change(t *rapid.T) {
 func (w *feud) arrive(t *rapid.T) {
 	namespace, unit := rapid.SampledFrom(spaces).Draw(t, "namespace"), ""
 	size := rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "size")
-	ask := &Ask{Need: rapid.IntRange(1, size).Draw(t, "need")}
+	ask := &pack.Ask{Need: rapid.IntRange(1, size).Draw(t, "need")}
 	if size > 1 {
 		unit = fmt.Sprint("u", w.pods)
 		w.store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: namespace, Name: unit}, MinMember: int32(ask.Need)}})
@@ -190,7 +193,7 @@ func (w *feud) arrive(t *rapid.T) {
 	} else {
 		return
 	}
-	verdict := w.store.Commit(planOf(w.store, &found), Commits)
+	verdict := w.store.Commit(planOf(w.store, &found), rules.Commits)
 	if ok && !verdict.Committed {
 		t.Fatalf("%v for %d members: %v", names(found.Victims), size, verdict)
 	}
@@ -198,14 +201,14 @@ func (w *feud) arrive(t *rapid.T) {
 }
 
 // compare holds a decision against one that nothing was kept for.
-func (w *feud) compare(t *rapid.T, ask *Ask, found *Eviction, ok bool) {
+func (w *feud) compare(t *rapid.T, ask *pack.Ask, found *victims.Eviction, ok bool) {
 	fresh := newReclaimer(t, w.store)
 	if fresh.NoVictims(ask) && ok {
 		t.Fatalf("%v leave, though it was said to be hopeless", names(found.Victims))
 	}
 	fresh.placer.snapshot.Open(0) // so that no table is used
 	fresh.placer.snapshot.Rollback(0)
-	ask = &Ask{Members: ask.Members, Need: ask.Need, Topology: ask.Topology, Within: fresh.all()}
+	ask = &pack.Ask{Members: ask.Members, Need: ask.Need, Topology: ask.Topology, Within: fresh.all()}
 	again, known := fresh.Evict(ask, w.now)
 	if ok != known || found.Cost.Violations != again.Cost.Violations || found.Cost.Highest != again.Cost.Highest {
 		t.Fatalf("%v leave at %+v: %v; without what was kept %v at %+v: %v", names(found.Victims), found.Cost, ok, names(again.Victims), again.Cost, known)
@@ -221,7 +224,7 @@ func (r *reclaimWorld) all() []cluster.Slot {
 }
 
 // checkVictims asks of each victim whether it may be one, by definition.
-func (w *feud) checkVictims(t *rapid.T, ask *Ask, found *Eviction) {
+func (w *feud) checkVictims(t *rapid.T, ask *pack.Ask, found *victims.Eviction) {
 	asker := ask.Members[0]
 	priority, never := asker.Priority, false
 	for _, pod := range ask.Members {
@@ -253,7 +256,7 @@ func (w *feud) checkVictims(t *rapid.T, ask *Ask, found *Eviction) {
 }
 
 // checkVictim checks the rules between queues, and returns the queue at the fork, nil if it is the same queue.
-func (w *feud) checkVictim(t *rapid.T, ask *Ask, off map[*cluster.Pod]bool, v *cluster.Pod, lower bool) *cluster.Queue {
+func (w *feud) checkVictim(t *rapid.T, ask *pack.Ask, off map[*cluster.Pod]bool, v *cluster.Pod, lower bool) *cluster.Queue {
 	asker := ask.Members[0]
 	if v.Queue() == asker.Queue() {
 		if !lower || neverTakesByPriority(v.Queue()) {
@@ -288,7 +291,7 @@ func naiveFork(x, y *cluster.Queue) (a, b, common *cluster.Queue) {
 	}
 }
 
-func naiveEntitled(q, top *cluster.Queue, ask *Ask) bool {
+func naiveEntitled(q, top *cluster.Queue, ask *pack.Ask) bool {
 	if top == nil {
 		return false
 	}
@@ -324,7 +327,7 @@ func naiveEntitled(q, top *cluster.Queue, ask *Ask) bool {
 
 // borrowed reports whether the queue (nil: the units directly in the victim's) was beyond its guarantee of something that is asked for and that
 // the victim, or all of its gang, holds: when it was taken, if it was the first, or the last, to be.
-func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *Ask, off map[*cluster.Pod]bool, last bool) bool {
+func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *pack.Ask, off map[*cluster.Pod]bool, last bool) bool {
 	staying := w.staying(b, v.Queue())
 	together := func(pod *cluster.Pod) bool { return pod == v || pod.Unit != nil && pod.Unit == v.Unit }
 	var holds resource.List

@@ -7,6 +7,9 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/place/victims"
 )
 
 // What changes the price of a node is followed from one decision to the next, though nothing changes on the node itself.
@@ -47,7 +50,7 @@ func TestReclaimFollows(t *testing.T) {
 	expect := func(what string, victims ...string) {
 		t.Helper()
 		at += 1e9
-		found, ok := r.Evict(&Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, at)
+		found, ok := r.Evict(&pack.Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, at)
 		if !ok || fmt.Sprint(names(found.Victims)) != fmt.Sprint(victims) {
 			t.Errorf("%s: %v (%v), want %v", what, names(found.Victims), ok, victims)
 		}
@@ -62,7 +65,7 @@ func TestReclaimFollows(t *testing.T) {
 	gang2 := *gang
 	gang2.MinMember = 1
 	store.Apply(cluster.UnitUpserted{Unit: &gang2})
-	at += 2 * costRefresh
+	at += 2 * victims.CostRefresh
 	expect("no gang any more, but c2 has run for less time", "c2")
 	queue("c", 8000)
 	expect("c has borrowed nothing", "d2")
@@ -73,7 +76,7 @@ func TestReclaimFollows(t *testing.T) {
 	store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "c1", Name: "c1", Namespace: "c", Node: "n1", Deleting: true, Requirements: full}})
 	expect("c1 leaves anyway", "c1")
 	store.Apply(cluster.PodRemoved{UID: "c1"})
-	if found, ok := r.Evict(&Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, at); ok {
+	if found, ok := r.Evict(&pack.Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, at); ok {
 		t.Errorf("%v leave, though there is room", names(found.Victims))
 	}
 }
@@ -136,7 +139,7 @@ func TestReclaimFollowsOthers(t *testing.T) {
 				if s.victim == "" {
 					continue
 				}
-				found, ok := r.Evict(&Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, 100e9)
+				found, ok := r.Evict(&pack.Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, 100e9)
 				if !ok || fmt.Sprint(names(found.Victims)) != fmt.Sprint([]string{s.victim}) {
 					t.Errorf("after %s: %v (%v), want %s", s.add, names(found.Victims), ok, s.victim)
 				}
@@ -168,12 +171,12 @@ func TestReclaimAsksAgain(t *testing.T) {
 		UID: "p", Name: "p", Ours: true, Priority: 5, Requirements: &cluster.Requirements{Requests: cpu, Affinity: []cluster.AffinityTerm{near}},
 	}})
 	r := newReclaimer(t, store)
-	found, ok := r.Evict(&Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, 0)
+	found, ok := r.Evict(&pack.Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, 0)
 	checkUntouched(t, r)
 	if !ok || fmt.Sprint(names(found.Victims)) != "[v]" {
 		t.Fatalf("%v (%v), want v", names(found.Victims), ok)
 	}
-	if verdict := store.Commit(planOf(store, &found), Commits); !verdict.Committed {
+	if verdict := store.Commit(planOf(store, &found), rules.Commits); !verdict.Committed {
 		t.Fatal(verdict)
 	}
 }
@@ -197,7 +200,7 @@ func TestReclaimFollowsTime(t *testing.T) {
 		now    int64
 		victim string
 	}{{100e9, "v2"}, {1000e9, "v1"}} {
-		found, ok := r.Evict(&Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, c.now)
+		found, ok := r.Evict(&pack.Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, c.now)
 		if !ok || found.Victims[0].Name != c.victim {
 			t.Errorf("at %d: %v (%v), want %s", c.now, names(found.Victims), ok, c.victim)
 		}

@@ -11,6 +11,9 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/place/victims"
 )
 
 // TestReclaim goes through who may be a victim, rule by rule, and who is chosen. Each decision is committed in the ledger.
@@ -26,7 +29,7 @@ func reclaimScript(t *testing.T, d *datadriven.TestData) string {
 	for line := range strings.Lines(d.Input) {
 		applyLine(t, d, store, strings.TrimSpace(line))
 	}
-	ask := &Ask{}
+	ask := &pack.Ask{}
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
 		case "of":
@@ -41,7 +44,7 @@ func reclaimScript(t *testing.T, d *datadriven.TestData) string {
 		ask.Topology, ask.Subgroups = u.Facts.Topology, u.Facts.SubgroupTopology
 		for _, pod := range u.Pods() {
 			if pod.Placed() {
-				ask.Anchors = append(ask.Anchors, Anchor{Slot: store.Slot(pod.Node()), Subgroup: pod.Subgroup})
+				ask.Anchors = append(ask.Anchors, pack.Anchor{Slot: store.Slot(pod.Node()), Subgroup: pod.Subgroup})
 			}
 		}
 	}
@@ -67,14 +70,14 @@ type fataler interface {
 
 // reclaimWorld is a Reclaimer with what it works on.
 type reclaimWorld struct {
-	*Reclaimer
+	*victims.Reclaimer
 	placer *Placer
 	store  *cluster.Store
 }
 
 func newReclaimer(tb fataler, store *cluster.Store) *reclaimWorld {
 	tb.Helper()
-	profile, err := NewProfile(nil)
+	profile, err := rules.NewProfile(nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -123,7 +126,7 @@ func applyLine(t *testing.T, d *datadriven.TestData, store *cluster.Store, line 
 		for _, arg := range args[2:] {
 			plan.Victims = append(plan.Victims, cluster.UID(arg.Key))
 		}
-		if verdict := store.Commit(plan, Commits); !verdict.Committed {
+		if verdict := store.Commit(plan, rules.Commits); !verdict.Committed {
 			d.Fatalf(t, "%s: %v", line, verdict)
 		}
 	default:
@@ -134,7 +137,7 @@ func applyLine(t *testing.T, d *datadriven.TestData, store *cluster.Store, line 
 // now is when decisions are taken in transcripts, in nanoseconds.
 const now = 1000e9
 
-func evicted(t *testing.T, r *reclaimWorld, ask *Ask) string {
+func evicted(t *testing.T, r *reclaimWorld, ask *pack.Ask) string {
 	hopeless := r.NoVictims(ask)
 	found, ok := r.Evict(ask, now)
 	checkUntouched(t, r)
@@ -168,7 +171,7 @@ func evicted(t *testing.T, r *reclaimWorld, ask *Ask) string {
 	}
 	c := found.Cost
 	fmt.Fprintf(&b, "violations=%d highest=%d gangs=%d lost=%d pods=%d reclaims=%v\n", c.Violations, c.Highest, c.Gangs, c.Lost, c.Pods, found.Reclaims)
-	if verdict := r.store.Commit(planOf(r.store, &found), Commits); !verdict.Committed {
+	if verdict := r.store.Commit(planOf(r.store, &found), rules.Commits); !verdict.Committed {
 		fmt.Fprintln(&b, verdict)
 	}
 	return b.String()
@@ -183,7 +186,7 @@ func sortedKeysOf(m map[string][]string) []string {
 	return keys
 }
 
-func planOf(store *cluster.Store, found *Eviction) *cluster.Plan {
+func planOf(store *cluster.Store, found *victims.Eviction) *cluster.Plan {
 	plan := &cluster.Plan{Reclaims: found.Reclaims}
 	for _, p := range found.Placements {
 		plan.Placements = append(plan.Placements, cluster.Placement{Pod: p.Pod.UID, Node: store.Node(p.Slot).Name, Grant: p.Grant})

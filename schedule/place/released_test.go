@@ -5,7 +5,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -20,7 +20,7 @@ func TestReleasedPodHearsOfNewTerms(t *testing.T) {
 	s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
 		UID: "c", Name: "c", Namespace: "d", Ours: true, Labels: []cluster.Label{{Key: "kind", Value: "cache"}}, Requirements: &cluster.Requirements{},
 	}})
-	s.Commit(&cluster.Plan{Placements: []cluster.Placement{{Pod: "c", Node: "n2"}}}, place.Commits)
+	s.Commit(&cluster.Plan{Placements: []cluster.Placement{{Pod: "c", Node: "n2"}}}, rules.Commits)
 	caches := cluster.PodSelector{Namespaces: []string{"d"}, Labels: cluster.LabelSelector{
 		Expressions: []cluster.Requirement{{Key: "kind", Operator: cluster.In, Values: []string{"cache"}}},
 	}}
@@ -29,7 +29,7 @@ func TestReleasedPodHearsOfNewTerms(t *testing.T) {
 		Requirements: &cluster.Requirements{AntiAffinity: []cluster.AffinityTerm{{TopologyKey: cluster.HostnameKey, Pods: caches}}},
 	}})
 	s.Release("c")
-	if place.Commits(&s.State, s.Slot("n1"), s.Pod("c").Class, &topology.Grant{}) == "" {
+	if rules.Commits(&s.State, s.Slot("n1"), s.Pod("c").Class, &topology.Grant{}) == "" {
 		t.Error("the released pod may join one whose anti-affinity forbids it")
 	}
 }

@@ -6,14 +6,15 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
 // TestEveryFilterHasItsCommitCheck enumerates the table: a filter without a commit check, a name or a reason cannot exist.
 func TestEveryFilterHasItsCommitCheck(t *testing.T) {
 	names := map[string]bool{}
-	scope := Static
-	for _, f := range Filters {
+	scope := rules.Static
+	for _, f := range rules.Filters {
 		if f.Name == "" || names[f.Name] {
 			t.Errorf("filter name %q is empty or stands twice", f.Name)
 		}
@@ -42,7 +43,7 @@ func TestCommitIsNeverWeakerThanForecast(t *testing.T) {
 		class := store.Class(drawRequirements(t))
 		slot := store.Slot(node.Name)
 		grant, offered := store.Offer(slot, class)
-		for _, f := range Filters {
+		for _, f := range rules.Filters {
 			forecast, commit := f.Fits(&store.State, slot, class), f.Commits(&store.State, slot, class, &grant)
 			if commit && !forecast || forecast && offered && !commit {
 				t.Fatalf("%s: forecast says %v, commit says %v", f.Name, forecast, commit)
@@ -109,19 +110,19 @@ func TestScoresByHand(t *testing.T) {
 	}
 }
 
-func filterNamed(name string) *Filter {
-	for i := range Filters {
-		if Filters[i].Name == name {
-			return &Filters[i]
+func filterNamed(name string) *rules.Filter {
+	for i := range rules.Filters {
+		if rules.Filters[i].Name == name {
+			return &rules.Filters[i]
 		}
 	}
 	return nil
 }
 
-func scoreNamed(name string) func(*Profile, *cluster.State, cluster.Slot, *cluster.Class) int64 {
-	for i := range LocalScores {
-		if LocalScores[i].Name == name {
-			return LocalScores[i].Score
+func scoreNamed(name string) func(*rules.Profile, *cluster.State, cluster.Slot, *cluster.Class) int64 {
+	for i := range rules.LocalScores {
+		if rules.LocalScores[i].Name == name {
+			return rules.LocalScores[i].Score
 		}
 	}
 	return nil

@@ -8,6 +8,10 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place/explain"
+	"hilbert.dev/hilbert/schedule/place/index"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // TestRoomsFollow drives a ledger through random changes of nodes, pods and reservations, with units placed in between, and compares the
@@ -57,7 +61,7 @@ func (w *unitWorld) commit(t *rapid.T) (placed []cluster.UID) {
 		plan.Placements = append(plan.Placements, cluster.Placement{Pod: m.Pod.UID, Node: w.snapshot.Node(m.Slot).Name, Grant: m.Grant})
 		placed = append(placed, m.Pod.UID)
 	}
-	if verdict := w.store.Commit(&plan, Commits); !verdict.Committed {
+	if verdict := w.store.Commit(&plan, rules.Commits); !verdict.Committed {
 		t.Fatal(verdict)
 	}
 	return placed
@@ -67,14 +71,14 @@ func (w *unitWorld) commit(t *rapid.T) (placed []cluster.UID) {
 // placer gives that is asked for one.
 func TestManyPartitions(t *testing.T) {
 	store := cluster.NewStore()
-	for i := range 2 * maxPartitions {
+	for i := range 2 * index.MaxPartitions {
 		labels := map[string]string{}
-		for key := range 2 * maxPartitions {
+		for key := range 2 * index.MaxPartitions {
 			labels[fmt.Sprint("key", key)] = fmt.Sprint(i % (key + 1))
 		}
 		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: fmt.Sprint(i), Labels: labels, Allocatable: quantities("cpu", 1000, "pods", 9)}})
 	}
-	ask := Ask{Need: 2}
+	ask := pack.Ask{Need: 2}
 	for i := range 2 {
 		uid := cluster.UID(fmt.Sprint(i))
 		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: &cluster.Requirements{Requests: quantities("cpu", 1000)}}})
@@ -83,11 +87,11 @@ func TestManyPartitions(t *testing.T) {
 	fresh := func() *Placer {
 		s := cluster.NewSnapshot()
 		s.Advance(store)
-		return NewPlacer(s, &Profile{}, 0, 1)
+		return NewPlacer(s, &rules.Profile{}, 0, 1)
 	}
 	old := fresh()
 	for round := range 3 {
-		for key := range 2 * maxPartitions {
+		for key := range 2 * index.MaxPartitions {
 			ask.Topology.Required = fmt.Sprint("key", key)
 			got, ok := old.PlaceUnit(&ask)
 			got = slices.Clone(got)
@@ -101,7 +105,7 @@ func TestManyPartitions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range cluster.LogCapacity {
-			old.snapshot.Assume(0, ask.Members[0], Choice{}.Grant)
+			old.snapshot.Assume(0, ask.Members[0], index.Choice{}.Grant)
 			old.snapshot.Rollback(0)
 		}
 	}
@@ -110,7 +114,7 @@ func TestManyPartitions(t *testing.T) {
 // TestWidestIsTried: where room is an upper bound and the tight domains turn out too tight, the widest is tried before the search gives up.
 func TestWidestIsTried(t *testing.T) {
 	store := cluster.NewStore()
-	for i := range 2 * maxDomainTries { // one large node in each, but members must be apart
+	for i := range 2 * pack.MaxDomainTries { // one large node in each, but members must be apart
 		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
 			Name: fmt.Sprint("large", i), Labels: map[string]string{rack: fmt.Sprintf("%03d", i), host: fmt.Sprint("large", i)}, Allocatable: quantities("cpu", 3000+10*i, "pods", 99),
 		}})
@@ -124,7 +128,7 @@ func TestWidestIsTried(t *testing.T) {
 	apart := cluster.PodSelector{Namespaces: []string{"x"}, Labels: cluster.LabelSelector{
 		Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.Exists}},
 	}}
-	ask := Ask{Need: 3, Topology: cluster.Packing{Required: rack}}
+	ask := pack.Ask{Need: 3, Topology: cluster.Packing{Required: rack}}
 	for i := range 3 {
 		uid := cluster.UID(fmt.Sprint(i))
 		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
@@ -136,7 +140,7 @@ func TestWidestIsTried(t *testing.T) {
 	}
 	snapshot := cluster.NewSnapshot()
 	snapshot.Advance(store)
-	placed, ok := NewPlacer(snapshot, &Profile{}, 0, 1).PlaceUnit(&ask)
+	placed, ok := NewPlacer(snapshot, &rules.Profile{}, 0, 1).PlaceUnit(&ask)
 	if !ok || snapshot.Node(placed[0].Slot).Labels[rack] != "wide" {
 		t.Errorf("%v, %v: want the wide rack", placed, ok)
 	}
@@ -148,7 +152,7 @@ func TestSubgroupsOfOneSize(t *testing.T) {
 		w := drawUnitWorld(t)
 		size, groups := rapid.IntRange(1, 4).Draw(t, "size"), rapid.IntRange(1, 3).Draw(t, "groups")
 		r := drawMember(t, false)
-		w.ask = Ask{Need: size * groups, Topology: cluster.Packing{Required: block}, Subgroups: cluster.Packing{Required: rack}}
+		w.ask = pack.Ask{Need: size * groups, Topology: cluster.Packing{Required: block}, Subgroups: cluster.Packing{Required: rack}}
 		for g := range groups {
 			for range size {
 				w.ask.Members = append(w.ask.Members, w.member(fmt.Sprint("g", g), r, ""))
@@ -186,7 +190,7 @@ func TestExplainUnit(t *testing.T) {
 		if after := rows(w.snapshot); after != before {
 			t.Fatalf("the snapshot was\n%s and is\n%s", before, after)
 		}
-		if text := e.String(); text == "" || len(text) > MaxMessage {
+		if text := e.String(); text == "" || len(text) > explain.MaxMessage {
 			t.Fatalf("it says %q", text)
 		}
 		if len(w.ask.Members) == 0 {
@@ -209,7 +213,7 @@ func TestExplainUnit(t *testing.T) {
 				t.Fatalf("without %v it would not fit", less)
 			}
 		}
-		if w.plain && fits == 0 && e.Unpacked() && w.ask.Subgroups.IsZero() && w.placer.WouldFit(&Ask{Members: w.ask.Members, Need: w.ask.Need, Within: w.ask.Within}) == 0 {
+		if w.plain && fits == 0 && e.Unpacked() && w.ask.Subgroups.IsZero() && w.placer.WouldFit(&pack.Ask{Members: w.ask.Members, Need: w.ask.Need, Within: w.ask.Within}) == 0 {
 			t.Fatalf("it would not fit without packing: %+v", e)
 		}
 	})
@@ -218,15 +222,15 @@ func TestExplainUnit(t *testing.T) {
 // TestFailureIsRemembered: a large unit that did not fit is not tried member by member again until there is room for enough of them.
 func TestFailureIsRemembered(t *testing.T) {
 	store := cluster.NewStore()
-	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("pods", capacityCheckFrom-1)}})
-	ask := Ask{Need: capacityCheckFrom}
-	for i := range capacityCheckFrom {
+	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("pods", pack.CapacityCheckFrom-1)}})
+	ask := pack.Ask{Need: pack.CapacityCheckFrom}
+	for i := range pack.CapacityCheckFrom {
 		uid := cluster.UID(fmt.Sprint(i))
 		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: &cluster.Requirements{}}})
 		ask.Members = append(ask.Members, store.Pod(uid))
 	}
 	snapshot := cluster.NewSnapshot()
-	p := NewPlacer(snapshot, &Profile{}, 0, 1)
+	p := NewPlacer(snapshot, &rules.Profile{}, 0, 1)
 	for try, want := range []bool{true, false, false} { // whether members are assumed on the way
 		snapshot.Advance(store)
 		before := snapshot.Log().Len()
@@ -237,7 +241,7 @@ func TestFailureIsRemembered(t *testing.T) {
 			t.Errorf("try %d: members were tried: %v", try, tried)
 		}
 	}
-	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("pods", capacityCheckFrom)}})
+	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("pods", pack.CapacityCheckFrom)}})
 	snapshot.Advance(store)
 	if _, ok := p.PlaceUnit(&ask); !ok {
 		t.Error("it does not fit though there is room")
@@ -257,7 +261,7 @@ func TestMembersWaitForOthers(t *testing.T) {
 		leaders := cluster.PodSelector{Namespaces: []string{"x"}, Labels: cluster.LabelSelector{
 			Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.In, Values: []string{"leader"}}},
 		}}
-		ask := Ask{Need: 3, Topology: cluster.Packing{Required: required}}
+		ask := pack.Ask{Need: 3, Topology: cluster.Packing{Required: required}}
 		for i, app := range []string{"follower", "follower", "leader"} {
 			r := &cluster.Requirements{Requests: quantities("cpu", 300)}
 			if app == "follower" {
@@ -271,7 +275,7 @@ func TestMembersWaitForOthers(t *testing.T) {
 		}
 		snapshot := cluster.NewSnapshot()
 		snapshot.Advance(store)
-		placed, ok := NewPlacer(snapshot, &Profile{}, 0, 1).PlaceUnit(&ask)
+		placed, ok := NewPlacer(snapshot, &rules.Profile{}, 0, 1).PlaceUnit(&ask)
 		if !ok || placed[0].Slot != placed[1].Slot || placed[1].Slot != placed[2].Slot {
 			t.Errorf("required %q: %v, %v: want all on one node", required, placed, ok)
 		}
@@ -282,12 +286,12 @@ func TestMembersWaitForOthers(t *testing.T) {
 // have, and which nodes are full by now, changes what is best.
 func TestPenIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		profile, err := NewProfile(map[string]int64{"MostAllocated": rapid.Int64Range(0, 3).Draw(t, "weight")})
+		profile, err := rules.NewProfile(map[string]int64{"MostAllocated": rapid.Int64Range(0, 3).Draw(t, "weight")})
 		if err != nil {
 			t.Fatal(err)
 		}
 		store := cluster.NewStore()
-		ask := Ask{Within: []cluster.Slot{}}
+		ask := pack.Ask{Within: []cluster.Slot{}}
 		for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
 			n := &cluster.Node{
 				Name: fmt.Sprint(i), Labels: map[string]string{rack: fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "rack"))},

@@ -12,6 +12,8 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/script"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // TestUnit replays testdata/unit: nodes, pods and one unit as in every transcript; "nodes" and "members" stand for count= of them. place
@@ -62,18 +64,18 @@ func each(said *datadriven.TestData, f func(*datadriven.TestData)) {
 }
 
 func placeScript(t *testing.T, store *cluster.Store, u *cluster.Unit) string {
-	ask := Ask{Need: u.Need(), Topology: u.Facts.Topology, Subgroups: u.Facts.SubgroupTopology}
+	ask := pack.Ask{Need: u.Need(), Topology: u.Facts.Topology, Subgroups: u.Facts.SubgroupTopology}
 	for _, pod := range u.Pods() {
 		if pod.Node() == "" {
 			ask.Members = append(ask.Members, pod)
 		} else {
-			ask.Anchors = append(ask.Anchors, Anchor{Slot: store.Slot(pod.Node()), Subgroup: pod.Subgroup})
+			ask.Anchors = append(ask.Anchors, pack.Anchor{Slot: store.Slot(pod.Node()), Subgroup: pod.Subgroup})
 		}
 	}
 	slices.SortStableFunc(ask.Members, func(a, b *cluster.Pod) int { return cmp.Compare(a.Subgroup, b.Subgroup) })
 	snapshot := cluster.NewSnapshot()
 	snapshot.Advance(store)
-	profile, err := NewProfile(nil)
+	profile, err := rules.NewProfile(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,9 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place/explain"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // TestUnitsHoldWhatIsAsked: whatever a unit asks of whatever cluster, what is placed passes every filter at its turn, is enough, and is
@@ -41,7 +44,7 @@ func checkUnit(t *rapid.T) {
 }
 
 // checkPlaced judges the choices one after the other.
-func (w *unitWorld) checkPlaced(t *rapid.T, placed []MemberChoice) {
+func (w *unitWorld) checkPlaced(t *rapid.T, placed []pack.MemberChoice) {
 	if len(placed) < max(w.ask.Need, 1) {
 		t.Fatalf("%d placed, %d needed", len(placed), w.ask.Need)
 	}
@@ -53,7 +56,7 @@ func (w *unitWorld) checkPlaced(t *rapid.T, placed []MemberChoice) {
 			t.Fatalf("%s on %d: placed twice, not of the unit, or where it must not be", m.Pod.Name, m.Slot)
 		}
 		seen[m.Pod] = true
-		if refused := Commits(&s.State, m.Slot, m.Pod.Class, &m.Grant); refused != "" {
+		if refused := rules.Commits(&s.State, m.Slot, m.Pod.Class, &m.Grant); refused != "" {
 			t.Fatalf("%s refuses %s on %d", refused, m.Pod.Name, m.Slot)
 		}
 		s.Assume(m.Slot, m.Pod, m.Grant)
@@ -62,8 +65,8 @@ func (w *unitWorld) checkPlaced(t *rapid.T, placed []MemberChoice) {
 		w.checkOne(t, key, placed, w.ask.Anchors)
 	}
 	for _, group := range []string{"g1", "g2"} {
-		of := slices.DeleteFunc(slices.Clone(placed), func(m MemberChoice) bool { return m.Pod.Subgroup != group })
-		at := slices.DeleteFunc(slices.Clone(w.ask.Anchors), func(a Anchor) bool { return a.Subgroup != group })
+		of := slices.DeleteFunc(slices.Clone(placed), func(m pack.MemberChoice) bool { return m.Pod.Subgroup != group })
+		at := slices.DeleteFunc(slices.Clone(w.ask.Anchors), func(a pack.Anchor) bool { return a.Subgroup != group })
 		for _, key := range []string{w.ask.Subgroups.Required, w.ask.Subgroups.Uniform} {
 			w.checkOne(t, key, of, at)
 		}
@@ -71,7 +74,7 @@ func (w *unitWorld) checkPlaced(t *rapid.T, placed []MemberChoice) {
 }
 
 // checkOne: all members are in one domain of the label, and in one where others run already.
-func (w *unitWorld) checkOne(t *rapid.T, key string, placed []MemberChoice, anchors []Anchor) {
+func (w *unitWorld) checkOne(t *rapid.T, key string, placed []pack.MemberChoice, anchors []pack.Anchor) {
 	if key == "" || len(placed) == 0 {
 		return
 	}
@@ -93,7 +96,7 @@ func (w *unitWorld) checkOne(t *rapid.T, key string, placed []MemberChoice, anch
 }
 
 // checkBest: where the domain is all that counts, each member has the best node of it at its turn.
-func (w *unitWorld) checkBest(t *rapid.T, placed []MemberChoice) {
+func (w *unitWorld) checkBest(t *rapid.T, placed []pack.MemberChoice) {
 	p := w.ask.Topology
 	if !w.ask.Subgroups.IsZero() || p.Preferred != "" || p.Spread != "" {
 		return
@@ -116,7 +119,7 @@ func (w *unitWorld) checkBest(t *rapid.T, placed []MemberChoice) {
 
 // checkFound compares with brute force over all domains, for members that are alike and have no constraints between them: a domain that
 // holds them is found, it is the smallest that does, and preferred domains are as few as can be.
-func (w *unitWorld) checkFound(t *rapid.T, placed []MemberChoice, ok bool) {
+func (w *unitWorld) checkFound(t *rapid.T, placed []pack.MemberChoice, ok bool) {
 	p, all, need := w.ask.Topology, len(w.ask.Members), max(w.ask.Need, 1)
 	if !w.plain || !w.ask.Subgroups.IsZero() || all == 0 {
 		return
@@ -153,7 +156,7 @@ func (w *unitWorld) checkFound(t *rapid.T, placed []MemberChoice, ok bool) {
 }
 
 // checkNearest: where some uniform value has one preferred domain that holds all members, they are in one.
-func (w *unitWorld) checkNearest(t *rapid.T, pod *cluster.Pod, sums map[string]int, placed []MemberChoice) {
+func (w *unitWorld) checkNearest(t *rapid.T, pod *cluster.Pod, sums map[string]int, placed []pack.MemberChoice) {
 	p := w.ask.Topology
 	used := make(map[string]bool)
 	for _, m := range placed {
@@ -191,7 +194,7 @@ func (w *unitWorld) pinned(keys ...string) func(cluster.Slot) bool {
 
 // checkPreferred: the members are in one preferred domain if one holds them, else in one of the next wider level that does, and so on; and
 // there in as few as possible. Where members run already, nothing is said.
-func (w *unitWorld) checkPreferred(t *rapid.T, placed []MemberChoice, within func(cluster.Slot) bool) {
+func (w *unitWorld) checkPreferred(t *rapid.T, placed []pack.MemberChoice, within func(cluster.Slot) bool) {
 	if len(w.ask.Anchors) > 0 || len(placed) < len(w.ask.Members) {
 		return
 	}
@@ -226,7 +229,7 @@ func (w *unitWorld) checkPreferred(t *rapid.T, placed []MemberChoice, within fun
 }
 
 // checkFew: the members are in as few preferred domains as it takes, and outside of all only what is left over.
-func (w *unitWorld) checkFew(t *rapid.T, placed []MemberChoice, within func(cluster.Slot) bool) {
+func (w *unitWorld) checkFew(t *rapid.T, placed []pack.MemberChoice, within func(cluster.Slot) bool) {
 	key := w.ask.Topology.Preferred
 	sums := slices.Sorted(maps.Values(w.capacities(placed[0].Pod, within, key)))
 	left, few := len(placed), 0
@@ -248,7 +251,7 @@ func (w *unitWorld) checkFew(t *rapid.T, placed []MemberChoice, within func(clus
 }
 
 // checkSpread: each member went to a domain that had the fewest, of those that had room at its turn.
-func (w *unitWorld) checkSpread(t *rapid.T, placed []MemberChoice) {
+func (w *unitWorld) checkSpread(t *rapid.T, placed []pack.MemberChoice) {
 	p := w.ask.Topology
 	if w.bound || p.Spread == "" || p.Spread == p.Uniform || p.Spread == p.Required || p.Preferred != "" || !w.ask.Subgroups.IsZero() {
 		return
@@ -271,7 +274,7 @@ func (w *unitWorld) checkSpread(t *rapid.T, placed []MemberChoice) {
 			if !has || !inside || at != scope || !w.allows(slot) || ok && counts[name] >= counts[in] {
 				continue
 			}
-			if Fits(&s.State, slot, m.Pod.Class) {
+			if rules.Fits(&s.State, slot, m.Pod.Class) {
 				t.Fatalf("member %d went to %s %q with %d members, but %q has %d, and room", i, p.Spread, in, counts[in], name, counts[name])
 			}
 		}
@@ -289,5 +292,5 @@ func checkIndex(t *rapid.T, p *Placer) {
 
 // bestAmong is Placer.Best as if the cluster had only some of its nodes.
 func bestAmong(p *Placer, c *cluster.Class, has func(cluster.Slot) bool) cluster.Slot {
-	return Best(p.index, p.index.Profile().Judge(&p.snapshot.State, c, has))
+	return explain.Best(p.index, p.index.Profile().Judge(&p.snapshot.State, c, has))
 }

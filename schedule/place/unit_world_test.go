@@ -8,6 +8,8 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -24,14 +26,14 @@ type unitWorld struct {
 	store    *cluster.Store
 	snapshot *cluster.Snapshot
 	placer   *Placer
-	ask      Ask
+	ask      pack.Ask
 	bound    bool // members may have constraints between them
 	plain    bool // they have none, and all are alike
 	levels   []string
 }
 
 func drawUnitWorld(t *rapid.T) *unitWorld {
-	profile, err := NewProfile(map[string]int64{"MostAllocated": rapid.Int64Range(0, 3).Draw(t, "weight")})
+	profile, err := rules.NewProfile(map[string]int64{"MostAllocated": rapid.Int64Range(0, 3).Draw(t, "weight")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +160,7 @@ func (w *unitWorld) drawMembers(t *rapid.T, names []string) {
 	for range max(rapid.IntRange(-3, 3).Draw(t, "anchors"), 0) {
 		group := rapid.SampledFrom(groups).Draw(t, "group")
 		pod := w.member(group, rapid.SampledFrom(classes).Draw(t, "class"), rapid.SampledFrom(names).Draw(t, "on"))
-		w.ask.Anchors = append(w.ask.Anchors, Anchor{Slot: w.store.Slot(pod.Node()), Subgroup: group})
+		w.ask.Anchors = append(w.ask.Anchors, pack.Anchor{Slot: w.store.Slot(pod.Node()), Subgroup: group})
 	}
 	if rapid.IntRange(0, 4).Draw(t, "restricted") == 0 {
 		w.ask.Within = []cluster.Slot{}
@@ -209,12 +211,12 @@ func (w *unitWorld) allows(slot cluster.Slot) bool {
 
 // capacity counts, from a snapshot of the ledger as it is, how many pods of the class fit on the slot, one after the other.
 func (w *unitWorld) capacity(slot cluster.Slot, pod *cluster.Pod) (n int) {
-	if !w.allows(slot) || !Fits(&w.store.State, slot, pod.Class) {
+	if !w.allows(slot) || !rules.Fits(&w.store.State, slot, pod.Class) {
 		return 0
 	}
 	s := cluster.NewSnapshot()
 	s.Advance(w.store)
-	for Fits(&s.State, slot, pod.Class) {
+	for rules.Fits(&s.State, slot, pod.Class) {
 		grant, _ := s.Offer(slot, pod.Class)
 		s.Assume(slot, pod, grant)
 		n++

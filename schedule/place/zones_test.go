@@ -7,6 +7,8 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place/explain"
+	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -187,13 +189,13 @@ func TestSecondPlanForTheSameZone(t *testing.T) {
 		}
 		plans = append(plans, cluster.Plan{Placements: []cluster.Placement{{Pod: uid, Node: "n", Grant: grant}}})
 	}
-	if v := store.Commit(&plans[0], Commits); !v.Committed {
+	if v := store.Commit(&plans[0], rules.Commits); !v.Committed {
 		t.Fatal(v)
 	}
 	if cpu, memory := store.Requested(slot, resource.CPU), store.Requested(slot, resource.Memory); cpu != 8000 || memory != 8<<30 {
 		t.Errorf("%d millicores and %d bytes are requested, want the whole zone", cpu, memory)
 	}
-	if v := store.Commit(&plans[1], Commits); v.Committed || v.Reason != "ZoneFit" || v.Revision != store.Touched(slot) {
+	if v := store.Commit(&plans[1], rules.Commits); v.Committed || v.Reason != "ZoneFit" || v.Revision != store.Touched(slot) {
 		t.Errorf("the second: %v", v)
 	}
 	store.Release("a")
@@ -226,14 +228,14 @@ func TestZonePackingAndSmallestChange(t *testing.T) {
 	six := store.Class(dedicated(6, topology.Unbound, 0))
 	store.Apply(cluster.NodeRemoved{Name: "empty"})
 	store.Apply(cluster.NodeRemoved{Name: "begun"})
-	if got := Explain(&store.State, six).Changes[0].String(); got != "2 more exclusive CPUs free in one zone of full" {
+	if got := explain.Explain(&store.State, six).Changes[0].String(); got != "2 more exclusive CPUs free in one zone of full" {
 		t.Errorf("%q", got)
 	}
 }
 
 // sayOne is what an explanation says of the obstacle of one filter on a node.
 func sayOne(s *cluster.State, slot cluster.Slot, c *cluster.Class, filter string) string {
-	for _, o := range Obstacles(s, slot, c) {
+	for _, o := range explain.Obstacles(s, slot, c) {
 		if o.Filter == filter {
 			return o.What
 		}

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // maxConfigBytes bounds a configuration file.
@@ -64,7 +64,7 @@ func ParseConfig(data []byte) (*spec.Configuration, error) {
 // Check returns every mistake in a configuration that has its defaults set.
 func Check(c *spec.Configuration) error {
 	errs := []error{spec.Validate(c)}
-	if _, err := place.NewProfile(c.Scheduling.Scores); err != nil {
+	if _, err := rules.NewProfile(c.Scheduling.Scores); err != nil {
 		errs = append(errs, fmt.Errorf("scheduling.scores: %w", err))
 	}
 	return errors.Join(errs...)

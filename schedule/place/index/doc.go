@@ -1,0 +1,21 @@
+// Package index finds the best of all nodes without asking all of them. It is exact: what it answers is what asking every filter and every
+// score about every node would answer (rules.Profile.Judge), and tests compare the two.
+//
+// It rests on three observations. Most decisions change one node, so the order of the others is kept in heaps and follows the snapshot's log:
+// a change moves one entry. Workloads are many but sizes are few, so all classes whose pods ask for the same amounts share a ranking. And
+// static filters tell few nodes apart: nodes with equal taints, features and values of the labels that anybody selects by are one node class,
+// and a class of pods asks one node of each.
+//
+// Example. 20,000 nodes in two zones, a third of them with a taint, make four node classes (some of them empty). A pod with a node selector
+// for zone a may use two of them. Its ranking has a heap for each node class; the decision compares two heads of heaps, adds what the
+// normalised scores say of either, and returns the better. The next pod follows one change: O(log nodes).
+//
+// A class whose place depends on where other pods stand (required affinity, hard spreading) or on images gets a classIndex of its own. There
+// groups are made by coordinates: the values that those constraints read of a node, so that one node still answers for its group.
+//
+// Beside the best node, the Index answers how many pods of a class fit on each node and in each domain (Capacity), divides nodes by labels
+// (Partition), and scores the nodes of some domains as if there were no others (DomainScorer); package pack builds on these.
+//
+// The interface is narrow because the rankings are to be replaced: New, Place, PlaceOn, Choose, Tie, Capacity, Partition, DomainScorer. Nothing
+// above knows how an order is kept.
+package index

@@ -1,0 +1,177 @@
+package index
+
+import (
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Index keeps all nodes of one snapshot in order, for each class of pods that was asked about lately. It protects the rest of place from
+// two things: from asking every node on each decision, and from knowing how that is avoided. Asked for a class, it answers with the best node
+// of the whole cluster (Place), with how many pods of it fit on each node and in each domain (Capacity), or with a scorer of some nodes only
+// (DomainScorer).
+//
+// It keeps a ranking for each size of pod, a classIndex for each class that a ranking cannot serve, and a Capacity for each size and
+// selection that units ask about; at most maxIndexes of each, and the least recently used one makes room. Each follows the snapshot's log of
+// changes from a cursor of its own, so that nothing has to be told to it.
+//
+// Example: 20,000 nodes, and a pod that asks for 2 CPUs. The first decision evaluates 20,000 nodes. The pod is assumed on n7, which is one
+// entry of the log; the next pod of 2 CPUs evaluates n7 alone and takes the top of a heap.
+type Index struct {
+	snapshot   *cluster.Snapshot
+	profile    *rules.Profile
+	ties       ties
+	maxIndexes int
+
+	indexes        map[cluster.ClassID]*classIndex
+	rankings       map[string]*ranking
+	rankingByClass map[cluster.ClassID]*ranking // of classes seen lately
+	nodeClasses    *nodeClasses
+	uses           uint64 // counts uses, for the least recently used one
+	scratch        []byte
+
+	maxCoarse  int
+	maxHolders int
+	// Scratch of a decision.
+	stats       rules.FeasibleStats
+	exceptions  []exception
+	exceptionIn []uint32 // by slot: the decision in which it was an exception
+	decision    uint32
+	positions   []int
+
+	epoch uint32
+	seen  []uint32 // by slot: the epoch in which it was last stamped
+
+	partitions      map[string]*Partition
+	capacities      map[string]*Capacity
+	capacityByClass map[cluster.ClassID]*Capacity // of classes seen lately
+}
+
+// newIndex returns an Index of the snapshot's nodes. The seed orders nodes of equal score; maxIndexes bounds the memory (16 bytes a slot, 4 a
+// feasible node, each).
+func New(snapshot *cluster.Snapshot, profile *rules.Profile, seed uint64, maxIndexes int) *Index {
+	return &Index{
+		snapshot: snapshot, profile: profile, ties: ties{seed: seed}, maxIndexes: max(maxIndexes, 1),
+		indexes: make(map[cluster.ClassID]*classIndex), rankings: make(map[string]*ranking),
+		rankingByClass: make(map[cluster.ClassID]*ranking), nodeClasses: newNodeClasses(), maxCoarse: maxCoarseDomains, maxHolders: maxHolders,
+	}
+}
+
+// SetMaxCoarseDomains sets how many domains a topology key may have before an index follows it count by count instead of domain by domain. Either
+// way is exact; tests choose it, to have both ways tried on small clusters. It must be called before the first decision.
+func (ix *Index) SetMaxCoarseDomains(domains int) { ix.maxCoarse = domains }
+
+// SetMaxHolders sets up to how many nodes with pods of its own a class that is softly spread shares a ranking. Either way is exact; tests
+// choose it. It must be called before the first decision.
+func (ix *Index) SetMaxHolders(nodes int) { ix.maxHolders = nodes }
+
+// Snapshot is what the Index is of.
+func (ix *Index) Snapshot() *cluster.Snapshot { return ix.snapshot }
+
+// MaxIndexes is how many classes it can keep each of its orders for.
+func (ix *Index) MaxIndexes() int { return ix.maxIndexes }
+
+// Profile is what the Index orders nodes by.
+func (ix *Index) Profile() *rules.Profile { return ix.profile }
+
+// Tie is a node's place among nodes of equal score; the greater is preferred.
+func (ix *Index) Tie(slot cluster.Slot) uint32 { return ix.ties.of(ix.snapshot, slot) }
+
+// Choice is where a pod should go.
+type Choice struct {
+	Slot  cluster.Slot
+	Grant topology.Grant
+}
+
+// Place returns the best node for a pod of the class, of all nodes. ok is false when none fits.
+func (ix *Index) Place(c *cluster.Class) (Choice, bool) {
+	slot, ok := ix.best(c)
+	if !ok {
+		return Choice{Slot: cluster.NoSlot}, false
+	}
+	return ix.Choose(slot, c), true
+}
+
+// Choose is the choice of a node where a pod of the class fits.
+func (ix *Index) Choose(slot cluster.Slot, c *cluster.Class) Choice {
+	choice := Choice{Slot: slot}
+	if c.AsksGrant() {
+		choice.Grant, _ = ix.snapshot.Offer(slot, c)
+	}
+	return choice
+}
+
+// best returns the best node by the ranking of the pod's size, or by the class's own index.
+func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
+	ix.uses++
+	if !ix.SharesRanking(c) {
+		return ix.classIndex(c).best(ix)
+	}
+	ix.nodeClasses.follow(&ix.snapshot.State)
+	r := ix.ranking(c)
+	r.lastUsed = ix.uses
+	r.follow(ix)
+	return r.best(ix, c, ix.nodeClasses.selection(ix, c))
+}
+
+// classIndex returns the class's classIndex, up to date with the snapshot.
+func (ix *Index) classIndex(c *cluster.Class) *classIndex {
+	x, ok := ix.indexes[c.ID]
+	if !ok {
+		x = &classIndex{byCoords: make(map[string]int32)}
+		if len(ix.indexes) >= ix.maxIndexes {
+			x = leastRecent(ix.indexes, func(x *classIndex) uint64 { return x.lastUsed })
+			delete(ix.indexes, x.class.ID)
+		}
+		x.class = c
+		ix.indexes[c.ID] = x
+		x.build(ix)
+	}
+	x.lastUsed = ix.uses
+	x.follow(ix)
+	return x
+}
+
+// ranking returns the ranking of the class's size; it may be behind the snapshot.
+func (ix *Index) ranking(c *cluster.Class) *ranking {
+	if r := ix.rankingByClass[c.ID]; r != nil {
+		return r
+	}
+	ix.scratch = c.AppendSize(ix.scratch[:0])
+	r := ix.rankings[string(ix.scratch)]
+	if r == nil {
+		r = &ranking{}
+		if len(ix.rankings) >= ix.maxIndexes {
+			r = leastRecent(ix.rankings, func(r *ranking) uint64 { return r.lastUsed })
+			delete(ix.rankings, r.key)
+			clear(ix.rankingByClass)
+		}
+		r.key, r.class, r.generation = string(ix.scratch), c, 0
+		ix.rankings[r.key] = r
+	}
+	if len(ix.rankingByClass) >= maxKnownClasses {
+		clear(ix.rankingByClass)
+	}
+	ix.rankingByClass[c.ID] = r
+	return r
+}
+
+// leastRecent returns the value that was used longest ago; its memory serves the next.
+func leastRecent[K comparable, V any](all map[K]V, used func(V) uint64) (oldest V) {
+	first := true
+	for _, x := range all {
+		if first || used(x) < used(oldest) {
+			oldest, first = x, false
+		}
+	}
+	return oldest
+}
+
+// PlaceOn returns a place on a certain node, if the class fits there.
+func (ix *Index) PlaceOn(slot cluster.Slot, c *cluster.Class) (Choice, bool) {
+	s := &ix.snapshot.State
+	if slot < 0 || int(slot) >= s.Slots() || !rules.Fits(s, slot, c) {
+		return Choice{Slot: cluster.NoSlot}, false
+	}
+	return ix.Choose(slot, c), true
+}

@@ -1,0 +1,248 @@
+package index
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place/rules"
+)
+
+// nodeClasses divides the nodes by what static filters and static scores can see of them: nodes of one atom have equal taints, features and
+// values of all labels that a class has selected by, or is softly spread over. So a class asks those of one node an atom, and classes whose pods have one size share
+// one ranking of the nodes, whatever each of them selects. It follows the snapshot's log from its own cursor.
+type nodeClasses struct {
+	cursor cluster.Revision
+	// generation changes when all atoms are generation anew, version also when one gets its first node or a new one to be judged by.
+	generation, version uint64
+
+	distinguishing []string // relevant, sorted
+	byKey          map[string]int32
+	of             []int32 // by slot; noGroup where there is no node
+	classes        []nodeClass
+
+	selections map[string]*selection
+	byPodClass map[cluster.ClassID]*selection
+	scratch    []byte
+}
+
+type nodeClass struct {
+	sample cluster.Slot // one of its nodes, NoSlot while it has none
+}
+
+// selection is the atoms that classes of equal static requirements may use, with their raw values.
+type selection struct {
+	class    *cluster.Class
+	version  uint64
+	allowed  []allowedClass
+	position []int32 // by atom: its place in open, noGroup for none
+}
+
+// allowedClass is an atom, with the raw values that follow from it.
+type allowedClass struct {
+	nodeClass int32
+	raw       rules.RawValues
+	best      cluster.Slot // scratch of a decision
+}
+
+// The bounds of atoms: beyond them classes get an index of their own.
+const (
+	maxDistinguishingLabels = 16
+	maxNodeClasses          = 512
+	maxKnownClasses         = 1 << 14
+)
+
+func newNodeClasses() *nodeClasses {
+	return &nodeClasses{byKey: make(map[string]int32), selections: make(map[string]*selection), byPodClass: make(map[cluster.ClassID]*selection)}
+}
+
+// distinguish makes the labels that the class selects by relevant. It is false when they would be too many, or tell every node apart.
+func (a *nodeClasses) distinguish(s *cluster.State, c *cluster.Class) bool {
+	if a.byPodClass[c.ID] != nil {
+		return true
+	}
+	want := a.distinguishing
+	for _, label := range append(selectedBy(c), spreadOver(s, c)...) {
+		if at, found := slices.BinarySearch(want, label); !found {
+			want = slices.Insert(slices.Clone(want), at, label)
+		}
+	}
+	if len(want) > maxDistinguishingLabels || slices.Contains(want, cluster.HostnameKey) || slices.Contains(want, cluster.FieldName) {
+		return false
+	}
+	if len(want) > len(a.distinguishing) {
+		a.distinguishing, a.generation = want, 0
+	}
+	return true
+}
+
+// selectedBy lists the labels, and fields, of nodes that the class's static filters and scores read.
+func selectedBy(c *cluster.Class) []string {
+	var labels []string
+	for _, l := range c.NodeSelector {
+		labels = append(labels, l.Key)
+	}
+	terms := slices.Clone(c.Required)
+	for i := range c.Preferred {
+		terms = append(terms, c.Preferred[i].Term)
+	}
+	for i := range terms {
+		for _, e := range terms[i].Expressions {
+			labels = append(labels, e.Key)
+		}
+		for _, e := range terms[i].Fields {
+			labels = append(labels, e.Key)
+		}
+	}
+	return labels
+}
+
+// spreadOver lists the topology keys of the class's soft spread constraints, apart from the hostname.
+func spreadOver(s *cluster.State, c *cluster.Class) []string {
+	if c.Constraints == nil {
+		return nil
+	}
+	var labels []string
+	for i := range c.Constraints.Soft {
+		if soft := &c.Constraints.Soft[i]; soft.Census != cluster.NoCensus {
+			labels = append(labels, s.KeyName(s.Census(soft.Census).Key()))
+		}
+	}
+	return labels
+}
+
+// follow brings the atoms to the snapshot's newest change.
+func (a *nodeClasses) follow(s *cluster.State) {
+	log := s.Log()
+	if a.generation == 0 || !log.Covers(a.cursor) {
+		a.build(s)
+		return
+	}
+	for len(a.of) < s.Slots() {
+		a.of = append(a.of, NoGroup)
+	}
+	for ; a.cursor < log.Len(); a.cursor++ {
+		if change := log.At(a.cursor); change.Kind&cluster.Redefined != 0 {
+			a.leave(s, change.Slot)
+			if node := s.Node(change.Slot); node != nil {
+				a.enter(change.Slot, a.classOf(node))
+			}
+		}
+	}
+}
+
+// build makes all atoms anew.
+func (a *nodeClasses) build(s *cluster.State) {
+	a.version++
+	a.generation = a.version
+	clear(a.byKey)
+	a.classes, a.of = a.classes[:0], a.of[:0]
+	for i := range s.Slots() {
+		a.of = append(a.of, NoGroup)
+		if node := s.Node(cluster.Slot(i)); node != nil {
+			a.enter(cluster.Slot(i), a.classOf(node))
+		}
+	}
+	a.cursor = s.Log().Len()
+}
+
+func (a *nodeClasses) enter(slot cluster.Slot, id int32) {
+	a.of[slot] = id
+	if a.classes[id].sample == cluster.NoSlot {
+		a.classes[id].sample = slot
+		a.version++ // views left it out
+	}
+}
+
+// leave counts a slot out; another one must be like the rest.
+func (a *nodeClasses) leave(s *cluster.State, slot cluster.Slot) {
+	id := a.of[slot]
+	if id == NoGroup {
+		return
+	}
+	a.of[slot] = NoGroup
+	at := &a.classes[id]
+	if at.sample != slot {
+		return
+	}
+	at.sample = cluster.NoSlot
+	a.version++
+	for other := range a.of {
+		if a.of[other] == id && s.Node(cluster.Slot(other)) != nil {
+			at.sample = cluster.Slot(other)
+			return
+		}
+	}
+}
+
+// classOf returns the atom of a node's static properties, made if need be.
+func (a *nodeClasses) classOf(n *cluster.Node) int32 {
+	b := a.scratch[:0]
+	str := func(s string) {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	for _, label := range a.distinguishing {
+		value, ok := n.Labels[label]
+		if !ok {
+			b = append(b, 0)
+			continue
+		}
+		b = append(b, 1)
+		str(value)
+	}
+	b = binary.AppendUvarint(b, uint64(len(n.Taints)))
+	for i := range n.Taints {
+		b = append(b, byte(n.Taints[i].Effect))
+		str(n.Taints[i].Key)
+		str(n.Taints[i].Value)
+	}
+	b = binary.AppendUvarint(b, uint64(len(n.Features)))
+	for _, feature := range n.Features {
+		str(feature)
+	}
+	if n.Unschedulable {
+		b = append(b, 1)
+	}
+	if _, ok := n.Labels[cluster.HostnameKey]; ok { // without it, no spread over hosts
+		b = append(b, 2)
+	}
+	a.scratch = b
+	id, ok := a.byKey[string(b)]
+	if !ok {
+		id = int32(len(a.classes))
+		a.byKey[string(b)] = id
+		a.classes = append(a.classes, nodeClass{sample: cluster.NoSlot})
+	}
+	return id
+}
+
+// selection returns the atoms that the class may use.
+func (a *nodeClasses) selection(ix *Index, c *cluster.Class) *selection {
+	v := a.byPodClass[c.ID]
+	if v == nil {
+		if len(a.byPodClass) >= maxKnownClasses {
+			clear(a.byPodClass)
+			clear(a.selections)
+		}
+		a.scratch = c.AppendSelection(a.scratch[:0])
+		if v = a.selections[string(a.scratch)]; v == nil {
+			v = &selection{class: c}
+			a.selections[string(a.scratch)] = v
+		}
+		a.byPodClass[c.ID] = v
+	}
+	if v.version == a.version {
+		return v
+	}
+	v.version, v.allowed, v.position = a.version, v.allowed[:0], v.position[:0]
+	s := &ix.snapshot.State
+	for id := range a.classes {
+		v.position = append(v.position, NoGroup)
+		if like := a.classes[id].sample; like != cluster.NoSlot && rules.FitsIn(rules.Static, s, like, v.class) {
+			v.position[id] = int32(len(v.allowed))
+			v.allowed = append(v.allowed, allowedClass{nodeClass: int32(id), raw: ix.profile.StaticValues(s, like, v.class)})
+		}
+	}
+	return v
+}

@@ -1,0 +1,233 @@
+package index
+
+import (
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place/rules"
+)
+
+// ranking keeps, for pods of one size, every node that passes the local filters, by atom and ordered by local score. All classes whose
+// pods have the size share it: workloads are many, sizes are few (of the 8,152 tasks of the openb trace 99 in a hundred have one of 60).
+// It follows the snapshot's log from its own cursor.
+type ranking struct {
+	nodeHeaps
+	class      *cluster.Class // any class of the size
+	key        string
+	cursor     cluster.Revision
+	generation uint64 // the atoms' that the groups are
+	priceList  uint64 // the price list that the keys are by
+	lastUsed   uint64
+}
+
+// sharesRanking reports whether the class's place depends on nothing but its size, the atoms, and a few nodes that are unlike the rest of their
+// atom because they run some of its pods already.
+func (ix *Index) SharesRanking(c *cluster.Class) bool {
+	return len(ix.nodeClasses.classes) <= maxNodeClasses && ix.onlySoftSpread(c.Constraints) && !ix.imagesMatter(c) && ix.nodeClasses.distinguish(&ix.snapshot.State, c)
+}
+
+// maxHolders is up to how many nodes with pods of its own a class shares a ranking: each is looked at in each decision.
+const maxHolders = 256
+
+// onlySoftSpread reports whether the constraints are soft spread only, with few holders.
+func (ix *Index) onlySoftSpread(c *cluster.Constraints) bool {
+	if c == nil {
+		return true
+	}
+	if len(c.Hard)+len(c.Near)+len(c.Apart)+len(c.Repelled)+len(c.Drawn) > 0 {
+		return false
+	}
+	holders := 0
+	for i := range c.Soft {
+		if c.Soft[i].Census == cluster.NoCensus {
+			holders += len(ix.snapshot.Holders(c.Soft[i].Tally).Slots())
+		}
+	}
+	return holders <= ix.maxHolders
+}
+
+// imagesMatter reports whether the class's images could give any node a score above 0.
+func (ix *Index) imagesMatter(c *cluster.Class) bool {
+	s := &ix.snapshot.State
+	var most float64
+	for _, name := range c.Images {
+		nodes, size := s.NodesWithImage(name)
+		most += float64(float64(size) * (float64(nodes) / float64(max(s.Inhabited(), 1))))
+	}
+	return most >= float64(rules.MinImageBytes)
+}
+
+// build evaluates every slot.
+func (r *ranking) build(ix *Index) {
+	s := &ix.snapshot.State
+	r.clear()
+	r.grow(s.Slots())
+	for i := range s.Slots() {
+		r.redefine(ix, cluster.Slot(i))
+	}
+	r.generation, r.cursor, r.priceList = ix.nodeClasses.generation, s.Log().Len(), ix.profile.PriceList()
+}
+
+// follow brings the ranking to the snapshot's newest change, to which the atoms have been brought already.
+func (r *ranking) follow(ix *Index) {
+	s := &ix.snapshot.State
+	log := s.Log()
+	behind, prices := log.Len()-r.cursor, ix.profile.PriceList()
+	if r.generation != ix.nodeClasses.generation || !log.Covers(r.cursor) || behind > cluster.Revision(s.Slots()) || prices != r.priceList && r.priceList == 0 {
+		r.build(ix) // with the first prices another score takes GPUPacking's place, on nodes without GPUs too
+		return
+	}
+	if behind > 0 {
+		r.grow(s.Slots())
+		ix.replay(r.cursor, r.class, cluster.Redefined, r)
+		r.cursor = log.Len()
+	}
+	if prices != r.priceList {
+		r.reprice(ix, r.class)
+		r.priceList = prices
+	}
+}
+
+// changed takes in a slot's newest state.
+func (r *ranking) changed(ix *Index, slot cluster.Slot, redefined bool) {
+	if redefined {
+		r.redefine(ix, slot)
+	} else {
+		r.update(ix, slot)
+	}
+}
+
+// redefine evaluates a slot whose node has changed.
+func (r *ranking) redefine(ix *Index, slot cluster.Slot) {
+	r.remove(slot)
+	atom := ix.nodeClasses.of[slot]
+	r.cells[slot].group = atom
+	if atom != NoGroup {
+		r.ensureGroup(atom)
+		r.update(ix, slot)
+	}
+}
+
+// update evaluates a slot on which other pods run than before.
+func (r *ranking) update(ix *Index, slot cluster.Slot) {
+	if r.cells[slot].group == NoGroup {
+		return
+	}
+	s := &ix.snapshot.State
+	if s.Node(slot) == nil || !rules.FitsIn(rules.Local, s, slot, r.class) {
+		r.remove(slot)
+		return
+	}
+	r.put(slot, ix.key(slot, r.class))
+}
+
+// best returns the feasible node with the highest total score, among the atoms that the view opens.
+func (r *ranking) best(ix *Index, c *cluster.Class, v *selection) (cluster.Slot, bool) {
+	s, f := &ix.snapshot.State, &ix.stats
+	f.Reset(c)
+	for i := range v.allowed {
+		if heap := r.heap(v.allowed[i].nodeClass); len(heap) > 0 {
+			f.AddNodes(s, heap[0], c, len(heap))
+		}
+	}
+	f.SetWeights(c)
+	r.collectExceptions(ix, c, v)
+	for i := range v.allowed {
+		o := &v.allowed[i]
+		if o.best = r.bestOrdinary(ix, o.nodeClass); o.best != cluster.NoSlot {
+			o.raw[rules.SpreadScore] = rules.RawSpread(f, s, o.best, c)
+			f.AddRaw(&o.raw)
+		}
+	}
+	for i := range ix.exceptions {
+		f.AddRaw(&ix.exceptions[i].raw)
+	}
+	best, bestKey := cluster.NoSlot, int64(0)
+	take := func(slot cluster.Slot, raw *rules.RawValues) {
+		key := r.cells[slot].key + ix.profile.NormalizedScore(f, raw)<<tieBits
+		if best == cluster.NoSlot || key > bestKey || (key == bestKey && slot < best) {
+			best, bestKey = slot, key
+		}
+	}
+	for i := range v.allowed {
+		if o := &v.allowed[i]; o.best != cluster.NoSlot {
+			take(o.best, &o.raw)
+		}
+	}
+	for i := range ix.exceptions {
+		take(ix.exceptions[i].slot, &ix.exceptions[i].raw)
+	}
+	return best, best != cluster.NoSlot
+}
+
+// exception is a feasible node that is unlike the rest of its atom, with its own raw values.
+type exception struct {
+	slot cluster.Slot
+	raw  rules.RawValues
+}
+
+// collectExceptions collects the nodes that run pods which the class's soft constraints count, and marks them.
+func (r *ranking) collectExceptions(ix *Index, c *cluster.Class, v *selection) {
+	ix.exceptions = ix.exceptions[:0]
+	if c.Constraints == nil {
+		return
+	}
+	s := &ix.snapshot.State
+	ix.decision++
+	for len(ix.exceptionIn) < s.Slots() {
+		ix.exceptionIn = append(ix.exceptionIn, 0)
+	}
+	for i := range c.Constraints.Soft {
+		if c.Constraints.Soft[i].Census != cluster.NoCensus {
+			continue
+		}
+		for _, slot := range s.Holders(c.Constraints.Soft[i].Tally).Slots() {
+			cell := &r.cells[slot]
+			if cell.position == absent || v.position[cell.group] == NoGroup || ix.exceptionIn[slot] == ix.decision {
+				continue
+			}
+			ix.exceptionIn[slot] = ix.decision
+			raw := v.allowed[v.position[cell.group]].raw
+			raw[rules.SpreadScore] = rules.RawSpread(&ix.stats, s, slot, c)
+			ix.exceptions = append(ix.exceptions, exception{slot, raw})
+		}
+	}
+}
+
+func (r *ranking) heap(atom int32) []cluster.Slot {
+	if int(atom) >= len(r.groups) {
+		return nil
+	}
+	return r.groups[atom]
+}
+
+// bestOrdinary is the best node of an atom that is not special, NoSlot if there is none. Where special ones are on top of the heap it looks
+// below them, the best bestOrdinary.
+func (r *ranking) bestOrdinary(ix *Index, atom int32) cluster.Slot {
+	heap := r.heap(atom)
+	if len(heap) == 0 {
+		return cluster.NoSlot
+	}
+	if len(ix.exceptions) == 0 || ix.exceptionIn[heap[0]] != ix.decision {
+		return heap[0]
+	}
+	open := append(ix.positions[:0], 0)
+	for len(open) > 0 {
+		top := 0
+		for i := range open {
+			if r.before(heap[open[i]], heap[open[top]]) {
+				top = i
+			}
+		}
+		at := open[top]
+		if ix.exceptionIn[heap[at]] != ix.decision {
+			ix.positions = open
+			return heap[at]
+		}
+		open[top] = open[len(open)-1]
+		open = open[:len(open)-1]
+		for child := 2*at + 1; child <= 2*at+2 && child < len(heap); child++ {
+			open = append(open, child)
+		}
+	}
+	ix.positions = open
+	return cluster.NoSlot
+}

@@ -1,0 +1,41 @@
+package index
+
+import "hilbert.dev/hilbert/cluster"
+
+// slotFollower keeps something for every slot.
+type slotFollower interface {
+	changed(ix *Index, slot cluster.Slot, redefined bool)
+}
+
+// replay tells a follower of the slots that changed since a revision, the newest change first: each once, unless a change of the given
+// kinds, which redefine the slot for it, lies further back. What changed for reclaimed pods only, others are not told.
+func (ix *Index) replay(since cluster.Revision, c *cluster.Class, redefines cluster.ChangeKind, to slotFollower) {
+	log := ix.snapshot.Log()
+	unheard := cluster.Lent | cluster.Recalled
+	if c.AsksReclaimed() {
+		unheard = 0
+	}
+	ix.epoch++
+	for r := log.Len(); r > since; r-- {
+		change := log.At(r - 1)
+		if change.Kind&^unheard == 0 {
+			continue
+		}
+		seen := ix.stamp(change.Slot)
+		if redefined := change.Kind&redefines != 0; redefined || !seen {
+			to.changed(ix, change.Slot, redefined)
+		}
+	}
+}
+
+// stamp marks a slot in the current epoch and reports whether it was marked already.
+func (ix *Index) stamp(slot cluster.Slot) bool {
+	for len(ix.seen) <= int(slot) {
+		ix.seen = append(ix.seen, 0)
+	}
+	if ix.seen[slot] == ix.epoch {
+		return true
+	}
+	ix.seen[slot] = ix.epoch
+	return false
+}

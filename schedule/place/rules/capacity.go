@@ -1,0 +1,167 @@
+package rules
+
+import (
+	"math"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// How many pods of a class a node could take. Both counts, of what passes the filters and of what fits once some pods have left, offer GPUs,
+// network cards and zones to one pod after the other on a copy of what the node has left.
+
+// unlimitedPods is the capacity of a node for pods that take nothing of it.
+const unlimitedPods = int32(1) << 20
+
+// podsThatPass is how many pods of the class, all together, pass the filters that look at one node. The static ones have agreed.
+func PodsThatPass(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
+	if !FitsIn(Local, s, slot, c) {
+		return 0
+	}
+	if len(c.Ports) > 0 {
+		return 1 // the second would want the same ports
+	}
+	most := int64(unlimitedPods)
+	for _, a := range c.Amounts {
+		if a.Value > 0 {
+			most = min(most, s.Free(slot, a.Kind)/a.Value)
+		}
+	}
+	if c.AsksGrant() {
+		var left Unused
+		v := left.Load(s, slot)
+		most = grantsThatFit(&v, &left, c, most)
+	}
+	return int32(most)
+}
+
+// PodsThatFit is how many more pods of a class the node has room for, whatever its filters say otherwise.
+func PodsThatFit(s *cluster.State, slot cluster.Slot, c *cluster.Class) int {
+	return PodsThatFitWithout(s, slot, c, nil)
+}
+
+// podsThatFitWithout is how many pods of a class the node has room for when some of those on it have left.
+func PodsThatFitWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*cluster.Pod) int {
+	n := int64(math.MaxInt32)
+	for _, a := range c.Amounts {
+		free := s.Free(slot, a.Kind)
+		for _, pod := range leaving {
+			if pod.Priority < spec.CriticalPriority {
+				free += pod.Class.Amounts.Get(a.Kind) + excessOf(pod, a.Kind)
+			}
+		}
+		n = min(n, max(free, 0)/a.Value)
+	}
+	if len(c.Ports) > 0 {
+		n = min(n, 1)
+	}
+	if n == 0 || !c.AsksGrant() {
+		return int(n)
+	}
+	var left Unused
+	v := left.Load(s, slot)
+	for _, pod := range leaving {
+		if pod.Priority < spec.CriticalPriority {
+			giveBack(s, slot, &v, &left, pod)
+		}
+	}
+	return int(grantsThatFit(&v, &left, c, n))
+}
+
+// unused is what a node has left: of CPUs and memory as a whole in millicores and bytes, and of GPUs, zones and devices.
+type Unused struct {
+	cpu, memory int64
+	gpus        topology.Free
+	zones       topology.ZoneFree
+	devices     topology.DeviceFree
+}
+
+// restOf copies what a node has left, and returns the node with that.
+func (l *Unused) Load(s *cluster.State, slot cluster.Slot) topology.View {
+	l.cpu, l.memory = s.Free(slot, resource.CPU), s.Free(slot, resource.Memory)
+	v := s.View(slot)
+	l.gpus = *v.Free
+	v.Free = &l.gpus
+	if v.Devices != nil {
+		l.devices = *v.Devices
+		v.Devices = &l.devices
+	}
+	if v.ZoneFree != nil {
+		l.zones = *v.ZoneFree
+		v.ZoneFree = &l.zones
+	}
+	return v
+}
+
+// grantsThatFit is how often, at most so many times, a node would offer a pod of the class GPUs, network cards and zones, each grant committed
+// before the next is asked for.
+func grantsThatFit(v *topology.View, left *Unused, c *cluster.Class, most int64) (n int64) {
+	switch {
+	case c.Zones.IsZero() && v.Devices == nil:
+		return min(most, countedThatFit(v.Shape, v.Free, &c.GPU))
+	case !asksBoth(c) && v.Zones != nil && v.Zones.Ruler == topology.RulerKubelet && c.Zones.Binding == topology.Unbound && !asksDevices(c):
+		return most
+	}
+	eachCPU, eachMemory := c.Amounts.Get(resource.CPU), c.Amounts.Get(resource.Memory)
+	for n < most {
+		grant, ok := v.Offer(&c.GPU, &c.Zones)
+		if !ok {
+			break
+		}
+		if !c.Zones.IsZero() {
+			moreCPU, moreMemory := cluster.Excess(c, &grant.Zones)
+			wantCPU, wantMemory := eachCPU+moreCPU, eachMemory+moreMemory
+			if wantCPU > max(left.cpu, 0) || wantMemory > max(left.memory, 0) {
+				break
+			}
+			left.cpu, left.memory = left.cpu-wantCPU, left.memory-wantMemory
+		}
+		v.Commit(&grant)
+		n++
+	}
+	return n
+}
+
+// countedThatFit is grantsThatFit where GPUs are counters.
+func countedThatFit(shape *topology.Shape, free *topology.Free, r *topology.Request) int64 {
+	if r.NeedsReport() || r.Milli > 0 && !shape.Shareable {
+		return 0
+	}
+	var idle, parts int64
+	for i := range shape.GPUs {
+		if free[i] == topology.FullGPU {
+			idle++
+		}
+		if r.Milli > 0 && free[i] > 0 {
+			parts += int64(free[i]) / int64(r.Milli)
+		}
+	}
+	if r.Milli > 0 {
+		return parts
+	}
+	return idle / int64(r.Whole)
+}
+
+// giveBack gives back what a pod on a node holds, for who supposes that it has left.
+func giveBack(s *cluster.State, slot cluster.Slot, v *topology.View, left *Unused, pod *cluster.Pod) {
+	left.cpu += pod.Class.Amounts.Get(resource.CPU) + excessOf(pod, resource.CPU)
+	left.memory += pod.Class.Amounts.Get(resource.Memory) + excessOf(pod, resource.Memory)
+	if g := s.Held(slot, pod); !g.IsZero() {
+		v.Release(&g)
+	}
+}
+
+// excessOf is what a pod takes of its node's CPUs or memory beyond what it requests.
+func excessOf(pod *cluster.Pod, kind resource.Kind) int64 {
+	cpu, memory := cluster.Excess(pod.Class, pod.Zones())
+	switch kind {
+	case resource.CPU:
+		return cpu
+	case resource.Memory:
+		return memory
+	default:
+		return 0
+	}
+}

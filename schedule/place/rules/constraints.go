@@ -1,0 +1,91 @@
+package rules
+
+import "hilbert.dev/hilbert/cluster"
+
+// fitsSpread holds a pod's DoNotSchedule constraints: with the pod, a domain must not have maxSkew more of the counted pods than the
+// domain with the fewest. (Upstream's PodTopologySpread, filtering.)
+func fitsSpread(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	if c.Constraints == nil {
+		return true
+	}
+	for i := range c.Constraints.Hard {
+		if spread := &c.Constraints.Hard[i]; SkewWith(s, slot, spread) > int64(spread.MaxSkew) {
+			return false
+		}
+	}
+	return true
+}
+
+// missingKey is the skew of a node that does not have the topology key.
+const MissingKey = int64(1) << 40
+
+// skew is how far above the smallest domain the node's domain would be with the pod.
+func SkewWith(s *cluster.State, slot cluster.Slot, spread *cluster.Spread) int64 {
+	census := s.Census(spread.Census)
+	domain := census.Domain(s, slot)
+	if domain == cluster.NoDomain {
+		return MissingKey
+	}
+	least := int64(census.Least())
+	if census.Domains() < spread.MinDomains {
+		least = 0
+	}
+	return int64(census.Count(domain)) + int64(spread.Self) - least
+}
+
+func whySpread(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	for i := range c.Constraints.Hard {
+		switch over := SkewWith(s, slot, &c.Constraints.Hard[i]); {
+		case over == MissingKey:
+			add("node(s) didn't match pod topology spread constraints (missing required label)")
+			return
+		case over > int64(c.Constraints.Hard[i].MaxSkew):
+			add("node(s) didn't match pod topology spread constraints")
+			return
+		}
+	}
+}
+
+// fitsPodAffinity holds required affinity and anti-affinity, the pod's own and that of pods that are there already. (Upstream's
+// InterPodAffinity, filtering.)
+func fitsPodAffinity(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	return c.Constraints == nil || AffinityMet(s, slot, c.Constraints) &&
+		NoneNear(s, slot, c.Constraints.Apart) && NoneNear(s, slot, c.Constraints.Repelled)
+}
+
+// near reports whether the node's domains have the pods that the required affinity asks for. The first pod of a group that asks for its
+// own kind may go to any node that has the keys.
+func AffinityMet(s *cluster.State, slot cluster.Slot, c *cluster.Constraints) bool {
+	present, anywhere := true, false
+	for _, id := range c.Near {
+		census := s.Census(id)
+		domain := census.Domain(s, slot)
+		if domain == cluster.NoDomain {
+			return false
+		}
+		present = present && census.Count(domain) > 0
+		anywhere = anywhere || census.Sum() > 0
+	}
+	return present || c.NearSelf && !anywhere
+}
+
+// empty reports whether the node's domains have no pod of the censuses.
+func NoneNear(s *cluster.State, slot cluster.Slot, censuses []cluster.CensusID) bool {
+	for _, id := range censuses {
+		if census := s.Census(id); census.Count(census.Domain(s, slot)) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func whyPodAffinity(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	switch {
+	case !AffinityMet(s, slot, c.Constraints):
+		add("node(s) didn't match pod affinity rules")
+	case !NoneNear(s, slot, c.Constraints.Apart):
+		add("node(s) didn't match pod anti-affinity rules")
+	default:
+		add("node(s) didn't satisfy existing pods anti-affinity rules")
+	}
+}

@@ -1,0 +1,111 @@
+package rules
+
+import (
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/topology"
+)
+
+// GPUs and network cards, and what of a node is held of them together with zones. Devices are judged by themselves, zones by themselves, and both
+// at once for who asks for both: how near they must be, and what the zones that go with the devices take of the node.
+
+// asksDevices reports whether the class asks for GPUs or network cards.
+func asksDevices(c *cluster.Class) bool { return !c.GPU.IsZero() || c.GPU.NIC.Count > 0 }
+
+// asksBoth reports whether the class asks for zones beside devices, or for zones that are near each other.
+func asksBoth(c *cluster.Class) bool {
+	return !c.Zones.IsZero() && (asksDevices(c) || c.GPU.Near.Level != topology.Anywhere)
+}
+
+func FitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	if !asksDevices(c) {
+		return true
+	}
+	v := s.View(slot)
+	_, ok := v.Offer(&c.GPU, nil)
+	return ok
+}
+
+func commitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topology.Grant) bool {
+	if !asksDevices(c) {
+		return grant.GPUs == 0 && grant.NICs == 0
+	}
+	v, devices := s.View(slot), *grant
+	devices.Zones = topology.ZoneGrant{}
+	return v.Fits(&c.GPU, nil, &devices)
+}
+
+func whyGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	shape := s.Shape(slot)
+	switch {
+	case LacksDeviceReport(s, slot, c):
+		add("node(s) had no fresh report of their devices")
+	case shape.Devices != nil && len(shape.Devices.GPU) > 0:
+		v := s.View(slot)
+		add("node(s) had " + causes[v.Refusal(&c.GPU, nil).Cause])
+	case shape.GPUs == 0 && !c.GPU.IsZero():
+		add("node(s) had no GPU")
+	case c.GPU.Milli > 0 && !shape.Shareable:
+		add("node(s) didn't share their GPUs")
+	case c.GPU.Total() <= s.GPUs(slot).Total(*shape):
+		add("node(s) had enough GPU in sum but not on whole or single GPUs")
+	default:
+		add("Insufficient GPU")
+	}
+}
+
+// lacksDeviceReport reports whether the class asks for what only an agent's report promises, and there is none, or it is too old.
+func LacksDeviceReport(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	r := s.Report(slot)
+	switch {
+	case r == nil || r.Devices == nil:
+		return c.GPU.NeedsReport()
+	case r.Why == "":
+		return false
+	}
+	return c.GPU.NeedsReport() || r.Devices.Owner == topology.OwnerHilbert
+}
+
+// causes continue a phrase that begins with the nodes.
+var causes = [...]string{
+	topology.Fits:              "devices that have come free",
+	topology.Contradictory:     "no way to meet a contradictory request",
+	topology.NothingReported:   "no report of their devices",
+	topology.NotOurs:           "GPUs that are not Hilbert's to give out so",
+	topology.FewGPUs:           "fewer GPUs than asked for",
+	topology.FewIdle:           "too few idle GPUs",
+	topology.WeakIsolation:     "no GPU that isolates parts so strongly",
+	topology.LittleCompute:     "too little compute left on single GPUs",
+	topology.LittleGPUMemory:   "too little memory left on single GPUs",
+	topology.NoRoomForSlice:    "compute and memory left, but not on one GPU that takes such a slice",
+	topology.FewCards:          "too few network cards as asked for",
+	topology.NoZones:           "too few exclusive cores in one set of zones",
+	topology.Apart:             "GPUs enough, but not near enough to each other",
+	topology.NoCardsBeside:     "no network cards left beside their GPUs",
+	topology.NoZonesBeside:     "no exclusive cores left beside their devices",
+	topology.LargerThanMachine: "no part as near together as asked for that could hold the pod, even an empty one",
+}
+
+func fitsNear(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	if !asksBoth(c) {
+		return true
+	}
+	_, ok := s.Offer(slot, c)
+	return ok
+}
+
+func commitsNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topology.Grant) bool {
+	if !asksBoth(c) {
+		return true
+	}
+	v := s.View(slot)
+	return fitsNear(s, slot, c) && v.Fits(&c.GPU, &c.Zones, grant)
+}
+
+func whyNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	v := s.View(slot)
+	if r := v.Refusal(&c.GPU, &c.Zones); r.Cause != topology.Fits {
+		add("node(s) had " + causes[r.Cause])
+		return
+	}
+	add("node(s) had no room for the rest of the cores or zones that the pod would hold")
+}

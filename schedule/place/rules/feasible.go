@@ -1,0 +1,230 @@
+package rules
+
+import (
+	"math"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+)
+
+// feasibleStats is what normalised scores need to know of the feasible nodes as a whole. It is filled in two rounds over them, or over groups of
+// them that are in the same domains: count, then (after weigh) measure.
+type FeasibleStats struct {
+	spans [normalizedScores]span
+	// Of each soft spread constraint: the domains that a feasible node is in, and the weight that follows from their number.
+	domains [][]cluster.DomainID
+	weights []float64
+	nodes   int // feasible and not ignored by the spread score
+}
+
+func (f *FeasibleStats) Reset(c *cluster.Class) {
+	for i := range f.spans {
+		f.spans[i] = span{math.MaxInt64, math.MinInt64}
+	}
+	f.nodes = 0
+	f.weights = f.weights[:0]
+	if c.Constraints == nil {
+		return
+	}
+	for len(f.domains) < len(c.Constraints.Soft) {
+		f.domains = append(f.domains, nil)
+	}
+	for i := range f.domains {
+		f.domains[i] = f.domains[i][:0]
+	}
+}
+
+// addNodes takes in n feasible nodes that are in the same domains as the one in the slot.
+func (f *FeasibleStats) AddNodes(s *cluster.State, slot cluster.Slot, c *cluster.Class, n int) {
+	if c.Constraints == nil || len(c.Constraints.Soft) == 0 || !spreads(s, slot, c.Constraints) {
+		return
+	}
+	f.nodes += n
+	for i := range c.Constraints.Soft {
+		soft := &c.Constraints.Soft[i]
+		if soft.Census == cluster.NoCensus {
+			continue
+		}
+		domain := s.Census(soft.Census).Domain(s, slot)
+		if at, found := slices.BinarySearch(f.domains[i], domain); !found {
+			f.domains[i] = slices.Insert(f.domains[i], at, domain)
+		}
+	}
+}
+
+// spreads reports whether the spread score looks at the node: it must have the keys of all of the pod's own soft constraints.
+func spreads(s *cluster.State, slot cluster.Slot, c *cluster.Constraints) bool {
+	for i := range c.Soft {
+		if soft := &c.Soft[i]; !soft.Default && s.Domain(soft.Key, slot) == cluster.NoDomain {
+			return false
+		}
+	}
+	return true
+}
+
+// setWeights ends the first round.
+func (f *FeasibleStats) SetWeights(c *cluster.Class) {
+	if c.Constraints == nil {
+		return
+	}
+	for i := range c.Constraints.Soft {
+		size := len(f.domains[i])
+		if c.Constraints.Soft[i].Census == cluster.NoCensus {
+			size = f.nodes
+		}
+		f.weights = append(f.weights, math.Log(float64(size+2)))
+	}
+}
+
+// addRaw takes in the raw values of a feasible node.
+func (f *FeasibleStats) AddRaw(raw *RawValues) {
+	for i, value := range raw {
+		if value != ignored {
+			f.spans[i].least = min(f.spans[i].least, value)
+			f.spans[i].greatest = max(f.spans[i].greatest, value)
+		}
+	}
+}
+
+// normalizeByGreatest makes the greatest raw value MaxScore.
+func normalizeByGreatest(raw int64, r span) int64 {
+	if r.greatest == 0 {
+		return 0
+	}
+	return MaxScore * raw / r.greatest
+}
+
+// normalizeReverse makes raw 0 MaxScore, and the greatest 0.
+func normalizeReverse(raw int64, r span) int64 { return MaxScore - normalizeByGreatest(raw, r) }
+
+// normalizeRange stretches the range of raw values over 0 to MaxScore.
+func normalizeRange(raw int64, r span) int64 {
+	if r.greatest == r.least {
+		return 0
+	}
+	share := float64(raw-r.least) / float64(r.greatest-r.least)
+	return int64(float64(MaxScore) * share)
+}
+
+// normalizeSpread makes the least pods the best.
+func normalizeSpread(raw int64, r span) int64 {
+	switch {
+	case raw == ignored:
+		return 0
+	case r.greatest <= 0:
+		return MaxScore
+	}
+	return MaxScore * (r.greatest + r.least - raw) / r.greatest
+}
+
+// rawTaints counts the PreferNoSchedule taints that the class does not tolerate.
+func RawTaints(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	var count int64
+	taints := s.Node(slot).Taints
+	for i := range taints {
+		if taints[i].Effect == cluster.PreferNoSchedule && !cluster.Tolerated(c.Tolerations, &taints[i]) {
+			count++
+		}
+	}
+	return count
+}
+
+// rawAffinity is the sum of the weights of the preferred terms that match.
+func RawAffinity(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	var sum int64
+	for i := range c.Preferred {
+		if c.Preferred[i].Term.Matches(s.Node(slot)) {
+			sum += int64(c.Preferred[i].Weight)
+		}
+	}
+	return sum
+}
+
+// rawSpread sums, over the soft constraints, the counted pods in the node's domain, weighed by how many domains there are. (Upstream's
+// PodTopologySpread, scoring.)
+func RawSpread(f *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	if c.Constraints == nil || len(c.Constraints.Soft) == 0 {
+		return 0
+	}
+	if !spreads(s, slot, c.Constraints) {
+		return ignored
+	}
+	var sum float64
+	for i := range c.Constraints.Soft {
+		soft := &c.Constraints.Soft[i]
+		count, ok := SoftCount(s, slot, soft)
+		if !ok {
+			continue
+		}
+		weighed := float64(count) * f.weights[i] // the conversions keep it from fusing with the sums
+		sum += float64(weighed + float64(soft.MaxSkew-1))
+	}
+	return int64(math.Round(sum))
+}
+
+// softCount is how many counted pods there are in the node's domain; ok is false when it does not have the key.
+func SoftCount(s *cluster.State, slot cluster.Slot, soft *cluster.Spread) (count int32, ok bool) {
+	domain := s.Domain(soft.Key, slot)
+	switch {
+	case domain == cluster.NoDomain:
+		return 0, false
+	case soft.Census == cluster.NoCensus:
+		return s.TallyAt(slot, soft.Tally), true
+	}
+	return s.Census(soft.Census).Count(domain), true
+}
+
+// rawPodAffinity sums the weights of all preferences between the pod and those in the node's domains. (Upstream's InterPodAffinity,
+// scoring.)
+func rawPodAffinity(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	if c.Constraints == nil {
+		return 0
+	}
+	var sum int64
+	for i := range c.Constraints.Drawn {
+		census := s.Census(c.Constraints.Drawn[i].Census)
+		sum += c.Constraints.Drawn[i].Weight * int64(census.Count(census.Domain(s, slot)))
+	}
+	return sum
+}
+
+// The bounds between which the size of images counts, in bytes; the upper one for each container.
+const (
+	MinImageBytes = int64(23) << 20
+	maxImage      = int64(1000) << 20
+)
+
+// rawImages scores the size of the pod's images that the node has, each weighed by the share of nodes that have it, so that an image
+// does not draw all its pods to one node. (Upstream's ImageLocality.)
+func rawImages(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	if len(c.Images) == 0 {
+		return 0
+	}
+	var sum int64
+	for _, name := range c.Images {
+		if size, ok := ImageSize(s.Node(slot), name); ok {
+			nodes, _ := s.NodesWithImage(name)
+			share := float64(nodes) / float64(s.Inhabited())
+			sum += int64(float64(size) * share)
+		}
+	}
+	most := maxImage * int64(len(c.Images))
+	sum = min(max(sum, MinImageBytes), most)
+	return MaxScore * (sum - MinImageBytes) / (most - MinImageBytes)
+}
+
+func ImageSize(n *cluster.Node, name string) (bytes int64, ok bool) {
+	at, found := slices.BinarySearchFunc(n.Images, name, func(i cluster.Image, name string) int {
+		switch {
+		case i.Name < name:
+			return -1
+		case i.Name > name:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		return 0, false
+	}
+	return n.Images[at].Size, true
+}

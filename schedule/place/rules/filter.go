@@ -1,0 +1,222 @@
+package rules
+
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Scope says what a filter looks at, and so when an index must ask it again.
+type Scope uint8
+
+const (
+	// Static filters look at the node's properties only.
+	Static Scope = iota
+	// Local filters look at what runs on the node.
+	Local
+	// Domain filters look at censuses: what runs in the node's domains.
+	Domain
+)
+
+// Filter is one hard constraint.
+type Filter struct {
+	Name  string
+	Scope Scope
+	// Fits reports whether a pod of the class may go to the node.
+	Fits func(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool
+	// Commits judges a decided placement, grant included, against the newest state. It is never weaker than Fits.
+	Commits func(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topology.Grant) bool
+	// Why adds a phrase for each thing that made Fits say no, as the condition's message counts them.
+	Why func(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(phrase string))
+}
+
+// Filters is every hard constraint, in the order in which they are asked. The names are upstream's where the meaning is.
+var Filters = []Filter{
+	ungranted("NodeUnschedulable", Static, fitsUnschedulable, whyUnschedulable),
+	ungranted("TaintToleration", Static, fitsTaints, whyTaints),
+	ungranted("NodeAffinity", Static, fitsAffinity, whyAffinity),
+	ungranted("NodeDeclaredFeatures", Static, fitsFeatures, whyFeatures),
+	ungranted("NodePorts", Local, fitsPorts, whyPorts),
+	ungranted(reservationFilter, Local, fitsReservation, whyReservation),
+	ungranted("NodeResourcesFit", Local, fitsResources, whyResources),
+	{Name: "GPUFit", Scope: Local, Fits: FitsGPUs, Commits: commitsGPUs, Why: whyGPUs},
+	{Name: "ZoneFit", Scope: Local, Fits: fitsZones, Commits: commitsZones, Why: whyZones},
+	{Name: "NearFit", Scope: Local, Fits: fitsNear, Commits: commitsNear, Why: whyNear},
+	ungranted("PodTopologySpread", Domain, fitsSpread, whySpread),
+	ungranted("InterPodAffinity", Domain, fitsPodAffinity, whyPodAffinity),
+}
+
+type (
+	fitFunc = func(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool
+	whyFunc = func(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(phrase string))
+)
+
+// ungranted makes a Filter whose commit check needs no grant: it is Fits, asked again.
+func ungranted(name string, scope Scope, fits fitFunc, why whyFunc) Filter {
+	return Filter{
+		Name: name, Scope: scope, Fits: fits, Why: why,
+		Commits: func(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *topology.Grant) bool {
+			return fits(s, slot, c)
+		},
+	}
+}
+
+// Commits is the cluster.Check of the committer: every filter's commit check against the newest state. It returns the name of the first
+// filter that refuses, or the empty string.
+func Commits(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topology.Grant) string {
+	for i := range Filters {
+		if !Filters[i].Commits(s, slot, c, grant) {
+			return Filters[i].Name
+		}
+	}
+	return ""
+}
+
+// Fits reports whether a pod of the class may go to the node, by every filter.
+func Fits(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	return s.Node(slot) != nil && FitsIn(Static, s, slot, c) && FitsIn(Local, s, slot, c) && FitsIn(Domain, s, slot, c)
+}
+
+// FitsThrough reports whether a pod of the class may go to the node if it may use what is reserved there.
+func FitsThrough(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	if s.Node(slot) == nil {
+		return false
+	}
+	for i := range Filters {
+		if Filters[i].Name != reservationFilter && !Filters[i].Fits(s, slot, c) {
+			return false
+		}
+	}
+	return true
+}
+
+// reservationFilter is the name of the filter that keeps nodes free for units that wait.
+const reservationFilter = "Reservation"
+
+// fitsIn asks the filters of one scope; a Domain answer holds for every node that is in the same domains.
+func FitsIn(scope Scope, s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	for i := range Filters {
+		if Filters[i].Scope == scope && !Filters[i].Fits(s, slot, c) {
+			return false
+		}
+	}
+	return true
+}
+
+// TaintUnschedulable is the taint that stands for spec.unschedulable when a toleration is matched against it.
+const TaintUnschedulable = "node.kubernetes.io/unschedulable"
+
+func fitsUnschedulable(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	taint := cluster.Taint{Key: TaintUnschedulable, Effect: cluster.NoSchedule}
+	return !s.Node(slot).Unschedulable || cluster.Tolerated(c.Tolerations, &taint)
+}
+
+func whyUnschedulable(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
+	add("node(s) were unschedulable")
+}
+
+func fitsTaints(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	return cluster.Untolerated(s.Node(slot), c.Tolerations) == nil
+}
+
+func whyTaints(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	taint := cluster.Untolerated(s.Node(slot), c.Tolerations)
+	add("node(s) had untolerated taint {" + taint.Key + ": " + taint.Value + "}")
+}
+
+func fitsAffinity(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	return c.Selects(s.Node(slot))
+}
+
+func whyAffinity(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
+	add("node(s) didn't match Pod's node affinity/selector")
+}
+
+func fitsFeatures(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	for _, want := range c.Features {
+		if _, ok := slices.BinarySearch(s.Node(slot).Features, want); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func whyFeatures(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
+	add("node(s) didn't match Pod's required features")
+}
+
+// fitsReservation keeps everybody off a node that is kept free for a unit. Who may use it all the same is let through by opening it.
+func fitsReservation(s *cluster.State, slot cluster.Slot, _ *cluster.Class) bool {
+	return s.Reservation(slot) == cluster.NoReservation
+}
+
+func whyReservation(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
+	add("node(s) were kept free for a unit that waits")
+}
+
+func fitsPorts(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	for _, want := range c.Ports {
+		if slices.ContainsFunc(s.Ports(slot), want.Conflicts) {
+			return false
+		}
+	}
+	return true
+}
+
+func whyPorts(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
+	add("node(s) didn't have free ports for the requested pod ports")
+}
+
+func fitsResources(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	for _, a := range c.Amounts {
+		if a.Value > s.Free(slot, a.Kind) {
+			return false
+		}
+	}
+	return true
+}
+
+func whyResources(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	for _, a := range c.Amounts {
+		if a.Value > s.Free(slot, a.Kind) && !s.IsReclaimed(a.Kind) {
+			add("Insufficient " + s.KindName(a.Kind))
+		}
+	}
+	whyHeadroom(s, slot, c, add)
+}
+
+// usesDomainFilters reports whether the class has filters that look at other nodes.
+func UsesDomainFilters(c *cluster.Class) bool {
+	return c.Constraints != nil && len(c.Constraints.Hard)+len(c.Constraints.Near)+len(c.Constraints.Apart)+len(c.Constraints.Repelled) > 0
+}
+
+// FitsWithoutLower reports whether the node could take a pod of the class if all pods of lower priority left, as far as the node itself is
+// concerned. It asks the store, not a snapshot.
+func FitsWithoutLower(store *cluster.Store, slot cluster.Slot, class *cluster.Class, priority int32) bool {
+	s := &store.State
+	if s.Node(slot) == nil || !FitsIn(Static, s, slot, class) {
+		return false
+	}
+	var off []*cluster.Pod
+	trial := s.Try(slot, false)
+	for _, pod := range store.PodsOn(slot) {
+		if pod.Priority < priority {
+			trial.Take(pod)
+			off = append(off, pod)
+		}
+	}
+	fits := len(off) > 0 && FitsIn(Local, s, slot, class)
+	trial.End(off)
+	return fits
+}
+
+// refusal returns the index of the first filter that refuses the node, -1 when all agree.
+func FirstRefusal(s *cluster.State, slot cluster.Slot, c *cluster.Class) int {
+	for i := range Filters {
+		if !Filters[i].Fits(s, slot, c) {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,73 @@
+package rules
+
+import (
+	"hilbert.dev/hilbert/cluster"
+)
+
+// Headroom: what reclaimed pods ask of what nodes lend. It is fitted as any resource; only what is said of it, and how it is scored, differ.
+
+// What reclaimed pods are spread by: a node that would be left with so much stands halfway between one with nothing and one without bound.
+const (
+	halfwayCPU    = 16_000   // millicores
+	halfwayMemory = 64 << 30 // bytes
+)
+
+// scoreHeadroomSpread prefers the nodes that would be left with the most headroom, in amounts and not in shares: the more is left, the less a
+// fall of it hurts. The scarcer resource decides.
+func scoreHeadroomSpread(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	score := int64(MaxScore)
+	for i, a := range c.Reclaims() {
+		if a.Value == 0 {
+			continue
+		}
+		halfway := int64(halfwayCPU)
+		if i > 0 {
+			halfway = halfwayMemory
+		}
+		left := min(max(s.Free(slot, a.Kind)-a.Value, 0), maxLeft)
+		score = min(score, left*MaxScore/(left+halfway))
+	}
+	return score
+}
+
+// maxLeft bounds what is multiplied by MaxScore.
+const maxLeft = int64(1) << 50
+
+// headroomRefusal is what keeps reclaimed pods off a node whatever they ask for, as the condition's message counts it; empty: only amounts do.
+func HeadroomRefusal(s *cluster.State, slot cluster.Slot) string {
+	switch s.Headroom(slot).State {
+	case cluster.HeadroomUnsaid:
+		return "node(s) said nothing of headroom"
+	case cluster.HeadroomClosed:
+		return "node(s) were closed to reclaimed pods"
+	case cluster.HeadroomStale:
+		return "node(s) had no fresh report of headroom"
+	case cluster.HeadroomMalformed:
+		return "node(s) had an unreadable report of headroom"
+	case cluster.HeadroomOpen: // below
+	}
+	return ""
+}
+
+// whyHeadroom adds what a node's headroom lacks.
+func whyHeadroom(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	if !c.AsksReclaimed() {
+		return
+	}
+	short := false
+	for _, a := range c.Reclaims() {
+		short = short || a.Value > 0 && a.Value > s.Free(slot, a.Kind)
+	}
+	phrase := HeadroomRefusal(s, slot)
+	switch {
+	case !short:
+	case phrase != "":
+		add(phrase)
+	default:
+		for _, a := range c.Reclaims() {
+			if a.Value > 0 && a.Value > s.Free(slot, a.Kind) {
+				add("Insufficient headroom of " + s.KindName(a.Kind))
+			}
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package rules
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/fragment"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Market learns which requests for GPUs arrive, and what free GPUs and the CPU beside them are worth to these. Placers with one Profile share its
+// market.
+//
+// A price list is found when Learn is called, which is due after so many arrivals, whatever time has passed; its number is the revision. Between two of
+// them the score of a node depends on the pod's size and the node's state alone, so that rankings stay exact; each ranking looks at the nodes
+// with GPUs anew when it is used under another list than before. While there is no list, as in a cluster without GPUs, GPUPacking is scored
+// instead.
+type Market struct {
+	mix      fragment.Mix
+	market   fragment.Market
+	fresh    int // arrivals since Learn was called
+	due      int
+	revision uint64
+	prices   []modelPrices
+	nodes    []fragment.Node
+}
+
+// modelPrices is what GPUs of a model are worth.
+type modelPrices struct {
+	model  string
+	prices *fragment.Prices
+}
+
+// Prices are found first after a few arrivals; then again when arrivals have grown by half, and after no more than a part of the number of nodes
+// with GPUs: what a list costs, for finding it and for looking at every such node once a ranking, is thus bounded for each arrival.
+const (
+	firstArrivals = 16
+	arrivalsPer   = 2 // so many arrivals
+	nodesPer      = 3 // for so many nodes
+)
+
+func newMarket() *Market {
+	return &Market{market: fragment.Market{Params: fragment.Defaults()}, due: firstArrivals}
+}
+
+// Arrived counts a pod that has arrived. Those that ask for no GPU change nothing.
+func (m *Market) Arrived(r *cluster.Requirements) {
+	if r.GPU.IsZero() || r.GPU.Contradiction(nil) != "" {
+		return
+	}
+	request := fragment.Request{GPU: topology.Request{Milli: r.GPU.Milli, Whole: r.GPU.Whole}, Models: modelsOf(r)}
+	for _, q := range r.Requests {
+		if q.Name == resource.NameCPU {
+			request.CPU = q.Amount
+		}
+	}
+	m.mix.Add(&request)
+	m.fresh++
+}
+
+// Due reports whether so much has arrived that prices should be found anew.
+func (m *Market) Due() bool { return m.fresh >= m.due }
+
+// Revision numbers the price list; 0: there is none yet.
+func (m *Market) Revision() uint64 { return m.revision }
+
+// Learn finds prices for what has arrived and what is free. Where nothing is free the old list stays.
+func (m *Market) Learn(s *cluster.State) {
+	m.nodes = m.nodes[:0]
+	for i := range s.Slots() {
+		slot := cluster.Slot(i)
+		if node := s.Node(slot); node != nil && !node.Unschedulable && s.HasGPUs(slot) {
+			m.nodes = append(m.nodes, fragment.Node{CPU: s.Free(slot, resource.CPU), Shape: *s.Shape(slot), Free: *s.GPUs(slot)})
+		}
+	}
+	m.fresh = 0
+	m.due = max(firstArrivals, min(int(m.mix.Seen())/2, len(m.nodes)*arrivalsPer/nodesPer))
+	if !m.market.Learn(&m.mix, m.nodes) {
+		return
+	}
+	m.revision++
+	m.prices = m.prices[:0]
+	for i := range m.nodes {
+		if model := m.nodes[i].Shape.Model; m.at(model) == nil {
+			m.prices = append(m.prices, modelPrices{model, m.market.At(model)})
+		}
+	}
+}
+
+// Recall learns from a ledger as if its pods had just arrived, for who was not there when they did.
+func (m *Market) Recall(store *cluster.Store) {
+	var pods []*cluster.Pod
+	store.EachPod(func(pod *cluster.Pod) {
+		if pod.Class != nil && !pod.Class.GPU.IsZero() {
+			pods = append(pods, pod)
+		}
+	})
+	slices.SortFunc(pods, func(a, b *cluster.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	for _, pod := range pods {
+		m.Arrived(pod.Class.Requirements)
+	}
+	if m.Due() {
+		m.Learn(&store.State)
+	}
+}
+
+// at returns the prices of a model, nil where no list has them.
+func (m *Market) at(model string) *fragment.Prices {
+	for i := range m.prices {
+		if m.prices[i].model == model {
+			return m.prices[i].prices
+		}
+	}
+	return nil
+}
+
+// modelsOf is the GPU models that a pod's node selector and required node affinity name; any, where they leave that open.
+func modelsOf(r *cluster.Requirements) fragment.Models {
+	for _, l := range r.NodeSelector {
+		if l.Key == spec.LabelGPUModel {
+			return fragment.NewModels(l.Value)
+		}
+	}
+	var names []string
+	for i := range r.Required {
+		named := namedModels(&r.Required[i])
+		if len(named) == 0 {
+			return fragment.Models{}
+		}
+		names = append(names, named...)
+	}
+	return fragment.NewModels(names...)
+}
+
+func namedModels(t *cluster.Term) []string {
+	for _, e := range t.Expressions {
+		if e.Key == spec.LabelGPUModel && e.Operator == cluster.In {
+			return e.Values
+		}
+	}
+	return nil
+}
+
+// MaxWorth is the best score that GPUWorth gives. It is finer than others: a point is a thousandth of a GPU.
+const MaxWorth = 10_000
+
+// scoreGPUWorth scores a node by how much more of its worth a pod would destroy than it asks for, in thousandths of a GPU (package
+// fragment). A pod without a GPU destroys what the CPU that it takes is worth to the GPUs beside it; it goes where there are none first.
+func scoreGPUWorth(p *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	if !s.HasGPUs(slot) {
+		return MaxWorth
+	}
+	score := int64(MaxWorth)
+	if !c.GPU.IsZero() {
+		score = MaxWorth/2 + c.GPU.Total()
+	}
+	v := s.View(slot)
+	prices := p.market.at(v.Shape.Model)
+	if prices == nil {
+		return min(score, MaxWorth/2) // a model that is new since the latest list
+	}
+	grant, ok := offerDevices(&v, &c.GPU)
+	if !ok {
+		return 0
+	}
+	cpu := s.Free(slot, resource.CPU)
+	spoilt := prices.Spoilt(v.Free, cpu, cpu-c.Amounts.Get(resource.CPU), &grant)
+	return min(max(score-int64(math.Round(spoilt)), 0), MaxWorth)
+}
+
+// offerDevices is Offer of a request that is known to be no contradiction, without zones; where GPUs are counters, that is asked for directly.
+func offerDevices(v *topology.View, r *topology.Request) (topology.Grant, bool) {
+	if v.Shape.Devices == nil {
+		return topology.OfferGPUs(*v.Shape, v.Free, *r)
+	}
+	if r.IsZero() {
+		return topology.Grant{}, true
+	}
+	return v.Offer(r, nil)
+}
+
+// prices numbers the price list by which nodes are scored; 0: by none.
+func (p *Profile) PriceList() uint64 {
+	if p.local[worthScore] == 0 || p.market == nil {
+		return 0
+	}
+	return p.market.revision
+}

@@ -1,0 +1,180 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+)
+
+// LocalScore judges a node by itself, from 0 to MaxScore (GPUWorth to MaxWorth), as if a pod of the class were placed there.
+type LocalScore struct {
+	Name    string
+	Plugin  string // upstream's name for it; empty: Hilbert's own
+	Default int64  // weight in the default profile
+	Score   func(p *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64
+}
+
+// NormalizedScore gives a node a raw value that is equal for all nodes with the same properties and domains; the raw values of all
+// feasible nodes are then scaled to 0 to MaxScore.
+type NormalizedScore struct {
+	Name      string
+	Plugin    string
+	Default   int64
+	Raw       func(f *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64
+	Normalize func(raw int64, r span) int64
+}
+
+// How many there are of each: the tables' lengths, by name because the tables' functions refer to types of that length.
+const (
+	localScores      = 8
+	normalizedScores = 5
+)
+
+// span is the smallest and the greatest raw value of the feasible nodes; ignored ones are not in it.
+type span struct{ least, greatest int64 }
+
+// ignored is the raw value of a node that a score leaves out.
+const ignored = int64(-1) << 62
+
+// LocalScores is every score that looks at one node only. Formulas follow kube-scheduler v1.37 where there is a Plugin.
+var LocalScores = [localScores]LocalScore{
+	{"LeastAllocated", "NodeResourcesFit", 1, scoreLeastAllocated},
+	{"MostAllocated", "NodeResourcesFit", 0, scoreMostAllocated},
+	{"RequestedToCapacityRatio", "NodeResourcesFit", 0, scoreCapacityRatio},
+	{"BalancedAllocation", "NodeResourcesBalancedAllocation", 1, scoreBalancedAllocation},
+	{"GPUPacking", "", 20, scoreGPUPacking},
+	{"ZonePacking", "", 20, scoreZonePacking},
+	{"HeadroomSpread", "", 20, scoreHeadroomSpread},
+	{"GPUWorth", "", 2, scoreGPUWorth},
+}
+
+// NormalizedScores is every score that is relative to the feasible nodes, or depends on the cluster as a whole.
+var NormalizedScores = [normalizedScores]NormalizedScore{
+	{"TaintToleration", "TaintToleration", 3, RawTaints, normalizeReverse},
+	{"NodeAffinity", "NodeAffinity", 2, RawAffinity, normalizeByGreatest},
+	{"PodTopologySpread", "PodTopologySpread", 2, RawSpread, normalizeSpread},
+	{"InterPodAffinity", "InterPodAffinity", 2, rawPodAffinity, normalizeRange},
+	{"ImageLocality", "ImageLocality", 1, rawImages, func(raw int64, _ span) int64 { return raw }},
+}
+
+// Profile is the weights of both tables, by index, and the parameters of scores that have some.
+type Profile struct {
+	local      [localScores]int64
+	normalized [normalizedScores]int64
+	ratio      []spec.RatioPoint
+	market     *Market
+}
+
+// NewProfile returns the default weights with the given ones, by name, in their place.
+func NewProfile(weights map[string]int64) (*Profile, error) {
+	p := &Profile{ratio: spec.DefaultRatio(), market: newMarket()}
+	known := make(map[string]*int64)
+	for i := range LocalScores {
+		p.local[i] = LocalScores[i].Default
+		known[LocalScores[i].Name] = &p.local[i]
+	}
+	for i := range NormalizedScores {
+		p.normalized[i] = NormalizedScores[i].Default
+		known[NormalizedScores[i].Name] = &p.normalized[i]
+	}
+	for _, name := range slices.Sorted(maps.Keys(weights)) {
+		weight, ok := known[name]
+		if !ok {
+			return nil, fmt.Errorf("scheduling.scores.%s: no such score; known are %v", name, slices.Sorted(maps.Keys(known)))
+		}
+		*weight = weights[name]
+	}
+	return p, nil
+}
+
+// WithRatio sets the broken line of RequestedToCapacityRatio: utilization in percent, ascending, to a score of 0 to MaxScore.
+func (p *Profile) WithRatio(points []spec.RatioPoint) *Profile {
+	p.ratio = points
+	return p
+}
+
+// Market is where the score GPUWorth has its prices from. Who owns the Profile tells it what arrives, and lets it learn.
+func (p *Profile) Market() *Market { return p.market }
+
+// localScore is the weighted sum of the local scores.
+func (p *Profile) LocalScore(s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	var sum int64
+	for i, weight := range p.local {
+		if weight != 0 && p.concerns(i, c) {
+			sum += weight * p.scoreLocally(i, s, slot, c)
+		}
+	}
+	return sum
+}
+
+// scoreLocally is one local score. Where GPUs have prices, so has the CPU beside them: the scores by cpu and memory say 0 there, for what they added
+// would scatter pods over nodes of equal worth.
+func (p *Profile) scoreLocally(score int, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	if score < packingScore && p.PriceList() != 0 && s.HasGPUs(slot) {
+		return 0
+	}
+	return LocalScores[score].Score(p, s, slot, c)
+}
+
+type RawValues [normalizedScores]int64
+
+// Where some scores stand in NormalizedScores.
+const (
+	taintScore    = 0
+	affinityScore = 1
+	SpreadScore   = 2
+)
+
+// Where some scores stand in LocalScores.
+const (
+	packingScore  = 4 // those before it look at cpu and memory
+	zoneScore     = 5
+	headroomScore = 6
+	worthScore    = 7
+)
+
+// concerns reports whether a local score tells nodes apart for a class. GPUWorth takes the place of GPUPacking as soon as it has prices.
+func (p *Profile) concerns(score int, c *cluster.Class) bool {
+	switch score {
+	case packingScore:
+		return p.PriceList() == 0
+	case worthScore:
+		return p.PriceList() != 0
+	case zoneScore:
+		return !c.Zones.IsZero()
+	case headroomScore:
+		return c.AsksReclaimed()
+	}
+	return true
+}
+
+// static returns the raw values that follow from a node's own properties, images apart.
+func (p *Profile) StaticValues(s *cluster.State, slot cluster.Slot, c *cluster.Class) (raw RawValues) {
+	raw[taintScore] = RawTaints(nil, s, slot, c)
+	raw[affinityScore] = RawAffinity(nil, s, slot, c)
+	return raw
+}
+
+// raw returns a node's raw values.
+func (p *Profile) RawValues(f *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) (raw RawValues) {
+	for i := range NormalizedScores {
+		if p.normalized[i] != 0 {
+			raw[i] = NormalizedScores[i].Raw(f, s, slot, c)
+		}
+	}
+	return raw
+}
+
+// normalizedScore is the weighted sum of the normalised scores of a node with these raw values.
+func (p *Profile) NormalizedScore(f *FeasibleStats, raw *RawValues) int64 {
+	var sum int64
+	for i, weight := range p.normalized {
+		if weight != 0 {
+			sum += weight * NormalizedScores[i].Normalize(raw[i], f.spans[i])
+		}
+	}
+	return sum
+}

@@ -1,0 +1,25 @@
+// Package victims finds the pods that have to leave so that something fits: the cheapest set that it can find.
+//
+// There are two searches. A Preemptor is for one pod in a cluster without queues or gangs. It judges every node as kube-scheduler does: take all
+// pods of lower priority off, see whether the pod fits, put back as many as possible, the most important first; then compare the nodes by
+// what is left to evict. A Reclaimer is for units and for queues: it takes from lower priorities, and takes back what other queues have
+// borrowed beyond their guarantee.
+//
+// The Reclaimer is greedy. It asks each node what one more member would cost there: the node's candidates are taken off, the cheapest first,
+// until the member fits, and put back, the most valuable first, as long as it does. The cheapest node wins, and the next member is placed.
+// In the end every victim that turned out to be superfluous is put back.
+//
+// Example. Queue a is guaranteed 8 CPUs and uses 4; queue b has borrowed 4 beyond its guarantee. A unit of a needs 4 CPUs, and every node is
+// full. On n1 runs a gang of b, on n2 a single pod of b that started a minute ago. Either may be taken; the gang would be torn down whole, so n2
+// costs less (UnitCost.Gangs), and the pod on n2 is the victim. Nothing is taken from b beyond the 4 CPUs that it has borrowed.
+//
+// The state of a search has four owners:
+//
+//	evictablePods   who is on each node and could be evicted, and who is leaving it; follows the ledger's logs
+//	victimQuota     from which queue how much may still be taken, and what the unit's own limits still admit
+//	victimSearch    what has been taken and placed so far, on the snapshot
+//	costTable       what one more pod would cost on each node, kept from one decision to the next
+//
+// Invariants: a search leaves the snapshot as it was. No pod is a victim that is being deleted, that another Plan claims, or that has one of the
+// system's own priorities. The package proposes; the ledger checks the Plan and the API server evicts.
+package victims

@@ -1,0 +1,382 @@
+package victims
+
+import (
+	"math"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place/pack"
+)
+
+// victimQuota is who may be taken from whom, and how much of it is left to take, while victims for one unit are looked for.
+type victimQuota struct {
+	store     *cluster.Store
+	queued    bool           // somebody has configured queues
+	queue     *cluster.Queue // the unit's
+	ancestors []*cluster.Queue
+	priority  int32
+	never     bool // the unit must not evict by priority
+	// requested is the most that as many members as are needed ask for together, of each resource; claimable what of it may be a ground to take
+	// something: all but pods.
+	requested, claimable resource.List
+	// strict: what helps only at the expense of a guarantee is left alone.
+	strict bool
+
+	accounts    map[*cluster.Queue]*queueAccount
+	lastAccount *queueAccount
+	limits      []limit
+}
+
+// queueAccount is a queue while victims are looked for.
+type queueAccount struct {
+	queue  *cluster.Queue
+	parent *queueAccount
+	// direct: it stands for the units directly in an inner queue above the asker's, which are a child without a guarantee.
+	direct bool
+	// leaving is what of its use is leaving or taken, by kind; credited what of it the Plan names as victims, which is all that Commit counts.
+	leaving, credited []int64
+	over              int32 // how far over its share it is, see overShare
+
+	// As a victim's queue, classified from the asker's:
+	classified  bool
+	ownQueue    bool // it is the asker's own
+	branch      *queueAccount
+	reclaimable resource.List // the grounds on which its pods may be taken whatever their priority
+	priority    bool          // its pods of lower priority may be taken
+}
+
+// limit is a limit of a queue above the unit that is about something the unit asks for, and how far it is from it.
+type limit struct {
+	account *queueAccount
+	kind    resource.Kind
+	free    int64 // for what is placed and still to be placed, before anything is taken
+	placed  int64
+}
+
+// open begins a search.
+func (b *victimQuota) open(store *cluster.Store, ask *pack.Ask) {
+	first := ask.Members[0]
+	b.store, b.queued, b.queue = store, store.Queued(), first.Queue()
+	b.accounts, b.lastAccount, b.limits, b.ancestors = make(map[*cluster.Queue]*queueAccount), nil, b.limits[:0], b.ancestors[:0]
+	b.priority, b.never, b.strict = math.MaxInt32, false, b.queued
+	for _, pod := range ask.Members {
+		b.priority = min(b.priority, pod.Priority)
+		b.never = b.never || pod.NeverPreempts
+	}
+	if u := first.Unit; u != nil && u.Facts != nil {
+		b.never = b.never || u.Facts.NeverPreempts
+	}
+	b.requested = mostOf(ask)
+	b.claimable = nil
+	for _, a := range b.requested {
+		if a.Kind != resource.Pods {
+			b.claimable = append(b.claimable, a)
+		}
+	}
+	for q := b.queue; q != nil; q = q.Parent() {
+		b.ancestors = append(b.ancestors, q)
+		for _, a := range b.requested {
+			if most := q.Limit(a.Kind); most != cluster.Unlimited {
+				b.limits = append(b.limits, limit{account: b.account(q), kind: a.Kind, free: most - q.Used(a.Kind)})
+			}
+		}
+	}
+}
+
+// mostOf is the most that as many members as are needed can ask for together, of each resource: which of them it will be is not known yet.
+func mostOf(ask *pack.Ask) (most resource.List) {
+	first, need := ask.Members[0].Class, max(ask.Need, 1)
+	if !slices.ContainsFunc(ask.Members, func(pod *cluster.Pod) bool { return pod.Class != first }) {
+		return most.Plus(first.Charge, int64(min(need, len(ask.Members))))
+	}
+	for _, pod := range ask.Members {
+		most = most.Plus(pod.Class.Charge, 1)
+	}
+	values := make([]int64, len(ask.Members))
+	for i := range most {
+		for j, pod := range ask.Members {
+			values[j] = pod.Class.Charge.Get(most[i].Kind)
+		}
+		slices.Sort(values)
+		most[i].Value = 0
+		for _, value := range values[max(len(values)-need, 0):] {
+			most[i].Value = resource.Add(most[i].Value, value)
+		}
+	}
+	return most
+}
+
+// account returns the account of a queue.
+func (b *victimQuota) account(q *cluster.Queue) *queueAccount {
+	if a := b.accounts[q]; a != nil {
+		return a
+	}
+	a := &queueAccount{queue: q}
+	b.accounts[q] = a
+	if q.Parent() != nil {
+		a.parent = b.account(q.Parent())
+	}
+	a.leaving, a.credited = make([]int64, b.store.Kinds()), make([]int64, b.store.Kinds())
+	a.over = b.overShare(a)
+	return a
+}
+
+// accountOf returns the account that a pod's victimhood is judged by.
+func (b *victimQuota) accountOf(pod *cluster.Pod) *queueAccount {
+	q := pod.Queue()
+	if b.lastAccount != nil && b.lastAccount.queue == q && b.lastAccount.classified {
+		return b.lastAccount
+	}
+	a := b.account(q)
+	if !a.classified {
+		b.classify(a)
+	}
+	b.lastAccount = a
+	return a
+}
+
+// classify finds out what the asker may do to a queue.
+func (b *victimQuota) classify(a *queueAccount) {
+	a.classified = true
+	lenient := !b.never
+	if a.queue == b.queue {
+		a.ownQueue, a.branch = true, a
+		a.priority = lenient && !neverPreempts(a.queue)
+		return
+	}
+	keeps, common := false, a
+	var fork *queueAccount
+	for b.rank(common.queue) < 0 {
+		keeps = keeps || keepsBorrowed(common.queue)
+		fork, common = common, common.parent
+	}
+	if fork == nil { // the asker's queue is below it
+		keeps = keepsBorrowed(a.queue)
+		fork = &queueAccount{queue: a.queue, direct: true}
+	}
+	a.branch = fork
+	if keeps {
+		return
+	}
+	a.priority = lenient && !neverPreempts(common.queue)
+	a.reclaimable = b.withinGuarantees(b.ancestors[:b.rank(common.queue)])
+}
+
+// rank is how far above the asker's queue another is, −1 for one that is not.
+func (b *victimQuota) rank(q *cluster.Queue) int {
+	for i, above := range b.ancestors {
+		if above == q {
+			return i
+		}
+	}
+	return -1
+}
+
+// withinGuarantees returns of what the unit asks that which all these queues have a guarantee for; nil when one of them would exceed a guarantee
+// with the unit added. A resource in which a queue has no guarantee is no ground to take anything, nor does it stand in the way.
+func (b *victimQuota) withinGuarantees(queues []*cluster.Queue) resource.List {
+	if len(queues) == 0 {
+		return nil
+	}
+	var grounds resource.List
+	for _, ask := range b.claimable {
+		within := true
+		for _, q := range queues {
+			has := q.Guaranteed(ask.Kind)
+			within = within && has > 0
+			if has > 0 && q.Used(ask.Kind)+ask.Value > has {
+				return nil
+			}
+		}
+		if within {
+			grounds = append(grounds, ask)
+		}
+	}
+	return grounds
+}
+
+func keepsBorrowed(q *cluster.Queue) bool { return q.Facts != nil && q.Facts.KeepsBorrowed }
+
+func neverPreempts(q *cluster.Queue) bool { return q.Facts != nil && q.Facts.NeverPreempts }
+
+// mayTake reports whether pods that go together mayTake be taken: they hold so much, the highest of their priorities is so high. whole: they are a
+// gang.
+func (b *victimQuota) mayTake(a *queueAccount, holds resource.List, highest int32, whole bool) bool {
+	lower := a.priority && highest < b.priority
+	if a.ownQueue {
+		return lower
+	}
+	if lower && b.borrowed(a, b.claimable, holds, whole) {
+		return true
+	}
+	return len(a.reclaimable) > 0 && b.borrowed(a, a.reclaimable, holds, whole)
+}
+
+// borrowed reports whether the pods hold something on one of the grounds that their queue has borrowed. Strictly, every queue up to the
+// fork must have borrowed it, and a gang must not hold more of it than that.
+func (b *victimQuota) borrowed(a *queueAccount, grounds, holds resource.List, whole bool) bool {
+	found := false
+	for _, ground := range grounds {
+		held := holds.Get(ground.Kind)
+		excess := b.excess(a.branch, ground.Kind)
+		if held == 0 || excess <= 0 {
+			continue
+		}
+		if b.strict {
+			if whole && held > excess {
+				return false
+			}
+			if !b.borrowedBelow(a, ground.Kind) {
+				continue
+			}
+		}
+		found = true
+	}
+	return found
+}
+
+func (b *victimQuota) borrowedBelow(a *queueAccount, kind resource.Kind) bool {
+	if a.branch.direct {
+		return true
+	}
+	for fork := a.branch; a != fork; a = a.parent {
+		if b.excess(a, kind) <= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// excess is how much more than its guarantee a queue would hold when all have left that leave anyway, and all that are taken.
+func (b *victimQuota) excess(a *queueAccount, kind resource.Kind) int64 {
+	if a.direct {
+		return math.MaxInt64 // whatever its pods hold it has borrowed
+	}
+	return a.queue.Used(kind) - a.leaving[kind] - a.queue.Guaranteed(kind)
+}
+
+// leave takes note that pods of a queue leave anyway.
+func (b *victimQuota) leave(pod *cluster.Pod) {
+	for a := b.account(pod.Queue()); a != nil; a = a.parent {
+		add(a.leaving, pod.Class.Charge, 1)
+		a.over = b.overShare(a)
+	}
+}
+
+// take takes from a queue, sign 1, or gives back, sign −1. The levels of the accounts follow on settle.
+func (b *victimQuota) take(a *queueAccount, holds resource.List, sign int64) {
+	for ; a != nil; a = a.parent {
+		add(a.leaving, holds, sign)
+		add(a.credited, holds, sign)
+	}
+}
+
+// updateLevels brings the levels of a queue and those above it up to date.
+func (b *victimQuota) updateLevels(a *queueAccount) {
+	if !b.queued {
+		return
+	}
+	for ; a != nil; a = a.parent {
+		a.over = b.overShare(a)
+	}
+}
+
+// countOn makes the Plan countOn for a pod that leaves anyway, or with sign −1 not.
+func (b *victimQuota) countOn(pod *cluster.Pod, sign int64) {
+	for a := b.account(pod.Queue()); a != nil; a = a.parent {
+		add(a.credited, pod.Class.Charge, sign)
+	}
+}
+
+// place charges a member of the unit, sign times.
+func (b *victimQuota) place(class *cluster.Class, sign int64) {
+	for i := range b.limits {
+		b.limits[i].placed += sign * class.Charge.Get(b.limits[i].kind)
+	}
+}
+
+// admits reports whether the limits leave room for one more member.
+func (b *victimQuota) admits(class *cluster.Class) bool {
+	for i := range b.limits {
+		l := &b.limits[i]
+		if l.placed+class.Charge.Get(l.kind) > l.free+l.account.credited[l.kind] {
+			return false
+		}
+	}
+	return true
+}
+
+// limitsEaseSoon reports whether a limit is in the way that will not be once all have left that are leaving anyway.
+func (b *victimQuota) limitsEaseSoon() bool {
+	short := false
+	for i := range b.limits {
+		l := &b.limits[i]
+		over := b.requested.Get(l.kind) - l.free
+		if over > l.account.leaving[l.kind] {
+			return false
+		}
+		short = short || over > 0
+	}
+	return short
+}
+
+// over is how far over its share the queue is that a pod would be taken from: the leastOver of those up to the fork.
+func (a *queueAccount) leastOver() int32 {
+	least := a.over
+	if a.branch.direct {
+		return least
+	}
+	for fork := a.branch; a != fork; a = a.parent {
+		least = min(least, a.parent.over)
+	}
+	return least
+}
+
+// overShare is how far a queue is over its share, in eighths of doublings, so that small changes do not count: what it holds above its
+// guarantee of the resource where that is the greatest part of the cluster, by its weight. 0: not at all.
+func (b *victimQuota) overShare(a *queueAccount) int32 {
+	if !b.queued {
+		return 0
+	}
+	most := 0.0
+	for kind := range resource.Kind(len(a.leaving)) {
+		if capacity := b.store.Capacity(kind); capacity > 0 && kind != resource.Pods {
+			most = max(most, float64(b.excess(a, kind))/float64(capacity))
+		}
+	}
+	if most <= 0 {
+		return 0
+	}
+	fraction, exponent := math.Frexp(most / float64(a.queue.Weight())) // fraction in [½, 1)
+	return max(int32(exponent)*8+int32(fraction*16)-8+overBase, 1)
+}
+
+// overBase makes the levels of all shares above 2⁻⁶³ positive.
+const overBase = 64 * 8
+
+func add(column []int64, amounts resource.List, sign int64) {
+	for _, a := range amounts {
+		column[a.Kind] += sign * a.Value
+	}
+}
+
+// exceeded reports whether what is placed exceeds a limit.
+func (b *victimQuota) exceeded() bool {
+	for i := range b.limits {
+		if l := &b.limits[i]; l.placed > l.free+l.account.credited[l.kind] {
+			return true
+		}
+	}
+	return false
+}
+
+// exceedsLimits reports whether the limits leave no room for all that the unit asks.
+func (b *victimQuota) exceedsLimits() bool {
+	for i := range b.limits {
+		if l := &b.limits[i]; b.requested.Get(l.kind) > l.free+l.account.credited[l.kind] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,193 @@
+package victims
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place/index"
+	"hilbert.dev/hilbert/schedule/place/pack"
+)
+
+// Reclaimer finds who has to leave so that a unit fits: pods of lower priority, and what other queues have borrowed. It is used instead of
+// Preemptor as soon as there are queues or gangs.
+//
+// Who may be a victim (books.mayTake, gang): nobody who is being deleted (such room comes by itself: it is counted as free, and waited for),
+// whom another Plan has claimed, or who is of the system's own priorities. In the unit's own queue those of lower priority, unless the queue or
+// the unit says never. Elsewhere only what the other queue, the child of the lowest common queue above both, has borrowed, and may have to
+// give back: of lower priority, or of any if the unit's queue and those up to the fork stay within their guarantees. Nothing is taken once
+// the other is down to its guarantee of all resources concerned. Victims for the sake of a limit are in the queue that it limits.
+//
+// Members beyond MinMember go singly, the least important first; all else of a gang goes whole. A gang of which more is borrowed than not is
+// left alone, and so is a queue that is within its guarantee below one that is not, unless nothing else helps (books.strict).
+//
+// The search is greedy. Each node is asked what one more member there would cost: its candidates are taken off, the cheapest first, until the
+// member fits, and put back, the most valuable first, as long as it does. The cheapest node wins; what a gang that goes frees elsewhere is
+// seen. In the end all victims that turned out superfluous are put back. Of several domains that the unit may be in the cheapest is taken.
+//
+// What that guarantees: the unit fits, by every filter and limit, as if the Plan were committed. If its members are of one class without
+// constraints between pods, no victim is superfluous; and as long as neither a budget nor a guarantee forces a choice of whom to take, no set
+// of victims has a lower highest priority. For a unit of one, also Violations is the least if the candidates are of one size. It
+// does not guarantee the least of what is summed up over several nodes, nor to find a set where only one combination of victims stays within
+// budgets and guarantees: those are knapsack problems.
+//
+// One member costs some microseconds per node at first (per domain, if one is required), then as much per step. For single pods the nodes'
+// answers are kept from one decision to the next (costTable).
+type Reclaimer struct {
+	packer   *pack.Packer
+	index    *index.Index
+	snapshot *cluster.Snapshot
+	store    *cluster.Store
+	pods     evictablePods
+	search   victimSearch
+	tables   map[costKey]*costTable
+	uses     uint64 // counts uses of tables
+}
+
+// newPackerReclaimer returns a Reclaimer for the Packer's snapshot of the store.
+func NewReclaimer(p *pack.Packer, store *cluster.Store) *Reclaimer {
+	r := &Reclaimer{packer: p, index: p.Index(), snapshot: p.Index().Snapshot(), store: store, tables: make(map[costKey]*costTable)}
+	r.search.r, r.search.snapshot = r, r.snapshot
+	return r
+}
+
+// Eviction is who has to leave so that a unit fits, and where it goes then.
+type Eviction struct {
+	// Placements of as many members as the unit needs. The others follow as they fit, without anybody's leaving for them.
+	Placements []pack.MemberChoice
+	// Victims, the most important first; those that are being deleted anyway are among them, on the nodes where their room is used.
+	Victims []*cluster.Pod
+	// Reclaims: some victim is taken by queue share, not by priority (Plan.Reclaims).
+	Reclaims bool
+	Cost     UnitCost
+}
+
+// UnitCost orders sets of victims; less is better. The fields stand in the order in which they decide:
+//
+//	disruption budgets violated   fewer first
+//	highest priority              lower first
+//	least over its share          further over first
+//	gangs torn down               fewer first
+//	work lost                     less first
+//	pods                          fewer first
+type UnitCost struct {
+	// Violations is how many victims a disruption budget would have spared. Victims use up a budget together.
+	Violations int
+	// Highest is the highest priority of a victim.
+	Highest int32
+	// Over is how far over its share the queue is that is least so of those that lose something, in eighths of doublings. More is better.
+	Over int32
+	// Gangs is how many are torn down.
+	Gangs int
+	// Lost is the work that is lost: the part of the cluster that each victim holds, by its dominant resource, in millionths, times the
+	// milliseconds that it has run for.
+	Lost int64
+	Pods int
+}
+
+// Compare is negative when c is cheaper than d.
+func (c UnitCost) Compare(d UnitCost) int {
+	switch {
+	case c.Violations != d.Violations:
+		return cmp.Compare(c.Violations, d.Violations)
+	case c.Highest != d.Highest:
+		return cmp.Compare(c.Highest, d.Highest)
+	case c.Over != d.Over:
+		return cmp.Compare(d.Over, c.Over)
+	case c.Gangs != d.Gangs:
+		return cmp.Compare(c.Gangs, d.Gangs)
+	case c.Lost != d.Lost:
+		return cmp.Compare(c.Lost, d.Lost)
+	}
+	return cmp.Compare(c.Pods, d.Pods)
+}
+
+// noCost is the cost of no victims.
+func noCost() UnitCost { return UnitCost{Highest: math.MinInt32, Over: math.MaxInt32} }
+
+// Evict returns the cheapest victims that it finds for a unit that does not fit, and where it goes when they have left. ok is false when
+// there are none, or none are needed. now is in nanoseconds since 1970. The snapshot is brought to the store's newest state if it is behind
+// (what was opened is closed then), and left as it was otherwise.
+func (r *Reclaimer) Evict(ask *pack.Ask, now int64) (Eviction, bool) {
+	if !r.begin(ask, now) {
+		return Eviction{}, false
+	}
+	s := &r.search
+	if found, ok, known := r.fromTable(ask, now); known {
+		return found, ok
+	}
+	for {
+		found, ok := s.rounds()
+		if ok || !s.quota.strict {
+			return found, ok
+		}
+		s.quota.strict = false
+	}
+}
+
+// begin prepares the search. It answers false when there is nothing to look for.
+func (r *Reclaimer) begin(ask *pack.Ask, now int64) bool {
+	if len(ask.Members) == 0 {
+		return false
+	}
+	r.follow(ask)
+	r.search.open(ask, now)
+	return !r.search.quota.limitsEaseSoon()
+}
+
+// follow brings the snapshot and the roll to the store's newest state. A class that is new is no change of any node, but to be learned.
+func (r *Reclaimer) follow(ask *pack.Ask) {
+	unknown := func(pod *cluster.Pod) bool { return !r.snapshot.Knows(pod.Class) }
+	if r.snapshot.Revision() != r.store.Revision() || slices.ContainsFunc(ask.Members, unknown) {
+		r.snapshot.Advance(r.store)
+	}
+	r.pods.follow(r.store)
+}
+
+// NoVictims reports that nobody may be evicted for the unit, and nobody is leaving, whatever room that would make. It costs some nanoseconds
+// per node and queue.
+func (r *Reclaimer) NoVictims(ask *pack.Ask) bool {
+	if len(ask.Members) == 0 {
+		return true
+	}
+	r.follow(ask)
+	b := &r.search.quota
+	b.open(r.store, ask)
+	b.strict = false
+	if len(r.pods.leavingSlots) > 0 {
+		return false
+	}
+	byPriority := false
+	for q := range queues(r.store.Root()) {
+		a := b.account(q)
+		if !a.classified {
+			b.classify(a)
+		}
+		if a.branch.direct && len(q.Tenants()) == 0 {
+			continue // nothing is directly in it
+		}
+		byPriority = byPriority || a.priority
+		if b.borrowed(a, a.reclaimable, b.requested, false) {
+			return false
+		}
+	}
+	return !byPriority || !slices.ContainsFunc(r.pods.lowest, func(lowest int64) bool { return lowest < int64(b.priority) })
+}
+
+// queues goes through a queue and those below it.
+func queues(q *cluster.Queue) func(yield func(*cluster.Queue) bool) {
+	return func(yield func(*cluster.Queue) bool) { eachQueue(q, yield) }
+}
+
+func eachQueue(q *cluster.Queue, yield func(*cluster.Queue) bool) bool {
+	if !yield(q) {
+		return false
+	}
+	for _, child := range q.Children() {
+		if !eachQueue(child, yield) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,322 @@
+package victims
+
+import (
+	"maps"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
+)
+
+const (
+	// maxRefills bounds how often it is tried to do without one of the victims where that means to place all members again.
+	maxRefills = 16
+	// maxRounds bounds how often the search is begun anew, without the node that turned out not to do, because constraints between pods do not
+	// hold any more when all victims have left.
+	maxRounds = 4
+)
+
+// solution is a set of victims that makes the unit fit, and where it fits.
+type solution struct {
+	slots   []cluster.Slot // of the domain
+	victims []victim
+	awaited []*cluster.Pod
+	placed  []pack.MemberChoice
+	cost    UnitCost
+}
+
+// rounds looks for victims until all holds when they have left.
+func (s *victimSearch) rounds() (found Eviction, ok bool) {
+	clear(s.excluded)
+	for range maxRounds {
+		barred := len(s.excluded)
+		if found, ok = s.cheapest(); ok || len(s.excluded) == barred {
+			break
+		}
+	}
+	return found, ok
+}
+
+// cheapest looks for victims in each domain that the unit may be in.
+func (s *victimSearch) cheapest() (Eviction, bool) {
+	base := s.checkpoint()
+	var best *solution
+	for _, slots := range domainsOf(s.state(), s.within(), &s.ask.Topology, s.ask.Anchors) {
+		if s.fillUnit(slots) {
+			if len(s.victims)+len(s.awaited) == 0 {
+				s.undoTo(base)
+				return Eviction{}, false // it fits as it is: nobody is asked for anything
+			}
+			if best == nil || s.cost.Compare(best.cost) < 0 || s.cost == best.cost && len(s.awaited) < len(best.awaited) {
+				best = s.solution(slots)
+				s.bound, s.bounded = best.cost, best.cost.Pods > 0
+			}
+		}
+		s.undoTo(base)
+	}
+	s.bounded = false
+	if best == nil {
+		return Eviction{}, false
+	}
+	found, ok := s.finish(best)
+	s.undoTo(base)
+	return found, ok
+}
+
+// solution remembers what has been found.
+func (s *victimSearch) solution(slots []cluster.Slot) *solution {
+	return &solution{slots, slices.Clone(s.victims), slices.Clone(s.awaited), slices.Clone(s.placed), s.cost}
+}
+
+// within is the nodes that the unit may be on.
+func (s *victimSearch) within() []cluster.Slot {
+	if s.ask.Within != nil {
+		return s.ask.Within
+	}
+	st := s.state()
+	slots := make([]cluster.Slot, 0, st.Slots())
+	for i := range st.Slots() {
+		if st.Node(cluster.Slot(i)) != nil {
+			slots = append(slots, cluster.Slot(i))
+		}
+	}
+	return slots
+}
+
+// domainsOf parts nodes by the values of the labels that all members must have in common; those without are left out. Where some run already
+// it is the domain of theirs.
+func domainsOf(st *cluster.State, slots []cluster.Slot, packing *cluster.Packing, anchors []pack.Anchor) [][]cluster.Slot {
+	if packing.Required == "" && packing.Uniform == "" {
+		return [][]cluster.Slot{slots}
+	}
+	pinned := ""
+	for _, a := range anchors {
+		if name, ok := pack.RequiredDomain(st, a.Slot, packing); ok {
+			pinned = name
+			break
+		}
+	}
+	byName := make(map[string][]cluster.Slot)
+	for _, slot := range slots {
+		if st.Node(slot) == nil {
+			continue
+		}
+		if name, ok := pack.RequiredDomain(st, slot, packing); ok && (pinned == "" || name == pinned) {
+			byName[name] = append(byName[name], slot)
+		}
+	}
+	domains := make([][]cluster.Slot, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		domains = append(domains, byName[name])
+	}
+	return domains
+}
+
+// fillUnit gives the members that are needed places on some nodes, each subgroup in a domain of its own if that is asked.
+func (s *victimSearch) fillUnit(slots []cluster.Slot) bool {
+	members := s.ask.Members
+	for len(members) > 0 && len(s.placed) < s.need {
+		n := s.subgroup(members)
+		s.fillSubgroup(slots, members[:n], s.need-len(s.placed))
+		members = members[n:]
+	}
+	return len(s.placed) >= s.need
+}
+
+// subgroup is how many of the first members are packed together: all, unless subgroups are packed for themselves.
+func (s *victimSearch) subgroup(members []*cluster.Pod) int {
+	if !s.packsSubgroups() {
+		return len(members)
+	}
+	n := 1
+	for n < len(members) && members[n].Subgroup == members[0].Subgroup {
+		n++
+	}
+	return n
+}
+
+func (s *victimSearch) packsSubgroups() bool {
+	return s.ask.Subgroups.Required != "" || s.ask.Subgroups.Uniform != ""
+}
+
+// fillSubgroup places members in the subgroup's domain that takes the most of them, and of those the cheapest.
+func (s *victimSearch) fillSubgroup(slots []cluster.Slot, members []*cluster.Pod, want int) {
+	if !s.packsSubgroups() || members[0].Subgroup == "" {
+		s.fill(slots, members, want)
+		return
+	}
+	var anchors []pack.Anchor
+	for _, a := range s.ask.Anchors {
+		if a.Subgroup == members[0].Subgroup {
+			anchors = append(anchors, a)
+		}
+	}
+	base, most, cost := s.checkpoint(), 0, UnitCost{}
+	var best []cluster.Slot
+	for _, domain := range domainsOf(s.state(), slots, &s.ask.Subgroups, anchors) {
+		count := s.fill(domain, members, want)
+		if count > most || count == most && count > 0 && s.cost.Compare(cost) < 0 {
+			best, most, cost = domain, count, s.cost
+		}
+		s.undoTo(base)
+	}
+	if best != nil {
+		s.fill(best, members, want)
+	}
+}
+
+// finish does without the victims that turned out superfluous, and says the rest.
+func (s *victimSearch) finish(best *solution) (Eviction, bool) {
+	base := s.checkpoint()
+	s.reapply(best)
+	switch {
+	case len(best.placed) == 1: // its price was a set without anybody superfluous
+		s.placeAll(best.placed)
+	case s.sameClass():
+		s.trim(best)
+	default:
+		s.refill(best)
+	}
+	s.improvePlacement(best, base)
+	if !s.dropIdle() || !s.verify(base) {
+		return Eviction{}, false
+	}
+	return s.eviction(), true
+}
+
+// verify reports whether all members may go where they are to, one after the other, when all victims have left. If not, the first node that will
+// not do is barred.
+func (s *victimSearch) verify(base searchPoint) bool {
+	if !slices.ContainsFunc(s.placed, func(p pack.MemberChoice) bool { return rules.UsesDomainFilters(p.Pod.Class) }) {
+		return true // each was placed on a node where it fits, and nothing that happened elsewhere matters
+	}
+	found := s.solution(nil)
+	s.undoTo(base)
+	s.reapply(found)
+	for i, p := range found.placed {
+		if rules.Commits(s.state(), p.Slot, p.Pod.Class, &p.Grant) != "" {
+			s.excluded[p.Slot] = true
+			return false
+		}
+		s.placeAll(found.placed[i : i+1])
+	}
+	return true
+}
+
+// improvePlacement places the members anew where the unit prefers to have them, among the nodes that the solution touches, if all that has to leave is
+// of use then, too.
+func (s *victimSearch) improvePlacement(found *solution, base searchPoint) {
+	wish := func(p *cluster.Packing) bool { return p.Preferred != "" || p.Spread != "" }
+	if !wish(&s.ask.Topology) && !wish(&s.ask.Subgroups) {
+		return
+	}
+	trimmed := s.solution(found.slots)
+	ask := *s.ask
+	ask.Members, ask.Within = nil, s.touched(found)
+	for i := range trimmed.placed {
+		ask.Members = append(ask.Members, trimmed.placed[i].Pod)
+	}
+	ask.Need = len(ask.Members)
+	s.undoTo(base)
+	s.reapply(trimmed)
+	placed, ok := s.r.packer.PlaceUnit(&ask)
+	if ok && trimmed.useful(s.state(), placed) {
+		for i := range placed {
+			s.quota.place(placed[i].Pod.Class, 1)
+			s.placed = append(s.placed, placed[i])
+		}
+		return
+	}
+	s.undoTo(base)
+	s.reapply(trimmed)
+	s.placeAll(trimmed.placed)
+}
+
+// useful reports whether each party of victims has been on a node on which something is placed.
+func (found *solution) useful(st *cluster.State, placed []pack.MemberChoice) bool {
+	used := make(map[string]bool, len(placed))
+	for i := range placed {
+		used[st.Node(placed[i].Slot).Name] = true
+	}
+	onUsed := func(pod *cluster.Pod) bool { return used[pod.Node()] }
+	return !slices.ContainsFunc(found.victims, func(v victim) bool { return !slices.ContainsFunc(v.pods, onUsed) })
+}
+
+// reapply takes the victims of a solution off again. Nothing is placed.
+func (s *victimSearch) reapply(found *solution) {
+	for _, v := range found.victims {
+		s.lift(&v)
+		s.victims = append(s.victims, v)
+	}
+	for _, pod := range found.awaited {
+		s.await(pod)
+	}
+}
+
+// placeAll places members as a solution had them.
+func (s *victimSearch) placeAll(placed []pack.MemberChoice) {
+	for _, p := range placed {
+		s.snapshot.Assume(p.Slot, p.Pod, p.Grant)
+		s.quota.place(p.Pod.Class, 1)
+		s.placed = append(s.placed, p)
+	}
+}
+
+// sameClass reports whether counting is exact: the members needed are of one class, which constraints between pods are not about, and no
+// subgroups are packed.
+func (s *victimSearch) sameClass() bool {
+	first := s.ask.Members[0].Class
+	return !rules.UsesDomainFilters(first) && !s.packsSubgroups() &&
+		!slices.ContainsFunc(s.ask.Members, func(pod *cluster.Pod) bool { return pod.Class != first })
+}
+
+// touched is the nodes of the domain that a solution changes something on.
+func (s *victimSearch) touched(found *solution) []cluster.Slot {
+	var slots []cluster.Slot
+	in := make(map[cluster.Slot]bool, len(found.slots))
+	for _, slot := range found.slots {
+		in[slot] = true
+	}
+	add := func(slot cluster.Slot) {
+		if in[slot] {
+			slots, in[slot] = append(slots, slot), false
+		}
+	}
+	for i := range found.victims {
+		for _, pod := range found.victims[i].pods {
+			add(s.r.store.Slot(pod.Node()))
+		}
+	}
+	for _, pod := range found.awaited {
+		add(s.r.store.Slot(pod.Node()))
+	}
+	for i := range found.placed {
+		add(found.placed[i].Slot)
+	}
+	return slots
+}
+
+// eviction says what has been found.
+func (s *victimSearch) eviction() Eviction {
+	found := Eviction{Placements: slices.Clone(s.placed), Victims: slices.Clone(s.awaited), Cost: noCost()}
+	s.budgets = s.budgets[:0]
+	for i := range s.victims {
+		v := &s.victims[i]
+		found.Victims = append(found.Victims, v.pods...)
+		cost := UnitCost{Over: v.account.leastOver(), Highest: v.highest, Pods: len(v.pods), Violations: s.violations(&s.budgets, v.pods)}
+		if v.gang != nil {
+			cost.Gangs = 1
+		}
+		for _, pod := range v.pods {
+			cost = cost.plus(UnitCost{Highest: pod.Priority, Over: cost.Over, Lost: s.lost(pod)})
+			found.Reclaims = found.Reclaims || pod.Priority >= s.quota.priority
+		}
+		found.Cost = found.Cost.plus(cost)
+	}
+	if len(s.victims) == 0 {
+		found.Cost = UnitCost{}
+	}
+	slices.SortFunc(found.Victims, cluster.MoreImportant)
+	return found
+}

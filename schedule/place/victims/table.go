@@ -1,0 +1,245 @@
+package victims
+
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/internal/heap"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
+)
+
+const (
+	// maxCostTables bounds the memory: some 90 bytes a node, each.
+	maxCostTables = 8
+	// costRefresh is for how long a table keeps to the time at which it measured the work lost, in nanoseconds.
+	CostRefresh = 60e9
+)
+
+// costTable keeps, for single pods of one class, priority and queue, what one more of them would cost on each node. It follows the ledger's logs,
+// so that one pod after the other evaluates the nodes that have changed since the last. What makes offers dearer (queues that have less left to
+// give, budgets that are spent) is found out when they are up; what makes them cheaper without a change on the node itself is either looked for
+// (the levels of queues, gangs that have changed elsewhere) or waits for the table to be made anew, at most costRefresh later. A search that finds
+// nothing in a table is repeated without.
+type costTable struct {
+	r          *Reclaimer
+	cursor     changeCursor
+	measuredAt int64 // the now of all offers
+	costs      []memberCost
+	position   []int32
+	heap       *heap.Heap[cluster.Slot]
+	units      [][]*cluster.Unit // by slot: whose members were on it
+	terms      map[*cluster.Queue]queueTerms
+	lastUsed   uint64
+}
+
+// costKey is what the offers depend on, apart from the nodes and the queues' books.
+type costKey struct {
+	class    cluster.ClassID
+	priority int32
+	queue    *cluster.Queue
+	never    bool
+}
+
+// queueTerms is what may be taken from a queue, and how willingly.
+type queueTerms struct {
+	over                     int32
+	priority                 bool
+	reclaimable              int
+	borrowed, branchBorrowed uint64 // kinds of which it, or the queue at the branchBorrowed, has borrowed
+}
+
+// fromTable finds victims for a single pod by its table. known is false when a table cannot tell.
+func (r *Reclaimer) fromTable(ask *pack.Ask, now int64) (found Eviction, ok, known bool) {
+	s := &r.search
+	if len(ask.Members) > 1 || ask.Within != nil || ask.Topology.Required != "" || ask.Topology.Uniform != "" || s.packsSubgroups() ||
+		rules.UsesDomainFilters(ask.Members[0].Class) || r.snapshot.Mark() > 0 || s.quota.exceedsLimits() {
+		return Eviction{}, false, false
+	}
+	t := r.table(costKey{ask.Members[0].Class.ID, s.quota.priority, s.quota.queue, s.quota.never})
+	s.class, s.domainFilters, s.freeOnly = ask.Members[0].Class, false, false
+	if t.terms == nil || now-t.measuredAt > CostRefresh || now < t.measuredAt || t.mayBeCheaper(s) {
+		t.build(s, now)
+	} else {
+		t.follow(s)
+	}
+	defer func() { s.now = now }()
+	slot, made, ok := t.best(s)
+	if !ok {
+		return Eviction{}, false, false
+	}
+	if made == (memberCost{cost: noCost()}) {
+		return Eviction{}, false, true // it fits as it is
+	}
+	base := s.checkpoint()
+	s.apply(slot, made, ask.Members[0])
+	best := s.solution([]cluster.Slot{slot})
+	s.undoTo(base)
+	s.now = now
+	found, ok = s.finish(best)
+	s.undoTo(base)
+	return found, ok, ok
+}
+
+// table returns the table of a key: the one that there is, a new one, or the least recently used one.
+func (r *Reclaimer) table(key costKey) *costTable {
+	r.uses++
+	t := r.tables[key]
+	if t == nil {
+		if len(r.tables) < maxCostTables {
+			t = &costTable{r: r}
+			t.heap = heap.New(t.before, func(slot cluster.Slot, at int) { t.position[slot] = int32(at) })
+		} else {
+			oldest := key
+			for other, x := range r.tables {
+				if t == nil || x.lastUsed < t.lastUsed {
+					oldest, t = other, x
+				}
+			}
+			delete(r.tables, oldest)
+			t.terms = nil
+		}
+		r.tables[key] = t
+	}
+	t.lastUsed = r.uses
+	for slots := r.store.Slots(); len(t.costs) < slots; {
+		t.costs, t.position, t.units = append(t.costs, memberCost{}), append(t.position, notInHeap), append(t.units, nil)
+	}
+	return t
+}
+
+func (t *costTable) before(a, b cluster.Slot) bool {
+	if order := t.costs[a].compare(&t.costs[b]); order != 0 {
+		return order < 0
+	}
+	return t.r.prefers(a, b)
+}
+
+// build asks every node.
+func (t *costTable) build(s *victimSearch, now int64) {
+	for t.heap.Len() > 0 {
+		t.heap.Remove(t.heap.Len() - 1)
+	}
+	s.now, t.measuredAt = now, now
+	t.terms = make(map[*cluster.Queue]queueTerms)
+	t.cursor.start(t.r.store)
+	for i := range t.costs {
+		t.update(s, cluster.Slot(i))
+	}
+	for q, a := range s.quota.accounts {
+		if a.classified {
+			t.terms[q] = s.quota.terms(a)
+		}
+	}
+}
+
+// follow asks the nodes that have changed, and those where somebody is whose gang has a member on one of them, or had.
+func (t *costTable) follow(s *victimSearch) {
+	s.now = t.measuredAt
+	var also []*cluster.Unit
+	if !t.cursor.catchUp(t.r.store, func(slot cluster.Slot) {
+		also = append(also, t.units[slot]...)
+		t.update(s, slot)
+		also = append(also, t.units[slot]...)
+	}) {
+		t.build(s, s.now)
+		return
+	}
+	var done []*cluster.Unit
+	for _, u := range also {
+		if slices.Contains(done, u) {
+			continue
+		}
+		done = append(done, u)
+		for _, pod := range u.Pods() {
+			if slot := t.r.store.Slot(pod.Node()); slot != cluster.NoSlot {
+				t.update(s, slot)
+			}
+		}
+	}
+	for q, a := range s.quota.accounts { // queues that have come up since
+		if _, known := t.terms[q]; a.classified && !known {
+			t.terms[q] = s.quota.terms(a)
+		}
+	}
+}
+
+// update asks a node anew.
+func (t *costTable) update(s *victimSearch, slot cluster.Slot) {
+	units := t.units[slot][:0]
+	for _, pod := range t.r.pods.evictable[slot] {
+		if u := pod.Unit; u != nil && u.Atomic() && !slices.Contains(units, u) {
+			units = append(units, u)
+		}
+	}
+	t.units[slot] = units
+	made, ok := s.evaluate(slot)
+	at := t.position[slot]
+	switch {
+	case !ok && at != notInHeap:
+		t.heap.Remove(int(at))
+	case !ok:
+	case at != notInHeap:
+		t.costs[slot] = made
+		t.heap.Fix(int(at))
+	default:
+		t.costs[slot] = made
+		t.heap.Push(slot)
+	}
+}
+
+// best returns the cheapest node; it has just been priced.
+func (t *costTable) best(s *victimSearch) (cluster.Slot, memberCost, bool) {
+	for t.heap.Len() > 0 {
+		slot := t.heap.First()
+		made, ok := s.evaluate(slot)
+		switch {
+		case !ok:
+			t.heap.Pop()
+		case made.compare(&t.costs[slot]) > 0:
+			t.costs[slot] = made
+			t.heap.Fix(0)
+		default:
+			return slot, made, true
+		}
+	}
+	return cluster.NoSlot, memberCost{}, false
+}
+
+// mayBeCheaper reports whether something may be had from a queue that could not be before, or more willingly, so that offers may have become
+// cheaper. One step of the level is not noticed: it comes and goes with every pod. All queues are looked at even when the first tells: which
+// of them the next table knows must not depend on the order of a map.
+func (t *costTable) mayBeCheaper(s *victimSearch) (mayBeCheaper bool) {
+	for q, was := range t.terms {
+		if t.r.store.Queue(q.Name) != q {
+			mayBeCheaper = true
+			continue
+		}
+		a := s.quota.account(q)
+		if !a.classified {
+			s.quota.classify(a)
+		}
+		is := s.quota.terms(a)
+		if is.over > was.over+1 || is.priority != was.priority || is.reclaimable != was.reclaimable || is.borrowed&^was.borrowed != 0 || is.branchBorrowed&^was.branchBorrowed != 0 {
+			mayBeCheaper = true
+			continue
+		}
+		was.over, was.borrowed, was.branchBorrowed = min(was.over, is.over), was.borrowed&is.borrowed, was.branchBorrowed&is.branchBorrowed
+		t.terms[q] = was
+	}
+	return mayBeCheaper
+}
+
+// terms is what may be taken from a queue now.
+func (b *victimQuota) terms(a *queueAccount) queueTerms {
+	r := queueTerms{over: a.leastOver(), priority: a.priority, reclaimable: len(a.reclaimable)}
+	for _, ground := range b.claimable {
+		if b.excess(a, ground.Kind) > 0 {
+			r.borrowed |= 1 << (ground.Kind % 64)
+		}
+		if b.excess(a.branch, ground.Kind) > 0 {
+			r.branchBorrowed |= 1 << (ground.Kind % 64)
+		}
+	}
+	return r
+}
