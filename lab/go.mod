@@ -23,6 +23,7 @@ require (
 	github.com/Microsoft/hnslib v0.1.3 // indirect
 	github.com/cilium/ebpf v0.22.0 // indirect
 	github.com/containerd/nri v0.12.5 // indirect
+	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect
 	github.com/go-logr/zapr v1.3.0 // indirect
 	github.com/knqyf263/go-plugin v0.9.0 // indirect
 	github.com/tetratelabs/wazero v1.11.0 // indirect

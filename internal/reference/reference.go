@@ -15,6 +15,7 @@
 package reference
 
 //go:generate go test -count=1 -run ^TestReference . ../../cmd/hilbertd/daemon -args -write
+//go:generate go -C ../../lab test -vet=off -count=1 -run ^TestReference ./cmd/hilbert-lab -args -write
 
 import (
 	"flag"
