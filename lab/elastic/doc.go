@@ -1,14 +1,14 @@
-// Package elastic measures how soon a cluster gives online pods their cores back, and how soon the work that had to go for it runs elsewhere:
-// hollow agents with a modelled load, hilbertd and the API server real, and a queue of reclaimed pods that fills what the nodes lend. Then the
-// online load of a third of the nodes is a multiple of what it was, and falls again.
+// Package elastic measures how fast a cluster gives online pods their cores back when their load rises, and how fast the reclaimed work that
+// had to leave runs elsewhere.
 //
-// Time is real: the laws wait as long as they do on nodes. Only the three minutes that a headroom takes to rise are left out at the start: agents begin
-// with what they would have learned by then (hollow.Learned). In the short form nobody is evicted, since that takes minutes too.
+// The API server and hilbertd are real. The nodes are hollow: each runs the agent's control laws over a modelled load. A queue of reclaimed
+// pods fills what the nodes lend. Then the online load of a third of the nodes is multiplied, and later falls again. An evicted pod is
+// created again at once, as its controller would do. Pods run no code: package hollow models what CPU they get from cpuset and weight, and a
+// modelled kernel moves them without delay.
 //
-// What happened is written down as it was seen (Result), and judged afterwards by nothing else (Judge). A run has its own controls: nodes whose kernel
-// shows no counters must not give back, so that what the others do is the laws' doing; and agents that are killed must lose what they offered, and
-// nothing else.
+// Time is real, so the laws wait as long as on a real node. One exception: at the start, agents know what they would have learned in the three
+// minutes that headroom takes to rise (hollow.Learned). The short form evicts no pod, because that takes minutes too.
 //
-// Each pod that is evicted is made again at once, as its controller would. Pods run no code: what they get is what the model of package hollow gives
-// them by cpuset and weight, as a fluid, and a kernel is never slow to move them.
+// A run records what was seen in a Result, and Judge reads nothing else. Each run has its own controls: nodes whose kernel shows no counters
+// must not give cores back, which shows that the laws do it; and agents that are killed must lose their offer and nothing else.
 package elastic

@@ -1,12 +1,12 @@
-// Package memory holds the tests of the memory laws' hands on a real kernel: node/shrink, the memory knobs of node/enforce, and what the kernel makes
-// of a memory.low that node/advise asked for.
+// Package memory tests on a real kernel the parts of the agent that carry out memory decisions: node/shrink, the memory knobs of
+// node/enforce, and the effect of a memory.low that node/advise computed.
 //
-// Data flow: the guest is a node with an unmodified kubelet and containerd; pods are made through the API server and read files or hold memory. The
-// command actor, the product's own code with arguments, does in the guest what the agent would; the agent itself is not there, so that each step is the
-// test's.
+// Data flow: the guest is a node with an unmodified kubelet and containerd. Tests create pods through the API server; these read files or hold
+// memory. The agent does not run: the command actor, which is the product's code with arguments, performs one step at a time when a test
+// asks for it.
 //
-// Invariants: asserted is what the kernel says (memory.current, memory.stat, memory.swap.current, restarts). Bands are wide, for the guest is emulated;
-// each test puts back what it changed of the cgroups that the kubelet made.
+// Invariants: tests assert what the kernel says (memory.current, memory.stat, memory.swap.current, restarts). Tolerances are wide, because the
+// guest is emulated. Each test restores what it changed in the kubelet's cgroups.
 //
-// It knows neither the agent's loop nor the scheduler, and has no code but tests and the actor.
+// It tests neither the agent's loop nor the scheduler, and has no code but tests and the actor.
 package memory

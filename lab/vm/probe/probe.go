@@ -1,10 +1,10 @@
-// Package probe runs tests of the product's own packages in a guest: tests that need root and a kernel that may be changed.
+// Package probe runs tests of the product's own packages in a guest: tests that need root and a kernel that they may change.
 //
-// Such a test lies beside the code that it tests, and is skipped unless HILBERT_IN_GUEST is set. Run builds the package's test binary from
-// the product's module, boots a guest for it alone, runs the tests there, and shows what they say. Whether a guest is booted at all is
-// decided as in package vmtest, by HILBERT_VM and -short.
+// Such a test lies beside the code that it tests, and is skipped unless HILBERT_IN_GUEST is set. Run builds the package's test binary from the
+// product's module, boots a guest for it alone, runs the tests there, and prints their output. As in package vmtest, HILBERT_VM and -short decide
+// whether a guest is booted at all.
 //
-// The guest is without Kubernetes: it boots in a third of the time that a node needs.
+// The guest has no Kubernetes, so it boots in a third of the time that a node needs.
 package probe
 
 import (

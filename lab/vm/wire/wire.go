@@ -1,8 +1,8 @@
-// Package wire is what the host and the first process of a guest say to one another: paths, requests and answers, as JSON over HTTP.
+// Package wire is the protocol between the host and the first process of a guest: paths, requests and answers, as JSON over HTTP.
 //
-// Both ends are built from the same tree and shipped together, so there are no versions and no unknown fields to bear with. Every error
-// is an HTTP status of 400 or more with a line of text. Times are milliseconds and say so in their names. The package holds no
-// behaviour: package vm is the client and the command hilbert-vm-init the server.
+// Both ends are built from the same tree and shipped together, so there are no versions and no unknown fields. Every error is an HTTP status of
+// 400 or more with a line of text. Times are milliseconds, and their names say so. The package has no behaviour: package vm is the client,
+// and the command hilbert-vm-init is the server.
 package wire
 
 // Port is where the guest serves.

@@ -1,9 +1,9 @@
-// Command plugin is a device plugin in the guest that has nothing behind it: it offers a kubelet devices by the names that it is given, and tells each
-// container which of them it was allocated, in the variable PLUGIN_DEVICES. So a test can hold what a kubelet really gave against what is said of it.
+// Command plugin is a device plugin for the guest with no devices behind it. It offers the kubelet devices under the names that it is given, and
+// tells each container which of them it was allocated, in the variable PLUGIN_DEVICES. A test compares that with what the agent reports.
 //
 //	plugin RESOURCE ID...
 //
-// It registers again whenever the kubelet has started anew. It never changes what it offers.
+// It registers again when the kubelet restarts. Its offer never changes.
 package main
 
 import (

@@ -1,10 +1,10 @@
-// Package lock holds the worst case of colocation: reclaimed tasks that nearly always hold or want a lock of the kernel that the online service
-// needs too, the mutex of a directory in which both rename files.
+// Package lock tests the worst case of colocation: reclaimed tasks that nearly always hold or want a kernel lock that the online service needs
+// too, here the mutex of a directory in which both rename files.
 //
-// Whoever is kept from running while he holds such a lock keeps everybody else from it. So the test looks at the online server's answers while the
-// reclaimed pod is driven from what was lent to it down to its floor, and at two ways to hold it down that leave it less: a tiny cpu.max, and no
-// CPU of its own beside online pods that are always busy.
+// A task that holds the lock and gets no CPU blocks everybody else who wants it. The test therefore watches the online server's latency while
+// the reclaimed pod is reduced from what was lent to it down to its floor. Two controls leave it even less: a tiny cpu.max, and no CPU of its
+// own beside online pods that are always busy.
 //
-// Invariants: online and offline pods meet in one directory of a tmpfs, so that no disk and no journal is in it. What the controls write into the
-// kernel is written while the agent is away, and taken back before it comes. It has no code but tests.
+// Invariants: online and reclaimed pods share one directory of a tmpfs, so that no disk and no journal takes part. The controls write to the
+// kernel while the agent is stopped, and undo it before the agent starts again. The package has no code but tests.
 package lock

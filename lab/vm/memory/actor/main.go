@@ -1,7 +1,7 @@
-// Command actor does in the guest what the agent does there, one thing at a time: it shrinks a cgroup, keeps knobs, protects a pod, makes swap. It is
-// the product's own code (node/shrink, node/enforce, node/advise) with arguments, so that a test can tell the laws from the agent's loop.
+// Command actor performs, inside the guest, single steps of the agent: it shrinks a cgroup, holds knobs, protects a pod, makes swap. It runs the
+// product's own code (node/shrink, node/enforce, node/advise) with arguments, so that a test can tell the control laws from the agent's loop.
 //
-// Each command writes one JSON object to standard output when it ends. Cgroups are below /sys/fs/cgroup.
+// Each command writes one JSON object to standard output when it ends. Cgroup paths are relative to /sys/fs/cgroup.
 package main
 
 import (
