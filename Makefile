@@ -18,7 +18,7 @@ SEEDS   ?= 100
 COUNT   ?= 10
 CASES   ?= 100000
 SEED    ?= 1
-# A count, not a time: when a time is up the fuzzer of Go 1.26 may report its own deadline as a failure (go.dev/issue/75804).
+# A count, not a duration: at the end of a duration Go 1.26 may report its own deadline as a failure (go.dev/issue/75804).
 FUZZTIME ?= 300000x
 LDFLAGS ?= -s -w
 
@@ -64,7 +64,7 @@ quick: ## the product's tests in their short form
 	$(call timed,quick,$(GO) test -short ./...)
 
 .PHONY: demo
-demo: lab ## a real control plane, 1,000 nodes and a day's work on them; ARGS go to the demo
+demo: lab ## a real control plane, 1,000 hollow nodes and a day's work; ARGS go to the demo
 	bin/hilbert-lab demo $(ARGS)
 
 .PHONY: lab
@@ -75,7 +75,7 @@ lab: ## bin/hilbert-lab: a whole control plane, minutes to build the first time
 ##@ Before a change lands
 
 .PHONY: test
-test: vet unit house sim-test lab-short ## what every change must pass
+test: vet unit house sim-test lab-short ## everything that a change must pass
 
 .PHONY: vet
 vet: ## gofmt, and go vet over the product
@@ -87,7 +87,7 @@ unit: ## all tests of the product
 	$(call timed,unit,$(GO) test ./...)
 
 .PHONY: house
-house: ## the layout's promises, uncached
+house: ## the import rules and limits of internal/lint, uncached
 	$(call timed,house,$(GO) test -count=1 ./internal/lint)
 
 .PHONY: sim-test
@@ -99,21 +99,21 @@ lab-short: ## the lab's tests in their short form, on a real control plane
 	$(call timed,lab-short,$(call again,pkgname,./...,-short -timeout 15m -ldflags "$(LAB_LDFLAGS)"))
 
 .PHONY: lint
-lint: ## golangci-lint over the product (builds it first: minutes, once)
+lint: ## golangci-lint over the product (the first run builds the linter: minutes)
 	$(call timed,lint,$(TOOL) golangci-lint run ./...)
 
 .PHONY: lint-lab
-lint-lab: ## vet and the linters of LAB_LINTERS over the lab: many minutes, for it type-checks Kubernetes
+lint-lab: ## vet and the linters of LAB_LINTERS over the lab: many minutes, because it type-checks Kubernetes
 	$(call timed,vet lab,$(GO) -C lab vet ./...)
 	$(call timed,lint lab,bash -c 'cd lab && $(LAB_TOOL) golangci-lint run --enable-only $(LAB_LINTERS) ./... && $(LAB_TOOL) golangci-lint fmt --diff')
 
 .PHONY: fmt
-fmt: ## format everything as lint wants it
+fmt: ## format all code
 	@$(TOOL) golangci-lint fmt ./...
 	@cd lab && $(LAB_TOOL) golangci-lint fmt ./...
 
 .PHONY: gen
-gen: ## regenerate what is generated
+gen: ## write all generated files, among them pages of docs/reference
 	$(GO) generate ./...
 	$(GO) -C lab generate ./...
 
@@ -124,41 +124,41 @@ lab-test: ## all tests of the lab
 	$(call timed,lab-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' ./...)
 
 .PHONY: lab-scenarios
-lab-scenarios: ## the simulator's scenarios on a real API server: each must print the same there
+lab-scenarios: ## play the simulator's scenarios on a real API server; each must print the same
 	$(call timed,lab-scenarios,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./scenario)
 
 .PHONY: crash-test
-crash-test: ## kill and freeze the scheduler while it binds; count every node afterwards
+crash-test: ## kill and freeze the scheduler while it binds, then check every node
 	$(call timed,crash-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./crash)
 
 .PHONY: zones-test
-zones-test: ## 1,000 hollow agents and 10,000 NUMA-bound pods: promises kept, and with bad reports, rivals and foreign pods
+zones-test: ## 1,000 hollow agents and 10,000 NUMA-bound pods, also with bad reports, rivals and foreign pods
 	$(call timed,zones-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./zones -args \
 		-zones.nodes=1000 -zones.pods=10000 -zones.write=10s -zones.refresh=5m -zones.steady=6m -zones.patience=10m $(ARGS))
 
 .PHONY: elastic-test
-elastic-test: ## 20 nodes that lend, and online load that trebles on a third of them: when it has its cores, when other work runs elsewhere; about 15 minutes
+elastic-test: ## 20 lending nodes, a third of them under a rising load: how soon online pods have their cores, and evicted work runs again; about 15 minutes
 	@mkdir -p bin/elastic
 	$(call timed,elastic-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./elastic -args \
 		-elastic.long -elastic.out=$(CURDIR)/bin/elastic $(ARGS))
 
 .PHONY: vm-parts
-vm-parts: ## get and build what the VM test bed is made of, into HILBERT_CACHE: minutes, once
+vm-parts: ## download and build the parts of the VM test bed into HILBERT_CACHE: minutes, once
 	$(call timed,vm-parts,$(GO) -C lab run ./cmd/hilbert-vm-bed parts)
 
 .PHONY: vm-short
 vm-short: export HILBERT_VM := 1
-vm-short: vm-parts ## a node with a real kernel and an unmodified kubelet: the tests of it in their short form
+vm-short: vm-parts ## short tests of the agent on a real kernel with an unmodified kubelet
 	$(call timed,vm-short,$(call again,standard-verbose,./vm/...,-short -count=1 -p 1 -timeout 20m -ldflags "$(LAB_LDFLAGS)"))
 
 .PHONY: vm-test
 vm-test: export HILBERT_VM := 1
-vm-test: vm-parts ## all tests of the node with a real kernel
+vm-test: vm-parts ## all tests of the agent on a real kernel
 	$(call timed,vm-test,$(call again,standard-verbose,./vm/...,-count=1 -p 1 -timeout 60m -ldflags "$(LAB_LDFLAGS)"))
 
 .PHONY: vm-colocation
 vm-colocation: export HILBERT_VM := 1
-vm-colocation: vm-parts ## the experiments of colocation in guests, ten rounds each: an hour; results and pictures in bin/colocation
+vm-colocation: vm-parts ## the colocation experiments in guests, ten rounds each: an hour; results and pictures in bin/colocation
 	$(call timed,vm-colocation,$(GO) -C lab test -vet=off -count=1 -p 1 -timeout 150m -ldflags '$(LAB_LDFLAGS)' -v \
 		-run 'TestColocation$$$$|TestLock$$$$' ./vm/colocation/... -args \
 		-colocation.rounds=10 -colocation.window=20s -colocation.out=$(CURDIR)/bin/colocation $(ARGS))
@@ -168,7 +168,7 @@ sim: build ## simulate SEEDS seeds with four schedulers
 	$(call timed,sim,env SEEDS=$(SEEDS) bash .ci/sim)
 
 .PHONY: diff
-diff: lab ## compare CASES placements with upstream's plugins, from SEED; ARGS go to it (--keep: failures become regression tests)
+diff: lab ## compare CASES placements with kube-scheduler's plugins, from SEED; ARGS go to it (--keep: failures become regression tests)
 	$(call timed,diff,bin/hilbert-lab diff --cases $(CASES) --seed $(SEED) $(ARGS))
 
 .PHONY: race
@@ -177,7 +177,7 @@ race: ## all tests of the product under the race detector (needs a C compiler)
 	$(call timed,race,$(GO) test -race -timeout 30m ./...)
 
 .PHONY: fuzz
-fuzz: ## every fuzz target FUZZTIME each (a count of inputs: 20000x)
+fuzz: ## run each fuzz target for FUZZTIME inputs (such as 20000x)
 	@{ grep -rHo --include='*_test.go' --exclude-dir=lab '^func Fuzz[A-Za-z0-9_]*' . || echo 'no fuzz targets' >&2; } | \
 	while IFS=: read -r file func; do \
 		echo "== $${func#func } $$(dirname "$$file")"; \
@@ -185,23 +185,23 @@ fuzz: ## every fuzz target FUZZTIME each (a count of inputs: 20000x)
 	done
 
 .PHONY: bench
-bench: ## benchmarks of the product, COUNT times each, summarised; raw results in bin/bench.txt
+bench: ## benchmarks of the product, COUNT times each, with a summary; raw results in bin/bench.txt
 	@mkdir -p bin
 	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) -timeout 60m ./... | tee bin/bench.txt
 	@$(TOOL) benchstat bin/bench.txt
 
 .PHONY: bench-schedule
-bench-schedule: lab ## raw bindings, kube-scheduler and hilbertd on one control plane; ARGS go to it
+bench-schedule: lab ## pods per second on a real API server: raw Bindings, kube-scheduler, Hilbert; ARGS go to it
 	bin/hilbert-lab bench schedule --nodes 5000 --pods 10000 $(ARGS)
 
 .PHONY: bench-decide
-bench-decide: lab ## decisions a second in memory, kube-scheduler and Hilbert side by side; ARGS go to it
+bench-decide: lab ## decisions per second in memory: kube-scheduler and Hilbert; ARGS go to it
 	bin/hilbert-lab bench decide $(ARGS)
 
-##@ House
+##@ Housekeeping
 
 .PHONY: clean
-clean: ## remove what was built
+clean: ## remove all build outputs
 	rm -rf bin
 
 .PHONY: help
