@@ -47,7 +47,7 @@ func (s *victimSearch) otherUnits() []otherUnit {
 	for i := range s.state().Slots() {
 		slot := cluster.Slot(i)
 		for _, pod := range s.r.store.PodsOn(slot) {
-			if pod.Deleting || pod.Unit != nil && pod.Unit == s.unit {
+			if pod.Deleting || pod.Unit != nil && pod.Unit == s.groups.unit {
 				continue
 			}
 			at, known := len(list), false

@@ -4,82 +4,109 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
+// nodeEvaluator works out what one more member costs on one node, by trying. It takes pods off the node in a cluster.Trial, which it ends before
+// it answers; the quota is as before, too. Who would have to leave stands in taken and awaits until the next call.
+type nodeEvaluator struct {
+	snapshot *cluster.Snapshot
+	pods     *evictablePods
+	quota    *victimQuota
+	groups   *victimGroups
+	budgets  *disruptionBudgets
+	attempt  *attempt
+
+	excluded map[cluster.Slot]bool // nodes that turned out not to do
+	// Of the class that is being placed:
+	class         *cluster.Class
+	domainFilters bool
+	freeOnly      bool // only what is free is offered
+
+	// The latest answer.
+	taken  []victimGroup
+	awaits []*cluster.Pod
+
+	// Scratch.
+	trial           cluster.Trial
+	trialRemoved    []*cluster.Pod
+	candidateGroups []victimGroup
+	protected       []victimGroup
+	trialBudgets    []budgetUse
+}
+
 // evaluate works out who has to leave a node so that one more pod of the class fits there, and what that costs: s.taken and s.awaits, valid until
 // the next call. It takes the candidates off, the cheapest first, until the pod fits, and puts back whom it can, the most valuable first.
-func (s *victimSearch) evaluate(slot cluster.Slot) (memberCost, bool) {
-	st := s.state()
-	s.taken, s.awaits, s.trialRemoved = s.taken[:0], s.awaits[:0], s.trialRemoved[:0]
-	if st.Node(slot) == nil || s.excluded[slot] || !rules.FitsIn(rules.Static, st, slot, s.class) {
+func (e *nodeEvaluator) evaluate(slot cluster.Slot) (memberCost, bool) {
+	st := &e.snapshot.State
+	e.taken, e.awaits, e.trialRemoved = e.taken[:0], e.awaits[:0], e.trialRemoved[:0]
+	if st.Node(slot) == nil || e.excluded[slot] || !rules.FitsIn(rules.Static, st, slot, e.class) {
 		return memberCost{}, false
 	}
-	if s.fits(slot) {
+	if e.fits(slot) {
 		return memberCost{cost: noCost()}, true
 	}
-	if s.freeOnly {
+	if e.freeOnly {
 		return memberCost{}, false
 	}
-	s.trial = st.Try(slot, s.domainFilters)
-	made, ok := s.findVictims(slot)
-	s.trial.End(s.trialRemoved)
-	for i := range s.taken {
-		s.quota.take(s.taken[i].account, s.holds(&s.taken[i]), -1)
+	e.trial = st.Try(slot, e.domainFilters)
+	made, ok := e.findVictims(slot)
+	e.trial.End(e.trialRemoved)
+	for i := range e.taken {
+		e.quota.take(e.taken[i].account, e.groups.holds(&e.taken[i]), -1)
 	}
-	for _, pod := range s.awaits {
-		s.quota.countOn(pod, -1)
+	for _, pod := range e.awaits {
+		e.quota.countOn(pod, -1)
 	}
 	return made, ok
 }
 
 // fits reports whether one more pod of the class may go to the node now, as far as what runs and the limits are concerned.
-func (s *victimSearch) fits(slot cluster.Slot) bool {
-	st := s.state()
-	return rules.FitsIn(rules.Local, st, slot, s.class) && (!s.domainFilters || rules.FitsIn(rules.Domain, st, slot, s.class)) && s.quota.admits(s.class)
+func (e *nodeEvaluator) fits(slot cluster.Slot) bool {
+	st := &e.snapshot.State
+	return rules.FitsIn(rules.Local, st, slot, e.class) && (!e.domainFilters || rules.FitsIn(rules.Domain, st, slot, e.class)) && e.quota.admits(e.class)
 }
 
 // findVictims tries the node's candidates.
-func (s *victimSearch) findVictims(slot cluster.Slot) (memberCost, bool) {
-	for _, pod := range s.r.pods.leaving[slot] {
-		if pod.Deleting && !s.removed[pod] {
-			s.takeOff(pod)
-			s.quota.countOn(pod, 1)
-			s.awaits = append(s.awaits, pod)
+func (e *nodeEvaluator) findVictims(slot cluster.Slot) (memberCost, bool) {
+	for _, pod := range e.pods.leaving[slot] {
+		if pod.Deleting && !e.groups.removed[pod] {
+			e.takeOff(pod)
+			e.quota.countOn(pod, 1)
+			e.awaits = append(e.awaits, pod)
 		}
 	}
-	if len(s.awaits) == 0 || !s.fits(slot) {
-		if !s.takeUntilFits(slot) {
+	if len(e.awaits) == 0 || !e.fits(slot) {
+		if !e.takeUntilFits(slot) {
 			return memberCost{}, false
 		}
-		s.reprieve(slot)
+		e.reprieve(slot)
 	}
-	s.stopWaiting(slot)
-	return memberCost{cost: s.costOf(), awaited: len(s.awaits)}, true
+	e.stopWaiting(slot)
+	return memberCost{cost: e.costOf(), awaited: len(e.awaits)}, true
 }
 
 // takeUntilFits takes candidates off, the cheapest first, those that break a disruption budget last, until the pod fits.
-func (s *victimSearch) takeUntilFits(slot cluster.Slot) bool {
-	s.candidates(slot)
-	s.protected, s.trialBudgets = s.protected[:0], append(s.trialBudgets[:0], s.budgets...)
-	for i := range s.candidateGroups {
-		p := &s.candidateGroups[i]
-		if s.budgeted {
-			before := len(s.trialBudgets)
-			saved := slices.Clone(s.trialBudgets)
-			if s.violations(&s.trialBudgets, s.pods(p)) > 0 {
-				s.trialBudgets = append(s.trialBudgets[:0], saved[:before]...)
-				s.protected = append(s.protected, *p)
+func (e *nodeEvaluator) takeUntilFits(slot cluster.Slot) bool {
+	e.candidates(slot)
+	e.protected, e.trialBudgets = e.protected[:0], append(e.trialBudgets[:0], e.attempt.spent...)
+	for i := range e.candidateGroups {
+		p := &e.candidateGroups[i]
+		if e.budgets.any {
+			before := len(e.trialBudgets)
+			saved := slices.Clone(e.trialBudgets)
+			if e.budgets.violations(&e.trialBudgets, e.groups.pods(p)) > 0 {
+				e.trialBudgets = append(e.trialBudgets[:0], saved[:before]...)
+				e.protected = append(e.protected, *p)
 				continue
 			}
 		}
-		if s.tryTaking(slot, p) && s.fits(slot) {
+		if e.tryTaking(slot, p) && e.fits(slot) {
 			return true
 		}
 	}
-	for i := range s.protected {
-		if s.tryTaking(slot, &s.protected[i]) && s.fits(slot) {
+	for i := range e.protected {
+		if e.tryTaking(slot, &e.protected[i]) && e.fits(slot) {
 			return true
 		}
 	}
@@ -87,97 +114,97 @@ func (s *victimSearch) takeUntilFits(slot cluster.Slot) bool {
 }
 
 // candidates lists the parties with somebody on the node, the cheapest first.
-func (s *victimSearch) candidates(slot cluster.Slot) {
-	s.candidateGroups = s.candidateGroups[:0]
+func (e *nodeEvaluator) candidates(slot cluster.Slot) {
+	e.candidateGroups = e.candidateGroups[:0]
 	sorted := true
-	for _, pod := range s.r.pods.evictable[slot] {
-		if !s.quota.queued && pod.Priority >= s.quota.priority {
+	for _, pod := range e.pods.evictable[slot] {
+		if !e.quota.queued && pod.Priority >= e.quota.priority {
 			break // the rest is as important
 		}
-		if s.removed[pod] {
+		if e.groups.removed[pod] {
 			continue
 		}
-		p, ok := s.groupOf(pod)
-		if !ok || p.gang != nil && slices.ContainsFunc(s.candidateGroups, func(q victimGroup) bool { return q.gang == p.gang }) {
+		p, ok := e.groups.groupOf(pod)
+		if !ok || p.gang != nil && slices.ContainsFunc(e.candidateGroups, func(q victimGroup) bool { return q.gang == p.gang }) {
 			continue
 		}
-		if n := len(s.candidateGroups); n > 0 && cheaper(&p, &s.candidateGroups[n-1]) < 0 {
+		if n := len(e.candidateGroups); n > 0 && cheaper(&p, &e.candidateGroups[n-1]) < 0 {
 			sorted = false
 		}
-		s.candidateGroups = append(s.candidateGroups, p)
+		e.candidateGroups = append(e.candidateGroups, p)
 	}
 	if !sorted {
-		slices.SortStableFunc(s.candidateGroups, func(a, b victimGroup) int { return cheaper(&a, &b) })
+		slices.SortStableFunc(e.candidateGroups, func(a, b victimGroup) int { return cheaper(&a, &b) })
 	}
 }
 
 // tryTaking takes a party off the node, if it still may be.
-func (s *victimSearch) tryTaking(slot cluster.Slot, p *victimGroup) bool {
+func (e *nodeEvaluator) tryTaking(slot cluster.Slot, p *victimGroup) bool {
 	if p.gang != nil {
-		s.absorbMembers(p.gang)
+		e.absorbMembers(p.gang)
 	}
-	holds := s.holds(p)
-	if len(s.taken) > 0 && !s.quota.mayTake(p.account, holds, p.highest, p.gang != nil) {
+	holds := e.groups.holds(p)
+	if len(e.taken) > 0 && !e.quota.mayTake(p.account, holds, p.highest, p.gang != nil) {
 		return false // the others have taken all that there was to take
 	}
-	s.quota.take(p.account, holds, 1)
-	s.taken = append(s.taken, *p)
-	s.eachOn(slot, p, s.takeOff)
+	e.quota.take(p.account, holds, 1)
+	e.taken = append(e.taken, *p)
+	e.eachOn(slot, p, e.takeOff)
 	return true
 }
 
 // absorbMembers puts back the members of a gang that were to leave singly, for it is to leave whole.
-func (s *victimSearch) absorbMembers(g *gang) {
-	s.taken = slices.DeleteFunc(s.taken, func(p victimGroup) bool {
+func (e *nodeEvaluator) absorbMembers(g *gang) {
+	e.taken = slices.DeleteFunc(e.taken, func(p victimGroup) bool {
 		if p.gang != nil || p.pod.Unit != g.unit {
 			return false
 		}
-		s.quota.take(p.account, p.pod.Class.Charge, -1)
-		s.putBack(p.pod)
+		e.quota.take(p.account, p.pod.Class.Charge, -1)
+		e.putBack(p.pod)
 		return true
 	})
 }
 
 // reprieve puts back whom the pod leaves room for: first those that a budget spares, then the rest, each the most valuable first.
-func (s *victimSearch) reprieve(slot cluster.Slot) {
-	for i := len(s.taken) - 2; i >= 0; i-- { // without the last it did not fit
-		p := s.taken[i]
-		holds := s.holds(&p)
-		s.quota.take(p.account, holds, -1)
-		s.eachOn(slot, &p, s.putBack)
-		if s.fits(slot) {
-			s.taken = slices.Delete(s.taken, i, i+1)
+func (e *nodeEvaluator) reprieve(slot cluster.Slot) {
+	for i := len(e.taken) - 2; i >= 0; i-- { // without the last it did not fit
+		p := e.taken[i]
+		holds := e.groups.holds(&p)
+		e.quota.take(p.account, holds, -1)
+		e.eachOn(slot, &p, e.putBack)
+		if e.fits(slot) {
+			e.taken = slices.Delete(e.taken, i, i+1)
 			continue
 		}
-		s.quota.take(p.account, holds, 1)
-		s.eachOn(slot, &p, s.takeOff)
+		e.quota.take(p.account, holds, 1)
+		e.eachOn(slot, &p, e.takeOff)
 	}
 }
 
 // stopWaiting puts back those who leave anyway, as far as the pod does not need their room.
-func (s *victimSearch) stopWaiting(slot cluster.Slot) {
-	for i, pod := range slices.Backward(s.awaits) {
-		s.quota.countOn(pod, -1)
-		s.putBack(pod)
-		if s.fits(slot) {
-			s.awaits = slices.Delete(s.awaits, i, i+1)
+func (e *nodeEvaluator) stopWaiting(slot cluster.Slot) {
+	for i, pod := range slices.Backward(e.awaits) {
+		e.quota.countOn(pod, -1)
+		e.putBack(pod)
+		if e.fits(slot) {
+			e.awaits = slices.Delete(e.awaits, i, i+1)
 			continue
 		}
-		s.quota.countOn(pod, 1)
-		s.takeOff(pod)
+		e.quota.countOn(pod, 1)
+		e.takeOff(pod)
 	}
 }
 
 // costOf sums up the parties of a price.
-func (s *victimSearch) costOf() UnitCost {
+func (e *nodeEvaluator) costOf() UnitCost {
 	cost := noCost()
-	if s.budgeted {
-		s.trialBudgets = append(s.trialBudgets[:0], s.budgets...)
+	if e.budgets.any {
+		e.trialBudgets = append(e.trialBudgets[:0], e.attempt.spent...)
 	}
-	for i := range s.taken {
-		p := &s.taken[i]
-		pods := s.pods(p)
-		one := UnitCost{Highest: p.highest, Over: p.account.leastOver(), Lost: p.lost, Pods: len(pods), Violations: s.violations(&s.trialBudgets, pods)}
+	for i := range e.taken {
+		p := &e.taken[i]
+		pods := e.groups.pods(p)
+		one := UnitCost{Highest: p.highest, Over: p.account.leastOver(), Lost: p.lost, Pods: len(pods), Violations: e.budgets.violations(&e.trialBudgets, pods)}
 		if p.gang != nil {
 			one.Gangs = 1
 		}
@@ -186,38 +213,42 @@ func (s *victimSearch) costOf() UnitCost {
 	return cost
 }
 
-// holds is what a party holds.
-func (s *victimSearch) holds(p *victimGroup) resource.List {
-	if p.gang == nil {
-		return p.pod.Class.Charge
-	}
-	if p.gang.stale {
-		s.refresh(p.gang)
-	}
-	return p.gang.holds
-}
-
 // eachOn visits those of a party who are on the node and have not been taken before.
-func (s *victimSearch) eachOn(slot cluster.Slot, p *victimGroup, visit func(*cluster.Pod)) {
+func (e *nodeEvaluator) eachOn(slot cluster.Slot, p *victimGroup, visit func(*cluster.Pod)) {
 	if p.gang == nil {
 		visit(p.pod)
 		return
 	}
-	for _, pod := range s.r.pods.evictable[slot] {
-		if pod.Unit == p.gang.unit && !s.removed[pod] {
+	for _, pod := range e.pods.evictable[slot] {
+		if pod.Unit == p.gang.unit && !e.groups.removed[pod] {
 			visit(pod)
 		}
 	}
 }
 
-func (s *victimSearch) takeOff(pod *cluster.Pod) {
-	s.trial.Take(pod)
-	s.trialRemoved = append(s.trialRemoved, pod)
+func (e *nodeEvaluator) takeOff(pod *cluster.Pod) {
+	e.trial.Take(pod)
+	e.trialRemoved = append(e.trialRemoved, pod)
 }
 
-func (s *victimSearch) putBack(pod *cluster.Pod) {
-	s.trial.Return(pod)
-	at := slices.Index(s.trialRemoved, pod)
-	s.trialRemoved[at] = s.trialRemoved[len(s.trialRemoved)-1]
-	s.trialRemoved = s.trialRemoved[:len(s.trialRemoved)-1]
+func (e *nodeEvaluator) putBack(pod *cluster.Pod) {
+	e.trial.Return(pod)
+	at := slices.Index(e.trialRemoved, pod)
+	e.trialRemoved[at] = e.trialRemoved[len(e.trialRemoved)-1]
+	e.trialRemoved = e.trialRemoved[:len(e.trialRemoved)-1]
+}
+
+// capacityOn is how many pods of a class have room on a node now.
+func (e *nodeEvaluator) capacityOn(slot cluster.Slot, class *cluster.Class) int {
+	st := &e.snapshot.State
+	if !rules.FitsIn(rules.Static, st, slot, class) || !rules.FitsIn(rules.Local, st, slot, class) {
+		return 0
+	}
+	return rules.PodsThatFitWithout(st, slot, class, nil)
+}
+
+// fitsAt reports whether one more pod of the class may go to the node, whatever the limits.
+func (e *nodeEvaluator) fitsAt(slot cluster.Slot) bool {
+	st := &e.snapshot.State
+	return rules.FitsIn(rules.Static, st, slot, e.class) && e.fits(slot)
 }

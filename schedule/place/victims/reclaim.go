@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/index"
 	"hilbert.dev/hilbert/schedule/place/pack"
 )
@@ -48,7 +49,7 @@ type Reclaimer struct {
 // newPackerReclaimer returns a Reclaimer for the Packer's snapshot of the store.
 func NewReclaimer(p *pack.Packer, store *cluster.Store) *Reclaimer {
 	r := &Reclaimer{packer: p, index: p.Index(), snapshot: p.Index().Snapshot(), store: store, tables: make(map[costKey]*costTable)}
-	r.search.r, r.search.snapshot = r, r.snapshot
+	r.search.connect(r)
 	return r
 }
 
@@ -190,4 +191,12 @@ func eachQueue(q *cluster.Queue, yield func(*cluster.Queue) bool) bool {
 		}
 	}
 	return true
+}
+
+// plus is the cost of two sets of victims together.
+func (c UnitCost) plus(d UnitCost) UnitCost {
+	return UnitCost{
+		Violations: c.Violations + d.Violations, Highest: max(c.Highest, d.Highest), Over: min(c.Over, d.Over), Gangs: c.Gangs + d.Gangs,
+		Lost: resource.Add(c.Lost, d.Lost), Pods: c.Pods + d.Pods,
+	}
 }

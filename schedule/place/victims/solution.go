@@ -28,10 +28,10 @@ type solution struct {
 
 // rounds looks for victims until all holds when they have left.
 func (s *victimSearch) rounds() (found Eviction, ok bool) {
-	clear(s.excluded)
+	clear(s.evaluator.excluded)
 	for range maxRounds {
-		barred := len(s.excluded)
-		if found, ok = s.cheapest(); ok || len(s.excluded) == barred {
+		barred := len(s.evaluator.excluded)
+		if found, ok = s.cheapest(); ok || len(s.evaluator.excluded) == barred {
 			break
 		}
 	}
@@ -40,33 +40,28 @@ func (s *victimSearch) rounds() (found Eviction, ok bool) {
 
 // cheapest looks for victims in each domain that the unit may be in.
 func (s *victimSearch) cheapest() (Eviction, bool) {
-	base := s.checkpoint()
+	base := s.attempt.checkpoint()
 	var best *solution
 	for _, slots := range domainsOf(s.state(), s.within(), &s.ask.Topology, s.ask.Anchors) {
 		if s.fillUnit(slots) {
-			if len(s.victims)+len(s.awaited) == 0 {
-				s.undoTo(base)
+			if len(s.attempt.victims)+len(s.attempt.awaited) == 0 {
+				s.attempt.undoTo(base)
 				return Eviction{}, false // it fits as it is: nobody is asked for anything
 			}
-			if best == nil || s.cost.Compare(best.cost) < 0 || s.cost == best.cost && len(s.awaited) < len(best.awaited) {
-				best = s.solution(slots)
-				s.bound, s.bounded = best.cost, best.cost.Pods > 0
+			if best == nil || s.attempt.cost.Compare(best.cost) < 0 || s.attempt.cost == best.cost && len(s.attempt.awaited) < len(best.awaited) {
+				best = s.attempt.solution(slots)
+				s.filler.bound, s.filler.bounded = best.cost, best.cost.Pods > 0
 			}
 		}
-		s.undoTo(base)
+		s.attempt.undoTo(base)
 	}
-	s.bounded = false
+	s.filler.bounded = false
 	if best == nil {
 		return Eviction{}, false
 	}
 	found, ok := s.finish(best)
-	s.undoTo(base)
+	s.attempt.undoTo(base)
 	return found, ok
-}
-
-// solution remembers what has been found.
-func (s *victimSearch) solution(slots []cluster.Slot) *solution {
-	return &solution{slots, slices.Clone(s.victims), slices.Clone(s.awaited), slices.Clone(s.placed), s.cost}
 }
 
 // within is the nodes that the unit may be on.
@@ -116,12 +111,12 @@ func domainsOf(st *cluster.State, slots []cluster.Slot, packing *cluster.Packing
 // fillUnit gives the members that are needed places on some nodes, each subgroup in a domain of its own if that is asked.
 func (s *victimSearch) fillUnit(slots []cluster.Slot) bool {
 	members := s.ask.Members
-	for len(members) > 0 && len(s.placed) < s.need {
+	for len(members) > 0 && len(s.attempt.placed) < s.need {
 		n := s.subgroup(members)
-		s.fillSubgroup(slots, members[:n], s.need-len(s.placed))
+		s.fillSubgroup(slots, members[:n], s.need-len(s.attempt.placed))
 		members = members[n:]
 	}
-	return len(s.placed) >= s.need
+	return len(s.attempt.placed) >= s.need
 }
 
 // subgroup is how many of the first members are packed together: all, unless subgroups are packed for themselves.
@@ -143,7 +138,7 @@ func (s *victimSearch) packsSubgroups() bool {
 // fillSubgroup places members in the subgroup's domain that takes the most of them, and of those the cheapest.
 func (s *victimSearch) fillSubgroup(slots []cluster.Slot, members []*cluster.Pod, want int) {
 	if !s.packsSubgroups() || members[0].Subgroup == "" {
-		s.fill(slots, members, want)
+		s.filler.fill(slots, members, want)
 		return
 	}
 	var anchors []pack.Anchor
@@ -152,27 +147,27 @@ func (s *victimSearch) fillSubgroup(slots []cluster.Slot, members []*cluster.Pod
 			anchors = append(anchors, a)
 		}
 	}
-	base, most, cost := s.checkpoint(), 0, UnitCost{}
+	base, most, cost := s.attempt.checkpoint(), 0, UnitCost{}
 	var best []cluster.Slot
 	for _, domain := range domainsOf(s.state(), slots, &s.ask.Subgroups, anchors) {
-		count := s.fill(domain, members, want)
-		if count > most || count == most && count > 0 && s.cost.Compare(cost) < 0 {
-			best, most, cost = domain, count, s.cost
+		count := s.filler.fill(domain, members, want)
+		if count > most || count == most && count > 0 && s.attempt.cost.Compare(cost) < 0 {
+			best, most, cost = domain, count, s.attempt.cost
 		}
-		s.undoTo(base)
+		s.attempt.undoTo(base)
 	}
 	if best != nil {
-		s.fill(best, members, want)
+		s.filler.fill(best, members, want)
 	}
 }
 
 // finish does without the victims that turned out superfluous, and says the rest.
 func (s *victimSearch) finish(best *solution) (Eviction, bool) {
-	base := s.checkpoint()
-	s.reapply(best)
+	base := s.attempt.checkpoint()
+	s.attempt.reapply(best)
 	switch {
 	case len(best.placed) == 1: // its price was a set without anybody superfluous
-		s.placeAll(best.placed)
+		s.attempt.placeAll(best.placed)
 	case s.sameClass():
 		s.trim(best)
 	default:
@@ -188,18 +183,18 @@ func (s *victimSearch) finish(best *solution) (Eviction, bool) {
 // verify reports whether all members may go where they are to, one after the other, when all victims have left. If not, the first node that will
 // not do is barred.
 func (s *victimSearch) verify(base searchPoint) bool {
-	if !slices.ContainsFunc(s.placed, func(p pack.MemberChoice) bool { return rules.UsesDomainFilters(p.Pod.Class) }) {
+	if !slices.ContainsFunc(s.attempt.placed, func(p pack.MemberChoice) bool { return rules.UsesDomainFilters(p.Pod.Class) }) {
 		return true // each was placed on a node where it fits, and nothing that happened elsewhere matters
 	}
-	found := s.solution(nil)
-	s.undoTo(base)
-	s.reapply(found)
+	found := s.attempt.solution(nil)
+	s.attempt.undoTo(base)
+	s.attempt.reapply(found)
 	for i, p := range found.placed {
 		if rules.Commits(s.state(), p.Slot, p.Pod.Class, &p.Grant) != "" {
-			s.excluded[p.Slot] = true
+			s.evaluator.excluded[p.Slot] = true
 			return false
 		}
-		s.placeAll(found.placed[i : i+1])
+		s.attempt.placeAll(found.placed[i : i+1])
 	}
 	return true
 }
@@ -211,26 +206,26 @@ func (s *victimSearch) improvePlacement(found *solution, base searchPoint) {
 	if !wish(&s.ask.Topology) && !wish(&s.ask.Subgroups) {
 		return
 	}
-	trimmed := s.solution(found.slots)
+	trimmed := s.attempt.solution(found.slots)
 	ask := *s.ask
 	ask.Members, ask.Within = nil, s.touched(found)
 	for i := range trimmed.placed {
 		ask.Members = append(ask.Members, trimmed.placed[i].Pod)
 	}
 	ask.Need = len(ask.Members)
-	s.undoTo(base)
-	s.reapply(trimmed)
+	s.attempt.undoTo(base)
+	s.attempt.reapply(trimmed)
 	placed, ok := s.r.packer.PlaceUnit(&ask)
 	if ok && trimmed.useful(s.state(), placed) {
 		for i := range placed {
 			s.quota.place(placed[i].Pod.Class, 1)
-			s.placed = append(s.placed, placed[i])
+			s.attempt.placed = append(s.attempt.placed, placed[i])
 		}
 		return
 	}
-	s.undoTo(base)
-	s.reapply(trimmed)
-	s.placeAll(trimmed.placed)
+	s.attempt.undoTo(base)
+	s.attempt.reapply(trimmed)
+	s.attempt.placeAll(trimmed.placed)
 }
 
 // useful reports whether each party of victims has been on a node on which something is placed.
@@ -241,26 +236,6 @@ func (found *solution) useful(st *cluster.State, placed []pack.MemberChoice) boo
 	}
 	onUsed := func(pod *cluster.Pod) bool { return used[pod.Node()] }
 	return !slices.ContainsFunc(found.victims, func(v victim) bool { return !slices.ContainsFunc(v.pods, onUsed) })
-}
-
-// reapply takes the victims of a solution off again. Nothing is placed.
-func (s *victimSearch) reapply(found *solution) {
-	for _, v := range found.victims {
-		s.lift(&v)
-		s.victims = append(s.victims, v)
-	}
-	for _, pod := range found.awaited {
-		s.await(pod)
-	}
-}
-
-// placeAll places members as a solution had them.
-func (s *victimSearch) placeAll(placed []pack.MemberChoice) {
-	for _, p := range placed {
-		s.snapshot.Assume(p.Slot, p.Pod, p.Grant)
-		s.quota.place(p.Pod.Class, 1)
-		s.placed = append(s.placed, p)
-	}
 }
 
 // sameClass reports whether counting is exact: the members needed are of one class, which constraints between pods are not about, and no
@@ -299,22 +274,22 @@ func (s *victimSearch) touched(found *solution) []cluster.Slot {
 
 // eviction says what has been found.
 func (s *victimSearch) eviction() Eviction {
-	found := Eviction{Placements: slices.Clone(s.placed), Victims: slices.Clone(s.awaited), Cost: noCost()}
-	s.budgets = s.budgets[:0]
-	for i := range s.victims {
-		v := &s.victims[i]
+	found := Eviction{Placements: slices.Clone(s.attempt.placed), Victims: slices.Clone(s.attempt.awaited), Cost: noCost()}
+	s.attempt.spent = s.attempt.spent[:0]
+	for i := range s.attempt.victims {
+		v := &s.attempt.victims[i]
 		found.Victims = append(found.Victims, v.pods...)
-		cost := UnitCost{Over: v.account.leastOver(), Highest: v.highest, Pods: len(v.pods), Violations: s.violations(&s.budgets, v.pods)}
+		cost := UnitCost{Over: v.account.leastOver(), Highest: v.highest, Pods: len(v.pods), Violations: s.budgets.violations(&s.attempt.spent, v.pods)}
 		if v.gang != nil {
 			cost.Gangs = 1
 		}
 		for _, pod := range v.pods {
-			cost = cost.plus(UnitCost{Highest: pod.Priority, Over: cost.Over, Lost: s.lost(pod)})
+			cost = cost.plus(UnitCost{Highest: pod.Priority, Over: cost.Over, Lost: s.groups.lost(pod)})
 			found.Reclaims = found.Reclaims || pod.Priority >= s.quota.priority
 		}
 		found.Cost = found.Cost.plus(cost)
 	}
-	if len(s.victims) == 0 {
+	if len(s.attempt.victims) == 0 {
 		found.Cost = UnitCost{}
 	}
 	slices.SortFunc(found.Victims, cluster.MoreImportant)

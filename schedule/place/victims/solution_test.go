@@ -35,17 +35,17 @@ func TestReclaimDropsIdle(t *testing.T) {
 		ask := &pack.Ask{Members: []*cluster.Pod{store.Pod("p"), store.Pod("q")}, Need: 2}
 		r.begin(ask, 0)
 		s := &r.search
-		base := s.checkpoint()
-		if s.fill(s.within(), ask.Members, 2) != 2 {
+		base := s.attempt.checkpoint()
+		if s.filler.fill(s.within(), ask.Members, 2) != 2 {
 			t.Fatal("two members, two victims")
 		}
-		keep := s.placed[0].Slot
-		s.placed[1].Slot = keep // as if both had found room there
+		keep := s.attempt.placed[0].Slot
+		s.attempt.placed[1].Slot = keep // as if both had found room there
 		if ok := s.dropIdle(); ok == limited {
 			t.Errorf("limited: %v, ok: %v", limited, ok)
 		}
-		if want := 1; !limited && (len(s.victims) != want || s.victims[0].pod.Node() != store.Node(keep).Name) {
-			t.Errorf("%d victims, want the one that makes room", len(s.victims))
+		if want := 1; !limited && (len(s.attempt.victims) != want || s.attempt.victims[0].pod.Node() != store.Node(keep).Name) {
+			t.Errorf("%d victims, want the one that makes room", len(s.attempt.victims))
 		}
 		s.snapshot.Rollback(base.assumed)
 	}

@@ -57,13 +57,13 @@ func (r *Reclaimer) fromTable(ask *pack.Ask, now int64) (found Eviction, ok, kno
 		return Eviction{}, false, false
 	}
 	t := r.table(costKey{ask.Members[0].Class.ID, s.quota.priority, s.quota.queue, s.quota.never})
-	s.class, s.domainFilters, s.freeOnly = ask.Members[0].Class, false, false
+	s.evaluator.class, s.evaluator.domainFilters, s.evaluator.freeOnly = ask.Members[0].Class, false, false
 	if t.terms == nil || now-t.measuredAt > CostRefresh || now < t.measuredAt || t.mayBeCheaper(s) {
 		t.build(s, now)
 	} else {
 		t.follow(s)
 	}
-	defer func() { s.now = now }()
+	defer func() { s.groups.now = now }()
 	slot, made, ok := t.best(s)
 	if !ok {
 		return Eviction{}, false, false
@@ -71,13 +71,13 @@ func (r *Reclaimer) fromTable(ask *pack.Ask, now int64) (found Eviction, ok, kno
 	if made == (memberCost{cost: noCost()}) {
 		return Eviction{}, false, true // it fits as it is
 	}
-	base := s.checkpoint()
-	s.apply(slot, made, ask.Members[0])
-	best := s.solution([]cluster.Slot{slot})
-	s.undoTo(base)
-	s.now = now
+	base := s.attempt.checkpoint()
+	s.filler.apply(slot, made, ask.Members[0])
+	best := s.attempt.solution([]cluster.Slot{slot})
+	s.attempt.undoTo(base)
+	s.groups.now = now
 	found, ok = s.finish(best)
-	s.undoTo(base)
+	s.attempt.undoTo(base)
 	return found, ok, ok
 }
 
@@ -120,7 +120,7 @@ func (t *costTable) build(s *victimSearch, now int64) {
 	for t.heap.Len() > 0 {
 		t.heap.Remove(t.heap.Len() - 1)
 	}
-	s.now, t.measuredAt = now, now
+	s.groups.now, t.measuredAt = now, now
 	t.terms = make(map[*cluster.Queue]queueTerms)
 	t.cursor.start(t.r.store)
 	for i := range t.costs {
@@ -135,14 +135,14 @@ func (t *costTable) build(s *victimSearch, now int64) {
 
 // follow asks the nodes that have changed, and those where somebody is whose gang has a member on one of them, or had.
 func (t *costTable) follow(s *victimSearch) {
-	s.now = t.measuredAt
+	s.groups.now = t.measuredAt
 	var also []*cluster.Unit
 	if !t.cursor.catchUp(t.r.store, func(slot cluster.Slot) {
 		also = append(also, t.units[slot]...)
 		t.update(s, slot)
 		also = append(also, t.units[slot]...)
 	}) {
-		t.build(s, s.now)
+		t.build(s, s.groups.now)
 		return
 	}
 	var done []*cluster.Unit
@@ -173,7 +173,7 @@ func (t *costTable) update(s *victimSearch, slot cluster.Slot) {
 		}
 	}
 	t.units[slot] = units
-	made, ok := s.evaluate(slot)
+	made, ok := s.evaluator.evaluate(slot)
 	at := t.position[slot]
 	switch {
 	case !ok && at != notInHeap:
@@ -192,7 +192,7 @@ func (t *costTable) update(s *victimSearch, slot cluster.Slot) {
 func (t *costTable) best(s *victimSearch) (cluster.Slot, memberCost, bool) {
 	for t.heap.Len() > 0 {
 		slot := t.heap.First()
-		made, ok := s.evaluate(slot)
+		made, ok := s.evaluator.evaluate(slot)
 		switch {
 		case !ok:
 			t.heap.Pop()

@@ -5,7 +5,6 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/place/pack"
-	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // trim puts back the victims without whom the members fit as well, the most valuable first, by counting how many have room, and places the
@@ -18,7 +17,7 @@ func (s *victimSearch) trim(found *solution) {
 	counts := make(map[cluster.Slot]int, len(slots))
 	total := 0
 	for _, slot := range slots {
-		counts[slot] = s.capacityOn(slot, class)
+		counts[slot] = s.evaluator.capacityOn(slot, class)
 		total += counts[slot]
 	}
 	need := len(found.placed)
@@ -27,7 +26,7 @@ func (s *victimSearch) trim(found *solution) {
 			slot := s.r.store.Slot(pod.Node())
 			s.snapshot.Assume(slot, pod, pod.Grant())
 			if count, counted := counts[slot]; counted {
-				now := s.capacityOn(slot, class)
+				now := s.evaluator.capacityOn(slot, class)
 				counts[slot], total = now, total+now-count
 			}
 		}
@@ -38,38 +37,23 @@ func (s *victimSearch) trim(found *solution) {
 			slot := s.r.store.Slot(pod.Node())
 			s.snapshot.Lift(pod)
 			if count, counted := counts[slot]; counted {
-				now := s.capacityOn(slot, class)
+				now := s.evaluator.capacityOn(slot, class)
 				counts[slot], total = now, total+now-count
 			}
 		}
 	}
 	s.dropNeedless(without, again)
-	s.class, s.domainFilters = class, false
+	s.evaluator.class, s.evaluator.domainFilters = class, false
 	for _, most := range [...]int{1, need} { // at first one on each node, so that those who left for the sake of a limit left for somebody
 		for _, slot := range slots {
 			for range most {
-				if len(s.placed) == need || !s.fitsAt(slot) {
+				if len(s.attempt.placed) == need || !s.evaluator.fitsAt(slot) {
 					break
 				}
-				s.assume(slot, found.placed[len(s.placed)].Pod)
+				s.attempt.assume(slot, found.placed[len(s.attempt.placed)].Pod)
 			}
 		}
 	}
-}
-
-// capacityOn is how many pods of a class have room on a node now.
-func (s *victimSearch) capacityOn(slot cluster.Slot, class *cluster.Class) int {
-	st := s.state()
-	if !rules.FitsIn(rules.Static, st, slot, class) || !rules.FitsIn(rules.Local, st, slot, class) {
-		return 0
-	}
-	return rules.PodsThatFitWithout(st, slot, class, nil)
-}
-
-// fitsAt reports whether one more pod of the class may go to the node, whatever the limits.
-func (s *victimSearch) fitsAt(slot cluster.Slot) bool {
-	st := s.state()
-	return rules.FitsIn(rules.Static, st, slot, s.class) && s.fits(slot)
 }
 
 // admitsAll reports whether the limits leave room for all these members; none may be placed yet.
@@ -88,23 +72,23 @@ func (s *victimSearch) admitsAll(placed []pack.MemberChoice) bool {
 // dropNeedless tries to do without each victim, the most valuable first, and then without those that leave anyway. without puts pods back
 // on the snapshot and says whether that is good; again lifts them again if it was not.
 func (s *victimSearch) dropNeedless(without func([]*cluster.Pod) bool, again func([]*cluster.Pod)) {
-	slices.SortStableFunc(s.victims, func(a, b victim) int { return cheaper(&b.victimGroup, &a.victimGroup) })
-	s.victims = slices.DeleteFunc(s.victims, func(v victim) bool {
-		if s.coveredByGang(&v) { // its gang is more valuable, and has just been found to have to go
+	slices.SortStableFunc(s.attempt.victims, func(a, b victim) int { return cheaper(&b.victimGroup, &a.victimGroup) })
+	s.attempt.victims = slices.DeleteFunc(s.attempt.victims, func(v victim) bool {
+		if s.groups.coveredByGang(&v) { // its gang is more valuable, and has just been found to have to go
 			return false
 		}
-		s.unmarkVictim(&v)
+		s.attempt.unmarkVictim(&v)
 		if without(v.pods) {
 			return true
 		}
 		again(v.pods)
-		s.markVictim(&v)
+		s.attempt.markVictim(&v)
 		return false
 	})
-	s.awaited = slices.DeleteFunc(s.awaited, func(pod *cluster.Pod) bool {
+	s.attempt.awaited = slices.DeleteFunc(s.attempt.awaited, func(pod *cluster.Pod) bool {
 		s.quota.countOn(pod, -1)
 		if without([]*cluster.Pod{pod}) {
-			delete(s.removed, pod)
+			delete(s.groups.removed, pod)
 			return true
 		}
 		again([]*cluster.Pod{pod})
@@ -119,7 +103,7 @@ func (s *victimSearch) refill(found *solution) {
 	placed := found.placed
 	slots := s.touched(found)
 	tries := 0
-	s.freeOnly = true
+	s.evaluator.freeOnly = true
 	without := func(pods []*cluster.Pod) bool {
 		for _, pod := range pods {
 			s.snapshot.Assume(s.r.store.Slot(pod.Node()), pod, pod.Grant())
@@ -127,12 +111,12 @@ func (s *victimSearch) refill(found *solution) {
 		if tries++; tries > maxRefills {
 			return false
 		}
-		from := s.checkpoint()
+		from := s.attempt.checkpoint()
 		ok := s.fillUnit(slots)
 		if ok {
-			placed = slices.Clone(s.placed)
+			placed = slices.Clone(s.attempt.placed)
 		}
-		s.undoTo(from)
+		s.attempt.undoTo(from)
 		return ok
 	}
 	again := func(pods []*cluster.Pod) {
@@ -141,34 +125,34 @@ func (s *victimSearch) refill(found *solution) {
 		}
 	}
 	s.dropNeedless(without, again)
-	s.freeOnly = false
-	s.placeAll(placed)
+	s.evaluator.freeOnly = false
+	s.attempt.placeAll(placed)
 }
 
 // dropIdle lets those victims be on whose nodes nothing is placed after all. It answers false when the limits need them gone, though no Plan
 // can name them.
 func (s *victimSearch) dropIdle() bool {
-	used := make(map[string]bool, len(s.placed))
-	for i := range s.placed {
-		used[s.state().Node(s.placed[i].Slot).Name] = true
+	used := make(map[string]bool, len(s.attempt.placed))
+	for i := range s.attempt.placed {
+		used[s.state().Node(s.attempt.placed[i].Slot).Name] = true
 	}
 	idle := func(pods []*cluster.Pod) bool {
 		return !slices.ContainsFunc(pods, func(pod *cluster.Pod) bool { return used[pod.Node()] })
 	}
 	ok := true
-	s.victims = slices.DeleteFunc(s.victims, func(v victim) bool {
-		if !idle(v.pods) || s.coveredByGang(&v) {
+	s.attempt.victims = slices.DeleteFunc(s.attempt.victims, func(v victim) bool {
+		if !idle(v.pods) || s.groups.coveredByGang(&v) {
 			return false
 		}
-		s.unmarkVictim(&v)
+		s.attempt.unmarkVictim(&v)
 		if !s.quota.exceeded() {
 			return true
 		}
-		s.markVictim(&v)
+		s.attempt.markVictim(&v)
 		ok = ok && v.pods[0].Unit != nil && v.pods[0].Unit.Atomic()
 		return false
 	})
-	s.awaited = slices.DeleteFunc(s.awaited, func(pod *cluster.Pod) bool {
+	s.attempt.awaited = slices.DeleteFunc(s.attempt.awaited, func(pod *cluster.Pod) bool {
 		if !idle([]*cluster.Pod{pod}) {
 			return false
 		}
@@ -176,5 +160,5 @@ func (s *victimSearch) dropIdle() bool {
 		ok = ok && !s.quota.exceeded()
 		return true
 	})
-	return ok && len(s.victims)+len(s.awaited) > 0
+	return ok && len(s.attempt.victims)+len(s.attempt.awaited) > 0
 }

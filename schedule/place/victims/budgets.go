@@ -1,0 +1,43 @@
+package victims
+
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+)
+
+// disruptionBudgets says which pods a PodDisruptionBudget would spare.
+type disruptionBudgets struct {
+	store *cluster.Store
+	any   bool // there are some
+}
+
+// open looks whether there are any.
+func (b *disruptionBudgets) open() {
+	b.any = false
+	b.store.Budgets(func(*cluster.Budget) { b.any = true })
+}
+
+// violations is how many of the pods would break a disruption budget, of which the list says what is spent already; it takes note of them.
+func (b *disruptionBudgets) violations(list *[]budgetUse, pods []*cluster.Pod) (count int) {
+	if !b.any {
+		return 0
+	}
+	for _, pod := range pods {
+		breaks := false
+		b.store.Covering(pod, func(x *cluster.Budget) bool {
+			at := slices.IndexFunc(*list, func(s budgetUse) bool { return s.budget == x })
+			if at < 0 {
+				at = len(*list)
+				*list = append(*list, budgetUse{x, x.Allowed})
+			}
+			(*list)[at].left--
+			breaks = breaks || (*list)[at].left < 0
+			return true
+		})
+		if breaks {
+			count++
+		}
+	}
+	return count
+}

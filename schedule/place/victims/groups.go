@@ -1,0 +1,212 @@
+package victims
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+)
+
+// victimGroups knows who leaves together. A pod that is of no gang, or a member beyond its gang's MinMember, leaves alone; any other member
+// takes its whole gang along, for a gang of fewer than MinMember is of no use.
+//
+// Example: a gang of five with MinMember 4. Its least important member may go alone. Should a second one have to go, all four that are left do.
+type victimGroups struct {
+	store *cluster.Store
+	quota *victimQuota
+	unit  *cluster.Unit // that victims are looked for; nil for a single pod
+	now   int64
+
+	gangs     map[*cluster.Unit]*gang
+	fractions map[cluster.ClassID]int64 // of the cluster that a pod holds, in millionths
+	removed   map[*cluster.Pod]bool
+	single    [1]*cluster.Pod // scratch
+}
+
+// open begins with nobody gone.
+func (gs *victimGroups) open(unit *cluster.Unit, now int64) {
+	gs.unit, gs.now = unit, now
+	gs.gangs, gs.fractions, gs.removed = make(map[*cluster.Unit]*gang), make(map[cluster.ClassID]int64), make(map[*cluster.Pod]bool)
+}
+
+// victimGroup is who leaves together: one pod, or a gang.
+type victimGroup struct {
+	pod     *cluster.Pod
+	gang    *gang // nil for a single pod
+	account *queueAccount
+	highest int32
+	lost    int64
+}
+
+// gang is a unit that stands or falls together, while victims are looked for.
+type gang struct {
+	unit *cluster.Unit
+	// members is nil when it must not go, because a member is claimed by another Plan, cannot be evicted, or is on a node that is not known.
+	members []*cluster.Pod
+	surplus map[*cluster.Pod]bool // may go singly
+	highest int32
+	lost    int64
+	taken   bool
+	// remaining is whole without those who have remaining singly, and holds what they hold; stale when somebody has or has come back since.
+	remaining []*cluster.Pod
+	holds     resource.List
+	stale     bool
+}
+
+// refresh works out who is left of a gang.
+func (gs *victimGroups) refresh(g *gang) {
+	g.stale = false
+	g.remaining, g.holds = g.remaining[:0], nil
+	for _, pod := range g.members {
+		if !gs.removed[pod] {
+			g.remaining = append(g.remaining, pod)
+		}
+	}
+	for from := 0; from < len(g.remaining); { // as a rule all are of one class
+		class, n := g.remaining[from].Class, int64(0)
+		for ; from < len(g.remaining) && g.remaining[from].Class == class; from++ {
+			n++
+		}
+		g.holds = g.holds.Plus(class.Charge, n)
+	}
+}
+
+// gangOf returns what the seeker knows of a gang.
+func (gs *victimGroups) gangOf(u *cluster.Unit) *gang {
+	if g := gs.gangs[u]; g != nil {
+		return g
+	}
+	g := &gang{unit: u, highest: math.MinInt32}
+	gs.gangs[u] = g
+	var members []*cluster.Pod
+	claimed, movable := 0, true
+	for _, pod := range u.Pods() {
+		switch {
+		case !pod.Placed():
+			continue
+		case pod.Claimed():
+			claimed++
+		case gs.store.Slot(pod.Node()) == cluster.NoSlot || pod.Priority >= spec.CriticalPriority:
+			movable = false
+		}
+		members = append(members, pod)
+	}
+	slices.SortFunc(members, cluster.MoreImportant)
+	if spare := u.Spare() - claimed; spare > 0 {
+		g.surplus = make(map[*cluster.Pod]bool, spare)
+		for _, pod := range members[len(members)-min(spare, len(members)):] {
+			g.surplus[pod] = true
+		}
+	}
+	if claimed > 0 || !movable {
+		return g
+	}
+	g.members = members
+	gs.refresh(g)
+	for _, pod := range members {
+		g.highest = max(g.highest, pod.Priority)
+		g.lost = resource.Add(g.lost, gs.lost(pod))
+	}
+	return g
+}
+
+// groupOf returns with whom a pod would leave; ok is false when it must not.
+func (gs *victimGroups) groupOf(pod *cluster.Pod) (victimGroup, bool) {
+	a := gs.quota.accountOf(pod)
+	if u := pod.Unit; u != nil {
+		if u == gs.unit {
+			return victimGroup{}, false
+		}
+		if u.Atomic() {
+			if g := gs.gangOf(u); !g.surplus[pod] {
+				if g.members == nil || !gs.quota.mayTake(a, g.holds, g.highest, true) {
+					return victimGroup{}, false
+				}
+				return victimGroup{gang: g, account: a, highest: g.highest, lost: g.lost}, true
+			}
+		}
+	}
+	if !gs.quota.mayTake(a, pod.Class.Charge, pod.Priority, false) {
+		return victimGroup{}, false
+	}
+	return victimGroup{pod: pod, account: a, highest: pod.Priority, lost: gs.lost(pod)}, true
+}
+
+// pods returns who leaves: of a gang whoever has not left singly before.
+func (gs *victimGroups) pods(p *victimGroup) []*cluster.Pod {
+	if p.gang == nil {
+		gs.single[0] = p.pod
+		return gs.single[:]
+	}
+	if p.gang.stale {
+		gs.refresh(p.gang)
+	}
+	return p.gang.remaining
+}
+
+// lost is the work that is lost with a pod, see UnitCost.
+func (gs *victimGroups) lost(pod *cluster.Pod) int64 {
+	if pod.Started == 0 || pod.Started >= gs.now {
+		return 0
+	}
+	fraction, known := gs.fractions[pod.Class.ID]
+	if !known {
+		for _, a := range pod.Class.Charge {
+			if capacity := gs.store.Capacity(a.Kind); capacity > 0 && a.Kind != resource.Pods {
+				fraction = max(fraction, int64(float64(a.Value)/float64(capacity)*1e6))
+			}
+		}
+		gs.fractions[pod.Class.ID] = fraction
+	}
+	return fraction * ((gs.now - pod.Started) / 1e6)
+}
+
+// holds is what a party holds.
+func (gs *victimGroups) holds(p *victimGroup) resource.List {
+	if p.gang == nil {
+		return p.pod.Class.Charge
+	}
+	if p.gang.stale {
+		gs.refresh(p.gang)
+	}
+	return p.gang.holds
+}
+
+// noteGang tells the gang that a victim is, or is a member of, that it is taken or not.
+func (gs *victimGroups) noteGang(v *victim, taken bool) {
+	if v.gang != nil {
+		v.gang.taken = taken
+		return
+	}
+	if v.pod.Unit != nil {
+		if g := gs.gangs[v.pod.Unit]; g != nil {
+			g.stale = true
+		}
+	}
+}
+
+// coveredByGang reports whether a victim was to leave singly before its whole gang was.
+func (gs *victimGroups) coveredByGang(v *victim) bool {
+	if v.gang != nil || v.pod.Unit == nil {
+		return false
+	}
+	g := gs.gangs[v.pod.Unit]
+	return g != nil && g.taken
+}
+
+// cheaper orders parties on one node by how early they should be taken, apart from budgets.
+func cheaper(a, b *victimGroup) int {
+	return cmp.Or(cmp.Compare(a.highest, b.highest), cmp.Compare(b.account.leastOver(), a.account.leastOver()), cmp.Compare(a.size(), b.size()),
+		cmp.Compare(a.lost, b.lost))
+}
+
+// size is 0 for a single pod, else how many pods the gang has.
+func (p *victimGroup) size() int {
+	if p.gang == nil {
+		return 0
+	}
+	return len(p.gang.members)
+}
