@@ -199,7 +199,7 @@ func (c *changes) list() []Change {
 	return list
 }
 
-// explainFor is Explain for a pod of that priority, which besides says whose leaving would make room for it. The store must be at the
+// For is Explain for a pod of that priority, which besides says which pods would have to leave to make room for it. The store must be at the
 // placer's snapshot's revision. It costs time proportional to the pods.
 func For(s *cluster.State, store *cluster.Store, c *cluster.Class, priority int32) Explanation {
 	e := Explain(s, c)
@@ -245,13 +245,13 @@ func helpedByLeaving(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool
 	return !slices.ContainsFunc(c.Amounts, func(a resource.Amount) bool { return a.Value > s.Allocatable(slot, a.Kind) })
 }
 
-// holdsUnknown reports whether nobody knows which GPUs, or zones, some of the pods on the node hold: then nobody knows either what is free when some have left.
+// holdsUnknown reports whether it is unknown which GPUs or zones some pods on the node hold. Then it is unknown too what is free when some have left.
 func holdsUnknown(store *cluster.Store, slot cluster.Slot) bool {
 	return slices.ContainsFunc(store.PodsOn(slot), (*cluster.Pod).Guessed)
 }
 
 // leavers are those of the pods on the node, of that priority at most, without which the class fits, the most important first; nil if there
-// are none. One is looked for by itself; several by taking the least important first and giving back whom it was not necessary to take.
+// are none. One is looked for by itself; several by taking the least important first and giving back those that were not needed.
 func leavers(s *cluster.State, slot cluster.Slot, c *cluster.Class, pods []*cluster.Pod, priority int32) []*cluster.Pod {
 	var list []*cluster.Pod
 	for _, pod := range pods {

@@ -42,7 +42,7 @@ type Relaxation struct {
 	Key  string `json:"key"`
 }
 
-// explainUnit finds out what keeps a unit waiting. It costs several times what PlaceUnit does, and an Explain of one pod.
+// Unit finds out what keeps a unit waiting. It costs several times what PlaceUnit does, and an Explain of one pod.
 func Unit(p *pack.Packer, ask *pack.Ask) UnitExplanation {
 	e := UnitExplanation{Members: len(ask.Members), Need: max(ask.Need, 1)}
 	if len(ask.Members) == 0 {

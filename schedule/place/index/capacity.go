@@ -7,9 +7,12 @@ import (
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// Capacity is how many pods of a class each node could take beside those that run there, by every filter that looks at one node, and how many
-// each domain of the partitions that somebody asked about. For pods that are alike and have no constraints between them it is exact;
-// else it is an upper bound. It follows the snapshot's log from its own cursor.
+// Capacity is how many pods of a class each node could take beside those that run there, by every filter that looks at one node; and how
+// many each domain of the partitions that were asked about could take. It is exact for pods that are alike and have no constraints between
+// them; for others it is an upper bound. It follows the snapshot's log from its own cursor.
+//
+// Example: a gang of 8 asks for one rack. Capacity.ByDomain has the sum of each rack at hand, and a pod that is placed changes two numbers:
+// that of its node and that of its rack.
 type Capacity struct {
 	class    *cluster.Class // any class of the size and selection
 	key      string
@@ -22,7 +25,7 @@ type Capacity struct {
 	totals []*domainTotals
 }
 
-// domainTotals is the room of each domain of a partition.
+// domainTotals is the capacity of each domain of a partition.
 type domainTotals struct {
 	partition  *Partition
 	generation uint64 // the partition's that the sums are of
@@ -33,7 +36,7 @@ type domainTotals struct {
 
 const (
 	refused = int32(-1)
-	// maxTotals bounds the partitions of a room.
+	// maxTotals bounds the partitions of a Capacity.
 	maxTotals = 8
 )
 
@@ -80,7 +83,7 @@ func (ix *Index) findCapacity(c *cluster.Class) *Capacity {
 	return x
 }
 
-// ByDomain returns the room of each domain of a partition that is up to date, as the room itself must be.
+// ByDomain returns the capacity of each domain of a partition. Both must be up to date.
 func (x *Capacity) ByDomain(ix *Index, d *Partition) []int64 {
 	at := slices.IndexFunc(x.totals, func(t *domainTotals) bool { return t.partition == d })
 	if at < 0 {
@@ -100,7 +103,7 @@ func (x *Capacity) ByDomain(ix *Index, d *Partition) []int64 {
 	return t.sums
 }
 
-// follow brings the room to the snapshot's newest change.
+// follow brings the Capacity to the snapshot's newest change.
 func (x *Capacity) follow(ix *Index) {
 	log := ix.snapshot.Log()
 	behind := log.Len() - x.cursor
@@ -166,7 +169,7 @@ func (x *Capacity) evaluate(s *cluster.State, slot cluster.Slot, redefined bool)
 	return rules.PodsThatPass(s, slot, x.class)
 }
 
-// build sums anew. Where the room's pods lag behind, changed makes up for it.
+// build sums anew. Where the counts lag behind, changed makes up for it.
 func (t *domainTotals) build(x *Capacity) {
 	t.generation, t.of, t.sums = t.partition.generation, t.of[:0], t.sums[:0]
 	t.grow()
@@ -187,7 +190,7 @@ func (t *domainTotals) grow() {
 	}
 }
 
-// change counts a slot's room out of the domain where it was, and into that where it is.
+// change subtracts a slot's capacity from the domain where it was, and adds it to the one where it is.
 func (t *domainTotals) change(slot cluster.Slot, old, now int64) {
 	if d := t.of[slot]; d != NoGroup {
 		t.sums[d] -= old

@@ -5,11 +5,11 @@ import (
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// domainScorer chooses nodes for pods of one class among those of some domains only. Scores are normalised over the feasible nodes of the domain:
-// it is Judge, as if the cluster had no other nodes.
+// DomainScorer chooses nodes for pods of one class among those of some domains only. Scores are normalised over the feasible nodes of a
+// domain, as if the cluster had no others.
 //
-// For a class without constraints between pods it keeps a heap for each static raw score of each domain. For others it judges all nodes of
-// the domain on each choice.
+// For a class without constraints between pods it keeps a heap for each static raw score of each domain. For other classes it judges all
+// nodes of the domain on each choice.
 type DomainScorer struct {
 	nodeHeaps
 	Class   *cluster.Class
@@ -29,7 +29,7 @@ type domainNodes struct {
 	groups []int32
 }
 
-// reset empties the pen, for pods of another class or after nodes have changed.
+// Reset forgets all nodes, for pods of another class or after nodes have changed.
 func (x *DomainScorer) Reset(ix *Index, c *cluster.Class, herds int) {
 	for _, slot := range x.slots {
 		x.cells[slot] = cell{group: NoGroup, position: absent}
@@ -87,7 +87,7 @@ func (x *DomainScorer) Update(ix *Index, slot cluster.Slot) {
 	x.put(slot, ix.key(slot, x.Class))
 }
 
-// best returns the best node of a herd.
+// Best returns the best node of a domain.
 func (x *DomainScorer) Best(ix *Index, in int) (cluster.Slot, bool) {
 	h := &x.domains[in]
 	if !x.ordered {

@@ -8,12 +8,15 @@ import (
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// nodeClasses divides the nodes by what static filters and static scores can see of them: nodes of one atom have equal taints, features and
-// values of all labels that a class has selected by, or is softly spread over. So a class asks those of one node an atom, and classes whose pods have one size share
-// one ranking of the nodes, whatever each of them selects. It follows the snapshot's log from its own cursor.
+// nodeClasses divides the nodes by what static filters and static scores can tell of them. Nodes of one node class have equal taints,
+// features and values of all labels that some class of pods has selected by, or is softly spread over. So a pod asks those filters of one
+// node for each node class, and all classes of pods that ask for the same amounts share one ranking, whatever each of them selects.
+//
+// Example: 1,000 nodes, half of them with the label disk=ssd, 100 of those with a taint. As soon as a pod selects by disk, there are three
+// node classes: no disk label, ssd, and ssd with the taint. A new label that somebody selects by divides all nodes anew (generation).
 type nodeClasses struct {
 	cursor cluster.Revision
-	// generation changes when all atoms are generation anew, version also when one gets its first node or a new one to be judged by.
+	// generation changes when all node classes are made anew; version changes too when one gets its first node or another sample.
 	generation, version uint64
 
 	distinguishing []string // relevant, sorted
@@ -30,22 +33,22 @@ type nodeClass struct {
 	sample cluster.Slot // one of its nodes, NoSlot while it has none
 }
 
-// selection is the atoms that classes of equal static requirements may use, with their raw values.
+// selection is the node classes that pods of equal static requirements may use, with their raw values.
 type selection struct {
 	class    *cluster.Class
 	version  uint64
 	allowed  []allowedClass
-	position []int32 // by atom: its place in open, noGroup for none
+	position []int32 // by node class: its index in allowed, NoGroup for none
 }
 
-// allowedClass is an atom, with the raw values that follow from it.
+// allowedClass is a node class that a selection may use, with the raw values that follow from it.
 type allowedClass struct {
 	nodeClass int32
 	raw       rules.RawValues
 	best      cluster.Slot // scratch of a decision
 }
 
-// The bounds of atoms: beyond them classes get an index of their own.
+// The bounds of node classes: beyond them classes of pods get an index of their own.
 const (
 	maxDistinguishingLabels = 16
 	maxNodeClasses          = 512
@@ -111,7 +114,7 @@ func spreadOver(s *cluster.State, c *cluster.Class) []string {
 	return labels
 }
 
-// follow brings the atoms to the snapshot's newest change.
+// follow brings the node classes to the snapshot's newest change.
 func (a *nodeClasses) follow(s *cluster.State) {
 	log := s.Log()
 	if a.generation == 0 || !log.Covers(a.cursor) {
@@ -131,7 +134,7 @@ func (a *nodeClasses) follow(s *cluster.State) {
 	}
 }
 
-// build makes all atoms anew.
+// build makes all node classes anew.
 func (a *nodeClasses) build(s *cluster.State) {
 	a.version++
 	a.generation = a.version
@@ -175,7 +178,7 @@ func (a *nodeClasses) leave(s *cluster.State, slot cluster.Slot) {
 	}
 }
 
-// classOf returns the atom of a node's static properties, made if need be.
+// classOf returns the node class of a node's static properties, made if need be.
 func (a *nodeClasses) classOf(n *cluster.Node) int32 {
 	b := a.scratch[:0]
 	str := func(s string) {
@@ -217,7 +220,7 @@ func (a *nodeClasses) classOf(n *cluster.Node) int32 {
 	return id
 }
 
-// selection returns the atoms that the class may use.
+// selection returns the node classes that the pods of a class may use.
 func (a *nodeClasses) selection(ix *Index, c *cluster.Class) *selection {
 	v := a.byPodClass[c.ID]
 	if v == nil {

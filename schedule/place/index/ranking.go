@@ -5,21 +5,23 @@ import (
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// ranking keeps, for pods of one size, every node that passes the local filters, by atom and ordered by local score. All classes whose
-// pods have the size share it: workloads are many, sizes are few (of the 8,152 tasks of the openb trace 99 in a hundred have one of 60).
-// It follows the snapshot's log from its own cursor.
+// ranking keeps, for pods of one size, every node that passes the local filters: one heap for each node class, ordered by local score. All
+// classes whose pods have the size share it, because workloads are many and sizes are few: of the 8,152 tasks of the openb trace, 99 in a
+// hundred have one of 60 sizes. It follows the snapshot's log from its own cursor.
+//
+// Example: pods of 2 CPUs on nodes of three node classes. A class of pods that may use two of them takes the better of two heads of heaps.
 type ranking struct {
 	nodeHeaps
 	class      *cluster.Class // any class of the size
 	key        string
 	cursor     cluster.Revision
-	generation uint64 // the atoms' that the groups are
+	generation uint64 // of the node classes that the heaps are of
 	priceList  uint64 // the price list that the keys are by
 	lastUsed   uint64
 }
 
-// sharesRanking reports whether the class's place depends on nothing but its size, the atoms, and a few nodes that are unlike the rest of their
-// atom because they run some of its pods already.
+// SharesRanking reports whether the place of the class's pods depends on nothing but their size, the node classes, and a few nodes that are
+// exceptions because they run pods of the class already.
 func (ix *Index) SharesRanking(c *cluster.Class) bool {
 	return len(ix.nodeClasses.classes) <= maxNodeClasses && ix.onlySoftSpread(c.Constraints) && !ix.imagesMatter(c) && ix.nodeClasses.distinguish(&ix.snapshot.State, c)
 }
@@ -66,7 +68,7 @@ func (r *ranking) build(ix *Index) {
 	r.generation, r.cursor, r.priceList = ix.nodeClasses.generation, s.Log().Len(), ix.profile.PriceList()
 }
 
-// follow brings the ranking to the snapshot's newest change, to which the atoms have been brought already.
+// follow brings the ranking to the snapshot's newest change. The node classes must be there already.
 func (r *ranking) follow(ix *Index) {
 	s := &ix.snapshot.State
 	log := s.Log()
@@ -119,7 +121,7 @@ func (r *ranking) update(ix *Index, slot cluster.Slot) {
 	r.put(slot, ix.key(slot, r.class))
 }
 
-// best returns the feasible node with the highest total score, among the atoms that the view opens.
+// best returns the feasible node with the highest total score, among the node classes that the selection allows.
 func (r *ranking) best(ix *Index, c *cluster.Class, v *selection) (cluster.Slot, bool) {
 	s, f := &ix.snapshot.State, &ix.stats
 	f.Reset(c)
@@ -158,7 +160,7 @@ func (r *ranking) best(ix *Index, c *cluster.Class, v *selection) (cluster.Slot,
 	return best, best != cluster.NoSlot
 }
 
-// exception is a feasible node that is unlike the rest of its atom, with its own raw values.
+// exception is a feasible node that is unlike the rest of its node class: it has raw values of its own.
 type exception struct {
 	slot cluster.Slot
 	raw  rules.RawValues
@@ -199,8 +201,8 @@ func (r *ranking) heap(atom int32) []cluster.Slot {
 	return r.groups[atom]
 }
 
-// bestOrdinary is the best node of an atom that is not special, NoSlot if there is none. Where special ones are on top of the heap it looks
-// below them, the best bestOrdinary.
+// bestOrdinary is the best node of a node class that is no exception, NoSlot if there is none. Where exceptions are on top of the heap it
+// looks below them, the best first.
 func (r *ranking) bestOrdinary(ix *Index, atom int32) cluster.Slot {
 	heap := r.heap(atom)
 	if len(heap) == 0 {

@@ -14,12 +14,12 @@ type domainCandidates struct {
 	candidates []candidate
 }
 
-// classDemand is how many of the members are of one class, and the room for it in each domain.
+// classDemand is how many of the members are of one class, and the capacity for it in each domain.
 type classDemand struct {
 	class    *cluster.Class
 	left     int64
 	capacity []int64 // by domain
-	own      []int64 // the memory of room where the ask is restricted
+	own      []int64 // the memory of capacity where the ask is restricted
 }
 
 // candidate is a domain that members could go to. What it says is exact for members that are alike and have no constraints between them.
@@ -27,10 +27,10 @@ type candidate struct {
 	domain   int32
 	anchors  int32 // members of the unit, or of the subgroup, that are there already
 	tried    bool
-	fitsAll  bool    // it has room for every class of the members, by itself
+	fitsAll  bool    // it could take the members of every class, each class by itself
 	fits     int64   // how many of the members, each class by itself
 	capacity int64   // for pods of their classes, in sum
-	load     float64 // the sum over the classes of members to room: up to 1 they are likely to fit together
+	load     float64 // the sum over the classes of members by capacity: up to 1 they are likely to fit together
 }
 
 // candidates lists the domains of a partition that lie in the scope. The caller gives the weighing back with drop.
@@ -87,7 +87,7 @@ func (r *unitPlacement) countDemands(w *domainCandidates, m memberRange) {
 	}
 }
 
-// sum adds up the room of some nodes only.
+// sum adds up the capacity of some nodes only.
 func (d *classDemand) sum(x *index.Capacity, part *index.Partition, slots []cluster.Slot) {
 	d.own = d.own[:0]
 	for range part.Domains {
@@ -191,7 +191,7 @@ func tightest(a, b *candidate) (before, after bool) {
 	return a.load < b.load, a.load > b.load
 }
 
-// widest prefers the domain with the most room.
+// widest prefers the domain with the greatest capacity.
 func widest(a, b *candidate) (before, after bool) { return a.load < b.load, a.load > b.load }
 
 // fullest prefers the domain that takes the most members, then the smallest of them.

@@ -151,7 +151,7 @@ func (r *unitPlacement) tryDomains(w *domainCandidates, m memberRange, l layer, 
 }
 
 // matchAnchors drops the candidates that have another value of a required label than the members which run already. Where those have several
-// values, for somebody has edited labels, any of them will do.
+// values, because labels were edited, any of them will do.
 func (r *unitPlacement) matchAnchors(w *domainCandidates, s scope, l layer) {
 	for at, key := range w.partition.Keys {
 		if s.fixes(key) {

@@ -76,8 +76,8 @@ func (r *unitPlacement) fillAnywhere(m memberRange) {
 	}
 }
 
-// fillNodes gives each member the best of some nodes. Members of the class for which the cluster has the least room come first: those of
-// others are likelier to find something beside them than the other way round.
+// fillNodes gives each member the best of some nodes. Members of the class for which the cluster has the least capacity come first: members
+// of other classes are likelier to find a node beside them than the other way round.
 func (r *unitPlacement) fillNodes(slots []cluster.Slot, m memberRange) {
 	members := r.ask.Members
 	r.sameClass = r.sameClass[:0]
@@ -121,7 +121,7 @@ func (r *unitPlacement) fillSameClass(slots []cluster.Slot, m memberRange) {
 	}
 }
 
-// addNodes puts nodes into the pen.
+// addNodes adds nodes to a domain of the scorer.
 func (r *unitPlacement) addNodes(herd int, slots []cluster.Slot) {
 	for _, slot := range slots {
 		if r.allows(slot) {
@@ -130,7 +130,7 @@ func (r *unitPlacement) addNodes(herd int, slots []cluster.Slot) {
 	}
 }
 
-// spreading is the domains that members are spread over, as a heap: the one with the fewest members first, then the one with the most room,
+// spreading is the domains that members are spread over, as a heap: the one with the fewest members first, then the one with the greatest capacity,
 // then by name.
 type spreading struct {
 	domains []spreadDomain
@@ -206,7 +206,7 @@ func (r *unitPlacement) spreadOne(part *index.Partition, member int) {
 	}
 }
 
-// startClass starts with a class: every domain may have room for it.
+// startClass starts with the members of another class: every domain may take some.
 func (x *spreading) startClass(p *index.Index, part *index.Partition, c *cluster.Class) {
 	for i := range x.domains {
 		x.domains[i].loaded = false

@@ -20,7 +20,7 @@ type reservable struct {
 // which the most has left already. open says which nodes may be chosen. Pods of the system's own priorities are taken to stay. ok is false
 // when even then the unit would not fit, so that keeping nodes free would be in vain.
 //
-// With a required domain or a uniform label all nodes are of one domain: of those that are large enough, the one with the most room now.
+// With a required domain or a uniform label all nodes are of one domain: of those that are large enough, the one with the greatest capacity now.
 // What the pods' own constraints between one another ask is not looked at: the placement itself decides.
 func ReserveNodes(store *cluster.Store, ask *Ask, open func(cluster.Slot) bool) (slots []cluster.Slot, ok bool) {
 	taken := make(map[cluster.Slot]bool)
@@ -109,7 +109,7 @@ func RequiredDomain(s *cluster.State, slot cluster.Slot, packing *cluster.Packin
 	return values[0] + "\x00" + values[1], true
 }
 
-// freestDomain returns the domain that has the most room now of those that would hold so many members.
+// freestDomain returns the domain with the greatest capacity now, of those that would hold so many members.
 func freestDomain(list []reservable, count int) (domain string, ok bool) {
 	now, empty := make(map[string]int), make(map[string]int)
 	for i := range list {

@@ -68,8 +68,8 @@ func (p *Packer) PlaceUnit(ask *Ask) (placed []MemberChoice, ok bool) {
 	return r.placed, true
 }
 
-// capacityCheckFrom is from how many members on a unit that did not fit has its rooms kept, so that the next try can fail without placing any.
-// Fewer are placed and taken back in less time than a room takes to follow.
+// CapacityCheckFrom is from how many members on a unit that did not fit has its capacities kept, so that the next try can fail without
+// placing any member. Fewer are placed and taken back in less time than a Capacity takes to follow.
 const CapacityCheckFrom = 16
 
 // unitPlacement is one PlaceUnit under way. Its memory serves the next.
@@ -147,7 +147,7 @@ func (r *unitPlacement) place() {
 	r.placeInOneDomain(scope{}, all, layer{packing: &r.ask.Topology}, r.need)
 }
 
-// mostThatFit is how many members fit at most, each class by itself, as far as there is a room of it already; with learn there will be.
+// mostThatFit is how many members fit at most, each class by itself, as far as its Capacity is known already; with learn it will be.
 func (r *unitPlacement) mostThatFit(learn bool) (most int64) {
 	w := r.acquire()
 	defer r.release(w)

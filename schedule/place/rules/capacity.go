@@ -37,12 +37,12 @@ func PodsThatPass(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
 	return int32(most)
 }
 
-// PodsThatFit is how many more pods of a class the node has room for, whatever its filters say otherwise.
+// PodsThatFit is how many more pods of a class fit on the node by amounts, ports and devices, whatever other filters say.
 func PodsThatFit(s *cluster.State, slot cluster.Slot, c *cluster.Class) int {
 	return PodsThatFitWithout(s, slot, c, nil)
 }
 
-// podsThatFitWithout is how many pods of a class the node has room for when some of those on it have left.
+// podsThatFitWithout is how many pods of a class fit on the node when some of those on it have left.
 func PodsThatFitWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*cluster.Pod) int {
 	n := int64(math.MaxInt32)
 	for _, a := range c.Amounts {
@@ -144,7 +144,7 @@ func countedThatFit(shape *topology.Shape, free *topology.Free, r *topology.Requ
 	return idle / int64(r.Whole)
 }
 
-// giveBack gives back what a pod on a node holds, for who supposes that it has left.
+// giveBack gives back what a pod on a node holds, to try what would be if it had left.
 func giveBack(s *cluster.State, slot cluster.Slot, v *topology.View, left *Unused, pod *cluster.Pod) {
 	left.cpu += pod.Class.Amounts.Get(resource.CPU) + excessOf(pod, resource.CPU)
 	left.memory += pod.Class.Amounts.Get(resource.Memory) + excessOf(pod, resource.Memory)

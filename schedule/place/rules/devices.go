@@ -6,7 +6,7 @@ import (
 )
 
 // GPUs and network cards, and what of a node is held of them together with zones. Devices are judged by themselves, zones by themselves, and both
-// at once for who asks for both: how near they must be, and what the zones that go with the devices take of the node.
+// at once for pods that ask for both: how near they must be, and what the zones that go with the devices take of the node.
 
 // asksDevices reports whether the class asks for GPUs or network cards.
 func asksDevices(c *cluster.Class) bool { return !c.GPU.IsZero() || c.GPU.NIC.Count > 0 }

@@ -7,8 +7,9 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// feasibleStats is what normalised scores need to know of the feasible nodes as a whole. It is filled in two rounds over them, or over groups of
-// them that are in the same domains: count, then (after weigh) measure.
+// FeasibleStats is what normalised scores need to know of the feasible nodes as a whole: the smallest and the greatest raw value of each
+// score, and how many domains the nodes are in. Two rounds over the nodes fill it, or over groups of nodes that are in the same domains:
+// AddNodes of each, then SetWeights, then AddRaw of each.
 type FeasibleStats struct {
 	spans [normalizedScores]span
 	// Of each soft spread constraint: the domains that a feasible node is in, and the weight that follows from their number.

@@ -146,7 +146,7 @@ func whyFeatures(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(st
 	add("node(s) didn't match Pod's required features")
 }
 
-// fitsReservation keeps everybody off a node that is kept free for a unit. Who may use it all the same is let through by opening it.
+// fitsReservation keeps pods off a node that is reserved for a unit. Pods that may use it all the same are let through by opening it.
 func fitsReservation(s *cluster.State, slot cluster.Slot, _ *cluster.Class) bool {
 	return s.Reservation(slot) == cluster.NoReservation
 }

@@ -2,7 +2,8 @@ package rules
 
 import "hilbert.dev/hilbert/cluster"
 
-// Judgement is what the tables say about one node for a class.
+// Judgement is what the tables say about one node for a class: the filter that refuses it, or its scores. It is the definition that the
+// indexes are tested against, and what "hilbert explain" shows of a node.
 type Judgement struct {
 	Slot cluster.Slot
 	// Refusal is the first filter that refuses the node; empty when it is feasible.

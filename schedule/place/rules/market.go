@@ -91,7 +91,7 @@ func (m *Market) Learn(s *cluster.State) {
 	}
 }
 
-// Recall learns from a ledger as if its pods had just arrived, for who was not there when they did.
+// Recall learns from a ledger as if its pods had just arrived, for a process that was not there when they did.
 func (m *Market) Recall(store *cluster.Store) {
 	var pods []*cluster.Pod
 	store.EachPod(func(pod *cluster.Pod) {

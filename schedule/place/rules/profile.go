@@ -60,7 +60,8 @@ var NormalizedScores = [normalizedScores]NormalizedScore{
 	{"ImageLocality", "ImageLocality", 1, rawImages, func(raw int64, _ span) int64 { return raw }},
 }
 
-// Profile is the weights of both tables, by index, and the parameters of scores that have some.
+// Profile weighs the scores of both tables. It has the weights by index, and the parameters of scores that have some. All Placers of a
+// process share one.
 type Profile struct {
 	local      [localScores]int64
 	normalized [normalizedScores]int64

@@ -41,7 +41,7 @@ const (
 	LacksReadableReport
 	LacksAgent // the kubelet rules the CPUs
 	LacksTold  // the machine has zones that cannot be told apart, or none
-	LacksWhole // unused zones, for who wants them alone
+	LacksWhole // unused zones, for pods that must have them alone
 	LacksCores
 	LacksMemory
 	LacksRest // room for what whole cores and zones take beyond the request

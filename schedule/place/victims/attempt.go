@@ -28,7 +28,7 @@ type attempt struct {
 	spent   []budgetUse // of disruption budgets, by the victims
 }
 
-// victim is a party that is taken.
+// victim is a group that is evicted.
 type victim struct {
 	victimGroup
 	pods  []*cluster.Pod
@@ -70,7 +70,7 @@ func (a *attempt) undoTo(to searchPoint) {
 	a.snapshot.Rollback(to.assumed)
 }
 
-// unmarkVictim strikes a victim off the books.
+// unmarkVictim gives back to the quota and the groups what a victim took from them.
 func (a *attempt) unmarkVictim(v *victim) {
 	a.quota.take(v.account, v.holds, -1)
 	a.quota.updateLevels(v.account)
@@ -80,7 +80,7 @@ func (a *attempt) unmarkVictim(v *victim) {
 	a.groups.noteGang(v, false)
 }
 
-// take makes a party victims.
+// take evicts a group.
 func (a *attempt) take(p victimGroup) {
 	v := victim{victimGroup: p, pods: slices.Clone(a.groups.pods(&p)), holds: a.groups.holds(&p)}
 	a.budgets.violations(&a.spent, v.pods)
@@ -96,7 +96,7 @@ func (a *attempt) lift(v *victim) {
 	a.markVictim(v)
 }
 
-// markVictim enters a victim that is off its nodes in the books.
+// markVictim charges a victim that is off its nodes to the quota and the groups.
 func (a *attempt) markVictim(v *victim) {
 	a.quota.take(v.account, v.holds, 1)
 	a.quota.updateLevels(v.account)

@@ -21,7 +21,7 @@ type otherUnit struct {
 }
 
 // BlockingUnit names the least valuable other unit after whose departure the unit would fit, whether it may be evicted or not: its namespace and
-// the name of its PodGroup or pod. Less valuable is who has the lower priority, then fewer pods, then started later. ok is false when there is
+// the name of its PodGroup or pod. A unit is less valuable if its priority is lower, then if it has fewer pods, then if it started later. ok is false when there is
 // none, or none among the first limit of those for which the count of free places says that they would do. It costs time proportional to the
 // pods of the cluster, and that of limit PlaceUnits. The snapshot is treated as by Evict.
 func (r *Reclaimer) BlockingUnit(ask *pack.Ask, limit int) (name string, ok bool) {
@@ -40,7 +40,7 @@ func (r *Reclaimer) BlockingUnit(ask *pack.Ask, limit int) (name string, ok bool
 	return "", false
 }
 
-// otherUnits lists all units but the asker, the least valuable first.
+// otherUnits lists all units but the one that asks, the least valuable first.
 func (s *victimSearch) otherUnits() []otherUnit {
 	var list []otherUnit
 	gangs := make(map[*cluster.Unit]int)

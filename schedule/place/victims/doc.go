@@ -15,7 +15,7 @@
 //
 // The state of a search has four owners:
 //
-//	evictablePods   who is on each node and could be evicted, and who is leaving it; follows the ledger's logs
+//	evictablePods   which pods of each node could be evicted, and which are leaving it; follows the ledger's logs
 //	victimQuota     from which queue how much may still be taken, and what the unit's own limits still admit
 //	victimSearch    what has been taken and placed so far, on the snapshot
 //	costTable       what one more pod would cost on each node, kept from one decision to the next

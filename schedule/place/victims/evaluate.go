@@ -35,8 +35,8 @@ type nodeEvaluator struct {
 	trialBudgets    []budgetUse
 }
 
-// evaluate works out who has to leave a node so that one more pod of the class fits there, and what that costs: s.taken and s.awaits, valid until
-// the next call. It takes the candidates off, the cheapest first, until the pod fits, and puts back whom it can, the most valuable first.
+// evaluate works out which pods have to leave a node so that one more pod of the class fits there, and what that costs. It takes the
+// candidates off, the cheapest first, until the pod fits, and puts back those that it can, the most valuable first.
 func (e *nodeEvaluator) evaluate(slot cluster.Slot) (memberCost, bool) {
 	st := &e.snapshot.State
 	e.taken, e.awaits, e.trialRemoved = e.taken[:0], e.awaits[:0], e.trialRemoved[:0]
@@ -113,7 +113,7 @@ func (e *nodeEvaluator) takeUntilFits(slot cluster.Slot) bool {
 	return false
 }
 
-// candidates lists the parties with somebody on the node, the cheapest first.
+// candidates lists the groups with a pod on the node, the cheapest first.
 func (e *nodeEvaluator) candidates(slot cluster.Slot) {
 	e.candidateGroups = e.candidateGroups[:0]
 	sorted := true
@@ -138,7 +138,7 @@ func (e *nodeEvaluator) candidates(slot cluster.Slot) {
 	}
 }
 
-// tryTaking takes a party off the node, if it still may be.
+// tryTaking takes a group off the node, if the quota still allows it.
 func (e *nodeEvaluator) tryTaking(slot cluster.Slot, p *victimGroup) bool {
 	if p.gang != nil {
 		e.absorbMembers(p.gang)
@@ -165,7 +165,8 @@ func (e *nodeEvaluator) absorbMembers(g *gang) {
 	})
 }
 
-// reprieve puts back whom the pod leaves room for: first those that a budget spares, then the rest, each the most valuable first.
+// reprieve puts back the pods that there is room for after all: first those that a budget spares, then the rest, each the most valuable
+// first.
 func (e *nodeEvaluator) reprieve(slot cluster.Slot) {
 	for i := len(e.taken) - 2; i >= 0; i-- { // without the last it did not fit
 		p := e.taken[i]
@@ -181,7 +182,7 @@ func (e *nodeEvaluator) reprieve(slot cluster.Slot) {
 	}
 }
 
-// stopWaiting puts back those who leave anyway, as far as the pod does not need their room.
+// stopWaiting puts back pods that leave anyway, as far as the new pod does not need their room.
 func (e *nodeEvaluator) stopWaiting(slot cluster.Slot) {
 	for i, pod := range slices.Backward(e.awaits) {
 		e.quota.countOn(pod, -1)
@@ -195,7 +196,7 @@ func (e *nodeEvaluator) stopWaiting(slot cluster.Slot) {
 	}
 }
 
-// costOf sums up the parties of a price.
+// costOf sums up the groups that were taken.
 func (e *nodeEvaluator) costOf() UnitCost {
 	cost := noCost()
 	if e.budgets.any {
@@ -213,7 +214,7 @@ func (e *nodeEvaluator) costOf() UnitCost {
 	return cost
 }
 
-// eachOn visits those of a party who are on the node and have not been taken before.
+// eachOn visits the pods of a group that are on the node and have not been taken before.
 func (e *nodeEvaluator) eachOn(slot cluster.Slot, p *victimGroup, visit func(*cluster.Pod)) {
 	if p.gang == nil {
 		visit(p.pod)
@@ -238,7 +239,7 @@ func (e *nodeEvaluator) putBack(pod *cluster.Pod) {
 	e.trialRemoved = e.trialRemoved[:len(e.trialRemoved)-1]
 }
 
-// capacityOn is how many pods of a class have room on a node now.
+// capacityOn is how many pods of a class fit on a node now.
 func (e *nodeEvaluator) capacityOn(slot cluster.Slot, class *cluster.Class) int {
 	st := &e.snapshot.State
 	if !rules.FitsIn(rules.Static, st, slot, class) || !rules.FitsIn(rules.Local, st, slot, class) {

@@ -36,7 +36,7 @@ type memberFiller struct {
 	bounded bool
 }
 
-// open makes room for all slots.
+// open extends the columns to all slots.
 func (f *memberFiller) open(slots int) {
 	f.bounded = false
 	for len(f.costs) < slots {
@@ -44,7 +44,7 @@ func (f *memberFiller) open(slots int) {
 	}
 }
 
-// costsLess is the order of offers. Among equals the profile's tie break decides.
+// costsLess is the order of the heap. Among equals the profile's tie break decides.
 func (f *memberFiller) costsLess(a, b cluster.Slot) bool {
 	if order := f.costs[a].compare(&f.costs[b]); order != 0 {
 		return order < 0
@@ -104,8 +104,9 @@ func (f *memberFiller) reevaluate(slot cluster.Slot) {
 	}
 }
 
-// placeOne places a pod of the class at the least cost. The others' offers may be outdated: they can only have become dearer, except where a
-// gang has left, which is seen to at once, and where constraints between pods are in play.
+// placeOne places a pod of the class on the cheapest node. The costs of other nodes may be outdated. They can only have risen, with two
+// exceptions: where a gang has left, nodes are evaluated again at once; where constraints between pods are in play, the result is verified
+// in the end.
 func (f *memberFiller) placeOne(pod *cluster.Pod) bool {
 	for f.heap.Len() > 0 {
 		slot := f.heap.First()
@@ -125,7 +126,7 @@ func (f *memberFiller) placeOne(pod *cluster.Pod) bool {
 	return false
 }
 
-// accept takes the parties of the latest price off and places the pod.
+// accept evicts the groups of the latest evaluation and places the pod.
 func (f *memberFiller) accept(slot cluster.Slot, made memberCost, pod *cluster.Pod) {
 	first := len(f.attempt.victims)
 	f.apply(slot, made, pod)

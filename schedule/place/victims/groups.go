@@ -26,13 +26,13 @@ type victimGroups struct {
 	single    [1]*cluster.Pod // scratch
 }
 
-// open begins with nobody gone.
+// open begins with no pod gone.
 func (gs *victimGroups) open(unit *cluster.Unit, now int64) {
 	gs.unit, gs.now = unit, now
 	gs.gangs, gs.fractions, gs.removed = make(map[*cluster.Unit]*gang), make(map[cluster.ClassID]int64), make(map[*cluster.Pod]bool)
 }
 
-// victimGroup is who leaves together: one pod, or a gang.
+// victimGroup is the pods that leave together: one pod, or a gang.
 type victimGroup struct {
 	pod     *cluster.Pod
 	gang    *gang // nil for a single pod
@@ -41,22 +41,22 @@ type victimGroup struct {
 	lost    int64
 }
 
-// gang is a unit that stands or falls together, while victims are looked for.
+// gang is a unit whose members can only leave together, but for those beyond MinMember.
 type gang struct {
 	unit *cluster.Unit
-	// members is nil when it must not go, because a member is claimed by another Plan, cannot be evicted, or is on a node that is not known.
+	// members is nil when the gang must not go: a member is claimed by another Plan, cannot be evicted, or is on an unknown node.
 	members []*cluster.Pod
 	surplus map[*cluster.Pod]bool // may go singly
 	highest int32
 	lost    int64
 	taken   bool
-	// remaining is whole without those who have remaining singly, and holds what they hold; stale when somebody has or has come back since.
+	// remaining is the members that have not left singly, and holds is what those hold; stale when a member has left or come back since.
 	remaining []*cluster.Pod
 	holds     resource.List
 	stale     bool
 }
 
-// refresh works out who is left of a gang.
+// refresh works out which members of a gang are left.
 func (gs *victimGroups) refresh(g *gang) {
 	g.stale = false
 	g.remaining, g.holds = g.remaining[:0], nil
@@ -74,7 +74,7 @@ func (gs *victimGroups) refresh(g *gang) {
 	}
 }
 
-// gangOf returns what the seeker knows of a gang.
+// gangOf returns what the search knows of a gang.
 func (gs *victimGroups) gangOf(u *cluster.Unit) *gang {
 	if g := gs.gangs[u]; g != nil {
 		return g
@@ -113,7 +113,7 @@ func (gs *victimGroups) gangOf(u *cluster.Unit) *gang {
 	return g
 }
 
-// groupOf returns with whom a pod would leave; ok is false when it must not.
+// groupOf returns the group that a pod would leave with; ok is false when it must not leave.
 func (gs *victimGroups) groupOf(pod *cluster.Pod) (victimGroup, bool) {
 	a := gs.quota.accountOf(pod)
 	if u := pod.Unit; u != nil {
@@ -135,7 +135,7 @@ func (gs *victimGroups) groupOf(pod *cluster.Pod) (victimGroup, bool) {
 	return victimGroup{pod: pod, account: a, highest: pod.Priority, lost: gs.lost(pod)}, true
 }
 
-// pods returns who leaves: of a gang whoever has not left singly before.
+// pods returns the pods that leave: of a gang all that have not left singly before.
 func (gs *victimGroups) pods(p *victimGroup) []*cluster.Pod {
 	if p.gang == nil {
 		gs.single[0] = p.pod
@@ -164,7 +164,7 @@ func (gs *victimGroups) lost(pod *cluster.Pod) int64 {
 	return fraction * ((gs.now - pod.Started) / 1e6)
 }
 
-// holds is what a party holds.
+// holds is what a group holds of each resource.
 func (gs *victimGroups) holds(p *victimGroup) resource.List {
 	if p.gang == nil {
 		return p.pod.Class.Charge
@@ -197,7 +197,7 @@ func (gs *victimGroups) coveredByGang(v *victim) bool {
 	return g != nil && g.taken
 }
 
-// cheaper orders parties on one node by how early they should be taken, apart from budgets.
+// cheaper orders groups on one node by how early they should be taken, disruption budgets apart.
 func cheaper(a, b *victimGroup) int {
 	return cmp.Or(cmp.Compare(a.highest, b.highest), cmp.Compare(b.account.leastOver(), a.account.leastOver()), cmp.Compare(a.size(), b.size()),
 		cmp.Compare(a.lost, b.lost))

@@ -8,14 +8,15 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// evictablePods keeps, for every node, who is on it and could be evicted, and who is leaving it. It follows the ledger's logs.
+// evictablePods keeps, for every node, the pods that could be evicted and those that are leaving anyway, so that a search need not sort
+// them. It follows the ledger's logs and sorts a node anew only when something on it has changed.
 type evictablePods struct {
 	cursor    changeCursor
 	built     bool
 	evictable [][]*cluster.Pod // by slot, the least important first; without the system's own
-	leaving   [][]*cluster.Pod // by slot: being deleted, or claimed by somebody's Plan
-	lowest    []int64          // by slot: the lowest priority of those who stay, nobody for none
-	// leavingSlots are the slots that somebody is leaving.
+	leaving   [][]*cluster.Pod // by slot: being deleted, or claimed by a Plan
+	lowest    []int64          // by slot: the lowest priority of the evictable pods, noPod for none
+	// leavingSlots are the slots that some pod is leaving.
 	leavingSlots map[cluster.Slot]struct{}
 }
 

@@ -36,7 +36,7 @@ type preemptionKey struct {
 	priority int32
 }
 
-// Preemption is a node, and who has to leave it.
+// Preemption is a node, and the pods that have to leave it.
 type Preemption struct {
 	index.Choice
 	// Victims, the most important first.
@@ -87,7 +87,7 @@ func (e *Preemptor) Preempt(pod *cluster.Pod) (Preemption, bool) {
 	return e.candidate(best, pod.Class, e.pods.below(best, pod.Priority))
 }
 
-// Resume returns the pod's nominated node if those that are being deleted there are all who have to leave: its victims of before a
+// Resume returns the pod's nominated node if those that are being deleted there are all that have to leave: its victims of before a
 // restart. ok is false when they are not, or not enough.
 func (e *Preemptor) Resume(pod *cluster.Pod) (Preemption, bool) {
 	slot := e.store.Slot(pod.Nominated)
@@ -113,7 +113,7 @@ func (e *Preemptor) AwaitsVictims(pod *cluster.Pod) bool {
 	return slices.ContainsFunc(e.store.PodsOn(slot), func(p *cluster.Pod) bool { return p.Deleting && p.Priority < pod.Priority })
 }
 
-// follow brings the snapshot and the shelf to the store's newest state.
+// follow brings the snapshot and the sorted pods to the store's newest state.
 func (e *Preemptor) follow() {
 	e.snapshot.Advance(e.store)
 	e.pods.follow(e.store)
@@ -218,7 +218,7 @@ func (e *Preemptor) evaluate(slot cluster.Slot, class *cluster.Class, lower []*c
 	reprieve(e.others)
 	trial.End(e.removed)
 	if len(e.removed) == 0 {
-		return nil, Cost{}, false // it fits as it is, so there is nothing to ask of anybody
+		return nil, Cost{}, false // it fits as it is, so nothing has to leave
 	}
 	if violations > 0 && len(e.removed) > violations {
 		slices.SortFunc(e.removed, cluster.MoreImportant)

@@ -55,7 +55,7 @@ type podsByImportance struct {
 	cursor changeCursor
 	built  bool
 	pods   [][]*cluster.Pod
-	lowest []int64 // by slot: the lowest priority, nobody for an empty node
+	lowest []int64 // by slot: the lowest priority, noPod for an empty node
 }
 
 const (

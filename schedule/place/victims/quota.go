@@ -9,10 +9,14 @@ import (
 	"hilbert.dev/hilbert/schedule/place/pack"
 )
 
-// victimQuota is who may be taken from whom, and how much of it is left to take, while victims for one unit are looked for.
+// victimQuota says from which queue how much may still be taken while victims for one unit are looked for, and whether the unit's own
+// limits admit another member. It protects guarantees: what a queue is guaranteed is taken by no other queue.
+//
+// Example: queue a is guaranteed 8 CPUs and holds 4, queue b is guaranteed 8 and holds 12. For a unit of a that asks for 4 CPUs, b is
+// reclaimable: excess is 4 CPUs. After a victim of 3 CPUs the excess is 1, and a pod that holds 1 or more may still be taken; then nothing.
 type victimQuota struct {
 	store     *cluster.Store
-	queued    bool           // somebody has configured queues
+	queued    bool           // queues are configured
 	queue     *cluster.Queue // the unit's
 	ancestors []*cluster.Queue
 	priority  int32
@@ -32,15 +36,15 @@ type victimQuota struct {
 type queueAccount struct {
 	queue  *cluster.Queue
 	parent *queueAccount
-	// direct: it stands for the units directly in an inner queue above the asker's, which are a child without a guarantee.
+	// direct: it stands for the units directly in an inner queue above the asking one, which are a child without a guarantee.
 	direct bool
 	// leaving is what of its use is leaving or taken, by kind; credited what of it the Plan names as victims, which is all that Commit counts.
 	leaving, credited []int64
 	over              int32 // how far over its share it is, see overShare
 
-	// As a victim's queue, classified from the asker's:
+	// As a victim's queue, seen from the asking one:
 	classified  bool
-	ownQueue    bool // it is the asker's own
+	ownQueue    bool // it is the asking one
 	branch      *queueAccount
 	reclaimable resource.List // the grounds on which its pods may be taken whatever their priority
 	priority    bool          // its pods of lower priority may be taken
@@ -136,7 +140,7 @@ func (b *victimQuota) accountOf(pod *cluster.Pod) *queueAccount {
 	return a
 }
 
-// classify finds out what the asker may do to a queue.
+// classify finds out what the asking unit's queue may take from another queue.
 func (b *victimQuota) classify(a *queueAccount) {
 	a.classified = true
 	lenient := !b.never
@@ -146,16 +150,16 @@ func (b *victimQuota) classify(a *queueAccount) {
 		return
 	}
 	keeps, common := false, a
-	var fork *queueAccount
+	var branch *queueAccount
 	for b.rank(common.queue) < 0 {
 		keeps = keeps || keepsBorrowed(common.queue)
-		fork, common = common, common.parent
+		branch, common = common, common.parent
 	}
-	if fork == nil { // the asker's queue is below it
+	if branch == nil { // the asking queue is below it
 		keeps = keepsBorrowed(a.queue)
-		fork = &queueAccount{queue: a.queue, direct: true}
+		branch = &queueAccount{queue: a.queue, direct: true}
 	}
-	a.branch = fork
+	a.branch = branch
 	if keeps {
 		return
 	}
@@ -163,7 +167,7 @@ func (b *victimQuota) classify(a *queueAccount) {
 	a.reclaimable = b.withinGuarantees(b.ancestors[:b.rank(common.queue)])
 }
 
-// rank is how far above the asker's queue another is, −1 for one that is not.
+// rank is how far above the asking unit's queue another is, −1 for one that is not above it.
 func (b *victimQuota) rank(q *cluster.Queue) int {
 	for i, above := range b.ancestors {
 		if above == q {
@@ -214,7 +218,7 @@ func (b *victimQuota) mayTake(a *queueAccount, holds resource.List, highest int3
 }
 
 // borrowed reports whether the pods hold something on one of the grounds that their queue has borrowed. Strictly, every queue up to the
-// fork must have borrowed it, and a gang must not hold more of it than that.
+// branch must have borrowed it, and a gang must not hold more of it than that.
 func (b *victimQuota) borrowed(a *queueAccount, grounds, holds resource.List, whole bool) bool {
 	found := false
 	for _, ground := range grounds {
@@ -240,7 +244,7 @@ func (b *victimQuota) borrowedBelow(a *queueAccount, kind resource.Kind) bool {
 	if a.branch.direct {
 		return true
 	}
-	for fork := a.branch; a != fork; a = a.parent {
+	for branch := a.branch; a != branch; a = a.parent {
 		if b.excess(a, kind) <= 0 {
 			return false
 		}
@@ -321,13 +325,13 @@ func (b *victimQuota) limitsEaseSoon() bool {
 	return short
 }
 
-// over is how far over its share the queue is that a pod would be taken from: the leastOver of those up to the fork.
+// leastOver is how far over its share the queue is that a pod would be taken from: the least of those up to the branch.
 func (a *queueAccount) leastOver() int32 {
 	least := a.over
 	if a.branch.direct {
 		return least
 	}
-	for fork := a.branch; a != fork; a = a.parent {
+	for branch := a.branch; a != branch; a = a.parent {
 		least = min(least, a.parent.over)
 	}
 	return least

@@ -11,27 +11,31 @@ import (
 	"hilbert.dev/hilbert/schedule/place/pack"
 )
 
-// Reclaimer finds who has to leave so that a unit fits: pods of lower priority, and what other queues have borrowed. It is used instead of
-// Preemptor as soon as there are queues or gangs.
+// Reclaimer finds the pods that have to leave so that a unit fits: pods of lower priority, and what other queues have borrowed. It is used
+// instead of Preemptor as soon as there are queues or gangs.
 //
-// Who may be a victim (books.mayTake, gang): nobody who is being deleted (such room comes by itself: it is counted as free, and waited for),
-// whom another Plan has claimed, or who is of the system's own priorities. In the unit's own queue those of lower priority, unless the queue or
-// the unit says never. Elsewhere only what the other queue, the child of the lowest common queue above both, has borrowed, and may have to
-// give back: of lower priority, or of any if the unit's queue and those up to the fork stay within their guarantees. Nothing is taken once
-// the other is down to its guarantee of all resources concerned. Victims for the sake of a limit are in the queue that it limits.
+// Which pods may be victims (victimQuota.mayTake, gang):
 //
-// Members beyond MinMember go singly, the least important first; all else of a gang goes whole. A gang of which more is borrowed than not is
-// left alone, and so is a queue that is within its guarantee below one that is not, unless nothing else helps (books.strict).
+//   - Never a pod that another Plan claims, or with one of the system's own priorities. A pod that is being deleted is no victim either: its room
+//     is counted as free, and waited for.
+//   - In the unit's own queue, pods of lower priority, unless the queue or the unit says never.
+//   - In another queue, only what that queue has borrowed. "That queue" is its branch: the child, on its side, of the lowest queue above both. Pods
+//     of lower priority may be taken; pods of any priority if the unit's queue, and those above it up to the branching, stay within
+//     their guarantees. Nothing more is taken once the branch is down to its guarantee of all resources concerned.
+//   - For the sake of a limit, only pods in the queue that it limits.
+//
+// Members beyond MinMember go singly, the least important first; all else of a gang goes whole. A gang that holds more than its queue has
+// borrowed is left alone, and so is a queue that is within its guarantee below one that is not, unless nothing else helps (victimQuota.strict).
 //
 // The search is greedy. Each node is asked what one more member there would cost: its candidates are taken off, the cheapest first, until the
-// member fits, and put back, the most valuable first, as long as it does. The cheapest node wins; what a gang that goes frees elsewhere is
-// seen. In the end all victims that turned out superfluous are put back. Of several domains that the unit may be in the cheapest is taken.
+// member fits, and put back, the most valuable first, as long as it does. The cheapest node wins. What a gang that goes frees on other nodes
+// is taken into account. In the end all victims that turned out to be superfluous are put back. Of several domains the cheapest is taken.
 //
 // What that guarantees: the unit fits, by every filter and limit, as if the Plan were committed. If its members are of one class without
-// constraints between pods, no victim is superfluous; and as long as neither a budget nor a guarantee forces a choice of whom to take, no set
-// of victims has a lower highest priority. For a unit of one, also Violations is the least if the candidates are of one size. It
-// does not guarantee the least of what is summed up over several nodes, nor to find a set where only one combination of victims stays within
-// budgets and guarantees: those are knapsack problems.
+// constraints between pods, no victim is superfluous; and as long as neither a budget nor a guarantee restricts the choice, no set of victims
+// has a lower highest priority. For a unit of one, Violations is the least too if the candidates are of one size. It does not guarantee the
+// least of what is summed up over several nodes, nor to find a set where only one combination of victims stays within budgets and
+// guarantees: those are knapsack problems.
 //
 // One member costs some microseconds per node at first (per domain, if one is required), then as much per step. For single pods the nodes'
 // answers are kept from one decision to the next (costTable).
@@ -53,9 +57,9 @@ func NewReclaimer(p *pack.Packer, store *cluster.Store) *Reclaimer {
 	return r
 }
 
-// Eviction is who has to leave so that a unit fits, and where it goes then.
+// Eviction is the pods that have to leave so that a unit fits, and where the unit goes then.
 type Eviction struct {
-	// Placements of as many members as the unit needs. The others follow as they fit, without anybody's leaving for them.
+	// Placements of as many members as the unit needs. The others follow as they fit, no pod leaves for them.
 	Placements []pack.MemberChoice
 	// Victims, the most important first; those that are being deleted anyway are among them, on the nodes where their room is used.
 	Victims []*cluster.Pod
@@ -137,7 +141,7 @@ func (r *Reclaimer) begin(ask *pack.Ask, now int64) bool {
 	return !r.search.quota.limitsEaseSoon()
 }
 
-// follow brings the snapshot and the roll to the store's newest state. A class that is new is no change of any node, but to be learned.
+// follow brings the snapshot and the evictable pods to the store's newest state. A class that is new is no change of any node, but to be learned.
 func (r *Reclaimer) follow(ask *pack.Ask) {
 	unknown := func(pod *cluster.Pod) bool { return !r.snapshot.Knows(pod.Class) }
 	if r.snapshot.Revision() != r.store.Revision() || slices.ContainsFunc(ask.Members, unknown) {
@@ -146,7 +150,7 @@ func (r *Reclaimer) follow(ask *pack.Ask) {
 	r.pods.follow(r.store)
 }
 
-// NoVictims reports that nobody may be evicted for the unit, and nobody is leaving, whatever room that would make. It costs some nanoseconds
+// NoVictims reports that no pod may be evicted for the unit, and none is leaving, whatever room that would make. It costs some nanoseconds
 // per node and queue.
 func (r *Reclaimer) NoVictims(ask *pack.Ask) bool {
 	if len(ask.Members) == 0 {

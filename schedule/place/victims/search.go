@@ -10,7 +10,7 @@ import (
 // far belongs to others, each of which owns its state:
 //
 //	quota      from which queue how much may still be taken
-//	groups     who leaves together, and who has left already
+//	groups     which pods leave together, and which have left already
 //	budgets    which disruption budgets a departure would break
 //	attempt    victims taken and members placed, on the snapshot; it can be taken back to any earlier point
 //	evaluator  what one more member costs on one node

@@ -46,7 +46,7 @@ func (s *victimSearch) cheapest() (Eviction, bool) {
 		if s.fillUnit(slots) {
 			if len(s.attempt.victims)+len(s.attempt.awaited) == 0 {
 				s.attempt.undoTo(base)
-				return Eviction{}, false // it fits as it is: nobody is asked for anything
+				return Eviction{}, false // it fits as it is: nothing has to leave
 			}
 			if best == nil || s.attempt.cost.Compare(best.cost) < 0 || s.attempt.cost == best.cost && len(s.attempt.awaited) < len(best.awaited) {
 				best = s.attempt.solution(slots)
@@ -166,7 +166,7 @@ func (s *victimSearch) finish(best *solution) (Eviction, bool) {
 	base := s.attempt.checkpoint()
 	s.attempt.reapply(best)
 	switch {
-	case len(best.placed) == 1: // its price was a set without anybody superfluous
+	case len(best.placed) == 1: // its evaluation left nothing superfluous
 		s.attempt.placeAll(best.placed)
 	case s.sameClass():
 		s.trim(best)
@@ -228,7 +228,7 @@ func (s *victimSearch) improvePlacement(found *solution, base searchPoint) {
 	s.attempt.placeAll(trimmed.placed)
 }
 
-// useful reports whether each party of victims has been on a node on which something is placed.
+// useful reports whether each group of victims has a pod on a node on which something is placed.
 func (found *solution) useful(st *cluster.State, placed []pack.MemberChoice) bool {
 	used := make(map[string]bool, len(placed))
 	for i := range placed {

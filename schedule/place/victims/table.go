@@ -16,15 +16,17 @@ const (
 	CostRefresh = 60e9
 )
 
-// costTable keeps, for single pods of one class, priority and queue, what one more of them would cost on each node. It follows the ledger's logs,
-// so that one pod after the other evaluates the nodes that have changed since the last. What makes offers dearer (queues that have less left to
-// give, budgets that are spent) is found out when they are up; what makes them cheaper without a change on the node itself is either looked for
-// (the levels of queues, gangs that have changed elsewhere) or waits for the table to be made anew, at most costRefresh later. A search that finds
-// nothing in a table is repeated without.
+// costTable keeps, for single pods of one class, priority and queue, what one more of them would cost on each node. It follows the ledger's
+// logs, so that of many pods one after the other each evaluates only the nodes that have changed since the last.
+//
+// What makes a node dearer (a queue with less left to give, a budget that is spent) is found out when the node is on top, for it is then
+// evaluated again. What makes a node cheaper without a change on the node itself is either looked for (levels of queues, gangs that changed
+// on other nodes) or waits until the table is made anew, at most CostRefresh later. A search that finds nothing in a table is repeated
+// without.
 type costTable struct {
 	r          *Reclaimer
 	cursor     changeCursor
-	measuredAt int64 // the now of all offers
+	measuredAt int64 // the time that all costs were measured at
 	costs      []memberCost
 	position   []int32
 	heap       *heap.Heap[cluster.Slot]
@@ -33,7 +35,7 @@ type costTable struct {
 	lastUsed   uint64
 }
 
-// costKey is what the offers depend on, apart from the nodes and the queues' books.
+// costKey is what the costs depend on, apart from the nodes and the victim quota.
 type costKey struct {
 	class    cluster.ClassID
 	priority int32
@@ -133,7 +135,7 @@ func (t *costTable) build(s *victimSearch, now int64) {
 	}
 }
 
-// follow asks the nodes that have changed, and those where somebody is whose gang has a member on one of them, or had.
+// follow evaluates the nodes that have changed, and those that hold members of a gang of which a member is, or was, on one of them.
 func (t *costTable) follow(s *victimSearch) {
 	s.groups.now = t.measuredAt
 	var also []*cluster.Unit
@@ -206,9 +208,9 @@ func (t *costTable) best(s *victimSearch) (cluster.Slot, memberCost, bool) {
 	return cluster.NoSlot, memberCost{}, false
 }
 
-// mayBeCheaper reports whether something may be had from a queue that could not be before, or more willingly, so that offers may have become
-// cheaper. One step of the level is not noticed: it comes and goes with every pod. All queues are looked at even when the first tells: which
-// of them the next table knows must not depend on the order of a map.
+// mayBeCheaper reports whether something may be taken from a queue that could not be before, or more readily, so that some cost may have
+// fallen. One step of the level is ignored: it comes and goes with every pod. All queues are looked at even when the first one tells,
+// because which of them the next table knows must not depend on the order of a map.
 func (t *costTable) mayBeCheaper(s *victimSearch) (mayBeCheaper bool) {
 	for q, was := range t.terms {
 		if t.r.store.Queue(q.Name) != q {

@@ -10,7 +10,7 @@ import (
 // trim puts back the victims without whom the members fit as well, the most valuable first, by counting how many have room, and places the
 // members in what is left. That is exact where the members are of one class. It costs some hundred nanoseconds per victim.
 //
-// Only nodes that the solution touches need be counted: the search took what was free elsewhere before it took anything from anybody.
+// Only nodes that the solution touches need be counted: the search took what was free elsewhere before it evicted anything.
 func (s *victimSearch) trim(found *solution) {
 	class := found.placed[0].Pod.Class
 	slots := s.touched(found)
@@ -44,7 +44,7 @@ func (s *victimSearch) trim(found *solution) {
 	}
 	s.dropNeedless(without, again)
 	s.evaluator.class, s.evaluator.domainFilters = class, false
-	for _, most := range [...]int{1, need} { // at first one on each node, so that those who left for the sake of a limit left for somebody
+	for _, most := range [...]int{1, need} { // at first one on each node, so that victims for the sake of a limit make room for a member
 		for _, slot := range slots {
 			for range most {
 				if len(s.attempt.placed) == need || !s.evaluator.fitsAt(slot) {
