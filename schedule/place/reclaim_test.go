@@ -143,9 +143,9 @@ func evicted(t *testing.T, r *reclaimWorld, ask *pack.Ask) string {
 	checkUntouched(t, r)
 	if !ok {
 		if hopeless {
-			return "nobody (hopeless)\n"
+			return "none (no pod may be evicted)\n"
 		}
-		return "nobody\n"
+		return "none\n"
 	}
 	if hopeless {
 		t.Errorf("%s: said to be hopeless", ask.Members[0].Name)

@@ -93,14 +93,14 @@ func TestZoneFitSaysWhy(t *testing.T) {
 		say    string
 	}{
 		{name: "fits", report: &cluster.NodeReport{Zones: shape}, ask: dedicated(8, topology.Bound, 8<<10)},
-		{name: "no report", ask: dedicated(1, topology.Unbound, 0), phrase: "node(s) had no zone report", say: "says nothing of its zones"},
+		{name: "no report", ask: dedicated(1, topology.Unbound, 0), phrase: "node(s) had no zone report", say: "reports no zones"},
 		{
 			name: "stale", report: &cluster.NodeReport{Zones: stale, Why: cluster.ReportStale}, ask: dedicated(1, topology.Unbound, 0),
-			phrase: "node(s) had no fresh zone report", say: "has not said anything of its zones lately",
+			phrase: "node(s) had no fresh zone report", say: "has no fresh report of its zones",
 		},
 		{
 			name: "malformed", report: &cluster.NodeReport{Why: cluster.ReportMalformed}, ask: dedicated(1, topology.Unbound, 0),
-			phrase: "node(s) had an unreadable zone report", say: "says of its zones what cannot be read",
+			phrase: "node(s) had an unreadable zone report", say: "has an unreadable report of its zones",
 		},
 		{
 			name: "kubelet", report: &cluster.NodeReport{Zones: kubelet}, ask: dedicated(1, topology.Bound, 1),
@@ -128,8 +128,8 @@ func TestZoneFitSaysWhy(t *testing.T) {
 		{
 			name: "rest", report: &cluster.NodeReport{Zones: shape}, ask: dedicated(1, topology.Exclusive, 1),
 			other:  &cluster.Requirements{Requests: quantities("cpu", 9000)},
-			phrase: "node(s) had no room for the rest of the cores or zones that the pod would hold",
-			say:    "has no room for the rest of the cores or zones that the pod would hold",
+			phrase: "node(s) had no room for the whole cores or zones that the pod would occupy",
+			say:    "has no room for the whole cores or zones that the pod would occupy",
 		},
 	} {
 		store, slot := zoneStore(c.report)

@@ -220,7 +220,7 @@ func sayGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle)
 	}
 	switch {
 	case rules.LacksDeviceReport(s, slot, c):
-		return "says nothing of its devices, or has not lately"
+		return "has no fresh report of its devices"
 	case shape.Devices != nil && len(shape.Devices.GPU) > 0:
 		return sayRefusal(s, slot, c, nil)
 	case shape.GPUs == 0 && !c.GPU.IsZero():
@@ -237,7 +237,7 @@ func sayNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle)
 	if text := sayRefusal(s, slot, c, &c.Zones); text != "" {
 		return text
 	}
-	return "has no room for the rest of the cores or zones that the pod would hold"
+	return "has no room for the whole cores or zones that the pod would occupy"
 }
 
 // sayRefusal continues a sentence that begins with the node; empty if its devices and zones do not refuse.

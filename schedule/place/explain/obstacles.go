@@ -107,7 +107,7 @@ func sayCordon(*cluster.State, cluster.Slot, *cluster.Class, *obstacle) string {
 }
 
 func sayReservation(*cluster.State, cluster.Slot, *cluster.Class, *obstacle) string {
-	return "is kept free for a unit that waits"
+	return "is reserved for a waiting unit"
 }
 
 func uncordon(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) (Change, bool) {

@@ -144,7 +144,7 @@ func (e UnitExplanation) String() string {
 		}
 		fmt.Fprintf(&b, "; %d would fit in the cluster", e.Room)
 	case len(e.Without) > 0:
-		fmt.Fprintf(&b, "%d members would fit, but not with the subgroups packed as they are to be", e.Anywhere)
+		fmt.Fprintf(&b, "%d members would fit, but not with the subgroups packed as requested", e.Anywhere)
 	default:
 		fmt.Fprintf(&b, "%d of %d members fit", max(e.Fit, e.Need), e.Members)
 	}

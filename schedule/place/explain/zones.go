@@ -19,11 +19,11 @@ func sayZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle
 	ask := fmt.Sprintf("%d CPUs, %s, asked", c.Zones.CPUs, c.Zones.Binding)
 	switch rules.ZoneLackOf(s, slot, c) {
 	case rules.LacksReport:
-		return "says nothing of its zones"
+		return "reports no zones"
 	case rules.LacksFreshReport:
-		return "has not said anything of its zones lately"
+		return "has no fresh report of its zones"
 	case rules.LacksReadableReport:
-		return "says of its zones what cannot be read"
+		return "has an unreadable report of its zones"
 	case rules.LacksAgent:
 		return "leaves its CPUs to the kubelet, which promises nothing by zone"
 	case rules.LacksTold:
@@ -33,7 +33,7 @@ func sayZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle
 	case rules.LacksMemory:
 		return fmt.Sprintf("has too little memory in its zones (%s with %d MiB; %s)", ask, c.Zones.Memory, zoneRooms(s, slot, true))
 	case rules.LacksRest:
-		return "has no room for the rest of the cores or zones that the pod would hold"
+		return "has no room for the whole cores or zones that the pod would occupy"
 	case rules.LacksCores: // below
 	}
 	return fmt.Sprintf("has too few exclusive cores in its zones (%s; %s)", ask, zoneRooms(s, slot, false))
@@ -85,13 +85,13 @@ func sayHeadroom(s *cluster.State, slot cluster.Slot, o *obstacle) string {
 	h := s.Headroom(slot)
 	switch h.State {
 	case cluster.HeadroomUnsaid:
-		return "says nothing of headroom for reclaimed pods"
+		return "reports no headroom for reclaimed pods"
 	case cluster.HeadroomClosed:
 		return "is closed to reclaimed pods (" + h.Note + ")"
 	case cluster.HeadroomStale:
-		return "has not said lately what headroom there is"
+		return "has no fresh report of headroom"
 	case cluster.HeadroomMalformed:
-		return "says of its headroom what cannot be read (" + h.Note + ")"
+		return "has an unreadable report of headroom (" + h.Note + ")"
 	case cluster.HeadroomOpen: // below
 	}
 	name := s.KindName(o.kind)

@@ -70,19 +70,19 @@ var causes = [...]string{
 	topology.Fits:              "devices that have come free",
 	topology.Contradictory:     "no way to meet a contradictory request",
 	topology.NothingReported:   "no report of their devices",
-	topology.NotOurs:           "GPUs that are not Hilbert's to give out so",
+	topology.NotOurs:           "GPUs that Hilbert may not allocate this way",
 	topology.FewGPUs:           "fewer GPUs than asked for",
 	topology.FewIdle:           "too few idle GPUs",
-	topology.WeakIsolation:     "no GPU that isolates parts so strongly",
+	topology.WeakIsolation:     "no GPU with isolation as strong as requested",
 	topology.LittleCompute:     "too little compute left on single GPUs",
 	topology.LittleGPUMemory:   "too little memory left on single GPUs",
 	topology.NoRoomForSlice:    "compute and memory left, but not on one GPU that takes such a slice",
-	topology.FewCards:          "too few network cards as asked for",
+	topology.FewCards:          "too few network cards of the requested kind",
 	topology.NoZones:           "too few exclusive cores in one set of zones",
-	topology.Apart:             "GPUs enough, but not near enough to each other",
-	topology.NoCardsBeside:     "no network cards left beside their GPUs",
-	topology.NoZonesBeside:     "no exclusive cores left beside their devices",
-	topology.LargerThanMachine: "no part as near together as asked for that could hold the pod, even an empty one",
+	topology.Apart:             "enough GPUs, but not near enough to each other",
+	topology.NoCardsBeside:     "no free network cards near their GPUs",
+	topology.NoZonesBeside:     "no free exclusive cores near their devices",
+	topology.LargerThanMachine: "no part, even empty, that could hold the pod with devices as near as requested",
 }
 
 func fitsNear(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
@@ -107,5 +107,5 @@ func whyNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(str
 		add("node(s) had " + causes[r.Cause])
 		return
 	}
-	add("node(s) had no room for the rest of the cores or zones that the pod would hold")
+	add("node(s) had no room for the whole cores or zones that the pod would occupy")
 }

@@ -152,7 +152,7 @@ func fitsReservation(s *cluster.State, slot cluster.Slot, _ *cluster.Class) bool
 }
 
 func whyReservation(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
-	add("node(s) were kept free for a unit that waits")
+	add("node(s) were reserved for a waiting unit")
 }
 
 func fitsPorts(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {

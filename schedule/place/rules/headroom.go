@@ -37,7 +37,7 @@ const maxLeft = int64(1) << 50
 func HeadroomRefusal(s *cluster.State, slot cluster.Slot) string {
 	switch s.Headroom(slot).State {
 	case cluster.HeadroomUnsaid:
-		return "node(s) said nothing of headroom"
+		return "node(s) reported no headroom"
 	case cluster.HeadroomClosed:
 		return "node(s) were closed to reclaimed pods"
 	case cluster.HeadroomStale:

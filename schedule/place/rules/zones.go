@@ -97,7 +97,7 @@ func whyZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(st
 	case LacksMemory:
 		add("node(s) had too little memory in one set of zones")
 	case LacksRest:
-		add("node(s) had no room for the rest of the cores or zones that the pod would hold")
+		add("node(s) had no room for the whole cores or zones that the pod would occupy")
 	}
 }
 
