@@ -47,7 +47,7 @@ func TestReclaimSparesBudgets(t *testing.T) {
 		best, any := w.brute(func(set []int) (violations int) {
 			left := allowed
 			for _, i := range set {
-				for _, pod := range w.parties[i].pods {
+				for _, pod := range w.groups[i].pods {
 					if app := w.app[pod.UID]; app < len(left) {
 						left[app]--
 						if left[app] < 0 {
@@ -67,15 +67,15 @@ func TestReclaimSparesBudgets(t *testing.T) {
 
 // siege is a small cluster full of pods and gangs, and a unit that wants in.
 type siege struct {
-	store   *cluster.Store
-	r       *reclaimWorld
-	ask     *pack.Ask
-	app     map[cluster.UID]int
-	parties []naiveParty
+	store  *cluster.Store
+	r      *reclaimWorld
+	ask    *pack.Ask
+	app    map[cluster.UID]int
+	groups []naiveGroup
 }
 
-// naiveParty is who leaves together, by definition.
-type naiveParty struct {
+// naiveGroup is who leaves together, by definition.
+type naiveGroup struct {
 	pods []*cluster.Pod
 	gang bool
 }
@@ -142,7 +142,7 @@ func (w *siege) enlist(gangs int) {
 	priority := w.ask.Members[0].Priority
 	add := func(gang bool, pods ...*cluster.Pod) {
 		if !slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Priority >= priority }) {
-			w.parties = append(w.parties, naiveParty{pods, gang})
+			w.groups = append(w.groups, naiveGroup{pods, gang})
 		}
 	}
 	for i := range gangs {
@@ -176,7 +176,7 @@ func (w *siege) enlist(gangs int) {
 func (w *siege) fits(set []int) bool {
 	off := make(map[*cluster.Pod]bool)
 	for _, i := range set {
-		for _, pod := range w.parties[i].pods {
+		for _, pod := range w.groups[i].pods {
 			off[pod] = true
 		}
 	}
@@ -216,13 +216,13 @@ func (w *siege) brute(violations func(set []int) int) (best victims.UnitCost, ok
 	if w.fits(nil) {
 		return best, false
 	}
-	for bits := range 1 << len(w.parties) {
+	for bits := range 1 << len(w.groups) {
 		var set []int
 		cost := victims.UnitCost{Highest: math.MinInt32}
-		for i := range w.parties {
+		for i := range w.groups {
 			if bits&(1<<i) != 0 {
 				set = append(set, i)
-				for _, pod := range w.parties[i].pods {
+				for _, pod := range w.groups[i].pods {
 					cost.Highest = max(cost.Highest, pod.Priority)
 				}
 			}
@@ -260,8 +260,8 @@ func (w *siege) evict(t *rapid.T) (victims.Eviction, bool) {
 }
 
 // minimal returns the parties that could stay: of a gang that is torn down the whole, else the pods.
-func (w *siege) minimal(off map[*cluster.Pod]bool) (superfluous []naiveParty) {
-	for _, p := range w.parties {
+func (w *siege) minimal(off map[*cluster.Pod]bool) (superfluous []naiveGroup) {
+	for _, p := range w.groups {
 		all := !slices.ContainsFunc(p.pods, func(pod *cluster.Pod) bool { return !off[pod] })
 		if !all || !p.gang && w.torn(p.pods[0].Unit, off) {
 			continue

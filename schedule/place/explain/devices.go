@@ -159,7 +159,7 @@ func askLess(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle)
 	return change, change.Amount > 0
 }
 
-// most is the most of something, less than what is asked for, that is held; 0 if not even 1 is. Whoever holds more of it holds less of it too.
+// most is the most of something, less than what is asked for, that is held; 0 if not even 1 is. A node that holds more of it holds less of it too.
 func most(asked int64, holds func(int64) bool) int64 {
 	low, high := int64(0), asked // low is held, or nothing; high is not
 	for high-low > 1 {

@@ -20,7 +20,7 @@ type Capacity struct {
 	built    bool
 	lastUsed uint64
 
-	pods   []int32 // by slot; shut where a static filter refuses the node
+	pods   []int32 // by slot; refused where a static filter refuses the node
 	total  int64   // the sum over all nodes
 	totals []*domainTotals
 }

@@ -45,7 +45,7 @@ func (x *DomainScorer) Reset(ix *Index, c *cluster.Class, herds int) {
 	}
 }
 
-// add takes in a node. It must be added once only.
+// Add takes in a node. It must be added once only.
 func (x *DomainScorer) Add(ix *Index, in int, slot cluster.Slot) {
 	s := &ix.snapshot.State
 	if s.Node(slot) == nil || !rules.FitsIn(rules.Static, s, slot, x.Class) || !rules.FitsIn(rules.Local, s, slot, x.Class) {
@@ -74,7 +74,7 @@ func (x *DomainScorer) groupOf(h *domainNodes, raw rules.RawValues) int32 {
 	return id
 }
 
-// update evaluates a node on which other pods run than before.
+// Update evaluates a node on which other pods run than before.
 func (x *DomainScorer) Update(ix *Index, slot cluster.Slot) {
 	if !x.ordered || x.cells[slot].group == NoGroup {
 		return

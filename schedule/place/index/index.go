@@ -47,7 +47,7 @@ type Index struct {
 	capacityByClass map[cluster.ClassID]*Capacity // of classes seen lately
 }
 
-// newIndex returns an Index of the snapshot's nodes. The seed orders nodes of equal score; maxIndexes bounds the memory (16 bytes a slot, 4 a
+// New returns an Index of the snapshot's nodes. The seed orders nodes of equal score; maxIndexes bounds the memory (16 bytes a slot, 4 a
 // feasible node, each).
 func New(snapshot *cluster.Snapshot, profile *rules.Profile, seed uint64, maxIndexes int) *Index {
 	return &Index{
@@ -114,7 +114,7 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	return r.best(ix, c, ix.nodeClasses.selection(ix, c))
 }
 
-// classIndex returns the class's classIndex, up to date with the snapshot.
+// classIndex returns the class's own index, up to date with the snapshot.
 func (ix *Index) classIndex(c *cluster.Class) *classIndex {
 	x, ok := ix.indexes[c.ID]
 	if !ok {

@@ -21,7 +21,7 @@ type nodeClasses struct {
 
 	distinguishing []string // relevant, sorted
 	byKey          map[string]int32
-	of             []int32 // by slot; noGroup where there is no node
+	of             []int32 // by slot; NoGroup where there is no node
 	classes        []nodeClass
 
 	selections map[string]*selection
@@ -153,7 +153,7 @@ func (a *nodeClasses) enter(slot cluster.Slot, id int32) {
 	a.of[slot] = id
 	if a.classes[id].sample == cluster.NoSlot {
 		a.classes[id].sample = slot
-		a.version++ // views left it out
+		a.version++ // selections left it out
 	}
 }
 

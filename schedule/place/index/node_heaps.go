@@ -10,7 +10,7 @@ type nodeHeaps struct {
 	groups [][]cluster.Slot // by group: a heap, the greatest key first
 }
 
-// cell is what a heap knows of a slot: its group (noGroup when a static filter refuses it), its position in the group's heap (absent when
+// cell is what a heap knows of a slot: its group (NoGroup when a static filter refuses it), its position in the group's heap (absent when
 // another filter refuses it), and its key: local score above, hash of the node's name below, so that one comparison orders by score and
 // then by the seeded tie-break.
 type cell struct {
@@ -37,7 +37,7 @@ func (h *nodeHeaps) grow(slots int) {
 	}
 }
 
-// ensureGroup makes a ensureGroup exist.
+// ensureGroup makes a group exist.
 func (h *nodeHeaps) ensureGroup(id int32) {
 	for len(h.groups) <= int(id) {
 		if len(h.groups) < cap(h.groups) {

@@ -7,9 +7,11 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// partition divides the nodes by the values of some labels: a domain is the nodes that have equal values of all of them, and a node that
-// lacks one is in none. Several labels make domains that lie within one another, whether or not the labels themselves nest: rack 1 of
-// block a is not rack 1 of block b. It follows the snapshot's log from its own cursor.
+// Partition divides the nodes by the values of some labels. A domain is the nodes that have equal values of all of them; a node that lacks
+// a label is in none. Several labels make domains that lie within one another, whether or not the labels themselves nest. It follows the
+// snapshot's log from its own cursor.
+//
+// Example: by block and rack, rack 1 of block a is another domain than rack 1 of block b.
 type Partition struct {
 	Keys       []string
 	cursor     cluster.Revision
@@ -17,7 +19,7 @@ type Partition struct {
 	lastUsed   uint64
 
 	Domains      []domain
-	Of, position []int32 // by slot: its domain (noGroup for none), and where it stands in it
+	Of, position []int32 // by slot: its domain (NoGroup for none), and where it stands in it
 	byValues     map[string]int32
 	scratch      []byte
 }
@@ -28,10 +30,10 @@ type domain struct {
 	Slots  []cluster.Slot // in no particular order
 }
 
-// maxPartitions bounds how many combinations of labels are kept.
+// MaxPartitions bounds how many combinations of labels are kept.
 const MaxPartitions = 32
 
-// partition returns the nodes divided by some labels, up to date with the snapshot. Other partitions must not be kept meanwhile beyond
+// Partition returns the nodes divided by some labels, up to date with the snapshot. Other partitions must not be kept meanwhile beyond
 // maxPartitions calls with other keys.
 func (ix *Index) Partition(keys []string) *Partition {
 	ix.uses++
@@ -134,7 +136,7 @@ func (d *Partition) leave(slot cluster.Slot) {
 	d.Of[slot], d.position[slot] = NoGroup, absent
 }
 
-// before orders domains by their labels' values, which do not depend on the order in which nodes came.
+// Before orders domains by their labels' values, which do not depend on the order in which nodes came.
 func (d *Partition) Before(a, b int32) bool {
 	return slices.Compare(d.Domains[a].Values, d.Domains[b].Values) < 0
 }

@@ -8,7 +8,7 @@ import (
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// reservable is a node that could be reservable free for members of a class.
+// reservable is a node that could be reserved for members of a class.
 type reservable struct {
 	slot cluster.Slot
 	// now and empty are how many members fit now, and when all have left that may have to.
@@ -16,12 +16,15 @@ type reservable struct {
 	domain     string
 }
 
-// ReserveNodes chooses the nodes to keep free for a unit that fits nowhere now: as many as hold it once the pods on them have left, those first on
-// which the most has left already. open says which nodes may be chosen. Pods of the system's own priorities are taken to stay. ok is false
-// when even then the unit would not fit, so that keeping nodes free would be in vain.
+// ReserveNodes chooses the nodes to reserve for a unit that fits nowhere now: as many as hold it once the pods on them have left, those
+// first on which the most has left already. open says which nodes may be chosen. Pods of the system's own priorities are taken to stay. ok
+// is false when even then the unit would not fit, so that reserving nodes would be in vain.
 //
-// With a required domain or a uniform label all nodes are of one domain: of those that are large enough, the one with the greatest capacity now.
-// What the pods' own constraints between one another ask is not looked at: the placement itself decides.
+// With a required domain or a uniform label all nodes are of one domain: of those that are large enough, the one with the greatest capacity
+// now. Constraints of the pods between one another are not looked at: the placement itself decides.
+//
+// Example: a gang needs four nodes with 8 free GPUs each. Of ten nodes, two are idle, three have 6 GPUs free and five none. The two idle
+// ones are chosen and two of the three; other pods use the rest, or the chosen ones as long as they end in time (backfill).
 func ReserveNodes(store *cluster.Store, ask *Ask, open func(cluster.Slot) bool) (slots []cluster.Slot, ok bool) {
 	taken := make(map[cluster.Slot]bool)
 	domain, pinned := "", false
@@ -60,7 +63,7 @@ type classCount struct {
 	Count int
 }
 
-// countByClass counts the members that must be placed, by class.
+// CountByClass counts the members that must be placed, by class.
 func CountByClass(ask *Ask) []classCount {
 	var parts []classCount
 	for _, pod := range ask.Members[:min(ask.Need, len(ask.Members))] {
@@ -95,7 +98,7 @@ func reservableNodes(store *cluster.Store, c *cluster.Class, ask *Ask, open func
 	return list
 }
 
-// requiredDomain names what all nodes of a unit have in common; ok is false for a node without the labels.
+// RequiredDomain names what all nodes of a unit have in common; ok is false for a node without the labels.
 func RequiredDomain(s *cluster.State, slot cluster.Slot, packing *cluster.Packing) (domain string, ok bool) {
 	var values [2]string
 	for i, key := range [...]string{packing.Required, packing.Uniform} {

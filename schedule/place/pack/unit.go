@@ -39,7 +39,7 @@ type Packer struct {
 	run   unitPlacement
 }
 
-// newPacker returns a Packer over the Index's snapshot.
+// New returns a Packer over the Index's snapshot.
 func New(x *index.Index) *Packer {
 	p := &Packer{index: x}
 	p.run.index, p.run.snapshot = x, x.Snapshot()
@@ -72,7 +72,8 @@ func (p *Packer) PlaceUnit(ask *Ask) (placed []MemberChoice, ok bool) {
 // placing any member. Fewer are placed and taken back in less time than a Capacity takes to follow.
 const CapacityCheckFrom = 16
 
-// unitPlacement is one PlaceUnit under way. Its memory serves the next.
+// unitPlacement is one PlaceUnit under way. It assumes members on the snapshot as it goes, and takes back to a checkpoint what turns out
+// not to fit: a subgroup that is not whole, a domain that is too small, in the end the unit. Its memory serves the next unit.
 type unitPlacement struct {
 	index    *index.Index
 	snapshot *cluster.Snapshot
@@ -166,12 +167,12 @@ func (r *unitPlacement) mostThatFit(learn bool) (most int64) {
 	return most
 }
 
-// checkpoint is the checkpoint of now.
+// checkpoint is how far the placement is now.
 func (r *unitPlacement) checkpoint() checkpoint {
 	return checkpoint{r.snapshot.Mark(), len(r.placed)}
 }
 
-// undoTo takes undoTo what was placed since a checkpoint.
+// undoTo takes back what was placed since a checkpoint.
 func (r *unitPlacement) undoTo(to checkpoint) {
 	for _, member := range r.members[to.placed:] {
 		r.done[member] = false

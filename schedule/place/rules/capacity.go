@@ -15,7 +15,7 @@ import (
 // unlimitedPods is the capacity of a node for pods that take nothing of it.
 const unlimitedPods = int32(1) << 20
 
-// podsThatPass is how many pods of the class, all together, pass the filters that look at one node. The static ones have agreed.
+// PodsThatPass is how many pods of the class, all together, pass the filters that look at one node. The static ones have agreed.
 func PodsThatPass(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
 	if !FitsIn(Local, s, slot, c) {
 		return 0
@@ -42,7 +42,7 @@ func PodsThatFit(s *cluster.State, slot cluster.Slot, c *cluster.Class) int {
 	return PodsThatFitWithout(s, slot, c, nil)
 }
 
-// podsThatFitWithout is how many pods of a class fit on the node when some of those on it have left.
+// PodsThatFitWithout is how many pods of a class fit on the node when some of those on it have left.
 func PodsThatFitWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*cluster.Pod) int {
 	n := int64(math.MaxInt32)
 	for _, a := range c.Amounts {
@@ -70,7 +70,7 @@ func PodsThatFitWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, l
 	return int(grantsThatFit(&v, &left, c, n))
 }
 
-// unused is what a node has left: of CPUs and memory as a whole in millicores and bytes, and of GPUs, zones and devices.
+// Unused is what a node has left: of CPUs and memory as a whole in millicores and bytes, and of GPUs, zones and devices.
 type Unused struct {
 	cpu, memory int64
 	gpus        topology.Free

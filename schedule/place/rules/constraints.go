@@ -16,7 +16,7 @@ func fitsSpread(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	return true
 }
 
-// missingKey is the skew of a node that does not have the topology key.
+// MissingKey is the skew of a node that does not have the topology key.
 const MissingKey = int64(1) << 40
 
 // skew is how far above the smallest domain the node's domain would be with the pod.
@@ -53,7 +53,7 @@ func fitsPodAffinity(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool
 		NoneNear(s, slot, c.Constraints.Apart) && NoneNear(s, slot, c.Constraints.Repelled)
 }
 
-// near reports whether the node's domains have the pods that the required affinity asks for. The first pod of a group that asks for its
+// AffinityMet reports whether the node's domains have the pods that the required affinity asks for. The first pod of a group that asks for its
 // own kind may go to any node that has the keys.
 func AffinityMet(s *cluster.State, slot cluster.Slot, c *cluster.Constraints) bool {
 	present, anywhere := true, false
@@ -69,7 +69,7 @@ func AffinityMet(s *cluster.State, slot cluster.Slot, c *cluster.Constraints) bo
 	return present || c.NearSelf && !anywhere
 }
 
-// empty reports whether the node's domains have no pod of the censuses.
+// NoneNear reports whether the node's domains have no pod of the censuses.
 func NoneNear(s *cluster.State, slot cluster.Slot, censuses []cluster.CensusID) bool {
 	for _, id := range censuses {
 		if census := s.Census(id); census.Count(census.Domain(s, slot)) > 0 {

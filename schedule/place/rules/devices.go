@@ -53,7 +53,7 @@ func whyGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(str
 	}
 }
 
-// lacksDeviceReport reports whether the class asks for what only an agent's report promises, and there is none, or it is too old.
+// LacksDeviceReport reports whether the class asks for what only an agent's report promises, and there is none, or it is too old.
 func LacksDeviceReport(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	r := s.Report(slot)
 	switch {

@@ -35,7 +35,7 @@ func (f *FeasibleStats) Reset(c *cluster.Class) {
 	}
 }
 
-// addNodes takes in n feasible nodes that are in the same domains as the one in the slot.
+// AddNodes takes in n feasible nodes that are in the same domains as the one in the slot.
 func (f *FeasibleStats) AddNodes(s *cluster.State, slot cluster.Slot, c *cluster.Class, n int) {
 	if c.Constraints == nil || len(c.Constraints.Soft) == 0 || !spreads(s, slot, c.Constraints) {
 		return
@@ -63,7 +63,7 @@ func spreads(s *cluster.State, slot cluster.Slot, c *cluster.Constraints) bool {
 	return true
 }
 
-// setWeights ends the first round.
+// SetWeights ends the first round.
 func (f *FeasibleStats) SetWeights(c *cluster.Class) {
 	if c.Constraints == nil {
 		return
@@ -77,7 +77,7 @@ func (f *FeasibleStats) SetWeights(c *cluster.Class) {
 	}
 }
 
-// addRaw takes in the raw values of a feasible node.
+// AddRaw takes in the raw values of a feasible node.
 func (f *FeasibleStats) AddRaw(raw *RawValues) {
 	for i, value := range raw {
 		if value != ignored {
@@ -118,7 +118,7 @@ func normalizeSpread(raw int64, r span) int64 {
 	return MaxScore * (r.greatest + r.least - raw) / r.greatest
 }
 
-// rawTaints counts the PreferNoSchedule taints that the class does not tolerate.
+// RawTaints counts the PreferNoSchedule taints that the class does not tolerate.
 func RawTaints(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	var count int64
 	taints := s.Node(slot).Taints
@@ -130,7 +130,7 @@ func RawTaints(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster
 	return count
 }
 
-// rawAffinity is the sum of the weights of the preferred terms that match.
+// RawAffinity is the sum of the weights of the preferred terms that match.
 func RawAffinity(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	var sum int64
 	for i := range c.Preferred {
@@ -141,7 +141,7 @@ func RawAffinity(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *clust
 	return sum
 }
 
-// rawSpread sums, over the soft constraints, the counted pods in the node's domain, weighed by how many domains there are. (Upstream's
+// RawSpread sums, over the soft constraints, the counted pods in the node's domain, weighed by how many domains there are. (Upstream's
 // PodTopologySpread, scoring.)
 func RawSpread(f *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	if c.Constraints == nil || len(c.Constraints.Soft) == 0 {
@@ -163,7 +163,7 @@ func RawSpread(f *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster
 	return int64(math.Round(sum))
 }
 
-// softCount is how many counted pods there are in the node's domain; ok is false when it does not have the key.
+// SoftCount is how many counted pods there are in the node's domain; ok is false when it does not have the key.
 func SoftCount(s *cluster.State, slot cluster.Slot, soft *cluster.Spread) (count int32, ok bool) {
 	domain := s.Domain(soft.Key, slot)
 	switch {

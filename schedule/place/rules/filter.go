@@ -94,7 +94,7 @@ func FitsThrough(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 // reservationFilter is the name of the filter that keeps nodes free for units that wait.
 const reservationFilter = "Reservation"
 
-// fitsIn asks the filters of one scope; a Domain answer holds for every node that is in the same domains.
+// FitsIn asks the filters of one scope; a Domain answer holds for every node that is in the same domains.
 func FitsIn(scope Scope, s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	for i := range Filters {
 		if Filters[i].Scope == scope && !Filters[i].Fits(s, slot, c) {
@@ -186,7 +186,7 @@ func whyResources(s *cluster.State, slot cluster.Slot, c *cluster.Class, add fun
 	whyHeadroom(s, slot, c, add)
 }
 
-// usesDomainFilters reports whether the class has filters that look at other nodes.
+// UsesDomainFilters reports whether the class has filters that look at other nodes.
 func UsesDomainFilters(c *cluster.Class) bool {
 	return c.Constraints != nil && len(c.Constraints.Hard)+len(c.Constraints.Near)+len(c.Constraints.Apart)+len(c.Constraints.Repelled) > 0
 }
@@ -211,7 +211,7 @@ func FitsWithoutLower(store *cluster.Store, slot cluster.Slot, class *cluster.Cl
 	return fits
 }
 
-// refusal returns the index of the first filter that refuses the node, -1 when all agree.
+// FirstRefusal returns the index of the first filter that refuses the node, -1 when all agree.
 func FirstRefusal(s *cluster.State, slot cluster.Slot, c *cluster.Class) int {
 	for i := range Filters {
 		if !Filters[i].Fits(s, slot, c) {

@@ -33,7 +33,7 @@ func scoreHeadroomSpread(_ *Profile, s *cluster.State, slot cluster.Slot, c *clu
 // maxLeft bounds what is multiplied by MaxScore.
 const maxLeft = int64(1) << 50
 
-// headroomRefusal is what keeps reclaimed pods off a node whatever they ask for, as the condition's message counts it; empty: only amounts do.
+// HeadroomRefusal is what keeps reclaimed pods off a node whatever they ask for, as the condition's message counts it; empty: only amounts do.
 func HeadroomRefusal(s *cluster.State, slot cluster.Slot) string {
 	switch s.Headroom(slot).State {
 	case cluster.HeadroomUnsaid:

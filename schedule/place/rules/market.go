@@ -183,7 +183,7 @@ func offerDevices(v *topology.View, r *topology.Request) (topology.Grant, bool) 
 	return v.Offer(r, nil)
 }
 
-// prices numbers the price list by which nodes are scored; 0: by none.
+// PriceList numbers the price list by which nodes are scored; 0: by none.
 func (p *Profile) PriceList() uint64 {
 	if p.local[worthScore] == 0 || p.market == nil {
 		return 0

@@ -100,7 +100,7 @@ func (p *Profile) WithRatio(points []spec.RatioPoint) *Profile {
 // Market is where the score GPUWorth has its prices from. Who owns the Profile tells it what arrives, and lets it learn.
 func (p *Profile) Market() *Market { return p.market }
 
-// localScore is the weighted sum of the local scores.
+// LocalScore is the weighted sum of the local scores.
 func (p *Profile) LocalScore(s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	var sum int64
 	for i, weight := range p.local {
@@ -152,14 +152,14 @@ func (p *Profile) concerns(score int, c *cluster.Class) bool {
 	return true
 }
 
-// static returns the raw values that follow from a node's own properties, images apart.
+// StaticValues returns the raw values that follow from a node's own properties, images apart.
 func (p *Profile) StaticValues(s *cluster.State, slot cluster.Slot, c *cluster.Class) (raw RawValues) {
 	raw[taintScore] = RawTaints(nil, s, slot, c)
 	raw[affinityScore] = RawAffinity(nil, s, slot, c)
 	return raw
 }
 
-// raw returns a node's raw values.
+// RawValues returns a node's raw values.
 func (p *Profile) RawValues(f *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) (raw RawValues) {
 	for i := range NormalizedScores {
 		if p.normalized[i] != 0 {
@@ -169,7 +169,7 @@ func (p *Profile) RawValues(f *FeasibleStats, s *cluster.State, slot cluster.Slo
 	return raw
 }
 
-// normalizedScore is the weighted sum of the normalised scores of a node with these raw values.
+// NormalizedScore is the weighted sum of the normalised scores of a node with these raw values.
 func (p *Profile) NormalizedScore(f *FeasibleStats, raw *RawValues) int64 {
 	var sum int64
 	for i, weight := range p.normalized {

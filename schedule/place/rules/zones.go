@@ -47,7 +47,7 @@ const (
 	LacksRest // room for what whole cores and zones take beyond the request
 )
 
-// zoneLackOf says why a node's zones refuse a class.
+// ZoneLackOf says why a node's zones refuse a class.
 func ZoneLackOf(s *cluster.State, slot cluster.Slot, c *cluster.Class) zoneLack {
 	shape, free := s.Zones(slot)
 	r := s.Report(slot)

@@ -48,12 +48,12 @@ func (a *attempt) open() {
 	a.spent, a.victims, a.awaited, a.placed = a.spent[:0], a.victims[:0], a.awaited[:0], a.placed[:0]
 }
 
-// checkpoint is the stage of now.
+// checkpoint is the point that the search is at.
 func (a *attempt) checkpoint() searchPoint {
 	return searchPoint{a.snapshot.Mark(), len(a.victims), len(a.awaited), len(a.placed), a.cost, slices.Clone(a.spent)}
 }
 
-// undoTo takes undoTo all that was done since a stage.
+// undoTo takes back all that was done since a checkpoint.
 func (a *attempt) undoTo(to searchPoint) {
 	for i := to.victims; i < len(a.victims); i++ {
 		a.unmarkVictim(&a.victims[i])

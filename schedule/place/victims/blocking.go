@@ -91,13 +91,13 @@ func (s *victimSearch) plausible(list []otherUnit) []otherUnit {
 			places[name] += rules.PodsThatFitWithout(st, slot, part.Class, nil)
 		}
 	}
-	roomy := false // it is not for lack of room
+	enoughNow := false // it is not for lack of room
 	for _, n := range places {
-		roomy = roomy || n >= part.Count
+		enoughNow = enoughNow || n >= part.Count
 	}
 	return slices.DeleteFunc(list, func(o otherUnit) bool {
 		gained := make(map[string]int)
-		enough := roomy
+		enough := enoughNow
 		for from := 0; from < len(o.slots); {
 			to := from + 1
 			for to < len(o.slots) && o.slots[to] == o.slots[from] {

@@ -143,7 +143,7 @@ func (f *memberFiller) accept(slot cluster.Slot, made memberCost, pod *cluster.P
 	}
 }
 
-// apply does what the latest price says, and places the pod.
+// apply does what the latest evaluation says, and places the pod.
 func (f *memberFiller) apply(slot cluster.Slot, made memberCost, pod *cluster.Pod) {
 	for i := range f.evaluator.taken {
 		f.attempt.take(f.evaluator.taken[i])

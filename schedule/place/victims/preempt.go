@@ -63,7 +63,7 @@ func (c Cost) Compare(d Cost) int {
 		cmp.Compare(c.Count, d.Count), cmp.Compare(d.Start, c.Start))
 }
 
-// newPreemptor returns a Preemptor for the Index's snapshot of the store. maxIndexes bounds the memory (56 bytes a node, each).
+// NewPreemptor returns a Preemptor for the Index's snapshot of the store. maxIndexes bounds the memory (56 bytes a node, each).
 func NewPreemptor(x *index.Index, store *cluster.Store, maxIndexes int) *Preemptor {
 	return &Preemptor{index: x, snapshot: x.Snapshot(), store: store, maxIndexes: max(maxIndexes, 1), tables: make(map[preemptionKey]*costIndex)}
 }

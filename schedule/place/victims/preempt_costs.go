@@ -50,7 +50,7 @@ func (t *changeCursor) start(store *cluster.Store) {
 	t.changed, t.reranked = store.Log().Len(), store.Reranked().Len()
 }
 
-// podsByImportance keeps the pods of every node sorted by importance.
+// podsByImportance keeps the pods of every node sorted, the most important first, so that an evaluation need not sort them.
 type podsByImportance struct {
 	cursor changeCursor
 	built  bool
@@ -98,7 +98,8 @@ func (sh *podsByImportance) below(slot cluster.Slot, priority int32) []*cluster.
 	return list[at:]
 }
 
-// costIndex orders the candidates for one class and priority.
+// costIndex orders the candidates for one class and priority in a heap, the cheapest first. A node whose pods have not changed since the
+// last preemption is not evaluated again.
 type costIndex struct {
 	e        *Preemptor
 	class    *cluster.Class

@@ -13,7 +13,7 @@ import (
 // limits admit another member. It protects guarantees: what a queue is guaranteed is taken by no other queue.
 //
 // Example: queue a is guaranteed 8 CPUs and holds 4, queue b is guaranteed 8 and holds 12. For a unit of a that asks for 4 CPUs, b is
-// reclaimable: excess is 4 CPUs. After a victim of 3 CPUs the excess is 1, and a pod that holds 1 or more may still be taken; then nothing.
+// reclaimable: excess is 4 CPUs. After a victim of 3 CPUs the excess is 1, and another pod may be taken; then the excess is gone.
 type victimQuota struct {
 	store     *cluster.Store
 	queued    bool           // queues are configured
@@ -21,8 +21,8 @@ type victimQuota struct {
 	ancestors []*cluster.Queue
 	priority  int32
 	never     bool // the unit must not evict by priority
-	// requested is the most that as many members as are needed ask for together, of each resource; claimable what of it may be a ground to take
-	// something: all but pods.
+	// requested is the most that the needed members can ask for together, of each resource. claimable is the part of it for which something may
+	// be taken from another queue: all resources but the count of pods.
 	requested, claimable resource.List
 	// strict: what helps only at the expense of a guarantee is left alone.
 	strict bool
@@ -46,11 +46,11 @@ type queueAccount struct {
 	classified  bool
 	ownQueue    bool // it is the asking one
 	branch      *queueAccount
-	reclaimable resource.List // the grounds on which its pods may be taken whatever their priority
+	reclaimable resource.List // resources for which its pods may be taken whatever their priority
 	priority    bool          // its pods of lower priority may be taken
 }
 
-// limit is a limit of a queue above the unit that is about something the unit asks for, and how far it is from it.
+// limit is a limit of a queue above the unit, on a resource that the unit asks for, and how far the queue is from it.
 type limit struct {
 	account *queueAccount
 	kind    resource.Kind
@@ -178,12 +178,12 @@ func (b *victimQuota) rank(q *cluster.Queue) int {
 }
 
 // withinGuarantees returns of what the unit asks that which all these queues have a guarantee for; nil when one of them would exceed a guarantee
-// with the unit added. A resource in which a queue has no guarantee is no ground to take anything, nor does it stand in the way.
+// with the unit added. A resource in which a queue has no guarantee entitles to nothing, nor does it stand in the way.
 func (b *victimQuota) withinGuarantees(queues []*cluster.Queue) resource.List {
 	if len(queues) == 0 {
 		return nil
 	}
-	var grounds resource.List
+	var claims resource.List
 	for _, ask := range b.claimable {
 		within := true
 		for _, q := range queues {
@@ -194,44 +194,44 @@ func (b *victimQuota) withinGuarantees(queues []*cluster.Queue) resource.List {
 			}
 		}
 		if within {
-			grounds = append(grounds, ask)
+			claims = append(claims, ask)
 		}
 	}
-	return grounds
+	return claims
 }
 
 func keepsBorrowed(q *cluster.Queue) bool { return q.Facts != nil && q.Facts.KeepsBorrowed }
 
 func neverPreempts(q *cluster.Queue) bool { return q.Facts != nil && q.Facts.NeverPreempts }
 
-// mayTake reports whether pods that go together mayTake be taken: they hold so much, the highest of their priorities is so high. whole: they are a
-// gang.
-func (b *victimQuota) mayTake(a *queueAccount, holds resource.List, highest int32, whole bool) bool {
+// mayTake reports whether pods that leave together may be taken. holds is what they hold, highest the highest of their priorities; wholeGang says
+// that they are a gang.
+func (b *victimQuota) mayTake(a *queueAccount, holds resource.List, highest int32, wholeGang bool) bool {
 	lower := a.priority && highest < b.priority
 	if a.ownQueue {
 		return lower
 	}
-	if lower && b.borrowed(a, b.claimable, holds, whole) {
+	if lower && b.borrowed(a, b.claimable, holds, wholeGang) {
 		return true
 	}
-	return len(a.reclaimable) > 0 && b.borrowed(a, a.reclaimable, holds, whole)
+	return len(a.reclaimable) > 0 && b.borrowed(a, a.reclaimable, holds, wholeGang)
 }
 
-// borrowed reports whether the pods hold something on one of the grounds that their queue has borrowed. Strictly, every queue up to the
+// borrowed reports whether the pods hold some of the claimed resources that their queue has borrowed. Strictly, every queue up to the
 // branch must have borrowed it, and a gang must not hold more of it than that.
-func (b *victimQuota) borrowed(a *queueAccount, grounds, holds resource.List, whole bool) bool {
+func (b *victimQuota) borrowed(a *queueAccount, claims, holds resource.List, wholeGang bool) bool {
 	found := false
-	for _, ground := range grounds {
-		held := holds.Get(ground.Kind)
-		excess := b.excess(a.branch, ground.Kind)
+	for _, claim := range claims {
+		held := holds.Get(claim.Kind)
+		excess := b.excess(a.branch, claim.Kind)
 		if held == 0 || excess <= 0 {
 			continue
 		}
 		if b.strict {
-			if whole && held > excess {
+			if wholeGang && held > excess {
 				return false
 			}
-			if !b.borrowedBelow(a, ground.Kind) {
+			if !b.borrowedBelow(a, claim.Kind) {
 				continue
 			}
 		}
@@ -260,7 +260,7 @@ func (b *victimQuota) excess(a *queueAccount, kind resource.Kind) int64 {
 	return a.queue.Used(kind) - a.leaving[kind] - a.queue.Guaranteed(kind)
 }
 
-// leave takes note that pods of a queue leave anyway.
+// leave notes that a pod of a queue leaves anyway.
 func (b *victimQuota) leave(pod *cluster.Pod) {
 	for a := b.account(pod.Queue()); a != nil; a = a.parent {
 		add(a.leaving, pod.Class.Charge, 1)
@@ -286,7 +286,7 @@ func (b *victimQuota) updateLevels(a *queueAccount) {
 	}
 }
 
-// countOn makes the Plan countOn for a pod that leaves anyway, or with sign −1 not.
+// countOn makes the Plan count on the departure of a pod that leaves anyway, or with sign −1 no longer.
 func (b *victimQuota) countOn(pod *cluster.Pod, sign int64) {
 	for a := b.account(pod.Queue()); a != nil; a = a.parent {
 		add(a.credited, pod.Class.Charge, sign)

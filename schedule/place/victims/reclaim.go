@@ -50,7 +50,7 @@ type Reclaimer struct {
 	uses     uint64 // counts uses of tables
 }
 
-// newPackerReclaimer returns a Reclaimer for the Packer's snapshot of the store.
+// NewReclaimer returns a Reclaimer for the Packer's snapshot of the store.
 func NewReclaimer(p *pack.Packer, store *cluster.Store) *Reclaimer {
 	r := &Reclaimer{packer: p, index: p.Index(), snapshot: p.Index().Snapshot(), store: store, tables: make(map[costKey]*costTable)}
 	r.search.connect(r)

@@ -235,12 +235,12 @@ func (t *costTable) mayBeCheaper(s *victimSearch) (mayBeCheaper bool) {
 // terms is what may be taken from a queue now.
 func (b *victimQuota) terms(a *queueAccount) queueTerms {
 	r := queueTerms{over: a.leastOver(), priority: a.priority, reclaimable: len(a.reclaimable)}
-	for _, ground := range b.claimable {
-		if b.excess(a, ground.Kind) > 0 {
-			r.borrowed |= 1 << (ground.Kind % 64)
+	for _, claim := range b.claimable {
+		if b.excess(a, claim.Kind) > 0 {
+			r.borrowed |= 1 << (claim.Kind % 64)
 		}
-		if b.excess(a.branch, ground.Kind) > 0 {
-			r.branchBorrowed |= 1 << (ground.Kind % 64)
+		if b.excess(a.branch, claim.Kind) > 0 {
+			r.branchBorrowed |= 1 << (claim.Kind % 64)
 		}
 	}
 	return r
