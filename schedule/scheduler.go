@@ -8,6 +8,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/heap"
+	"hilbert.dev/hilbert/schedule/admission"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/dispatch"
 	"hilbert.dev/hilbert/schedule/place"
@@ -174,7 +175,7 @@ func (s *Scheduler) effect(e cluster.Effect, now time.Time) {
 		s.enqueue(pod, seen, now)
 	case cluster.Held:
 		s.held[pod.UID] = max(seen, s.queue.Remove(pod.UID))
-		if condition, refused := dispatch.Refuse(pod); refused && !pod.Gated {
+		if condition, refused := admission.Refuse(pod); refused && !pod.Gated {
 			s.binder.SetCondition(pod, condition, now)
 		}
 	case cluster.Settled:
@@ -297,8 +298,8 @@ func (s *Scheduler) Pending() Pending {
 }
 
 // Relief returns what has come of the evictions that nodes wish, and how the wishes stand.
-func (s *Scheduler) Relief() (relief.Counts, relief.Standing) {
-	return s.relief.Counts(), s.relief.Standing()
+func (s *Scheduler) Relief() (relief.Counts, relief.Status) {
+	return s.relief.Counts(), s.relief.Status()
 }
 
 // Verify recomputes every invariant and returns the first that does not hold. It costs time proportional to everything.

@@ -10,7 +10,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/jsonstream"
-	"hilbert.dev/hilbert/schedule/dispatch"
+	"hilbert.dev/hilbert/schedule/admission"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -106,7 +106,7 @@ func heldBy(pod *cluster.Pod) string {
 	if refusal := pod.Refusal(); refusal != "" {
 		return refusal
 	}
-	why, _ := dispatch.Refuse(pod)
+	why, _ := admission.Refuse(pod)
 	return why.Message
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/schedule/dispatch"
+	"hilbert.dev/hilbert/schedule/admission"
 	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/queue"
@@ -218,7 +218,7 @@ func (a *UnitAnswer) doubts(gang *cluster.Unit) {
 		if !pod.Ours || pod.Phase != cluster.Pending || pod.Deleting {
 			continue
 		}
-		why, refused := dispatch.Refuse(pod)
+		why, refused := admission.Refuse(pod)
 		switch {
 		case refused && (why.Reason == spec.ReasonWaitingForPodGroup || why.Reason == spec.ReasonInvalidPodGroup):
 			a.Blocks = []UnitBlock{{BlockPodGroup, why.Message}}

@@ -106,6 +106,17 @@ var rules = []rule{
 		check: rolesApart,
 	},
 	{
+		name: "schedule-parts",
+		why: "admission, queue, place and bind meet in package schedule only: a refusal may not depend on nodes, the order of units not on where they " +
+			"fit, a placement not on who waits, and a commit on none of them",
+		check: all(
+			neverImport([]string{"./schedule/admission/..."}, nil, "./schedule/...", "./topology/..."),
+			neverImport([]string{"./schedule/queue/..."}, nil, "./schedule/bind/...", "./schedule/place/...", "./schedule/relief/..."),
+			neverImport([]string{"./schedule/place/..."}, nil, "./schedule/bind/...", "./schedule/queue/...", "./schedule/relief/..."),
+			neverImport([]string{"./schedule/bind/..."}, nil, "./schedule/place/...", "./schedule/queue/...", "./schedule/relief/..."),
+		),
+	},
+	{
 		name: "doors-apart",
 		why:  "kube and sim are two doors to the same core; sharing code between them hides a difference that the simulator should find",
 		check: all(

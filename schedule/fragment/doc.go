@@ -1,16 +1,39 @@
-// Package fragment says how much a placement spoils: what the free GPUs, CPU and memory of a node are still good for, under the mix of
-// requests that arrives.
+// Package fragment scores GPU placements by what they leave behind: what the free GPUs, CPU and memory of a node are still good for, given
+// the mix of requests that arrives.
 //
-// A Mix counts the requests that were seen; it never comes from a file and is bounded. Target.Fragmentation is the measure of Fragmentation
-// Gradient Descent (Weng et al., USENIX ATC'23, section 4) and Target.Gradient its score. Prices is ours: it treats the rest of the cluster as a
-// market in which every kind of request has a price that balances what arrives with what fits, finds a node's worth as the best filling at those
-// prices, and scores a placement by the worth that it destroys.
+// # The question
 //
-// Mover makes room for a pod that fits nowhere by moving others, several and one for another if need be; Improve finds the one move that wins the
-// most worth. Both only plan, over who runs where. Each step of a plan fits when those before it were done, no node takes two of its pods, and
-// everything that is searched has a bound.
+// A pod asks for half a GPU. Node a has a GPU with half free, node b only whole free GPUs. Both fit. On b the pod breaks a whole GPU, which
+// pods of one GPU could have used, so a is better, if pods of one GPU arrive. If most pods ask for a quarter, it makes no difference. And if a
+// has no CPU left beside its half GPU, nothing else could have used it, so taking it costs nothing. A score has to know what arrives.
 //
-// Invariants: all functions are pure over Node and Request, except that Prices.Learn replaces the prices; scores are only comparable between
-// two calls of Learn; a score exists exactly for what fits; float expressions are written so that they cannot fuse, so that prices are the same on
-// every machine. It is not a filter: whether a node may be used for other reasons is place's affair.
+// # The mix
+//
+// Mix counts the requests that were seen, by kind. Old ones fade, and the number of kinds is bounded.
+//
+// # Two scores
+//
+// Target is the published measure, Fragmentation Gradient Descent (Weng et al., USENIX ATC'23, section 4): Target.Fragmentation is the part of a
+// node that a request drawn from the mix cannot use, Target.Gradient scores a placement by how much that rises.
+//
+// Prices is ours. Market treats the rest of the cluster as a market: each kind of request has a price, and each node buys the requests that fill
+// its free pieces best. Kinds that are bought more often than they arrive become dearer, the others cheaper, until both balance; this is a
+// subgradient method. The worth of a node is then the value of its best filling, and Prices.Score is the worth that a placement destroys.
+//
+// Example: requests for halves and for whole GPUs arrive equally often. A free whole GPU is worth 1000 (one whole request, or two halves). A half is
+// worth 500. Placing a half on the broken GPU costs 500 and gains 500: loss 0. If halves are rarer than the broken GPUs that could take them, their
+// price falls, a broken GPU is worth less than 500, and breaking another whole one loses the difference.
+//
+// # Making room
+//
+// Mover makes room for a pod that fits nowhere by moving others, several and one for another if need be (an ejection chain). BestMove finds the one
+// move that wins the most worth. Both only plan. Each step of a plan fits when those before it were done, no node takes part in a plan twice, and
+// all searches are bounded.
+//
+// # Invariants
+//
+// All functions are pure over Node and Request, except that Market.Learn replaces the prices. Scores are comparable only between two calls of
+// Learn. A score exists exactly for what fits. Float expressions are written so that they cannot fuse, so that prices are the same on every machine.
+//
+// The package is not a filter: whether a node may be used for other reasons is decided in schedule/place.
 package fragment

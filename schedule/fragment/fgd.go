@@ -59,7 +59,7 @@ func Gradient(n *Node, r *Request, measure func(*Node) float64) (score, gpu int,
 	if r.GPU.Milli == 0 {
 		after := *n
 		after.Take(r, 0)
-		return steep(before - measure(&after)), 0, true
+		return sigmoid(before - measure(&after)), 0, true
 	}
 	score = -1
 	for i := range n.Shape.GPUs {
@@ -68,11 +68,11 @@ func Gradient(n *Node, r *Request, measure func(*Node) float64) (score, gpu int,
 		}
 		after := *n
 		after.Take(r, i)
-		if s := steep(before - measure(&after)); s > score {
+		if s := sigmoid(before - measure(&after)); s > score {
 			score, gpu = s, i
 		}
 	}
 	return score, gpu, true
 }
 
-func steep(fall float64) int { return int(100 / (1 + math.Exp(-fall/topology.FullGPU))) }
+func sigmoid(fall float64) int { return int(100 / (1 + math.Exp(-fall/topology.FullGPU))) }

@@ -120,7 +120,7 @@ func learned(nodes []Node, kinds ...Request) *Market {
 // score is what a market thinks of a placement.
 func score(m *Market, n *Node, r *Request) (float64, int) {
 	p := m.At(n.Shape.Model)
-	s := p.Standing(n)
+	s := p.State(n)
 	loss, gpu, ok := p.Score(n, &s, r)
 	if !ok {
 		return math.Inf(1), -1
@@ -161,7 +161,7 @@ func TestPricesSendRequestsWhereTheyCostLeast(t *testing.T) {
 func worst(p *Prices, n *Node, r *Request) float64 {
 	worth := func(n *Node) float64 {
 		sum := 0.0
-		for _, factor := range views {
+		for _, factor := range cpuFactors {
 			lowest := math.Inf(1)
 			for l := range levels {
 				at := p.cpu[l] * float64(n.CPU) * factor
@@ -242,7 +242,7 @@ func filling(m *Market, l int) (bids [parts + 1]float64) {
 }
 
 func gain(m *Market, i, l int) float64 {
-	return float64(m.items[i].key.parts)*grain - m.items[i].price - m.cpu[l]*m.items[i].cpu
+	return float64(m.items[i].key.parts)*milliPerPart - m.items[i].price - m.cpu[l]*m.items[i].cpu
 }
 
 func kept(l int) float64 { return topology.FullGPU * (1 - cpuPrices[l]) }
@@ -250,7 +250,7 @@ func kept(l int) float64 { return topology.FullGPU * (1 - cpuPrices[l]) }
 func TestFillingIsItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &Market{cpu: cpuPrices}
-		b := &board{}
+		b := &priceTable{}
 		sizes := rapid.SliceOfN(rapid.Int8Range(1, parts), 1, 12).Draw(t, "sizes")
 		slices.Sort(sizes)
 		for i, size := range sizes {

@@ -39,11 +39,11 @@ var cpuPrices = row{0, 0.05, 0.1, 0.2, 0.33, 0.5, 0.66, 0.88, 1.1, 1.4, 1.75, 2.
 type Market struct {
 	Params Params
 
-	items  []item
-	carry  map[itemKey]float64 // prices from one Learn to the next
-	boards []*board
-	cpu    row
-	empty  Prices
+	items      []item
+	lastPrices map[itemKey]float64 // prices from one Learn to the next
+	tables     []*priceTable
+	cpu        row
+	empty      Prices
 }
 
 // itemKey is what is told apart in the market.
@@ -65,8 +65,8 @@ type item struct {
 	bought float64 // in this round
 }
 
-// board is the prices for the models that the same requests allow.
-type board struct {
+// priceTable is the prices for all models that are allowed by the same requests.
+type priceTable struct {
 	models []string
 	items  []int // by parts
 	bids   [parts + 1]row
@@ -84,14 +84,14 @@ type bidder struct {
 // demand is what bids depend on.
 type demand struct {
 	cpu   float64
-	board *board
+	table *priceTable
 	free  [topology.MaxGPUs]int8 // hundredths
 	gpus  int
 }
 
 // At returns the prices for nodes of a model. They hold until the next Learn.
 func (m *Market) At(model string) *Prices {
-	for _, b := range m.boards {
+	for _, b := range m.tables {
 		if slices.Contains(b.models, model) {
 			return &b.prices
 		}
@@ -106,7 +106,7 @@ func (m *Market) Learn(mix *Mix, nodes []Node) bool {
 	for i := range nodes {
 		free += nodes[i].Free.Total(nodes[i].Shape)
 	}
-	if !m.stock(mix, float64(free)) {
+	if !m.loadItems(mix, float64(free)) {
 		return false
 	}
 	bidders := m.bidders(nodes)
@@ -114,7 +114,7 @@ func (m *Market) Learn(mix *Mix, nodes []Node) bool {
 	held := 0.0
 	for i := range bidders {
 		for _, f := range bidders[i].free[:bidders[i].gpus] {
-			held += float64(float64(f) * grain * bidders[i].nodes)
+			held += float64(float64(f) * milliPerPart * bidders[i].nodes)
 		}
 	}
 	for i := range m.items {
@@ -130,12 +130,12 @@ func (m *Market) Learn(mix *Mix, nodes []Node) bool {
 	if h := m.Params.Hedge; h > 0 {
 		m.hedge(h)
 	}
-	m.keep()
+	m.keepPrices()
 	return true
 }
 
-// stock makes the items and how many of each are expected. It reports false when there is nothing to sell.
-func (m *Market) stock(mix *Mix, free float64) bool {
+// loadItems makes the items from the mix and works out how many of each are expected. It reports false when there are none.
+func (m *Market) loadItems(mix *Mix, free float64) bool {
 	index := make(map[itemKey]int)
 	m.items = m.items[:0]
 	wanted, cpu := 0.0, 0.0
@@ -151,7 +151,7 @@ func (m *Market) stock(mix *Mix, free float64) bool {
 		if !ok {
 			at = len(m.items)
 			index[key] = at
-			m.items = append(m.items, item{key: key, price: m.carry[key]})
+			m.items = append(m.items, item{key: key, price: m.lastPrices[key]})
 		}
 		it := &m.items[at]
 		it.supply += float64(k.count * pieces)
@@ -179,7 +179,7 @@ func keyOf(r *Request) (key itemKey, beside float64) {
 	beside = float64(r.CPU)
 	key.parts, key.models = parts, r.Models
 	if r.GPU.Milli > 0 {
-		key.parts = int8((r.GPU.Milli + grain - 1) / grain)
+		key.parts = int8((r.GPU.Milli + milliPerPart - 1) / milliPerPart)
 	} else {
 		beside /= float64(r.GPU.Whole)
 	}
@@ -198,13 +198,13 @@ func ratioStep(x float64) (step int8) {
 	return step
 }
 
-// bidders takes the nodes that have something free, a sample if they are many, and makes the boards for their models.
+// bidders takes the nodes that have something free, a sample if they are many, and makes the price tables for their models.
 func (m *Market) bidders(nodes []Node) []bidder {
-	m.boards = m.boards[:0]
-	byModel := make(map[string]*board)
+	m.tables = m.tables[:0]
+	byModel := make(map[string]*priceTable)
 	for i := range nodes {
 		if s := &nodes[i].Shape; s.GPUs > 0 && byModel[s.Model] == nil {
-			byModel[s.Model] = m.boardFor(s.Model)
+			byModel[s.Model] = m.tableFor(s.Model)
 		}
 	}
 	count := 0
@@ -224,9 +224,9 @@ func (m *Market) bidders(nodes []Node) []bidder {
 		if seen++; seen%stride != 0 {
 			continue
 		}
-		d := demand{cpu: float64(max(n.CPU, 0)), board: byModel[n.Shape.Model]}
+		d := demand{cpu: float64(max(n.CPU, 0)), table: byModel[n.Shape.Model]}
 		for g := range n.Shape.GPUs {
-			if f := n.Free[g] / grain; f > 0 {
+			if f := n.Free[g] / milliPerPart; f > 0 {
 				d.free[d.gpus] = int8(f)
 				d.gpus++
 			}
@@ -242,23 +242,23 @@ func (m *Market) bidders(nodes []Node) []bidder {
 	return list
 }
 
-// boardFor finds the board of the models that take the same items, or makes one.
-func (m *Market) boardFor(model string) *board {
+// tableFor returns the table of the models that take the same items, and makes one if there is none.
+func (m *Market) tableFor(model string) *priceTable {
 	var items []int
 	for i := range m.items {
 		if m.items[i].key.models.Allows(model) {
 			items = append(items, i)
 		}
 	}
-	for _, b := range m.boards {
+	for _, b := range m.tables {
 		if slices.Equal(b.items, items) {
 			b.models = append(b.models, model)
 			return b
 		}
 	}
-	b := &board{models: []string{model}, items: items}
+	b := &priceTable{models: []string{model}, items: items}
 	b.prices.cpu = m.cpu
-	m.boards = append(m.boards, b)
+	m.tables = append(m.tables, b)
 	return b
 }
 
@@ -273,18 +273,18 @@ type offer struct {
 }
 
 // fill computes the best filling of each piece at the levels of the CPU's price up to this one.
-func (b *board) fill(m *Market, upTo int) {
+func (b *priceTable) fill(m *Market, upTo int) {
 	for ; b.filled <= upTo; b.filled++ {
 		b.fillAt(m, b.filled)
 	}
 }
 
-func (b *board) fillAt(m *Market, l int) {
+func (b *priceTable) fillAt(m *Market, l int) {
 	var gain [parts + 1]float64
 	var best [parts + 1]int16
 	for _, i := range b.items {
 		it := &m.items[i]
-		g := float64(float64(it.key.parts)*grain) - it.price - float64(m.cpu[l]*it.cpu)
+		g := float64(float64(it.key.parts)*milliPerPart) - it.price - float64(m.cpu[l]*it.cpu)
 		if size := it.key.parts; g > gain[size] {
 			gain[size], best[size] = g, int16(i)
 		}
@@ -323,17 +323,17 @@ func (m *Market) bid(bidders []bidder) {
 	for i := range m.items {
 		m.items[i].bought = 0
 	}
-	for _, b := range m.boards {
+	for _, b := range m.tables {
 		b.filled = 0
 	}
 	for i := range bidders {
 		n := &bidders[i]
 		level, worth := 0, 0.0
 		for l := range levels {
-			n.board.fill(m, l)
+			n.table.fill(m, l)
 			at := float64(m.cpu[l] * n.cpu)
 			for _, f := range n.free[:n.gpus] {
-				at += n.board.bids[f][l]
+				at += n.table.bids[f][l]
 			}
 			if l > 0 && at >= worth {
 				break // convex
@@ -342,7 +342,7 @@ func (m *Market) bid(bidders []bidder) {
 		}
 		for _, f := range n.free[:n.gpus] {
 			for at := int(f); at > 0; {
-				choice := n.board.choice[at][level]
+				choice := n.table.choice[at][level]
 				if choice < 0 {
 					break
 				}
@@ -353,21 +353,21 @@ func (m *Market) bid(bidders []bidder) {
 	}
 }
 
-// calm is after how many rounds steps are half as long.
-const calm = 10
+// roundsToHalveStep is the number of rounds after which steps are half as long.
+const roundsToHalveStep = 10
 
 // adjust moves the prices towards balance.
 func (m *Market) adjust(round int) {
-	step := m.Params.Step / (1 + float64(round)/calm)
+	step := m.Params.Step / (1 + float64(round)/roundsToHalveStep)
 	for i := range m.items {
 		it := &m.items[i]
-		it.price = max(-float64(it.key.parts)*grain, it.price+step*2*float64(it.key.parts)/parts*(it.bought-it.supply)/(it.bought+it.supply+1))
+		it.price = max(-float64(it.key.parts)*milliPerPart, it.price+step*2*float64(it.key.parts)/parts*(it.bought-it.supply)/(it.bought+it.supply+1))
 	}
 }
 
 // average adds the bids of this round to the prices, as one of several.
 func (m *Market) average(several int) {
-	for _, b := range m.boards {
+	for _, b := range m.tables {
 		b.fill(m, levels-1)
 		for f := range b.bids {
 			for l := range levels {
@@ -384,12 +384,12 @@ func (m *Market) hedge(h float64) {
 	for i := range m.items {
 		all += m.items[i].supply
 	}
-	for _, b := range m.boards {
+	for _, b := range m.tables {
 		for l := range levels {
 			var alone [parts + 1]float64
 			for _, i := range b.items {
 				it := &m.items[i]
-				gain := float64(float64(it.key.parts)*grain) - float64(m.cpu[l]*it.cpu)
+				gain := float64(float64(it.key.parts)*milliPerPart) - float64(m.cpu[l]*it.cpu)
 				if gain <= 0 {
 					continue
 				}
@@ -405,13 +405,13 @@ func (m *Market) hedge(h float64) {
 	}
 }
 
-// keep carries the prices over to the next Learn.
-func (m *Market) keep() {
-	if m.carry == nil {
-		m.carry = make(map[itemKey]float64)
+// keepPrices carries the prices over to the next Learn.
+func (m *Market) keepPrices() {
+	if m.lastPrices == nil {
+		m.lastPrices = make(map[itemKey]float64)
 	}
-	clear(m.carry)
+	clear(m.lastPrices)
 	for i := range m.items {
-		m.carry[m.items[i].key] = m.items[i].price
+		m.lastPrices[m.items[i].key] = m.items[i].price
 	}
 }

@@ -13,11 +13,11 @@ const (
 // Mix counts the requests that have arrived, by kind. The zero value is empty.
 type Mix struct {
 	index map[Request]int
-	kinds []counted
+	kinds []kindCount
 	seen  float64
 }
 
-type counted struct {
+type kindCount struct {
 	request Request
 	count   float64
 }
@@ -34,7 +34,7 @@ func (m *Mix) Add(r *Request) {
 		}
 		i = len(m.kinds)
 		m.index[*r] = i
-		m.kinds = append(m.kinds, counted{request: *r})
+		m.kinds = append(m.kinds, kindCount{request: *r})
 	}
 	m.kinds[i].count++
 	if m.seen++; m.seen >= MaxSeen {
@@ -59,7 +59,7 @@ func (m *Mix) fade() {
 
 // forget drops the rarer half of the kinds.
 func (m *Mix) forget() {
-	slices.SortStableFunc(m.kinds, func(a, b counted) int {
+	slices.SortStableFunc(m.kinds, func(a, b kindCount) int {
 		switch {
 		case a.count > b.count:
 			return -1

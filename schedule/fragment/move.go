@@ -13,8 +13,8 @@ const (
 	MaxMoves = 12
 	// MaxTries is how many nodes are tried for a pod, the most promising first.
 	MaxTries = 4
-	// MaxLooks is how often all nodes are looked at for one plan.
-	MaxLooks = 48
+	// MaxScans is how often all nodes are looked at for one plan.
+	MaxScans = 48
 	// MaxNested is how many pods may wait for one another: the first moves when the second has, and so on.
 	MaxNested = 4
 	// MaxPods is how many pods of a node may be moved; those behind them stay.
@@ -23,8 +23,8 @@ const (
 	MaxOnGPU = 6
 )
 
-// far is the number of moves that says that there is no way.
-const far = MaxMoves + 1
+// impossible is the number of moves that stands for: there is no way.
+const impossible = MaxMoves + 1
 
 // Occupant is a pod that runs.
 type Occupant struct {
@@ -32,8 +32,8 @@ type Occupant struct {
 	Grant topology.Grant
 }
 
-// Tenancy is who runs where.
-type Tenancy struct {
+// Assignment is which pods run where.
+type Assignment struct {
 	Kinds []Request
 	Nodes []Node       // what is free
 	Pods  [][]Occupant // by node
@@ -46,8 +46,8 @@ type Step struct {
 	GPU      int // on To, where a part of one is asked for
 }
 
-// Room is how a pod that fits nowhere can be placed. Each step fits when those before it were done, and after the last the pod fits on Node.
-type Room struct {
+// MovePlan makes room for a pod that fits nowhere. Each step fits when those before it were done, and after the last the pod fits on Node.
+type MovePlan struct {
 	Steps     []Step
 	Node, GPU int
 }
@@ -63,7 +63,7 @@ type Mover struct {
 
 // Survey estimates for every kind how many moves it takes to put one of its pods elsewhere. Only pods that are smaller make room for a pod, so one
 // pass from the smallest kind up is enough. The estimate looks at every pod alone: two may want the same room.
-func (m *Mover) Survey(t *Tenancy) {
+func (m *Mover) Survey(t *Assignment) {
 	order := make([]int32, len(t.Kinds))
 	for k := range order {
 		order[k] = int32(k)
@@ -74,12 +74,12 @@ func (m *Mover) Survey(t *Tenancy) {
 	})
 	m.moves = make([]int8, len(t.Kinds))
 	for k := range m.moves {
-		m.moves[k] = far
+		m.moves[k] = impossible
 	}
 	for _, k := range order {
-		best := far - 1
+		best := impossible - 1
 		for at := 0; at < len(t.Nodes) && best > 0; at++ {
-			if c, ok := m.clear(t, at, k, best-1); ok {
+			if c, ok := m.fewestDepartures(t, at, k, best-1); ok {
 				best = c.moves
 			}
 		}
@@ -89,30 +89,30 @@ func (m *Mover) Survey(t *Tenancy) {
 
 // Moves is what the last Survey says of a kind: how many pods have to move so that one more pod of this kind is placed. ok is false where there is no way.
 func (m *Mover) Moves(kind int32) (moves int, ok bool) {
-	return int(m.moves[kind]) - 1, m.moves[kind] < far
+	return int(m.moves[kind]) - 1, m.moves[kind] < impossible
 }
 
 // Plan finds room for a pod by at most so many moves, the fewest that it finds. It changes nothing. Every node is part of a plan at most once, so
 // that what was judged for one step still holds when others were done.
-func (m *Mover) Plan(t *Tenancy, kind int32, most int, score Score) (Room, bool) {
+func (m *Mover) Plan(t *Assignment, kind int32, most int, score Score) (MovePlan, bool) {
 	s := search{m: m, t: t, score: score}
 	node, gpu, ok := s.makeRoom(kind, min(most, MaxMoves), MaxNested)
-	return Room{Steps: s.steps, Node: node, GPU: gpu}, ok
+	return MovePlan{Steps: s.steps, Node: node, GPU: gpu}, ok
 }
 
 // search is a plan in the making.
 type search struct {
 	m     *Mover
-	t     *Tenancy
+	t     *Assignment
 	score Score
 	steps []Step
 	used  []int // nodes that are part of it
-	looks int   // how often all nodes were looked at
+	scans int   // how often all nodes were looked at
 }
 
 // makeRoom lets pods leave a node so that one of this kind fits, by at most so many moves.
 func (s *search) makeRoom(kind int32, most, nested int) (node, gpu int, ok bool) {
-	if nested == 0 || s.looks >= MaxLooks {
+	if nested == 0 || s.scans >= MaxScans {
 		return 0, 0, false
 	}
 	for _, c := range s.promising(kind, most) {
@@ -127,9 +127,9 @@ func (s *search) makeRoom(kind int32, most, nested int) (node, gpu int, ok bool)
 }
 
 // promising lists the nodes that seem to need the fewest moves.
-func (s *search) promising(kind int32, most int) []clearing {
-	s.looks++
-	var list []clearing
+func (s *search) promising(kind int32, most int) []departures {
+	s.scans++
+	var list []departures
 	for at := range s.t.Nodes {
 		if slices.Contains(s.used, at) {
 			continue
@@ -138,11 +138,11 @@ func (s *search) promising(kind int32, most int) []clearing {
 		if len(list) == MaxTries {
 			limit = min(limit, list[MaxTries-1].moves)
 		}
-		c, ok := s.m.clear(s.t, at, kind, limit)
+		c, ok := s.m.fewestDepartures(s.t, at, kind, limit)
 		if !ok {
 			continue
 		}
-		i, _ := slices.BinarySearchFunc(list, c, clearing.compare)
+		i, _ := slices.BinarySearchFunc(list, c, departures.compare)
 		if list = slices.Insert(list, i, c); len(list) > MaxTries {
 			list = list[:MaxTries]
 		}
@@ -151,7 +151,7 @@ func (s *search) promising(kind int32, most int) []clearing {
 }
 
 // empty moves the pods that have to leave.
-func (s *search) empty(c *clearing, most, nested int) bool {
+func (s *search) empty(c *departures, most, nested int) bool {
 	began := len(s.steps)
 	for i, p := range s.t.Pods[c.node] {
 		if i >= MaxPods || c.leave>>i&1 == 0 {
@@ -174,7 +174,7 @@ func (s *search) empty(c *clearing, most, nested int) bool {
 
 // best is the best of the other nodes.
 func (s *search) best(kind int32) (node, gpu int, ok bool) {
-	s.looks++
+	s.scans++
 	lowest := 0.0
 	for at := range s.t.Nodes {
 		if slices.Contains(s.used, at) {

@@ -35,7 +35,7 @@ func TestMoves(t *testing.T) {
 }
 
 // story is a tenancy in the making.
-type story struct{ t Tenancy }
+type story struct{ t Assignment }
 
 func (s *story) line(t *testing.T, words []string) {
 	r, model, gpus, at := Request{}, "G2", 0, 0
@@ -110,7 +110,7 @@ func (s *story) plan(t *testing.T, kind int32, most int) string {
 }
 
 // tightest prefers the node that is left with the least.
-func tightest(t *Tenancy) Score {
+func tightest(t *Assignment) Score {
 	return func(node int, kind int32) (float64, int, bool) {
 		n, q := &t.Nodes[node], &t.Kinds[kind]
 		if !n.Fits(q) {
@@ -127,7 +127,7 @@ func tightest(t *Tenancy) Score {
 }
 
 // replay does a plan step by step on a copy and says what is wrong with it.
-func replay(t *Tenancy, room Room, kind int32) error {
+func replay(t *Assignment, room MovePlan, kind int32) error {
 	nodes := slices.Clone(t.Nodes)
 	pods := make([][]Occupant, len(t.Pods))
 	for i := range pods {
@@ -161,8 +161,8 @@ func fitsAt(n *Node, q *Request, gpu int) bool {
 }
 
 // crowd fills a few nodes with random pods until little fits.
-func crowd(random *rand.Rand) *Tenancy {
-	s := &Tenancy{}
+func crowd(random *rand.Rand) *Assignment {
+	s := &Assignment{}
 	for k := range 3 + random.IntN(7) {
 		r := Request{CPU: random.Int64N(9) * 1000, Memory: random.Int64N(5)}
 		switch {
@@ -247,7 +247,7 @@ func TestImprove(t *testing.T) {
 	}
 	// A piece is worth what it is; a part costs nothing beside the 800.
 	gain := func(_ int, after *Node) float64 { return float64(after.Free.Total(after.Shape)) }
-	best := func(loss float64) Best {
+	best := func(loss float64) BestNode {
 		return func(kind int32) (int, int, float64, bool) {
 			switch s.t.Kinds[kind].GPU.Total() {
 			case 100:
@@ -260,14 +260,14 @@ func TestImprove(t *testing.T) {
 			return 0, 0, 0, false
 		}
 	}
-	step, won, ok := Improve(&s.t, 20, best(0), gain)
+	step, won, ok := BestMove(&s.t, 20, best(0), gain)
 	if !ok || step != (Step{Pod: s.t.Pods[0][0], From: 0, To: 1, GPU: 0}) || won != 400 {
 		t.Errorf("%+v won %v (%v)", step, won, ok)
 	}
-	if step, won, ok := Improve(&s.t, 20, best(380), gain); ok {
+	if step, won, ok := BestMove(&s.t, 20, best(380), gain); ok {
 		t.Errorf("%+v won %v, no more than the least", step, won)
 	}
-	if step, won, ok := Improve(&s.t, 20, best(370), gain); !ok || won != 30 {
+	if step, won, ok := BestMove(&s.t, 20, best(370), gain); !ok || won != 30 {
 		t.Errorf("%+v won %v (%v), want 30", step, won, ok)
 	}
 }

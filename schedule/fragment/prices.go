@@ -6,9 +6,9 @@ import (
 
 // Sizes of the tables. GPUs are counted in parts of a hundredth, the unit of accounting; CPU has levels of price.
 const (
-	parts  = 100
-	grain  = topology.FullGPU / parts
-	levels = 12
+	parts        = 100
+	milliPerPart = topology.FullGPU / parts
+	levels       = 12
 )
 
 // row is the worth of a piece of a GPU, in thousandths, at each level of the CPU's price.
@@ -20,19 +20,19 @@ type Prices struct {
 	free [parts + 1]row // by hundredths free
 }
 
-// views are the factors on a node's CPU under which its worth is looked at. The mean over them bends where a single view has a kink, so that CPU
+// cpuFactors are the factors on a node's CPU under which its worth is computed. The mean over them bends where a single one has a kink, so that CPU
 // has a price before it is the last.
-var views = [...]float64{0.5, 0.8, 1.1, 1.5} //nolint:gochecknoglobals // a constant
+var cpuFactors = [...]float64{0.5, 0.8, 1.1, 1.5} //nolint:gochecknoglobals // a constant
 
-// Standing is what Score needs of a node as it is: compute it once, use it for any number of requests.
-type Standing struct {
+// NodeState is what Score needs to know of a node before a placement. Compute it once and use it for any number of requests.
+type NodeState struct {
 	sum   row
-	level [len(views)]int8
+	level [len(cpuFactors)]int8
 	worth float64
 }
 
-// Standing computes a node's standing.
-func (p *Prices) Standing(n *Node) (s Standing) {
+// State computes a node's NodeState.
+func (p *Prices) State(n *Node) (s NodeState) {
 	for i := range n.Shape.GPUs {
 		piece := p.piece(n.Free[i])
 		for l := range s.sum {
@@ -40,7 +40,7 @@ func (p *Prices) Standing(n *Node) (s Standing) {
 		}
 	}
 	cpu := float64(max(n.CPU, 0))
-	for v, factor := range views {
+	for v, factor := range cpuFactors {
 		lowest := 0.0
 		for l := range s.sum { // convex in the level
 			if at := float64(p.cpu[l]*cpu*factor) + s.sum[l]; l == 0 || at < lowest {
@@ -53,15 +53,17 @@ func (p *Prices) Standing(n *Node) (s Standing) {
 }
 
 // Worth is what the node is still good for: the GPU thousandths that can be filled, less what is paid for the requests that fill them.
-func (s *Standing) Worth() float64 { return s.worth / float64(len(views)) }
+func (s *NodeState) Worth() float64 { return s.worth / float64(len(cpuFactors)) }
 
-func (p *Prices) piece(free int32) *row { return &p.free[min(max(free, 0), topology.FullGPU)/grain] }
+func (p *Prices) piece(free int32) *row {
+	return &p.free[min(max(free, 0), topology.FullGPU)/milliPerPart]
+}
 
 // ScoreUnit is how much of a score is a GPU thousandth of worth.
-const ScoreUnit = float64(len(views))
+const ScoreUnit = float64(len(cpuFactors))
 
-// Score is the worth that a placement destroys: lower is better. gpu is where a fraction goes. s is the node's standing.
-func (p *Prices) Score(n *Node, s *Standing, r *Request) (loss float64, gpu int, ok bool) {
+// Score is the worth that a placement destroys: lower is better. gpu is where a fraction goes. s is the node's state.
+func (p *Prices) Score(n *Node, s *NodeState, r *Request) (loss float64, gpu int, ok bool) {
 	if !n.Fits(r) {
 		return 0, 0, false
 	}
@@ -82,11 +84,11 @@ func (p *Prices) Score(n *Node, s *Standing, r *Request) (loss float64, gpu int,
 	return loss, gpu, ok
 }
 
-// after is a node's worth when it has this much CPU left and several pieces were exchanged for others. In each view the worth is convex in the
+// after is a node's worth when it has this much CPU left and several pieces were exchanged for others. For each factor the worth is convex in the
 // level, so the walk from the old level ends at the lowest.
-func (p *Prices) after(s *Standing, cpu, several float64, old, left *row) float64 {
+func (p *Prices) after(s *NodeState, cpu, several float64, old, left *row) float64 {
 	sum := 0.0
-	for v, factor := range views {
+	for v, factor := range cpuFactors {
 		at := func(l int) float64 {
 			return float64(p.cpu[l]*cpu*factor) + s.sum[l] + float64(several*(left[l]-old[l]))
 		}

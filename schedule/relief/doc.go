@@ -1,14 +1,23 @@
-// Package relief evicts the reclaimed pods that nodes' agents want evicted, under one budget for the whole cluster.
+// Package relief evicts the reclaimed pods that nodes' agents request to be evicted, under one budget for the whole cluster.
 //
-// Agents write whom they want gone into their reports; the ledger has the newest of each. Of all wishes that stand, relief starts as many
-// evictions as a token bucket allows: some percent of the reclaimed pods a minute, but always one. Urgent wishes are not held back by
-// that, only by one eviction in ten seconds for each node. Nodes take turns, the one that waits longest first; of one node's wishes the first
-// comes first. A wish that is withdrawn is forgotten, and all of this follows from the reports, so that a new leader goes on where the last
-// one stopped.
+// A node under pressure does not evict by itself while there is time: its agent writes eviction requests into its report, most important first.
+// The ledger has the newest report of each node. Relief reads the requests of all nodes and decides which to grant now:
 //
-// Invariants: nobody is evicted who is not of the reclaimed level, bound to the node that asks, and known by the UID that it names; a pod
-// has at most one eviction under way; in any minute at most the budget and the burst are started, and none at all in the first moments of a
-// process. What a disruption budget refuses is tried again later, and costs no token.
+//   - A token bucket holds some percent of the reclaimed pods per minute, at least one. Each eviction takes a token. A token comes back if the
+//     pod was not evicted after all, for example because a disruption budget refused.
+//   - Nodes take turns: the node whose last turn is longest ago is next, with its first request.
+//   - Urgent requests take no token. A node gets one urgent eviction in ten seconds.
+//
+// Example: the budget is 1 % of 200 reclaimed pods, which is 2 evictions a minute. Node a requests pods a1, a2, a3, node b requests b1, and
+// all are ordinary. The order is a1, b1, a2, a3, half a minute apart. If b's request becomes urgent in the meantime, b1 goes at once and takes no
+// token. If a's pressure ends, its report no longer has a2 and a3, and they stay.
+//
+// Everything but the tokens and the turns follows from the reports, so a new leader continues where the last one stopped. Its bucket begins empty,
+// so leaders that follow one another do not each begin with a burst.
+//
+// Invariants: only pods of the reclaimed level are evicted, only from the node that requests it, and only under the UID that it names; a pod has at
+// most one eviction in flight; in any minute at most the budget and the burst are started, and none in the first moments of a process. What a
+// disruption budget refuses is tried again later.
 //
 // It is not preemption (that is schedule and bind), makes no API call and reads no clock.
 package relief

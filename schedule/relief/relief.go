@@ -15,18 +15,20 @@ const (
 	MaxInFlight = 16
 	// UrgentInterval is the least time between two urgent evictions from one node.
 	UrgentInterval = 10 * time.Second
-	// lookAgain is how often wishes that cannot be fulfilled yet are looked at though nothing happened.
-	lookAgain = 5 * time.Second
-	// lingers is how long a pod whose eviction was answered well may be there before it is tried again.
-	lingers = time.Minute
-	// forgets is how long it is remembered when a node that wishes nothing had its last turn.
-	forgets = 10 * time.Minute
+	// recheckEvery is how often requests that cannot be granted yet are looked at even if nothing has changed.
+	recheckEvery = 5 * time.Second
+	// graceAfterEviction is how long an evicted pod may take to leave before it is evicted again.
+	graceAfterEviction = time.Minute
+	// rememberTurns is how long the last turn of a node without requests is remembered.
+	rememberTurns = 10 * time.Minute
 	// The pauses after a refusal: they double.
 	pauseBase = 10 * time.Second
 	pauseMax  = time.Minute
 )
 
-// Relief knows the wishes that stand and what has been done about them. Its methods must not run beside one another.
+// Relief grants the eviction requests of nodes, under one budget for the cluster. Its methods must not be called concurrently.
+//
+// All its state but the tokens and the turns follows from the reports in the ledger.
 type Relief struct {
 	store *cluster.Store
 	cfg   spec.Evictions
@@ -34,57 +36,57 @@ type Relief struct {
 	started, filled time.Time
 	tokens          float64
 	due             time.Time // when there may be something to do though nothing changed
-	serial          uint64    // of the wishes that were looked at last
+	serial          uint64    // of the requests that were looked at last
 
-	wishes  map[wishKey]*wish
-	nodes   map[string]*node
-	flights map[uint64]*wish // by the number of the write; nil: an event
-	next    uint64
-	turn    uint64
-	notes   notes
-	pending []bind.Write // events to be
+	requests      map[requestKey]*request
+	nodes         map[string]*node
+	flights       map[uint64]*request // by the number of the write; nil: an event
+	next          uint64
+	turn          uint64
+	eventBudget   eventBudget
+	pendingEvents []bind.Write // events to be
 
 	counts Counts
 	ready  []bind.Write
 }
 
-// wishKey tells wishes apart: any node may name any pod.
-type wishKey struct {
+// requestKey identifies a request. The node is part of it because any node may name any pod.
+type requestKey struct {
 	node string
 	uid  cluster.UID
 }
 
-// wish is one that stands, or whose eviction is under way.
-type wish struct {
+// request is an eviction that a node's latest report asks for, or that is in flight.
+type request struct {
 	cluster.Wish
-	node     string
-	rank     int // among its node's, from 0
-	since    time.Time
-	stands   bool
-	inFlight bool
-	unfit    bool // it must not be fulfilled
-	spent    bool // its token, should it come back
-	paused   time.Time
-	failures int
-	told     map[string]bool // reasons of events
+	node      string
+	rank      int // among the requests of its node, from 0
+	since     time.Time
+	reported  bool
+	inFlight  bool
+	invalid   bool // it must not be granted: the pod is another, of another level, or on another node
+	usedToken bool // it took a token, which comes back if the pod is not evicted
+	notBefore time.Time
+	failures  int
+	events    map[string]bool // reasons of the events written for it
 }
 
-// node is whose wishes were fulfilled when.
+// node is when a node's requests were granted.
 type node struct {
-	turn         uint64 // the later the greater
+	turn         uint64 // greater is later
 	last, urgent time.Time
 }
 
-// Counts is what has come of wishes since the process began to lead.
+// Counts is the outcomes of requests since the process began to lead.
 type Counts struct {
 	Evicted, Urgent int // Urgent of the Evicted
 	Withheld        int // by a disruption budget, each time
 	Failed          int // other refusals, and outcomes that are unknown
-	Unfit           int // wishes about pods that must not be evicted: of another level, or on another node
+	Invalid         int // requests about pods that must not be evicted: of another level, or on another node
 }
 
-// Standing is how the wishes stand.
-type Standing struct {
+// Status counts the open requests.
+type Status struct {
 	Waiting, Urgent int // Urgent are not among the Waiting
 	InFlight        int
 }
@@ -92,21 +94,21 @@ type Standing struct {
 // New returns a Relief over the ledger.
 func New(store *cluster.Store, cfg spec.Evictions) *Relief {
 	return &Relief{
-		store: store, cfg: cfg, wishes: make(map[wishKey]*wish), nodes: make(map[string]*node), flights: make(map[uint64]*wish),
+		store: store, cfg: cfg, requests: make(map[requestKey]*request), nodes: make(map[string]*node), flights: make(map[uint64]*request),
 	}
 }
 
-// Counts returns what has come of wishes.
+// Counts returns the outcomes of requests so far.
 func (r *Relief) Counts() Counts { return r.counts }
 
-// Standing returns how the wishes stand.
-func (r *Relief) Standing() (s Standing) {
-	for _, w := range r.wishes {
+// Status counts the open requests.
+func (r *Relief) Status() (s Status) {
+	for _, req := range r.requests {
 		switch {
-		case w.unfit:
-		case w.inFlight:
+		case req.invalid:
+		case req.inFlight:
 			s.InFlight++
-		case w.Urgent:
+		case req.Urgent:
 			s.Urgent++
 		default:
 			s.Waiting++
@@ -122,25 +124,25 @@ func (r *Relief) Ready(now time.Time) []bind.Write {
 		r.started, r.filled = now, now
 	}
 	serial := r.store.WishSerial()
-	if serial == 0 && len(r.wishes) == 0 || serial == r.serial && now.Before(r.due) {
+	if serial == 0 && len(r.requests) == 0 || serial == r.serial && now.Before(r.due) {
 		return nil
 	}
 	r.serial = serial
 	r.fill(now)
-	r.look(now)
+	r.readRequests(now)
 	r.startUrgent(now)
-	r.startFair(now)
-	r.tellDelayed(now)
+	r.startBudgeted(now)
+	r.writeDelayedEvents(now)
 	r.due = r.nextDue(now)
 	return r.ready
 }
 
-// NextWake is when Ready may have more to give though nothing happened meanwhile.
+// NextWake is when Ready may have more writes even if nothing changes until then.
 func (r *Relief) NextWake(now time.Time) (time.Time, bool) {
 	if r.store.WishSerial() != r.serial {
 		return now, true
 	}
-	return r.due, len(r.wishes) > 0 || r.store.WishingNodes() > 0
+	return r.due, len(r.requests) > 0 || r.store.WishingNodes() > 0
 }
 
 // perMinute is how many may be evicted in a minute.
@@ -156,89 +158,90 @@ func (r *Relief) fill(now time.Time) {
 	}
 }
 
-// look takes in the wishes that stand and forgets those that do not any more.
-func (r *Relief) look(now time.Time) {
-	for _, w := range r.wishes {
-		w.stands = false
+// readRequests reads the requests of all reports and drops those that were withdrawn.
+func (r *Relief) readRequests(now time.Time) {
+	for _, req := range r.requests {
+		req.reported = false
 	}
 	for _, name := range r.store.Wishing() {
 		for rank, said := range r.store.Wishes(name) {
-			key := wishKey{name, said.UID}
-			old := r.wishes[key]
-			switch fit, leaving := r.fit(name, &said); {
+			key := requestKey{name, said.UID}
+			old := r.requests[key]
+			switch fit, leaving := r.check(name, &said); {
 			case !fit:
-				r.refuse(key, &said, now)
+				r.markInvalid(key, &said, now)
 			case leaving:
 			case old == nil:
-				r.wishes[key] = &wish{Wish: said, node: name, rank: rank, since: now, stands: true}
+				r.requests[key] = &request{Wish: said, node: name, rank: rank, since: now, reported: true}
 			default:
-				old.Wish, old.rank, old.stands, old.unfit = said, rank, true, false
+				old.Wish, old.rank, old.reported, old.invalid = said, rank, true, false
 			}
 		}
 	}
-	for key, w := range r.wishes {
-		if !w.stands && !w.inFlight {
-			delete(r.wishes, key)
+	for key, req := range r.requests {
+		if !req.reported && !req.inFlight {
+			delete(r.requests, key)
 		}
 	}
 	for name, n := range r.nodes {
-		if now.Sub(n.last) >= forgets && len(r.store.Wishes(name)) == 0 {
+		if now.Sub(n.last) >= rememberTurns && len(r.store.Wishes(name)) == 0 {
 			delete(r.nodes, name)
 		}
 	}
 }
 
-// fit reports whether a pod is the one that is meant, and may be evicted at a node's wish; leaving, that it goes already or is not there yet.
-func (r *Relief) fit(node string, w *cluster.Wish) (fit, leaving bool) {
-	pod := r.store.Pod(w.UID)
+// check reports whether a request names the pod that it means, and the node may have it evicted; leaving, that the pod is on its way out or not
+// bound yet.
+func (r *Relief) check(node string, req *cluster.Wish) (check, leaving bool) {
+	pod := r.store.Pod(req.UID)
 	switch {
 	case pod == nil || pod.Phase == cluster.Finished:
 		return true, true
-	case pod.Namespace != w.Namespace || pod.Name != w.Name || !pod.Class.Reclaimed || pod.Node() != node:
+	case pod.Namespace != req.Namespace || pod.Name != req.Name || !pod.Class.Reclaimed || pod.Node() != node:
 		return false, false
 	}
 	return true, pod.Phase != cluster.Bound || pod.Deleting || pod.Claimed()
 }
 
-// refuse counts a wish that must not be fulfilled, once for as long as it stands.
-func (r *Relief) refuse(key wishKey, said *cluster.Wish, now time.Time) {
-	w := r.wishes[key]
-	if w == nil {
-		w = &wish{Wish: *said, node: key.node, since: now}
-		r.wishes[key] = w
+// markInvalid counts a request that must not be granted, once for as long as the node reports it.
+func (r *Relief) markInvalid(key requestKey, said *cluster.Wish, now time.Time) {
+	req := r.requests[key]
+	if req == nil {
+		req = &request{Wish: *said, node: key.node, since: now}
+		r.requests[key] = req
 	}
-	if !w.unfit {
-		r.counts.Unfit++
+	if !req.invalid {
+		r.counts.Invalid++
 	}
-	w.stands, w.unfit = true, true
+	req.reported, req.invalid = true, true
 }
 
-// open reports whether a wish could be fulfilled now.
-func (w *wish) open(now time.Time) bool {
-	return w.stands && !w.unfit && !w.inFlight && !w.paused.After(now)
+// ready reports whether a request could be granted now.
+func (req *request) ready(now time.Time) bool {
+	return req.reported && !req.invalid && !req.inFlight && !req.notBefore.After(now)
 }
 
-// startUrgent evicts whom nodes want gone at all costs: one for each node, then a pause.
+// startUrgent grants urgent requests, whatever the budget: one per node, then a pause of UrgentInterval.
 func (r *Relief) startUrgent(now time.Time) {
-	first := make(map[string]*wish)
-	for _, w := range r.wishes {
-		if !w.Urgent || !w.open(now) || now.Before(r.urgentAt(w.node)) {
+	first := make(map[string]*request)
+	for _, req := range r.requests {
+		if !req.Urgent || !req.ready(now) || now.Before(r.urgentAt(req.node)) {
 			continue
 		}
-		if best := first[w.node]; best == nil || w.before(best) {
-			first[w.node] = w
+		if best := first[req.node]; best == nil || req.before(best) {
+			first[req.node] = req
 		}
 	}
-	list := make([]*wish, 0, len(first))
-	for _, w := range first {
-		list = append(list, w)
+	list := make([]*request, 0, len(first))
+	for _, req := range first {
+		list = append(list, req)
 	}
-	slices.SortFunc(list, r.fairly)
-	for _, w := range list {
+	slices.SortFunc(list, r.byTurn)
+	for _, req := range list {
 		if len(r.flights) >= MaxInFlight {
 			return
 		}
-		r.start(w, now).urgent = now
+		r.start(req, now).urgent = now
 	}
 }
 
@@ -251,25 +254,25 @@ func (r *Relief) urgentAt(name string) time.Time {
 	return last.Add(UrgentInterval)
 }
 
-// startFair evicts as many as the budget allows; the nodes take turns.
-func (r *Relief) startFair(now time.Time) {
-	byNode := make(map[string][]*wish)
-	for _, w := range r.wishes {
-		if !w.Urgent && w.open(now) {
-			byNode[w.node] = append(byNode[w.node], w)
+// startBudgeted grants as many requests as the budget allows; the nodes take turns.
+func (r *Relief) startBudgeted(now time.Time) {
+	byNode := make(map[string][]*request)
+	for _, req := range r.requests {
+		if !req.Urgent && req.ready(now) {
+			byNode[req.node] = append(byNode[req.node], req)
 		}
 	}
-	heads := make([]*wish, 0, len(byNode))
+	heads := make([]*request, 0, len(byNode))
 	for _, list := range byNode {
-		slices.SortFunc(list, func(a, b *wish) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.UID, b.UID)) })
+		slices.SortFunc(list, func(a, b *request) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.UID, b.UID)) })
 		heads = append(heads, list[0])
 	}
 	for len(heads) > 0 && r.tokens >= 1 && len(r.flights) < MaxInFlight {
-		head := slices.MinFunc(heads, r.fairly)
+		head := slices.MinFunc(heads, r.byTurn)
 		r.tokens--
-		head.spent = true
+		head.usedToken = true
 		r.start(head, now)
-		heads = slices.DeleteFunc(heads, func(w *wish) bool { return w == head })
+		heads = slices.DeleteFunc(heads, func(req *request) bool { return req == head })
 		if list := byNode[head.node][1:]; len(list) > 0 {
 			byNode[head.node] = list
 			heads = append(heads, list[0])
@@ -277,13 +280,13 @@ func (r *Relief) startFair(now time.Time) {
 	}
 }
 
-// before orders the wishes of one node.
-func (w *wish) before(other *wish) bool {
-	return cmp.Or(cmp.Compare(w.rank, other.rank), cmp.Compare(w.UID, other.UID)) < 0
+// before orders the requests of one node.
+func (req *request) before(other *request) bool {
+	return cmp.Or(cmp.Compare(req.rank, other.rank), cmp.Compare(req.UID, other.UID)) < 0
 }
 
-// fairly orders wishes of several nodes: first the node whose last turn is longest ago, then the oldest wish.
-func (r *Relief) fairly(a, b *wish) int {
+// byTurn orders requests of several nodes: first that of the node whose last turn is longest ago, then the oldest.
+func (r *Relief) byTurn(a, b *request) int {
 	return cmp.Or(cmp.Compare(r.turnOf(a.node), r.turnOf(b.node)), a.since.Compare(b.since), cmp.Compare(a.node, b.node), cmp.Compare(a.rank, b.rank))
 }
 
@@ -295,85 +298,85 @@ func (r *Relief) turnOf(name string) uint64 {
 }
 
 // start begins an eviction; it is the node's turn.
-func (r *Relief) start(w *wish, now time.Time) *node {
-	n := r.nodes[w.node]
+func (r *Relief) start(req *request, now time.Time) *node {
+	n := r.nodes[req.node]
 	if n == nil {
 		n = &node{}
-		r.nodes[w.node] = n
+		r.nodes[req.node] = n
 	}
 	r.turn++
 	n.turn, n.last = r.turn, now
-	w.inFlight = true
-	r.write(bind.Write{Kind: bind.EvictPod, Pod: w.UID, Namespace: w.Namespace, Name: w.Name, Node: w.node}, w)
+	req.inFlight = true
+	r.write(bind.Write{Kind: bind.EvictPod, Pod: req.UID, Namespace: req.Namespace, Name: req.Name, Node: req.node}, req)
 	return n
 }
 
-func (r *Relief) write(write bind.Write, w *wish) {
+func (r *Relief) write(write bind.Write, req *request) {
 	r.next++
 	write.ID = bind.WriteID{Owner: bind.OwnerRelief, Number: r.next}
-	r.flights[r.next] = w
+	r.flights[r.next] = req
 	r.ready = append(r.ready, write)
 }
 
 // Finish applies the result of a write whose owner is OwnerRelief.
 func (r *Relief) Finish(result bind.Result, now time.Time) {
-	w, known := r.flights[result.ID.Number]
+	req, known := r.flights[result.ID.Number]
 	if !known {
 		return
 	}
 	delete(r.flights, result.ID.Number)
 	r.due = now
-	if w == nil {
+	if req == nil {
 		return
 	}
-	w.inFlight = false
+	req.inFlight = false
 	back := false
 	switch result.Outcome {
 	case bind.Written:
 		r.counts.Evicted++
-		if w.Urgent {
+		if req.Urgent {
 			r.counts.Urgent++
 		}
-		w.paused, w.failures = now.Add(lingers), 0
-		r.tell(w, spec.ReasonEvictedForPressure, evictedText(w), now)
+		req.notBefore, req.failures = now.Add(graceAfterEviction), 0
+		r.writeEvent(req, spec.ReasonEvictedForPressure, evictedMessage(req), now)
 	case bind.Gone:
-		w.paused, back = now.Add(lingers), true
+		req.notBefore, back = now.Add(graceAfterEviction), true
 	case bind.Withheld:
 		r.counts.Withheld++
-		r.pause(w, now)
+		r.pause(req, now)
 		back = true
-		r.tell(w, spec.ReasonEvictionRefusedByBudget, "node "+w.node+" wants the pod evicted ("+w.Reason+"), and a disruption budget does not let it go: "+result.Message, now)
+		r.writeEvent(req, spec.ReasonEvictionRefusedByBudget, "node "+req.node+" wants the pod evicted ("+req.Reason+"), and a disruption budget does not let it go: "+result.Message, now)
 	default: // Refused, Unknown, NotSent, Conflict
 		r.counts.Failed++
-		r.pause(w, now)
+		r.pause(req, now)
 		back = result.Outcome != bind.Unknown
 	}
-	if back && w.spent {
+	if back && req.usedToken {
 		r.tokens = min(r.tokens+1, float64(max(r.cfg.Burst, 1)))
 	}
-	w.spent = false
+	req.usedToken = false
 }
 
-func (r *Relief) pause(w *wish, now time.Time) {
-	w.paused = now.Add(min(pauseBase<<min(w.failures, 8), pauseMax))
-	w.failures++
+func (r *Relief) pause(req *request, now time.Time) {
+	req.notBefore = now.Add(min(pauseBase<<min(req.failures, 8), pauseMax))
+	req.failures++
 }
 
-// nextDue is when something can be done about a wish that stands.
+// nextDue is when some open request may be granted.
 func (r *Relief) nextDue(now time.Time) time.Time {
-	due := now.Add(lookAgain)
+	due := now.Add(recheckEvery)
 	earlier := func(at time.Time) {
 		if at.After(now) && at.Before(due) {
 			due = at
 		}
 	}
-	for _, w := range r.wishes {
+	for _, req := range r.requests {
 		switch {
-		case !w.stands || w.inFlight || w.unfit:
-		case w.paused.After(now):
-			earlier(w.paused)
-		case w.Urgent:
-			earlier(r.urgentAt(w.node))
+		case !req.reported || req.inFlight || req.invalid:
+		case req.notBefore.After(now):
+			earlier(req.notBefore)
+		case req.Urgent:
+			earlier(r.urgentAt(req.node))
 		case r.tokens < 1:
 			earlier(now.Add(time.Duration((1-r.tokens)/r.perMinute()*float64(time.Minute)) + time.Millisecond))
 		}

@@ -96,7 +96,7 @@ func (h *harness) report() string {
 		}
 	}
 	if at, ok := h.relief.NextWake(h.now); ok {
-		fmt.Fprintf(&b, "%+v %+v, again in %v\n", h.relief.Standing(), h.relief.Counts(), at.Sub(h.now))
+		fmt.Fprintf(&b, "%+v %+v, again in %v\n", h.relief.Status(), h.relief.Counts(), at.Sub(h.now))
 	}
 	return b.String()
 }

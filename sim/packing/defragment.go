@@ -55,8 +55,8 @@ func (r *run) makeRoom(kind int32) (node, gpu int, ok bool) {
 	return room.Node, room.GPU, true
 }
 
-func (r *run) tenancy() *fragment.Tenancy {
-	return &fragment.Tenancy{Kinds: r.a.kinds, Nodes: r.nodes, Pods: r.removal.pods}
+func (r *run) tenancy() *fragment.Assignment {
+	return &fragment.Assignment{Kinds: r.a.kinds, Nodes: r.nodes, Pods: r.removal.pods}
 }
 
 // move does one step of a plan.

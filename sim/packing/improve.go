@@ -39,7 +39,7 @@ func (r *run) improve(arrival int, allocated int64) {
 		if r.removal.moves+1 > int(improvePart*r.o.Defragment*float64(r.running)) {
 			return
 		}
-		step, _, ok := fragment.Improve(r.tenancy(), improveLeast*v.unit(), best, v.gain)
+		step, _, ok := fragment.BestMove(r.tenancy(), improveLeast*v.unit(), best, v.gain)
 		if !ok {
 			return
 		}

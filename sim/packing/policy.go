@@ -136,7 +136,7 @@ type hilbert struct {
 // value is what a node is worth as it is. Of nodes that look alike few are asked for it.
 type value struct {
 	prices   *fragment.Prices // nil: not computed since the node or the prices changed
-	standing fragment.Standing
+	standing fragment.NodeState
 }
 
 // Between two times that prices are found, arrivals grow by half, and by no more than a number for each node. First, there are a few.
@@ -172,14 +172,14 @@ func (h *hilbert) value(node int) *value {
 	v := &h.values[node]
 	if v.prices == nil {
 		v.prices = h.market.At(h.nodes[node].Shape.Model)
-		v.standing = v.prices.Standing(&h.nodes[node])
+		v.standing = v.prices.State(&h.nodes[node])
 	}
 	return v
 }
 
 func (h *hilbert) gain(node int, after *fragment.Node) float64 {
 	v := h.value(node)
-	s := v.prices.Standing(after)
+	s := v.prices.State(after)
 	return h.unit() * (s.Worth() - v.standing.Worth())
 }
 

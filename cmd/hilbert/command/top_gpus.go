@@ -73,7 +73,7 @@ type gpusView struct {
 
 	model string // in small letters
 	limit int
-	rest  fragment.Rest
+	rest  fragment.GPUSummary
 }
 
 func newGPUsView(model string, limit int) *gpusView {

@@ -47,7 +47,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		tenancy                         tenancy
 		zones                           zoneCounts
 		headroom                        headroomCounts
-		gpus                            *fragment.Rest
+		gpus                            *fragment.GPUSummary
 		nodes, pods, depth, outstanding int
 		over                            int
 	}

@@ -20,8 +20,8 @@ var (
 )
 
 // newGPURest looks at each node once.
-func newGPURest(s *cluster.State) *fragment.Rest {
-	rest := &fragment.Rest{}
+func newGPURest(s *cluster.State) *fragment.GPUSummary {
+	rest := &fragment.GPUSummary{}
 	for slot := range cluster.Slot(s.Slots()) {
 		if s.Node(slot) == nil {
 			continue
@@ -34,7 +34,7 @@ func newGPURest(s *cluster.State) *fragment.Rest {
 }
 
 // collectGPUs sends the gauges.
-func collectGPUs(rest *fragment.Rest, out chan<- prometheus.Metric) {
+func collectGPUs(rest *fragment.GPUSummary, out chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}

@@ -31,7 +31,7 @@ type headroomCounts struct {
 	offered, requested [cluster.ReclaimedKinds]int64
 	states             [len(headroomStates)]int
 	overdrawn, pods    int
-	standing           relief.Standing
+	standing           relief.Status
 	unfit              int
 }
 
@@ -39,7 +39,7 @@ type headroomCounts struct {
 func newHeadroomCounts(s *schedule.Scheduler) (c headroomCounts) {
 	store := s.Store()
 	counts, standing := s.Relief()
-	c.standing, c.unfit, c.pods = standing, counts.Unfit, store.Reclaimed()
+	c.standing, c.unfit, c.pods = standing, counts.Invalid, store.Reclaimed()
 	kinds := store.LentKinds()
 	for slot := range cluster.Slot(store.Slots()) {
 		if store.Node(slot) == nil {

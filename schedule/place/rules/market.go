@@ -168,7 +168,7 @@ func scoreGPUWorth(p *Profile, s *cluster.State, slot cluster.Slot, c *cluster.C
 		return 0
 	}
 	cpu := s.Free(slot, resource.CPU)
-	spoilt := prices.Spoilt(v.Free, cpu, cpu-c.Amounts.Get(resource.CPU), &grant)
+	spoilt := prices.Loss(v.Free, cpu, cpu-c.Amounts.Get(resource.CPU), &grant)
 	return min(max(score-int64(math.Round(spoilt)), 0), MaxWorth)
 }
 

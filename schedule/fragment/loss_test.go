@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is spoilt is the worth before less the worth after, whatever GPU a request is given.
+// The loss is the worth before less the worth after, whatever GPU a request is given.
 func TestSpoiltIsItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := rapid.SliceOfN(rapid.Custom(drawNode), 1, 12).Draw(t, "nodes")
@@ -23,8 +23,8 @@ func TestSpoiltIsItsDefinition(t *testing.T) {
 					}
 					after := *n
 					g := after.Take(r, gpu)
-					was, is := p.Standing(n), p.Standing(&after)
-					got, want := p.Spoilt(&n.Free, n.CPU, after.CPU, &g), was.Worth()-is.Worth()
+					was, is := p.State(n), p.State(&after)
+					got, want := p.Loss(&n.Free, n.CPU, after.CPU, &g), was.Worth()-is.Worth()
 					if !(math.Abs(got-want) <= 1e-6*max(1, was.Worth())) {
 						t.Fatalf("node %+v, request %+v on GPU %d: %v, want %v", n, r, gpu, got, want)
 					}

@@ -18,12 +18,12 @@ func requestOf(size int) Request {
 	return whole(0, int8(Sizes[size]/topology.FullGPU))
 }
 
-// TestRestIsFGDs: for each size, what is useless is FGD's fragmentation under a mix of that size alone, and as many fit as can be placed one
+// TestSummaryIsFGDs: for each size, what is useless is FGD's fragmentation under a mix of that size alone, and as many fit as can be placed one
 // after the other.
-func TestRestIsFGDs(t *testing.T) {
+func TestSummaryIsFGDs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var rest Rest
-		var want ModelRest
+		var rest GPUSummary
+		var want ModelSummary
 		for range rapid.IntRange(1, 4).Draw(t, "nodes") {
 			free := rapid.SliceOfN(rapid.SampledFrom([]int32{0, 100, 249, 250, 400, 500, 760, 1000, 1000, 1000}), 1, 9).Draw(t, "free")
 			n := node(0, "m", free...)
@@ -51,8 +51,8 @@ func TestRestIsFGDs(t *testing.T) {
 	})
 }
 
-// TestRestOfDevices counts what an agent reports: GPUs of every kind.
-func TestRestOfDevices(t *testing.T) {
+// TestSummaryOfDevices counts what an agent reports: GPUs of every kind.
+func TestSummaryOfDevices(t *testing.T) {
 	gpu := topology.GPU{Memory: 8192, Grain: 20, Clients: 2, Strengths: topology.StrengthsOf(topology.Soft)}
 	divided := topology.GPU{
 		Memory: 8192, Strengths: topology.StrengthsOf(topology.Hard),
@@ -69,9 +69,9 @@ func TestRestOfDevices(t *testing.T) {
 	} {
 		v.Commit(&g)
 	}
-	var rest Rest
+	var rest GPUSummary
 	rest.Add(&v)
-	want := ModelRest{
+	want := ModelSummary{
 		Model: "m", GPUs: 6, Idle: 1, Shared: 1, Divided: 1, Held: 2, Closed: 1, Left: 740 + 1000 + 750,
 		Useless: [...]int64{0, 0, 740 + 750, 2490, 2490, 2490},
 		Fits:    [...]int64{1 + 2 + 2, 1 + 2 + 1, 1, 0, 0, 0},
@@ -80,9 +80,9 @@ func TestRestOfDevices(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", *got[0], want)
 	}
 	d.Owner = topology.OwnerNone
-	rest = Rest{}
+	rest = GPUSummary{}
 	rest.Add(&v)
-	if m := rest.Models()[0]; m.Closed != 6 || m.Left != 0 || m.Fits != (ModelRest{}).Fits {
+	if m := rest.Models()[0]; m.Closed != 6 || m.Left != 0 || m.Fits != (ModelSummary{}).Fits {
 		t.Errorf("nobody gives them out: %+v", m)
 	}
 	if _, ok := rest.Models()[0].Fragmentation(0); ok {
@@ -91,7 +91,7 @@ func TestRestOfDevices(t *testing.T) {
 }
 
 func TestRestIsBounded(t *testing.T) {
-	var rest Rest
+	var rest GPUSummary
 	for i := range MaxModels + 5 {
 		n := node(0, fmt.Sprintf("m%03d", i), 1000, 500)
 		for range 2 {
@@ -104,8 +104,8 @@ func TestRestIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkRest is a scrape of 20,000 nodes of eight GPUs.
-func BenchmarkRest(b *testing.B) {
+// BenchmarkSummary is a scrape of 20,000 nodes of eight GPUs.
+func BenchmarkSummary(b *testing.B) {
 	gpu := topology.GPU{Memory: 81920, Grain: 8, Clients: 24, Strengths: topology.StrengthsOf(topology.Accounting, topology.Soft)}
 	d := &topology.Devices{Owner: topology.OwnerHilbert, GPU: slices.Repeat([]topology.GPU{gpu}, 8)}
 	shape := topology.Shape{Devices: d, Model: "m"}
@@ -120,7 +120,7 @@ func BenchmarkRest(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		var rest Rest
+		var rest GPUSummary
 		for i := range nodes {
 			rest.Add(&topology.View{Shape: &shape, Free: &free[i], Devices: &left[i]})
 		}

@@ -7,20 +7,20 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// clearing is which pods would leave a node so that another fits.
-type clearing struct {
+// departures is a set of pods that have to leave a node so that another pod fits.
+type departures struct {
 	node, gpu int
 	leave     uint64 // a set of indices of the node's pods
 	moves     int    // how many pods have to move for that, as the last Survey says
 	waste     int64  // thousandths on the GPU that would be left
 }
 
-func (c clearing) compare(o clearing) int {
+func (c departures) compare(o departures) int {
 	return cmp.Or(cmp.Compare(c.moves, o.moves), cmp.Compare(c.waste, o.waste), cmp.Compare(c.node, o.node))
 }
 
-// tenants are the pods of a node that may leave for one of a kind: it takes few enough moves, and they are smaller.
-type tenants struct {
+// candidates is the pods of one node that may leave for a pod of some kind: they are smaller, and few enough moves put them elsewhere.
+type candidates struct {
 	n       *Node
 	q       *Request
 	node    int
@@ -31,13 +31,13 @@ type tenants struct {
 	limit   int
 }
 
-// clear finds the fewest moves, at most limit, that let a pod of this kind onto a node.
-func (m *Mover) clear(t *Tenancy, at int, kind int32, limit int) (best clearing, ok bool) {
+// fewestDepartures finds the fewest moves, at most limit, that let a pod of this kind onto a node.
+func (m *Mover) fewestDepartures(t *Assignment, at int, kind int32, limit int) (best departures, ok bool) {
 	n, q := &t.Nodes[at], &t.Kinds[kind]
 	if limit < 0 || !q.GPU.IsZero() && (n.Shape.GPUs < q.GPU.Count() || !q.Models.Allows(n.Shape.Model) || q.GPU.Milli > 0 && !n.Shape.Shareable) {
 		return best, false
 	}
-	o := tenants{n: n, q: q, node: at, kinds: t.Kinds, pods: t.Pods[at], moves: m.moves, limit: limit}
+	o := candidates{n: n, q: q, node: at, kinds: t.Kinds, pods: t.Pods[at], moves: m.moves, limit: limit}
 	o.pods = o.pods[:min(len(o.pods), MaxPods)]
 	for i := range o.pods {
 		p := &t.Kinds[o.pods[i].Kind]
@@ -48,34 +48,34 @@ func (m *Mover) clear(t *Tenancy, at int, kind int32, limit int) (best clearing,
 	}
 	switch {
 	case q.GPU.IsZero():
-		return o.complete(clearing{node: at})
+		return o.addForCPUAndMemory(departures{node: at})
 	case q.GPU.Milli == 0:
-		c, ok := o.whole()
+		c, ok := o.fromWholeGPUs()
 		if !ok {
 			return c, false
 		}
-		return o.complete(c)
+		return o.addForCPUAndMemory(c)
 	}
 	for g := range n.Shape.GPUs {
 		if !n.first(g) && n.Free[g] >= int32(q.GPU.Milli) {
 			continue
 		}
-		c, fits := o.part(g)
+		c, fits := o.fromOneGPU(g)
 		if !fits {
 			continue
 		}
-		if c, fits = o.complete(c); fits && (!ok || c.compare(best) < 0) {
+		if c, fits = o.addForCPUAndMemory(c); fits && (!ok || c.compare(best) < 0) {
 			best, ok = c, true
 		}
 	}
 	return best, ok
 }
 
-// part finds the fewest moves that leave enough of one GPU.
-func (o *tenants) part(g int) (best clearing, ok bool) {
+// fromOneGPU finds the fewest moves that leave enough of one GPU.
+func (o *candidates) fromOneGPU(g int) (best departures, ok bool) {
 	lacking := int64(o.q.GPU.Milli) - int64(o.n.Free[g])
 	if lacking <= 0 {
-		return clearing{node: o.node, gpu: g, waste: -lacking}, true
+		return departures{node: o.node, gpu: g, waste: -lacking}, true
 	}
 	var on [MaxOnGPU]int
 	count, sum := 0, int64(0)
@@ -91,7 +91,7 @@ func (o *tenants) part(g int) (best clearing, ok bool) {
 		return best, false
 	}
 	for subset := 1; subset < 1<<count; subset++ {
-		c := clearing{node: o.node, gpu: g, waste: -lacking}
+		c := departures{node: o.node, gpu: g, waste: -lacking}
 		for j := range count {
 			if subset>>j&1 == 1 {
 				c.leave |= 1 << on[j]
@@ -106,8 +106,8 @@ func (o *tenants) part(g int) (best clearing, ok bool) {
 	return best, ok
 }
 
-// whole finds the GPUs that can be emptied by the fewest moves.
-func (o *tenants) whole() (c clearing, ok bool) {
+// fromWholeGPUs finds the GPUs that can be emptied by the fewest moves.
+func (o *candidates) fromWholeGPUs() (c departures, ok bool) {
 	var free [topology.MaxGPUs]int32
 	var leave [topology.MaxGPUs]uint64
 	var moves [topology.MaxGPUs]int
@@ -141,8 +141,8 @@ func (o *tenants) whole() (c clearing, ok bool) {
 	return c, true
 }
 
-// complete lets more pods leave where CPU or memory is lacking: the one with the least that is enough, else the one with the most.
-func (o *tenants) complete(c clearing) (clearing, bool) {
+// addForCPUAndMemory lets more pods leave where CPU or memory is lacking: the one with the least that is enough, else the one with the most.
+func (o *candidates) addForCPUAndMemory(c departures) (departures, bool) {
 	cpu, memory := o.q.CPU-o.n.CPU, o.q.Memory-o.n.Memory
 	for set := c.leave; set != 0; set &= set - 1 {
 		p := o.kind(bits.TrailingZeros64(set))
@@ -174,7 +174,7 @@ func (o *tenants) complete(c clearing) (clearing, bool) {
 }
 
 // prefer reports whether pod i is to leave rather than j, where both are enough or neither is.
-func (o *tenants) prefer(i, j int, enough, cpu bool) bool {
+func (o *candidates) prefer(i, j int, enough, cpu bool) bool {
 	p, q := o.kind(i), o.kind(j)
 	a, b := p.Memory, q.Memory
 	if cpu {
@@ -186,7 +186,7 @@ func (o *tenants) prefer(i, j int, enough, cpu bool) bool {
 	return a*int64(o.cost(j)) > b*int64(o.cost(i))
 }
 
-func (o *tenants) kind(i int) *Request { return &o.kinds[o.pods[i].Kind] }
+func (o *candidates) kind(i int) *Request { return &o.kinds[o.pods[i].Kind] }
 
 // cost is how many moves it takes that pod i leaves.
-func (o *tenants) cost(i int) int { return int(o.moves[o.pods[i].Kind]) }
+func (o *candidates) cost(i int) int { return int(o.moves[o.pods[i].Kind]) }

@@ -7,26 +7,26 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// Sizes are the requests that a Rest is measured by, in thousandths of a GPU: parts of one, and whole ones on one node.
+// Sizes are the requests that a GPUSummary is measured by, in thousandths of a GPU: parts of one, and whole ones on one node.
 var Sizes = [...]int32{
 	250, 500, 1000, 2000, 4000, 8000,
 }
 
 const (
-	// MaxModels is the most GPU models that a Rest keeps apart. GPUs of any more are counted together, as OtherModels.
+	// MaxModels is the most GPU models that a GPUSummary keeps apart. GPUs of any more are counted together, as OtherModels.
 	MaxModels = 64
-	// OtherModels is not the name of a model.
+	// OtherModels stands for all further models; no model has that name.
 	OtherModels = "(other)"
 )
 
-// Rest is what is left of GPUs by model, and how much of it is of use to pods of the Sizes. It needs no mix. The zero value has seen no node.
-type Rest struct {
-	models map[string]*ModelRest
-	last   *ModelRest // of the last node: most nodes are like the one before
+// GPUSummary is what is left of GPUs by model, and how much of it is of use to pods of the Sizes. It needs no mix. The zero value has seen no node.
+type GPUSummary struct {
+	models map[string]*ModelSummary
+	last   *ModelSummary // of the last node: most nodes are like the one before
 }
 
-// ModelRest is what is left of the GPUs of one model.
-type ModelRest struct {
+// ModelSummary is what is left of the GPUs of one model.
+type ModelSummary struct {
 	Model string
 	// GPUs is how many there are. Each is one of the five that follow: Idle ones can be given whole; of Shared ones something is held and
 	// something left; Divided ones have MIG instances, of which one is left; of Held ones nothing is left; Closed ones give nothing new.
@@ -43,7 +43,7 @@ type ModelRest struct {
 }
 
 // Fragmentation is the part of Left that a pod of Sizes[size] could not use, 0 to 1. False: nothing is left, so that there is no such part.
-func (m *ModelRest) Fragmentation(size int) (float64, bool) {
+func (m *ModelSummary) Fragmentation(size int) (float64, bool) {
 	if m.Left == 0 {
 		return 0, false
 	}
@@ -51,7 +51,7 @@ func (m *ModelRest) Fragmentation(size int) (float64, bool) {
 }
 
 // Add takes in a node.
-func (r *Rest) Add(v *topology.View) {
+func (r *GPUSummary) Add(v *topology.View) {
 	count := v.GPUs()
 	if count == 0 {
 		return
@@ -90,7 +90,7 @@ func (r *Rest) Add(v *topology.View) {
 }
 
 // state counts a GPU under what it is.
-func (m *ModelRest) state(v *topology.View, i int, rest *topology.GPURest) {
+func (m *ModelSummary) state(v *topology.View, i int, rest *topology.GPURest) {
 	switch d := v.Shape.Devices; {
 	case rest.Closed:
 		m.Closed++
@@ -120,7 +120,7 @@ func partsOf(v *topology.View, i int, rest *topology.GPURest, size int32) (n int
 }
 
 // model returns the counts of a model.
-func (r *Rest) model(name string) *ModelRest {
+func (r *GPUSummary) model(name string) *ModelSummary {
 	if r.last != nil && r.last.Model == name {
 		return r.last
 	}
@@ -131,9 +131,9 @@ func (r *Rest) model(name string) *ModelRest {
 	}
 	if m == nil {
 		if r.models == nil {
-			r.models = make(map[string]*ModelRest)
+			r.models = make(map[string]*ModelSummary)
 		}
-		m = &ModelRest{Model: name}
+		m = &ModelSummary{Model: name}
 		r.models[name] = m
 	}
 	r.last = m
@@ -141,11 +141,11 @@ func (r *Rest) model(name string) *ModelRest {
 }
 
 // Models lists the models by name.
-func (r *Rest) Models() []*ModelRest {
-	list := make([]*ModelRest, 0, len(r.models))
+func (r *GPUSummary) Models() []*ModelSummary {
+	list := make([]*ModelSummary, 0, len(r.models))
 	for _, m := range r.models {
 		list = append(list, m)
 	}
-	slices.SortFunc(list, func(a, b *ModelRest) int { return cmp.Compare(a.Model, b.Model) })
+	slices.SortFunc(list, func(a, b *ModelSummary) int { return cmp.Compare(a.Model, b.Model) })
 	return list
 }

@@ -1,0 +1,42 @@
+// Package admission decides which pods may enter the queue at all. A pod that can never be placed, whatever the nodes look like, is refused with the
+// condition that tells its owner what to change.
+//
+// Example: a pod of a gang names PodGroup "train", which does not exist. It is refused with reason WaitingForPodGroup, and is checked again when the
+// PodGroup appears.
+//
+// Invariant: a refusal depends on the pod's class, its PodGroup and its place in the tree of queues, never on nodes or on what is in use. Limits
+// of queues are not checked here: they stop a unit for a time only, and the queue knows when to try again.
+package admission
+
+import (
+	"strings"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+)
+
+// Refuse returns the condition of a pod that must not be placed whatever the nodes look like; refused is false when it may be.
+func Refuse(pod *cluster.Pod) (condition cluster.Condition, refused bool) {
+	class := pod.Class
+	switch {
+	case class.Impossible != "":
+		return cluster.Condition{Reason: spec.ReasonImpossibleRequest, Message: class.Impossible}, true
+	case len(class.Unsupported) > 0:
+		return cluster.Condition{
+			Reason: spec.ReasonUnsupportedConstraint,
+			Message: "Hilbert does not honour this yet and places no pod in spite of it: " + strings.Join(class.Unsupported, ", ") +
+				". Remove it, or set spec.schedulerName to a scheduler that does.",
+		}, true
+	case pod.Unit != nil && pod.Unit.Facts == nil:
+		return cluster.Condition{
+			Reason:  spec.ReasonWaitingForPodGroup,
+			Message: "there is no PodGroup " + pod.Unit.String() + ", which the pod names. Create it, or correct the name.",
+		}, true
+	case pod.Unit != nil && !pod.Unit.Ready():
+		return cluster.Condition{Reason: spec.ReasonInvalidPodGroup, Message: "PodGroup " + pod.Unit.String() + ": " + pod.Unit.Facts.Invalid}, true
+	case pod.Queue().Refuses:
+		q := pod.Queue()
+		return cluster.Condition{Reason: q.Problem.Reason, Message: "Queue " + q.Name + ": " + q.Problem.Message}, true
+	}
+	return cluster.Condition{}, false
+}
