@@ -5,6 +5,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/internal/deadline"
 	"hilbert.dev/hilbert/internal/heap"
 	"hilbert.dev/hilbert/topology"
 )
@@ -254,18 +255,15 @@ func reclaimedBy(c *cluster.Class) (out spec.ReclaimedAmounts) {
 	return out
 }
 
-// NextWake is when Ready may have more to give though nothing happened meanwhile.
+// NextWake is when Ready may have more writes even if nothing happens until then.
 func (b *Binder) NextWake(now time.Time) (time.Time, bool) {
-	at, ok := b.conditions.nextWake(now)
+	var next deadline.Earliest
+	next.Add(b.conditions.nextWake(now))
+	next.Add(b.evictions.nextWake())
 	if b.pausing.Len() > 0 && b.inFlight < b.cfg.MaxInFlight {
-		if first := b.pausing.First().until; !ok || first.Before(at) {
-			at, ok = first, true
-		}
+		next.Add(b.pausing.First().until, true)
 	}
-	if first, some := b.evictions.nextWake(); some && (!ok || first.Before(at)) {
-		at, ok = first, true
-	}
-	return at, ok
+	return next.Time()
 }
 
 // Finish applies the result of a Write. If the outcome of a placement is certain now, it is among the Transitions.

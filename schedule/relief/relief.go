@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/internal/deadline"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -364,22 +365,20 @@ func (r *Relief) pause(req *request, now time.Time) {
 
 // nextDue is when some open request may be granted.
 func (r *Relief) nextDue(now time.Time) time.Time {
-	due := now.Add(recheckEvery)
-	earlier := func(at time.Time) {
-		if at.After(now) && at.Before(due) {
-			due = at
-		}
-	}
+	var next deadline.Earliest
+	next.Add(now.Add(recheckEvery), true)
+	add := func(at time.Time) { next.Add(at, at.After(now)) }
 	for _, req := range r.requests {
 		switch {
 		case !req.reported || req.inFlight || req.invalid:
 		case req.notBefore.After(now):
-			earlier(req.notBefore)
+			add(req.notBefore)
 		case req.Urgent:
-			earlier(r.urgentAt(req.node))
+			add(r.urgentAt(req.node))
 		case r.tokens < 1:
-			earlier(now.Add(time.Duration((1-r.tokens)/r.perMinute()*float64(time.Minute)) + time.Millisecond))
+			add(now.Add(time.Duration((1-r.tokens)/r.perMinute()*float64(time.Minute)) + time.Millisecond))
 		}
 	}
+	due, _ := next.Time()
 	return due
 }
