@@ -290,9 +290,9 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 
 // Pending counts the pods that wait.
 func (s *Scheduler) Pending() Pending {
+	waiting := s.queue.Counts()
 	return Pending{
-		Active: s.queue.Active(), Backoff: s.queue.BackingOff(), Unschedulable: s.queue.Sleeping() - s.queue.QuotaBlocked(),
-		Quota: s.queue.QuotaBlocked(), Gathering: s.queue.GatheringLen(),
+		Active: waiting.Ready, Backoff: waiting.BackingOff, Unschedulable: waiting.Parked, Quota: waiting.QuotaBlocked, Gathering: waiting.Gathering,
 		Held: len(s.held), InFlight: s.binder.Len(),
 	}
 }
@@ -311,7 +311,7 @@ func (s *Scheduler) Verify() error {
 	s.store.EachPod(func(pod *cluster.Pod) {
 		_, held := s.held[pod.UID]
 		_, vanished := s.vanished[pod.UID]
-		waits, assumed := s.queue.Waits(pod.UID), s.binder.Assumes(pod.UID)
+		waits, assumed := s.queue.Unit(pod.UID) != nil, s.binder.Assumes(pod.UID)
 		switch {
 		case assumed != (pod.Phase == cluster.Assumed):
 			err = fmt.Errorf("pod %s is %s; binder has it: %v", pod.UID, pod.Phase, assumed)

@@ -84,7 +84,7 @@ var waitingStates = []WaitingState{
 // Dump copies out what the scheduler knows and changes nothing. It costs time proportional to the ledger, about half a microsecond a
 // pod; what can be done later is left to Sort.
 func (s *Scheduler) Dump(schedulerName string, now time.Time) *Dump {
-	d := &Dump{Taken: now.UTC().Round(0), SchedulerName: schedulerName, Scheduling: s.cfg, Ledger: s.store.Dump(), standings: s.queue.WaitingPods()}
+	d := &Dump{Taken: now.UTC().Round(0), SchedulerName: schedulerName, Scheduling: s.cfg, Ledger: s.store.Dump(), standings: s.queue.View().Pods()}
 	for i := range d.standings {
 		d.standings[i].Attempts = max(d.standings[i].Attempts, s.attempts[d.standings[i].Pod])
 	}

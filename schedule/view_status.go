@@ -114,7 +114,7 @@ func (s *Scheduler) PendingPods() map[WaitingState]int {
 	gangs := false
 	s.store.EachUnit(func(*cluster.Unit) { gangs = true })
 	if gangs {
-		for _, standing := range s.queue.WaitingPods() {
+		for _, standing := range s.queue.View().Pods() {
 			counts[standingStates[standing.State]]++
 		}
 		return counts

@@ -196,7 +196,7 @@ func (a *UnitAnswer) judge(d *Dump, r *rehearsal, gang *cluster.Unit) {
 		}
 		return
 	}
-	a.HasTurn, a.Ahead = true, r.queue.Position(u)
+	a.HasTurn, a.Ahead = true, r.queue.View().Position(u)
 	t.look()
 	if !a.FitsNow {
 		t.changes()

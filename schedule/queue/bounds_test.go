@@ -19,7 +19,7 @@ func TestIdleLinesAreBounded(t *testing.T) {
 	if err := w.q.verify(); err != nil {
 		t.Fatal(err)
 	}
-	if queues, shapes := w.q.idle.len, len(w.q.shapes.singles); queues != maxIdleShapeQueues || shapes != maxIdleShapeQueues {
+	if queues, shapes := w.q.queues.idle.len, len(w.q.queues.shapes.singles); queues != maxIdleShapeQueues || shapes != maxIdleShapeQueues {
 		t.Errorf("%d shape queues and %d shapes are kept, want %d", queues, shapes, maxIdleShapeQueues)
 	}
 	pod := w.store.Pod("n/5")
@@ -50,7 +50,7 @@ func TestIdleNamespacesArePruned(t *testing.T) {
 		if err := w.q.verify(); err != nil {
 			t.Fatal(err)
 		}
-		if kept := len(w.q.leaves[w.store.Queue(cluster.DefaultQueue)].tenants); kept > 100 {
+		if kept := len(w.q.tree.leaves[w.store.Queue(cluster.DefaultQueue)].tenants); kept > 100 {
 			t.Errorf("%s: %d namespaces are kept", policies[sort].name, kept)
 		}
 	}
@@ -64,8 +64,8 @@ func TestAddDelayed(t *testing.T) {
 	if err := w.q.verify(); err != nil {
 		t.Fatal(err)
 	}
-	if w.q.BackingOff() != 1 || w.q.Active() != 0 {
-		t.Errorf("%d back off, %d are active", w.q.BackingOff(), w.q.Active())
+	if w.q.Counts().BackingOff != 1 || w.q.Counts().Ready != 0 {
+		t.Errorf("%d back off, %d are active", w.q.Counts().BackingOff, w.q.Counts().Ready)
 	}
 	if at, ok := w.q.NextExpiry(); !ok || !at.Equal(w.now.Add(time.Second)) {
 		t.Errorf("the backoff ends at %v, %v", at, ok)
@@ -151,7 +151,7 @@ func TestUnitOutlivesItsMembers(t *testing.T) {
 		t.Errorf("%s of %s has %v", u.Key(), u.Queue().Name, u.Members())
 	}
 	w.q.Return(u) // it is known no more
-	if w.q.Active() != 0 || w.q.Pop() != nil {
+	if w.q.Counts().Ready != 0 || w.q.Pop() != nil {
 		t.Error("a unit that is done waits again")
 	}
 }

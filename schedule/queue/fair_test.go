@@ -239,7 +239,7 @@ func TestHistoryCounts(t *testing.T) {
 		w.q.Expire(w.now)
 		w.q.sync()
 	}
-	history := &w.q.leaves[w.store.Queue("q")].tenants["greedy"].history
+	history := &w.q.tree.leaves[w.store.Queue("q")].tenants["greedy"].history
 	if history.settle(w.now, facts.HalfLife); math.Abs(history.average-0.3) > 1e-6 {
 		t.Fatalf("after a half-life with 0.6 of the cluster the average is %v, want 0.3", history.average)
 	}

@@ -9,8 +9,11 @@ import (
 	"hilbert.dev/hilbert/resource"
 )
 
-// FairShares works out what each queue ought to have, by kind, if the cluster's capacity were dealt out anew: everybody first what is
-// guaranteed, then of the rest in proportion to the weights, to nobody more than the limit or the demand. The root has what is dealt out.
+// FairShares works out what each queue would get, by kind, if the cluster's capacity were divided again: each queue first gets its guarantee, then
+// a part of the rest in proportion to its weight, and never more than its limit or its demand. The root has the sum.
+//
+// Example: of 10 GPUs, queue a (guarantee 4, weight 1) and queue b (no guarantee, weight 2) both want all. a gets 4 + 2, b gets 4. If b wants
+// only 3, a gets 7.
 //
 // demand is what the pods of a queue hold and wait for, without those of the queues below it; a queue that is not named demands nothing. Each
 // resource is dealt out for itself. Where the guarantees are more than there is, each gets its proportion.

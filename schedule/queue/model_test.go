@@ -372,7 +372,7 @@ func (m *model) next(q *cluster.Queue, awake bool) *modelUnit {
 	var list []sharer
 	for _, child := range q.Children() {
 		if u := m.next(child, awake); u != nil {
-			s := m.share(child.Used, child.Guaranteed, child.Weight(), m.counted(q, m.q.nodes[child]))
+			s := m.share(child.Used, child.Guaranteed, child.Weight(), m.counted(q, m.q.tree.nodes[child]))
 			s.name, s.first = child.Name, u
 			list = append(list, s)
 		}
@@ -384,7 +384,7 @@ func (m *model) next(q *cluster.Queue, awake bool) *modelUnit {
 					sum += t.Used(k)
 				}
 				return sum
-			}, nothing, 1, m.counted(q, m.q.leaves[q]))
+			}, nothing, 1, m.counted(q, m.q.tree.leaves[q]))
 			s.first = u
 			list = append(list, s)
 		}
@@ -455,7 +455,7 @@ func (m *model) nextOwn(q *cluster.Queue, awake bool) *modelUnit {
 	}
 	var list []sharer
 	for namespace, u := range best {
-		s := m.share(u.any().Tenant().Used, nothing, 1, m.counted(q, m.q.leaves[q].tenants[namespace]))
+		s := m.share(u.any().Tenant().Used, nothing, 1, m.counted(q, m.q.tree.leaves[q].tenants[namespace]))
 		s.name, s.first = namespace, u
 		list = append(list, s)
 	}

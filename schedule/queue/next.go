@@ -64,9 +64,3 @@ func nextBelow(paths []treePath, depth int) *ShapeQueue {
 	}
 	return best
 }
-
-// TreeGeneration counts how often the tree has been rebuilt. Shape queues of before mean nothing then.
-func (q *Queue) TreeGeneration() uint64 {
-	q.sync()
-	return q.generation
-}

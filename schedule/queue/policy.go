@@ -63,7 +63,7 @@ func lowerShare(a, b *node) bool {
 	return strings.Compare(a.name, b.name) < 0
 }
 
-// share is how well a queue, or a namespace, is served: whoever has less comes first.
+// share is how well a queue, or a namespace, is served. The one with less comes first.
 type share struct {
 	// aboveGuarantee: it has its guarantee.
 	aboveGuarantee bool

@@ -1,87 +1,54 @@
-// Package queue says who is next: units (a pod, or the waiting members of a gang) in a tree of queues, each ordered by its sort policy, with
-// backoff after a refusal, shapes that fit nowhere parked until something changes that could help them, and units for which a queue's limit
-// leaves no room blocked until it does.
-//
-// Units of one shape in one queue are interchangeable for placement, so they stand in a shape queue. A leaf orders its shape queues by their first units,
-// an inner queue orders its children by their first units or by their shares; each is a heap, and every node knows the unit that it would give
-// out. Popping gives the same order as sorting everything would, a change of what a queue holds moves one node, and parking a shape queue of ten
-// thousand units costs what parking one unit does: nothing is touched until it wakes.
-//
-// Invariants: a unit is in exactly one of {its shape queue, its shape queue's quota block, the backoff heap, the gathering list of gangs that lack members, popped}; a ready
-// shape queue is not empty; a parked shape queue gives no unit out. The size is bounded by the pods that the ledger knows; of shape queues without units a bounded
-// number is kept.
-//
-// It reads the ledger, changes nothing in it but ChangedQueues, and decides no placement. Time is an argument.
 package queue
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/heap"
 )
 
-// Version is how much of the world a shape queue has looked at without finding a place: the changes up to a revision, and the version of the
-// censuses that it reads.
-type Version struct {
-	Revision cluster.Revision
-	Domains  uint64
-}
-
 // Queue holds the units that wait. The zero value is not usable; call New.
+//
+// It knows every unit by its pods, and puts each into exactly one of its parts: ready or parked in a shape queue, blocked by quota, backing off,
+// gathering members. The tree says which ready unit is next.
 type Queue struct {
 	store *cluster.Store
 	now   time.Time // of the latest Expire
 
-	units     map[cluster.UID]*Unit // by each pod that waits
-	gangs     map[*cluster.Unit]*Unit
-	gathering []*Unit // gangs that lack members
+	units    map[cluster.UID]*Unit // by each pod that waits
+	gangs    map[*cluster.Unit]*Unit
+	sequence uint64 // of the latest arrival
+
+	tree      tree
+	queues    shapeQueues
+	blocks    quotaBlocks
 	backoff   *heap.Heap[*Unit]
+	gathering gatheringGangs
 
-	shapes  shapes
-	idle    idleList
-	parked  []*ShapeQueue
-	blocked map[*cluster.Queue][]*quotaBlock
-	recheck []*quotaBlock
-
-	root         *node
-	nodes        map[*cluster.Queue]*node
-	leaves       map[*cluster.Queue]*node // that the units of a queue wait in
-	lastLeaf     *node                    // of the leaves, that was asked for
-	withHistory  []*node                  // whose children's histories count
-	capacity     []int64                  // by kind, while sized
-	usesCapacity bool                     // some order is relative to the capacity
-	unordered    bool                     // nobody had configured queues when the tree was rebuilt
-	generation   uint64                   // how often the tree was rebuilt
-	skippedSyncs uint                     // calls of sync while simple
-
-	activeUnits  int // units in shape queues that are not parked
-	parkedUnits  int // units in parked shape queues
-	blockedUnits int // units that a limit blocks
-	sequence     uint64
+	skippedSyncs uint // calls of sync while the tree is unordered
 }
 
-// New returns an empty Queue over a ledger, which it only reads. It is the one that asks the ledger for ChangedQueues.
+// New returns an empty Queue over a ledger, which it only reads. No other component may call the ledger's ChangedQueues.
 func New(store *cluster.Store) *Queue {
 	q := &Queue{
-		store:   store,
-		units:   make(map[cluster.UID]*Unit),
-		gangs:   make(map[*cluster.Unit]*Unit),
-		shapes:  shapes{singles: make(map[*cluster.Class]*Shape), gangs: make(map[string]*Shape)},
-		blocked: make(map[*cluster.Queue][]*quotaBlock),
+		store:  store,
+		units:  make(map[cluster.UID]*Unit),
+		gangs:  make(map[*cluster.Unit]*Unit),
+		tree:   tree{store: store},
+		queues: shapeQueues{shapes: shapes{singles: make(map[*cluster.Class]*Shape), gangs: make(map[string]*Shape)}},
 		backoff: heap.New(
 			func(a, b *Unit) bool {
 				return cmp.Or(a.until.Compare(b.until), cmp.Compare(a.sequence, b.sequence)) < 0
 			}, setUnit),
 	}
+	q.blocks = quotaBlocks{queues: &q.queues, byLimit: make(map[*cluster.Queue][]*quotaBlock)}
 	store.ChangedQueues() // all that has changed so far is in the tree
 	q.rebuild()
 	return q
 }
 
-// Add makes a pod wait, or takes note that a waiting one has changed. A member of a gang joins the gang's unit, which is ready when as many
+// Add makes a pod wait, or updates one that waits already. A member of a gang joins the gang's unit, which is ready when as many
 // wait as it needs. It returns the unit, and whether the unit's shape queue is parked.
 func (q *Queue) Add(pod *cluster.Pod) (u *Unit, parked bool) {
 	u = q.units[pod.UID]
@@ -119,7 +86,7 @@ func (u *Unit) unchanged(pod *cluster.Pod) bool {
 	return u.gang.members[pod.UID] == memberOf(pod)
 }
 
-// newSingle makes a pod's own unit. Who decides on it must have seen a revision.
+// newSingle makes the unit of a pod without a gang. It must not be decided before a revision is seen.
 func (q *Queue) newSingle(pod *cluster.Pod, seen cluster.Revision) *Unit {
 	leaf := q.leafOf(pod)
 	q.sequence++
@@ -132,7 +99,8 @@ func (q *Queue) newSingle(pod *cluster.Pod, seen cluster.Revision) *Unit {
 	return u
 }
 
-// join adds a pod to the unit of its gang, and puts that where it belongs; not before a time, and who decides on it must have seen a revision.
+// join adds a pod to the unit of its gang, and puts that where it belongs. The unit backs off until a time, and must not be decided before a
+// revision is seen.
 func (q *Queue) join(pod *cluster.Pod, seen cluster.Revision, until time.Time) (u *Unit, parked bool) {
 	u = q.gangs[pod.Unit]
 	if u == nil {
@@ -141,9 +109,7 @@ func (q *Queue) join(pod *cluster.Pod, seen cluster.Revision, until time.Time) (
 		u = &Unit{Gang: pod.Unit, sequence: q.sequence, leaf: leaf, gang: &gang{members: make(map[cluster.UID]member)}}
 		leaf.countPending(1, 0)
 		q.gangs[pod.Unit] = u
-		u.location = inGathering
-		u.position = len(q.gathering)
-		q.gathering = append(q.gathering, u)
+		q.gathering.add(u)
 	}
 	popped := u.location == popped
 	q.detach(u)
@@ -160,7 +126,7 @@ func (q *Queue) join(pod *cluster.Pod, seen cluster.Revision, until time.Time) (
 	return u, q.route(u)
 }
 
-// updateMember takes note that a member has changed.
+// updateMember updates a member that has changed.
 func (q *Queue) updateMember(u *Unit, pod *cluster.Pod) {
 	popped := u.location == popped
 	q.detach(u)
@@ -187,7 +153,7 @@ func (q *Queue) Remove(uid cluster.UID) (seen cluster.Revision) {
 	return seen
 }
 
-// drop forgets one pod of a unit that is nowhere, and with the last the unit.
+// drop removes a pod from a popped unit, and with the last pod the unit.
 func (q *Queue) drop(u *Unit, uid cluster.UID) {
 	delete(q.units, uid)
 	u.leaf.countPending(0, -1)
@@ -200,10 +166,10 @@ func (q *Queue) drop(u *Unit, uid cluster.UID) {
 		delete(q.gangs, u.Gang)
 	}
 	u.leaf.countPending(-1, 0)
-	q.endTrial(u, true)
+	q.blocks.endTrial(u, true)
 }
 
-// Refresh takes note that the PodGroup of a gang, or the number of its members that have places, has changed.
+// Refresh updates a gang whose PodGroup, or the number of whose members with places, has changed.
 func (q *Queue) Refresh(gang *cluster.Unit) {
 	if u := q.gangs[gang]; u != nil && u.location != popped && u.outdated() {
 		q.detach(u)
@@ -219,7 +185,7 @@ func (q *Queue) holds(u *Unit) bool {
 	return q.units[u.Pod] == u
 }
 
-// route puts a unit that is nowhere where it belongs.
+// route puts a popped unit where it belongs.
 func (q *Queue) route(u *Unit) (parked bool) {
 	if !u.until.After(q.now) {
 		u.until = time.Time{}
@@ -227,14 +193,13 @@ func (q *Queue) route(u *Unit) (parked bool) {
 	if u.gang != nil {
 		u.refresh()
 		if u.waiting() < u.need {
-			q.endTrial(u, true)
-			u.location, u.position = inGathering, len(q.gathering)
-			q.gathering = append(q.gathering, u)
+			q.blocks.endTrial(u, true)
+			q.gathering.add(u)
 			return false
 		}
 	}
 	if !u.until.IsZero() {
-		q.endTrial(u, true)
+		q.blocks.endTrial(u, true)
 		u.location = inBackoff
 		q.backoff.Push(u)
 		return false
@@ -242,19 +207,17 @@ func (q *Queue) route(u *Unit) (parked bool) {
 	return q.enqueue(u)
 }
 
-// detach takes a unit from wherever it is.
+// detach takes a unit out of the place where it waits.
 func (q *Queue) detach(u *Unit) {
 	switch u.location {
 	case inShapeQueue:
-		q.dequeue(u)
+		q.queues.remove(u)
 	case inQuotaBlock:
-		q.unblock(u)
+		q.blocks.remove(u)
 	case inBackoff:
 		q.backoff.Remove(u.position)
 	case inGathering:
-		last := q.gathering[len(q.gathering)-1]
-		q.gathering[u.position], last.position = last, u.position
-		q.gathering = slices.Delete(q.gathering, len(q.gathering)-1, len(q.gathering))
+		q.gathering.remove(u)
 	case popped:
 	}
 	u.location = popped
@@ -264,35 +227,36 @@ func (q *Queue) detach(u *Unit) {
 func (q *Queue) Pop() *Unit {
 	q.sync()
 	for {
-		u := q.root.first
+		u := q.tree.root.first
 		if u == nil {
 			return nil
 		}
-		q.dequeue(u)
+		q.queues.remove(u)
 		if u.outdated() {
 			q.route(u)
 			continue
 		}
-		return q.markTried(u)
+		return u.markTried(q.now)
 	}
 }
 
 // Take takes a certain waiting unit out, as Pop does the next.
 func (q *Queue) Take(u *Unit) {
 	q.detach(u)
-	q.markTried(u)
+	u.markTried(q.now)
 }
 
-func (q *Queue) markTried(u *Unit) *Unit {
+// markTried records when the unit was first tried; a backoff is over.
+func (u *Unit) markTried(now time.Time) *Unit {
 	u.until = time.Time{}
 	if u.Since.IsZero() {
-		u.Since = q.now
+		u.Since = now
 	}
 	return u
 }
 
 // Done forgets the pods of a popped unit that have their places; none named: all of them. What remains of a gang waits on, as a unit that
-// nobody has tried yet.
+// was not tried yet.
 func (q *Queue) Done(u *Unit, placed ...cluster.UID) {
 	if !q.holds(u) {
 		return
@@ -313,7 +277,7 @@ func (q *Queue) Done(u *Unit, placed ...cluster.UID) {
 	}
 	if q.holds(u) {
 		u.Attempts, u.Since = 0, time.Time{}
-		q.endTrial(u, true)
+		q.blocks.endTrial(u, true)
 		q.route(u)
 	}
 }
@@ -331,7 +295,7 @@ func (q *Queue) Delay(u *Unit, until time.Time) {
 		return
 	}
 	u.until = until
-	q.endTrial(u, true)
+	q.blocks.endTrial(u, true)
 	if u.gang != nil {
 		q.route(u)
 		return
@@ -340,23 +304,21 @@ func (q *Queue) Delay(u *Unit, until time.Time) {
 	q.backoff.Push(u)
 }
 
-// Park puts a popped unit back and parks its shape queue: no node fit it, as far as it has seen.
-func (q *Queue) Park(u *Unit, seen Version) {
+// Park puts a popped unit back and parks its shape queue: no node fitted it in the version that was checked.
+func (q *Queue) Park(u *Unit, checked Version) {
 	if !q.holds(u) {
 		return
 	}
 	q.route(u)
 	if u.location == inShapeQueue {
-		q.park(u.shapeQueue, seen)
+		q.queues.park(u.shapeQueue, checked)
 	}
 }
 
-// Expire tells the time, and makes the units ready whose backoff is over.
+// Expire tells the time, and readies the units whose backoff is over.
 func (q *Queue) Expire(now time.Time) {
 	q.now = now
-	if len(q.withHistory) > 0 {
-		q.startEpochs(now)
-	}
+	q.tree.setTime(now)
 	for q.backoff.Len() > 0 && !q.backoff.First().until.After(now) {
 		u := q.backoff.Pop()
 		u.location, u.until = popped, time.Time{}
@@ -372,14 +334,71 @@ func (q *Queue) NextExpiry() (time.Time, bool) {
 	return q.backoff.First().until, true
 }
 
-// Parked calls visit for each parked shape queue with what did not help it; visit returns what it has looked at, and whether to wake the shape queue. The
-// order says nothing, but is the same whenever the history is.
-func (q *Queue) Parked(visit func(sq *ShapeQueue, seen Version) (Version, bool)) {
-	for _, sq := range slices.Backward(q.parked) { // for waking a shape queue moves the last one to its place
-		seen, wake := visit(sq, sq.checked)
-		sq.checked = seen
-		if wake {
-			q.Wake(sq)
+// Parked calls visit for each parked shape queue with what is known not to help it; visit returns what it has checked now, and whether to wake the
+// shape queue. The order has no meaning, but is the same whenever the history is.
+func (q *Queue) Parked(visit func(sq *ShapeQueue, checked Version) (Version, bool)) {
+	q.queues.eachParked(visit)
+}
+
+// Wake makes a parked shape queue ready again.
+func (q *Queue) Wake(sq *ShapeQueue) { q.queues.wake(sq) }
+
+// BlockByQuota blocks a popped unit until the limit of a queue leaves room for it. limiting is the unit's queue or one above it. The unit is woken
+// when limiting has Eased since, and the room suffices.
+func (q *Queue) BlockByQuota(u *Unit, limiting *cluster.Queue) {
+	if !q.holds(u) {
+		return
+	}
+	if u.gang != nil {
+		if u.refresh(); u.waiting() < u.need {
+			q.route(u)
+			return
 		}
+	}
+	q.blocks.endTrial(u, u.gang != nil)
+	q.blocks.add(u, q.shapeQueueOf(u), limiting)
+}
+
+// TreeGeneration counts how often the tree was rebuilt. A ShapeQueue is of no use after the generation in which it was obtained.
+func (q *Queue) TreeGeneration() uint64 {
+	q.sync()
+	return q.tree.generation
+}
+
+// Unit returns the unit that a pod waits in, nil if it does not wait.
+func (q *Queue) Unit(uid cluster.UID) *Unit { return q.units[uid] }
+
+// Gang returns the unit of a gang's members that wait, nil if none does.
+func (q *Queue) Gang(gang *cluster.Unit) *Unit { return q.gangs[gang] }
+
+// EachAlike visits the units of the queue and the shape of a unit that are ready or parked, in no particular order: what was decided about one of
+// them holds for all.
+func (q *Queue) EachAlike(u *Unit, visit func(*Unit)) {
+	sq := u.shapeQueue
+	if u.location != inShapeQueue {
+		if u.Shape == nil {
+			return
+		}
+		sq = q.shapeQueueOf(u)
+	}
+	for i := range sq.units.Len() {
+		visit(sq.units.At(i))
+	}
+}
+
+// Counts counts the units by how they wait.
+type Counts struct {
+	Ready        int // would be tried now
+	Parked       int // fit no node
+	QuotaBlocked int // a queue's limit leaves no room
+	BackingOff   int // wait out a backoff
+	Gathering    int // gangs that lack members
+}
+
+// Counts counts the units by how they wait.
+func (q *Queue) Counts() Counts {
+	return Counts{
+		Ready: q.queues.readyUnits, Parked: q.queues.parkedUnits, QuotaBlocked: q.blocks.units,
+		BackingOff: q.backoff.Len(), Gathering: len(q.gathering.units),
 	}
 }

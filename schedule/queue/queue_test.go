@@ -37,7 +37,7 @@ type fataler interface {
 
 func newTwin(t fataler, next func(n int) int) *twin {
 	w := newWorld()
-	return &twin{world: w, t: t, next: next, root: w.q.root, m: &model{
+	return &twin{world: w, t: t, next: next, root: w.q.tree.root, m: &model{
 		store: w.store, q: w.q, now: w.now, parked: make(map[shapeQueueKey]bool), blocks: make(map[shapeQueueKey]*modelBlock),
 	}}
 }
@@ -80,8 +80,8 @@ func (tw *twin) sync() {
 	queues, tenants, rebuilt := tw.store.ChangedQueues()
 	queues = slices.Clone(queues)
 	tw.q.applyChanges(queues, tenants, rebuilt)
-	if tw.root != tw.q.root {
-		tw.root = tw.q.root
+	if tw.root != tw.q.tree.root {
+		tw.root = tw.q.tree.root
 		tw.m.rebuild()
 	}
 	tw.m.sync(queues)
@@ -196,7 +196,7 @@ func (tw *twin) wake() {
 // readyLines are the shape queues that are not parked.
 func (tw *twin) readyLines() (queues []*ShapeQueue) {
 	tw.q.sync()
-	for _, n := range tw.q.leaves {
+	for _, n := range tw.q.tree.leaves {
 		visit := func(sq *ShapeQueue) {
 			if !sq.parked {
 				queues = append(queues, sq)
@@ -304,24 +304,24 @@ func (tw *twin) compare() {
 			pending[q] = [2]int{pending[q][0] + 1, pending[q][1] + len(u.pods)}
 		}
 		for uid := range u.pods {
-			if !tw.q.Waits(uid) {
+			if tw.q.Unit(uid) == nil {
 				tw.t.Fatalf("pod %s is lost", uid)
 			}
 		}
 	}
 	got := map[string]int{
-		"active": tw.q.Active(), "parked": tw.q.Sleeping() - tw.q.QuotaBlocked(), "blocked by quota": tw.q.QuotaBlocked(), "backing off": tw.q.BackingOff(),
-		"gathering": tw.q.GatheringLen(),
+		"active": tw.q.Counts().Ready, "parked": tw.q.Counts().Parked, "blocked by quota": tw.q.Counts().QuotaBlocked, "backing off": tw.q.Counts().BackingOff,
+		"gathering": tw.q.Counts().Gathering,
 	}
 	maps.DeleteFunc(got, func(_ string, n int) bool { return n == 0 })
 	if !maps.Equal(got, count) {
 		tw.t.Fatalf("counted %v, want %v", got, count)
 	}
 	tw.each(tw.store.Root(), func(q *cluster.Queue) {
-		if units, pods := tw.q.Pending(q); pending[q] != [2]int{units, pods} {
+		if units, pods := tw.q.View().Pending(q); pending[q] != [2]int{units, pods} {
 			tw.t.Fatalf("in %q %d units, %d pods are pending, want %v", q.Name, units, pods, pending[q])
 		}
-		first, want := tw.q.First(q), tw.m.next(q, false)
+		first, want := tw.q.View().First(q), tw.m.next(q, false)
 		if (first == nil) != (want == nil) || first != nil && !slices.Equal(first.Members(), want.members()) {
 			tw.t.Fatalf("first of %q is %s, want %v", q.Name, name(first), want)
 		}

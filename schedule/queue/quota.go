@@ -8,48 +8,47 @@ import (
 	"hilbert.dev/hilbert/internal/heap"
 )
 
-// quotaBlock is the units of a shape queue for which a queue's limit leaves no room. They ask for the same, so when room comes only as many are woken as
-// fit, and a thousand that wait do not all get tried for each one that ends. One refusal of a pod speaks for all. It does not for gangs, as
-// what is left may be kept for one of them: so the others are tried too, each once.
+// quotaBlock is the units of one shape queue for which a queue's limit leaves no room. They ask for the same, so when room comes only as many are
+// woken as fit: a thousand blocked units are not all tried for each one that ends.
+//
+// Example: queue a may use 3 CPUs and uses all of them; four pods of one CPU are blocked. A pod of one CPU ends. One of the four is woken, on trial.
+// While it is decided, the others stay blocked. If it turns out that it fits no node, the trial lapses: the room is still there, so the next is woken.
+//
+// One refusal of a pod speaks for all pods of the block. It does not for gangs, because what is left may be reserved for one of them. So the other
+// gangs are tried too, each once (refused).
 type quotaBlock struct {
 	shapeQueue *ShapeQueue
-	limiting   *cluster.Queue
+	limiting   *cluster.Queue    // the queue whose limit it is: that of the units, or one above it
 	units      *heap.Heap[*Unit] // that may be woken
-	refused    []*Unit           // gangs that were refused as things stand
-	eased      uint64            // of at, when it was last looked at
-	trials     int               // units that were woken and have not been answered yet
-	recheck    bool              // the room that one of them was woken for may still be there
-	position   int               // among the quota blocks at the queue
+	refused    []*Unit           // gangs that were refused since limiting has last eased
+	eased      uint64            // limiting.Eased() when it was last read
+	trials     int               // units that were woken and are not decided yet
+	recheck    bool              // the room for which a unit was woken may still be there
+	position   int               // among the blocks of limiting
 }
 
-// BlockByQuota blocks a popped unit until the limit of a queue at or above its own, at, leaves room for it: until it has Eased beyond
-// what it was, and the room suffices.
-func (q *Queue) BlockByQuota(u *Unit, at *cluster.Queue) {
-	if !q.holds(u) {
-		return
-	}
-	if u.gang != nil {
-		if u.refresh(); u.waiting() < u.need {
-			q.route(u)
-			return
-		}
-	}
-	q.endTrial(u, u.gang != nil)
-	sq := q.shapeQueueOf(u)
-	if sq.idle {
-		q.idle.remove(sq)
-	}
+// quotaBlocks is all quota blocks, by the queue whose limit blocks them.
+type quotaBlocks struct {
+	queues  *shapeQueues
+	byLimit map[*cluster.Queue][]*quotaBlock
+	recheck []*quotaBlock // those with recheck set
+	units   int
+}
+
+// add blocks a unit until the limit of a queue leaves room for it.
+func (b *quotaBlocks) add(u *Unit, sq *ShapeQueue, limiting *cluster.Queue) {
+	b.queues.use(sq)
 	block := sq.blocked
 	switch {
 	case block == nil:
-		block = &quotaBlock{shapeQueue: sq, limiting: at, units: heap.New(sq.node.policy.units, setUnit)}
+		block = &quotaBlock{shapeQueue: sq, limiting: limiting, units: heap.New(sq.node.policy.units, setUnit)}
 		sq.blocked = block
-		q.addBlock(block, at)
-	case block.limiting != at:
-		q.removeBlock(block)
-		q.addBlock(block, at)
+		b.list(block, limiting)
+	case block.limiting != limiting:
+		b.unlist(block)
+		b.list(block, limiting)
 	}
-	block.eased = at.Eased()
+	block.eased = limiting.Eased()
 	u.location, u.shapeQueue, u.Shape = inQuotaBlock, sq, sq.Shape
 	if u.refused = u.gang != nil; u.refused {
 		u.position = len(block.refused)
@@ -57,28 +56,11 @@ func (q *Queue) BlockByQuota(u *Unit, at *cluster.Queue) {
 	} else {
 		block.units.Push(u)
 	}
-	q.blockedUnits++
+	b.units++
 }
 
-func (q *Queue) addBlock(block *quotaBlock, at *cluster.Queue) {
-	block.limiting, block.position = at, len(q.blocked[at])
-	q.blocked[at] = append(q.blocked[at], block)
-}
-
-func (q *Queue) removeBlock(block *quotaBlock) {
-	list := q.blocked[block.limiting]
-	last := list[len(list)-1]
-	list[block.position], last.position = last, block.position
-	list = slices.Delete(list, len(list)-1, len(list))
-	if len(list) == 0 {
-		delete(q.blocked, block.limiting)
-		return
-	}
-	q.blocked[block.limiting] = list
-}
-
-// unblock takes a unit out of its quota block.
-func (q *Queue) unblock(u *Unit) {
+// remove takes a unit out of its quota block.
+func (b *quotaBlocks) remove(u *Unit) {
 	block := u.shapeQueue.blocked
 	if u.refused {
 		last := block.refused[len(block.refused)-1]
@@ -88,13 +70,95 @@ func (q *Queue) unblock(u *Unit) {
 		block.units.Remove(u.position)
 	}
 	u.location, u.refused = popped, false
-	q.blockedUnits--
+	b.units--
 	if block.len() > 0 {
 		return
 	}
 	block.shapeQueue.blocked = nil
-	q.removeBlock(block)
-	q.retireIfEmpty(block.shapeQueue)
+	b.unlist(block)
+	b.queues.retireIfEmpty(block.shapeQueue)
+}
+
+func (b *quotaBlocks) list(block *quotaBlock, limiting *cluster.Queue) {
+	block.limiting, block.position = limiting, len(b.byLimit[limiting])
+	b.byLimit[limiting] = append(b.byLimit[limiting], block)
+}
+
+func (b *quotaBlocks) unlist(block *quotaBlock) {
+	list := b.byLimit[block.limiting]
+	last := list[len(list)-1]
+	list[block.position], last.position = last, block.position
+	list = slices.Delete(list, len(list)-1, len(list))
+	if len(list) == 0 {
+		delete(b.byLimit, block.limiting)
+		return
+	}
+	b.byLimit[block.limiting] = list
+}
+
+// clear forgets all blocks, before their units go to new ones in a new tree.
+func (b *quotaBlocks) clear() {
+	clear(b.byLimit)
+	b.recheck, b.units = nil, 0
+}
+
+// endTrial takes note that a unit that was woken on trial is decided. If the trial lapsed, the room may still be there for another unit.
+func (b *quotaBlocks) endTrial(u *Unit, lapsed bool) {
+	block := u.trialOf
+	if block == nil {
+		return
+	}
+	u.trialOf = nil
+	block.trials--
+	if lapsed && !block.recheck && block.units.Len() > 0 {
+		block.recheck = true
+		b.recheck = append(b.recheck, block)
+	}
+}
+
+// toRecheck returns the blocks whose room may still be there, and forgets that they are to be rechecked.
+func (b *quotaBlocks) toRecheck() []*quotaBlock {
+	list := b.recheck
+	b.recheck = nil
+	return list
+}
+
+// take takes the next unit out of a block, on trial.
+func (b *quotaBlocks) take(block *quotaBlock) *Unit {
+	u := block.units.First()
+	b.remove(u)
+	u.trialOf = block
+	block.trials++
+	return u
+}
+
+// room returns how many more units of the block may be woken now: as many as the limit leaves room for, less those on trial. It is 0 if nothing
+// has changed since it was last asked.
+func (block *quotaBlock) room() int64 {
+	eased := block.limiting.Eased()
+	if block.eased == eased && !block.recheck {
+		return 0
+	}
+	if block.eased != eased {
+		for _, u := range block.refused {
+			u.refused = false
+			block.units.Push(u)
+		}
+		block.refused = block.refused[:0]
+	}
+	block.eased, block.recheck = eased, false
+	return unitsThatFit(block.limiting, block.shapeQueue.Shape) - int64(block.trials)
+}
+
+// unitsThatFit is how many units of a shape a queue's limits leave room for, at most.
+func unitsThatFit(limiting *cluster.Queue, shape *Shape) int64 {
+	n := int64(math.MaxInt32)
+	for _, a := range shape.Ask {
+		if limit := limiting.Limit(a.Kind); limit != cluster.Unlimited {
+			n = min(n, max(limit-limiting.Used(a.Kind), 0)/a.Value)
+		}
+	}
+	return n
 }
 
 func (block *quotaBlock) len() int { return block.units.Len() + len(block.refused) }
@@ -107,60 +171,4 @@ func (block *quotaBlock) each(visit func(*Unit)) {
 	for _, u := range block.refused {
 		visit(u)
 	}
-}
-
-// endTrial takes note that what a unit was woken for has been decided. If it lapsed, the room may still be there for others.
-func (q *Queue) endTrial(u *Unit, lapsed bool) {
-	block := u.trialOf
-	if block == nil {
-		return
-	}
-	u.trialOf = nil
-	block.trials--
-	if lapsed && !block.recheck && block.units.Len() > 0 {
-		block.recheck = true
-		q.recheck = append(q.recheck, block)
-	}
-}
-
-// wakeFitting wakes as many units of a quota block as there is room for now, beyond those that have been woken already.
-func (q *Queue) wakeFitting(block *quotaBlock) {
-	eased := block.limiting.Eased()
-	if block.eased == eased && !block.recheck {
-		return
-	}
-	if block.eased != eased {
-		for _, u := range block.refused {
-			u.refused = false
-			block.units.Push(u)
-		}
-		block.refused = block.refused[:0]
-	}
-	block.eased, block.recheck = eased, false
-	for n := unitsThatFit(block.limiting, block.shapeQueue.Shape) - int64(block.trials); n > 0 && block.units.Len() > 0; n-- {
-		u := block.units.First()
-		q.unblock(u)
-		u.trialOf = block
-		block.trials++
-		q.enqueue(u)
-	}
-}
-
-func (q *Queue) recheckBlocks() {
-	list := q.recheck
-	q.recheck = nil
-	for _, block := range list {
-		q.wakeFitting(block)
-	}
-}
-
-// unitsThatFit is how many units of a shape a queue's limits leave unitsThatFit for, at most.
-func unitsThatFit(at *cluster.Queue, shape *Shape) int64 {
-	n := int64(math.MaxInt32)
-	for _, a := range shape.Ask {
-		if limit := at.Limit(a.Kind); limit != cluster.Unlimited {
-			n = min(n, max(limit-at.Used(a.Kind), 0)/a.Value)
-		}
-	}
-	return n
 }

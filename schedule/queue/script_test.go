@@ -68,12 +68,12 @@ func (s *scripted) run(t *testing.T, d *datadriven.TestData) string {
 	case "pending":
 		var b strings.Builder
 		s.store.Root().Each(func(q *cluster.Queue) {
-			units, pods := s.q.Pending(q)
-			fmt.Fprintf(&b, "%s: %d units, %d pods, first %s\n", cmp.Or(q.Path(), "root"), units, pods, name(s.q.First(q)))
+			units, pods := s.q.View().Pending(q)
+			fmt.Fprintf(&b, "%s: %d units, %d pods, first %s\n", cmp.Or(q.Path(), "root"), units, pods, name(s.q.View().First(q)))
 		})
 		return b.String()
 	case "position":
-		return fmt.Sprintln(s.q.Position(s.q.Unit(cluster.UID(d.CmdArgs[0].Key))), "ahead")
+		return fmt.Sprintln(s.q.View().Position(s.q.Unit(cluster.UID(d.CmdArgs[0].Key))), "ahead")
 	case "alike":
 		var names []string
 		s.q.EachAlike(s.q.Unit(cluster.UID(d.CmdArgs[0].Key)), func(u *Unit) { names = append(names, u.Key()) })
@@ -167,8 +167,9 @@ func (s *scripted) order() string {
 
 func (s *scripted) state() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d active, %d parked or blocked (%d by quota), %d backing off, %d gathering\n", s.q.Active(), s.q.Sleeping(), s.q.QuotaBlocked(), s.q.BackingOff(), s.q.GatheringLen())
-	list := s.q.WaitingPods()
+	c := s.q.Counts()
+	fmt.Fprintf(&b, "%d ready, %d parked, %d blocked by quota, %d backing off, %d gathering\n", c.Ready, c.Parked, c.QuotaBlocked, c.BackingOff, c.Gathering)
+	list := s.q.View().Pods()
 	Sort(list)
 	for _, p := range list {
 		state := [...]string{Ready: "ready", BackingOff: "backing off", Parked: "parked", QuotaBlocked: "blocked by quota", Gathering: "gathering"}[p.State]

@@ -1,7 +1,7 @@
 package queue
 
 import (
-	"slices"
+	"time"
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/internal/heap"
@@ -37,100 +37,87 @@ type node struct {
 	pods     int
 }
 
+// tree orders the units that are ready: the next unit of the whole is the unit that the root would give out. Each node knows the unit that it would
+// give out, so a change in one shape queue moves one entry in each node above it, as far up as the order changes.
+//
+// The tree has one node per configured queue, and below a leaf that shares fairly one per namespace. An inner queue that namespaces feed directly has
+// one more child for their units.
+//
+// Example: queue ml has children train (weight 3) and serve (weight 1), with policy Fair between them. train uses 6 % of the cluster and serve 3 %.
+// Their shares are 6/3 = 2 and 3/1 = 3, so ml gives out what train would give out.
+//
+// The tree is rebuilt when the configured queues change. Shares are updated one by one, for the queues that the ledger reports as changed.
+type tree struct {
+	store *cluster.Store
+	now   time.Time // of the latest Expire
+
+	root         *node
+	nodes        map[*cluster.Queue]*node
+	leaves       map[*cluster.Queue]*node // that the units of a queue wait in
+	lastLeaf     *node                    // the leaf that was asked for last
+	withHistory  []*node                  // whose children's histories count
+	capacity     []int64                  // of the cluster by kind, while usesCapacity
+	usesCapacity bool                     // some order is relative to the capacity
+	unordered    bool                     // no queues were configured when the tree was rebuilt
+	generation   uint64                   // how often the tree was rebuilt
+}
+
 // compares reports whether the nodes below have shares that are compared.
 func (n *node) compares() bool { return n.policy.byShare && (len(n.children) > 1 || n.tenants != nil) }
 
-// sync takes in what has changed in the ledger: the tree, what queues and namespaces hold, and the cluster's capacity.
-func (q *Queue) sync() {
-	if q.unordered && !q.store.Queued() {
-		// One queue without a limit: nothing depends on what it holds. The ledger's list is emptied now and then, so that it does not grow
-		// with the namespaces that come and go.
-		if q.skippedSyncs++; q.skippedSyncs%4096 != 0 {
-			return
-		}
-	}
-	q.applyChanges(q.store.ChangedQueues())
-}
-
-func (q *Queue) applyChanges(queues []*cluster.Queue, tenants []*cluster.Tenant, rebuilt bool) {
-	if rebuilt {
-		q.rebuild()
-		return
-	}
-	if q.readCapacity() {
-		q.capacityChanged()
-	}
-	for _, t := range tenants {
-		q.tenantChanged(t)
-	}
-	for _, changed := range queues {
-		if n := q.nodes[changed]; n != nil {
-			q.reposition(n)
-		}
-		for _, block := range slices.Clone(q.blocked[changed]) {
-			q.wakeFitting(block)
-		}
-	}
-	q.recheckBlocks()
-}
-
-// tenantChanged takes note that a namespace holds more or less than before.
-func (q *Queue) tenantChanged(t *cluster.Tenant) {
-	leaf := q.leaves[t.Queue()]
+// tenantChanged updates the share of a namespace that holds more or less than before.
+func (t *tree) tenantChanged(tenant *cluster.Tenant) {
+	leaf := t.leaves[tenant.Queue()]
 	if leaf == nil {
 		return
 	}
 	if _, own := leaf.account.(ownAccount); own {
-		q.reposition(leaf)
+		t.reposition(leaf)
 	}
-	if n := leaf.tenants[t.Namespace]; n != nil {
-		n.account = tenantAccount{t}
-		q.reposition(n)
+	if n := leaf.tenants[tenant.Namespace]; n != nil {
+		n.account = tenantAccount{tenant}
+		t.reposition(n)
 	}
 }
 
 // readCapacity reads the cluster's capacity and reports whether it has changed, if that matters to any order.
-func (q *Queue) readCapacity() (changed bool) {
-	if !q.usesCapacity {
+func (t *tree) readCapacity() (changed bool) {
+	if !t.usesCapacity {
 		return false
 	}
-	for len(q.capacity) < q.store.Kinds() {
-		q.capacity = append(q.capacity, 0)
+	for len(t.capacity) < t.store.Kinds() {
+		t.capacity = append(t.capacity, 0)
 	}
-	for kind, was := range q.capacity {
-		if is := q.store.Capacity(resource.Kind(kind)); is != was {
-			q.capacity[kind] = is
+	for kind, was := range t.capacity {
+		if is := t.store.Capacity(resource.Kind(kind)); is != was {
+			t.capacity[kind] = is
 			changed = true
 		}
 	}
 	return changed
 }
 
-// capacityChanged works out anew all that is relative to the capacity.
-func (q *Queue) capacityChanged() {
-	q.shapes.each(func(s *Shape) { s.measure(q.capacity) })
-	q.root.reorder(q)
-}
-
 // reorder works out the shares of all nodes below, and their order.
-func (n *node) reorder(q *Queue) {
+func (n *node) reorder(t *tree) {
 	if n.shapeQueues != nil {
 		if n.policy.bySize {
 			n.shapeQueues = reheap(n.shapeQueues, heap.New(n.policy.shapeQueues(), setShapeQueue))
 		}
 	} else {
 		for _, child := range n.children {
-			child.reorder(q)
-			q.updateShare(child)
+			child.reorder(t)
+			t.updateShare(child)
 		}
 		for _, child := range n.tenants {
-			child.reorder(q)
-			q.updateShare(child)
+			child.reorder(t)
+			t.updateShare(child)
 		}
 		n.ready = reheap(n.ready, heap.New(n.policy.nodes, setNode))
 	}
 	n.first = n.head()
 }
+
+func setNode(n *node, i int) { n.position = i }
 
 // reheap moves the items of a heap whose order is out of date into another.
 func reheap[T any](from, to *heap.Heap[T]) *heap.Heap[T] {
@@ -141,14 +128,14 @@ func reheap[T any](from, to *heap.Heap[T]) *heap.Heap[T] {
 }
 
 // updateShare works out the share of a node and reports whether it has changed.
-func (q *Queue) updateShare(n *node) (changed bool) {
+func (t *tree) updateShare(n *node) (changed bool) {
 	p := n.parent
 	if p == nil || !p.compares() {
 		return false
 	}
-	s := shareOf(n.account, q.capacity)
+	s := shareOf(n.account, t.capacity)
 	if p.policy.byHistory {
-		n.history.settle(q.now, p.halfLife)
+		n.history.settle(t.now, p.halfLife)
 		n.history.current = 0
 		if s.aboveGuarantee {
 			n.history.current = max(s.value, 0)
@@ -161,8 +148,8 @@ func (q *Queue) updateShare(n *node) (changed bool) {
 }
 
 // reposition moves a node to where its share puts it.
-func (q *Queue) reposition(n *node) {
-	if q.updateShare(n) && n.position >= 0 {
+func (t *tree) reposition(n *node) {
+	if t.updateShare(n) && n.position >= 0 {
 		n.parent.ready.Fix(n.position)
 		n.parent.propagate()
 	}
@@ -210,72 +197,17 @@ func (n *node) countPending(units, pods int) {
 	}
 }
 
-// leafOf returns the node of the queue that a pod is charged to.
-func (q *Queue) leafOf(pod *cluster.Pod) *node {
-	at := pod.Queue()
-	if q.lastLeaf != nil && q.lastLeaf.queue == at {
-		return q.lastLeaf
-	}
-	n := q.leaves[at]
-	if n == nil {
-		q.rebuild()
-		if n = q.leaves[at]; n == nil { // a record that has outlived its queue
-			n = q.addNode(at, q.root)
-			q.root.children = append(q.root.children, n)
-		}
-	}
-	q.lastLeaf = n
-	return n
-}
-
-// nodeOf returns the node whose shape queues a unit waits in.
-func (q *Queue) nodeOf(u *Unit) *node {
-	leaf := u.leaf
-	if leaf.tenants == nil {
-		return leaf
-	}
-	if n := leaf.tenants[u.namespace()]; n != nil {
-		return n
-	}
-	q.pruneTenants(leaf)
-	return q.addTenant(leaf, u.sample().Tenant())
-}
-
 // addTenant makes the node of a namespace in a leaf that shares fairly.
-func (q *Queue) addTenant(leaf *node, tenant *cluster.Tenant) *node {
+func (t *tree) addTenant(leaf *node, tenant *cluster.Tenant) *node {
 	n := &node{queue: leaf.queue, name: tenant.Namespace, parent: leaf, policy: leaf.policy, account: tenantAccount{tenant}, position: -1}
-	n.history.at = q.now
-	q.addShapeQueues(n)
+	n.history.at = t.now
+	t.addShapeQueues(n)
 	leaf.tenants[n.name] = n
-	q.updateShare(n)
+	t.updateShare(n)
 	return n
 }
 
-// pruneTenants forgets the namespaces of a leaf that hold nothing and wait for nothing, when there are many of them.
-func (q *Queue) pruneTenants(leaf *node) {
-	if len(leaf.tenants) <= 2*len(leaf.queue.Tenants())+16 {
-		return
-	}
-	live := make(map[string]bool)
-	for _, t := range leaf.queue.Tenants() {
-		live[t.Namespace] = true
-	}
-	for namespace, n := range leaf.tenants {
-		n.history.settle(q.now, leaf.halfLife)
-		if live[namespace] || !n.idle() || n.history.average > 1e-9 {
-			continue
-		}
-		for _, sq := range n.singles {
-			q.forget(sq)
-		}
-		for _, sq := range n.gangs {
-			q.forget(sq)
-		}
-		delete(leaf.tenants, namespace)
-	}
-}
-
-// idle reports whether nobody waits in a node's shape queues.
+// idle reports whether no unit waits in a node's shape queues.
 func (n *node) idle() bool {
 	for _, sq := range n.singles {
 		if !sq.idle {
@@ -288,4 +220,56 @@ func (n *node) idle() bool {
 		}
 	}
 	return true
+}
+
+// leaf returns the node in which the units of a queue wait; nil if the queue is not in the tree.
+func (t *tree) leaf(of *cluster.Queue) *node {
+	if t.lastLeaf != nil && t.lastLeaf.queue == of {
+		return t.lastLeaf
+	}
+	n := t.leaves[of]
+	if n != nil {
+		t.lastLeaf = n
+	}
+	return n
+}
+
+// adopt adds a leaf for a queue that is not configured any more, because a pod's record has outlived it.
+func (t *tree) adopt(queue *cluster.Queue) *node {
+	n := t.addNode(queue, t.root)
+	t.root.children = append(t.root.children, n)
+	t.lastLeaf = n
+	return n
+}
+
+// nodeOf returns the node in whose shape queues a unit waits: its leaf, or the node of its namespace below that.
+func (t *tree) nodeOf(u *Unit, queues *shapeQueues) *node {
+	leaf := u.leaf
+	if leaf.tenants == nil {
+		return leaf
+	}
+	if n := leaf.tenants[u.namespace()]; n != nil {
+		return n
+	}
+	t.pruneTenants(leaf, queues)
+	return t.addTenant(leaf, u.sample().Tenant())
+}
+
+// pruneTenants forgets the namespaces of a leaf that hold nothing and have no units, when there are many of them.
+func (t *tree) pruneTenants(leaf *node, queues *shapeQueues) {
+	if len(leaf.tenants) <= 2*len(leaf.queue.Tenants())+16 {
+		return
+	}
+	live := make(map[string]bool)
+	for _, tenant := range leaf.queue.Tenants() {
+		live[tenant.Namespace] = true
+	}
+	for namespace, n := range leaf.tenants {
+		n.history.settle(t.now, leaf.halfLife)
+		if live[namespace] || !n.idle() || n.history.average > 1e-9 {
+			continue
+		}
+		n.eachShapeQueue(queues.forget)
+		delete(leaf.tenants, namespace)
+	}
 }

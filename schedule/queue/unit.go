@@ -32,14 +32,14 @@ type Unit struct {
 
 	sequence   uint64 // of arrival
 	location   location
-	position   int                // in the shape queue's, the quota block's or the backoff heap, or among those that gather
-	need       int                // as of when it was filed
-	anchored   bool               // as of when it was filed
-	facts      *cluster.UnitFacts // as of when it was filed
+	position   int                // in the heap or list of its location
+	need       int                // as of the latest refresh
+	anchored   bool               // as of the latest refresh
+	facts      *cluster.UnitFacts // as of the latest refresh
 	until      time.Time
-	refused    bool            // in its quota block, as things stand
-	shapeQueue *ShapeQueue     // whose turn or whose quota block it waits in
-	trialOf    *quotaBlock     // that it was woken from to be tried
+	refused    bool            // among the refused of its quota block
+	shapeQueue *ShapeQueue     // that it waits in, or in the quota block of
+	trialOf    *quotaBlock     // that it was woken from, while it is not decided
 	leaf       *node           // of its queue, where it counts as pending
 	one        [1]*cluster.Pod // the pod, or the last that left the gang
 	gang       *gang
@@ -49,7 +49,7 @@ type Unit struct {
 type location uint8
 
 const (
-	popped       location = iota // popped
+	popped       location = iota // the caller decides on it
 	inShapeQueue                 // ready, or its shape queue is parked
 	inQuotaBlock                 // a queue's limit is in the way
 	inBackoff                    // it waits out a backoff
@@ -116,7 +116,7 @@ func (u *Unit) Need() int {
 // Queue is the queue that the unit is charged to.
 func (u *Unit) Queue() *cluster.Queue { return u.sample().Queue() }
 
-// Tenant is what ShapeQueue.Tenant is of the shape queue that the unit waits in when it is ready.
+// Tenant is the ShapeQueue.Tenant of the shape queue in which the unit waits when it is ready.
 func (u *Unit) Tenant() string {
 	if u.leaf.tenants == nil {
 		return ""
@@ -124,7 +124,7 @@ func (u *Unit) Tenant() string {
 	return u.namespace()
 }
 
-// ShapeQueue returns the units that are parked and wake with this one; nil while it is not among them.
+// ShapeQueue returns the shape queue in which the unit is ready or parked; nil while it waits elsewhere.
 func (u *Unit) ShapeQueue() *ShapeQueue {
 	if u.location != inShapeQueue {
 		return nil
@@ -142,7 +142,7 @@ func (u *Unit) Key() string {
 
 func (u *Unit) namespace() string { return u.sample().Namespace }
 
-// sample returns any of the pods; of a gang that nobody waits of any more the last.
+// sample returns any of the pods; of a gang without waiting members the last that waited.
 func (u *Unit) sample() *cluster.Pod {
 	if u.gang == nil || len(u.gang.parts) == 0 {
 		return u.one[0]
@@ -201,7 +201,7 @@ func (p *part) oldest() int64 {
 	return oldest
 }
 
-// refresh works out anew what the order and the readiness of a gang depend on.
+// refresh reads again what the order and the readiness of a gang depend on.
 func (u *Unit) refresh() {
 	if u.gang == nil {
 		return
@@ -216,7 +216,7 @@ func (u *Unit) refresh() {
 	}
 }
 
-// outdated reports whether the unit was filed by what is not true any more: its PodGroup has changed, or members that have places came or went.
+// outdated reports whether a refresh would change something: the PodGroup has changed, or members with places came or went.
 func (u *Unit) outdated() bool {
 	return u.Gang != nil && (u.facts != u.Gang.Facts || u.need != u.Gang.Need() || u.anchored != isAnchored(u.Gang))
 }

@@ -33,10 +33,17 @@ type WaitingPod struct {
 	created, sequence int64
 }
 
-// WaitingPods copies out every pod, in no particular order.
-func (q *Queue) WaitingPods() []WaitingPod {
-	list := make([]WaitingPod, 0, len(q.units))
-	for uid, u := range q.units {
+// View is the read side of a Queue, for those who show how units wait: what they read, they cannot change. It costs a copy or a
+// walk over the units, so decisions do not use it.
+type View struct{ queue *Queue }
+
+// View returns the read side.
+func (q *Queue) View() View { return View{q} }
+
+// Pods copies out every pod, in no particular order.
+func (v View) Pods() []WaitingPod {
+	list := make([]WaitingPod, 0, len(v.queue.units))
+	for uid, u := range v.queue.units {
 		s := WaitingPod{Pod: uid, State: Ready, Attempts: u.Attempts, priority: u.Priority, created: u.Created, sequence: int64(u.sequence)}
 		if u.Gang != nil {
 			s.Unit = u.Gang.String()
@@ -56,7 +63,7 @@ func (q *Queue) WaitingPods() []WaitingPod {
 	return list
 }
 
-// Sort puts standings in order: by state, then (Delayed) by the end of the backoff, then by priority, age and arrival of the units, then by UID.
+// Sort puts pods in order: by state, then (BackingOff) by the end of the backoff, then by priority, age and arrival of the units, then by UID.
 func Sort(list []WaitingPod) {
 	slices.SortFunc(list, func(a, b WaitingPod) int {
 		return cmp.Or(cmp.Compare(a.State, b.State), a.Until.Compare(b.Until), cmp.Compare(b.priority, a.priority),
@@ -64,71 +71,33 @@ func Sort(list []WaitingPod) {
 	})
 }
 
-// Active is the number of units that would be tried now.
-func (q *Queue) Active() int { return q.activeUnits }
-
-// Sleeping is the number of units that no node fits or no limit has room for.
-func (q *Queue) Sleeping() int { return q.parkedUnits + q.blockedUnits }
-
-// QuotaBlocked is the number of units, of those that are parked, for which a limit leaves no room.
-func (q *Queue) QuotaBlocked() int { return q.blockedUnits }
-
-// BackingOff is the number of units that wait out a backoff.
-func (q *Queue) BackingOff() int { return q.backoff.Len() }
-
-// GatheringLen is the number of gangs that lack members.
-func (q *Queue) GatheringLen() int { return len(q.gathering) }
-
 // Gathering visits the gangs that lack members, in no particular order.
-func (q *Queue) Gathering(visit func(*Unit)) {
-	for _, u := range q.gathering {
+func (v View) Gathering(visit func(*Unit)) {
+	for _, u := range v.queue.gathering.units {
 		visit(u)
 	}
 }
 
-// Waits reports whether the pod waits here.
-func (q *Queue) Waits(uid cluster.UID) bool { return q.units[uid] != nil }
-
-// Unit returns the unit that a pod waits in, nil if it does not wait.
-func (q *Queue) Unit(uid cluster.UID) *Unit { return q.units[uid] }
-
-// Gang returns the unit of a gang's members that wait, nil if none does.
-func (q *Queue) Gang(gang *cluster.Unit) *Unit { return q.gangs[gang] }
-
-// EachAlike visits the units of the queue and the shape of a unit that are ready, or are parked because no node fits, in no particular order.
-func (q *Queue) EachAlike(u *Unit, visit func(*Unit)) {
-	sq := u.shapeQueue
-	if u.location != inShapeQueue {
-		if u.Shape == nil {
-			return
-		}
-		sq = q.shapeQueueOf(u)
-	}
-	for i := range sq.units.Len() {
-		visit(sq.units.At(i))
-	}
-}
-
 // Pending counts the units, and their pods, that wait in a queue and below it, however they do.
-func (q *Queue) Pending(of *cluster.Queue) (units, pods int) {
-	q.sync()
-	if n := q.nodes[of]; n != nil {
+func (v View) Pending(of *cluster.Queue) (units, pods int) {
+	v.queue.sync()
+	if n := v.queue.tree.nodes[of]; n != nil {
 		return n.units, n.pods
 	}
 	return 0, 0
 }
 
-// First returns the unit that would be the next of a queue if those that are parked counted too: the head of the shape queue. nil: none.
-func (q *Queue) First(of *cluster.Queue) *Unit {
-	q.sync()
-	n := q.nodes[of]
+// First returns the unit that would be the next of a queue if parked and blocked units counted too: the head of the queue. nil: none.
+func (v View) First(of *cluster.Queue) *Unit {
+	v.queue.sync()
+	n := v.queue.tree.nodes[of]
 	if n == nil {
 		return nil
 	}
 	return n.firstOfAll()
 }
 
-// firstOfAll is what head would be if nobody slept.
+// firstOfAll is what head would be if no unit were parked or blocked.
 func (n *node) firstOfAll() (first *Unit) {
 	if n.shapeQueues != nil {
 		n.eachShapeQueue(func(sq *ShapeQueue) {
@@ -180,13 +149,13 @@ func (n *node) eachChild(visit func(*node)) {
 	}
 }
 
-// Position returns how many units of its queue come before a unit, those that are parked included and those that back off or lack members not.
+// Position returns how many units of its queue come before a unit, parked ones included, those that back off or lack members not.
 // Where namespaces share the queue fairly, all units of those that have less come before, as things stand. It costs O(units of the queue).
-func (q *Queue) Position(u *Unit) (ahead int) {
-	q.sync()
-	own := q.nodeOf(u)
+func (v View) Position(u *Unit) (ahead int) {
+	v.queue.sync()
+	own := v.queue.tree.nodeOf(u, &v.queue.queues)
 	if own.policy.bySize && u.Shape == nil {
-		u.Shape = q.shapeQueueOf(u).Shape
+		u.Shape = v.queue.shapeQueueOf(u).Shape
 	}
 	count := func(n *node) {
 		one := func(v *Unit) {

@@ -100,18 +100,18 @@ func (q *Queue) verify() error {
 		}
 		count[state]++
 	}
-	if q.activeUnits != count["active"] || q.parkedUnits != count["parked"] || q.blockedUnits != count["blocked by quota"] || q.backoff.Len() != count["backing off"] {
-		return fmt.Errorf("counted %d active, %d parked, %d blocked by quota, %d backing off; the units say %v", q.activeUnits, q.parkedUnits, q.blockedUnits, q.backoff.Len(), count)
+	if q.queues.readyUnits != count["active"] || q.queues.parkedUnits != count["parked"] || q.blocks.units != count["blocked by quota"] || q.backoff.Len() != count["backing off"] {
+		return fmt.Errorf("counted %d active, %d parked, %d blocked by quota, %d backing off; the units say %v", q.queues.readyUnits, q.queues.parkedUnits, q.blocks.units, q.backoff.Len(), count)
 	}
 	idle, held := 0, make(map[*Shape]int)
-	if err := q.root.verify(&idle, held); err != nil {
+	if err := q.tree.root.verify(&idle, held); err != nil {
 		return err
 	}
-	if idle != q.idle.len || idle > maxIdleShapeQueues {
-		return fmt.Errorf("%d shape queues are idle, counted %d", idle, q.idle.len)
+	if idle != q.queues.idle.len || idle > maxIdleShapeQueues {
+		return fmt.Errorf("%d shape queues are idle, counted %d", idle, q.queues.idle.len)
 	}
 	var err error
-	q.shapes.each(func(s *Shape) {
+	q.queues.shapes.each(func(s *Shape) {
 		if held[s] != s.shapeQueues || s.shapeQueues == 0 {
 			err = fmt.Errorf("shape %v has %d lines, counted %d", s, held[s], s.shapeQueues)
 		}
@@ -136,7 +136,7 @@ func (q *Queue) stands(u *Unit) (state string, stands bool) {
 	case inBackoff:
 		return "backing off", q.backoff.At(u.position) == u && !u.until.IsZero()
 	case inGathering:
-		return "gathering", q.gathering[u.position] == u && u.waiting() < u.need
+		return "gathering", q.gathering.units[u.position] == u && u.waiting() < u.need
 	default:
 		return "popped", true
 	}
