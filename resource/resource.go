@@ -2,6 +2,10 @@
 //
 // Amounts are int64: millicores for cpu, bytes for memory, ephemeral storage and hugepages, a count for pods and extended resources.
 //
+// Interning makes a request a short sorted list of (kind, amount), and what nodes have free a column per kind: to fit a pod is a few comparisons of
+// integers at the node's index. Example: after Intern("nvidia.com/gpu") returned kind 4, a pod that asks for two CPUs and one GPU is
+// List{{CPU, 2000}, {4, 1}}.
+//
 // Invariants: a Kind, once given out by a Table, keeps its name; a List is sorted by Kind and holds no zero; additions saturate
 // instead of wrapping.
 //

@@ -1,9 +1,17 @@
-// Package heap is a binary heap whose items know where they stand, so that any of them can be moved or removed in O(log n).
+// Package heap is a binary heap whose items know their positions, so that any of them can be moved or removed in O(log n).
+//
+// Example: timers of gangs, ordered by when they are due. A gang's timer changes, or the gang is deleted:
+//
+//	timers := heap.New(func(a, b *timer) bool { return a.due.Before(b.due) }, func(t *timer, i int) { t.position = i })
+//	timers.Push(t)
+//	t.due = later
+//	timers.Fix(t.position)    // it is where its new time puts it
+//	timers.Remove(t.position)
 //
 // Invariants: the first item is less than or equal to all others; after every operation, move has been called with the position of each
 // item that changed place, and with -1 for each that left.
 //
-// It differs from container/heap in that it is generic and keeps the positions itself. It is not safe for use beside itself.
+// Unlike container/heap it is generic and keeps the positions itself. It is not safe for concurrent use.
 package heap
 
 // Heap is ordered by less. The zero value is not usable; call New.
