@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
@@ -41,7 +42,7 @@ func benchmarkDecide(b *testing.B, scenario Scenario) {
 	before := heapBytes()
 	nodes, classes := scenario.GenerateNodes(), scenario.GenerateClasses()
 	order := scenario.Order(nodes, classes)
-	store := NewStore(nodes, classes, order, cluster.SystemSpreadDefaults...)
+	store := NewStore(nodes, classes, order, facts.SystemSpreadDefaults...)
 	profile, err := rules.NewProfile(nil)
 	if err != nil {
 		b.Fatal(err)
@@ -54,9 +55,9 @@ func benchmarkDecide(b *testing.B, scenario Scenario) {
 		}
 	}
 	for _, uid := range r.dropped {
-		store.Apply(cluster.PodRemoved{UID: uid})
+		store.Apply(facts.PodRemoved{UID: uid})
 	}
-	var ring []cluster.UID
+	var ring []facts.UID
 	for i := range order {
 		if pod := store.Pod(PodUID(i)); pod != nil {
 			ring = append(ring, pod.UID)
@@ -93,11 +94,11 @@ type run struct {
 	placer   *place.Placer
 	market   *rules.Market
 	plan     cluster.Plan
-	dropped  []cluster.UID
+	dropped  []facts.UID
 }
 
 // place decides on one pod and commits the decision.
-func (r *run) place(uid cluster.UID) bool {
+func (r *run) place(uid facts.UID) bool {
 	r.snapshot.Advance(r.store)
 	class := r.store.Pod(uid).Class
 	if r.market.Arrived(class.Requirements); r.market.Due() {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 )
@@ -22,12 +22,12 @@ func BenchmarkRetry(b *testing.B) {
 	scenario := Scenario{Nodes: 5000, Classes: 10, Case: Basic, Fill: 60, Seed: 42}
 	nodes := scenario.GenerateNodes()
 	for i := range nodes {
-		s.Apply(cluster.NodeUpserted{Node: nodes[i].ClusterNode()}, now)
+		s.Apply(facts.NodeUpserted{Node: nodes[i].ClusterNode()}, now)
 	}
 	for i := range 10_000 {
 		cpu := 1_000_000 + int64(i%10)
-		s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-			UID: PodUID(i), Ours: true, Created: int64(i), NeverPreempts: true, Requirements: &cluster.Requirements{
+		s.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: PodUID(i), Ours: true, Created: int64(i), NeverPreempts: true, Requirements: &facts.Requirements{
 				Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}}, ScoreCPU: cpu,
 			},
 		}}, now)
@@ -37,16 +37,16 @@ func BenchmarkRetry(b *testing.B) {
 	if p := s.Pending(); p.Unschedulable != 10_000 {
 		b.Fatalf("%+v: want all pods to fit nowhere", p)
 	}
-	foreign := &cluster.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 100}}, ScoreCPU: 100}
+	foreign := &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 100}}, ScoreCPU: 100}
 	i := 0
 	b.ReportAllocs()
 	for b.Loop() {
 		// Somebody else's pod comes and goes: a change on a node, and room that helps nobody.
-		uid := cluster.UID(fmt.Sprint("foreign-", i/2%64))
+		uid := facts.UID(fmt.Sprint("foreign-", i/2%64))
 		if i%2 == 0 {
-			s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Node: nodes[i%len(nodes)].Name, Requirements: foreign}}, now)
+			s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Node: nodes[i%len(nodes)].Name, Requirements: foreign}}, now)
 		} else {
-			s.Apply(cluster.PodRemoved{UID: uid}, now)
+			s.Apply(facts.PodRemoved{UID: uid}, now)
 		}
 		i++
 		if decided := s.Step(now, 1000); decided > 0 {

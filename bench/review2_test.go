@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -13,43 +13,43 @@ func TestRevMore(t *testing.T) {
 	const nodes = 20000
 	w := newRevWorld(nodes, 256, "", 1, 0)
 	before := heapBytes()
-	ds := revClasses(1000, false, func(i int, r *cluster.Requirements) {
-		r.Required = []cluster.Term{{Fields: []cluster.Requirement{{Key: cluster.FieldName, Operator: cluster.In, Values: []string{fmt.Sprintf("node-%06d", i)}}}}}
+	ds := revClasses(1000, false, func(i int, r *facts.Requirements) {
+		r.Required = []facts.Term{{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{fmt.Sprintf("node-%06d", i)}}}}}
 		for j := range 8 {
-			r.Tolerations = append(r.Tolerations, cluster.Toleration{Key: fmt.Sprint("node.kubernetes.io/t", j), Exists: true})
+			r.Tolerations = append(r.Tolerations, facts.Toleration{Key: fmt.Sprint("node.kubernetes.io/t", j), Exists: true})
 		}
 	})
 	w.rate(t, "I: DaemonSet pods (matchFields metadata.name), one a node", ds[:400], 200)
 	t.Logf("heap +%d MiB", (heapBytes()-before)>>20)
 
 	w = newRevWorld(nodes, 256, "", 1, 0)
-	r := &cluster.Requirements{}
+	r := &facts.Requirements{}
 	for i := range 500 {
 		r.Requests = append(r.Requests, resource.Quantity{Name: fmt.Sprintf("evil.example/r%d", i), Amount: 1})
 	}
 	before = heapBytes()
-	w.store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "evil", Namespace: "ns", Name: "evil", Ours: true, Gated: true, Requirements: r}})
-	w.rate(t, "K: as A, after ONE gated pod that names 500 made-up resources", revClasses(1000, false, func(i int, r *cluster.Requirements) {
-		r.Tolerations = []cluster.Toleration{{Key: fmt.Sprint("team-", i), Exists: true}}
+	w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "evil", Namespace: "ns", Name: "evil", Ours: true, Gated: true, Requirements: r}})
+	w.rate(t, "K: as A, after ONE gated pod that names 500 made-up resources", revClasses(1000, false, func(i int, r *facts.Requirements) {
+		r.Tolerations = []facts.Toleration{{Key: fmt.Sprint("team-", i), Exists: true}}
 	}), 5000)
 	t.Logf("heap +%d MiB", (heapBytes()-before)>>20)
 
 	w = newRevWorld(nodes, 256, "", 1, 0)
 	before = heapBytes()
-	k := &cluster.Requirements{}
+	k := &facts.Requirements{}
 	for i := range 1000 {
-		k.AntiAffinity = append(k.AntiAffinity, cluster.AffinityTerm{TopologyKey: fmt.Sprintf("evil.example/k%d", i), Pods: cluster.PodSelector{Namespaces: []string{"ns"}}})
+		k.AntiAffinity = append(k.AntiAffinity, facts.AffinityTerm{TopologyKey: fmt.Sprintf("evil.example/k%d", i), Pods: facts.PodSelector{Namespaces: []string{"ns"}}})
 	}
-	w.store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "evil", Namespace: "ns", Name: "evil", Ours: true, Gated: true, Requirements: k}})
+	w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "evil", Namespace: "ns", Name: "evil", Ours: true, Gated: true, Requirements: k}})
 	w.snapshot.Advance(w.store)
 	with := heapBytes() - before
-	w.store.Apply(cluster.PodRemoved{UID: "evil"})
+	w.store.Apply(facts.PodRemoved{UID: "evil"})
 	for i := range 1100 { // enough idle classes for a sweep
-		uid := cluster.UID(fmt.Sprint("x", i))
-		w.store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Namespace: "ns", Name: "x", Ours: true, Requirements: &cluster.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: int64(i + 1)}}}}})
-		w.store.Apply(cluster.PodRemoved{UID: uid})
+		uid := facts.UID(fmt.Sprint("x", i))
+		w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Namespace: "ns", Name: "x", Ours: true, Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: int64(i + 1)}}}}})
+		w.store.Apply(facts.PodRemoved{UID: uid})
 	}
 	w.snapshot.Advance(w.store)
 	t.Logf("1000 topology keys: +%d MiB; after the pod is deleted and idle classes are swept: +%d MiB", with>>20, int64(heapBytes()-before)>>20)
-	w.placeOne(&cluster.Requirements{})
+	w.placeOne(&facts.Requirements{})
 }

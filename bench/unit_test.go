@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -19,22 +20,22 @@ const (
 // BenchmarkUnit is gangs a second on 10,000 nodes in 500 racks and 20 blocks, 60 % full: one op is a gang that leaves, and one of its size
 // that is placed, committed and charged.
 func BenchmarkUnit(b *testing.B) {
-	required, preferred := cluster.Packing{Required: labelRack}, cluster.Packing{Preferred: labelRack}
+	required, preferred := facts.Packing{Required: labelRack}, facts.Packing{Preferred: labelRack}
 	for _, row := range []struct {
 		name    string
 		members int
-		packing cluster.Packing
+		packing facts.Packing
 	}{
-		{"free/members=3", 3, cluster.Packing{}},
-		{"free/members=32", 32, cluster.Packing{}},
-		{"free/members=512", 512, cluster.Packing{}},
+		{"free/members=3", 3, facts.Packing{}},
+		{"free/members=32", 32, facts.Packing{}},
+		{"free/members=512", 512, facts.Packing{}},
 		{"required-rack/members=64", 64, required},
 		{"preferred-rack/members=64", 64, preferred},
 		{"preferred-rack/members=512", 512, preferred},
-		{"required-block/members=512", 512, cluster.Packing{Required: labelBlock}},
-		{"spread-racks/members=64", 64, cluster.Packing{Spread: labelRack}},
-		{"uniform-pool/members=64", 64, cluster.Packing{Uniform: LabelPool}},
-		{"preferred-host/members=64", 64, cluster.Packing{Preferred: LabelHostname}},
+		{"required-block/members=512", 512, facts.Packing{Required: labelBlock}},
+		{"spread-racks/members=64", 64, facts.Packing{Spread: labelRack}},
+		{"uniform-pool/members=64", 64, facts.Packing{Uniform: LabelPool}},
+		{"preferred-host/members=64", 64, facts.Packing{Preferred: LabelHostname}},
 	} {
 		b.Run(row.name, func(b *testing.B) { benchmarkUnit(b, row.members, row.packing) })
 	}
@@ -49,7 +50,7 @@ type gangs struct {
 	plan     cluster.Plan
 }
 
-func benchmarkUnit(b *testing.B, members int, packing cluster.Packing) {
+func benchmarkUnit(b *testing.B, members int, packing facts.Packing) {
 	g := newGangs(b, members, packing)
 	var running []int
 	for i := range g.asks {
@@ -79,12 +80,12 @@ func benchmarkUnit(b *testing.B, members int, packing cluster.Packing) {
 	}
 }
 
-func newGangs(b *testing.B, members int, packing cluster.Packing) *gangs {
+func newGangs(b *testing.B, members int, packing facts.Packing) *gangs {
 	profile, err := rules.NewProfile(nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	g := &gangs{store: cluster.NewStore(cluster.SystemSpreadDefaults...), snapshot: cluster.NewSnapshot()}
+	g := &gangs{store: cluster.NewStore(facts.SystemSpreadDefaults...), snapshot: cluster.NewSnapshot()}
 	g.placer = place.NewPlacer(g.snapshot, profile, 1, 64)
 	g.placer.SetLevels([]string{labelBlock, labelRack, LabelHostname})
 	scenario := Scenario{Nodes: 10_000, Classes: 16, Case: Basic, Fill: 60, Seed: 42}
@@ -92,7 +93,7 @@ func newGangs(b *testing.B, members int, packing cluster.Packing) *gangs {
 	var capacity, held int64
 	for i := range nodes {
 		nodes[i].Labels[labelRack], nodes[i].Labels[labelBlock] = fmt.Sprintf("rack-%03d", i/20), fmt.Sprintf("block-%02d", i/500)
-		g.store.Apply(cluster.NodeUpserted{Node: nodes[i].ClusterNode()})
+		g.store.Apply(facts.NodeUpserted{Node: nodes[i].ClusterNode()})
 		capacity += nodes[i].CPU
 	}
 	for n := 0; held < capacity*int64(scenario.Fill)/100; n++ {
@@ -107,18 +108,18 @@ func newGangs(b *testing.B, members int, packing cluster.Packing) *gangs {
 }
 
 // newGang adds the pods of a gang that waits.
-func (g *gangs) newGang(n, members int, class *Class, packing cluster.Packing) pack.Ask {
+func (g *gangs) newGang(n, members int, class *Class, packing facts.Packing) pack.Ask {
 	name := fmt.Sprintf("gang-%05d", n)
-	g.store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{
-		UnitName: cluster.UnitName{Namespace: Namespace, Name: name}, UID: cluster.UID(name), MinMember: int32(members), Topology: packing,
+	g.store.Apply(facts.UnitUpserted{Unit: &facts.Unit{
+		UnitName: facts.UnitName{Namespace: Namespace, Name: name}, UID: facts.UID(name), MinMember: int32(members), Topology: packing,
 	}})
 	ask := pack.Ask{Need: members, Topology: packing}
-	facts := class.Facts()
-	facts.Unit = name
+	seen := class.Facts()
+	seen.Unit = name
 	for i := range members {
-		facts.UID = cluster.UID(fmt.Sprintf("%s-%d", name, i))
-		g.store.Apply(cluster.PodUpserted{Pod: facts})
-		ask.Members = append(ask.Members, g.store.Pod(facts.UID))
+		seen.UID = facts.UID(fmt.Sprintf("%s-%d", name, i))
+		g.store.Apply(facts.PodUpserted{Pod: seen})
+		ask.Members = append(ask.Members, g.store.Pod(seen.UID))
 	}
 	return ask
 }

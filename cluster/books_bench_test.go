@@ -8,6 +8,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -18,35 +19,35 @@ func BenchmarkCommit(b *testing.B) {
 	online := []resource.Quantity{{Name: "cpu", Amount: 1000}, {Name: "memory", Amount: 1 << 30}}
 	reclaimed := []resource.Quantity{{Name: spec.ResourceReclaimedCPU, Amount: 1000}, {Name: spec.ResourceReclaimedMemory, Amount: 1 << 30}}
 	for _, levels := range []int{0, 3} {
-		b.Run(fmt.Sprint("levels=", levels), func(b *testing.B) { benchmarkCommit(b, levels, nil, &cluster.Requirements{Requests: online}) })
+		b.Run(fmt.Sprint("levels=", levels), func(b *testing.B) { benchmarkCommit(b, levels, nil, &facts.Requirements{Requests: online}) })
 	}
-	said := &cluster.NodeReport{}
-	b.Run("reported", func(b *testing.B) { benchmarkCommit(b, 0, said, &cluster.Requirements{Requests: online}) })
-	lent := &cluster.NodeReport{Headroom: cluster.Headroom{State: cluster.HeadroomOpen, MilliCPU: 32000, Memory: 1 << 37}}
-	b.Run("lent", func(b *testing.B) { benchmarkCommit(b, 0, lent, &cluster.Requirements{Requests: online}) })
+	said := &facts.NodeReport{}
+	b.Run("reported", func(b *testing.B) { benchmarkCommit(b, 0, said, &facts.Requirements{Requests: online}) })
+	lent := &facts.NodeReport{Headroom: facts.Headroom{State: facts.HeadroomOpen, MilliCPU: 32000, Memory: 1 << 37}}
+	b.Run("lent", func(b *testing.B) { benchmarkCommit(b, 0, lent, &facts.Requirements{Requests: online}) })
 	b.Run("reclaimed", func(b *testing.B) {
-		benchmarkCommit(b, 0, lent, &cluster.Requirements{Requests: reclaimed, Reclaimed: true})
+		benchmarkCommit(b, 0, lent, &facts.Requirements{Requests: reclaimed, Reclaimed: true})
 	})
 }
 
-func benchmarkCommit(b *testing.B, levels int, report *cluster.NodeReport, need *cluster.Requirements) {
+func benchmarkCommit(b *testing.B, levels int, report *facts.NodeReport, need *facts.Requirements) {
 	store := cluster.NewStore()
 	nest(store, levels)
 	const pods = 4096
 	for i := range pods {
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: fmt.Sprint("n", i), Allocatable: []resource.Quantity{
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: fmt.Sprint("n", i), Allocatable: []resource.Quantity{
 			{Name: "cpu", Amount: 64000}, {Name: "memory", Amount: 1 << 38}, {Name: "pods", Amount: 110},
 		}}})
 		if report != nil {
-			store.Apply(cluster.NodeReported{Node: fmt.Sprint("n", i), Report: report})
+			store.Apply(facts.NodeReported{Node: fmt.Sprint("n", i), Report: report})
 		}
 	}
 	free := func(*cluster.State, cluster.Slot, *cluster.Class, *topology.Grant) string { return "" }
 	plan := &cluster.Plan{Placements: make([]cluster.Placement, 1)}
-	uids := make([]cluster.UID, pods)
+	uids := make([]facts.UID, pods)
 	for i := range uids {
-		uids[i] = cluster.UID(fmt.Sprint("p", i))
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uids[i], Namespace: "x", Name: string(uids[i]), Ours: true, Requirements: need}})
+		uids[i] = facts.UID(fmt.Sprint("p", i))
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uids[i], Namespace: "x", Name: string(uids[i]), Ours: true, Requirements: need}})
 		plan.Placements[0] = cluster.Placement{Pod: uids[i], Node: fmt.Sprint("n", i)}
 		if v := store.Commit(plan, free); !v.Committed {
 			b.Fatal(v)
@@ -76,13 +77,13 @@ func processTime() time.Duration {
 
 // nest puts namespace x into a queue so many levels below the root, each with a limit.
 func nest(store *cluster.Store, levels int) {
-	parent := cluster.RootQueue
+	parent := facts.RootQueue
 	for i := range levels {
 		name := fmt.Sprint("q", i)
-		store.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: name, Parent: parent, Max: []resource.Quantity{{Name: "cpu", Amount: 1 << 40}}}})
+		store.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: name, Parent: parent, Max: []resource.Quantity{{Name: "cpu", Amount: 1 << 40}}}})
 		parent = name
 	}
-	store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: "x", Labels: []cluster.Label{{Key: spec.LabelQueue, Value: parent}}}})
+	store.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: "x", Labels: []facts.Label{{Key: spec.LabelQueue, Value: parent}}}})
 }
 
 // BenchmarkNamespace is what a namespace costs that comes with a label for another queue, and BenchmarkQueue what a queue costs that is
@@ -92,8 +93,8 @@ func BenchmarkNamespace(b *testing.B) {
 		b.Run(fmt.Sprint("namespaces=", namespaces), func(b *testing.B) {
 			store := forest(namespaces)
 			for i := 0; b.Loop(); i++ {
-				store.Apply(cluster.NamespaceUpserted{Namespace: forestNamespace(i%namespaces, i+i/namespaces)})
-				store.ChangedQueues()
+				store.Apply(facts.NamespaceUpserted{Namespace: forestNamespace(i%namespaces, i+i/namespaces)})
+				store.Quota().Changed()
 			}
 		})
 	}
@@ -102,36 +103,36 @@ func BenchmarkNamespace(b *testing.B) {
 func BenchmarkQueue(b *testing.B) {
 	store := forest(5000)
 	for i := 0; b.Loop(); i++ {
-		store.Apply(cluster.QueueUpserted{Queue: forestQueue(i%1000, int64(i))})
-		store.ChangedQueues()
+		store.Apply(facts.QueueUpserted{Queue: forestQueue(i%1000, int64(i))})
+		store.Quota().Changed()
 	}
 }
 
 func forest(namespaces int) *cluster.Store {
 	store := cluster.NewStore()
-	var queues []*cluster.QueueFacts
+	var queues []*facts.Queue
 	for i := range 1000 {
 		queues = append(queues, forestQueue(i, 1))
 	}
-	store.Apply(cluster.QueuesListed{Queues: queues})
+	store.Apply(facts.QueuesListed{Queues: queues})
 	for i := range namespaces {
-		uid := cluster.UID(fmt.Sprint("p", i))
-		store.Apply(cluster.NamespaceUpserted{Namespace: forestNamespace(i, i)})
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
+		uid := facts.UID(fmt.Sprint("p", i))
+		store.Apply(facts.NamespaceUpserted{Namespace: forestNamespace(i, i)})
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{
 			UID: uid, Namespace: fmt.Sprint("ns", i), Name: string(uid), Ours: true, Requirements: townNeeds[0],
 		}})
 	}
 	return store
 }
 
-func forestQueue(i int, cpu int64) *cluster.QueueFacts {
-	q := &cluster.QueueFacts{Name: fmt.Sprint("q", i), Guaranteed: []resource.Quantity{{Name: "cpu", Amount: cpu}}}
+func forestQueue(i int, cpu int64) *facts.Queue {
+	q := &facts.Queue{Name: fmt.Sprint("q", i), Guaranteed: []resource.Quantity{{Name: "cpu", Amount: cpu}}}
 	if i >= 10 {
 		q.Parent = fmt.Sprint("q", i/10)
 	}
 	return q
 }
 
-func forestNamespace(i, queue int) cluster.Namespace {
-	return cluster.Namespace{Name: fmt.Sprint("ns", i), Labels: []cluster.Label{{Key: spec.LabelQueue, Value: fmt.Sprint("q", queue%1000)}}}
+func forestNamespace(i, queue int) facts.Namespace {
+	return facts.Namespace{Name: fmt.Sprint("ns", i), Labels: []facts.Label{{Key: spec.LabelQueue, Value: fmt.Sprint("q", queue%1000)}}}
 }

@@ -13,6 +13,8 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/dumpfile"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/jsonstream"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
@@ -23,25 +25,25 @@ import (
 // town is a small ledger and all that it was told last, so that another can be told the same in another order.
 type town struct {
 	store      *cluster.Store
-	queues     map[string]*cluster.QueueFacts
-	namespaces map[string]cluster.Namespace
-	units      map[cluster.UnitName]*cluster.UnitFacts
+	queues     map[string]*facts.Queue
+	namespaces map[string]facts.Namespace
+	units      map[facts.UnitName]*facts.Unit
 }
 
 func newTown() *town {
 	w := &town{
-		store: cluster.NewStore(), queues: map[string]*cluster.QueueFacts{}, namespaces: map[string]cluster.Namespace{},
-		units: map[cluster.UnitName]*cluster.UnitFacts{},
+		store: cluster.NewStore(), queues: map[string]*facts.Queue{}, namespaces: map[string]facts.Namespace{},
+		units: map[facts.UnitName]*facts.Unit{},
 	}
 	for i := range 4 {
-		w.store.Apply(cluster.NodeUpserted{Node: townNode(i)})
+		w.store.Apply(facts.NodeUpserted{Node: townNode(i)})
 	}
 	return w
 }
 
-func townNode(i int) *cluster.Node {
-	return &cluster.Node{
-		Name: fmt.Sprint("n", i), Labels: map[string]string{"zone": fmt.Sprint("z", i%2), cluster.HostnameKey: fmt.Sprint("n", i)},
+func townNode(i int) *facts.Node {
+	return &facts.Node{
+		Name: fmt.Sprint("n", i), Labels: map[string]string{"zone": fmt.Sprint("z", i%2), facts.HostnameKey: fmt.Sprint("n", i)},
 		GPU: topology.Shape{GPUs: 2, Shareable: true},
 		Allocatable: []resource.Quantity{
 			{Name: resource.NameCPU, Amount: 4000}, {Name: resource.NameMemory, Amount: 8 << 30}, {Name: resource.NamePods, Amount: 6},
@@ -49,19 +51,19 @@ func townNode(i int) *cluster.Node {
 	}
 }
 
-var townNeeds = func() []*cluster.Requirements {
-	blue := cluster.PodSelector{Namespaces: []string{"x", "y", "z"}, Labels: cluster.LabelSelector{
-		Expressions: []cluster.Requirement{{Key: "color", Operator: cluster.In, Values: []string{"blue"}}},
+var townNeeds = func() []*facts.Requirements {
+	blue := facts.PodSelector{Namespaces: []string{"x", "y", "z"}, Labels: facts.LabelSelector{
+		Expressions: []facts.Requirement{{Key: "color", Operator: facts.In, Values: []string{"blue"}}},
 	}}
 	cpu := []resource.Quantity{{Name: resource.NameCPU, Amount: 1000}}
-	return []*cluster.Requirements{
+	return []*facts.Requirements{
 		{Requests: cpu, ScoreCPU: 1000},
-		{Requests: []resource.Quantity{{Name: resource.NameMemory, Amount: 1 << 30}}, Ports: []cluster.HostPort{{Protocol: "TCP", IP: cluster.AnyIP, Port: 80}, {Protocol: "TCP", IP: cluster.AnyIP, Port: 81}}},
-		{Requests: cpu, Ports: []cluster.HostPort{{Protocol: "TCP", IP: cluster.AnyIP, Port: 90}}},
+		{Requests: []resource.Quantity{{Name: resource.NameMemory, Amount: 1 << 30}}, Ports: []facts.HostPort{{Protocol: "TCP", IP: facts.AnyIP, Port: 80}, {Protocol: "TCP", IP: facts.AnyIP, Port: 81}}},
+		{Requests: cpu, Ports: []facts.HostPort{{Protocol: "TCP", IP: facts.AnyIP, Port: 90}}},
 		{GPU: topology.Request{Milli: 400}},
 		{GPU: topology.Request{Whole: 1}},
-		{Requests: cpu, AntiAffinity: []cluster.AffinityTerm{{TopologyKey: cluster.HostnameKey, Pods: blue}}},
-		{Requests: cpu, Spread: []cluster.SpreadConstraint{{TopologyKey: "zone", MaxSkew: 1, Hard: true, MinDomains: 1, Pods: blue}}},
+		{Requests: cpu, AntiAffinity: []facts.AffinityTerm{{TopologyKey: facts.HostnameKey, Pods: blue}}},
+		{Requests: cpu, Spread: []facts.SpreadConstraint{{TopologyKey: "zone", MaxSkew: 1, Hard: true, MinDomains: 1, Pods: blue}}},
 	}
 }()
 
@@ -80,8 +82,8 @@ func drawAmounts(t *rapid.T, what string) (list []resource.Quantity) {
 
 var townQueues = []string{"a", "b", "c", "d", "default"}
 
-func drawQueue(t *rapid.T) *cluster.QueueFacts {
-	q := &cluster.QueueFacts{
+func drawQueue(t *rapid.T) *facts.Queue {
+	q := &facts.Queue{
 		Name: oneOf(t, "queue", townQueues...), Parent: oneOf(t, "parent", append(townQueues, "", "", "", "nowhere")...),
 		Generation: rapid.Int64Range(0, 2).Draw(t, "generation"), Guaranteed: drawAmounts(t, "guaranteed"),
 		BorrowsNothing: rapid.Bool().Draw(t, "borrows nothing"), Weight: rapid.Int64Range(0, 3).Draw(t, "weight"),
@@ -90,18 +92,18 @@ func drawQueue(t *rapid.T) *cluster.QueueFacts {
 		q.Max = drawAmounts(t, "max")
 	}
 	if rapid.IntRange(0, 2).Draw(t, "selects") == 0 {
-		q.Namespaces = &cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: "team", Operator: cluster.In, Values: []string{oneOf(t, "team", "1", "2")}}}}
+		q.Namespaces = &facts.LabelSelector{Expressions: []facts.Requirement{{Key: "team", Operator: facts.In, Values: []string{oneOf(t, "team", "1", "2")}}}}
 	}
 	return q
 }
 
-func drawNamespace(t *rapid.T) cluster.Namespace {
-	n := cluster.Namespace{Name: oneOf(t, "namespace", "x", "y", "z")}
+func drawNamespace(t *rapid.T) facts.Namespace {
+	n := facts.Namespace{Name: oneOf(t, "namespace", "x", "y", "z")}
 	if queue := oneOf(t, "label", "-", "-", "", "a", "b", "c", "nobody", "default"); queue != "-" {
-		n.Labels = append(n.Labels, cluster.Label{Key: spec.LabelQueue, Value: queue})
+		n.Labels = append(n.Labels, facts.Label{Key: spec.LabelQueue, Value: queue})
 	}
 	if team := oneOf(t, "team", "", "1", "2"); team != "" {
-		n.Labels = append(n.Labels, cluster.Label{Key: "team", Value: team})
+		n.Labels = append(n.Labels, facts.Label{Key: "team", Value: team})
 	}
 	return n
 }
@@ -111,29 +113,29 @@ func (w *town) step(t *rapid.T) {
 	case 0, 1:
 		q := drawQueue(t)
 		w.queues[q.Name] = q
-		w.store.Apply(cluster.QueueUpserted{Queue: q})
+		w.store.Apply(facts.QueueUpserted{Queue: q})
 	case 2:
 		name := oneOf(t, "queue", townQueues...)
 		delete(w.queues, name)
-		w.store.Apply(cluster.QueueRemoved{Name: name})
+		w.store.Apply(facts.QueueRemoved{Name: name})
 	case 3:
 		clear(w.queues)
-		var list []*cluster.QueueFacts
+		var list []*facts.Queue
 		for range rapid.IntRange(0, 4).Draw(t, "queues") {
 			if q := drawQueue(t); w.queues[q.Name] == nil {
 				w.queues[q.Name] = q
 				list = append(list, q)
 			}
 		}
-		w.store.Apply(cluster.QueuesListed{Queues: list})
+		w.store.Apply(facts.QueuesListed{Queues: list})
 	case 4, 5:
 		n := drawNamespace(t)
 		w.namespaces[n.Name] = n
-		w.store.Apply(cluster.NamespaceUpserted{Namespace: n})
+		w.store.Apply(facts.NamespaceUpserted{Namespace: n})
 	case 6:
 		name := oneOf(t, "namespace", "x", "y", "z")
 		delete(w.namespaces, name)
-		w.store.Apply(cluster.NamespaceRemoved{Name: name})
+		w.store.Apply(facts.NamespaceRemoved{Name: name})
 	default:
 		w.stepPods(t)
 	}
@@ -144,14 +146,14 @@ func (w *town) stepPods(t *rapid.T) {
 	switch rapid.IntRange(0, 11).Draw(t, "pods") {
 	case 0:
 		if name := fmt.Sprint("n", rapid.IntRange(0, 3).Draw(t, "node")); rapid.Bool().Draw(t, "gone") {
-			w.store.Apply(cluster.NodeRemoved{Name: name})
+			w.store.Apply(facts.NodeRemoved{Name: name})
 		} else {
-			w.store.Apply(cluster.NodeUpserted{Node: townNode(int(name[1] - '0'))})
+			w.store.Apply(facts.NodeUpserted{Node: townNode(int(name[1] - '0'))})
 		}
 	case 1, 2:
 		w.stepUnit(t)
 	case 3:
-		w.store.Apply(cluster.PodRemoved{UID: drawUID(t)})
+		w.store.Apply(facts.PodRemoved{UID: drawUID(t)})
 	case 4:
 		w.store.Release(drawUID(t))
 	case 5:
@@ -162,24 +164,24 @@ func (w *town) stepPods(t *rapid.T) {
 	case 7, 8:
 		w.commit(t)
 	default:
-		w.store.Apply(cluster.PodUpserted{Pod: w.drawPod(t)})
+		w.store.Apply(facts.PodUpserted{Pod: w.drawPod(t)})
 	}
 }
 
-func drawUID(t *rapid.T) cluster.UID {
-	return cluster.UID(fmt.Sprint("p", rapid.IntRange(0, 11).Draw(t, "pod")))
+func drawUID(t *rapid.T) facts.UID {
+	return facts.UID(fmt.Sprint("p", rapid.IntRange(0, 11).Draw(t, "pod")))
 }
 
-func (w *town) drawPod(t *rapid.T) cluster.PodFacts {
+func (w *town) drawPod(t *rapid.T) facts.Pod {
 	uid := drawUID(t)
-	f := cluster.PodFacts{
+	f := facts.Pod{
 		UID: uid, Name: string(uid), Namespace: []string{"x", "y", "z"}[int(uid[1])%3], Ours: true, Requirements: oneOf(t, "needs", townNeeds...),
 		Unit: oneOf(t, "unit", "", "g", "h"), Priority: rapid.Int32Range(0, 3).Draw(t, "priority"), Deadline: rapid.Int64Range(0, 2).Draw(t, "deadline"),
 		Deleting: rapid.IntRange(0, 5).Draw(t, "deleting") == 0, Finished: rapid.IntRange(0, 5).Draw(t, "finished") == 0,
 		Subgroup: oneOf(t, "subgroup", "", "s"),
 	}
 	if rapid.Bool().Draw(t, "blue") {
-		f.Labels = []cluster.Label{{Key: "color", Value: "blue"}}
+		f.Labels = []facts.Label{{Key: "color", Value: "blue"}}
 	}
 	if known := w.store.Pod(uid); known != nil && known.Node() != "" && rapid.Bool().Draw(t, "stays") {
 		f.Node = known.Node()
@@ -190,20 +192,20 @@ func (w *town) drawPod(t *rapid.T) cluster.PodFacts {
 }
 
 func (w *town) stepUnit(t *rapid.T) {
-	name := cluster.UnitName{Namespace: oneOf(t, "namespace", "x", "y", "z"), Name: oneOf(t, "unit", "g", "h")}
+	name := facts.UnitName{Namespace: oneOf(t, "namespace", "x", "y", "z"), Name: oneOf(t, "unit", "g", "h")}
 	if rapid.IntRange(0, 3).Draw(t, "gone") == 0 {
 		delete(w.units, name)
-		w.store.Apply(cluster.UnitRemoved{Name: name})
+		w.store.Apply(facts.UnitRemoved{Name: name})
 		return
 	}
-	u := &cluster.UnitFacts{
-		UnitName: name, UID: oneOf[cluster.UID](t, "uid", "u1", "u2"), MinMember: rapid.Int32Range(0, 3).Draw(t, "min"),
+	u := &facts.Unit{
+		UnitName: name, UID: oneOf[facts.UID](t, "uid", "u1", "u2"), MinMember: rapid.Int32Range(0, 3).Draw(t, "min"),
 		Priority: rapid.Int32Range(0, 3).Draw(t, "unit's priority"), Prioritized: rapid.Bool().Draw(t, "prioritized"),
 		Indivisible: rapid.Bool().Draw(t, "indivisible"), Scheduled: rapid.Bool().Draw(t, "scheduled"),
 		Invalid: oneOf(t, "invalid", "", "", "", "why"),
 	}
 	w.units[name] = u
-	w.store.Apply(cluster.UnitUpserted{Unit: u})
+	w.store.Apply(facts.UnitUpserted{Unit: u})
 }
 
 // commit tries a Plan for some pods that wait, now and then with victims. One that is rejected leaves the ledger as it was; one that is taken
@@ -212,7 +214,7 @@ func (w *town) commit(t *rapid.T) {
 	plan := &cluster.Plan{Reclaims: rapid.Bool().Draw(t, "reclaims"), Through: cluster.ReservationID(rapid.IntRange(0, 1).Draw(t, "through"))}
 	needs := map[*cluster.Unit]int{}
 	for i := range 12 {
-		pod := w.store.Pod(cluster.UID(fmt.Sprint("p", i)))
+		pod := w.store.Pod(facts.UID(fmt.Sprint("p", i)))
 		switch {
 		case pod == nil:
 		case pod.Node() != "":
@@ -277,31 +279,31 @@ func TestBooksHold(t *testing.T) {
 
 // retold compares the tree with that of a ledger without a history.
 func (w *town) retold(t *rapid.T) {
-	var events []cluster.Event
+	var events []facts.Event
 	for _, name := range townQueues {
 		if q := w.queues[name]; q != nil {
-			events = append(events, cluster.QueueUpserted{Queue: q})
+			events = append(events, facts.QueueUpserted{Queue: q})
 		}
 	}
 	for _, name := range []string{"x", "y", "z"} {
 		if n, ok := w.namespaces[name]; ok {
-			events = append(events, cluster.NamespaceUpserted{Namespace: n})
+			events = append(events, facts.NamespaceUpserted{Namespace: n})
 		}
 	}
 	for i := range 12 {
-		if pod := w.store.Pod(cluster.UID(fmt.Sprint("p", i))); pod != nil {
+		if pod := w.store.Pod(facts.UID(fmt.Sprint("p", i))); pod != nil {
 			if f := pod.Record().Facts; !f.Finished { // of those that had finished nobody tells
-				events = append(events, cluster.PodUpserted{Pod: f})
+				events = append(events, facts.PodUpserted{Pod: f})
 			} else { // they hold nothing, but keep their namespace in its queue
 				f.Finished, f.Node = false, ""
-				events = append(events, cluster.PodUpserted{Pod: f})
+				events = append(events, facts.PodUpserted{Pod: f})
 			}
 		}
 	}
 	fresh := cluster.NewStore()
 	for i := range w.store.Slots() {
 		if node := w.store.Node(cluster.Slot(i)); node != nil {
-			fresh.Apply(cluster.NodeUpserted{Node: node})
+			fresh.Apply(facts.NodeUpserted{Node: node})
 		}
 	}
 	for _, event := range rapid.Permutation(events).Draw(t, "order") {
@@ -320,7 +322,7 @@ func (w *town) reloaded(t *rapid.T) {
 	dump := w.store.Dump()
 	dump.Sort()
 	file := encode(t, dump)
-	read, err := cluster.ReadDump(json.NewDecoder(bytes.NewReader(file)))
+	read, err := dumpfile.Read(json.NewDecoder(bytes.NewReader(file)))
 	if err != nil {
 		t.Fatalf("read: %v in\n%s", err, file)
 	}
@@ -341,7 +343,7 @@ func (w *town) reloaded(t *rapid.T) {
 		t.Fatalf("written again:\n%s\nfirst:\n%s", got, file)
 	}
 	for _, s := range []*cluster.Store{loaded, w.store} { // what they know that does not show
-		s.Apply(cluster.UnitsListed{})
+		s.Apply(facts.UnitsListed{})
 	}
 	if got, want := booksOf(loaded), booksOf(w.store); got != want {
 		t.Fatalf("loaded, and without PodGroups:\n%s\nwas:\n%s", got, want)
@@ -351,7 +353,7 @@ func (w *town) reloaded(t *rapid.T) {
 func encode(t *rapid.T, d *cluster.Dump) []byte {
 	var b bytes.Buffer
 	w := jsonstream.NewWriter(&b)
-	d.Write(w)
+	dumpfile.Write(w, d)
 	if err := w.End(); err != nil {
 		t.Fatal(err)
 	}
@@ -368,10 +370,10 @@ func booksOf(s *cluster.Store) string {
 		b.WriteString(q.Path() + " is exceeded\n")
 	}
 	for kind := range s.Kinds() {
-		fmt.Fprintf(&b, "%s %d\n", s.KindName(resource.Kind(kind)), s.Capacity(resource.Kind(kind)))
+		fmt.Fprintf(&b, "%s %d\n", s.KindName(resource.Kind(kind)), s.Quota().Capacity(resource.Kind(kind)))
 	}
 	for i := range 12 {
-		if pod := s.Pod(cluster.UID(fmt.Sprint("p", i))); pod != nil {
+		if pod := s.Pod(facts.UID(fmt.Sprint("p", i))); pod != nil {
 			fmt.Fprintf(&b, "%s %s %d on %q %s %v %v\n", pod.UID, pod.Phase, pod.Priority, pod.Node(), pod.Grant(), pod.Schedulable(), pod.Claimed())
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -14,7 +15,7 @@ type ClassID uint32
 // Class is everything that the placement of a pod depends on: its Requirements, and what stands in the cluster that is about the pod
 // (Constraints). It is immutable; pods of one class are interchangeable.
 type Class struct {
-	*Requirements
+	*facts.Requirements
 	ID ClassID
 	// Amounts is Requests by Kind, and one pod.
 	Amounts resource.List
@@ -48,7 +49,7 @@ type Constraints struct {
 
 // Spread is a spread constraint with where to read it.
 type Spread struct {
-	*SpreadConstraint
+	*facts.SpreadConstraint
 	// Self is 1 if the pod itself would be counted, else 0.
 	Self int32
 	Key  KeyID
@@ -57,9 +58,6 @@ type Spread struct {
 	// Census is NoCensus in that case.
 	Census CensusID
 }
-
-// HostnameKey is the node label that names the machine.
-const HostnameKey = "kubernetes.io/hostname"
 
 // Attraction adds its weight to a node's score for each pod of a census in the node's domain.
 type Attraction struct {
@@ -88,20 +86,20 @@ func (c *Constraints) Each(visit func(CensusID)) {
 
 // base is interned Requirements: what a pod takes of its node, and what its affinity terms mean to others.
 type base struct {
-	*Requirements
+	*facts.Requirements
 	amounts resource.List
 	charge  resource.List
 	key     string
 	carries []TallyID
 	classes []*Class
 
-	reclaims      [ReclaimedKinds]resource.Amount
+	reclaims      [facts.ReclaimedKinds]resource.Amount
 	asksReclaimed bool
 }
 
 // intern returns the base of the requirements. One whose resources do not fit the table is marked impossible rather than dropped.
-func (s *Store) intern(r *Requirements) *base {
-	s.scratch = r.appendKey(s.scratch[:0])
+func (s *Store) intern(r *facts.Requirements) *base {
+	s.scratch = r.AppendKey(s.scratch[:0])
 	if b, ok := s.bases[string(s.scratch)]; ok {
 		return b
 	}
@@ -126,16 +124,16 @@ func (s *Store) withGPUs(amounts resource.List, gpus topology.Request) resource.
 	if gpus.IsZero() {
 		return amounts
 	}
-	list := append(slices.Clone(amounts), resource.Amount{Kind: s.gpuKind, Value: gpus.Total()})
+	list := append(slices.Clone(amounts), resource.Amount{Kind: s.quota.GPUKind(), Value: gpus.Total()})
 	slices.SortFunc(list, func(a, b resource.Amount) int { return int(a.Kind) - int(b.Kind) })
 	return list
 }
 
 // carry registers the terms through which the pods of a base act on other pods.
 func (s *Store) carry(b *base) {
-	add := func(what role, term *AffinityTerm, weight int64) {
+	add := func(what role, term *facts.AffinityTerm, weight int64) {
 		t, fresh := s.registry.tally(&tally{
-			carried: true, role: what, weight: weight, topo: s.registry.key(term.TopologyKey), selectors: []PodSelector{term.Pods},
+			carried: true, role: what, weight: weight, topo: s.registry.key(term.TopologyKey), selectors: []facts.PodSelector{term.Pods},
 		})
 		b.carries = append(b.carries, t)
 		if fresh {
@@ -155,20 +153,20 @@ func (s *Store) carry(b *base) {
 }
 
 // Class returns the class of the requirements for a pod that nothing in the cluster is about, for questions such as "would this fit".
-func (s *Store) Class(r *Requirements) *Class { return s.class(s.intern(r), &identity{}) }
+func (s *Store) Class(r *facts.Requirements) *Class { return s.class(s.intern(r), &identity{}) }
 
 // class returns the class of a base for a pod with an identity; nil for a pod that needs no place.
 func (s *Store) class(b *base, id *identity) *Class {
-	w := keyWriter(nil)
+	w := facts.Key(nil)
 	var self []int32
 	if id != nil && (len(id.feels) > 0 || len(b.Spread)+len(b.Affinity)+len(b.AntiAffinity)+len(b.PreferredPods) > 0) {
 		self = s.selves(b, id)
-		w.num(1)
+		w.Number(1)
 		for _, n := range self {
-			w.num(int64(n))
+			w.Number(int64(n))
 		}
 		for _, t := range id.feels {
-			w.num(int64(t))
+			w.Number(int64(t))
 		}
 	}
 	for _, class := range b.classes {
@@ -198,11 +196,11 @@ func (s *Store) selves(b *base, id *identity) []int32 {
 		self = append(self, 0)
 	}
 	for i := range b.Spread {
-		count(b.Spread[i].Pods.matches(id, s.namespaces, false))
+		count(b.Spread[i].Pods.Selects(id.namespace, id.labels, s.selection.namespaces, false))
 	}
 	near := len(b.Affinity) > 0
 	for i := range b.Affinity {
-		near = near && b.Affinity[i].Pods.matches(id, s.namespaces, false)
+		near = near && b.Affinity[i].Pods.Selects(id.namespace, id.labels, s.selection.namespaces, false)
 	}
 	count(near)
 	return self
@@ -213,7 +211,7 @@ func (s *Store) constrain(b *base, self []int32, feels []TallyID) *Constraints {
 	c := &Constraints{NearSelf: self[len(self)-1] == 1}
 	s.constrainSpread(c, b, self)
 	if len(b.Affinity) > 0 {
-		all := make([]PodSelector, len(b.Affinity))
+		all := make([]facts.PodSelector, len(b.Affinity))
 		for i := range b.Affinity {
 			all[i] = b.Affinity[i].Pods
 		}
@@ -223,12 +221,12 @@ func (s *Store) constrain(b *base, self []int32, feels []TallyID) *Constraints {
 		}
 	}
 	for i := range b.AntiAffinity {
-		t := s.count(c, &tally{selectors: []PodSelector{b.AntiAffinity[i].Pods}})
+		t := s.count(c, &tally{selectors: []facts.PodSelector{b.AntiAffinity[i].Pods}})
 		c.Apart = append(c.Apart, s.anywhere(t, b.AntiAffinity[i].TopologyKey))
 	}
 	for i := range b.PreferredPods {
 		p := &b.PreferredPods[i]
-		t := s.count(c, &tally{selectors: []PodSelector{p.Pods}})
+		t := s.count(c, &tally{selectors: []facts.PodSelector{p.Pods}})
 		c.Drawn = append(c.Drawn, Attraction{s.anywhere(t, p.TopologyKey), int64(p.Weight)})
 	}
 	for _, t := range feels {
@@ -260,14 +258,14 @@ func (s *Store) constrainSpread(c *Constraints, b *base, self []int32) {
 		spread := Spread{SpreadConstraint: &b.Spread[i], Self: self[i], Key: s.registry.key(b.Spread[i].TopologyKey), Census: NoCensus}
 		pods := spread.Pods
 		if pods.Labels.MatchesAll() {
-			pods.Labels = LabelSelector{Nothing: true} // upstream counts nothing for an empty selector
+			pods.Labels = facts.LabelSelector{Nothing: true} // upstream counts nothing for an empty selector
 		}
-		spread.Tally = s.count(c, &tally{liveOnly: true, selectors: []PodSelector{pods}})
+		spread.Tally = s.count(c, &tally{liveOnly: true, selectors: []facts.PodSelector{pods}})
 		keys := soft
 		if spread.Hard {
 			keys = hard
 		}
-		if spread.Hard || spread.TopologyKey != HostnameKey {
+		if spread.Hard || spread.TopologyKey != facts.HostnameKey {
 			spread.Census = s.registry.census(
 				censusDef{tally: spread.Tally, key: spread.Key, orEmpty: spread.Default}, spread.eligibility(b, keys))
 		}
@@ -385,7 +383,7 @@ func (s *Store) purgeTallies() {
 	if len(dead) == 0 {
 		return
 	}
-	for _, id := range s.identities {
+	for _, id := range s.selection.identities {
 		for _, list := range []*[]TallyID{&id.counts, &id.live, &id.feels} {
 			*list = slices.DeleteFunc(*list, func(t TallyID) bool { return dead[t] })
 		}

@@ -6,13 +6,14 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
 // offer says what a pod would be given of a node, or commits it; with kept that which was offered when it was last asked.
 func offer(store *cluster.Store, d *datadriven.TestData) string {
-	uid, node := cluster.UID(d.CmdArgs[0].Key), d.CmdArgs[1].Key
+	uid, node := facts.UID(d.CmdArgs[0].Key), d.CmdArgs[1].Key
 	slot, class := store.Slot(node), store.Pod(uid).Class
 	grant, ok := store.Offer(slot, class)
 	if d.HasArg("kept") {
@@ -32,4 +33,4 @@ func offer(store *cluster.Store, d *datadriven.TestData) string {
 }
 
 // offered is what was offered to each pod when it was last asked.
-var offered = make(map[cluster.UID]topology.Grant)
+var offered = make(map[facts.UID]topology.Grant)

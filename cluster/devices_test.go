@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -61,7 +62,7 @@ func drawHallDevices(t *rapid.T) (g topology.Grant) {
 
 // overPromised says which device a pod was given beside the others that has not so much left; nothing where others were guessed, or hold what is
 // not theirs.
-func (h *hall) overPromised(slot cluster.Slot, uid cluster.UID, grant *topology.Grant, displaces bool) string {
+func (h *hall) overPromised(slot cluster.Slot, uid facts.UID, grant *topology.Grant, displaces bool) string {
 	if displaces || h.store.Pod(uid).Confirmed() || slices.ContainsFunc(h.store.PodsOn(slot), (*cluster.Pod).Guessed) {
 		return ""
 	}

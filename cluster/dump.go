@@ -2,10 +2,15 @@ package cluster
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
 )
 
 // Dump is everything that a Store knows, as values. A Store that is loaded from it gives the same answers to every question about
@@ -15,34 +20,34 @@ type Dump struct {
 	Revision Revision
 	// Resources are the names in the order in which they were interned: which ones found room decides who can be placed.
 	Resources []string
-	Defaults  []SpreadDefault
+	Defaults  []facts.SpreadDefault
 
-	Namespaces []Namespace
-	Workloads  []*Workload
-	Budgets    []*Budget
-	Queues     []*QueueFacts
+	Namespaces []facts.Namespace
+	Workloads  []*facts.Workload
+	Budgets    []*facts.Budget
+	Queues     []*facts.Queue
 	Units      []UnitRecord
-	Nodes      []*Node // in slot order
+	Nodes      []*facts.Node // in slot order
 	Pods       []PodRecord
 	// Reservations are the nodes that are kept free.
 	Reservations []ReservationRecord
 	// Reports are what the nodes' agents say, of nodes that are not known too.
-	Reports []NodeReported
+	Reports []facts.NodeReported
 }
 
 // PodRecord is a pod of the ledger. Facts.Node is where it is charged or bound; Facts.Grant what it was given by its Binding, without what is a guess.
 type PodRecord struct {
-	Facts PodFacts
+	Facts facts.Pod
 	Phase Phase
 	// Victims of its Plan that have not left.
-	Victims []UID
+	Victims []facts.UID
 }
 
 // UnitRecord is a unit of the ledger: its PodGroup, and what is remembered of members that may be gone. Its members say themselves that they
 // are.
 type UnitRecord struct {
-	Facts UnitFacts // of one that is not Known nothing but the name
-	Known bool      // there is a PodGroup
+	Facts facts.Unit // of one that is not Known nothing but the name
+	Known bool       // there is a PodGroup
 	// Reached: MinMember members had places at once. Done is how many members were seen to finish.
 	Reached bool
 	Done    int
@@ -57,7 +62,7 @@ type ReservationRecord struct {
 // Record returns what is known of the pod.
 func (p *Pod) Record() PodRecord {
 	r := PodRecord{
-		Facts: PodFacts{
+		Facts: facts.Pod{
 			UID: p.UID, Namespace: p.Namespace, Name: p.Name, Created: p.Created, Priority: p.own, Ours: p.Ours, Node: p.node,
 			Finished: p.Phase == Finished, Deleting: p.Deleting, Gated: p.Gated, Owner: p.owner, Started: p.Started,
 			NeverPreempts: p.NeverPreempts, Nominated: p.Nominated, Requirements: p.requirements, Reported: p.Reported,
@@ -81,25 +86,25 @@ func (p *Pod) Record() PodRecord {
 // Dump copies out what the Store knows. It costs time proportional to it, about half a microsecond a pod. The lists are in no particular order
 // until Sort.
 func (s *Store) Dump() *Dump {
-	d := &Dump{Revision: s.Revision(), Defaults: s.spreadDefaults, Pods: make([]PodRecord, 0, len(s.pods))}
+	d := &Dump{Revision: s.Revision(), Defaults: s.selection.defaults, Pods: make([]PodRecord, 0, len(s.pods))}
 	for kind := range s.kinds.Len() {
 		d.Resources = append(d.Resources, s.kinds.Name(resource.Kind(kind)))
 	}
-	for name, labels := range s.namespaces {
-		d.Namespaces = append(d.Namespaces, Namespace{name, labels})
+	for name, labels := range s.selection.namespaces {
+		d.Namespaces = append(d.Namespaces, facts.Namespace{Name: name, Labels: labels})
 	}
-	for _, w := range s.workloads {
+	for _, w := range s.selection.workloads {
 		d.Workloads = append(d.Workloads, w)
 	}
-	for _, b := range s.budgets {
+	for _, b := range s.budgets.byKey {
 		d.Budgets = append(d.Budgets, b)
 	}
-	for _, q := range s.queues {
+	s.quota.Each(func(q *quota.Queue) {
 		if q.Facts != nil {
 			d.Queues = append(d.Queues, q.Facts)
 		}
-	}
-	for _, u := range s.units {
+	})
+	for _, u := range s.units.byName {
 		if u.Facts != nil || u.done > 0 {
 			d.Units = append(d.Units, u.record())
 		}
@@ -120,7 +125,7 @@ func (s *Store) Dump() *Dump {
 }
 
 func (u *Unit) record() UnitRecord {
-	r := UnitRecord{Facts: UnitFacts{UnitName: u.UnitName}, Known: u.Facts != nil, Reached: u.reached, Done: u.done}
+	r := UnitRecord{Facts: facts.Unit{UnitName: u.UnitName}, Known: u.Facts != nil, Reached: u.reached, Done: u.done}
 	if r.Known {
 		r.Facts = *u.Facts
 	}
@@ -129,23 +134,23 @@ func (u *Unit) record() UnitRecord {
 
 // Sort puts everything but the nodes and the resources in order of its name; pods in order of their UID.
 func (d *Dump) Sort() {
-	slices.SortFunc(d.Namespaces, func(a, b Namespace) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(d.Workloads, func(a, b *Workload) int {
+	slices.SortFunc(d.Namespaces, func(a, b facts.Namespace) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(d.Workloads, func(a, b *facts.Workload) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	slices.SortFunc(d.Budgets, func(a, b *Budget) int {
+	slices.SortFunc(d.Budgets, func(a, b *facts.Budget) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	slices.SortFunc(d.Queues, func(a, b *QueueFacts) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(d.Units, func(a, b UnitRecord) int { return compareUnitNames(a.Facts.UnitName, b.Facts.UnitName) })
+	slices.SortFunc(d.Queues, func(a, b *facts.Queue) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(d.Units, func(a, b UnitRecord) int { return facts.CompareUnitNames(a.Facts.UnitName, b.Facts.UnitName) })
 	slices.SortFunc(d.Reservations, func(a, b ReservationRecord) int { return strings.Compare(a.Node, b.Node) })
-	slices.SortFunc(d.Reports, func(a, b NodeReported) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(d.Reports, func(a, b facts.NodeReported) int { return strings.Compare(a.Node, b.Node) })
 	slices.SortFunc(d.Pods, func(a, b PodRecord) int { return strings.Compare(string(a.Facts.UID), string(b.Facts.UID)) })
 }
 
 // Named returns the UIDs of the pods of that name, sorted: for a moment there may be two, one that is gone and its successor.
-func (d *Dump) Named(namespace, name string) []UID {
-	var found []UID
+func (d *Dump) Named(namespace, name string) []facts.UID {
+	var found []facts.UID
 	for i := range d.Pods {
 		if f := &d.Pods[i].Facts; f.Namespace == namespace && f.Name == name {
 			found = append(found, f.UID)
@@ -153,4 +158,196 @@ func (d *Dump) Named(namespace, name string) []UID {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// dumpReports lists what the nodes say, without what they say of pods that have left since.
+func (s *Store) dumpReports() (list []facts.NodeReported) {
+	for node, r := range s.reports {
+		said := r.NodeReport
+		if len(r.left) > 0 {
+			copied := *said
+			copied.Held = slices.DeleteFunc(slices.Clone(said.Held), func(h facts.HeldZones) bool { return r.left[h.UID] })
+			copied.HeldDevices = slices.DeleteFunc(slices.Clone(said.HeldDevices), func(h facts.HeldDevices) bool { return r.left[h.UID] })
+			said = &copied
+		}
+		list = append(list, facts.NodeReported{Node: node, Report: said})
+	}
+	return list
+}
+
+// Load makes a Store of a Dump. The errors name what contradicts itself.
+func Load(d *Dump) (*Store, error) {
+	s := NewStore(d.Defaults...)
+	for _, name := range d.Resources {
+		if _, err := s.kinds.Intern(name); err != nil {
+			return nil, fmt.Errorf("resources: %w", err)
+		}
+	}
+	s.growKinds()
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	s.Apply(facts.NamespacesListed{Namespaces: d.Namespaces})
+	for _, w := range d.Workloads {
+		s.Apply(facts.WorkloadUpserted{Workload: w})
+	}
+	s.Apply(facts.BudgetsListed{Budgets: d.Budgets})
+	s.Apply(facts.QueuesListed{Queues: d.Queues})
+	for i := range d.Units {
+		if d.Units[i].Known {
+			s.Apply(facts.UnitUpserted{Unit: &d.Units[i].Facts})
+		}
+	}
+	s.Apply(facts.ReportsListed{Reports: d.Reports})
+	for _, n := range d.Nodes {
+		s.Apply(facts.NodeUpserted{Node: n})
+	}
+	for i := range d.Pods {
+		s.restore(&d.Pods[i])
+	}
+	for i := range d.Pods {
+		pod := s.pods[d.Pods[i].Facts.UID]
+		for _, uid := range d.Pods[i].Victims {
+			victim := s.pods[uid]
+			pod.victims, victim.claims = append(pod.victims, victim), append(victim.claims, pod)
+		}
+	}
+	s.recall(d.Units)
+	for _, r := range d.Reservations {
+		s.Reserve([]Slot{s.slots[r.Node]}, r.By)
+	}
+	s.recheckPods()
+	s.effects = s.effects[:0]
+	return s, nil
+}
+
+// recall restores what units remember beyond their members.
+func (s *Store) recall(units []UnitRecord) {
+	for _, u := range s.units.byName {
+		u.reached, u.done = false, 0
+	}
+	for i := range units {
+		u := s.units.get(units[i].Facts.UnitName)
+		u.reached, u.done = units[i].Reached, units[i].Done
+		s.units.drop(u)
+	}
+}
+
+// restore enters a pod as it was recorded.
+func (s *Store) restore(r *PodRecord) {
+	f := &r.Facts
+	pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot}
+	s.enter(pod)
+	s.observe(pod, f)
+	s.reclass(pod, s.classify(pod, r.Phase == Pending || r.Phase == Assumed))
+	if f.Node != "" {
+		s.place(pod, f.Node, &f.Grant)
+	}
+	s.units.setPhase(pod, r.Phase)
+}
+
+// check returns the first contradiction.
+func (d *Dump) check() error {
+	nodes := make(map[string]bool, len(d.Nodes))
+	for _, n := range d.Nodes {
+		if n.Name == "" || nodes[n.Name] {
+			return fmt.Errorf("node %q: the name is empty or stands twice", n.Name)
+		}
+		nodes[n.Name] = true
+		if n.GPU.Devices != nil {
+			return fmt.Errorf("node %q: it names devices, which are its agent's to name", n.Name)
+		}
+	}
+	pods := make(map[facts.UID]*PodRecord, len(d.Pods))
+	for i := range d.Pods {
+		r := &d.Pods[i]
+		if r.Facts.UID == "" || pods[r.Facts.UID] != nil {
+			return fmt.Errorf("pod %s/%s: the UID %q is empty or stands twice", r.Facts.Namespace, r.Facts.Name, r.Facts.UID)
+		}
+		if err := r.check(); err != nil {
+			return fmt.Errorf("pod %s/%s: %w", r.Facts.Namespace, r.Facts.Name, err)
+		}
+		pods[r.Facts.UID] = r
+	}
+	for i := range d.Pods {
+		for _, uid := range d.Pods[i].Victims {
+			if victim := pods[uid]; victim == nil || victim.Facts.Node == "" || d.Pods[i].Phase != Assumed {
+				return fmt.Errorf("pod %s waits for %q to leave its node, which is not there", d.Pods[i].Facts.UID, uid)
+			}
+		}
+	}
+	if err := d.checkReports(); err != nil {
+		return err
+	}
+	return d.checkBooks(nodes)
+}
+
+// checkBooks returns the first contradiction among queues, units and reservations.
+func (d *Dump) checkBooks(nodes map[string]bool) error {
+	queues := make(map[string]bool, len(d.Queues))
+	for _, q := range d.Queues {
+		if q.Name == facts.RootQueue || queues[q.Name] {
+			return fmt.Errorf("queue %q: the name is empty or stands twice", q.Name)
+		}
+		queues[q.Name] = true
+	}
+	units := make(map[facts.UnitName]bool, len(d.Units))
+	for i := range d.Units {
+		u := &d.Units[i]
+		switch name := u.Facts.UnitName; {
+		case name.Name == "" || units[name]:
+			return fmt.Errorf("unit %q: the name is empty or stands twice", name)
+		case u.Done < 0:
+			return fmt.Errorf("unit %q: %d members are done", name, u.Done)
+		case !u.Known && u.Reached:
+			return fmt.Errorf("unit %q: it was whole, and there is no PodGroup to say how much that is", name)
+		}
+		units[u.Facts.UnitName] = true
+	}
+	reserved := make(map[string]bool, len(d.Reservations))
+	for _, r := range d.Reservations {
+		if !nodes[r.Node] || reserved[r.Node] || r.By == NoReservation {
+			return fmt.Errorf("reservation %d of node %q: the node is not there, or reserved twice, or for nobody", r.By, r.Node)
+		}
+		reserved[r.Node] = true
+	}
+	return nil
+}
+
+func (r *PodRecord) check() error {
+	placed := r.Phase == Assumed || r.Phase == Bound
+	switch {
+	case r.Facts.Requirements == nil:
+		return errors.New("it has no requirements")
+	case r.Phase > Finished:
+		return fmt.Errorf("%d is no phase", r.Phase)
+	case placed != (r.Facts.Node != ""):
+		return fmt.Errorf("it is %s, and its node is %q", r.Phase, r.Facts.Node)
+	case (r.Phase == Finished) != r.Facts.Finished:
+		return fmt.Errorf("it is %s, and finished: %v", r.Phase, r.Facts.Finished)
+	case r.Facts.Grant.Milli < 0 || r.Facts.Grant.Milli > topology.FullGPU:
+		return fmt.Errorf("%+v are no GPUs", r.Facts.Grant)
+	}
+	return nil
+}
+
+// checkReports returns the first contradiction among what nodes say.
+func (d *Dump) checkReports() error {
+	named := make(map[string]bool, len(d.Reports))
+	for _, r := range d.Reports {
+		switch {
+		case r.Node == "" || named[r.Node]:
+			return fmt.Errorf("report of node %q: the name is empty or stands twice", r.Node)
+		case r.Report == nil:
+			return fmt.Errorf("report of node %q: it says nothing", r.Node)
+		case r.Report.Headroom.MilliCPU < 0 || r.Report.Headroom.Memory < 0:
+			return fmt.Errorf("report of node %q: its headroom is negative", r.Node)
+		case !slices.IsSortedFunc(r.Report.Held, func(a, b facts.HeldZones) int { return cmp.Or(cmp.Compare(a.UID, b.UID), -1) }):
+			return fmt.Errorf("report of node %q: what pods hold is not sorted by UID, or one stands twice", r.Node)
+		case !slices.IsSortedFunc(r.Report.HeldDevices, func(a, b facts.HeldDevices) int { return cmp.Or(cmp.Compare(a.UID, b.UID), -1) }):
+			return fmt.Errorf("report of node %q: what pods hold of devices is not sorted by UID, or one stands twice", r.Node)
+		}
+		named[r.Node] = true
+	}
+	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // A Plan may put a pod where there is room only when others, its victims, have left. It is charged to the node at once, beside them, so
@@ -41,7 +43,7 @@ type Trial struct {
 	state   *State
 	slot    Slot
 	tallies bool
-	ports   []HostPort
+	ports   []facts.HostPort
 }
 
 // Try begins a trial on a slot. The pods must be charged to it in this state. With tallies the censuses follow, else only what the node
@@ -72,140 +74,39 @@ func (t *Trial) End(off []*Pod) {
 	t.state.ports[t.slot] = t.ports
 }
 
-// Reranked is the log of slots on which preemption would choose among the same pods in another order, or count other violations. Its
+// VictimLog is the log of slots on which preemption would choose among the same pods in another order, or count other violations. Its
 // entries are of kind Recounted.
-func (s *Store) Reranked() *Log { return &s.reranked }
+func (s *Store) VictimLog() *Log { return &s.victimLog }
 
-func (s *Store) rerank(slot Slot) {
+func (s *Store) noteVictims(slot Slot) {
 	if slot != NoSlot {
-		s.reranked.append(Change{slot, Recounted})
+		s.victimLog.append(Change{slot, Recounted})
 	}
 }
 
-// lift takes victims off their nodes for the time of a judgement; lower puts them back.
-func (s *Store) lift(victims []*Pod) {
-	for _, pod := range victims {
+// liftAll takes pods off their nodes for the time of a judgement; lowerAll puts them back.
+func (s *Store) liftAll(pods []*Pod) {
+	for _, pod := range pods {
 		if pod.slot != NoSlot {
 			s.discharge(pod.slot, pod.Class, pod.holding())
 			s.tally(pod, -1)
-			s.account(pod, -1)
+			s.quota.Account(pod.tenant, pod.Class.Charge, -1)
 			pod.lifted = true
 		}
 	}
 }
 
-func (s *Store) lower(victims []*Pod) {
-	for _, pod := range victims {
+func (s *Store) lowerAll(pods []*Pod) {
+	for _, pod := range pods {
 		if pod.slot == NoSlot {
 			continue
 		}
 		s.charge(pod.slot, pod.Class, pod.holding())
 		s.tally(pod, 1)
-		s.account(pod, 1)
+		s.quota.Account(pod.tenant, pod.Class.Charge, 1)
 		pod.lifted = false
 		if s.guesses[pod.slot] > 0 {
 			s.recount(pod.slot)
-		}
-	}
-}
-
-// victims looks the victims of a Plan up, and says what is wrong with them, if anything is.
-func (s *Store) victims(plan *Plan) (victims []*Pod, reason string) {
-	if len(plan.Victims) == 0 {
-		return nil, ""
-	}
-	takers := s.takers(plan)
-	named := make(map[UID]bool, len(plan.Victims))
-	for _, uid := range plan.Victims {
-		victim := s.pods[uid]
-		if victim == nil || victim.slot == NoSlot || named[uid] {
-			return nil, RejectVictimGone
-		}
-		named[uid] = true
-		if _, ok := takers[victim.node]; !ok && (victim.Unit == nil || !victim.Unit.Atomic()) {
-			return nil, RejectVictimGone
-		}
-		if !plan.Reclaims && !victim.Deleting && takers.outranked(victim) { // one that leaves anyway loses nothing
-			return nil, RejectVictimOutranks
-		}
-		victims = append(victims, victim)
-	}
-	if s.tears(victims) {
-		return nil, RejectTorn
-	}
-	return victims, ""
-}
-
-// takers is the lowest priority among the pods that a Plan puts on each node; under anywhere, of all.
-type takers map[string]int32
-
-const anywhere = ""
-
-func (s *Store) takers(plan *Plan) takers {
-	lowest := make(takers, len(plan.Placements)+1)
-	for i := range plan.Placements {
-		p := &plan.Placements[i]
-		priority := int32(math.MaxInt32) // of one that is gone, which is rejected later
-		if pod := s.pods[p.Pod]; pod != nil {
-			priority = pod.Priority
-		}
-		for _, place := range [...]string{p.Node, anywhere} {
-			if known, ok := lowest[place]; !ok || priority < known {
-				lowest[place] = priority
-			}
-		}
-	}
-	return lowest
-}
-
-// outranked reports whether a victim has as high a priority as a pod that is to take its place. A member of a unit makes room everywhere.
-func (t takers) outranked(victim *Pod) bool {
-	place := victim.node
-	if victim.Unit != nil {
-		place = anywhere
-	}
-	priority, ok := t[place]
-	return ok && priority <= victim.Priority
-}
-
-// tears reports whether the victims leave a unit that is more than its pods with fewer than it needs, but with some.
-func (s *Store) tears(victims []*Pod) bool {
-	var taken map[*Unit]int
-	for _, victim := range victims {
-		if u := victim.Unit; u != nil && u.Atomic() && victim.Placed() {
-			if taken == nil {
-				taken = make(map[*Unit]int)
-			}
-			taken[u]++
-		}
-	}
-	for u, n := range taken {
-		if n > u.Spare() && n < u.placed {
-			return true
-		}
-	}
-	return false
-}
-
-// claim makes the pods of a Plan wait for the victims on their nodes.
-func (s *Store) claim(plan *Plan, victims []*Pod) {
-	if len(victims) == 0 {
-		return
-	}
-	on := make(map[string][]*Pod, len(plan.Placements))
-	for i := range plan.Placements {
-		pod := s.pods[plan.Placements[i].Pod]
-		on[pod.node] = append(on[pod.node], pod)
-	}
-	first := []*Pod{s.pods[plan.Placements[0].Pod]}
-	for _, victim := range victims {
-		s.rerank(victim.slot)
-		waiting := on[victim.node]
-		if len(waiting) == 0 {
-			waiting = first
-		}
-		for _, pod := range waiting {
-			pod.victims, victim.claims = append(pod.victims, victim), append(victim.claims, pod)
 		}
 	}
 }
@@ -214,7 +115,7 @@ func (s *Store) claim(plan *Plan, victims []*Pod) {
 func (s *Store) spare(pod *Pod) {
 	for _, victim := range pod.victims {
 		victim.claims = remove(victim.claims, pod)
-		s.rerank(victim.slot)
+		s.noteVictims(victim.slot)
 	}
 	pod.victims = nil
 }
@@ -239,7 +140,7 @@ func remove(list []*Pod, pod *Pod) []*Pod {
 
 // Recheck judges the placement of an assumed pod again, on the newest state, as if its victims had left: the empty string, or the reason
 // why it must not be bound there any more.
-func (s *Store) Recheck(uid UID, check Check) string {
+func (s *Store) Recheck(uid facts.UID, check Check) string {
 	pod := s.pods[uid]
 	if pod == nil || pod.Phase != Assumed {
 		return RejectPodGone
@@ -248,78 +149,106 @@ func (s *Store) Recheck(uid UID, check Check) string {
 		return RejectNodeGone
 	}
 	away := append(slices.Clone(pod.victims), pod)
-	s.lift(away)
+	s.liftAll(away)
 	class := pod.Class
 	if pod.outdated {
 		class = s.classify(pod, true)
 	}
 	grant := s.Held(pod.slot, pod)
 	reason := check(&s.State, pod.slot, class, &grant)
-	s.lower(away)
+	s.lowerAll(away)
 	return reason
 }
 
 // covering returns the disruption budgets that are about a pod, by name, so that counting does not depend on the order of events.
-func (s *Store) covering(pod *Pod) []*Budget {
-	if len(s.budgets) == 0 || len(pod.identity.labels) == 0 {
+func (k *budgetBook) covering(pod *Pod, identities int) []*facts.Budget {
+	if len(k.byKey) == 0 || len(pod.identity.labels) == 0 {
 		return nil
 	}
-	if list, ok := s.covers[pod.identity]; ok {
+	if list, ok := k.found[pod.identity]; ok {
 		return list
 	}
-	if s.covers == nil || len(s.covers) > len(s.identities) { // identities that are gone leave entries behind
-		s.covers = make(map[*identity][]*Budget)
+	if k.found == nil || len(k.found) > identities { // identities that are gone leave entries behind
+		k.found = make(map[*identity][]*facts.Budget)
 	}
-	var list []*Budget
-	for _, b := range s.budgets {
-		if b.Covers(pod) {
+	var list []*facts.Budget
+	for _, b := range k.byKey {
+		if covers(b, pod) {
 			list = append(list, b)
 		}
 	}
-	slices.SortFunc(list, func(a, b *Budget) int { return strings.Compare(a.Name, b.Name) })
-	s.covers[pod.identity] = list
+	slices.SortFunc(list, func(a, b *facts.Budget) int { return strings.Compare(a.Name, b.Name) })
+	k.found[pod.identity] = list
 	return list
 }
 
 // Covering visits the disruption budgets that are about the pod and do not count its eviction already, by name, until visit says no.
-func (s *Store) Covering(pod *Pod, visit func(*Budget) bool) {
-	for _, b := range s.covering(pod) {
-		if !b.Disrupts(pod) && !visit(b) {
+func (s *Store) Covering(pod *Pod, visit func(*facts.Budget) bool) {
+	for _, b := range s.budgets.covering(pod, len(s.selection.identities)) {
+		if !disrupts(b, pod) && !visit(b) {
 			return
 		}
 	}
 }
 
 // setBudget replaces a budget (nil: by none), and marks the nodes with pods that the old or the new one is about.
-func (s *Store) setBudget(key budgetKey, b *Budget) {
-	old := s.budgets[key]
-	for _, id := range s.inNamespace[key.namespace] {
-		if len(id.pods) == 0 || (old == nil || !old.Covers(id.pods[0])) && (b == nil || !b.Covers(id.pods[0])) {
+func (s *Store) setBudget(key budgetKey, b *facts.Budget) {
+	old := s.budgets.byKey[key]
+	for _, id := range s.selection.inNamespace[key.namespace] {
+		if len(id.pods) == 0 || (old == nil || !covers(old, id.pods[0])) && (b == nil || !covers(b, id.pods[0])) {
 			continue
 		}
-		delete(s.covers, id)
+		delete(s.budgets.found, id)
 		for _, pod := range id.pods {
-			s.rerank(pod.slot)
+			s.noteVictims(pod.slot)
 		}
 	}
 	if b == nil {
-		delete(s.budgets, key)
+		delete(s.budgets.byKey, key)
 		return
 	}
-	s.budgets[key] = b
+	s.budgets.byKey[key] = b
 }
 
-func (s *Store) listBudgets(budgets []*Budget) {
+func (s *Store) listBudgets(budgets []*facts.Budget) {
 	listed := make(map[budgetKey]bool, len(budgets))
 	for _, b := range budgets {
-		listed[b.key()] = true
-		s.setBudget(b.key(), b)
+		listed[keyOfBudget(b)] = true
+		s.setBudget(keyOfBudget(b), b)
 	}
-	gone := slices.DeleteFunc(slices.Collect(maps.Keys(s.budgets)), func(key budgetKey) bool { return listed[key] })
+	gone := slices.DeleteFunc(slices.Collect(maps.Keys(s.budgets.byKey)), func(key budgetKey) bool { return listed[key] })
 	slices.SortFunc(gone, func(a, b budgetKey) int {
 		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 	})
 	for _, key := range gone {
 		s.setBudget(key, nil)
+	}
+}
+
+type budgetKey struct{ namespace, name string }
+
+func keyOfBudget(b *facts.Budget) budgetKey { return budgetKey{b.Namespace, b.Name} }
+
+// covers reports whether the budget is about the pod.
+func covers(b *facts.Budget, pod *Pod) bool {
+	return b.Namespace == pod.Namespace && !b.Pods.MatchesAll() && b.Pods.Matches(pod.identity.labels)
+}
+
+// disrupts reports whether the pod's eviction is counted in the budget already.
+func disrupts(b *facts.Budget, pod *Pod) bool {
+	_, found := slices.BinarySearch(b.Disrupted, pod.Name)
+	return found
+}
+
+// budgetBook is the disruption budgets, and which of them are about the pods of each identity, as far as somebody has asked.
+type budgetBook struct {
+	byKey map[budgetKey]*facts.Budget
+	found map[*identity][]*facts.Budget // a cache of covering
+}
+
+// Budgets visits the disruption budgets, in no particular order.
+func (s *Store) Budgets(visit func(*facts.Budget)) {
+	for _, b := range s.budgets.byKey {
+		visit(b)
 	}
 }

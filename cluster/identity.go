@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"hilbert.dev/hilbert/cluster/facts"
 	"maps"
 	"slices"
 )
@@ -9,7 +10,7 @@ import (
 // charging a pod evaluates no selector.
 type identity struct {
 	namespace string
-	labels    []Label
+	labels    []facts.Label
 	key       string
 	pods      []*Pod
 	// counts are the tallies that its pods count in; live those that a pod being deleted does not count in. Sorted.
@@ -18,23 +19,48 @@ type identity struct {
 	feels []TallyID
 }
 
-// identify returns the interned identity of a pod with these labels.
-func (s *Store) identify(namespace string, labels []Label) *identity {
-	w := keyWriter(s.scratch[:0])
-	w.str(namespace)
-	for _, l := range labels {
-		w.str(l.Key)
-		w.str(l.Value)
+// selection is the book of who selects whom: the namespaces and their labels, the workloads whose selectors give default spreading, and the
+// identities that selectors look at. Pods with the same namespace and labels share an identity, so that a selector is asked once for ten
+// thousand pods of a Deployment.
+type selection struct {
+	registry    *registry // of tallies, shared with the states
+	identities  map[string]*identity
+	inNamespace map[string][]*identity
+	namespaces  map[string][]facts.Label
+	workloads   map[workloadKey]*facts.Workload
+	services    map[string][]*facts.Workload // by namespace
+	defaults    []facts.SpreadDefault
+	scratch     []byte
+}
+
+func newSelection(defaults []facts.SpreadDefault) selection {
+	return selection{
+		identities:  make(map[string]*identity),
+		inNamespace: make(map[string][]*identity),
+		namespaces:  make(map[string][]facts.Label),
+		workloads:   make(map[workloadKey]*facts.Workload),
+		services:    make(map[string][]*facts.Workload),
+		defaults:    defaults,
 	}
-	s.scratch = w
-	if id, ok := s.identities[string(w)]; ok {
+}
+
+// identify returns the interned identity of a pod with these labels.
+func (b *selection) identify(namespace string, labels []facts.Label) *identity {
+	w := facts.Key(b.scratch[:0])
+	w.Text(namespace)
+	for _, l := range labels {
+		w.Text(l.Key)
+		w.Text(l.Value)
+	}
+	b.scratch = w
+	if id, ok := b.identities[string(w)]; ok {
 		return id
 	}
 	id := &identity{namespace: namespace, labels: labels, key: string(w)}
-	s.identities[id.key] = id
-	s.inNamespace[namespace] = append(s.inNamespace[namespace], id)
-	for t, def := range s.registry.tallies {
-		if def != nil && def.matches(id, s.namespaces) {
+	b.identities[id.key] = id
+	b.inNamespace[namespace] = append(b.inNamespace[namespace], id)
+	for t, def := range b.registry.tallies {
+		if def != nil && def.matches(id, b.namespaces) {
 			id.include(TallyID(t), def)
 		}
 	}
@@ -55,15 +81,15 @@ func (id *identity) include(t TallyID, def *tally) {
 	}
 }
 
-// setIdentity makes a pod belong to another identity (nil: none).
-func (s *Store) setIdentity(pod *Pod, id *identity) {
+// set makes a pod belong to another identity (nil: none).
+func (b *selection) set(pod *Pod, id *identity) {
 	if old := pod.identity; old != nil {
 		last := len(old.pods) - 1
 		old.pods[pod.rank], old.pods[last].rank = old.pods[last], pod.rank
 		old.pods[last] = nil
 		old.pods = old.pods[:last]
 		if last == 0 && id != old {
-			s.forgetIdentity(old)
+			b.forget(old)
 		}
 	}
 	pod.identity = id
@@ -73,19 +99,19 @@ func (s *Store) setIdentity(pod *Pod, id *identity) {
 	}
 }
 
-func (s *Store) forgetIdentity(id *identity) {
-	delete(s.identities, id.key)
-	peers := s.inNamespace[id.namespace]
+func (b *selection) forget(id *identity) {
+	delete(b.identities, id.key)
+	peers := b.inNamespace[id.namespace]
 	if at := slices.Index(peers, id); at >= 0 {
 		peers[at] = peers[len(peers)-1]
 		peers[len(peers)-1] = nil
 		peers = peers[:len(peers)-1]
 	}
 	if len(peers) == 0 {
-		delete(s.inNamespace, id.namespace)
+		delete(b.inNamespace, id.namespace)
 		return
 	}
-	s.inNamespace[id.namespace] = peers
+	b.inNamespace[id.namespace] = peers
 }
 
 // eachTally visits the tallies that the pod counts in while it is charged to a node.
@@ -123,16 +149,16 @@ func (s *Store) retally(pod *Pod, change func()) {
 // introduce makes every identity that a new tally is about know it, and counts the pods that are there already.
 func (s *Store) introduce(t TallyID) {
 	def := s.registry.tallies[t]
-	candidates := s.inNamespace
+	candidates := s.selection.inNamespace
 	if !def.wide() {
 		candidates = make(map[string][]*identity)
 		for _, namespace := range def.selectors[0].Namespaces {
-			candidates[namespace] = s.inNamespace[namespace]
+			candidates[namespace] = s.selection.inNamespace[namespace]
 		}
 	}
-	for _, namespace := range slices.Sorted(maps.Keys(candidates)) { // in order, for the log, and for the classes that the restless get
+	for _, namespace := range slices.Sorted(maps.Keys(candidates)) { // in order, for the log, and for the classes that the pods to recheck get
 		for _, id := range candidates[namespace] {
-			if def.matches(id, s.namespaces) {
+			if def.matches(id, s.selection.namespaces) {
 				id.include(t, def)
 				s.introduceTo(id, t, def)
 			}
@@ -144,7 +170,7 @@ func (s *Store) introduceTo(id *identity, t TallyID, def *tally) {
 	for _, pod := range id.pods {
 		switch {
 		case def.carried:
-			s.restless = append(s.restless, pod)
+			s.recheck = append(s.recheck, pod)
 		case pod.slot != NoSlot && (!def.liveOnly || !pod.Deleting):
 			s.bump(pod.slot, t, 1)
 			s.note(pod.slot, Recounted)
@@ -157,7 +183,7 @@ func (s *Store) rematch(id *identity) {
 	counts, live, feels := id.counts, id.live, id.feels
 	fresh := identity{namespace: id.namespace, labels: id.labels}
 	for t, def := range s.registry.tallies {
-		if def != nil && def.matches(id, s.namespaces) {
+		if def != nil && def.matches(id, s.selection.namespaces) {
 			fresh.include(TallyID(t), def)
 		}
 	}
@@ -175,6 +201,6 @@ func (s *Store) rematch(id *identity) {
 			s.tally(pod, 1)
 			s.note(pod.slot, Recounted)
 		}
-		s.restless = append(s.restless, pod)
+		s.recheck = append(s.recheck, pod)
 	}
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -12,7 +13,7 @@ type Plan struct {
 	Placements []Placement
 	// Victims must leave before the placements are bound: each before those on its node; one whose node gets none (the rest of a unit that
 	// goes whole) before the first.
-	Victims []UID
+	Victims []facts.UID
 	// Reclaims: the victims hold what their queues have borrowed, so that their priority does not protect them.
 	Reclaims bool
 	// Through is the unit whose reserved nodes the placements may use, NoReservation for none.
@@ -24,7 +25,7 @@ type Plan struct {
 
 // Placement puts one pod on one node.
 type Placement struct {
-	Pod   UID
+	Pod   facts.UID
 	Node  string
 	Grant topology.Grant
 }
@@ -63,115 +64,9 @@ const (
 	RejectPacking = "the unit would not be packed as it asks"
 )
 
-// Commit takes the Plan whole or not at all. On success each pod is Assumed and charged to its node; with victims beside them, and Obliged
-// until they have left. The judgement is made as if they had.
-func (s *Store) Commit(plan *Plan, check Check) Verdict {
-	victims, reason := s.victims(plan)
-	if reason != "" {
-		return Verdict{Reason: reason, Revision: s.log.Len()}
-	}
-	s.judging = true
-	s.lift(victims)
-	opened := s.open(plan.Through)
-	verdict := s.commitAll(plan, check)
-	s.shut(plan.Through, opened)
-	s.lower(victims)
-	s.judging = false
-	if verdict.Committed {
-		s.claim(plan, victims)
-	}
-	return verdict
-}
-
-func (s *Store) commitAll(plan *Plan, check Check) Verdict {
-	partial, spread := s.partial(plan), s.unpacked(plan)
-	for i := range plan.Placements {
-		p := &plan.Placements[i]
-		if reason, seen := s.commitOne(p, check); reason != "" {
-			s.undo(plan.Placements[:i])
-			return Verdict{Reason: reason, Revision: seen, Placement: i}
-		}
-	}
-	if partial >= 0 {
-		s.undo(plan.Placements)
-		return Verdict{Reason: RejectPartial, Revision: s.log.Len(), Placement: partial}
-	}
-	if spread >= 0 {
-		s.undo(plan.Placements)
-		return Verdict{Reason: RejectPacking, Revision: s.log.Len(), Placement: spread}
-	}
-	return Verdict{Committed: true, Revision: s.log.Len()}
-}
-
-// undo takes back placements of a Plan that is rejected.
-func (s *Store) undo(placements []Placement) {
-	for i := range placements {
-		s.release(s.pods[placements[i].Pod])
-	}
-}
-
-// partial returns the first placement whose unit is given fewer places than it needs, -1 if there is none. It is asked before the first is
-// taken: one member placed makes a unit that was whole once look as if it ran.
-func (s *Store) partial(plan *Plan) int {
-	if len(s.units) == 0 {
-		return -1
-	}
-	var last *Unit
-	for i := range plan.Placements {
-		pod := s.pods[plan.Placements[i].Pod]
-		if pod == nil || pod.Unit == nil || pod.Unit == last {
-			continue
-		}
-		last = pod.Unit
-		if need := last.Need(); need > 1 && s.given(plan, last) < need {
-			return i
-		}
-	}
-	return -1
-}
-
-// given is how many members of a unit a Plan places.
-func (s *Store) given(plan *Plan, u *Unit) (members int) {
-	for i := range plan.Placements {
-		if pod := s.pods[plan.Placements[i].Pod]; pod != nil && pod.Unit == u {
-			members++
-		}
-	}
-	return members
-}
-
-func (s *Store) commitOne(p *Placement, check Check) (reason string, seen Revision) {
-	pod := s.pods[p.Pod]
-	if pod == nil || pod.Phase != Pending || pod.Deleting {
-		return RejectPodGone, s.log.Len()
-	}
-	if !pod.expected() {
-		return RejectHeld, s.log.Len()
-	}
-	slot, ok := s.slots[p.Node]
-	if !ok {
-		return RejectNodeGone, s.log.Len()
-	}
-	grant := &p.Grant
-	if grant.Milli > 0 && grant.Milli < topology.FullGPU && grant.Isolation == topology.IsolationAny {
-		copied := p.Grant // a copy for all would be made on the heap
-		account(&copied)
-		grant = &copied
-	}
-	if reason := check(&s.State, slot, pod.Class, grant); reason != "" {
-		return reason, s.touched[slot]
-	}
-	if _, ok := pod.Queue().Admits(pod.Class.Charge); !ok {
-		return RejectQuota, s.log.Len()
-	}
-	s.place(pod, p.Node, &p.Grant)
-	s.setPhase(pod, Assumed)
-	return "", 0
-}
-
 // Release gives up a commitment whose binding did not happen: the pod is Pending again. It answers false when there is nothing to give
 // up (the pod is gone, or was seen bound).
-func (s *Store) Release(uid UID) bool {
+func (s *Store) Release(uid facts.UID) bool {
 	pod := s.pods[uid]
 	if pod == nil || pod.Phase != Assumed {
 		return false
@@ -182,7 +77,7 @@ func (s *Store) Release(uid UID) bool {
 
 func (s *Store) release(pod *Pod) {
 	s.unplace(pod)
-	s.setPhase(pod, Pending)
+	s.units.setPhase(pod, Pending)
 	if pod.outdated {
 		pod.outdated = false
 		s.reclass(pod, s.classify(pod, true))
@@ -190,10 +85,10 @@ func (s *Store) release(pod *Pod) {
 }
 
 // Confirm records that the API server took the Binding of an Assumed pod, before the watch says so.
-func (s *Store) Confirm(uid UID) {
+func (s *Store) Confirm(uid facts.UID) {
 	if pod := s.pods[uid]; pod != nil && pod.Phase == Assumed {
 		s.spare(pod)
-		s.setPhase(pod, Bound)
+		s.units.setPhase(pod, Bound)
 	}
 }
 

@@ -1,6 +1,12 @@
 package cluster
 
-import "hilbert.dev/hilbert/topology"
+import (
+	"fmt"
+
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
+	"hilbert.dev/hilbert/topology"
+)
 
 // Phase is where a pod of the ledger stands.
 type Phase uint8
@@ -17,25 +23,37 @@ const (
 )
 
 // String names the phase.
-func (p Phase) String() string { return [...]string{"pending", "assumed", "bound", "finished"}[p] }
+func (p Phase) String() string {
+	switch p {
+	case Pending:
+		return "pending"
+	case Assumed:
+		return "assumed"
+	case Bound:
+		return "bound"
+	case Finished:
+		return "finished"
+	}
+	return fmt.Sprintf("unknown(%d)", uint8(p))
+}
 
 // Pod is the ledger's record of a pod. Only the Store changes it; others read.
 type Pod struct {
-	UID             UID
+	UID             facts.UID
 	Namespace, Name string
-	Created         int64 // nanoseconds, see PodFacts
+	Created         int64 // nanoseconds, see facts.Pod
 	Priority        int32
 	Phase           Phase
 	Ours            bool
 	Gated           bool
 	Deleting        bool
 	Class           *Class
-	Reported        Condition
-	// Started and Nominated: see PodFacts.
+	Reported        facts.Condition
+	// Started and Nominated: see facts.Pod.
 	Started   int64
 	Nominated string
 
-	// Unit is the gang that the pod is a member of, nil for none. Subgroup and Deadline: see PodFacts.
+	// Unit is the gang that the pod is a member of, nil for none. Subgroup and Deadline: see facts.Pod.
 	Unit     *Unit
 	Subgroup string
 	Deadline int64
@@ -55,10 +73,10 @@ type Pod struct {
 	milli         int16
 	lifted        bool // off its node while a Plan is judged
 
-	tenant       *Tenant
+	tenant       *quota.Tenant
 	identity     *identity
-	requirements *Requirements // as its spec has them, without the cluster's defaults
-	owner        Owner
+	requirements *facts.Requirements // as its spec has them, without the cluster's defaults
+	owner        facts.Owner
 
 	node string          // where it is charged, or bound to a node that is not known
 	held *topology.Grant // all that it holds, nil where gpus and milli say it; never changed, only replaced
@@ -82,7 +100,7 @@ func (p *Pod) Zones() *topology.ZoneGrant { return p.holding().zones() }
 func (p *Pod) Schedulable() bool { return p.wants() && !p.Gated && p.Refusal() == "" && p.expected() }
 
 // expected reports whether the pod's unit and queue are known and valid.
-func (p *Pod) expected() bool { return (p.Unit == nil || p.Unit.Ready()) && !p.tenant.queue.Refuses }
+func (p *Pod) expected() bool { return (p.Unit == nil || p.Unit.Ready()) && !p.tenant.Queue().Refuses }
 
 // Refused reports whether the pod waits for a place that it must not be given, whatever the cluster looks like.
 func (p *Pod) Refused() bool { return p.wants() && !p.Gated && p.Refusal() != "" }

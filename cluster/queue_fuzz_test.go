@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
 )
@@ -57,11 +58,11 @@ func (b *bytesOf) amounts() (list []resource.Quantity) {
 	return list
 }
 
-func (b *bytesOf) queue() *cluster.QueueFacts {
+func (b *bytesOf) queue() *facts.Queue {
 	flags := b.byte()
-	q := &cluster.QueueFacts{Name: b.name(), Parent: b.name(), Guaranteed: b.amounts(), Max: b.amounts(), Weight: b.amount(), BorrowsNothing: flags&1 != 0}
+	q := &facts.Queue{Name: b.name(), Parent: b.name(), Guaranteed: b.amounts(), Max: b.amounts(), Weight: b.amount(), BorrowsNothing: flags&1 != 0}
 	if flags&2 != 0 {
-		q.Namespaces = &cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: "team", Operator: cluster.Exists}}}
+		q.Namespaces = &facts.LabelSelector{Expressions: []facts.Requirement{{Key: "team", Operator: facts.Exists}}}
 	}
 	return q
 }
@@ -76,10 +77,10 @@ func FuzzQueues(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		read := bytesOf(data)
 		store := cluster.NewStore()
-		store.Apply(cluster.NodeUpserted{Node: townNode(0)})
+		store.Apply(facts.NodeUpserted{Node: townNode(0)})
 		for i, namespace := range []string{"x", "y"} {
-			uid := cluster.UID(fmt.Sprint("p", i))
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Namespace: namespace, Name: string(uid), Node: "n0", Requirements: townNeeds[i]}})
+			uid := facts.UID(fmt.Sprint("p", i))
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Namespace: namespace, Name: string(uid), Node: "n0", Requirements: townNeeds[i]}})
 		}
 		for range 64 {
 			if len(read) == 0 {
@@ -108,23 +109,23 @@ func FuzzQueues(f *testing.F) {
 func fuzzQueueEvent(store *cluster.Store, read *bytesOf) {
 	switch read.byte() % 5 {
 	case 0, 1:
-		store.Apply(cluster.QueueUpserted{Queue: read.queue()})
+		store.Apply(facts.QueueUpserted{Queue: read.queue()})
 	case 2:
-		n := cluster.Namespace{Name: []string{"x", "y", "z"}[read.byte()%3]}
+		n := facts.Namespace{Name: []string{"x", "y", "z"}[read.byte()%3]}
 		if name := read.name(); name != "-" {
-			n.Labels = append(n.Labels, cluster.Label{Key: spec.LabelQueue, Value: name})
+			n.Labels = append(n.Labels, facts.Label{Key: spec.LabelQueue, Value: name})
 		}
 		if read.byte()%2 == 0 {
-			n.Labels = append(n.Labels, cluster.Label{Key: "team"})
+			n.Labels = append(n.Labels, facts.Label{Key: "team"})
 		}
-		store.Apply(cluster.NamespaceUpserted{Namespace: n})
+		store.Apply(facts.NamespaceUpserted{Namespace: n})
 	case 3:
-		store.Apply(cluster.QueueRemoved{Name: read.name()})
+		store.Apply(facts.QueueRemoved{Name: read.name()})
 	case 4:
-		var list []*cluster.QueueFacts
+		var list []*facts.Queue
 		for range read.byte() % 8 {
 			list = append(list, read.queue())
 		}
-		store.Apply(cluster.QueuesListed{Queues: list})
+		store.Apply(facts.QueuesListed{Queues: list})
 	}
 }

@@ -1,6 +1,9 @@
 package cluster
 
-import "slices"
+import (
+	"hilbert.dev/hilbert/cluster/facts"
+	"slices"
+)
 
 // registry holds what the Store and its Snapshots share: the definitions of topology keys, tallies and censuses. Only the Store changes
 // it; IDs are dense, and given out again only after every reader has been told through the log or the generation.
@@ -51,27 +54,27 @@ func (r *registry) tally(t *tally) (id TallyID, fresh bool) {
 }
 
 func (t *tally) encode() string {
-	var w keyWriter
-	w.bool(t.carried)
-	w.bool(t.liveOnly)
-	w.num(int64(t.role))
-	w.num(t.weight)
-	w.num(int64(t.topo))
-	w.num(int64(len(t.selectors)))
+	var w facts.Key
+	w.Flag(t.carried)
+	w.Flag(t.liveOnly)
+	w.Number(int64(t.role))
+	w.Number(t.weight)
+	w.Number(int64(t.topo))
+	w.Number(int64(len(t.selectors)))
 	for i := range t.selectors {
-		w.podSelector(&t.selectors[i])
+		w.PodSelector(&t.selectors[i])
 	}
 	return string(w)
 }
 
 // census returns the ID of an equal definition, or of this one. It counts one more user.
 func (r *registry) census(def censusDef, eligible *eligibility) CensusID {
-	var w keyWriter
-	w.num(int64(def.tally))
-	w.num(int64(def.key))
-	w.bool(def.orEmpty)
+	var w facts.Key
+	w.Number(int64(def.tally))
+	w.Number(int64(def.key))
+	w.Flag(def.orEmpty)
 	prefix := len(w)
-	w.eligibility(eligible)
+	appendEligibility(&w, eligible)
 	if id, ok := r.censusIDs[string(w)]; ok {
 		r.censuses[id].users++
 		return id
@@ -95,18 +98,18 @@ func (r *registry) census(def censusDef, eligible *eligibility) CensusID {
 	return id
 }
 
-func (w *keyWriter) eligibility(e *eligibility) {
-	w.num(int64(len(e.keys)))
+func appendEligibility(w *facts.Key, e *eligibility) {
+	w.Number(int64(len(e.keys)))
 	for _, key := range e.keys {
-		w.num(int64(key))
+		w.Number(int64(key))
 	}
-	w.bool(e.selects != nil)
+	w.Flag(e.selects != nil)
 	if e.selects != nil {
-		w.selection(e.selects)
+		w.Selection(e.selects)
 	}
-	w.bool(e.taints)
+	w.Flag(e.taints)
 	if e.taints {
-		w.tolerations(e.tolerations)
+		w.Tolerations(e.tolerations)
 	}
 }
 

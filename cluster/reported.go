@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -14,22 +15,22 @@ import (
 
 // reported is the newest report of a node.
 type reported struct {
-	*NodeReport
+	*facts.NodeReport
 	// left are pods that it names and that have left since.
-	left map[UID]bool
+	left map[facts.UID]bool
 }
 
-// holds returns what the pod holds by the report, and which parts of it the report says; nil is no report.
-func (r *NodeReport) holds(uid UID) (g topology.Grant, said parts) {
-	if r.silent() {
+// heldBy returns what a pod holds by a report, and which parts of it the report says; nil is no report.
+func heldBy(r *facts.NodeReport, uid facts.UID) (g topology.Grant, said parts) {
+	if silent(r) {
 		return g, 0
 	}
-	if at, ok := slices.BinarySearchFunc(r.Held, uid, func(h HeldZones, uid UID) int { return cmp.Compare(h.UID, uid) }); ok {
+	if at, ok := slices.BinarySearchFunc(r.Held, uid, func(h facts.HeldZones, uid facts.UID) int { return cmp.Compare(h.UID, uid) }); ok {
 		g.Zones, said = r.Held[at].Grant, partZones
 	}
-	if at, ok := slices.BinarySearchFunc(r.HeldDevices, uid, func(h HeldDevices, uid UID) int { return cmp.Compare(h.UID, uid) }); ok {
+	if at, ok := slices.BinarySearchFunc(r.HeldDevices, uid, func(h facts.HeldDevices, uid facts.UID) int { return cmp.Compare(h.UID, uid) }); ok {
 		held := &r.HeldDevices[at].Grant
-		which := r.saysDevices()
+		which := saysDevices(r)
 		if which == partNICs && held.NICs == 0 {
 			which = 0 // it says nothing but which GPUs the kubelet gave
 		}
@@ -40,11 +41,11 @@ func (r *NodeReport) holds(uid UID) (g topology.Grant, said parts) {
 }
 
 // silent reports whether it says of no pod what it holds; nil is no report.
-func (r *NodeReport) silent() bool { return r == nil || len(r.Held)+len(r.HeldDevices) == 0 }
+func silent(r *facts.NodeReport) bool { return r == nil || len(r.Held)+len(r.HeldDevices) == 0 }
 
 // saysDevices is which parts of what pods hold of devices are the report's to say. Which GPUs a pod has that the kubelet gave is for people:
 // the kubelet counts them.
-func (r *NodeReport) saysDevices() parts {
+func saysDevices(r *facts.NodeReport) parts {
 	switch {
 	case r.Devices == nil:
 		return 0
@@ -55,17 +56,17 @@ func (r *NodeReport) saysDevices() parts {
 }
 
 // report takes in a node's newest report; nil: there is none any more.
-func (s *Store) report(node string, r *NodeReport) {
+func (s *Store) report(node string, r *facts.NodeReport) {
 	old := s.reports[node]
 	switch {
-	case r == nil && old == nil, r != nil && old != nil && SameReport(old.NodeReport, r) && len(old.left) == 0:
+	case r == nil && old == nil, r != nil && old != nil && facts.SameReport(old.NodeReport, r) && len(old.left) == 0:
 		return
 	case r == nil:
 		delete(s.reports, node)
 	default:
 		s.reports[node] = &reported{NodeReport: r}
 	}
-	s.wish(node, r)
+	s.evictions.set(node, r)
 	slot, known := s.slots[node]
 	if !known {
 		return
@@ -82,7 +83,7 @@ func (s *Store) report(node string, r *NodeReport) {
 	reshaped := s.reshape(slot)
 	s.provideGPUs(slot, 1)
 	s.recount(slot)
-	var headroom *Headroom
+	var headroom *facts.Headroom
 	if r != nil {
 		headroom = &r.Headroom
 	}
@@ -98,19 +99,19 @@ func (s *Store) report(node string, r *NodeReport) {
 	} // else the node has only confirmed what was known, and nobody need look again
 }
 
-func sameHeadroom(a, b *NodeReport) bool {
-	var none NodeReport
+func sameHeadroom(a, b *facts.NodeReport) bool {
+	var none facts.NodeReport
 	return cmp.Or(a, &none).Headroom == cmp.Or(b, &none).Headroom
 }
 
-func sameZoneShape(a, b *NodeReport) bool {
+func sameZoneShape(a, b *facts.NodeReport) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
 	return a.Zones == b.Zones && a.Why == b.Why && a.DeviceNote == b.DeviceNote
 }
 
-func (s *Store) listReports(list []NodeReported) {
+func (s *Store) listReports(list []facts.NodeReported) {
 	listed := make(map[string]bool, len(list))
 	for i := range list {
 		listed[list[i].Node] = true
@@ -127,10 +128,10 @@ func (s *Store) listReports(list []NodeReported) {
 
 // settle makes the pod hold what its node reports, before it is charged there.
 func (s *Store) settle(pod *Pod, slot Slot) {
-	if len(s.reports) == 0 || s.Report(slot).silent() {
+	if len(s.reports) == 0 || silent(s.Report(slot)) {
 		return
 	}
-	held, said := s.Report(slot).holds(pod.UID)
+	held, said := heldBy(s.Report(slot), pod.UID)
 	if said == 0 {
 		return
 	}
@@ -140,13 +141,13 @@ func (s *Store) settle(pod *Pod, slot Slot) {
 
 // depart takes note that a pod has left a node which may still name it.
 func (s *Store) depart(pod *Pod, slot Slot, node string) {
-	if len(s.reports) == 0 || s.Report(slot).silent() {
+	if len(s.reports) == 0 || silent(s.Report(slot)) {
 		return
 	}
-	if _, said := s.Report(slot).holds(pod.UID); said != 0 {
+	if _, said := heldBy(s.Report(slot), pod.UID); said != 0 {
 		r := s.reports[node]
 		if r.left == nil {
-			r.left = make(map[UID]bool)
+			r.left = make(map[facts.UID]bool)
 		}
 		r.left[pod.UID] = true
 	}
@@ -158,7 +159,7 @@ func (s *Store) eachForeign(slot Slot, node string, visit func(*topology.Grant))
 	if r == nil {
 		return
 	}
-	foreign := func(uid UID) bool {
+	foreign := func(uid facts.UID) bool {
 		pod := s.pods[uid]
 		return (pod == nil || pod.slot != slot) && !r.left[uid]
 	}
@@ -170,8 +171,47 @@ func (s *Store) eachForeign(slot Slot, node string, visit func(*topology.Grant))
 	for i := range r.HeldDevices {
 		if h := &r.HeldDevices[i]; foreign(h.UID) {
 			var g topology.Grant
-			take(&g, &h.Grant, r.saysDevices())
+			take(&g, &h.Grant, saysDevices(r.NodeReport))
 			visit(&g)
 		}
 	}
+}
+
+// Promises counts the pods on known nodes to which their Bindings promise what only an agent keeps, by what the node says of them. Whole GPUs count once
+// the node has spoken of them.
+type Promises struct {
+	Waiting   int // the node has not said anything of the pod yet
+	Confirmed int // it holds what was promised
+	Moved     int // it holds something else
+}
+
+// Promises returns how the promises stand. It costs nothing: they are counted as they change.
+func (s *Store) Promises() Promises { return s.promises }
+
+// count counts a pod that is charged to a slot, sign times.
+func (c *Promises) count(pod *Pod, sign int) {
+	if !pod.promised() {
+		return
+	}
+	switch {
+	case pod.Moved():
+		c.Moved += sign
+	case pod.Confirmed():
+		c.Confirmed += sign
+	default:
+		c.Waiting += sign
+	}
+}
+
+// promised reports whether the pod's Binding promised it anything that its node has to answer.
+func (p *Pod) promised() bool {
+	if p.said != 0 {
+		return p.recorded != nil
+	}
+	if p.held == nil { // the usual case; GPUs may be counters
+		return false
+	}
+	g, _ := p.Promise()
+	g.GPUs, g.Milli = 0, 0
+	return !g.IsZero() || g.Memory > 0
 }

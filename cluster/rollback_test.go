@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -25,8 +26,8 @@ func TestRollbackRestores(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTown()
 		for i := range 2 { // two that hold ports of one node
-			uid := cluster.UID(fmt.Sprint("p", i))
-			w.store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Name: string(uid), Namespace: "x", Ours: true, Node: "n0", Requirements: townNeeds[1+i]}})
+			uid := facts.UID(fmt.Sprint("p", i))
+			w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Name: string(uid), Namespace: "x", Ours: true, Node: "n0", Requirements: townNeeds[1+i]}})
 		}
 		snapshot := cluster.NewSnapshot()
 		placer := place.NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
@@ -113,7 +114,7 @@ func suppose(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, place
 // decideAlike compares the Placer's decisions with brute force for every pod that waits.
 func decideAlike(t *rapid.T, store *cluster.Store, placer *place.Placer) {
 	for i := range 12 {
-		pod := store.Pod(cluster.UID(fmt.Sprint("p", i)))
+		pod := store.Pod(facts.UID(fmt.Sprint("p", i)))
 		if pod == nil || pod.Phase != cluster.Pending {
 			continue
 		}
@@ -133,7 +134,7 @@ func rowsOf(s *cluster.State, store *cluster.Store, ordered bool) string {
 		cpu, memory := s.ScoreRequested(slot)
 		ports := slices.Clone(s.Ports(slot))
 		if !ordered {
-			slices.SortFunc(ports, func(a, b cluster.HostPort) int { return int(a.Port) - int(b.Port) })
+			slices.SortFunc(ports, func(a, b facts.HostPort) int { return int(a.Port) - int(b.Port) })
 		}
 		shape, zones := s.Zones(slot)
 		fmt.Fprintf(&b, "%d zones %v %v ", slot, *shape, *zones)
@@ -152,7 +153,7 @@ func rowsOf(s *cluster.State, store *cluster.Store, ordered bool) string {
 	}
 	seen := map[cluster.CensusID]bool{}
 	for i := range 12 {
-		pod := store.Pod(cluster.UID(fmt.Sprint("p", i)))
+		pod := store.Pod(facts.UID(fmt.Sprint("p", i)))
 		if pod == nil || pod.Class.Constraints == nil {
 			continue
 		}

@@ -1,44 +1,47 @@
 package cluster
 
-import "testing"
+import (
+	"hilbert.dev/hilbert/cluster/facts"
+	"testing"
+)
 
 func TestTermMatches(t *testing.T) {
-	node := &Node{Name: "n1", Labels: map[string]string{"zone": "a", "cores": "16", "empty": ""}}
-	one := func(key string, op Operator, values ...string) Term {
-		return Term{Expressions: []Requirement{{key, op, values}}}
+	node := &facts.Node{Name: "n1", Labels: map[string]string{"zone": "a", "cores": "16", "empty": ""}}
+	one := func(key string, op facts.Operator, values ...string) facts.Term {
+		return facts.Term{Expressions: []facts.Requirement{{Key: key, Operator: op, Values: values}}}
 	}
-	field := func(op Operator, values ...string) Term {
-		return Term{Fields: []Requirement{{FieldName, op, values}}}
+	field := func(op facts.Operator, values ...string) facts.Term {
+		return facts.Term{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: op, Values: values}}}
 	}
 	for _, c := range []struct {
 		name string
-		term Term
+		term facts.Term
 		want bool
 	}{
-		{"a term without expressions matches nothing", Term{}, false},
-		{"In", one("zone", In, "b", "a"), true},
-		{"In, other value", one("zone", In, "b"), false},
-		{"In, label missing", one("rack", In, "a"), false},
-		{"NotIn", one("zone", NotIn, "b"), true},
-		{"NotIn, value there", one("zone", NotIn, "a"), false},
-		{"NotIn holds for a missing label", one("rack", NotIn, "a"), true},
-		{"Exists, even empty", one("empty", Exists), true},
-		{"Exists, missing", one("rack", Exists), false},
-		{"DoesNotExist", one("rack", DoesNotExist), true},
-		{"DoesNotExist, there", one("zone", DoesNotExist), false},
-		{"Gt", one("cores", Gt, "15"), true},
-		{"Gt is strict", one("cores", Gt, "16"), false},
-		{"Lt", one("cores", Lt, "17"), true},
-		{"Lt is strict", one("cores", Lt, "16"), false},
-		{"Gt on text", one("zone", Gt, "1"), false},
-		{"Gt with text", one("cores", Gt, "many"), false},
-		{"Lt on a missing label", one("rack", Lt, "5"), false},
-		{"field In", field(In, "n1"), true},
-		{"field NotIn", field(NotIn, "n1"), false},
-		{"an unknown field matches nothing", Term{Fields: []Requirement{{"metadata.namespace", NotIn, []string{"x"}}}}, false},
-		{"an unknown operator matches nothing", one("zone", Operator(99), "a"), false},
-		{"all expressions must hold", Term{Expressions: []Requirement{{"zone", In, []string{"a"}}, {"rack", Exists, nil}}}, false},
-		{"expressions and fields", Term{Expressions: []Requirement{{"zone", Exists, nil}}, Fields: []Requirement{{FieldName, In, []string{"n2"}}}}, false},
+		{"a term without expressions matches nothing", facts.Term{}, false},
+		{"In", one("zone", facts.In, "b", "a"), true},
+		{"In, other value", one("zone", facts.In, "b"), false},
+		{"In, label missing", one("rack", facts.In, "a"), false},
+		{"NotIn", one("zone", facts.NotIn, "b"), true},
+		{"NotIn, value there", one("zone", facts.NotIn, "a"), false},
+		{"NotIn holds for a missing label", one("rack", facts.NotIn, "a"), true},
+		{"Exists, even empty", one("empty", facts.Exists), true},
+		{"Exists, missing", one("rack", facts.Exists), false},
+		{"DoesNotExist", one("rack", facts.DoesNotExist), true},
+		{"DoesNotExist, there", one("zone", facts.DoesNotExist), false},
+		{"Gt", one("cores", facts.Gt, "15"), true},
+		{"Gt is strict", one("cores", facts.Gt, "16"), false},
+		{"Lt", one("cores", facts.Lt, "17"), true},
+		{"Lt is strict", one("cores", facts.Lt, "16"), false},
+		{"Gt on text", one("zone", facts.Gt, "1"), false},
+		{"Gt with text", one("cores", facts.Gt, "many"), false},
+		{"Lt on a missing label", one("rack", facts.Lt, "5"), false},
+		{"field In", field(facts.In, "n1"), true},
+		{"field NotIn", field(facts.NotIn, "n1"), false},
+		{"an unknown field matches nothing", facts.Term{Fields: []facts.Requirement{{Key: "metadata.namespace", Operator: facts.NotIn, Values: []string{"x"}}}}, false},
+		{"an unknown operator matches nothing", one("zone", facts.Operator(99), "a"), false},
+		{"all expressions must hold", facts.Term{Expressions: []facts.Requirement{{Key: "zone", Operator: facts.In, Values: []string{"a"}}, {Key: "rack", Operator: facts.Exists, Values: nil}}}, false},
+		{"expressions and fields", facts.Term{Expressions: []facts.Requirement{{Key: "zone", Operator: facts.Exists, Values: nil}}, Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{"n2"}}}}, false},
 	} {
 		if got := c.term.Matches(node); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
@@ -47,22 +50,22 @@ func TestTermMatches(t *testing.T) {
 }
 
 func TestSelects(t *testing.T) {
-	node := &Node{Name: "n1", Labels: map[string]string{"zone": "a"}}
-	inA := Term{Expressions: []Requirement{{"zone", In, []string{"a"}}}}
-	inB := Term{Expressions: []Requirement{{"zone", In, []string{"b"}}}}
+	node := &facts.Node{Name: "n1", Labels: map[string]string{"zone": "a"}}
+	inA := facts.Term{Expressions: []facts.Requirement{{Key: "zone", Operator: facts.In, Values: []string{"a"}}}}
+	inB := facts.Term{Expressions: []facts.Requirement{{Key: "zone", Operator: facts.In, Values: []string{"b"}}}}
 	for _, c := range []struct {
 		name string
-		r    Requirements
+		r    facts.Requirements
 		want bool
 	}{
-		{"nothing asked", Requirements{}, true},
-		{"selector", Requirements{NodeSelector: []Label{{"zone", "a"}}}, true},
-		{"selector, other value", Requirements{NodeSelector: []Label{{"zone", "b"}}}, false},
-		{"selector for the empty value of a missing label", Requirements{NodeSelector: []Label{{"rack", ""}}}, false},
-		{"terms are alternatives", Requirements{Required: []Term{inB, inA}}, true},
-		{"no term matches", Requirements{Required: []Term{inB}}, false},
-		{"an empty list of terms matches nothing", Requirements{Required: []Term{}}, false},
-		{"selector and terms", Requirements{NodeSelector: []Label{{"zone", "b"}}, Required: []Term{inA}}, false},
+		{"nothing asked", facts.Requirements{}, true},
+		{"selector", facts.Requirements{NodeSelector: []facts.Label{{Key: "zone", Value: "a"}}}, true},
+		{"selector, other value", facts.Requirements{NodeSelector: []facts.Label{{Key: "zone", Value: "b"}}}, false},
+		{"selector for the empty value of a missing label", facts.Requirements{NodeSelector: []facts.Label{{Key: "rack", Value: ""}}}, false},
+		{"terms are alternatives", facts.Requirements{Required: []facts.Term{inB, inA}}, true},
+		{"no term matches", facts.Requirements{Required: []facts.Term{inB}}, false},
+		{"an empty list of terms matches nothing", facts.Requirements{Required: []facts.Term{}}, false},
+		{"selector and terms", facts.Requirements{NodeSelector: []facts.Label{{Key: "zone", Value: "b"}}, Required: []facts.Term{inA}}, false},
 	} {
 		if got := c.r.Selects(node); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
@@ -71,20 +74,20 @@ func TestSelects(t *testing.T) {
 }
 
 func TestTolerates(t *testing.T) {
-	taint := &Taint{Key: "k", Value: "v", Effect: NoSchedule}
+	taint := &facts.Taint{Key: "k", Value: "v", Effect: facts.NoSchedule}
 	for _, c := range []struct {
 		name string
-		t    Toleration
+		t    facts.Toleration
 		want bool
 	}{
-		{"equal", Toleration{Key: "k", Value: "v"}, true},
-		{"other value", Toleration{Key: "k", Value: "w"}, false},
-		{"other key", Toleration{Key: "l", Value: "v"}, false},
-		{"exists ignores the value", Toleration{Key: "k", Exists: true}, true},
-		{"no key with exists: every taint", Toleration{Exists: true}, true},
-		{"no key without exists compares values", Toleration{Value: "v"}, true},
-		{"effect", Toleration{Key: "k", Value: "v", Effect: NoSchedule}, true},
-		{"other effect", Toleration{Key: "k", Value: "v", Effect: NoExecute}, false},
+		{"equal", facts.Toleration{Key: "k", Value: "v"}, true},
+		{"other value", facts.Toleration{Key: "k", Value: "w"}, false},
+		{"other key", facts.Toleration{Key: "l", Value: "v"}, false},
+		{"exists ignores the value", facts.Toleration{Key: "k", Exists: true}, true},
+		{"no key with exists: every taint", facts.Toleration{Exists: true}, true},
+		{"no key without exists compares values", facts.Toleration{Value: "v"}, true},
+		{"effect", facts.Toleration{Key: "k", Value: "v", Effect: facts.NoSchedule}, true},
+		{"other effect", facts.Toleration{Key: "k", Value: "v", Effect: facts.NoExecute}, false},
 	} {
 		if got := c.t.Tolerates(taint); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
@@ -93,17 +96,17 @@ func TestTolerates(t *testing.T) {
 }
 
 func TestHostPortConflicts(t *testing.T) {
-	base := HostPort{"TCP", "10.0.0.1", 80}
+	base := facts.HostPort{Protocol: "TCP", IP: "10.0.0.1", Port: 80}
 	for _, c := range []struct {
 		name  string
-		other HostPort
+		other facts.HostPort
 		want  bool
 	}{
 		{"same", base, true},
-		{"other port", HostPort{"TCP", "10.0.0.1", 81}, false},
-		{"other protocol", HostPort{"UDP", "10.0.0.1", 80}, false},
-		{"other address", HostPort{"TCP", "10.0.0.2", 80}, false},
-		{"any address", HostPort{"TCP", AnyIP, 80}, true},
+		{"other port", facts.HostPort{Protocol: "TCP", IP: "10.0.0.1", Port: 81}, false},
+		{"other protocol", facts.HostPort{Protocol: "UDP", IP: "10.0.0.1", Port: 80}, false},
+		{"other address", facts.HostPort{Protocol: "TCP", IP: "10.0.0.2", Port: 80}, false},
+		{"any address", facts.HostPort{Protocol: "TCP", IP: facts.AnyIP, Port: 80}, true},
 	} {
 		if base.Conflicts(c.other) != c.want || c.other.Conflicts(base) != c.want {
 			t.Errorf("%s: want %v both ways", c.name, c.want)
@@ -114,25 +117,27 @@ func TestHostPortConflicts(t *testing.T) {
 // TestClassKeyTellsApart changes one thing at a time; every variant must be a class of its own, and an equal copy the same class.
 func TestClassKeyTellsApart(t *testing.T) {
 	s := NewStore()
-	term := func(values ...string) []Term { return []Term{{Expressions: []Requirement{{"k", In, values}}}} }
-	variants := []*Requirements{
+	term := func(values ...string) []facts.Term {
+		return []facts.Term{{Expressions: []facts.Requirement{{Key: "k", Operator: facts.In, Values: values}}}}
+	}
+	variants := []*facts.Requirements{
 		{},
 		{ScoreCPU: 1},
 		{ScoreMemory: 1},
-		{Required: []Term{}},
+		{Required: []facts.Term{}},
 		{Required: term("ab", "c")},
 		{Required: term("a", "bc")},
-		{Required: []Term{{Fields: []Requirement{{"k", In, []string{"a", "bc"}}}}}},
-		{Preferred: []WeightedTerm{{1, Term{}}}},
-		{Preferred: []WeightedTerm{{2, Term{}}}},
-		{NodeSelector: []Label{{"a", "bc"}}},
-		{NodeSelector: []Label{{"ab", "c"}}},
-		{Tolerations: []Toleration{{Key: "a"}}},
-		{Tolerations: []Toleration{{Key: "a", Exists: true}}},
-		{Tolerations: []Toleration{{Value: "a"}}},
-		{Tolerations: []Toleration{{Key: "a", Effect: NoExecute}}},
-		{Ports: []HostPort{{"TCP", AnyIP, 80}}},
-		{Ports: []HostPort{{"UDP", AnyIP, 80}}},
+		{Required: []facts.Term{{Fields: []facts.Requirement{{Key: "k", Operator: facts.In, Values: []string{"a", "bc"}}}}}},
+		{Preferred: []facts.WeightedTerm{{Weight: 1, Term: facts.Term{}}}},
+		{Preferred: []facts.WeightedTerm{{Weight: 2, Term: facts.Term{}}}},
+		{NodeSelector: []facts.Label{{Key: "a", Value: "bc"}}},
+		{NodeSelector: []facts.Label{{Key: "ab", Value: "c"}}},
+		{Tolerations: []facts.Toleration{{Key: "a"}}},
+		{Tolerations: []facts.Toleration{{Key: "a", Exists: true}}},
+		{Tolerations: []facts.Toleration{{Value: "a"}}},
+		{Tolerations: []facts.Toleration{{Key: "a", Effect: facts.NoExecute}}},
+		{Ports: []facts.HostPort{{Protocol: "TCP", IP: facts.AnyIP, Port: 80}}},
+		{Ports: []facts.HostPort{{Protocol: "UDP", IP: facts.AnyIP, Port: 80}}},
 		{Unsupported: []string{"a"}},
 		{Impossible: "a"},
 	}
@@ -152,11 +157,11 @@ func TestClassKeyTellsApart(t *testing.T) {
 
 func TestIdleClassesAreBounded(t *testing.T) {
 	s := NewStore()
-	held := &Requirements{ScoreCPU: 1}
-	s.Apply(PodUpserted{PodFacts{UID: "p", Ours: true, Requirements: held}})
+	held := &facts.Requirements{ScoreCPU: 1}
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "p", Ours: true, Requirements: held}})
 	first := s.Pod("p").Class
 	for i := range 3 * MaxIdleClasses {
-		s.Class(&Requirements{ScoreCPU: int64(i + 2)})
+		s.Class(&facts.Requirements{ScoreCPU: int64(i + 2)})
 	}
 	if len(s.bases) > MaxIdleClasses+2 {
 		t.Errorf("%d classes are remembered", len(s.bases))

@@ -1,6 +1,9 @@
 package cluster
 
-import "hilbert.dev/hilbert/topology"
+import (
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/topology"
+)
 
 // Snapshot is one scheduler's view of the ledger at a revision. It changes only by its owner's calls of Advance and Assume; the columns
 // are its own, so the Store may move on meanwhile. Advance reads the Store and must not run beside a call that changes it.
@@ -18,7 +21,7 @@ type assumption struct {
 	pod            *Pod
 	class          *Class
 	held           holding
-	ports          []HostPort // of the node before
+	ports          []facts.HostPort // of the node before
 	lifted, opened bool
 	reservation    ReservationID
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -17,11 +18,11 @@ const NoSlot Slot = -1
 // State is the columns over slots. Store and Snapshot hold one each, so that one filter table can judge both.
 type State struct {
 	kinds *resource.Table
-	nodes []*Node // nil: the slot is vacant
+	nodes []*facts.Node // nil: the slot is vacant
 
 	allocatable, requested [][]int64 // by Kind, then Slot
 	scoreCPU, scoreMemory  []int64   // requested, as scores count it
-	ports                  [][]HostPort
+	ports                  [][]facts.HostPort
 	gpus                   []topology.Free
 	hasGPUs                []bool
 	rows                   []*nodeRow // nil: nothing was ever said or granted
@@ -45,7 +46,7 @@ type State struct {
 func (s *State) Slots() int { return len(s.nodes) }
 
 // Node returns the node in a slot, nil when it is vacant.
-func (s *State) Node(slot Slot) *Node { return s.nodes[slot] }
+func (s *State) Node(slot Slot) *facts.Node { return s.nodes[slot] }
 
 // Kinds is the number of resource kinds known.
 func (s *State) Kinds() int { return len(s.allocatable) }
@@ -83,7 +84,7 @@ func (s *State) ScoreRequested(slot Slot) (cpu, memory int64) {
 }
 
 // Ports returns the host ports taken on a node; the caller must not change them.
-func (s *State) Ports(slot Slot) []HostPort { return s.ports[slot] }
+func (s *State) Ports(slot Slot) []facts.HostPort { return s.ports[slot] }
 
 // GPUs returns the GPU counters of a node; the caller must not change them.
 func (s *State) GPUs(slot Slot) *topology.Free { return &s.gpus[slot] }
@@ -246,4 +247,34 @@ func copyColumns(to, from [][]int64) [][]int64 {
 		to[i] = append(to[i][:0], from[i]...)
 	}
 	return to
+}
+
+// ReservationID numbers reservations. A reserved node is closed to everybody but the unit that waits for it, and those that it lets
+// through (Plan.Through): what frees there is not taken by others first.
+type ReservationID int32
+
+// NoReservation is the ID of none.
+const NoReservation ReservationID = 0
+
+// Reservation returns who has reserved a node; a node that this state does not know yet is reserved by nobody.
+func (s *State) Reservation(slot Slot) ReservationID {
+	if int(slot) >= len(s.reserved) {
+		return NoReservation
+	}
+	return s.reserved[slot]
+}
+
+// Reserve closes nodes, or with NoReservation opens them.
+func (s *Store) Reserve(slots []Slot, by ReservationID) {
+	for _, slot := range slots {
+		if s.reserved[slot] == by || s.nodes[slot] == nil {
+			continue
+		}
+		kind := Charged
+		if by == NoReservation {
+			kind = Freed
+		}
+		s.reserved[slot] = by
+		s.note(slot, kind)
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -16,7 +18,7 @@ type Store struct {
 	State
 	slots   map[string]Slot
 	vacant  []Slot
-	pods    map[UID]*Pod
+	pods    map[facts.UID]*Pod
 	onSlot  [][]*Pod          // pods charged to each slot
 	orphans map[string][]*Pod // bound to a node that is not known
 	guesses []int32           // pods on each slot that hold something which is guessed
@@ -24,70 +26,47 @@ type Store struct {
 	reports  map[string]*reported // by node
 	promises Promises
 
-	lent       [ReclaimedKinds]resource.Kind // that only reports give; 0: not met yet
-	wishing    map[string][]Wish             // by node
-	wishSerial uint64
-	reclaimed  int // pods of the level on known nodes
+	lent      [facts.ReclaimedKinds]resource.Kind // that only reports give; 0: not met yet
+	evictions EvictionRequests
+	reclaimed int // pods of the level on known nodes
 
 	bases     map[string]*base
 	idle      int // classes without pods
 	nextClass ClassID
 
-	identities  map[string]*identity
-	inNamespace map[string][]*identity
-	namespaces  map[string][]Label
-	workloads   map[workloadKey]*Workload
-	services    map[string][]*Workload // by namespace
-	budgets     map[budgetKey]*Budget
-	covers      map[*identity][]*Budget // a cache of covering
-	restless    []*Pod                  // what they wait for may have changed
-	reranked    Log
+	selection selection
+	budgets   budgetBook
+	recheck   []*Pod // what they wait for may have changed
+	victimLog Log
 
-	spreadDefaults []SpreadDefault
+	units unitBook
 
-	units        map[UnitName]*Unit
-	changedUnits []*Unit
-	atomic       int // units that stand or fall together
-
-	root         *Queue
-	queues       map[string]*Queue
-	tenants      map[string]*Tenant
-	selectors    []*Queue // that select namespaces, by name
-	configured   int      // queues that somebody has configured
-	easings      uint64   // times that a queue was eased
-	judging      bool     // a Plan is being judged: what is freed now was taken by the judgement itself
-	dirtyQueues  []*Queue
-	dirtyTenants []*Tenant
-	replanted    bool
-	capacity     []int64 // by Kind
-	gpuKind      resource.Kind
+	quota       *quota.Tree
+	inJudgement bool // a Plan is being judged: what is freed now was taken by the judgement itself
 
 	effects []Effect
 	scratch []byte
 }
 
 // NewStore returns an empty ledger. The defaults spread the pods that have no constraint of their own.
-func NewStore(defaults ...SpreadDefault) *Store {
+func NewStore(defaults ...facts.SpreadDefault) *Store {
 	s := &Store{
-		slots:   make(map[string]Slot),
-		pods:    make(map[UID]*Pod),
-		orphans: make(map[string][]*Pod),
-		reports: make(map[string]*reported),
-		wishing: make(map[string][]Wish),
-		bases:   make(map[string]*base),
+		slots:     make(map[string]Slot),
+		pods:      make(map[facts.UID]*Pod),
+		orphans:   make(map[string][]*Pod),
+		reports:   make(map[string]*reported),
+		evictions: EvictionRequests{byNode: make(map[string][]facts.EvictionRequest)},
+		bases:     make(map[string]*base),
 
-		identities:  make(map[string]*identity),
-		inNamespace: make(map[string][]*identity),
-		namespaces:  make(map[string][]Label),
-		workloads:   make(map[workloadKey]*Workload),
-		services:    make(map[string][]*Workload),
-		budgets:     make(map[budgetKey]*Budget),
-
-		spreadDefaults: defaults,
+		budgets: budgetBook{byKey: make(map[budgetKey]*facts.Budget)},
 	}
+	s.selection = newSelection(defaults)
 	s.kinds, s.registry, s.images = resource.NewTable(), newRegistry(), make(map[string]imageCount)
+	s.selection.registry = s.registry
 	s.growKinds()
-	s.initQueues()
+	s.units.byName = make(map[facts.UnitName]*Unit)
+	s.quota = quota.NewTree(s.kinds, func(namespace string) []facts.Label { return s.selection.namespaces[namespace] })
+	s.growKinds()
 	return s
 }
 
@@ -95,7 +74,7 @@ func NewStore(defaults ...SpreadDefault) *Store {
 func (s *Store) Revision() Revision { return s.log.Len() }
 
 // Pod returns the record of a pod, nil when it is not known.
-func (s *Store) Pod(uid UID) *Pod { return s.pods[uid] }
+func (s *Store) Pod(uid facts.UID) *Pod { return s.pods[uid] }
 
 // Pods is the number of pods known.
 func (s *Store) Pods() int { return len(s.pods) }
@@ -115,71 +94,71 @@ func (s *Store) Slot(node string) Slot {
 func (s *Store) PodsOn(slot Slot) []*Pod { return s.onSlot[slot] }
 
 // Apply takes in what a door saw and returns what it did to pods. The slice is valid until the next call.
-func (s *Store) Apply(event Event) []Effect {
+func (s *Store) Apply(event facts.Event) []Effect {
 	s.effects = s.effects[:0]
 	switch e := event.(type) {
-	case NodeUpserted:
+	case facts.NodeUpserted:
 		s.upsertNode(e.Node)
-	case NodeRemoved:
+	case facts.NodeRemoved:
 		s.removeNode(e.Name)
-	case PodUpserted:
+	case facts.PodUpserted:
 		s.upsertPod(&e.Pod)
-	case PodRemoved:
+	case facts.PodRemoved:
 		s.removePod(e.UID)
-	case NodesListed:
+	case facts.NodesListed:
 		s.listNodes(e.Nodes)
-	case PodsListed:
+	case facts.PodsListed:
 		s.listPods(e.Pods)
-	case NodeReported:
+	case facts.NodeReported:
 		s.report(e.Node, e.Report)
-	case NodeReportRemoved:
+	case facts.NodeReportRemoved:
 		s.report(e.Node, nil)
-	case ReportsListed:
+	case facts.ReportsListed:
 		s.listReports(e.Reports)
 	default:
 		s.applyPolicy(event)
 	}
-	s.settleRestless()
+	s.recheckPods()
 	return s.effects
 }
 
 // applyPolicy takes in what is neither a node nor a pod.
-func (s *Store) applyPolicy(event Event) {
+func (s *Store) applyPolicy(event facts.Event) {
 	switch e := event.(type) {
-	case NamespaceUpserted:
+	case facts.NamespaceUpserted:
 		s.setNamespace(e.Namespace.Name, e.Namespace.Labels, true)
-	case NamespaceRemoved:
+	case facts.NamespaceRemoved:
 		s.setNamespace(e.Name, nil, false)
-	case NamespacesListed:
+	case facts.NamespacesListed:
 		s.listNamespaces(e.Namespaces)
-	case WorkloadUpserted:
+	case facts.WorkloadUpserted:
 		s.upsertWorkload(e.Workload)
-	case WorkloadRemoved:
+	case facts.WorkloadRemoved:
 		s.removeWorkload(workloadKey{e.Kind, e.Namespace, e.Name})
-	case WorkloadsListed:
+	case facts.WorkloadsListed:
 		s.listWorkloads(e.Kind, e.Workloads)
-	case UnitUpserted:
+	case facts.UnitUpserted:
 		s.upsertUnit(e.Unit)
-	case UnitRemoved:
+	case facts.UnitRemoved:
 		s.removeUnit(e.Name)
-	case UnitsListed:
+	case facts.UnitsListed:
 		s.listUnits(e.Units)
-	case QueueUpserted:
-		s.upsertQueue(e.Queue)
-	case QueueRemoved:
-		s.removeQueue(e.Name)
-	case QueuesListed:
-		s.listQueues(e.Queues)
-	case BudgetUpserted:
-		s.setBudget(e.Budget.key(), e.Budget)
-	case BudgetRemoved:
+	case facts.QueueUpserted:
+		s.tell(s.quota.Upsert(e.Queue)...)
+	case facts.QueueRemoved:
+		s.tell(s.quota.Remove(e.Name)...)
+	case facts.QueuesListed:
+		s.tell(s.quota.Replace(e.Queues)...)
+	case facts.BudgetUpserted:
+		s.setBudget(keyOfBudget(e.Budget), e.Budget)
+	case facts.BudgetRemoved:
 		s.setBudget(budgetKey{e.Namespace, e.Name}, nil)
-	case BudgetsListed:
+	case facts.BudgetsListed:
 		s.listBudgets(e.Budgets)
 	}
 }
 
-func (s *Store) listNodes(nodes []*Node) {
+func (s *Store) listNodes(nodes []*facts.Node) {
 	listed := make(map[string]bool, len(nodes))
 	for _, n := range nodes {
 		listed[n.Name] = true
@@ -194,8 +173,8 @@ func (s *Store) listNodes(nodes []*Node) {
 	}
 }
 
-func (s *Store) listPods(pods []PodFacts) {
-	listed := make(map[UID]bool, len(pods))
+func (s *Store) listPods(pods []facts.Pod) {
+	listed := make(map[facts.UID]bool, len(pods))
 	for i := range pods {
 		listed[pods[i].UID] = true
 	}
@@ -214,16 +193,16 @@ func (s *Store) note(slot Slot, kind ChangeKind) {
 	s.touched[slot] = s.log.Len()
 }
 
-func (s *Store) upsertNode(n *Node) {
+func (s *Store) upsertNode(n *facts.Node) {
 	slot, known := s.slots[n.Name]
-	if known && SameNode(s.nodes[slot], n) {
+	if known && facts.SameNode(s.nodes[slot], n) {
 		return
 	}
 	if !known {
 		slot = s.takeSlot()
 		s.slots[n.Name] = slot
 	}
-	if known && sameButImages(s.nodes[slot], n) {
+	if known && facts.SameButImages(s.nodes[slot], n) {
 		s.setNode(slot, n)
 		s.note(slot, Reimaged)
 		return
@@ -259,13 +238,13 @@ func (s *Store) takeSlot() Slot {
 	return s.addSlot()
 }
 
-func (s *Store) setAllocatable(slot Slot, n *Node) {
+func (s *Store) setAllocatable(slot Slot, n *facts.Node) {
 	s.provide(slot, -1)
 	for kind := range s.allocatable {
 		s.allocatable[kind][slot] = 0
 	}
 	for _, q := range n.Allocatable {
-		if isReclaimed(q.Name) {
+		if facts.IsReclaimed(q.Name) {
 			continue
 		}
 		kind, err := s.kinds.Intern(q.Name)
@@ -302,44 +281,36 @@ func (s *Store) removeNode(name string) {
 	s.note(slot, Redefined|Charged)
 }
 
-// SameNode reports whether two observations of a node differ in nothing that placement looks at.
-func SameNode(a, b *Node) bool { return slices.Equal(a.Images, b.Images) && sameButImages(a, b) }
-
-func sameButImages(a, b *Node) bool {
-	return slices.Equal(a.Features, b.Features) && a.Unschedulable == b.Unschedulable && a.GPU == b.GPU && slices.Equal(a.Allocatable, b.Allocatable) &&
-		slices.Equal(a.Taints, b.Taints) && maps.Equal(a.Labels, b.Labels)
-}
-
-func (s *Store) upsertPod(facts *PodFacts) {
-	pod := s.pods[facts.UID]
+func (s *Store) upsertPod(seen *facts.Pod) {
+	pod := s.pods[seen.UID]
 	if pod == nil {
-		if facts.Node == "" && !facts.Ours || facts.Finished && (!facts.Ours || facts.Unit == "") {
+		if seen.Node == "" && !seen.Ours || seen.Finished && (!seen.Ours || seen.Unit == "") {
 			return // somebody else's business, or nobody's any more; but a unit remembers who is done
 		}
-		pod = &Pod{UID: facts.UID, Namespace: facts.Namespace, Name: facts.Name, Created: facts.Created, slot: NoSlot}
+		pod = &Pod{UID: seen.UID, Namespace: seen.Namespace, Name: seen.Name, Created: seen.Created, slot: NoSlot}
 		s.enter(pod)
 	}
-	if facts.Node == "" && !facts.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
+	if seen.Node == "" && !seen.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
 		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters, and where
 		// it was nominated for if it comes to nothing.
-		pod.Nominated = facts.Nominated
-		if facts.Deleting && !pod.Deleting {
-			s.retally(pod, func() { s.setDeleting(pod, true) })
+		pod.Nominated = seen.Nominated
+		if seen.Deleting && !pod.Deleting {
+			s.retally(pod, func() { s.units.setDeleting(pod, true) })
 			if pod.Obliged() {
 				s.emit(pod) // nobody need leave for it any more
 			}
 		}
 		return
 	}
-	s.observe(pod, facts)
-	class := s.classify(pod, facts.Node == "" && !facts.Finished)
+	s.observe(pod, seen)
+	class := s.classify(pod, seen.Node == "" && !seen.Finished)
 	switch {
-	case facts.Finished:
+	case seen.Finished:
 		s.unplace(pod)
 		s.reclass(pod, class)
-		s.setPhase(pod, Finished)
-	case facts.Node != "":
-		s.observeBound(pod, class, facts)
+		s.units.setPhase(pod, Finished)
+	case seen.Node != "":
+		s.observeBound(pod, class, seen)
 	default:
 		s.reclass(pod, class)
 	}
@@ -347,34 +318,34 @@ func (s *Store) upsertPod(facts *PodFacts) {
 }
 
 // observe records what a pod says about itself, apart from where it is.
-func (s *Store) observe(pod *Pod, facts *PodFacts) {
-	s.join(pod, facts.unit())
-	priority := pod.Unit.priorityOf(facts.Priority)
-	if pod.Priority != priority || pod.Started != facts.Started {
-		s.rerank(pod.slot)
+func (s *Store) observe(pod *Pod, seen *facts.Pod) {
+	s.units.join(pod, seen.UnitName())
+	priority := pod.Unit.priorityOf(seen.Priority)
+	if pod.Priority != priority || pod.Started != seen.Started {
+		s.noteVictims(pod.slot)
 	}
-	pod.own, pod.Subgroup, pod.Deadline = facts.Priority, facts.Subgroup, facts.Deadline
-	pod.Priority, pod.Ours, pod.Gated, pod.Reported = priority, facts.Ours, facts.Gated, facts.Reported
-	pod.Started, pod.NeverPreempts, pod.Nominated = facts.Started, facts.NeverPreempts, facts.Nominated
-	pod.requirements, pod.owner = facts.Requirements, facts.Owner
-	id := s.identify(facts.Namespace, facts.Labels)
+	pod.own, pod.Subgroup, pod.Deadline = seen.Priority, seen.Subgroup, seen.Deadline
+	pod.Priority, pod.Ours, pod.Gated, pod.Reported = priority, seen.Ours, seen.Gated, seen.Reported
+	pod.Started, pod.NeverPreempts, pod.Nominated = seen.Started, seen.NeverPreempts, seen.Nominated
+	pod.requirements, pod.owner = seen.Requirements, seen.Owner
+	id := s.selection.identify(seen.Namespace, seen.Labels)
 	switch {
 	case pod.identity == nil:
-		s.setIdentity(pod, id)
-		s.setDeleting(pod, facts.Deleting)
-	case pod.identity != id || pod.Deleting != facts.Deleting:
+		s.selection.set(pod, id)
+		s.units.setDeleting(pod, seen.Deleting)
+	case pod.identity != id || pod.Deleting != seen.Deleting:
 		s.retally(pod, func() {
-			s.setIdentity(pod, id)
-			s.setDeleting(pod, facts.Deleting)
+			s.selection.set(pod, id)
+			s.units.setDeleting(pod, seen.Deleting)
 		})
 	}
 }
 
 // observeBound charges a pod where it was seen, moving it if the ledger had it elsewhere.
-func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
-	promise := facts.Grant
+func (s *Store) observeBound(pod *Pod, class *Class, seen *facts.Pod) {
+	promise := seen.Grant
 	normalize(&promise)
-	known := pod.Class != nil && pod.Class.base == class.base && pod.node == facts.Node
+	known := pod.Class != nil && pod.Class.base == class.base && pod.node == seen.Node
 	if known {
 		before, _ := pod.Promise()
 		take(&promise, &before, class.lacking(&promise)) // an update that says nothing new
@@ -383,10 +354,10 @@ func (s *Store) observeBound(pod *Pod, class *Class, facts *PodFacts) {
 	if !known {
 		s.unplace(pod)
 		s.reclass(pod, class)
-		s.place(pod, facts.Node, &promise)
+		s.place(pod, seen.Node, &promise)
 	}
 	s.spare(pod)
-	s.setPhase(pod, Bound)
+	s.units.setPhase(pod, Bound)
 }
 
 func (s *Store) emit(pod *Pod) {
@@ -400,16 +371,16 @@ func (s *Store) emit(pod *Pod) {
 	s.effects = append(s.effects, effect)
 }
 
-func (s *Store) removePod(uid UID) {
+func (s *Store) removePod(uid facts.UID) {
 	pod := s.pods[uid]
 	if pod == nil {
 		return
 	}
 	s.unplace(pod)
 	s.reclass(pod, nil)
-	s.join(pod, UnitName{})
-	s.setIdentity(pod, nil)
-	s.leaveTenant(pod)
+	s.units.join(pod, facts.UnitName{})
+	s.selection.set(pod, nil)
+	s.quota.Leave(pod.tenant)
 	delete(s.pods, uid)
 	s.effects = append(s.effects, Effect{Kind: Settled, Pod: pod, Gone: true})
 }
@@ -424,14 +395,5 @@ func (s *Store) EachPod(visit func(*Pod)) {
 // enter files the record of a pod that was not known.
 func (s *Store) enter(pod *Pod) {
 	s.pods[pod.UID] = pod
-	pod.tenant = s.tenant(pod.Namespace)
-	pod.tenant.pods++
-}
-
-// unit names the pod's unit.
-func (f *PodFacts) unit() UnitName {
-	if f.Unit == "" {
-		return UnitName{}
-	}
-	return UnitName{f.Namespace, f.Unit}
+	pod.tenant = s.quota.Join(pod.Namespace)
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -39,29 +41,29 @@ func TestStore(t *testing.T) {
 func run(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "node":
-		return effects(store.Apply(cluster.NodeUpserted{Node: script.Node(t, d)}))
+		return effects(store.Apply(facts.NodeUpserted{Node: script.Node(t, d)}))
 	case "rmnode":
-		return effects(store.Apply(cluster.NodeRemoved{Name: d.CmdArgs[0].Key}))
+		return effects(store.Apply(facts.NodeRemoved{Name: d.CmdArgs[0].Key}))
 	case "pod":
-		return effects(store.Apply(cluster.PodUpserted{Pod: script.Pod(t, d)}))
+		return effects(store.Apply(facts.PodUpserted{Pod: script.Pod(t, d)}))
 	case "report":
 		return effects(store.Apply(script.Report(t, d)))
 	case "rmreport":
-		return effects(store.Apply(cluster.NodeReportRemoved{Node: d.CmdArgs[0].Key}))
+		return effects(store.Apply(facts.NodeReportRemoved{Node: d.CmdArgs[0].Key}))
 	case "rmpod":
-		return effects(store.Apply(cluster.PodRemoved{UID: cluster.UID(d.CmdArgs[0].Key)}))
+		return effects(store.Apply(facts.PodRemoved{UID: facts.UID(d.CmdArgs[0].Key)}))
 	case "relist-pods": // keeps only the pods named, as they are pending
-		var pods []cluster.PodFacts
+		var pods []facts.Pod
 		for _, arg := range d.CmdArgs {
-			pods = append(pods, cluster.PodFacts{UID: cluster.UID(arg.Key), Ours: true, Requirements: &cluster.Requirements{}})
+			pods = append(pods, facts.Pod{UID: facts.UID(arg.Key), Ours: true, Requirements: &facts.Requirements{}})
 		}
-		return effects(store.Apply(cluster.PodsListed{Pods: pods}))
+		return effects(store.Apply(facts.PodsListed{Pods: pods}))
 	case "relist-nodes":
-		var nodes []*cluster.Node
+		var nodes []*facts.Node
 		for _, arg := range d.CmdArgs {
 			nodes = append(nodes, store.Node(store.Slot(arg.Key)))
 		}
-		return effects(store.Apply(cluster.NodesListed{Nodes: nodes}))
+		return effects(store.Apply(facts.NodesListed{Nodes: nodes}))
 	case "commit":
 		before := world(store)
 		verdict := store.Commit(plan(t, store, d), rules.Commits)
@@ -72,11 +74,11 @@ func run(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
 	case "offer", "place": // pod and node; place commits what is offered, or with kept what was offered before
 		return offer(store, d)
 	case "release":
-		return fmt.Sprintln(store.Release(cluster.UID(d.CmdArgs[0].Key)))
+		return fmt.Sprintln(store.Release(facts.UID(d.CmdArgs[0].Key)))
 	case "recheck":
-		return store.Recheck(cluster.UID(d.CmdArgs[0].Key), rules.Commits) + "\n"
+		return store.Recheck(facts.UID(d.CmdArgs[0].Key), rules.Commits) + "\n"
 	case "confirm":
-		store.Confirm(cluster.UID(d.CmdArgs[0].Key))
+		store.Confirm(facts.UID(d.CmdArgs[0].Key))
 		return ""
 	case "dump":
 		return script.Dump(store)
@@ -90,25 +92,25 @@ func run(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
 func runBooks(t *testing.T, store *cluster.Store, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "unit":
-		return effects(store.Apply(cluster.UnitUpserted{Unit: script.Unit(t, d)}))
+		return effects(store.Apply(facts.UnitUpserted{Unit: script.Unit(t, d)}))
 	case "rmunit":
-		return effects(store.Apply(cluster.UnitRemoved{Name: script.Unit(t, d).UnitName}))
+		return effects(store.Apply(facts.UnitRemoved{Name: script.Unit(t, d).UnitName}))
 	case "units":
 		return script.Units(store)
 	case "queue":
-		return effects(store.Apply(cluster.QueueUpserted{Queue: script.Queue(t, d)}))
+		return effects(store.Apply(facts.QueueUpserted{Queue: script.Queue(t, d)}))
 	case "rmqueue":
-		return effects(store.Apply(cluster.QueueRemoved{Name: d.CmdArgs[0].Key}))
+		return effects(store.Apply(facts.QueueRemoved{Name: d.CmdArgs[0].Key}))
 	case "relist-queues": // keeps only the queues named, as they are
-		var queues []*cluster.QueueFacts
+		var queues []*facts.Queue
 		for _, arg := range d.CmdArgs {
-			queues = append(queues, store.Queue(arg.Key).Facts)
+			queues = append(queues, store.Quota().Queue(arg.Key).Facts)
 		}
-		return effects(store.Apply(cluster.QueuesListed{Queues: queues}))
+		return effects(store.Apply(facts.QueuesListed{Queues: queues}))
 	case "namespace":
-		return effects(store.Apply(cluster.NamespaceUpserted{Namespace: script.Namespace(t, d)}))
+		return effects(store.Apply(facts.NamespaceUpserted{Namespace: script.Namespace(t, d)}))
 	case "rmnamespace":
-		return effects(store.Apply(cluster.NamespaceRemoved{Name: d.CmdArgs[0].Key}))
+		return effects(store.Apply(facts.NamespaceRemoved{Name: d.CmdArgs[0].Key}))
 	case "queues":
 		return script.Queues(store)
 	case "exceeded":
@@ -150,7 +152,7 @@ func reserved(store *cluster.Store) string {
 func world(store *cluster.Store) string {
 	var b strings.Builder
 	b.WriteString(script.Dump(store) + script.Queues(store) + script.Units(store) + reserved(store))
-	store.Root().Each(func(q *cluster.Queue) { fmt.Fprintf(&b, "%s eased %d\n", q.Path(), q.Eased()) })
+	store.Quota().Root().Each(func(q *quota.Queue) { fmt.Fprintf(&b, "%s eased %d\n", q.Path(), q.Eased()) })
 	return b.String()
 }
 
@@ -159,7 +161,7 @@ func plan(t *testing.T, store *cluster.Store, d *datadriven.TestData) *cluster.P
 	for _, arg := range d.CmdArgs { // pod=node or pod=(node,gpu,gpu...), victims=(pod,pod...), reclaims, through=reservation
 		if arg.Key == "victims" {
 			for _, uid := range arg.Vals {
-				p.Victims = append(p.Victims, cluster.UID(uid))
+				p.Victims = append(p.Victims, facts.UID(uid))
 			}
 			continue
 		}
@@ -173,7 +175,7 @@ func plan(t *testing.T, store *cluster.Store, d *datadriven.TestData) *cluster.P
 			p.Through = cluster.ReservationID(by)
 			continue
 		}
-		uid := cluster.UID(arg.Key)
+		uid := facts.UID(arg.Key)
 		placement := cluster.Placement{Pod: uid, Node: arg.Vals[0]}
 		if len(arg.Vals) > 1 {
 			placement.Grant = planned(t, d, strings.Join(arg.Vals[1:], ","), store.Pod(uid).Class)

@@ -1,6 +1,10 @@
 package cluster
 
-import "slices"
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
 
 // TallyID numbers tallies.
 type TallyID int32
@@ -14,7 +18,7 @@ type Tally struct {
 // tally defines what is counted: pods that every one of the selectors selects, or (carried) pods whose class has an affinity term.
 type tally struct {
 	key       string
-	selectors []PodSelector // of a carried term: the pods that it is about
+	selectors []facts.PodSelector // of a carried term: the pods that it is about
 	carried   bool
 	// liveOnly: pods that are being deleted do not count (topology spread counts so, affinity does not).
 	liveOnly bool
@@ -41,32 +45,18 @@ const (
 const hardAffinityWeight = 1
 
 // matches reports whether all selectors select a pod with this identity.
-func (t *tally) matches(id *identity, namespaces map[string][]Label) bool {
+func (t *tally) matches(id *identity, namespaces map[string][]facts.Label) bool {
 	for i := range t.selectors {
-		if !t.selectors[i].matches(id, namespaces, t.carried) {
+		if !t.selectors[i].Selects(id.namespace, id.labels, namespaces, t.carried) {
 			return false
 		}
 	}
 	return true
 }
 
-// matches reports whether the selector selects pods with this identity. A namespace that is not known has no labels for the terms of pods
-// that are there already (unknown is true), but is selected by none of an incoming pod's, unless they select every namespace: so upstream.
-func (p *PodSelector) matches(id *identity, namespaces map[string][]Label, unknown bool) bool {
-	return (slices.Contains(p.Namespaces, id.namespace) || p.selectsNamespace(id.namespace, namespaces, unknown)) && p.Labels.Matches(id.labels)
-}
-
-func (p *PodSelector) selectsNamespace(name string, namespaces map[string][]Label, unknown bool) bool {
-	if p.NamespaceSelector == nil {
-		return false
-	}
-	labels, known := namespaces[name]
-	return (known || unknown || p.NamespaceSelector.MatchesAll()) && p.NamespaceSelector.Matches(labels)
-}
-
 // wide reports whether the selector looks at namespaces' labels.
 func (t *tally) wide() bool {
-	return slices.ContainsFunc(t.selectors, func(p PodSelector) bool { return p.NamespaceSelector != nil })
+	return slices.ContainsFunc(t.selectors, func(p facts.PodSelector) bool { return p.NamespaceSelector != nil })
 }
 
 // TallyAt returns how many pods on the node count in a tally.
@@ -139,4 +129,66 @@ func (s *State) copyTallies(slot Slot, from []Tally) {
 		s.held(slot, row[i].ID, 0)
 	}
 	s.tallies[slot] = append(row[:0], from...)
+}
+
+// Holders are the slots on which a tally is above zero, for readers to whom all other nodes are alike.
+type Holders struct {
+	def   *tally
+	slots []Slot
+	at    map[Slot]int32
+}
+
+// Slots lists them, in no particular order; the caller must not change the slice.
+func (h *Holders) Slots() []Slot { return h.slots }
+
+// set says whether a slot holds any.
+func (h *Holders) set(slot Slot, holds bool) {
+	at, held := h.at[slot]
+	switch {
+	case holds && !held:
+		h.at[slot] = int32(len(h.slots))
+		h.slots = append(h.slots, slot)
+	case !holds && held:
+		last := h.slots[len(h.slots)-1]
+		h.slots[at] = last
+		h.at[last] = at
+		h.slots = h.slots[:len(h.slots)-1]
+		delete(h.at, slot)
+	}
+}
+
+// Holders returns the slots that hold pods of a tally which a soft spread constraint counts on the node itself.
+func (s *State) Holders(id TallyID) *Holders { return s.holders[id] }
+
+// lists reports whether this state keeps the holders of a tally, as it is defined now.
+func (s *State) lists(id TallyID) bool {
+	return int(id) < len(s.holders) && s.holders[id] != nil && s.holders[id].def == s.registry.tallies[id]
+}
+
+// held takes note of a slot's new count.
+func (s *State) held(slot Slot, id TallyID, count int32) {
+	if s.lists(id) {
+		s.holders[id].set(slot, count > 0)
+	}
+}
+
+// learnHolders builds the lists that classes ask for and this state does not have yet.
+func (s *State) learnHolders() {
+	for len(s.holders) < len(s.registry.tallies) {
+		s.holders = append(s.holders, nil)
+	}
+	for id, def := range s.registry.tallies {
+		switch {
+		case def == nil || def.listed == 0:
+			s.holders[id] = nil
+		case s.holders[id] == nil || s.holders[id].def != def:
+			h := &Holders{def: def, at: make(map[Slot]int32)}
+			for slot := range s.nodes {
+				if s.TallyAt(Slot(slot), TallyID(id)) > 0 {
+					h.set(Slot(slot), true)
+				}
+			}
+			s.holders[id] = h
+		}
+	}
 }

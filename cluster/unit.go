@@ -1,70 +1,15 @@
 package cluster
 
 import (
-	"cmp"
+	"hilbert.dev/hilbert/cluster/facts"
 	"slices"
 )
 
-// UnitName names a unit: the namespace and the name of its PodGroup.
-type UnitName struct{ Namespace, Name string }
-
-// String returns namespace/name.
-func (n UnitName) String() string { return n.Namespace + "/" + n.Name }
-
-// IsZero reports whether it names nothing: a pod that is a unit of its own.
-func (n UnitName) IsZero() bool { return n == UnitName{} }
-
-// UnitFacts is a PodGroup as a door saw it. It is immutable: a change is a new UnitFacts.
-type UnitFacts struct {
-	UnitName
-	UID     UID
-	Created int64 // nanoseconds, see PodFacts
-	// MinMember pods must have places together before any of them is bound; at least 1.
-	MinMember int32
-	// Timeout in nanoseconds from Created, after which the unit is said to have timed out; 0: the configuration's.
-	Timeout int64
-	// Priority of all members, if Prioritized; else each pod has its own.
-	Priority      int32
-	Prioritized   bool
-	NeverPreempts bool
-	// Indivisible: members are evicted all together or not at all, even those beyond MinMember.
-	Indivisible bool
-	// Topology of the whole unit; SubgroupTopology of each subgroup for itself.
-	Topology, SubgroupTopology Packing
-	// Scheduled: the PodGroup says that it was whole once.
-	Scheduled bool
-	// Invalid says which field cannot be honoured and what to do; its pods are held. Empty: nothing.
-	Invalid string
-	// Reported is the condition that the PodGroup carries already.
-	Reported UnitCondition
-}
-
-// UnitCondition is the PodGroupInitiallyScheduled condition; the zero value is none.
-type UnitCondition struct {
-	Met             bool // status True
-	Reason, Message string
-}
-
-// Packing is what a unit asks of the topology. Each field is a node label, empty for nothing asked.
-type Packing struct {
-	// Required: all members in one domain of it.
-	Required string
-	// Preferred: in one domain of it if one holds them, else in as few as it takes.
-	Preferred string
-	// Spread: evenly over its domains, as far as they have room.
-	Spread string
-	// Uniform: the label has one value on all the members' nodes, for example one GPU model.
-	Uniform string
-}
-
-// IsZero reports whether nothing is asked.
-func (p Packing) IsZero() bool { return p == Packing{} }
-
 // Unit is the ledger's record of a gang. Only the Store changes it; others read.
 type Unit struct {
-	UnitName
+	facts.UnitName
 	// Facts is nil while no PodGroup of the name is known.
-	Facts *UnitFacts
+	Facts *facts.Unit
 
 	pods    []*Pod // that name it
 	placed  int    // of them, charged to a node or an orphan, and not being deleted
@@ -133,37 +78,47 @@ func (u *Unit) Atomic() bool { return u.Facts != nil && (u.Facts.MinMember > 1 |
 // Placed reports whether the pod has a place, or is on its way to one, and is not being deleted.
 func (p *Pod) Placed() bool { return (p.Phase == Assumed || p.Phase == Bound) && !p.Deleting }
 
+// unitBook is the units by name, and how many of their members have places.
+//
+// A pod's phase and its deletion change only through setPhase and setDeleting, so that the counts of its unit follow: a gang of which three
+// members are assumed, and one of them turns bound, has placed 3 and bound 1.
+type unitBook struct {
+	byName  map[facts.UnitName]*Unit
+	changed []*Unit // since ChangedUnits was called last
+	atomic  int     // units that stand or fall together
+}
+
 // Unit returns the record of a unit, nil when neither a PodGroup nor a pod of it is known.
-func (s *Store) Unit(name UnitName) *Unit { return s.units[name] }
+func (s *Store) Unit(name facts.UnitName) *Unit { return s.units.byName[name] }
 
 // EachUnit visits every unit, in no particular order.
 func (s *Store) EachUnit(visit func(*Unit)) {
-	for _, u := range s.units {
+	for _, u := range s.units.byName {
 		visit(u)
 	}
 }
 
 // Gangs reports whether the ledger knows any unit of several members that stand or fall together.
-func (s *Store) Gangs() bool { return s.atomic > 0 }
+func (s *Store) Gangs() bool { return s.units.atomic > 0 }
 
-func (s *Store) unit(name UnitName) *Unit {
-	u := s.units[name]
+func (b *unitBook) get(name facts.UnitName) *Unit {
+	u := b.byName[name]
 	if u == nil {
 		u = &Unit{UnitName: name}
-		s.units[name] = u
+		b.byName[name] = u
 	}
 	return u
 }
 
 // dropUnit forgets a unit that nothing is left of.
-func (s *Store) dropUnit(u *Unit) {
+func (b *unitBook) drop(u *Unit) {
 	if u.Facts == nil && len(u.pods) == 0 {
-		delete(s.units, u.UnitName)
+		delete(b.byName, u.UnitName)
 	}
 }
 
 // join makes a pod a member of the unit of that name (zero: of none).
-func (s *Store) join(pod *Pod, name UnitName) {
+func (b *unitBook) join(pod *Pod, name facts.UnitName) {
 	if old := pod.Unit; old != nil {
 		if old.UnitName == name {
 			return
@@ -175,19 +130,19 @@ func (s *Store) join(pod *Pod, name UnitName) {
 		if pod.Placed() {
 			old.placed--
 			old.bound -= pod.certain()
-			s.changed(old)
+			b.note(old)
 		}
 		pod.Unit = nil
 		if last == 0 {
 			old.done = 0
 		}
 		old.sawEnd()
-		s.dropUnit(old)
+		b.drop(old)
 	}
 	if name.IsZero() {
 		return
 	}
-	u := s.unit(name)
+	u := b.get(name)
 	pod.Unit, pod.seat = u, int32(len(u.pods))
 	u.pods = append(u.pods, pod)
 	if pod.Phase == Finished {
@@ -197,7 +152,7 @@ func (s *Store) join(pod *Pod, name UnitName) {
 		u.placed++
 		u.bound += pod.certain()
 		u.sawWhole()
-		s.changed(u)
+		b.note(u)
 	}
 }
 
@@ -210,7 +165,7 @@ func (p *Pod) certain() int {
 }
 
 // recountUnit lets change change what the pod counts as in its unit.
-func (s *Store) recountUnit(pod *Pod, change func()) {
+func (b *unitBook) recount(pod *Pod, change func()) {
 	u := pod.Unit
 	if u == nil {
 		change()
@@ -231,14 +186,14 @@ func (s *Store) recountUnit(pod *Pod, change func()) {
 	}
 	u.sawWhole()
 	u.sawEnd()
-	s.changed(u)
+	b.note(u)
 }
 
 // changed makes ChangedUnits name the unit.
-func (s *Store) changed(u *Unit) {
+func (b *unitBook) note(u *Unit) {
 	if !u.changed {
 		u.changed = true
-		s.changedUnits = append(s.changedUnits, u)
+		b.changed = append(b.changed, u)
 	}
 }
 
@@ -257,58 +212,52 @@ func (u *Unit) sawEnd() {
 }
 
 // setPhase is the only way in which a pod's phase changes.
-func (s *Store) setPhase(pod *Pod, phase Phase) {
+func (b *unitBook) setPhase(pod *Pod, phase Phase) {
 	if pod.Unit != nil && phase == Finished && pod.Phase != Finished {
 		pod.Unit.done++
 	}
-	s.recountUnit(pod, func() { pod.Phase = phase })
+	b.recount(pod, func() { pod.Phase = phase })
 }
 
 // setDeleting takes note that a pod is being deleted, or is not.
-func (s *Store) setDeleting(pod *Pod, deleting bool) {
-	s.recountUnit(pod, func() { pod.Deleting = deleting })
+func (b *unitBook) setDeleting(pod *Pod, deleting bool) {
+	b.recount(pod, func() { pod.Deleting = deleting })
 }
 
-func (s *Store) upsertUnit(facts *UnitFacts) {
-	u := s.unit(facts.UnitName)
-	if u.Facts == nil || !sameUnit(*u.Facts, *facts) {
-		s.setFacts(u, facts)
+func (s *Store) upsertUnit(seen *facts.Unit) {
+	u := s.units.get(seen.UnitName)
+	if u.Facts == nil || !facts.SameUnit(*u.Facts, *seen) {
+		s.setFacts(u, seen)
 		return
 	}
-	u.Facts = facts // what has been reported is nothing to its pods
-	s.changed(u)
+	u.Facts = seen // what has been reported is nothing to its pods
+	s.units.note(u)
 }
 
-// sameUnit reports whether two observations of a PodGroup differ in its status at most.
-func sameUnit(a, b UnitFacts) bool {
-	a.Scheduled, a.Reported = b.Scheduled, b.Reported
-	return a == b
-}
-
-func (s *Store) removeUnit(name UnitName) {
-	if u := s.units[name]; u != nil && u.Facts != nil {
+func (s *Store) removeUnit(name facts.UnitName) {
+	if u := s.units.byName[name]; u != nil && u.Facts != nil {
 		s.setFacts(u, nil)
-		s.dropUnit(u)
+		s.units.drop(u)
 	}
 }
 
-func (s *Store) setFacts(u *Unit, facts *UnitFacts) {
+func (s *Store) setFacts(u *Unit, seen *facts.Unit) {
 	if u.Atomic() {
-		s.atomic--
+		s.units.atomic--
 	}
-	if facts == nil || u.Facts != nil && u.Facts.UID != facts.UID {
+	if seen == nil || u.Facts != nil && u.Facts.UID != seen.UID {
 		u.reached, u.done = false, 0
 	}
-	u.Facts = facts
+	u.Facts = seen
 	if u.Atomic() {
-		s.atomic++
+		s.units.atomic++
 	}
 	u.sawWhole()
-	s.changed(u)
+	s.units.note(u)
 	for _, pod := range u.pods {
 		if priority := u.priorityOf(pod.own); priority != pod.Priority {
 			pod.Priority = priority
-			s.rerank(pod.slot)
+			s.noteVictims(pod.slot)
 		}
 		if pod.wants() {
 			s.emit(pod)
@@ -324,18 +273,18 @@ func (u *Unit) priorityOf(own int32) int32 {
 	return own
 }
 
-func (s *Store) listUnits(list []*UnitFacts) {
-	listed := make(map[UnitName]bool, len(list))
+func (s *Store) listUnits(list []*facts.Unit) {
+	listed := make(map[facts.UnitName]bool, len(list))
 	for _, f := range list {
 		listed[f.UnitName] = true
 	}
-	var gone []UnitName
-	for name, u := range s.units {
+	var gone []facts.UnitName
+	for name, u := range s.units.byName {
 		if u.Facts != nil && !listed[name] {
 			gone = append(gone, name)
 		}
 	}
-	slices.SortFunc(gone, compareUnitNames)
+	slices.SortFunc(gone, facts.CompareUnitNames)
 	for _, name := range gone {
 		s.removeUnit(name)
 	}
@@ -344,6 +293,13 @@ func (s *Store) listUnits(list []*UnitFacts) {
 	}
 }
 
-func compareUnitNames(a, b UnitName) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+// ChangedUnits returns the units whose PodGroup or number of placed members has changed since the last call, and forgets them. A unit that
+// is gone may be among them. The slice is valid until the ledger changes.
+func (s *Store) ChangedUnits() []*Unit {
+	list := s.units.changed
+	for _, u := range list {
+		u.changed = false
+	}
+	s.units.changed = s.units.changed[:0]
+	return list
 }

@@ -5,15 +5,46 @@ import (
 	"fmt"
 	"slices"
 
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
 
+// audit recomputes the ledger from its pods: it walks the slots, then the pods, sums what they hold, and holds the sums against the books.
+type audit struct {
+	s         *Store
+	charged   int // pods on slots
+	reclaimed int
+	promises  Promises
+	holding   map[*quota.Tenant]*quota.Holding
+}
+
 // Verify recomputes the columns from the pods and returns the first difference. It costs time proportional to the ledger: tests and the
 // simulator call it.
 func (s *Store) Verify() error {
-	charged, reclaimed := 0, 0
-	var promises Promises
+	a := audit{s: s, holding: make(map[*quota.Tenant]*quota.Holding)}
+	if err := a.slots(); err != nil {
+		return err
+	}
+	if err := a.pods(); err != nil {
+		return err
+	}
+	if a.reclaimed != s.reclaimed {
+		return fmt.Errorf("%d reclaimed pods are counted, %d are there", s.reclaimed, a.reclaimed)
+	}
+	if a.promises != s.promises {
+		return fmt.Errorf("promises say %+v, pods say %+v", s.promises, a.promises)
+	}
+	if err := a.books(); err != nil {
+		return err
+	}
+	return s.verifyCensuses()
+}
+
+// slots verifies each slot, and counts the pods on them.
+func (a *audit) slots() error {
+	s := a.s
 	for i, node := range s.nodes {
 		slot := Slot(i)
 		if node == nil {
@@ -25,48 +56,47 @@ func (s *Store) Verify() error {
 		if s.slots[node.Name] != slot {
 			return fmt.Errorf("node %s is in slot %d but indexed in %d", node.Name, slot, s.slots[node.Name])
 		}
-		if err := s.verifySlot(slot, node); err != nil {
+		if err := a.slot(slot, node); err != nil {
 			return fmt.Errorf("node %s: %w", node.Name, err)
 		}
-		charged += len(s.onSlot[slot])
+		a.charged += len(s.onSlot[slot])
 	}
-	for _, pod := range s.pods {
-		if err := s.verifyClaims(pod); err != nil {
+	return nil
+}
+
+// pods verifies each pod, and sums what they hold.
+func (a *audit) pods() error {
+	charged := 0
+	for _, pod := range a.s.pods {
+		if err := a.claims(pod); err != nil {
 			return err
 		}
 		placed := pod.node != ""
 		if placed != (pod.Phase == Assumed || pod.Phase == Bound) {
 			return fmt.Errorf("pod %s is %s but its node is %q", pod.UID, pod.Phase, pod.node)
 		}
-		if pod.slot != NoSlot && pod.Class.Reclaimed {
-			reclaimed++
+		count(a.holding, pod, pod.slot != NoSlot)
+		if pod.slot == NoSlot {
+			continue
 		}
-		if pod.slot != NoSlot {
-			charged--
-			promises.count(pod, 1)
+		charged++
+		a.promises.count(pod, 1)
+		if pod.Class.Reclaimed {
+			a.reclaimed++
 		}
 	}
-	if charged != 0 {
-		return fmt.Errorf("%d pods are charged without being in the ledger", charged)
+	if charged != a.charged {
+		return fmt.Errorf("%d pods are charged without being in the ledger", a.charged-charged)
 	}
-	if reclaimed != s.reclaimed {
-		return fmt.Errorf("%d reclaimed pods are counted, %d are there", s.reclaimed, reclaimed)
-	}
-	if promises != s.promises {
-		return fmt.Errorf("promises say %+v, pods say %+v", s.promises, promises)
-	}
-	if err := s.verifyBooks(); err != nil {
-		return err
-	}
-	return s.verifyCensuses()
+	return nil
 }
 
-// verifyTallies asks every selector about every pod on the slot.
-func (s *Store) verifyTallies(slot Slot) error {
+// tallies asks every selector about every pod on the slot.
+func (a *audit) tallies(slot Slot) error {
 	want := make(map[TallyID]int32)
-	for _, pod := range s.onSlot[slot] {
-		for id, def := range s.registry.tallies {
-			if def != nil && !def.carried && (!def.liveOnly || !pod.Deleting) && def.matches(pod.identity, s.namespaces) {
+	for _, pod := range a.s.onSlot[slot] {
+		for id, def := range a.s.registry.tallies {
+			if def != nil && !def.carried && (!def.liveOnly || !pod.Deleting) && def.matches(pod.identity, a.s.selection.namespaces) {
 				want[TallyID(id)]++
 			}
 		}
@@ -74,13 +104,13 @@ func (s *Store) verifyTallies(slot Slot) error {
 			want[id]++
 		}
 	}
-	for _, t := range s.tallies[slot] {
+	for _, t := range a.s.tallies[slot] {
 		if want[t.ID] != t.Count {
 			return fmt.Errorf("tally %d says %d, pods say %d", t.ID, t.Count, want[t.ID])
 		}
 	}
-	if len(want) != len(s.tallies[slot]) {
-		return fmt.Errorf("%d tallies, pods say %d", len(s.tallies[slot]), len(want))
+	if len(want) != len(a.s.tallies[slot]) {
+		return fmt.Errorf("%d tallies, pods say %d", len(a.s.tallies[slot]), len(want))
 	}
 	return nil
 }
@@ -122,11 +152,11 @@ func (s *State) verifyCensuses() error {
 	return nil
 }
 
-func (s *Store) verifySlot(slot Slot, node *Node) error {
-	requested := make([]int64, len(s.requested))
+func (a *audit) slot(slot Slot, node *facts.Node) error {
+	requested := make([]int64, len(a.s.requested))
 	var cpu, memory int64
 	ports := 0
-	for i, pod := range s.onSlot[slot] {
+	for i, pod := range a.s.onSlot[slot] {
 		if pod.slot != slot || int(pod.position) != i || pod.node != node.Name {
 			return fmt.Errorf("pod %s stands at %d but says slot %d, position %d, node %s", pod.UID, i, pod.slot, pod.position, pod.node)
 		}
@@ -138,70 +168,70 @@ func (s *Store) verifySlot(slot Slot, node *Node) error {
 		cpu, memory = cpu+pod.Class.ScoreCPU+moreCPU, memory+pod.Class.ScoreMemory+moreMemory
 		ports += len(pod.Class.Ports)
 	}
-	if err := s.verifyAllocatable(slot, node); err != nil {
+	if err := a.allocatable(slot, node); err != nil {
 		return err
 	}
 	for kind := range requested {
-		if requested[kind] != s.requested[kind][slot] {
-			return fmt.Errorf("%s: column says %d requested, pods say %d", s.kinds.Name(resource.Kind(kind)), s.requested[kind][slot], requested[kind])
+		if requested[kind] != a.s.requested[kind][slot] {
+			return fmt.Errorf("%s: column says %d requested, pods say %d", a.s.kinds.Name(resource.Kind(kind)), a.s.requested[kind][slot], requested[kind])
 		}
 	}
-	if cpu != s.scoreCPU[slot] || memory != s.scoreMemory[slot] {
-		return fmt.Errorf("score columns say %d, %d; pods say %d, %d", s.scoreCPU[slot], s.scoreMemory[slot], cpu, memory)
+	if cpu != a.s.scoreCPU[slot] || memory != a.s.scoreMemory[slot] {
+		return fmt.Errorf("score columns say %d, %d; pods say %d, %d", a.s.scoreCPU[slot], a.s.scoreMemory[slot], cpu, memory)
 	}
-	if ports != len(s.ports[slot]) {
-		return fmt.Errorf("%d host ports taken, pods say %d", len(s.ports[slot]), ports)
+	if ports != len(a.s.ports[slot]) {
+		return fmt.Errorf("%d host ports taken, pods say %d", len(a.s.ports[slot]), ports)
 	}
-	if err := s.verifyTallies(slot); err != nil {
+	if err := a.tallies(slot); err != nil {
 		return err
 	}
-	return s.verifyHeld(slot, node)
+	return a.held(slot, node)
 }
 
-// verifyAllocatable holds what pods may request against what the node and its report say.
-func (s *Store) verifyAllocatable(slot Slot, node *Node) error {
-	want := make([]int64, len(s.allocatable))
+// allocatable holds what pods may request against what the node and its report say.
+func (a *audit) allocatable(slot Slot, node *facts.Node) error {
+	want := make([]int64, len(a.s.allocatable))
 	for _, q := range node.Allocatable {
-		if kind, err := s.kinds.Intern(q.Name); err == nil && int(kind) < len(want) && !isReclaimed(q.Name) {
+		if kind, err := a.s.kinds.Intern(q.Name); err == nil && int(kind) < len(want) && !facts.IsReclaimed(q.Name) {
 			want[kind] = q.Amount
 		}
 	}
-	h := s.Headroom(slot)
+	h := a.s.Headroom(slot)
 	cpu, memory := h.Offered()
 	for i, amount := range [...]int64{cpu, memory} {
-		if kind := s.lent[i]; kind != 0 {
+		if kind := a.s.lent[i]; kind != 0 {
 			want[kind] = amount
-		} else if amount != 0 && s.kinds.Len() < resource.MaxKinds {
-			return fmt.Errorf("%d of %s are offered, which is not counted", amount, reclaimedName(i))
+		} else if amount != 0 && a.s.kinds.Len() < resource.MaxKinds {
+			return fmt.Errorf("%d of %s are offered, which is not counted", amount, facts.ReclaimedName(i))
 		}
 	}
 	for kind := range want {
-		if want[kind] != s.allocatable[kind][slot] {
-			return fmt.Errorf("%s: column says %d allocatable, the node says %d", s.kinds.Name(resource.Kind(kind)), s.allocatable[kind][slot], want[kind])
+		if want[kind] != a.s.allocatable[kind][slot] {
+			return fmt.Errorf("%s: column says %d allocatable, the node says %d", a.s.kinds.Name(resource.Kind(kind)), a.s.allocatable[kind][slot], want[kind])
 		}
 	}
 	return nil
 }
 
-// verifyHeld counts what is left of a slot's GPUs, zones and devices anew: from what the node and its report say, and what the pods hold.
-func (s *Store) verifyHeld(slot Slot, node *Node) error {
-	var r *NodeReport
-	if known := s.reports[node.Name]; known != nil {
+// held counts what is left of a slot's GPUs, zones and devices anew: from what the node and its report say, and what the pods hold.
+func (a *audit) held(slot Slot, node *facts.Node) error {
+	var r *facts.NodeReport
+	if known := a.s.reports[node.Name]; known != nil {
 		r = known.NodeReport
 	}
-	if s.Report(slot) != r {
+	if a.s.Report(slot) != r {
 		return errors.New("the row has another report than the store")
 	}
-	if s.hasGPUs[slot] != (s.Shape(slot).GPUs > 0) {
-		return fmt.Errorf("the column says that there are GPUs: %v; there are %d", s.hasGPUs[slot], s.Shape(slot).GPUs)
+	if a.s.hasGPUs[slot] != (a.s.Shape(slot).GPUs > 0) {
+		return fmt.Errorf("the column says that there are GPUs: %v; there are %d", a.s.hasGPUs[slot], a.s.Shape(slot).GPUs)
 	}
-	if has := r != nil && r.Devices != nil; has != (s.Shape(slot).Devices != nil) {
+	if has := r != nil && r.Devices != nil; has != (a.s.Shape(slot).Devices != nil) {
 		return fmt.Errorf("the report names devices: %v; the row has them: %v", has, !has)
 	}
 	var l left
-	v, guesses := l.empty(&s.State, slot), int32(0)
-	for _, pod := range s.onSlot[slot] {
-		said, which := r.holds(pod.UID)
+	v, guesses := l.empty(&a.s.State, slot), int32(0)
+	for _, pod := range a.s.onSlot[slot] {
+		said, which := heldBy(r, pod.UID)
 		g := pod.Grant()
 		want := g
 		take(&want, &said, which)
@@ -214,18 +244,18 @@ func (s *Store) verifyHeld(slot Slot, node *Node) error {
 		}
 		commit(&v, &g)
 	}
-	s.eachForeign(slot, node.Name, func(g *topology.Grant) { commit(&v, g) })
-	if !l.is(&s.State, slot) || guesses != s.guesses[slot] {
+	a.s.eachForeign(slot, node.Name, func(g *topology.Grant) { commit(&v, g) })
+	if !l.is(&a.s.State, slot) || guesses != a.s.guesses[slot] {
 		return fmt.Errorf("%v GPUs, and of zones and devices %+v, are free, and %d pods are guessed; pods say %+v and %d",
-			s.gpus[slot], s.rows[slot], s.guesses[slot], l, guesses)
+			a.s.gpus[slot], a.s.rows[slot], a.s.guesses[slot], l, guesses)
 	}
 	return nil
 }
 
-// verifyClaims holds a pod and its victims against one another.
-func (s *Store) verifyClaims(pod *Pod) error {
+// claims holds a pod and its victims against one another.
+func (a *audit) claims(pod *Pod) error {
 	for _, victim := range pod.victims {
-		if pod.Phase != Assumed || s.pods[victim.UID] != victim || !slices.Contains(victim.claims, pod) {
+		if pod.Phase != Assumed || a.s.pods[victim.UID] != victim || !slices.Contains(victim.claims, pod) {
 			return fmt.Errorf("pod %s (%s on %q) waits for %s (on %q), which does not know it", pod.UID, pod.Phase, pod.node, victim.UID, victim.node)
 		}
 	}
@@ -291,4 +321,112 @@ func (s *State) overdrawn(slot Slot) bool {
 	}
 	return slices.ContainsFunc(d.Bandwidth[:], func(left int32) bool { return left < 0 }) ||
 		slices.ContainsFunc(d.Functions[:], func(left int16) bool { return left < 0 })
+}
+
+// books holds tenants, queues and units against the pods, and the capacity against the nodes.
+func (a *audit) books() error {
+	if err := a.s.quota.Verify(a.holding, a.capacity()); err != nil {
+		return err
+	}
+	if err := a.s.units.verify(a.s.pods); err != nil {
+		return err
+	}
+	for slot, by := range a.s.reserved {
+		if by != NoReservation && a.s.nodes[slot] == nil {
+			return fmt.Errorf("vacant slot %d is reserved by %d", slot, by)
+		}
+	}
+	if a.s.inJudgement {
+		return errors.New("a judgement has not ended")
+	}
+	return nil
+}
+
+// count adds a pod to what its tenant holds.
+func count(holding map[*quota.Tenant]*quota.Holding, pod *Pod, charged bool) {
+	h := holding[pod.tenant]
+	if h == nil {
+		h = &quota.Holding{}
+		holding[pod.tenant] = h
+	}
+	if charged {
+		h.Add(pod.Class.Charge)
+		return
+	}
+	h.Add(nil)
+}
+
+func (b *unitBook) verify(pods map[facts.UID]*Pod) error {
+	atomic := 0
+	for name, u := range b.byName {
+		if u.UnitName != name || u.Facts != nil && u.Facts.UnitName != name || u.Facts == nil && len(u.pods) == 0 {
+			return fmt.Errorf("unit %s is known as %s, or nothing is left of it", u.UnitName, name)
+		}
+		if u.Atomic() {
+			atomic++
+		}
+		if err := u.verify(pods); err != nil {
+			return fmt.Errorf("unit %s: %w", name, err)
+		}
+	}
+	if atomic != b.atomic {
+		return fmt.Errorf("%d units stand or fall together, %d are counted", atomic, b.atomic)
+	}
+	for _, pod := range pods {
+		if u := pod.Unit; u != nil && (b.byName[u.UnitName] != u || !slices.Contains(u.pods, pod)) {
+			return fmt.Errorf("pod %s is not a member of its unit %s", pod.UID, u.UnitName)
+		}
+		if pod.Unit == nil && pod.Priority != pod.own {
+			return fmt.Errorf("pod %s has no unit, and its priority is %d instead of its own, %d", pod.UID, pod.Priority, pod.own)
+		}
+	}
+	return nil
+}
+
+// verify counts the members of a unit.
+func (u *Unit) verify(pods map[facts.UID]*Pod) error {
+	placed, bound := 0, 0
+	for seat, pod := range u.pods {
+		if pod.Unit != u || int(pod.seat) != seat || pods[pod.UID] != pod || pod.Priority != u.priorityOf(pod.own) {
+			return fmt.Errorf("pod %s on seat %d is not its member, sits on %d or has another priority", pod.UID, seat, pod.seat)
+		}
+		if pod.Placed() {
+			placed++
+		}
+		bound += pod.certain()
+	}
+	if placed != u.placed || bound != u.bound || u.done < 0 {
+		return fmt.Errorf("it says %d members are placed, %d bound and %d done, pods say %d and %d", u.placed, u.bound, u.done, placed, bound)
+	}
+	if whole := u.Facts != nil && bound >= u.MinMember(); whole && !u.reached || u.reached && (u.Facts == nil || placed+u.done == 0) {
+		return fmt.Errorf("it was whole: %v; %d of %d members are bound, %d placed and %d done", u.reached, bound, u.MinMember(), placed, u.done)
+	}
+	return nil
+}
+
+// capacity sums what the nodes provide.
+func (a *audit) capacity() []int64 {
+	capacity := make([]int64, a.s.kinds.Len())
+	for slot, node := range a.s.nodes {
+		if node == nil {
+			continue
+		}
+		for kind := range a.s.allocatable {
+			capacity[kind] += a.s.allocatable[kind][slot]
+		}
+		capacity[a.s.quota.GPUKind()] += int64(a.s.Shape(Slot(slot)).GPUs) * topology.FullGPU
+	}
+	return capacity
+}
+
+// Exceeded returns the queues that hold more than their limit, parents first, not counting victims that are about to leave. Only the
+// outside world can bring that about: somebody else's bindings, a limit that was lowered, a queue or a namespace that has moved.
+func (s *Store) Exceeded() []*quota.Queue {
+	leaving := make(map[*quota.Tenant]*quota.Holding)
+	for _, pod := range s.pods {
+		if pod.Claimed() && pod.slot != NoSlot {
+			count(leaving, pod, true)
+		}
+	}
+	return s.quota.Exceeded(leaving)
 }

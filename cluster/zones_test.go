@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -19,9 +20,9 @@ import (
 type hall struct {
 	store    *cluster.Store
 	follower *cluster.Snapshot
-	nodes    map[string]*cluster.Node
-	pods     map[cluster.UID]cluster.PodFacts // that are bound
-	reports  map[string]*cluster.NodeReport
+	nodes    map[string]*facts.Node
+	pods     map[facts.UID]facts.Pod // that are bound
+	reports  map[string]*facts.NodeReport
 }
 
 // TestZonesFollowFromWhatIsThere lets pods come and go, be promised zones, be moved, guessed and confirmed, with and without nodes and reports, in
@@ -30,8 +31,8 @@ type hall struct {
 func TestZonesFollowFromWhatIsThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &hall{
-			store: cluster.NewStore(), follower: cluster.NewSnapshot(), nodes: make(map[string]*cluster.Node),
-			pods: make(map[cluster.UID]cluster.PodFacts), reports: make(map[string]*cluster.NodeReport),
+			store: cluster.NewStore(), follower: cluster.NewSnapshot(), nodes: make(map[string]*facts.Node),
+			pods: make(map[facts.UID]facts.Pod), reports: make(map[string]*facts.NodeReport),
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			h.step(t)
@@ -79,23 +80,23 @@ func (h *hall) row(s *cluster.Store, node string) string {
 
 func (h *hall) step(t *rapid.T) {
 	node := fmt.Sprint("n", rapid.IntRange(0, 2).Draw(t, "node"))
-	uid := cluster.UID(fmt.Sprint("p", rapid.IntRange(0, 7).Draw(t, "pod")))
+	uid := facts.UID(fmt.Sprint("p", rapid.IntRange(0, 7).Draw(t, "pod")))
 	switch rapid.IntRange(0, 9).Draw(t, "op") {
 	case 0:
-		h.nodes[node] = &cluster.Node{Name: node, GPU: topology.Shape{GPUs: rapid.IntRange(0, 3).Draw(t, "counted")}, Allocatable: []resource.Quantity{
+		h.nodes[node] = &facts.Node{Name: node, GPU: topology.Shape{GPUs: rapid.IntRange(0, 3).Draw(t, "counted")}, Allocatable: []resource.Quantity{
 			{Name: resource.NameCPU, Amount: 16000}, {Name: resource.NameMemory, Amount: 16 << 30}, {Name: resource.NamePods, Amount: 20},
 		}}
-		h.store.Apply(cluster.NodeUpserted{Node: h.nodes[node]})
+		h.store.Apply(facts.NodeUpserted{Node: h.nodes[node]})
 	case 1:
 		if rapid.IntRange(0, 3).Draw(t, "gone") == 0 {
 			delete(h.nodes, node)
-			h.store.Apply(cluster.NodeRemoved{Name: node})
+			h.store.Apply(facts.NodeRemoved{Name: node})
 		}
 	case 2, 3, 4:
 		h.report(t, node)
 	case 5:
 		delete(h.pods, uid)
-		h.store.Apply(cluster.PodRemoved{UID: uid})
+		h.store.Apply(facts.PodRemoved{UID: uid})
 	case 6, 7:
 		h.bindForeign(t, uid, node)
 	default:
@@ -116,10 +117,10 @@ func drawHallGrant(t *rapid.T) (g topology.ZoneGrant) {
 func (h *hall) report(t *rapid.T, node string) {
 	if rapid.IntRange(0, 4).Draw(t, "silent") == 0 {
 		delete(h.reports, node)
-		h.store.Apply(cluster.NodeReportRemoved{Node: node})
+		h.store.Apply(facts.NodeReportRemoved{Node: node})
 		return
 	}
-	r := &cluster.NodeReport{}
+	r := &facts.NodeReport{}
 	r.Zones.Ruler = rapid.SampledFrom([]topology.Ruler{topology.RulerAgent, topology.RulerAgent, topology.RulerKubelet, topology.RulerNone}).Draw(t, "ruler")
 	r.Zones.Zones, r.Zones.Threads = 2, 2
 	for z := range 2 {
@@ -127,7 +128,7 @@ func (h *hall) report(t *rapid.T, node string) {
 	}
 	for i := range 9 { // the last is never known
 		if rapid.IntRange(0, 4).Draw(t, "held") == 0 {
-			r.Held = append(r.Held, cluster.HeldZones{UID: cluster.UID(fmt.Sprint("p", i)), Grant: drawHallGrant(t)})
+			r.Held = append(r.Held, facts.HeldZones{UID: facts.UID(fmt.Sprint("p", i)), Grant: drawHallGrant(t)})
 		}
 	}
 	if rapid.IntRange(0, 2).Draw(t, "devices") > 0 {
@@ -135,19 +136,19 @@ func (h *hall) report(t *rapid.T, node string) {
 	}
 	for i := range 9 {
 		if rapid.IntRange(0, 5).Draw(t, "holds") == 0 {
-			r.HeldDevices = append(r.HeldDevices, cluster.HeldDevices{UID: cluster.UID(fmt.Sprint("p", i)), Grant: drawHallDevices(t)})
+			r.HeldDevices = append(r.HeldDevices, facts.HeldDevices{UID: facts.UID(fmt.Sprint("p", i)), Grant: drawHallDevices(t)})
 		}
 	}
 	if r.Zones.Ruler == topology.RulerNone {
-		r.Why = cluster.ReportStale
+		r.Why = facts.ReportStale
 	}
 	h.reports[node] = r
-	h.store.Apply(cluster.NodeReported{Node: node, Report: r})
+	h.store.Apply(facts.NodeReported{Node: node, Report: r})
 }
 
-func drawHallNeeds(t *rapid.T) *cluster.Requirements {
+func drawHallNeeds(t *rapid.T) *facts.Requirements {
 	cpus, memory := int64(rapid.IntRange(1, 5).Draw(t, "cpus")), int64(rapid.IntRange(0, 3).Draw(t, "memory"))
-	r := &cluster.Requirements{
+	r := &facts.Requirements{
 		Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 1000 * cpus}, {Name: resource.NameMemory, Amount: memory << 30}},
 		ScoreCPU: 1000 * cpus, ScoreMemory: memory << 30,
 	}
@@ -164,8 +165,8 @@ func drawHallNeeds(t *rapid.T) *cluster.Requirements {
 }
 
 // bindForeign shows a pod bound by somebody else, with or without a record.
-func (h *hall) bindForeign(t *rapid.T, uid cluster.UID, node string) {
-	f := cluster.PodFacts{UID: uid, Name: string(uid), Node: node, Requirements: drawHallNeeds(t)}
+func (h *hall) bindForeign(t *rapid.T, uid facts.UID, node string) {
+	f := facts.Pod{UID: uid, Name: string(uid), Node: node, Requirements: drawHallNeeds(t)}
 	if known, ok := h.pods[uid]; ok {
 		if h.store.Pod(uid).Phase != cluster.Bound {
 			return
@@ -181,7 +182,7 @@ func (h *hall) bindForeign(t *rapid.T, uid cluster.UID, node string) {
 		g.Zones = f.Grant.Zones
 		f.Grant = g
 	}
-	h.store.Apply(cluster.PodUpserted{Pod: f})
+	h.store.Apply(facts.PodUpserted{Pod: f})
 	if known, ok := h.pods[uid]; ok { // of what it does not mention it says nothing new
 		zones := f.Grant.Zones
 		if f.Grant.GPUs|f.Grant.NICs == 0 {
@@ -195,19 +196,19 @@ func (h *hall) bindForeign(t *rapid.T, uid cluster.UID, node string) {
 }
 
 // commit lets a pod wait, and places it where it fits, or gives up its place.
-func (h *hall) commit(t *rapid.T, uid cluster.UID) {
+func (h *hall) commit(t *rapid.T, uid facts.UID) {
 	if pod := h.store.Pod(uid); pod != nil {
 		if pod.Phase == cluster.Assumed && rapid.Bool().Draw(t, "release") {
 			h.store.Release(uid)
-			h.store.Apply(cluster.PodRemoved{UID: uid})
+			h.store.Apply(facts.PodRemoved{UID: uid})
 			delete(h.pods, uid)
 			return
 		}
 		h.store.Confirm(uid)
 		return
 	}
-	f := cluster.PodFacts{UID: uid, Name: string(uid), Ours: true, Priority: 5, Requirements: drawHallNeeds(t)}
-	h.store.Apply(cluster.PodUpserted{Pod: f})
+	f := facts.Pod{UID: uid, Name: string(uid), Ours: true, Priority: 5, Requirements: drawHallNeeds(t)}
+	h.store.Apply(facts.PodUpserted{Pod: f})
 	class := h.store.Pod(uid).Class
 	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
 		slot := h.store.Slot(name)
@@ -250,7 +251,7 @@ func (h *hall) commit(t *rapid.T, uid cluster.UID) {
 		h.pods[uid] = f
 		return
 	}
-	h.store.Apply(cluster.PodRemoved{UID: uid})
+	h.store.Apply(facts.PodRemoved{UID: uid})
 }
 
 // victim is a pod of lower priority on the node, now and then.
@@ -266,21 +267,21 @@ func (h *hall) victim(t *rapid.T, slot cluster.Slot) []*cluster.Pod {
 // settle makes every node say again what it said last: who has left and is named is there.
 func (h *hall) settle() {
 	for node, r := range h.reports {
-		h.store.Apply(cluster.NodeReported{Node: node, Report: r})
+		h.store.Apply(facts.NodeReported{Node: node, Report: r})
 	}
 }
 
 // anew makes a ledger of what is there, in random order.
 func (h *hall) anew(t *rapid.T) *cluster.Store {
-	var events []cluster.Event
+	var events []facts.Event
 	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
-		events = append(events, cluster.NodeUpserted{Node: h.nodes[name]})
+		events = append(events, facts.NodeUpserted{Node: h.nodes[name]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.reports)) {
-		events = append(events, cluster.NodeReported{Node: name, Report: h.reports[name]})
+		events = append(events, facts.NodeReported{Node: name, Report: h.reports[name]})
 	}
 	for _, uid := range slices.Sorted(maps.Keys(h.pods)) {
-		events = append(events, cluster.PodUpserted{Pod: h.pods[uid]})
+		events = append(events, facts.PodUpserted{Pod: h.pods[uid]})
 	}
 	store := cluster.NewStore()
 	for _, event := range rapid.Permutation(events).Draw(t, "order") {

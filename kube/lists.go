@@ -1,6 +1,8 @@
 package kube
 
-import "hilbert.dev/hilbert/cluster"
+import (
+	"hilbert.dev/hilbert/cluster/facts"
+)
 
 // resources are what a Watch lists and watches. Which is which in Lists is said by listed.
 var resources = [...]string{
@@ -13,7 +15,7 @@ var resources = [...]string{
 type Lists struct{ arrived [len(resources)]bool }
 
 // Note takes in an event of the Watch, whatever it is.
-func (l *Lists) Note(event cluster.Event) {
+func (l *Lists) Note(event facts.Event) {
 	if i, ok := listed(event); ok {
 		l.arrived[i] = true
 	}
@@ -34,23 +36,23 @@ func (l *Lists) Missing() []string {
 }
 
 // listed tells which of the resources an event lists.
-func listed(event cluster.Event) (index int, ok bool) {
+func listed(event facts.Event) (index int, ok bool) {
 	switch e := event.(type) {
-	case cluster.NodesListed:
+	case facts.NodesListed:
 		return 0, true
-	case cluster.PodsListed:
+	case facts.PodsListed:
 		return 1, true
-	case cluster.NamespacesListed:
+	case facts.NamespacesListed:
 		return 2, true
-	case cluster.BudgetsListed:
+	case facts.BudgetsListed:
 		return 3, true
-	case cluster.WorkloadsListed:
+	case facts.WorkloadsListed:
 		return 3 + int(e.Kind), true // the kinds begin at 1, in the order of resources
-	case cluster.UnitsListed:
+	case facts.UnitsListed:
 		return 8, true
-	case cluster.QueuesListed:
+	case facts.QueuesListed:
 		return 9, true
-	case cluster.ReportsListed:
+	case facts.ReportsListed:
 		return 10, true
 	}
 	return 0, false

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 const (
@@ -31,11 +31,11 @@ const (
 // ReadManifests reads the pods that a YAML or JSON file would create, as Parser reads those of a cluster: pods, and the pods of Deployments,
 // ReplicaSets, StatefulSets and Jobs. An unknown field is an error. What the API server would fill in is filled in where placement depends
 // on it; a priority class cannot be resolved without one.
-func ReadManifests(r io.Reader, schedulerName string) ([]cluster.PodFacts, error) {
+func ReadManifests(r io.Reader, schedulerName string) ([]facts.Pod, error) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))
 	parser := NewParser(schedulerName, nil)
-	var out []cluster.PodFacts
+	var out []facts.Pod
 	for n := 1; ; n++ {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {

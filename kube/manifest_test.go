@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 const manifest = `
@@ -68,7 +68,7 @@ func TestReadManifests(t *testing.T) {
 	if one.Priority != 2_000_001_000 || !one.Ours || one.Namespace != "default" {
 		t.Errorf("%+v", one)
 	}
-	if web := &pods[2]; web.Name != "web-1" || web.Namespace != "shop" || len(web.Labels) != 1 || web.Labels[0] != (cluster.Label{Key: "app", Value: "web"}) {
+	if web := &pods[2]; web.Name != "web-1" || web.Namespace != "shop" || len(web.Labels) != 1 || web.Labels[0] != (facts.Label{Key: "app", Value: "web"}) {
 		t.Errorf("%+v", web)
 	}
 	if pods[3].Ours {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // typicalPod is a Deployment's pod as the API server sends it: decoded, so that no two share memory.
@@ -79,7 +80,7 @@ func heap() float64 {
 }
 
 // drain applies what waits in the channel to the ledger.
-func drain(store *cluster.Store, events chan cluster.Event) {
+func drain(store *cluster.Store, events chan facts.Event) {
 	for {
 		select {
 		case event := <-events:
@@ -96,7 +97,7 @@ func drain(store *cluster.Store, events chan cluster.Event) {
 func BenchmarkMemory(b *testing.B) {
 	const nodes, pods = 10_000, 200_000
 	for b.Loop() {
-		events := make(chan cluster.Event, 1)
+		events := make(chan facts.Event, 1)
 		out := outlet{b.Context(), events}
 		store := cluster.NewStore()
 		nodeSink := mirrorNodes(out, NewParser("hilbert", nil))
@@ -126,7 +127,7 @@ func BenchmarkMemory(b *testing.B) {
 
 // A known pod costs the door no pointer and little memory, whatever its object looks like.
 func TestDoorForgetsThePod(t *testing.T) {
-	events := make(chan cluster.Event, 1)
+	events := make(chan facts.Event, 1)
 	sink := &podSink{out: outlet{t.Context(), events}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
 	const pods = 2000
 	for i := range pods {
@@ -174,7 +175,7 @@ func BenchmarkParse(b *testing.B) {
 		}
 	})
 	b.Run("update that changes nothing", func(b *testing.B) {
-		events := make(chan cluster.Event, 1)
+		events := make(chan facts.Event, 1)
 		sink := &podSink{out: outlet{b.Context(), events}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
 		pod := typicalPod(b, 1)
 		_ = sink.Add(pod)

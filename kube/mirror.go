@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // objectName names an object of one resource.
@@ -27,9 +27,9 @@ type mirror[O metav1.Object, R any] struct {
 	// parse answers false for an object that means nothing to placement; it is as if it did not exist.
 	parse    func(O) (R, bool)
 	equal    func(a, b R) bool
-	upserted func(R) cluster.Event
-	removed  func(objectName) cluster.Event
-	listed   func([]R) cluster.Event
+	upserted func(R) facts.Event
+	removed  func(objectName) facts.Event
+	listed   func([]R) facts.Event
 	known    map[objectName]R
 }
 
@@ -122,100 +122,100 @@ func (m *mirror[O, R]) Replace(objects []any, _ string) error {
 // Resync does nothing: no event is ever lost, so none is repeated.
 func (m *mirror[O, R]) Resync() error { return nil }
 
-func mirrorNodes(out receiver, p *Parser) *mirror[*corev1.Node, *cluster.Node] {
-	return &mirror[*corev1.Node, *cluster.Node]{
-		out: out, resource: "nodes", known: make(map[objectName]*cluster.Node), equal: cluster.SameNode,
-		parse:    func(n *corev1.Node) (*cluster.Node, bool) { return p.Node(n), true },
-		upserted: func(n *cluster.Node) cluster.Event { return cluster.NodeUpserted{Node: n} },
-		removed:  func(n objectName) cluster.Event { return cluster.NodeRemoved{Name: n.name} },
-		listed:   func(list []*cluster.Node) cluster.Event { return cluster.NodesListed{Nodes: list} },
+func mirrorNodes(out receiver, p *Parser) *mirror[*corev1.Node, *facts.Node] {
+	return &mirror[*corev1.Node, *facts.Node]{
+		out: out, resource: "nodes", known: make(map[objectName]*facts.Node), equal: facts.SameNode,
+		parse:    func(n *corev1.Node) (*facts.Node, bool) { return p.Node(n), true },
+		upserted: func(n *facts.Node) facts.Event { return facts.NodeUpserted{Node: n} },
+		removed:  func(n objectName) facts.Event { return facts.NodeRemoved{Name: n.name} },
+		listed:   func(list []*facts.Node) facts.Event { return facts.NodesListed{Nodes: list} },
 	}
 }
 
-func mirrorNamespaces(out receiver, p *Parser) *mirror[*corev1.Namespace, cluster.Namespace] {
-	return &mirror[*corev1.Namespace, cluster.Namespace]{
-		out: out, resource: "namespaces", known: make(map[objectName]cluster.Namespace),
-		parse:    func(n *corev1.Namespace) (cluster.Namespace, bool) { return p.Namespace(n), true },
-		equal:    func(a, b cluster.Namespace) bool { return slices.Equal(a.Labels, b.Labels) },
-		upserted: func(n cluster.Namespace) cluster.Event { return cluster.NamespaceUpserted{Namespace: n} },
-		removed:  func(n objectName) cluster.Event { return cluster.NamespaceRemoved{Name: n.name} },
-		listed:   func(list []cluster.Namespace) cluster.Event { return cluster.NamespacesListed{Namespaces: list} },
+func mirrorNamespaces(out receiver, p *Parser) *mirror[*corev1.Namespace, facts.Namespace] {
+	return &mirror[*corev1.Namespace, facts.Namespace]{
+		out: out, resource: "namespaces", known: make(map[objectName]facts.Namespace),
+		parse:    func(n *corev1.Namespace) (facts.Namespace, bool) { return p.Namespace(n), true },
+		equal:    func(a, b facts.Namespace) bool { return slices.Equal(a.Labels, b.Labels) },
+		upserted: func(n facts.Namespace) facts.Event { return facts.NamespaceUpserted{Namespace: n} },
+		removed:  func(n objectName) facts.Event { return facts.NamespaceRemoved{Name: n.name} },
+		listed:   func(list []facts.Namespace) facts.Event { return facts.NamespacesListed{Namespaces: list} },
 	}
 }
 
 // mirrorWorkloads mirrors a kind of objects that select pods, of which only the selector matters.
 func mirrorWorkloads[O metav1.Object](
-	out receiver, kind cluster.WorkloadKind, resource string, parse func(O) *cluster.Workload,
-) *mirror[O, *cluster.Workload] {
-	return &mirror[O, *cluster.Workload]{
-		out: out, resource: resource, known: make(map[objectName]*cluster.Workload),
-		parse: func(object O) (*cluster.Workload, bool) {
+	out receiver, kind facts.WorkloadKind, resource string, parse func(O) *facts.Workload,
+) *mirror[O, *facts.Workload] {
+	return &mirror[O, *facts.Workload]{
+		out: out, resource: resource, known: make(map[objectName]*facts.Workload),
+		parse: func(object O) (*facts.Workload, bool) {
 			w := parse(object)
 			return w, w != nil
 		},
-		equal:    func(a, b *cluster.Workload) bool { return equalSelectors(&a.Pods, &b.Pods) },
-		upserted: func(w *cluster.Workload) cluster.Event { return cluster.WorkloadUpserted{Workload: w} },
-		removed: func(n objectName) cluster.Event {
-			return cluster.WorkloadRemoved{Kind: kind, Namespace: n.namespace, Name: n.name}
+		equal:    func(a, b *facts.Workload) bool { return equalSelectors(&a.Pods, &b.Pods) },
+		upserted: func(w *facts.Workload) facts.Event { return facts.WorkloadUpserted{Workload: w} },
+		removed: func(n objectName) facts.Event {
+			return facts.WorkloadRemoved{Kind: kind, Namespace: n.namespace, Name: n.name}
 		},
-		listed: func(list []*cluster.Workload) cluster.Event {
-			return cluster.WorkloadsListed{Kind: kind, Workloads: list}
+		listed: func(list []*facts.Workload) facts.Event {
+			return facts.WorkloadsListed{Kind: kind, Workloads: list}
 		},
 	}
 }
 
-func mirrorServices(out receiver, p *Parser) *mirror[*corev1.Service, *cluster.Workload] {
-	return mirrorWorkloads(out, cluster.Service, "services", p.Service)
+func mirrorServices(out receiver, p *Parser) *mirror[*corev1.Service, *facts.Workload] {
+	return mirrorWorkloads(out, facts.Service, "services", p.Service)
 }
 
-func mirrorReplicationControllers(out receiver, p *Parser) *mirror[*corev1.ReplicationController, *cluster.Workload] {
-	return mirrorWorkloads(out, cluster.ReplicationController, "replicationcontrollers", p.ReplicationController)
+func mirrorReplicationControllers(out receiver, p *Parser) *mirror[*corev1.ReplicationController, *facts.Workload] {
+	return mirrorWorkloads(out, facts.ReplicationController, "replicationcontrollers", p.ReplicationController)
 }
 
-func mirrorReplicaSets(out receiver, p *Parser) *mirror[*appsv1.ReplicaSet, *cluster.Workload] {
-	return mirrorWorkloads(out, cluster.ReplicaSet, "replicasets", p.ReplicaSet)
+func mirrorReplicaSets(out receiver, p *Parser) *mirror[*appsv1.ReplicaSet, *facts.Workload] {
+	return mirrorWorkloads(out, facts.ReplicaSet, "replicasets", p.ReplicaSet)
 }
 
-func mirrorStatefulSets(out receiver, p *Parser) *mirror[*appsv1.StatefulSet, *cluster.Workload] {
-	return mirrorWorkloads(out, cluster.StatefulSet, "statefulsets", p.StatefulSet)
+func mirrorStatefulSets(out receiver, p *Parser) *mirror[*appsv1.StatefulSet, *facts.Workload] {
+	return mirrorWorkloads(out, facts.StatefulSet, "statefulsets", p.StatefulSet)
 }
 
-func mirrorBudgets(out receiver, p *Parser) *mirror[*policyv1.PodDisruptionBudget, *cluster.Budget] {
-	return &mirror[*policyv1.PodDisruptionBudget, *cluster.Budget]{
-		out: out, resource: "poddisruptionbudgets", known: make(map[objectName]*cluster.Budget),
-		parse: func(b *policyv1.PodDisruptionBudget) (*cluster.Budget, bool) {
+func mirrorBudgets(out receiver, p *Parser) *mirror[*policyv1.PodDisruptionBudget, *facts.Budget] {
+	return &mirror[*policyv1.PodDisruptionBudget, *facts.Budget]{
+		out: out, resource: "poddisruptionbudgets", known: make(map[objectName]*facts.Budget),
+		parse: func(b *policyv1.PodDisruptionBudget) (*facts.Budget, bool) {
 			budget := p.Budget(b)
 			return budget, budget != nil
 		},
-		equal: func(a, b *cluster.Budget) bool {
+		equal: func(a, b *facts.Budget) bool {
 			return a.Allowed == b.Allowed && slices.Equal(a.Disrupted, b.Disrupted) && equalSelectors(&a.Pods, &b.Pods)
 		},
-		upserted: func(b *cluster.Budget) cluster.Event { return cluster.BudgetUpserted{Budget: b} },
-		removed:  func(n objectName) cluster.Event { return cluster.BudgetRemoved{Namespace: n.namespace, Name: n.name} },
-		listed:   func(list []*cluster.Budget) cluster.Event { return cluster.BudgetsListed{Budgets: list} },
+		upserted: func(b *facts.Budget) facts.Event { return facts.BudgetUpserted{Budget: b} },
+		removed:  func(n objectName) facts.Event { return facts.BudgetRemoved{Namespace: n.namespace, Name: n.name} },
+		listed:   func(list []*facts.Budget) facts.Event { return facts.BudgetsListed{Budgets: list} },
 	}
 }
 
 // mirrorUnits mirrors the PodGroups of one API.
-func mirrorUnits[O metav1.Object](out receiver, parse func(O) *cluster.UnitFacts) *mirror[O, *cluster.UnitFacts] {
-	return &mirror[O, *cluster.UnitFacts]{
-		out: out, resource: "podgroups", known: make(map[objectName]*cluster.UnitFacts),
-		parse:    func(g O) (*cluster.UnitFacts, bool) { return parse(g), true },
-		equal:    func(a, b *cluster.UnitFacts) bool { return *a == *b },
-		upserted: func(u *cluster.UnitFacts) cluster.Event { return cluster.UnitUpserted{Unit: u} },
-		removed: func(n objectName) cluster.Event {
-			return cluster.UnitRemoved{Name: cluster.UnitName{Namespace: n.namespace, Name: n.name}}
+func mirrorUnits[O metav1.Object](out receiver, parse func(O) *facts.Unit) *mirror[O, *facts.Unit] {
+	return &mirror[O, *facts.Unit]{
+		out: out, resource: "podgroups", known: make(map[objectName]*facts.Unit),
+		parse:    func(g O) (*facts.Unit, bool) { return parse(g), true },
+		equal:    func(a, b *facts.Unit) bool { return *a == *b },
+		upserted: func(u *facts.Unit) facts.Event { return facts.UnitUpserted{Unit: u} },
+		removed: func(n objectName) facts.Event {
+			return facts.UnitRemoved{Name: facts.UnitName{Namespace: n.namespace, Name: n.name}}
 		},
-		listed: func(list []*cluster.UnitFacts) cluster.Event { return cluster.UnitsListed{Units: list} },
+		listed: func(list []*facts.Unit) facts.Event { return facts.UnitsListed{Units: list} },
 	}
 }
 
-func mirrorQueues(out receiver, p *Parser) *mirror[*v1alpha1.Queue, *cluster.QueueFacts] {
-	return &mirror[*v1alpha1.Queue, *cluster.QueueFacts]{
-		out: out, resource: "queues", known: make(map[objectName]*cluster.QueueFacts), equal: sameQueue,
-		parse:    func(q *v1alpha1.Queue) (*cluster.QueueFacts, bool) { return p.Queue(q), true },
-		upserted: func(q *cluster.QueueFacts) cluster.Event { return cluster.QueueUpserted{Queue: q} },
-		removed:  func(n objectName) cluster.Event { return cluster.QueueRemoved{Name: n.name} },
-		listed:   func(list []*cluster.QueueFacts) cluster.Event { return cluster.QueuesListed{Queues: list} },
+func mirrorQueues(out receiver, p *Parser) *mirror[*v1alpha1.Queue, *facts.Queue] {
+	return &mirror[*v1alpha1.Queue, *facts.Queue]{
+		out: out, resource: "queues", known: make(map[objectName]*facts.Queue), equal: sameQueue,
+		parse:    func(q *v1alpha1.Queue) (*facts.Queue, bool) { return p.Queue(q), true },
+		upserted: func(q *facts.Queue) facts.Event { return facts.QueueUpserted{Queue: q} },
+		removed:  func(n objectName) facts.Event { return facts.QueueRemoved{Name: n.name} },
+		listed:   func(list []*facts.Queue) facts.Event { return facts.QueuesListed{Queues: list} },
 	}
 }

@@ -12,74 +12,74 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/standin"
 )
 
-var kindNames = map[cluster.WorkloadKind]string{
-	cluster.Service: "service", cluster.ReplicationController: "rc", cluster.ReplicaSet: "rs", cluster.StatefulSet: "sts",
+var kindNames = map[facts.WorkloadKind]string{
+	facts.Service: "service", facts.ReplicationController: "rc", facts.ReplicaSet: "rs", facts.StatefulSet: "sts",
 }
 
 // describeOther renders what is neither about nodes nor about pods; nothing for an empty list.
-func describeOther(event cluster.Event) string {
+func describeOther(event facts.Event) string {
 	var lines []string
 	switch e := event.(type) {
-	case cluster.NamespacesListed:
+	case facts.NamespacesListed:
 		for _, n := range e.Namespaces {
-			lines = append(lines, describeOther(cluster.NamespaceUpserted{Namespace: n}))
+			lines = append(lines, describeOther(facts.NamespaceUpserted{Namespace: n}))
 		}
-	case cluster.NamespaceUpserted:
+	case facts.NamespaceUpserted:
 		return fmt.Sprintf("namespace %s %v", e.Namespace.Name, e.Namespace.Labels)
-	case cluster.NamespaceRemoved:
+	case facts.NamespaceRemoved:
 		return "namespace " + e.Name + " gone"
-	case cluster.WorkloadsListed:
+	case facts.WorkloadsListed:
 		for _, w := range e.Workloads {
 			if w.Kind != e.Kind {
 				return fmt.Sprintf("a workload of kind %d in a list of kind %d", w.Kind, e.Kind)
 			}
-			lines = append(lines, describeOther(cluster.WorkloadUpserted{Workload: w}))
+			lines = append(lines, describeOther(facts.WorkloadUpserted{Workload: w}))
 		}
-	case cluster.WorkloadUpserted:
+	case facts.WorkloadUpserted:
 		return fmt.Sprintf("%s %s/%s %s", kindNames[e.Workload.Kind], e.Workload.Namespace, e.Workload.Name, showSelector(&e.Workload.Pods))
-	case cluster.WorkloadRemoved:
+	case facts.WorkloadRemoved:
 		return fmt.Sprintf("%s %s/%s gone", kindNames[e.Kind], e.Namespace, e.Name)
-	case cluster.BudgetsListed:
+	case facts.BudgetsListed:
 		for _, b := range e.Budgets {
-			lines = append(lines, describeOther(cluster.BudgetUpserted{Budget: b}))
+			lines = append(lines, describeOther(facts.BudgetUpserted{Budget: b}))
 		}
-	case cluster.BudgetUpserted:
+	case facts.BudgetUpserted:
 		b := e.Budget
 		return fmt.Sprintf("budget %s/%s %s allows %d disrupted %v", b.Namespace, b.Name, showSelector(&b.Pods), b.Allowed, b.Disrupted)
-	case cluster.UnitsListed:
+	case facts.UnitsListed:
 		for _, u := range e.Units {
-			lines = append(lines, describeOther(cluster.UnitUpserted{Unit: u}))
+			lines = append(lines, describeOther(facts.UnitUpserted{Unit: u}))
 		}
-	case cluster.UnitUpserted:
+	case facts.UnitUpserted:
 		return fmt.Sprintf("unit %s min %d", e.Unit.UnitName, e.Unit.MinMember)
-	case cluster.UnitRemoved:
+	case facts.UnitRemoved:
 		return fmt.Sprintf("unit %s gone", e.Name)
-	case cluster.QueuesListed:
+	case facts.QueuesListed:
 		for _, q := range e.Queues {
-			lines = append(lines, describeOther(cluster.QueueUpserted{Queue: q}))
+			lines = append(lines, describeOther(facts.QueueUpserted{Queue: q}))
 		}
-	case cluster.QueueUpserted:
+	case facts.QueueUpserted:
 		return fmt.Sprintf("queue %s below %q weight %d", e.Queue.Name, e.Queue.Parent, e.Queue.Weight)
-	case cluster.ReportsListed:
+	case facts.ReportsListed:
 		for _, r := range e.Reports {
 			lines = append(lines, describeOther(r))
 		}
-	case cluster.NodeReported:
+	case facts.NodeReported:
 		zone := e.Report.Zones.Zone[0]
 		text := fmt.Sprintf("report %s %s %d/%d %v", e.Node, e.Report.Zones.Ruler, zone.CPUs, zone.Memory, e.Report.Held)
-		if h := e.Report.Headroom; h.State != cluster.HeadroomUnsaid && e.Report.Why != cluster.ReportMalformed {
-			return fmt.Sprintf("%s lends %d/%d %s wishes %d", strings.TrimSpace(text+" "+e.Report.Why), h.MilliCPU, h.Memory, h.State, len(e.Report.Wishes))
+		if h := e.Report.Headroom; h.State != facts.HeadroomUnsaid && e.Report.Why != facts.ReportMalformed {
+			return fmt.Sprintf("%s lends %d/%d %s wishes %d", strings.TrimSpace(text+" "+e.Report.Why), h.MilliCPU, h.Memory, h.State, len(e.Report.Evictions))
 		}
 		return strings.TrimSpace(text + " " + e.Report.Why)
-	case cluster.NodeReportRemoved:
+	case facts.NodeReportRemoved:
 		return "report " + e.Node + " gone"
-	case cluster.QueueRemoved:
+	case facts.QueueRemoved:
 		return fmt.Sprintf("queue %s gone", e.Name)
-	case cluster.BudgetRemoved:
+	case facts.BudgetRemoved:
 		return fmt.Sprintf("budget %s/%s gone", e.Namespace, e.Name)
 	default:
 		return fmt.Sprintf("a %T", event)
@@ -234,7 +234,7 @@ func TestServiceWithoutSelectorIsGone(t *testing.T) {
 }
 
 func TestBudgetChangesThatAreTold(t *testing.T) {
-	events := make(chan cluster.Event, 4)
+	events := make(chan facts.Event, 4)
 	sink := mirrorBudgets(outlet{t.Context(), events}, NewParser("hilbert", nil))
 	_ = sink.Add(budget(byApp("web"), 2, "a"))
 	for i, changed := range []*policyv1.PodDisruptionBudget{budget(byApp("web"), 2, "b"), budget(byApp("web"), 1, "b"), budget(byApp("db"), 1, "b")} {
@@ -282,7 +282,7 @@ func TestPodChangesThatAreTold(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			events := make(chan cluster.Event, 2)
+			events := make(chan facts.Event, 2)
 			sink := &podSink{out: outlet{t.Context(), events}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
 			pod := testPod("a", c.node)
 			pod.Labels = map[string]string{"app": "web"}
@@ -303,7 +303,7 @@ func TestNodeChangesThatAreTold(t *testing.T) {
 		"size":    func(n *corev1.Node) { n.Status.Images[0].SizeBytes++ },
 		"feature": func(n *corev1.Node) { n.Status.DeclaredFeatures = []string{"Flies"} },
 	} {
-		events := make(chan cluster.Event, 2)
+		events := make(chan facts.Event, 2)
 		sink := mirrorNodes(outlet{t.Context(), events}, NewParser("hilbert", nil))
 		node := typicalNode(1)
 		_ = sink.Add(node)
@@ -320,18 +320,18 @@ func TestNodeChangesThatAreTold(t *testing.T) {
 }
 
 func TestLists(t *testing.T) {
-	all := []cluster.Event{
-		cluster.NodesListed{},
-		cluster.PodsListed{},
-		cluster.NamespacesListed{},
-		cluster.BudgetsListed{},
-		cluster.WorkloadsListed{Kind: cluster.Service},
-		cluster.WorkloadsListed{Kind: cluster.ReplicationController},
-		cluster.WorkloadsListed{Kind: cluster.ReplicaSet},
-		cluster.WorkloadsListed{Kind: cluster.StatefulSet},
-		cluster.UnitsListed{},
-		cluster.QueuesListed{},
-		cluster.ReportsListed{},
+	all := []facts.Event{
+		facts.NodesListed{},
+		facts.PodsListed{},
+		facts.NamespacesListed{},
+		facts.BudgetsListed{},
+		facts.WorkloadsListed{Kind: facts.Service},
+		facts.WorkloadsListed{Kind: facts.ReplicationController},
+		facts.WorkloadsListed{Kind: facts.ReplicaSet},
+		facts.WorkloadsListed{Kind: facts.StatefulSet},
+		facts.UnitsListed{},
+		facts.QueuesListed{},
+		facts.ReportsListed{},
 	}
 	for left := range all {
 		var lists Lists
@@ -341,7 +341,7 @@ func TestLists(t *testing.T) {
 				lists.Note(event)
 			}
 		}
-		lists.Note(cluster.PodRemoved{})
+		lists.Note(facts.PodRemoved{})
 		if got := lists.Missing(); lists.Complete() || !slices.Equal(got, resources[left:left+1]) {
 			t.Errorf("without %T: missing %v", all[left], got)
 		}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -40,9 +40,9 @@ func NewParser(schedulerName string, log *slog.Logger, levels ...string) *Parser
 
 // Pod parses a pod. Of a pod that is not ours only what bears on others is read: what it takes from its node, its labels, and whom it
 // wants near or far. It never fails: what cannot be honoured is named in Requirements.Unsupported or Impossible.
-func (p *Parser) Pod(pod *corev1.Pod) cluster.PodFacts {
-	facts := cluster.PodFacts{
-		UID:       cluster.UID(pod.UID),
+func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
+	seen := facts.Pod{
+		UID:       facts.UID(pod.UID),
 		Namespace: p.strings.get(pod.Namespace),
 		Name:      pod.Name,
 		Created:   pod.CreationTimestamp.UnixNano(),
@@ -56,46 +56,46 @@ func (p *Parser) Pod(pod *corev1.Pod) cluster.PodFacts {
 		NeverPreempts: pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever,
 	}
 	if pod.CreationTimestamp.IsZero() {
-		facts.Created = 0
+		seen.Created = 0
 	}
 	if pod.Spec.Priority != nil {
-		facts.Priority = *pod.Spec.Priority
+		seen.Priority = *pod.Spec.Priority
 	}
-	facts.Requirements = p.requirements(pod, facts.Ours)
-	p.group(pod, &facts)
-	if facts.Ours {
-		facts.Owner = p.owner(pod)
+	seen.Requirements = p.requirements(pod, seen.Ours)
+	p.group(pod, &seen)
+	if seen.Ours {
+		seen.Owner = p.owner(pod)
 	}
-	if facts.Node != "" {
-		facts.Grant = p.recorded(pod, facts.Requirements)
+	if seen.Node != "" {
+		seen.Grant = p.recorded(pod, seen.Requirements)
 		if pod.Status.StartTime != nil {
-			facts.Started = pod.Status.StartTime.UnixNano()
+			seen.Started = pod.Status.StartTime.UnixNano()
 		}
-	} else if facts.Ours {
-		facts.Reported = reported(pod)
-		facts.Nominated = p.strings.get(pod.Status.NominatedNodeName)
+	} else if seen.Ours {
+		seen.Reported = reported(pod)
+		seen.Nominated = p.strings.get(pod.Status.NominatedNodeName)
 	}
-	return facts
+	return seen
 }
 
 // owner reads the pod's controller, if it is of a kind whose selector default spreading looks at.
-func (p *Parser) owner(pod *corev1.Pod) cluster.Owner {
+func (p *Parser) owner(pod *corev1.Pod) facts.Owner {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil {
-		return cluster.Owner{}
+		return facts.Owner{}
 	}
-	var kind cluster.WorkloadKind
+	var kind facts.WorkloadKind
 	switch ref.APIVersion + " " + ref.Kind {
 	case "v1 ReplicationController":
-		kind = cluster.ReplicationController
+		kind = facts.ReplicationController
 	case "apps/v1 ReplicaSet":
-		kind = cluster.ReplicaSet
+		kind = facts.ReplicaSet
 	case "apps/v1 StatefulSet":
-		kind = cluster.StatefulSet
+		kind = facts.StatefulSet
 	default:
-		return cluster.Owner{}
+		return facts.Owner{}
 	}
-	return cluster.Owner{Kind: kind, Name: p.strings.get(ref.Name)}
+	return facts.Owner{Kind: kind, Name: p.strings.get(ref.Name)}
 }
 
 func finished(pod *corev1.Pod) bool {
@@ -123,19 +123,19 @@ func (p *Parser) grant(pod *corev1.Pod, request *topology.Request) (grant topolo
 	return grant
 }
 
-func reported(pod *corev1.Pod) cluster.Condition {
+func reported(pod *corev1.Pod) facts.Condition {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return cluster.Condition{Reason: c.Reason, Message: c.Message}
+			return facts.Condition{Reason: c.Reason, Message: c.Message}
 		}
 	}
-	return cluster.Condition{}
+	return facts.Condition{}
 }
 
 // Node parses a node.
-func (p *Parser) Node(node *corev1.Node) *cluster.Node {
-	n := &cluster.Node{
+func (p *Parser) Node(node *corev1.Node) *facts.Node {
+	n := &facts.Node{
 		Name:          p.strings.get(node.Name),
 		Labels:        make(map[string]string, len(node.Labels)),
 		Unschedulable: node.Spec.Unschedulable,
@@ -154,7 +154,7 @@ func (p *Parser) Node(node *corev1.Node) *cluster.Node {
 			p.warner.warn("node "+node.Name, "a taint with an unknown effect is ignored, as kube-scheduler ignores it", "key", t.Key, "effect", t.Effect)
 			continue
 		}
-		n.Taints = append(n.Taints, cluster.Taint{Key: p.strings.get(t.Key), Value: p.strings.get(t.Value), Effect: effect})
+		n.Taints = append(n.Taints, facts.Taint{Key: p.strings.get(t.Key), Value: p.strings.get(t.Value), Effect: effect})
 	}
 	return n
 }
@@ -180,30 +180,30 @@ func (p *Parser) shape(node *corev1.Node) topology.Shape {
 // labelGPUProduct is what NVIDIA's feature discovery calls a GPU's model.
 const labelGPUProduct = "nvidia.com/gpu.product"
 
-func taintEffect(effect corev1.TaintEffect) cluster.TaintEffect {
+func taintEffect(effect corev1.TaintEffect) facts.TaintEffect {
 	switch effect {
 	case corev1.TaintEffectNoSchedule:
-		return cluster.NoSchedule
+		return facts.NoSchedule
 	case corev1.TaintEffectPreferNoSchedule:
-		return cluster.PreferNoSchedule
+		return facts.PreferNoSchedule
 	case corev1.TaintEffectNoExecute:
-		return cluster.NoExecute
+		return facts.NoExecute
 	}
 	return 0
 }
 
 // hostPorts lists the ports of the node that the pod occupies for its whole life: those of containers and of sidecars.
-func (p *Parser) hostPorts(pod *corev1.Pod) []cluster.HostPort {
-	var ports []cluster.HostPort
+func (p *Parser) hostPorts(pod *corev1.Pod) []facts.HostPort {
+	var ports []facts.HostPort
 	add := func(c *corev1.Container) {
 		for i := range c.Ports {
 			port := &c.Ports[i]
 			if port.HostPort <= 0 {
 				continue
 			}
-			ports = append(ports, cluster.HostPort{
+			ports = append(ports, facts.HostPort{
 				Protocol: p.strings.get(cmp.Or(string(port.Protocol), string(corev1.ProtocolTCP))),
-				IP:       p.strings.get(cmp.Or(port.HostIP, cluster.AnyIP)),
+				IP:       p.strings.get(cmp.Or(port.HostIP, facts.AnyIP)),
 				Port:     port.HostPort,
 			})
 		}
@@ -216,7 +216,7 @@ func (p *Parser) hostPorts(pod *corev1.Pod) []cluster.HostPort {
 	for i := range pod.Spec.Containers {
 		add(&pod.Spec.Containers[i])
 	}
-	slices.SortFunc(ports, func(a, b cluster.HostPort) int {
+	slices.SortFunc(ports, func(a, b facts.HostPort) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol, b.Protocol), strings.Compare(a.IP, b.IP))
 	})
 	return slices.Compact(ports)

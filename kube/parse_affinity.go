@@ -9,28 +9,28 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // nodeSelector lists the labels that the pod asks for, sorted by key.
-func (p *Parser) nodeSelector(selector map[string]string) []cluster.Label {
+func (p *Parser) nodeSelector(selector map[string]string) []facts.Label {
 	if len(selector) == 0 {
 		return nil
 	}
-	out := make([]cluster.Label, 0, len(selector))
+	out := make([]facts.Label, 0, len(selector))
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
-		out = append(out, cluster.Label{Key: p.strings.get(key), Value: p.strings.get(selector[key])})
+		out = append(out, facts.Label{Key: p.strings.get(key), Value: p.strings.get(selector[key])})
 	}
 	return out
 }
 
 // nodeAffinity fills in the required and the preferred terms.
-func (p *Parser) nodeAffinity(affinity *corev1.Affinity, r *cluster.Requirements) {
+func (p *Parser) nodeAffinity(affinity *corev1.Affinity, r *facts.Requirements) {
 	if affinity == nil || affinity.NodeAffinity == nil {
 		return
 	}
 	if required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-		r.Required = []cluster.Term{} // not nil: without a term that can match, nothing does
+		r.Required = []facts.Term{} // not nil: without a term that can match, nothing does
 		for i := range required.NodeSelectorTerms {
 			if term, ok := p.term(&required.NodeSelectorTerms[i]); ok {
 				r.Required = append(r.Required, term)
@@ -43,13 +43,13 @@ func (p *Parser) nodeAffinity(affinity *corev1.Affinity, r *cluster.Requirements
 			continue
 		}
 		if term, ok := p.term(&preferred.Preference); ok {
-			r.Preferred = append(r.Preferred, cluster.WeightedTerm{Weight: preferred.Weight, Term: term})
+			r.Preferred = append(r.Preferred, facts.WeightedTerm{Weight: preferred.Weight, Term: term})
 		}
 	}
 }
 
 // term parses one term; ok is false when it can match no node: it is empty, or one of its expressions is malformed.
-func (p *Parser) term(term *corev1.NodeSelectorTerm) (out cluster.Term, ok bool) {
+func (p *Parser) term(term *corev1.NodeSelectorTerm) (out facts.Term, ok bool) {
 	if len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0 {
 		return out, false
 	}
@@ -74,8 +74,8 @@ func (p *Parser) term(term *corev1.NodeSelectorTerm) (out cluster.Term, ok bool)
 	return out, true
 }
 
-func (p *Parser) requirement(e *corev1.NodeSelectorRequirement, operator cluster.Operator) cluster.Requirement {
-	out := cluster.Requirement{Key: p.strings.get(e.Key), Operator: operator}
+func (p *Parser) requirement(e *corev1.NodeSelectorRequirement, operator facts.Operator) facts.Requirement {
+	out := facts.Requirement{Key: p.strings.get(e.Key), Operator: operator}
 	for _, value := range e.Values {
 		out.Values = append(out.Values, p.strings.get(value))
 	}
@@ -84,26 +84,26 @@ func (p *Parser) requirement(e *corev1.NodeSelectorRequirement, operator cluster
 
 // operators gives each node selector operator our name, and the one under which apimachinery validates it.
 var operators = map[corev1.NodeSelectorOperator]struct {
-	ours      cluster.Operator
+	ours      facts.Operator
 	selection selection.Operator
 }{
-	corev1.NodeSelectorOpIn:           {cluster.In, selection.In},
-	corev1.NodeSelectorOpNotIn:        {cluster.NotIn, selection.NotIn},
-	corev1.NodeSelectorOpExists:       {cluster.Exists, selection.Exists},
-	corev1.NodeSelectorOpDoesNotExist: {cluster.DoesNotExist, selection.DoesNotExist},
-	corev1.NodeSelectorOpGt:           {cluster.Gt, selection.GreaterThan},
-	corev1.NodeSelectorOpLt:           {cluster.Lt, selection.LessThan},
+	corev1.NodeSelectorOpIn:           {facts.In, selection.In},
+	corev1.NodeSelectorOpNotIn:        {facts.NotIn, selection.NotIn},
+	corev1.NodeSelectorOpExists:       {facts.Exists, selection.Exists},
+	corev1.NodeSelectorOpDoesNotExist: {facts.DoesNotExist, selection.DoesNotExist},
+	corev1.NodeSelectorOpGt:           {facts.Gt, selection.GreaterThan},
+	corev1.NodeSelectorOpLt:           {facts.Lt, selection.LessThan},
 }
 
 // tolerations parses those that mean something to us; unsupported names the rest.
-func (p *Parser) tolerations(tolerations []corev1.Toleration) []cluster.Toleration {
-	var out []cluster.Toleration
+func (p *Parser) tolerations(tolerations []corev1.Toleration) []facts.Toleration {
+	var out []facts.Toleration
 	for i := range tolerations {
 		t := &tolerations[i]
 		if !toleranceKnown(t) {
 			continue
 		}
-		out = append(out, cluster.Toleration{
+		out = append(out, facts.Toleration{
 			Key:    p.strings.get(t.Key),
 			Exists: t.Operator == corev1.TolerationOpExists,
 			Value:  p.strings.get(t.Value),

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -26,7 +26,7 @@ type ReportedDevices struct {
 	// Devices is nil where nothing is said of them.
 	Devices *topology.Devices
 	// Held is what pods hold, sorted by UID.
-	Held []cluster.HeldDevices
+	Held []facts.HeldDevices
 	// Notes are, for people, why devices give nothing or not all; Odd: some of it is not the node's own word, but what cannot be believed.
 	Notes []string
 	Odd   bool
@@ -51,7 +51,7 @@ func ParseDevices(s *spec.NodeStatus) (r ReportedDevices, err error) {
 			return ReportedDevices{}, fmt.Errorf("devices: %w", err)
 		}
 	}
-	slices.SortFunc(p.held, func(a, b cluster.HeldDevices) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(p.held, func(a, b facts.HeldDevices) int { return cmp.Compare(a.UID, b.UID) })
 	return ReportedDevices{Devices: p.devices, Held: p.held, Notes: p.notes, Odd: p.odd}, nil
 }
 
@@ -60,7 +60,7 @@ type deviceReader struct {
 	said    *spec.Devices
 	zones   []numaZone
 	devices *topology.Devices
-	held    []cluster.HeldDevices
+	held    []facts.HeldDevices
 	notes   []string
 	odd     bool
 }
@@ -295,7 +295,7 @@ func (p *deviceReader) allocations() error {
 }
 
 func (p *deviceReader) allocation(a *spec.DeviceAllocation) error {
-	held := cluster.HeldDevices{UID: cluster.UID(a.UID)}
+	held := facts.HeldDevices{UID: facts.UID(a.UID)}
 	g, d := &held.Grant, p.devices
 	if a.GPUs != "" {
 		if err := g.ParseGPUs(a.GPUs, nil); err != nil {

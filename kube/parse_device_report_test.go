@@ -12,7 +12,7 @@ import (
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -177,7 +177,7 @@ func TestNodeReportSharesDevices(t *testing.T) {
 	first := p.NodeReport(customNode("a", twoGPUs()))
 	other := twoGPUs()
 	other.Devices.GPUs[0].UUID, other.Devices.GPUs[1].Address, other.Devices.NICs[0].Address, other.Devices.NICs[0].Name = "GPU-c", "0000:9e:00.0", "0000:9f:00.0", "mlx5_7"
-	if again := p.NodeReport(customNode("b", other)); again.Devices != first.Devices || first.Devices == nil || !cluster.SameReport(first, again) {
+	if again := p.NodeReport(customNode("b", other)); again.Devices != first.Devices || first.Devices == nil || !facts.SameReport(first, again) {
 		t.Errorf("the same devices are %+v and %+v", first.Devices, again.Devices)
 	}
 	for name, change := range map[string]func(*spec.Devices){
@@ -200,7 +200,7 @@ func TestNodeReportSharesDevices(t *testing.T) {
 	} {
 		s := twoGPUs()
 		change(s.Devices)
-		if got := p.NodeReport(customNode("a", s)); got.Devices == first.Devices || cluster.SameReport(got, first) {
+		if got := p.NodeReport(customNode("a", s)); got.Devices == first.Devices || facts.SameReport(got, first) {
 			t.Errorf("%s: not told apart", name)
 		}
 	}
@@ -212,9 +212,9 @@ func TestNodeReportSharesDevices(t *testing.T) {
 }
 
 // sentEvents keeps what it is sent.
-type sentEvents []cluster.Event
+type sentEvents []facts.Event
 
-func (l *sentEvents) send(e cluster.Event) error {
+func (l *sentEvents) send(e facts.Event) error {
 	*l = append(*l, e)
 	return nil
 }
@@ -228,8 +228,8 @@ func TestStaleDevices(t *testing.T) {
 	report := p.NodeReport(customNode("a", twoGPUs()))
 	kubelets := twoGPUs()
 	kubelets.Devices.Owner = spec.OwnerKubelet
-	for name, r := range map[string]*cluster.NodeReport{"a": report, "k": p.NodeReport(customNode("k", kubelets))} {
-		if got := f.upserted(nodeReport{name, r, now}).(cluster.NodeReported).Report; got != r {
+	for name, r := range map[string]*facts.NodeReport{"a": report, "k": p.NodeReport(customNode("k", kubelets))} {
+		if got := f.upserted(nodeReport{name, r, now}).(facts.NodeReported).Report; got != r {
 			t.Errorf("a fresh report is %+v", got)
 		}
 	}
@@ -237,23 +237,23 @@ func TestStaleDevices(t *testing.T) {
 	if err := f.expire(); err != nil {
 		t.Fatal(err)
 	}
-	said := map[string]*cluster.NodeReport{}
+	said := map[string]*facts.NodeReport{}
 	for _, e := range *out {
-		r := e.(cluster.NodeReported)
+		r := e.(facts.NodeReported)
 		said[r.Node] = r.Report
 	}
 	stale := said["a"]
 	if stale == nil || stale.Devices.Owner != topology.OwnerNone || stale.Devices.ClosedGPUs != 0b11 || stale.Devices.ClosedNICs != 0b11 ||
-		stale.DeviceNote != cluster.ReportStale || !slices.Equal(stale.HeldDevices, report.HeldDevices) || report.Devices.ClosedGPUs != 0 {
+		stale.DeviceNote != facts.ReportStale || !slices.Equal(stale.HeldDevices, report.HeldDevices) || report.Devices.ClosedGPUs != 0 {
 		t.Errorf("a stale report is %+v", stale)
 	}
 	if k := said["k"]; k == nil || k.Devices != nil {
 		t.Errorf("of the kubelet's GPUs a stale report says %+v", k)
 	}
-	if again := f.upserted(nodeReport{"a", report, time.Unix(1000, 0)}).(cluster.NodeReported).Report; again.Devices != stale.Devices {
+	if again := f.upserted(nodeReport{"a", report, time.Unix(1000, 0)}).(facts.NodeReported).Report; again.Devices != stale.Devices {
 		t.Error("the same stale report has other devices")
 	}
-	if fresh := f.upserted(nodeReport{"a", report, time.Unix(2000, 0)}).(cluster.NodeReported).Report; fresh != report {
+	if fresh := f.upserted(nodeReport{"a", report, time.Unix(2000, 0)}).(facts.NodeReported).Report; fresh != report {
 		t.Errorf("a report that is fresh again is %+v", fresh)
 	}
 }
@@ -266,7 +266,7 @@ func TestDeviceAllocations(t *testing.T) {
 		{Namespace: "ns", Name: "instance", UID: "i", GPUs: "1:mig-1", Isolation: "hard"},
 		{Namespace: "ns", Name: "card", UID: "c", NICs: "0"},
 	}
-	want := []cluster.HeldDevices{
+	want := []facts.HeldDevices{
 		{UID: "c", Grant: topology.Grant{NICs: 0b1}},
 		{UID: "i", Grant: topology.Grant{GPUs: 0b10, Milli: 429, Memory: 40192, Isolation: topology.Hard, Instance: 2}},
 		{UID: "p", Grant: topology.Grant{GPUs: 0b1, Milli: 256, Memory: 10240, Isolation: topology.Soft}},

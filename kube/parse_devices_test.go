@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -286,7 +286,7 @@ func TestDeviceGrantOfBoundPod(t *testing.T) {
 // A sink passes on that a pod was promised other devices.
 func TestSinkTellsDevices(t *testing.T) {
 	told := 0
-	sink := &podSink{out: outlet{t.Context(), make(chan cluster.Event, 9)}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
+	sink := &podSink{out: outlet{t.Context(), make(chan facts.Event, 9)}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
 	for _, texts := range [][2]string{
 		{"0:250/1Mi", "0:vf"}, {"0:250/1Mi", "0:vf"}, {"0:260/1Mi", "0:vf"}, {"0:260/2Mi", "0:vf"}, {"0:260/2Mi/soft", "0:vf"}, {"0:mig-0", "0:vf"}, {"0:mig-1", "0:vf"}, {"0:mig-1", "1:vf"},
 	} {

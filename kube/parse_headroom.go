@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -20,21 +20,21 @@ const (
 
 // ParseColocation turns what a node's agent says of reclaimed pods into the ledger's terms. Nothing said is HeadroomUnsaid; what contradicts
 // itself is HeadroomMalformed with no wishes, and the error says what it is.
-func ParseColocation(c *spec.Colocation) (h cluster.Headroom, wishes []cluster.Wish, err error) {
+func ParseColocation(c *spec.Colocation) (h facts.Headroom, wishes []facts.EvictionRequest, err error) {
 	if c == nil {
-		return cluster.Headroom{}, nil, nil
+		return facts.Headroom{}, nil, nil
 	}
 	if err = checkColocation(c); err != nil {
-		return cluster.Headroom{State: cluster.HeadroomMalformed, Note: shortened(err.Error())}, nil, err
+		return facts.Headroom{State: facts.HeadroomMalformed, Note: shortened(err.Error())}, nil, err
 	}
-	h = cluster.Headroom{State: cluster.HeadroomOpen, MilliCPU: c.Headroom.MilliCPU, Memory: c.Headroom.MemoryMiB * topology.Mebibyte}
+	h = facts.Headroom{State: facts.HeadroomOpen, MilliCPU: c.Headroom.MilliCPU, Memory: c.Headroom.MemoryMiB * topology.Mebibyte}
 	if c.Closed != "" {
-		h.State, h.Note = cluster.HeadroomClosed, shortened(c.Closed)
+		h.State, h.Note = facts.HeadroomClosed, shortened(c.Closed)
 	}
 	for i := range c.Evictions {
 		w := &c.Evictions[i]
-		wishes = append(wishes, cluster.Wish{
-			UID: cluster.UID(w.UID), Namespace: w.Namespace, Name: w.Name, Reason: shortened(w.Reason), Message: shortened(w.Message), Urgent: w.Urgent,
+		wishes = append(wishes, facts.EvictionRequest{
+			UID: facts.UID(w.UID), Namespace: w.Namespace, Name: w.Name, Reason: shortened(w.Reason), Message: shortened(w.Message), Urgent: w.Urgent,
 		})
 	}
 	return h, wishes, nil

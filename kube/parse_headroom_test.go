@@ -11,7 +11,7 @@ import (
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 func amountsOf(cpu, memory int64) spec.ReclaimedAmounts {
@@ -31,18 +31,18 @@ func TestParseColocation(t *testing.T) {
 	many := make([]spec.EvictionWish, maxWishes+1)
 	for name, c := range map[string]struct {
 		said *spec.Colocation
-		want cluster.Headroom
+		want facts.Headroom
 		err  string
 	}{
 		"nothing": {},
-		"zero":    {said: &spec.Colocation{}, want: cluster.Headroom{State: cluster.HeadroomOpen}},
+		"zero":    {said: &spec.Colocation{}, want: facts.Headroom{State: facts.HeadroomOpen}},
 		"whole": {
 			said: &spec.Colocation{Headroom: amountsOf(3000, 2), Zones: zonesOf(amountsOf(1000, 1), amountsOf(2500, 1)), Evictions: []spec.EvictionWish{wish}},
-			want: cluster.Headroom{State: cluster.HeadroomOpen, MilliCPU: 3000, Memory: 2 << 20},
+			want: facts.Headroom{State: facts.HeadroomOpen, MilliCPU: 3000, Memory: 2 << 20},
 		},
 		"closed": {
 			said: &spec.Colocation{Headroom: amountsOf(3000, 2), Closed: "evicted 10:00"},
-			want: cluster.Headroom{State: cluster.HeadroomClosed, MilliCPU: 3000, Memory: 2 << 20, Note: "evicted 10:00"},
+			want: facts.Headroom{State: facts.HeadroomClosed, MilliCPU: 3000, Memory: 2 << 20, Note: "evicted 10:00"},
 		},
 		"more than the zones": {said: &spec.Colocation{Headroom: amountsOf(3000, 2), Zones: zonesOf(amountsOf(1000, 2), amountsOf(1999, 0))}, err: "where the zones have 2999 and 2"},
 		"negative":            {said: &spec.Colocation{Headroom: amountsOf(-1, 2)}, err: "-1 millicores"},
@@ -54,7 +54,7 @@ func TestParseColocation(t *testing.T) {
 	} {
 		got, wishes, err := ParseColocation(c.said)
 		if c.err != "" {
-			if err == nil || !strings.Contains(err.Error(), c.err) || got.State != cluster.HeadroomMalformed || got.Note == "" || wishes != nil {
+			if err == nil || !strings.Contains(err.Error(), c.err) || got.State != facts.HeadroomMalformed || got.Note == "" || wishes != nil {
 				t.Errorf("%s: %+v, %v, error %v; want one with %q", name, got, wishes, err, c.err)
 			}
 			continue

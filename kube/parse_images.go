@@ -12,7 +12,7 @@ import (
 	"k8s.io/component-helpers/nodedeclaredfeatures"
 	"k8s.io/component-helpers/nodedeclaredfeatures/types"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // imageNames lists the images of a pod, one entry for each use, under the names that nodes report.
@@ -48,25 +48,25 @@ const maxImageSets = 1 << 10
 // than they do.
 type imageSets struct {
 	seed    maphash.Seed
-	known   map[uint64][]cluster.Image
-	scratch []cluster.Image
+	known   map[uint64][]facts.Image
+	scratch []facts.Image
 }
 
 // images lists what a node has under each of its names, sorted. Of two sizes for a name the first counts, as upstream has it. Nobody may
 // change the result.
-func (p *Parser) images(list []corev1.ContainerImage) []cluster.Image {
+func (p *Parser) images(list []corev1.ContainerImage) []facts.Image {
 	s := &p.imageSets
 	s.scratch = s.scratch[:0]
 	for i := range list {
 		for _, name := range list[i].Names {
-			s.scratch = append(s.scratch, cluster.Image{Name: name, Size: list[i].SizeBytes})
+			s.scratch = append(s.scratch, facts.Image{Name: name, Size: list[i].SizeBytes})
 		}
 	}
 	if len(s.scratch) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(s.scratch, func(a, b cluster.Image) int { return cmp.Compare(a.Name, b.Name) })
-	found := slices.CompactFunc(s.scratch, func(a, b cluster.Image) bool { return a.Name == b.Name })
+	slices.SortStableFunc(s.scratch, func(a, b facts.Image) int { return cmp.Compare(a.Name, b.Name) })
+	found := slices.CompactFunc(s.scratch, func(a, b facts.Image) bool { return a.Name == b.Name })
 	defer clear(s.scratch) // else it would hold the node's strings
 	hash := s.hash(found)
 	if known, ok := s.known[hash]; ok && slices.Equal(known, found) {
@@ -77,13 +77,13 @@ func (p *Parser) images(list []corev1.ContainerImage) []cluster.Image {
 		out[i].Name = p.strings.get(out[i].Name)
 	}
 	if s.known == nil || len(s.known) >= maxImageSets {
-		s.known = make(map[uint64][]cluster.Image)
+		s.known = make(map[uint64][]facts.Image)
 	}
 	s.known[hash] = out
 	return out
 }
 
-func (s *imageSets) hash(list []cluster.Image) uint64 {
+func (s *imageSets) hash(list []facts.Image) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.seed)
 	var size [8]byte

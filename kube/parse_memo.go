@@ -9,7 +9,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	componentresource "k8s.io/component-helpers/resource"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // maxMemo bounds the Requirements that a memo remembers; when it is full it starts anew.
@@ -26,12 +26,12 @@ type memo struct {
 
 // remembered is Requirements and a number that no others have.
 type remembered struct {
-	*cluster.Requirements
+	*facts.Requirements
 	serial uint64
 }
 
 // requirements parses what the pod's placement depends on; of a pod that is not ours, what bears on others.
-func (p *Parser) requirements(pod *corev1.Pod, ours bool) *cluster.Requirements {
+func (p *Parser) requirements(pod *corev1.Pod, ours bool) *facts.Requirements {
 	key := &p.memo.key
 	key.reset()
 	key.takes(pod)
@@ -52,7 +52,7 @@ func (p *Parser) requirements(pod *corev1.Pod, ours bool) *cluster.Requirements 
 		p.memo.latest = r.serial
 		return r.Requirements
 	}
-	r := &cluster.Requirements{Ports: p.hostPorts(pod)}
+	r := &facts.Requirements{Ports: p.hostPorts(pod)}
 	p.requests(pod, r)
 	malformed := p.podAffinity(pod, r)
 	if ours {
@@ -74,7 +74,7 @@ func (p *Parser) requirements(pod *corev1.Pod, ours bool) *cluster.Requirements 
 	return r
 }
 
-func (m *memo) add(r *cluster.Requirements) {
+func (m *memo) add(r *facts.Requirements) {
 	if m.known == nil || len(m.known) >= maxMemo {
 		m.known = make(map[string]remembered)
 	}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -24,7 +24,7 @@ const maxThreads = 8
 // The NUMA nodes are the zones, by ascending number. Where the kubelet rules nothing is promised and nobody is said to hold anything; a
 // machine with more than topology.MaxZones NUMA nodes has no zones at all. What is missing is an error and never zero; the error names
 // the zone, and nothing of such a report may be acted on.
-func ParseNodeReport(s *spec.NodeStatus) (shape topology.ZoneShape, held []cluster.HeldZones, err error) {
+func ParseNodeReport(s *spec.NodeStatus) (shape topology.ZoneShape, held []facts.HeldZones, err error) {
 	ruler, ok := rulers[s.Mode]
 	switch {
 	case !ok:
@@ -58,9 +58,9 @@ func ParseNodeReport(s *spec.NodeStatus) (shape topology.ZoneShape, held []clust
 		return shape, nil, nil
 	}
 	for uid, grant := range grants {
-		held = append(held, cluster.HeldZones{UID: cluster.UID(uid), Grant: *grant})
+		held = append(held, facts.HeldZones{UID: facts.UID(uid), Grant: *grant})
 	}
-	slices.SortFunc(held, func(a, b cluster.HeldZones) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(held, func(a, b facts.HeldZones) int { return cmp.Compare(a.UID, b.UID) })
 	return shape, held, nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/topology"
@@ -93,7 +93,7 @@ func TestNodeReportRoundTrip(t *testing.T) {
 		free := topology.NewZoneFree(&shape)
 		for i := range held {
 			free.Commit(&held[i].Grant)
-			if want := r.Held[i]; held[i].UID != cluster.UID(want.UID) || held[i].Grant != want.Grant {
+			if want := r.Held[i]; held[i].UID != facts.UID(want.UID) || held[i].Grant != want.Grant {
 				t.Fatalf("got %+v, want %+v", held[i], want)
 			}
 		}

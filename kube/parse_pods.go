@@ -7,14 +7,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // podAffinity fills in whom the pod wants near or far. malformed names the first field that cannot be read, and why. The list of terms
 // that it is in is then left out whole, as upstream does for a pod that is there already; one that waits is refused.
 //
 // matchLabelKeys and mismatchLabelKeys are not looked at: the API server has merged them into the selector when the pod was created.
-func (p *Parser) podAffinity(pod *corev1.Pod, r *cluster.Requirements) (malformed string) {
+func (p *Parser) podAffinity(pod *corev1.Pod, r *facts.Requirements) (malformed string) {
 	if pod.Spec.Affinity == nil {
 		return ""
 	}
@@ -43,7 +43,7 @@ func (p *Parser) podAffinity(pod *corev1.Pod, r *cluster.Requirements) (malforme
 	return malformed
 }
 
-func (p *Parser) affinityTerms(pod *corev1.Pod, terms []corev1.PodAffinityTerm) (out []cluster.AffinityTerm, trouble string) {
+func (p *Parser) affinityTerms(pod *corev1.Pod, terms []corev1.PodAffinityTerm) (out []facts.AffinityTerm, trouble string) {
 	for i := range terms {
 		term, trouble := p.affinityTerm(pod, &terms[i])
 		if trouble != "" {
@@ -55,28 +55,28 @@ func (p *Parser) affinityTerms(pod *corev1.Pod, terms []corev1.PodAffinityTerm) 
 }
 
 // weightedTerms parses preferences; sign turns those for into those against. One without weight must be readable and does nothing.
-func (p *Parser) weightedTerms(pod *corev1.Pod, terms []corev1.WeightedPodAffinityTerm, sign int32) (out []cluster.WeightedAffinityTerm, trouble string) {
+func (p *Parser) weightedTerms(pod *corev1.Pod, terms []corev1.WeightedPodAffinityTerm, sign int32) (out []facts.WeightedAffinityTerm, trouble string) {
 	for i := range terms {
 		term, trouble := p.affinityTerm(pod, &terms[i].PodAffinityTerm)
 		if trouble != "" {
 			return nil, "[" + strconv.Itoa(i) + "].podAffinityTerm" + trouble
 		}
 		if terms[i].Weight != 0 {
-			out = append(out, cluster.WeightedAffinityTerm{Weight: sign * terms[i].Weight, AffinityTerm: term})
+			out = append(out, facts.WeightedAffinityTerm{Weight: sign * terms[i].Weight, AffinityTerm: term})
 		}
 	}
 	return out, ""
 }
 
 // affinityTerm parses one term. One that names no namespaces in any way is about the pod's own.
-func (p *Parser) affinityTerm(pod *corev1.Pod, term *corev1.PodAffinityTerm) (out cluster.AffinityTerm, trouble string) {
+func (p *Parser) affinityTerm(pod *corev1.Pod, term *corev1.PodAffinityTerm) (out facts.AffinityTerm, trouble string) {
 	selected, err := p.selector(term.LabelSelector)
 	if err != nil {
 		return out, ".labelSelector: " + err.Error()
 	}
-	out = cluster.AffinityTerm{
+	out = facts.AffinityTerm{
 		TopologyKey: p.strings.get(term.TopologyKey),
-		Pods:        cluster.PodSelector{Namespaces: p.sortedSet(term.Namespaces), Labels: selected},
+		Pods:        facts.PodSelector{Namespaces: p.sortedSet(term.Namespaces), Labels: selected},
 	}
 	if term.NamespaceSelector != nil {
 		namespaces, err := p.selector(term.NamespaceSelector)
@@ -91,7 +91,7 @@ func (p *Parser) affinityTerm(pod *corev1.Pod, term *corev1.PodAffinityTerm) (ou
 }
 
 // spread fills in the spread constraints of the pod's spec. malformed names the first field that cannot be read, and why.
-func (p *Parser) spread(pod *corev1.Pod, r *cluster.Requirements) (malformed string) {
+func (p *Parser) spread(pod *corev1.Pod, r *facts.Requirements) (malformed string) {
 	for i := range pod.Spec.TopologySpreadConstraints {
 		c := &pod.Spec.TopologySpreadConstraints[i]
 		if c.WhenUnsatisfiable != corev1.DoNotSchedule && c.WhenUnsatisfiable != corev1.ScheduleAnyway {
@@ -102,12 +102,12 @@ func (p *Parser) spread(pod *corev1.Pod, r *cluster.Requirements) (malformed str
 			malformed = cmp.Or(malformed, "spec.topologySpreadConstraints["+strconv.Itoa(i)+"].labelSelector: "+err.Error())
 			continue
 		}
-		out := cluster.SpreadConstraint{
+		out := facts.SpreadConstraint{
 			TopologyKey:   p.strings.get(c.TopologyKey),
 			MaxSkew:       c.MaxSkew,
 			Hard:          c.WhenUnsatisfiable == corev1.DoNotSchedule,
 			MinDomains:    1,
-			Pods:          cluster.PodSelector{Namespaces: []string{p.strings.get(pod.Namespace)}, Labels: p.withOwnLabels(selected, c.MatchLabelKeys, pod.Labels)},
+			Pods:          facts.PodSelector{Namespaces: []string{p.strings.get(pod.Namespace)}, Labels: p.withOwnLabels(selected, c.MatchLabelKeys, pod.Labels)},
 			HonorAffinity: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
 			HonorTaints:   c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,
 		}
@@ -120,14 +120,14 @@ func (p *Parser) spread(pod *corev1.Pod, r *cluster.Requirements) (malformed str
 }
 
 // withOwnLabels asks besides for the pod's own value of each of the labels. What matches nothing goes on doing so.
-func (p *Parser) withOwnLabels(s cluster.LabelSelector, keys []string, own map[string]string) cluster.LabelSelector {
+func (p *Parser) withOwnLabels(s facts.LabelSelector, keys []string, own map[string]string) facts.LabelSelector {
 	if s.Nothing {
 		return s
 	}
 	s.Expressions = slices.Clone(s.Expressions)
 	for _, key := range keys {
 		if value, ok := own[key]; ok {
-			s.Expressions = append(s.Expressions, cluster.Requirement{Key: p.strings.get(key), Operator: cluster.In, Values: []string{p.strings.get(value)}})
+			s.Expressions = append(s.Expressions, facts.Requirement{Key: p.strings.get(key), Operator: facts.In, Values: []string{p.strings.get(value)}})
 		}
 	}
 	s.Expressions = canonical(s.Expressions)

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
-func showSelector(s *cluster.LabelSelector) string {
+func showSelector(s *facts.LabelSelector) string {
 	if s.MatchesAll() {
 		return "everything"
 	}
@@ -30,7 +30,7 @@ func showSelector(s *cluster.LabelSelector) string {
 	return strings.Join(parts, ", ")
 }
 
-func showPods(s *cluster.PodSelector) string {
+func showPods(s *facts.PodSelector) string {
 	out := showSelector(&s.Labels) + " in " + fmt.Sprint(s.Namespaces)
 	if s.NamespaceSelector != nil {
 		out += " or " + showSelector(s.NamespaceSelector)
@@ -39,7 +39,7 @@ func showPods(s *cluster.PodSelector) string {
 }
 
 // showPodRules renders what Requirements say about other pods, a rule a line.
-func showPodRules(r *cluster.Requirements) string {
+func showPodRules(r *facts.Requirements) string {
 	var lines []string
 	for _, c := range r.Spread {
 		line := fmt.Sprintf("spread %s skew %d hard %v domains %d: %s", c.TopologyKey, c.MaxSkew, c.Hard, c.MinDomains, showPods(&c.Pods))

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // anyQuantity draws amounts in many spellings, so that equal amounts look different and odd ones must be rounded.
@@ -446,22 +447,22 @@ func FuzzParsePod(f *testing.F) {
 		if json.Unmarshal(data, &pod) != nil {
 			t.Skip()
 		}
-		facts := p.Pod(&pod)
-		if facts.Requirements == nil {
+		seen := p.Pod(&pod)
+		if seen.Requirements == nil {
 			t.Fatal("no Requirements")
 		}
-		if facts.Requirements.GPU.Milli < 0 || facts.Requirements.GPU.Whole < 0 || facts.Requirements.GPU.Whole > 16 {
-			t.Fatalf("GPU request %+v", facts.Requirements.GPU)
+		if seen.Requirements.GPU.Milli < 0 || seen.Requirements.GPU.Whole < 0 || seen.Requirements.GPU.Whole > 16 {
+			t.Fatalf("GPU request %+v", seen.Requirements.GPU)
 		}
-		store.Apply(cluster.PodUpserted{Pod: facts})
+		store.Apply(facts.PodUpserted{Pod: seen})
 		var node corev1.Node
 		if json.Unmarshal(data, &node) == nil && node.Name != "" {
-			store.Apply(cluster.NodeUpserted{Node: p.Node(&node)})
+			store.Apply(facts.NodeUpserted{Node: p.Node(&node)})
 		}
 		if err := store.Verify(); err != nil {
 			t.Fatal(err)
 		}
-		store.Apply(cluster.PodsListed{})
-		store.Apply(cluster.NodesListed{})
+		store.Apply(facts.PodsListed{})
+		store.Apply(facts.NodesListed{})
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -19,19 +19,19 @@ import (
 const defaultHalfLife = 7 * 24 * time.Hour
 
 // sortPolicies give the names of the API the ledger's. What is unknown or empty is SortDefault.
-var sortPolicies = map[v1alpha1.SortPolicy]cluster.SortPolicy{
-	v1alpha1.SortPriorityFIFO:  cluster.PriorityFIFO,
-	v1alpha1.SortFIFO:          cluster.FIFO,
-	v1alpha1.SortFair:          cluster.Fair,
-	v1alpha1.SortFairHistory:   cluster.FairHistory,
-	v1alpha1.SortSmallestFirst: cluster.SmallestFirst,
+var sortPolicies = map[v1alpha1.SortPolicy]facts.SortPolicy{
+	v1alpha1.SortPriorityFIFO:  facts.PriorityFIFO,
+	v1alpha1.SortFIFO:          facts.FIFO,
+	v1alpha1.SortFair:          facts.Fair,
+	v1alpha1.SortFairHistory:   facts.FairHistory,
+	v1alpha1.SortSmallestFirst: facts.SmallestFirst,
 }
 
 // Queue parses a Queue. What the CRD should have refused is read as the nearest thing that can be: a spec that was stored before the CRD
 // knew better must not stop anybody.
-func (p *Parser) Queue(q *v1alpha1.Queue) *cluster.QueueFacts {
+func (p *Parser) Queue(q *v1alpha1.Queue) *facts.Queue {
 	s := &q.Spec
-	facts := &cluster.QueueFacts{
+	seen := &facts.Queue{
 		Name: p.strings.get(q.Name), Parent: p.strings.get(s.Parent), Generation: q.Generation,
 		Guaranteed: p.shares(s.Guaranteed), Max: p.shares(s.Max),
 		Weight:         min(max(s.Weight, 1), maxWeight),
@@ -40,10 +40,10 @@ func (p *Parser) Queue(q *v1alpha1.Queue) *cluster.QueueFacts {
 		KeepsBorrowed:  s.Reclaim == v1alpha1.Never,
 		NeverPreempts:  s.Preemption == v1alpha1.PreemptNever,
 	}
-	if facts.Sort == cluster.FairHistory {
-		facts.HalfLife = int64(defaultHalfLife)
+	if seen.Sort == facts.FairHistory {
+		seen.HalfLife = int64(defaultHalfLife)
 		if s.HistoryHalfLife != nil && s.HistoryHalfLife.Duration > 0 {
-			facts.HalfLife = int64(s.HistoryHalfLife.Duration)
+			seen.HalfLife = int64(s.HistoryHalfLife.Duration)
 		}
 	}
 	if s.NamespaceSelector != nil {
@@ -51,10 +51,10 @@ func (p *Parser) Queue(q *v1alpha1.Queue) *cluster.QueueFacts {
 		if err != nil {
 			p.warner.warn("queue "+q.Name, "spec.namespaceSelector is malformed, so that it selects no namespace", "err", err)
 		} else {
-			facts.Namespaces = &selected
+			seen.Namespaces = &selected
 		}
 	}
-	return facts
+	return seen
 }
 
 const maxWeight = 1_000_000
@@ -86,7 +86,7 @@ func (p *Parser) shares(list corev1.ResourceList) []resource.Quantity {
 }
 
 // sameQueue reports whether two Queues mean the same. The generation counts: the status tells it.
-func sameQueue(a, b *cluster.QueueFacts) bool {
+func sameQueue(a, b *facts.Queue) bool {
 	selects := a.Namespaces == nil && b.Namespaces == nil ||
 		a.Namespaces != nil && b.Namespaces != nil && equalSelectors(a.Namespaces, b.Namespaces)
 	return selects && slices.Equal(a.Guaranteed, b.Guaranteed) && slices.Equal(a.Max, b.Max) &&

@@ -10,11 +10,11 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
-func parseQueue(change func(*v1alpha1.QueueSpec)) *cluster.QueueFacts {
+func parseQueue(change func(*v1alpha1.QueueSpec)) *facts.Queue {
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q", Generation: 3}}
 	if change != nil {
 		change(&q.Spec)
@@ -63,7 +63,7 @@ func TestQueueFields(t *testing.T) {
 		s.Parent, s.Weight, s.SortPolicy, s.HistoryHalfLife = "p", 5, v1alpha1.SortFairHistory, &metav1.Duration{Duration: time.Hour}
 		s.Borrowing, s.Reclaim, s.Preemption = v1alpha1.Never, v1alpha1.Never, v1alpha1.PreemptNever
 	})
-	if full.Parent != "p" || full.Weight != 5 || full.Sort != cluster.FairHistory || full.HalfLife != int64(time.Hour) ||
+	if full.Parent != "p" || full.Weight != 5 || full.Sort != facts.FairHistory || full.HalfLife != int64(time.Hour) ||
 		!full.BorrowsNothing || !full.KeepsBorrowed || !full.NeverPreempts {
 		t.Errorf("full: %+v", full)
 	}
@@ -83,7 +83,7 @@ func TestQueueFields(t *testing.T) {
 }
 
 func TestQueueSelectsNamespaces(t *testing.T) {
-	labels := []cluster.Label{{Key: "team", Value: "a"}}
+	labels := []facts.Label{{Key: "team", Value: "a"}}
 	for name, c := range map[string]struct {
 		selector *metav1.LabelSelector
 		selects  bool
@@ -94,8 +94,8 @@ func TestQueueSelectsNamespaces(t *testing.T) {
 		"another":   {&metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}, false},
 		"malformed": {byApp("not a label value"), false},
 	} {
-		facts := parseQueue(func(s *v1alpha1.QueueSpec) { s.NamespaceSelector = c.selector })
-		if got := facts.Namespaces != nil && facts.Namespaces.Matches(labels); got != c.selects {
+		seen := parseQueue(func(s *v1alpha1.QueueSpec) { s.NamespaceSelector = c.selector })
+		if got := seen.Namespaces != nil && seen.Namespaces.Matches(labels); got != c.selects {
 			t.Errorf("%s: selects %v", name, got)
 		}
 	}
@@ -121,23 +121,23 @@ func TestQueueAmountsRoundTrip(t *testing.T) {
 }
 
 func TestSameQueueSeesEveryField(t *testing.T) {
-	base := func() *cluster.QueueFacts {
-		return &cluster.QueueFacts{Name: "q", Weight: 1, Namespaces: &cluster.LabelSelector{}}
+	base := func() *facts.Queue {
+		return &facts.Queue{Name: "q", Weight: 1, Namespaces: &facts.LabelSelector{}}
 	}
 	if !sameQueue(base(), base()) {
 		t.Error("equal ones differ")
 	}
-	for name, change := range map[string]func(*cluster.QueueFacts){
-		"name": func(q *cluster.QueueFacts) { q.Name = "r" }, "parent": func(q *cluster.QueueFacts) { q.Parent = "p" },
-		"generation": func(q *cluster.QueueFacts) { q.Generation++ },
-		"guaranteed": func(q *cluster.QueueFacts) { q.Guaranteed = []resource.Quantity{{Name: "cpu"}} },
-		"max":        func(q *cluster.QueueFacts) { q.Max = []resource.Quantity{{Name: "cpu"}} },
-		"weight":     func(q *cluster.QueueFacts) { q.Weight++ }, "sort": func(q *cluster.QueueFacts) { q.Sort = cluster.Fair },
-		"half-life": func(q *cluster.QueueFacts) { q.HalfLife++ }, "borrows": func(q *cluster.QueueFacts) { q.BorrowsNothing = true },
-		"keeps": func(q *cluster.QueueFacts) { q.KeepsBorrowed = true }, "preempts": func(q *cluster.QueueFacts) { q.NeverPreempts = true },
-		"no namespaces": func(q *cluster.QueueFacts) { q.Namespaces = nil },
-		"namespaces": func(q *cluster.QueueFacts) {
-			q.Namespaces = &cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: "a"}}}
+	for name, change := range map[string]func(*facts.Queue){
+		"name": func(q *facts.Queue) { q.Name = "r" }, "parent": func(q *facts.Queue) { q.Parent = "p" },
+		"generation": func(q *facts.Queue) { q.Generation++ },
+		"guaranteed": func(q *facts.Queue) { q.Guaranteed = []resource.Quantity{{Name: "cpu"}} },
+		"max":        func(q *facts.Queue) { q.Max = []resource.Quantity{{Name: "cpu"}} },
+		"weight":     func(q *facts.Queue) { q.Weight++ }, "sort": func(q *facts.Queue) { q.Sort = facts.Fair },
+		"half-life": func(q *facts.Queue) { q.HalfLife++ }, "borrows": func(q *facts.Queue) { q.BorrowsNothing = true },
+		"keeps": func(q *facts.Queue) { q.KeepsBorrowed = true }, "preempts": func(q *facts.Queue) { q.NeverPreempts = true },
+		"no namespaces": func(q *facts.Queue) { q.Namespaces = nil },
+		"namespaces": func(q *facts.Queue) {
+			q.Namespaces = &facts.LabelSelector{Expressions: []facts.Requirement{{Key: "a"}}}
 		},
 	} {
 		other := base()

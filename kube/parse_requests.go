@@ -9,7 +9,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	componentresource "k8s.io/component-helpers/resource"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -71,7 +71,7 @@ var containerOptions = componentresource.PodResourcesOptions{
 }
 
 // requests fills in what the pod takes of its node.
-func (p *Parser) requests(pod *corev1.Pod, r *cluster.Requirements) {
+func (p *Parser) requests(pod *corev1.Pod, r *facts.Requirements) {
 	list := podRequests(pod, requestOptions)
 	r.Requests = p.quantities(list)
 	var why string

@@ -12,7 +12,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -41,7 +41,7 @@ func ours(change func(*corev1.Pod)) *corev1.Pod {
 }
 
 // show renders Requirements as the tables below expect them; what is empty is left out.
-func show(r *cluster.Requirements) string {
+func show(r *facts.Requirements) string {
 	var b strings.Builder
 	field := func(name string, value any, present bool) {
 		if present {
@@ -309,19 +309,19 @@ func TestPodFacts(t *testing.T) {
 		p.Status.StartTime, p.Status.NominatedNodeName = &started, "n2"
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "full"}}
 	})
-	waiting := cluster.PodFacts{
+	waiting := facts.Pod{
 		UID: "u1", Namespace: "default", Name: "web-0", Created: 1_000_000e9, Priority: 7, Ours: true, Deleting: true, Gated: true,
-		Labels: []cluster.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}, {Key: "c", Value: "3"}},
-		Owner:  cluster.Owner{Kind: cluster.ReplicaSet, Name: "web"}, NeverPreempts: true, Nominated: "n2",
-		Reported: cluster.Condition{Reason: "Unschedulable", Message: "full"},
+		Labels: []facts.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}, {Key: "c", Value: "3"}},
+		Owner:  facts.Owner{Kind: facts.ReplicaSet, Name: "web"}, NeverPreempts: true, Nominated: "n2",
+		Reported: facts.Condition{Reason: "Unschedulable", Message: "full"},
 	}
 	bound := waiting
-	bound.Node, bound.Started, bound.Nominated, bound.Reported = "n1", 1_000_060e9, "", cluster.Condition{}
+	bound.Node, bound.Started, bound.Nominated, bound.Reported = "n1", 1_000_060e9, "", facts.Condition{}
 	foreign := bound
-	foreign.Ours, foreign.Owner = false, cluster.Owner{}
+	foreign.Ours, foreign.Owner = false, facts.Owner{}
 	for name, c := range map[string]struct {
 		node, scheduler string
-		want            cluster.PodFacts
+		want            facts.Pod
 	}{
 		"waiting":    {"", "hilbert", waiting},
 		"bound":      {"n1", "hilbert", bound},
@@ -343,11 +343,11 @@ func TestOwner(t *testing.T) {
 	yes, no := true, false
 	cases := map[string]struct {
 		ref  metav1.OwnerReference
-		want cluster.WorkloadKind
+		want facts.WorkloadKind
 	}{
-		"replication controller": {metav1.OwnerReference{APIVersion: "v1", Kind: "ReplicationController", Controller: &yes}, cluster.ReplicationController},
-		"replica set":            {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Controller: &yes}, cluster.ReplicaSet},
-		"stateful set":           {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Controller: &yes}, cluster.StatefulSet},
+		"replication controller": {metav1.OwnerReference{APIVersion: "v1", Kind: "ReplicationController", Controller: &yes}, facts.ReplicationController},
+		"replica set":            {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Controller: &yes}, facts.ReplicaSet},
+		"stateful set":           {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Controller: &yes}, facts.StatefulSet},
 		"another kind":           {metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Controller: &yes}, 0},
 		"another group":          {metav1.OwnerReference{APIVersion: "apps.example.com/v1", Kind: "StatefulSet", Controller: &yes}, 0},
 		"another version":        {metav1.OwnerReference{APIVersion: "apps/v1beta1", Kind: "ReplicaSet", Controller: &yes}, 0},
@@ -357,9 +357,9 @@ func TestOwner(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			c.ref.Name = "x"
-			want := cluster.Owner{Kind: c.want, Name: "x"}
+			want := facts.Owner{Kind: c.want, Name: "x"}
 			if c.want == 0 {
-				want = cluster.Owner{}
+				want = facts.Owner{}
 			}
 			if got := NewParser("hilbert", nil).Pod(ours(func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{c.ref} })).Owner; got != want {
 				t.Errorf("got %+v, want %+v", got, want)
@@ -405,12 +405,12 @@ func TestNode(t *testing.T) {
 		},
 	}
 	got := NewParser("hilbert", nil).Node(node)
-	want := &cluster.Node{
+	want := &facts.Node{
 		Name: "n1", Labels: node.Labels, Unschedulable: true,
-		Taints:      []cluster.Taint{{Key: "a", Value: "b", Effect: cluster.NoSchedule}, {Key: "c", Effect: cluster.PreferNoSchedule}},
+		Taints:      []facts.Taint{{Key: "a", Value: "b", Effect: facts.NoSchedule}, {Key: "c", Effect: facts.PreferNoSchedule}},
 		Allocatable: []resource.Quantity{{Name: "cpu", Amount: 8000}, {Name: "memory", Amount: 1 << 30}, {Name: "pods", Amount: 110}},
 		GPU:         topology.Shape{GPUs: 4, Model: "A100", Shareable: true},
-		Images:      []cluster.Image{{Name: "db:latest", Size: 9}, {Name: "web:v1", Size: 70}, {Name: "web@sha256:ab", Size: 70}},
+		Images:      []facts.Image{{Name: "db:latest", Size: 9}, {Name: "web:v1", Size: 70}, {Name: "web@sha256:ab", Size: 70}},
 		Features:    []string{"Flies", "Walks"},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // maxMembers bounds how many pods a unit may ask to be placed together.
@@ -19,16 +19,16 @@ const maxMembers = 100_000
 
 // draft is a unit that is being read. The first thing that cannot be honoured is what its condition will say.
 type draft struct {
-	*cluster.UnitFacts
+	*facts.Unit
 	parser      *Parser
 	annotations map[string]string
 }
 
 // unit begins to read a PodGroup: what all versions have in common.
 func (p *Parser) unit(meta *metav1.ObjectMeta) draft {
-	d := draft{parser: p, annotations: meta.Annotations, UnitFacts: &cluster.UnitFacts{
-		UnitName:  cluster.UnitName{Namespace: p.strings.get(meta.Namespace), Name: p.strings.get(meta.Name)},
-		UID:       cluster.UID(meta.UID),
+	d := draft{parser: p, annotations: meta.Annotations, Unit: &facts.Unit{
+		UnitName:  facts.UnitName{Namespace: p.strings.get(meta.Namespace), Name: p.strings.get(meta.Name)},
+		UID:       facts.UID(meta.UID),
 		MinMember: 1,
 	}}
 	if !meta.CreationTimestamp.IsZero() {
@@ -43,8 +43,8 @@ func (d *draft) refuse(format string, args ...any) {
 	}
 }
 
-// PodGroup reads a PodGroup of scheduling.k8s.io/v1beta1. It never fails: what cannot be honoured is named in UnitFacts.Invalid.
-func (p *Parser) PodGroup(g *schedulingv1beta1.PodGroup) *cluster.UnitFacts {
+// PodGroup reads a PodGroup of scheduling.k8s.io/v1beta1. It never fails: what cannot be honoured is named in facts.Unit.Invalid.
+func (p *Parser) PodGroup(g *schedulingv1beta1.PodGroup) *facts.Unit {
 	d := p.unit(&g.ObjectMeta)
 	if parent := g.Spec.ParentCompositePodGroupName; parent != nil {
 		d.refuseParent(*parent)
@@ -70,7 +70,7 @@ func (p *Parser) PodGroup(g *schedulingv1beta1.PodGroup) *cluster.UnitFacts {
 }
 
 // alphaPodGroup reads a PodGroup of scheduling.k8s.io/v1alpha3 or v1alpha2, as PodGroup does.
-func (p *Parser) alphaPodGroup(g *alphaPodGroup) *cluster.UnitFacts {
+func (p *Parser) alphaPodGroup(g *alphaPodGroup) *facts.Unit {
 	d := p.unit(&g.ObjectMeta)
 	if parent := g.Spec.ParentCompositePodGroupName; parent != "" {
 		d.refuseParent(parent)
@@ -94,7 +94,7 @@ func (p *Parser) alphaPodGroup(g *alphaPodGroup) *cluster.UnitFacts {
 }
 
 // sigsPodGroup reads a PodGroup of scheduling.x-k8s.io/v1alpha1, as PodGroup does. All that it can tell of a wait is its phase.
-func (p *Parser) sigsPodGroup(g *sigsPodGroup) *cluster.UnitFacts {
+func (p *Parser) sigsPodGroup(g *sigsPodGroup) *facts.Unit {
 	d := p.unit(&g.ObjectMeta)
 	d.members("spec.minMember", g.Spec.MinMember)
 	var timeout time.Duration
@@ -104,10 +104,10 @@ func (p *Parser) sigsPodGroup(g *sigsPodGroup) *cluster.UnitFacts {
 		}
 		timeout = time.Duration(max(*seconds, 0)) * time.Second
 	}
-	facts := d.finish(nil, timeout, nil)
-	facts.Scheduled = wasWhole(g.Status.Phase)
-	facts.Reported.Met = facts.Scheduled
-	return facts
+	seen := d.finish(nil, timeout, nil)
+	seen.Scheduled = wasWhole(g.Status.Phase)
+	seen.Reported.Met = seen.Scheduled
+	return seen
 }
 
 // wasWhole reports whether a phase says that the unit had its places once.
@@ -148,14 +148,14 @@ func (d *draft) members(field string, n int32) {
 }
 
 // finish reads what annotations say, and the condition that is there.
-func (d *draft) finish(keys []string, timeout time.Duration, conditions []metav1.Condition) *cluster.UnitFacts {
-	d.Topology = cluster.Packing{
+func (d *draft) finish(keys []string, timeout time.Duration, conditions []metav1.Condition) *facts.Unit {
+	d.Topology = facts.Packing{
 		Required:  d.required(keys),
 		Preferred: d.label(spec.AnnotationPreferredTopology),
 		Spread:    d.label(spec.AnnotationSpreadTopology),
 		Uniform:   d.label(spec.AnnotationUniform),
 	}
-	d.SubgroupTopology = cluster.Packing{
+	d.SubgroupTopology = facts.Packing{
 		Required:  d.label(spec.AnnotationSubgroupRequiredTopology),
 		Preferred: d.label(spec.AnnotationSubgroupPreferredTopology),
 	}
@@ -165,11 +165,11 @@ func (d *draft) finish(keys []string, timeout time.Duration, conditions []metav1
 	d.timeout(timeout)
 	for i := range conditions {
 		if c := &conditions[i]; c.Type == conditionInitiallyScheduled || c.Type == conditionScheduled {
-			d.Reported = cluster.UnitCondition{Met: c.Status == metav1.ConditionTrue, Reason: c.Reason, Message: c.Message}
+			d.Reported = facts.UnitCondition{Met: c.Status == metav1.ConditionTrue, Reason: c.Reason, Message: c.Message}
 			d.Scheduled = d.Scheduled || d.Reported.Met
 		}
 	}
-	return d.UnitFacts
+	return d.Unit
 }
 
 // required is the level that the PodGroup's own field names, or the annotation.
@@ -243,16 +243,16 @@ func (d *draft) timeout(said time.Duration) {
 
 // group fills in which unit the pod is a member of: the one that its spec names, else the one that its label does. Both name PodGroups of
 // the pod's namespace, whichever API those are of.
-func (p *Parser) group(pod *corev1.Pod, facts *cluster.PodFacts) {
+func (p *Parser) group(pod *corev1.Pod, seen *facts.Pod) {
 	name := pod.Labels[spec.LabelPodGroup]
 	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
 		name = *g.PodGroupName
 	}
 	if name != "" {
-		facts.Unit, facts.Subgroup = p.strings.get(name), p.strings.get(pod.Labels[spec.LabelSubgroup])
+		seen.Unit, seen.Subgroup = p.strings.get(name), p.strings.get(pod.Labels[spec.LabelSubgroup])
 	}
 	if seconds := pod.Spec.ActiveDeadlineSeconds; seconds != nil && *seconds > 0 {
-		facts.Deadline = min(*seconds, int64(maxDeadline/time.Second)) * int64(time.Second)
+		seen.Deadline = min(*seconds, int64(maxDeadline/time.Second)) * int64(time.Second)
 	}
 }
 

@@ -13,13 +13,13 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 var testLevels = []string{"block", "rack", "kubernetes.io/hostname"}
 
 // readGroup parses a PodGroup in YAML as the adapter of an API does.
-func readGroup(t testing.TB, api, text string) *cluster.UnitFacts {
+func readGroup(t testing.TB, api, text string) *facts.Unit {
 	t.Helper()
 	p := NewParser("hilbert", nil, testLevels...)
 	read := func(into any) {
@@ -43,7 +43,7 @@ func readGroup(t testing.TB, api, text string) *cluster.UnitFacts {
 }
 
 // showUnit renders what differs from a plain unit of one member.
-func showUnit(u *cluster.UnitFacts) string {
+func showUnit(u *facts.Unit) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "min=%d", u.MinMember)
 	field := func(name string, value any, present bool) {
@@ -58,7 +58,7 @@ func showUnit(u *cluster.UnitFacts) string {
 	field("topology", fmt.Sprintf("%+v", u.Topology), !u.Topology.IsZero())
 	field("subgroups", fmt.Sprintf("%+v", u.SubgroupTopology), !u.SubgroupTopology.IsZero())
 	field("scheduled", u.Scheduled, u.Scheduled)
-	field("reported", fmt.Sprintf("%+v", u.Reported), u.Reported != cluster.UnitCondition{})
+	field("reported", fmt.Sprintf("%+v", u.Reported), u.Reported != facts.UnitCondition{})
 	field("invalid", u.Invalid, u.Invalid != "")
 	return b.String()
 }
@@ -268,7 +268,7 @@ func TestEqualGroupsAreEqualFacts(t *testing.T) {
 		if a, b := used.sigsPodGroup(&sigs), fresh.sigsPodGroup(&sigs); *a != *b {
 			t.Fatalf("%+v\n%+v", a, b)
 		}
-		for _, u := range []*cluster.UnitFacts{used.PodGroup(&beta), used.sigsPodGroup(&sigs)} {
+		for _, u := range []*facts.Unit{used.PodGroup(&beta), used.sigsPodGroup(&sigs)} {
 			if u.MinMember < 1 || u.MinMember > maxMembers || u.Timeout < 0 {
 				t.Fatalf("%+v", u)
 			}

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -106,7 +106,7 @@ func answers(g *topology.ZoneGrant, r topology.ZoneRequest) error {
 }
 
 // recorded reads what a bound pod was given.
-func (p *Parser) recorded(pod *corev1.Pod, r *cluster.Requirements) topology.Grant {
+func (p *Parser) recorded(pod *corev1.Pod, r *facts.Requirements) topology.Grant {
 	grant := p.grant(pod, &r.GPU)
 	grant.Zones = p.zoneGrant(pod, r.Zones)
 	return grant

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -99,7 +99,7 @@ func TestZonesOfBoundPod(t *testing.T) {
 // A sink passes on that a pod was promised other zones.
 func TestSinkTellsZones(t *testing.T) {
 	told := 0
-	sink := &podSink{out: outlet{t.Context(), make(chan cluster.Event, 9)}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
+	sink := &podSink{out: outlet{t.Context(), make(chan facts.Event, 9)}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
 	for _, text := range []string{"0:2", "0:2", "1:2", "1:4"} {
 		pod := dedicated("dedicated_cores", list("cpu", "2"), "hilbert.dev/zones", text)
 		pod.Spec.NodeName = "n1"

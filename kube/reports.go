@@ -6,26 +6,26 @@ import (
 	"time"
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
 // nodeReport is a CustomNodeResource as far as the ledger is concerned, and when the agent vouched for it by the node's clock.
 type nodeReport struct {
 	node     string
-	report   *cluster.NodeReport
+	report   *facts.NodeReport
 	observed time.Time
 }
 
 // NodeReport parses a CustomNodeResource. What cannot be read promises nothing.
-func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *cluster.NodeReport {
+func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *facts.NodeReport {
 	shape, held, err := ParseNodeReport(&n.Status.NodeStatus)
 	if err != nil {
 		p.warner.warn("customnoderesource "+n.Name, "the report is malformed, so that nothing is promised by zone", "err", err)
-		return &cluster.NodeReport{Why: cluster.ReportMalformed, Headroom: cluster.Headroom{State: cluster.HeadroomMalformed, Note: "the report as a whole"}}
+		return &facts.NodeReport{Why: facts.ReportMalformed, Headroom: facts.Headroom{State: facts.HeadroomMalformed, Note: "the report as a whole"}}
 	}
-	r := &cluster.NodeReport{Zones: shape, Held: held}
-	if r.Headroom, r.Wishes, err = ParseColocation(n.Status.Colocation); err != nil {
+	r := &facts.NodeReport{Zones: shape, Held: held}
+	if r.Headroom, r.Evictions, err = ParseColocation(n.Status.Colocation); err != nil {
 		p.warner.warn("customnoderesource "+n.Name, "what the node lends is malformed, so that it lends nothing", "err", err)
 	}
 	p.reportDevices(n, r)
@@ -33,10 +33,10 @@ func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *cluster.NodeRep
 }
 
 // reportDevices reads what the node has of GPUs and network cards, and who holds them.
-func (p *Parser) reportDevices(n *nodev1alpha1.CustomNodeResource, r *cluster.NodeReport) {
+func (p *Parser) reportDevices(n *nodev1alpha1.CustomNodeResource, r *facts.NodeReport) {
 	said, err := ParseDevices(&n.Status.NodeStatus)
 	if err != nil {
-		said.Notes = []string{cluster.ReportMalformed + ": " + err.Error()}
+		said.Notes = []string{facts.ReportMalformed + ": " + err.Error()}
 		p.warner.warn("customnoderesource "+n.Name, "what the node says of its devices is malformed, so that none is promised", "err", err)
 	}
 	r.Devices, r.HeldDevices, r.DeviceNote = p.deviceSets.get(said.Devices), said.Held, deviceNote(said.Notes)
@@ -70,28 +70,28 @@ func newFreshness(out receiver, after, lent time.Duration) *freshness {
 	return &freshness{out: out, after: after, lent: lent, now: time.Now, nodes: make(map[string]*vouched)}
 }
 
-func (f *freshness) send(e cluster.Event) error { return f.out.send(e) }
+func (f *freshness) send(e facts.Event) error { return f.out.send(e) }
 
 // upserted takes in a report.
-func (f *freshness) upserted(r nodeReport) cluster.Event {
+func (f *freshness) upserted(r nodeReport) facts.Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.note(r)
 }
 
-func (f *freshness) removed(n objectName) cluster.Event {
+func (f *freshness) removed(n objectName) facts.Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.nodes, n.name)
-	return cluster.NodeReportRemoved{Node: n.name}
+	return facts.NodeReportRemoved{Node: n.name}
 }
 
-func (f *freshness) listed(list []nodeReport) cluster.Event {
+func (f *freshness) listed(list []nodeReport) facts.Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := f.nodes
 	f.nodes = make(map[string]*vouched, len(list))
-	var out cluster.ReportsListed
+	var out facts.ReportsListed
 	for _, r := range list {
 		if known := before[r.node]; known != nil {
 			f.nodes[r.node] = known
@@ -105,7 +105,7 @@ func (f *freshness) listed(list []nodeReport) cluster.Event {
 func (f *freshness) absent() error { return f.send(f.listed(nil)) }
 
 // note works out since when a report counts.
-func (f *freshness) note(r nodeReport) cluster.NodeReported {
+func (f *freshness) note(r nodeReport) facts.NodeReported {
 	now := f.now()
 	known := f.nodes[r.node]
 	switch {
@@ -130,24 +130,24 @@ func (f *freshness) judge(v *vouched, now time.Time) (more bool) {
 	return more
 }
 
-func (v *vouched) event() cluster.NodeReported {
+func (v *vouched) event() facts.NodeReported {
 	zones := v.stale && v.report.Zones.Ruler != topology.RulerNone
-	lent := v.called && (len(v.report.Wishes) > 0 || v.report.Headroom.State == cluster.HeadroomOpen || v.report.Headroom.State == cluster.HeadroomClosed)
+	lent := v.called && (len(v.report.Evictions) > 0 || v.report.Headroom.State == facts.HeadroomOpen || v.report.Headroom.State == facts.HeadroomClosed)
 	devices := v.stale && v.report.Devices != nil
 	if !zones && !lent && !devices {
-		return cluster.NodeReported{Node: v.node, Report: v.report}
+		return facts.NodeReported{Node: v.node, Report: v.report}
 	}
 	stale := *v.report
 	if devices {
-		stale.Devices, stale.DeviceNote = v.silenced(), cluster.ReportStale
+		stale.Devices, stale.DeviceNote = v.silenced(), facts.ReportStale
 	}
 	if zones {
-		stale.Zones.Ruler, stale.Why = topology.RulerNone, cluster.ReportStale
+		stale.Zones.Ruler, stale.Why = topology.RulerNone, facts.ReportStale
 	}
 	if lent {
-		stale.Headroom.State, stale.Wishes = cluster.HeadroomStale, nil
+		stale.Headroom.State, stale.Evictions = facts.HeadroomStale, nil
 	}
-	return cluster.NodeReported{Node: v.node, Report: &stale}
+	return facts.NodeReported{Node: v.node, Report: &stale}
 }
 
 // silenced is the report's devices, as they are when nobody vouches for them: none gives anything new. Of a node whose kubelet gives out the GPUs,
@@ -213,9 +213,9 @@ func mirrorReports(f *freshness, p *Parser) *mirror[*nodev1alpha1.CustomNodeReso
 			return nodeReport{p.strings.get(n.Name), p.NodeReport(n), n.Status.ObservedAt.Time}, true
 		},
 		equal: func(a, b nodeReport) bool {
-			return a.observed.Equal(b.observed) && cluster.SameReport(a.report, b.report)
+			return a.observed.Equal(b.observed) && facts.SameReport(a.report, b.report)
 		},
-		upserted: func(r nodeReport) cluster.Event { return f.upserted(r) },
+		upserted: func(r nodeReport) facts.Event { return f.upserted(r) },
 		removed:  f.removed,
 		listed:   f.listed,
 	}

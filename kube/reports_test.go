@@ -11,7 +11,7 @@ import (
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // agentReport is what a node of one zone says, observed so long after the test began by its own clock.
@@ -85,7 +85,7 @@ func TestReportsGrowStale(t *testing.T) {
 
 // What is stale is told by the clock, without anything from the API server.
 func TestFreshnessRuns(t *testing.T) {
-	events := make(chan cluster.Event, 9)
+	events := make(chan facts.Event, 9)
 	f := newFreshness(outlet{t.Context(), events}, 40*time.Millisecond, time.Hour)
 	m := mirrorReports(f, NewParser("hilbert", nil))
 	_ = m.Update(agentReport("n", 4, time.Now(), time.Hour))

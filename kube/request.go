@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -205,7 +205,7 @@ func (w *Writer) read(ctx context.Context, write *bind.Write) bind.Result {
 		return bind.Result{Outcome: bind.Gone}
 	case err != nil:
 		return bind.Result{Outcome: bind.Unknown, Message: err.Error()}
-	case cluster.UID(pod.UID) != write.Pod:
+	case facts.UID(pod.UID) != write.Pod:
 		return bind.Result{Outcome: bind.Gone}
 	}
 	return bind.Result{Outcome: bind.Written, Node: pod.Spec.NodeName}

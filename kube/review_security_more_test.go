@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // A NUMA-exclusive pod that requests one CPU: what the queue is charged.
@@ -21,7 +22,7 @@ func TestSecExclusiveCharge(t *testing.T) {
 	pod.Labels = map[string]string{"hilbert.dev/qos-level": "dedicated_cores"}
 	pod.Annotations = map[string]string{"hilbert.dev/numa": "exclusive"}
 	f := p.Pod(pod)
-	s.Apply(cluster.PodUpserted{Pod: f})
+	s.Apply(facts.PodUpserted{Pod: f})
 	c := s.Pod("e").Class
 	t.Logf("zones %+v charge %+v", c.Zones, c.Charge)
 }

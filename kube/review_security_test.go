@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 func secPod(name, sched string, req corev1.ResourceList) *corev1.Pod {
@@ -29,14 +30,14 @@ func TestSecKinds(t *testing.T) {
 	for i := range 600 {
 		evil[corev1.ResourceName(fmt.Sprintf("evil.example/r%d", i))] = resource.MustParse("1")
 	}
-	e := s.Apply(cluster.PodUpserted{Pod: p.Pod(secPod("evil", "hilbert", evil))})
+	e := s.Apply(facts.PodUpserted{Pod: p.Pod(secPod("evil", "hilbert", evil))})
 	for _, x := range e {
 		t.Logf("evil: %+v", x)
 	}
-	s.Apply(cluster.PodRemoved{UID: "evil"})
+	s.Apply(facts.PodRemoved{UID: "evil"})
 	good := secPod("good", "hilbert", corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")})
 	f := p.Pod(good)
-	for _, x := range s.Apply(cluster.PodUpserted{Pod: f}) {
+	for _, x := range s.Apply(facts.PodUpserted{Pod: f}) {
 		t.Logf("good: kind=%v", x.Kind)
 	}
 	if pod := s.Pod("good"); pod != nil {
@@ -59,7 +60,7 @@ func TestSecCensus(t *testing.T) {
 	for i := range nodes {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"kubernetes.io/hostname": fmt.Sprintf("n%d", i), "zone": fmt.Sprint(i % 3)}},
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("110")}}}
-		s.Apply(cluster.NodeUpserted{Node: p.Node(n)})
+		s.Apply(facts.NodeUpserted{Node: p.Node(n)})
 	}
 	runtime.GC()
 	var a, b runtime.MemStats
@@ -77,7 +78,7 @@ func TestSecCensus(t *testing.T) {
 		}
 		pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: list}}
 		f := p.Pod(pod)
-		s.Apply(cluster.PodUpserted{Pod: f})
+		s.Apply(facts.PodUpserted{Pod: f})
 	}
 	took := time.Since(begin)
 	runtime.GC()
@@ -86,7 +87,7 @@ func TestSecCensus(t *testing.T) {
 	begin = time.Now()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0", Labels: map[string]string{"kubernetes.io/hostname": "n0", "zone": "9"}},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"cpu": resource.MustParse("63"), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("110")}}}
-	s.Apply(cluster.NodeUpserted{Node: p.Node(n)})
+	s.Apply(facts.NodeUpserted{Node: p.Node(n)})
 	t.Logf("one node update: %v", time.Since(begin))
 	runtime.KeepAlive(s)
 }

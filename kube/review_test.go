@@ -11,11 +11,12 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 func TestRevGangDone(t *testing.T) {
 	t.Skip("issue 15: A scheduler that no cluster can surprise")
-	events := make(chan cluster.Event, 100)
+	events := make(chan facts.Event, 100)
 	sink := &podSink{out: outlet{context.Background(), events}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
 	store := cluster.NewStore()
 	apply := func() {
@@ -28,10 +29,10 @@ func TestRevGangDone(t *testing.T) {
 			}
 		}
 	}
-	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n1", Labels: map[string]string{}}})
-	name := cluster.UnitName{Namespace: "ns", Name: "train"}
+	store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n1", Labels: map[string]string{}}})
+	name := facts.UnitName{Namespace: "ns", Name: "train"}
 	// the PodGroup says that it was scheduled: "this never goes back"
-	store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: name, UID: "g", MinMember: 2, Scheduled: true}})
+	store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: name, UID: "g", MinMember: 2, Scheduled: true}})
 	pod := func(i int, generation int, node string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("train-%d", i), UID: types.UID(fmt.Sprintf("u%d-%d", i, generation)),
 			Labels: map[string]string{spec.LabelPodGroup: "train"}}}
@@ -55,16 +56,16 @@ func TestRevGangDone(t *testing.T) {
 	say("the Job controller makes index 1 anew")
 
 	// the same through the path that the ledger's own tests and the simulator take
-	store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "ns", Name: "sim"}, UID: "g2", MinMember: 2}})
-	r := &cluster.Requirements{}
+	store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: "ns", Name: "sim"}, UID: "g2", MinMember: 2}})
+	r := &facts.Requirements{}
 	for i := range 2 {
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID(fmt.Sprint("s", i)), Namespace: "ns", Name: fmt.Sprint("s", i), Ours: true, Node: "n1", Unit: "sim", Requirements: r}})
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprint("s", i)), Namespace: "ns", Name: fmt.Sprint("s", i), Ours: true, Node: "n1", Unit: "sim", Requirements: r}})
 	}
 	for i := range 2 {
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID(fmt.Sprint("s", i)), Namespace: "ns", Name: fmt.Sprint("s", i), Ours: true, Node: "n1", Unit: "sim", Finished: true, Requirements: r}})
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprint("s", i)), Namespace: "ns", Name: fmt.Sprint("s", i), Ours: true, Node: "n1", Unit: "sim", Finished: true, Requirements: r}})
 	}
-	store.Apply(cluster.PodRemoved{UID: "s1"})
-	store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "s1b", Namespace: "ns", Name: "s1", Ours: true, Unit: "sim", Requirements: r}})
-	u := store.Unit(cluster.UnitName{Namespace: "ns", Name: "sim"})
+	store.Apply(facts.PodRemoved{UID: "s1"})
+	store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "s1b", Namespace: "ns", Name: "s1", Ours: true, Unit: "sim", Requirements: r}})
+	u := store.Unit(facts.UnitName{Namespace: "ns", Name: "sim"})
 	t.Logf("simulator's door, same history: running=%v need=%d", u.Running(), u.Need())
 }

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -24,34 +24,34 @@ func newFingerprints() fingerprints {
 	return fingerprints{seed: maphash.MakeSeed(), known: make(map[uint64]uint64)}
 }
 
-func (f *fingerprints) key(uid cluster.UID) uint64 { return maphash.String(f.seed, string(uid)) }
+func (f *fingerprints) key(uid facts.UID) uint64 { return maphash.String(f.seed, string(uid)) }
 
-func (f *fingerprints) of(facts *cluster.PodFacts, requirements uint64) uint64 {
+func (f *fingerprints) of(seen *facts.Pod, requirements uint64) uint64 {
 	b := &f.buffer
 	b.reset()
 	b.num(int64(requirements))
-	b.num(int64(facts.Priority))
-	b.flag(facts.Finished)
-	b.flag(facts.Deleting)
-	b.flag(facts.Gated)
-	b.str(facts.Node)
-	b.num(int64(len(facts.Labels)))
-	for i := range facts.Labels {
-		b.str(facts.Labels[i].Key)
-		b.str(facts.Labels[i].Value)
+	b.num(int64(seen.Priority))
+	b.flag(seen.Finished)
+	b.flag(seen.Deleting)
+	b.flag(seen.Gated)
+	b.str(seen.Node)
+	b.num(int64(len(seen.Labels)))
+	for i := range seen.Labels {
+		b.str(seen.Labels[i].Key)
+		b.str(seen.Labels[i].Value)
 	}
-	b.num(int64(facts.Owner.Kind))
-	b.str(facts.Owner.Name)
-	b.num(facts.Started) // bound pods have it once and for good: one event each, so that preemption spares the older ones
-	b.flag(facts.NeverPreempts)
-	b.str(facts.Nominated)
-	b.granted(&facts.Grant)
-	b.zones(&facts.Grant.Zones)
-	b.str(facts.Reported.Reason)
-	b.str(facts.Reported.Message)
-	b.str(facts.Unit)
-	b.str(facts.Subgroup)
-	b.num(facts.Deadline)
+	b.num(int64(seen.Owner.Kind))
+	b.str(seen.Owner.Name)
+	b.num(seen.Started) // bound pods have it once and for good: one event each, so that preemption spares the older ones
+	b.flag(seen.NeverPreempts)
+	b.str(seen.Nominated)
+	b.granted(&seen.Grant)
+	b.zones(&seen.Grant.Zones)
+	b.str(seen.Reported.Reason)
+	b.str(seen.Reported.Message)
+	b.str(seen.Unit)
+	b.str(seen.Subgroup)
+	b.num(seen.Deadline)
 	return maphash.Bytes(f.seed, b.bytes)
 }
 
@@ -83,7 +83,7 @@ func (k *specKey) zones(g *topology.ZoneGrant) {
 }
 
 // changed remembers what is said, and reports whether it is new.
-func (f *fingerprints) changed(uid cluster.UID, print uint64) bool {
+func (f *fingerprints) changed(uid facts.UID, print uint64) bool {
 	key := f.key(uid)
 	if old, ok := f.known[key]; ok && old == print {
 		return false
@@ -93,7 +93,7 @@ func (f *fingerprints) changed(uid cluster.UID, print uint64) bool {
 }
 
 // forget reports whether the object was known.
-func (f *fingerprints) forget(uid cluster.UID) bool {
+func (f *fingerprints) forget(uid facts.UID) bool {
 	key := f.key(uid)
 	_, ok := f.known[key]
 	delete(f.known, key)
@@ -111,7 +111,7 @@ var _ cache.TransformingStore = (*podSink)(nil)
 
 // parsedPod is a pod of a list that is not complete yet.
 type parsedPod struct {
-	facts cluster.PodFacts
+	facts facts.Pod
 	print uint64
 }
 
@@ -122,7 +122,7 @@ func (s *podSink) parse(pod *corev1.Pod) parsedPod {
 }
 
 // concerns reports whether the pod is any business of ours: somebody else's that is not bound is not.
-func concerns(f *cluster.PodFacts) bool { return f.Ours || f.Node != "" }
+func concerns(f *facts.Pod) bool { return f.Ours || f.Node != "" }
 
 // Transformer parses the pods of a streamed list as they arrive, so that the list never lies in memory whole.
 func (s *podSink) Transformer() cache.TransformFunc {
@@ -152,7 +152,7 @@ func (s *podSink) upsert(object any) error {
 	if !s.seen.changed(p.facts.UID, p.print) {
 		return nil
 	}
-	return s.out.send(cluster.PodUpserted{Pod: p.facts})
+	return s.out.send(facts.PodUpserted{Pod: p.facts})
 }
 
 // Delete takes in a pod that is gone or finished.
@@ -161,16 +161,16 @@ func (s *podSink) Delete(object any) error {
 	if !ok {
 		return fmt.Errorf("pod watch: got a %T", object)
 	}
-	uid := cluster.UID(pod.UID)
+	uid := facts.UID(pod.UID)
 	if !s.seen.forget(uid) {
 		return nil
 	}
-	return s.out.send(cluster.PodRemoved{UID: uid})
+	return s.out.send(facts.PodRemoved{UID: uid})
 }
 
 // Replace takes in a whole list.
 func (s *podSink) Replace(objects []any, _ string) error {
-	pods := make([]cluster.PodFacts, 0, len(objects))
+	pods := make([]facts.Pod, 0, len(objects))
 	clear(s.seen.known)
 	for _, object := range objects {
 		p, ok := object.(parsedPod)
@@ -185,7 +185,7 @@ func (s *podSink) Replace(objects []any, _ string) error {
 			pods = append(pods, p.facts)
 		}
 	}
-	return s.out.send(cluster.PodsListed{Pods: pods})
+	return s.out.send(facts.PodsListed{Pods: pods})
 }
 
 // Resync does nothing: no event is ever lost, so none is repeated.

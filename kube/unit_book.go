@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // unitBook makes one set of units of the PodGroups of several APIs, which the ledger tells apart by namespace and name only. Where two
@@ -16,7 +16,7 @@ type unitBook struct {
 	mu     sync.Mutex
 	out    receiver
 	warner warner
-	pages  [2]map[cluster.UnitName]*cluster.UnitFacts // by API, nil before its first list
+	pages  [2]map[facts.UnitName]*facts.Unit // by API, nil before its first list
 }
 
 func newUnitBook(out receiver, log *slog.Logger) *unitBook {
@@ -31,23 +31,23 @@ type bookPage struct {
 	api  int
 }
 
-func (p bookPage) send(event cluster.Event) error {
+func (p bookPage) send(event facts.Event) error {
 	b := p.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	page := &b.pages[p.api]
 	switch e := event.(type) {
-	case cluster.UnitsListed:
-		*page = make(map[cluster.UnitName]*cluster.UnitFacts, len(e.Units))
+	case facts.UnitsListed:
+		*page = make(map[facts.UnitName]*facts.Unit, len(e.Units))
 		for _, u := range e.Units {
 			(*page)[u.UnitName] = u
 		}
 		return b.tellAll()
-	case cluster.UnitUpserted:
+	case facts.UnitUpserted:
 		before := b.effective(e.Unit.UnitName)
 		(*page)[e.Unit.UnitName] = e.Unit
 		return b.tell(e.Unit.UnitName, before)
-	case cluster.UnitRemoved:
+	case facts.UnitRemoved:
 		before := b.effective(e.Name)
 		delete(*page, e.Name)
 		return b.tell(e.Name, before)
@@ -56,7 +56,7 @@ func (p bookPage) send(event cluster.Event) error {
 }
 
 // effective is the unit of a name, nil for none.
-func (b *unitBook) effective(name cluster.UnitName) *cluster.UnitFacts {
+func (b *unitBook) effective(name facts.UnitName) *facts.Unit {
 	if b.pages[0][name] != nil && b.pages[1][name] != nil {
 		b.warner.warn("podgroup "+name.String(), "two APIs have a PodGroup of that name; the one of "+groupScheduling+" counts, the other is ignored")
 	}
@@ -66,15 +66,15 @@ func (b *unitBook) effective(name cluster.UnitName) *cluster.UnitFacts {
 func (b *unitBook) complete() bool { return b.pages[0] != nil && b.pages[1] != nil }
 
 // tell tells what has become of a unit.
-func (b *unitBook) tell(name cluster.UnitName, before *cluster.UnitFacts) error {
+func (b *unitBook) tell(name facts.UnitName, before *facts.Unit) error {
 	now := b.effective(name)
 	switch {
 	case !b.complete() || now == before:
 		return nil
 	case now == nil:
-		return b.out.send(cluster.UnitRemoved{Name: name})
+		return b.out.send(facts.UnitRemoved{Name: name})
 	}
-	return b.out.send(cluster.UnitUpserted{Unit: now})
+	return b.out.send(facts.UnitUpserted{Unit: now})
 }
 
 func (b *unitBook) tellAll() error {
@@ -83,12 +83,12 @@ func (b *unitBook) tellAll() error {
 	}
 	names := maps.Clone(b.pages[1])
 	maps.Copy(names, b.pages[0])
-	list := make([]*cluster.UnitFacts, 0, len(names))
+	list := make([]*facts.Unit, 0, len(names))
 	for name := range names {
 		list = append(list, b.effective(name))
 	}
-	slices.SortFunc(list, func(x, y *cluster.UnitFacts) int {
+	slices.SortFunc(list, func(x, y *facts.Unit) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
-	return b.out.send(cluster.UnitsListed{Units: list})
+	return b.out.send(facts.UnitsListed{Units: list})
 }

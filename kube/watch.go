@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // MaxQueuedEvents bounds the events that wait for the scheduler's goroutine. When they are too many the watches stand still; the API
@@ -44,7 +44,7 @@ const (
 // CustomNodeResources. One consistent list of each comes first (Lists tells when all are here), and again whenever a watch could not be
 // resumed, with the changes between. The events of one resource come in order; between resources there is none.
 type Watch struct {
-	events  chan cluster.Event
+	events  chan facts.Event
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
@@ -77,7 +77,7 @@ func StartWatch(ctx context.Context, c *Connection, o WatchOptions, log *slog.Lo
 		return nil, fmt.Errorf("make a client for watches: %w", err)
 	}
 	ctx, stop := context.WithCancel(silence(context.WithoutCancel(ctx)))
-	w := &Watch{events: make(chan cluster.Event, MaxQueuedEvents), stop: stop}
+	w := &Watch{events: make(chan facts.Event, MaxQueuedEvents), stop: stop}
 	out := outlet{ctx, w.events}
 	parser := func() *Parser { // one each: it serves one goroutine
 		p := NewParser(o.SchedulerName, log, o.Levels...)
@@ -132,7 +132,7 @@ func newReaders(c *Connection, shared *http.Client) (*readers, error) {
 }
 
 // Events delivers what happened, in the order in which it must be applied.
-func (w *Watch) Events() <-chan cluster.Event { return w.events }
+func (w *Watch) Events() <-chan facts.Event { return w.events }
 
 // Stop ends the watches. What still waits in Events is of no use any more.
 func (w *Watch) Stop() {
@@ -202,15 +202,15 @@ func (h *health) note(err error) {
 }
 
 // receiver takes events in, in their order.
-type receiver interface{ send(cluster.Event) error }
+type receiver interface{ send(facts.Event) error }
 
 // outlet is the way into the bounded channel.
 type outlet struct {
 	ctx    context.Context
-	events chan<- cluster.Event
+	events chan<- facts.Event
 }
 
-func (o outlet) send(event cluster.Event) error {
+func (o outlet) send(event facts.Event) error {
 	select {
 	case o.events <- event:
 		return nil

@@ -21,7 +21,7 @@ import (
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 const (
@@ -107,9 +107,9 @@ func newOptionals(c *Connection, shared *http.Client, out outlet, parser func() 
 	return &optionals{
 		fresh: fresh, surveyor: surveyor, period: surveyPeriod, health: note("discovery"),
 		followers: []*follower{
-			{what: podGroups + "." + groupScheduling, log: log, reflector: groups, absent: func() error { return book.page(0).send(cluster.UnitsListed{}) }},
-			{what: podGroups + "." + groupSigs, log: log, reflector: sigs, absent: func() error { return book.page(1).send(cluster.UnitsListed{}) }},
-			{what: v1alpha1.Queues + "." + v1alpha1.Group, log: log, reflector: queues, absent: func() error { return out.send(cluster.QueuesListed{}) }},
+			{what: podGroups + "." + groupScheduling, log: log, reflector: groups, absent: func() error { return book.page(0).send(facts.UnitsListed{}) }},
+			{what: podGroups + "." + groupSigs, log: log, reflector: sigs, absent: func() error { return book.page(1).send(facts.UnitsListed{}) }},
+			{what: v1alpha1.Queues + "." + v1alpha1.Group, log: log, reflector: queues, absent: func() error { return out.send(facts.QueuesListed{}) }},
 			{what: nodev1alpha1.CustomNodeResources + "." + nodev1alpha1.Group, log: log, reflector: reports, absent: fresh.absent},
 		},
 	}, nil

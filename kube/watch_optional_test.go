@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -160,14 +160,14 @@ type collector struct {
 	lines []string
 }
 
-func (c *collector) send(e cluster.Event) error {
+func (c *collector) send(e facts.Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	line := describeOther(e)
 	switch e.(type) {
-	case cluster.UnitsListed:
+	case facts.UnitsListed:
 		line = "units: " + line
-	case cluster.QueuesListed:
+	case facts.QueuesListed:
 		line = "queues: " + line
 	}
 	c.lines = append(c.lines, line)
@@ -186,17 +186,17 @@ func (c *collector) take() string {
 func TestUnitBook(t *testing.T) {
 	told := &collector{}
 	book := newUnitBook(told, nil)
-	unit := func(name string, members int32) *cluster.UnitFacts {
-		return &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "ns", Name: name}, MinMember: members}
+	unit := func(name string, members int32) *facts.Unit {
+		return &facts.Unit{UnitName: facts.UnitName{Namespace: "ns", Name: name}, MinMember: members}
 	}
-	list := func(api int, units ...*cluster.UnitFacts) func() {
-		return func() { _ = book.page(api).send(cluster.UnitsListed{Units: units}) }
+	list := func(api int, units ...*facts.Unit) func() {
+		return func() { _ = book.page(api).send(facts.UnitsListed{Units: units}) }
 	}
-	upsert := func(api int, u *cluster.UnitFacts) func() {
-		return func() { _ = book.page(api).send(cluster.UnitUpserted{Unit: u}) }
+	upsert := func(api int, u *facts.Unit) func() {
+		return func() { _ = book.page(api).send(facts.UnitUpserted{Unit: u}) }
 	}
 	remove := func(api int, name string) func() {
-		return func() { _ = book.page(api).send(cluster.UnitRemoved{Name: unit(name, 0).UnitName}) }
+		return func() { _ = book.page(api).send(facts.UnitRemoved{Name: unit(name, 0).UnitName}) }
 	}
 	for i, step := range []struct {
 		do   func()
@@ -226,7 +226,7 @@ func TestUnitBook(t *testing.T) {
 // runOptionals surveys a server every few milliseconds.
 func runOptionals(t *testing.T, s *standin.Server) *Watch {
 	t.Helper()
-	events := make(chan cluster.Event, MaxQueuedEvents)
+	events := make(chan facts.Event, MaxQueuedEvents)
 	ctx, cancel := context.WithCancel(silence(t.Context()))
 	own := purposed(s.Connection(), "test", nil)
 	shared, err := rest.HTTPClientFor(own)
@@ -264,7 +264,7 @@ func TestOptionalAPIsComeAndGo(t *testing.T) {
 	expectOptional(t, w, "unit ml/g min 3")
 	s.Offer(allQueues, "")
 	for {
-		if e, ok := (<-w.Events()).(cluster.QueuesListed); ok && len(e.Queues) == 0 {
+		if e, ok := (<-w.Events()).(facts.QueuesListed); ok && len(e.Queues) == 0 {
 			break
 		}
 	}

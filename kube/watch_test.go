@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/standin"
 )
 
@@ -49,27 +49,27 @@ func next(t *testing.T, w *Watch) string {
 	}
 }
 
-func describe(event cluster.Event) string {
+func describe(event facts.Event) string {
 	switch e := event.(type) {
-	case cluster.NodesListed:
+	case facts.NodesListed:
 		names := make([]string, 0, len(e.Nodes))
 		for _, n := range e.Nodes {
 			names = append(names, n.Name)
 		}
 		return "nodes " + sorted(names)
-	case cluster.PodsListed:
+	case facts.PodsListed:
 		names := make([]string, 0, len(e.Pods))
 		for i := range e.Pods {
 			names = append(names, string(e.Pods[i].UID)+"@"+e.Pods[i].Node)
 		}
 		return "pods " + sorted(names)
-	case cluster.NodeUpserted:
+	case facts.NodeUpserted:
 		return fmt.Sprintf("node %s unschedulable=%v", e.Node.Name, e.Node.Unschedulable)
-	case cluster.NodeRemoved:
+	case facts.NodeRemoved:
 		return "node " + e.Name + " gone"
-	case cluster.PodUpserted:
+	case facts.PodUpserted:
 		return fmt.Sprintf("pod %s@%s deleting=%v", e.Pod.UID, e.Pod.Node, e.Pod.Deleting)
-	case cluster.PodRemoved:
+	case facts.PodRemoved:
 		return fmt.Sprintf("pod %s gone", e.UID)
 	}
 	return describeOther(event)
@@ -239,7 +239,7 @@ func TestWatchWaitsForAHalfStartedServer(t *testing.T) {
 }
 
 func TestFullQueueHoldsTheWatchUp(t *testing.T) {
-	events := make(chan cluster.Event, 1)
+	events := make(chan facts.Event, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	sink := &podSink{out: outlet{ctx, events}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
 	if err := sink.Add(testPod("a", "")); err != nil {

@@ -11,19 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
-func evictionOf(uid cluster.UID) bind.Write {
+func evictionOf(uid facts.UID) bind.Write {
 	return bind.Write{Kind: bind.EvictPod, Pod: uid, Namespace: "default", Name: "p", Node: "n1"}
 }
 
 func eventOf(name string) bind.Write {
 	return bind.Write{
-		Kind: bind.WriteEvent, Pod: cluster.UID("uid-" + name), Namespace: "default", Name: name,
-		Condition: cluster.Condition{Reason: spec.ReasonEvictionRefusedByBudget, Message: "a budget"},
+		Kind: bind.WriteEvent, Pod: facts.UID("uid-" + name), Namespace: "default", Name: name,
+		Condition: facts.Condition{Reason: spec.ReasonEvictionRefusedByBudget, Message: "a budget"},
 	}
 }
 
@@ -43,7 +43,7 @@ func answering(code int, cause metav1.CauseType) standin.Intercept {
 // Only a disruption budget's no is Withheld; an API server that is overloaded is asked again.
 func TestReliefEvictions(t *testing.T) {
 	for name, c := range map[string]struct {
-		uid       cluster.UID
+		uid       facts.UID
 		absent    bool
 		intercept standin.Intercept
 		want      bind.Outcome

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -42,7 +42,7 @@ type QueueStatus struct {
 
 	PendingUnits, PendingPods, RunningPods int32
 	// Problem is the queue's, the zero value for none. With Refuses the Queue is not Ready; without, it is, and names the problem.
-	Problem cluster.Condition
+	Problem facts.Condition
 	Refuses bool
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -117,7 +117,7 @@ func TestQueueReady(t *testing.T) {
 		return fmt.Sprint(c.Status, " ", c.Reason, " ", c.Message)
 	}
 	since := func() int64 { return r.stored(t).Status.Conditions[0].LastTransitionTime.Unix() }
-	closed := QueueStatus{Problem: cluster.Condition{Reason: "ParentMissing", Message: "no such queue"}, Refuses: true}
+	closed := QueueStatus{Problem: facts.Condition{Reason: "ParentMissing", Message: "no such queue"}, Refuses: true}
 	r.expect(t, "q", closed, bind.Written)
 	if got := ready(); got != "False ParentMissing no such queue" {
 		t.Error(got)
@@ -136,7 +136,7 @@ func TestQueueReady(t *testing.T) {
 	if since() != first {
 		t.Error("after a restart it is another time")
 	}
-	r.expect(t, "q", QueueStatus{Problem: cluster.Condition{Reason: "GuaranteeTooLarge", Message: "scaled"}}, bind.Written)
+	r.expect(t, "q", QueueStatus{Problem: facts.Condition{Reason: "GuaranteeTooLarge", Message: "scaled"}}, bind.Written)
 	if got := ready(); got != "True GuaranteeTooLarge scaled" || since() == first {
 		t.Error(got)
 	}

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -40,7 +40,7 @@ func statusBody(w *bind.Write, schedulerName string, now time.Time) ([]byte, err
 
 type statusPatch struct {
 	Metadata struct {
-		UID cluster.UID `json:"uid"`
+		UID facts.UID `json:"uid"`
 	} `json:"metadata"`
 	Status struct {
 		NominatedNodeName string            `json:"nominatedNodeName,omitempty"`

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/topology"
@@ -56,7 +56,7 @@ func (r *rig) do(t *testing.T, write bind.Write) bind.Result {
 }
 
 func bindingOf(name string) bind.Write {
-	return bind.Write{Kind: bind.WriteBinding, Pod: cluster.UID("uid-" + name), Namespace: "default", Name: name, Node: "n1"}
+	return bind.Write{Kind: bind.WriteBinding, Pod: facts.UID("uid-" + name), Namespace: "default", Name: name, Node: "n1"}
 }
 
 func refuse(code int) standin.Intercept {
@@ -232,7 +232,7 @@ func TestNothingLeavesBehindAShutFence(t *testing.T) {
 func TestConditionWrite(t *testing.T) {
 	write := bind.Write{
 		Kind: bind.WriteCondition, Pod: "uid-p", Namespace: "default", Name: "p",
-		Condition: cluster.Condition{Reason: "Unschedulable", Message: `0/3 nodes: 3 Insufficient "cpu"`},
+		Condition: facts.Condition{Reason: "Unschedulable", Message: `0/3 nodes: 3 Insufficient "cpu"`},
 	}
 	r := newRig(t, 1, time.Minute)
 	if got := r.do(t, write).Outcome; got != bind.Gone {
@@ -259,7 +259,7 @@ func TestConditionWrite(t *testing.T) {
 func TestNominationWrite(t *testing.T) {
 	write := bind.Write{
 		Kind: bind.WriteNomination, Pod: "uid-p", Namespace: "default", Name: "p", Node: "n1",
-		Condition: cluster.Condition{Reason: "Unschedulable", Message: "0/1 nodes are available"},
+		Condition: facts.Condition{Reason: "Unschedulable", Message: "0/1 nodes are available"},
 	}
 	r := newRig(t, 1, time.Minute)
 	r.server.SetPod(testPod("p", ""))
@@ -283,7 +283,7 @@ func TestEvictionWrites(t *testing.T) {
 	r := newRig(t, 1, time.Minute)
 	disruption := bind.Write{
 		Kind: bind.WriteDisruption, Pod: "uid-p", Namespace: "default", Name: "p",
-		Condition: cluster.Condition{Reason: corev1.PodReasonPreemptionByScheduler, Message: "preempting"},
+		Condition: facts.Condition{Reason: corev1.PodReasonPreemptionByScheduler, Message: "preempting"},
 	}
 	deletion := bind.Write{Kind: bind.DeletePod, Pod: "uid-p", Namespace: "default", Name: "p"}
 	expect := func(what string, write bind.Write, want bind.Outcome) {

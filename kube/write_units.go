@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -88,7 +88,7 @@ type groupPath struct {
 }
 
 // findGroup reads a PodGroup from the first API that has it. Without one, body is nil and result says why.
-func (w *Writer) findGroup(ctx context.Context, has served, unit cluster.UnitName) (at groupPath, body []byte, result bind.Result) {
+func (w *Writer) findGroup(ctx context.Context, has served, unit facts.UnitName) (at groupPath, body []byte, result bind.Result) {
 	result = bind.Result{Outcome: bind.Gone, Message: "there is no PodGroup " + unit.String()}
 	for _, api := range [...]struct {
 		group, version string
@@ -113,7 +113,7 @@ func (w *Writer) findGroup(ctx context.Context, has served, unit cluster.UnitNam
 }
 
 // conditionPatch makes the patch that tells a PodGroup, as it was read, its condition; nil if there is nothing to tell.
-func conditionPatch(body []byte, version string, sigs bool, want cluster.UnitCondition, now time.Time) (patch []byte, contentType string, err error) {
+func conditionPatch(body []byte, version string, sigs bool, want facts.UnitCondition, now time.Time) (patch []byte, contentType string, err error) {
 	if sigs {
 		patch, err = phasePatch(body, want)
 		return patch, contentMerge, err
@@ -164,7 +164,7 @@ type groupPatch struct {
 
 // phasePatch says with the phase, which is all that the PodGroup of the sigs has, what a condition would. It leaves alone a phase beyond
 // those two, which is its own controller's.
-func phasePatch(body []byte, want cluster.UnitCondition) ([]byte, error) {
+func phasePatch(body []byte, want facts.UnitCondition) ([]byte, error) {
 	var group sigsPodGroup
 	if err := json.Unmarshal(body, &group); err != nil {
 		return nil, fmt.Errorf("read the PodGroup: %w", err)

@@ -10,15 +10,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
 func unitWrite(met bool, reason, message string) bind.Write {
-	name := cluster.UnitName{Namespace: "ml", Name: "g"}
+	name := facts.UnitName{Namespace: "ml", Name: "g"}
 	return bind.Write{
 		Kind: bind.WriteUnitCondition, Namespace: name.Namespace, Name: name.Name, Unit: name,
-		UnitCondition: cluster.UnitCondition{Met: met, Reason: reason, Message: message},
+		UnitCondition: facts.UnitCondition{Met: met, Reason: reason, Message: message},
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -28,20 +28,20 @@ func benchmarkPipeline(b *testing.B, nodes, classes int) {
 	}
 	now := time.Unix(0, 0)
 	for i := range nodes {
-		s.Apply(cluster.NodeUpserted{Node: benchNode(i)}, now)
+		s.Apply(facts.NodeUpserted{Node: benchNode(i)}, now)
 	}
-	requirements := make([]*cluster.Requirements, classes)
+	requirements := make([]*facts.Requirements, classes)
 	for i := range requirements {
 		requirements[i] = benchRequirements(i)
 	}
 	live := nodes * 8
 	pod := 0
 	one := func() {
-		s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-			UID: cluster.UID(fmt.Sprint(pod)), Ours: true, Created: int64(pod), Requirements: requirements[pod*7919%classes],
+		s.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: facts.UID(fmt.Sprint(pod)), Ours: true, Created: int64(pod), Requirements: requirements[pod*7919%classes],
 		}}, now)
 		if pod >= live {
-			s.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprint(pod - live))}, now)
+			s.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprint(pod - live))}, now)
 		}
 		pod++
 		s.Step(now, 16)
@@ -61,8 +61,8 @@ func benchmarkPipeline(b *testing.B, nodes, classes int) {
 	}
 }
 
-func benchNode(i int) *cluster.Node {
-	return &cluster.Node{
+func benchNode(i int) *facts.Node {
+	return &facts.Node{
 		Name:   fmt.Sprintf("node-%05d", i),
 		Labels: map[string]string{"kubernetes.io/hostname": fmt.Sprintf("node-%05d", i), "zone": string(rune('a' + i%3))},
 		Allocatable: []resource.Quantity{
@@ -73,15 +73,15 @@ func benchNode(i int) *cluster.Node {
 	}
 }
 
-func benchRequirements(i int) *cluster.Requirements {
+func benchRequirements(i int) *facts.Requirements {
 	cpu, memory := 500+int64(i%8)*250, int64(1+i%6)<<30
-	r := &cluster.Requirements{
+	r := &facts.Requirements{
 		Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}, {Name: resource.NameMemory, Amount: memory}},
 		ScoreCPU: cpu, ScoreMemory: memory,
-		Tolerations: []cluster.Toleration{{Key: fmt.Sprint("team-", i), Exists: true}},
+		Tolerations: []facts.Toleration{{Key: fmt.Sprint("team-", i), Exists: true}},
 	}
 	if i%4 == 1 {
-		r.NodeSelector = []cluster.Label{{Key: "zone", Value: "b"}}
+		r.NodeSelector = []facts.Label{{Key: "zone", Value: "b"}}
 	}
 	return r
 }

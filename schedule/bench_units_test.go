@@ -10,6 +10,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -32,7 +33,7 @@ const (
 type unitBench struct {
 	s            *Scheduler
 	now          time.Time
-	requirements []*cluster.Requirements
+	requirements []*facts.Requirements
 	members      int
 	next, oldest int
 }
@@ -80,7 +81,7 @@ func newUnitBench(b *testing.B, members int) *unitBench {
 	}
 	w := &unitBench{s: s, now: time.Unix(0, 0), members: members}
 	for i := range unitNodes {
-		s.Apply(cluster.NodeUpserted{Node: benchNode(i)}, w.now)
+		s.Apply(facts.NodeUpserted{Node: benchNode(i)}, w.now)
 	}
 	for i := range 16 {
 		w.requirements = append(w.requirements, benchRequirements(i))
@@ -89,20 +90,20 @@ func newUnitBench(b *testing.B, members int) *unitBench {
 		return []resource.Quantity{{Name: resource.NameCPU, Amount: 1400 * unitPods / int64(share) * 100 / 130}}
 	}
 	for i := range 2 {
-		s.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: fmt.Sprint("org-", i), Guaranteed: guarantee(2), Weight: 1, Sort: cluster.Fair}}, w.now)
+		s.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: fmt.Sprint("org-", i), Guaranteed: guarantee(2), Weight: 1, Sort: facts.Fair}}, w.now)
 	}
 	for i := range 8 {
-		s.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{
-			Name: fmt.Sprint("division-", i), Parent: fmt.Sprint("org-", i%2), Guaranteed: guarantee(8), Weight: 1, Sort: cluster.Fair,
+		s.Apply(facts.QueueUpserted{Queue: &facts.Queue{
+			Name: fmt.Sprint("division-", i), Parent: fmt.Sprint("org-", i%2), Guaranteed: guarantee(8), Weight: 1, Sort: facts.Fair,
 		}}, w.now)
 	}
 	for i := range 40 {
-		s.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{
+		s.Apply(facts.QueueUpserted{Queue: &facts.Queue{
 			Name: fmt.Sprint("team-", i), Parent: fmt.Sprint("division-", i%8), Guaranteed: guarantee(40), Weight: 1,
 			Max: []resource.Quantity{{Name: resource.NameCPU, Amount: 1400 * unitPods}},
 		}}, w.now)
-		s.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{
-			Name: fmt.Sprint("team-", i), Labels: []cluster.Label{{Key: spec.LabelQueue, Value: fmt.Sprint("team-", i)}},
+		s.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{
+			Name: fmt.Sprint("team-", i), Labels: []facts.Label{{Key: spec.LabelQueue, Value: fmt.Sprint("team-", i)}},
 		}}, w.now)
 	}
 	return w
@@ -111,19 +112,19 @@ func newUnitBench(b *testing.B, members int) *unitBench {
 // start creates a gang and lets it be placed and bound.
 func (w *unitBench) start() {
 	name, namespace := fmt.Sprint("gang-", w.next), fmt.Sprint("team-", w.next%40)
-	facts := cluster.PodFacts{
+	seen := facts.Pod{
 		Namespace: namespace, Ours: true, Created: int64(w.next), Requirements: w.requirements[w.next*7919%len(w.requirements)],
 	}
 	if w.members > 1 {
-		facts.Unit = name
-		w.s.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{
-			UnitName: cluster.UnitName{Namespace: namespace, Name: name}, UID: cluster.UID(name), MinMember: int32(w.members),
+		seen.Unit = name
+		w.s.Apply(facts.UnitUpserted{Unit: &facts.Unit{
+			UnitName: facts.UnitName{Namespace: namespace, Name: name}, UID: facts.UID(name), MinMember: int32(w.members),
 		}}, w.now)
 	}
 	for i := range w.members {
-		facts.Name = fmt.Sprint(name, "-", i)
-		facts.UID = cluster.UID(facts.Name)
-		w.s.Apply(cluster.PodUpserted{Pod: facts}, w.now)
+		seen.Name = fmt.Sprint(name, "-", i)
+		seen.UID = facts.UID(seen.Name)
+		w.s.Apply(facts.PodUpserted{Pod: seen}, w.now)
 	}
 	w.s.Step(w.now, 16)
 	for writes := w.s.Ready(w.now); len(writes) > 0; writes = w.s.Ready(w.now) {
@@ -139,10 +140,10 @@ func (w *unitBench) start() {
 func (w *unitBench) end() {
 	name, namespace := fmt.Sprint("gang-", w.oldest), fmt.Sprint("team-", w.oldest%40)
 	for i := range w.members {
-		w.s.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprint(name, "-", i))}, w.now)
+		w.s.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprint(name, "-", i))}, w.now)
 	}
 	if w.members > 1 {
-		w.s.Apply(cluster.UnitRemoved{Name: cluster.UnitName{Namespace: namespace, Name: name}}, w.now)
+		w.s.Apply(facts.UnitRemoved{Name: facts.UnitName{Namespace: namespace, Name: name}}, w.now)
 	}
 	w.oldest++
 }
@@ -157,21 +158,21 @@ func BenchmarkCrowd(b *testing.B) {
 	}
 	now := time.Unix(0, 0)
 	for i := range nodes {
-		s.Apply(cluster.NodeUpserted{Node: benchNode(i)}, now)
+		s.Apply(facts.NodeUpserted{Node: benchNode(i)}, now)
 	}
 	for i := range queues {
 		name := fmt.Sprint("team-", i)
-		s.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: name, Weight: 1}}, now)
-		s.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: name, Labels: []cluster.Label{{Key: spec.LabelQueue, Value: name}}}}, now)
+		s.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: name, Weight: 1}}, now)
+		s.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: name, Labels: []facts.Label{{Key: spec.LabelQueue, Value: name}}}}, now)
 	}
-	requirements := make([]*cluster.Requirements, 16)
+	requirements := make([]*facts.Requirements, 16)
 	for i := range requirements {
 		requirements[i] = benchRequirements(i)
 	}
 	pod := 0
 	create := func() {
-		s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-			UID: cluster.UID(fmt.Sprint(pod)), Name: fmt.Sprint(pod), Namespace: fmt.Sprint("team-", pod*7919%queues), Ours: true, Created: int64(pod),
+		s.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: facts.UID(fmt.Sprint(pod)), Name: fmt.Sprint(pod), Namespace: fmt.Sprint("team-", pod*7919%queues), Ours: true, Created: int64(pod),
 			NeverPreempts: true, Requirements: requirements[pod%16],
 		}}, now)
 		pod++
@@ -192,7 +193,7 @@ func BenchmarkCrowd(b *testing.B) {
 		create()
 	}
 	settle()
-	var running []cluster.UID
+	var running []facts.UID
 	s.Store().EachPod(func(p *cluster.Pod) {
 		if p.Phase == cluster.Bound {
 			running = append(running, p.UID)
@@ -202,7 +203,7 @@ func BenchmarkCrowd(b *testing.B) {
 	b.ResetTimer()
 	before := processTime()
 	for i := range b.N {
-		s.Apply(cluster.PodRemoved{UID: running[i]}, now)
+		s.Apply(facts.PodRemoved{UID: running[i]}, now)
 		create()
 		settle()
 	}

@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -22,25 +23,25 @@ func TestHope(t *testing.T) {
 	quantities := func(cores int64) []resource.Quantity {
 		return []resource.Quantity{{Name: resource.NameCPU, Amount: cores * 1000}}
 	}
-	node := &cluster.Node{Name: "n", Allocatable: append(quantities(queues), resource.Quantity{Name: resource.NamePods, Amount: 1000})}
-	s.Apply(cluster.NodeUpserted{Node: node}, now)
+	node := &facts.Node{Name: "n", Allocatable: append(quantities(queues), resource.Quantity{Name: resource.NamePods, Amount: 1000})}
+	s.Apply(facts.NodeUpserted{Node: node}, now)
 	for i := range queues { // the later ones have the greater weight, so that of equals who has less for it comes first
 		name := fmt.Sprintf("q%02d", i)
-		s.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: name, Weight: int64(i + 1)}}, now)
-		s.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: name, Labels: []cluster.Label{{Key: spec.LabelQueue, Value: name}}}}, now)
+		s.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: name, Weight: int64(i + 1)}}, now)
+		s.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: name, Labels: []facts.Label{{Key: spec.LabelQueue, Value: name}}}}, now)
 	}
-	requirements := &cluster.Requirements{Requests: quantities(1)}
-	pod := func(uid string, queue int, on string) cluster.PodFacts {
-		return cluster.PodFacts{
-			UID: cluster.UID(uid), Name: uid, Namespace: fmt.Sprintf("q%02d", queue), Ours: on == "", Node: on, Requirements: requirements,
+	requirements := &facts.Requirements{Requests: quantities(1)}
+	pod := func(uid string, queue int, on string) facts.Pod {
+		return facts.Pod{
+			UID: facts.UID(uid), Name: uid, Namespace: fmt.Sprintf("q%02d", queue), Ours: on == "", Node: on, Requirements: requirements,
 			NeverPreempts: true,
 		}
 	}
 	for i := range queues {
-		s.Apply(cluster.PodUpserted{Pod: pod(fmt.Sprint("runs-", i), i, "n")}, now)
+		s.Apply(facts.PodUpserted{Pod: pod(fmt.Sprint("runs-", i), i, "n")}, now)
 	}
 	for i := range 2 * queues {
-		s.Apply(cluster.PodUpserted{Pod: pod(fmt.Sprint("waits-", i), i%queues, "")}, now)
+		s.Apply(facts.PodUpserted{Pod: pod(fmt.Sprint("waits-", i), i%queues, "")}, now)
 	}
 	if decisions := s.Step(now, 1000); decisions != queues || s.Pending().Unschedulable != 2*queues {
 		t.Fatalf("%d decisions in a full cluster, one for each of %d queues are enough; %+v", decisions, queues, s.Pending())
@@ -54,28 +55,28 @@ func TestHope(t *testing.T) {
 		return list
 	}
 	// Each queue has one core. The greater its weight the less that is.
-	s.Apply(cluster.PodRemoved{UID: "runs-0"}, now)
+	s.Apply(facts.PodRemoved{UID: "runs-0"}, now)
 	if decisions := s.Step(now, 1000); decisions != 2 { // the next of the same queue finds it gone
 		t.Errorf("%d decisions about room for one", decisions)
 	}
 	if list := placed(); len(list) != 1 || list[0] != "q00" { // it holds nothing now
 		t.Errorf("the room went to %v", list)
 	}
-	for _, uid := range []cluster.UID{"runs-7", "runs-8"} {
-		s.Apply(cluster.PodRemoved{UID: uid}, now)
+	for _, uid := range []facts.UID{"runs-7", "runs-8"} {
+		s.Apply(facts.PodRemoved{UID: uid}, now)
 	}
 	if decisions := s.Step(now, 1); decisions != 1 {
 		t.Errorf("%d decisions", decisions)
 	}
 	// The tree is planted anew while some still have hope.
-	s.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: "q01", Weight: 1000}}, now)
+	s.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: "q01", Weight: 1000}}, now)
 	s.Step(now, 1000)
 	if list := placed(); len(list) != 3 {
 		t.Errorf("%d of 3 have the room: %v", len(list), list)
 	}
 	// Room for more than it is worth to ask about.
 	for i := range queues {
-		s.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprint("runs-", i))}, now)
+		s.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprint("runs-", i))}, now)
 	}
 	s.Step(now, 1000)
 	if list := placed(); len(list) != queues {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -17,30 +17,30 @@ func TestArrivalsAreCountedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Unix(100, 0)
-	s.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", GPU: topology.Shape{GPUs: 8, Model: "A", Shareable: true}}}, now)
-	facts := func(i int) cluster.PodFacts {
-		return cluster.PodFacts{UID: cluster.UID(fmt.Sprint(i)), Name: fmt.Sprint(i), Ours: true, Gated: i < 15, Requirements: &cluster.Requirements{GPU: topology.Request{Milli: 500}}}
+	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", GPU: topology.Shape{GPUs: 8, Model: "A", Shareable: true}}}, now)
+	seen := func(i int) facts.Pod {
+		return facts.Pod{UID: facts.UID(fmt.Sprint(i)), Name: fmt.Sprint(i), Ours: true, Gated: i < 15, Requirements: &facts.Requirements{GPU: topology.Request{Milli: 500}}}
 	}
-	var list []cluster.PodFacts
+	var list []facts.Pod
 	for i := range 15 {
-		list = append(list, facts(i))
+		list = append(list, seen(i))
 		for range 3 {
-			s.Apply(cluster.PodUpserted{Pod: facts(i)}, now)
+			s.Apply(facts.PodUpserted{Pod: seen(i)}, now)
 		}
 	}
-	s.Apply(cluster.PodsListed{Pods: list}, now)
-	s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "plain", Requirements: &cluster.Requirements{}}}, now)
-	for i, change := range []func(*cluster.PodFacts){
-		func(f *cluster.PodFacts) { f.Finished = true }, func(f *cluster.PodFacts) { f.Ours = false }, func(f *cluster.PodFacts) { f.Deleting = true },
+	s.Apply(facts.PodsListed{Pods: list}, now)
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "plain", Requirements: &facts.Requirements{}}}, now)
+	for i, change := range []func(*facts.Pod){
+		func(f *facts.Pod) { f.Finished = true }, func(f *facts.Pod) { f.Ours = false }, func(f *facts.Pod) { f.Deleting = true },
 	} {
-		other := facts(99 + i)
+		other := seen(99 + i)
 		change(&other)
-		s.Apply(cluster.PodUpserted{Pod: other}, now)
+		s.Apply(facts.PodUpserted{Pod: other}, now)
 	}
 	if s.Step(now, 1); s.market.Due() || s.market.Revision() != 0 {
 		t.Fatalf("15 pods that ask for GPUs make price list %d", s.market.Revision())
 	}
-	s.Apply(cluster.PodsListed{Pods: append(list, facts(15))}, now)
+	s.Apply(facts.PodsListed{Pods: append(list, seen(15))}, now)
 	if s.Step(now, 1); s.market.Revision() != 1 {
 		t.Fatalf("16 pods make price list %d", s.market.Revision())
 	}

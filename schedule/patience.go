@@ -6,6 +6,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -66,7 +67,7 @@ func (s *Scheduler) schedule(p *patience, now time.Time) {
 }
 
 // settled forgets a gang of which nothing is open any more.
-func (s *Scheduler) settled(name cluster.UnitName) {
+func (s *Scheduler) settled(name facts.UnitName) {
 	if p := s.patient[name]; p != nil {
 		if p.position >= 0 {
 			s.reviews.Remove(p.position)
@@ -101,7 +102,7 @@ func (s *Scheduler) follow(now time.Time) {
 		if u.Facts == nil {
 			s.binder.ForgetUnit(u.UnitName)
 		} else if u.Bound() >= u.MinMember() {
-			s.binder.SetUnitCondition(u, cluster.UnitCondition{
+			s.binder.SetUnitCondition(u, facts.UnitCondition{
 				Met: true, Reason: spec.ReasonScheduled, Message: fmt.Sprintf("%d members have places, %d are needed", u.Bound(), u.MinMember()),
 			}, now)
 		}
@@ -154,7 +155,7 @@ func (s *Scheduler) review(p *patience, now time.Time) {
 func (s *Scheduler) dissolve(gang *cluster.Unit) {
 	for _, pod := range gang.Pods() {
 		if pod.Phase == cluster.Bound && pod.Ours && !pod.Deleting {
-			s.binder.Evict(pod.UID, cluster.Condition{
+			s.binder.Evict(pod.UID, facts.Condition{
 				Reason:  spec.ReasonGangDissolved,
 				Message: fmt.Sprintf("%d of the %d members that the unit needs could be bound; it starts again as a whole", gang.Placed(), gang.MinMember()),
 			})
@@ -162,8 +163,8 @@ func (s *Scheduler) dissolve(gang *cluster.Unit) {
 	}
 }
 
-func (s *Scheduler) missing(u *queue.Unit) cluster.Condition {
-	return cluster.Condition{
+func (s *Scheduler) missing(u *queue.Unit) facts.Condition {
+	return facts.Condition{
 		Reason: spec.ReasonWaitingForMembers,
 		Message: fmt.Sprintf("%d members wait and %d have places, but %d are needed together; it goes on when the others have been created",
 			len(u.Members()), u.Gang.Placed(), u.Gang.MinMember()),

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/victims"
 	"hilbert.dev/hilbert/schedule/queue"
@@ -141,7 +142,7 @@ func (s *Scheduler) retryReclaims(now time.Time) {
 
 // nextReclaim is when retryReclaims has something to do; due is false while it has not.
 func (s *Scheduler) nextReclaim() (at time.Time, due bool) {
-	if !s.store.Queued() || len(s.vain) == 0 || s.reclaims.looked == s.store.Revision() {
+	if !s.store.Quota().Configured() || len(s.vain) == 0 || s.reclaims.looked == s.store.Revision() {
 		return time.Time{}, false
 	}
 	return s.reclaims.at.Add(reclaimEvery), true
@@ -149,7 +150,7 @@ func (s *Scheduler) nextReclaim() (at time.Time, due bool) {
 
 // withinGuarantee reports whether a queue would stay within its guarantee with a request added, in every resource that has one, and has one
 // at all.
-func withinGuarantee(q *cluster.Queue, ask resource.List) (some bool) {
+func withinGuarantee(q *quota.Queue, ask resource.List) (some bool) {
 	for _, a := range ask {
 		guaranteed := q.Guaranteed(a.Kind)
 		if guaranteed > 0 && q.Used(a.Kind)+a.Value > guaranteed {

@@ -10,6 +10,8 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/queue"
 )
@@ -21,8 +23,8 @@ const reserveShare = 8
 // is chosen first, so that the choice stays where it has begun to pay.
 type reservation struct {
 	id       cluster.ReservationID
-	unit     cluster.UnitName
-	queue    *cluster.Queue
+	unit     facts.UnitName
+	queue    *quota.Queue
 	priority int32
 	slots    []cluster.Slot
 	// until is the latest end of a pod on the nodes, as far as pods say when they end: the unit cannot start before. 0: none says.
@@ -34,13 +36,13 @@ type reservations struct {
 	list []*reservation // the highest rank first
 	next cluster.ReservationID
 
-	overdue map[cluster.UnitName]*queue.Unit // waited long enough
-	chosen  cluster.Revision                 // the ledger's, when nodes were last chosen
+	overdue map[facts.UnitName]*queue.Unit // waited long enough
+	chosen  cluster.Revision               // the ledger's, when nodes were last chosen
 	at      time.Time
 	fresh   bool // somebody is overdue who was not then
 }
 
-func (r *reservations) of(name cluster.UnitName) *reservation {
+func (r *reservations) of(name facts.UnitName) *reservation {
 	for _, x := range r.list {
 		if x.unit == name {
 			return x
@@ -77,7 +79,7 @@ func (x *reservation) number() cluster.ReservationID {
 }
 
 // drop ends what is done for a unit.
-func (r *reservations) drop(name cluster.UnitName, store *cluster.Store) {
+func (r *reservations) drop(name facts.UnitName, store *cluster.Store) {
 	delete(r.overdue, name)
 	if x := r.of(name); x != nil {
 		store.Reserve(x.slots, cluster.NoReservation)
@@ -138,7 +140,7 @@ func (s *Scheduler) reserve(now time.Time) {
 	}
 	slices.SortFunc(wanting, s.compareClaims)
 	var list []*reservation
-	claims := make(map[*cluster.Queue]claim)
+	claims := make(map[*quota.Queue]claim)
 	taken := make(map[cluster.Slot]bool)
 	for _, u := range wanting {
 		if len(list) >= s.cfg.Units.MaxReservations {
@@ -165,7 +167,7 @@ func (s *Scheduler) reserve(now time.Time) {
 	s.replace(list, now)
 }
 
-func compareNames(a, b cluster.UnitName) int {
+func compareNames(a, b facts.UnitName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
@@ -221,16 +223,16 @@ func (s *Scheduler) replace(list []*reservation, now time.Time) {
 }
 
 // known is what the unit was last found to lack.
-func (s *Scheduler) known(u *queue.Unit) cluster.Condition {
+func (s *Scheduler) known(u *queue.Unit) facts.Condition {
 	if v := s.verdicts[u.Shape]; v != nil {
 		return v.condition
 	}
-	return cluster.Condition{Reason: spec.ReasonUnschedulable}
+	return facts.Condition{Reason: spec.ReasonUnschedulable}
 }
 
 // told is what a unit for which nodes are kept free is told: that they are, and what it lacks.
-func (x *reservation) told(why cluster.Condition) cluster.Condition {
-	return cluster.Condition{
+func (x *reservation) told(why facts.Condition) facts.Condition {
+	return facts.Condition{
 		Reason:  spec.ReasonReserved,
 		Message: strings.TrimSpace(fmt.Sprintf("%d nodes are kept free for it; it starts when enough has ended there. %s", len(x.slots), why.Message)),
 	}

@@ -8,6 +8,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -21,8 +22,8 @@ func rq(kv ...any) []resource.Quantity {
 	return out
 }
 
-func revNode(name string, cpu, mem int) *cluster.Node {
-	return &cluster.Node{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}, Allocatable: rq("cpu", cpu, "memory", mem, "pods", 110)}
+func revNode(name string, cpu, mem int) *facts.Node {
+	return &facts.Node{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}, Allocatable: rq("cpu", cpu, "memory", mem, "pods", 110)}
 }
 
 func newSched(t testing.TB) *schedule.Scheduler {
@@ -51,19 +52,19 @@ func TestRevOverflow(t *testing.T) {
 	s := newSched(t)
 	now := time.Unix(1000, 0)
 	const gi = 1 << 30
-	s.Apply(cluster.NodeUpserted{Node: revNode("n1", 4000, 8*gi)}, now)
-	s.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: "q", Weight: 1, Max: rq("memory", 8*gi)}}, now)
-	s.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: "ns", Labels: []cluster.Label{{Key: spec.LabelQueue, Value: "q"}}}}, now)
+	s.Apply(facts.NodeUpserted{Node: revNode("n1", 4000, 8*gi)}, now)
+	s.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: "q", Weight: 1, Max: rq("memory", 8*gi)}}, now)
+	s.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: "ns", Labels: []facts.Label{{Key: spec.LabelQueue, Value: "q"}}}}, now)
 	for i := range 2 {
-		s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID(fmt.Sprint("evil", i)), Namespace: "ns", Name: fmt.Sprint("evil", i), Node: "n1",
-			Requirements: &cluster.Requirements{Requests: rq("memory", 5<<60)}}}, now)
+		s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprint("evil", i)), Namespace: "ns", Name: fmt.Sprint("evil", i), Node: "n1",
+			Requirements: &facts.Requirements{Requests: rq("memory", 5<<60)}}}, now)
 	}
 	st := s.Store()
 	slot := st.Slot("n1")
-	t.Logf("after two 5Ei foreign pods: requested=%d free=%d, queue used=%d limit=%d", st.Requested(slot, resource.Memory), st.Free(slot, resource.Memory), st.Queue("q").Used(resource.Memory), st.Queue("q").Limit(resource.Memory))
+	t.Logf("after two 5Ei foreign pods: requested=%d free=%d, queue used=%d limit=%d", st.Requested(slot, resource.Memory), st.Free(slot, resource.Memory), st.Quota().Queue("q").Used(resource.Memory), st.Quota().Queue("q").Limit(resource.Memory))
 	for i := range 50 {
-		s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID(fmt.Sprint("p", i)), Namespace: "ns", Name: fmt.Sprint("p", i), Ours: true, Created: 1,
-			Requirements: &cluster.Requirements{Requests: rq("memory", 4*gi)}}}, now)
+		s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprint("p", i)), Namespace: "ns", Name: fmt.Sprint("p", i), Ours: true, Created: 1,
+			Requirements: &facts.Requirements{Requests: rq("memory", 4*gi)}}}, now)
 	}
 	pump(s, now)
 	n := 0
@@ -85,22 +86,22 @@ func TestRevKinds(t *testing.T) {
 		many = append(many, resource.Quantity{Name: fmt.Sprintf("evil.example/r%d", i), Amount: 1})
 	}
 	// one pending, gated, unprivileged pod
-	s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "evil", Namespace: "ns", Name: "evil", Ours: true, Gated: true,
-		Requirements: &cluster.Requirements{Requests: many}}}, now)
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "evil", Namespace: "ns", Name: "evil", Ours: true, Gated: true,
+		Requirements: &facts.Requirements{Requests: many}}}, now)
 	n := revNode("n1", 4000, 8*gi)
 	n.Allocatable = append(n.Allocatable, resource.Quantity{Name: "hugepages-2Mi", Amount: gi})
-	s.Apply(cluster.NodeUpserted{Node: n}, now)
+	s.Apply(facts.NodeUpserted{Node: n}, now)
 	st := s.Store()
 	slot := st.Slot("n1")
 	t.Logf("kinds known: %d", st.Kinds())
 	// a foreign DaemonSet pod with hugepages on the node
-	s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "ds", Namespace: "kube-system", Name: "ds", Node: "n1",
-		Requirements: &cluster.Requirements{Requests: rq("cpu", 3900, "memory", 7*gi, "hugepages-2Mi", gi)}}}, now)
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "ds", Namespace: "kube-system", Name: "ds", Node: "n1",
+		Requirements: &facts.Requirements{Requests: rq("cpu", 3900, "memory", 7*gi, "hugepages-2Mi", gi)}}}, now)
 	t.Logf("foreign pod of 3.9 cpu on n1: requested cpu=%d memory=%d pods=%d", st.Requested(slot, resource.CPU), st.Requested(slot, resource.Memory), st.Requested(slot, resource.Pods))
-	s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "hp", Namespace: "x", Name: "hp", Ours: true, Created: 1,
-		Requirements: &cluster.Requirements{Requests: rq("cpu", 100, "hugepages-2Mi", 2<<20)}}}, now)
-	s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "big", Namespace: "x", Name: "big", Ours: true, Created: 1,
-		Requirements: &cluster.Requirements{Requests: rq("cpu", 4000)}}}, now)
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "hp", Namespace: "x", Name: "hp", Ours: true, Created: 1,
+		Requirements: &facts.Requirements{Requests: rq("cpu", 100, "hugepages-2Mi", 2<<20)}}}, now)
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "big", Namespace: "x", Name: "big", Ours: true, Created: 1,
+		Requirements: &facts.Requirements{Requests: rq("cpu", 4000)}}}, now)
 	pump(s, now)
 	t.Logf("hugepages pod: refusal=%q node=%q; 4-cpu pod placed on %q beside the 3.9-cpu daemon", st.Pod("hp").Refusal(), st.Pod("hp").Node(), st.Pod("big").Node())
 }
@@ -117,33 +118,33 @@ func TestRevTopologyKeys(t *testing.T) {
 	for _, nodes := range []int{5000, 20000} {
 		s := newSched(t)
 		now := time.Unix(1000, 0)
-		var list []*cluster.Node
+		var list []*facts.Node
 		for i := range nodes {
 			list = append(list, revNode(fmt.Sprintf("node-%d", i), 64000, 256<<30))
 		}
-		s.Apply(cluster.NodesListed{Nodes: list}, now)
+		s.Apply(facts.NodesListed{Nodes: list}, now)
 		s.Step(now, 10)
 		before := heap()
-		r := &cluster.Requirements{Requests: rq("cpu", 100)}
+		r := &facts.Requirements{Requests: rq("cpu", 100)}
 		for i := range 1000 {
-			r.AntiAffinity = append(r.AntiAffinity, cluster.AffinityTerm{TopologyKey: fmt.Sprintf("evil.example/k%d", i),
-				Pods: cluster.PodSelector{Namespaces: []string{"ns"}, Labels: cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: "a", Operator: cluster.In, Values: []string{"b"}}}}}})
+			r.AntiAffinity = append(r.AntiAffinity, facts.AffinityTerm{TopologyKey: fmt.Sprintf("evil.example/k%d", i),
+				Pods: facts.PodSelector{Namespaces: []string{"ns"}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "a", Operator: facts.In, Values: []string{"b"}}}}}})
 		}
 		began := time.Now()
-		s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "evil", Namespace: "ns", Name: "evil", Ours: true, Created: 1, Gated: true, Requirements: r}}, now)
+		s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "evil", Namespace: "ns", Name: "evil", Ours: true, Created: 1, Gated: true, Requirements: r}}, now)
 		applied := time.Since(began)
 		// an ordinary pod, so that the snapshot advances
-		s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "p", Namespace: "other", Name: "p", Ours: true, Created: 1, Requirements: &cluster.Requirements{Requests: rq("cpu", 100)}}}, now)
+		s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "p", Namespace: "other", Name: "p", Ours: true, Created: 1, Requirements: &facts.Requirements{Requests: rq("cpu", 100)}}}, now)
 		began = time.Now()
 		pump(s, now)
 		stepped := time.Since(began)
 		grown := heap() - before
-		s.Apply(cluster.PodRemoved{UID: "evil"}, now)
+		s.Apply(facts.PodRemoved{UID: "evil"}, now)
 		pump(s, now)
 		began = time.Now()
 		changed := revNode("node-7", 64000, 256<<30)
 		changed.Labels["x"] = "y"
-		s.Apply(cluster.NodeUpserted{Node: changed}, now)
+		s.Apply(facts.NodeUpserted{Node: changed}, now)
 		nodeUpdate := time.Since(began)
 		t.Logf("%d nodes: one gated pod with 1000 anti-affinity terms of distinct topology keys: heap +%d MiB, Apply %v, next Step %v; after it is deleted heap +%d MiB; one node update then takes %v",
 			nodes, grown>>20, applied, stepped, (heap()-before)>>20, nodeUpdate)

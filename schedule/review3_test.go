@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 func TestRevOverdueGangs(t *testing.T) {
@@ -15,25 +15,25 @@ func TestRevOverdueGangs(t *testing.T) {
 	for _, c := range []struct{ nodes, gangs int }{{5000, 300}, {20000, 300}} {
 		s := newSched(t)
 		now := time.Unix(1000, 0)
-		var list []*cluster.Node
+		var list []*facts.Node
 		for i := range c.nodes {
 			list = append(list, revNode(fmt.Sprintf("node-%d", i), 64000, 256<<30))
 		}
-		s.Apply(cluster.NodesListed{Nodes: list}, now)
-		var pods []cluster.PodFacts
+		s.Apply(facts.NodesListed{Nodes: list}, now)
+		var pods []facts.Pod
 		for i := range c.nodes {
 			for j := range 10 {
-				pods = append(pods, cluster.PodFacts{UID: cluster.UID(fmt.Sprintf("f%d-%d", i, j)), Namespace: "x", Name: "f", Node: fmt.Sprintf("node-%d", i), Requirements: &cluster.Requirements{Requests: rq("cpu", 1000, "memory", 1<<30)}})
+				pods = append(pods, facts.Pod{UID: facts.UID(fmt.Sprintf("f%d-%d", i, j)), Namespace: "x", Name: "f", Node: fmt.Sprintf("node-%d", i), Requirements: &facts.Requirements{Requests: rq("cpu", 1000, "memory", 1<<30)}})
 			}
 		}
-		s.Apply(cluster.PodsListed{Pods: pods}, now)
+		s.Apply(facts.PodsListed{Pods: pods}, now)
 
 		for g := range c.gangs {
 			name := fmt.Sprintf("g%d", g)
-			r := &cluster.Requirements{Requests: rq("cpu", 65000+g)}
-			s.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "ns", Name: name}, UID: cluster.UID(name), MinMember: 2, Created: now.UnixNano()}}, now)
+			r := &facts.Requirements{Requests: rq("cpu", 65000+g)}
+			s.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: "ns", Name: name}, UID: facts.UID(name), MinMember: 2, Created: now.UnixNano()}}, now)
 			for i := range 2 {
-				s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID(fmt.Sprintf("%s-%d", name, i)), Namespace: "ns", Name: name, Ours: true, Unit: name, Created: now.UnixNano(), Requirements: r}}, now)
+				s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprintf("%s-%d", name, i)), Namespace: "ns", Name: name, Ours: true, Unit: name, Created: now.UnixNano(), Requirements: r}}, now)
 			}
 		}
 		began := cpuTime()
@@ -46,7 +46,7 @@ func TestRevOverdueGangs(t *testing.T) {
 		second := (cpuTime() - began)
 		// something changes; reserveEvery passes
 		now = now.Add(4 * time.Second)
-		s.Apply(cluster.PodRemoved{UID: "f3-3"}, now)
+		s.Apply(facts.PodRemoved{UID: "f3-3"}, now)
 		began = cpuTime()
 		s.Step(now, 128)
 		third := (cpuTime() - began)

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
-func manyNodes(n int) (list []*cluster.Node) {
+func manyNodes(n int) (list []*facts.Node) {
 	for i := range n {
 		x := revNode(fmt.Sprintf("node-%d", i), 64000, 256<<30)
 		x.Labels["topology.kubernetes.io/zone"] = fmt.Sprint("z", i%3)
@@ -25,18 +26,18 @@ func TestRevAntiAffinityMemory(t *testing.T) {
 	for _, c := range []struct{ nodes, deployments int }{{5000, 500}, {5000, 1500}} {
 		s := newSched(t)
 		now := time.Unix(1000, 0)
-		s.Apply(cluster.NodesListed{Nodes: manyNodes(c.nodes)}, now)
+		s.Apply(facts.NodesListed{Nodes: manyNodes(c.nodes)}, now)
 		pump(s, now)
 		before := heap()
 		began := cpuTime()
 		var last time.Duration
 		for d := range c.deployments {
 			app := fmt.Sprint("app-", d)
-			r := &cluster.Requirements{Requests: rq("cpu", 100), AntiAffinity: []cluster.AffinityTerm{{TopologyKey: "kubernetes.io/hostname",
-				Pods: cluster.PodSelector{Namespaces: []string{"ns"}, Labels: cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.In, Values: []string{app}}}}}}}}
+			r := &facts.Requirements{Requests: rq("cpu", 100), AntiAffinity: []facts.AffinityTerm{{TopologyKey: "kubernetes.io/hostname",
+				Pods: facts.PodSelector{Namespaces: []string{"ns"}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{app}}}}}}}}
 			one := cpuTime()
 			for i := range 3 {
-				s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID(fmt.Sprintf("%s-%d", app, i)), Namespace: "ns", Name: app, Ours: true, Created: 1, Labels: []cluster.Label{{Key: "app", Value: app}}, Requirements: r}}, now)
+				s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprintf("%s-%d", app, i)), Namespace: "ns", Name: app, Ours: true, Created: 1, Labels: []facts.Label{{Key: "app", Value: app}}, Requirements: r}}, now)
 			}
 			pump(s, now)
 			last = cpuTime() - one
@@ -53,7 +54,7 @@ func TestRevAntiAffinityMemory(t *testing.T) {
 		changed := revNode("node-7", 64000, 256<<30)
 		changed.Labels["x"] = "y"
 		began = cpuTime()
-		s.Apply(cluster.NodeUpserted{Node: changed}, now)
+		s.Apply(facts.NodeUpserted{Node: changed}, now)
 		update := cpuTime() - began
 		t.Logf("%d nodes, %d Deployments x 3 with required hostname anti-affinity: %d bound, heap +%d MiB (%d KiB a Deployment), CPU %v, last Deployment %v; one node's label change %v",
 			c.nodes, c.deployments, bound, grown>>20, grown>>10/uint64(c.deployments), spent, last, update)
@@ -67,26 +68,26 @@ func TestRevParkedShapes(t *testing.T) {
 	for _, shapes := range []int{0, 2000, 20000} {
 		s := newSched(t)
 		now := time.Unix(1000, 0)
-		s.Apply(cluster.NodesListed{Nodes: manyNodes(200)}, now)
-		var pods []cluster.PodFacts
+		s.Apply(facts.NodesListed{Nodes: manyNodes(200)}, now)
+		var pods []facts.Pod
 		for i := range 2000 {
-			pods = append(pods, cluster.PodFacts{UID: cluster.UID(fmt.Sprint("f", i)), Namespace: "x", Name: "f", Node: fmt.Sprint("node-", i%200), Requirements: &cluster.Requirements{Requests: rq("cpu", 1000)}})
+			pods = append(pods, facts.Pod{UID: facts.UID(fmt.Sprint("f", i)), Namespace: "x", Name: "f", Node: fmt.Sprint("node-", i%200), Requirements: &facts.Requirements{Requests: rq("cpu", 1000)}})
 		}
-		s.Apply(cluster.PodsListed{Pods: pods}, now)
+		s.Apply(facts.PodsListed{Pods: pods}, now)
 		for i := range shapes {
-			s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID(fmt.Sprint("e", i)), Namespace: "evil", Name: "e", Ours: true, Created: 1, Requirements: &cluster.Requirements{Requests: rq("cpu", 70000+i)}}}, now)
+			s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprint("e", i)), Namespace: "evil", Name: "e", Ours: true, Created: 1, Requirements: &facts.Requirements{Requests: rq("cpu", 70000+i)}}}, now)
 		}
 		began := cpuTime()
 		s.Step(now, 1<<30)
 		park := cpuTime() - began
 		_ = s.Ready(now)
 		// steady state: one pod ends, one pod comes
-		r := &cluster.Requirements{Requests: rq("cpu", 1000)}
+		r := &facts.Requirements{Requests: rq("cpu", 1000)}
 		const n = 500
 		began = cpuTime()
 		for i := range n {
-			s.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprint("f", i))}, now)
-			s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID(fmt.Sprint("n", i)), Namespace: "good", Name: "n", Ours: true, Created: 2, Requirements: r}}, now)
+			s.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprint("f", i))}, now)
+			s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprint("n", i)), Namespace: "good", Name: "n", Ours: true, Created: 2, Requirements: r}}, now)
 			s.Step(now, 128)
 			for _, w := range s.Ready(now) {
 				_ = w

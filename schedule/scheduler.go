@@ -7,6 +7,8 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/heap"
 	"hilbert.dev/hilbert/schedule/admission"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -37,18 +39,18 @@ type Scheduler struct {
 	observer   Observer
 	auditor    Auditor // nil when the observer is none
 
-	attempts map[cluster.UID]int              // failed attempts of pods that wait or are on their way
-	held     map[cluster.UID]cluster.Revision // what must have been seen before they are decided on
-	vanished map[cluster.UID]struct{}         // the API server says they are gone or bound elsewhere; the watch has not said so yet
+	attempts map[facts.UID]int              // failed attempts of pods that wait or are on their way
+	held     map[facts.UID]cluster.Revision // what must have been seen before they are decided on
+	vanished map[facts.UID]struct{}         // the API server says they are gone or bound elsewhere; the watch has not said so yet
 	verdicts map[*queue.Shape]*verdict
 	vain     map[sleeper]vain // of those that sleep
 	gained   map[sleeper]int  // of gangs that sleep: for how many more members there may be room than when they were explained
 	looked   cluster.Revision // those that sleep have been checked against changes up to here
 
-	patient  map[cluster.UnitName]*patience // gangs that wait
+	patient  map[facts.UnitName]*patience // gangs that wait
 	reviews  *heap.Heap[*patience]
 	reserved reservations
-	claims   map[*cluster.Queue]claim
+	claims   map[*quota.Queue]claim
 	hope     hope
 	reclaims reclaims
 	relief   *relief.Relief
@@ -67,7 +69,7 @@ type instance struct {
 // verdict is the latest explanation of a shape that fits nowhere, kept so that it is computed at most once per conditions.minInterval.
 type verdict struct {
 	at        time.Time
-	condition cluster.Condition
+	condition facts.Condition
 	counts    []FilterCount
 	missing   int // of a gang: members that found no place
 }
@@ -81,9 +83,9 @@ func New(o Options) (*Scheduler, error) {
 	if len(o.Config.CapacityRatio) > 0 {
 		profile.WithRatio(o.Config.CapacityRatio)
 	}
-	var defaults []cluster.SpreadDefault
+	var defaults []facts.SpreadDefault
 	if o.Config.DefaultSpread == spec.DefaultSpreadSystem {
-		defaults = cluster.SystemSpreadDefaults
+		defaults = facts.SystemSpreadDefaults
 	}
 	s := &Scheduler{
 		cfg:        o.Config,
@@ -92,14 +94,14 @@ func New(o Options) (*Scheduler, error) {
 		market:     profile.Market(),
 		lag:        o.Lag,
 		observer:   o.Observer,
-		attempts:   make(map[cluster.UID]int),
-		held:       make(map[cluster.UID]cluster.Revision),
-		vanished:   make(map[cluster.UID]struct{}),
+		attempts:   make(map[facts.UID]int),
+		held:       make(map[facts.UID]cluster.Revision),
+		vanished:   make(map[facts.UID]struct{}),
 		verdicts:   make(map[*queue.Shape]*verdict),
 		vain:       make(map[sleeper]vain),
 		gained:     make(map[sleeper]int),
-		patient:    make(map[cluster.UnitName]*patience),
-		reserved:   reservations{overdue: make(map[cluster.UnitName]*queue.Unit)},
+		patient:    make(map[facts.UnitName]*patience),
+		reserved:   reservations{overdue: make(map[facts.UnitName]*queue.Unit)},
 		reviews: heap.New(
 			func(a, b *patience) bool {
 				return cmp.Or(a.review.Compare(b.review), a.since.Compare(b.since), cmp.Compare(a.gang.String(), b.gang.String())) < 0
@@ -131,31 +133,31 @@ func New(o Options) (*Scheduler, error) {
 func (s *Scheduler) Store() *cluster.Store { return s.store }
 
 // Apply takes in what a door saw.
-func (s *Scheduler) Apply(event cluster.Event, now time.Time) {
+func (s *Scheduler) Apply(event facts.Event, now time.Time) {
 	s.arrive(event)
 	for _, effect := range s.store.Apply(event) {
 		s.effect(effect, now)
 	}
 	s.follow(now)
 	switch event.(type) {
-	case cluster.NodeRemoved, cluster.NodesListed:
+	case facts.NodeRemoved, facts.NodesListed:
 		s.binder.ReleaseFromLostNodes()
 		s.report(now)
 	}
 }
 
 // arrive tells the market of pods that were not known before.
-func (s *Scheduler) arrive(event cluster.Event) {
-	arrived := func(f *cluster.PodFacts) {
+func (s *Scheduler) arrive(event facts.Event) {
+	arrived := func(f *facts.Pod) {
 		kept := (f.Ours || f.Node != "") && !f.Finished && !f.Deleting // others the store forgets, and would hear of as new each time
 		if !f.Requirements.GPU.IsZero() && kept && s.store.Pod(f.UID) == nil {
 			s.market.Arrived(f.Requirements)
 		}
 	}
 	switch e := event.(type) {
-	case cluster.PodUpserted:
+	case facts.PodUpserted:
 		arrived(&e.Pod)
-	case cluster.PodsListed:
+	case facts.PodsListed:
 		for i := range e.Pods {
 			arrived(&e.Pods[i])
 		}
@@ -251,7 +253,7 @@ func (s *Scheduler) became(r bind.Transition, now time.Time) {
 		}
 		s.queue.AddDelayed(pod, s.backoff(r.Pod, now))
 		if !r.Unsent {
-			s.binder.SetCondition(pod, cluster.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
+			s.binder.SetCondition(pod, facts.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
 		}
 	case bind.VictimsGone:
 		s.observer.Cleared(pod, now)
@@ -267,7 +269,7 @@ func (s *Scheduler) became(r bind.Transition, now time.Time) {
 }
 
 // backoff is when a pod is tried again after one more failure; the pause doubles each time.
-func (s *Scheduler) backoff(uid cluster.UID, now time.Time) time.Time {
+func (s *Scheduler) backoff(uid facts.UID, now time.Time) time.Time {
 	s.attempts[uid]++
 	pause := s.cfg.Backoff.Initial.D() << min(s.attempts[uid]-1, 16)
 	return now.Add(min(pause, s.cfg.Backoff.Max.D()))

@@ -12,6 +12,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -57,29 +58,29 @@ func newHarness(t *testing.T) *harness {
 func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "node":
-		h.s.Apply(cluster.NodeUpserted{Node: script.Node(t, d)}, h.now)
+		h.s.Apply(facts.NodeUpserted{Node: script.Node(t, d)}, h.now)
 	case "report":
 		h.s.Apply(script.Report(t, d), h.now)
 	case "rmnode":
-		h.s.Apply(cluster.NodeRemoved{Name: d.CmdArgs[0].Key}, h.now)
+		h.s.Apply(facts.NodeRemoved{Name: d.CmdArgs[0].Key}, h.now)
 	case "pod":
-		h.s.Apply(cluster.PodUpserted{Pod: script.Pod(t, d)}, h.now)
+		h.s.Apply(facts.PodUpserted{Pod: script.Pod(t, d)}, h.now)
 	case "unit":
-		h.s.Apply(cluster.UnitUpserted{Unit: script.Unit(t, d)}, h.now)
+		h.s.Apply(facts.UnitUpserted{Unit: script.Unit(t, d)}, h.now)
 	case "rmunit":
-		h.s.Apply(cluster.UnitRemoved{Name: cluster.UnitName{Namespace: "default", Name: d.CmdArgs[0].Key}}, h.now)
+		h.s.Apply(facts.UnitRemoved{Name: facts.UnitName{Namespace: "default", Name: d.CmdArgs[0].Key}}, h.now)
 	case "namespace":
-		h.s.Apply(cluster.NamespaceUpserted{Namespace: script.Namespace(t, d)}, h.now)
+		h.s.Apply(facts.NamespaceUpserted{Namespace: script.Namespace(t, d)}, h.now)
 	case "qspec":
-		h.s.Apply(cluster.QueueUpserted{Queue: script.Queue(t, d)}, h.now)
+		h.s.Apply(facts.QueueUpserted{Queue: script.Queue(t, d)}, h.now)
 	case "rmqueue":
-		h.s.Apply(cluster.QueueRemoved{Name: d.CmdArgs[0].Key}, h.now)
+		h.s.Apply(facts.QueueRemoved{Name: d.CmdArgs[0].Key}, h.now)
 	case "pods": // pods a 3 ...: a-0, a-1, a-2
 		h.pods(t, d)
 	case "bind-all": // every write is answered well, until there are none
 		h.bindAll()
 	case "rmpod":
-		h.s.Apply(cluster.PodRemoved{UID: cluster.UID(d.CmdArgs[0].Key)}, h.now)
+		h.s.Apply(facts.PodRemoved{UID: facts.UID(d.CmdArgs[0].Key)}, h.now)
 	case "explain":
 		return h.explain(t, d)
 	case "explain-node":
@@ -136,7 +137,7 @@ func (h *harness) pods(t *testing.T, d *datadriven.TestData) {
 	for i := range count {
 		one := *d
 		one.CmdArgs = append([]datadriven.CmdArg{{Key: fmt.Sprintf("%s-%d", prefix, i)}}, d.CmdArgs[2:]...)
-		h.s.Apply(cluster.PodUpserted{Pod: script.Pod(t, &one)}, h.now)
+		h.s.Apply(facts.PodUpserted{Pod: script.Pod(t, &one)}, h.now)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/place/index"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -66,7 +67,7 @@ func (s *Scheduler) decide(u *queue.Unit, now time.Time) {
 		return
 	}
 	plan := in.plan(pod, choice)
-	verdict := s.propose(plan, cluster.Condition{})
+	verdict := s.propose(plan, facts.Condition{})
 	if !verdict.Committed {
 		s.rejected(u, verdict, now)
 		return
@@ -79,7 +80,7 @@ func (s *Scheduler) decide(u *queue.Unit, now time.Time) {
 }
 
 // plain reports whether there is nothing but single pods in one queue, among which upstream's preemption decides.
-func (s *Scheduler) plain() bool { return !s.store.Queued() && !s.store.Gangs() }
+func (s *Scheduler) plain() bool { return !s.store.Quota().Configured() && !s.store.Gangs() }
 
 // place chooses a node for a pod: the one that a preemption has promised it, if it fits there now, else the best.
 func (s *Scheduler) place(pod *cluster.Pod, in *instance) (index.Choice, bool) {
@@ -99,7 +100,7 @@ func (in *instance) plan(pod *cluster.Pod, choice index.Choice) *cluster.Plan {
 }
 
 // propose lets the committer judge a Plan. why is told to the pod while its victims are on their way out.
-func (s *Scheduler) propose(plan *cluster.Plan, why cluster.Condition) cluster.Verdict {
+func (s *Scheduler) propose(plan *cluster.Plan, why facts.Condition) cluster.Verdict {
 	verdict := s.binder.Propose(plan, why)
 	if s.auditor != nil {
 		s.auditor.Judged(plan, verdict)
@@ -161,7 +162,7 @@ func (s *Scheduler) remember(shape *queue.Shape, v *verdict) {
 }
 
 func newVerdict(e explain.Explanation, now time.Time) *verdict {
-	v := &verdict{at: now, condition: cluster.Condition{Reason: spec.ReasonUnschedulable, Message: e.String()}}
+	v := &verdict{at: now, condition: facts.Condition{Reason: spec.ReasonUnschedulable, Message: e.String()}}
 	byFilter := make(map[string]int)
 	for _, r := range e.Reasons {
 		byFilter[r.Filter] += r.Nodes

@@ -6,6 +6,8 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/queue"
@@ -50,7 +52,7 @@ func (s *Scheduler) placeUnit(u *queue.Unit, ask *pack.Ask, in *instance, opened
 	s.yield(opened.lower)
 	plan := in.unitPlan(placed)
 	plan.Through = opened.through.number()
-	if !s.commitUnit(u, plan, cluster.Condition{}, now) {
+	if !s.commitUnit(u, plan, facts.Condition{}, now) {
 		in.snapshot.Rollback(mark)
 	}
 	return true
@@ -118,13 +120,13 @@ func (in *instance) unitPlan(placed []pack.MemberChoice) *cluster.Plan {
 }
 
 // commitUnit proposes a unit's Plan. Members that are not in it wait on.
-func (s *Scheduler) commitUnit(u *queue.Unit, plan *cluster.Plan, why cluster.Condition, now time.Time) bool {
+func (s *Scheduler) commitUnit(u *queue.Unit, plan *cluster.Plan, why facts.Condition, now time.Time) bool {
 	verdict := s.propose(plan, why)
 	if !verdict.Committed {
 		s.rejected(u, verdict, now)
 		return false
 	}
-	placed := make([]cluster.UID, len(plan.Placements))
+	placed := make([]facts.UID, len(plan.Placements))
 	for i := range plan.Placements {
 		placed[i] = plan.Placements[i].Pod
 	}
@@ -157,15 +159,15 @@ func (s *Scheduler) outOfQuota(u *queue.Unit, ask *pack.Ask, short shortfall, in
 }
 
 // tell sets the condition of a unit's PodGroup and of its members that wait.
-func (s *Scheduler) tell(u *queue.Unit, why cluster.Condition, now time.Time) {
+func (s *Scheduler) tell(u *queue.Unit, why facts.Condition, now time.Time) {
 	if u.Gang != nil {
 		if x := s.reserved.of(u.Gang.UnitName); x != nil && (why.Reason == spec.ReasonUnschedulable || why.Reason == spec.ReasonTopologyPlacementFailed) {
 			why = x.told(why)
 		}
 		if s.timedOut(u.Gang, now) {
-			why = cluster.Condition{Reason: spec.ReasonTimedOut, Message: "not whole in time. It is tried on. " + why.Message}
+			why = facts.Condition{Reason: spec.ReasonTimedOut, Message: "not whole in time. It is tried on. " + why.Message}
 		}
-		s.binder.SetUnitCondition(u.Gang, cluster.UnitCondition{Reason: why.Reason, Message: why.Message}, now)
+		s.binder.SetUnitCondition(u.Gang, facts.UnitCondition{Reason: why.Reason, Message: why.Message}, now)
 	}
 	for _, pod := range u.Members() {
 		s.binder.SetCondition(pod, why, now)
@@ -264,7 +266,7 @@ func (s *Scheduler) explainedUnit(u *queue.Unit, ask *pack.Ask, in *instance, no
 	if e.Short != nil {
 		v = newVerdict(e.Short.Explanation, now)
 	}
-	v.condition = cluster.Condition{Reason: spec.ReasonUnschedulable, Message: e.String()}
+	v.condition = facts.Condition{Reason: spec.ReasonUnschedulable, Message: e.String()}
 	v.missing = max(e.Need-e.Anywhere, 1)
 	if e.Unpacked() {
 		v.condition.Reason = spec.ReasonTopologyPlacementFailed
@@ -275,7 +277,7 @@ func (s *Scheduler) explainedUnit(u *queue.Unit, ask *pack.Ask, in *instance, no
 
 // sleeper is whose units sleep and wake together: those of one line. Its name outlives the line.
 type sleeper struct {
-	queue  *cluster.Queue
+	queue  *quota.Queue
 	tenant string
 	shape  *queue.Shape
 }

@@ -9,6 +9,9 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/dumpfile"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/jsonstream"
 	"hilbert.dev/hilbert/schedule/admission"
 	"hilbert.dev/hilbert/schedule/queue"
@@ -28,8 +31,8 @@ type Dump struct {
 	// Queue has the pods of ours that are not bound, in the order in which it is their turn.
 	Queue []Waiting
 
-	standings []queue.WaitingPod     // what Queue is made of
-	held      map[cluster.UID]string // why
+	standings []queue.WaitingPod   // what Queue is made of
+	held      map[facts.UID]string // why
 	sorted    bool
 }
 
@@ -47,9 +50,9 @@ type Kept struct {
 
 // Waiting is a pod of ours that is not bound.
 type Waiting struct {
-	Namespace string      `json:"namespace"`
-	Name      string      `json:"name"`
-	UID       cluster.UID `json:"uid"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       facts.UID `json:"uid"`
 	// Unit is the PodGroup that it names, in its namespace.
 	Unit     string       `json:"unit,omitempty"`
 	Priority int32        `json:"priority"`
@@ -88,7 +91,7 @@ func (s *Scheduler) Dump(schedulerName string, now time.Time) *Dump {
 	for i := range d.standings {
 		d.standings[i].Attempts = max(d.standings[i].Attempts, s.attempts[d.standings[i].Pod])
 	}
-	d.held = make(map[cluster.UID]string, len(s.held))
+	d.held = make(map[facts.UID]string, len(s.held))
 	for uid := range s.held {
 		if pod := s.store.Pod(uid); pod != nil {
 			d.held[uid] = heldBy(pod)
@@ -112,8 +115,8 @@ func heldBy(pod *cluster.Pod) string {
 
 // kept copies out for whom something is kept.
 func (s *Scheduler) kept() (list []Kept) {
-	at := make(map[cluster.UnitName]int)
-	of := func(name cluster.UnitName) *Kept {
+	at := make(map[facts.UnitName]int)
+	of := func(name facts.UnitName) *Kept {
 		i, ok := at[name]
 		if !ok {
 			i = len(list)
@@ -129,7 +132,7 @@ func (s *Scheduler) kept() (list []Kept) {
 			k.Until = time.Unix(0, x.until).UTC()
 		}
 	}
-	s.store.EachQueue(func(q *cluster.Queue) {
+	s.store.Quota().Each(func(q *quota.Queue) {
 		if c, claimed := s.claims[q]; claimed {
 			k := of(c.unit)
 			k.Queues = append(k.Queues, q.Name)
@@ -149,12 +152,12 @@ func (d *Dump) Sort() {
 		return
 	}
 	queue.Sort(d.standings)
-	turn := make(map[cluster.UID]int, len(d.standings))
+	turn := make(map[facts.UID]int, len(d.standings))
 	for i := range d.standings {
 		turn[d.standings[i].Pod] = i
 	}
 	d.Queue = nil
-	place := make(map[cluster.UID]int)
+	place := make(map[facts.UID]int)
 	for i := range d.Ledger.Pods {
 		r := &d.Ledger.Pods[i]
 		if !r.Facts.Ours || r.Phase != cluster.Pending && r.Phase != cluster.Assumed {
@@ -234,7 +237,7 @@ func (d *Dump) Write(w io.Writer) error {
 	o.Field("taken", d.Taken)
 	o.Field("schedulerName", d.SchedulerName)
 	o.Field("scheduling", d.Scheduling)
-	o.Object("ledger", d.Ledger.Write)
+	o.Object("ledger", func(o *jsonstream.Writer) { dumpfile.Write(o, d.Ledger) })
 	o.List("kept", len(d.Kept), func(i int) any { return d.Kept[i] })
 	o.List("queue", len(d.Queue), func(i int) any { return d.Queue[i] })
 	return o.End()
@@ -263,7 +266,7 @@ func ReadDump(r io.Reader) (*Dump, error) {
 		"schedulerName": jsonstream.Value(decoder, &d.SchedulerName),
 		"scheduling":    jsonstream.Value(decoder, &d.Scheduling),
 		"ledger": func() (err error) {
-			d.Ledger, err = cluster.ReadDump(decoder)
+			d.Ledger, err = dumpfile.Read(decoder)
 			return err
 		},
 		"kept": jsonstream.List(decoder, func(k *Kept) error {

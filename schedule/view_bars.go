@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/explain"
 )
@@ -87,7 +87,7 @@ func (v *QueueView) writeTree(b *strings.Builder, o TextOptions) {
 	var problems []string
 	for i := range v.Queues {
 		q := &v.Queues[i]
-		if q.Name == cluster.DefaultQueue && !q.Configured && len(q.Amounts) == 0 {
+		if q.Name == facts.DefaultQueue && !q.Configured && len(q.Amounts) == 0 {
 			continue // nobody has configured it, and nobody is in it
 		}
 		name := o.Resource

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 )
@@ -21,37 +21,37 @@ func crowd(b *testing.B) *schedule.Scheduler {
 	now := time.Unix(1000, 0)
 	const queues, nodes, gangs = 1000, 5000, 1000
 	for i := range queues {
-		q := &cluster.QueueFacts{Name: fmt.Sprintf("q%04d", i), Weight: 1, Guaranteed: []resource.Quantity{{Name: "cpu", Amount: 1000}}}
+		q := &facts.Queue{Name: fmt.Sprintf("q%04d", i), Weight: 1, Guaranteed: []resource.Quantity{{Name: "cpu", Amount: 1000}}}
 		if i >= 50 {
 			q.Parent = fmt.Sprintf("q%04d", i%50)
 		}
-		s.Apply(cluster.QueueUpserted{Queue: q}, now)
+		s.Apply(facts.QueueUpserted{Queue: q}, now)
 	}
-	var namespaces []cluster.Namespace
+	var namespaces []facts.Namespace
 	for i := range queues {
-		namespaces = append(namespaces, cluster.Namespace{Name: fmt.Sprint("ns", i), Labels: []cluster.Label{{Key: spec.LabelQueue, Value: fmt.Sprintf("q%04d", i)}}})
+		namespaces = append(namespaces, facts.Namespace{Name: fmt.Sprint("ns", i), Labels: []facts.Label{{Key: spec.LabelQueue, Value: fmt.Sprintf("q%04d", i)}}})
 	}
-	s.Apply(cluster.NamespacesListed{Namespaces: namespaces}, now)
-	r := &cluster.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 500}}}
+	s.Apply(facts.NamespacesListed{Namespaces: namespaces}, now)
+	r := &facts.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 500}}}
 	for i := range nodes {
 		name := fmt.Sprintf("n%04d", i)
-		s.Apply(cluster.NodeUpserted{Node: &cluster.Node{
-			Name: name, Labels: map[string]string{cluster.HostnameKey: name, "rack": fmt.Sprint("r", i/20)},
+		s.Apply(facts.NodeUpserted{Node: &facts.Node{
+			Name: name, Labels: map[string]string{facts.HostnameKey: name, "rack": fmt.Sprint("r", i/20)},
 			Allocatable: []resource.Quantity{{Name: "cpu", Amount: 10_000}, {Name: "pods", Amount: 110}},
 		}}, now)
 		for k := range 20 {
 			pod := fmt.Sprintf("p%04d-%d", i, k)
-			s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-				UID: cluster.UID(pod), Namespace: fmt.Sprint("ns", (i+k)%queues), Name: pod, Node: name, Requirements: r,
+			s.Apply(facts.PodUpserted{Pod: facts.Pod{
+				UID: facts.UID(pod), Namespace: fmt.Sprint("ns", (i+k)%queues), Name: pod, Node: name, Requirements: r,
 			}}, now)
 		}
 	}
 	for i := range gangs {
-		name := cluster.UnitName{Namespace: fmt.Sprint("ns", i%queues), Name: fmt.Sprint("g", i)}
-		s.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: name, UID: cluster.UID(name.Name), MinMember: 20, Topology: cluster.Packing{Required: "rack"}}}, now)
+		name := facts.UnitName{Namespace: fmt.Sprint("ns", i%queues), Name: fmt.Sprint("g", i)}
+		s.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: name, UID: facts.UID(name.Name), MinMember: 20, Topology: facts.Packing{Required: "rack"}}}, now)
 		for k := range 20 {
 			pod := fmt.Sprint(name.Name, "-", k)
-			s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID(pod), Namespace: name.Namespace, Name: pod, Unit: name.Name, Ours: true, Requirements: r}}, now)
+			s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(pod), Namespace: name.Namespace, Name: pod, Unit: name.Name, Ours: true, Requirements: r}}, now)
 		}
 	}
 	return s

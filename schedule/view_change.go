@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/place/pack"
 )
@@ -133,7 +134,7 @@ func (t *trial) others(raised []LimitChange) {
 
 // raise raises the limits that are in the unit's way until they leave room for what it needs. undo takes it back.
 func (t *trial) raise() (list []LimitChange, undo func()) {
-	before := make(map[string]*cluster.QueueFacts)
+	before := make(map[string]*facts.Queue)
 	for range maxRaises {
 		_, short, admitted := t.ask(t.unit)
 		if admitted {
@@ -148,17 +149,17 @@ func (t *trial) raise() (list []LimitChange, undo func()) {
 		if _, known := before[q.Name]; !known {
 			before[q.Name] = q.Facts
 		}
-		facts := change.apply(q.Facts)
-		t.store.Apply(cluster.QueueUpserted{Queue: facts})
+		seen := change.apply(q.Facts)
+		t.store.Apply(facts.QueueUpserted{Queue: seen})
 		if q.Limit(short.Kind) < change.Limit+change.More {
 			change.Borrows = true
-			t.store.Apply(cluster.QueueUpserted{Queue: change.apply(facts)})
+			t.store.Apply(facts.QueueUpserted{Queue: change.apply(seen)})
 		}
 		list = append(list, change)
 	}
 	undo = func() {
 		for _, name := range slices.Sorted(maps.Keys(before)) {
-			t.store.Apply(cluster.QueueUpserted{Queue: before[name]})
+			t.store.Apply(facts.QueueUpserted{Queue: before[name]})
 		}
 	}
 	if _, _, admitted := t.ask(t.unit); !admitted {
@@ -169,7 +170,7 @@ func (t *trial) raise() (list []LimitChange, undo func()) {
 }
 
 // apply returns the facts of the queue with the limit raised.
-func (c *LimitChange) apply(f *cluster.QueueFacts) *cluster.QueueFacts {
+func (c *LimitChange) apply(f *facts.Queue) *facts.Queue {
 	g := *f
 	g.Max = slices.Clone(f.Max)
 	for i := range g.Max {
@@ -240,7 +241,7 @@ func (t *trial) withoutOne(ask *pack.Ask, raised []LimitChange) {
 // remove takes the placed pods of a unit away; restore brings them back, those that were on their way as bound.
 func (t *trial) remove(name string) (restore func()) {
 	namespace, short, _ := strings.Cut(name, "/")
-	var gone []cluster.PodFacts
+	var gone []facts.Pod
 	t.store.EachPod(func(pod *cluster.Pod) {
 		if pod.Namespace != namespace || pod.Node() == "" || pod.Phase == cluster.Finished {
 			return
@@ -250,11 +251,11 @@ func (t *trial) remove(name string) (restore func()) {
 		}
 	})
 	for i := range gone {
-		t.store.Apply(cluster.PodRemoved{UID: gone[i].UID})
+		t.store.Apply(facts.PodRemoved{UID: gone[i].UID})
 	}
 	return func() {
 		for i := range gone {
-			t.store.Apply(cluster.PodUpserted{Pod: gone[i]})
+			t.store.Apply(facts.PodUpserted{Pod: gone[i]})
 		}
 	}
 }
@@ -263,12 +264,12 @@ func (t *trial) remove(name string) (restore func()) {
 func (t *trial) withMembers() {
 	missing := t.answer.Missing
 	like := t.unit.Members()[0].Record().Facts
-	var added []cluster.UID
+	var added []facts.UID
 	for i := range missing {
 		f := like
-		f.UID, f.Name = cluster.UID(fmt.Sprintf("%s+%d", like.UID, i+1)), fmt.Sprintf("%s+%d", like.Name, i+1)
-		f.Nominated, f.Reported = "", cluster.Condition{}
-		t.store.Apply(cluster.PodUpserted{Pod: f})
+		f.UID, f.Name = facts.UID(fmt.Sprintf("%s+%d", like.UID, i+1)), fmt.Sprintf("%s+%d", like.Name, i+1)
+		f.Nominated, f.Reported = "", facts.Condition{}
+		t.store.Apply(facts.PodUpserted{Pod: f})
 		t.queue.Add(t.store.Pod(f.UID))
 		added = append(added, f.UID)
 	}
@@ -282,7 +283,7 @@ func (t *trial) withMembers() {
 	}
 	for _, uid := range added {
 		t.queue.Remove(uid)
-		t.store.Apply(cluster.PodRemoved{UID: uid})
+		t.store.Apply(facts.PodRemoved{UID: uid})
 	}
 }
 
@@ -300,7 +301,7 @@ func (t *trial) moreNodes(raised []LimitChange) {
 }
 
 // fewestNodes is how many more nodes like one it takes, 0 if most would not do.
-func (t *trial) fewestNodes(like *cluster.Node, most int) int {
+func (t *trial) fewestNodes(like *facts.Node, most int) int {
 	if most == 0 {
 		return 0
 	}
@@ -322,8 +323,8 @@ func (t *trial) fewestNodes(like *cluster.Node, most int) int {
 }
 
 // templates are nodes to have more of: the first by name of each size, where the unit needs one domain of the one that has most room.
-func (t *trial) templates() (list []*cluster.Node) {
-	var nodes []*cluster.Node
+func (t *trial) templates() (list []*facts.Node) {
+	var nodes []*facts.Node
 	s := &t.store.State
 	e := t.answer.Explanation
 	for slot := range cluster.Slot(s.Slots()) {
@@ -333,7 +334,7 @@ func (t *trial) templates() (list []*cluster.Node) {
 		}
 		nodes = append(nodes, node)
 	}
-	slices.SortFunc(nodes, func(a, b *cluster.Node) int { return naturally(a.Name, b.Name) })
+	slices.SortFunc(nodes, func(a, b *facts.Node) int { return naturally(a.Name, b.Name) })
 	sizes := make(map[string]bool)
 	for _, node := range nodes {
 		shape, _ := s.Zones(t.store.Slot(node.Name))
@@ -347,31 +348,31 @@ func (t *trial) templates() (list []*cluster.Node) {
 }
 
 // fitsWithNodes tries whether the unit would fit with so many more nodes like one.
-func (t *trial) fitsWithNodes(like *cluster.Node, count int) bool {
+func (t *trial) fitsWithNodes(like *facts.Node, count int) bool {
 	var added []string
 	for i := range count {
 		node := anotherNode(like, i+1)
-		t.store.Apply(cluster.NodeUpserted{Node: node})
+		t.store.Apply(facts.NodeUpserted{Node: node})
 		if r := t.store.Report(t.store.Slot(like.Name)); r != nil {
-			t.store.Apply(cluster.NodeReported{Node: node.Name, Report: &cluster.NodeReport{Zones: r.Zones, Why: r.Why}})
+			t.store.Apply(facts.NodeReported{Node: node.Name, Report: &facts.NodeReport{Zones: r.Zones, Why: r.Why}})
 		}
 		added = append(added, node.Name)
 	}
 	fits := t.fits(t.unit)
 	for _, name := range added {
-		t.store.Apply(cluster.NodeRemoved{Name: name})
-		t.store.Apply(cluster.NodeReportRemoved{Node: name})
+		t.store.Apply(facts.NodeRemoved{Name: name})
+		t.store.Apply(facts.NodeReportRemoved{Node: name})
 	}
 	return fits
 }
 
 // anotherNode is a node like one, with a name of its own.
-func anotherNode(like *cluster.Node, number int) *cluster.Node {
+func anotherNode(like *facts.Node, number int) *facts.Node {
 	node := *like
 	node.Name = fmt.Sprintf("%s+%d", like.Name, number)
 	node.Labels = maps.Clone(like.Labels)
-	if _, labelled := node.Labels[cluster.HostnameKey]; labelled {
-		node.Labels[cluster.HostnameKey] = node.Name
+	if _, labelled := node.Labels[facts.HostnameKey]; labelled {
+		node.Labels[facts.HostnameKey] = node.Name
 	}
 	return &node
 }

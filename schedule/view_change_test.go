@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -37,7 +37,7 @@ func TestChangesHelp(t *testing.T) {
 			p.run()
 		}
 		if i := rapid.IntRange(0, 20).Draw(t, "lost"); i > 0 {
-			p.s.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprintf("g%d-0", i))}, p.now)
+			p.s.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprintf("g%d-0", i))}, p.now)
 		}
 		dump := p.s.Dump("hilbert", p.now)
 		dump.Sort()
@@ -113,7 +113,7 @@ func (p *pipeline) run() {
 		writes := slices.Clone(p.s.Ready(p.now))
 		for _, w := range writes {
 			if w.Kind == bind.DeletePod {
-				p.s.Apply(cluster.PodRemoved{UID: w.Pod}, p.now)
+				p.s.Apply(facts.PodRemoved{UID: w.Pod}, p.now)
 			}
 			p.s.Finish(bind.Result{ID: w.ID, Outcome: bind.Written}, p.now)
 		}
@@ -129,9 +129,9 @@ func (p *pipeline) run() {
 func drawTenants(t *rapid.T, p *pipeline) {
 	for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
 		name := fmt.Sprint("n", i)
-		p.s.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+		p.s.Apply(facts.NodeUpserted{Node: &facts.Node{
 			Name: name, Labels: map[string]string{
-				cluster.HostnameKey: name, "block": fmt.Sprint("b", i/4), "rack": fmt.Sprint("r", i/2),
+				facts.HostnameKey: name, "block": fmt.Sprint("b", i/4), "rack": fmt.Sprint("r", i/2),
 				"model": rapid.SampledFrom([]string{"old", "new"}).Draw(t, "model"),
 			},
 			Allocatable: []resource.Quantity{{Name: "cpu", Amount: 1000 * rapid.Int64Range(2, 6).Draw(t, "cpu")}, {Name: "pods", Amount: 10}},
@@ -139,7 +139,7 @@ func drawTenants(t *rapid.T, p *pipeline) {
 		}}, p.now)
 	}
 	for i, name := range []string{"top", "left", "right"}[:rapid.IntRange(0, 3).Draw(t, "queues")] {
-		q := &cluster.QueueFacts{Name: name, Weight: 1, BorrowsNothing: rapid.IntRange(0, 3).Draw(t, "borrows nothing") == 0}
+		q := &facts.Queue{Name: name, Weight: 1, BorrowsNothing: rapid.IntRange(0, 3).Draw(t, "borrows nothing") == 0}
 		if i > 0 {
 			q.Parent = "top"
 		}
@@ -151,33 +151,33 @@ func drawTenants(t *rapid.T, p *pipeline) {
 				q.Max = append(q.Max, resource.Quantity{Name: r, Amount: 1000 * limit})
 			}
 		}
-		p.s.Apply(cluster.QueueUpserted{Queue: q}, p.now)
-		p.s.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{
-			Name: fmt.Sprint("ns", i), Labels: []cluster.Label{{Key: spec.LabelQueue, Value: name}},
+		p.s.Apply(facts.QueueUpserted{Queue: q}, p.now)
+		p.s.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{
+			Name: fmt.Sprint("ns", i), Labels: []facts.Label{{Key: spec.LabelQueue, Value: name}},
 		}}, p.now)
 	}
 }
 
 func drawGang(t *rapid.T, p *pipeline, i int) {
 	name, namespace := fmt.Sprint("g", i), fmt.Sprint("ns", rapid.IntRange(0, 3).Draw(t, "namespace"))
-	f := &cluster.UnitFacts{
-		UnitName: cluster.UnitName{Namespace: namespace, Name: name}, UID: cluster.UID(name), Created: int64(i),
+	f := &facts.Unit{
+		UnitName: facts.UnitName{Namespace: namespace, Name: name}, UID: facts.UID(name), Created: int64(i),
 		MinMember: rapid.Int32Range(1, 5).Draw(t, "min"),
-		Topology: cluster.Packing{
+		Topology: facts.Packing{
 			Required:  rapid.SampledFrom([]string{"", "", "rack", "block"}).Draw(t, "required"),
 			Uniform:   rapid.SampledFrom([]string{"", "", "", "model"}).Draw(t, "uniform"),
-			Preferred: rapid.SampledFrom([]string{"", "", cluster.HostnameKey}).Draw(t, "preferred"),
+			Preferred: rapid.SampledFrom([]string{"", "", facts.HostnameKey}).Draw(t, "preferred"),
 		},
 	}
-	p.s.Apply(cluster.UnitUpserted{Unit: f}, p.now)
-	r := &cluster.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 500 * rapid.Int64Range(1, 5).Draw(t, "cpu")}}}
+	p.s.Apply(facts.UnitUpserted{Unit: f}, p.now)
+	r := &facts.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 500 * rapid.Int64Range(1, 5).Draw(t, "cpu")}}}
 	if gpus := rapid.Int8Range(0, 2).Draw(t, "gpus"); gpus > 0 {
 		r.GPU = topology.Request{Whole: gpus}
 	}
 	for k := range rapid.Int32Range(max(f.MinMember-1, 1), f.MinMember+1).Draw(t, "members") {
 		pod := fmt.Sprintf("%s-%d", name, k)
-		p.s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-			UID: cluster.UID(pod), Namespace: namespace, Name: pod, Unit: name, Ours: true, Created: int64(i), Requirements: r,
+		p.s.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: facts.UID(pod), Namespace: namespace, Name: pod, Unit: name, Ours: true, Created: int64(i), Requirements: r,
 		}}, p.now)
 	}
 }
@@ -207,20 +207,20 @@ func unitText(a *schedule.UnitAnswer) string {
 func try(t *rapid.T, dump *schedule.Dump, a *schedule.UnitAnswer, c *schedule.UnitChange) bool {
 	fresh := newPipeline(t, spec.Duration(time.Hour))
 	for _, n := range dump.Ledger.Namespaces {
-		fresh.s.Apply(cluster.NamespaceUpserted{Namespace: n}, fresh.now)
+		fresh.s.Apply(facts.NamespaceUpserted{Namespace: n}, fresh.now)
 	}
 	for _, q := range dump.Ledger.Queues {
-		fresh.s.Apply(cluster.QueueUpserted{Queue: higher(q, c)}, fresh.now)
+		fresh.s.Apply(facts.QueueUpserted{Queue: higher(q, c)}, fresh.now)
 	}
 	for _, n := range dump.Ledger.Nodes {
-		fresh.s.Apply(cluster.NodeUpserted{Node: n}, fresh.now)
+		fresh.s.Apply(facts.NodeUpserted{Node: n}, fresh.now)
 		for i := range c.Nodes {
 			if n.Name == c.Like {
 				another := *n
 				another.Name = fmt.Sprintf("%s-%d", n.Name, i)
 				another.Labels = maps.Clone(n.Labels)
-				another.Labels[cluster.HostnameKey] = another.Name
-				fresh.s.Apply(cluster.NodeUpserted{Node: &another}, fresh.now)
+				another.Labels[facts.HostnameKey] = another.Name
+				fresh.s.Apply(facts.NodeUpserted{Node: &another}, fresh.now)
 			}
 		}
 	}
@@ -231,23 +231,23 @@ func try(t *rapid.T, dump *schedule.Dump, a *schedule.UnitAnswer, c *schedule.Un
 			packing := map[string]*string{"the required topology": &f.Topology.Required, "the uniform label": &f.Topology.Uniform}
 			*packing[c.Packing.Of] = c.Packing.Instead
 		}
-		fresh.s.Apply(cluster.UnitUpserted{Unit: &f}, fresh.now)
+		fresh.s.Apply(facts.UnitUpserted{Unit: &f}, fresh.now)
 	}
 	for i := range dump.Ledger.Pods {
 		f := dump.Ledger.Pods[i].Facts
 		own := f.Namespace == a.Namespace && f.Unit == a.Name
 		if own || f.Node != "" && c.Gone != f.Namespace+"/"+f.Unit {
-			fresh.s.Apply(cluster.PodUpserted{Pod: f}, fresh.now)
+			fresh.s.Apply(facts.PodUpserted{Pod: f}, fresh.now)
 			for k := range c.Members {
 				if own {
-					f.UID, f.Name, f.Node = cluster.UID(fmt.Sprintf("more-%d", k)), fmt.Sprintf("more-%d", k), ""
-					fresh.s.Apply(cluster.PodUpserted{Pod: f}, fresh.now)
+					f.UID, f.Name, f.Node = facts.UID(fmt.Sprintf("more-%d", k)), fmt.Sprintf("more-%d", k), ""
+					fresh.s.Apply(facts.PodUpserted{Pod: f}, fresh.now)
 				}
 			}
 		}
 	}
 	fresh.s.Step(fresh.now, 1) // the members that are left over may evict others in their turn
-	unit := fresh.s.Store().Unit(cluster.UnitName{Namespace: a.Namespace, Name: a.Name})
+	unit := fresh.s.Store().Unit(facts.UnitName{Namespace: a.Namespace, Name: a.Name})
 	placed := 0
 	for _, pod := range unit.Pods() {
 		if pod.Placed() && !pod.Obliged() {
@@ -258,7 +258,7 @@ func try(t *rapid.T, dump *schedule.Dump, a *schedule.UnitAnswer, c *schedule.Un
 }
 
 // higher raises the limits of a queue that the change names.
-func higher(q *cluster.QueueFacts, c *schedule.UnitChange) *cluster.QueueFacts {
+func higher(q *facts.Queue, c *schedule.UnitChange) *facts.Queue {
 	changed := *q
 	changed.Max = slices.Clone(q.Max)
 	for _, l := range c.Limits {

@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -18,7 +19,7 @@ type Answer struct {
 	Revision  cluster.Revision `json:"revision"`
 	Namespace string           `json:"namespace"`
 	Name      string           `json:"name"`
-	UID       cluster.UID      `json:"uid"`
+	UID       facts.UID        `json:"uid"`
 	Priority  int32            `json:"priority"`
 	Created   time.Time        `json:"created"`
 	Phase     string           `json:"phase"` // pending, assumed, bound or finished
@@ -36,7 +37,7 @@ type Answer struct {
 	// Unit is the PodGroup that the pod names, in its namespace; what is in the gang's way ExplainUnit says.
 	Unit string `json:"unit,omitempty"`
 	// Victims are the pods that must leave the node first.
-	Victims []cluster.UID `json:"victims,omitempty"`
+	Victims []facts.UID `json:"victims,omitempty"`
 	// Waiting is how it waits, if it does.
 	Waiting *Waiting `json:"waiting,omitempty"`
 	// Refusal: it can never be placed, because of this.
@@ -155,7 +156,7 @@ func (d *Dump) Explain(namespace, name string) (*Answer, error) {
 }
 
 // ofKubelet says which GPUs the pod has of a kubelet that chooses them itself. What the scheduler counted with is not said: it knows how many, not which.
-func (a *Answer) ofKubelet(r *cluster.NodeReport, uid cluster.UID) {
+func (a *Answer) ofKubelet(r *facts.NodeReport, uid facts.UID) {
 	if r == nil || r.Devices == nil || r.Devices.Owner != topology.OwnerKubelet {
 		return
 	}
@@ -180,11 +181,11 @@ func (d *Dump) find(namespace, name string) *cluster.PodRecord {
 }
 
 // judge asks the nodes about the pod, on a ledger in which it is nowhere.
-func (d *Dump) judge(a *Answer, store *cluster.Store, f cluster.PodFacts) error {
+func (d *Dump) judge(a *Answer, store *cluster.Store, f facts.Pod) error {
 	if f.Node != "" {
-		store.Apply(cluster.PodRemoved{UID: f.UID})
+		store.Apply(facts.PodRemoved{UID: f.UID})
 		f.Node, f.Grant, f.Deleting = "", topology.Grant{}, false
-		store.Apply(cluster.PodUpserted{Pod: f})
+		store.Apply(facts.PodUpserted{Pod: f})
 	}
 	pod := store.Pod(f.UID)
 	if a.Refusal = pod.Refusal(); a.Refusal != "" {

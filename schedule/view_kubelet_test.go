@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/topology"
@@ -20,10 +20,10 @@ func TestExplainGPUsOfAKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	amounts := []resource.Quantity{{Name: "cpu", Amount: 8000}, {Name: "memory", Amount: 1 << 40}, {Name: "pods", Amount: 10}}
-	s.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n1", Allocatable: amounts, GPU: topology.Shape{GPUs: 2}}}, now)
-	pod := cluster.PodFacts{UID: "u", Namespace: "ml", Name: "train", Ours: true, Node: "n1", Grant: topology.Grant{GPUs: 1, Milli: topology.FullGPU}}
-	pod.Requirements = &cluster.Requirements{GPU: topology.Request{Whole: 1}}
-	s.Apply(cluster.PodUpserted{Pod: pod}, now)
+	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n1", Allocatable: amounts, GPU: topology.Shape{GPUs: 2}}}, now)
+	pod := facts.Pod{UID: "u", Namespace: "ml", Name: "train", Ours: true, Node: "n1", Grant: topology.Grant{GPUs: 1, Milli: topology.FullGPU}}
+	pod.Requirements = &facts.Requirements{GPU: topology.Request{Whole: 1}}
+	s.Apply(facts.PodUpserted{Pod: pod}, now)
 	said := func() string {
 		t.Helper()
 		a, err := s.Dump("hilbert", now).Explain("ml", "train")
@@ -36,8 +36,8 @@ func TestExplainGPUsOfAKubelet(t *testing.T) {
 		}
 		return b.String()
 	}
-	report := func(owner topology.Owner, held ...cluster.HeldDevices) {
-		s.Apply(cluster.NodeReported{Node: "n1", Report: &cluster.NodeReport{Devices: &topology.Devices{Owner: owner, GPU: make([]topology.GPU, 2)}, HeldDevices: held}}, now)
+	report := func(owner topology.Owner, held ...facts.HeldDevices) {
+		s.Apply(facts.NodeReported{Node: "n1", Report: &facts.NodeReport{Devices: &topology.Devices{Owner: owner, GPU: make([]topology.GPU, 2)}, HeldDevices: held}}, now)
 	}
 	for _, c := range []struct {
 		what   string
@@ -49,11 +49,11 @@ func TestExplainGPUsOfAKubelet(t *testing.T) {
 		{"not read back", func() { report(topology.OwnerKubelet) }, "no part, PCIe switch or NUMA node is promised; which it has was not read back yet", "GPUs 0"},
 		{
 			"read back", func() {
-				report(topology.OwnerKubelet, cluster.HeldDevices{UID: "u", Grant: topology.Grant{GPUs: 2, Milli: topology.FullGPU}})
+				report(topology.OwnerKubelet, facts.HeldDevices{UID: "u", Grant: topology.Grant{GPUs: 2, Milli: topology.FullGPU}})
 			}, "GPUs 1, which the kubelet chose, by number: no part, PCIe switch or NUMA node was promised", "GPUs 0",
 		},
 		{"the agent's", func() {
-			report(topology.OwnerHilbert, cluster.HeldDevices{UID: "u", Grant: topology.Grant{GPUs: 2, Milli: topology.FullGPU}})
+			report(topology.OwnerHilbert, facts.HeldDevices{UID: "u", Grant: topology.Grant{GPUs: 2, Milli: topology.FullGPU}})
 		}, "GPUs 1", "kubelet"},
 	} {
 		c.report()

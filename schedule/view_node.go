@@ -11,6 +11,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/explain"
 )
@@ -46,12 +47,12 @@ type LentAmounts struct {
 
 // NodeWish is a pod that a node wants evicted.
 type NodeWish struct {
-	Namespace string      `json:"namespace"`
-	Name      string      `json:"name"`
-	UID       cluster.UID `json:"uid"`
-	Reason    string      `json:"reason"`
-	Message   string      `json:"message,omitempty"`
-	Urgent    bool        `json:"urgent,omitempty"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       facts.UID `json:"uid"`
+	Reason    string    `json:"reason"`
+	Message   string    `json:"message,omitempty"`
+	Urgent    bool      `json:"urgent,omitempty"`
 	// State is waiting (for the budget, or its turn), leaving, or refused: the pod is not there, or is not of the reclaimed level.
 	State string `json:"state"`
 }
@@ -100,11 +101,11 @@ func (d *Dump) ExplainNode(name string) (*NodeAnswer, error) {
 			a.ReclaimedPods++
 		}
 	}
-	for _, w := range store.Wishes(name) {
+	for _, w := range store.EvictionRequests().On(name) {
 		a.Wishes = append(a.Wishes, NodeWish{w.Namespace, w.Name, w.UID, w.Reason, w.Message, w.Urgent, wishState(store.Pod(w.UID), name)})
 	}
 	shape, free := store.Zones(slot)
-	a.Ruler = cluster.RulerName(shape.Ruler)
+	a.Ruler = shape.Ruler.String()
 	if r := store.Report(slot); r != nil {
 		a.Why = r.Why
 	}
@@ -150,14 +151,14 @@ func (l LentAmounts) String() string {
 // standing continues a sentence that begins with the node.
 func (a *NodeAnswer) standing() string {
 	switch a.Headroom {
-	case cluster.HeadroomOpen.String():
+	case facts.HeadroomOpen.String():
 		left := LentAmounts{max(a.Offered.MilliCPU-a.Requested.MilliCPU, 0), max(a.Offered.Memory-a.Requested.Memory, 0)}
 		return fmt.Sprintf("lends reclaimed pods %s; %s are left.", a.Offered, left)
-	case cluster.HeadroomClosed.String():
+	case facts.HeadroomClosed.String():
 		return "is closed to new reclaimed pods: " + cmp.Or(a.Note, "it says not why") + "."
-	case cluster.HeadroomStale.String():
+	case facts.HeadroomStale.String():
 		return fmt.Sprintf("lends nothing: its report (%s) is too old to act on.", a.Said)
-	case cluster.HeadroomMalformed.String():
+	case facts.HeadroomMalformed.String():
 		return "lends nothing: its report cannot be read: " + a.Note + "."
 	}
 	return "lends nothing: no agent says what could be lent."

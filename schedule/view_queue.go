@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/queue"
 )
@@ -88,19 +90,19 @@ func (d *Dump) View(o ViewOptions) (*QueueView, error) {
 
 // fill takes in what only a ledger can tell.
 func (v *QueueView) fill(d *Dump, r *rehearsal, o ViewOptions) error {
-	within := r.store.Root()
+	within := r.store.Quota().Root()
 	if o.Queue != "" {
-		if within = r.store.Queue(o.Queue); within == nil {
+		if within = r.store.Quota().Queue(o.Queue); within == nil {
 			return &NoQueue{o.Queue}
 		}
 		v.restrict(d, r.store, within, o.Limit)
 	}
-	if r.store.Queued() {
+	if r.store.Quota().Configured() {
 		b := newBooks(r.store)
-		within.Each(func(q *cluster.Queue) { v.Queues = append(v.Queues, b.status(q)) })
+		within.Each(func(q *quota.Queue) { v.Queues = append(v.Queues, b.status(q)) })
 		v.Capacity = make(map[string]int64)
 		for kind := range resource.Kind(r.store.Kinds()) {
-			if total := r.store.Capacity(kind); total > 0 {
+			if total := r.store.Quota().Capacity(kind); total > 0 {
 				v.Capacity[r.store.KindName(kind)] = total
 			}
 		}
@@ -112,7 +114,7 @@ func (v *QueueView) fill(d *Dump, r *rehearsal, o ViewOptions) error {
 }
 
 // restrict leaves only the pods of a queue and those below it.
-func (v *QueueView) restrict(d *Dump, store *cluster.Store, within *cluster.Queue, limit int) {
+func (v *QueueView) restrict(d *Dump, store *cluster.Store, within *quota.Queue, limit int) {
 	inside := insiders(store, within)
 	clear(v.Counts)
 	v.Pods = nil
@@ -130,12 +132,12 @@ func (v *QueueView) restrict(d *Dump, store *cluster.Store, within *cluster.Queu
 }
 
 // insiders tells which namespaces feed a queue or one below it.
-func insiders(store *cluster.Store, within *cluster.Queue) func(namespace string) bool {
+func insiders(store *cluster.Store, within *quota.Queue) func(namespace string) bool {
 	known := make(map[string]bool)
 	return func(namespace string) bool {
 		in, ok := known[namespace]
 		if !ok {
-			for q := store.QueueOf(namespace); q != nil && !in; q = q.Parent() {
+			for q := store.Quota().QueueOf(namespace); q != nil && !in; q = q.Parent() {
 				in = q == within
 			}
 			known[namespace] = in
@@ -145,14 +147,14 @@ func insiders(store *cluster.Store, within *cluster.Queue) func(namespace string
 }
 
 // units makes of the pods that wait the units that they are, in the order of the pods.
-func (d *Dump) units(r *rehearsal, within *cluster.Queue) (list []WaitingUnit) {
+func (d *Dump) units(r *rehearsal, within *quota.Queue) (list []WaitingUnit) {
 	type key struct {
 		namespace, gang string
 		state           WaitingState
 	}
 	at := make(map[key]int)
 	inside := insiders(r.store, within)
-	queued := make(map[cluster.UID]*queue.Unit)
+	queued := make(map[facts.UID]*queue.Unit)
 	for i := range d.Queue {
 		if u := r.queue.Unit(d.Queue[i].UID); u != nil {
 			queued[d.Queue[i].UID] = u
@@ -186,14 +188,14 @@ func (d *Dump) units(r *rehearsal, within *cluster.Queue) (list []WaitingUnit) {
 
 func newWaitingUnit(w *Waiting, store *cluster.Store) WaitingUnit {
 	unit := WaitingUnit{
-		Namespace: w.Namespace, Name: w.Name, Queue: store.QueueOf(w.Namespace).Name, Priority: w.Priority, Created: w.Created, State: w.State,
+		Namespace: w.Namespace, Name: w.Name, Queue: store.Quota().QueueOf(w.Namespace).Name, Priority: w.Priority, Created: w.Created, State: w.State,
 		Waiting: 1, Attempts: w.Attempts, Until: w.Until, Node: w.Node, Why: w.Why,
 	}
 	if w.Unit == "" {
 		return unit
 	}
 	unit.Name, unit.Gang = w.Unit, true
-	if u := store.Unit(cluster.UnitName{Namespace: w.Namespace, Name: w.Unit}); u != nil {
+	if u := store.Unit(facts.UnitName{Namespace: w.Namespace, Name: w.Unit}); u != nil {
 		unit.Need, unit.Placed, unit.MinMember = u.Need(), u.Placed(), u.MinMember()
 		if u.Facts != nil && u.Facts.Prioritized {
 			unit.Priority = u.Facts.Priority

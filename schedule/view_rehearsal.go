@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/queue"
@@ -33,7 +35,7 @@ func (d *Dump) rehearse() (*rehearsal, error) {
 	placer := place.NewPlacer(snapshot, profile, d.Scheduling.Seed, d.Scheduling.MaxClassIndexes)
 	placer.SetLevels(d.Scheduling.Topology.Levels)
 	r := &rehearsal{
-		Scheduler: &Scheduler{cfg: d.Scheduling, store: store, queue: queue.New(store), observer: silent{}, claims: make(map[*cluster.Queue]claim)},
+		Scheduler: &Scheduler{cfg: d.Scheduling, store: store, queue: queue.New(store), observer: silent{}, claims: make(map[*quota.Queue]claim)},
 		in:        &instance{snapshot: snapshot, placer: placer, reclaims: place.NewReclaimer(placer, store)},
 	}
 	for i := range d.Queue {
@@ -49,7 +51,7 @@ func (d *Dump) rehearse() (*rehearsal, error) {
 // keep restores for whom something is kept.
 func (r *rehearsal) keep(list []Kept) {
 	for _, k := range list {
-		name := cluster.UnitName{Namespace: k.Namespace, Name: k.Name}
+		name := facts.UnitName{Namespace: k.Namespace, Name: k.Name}
 		if k.Reservation != cluster.NoReservation {
 			x := &reservation{id: k.Reservation, unit: name}
 			for slot := range cluster.Slot(r.store.Slots()) {
@@ -61,7 +63,7 @@ func (r *rehearsal) keep(list []Kept) {
 		}
 		if u := r.waiting(name); u != nil && len(u.Members()) >= u.Need() {
 			for _, queue := range k.Queues {
-				if q := r.store.Queue(queue); q != nil {
+				if q := r.store.Quota().Queue(queue); q != nil {
 					r.claims[q] = claim{name, chargeOf(u.Members()[:u.Need()])}
 				}
 			}
@@ -70,7 +72,7 @@ func (r *rehearsal) keep(list []Kept) {
 }
 
 // waiting returns what waits of a gang, nil if nothing does.
-func (r *rehearsal) waiting(name cluster.UnitName) *queue.Unit {
+func (r *rehearsal) waiting(name facts.UnitName) *queue.Unit {
 	if u := r.store.Unit(name); u != nil {
 		return r.queue.Gang(u)
 	}
@@ -79,7 +81,7 @@ func (r *rehearsal) waiting(name cluster.UnitName) *queue.Unit {
 
 // positions numbers the units that have a turn, from 1 in each queue. It uses the queue up.
 func (r *rehearsal) positions() map[*queue.Unit]int {
-	list, counts := make(map[*queue.Unit]int), make(map[*cluster.Queue]int)
+	list, counts := make(map[*queue.Unit]int), make(map[*quota.Queue]int)
 	for u := r.queue.Pop(); u != nil; u = r.queue.Pop() {
 		counts[u.Queue()]++
 		list[u] = counts[u.Queue()]

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/queue"
 )
@@ -61,7 +63,7 @@ func (q *QueueStatus) Amount(name string) QueueAmount {
 // QueueStatuses returns the status of every queue: the root first, parents before children, siblings by name. It is nil while nobody has
 // configured queues. It costs time proportional to the pods, some 0.1 µs each, and to the queues, a few µs each.
 func (s *Scheduler) QueueStatuses() []QueueStatus {
-	if !s.store.Queued() {
+	if !s.store.Quota().Configured() {
 		return nil
 	}
 	return queueStatuses(s.store)
@@ -85,7 +87,7 @@ func (s *Scheduler) UnitCounts() map[UnitState]int {
 		switch {
 		case u.Running() || u.Ready() && u.Placed() >= u.MinMember():
 			counts[UnitRunning]++
-		case !u.Ready() || s.store.QueueOf(u.Namespace).Refuses:
+		case !u.Ready() || s.store.Quota().QueueOf(u.Namespace).Refuses:
 			counts[UnitHeld]++
 		case s.lacks(u):
 			counts[UnitGathering]++
@@ -127,15 +129,15 @@ func (s *Scheduler) PendingPods() map[WaitingState]int {
 func queueStatuses(store *cluster.Store) []QueueStatus {
 	b := newBooks(store)
 	var list []QueueStatus
-	store.Root().Each(func(q *cluster.Queue) { list = append(list, b.status(q)) })
+	store.Quota().Root().Each(func(q *quota.Queue) { list = append(list, b.status(q)) })
 	return list
 }
 
 // books are the sums that the ledger does not keep, by queue, all below included.
 type books struct {
 	store *cluster.Store
-	of    map[*cluster.Queue]*book
-	fair  map[*cluster.Queue][]int64
+	of    map[*quota.Queue]*book
+	fair  map[*quota.Queue][]int64
 }
 
 type book struct {
@@ -145,8 +147,8 @@ type book struct {
 
 // newBooks counts every pod.
 func newBooks(store *cluster.Store) *books {
-	b := &books{store: store, of: make(map[*cluster.Queue]*book)}
-	store.Root().Each(func(q *cluster.Queue) { b.of[q] = &book{pending: make([]int64, store.Kinds())} })
+	b := &books{store: store, of: make(map[*quota.Queue]*book)}
+	store.Quota().Root().Each(func(q *quota.Queue) { b.of[q] = &book{pending: make([]int64, store.Kinds())} })
 	gangs := make(map[*cluster.Unit]bool)
 	store.EachPod(func(pod *cluster.Pod) {
 		if !isPending(pod) {
@@ -165,7 +167,7 @@ func newBooks(store *cluster.Store) *books {
 		}
 	})
 	b.fair = b.fairShares()
-	b.climb(store.Root())
+	b.climb(store.Quota().Root())
 	return b
 }
 
@@ -176,12 +178,12 @@ func isPending(pod *cluster.Pod) bool {
 }
 
 // fairShares works out what each queue ought to have of what is used and asked for. It must be called before climb.
-func (b *books) fairShares() map[*cluster.Queue][]int64 {
+func (b *books) fairShares() map[*quota.Queue][]int64 {
 	capacity := make([]int64, b.store.Kinds())
 	for kind := range capacity {
-		capacity[kind] = b.store.Capacity(resource.Kind(kind))
+		capacity[kind] = b.store.Quota().Capacity(resource.Kind(kind))
 	}
-	demand := make(map[*cluster.Queue][]int64, len(b.of))
+	demand := make(map[*quota.Queue][]int64, len(b.of))
 	for q, book := range b.of {
 		own := slices.Clone(book.pending)
 		for _, tenant := range q.Tenants() {
@@ -191,11 +193,11 @@ func (b *books) fairShares() map[*cluster.Queue][]int64 {
 		}
 		demand[q] = own
 	}
-	return queue.FairShares(b.store.Root(), capacity, demand)
+	return queue.FairShares(b.store.Quota().Root(), capacity, demand)
 }
 
 // climb adds the books of all below to a queue's.
-func (b *books) climb(q *cluster.Queue) {
+func (b *books) climb(q *quota.Queue) {
 	sum := b.of[q]
 	for _, child := range q.Children() {
 		b.climb(child)
@@ -208,7 +210,7 @@ func (b *books) climb(q *cluster.Queue) {
 }
 
 // status puts a queue and its book into words.
-func (b *books) status(q *cluster.Queue) QueueStatus {
+func (b *books) status(q *quota.Queue) QueueStatus {
 	book := b.of[q]
 	s := QueueStatus{
 		Name: q.Name, Weight: q.Weight(), Sort: sortNames[q.Sort()], Ready: !q.Refuses, Reason: q.Problem.Reason, Message: q.Problem.Message,
@@ -228,12 +230,12 @@ func (b *books) status(q *cluster.Queue) QueueStatus {
 			Resource: b.store.KindName(kind), Used: q.Used(kind), Guaranteed: q.Guaranteed(kind), Pending: book.pending[kind],
 		}
 		if q.Parent() == nil { // what the cluster has
-			a.Guaranteed = b.store.Capacity(kind)
+			a.Guaranteed = b.store.Quota().Capacity(kind)
 		}
 		if kind != resource.Pods || a.Guaranteed > 0 {
 			a.Borrowed = max(a.Used-a.Guaranteed, 0)
 		}
-		if limit := q.Limit(kind); limit != cluster.Unlimited {
+		if limit := q.Limit(kind); limit != quota.Unlimited {
 			a.Limit = &limit
 		}
 		if shares := b.fair[q]; int(kind) < len(shares) {
@@ -248,8 +250,8 @@ func (b *books) status(q *cluster.Queue) QueueStatus {
 
 // sortNames are the names of the sort policies as a Queue spells them.
 var sortNames = [...]string{
-	cluster.SortDefault: "Default", cluster.PriorityFIFO: "PriorityFIFO", cluster.FIFO: "FIFO", cluster.Fair: "Fair", cluster.FairHistory: "FairHistory",
-	cluster.SmallestFirst: "SmallestFirst",
+	facts.SortDefault: "Default", facts.PriorityFIFO: "PriorityFIFO", facts.FIFO: "FIFO", facts.Fair: "Fair", facts.FairHistory: "FairHistory",
+	facts.SmallestFirst: "SmallestFirst",
 }
 
 // dominant names the resource of which a queue has, or asks for, the greatest part of the cluster; of equals, the one that is guaranteed

@@ -13,6 +13,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -238,7 +239,7 @@ func compareLedgers(t *rapid.T, store *cluster.Store, dump *schedule.Dump, confi
 	if err != nil {
 		t.Fatal(err)
 	}
-	say := func(s *cluster.Store, uid cluster.UID) string {
+	say := func(s *cluster.Store, uid facts.UID) string {
 		snapshot := cluster.NewSnapshot()
 		snapshot.Advance(s)
 		placer := place.NewPlacer(snapshot, profile, config.Seed, 1)
@@ -272,15 +273,15 @@ func stir(t *rapid.T, s *schedule.Scheduler, i int, now time.Time) {
 	name := func(kind string) string { return fmt.Sprint(kind, rapid.IntRange(0, 5).Draw(t, kind)) }
 	switch rapid.IntRange(0, 9).Draw(t, "op") {
 	case 0, 1:
-		s.Apply(cluster.NodeUpserted{Node: drawNode(t, name("n"))}, now)
+		s.Apply(facts.NodeUpserted{Node: drawNode(t, name("n"))}, now)
 	case 2:
-		s.Apply(cluster.NodeRemoved{Name: name("n")}, now)
+		s.Apply(facts.NodeRemoved{Name: name("n")}, now)
 	case 3:
-		s.Apply(cluster.PodRemoved{UID: cluster.UID(name("p"))}, now)
+		s.Apply(facts.PodRemoved{UID: facts.UID(name("p"))}, now)
 	case 4:
-		s.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: "default", Labels: []cluster.Label{{Key: "team", Value: rapid.SampledFrom(zones).Draw(t, "team")}}}}, now)
-		s.Apply(cluster.WorkloadUpserted{Workload: &cluster.Workload{Kind: cluster.Service, Namespace: "default", Name: "w", Pods: drawSelector(t)}}, now)
-		s.Apply(cluster.BudgetUpserted{Budget: &cluster.Budget{Namespace: "default", Name: "b", Pods: drawSelector(t), Allowed: int32(i)}}, now)
+		s.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: "default", Labels: []facts.Label{{Key: "team", Value: rapid.SampledFrom(zones).Draw(t, "team")}}}}, now)
+		s.Apply(facts.WorkloadUpserted{Workload: &facts.Workload{Kind: facts.Service, Namespace: "default", Name: "w", Pods: drawSelector(t)}}, now)
+		s.Apply(facts.BudgetUpserted{Budget: &facts.Budget{Namespace: "default", Name: "b", Pods: drawSelector(t), Allowed: int32(i)}}, now)
 	case 5:
 		s.Step(now, 4)
 		for _, w := range s.Ready(now) {
@@ -289,36 +290,36 @@ func stir(t *rapid.T, s *schedule.Scheduler, i int, now time.Time) {
 			}
 		}
 	default:
-		s.Apply(cluster.PodUpserted{Pod: drawPod(t, s, name("p"))}, now)
+		s.Apply(facts.PodUpserted{Pod: drawPod(t, s, name("p"))}, now)
 	}
 }
 
-func drawNode(t *rapid.T, name string) *cluster.Node {
-	n := &cluster.Node{
-		Name: name, Labels: map[string]string{"zone": rapid.SampledFrom(zones).Draw(t, "zone"), cluster.HostnameKey: name},
+func drawNode(t *rapid.T, name string) *facts.Node {
+	n := &facts.Node{
+		Name: name, Labels: map[string]string{"zone": rapid.SampledFrom(zones).Draw(t, "zone"), facts.HostnameKey: name},
 		Unschedulable: rapid.IntRange(0, 9).Draw(t, "cordon") == 0,
 		Allocatable: []resource.Quantity{
 			{Name: "cpu", Amount: 1000 * rapid.Int64Range(0, 4).Draw(t, "cpu")},
 			{Name: "pods", Amount: rapid.Int64Range(0, 4).Draw(t, "pods")},
 			{Name: rapid.SampledFrom([]string{"x/a", "x/b", "x/c"}).Draw(t, "extended"), Amount: 2},
 		},
-		Images: []cluster.Image{{Name: "i", Size: rapid.Int64Range(0, 3).Draw(t, "size") << 29}},
+		Images: []facts.Image{{Name: "i", Size: rapid.Int64Range(0, 3).Draw(t, "size") << 29}},
 	}
 	if gpus := rapid.IntRange(0, 2).Draw(t, "gpus"); gpus > 0 {
 		n.GPU = topology.Shape{GPUs: gpus, Shareable: rapid.Bool().Draw(t, "share")}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "taint") == 0 {
-		n.Taints = []cluster.Taint{{Key: "t", Effect: cluster.TaintEffect(rapid.IntRange(1, 3).Draw(t, "effect"))}}
+		n.Taints = []facts.Taint{{Key: "t", Effect: facts.TaintEffect(rapid.IntRange(1, 3).Draw(t, "effect"))}}
 	}
 	return n
 }
 
-func drawSelector(t *rapid.T) cluster.LabelSelector {
-	return cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.In, Values: []string{rapid.SampledFrom(apps).Draw(t, "app")}}}}
+func drawSelector(t *rapid.T) facts.LabelSelector {
+	return facts.LabelSelector{Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{rapid.SampledFrom(apps).Draw(t, "app")}}}}
 }
 
-func drawPod(t *rapid.T, s *schedule.Scheduler, name string) cluster.PodFacts {
-	r := &cluster.Requirements{
+func drawPod(t *rapid.T, s *schedule.Scheduler, name string) facts.Pod {
+	r := &facts.Requirements{
 		Requests: []resource.Quantity{{Name: "cpu", Amount: 500 * rapid.Int64Range(0, 5).Draw(t, "cpu")}}, ScoreCPU: 100, ScoreMemory: 200 << 20,
 		Images: []string{"i"},
 	}
@@ -328,26 +329,26 @@ func drawPod(t *rapid.T, s *schedule.Scheduler, name string) cluster.PodFacts {
 	if rapid.IntRange(0, 2).Draw(t, "gpu") == 0 {
 		r.GPU = topology.Request{Milli: 600}
 	}
-	pods := cluster.PodSelector{Namespaces: []string{"default"}, Labels: drawSelector(t)}
+	pods := facts.PodSelector{Namespaces: []string{"default"}, Labels: drawSelector(t)}
 	if rapid.Bool().Draw(t, "by label") {
-		pods = cluster.PodSelector{NamespaceSelector: &cluster.LabelSelector{Expressions: []cluster.Requirement{
-			{Key: "team", Operator: cluster.In, Values: []string{"a"}},
+		pods = facts.PodSelector{NamespaceSelector: &facts.LabelSelector{Expressions: []facts.Requirement{
+			{Key: "team", Operator: facts.In, Values: []string{"a"}},
 		}}, Labels: drawSelector(t)}
 	}
-	key := rapid.SampledFrom([]string{"zone", cluster.HostnameKey}).Draw(t, "key")
+	key := rapid.SampledFrom([]string{"zone", facts.HostnameKey}).Draw(t, "key")
 	switch rapid.IntRange(0, 5).Draw(t, "constraint") {
 	case 0:
-		r.AntiAffinity = []cluster.AffinityTerm{{TopologyKey: key, Pods: pods}}
+		r.AntiAffinity = []facts.AffinityTerm{{TopologyKey: key, Pods: pods}}
 	case 1:
-		r.Affinity = []cluster.AffinityTerm{{TopologyKey: key, Pods: pods}}
+		r.Affinity = []facts.AffinityTerm{{TopologyKey: key, Pods: pods}}
 	case 2:
-		r.PreferredPods = []cluster.WeightedAffinityTerm{{Weight: 7, AffinityTerm: cluster.AffinityTerm{TopologyKey: key, Pods: pods}}}
+		r.PreferredPods = []facts.WeightedAffinityTerm{{Weight: 7, AffinityTerm: facts.AffinityTerm{TopologyKey: key, Pods: pods}}}
 	case 3:
-		r.Spread = []cluster.SpreadConstraint{{TopologyKey: key, MaxSkew: 1, MinDomains: 1, Hard: rapid.Bool().Draw(t, "hard"), Pods: pods, HonorTaints: true}}
+		r.Spread = []facts.SpreadConstraint{{TopologyKey: key, MaxSkew: 1, MinDomains: 1, Hard: rapid.Bool().Draw(t, "hard"), Pods: pods, HonorTaints: true}}
 	}
-	f := cluster.PodFacts{
-		UID: cluster.UID(name), Namespace: "default", Name: name, Ours: rapid.IntRange(0, 4).Draw(t, "ours") > 0, Priority: rapid.Int32Range(0, 2).Draw(t, "priority"),
-		Labels: []cluster.Label{{Key: "app", Value: rapid.SampledFrom(apps).Draw(t, "label")}}, Requirements: r,
+	f := facts.Pod{
+		UID: facts.UID(name), Namespace: "default", Name: name, Ours: rapid.IntRange(0, 4).Draw(t, "ours") > 0, Priority: rapid.Int32Range(0, 2).Draw(t, "priority"),
+		Labels: []facts.Label{{Key: "app", Value: rapid.SampledFrom(apps).Draw(t, "label")}}, Requirements: r,
 		Gated: rapid.IntRange(0, 9).Draw(t, "gated") == 0, Deleting: rapid.IntRange(0, 9).Draw(t, "deleting") == 0,
 		Finished: rapid.IntRange(0, 9).Draw(t, "finished") == 0,
 	}

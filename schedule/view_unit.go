@@ -9,6 +9,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/admission"
 	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/place/pack"
@@ -22,7 +23,7 @@ type UnitAnswer struct {
 	Name      string           `json:"name"`
 	// Known: there is a PodGroup of the name. What follows of it is zero otherwise.
 	Known     bool         `json:"known"`
-	UID       cluster.UID  `json:"uid,omitempty"`
+	UID       facts.UID    `json:"uid,omitempty"`
 	Created   time.Time    `json:"created,omitzero"`
 	MinMember int          `json:"minMember"`
 	Topology  UnitTopology `json:"topology,omitzero"`
@@ -115,13 +116,13 @@ func (d *Dump) ExplainUnit(namespace, name string) (*UnitAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	gang := r.store.Unit(cluster.UnitName{Namespace: namespace, Name: name})
+	gang := r.store.Unit(facts.UnitName{Namespace: namespace, Name: name})
 	if gang == nil {
 		return nil, &NoUnit{namespace, name}
 	}
 	a := &UnitAnswer{
 		Revision: d.Ledger.Revision, Namespace: namespace, Name: name, Known: gang.Facts != nil, MinMember: gang.MinMember(),
-		Running: gang.Running(), Placed: gang.Placed(), Need: gang.Need(), Queue: r.store.QueueOf(namespace).Path(),
+		Running: gang.Running(), Placed: gang.Placed(), Need: gang.Need(), Queue: r.store.Quota().QueueOf(namespace).Path(),
 	}
 	if f := gang.Facts; f != nil {
 		a.UID, a.Created = f.UID, time.Unix(0, f.Created).UTC()
@@ -140,7 +141,7 @@ func (d *Dump) ExplainUnit(namespace, name string) (*UnitAnswer, error) {
 
 // list names the members.
 func (a *UnitAnswer) list(d *Dump, gang *cluster.Unit) {
-	waiting := make(map[cluster.UID]*Waiting)
+	waiting := make(map[facts.UID]*Waiting)
 	for i := range d.Queue {
 		waiting[d.Queue[i].UID] = &d.Queue[i]
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -22,19 +23,19 @@ type agent struct {
 	counters topology.Free
 	left     topology.DeviceFree
 	rival    rival
-	held     map[cluster.UID]topology.Grant
+	held     map[facts.UID]topology.Grant
 	// said is what its report says now, as a list would give it.
-	said *cluster.NodeReport
+	said *facts.NodeReport
 	// headroom is what it lends, lent what that was at the beginning.
-	headroom, lent cluster.Headroom
+	headroom, lent facts.Headroom
 	// due: a report is on the agenda. silent: it cannot be reached, and what it said has become stale.
 	due, silent bool
 }
 
 // addAgents makes the agents of a workload.
-func (a *model) addAgents(reports []cluster.NodeReported) {
+func (a *model) addAgents(reports []facts.NodeReported) {
 	for _, r := range reports {
-		ag := &agent{shape: r.Report.Zones, held: make(map[cluster.UID]topology.Grant), said: r.Report}
+		ag := &agent{shape: r.Report.Zones, held: make(map[facts.UID]topology.Grant), said: r.Report}
 		ag.equip(r.Report.Devices)
 		ag.rival = newRival(r.Report.Devices)
 		ag.headroom, ag.lent = r.Report.Headroom, r.Report.Headroom
@@ -43,25 +44,25 @@ func (a *model) addAgents(reports []cluster.NodeReported) {
 	}
 }
 
-func (a *model) listReports() []cluster.NodeReported {
-	var list []cluster.NodeReported
+func (a *model) listReports() []facts.NodeReported {
+	var list []facts.NodeReported
 	for i := range a.nodes {
 		if n := &a.nodes[i]; n.agent != nil {
-			list = append(list, cluster.NodeReported{Node: n.object.Name, Report: n.agent.said})
+			list = append(list, facts.NodeReported{Node: n.object.Name, Report: n.agent.said})
 		}
 	}
 	return list
 }
 
 // take gives somebody zones and devices.
-func (ag *agent) take(uid cluster.UID, g topology.Grant) {
+func (ag *agent) take(uid facts.UID, g topology.Grant) {
 	ag.held[uid] = g
 	v := ag.view()
 	v.Commit(&g)
 }
 
 // drop takes them back.
-func (ag *agent) drop(uid cluster.UID) bool {
+func (ag *agent) drop(uid facts.UID) bool {
 	g, ok := ag.held[uid]
 	if ok {
 		v := ag.view()
@@ -174,14 +175,14 @@ func (s *simulation) reports(node int32) {
 		return
 	}
 	ag.readBack()
-	r := &cluster.NodeReport{Zones: ag.shape, Devices: ag.gpus.Devices}
+	r := &facts.NodeReport{Zones: ag.shape, Devices: ag.gpus.Devices}
 	for _, uid := range slices.Sorted(maps.Keys(ag.held)) {
 		g := ag.held[uid]
 		if !g.Zones.IsZero() || g.IsZero() {
-			r.Held = append(r.Held, cluster.HeldZones{UID: uid, Grant: g.Zones})
+			r.Held = append(r.Held, facts.HeldZones{UID: uid, Grant: g.Zones})
 		}
 		if g.Zones = (topology.ZoneGrant{}); !g.IsZero() {
-			r.HeldDevices = append(r.HeldDevices, cluster.HeldDevices{UID: uid, Grant: g})
+			r.HeldDevices = append(r.HeldDevices, facts.HeldDevices{UID: uid, Grant: g})
 		}
 	}
 	ag.rival.dialect.spoil(r)
@@ -189,7 +190,7 @@ func (s *simulation) reports(node int32) {
 	s.say(node, r)
 }
 
-func (s *simulation) say(node int32, r *cluster.NodeReport) {
+func (s *simulation) say(node int32, r *facts.NodeReport) {
 	n := &s.api.nodes[node]
 	turned := ownerSaid(n.agent.said) != ownerSaid(r)
 	n.agent.said = r
@@ -197,7 +198,7 @@ func (s *simulation) say(node int32, r *cluster.NodeReport) {
 	if turned {
 		n.agent.rival.turned = s.api.revision
 	}
-	s.tell(watchReports, cluster.NodeReported{Node: n.object.Name, Report: r})
+	s.tell(watchReports, facts.NodeReported{Node: n.object.Name, Report: r})
 }
 
 // randomAgent returns a node with an agent that rules and is not silent, or nowhere.
@@ -218,9 +219,9 @@ func (s *simulation) silence() {
 		ag := s.api.nodes[node].agent
 		ag.silent = true
 		stale := *ag.said
-		stale.Zones.Ruler, stale.Why, stale.Wishes = topology.RulerNone, cluster.ReportStale, nil
-		if stale.Headroom.State != cluster.HeadroomUnsaid {
-			stale.Headroom.State = cluster.HeadroomStale
+		stale.Zones.Ruler, stale.Why, stale.Evictions = topology.RulerNone, facts.ReportStale, nil
+		if stale.Headroom.State != facts.HeadroomUnsaid {
+			stale.Headroom.State = facts.HeadroomStale
 		}
 		if ownerSaid(&stale) == kubeletOwns && s.agents.IntN(2) == 0 {
 			stale.Devices = nil // as the shell tells it: the kubelet counts, and says so itself
@@ -247,7 +248,7 @@ func (s *simulation) claim() {
 }
 
 const (
-	stranger  = cluster.UID("stranger")
+	stranger  = facts.UID("stranger")
 	zoneClaim = 2
 )
 
@@ -255,8 +256,8 @@ const (
 func (s *simulation) agentBack(node int32) {
 	ag := s.api.nodes[node].agent
 	ag.silent = false
-	if ag.headroom.State == cluster.HeadroomClosed {
-		ag.headroom.State, ag.headroom.Note = cluster.HeadroomOpen, ""
+	if ag.headroom.State == facts.HeadroomClosed {
+		ag.headroom.State, ag.headroom.Note = facts.HeadroomOpen, ""
 	}
 	ag.drop(stranger)
 	ag.reopen()
@@ -318,16 +319,16 @@ func (s *simulation) checkConfirmed(n *node) {
 
 // reported is a node's report as told, and who of those that it names has left since.
 type reported struct {
-	report *cluster.NodeReport
-	left   map[cluster.UID]bool
+	report *facts.NodeReport
+	left   map[facts.UID]bool
 }
 
 // toldReport mirrors an event about reports; false if it is none.
-func (c *checker) toldReport(e cluster.Event) bool {
+func (c *checker) toldReport(e facts.Event) bool {
 	switch e := e.(type) {
-	case cluster.NodeReported:
-		c.reports[e.Node] = &reported{e.Report, make(map[cluster.UID]bool)}
-	case cluster.ReportsListed:
+	case facts.NodeReported:
+		c.reports[e.Node] = &reported{e.Report, make(map[facts.UID]bool)}
+	case facts.ReportsListed:
 		clear(c.reports)
 		for _, r := range e.Reports {
 			c.toldReport(r)
@@ -366,7 +367,7 @@ func (c *checker) holds(m *mirrored) topology.Grant {
 func (c *checker) holdsZones(m *mirrored) topology.ZoneGrant { return c.holds(m).Zones }
 
 // moved takes note that a pod left a node, or came.
-func (c *checker) moved(uid cluster.UID, from, to string) {
+func (c *checker) moved(uid facts.UID, from, to string) {
 	if r := c.reports[from]; r != nil {
 		r.left[uid] = true
 	}
@@ -376,7 +377,7 @@ func (c *checker) moved(uid cluster.UID, from, to string) {
 }
 
 // badZones says what is wrong with the zones that a pod is given beside the others.
-func (c *checker) badZones(m *mirrored, node string, g topology.ZoneGrant, off ...cluster.UID) string {
+func (c *checker) badZones(m *mirrored, node string, g topology.ZoneGrant, off ...facts.UID) string {
 	r := m.requirements.Zones
 	told := c.reports[node]
 	switch {
@@ -390,7 +391,7 @@ func (c *checker) badZones(m *mirrored, node string, g topology.ZoneGrant, off .
 		return "zones of a node where the kubelet rules"
 	}
 	var others []topology.ZoneGrant
-	here := make(map[cluster.UID]bool)
+	here := make(map[facts.UID]bool)
 	for _, o := range c.on[node] {
 		here[o.uid] = true
 		if o != m && !slices.Contains(off, o.uid) {
@@ -436,7 +437,7 @@ func tooMuch(s *topology.ZoneShape, r topology.ZoneRequest, g topology.ZoneGrant
 }
 
 // rest is what a pod takes of a resource beyond its requests: the rest of the cores and zones that it holds.
-func rest(r *cluster.Requirements, g *topology.ZoneGrant, name string) int64 {
+func rest(r *facts.Requirements, g *topology.ZoneGrant, name string) int64 {
 	if r.Zones.CPUs == 0 || *g == (topology.ZoneGrant{}) {
 		return 0
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -43,18 +43,18 @@ func TestZonesArePromisedOnce(t *testing.T) {
 }
 
 // tellReport tells the scheduler of every report with a change.
-func tellReport(change func(*cluster.NodeReport)) func(cluster.Event) cluster.Event {
-	changed := func(r cluster.NodeReported) cluster.NodeReported {
+func tellReport(change func(*facts.NodeReport)) func(facts.Event) facts.Event {
+	changed := func(r facts.NodeReported) facts.NodeReported {
 		copied := *r.Report
 		change(&copied)
-		return cluster.NodeReported{Node: r.Node, Report: &copied}
+		return facts.NodeReported{Node: r.Node, Report: &copied}
 	}
-	return func(e cluster.Event) cluster.Event {
+	return func(e facts.Event) facts.Event {
 		switch e := e.(type) {
-		case cluster.NodeReported:
+		case facts.NodeReported:
 			return changed(e)
-		case cluster.ReportsListed:
-			var list cluster.ReportsListed
+		case facts.ReportsListed:
+			var list facts.ReportsListed
 			for _, r := range e.Reports {
 				list.Reports = append(list.Reports, changed(r))
 			}
@@ -67,23 +67,23 @@ func tellReport(change func(*cluster.NodeReport)) func(cluster.Event) cluster.Ev
 func TestMistakesAboutZonesAreFound(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		told func(cluster.Event) cluster.Event
+		told func(facts.Event) facts.Event
 		want []string // one of these must be in the message
 	}{
-		{"zones are doubled", tellReport(func(r *cluster.NodeReport) {
+		{"zones are doubled", tellReport(func(r *facts.NodeReport) {
 			for z := range r.Zones.Zone {
 				r.Zones.Zone[z].CPUs *= 2
 			}
 		}), []string{"must not go to node"}},
-		{"threads are not seen", tellReport(func(r *cluster.NodeReport) { r.Zones.Threads = 1 }), []string{"no whole cores"}},
-		{"the kubelet is taken for an agent", tellReport(func(r *cluster.NodeReport) {
+		{"threads are not seen", tellReport(func(r *facts.NodeReport) { r.Zones.Threads = 1 }), []string{"no whole cores"}},
+		{"the kubelet is taken for an agent", tellReport(func(r *facts.NodeReport) {
 			if r.Zones.Ruler == topology.RulerKubelet {
 				r.Zones.Ruler = topology.RulerAgent
 			}
 		}), []string{"where the kubelet rules", "in zones"}}, // a relist tells it: those that are there are guessed
-		{"who holds what is not seen", tellReport(func(r *cluster.NodeReport) { r.Held = nil }), []string{"does not know", "must not go to node", "in zones"}},
-		{"stale reports are acted on", tellReport(func(r *cluster.NodeReport) {
-			if r.Why == cluster.ReportStale {
+		{"who holds what is not seen", tellReport(func(r *facts.NodeReport) { r.Held = nil }), []string{"does not know", "must not go to node", "in zones"}},
+		{"stale reports are acted on", tellReport(func(r *facts.NodeReport) {
+			if r.Why == facts.ReportStale {
 				r.Zones.Ruler = topology.RulerAgent
 			}
 		}), []string{"promises nothing"}},
@@ -125,8 +125,8 @@ func TestDevicesArePromisedOnce(t *testing.T) {
 }
 
 func TestMistakesAboutDevicesAreFound(t *testing.T) {
-	devices := func(change func(*topology.Devices)) func(cluster.Event) cluster.Event {
-		return tellReport(func(r *cluster.NodeReport) {
+	devices := func(change func(*topology.Devices)) func(facts.Event) facts.Event {
+		return tellReport(func(r *facts.NodeReport) {
 			if r.Devices != nil {
 				copied := *r.Devices
 				copied.GPU, copied.NIC = append([]topology.GPU(nil), copied.GPU...), append([]topology.NIC(nil), copied.NIC...)
@@ -137,7 +137,7 @@ func TestMistakesAboutDevicesAreFound(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		told func(cluster.Event) cluster.Event
+		told func(facts.Event) facts.Event
 		want []string // one of these must be in the message
 	}{
 		{"GPUs have too much memory", devices(func(d *topology.Devices) {
@@ -160,9 +160,9 @@ func TestMistakesAboutDevicesAreFound(t *testing.T) {
 				d.NIC[i].Switch = 0
 			}
 		}), []string{"not as near"}},
-		{"who holds what is not seen", tellReport(func(r *cluster.NodeReport) { r.HeldDevices = nil }), []string{"does not know", "must not go to node", "on devices"}},
-		{"stale reports are acted on", tellReport(func(r *cluster.NodeReport) {
-			if r.Why == cluster.ReportStale {
+		{"who holds what is not seen", tellReport(func(r *facts.NodeReport) { r.HeldDevices = nil }), []string{"does not know", "must not go to node", "on devices"}},
+		{"stale reports are acted on", tellReport(func(r *facts.NodeReport) {
+			if r.Why == facts.ReportStale {
 				r.Why = ""
 			}
 		}), []string{"too old"}},
@@ -173,7 +173,7 @@ func TestMistakesAboutDevicesAreFound(t *testing.T) {
 
 // findsTold runs simulations, of so many seeds at most, in which the scheduler is told something that is not so, until that is found, as one of the
 // messages wanted.
-func findsTold(t *testing.T, workload string, seeds uint64, told func(cluster.Event) cluster.Event, wanted []string) {
+func findsTold(t *testing.T, workload string, seeds uint64, told func(facts.Event) facts.Event, wanted []string) {
 	t.Helper()
 	for seed := range seeds {
 		w := invent(t, workload, seed)

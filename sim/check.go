@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/topology"
 )
@@ -15,27 +16,27 @@ import (
 // core: its mirror is what the core's ledger has to be.
 type checker struct {
 	s     *simulation
-	nodes map[string]*cluster.Node
-	pods  map[cluster.UID]*mirrored
+	nodes map[string]*facts.Node
+	pods  map[facts.UID]*mirrored
 	// on holds the pods of pods that have a node, by its name.
 	on       map[string][]*mirrored
 	writes   map[bind.WriteID]bind.Write
-	demanded map[cluster.UID]cluster.Revision // by a rejection: what must have been seen before the next try
-	reports  map[string]*reported             // by node
+	demanded map[facts.UID]cluster.Revision // by a rejection: what must have been seen before the next try
+	reports  map[string]*reported           // by node
 	tenants  *tenants
-	gangs    map[cluster.UnitName]*gang
+	gangs    map[facts.UnitName]*gang
 	evicted  []wished // at nodes' wish, by all processes
 	inVain   []int64  // when the answers came of those that came to nothing
 	// victims are those of the Plan that was committed last: some had no place for certain, and have lost it before the Plan's pods are told.
-	victims []cluster.UID
+	victims []facts.UID
 }
 
 // mirrored is a pod as the scheduler ought to know it.
 type mirrored struct {
-	uid          cluster.UID
+	uid          facts.UID
 	namespace    string
-	labels       []cluster.Label
-	requirements *cluster.Requirements
+	labels       []facts.Label
+	requirements *facts.Requirements
 	node         string // empty: waits
 	grant        topology.Grant
 	assumed      bool // the scheduler's own decision, not seen bound yet
@@ -43,9 +44,9 @@ type mirrored struct {
 	leaving      bool // it needs no place: being deleted, or gated
 	deleting     bool
 	priority     int32
-	victims      []cluster.UID // who have to leave before it may be bound
-	promised     string        // the node that its status names
-	unit         cluster.UnitName
+	victims      []facts.UID // who have to leave before it may be bound
+	promised     string      // the node that its status names
+	unit         facts.UnitName
 	subgroup     string
 	doomed       bool // its eviction has begun, because its unit was stuck
 }
@@ -58,13 +59,13 @@ func newChecker(s *simulation) *checker {
 
 // forget starts over, with a new process.
 func (c *checker) forget() {
-	c.nodes = make(map[string]*cluster.Node)
-	c.pods = make(map[cluster.UID]*mirrored)
+	c.nodes = make(map[string]*facts.Node)
+	c.pods = make(map[facts.UID]*mirrored)
 	c.on = make(map[string][]*mirrored)
 	c.writes = make(map[bind.WriteID]bind.Write)
-	c.demanded = make(map[cluster.UID]cluster.Revision)
+	c.demanded = make(map[facts.UID]cluster.Revision)
 	c.reports = make(map[string]*reported)
-	c.tenants, c.gangs = newTenants(), make(map[cluster.UnitName]*gang)
+	c.tenants, c.gangs = newTenants(), make(map[facts.UnitName]*gang)
 }
 
 func (c *checker) move(m *mirrored, node string, grant topology.Grant) {
@@ -82,7 +83,7 @@ func (c *checker) move(m *mirrored, node string, grant topology.Grant) {
 }
 
 // drop forgets a pod that has ended, or is gone.
-func (c *checker) drop(uid cluster.UID, ended bool) {
+func (c *checker) drop(uid facts.UID, ended bool) {
 	if m := c.pods[uid]; m != nil {
 		c.move(m, "", topology.Grant{})
 		c.leaveGang(m.unit, uid, ended)
@@ -98,7 +99,7 @@ func (c *checker) drop(uid cluster.UID, ended bool) {
 }
 
 // occupants lists whom the scheduler ought to know on a node, except one, and those who leave.
-func (c *checker) occupants(node string, except *mirrored, off ...cluster.UID) []occupant {
+func (c *checker) occupants(node string, except *mirrored, off ...facts.UID) []occupant {
 	var list []occupant
 	for _, m := range c.on[node] {
 		if m != except && !slices.Contains(off, m.uid) {
@@ -109,23 +110,23 @@ func (c *checker) occupants(node string, except *mirrored, off ...cluster.UID) [
 }
 
 // told mirrors an event that the scheduler is given.
-func (c *checker) told(e cluster.Event) {
+func (c *checker) told(e facts.Event) {
 	switch e := e.(type) {
-	case cluster.NodeUpserted:
+	case facts.NodeUpserted:
 		c.nodes[e.Node.Name] = e.Node
-	case cluster.NodeRemoved:
+	case facts.NodeRemoved:
 		delete(c.nodes, e.Name)
-	case cluster.NodesListed:
+	case facts.NodesListed:
 		clear(c.nodes)
 		for _, n := range e.Nodes {
 			c.nodes[n.Name] = n
 		}
-	case cluster.PodUpserted:
+	case facts.PodUpserted:
 		c.toldPod(&e.Pod)
-	case cluster.PodRemoved:
+	case facts.PodRemoved:
 		c.drop(e.UID, false)
-	case cluster.PodsListed:
-		listed := make(map[cluster.UID]bool, len(e.Pods))
+	case facts.PodsListed:
+		listed := make(map[facts.UID]bool, len(e.Pods))
 		for i := range e.Pods {
 			listed[e.Pods[i].UID] = true
 			c.toldPod(&e.Pods[i])
@@ -149,7 +150,7 @@ func (c *checker) told(e cluster.Event) {
 	}
 }
 
-func (c *checker) toldPod(f *cluster.PodFacts) {
+func (c *checker) toldPod(f *facts.Pod) {
 	m := c.pods[f.UID]
 	switch {
 	case f.Finished && m == nil:
@@ -188,18 +189,18 @@ func (c *checker) toldPod(f *cluster.PodFacts) {
 }
 
 // unitNamed is the PodGroup that a pod names; the zero name for none.
-func unitNamed(f *cluster.PodFacts) cluster.UnitName {
+func unitNamed(f *facts.Pod) facts.UnitName {
 	if f.Unit == "" {
-		return cluster.UnitName{}
+		return facts.UnitName{}
 	}
-	return cluster.UnitName{Namespace: f.Namespace, Name: f.Unit}
+	return facts.UnitName{Namespace: f.Namespace, Name: f.Unit}
 }
 
 // committed judges a placement that the scheduler has just committed to.
 func (c *checker) committed(pod *cluster.Pod) { c.placed(pod, nil) }
 
 // placed judges a placement that is made once some others have left its node.
-func (c *checker) placed(pod *cluster.Pod, victims []cluster.UID) {
+func (c *checker) placed(pod *cluster.Pod, victims []facts.UID) {
 	m := c.pods[pod.UID]
 	switch {
 	case m == nil:
@@ -228,7 +229,7 @@ func (c *checker) placed(pod *cluster.Pod, victims []cluster.UID) {
 
 // preempting judges a placement with victims.
 func (c *checker) preempting(pod *cluster.Pod, victims []*cluster.Pod) {
-	uids := make([]cluster.UID, len(victims))
+	uids := make([]facts.UID, len(victims))
 	for i, victim := range victims {
 		uids[i] = victim.UID
 		switch m := c.pods[victim.UID]; {
@@ -259,7 +260,7 @@ func (c *checker) cleared(pod *cluster.Pod) {
 }
 
 // justified holds a write about a victim against the plans: one of them must name it, and its pod's nomination must be written.
-func (c *checker) justified(victim cluster.UID) bool {
+func (c *checker) justified(victim facts.UID) bool {
 	for _, m := range c.pods {
 		if m.assumed && m.promised == m.node && slices.Contains(m.victims, victim) {
 			return true
@@ -269,12 +270,12 @@ func (c *checker) justified(victim cluster.UID) bool {
 }
 
 // released mirrors that the scheduler gave a place up.
-func (c *checker) released(uid cluster.UID) {
+func (c *checker) released(uid facts.UID) {
 	if m := c.pods[uid]; m != nil && m.assumed {
 		c.move(m, "", topology.Grant{})
 		m.assumed, m.victims = false, nil
 		for _, other := range c.pods { // who waited for it to leave need not any more, wherever it goes now
-			other.victims = slices.DeleteFunc(other.victims, func(victim cluster.UID) bool { return victim == uid })
+			other.victims = slices.DeleteFunc(other.victims, func(victim facts.UID) bool { return victim == uid })
 		}
 	}
 }
@@ -465,7 +466,7 @@ func (s *simulation) checkLedger() {
 }
 
 // priority is what the API server has.
-func (s *simulation) priority(uid cluster.UID) int32 {
+func (s *simulation) priority(uid facts.UID) int32 {
 	if i, ok := s.api.byUID[uid]; ok {
 		if f := s.api.tenants.units[s.api.unitOf(&s.api.pods[i])]; f != nil && f.Prioritized {
 			return f.Priority

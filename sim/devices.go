@@ -6,7 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -34,7 +34,7 @@ func (ag *agent) view() topology.View {
 }
 
 // asks is the part of what a pod asks for that is the agent's to give.
-func (ag *agent) asks(r *cluster.Requirements) (gpus topology.Request, zones topology.ZoneRequest) {
+func (ag *agent) asks(r *facts.Requirements) (gpus topology.Request, zones topology.ZoneRequest) {
 	if ag.gpus.Devices != nil {
 		gpus = r.GPU
 	}
@@ -45,12 +45,12 @@ func (ag *agent) asks(r *cluster.Requirements) (gpus topology.Request, zones top
 }
 
 // admits reports whether the agent, or the kubelet beside it, has anything to give to a pod.
-func (ag *agent) admits(r *cluster.Requirements) bool {
+func (ag *agent) admits(r *facts.Requirements) bool {
 	return ag.confirms(r) || ag.gpus.Devices != nil && !r.GPU.IsZero()
 }
 
 // confirms reports whether the agent has anything to give to a pod.
-func (ag *agent) confirms(r *cluster.Requirements) bool {
+func (ag *agent) confirms(r *facts.Requirements) bool {
 	gpus, _ := ag.asks(r)
 	return ag.shape.Ruler == topology.RulerAgent && !r.Zones.IsZero() || gpus.Count() > 0 || gpus.NIC.Count > 0
 }
@@ -119,7 +119,7 @@ func sameHeld(a, b topology.Grant) bool {
 }
 
 // judge says why a pod with this grant must not join the others on the node, zones apart; empty when it may.
-func (c *checker) judge(n *cluster.Node, m *mirrored, grant topology.Grant, off ...cluster.UID) string {
+func (c *checker) judge(n *facts.Node, m *mirrored, grant topology.Grant, off ...facts.UID) string {
 	others, told := c.occupants(n.Name, m, off...), c.reports[n.Name]
 	if told == nil || told.report.Devices == nil {
 		if grant.NICs != 0 || grant.Instance != 0 || grant.Memory != 0 || m.requirements.GPU.NIC.Count > 0 {
@@ -132,7 +132,7 @@ func (c *checker) judge(n *cluster.Node, m *mirrored, grant topology.Grant, off 
 	}
 	bare, given := *m.requirements, topology.Grant{Zones: grant.Zones}
 	bare.GPU = topology.Request{}
-	here := map[cluster.UID]bool{m.uid: true}
+	here := map[facts.UID]bool{m.uid: true}
 	for _, o := range c.on[n.Name] {
 		here[o.uid] = true
 	}

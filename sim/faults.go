@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/topology"
 )
@@ -326,7 +326,7 @@ func (s *simulation) removeNode() {
 	}
 	n.present = false
 	s.api.revision++
-	s.tell(watchNodes, cluster.NodeRemoved{Name: n.object.Name})
+	s.tell(watchNodes, facts.NodeRemoved{Name: n.object.Name})
 	s.agenda.add(event{at: s.now + 1 + s.faults.Int64N(int64(s.o.Faults.NodeAbsence)+1), kind: evReturn, arg: int32(i)})
 }
 
@@ -335,7 +335,7 @@ func (s *simulation) returnNode(i int32) {
 	n := &s.api.nodes[i]
 	n.present = true
 	s.api.revision++
-	s.tell(watchNodes, cluster.NodeUpserted{Node: n.object})
+	s.tell(watchNodes, facts.NodeUpserted{Node: n.object})
 }
 
 // editNode cordons or taints a node, or takes that back.
@@ -345,7 +345,7 @@ func (s *simulation) editNode() {
 		return
 	}
 	edited := *n.object
-	taint := cluster.Taint{Key: "sim.hilbert.dev/maintenance", Effect: cluster.NoSchedule}
+	taint := facts.Taint{Key: "sim.hilbert.dev/maintenance", Effect: facts.NoSchedule}
 	switch at := slices.Index(edited.Taints, taint); {
 	case s.chance(permille / 2):
 		edited.Unschedulable = !edited.Unschedulable
@@ -356,7 +356,7 @@ func (s *simulation) editNode() {
 	}
 	n.object = &edited
 	s.api.revision++
-	s.tell(watchNodes, cluster.NodeUpserted{Node: n.object})
+	s.tell(watchNodes, facts.NodeUpserted{Node: n.object})
 }
 
 // String names a fault for messages.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -15,12 +15,12 @@ import (
 
 // occupant is what a pod takes of a node.
 type occupant struct {
-	requirements *cluster.Requirements
+	requirements *facts.Requirements
 	grant        topology.Grant
 }
 
 // judge says why a pod with this grant must not join the others on the node; empty when it may.
-func judge(n *cluster.Node, on []occupant, r *cluster.Requirements, grant topology.Grant) string {
+func judge(n *facts.Node, on []occupant, r *facts.Requirements, grant topology.Grant) string {
 	if why := refuses(n, r); why != "" {
 		return why
 	}
@@ -31,7 +31,7 @@ func judge(n *cluster.Node, on []occupant, r *cluster.Requirements, grant topolo
 }
 
 // exceeds says of what a pod asks more than the others leave. What others over-committed without it does not matter.
-func exceeds(n *cluster.Node, on []occupant, r *cluster.Requirements, grant topology.Grant) string {
+func exceeds(n *facts.Node, on []occupant, r *facts.Requirements, grant topology.Grant) string {
 	for _, q := range append([]resource.Quantity{{Name: resource.NamePods, Amount: 1}}, r.Requests...) {
 		var free int64
 		for _, a := range n.Allocatable {
@@ -48,7 +48,7 @@ func exceeds(n *cluster.Node, on []occupant, r *cluster.Requirements, grant topo
 	}
 	for _, port := range r.Ports {
 		for _, o := range on {
-			if slices.ContainsFunc(o.requirements.Ports, func(taken cluster.HostPort) bool { return portsClash(port, taken) }) {
+			if slices.ContainsFunc(o.requirements.Ports, func(taken facts.HostPort) bool { return portsClash(port, taken) }) {
 				return fmt.Sprintf("host port %s/%d", port.Protocol, port.Port)
 			}
 		}
@@ -62,7 +62,7 @@ func exceeds(n *cluster.Node, on []occupant, r *cluster.Requirements, grant topo
 }
 
 // asks is how much a pod asks of a resource.
-func asks(r *cluster.Requirements, name string) int64 {
+func asks(r *facts.Requirements, name string) int64 {
 	var sum int64
 	if name == resource.NamePods {
 		sum = 1
@@ -77,7 +77,7 @@ func asks(r *cluster.Requirements, name string) int64 {
 
 // fits says whether some grant lets a pod join the others on the node. Of a dedicated pod, whose zones it does not know, and of one that
 // asks for what only agents give, it never does.
-func fits(n *cluster.Node, on []occupant, r *cluster.Requirements) bool {
+func fits(n *facts.Node, on []occupant, r *facts.Requirements) bool {
 	if r.Zones.CPUs > 0 || r.GPU.NIC.Count > 0 || r.GPU.Isolation > topology.Accounting || r.GPU.Memory > 0 || r.GPU.Near.Required {
 		return false
 	}
@@ -86,7 +86,7 @@ func fits(n *cluster.Node, on []occupant, r *cluster.Requirements) bool {
 }
 
 // someGrant finds GPUs for a request: the first that do.
-func someGrant(n *cluster.Node, on []occupant, want topology.Request) (topology.Grant, bool) {
+func someGrant(n *facts.Node, on []occupant, want topology.Request) (topology.Grant, bool) {
 	if want.Milli == 0 && want.Whole == 0 {
 		return topology.Grant{}, true
 	}
@@ -107,7 +107,7 @@ func someGrant(n *cluster.Node, on []occupant, want topology.Request) (topology.
 	return grant, need == 0
 }
 
-func gpuCounters(n *cluster.Node, on []occupant) []int {
+func gpuCounters(n *facts.Node, on []occupant) []int {
 	free := make([]int, topology.MaxGPUs)
 	for i := range n.GPU.GPUs {
 		free[i] = 1000
@@ -123,13 +123,13 @@ func gpuCounters(n *cluster.Node, on []occupant) []int {
 }
 
 // refuses says which property of the node keeps the pod away.
-func refuses(n *cluster.Node, r *cluster.Requirements) string {
+func refuses(n *facts.Node, r *facts.Requirements) string {
 	switch {
 	case r.Impossible != "":
 		return "an impossible pod: " + r.Impossible
 	case len(r.Unsupported) > 0:
 		return "an unsupported constraint: " + r.Unsupported[0]
-	case n.Unschedulable && !endures(r, cluster.Taint{Key: "node.kubernetes.io/unschedulable", Effect: cluster.NoSchedule}):
+	case n.Unschedulable && !endures(r, facts.Taint{Key: "node.kubernetes.io/unschedulable", Effect: facts.NoSchedule}):
 		return "the node is unschedulable"
 	}
 	if why := repels(n, r); why != "" {
@@ -139,9 +139,9 @@ func refuses(n *cluster.Node, r *cluster.Requirements) string {
 }
 
 // repels says which taint of the node the pod does not tolerate.
-func repels(n *cluster.Node, r *cluster.Requirements) string {
+func repels(n *facts.Node, r *facts.Requirements) string {
 	for _, taint := range n.Taints {
-		if taint.Effect != cluster.PreferNoSchedule && !endures(r, taint) {
+		if taint.Effect != facts.PreferNoSchedule && !endures(r, taint) {
 			return "taint " + taint.Key
 		}
 	}
@@ -149,26 +149,26 @@ func repels(n *cluster.Node, r *cluster.Requirements) string {
 }
 
 // unwanted says what keeps the pod's node selector or affinity from selecting the node.
-func unwanted(n *cluster.Node, r *cluster.Requirements) string {
+func unwanted(n *facts.Node, r *facts.Requirements) string {
 	for _, l := range r.NodeSelector {
 		if value, ok := n.Labels[l.Key]; !ok || value != l.Value {
 			return "node selector " + l.Key
 		}
 	}
-	if r.Required != nil && !slices.ContainsFunc(r.Required, func(t cluster.Term) bool { return termHolds(n, t) }) {
+	if r.Required != nil && !slices.ContainsFunc(r.Required, func(t facts.Term) bool { return termHolds(n, t) }) {
 		return "required node affinity"
 	}
 	return ""
 }
 
-func endures(r *cluster.Requirements, taint cluster.Taint) bool {
-	return slices.ContainsFunc(r.Tolerations, func(t cluster.Toleration) bool {
+func endures(r *facts.Requirements, taint facts.Taint) bool {
+	return slices.ContainsFunc(r.Tolerations, func(t facts.Toleration) bool {
 		key := t.Key == taint.Key || t.Key == "" && t.Exists
 		return key && (t.Exists || t.Value == taint.Value) && (t.Effect == 0 || t.Effect == taint.Effect)
 	})
 }
 
-func termHolds(n *cluster.Node, t cluster.Term) bool {
+func termHolds(n *facts.Node, t facts.Term) bool {
 	for _, e := range t.Expressions {
 		if value, ok := n.Labels[e.Key]; !expressionHolds(e, value, ok) {
 			return false
@@ -182,16 +182,16 @@ func termHolds(n *cluster.Node, t cluster.Term) bool {
 	return len(t.Expressions)+len(t.Fields) > 0
 }
 
-func expressionHolds(e cluster.Requirement, value string, ok bool) bool {
+func expressionHolds(e facts.Requirement, value string, ok bool) bool {
 	listed := slices.Contains(e.Values, value)
 	switch e.Operator {
-	case cluster.In:
+	case facts.In:
 		return ok && listed
-	case cluster.NotIn:
+	case facts.NotIn:
 		return !ok || !listed
-	case cluster.Exists:
+	case facts.Exists:
 		return ok
-	case cluster.DoesNotExist:
+	case facts.DoesNotExist:
 		return !ok
 	default: // Gt, Lt: below
 	}
@@ -203,11 +203,11 @@ func expressionHolds(e cluster.Requirement, value string, ok bool) bool {
 	if err1 != nil || err2 != nil {
 		return false
 	}
-	return e.Operator == cluster.Gt && have > want || e.Operator == cluster.Lt && have < want
+	return e.Operator == facts.Gt && have > want || e.Operator == facts.Lt && have < want
 }
 
 // badGrant says what is wrong with the GPUs that a pod was given.
-func badGrant(n *cluster.Node, r *cluster.Requirements, grant topology.Grant) string {
+func badGrant(n *facts.Node, r *facts.Requirements, grant topology.Grant) string {
 	count := 0
 	for i := range topology.MaxGPUs {
 		if grant.GPUs&(1<<i) == 0 {
@@ -232,15 +232,15 @@ func badGrant(n *cluster.Node, r *cluster.Requirements, grant topology.Grant) st
 }
 
 // overcommitted says of what the pods on a node ask more than there is; empty when of nothing.
-func overcommitted(n *cluster.Node, on []occupant) string {
+func overcommitted(n *facts.Node, on []occupant) string {
 	asked := map[string]int64{resource.NamePods: int64(len(on))}
-	var ports []cluster.HostPort
+	var ports []facts.HostPort
 	for _, o := range on {
 		for _, q := range o.requirements.Requests {
 			asked[q.Name] += q.Amount
 		}
 		for _, p := range o.requirements.Ports {
-			if slices.ContainsFunc(ports, func(taken cluster.HostPort) bool { return portsClash(p, taken) }) {
+			if slices.ContainsFunc(ports, func(taken facts.HostPort) bool { return portsClash(p, taken) }) {
 				return fmt.Sprintf("host port %s/%d", p.Protocol, p.Port)
 			}
 			ports = append(ports, p)
@@ -266,6 +266,6 @@ func overcommitted(n *cluster.Node, on []occupant) string {
 }
 
 // portsClash says whether two host ports cannot be held together.
-func portsClash(p, q cluster.HostPort) bool {
-	return p.Port == q.Port && p.Protocol == q.Protocol && (p.IP == q.IP || p.IP == cluster.AnyIP || q.IP == cluster.AnyIP)
+func portsClash(p, q facts.HostPort) bool {
+	return p.Port == q.Port && p.Protocol == q.Protocol && (p.IP == q.IP || p.IP == facts.AnyIP || q.IP == facts.AnyIP)
 }

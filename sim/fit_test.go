@@ -9,6 +9,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/sim/trace"
@@ -22,8 +23,8 @@ func (d draws) num(low, high int, label string) int {
 	return rapid.IntRange(low, high).Draw(d.T, label)
 }
 
-func (d draws) node(name string) *cluster.Node {
-	n := &cluster.Node{Name: name, Unschedulable: d.num(0, 9, "cordon") == 0, Labels: map[string]string{}}
+func (d draws) node(name string) *facts.Node {
+	n := &facts.Node{Name: name, Unschedulable: d.num(0, 9, "cordon") == 0, Labels: map[string]string{}}
 	n.Allocatable = []resource.Quantity{
 		{Name: resource.NameCPU, Amount: int64(d.num(0, 8, "cpu")) * 500},
 		{Name: resource.NamePods, Amount: int64(d.num(0, 5, "pods"))},
@@ -33,8 +34,8 @@ func (d draws) node(name string) *cluster.Node {
 		n.Labels[fmt.Sprintf("k%d", d.num(0, 2, "key"))] = fmt.Sprint(d.num(0, 3, "value"))
 	}
 	if d.num(0, 2, "tainted") == 0 {
-		n.Taints = []cluster.Taint{{
-			Key: fmt.Sprintf("t%d", d.num(0, 1, "taint")), Value: fmt.Sprint(d.num(0, 1, "taint value")), Effect: cluster.TaintEffect(d.num(1, 3, "effect")),
+		n.Taints = []facts.Taint{{
+			Key: fmt.Sprintf("t%d", d.num(0, 1, "taint")), Value: fmt.Sprint(d.num(0, 1, "taint value")), Effect: facts.TaintEffect(d.num(1, 3, "effect")),
 		}}
 	}
 	if gpus := d.num(0, 3, "gpus"); gpus > 0 {
@@ -43,10 +44,10 @@ func (d draws) node(name string) *cluster.Node {
 	return n
 }
 
-func (d draws) requirement() cluster.Requirement {
-	e := cluster.Requirement{Key: fmt.Sprintf("k%d", d.num(0, 2, "key")), Operator: cluster.Operator(d.num(1, 6, "operator"))}
+func (d draws) requirement() facts.Requirement {
+	e := facts.Requirement{Key: fmt.Sprintf("k%d", d.num(0, 2, "key")), Operator: facts.Operator(d.num(1, 6, "operator"))}
 	values := d.num(0, 2, "values")
-	if e.Operator == cluster.Gt || e.Operator == cluster.Lt {
+	if e.Operator == facts.Gt || e.Operator == facts.Lt {
 		values = 1
 	}
 	for range values {
@@ -55,8 +56,8 @@ func (d draws) requirement() cluster.Requirement {
 	return e
 }
 
-func (d draws) requirements() *cluster.Requirements {
-	r := &cluster.Requirements{Requests: requests(int64(d.num(0, 4, "cpu"))*500, int64(d.num(0, 1, "things")))}
+func (d draws) requirements() *facts.Requirements {
+	r := &facts.Requirements{Requests: requests(int64(d.num(0, 4, "cpu"))*500, int64(d.num(0, 1, "things")))}
 	switch d.num(0, 3, "gpu") {
 	case 0:
 		r.GPU.Milli = int16(d.num(1, 9, "milli") * 100)
@@ -64,24 +65,24 @@ func (d draws) requirements() *cluster.Requirements {
 		r.GPU.Whole = int8(d.num(1, 3, "whole"))
 	}
 	if d.num(0, 2, "selects") == 0 {
-		r.NodeSelector = []cluster.Label{{Key: fmt.Sprintf("k%d", d.num(0, 2, "key")), Value: fmt.Sprint(d.num(0, 3, "value"))}}
+		r.NodeSelector = []facts.Label{{Key: fmt.Sprintf("k%d", d.num(0, 2, "key")), Value: fmt.Sprint(d.num(0, 3, "value"))}}
 	}
 	if d.num(0, 1, "affine") == 0 {
-		r.Required = []cluster.Term{}
+		r.Required = []facts.Term{}
 		for range d.num(0, 2, "terms") {
-			term := cluster.Term{}
+			term := facts.Term{}
 			for range d.num(0, 2, "expressions") {
 				term.Expressions = append(term.Expressions, d.requirement())
 			}
 			if d.num(0, 4, "by name") == 0 {
-				term.Fields = []cluster.Requirement{{Key: cluster.FieldName, Operator: cluster.In, Values: []string{fmt.Sprintf("n%d", d.num(0, 2, "name"))}}}
+				term.Fields = []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{fmt.Sprintf("n%d", d.num(0, 2, "name"))}}}
 			}
 			r.Required = append(r.Required, term)
 		}
 	}
 	for range d.num(0, 1, "tolerations") {
-		toleration := cluster.Toleration{
-			Exists: d.num(0, 1, "exists") == 0, Value: fmt.Sprint(d.num(0, 1, "tolerated")), Effect: cluster.TaintEffect(d.num(0, 3, "effect")),
+		toleration := facts.Toleration{
+			Exists: d.num(0, 1, "exists") == 0, Value: fmt.Sprint(d.num(0, 1, "tolerated")), Effect: facts.TaintEffect(d.num(0, 3, "effect")),
 		}
 		if key := d.num(0, 3, "tolerated key"); key < 2 {
 			toleration.Key = fmt.Sprintf("t%d", key)
@@ -93,8 +94,8 @@ func (d draws) requirements() *cluster.Requirements {
 		r.Tolerations = append(r.Tolerations, toleration)
 	}
 	if d.num(0, 3, "port") == 0 {
-		r.Ports = []cluster.HostPort{{
-			Protocol: []string{"TCP", "UDP"}[d.num(0, 1, "protocol")], IP: []string{cluster.AnyIP, "10.0.0.1", "10.0.0.2"}[d.num(0, 2, "ip")],
+		r.Ports = []facts.HostPort{{
+			Protocol: []string{"TCP", "UDP"}[d.num(0, 1, "protocol")], IP: []string{facts.AnyIP, "10.0.0.1", "10.0.0.2"}[d.num(0, 2, "ip")],
 			Port: int32(80 + d.num(0, 1, "number")),
 		}}
 	}
@@ -119,7 +120,7 @@ func TestJudgeAgrees(t *testing.T) {
 		d := draws{rt}
 		n := d.node("n0")
 		store := cluster.NewStore()
-		store.Apply(cluster.NodeUpserted{Node: n})
+		store.Apply(facts.NodeUpserted{Node: n})
 		var on []occupant
 		for i := range d.num(0, 4, "occupants") {
 			r := d.requirements()
@@ -128,8 +129,8 @@ func TestJudgeAgrees(t *testing.T) {
 				continue
 			}
 			on = append(on, occupant{r, grant})
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-				UID: cluster.UID(fmt.Sprint(i)), Name: fmt.Sprint(i), Node: n.Name, Requirements: r, Grant: grant,
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{
+				UID: facts.UID(fmt.Sprint(i)), Name: fmt.Sprint(i), Node: n.Name, Requirements: r, Grant: grant,
 			}})
 		}
 		r := d.requirements()
@@ -151,7 +152,7 @@ func TestJudgeAgrees(t *testing.T) {
 func TestBooksAgree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := draws{rt}
-		w := &trace.Workload{Nodes: []*cluster.Node{d.node("n0")}}
+		w := &trace.Workload{Nodes: []*facts.Node{d.node("n0")}}
 		for i := range d.num(1, 6, "pods") {
 			w.Tasks = append(w.Tasks, trace.Task{Name: fmt.Sprint(i), Requirements: d.requirements(), Deleted: trace.Never})
 		}
@@ -266,10 +267,10 @@ func TestWatchesKeepTheirOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		var last [2]uint64
-		s.seams.told = func(e cluster.Event) cluster.Event {
+		s.seams.told = func(e facts.Event) facts.Event {
 			which := watchPods
 			switch e.(type) {
-			case cluster.NodeUpserted, cluster.NodeRemoved, cluster.NodesListed:
+			case facts.NodeUpserted, facts.NodeRemoved, facts.NodesListed:
 				which = watchNodes
 			}
 			now := s.watches[which].delivered

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -13,16 +14,16 @@ import (
 
 // gang is what the mirror knows of a unit.
 type gang struct {
-	members map[cluster.UID]*mirrored
-	ended   map[cluster.UID]bool // that are seen to have ended and are not removed
+	members map[facts.UID]*mirrored
+	ended   map[facts.UID]bool // that are seen to have ended and are not removed
 	done    int
 	whole   bool // as many members as it needs were bound at once, and something of it is left
 }
 
-func (c *checker) gang(name cluster.UnitName) *gang {
+func (c *checker) gang(name facts.UnitName) *gang {
 	g := c.gangs[name]
 	if g == nil {
-		g = &gang{members: make(map[cluster.UID]*mirrored), ended: make(map[cluster.UID]bool)}
+		g = &gang{members: make(map[facts.UID]*mirrored), ended: make(map[facts.UID]bool)}
 		c.gangs[name] = g
 	}
 	return g
@@ -52,7 +53,7 @@ func (g *gang) bound() int {
 
 // stuck says whether a pod's unit has places, but fewer than it needs, and was never whole: then its members may be evicted for nobody. What
 // has begun then goes on, even if the PodGroup goes meanwhile.
-func (c *checker) stuck(uid cluster.UID) bool {
+func (c *checker) stuck(uid facts.UID) bool {
 	m := c.pods[uid]
 	if m == nil || m.unit.IsZero() {
 		return false
@@ -63,13 +64,13 @@ func (c *checker) stuck(uid cluster.UID) bool {
 }
 
 // runs says whether a unit was whole once and something of it is left, so that members join it one by one.
-func (c *checker) runs(name cluster.UnitName) bool {
+func (c *checker) runs(name facts.UnitName) bool {
 	g, f := c.gang(name), c.tenants.units[name]
 	return (g.whole || f != nil && f.Scheduled) && g.placed()+g.done > 0
 }
 
 // recount takes note that a unit is whole, or that nothing is left of it.
-func (c *checker) recount(name cluster.UnitName) {
+func (c *checker) recount(name facts.UnitName) {
 	if name.IsZero() {
 		return
 	}
@@ -83,7 +84,7 @@ func (c *checker) recount(name cluster.UnitName) {
 }
 
 // leaveGang takes note that a pod has ended, or is gone.
-func (c *checker) leaveGang(name cluster.UnitName, uid cluster.UID, ended bool) {
+func (c *checker) leaveGang(name facts.UnitName, uid facts.UID, ended bool) {
 	if name.IsZero() {
 		return
 	}
@@ -102,33 +103,33 @@ func (c *checker) leaveGang(name cluster.UnitName, uid cluster.UID, ended bool) 
 }
 
 // toldTenants mirrors an event about queues, namespaces or PodGroups.
-func (c *checker) toldTenants(e cluster.Event) {
+func (c *checker) toldTenants(e facts.Event) {
 	t := c.tenants
 	switch e := e.(type) {
-	case cluster.QueueUpserted:
+	case facts.QueueUpserted:
 		t.queues[e.Queue.Name] = e.Queue
-	case cluster.QueueRemoved:
+	case facts.QueueRemoved:
 		delete(t.queues, e.Name)
-	case cluster.QueuesListed:
+	case facts.QueuesListed:
 		clear(t.queues)
 		for _, q := range e.Queues {
 			t.queues[q.Name] = q
 		}
-	case cluster.NamespaceUpserted:
+	case facts.NamespaceUpserted:
 		t.namespaces[e.Namespace.Name] = e.Namespace.Labels
-	case cluster.NamespaceRemoved:
+	case facts.NamespaceRemoved:
 		delete(t.namespaces, e.Name)
-	case cluster.NamespacesListed:
+	case facts.NamespacesListed:
 		clear(t.namespaces)
 		for _, n := range e.Namespaces {
 			t.namespaces[n.Name] = n.Labels
 		}
-	case cluster.UnitUpserted:
+	case facts.UnitUpserted:
 		c.toldUnit(e.Unit.UnitName, e.Unit)
-	case cluster.UnitRemoved:
+	case facts.UnitRemoved:
 		c.toldUnit(e.Name, nil)
-	case cluster.UnitsListed:
-		listed := make(map[cluster.UnitName]*cluster.UnitFacts)
+	case facts.UnitsListed:
+		listed := make(map[facts.UnitName]*facts.Unit)
 		for _, f := range e.Units {
 			listed[f.UnitName] = f
 		}
@@ -143,7 +144,7 @@ func (c *checker) toldTenants(e cluster.Event) {
 	}
 }
 
-func (c *checker) toldUnit(name cluster.UnitName, f *cluster.UnitFacts) {
+func (c *checker) toldUnit(name facts.UnitName, f *facts.Unit) {
 	old := c.tenants.units[name]
 	if g := c.gang(name); f == nil || old != nil && old.UID != f.UID {
 		g.whole, g.done = false, 0
@@ -169,7 +170,7 @@ func (c *checker) judgeTenants(plan *cluster.Plan) {
 	if !c.s.tenanted {
 		return
 	}
-	comers := make(map[cluster.UnitName][]comer)
+	comers := make(map[facts.UnitName][]comer)
 	for i := range plan.Placements {
 		m := c.pods[plan.Placements[i].Pod]
 		if m == nil {
@@ -191,11 +192,11 @@ func (c *checker) judgeTenants(plan *cluster.Plan) {
 // comer is a pod of a Plan, and the node that it is to have; nil if that is gone.
 type comer struct {
 	pod  *mirrored
-	node *cluster.Node
+	node *facts.Node
 }
 
 // judgeWhole: with the Plan a unit is whole, or it runs already.
-func (c *checker) judgeWhole(name cluster.UnitName, list []comer) {
+func (c *checker) judgeWhole(name facts.UnitName, list []comer) {
 	f := c.tenants.units[name]
 	switch has := c.gang(name).placed() + len(list); {
 	case f == nil:
@@ -209,7 +210,7 @@ func (c *checker) judgeWhole(name cluster.UnitName, list []comer) {
 
 // judgePacking: members are in one domain of what is required and have one value of what must be uniform, those that run already included
 // as far as they agree with one another; subgroups each for themselves.
-func (c *checker) judgePacking(name cluster.UnitName, list []comer) {
+func (c *checker) judgePacking(name facts.UnitName, list []comer) {
 	f := c.tenants.units[name]
 	if f == nil {
 		return
@@ -241,7 +242,7 @@ func (c *checker) judgePacking(name cluster.UnitName, list []comer) {
 }
 
 // scattered says what is wrong with where members are to go, if they all need one value of a label.
-func (c *checker) scattered(name cluster.UnitName, list []comer, label string, with func(*mirrored) bool) string {
+func (c *checker) scattered(name facts.UnitName, list []comer, label string, with func(*mirrored) bool) string {
 	if label == "" {
 		return ""
 	}
@@ -274,7 +275,7 @@ func (c *checker) scattered(name cluster.UnitName, list []comer, label string, w
 
 // judgeTorn: a unit of victims goes whole, or keeps what it needs.
 func (c *checker) judgeTorn(plan *cluster.Plan) {
-	taken := make(map[cluster.UnitName]int)
+	taken := make(map[facts.UnitName]int)
 	for _, uid := range plan.Victims {
 		if m := c.pods[uid]; m != nil && !m.unit.IsZero() && m.node != "" && !m.deleting {
 			taken[m.unit]++
@@ -303,7 +304,7 @@ func (c *checker) judgeQuota(plan *cluster.Plan) {
 }
 
 // usage is the bill of what the scheduler ought to know on nodes that it knows, without some.
-func (c *checker) usage(off []cluster.UID) bill {
+func (c *checker) usage(off []facts.UID) bill {
 	used := make(bill)
 	for node, list := range c.on {
 		if c.nodes[node] == nil {

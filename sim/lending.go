@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/relief"
@@ -25,7 +25,7 @@ const (
 // planLending puts the first move of every agent's headroom on the agenda.
 func (s *simulation) planLending() {
 	for i := range s.api.nodes {
-		if ag := s.api.nodes[i].agent; ag != nil && ag.headroom.State != cluster.HeadroomUnsaid {
+		if ag := s.api.nodes[i].agent; ag != nil && ag.headroom.State != facts.HeadroomUnsaid {
 			s.agenda.add(event{at: 1 + s.agents.Int64N(lendInterval), kind: evLend, arg: int32(i)})
 		}
 	}
@@ -56,7 +56,7 @@ func (s *simulation) fall(node int32) {
 func (s *simulation) shut() {
 	if node := s.randomAgent(); node != nowhere {
 		ag := s.api.nodes[node].agent
-		ag.headroom.State, ag.headroom.Note = cluster.HeadroomClosed, "closed by the simulator"
+		ag.headroom.State, ag.headroom.Note = facts.HeadroomClosed, "closed by the simulator"
 		s.reportSoon(node)
 		s.agenda.add(event{at: s.now + 1 + s.agents.Int64N(absence), kind: evAgentBack, arg: node})
 	}
@@ -65,17 +65,17 @@ func (s *simulation) shut() {
 // tide lets the online pods of all nodes rise together, so that hardly anything is left to lend.
 func (s *simulation) tide() {
 	for i := range s.api.nodes {
-		if ag := s.api.nodes[i].agent; ag != nil && ag.headroom.State != cluster.HeadroomUnsaid {
+		if ag := s.api.nodes[i].agent; ag != nil && ag.headroom.State != facts.HeadroomUnsaid {
 			s.fall(int32(i))
 		}
 	}
 }
 
 // lending adds to a report what the agent lends, and whom it wants gone: those who came last, until the others have room.
-func (s *simulation) lending(n *node, r *cluster.NodeReport) {
+func (s *simulation) lending(n *node, r *facts.NodeReport) {
 	ag := n.agent
 	r.Headroom = ag.headroom
-	if ag.headroom.State == cluster.HeadroomUnsaid {
+	if ag.headroom.State == facts.HeadroomUnsaid {
 		return
 	}
 	cpu, memory := int64(0), int64(0)
@@ -94,7 +94,7 @@ func (s *simulation) lending(n *node, r *cluster.NodeReport) {
 		}
 		need := s.api.requirements(p)
 		cpu, memory = cpu-asks(need, spec.ResourceReclaimedCPU), memory-asks(need, spec.ResourceReclaimedMemory)
-		r.Wishes = append(r.Wishes, cluster.Wish{
+		r.Evictions = append(r.Evictions, facts.EvictionRequest{
 			UID: p.uid, Namespace: s.api.identity(p).Namespace, Name: p.name, Reason: "HeadroomFell",
 			Urgent: s.o.Faults != nil && s.agents.IntN(permille) < s.o.Faults.UrgentWishes,
 		})
@@ -112,7 +112,7 @@ func (s *simulation) relieve(w *bind.Write, result *bind.Result) {
 }
 
 // offered is the node with what its agent lends among what is allocatable, as the agent's newest report says.
-func (n *node) offered() *cluster.Node {
+func (n *node) offered() *facts.Node {
 	if n.agent == nil {
 		return n.object
 	}
@@ -120,8 +120,8 @@ func (n *node) offered() *cluster.Node {
 }
 
 // lentBy returns a copy of the node that has the headroom too, if there is any.
-func lentBy(n *cluster.Node, h *cluster.Headroom) *cluster.Node {
-	if h.State != cluster.HeadroomOpen {
+func lentBy(n *facts.Node, h *facts.Headroom) *facts.Node {
+	if h.State != facts.HeadroomOpen {
 		return n
 	}
 	with := *n
@@ -138,7 +138,7 @@ func lentOnly(name string) bool {
 // The checker's side.
 
 // offered is the node with the headroom that the scheduler was told of.
-func (c *checker) offered(n *cluster.Node) *cluster.Node {
+func (c *checker) offered(n *facts.Node) *facts.Node {
 	if told := c.reports[n.Name]; told != nil {
 		return lentBy(n, &told.report.Headroom)
 	}
@@ -160,12 +160,12 @@ func (c *checker) relieved(w *bind.Write) {
 		c.s.violate("pod %s is evicted at the wish of node %s, and must not be", w.Pod, w.Node)
 		return
 	}
-	at := slices.IndexFunc(told.report.Wishes, func(x cluster.Wish) bool { return x.UID == w.Pod })
+	at := slices.IndexFunc(told.report.Evictions, func(x facts.EvictionRequest) bool { return x.UID == w.Pod })
 	if at < 0 {
 		c.s.violate("pod %s is evicted from node %s, which does not wish it", w.Pod, w.Node)
 		return
 	}
-	now := wished{at: c.s.now, node: w.Node, urgent: told.report.Wishes[at].Urgent}
+	now := wished{at: c.s.now, node: w.Node, urgent: told.report.Evictions[at].Urgent}
 	for _, other := range c.pods {
 		if other.node != "" && other.requirements.Reclaimed {
 			now.reclaimed++

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 const lendingWorkload = "nodes=12,pods=300,classes=16,minutes=5,reclaimed=300"
@@ -92,39 +92,39 @@ func TestMistakesAboutHeadroomAreFound(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		told func(cluster.Event) cluster.Event
+		told func(facts.Event) facts.Event
 		want string
 	}{
-		{"headroom is doubled", tellReport(func(r *cluster.NodeReport) {
+		{"headroom is doubled", tellReport(func(r *facts.NodeReport) {
 			r.Headroom.MilliCPU, r.Headroom.Memory = 2*r.Headroom.MilliCPU, 2*r.Headroom.Memory
 		}), "must not go to node"},
-		{"stale headroom counts", tellReport(func(r *cluster.NodeReport) {
-			if r.Headroom.State == cluster.HeadroomStale {
-				r.Headroom.State = cluster.HeadroomOpen
+		{"stale headroom counts", tellReport(func(r *facts.NodeReport) {
+			if r.Headroom.State == facts.HeadroomStale {
+				r.Headroom.State = facts.HeadroomOpen
 			}
 		}), "must not go to node"},
-		{"closed nodes are open", tellReport(func(r *cluster.NodeReport) {
-			if r.Headroom.State == cluster.HeadroomClosed {
-				r.Headroom.State = cluster.HeadroomOpen
+		{"closed nodes are open", tellReport(func(r *facts.NodeReport) {
+			if r.Headroom.State == facts.HeadroomClosed {
+				r.Headroom.State = facts.HeadroomOpen
 			}
 		}), "must not go to node"},
-		{"all wishes are urgent", tellReport(func(r *cluster.NodeReport) {
-			wishes := append([]cluster.Wish(nil), r.Wishes...)
+		{"all wishes are urgent", tellReport(func(r *facts.NodeReport) {
+			wishes := append([]facts.EvictionRequest(nil), r.Evictions...)
 			for i := range wishes {
 				wishes[i].Urgent = true
 			}
-			r.Wishes = wishes
+			r.Evictions = wishes
 		}), "evictions within a minute"},
-		{"wishes are made up", tellReport(func(r *cluster.NodeReport) {
-			if len(r.Wishes) == 0 {
+		{"wishes are made up", tellReport(func(r *facts.NodeReport) {
+			if len(r.Evictions) == 0 {
 				return
 			}
-			r.Wishes = append([]cluster.Wish(nil), r.Wishes...)
+			r.Evictions = append([]facts.EvictionRequest(nil), r.Evictions...)
 			for uid, name := range madeUp {
-				r.Wishes = append(r.Wishes, cluster.Wish{UID: cluster.UID(uid), Namespace: namespace, Name: name})
+				r.Evictions = append(r.Evictions, facts.EvictionRequest{UID: facts.UID(uid), Namespace: namespace, Name: name})
 			}
 		}), "does not wish it"},
-		{"headroom is not seen", tellReport(func(r *cluster.NodeReport) { r.Headroom = cluster.Headroom{} }), "has room for it"},
+		{"headroom is not seen", tellReport(func(r *facts.NodeReport) { r.Headroom = facts.Headroom{} }), "has room for it"},
 	} {
 		t.Run(c.name, func(t *testing.T) { findsTold(t, lendingWorkload, seeds, c.told, []string{c.want}) })
 	}

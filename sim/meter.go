@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/sim/trace"
@@ -27,7 +27,7 @@ type meter struct {
 	refusedThoughFit          int
 	faults                    map[string]int // what went wrong, by name
 	reasons                   map[string]int
-	latest                    map[*cluster.Requirements]string // why a class fits nowhere
+	latest                    map[*facts.Requirements]string // why a class fits nowhere
 	latency                   histogram
 	capacity, allocated       trace.Capacity
 	start, end, since         int64 // of the time over which means are taken; when allocated last changed
@@ -40,7 +40,7 @@ type meter struct {
 
 func newMeter(w *trace.Workload) *meter {
 	m := &meter{
-		reasons: make(map[string]int), faults: make(map[string]int), latest: make(map[*cluster.Requirements]string), capacity: w.Capacity(), end: w.End(),
+		reasons: make(map[string]int), faults: make(map[string]int), latest: make(map[*facts.Requirements]string), capacity: w.Capacity(), end: w.End(),
 	}
 	if len(w.Tasks) > 0 {
 		m.start = w.Tasks[0].Created
@@ -63,7 +63,7 @@ func (m *meter) integrate(now int64) {
 }
 
 // move takes note that a pod took its place (sign 1) or gave it back (-1).
-func (m *meter) move(now int64, r *cluster.Requirements, sign int64) {
+func (m *meter) move(now int64, r *facts.Requirements, sign int64) {
 	m.integrate(now)
 	a := &m.allocated
 	for _, q := range r.Requests {
@@ -79,7 +79,7 @@ func (m *meter) move(now int64, r *cluster.Requirements, sign int64) {
 }
 
 // arrived takes note of a pod of ours. It is called before anything is decided about the pod.
-func (m *meter) arrived(r *cluster.Requirements) {
+func (m *meter) arrived(r *facts.Requirements) {
 	m.created++
 	if !m.full && m.capacity.GPUMilli > 0 && m.gpuRequested >= m.capacity.GPUMilli {
 		m.full, m.gpuAtFull = true, m.allocated.GPUMilli
@@ -90,7 +90,7 @@ func (m *meter) arrived(r *cluster.Requirements) {
 func (m *meter) unplaced(reason string) { m.reasons[reason]++ }
 
 // explain remembers why a class fits nowhere: the filter that stopped the nodes which came furthest.
-func (m *meter) explain(r *cluster.Requirements, counts []schedule.FilterCount) {
+func (m *meter) explain(r *facts.Requirements, counts []schedule.FilterCount) {
 	reason := "NoNodes"
 	if len(counts) > 0 {
 		reason = counts[len(counts)-1].Filter

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/sim/trace"
@@ -19,7 +19,7 @@ const namespace = "default"
 
 // pod is an object of the API server.
 type pod struct {
-	uid      cluster.UID
+	uid      facts.UID
 	name     string
 	task     int32
 	age      int32 // how many of its name were before it
@@ -29,7 +29,7 @@ type pod struct {
 	created  int64
 	bound    uint64 // the history's revision of its binding
 	seen     uint64 // the revision that its scheduler had seen when it committed the Plan
-	reported cluster.Condition
+	reported facts.Condition
 	seenNode uint64 // and of its nodes,
 	seenSaid uint64 // and of their agents' reports
 	started  int64  // when it was bound
@@ -43,11 +43,11 @@ type pod struct {
 
 // node is an object of the API server, with the model's own books of what is on it.
 type node struct {
-	object  *cluster.Node
+	object  *facts.Node
 	present bool
 	free    []int64 // by the model's numbering of resources
 	gpus    [topology.MaxGPUs]int32
-	ports   []cluster.HostPort
+	ports   []facts.HostPort
 	pods    []int32 // bound and not finished
 	// raced: a foreign binding that our scheduler could not know of over-committed the node.
 	raced bool
@@ -62,16 +62,16 @@ type model struct {
 	nodes    []node
 	byName   map[string]int32
 	pods     []pod
-	byUID    map[cluster.UID]int32
+	byUID    map[facts.UID]int32
 	kinds    map[string]int
-	amounts  map[*cluster.Requirements][]kindAmount
+	amounts  map[*facts.Requirements][]kindAmount
 	revision uint64
 	meter    *meter
 	preempt  bool
 	tenants  *tenants
 	units    []unit // by the workload's numbering
-	numbers  map[cluster.UnitName]int
-	joined   map[cluster.UnitName][]int32 // every pod that ever named a PodGroup
+	numbers  map[facts.UnitName]int
+	joined   map[facts.UnitName][]int32 // every pod that ever named a PodGroup
 }
 
 type kindAmount struct {
@@ -81,9 +81,9 @@ type kindAmount struct {
 
 func newModel(w *trace.Workload, m *meter) *model {
 	a := &model{
-		w: w, meter: m, byName: make(map[string]int32, len(w.Nodes)), byUID: make(map[cluster.UID]int32, len(w.Tasks)),
-		kinds: make(map[string]int), amounts: make(map[*cluster.Requirements][]kindAmount),
-		pods: make([]pod, 0, len(w.Tasks)), units: make([]unit, len(w.Units)), tenants: newTenants(), joined: make(map[cluster.UnitName][]int32),
+		w: w, meter: m, byName: make(map[string]int32, len(w.Nodes)), byUID: make(map[facts.UID]int32, len(w.Tasks)),
+		kinds: make(map[string]int), amounts: make(map[*facts.Requirements][]kindAmount),
+		pods: make([]pod, 0, len(w.Tasks)), units: make([]unit, len(w.Units)), tenants: newTenants(), joined: make(map[facts.UnitName][]int32),
 	}
 	for _, object := range w.Nodes {
 		a.addNode(object)
@@ -98,7 +98,7 @@ func newModel(w *trace.Workload, m *meter) *model {
 }
 
 // addNode makes a node, with nothing on it.
-func (a *model) addNode(object *cluster.Node) {
+func (a *model) addNode(object *facts.Node) {
 	a.byName[object.Name] = int32(len(a.nodes))
 	n := node{object: object, present: true}
 	for _, q := range object.Allocatable {
@@ -129,7 +129,7 @@ func (a *model) kind(name string) int {
 // noKind is a resource that no node has.
 const noKind = -1
 
-func (a *model) amountsOf(r *cluster.Requirements) []kindAmount {
+func (a *model) amountsOf(r *facts.Requirements) []kindAmount {
 	list, ok := a.amounts[r]
 	if ok {
 		return list
@@ -151,9 +151,9 @@ func (a *model) amountsOf(r *cluster.Requirements) []kindAmount {
 // create adds a pod for a task; age counts the pods that had its name before.
 func (a *model) create(task, age int32, ours bool, now int64) int32 {
 	t := &a.w.Tasks[task]
-	p := pod{uid: cluster.UID(t.Name), name: t.Name, task: task, age: age, node: nowhere, created: now, exists: true, ours: ours}
+	p := pod{uid: facts.UID(t.Name), name: t.Name, task: task, age: age, node: nowhere, created: now, exists: true, ours: ours}
 	if age > 0 {
-		p.uid = cluster.UID(t.Name + "#" + strconv.Itoa(int(age)))
+		p.uid = facts.UID(t.Name + "#" + strconv.Itoa(int(age)))
 	}
 	i := int32(len(a.pods))
 	a.pods = append(a.pods, p)
@@ -165,7 +165,7 @@ func (a *model) create(task, age int32, ours bool, now int64) int32 {
 	return i
 }
 
-func (a *model) requirements(p *pod) *cluster.Requirements { return a.w.Tasks[p.task].Requirements }
+func (a *model) requirements(p *pod) *facts.Requirements { return a.w.Tasks[p.task].Requirements }
 
 func (a *model) identity(p *pod) trace.Identity {
 	id := a.w.Identities[a.w.Tasks[p.task].Group]
@@ -176,10 +176,10 @@ func (a *model) identity(p *pod) trace.Identity {
 }
 
 // facts is the pod as a watch delivers it.
-func (a *model) facts(i int32) cluster.PodFacts {
+func (a *model) facts(i int32) facts.Pod {
 	p := &a.pods[i]
 	id := a.identity(p)
-	f := cluster.PodFacts{
+	f := facts.Pod{
 		UID: p.uid, Namespace: id.Namespace, Labels: id.Labels, Owner: id.Owner, Name: p.name, Created: p.created, Priority: a.w.Tasks[p.task].Priority, Ours: p.ours,
 		Finished: p.finished, Deleting: p.deleting, Gated: p.gated, Requirements: a.requirements(p), Grant: p.grant, Reported: p.reported,
 		NeverPreempts: !a.preempt, Unit: a.w.Tasks[p.task].Unit, Subgroup: a.w.Tasks[p.task].Subgroup, Deadline: a.w.Tasks[p.task].Deadline,

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // This file judges constraints between pods naively: it counts all pods anew for every question, with no tallies or censuses, and no code
@@ -17,20 +17,20 @@ import (
 // resident is a pod as constraints between pods see it.
 type resident struct {
 	namespace    string
-	labels       []cluster.Label
-	requirements *cluster.Requirements
+	labels       []facts.Label
+	requirements *facts.Requirements
 	deleting     bool
-	node         *cluster.Node // nil: it is looking for one
+	node         *facts.Node // nil: it is looking for one
 }
 
 // population is every node, and every pod on one of them.
 type population struct {
-	nodes []*cluster.Node
+	nodes []*facts.Node
 	pods  []*resident
 }
 
 // bars says which constraint between pods keeps a newcomer off the node; empty when none does.
-func (all *population) bars(r *resident, n *cluster.Node) string {
+func (all *population) bars(r *resident, n *facts.Node) string {
 	for i := range r.requirements.Spread {
 		if why := all.skewed(r, &r.requirements.Spread[i], n); why != "" {
 			return why
@@ -52,7 +52,7 @@ func (all *population) bars(r *resident, n *cluster.Node) string {
 
 // skewed holds a hard spread constraint: with the newcomer, the node's domain may have at most MaxSkew more of the selected pods than the
 // eligible domain with the fewest, which counts as empty where there are fewer than MinDomains of them.
-func (all *population) skewed(r *resident, c *cluster.SpreadConstraint, n *cluster.Node) string {
+func (all *population) skewed(r *resident, c *facts.SpreadConstraint, n *facts.Node) string {
 	if !c.Hard {
 		return ""
 	}
@@ -91,7 +91,7 @@ func (all *population) skewed(r *resident, c *cluster.SpreadConstraint, n *clust
 
 // eligible says whether a spread constraint looks at a node: it has the key of every hard constraint, and the pod could be there as far as
 // the constraint cares.
-func eligible(n *cluster.Node, r *cluster.Requirements, c *cluster.SpreadConstraint) bool {
+func eligible(n *facts.Node, r *facts.Requirements, c *facts.SpreadConstraint) bool {
 	for i := range r.Spread {
 		if _, ok := n.Labels[r.Spread[i].TopologyKey]; !ok && r.Spread[i].Hard {
 			return false
@@ -102,10 +102,10 @@ func eligible(n *cluster.Node, r *cluster.Requirements, c *cluster.SpreadConstra
 
 // strange holds required affinity: for each term, a pod that all terms select is in the node's domain. The first of a group that asks for
 // its own kind, anywhere, needs no company.
-func (all *population) strange(r *resident, n *cluster.Node) string {
+func (all *population) strange(r *resident, n *facts.Node) string {
 	terms := r.requirements.Affinity
 	matches := func(other *resident) bool {
-		return !slices.ContainsFunc(terms, func(t cluster.AffinityTerm) bool { return !selectsPod(&t.Pods, other) })
+		return !slices.ContainsFunc(terms, func(t facts.AffinityTerm) bool { return !selectsPod(&t.Pods, other) })
 	}
 	anywhere, missing := false, ""
 	for i := range terms {
@@ -132,7 +132,7 @@ func (all *population) strange(r *resident, n *cluster.Node) string {
 }
 
 // parts says which term of a pod's required anti-affinity keeps it away from another, when they are on these nodes.
-func parts(r, other *resident, n, m *cluster.Node) string {
+func parts(r, other *resident, n, m *facts.Node) string {
 	for i := range r.requirements.AntiAffinity {
 		t := &r.requirements.AntiAffinity[i]
 		a, known := n.Labels[t.TopologyKey]
@@ -144,13 +144,13 @@ func parts(r, other *resident, n, m *cluster.Node) string {
 }
 
 // selectsPod reads a pod selector. Simulated namespaces have no labels.
-func selectsPod(p *cluster.PodSelector, r *resident) bool {
+func selectsPod(p *facts.PodSelector, r *resident) bool {
 	everywhere := p.NamespaceSelector != nil && !p.NamespaceSelector.Nothing && len(p.NamespaceSelector.Expressions) == 0
 	if p.Labels.Nothing || !everywhere && !slices.Contains(p.Namespaces, r.namespace) {
 		return false
 	}
 	for _, e := range p.Labels.Expressions {
-		at := slices.IndexFunc(r.labels, func(l cluster.Label) bool { return l.Key == e.Key })
+		at := slices.IndexFunc(r.labels, func(l facts.Label) bool { return l.Key == e.Key })
 		value := ""
 		if at >= 0 {
 			value = r.labels[at].Value
@@ -163,7 +163,7 @@ func selectsPod(p *cluster.PodSelector, r *resident) bool {
 }
 
 // bars asks for the mirror: what the scheduler ought to know.
-func (c *checker) bars(m *mirrored, n *cluster.Node, off ...cluster.UID) string {
+func (c *checker) bars(m *mirrored, n *facts.Node, off ...facts.UID) string {
 	if !c.s.tied {
 		return ""
 	}
@@ -179,7 +179,7 @@ func (c *checker) bars(m *mirrored, n *cluster.Node, off ...cluster.UID) string 
 	return all.bars(m.resident(nil), n)
 }
 
-func (m *mirrored) resident(n *cluster.Node) *resident {
+func (m *mirrored) resident(n *facts.Node) *resident {
 	return &resident{m.namespace, m.labels, m.requirements, m.deleting, n}
 }
 

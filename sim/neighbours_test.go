@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/sim/trace"
 	"hilbert.dev/hilbert/topology"
 )
@@ -57,8 +57,8 @@ func TestConstraints(t *testing.T) {
 }
 
 // tellSpread tells the scheduler that every spread constraint is another.
-func tellSpread(change func(*cluster.SpreadConstraint)) func(cluster.Event) cluster.Event {
-	return tellRequirements(func(r *cluster.Requirements) {
+func tellSpread(change func(*facts.SpreadConstraint)) func(facts.Event) facts.Event {
+	return tellRequirements(func(r *facts.Requirements) {
 		r.Spread = slices.Clone(r.Spread)
 		for i := range r.Spread {
 			change(&r.Spread[i])
@@ -70,21 +70,21 @@ func tellSpread(change func(*cluster.SpreadConstraint)) func(cluster.Event) clus
 func TestTiesThatAreNotSeen(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		told func(cluster.Event) cluster.Event
+		told func(facts.Event) facts.Event
 		want string
 	}{
-		{"spread", tellRequirements(func(r *cluster.Requirements) { r.Spread = nil }), "spread: "},
-		{"minDomains", tellSpread(func(c *cluster.SpreadConstraint) { c.MinDomains = 1 }), "0 elsewhere, skew at most 5"},
-		{"affinity", tellRequirements(func(r *cluster.Requirements) { r.Affinity = nil }), "affinity: nobody in the node's"},
-		{"anti-affinity", tellRequirements(func(r *cluster.Requirements) { r.AntiAffinity = nil }), "anti-affinity"},
-		{"anti-affinity of those that run", tellPod(func(f *cluster.PodFacts) bool {
+		{"spread", tellRequirements(func(r *facts.Requirements) { r.Spread = nil }), "spread: "},
+		{"minDomains", tellSpread(func(c *facts.SpreadConstraint) { c.MinDomains = 1 }), "0 elsewhere, skew at most 5"},
+		{"affinity", tellRequirements(func(r *facts.Requirements) { r.Affinity = nil }), "affinity: nobody in the node's"},
+		{"anti-affinity", tellRequirements(func(r *facts.Requirements) { r.AntiAffinity = nil }), "anti-affinity"},
+		{"anti-affinity of those that run", tellPod(func(f *facts.Pod) bool {
 			if r := *f.Requirements; f.Node != "" {
 				r.AntiAffinity = nil
 				f.Requirements = &r
 			}
 			return true
 		}), "anti-affinity of a pod that is there"},
-		{"the greater skew", tellSpread(func(c *cluster.SpreadConstraint) { c.MaxSkew = 1 }), "waits though node"},
+		{"the greater skew", tellSpread(func(c *facts.SpreadConstraint) { c.MaxSkew = 1 }), "waits though node"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var last error
@@ -115,8 +115,8 @@ func TestTiesThatAreNotSeen(t *testing.T) {
 func TestApart(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		w := tiny([2]int64{0, -1}, [2]int64{0, -1})
-		w.Nodes[0].Labels = map[string]string{cluster.HostnameKey: "n"}
-		w.Tasks[0].Requirements.AntiAffinity = []cluster.AffinityTerm{{TopologyKey: cluster.HostnameKey, Pods: kindOf("")}}
+		w.Nodes[0].Labels = map[string]string{facts.HostnameKey: "n"}
+		w.Tasks[0].Requirements.AntiAffinity = []facts.AffinityTerm{{TopologyKey: facts.HostnameKey, Pods: kindOf("")}}
 		s, err := newSimulation(w, Options{Config: options(1).Config, CheckEvery: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -133,80 +133,80 @@ func TestApart(t *testing.T) {
 }
 
 // kindOf selects the pods of the default namespace that are of a kind; empty: all.
-func kindOf(kind string) cluster.PodSelector {
-	p := cluster.PodSelector{Namespaces: []string{namespace}}
+func kindOf(kind string) facts.PodSelector {
+	p := facts.PodSelector{Namespaces: []string{namespace}}
 	if kind != "" {
-		p.Labels.Expressions = []cluster.Requirement{{Key: "kind", Operator: cluster.In, Values: []string{kind}}}
+		p.Labels.Expressions = []facts.Requirement{{Key: "kind", Operator: facts.In, Values: []string{kind}}}
 	}
 	return p
 }
 
 // TestNeighbours: the naive judge by itself. Nodes are a1, a2 in zone a, b1 in zone b, and x1, which has no zone.
 func TestNeighbours(t *testing.T) {
-	nodes := make(map[string]*cluster.Node)
-	var all []*cluster.Node
+	nodes := make(map[string]*facts.Node)
+	var all []*facts.Node
 	for _, name := range []string{"a1", "a2", "b1", "x1"} {
-		n := &cluster.Node{Name: name, Labels: map[string]string{cluster.HostnameKey: name}}
+		n := &facts.Node{Name: name, Labels: map[string]string{facts.HostnameKey: name}}
 		if zone := name[:1]; zone != "x" {
 			n.Labels[trace.LabelZone] = zone
 		}
 		nodes[name], all = n, append(all, n)
 	}
-	nodes["b1"].Taints = []cluster.Taint{{Key: "t", Effect: cluster.NoSchedule}}
-	zone := cluster.SpreadConstraint{TopologyKey: trace.LabelZone, MaxSkew: 1, Hard: true, MinDomains: 1, Pods: kindOf("k"), HonorAffinity: true}
-	with := func(change func(*cluster.SpreadConstraint)) *cluster.Requirements {
+	nodes["b1"].Taints = []facts.Taint{{Key: "t", Effect: facts.NoSchedule}}
+	zone := facts.SpreadConstraint{TopologyKey: trace.LabelZone, MaxSkew: 1, Hard: true, MinDomains: 1, Pods: kindOf("k"), HonorAffinity: true}
+	with := func(change func(*facts.SpreadConstraint)) *facts.Requirements {
 		c := zone
 		change(&c)
-		return &cluster.Requirements{Spread: []cluster.SpreadConstraint{c}}
+		return &facts.Requirements{Spread: []facts.SpreadConstraint{c}}
 	}
-	near := func(key, kind string) []cluster.AffinityTerm {
-		return []cluster.AffinityTerm{{TopologyKey: key, Pods: kindOf(kind)}}
+	near := func(key, kind string) []facts.AffinityTerm {
+		return []facts.AffinityTerm{{TopologyKey: key, Pods: kindOf(kind)}}
 	}
-	same := func(*cluster.SpreadConstraint) {}
+	same := func(*facts.SpreadConstraint) {}
 	inA := with(same)
-	inA.NodeSelector = []cluster.Label{{Key: trace.LabelZone, Value: "a"}}
-	shy := &cluster.Requirements{AntiAffinity: near(trace.LabelZone, "k")}
-	company := &cluster.Requirements{Affinity: near(trace.LabelZone, "k")}
+	inA.NodeSelector = []facts.Label{{Key: trace.LabelZone, Value: "a"}}
+	shy := &facts.Requirements{AntiAffinity: near(trace.LabelZone, "k")}
+	company := &facts.Requirements{Affinity: near(trace.LabelZone, "k")}
 	for _, c := range []struct {
 		name  string
 		there string // node/kind of those that are there; ! for one that is being deleted, @ for one of another namespace, - for a shy one
-		r     *cluster.Requirements
+		r     *facts.Requirements
 		node  string
 		want  string // the beginning of the reason
 	}{
 		{"even", "a1/k b1/k", with(same), "a2", ""},
 		{"skewed", "a1/k", with(same), "a2", "spread: 2 in"},
 		{"the other zone", "a1/k", with(same), "b1", ""},
-		{"a wider skew", "a1/k", with(func(c *cluster.SpreadConstraint) { c.MaxSkew = 2 }), "a2", ""},
-		{"soft", "a1/k", with(func(c *cluster.SpreadConstraint) { c.Hard = false }), "a2", ""},
+		{"a wider skew", "a1/k", with(func(c *facts.SpreadConstraint) { c.MaxSkew = 2 }), "a2", ""},
+		{"soft", "a1/k", with(func(c *facts.SpreadConstraint) { c.Hard = false }), "a2", ""},
 		{"no zone", "", with(same), "x1", "spread: the node has no"},
 		{"those without a zone are not counted", "x1/k", with(same), "a1", ""},
 		{"other kinds are not counted", "a1/j", with(same), "a2", ""},
 		{"other namespaces are not counted", "a1/k@", with(same), "a2", ""},
 		{"those that leave are not counted", "a1/k!", with(same), "a2", ""},
-		{"too few domains", "a1/k b1/k", with(func(c *cluster.SpreadConstraint) { c.MinDomains = 3 }), "a2", "spread: 2 in"},
-		{"a selector of everything counts nothing", "a1/k", with(func(c *cluster.SpreadConstraint) { c.Pods = kindOf("") }), "a2", ""},
+		{"too few domains", "a1/k b1/k", with(func(c *facts.SpreadConstraint) { c.MinDomains = 3 }), "a2", "spread: 2 in"},
+		{"a selector of everything counts nothing", "a1/k", with(func(c *facts.SpreadConstraint) { c.Pods = kindOf("") }), "a2", ""},
 		{"zones that the pod may not go to", "a1/k", inA, "a2", ""},
-		{"tainted zones", "a1/k", with(func(c *cluster.SpreadConstraint) { c.HonorTaints = true }), "a2", ""},
+		{"tainted zones", "a1/k", with(func(c *facts.SpreadConstraint) { c.HonorTaints = true }), "a2", ""},
 		{"the first of its kind", "a1/j", company, "b1", ""},
-		{"the first of another kind", "", &cluster.Requirements{Affinity: near(trace.LabelZone, "j")}, "b1", "affinity: nobody"},
+		{"the first of another kind", "", &facts.Requirements{Affinity: near(trace.LabelZone, "j")}, "b1", "affinity: nobody"},
 		{"in company", "a1/k", company, "a2", ""},
 		{"company that leaves", "a1/k!", company, "a2", ""},
 		{"alone", "a1/k", company, "b1", "affinity: nobody"},
 		{"no domain", "", company, "x1", "affinity: the node has no"},
-		{"all terms select the same pod", "a1/k a1/j", &cluster.Requirements{Affinity: append(near(trace.LabelZone, "j"), near(trace.LabelZone, "k")...)}, "a1", "affinity: nobody"},
+		{"all terms select the same pod", "a1/k a1/j", &facts.Requirements{Affinity: append(near(trace.LabelZone, "j"), near(trace.LabelZone, "k")...)}, "a1", "affinity: nobody"},
 		{"shy", "a1/k", shy, "a2", "anti-affinity: "},
 		{"shy of one that leaves", "a1/k!", shy, "a2", "anti-affinity: "},
 		{"shy, elsewhere", "a1/k", shy, "b1", ""},
 		{"shy, no domain", "a1/k x1/k", shy, "x1", ""},
-		{"one there is shy", "a1/j-", &cluster.Requirements{}, "a2", "anti-affinity of"},
-		{"one elsewhere is shy", "a1/j-", &cluster.Requirements{}, "b1", ""},
-		{"one of another namespace is shy", "a1/j-@", &cluster.Requirements{}, "a2", "anti-affinity of"},
+		{"one there is shy", "a1/j-", &facts.Requirements{}, "a2", "anti-affinity of"},
+		{"one elsewhere is shy", "a1/j-", &facts.Requirements{}, "b1", ""},
+		{"one of another namespace is shy", "a1/j-@", &facts.Requirements{}, "a2", "anti-affinity of"},
 	} {
 		var pods []*resident
 		for text := range strings.FieldsSeq(c.there) {
 			r := &resident{
-				namespace: namespace, labels: []cluster.Label{{Key: "kind", Value: text[3:4]}}, requirements: &cluster.Requirements{},
+				namespace: namespace, labels: []facts.Label{{Key: "kind", Value: text[3:4]}}, requirements: &facts.Requirements{},
 				deleting: strings.Contains(text, "!"), node: nodes[text[:2]],
 			}
 			if strings.Contains(text, "@") {
@@ -217,7 +217,7 @@ func TestNeighbours(t *testing.T) {
 			}
 			pods = append(pods, r)
 		}
-		newcomer := &resident{namespace: namespace, labels: []cluster.Label{{Key: "kind", Value: "k"}}, requirements: c.r}
+		newcomer := &resident{namespace: namespace, labels: []facts.Label{{Key: "kind", Value: "k"}}, requirements: c.r}
 		got := (&population{all, pods}).bars(newcomer, nodes[c.node])
 		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

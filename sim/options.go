@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/sim/trace"
 )
 
@@ -119,10 +119,10 @@ func DefaultFaults(w *trace.Workload) *Faults {
 	if len(w.Reports) > 0 {
 		f.AgentSilences, f.AgentClaims, f.AgentMoves = span/20, span/30, 50
 	}
-	if slices.ContainsFunc(w.Reports, func(r cluster.NodeReported) bool { return ownerSaid(r.Report) > ours }) {
+	if slices.ContainsFunc(w.Reports, func(r facts.NodeReported) bool { return ownerSaid(r.Report) > ours }) {
 		f.OwnerChanges = span / 40
 	}
-	if slices.ContainsFunc(w.Reports, func(r cluster.NodeReported) bool { return r.Report.Headroom.State != cluster.HeadroomUnsaid }) {
+	if slices.ContainsFunc(w.Reports, func(r facts.NodeReported) bool { return r.Report.Headroom.State != facts.HeadroomUnsaid }) {
 		f.HeadroomFalls, f.HeadroomShuts, f.Tides = span/30, span/20, span/3
 		f.UrgentWishes, f.WithheldEvictions = 100, 200
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/sim/trace"
 	"hilbert.dev/hilbert/topology"
 )
@@ -20,7 +20,7 @@ type rival struct {
 	plugin, driver bool
 	ill            uint16
 	// given is what the kubelet has given, by its own books.
-	given map[cluster.UID]kubeletGiven
+	given map[facts.UID]kubeletGiven
 	// gone is when the plugin or the driver left.
 	gone int64
 	// turned is the history's revision at which the report named another owner.
@@ -53,7 +53,7 @@ const (
 )
 
 func newRival(d *topology.Devices) rival {
-	r := rival{given: make(map[cluster.UID]kubeletGiven)}
+	r := rival{given: make(map[facts.UID]kubeletGiven)}
 	if d != nil {
 		r.plugin, r.driver = d.Owner == topology.OwnerKubelet, d.Owner == topology.OwnerNone
 	}
@@ -70,7 +70,7 @@ const (
 	nobodyOwns
 )
 
-func ownerSaid(r *cluster.NodeReport) ownership {
+func ownerSaid(r *facts.NodeReport) ownership {
 	if r.Devices == nil {
 		return unsaid
 	}
@@ -86,7 +86,7 @@ func (ag *agent) owner() topology.Owner {
 }
 
 // spoil makes a report that of an agent of another version, as it is read here.
-func (d dialect) spoil(r *cluster.NodeReport) {
+func (d dialect) spoil(r *facts.NodeReport) {
 	switch {
 	case r.Devices == nil || d == spoken:
 	case d == older:
@@ -198,7 +198,7 @@ func (ag *agent) collide(g *topology.Grant) {
 }
 
 // forget takes back what the kubelet gave; it reports whether there was anything.
-func (ag *agent) forget(uid cluster.UID) bool {
+func (ag *agent) forget(uid facts.UID) bool {
 	_, ok := ag.rival.given[uid]
 	delete(ag.rival.given, uid)
 	return ok
@@ -255,7 +255,7 @@ func (ag *agent) allGiven() []topology.Grant {
 }
 
 // givenTwice names a pod that has GPUs of the kubelet and others of the agent.
-func (ag *agent) givenTwice() cluster.UID {
+func (ag *agent) givenTwice() facts.UID {
 	for _, uid := range slices.Sorted(maps.Keys(ag.rival.given)) {
 		if by := ag.held[uid].GPUs; by != 0 && by != ag.rival.given[uid].gpus {
 			return uid
@@ -352,12 +352,12 @@ func (s *simulation) countGPUs(node int32) {
 	s.api.revision++
 	n.recounted = s.api.revision
 	if n.present {
-		s.tell(watchNodes, cluster.NodeUpserted{Node: n.object})
+		s.tell(watchNodes, facts.NodeUpserted{Node: n.object})
 	}
 }
 
 // roomForWhole reports whether the kubelet of a node that counts GPUs has enough of them left for a pod, by what the others ask for.
-func (n *node) roomForWhole(on []occupant, r *cluster.Requirements) bool {
+func (n *node) roomForWhole(on []occupant, r *facts.Requirements) bool {
 	return !n.givesDevices() || r.GPU.IsZero() || r.GPU.Milli == 0 && wholeOf(on)+int(r.GPU.Whole) <= n.object.GPU.GPUs
 }
 
@@ -370,7 +370,7 @@ func wholeOf(on []occupant) (sum int) {
 }
 
 // fitsOurs reports whether our scheduler could put a pod on a node beside others. What agents alone give it never does, as fits.
-func (n *node) fitsOurs(on []occupant, r *cluster.Requirements) bool {
+func (n *node) fitsOurs(on []occupant, r *facts.Requirements) bool {
 	if n.givesDevices() && !r.GPU.IsZero() && ownerSaid(n.agent.said) != kubeletOwns {
 		return false
 	}
@@ -380,7 +380,7 @@ func (n *node) fitsOurs(on []occupant, r *cluster.Requirements) bool {
 // The checker's side.
 
 // tooManyWhole says that the kubelet would have more GPUs to give than there are: counted by what pods ask for, whatever was recorded of indices.
-func (c *checker) tooManyWhole(n *cluster.Node, m *mirrored, off []cluster.UID) string {
+func (c *checker) tooManyWhole(n *facts.Node, m *mirrored, off []facts.UID) string {
 	if m.requirements.GPU.IsZero() || n.GPU.Shareable {
 		return ""
 	}
@@ -391,7 +391,7 @@ func (c *checker) tooManyWhole(n *cluster.Node, m *mirrored, off []cluster.UID) 
 }
 
 // disowned says what is wrong with GPUs of a node whose agent does not give them out.
-func (c *checker) disowned(n *cluster.Node, m *mirrored, g *topology.Grant, off []cluster.UID) string {
+func (c *checker) disowned(n *facts.Node, m *mirrored, g *topology.Grant, off []facts.UID) string {
 	r, report := &m.requirements.GPU, c.reports[n.Name].report
 	owner := ownerSaid(report)
 	if r.IsZero() || owner == ours && n.GPU.GPUs == 0 {

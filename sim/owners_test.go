@@ -3,7 +3,7 @@ package sim
 import (
 	"testing"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -45,8 +45,8 @@ func TestGPUsHaveOneOwner(t *testing.T) {
 }
 
 func TestMistakesAboutOwnersAreFound(t *testing.T) {
-	owner := func(from, to topology.Owner) func(cluster.Event) cluster.Event {
-		return tellReport(func(r *cluster.NodeReport) {
+	owner := func(from, to topology.Owner) func(facts.Event) facts.Event {
+		return tellReport(func(r *facts.NodeReport) {
 			if r.Devices != nil && r.Devices.Owner == from {
 				copied := *r.Devices
 				copied.Owner = to
@@ -56,7 +56,7 @@ func TestMistakesAboutOwnersAreFound(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		told func(cluster.Event) cluster.Event
+		told func(facts.Event) facts.Event
 		want []string // one of these must be in the message
 	}{
 		{
@@ -66,11 +66,11 @@ func TestMistakesAboutOwnersAreFound(t *testing.T) {
 		{"nobody's are taken for ours", uncounted(owner(topology.OwnerNone, topology.OwnerHilbert)), []string{"that nobody gives out"}},
 		{"nobody's are taken for a device plugin's", counting(8, owner(topology.OwnerNone, topology.OwnerKubelet)), []string{"that nobody gives out", "more GPUs than the kubelet counts"}},
 		{
-			"what a device plugin offers is not seen", uncounted(func(e cluster.Event) cluster.Event { return e }),
+			"what a device plugin offers is not seen", uncounted(func(e facts.Event) facts.Event { return e }),
 			[]string{"that a device plugin offers too", "waits though node"},
 		},
-		{"a device plugin offers more than it says", counting(2, func(e cluster.Event) cluster.Event { return e }), []string{"more GPUs than the kubelet counts"}},
-		{"its GPUs have more memory than they have", tellReport(func(r *cluster.NodeReport) {
+		{"a device plugin offers more than it says", counting(2, func(e facts.Event) facts.Event { return e }), []string{"more GPUs than the kubelet counts"}},
+		{"its GPUs have more memory than they have", tellReport(func(r *facts.NodeReport) {
 			if r.Devices != nil && r.Devices.Owner == topology.OwnerKubelet {
 				copied := *r.Devices
 				copied.GPU = append([]topology.GPU(nil), copied.GPU...)
@@ -86,13 +86,13 @@ func TestMistakesAboutOwnersAreFound(t *testing.T) {
 }
 
 // both tells the scheduler what two tellers make of an event.
-func both(a, b func(cluster.Event) cluster.Event) func(cluster.Event) cluster.Event {
-	return func(e cluster.Event) cluster.Event { return a(b(e)) }
+func both(a, b func(facts.Event) facts.Event) func(facts.Event) facts.Event {
+	return func(e facts.Event) facts.Event { return a(b(e)) }
 }
 
 // uncounted tells of no GPU in node.status, where device plugins can be.
-func uncounted(rest func(cluster.Event) cluster.Event) func(cluster.Event) cluster.Event {
-	return both(rest, tellNode(func(n *cluster.Node) {
+func uncounted(rest func(facts.Event) facts.Event) func(facts.Event) facts.Event {
+	return both(rest, tellNode(func(n *facts.Node) {
 		if !n.GPU.Shareable {
 			n.GPU = topology.Shape{}
 		}
@@ -100,8 +100,8 @@ func uncounted(rest func(cluster.Event) cluster.Event) func(cluster.Event) clust
 }
 
 // counting tells of so many times the GPUs in node.status that there are, and of eight where there are none.
-func counting(times int, rest func(cluster.Event) cluster.Event) func(cluster.Event) cluster.Event {
-	return both(rest, tellNode(func(n *cluster.Node) {
+func counting(times int, rest func(facts.Event) facts.Event) func(facts.Event) facts.Event {
+	return both(rest, tellNode(func(n *facts.Node) {
 		if !n.GPU.Shareable {
 			n.GPU.GPUs = min(max(n.GPU.GPUs*times, 8), topology.MaxGPUs)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/sim/trace"
 )
@@ -69,14 +69,14 @@ func TestPreemptionMistakesAreFound(t *testing.T) {
 		seams seams
 		want  string
 	}{
-		{"those that run are thought unimportant", seams{told: tellPod(func(f *cluster.PodFacts) bool {
+		{"those that run are thought unimportant", seams{told: tellPod(func(f *facts.Pod) bool {
 			if f.Node != "" {
 				f.Priority -= 1 << 30
 			}
 			return true
 		})}, "which is of no lower priority"},
 		{"a lost nomination is called written", seams{answered: answerInstead(bind.Unknown, bind.Written)}, "is evicted for nobody"},
-		{"nobody seems to be allowed to preempt", seams{told: tellPod(func(f *cluster.PodFacts) bool {
+		{"nobody seems to be allowed to preempt", seams{told: tellPod(func(f *facts.Pod) bool {
 			f.NeverPreempts = true
 			return true
 		})}, "waits though it could preempt"},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -25,7 +26,7 @@ func (s *simulation) start() error {
 		s.check.forget()
 	}
 	if len(s.w.Controllers) > 0 {
-		s.give(cluster.WorkloadsListed{Kind: cluster.ReplicaSet, Workloads: s.w.Controllers})
+		s.give(facts.WorkloadsListed{Kind: facts.ReplicaSet, Workloads: s.w.Controllers})
 	}
 	if s.tenanted {
 		s.list(watchNamespaces)
@@ -52,7 +53,7 @@ func (s *simulation) crash() {
 }
 
 // give hands an event to the scheduler.
-func (s *simulation) give(e cluster.Event) {
+func (s *simulation) give(e facts.Event) {
 	if s.check != nil {
 		s.check.told(e)
 	}
@@ -177,7 +178,7 @@ func (s *simulation) execute(w *bind.Write) bind.Result {
 		return result
 	}
 	if w.Kind == bind.WriteUnitCondition {
-		s.tell(watchUnits, cluster.UnitUpserted{Unit: s.api.tenants.units[w.Unit]})
+		s.tell(watchUnits, facts.UnitUpserted{Unit: s.api.tenants.units[w.Unit]})
 		return result
 	}
 	switch i := s.api.byUID[w.Pod]; w.Kind {

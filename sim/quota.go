@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -22,8 +22,8 @@ func (t *tenants) queueOf(namespace string) string {
 		}
 	}
 	for _, q := range t.listQueues() {
-		if q.Namespaces != nil && !q.Namespaces.Nothing && !slices.ContainsFunc(q.Namespaces.Expressions, func(e cluster.Requirement) bool {
-			at := slices.IndexFunc(labels, func(l cluster.Label) bool { return l.Key == e.Key })
+		if q.Namespaces != nil && !q.Namespaces.Nothing && !slices.ContainsFunc(q.Namespaces.Expressions, func(e facts.Requirement) bool {
+			at := slices.IndexFunc(labels, func(l facts.Label) bool { return l.Key == e.Key })
 			value := ""
 			if at >= 0 {
 				value = labels[at].Value
@@ -33,7 +33,7 @@ func (t *tenants) queueOf(namespace string) string {
 			return q.Name
 		}
 	}
-	return cluster.DefaultQueue
+	return facts.DefaultQueue
 }
 
 // above is a queue and those above it, from the bottom up. closed: its place in the tree is in doubt.
@@ -42,11 +42,11 @@ func (t *tenants) above(name string) (chain []string, closed bool) {
 		chain = append(chain, name)
 		f := t.queues[name]
 		switch {
-		case f == nil && name != cluster.DefaultQueue:
+		case f == nil && name != facts.DefaultQueue:
 			return chain, true
-		case f == nil || f.Parent == cluster.RootQueue:
+		case f == nil || f.Parent == facts.RootQueue:
 			return chain, false
-		case t.queues[f.Parent] == nil && f.Parent != cluster.DefaultQueue || t.circular(name):
+		case t.queues[f.Parent] == nil && f.Parent != facts.DefaultQueue || t.circular(name):
 			return chain, true
 		}
 		name = f.Parent
@@ -151,7 +151,7 @@ func (t *tenants) limit(name, r string) int64 {
 }
 
 // charge is what a pod costs its queues, by resource.
-func charge(r *cluster.Requirements) map[string]int64 {
+func charge(r *facts.Requirements) map[string]int64 {
 	sum := map[string]int64{resource.NamePods: 1}
 	for _, q := range r.Requests {
 		sum[q.Name] += q.Amount
@@ -165,7 +165,7 @@ func charge(r *cluster.Requirements) map[string]int64 {
 // bill adds up, by queue and resource, what pods cost.
 type bill map[string]map[string]int64
 
-func (b bill) add(t *tenants, namespace string, r *cluster.Requirements) {
+func (b bill) add(t *tenants, namespace string, r *facts.Requirements) {
 	chain, _ := t.above(t.queueOf(namespace))
 	for _, name := range chain {
 		if b[name] == nil {

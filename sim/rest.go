@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -26,7 +27,7 @@ func (s *simulation) restTenants() {
 }
 
 // checkWhole: no gang holds places with fewer members than it needs, unless it had them all at once before. What others bind is theirs.
-func (s *simulation) checkWhole(f *cluster.UnitFacts) {
+func (s *simulation) checkWhole(f *facts.Unit) {
 	if slices.ContainsFunc(s.api.members(f.UnitName), func(i int32) bool { return s.api.pods[i].foreign }) {
 		return
 	}
@@ -37,7 +38,7 @@ func (s *simulation) checkWhole(f *cluster.UnitFacts) {
 }
 
 // waiting are the members that want a place, by name.
-func (a *model) waiting(name cluster.UnitName) []*pod {
+func (a *model) waiting(name facts.UnitName) []*pod {
 	var list []*pod
 	for _, i := range a.members(name) {
 		if p := &a.pods[i]; p.ours && p.node == nowhere && !p.deleting && !p.gated && !p.finished {
@@ -49,7 +50,7 @@ func (a *model) waiting(name cluster.UnitName) []*pod {
 
 // checkStrandedUnit looks for a gang that waits though enough of its members would fit: first fit, domain by domain, on nodes that are kept
 // free for nobody. Gangs whose subgroups are packed, or whose pods have constraints between them, are let pass.
-func (s *simulation) checkStrandedUnit(f *cluster.UnitFacts, used bill) {
+func (s *simulation) checkStrandedUnit(f *facts.Unit, used bill) {
 	list := s.api.waiting(f.UnitName)
 	need := 1
 	s.api.sawUnit(f.UnitName, s.now)
@@ -68,7 +69,7 @@ func (s *simulation) checkStrandedUnit(f *cluster.UnitFacts, used bill) {
 }
 
 // domains are the sets of nodes of which one must hold a unit.
-func (s *simulation) domains(f *cluster.UnitFacts) [][]*node {
+func (s *simulation) domains(f *facts.Unit) [][]*node {
 	var all []*node
 	for i := range s.api.nodes {
 		if n := &s.api.nodes[i]; n.present && !s.kept(n) {
@@ -93,7 +94,7 @@ func (s *simulation) domains(f *cluster.UnitFacts) [][]*node {
 }
 
 // anchors are the nodes of the members that run.
-func (s *simulation) anchors(f *cluster.UnitFacts) []*node {
+func (s *simulation) anchors(f *facts.Unit) []*node {
 	var list []*node
 	for _, i := range s.api.members(f.UnitName) {
 		if p := &s.api.pods[i]; p.node != nowhere && !p.finished {
@@ -162,7 +163,7 @@ func (s *simulation) packs(list []*pod, need int, nodes []*node, used bill, empt
 }
 
 // refuses says whether a limit leaves no room for what somebody asks, or what is left of it is kept for another unit, as nodes are.
-func (s *simulation) refuses(who cluster.UnitName, used, asks bill) bool {
+func (s *simulation) refuses(who facts.UnitName, used, asks bill) bool {
 	t := s.api.tenants
 	if t.forbids(used, asks) != "" {
 		return true
@@ -201,7 +202,7 @@ func (s *simulation) checkOwed(used bill) {
 			continue
 		}
 		checked[k] = true
-		if s.tied || s.refuses(cluster.UnitName{}, used, s.asksOf(p)) {
+		if s.tied || s.refuses(facts.UnitName{}, used, s.asksOf(p)) {
 			continue
 		}
 		for j := range s.api.nodes {

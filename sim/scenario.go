@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/scenario"
 	"hilbert.dev/hilbert/sim/trace"
 )
@@ -23,7 +23,7 @@ type play struct {
 	*simulation
 	ctx          context.Context
 	sets         map[string]*cast
-	requirements map[string]*cluster.Requirements // by what the template says
+	requirements map[string]*facts.Requirements // by what the template says
 	printer      scenario.Printer
 }
 
@@ -54,7 +54,7 @@ func newPlay(ctx context.Context, f *scenario.File, o Options) (*play, error) {
 		return nil, err
 	}
 	s.tenanted, s.lasting = true, true
-	return &play{simulation: s, ctx: ctx, sets: make(map[string]*cast), requirements: make(map[string]*cluster.Requirements)}, nil
+	return &play{simulation: s, ctx: ctx, sets: make(map[string]*cast), requirements: make(map[string]*facts.Requirements)}, nil
 }
 
 // all takes every step, and then rests.
@@ -161,7 +161,7 @@ func (p *play) restart() {
 	p.agenda.add(event{at: p.now + pause, kind: evRestart})
 }
 
-func (p *play) addNodes(nodes []*cluster.Node) error {
+func (p *play) addNodes(nodes []*facts.Node) error {
 	for _, n := range nodes {
 		if _, ok := p.api.byName[n.Name]; ok {
 			return fmt.Errorf("there is a node %s already", n.Name)
@@ -169,7 +169,7 @@ func (p *play) addNodes(nodes []*cluster.Node) error {
 		p.api.addNode(n)
 		p.w.Nodes = append(p.w.Nodes, n)
 		p.api.revision++
-		p.tell(watchNodes, cluster.NodeUpserted{Node: n})
+		p.tell(watchNodes, facts.NodeUpserted{Node: n})
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (p *play) setNode(step scenario.SetNode) error {
 		edited.Unschedulable = step.Do == scenario.Cordon
 		n.object = &edited
 		p.api.revision++
-		p.tell(watchNodes, cluster.NodeUpserted{Node: n.object})
+		p.tell(watchNodes, facts.NodeUpserted{Node: n.object})
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (p *play) setNode(step scenario.SetNode) error {
 func (p *play) kill(n *node) {
 	n.present = false
 	p.api.revision++
-	p.tell(watchNodes, cluster.NodeRemoved{Name: n.object.Name})
+	p.tell(watchNodes, facts.NodeRemoved{Name: n.object.Name})
 	for i := range p.api.pods {
 		if q := &p.api.pods[i]; q.exists && !q.finished && q.node != nowhere && &p.api.nodes[q.node] == n {
 			q.evicted = q.ours && !q.removed
@@ -246,14 +246,14 @@ func (p *play) addGang(g *scenario.AddGang) error {
 		}
 	}
 	p.sets[name.String()] = c
-	facts := g.Unit
+	seen := g.Unit
 	at := slices.IndexFunc(p.w.Units, func(u trace.Unit) bool { return u.Facts.UnitName == name })
 	if at < 0 {
 		at = len(p.w.Units)
 		p.w.Units = append(p.w.Units, trace.Unit{Deleted: trace.Never})
 		p.api.units = append(p.api.units, unit{})
 	}
-	p.w.Units[at].Facts = &facts
+	p.w.Units[at].Facts = &seen
 	p.createUnit(int32(at))
 	p.grow(c, g.Size)
 	return nil

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/scenario"
 	"hilbert.dev/hilbert/resource"
 )
@@ -22,7 +22,7 @@ func (p *play) state() *scenario.State {
 			}
 		}
 		if p.scheduler != nil {
-			if known := p.scheduler.Store().Queue(name); known != nil {
+			if known := p.scheduler.Store().Quota().Queue(name); known != nil {
 				q.Problem = known.Problem.Reason
 			}
 		}
@@ -62,7 +62,7 @@ func (p *play) stateOf(key string, c *cast) scenario.Set {
 		}
 		set.Domains = append(set.Domains, d)
 	}
-	if f := p.api.tenants.units[cluster.UnitName{Namespace: c.namespace, Name: c.name}]; f != nil && f.Reported.Reason != "" && !f.Reported.Met {
+	if f := p.api.tenants.units[facts.UnitName{Namespace: c.namespace, Name: c.name}]; f != nil && f.Reported.Reason != "" && !f.Reported.Met {
 		set.Reasons = nil // it speaks for all
 		if set.Bound+set.Ended < set.Size {
 			set.Reasons = append(set.Reasons, f.Reported.Reason)

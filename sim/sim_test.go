@@ -16,6 +16,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/sim/trace"
@@ -168,31 +169,31 @@ func TestFaults(t *testing.T) {
 }
 
 // tellNode tells the scheduler of every node with a change.
-func tellNode(change func(*cluster.Node)) func(cluster.Event) cluster.Event {
-	edit := func(n *cluster.Node) *cluster.Node {
+func tellNode(change func(*facts.Node)) func(facts.Event) facts.Event {
+	edit := func(n *facts.Node) *facts.Node {
 		c := *n
 		change(&c)
 		return &c
 	}
-	return func(e cluster.Event) cluster.Event {
+	return func(e facts.Event) facts.Event {
 		switch e := e.(type) {
-		case cluster.NodeUpserted:
-			return cluster.NodeUpserted{Node: edit(e.Node)}
-		case cluster.NodesListed:
-			nodes := make([]*cluster.Node, len(e.Nodes))
+		case facts.NodeUpserted:
+			return facts.NodeUpserted{Node: edit(e.Node)}
+		case facts.NodesListed:
+			nodes := make([]*facts.Node, len(e.Nodes))
 			for i, n := range e.Nodes {
 				nodes[i] = edit(n)
 			}
-			return cluster.NodesListed{Nodes: nodes}
+			return facts.NodesListed{Nodes: nodes}
 		}
 		return e
 	}
 }
 
 // tellPod tells the scheduler of every pod with a change, or not at all where change answers false.
-func tellPod(change func(*cluster.PodFacts) bool) func(cluster.Event) cluster.Event {
-	return func(e cluster.Event) cluster.Event {
-		if e, ok := e.(cluster.PodUpserted); ok {
+func tellPod(change func(*facts.Pod) bool) func(facts.Event) facts.Event {
+	return func(e facts.Event) facts.Event {
+		if e, ok := e.(facts.PodUpserted); ok {
 			if !change(&e.Pod) {
 				return nil
 			}
@@ -203,8 +204,8 @@ func tellPod(change func(*cluster.PodFacts) bool) func(cluster.Event) cluster.Ev
 }
 
 // tellRequirements tells the scheduler that every pod asks for something else.
-func tellRequirements(change func(*cluster.Requirements)) func(cluster.Event) cluster.Event {
-	return tellPod(func(f *cluster.PodFacts) bool {
+func tellRequirements(change func(*facts.Requirements)) func(facts.Event) facts.Event {
+	return tellPod(func(f *facts.Pod) bool {
 		r := *f.Requirements
 		change(&r)
 		f.Requirements = &r
@@ -213,7 +214,7 @@ func tellRequirements(change func(*cluster.Requirements)) func(cluster.Event) cl
 }
 
 // hide keeps one type of event from the scheduler.
-func hide[E cluster.Event](e cluster.Event) cluster.Event {
+func hide[E facts.Event](e facts.Event) facts.Event {
 	if _, ok := e.(E); ok {
 		return nil
 	}
@@ -263,29 +264,29 @@ func TestMistakesAreFound(t *testing.T) {
 		want  []string // one of these must be in the message
 		calm  bool
 	}{
-		{"node capacity is doubled", seams{told: tellNode(func(n *cluster.Node) {
+		{"node capacity is doubled", seams{told: tellNode(func(n *facts.Node) {
 			list := slices.Clone(n.Allocatable)
 			for i := range list {
 				list[i].Amount *= 2
 			}
 			n.Allocatable = list
 		})}, []string{"must not go to node"}, false},
-		{"taints are not seen", seams{told: tellNode(func(n *cluster.Node) { n.Taints = nil })}, []string{"taint "}, false},
-		{"cordons are not seen", seams{told: tellNode(func(n *cluster.Node) { n.Unschedulable = false })}, []string{"unschedulable"}, false},
-		{"GPUs are counted twice", seams{told: tellNode(func(n *cluster.Node) { n.GPU.GPUs = min(2*n.GPU.GPUs, topology.MaxGPUs) })}, []string{"GPU "}, false},
-		{"the node selector is ignored", seams{told: tellRequirements(func(r *cluster.Requirements) { r.NodeSelector = nil })}, []string{"node selector"}, false},
-		{"node affinity is ignored", seams{told: tellRequirements(func(r *cluster.Requirements) { r.Required = nil })}, []string{"required node affinity"}, false},
-		{"host ports are ignored", seams{told: tellRequirements(func(r *cluster.Requirements) { r.Ports = nil })}, []string{"host port"}, false},
-		{"GPU requests are halved", seams{told: tellRequirements(func(r *cluster.Requirements) { r.GPU.Milli /= 2 })}, []string{"milli where"}, false},
+		{"taints are not seen", seams{told: tellNode(func(n *facts.Node) { n.Taints = nil })}, []string{"taint "}, false},
+		{"cordons are not seen", seams{told: tellNode(func(n *facts.Node) { n.Unschedulable = false })}, []string{"unschedulable"}, false},
+		{"GPUs are counted twice", seams{told: tellNode(func(n *facts.Node) { n.GPU.GPUs = min(2*n.GPU.GPUs, topology.MaxGPUs) })}, []string{"GPU "}, false},
+		{"the node selector is ignored", seams{told: tellRequirements(func(r *facts.Requirements) { r.NodeSelector = nil })}, []string{"node selector"}, false},
+		{"node affinity is ignored", seams{told: tellRequirements(func(r *facts.Requirements) { r.Required = nil })}, []string{"required node affinity"}, false},
+		{"host ports are ignored", seams{told: tellRequirements(func(r *facts.Requirements) { r.Ports = nil })}, []string{"host port"}, false},
+		{"GPU requests are halved", seams{told: tellRequirements(func(r *facts.Requirements) { r.GPU.Milli /= 2 })}, []string{"milli where"}, false},
 		{
 			"bindings of others are not seen",
-			seams{told: tellPod(func(f *cluster.PodFacts) bool { return f.Ours || f.Node == "" })},
+			seams{told: tellPod(func(f *facts.Pod) bool { return f.Ours || f.Node == "" })},
 			[]string{"the ledger has lost pod", "must not go to node"},
 			false,
 		},
-		{"gates are not seen", seams{told: tellPod(func(f *cluster.PodFacts) bool { f.Gated = false; return true })}, []string{"not to be placed"}, false},
-		{"deletions are not seen", seams{told: hide[cluster.PodRemoved]}, []string{"which the scheduler has not been told of", "is not to be placed", "which was not decided", "waits though node"}, false},
-		{"node removals are not seen", seams{told: hide[cluster.NodeRemoved]}, []string{"the ledger has 12 nodes"}, false},
+		{"gates are not seen", seams{told: tellPod(func(f *facts.Pod) bool { f.Gated = false; return true })}, []string{"not to be placed"}, false},
+		{"deletions are not seen", seams{told: hide[facts.PodRemoved]}, []string{"which the scheduler has not been told of", "is not to be placed", "which was not decided", "waits though node"}, false},
+		{"node removals are not seen", seams{told: hide[facts.NodeRemoved]}, []string{"the ledger has 12 nodes"}, false},
 		{"a written Binding is called refused", seams{answered: answerInstead(bind.Written, bind.Refused)}, []string{"a second place", "the ledger has pod"}, false},
 		{"a lost Binding is called written", seams{answered: answerInstead(bind.Unknown, bind.Written)}, []string{"the API server has it on"}, true},
 		{"wake-ups are lost", seams{asleep: true}, []string{"at rest, but"}, true},
@@ -316,8 +317,8 @@ func TestOvercommitIsFoundUnchecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.seams.told = func(e cluster.Event) cluster.Event {
-		if e, ok := e.(cluster.PodUpserted); ok && e.Pod.Node == "" {
+	s.seams.told = func(e facts.Event) facts.Event {
+		if e, ok := e.(facts.PodUpserted); ok && e.Pod.Node == "" {
 			r := *e.Pod.Requirements
 			r.Requests = nil
 			e.Pod.Requirements = &r
@@ -353,13 +354,13 @@ func TestDemandedRevision(t *testing.T) {
 
 // tiny is one node of 10 cores and GPU-less pods of 5, whose lives are given in seconds.
 func tiny(lives ...[2]int64) *trace.Workload {
-	w := &trace.Workload{Name: "tiny", Nodes: []*cluster.Node{{
+	w := &trace.Workload{Name: "tiny", Nodes: []*facts.Node{{
 		Name: "n",
 		Allocatable: []resource.Quantity{
 			{Name: resource.NameCPU, Amount: 10_000}, {Name: resource.NameMemory, Amount: 1 << 30}, {Name: resource.NamePods, Amount: 10},
 		},
 	}}}
-	r := &cluster.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 5000}}, ScoreCPU: 5000, ScoreMemory: 1}
+	r := &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 5000}}, ScoreCPU: 5000, ScoreMemory: 1}
 	for i, life := range lives {
 		task := trace.Task{Name: fmt.Sprintf("p%d", i), Requirements: r, Created: life[0] * 1e9, Deleted: trace.Never}
 		if life[1] >= 0 {
@@ -374,11 +375,11 @@ func TestReport(t *testing.T) {
 	// 5 cores for 5 s, 10 for 5 s: 75 % on average. The third pod has to wait, and is placed when the first leaves; the last one never.
 	w := tiny([2]int64{0, 10}, [2]int64{5, 20}, [2]int64{6, 20}, [2]int64{7, 9})
 	w.Tasks = append(w.Tasks, trace.Task{
-		Name: "gpu", Created: 8e9, Deleted: trace.Never, Requirements: &cluster.Requirements{GPU: topology.Request{Whole: 1}},
+		Name: "gpu", Created: 8e9, Deleted: trace.Never, Requirements: &facts.Requirements{GPU: topology.Request{Whole: 1}},
 	}, trace.Task{
-		Name: "odd", Created: 8e9, Deleted: trace.Never, Requirements: &cluster.Requirements{Unsupported: []string{"spec.moon"}},
+		Name: "odd", Created: 8e9, Deleted: trace.Never, Requirements: &facts.Requirements{Unsupported: []string{"spec.moon"}},
 	}, trace.Task{
-		Name: "never", Created: 8e9, Deleted: trace.Never, Requirements: &cluster.Requirements{Impossible: "more than all"},
+		Name: "never", Created: 8e9, Deleted: trace.Never, Requirements: &facts.Requirements{Impossible: "more than all"},
 	})
 	o := options(1)
 	o.CheckEvery = 1

@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/sim/trace"
@@ -62,7 +62,7 @@ type simulation struct {
 	process   uint32              // counts restarts
 	wakeAt    int64               // the earliest wake-up on the agenda, 0 for none
 	results   []bind.Result
-	inbox     []cluster.Event
+	inbox     []facts.Event
 	mark      time.Duration // when the decision under way began
 
 	check *checker
@@ -75,9 +75,9 @@ type simulation struct {
 
 // seams are where tests break a run, to see that it is noticed. All are nil or false otherwise.
 type seams struct {
-	told     func(cluster.Event) cluster.Event // what the scheduler is told instead; nil: nothing
-	answered func(bind.Result) bind.Result     // what it is answered instead
-	asleep   bool                              // it is never woken
+	told     func(facts.Event) facts.Event // what the scheduler is told instead; nil: nothing
+	answered func(bind.Result) bind.Result // what it is answered instead
+	asleep   bool                          // it is never woken
 }
 
 // Run replays a workload. A cancelled context ends it early, with what was reached; the Report says so. The error is a *Violation when an
@@ -272,7 +272,7 @@ func (s *simulation) leave(i int32) {
 	task, age, ours := p.task, p.age, p.ours
 	s.ends(i)
 	s.api.remove(i, s.now)
-	s.tell(watchPods, cluster.PodRemoved{UID: p.uid})
+	s.tell(watchPods, facts.PodRemoved{UID: p.uid})
 	if again {
 		s.begin(task, age+1, ours)
 	}
@@ -280,7 +280,7 @@ func (s *simulation) leave(i int32) {
 
 // tellPod lets the watch say how a pod is now.
 func (s *simulation) tellPod(i int32) {
-	s.tell(watchPods, cluster.PodUpserted{Pod: s.api.facts(i)})
+	s.tell(watchPods, facts.PodUpserted{Pod: s.api.facts(i)})
 }
 
 // placement enters a Binding of ours in the digest.

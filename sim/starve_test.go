@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/sim/trace"
 )
@@ -23,12 +23,12 @@ func crowd(seed uint64) *trace.Workload {
 	random := rand.New(rand.NewPCG(seed, 99))
 	w := &trace.Workload{Name: "crowd", Identities: map[string]trace.Identity{"": {Namespace: "ns"}}}
 	for i := range 8 {
-		w.Nodes = append(w.Nodes, &cluster.Node{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{}, Allocatable: []resource.Quantity{
+		w.Nodes = append(w.Nodes, &facts.Node{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{}, Allocatable: []resource.Quantity{
 			{Name: resource.NameCPU, Amount: 8000}, {Name: resource.NamePods, Amount: 110},
 		}})
 	}
-	asks := func(cpu int64) *cluster.Requirements {
-		return &cluster.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}}, ScoreCPU: cpu, ScoreMemory: 1}
+	asks := func(cpu int64) *facts.Requirements {
+		return &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}}, ScoreCPU: cpu, ScoreMemory: 1}
 	}
 	small, whole := asks(2000), asks(8000)
 	gangs := 0
@@ -42,8 +42,8 @@ func crowd(seed uint64) *trace.Workload {
 		}
 		name := fmt.Sprintf("gang-%d", gangs)
 		gangs++
-		w.Units = append(w.Units, trace.Unit{Deleted: trace.Never, Facts: &cluster.UnitFacts{
-			UnitName: cluster.UnitName{Namespace: "ns", Name: name}, UID: cluster.UID(name), Created: at, MinMember: 4, Timeout: int64(24 * time.Hour),
+		w.Units = append(w.Units, trace.Unit{Deleted: trace.Never, Facts: &facts.Unit{
+			UnitName: facts.UnitName{Namespace: "ns", Name: name}, UID: facts.UID(name), Created: at, MinMember: 4, Timeout: int64(24 * time.Hour),
 		}})
 		for i := range 4 {
 			w.Tasks = append(w.Tasks, trace.Task{

@@ -1,6 +1,8 @@
 package sim
 
-import "hilbert.dev/hilbert/cluster"
+import (
+	"hilbert.dev/hilbert/cluster/facts"
+)
 
 // This file looks for single pods that wait at rest though they need not.
 
@@ -12,7 +14,7 @@ func (s *simulation) checkStranded() {
 		return
 	}
 	type kind struct {
-		r     *cluster.Requirements
+		r     *facts.Requirements
 		group string
 	}
 	hopeless := make(map[kind]bool)
@@ -41,13 +43,13 @@ func (s *simulation) checkStranded() {
 
 // awaits says whether a pod has to wait for more than a node: for its unit, which is looked at as a whole, or for its queue.
 func (s *simulation) awaits(p *pod, used bill) bool {
-	return s.tenanted && (s.w.Tasks[p.task].Unit != "" || s.refuses(cluster.UnitName{}, used, s.asksOf(p)))
+	return s.tenanted && (s.w.Tasks[p.task].Unit != "" || s.refuses(facts.UnitName{}, used, s.asksOf(p)))
 }
 
 // checkMeek looks for pods that wait though they could have preempted.
 func (s *simulation) checkMeek(used bill) {
 	type kind struct {
-		r        *cluster.Requirements
+		r        *facts.Requirements
 		group    string
 		priority int32
 	}

@@ -7,49 +7,49 @@ import (
 	"strings"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/sim/trace"
 )
 
 // tenants are queues, namespaces and PodGroups: the API server's, or those that the scheduler has been told of.
 type tenants struct {
-	queues     map[string]*cluster.QueueFacts
-	namespaces map[string][]cluster.Label
-	units      map[cluster.UnitName]*cluster.UnitFacts
+	queues     map[string]*facts.Queue
+	namespaces map[string][]facts.Label
+	units      map[facts.UnitName]*facts.Unit
 }
 
 func newTenants() *tenants {
 	return &tenants{
-		queues: make(map[string]*cluster.QueueFacts), namespaces: make(map[string][]cluster.Label),
-		units: make(map[cluster.UnitName]*cluster.UnitFacts),
+		queues: make(map[string]*facts.Queue), namespaces: make(map[string][]facts.Label),
+		units: make(map[facts.UnitName]*facts.Unit),
 	}
 }
 
-func (t *tenants) listQueues() []*cluster.QueueFacts {
-	var list []*cluster.QueueFacts
+func (t *tenants) listQueues() []*facts.Queue {
+	var list []*facts.Queue
 	for _, name := range slices.Sorted(maps.Keys(t.queues)) {
 		list = append(list, t.queues[name])
 	}
 	return list
 }
 
-func (t *tenants) listNamespaces() []cluster.Namespace {
-	var list []cluster.Namespace
+func (t *tenants) listNamespaces() []facts.Namespace {
+	var list []facts.Namespace
 	for _, name := range slices.Sorted(maps.Keys(t.namespaces)) {
-		list = append(list, cluster.Namespace{Name: name, Labels: t.namespaces[name]})
+		list = append(list, facts.Namespace{Name: name, Labels: t.namespaces[name]})
 	}
 	return list
 }
 
-func (t *tenants) unitNames() []cluster.UnitName {
+func (t *tenants) unitNames() []facts.UnitName {
 	return slices.SortedFunc(maps.Keys(t.units), compareNames)
 }
 
-func compareNames(a, b cluster.UnitName) int { return strings.Compare(a.String(), b.String()) }
+func compareNames(a, b facts.UnitName) int { return strings.Compare(a.String(), b.String()) }
 
-func (t *tenants) listUnits() []*cluster.UnitFacts {
-	var list []*cluster.UnitFacts
+func (t *tenants) listUnits() []*facts.Unit {
+	var list []*facts.Unit
 	for _, name := range t.unitNames() {
 		list = append(list, t.units[name])
 	}
@@ -67,16 +67,16 @@ type unit struct {
 }
 
 // unitOf is the PodGroup that a pod names; the zero name for none.
-func (a *model) unitOf(p *pod) cluster.UnitName {
+func (a *model) unitOf(p *pod) facts.UnitName {
 	name := a.w.Tasks[p.task].Unit
 	if name == "" {
-		return cluster.UnitName{}
+		return facts.UnitName{}
 	}
-	return cluster.UnitName{Namespace: a.identity(p).Namespace, Name: name}
+	return facts.UnitName{Namespace: a.identity(p).Namespace, Name: name}
 }
 
 // members are the pods that name a PodGroup, ended ones included.
-func (a *model) members(name cluster.UnitName) []int32 {
+func (a *model) members(name facts.UnitName) []int32 {
 	var list []int32
 	for _, i := range a.joined[name] {
 		if a.pods[i].exists {
@@ -87,7 +87,7 @@ func (a *model) members(name cluster.UnitName) []int32 {
 }
 
 // has counts the members that are on nodes, and those that have ended.
-func (a *model) has(name cluster.UnitName) (bound, ended int) {
+func (a *model) has(name facts.UnitName) (bound, ended int) {
 	for _, i := range a.members(name) {
 		switch p := &a.pods[i]; {
 		case p.finished:
@@ -100,7 +100,7 @@ func (a *model) has(name cluster.UnitName) (bound, ended int) {
 }
 
 // sawUnit takes note if a unit is whole, or nothing is left of it.
-func (a *model) sawUnit(name cluster.UnitName, now int64) {
+func (a *model) sawUnit(name facts.UnitName, now int64) {
 	f := a.tenants.units[name]
 	if f == nil {
 		return
@@ -122,9 +122,9 @@ func (a *model) sawUnit(name cluster.UnitName, now int64) {
 }
 
 // numberOf is where a PodGroup stands in the workload, or nowhere.
-func (a *model) numberOf(name cluster.UnitName) int {
+func (a *model) numberOf(name facts.UnitName) int {
 	if len(a.numbers) != len(a.w.Units) {
-		a.numbers = make(map[cluster.UnitName]int, len(a.w.Units))
+		a.numbers = make(map[facts.UnitName]int, len(a.w.Units))
 		for i := range a.w.Units {
 			a.numbers[a.w.Units[i].Facts.UnitName] = i
 		}
@@ -137,7 +137,7 @@ func (a *model) numberOf(name cluster.UnitName) int {
 }
 
 // reportUnit sets the condition of a PodGroup, if it exists. What was whole once stays so.
-func (a *model) reportUnit(name cluster.UnitName, c cluster.UnitCondition) bool {
+func (a *model) reportUnit(name facts.UnitName, c facts.UnitCondition) bool {
 	old := a.tenants.units[name]
 	if old == nil {
 		return false
@@ -162,7 +162,7 @@ func (s *simulation) createUnit(i int32) {
 	f := *w.Facts
 	f.Created = s.now
 	if u.age > 0 {
-		f.UID = cluster.UID(fmt.Sprintf("%s#%d", f.UID, u.age))
+		f.UID = facts.UID(fmt.Sprintf("%s#%d", f.UID, u.age))
 	}
 	if bound, _ := s.api.has(f.UnitName); bound == 0 {
 		u.whole = false
@@ -171,7 +171,7 @@ func (s *simulation) createUnit(i int32) {
 	s.api.tenants.units[f.UnitName] = &f
 	s.api.revision++
 	s.api.sawUnit(f.UnitName, s.now)
-	s.tell(watchUnits, cluster.UnitUpserted{Unit: &f})
+	s.tell(watchUnits, facts.UnitUpserted{Unit: &f})
 	if w.Deleted != trace.Never && u.age == 0 {
 		s.agenda.add(event{at: max(w.Deleted, s.now), kind: evUnitGone, arg: i})
 	}
@@ -188,18 +188,18 @@ func (s *simulation) deleteUnit(i int32) {
 	u.age++
 	delete(s.api.tenants.units, name)
 	s.api.revision++
-	s.tell(watchUnits, cluster.UnitRemoved{Name: name})
+	s.tell(watchUnits, facts.UnitRemoved{Name: name})
 }
 
 // setQueue configures a queue.
-func (s *simulation) setQueue(f *cluster.QueueFacts) {
+func (s *simulation) setQueue(f *facts.Queue) {
 	edited := *f
 	if old := s.api.tenants.queues[f.Name]; old != nil {
 		edited.Generation = old.Generation + 1
 	}
 	s.api.tenants.queues[f.Name] = &edited
 	s.api.revision++
-	s.tell(watchQueues, cluster.QueueUpserted{Queue: &edited})
+	s.tell(watchQueues, facts.QueueUpserted{Queue: &edited})
 }
 
 func (s *simulation) removeQueue(name string) {
@@ -208,14 +208,14 @@ func (s *simulation) removeQueue(name string) {
 	}
 	delete(s.api.tenants.queues, name)
 	s.api.revision++
-	s.tell(watchQueues, cluster.QueueRemoved{Name: name})
+	s.tell(watchQueues, facts.QueueRemoved{Name: name})
 }
 
 // setNamespace gives a namespace labels, sorted by key.
-func (s *simulation) setNamespace(n cluster.Namespace) {
+func (s *simulation) setNamespace(n facts.Namespace) {
 	s.api.tenants.namespaces[n.Name] = n.Labels
 	s.api.revision++
-	s.tell(watchNamespaces, cluster.NamespaceUpserted{Namespace: n})
+	s.tell(watchNamespaces, facts.NamespaceUpserted{Namespace: n})
 }
 
 // runs lets a pod that was just bound come to its end in time.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/scenario"
 	"hilbert.dev/hilbert/resource"
 )
@@ -63,44 +63,44 @@ func TestQuietTenants(t *testing.T) {
 }
 
 // tellUnit tells the scheduler of every PodGroup with a change.
-func tellUnit(change func(*cluster.UnitFacts)) func(cluster.Event) cluster.Event {
-	edit := func(f *cluster.UnitFacts) *cluster.UnitFacts {
+func tellUnit(change func(*facts.Unit)) func(facts.Event) facts.Event {
+	edit := func(f *facts.Unit) *facts.Unit {
 		c := *f
 		change(&c)
 		return &c
 	}
-	return func(e cluster.Event) cluster.Event {
+	return func(e facts.Event) facts.Event {
 		switch e := e.(type) {
-		case cluster.UnitUpserted:
-			return cluster.UnitUpserted{Unit: edit(e.Unit)}
-		case cluster.UnitsListed:
-			var list []*cluster.UnitFacts
+		case facts.UnitUpserted:
+			return facts.UnitUpserted{Unit: edit(e.Unit)}
+		case facts.UnitsListed:
+			var list []*facts.Unit
 			for _, f := range e.Units {
 				list = append(list, edit(f))
 			}
-			return cluster.UnitsListed{Units: list}
+			return facts.UnitsListed{Units: list}
 		}
 		return e
 	}
 }
 
 // tellQueue tells the scheduler of every queue with a change.
-func tellQueue(change func(*cluster.QueueFacts)) func(cluster.Event) cluster.Event {
-	edit := func(f *cluster.QueueFacts) *cluster.QueueFacts {
+func tellQueue(change func(*facts.Queue)) func(facts.Event) facts.Event {
+	edit := func(f *facts.Queue) *facts.Queue {
 		c := *f
 		change(&c)
 		return &c
 	}
-	return func(e cluster.Event) cluster.Event {
+	return func(e facts.Event) facts.Event {
 		switch e := e.(type) {
-		case cluster.QueueUpserted:
-			return cluster.QueueUpserted{Queue: edit(e.Queue)}
-		case cluster.QueuesListed:
-			var list []*cluster.QueueFacts
+		case facts.QueueUpserted:
+			return facts.QueueUpserted{Queue: edit(e.Queue)}
+		case facts.QueuesListed:
+			var list []*facts.Queue
 			for _, f := range e.Queues {
 				list = append(list, edit(f))
 			}
-			return cluster.QueuesListed{Queues: list}
+			return facts.QueuesListed{Queues: list}
 		}
 		return e
 	}
@@ -111,36 +111,36 @@ func tellQueue(change func(*cluster.QueueFacts)) func(cluster.Event) cluster.Eve
 func TestTenantMistakesAreFound(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		told    func(cluster.Event) cluster.Event
+		told    func(facts.Event) facts.Event
 		want    string
 		resting bool
 	}{
-		{"limits are not seen", tellQueue(func(f *cluster.QueueFacts) { f.Max = nil }), "has not enough", false},
-		{"borrowing is always allowed", tellQueue(func(f *cluster.QueueFacts) { f.BorrowsNothing = false }), "has not enough", false},
-		{"parents are not seen", tellQueue(func(f *cluster.QueueFacts) { f.Parent = "" }), "has ", false},
-		{"namespaces are not seen", func(e cluster.Event) cluster.Event {
-			if _, ok := e.(cluster.NamespacesListed); ok {
-				return cluster.NamespacesListed{}
+		{"limits are not seen", tellQueue(func(f *facts.Queue) { f.Max = nil }), "has not enough", false},
+		{"borrowing is always allowed", tellQueue(func(f *facts.Queue) { f.BorrowsNothing = false }), "has not enough", false},
+		{"parents are not seen", tellQueue(func(f *facts.Queue) { f.Parent = "" }), "has ", false},
+		{"namespaces are not seen", func(e facts.Event) facts.Event {
+			if _, ok := e.(facts.NamespacesListed); ok {
+				return facts.NamespacesListed{}
 			}
 			return e
 		}, "has not enough", false},
-		{"queues that let nobody preempt are not seen", tellQueue(func(f *cluster.QueueFacts) { f.NeverPreempts = false }), "lets nobody preempt", false},
-		{"queues that keep what they borrow are not seen", tellQueue(func(f *cluster.QueueFacts) { f.KeepsBorrowed = false }), "keeps what it has borrowed", false},
-		{"guarantees are thought smaller", tellQueue(func(f *cluster.QueueFacts) { f.Guaranteed = scaled(f.Guaranteed, 10) }), "has borrowed nothing", false},
-		{"one member is thought enough", tellUnit(func(f *cluster.UnitFacts) { f.MinMember = 1 }), "that it needs", false},
-		{"one member is thought enough, and nobody looks", tellUnit(func(f *cluster.UnitFacts) { f.MinMember = 1 }), "was never whole", true},
-		{"members are thought to be on their own", tellPod(func(f *cluster.PodFacts) bool { f.Unit = ""; return true }), "that it needs", false},
-		{"required racks are not seen", tellUnit(func(f *cluster.UnitFacts) { f.Topology.Required = "" }), "where one is required", false},
-		{"uniform models are not seen", tellUnit(func(f *cluster.UnitFacts) { f.Topology.Uniform = "" }), spec.LabelGPUModel, false},
-		{"subgroups are not seen", tellUnit(func(f *cluster.UnitFacts) { f.SubgroupTopology = cluster.Packing{} }), "subgroup part-", false},
-		{"indivisible gangs are thought divisible", tellUnit(func(f *cluster.UnitFacts) { f.Indivisible = false }), "is torn", false},
-		{"PodGroups are not seen", func(e cluster.Event) cluster.Event {
-			if _, ok := e.(cluster.UnitsListed); ok {
-				return cluster.UnitsListed{}
+		{"queues that let nobody preempt are not seen", tellQueue(func(f *facts.Queue) { f.NeverPreempts = false }), "lets nobody preempt", false},
+		{"queues that keep what they borrow are not seen", tellQueue(func(f *facts.Queue) { f.KeepsBorrowed = false }), "keeps what it has borrowed", false},
+		{"guarantees are thought smaller", tellQueue(func(f *facts.Queue) { f.Guaranteed = scaled(f.Guaranteed, 10) }), "has borrowed nothing", false},
+		{"one member is thought enough", tellUnit(func(f *facts.Unit) { f.MinMember = 1 }), "that it needs", false},
+		{"one member is thought enough, and nobody looks", tellUnit(func(f *facts.Unit) { f.MinMember = 1 }), "was never whole", true},
+		{"members are thought to be on their own", tellPod(func(f *facts.Pod) bool { f.Unit = ""; return true }), "that it needs", false},
+		{"required racks are not seen", tellUnit(func(f *facts.Unit) { f.Topology.Required = "" }), "where one is required", false},
+		{"uniform models are not seen", tellUnit(func(f *facts.Unit) { f.Topology.Uniform = "" }), spec.LabelGPUModel, false},
+		{"subgroups are not seen", tellUnit(func(f *facts.Unit) { f.SubgroupTopology = facts.Packing{} }), "subgroup part-", false},
+		{"indivisible gangs are thought divisible", tellUnit(func(f *facts.Unit) { f.Indivisible = false }), "is torn", false},
+		{"PodGroups are not seen", func(e facts.Event) facts.Event {
+			if _, ok := e.(facts.UnitsListed); ok {
+				return facts.UnitsListed{}
 			}
-			return hide[cluster.UnitUpserted](e)
+			return hide[facts.UnitUpserted](e)
 		}, "would fit together", true},
-		{"PodGroups are thought to stay", hide[cluster.UnitRemoved], "does not know", false},
+		{"PodGroups are thought to stay", hide[facts.UnitRemoved], "does not know", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var last error
@@ -191,7 +191,7 @@ run 1m
 			t.Fatal(err)
 		}
 		if blind {
-			s.seams.told = tellQueue(func(f *cluster.QueueFacts) { f.Guaranteed = nil })
+			s.seams.told = tellQueue(func(f *facts.Queue) { f.Guaranteed = nil })
 		}
 		_, err = s.all(f)
 		if held := err != nil && strings.Contains(err.Error(), "waits within the guarantee of queue owner"); held != blind {

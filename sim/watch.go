@@ -1,6 +1,8 @@
 package sim
 
-import "hilbert.dev/hilbert/cluster"
+import (
+	"hilbert.dev/hilbert/cluster/facts"
+)
 
 // The watches of the process. The three before the last are there where the workload has units or queues.
 const (
@@ -38,7 +40,7 @@ type watch struct {
 }
 
 type delivery struct {
-	event    cluster.Event
+	event    facts.Event
 	revision uint64
 }
 
@@ -49,7 +51,7 @@ func (w *watch) close() {
 }
 
 // tell lets a watch say what has just happened.
-func (s *simulation) tell(which int, e cluster.Event) {
+func (s *simulation) tell(which int, e facts.Event) {
 	if s.scheduler == nil {
 		return // the next process lists
 	}
@@ -87,22 +89,22 @@ func (s *simulation) list(which int) {
 	w.delivered = s.api.revision
 	switch which {
 	case watchNodes:
-		s.give(cluster.NodesListed{Nodes: s.api.listNodes()})
+		s.give(facts.NodesListed{Nodes: s.api.listNodes()})
 	case watchPods:
-		s.give(cluster.PodsListed{Pods: s.api.listPods()})
+		s.give(facts.PodsListed{Pods: s.api.listPods()})
 	case watchUnits:
-		s.give(cluster.UnitsListed{Units: s.api.tenants.listUnits()})
+		s.give(facts.UnitsListed{Units: s.api.tenants.listUnits()})
 	case watchReports:
-		s.give(cluster.ReportsListed{Reports: s.api.listReports()})
+		s.give(facts.ReportsListed{Reports: s.api.listReports()})
 	case watchQueues:
-		s.give(cluster.QueuesListed{Queues: s.api.tenants.listQueues()})
+		s.give(facts.QueuesListed{Queues: s.api.tenants.listQueues()})
 	default:
-		s.give(cluster.NamespacesListed{Namespaces: s.api.tenants.listNamespaces()})
+		s.give(facts.NamespacesListed{Namespaces: s.api.tenants.listNamespaces()})
 	}
 }
 
-func (a *model) listNodes() []*cluster.Node {
-	var nodes []*cluster.Node
+func (a *model) listNodes() []*facts.Node {
+	var nodes []*facts.Node
 	for i := range a.nodes {
 		if n := &a.nodes[i]; n.present {
 			nodes = append(nodes, n.object)
@@ -111,8 +113,8 @@ func (a *model) listNodes() []*cluster.Node {
 	return nodes
 }
 
-func (a *model) listPods() []cluster.PodFacts {
-	var pods []cluster.PodFacts
+func (a *model) listPods() []facts.Pod {
+	var pods []facts.Pod
 	for i := range a.pods {
 		if a.pods[i].exists {
 			pods = append(pods, a.facts(int32(i)))

@@ -11,6 +11,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/place"
@@ -22,7 +23,7 @@ import (
 // WhatIf is a change to a cluster as a dump has it: what would the scheduler do?
 type WhatIf struct {
 	// Add are pods that are created; they are ours and not bound.
-	Add []cluster.PodFacts
+	Add []facts.Pod
 	// Drain names nodes that go; the pods of ours on them look for another place.
 	Drain []string
 	// Scores, where set, replace those of the dump.
@@ -84,9 +85,9 @@ const (
 type forecast struct {
 	out       *Forecast
 	scheduler *schedule.Scheduler
-	facts     map[cluster.UID]cluster.PodFacts
-	was       map[cluster.UID]string
-	seekers   []cluster.UID // the pods that look for a place
+	facts     map[facts.UID]facts.Pod
+	was       map[facts.UID]string
+	seekers   []facts.UID // the pods that look for a place
 	now       time.Time
 }
 
@@ -112,7 +113,7 @@ func NewForecast(ctx context.Context, d *schedule.Dump, q WhatIf) (*Forecast, er
 		out: &Forecast{
 			Revision: d.Ledger.Revision, Taken: d.Taken, Nodes: len(d.Ledger.Nodes) - len(q.Drain), Placed: []PlacedPod{}, Unplaced: []UnplacedPod{},
 		},
-		scheduler: scheduler, facts: make(map[cluster.UID]cluster.PodFacts), was: make(map[cluster.UID]string), now: d.Taken,
+		scheduler: scheduler, facts: make(map[facts.UID]facts.Pod), was: make(map[facts.UID]string), now: d.Taken,
 	}
 	f.feed(d, &q)
 	if err := f.run(ctx); err != nil {
@@ -126,7 +127,7 @@ func NewForecast(ctx context.Context, d *schedule.Dump, q WhatIf) (*Forecast, er
 func (q *WhatIf) check(d *schedule.Dump) error {
 	drained := make(map[string]bool)
 	for _, name := range q.Drain {
-		if !slices.ContainsFunc(d.Ledger.Nodes, func(n *cluster.Node) bool { return n.Name == name }) {
+		if !slices.ContainsFunc(d.Ledger.Nodes, func(n *facts.Node) bool { return n.Name == name }) {
 			return fmt.Errorf("drain: the snapshot has no node %s", name)
 		}
 		if drained[name] {
@@ -134,7 +135,7 @@ func (q *WhatIf) check(d *schedule.Dump) error {
 		}
 		drained[name] = true
 	}
-	known := make(map[cluster.UID]string)
+	known := make(map[facts.UID]string)
 	for i := range d.Ledger.Pods {
 		known[d.Ledger.Pods[i].Facts.UID] = "the snapshot"
 	}
@@ -158,18 +159,18 @@ func (q *WhatIf) check(d *schedule.Dump) error {
 // are waited for, have left; placements whose Binding is not confirmed are bound.
 func (f *forecast) feed(d *schedule.Dump, q *WhatIf) {
 	l := d.Ledger
-	tell := func(e cluster.Event) { f.scheduler.Apply(e, f.now) }
-	tell(cluster.NamespacesListed{Namespaces: l.Namespaces})
+	tell := func(e facts.Event) { f.scheduler.Apply(e, f.now) }
+	tell(facts.NamespacesListed{Namespaces: l.Namespaces})
 	for _, w := range l.Workloads {
-		tell(cluster.WorkloadUpserted{Workload: w})
+		tell(facts.WorkloadUpserted{Workload: w})
 	}
-	tell(cluster.BudgetsListed{Budgets: l.Budgets})
+	tell(facts.BudgetsListed{Budgets: l.Budgets})
 	for _, n := range l.Nodes {
 		if !slices.Contains(q.Drain, n.Name) {
-			tell(cluster.NodeUpserted{Node: n})
+			tell(facts.NodeUpserted{Node: n})
 		}
 	}
-	leaving := make(map[cluster.UID]bool)
+	leaving := make(map[facts.UID]bool)
 	for i := range l.Pods {
 		r := &l.Pods[i]
 		leaving[r.Facts.UID] = leaving[r.Facts.UID] || r.Facts.Deleting || r.Phase == cluster.Finished
@@ -183,59 +184,59 @@ func (f *forecast) feed(d *schedule.Dump, q *WhatIf) {
 		}
 	}
 	for i := range l.Pods {
-		if facts := l.Pods[i].Facts; !leaving[facts.UID] {
-			f.enter(facts, slices.Contains(q.Drain, facts.Node))
+		if seen := l.Pods[i].Facts; !leaving[seen.UID] {
+			f.enter(seen, slices.Contains(q.Drain, seen.Node))
 		}
 	}
-	for _, facts := range q.Add {
-		facts.Created = f.now.UnixNano()
-		f.seek(facts, wasAdded)
+	for _, seen := range q.Add {
+		seen.Created = f.now.UnixNano()
+		f.seek(seen, wasAdded)
 	}
 }
 
 // reportWithout is what a node's agent says once those who are leaving have left. Whom it wants evicted is not asked.
-func reportWithout(r cluster.NodeReported, left map[cluster.UID]bool) cluster.NodeReported {
+func reportWithout(r facts.NodeReported, left map[facts.UID]bool) facts.NodeReported {
 	said := *r.Report
-	said.Wishes = nil
-	said.Held = slices.DeleteFunc(slices.Clone(said.Held), func(h cluster.HeldZones) bool { return left[h.UID] })
-	said.HeldDevices = slices.DeleteFunc(slices.Clone(said.HeldDevices), func(h cluster.HeldDevices) bool { return left[h.UID] })
-	return cluster.NodeReported{Node: r.Node, Report: &said}
+	said.Evictions = nil
+	said.Held = slices.DeleteFunc(slices.Clone(said.Held), func(h facts.HeldZones) bool { return left[h.UID] })
+	said.HeldDevices = slices.DeleteFunc(slices.Clone(said.HeldDevices), func(h facts.HeldDevices) bool { return left[h.UID] })
+	return facts.NodeReported{Node: r.Node, Report: &said}
 }
 
 // enter tells of a pod of the dump.
-func (f *forecast) enter(facts cluster.PodFacts, drained bool) {
-	facts.Nominated = "" // the victims that made room there have left: it may be had by whoever comes first
-	was := facts.Node
+func (f *forecast) enter(seen facts.Pod, drained bool) {
+	seen.Nominated = "" // the victims that made room there have left: it may be had by whoever comes first
+	was := seen.Node
 	switch {
-	case facts.Node == "":
-		f.seek(facts, wasWaiting)
+	case seen.Node == "":
+		f.seek(seen, wasWaiting)
 	case !drained:
-		f.facts[facts.UID] = facts
-		f.was[facts.UID] = was
-		f.scheduler.Apply(cluster.PodUpserted{Pod: facts}, f.now)
-	case !facts.Ours:
-		f.out.Lost = append(f.out.Lost, LostPod{PodName{facts.Namespace, facts.Name, was}, "another scheduler's"})
-	case boundByName(facts.Requirements, was):
-		f.out.Lost = append(f.out.Lost, LostPod{PodName{facts.Namespace, facts.Name, was}, "made for that very node"})
+		f.facts[seen.UID] = seen
+		f.was[seen.UID] = was
+		f.scheduler.Apply(facts.PodUpserted{Pod: seen}, f.now)
+	case !seen.Ours:
+		f.out.Lost = append(f.out.Lost, LostPod{PodName{seen.Namespace, seen.Name, was}, "another scheduler's"})
+	case boundByName(seen.Requirements, was):
+		f.out.Lost = append(f.out.Lost, LostPod{PodName{seen.Namespace, seen.Name, was}, "made for that very node"})
 	default:
-		facts.Node, facts.Grant, facts.Started = "", topology.Grant{}, 0
-		f.seek(facts, was)
+		seen.Node, seen.Grant, seen.Started = "", topology.Grant{}, 0
+		f.seek(seen, was)
 	}
 }
 
 // boundByName reports whether a pod may go to one node only, by its name, as those of a DaemonSet.
-func boundByName(r *cluster.Requirements, node string) bool {
-	return len(r.Required) > 0 && !slices.ContainsFunc(r.Required, func(t cluster.Term) bool {
-		return !slices.ContainsFunc(t.Fields, func(e cluster.Requirement) bool {
-			return e.Operator == cluster.In && slices.Equal(e.Values, []string{node})
+func boundByName(r *facts.Requirements, node string) bool {
+	return len(r.Required) > 0 && !slices.ContainsFunc(r.Required, func(t facts.Term) bool {
+		return !slices.ContainsFunc(t.Fields, func(e facts.Requirement) bool {
+			return e.Operator == facts.In && slices.Equal(e.Values, []string{node})
 		})
 	})
 }
 
-func (f *forecast) seek(facts cluster.PodFacts, was string) {
-	f.facts[facts.UID], f.was[facts.UID] = facts, was
-	f.seekers = append(f.seekers, facts.UID)
-	f.scheduler.Apply(cluster.PodUpserted{Pod: facts}, f.now)
+func (f *forecast) seek(seen facts.Pod, was string) {
+	f.facts[seen.UID], f.was[seen.UID] = seen, was
+	f.seekers = append(f.seekers, seen.UID)
+	f.scheduler.Apply(facts.PodUpserted{Pod: seen}, f.now)
 }
 
 // run lets the scheduler do all that it can.
@@ -263,18 +264,18 @@ func (f *forecast) run(ctx context.Context) error {
 
 // answer does a write, and lets the watch tell of it.
 func (f *forecast) answer(w *bind.Write) {
-	facts := f.facts[w.Pod]
-	result := bind.Result{ID: w.ID, Outcome: bind.Written, Node: facts.Node}
+	seen := f.facts[w.Pod]
+	result := bind.Result{ID: w.ID, Outcome: bind.Written, Node: seen.Node}
 	f.scheduler.Finish(result, f.now)
 	switch w.Kind {
 	case bind.WriteBinding:
-		facts.Node, facts.Grant = w.Node, w.Grant
-		f.facts[w.Pod] = facts
-		f.scheduler.Apply(cluster.PodUpserted{Pod: facts}, f.now)
+		seen.Node, seen.Grant = w.Node, w.Grant
+		f.facts[w.Pod] = seen
+		f.scheduler.Apply(facts.PodUpserted{Pod: seen}, f.now)
 	case bind.DeletePod:
-		f.out.Evicted = append(f.out.Evicted, PodName{facts.Namespace, facts.Name, f.was[w.Pod]})
+		f.out.Evicted = append(f.out.Evicted, PodName{seen.Namespace, seen.Name, f.was[w.Pod]})
 		delete(f.facts, w.Pod)
-		f.scheduler.Apply(cluster.PodRemoved{UID: w.Pod}, f.now)
+		f.scheduler.Apply(facts.PodRemoved{UID: w.Pod}, f.now)
 	default: // nobody reads what the others write
 	}
 }
@@ -291,15 +292,15 @@ func (f *forecast) report() {
 	}
 	known := make(map[asked]*explain.Explanation)
 	for _, uid := range f.seekers {
-		facts, there := f.facts[uid]
+		seen, there := f.facts[uid]
 		if !there {
 			continue // it was placed, and then evicted
 		}
-		name := PodName{facts.Namespace, facts.Name, f.was[uid]}
+		name := PodName{seen.Namespace, seen.Name, f.was[uid]}
 		pod := f.scheduler.Store().Pod(uid)
 		switch {
-		case facts.Node != "":
-			f.out.Placed = append(f.out.Placed, PlacedPod{name, facts.Node, facts.Grant.String()})
+		case seen.Node != "":
+			f.out.Placed = append(f.out.Placed, PlacedPod{name, seen.Node, seen.Grant.String()})
 			continue
 		case pod.Gated:
 			f.out.Unplaced = append(f.out.Unplaced, UnplacedPod{name, "it has scheduling gates", nil})

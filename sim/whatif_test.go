@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
@@ -31,15 +31,15 @@ func TestWhatIf(t *testing.T) {
 			said := &datadriven.TestData{Pos: d.Pos, Cmd: command, CmdArgs: args}
 			switch command {
 			case "node":
-				s.Apply(cluster.NodeUpserted{Node: script.Node(t, said)}, now)
+				s.Apply(facts.NodeUpserted{Node: script.Node(t, said)}, now)
 			case "pod":
-				s.Apply(cluster.PodUpserted{Pod: script.Pod(t, said)}, now)
+				s.Apply(facts.PodUpserted{Pod: script.Pod(t, said)}, now)
 			case "report":
 				s.Apply(script.Report(t, said), now)
 			case "daemon": // bound by name to the node that it is on
 				pod := script.Pod(t, said)
-				pod.Requirements.Required = []cluster.Term{{Fields: []cluster.Requirement{{Key: cluster.FieldName, Operator: cluster.In, Values: []string{pod.Node}}}}}
-				s.Apply(cluster.PodUpserted{Pod: pod}, now)
+				pod.Requirements.Required = []facts.Term{{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{pod.Node}}}}}
+				s.Apply(facts.PodUpserted{Pod: pod}, now)
 			case "add":
 				q.Add = append(q.Add, script.Pod(t, said))
 			case "drain":
@@ -73,20 +73,20 @@ func TestForecastIsWhatHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, now := newScheduler(t), time.Unix(1_000_000_000, 0)
 		for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
-			s.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+			s.Apply(facts.NodeUpserted{Node: &facts.Node{
 				Name: fmt.Sprint("n", i), Allocatable: []resource.Quantity{{Name: "cpu", Amount: 1000 * rapid.Int64Range(1, 4).Draw(t, "cpu")}, {Name: "pods", Amount: 4}},
 			}}, now)
 		}
-		draw := func(uid string) cluster.PodFacts {
-			return cluster.PodFacts{
-				UID: cluster.UID(uid), Namespace: "default", Name: uid, Ours: true, Priority: rapid.Int32Range(0, 2).Draw(t, "priority"), Created: now.UnixNano(),
-				Requirements: &cluster.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 500 * rapid.Int64Range(1, 6).Draw(t, "ask")}}},
+		draw := func(uid string) facts.Pod {
+			return facts.Pod{
+				UID: facts.UID(uid), Namespace: "default", Name: uid, Ours: true, Priority: rapid.Int32Range(0, 2).Draw(t, "priority"), Created: now.UnixNano(),
+				Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 500 * rapid.Int64Range(1, 6).Draw(t, "ask")}}},
 			}
 		}
 		for i := range rapid.IntRange(0, 6).Draw(t, "bound") {
 			pod := draw(fmt.Sprint("b", i))
 			pod.Node = fmt.Sprint("n", rapid.IntRange(0, 5).Draw(t, "on"))
-			s.Apply(cluster.PodUpserted{Pod: pod}, now)
+			s.Apply(facts.PodUpserted{Pod: pod}, now)
 		}
 		dump := s.Dump("hilbert", now)
 		var q WhatIf
@@ -97,7 +97,7 @@ func TestForecastIsWhatHappens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &forecast{out: &Forecast{}, scheduler: s, facts: map[cluster.UID]cluster.PodFacts{}, was: map[cluster.UID]string{}, now: now}
+		f := &forecast{out: &Forecast{}, scheduler: s, facts: map[facts.UID]facts.Pod{}, was: map[facts.UID]string{}, now: now}
 		for i := range dump.Ledger.Pods {
 			f.facts[dump.Ledger.Pods[i].Facts.UID] = dump.Ledger.Pods[i].Facts
 		}

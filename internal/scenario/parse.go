@@ -10,19 +10,19 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
 
 // parser turns lines into steps. It remembers what an edit of a queue builds on.
 type parser struct {
-	queues map[string]cluster.QueueFacts
+	queues map[string]facts.Queue
 	nodes  int
 	pods   int
 }
 
-func newParser() *parser { return &parser{queues: make(map[string]cluster.QueueFacts)} }
+func newParser() *parser { return &parser{queues: make(map[string]facts.Queue)} }
 
 // arguments are the words of one command. What is not taken by the end is a mistake.
 type arguments struct {
@@ -70,7 +70,7 @@ func (p *parser) step(a *arguments) Step {
 	case "nodes":
 		return p.addNodes(a)
 	case "queue":
-		return p.queue(a, cluster.QueueFacts{Weight: 1})
+		return p.queue(a, facts.Queue{Weight: 1})
 	case "edit":
 		old, ok := p.queues[a.peek()]
 		if !ok {
@@ -139,8 +139,8 @@ func (p *parser) addNodes(a *arguments) Step {
 	}
 	step := AddNodes{}
 	for i := range count {
-		n := &cluster.Node{Name: fmt.Sprintf("%s-%d", prefix, i), Allocatable: amounts, GPU: gpu, Labels: make(map[string]string)}
-		n.Labels[cluster.HostnameKey] = n.Name
+		n := &facts.Node{Name: fmt.Sprintf("%s-%d", prefix, i), Allocatable: amounts, GPU: gpu, Labels: make(map[string]string)}
+		n.Labels[facts.HostnameKey] = n.Name
 		if gpu.GPUs > 0 {
 			n.Labels[spec.LabelGPUModel] = gpu.Model
 		}
@@ -169,7 +169,7 @@ func (a *arguments) level(key string) string {
 	case "rack":
 		return LabelRack
 	case "host":
-		return cluster.HostnameKey
+		return facts.HostnameKey
 	case "model":
 		return spec.LabelGPUModel
 	default:
@@ -177,7 +177,7 @@ func (a *arguments) level(key string) string {
 	}
 }
 
-func (p *parser) queue(a *arguments, f cluster.QueueFacts) Step {
+func (p *parser) queue(a *arguments, f facts.Queue) Step {
 	f.Name = a.word()
 	f.Parent = a.text("parent", f.Parent)
 	if list, ok := a.amounts("guaranteed"); ok {
@@ -192,8 +192,8 @@ func (p *parser) queue(a *arguments, f cluster.QueueFacts) Step {
 	f.NeverPreempts = a.choice("preemption", f.NeverPreempts, "lower-priority", "never")
 	f.HalfLife = int64(a.duration("halflife", time.Duration(f.HalfLife)))
 	if text := a.text("sort", ""); text != "" {
-		sort, ok := map[string]cluster.SortPolicy{
-			"priority": cluster.PriorityFIFO, "fifo": cluster.FIFO, "fair": cluster.Fair, "history": cluster.FairHistory, "smallest": cluster.SmallestFirst,
+		sort, ok := map[string]facts.SortPolicy{
+			"priority": facts.PriorityFIFO, "fifo": facts.FIFO, "fair": facts.Fair, "history": facts.FairHistory, "smallest": facts.SmallestFirst,
 		}[text]
 		if !ok {
 			a.fail("sort: want priority, fifo, fair, history or smallest; found %q", text)
@@ -205,9 +205,9 @@ func (p *parser) queue(a *arguments, f cluster.QueueFacts) Step {
 }
 
 func namespace(a *arguments) Step {
-	n := cluster.Namespace{Name: a.word()}
+	n := facts.Namespace{Name: a.word()}
 	if queue := a.text("queue", ""); queue != "" {
-		n.Labels = []cluster.Label{{Key: spec.LabelQueue, Value: queue}}
+		n.Labels = []facts.Label{{Key: spec.LabelQueue, Value: queue}}
 	}
 	return SetNamespace{n}
 }
@@ -215,15 +215,15 @@ func namespace(a *arguments) Step {
 func (p *parser) gang(a *arguments) Step {
 	g := AddGang{Pod: a.template()}
 	g.Unit.Namespace, g.Unit.Name = a.named()
-	g.Unit.UID = cluster.UID("podgroup-" + g.Unit.String())
+	g.Unit.UID = facts.UID("podgroup-" + g.Unit.String())
 	least := a.whole("min", 1, MaxPods)
 	g.Size = a.optional("size", least)
 	g.Unit.MinMember = int32(least)
 	g.Unit.Timeout = int64(a.duration("timeout", 0))
 	g.Unit.Indivisible = a.flag("indivisible")
 	g.Unit.Priority, g.Unit.Prioritized, g.Unit.NeverPreempts = g.Pod.Priority, g.Pod.Priority != 0, g.Pod.NeverPreempts
-	g.Unit.Topology = cluster.Packing{Required: a.level("required"), Preferred: a.level("preferred"), Spread: a.level("spread"), Uniform: a.level("uniform")}
-	g.Unit.SubgroupTopology = cluster.Packing{Required: a.level("subgroup-required"), Preferred: a.level("subgroup-preferred")}
+	g.Unit.Topology = facts.Packing{Required: a.level("required"), Preferred: a.level("preferred"), Spread: a.level("spread"), Uniform: a.level("uniform")}
+	g.Unit.SubgroupTopology = facts.Packing{Required: a.level("subgroup-required"), Preferred: a.level("subgroup-preferred")}
 	g.Subgroups = a.optional("subgroups", 0)
 	p.count(a, g.Size)
 	return g
@@ -261,7 +261,7 @@ func (a *arguments) template() Template {
 		a.fail("gpu: want a part of one, or up to %d whole ones", topology.MaxGPUs)
 	}
 	if model := a.text("model", ""); model != "" {
-		t.Selector = append(t.Selector, cluster.Label{Key: spec.LabelGPUModel, Value: model})
+		t.Selector = append(t.Selector, facts.Label{Key: spec.LabelGPUModel, Value: model})
 	}
 	return t
 }

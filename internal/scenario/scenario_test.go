@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 const story = `# Text for people.
@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("nodes %+v", nodes[2])
 	}
 	q := f.Blocks[0].Steps[1].(SetQueue).Queue
-	if q.Guaranteed[1].Amount != 1500 || q.Max[0].Name != spec.ResourceGPUMilli || !q.BorrowsNothing || q.Sort != cluster.FairHistory || q.HalfLife != int64(10*time.Minute) {
+	if q.Guaranteed[1].Amount != 1500 || q.Max[0].Name != spec.ResourceGPUMilli || !q.BorrowsNothing || q.Sort != facts.FairHistory || q.HalfLife != int64(10*time.Minute) {
 		t.Errorf("queue %+v", q)
 	}
 	g := f.Blocks[1].Steps[0].(AddGang)

@@ -3,7 +3,7 @@ package scenario
 import (
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -12,17 +12,17 @@ import (
 type Step interface{ step() }
 
 // AddNodes makes nodes that are alike but for their place in the network.
-type AddNodes struct{ Nodes []*cluster.Node }
+type AddNodes struct{ Nodes []*facts.Node }
 
 // SetQueue configures a queue, anew if there is one.
-type SetQueue struct{ Queue *cluster.QueueFacts }
+type SetQueue struct{ Queue *facts.Queue }
 
 // SetNamespace makes a namespace, or gives it other labels.
-type SetNamespace struct{ Namespace cluster.Namespace }
+type SetNamespace struct{ Namespace facts.Namespace }
 
 // AddGang makes a PodGroup, and Size pods that name it.
 type AddGang struct {
-	Unit cluster.UnitFacts
+	Unit facts.Unit
 	Size int
 	Pod  Template
 	// Subgroups is the number of equal parts that the members are of, 0 for none; member i is of part i*Subgroups/Size.
@@ -73,7 +73,7 @@ type Finish struct {
 type SetNode struct {
 	Name string
 	// Of, where Name is empty, is the gang whose first running member's node is meant. Revive with neither is about all nodes that are gone.
-	Of cluster.UnitName
+	Of facts.UnitName
 	Do NodeChange
 }
 
@@ -115,7 +115,7 @@ type Template struct {
 	CPU, Memory int64 // millicores, bytes
 	GPU         topology.Request
 	// Selector is what their node selector names, sorted by key.
-	Selector      []cluster.Label
+	Selector      []facts.Label
 	Priority      int32
 	NeverPreempts bool
 	// Duration is how long they run once they are bound, 0: until somebody ends them. Deadline is activeDeadlineSeconds, 0 for none.
@@ -123,8 +123,8 @@ type Template struct {
 }
 
 // Requirements is the template as placement sees it.
-func (t *Template) Requirements() *cluster.Requirements {
-	r := &cluster.Requirements{GPU: t.GPU, NodeSelector: t.Selector, ScoreCPU: 100, ScoreMemory: 200 << 20}
+func (t *Template) Requirements() *facts.Requirements {
+	r := &facts.Requirements{GPU: t.GPU, NodeSelector: t.Selector, ScoreCPU: 100, ScoreMemory: 200 << 20}
 	if t.CPU > 0 {
 		r.Requests = append(r.Requests, resource.Quantity{Name: resource.NameCPU, Amount: t.CPU})
 		r.ScoreCPU = t.CPU

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -13,7 +14,7 @@ import (
 // that feed it; and what is wrong with it. Pods are counted only where they are guaranteed or limited.
 func Queues(s *cluster.Store) string {
 	var b strings.Builder
-	s.Root().Each(func(q *cluster.Queue) {
+	s.Quota().Root().Each(func(q *quota.Queue) {
 		name, indent := q.Name, ""
 		if q.Parent() == nil {
 			name = "root"
@@ -27,11 +28,11 @@ func Queues(s *cluster.Store) string {
 			if k == resource.Pods {
 				used = 0
 			}
-			if used == 0 && q.Guaranteed(k) == 0 && q.Limit(k) == cluster.Unlimited {
+			if used == 0 && q.Guaranteed(k) == 0 && q.Limit(k) == quota.Unlimited {
 				continue
 			}
 			limit := "-"
-			if q.Limit(k) != cluster.Unlimited {
+			if q.Limit(k) != quota.Unlimited {
 				limit = amount(k, q.Limit(k))
 			}
 			fmt.Fprintf(&b, " %s=%s/%s/%s", strings.TrimPrefix(s.KindName(k), "hilbert.dev/"), amount(k, q.Used(k)), amount(k, q.Guaranteed(k)), limit)
@@ -47,7 +48,7 @@ func Queues(s *cluster.Store) string {
 	return b.String()
 }
 
-func tenants(q *cluster.Queue) []string {
+func tenants(q *quota.Queue) []string {
 	var names []string
 	for _, t := range q.Tenants() {
 		names = append(names, t.Namespace)

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -18,7 +19,7 @@ import (
 //
 //	report n1 owner=hilbert gpus=(80@0.0.0*2,80@1.0.0) clients=7 grain=10 isolates=(accounting,soft) mig=(2:1g:125:10)
 //	report n1 owner=hilbert nics=(100000@0.0.0:rdma:8) closedgpus=0 closednics=0 holds=(p1@2:250/10240Mi|0:25000)
-func deviceArg(t testing.TB, d *datadriven.TestData, r *cluster.NodeReport, arg datadriven.CmdArg) bool {
+func deviceArg(t testing.TB, d *datadriven.TestData, r *facts.NodeReport, arg datadriven.CmdArg) bool {
 	t.Helper()
 	if r.Devices == nil && arg.Key != "owner" {
 		return false
@@ -57,7 +58,7 @@ func deviceArg(t testing.TB, d *datadriven.TestData, r *cluster.NodeReport, arg 
 			r.Devices.ClosedNICs |= 1 << scaled(t, d, value, 1)
 		case "holds":
 			uid, text, _ := strings.Cut(value, "@")
-			r.HeldDevices = append(r.HeldDevices, cluster.HeldDevices{UID: cluster.UID(uid), Grant: deviceGrant(t, d, text)})
+			r.HeldDevices = append(r.HeldDevices, facts.HeldDevices{UID: facts.UID(uid), Grant: deviceGrant(t, d, text)})
 		default:
 			return ofAll(t, d, r.Devices.GPU, arg)
 		}
@@ -160,7 +161,7 @@ func askDevices(t testing.TB, d *datadriven.TestData, r *topology.Request, arg d
 }
 
 // recordedDevices reads what the annotations of a pod's Binding say.
-func recordedDevices(t testing.TB, d *datadriven.TestData, pod *cluster.PodFacts, arg datadriven.CmdArg) {
+func recordedDevices(t testing.TB, d *datadriven.TestData, pod *facts.Pod, arg datadriven.CmdArg) {
 	t.Helper()
 	var err error
 	text := strings.ReplaceAll(strings.Join(arg.Vals, ","), "+", ",")

@@ -26,14 +26,15 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
 
 // Node reads a node command.
-func Node(t testing.TB, d *datadriven.TestData) *cluster.Node {
+func Node(t testing.TB, d *datadriven.TestData) *facts.Node {
 	t.Helper()
-	n := &cluster.Node{Name: d.CmdArgs[0].Key, Labels: map[string]string{}}
+	n := &facts.Node{Name: d.CmdArgs[0].Key, Labels: map[string]string{}}
 	amounts := map[string]int64{resource.NamePods: 110}
 	for _, arg := range d.CmdArgs[1:] {
 		value := first(arg.Vals)
@@ -54,7 +55,7 @@ func Node(t testing.TB, d *datadriven.TestData) *cluster.Node {
 			n.Unschedulable = true
 		case "taint":
 			key, effect, _ := strings.Cut(value, ":")
-			n.Taints = append(n.Taints, cluster.Taint{Key: key, Effect: effects[effect]})
+			n.Taints = append(n.Taints, facts.Taint{Key: key, Effect: effects[effect]})
 		default:
 			if !strings.Contains(arg.Key, "/") {
 				d.Fatalf(t, "node: unknown argument %q", arg.Key)
@@ -68,16 +69,16 @@ func Node(t testing.TB, d *datadriven.TestData) *cluster.Node {
 	return n
 }
 
-var effects = map[string]cluster.TaintEffect{
-	"NoSchedule": cluster.NoSchedule, "PreferNoSchedule": cluster.PreferNoSchedule, "NoExecute": cluster.NoExecute,
+var effects = map[string]facts.TaintEffect{
+	"NoSchedule": facts.NoSchedule, "PreferNoSchedule": facts.PreferNoSchedule, "NoExecute": facts.NoExecute,
 }
 
 // Pod reads a pod command; the UID is the name.
-func Pod(t testing.TB, d *datadriven.TestData) cluster.PodFacts {
+func Pod(t testing.TB, d *datadriven.TestData) facts.Pod {
 	t.Helper()
 	name := d.CmdArgs[0].Key
-	r := &cluster.Requirements{}
-	pod := cluster.PodFacts{UID: cluster.UID(name), Namespace: "default", Name: name, Ours: true, Requirements: r}
+	r := &facts.Requirements{}
+	pod := facts.Pod{UID: facts.UID(name), Namespace: "default", Name: name, Ours: true, Requirements: r}
 	amounts := map[string]int64{}
 	for _, arg := range d.CmdArgs[1:] {
 		if !podField(t, d, &pod, arg.Key, first(arg.Vals)) && !requirement(t, d, r, amounts, arg) {
@@ -105,7 +106,7 @@ func Pod(t testing.TB, d *datadriven.TestData) cluster.PodFacts {
 	return pod
 }
 
-func podField(t testing.TB, d *datadriven.TestData, pod *cluster.PodFacts, key, value string) bool {
+func podField(t testing.TB, d *datadriven.TestData, pod *facts.Pod, key, value string) bool {
 	t.Helper()
 	switch key {
 	case "node":
@@ -144,7 +145,7 @@ func podField(t testing.TB, d *datadriven.TestData, pod *cluster.PodFacts, key, 
 	return true
 }
 
-func requirement(t testing.TB, d *datadriven.TestData, r *cluster.Requirements, amounts map[string]int64, arg datadriven.CmdArg) bool {
+func requirement(t testing.TB, d *datadriven.TestData, r *facts.Requirements, amounts map[string]int64, arg datadriven.CmdArg) bool {
 	t.Helper()
 	value := first(arg.Vals)
 	switch arg.Key {
@@ -160,15 +161,15 @@ func requirement(t testing.TB, d *datadriven.TestData, r *cluster.Requirements, 
 		r.GPU = topology.Request{Milli: int16(milli % topology.FullGPU), Whole: int8(milli / topology.FullGPU)}
 	case "gpuset", "dedicated", "zones", "gpus", "cards":
 	case "zone":
-		r.NodeSelector = []cluster.Label{{Key: "zone", Value: value}}
+		r.NodeSelector = []facts.Label{{Key: "zone", Value: value}}
 	case "prefer":
-		r.Preferred = []cluster.WeightedTerm{{Weight: 10, Term: cluster.Term{
-			Expressions: []cluster.Requirement{{Key: "zone", Operator: cluster.In, Values: []string{value}}},
+		r.Preferred = []facts.WeightedTerm{{Weight: 10, Term: facts.Term{
+			Expressions: []facts.Requirement{{Key: "zone", Operator: facts.In, Values: []string{value}}},
 		}}}
 	case "tolerate":
-		r.Tolerations = append(r.Tolerations, cluster.Toleration{Key: value, Exists: true})
+		r.Tolerations = append(r.Tolerations, facts.Toleration{Key: value, Exists: true})
 	case "port":
-		r.Ports = append(r.Ports, cluster.HostPort{Protocol: "TCP", IP: cluster.AnyIP, Port: int32(scaled(t, d, value, 1))})
+		r.Ports = append(r.Ports, facts.HostPort{Protocol: "TCP", IP: facts.AnyIP, Port: int32(scaled(t, d, value, 1))})
 	case "unsupported":
 		r.Unsupported = append(r.Unsupported, value)
 	case "impossible":
@@ -295,6 +296,6 @@ func amount(kind resource.Kind, value int64) string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-func sortLabels(list []cluster.Label) {
-	slices.SortFunc(list, func(a, b cluster.Label) int { return strings.Compare(a.Key, b.Key) })
+func sortLabels(list []facts.Label) {
+	slices.SortFunc(list, func(a, b facts.Label) int { return strings.Compare(a.Key, b.Key) })
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
 // Unit reads a unit command, a PodGroup: unit g min=3 at=2 timeout=60 prio=5 never whole required=zone preferred=.. spread=.. uniform=..
 // subrequired=.. subpreferred=.. scheduled invalid=why uid=u2 ns=default.
-func Unit(t testing.TB, d *datadriven.TestData) *cluster.UnitFacts {
+func Unit(t testing.TB, d *datadriven.TestData) *facts.Unit {
 	t.Helper()
 	name := d.CmdArgs[0].Key
-	f := &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "default", Name: name}, UID: cluster.UID("group-" + name), MinMember: 1}
+	f := &facts.Unit{UnitName: facts.UnitName{Namespace: "default", Name: name}, UID: facts.UID("group-" + name), MinMember: 1}
 	for _, arg := range d.CmdArgs[1:] {
 		value := first(arg.Vals)
 		texts := map[string]*string{
@@ -41,7 +41,7 @@ func Unit(t testing.TB, d *datadriven.TestData) *cluster.UnitFacts {
 		case arg.Key == "scheduled":
 			f.Scheduled = true
 		case arg.Key == "uid":
-			f.UID = cluster.UID(value)
+			f.UID = facts.UID(value)
 		default:
 			d.Fatalf(t, "unit: unknown argument %q", arg.Key)
 		}
@@ -49,15 +49,15 @@ func Unit(t testing.TB, d *datadriven.TestData) *cluster.UnitFacts {
 	return f
 }
 
-var sortPolicies = map[string]cluster.SortPolicy{
-	"priority-fifo": cluster.PriorityFIFO, "fifo": cluster.FIFO, "fair": cluster.Fair, "fair-history": cluster.FairHistory, "smallest": cluster.SmallestFirst,
+var sortPolicies = map[string]facts.SortPolicy{
+	"priority-fifo": facts.PriorityFIFO, "fifo": facts.FIFO, "fair": facts.Fair, "fair-history": facts.FairHistory, "smallest": facts.SmallestFirst,
 }
 
 // Queue reads a queue command: queue q parent=p weight=2 sort=fair halflife=60 borrows-nothing keeps-borrowed never selects=team:a
 // guaranteed=(cpu:4,gpu:2000) max=(mem:8). cpu is in cores, mem in GiB, gpu in thousandths.
-func Queue(t testing.TB, d *datadriven.TestData) *cluster.QueueFacts {
+func Queue(t testing.TB, d *datadriven.TestData) *facts.Queue {
 	t.Helper()
-	f := &cluster.QueueFacts{Name: d.CmdArgs[0].Key, Weight: 1}
+	f := &facts.Queue{Name: d.CmdArgs[0].Key, Weight: 1}
 	for _, arg := range d.CmdArgs[1:] {
 		value := first(arg.Vals)
 		switch arg.Key {
@@ -81,7 +81,7 @@ func Queue(t testing.TB, d *datadriven.TestData) *cluster.QueueFacts {
 			f.NeverPreempts = true
 		case "selects":
 			key, label, _ := strings.Cut(value, ":")
-			f.Namespaces = &cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: key, Operator: cluster.In, Values: []string{label}}}}
+			f.Namespaces = &facts.LabelSelector{Expressions: []facts.Requirement{{Key: key, Operator: facts.In, Values: []string{label}}}}
 		case "guaranteed":
 			f.Guaranteed = quantities(t, d, arg.Vals)
 		case "max":
@@ -112,15 +112,15 @@ func quantities(t testing.TB, d *datadriven.TestData, values []string) (list []r
 }
 
 // Namespace reads a namespace command: namespace team-a queue=ads team=a.
-func Namespace(t testing.TB, d *datadriven.TestData) cluster.Namespace {
+func Namespace(t testing.TB, d *datadriven.TestData) facts.Namespace {
 	t.Helper()
-	n := cluster.Namespace{Name: d.CmdArgs[0].Key}
+	n := facts.Namespace{Name: d.CmdArgs[0].Key}
 	for _, arg := range d.CmdArgs[1:] {
 		key := arg.Key
 		if key == "queue" {
 			key = spec.LabelQueue
 		}
-		n.Labels = append(n.Labels, cluster.Label{Key: key, Value: first(arg.Vals)})
+		n.Labels = append(n.Labels, facts.Label{Key: key, Value: first(arg.Vals)})
 	}
 	sortLabels(n.Labels)
 	return n

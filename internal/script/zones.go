@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -18,9 +19,9 @@ import (
 //	report n1 headroom=(8,16) wishes=(p1,p2!)
 //	report n1 shut=evicted
 //	report n1 agent threads=2 cpus=(16,16) mem=(64,64) sockets=(0,1) closed=1 held=(p1@0:8/4096Mi,p2@0:2+1:2)
-func Report(t testing.TB, d *datadriven.TestData) cluster.NodeReported {
+func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 	t.Helper()
-	r := &cluster.NodeReport{Zones: topology.ZoneShape{Threads: 1}}
+	r := &facts.NodeReport{Zones: topology.ZoneShape{Threads: 1}}
 	shape := &r.Zones
 	for _, arg := range d.CmdArgs[1:] {
 		switch arg.Key {
@@ -28,19 +29,19 @@ func Report(t testing.TB, d *datadriven.TestData) cluster.NodeReported {
 			shape.Ruler = topology.RulerAgent
 		case "kubelet":
 			shape.Ruler = topology.RulerKubelet
-		case cluster.ReportStale:
+		case facts.ReportStale:
 			r.Why = arg.Key
 		case "headroom": // cpus and GiB
-			r.Headroom.State = cluster.HeadroomOpen
+			r.Headroom.State = facts.HeadroomOpen
 			r.Headroom.MilliCPU, r.Headroom.Memory = scaled(t, d, arg.Vals[0], 1000), scaled(t, d, arg.Vals[1], 1<<30)
 		case "shut":
-			r.Headroom.State, r.Headroom.Note = cluster.HeadroomClosed, first(arg.Vals)
+			r.Headroom.State, r.Headroom.Note = facts.HeadroomClosed, first(arg.Vals)
 		case "old":
-			r.Headroom.State = cluster.HeadroomStale
+			r.Headroom.State = facts.HeadroomStale
 		case "wishes":
 			for _, uid := range arg.Vals {
 				uid, urgent := strings.CutSuffix(uid, "!")
-				r.Wishes = append(r.Wishes, cluster.Wish{UID: cluster.UID(uid), Namespace: "default", Name: uid, Reason: "Pressure", Urgent: urgent})
+				r.Evictions = append(r.Evictions, facts.EvictionRequest{UID: facts.UID(uid), Namespace: "default", Name: uid, Reason: "Pressure", Urgent: urgent})
 			}
 		case "threads":
 			arg.Scan(t, 0, &shape.Threads)
@@ -64,7 +65,7 @@ func Report(t testing.TB, d *datadriven.TestData) cluster.NodeReported {
 		case "held":
 			for _, value := range arg.Vals {
 				uid, zones, _ := strings.Cut(value, "@")
-				r.Held = append(r.Held, cluster.HeldZones{UID: cluster.UID(uid), Grant: zoneGrant(t, d, zones)})
+				r.Held = append(r.Held, facts.HeldZones{UID: facts.UID(uid), Grant: zoneGrant(t, d, zones)})
 			}
 		default:
 			if !deviceArg(t, d, r, arg) {
@@ -72,7 +73,7 @@ func Report(t testing.TB, d *datadriven.TestData) cluster.NodeReported {
 			}
 		}
 	}
-	return cluster.NodeReported{Node: d.CmdArgs[0].Key, Report: r}
+	return facts.NodeReported{Node: d.CmdArgs[0].Key, Report: r}
 }
 
 func zoneGrant(t testing.TB, d *datadriven.TestData, text string) topology.ZoneGrant {
@@ -87,7 +88,7 @@ func zoneGrant(t testing.TB, d *datadriven.TestData, text string) topology.ZoneG
 var bindings = map[string]topology.Binding{"": topology.Unbound, "bound": topology.Bound, "exclusive": topology.Exclusive}
 
 // askZones makes a pod dedicated whose command says so: it asks for as many whole cores as its cpu.
-func askZones(t testing.TB, d *datadriven.TestData, r *cluster.Requirements, amounts map[string]int64) {
+func askZones(t testing.TB, d *datadriven.TestData, r *facts.Requirements, amounts map[string]int64) {
 	t.Helper()
 	for _, arg := range d.CmdArgs[1:] {
 		if arg.Key != "dedicated" {

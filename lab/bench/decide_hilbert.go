@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	scenarios "hilbert.dev/hilbert/bench"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule"
 	writes "hilbert.dev/hilbert/schedule/bind"
 )
@@ -29,7 +30,7 @@ type placed struct {
 // seen on its node. All of it runs on one goroutine.
 type hilbertSide struct {
 	scheduler *schedule.Scheduler
-	templates []cluster.PodFacts
+	templates []facts.Pod
 	preempts  bool
 	members   int // of each gang, 0 for single pods
 
@@ -39,7 +40,7 @@ type hilbertSide struct {
 	gang    gangAtHand
 
 	// What the writes about the pod at hand have come to.
-	pod       cluster.PodFacts
+	pod       facts.Pod
 	preemptor placed
 	victims   int
 }
@@ -58,12 +59,12 @@ func newHilbertSide(s *scenarios.Scenario, members int) (*hilbertSide, error) {
 	nodes, classes := s.GenerateNodes(), s.GenerateClasses()
 	now := time.Now()
 	for i := range nodes {
-		scheduler.Apply(cluster.NodeUpserted{Node: nodes[i].ClusterNode()}, now)
+		scheduler.Apply(facts.NodeUpserted{Node: nodes[i].ClusterNode()}, now)
 	}
 	for i := range classes {
 		h.templates = append(h.templates, classes[i].Facts())
 		if workload := classes[i].Workload(); workload != nil {
-			scheduler.Apply(cluster.WorkloadUpserted{Workload: workload}, now)
+			scheduler.Apply(facts.WorkloadUpserted{Workload: workload}, now)
 		}
 	}
 	order := s.Order(nodes, classes)
@@ -86,7 +87,7 @@ func (h *hilbertSide) place(class int, priority int32, started int64) bool {
 	h.pod.UID = scenarios.PodUID(h.created)
 	h.pod.Name, h.pod.Created, h.pod.Priority, h.pod.Started = string(h.pod.UID), int64(h.created), priority, started
 	h.created++
-	h.scheduler.Apply(cluster.PodUpserted{Pod: h.pod}, now)
+	h.scheduler.Apply(facts.PodUpserted{Pod: h.pod}, now)
 	h.scheduler.Step(now, 1)
 	for ready := h.scheduler.Ready(now); len(ready) > 0; ready = h.scheduler.Ready(now) {
 		for i := range ready {
@@ -95,7 +96,7 @@ func (h *hilbertSide) place(class int, priority int32, started int64) bool {
 		}
 	}
 	if h.pod.Node == "" {
-		h.scheduler.Apply(cluster.PodRemoved{UID: h.pod.UID}, now)
+		h.scheduler.Apply(facts.PodRemoved{UID: h.pod.UID}, now)
 		return false
 	}
 	on := placed{uid: h.pod.Name, node: h.pod.Node, class: class, started: started}
@@ -112,13 +113,13 @@ func (h *hilbertSide) see(w *writes.Write, now time.Time) {
 	switch {
 	case w.Kind == writes.WriteBinding && w.Pod == h.pod.UID:
 		h.pod.Node = w.Node
-		h.scheduler.Apply(cluster.PodUpserted{Pod: h.pod}, now)
+		h.scheduler.Apply(facts.PodUpserted{Pod: h.pod}, now)
 	case w.Kind == writes.WriteNomination && w.Pod == h.pod.UID:
 		h.pod.Nominated = w.Node
-		h.scheduler.Apply(cluster.PodUpserted{Pod: h.pod}, now)
+		h.scheduler.Apply(facts.PodUpserted{Pod: h.pod}, now)
 	case w.Kind == writes.DeletePod:
 		h.victims++
-		h.scheduler.Apply(cluster.PodRemoved{UID: w.Pod}, now)
+		h.scheduler.Apply(facts.PodRemoved{UID: w.Pod}, now)
 	}
 }
 
@@ -128,13 +129,13 @@ func (h *hilbertSide) next() bool {
 	now := time.Now()
 	if h.preempts {
 		if h.preemptor.uid != "" {
-			h.scheduler.Apply(cluster.PodRemoved{UID: cluster.UID(h.preemptor.uid)}, now)
+			h.scheduler.Apply(facts.PodRemoved{UID: facts.UID(h.preemptor.uid)}, now)
 			h.left++
-			facts := h.templates[h.preemptor.class]
-			facts.UID = scenarios.PodUID(h.created)
-			facts.Name, facts.Created, facts.Node, facts.Started = string(facts.UID), int64(h.created), h.preemptor.node, epoch-int64(h.left)
+			seen := h.templates[h.preemptor.class]
+			seen.UID = scenarios.PodUID(h.created)
+			seen.Name, seen.Created, seen.Node, seen.Started = string(seen.UID), int64(h.created), h.preemptor.node, epoch-int64(h.left)
 			h.created++
-			h.scheduler.Apply(cluster.PodUpserted{Pod: facts}, now)
+			h.scheduler.Apply(facts.PodUpserted{Pod: seen}, now)
 			h.preemptor = placed{}
 		}
 		return h.place(0, scenarios.PreemptorPriority, 0)
@@ -144,7 +145,7 @@ func (h *hilbertSide) next() bool {
 	}
 	oldest := h.ring[0]
 	h.ring = h.ring[1:]
-	h.scheduler.Apply(cluster.PodRemoved{UID: cluster.UID(oldest.uid)}, now)
+	h.scheduler.Apply(facts.PodRemoved{UID: facts.UID(oldest.uid)}, now)
 	return h.place(oldest.class, 0, 0)
 }
 

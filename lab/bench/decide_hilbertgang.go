@@ -5,15 +5,15 @@ import (
 	"time"
 
 	scenarios "hilbert.dev/hilbert/bench"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	writes "hilbert.dev/hilbert/schedule/bind"
 )
 
 // gangAtHand is the gang that was last let come: its PodGroup and its pods as the watch last said.
 type gangAtHand struct {
-	facts cluster.UnitFacts
-	pods  []cluster.PodFacts
-	at    map[cluster.UID]int // in pods
+	facts facts.Unit
+	pods  []facts.Pod
+	at    map[facts.UID]int // in pods
 }
 
 // gangName names the gang whose first pod is the created-th.
@@ -41,9 +41,9 @@ func (h *hilbertSide) fillGangs(order []int, classes []scenarios.Class) error {
 func (h *hilbertSide) placeGang(class int) bool {
 	now := time.Now()
 	g := h.newGang(class)
-	h.scheduler.Apply(cluster.UnitUpserted{Unit: &g.facts}, now)
+	h.scheduler.Apply(facts.UnitUpserted{Unit: &g.facts}, now)
 	for i := range g.pods {
-		h.scheduler.Apply(cluster.PodUpserted{Pod: g.pods[i]}, now)
+		h.scheduler.Apply(facts.PodUpserted{Pod: g.pods[i]}, now)
 	}
 	h.scheduler.Step(now, 1)
 	for ready := h.scheduler.Ready(now); len(ready) > 0; ready = h.scheduler.Ready(now) {
@@ -64,20 +64,20 @@ func (h *hilbertSide) placeGang(class int) bool {
 	}
 	h.ring = h.ring[:len(h.ring)-bound]
 	for i := range g.pods {
-		h.scheduler.Apply(cluster.PodRemoved{UID: g.pods[i].UID}, now)
+		h.scheduler.Apply(facts.PodRemoved{UID: g.pods[i].UID}, now)
 	}
-	h.scheduler.Apply(cluster.UnitRemoved{Name: g.facts.UnitName}, now)
+	h.scheduler.Apply(facts.UnitRemoved{Name: g.facts.UnitName}, now)
 	return false
 }
 
 func (h *hilbertSide) newGang(class int) *gangAtHand {
 	name := gangName(h.created)
 	g := &h.gang
-	g.facts = cluster.UnitFacts{
-		UnitName: cluster.UnitName{Namespace: scenarios.Namespace, Name: name}, UID: cluster.UID(name), Created: int64(h.created),
+	g.facts = facts.Unit{
+		UnitName: facts.UnitName{Namespace: scenarios.Namespace, Name: name}, UID: facts.UID(name), Created: int64(h.created),
 		MinMember: int32(h.members),
 	}
-	g.pods, g.at = g.pods[:0], make(map[cluster.UID]int, h.members)
+	g.pods, g.at = g.pods[:0], make(map[facts.UID]int, h.members)
 	for i := range h.members {
 		pod := h.templates[class]
 		pod.UID = scenarios.PodUID(h.created)
@@ -95,13 +95,13 @@ func (h *hilbertSide) seeGang(w *writes.Write, now time.Time) {
 	case writes.WriteBinding:
 		if i, ok := h.gang.at[w.Pod]; ok {
 			h.gang.pods[i].Node = w.Node
-			h.scheduler.Apply(cluster.PodUpserted{Pod: h.gang.pods[i]}, now)
+			h.scheduler.Apply(facts.PodUpserted{Pod: h.gang.pods[i]}, now)
 		}
 	case writes.WriteUnitCondition:
 		if w.Unit == h.gang.facts.UnitName {
-			facts := h.gang.facts // what was applied is immutable
-			facts.Reported, facts.Scheduled = w.UnitCondition, w.UnitCondition.Met
-			h.scheduler.Apply(cluster.UnitUpserted{Unit: &facts}, now)
+			seen := h.gang.facts // what was applied is immutable
+			seen.Reported, seen.Scheduled = w.UnitCondition, w.UnitCondition.Met
+			h.scheduler.Apply(facts.UnitUpserted{Unit: &seen}, now)
 		}
 	}
 }
@@ -111,8 +111,8 @@ func (h *hilbertSide) nextGang(now time.Time) bool {
 	oldest := h.ring[:h.members]
 	h.ring = h.ring[h.members:]
 	for i := range oldest {
-		h.scheduler.Apply(cluster.PodRemoved{UID: cluster.UID(oldest[i].uid)}, now)
+		h.scheduler.Apply(facts.PodRemoved{UID: facts.UID(oldest[i].uid)}, now)
 	}
-	h.scheduler.Apply(cluster.UnitRemoved{Name: cluster.UnitName{Namespace: scenarios.Namespace, Name: oldest[0].unit}}, now)
+	h.scheduler.Apply(facts.UnitRemoved{Name: facts.UnitName{Namespace: scenarios.Namespace, Name: oldest[0].unit}}, now)
 	return h.placeGang(oldest[0].class)
 }

@@ -19,7 +19,7 @@ import (
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -180,25 +180,25 @@ func TestDoor(t *testing.T) {
 }
 
 // watchUntilListed returns what the first lists tell.
-func watchUntilListed(t *testing.T, connection *kube.Connection) (units map[string]*cluster.UnitFacts, queues map[string]*cluster.QueueFacts) {
+func watchUntilListed(t *testing.T, connection *kube.Connection) (units map[string]*facts.Unit, queues map[string]*facts.Queue) {
 	t.Helper()
 	w, err := kube.StartWatch(t.Context(), connection, kube.WatchOptions{SchedulerName: "hilbert", Levels: []string{"rack", "host"}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	units, queues = make(map[string]*cluster.UnitFacts), make(map[string]*cluster.QueueFacts)
+	units, queues = make(map[string]*facts.Unit), make(map[string]*facts.Queue)
 	timeout := time.After(patience)
 	for lists := (kube.Lists{}); !lists.Complete(); {
 		select {
 		case event := <-w.Events():
 			lists.Note(event)
 			switch e := event.(type) {
-			case cluster.UnitsListed:
+			case facts.UnitsListed:
 				for _, u := range e.Units {
 					units[u.String()] = u
 				}
-			case cluster.QueuesListed:
+			case facts.QueuesListed:
 				for _, q := range e.Queues {
 					queues[q.Name] = q
 				}
@@ -218,16 +218,16 @@ func writeUnits(t *testing.T, connection *kube.Connection, fence *kube.Fence) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	write := func(name string, condition cluster.UnitCondition, want bind.Outcome) {
+	write := func(name string, condition facts.UnitCondition, want bind.Outcome) {
 		t.Helper()
-		w.Start(bind.Write{Kind: bind.WriteUnitCondition, Unit: cluster.UnitName{Namespace: "default", Name: name}, UnitCondition: condition})
+		w.Start(bind.Write{Kind: bind.WriteUnitCondition, Unit: facts.UnitName{Namespace: "default", Name: name}, UnitCondition: condition})
 		if got := <-w.Results(); got.Outcome != want {
 			t.Fatalf("%s: outcome %d (%s), want %d", name, got.Outcome, got.Message, want)
 		}
 	}
-	waits := cluster.UnitCondition{Reason: spec.ReasonWaitingForMembers, Message: "1 of 3"}
+	waits := facts.UnitCondition{Reason: spec.ReasonWaitingForMembers, Message: "1 of 3"}
 	for _, name := range []string{"builtin", "sigs"} {
-		for _, condition := range []cluster.UnitCondition{waits, waits, {Met: true, Reason: spec.ReasonScheduled}, waits} {
+		for _, condition := range []facts.UnitCondition{waits, waits, {Met: true, Reason: spec.ReasonScheduled}, waits} {
 			write(name, condition, bind.Written)
 		}
 	}
@@ -246,7 +246,7 @@ func writeQueue(t *testing.T, connection *kube.Connection, fence *kube.Fence, ap
 	used := []resource.Quantity{{Name: "cpu", Amount: 1500}, {Name: spec.ResourceGPUMilli, Amount: 8500}}
 	for _, status := range []kube.QueueStatus{
 		{Generation: 1, Used: used, Borrowed: used[1:], PendingUnits: 2},
-		{Generation: 1, Used: used[1:], PendingUnits: 3, Problem: cluster.Condition{Reason: spec.ReasonQueueParentMissing, Message: "none"}, Refuses: true},
+		{Generation: 1, Used: used[1:], PendingUnits: 3, Problem: facts.Condition{Reason: spec.ReasonQueueParentMissing, Message: "none"}, Refuses: true},
 	} {
 		if err := w.Write(t.Context(), "team", status); err != nil {
 			t.Fatal(err)

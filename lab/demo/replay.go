@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/lab/hollow"
 	names "hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/sim/trace"
@@ -79,7 +79,7 @@ func (r *replay) shapes() []hollow.Shape {
 }
 
 // traceShape is a trace's node as a hollow one.
-func traceShape(n *cluster.Node) hollow.Shape {
+func traceShape(n *facts.Node) hollow.Shape {
 	s := hollow.Shape{Name: n.Name, Labels: make(map[string]string, len(n.Labels)), Allocatable: make(corev1.ResourceList)}
 	maps.Copy(s.Labels, n.Labels)
 	for _, q := range n.Allocatable {
@@ -141,7 +141,7 @@ func taskPod(t *trace.Task, life time.Duration) *corev1.Pod {
 }
 
 // affinity is required terms as the API has them. The importer of openb makes only In over labels.
-func affinity(terms []cluster.Term) *corev1.Affinity {
+func affinity(terms []facts.Term) *corev1.Affinity {
 	if len(terms) == 0 {
 		return nil
 	}

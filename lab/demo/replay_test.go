@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/sim/trace"
 )
@@ -138,6 +138,6 @@ func TestChosenPaceMeetsItsTargets(t *testing.T) {
 }
 
 var (
-	load0 = &cluster.Requirements{}
-	load1 = &cluster.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 1000}}}
+	load0 = &facts.Requirements{}
+	load1 = &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 1000}}}
 )

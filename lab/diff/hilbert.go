@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -83,7 +84,7 @@ func newOurs(c *Case, p *Profile, weights *[len(scoreNames)]int64) (*ours, error
 func (o *ours) apply(s *Step) {
 	o.lagging = false
 	if s.Release != "" {
-		o.store.Release(cluster.UID(s.Release))
+		o.store.Release(facts.UID(s.Release))
 		return
 	}
 	if event := o.event(s); event != nil {
@@ -91,20 +92,20 @@ func (o *ours) apply(s *Step) {
 	}
 }
 
-func (o *ours) event(s *Step) cluster.Event {
+func (o *ours) event(s *Step) facts.Event {
 	switch {
 	case s.Node != nil:
-		return cluster.NodeUpserted{Node: o.parser.Node(s.Node)}
+		return facts.NodeUpserted{Node: o.parser.Node(s.Node)}
 	case s.RemoveNode != "":
-		return cluster.NodeRemoved{Name: s.RemoveNode}
+		return facts.NodeRemoved{Name: s.RemoveNode}
 	case s.Pod != nil:
-		return cluster.PodUpserted{Pod: o.parser.Pod(s.Pod)}
+		return facts.PodUpserted{Pod: o.parser.Pod(s.Pod)}
 	case s.RemovePod != "":
-		return cluster.PodRemoved{UID: cluster.UID(s.RemovePod)}
+		return facts.PodRemoved{UID: facts.UID(s.RemovePod)}
 	case s.Namespace != nil:
-		return cluster.NamespaceUpserted{Namespace: o.parser.Namespace(s.Namespace)}
+		return facts.NamespaceUpserted{Namespace: o.parser.Namespace(s.Namespace)}
 	case s.RemoveNamespace != "":
-		return cluster.NamespaceRemoved{Name: s.RemoveNamespace}
+		return facts.NamespaceRemoved{Name: s.RemoveNamespace}
 	case s.Service != nil:
 		return upserted(o.parser.Service(s.Service), kindService, s.Service.Namespace, s.Service.Name)
 	case s.Controller != nil:
@@ -115,12 +116,12 @@ func (o *ours) event(s *Step) cluster.Event {
 		return upserted(o.parser.StatefulSet(s.StatefulSet), kindStatefulSet, s.StatefulSet.Namespace, s.StatefulSet.Name)
 	case s.Budget != nil:
 		if b := o.parser.Budget(s.Budget); b != nil {
-			return cluster.BudgetUpserted{Budget: b}
+			return facts.BudgetUpserted{Budget: b}
 		}
-		return cluster.BudgetRemoved{Namespace: s.Budget.Namespace, Name: s.Budget.Name}
+		return facts.BudgetRemoved{Namespace: s.Budget.Namespace, Name: s.Budget.Name}
 	case s.RemoveBudget != "":
 		namespace, name, _ := strings.Cut(s.RemoveBudget, "/")
-		return cluster.BudgetRemoved{Namespace: namespace, Name: name}
+		return facts.BudgetRemoved{Namespace: namespace, Name: name}
 	case s.RemoveWorkload != nil:
 		return upserted(nil, s.RemoveWorkload.Kind, s.RemoveWorkload.Namespace, s.RemoveWorkload.Name)
 	}
@@ -128,15 +129,15 @@ func (o *ours) event(s *Step) cluster.Event {
 }
 
 // upserted is the event of a workload. One that selects nothing is as good as gone.
-func upserted(w *cluster.Workload, kind, namespace, name string) cluster.Event {
+func upserted(w *facts.Workload, kind, namespace, name string) facts.Event {
 	if w != nil {
-		return cluster.WorkloadUpserted{Workload: w}
+		return facts.WorkloadUpserted{Workload: w}
 	}
-	kinds := map[string]cluster.WorkloadKind{
-		kindService: cluster.Service, kindController: cluster.ReplicationController,
-		kindReplicaSet: cluster.ReplicaSet, kindStatefulSet: cluster.StatefulSet,
+	kinds := map[string]facts.WorkloadKind{
+		kindService: facts.Service, kindController: facts.ReplicationController,
+		kindReplicaSet: facts.ReplicaSet, kindStatefulSet: facts.StatefulSet,
 	}
-	return cluster.WorkloadRemoved{Kind: kinds[kind], Namespace: namespace, Name: name}
+	return facts.WorkloadRemoved{Kind: kinds[kind], Namespace: namespace, Name: name}
 }
 
 // commit puts a pod that was judged on a node.
@@ -145,24 +146,24 @@ func (o *ours) commit(p *Placement) {
 	if p.Lag {
 		o.snapshot.Advance(o.store) // it lags behind this commitment only
 	}
-	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: cluster.UID(p.Pod), Node: p.Node}}}
+	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: facts.UID(p.Pod), Node: p.Node}}}
 	anything := func(*cluster.State, cluster.Slot, *cluster.Class, *topology.Grant) string { return "" }
 	if !p.Reject && !o.store.Commit(&plan, anything).Committed || !p.Lag {
 		return
 	}
-	o.snapshot.Assume(o.store.Slot(p.Node), o.store.Pod(cluster.UID(p.Pod)), topology.Grant{})
+	o.snapshot.Assume(o.store.Slot(p.Node), o.store.Pod(facts.UID(p.Pod)), topology.Grant{})
 	o.lagging = true
 }
 
 // tell makes a pod that waits known.
 func (o *ours) tell(pod *corev1.Pod) {
 	o.lagging = false
-	o.store.Apply(cluster.PodUpserted{Pod: o.parser.Pod(pod)})
+	o.store.Apply(facts.PodUpserted{Pod: o.parser.Pod(pod)})
 }
 
 // judge asks the tables and the index about a pod that was told of; its class must have followed what happened since.
 func (o *ours) judge(pod *corev1.Pod, v *verdict) error {
-	record := o.store.Pod(cluster.UID(pod.UID))
+	record := o.store.Pod(facts.UID(pod.UID))
 	if record == nil {
 		return fmt.Errorf("the ledger does not know pod %s, though it was told of it", pod.UID)
 	}

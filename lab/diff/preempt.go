@@ -11,14 +11,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/victims"
 )
 
 // contest compares preemption: on which of the nodes where the pod does not fit it could be at whose expense, and what the chosen one
 // costs. A scheduler asks only for a pod that fits nowhere, but the answer does not depend on that.
 func (p *Player) contest(u *upstream, o *ours, pod *corev1.Pod) ([]Difference, error) {
-	record := o.store.Pod(cluster.UID(pod.UID))
+	record := o.store.Pod(facts.UID(pod.UID))
 	if may := u.mayPreempt(pod); may == record.NeverPreempts {
 		return []Difference{{"preempt never", fmt.Sprintf("upstream lets the pod preempt: %v; Hilbert never does: %v", may, record.NeverPreempts)}}, nil
 	}
@@ -49,7 +49,7 @@ func (u *upstream) outcome(o *ours, c preemption.Candidate) *victims.Preemption 
 		Violations: int(c.Victims().NumPDBViolations), Highest: priority(pods[0]), Count: len(pods), Start: math.MaxInt64,
 	}}
 	for _, victim := range pods {
-		out.Victims = append(out.Victims, o.store.Pod(cluster.UID(victim.UID)))
+		out.Victims = append(out.Victims, o.store.Pod(facts.UID(victim.UID)))
 		out.Cost.Sum += int64(priority(victim)) + math.MaxInt32 + 1
 		if priority(victim) == out.Cost.Highest {
 			out.Cost.Start = min(out.Cost.Start, started(victim))

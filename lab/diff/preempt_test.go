@@ -9,7 +9,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/policy/install" // the conversions that the scheme needs
 	policyvalidation "k8s.io/kubernetes/pkg/apis/policy/validation"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // TestPreemption compares preemption in as many histories as CASES would have contended, with the seed SEED.
@@ -85,14 +85,14 @@ steps:
 		}
 		pod = pod.DeepCopy()
 		how(pod)
-		return func(o *ours) { o.store.Apply(cluster.PodUpserted{Pod: o.parser.Pod(pod)}) }
+		return func(o *ours) { o.store.Apply(facts.PodUpserted{Pod: o.parser.Pod(pod)}) }
 	}
 	for _, of := range []struct {
 		what, want string
 		mislead    func(o *ours)
 	}{
 		{"nothing", "", func(*ours) {}},
-		{"no budget", "preempt cost", func(o *ours) { o.store.Apply(cluster.BudgetRemoved{Namespace: "ns0", Name: "a"}) }},
+		{"no budget", "preempt cost", func(o *ours) { o.store.Apply(facts.BudgetRemoved{Namespace: "ns0", Name: "a"}) }},
 		{"another start", "preempt cost", change(5, func(pod *corev1.Pod) { pod.Status.StartTime = nil })},
 		{"another order", "preempt victims", change(3, func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(3)) })},
 		{"no victim", "preempt candidate", change(5, func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(5)) })},

@@ -9,7 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
@@ -145,7 +145,7 @@ func (p *Profile) strategy() *config.ScoringStrategy {
 }
 
 // ours is the row as Hilbert is configured: scores by name, which our table ties to upstream's plugins. What is Hilbert's own is off.
-func (p *Profile) ours(defaults *[len(scoreNames)]int64) (*rules.Profile, []cluster.SpreadDefault, error) {
+func (p *Profile) ours(defaults *[len(scoreNames)]int64) (*rules.Profile, []facts.SpreadDefault, error) {
 	weights := make(map[string]int64)
 	set := func(name, plugin string) {
 		k := scoreIndex(plugin)
@@ -178,5 +178,5 @@ func (p *Profile) ours(defaults *[len(scoreNames)]int64) (*rules.Profile, []clus
 	if p.bare {
 		return profile, nil, nil
 	}
-	return profile, cluster.SystemSpreadDefaults, nil
+	return profile, facts.SystemSpreadDefaults, nil
 }

@@ -14,7 +14,7 @@ import (
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/scenario"
 	"hilbert.dev/hilbert/lab/hollow"
 	own "hilbert.dev/hilbert/resource"
@@ -44,7 +44,7 @@ func amounts(list []own.Quantity) corev1.ResourceList {
 }
 
 // shape is a node as the lab makes them.
-func shape(n *cluster.Node) hollow.Shape {
+func shape(n *facts.Node) hollow.Shape {
 	s := hollow.Shape{Name: n.Name, Labels: maps.Clone(n.Labels), Allocatable: amounts(n.Allocatable)}
 	if n.GPU.GPUs > 0 {
 		s.Allocatable[hollow.ResourceGPU] = amount("", int64(n.GPU.GPUs))
@@ -56,15 +56,15 @@ func shape(n *cluster.Node) hollow.Shape {
 }
 
 var (
-	sortPolicies = map[cluster.SortPolicy]v1alpha1.SortPolicy{
-		cluster.PriorityFIFO: v1alpha1.SortPriorityFIFO, cluster.FIFO: v1alpha1.SortFIFO, cluster.Fair: v1alpha1.SortFair,
-		cluster.FairHistory: v1alpha1.SortFairHistory, cluster.SmallestFirst: v1alpha1.SortSmallestFirst,
+	sortPolicies = map[facts.SortPolicy]v1alpha1.SortPolicy{
+		facts.PriorityFIFO: v1alpha1.SortPriorityFIFO, facts.FIFO: v1alpha1.SortFIFO, facts.Fair: v1alpha1.SortFair,
+		facts.FairHistory: v1alpha1.SortFairHistory, facts.SmallestFirst: v1alpha1.SortSmallestFirst,
 	}
 	permissions = map[bool]v1alpha1.Permission{false: v1alpha1.Allowed, true: v1alpha1.Never}
 	preemptions = map[bool]v1alpha1.PreemptionPolicy{false: v1alpha1.PreemptLowerPriority, true: v1alpha1.PreemptNever}
 )
 
-func queueObject(f *cluster.QueueFacts, h Header) *v1alpha1.Queue {
+func queueObject(f *facts.Queue, h Header) *v1alpha1.Queue {
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: f.Name}, Spec: v1alpha1.QueueSpec{
 		Parent: f.Parent, Guaranteed: amounts(f.Guaranteed), Max: amounts(f.Max), Weight: f.Weight, SortPolicy: sortPolicies[f.Sort],
 		Borrowing: permissions[f.BorrowsNothing], Reclaim: permissions[f.KeepsBorrowed], Preemption: preemptions[f.NeverPreempts],
@@ -75,7 +75,7 @@ func queueObject(f *cluster.QueueFacts, h Header) *v1alpha1.Queue {
 	return q
 }
 
-func groupObject(u *cluster.UnitFacts, h Header) *schedulingv1beta1.PodGroup {
+func groupObject(u *facts.Unit, h Header) *schedulingv1beta1.PodGroup {
 	annotations := make(map[string]string)
 	for key, value := range map[string]string{
 		spec.AnnotationPreferredTopology: u.Topology.Preferred, spec.AnnotationSpreadTopology: u.Topology.Spread,
@@ -198,7 +198,7 @@ func extended(requests corev1.ResourceList) corev1.ResourceList {
 func part(at, of, size int) string { return fmt.Sprintf("part-%d", at*of/size) }
 
 // packing is the labels by which a gang is packed, in the order of the simulator.
-func packing(u *cluster.UnitFacts) (labels []string) {
+func packing(u *facts.Unit) (labels []string) {
 	seen := make(map[string]bool)
 	for _, label := range []string{
 		u.Topology.Required, u.Topology.Preferred, u.Topology.Spread, u.Topology.Uniform, u.SubgroupTopology.Required, u.SubgroupTopology.Preferred,

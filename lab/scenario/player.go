@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/scenario"
 	"hilbert.dev/hilbert/lab/hollow"
 )
@@ -32,8 +32,8 @@ type player struct {
 	nodes  map[string]*corev1.Node // as they were made, killed ones included
 	killed map[string]bool
 	sets   []*cast // in the order in which they came
-	queues map[string]*cluster.QueueFacts
-	spaces map[string]cluster.Namespace
+	queues map[string]*facts.Queue
+	spaces map[string]facts.Namespace
 
 	passed  time.Duration               // of virtual time
 	ends    map[types.UID]time.Duration // when pods succeed
@@ -47,7 +47,7 @@ type cast struct {
 	subgroups             int
 	template              scenario.Template
 	packing               []string
-	unit                  cluster.UnitFacts
+	unit                  facts.Unit
 	members               []*member // by number
 	foreign               string    // the node to which another scheduler binds them
 }
@@ -62,8 +62,8 @@ func (c *cast) String() string { return c.namespace + "/" + c.name }
 
 func newPlayer(s *Stage, h Header) *player {
 	return &player{
-		Stage: s, header: h, nodes: make(map[string]*corev1.Node), killed: make(map[string]bool), queues: make(map[string]*cluster.QueueFacts),
-		spaces: make(map[string]cluster.Namespace), ends: make(map[types.UID]time.Duration), leaves: make(map[types.UID]time.Duration),
+		Stage: s, header: h, nodes: make(map[string]*corev1.Node), killed: make(map[string]bool), queues: make(map[string]*facts.Queue),
+		spaces: make(map[string]facts.Namespace), ends: make(map[types.UID]time.Duration), leaves: make(map[types.UID]time.Duration),
 	}
 }
 
@@ -139,7 +139,7 @@ func (p *player) restart(ctx context.Context) (err error) {
 	return err
 }
 
-func (p *player) addNodes(ctx context.Context, nodes []*cluster.Node) error {
+func (p *player) addNodes(ctx context.Context, nodes []*facts.Node) error {
 	shapes := make([]hollow.Shape, len(nodes))
 	for i, n := range nodes {
 		if p.nodes[n.Name] != nil {
@@ -208,7 +208,7 @@ func (p *player) revive(ctx context.Context, only string) error {
 }
 
 // nodeOf is where the first member of a gang that runs does.
-func (p *player) nodeOf(v *view, unit cluster.UnitName) (string, error) {
+func (p *player) nodeOf(v *view, unit facts.UnitName) (string, error) {
 	c := p.set(unit.Namespace, unit.Name)
 	if c == nil {
 		return "", fmt.Errorf("there is no gang %s", unit)
@@ -250,7 +250,7 @@ func (p *player) deletePod(ctx context.Context, pod *corev1.Pod, atOnce bool) er
 	return nil
 }
 
-func (p *player) setQueue(ctx context.Context, f *cluster.QueueFacts) error {
+func (p *player) setQueue(ctx context.Context, f *facts.Queue) error {
 	p.queues[f.Name] = f
 	q := queueObject(f, p.header)
 	old := &v1alpha1.Queue{}
@@ -273,7 +273,7 @@ func (p *player) space(ctx context.Context, name string) error {
 	if _, known := p.spaces[name]; known {
 		return nil
 	}
-	p.spaces[name] = cluster.Namespace{Name: name}
+	p.spaces[name] = facts.Namespace{Name: name}
 	return p.label(ctx, name, nil)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/scenario"
 	"hilbert.dev/hilbert/resource"
 )
@@ -182,19 +183,19 @@ func gangReason(g *schedulingv1beta1.PodGroup) string {
 func (p *player) books(v *view) *cluster.Store {
 	store := cluster.NewStore()
 	for _, n := range p.spaces {
-		store.Apply(cluster.NamespaceUpserted{Namespace: n})
+		store.Apply(facts.NamespaceUpserted{Namespace: n})
 	}
 	for _, q := range p.queues {
-		store.Apply(cluster.QueueUpserted{Queue: q})
+		store.Apply(facts.QueueUpserted{Queue: q})
 	}
 	for name := range p.nodes {
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: name}})
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: name}})
 	}
 	for _, c := range p.sets {
 		for _, m := range c.members {
 			if pod := v.pods[c.namespace+"/"+m.name]; runs(pod) {
-				store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-					UID: cluster.UID(pod.UID), Namespace: c.namespace, Name: m.name, Node: pod.Spec.NodeName, Requirements: c.template.Requirements(),
+				store.Apply(facts.PodUpserted{Pod: facts.Pod{
+					UID: facts.UID(pod.UID), Namespace: c.namespace, Name: m.name, Node: pod.Spec.NodeName, Requirements: c.template.Requirements(),
 				}})
 			}
 		}
@@ -205,7 +206,7 @@ func (p *player) books(v *view) *cluster.Store {
 // queueState is what a queue holds by the books, and what its status says is wrong with it.
 func queueState(name string, books *cluster.Store, v *view) scenario.Queue {
 	q := scenario.Queue{Name: name, Used: make(map[string]int64), Borrowed: make(map[string]int64)}
-	known := books.Queue(name)
+	known := books.Quota().Queue(name)
 	for i := range books.Kinds() {
 		kind := resource.Kind(i)
 		r := books.KindName(kind)

@@ -13,30 +13,31 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // Refuse returns the condition of a pod that must not be placed whatever the nodes look like; refused is false when it may be.
-func Refuse(pod *cluster.Pod) (condition cluster.Condition, refused bool) {
+func Refuse(pod *cluster.Pod) (condition facts.Condition, refused bool) {
 	class := pod.Class
 	switch {
 	case class.Impossible != "":
-		return cluster.Condition{Reason: spec.ReasonImpossibleRequest, Message: class.Impossible}, true
+		return facts.Condition{Reason: spec.ReasonImpossibleRequest, Message: class.Impossible}, true
 	case len(class.Unsupported) > 0:
-		return cluster.Condition{
+		return facts.Condition{
 			Reason: spec.ReasonUnsupportedConstraint,
 			Message: "Hilbert does not honour this yet and places no pod in spite of it: " + strings.Join(class.Unsupported, ", ") +
 				". Remove it, or set spec.schedulerName to a scheduler that does.",
 		}, true
 	case pod.Unit != nil && pod.Unit.Facts == nil:
-		return cluster.Condition{
+		return facts.Condition{
 			Reason:  spec.ReasonWaitingForPodGroup,
 			Message: "there is no PodGroup " + pod.Unit.String() + ", which the pod names. Create it, or correct the name.",
 		}, true
 	case pod.Unit != nil && !pod.Unit.Ready():
-		return cluster.Condition{Reason: spec.ReasonInvalidPodGroup, Message: "PodGroup " + pod.Unit.String() + ": " + pod.Unit.Facts.Invalid}, true
+		return facts.Condition{Reason: spec.ReasonInvalidPodGroup, Message: "PodGroup " + pod.Unit.String() + ": " + pod.Unit.Facts.Invalid}, true
 	case pod.Queue().Refuses:
 		q := pod.Queue()
-		return cluster.Condition{Reason: q.Problem.Reason, Message: "Queue " + q.Name + ": " + q.Problem.Message}, true
+		return facts.Condition{Reason: q.Problem.Reason, Message: "Queue " + q.Name + ": " + q.Problem.Message}, true
 	}
-	return cluster.Condition{}, false
+	return facts.Condition{}, false
 }

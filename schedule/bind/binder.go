@@ -5,6 +5,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/deadline"
 	"hilbert.dev/hilbert/internal/heap"
 	"hilbert.dev/hilbert/topology"
@@ -29,7 +30,7 @@ const (
 // Transition tells the caller what became of one placement.
 type Transition struct {
 	Event   Event
-	Pod     cluster.UID
+	Pod     facts.UID
 	Message string // Released: why
 	Unsent  bool   // Released: the API server has not been asked, so there is nothing to tell the pod's owner
 }
@@ -51,7 +52,7 @@ const (
 
 // row is one placement whose Binding is not certain yet. It begins in Propose and ends when the Binding is certain, one way or the other.
 type row struct {
-	pod      cluster.UID
+	pod      facts.UID
 	node     string
 	grant    topology.Grant
 	stage    stage
@@ -62,10 +63,10 @@ type row struct {
 	until    time.Time
 	position int // in the heap of pausing rows
 
-	why       cluster.Condition // WriteNomination
-	evictions []*eviction       // that it waits for
-	group     *planGroup        // rows of one Plan with victims, nil for a row on its own
-	reclaims  bool              // the victims hold what their queues have borrowed
+	why       facts.Condition // WriteNomination
+	evictions []*eviction     // that it waits for
+	group     *planGroup      // rows of one Plan with victims, nil for a row on its own
+	reclaims  bool            // the victims hold what their queues have borrowed
 }
 
 // hasVictims reports whether some victims of the row may not have left yet.
@@ -80,7 +81,7 @@ type Binder struct {
 	check cluster.Check
 	cfg   spec.Binding
 
-	rows     map[cluster.UID]*row
+	rows     map[facts.UID]*row
 	queue    []*row // queued, oldest first; head is queueHead
 	head     int
 	flights  map[uint64]*row // by the number of the write
@@ -88,7 +89,7 @@ type Binder struct {
 	next     uint64 // number of the latest write
 	inFlight int    // nominations, Bindings and reads under way
 
-	unanswered map[cluster.UID]int // writes in flight whose row is decided already, by pod
+	unanswered map[facts.UID]int // writes in flight whose row is decided already, by pod
 
 	evictions   evictions
 	conditions  conditions
@@ -101,8 +102,8 @@ type Binder struct {
 func New(store *cluster.Store, check cluster.Check, cfg spec.Binding, conds spec.Conditions) *Binder {
 	return &Binder{
 		store: store, check: check, cfg: cfg,
-		rows:    make(map[cluster.UID]*row),
-		flights: make(map[uint64]*row), unanswered: make(map[cluster.UID]int),
+		rows:    make(map[facts.UID]*row),
+		flights: make(map[uint64]*row), unanswered: make(map[facts.UID]int),
 		pausing: heap.New(
 			func(a, b *row) bool {
 				if c := a.until.Compare(b.until); c != 0 {
@@ -118,7 +119,7 @@ func New(store *cluster.Store, check cluster.Check, cfg spec.Binding, conds spec
 
 // Propose commits a Plan and queues its Bindings, or rejects it. If the Plan has victims, it queues nominations instead; why is the condition
 // that they write.
-func (b *Binder) Propose(plan *cluster.Plan, why cluster.Condition) cluster.Verdict {
+func (b *Binder) Propose(plan *cluster.Plan, why facts.Condition) cluster.Verdict {
 	verdict := b.store.Commit(plan, b.check)
 	if !verdict.Committed {
 		return verdict
@@ -386,4 +387,4 @@ func (b *Binder) release(r *row, t Transition) {
 }
 
 // Assumes reports whether the pod has a placement here whose Binding is not certain yet.
-func (b *Binder) Assumes(uid cluster.UID) bool { return b.rows[uid] != nil }
+func (b *Binder) Assumes(uid facts.UID) bool { return b.rows[uid] != nil }

@@ -6,6 +6,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/heap"
 )
 
@@ -18,8 +19,8 @@ const (
 
 // subject is what a condition is about: a pod, or a unit.
 type subject struct {
-	pod  cluster.UID
-	unit cluster.UnitName
+	pod  facts.UID
+	unit facts.UnitName
 }
 
 func (a subject) compare(b subject) int {
@@ -45,8 +46,8 @@ type conditions struct {
 
 type conditionRow struct {
 	subject
-	want     cluster.UnitCondition // a pod's is never met
-	written  cluster.UnitCondition
+	want     facts.UnitCondition // a pod's is never met
+	written  facts.UnitCondition
 	at       time.Time // when written was written
 	waiting  bool      // in due or later
 	position int       // in later, -1 when not there
@@ -65,12 +66,12 @@ func newConditions(cfg spec.Conditions) conditions {
 }
 
 // SetCondition asks for a pod's PodScheduled condition to be written. It does nothing if the condition says so already.
-func (b *Binder) SetCondition(pod *cluster.Pod, want cluster.Condition, now time.Time) {
+func (b *Binder) SetCondition(pod *cluster.Pod, want facts.Condition, now time.Time) {
 	b.conditions.set(subject{pod: pod.UID}, unmet(pod.Reported), unmet(want), now)
 }
 
 // SetUnitCondition asks for the condition of a unit's PodGroup to be written. A condition that was True once stays so: nothing is written after that.
-func (b *Binder) SetUnitCondition(u *cluster.Unit, want cluster.UnitCondition, now time.Time) {
+func (b *Binder) SetUnitCondition(u *cluster.Unit, want facts.UnitCondition, now time.Time) {
 	if u.Facts == nil || u.Facts.Reported.Met {
 		return
 	}
@@ -90,13 +91,13 @@ func (b *Binder) WithdrawCondition(pod *cluster.Pod) {
 }
 
 // ForgetUnit drops the condition of a unit that is gone.
-func (b *Binder) ForgetUnit(name cluster.UnitName) { b.conditions.forget(subject{unit: name}) }
+func (b *Binder) ForgetUnit(name facts.UnitName) { b.conditions.forget(subject{unit: name}) }
 
-func unmet(c cluster.Condition) cluster.UnitCondition {
-	return cluster.UnitCondition{Reason: c.Reason, Message: c.Message}
+func unmet(c facts.Condition) facts.UnitCondition {
+	return facts.UnitCondition{Reason: c.Reason, Message: c.Message}
 }
 
-func (c *conditions) set(key subject, reported, want cluster.UnitCondition, now time.Time) {
+func (c *conditions) set(key subject, reported, want facts.UnitCondition, now time.Time) {
 	r := c.rows[key]
 	if r == nil {
 		if reported == want {
@@ -193,7 +194,7 @@ func (r *conditionRow) write(store *cluster.Store) (w Write, ok bool) {
 	if pod == nil || pod.Phase != cluster.Pending {
 		return w, false
 	}
-	condition := cluster.Condition{Reason: r.want.Reason, Message: r.want.Message}
+	condition := facts.Condition{Reason: r.want.Reason, Message: r.want.Message}
 	return Write{Kind: WriteCondition, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Condition: condition}, true
 }
 
@@ -208,7 +209,7 @@ func (c *conditions) finish(result Result, now time.Time) {
 		return
 	}
 	if result.Outcome != Written && result.Outcome != Gone {
-		r.written = cluster.UnitCondition{}
+		r.written = facts.UnitCondition{}
 		r.attempts++
 		if r.attempts >= maxConditionAttempts {
 			return

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/heap"
 )
 
@@ -25,7 +26,7 @@ const (
 
 // eviction takes one victim from its DisruptionTarget condition to its deletion. Several placements may wait for one victim.
 type eviction struct {
-	victim   cluster.UID
+	victim   facts.UID
 	waiters  []*row // placements that wait for the victim; their nominations are written
 	kind     WriteKind
 	stage    stage
@@ -35,11 +36,11 @@ type eviction struct {
 	position int // in the heap of pausing ones
 	// unconditional: the victim has to leave even if no placement waits for it.
 	unconditional bool
-	why           cluster.Condition
+	why           facts.Condition
 }
 
 type evictions struct {
-	rows    map[cluster.UID]*eviction
+	rows    map[facts.UID]*eviction
 	queue   []*eviction
 	flights map[uint64]*eviction
 	pausing *heap.Heap[*eviction]
@@ -47,7 +48,7 @@ type evictions struct {
 
 func newEvictions() evictions {
 	return evictions{
-		rows: make(map[cluster.UID]*eviction), flights: make(map[uint64]*eviction),
+		rows: make(map[facts.UID]*eviction), flights: make(map[uint64]*eviction),
 		pausing: heap.New(
 			func(a, b *eviction) bool {
 				if c := a.until.Compare(b.until); c != 0 {
@@ -109,7 +110,7 @@ func (b *Binder) awaitVictims(r *row) {
 	for _, victim := range pod.Victims() {
 		e := b.evictions.rows[victim.UID]
 		if e == nil {
-			e = b.newEviction(victim.UID, cluster.Condition{Reason: reasonPreemption, Message: messagePreemption})
+			e = b.newEviction(victim.UID, facts.Condition{Reason: reasonPreemption, Message: messagePreemption})
 			if r.reclaims {
 				e.why.Message = messageReclaim
 			}
@@ -187,7 +188,7 @@ func (b *Binder) breakGroup(m *planGroup) {
 const lostMember = "another member lost its place"
 
 // withdrawVictim releases the placement of a victim whose Binding is not written yet.
-func (b *Binder) withdrawVictim(victim cluster.UID) {
+func (b *Binder) withdrawVictim(victim facts.UID) {
 	r := b.rows[victim]
 	if r != nil && (r.stage == queued || r.stage == waiting || r.stage == pausing && r.kind == WriteNomination) {
 		b.preempted(r)
@@ -220,7 +221,7 @@ func (b *Binder) ReleaseFromLostNodes() {
 }
 
 // recheckEviction advances the eviction of a pod, if there is one, after something about the pod has changed.
-func (b *Binder) recheckEviction(victim cluster.UID) {
+func (b *Binder) recheckEviction(victim facts.UID) {
 	if e := b.evictions.rows[victim]; e != nil {
 		b.advance(e)
 	}
@@ -243,14 +244,14 @@ func (b *Binder) advance(e *eviction) {
 	}
 }
 
-func (b *Binder) newEviction(victim cluster.UID, why cluster.Condition) *eviction {
+func (b *Binder) newEviction(victim facts.UID, why facts.Condition) *eviction {
 	e := &eviction{victim: victim, kind: WriteDisruption, stage: waiting, position: -1, why: why}
 	b.evictions.rows[victim] = e
 	return e
 }
 
 // Evict makes a bound pod leave though no placement waits for it. It does nothing if the pod is on its way out.
-func (b *Binder) Evict(victim cluster.UID, why cluster.Condition) {
+func (b *Binder) Evict(victim facts.UID, why facts.Condition) {
 	e := b.evictions.rows[victim]
 	if e == nil {
 		e = b.newEviction(victim, why)

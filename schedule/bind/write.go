@@ -2,7 +2,7 @@ package bind
 
 import (
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -55,18 +55,18 @@ type WriteID struct {
 type Write struct {
 	ID              WriteID
 	Kind            WriteKind
-	Pod             cluster.UID
+	Pod             facts.UID
 	Namespace, Name string
 
 	Node      string                // WriteBinding: where to; WriteNomination: where the pod will go
 	Grant     topology.Grant        // WriteBinding: the GPUs, zero for none
 	Reclaimed spec.ReclaimedAmounts // WriteBinding: what a reclaimed pod may have
 	Priority  int32                 // WriteBinding: of a reclaimed pod
-	Condition cluster.Condition     // WriteCondition, WriteNomination: why the pod waits; WriteDisruption: why it has to leave
+	Condition facts.Condition       // WriteCondition, WriteNomination: why the pod waits; WriteDisruption: why it has to leave
 
 	// Of WriteUnitCondition, which has no Pod: the PodGroup, and what it should say.
-	Unit          cluster.UnitName
-	UnitCondition cluster.UnitCondition
+	Unit          facts.UnitName
+	UnitCondition facts.UnitCondition
 }
 
 // Outcome is what became of a Write.

@@ -13,6 +13,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/explain"
@@ -29,7 +30,7 @@ func TestExplain(t *testing.T) {
 
 func explainScript(t *testing.T, d *datadriven.TestData) string {
 	store := cluster.NewStore()
-	var ask cluster.UID
+	var ask facts.UID
 	for line := range strings.Lines(d.Input) {
 		command, args, err := datadriven.ParseLine(strings.TrimSpace(line))
 		if err != nil {
@@ -38,12 +39,12 @@ func explainScript(t *testing.T, d *datadriven.TestData) string {
 		said := &datadriven.TestData{Pos: d.Pos, Cmd: command, CmdArgs: args}
 		switch command {
 		case "node":
-			store.Apply(cluster.NodeUpserted{Node: script.Node(t, said)})
+			store.Apply(facts.NodeUpserted{Node: script.Node(t, said)})
 		case "report":
 			store.Apply(script.Report(t, said))
 		case "pod":
 			pod := script.Pod(t, said)
-			store.Apply(cluster.PodUpserted{Pod: pod})
+			store.Apply(facts.PodUpserted{Pod: pod})
 			ask = pod.UID
 		default:
 			d.Fatalf(t, "%q: want node, report or pod", command)
@@ -69,10 +70,10 @@ func explainScript(t *testing.T, d *datadriven.TestData) string {
 }
 
 // history is a ledger that can be made anew from what it was told.
-type history []cluster.Event
+type history []facts.Event
 
 func (h history) replay() *cluster.Store {
-	s := cluster.NewStore(cluster.SpreadDefault{TopologyKey: "zone", MaxSkew: 2})
+	s := cluster.NewStore(facts.SpreadDefault{TopologyKey: "zone", MaxSkew: 2})
 	for _, e := range h {
 		s.Apply(e)
 	}
@@ -120,23 +121,23 @@ func TestChangesMakeItFit(t *testing.T) {
 
 // A spread constraint that one node breaks: how far it would have to be loosened.
 func TestLoosen(t *testing.T) {
-	r := &cluster.Requirements{Spread: []cluster.SpreadConstraint{
-		{TopologyKey: "rack", MaxSkew: 1, MinDomains: 1, Pods: cluster.PodSelector{Namespaces: []string{"x"}}},
-		{TopologyKey: "zone", MaxSkew: 1, MinDomains: 1, Hard: true, Pods: cluster.PodSelector{
-			Namespaces: []string{"x"}, Labels: cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.Exists}}},
+	r := &facts.Requirements{Spread: []facts.SpreadConstraint{
+		{TopologyKey: "rack", MaxSkew: 1, MinDomains: 1, Pods: facts.PodSelector{Namespaces: []string{"x"}}},
+		{TopologyKey: "zone", MaxSkew: 1, MinDomains: 1, Hard: true, Pods: facts.PodSelector{
+			Namespaces: []string{"x"}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "app", Operator: facts.Exists}}},
 		}},
 	}}
 	h := history{
-		cluster.NodeUpserted{Node: &cluster.Node{Name: "n1", Labels: map[string]string{"zone": "a"}, Allocatable: quantities("pods", 9)}},
-		cluster.NodeUpserted{Node: &cluster.Node{Name: "n2", Labels: map[string]string{"zone": "b"}, Allocatable: quantities("pods", 0)}},
+		facts.NodeUpserted{Node: &facts.Node{Name: "n1", Labels: map[string]string{"zone": "a"}, Allocatable: quantities("pods", 9)}},
+		facts.NodeUpserted{Node: &facts.Node{Name: "n2", Labels: map[string]string{"zone": "b"}, Allocatable: quantities("pods", 0)}},
 	}
-	for _, uid := range []cluster.UID{"a", "b"} {
-		h = append(h, cluster.PodUpserted{Pod: cluster.PodFacts{
-			UID: uid, Namespace: "x", Name: string(uid), Node: "n1", Labels: []cluster.Label{{Key: "app", Value: "w"}}, Requirements: &cluster.Requirements{},
+	for _, uid := range []facts.UID{"a", "b"} {
+		h = append(h, facts.PodUpserted{Pod: facts.Pod{
+			UID: uid, Namespace: "x", Name: string(uid), Node: "n1", Labels: []facts.Label{{Key: "app", Value: "w"}}, Requirements: &facts.Requirements{},
 		}})
 	}
-	h = append(h, cluster.PodUpserted{Pod: cluster.PodFacts{
-		UID: "p", Namespace: "x", Name: "p", Ours: true, Labels: []cluster.Label{{Key: "app", Value: "w"}}, Requirements: r,
+	h = append(h, facts.PodUpserted{Pod: facts.Pod{
+		UID: "p", Namespace: "x", Name: "p", Ours: true, Labels: []facts.Label{{Key: "app", Value: "w"}}, Requirements: r,
 	}})
 	store, placer := h.placer()
 	got := placer.ExplainFor(store, store.Pod("p").Class, 0).String()
@@ -149,28 +150,28 @@ func TestLoosen(t *testing.T) {
 }
 
 // drawHistory draws a ledger and a pod that waits in it.
-func drawHistory(t *rapid.T) (history, cluster.PodFacts) {
+func drawHistory(t *rapid.T) (history, facts.Pod) {
 	var h history
 	names := map[string]bool{}
 	for range rapid.IntRange(1, 6).Draw(t, "nodes") {
 		n := drawNode(t)
 		if n.Unschedulable && rapid.Bool().Draw(t, "cordon taint") {
-			n.Taints = append(n.Taints, cluster.Taint{Key: rules.TaintUnschedulable, Effect: cluster.NoSchedule})
+			n.Taints = append(n.Taints, facts.Taint{Key: rules.TaintUnschedulable, Effect: facts.NoSchedule})
 		}
 		names[n.Name] = true
-		h = append(h, cluster.NodeUpserted{Node: n})
+		h = append(h, facts.NodeUpserted{Node: n})
 		if report := drawReport(t); report != nil {
-			h = append(h, cluster.NodeReported{Node: n.Name, Report: report})
+			h = append(h, facts.NodeReported{Node: n.Name, Report: report})
 		}
 	}
-	draw := func(uid string) cluster.PodFacts {
+	draw := func(uid string) facts.Pod {
 		r := drawRequirements(t)
 		if rapid.IntRange(0, 2).Draw(t, "constrained") == 0 {
 			drawConstraints(t, r)
 		}
 		drawRequired(t, r)
-		return cluster.PodFacts{
-			UID: cluster.UID(uid), Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Name: uid, Labels: drawLabels(t),
+		return facts.Pod{
+			UID: facts.UID(uid), Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Name: uid, Labels: drawLabels(t),
 			Priority: rapid.Int32Range(0, 2).Draw(t, "priority"), Started: rapid.Int64Range(0, 3).Draw(t, "started"), Requirements: r,
 		}
 	}
@@ -181,25 +182,25 @@ func drawHistory(t *rapid.T) (history, cluster.PodFacts) {
 		}
 		pod := draw(fmt.Sprint(i))
 		pod.Node = rapid.SampledFrom(on).Draw(t, "on")
-		h = append(h, cluster.PodUpserted{Pod: pod})
+		h = append(h, facts.PodUpserted{Pod: pod})
 	}
 	asked := draw("asked")
 	asked.Ours, asked.Started = true, 0
-	return append(h, cluster.PodUpserted{Pod: asked}), asked
+	return append(h, facts.PodUpserted{Pod: asked}), asked
 }
 
 // drawRequired adds required node affinity now and then.
-func drawRequired(t *rapid.T, r *cluster.Requirements) {
+func drawRequired(t *rapid.T, r *facts.Requirements) {
 	if rapid.IntRange(0, 5).Draw(t, "required") > 0 {
 		return
 	}
-	r.Required = []cluster.Term{}
+	r.Required = []facts.Term{}
 	for range rapid.IntRange(0, 2).Draw(t, "terms") {
-		var term cluster.Term
+		var term facts.Term
 		for range rapid.IntRange(0, 2).Draw(t, "expressions") {
-			term.Expressions = append(term.Expressions, cluster.Requirement{
+			term.Expressions = append(term.Expressions, facts.Requirement{
 				Key:      rapid.SampledFrom([]string{"zone", "rack", "new"}).Draw(t, "key"),
-				Operator: cluster.Operator(rapid.IntRange(1, 6).Draw(t, "operator")),
+				Operator: facts.Operator(rapid.IntRange(1, 6).Draw(t, "operator")),
 				Values:   []string{rapid.SampledFrom([]string{"a", "b", "3", "true"}).Draw(t, "value")},
 			})
 		}
@@ -208,7 +209,7 @@ func drawRequired(t *rapid.T, r *cluster.Requirements) {
 }
 
 // checkExplanation holds an explanation against the filters.
-func checkExplanation(t *rapid.T, h history, e *explain.Explanation, asked cluster.PodFacts) {
+func checkExplanation(t *rapid.T, h history, e *explain.Explanation, asked facts.Pod) {
 	store := h.replay()
 	class := store.Pod(asked.UID).Class
 	nodes, fit := 0, 0
@@ -233,7 +234,7 @@ func checkExplanation(t *rapid.T, h history, e *explain.Explanation, asked clust
 }
 
 // fitsAfter makes the change and asks again.
-func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c explain.Change) bool {
+func (h history) fitsAfter(t *rapid.T, asked facts.Pod, c explain.Change) bool {
 	s := h.replay()
 	slot := s.Slot(c.Node)
 	node := *s.Node(slot)
@@ -254,8 +255,8 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c explain.Change)
 			node.Allocatable[at].Amount += c.Amount
 		}
 	case explain.Tolerate:
-		effects := map[string]cluster.TaintEffect{"NoSchedule": cluster.NoSchedule, "NoExecute": cluster.NoExecute}
-		r.Tolerations = append(slices.Clone(r.Tolerations), cluster.Toleration{Key: c.Taint.Key, Value: c.Taint.Value, Effect: effects[c.Taint.Effect]})
+		effects := map[string]facts.TaintEffect{"NoSchedule": facts.NoSchedule, "NoExecute": facts.NoExecute}
+		r.Tolerations = append(slices.Clone(r.Tolerations), facts.Toleration{Key: c.Taint.Key, Value: c.Taint.Value, Effect: effects[c.Taint.Effect]})
 	case explain.Loosen:
 		r.Spread = slices.Clone(r.Spread)
 		hard := -1
@@ -280,7 +281,7 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c explain.Change)
 		}
 	case explain.Uncordon:
 		node.Unschedulable = false
-		node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), func(t cluster.Taint) bool { return t.Key == rules.TaintUnschedulable })
+		node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), func(t facts.Taint) bool { return t.Key == rules.TaintUnschedulable })
 	case explain.Relabel:
 		if delete(node.Labels, c.Label.Key); !c.Label.Absent {
 			if node.Labels == nil {
@@ -293,18 +294,18 @@ func (h history) fitsAfter(t *rapid.T, asked cluster.PodFacts, c explain.Change)
 			if s.Pod(pod.UID).Priority > asked.Priority || s.Pod(pod.UID).Node() != c.Node {
 				t.Fatalf("pod %s of priority %d on %s should leave", pod.UID, pod.Priority, s.Pod(pod.UID).Node())
 			}
-			s.Apply(cluster.PodRemoved{UID: pod.UID})
+			s.Apply(facts.PodRemoved{UID: pod.UID})
 		}
 	}
 	asked.Requirements = &r
-	s.Apply(cluster.NodeUpserted{Node: &node})
-	s.Apply(cluster.PodRemoved{UID: asked.UID})
-	s.Apply(cluster.PodUpserted{Pod: asked})
+	s.Apply(facts.NodeUpserted{Node: &node})
+	s.Apply(facts.PodRemoved{UID: asked.UID})
+	s.Apply(facts.PodUpserted{Pod: asked})
 	return rules.Fits(&s.State, slot, s.Pod(asked.UID).Class)
 }
 
 // fitsWithMoreGPU reports whether the pod fits if so much more of the node's GPUs is free. The ledger is spoilt then.
-func fitsWithMoreGPU(s *cluster.Store, slot cluster.Slot, asked cluster.PodFacts, c explain.Change) bool {
+func fitsWithMoreGPU(s *cluster.Store, slot cluster.Slot, asked facts.Pod, c explain.Change) bool {
 	var lack topology.Lack
 	switch c.Resource {
 	case spec.ResourceGPUMilli:
@@ -333,7 +334,7 @@ func fitsWithMoreGPU(s *cluster.Store, slot cluster.Slot, asked cluster.PodFacts
 }
 
 // fitsInLargerZone reports whether the pod fits if so many CPUs more are free in some zone of the node that has as many in use.
-func fitsInLargerZone(s *cluster.Store, slot cluster.Slot, asked cluster.PodFacts, more uint16) bool {
+func fitsInLargerZone(s *cluster.Store, slot cluster.Slot, asked facts.Pod, more uint16) bool {
 	for z := range s.Report(slot).Zones.Zones {
 		before := s.Report(slot)
 		if _, free := s.Zones(slot); free[z].CPUs+int32(more) > int32(before.Zones.Zone[z].CPUs) {
@@ -341,11 +342,11 @@ func fitsInLargerZone(s *cluster.Store, slot cluster.Slot, asked cluster.PodFact
 		}
 		larger := *before
 		larger.Zones.Zone[z].CPUs += more
-		s.Apply(cluster.NodeReported{Node: s.Node(slot).Name, Report: &larger})
+		s.Apply(facts.NodeReported{Node: s.Node(slot).Name, Report: &larger})
 		if rules.Fits(&s.State, slot, s.Pod(asked.UID).Class) {
 			return true
 		}
-		s.Apply(cluster.NodeReported{Node: s.Node(slot).Name, Report: before})
+		s.Apply(facts.NodeReported{Node: s.Node(slot).Name, Report: before})
 	}
 	return false
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
@@ -19,7 +20,7 @@ func TestPricesReachWhatIsKept(t *testing.T) {
 		w := newKeptWorld(t, random)
 		for list, arriving := range []topology.Request{{}, {Whole: 2}, {Milli: 750}, {Milli: 500}} {
 			for range 20 << (3 * list) { // so many that those before hardly count
-				w.profile.Market().Arrived(&cluster.Requirements{GPU: arriving, Requests: quantities("cpu", 1000<<list)})
+				w.profile.Market().Arrived(&facts.Requirements{GPU: arriving, Requests: quantities("cpu", 1000<<list)})
 			}
 			if list > 0 {
 				w.profile.Market().Learn(&w.store.State)
@@ -58,9 +59,9 @@ func newKeptWorld(t *testing.T, random *rand.Rand) *keptWorld {
 	}
 	w.placer = NewPlacer(w.snapshot, profile, 3, 16)
 	for _, asked := range []topology.Request{{}, {Milli: 250}, {Milli: 500}, {Whole: 1}} {
-		r := cluster.Requirements{GPU: asked, Requests: quantities("cpu", 2000)}
+		r := facts.Requirements{GPU: asked, Requests: quantities("cpu", 2000)}
 		spread := r
-		spread.Spread = []cluster.SpreadConstraint{{TopologyKey: "zone", MaxSkew: 9, Hard: true, MinDomains: 1}}
+		spread.Spread = []facts.SpreadConstraint{{TopologyKey: "zone", MaxSkew: 9, Hard: true, MinDomains: 1}}
 		w.classes["ranking"] = append(w.classes["ranking"], w.store.Class(&r))
 		w.classes["index"] = append(w.classes["index"], w.store.Class(&spread))
 	}
@@ -89,21 +90,21 @@ func (w *keptWorld) compare(t *testing.T, classes []*cluster.Class) (moved int) 
 func keptLedger(random *rand.Rand) *cluster.Store {
 	store := cluster.NewStore()
 	for i := range 12 {
-		n := &cluster.Node{
+		n := &facts.Node{
 			Name: fmt.Sprint("n", i), Labels: map[string]string{"zone": "a"}, Allocatable: quantities("cpu", 16000, "pods", 100),
 			GPU: topology.Shape{GPUs: 4, Model: "A", Shareable: true},
 		}
 		if i%4 == 0 {
 			n.GPU = topology.Shape{}
 		}
-		store.Apply(cluster.NodeUpserted{Node: n})
+		store.Apply(facts.NodeUpserted{Node: n})
 		for g := range n.GPU.GPUs + 1 {
-			held := cluster.PodFacts{UID: cluster.UID(fmt.Sprint(i, ".", g)), Node: n.Name, Requirements: &cluster.Requirements{Requests: quantities("cpu", 1000*random.IntN(4))}}
+			held := facts.Pod{UID: facts.UID(fmt.Sprint(i, ".", g)), Node: n.Name, Requirements: &facts.Requirements{Requests: quantities("cpu", 1000*random.IntN(4))}}
 			if g < n.GPU.GPUs {
 				milli := []int16{0, 250, 500, 750}[random.IntN(4)]
 				held.Requirements.GPU.Milli, held.Grant = milli, topology.Grant{GPUs: 1 << g, Milli: milli}
 			}
-			store.Apply(cluster.PodUpserted{Pod: held})
+			store.Apply(facts.PodUpserted{Pod: held})
 		}
 	}
 	return store

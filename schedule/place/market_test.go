@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
@@ -26,7 +27,7 @@ func TestMarket(t *testing.T) {
 		store, snapshot := cluster.NewStore(), cluster.NewSnapshot()
 		placer := NewPlacer(snapshot, profile, 0, 8)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			var facts []cluster.PodFacts
+			var seen []facts.Pod
 			for line := range strings.Lines(d.Input) {
 				command, args, err := datadriven.ParseLine(strings.TrimSpace(line))
 				if err != nil {
@@ -34,22 +35,22 @@ func TestMarket(t *testing.T) {
 				}
 				each(&datadriven.TestData{Pos: d.Pos, Cmd: command, CmdArgs: args}, func(said *datadriven.TestData) {
 					if command == "node" {
-						store.Apply(cluster.NodeUpserted{Node: script.Node(t, said)})
+						store.Apply(facts.NodeUpserted{Node: script.Node(t, said)})
 					} else {
-						facts = append(facts, script.Pod(t, said))
+						seen = append(seen, script.Pod(t, said))
 					}
 				})
 			}
 			var b strings.Builder
-			for i := range facts {
+			for i := range seen {
 				switch d.Cmd {
 				case "cluster":
-					store.Apply(cluster.PodUpserted{Pod: facts[i]})
+					store.Apply(facts.PodUpserted{Pod: seen[i]})
 				case "arrived":
-					profile.Market().Arrived(facts[i].Requirements)
+					profile.Market().Arrived(seen[i].Requirements)
 				case "place":
 					snapshot.Advance(store)
-					b.WriteString(placeOnMarket(placer, store.Class(facts[i].Requirements), facts[i].Name))
+					b.WriteString(placeOnMarket(placer, store.Class(seen[i].Requirements), seen[i].Name))
 				default:
 					d.Fatalf(t, "%q: want cluster, arrived or place", d.Cmd)
 				}
@@ -97,18 +98,18 @@ func TestPricedRankingIsExact(t *testing.T) {
 		store, snapshot := cluster.NewStore(), cluster.NewSnapshot()
 		placer := NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 9).Draw(t, "rankings"))
 		for i := range rapid.IntRange(1, 60).Draw(t, "nodes") {
-			store.Apply(cluster.NodeUpserted{Node: pricedNode(random, i)})
+			store.Apply(facts.NodeUpserted{Node: pricedNode(random, i)})
 		}
 		for i := range rapid.IntRange(10, 200).Draw(t, "pods") {
-			uid := cluster.UID(fmt.Sprint(i))
+			uid := facts.UID(fmt.Sprint(i))
 			r := pricedRequirements(random)
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: r, Labels: []cluster.Label{{Key: "app", Value: "a"}}}})
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Ours: true, Requirements: r, Labels: []facts.Label{{Key: "app", Value: "a"}}}})
 			market.Arrived(r)
 			switch random.IntN(6) {
 			case 0:
-				store.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprint(random.IntN(i + 1)))})
+				store.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprint(random.IntN(i + 1)))})
 			case 1:
-				store.Apply(cluster.NodeUpserted{Node: pricedNode(random, random.IntN(60))})
+				store.Apply(facts.NodeUpserted{Node: pricedNode(random, random.IntN(60))})
 			case 2:
 				market.Learn(&store.State)
 			}
@@ -123,7 +124,7 @@ func TestPricedRankingIsExact(t *testing.T) {
 	}
 }
 
-func pricedNode(random *rand.Rand, i int) *cluster.Node {
+func pricedNode(random *rand.Rand, i int) *facts.Node {
 	n := rankedNode(random, i)
 	n.GPU = topology.Shape{}
 	if random.IntN(4) > 0 {
@@ -132,7 +133,7 @@ func pricedNode(random *rand.Rand, i int) *cluster.Node {
 	return n
 }
 
-func pricedRequirements(random *rand.Rand) *cluster.Requirements {
+func pricedRequirements(random *rand.Rand) *facts.Requirements {
 	r := rankedRequirements(random)
 	r.GPU = topology.Request{}
 	switch random.IntN(4) {
@@ -142,8 +143,8 @@ func pricedRequirements(random *rand.Rand) *cluster.Requirements {
 		r.GPU.Whole = 1 + int8(random.IntN(2))
 	}
 	if random.IntN(4) == 0 {
-		r.Spread = []cluster.SpreadConstraint{{TopologyKey: "zone", MaxSkew: 2, Hard: true, MinDomains: 1, Pods: cluster.PodSelector{
-			Namespaces: []string{""}, Labels: cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.In, Values: []string{"a"}}}},
+		r.Spread = []facts.SpreadConstraint{{TopologyKey: "zone", MaxSkew: 2, Hard: true, MinDomains: 1, Pods: facts.PodSelector{
+			Namespaces: []string{""}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{"a"}}}},
 		}}}
 	}
 	return r

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
@@ -30,7 +31,7 @@ func TestPlaceIsExact(t *testing.T) {
 			drawConstraints(t, r)
 			w.pool = append(w.pool, r)
 		}
-		w.store = cluster.NewStore(cluster.SpreadDefault{TopologyKey: cluster.HostnameKey, MaxSkew: 1}, cluster.SpreadDefault{TopologyKey: "zone", MaxSkew: 2})
+		w.store = cluster.NewStore(facts.SpreadDefault{TopologyKey: facts.HostnameKey, MaxSkew: 1}, facts.SpreadDefault{TopologyKey: "zone", MaxSkew: 2})
 		for range rapid.IntRange(10, 150).Draw(t, "steps") {
 			w.step(t)
 			if err := w.store.Verify(); err != nil {
@@ -47,18 +48,18 @@ type world struct {
 	store    *cluster.Store
 	snapshot *cluster.Snapshot
 	placer   *Placer
-	pool     []*cluster.Requirements
+	pool     []*facts.Requirements
 	pods     int
-	facts    []*cluster.PodFacts
+	facts    []*facts.Pod
 }
 
 func (w *world) step(t *rapid.T) {
 	switch rapid.IntRange(0, 13).Draw(t, "op") {
 	case 10:
-		w.store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: rapid.SampledFrom(spaces).Draw(t, "namespace"), Labels: drawLabels(t)}})
+		w.store.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: rapid.SampledFrom(spaces).Draw(t, "namespace"), Labels: drawLabels(t)}})
 	case 11:
-		w.store.Apply(cluster.WorkloadUpserted{Workload: &cluster.Workload{
-			Kind: rapid.SampledFrom([]cluster.WorkloadKind{cluster.Service, cluster.ReplicaSet}).Draw(t, "kind"), Name: "w",
+		w.store.Apply(facts.WorkloadUpserted{Workload: &facts.Workload{
+			Kind: rapid.SampledFrom([]facts.WorkloadKind{facts.Service, facts.ReplicaSet}).Draw(t, "kind"), Name: "w",
 			Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Pods: drawSelector(t),
 		}})
 	case 12: // a pod that is there changes: it gets other labels, is bound by somebody, or is being deleted
@@ -73,40 +74,40 @@ func (w *world) step(t *rapid.T) {
 		if known := w.store.Pod(pod.UID); known != nil {
 			pod.Node = known.Node()
 		}
-		w.store.Apply(cluster.PodUpserted{Pod: *pod})
+		w.store.Apply(facts.PodUpserted{Pod: *pod})
 	case 0, 1:
-		w.store.Apply(cluster.NodeUpserted{Node: drawNode(t)})
+		w.store.Apply(facts.NodeUpserted{Node: drawNode(t)})
 	case 13:
 		name := fmt.Sprintf("n%d", rapid.IntRange(0, maxNodes).Draw(t, "reporter"))
 		if report := drawReport(t); report != nil {
 			for i := range rapid.IntRange(0, 3).Draw(t, "held") {
-				report.Held = append(report.Held, cluster.HeldZones{UID: cluster.UID(fmt.Sprint(2 * i)), Grant: zonesOf(uint16(i+1), uint16(i))})
+				report.Held = append(report.Held, facts.HeldZones{UID: facts.UID(fmt.Sprint(2 * i)), Grant: zonesOf(uint16(i+1), uint16(i))})
 			}
-			w.store.Apply(cluster.NodeReported{Node: name, Report: report})
+			w.store.Apply(facts.NodeReported{Node: name, Report: report})
 		} else {
-			w.store.Apply(cluster.NodeReportRemoved{Node: name})
+			w.store.Apply(facts.NodeReportRemoved{Node: name})
 		}
 	case 2:
-		w.store.Apply(cluster.NodeRemoved{Name: fmt.Sprintf("n%d", rapid.IntRange(0, maxNodes).Draw(t, "gone"))})
+		w.store.Apply(facts.NodeRemoved{Name: fmt.Sprintf("n%d", rapid.IntRange(0, maxNodes).Draw(t, "gone"))})
 	case 3, 4:
-		w.store.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprint(rapid.IntRange(0, w.pods).Draw(t, "pod")))})
+		w.store.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprint(rapid.IntRange(0, w.pods).Draw(t, "pod")))})
 	default:
-		uid := cluster.UID(fmt.Sprint(w.pods))
+		uid := facts.UID(fmt.Sprint(w.pods))
 		w.pods++
-		facts := &cluster.PodFacts{
+		seen := &facts.Pod{
 			UID: uid, Ours: true, Requirements: rapid.SampledFrom(w.pool).Draw(t, "class"),
 			Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Labels: drawLabels(t),
 		}
 		if rapid.Bool().Draw(t, "owned") {
-			facts.Owner = cluster.Owner{Kind: cluster.ReplicaSet, Name: "w"}
+			seen.Owner = facts.Owner{Kind: facts.ReplicaSet, Name: "w"}
 		}
-		w.facts = append(w.facts, facts)
-		w.store.Apply(cluster.PodUpserted{Pod: *facts})
+		w.facts = append(w.facts, seen)
+		w.store.Apply(facts.PodUpserted{Pod: *seen})
 		w.placeAndCompare(t, uid)
 	}
 }
 
-func (w *world) placeAndCompare(t *rapid.T, uid cluster.UID) {
+func (w *world) placeAndCompare(t *rapid.T, uid facts.UID) {
 	store, snapshot, placer := w.store, w.snapshot, w.placer
 	snapshot.Advance(store)
 	for i := range store.Slots() {
@@ -165,8 +166,8 @@ const maxNodes = 30
 
 var zones = []string{"a", "b", "c"}
 
-func drawNode(t *rapid.T) *cluster.Node {
-	n := &cluster.Node{
+func drawNode(t *rapid.T) *facts.Node {
+	n := &facts.Node{
 		Name:          fmt.Sprintf("n%d", rapid.IntRange(0, maxNodes).Draw(t, "node")),
 		Labels:        drawNodeLabels(t),
 		Unschedulable: rapid.IntRange(0, 9).Draw(t, "cordon") == 0,
@@ -178,24 +179,24 @@ func drawNode(t *rapid.T) *cluster.Node {
 	}
 	for _, name := range []string{"i", "j"} {
 		if rapid.Bool().Draw(t, "image") {
-			n.Images = append(n.Images, cluster.Image{Name: name, Size: rapid.Int64Range(0, 2).Draw(t, "size") << 29})
+			n.Images = append(n.Images, facts.Image{Name: name, Size: rapid.Int64Range(0, 2).Draw(t, "size") << 29})
 		}
 	}
 	if gpus := rapid.IntRange(0, 3).Draw(t, "gpus"); gpus > 0 {
 		n.GPU = topology.Shape{GPUs: gpus, Model: "T4", Shareable: rapid.Bool().Draw(t, "share")}
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "taints") {
-		n.Taints = append(n.Taints, cluster.Taint{
+		n.Taints = append(n.Taints, facts.Taint{
 			Key:    rapid.SampledFrom([]string{"x", "y"}).Draw(t, "key"),
-			Effect: cluster.TaintEffect(rapid.IntRange(1, 3).Draw(t, "effect")),
+			Effect: facts.TaintEffect(rapid.IntRange(1, 3).Draw(t, "effect")),
 		})
 	}
 	return n
 }
 
-func drawRequirements(t *rapid.T) *cluster.Requirements {
+func drawRequirements(t *rapid.T) *facts.Requirements {
 	cpu := 500 * rapid.Int64Range(0, 5).Draw(t, "cpu")
-	r := &cluster.Requirements{
+	r := &facts.Requirements{
 		Requests: []resource.Quantity{
 			{Name: resource.NameCPU, Amount: cpu},
 			{Name: resource.NameMemory, Amount: 1 << 29 * rapid.Int64Range(0, 4).Draw(t, "memory")},
@@ -211,18 +212,18 @@ func drawRequirements(t *rapid.T) *cluster.Requirements {
 	drawZones(t, r)
 	drawDevices(t, &r.GPU)
 	if rapid.IntRange(0, 3).Draw(t, "select") == 0 {
-		r.NodeSelector = []cluster.Label{{Key: "zone", Value: rapid.SampledFrom(zones).Draw(t, "zone")}}
+		r.NodeSelector = []facts.Label{{Key: "zone", Value: rapid.SampledFrom(zones).Draw(t, "zone")}}
 	}
 	if rapid.Bool().Draw(t, "prefer") {
-		r.Preferred = []cluster.WeightedTerm{{Weight: rapid.Int32Range(1, 100).Draw(t, "weight"), Term: cluster.Term{
-			Expressions: []cluster.Requirement{{Key: "zone", Operator: cluster.In, Values: zones[:rapid.IntRange(1, 2).Draw(t, "zones")]}},
+		r.Preferred = []facts.WeightedTerm{{Weight: rapid.Int32Range(1, 100).Draw(t, "weight"), Term: facts.Term{
+			Expressions: []facts.Requirement{{Key: "zone", Operator: facts.In, Values: zones[:rapid.IntRange(1, 2).Draw(t, "zones")]}},
 		}}}
 	}
 	if rapid.Bool().Draw(t, "tolerate") {
-		r.Tolerations = []cluster.Toleration{{Key: rapid.SampledFrom([]string{"x", "y", rules.TaintUnschedulable, ""}).Draw(t, "key"), Exists: true}}
+		r.Tolerations = []facts.Toleration{{Key: rapid.SampledFrom([]string{"x", "y", rules.TaintUnschedulable, ""}).Draw(t, "key"), Exists: true}}
 	}
 	if rapid.IntRange(0, 4).Draw(t, "port") == 0 {
-		r.Ports = []cluster.HostPort{{Protocol: "TCP", IP: rapid.SampledFrom([]string{cluster.AnyIP, "10.0.0.1"}).Draw(t, "ip"), Port: 80}}
+		r.Ports = []facts.HostPort{{Protocol: "TCP", IP: rapid.SampledFrom([]string{facts.AnyIP, "10.0.0.1"}).Draw(t, "ip"), Port: 80}}
 	}
 	return r
 }
@@ -238,13 +239,13 @@ func quantities(pairs ...any) []resource.Quantity {
 
 var (
 	spaces = []string{"x", "y"}
-	keys   = []string{"zone", "rack", cluster.HostnameKey}
+	keys   = []string{"zone", "rack", facts.HostnameKey}
 )
 
 func drawNodeLabels(t *rapid.T) map[string]string {
 	labels := map[string]string{
 		"zone": rapid.SampledFrom(zones).Draw(t, "zone"), "rack": fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "rack")),
-		cluster.HostnameKey: fmt.Sprint(rapid.IntRange(0, maxNodes).Draw(t, "host")), // some stand twice
+		facts.HostnameKey: fmt.Sprint(rapid.IntRange(0, maxNodes).Draw(t, "host")), // some stand twice
 	}
 	for _, key := range keys {
 		if rapid.IntRange(0, 9).Draw(t, "missing") == 0 {
@@ -254,30 +255,30 @@ func drawNodeLabels(t *rapid.T) map[string]string {
 	return labels
 }
 
-func drawLabels(t *rapid.T) []cluster.Label {
-	var labels []cluster.Label
+func drawLabels(t *rapid.T) []facts.Label {
+	var labels []facts.Label
 	for _, key := range []string{"app", "tier"} {
 		if value := rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, key); value != "" {
-			labels = append(labels, cluster.Label{Key: key, Value: value})
+			labels = append(labels, facts.Label{Key: key, Value: value})
 		}
 	}
 	return labels
 }
 
-func drawSelector(t *rapid.T) (s cluster.LabelSelector) {
+func drawSelector(t *rapid.T) (s facts.LabelSelector) {
 	s.Nothing = rapid.IntRange(0, 19).Draw(t, "nothing") == 0
 	for range rapid.IntRange(0, 2).Draw(t, "expressions") {
-		s.Expressions = append(s.Expressions, cluster.Requirement{
+		s.Expressions = append(s.Expressions, facts.Requirement{
 			Key:      rapid.SampledFrom([]string{"app", "tier"}).Draw(t, "key"),
-			Operator: rapid.SampledFrom([]cluster.Operator{cluster.In, cluster.NotIn, cluster.Exists}).Draw(t, "operator"),
+			Operator: rapid.SampledFrom([]facts.Operator{facts.In, facts.NotIn, facts.Exists}).Draw(t, "operator"),
 			Values:   []string{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "value")},
 		})
 	}
 	return s
 }
 
-func drawPods(t *rapid.T) cluster.PodSelector {
-	pods := cluster.PodSelector{Namespaces: spaces[:rapid.IntRange(0, 2).Draw(t, "namespaces")], Labels: drawSelector(t)}
+func drawPods(t *rapid.T) facts.PodSelector {
+	pods := facts.PodSelector{Namespaces: spaces[:rapid.IntRange(0, 2).Draw(t, "namespaces")], Labels: drawSelector(t)}
 	if rapid.IntRange(0, 3).Draw(t, "by label") == 0 {
 		s := drawSelector(t)
 		pods.NamespaceSelector = &s
@@ -286,20 +287,20 @@ func drawPods(t *rapid.T) cluster.PodSelector {
 }
 
 // drawConstraints adds constraints between pods.
-func drawConstraints(t *rapid.T, r *cluster.Requirements) {
+func drawConstraints(t *rapid.T, r *facts.Requirements) {
 	some := func(what string) int { return max(rapid.IntRange(-2, 2).Draw(t, what), 0) }
 	key := rapid.SampledFrom(keys)
 	for range some("spread") {
 		pods := drawPods(t)
 		pods.NamespaceSelector = nil
-		r.Spread = append(r.Spread, cluster.SpreadConstraint{
+		r.Spread = append(r.Spread, facts.SpreadConstraint{
 			TopologyKey: key.Draw(t, "key"), MaxSkew: rapid.Int32Range(1, 3).Draw(t, "skew"), Hard: rapid.Bool().Draw(t, "hard"),
 			MinDomains: rapid.Int32Range(1, 3).Draw(t, "domains"), Pods: pods,
 			HonorAffinity: rapid.Bool().Draw(t, "affinity"), HonorTaints: rapid.Bool().Draw(t, "taints"),
 		})
 	}
-	term := func() cluster.AffinityTerm {
-		return cluster.AffinityTerm{TopologyKey: key.Draw(t, "key"), Pods: drawPods(t)}
+	term := func() facts.AffinityTerm {
+		return facts.AffinityTerm{TopologyKey: key.Draw(t, "key"), Pods: drawPods(t)}
 	}
 	for range some("near") {
 		r.Affinity = append(r.Affinity, term())
@@ -308,7 +309,7 @@ func drawConstraints(t *rapid.T, r *cluster.Requirements) {
 		r.AntiAffinity = append(r.AntiAffinity, term())
 	}
 	for range some("drawn") {
-		r.PreferredPods = append(r.PreferredPods, cluster.WeightedAffinityTerm{Weight: rapid.Int32Range(-100, 100).Draw(t, "weight"), AffinityTerm: term()})
+		r.PreferredPods = append(r.PreferredPods, facts.WeightedAffinityTerm{Weight: rapid.Int32Range(-100, 100).Draw(t, "weight"), AffinityTerm: term()})
 	}
 	for range some("images") {
 		r.Images = append(r.Images, rapid.SampledFrom([]string{"i", "j"}).Draw(t, "image"))

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/schedule/place/victims"
@@ -41,11 +42,11 @@ type battle struct {
 	snapshot  *cluster.Snapshot
 	placer    *Placer
 	preemptor *victims.Preemptor
-	pool      []*cluster.Requirements
-	facts     map[cluster.UID]*cluster.PodFacts
-	nodes     map[string]*cluster.Node
-	reports   map[string]*cluster.NodeReport
-	budgets   map[string]*cluster.Budget
+	pool      []*facts.Requirements
+	facts     map[facts.UID]*facts.Pod
+	nodes     map[string]*facts.Node
+	reports   map[string]*facts.NodeReport
+	budgets   map[string]*facts.Budget
 	pods      int
 	shrunk    bool // a node was replaced by another: whatever is over-committed then is nobody's fault
 }
@@ -56,8 +57,8 @@ func newBattle(t *rapid.T) *battle {
 		t.Fatal(err)
 	}
 	w := &battle{
-		store: cluster.NewStore(), snapshot: cluster.NewSnapshot(), facts: make(map[cluster.UID]*cluster.PodFacts),
-		nodes: make(map[string]*cluster.Node), reports: make(map[string]*cluster.NodeReport), budgets: make(map[string]*cluster.Budget),
+		store: cluster.NewStore(), snapshot: cluster.NewSnapshot(), facts: make(map[facts.UID]*facts.Pod),
+		nodes: make(map[string]*facts.Node), reports: make(map[string]*facts.NodeReport), budgets: make(map[string]*facts.Budget),
 	}
 	w.placer = NewPlacer(w.snapshot, profile, 7, 4)
 	w.preemptor = NewPreemptor(w.placer, w.store, rapid.IntRange(1, 3).Draw(t, "indexes"))
@@ -68,7 +69,7 @@ func newBattle(t *rapid.T) *battle {
 			drawConstraints(t, r)
 		}
 		if rapid.Bool().Draw(t, "plain") {
-			r = &cluster.Requirements{Requests: quantities(resource.NameCPU, 500*rapid.IntRange(1, 4).Draw(t, "request"))}
+			r = &facts.Requirements{Requests: quantities(resource.NameCPU, 500*rapid.IntRange(1, 4).Draw(t, "request"))}
 		}
 		w.pool = append(w.pool, r)
 	}
@@ -85,7 +86,7 @@ func (w *battle) upsertNode(t *rapid.T) {
 		resource.NamePods, rapid.IntRange(1, 6).Draw(t, "pods"))
 	w.shrunk = w.shrunk || w.nodes[n.Name] != nil
 	w.nodes[n.Name] = n
-	w.store.Apply(cluster.NodeUpserted{Node: n})
+	w.store.Apply(facts.NodeUpserted{Node: n})
 	w.report(t, n.Name)
 }
 
@@ -93,7 +94,7 @@ func (w *battle) report(t *rapid.T, node string) {
 	if report := drawReport(t); report != nil {
 		w.shrunk = w.shrunk || w.reports[node] != nil
 		w.reports[node] = report
-		w.store.Apply(cluster.NodeReported{Node: node, Report: report})
+		w.store.Apply(facts.NodeReported{Node: node, Report: report})
 	}
 }
 
@@ -105,9 +106,9 @@ func (w *battle) step(t *rapid.T) {
 		name := fmt.Sprintf("n%d", rapid.IntRange(0, 3).Draw(t, "gone"))
 		delete(w.nodes, name)
 		w.shrunk = true
-		w.store.Apply(cluster.NodeRemoved{Name: name})
+		w.store.Apply(facts.NodeRemoved{Name: name})
 	case 2:
-		b := &cluster.Budget{
+		b := &facts.Budget{
 			Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Name: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "budget"),
 			Pods: drawSelector(t), Allowed: rapid.Int32Range(0, 2).Draw(t, "allowed"),
 		}
@@ -115,7 +116,7 @@ func (w *battle) step(t *rapid.T) {
 			b.Disrupted = []string{fmt.Sprint(rapid.IntRange(0, w.pods).Draw(t, "whom"))}
 		}
 		w.budgets[b.Namespace+"/"+b.Name] = b
-		w.store.Apply(cluster.BudgetUpserted{Budget: b})
+		w.store.Apply(facts.BudgetUpserted{Budget: b})
 	case 3, 4, 5, 6, 7, 8:
 		w.change(t)
 	default:
@@ -136,7 +137,7 @@ func (w *battle) change(t *rapid.T) {
 	switch what {
 	case 0:
 		delete(w.facts, f.UID)
-		w.store.Apply(cluster.PodRemoved{UID: f.UID})
+		w.store.Apply(facts.PodRemoved{UID: f.UID})
 		return
 	case 1:
 		f.Deleting = true
@@ -145,17 +146,17 @@ func (w *battle) change(t *rapid.T) {
 	default:
 		f.Started = rapid.Int64Range(1, 5).Draw(t, "started")
 	}
-	w.store.Apply(cluster.PodUpserted{Pod: *f})
+	w.store.Apply(facts.PodUpserted{Pod: *f})
 }
 
 func (w *battle) arrive(t *rapid.T) {
-	f := &cluster.PodFacts{
-		UID: cluster.UID(fmt.Sprint(w.pods)), Name: fmt.Sprint(w.pods), Ours: true, Requirements: rapid.SampledFrom(w.pool).Draw(t, "class"),
+	f := &facts.Pod{
+		UID: facts.UID(fmt.Sprint(w.pods)), Name: fmt.Sprint(w.pods), Ours: true, Requirements: rapid.SampledFrom(w.pool).Draw(t, "class"),
 		Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Labels: drawLabels(t), Priority: rapid.Int32Range(-1, 2).Draw(t, "priority"),
 	}
 	w.pods++
 	w.facts[f.UID] = f
-	w.store.Apply(cluster.PodUpserted{Pod: *f})
+	w.store.Apply(facts.PodUpserted{Pod: *f})
 	w.snapshot.Advance(w.store)
 	pod := w.store.Pod(f.UID)
 	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: f.UID}}}
@@ -213,9 +214,9 @@ func (w *battle) compare(t *rapid.T, pod *cluster.Pod) (victims.Preemption, bool
 func (w *battle) without(pod *cluster.Pod, node string, off map[*cluster.Pod]bool) (refusedBy string) {
 	fresh := cluster.NewStore()
 	for _, n := range w.nodes {
-		fresh.Apply(cluster.NodeUpserted{Node: n})
+		fresh.Apply(facts.NodeUpserted{Node: n})
 		if report := w.reports[n.Name]; report != nil {
-			fresh.Apply(cluster.NodeReported{Node: n.Name, Report: report})
+			fresh.Apply(facts.NodeReported{Node: n.Name, Report: report})
 		}
 	}
 	for uid, f := range w.facts {
@@ -225,10 +226,10 @@ func (w *battle) without(pod *cluster.Pod, node string, off map[*cluster.Pod]boo
 		}
 		copied := *f
 		copied.Node, copied.Grant = other.Node(), other.Grant()
-		fresh.Apply(cluster.PodUpserted{Pod: copied})
+		fresh.Apply(facts.PodUpserted{Pod: copied})
 	}
 	copied := *w.facts[pod.UID]
-	fresh.Apply(cluster.PodUpserted{Pod: copied})
+	fresh.Apply(facts.PodUpserted{Pod: copied})
 	slot, class := fresh.Slot(node), fresh.Pod(pod.UID).Class
 	if refused := rules.FirstRefusal(&fresh.State, slot, class); refused >= 0 {
 		return rules.Filters[refused].Name
@@ -253,7 +254,7 @@ func (w *battle) naive(pod *cluster.Pod, slot cluster.Slot) (cost victims.Cost, 
 		return cost, false
 	}
 	slices.SortFunc(lower, cluster.MoreImportant)
-	left := make(map[*cluster.Budget]int32)
+	left := make(map[*facts.Budget]int32)
 	var first, second []*cluster.Pod
 	for _, p := range lower {
 		if w.breaks(p, left) {
@@ -285,7 +286,7 @@ func (w *battle) naive(pod *cluster.Pod, slot cluster.Slot) (cost victims.Cost, 
 	return cost, cost.Count > 0
 }
 
-func (w *battle) breaks(p *cluster.Pod, left map[*cluster.Budget]int32) bool {
+func (w *battle) breaks(p *cluster.Pod, left map[*facts.Budget]int32) bool {
 	labels := w.facts[p.UID].Labels
 	for _, name := range []string{"a", "b"} {
 		b := w.budgets[p.Namespace+"/"+name]
@@ -307,15 +308,15 @@ func (w *battle) breaks(p *cluster.Pod, left map[*cluster.Budget]int32) bool {
 func full(tb testing.TB, nodes int) (*cluster.Store, *victims.Preemptor) {
 	tb.Helper()
 	store := cluster.NewStore()
-	quarter := &cluster.Requirements{Requests: quantities(resource.NameCPU, 100)}
+	quarter := &facts.Requirements{Requests: quantities(resource.NameCPU, 100)}
 	for i := range nodes {
 		name := fmt.Sprintf("n%d", i)
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{
 			Name: name, Allocatable: quantities(resource.NameCPU, 1000, resource.NameMemory, 1<<30, resource.NamePods, 110),
 		}})
 		for j := range 10 {
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-				UID: cluster.UID(fmt.Sprintf("%s-%d", name, j)), Name: fmt.Sprintf("%s-%d", name, j), Node: name, Priority: int32(j), Started: int64(1 + i*7919%nodes), Requirements: quarter,
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{
+				UID: facts.UID(fmt.Sprintf("%s-%d", name, j)), Name: fmt.Sprintf("%s-%d", name, j), Node: name, Priority: int32(j), Started: int64(1 + i*7919%nodes), Requirements: quarter,
 			}})
 		}
 	}
@@ -330,8 +331,8 @@ func full(tb testing.TB, nodes int) (*cluster.Store, *victims.Preemptor) {
 // What makes another node cheaper without a change of what is on it must be followed too.
 func TestPreemptFollowsOrder(t *testing.T) {
 	store, e := full(t, 2)
-	r := &cluster.Requirements{Requests: quantities(resource.NameCPU, 100)}
-	store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "p", Ours: true, Priority: 100, Requirements: r}})
+	r := &facts.Requirements{Requests: quantities(resource.NameCPU, 100)}
+	store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "p", Ours: true, Priority: 100, Requirements: r}})
 	expect := func(what, victim string) {
 		t.Helper()
 		found, ok := e.Preempt(store.Pod("p"))
@@ -340,9 +341,9 @@ func TestPreemptFollowsOrder(t *testing.T) {
 		}
 	}
 	lowest := func(node string, start int64) {
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-			UID: cluster.UID(node + "-0"), Node: node, Started: start, Labels: []cluster.Label{{Key: "on", Value: node}},
-			Requirements: &cluster.Requirements{Requests: quantities(resource.NameCPU, 100)},
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: facts.UID(node + "-0"), Node: node, Started: start, Labels: []facts.Label{{Key: "on", Value: node}},
+			Requirements: &facts.Requirements{Requests: quantities(resource.NameCPU, 100)},
 		}})
 	}
 	lowest("n0", 10)
@@ -350,16 +351,16 @@ func TestPreemptFollowsOrder(t *testing.T) {
 	expect("the later start", "n1-0")
 	lowest("n0", 30)
 	expect("n0-0 has started anew", "n0-0")
-	budget := &cluster.Budget{Name: "b", Pods: cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: "on", Operator: cluster.In, Values: []string{"n0"}}}}}
-	store.Apply(cluster.BudgetUpserted{Budget: budget})
+	budget := &facts.Budget{Name: "b", Pods: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "on", Operator: facts.In, Values: []string{"n0"}}}}}
+	store.Apply(facts.BudgetUpserted{Budget: budget})
 	expect("a budget spares n0-0", "n1-0")
 	disrupted := *budget
 	disrupted.Disrupted = []string{"n0-0"}
-	store.Apply(cluster.BudgetsListed{Budgets: []*cluster.Budget{&disrupted}})
+	store.Apply(facts.BudgetsListed{Budgets: []*facts.Budget{&disrupted}})
 	expect("the budget counts n0-0 as gone", "n0-0")
-	store.Apply(cluster.BudgetsListed{Budgets: []*cluster.Budget{budget}})
+	store.Apply(facts.BudgetsListed{Budgets: []*facts.Budget{budget}})
 	expect("and not any more", "n1-0")
-	store.Apply(cluster.BudgetRemoved{Name: "b"})
+	store.Apply(facts.BudgetRemoved{Name: "b"})
 	expect("no budget", "n0-0")
 }
 
@@ -368,28 +369,28 @@ func TestPreemptFollowsOrder(t *testing.T) {
 func BenchmarkPreempt(b *testing.B) {
 	const nodes = 5000
 	store, e := full(b, nodes)
-	r := &cluster.Requirements{Requests: quantities(resource.NameCPU, 100)}
+	r := &facts.Requirements{Requests: quantities(resource.NameCPU, 100)}
 	pod := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		uid := cluster.UID(fmt.Sprint("p", pod))
+		uid := facts.UID(fmt.Sprint("p", pod))
 		pod++
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Priority: 100, Requirements: r}})
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Ours: true, Priority: 100, Requirements: r}})
 		found, ok := e.Preempt(store.Pod(uid))
 		if !ok || len(found.Victims) != 1 {
 			b.Fatalf("%+v, %v", found, ok)
 		}
 		victim := found.Victims[0]
-		facts := cluster.PodFacts{UID: victim.UID, Node: victim.Node(), Priority: victim.Priority, Started: int64(pod), Requirements: r}
+		seen := facts.Pod{UID: victim.UID, Node: victim.Node(), Priority: victim.Priority, Started: int64(pod), Requirements: r}
 		plan := cluster.Plan{
-			Placements: []cluster.Placement{{Pod: uid, Node: store.Node(found.Slot).Name}}, Victims: []cluster.UID{victim.UID},
+			Placements: []cluster.Placement{{Pod: uid, Node: store.Node(found.Slot).Name}}, Victims: []facts.UID{victim.UID},
 		}
 		if verdict := store.Commit(&plan, rules.Commits); !verdict.Committed {
 			b.Fatal(verdict)
 		}
-		store.Apply(cluster.PodRemoved{UID: victim.UID})
-		store.Apply(cluster.PodRemoved{UID: uid})
-		store.Apply(cluster.PodUpserted{Pod: facts})
+		store.Apply(facts.PodRemoved{UID: victim.UID})
+		store.Apply(facts.PodRemoved{UID: uid})
+		store.Apply(facts.PodUpserted{Pod: seen})
 	}
 }
 
@@ -403,22 +404,22 @@ func BenchmarkHopeless(b *testing.B) {
 		cpu      int
 	}{{"priority", 0, 100}, {"size", 100, 2000}} {
 		b.Run(c.name, func(b *testing.B) {
-			r := &cluster.Requirements{Requests: quantities(resource.NameCPU, c.cpu)}
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "p", Ours: true, Priority: c.priority, Requirements: r}})
+			r := &facts.Requirements{Requests: quantities(resource.NameCPU, c.cpu)}
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "p", Ours: true, Priority: c.priority, Requirements: r}})
 			for b.Loop() {
 				store.Pod("p").Priority++ // so that no costs of an earlier round are kept
 				if _, ok := e.Preempt(store.Pod("p")); ok {
 					b.Fatal("preempts")
 				}
 			}
-			store.Apply(cluster.PodRemoved{UID: "p"})
+			store.Apply(facts.PodRemoved{UID: "p"})
 		})
 	}
 }
 
 // drawKnown draws a pod that is there, with what was last said of it and where the ledger has it.
-func drawKnown(t *rapid.T, store *cluster.Store, facts map[cluster.UID]*cluster.PodFacts) (*cluster.PodFacts, *cluster.Pod) {
-	f := facts[rapid.SampledFrom(slices.Sorted(maps.Keys(facts))).Draw(t, "pod")]
+func drawKnown(t *rapid.T, store *cluster.Store, seen map[facts.UID]*facts.Pod) (*facts.Pod, *cluster.Pod) {
+	f := seen[rapid.SampledFrom(slices.Sorted(maps.Keys(seen))).Draw(t, "pod")]
 	known := store.Pod(f.UID)
 	f.Node, f.Grant = known.Node(), known.Grant()
 	return f, known

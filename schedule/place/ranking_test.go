@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
@@ -24,11 +25,11 @@ func TestRankingIsExact(t *testing.T) {
 			t.Fatal(err)
 		}
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		store := cluster.NewStore(cluster.SpreadDefault{TopologyKey: cluster.HostnameKey, MaxSkew: 3}, cluster.SpreadDefault{TopologyKey: "zone", MaxSkew: 2})
+		store := cluster.NewStore(facts.SpreadDefault{TopologyKey: facts.HostnameKey, MaxSkew: 3}, facts.SpreadDefault{TopologyKey: "zone", MaxSkew: 2})
 		for i := range 3 {
-			store.Apply(cluster.WorkloadUpserted{Workload: &cluster.Workload{
-				Kind: cluster.ReplicaSet, Name: fmt.Sprint(i), Pods: cluster.LabelSelector{Expressions: []cluster.Requirement{
-					{Key: "app", Operator: cluster.In, Values: []string{fmt.Sprint(i)}},
+			store.Apply(facts.WorkloadUpserted{Workload: &facts.Workload{
+				Kind: facts.ReplicaSet, Name: fmt.Sprint(i), Pods: facts.LabelSelector{Expressions: []facts.Requirement{
+					{Key: "app", Operator: facts.In, Values: []string{fmt.Sprint(i)}},
 				}},
 			}})
 		}
@@ -37,22 +38,22 @@ func TestRankingIsExact(t *testing.T) {
 		holders := rapid.SampledFrom([]int{3, 1000}).Draw(t, "shared")
 		placer.SetMaxHolders(holders)
 		for i := range rapid.IntRange(1, 200).Draw(t, "nodes") {
-			store.Apply(cluster.NodeUpserted{Node: rankedNode(random, i)})
+			store.Apply(facts.NodeUpserted{Node: rankedNode(random, i)})
 		}
 		for i := range rapid.IntRange(10, 300).Draw(t, "pods") {
-			uid := cluster.UID(fmt.Sprint(i))
+			uid := facts.UID(fmt.Sprint(i))
 			app := fmt.Sprint(random.IntN(5)) // of some nobody is the owner
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-				UID: uid, Ours: true, Requirements: rankedRequirements(random), Labels: []cluster.Label{{Key: "app", Value: app}},
-				Owner: cluster.Owner{Kind: cluster.ReplicaSet, Name: app},
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{
+				UID: uid, Ours: true, Requirements: rankedRequirements(random), Labels: []facts.Label{{Key: "app", Value: app}},
+				Owner: facts.Owner{Kind: facts.ReplicaSet, Name: app},
 			}})
 			switch random.IntN(8) {
 			case 0:
-				store.Apply(cluster.PodRemoved{UID: cluster.UID(fmt.Sprint(random.IntN(i + 1)))})
+				store.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprint(random.IntN(i + 1)))})
 			case 1:
-				store.Apply(cluster.NodeUpserted{Node: rankedNode(random, random.IntN(200))})
+				store.Apply(facts.NodeUpserted{Node: rankedNode(random, random.IntN(200))})
 			case 2:
-				store.Apply(cluster.NodeRemoved{Name: fmt.Sprint("n", random.IntN(200))})
+				store.Apply(facts.NodeRemoved{Name: fmt.Sprint("n", random.IntN(200))})
 			}
 			if store.Pod(uid) != nil {
 				placeRanked(t, store, snapshot, placer, uid, holders == 1000)
@@ -61,7 +62,7 @@ func TestRankingIsExact(t *testing.T) {
 	})
 }
 
-func placeRanked(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, placer *Placer, uid cluster.UID, shares bool) {
+func placeRanked(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, placer *Placer, uid facts.UID, shares bool) {
 	class := store.Pod(uid).Class
 	snapshot.Advance(store)
 	if !placer.index.SharesRanking(class) && shares {
@@ -79,14 +80,14 @@ func placeRanked(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, p
 	}
 }
 
-func rankedNode(random *rand.Rand, i int) *cluster.Node {
-	n := &cluster.Node{
-		Name: fmt.Sprint("n", i), Labels: map[string]string{"zone": zones[random.IntN(2)], "disk": fmt.Sprint(random.IntN(3)), cluster.HostnameKey: fmt.Sprint(i)},
+func rankedNode(random *rand.Rand, i int) *facts.Node {
+	n := &facts.Node{
+		Name: fmt.Sprint("n", i), Labels: map[string]string{"zone": zones[random.IntN(2)], "disk": fmt.Sprint(random.IntN(3)), facts.HostnameKey: fmt.Sprint(i)},
 		Allocatable: quantities("cpu", int(8000*(1+random.Int64N(3))), "memory", int((16<<30)*(1+random.Int64N(2))), "pods", 6),
 	}
 	switch random.IntN(12) {
 	case 0:
-		n.Taints = []cluster.Taint{{Key: "x", Effect: cluster.PreferNoSchedule}}
+		n.Taints = []facts.Taint{{Key: "x", Effect: facts.PreferNoSchedule}}
 	case 1:
 		n.GPU = topology.Shape{GPUs: 1 + random.IntN(4), Shareable: true}
 	case 2:
@@ -99,15 +100,15 @@ func rankedNode(random *rand.Rand, i int) *cluster.Node {
 	return n
 }
 
-func rankedRequirements(random *rand.Rand) *cluster.Requirements {
+func rankedRequirements(random *rand.Rand) *facts.Requirements {
 	cpu, memory := 1000*random.Int64N(4), random.Int64N(3)<<30
-	r := &cluster.Requirements{Requests: quantities("cpu", int(cpu), "memory", int(memory)), ScoreCPU: max(cpu, 100), ScoreMemory: max(memory, 200<<20)}
+	r := &facts.Requirements{Requests: quantities("cpu", int(cpu), "memory", int(memory)), ScoreCPU: max(cpu, 100), ScoreMemory: max(memory, 200<<20)}
 	if random.IntN(3) == 0 {
-		r.NodeSelector = []cluster.Label{{Key: "zone", Value: zones[random.IntN(3)]}}
+		r.NodeSelector = []facts.Label{{Key: "zone", Value: zones[random.IntN(3)]}}
 	}
 	if random.IntN(3) == 0 {
-		r.Preferred = []cluster.WeightedTerm{{Weight: 1 + random.Int32N(50), Term: cluster.Term{
-			Expressions: []cluster.Requirement{{Key: "disk", Operator: cluster.In, Values: []string{fmt.Sprint(random.IntN(3))}}},
+		r.Preferred = []facts.WeightedTerm{{Weight: 1 + random.Int32N(50), Term: facts.Term{
+			Expressions: []facts.Requirement{{Key: "disk", Operator: facts.In, Values: []string{fmt.Sprint(random.IntN(3))}}},
 		}}}
 	}
 	if random.IntN(9) == 0 {

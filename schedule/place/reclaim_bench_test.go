@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -15,44 +16,44 @@ import (
 func borrowers(tb testing.TB, nodes, members, each int, options ...func(*pack.Ask)) (*reclaimWorld, *pack.Ask) {
 	tb.Helper()
 	store := cluster.NewStore()
-	facts := func(name string, cpu int) *cluster.QueueFacts {
-		return &cluster.QueueFacts{Name: name, Weight: 1, Guaranteed: quantities(resource.NameCPU, cpu)}
+	seen := func(name string, cpu int) *facts.Queue {
+		return &facts.Queue{Name: name, Weight: 1, Guaranteed: quantities(resource.NameCPU, cpu)}
 	}
-	store.Apply(cluster.QueueUpserted{Queue: facts("owner", nodes*8000)})
+	store.Apply(facts.QueueUpserted{Queue: seen("owner", nodes*8000)})
 	for i := range 4 {
 		name := fmt.Sprint("b", i)
-		store.Apply(cluster.QueueUpserted{Queue: facts(name, 0)})
-		store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: name, Labels: []cluster.Label{{Key: "scheduling.hilbert.dev/queue", Value: name}}}})
+		store.Apply(facts.QueueUpserted{Queue: seen(name, 0)})
+		store.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: name, Labels: []facts.Label{{Key: "scheduling.hilbert.dev/queue", Value: name}}}})
 	}
-	store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: "owner", Labels: []cluster.Label{{Key: "scheduling.hilbert.dev/queue", Value: "owner"}}}})
-	one := &cluster.Requirements{Requests: quantities(resource.NameCPU, 1000, resource.NameMemory, 1<<30)}
+	store.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: "owner", Labels: []facts.Label{{Key: "scheduling.hilbert.dev/queue", Value: "owner"}}}})
+	one := &facts.Requirements{Requests: quantities(resource.NameCPU, 1000, resource.NameMemory, 1<<30)}
 	for i := range nodes {
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{
 			Name: fmt.Sprint("n", i), Labels: map[string]string{"rack": fmt.Sprint("r", i/20)},
 			Allocatable: quantities(resource.NameCPU, 8000, resource.NameMemory, 64<<30, resource.NamePods, 110),
 		}})
 		for j := range 8 {
-			f := cluster.PodFacts{
-				UID: cluster.UID(fmt.Sprint(i, "-", j)), Name: fmt.Sprint(i, "-", j), Namespace: fmt.Sprint("b", (i+j)%4), Node: fmt.Sprint("n", i),
+			f := facts.Pod{
+				UID: facts.UID(fmt.Sprint(i, "-", j)), Name: fmt.Sprint(i, "-", j), Namespace: fmt.Sprint("b", (i+j)%4), Node: fmt.Sprint("n", i),
 				Priority: int32(j % 3), Started: int64(1+(i*7919+j*104729)%100000) * 1e9, Requirements: one,
 			}
 			if j == 7 {
 				f.Unit = fmt.Sprint("g", i/16)
-				store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: f.Namespace, Name: f.Unit}, MinMember: 2}})
+				store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: f.Namespace, Name: f.Unit}, MinMember: 2}})
 			}
-			store.Apply(cluster.PodUpserted{Pod: f})
+			store.Apply(facts.PodUpserted{Pod: f})
 		}
 	}
-	r := &cluster.Requirements{Requests: quantities(resource.NameCPU, 1000*each, resource.NameMemory, each<<30)}
+	r := &facts.Requirements{Requests: quantities(resource.NameCPU, 1000*each, resource.NameMemory, each<<30)}
 	ask := &pack.Ask{Need: members}
 	unit := ""
 	if members > 1 {
 		unit = "u"
-		store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "owner", Name: unit}, MinMember: int32(members)}})
+		store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: "owner", Name: unit}, MinMember: int32(members)}})
 	}
 	for i := range members {
-		uid := cluster.UID(fmt.Sprint("u", i))
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Name: string(uid), Namespace: "owner", Unit: unit, Ours: true, Requirements: r}})
+		uid := facts.UID(fmt.Sprint("u", i))
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Name: string(uid), Namespace: "owner", Unit: unit, Ours: true, Requirements: r}})
 		ask.Members = append(ask.Members, store.Pod(uid))
 	}
 	for _, option := range options {
@@ -98,13 +99,13 @@ func BenchmarkReclaim(b *testing.B) {
 func BenchmarkReclaimSingles(b *testing.B) {
 	r, ask := borrowers(b, 5000, 1, 1)
 	store, pod := r.store, ask.Members[0]
-	requirements := &cluster.Requirements{Requests: quantities(resource.NameCPU, 1000, resource.NameMemory, 1<<30)}
+	requirements := &facts.Requirements{Requests: quantities(resource.NameCPU, 1000, resource.NameMemory, 1<<30)}
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
 		n++
-		uid := cluster.UID(fmt.Sprint("p", n))
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Name: string(uid), Namespace: "owner", Ours: true, Requirements: pod.Class.Requirements}})
+		uid := facts.UID(fmt.Sprint("p", n))
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Name: string(uid), Namespace: "owner", Ours: true, Requirements: pod.Class.Requirements}})
 		found, ok := r.Evict(&pack.Ask{Members: []*cluster.Pod{store.Pod(uid)}, Need: 1}, int64(200000e9+n*1e6))
 		if !ok || len(found.Victims) != 1 {
 			b.Fatalf("%+v, %v", found, ok)
@@ -113,11 +114,11 @@ func BenchmarkReclaimSingles(b *testing.B) {
 			b.Fatal(verdict)
 		}
 		victim := found.Victims[0]
-		facts := cluster.PodFacts{
+		seen := facts.Pod{
 			UID: victim.UID, Name: victim.Name, Namespace: victim.Namespace, Node: victim.Node(), Priority: victim.Priority, Started: int64(200000e9 + n*1e6), Requirements: requirements,
 		}
-		store.Apply(cluster.PodRemoved{UID: victim.UID})
-		store.Apply(cluster.PodRemoved{UID: uid})
-		store.Apply(cluster.PodUpserted{Pod: facts})
+		store.Apply(facts.PodRemoved{UID: victim.UID})
+		store.Apply(facts.PodRemoved{UID: uid})
+		store.Apply(facts.PodUpserted{Pod: seen})
 	}
 }

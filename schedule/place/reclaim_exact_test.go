@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -38,9 +39,9 @@ func TestReclaimSparesBudgets(t *testing.T) {
 		w := newSiege(t, true)
 		allowed := [2]int{rapid.IntRange(0, 2).Draw(t, "allowed"), rapid.IntRange(0, 2).Draw(t, "allowed")}
 		for i := range allowed {
-			w.store.Apply(cluster.BudgetUpserted{Budget: &cluster.Budget{
-				Name: fmt.Sprint(i), Allowed: int32(allowed[i]), Pods: cluster.LabelSelector{Expressions: []cluster.Requirement{
-					{Key: "app", Operator: cluster.In, Values: []string{fmt.Sprint(i)}},
+			w.store.Apply(facts.BudgetUpserted{Budget: &facts.Budget{
+				Name: fmt.Sprint(i), Allowed: int32(allowed[i]), Pods: facts.LabelSelector{Expressions: []facts.Requirement{
+					{Key: "app", Operator: facts.In, Values: []string{fmt.Sprint(i)}},
 				}},
 			}})
 		}
@@ -70,7 +71,7 @@ type siege struct {
 	store  *cluster.Store
 	r      *reclaimWorld
 	ask    *pack.Ask
-	app    map[cluster.UID]int
+	app    map[facts.UID]int
 	groups []naiveGroup
 }
 
@@ -81,10 +82,10 @@ type naiveGroup struct {
 }
 
 func newSiege(t *rapid.T, equal bool) *siege {
-	w := &siege{store: cluster.NewStore(), app: make(map[cluster.UID]int)}
+	w := &siege{store: cluster.NewStore(), app: make(map[facts.UID]int)}
 	nodes := rapid.IntRange(1, 4).Draw(t, "nodes")
 	for i := range nodes {
-		w.store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+		w.store.Apply(facts.NodeUpserted{Node: &facts.Node{
 			Name: fmt.Sprint("n", i), Labels: map[string]string{"rack": fmt.Sprint(i % 2)},
 			Allocatable: quantities(resource.NameCPU, rapid.IntRange(1, 6).Draw(t, "cpu"), resource.NameMemory, rapid.IntRange(3, 6).Draw(t, "mem"), resource.NamePods, 5),
 		}})
@@ -94,26 +95,26 @@ func newSiege(t *rapid.T, equal bool) *siege {
 		gangs = 0
 	}
 	for i := range gangs {
-		w.store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{
-			UnitName: cluster.UnitName{Name: fmt.Sprint("g", i)}, MinMember: int32(rapid.IntRange(1, 3).Draw(t, "min")), Indivisible: rapid.Bool().Draw(t, "whole"),
+		w.store.Apply(facts.UnitUpserted{Unit: &facts.Unit{
+			UnitName: facts.UnitName{Name: fmt.Sprint("g", i)}, MinMember: int32(rapid.IntRange(1, 3).Draw(t, "min")), Indivisible: rapid.Bool().Draw(t, "whole"),
 		}})
 	}
 	for i := range rapid.IntRange(1, 9).Draw(t, "pods") {
-		f := cluster.PodFacts{
-			UID: cluster.UID(fmt.Sprint("v", i)), Name: fmt.Sprint("v", i), Node: fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "node")),
+		f := facts.Pod{
+			UID: facts.UID(fmt.Sprint("v", i)), Name: fmt.Sprint("v", i), Node: fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "node")),
 			Priority: rapid.Int32Range(0, 4).Draw(t, "priority"), Started: rapid.Int64Range(0, 9).Draw(t, "started") * 1e9,
 		}
 		cpu, mem := 1, 1
 		if !equal {
 			cpu, mem = rapid.IntRange(1, 4).Draw(t, "cpu"), rapid.IntRange(0, 2).Draw(t, "mem")
 		}
-		f.Requirements = &cluster.Requirements{Requests: quantities(resource.NameCPU, cpu, resource.NameMemory, mem)}
+		f.Requirements = &facts.Requirements{Requests: quantities(resource.NameCPU, cpu, resource.NameMemory, mem)}
 		if unit := rapid.IntRange(0, 3).Draw(t, "unit"); unit < gangs {
 			f.Unit = fmt.Sprint("g", unit)
 		}
 		w.app[f.UID] = rapid.IntRange(0, 3).Draw(t, "app")
-		f.Labels = []cluster.Label{{Key: "app", Value: fmt.Sprint(w.app[f.UID])}}
-		w.store.Apply(cluster.PodUpserted{Pod: f})
+		f.Labels = []facts.Label{{Key: "app", Value: fmt.Sprint(w.app[f.UID])}}
+		w.store.Apply(facts.PodUpserted{Pod: f})
 	}
 	w.ask = &pack.Ask{Need: 1}
 	size := 1
@@ -124,12 +125,12 @@ func newSiege(t *rapid.T, equal bool) *siege {
 			w.ask.Topology.Required = "rack"
 		}
 	}
-	w.store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Name: "u"}, MinMember: int32(w.ask.Need)}})
-	r := &cluster.Requirements{Requests: quantities(resource.NameCPU, rapid.IntRange(1, 4).Draw(t, "cpu"), resource.NameMemory, rapid.IntRange(1, 3).Draw(t, "mem"))}
+	w.store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Name: "u"}, MinMember: int32(w.ask.Need)}})
+	r := &facts.Requirements{Requests: quantities(resource.NameCPU, rapid.IntRange(1, 4).Draw(t, "cpu"), resource.NameMemory, rapid.IntRange(1, 3).Draw(t, "mem"))}
 	priority := rapid.Int32Range(1, 4).Draw(t, "priority")
 	for i := range size {
-		uid := cluster.UID(fmt.Sprint("u", i))
-		w.store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Name: string(uid), Ours: true, Unit: "u", Priority: priority, Requirements: r}})
+		uid := facts.UID(fmt.Sprint("u", i))
+		w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Name: string(uid), Ours: true, Unit: "u", Priority: priority, Requirements: r}})
 		w.ask.Members = append(w.ask.Members, w.store.Pod(uid))
 	}
 	w.r = newReclaimer(t, w.store)
@@ -146,7 +147,7 @@ func (w *siege) enlist(gangs int) {
 		}
 	}
 	for i := range gangs {
-		u := w.store.Unit(cluster.UnitName{Name: fmt.Sprint("g", i)})
+		u := w.store.Unit(facts.UnitName{Name: fmt.Sprint("g", i)})
 		members := slices.Clone(u.Pods())
 		slices.SortFunc(members, cluster.MoreImportant)
 		singly := len(members)

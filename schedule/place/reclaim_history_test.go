@@ -10,6 +10,8 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -44,17 +46,17 @@ func FuzzReclaim(f *testing.F) {
 type feud struct {
 	store *cluster.Store
 	r     *reclaimWorld
-	pool  []*cluster.Requirements
-	facts map[cluster.UID]*cluster.PodFacts
+	pool  []*facts.Requirements
+	facts map[facts.UID]*facts.Pod
 	now   int64
 	pods  int
 }
 
 func newFeud(t *rapid.T) *feud {
-	w := &feud{store: cluster.NewStore(), facts: make(map[cluster.UID]*cluster.PodFacts), now: 100e9}
+	w := &feud{store: cluster.NewStore(), facts: make(map[facts.UID]*facts.Pod), now: 100e9}
 	constrained := rapid.IntRange(0, 3).Draw(t, "constrained") == 0
 	for range rapid.IntRange(1, 3).Draw(t, "classes") {
-		r := &cluster.Requirements{Requests: quantities(resource.NameCPU, 500*rapid.IntRange(1, 4).Draw(t, "request"), resource.NameMemory, 1<<30)}
+		r := &facts.Requirements{Requests: quantities(resource.NameCPU, 500*rapid.IntRange(1, 4).Draw(t, "request"), resource.NameMemory, 1<<30)}
 		if constrained {
 			r = drawRequirements(t)
 			drawConstraints(t, r)
@@ -74,7 +76,7 @@ func newFeud(t *rapid.T) *feud {
 }
 
 func (w *feud) upsertQueue(t *rapid.T, name string) {
-	f := &cluster.QueueFacts{
+	f := &facts.Queue{
 		Name: name, Weight: rapid.Int64Range(1, 3).Draw(t, "weight"), KeepsBorrowed: rapid.IntRange(0, 5).Draw(t, "keeps") == 0,
 		NeverPreempts: rapid.IntRange(0, 5).Draw(t, "never") == 0,
 	}
@@ -87,7 +89,7 @@ func (w *feud) upsertQueue(t *rapid.T, name string) {
 	if rapid.IntRange(0, 3).Draw(t, "limited") == 0 {
 		f.Max = quantities(resource.NameCPU, 1000*rapid.IntRange(1, 8).Draw(t, "max"))
 	}
-	w.store.Apply(cluster.QueueUpserted{Queue: f})
+	w.store.Apply(facts.QueueUpserted{Queue: f})
 }
 
 func (w *feud) upsertNode(t *rapid.T, i int) {
@@ -95,9 +97,9 @@ func (w *feud) upsertNode(t *rapid.T, i int) {
 	n.Name = fmt.Sprint("n", i)
 	n.Unschedulable, n.Taints = false, nil
 	n.Allocatable = quantities(resource.NameCPU, 1000*rapid.IntRange(1, 4).Draw(t, "cpu"), resource.NameMemory, 8<<30, resource.NamePods, 6)
-	w.store.Apply(cluster.NodeUpserted{Node: n})
+	w.store.Apply(facts.NodeUpserted{Node: n})
 	if report := drawReport(t); report != nil {
-		w.store.Apply(cluster.NodeReported{Node: n.Name, Report: report})
+		w.store.Apply(facts.NodeReported{Node: n.Name, Report: report})
 	}
 }
 
@@ -110,15 +112,15 @@ func (w *feud) step(t *rapid.T) {
 		w.upsertQueue(t, rapid.SampledFrom([]string{"a", "b", "a1", "a2"}).Draw(t, "queue"))
 	case 2:
 		namespace := rapid.SampledFrom(spaces).Draw(t, "namespace")
-		labels := []cluster.Label{{Key: spec.LabelQueue, Value: rapid.SampledFrom([]string{"a", "b", "a1", "a2"}).Draw(t, "queue")}}
-		w.store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: namespace, Labels: labels}})
+		labels := []facts.Label{{Key: spec.LabelQueue, Value: rapid.SampledFrom([]string{"a", "b", "a1", "a2"}).Draw(t, "queue")}}
+		w.store.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: namespace, Labels: labels}})
 	case 3:
-		w.store.Apply(cluster.BudgetUpserted{Budget: &cluster.Budget{
+		w.store.Apply(facts.BudgetUpserted{Budget: &facts.Budget{
 			Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Name: "b", Pods: drawSelector(t), Allowed: rapid.Int32Range(0, 2).Draw(t, "allowed"),
 		}})
 	case 4:
-		w.store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{
-			UnitName:  cluster.UnitName{Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Name: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "unit")},
+		w.store.Apply(facts.UnitUpserted{Unit: &facts.Unit{
+			UnitName:  facts.UnitName{Namespace: rapid.SampledFrom(spaces).Draw(t, "namespace"), Name: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "unit")},
 			MinMember: rapid.Int32Range(1, 3).Draw(t, "min"), Indivisible: rapid.IntRange(0, 3).Draw(t, "whole") == 0,
 		}})
 	case 5:
@@ -143,7 +145,7 @@ func (w *feud) change(t *rapid.T) {
 		return
 	case what <= 1:
 		delete(w.facts, f.UID)
-		w.store.Apply(cluster.PodRemoved{UID: f.UID})
+		w.store.Apply(facts.PodRemoved{UID: f.UID})
 		return
 	case what == 2:
 		f.Deleting = true
@@ -152,7 +154,7 @@ func (w *feud) change(t *rapid.T) {
 	default:
 		f.Started = rapid.Int64Range(1, w.now).Draw(t, "started")
 	}
-	w.store.Apply(cluster.PodUpserted{Pod: *f})
+	w.store.Apply(facts.PodUpserted{Pod: *f})
 }
 
 // arrive brings a unit, and evicts for it if it fits nowhere.
@@ -162,7 +164,7 @@ func (w *feud) arrive(t *rapid.T) {
 	ask := &pack.Ask{Need: rapid.IntRange(1, size).Draw(t, "need")}
 	if size > 1 {
 		unit = fmt.Sprint("u", w.pods)
-		w.store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: namespace, Name: unit}, MinMember: int32(ask.Need)}})
+		w.store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: namespace, Name: unit}, MinMember: int32(ask.Need)}})
 		if rapid.IntRange(0, 2).Draw(t, "required") == 0 {
 			ask.Topology.Required = "zone"
 		}
@@ -171,13 +173,13 @@ func (w *feud) arrive(t *rapid.T) {
 	}
 	priority := rapid.Int32Range(-1, 2).Draw(t, "priority")
 	for range size {
-		f := &cluster.PodFacts{
-			UID: cluster.UID(fmt.Sprint(w.pods)), Name: fmt.Sprint(w.pods), Ours: true, Requirements: rapid.SampledFrom(w.pool).Draw(t, "class"),
+		f := &facts.Pod{
+			UID: facts.UID(fmt.Sprint(w.pods)), Name: fmt.Sprint(w.pods), Ours: true, Requirements: rapid.SampledFrom(w.pool).Draw(t, "class"),
 			Namespace: namespace, Labels: drawLabels(t), Priority: priority, Unit: unit, NeverPreempts: rapid.IntRange(0, 9).Draw(t, "never") == 0,
 		}
 		w.pods++
 		w.facts[f.UID] = f
-		w.store.Apply(cluster.PodUpserted{Pod: *f})
+		w.store.Apply(facts.PodUpserted{Pod: *f})
 		ask.Members = append(ask.Members, w.store.Pod(f.UID))
 	}
 	if first := ask.Members[0]; !first.Schedulable() || first.Unit != nil && first.Unit.Need() > ask.Need {
@@ -234,7 +236,7 @@ func (w *feud) checkVictims(t *rapid.T, ask *pack.Ask, found *victims.Eviction) 
 	for _, v := range found.Victims {
 		off[v] = true
 	}
-	stopped := make(map[*cluster.Queue]bool) // whether there is one that may have been the last
+	stopped := make(map[*quota.Queue]bool) // whether there is one that may have been the last
 	for _, v := range found.Victims {
 		if v.Deleting {
 			continue
@@ -256,7 +258,7 @@ func (w *feud) checkVictims(t *rapid.T, ask *pack.Ask, found *victims.Eviction) 
 }
 
 // checkVictim checks the rules between queues, and returns the queue at the fork, nil if it is the same queue.
-func (w *feud) checkVictim(t *rapid.T, ask *pack.Ask, off map[*cluster.Pod]bool, v *cluster.Pod, lower bool) *cluster.Queue {
+func (w *feud) checkVictim(t *rapid.T, ask *pack.Ask, off map[*cluster.Pod]bool, v *cluster.Pod, lower bool) *quota.Queue {
 	asker := ask.Members[0]
 	if v.Queue() == asker.Queue() {
 		if !lower || neverTakesByPriority(v.Queue()) {
@@ -280,7 +282,7 @@ func (w *feud) checkVictim(t *rapid.T, ask *pack.Ask, off map[*cluster.Pod]bool,
 }
 
 // naiveFork returns the children of the lowest common queue that lead to two queues, nil for one that is common itself.
-func naiveFork(x, y *cluster.Queue) (a, b, common *cluster.Queue) {
+func naiveFork(x, y *quota.Queue) (a, b, common *quota.Queue) {
 	for common = x; ; a, common = common, common.Parent() {
 		b = nil
 		for q := y; q != nil; b, q = q, q.Parent() {
@@ -291,7 +293,7 @@ func naiveFork(x, y *cluster.Queue) (a, b, common *cluster.Queue) {
 	}
 }
 
-func naiveEntitled(q, top *cluster.Queue, ask *pack.Ask) bool {
+func naiveEntitled(q, top *quota.Queue, ask *pack.Ask) bool {
 	if top == nil {
 		return false
 	}
@@ -327,7 +329,7 @@ func naiveEntitled(q, top *cluster.Queue, ask *pack.Ask) bool {
 
 // borrowed reports whether the queue (nil: the units directly in the victim's) was beyond its guarantee of something that is asked for and that
 // the victim, or all of its gang, holds: when it was taken, if it was the first, or the last, to be.
-func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *pack.Ask, off map[*cluster.Pod]bool, last bool) bool {
+func (w *feud) borrowed(b *quota.Queue, v *cluster.Pod, ask *pack.Ask, off map[*cluster.Pod]bool, last bool) bool {
 	staying := w.staying(b, v.Queue())
 	together := func(pod *cluster.Pod) bool { return pod == v || pod.Unit != nil && pod.Unit == v.Unit }
 	var holds resource.List
@@ -358,7 +360,7 @@ func (w *feud) borrowed(b *cluster.Queue, v *cluster.Pod, ask *pack.Ask, off map
 }
 
 // staying returns the pods of a queue and those below it (nil: of the leaf alone) that are not leaving.
-func (w *feud) staying(top, leaf *cluster.Queue) (pods []*cluster.Pod) {
+func (w *feud) staying(top, leaf *quota.Queue) (pods []*cluster.Pod) {
 	for i := range w.store.Slots() {
 		for _, pod := range w.store.PodsOn(cluster.Slot(i)) {
 			below := top == nil && pod.Queue() == leaf
@@ -373,6 +375,6 @@ func (w *feud) staying(top, leaf *cluster.Queue) (pods []*cluster.Pod) {
 	return pods
 }
 
-func keepsWhatItBorrowed(q *cluster.Queue) bool { return q.Facts != nil && q.Facts.KeepsBorrowed }
+func keepsWhatItBorrowed(q *quota.Queue) bool { return q.Facts != nil && q.Facts.KeepsBorrowed }
 
-func neverTakesByPriority(q *cluster.Queue) bool { return q.Facts != nil && q.Facts.NeverPreempts }
+func neverTakesByPriority(q *quota.Queue) bool { return q.Facts != nil && q.Facts.NeverPreempts }

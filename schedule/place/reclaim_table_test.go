@@ -6,6 +6,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -15,17 +16,17 @@ import (
 // What changes the price of a node is followed from one decision to the next, though nothing changes on the node itself.
 func TestReclaimFollows(t *testing.T) {
 	store := cluster.NewStore()
-	full := &cluster.Requirements{Requests: quantities(resource.NameCPU, 4000)}
+	full := &facts.Requirements{Requests: quantities(resource.NameCPU, 4000)}
 	queue := func(name string, guaranteed int) {
-		store.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: name, Weight: 1, Guaranteed: quantities(resource.NameCPU, guaranteed)}})
-		store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: name, Labels: []cluster.Label{{Key: spec.LabelQueue, Value: name}}}})
+		store.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: name, Weight: 1, Guaranteed: quantities(resource.NameCPU, guaranteed)}})
+		store.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: name, Labels: []facts.Label{{Key: spec.LabelQueue, Value: name}}}})
 	}
 	node := func(i int) {
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: fmt.Sprint("n", i), Allocatable: quantities(resource.NameCPU, 4000, resource.NamePods, 9)}})
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: fmt.Sprint("n", i), Allocatable: quantities(resource.NameCPU, 4000, resource.NamePods, 9)}})
 	}
 	pod := func(name, namespace, node, unit string, started int64) {
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-			UID: cluster.UID(name), Name: name, Namespace: namespace, Node: node, Unit: unit, Started: started * 1e9, Ours: true, Requirements: full,
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: facts.UID(name), Name: name, Namespace: namespace, Node: node, Unit: unit, Started: started * 1e9, Ours: true, Requirements: full,
 		}})
 	}
 	for i := range 7 {
@@ -35,8 +36,8 @@ func TestReclaimFollows(t *testing.T) {
 		queue(name, 0)
 	}
 	queue("a", 100000)
-	gang := &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "d", Name: "g"}, MinMember: 2}
-	store.Apply(cluster.UnitUpserted{Unit: gang})
+	gang := &facts.Unit{UnitName: facts.UnitName{Namespace: "d", Name: "g"}, MinMember: 2}
+	store.Apply(facts.UnitUpserted{Unit: gang})
 	pod("b1", "b", "n0", "", 90)
 	pod("c1", "c", "n1", "", 10)
 	pod("c2", "c", "n2", "", 11)
@@ -56,15 +57,15 @@ func TestReclaimFollows(t *testing.T) {
 		}
 	}
 	expect("d is furthest over its share, and has two to spare", "d4")
-	store.Apply(cluster.PodRemoved{UID: "d4"})
+	store.Apply(facts.PodRemoved{UID: "d4"})
 	pod("x", "a", "n6", "", 1)
 	expect("it has one to spare", "d3")
-	store.Apply(cluster.PodRemoved{UID: "d3"})
+	store.Apply(facts.PodRemoved{UID: "d3"})
 	pod("y", "a", "n5", "", 1)
 	expect("d and c are level, and of d the gang would go", "c2")
 	gang2 := *gang
 	gang2.MinMember = 1
-	store.Apply(cluster.UnitUpserted{Unit: &gang2})
+	store.Apply(facts.UnitUpserted{Unit: &gang2})
 	at += 2 * victims.CostRefresh
 	expect("no gang any more, but c2 has run for less time", "c2")
 	queue("c", 8000)
@@ -73,9 +74,9 @@ func TestReclaimFollows(t *testing.T) {
 	expect("nor has d", "b1")
 	queue("d", 0)
 	expect("d has again", "d2")
-	store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "c1", Name: "c1", Namespace: "c", Node: "n1", Deleting: true, Requirements: full}})
+	store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "c1", Name: "c1", Namespace: "c", Node: "n1", Deleting: true, Requirements: full}})
 	expect("c1 leaves anyway", "c1")
-	store.Apply(cluster.PodRemoved{UID: "c1"})
+	store.Apply(facts.PodRemoved{UID: "c1"})
 	if found, ok := r.Evict(&pack.Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, at); ok {
 		t.Errorf("%v leave, though there is room", names(found.Victims))
 	}
@@ -83,7 +84,7 @@ func TestReclaimFollows(t *testing.T) {
 
 // The same for gangs that change on other nodes, and for levels that rise and fall.
 func TestReclaimFollowsOthers(t *testing.T) {
-	full := &cluster.Requirements{Requests: quantities(resource.NameCPU, 4000)}
+	full := &facts.Requirements{Requests: quantities(resource.NameCPU, 4000)}
 	type step struct {
 		add     string // a pod of a namespace, the first letter of its name, on a node of its own
 		unit    string
@@ -120,21 +121,21 @@ func TestReclaimFollowsOthers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			store := cluster.NewStore()
 			for _, name := range c.queues {
-				store.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: name, Weight: 1}})
-				store.Apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: name, Labels: []cluster.Label{{Key: spec.LabelQueue, Value: name}}}})
+				store.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: name, Weight: 1}})
+				store.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: name, Labels: []facts.Label{{Key: spec.LabelQueue, Value: name}}}})
 			}
-			store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "g", Name: "g"}, MinMember: 2}})
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "p", Name: "p", Namespace: "p", Ours: true, Priority: 5, Requirements: full}})
+			store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: "g", Name: "g"}, MinMember: 2}})
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "p", Name: "p", Namespace: "p", Ours: true, Priority: 5, Requirements: full}})
 			r := newReclaimer(t, store)
 			for _, s := range c.steps {
 				if s.gone != "" {
-					store.Apply(cluster.NodeRemoved{Name: "n-" + s.gone})
-					store.Apply(cluster.PodRemoved{UID: cluster.UID(s.gone)})
+					store.Apply(facts.NodeRemoved{Name: "n-" + s.gone})
+					store.Apply(facts.PodRemoved{UID: facts.UID(s.gone)})
 					continue
 				}
-				store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n-" + s.add, Allocatable: quantities(resource.NameCPU, 4000, resource.NamePods, 9)}})
-				store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-					UID: cluster.UID(s.add), Name: s.add, Namespace: s.add[:1], Node: "n-" + s.add, Unit: s.unit, Started: s.started * 1e9, Requirements: full,
+				store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n-" + s.add, Allocatable: quantities(resource.NameCPU, 4000, resource.NamePods, 9)}})
+				store.Apply(facts.PodUpserted{Pod: facts.Pod{
+					UID: facts.UID(s.add), Name: s.add, Namespace: s.add[:1], Node: "n-" + s.add, Unit: s.unit, Started: s.started * 1e9, Requirements: full,
 				}})
 				if s.victim == "" {
 					continue
@@ -151,24 +152,24 @@ func TestReclaimFollowsOthers(t *testing.T) {
 // A gang that goes takes along what a pod of the unit has to be near: another node it is, then.
 func TestReclaimAsksAgain(t *testing.T) {
 	store := cluster.NewStore()
-	store.Apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Name: "g"}, MinMember: 2}})
+	store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Name: "g"}, MinMember: 2}})
 	cpu := quantities(resource.NameCPU, 4000)
-	for i, f := range []cluster.PodFacts{
+	for i, f := range []facts.Pod{
 		{UID: "g1", Unit: "g"},
-		{UID: "g2", Unit: "g", Labels: []cluster.Label{{Key: "app", Value: "a"}}},
+		{UID: "g2", Unit: "g", Labels: []facts.Label{{Key: "app", Value: "a"}}},
 		{UID: "v", Priority: 3},
 	} {
-		f.Name, f.Node, f.Requirements = string(f.UID), fmt.Sprint("n", i), &cluster.Requirements{Requests: cpu}
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+		f.Name, f.Node, f.Requirements = string(f.UID), fmt.Sprint("n", i), &facts.Requirements{Requests: cpu}
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{
 			Name: f.Node, Labels: map[string]string{"zone": "z"}, Allocatable: quantities(resource.NameCPU, 4000, resource.NamePods, 9),
 		}})
-		store.Apply(cluster.PodUpserted{Pod: f})
+		store.Apply(facts.PodUpserted{Pod: f})
 	}
-	near := cluster.AffinityTerm{TopologyKey: "zone", Pods: cluster.PodSelector{Namespaces: []string{""}, Labels: cluster.LabelSelector{
-		Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.In, Values: []string{"a"}}},
+	near := facts.AffinityTerm{TopologyKey: "zone", Pods: facts.PodSelector{Namespaces: []string{""}, Labels: facts.LabelSelector{
+		Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{"a"}}},
 	}}}
-	store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-		UID: "p", Name: "p", Ours: true, Priority: 5, Requirements: &cluster.Requirements{Requests: cpu, Affinity: []cluster.AffinityTerm{near}},
+	store.Apply(facts.PodUpserted{Pod: facts.Pod{
+		UID: "p", Name: "p", Ours: true, Priority: 5, Requirements: &facts.Requirements{Requests: cpu, Affinity: []facts.AffinityTerm{near}},
 	}})
 	r := newReclaimer(t, store)
 	found, ok := r.Evict(&pack.Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, 0)
@@ -185,15 +186,15 @@ func TestReclaimAsksAgain(t *testing.T) {
 func TestReclaimFollowsTime(t *testing.T) {
 	store := cluster.NewStore()
 	for i, cpu := range []int{1000, 4000} {
-		f := cluster.PodFacts{
-			UID: cluster.UID(fmt.Sprint("v", i+1)), Name: fmt.Sprint("v", i+1), Node: fmt.Sprint("n", i), Started: []int64{50e9, 99e9}[i],
-			Requirements: &cluster.Requirements{Requests: quantities(resource.NameCPU, cpu)},
+		f := facts.Pod{
+			UID: facts.UID(fmt.Sprint("v", i+1)), Name: fmt.Sprint("v", i+1), Node: fmt.Sprint("n", i), Started: []int64{50e9, 99e9}[i],
+			Requirements: &facts.Requirements{Requests: quantities(resource.NameCPU, cpu)},
 		}
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: f.Node, Allocatable: quantities(resource.NameCPU, cpu, resource.NamePods, 9)}})
-		store.Apply(cluster.PodUpserted{Pod: f})
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: f.Node, Allocatable: quantities(resource.NameCPU, cpu, resource.NamePods, 9)}})
+		store.Apply(facts.PodUpserted{Pod: f})
 	}
-	store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-		UID: "p", Ours: true, Priority: 5, Requirements: &cluster.Requirements{Requests: quantities(resource.NameCPU, 1000)},
+	store.Apply(facts.PodUpserted{Pod: facts.Pod{
+		UID: "p", Ours: true, Priority: 5, Requirements: &facts.Requirements{Requests: quantities(resource.NameCPU, 1000)},
 	}})
 	r := newReclaimer(t, store)
 	for _, c := range []struct {

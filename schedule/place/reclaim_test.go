@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/pack"
@@ -34,7 +35,7 @@ func reclaimScript(t *testing.T, d *datadriven.TestData) string {
 		switch arg.Key {
 		case "of":
 			for _, name := range arg.Vals {
-				ask.Members = append(ask.Members, store.Pod(cluster.UID(name)))
+				ask.Members = append(ask.Members, store.Pod(facts.UID(name)))
 			}
 			ask.Need = len(ask.Members)
 		}
@@ -93,13 +94,13 @@ func applyLine(t *testing.T, d *datadriven.TestData, store *cluster.Store, line 
 	said := &datadriven.TestData{Pos: d.Pos, Cmd: command, CmdArgs: args}
 	switch command {
 	case "node":
-		store.Apply(cluster.NodeUpserted{Node: script.Node(t, said)})
+		store.Apply(facts.NodeUpserted{Node: script.Node(t, said)})
 	case "queue":
-		store.Apply(cluster.QueueUpserted{Queue: script.Queue(t, said)})
+		store.Apply(facts.QueueUpserted{Queue: script.Queue(t, said)})
 	case "namespace":
-		store.Apply(cluster.NamespaceUpserted{Namespace: script.Namespace(t, said)})
+		store.Apply(facts.NamespaceUpserted{Namespace: script.Namespace(t, said)})
 	case "unit":
-		store.Apply(cluster.UnitUpserted{Unit: script.Unit(t, said)})
+		store.Apply(facts.UnitUpserted{Unit: script.Unit(t, said)})
 	case "pod":
 		var app string
 		said.CmdArgs = slices.DeleteFunc(args, func(arg datadriven.CmdArg) bool {
@@ -110,21 +111,21 @@ func applyLine(t *testing.T, d *datadriven.TestData, store *cluster.Store, line 
 		})
 		pod := script.Pod(t, said)
 		if app != "" {
-			pod.Labels = []cluster.Label{{Key: "app", Value: app}}
+			pod.Labels = []facts.Label{{Key: "app", Value: app}}
 		}
-		store.Apply(cluster.PodUpserted{Pod: pod})
+		store.Apply(facts.PodUpserted{Pod: pod})
 	case "budget": // budget APP allowed
-		b := &cluster.Budget{Namespace: "default", Name: args[0].Key, Pods: cluster.LabelSelector{Expressions: []cluster.Requirement{
-			{Key: "app", Operator: cluster.In, Values: []string{args[0].Key}},
+		b := &facts.Budget{Namespace: "default", Name: args[0].Key, Pods: facts.LabelSelector{Expressions: []facts.Requirement{
+			{Key: "app", Operator: facts.In, Values: []string{args[0].Key}},
 		}}}
 		_, _ = fmt.Sscan(args[1].Key, &b.Allowed)
-		store.Apply(cluster.BudgetUpserted{Budget: b})
+		store.Apply(facts.BudgetUpserted{Budget: b})
 	case "reserve":
 		store.Reserve([]cluster.Slot{store.Slot(args[0].Key)}, 1)
 	case "assume": // assume POD NODE VICTIM...
-		plan := &cluster.Plan{Placements: []cluster.Placement{{Pod: cluster.UID(args[0].Key), Node: args[1].Key}}}
+		plan := &cluster.Plan{Placements: []cluster.Placement{{Pod: facts.UID(args[0].Key), Node: args[1].Key}}}
 		for _, arg := range args[2:] {
-			plan.Victims = append(plan.Victims, cluster.UID(arg.Key))
+			plan.Victims = append(plan.Victims, facts.UID(arg.Key))
 		}
 		if verdict := store.Commit(plan, rules.Commits); !verdict.Committed {
 			d.Fatalf(t, "%s: %v", line, verdict)

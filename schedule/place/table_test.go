@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
@@ -35,11 +36,11 @@ func TestCommitIsNeverWeakerThanForecast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store := cluster.NewStore()
 		node := drawNode(t)
-		store.Apply(cluster.NodeUpserted{Node: node})
+		store.Apply(facts.NodeUpserted{Node: node})
 		if report := drawReport(t); report != nil {
-			store.Apply(cluster.NodeReported{Node: node.Name, Report: report})
+			store.Apply(facts.NodeReported{Node: node.Name, Report: report})
 		}
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "other", Node: node.Name, Requirements: drawRequirements(t)}})
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "other", Node: node.Name, Requirements: drawRequirements(t)}})
 		class := store.Class(drawRequirements(t))
 		slot := store.Slot(node.Name)
 		grant, offered := store.Offer(slot, class)
@@ -62,7 +63,7 @@ func TestCommitIsNeverWeakerThanForecast(t *testing.T) {
 
 func TestCommitRefusesAWrongGrant(t *testing.T) {
 	store := cluster.NewStore()
-	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", GPU: topology.Shape{GPUs: 2, Shareable: true}}})
+	store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", GPU: topology.Shape{GPUs: 2, Shareable: true}}})
 	slot := store.Slot("n")
 	for _, c := range []struct {
 		request topology.Request
@@ -78,7 +79,7 @@ func TestCommitRefusesAWrongGrant(t *testing.T) {
 		{topology.Request{Milli: 300}, topology.Grant{GPUs: 1, Milli: 300, Isolation: topology.Accounting}, true},
 		{topology.Request{Milli: 300}, topology.Grant{GPUs: 4, Milli: 300, Isolation: topology.Accounting}, false},
 	} {
-		class := store.Class(&cluster.Requirements{GPU: c.request})
+		class := store.Class(&facts.Requirements{GPU: c.request})
 		if got := filterNamed("GPUFit").Commits(&store.State, slot, class, &c.grant); got != c.want {
 			t.Errorf("%+v with %+v: %v, want %v", c.request, c.grant, got, c.want)
 		}
@@ -88,11 +89,11 @@ func TestCommitRefusesAWrongGrant(t *testing.T) {
 // TestScoresByHand pins the formulas on one node: 4 cores, 8 GiB, one pod of 1 core and 4 GiB on it, and the same pod to come.
 func TestScoresByHand(t *testing.T) {
 	store := cluster.NewStore()
-	r := &cluster.Requirements{
+	r := &facts.Requirements{
 		Requests: quantities("cpu", 1000, "memory", 4<<30), ScoreCPU: 1000, ScoreMemory: 4 << 30,
 	}
-	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("cpu", 4000, "memory", 8<<30, "pods", 9)}})
-	store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "a", Node: "n", Requirements: r}})
+	store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: quantities("cpu", 4000, "memory", 8<<30, "pods", 9)}})
+	store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "a", Node: "n", Requirements: r}})
 	class, slot := store.Class(r), store.Slot("n")
 	for _, c := range []struct {
 		name string

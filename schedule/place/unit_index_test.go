@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/place/index"
 	"hilbert.dev/hilbert/schedule/place/pack"
@@ -19,14 +20,14 @@ import (
 func TestRoomsFollow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawUnitWorld(t)
-		var running []cluster.UID
+		var running []facts.UID
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			name := fmt.Sprint("n", rapid.IntRange(0, 14).Draw(t, "node"))
 			switch rapid.IntRange(0, 5).Draw(t, "op") {
 			case 0:
 				w.drawUnitNodes(t)
 			case 1:
-				w.store.Apply(cluster.NodeRemoved{Name: name})
+				w.store.Apply(facts.NodeRemoved{Name: name})
 			case 2:
 				if slot := w.store.Slot(name); slot != cluster.NoSlot {
 					w.store.Reserve([]cluster.Slot{slot}, cluster.ReservationID(rapid.IntRange(0, 1).Draw(t, "by")))
@@ -47,7 +48,7 @@ func TestRoomsFollow(t *testing.T) {
 }
 
 // commit places the unit and commits it.
-func (w *unitWorld) commit(t *rapid.T) (placed []cluster.UID) {
+func (w *unitWorld) commit(t *rapid.T) (placed []facts.UID) {
 	ask := w.ask
 	ask.Within = nil
 	ask.Members = slices.DeleteFunc(slices.Clone(ask.Members), func(p *cluster.Pod) bool { return p.Phase != cluster.Pending })
@@ -76,12 +77,12 @@ func TestManyPartitions(t *testing.T) {
 		for key := range 2 * index.MaxPartitions {
 			labels[fmt.Sprint("key", key)] = fmt.Sprint(i % (key + 1))
 		}
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: fmt.Sprint(i), Labels: labels, Allocatable: quantities("cpu", 1000, "pods", 9)}})
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: fmt.Sprint(i), Labels: labels, Allocatable: quantities("cpu", 1000, "pods", 9)}})
 	}
 	ask := pack.Ask{Need: 2}
 	for i := range 2 {
-		uid := cluster.UID(fmt.Sprint(i))
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: &cluster.Requirements{Requests: quantities("cpu", 1000)}}})
+		uid := facts.UID(fmt.Sprint(i))
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Ours: true, Requirements: &facts.Requirements{Requests: quantities("cpu", 1000)}}})
 		ask.Members = append(ask.Members, store.Pod(uid))
 	}
 	fresh := func() *Placer {
@@ -115,25 +116,25 @@ func TestManyPartitions(t *testing.T) {
 func TestWidestIsTried(t *testing.T) {
 	store := cluster.NewStore()
 	for i := range 2 * pack.MaxDomainTries { // one large node in each, but members must be apart
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{
 			Name: fmt.Sprint("large", i), Labels: map[string]string{rack: fmt.Sprintf("%03d", i), host: fmt.Sprint("large", i)}, Allocatable: quantities("cpu", 3000+10*i, "pods", 99),
 		}})
 	}
 	for i := range 20 {
 		name := fmt.Sprint("small", i)
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{
 			Name: name, Labels: map[string]string{rack: "wide", host: name}, Allocatable: quantities("cpu", 900, "pods", 99),
 		}})
 	}
-	apart := cluster.PodSelector{Namespaces: []string{"x"}, Labels: cluster.LabelSelector{
-		Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.Exists}},
+	apart := facts.PodSelector{Namespaces: []string{"x"}, Labels: facts.LabelSelector{
+		Expressions: []facts.Requirement{{Key: "app", Operator: facts.Exists}},
 	}}
-	ask := pack.Ask{Need: 3, Topology: cluster.Packing{Required: rack}}
+	ask := pack.Ask{Need: 3, Topology: facts.Packing{Required: rack}}
 	for i := range 3 {
-		uid := cluster.UID(fmt.Sprint(i))
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-			UID: uid, Namespace: "x", Ours: true, Labels: []cluster.Label{{Key: "app", Value: "m"}}, Requirements: &cluster.Requirements{
-				Requests: quantities("cpu", 100), AntiAffinity: []cluster.AffinityTerm{{TopologyKey: host, Pods: apart}},
+		uid := facts.UID(fmt.Sprint(i))
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: uid, Namespace: "x", Ours: true, Labels: []facts.Label{{Key: "app", Value: "m"}}, Requirements: &facts.Requirements{
+				Requests: quantities("cpu", 100), AntiAffinity: []facts.AffinityTerm{{TopologyKey: host, Pods: apart}},
 			},
 		}})
 		ask.Members = append(ask.Members, store.Pod(uid))
@@ -152,7 +153,7 @@ func TestSubgroupsOfOneSize(t *testing.T) {
 		w := drawUnitWorld(t)
 		size, groups := rapid.IntRange(1, 4).Draw(t, "size"), rapid.IntRange(1, 3).Draw(t, "groups")
 		r := drawMember(t, false)
-		w.ask = pack.Ask{Need: size * groups, Topology: cluster.Packing{Required: block}, Subgroups: cluster.Packing{Required: rack}}
+		w.ask = pack.Ask{Need: size * groups, Topology: facts.Packing{Required: block}, Subgroups: facts.Packing{Required: rack}}
 		for g := range groups {
 			for range size {
 				w.ask.Members = append(w.ask.Members, w.member(fmt.Sprint("g", g), r, ""))
@@ -222,11 +223,11 @@ func TestExplainUnit(t *testing.T) {
 // TestFailureIsRemembered: a large unit that did not fit is not tried member by member again until there is room for enough of them.
 func TestFailureIsRemembered(t *testing.T) {
 	store := cluster.NewStore()
-	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("pods", pack.CapacityCheckFrom-1)}})
+	store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: quantities("pods", pack.CapacityCheckFrom-1)}})
 	ask := pack.Ask{Need: pack.CapacityCheckFrom}
 	for i := range pack.CapacityCheckFrom {
-		uid := cluster.UID(fmt.Sprint(i))
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: &cluster.Requirements{}}})
+		uid := facts.UID(fmt.Sprint(i))
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Ours: true, Requirements: &facts.Requirements{}}})
 		ask.Members = append(ask.Members, store.Pod(uid))
 	}
 	snapshot := cluster.NewSnapshot()
@@ -241,7 +242,7 @@ func TestFailureIsRemembered(t *testing.T) {
 			t.Errorf("try %d: members were tried: %v", try, tried)
 		}
 	}
-	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("pods", pack.CapacityCheckFrom)}})
+	store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: quantities("pods", pack.CapacityCheckFrom)}})
 	snapshot.Advance(store)
 	if _, ok := p.PlaceUnit(&ask); !ok {
 		t.Error("it does not fit though there is room")
@@ -254,22 +255,22 @@ func TestMembersWaitForOthers(t *testing.T) {
 		store := cluster.NewStore()
 		for i := range 4 {
 			name := fmt.Sprint("n", i)
-			store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+			store.Apply(facts.NodeUpserted{Node: &facts.Node{
 				Name: name, Labels: map[string]string{rack: "r", host: name}, Allocatable: quantities("cpu", 1000, "pods", 9),
 			}})
 		}
-		leaders := cluster.PodSelector{Namespaces: []string{"x"}, Labels: cluster.LabelSelector{
-			Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.In, Values: []string{"leader"}}},
+		leaders := facts.PodSelector{Namespaces: []string{"x"}, Labels: facts.LabelSelector{
+			Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{"leader"}}},
 		}}
-		ask := pack.Ask{Need: 3, Topology: cluster.Packing{Required: required}}
+		ask := pack.Ask{Need: 3, Topology: facts.Packing{Required: required}}
 		for i, app := range []string{"follower", "follower", "leader"} {
-			r := &cluster.Requirements{Requests: quantities("cpu", 300)}
+			r := &facts.Requirements{Requests: quantities("cpu", 300)}
 			if app == "follower" {
-				r.Affinity = []cluster.AffinityTerm{{TopologyKey: host, Pods: leaders}}
+				r.Affinity = []facts.AffinityTerm{{TopologyKey: host, Pods: leaders}}
 			}
-			uid := cluster.UID(fmt.Sprint(i))
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-				UID: uid, Namespace: "x", Ours: true, Labels: []cluster.Label{{Key: "app", Value: app}}, Requirements: r,
+			uid := facts.UID(fmt.Sprint(i))
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{
+				UID: uid, Namespace: "x", Ours: true, Labels: []facts.Label{{Key: "app", Value: app}}, Requirements: r,
 			}})
 			ask.Members = append(ask.Members, store.Pod(uid))
 		}
@@ -293,27 +294,27 @@ func TestPenIsExact(t *testing.T) {
 		store := cluster.NewStore()
 		ask := pack.Ask{Within: []cluster.Slot{}}
 		for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
-			n := &cluster.Node{
+			n := &facts.Node{
 				Name: fmt.Sprint(i), Labels: map[string]string{rack: fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "rack"))},
 				Allocatable: quantities("cpu", 1000*rapid.IntRange(1, 4).Draw(t, "cpu"), "memory", 1<<30*rapid.IntRange(1, 4).Draw(t, "memory"), "pods", 9),
 			}
 			for taint := range rapid.IntRange(0, 4).Draw(t, "taints") {
-				n.Taints = append(n.Taints, cluster.Taint{Key: fmt.Sprint(taint), Effect: cluster.PreferNoSchedule})
+				n.Taints = append(n.Taints, facts.Taint{Key: fmt.Sprint(taint), Effect: facts.PreferNoSchedule})
 			}
-			store.Apply(cluster.NodeUpserted{Node: n})
+			store.Apply(facts.NodeUpserted{Node: n})
 			if rapid.IntRange(0, 3).Draw(t, "within") > 0 {
 				ask.Within = append(ask.Within, store.Slot(n.Name))
 			}
 		}
-		var preferred []cluster.WeightedTerm
+		var preferred []facts.WeightedTerm
 		for i := range rapid.IntRange(0, 4).Draw(t, "preferred") {
-			preferred = append(preferred, cluster.WeightedTerm{Weight: rapid.Int32Range(1, 20).Draw(t, "weight"), Term: cluster.Term{
-				Expressions: []cluster.Requirement{{Key: rack, Operator: cluster.In, Values: []string{fmt.Sprint(i)}}},
+			preferred = append(preferred, facts.WeightedTerm{Weight: rapid.Int32Range(1, 20).Draw(t, "weight"), Term: facts.Term{
+				Expressions: []facts.Requirement{{Key: rack, Operator: facts.In, Values: []string{fmt.Sprint(i)}}},
 			}})
 		}
 		for i := range 12 {
-			uid := cluster.UID(fmt.Sprint(i))
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Ours: true, Requirements: &cluster.Requirements{
+			uid := facts.UID(fmt.Sprint(i))
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Ours: true, Requirements: &facts.Requirements{
 				Requests: quantities("cpu", 700, "memory", 300<<20), ScoreCPU: 700, ScoreMemory: 300 << 20, Preferred: preferred,
 			}}})
 			ask.Members = append(ask.Members, store.Pod(uid))

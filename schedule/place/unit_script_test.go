@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -21,7 +22,7 @@ import (
 func TestUnit(t *testing.T) {
 	datadriven.RunTest(t, "testdata/unit", func(t *testing.T, d *datadriven.TestData) string {
 		store := cluster.NewStore()
-		unit := (*cluster.UnitFacts)(nil)
+		unit := (*facts.Unit)(nil)
 		for line := range strings.Lines(d.Input) {
 			command, args, err := datadriven.ParseLine(strings.TrimSpace(line))
 			if err != nil {
@@ -31,13 +32,13 @@ func TestUnit(t *testing.T) {
 				switch command {
 				case "node", "nodes":
 					node := script.Node(t, said)
-					node.Labels[cluster.HostnameKey] = node.Name
-					store.Apply(cluster.NodeUpserted{Node: node})
+					node.Labels[facts.HostnameKey] = node.Name
+					store.Apply(facts.NodeUpserted{Node: node})
 				case "pod", "members":
-					store.Apply(cluster.PodUpserted{Pod: script.Pod(t, said)})
+					store.Apply(facts.PodUpserted{Pod: script.Pod(t, said)})
 				case "unit":
 					unit = script.Unit(t, said)
-					store.Apply(cluster.UnitUpserted{Unit: unit})
+					store.Apply(facts.UnitUpserted{Unit: unit})
 				default:
 					d.Fatalf(t, "%q: want node, nodes, pod, members or unit", command)
 				}
@@ -80,7 +81,7 @@ func placeScript(t *testing.T, store *cluster.Store, u *cluster.Unit) string {
 		t.Fatal(err)
 	}
 	p := NewPlacer(snapshot, profile, 0, 8)
-	p.SetLevels([]string{"block", "rack", cluster.HostnameKey})
+	p.SetLevels([]string{"block", "rack", facts.HostnameKey})
 	placed, ok := p.PlaceUnit(&ask)
 	if !ok {
 		return p.ExplainUnit(&ask).String() + "\n"

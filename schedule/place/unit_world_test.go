@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -17,7 +18,7 @@ import (
 const (
 	block = "net/block"
 	rack  = "net/rack"
-	host  = cluster.HostnameKey
+	host  = facts.HostnameKey
 	model = "gpu/model"
 )
 
@@ -43,8 +44,8 @@ func drawUnitWorld(t *rapid.T) *unitWorld {
 	w.placer.SetLevels(w.levels)
 	names := w.drawUnitNodes(t)
 	for i := range rapid.IntRange(0, 12).Draw(t, "running") {
-		w.apply(&cluster.PodFacts{
-			UID: cluster.UID(fmt.Sprint("running-", i)), Namespace: "x", Labels: []cluster.Label{{Key: "app", Value: "a"}},
+		w.apply(&facts.Pod{
+			UID: facts.UID(fmt.Sprint("running-", i)), Namespace: "x", Labels: []facts.Label{{Key: "app", Value: "a"}},
 			Node: rapid.SampledFrom(names).Draw(t, "on"), Requirements: drawMember(t, false),
 		})
 	}
@@ -56,7 +57,7 @@ func drawUnitWorld(t *rapid.T) *unitWorld {
 func (w *unitWorld) drawUnitNodes(t *rapid.T) (names []string) {
 	for i := range rapid.IntRange(1, 14).Draw(t, "nodes") {
 		name := fmt.Sprint("n", i)
-		n := &cluster.Node{
+		n := &facts.Node{
 			Name: name,
 			Labels: map[string]string{
 				block: fmt.Sprint(rapid.IntRange(0, 1).Draw(t, "block")), rack: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "rack")),
@@ -73,11 +74,11 @@ func (w *unitWorld) drawUnitNodes(t *rapid.T) (names []string) {
 			n.GPU = topology.Shape{GPUs: gpus, Shareable: rapid.Bool().Draw(t, "share")}
 		}
 		if rapid.IntRange(0, 5).Draw(t, "tainted") == 0 {
-			n.Taints = []cluster.Taint{{Key: "x", Effect: cluster.TaintEffect(rapid.IntRange(1, 3).Draw(t, "effect"))}}
+			n.Taints = []facts.Taint{{Key: "x", Effect: facts.TaintEffect(rapid.IntRange(1, 3).Draw(t, "effect"))}}
 		}
-		w.store.Apply(cluster.NodeUpserted{Node: n})
+		w.store.Apply(facts.NodeUpserted{Node: n})
 		if report := drawReport(t); report != nil {
-			w.store.Apply(cluster.NodeReported{Node: name, Report: report})
+			w.store.Apply(facts.NodeReported{Node: name, Report: report})
 		}
 		if rapid.IntRange(0, 14).Draw(t, "reserved") == 0 {
 			w.store.Reserve([]cluster.Slot{w.store.Slot(name)}, 1)
@@ -88,9 +89,9 @@ func (w *unitWorld) drawUnitNodes(t *rapid.T) (names []string) {
 }
 
 // drawMember returns what a member of a unit asks of its node, and, if bound, of where the others are.
-func drawMember(t *rapid.T, bound bool) *cluster.Requirements {
+func drawMember(t *rapid.T, bound bool) *facts.Requirements {
 	cpu := 500 * rapid.Int64Range(0, 3).Draw(t, "cpu")
-	r := &cluster.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}}, ScoreCPU: max(cpu, 100), ScoreMemory: 1 << 20}
+	r := &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}}, ScoreCPU: max(cpu, 100), ScoreMemory: 1 << 20}
 	switch rapid.IntRange(0, 5).Draw(t, "gpu") {
 	case 0:
 		r.GPU.Milli = int16(rapid.IntRange(1, 999).Draw(t, "milli"))
@@ -100,30 +101,30 @@ func drawMember(t *rapid.T, bound bool) *cluster.Requirements {
 	drawZones(t, r)
 	drawDevices(t, &r.GPU)
 	if rapid.IntRange(0, 3).Draw(t, "tolerate") == 0 {
-		r.Tolerations = []cluster.Toleration{{Key: "x", Exists: true}}
+		r.Tolerations = []facts.Toleration{{Key: "x", Exists: true}}
 	}
 	if rapid.IntRange(0, 7).Draw(t, "port") == 0 {
-		r.Ports = []cluster.HostPort{{Protocol: "TCP", IP: cluster.AnyIP, Port: 80}}
+		r.Ports = []facts.HostPort{{Protocol: "TCP", IP: facts.AnyIP, Port: 80}}
 	}
 	if rapid.IntRange(0, 7).Draw(t, "prefer") == 0 {
-		r.Preferred = []cluster.WeightedTerm{{Weight: 50, Term: cluster.Term{
-			Expressions: []cluster.Requirement{{Key: model, Operator: cluster.In, Values: []string{"a"}}},
+		r.Preferred = []facts.WeightedTerm{{Weight: 50, Term: facts.Term{
+			Expressions: []facts.Requirement{{Key: model, Operator: facts.In, Values: []string{"a"}}},
 		}}}
 	}
 	if !bound {
 		return r
 	}
-	pods := cluster.PodSelector{Namespaces: []string{"x"}, Labels: cluster.LabelSelector{
-		Expressions: []cluster.Requirement{{Key: "app", Operator: cluster.In, Values: []string{rapid.SampledFrom([]string{"a", "m"}).Draw(t, "app")}}},
+	pods := facts.PodSelector{Namespaces: []string{"x"}, Labels: facts.LabelSelector{
+		Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{rapid.SampledFrom([]string{"a", "m"}).Draw(t, "app")}}},
 	}}
 	key := rapid.SampledFrom([]string{block, rack, host})
 	switch rapid.IntRange(0, 2).Draw(t, "constraint") {
 	case 0:
-		r.AntiAffinity = []cluster.AffinityTerm{{TopologyKey: key.Draw(t, "apart"), Pods: pods}}
+		r.AntiAffinity = []facts.AffinityTerm{{TopologyKey: key.Draw(t, "apart"), Pods: pods}}
 	case 1:
-		r.Affinity = []cluster.AffinityTerm{{TopologyKey: key.Draw(t, "near"), Pods: pods}}
+		r.Affinity = []facts.AffinityTerm{{TopologyKey: key.Draw(t, "near"), Pods: pods}}
 	case 2:
-		r.Spread = []cluster.SpreadConstraint{{TopologyKey: key.Draw(t, "over"), MaxSkew: 1, MinDomains: 1, Hard: rapid.Bool().Draw(t, "hard"), Pods: pods}}
+		r.Spread = []facts.SpreadConstraint{{TopologyKey: key.Draw(t, "over"), MaxSkew: 1, MinDomains: 1, Hard: rapid.Bool().Draw(t, "hard"), Pods: pods}}
 	}
 	return r
 }
@@ -131,12 +132,12 @@ func drawMember(t *rapid.T, bound bool) *cluster.Requirements {
 // drawMembers adds the pods of the unit, those that wait and those that run, and what it asks.
 func (w *unitWorld) drawMembers(t *rapid.T, names []string) {
 	w.bound = rapid.IntRange(0, 2).Draw(t, "bound") == 0
-	classes := []*cluster.Requirements{drawMember(t, w.bound)}
+	classes := []*facts.Requirements{drawMember(t, w.bound)}
 	for range max(rapid.IntRange(-2, 2).Draw(t, "more classes"), 0) {
 		classes = append(classes, drawMember(t, w.bound))
 	}
 	w.plain = !w.bound && len(classes) == 1
-	packing := func(what string) (p cluster.Packing) {
+	packing := func(what string) (p facts.Packing) {
 		key := rapid.SampledFrom([]string{"", "", block, rack, host})
 		p.Required, p.Preferred = key.Draw(t, what+" required"), key.Draw(t, what+" preferred")
 		p.Spread = rapid.SampledFrom([]string{"", "", "", rack, host, model}).Draw(t, what+" spread")
@@ -172,16 +173,16 @@ func (w *unitWorld) drawMembers(t *rapid.T, names []string) {
 	}
 }
 
-func (w *unitWorld) member(group string, r *cluster.Requirements, node string) *cluster.Pod {
-	uid := cluster.UID(fmt.Sprint("member-", w.store.Pods()))
-	w.apply(&cluster.PodFacts{
-		UID: uid, Name: string(uid), Namespace: "x", Labels: []cluster.Label{{Key: "app", Value: "m"}}, Ours: true, Subgroup: group, Requirements: r, Node: node,
+func (w *unitWorld) member(group string, r *facts.Requirements, node string) *cluster.Pod {
+	uid := facts.UID(fmt.Sprint("member-", w.store.Pods()))
+	w.apply(&facts.Pod{
+		UID: uid, Name: string(uid), Namespace: "x", Labels: []facts.Label{{Key: "app", Value: "m"}}, Ours: true, Subgroup: group, Requirements: r, Node: node,
 	})
 	return w.store.Pod(uid)
 }
 
 // apply adds a pod. One that runs has its GPUs on record: the ledger moves those that it has to guess, and forecasts fail by that.
-func (w *unitWorld) apply(pod *cluster.PodFacts) {
+func (w *unitWorld) apply(pod *facts.Pod) {
 	if slot := w.store.Slot(pod.Node); slot != cluster.NoSlot {
 		v := w.store.View(slot)
 		pod.Grant = v.Force(&pod.Requirements.GPU, nil)
@@ -196,7 +197,7 @@ func (w *unitWorld) apply(pod *cluster.PodFacts) {
 			copied.Zones = topology.ZoneRequest{}
 		}
 	}
-	w.store.Apply(cluster.PodUpserted{Pod: *pod})
+	w.store.Apply(facts.PodUpserted{Pod: *pod})
 }
 
 // value is a label of the node in a slot; ok is false when it has none.

@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -13,11 +14,11 @@ import (
 )
 
 // drawReport returns what a node's agent says of a few small zones; nil: nothing, for most nodes.
-func drawReport(t *rapid.T) *cluster.NodeReport {
+func drawReport(t *rapid.T) *facts.NodeReport {
 	if rapid.IntRange(0, 2).Draw(t, "reports") > 0 {
 		return nil
 	}
-	r := &cluster.NodeReport{}
+	r := &facts.NodeReport{}
 	r.Zones.Ruler = rapid.SampledFrom([]topology.Ruler{topology.RulerAgent, topology.RulerAgent, topology.RulerAgent, topology.RulerKubelet, topology.RulerNone}).Draw(t, "ruler")
 	r.Zones.Zones, r.Zones.Threads = uint8(rapid.IntRange(0, 3).Draw(t, "zones")), uint8(rapid.IntRange(1, 2).Draw(t, "threads"))
 	for z := range r.Zones.Zones {
@@ -34,7 +35,7 @@ func drawReport(t *rapid.T) *cluster.NodeReport {
 }
 
 // drawZones makes some requirements dedicated.
-func drawZones(t *rapid.T, r *cluster.Requirements) {
+func drawZones(t *rapid.T, r *facts.Requirements) {
 	if rapid.IntRange(0, 3).Draw(t, "dedicated") > 0 {
 		return
 	}
@@ -59,17 +60,17 @@ func zonesOf(cpus ...uint16) (g topology.ZoneGrant) {
 }
 
 // zoneStore is one node of two zones of 8 CPUs and 8 GiB each, and what its agent says.
-func zoneStore(r *cluster.NodeReport) (*cluster.Store, cluster.Slot) {
+func zoneStore(r *facts.NodeReport) (*cluster.Store, cluster.Slot) {
 	store := cluster.NewStore()
-	store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n", Allocatable: quantities("cpu", 16000, "memory", 16<<30, "pods", 20)}})
+	store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: quantities("cpu", 16000, "memory", 16<<30, "pods", 20)}})
 	if r != nil {
-		store.Apply(cluster.NodeReported{Node: "n", Report: r})
+		store.Apply(facts.NodeReported{Node: "n", Report: r})
 	}
 	return store, store.Slot("n")
 }
 
-func dedicated(cpus uint16, binding topology.Binding, memory uint32) *cluster.Requirements {
-	r := &cluster.Requirements{
+func dedicated(cpus uint16, binding topology.Binding, memory uint32) *facts.Requirements {
+	r := &facts.Requirements{
 		Requests: quantities("cpu", int(cpus)*1000, "memory", int(memory)<<20), ScoreCPU: int64(cpus) * 1000,
 		Zones: topology.ZoneRequest{CPUs: cpus, Binding: binding},
 	}
@@ -85,56 +86,56 @@ func TestZoneFitSaysWhy(t *testing.T) {
 	stale.Ruler, kubelet.Ruler, none.Zones = topology.RulerNone, topology.RulerKubelet, 0
 	for _, c := range []struct {
 		name   string
-		report *cluster.NodeReport
-		ask    *cluster.Requirements
-		other  *cluster.Requirements // runs there
+		report *facts.NodeReport
+		ask    *facts.Requirements
+		other  *facts.Requirements // runs there
 		held   topology.ZoneGrant
 		phrase string // empty: it fits
 		say    string
 	}{
-		{name: "fits", report: &cluster.NodeReport{Zones: shape}, ask: dedicated(8, topology.Bound, 8<<10)},
+		{name: "fits", report: &facts.NodeReport{Zones: shape}, ask: dedicated(8, topology.Bound, 8<<10)},
 		{name: "no report", ask: dedicated(1, topology.Unbound, 0), phrase: "node(s) had no zone report", say: "reports no zones"},
 		{
-			name: "stale", report: &cluster.NodeReport{Zones: stale, Why: cluster.ReportStale}, ask: dedicated(1, topology.Unbound, 0),
+			name: "stale", report: &facts.NodeReport{Zones: stale, Why: facts.ReportStale}, ask: dedicated(1, topology.Unbound, 0),
 			phrase: "node(s) had no fresh zone report", say: "has no fresh report of its zones",
 		},
 		{
-			name: "malformed", report: &cluster.NodeReport{Why: cluster.ReportMalformed}, ask: dedicated(1, topology.Unbound, 0),
+			name: "malformed", report: &facts.NodeReport{Why: facts.ReportMalformed}, ask: dedicated(1, topology.Unbound, 0),
 			phrase: "node(s) had an unreadable zone report", say: "has an unreadable report of its zones",
 		},
 		{
-			name: "kubelet", report: &cluster.NodeReport{Zones: kubelet}, ask: dedicated(1, topology.Bound, 1),
+			name: "kubelet", report: &facts.NodeReport{Zones: kubelet}, ask: dedicated(1, topology.Bound, 1),
 			phrase: "node(s) left their CPUs to the kubelet", say: "leaves its CPUs to the kubelet, which promises nothing by zone",
 		},
-		{name: "kubelet, unbound", report: &cluster.NodeReport{Zones: kubelet}, ask: dedicated(1, topology.Unbound, 0)},
+		{name: "kubelet, unbound", report: &facts.NodeReport{Zones: kubelet}, ask: dedicated(1, topology.Unbound, 0)},
 		{
-			name: "no zones", report: &cluster.NodeReport{Zones: none}, ask: dedicated(1, topology.Unbound, 0),
+			name: "no zones", report: &facts.NodeReport{Zones: none}, ask: dedicated(1, topology.Unbound, 0),
 			phrase: "node(s) had no zones that could be promised", say: "has no zones that could be promised",
 		},
 		{
-			name: "cores", report: &cluster.NodeReport{Zones: shape}, ask: dedicated(9, topology.Bound, 1), other: dedicated(8, topology.Unbound, 0), held: zonesOf(6, 2),
+			name: "cores", report: &facts.NodeReport{Zones: shape}, ask: dedicated(9, topology.Bound, 1), other: dedicated(8, topology.Unbound, 0), held: zonesOf(6, 2),
 			phrase: "node(s) had too few exclusive cores in one set of zones",
 			say:    "has too few exclusive cores in its zones (9 CPUs, NUMA-bound, asked; free by zone 2, 6)",
 		},
 		{
-			name: "memory", report: &cluster.NodeReport{Zones: shape}, ask: dedicated(2, topology.Bound, 15<<10), other: dedicated(8, topology.Unbound, 0), held: zonesOf(8),
+			name: "memory", report: &facts.NodeReport{Zones: shape}, ask: dedicated(2, topology.Bound, 15<<10), other: dedicated(8, topology.Unbound, 0), held: zonesOf(8),
 			phrase: "node(s) had too little memory in one set of zones",
 			say:    "has too little memory in its zones (2 CPUs, NUMA-bound, asked with 15360 MiB; free by zone 8192 MiB, 8192 MiB)",
 		},
 		{
-			name: "unused", report: &cluster.NodeReport{Zones: shape}, ask: dedicated(9, topology.Exclusive, 1), other: dedicated(2, topology.Unbound, 0), held: zonesOf(2),
+			name: "unused", report: &facts.NodeReport{Zones: shape}, ask: dedicated(9, topology.Exclusive, 1), other: dedicated(2, topology.Unbound, 0), held: zonesOf(2),
 			phrase: "node(s) had too few unused zones", say: "has too few unused zones (9 CPUs, NUMA-exclusive, asked; free by zone 6, 8)",
 		},
 		{
-			name: "rest", report: &cluster.NodeReport{Zones: shape}, ask: dedicated(1, topology.Exclusive, 1),
-			other:  &cluster.Requirements{Requests: quantities("cpu", 9000)},
+			name: "rest", report: &facts.NodeReport{Zones: shape}, ask: dedicated(1, topology.Exclusive, 1),
+			other:  &facts.Requirements{Requests: quantities("cpu", 9000)},
 			phrase: "node(s) had no room for the whole cores or zones that the pod would occupy",
 			say:    "has no room for the whole cores or zones that the pod would occupy",
 		},
 	} {
 		store, slot := zoneStore(c.report)
 		if c.other != nil {
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "other", Name: "other", Node: "n", Requirements: c.other, Grant: topology.Grant{Zones: c.held}}})
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "other", Name: "other", Node: "n", Requirements: c.other, Grant: topology.Grant{Zones: c.held}}})
 		}
 		class := store.Class(c.ask)
 		if fits := filterNamed("ZoneFit").Fits(&store.State, slot, class); fits != (c.phrase == "") {
@@ -151,8 +152,8 @@ func TestZoneFitSaysWhy(t *testing.T) {
 }
 
 func TestCommitRefusesWrongZones(t *testing.T) {
-	store, slot := zoneStore(&cluster.NodeReport{Zones: dualZones()})
-	plain, dedicated := store.Class(&cluster.Requirements{}), store.Class(dedicated(3, topology.Unbound, 0))
+	store, slot := zoneStore(&facts.NodeReport{Zones: dualZones()})
+	plain, dedicated := store.Class(&facts.Requirements{}), store.Class(dedicated(3, topology.Unbound, 0))
 	for _, c := range []struct {
 		class *cluster.Class
 		grant topology.ZoneGrant
@@ -176,13 +177,13 @@ func TestCommitRefusesWrongZones(t *testing.T) {
 
 // Two schedulers promise the same room: the second is told from which revision on to look again, and the rest of the zone is charged to the node.
 func TestSecondPlanForTheSameZone(t *testing.T) {
-	store, slot := zoneStore(&cluster.NodeReport{Zones: dualZones()})
+	store, slot := zoneStore(&facts.NodeReport{Zones: dualZones()})
 	ask := dedicated(5, topology.Exclusive, 1<<10)
 	var plans []cluster.Plan
 	snapshot := cluster.NewSnapshot()
 	snapshot.Advance(store)
-	for _, uid := range []cluster.UID{"a", "b"} {
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: uid, Name: string(uid), Ours: true, Requirements: ask}})
+	for _, uid := range []facts.UID{"a", "b"} {
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Name: string(uid), Ours: true, Requirements: ask}})
 		grant, ok := snapshot.Offer(slot, store.Pod(uid).Class)
 		if !ok {
 			t.Fatal("no offer")
@@ -208,11 +209,11 @@ func TestSecondPlanForTheSameZone(t *testing.T) {
 func TestZonePackingAndSmallestChange(t *testing.T) {
 	store := cluster.NewStore()
 	for name, used := range map[string]uint16{"empty": 0, "begun": 4, "full": 6} {
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: name, Allocatable: quantities("cpu", 32000, "memory", 16<<30, "pods", 20)}})
-		store.Apply(cluster.NodeReported{Node: name, Report: &cluster.NodeReport{Zones: dualZones()}})
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: name, Allocatable: quantities("cpu", 32000, "memory", 16<<30, "pods", 20)}})
+		store.Apply(facts.NodeReported{Node: name, Report: &facts.NodeReport{Zones: dualZones()}})
 		if used > 0 {
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-				UID: cluster.UID(name), Name: name, Node: name, Requirements: dedicated(2*used, topology.Unbound, 0), Grant: topology.Grant{Zones: zonesOf(used, used)},
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{
+				UID: facts.UID(name), Name: name, Node: name, Requirements: dedicated(2*used, topology.Unbound, 0), Grant: topology.Grant{Zones: zonesOf(used, used)},
 			}})
 		}
 	}
@@ -222,12 +223,12 @@ func TestZonePackingAndSmallestChange(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}
 	}
-	if got := scoreNamed("ZonePacking")(nil, &store.State, store.Slot("full"), store.Class(&cluster.Requirements{})); got != 0 {
+	if got := scoreNamed("ZonePacking")(nil, &store.State, store.Slot("full"), store.Class(&facts.Requirements{})); got != 0 {
 		t.Errorf("a pod without zones scores %d", got)
 	}
 	six := store.Class(dedicated(6, topology.Unbound, 0))
-	store.Apply(cluster.NodeRemoved{Name: "empty"})
-	store.Apply(cluster.NodeRemoved{Name: "begun"})
+	store.Apply(facts.NodeRemoved{Name: "empty"})
+	store.Apply(facts.NodeRemoved{Name: "begun"})
 	if got := explain.Explain(&store.State, six).Changes[0].String(); got != "2 more exclusive CPUs free in one zone of full" {
 		t.Errorf("%q", got)
 	}

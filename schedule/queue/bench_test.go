@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -15,10 +16,10 @@ import (
 // turn: Pop, the commit and the end of another unit in the ledger, a new unit that takes its place; ns/next is the
 // median of Pop alone.
 func BenchmarkNext(b *testing.B) {
-	for _, policy := range []cluster.SortPolicy{cluster.PriorityFIFO, cluster.Fair, cluster.FairHistory, cluster.SmallestFirst} {
+	for _, policy := range []facts.SortPolicy{facts.PriorityFIFO, facts.Fair, facts.FairHistory, facts.SmallestFirst} {
 		b.Run(policies[policy].name, func(b *testing.B) { benchmarkNext(b, newForest(policy, 10, 100)) })
 	}
-	b.Run("one-queue", func(b *testing.B) { benchmarkNext(b, newForest(cluster.PriorityFIFO, 0, 100_000)) })
+	b.Run("one-queue", func(b *testing.B) { benchmarkNext(b, newForest(facts.PriorityFIFO, 0, 100_000)) })
 }
 
 func benchmarkNext(b *testing.B, f *forest) {
@@ -46,17 +47,17 @@ type forest struct {
 }
 
 // newForest has wide³ leaves (or the default queue only) with so many units each.
-func newForest(policy cluster.SortPolicy, wide, units int) *forest {
+func newForest(policy facts.SortPolicy, wide, units int) *forest {
 	f := &forest{world: newWorld(), leaves: 1}
 	f.capacity(1_000_000_000)
-	var facts []*cluster.QueueFacts
+	var seen []*facts.Queue
 	grow := func(name, parent string, i int) {
-		facts = append(facts, &cluster.QueueFacts{
+		seen = append(seen, &facts.Queue{
 			Name: name, Parent: parent, Sort: policy, Weight: int64(1 + i%3), HalfLife: int64(time.Hour),
 			Guaranteed: []resource.Quantity{{Name: resource.NameCPU, Amount: int64(i%2) * 100}},
 		})
 	}
-	var namespaces []cluster.Namespace
+	var namespaces []facts.Namespace
 	if wide > 0 {
 		f.leaves = wide * wide * wide
 		for i := range wide {
@@ -66,14 +67,14 @@ func newForest(policy cluster.SortPolicy, wide, units int) *forest {
 				for k := range wide {
 					name := fmt.Sprint("q", i, ".", block, ".", k)
 					grow(name, fmt.Sprint("q", i, ".", block), k)
-					namespaces = append(namespaces, cluster.Namespace{
-						Name: fmt.Sprint("n", len(namespaces)), Labels: []cluster.Label{{Key: "scheduling.hilbert.dev/queue", Value: name}},
+					namespaces = append(namespaces, facts.Namespace{
+						Name: fmt.Sprint("n", len(namespaces)), Labels: []facts.Label{{Key: "scheduling.hilbert.dev/queue", Value: name}},
 					})
 				}
 			}
 		}
-		f.see(cluster.QueuesListed{Queues: facts})
-		f.see(cluster.NamespacesListed{Namespaces: namespaces})
+		f.see(facts.QueuesListed{Queues: seen})
+		f.see(facts.NamespacesListed{Namespaces: namespaces})
 	}
 	for i := range f.leaves * units {
 		f.arrive(i % f.leaves)
@@ -88,12 +89,12 @@ func (f *forest) arrive(leaf int) {
 	gang := ""
 	if f.serial%10 == 0 {
 		gang, size = fmt.Sprint("g", f.serial), 4
-		f.see(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: namespace, Name: gang}, MinMember: 4}})
+		f.see(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: namespace, Name: gang}, MinMember: 4}})
 	}
 	for i := range size {
-		facts := podFacts(namespace, fmt.Sprint("p", f.serial, ".", i), int64(1+f.serial%5))
-		facts.Unit, facts.Created, facts.Priority = gang, int64(f.serial), int32(f.serial%3)
-		f.see(cluster.PodUpserted{Pod: facts})
+		seen := podFacts(namespace, fmt.Sprint("p", f.serial, ".", i), int64(1+f.serial%5))
+		seen.Unit, seen.Created, seen.Priority = gang, int64(f.serial), int32(f.serial%3)
+		f.see(facts.PodUpserted{Pod: seen})
 	}
 }
 
@@ -113,10 +114,10 @@ func (f *forest) turn() {
 	if len(f.running) > 5000 {
 		i := f.serial * 7919 % len(f.running)
 		for _, pod := range f.running[i] {
-			f.see(cluster.PodRemoved{UID: pod.UID})
+			f.see(facts.PodRemoved{UID: pod.UID})
 		}
 		if gang := f.running[i][0].Unit; gang != nil {
-			f.see(cluster.UnitRemoved{Name: gang.UnitName})
+			f.see(facts.UnitRemoved{Name: gang.UnitName})
 		}
 		f.running[i] = f.running[len(f.running)-1]
 		f.running = f.running[:len(f.running)-1]

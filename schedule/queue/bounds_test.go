@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -13,7 +14,7 @@ import (
 func TestIdleLinesAreBounded(t *testing.T) {
 	w := newWorld()
 	for i := range 3 * maxIdleShapeQueues {
-		w.see(cluster.PodUpserted{Pod: podFacts("n", fmt.Sprint(i), int64(i+1))})
+		w.see(facts.PodUpserted{Pod: podFacts("n", fmt.Sprint(i), int64(i+1))})
 		w.q.Done(w.q.Pop())
 	}
 	if err := w.q.verify(); err != nil {
@@ -34,23 +35,23 @@ func TestIdleLinesAreBounded(t *testing.T) {
 
 // TestIdleNamespacesArePruned: namespaces that come and go leave nothing behind in a queue that they share, once what they had is forgotten.
 func TestIdleNamespacesArePruned(t *testing.T) {
-	for _, sort := range []cluster.SortPolicy{cluster.Fair, cluster.FairHistory} {
+	for _, sort := range []facts.SortPolicy{facts.Fair, facts.FairHistory} {
 		w := newWorld()
-		w.see(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: cluster.DefaultQueue, Sort: sort, HalfLife: int64(time.Minute)}})
+		w.see(facts.QueueUpserted{Queue: &facts.Queue{Name: facts.DefaultQueue, Sort: sort, HalfLife: int64(time.Minute)}})
 		for i := range 500 {
 			pod := podFacts(fmt.Sprint("n", i), "p", 1)
-			w.see(cluster.PodUpserted{Pod: pod})
+			w.see(facts.PodUpserted{Pod: pod})
 			u := w.q.Pop()
 			w.place(u.Members())
 			w.q.Done(u)
 			w.now = w.now.Add(time.Minute)
 			w.q.Expire(w.now)
-			w.see(cluster.PodRemoved{UID: pod.UID})
+			w.see(facts.PodRemoved{UID: pod.UID})
 		}
 		if err := w.q.verify(); err != nil {
 			t.Fatal(err)
 		}
-		if kept := len(w.q.tree.leaves[w.store.Queue(cluster.DefaultQueue)].tenants); kept > 100 {
+		if kept := len(w.q.tree.leaves[w.store.Quota().Queue(facts.DefaultQueue)].tenants); kept > 100 {
 			t.Errorf("%s: %d namespaces are kept", policies[sort].name, kept)
 		}
 	}
@@ -59,7 +60,7 @@ func TestIdleNamespacesArePruned(t *testing.T) {
 // TestAddDelayed: a pod that waits already is not counted twice.
 func TestAddDelayed(t *testing.T) {
 	w := newWorld()
-	w.see(cluster.PodUpserted{Pod: podFacts("n", "p", 1)})
+	w.see(facts.PodUpserted{Pod: podFacts("n", "p", 1)})
 	w.q.AddDelayed(w.store.Pod("n/p"), w.now.Add(time.Second))
 	if err := w.q.verify(); err != nil {
 		t.Fatal(err)
@@ -80,13 +81,13 @@ func TestAddDelayed(t *testing.T) {
 func TestParkedVisitsEachLineOnceAndRemembers(t *testing.T) {
 	w := newWorld()
 	for _, name := range []string{"a", "b"} {
-		w.see(cluster.PodUpserted{Pod: podFacts("n", name, 1)})
+		w.see(facts.PodUpserted{Pod: podFacts("n", name, 1)})
 	}
 	w.q.Park(w.q.Pop(), Version{Revision: 5})
 	var visited []cluster.Revision
 	for range 3 {
 		w.q.Parked(func(sq *ShapeQueue, seen Version) (Version, bool) {
-			if sq.Queue().Name != cluster.DefaultQueue || sq.Len() != 2 {
+			if sq.Queue().Name != facts.DefaultQueue || sq.Len() != 2 {
 				t.Errorf("a shape queue of %d in %s", sq.Len(), sq.Queue().Name)
 			}
 			visited = append(visited, seen.Revision)
@@ -114,19 +115,19 @@ func TestRefusalOfOneGangDoesNotSpeakForAll(t *testing.T) {
 	w.q.Done(w.q.Unit(blocker[0].UID))
 	for i := range 3 {
 		gang := fmt.Sprint("g", i)
-		w.see(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "q", Name: gang}, MinMember: 1}})
+		w.see(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: "q", Name: gang}, MinMember: 1}})
 		facts := podFacts("q", gang, 1)
 		facts.Unit, facts.Created = gang, int64(i)
-		w.see(cluster.PodUpserted{Pod: facts})
+		w.see(facts.PodUpserted{Pod: facts})
 	}
-	at := w.store.Queue("q")
+	at := w.store.Quota().Queue("q")
 	for range 3 {
 		w.q.BlockByQuota(w.q.Pop(), at)
 	}
 	if u := w.q.Pop(); u != nil {
 		t.Fatalf("%s was tried again though nothing has changed", u.Key())
 	}
-	w.see(cluster.PodRemoved{UID: blocker[0].UID})
+	w.see(facts.PodRemoved{UID: blocker[0].UID})
 	tried := make(map[string]int)
 	for u := w.q.Pop(); u != nil; u = w.q.Pop() {
 		tried[u.Key()]++
@@ -140,14 +141,14 @@ func TestRefusalOfOneGangDoesNotSpeakForAll(t *testing.T) {
 // TestUnitOutlivesItsMembers: who has popped a gang may ask it for its names and its queue after all members have got places.
 func TestUnitOutlivesItsMembers(t *testing.T) {
 	w := newWorld()
-	w.see(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "n", Name: "g"}, MinMember: 1}})
+	w.see(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: "n", Name: "g"}, MinMember: 1}})
 	facts := podFacts("n", "p", 1)
 	facts.Unit = "g"
-	w.see(cluster.PodUpserted{Pod: facts})
+	w.see(facts.PodUpserted{Pod: facts})
 	u := w.q.Pop()
 	w.place(u.Members())
 	w.q.Done(u)
-	if u.Queue().Name != cluster.DefaultQueue || u.Key() != "n/g" || len(u.Members()) != 0 {
+	if u.Queue().Name != facts.DefaultQueue || u.Key() != "n/g" || len(u.Members()) != 0 {
 		t.Errorf("%s of %s has %v", u.Key(), u.Queue().Name, u.Members())
 	}
 	w.q.Return(u) // it is known no more

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -61,10 +62,10 @@ type tenancy struct {
 	random   *rand.Rand
 }
 
-func newTenancy(capacity int, seed uint64, queues ...*cluster.QueueFacts) *tenancy {
+func newTenancy(capacity int, seed uint64, queues ...*facts.Queue) *tenancy {
 	w := &tenancy{world: newWorld(), capacity: capacity, random: rand.New(rand.NewPCG(seed, 0))}
 	w.world.capacity(int64(capacity))
-	w.see(cluster.QueuesListed{Queues: queues})
+	w.see(facts.QueuesListed{Queues: queues})
 	for _, q := range queues {
 		w.feed(q.Name, q.Name)
 	}
@@ -77,7 +78,7 @@ func (w *tenancy) want(queue string, pods int) {
 		w.serial++
 		facts := podFacts(queue, fmt.Sprint("p", w.serial), 1)
 		facts.Created = int64(w.serial)
-		w.see(cluster.PodUpserted{Pod: facts})
+		w.see(facts.PodUpserted{Pod: facts})
 	}
 }
 
@@ -104,14 +105,14 @@ func (w *tenancy) end() {
 	i := w.random.IntN(len(w.running))
 	pod := w.running[i]
 	w.running = slices.Delete(w.running, i, i+1)
-	w.see(cluster.PodRemoved{UID: pod.UID})
+	w.see(facts.PodRemoved{UID: pod.UID})
 	w.want(pod.Namespace, 1)
 }
 
-func (w *tenancy) used(queue string) int { return int(w.store.Queue(queue).Used(resource.CPU)) }
+func (w *tenancy) used(queue string) int { return int(w.store.Quota().Queue(queue).Used(resource.CPU)) }
 
-func leafFacts(name, parent string, weight, guaranteed int64) *cluster.QueueFacts {
-	return &cluster.QueueFacts{
+func leafFacts(name, parent string, weight, guaranteed int64) *facts.Queue {
+	return &facts.Queue{
 		Name: name, Parent: parent, Weight: weight, Guaranteed: []resource.Quantity{{Name: resource.NameCPU, Amount: guaranteed}},
 	}
 }
@@ -143,7 +144,7 @@ func TestSharesConvergeInTrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		const capacity = 200
-		var facts []*cluster.QueueFacts
+		var facts []*facts.Queue
 		var above []vessel
 		below := make([][]vessel, 2+random.IntN(2))
 		for i := range below {
@@ -157,7 +158,7 @@ func TestSharesConvergeInTrees(t *testing.T) {
 			}
 			sum.weight = float64(1 + random.IntN(3))
 			f := leafFacts(parent, "", int64(sum.weight), int64(sum.guaranteed))
-			f.Sort = cluster.Fair
+			f.Sort = facts.Fair
 			if random.IntN(3) == 0 {
 				limit := sum.guaranteed + float64(random.IntN(80))
 				f.Max = []resource.Quantity{{Name: resource.NameCPU, Amount: int64(limit)}}
@@ -192,8 +193,8 @@ func TestSharesConvergeInTrees(t *testing.T) {
 // TestNobodyStarves: under policies that do not put some units behind others for good, a unit is placed after those that were before it in
 // its queue, and as many of the other queues as their shares allow, however many come after it.
 func TestNobodyStarves(t *testing.T) {
-	for _, sort := range []cluster.SortPolicy{cluster.PriorityFIFO, cluster.FIFO, cluster.Fair, cluster.FairHistory} {
-		var facts []*cluster.QueueFacts
+	for _, sort := range []facts.SortPolicy{facts.PriorityFIFO, facts.FIFO, facts.Fair, facts.FairHistory} {
+		var facts []*facts.Queue
 		for i := range 4 {
 			f := leafFacts(fmt.Sprint("q", i), "", 1, 0)
 			f.Sort, f.HalfLife = sort, int64(time.Minute)
@@ -204,7 +205,7 @@ func TestNobodyStarves(t *testing.T) {
 			w.want(f.Name, 100)
 		}
 		w.fill()
-		waited := make(map[cluster.UID]int) // turns
+		waited := make(map[facts.UID]int) // turns
 		for range 4000 {
 			w.end()
 			before := len(w.running)
@@ -227,7 +228,7 @@ func TestNobodyStarves(t *testing.T) {
 // TestHistoryCounts: two namespaces that want the same share what is free by what they have had, and what was long ago counts less.
 func TestHistoryCounts(t *testing.T) {
 	facts := leafFacts("q", "", 1, 0)
-	facts.Sort, facts.HalfLife = cluster.FairHistory, int64(100*time.Second)
+	facts.Sort, facts.HalfLife = facts.FairHistory, int64(100*time.Second)
 	w := newTenancy(100, 3, facts)
 	for _, namespace := range []string{"greedy", "modest"} {
 		w.feed(namespace, "q")
@@ -239,12 +240,12 @@ func TestHistoryCounts(t *testing.T) {
 		w.q.Expire(w.now)
 		w.q.sync()
 	}
-	history := &w.q.tree.leaves[w.store.Queue("q")].tenants["greedy"].history
+	history := &w.q.tree.leaves[w.store.Quota().Queue("q")].tenants["greedy"].history
 	if history.settle(w.now, facts.HalfLife); math.Abs(history.average-0.3) > 1e-6 {
 		t.Fatalf("after a half-life with 0.6 of the cluster the average is %v, want 0.3", history.average)
 	}
 	for len(w.running) > 0 { // then nobody holds anything
-		w.see(cluster.PodRemoved{UID: w.running[0].UID})
+		w.see(facts.PodRemoved{UID: w.running[0].UID})
 		w.running = w.running[1:]
 	}
 	w.q.sync()

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -17,11 +17,11 @@ import (
 //
 // demand is what the pods of a queue hold and wait for, without those of the queues below it; a queue that is not named demands nothing. Each
 // resource is dealt out for itself. Where the guarantees are more than there is, each gets its proportion.
-func FairShares(root *cluster.Queue, capacity []int64, demand map[*cluster.Queue][]int64) map[*cluster.Queue][]int64 {
-	shares := make(map[*cluster.Queue][]int64)
-	root.Each(func(q *cluster.Queue) { shares[q] = make([]int64, len(capacity)) })
+func FairShares(root *quota.Queue, capacity []int64, demand map[*quota.Queue][]int64) map[*quota.Queue][]int64 {
+	shares := make(map[*quota.Queue][]int64)
+	root.Each(func(q *quota.Queue) { shares[q] = make([]int64, len(capacity)) })
 	for k, amount := range capacity {
-		d := distribution{kind: resource.Kind(k), demand: demand, wants: make(map[*cluster.Queue]int64, len(shares)), shares: shares}
+		d := distribution{kind: resource.Kind(k), demand: demand, wants: make(map[*quota.Queue]int64, len(shares)), shares: shares}
 		d.sumWants(root)
 		d.distribute(root, min(amount, d.wants[root]))
 	}
@@ -31,13 +31,13 @@ func FairShares(root *cluster.Queue, capacity []int64, demand map[*cluster.Queue
 // distribution deals out one resource.
 type distribution struct {
 	kind   resource.Kind
-	demand map[*cluster.Queue][]int64
-	wants  map[*cluster.Queue]int64 // those of the queues below included, as far as limits allow
-	shares map[*cluster.Queue][]int64
+	demand map[*quota.Queue][]int64
+	wants  map[*quota.Queue]int64 // those of the queues below included, as far as limits allow
+	shares map[*quota.Queue][]int64
 }
 
 // own is what a queue's own pods want.
-func (d *distribution) own(q *cluster.Queue) int64 {
+func (d *distribution) own(q *quota.Queue) int64 {
 	if column := d.demand[q]; int(d.kind) < len(column) {
 		return max(column[d.kind], 0)
 	}
@@ -45,7 +45,7 @@ func (d *distribution) own(q *cluster.Queue) int64 {
 }
 
 // sumWants sums what a queue and those below it want.
-func (d *distribution) sumWants(q *cluster.Queue) {
+func (d *distribution) sumWants(q *quota.Queue) {
 	sum := d.own(q)
 	for _, child := range q.Children() {
 		d.sumWants(child)
@@ -55,7 +55,7 @@ func (d *distribution) sumWants(q *cluster.Queue) {
 }
 
 // distribute divides an amount between a queue's own pods and its children.
-func (d *distribution) distribute(q *cluster.Queue, amount int64) {
+func (d *distribution) distribute(q *quota.Queue, amount int64) {
 	d.shares[q][d.kind] = amount
 	if len(q.Children()) == 0 {
 		return
@@ -79,7 +79,7 @@ func (d *distribution) distribute(q *cluster.Queue, amount int64) {
 
 // claim is what one of those that share asks for, and gets.
 type claim struct {
-	queue                           *cluster.Queue // nil: the own pods of the queue that is shared
+	queue                           *quota.Queue // nil: the own pods of the queue that is shared
 	name                            string
 	want, guaranteed, weight, share int64
 }

@@ -10,12 +10,14 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 )
 
 // grove is a random tree of queues and what is wanted in it.
 type grove struct {
-	facts    []*cluster.QueueFacts
+	facts    []*facts.Queue
 	wants    map[string]int64 // own demand of a queue
 	capacity int64
 	random   *rand.Rand
@@ -29,7 +31,7 @@ func newGrove(seed uint64) *grove {
 	}
 	names := []string{""}
 	for i := range 1 + g.random.IntN(9) {
-		f := &cluster.QueueFacts{Name: fmt.Sprint("q", i), Parent: names[g.random.IntN(len(names))], Weight: int64(1 + g.random.IntN(4))}
+		f := &facts.Queue{Name: fmt.Sprint("q", i), Parent: names[g.random.IntN(len(names))], Weight: int64(1 + g.random.IntN(4))}
 		if g.random.IntN(2) == 0 {
 			f.Guaranteed = []resource.Quantity{{Name: resource.NameCPU, Amount: int64(g.random.IntN(30)) * scale}}
 		}
@@ -47,26 +49,26 @@ func newGrove(seed uint64) *grove {
 func (g *grove) plant() *cluster.Store {
 	store := cluster.NewStore()
 	for _, i := range g.random.Perm(len(g.facts)) {
-		store.Apply(cluster.QueueUpserted{Queue: g.facts[i]})
+		store.Apply(facts.QueueUpserted{Queue: g.facts[i]})
 	}
 	return store
 }
 
 // shares works out what everybody ought to have of the CPU, by name.
 func (g *grove) shares(store *cluster.Store) map[string]int64 {
-	demand := make(map[*cluster.Queue][]int64)
+	demand := make(map[*quota.Queue][]int64)
 	for name, amount := range g.wants {
-		demand[store.Queue(name)] = []int64{amount}
+		demand[store.Quota().Queue(name)] = []int64{amount}
 	}
 	got := make(map[string]int64)
-	for q, column := range FairShares(store.Root(), []int64{g.capacity}, demand) {
+	for q, column := range FairShares(store.Quota().Root(), []int64{g.capacity}, demand) {
 		got[q.Name] = column[resource.CPU]
 	}
 	return got
 }
 
 // wanted is what a queue and those below it ask for.
-func wanted(q *cluster.Queue, own map[string]int64) int64 {
+func wanted(q *quota.Queue, own map[string]int64) int64 {
 	sum := own[q.Name]
 	for _, child := range q.Children() {
 		sum += wanted(child, own)
@@ -81,10 +83,10 @@ func TestFairShares(t *testing.T) {
 		g := newGrove(rapid.Uint64().Draw(t, "seed"))
 		store := g.plant()
 		got := g.shares(store)
-		if want := min(g.capacity, wanted(store.Root(), g.wants)); got[""] != want {
+		if want := min(g.capacity, wanted(store.Quota().Root(), g.wants)); got[""] != want {
 			t.Fatalf("%d are dealt out, want %d", got[""], want)
 		}
-		store.Root().Each(func(q *cluster.Queue) { checkDeal(t, g, q, got) })
+		store.Quota().Root().Each(func(q *quota.Queue) { checkDeal(t, g, q, got) })
 		again := g.shares(g.plant())
 		for name, amount := range got {
 			if again[name] != amount {
@@ -94,7 +96,7 @@ func TestFairShares(t *testing.T) {
 	})
 }
 
-func checkDeal(t *rapid.T, g *grove, q *cluster.Queue, got map[string]int64) {
+func checkDeal(t *rapid.T, g *grove, q *quota.Queue, got map[string]int64) {
 	if got[q.Name] < 0 || got[q.Name] > q.Limit(resource.CPU) || got[q.Name] > wanted(q, g.wants) {
 		t.Fatalf("%s gets %d, but may have %d and wants %d", q.Name, got[q.Name], q.Limit(resource.CPU), wanted(q, g.wants))
 	}
@@ -140,14 +142,14 @@ func TestFairSharesAreMonotone(t *testing.T) {
 		name := g.facts[g.random.IntN(len(g.facts))].Name
 		g.wants[name] += int64(g.random.IntN(20))
 		more := g.shares(store)
-		if own(store.Queue(name), more) < own(store.Queue(name), after)-1 {
-			t.Fatalf("%s gets %d for itself, and %d when it wants more", name, own(store.Queue(name), after), own(store.Queue(name), more))
+		if own(store.Quota().Queue(name), more) < own(store.Quota().Queue(name), after)-1 {
+			t.Fatalf("%s gets %d for itself, and %d when it wants more", name, own(store.Quota().Queue(name), after), own(store.Quota().Queue(name), more))
 		}
 	})
 }
 
 // own is what a queue has for its own pods.
-func own(q *cluster.Queue, shares map[string]int64) int64 {
+func own(q *quota.Queue, shares map[string]int64) int64 {
 	rest := shares[q.Name]
 	for _, child := range q.Children() {
 		rest -= shares[child.Name]
@@ -159,15 +161,15 @@ func own(q *cluster.Queue, shares map[string]int64) int64 {
 func TestFairSharesOfManyKinds(t *testing.T) {
 	store := cluster.NewStore()
 	for _, name := range []string{"a", "b"} {
-		store.Apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: name, Weight: math.MaxInt64}})
+		store.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: name, Weight: math.MaxInt64}})
 	}
-	a, b := store.Queue("a"), store.Queue("b")
-	shares := FairShares(store.Root(), []int64{10, math.MaxInt64}, map[*cluster.Queue][]int64{a: {8, math.MaxInt64}, b: {8}})
+	a, b := store.Quota().Queue("a"), store.Quota().Queue("b")
+	shares := FairShares(store.Quota().Root(), []int64{10, math.MaxInt64}, map[*quota.Queue][]int64{a: {8, math.MaxInt64}, b: {8}})
 	if !slices.Equal(shares[a], []int64{8, math.MaxInt64}) || !slices.Equal(shares[b], []int64{2, 0}) {
 		t.Errorf("a gets %v, b %v", shares[a], shares[b])
 	}
-	shares = FairShares(store.Root(), []int64{10}, map[*cluster.Queue][]int64{a: {1}, store.Root(): {5}})
-	if !slices.Equal(shares[a], []int64{1}) || !slices.Equal(shares[store.Root()], []int64{6}) {
-		t.Errorf("a gets %v, the root %v", shares[a], shares[store.Root()])
+	shares = FairShares(store.Quota().Root(), []int64{10}, map[*quota.Queue][]int64{a: {1}, store.Quota().Root(): {5}})
+	if !slices.Equal(shares[a], []int64{1}) || !slices.Equal(shares[store.Quota().Root()], []int64{6}) {
+		t.Errorf("a gets %v, the root %v", shares[a], shares[store.Quota().Root()])
 	}
 }

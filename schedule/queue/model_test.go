@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -25,15 +27,15 @@ type model struct {
 
 // shapeQueueKey names the units that are parked together.
 type shapeQueueKey struct {
-	queue     *cluster.Queue
+	queue     *quota.Queue
 	namespace string // where namespaces share the queue
 	shape     string
 }
 
 type modelUnit struct {
 	gang  *cluster.Unit
-	pods  map[cluster.UID]*cluster.Pod
-	known map[cluster.UID]member // the pods as they were when they were added
+	pods  map[facts.UID]*cluster.Pod
+	known map[facts.UID]member // the pods as they were when they were added
 	order int
 	at    location
 	until time.Time
@@ -45,7 +47,7 @@ type modelUnit struct {
 	key      shapeQueueKey
 	need     int
 	anchored bool
-	facts    *cluster.UnitFacts
+	facts    *facts.Unit
 	priority int32
 	created  int64
 	size     float64
@@ -53,13 +55,13 @@ type modelUnit struct {
 }
 
 type modelBlock struct {
-	at     *cluster.Queue
+	at     *quota.Queue
 	eased  uint64
 	lapsed bool
 	probes int
 }
 
-func (m *model) unitOf(uid cluster.UID) *modelUnit {
+func (m *model) unitOf(uid facts.UID) *modelUnit {
 	for _, u := range m.units {
 		if u.pods[uid] != nil {
 			return u
@@ -72,17 +74,17 @@ func (u *modelUnit) any() *cluster.Pod {
 	return u.pods[slices.Min(slices.Collect(maps.Keys(u.pods)))]
 }
 
-func (u *modelUnit) queue() *cluster.Queue { return u.any().Queue() }
+func (u *modelUnit) queue() *quota.Queue { return u.any().Queue() }
 
 // sorts is the policy in which a queue serves its own units.
-func sorts(q *cluster.Queue) cluster.SortPolicy {
-	if q.Facts == nil || q.Facts.Sort == cluster.SortDefault {
-		return cluster.PriorityFIFO
+func sorts(q *quota.Queue) facts.SortPolicy {
+	if q.Facts == nil || q.Facts.Sort == facts.SortDefault {
+		return facts.PriorityFIFO
 	}
 	return q.Facts.Sort
 }
 
-func fair(s cluster.SortPolicy) bool { return s == cluster.Fair || s == cluster.FairHistory }
+func fair(s facts.SortPolicy) bool { return s == facts.Fair || s == facts.FairHistory }
 
 // describe works out what depends on the members.
 func (m *model) describe(u *modelUnit) {
@@ -94,7 +96,7 @@ func (m *model) describe(u *modelUnit) {
 		u.need = u.gang.Need()
 		f := u.gang.Facts
 		u.facts = f
-		u.anchored = u.gang.Placed() > 0 && f != nil && (f.Topology != cluster.Packing{} || f.SubgroupTopology != cluster.Packing{})
+		u.anchored = u.gang.Placed() > 0 && f != nil && (f.Topology != facts.Packing{} || f.SubgroupTopology != facts.Packing{})
 	}
 	u.key = shapeQueueKey{queue: u.queue(), shape: u.shape()}
 	if fair(sorts(u.queue())) {
@@ -120,7 +122,7 @@ func (m *model) describe(u *modelUnit) {
 // sizeOf is what part of the cluster a unit asks for.
 func (m *model) sizeOf(u *modelUnit) (size float64) {
 	for _, a := range u.ask {
-		if c := m.store.Capacity(a.Kind); c > 0 {
+		if c := m.store.Quota().Capacity(a.Kind); c > 0 {
 			size = max(size, float64(a.Value)/float64(c))
 		}
 	}
@@ -185,7 +187,7 @@ func (m *model) add(pod *cluster.Pod) {
 	}
 	if u == nil {
 		m.order++
-		u = &modelUnit{gang: pod.Unit, pods: make(map[cluster.UID]*cluster.Pod), known: make(map[cluster.UID]member), order: m.order, at: inGathering}
+		u = &modelUnit{gang: pod.Unit, pods: make(map[facts.UID]*cluster.Pod), known: make(map[facts.UID]member), order: m.order, at: inGathering}
 		m.units = append(m.units, u)
 	}
 	m.withdraw(u)
@@ -193,7 +195,7 @@ func (m *model) add(pod *cluster.Pod) {
 	m.file(u)
 }
 
-func (m *model) remove(uid cluster.UID) {
+func (m *model) remove(uid facts.UID) {
 	u := m.unitOf(uid)
 	if u == nil {
 		return
@@ -205,7 +207,7 @@ func (m *model) remove(uid cluster.UID) {
 	}
 }
 
-func (m *model) drop(u *modelUnit, uid cluster.UID) {
+func (m *model) drop(u *modelUnit, uid facts.UID) {
 	delete(u.pods, uid)
 	if len(u.pods) == 0 {
 		m.units = slices.DeleteFunc(m.units, func(other *modelUnit) bool { return other == u })
@@ -259,7 +261,7 @@ func (m *model) answer(u *modelUnit, lapsed bool) {
 	}
 }
 
-func (m *model) parkQuota(u *modelUnit, at *cluster.Queue) {
+func (m *model) parkQuota(u *modelUnit, at *quota.Queue) {
 	m.describe(u)
 	if len(u.pods) < u.need {
 		m.file(u)
@@ -275,7 +277,7 @@ func (m *model) parkQuota(u *modelUnit, at *cluster.Queue) {
 }
 
 // sync wakes those for which limits leave room now.
-func (m *model) sync(changed []*cluster.Queue) {
+func (m *model) sync(changed []*quota.Queue) {
 	for key, block := range m.blocks {
 		if !block.lapsed && !slices.Contains(changed, block.at) || block.eased == block.at.Eased() && !block.lapsed {
 			continue
@@ -295,7 +297,7 @@ func (m *model) sync(changed []*cluster.Queue) {
 		slices.SortFunc(waits, func(a, b *modelUnit) int { return m.compare(sorts(key.queue), a, b) })
 		room := int64(1 << 30)
 		for _, a := range waits[0].ask {
-			if limit := block.at.Limit(a.Kind); limit != cluster.Unlimited {
+			if limit := block.at.Limit(a.Kind); limit != quota.Unlimited {
 				room = min(room, max(limit-block.at.Used(a.Kind), 0)/a.Value)
 			}
 		}
@@ -342,13 +344,13 @@ func (m *model) expire(now time.Time) {
 }
 
 // compare orders units under a policy.
-func (m *model) compare(s cluster.SortPolicy, a, b *modelUnit) int {
+func (m *model) compare(s facts.SortPolicy, a, b *modelUnit) int {
 	priority := cmp.Compare(b.priority, a.priority)
 	age := cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.order, b.order))
 	switch s {
-	case cluster.FIFO:
+	case facts.FIFO:
 		return age
-	case cluster.SmallestFirst:
+	case facts.SmallestFirst:
 		return cmp.Or(cmp.Compare(m.sizeOf(a), m.sizeOf(b)), priority, age)
 	default:
 		return cmp.Or(priority, age)
@@ -364,7 +366,7 @@ type sharer struct {
 }
 
 // next is the unit that a queue gives out; awake says whether those that are parked do not count.
-func (m *model) next(q *cluster.Queue, awake bool) *modelUnit {
+func (m *model) next(q *quota.Queue, awake bool) *modelUnit {
 	policy := q.Sort()
 	if len(q.Children()) == 0 && q.Parent() != nil {
 		return m.nextOwn(q, awake)
@@ -394,8 +396,8 @@ func (m *model) next(q *cluster.Queue, awake bool) *modelUnit {
 
 func nothing(resource.Kind) int64 { return 0 }
 
-func (m *model) counted(q *cluster.Queue, n *node) float64 {
-	if sorts(q) != cluster.FairHistory || n == nil {
+func (m *model) counted(q *quota.Queue, n *node) float64 {
+	if sorts(q) != facts.FairHistory || n == nil {
 		return 0
 	}
 	return n.history.counted
@@ -407,7 +409,7 @@ func (m *model) share(used, guaranteed func(resource.Kind) int64, weight int64, 
 		if guaranteed(k) > 0 {
 			most = max(most, float64(used(k))/float64(guaranteed(k)))
 		}
-		if c := m.store.Capacity(k); c > 0 && (used(k) != 0 || guaranteed(k) != 0) {
+		if c := m.store.Quota().Capacity(k); c > 0 && (used(k) != 0 || guaranteed(k) != 0) {
 			over := float64(used(k)-guaranteed(k)) / float64(c)
 			if !any || over > dominant {
 				dominant, any = over, true
@@ -420,7 +422,7 @@ func (m *model) share(used, guaranteed func(resource.Kind) int64, weight int64, 
 	return sharer{value: dominant/float64(weight) + history}
 }
 
-func (m *model) choose(policy cluster.SortPolicy, list []sharer) *modelUnit {
+func (m *model) choose(policy facts.SortPolicy, list []sharer) *modelUnit {
 	if len(list) == 0 {
 		return nil
 	}
@@ -440,7 +442,7 @@ func (m *model) choose(policy cluster.SortPolicy, list []sharer) *modelUnit {
 }
 
 // nextOwn is the next of the units that are a queue's own.
-func (m *model) nextOwn(q *cluster.Queue, awake bool) *modelUnit {
+func (m *model) nextOwn(q *quota.Queue, awake bool) *modelUnit {
 	best := make(map[string]*modelUnit)
 	for _, u := range m.units {
 		if u.key.queue != q || u.at != inShapeQueue && (awake || u.at != inQuotaBlock) || awake && m.parked[u.key] {
@@ -459,13 +461,13 @@ func (m *model) nextOwn(q *cluster.Queue, awake bool) *modelUnit {
 		s.name, s.first = namespace, u
 		list = append(list, s)
 	}
-	return m.choose(cluster.Fair, list)
+	return m.choose(facts.Fair, list)
 }
 
 // pop takes out the next unit.
 func (m *model) pop() *modelUnit {
 	for {
-		u := m.next(m.store.Root(), true)
+		u := m.next(m.store.Quota().Root(), true)
 		if u == nil {
 			return nil
 		}
@@ -482,9 +484,9 @@ func (m *model) outdated(u *modelUnit) bool {
 	if u.gang == nil {
 		return false
 	}
-	need, anchored, facts := u.need, u.anchored, u.facts
+	need, anchored, seen := u.need, u.anchored, u.facts
 	m.describe(u)
-	return need != u.need || anchored != u.anchored || facts != u.facts
+	return need != u.need || anchored != u.anchored || seen != u.facts
 }
 
 func (m *model) refresh(gang *cluster.Unit) {

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -23,13 +24,13 @@ type policy struct {
 	bySize bool
 }
 
-// policies by cluster.SortPolicy.
+// policies by facts.SortPolicy.
 var policies = [...]policy{
-	cluster.PriorityFIFO:  {name: "priority-fifo", units: Before, nodes: byFirst(Before)},
-	cluster.FIFO:          {name: "fifo", units: older, nodes: byFirst(older)},
-	cluster.Fair:          {name: "fair", units: Before, nodes: lowerShare, byShare: true},
-	cluster.FairHistory:   {name: "fair-history", units: Before, nodes: lowerShare, byShare: true, byHistory: true},
-	cluster.SmallestFirst: {name: "smallest-first", units: smaller, nodes: byFirst(smaller), bySize: true},
+	facts.PriorityFIFO:  {name: "priority-fifo", units: Before, nodes: byFirst(Before)},
+	facts.FIFO:          {name: "fifo", units: older, nodes: byFirst(older)},
+	facts.Fair:          {name: "fair", units: Before, nodes: lowerShare, byShare: true},
+	facts.FairHistory:   {name: "fair-history", units: Before, nodes: lowerShare, byShare: true, byHistory: true},
+	facts.SmallestFirst: {name: "smallest-first", units: smaller, nodes: byFirst(smaller), bySize: true},
 }
 
 // Before is the order of units by priority, then age, then arrival.
@@ -78,7 +79,7 @@ func (s share) less(other share) bool {
 	return s.value < other.value
 }
 
-// account is what a share is worked out of; cluster.Queue is one.
+// account is what a share is worked out of; quota.Queue is one.
 type account interface {
 	Used(resource.Kind) int64
 	Guaranteed(resource.Kind) int64
@@ -110,13 +111,13 @@ func shareOf(a account, capacity []int64) share {
 }
 
 // tenantAccount is a namespace among those of a leaf: nothing is guaranteed to it, and all weigh the same.
-type tenantAccount struct{ *cluster.Tenant }
+type tenantAccount struct{ *quota.Tenant }
 
 func (tenantAccount) Guaranteed(resource.Kind) int64 { return 0 }
 func (tenantAccount) Weight() int64                  { return 1 }
 
 // ownAccount is what the namespaces hold that feed an inner queue itself, beside its child queues.
-type ownAccount struct{ queue *cluster.Queue }
+type ownAccount struct{ queue *quota.Queue }
 
 func (a ownAccount) Used(kind resource.Kind) (sum int64) {
 	for _, t := range a.queue.Tenants() {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/heap"
 )
 
@@ -16,7 +18,7 @@ type Queue struct {
 	store *cluster.Store
 	now   time.Time // of the latest Expire
 
-	units    map[cluster.UID]*Unit // by each pod that waits
+	units    map[facts.UID]*Unit // by each pod that waits
 	gangs    map[*cluster.Unit]*Unit
 	sequence uint64 // of the latest arrival
 
@@ -33,7 +35,7 @@ type Queue struct {
 func New(store *cluster.Store) *Queue {
 	q := &Queue{
 		store:  store,
-		units:  make(map[cluster.UID]*Unit),
+		units:  make(map[facts.UID]*Unit),
 		gangs:  make(map[*cluster.Unit]*Unit),
 		tree:   tree{store: store},
 		queues: shapeQueues{shapes: shapes{singles: make(map[*cluster.Class]*Shape), gangs: make(map[string]*Shape)}},
@@ -42,8 +44,8 @@ func New(store *cluster.Store) *Queue {
 				return cmp.Or(a.until.Compare(b.until), cmp.Compare(a.sequence, b.sequence)) < 0
 			}, setUnit),
 	}
-	q.blocks = quotaBlocks{queues: &q.queues, byLimit: make(map[*cluster.Queue][]*quotaBlock)}
-	store.ChangedQueues() // all that has changed so far is in the tree
+	q.blocks = quotaBlocks{queues: &q.queues, byLimit: make(map[*quota.Queue][]*quotaBlock)}
+	store.Quota().Changed() // all that has changed so far is in the tree
 	q.rebuild()
 	return q
 }
@@ -106,7 +108,7 @@ func (q *Queue) join(pod *cluster.Pod, seen cluster.Revision, until time.Time) (
 	if u == nil {
 		leaf := q.leafOf(pod)
 		q.sequence++
-		u = &Unit{Gang: pod.Unit, sequence: q.sequence, leaf: leaf, gang: &gang{members: make(map[cluster.UID]member)}}
+		u = &Unit{Gang: pod.Unit, sequence: q.sequence, leaf: leaf, gang: &gang{members: make(map[facts.UID]member)}}
 		leaf.countPending(1, 0)
 		q.gangs[pod.Unit] = u
 		q.gathering.add(u)
@@ -138,7 +140,7 @@ func (q *Queue) updateMember(u *Unit, pod *cluster.Pod) {
 }
 
 // Remove forgets a pod, and returns what its unit's NotBefore was; it is nothing if the pod does not wait.
-func (q *Queue) Remove(uid cluster.UID) (seen cluster.Revision) {
+func (q *Queue) Remove(uid facts.UID) (seen cluster.Revision) {
 	u := q.units[uid]
 	if u == nil {
 		return 0
@@ -154,7 +156,7 @@ func (q *Queue) Remove(uid cluster.UID) (seen cluster.Revision) {
 }
 
 // drop removes a pod from a popped unit, and with the last pod the unit.
-func (q *Queue) drop(u *Unit, uid cluster.UID) {
+func (q *Queue) drop(u *Unit, uid facts.UID) {
 	delete(q.units, uid)
 	u.leaf.countPending(0, -1)
 	if u.gang != nil {
@@ -257,7 +259,7 @@ func (u *Unit) markTried(now time.Time) *Unit {
 
 // Done forgets the pods of a popped unit that have their places; none named: all of them. What remains of a gang waits on, as a unit that
 // was not tried yet.
-func (q *Queue) Done(u *Unit, placed ...cluster.UID) {
+func (q *Queue) Done(u *Unit, placed ...facts.UID) {
 	if !q.holds(u) {
 		return
 	}
@@ -345,7 +347,7 @@ func (q *Queue) Wake(sq *ShapeQueue) { q.queues.wake(sq) }
 
 // BlockByQuota blocks a popped unit until the limit of a queue leaves room for it. limiting is the unit's queue or one above it. The unit is woken
 // when limiting has Eased since, and the room suffices.
-func (q *Queue) BlockByQuota(u *Unit, limiting *cluster.Queue) {
+func (q *Queue) BlockByQuota(u *Unit, limiting *quota.Queue) {
 	if !q.holds(u) {
 		return
 	}
@@ -366,7 +368,7 @@ func (q *Queue) TreeGeneration() uint64 {
 }
 
 // Unit returns the unit that a pod waits in, nil if it does not wait.
-func (q *Queue) Unit(uid cluster.UID) *Unit { return q.units[uid] }
+func (q *Queue) Unit(uid facts.UID) *Unit { return q.units[uid] }
 
 // Gang returns the unit of a gang's members that wait, nil if none does.
 func (q *Queue) Gang(gang *cluster.Unit) *Unit { return q.gangs[gang] }

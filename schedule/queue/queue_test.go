@@ -11,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -25,7 +27,7 @@ type twin struct {
 	*world
 	m    *model
 	root *node
-	pods []cluster.UID
+	pods []facts.UID
 	t    fataler
 	next func(n int) int // chooses what happens: a number below n
 }
@@ -48,14 +50,14 @@ func (tw *twin) configure() {
 		tw.see(tw.newQueue())
 	}
 	for i, name := range namespaces {
-		tw.see(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: name, Labels: []cluster.Label{
+		tw.see(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: name, Labels: []facts.Label{
 			{Key: "scheduling.hilbert.dev/queue", Value: queueNames[(i+tw.next(2))%len(queueNames)]},
 		}}})
 	}
 }
 
 // see lets the ledger, the queue and the model see an event.
-func (tw *twin) see(e cluster.Event) {
+func (tw *twin) see(e facts.Event) {
 	effects := tw.apply(e)
 	tw.sync()
 	for _, effect := range effects {
@@ -77,7 +79,7 @@ func (tw *twin) see(e cluster.Event) {
 }
 
 func (tw *twin) sync() {
-	queues, tenants, rebuilt := tw.store.ChangedQueues()
+	queues, tenants, rebuilt := tw.store.Quota().Changed()
 	queues = slices.Clone(queues)
 	tw.q.applyChanges(queues, tenants, rebuilt)
 	if tw.root != tw.q.tree.root {
@@ -92,11 +94,11 @@ func pick[T any](tw *twin, from []T) T { return from[tw.next(len(from))] }
 func (tw *twin) step(i int) {
 	switch op := tw.next(20); {
 	case op < 7:
-		tw.see(cluster.PodUpserted{Pod: tw.newPod(i)})
+		tw.see(facts.PodUpserted{Pod: tw.newPod(i)})
 	case op == 7:
 		for range 1 + tw.next(3) {
 			if len(tw.pods) > 0 {
-				tw.see(cluster.PodRemoved{UID: pick(tw, tw.pods)})
+				tw.see(facts.PodRemoved{UID: pick(tw, tw.pods)})
 			}
 		}
 	case op == 8:
@@ -108,13 +110,13 @@ func (tw *twin) step(i int) {
 	case op == 10:
 		switch tw.next(8) {
 		case 0:
-			var sq []cluster.Label
+			var sq []facts.Label
 			if name := pick(tw, append(queueNames, "")); name != "" {
-				sq = []cluster.Label{{Key: "scheduling.hilbert.dev/queue", Value: name}}
+				sq = []facts.Label{{Key: "scheduling.hilbert.dev/queue", Value: name}}
 			}
-			tw.see(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: pick(tw, namespaces), Labels: sq}})
+			tw.see(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: pick(tw, namespaces), Labels: sq}})
 		case 1:
-			tw.see(cluster.NodeUpserted{Node: &cluster.Node{Name: "other", Allocatable: []resource.Quantity{
+			tw.see(facts.NodeUpserted{Node: &facts.Node{Name: "other", Allocatable: []resource.Quantity{
 				{Name: resource.NameCPU, Amount: int64(tw.next(3)) * 500}, {Name: resource.NameMemory, Amount: int64(tw.next(3)) * 5},
 			}}})
 		}
@@ -133,7 +135,7 @@ func (tw *twin) step(i int) {
 	tw.compare()
 }
 
-func (tw *twin) newPod(i int) cluster.PodFacts {
+func (tw *twin) newPod(i int) facts.Pod {
 	facts := podFacts(pick(tw, namespaces), fmt.Sprint("p", i), int64(1+tw.next(3)))
 	facts.Priority, facts.Created = int32(tw.next(3)), int64(tw.next(4))
 	if tw.next(2) == 0 {
@@ -148,23 +150,23 @@ func (tw *twin) newPod(i int) cluster.PodFacts {
 	return facts
 }
 
-func (tw *twin) newUnit() cluster.Event {
-	name := cluster.UnitName{Namespace: pick(tw, namespaces), Name: fmt.Sprint("g", tw.next(2))}
+func (tw *twin) newUnit() facts.Event {
+	name := facts.UnitName{Namespace: pick(tw, namespaces), Name: fmt.Sprint("g", tw.next(2))}
 	if tw.next(5) == 0 {
-		return cluster.UnitRemoved{Name: name}
+		return facts.UnitRemoved{Name: name}
 	}
-	f := &cluster.UnitFacts{UnitName: name, UID: "u", MinMember: int32(1 + tw.next(3)), Prioritized: tw.next(2) == 0}
+	f := &facts.Unit{UnitName: name, UID: "u", MinMember: int32(1 + tw.next(3)), Prioritized: tw.next(2) == 0}
 	f.Priority, f.Topology.Required = int32(tw.next(3)), pick(tw, labels)
-	return cluster.UnitUpserted{Unit: f}
+	return facts.UnitUpserted{Unit: f}
 }
 
-func (tw *twin) newQueue() cluster.Event {
+func (tw *twin) newQueue() facts.Event {
 	name := pick(tw, queueNames)
 	if tw.next(6) == 0 {
-		return cluster.QueueRemoved{Name: name}
+		return facts.QueueRemoved{Name: name}
 	}
-	f := &cluster.QueueFacts{Name: name, Weight: int64(1 + tw.next(3)), HalfLife: int64(20 * time.Second)}
-	f.Sort = cluster.SortPolicy(tw.next(5))
+	f := &facts.Queue{Name: name, Weight: int64(1 + tw.next(3)), HalfLife: int64(20 * time.Second)}
+	f.Sort = facts.SortPolicy(tw.next(5))
 	if len(name) == 2 {
 		f.Parent = name[:1]
 	}
@@ -174,7 +176,7 @@ func (tw *twin) newQueue() cluster.Event {
 	if tw.next(3) > 0 {
 		f.Max = []resource.Quantity{{Name: resource.NameCPU, Amount: int64(2 + tw.next(8))}}
 	}
-	return cluster.QueueUpserted{Queue: f}
+	return facts.QueueUpserted{Queue: f}
 }
 
 // wake wakes a parked shape queue, if there is one.
@@ -273,7 +275,7 @@ func (tw *twin) place(u *Unit, want *modelUnit) {
 		tw.m.parkQuota(want, at)
 		return
 	}
-	var uids []cluster.UID
+	var uids []facts.UID
 	for _, pod := range members {
 		uids = append(uids, pod.UID)
 	}
@@ -293,7 +295,7 @@ func (tw *twin) compare() {
 		tw.t.Fatal(err)
 	}
 	count := make(map[string]int)
-	pending := make(map[*cluster.Queue][2]int)
+	pending := make(map[*quota.Queue][2]int)
 	for _, u := range tw.m.units {
 		state := [...]string{inShapeQueue: "active", inQuotaBlock: "blocked by quota", inBackoff: "backing off", inGathering: "gathering"}[u.at]
 		if u.at == inShapeQueue && tw.m.parked[u.key] {
@@ -317,7 +319,7 @@ func (tw *twin) compare() {
 	if !maps.Equal(got, count) {
 		tw.t.Fatalf("counted %v, want %v", got, count)
 	}
-	tw.each(tw.store.Root(), func(q *cluster.Queue) {
+	tw.each(tw.store.Quota().Root(), func(q *quota.Queue) {
 		if units, pods := tw.q.View().Pending(q); pending[q] != [2]int{units, pods} {
 			tw.t.Fatalf("in %q %d units, %d pods are pending, want %v", q.Name, units, pods, pending[q])
 		}
@@ -328,7 +330,7 @@ func (tw *twin) compare() {
 	})
 }
 
-func (tw *twin) each(q *cluster.Queue, visit func(*cluster.Queue)) {
+func (tw *twin) each(q *quota.Queue, visit func(*quota.Queue)) {
 	visit(q)
 	for _, child := range q.Children() {
 		tw.each(child, visit)

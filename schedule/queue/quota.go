@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/heap"
 )
 
@@ -18,7 +18,7 @@ import (
 // gangs are tried too, each once (refused).
 type quotaBlock struct {
 	shapeQueue *ShapeQueue
-	limiting   *cluster.Queue    // the queue whose limit it is: that of the units, or one above it
+	limiting   *quota.Queue      // the queue whose limit it is: that of the units, or one above it
 	units      *heap.Heap[*Unit] // that may be woken
 	refused    []*Unit           // gangs that were refused since limiting has last eased
 	eased      uint64            // limiting.Eased() when it was last read
@@ -30,13 +30,13 @@ type quotaBlock struct {
 // quotaBlocks is all quota blocks, by the queue whose limit blocks them.
 type quotaBlocks struct {
 	queues  *shapeQueues
-	byLimit map[*cluster.Queue][]*quotaBlock
+	byLimit map[*quota.Queue][]*quotaBlock
 	recheck []*quotaBlock // those with recheck set
 	units   int
 }
 
 // add blocks a unit until the limit of a queue leaves room for it.
-func (b *quotaBlocks) add(u *Unit, sq *ShapeQueue, limiting *cluster.Queue) {
+func (b *quotaBlocks) add(u *Unit, sq *ShapeQueue, limiting *quota.Queue) {
 	b.queues.use(sq)
 	block := sq.blocked
 	switch {
@@ -79,7 +79,7 @@ func (b *quotaBlocks) remove(u *Unit) {
 	b.queues.retireIfEmpty(block.shapeQueue)
 }
 
-func (b *quotaBlocks) list(block *quotaBlock, limiting *cluster.Queue) {
+func (b *quotaBlocks) list(block *quotaBlock, limiting *quota.Queue) {
 	block.limiting, block.position = limiting, len(b.byLimit[limiting])
 	b.byLimit[limiting] = append(b.byLimit[limiting], block)
 }
@@ -151,10 +151,10 @@ func (block *quotaBlock) room() int64 {
 }
 
 // unitsThatFit is how many units of a shape a queue's limits leave room for, at most.
-func unitsThatFit(limiting *cluster.Queue, shape *Shape) int64 {
+func unitsThatFit(limiting *quota.Queue, shape *Shape) int64 {
 	n := int64(math.MaxInt32)
 	for _, a := range shape.Ask {
-		if limit := limiting.Limit(a.Kind); limit != cluster.Unlimited {
+		if limit := limiting.Limit(a.Kind); limit != quota.Unlimited {
 			n = min(n, max(limit-limiting.Used(a.Kind), 0)/a.Value)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/script"
 )
 
@@ -37,17 +39,17 @@ type scripted struct {
 func (s *scripted) run(t *testing.T, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "node":
-		s.see(cluster.NodeUpserted{Node: script.Node(t, d)})
+		s.see(facts.NodeUpserted{Node: script.Node(t, d)})
 	case "pod":
-		s.see(cluster.PodUpserted{Pod: script.Pod(t, d)})
+		s.see(facts.PodUpserted{Pod: script.Pod(t, d)})
 	case "rmpod":
-		s.see(cluster.PodRemoved{UID: cluster.UID(d.CmdArgs[0].Key)})
+		s.see(facts.PodRemoved{UID: facts.UID(d.CmdArgs[0].Key)})
 	case "unit":
-		s.see(cluster.UnitUpserted{Unit: script.Unit(t, d)})
+		s.see(facts.UnitUpserted{Unit: script.Unit(t, d)})
 	case "queue":
-		s.see(cluster.QueueUpserted{Queue: script.Queue(t, d)})
+		s.see(facts.QueueUpserted{Queue: script.Queue(t, d)})
 	case "namespace":
-		s.see(cluster.NamespaceUpserted{Namespace: script.Namespace(t, d)})
+		s.see(facts.NamespaceUpserted{Namespace: script.Namespace(t, d)})
 	case "expire":
 		s.now = time.Unix(0, 0).Add(duration(t, d))
 		s.q.Expire(s.now)
@@ -67,22 +69,22 @@ func (s *scripted) run(t *testing.T, d *datadriven.TestData) string {
 		return strings.Join(names, " ") + "\n"
 	case "pending":
 		var b strings.Builder
-		s.store.Root().Each(func(q *cluster.Queue) {
+		s.store.Quota().Root().Each(func(q *quota.Queue) {
 			units, pods := s.q.View().Pending(q)
 			fmt.Fprintf(&b, "%s: %d units, %d pods, first %s\n", cmp.Or(q.Path(), "root"), units, pods, name(s.q.View().First(q)))
 		})
 		return b.String()
 	case "position":
-		return fmt.Sprintln(s.q.View().Position(s.q.Unit(cluster.UID(d.CmdArgs[0].Key))), "ahead")
+		return fmt.Sprintln(s.q.View().Position(s.q.Unit(facts.UID(d.CmdArgs[0].Key))), "ahead")
 	case "alike":
 		var names []string
-		s.q.EachAlike(s.q.Unit(cluster.UID(d.CmdArgs[0].Key)), func(u *Unit) { names = append(names, u.Key()) })
+		s.q.EachAlike(s.q.Unit(facts.UID(d.CmdArgs[0].Key)), func(u *Unit) { names = append(names, u.Key()) })
 		slices.Sort(names)
 		return strings.Join(names, " ") + "\n"
 	case "shape":
-		return s.shape(s.q.Unit(cluster.UID(d.CmdArgs[0].Key)))
+		return s.shape(s.q.Unit(facts.UID(d.CmdArgs[0].Key)))
 	case "wake":
-		s.q.Wake(s.q.Unit(cluster.UID(d.CmdArgs[0].Key)).ShapeQueue())
+		s.q.Wake(s.q.Unit(facts.UID(d.CmdArgs[0].Key)).ShapeQueue())
 	default:
 		return s.decide(t, d)
 	}
@@ -100,12 +102,12 @@ func (s *scripted) decide(t *testing.T, d *datadriven.TestData) string {
 		}
 		return describe(s.popped)
 	case "take":
-		s.popped = s.q.Unit(cluster.UID(d.CmdArgs[0].Key))
+		s.popped = s.q.Unit(facts.UID(d.CmdArgs[0].Key))
 		s.q.Take(s.popped)
 		return describe(s.popped)
 	case "place": // the members named, or all
 		var members []*cluster.Pod
-		var uids []cluster.UID
+		var uids []facts.UID
 		for _, pod := range u.Members() {
 			if len(d.CmdArgs) == 0 || slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == string(pod.UID) }) {
 				members, uids = append(members, pod), append(uids, pod.UID)
@@ -125,9 +127,9 @@ func (s *scripted) decide(t *testing.T, d *datadriven.TestData) string {
 	case "park":
 		s.q.Park(u, Version{})
 	case "quota":
-		s.q.BlockByQuota(u, s.store.Queue(d.CmdArgs[0].Key))
+		s.q.BlockByQuota(u, s.store.Quota().Queue(d.CmdArgs[0].Key))
 	case "add-delayed": // a pod whose Binding failed comes back
-		pod := cluster.UID(d.CmdArgs[1].Key)
+		pod := facts.UID(d.CmdArgs[1].Key)
 		s.store.Release(pod)
 		s.q.AddDelayed(s.store.Pod(pod), time.Unix(0, 0).Add(duration(t, d)))
 	default:

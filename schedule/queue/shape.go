@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -19,7 +20,7 @@ type Shape struct {
 	// Need of the members must be placed together.
 	Need int
 	// Topology of the gang, and of each of its subgroups.
-	Topology, SubgroupTopology cluster.Packing
+	Topology, SubgroupTopology facts.Packing
 	// Anchored: members that have places already bind where the others may go. No other gang has that shape.
 	Anchored bool
 	// Ask is the least that Need members are charged, of each resource for itself. The caller must not change it.
@@ -87,7 +88,7 @@ func (s *shapes) each(visit func(*Shape)) {
 func (u *Unit) appendShape(to []byte) []byte {
 	to = binary.AppendUvarint(to, uint64(u.need))
 	if f := u.facts; f != nil {
-		for _, p := range [...]*cluster.Packing{&f.Topology, &f.SubgroupTopology} {
+		for _, p := range [...]*facts.Packing{&f.Topology, &f.SubgroupTopology} {
 			for _, label := range [...]string{p.Required, p.Preferred, p.Spread, p.Uniform} {
 				to = appendText(to, label)
 			}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/heap"
 )
 
@@ -41,7 +42,7 @@ type Version struct {
 }
 
 // Queue is the queue that the units wait in.
-func (sq *ShapeQueue) Queue() *cluster.Queue { return sq.node.queue }
+func (sq *ShapeQueue) Queue() *quota.Queue { return sq.node.queue }
 
 // Tenant is the namespace of all its units if namespaces share the queue fairly, else empty.
 func (sq *ShapeQueue) Tenant() string {

@@ -5,21 +5,22 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/quota"
 )
 
 // sync applies what has changed in the ledger: the configured queues, what queues and namespaces hold, and the cluster's capacity.
 func (q *Queue) sync() {
-	if q.tree.unordered && !q.store.Queued() {
+	if q.tree.unordered && !q.store.Quota().Configured() {
 		// With one queue without a limit nothing depends on what it holds. The ledger's list is emptied now and then all the same, so that it does
 		// not grow with the namespaces that come and go.
 		if q.skippedSyncs++; q.skippedSyncs%4096 != 0 {
 			return
 		}
 	}
-	q.applyChanges(q.store.ChangedQueues())
+	q.applyChanges(q.store.Quota().Changed())
 }
 
-func (q *Queue) applyChanges(queues []*cluster.Queue, tenants []*cluster.Tenant, rebuilt bool) {
+func (q *Queue) applyChanges(queues []*quota.Queue, tenants []*quota.Tenant, rebuilt bool) {
 	if rebuilt {
 		q.rebuild()
 		return

@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/heap"
 	"hilbert.dev/hilbert/resource"
 )
 
 // node is a place in the tree: a queue, the units that an inner queue has of its own, or one namespace of a leaf that shares fairly.
 type node struct {
-	queue  *cluster.Queue // whose units, or whose children's, they are
+	queue  *quota.Queue // whose units, or whose children's, they are
 	name   string
 	parent *node
 	policy *policy
@@ -52,21 +53,21 @@ type tree struct {
 	now   time.Time // of the latest Expire
 
 	root         *node
-	nodes        map[*cluster.Queue]*node
-	leaves       map[*cluster.Queue]*node // that the units of a queue wait in
-	lastLeaf     *node                    // the leaf that was asked for last
-	withHistory  []*node                  // whose children's histories count
-	capacity     []int64                  // of the cluster by kind, while usesCapacity
-	usesCapacity bool                     // some order is relative to the capacity
-	unordered    bool                     // no queues were configured when the tree was rebuilt
-	generation   uint64                   // how often the tree was rebuilt
+	nodes        map[*quota.Queue]*node
+	leaves       map[*quota.Queue]*node // that the units of a queue wait in
+	lastLeaf     *node                  // the leaf that was asked for last
+	withHistory  []*node                // whose children's histories count
+	capacity     []int64                // of the cluster by kind, while usesCapacity
+	usesCapacity bool                   // some order is relative to the capacity
+	unordered    bool                   // no queues were configured when the tree was rebuilt
+	generation   uint64                 // how often the tree was rebuilt
 }
 
 // compares reports whether the nodes below have shares that are compared.
 func (n *node) compares() bool { return n.policy.byShare && (len(n.children) > 1 || n.tenants != nil) }
 
 // tenantChanged updates the share of a namespace that holds more or less than before.
-func (t *tree) tenantChanged(tenant *cluster.Tenant) {
+func (t *tree) tenantChanged(tenant *quota.Tenant) {
 	leaf := t.leaves[tenant.Queue()]
 	if leaf == nil {
 		return
@@ -89,7 +90,7 @@ func (t *tree) readCapacity() (changed bool) {
 		t.capacity = append(t.capacity, 0)
 	}
 	for kind, was := range t.capacity {
-		if is := t.store.Capacity(resource.Kind(kind)); is != was {
+		if is := t.store.Quota().Capacity(resource.Kind(kind)); is != was {
 			t.capacity[kind] = is
 			changed = true
 		}
@@ -198,7 +199,7 @@ func (n *node) countPending(units, pods int) {
 }
 
 // addTenant makes the node of a namespace in a leaf that shares fairly.
-func (t *tree) addTenant(leaf *node, tenant *cluster.Tenant) *node {
+func (t *tree) addTenant(leaf *node, tenant *quota.Tenant) *node {
 	n := &node{queue: leaf.queue, name: tenant.Namespace, parent: leaf, policy: leaf.policy, account: tenantAccount{tenant}, position: -1}
 	n.history.at = t.now
 	t.addShapeQueues(n)
@@ -223,7 +224,7 @@ func (n *node) idle() bool {
 }
 
 // leaf returns the node in which the units of a queue wait; nil if the queue is not in the tree.
-func (t *tree) leaf(of *cluster.Queue) *node {
+func (t *tree) leaf(of *quota.Queue) *node {
 	if t.lastLeaf != nil && t.lastLeaf.queue == of {
 		return t.lastLeaf
 	}
@@ -235,7 +236,7 @@ func (t *tree) leaf(of *cluster.Queue) *node {
 }
 
 // adopt adds a leaf for a queue that is not configured any more, because a pod's record has outlived it.
-func (t *tree) adopt(queue *cluster.Queue) *node {
+func (t *tree) adopt(queue *quota.Queue) *node {
 	n := t.addNode(queue, t.root)
 	t.root.children = append(t.root.children, n)
 	t.lastLeaf = n

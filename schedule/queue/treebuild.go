@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/heap"
 )
 
@@ -11,16 +13,16 @@ import (
 func (t *tree) rebuild() {
 	t.generation++
 	size, histories := len(t.nodes), t.histories()
-	t.nodes, t.leaves, t.lastLeaf = make(map[*cluster.Queue]*node, size), make(map[*cluster.Queue]*node, size), nil
-	t.usesCapacity, t.withHistory, t.unordered = false, nil, !t.store.Queued()
-	t.root = t.addNode(t.store.Root(), nil)
+	t.nodes, t.leaves, t.lastLeaf = make(map[*quota.Queue]*node, size), make(map[*quota.Queue]*node, size), nil
+	t.usesCapacity, t.withHistory, t.unordered = false, nil, !t.store.Quota().Configured()
+	t.root = t.addNode(t.store.Quota().Root(), nil)
 	t.readCapacity()
 	t.restoreHistories(histories)
 	t.root.reorder(t)
 }
 
 // addNode makes the node of a queue and of those below it.
-func (t *tree) addNode(from *cluster.Queue, parent *node) *node {
+func (t *tree) addNode(from *quota.Queue, parent *node) *node {
 	n := &node{queue: from, name: from.Name, parent: parent, policy: &policies[from.Sort()], account: from, position: -1}
 	t.nodes[from] = n
 	if from.Facts != nil {
@@ -37,8 +39,8 @@ func (t *tree) addNode(from *cluster.Queue, parent *node) *node {
 	}
 	if parent != nil { // nothing feeds the root
 		own := &node{queue: from, parent: n, policy: n.policy, account: ownAccount{from}, halfLife: n.halfLife, position: -1}
-		if from.Facts == nil || from.Facts.Sort == cluster.SortDefault {
-			own.policy = &policies[cluster.PriorityFIFO] // the default, Fair, is between queues only
+		if from.Facts == nil || from.Facts.Sort == facts.SortDefault {
+			own.policy = &policies[facts.PriorityFIFO] // the default, Fair, is between queues only
 		}
 		t.makeLeaf(own)
 		t.leaves[from] = own
@@ -130,7 +132,7 @@ func (t *tree) restoreHistory(n *node, histories map[historyKey]usageHistory) {
 
 // restoreTenant makes the node of a namespace that has used much lately, though nothing of it may wait now.
 func (t *tree) restoreTenant(key historyKey, history usageHistory) {
-	queue := t.store.Queue(key.queue)
+	queue := t.store.Quota().Queue(key.queue)
 	if queue == nil || t.leaves[queue] == nil || t.leaves[queue].tenants == nil {
 		return
 	}

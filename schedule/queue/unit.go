@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 )
 
 // Unit is what waits: one pod, or the members of a gang that have no place yet.
@@ -14,7 +16,7 @@ type Unit struct {
 	// Gang is nil if the unit is one pod.
 	Gang *cluster.Unit
 	// Pod is that pod; empty for a gang.
-	Pod cluster.UID
+	Pod facts.UID
 	// Class of the pod, or of the first of Members.
 	Class *cluster.Class
 	// Shape is what its placement depends on. It is known once the unit has been ready.
@@ -32,10 +34,10 @@ type Unit struct {
 
 	sequence   uint64 // of arrival
 	location   location
-	position   int                // in the heap or list of its location
-	need       int                // as of the latest refresh
-	anchored   bool               // as of the latest refresh
-	facts      *cluster.UnitFacts // as of the latest refresh
+	position   int         // in the heap or list of its location
+	need       int         // as of the latest refresh
+	anchored   bool        // as of the latest refresh
+	facts      *facts.Unit // as of the latest refresh
 	until      time.Time
 	refused    bool            // among the refused of its quota block
 	shapeQueue *ShapeQueue     // that it waits in, or in the quota block of
@@ -59,7 +61,7 @@ const (
 // gang is the members of a unit that wait, kept in the order in which they are placed.
 type gang struct {
 	parts   []part
-	members map[cluster.UID]member
+	members map[facts.UID]member
 	list    []*cluster.Pod // what Members returns; nil: to be made anew
 }
 
@@ -73,7 +75,7 @@ type part struct {
 // member is a pod as it was when it joined: the ledger's record may have moved on.
 type member struct {
 	pod      *cluster.Pod
-	uid      cluster.UID
+	uid      facts.UID
 	class    *cluster.Class
 	subgroup string
 	priority int32
@@ -114,7 +116,7 @@ func (u *Unit) Need() int {
 }
 
 // Queue is the queue that the unit is charged to.
-func (u *Unit) Queue() *cluster.Queue { return u.sample().Queue() }
+func (u *Unit) Queue() *quota.Queue { return u.sample().Queue() }
 
 // Tenant is the ShapeQueue.Tenant of the shape queue in which the unit waits when it is ready.
 func (u *Unit) Tenant() string {
@@ -172,7 +174,7 @@ func (g *gang) join(m member) {
 }
 
 // leave takes a member out.
-func (g *gang) leave(uid cluster.UID) {
+func (g *gang) leave(uid facts.UID) {
 	m := g.members[uid]
 	delete(g.members, uid)
 	i, _ := slices.BinarySearchFunc(g.parts, m, comparePart)

@@ -5,7 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 )
 
 // State is how a pod waits.
@@ -22,7 +23,7 @@ const (
 
 // WaitingPod is a pod as it waits, copied out of the queue.
 type WaitingPod struct {
-	Pod      cluster.UID
+	Pod      facts.UID
 	Unit     string // the gang, namespace/name; empty for none
 	State    State
 	Until    time.Time // Delayed: until when
@@ -79,7 +80,7 @@ func (v View) Gathering(visit func(*Unit)) {
 }
 
 // Pending counts the units, and their pods, that wait in a queue and below it, however they do.
-func (v View) Pending(of *cluster.Queue) (units, pods int) {
+func (v View) Pending(of *quota.Queue) (units, pods int) {
 	v.queue.sync()
 	if n := v.queue.tree.nodes[of]; n != nil {
 		return n.units, n.pods
@@ -88,7 +89,7 @@ func (v View) Pending(of *cluster.Queue) (units, pods int) {
 }
 
 // First returns the unit that would be the next of a queue if parked and blocked units counted too: the head of the queue. nil: none.
-func (v View) First(of *cluster.Queue) *Unit {
+func (v View) First(of *quota.Queue) *Unit {
 	v.queue.sync()
 	n := v.queue.tree.nodes[of]
 	if n == nil {

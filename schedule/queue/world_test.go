@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -26,10 +27,10 @@ func newWorld() *world {
 }
 
 // apply lets the ledger see an event and returns what it did to pods.
-func (w *world) apply(e cluster.Event) []cluster.Effect { return slices.Clone(w.store.Apply(e)) }
+func (w *world) apply(e facts.Event) []cluster.Effect { return slices.Clone(w.store.Apply(e)) }
 
 // see lets ledger and queue see an event.
-func (w *world) see(e cluster.Event) {
+func (w *world) see(e facts.Event) {
 	effects := w.apply(e)
 	for _, effect := range effects {
 		w.effect(effect)
@@ -48,29 +49,29 @@ func (w *world) effect(e cluster.Effect) {
 }
 
 func (w *world) capacity(cpu int64) {
-	w.see(cluster.NodeUpserted{Node: &cluster.Node{Name: "node", Labels: oneRack, Allocatable: []resource.Quantity{
+	w.see(facts.NodeUpserted{Node: &facts.Node{Name: "node", Labels: oneRack, Allocatable: []resource.Quantity{
 		{Name: resource.NameCPU, Amount: cpu}, {Name: resource.NameMemory, Amount: 2000}, {Name: resource.NamePods, Amount: 10_000},
 	}}})
 }
 
 // requirements are the pods' classes, by how much CPU they ask for.
-func requirements(cpu, memory int64) *cluster.Requirements {
-	return &cluster.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}, {Name: resource.NameMemory, Amount: memory}}}
+func requirements(cpu, memory int64) *facts.Requirements {
+	return &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}, {Name: resource.NameMemory, Amount: memory}}}
 }
 
 // podFacts of a pod of ours that waits.
-func podFacts(namespace, name string, cpu int64) cluster.PodFacts {
-	return cluster.PodFacts{
-		UID: cluster.UID(namespace + "/" + name), Namespace: namespace, Name: name, Ours: true, Requirements: requirements(cpu, 1),
+func podFacts(namespace, name string, cpu int64) facts.Pod {
+	return facts.Pod{
+		UID: facts.UID(namespace + "/" + name), Namespace: namespace, Name: name, Ours: true, Requirements: requirements(cpu, 1),
 	}
 }
 
 func (w *world) feed(namespace, queue string) {
-	var labels []cluster.Label
+	var labels []facts.Label
 	if queue != "" {
-		labels = []cluster.Label{{Key: "scheduling.hilbert.dev/queue", Value: queue}}
+		labels = []facts.Label{{Key: "scheduling.hilbert.dev/queue", Value: queue}}
 	}
-	w.see(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: namespace, Labels: labels}})
+	w.see(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: namespace, Labels: labels}})
 }
 
 // place commits pods to the node, as the binder would.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -50,7 +50,7 @@ func (r *Relief) writeEvent(req *request, reason, message string, now time.Time)
 	}
 	req.events[reason] = true
 	r.pendingEvents = append(r.pendingEvents, bind.Write{
-		Kind: bind.WriteEvent, Pod: req.UID, Namespace: req.Namespace, Name: req.Name, Condition: cluster.Condition{Reason: reason, Message: message},
+		Kind: bind.WriteEvent, Pod: req.UID, Namespace: req.Namespace, Name: req.Name, Condition: facts.Condition{Reason: reason, Message: message},
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/deadline"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -54,12 +55,12 @@ type Relief struct {
 // requestKey identifies a request. The node is part of it because any node may name any pod.
 type requestKey struct {
 	node string
-	uid  cluster.UID
+	uid  facts.UID
 }
 
 // request is an eviction that a node's latest report asks for, or that is in flight.
 type request struct {
-	cluster.Wish
+	facts.EvictionRequest
 	node      string
 	rank      int // among the requests of its node, from 0
 	since     time.Time
@@ -124,7 +125,7 @@ func (r *Relief) Ready(now time.Time) []bind.Write {
 	if r.started.IsZero() {
 		r.started, r.filled = now, now
 	}
-	serial := r.store.WishSerial()
+	serial := r.store.EvictionRequests().Serial()
 	if serial == 0 && len(r.requests) == 0 || serial == r.serial && now.Before(r.due) {
 		return nil
 	}
@@ -140,10 +141,10 @@ func (r *Relief) Ready(now time.Time) []bind.Write {
 
 // NextWake is when Ready may have more writes even if nothing changes until then.
 func (r *Relief) NextWake(now time.Time) (time.Time, bool) {
-	if r.store.WishSerial() != r.serial {
+	if r.store.EvictionRequests().Serial() != r.serial {
 		return now, true
 	}
-	return r.due, len(r.requests) > 0 || r.store.WishingNodes() > 0
+	return r.due, len(r.requests) > 0 || r.store.EvictionRequests().Len() > 0
 }
 
 // perMinute is how many may be evicted in a minute.
@@ -164,8 +165,8 @@ func (r *Relief) readRequests(now time.Time) {
 	for _, req := range r.requests {
 		req.reported = false
 	}
-	for _, name := range r.store.Wishing() {
-		for rank, said := range r.store.Wishes(name) {
+	for _, name := range r.store.EvictionRequests().Nodes() {
+		for rank, said := range r.store.EvictionRequests().On(name) {
 			key := requestKey{name, said.UID}
 			old := r.requests[key]
 			switch fit, leaving := r.check(name, &said); {
@@ -175,7 +176,7 @@ func (r *Relief) readRequests(now time.Time) {
 			case old == nil:
 				r.requests[key] = &request{Wish: said, node: name, rank: rank, since: now, reported: true}
 			default:
-				old.Wish, old.rank, old.reported, old.invalid = said, rank, true, false
+				old.EvictionRequest, old.rank, old.reported, old.invalid = said, rank, true, false
 			}
 		}
 	}
@@ -185,7 +186,7 @@ func (r *Relief) readRequests(now time.Time) {
 		}
 	}
 	for name, n := range r.nodes {
-		if now.Sub(n.last) >= rememberTurns && len(r.store.Wishes(name)) == 0 {
+		if now.Sub(n.last) >= rememberTurns && len(r.store.EvictionRequests().On(name)) == 0 {
 			delete(r.nodes, name)
 		}
 	}
@@ -193,7 +194,7 @@ func (r *Relief) readRequests(now time.Time) {
 
 // check reports whether a request names the pod that it means, and the node may have it evicted; leaving, that the pod is on its way out or not
 // bound yet.
-func (r *Relief) check(node string, req *cluster.Wish) (check, leaving bool) {
+func (r *Relief) check(node string, req *facts.EvictionRequest) (check, leaving bool) {
 	pod := r.store.Pod(req.UID)
 	switch {
 	case pod == nil || pod.Phase == cluster.Finished:
@@ -205,7 +206,7 @@ func (r *Relief) check(node string, req *cluster.Wish) (check, leaving bool) {
 }
 
 // markInvalid counts a request that must not be granted, once for as long as the node reports it.
-func (r *Relief) markInvalid(key requestKey, said *cluster.Wish, now time.Time) {
+func (r *Relief) markInvalid(key requestKey, said *facts.EvictionRequest, now time.Time) {
 	req := r.requests[key]
 	if req == nil {
 		req = &request{Wish: *said, node: key.node, since: now}

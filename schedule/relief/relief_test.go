@@ -14,6 +14,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -51,13 +52,13 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		h.relief = New(h.store, cfg)
 	case "node":
-		h.store.Apply(cluster.NodeUpserted{Node: script.Node(t, d)})
+		h.store.Apply(facts.NodeUpserted{Node: script.Node(t, d)})
 	case "report":
 		h.store.Apply(script.Report(t, d))
 	case "pod":
-		h.store.Apply(cluster.PodUpserted{Pod: script.Pod(t, d)})
+		h.store.Apply(facts.PodUpserted{Pod: script.Pod(t, d)})
 	case "rmpod":
-		h.store.Apply(cluster.PodRemoved{UID: cluster.UID(d.CmdArgs[0].Key)})
+		h.store.Apply(facts.PodRemoved{UID: facts.UID(d.CmdArgs[0].Key)})
 	case "wait":
 		pause, err := time.ParseDuration(d.CmdArgs[0].Key)
 		if err != nil {
@@ -125,19 +126,19 @@ type world struct {
 	open    map[uint64]bind.Write  // by number
 	fair    []time.Time            // evictions that the budget allowed
 	urgent  map[string][]time.Time // by node
-	wished  map[cluster.UID]bool   // urgently
+	wished  map[facts.UID]bool     // urgently
 	started time.Time
 }
 
 func newWorld(t *rapid.T) *world {
-	w := &world{urgent: make(map[string][]time.Time), open: make(map[uint64]bind.Write), wished: make(map[cluster.UID]bool)}
+	w := &world{urgent: make(map[string][]time.Time), open: make(map[uint64]bind.Write), wished: make(map[facts.UID]bool)}
 	w.store, w.now = cluster.NewStore(), began
 	w.cfg = spec.Evictions{PercentPerMinute: rapid.SampledFrom([]float64{1, 10, 50}).Draw(t, "percent"), Burst: rapid.IntRange(1, 3).Draw(t, "burst")}
 	for n := range worldNodes {
-		w.store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: fmt.Sprint("n", n), Allocatable: []resource.Quantity{{Name: resource.NamePods, Amount: 100}}}})
+		w.store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: fmt.Sprint("n", n), Allocatable: []resource.Quantity{{Name: resource.NamePods, Amount: 100}}}})
 	}
 	for p := range worldPods {
-		w.store.Apply(cluster.PodUpserted{Pod: w.pod(p)})
+		w.store.Apply(facts.PodUpserted{Pod: w.pod(p)})
 	}
 	w.restart()
 	return w
@@ -149,10 +150,10 @@ func (w *world) restart() {
 	w.take()
 }
 
-func (w *world) pod(p int) cluster.PodFacts {
-	return cluster.PodFacts{
-		UID: cluster.UID(fmt.Sprint("p", p)), Namespace: "default", Name: fmt.Sprint("p", p), Node: fmt.Sprint("n", p%worldNodes),
-		Requirements: &cluster.Requirements{Reclaimed: p >= online},
+func (w *world) pod(p int) facts.Pod {
+	return facts.Pod{
+		UID: facts.UID(fmt.Sprint("p", p)), Namespace: "default", Name: fmt.Sprint("p", p), Node: fmt.Sprint("n", p%worldNodes),
+		Requirements: &facts.Requirements{Reclaimed: p >= online},
 	}
 }
 
@@ -161,8 +162,8 @@ func (w *world) step(t *rapid.T) {
 	case 0, 1, 2:
 		w.wish(t)
 	case 3:
-		uid := cluster.UID(fmt.Sprint("p", rapid.IntRange(0, worldPods-1).Draw(t, "pod")))
-		w.store.Apply(cluster.PodRemoved{UID: uid})
+		uid := facts.UID(fmt.Sprint("p", rapid.IntRange(0, worldPods-1).Draw(t, "pod")))
+		w.store.Apply(facts.PodRemoved{UID: uid})
 	case 4:
 		if rapid.IntRange(0, 4).Draw(t, "restart") == 0 {
 			w.now = w.now.Add(15 * time.Second) // a Lease has to expire
@@ -186,17 +187,17 @@ func (w *world) step(t *rapid.T) {
 
 func (w *world) wish(t *rapid.T) {
 	n := rapid.IntRange(0, worldNodes-1).Draw(t, "node")
-	r := &cluster.NodeReport{}
+	r := &facts.NodeReport{}
 	for p := range worldPods {
 		if rapid.IntRange(0, 3).Draw(t, "wished") == 0 {
 			urgent := p%5 == 0
-			r.Wishes = append(r.Wishes, cluster.Wish{UID: cluster.UID(fmt.Sprint("p", p)), Namespace: "default", Name: fmt.Sprint("p", p), Urgent: urgent})
+			r.Evictions = append(r.Evictions, facts.EvictionRequest{UID: facts.UID(fmt.Sprint("p", p)), Namespace: "default", Name: fmt.Sprint("p", p), Urgent: urgent})
 		}
 	}
 	for p := range worldPods {
-		w.wished[cluster.UID(fmt.Sprint("p", p))] = p%5 == 0
+		w.wished[facts.UID(fmt.Sprint("p", p))] = p%5 == 0
 	}
-	w.store.Apply(cluster.NodeReported{Node: fmt.Sprint("n", n), Report: r})
+	w.store.Apply(facts.NodeReported{Node: fmt.Sprint("n", n), Report: r})
 }
 
 // take takes what is ready, as often as there is something.
@@ -229,7 +230,7 @@ func (w *world) check(t *rapid.T) {
 			}
 		}
 	}
-	busy := make(map[cluster.UID]bool)
+	busy := make(map[facts.UID]bool)
 	for _, write := range w.open {
 		pod := w.store.Pod(write.Pod)
 		switch {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/sim/trace"
 	"hilbert.dev/hilbert/topology"
@@ -37,7 +37,7 @@ type amounts struct {
 }
 
 // newModel is the machine of a node, with the devices that the package's documentation states.
-func newModel(n *cluster.Node) (*model, error) {
+func newModel(n *facts.Node) (*model, error) {
 	m := &model{name: n.Labels[trace.LabelRole], gpus: n.GPU.GPUs}
 	for _, q := range n.Allocatable {
 		switch q.Name {
@@ -93,7 +93,7 @@ type ask struct {
 var errForeign = errors.New("affinity: not a DLRM workload")
 
 // newAsk reads a task's requirements. apps numbers the applications, spread is what a node has of the resource that keeps one apart.
-func newAsk(r *cluster.Requirements, models map[string]*model, apps map[string]int, spread map[string]int64) (*ask, error) {
+func newAsk(r *facts.Requirements, models map[string]*model, apps map[string]int, spread map[string]int64) (*ask, error) {
 	if len(r.NodeSelector) != 1 || models[r.NodeSelector[0].Value] == nil {
 		return nil, errForeign
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/heap"
 	"hilbert.dev/hilbert/sim/trace"
 )
@@ -98,7 +98,7 @@ func newReplay(w *trace.Workload, s *setup) (*replay, error) {
 // read turns requirements into asks; tasks share both.
 func (r *replay) read(models map[string]*model, spread map[string]int64) error {
 	apps := make(map[string]int)
-	known := make(map[*cluster.Requirements]*ask)
+	known := make(map[*facts.Requirements]*ask)
 	for i := range r.w.Tasks {
 		requirements := r.w.Tasks[i].Requirements
 		if known[requirements] == nil {

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/sim/corun"
@@ -16,7 +16,7 @@ type agent struct {
 	rules   *evict.Params
 	memory  advise.Memory
 	evictor evict.Memory
-	wishes  []cluster.Wish
+	wishes  []facts.EvictionRequest
 	// stopLending and closed are what the eviction manager wants.
 	stopLending, closed bool
 	epoch               time.Duration // virtual time zero on the clock of At
@@ -70,7 +70,7 @@ func (r *run) tick(m *machine) {
 			r.out.poolChanges++
 		}
 	}
-	now := cluster.Headroom{State: cluster.HeadroomOpen}
+	now := facts.Headroom{State: facts.HeadroomOpen}
 	for z := range advice.Zones {
 		now.MilliCPU += advice.Zones[z].CPU.Published
 		now.Memory += advice.Zones[z].Memory.Published
@@ -82,7 +82,7 @@ func (r *run) tick(m *machine) {
 		r.press(m, advice.Suppression)
 	}
 	if a.closed && !r.v.NoClosing {
-		now.State = cluster.HeadroomClosed
+		now.State = facts.HeadroomClosed
 	}
 	r.report(m, now)
 }
@@ -105,10 +105,10 @@ func (r *run) press(m *machine, level advise.Suppression) {
 	a.wishes = a.wishes[:0]
 	for i := range d.Wishes {
 		w := &d.Wishes[i]
-		a.wishes = append(a.wishes, cluster.Wish{UID: cluster.UID(w.UID), Namespace: w.Namespace, Name: w.Name, Reason: w.Reason, Urgent: w.Urgent})
+		a.wishes = append(a.wishes, facts.EvictionRequest{UID: facts.UID(w.UID), Namespace: w.Namespace, Name: w.Name, Reason: w.Reason, Urgent: w.Urgent})
 	}
 	if d.Stop != nil {
-		if p := r.byUID[cluster.UID(d.Stop.Pod.UID)]; p != nil && p.node == m {
+		if p := r.byUID[facts.UID(d.Stop.Pod.UID)]; p != nil && p.node == m {
 			r.out.localStops++
 			r.evicted(p)
 			r.gone(p)
@@ -151,7 +151,7 @@ const (
 
 // report tells the scheduler what has changed, falls at once. Nothing new need be told for a report to be fresh: agents say again what they
 // said.
-func (r *run) report(m *machine, now cluster.Headroom) {
+func (r *run) report(m *machine, now facts.Headroom) {
 	if r.now < m.silentUntil {
 		return
 	}
@@ -167,8 +167,8 @@ func (r *run) report(m *machine, now cluster.Headroom) {
 	if more {
 		m.rose = r.now
 	}
-	report := &cluster.NodeReport{Headroom: now}
-	report.Wishes = append(report.Wishes, m.agent.wishes...)
+	report := &facts.NodeReport{Headroom: now}
+	report.Evictions = append(report.Evictions, m.agent.wishes...)
 	r.later(reportDelay+int64(m.index%2), event{kind: evReport, machine: m, report: report})
 }
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/sim/trace"
 )
@@ -223,7 +223,7 @@ func TestNothingOnSilentNodes(t *testing.T) {
 		if r.now < 600+2*staleAfter {
 			continue
 		}
-		if store := r.scheduler.Store(); store.Headroom(store.Slot("node-0")).State != cluster.HeadroomStale {
+		if store := r.scheduler.Store(); store.Headroom(store.Slot("node-0")).State != facts.HeadroomStale {
 			t.Fatalf("second %d: what node-0 said is not stale", r.now)
 		}
 		for _, p := range r.machines[0].known {

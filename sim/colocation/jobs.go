@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/sim/corun"
 )
@@ -29,7 +29,7 @@ type job struct {
 type pod struct {
 	id       int64
 	name     string
-	uid      cluster.UID
+	uid      facts.UID
 	job      *job
 	node     *machine // nil while it waits
 	started  int64
@@ -68,7 +68,7 @@ func (r *run) submit(j *job) {
 	r.podID++
 	j.attempts++
 	name := "job-" + strconv.FormatInt(j.id, 10) + "-" + strconv.Itoa(j.attempts)
-	p := &pod{id: r.podID, name: name, uid: cluster.UID(name), job: j}
+	p := &pod{id: r.podID, name: name, uid: facts.UID(name), job: j}
 	r.byUID[p.uid] = p
 	r.pending++
 	r.waiting[j.kind.shape()]++
@@ -90,10 +90,10 @@ func (r *run) refill() {
 	}
 }
 
-func (r *run) requirements(k *JobKind) *cluster.Requirements {
+func (r *run) requirements(k *JobKind) *facts.Requirements {
 	known := r.classes[k.shape()]
 	if known == nil {
-		known = &cluster.Requirements{
+		known = &facts.Requirements{
 			Requests: []resource.Quantity{
 				{Name: spec.ResourceReclaimedCPU, Amount: k.MilliCPU}, {Name: spec.ResourceReclaimedMemory, Amount: k.MemoryBytes},
 			},
@@ -106,13 +106,13 @@ func (r *run) requirements(k *JobKind) *cluster.Requirements {
 
 // tellPod tells the scheduler how a pod is now.
 func (r *run) tellPod(p *pod) {
-	facts := cluster.PodFacts{
+	seen := facts.Pod{
 		UID: p.uid, Namespace: namespace, Name: p.name, Created: p.id, Ours: true, Deleting: p.deleting, Requirements: r.requirements(p.job.kind),
 	}
 	if p.node != nil {
-		facts.Node = p.node.name
+		seen.Node = p.node.name
 	}
-	r.tell(cluster.PodUpserted{Pod: facts})
+	r.tell(facts.PodUpserted{Pod: seen})
 }
 
 // Delays of pods, in seconds.
@@ -160,7 +160,7 @@ func (r *run) leave(p *pod) {
 	}
 	delete(r.byUID, p.uid)
 	p.node = nil
-	r.tell(cluster.PodRemoved{UID: p.uid})
+	r.tell(facts.PodRemoved{UID: p.uid})
 }
 
 // evict asks a pod to go; it is given some time.

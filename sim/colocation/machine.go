@@ -3,7 +3,7 @@ package colocation
 import (
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/sim/corun"
 )
 
@@ -17,7 +17,7 @@ type machine struct {
 	// heard is when the scheduler last heard of it, silentUntil until when it cannot say anything, in seconds.
 	heard, silentUntil int64
 	// said is what it said last, and when more was last said; stale: the scheduler takes it for nothing.
-	said  cluster.Headroom
+	said  facts.Headroom
 	rose  int64
 	stale bool
 	known []*pod // those that run here, in the order in which they started
@@ -82,7 +82,7 @@ func (r *run) plan(m *machine, mean float64) {
 	all := float64(machine.CPUs())
 	memory := float64(machine.Memory) * float64(machine.Zones)
 	fill := (naiveFill*all - mean) / jobUse
-	open := cluster.Headroom{State: cluster.HeadroomOpen, Memory: int64(memory * (1 - memoryUsed*1.1 - 0.05))}
+	open := facts.Headroom{State: facts.HeadroomOpen, Memory: int64(memory * (1 - memoryUsed*1.1 - 0.05))}
 	switch r.v.Mode {
 	case ModeRequests:
 		requested := 0.0
@@ -102,5 +102,5 @@ func (r *run) plan(m *machine, mean float64) {
 		return
 	}
 	m.said = open
-	r.tell(cluster.NodeReported{Node: m.name, Report: &cluster.NodeReport{Headroom: open}})
+	r.tell(facts.NodeReported{Node: m.name, Report: &facts.NodeReport{Headroom: open}})
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -30,15 +30,15 @@ type run struct {
 	machines  []*machine
 	byName    map[string]*machine
 	scheduler *schedule.Scheduler
-	inbox     []cluster.Event
+	inbox     []facts.Event
 	results   []bind.Result
 	agenda    map[int64][]event
 
 	jobs, fleet  *rand.Rand
 	weight       int
 	jobID, podID int64
-	byUID        map[cluster.UID]*pod
-	classes      map[shape]*cluster.Requirements
+	byUID        map[facts.UID]*pod
+	classes      map[shape]*facts.Requirements
 	waiting      map[shape]int
 	pending      int
 	backlog      int
@@ -60,7 +60,7 @@ type event struct {
 	kind    eventKind
 	pod     *pod
 	machine *machine
-	report  *cluster.NodeReport
+	report  *facts.NodeReport
 }
 
 type eventKind uint8
@@ -109,7 +109,7 @@ func newRun(o *Options, v *Variant) (*run, error) {
 	r := &run{
 		o: o, v: v, model: cmp.Or(v.Model, &o.Model), scheduler: scheduler, byName: make(map[string]*machine), agenda: make(map[int64][]event),
 		jobs: rand.New(rand.NewPCG(o.Seed, streamJobs)), fleet: rand.New(rand.NewPCG(o.Seed, streamFleet)),
-		byUID: make(map[cluster.UID]*pod), classes: make(map[shape]*cluster.Requirements), waiting: make(map[shape]int),
+		byUID: make(map[facts.UID]*pod), classes: make(map[shape]*facts.Requirements), waiting: make(map[shape]int),
 		backlog: o.backlog(), wished: make([]uint64, o.Nodes), digest: sha256.New(), midnight: midnight(),
 	}
 	for i := range o.Jobs {
@@ -117,12 +117,12 @@ func newRun(o *Options, v *Variant) (*run, error) {
 	}
 	r.out = Outcome{Name: v.Name, Mode: v.Mode, Nodes: o.Nodes}
 	for i, l := range drawLoads(o) {
-		object := &cluster.Node{Name: nodeName(i), Allocatable: []resource.Quantity{
+		object := &facts.Node{Name: nodeName(i), Allocatable: []resource.Quantity{
 			{Name: resource.NameCPU, Amount: int64(o.Machine.CPUs()) * 1000},
 			{Name: resource.NameMemory, Amount: o.Machine.Memory * int64(o.Machine.Zones)},
 			{Name: resource.NamePods, Amount: trace.PodsPerNode},
 		}}
-		r.tell(cluster.NodeUpserted{Node: object})
+		r.tell(facts.NodeUpserted{Node: object})
 		m := r.newMachine(i, l)
 		r.machines = append(r.machines, m)
 		r.byName[m.name] = m
@@ -130,7 +130,7 @@ func newRun(o *Options, v *Variant) (*run, error) {
 	return r, nil
 }
 
-func (r *run) tell(e cluster.Event) { r.inbox = append(r.inbox, e) }
+func (r *run) tell(e facts.Event) { r.inbox = append(r.inbox, e) }
 
 func (r *run) later(seconds int64, e event) {
 	at := r.now + max(seconds, 1)
@@ -146,7 +146,7 @@ func (r *run) second() {
 		case evGone:
 			r.gone(e.pod)
 		case evReport:
-			r.tell(cluster.NodeReported{Node: e.machine.name, Report: e.report})
+			r.tell(facts.NodeReported{Node: e.machine.name, Report: e.report})
 		}
 	}
 	delete(r.agenda, r.now)
@@ -262,8 +262,8 @@ func (r *run) hear(m *machine) {
 	}
 	if r.now-m.heard > staleAfter && !m.stale && r.now >= staleAfter && !r.v.NoStaleness {
 		m.stale = true
-		m.said = cluster.Headroom{State: cluster.HeadroomStale}
-		r.tell(cluster.NodeReported{Node: m.name, Report: &cluster.NodeReport{Headroom: m.said}})
+		m.said = facts.Headroom{State: facts.HeadroomStale}
+		r.tell(facts.NodeReported{Node: m.name, Report: &facts.NodeReport{Headroom: m.said}})
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/fragment"
 	"hilbert.dev/hilbert/sim/trace"
@@ -42,9 +42,9 @@ func NewArrivals(w *trace.Workload, ratio float64, seed uint64) (*Arrivals, erro
 	}
 	random := rand.New(rand.NewPCG(seed, streamNodes))
 	random.Shuffle(len(a.nodes), func(i, j int) { a.nodes[i], a.nodes[j] = a.nodes[j], a.nodes[i] })
-	known := make(map[*cluster.Requirements]int32)
+	known := make(map[*facts.Requirements]int32)
 	index := make(map[fragment.Request]int32)
-	kind := func(r *cluster.Requirements) (int32, error) {
+	kind := func(r *facts.Requirements) (int32, error) {
 		if k, ok := known[r]; ok {
 			return k, nil
 		}
@@ -78,7 +78,7 @@ func NewArrivals(w *trace.Workload, ratio float64, seed uint64) (*Arrivals, erro
 	return a, nil
 }
 
-func freeOf(n *cluster.Node) (fragment.Node, error) {
+func freeOf(n *facts.Node) (fragment.Node, error) {
 	f := fragment.Node{Shape: n.GPU, Free: topology.NewFree(n.GPU)}
 	for _, q := range n.Allocatable {
 		switch q.Name {
@@ -95,7 +95,7 @@ func freeOf(n *cluster.Node) (fragment.Node, error) {
 }
 
 // requestOf takes what the experiment knows of a pod's requirements: resources and the models of GPUs.
-func requestOf(r *cluster.Requirements) (fragment.Request, error) {
+func requestOf(r *facts.Requirements) (fragment.Request, error) {
 	request := fragment.Request{GPU: r.GPU}
 	for _, q := range r.Requests {
 		switch q.Name {
@@ -109,7 +109,7 @@ func requestOf(r *cluster.Requirements) (fragment.Request, error) {
 	}
 	for _, t := range r.Required {
 		for _, e := range t.Expressions {
-			if len(r.Required) > 1 || len(t.Expressions) > 1 || e.Key != spec.LabelGPUModel || e.Operator != cluster.In {
+			if len(r.Required) > 1 || len(t.Expressions) > 1 || e.Key != spec.LabelGPUModel || e.Operator != facts.In {
 				return request, errors.New("its affinity to nodes is more than a list of GPU models")
 			}
 			request.Models = fragment.NewModels(e.Values...)

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/fragment"
 	"hilbert.dev/hilbert/sim/trace"
@@ -25,7 +25,7 @@ func invent(nodes, tasks int, seed uint64) *trace.Workload {
 	random := rand.New(rand.NewPCG(seed, 7))
 	w := &trace.Workload{}
 	for i := range nodes {
-		n := &cluster.Node{Name: fmt.Sprintf("n%d", i), GPU: topology.Shape{GPUs: 8, Model: "G2", Shareable: true}}
+		n := &facts.Node{Name: fmt.Sprintf("n%d", i), GPU: topology.Shape{GPUs: 8, Model: "G2", Shareable: true}}
 		cpu := int64(96_000)
 		if i%4 == 0 {
 			n.GPU, cpu = topology.Shape{GPUs: 2, Model: "T4", Shareable: true}, 104_000
@@ -33,9 +33,9 @@ func invent(nodes, tasks int, seed uint64) *trace.Workload {
 		n.Allocatable = []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}, {Name: resource.NameMemory, Amount: 512 << 30}}
 		w.Nodes = append(w.Nodes, n)
 	}
-	var kinds []*cluster.Requirements
+	var kinds []*facts.Requirements
 	for range 24 {
-		r := &cluster.Requirements{}
+		r := &facts.Requirements{}
 		switch random.IntN(4) {
 		case 0:
 			r.GPU.Whole = int8(1 << random.IntN(4))
@@ -45,7 +45,7 @@ func invent(nodes, tasks int, seed uint64) *trace.Workload {
 		cpu := int64(500 + 500*random.IntN(24)*int(max(r.GPU.Whole, 1)))
 		r.Requests = []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}, {Name: resource.NameMemory, Amount: 4 << 30}}
 		if !r.GPU.IsZero() && random.IntN(5) == 0 {
-			r.Required = []cluster.Term{{Expressions: []cluster.Requirement{{Key: spec.LabelGPUModel, Operator: cluster.In, Values: []string{"T4"}}}}}
+			r.Required = []facts.Term{{Expressions: []facts.Requirement{{Key: spec.LabelGPUModel, Operator: facts.In, Values: []string{"T4"}}}}}
 		}
 		kinds = append(kinds, r)
 	}
@@ -280,7 +280,7 @@ func TestRefusalsOfInput(t *testing.T) {
 		t.Errorf("no nodes: %v", err)
 	}
 	r := *w.Tasks[0].Requirements
-	r.Required = []cluster.Term{{Expressions: []cluster.Requirement{{Key: "zone", Operator: cluster.In, Values: []string{"a"}}}}}
+	r.Required = []facts.Term{{Expressions: []facts.Requirement{{Key: "zone", Operator: facts.In, Values: []string{"a"}}}}}
 	w.Tasks[0].Requirements = &r
 	if _, err := NewArrivals(w, Ratio, 1); err == nil {
 		t.Error("an affinity to zones is ignored in silence")

@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/sim/trace"
 	"hilbert.dev/hilbert/topology"
 )
@@ -20,8 +20,8 @@ const (
 // Vary makes another workload of one: kinds of pods are as frequent as the seed draws, and with an odd seed slices of GPUs have other sizes.
 func Vary(w *trace.Workload, seed uint64) *trace.Workload {
 	random := rand.New(rand.NewPCG(seed, 77))
-	var kinds []*cluster.Requirements
-	count := make(map[*cluster.Requirements]float64)
+	var kinds []*facts.Requirements
+	count := make(map[*facts.Requirements]float64)
 	for i := range w.Tasks {
 		r := w.Tasks[i].Requirements
 		if count[r] == 0 {
@@ -32,7 +32,7 @@ func Vary(w *trace.Workload, seed uint64) *trace.Workload {
 	moved := make(map[int16]int16)
 	bySize := make(map[int64]float64)
 	weights := make([]float64, len(kinds))
-	others := make([]*cluster.Requirements, len(kinds))
+	others := make([]*facts.Requirements, len(kinds))
 	total := 0.0
 	for i, r := range kinds {
 		other := *r

@@ -3,7 +3,7 @@ package trace
 import (
 	"maps"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // LabelKind is the pod label that names the kind of a synthetic pod's class; labelClass names the class.
@@ -19,38 +19,38 @@ const zonelessOneIn = 8
 // the kinds is in a namespace of its own, so that equal labels there mean nothing here.
 func tiedKinds() []kind {
 	type (
-		requirements = cluster.Requirements
-		peers        = func(string) cluster.PodSelector
+		requirements = facts.Requirements
+		peers        = func(string) facts.PodSelector
 	)
-	term := func(key string, pods cluster.PodSelector) []cluster.AffinityTerm {
-		return []cluster.AffinityTerm{{TopologyKey: key, Pods: pods}}
+	term := func(key string, pods facts.PodSelector) []facts.AffinityTerm {
+		return []facts.AffinityTerm{{TopologyKey: key, Pods: pods}}
 	}
 	return []kind{
 		{name: "spread", weight: 150, offline: true, memory: 2, tie: func(r *requirements, of peers) {
-			r.Spread = []cluster.SpreadConstraint{spread(LabelZone, 1, true, of("spread"))}
+			r.Spread = []facts.SpreadConstraint{spread(LabelZone, 1, true, of("spread"))}
 		}},
 		// Five in a zone: with three zones where four are wanted, the emptiest counts as empty for good.
 		{name: "wide", weight: 100, memory: 2, tie: func(r *requirements, of peers) {
-			r.Spread = []cluster.SpreadConstraint{spread(LabelZone, 5, true, of("wide")), spread(cluster.HostnameKey, 1, true, of("wide"))}
+			r.Spread = []facts.SpreadConstraint{spread(LabelZone, 5, true, of("wide")), spread(facts.HostnameKey, 1, true, of("wide"))}
 			r.Spread[0].MinDomains, r.Spread[1].HonorTaints = zones+1, true
 		}},
 		{name: "apart", weight: 150, offline: true, memory: 2, tie: func(r *requirements, of peers) {
-			r.AntiAffinity = term(cluster.HostnameKey, of("apart"))
+			r.AntiAffinity = term(facts.HostnameKey, of("apart"))
 		}},
 		// Batch jobs have no term of their own: only the quiet ones' keeps them away.
 		{name: "quiet", weight: 100, offline: true, memory: 2, tie: func(r *requirements, of peers) {
-			r.AntiAffinity = term(cluster.HostnameKey, of("batch"))
+			r.AntiAffinity = term(facts.HostnameKey, of("batch"))
 		}},
 		{name: "together", weight: 100, offline: true, memory: 2, tie: func(r *requirements, of peers) {
 			r.Affinity = term(LabelZone, of("together"))
 		}},
 		{name: "follow", weight: 50, memory: 1, tie: func(r *requirements, of peers) {
-			r.Affinity = term(cluster.HostnameKey, of("apart"))
+			r.Affinity = term(facts.HostnameKey, of("apart"))
 		}},
 		{name: "soft", weight: 100, memory: 2, tie: func(r *requirements, of peers) {
-			r.Spread = []cluster.SpreadConstraint{spread(LabelZone, 1, false, of("soft")), spread(cluster.HostnameKey, 1, false, of("soft"))}
-			r.PreferredPods = []cluster.WeightedAffinityTerm{
-				{Weight: 10, AffinityTerm: term(LabelZone, of("together"))[0]}, {Weight: -20, AffinityTerm: term(cluster.HostnameKey, of("web"))[0]},
+			r.Spread = []facts.SpreadConstraint{spread(LabelZone, 1, false, of("soft")), spread(facts.HostnameKey, 1, false, of("soft"))}
+			r.PreferredPods = []facts.WeightedAffinityTerm{
+				{Weight: 10, AffinityTerm: term(LabelZone, of("together"))[0]}, {Weight: -20, AffinityTerm: term(facts.HostnameKey, of("web"))[0]},
 			}
 		}},
 		{name: replicated, weight: 100, memory: 2},
@@ -61,8 +61,8 @@ func tiedKinds() []kind {
 const replicated = "replica"
 
 // spread has Kubernetes' defaults where it does not say otherwise.
-func spread(key string, skew int32, hard bool, pods cluster.PodSelector) cluster.SpreadConstraint {
-	return cluster.SpreadConstraint{TopologyKey: key, MaxSkew: skew, Hard: hard, MinDomains: 1, Pods: pods, HonorAffinity: true}
+func spread(key string, skew int32, hard bool, pods facts.PodSelector) facts.SpreadConstraint {
+	return facts.SpreadConstraint{TopologyKey: key, MaxSkew: skew, Hard: hard, MinDomains: 1, Pods: pods, HonorAffinity: true}
 }
 
 // namespace of the pods of a class.
@@ -73,8 +73,8 @@ func (c *class) namespace() string {
 	return "default"
 }
 
-func selects(key, value string) cluster.LabelSelector {
-	return cluster.LabelSelector{Expressions: []cluster.Requirement{{Key: key, Operator: cluster.In, Values: []string{value}}}}
+func selects(key, value string) facts.LabelSelector {
+	return facts.LabelSelector{Expressions: []facts.Requirement{{Key: key, Operator: facts.In, Values: []string{value}}}}
 }
 
 // tie gives pods labels and owners, their classes constraints between pods, and nodes the labels that these look at. It draws nothing.
@@ -84,24 +84,24 @@ func (w *Workload) tie(classes []class) {
 		c := &classes[i]
 		identity := Identity{
 			Namespace: c.namespace(),
-			Labels:    []cluster.Label{{Key: labelClass, Value: c.name}, {Key: LabelKind, Value: c.kind.name}},
+			Labels:    []facts.Label{{Key: labelClass, Value: c.name}, {Key: LabelKind, Value: c.kind.name}},
 		}
 		if c.tie != nil {
-			c.tie(c.requirements, func(kind string) cluster.PodSelector {
-				return cluster.PodSelector{Namespaces: []string{identity.Namespace}, Labels: selects(LabelKind, kind)}
+			c.tie(c.requirements, func(kind string) facts.PodSelector {
+				return facts.PodSelector{Namespaces: []string{identity.Namespace}, Labels: selects(LabelKind, kind)}
 			})
 		}
 		if c.kind.name == replicated {
-			identity.Owner = cluster.Owner{Kind: cluster.ReplicaSet, Name: c.name}
-			w.Controllers = append(w.Controllers, &cluster.Workload{
-				Kind: cluster.ReplicaSet, Namespace: identity.Namespace, Name: c.name, Pods: selects(labelClass, c.name),
+			identity.Owner = facts.Owner{Kind: facts.ReplicaSet, Name: c.name}
+			w.Controllers = append(w.Controllers, &facts.Workload{
+				Kind: facts.ReplicaSet, Namespace: identity.Namespace, Name: c.name, Pods: selects(labelClass, c.name),
 			})
 		}
 		w.Identities[c.name] = identity
 	}
 	for i, n := range w.Nodes {
 		n.Labels = maps.Clone(n.Labels)
-		n.Labels[cluster.HostnameKey] = n.Name
+		n.Labels[facts.HostnameKey] = n.Name
 		if i%zonelessOneIn == zonelessOneIn-1 {
 			delete(n.Labels, LabelZone)
 		}

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -96,11 +96,11 @@ func (s Synthetic) disown(w *Workload, random *rand.Rand) {
 // four of these asks for GPUs with all the memory that most have.
 func (s Synthetic) wholly(w *Workload, random *rand.Rand) {
 	type kind struct {
-		of    *cluster.Requirements
+		of    *facts.Requirements
 		count int8
 		large bool
 	}
-	twins := make(map[kind]*cluster.Requirements)
+	twins := make(map[kind]*facts.Requirements)
 	for i := range w.Tasks {
 		t := &w.Tasks[i]
 		k := kind{t.Requirements, int8(1 + random.IntN(3)), random.IntN(4) == 0}
@@ -132,10 +132,10 @@ func Counted(d *topology.Devices) (shape topology.Shape) {
 // specify lets pods with GPUs ask for more than so much of them: memory, isolation, network cards, nearness. Some that ask for none ask for a network card.
 func (s Synthetic) specify(w *Workload, random *rand.Rand) {
 	type kind struct {
-		of  *cluster.Requirements
+		of  *facts.Requirements
 		how int
 	}
-	twins := make(map[kind]*cluster.Requirements)
+	twins := make(map[kind]*facts.Requirements)
 	for i := range w.Tasks {
 		t := &w.Tasks[i]
 		how := random.IntN(4)

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -82,7 +82,7 @@ func ReadDLRM(file string, r io.Reader) (*Workload, error) {
 	}
 	w := &Workload{Name: "dlrm " + file}
 	names := make(unique)
-	known := make(map[dlrmKey]*cluster.Requirements)
+	known := make(map[dlrmKey]*facts.Requirements)
 	strs := make(map[string]string)
 	spread := make(map[string]bool)
 	for t.next() {
@@ -120,7 +120,7 @@ func (k dlrmKey) clone() dlrmKey {
 	return dlrmKey{c(k.role), c(k.app), c(k.cpu), c(k.gpu), c(k.rdma), c(k.memory), c(k.disk), c(k.spread)}
 }
 
-func (t *table) dlrmRequirements(app string, spread map[string]bool) *cluster.Requirements {
+func (t *table) dlrmRequirements(app string, spread map[string]bool) *facts.Requirements {
 	machines := dlrmMachines()
 	i := slices.IndexFunc(machines, func(m dlrmMachine) bool { return m.role == t.text("role") })
 	if i < 0 {
@@ -128,7 +128,7 @@ func (t *table) dlrmRequirements(app string, spread map[string]bool) *cluster.Re
 		return nil
 	}
 	m := machines[i]
-	r := &cluster.Requirements{NodeSelector: []cluster.Label{{Key: LabelRole, Value: m.role}}}
+	r := &facts.Requirements{NodeSelector: []facts.Label{{Key: LabelRole, Value: m.role}}}
 	r.Requests = requests(t.scaled("cpu_request", float64(m.cores), 1000), t.scaled("memory_request", float64(m.gib), 1024)<<20)
 	if disk := t.scaled("disk_request", float64(m.diskGiB), 1024) << 20; disk > 0 {
 		r.Requests = append(r.Requests, resource.Quantity{Name: resource.NameEphemeralStorage, Amount: disk})
@@ -150,9 +150,9 @@ func (t *table) dlrmRequirements(app string, spread map[string]bool) *cluster.Re
 }
 
 // dlrmNodes makes the nodes of each role.
-func dlrmNodes(tasks []Task, spread map[string]bool) []*cluster.Node {
+func dlrmNodes(tasks []Task, spread map[string]bool) []*facts.Node {
 	peaks := dlrmPeaks(tasks)
-	var nodes []*cluster.Node
+	var nodes []*facts.Node
 	for _, m := range dlrmMachines() {
 		amounts := []resource.Quantity{
 			{Name: resource.NameCPU, Amount: m.cores * 1000},
@@ -178,7 +178,7 @@ func dlrmNodes(tasks []Task, spread map[string]bool) []*cluster.Node {
 			labels[spec.LabelGPUModel] = shape.Model
 		}
 		for i := range count {
-			nodes = append(nodes, &cluster.Node{
+			nodes = append(nodes, &facts.Node{
 				Name: fmt.Sprintf("%s-%04d", strings.ToLower(m.role), i), Labels: labels, Allocatable: amounts, GPU: shape,
 			})
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -58,16 +58,16 @@ func withFile(path string, read func(io.Reader) error) error {
 }
 
 // ReadOpenBNodes reads a node list: sn, cpu_milli, memory_mib, gpu (how many) and model. file is for messages.
-func ReadOpenBNodes(file string, r io.Reader) ([]*cluster.Node, error) {
+func ReadOpenBNodes(file string, r io.Reader) ([]*facts.Node, error) {
 	t, err := newTable(file, r, "sn", "cpu_milli", "memory_mib", "gpu", "model")
 	if err != nil {
 		return nil, err
 	}
-	var nodes []*cluster.Node
+	var nodes []*facts.Node
 	names := make(unique)
 	labels := make(map[string]map[string]string) // by model; nodes share them
 	for t.next() {
-		n := &cluster.Node{Name: t.name("sn")}
+		n := &facts.Node{Name: t.name("sn")}
 		names.add(t, "sn", n.Name)
 		n.Allocatable = []resource.Quantity{
 			{Name: resource.NameCPU, Amount: t.whole("cpu_milli", 0, maxMilliCPU)},
@@ -116,7 +116,7 @@ func ReadOpenBPods(file string, r io.Reader) ([]Task, error) {
 	}
 	var tasks []Task
 	names := make(unique)
-	known := make(map[openbKey]*cluster.Requirements)
+	known := make(map[openbKey]*facts.Requirements)
 	groups := make(map[string]string)
 	for t.next() {
 		task := Task{Name: t.name("name"), Group: share(groups, t.text("qos"))}
@@ -195,8 +195,8 @@ func (t *table) models(column string) string {
 	return strings.Join(models, "|")
 }
 
-func (k openbKey) requirements() *cluster.Requirements {
-	r := &cluster.Requirements{Requests: requests(k.cpu, k.memoryMiB<<20)}
+func (k openbKey) requirements() *facts.Requirements {
+	r := &facts.Requirements{Requests: requests(k.cpu, k.memoryMiB<<20)}
 	switch {
 	case k.gpus == 1 && k.milli < topology.FullGPU:
 		r.GPU.Milli = int16(k.milli)
@@ -222,6 +222,6 @@ func requests(cpu, memory int64) []resource.Quantity {
 }
 
 // onModels is the node affinity of a task that needs one of these GPU models.
-func onModels(models []string) []cluster.Term {
-	return []cluster.Term{{Expressions: []cluster.Requirement{{Key: spec.LabelGPUModel, Operator: cluster.In, Values: models}}}}
+func onModels(models []string) []facts.Term {
+	return []facts.Term{{Expressions: []facts.Requirement{{Key: spec.LabelGPUModel, Operator: facts.In, Values: models}}}}
 }

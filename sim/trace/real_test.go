@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -45,7 +45,7 @@ func TestRealOpenB(t *testing.T) {
 			t.Errorf("%s: %v", c.list, err)
 		}
 		parts, several, bound := 0, 0, 0
-		requirements := make(map[*cluster.Requirements]bool)
+		requirements := make(map[*facts.Requirements]bool)
 		for i := range w.Tasks {
 			r := w.Tasks[i].Requirements
 			requirements[r] = true

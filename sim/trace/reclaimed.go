@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -21,19 +21,19 @@ const (
 func (s Synthetic) lend(w *Workload, random *rand.Rand) {
 	if len(w.Reports) == 0 {
 		for _, n := range w.Nodes {
-			w.Reports = append(w.Reports, cluster.NodeReported{
-				Node: n.Name, Report: &cluster.NodeReport{Zones: topology.ZoneShape{Ruler: topology.RulerAgent, Threads: zoneThreads}},
+			w.Reports = append(w.Reports, facts.NodeReported{
+				Node: n.Name, Report: &facts.NodeReport{Zones: topology.ZoneShape{Ruler: topology.RulerAgent, Threads: zoneThreads}},
 			})
 		}
 	}
-	byName := make(map[string]*cluster.Node, len(w.Nodes))
+	byName := make(map[string]*facts.Node, len(w.Nodes))
 	for _, n := range w.Nodes {
 		byName[n.Name] = n
 	}
 	for _, r := range w.Reports {
 		n, percent := byName[r.Node], leastLent+int64(random.IntN(mostLent-leastLent+1))
-		r.Report.Headroom = cluster.Headroom{
-			State:    cluster.HeadroomOpen,
+		r.Report.Headroom = facts.Headroom{
+			State:    facts.HeadroomOpen,
 			MilliCPU: amount(n.Allocatable, resource.NameCPU) * percent / 100, Memory: amount(n.Allocatable, resource.NameMemory) * percent / 100,
 		}
 	}
@@ -42,7 +42,7 @@ func (s Synthetic) lend(w *Workload, random *rand.Rand) {
 // reclaim makes so many permille of the pods, of those that are not dedicated, reclaimed: they ask for the same, of what nodes lend.
 // The pods of a PodGroup are all of one level, as those of a job are.
 func (s Synthetic) reclaim(w *Workload, random *rand.Rand) {
-	twins := make(map[*cluster.Requirements]*cluster.Requirements)
+	twins := make(map[*facts.Requirements]*facts.Requirements)
 	units := make(map[string]bool)
 	for i := range w.Tasks {
 		t := &w.Tasks[i]
@@ -65,7 +65,7 @@ func (s Synthetic) reclaim(w *Workload, random *rand.Rand) {
 }
 
 // reclaimedTwin asks nodes to lend what another requests of them.
-func reclaimedTwin(of *cluster.Requirements) *cluster.Requirements {
+func reclaimedTwin(of *facts.Requirements) *facts.Requirements {
 	r := *of
 	r.Reclaimed, r.GPU = true, topology.Request{}
 	r.Requests = []resource.Quantity{

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -68,7 +68,7 @@ const (
 const LabelZone = "topology.kubernetes.io/zone"
 
 // taintBatch keeps all but batch classes off a node.
-var taintBatch = cluster.Taint{Key: "hilbert.dev/batch", Value: "only", Effect: cluster.NoSchedule}
+var taintBatch = facts.Taint{Key: "hilbert.dev/batch", Value: "only", Effect: facts.NoSchedule}
 
 // ParseSynthetic reads the text form.
 func ParseSynthetic(text string) (Synthetic, error) {
@@ -207,11 +207,11 @@ const (
 
 func zoneName(i int) string { return "zone-" + string(rune('a'+i)) }
 
-func (s Synthetic) nodes(random *rand.Rand) []*cluster.Node {
+func (s Synthetic) nodes(random *rand.Rand) []*facts.Node {
 	type kind struct{ machine, zone int }
 	labels := make(map[kind]map[string]string) // nodes share them
 	shapes := machines()
-	nodes := make([]*cluster.Node, s.Nodes)
+	nodes := make([]*facts.Node, s.Nodes)
 	for i := range nodes {
 		k := kind{pick(random.IntN(100), len(shapes), func(i int) int { return shapes[i].weight }), i % zones}
 		m := shapes[k.machine]
@@ -221,7 +221,7 @@ func (s Synthetic) nodes(random *rand.Rand) []*cluster.Node {
 				labels[k][spec.LabelGPUModel] = m.model
 			}
 		}
-		n := &cluster.Node{Name: fmt.Sprintf("node-%06d", i), Labels: labels[k]}
+		n := &facts.Node{Name: fmt.Sprintf("node-%06d", i), Labels: labels[k]}
 		n.Allocatable = []resource.Quantity{ // what the system keeps differs from node to node
 			{Name: resource.NameCPU, Amount: int64(m.cores*1000 - 250*random.IntN(4))},
 			{Name: resource.NameMemory, Amount: int64(m.gib)<<30 - int64(random.IntN(8))<<29},
@@ -230,7 +230,7 @@ func (s Synthetic) nodes(random *rand.Rand) []*cluster.Node {
 		if m.gpus > 0 {
 			n.GPU = topology.Shape{GPUs: m.gpus, Model: m.model, Shareable: true}
 		} else if random.IntN(batchOneIn*24/100) == 0 { // about a quarter of the nodes have no GPU
-			n.Taints = []cluster.Taint{taintBatch}
+			n.Taints = []facts.Taint{taintBatch}
 		}
 		nodes[i] = n
 	}
@@ -257,7 +257,7 @@ type kind struct {
 	model        string
 	zone, batch  bool // selects a zone; tolerates and prefers batch nodes
 	memory, port int  // GiB per core; a host port
-	tie          func(r *cluster.Requirements, peers func(kind string) cluster.PodSelector)
+	tie          func(r *facts.Requirements, peers func(kind string) facts.PodSelector)
 }
 
 func kinds() []kind {
@@ -279,7 +279,7 @@ type class struct {
 	name         string
 	round        int   // of the kinds' taking turns
 	units        int64 // CPU relative to other classes
-	requirements *cluster.Requirements
+	requirements *facts.Requirements
 }
 
 // gpuPodsPerNode is up to how many pods a node the weights of GPU kinds hold; with more they shrink, or most of them would only wait.
@@ -315,22 +315,22 @@ func (s Synthetic) classes(random *rand.Rand) []class {
 }
 
 // constraints returns the requirements without CPU and memory, which depend on all classes together.
-func (c *class) constraints(i int) *cluster.Requirements {
-	r := &cluster.Requirements{GPU: topology.Request{Milli: int16(c.milli), Whole: int8(c.gpus)}}
+func (c *class) constraints(i int) *facts.Requirements {
+	r := &facts.Requirements{GPU: topology.Request{Milli: int16(c.milli), Whole: int8(c.gpus)}}
 	if c.model != "" {
 		r.Required = onModels([]string{c.model})
 	}
 	if c.zone {
-		r.NodeSelector = []cluster.Label{{Key: LabelZone, Value: zoneName(i / 8 % zones)}}
+		r.NodeSelector = []facts.Label{{Key: LabelZone, Value: zoneName(i / 8 % zones)}}
 	}
 	if c.batch {
-		r.Tolerations = []cluster.Toleration{{Key: taintBatch.Key, Value: taintBatch.Value, Effect: taintBatch.Effect}}
-		r.Preferred = []cluster.WeightedTerm{{Weight: 10, Term: cluster.Term{
-			Expressions: []cluster.Requirement{{Key: spec.LabelGPUModel, Operator: cluster.DoesNotExist}},
+		r.Tolerations = []facts.Toleration{{Key: taintBatch.Key, Value: taintBatch.Value, Effect: taintBatch.Effect}}
+		r.Preferred = []facts.WeightedTerm{{Weight: 10, Term: facts.Term{
+			Expressions: []facts.Requirement{{Key: spec.LabelGPUModel, Operator: facts.DoesNotExist}},
 		}}}
 	}
 	if c.port > 0 {
-		r.Ports = []cluster.HostPort{{Protocol: "TCP", IP: cluster.AnyIP, Port: int32(c.port)}}
+		r.Ports = []facts.HostPort{{Protocol: "TCP", IP: facts.AnyIP, Port: int32(c.port)}}
 	}
 	return r
 }

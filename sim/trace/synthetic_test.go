@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // gpus and ask are what the generator makes of a Shape and a Request: fields that it leaves alone change no digest.
@@ -111,7 +111,7 @@ func TestSyntheticVariety(t *testing.T) {
 			seen["gpu node"]++
 		}
 	}
-	groups := make(map[string]*cluster.Requirements)
+	groups := make(map[string]*facts.Requirements)
 	bursts := 0
 	for i := range w.Tasks {
 		task := &w.Tasks[i]
@@ -158,7 +158,7 @@ func TestSyntheticConstraints(t *testing.T) {
 	}
 	seen := make(map[string]bool)
 	for _, n := range w.Nodes {
-		if n.Labels[cluster.HostnameKey] != n.Name {
+		if n.Labels[facts.HostnameKey] != n.Name {
 			t.Errorf("node %s: %v", n.Name, n.Labels)
 		}
 		seen["zoneless"] = seen["zoneless"] || n.Labels[LabelZone] == ""
@@ -177,13 +177,13 @@ func TestSyntheticConstraints(t *testing.T) {
 			seen["anti-affinity "+term.TopologyKey] = true
 		}
 		seen["preferred"] = seen["preferred"] || len(r.PreferredPods) > 0
-		seen["owned"] = seen["owned"] || id.Owner.Kind == cluster.ReplicaSet
+		seen["owned"] = seen["owned"] || id.Owner.Kind == facts.ReplicaSet
 		seen["namespace "+id.Namespace] = true
 	}
 	for _, name := range []string{
 		"zoneless", "minDomains", "taints", "preferred", "owned", "namespace default", "namespace other",
-		"spread hard=true " + LabelZone, "spread hard=true " + cluster.HostnameKey, "spread hard=false " + LabelZone,
-		"affinity " + LabelZone, "affinity " + cluster.HostnameKey, "anti-affinity " + cluster.HostnameKey,
+		"spread hard=true " + LabelZone, "spread hard=true " + facts.HostnameKey, "spread hard=false " + LabelZone,
+		"affinity " + LabelZone, "affinity " + facts.HostnameKey, "anti-affinity " + facts.HostnameKey,
 	} {
 		if !seen[name] {
 			t.Errorf("nothing has: %s", name)
@@ -193,7 +193,7 @@ func TestSyntheticConstraints(t *testing.T) {
 		t.Errorf("%d ReplicaSets", len(w.Controllers))
 	}
 	s.Constraints = 0
-	if w := s.Generate(1); w.Tied() || w.Identities != nil || w.Controllers != nil || w.Nodes[0].Labels[cluster.HostnameKey] != "" {
+	if w := s.Generate(1); w.Tied() || w.Identities != nil || w.Controllers != nil || w.Nodes[0].Labels[facts.HostnameKey] != "" {
 		t.Error("there are constraints between pods that nobody asked for")
 	}
 }

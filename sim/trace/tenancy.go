@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -58,7 +58,7 @@ func (w *Workload) wire() {
 		labels := maps.Clone(n.Labels)
 		labels[LabelBlock] = fmt.Sprintf("b%d", i/rackNodes/blockRacks)
 		labels[LabelRack] = fmt.Sprintf("r%d", i/rackNodes)
-		labels[cluster.HostnameKey] = n.Name
+		labels[facts.HostnameKey] = n.Name
 		n.Labels = labels
 	}
 }
@@ -70,11 +70,11 @@ func (w *Workload) queues(count int, random *rand.Rand) {
 	capacity := w.Capacity()
 	levels := make([]int, count)
 	for i := range count {
-		f := &cluster.QueueFacts{
-			Name: team(i), Weight: int64(1 + random.IntN(4)), Sort: cluster.SortPolicy(random.IntN(int(cluster.SmallestFirst) + 1)), Generation: 1,
+		f := &facts.Queue{
+			Name: team(i), Weight: int64(1 + random.IntN(4)), Sort: facts.SortPolicy(random.IntN(int(facts.SmallestFirst) + 1)), Generation: 1,
 			BorrowsNothing: random.IntN(8) == 0, KeepsBorrowed: random.IntN(8) == 0, NeverPreempts: random.IntN(8) == 0,
 		}
-		if f.Sort == cluster.FairHistory {
+		if f.Sort == facts.FairHistory {
 			f.HalfLife = int64(10 * time.Minute)
 		}
 		levels[i] = 1
@@ -87,7 +87,7 @@ func (w *Workload) queues(count int, random *rand.Rand) {
 			f.Max = portion(capacity, max(share, 10)*int64(1+random.IntN(4)), int64(count)*100)
 		}
 		w.Queues = append(w.Queues, f)
-		w.Namespaces = append(w.Namespaces, cluster.Namespace{Name: team(i), Labels: []cluster.Label{{Key: spec.LabelQueue, Value: team(i)}}})
+		w.Namespaces = append(w.Namespaces, facts.Namespace{Name: team(i), Labels: []facts.Label{{Key: spec.LabelQueue, Value: team(i)}}})
 	}
 }
 
@@ -125,8 +125,8 @@ func (w *Workload) gang(burst []Task, namespace string, largest int, random *ran
 		members := burst[:min(1+random.IntN(largest), len(burst))]
 		burst = burst[len(members):]
 		first := members[0]
-		f := &cluster.UnitFacts{
-			UnitName: cluster.UnitName{Namespace: namespace, Name: "gang-" + first.Name}, UID: cluster.UID("gang-" + first.Name),
+		f := &facts.Unit{
+			UnitName: facts.UnitName{Namespace: namespace, Name: "gang-" + first.Name}, UID: facts.UID("gang-" + first.Name),
 			Created: first.Created + random.Int64N(int64(5*time.Second)), MinMember: int32(len(members)), Indivisible: random.IntN(6) == 0,
 		}
 		switch random.IntN(20) {
@@ -164,7 +164,7 @@ func (w *Workload) gang(burst []Task, namespace string, largest int, random *ran
 }
 
 // packing draws what a gang asks of the network.
-func packing(random *rand.Rand) (whole, subgroup cluster.Packing) {
+func packing(random *rand.Rand) (whole, subgroup facts.Packing) {
 	switch random.IntN(8) {
 	case 0:
 		whole.Required = LabelRack

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // TestSyntheticTenancy: with queues and gangs every shape of both occurs, and every name that is used exists; nodes and arrivals stay.
@@ -22,7 +22,7 @@ func TestSyntheticTenancy(t *testing.T) {
 	if err := unsound(w); err != nil {
 		t.Error(err)
 	}
-	units := make(map[cluster.UnitName]*cluster.UnitFacts)
+	units := make(map[facts.UnitName]*facts.Unit)
 	seen := make(map[string]bool)
 	for i := range w.Units {
 		f := w.Units[i].Facts
@@ -38,15 +38,15 @@ func TestSyntheticTenancy(t *testing.T) {
 			seen[name] = seen[name] || has
 		}
 	}
-	members := make(map[cluster.UnitName]int)
-	created := make(map[cluster.UnitName]int64)
+	members := make(map[facts.UnitName]int)
+	created := make(map[facts.UnitName]int64)
 	for i := range w.Tasks {
 		task := &w.Tasks[i]
 		if task.Unit == "" {
 			seen["single"] = true
 			continue
 		}
-		name := cluster.UnitName{Namespace: w.Identities[task.Group].Namespace, Name: task.Unit}
+		name := facts.UnitName{Namespace: w.Identities[task.Group].Namespace, Name: task.Unit}
 		if units[name] == nil {
 			t.Fatalf("task %s names PodGroup %s, which does not exist", task.Name, name)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -301,7 +301,7 @@ func order(w *Workload) string {
 
 func TestArriveRefuses(t *testing.T) {
 	w := arrivals(t)
-	bare := &Workload{Nodes: []*cluster.Node{{Name: "n"}}, Tasks: w.Tasks}
+	bare := &Workload{Nodes: []*facts.Node{{Name: "n"}}, Tasks: w.Tasks}
 	idle := &Workload{Nodes: w.Nodes, Tasks: w.Tasks[1:2]} // pod-3 asks for no GPU
 	for _, c := range []struct {
 		w     *Workload

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -26,26 +26,26 @@ const (
 type Workload struct {
 	// Name says where it came from, for people.
 	Name  string
-	Nodes []*cluster.Node
+	Nodes []*facts.Node
 	// Tasks are in order of Created; tasks of one instant keep the order of their source.
 	Tasks []Task
 	// Identities are what selectors see of the pods, by Task.Group. A group that is not in it has the zero Identity.
 	Identities map[string]Identity
 	// Controllers select pods; those whose Identity names one as the owner are spread by default.
-	Controllers []*cluster.Workload
+	Controllers []*facts.Workload
 	// Queues are there from the beginning, as are Namespaces, whose labels say which queue they feed.
-	Queues     []*cluster.QueueFacts
-	Namespaces []cluster.Namespace
+	Queues     []*facts.Queue
+	Namespaces []facts.Namespace
 	// Units are the PodGroups that tasks name, in order of creation.
 	Units []Unit
 	// Reports are what the nodes' agents say at the beginning, of empty nodes.
-	Reports []cluster.NodeReported
+	Reports []facts.NodeReported
 }
 
 // Unit is one PodGroup to be.
 type Unit struct {
 	// Facts.Created is when it comes, in nanoseconds since the trace began; its members may come before.
-	Facts *cluster.UnitFacts
+	Facts *facts.Unit
 	// Deleted is when it goes, Never if it stays. Its pods stay.
 	Deleted int64
 }
@@ -55,16 +55,16 @@ func (w *Workload) Tenanted() bool { return len(w.Queues)+len(w.Namespaces)+len(
 
 // Identity is a pod's metadata as far as other pods' constraints look at it.
 type Identity struct {
-	Namespace string          // empty: default
-	Labels    []cluster.Label // sorted by key
-	Owner     cluster.Owner
+	Namespace string        // empty: default
+	Labels    []facts.Label // sorted by key
+	Owner     facts.Owner
 }
 
 // Tied reports whether a task has required constraints between pods.
 func (w *Workload) Tied() bool {
 	return slices.ContainsFunc(w.Tasks, func(t Task) bool {
 		r := t.Requirements
-		return len(r.Affinity)+len(r.AntiAffinity) > 0 || slices.ContainsFunc(r.Spread, func(c cluster.SpreadConstraint) bool { return c.Hard })
+		return len(r.Affinity)+len(r.AntiAffinity) > 0 || slices.ContainsFunc(r.Spread, func(c facts.SpreadConstraint) bool { return c.Hard })
 	})
 }
 
@@ -72,7 +72,7 @@ func (w *Workload) Tied() bool {
 type Task struct {
 	Name string
 	// Requirements holds the raw numbers (Requests, GPU) and the constraints. Tasks share it; it must not be changed.
-	Requirements *cluster.Requirements
+	Requirements *facts.Requirements
 	// Created and Deleted are nanoseconds since the trace began; Deleted is Never for a task that stays.
 	Created, Deleted int64
 	Priority         int32
@@ -151,7 +151,7 @@ func (w *Workload) sort() {
 }
 
 // scored fills in what scores count for the requests.
-func scored(r *cluster.Requirements) *cluster.Requirements {
+func scored(r *facts.Requirements) *facts.Requirements {
 	r.ScoreCPU, r.ScoreMemory = amount(r.Requests, resource.NameCPU), amount(r.Requests, resource.NameMemory)
 	if r.ScoreCPU == 0 {
 		r.ScoreCPU = scoreCPU

@@ -3,7 +3,7 @@ package trace
 import (
 	"math/rand/v2"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -18,7 +18,7 @@ const (
 // divide gives each node its zones, alike within a node.
 func (s Synthetic) divide(w *Workload, random *rand.Rand) {
 	for _, n := range w.Nodes {
-		r := &cluster.NodeReport{Zones: topology.ZoneShape{Ruler: topology.RulerAgent, Zones: uint8(s.Zones), Threads: zoneThreads}}
+		r := &facts.NodeReport{Zones: topology.ZoneShape{Ruler: topology.RulerAgent, Zones: uint8(s.Zones), Threads: zoneThreads}}
 		cpus := (amount(n.Allocatable, resource.NameCPU)/1000 - spareCPUs) / int64(s.Zones) / zoneThreads * zoneThreads
 		memory := amount(n.Allocatable, resource.NameMemory) / topology.Mebibyte / int64(s.Zones)
 		for z := range s.Zones {
@@ -30,17 +30,17 @@ func (s Synthetic) divide(w *Workload, random *rand.Rand) {
 		case random.IntN(kubeletOneIn) == 0:
 			r.Zones.Ruler = topology.RulerKubelet
 		}
-		w.Reports = append(w.Reports, cluster.NodeReported{Node: n.Name, Report: r})
+		w.Reports = append(w.Reports, facts.NodeReported{Node: n.Name, Report: r})
 	}
 }
 
 // dedicate makes so many percent of the pods dedicated: half of them anywhere, most of the others bound, and some to whole zones.
 func (s Synthetic) dedicate(w *Workload, random *rand.Rand) {
 	type kind struct {
-		of      *cluster.Requirements
+		of      *facts.Requirements
 		binding topology.Binding
 	}
-	twins := make(map[kind]*cluster.Requirements)
+	twins := make(map[kind]*facts.Requirements)
 	for i := range w.Tasks {
 		t := &w.Tasks[i]
 		if random.IntN(100) >= s.Dedicated {
@@ -56,7 +56,7 @@ func (s Synthetic) dedicate(w *Workload, random *rand.Rand) {
 }
 
 // dedicatedTwin asks for as much as another, in whole CPUs of its own.
-func dedicatedTwin(of *cluster.Requirements, binding topology.Binding) *cluster.Requirements {
+func dedicatedTwin(of *facts.Requirements, binding topology.Binding) *facts.Requirements {
 	r := *of
 	cpus := (amount(r.Requests, resource.NameCPU) + 999) / 1000
 	memory := amount(r.Requests, resource.NameMemory)

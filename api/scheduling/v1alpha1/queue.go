@@ -44,7 +44,7 @@ type QueueSpec struct {
 // SortPolicy is the order in which a Queue serves what is directly under it.
 type SortPolicy string
 
-// The sort policies; cluster.SortPolicy says what they mean.
+// The sort policies; facts.SortPolicy says what they mean.
 const (
 	SortPriorityFIFO  SortPolicy = "PriorityFIFO"
 	SortFIFO          SortPolicy = "FIFO"

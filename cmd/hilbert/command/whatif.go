@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/sim"
@@ -64,7 +64,7 @@ func runWhatIf(cmd *cobra.Command, f *simFlags) error {
 	return nil
 }
 
-func readManifests(cmd *cobra.Command, path string, d *schedule.Dump) (pods []cluster.PodFacts, err error) {
+func readManifests(cmd *cobra.Command, path string, d *schedule.Dump) (pods []facts.Pod, err error) {
 	in := cmd.InOrStdin()
 	if path != "-" {
 		file, err := os.Open(path)

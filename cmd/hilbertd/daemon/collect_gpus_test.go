@@ -5,29 +5,29 @@ import (
 	"strings"
 	"testing"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
 func TestGPUMetrics(t *testing.T) {
 	w := leader(t)
 	w.meter.registry.MustRegister(w.loop)
-	w.apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "plain", Allocatable: cores(8)}})
+	w.apply(facts.NodeUpserted{Node: &facts.Node{Name: "plain", Allocatable: cores(8)}})
 	if strings.Contains(w.scrape(), "hilbert_gpu") {
 		t.Error("there are no GPUs, but metrics of them")
 	}
 	for _, name := range []string{"n1", "n2"} {
-		w.apply(cluster.NodeUpserted{Node: &cluster.Node{Name: name, Allocatable: cores(8), GPU: topology.Shape{GPUs: 2, Model: "counted", Shareable: true}}})
+		w.apply(facts.NodeUpserted{Node: &facts.Node{Name: name, Allocatable: cores(8), GPU: topology.Shape{GPUs: 2, Model: "counted", Shareable: true}}})
 	}
 	gpu := topology.GPU{Model: "reported", Memory: 1000, Clients: 4, Strengths: topology.StrengthsOf(topology.Accounting)}
 	d := &topology.Devices{Owner: topology.OwnerHilbert, GPU: slices.Repeat([]topology.GPU{gpu}, 4), ClosedGPUs: 0b1000}
-	w.apply(cluster.NodeUpserted{Node: &cluster.Node{Name: "n3", Allocatable: cores(8)}})
-	w.apply(cluster.NodeReported{Node: "n3", Report: &cluster.NodeReport{Devices: d}})
+	w.apply(facts.NodeUpserted{Node: &facts.Node{Name: "n3", Allocatable: cores(8)}})
+	w.apply(facts.NodeReported{Node: "n3", Report: &facts.NodeReport{Devices: d}})
 	p := pod("a", "n1")
 	p.Node = "n1"
-	p.Requirements = &cluster.Requirements{Requests: cores(1), GPU: topology.Request{Milli: 400}}
+	p.Requirements = &facts.Requirements{Requests: cores(1), GPU: topology.Request{Milli: 400}}
 	p.Grant = topology.Grant{GPUs: 1, Milli: 400}
-	w.apply(cluster.PodUpserted{Pod: p})
+	w.apply(facts.PodUpserted{Pod: p})
 	w.expectMetrics("two models",
 		`hilbert_gpus{model="counted",state="idle"} 3`, `hilbert_gpus{model="counted",state="shared"} 1`,
 		`hilbert_gpu_free{model="counted"} 3.6`,
@@ -40,7 +40,7 @@ func TestGPUMetrics(t *testing.T) {
 		`hilbert_gpu_free{model="reported"} 3`)
 	silent := *d
 	silent.Owner = topology.OwnerNone
-	w.apply(cluster.NodeReported{Node: "n3", Report: &cluster.NodeReport{Devices: &silent, Why: cluster.ReportStale}})
+	w.apply(facts.NodeReported{Node: "n3", Report: &facts.NodeReport{Devices: &silent, Why: facts.ReportStale}})
 	w.expectMetrics("a report that is too old frees nothing", `hilbert_gpus{model="reported",state="closed"} 4`, `hilbert_gpu_free{model="reported"} 0`,
 		`hilbert_gpu_fits{model="reported",size="1"} 0`)
 	if strings.Contains(w.scrape(), `hilbert_gpu_fragmentation_ratio{model="reported"`) {

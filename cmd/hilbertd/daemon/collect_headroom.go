@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/relief"
 )
@@ -22,13 +23,13 @@ var (
 )
 
 // headroomStates are all that a report's headroom can be.
-var headroomStates = [...]cluster.HeadroomState{
-	cluster.HeadroomUnsaid, cluster.HeadroomOpen, cluster.HeadroomClosed, cluster.HeadroomStale, cluster.HeadroomMalformed,
+var headroomStates = [...]facts.HeadroomState{
+	facts.HeadroomUnsaid, facts.HeadroomOpen, facts.HeadroomClosed, facts.HeadroomStale, facts.HeadroomMalformed,
 }
 
 // headroomCounts is what the loop copies out about what nodes lend.
 type headroomCounts struct {
-	offered, requested [cluster.ReclaimedKinds]int64
+	offered, requested [facts.ReclaimedKinds]int64
 	states             [len(headroomStates)]int
 	overdrawn, pods    int
 	standing           relief.Status

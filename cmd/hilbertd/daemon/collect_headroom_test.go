@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 )
@@ -17,23 +17,23 @@ func TestHeadroomCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Unix(0, 0)
-	for name, h := range map[string]cluster.Headroom{
-		"open":   {State: cluster.HeadroomOpen, MilliCPU: 3000, Memory: 1 << 30},
-		"short":  {State: cluster.HeadroomOpen, MilliCPU: 500, Memory: 1 << 30},
-		"closed": {State: cluster.HeadroomClosed, MilliCPU: 9000, Memory: 9 << 30},
-		"stale":  {State: cluster.HeadroomStale, MilliCPU: 9000, Memory: 9 << 30},
+	for name, h := range map[string]facts.Headroom{
+		"open":   {State: facts.HeadroomOpen, MilliCPU: 3000, Memory: 1 << 30},
+		"short":  {State: facts.HeadroomOpen, MilliCPU: 500, Memory: 1 << 30},
+		"closed": {State: facts.HeadroomClosed, MilliCPU: 9000, Memory: 9 << 30},
+		"stale":  {State: facts.HeadroomStale, MilliCPU: 9000, Memory: 9 << 30},
 		"silent": {},
 	} {
-		s.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: name, Allocatable: []resource.Quantity{{Name: resource.NamePods, Amount: 9}}}}, now)
-		r := &cluster.NodeReport{Headroom: h}
+		s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: name, Allocatable: []resource.Quantity{{Name: resource.NamePods, Amount: 9}}}}, now)
+		r := &facts.NodeReport{Headroom: h}
 		if name == "open" {
-			r.Wishes = []cluster.Wish{{UID: "p", Namespace: "default", Name: "p"}, {UID: "q", Namespace: "default", Name: "q"}}
+			r.Evictions = []facts.EvictionRequest{{UID: "p", Namespace: "default", Name: "p"}, {UID: "q", Namespace: "default", Name: "q"}}
 		}
-		s.Apply(cluster.NodeReported{Node: name, Report: r}, now)
+		s.Apply(facts.NodeReported{Node: name, Report: r}, now)
 	}
 	pod := func(name, node string, level bool) {
-		s.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{
-			UID: cluster.UID(name), Namespace: "default", Name: name, Node: node, Requirements: &cluster.Requirements{Reclaimed: level, Requests: []resource.Quantity{
+		s.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: facts.UID(name), Namespace: "default", Name: name, Node: node, Requirements: &facts.Requirements{Reclaimed: level, Requests: []resource.Quantity{
 				{Name: spec.ResourceReclaimedCPU, Amount: 1000}, {Name: spec.ResourceReclaimedMemory, Amount: 1 << 20},
 			}},
 		}}, now)

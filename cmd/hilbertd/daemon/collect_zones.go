@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -46,9 +47,9 @@ func newZoneCounts(store *cluster.Store) zoneCounts {
 	return c
 }
 
-func reportState(r *cluster.NodeReport) string {
+func reportState(r *facts.NodeReport) string {
 	switch {
-	case r.Why == cluster.ReportMalformed:
+	case r.Why == facts.ReportMalformed:
 		return reportMalformed
 	case r.Zones.Ruler == topology.RulerAgent:
 		return reportFresh

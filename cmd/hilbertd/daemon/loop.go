@@ -9,6 +9,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -17,7 +18,7 @@ import (
 // The ports through which the loop reaches the world. kube implements them; tests put models in their place.
 type (
 	watch interface {
-		Events() <-chan cluster.Event
+		Events() <-chan facts.Event
 		Stop()
 	}
 	writer interface {
@@ -400,7 +401,7 @@ func (l *loop) finish(result bind.Result) {
 	l.scheduler.Finish(result, l.ports.now())
 }
 
-func (l *loop) apply(event cluster.Event) {
+func (l *loop) apply(event facts.Event) {
 	now := l.ports.now()
 	l.scheduler.Apply(event, now)
 	l.meter.note(event, now)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -28,12 +28,12 @@ type world struct {
 }
 
 type modelWatch struct {
-	events  chan cluster.Event
+	events  chan facts.Event
 	stopped bool
 }
 
-func (w *modelWatch) Events() <-chan cluster.Event { return w.events }
-func (w *modelWatch) Stop()                        { w.stopped = true }
+func (w *modelWatch) Events() <-chan facts.Event { return w.events }
+func (w *modelWatch) Stop()                      { w.stopped = true }
 
 type modelWriter struct {
 	started []bind.Write
@@ -72,7 +72,7 @@ func newWorld(t *testing.T) *world {
 	now := func() time.Time { return w.clock }
 	p := ports{
 		watch: func() (watch, error) {
-			m := &modelWatch{events: make(chan cluster.Event, 16)}
+			m := &modelWatch{events: make(chan facts.Event, 16)}
 			w.watches = append(w.watches, m)
 			return m, nil
 		},
@@ -104,30 +104,30 @@ func newWorld(t *testing.T) *world {
 }
 
 // list feeds the lists that begin a watch: one node, and the given pods.
-func (w *world) list(pods ...cluster.PodFacts) {
+func (w *world) list(pods ...facts.Pod) {
 	w.listOthers()
-	w.apply(cluster.NodesListed{Nodes: []*cluster.Node{{
+	w.apply(facts.NodesListed{Nodes: []*facts.Node{{
 		Name: "n1", Allocatable: []resource.Quantity{{Name: "cpu", Amount: 4000}, {Name: "pods", Amount: 10}},
 	}}})
-	w.apply(cluster.PodsListed{Pods: pods})
+	w.apply(facts.PodsListed{Pods: pods})
 }
 
 // listOthers feeds the lists of all that is neither a node nor a pod.
 func (w *world) listOthers() {
-	w.apply(cluster.NamespacesListed{})
-	w.apply(cluster.BudgetsListed{})
-	for kind := cluster.Service; kind <= cluster.StatefulSet; kind++ {
-		w.apply(cluster.WorkloadsListed{Kind: kind})
+	w.apply(facts.NamespacesListed{})
+	w.apply(facts.BudgetsListed{})
+	for kind := facts.Service; kind <= facts.StatefulSet; kind++ {
+		w.apply(facts.WorkloadsListed{Kind: kind})
 	}
-	w.apply(cluster.UnitsListed{})
-	w.apply(cluster.QueuesListed{})
-	w.apply(cluster.ReportsListed{})
+	w.apply(facts.UnitsListed{})
+	w.apply(facts.QueuesListed{})
+	w.apply(facts.ReportsListed{})
 }
 
-func pod(uid, node string) cluster.PodFacts {
-	return cluster.PodFacts{
-		UID: cluster.UID(uid), Namespace: "default", Name: uid, Ours: true, Node: node,
-		Requirements: &cluster.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 1000}}},
+func pod(uid, node string) facts.Pod {
+	return facts.Pod{
+		UID: facts.UID(uid), Namespace: "default", Name: uid, Ours: true, Node: node,
+		Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 1000}}},
 	}
 }
 
@@ -181,8 +181,8 @@ func TestReleasedLeaseLeadsAfterAFreshList(t *testing.T) {
 	if len(w.watches) != 2 || !w.watches[0].stopped {
 		t.Fatal("the watch was not begun anew")
 	}
-	w.apply(cluster.NodesListed{})
-	w.apply(cluster.PodsListed{})
+	w.apply(facts.NodesListed{})
+	w.apply(facts.PodsListed{})
 	w.expectBindings(0, "with nodes and pods only")
 	w.list(pod("a", ""), pod("b", "n1"))
 	w.expectBindings(1, "with the new list")
@@ -232,7 +232,7 @@ func TestAbsentLease(t *testing.T) {
 func TestShutFenceStopsDecisions(t *testing.T) {
 	w := leader(t)
 	w.open = false
-	w.apply(cluster.PodUpserted{Pod: pod("a", "")})
+	w.apply(facts.PodUpserted{Pod: pod("a", "")})
 	if wake := w.rounds(); wake != fencePoll || w.bindings() != 0 {
 		t.Errorf("wakes in %v, %d bindings", wake, w.bindings())
 	}
@@ -256,7 +256,7 @@ func leader(t *testing.T) *world {
 
 func TestLostLeaseDropsEverything(t *testing.T) {
 	w := leader(t)
-	w.apply(cluster.PodUpserted{Pod: pod("a", "")})
+	w.apply(facts.PodUpserted{Pod: pod("a", "")})
 	w.expectBindings(1, "leading")
 	old := w.writer()
 	old.results <- bind.Result{ID: old.started[0].ID, Outcome: bind.Unknown}
@@ -284,7 +284,7 @@ func TestLostLeaseDropsEverything(t *testing.T) {
 
 func TestLostLeaseWithAStuckWriteReplacesTheWriter(t *testing.T) {
 	w := leader(t)
-	w.apply(cluster.PodUpserted{Pod: pod("a", "")})
+	w.apply(facts.PodUpserted{Pod: pod("a", "")})
 	w.expectBindings(1, "leading")
 	old := w.writer()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -300,7 +300,7 @@ func TestLostLeaseWithAStuckWriteReplacesTheWriter(t *testing.T) {
 func TestShutdownGivesTheLeaseBackOnlyWhenDrained(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		w := leader(t)
-		w.apply(cluster.PodUpserted{Pod: pod("a", "")})
+		w.apply(facts.PodUpserted{Pod: pod("a", "")})
 		w.expectBindings(1, "leading")
 		want := "abandoned"
 		if answered {
@@ -320,7 +320,7 @@ func TestShutdownGivesTheLeaseBackOnlyWhenDrained(t *testing.T) {
 func TestWriterThatIsFullIsNotSent(t *testing.T) {
 	w := leader(t)
 	w.writer().full = true
-	w.apply(cluster.PodUpserted{Pod: pod("a", "")})
+	w.apply(facts.PodUpserted{Pod: pod("a", "")})
 	w.rounds()
 	if w.outstanding != 0 || w.scheduler.Pending().InFlight != 0 || w.scheduler.Pending().Backoff != 1 {
 		t.Errorf("outstanding %d, pending %+v", w.outstanding, w.scheduler.Pending())
@@ -367,7 +367,7 @@ func TestOvercommittedNodesAreCounted(t *testing.T) {
 	if got := overcommitted(&w.scheduler.Store().State); got != 0 {
 		t.Errorf("a full node: %d", got)
 	}
-	w.apply(cluster.PodUpserted{Pod: pod("e", "n1")})
+	w.apply(facts.PodUpserted{Pod: pod("e", "n1")})
 	if got := overcommitted(&w.scheduler.Store().State); got != 1 {
 		t.Errorf("a node with one pod too many: %d", got)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -32,8 +33,8 @@ type meter struct {
 	unreadable                             prometheus.Counter
 
 	lap     time.Time                    // when the decision under way began
-	waiting map[cluster.UID]time.Time    // since when each unbound pod of ours could have been placed
-	blocked map[cluster.UID]uint64       // which filters refused each pod that fits nowhere, as bits
+	waiting map[facts.UID]time.Time      // since when each unbound pod of ours could have been placed
+	blocked map[facts.UID]uint64         // which filters refused each pod that fits nowhere, as bits
 	filters map[string]int               // filter to bit
 	gauges  [maxFilters]prometheus.Gauge // by bit
 	gangs   gangClock
@@ -128,9 +129,9 @@ func newReliefs() *prometheus.CounterVec {
 
 // reset forgets all pods, as the scheduler does, whose ledger is a new one.
 func (m *meter) reset(store *cluster.Store) {
-	m.gangs = gangClock{store: store, seen: make(map[cluster.UnitName]time.Time)}
-	m.waiting = make(map[cluster.UID]time.Time)
-	m.blocked = make(map[cluster.UID]uint64)
+	m.gangs = gangClock{store: store, seen: make(map[facts.UnitName]time.Time)}
+	m.waiting = make(map[facts.UID]time.Time)
+	m.blocked = make(map[facts.UID]uint64)
 	for _, gauge := range m.gauges {
 		if gauge != nil {
 			gauge.Set(0)
@@ -213,7 +214,7 @@ func (m *meter) filter(name string) (bit int, ok bool) {
 	return bit, true
 }
 
-func (m *meter) unblock(uid cluster.UID) {
+func (m *meter) unblock(uid facts.UID) {
 	if set, ok := m.blocked[uid]; ok {
 		delete(m.blocked, uid)
 		m.count(set, -1)
@@ -229,14 +230,14 @@ func (m *meter) count(set uint64, by float64) {
 }
 
 // note follows the pods that wait, after the scheduler took the event in.
-func (m *meter) note(event cluster.Event, now time.Time) {
+func (m *meter) note(event facts.Event, now time.Time) {
 	switch e := event.(type) {
-	case cluster.PodUpserted:
+	case facts.PodUpserted:
 		m.notePod(&e.Pod, now)
-	case cluster.PodRemoved:
+	case facts.PodRemoved:
 		m.settle(e.UID)
-	case cluster.PodsListed:
-		listed := make(map[cluster.UID]bool, len(m.waiting))
+	case facts.PodsListed:
+		listed := make(map[facts.UID]bool, len(m.waiting))
 		for i := range e.Pods {
 			m.notePod(&e.Pods[i], now)
 			listed[e.Pods[i].UID] = true
@@ -249,7 +250,7 @@ func (m *meter) note(event cluster.Event, now time.Time) {
 	}
 }
 
-func (m *meter) notePod(pod *cluster.PodFacts, now time.Time) {
+func (m *meter) notePod(pod *facts.Pod, now time.Time) {
 	if !pod.Ours {
 		return
 	}
@@ -264,11 +265,11 @@ func (m *meter) notePod(pod *cluster.PodFacts, now time.Time) {
 		m.waiting[pod.UID] = now
 	}
 	if pod.Unit != "" {
-		m.gangs.saw(cluster.UnitName{Namespace: pod.Namespace, Name: pod.Unit}, now)
+		m.gangs.saw(facts.UnitName{Namespace: pod.Namespace, Name: pod.Unit}, now)
 	}
 }
 
-func (m *meter) settle(uid cluster.UID) {
+func (m *meter) settle(uid facts.UID) {
 	delete(m.waiting, uid)
 	m.unblock(uid)
 }

@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
 // gangClock knows since when each gang that has not started waits.
 type gangClock struct {
 	store *cluster.Store
-	seen  map[cluster.UnitName]time.Time
+	seen  map[facts.UnitName]time.Time
 	sweep int // size at which those that are gone are looked for
 }
 
@@ -18,7 +19,7 @@ type gangClock struct {
 const minSweep = 1024
 
 // saw takes note that a member waits. Those that join a running gang start nothing.
-func (c *gangClock) saw(name cluster.UnitName, now time.Time) {
+func (c *gangClock) saw(name facts.UnitName, now time.Time) {
 	if _, known := c.seen[name]; known {
 		return
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
@@ -33,7 +33,7 @@ type queueTeller struct {
 
 // tell hands the statuses over when it is time, and returns how long it is until then; idlePoll while there are no queues.
 func (q *queueTeller) tell(s *schedule.Scheduler, now time.Time) time.Duration {
-	if q.writer == nil || !s.Store().Queued() {
+	if q.writer == nil || !s.Store().Quota().Configured() {
 		return idlePoll
 	}
 	if left := q.next.Sub(now); left > 0 {
@@ -62,7 +62,7 @@ func (q *queueTeller) tell(s *schedule.Scheduler, now time.Time) time.Duration {
 func kubeStatus(s *schedule.QueueStatus) kube.QueueStatus {
 	k := kube.QueueStatus{
 		Generation: s.Generation, PendingUnits: int32(s.PendingUnits), PendingPods: int32(s.PendingPods), RunningPods: int32(s.RunningPods),
-		Problem: cluster.Condition{Reason: s.Reason, Message: s.Message}, Refuses: !s.Ready,
+		Problem: facts.Condition{Reason: s.Reason, Message: s.Message}, Refuses: !s.Ready,
 	}
 	for _, a := range s.Amounts {
 		for _, column := range []struct {

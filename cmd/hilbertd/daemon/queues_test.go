@@ -17,6 +17,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/resource"
@@ -49,9 +50,9 @@ func cores(n int64) []resource.Quantity {
 
 // tenants gives the namespace default to a queue that is guaranteed one core of at most three.
 func (w *world) tenants() {
-	w.apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: "team", Generation: 3, Guaranteed: cores(1), Max: cores(3), Weight: 1}})
-	w.apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: "lost", Generation: 1, Parent: "nobody", Weight: 1}})
-	w.apply(cluster.NamespaceUpserted{Namespace: cluster.Namespace{Name: "default", Labels: []cluster.Label{{Key: spec.LabelQueue, Value: "team"}}}})
+	w.apply(facts.QueueUpserted{Queue: &facts.Queue{Name: "team", Generation: 3, Guaranteed: cores(1), Max: cores(3), Weight: 1}})
+	w.apply(facts.QueueUpserted{Queue: &facts.Queue{Name: "lost", Generation: 1, Parent: "nobody", Weight: 1}})
+	w.apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: "default", Labels: []facts.Label{{Key: spec.LabelQueue, Value: "team"}}}})
 }
 
 // Only the leader tells Queues what they have, every interval, and all of it each time.
@@ -70,7 +71,7 @@ func TestQueuesAreTold(t *testing.T) {
 	}
 	w.tenants()
 	for _, name := range []string{"a", "b", "c", "d"} {
-		w.apply(cluster.PodUpserted{Pod: pod(name, "")})
+		w.apply(facts.PodUpserted{Pod: pod(name, "")})
 	}
 	w.rounds()
 	if got := fmt.Sprint(m.names); got != "[lost team]" {
@@ -115,7 +116,7 @@ func TestManyQueuesTakeTurns(t *testing.T) {
 	m := w.told[0]
 	const queues = queueStatusesPerRound + 5
 	for i := range queues {
-		w.apply(cluster.QueueUpserted{Queue: &cluster.QueueFacts{Name: fmt.Sprintf("q%05d", i), Weight: 1}})
+		w.apply(facts.QueueUpserted{Queue: &facts.Queue{Name: fmt.Sprintf("q%05d", i), Weight: 1}})
 	}
 	for round, want := range []int{queueStatusesPerRound, 2 * queueStatusesPerRound} {
 		if w.rounds(); len(m.names) != want {
@@ -166,7 +167,7 @@ func (w *world) expectMetrics(when string, lines ...string) {
 	}
 }
 
-func member(name, unit string) cluster.PodFacts {
+func member(name, unit string) facts.Pod {
 	p := pod(name, "")
 	p.Unit = unit
 	return p
@@ -179,12 +180,12 @@ func TestQueueAndUnitMetrics(t *testing.T) {
 		t.Error("there are no queues, but metrics of them")
 	}
 	w.tenants()
-	w.apply(cluster.UnitUpserted{Unit: &cluster.UnitFacts{UnitName: cluster.UnitName{Namespace: "default", Name: "g"}, UID: "g", MinMember: 2}})
-	w.apply(cluster.PodUpserted{Pod: member("g-0", "g")})
-	w.apply(cluster.PodUpserted{Pod: pod("large", "")})
+	w.apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: "default", Name: "g"}, UID: "g", MinMember: 2}})
+	w.apply(facts.PodUpserted{Pod: member("g-0", "g")})
+	w.apply(facts.PodUpserted{Pod: pod("large", "")})
 	large := pod("huge", "")
-	large.Requirements = &cluster.Requirements{Requests: cores(9)}
-	w.apply(cluster.PodUpserted{Pod: large})
+	large.Requirements = &facts.Requirements{Requests: cores(9)}
+	w.apply(facts.PodUpserted{Pod: large})
 	w.rounds()
 	w.expectMetrics("a member is missing",
 		`hilbert_pending_pods{queue="gathering"} 1`, `hilbert_pending_pods{queue="quota"} 1`, `hilbert_pending_pods{queue="unschedulable"} 0`,
@@ -195,19 +196,19 @@ func TestQueueAndUnitMetrics(t *testing.T) {
 		`hilbert_queue_pending_pods{queue="team"} 2`, `hilbert_queue_ready{queue="team"} 1`, `hilbert_queue_ready{queue="lost"} 0`,
 		`hilbert_unit_placement_duration_seconds_count 0`)
 	w.clock = w.clock.Add(3 * time.Second)
-	w.apply(cluster.PodUpserted{Pod: member("g-1", "g")})
+	w.apply(facts.PodUpserted{Pod: member("g-1", "g")})
 	w.rounds()
 	w.expectMetrics("it is whole", `hilbert_pending_pods{queue="gathering"} 0`, `hilbert_bindings_in_flight 3`,
 		`hilbert_queue_used{queue="team",resource="cpu"} 3`, `hilbert_queue_borrowed{queue="team",resource="cpu"} 2`,
 		`hilbert_unit_placement_duration_seconds_count 1`, `hilbert_unit_placement_duration_seconds_sum 3`)
 	bound := member("g-0", "g")
 	bound.Node = "n1"
-	w.apply(cluster.PodUpserted{Pod: bound})
+	w.apply(facts.PodUpserted{Pod: bound})
 	bound = member("g-1", "g")
 	bound.Node = "n1"
-	w.apply(cluster.PodUpserted{Pod: bound})
-	w.apply(cluster.PodRemoved{UID: "g-0"})
-	w.apply(cluster.PodUpserted{Pod: member("g-2", "g")}) // one that joins starts nothing
+	w.apply(facts.PodUpserted{Pod: bound})
+	w.apply(facts.PodRemoved{UID: "g-0"})
+	w.apply(facts.PodUpserted{Pod: member("g-2", "g")}) // one that joins starts nothing
 	w.rounds()
 	w.expectMetrics("it runs", `hilbert_units{state="running"} 1`, `hilbert_unit_placement_duration_seconds_count 1`)
 	w.scheduler.Store().Reserve([]cluster.Slot{0}, 1)
@@ -217,12 +218,12 @@ func TestQueueAndUnitMetrics(t *testing.T) {
 // The clock of a gang that is deleted before it starts is forgotten in the end.
 func TestGangClockForgets(t *testing.T) {
 	store := cluster.NewStore()
-	c := gangClock{store: store, seen: make(map[cluster.UnitName]time.Time)}
+	c := gangClock{store: store, seen: make(map[facts.UnitName]time.Time)}
 	for i := range 3 * minSweep {
 		f := member("p", fmt.Sprint("g", i))
-		store.Apply(cluster.PodUpserted{Pod: f})
-		c.saw(cluster.UnitName{Namespace: f.Namespace, Name: f.Unit}, time.Unix(0, 0))
-		store.Apply(cluster.PodRemoved{UID: f.UID})
+		store.Apply(facts.PodUpserted{Pod: f})
+		c.saw(facts.UnitName{Namespace: f.Namespace, Name: f.Unit}, time.Unix(0, 0))
+		store.Apply(facts.PodRemoved{UID: f.UID})
 	}
 	if len(c.seen) > minSweep {
 		t.Errorf("%d are remembered", len(c.seen))

@@ -10,6 +10,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
@@ -96,7 +97,7 @@ type Label struct {
 	Absent bool   `json:"absent,omitempty"`
 }
 
-func (l *Label) apply(n *cluster.Node) {
+func (l *Label) apply(n *facts.Node) {
 	if l.Absent {
 		delete(n.Labels, l.Key)
 		return
@@ -109,10 +110,10 @@ func (l *Label) apply(n *cluster.Node) {
 
 // Pod names a pod.
 type Pod struct {
-	Namespace string      `json:"namespace"`
-	Name      string      `json:"name"`
-	UID       cluster.UID `json:"uid"`
-	Priority  int32       `json:"priority"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       facts.UID `json:"uid"`
+	Priority  int32     `json:"priority"`
 }
 
 // String continues a sentence that ends in "with": "1 more cpu free on n1".

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
@@ -40,9 +41,9 @@ type obstacle struct {
 	small          bool   // the node would not have it if it were empty
 	name           string // of what is no kind of the ledger
 	// Of the others: which taint, label, expression, port, feature or constraint; what is unset is nil or 0.
-	taint      *cluster.Taint
-	label      *cluster.Label
-	expression *cluster.Requirement
+	taint      *facts.Taint
+	label      *facts.Label
+	expression *facts.Requirement
 	at         int
 	over       int64 // the skew that there would be
 }
@@ -116,7 +117,7 @@ func uncordon(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle
 	return Change{Kind: Uncordon}, ok
 }
 
-func isCordon(t cluster.Taint) bool { return t.Key == rules.TaintUnschedulable }
+func isCordon(t facts.Taint) bool { return t.Key == rules.TaintUnschedulable }
 
 func honorsTaints(c *cluster.Class) bool {
 	return c.Constraints != nil && slices.ContainsFunc(c.Constraints.Hard, func(s cluster.Spread) bool { return s.HonorTaints })
@@ -128,7 +129,7 @@ func taints(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obst
 	node := s.Node(slot)
 	for i := range node.Taints {
 		t := &node.Taints[i]
-		if t.Effect != cluster.PreferNoSchedule && !cluster.Tolerated(c.Tolerations, t) && (!node.Unschedulable || !isCordon(*t)) {
+		if t.Effect != facts.PreferNoSchedule && !facts.Tolerated(c.Tolerations, t) && (!node.Unschedulable || !isCordon(*t)) {
 			add(obstacle{taint: t})
 		}
 	}
@@ -138,7 +139,7 @@ func sayTaint(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, o *obstacle) s
 	return "has the untolerated taint " + taintText(o.taint)
 }
 
-func taintText(t *cluster.Taint) string {
+func taintText(t *facts.Taint) string {
 	text := t.Key
 	if t.Value != "" {
 		text += "=" + t.Value
@@ -161,7 +162,7 @@ func mismatches(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(
 	if c.Required == nil {
 		return
 	}
-	var least []*cluster.Requirement
+	var least []*facts.Requirement
 	for i := range c.Required {
 		t := &c.Required[i]
 		if t.Matches(node) {
@@ -180,14 +181,14 @@ func mismatches(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(
 }
 
 // failing lists the expressions of a term that do not hold on the node.
-func failing(t *cluster.Term, n *cluster.Node) (list []*cluster.Requirement) {
+func failing(t *facts.Term, n *facts.Node) (list []*facts.Requirement) {
 	for i := range t.Expressions {
-		if one := (cluster.Term{Expressions: t.Expressions[i : i+1]}); !one.Matches(n) {
+		if one := (facts.Term{Expressions: t.Expressions[i : i+1]}); !one.Matches(n) {
 			list = append(list, &t.Expressions[i])
 		}
 	}
 	for i := range t.Fields {
-		if one := (cluster.Term{Fields: t.Fields[i : i+1]}); !one.Matches(n) {
+		if one := (facts.Term{Fields: t.Fields[i : i+1]}); !one.Matches(n) {
 			list = append(list, &t.Fields[i])
 		}
 	}
@@ -225,20 +226,20 @@ func relabel(s *cluster.State, slot cluster.Slot, c *cluster.Class, o *obstacle)
 	return change, c.Selects(&node)
 }
 
-func satisfying(r *cluster.Requirement) *Label {
+func satisfying(r *facts.Requirement) *Label {
 	switch r.Operator {
-	case cluster.In:
-		if len(r.Values) > 0 && r.Key != cluster.FieldName {
+	case facts.In:
+		if len(r.Values) > 0 && r.Key != facts.FieldName {
 			return &Label{Key: r.Key, Value: r.Values[0]}
 		}
-	case cluster.Exists:
+	case facts.Exists:
 		return &Label{Key: r.Key, Value: "true"}
-	case cluster.NotIn, cluster.DoesNotExist:
+	case facts.NotIn, facts.DoesNotExist:
 		return &Label{Key: r.Key, Absent: true}
-	case cluster.Gt, cluster.Lt:
+	case facts.Gt, facts.Lt:
 		if bound, err := strconv.ParseInt(r.Values[0], 10, 64); err == nil && bound > math.MinInt64 && bound < math.MaxInt64 {
 			step := int64(1)
-			if r.Operator == cluster.Lt {
+			if r.Operator == facts.Lt {
 				step = -1
 			}
 			return &Label{Key: r.Key, Value: strconv.FormatInt(bound+step, 10)}
@@ -287,7 +288,7 @@ func takenPorts(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(
 
 func sayPort(_ *cluster.State, _ cluster.Slot, c *cluster.Class, o *obstacle) string {
 	p := c.Ports[o.at]
-	if p.IP != cluster.AnyIP {
+	if p.IP != facts.AnyIP {
 		return fmt.Sprintf("has its port %d/%s on %s taken", p.Port, p.Protocol, p.IP)
 	}
 	return fmt.Sprintf("has its port %d/%s taken", p.Port, p.Protocol)

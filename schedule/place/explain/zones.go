@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
@@ -84,15 +85,15 @@ func vacateZone(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstac
 func sayHeadroom(s *cluster.State, slot cluster.Slot, o *obstacle) string {
 	h := s.Headroom(slot)
 	switch h.State {
-	case cluster.HeadroomUnsaid:
+	case facts.HeadroomUnsaid:
 		return "reports no headroom for reclaimed pods"
-	case cluster.HeadroomClosed:
+	case facts.HeadroomClosed:
 		return "is closed to reclaimed pods (" + h.Note + ")"
-	case cluster.HeadroomStale:
+	case facts.HeadroomStale:
 		return "has no fresh report of headroom"
-	case cluster.HeadroomMalformed:
+	case facts.HeadroomMalformed:
 		return "has an unreadable report of headroom (" + h.Note + ")"
-	case cluster.HeadroomOpen: // below
+	case facts.HeadroomOpen: // below
 	}
 	name := s.KindName(o.kind)
 	return fmt.Sprintf("lacks %s (%s asked, %s free of a headroom of %s)", amountOf(name, o.missing), amountText(name, o.asked, up),

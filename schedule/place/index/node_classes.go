@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
@@ -70,7 +71,7 @@ func (a *nodeClasses) distinguish(s *cluster.State, c *cluster.Class) bool {
 			want = slices.Insert(slices.Clone(want), at, label)
 		}
 	}
-	if len(want) > maxDistinguishingLabels || slices.Contains(want, cluster.HostnameKey) || slices.Contains(want, cluster.FieldName) {
+	if len(want) > maxDistinguishingLabels || slices.Contains(want, facts.HostnameKey) || slices.Contains(want, facts.FieldName) {
 		return false
 	}
 	if len(want) > len(a.distinguishing) {
@@ -179,7 +180,7 @@ func (a *nodeClasses) leave(s *cluster.State, slot cluster.Slot) {
 }
 
 // classOf returns the node class of a node's static properties, made if need be.
-func (a *nodeClasses) classOf(n *cluster.Node) int32 {
+func (a *nodeClasses) classOf(n *facts.Node) int32 {
 	b := a.scratch[:0]
 	str := func(s string) {
 		b = binary.AppendUvarint(b, uint64(len(s)))
@@ -207,7 +208,7 @@ func (a *nodeClasses) classOf(n *cluster.Node) int32 {
 	if n.Unschedulable {
 		b = append(b, 1)
 	}
-	if _, ok := n.Labels[cluster.HostnameKey]; ok { // without it, no spread over hosts
+	if _, ok := n.Labels[facts.HostnameKey]; ok { // without it, no spread over hosts
 		b = append(b, 2)
 	}
 	a.scratch = b

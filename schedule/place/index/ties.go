@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // ties orders nodes of equal score: by a hash of a seed and the node's name, so that the order depends neither on slots nor on the order of
@@ -11,7 +12,7 @@ import (
 type ties struct {
 	seed   uint64
 	hashes []uint32 // by slot
-	nodes  []*cluster.Node
+	nodes  []*facts.Node
 }
 
 // of returns the hash of the node in a slot.

@@ -3,7 +3,7 @@ package pack
 import (
 	"slices"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/index"
 )
 
@@ -17,7 +17,7 @@ const (
 
 // layer is what packing is asked of: the unit, or one of its subgroups.
 type layer struct {
-	packing  *cluster.Packing
+	packing  *facts.Packing
 	subgroup string
 	sub      bool
 }

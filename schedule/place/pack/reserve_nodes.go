@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
@@ -99,7 +100,7 @@ func reservableNodes(store *cluster.Store, c *cluster.Class, ask *Ask, open func
 }
 
 // RequiredDomain names what all nodes of a unit have in common; ok is false for a node without the labels.
-func RequiredDomain(s *cluster.State, slot cluster.Slot, packing *cluster.Packing) (domain string, ok bool) {
+func RequiredDomain(s *cluster.State, slot cluster.Slot, packing *facts.Packing) (domain string, ok bool) {
 	var values [2]string
 	for i, key := range [...]string{packing.Required, packing.Uniform} {
 		if key == "" {

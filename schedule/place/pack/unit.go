@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/index"
 )
 
@@ -14,7 +15,7 @@ type Ask struct {
 	// Need of them must get places; the rest as they fit.
 	Need int
 	// Topology is asked of all members together, Subgroups of each subgroup (Pod.Subgroup, where not empty) for itself.
-	Topology, Subgroups cluster.Packing
+	Topology, Subgroups facts.Packing
 	// Anchors are where members of the unit run already: they pin required domains and uniform values, and count in spreading.
 	Anchors []Anchor
 	// Within restricts the members to some nodes; nil: any node. What is reserved stays closed unless the snapshot has it opened.

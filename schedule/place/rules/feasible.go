@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // FeasibleStats is what normalised scores need to know of the feasible nodes as a whole: the smallest and the greatest raw value of each
@@ -123,7 +124,7 @@ func RawTaints(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster
 	var count int64
 	taints := s.Node(slot).Taints
 	for i := range taints {
-		if taints[i].Effect == cluster.PreferNoSchedule && !cluster.Tolerated(c.Tolerations, &taints[i]) {
+		if taints[i].Effect == facts.PreferNoSchedule && !facts.Tolerated(c.Tolerations, &taints[i]) {
 			count++
 		}
 	}
@@ -214,8 +215,8 @@ func rawImages(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster
 	return MaxScore * (sum - MinImageBytes) / (most - MinImageBytes)
 }
 
-func ImageSize(n *cluster.Node, name string) (bytes int64, ok bool) {
-	at, found := slices.BinarySearchFunc(n.Images, name, func(i cluster.Image, name string) int {
+func ImageSize(n *facts.Node, name string) (bytes int64, ok bool) {
+	at, found := slices.BinarySearchFunc(n.Images, name, func(i facts.Image, name string) int {
 		switch {
 		case i.Name < name:
 			return -1

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -108,8 +109,8 @@ func FitsIn(scope Scope, s *cluster.State, slot cluster.Slot, c *cluster.Class) 
 const TaintUnschedulable = "node.kubernetes.io/unschedulable"
 
 func fitsUnschedulable(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
-	taint := cluster.Taint{Key: TaintUnschedulable, Effect: cluster.NoSchedule}
-	return !s.Node(slot).Unschedulable || cluster.Tolerated(c.Tolerations, &taint)
+	taint := facts.Taint{Key: TaintUnschedulable, Effect: facts.NoSchedule}
+	return !s.Node(slot).Unschedulable || facts.Tolerated(c.Tolerations, &taint)
 }
 
 func whyUnschedulable(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
@@ -117,11 +118,11 @@ func whyUnschedulable(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add fu
 }
 
 func fitsTaints(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
-	return cluster.Untolerated(s.Node(slot), c.Tolerations) == nil
+	return facts.Untolerated(s.Node(slot), c.Tolerations) == nil
 }
 
 func whyTaints(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
-	taint := cluster.Untolerated(s.Node(slot), c.Tolerations)
+	taint := facts.Untolerated(s.Node(slot), c.Tolerations)
 	add("node(s) had untolerated taint {" + taint.Key + ": " + taint.Value + "}")
 }
 

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // Headroom: what reclaimed pods ask of what nodes lend. It is fitted as any resource; only what is said of it, and how it is scored, differ.
@@ -36,15 +37,15 @@ const maxLeft = int64(1) << 50
 // HeadroomRefusal is what keeps reclaimed pods off a node whatever they ask for, as the condition's message counts it; empty: only amounts do.
 func HeadroomRefusal(s *cluster.State, slot cluster.Slot) string {
 	switch s.Headroom(slot).State {
-	case cluster.HeadroomUnsaid:
+	case facts.HeadroomUnsaid:
 		return "node(s) reported no headroom"
-	case cluster.HeadroomClosed:
+	case facts.HeadroomClosed:
 		return "node(s) were closed to reclaimed pods"
-	case cluster.HeadroomStale:
+	case facts.HeadroomStale:
 		return "node(s) had no fresh report of headroom"
-	case cluster.HeadroomMalformed:
+	case facts.HeadroomMalformed:
 		return "node(s) had an unreadable report of headroom"
-	case cluster.HeadroomOpen: // below
+	case facts.HeadroomOpen: // below
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/fragment"
 	"hilbert.dev/hilbert/topology"
@@ -48,7 +49,7 @@ func newMarket() *Market {
 }
 
 // Arrived counts a pod that has arrived. Those that ask for no GPU change nothing.
-func (m *Market) Arrived(r *cluster.Requirements) {
+func (m *Market) Arrived(r *facts.Requirements) {
 	if r.GPU.IsZero() || r.GPU.Contradiction(nil) != "" {
 		return
 	}
@@ -119,7 +120,7 @@ func (m *Market) at(model string) *fragment.Prices {
 }
 
 // modelsOf is the GPU models that a pod's node selector and required node affinity name; any, where they leave that open.
-func modelsOf(r *cluster.Requirements) fragment.Models {
+func modelsOf(r *facts.Requirements) fragment.Models {
 	for _, l := range r.NodeSelector {
 		if l.Key == spec.LabelGPUModel {
 			return fragment.NewModels(l.Value)
@@ -136,9 +137,9 @@ func modelsOf(r *cluster.Requirements) fragment.Models {
 	return fragment.NewModels(names...)
 }
 
-func namedModels(t *cluster.Term) []string {
+func namedModels(t *facts.Term) []string {
 	for _, e := range t.Expressions {
-		if e.Key == spec.LabelGPUModel && e.Operator == cluster.In {
+		if e.Key == spec.LabelGPUModel && e.Operator == facts.In {
 			return e.Values
 		}
 	}

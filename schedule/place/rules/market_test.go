@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -22,17 +23,17 @@ func TestNewProfileNamesAnUnknownScore(t *testing.T) {
 
 // Which models a pod allows is read from its selector or its affinity, and left open where these leave it open.
 func TestModelsOf(t *testing.T) {
-	model := func(values ...string) cluster.Term {
-		return cluster.Term{Expressions: []cluster.Requirement{{Key: "zone", Operator: cluster.Exists}, {Key: "hilbert.dev/gpu-model", Operator: cluster.In, Values: values}}}
+	model := func(values ...string) facts.Term {
+		return facts.Term{Expressions: []facts.Requirement{{Key: "zone", Operator: facts.Exists}, {Key: "hilbert.dev/gpu-model", Operator: facts.In, Values: values}}}
 	}
 	for _, c := range []struct {
-		r    cluster.Requirements
+		r    facts.Requirements
 		want string
 	}{
-		{cluster.Requirements{}, "any"},
-		{cluster.Requirements{NodeSelector: []cluster.Label{{Key: "hilbert.dev/gpu-model", Value: "T4"}}}, "T4"},
-		{cluster.Requirements{Required: []cluster.Term{model("T4"), model("G2", "P100")}}, "G2|P100|T4"},
-		{cluster.Requirements{Required: []cluster.Term{model("T4"), {}}}, "any"},
+		{facts.Requirements{}, "any"},
+		{facts.Requirements{NodeSelector: []facts.Label{{Key: "hilbert.dev/gpu-model", Value: "T4"}}}, "T4"},
+		{facts.Requirements{Required: []facts.Term{model("T4"), model("G2", "P100")}}, "G2|P100|T4"},
+		{facts.Requirements{Required: []facts.Term{model("T4"), {}}}, "any"},
 	} {
 		if got := modelsOf(&c.r).String(); got != c.want {
 			t.Errorf("%+v allows %q, want %q", c.r, got, c.want)
@@ -44,12 +45,12 @@ func TestModelsOf(t *testing.T) {
 func TestPricesAreDue(t *testing.T) {
 	store := cluster.NewStore()
 	for i := range 300 {
-		store.Apply(cluster.NodeUpserted{Node: &cluster.Node{
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{
 			Name: fmt.Sprint(i), GPU: topology.Shape{GPUs: 8, Model: "A", Shareable: true}, Allocatable: []resource.Quantity{{Name: "cpu", Amount: 64000}, {Name: "pods", Amount: 100}},
 		}})
 	}
 	m := newMarket()
-	plain, half := &cluster.Requirements{}, &cluster.Requirements{GPU: topology.Request{Milli: 500}}
+	plain, half := &facts.Requirements{}, &facts.Requirements{GPU: topology.Request{Milli: 500}}
 	var at []int
 	for i := range 1000 {
 		m.Arrived(plain)

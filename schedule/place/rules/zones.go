@@ -2,6 +2,7 @@ package rules
 
 import (
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -54,7 +55,7 @@ func ZoneLackOf(s *cluster.State, slot cluster.Slot, c *cluster.Class) zoneLack 
 	switch {
 	case r == nil:
 		return LacksReport
-	case r.Why == cluster.ReportMalformed:
+	case r.Why == facts.ReportMalformed:
 		return LacksReadableReport
 	case shape.Ruler == topology.RulerNone:
 		return LacksFreshReport

@@ -155,7 +155,7 @@ func (gs *victimGroups) lost(pod *cluster.Pod) int64 {
 	fraction, known := gs.fractions[pod.Class.ID]
 	if !known {
 		for _, a := range pod.Class.Charge {
-			if capacity := gs.store.Capacity(a.Kind); capacity > 0 && a.Kind != resource.Pods {
+			if capacity := gs.store.Quota().Capacity(a.Kind); capacity > 0 && a.Kind != resource.Pods {
 				fraction = max(fraction, int64(float64(a.Value)/float64(capacity)*1e6))
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/index"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
@@ -238,7 +239,7 @@ func costOf(victims []*cluster.Pod, violations int) Cost {
 
 // budgetUse is what is left of a disruption budget.
 type budgetUse struct {
-	budget *cluster.Budget
+	budget *facts.Budget
 	left   int32
 }
 
@@ -248,7 +249,7 @@ func (e *Preemptor) splitByBudget(pods []*cluster.Pod) {
 	e.protected, e.others, e.budgets = e.protected[:0], e.others[:0], e.budgets[:0]
 	for _, pod := range pods {
 		breaks := false
-		e.store.Covering(pod, func(b *cluster.Budget) bool {
+		e.store.Covering(pod, func(b *facts.Budget) bool {
 			at := slices.IndexFunc(e.budgets, func(s budgetUse) bool { return s.budget == b })
 			if at < 0 {
 				at = len(e.budgets)

@@ -19,7 +19,7 @@ type changeCursor struct {
 // catchUp visits each slot that has changed since the last call, once. ok is false when the logs do not reach back that far, and all
 // slots have to be looked at.
 func (t *changeCursor) catchUp(store *cluster.Store, visit func(cluster.Slot)) (ok bool) {
-	logs := [2]*cluster.Log{store.Log(), store.Reranked()}
+	logs := [2]*cluster.Log{store.Log(), store.VictimLog()}
 	cursors := [2]*cluster.Revision{&t.changed, &t.reranked}
 	ok = true
 	for i, log := range logs {
@@ -47,7 +47,7 @@ func (t *changeCursor) catchUp(store *cluster.Store, visit func(cluster.Slot)) (
 
 // start sets the cursors to the newest changes.
 func (t *changeCursor) start(store *cluster.Store) {
-	t.changed, t.reranked = store.Log().Len(), store.Reranked().Len()
+	t.changed, t.reranked = store.Log().Len(), store.VictimLog().Len()
 }
 
 // podsByImportance keeps the pods of every node sorted, the most important first, so that an evaluation need not sort them.

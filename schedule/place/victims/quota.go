@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/pack"
 )
@@ -16,9 +17,9 @@ import (
 // reclaimable: excess is 4 CPUs. After a victim of 3 CPUs the excess is 1, and another pod may be taken; then the excess is gone.
 type victimQuota struct {
 	store     *cluster.Store
-	queued    bool           // queues are configured
-	queue     *cluster.Queue // the unit's
-	ancestors []*cluster.Queue
+	queued    bool         // queues are configured
+	queue     *quota.Queue // the unit's
+	ancestors []*quota.Queue
 	priority  int32
 	never     bool // the unit must not evict by priority
 	// requested is the most that the needed members can ask for together, of each resource. claimable is the part of it for which something may
@@ -27,14 +28,14 @@ type victimQuota struct {
 	// strict: what helps only at the expense of a guarantee is left alone.
 	strict bool
 
-	accounts    map[*cluster.Queue]*queueAccount
+	accounts    map[*quota.Queue]*queueAccount
 	lastAccount *queueAccount
 	limits      []limit
 }
 
 // queueAccount is a queue while victims are looked for.
 type queueAccount struct {
-	queue  *cluster.Queue
+	queue  *quota.Queue
 	parent *queueAccount
 	// direct: it stands for the units directly in an inner queue above the asking one, which are a child without a guarantee.
 	direct bool
@@ -61,8 +62,8 @@ type limit struct {
 // open begins a search.
 func (b *victimQuota) open(store *cluster.Store, ask *pack.Ask) {
 	first := ask.Members[0]
-	b.store, b.queued, b.queue = store, store.Queued(), first.Queue()
-	b.accounts, b.lastAccount, b.limits, b.ancestors = make(map[*cluster.Queue]*queueAccount), nil, b.limits[:0], b.ancestors[:0]
+	b.store, b.queued, b.queue = store, store.Quota().Configured(), first.Queue()
+	b.accounts, b.lastAccount, b.limits, b.ancestors = make(map[*quota.Queue]*queueAccount), nil, b.limits[:0], b.ancestors[:0]
 	b.priority, b.never, b.strict = math.MaxInt32, false, b.queued
 	for _, pod := range ask.Members {
 		b.priority = min(b.priority, pod.Priority)
@@ -81,7 +82,7 @@ func (b *victimQuota) open(store *cluster.Store, ask *pack.Ask) {
 	for q := b.queue; q != nil; q = q.Parent() {
 		b.ancestors = append(b.ancestors, q)
 		for _, a := range b.requested {
-			if most := q.Limit(a.Kind); most != cluster.Unlimited {
+			if most := q.Limit(a.Kind); most != quota.Unlimited {
 				b.limits = append(b.limits, limit{account: b.account(q), kind: a.Kind, free: most - q.Used(a.Kind)})
 			}
 		}
@@ -112,7 +113,7 @@ func mostOf(ask *pack.Ask) (most resource.List) {
 }
 
 // account returns the account of a queue.
-func (b *victimQuota) account(q *cluster.Queue) *queueAccount {
+func (b *victimQuota) account(q *quota.Queue) *queueAccount {
 	if a := b.accounts[q]; a != nil {
 		return a
 	}
@@ -168,7 +169,7 @@ func (b *victimQuota) classify(a *queueAccount) {
 }
 
 // rank is how far above the asking unit's queue another is, −1 for one that is not above it.
-func (b *victimQuota) rank(q *cluster.Queue) int {
+func (b *victimQuota) rank(q *quota.Queue) int {
 	for i, above := range b.ancestors {
 		if above == q {
 			return i
@@ -179,7 +180,7 @@ func (b *victimQuota) rank(q *cluster.Queue) int {
 
 // withinGuarantees returns of what the unit asks that which all these queues have a guarantee for; nil when one of them would exceed a guarantee
 // with the unit added. A resource in which a queue has no guarantee entitles to nothing, nor does it stand in the way.
-func (b *victimQuota) withinGuarantees(queues []*cluster.Queue) resource.List {
+func (b *victimQuota) withinGuarantees(queues []*quota.Queue) resource.List {
 	if len(queues) == 0 {
 		return nil
 	}
@@ -200,9 +201,9 @@ func (b *victimQuota) withinGuarantees(queues []*cluster.Queue) resource.List {
 	return claims
 }
 
-func keepsBorrowed(q *cluster.Queue) bool { return q.Facts != nil && q.Facts.KeepsBorrowed }
+func keepsBorrowed(q *quota.Queue) bool { return q.Facts != nil && q.Facts.KeepsBorrowed }
 
-func neverPreempts(q *cluster.Queue) bool { return q.Facts != nil && q.Facts.NeverPreempts }
+func neverPreempts(q *quota.Queue) bool { return q.Facts != nil && q.Facts.NeverPreempts }
 
 // mayTake reports whether pods that leave together may be taken. holds is what they hold, highest the highest of their priorities; wholeGang says
 // that they are a gang.
@@ -345,7 +346,7 @@ func (b *victimQuota) overShare(a *queueAccount) int32 {
 	}
 	most := 0.0
 	for kind := range resource.Kind(len(a.leaving)) {
-		if capacity := b.store.Capacity(kind); capacity > 0 && kind != resource.Pods {
+		if capacity := b.store.Quota().Capacity(kind); capacity > 0 && kind != resource.Pods {
 			most = max(most, float64(b.excess(a, kind))/float64(capacity))
 		}
 	}

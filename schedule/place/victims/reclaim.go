@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/index"
 	"hilbert.dev/hilbert/schedule/place/pack"
@@ -164,7 +165,7 @@ func (r *Reclaimer) NoVictims(ask *pack.Ask) bool {
 		return false
 	}
 	byPriority := false
-	for q := range queues(r.store.Root()) {
+	for q := range queues(r.store.Quota().Root()) {
 		a := b.account(q)
 		if !a.classified {
 			b.classify(a)
@@ -181,11 +182,11 @@ func (r *Reclaimer) NoVictims(ask *pack.Ask) bool {
 }
 
 // queues goes through a queue and those below it.
-func queues(q *cluster.Queue) func(yield func(*cluster.Queue) bool) {
-	return func(yield func(*cluster.Queue) bool) { eachQueue(q, yield) }
+func queues(q *quota.Queue) func(yield func(*quota.Queue) bool) {
+	return func(yield func(*quota.Queue) bool) { eachQueue(q, yield) }
 }
 
-func eachQueue(q *cluster.Queue, yield func(*cluster.Queue) bool) bool {
+func eachQueue(q *quota.Queue, yield func(*quota.Queue) bool) bool {
 	if !yield(q) {
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
@@ -81,7 +82,7 @@ func (s *victimSearch) within() []cluster.Slot {
 
 // domainsOf parts nodes by the values of the labels that all members must have in common; those without are left out. Where some run already
 // it is the domain of theirs.
-func domainsOf(st *cluster.State, slots []cluster.Slot, packing *cluster.Packing, anchors []pack.Anchor) [][]cluster.Slot {
+func domainsOf(st *cluster.State, slots []cluster.Slot, packing *facts.Packing, anchors []pack.Anchor) [][]cluster.Slot {
 	if packing.Required == "" && packing.Uniform == "" {
 		return [][]cluster.Slot{slots}
 	}
@@ -202,7 +203,7 @@ func (s *victimSearch) verify(base searchPoint) bool {
 // improvePlacement places the members anew where the unit prefers to have them, among the nodes that the solution touches, if all that has to leave is
 // of use then, too.
 func (s *victimSearch) improvePlacement(found *solution, base searchPoint) {
-	wish := func(p *cluster.Packing) bool { return p.Preferred != "" || p.Spread != "" }
+	wish := func(p *facts.Packing) bool { return p.Preferred != "" || p.Spread != "" }
 	if !wish(&s.ask.Topology) && !wish(&s.ask.Subgroups) {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/index"
 	"hilbert.dev/hilbert/schedule/place/pack"
@@ -15,18 +16,18 @@ import (
 func TestReclaimDropsIdle(t *testing.T) {
 	for _, limited := range []bool{false, true} {
 		store := cluster.NewStore()
-		facts := &cluster.QueueFacts{Name: cluster.DefaultQueue}
+		seen := &facts.Queue{Name: facts.DefaultQueue}
 		if limited {
-			facts.Max = cpus(8)
+			seen.Max = cpus(8)
 		}
-		store.Apply(cluster.QueueUpserted{Queue: facts})
+		store.Apply(facts.QueueUpserted{Queue: seen})
 		for i := range 2 {
 			name := fmt.Sprint("n", i)
-			store.Apply(cluster.NodeUpserted{Node: &cluster.Node{Name: name, Allocatable: append(cpus(4), resource.Quantity{Name: resource.NamePods, Amount: 9})}})
-			store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: cluster.UID("v" + name), Node: name, Requirements: &cluster.Requirements{Requests: cpus(4)}}})
+			store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: name, Allocatable: append(cpus(4), resource.Quantity{Name: resource.NamePods, Amount: 9})}})
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID("v" + name), Node: name, Requirements: &facts.Requirements{Requests: cpus(4)}}})
 		}
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "p", Ours: true, Priority: 5, Requirements: &cluster.Requirements{Requests: cpus(4)}}})
-		store.Apply(cluster.PodUpserted{Pod: cluster.PodFacts{UID: "q", Ours: true, Priority: 5, Requirements: &cluster.Requirements{Requests: cpus(4)}}})
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "p", Ours: true, Priority: 5, Requirements: &facts.Requirements{Requests: cpus(4)}}})
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "q", Ours: true, Priority: 5, Requirements: &facts.Requirements{Requests: cpus(4)}}})
 		profile, err := rules.NewProfile(nil)
 		if err != nil {
 			t.Fatal(err)

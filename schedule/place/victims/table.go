@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/heap"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -31,7 +32,7 @@ type costTable struct {
 	position   []int32
 	heap       *heap.Heap[cluster.Slot]
 	units      [][]*cluster.Unit // by slot: whose members were on it
-	terms      map[*cluster.Queue]queueTerms
+	terms      map[*quota.Queue]queueTerms
 	lastUsed   uint64
 }
 
@@ -39,7 +40,7 @@ type costTable struct {
 type costKey struct {
 	class    cluster.ClassID
 	priority int32
-	queue    *cluster.Queue
+	queue    *quota.Queue
 	never    bool
 }
 
@@ -123,7 +124,7 @@ func (t *costTable) build(s *victimSearch, now int64) {
 		t.heap.Remove(t.heap.Len() - 1)
 	}
 	s.groups.now, t.measuredAt = now, now
-	t.terms = make(map[*cluster.Queue]queueTerms)
+	t.terms = make(map[*quota.Queue]queueTerms)
 	t.cursor.start(t.r.store)
 	for i := range t.costs {
 		t.update(s, cluster.Slot(i))
@@ -213,7 +214,7 @@ func (t *costTable) best(s *victimSearch) (cluster.Slot, memberCost, bool) {
 // because which of them the next table knows must not depend on the order of a map.
 func (t *costTable) mayBeCheaper(s *victimSearch) (mayBeCheaper bool) {
 	for q, was := range t.terms {
-		if t.r.store.Queue(q.Name) != q {
+		if t.r.store.Quota().Queue(q.Name) != q {
 			mayBeCheaper = true
 			continue
 		}

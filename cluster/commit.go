@@ -1,0 +1,333 @@
+package cluster
+
+import (
+	"math"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/topology"
+)
+
+// judgement is the trial of one Plan on the ledger. It keeps what it has changed: which victims are off their nodes, which reserved nodes are
+// open. What it does not keep, it puts back, so that after a rejection the ledger is as it was, but for its log.
+//
+// The order of Commit is: find the victims and check them; take them off and open the reserved nodes; place pod after pod, each checked on
+// the state that the placements before it left; on the first failure take the placements back; close the nodes and put the victims back. What
+// a judgement takes away and gives back changes no queue's right to look again, which is what Store.inJudgement says.
+type judgement struct {
+	s       *Store
+	plan    *Plan
+	victims []*Pod
+	opened  []Slot
+}
+
+// Commit takes the Plan whole or not at all. On success each pod is Assumed and charged to its node; with victims beside them, and Obliged
+// until they have left. The judgement is made as if they had.
+func (s *Store) Commit(plan *Plan, check Check) Verdict {
+	j := judgement{s: s, plan: plan}
+	if reason := j.findVictims(); reason != "" {
+		return Verdict{Reason: reason, Revision: s.log.Len()}
+	}
+	j.begin()
+	verdict := j.place(check)
+	j.end()
+	if verdict.Committed {
+		j.claim()
+	}
+	return verdict
+}
+
+// begin takes the victims off their nodes and opens the reserved nodes; end puts all of it back.
+func (j *judgement) begin() {
+	j.s.inJudgement = true
+	j.s.liftAll(j.victims)
+	j.open()
+}
+
+func (j *judgement) end() {
+	j.shut()
+	j.s.lowerAll(j.victims)
+	j.s.inJudgement = false
+}
+
+// place places the pods of the Plan one after the other, or none of them.
+func (j *judgement) place(check Check) Verdict {
+	placements := j.plan.Placements
+	incomplete, spread := j.incomplete(), j.unpacked()
+	for i := range placements {
+		if reason, seen := j.placeOne(&placements[i], check); reason != "" {
+			j.undo(i)
+			return Verdict{Reason: reason, Revision: seen, Placement: i}
+		}
+	}
+	if incomplete >= 0 {
+		j.undo(len(placements))
+		return Verdict{Reason: RejectPartial, Revision: j.s.log.Len(), Placement: incomplete}
+	}
+	if spread >= 0 {
+		j.undo(len(placements))
+		return Verdict{Reason: RejectPacking, Revision: j.s.log.Len(), Placement: spread}
+	}
+	return Verdict{Committed: true, Revision: j.s.log.Len()}
+}
+
+func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen Revision) {
+	pod := j.s.pods[p.Pod]
+	if pod == nil || pod.Phase != Pending || pod.Deleting {
+		return RejectPodGone, j.s.log.Len()
+	}
+	if !pod.expected() {
+		return RejectHeld, j.s.log.Len()
+	}
+	slot, ok := j.s.slots[p.Node]
+	if !ok {
+		return RejectNodeGone, j.s.log.Len()
+	}
+	grant := &p.Grant
+	if grant.Milli > 0 && grant.Milli < topology.FullGPU && grant.Isolation == topology.IsolationAny {
+		copied := p.Grant // a copy for all would be made on the heap
+		account(&copied)
+		grant = &copied
+	}
+	if reason := check(&j.s.State, slot, pod.Class, grant); reason != "" {
+		return reason, j.s.touched[slot]
+	}
+	if _, ok := pod.Queue().Admits(pod.Class.Charge); !ok {
+		return RejectQuota, j.s.log.Len()
+	}
+	j.s.place(pod, p.Node, &p.Grant)
+	j.s.units.setPhase(pod, Assumed)
+	return "", 0
+}
+
+// undo takes back the first placements of the Plan, which is rejected.
+func (j *judgement) undo(placed int) {
+	for i := range j.plan.Placements[:placed] {
+		j.s.release(j.s.pods[j.plan.Placements[i].Pod])
+	}
+}
+
+// incomplete returns the first placement whose unit is given fewer places than it needs, -1 if there is none. It is asked before the first is
+// taken: one member placed makes a unit that was whole once look as if it ran.
+func (j *judgement) incomplete() int {
+	if len(j.s.units.byName) == 0 {
+		return -1
+	}
+	var last *Unit
+	for i := range j.plan.Placements {
+		pod := j.s.pods[j.plan.Placements[i].Pod]
+		if pod == nil || pod.Unit == nil || pod.Unit == last {
+			continue
+		}
+		last = pod.Unit
+		if need := last.Need(); need > 1 && j.placing(last) < need {
+			return i
+		}
+	}
+	return -1
+}
+
+// placing is how many members of a unit the Plan places.
+func (j *judgement) placing(u *Unit) (members int) {
+	for i := range j.plan.Placements {
+		if pod := j.s.pods[j.plan.Placements[i].Pod]; pod != nil && pod.Unit == u {
+			members++
+		}
+	}
+	return members
+}
+
+// open opens the nodes that are reserved for the Plan's unit; shut closes them again.
+func (j *judgement) open() {
+	by := j.plan.Through
+	if by == NoReservation {
+		return
+	}
+	for i, other := range j.s.reserved {
+		if other == by {
+			j.s.reserved[i] = NoReservation
+			j.opened = append(j.opened, Slot(i))
+		}
+	}
+}
+
+func (j *judgement) shut() {
+	for _, slot := range j.opened {
+		j.s.reserved[slot] = j.plan.Through
+	}
+}
+
+// findVictims looks the victims of the Plan up, and says what is wrong with them, if anything is.
+func (j *judgement) findVictims() string {
+	if len(j.plan.Victims) == 0 {
+		return ""
+	}
+	takers := j.takers()
+	named := make(map[facts.UID]bool, len(j.plan.Victims))
+	for _, uid := range j.plan.Victims {
+		victim := j.s.pods[uid]
+		if victim == nil || victim.slot == NoSlot || named[uid] {
+			return RejectVictimGone
+		}
+		named[uid] = true
+		if _, ok := takers[victim.node]; !ok && (victim.Unit == nil || !victim.Unit.Atomic()) {
+			return RejectVictimGone
+		}
+		if !j.plan.Reclaims && !victim.Deleting && takers.outranked(victim) { // one that leaves anyway loses nothing
+			return RejectVictimOutranks
+		}
+		j.victims = append(j.victims, victim)
+	}
+	if j.tears() {
+		return RejectTorn
+	}
+	return ""
+}
+
+// takers is the lowest priority among the pods that a Plan puts on each node; under anywhere, of all.
+type takers map[string]int32
+
+const anywhere = ""
+
+func (j *judgement) takers() takers {
+	lowest := make(takers, len(j.plan.Placements)+1)
+	for i := range j.plan.Placements {
+		p := &j.plan.Placements[i]
+		priority := int32(math.MaxInt32) // of one that is gone, which is rejected later
+		if pod := j.s.pods[p.Pod]; pod != nil {
+			priority = pod.Priority
+		}
+		for _, place := range [...]string{p.Node, anywhere} {
+			if known, ok := lowest[place]; !ok || priority < known {
+				lowest[place] = priority
+			}
+		}
+	}
+	return lowest
+}
+
+// outranked reports whether a victim has as high a priority as a pod that is to take its place. A member of a unit makes room everywhere.
+func (t takers) outranked(victim *Pod) bool {
+	place := victim.node
+	if victim.Unit != nil {
+		place = anywhere
+	}
+	priority, ok := t[place]
+	return ok && priority <= victim.Priority
+}
+
+// tears reports whether the victims leave a unit that is more than its pods with fewer than it needs, but with some.
+func (j *judgement) tears() bool {
+	var taken map[*Unit]int
+	for _, victim := range j.victims {
+		if u := victim.Unit; u != nil && u.Atomic() && victim.Placed() {
+			if taken == nil {
+				taken = make(map[*Unit]int)
+			}
+			taken[u]++
+		}
+	}
+	for u, n := range taken {
+		if n > u.Spare() && n < u.placed {
+			return true
+		}
+	}
+	return false
+}
+
+// claim makes the pods of a Plan wait for the victims on their nodes.
+func (j *judgement) claim() {
+	if len(j.victims) == 0 {
+		return
+	}
+	on := make(map[string][]*Pod, len(j.plan.Placements))
+	for i := range j.plan.Placements {
+		pod := j.s.pods[j.plan.Placements[i].Pod]
+		on[pod.node] = append(on[pod.node], pod)
+	}
+	first := []*Pod{j.s.pods[j.plan.Placements[0].Pod]}
+	for _, victim := range j.victims {
+		j.s.noteVictims(victim.slot)
+		waiting := on[victim.node]
+		if len(waiting) == 0 {
+			waiting = first
+		}
+		for _, pod := range waiting {
+			pod.victims, victim.claims = append(pod.victims, victim), append(victim.claims, pod)
+		}
+	}
+}
+
+// packed is a label of which the members of a unit, or of one of its subgroups, must all have one value.
+type packed struct {
+	unit     *Unit
+	subgroup string
+	sub      bool // of the subgroup alone
+	key      string
+}
+
+// unpacked returns the first placement of a Plan with which a unit would have members under more than one value of a label that it
+// requires, or that must be uniform; -1 if there is none. It is asked before the first is taken. Where the nodes of members that run already have
+// several values, for somebody has edited labels, any of them will do.
+func (j *judgement) unpacked() int {
+	if len(j.s.units.byName) == 0 {
+		return -1
+	}
+	var allowed map[packed][]string
+	for i := range j.plan.Placements {
+		pod, slot := j.s.pods[j.plan.Placements[i].Pod], j.s.Slot(j.plan.Placements[i].Node)
+		if pod == nil || pod.Unit == nil || pod.Unit.Facts == nil || slot == NoSlot {
+			continue
+		}
+		for _, p := range pod.packings() {
+			if p.key == "" {
+				continue
+			}
+			if allowed == nil {
+				allowed = make(map[packed][]string)
+			}
+			values, known := allowed[p]
+			if !known {
+				values = j.valuesOf(p)
+			}
+			value, has := j.s.nodes[slot].Labels[p.key]
+			if !has || len(values) > 0 && !slices.Contains(values, value) {
+				return i
+			}
+			if len(values) == 0 {
+				values = []string{value}
+			}
+			if !known {
+				allowed[p] = values
+			}
+		}
+	}
+	return -1
+}
+
+// packings are the labels of which the pod's unit, and its subgroup, ask for one value; those without a key ask for nothing.
+func (p *Pod) packings() (list [4]packed) {
+	f := p.Unit.Facts
+	for i, key := range [...]string{f.Topology.Required, f.Topology.Uniform} {
+		list[i] = packed{unit: p.Unit, key: key}
+	}
+	if p.Subgroup != "" {
+		for i, key := range [...]string{f.SubgroupTopology.Required, f.SubgroupTopology.Uniform} {
+			list[2+i] = packed{p.Unit, p.Subgroup, true, key}
+		}
+	}
+	return list
+}
+
+// valuesOf lists the values that the nodes of members have which run already.
+func (j *judgement) valuesOf(p packed) (values []string) {
+	for _, pod := range p.unit.pods {
+		if pod.slot == NoSlot || !pod.Placed() || p.sub && pod.Subgroup != p.subgroup {
+			continue
+		}
+		if value, has := j.s.nodes[pod.slot].Labels[p.key]; has && !slices.Contains(values, value) {
+			values = append(values, value)
+		}
+	}
+	return values
+}

@@ -1,0 +1,102 @@
+package facts
+
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
+
+// NodeReport is what a node's agent says of its zones and devices. It is immutable: a change is a new one.
+type NodeReport struct {
+	// Zones is what can be promised. Without a ruler that is nothing.
+	Zones topology.ZoneShape
+	// Held is what pods hold of the zones, sorted by UID.
+	Held []HeldZones
+	// Devices is what GPUs and network cards there are; nil: nothing is said of them. Equal ones should share a pointer: those of two
+	// reports count as the same only then.
+	Devices *topology.Devices
+	// HeldDevices is what pods hold of them, sorted by UID.
+	HeldDevices []HeldDevices
+	// DeviceNote says, for people, why devices give less than they could; empty where they do not.
+	DeviceNote string
+	// Why says, where there is no ruler, what is wrong with the report; one of a few phrases.
+	Why string
+	// Headroom is what reclaimed pods may hold of the node.
+	Headroom Headroom
+	// Evictions are the pods that the agent wants evicted, the first most.
+	Evictions []EvictionRequest
+}
+
+// HeldZones is what one pod holds, as its node says.
+type HeldZones struct {
+	UID   UID
+	Grant topology.ZoneGrant
+}
+
+// HeldDevices is what one pod holds of GPUs and network cards, as its node says. The grant has no zones.
+type HeldDevices struct {
+	UID   UID
+	Grant topology.Grant
+}
+
+// The Whys of a report that nothing is promised by.
+const (
+	ReportStale     = "stale"     // it is too old to act on
+	ReportMalformed = "malformed" // it cannot be read
+)
+
+// SameReport reports whether two reports say the same.
+func SameReport(a, b *NodeReport) bool {
+	return a.Zones == b.Zones && a.Why == b.Why && a.Headroom == b.Headroom && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) &&
+		a.Devices == b.Devices && a.DeviceNote == b.DeviceNote && slices.Equal(a.HeldDevices, b.HeldDevices)
+}
+
+// Headroom is what reclaimed pods may hold of a node, those that run included.
+type Headroom struct {
+	State HeadroomState
+	// MilliCPU in thousandths of a CPU and Memory in bytes are what the node names; they count while State is HeadroomOpen.
+	MilliCPU, Memory int64
+	// Note says why it is closed, or what cannot be read.
+	Note string
+}
+
+// HeadroomState is what a report's headroom is good for. Only open headroom is any.
+type HeadroomState uint8
+
+// The states of a Headroom.
+const (
+	HeadroomUnsaid    HeadroomState = iota // the agent says nothing of it
+	HeadroomOpen                           // the amounts may be held
+	HeadroomClosed                         // the agent wants no new reclaimed pods
+	HeadroomStale                          // the report is too old to act on
+	HeadroomMalformed                      // it cannot be read
+)
+
+// Offered is what may be held by now: thousandths of a CPU, and bytes.
+func (h *Headroom) Offered() (milliCPU, memory int64) {
+	if h == nil || h.State != HeadroomOpen {
+		return 0, 0
+	}
+	return h.MilliCPU, h.Memory
+}
+
+// EvictionRequest is a pod that a node's agent wants evicted.
+type EvictionRequest struct {
+	UID             UID
+	Namespace, Name string
+	// Reason is one of a few words, Message is for people.
+	Reason, Message string
+	// Urgent: the cluster's budget does not hold it back.
+	Urgent bool
+}
+
+// ReclaimedKinds is how many resources only reports give: CPU, then memory.
+const ReclaimedKinds = 2
+
+// ReclaimedName is the name of one of them.
+func ReclaimedName(i int) string {
+	return [ReclaimedKinds]string{spec.ResourceReclaimedCPU, spec.ResourceReclaimedMemory}[i]
+}
+
+func IsReclaimed(name string) bool { return name == ReclaimedName(0) || name == ReclaimedName(1) }

@@ -1,0 +1,106 @@
+package facts
+
+import (
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Requirements is everything about a pod that its placement depends on. Two pods with equal Requirements are interchangeable.
+type Requirements struct {
+	// Requests is the pod's effective request by name: init and sidecar containers, overhead and pod-level resources counted in. GPUs
+	// are in GPU instead. The pod itself (resource pods) is added by the Store.
+	Requests []resource.Quantity
+	// ScoreCPU (millicores) and ScoreMemory (bytes) are the requests that scores use: containers without one count with a default.
+	ScoreCPU, ScoreMemory int64
+	// PodLevelCPU and PodLevelMemory are the part of them that scores leave out while they place the pod itself, as upstream's do: what
+	// pod-level requests add to the containers'. Mostly 0; it may be negative.
+	PodLevelCPU, PodLevelMemory int64
+	GPU                         topology.Request
+	// Zones asks for exclusive cores; they are among the Requests too.
+	Zones topology.ZoneRequest
+	// Reclaimed: the pod is of the reclaimed level, so that its node may want it evicted.
+	Reclaimed bool
+
+	// NodeSelector must match the node's labels, sorted by key.
+	NodeSelector []Label
+	// Required is a list of terms of which one must match; nil asks for nothing, an empty list matches nothing.
+	Required []Term
+	// Preferred terms add their weight to a node's score.
+	Preferred   []WeightedTerm
+	Tolerations []Toleration
+	Ports       []HostPort
+	// Features are what the node must declare, sorted.
+	Features []string
+	// Images of all containers, one entry for each, normalised to the names that nodes report.
+	Images []string
+
+	// Spread, in the order of the pod's spec. A pod without any may get the cluster's defaults (SpreadDefaults).
+	Spread []SpreadConstraint
+	// Affinity and AntiAffinity are required.
+	Affinity, AntiAffinity []AffinityTerm
+	// PreferredPods are the preferred terms of both, anti-affinity with negative weights.
+	PreferredPods []WeightedAffinityTerm
+
+	// Unsupported names the constraints in the pod's spec that Hilbert cannot honour; such a pod is never placed.
+	Unsupported []string
+	// Impossible says why no node can ever fit the request; empty when one could.
+	Impossible string
+}
+
+// Label is a key and the value that it must have.
+type Label struct{ Key, Value string }
+
+// Operator of a Requirement.
+type Operator uint8
+
+// The operators of Kubernetes node selectors.
+const (
+	In Operator = iota + 1
+	NotIn
+	Exists
+	DoesNotExist
+	Gt
+	Lt
+)
+
+// Requirement is one expression over a label (or, in Term.Fields, over metadata.name).
+type Requirement struct {
+	Key      string
+	Operator Operator
+	Values   []string
+}
+
+// Term is a conjunction of expressions. A term without any matches nothing.
+type Term struct {
+	Expressions []Requirement
+	Fields      []Requirement
+}
+
+// WeightedTerm is a preference.
+type WeightedTerm struct {
+	Weight int32
+	Term   Term
+}
+
+// Toleration lets a pod onto nodes with a taint.
+type Toleration struct {
+	Key    string // empty with Exists: every key
+	Exists bool   // else Equal
+	Value  string
+	Effect TaintEffect // zero: every effect
+}
+
+// HostPort is a port of the node that the pod occupies.
+type HostPort struct {
+	Protocol string // TCP, UDP, SCTP
+	IP       string // "0.0.0.0": every address
+	Port     int32
+}
+
+// Conflicts reports whether two host ports cannot be held on one node together.
+func (p HostPort) Conflicts(q HostPort) bool {
+	return p.Port == q.Port && p.Protocol == q.Protocol && (p.IP == q.IP || p.IP == AnyIP || q.IP == AnyIP)
+}
+
+// AnyIP is a host port's address when it names none.
+const AnyIP = "0.0.0.0"
