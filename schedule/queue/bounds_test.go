@@ -105,9 +105,9 @@ func TestParkedVisitsEachLineOnceAndRemembers(t *testing.T) {
 // TestRefusalOfOneGangDoesNotSpeakForAll: what is left of a limit may be kept for one of several gangs that are alike, and that need not be the
 // first of them.
 func TestRefusalOfOneGangDoesNotSpeakForAll(t *testing.T) {
-	facts := leafFacts("q", "", 1, 0)
-	facts.Max = []resource.Quantity{{Name: resource.NameCPU, Amount: 1}}
-	w := newTenancy(100, 4, facts)
+	seen := leafFacts("q", "", 1, 0)
+	seen.Max = []resource.Quantity{{Name: resource.NameCPU, Amount: 1}}
+	w := newTenancy(100, 4, seen)
 	var blocker []*cluster.Pod
 	w.want("q", 1)
 	blocker = append(blocker, w.q.Pop().Members()[0])
@@ -116,9 +116,9 @@ func TestRefusalOfOneGangDoesNotSpeakForAll(t *testing.T) {
 	for i := range 3 {
 		gang := fmt.Sprint("g", i)
 		w.see(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: "q", Name: gang}, MinMember: 1}})
-		facts := podFacts("q", gang, 1)
-		facts.Unit, facts.Created = gang, int64(i)
-		w.see(facts.PodUpserted{Pod: facts})
+		seen := podFacts("q", gang, 1)
+		seen.Unit, seen.Created = gang, int64(i)
+		w.see(facts.PodUpserted{Pod: seen})
 	}
 	at := w.store.Quota().Queue("q")
 	for range 3 {
@@ -142,9 +142,9 @@ func TestRefusalOfOneGangDoesNotSpeakForAll(t *testing.T) {
 func TestUnitOutlivesItsMembers(t *testing.T) {
 	w := newWorld()
 	w.see(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: "n", Name: "g"}, MinMember: 1}})
-	facts := podFacts("n", "p", 1)
-	facts.Unit = "g"
-	w.see(facts.PodUpserted{Pod: facts})
+	seen := podFacts("n", "p", 1)
+	seen.Unit = "g"
+	w.see(facts.PodUpserted{Pod: seen})
 	u := w.q.Pop()
 	w.place(u.Members())
 	w.q.Done(u)

@@ -76,9 +76,9 @@ func newTenancy(capacity int, seed uint64, queues ...*facts.Queue) *tenancy {
 func (w *tenancy) want(queue string, pods int) {
 	for range pods {
 		w.serial++
-		facts := podFacts(queue, fmt.Sprint("p", w.serial), 1)
-		facts.Created = int64(w.serial)
-		w.see(facts.PodUpserted{Pod: facts})
+		seen := podFacts(queue, fmt.Sprint("p", w.serial), 1)
+		seen.Created = int64(w.serial)
+		w.see(facts.PodUpserted{Pod: seen})
 	}
 }
 
@@ -144,7 +144,7 @@ func TestSharesConvergeInTrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		const capacity = 200
-		var facts []*facts.Queue
+		var seen []*facts.Queue
 		var above []vessel
 		below := make([][]vessel, 2+random.IntN(2))
 		for i := range below {
@@ -152,7 +152,7 @@ func TestSharesConvergeInTrees(t *testing.T) {
 			var sum vessel
 			for block := range 1 + random.IntN(3) {
 				v := vessel{float64(random.IntN(250)), float64(random.IntN(20)), float64(1 + random.IntN(3))}
-				facts = append(facts, leafFacts(fmt.Sprint(parent, ".", block), parent, int64(v.weight), int64(v.guaranteed)))
+				seen = append(seen, leafFacts(fmt.Sprint(parent, ".", block), parent, int64(v.weight), int64(v.guaranteed)))
 				sum.want, sum.guaranteed = sum.want+v.want, sum.guaranteed+v.guaranteed
 				below[i] = append(below[i], v)
 			}
@@ -164,9 +164,9 @@ func TestSharesConvergeInTrees(t *testing.T) {
 				f.Max = []resource.Quantity{{Name: resource.NameCPU, Amount: int64(limit)}}
 				sum.want = min(sum.want, limit)
 			}
-			above, facts = append(above, sum), append(facts, f)
+			above, seen = append(above, sum), append(seen, f)
 		}
-		w := newTenancy(capacity, random.Uint64(), facts...)
+		w := newTenancy(capacity, random.Uint64(), seen...)
 		for _, i := range random.Perm(len(below)) {
 			for block, v := range below[i] {
 				w.want(fmt.Sprint("q", i, ".", block), int(v.want))
@@ -194,14 +194,14 @@ func TestSharesConvergeInTrees(t *testing.T) {
 // its queue, and as many of the other queues as their shares allow, however many come after it.
 func TestNobodyStarves(t *testing.T) {
 	for _, sort := range []facts.SortPolicy{facts.PriorityFIFO, facts.FIFO, facts.Fair, facts.FairHistory} {
-		var facts []*facts.Queue
+		var seen []*facts.Queue
 		for i := range 4 {
 			f := leafFacts(fmt.Sprint("q", i), "", 1, 0)
 			f.Sort, f.HalfLife = sort, int64(time.Minute)
-			facts = append(facts, f)
+			seen = append(seen, f)
 		}
-		w := newTenancy(40, 2, facts...)
-		for _, f := range facts {
+		w := newTenancy(40, 2, seen...)
+		for _, f := range seen {
 			w.want(f.Name, 100)
 		}
 		w.fill()
@@ -227,9 +227,9 @@ func TestNobodyStarves(t *testing.T) {
 
 // TestHistoryCounts: two namespaces that want the same share what is free by what they have had, and what was long ago counts less.
 func TestHistoryCounts(t *testing.T) {
-	facts := leafFacts("q", "", 1, 0)
-	facts.Sort, facts.HalfLife = facts.FairHistory, int64(100*time.Second)
-	w := newTenancy(100, 3, facts)
+	seen := leafFacts("q", "", 1, 0)
+	seen.Sort, seen.HalfLife = facts.FairHistory, int64(100*time.Second)
+	w := newTenancy(100, 3, seen)
 	for _, namespace := range []string{"greedy", "modest"} {
 		w.feed(namespace, "q")
 	}
@@ -241,7 +241,7 @@ func TestHistoryCounts(t *testing.T) {
 		w.q.sync()
 	}
 	history := &w.q.tree.leaves[w.store.Quota().Queue("q")].tenants["greedy"].history
-	if history.settle(w.now, facts.HalfLife); math.Abs(history.average-0.3) > 1e-6 {
+	if history.settle(w.now, seen.HalfLife); math.Abs(history.average-0.3) > 1e-6 {
 		t.Fatalf("after a half-life with 0.6 of the cluster the average is %v, want 0.3", history.average)
 	}
 	for len(w.running) > 0 { // then nobody holds anything

@@ -136,18 +136,18 @@ func (tw *twin) step(i int) {
 }
 
 func (tw *twin) newPod(i int) facts.Pod {
-	facts := podFacts(pick(tw, namespaces), fmt.Sprint("p", i), int64(1+tw.next(3)))
-	facts.Priority, facts.Created = int32(tw.next(3)), int64(tw.next(4))
+	seen := podFacts(pick(tw, namespaces), fmt.Sprint("p", i), int64(1+tw.next(3)))
+	seen.Priority, seen.Created = int32(tw.next(3)), int64(tw.next(4))
 	if tw.next(2) == 0 {
-		facts.Unit, facts.Subgroup = fmt.Sprint("g", tw.next(2)), pick(tw, []string{"", "x", "y"})
+		seen.Unit, seen.Subgroup = fmt.Sprint("g", tw.next(2)), pick(tw, []string{"", "x", "y"})
 	}
 	if len(tw.pods) > 0 && tw.next(6) == 0 { // the pod is seen again, perhaps with another priority
 		if pod := tw.store.Pod(pick(tw, tw.pods)); pod != nil && pod.Phase == cluster.Pending {
-			facts.UID, facts.Namespace, facts.Name = pod.UID, pod.Namespace, pod.Name
+			seen.UID, seen.Namespace, seen.Name = pod.UID, pod.Namespace, pod.Name
 		}
 	}
-	tw.pods = append(tw.pods, facts.UID)
-	return facts
+	tw.pods = append(tw.pods, seen.UID)
+	return seen
 }
 
 func (tw *twin) newUnit() facts.Event {

@@ -174,7 +174,7 @@ func (r *Relief) readRequests(now time.Time) {
 				r.markInvalid(key, &said, now)
 			case leaving:
 			case old == nil:
-				r.requests[key] = &request{Wish: said, node: name, rank: rank, since: now, reported: true}
+				r.requests[key] = &request{EvictionRequest: said, node: name, rank: rank, since: now, reported: true}
 			default:
 				old.EvictionRequest, old.rank, old.reported, old.invalid = said, rank, true, false
 			}
@@ -209,7 +209,7 @@ func (r *Relief) check(node string, req *facts.EvictionRequest) (check, leaving 
 func (r *Relief) markInvalid(key requestKey, said *facts.EvictionRequest, now time.Time) {
 	req := r.requests[key]
 	if req == nil {
-		req = &request{Wish: *said, node: key.node, since: now}
+		req = &request{EvictionRequest: *said, node: key.node, since: now}
 		r.requests[key] = req
 	}
 	if !req.invalid {
