@@ -184,7 +184,7 @@ type memoryPodGroups struct {
 	side *kubeSide
 }
 
-// Patch takes a condition in. Nobody asks for it later: each gang is scheduled once.
+// Patch accepts a condition and drops it: each gang is scheduled once, so it is never read.
 func (p memoryPodGroups) Patch(
 	_ context.Context, name string, _ types.PatchType, _ []byte, _ metav1.PatchOptions, _ ...string,
 ) (*schedulingv1beta1.PodGroup, error) {

@@ -126,7 +126,7 @@ func newDecideProtocol(o DecideOptions) DecideProtocol {
 			"and one of its class comes and is placed, again and again",
 		Basic: "every pod is owned by a ReplicaSet, so that the default soft spread over hosts and zones applies on both sides: the whole default " +
 			"profile as a user would run it",
-		Plain:   "as basic, but nobody owns the pods, so that default spread has nothing to do and kube-scheduler need not look at every pod",
+		Plain:   "as basic, but the pods have no owner, so that default spread does nothing and kube-scheduler need not look at every pod",
 		Mixed:   "a quarter of the classes each as in basic, spread, antiaffinity and affinity",
 		Batch:   "one class, each pod fills a node, default spread off on both sides: what kube-scheduler's opportunistic batching is made for",
 		Preempt: "all nodes are full; each pod evicts one of low priority and is bound when that is gone, which is at once",

@@ -126,7 +126,7 @@ func (h *harness) stop() {
 		}
 	}
 	if h.data != "" {
-		_ = os.RemoveAll(h.data) // what is left there is in nobody's way
+		_ = os.RemoveAll(h.data) // what is left there does no harm
 	}
 }
 

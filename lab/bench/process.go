@@ -33,19 +33,19 @@ const (
 type process struct {
 	name  string
 	cmd   *exec.Cmd
-	stdin io.Closer // its end tells the child that its parent is gone
+	stdin io.Closer // its end means to the child that the parent is gone
 	log   string
 	ended chan struct{}
 	err   error
 }
 
-// Ready tells the parent of this process that it can be used.
+// Ready says to the parent of this process that it can be used.
 func Ready(w io.Writer) error {
 	_, err := fmt.Fprintln(w, readyLine)
 	return err
 }
 
-// EndWithParent returns a context that ends when the parent of this process does, as far as r, its standard input, tells.
+// EndWithParent returns a context that ends when the parent of this process does: when r, its standard input, ends.
 func EndWithParent(ctx context.Context, r io.Reader) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

@@ -1,10 +1,10 @@
 // Package bench measures schedulers on a real control plane, beside the rate that the API server itself sets.
 //
 // One protocol holds for all contestants and is echoed in every result. etcd, the API server and each contestant are processes of
-// their own, so that their CPU time can be told apart; the contestants are started afresh for every round, and the rounds of
-// all contestants are interleaved, so that a machine that slows down slows down for all.
+// their own, so that their CPU time is measured apart. Each round starts its contestant afresh, and the rounds of all contestants are
+// interleaved, so that a machine that slows down slows down for all.
 //
-// Invariants: while the clock runs, nobody but the contestant, etcd, the API server and the one watch that measures is at work.
+// Invariants: while the clock runs, only the contestant, etcd, the API server and the one watch that measures are at work.
 // A round counts only if every pod was bound; anything else is an error, not a slower result.
 //
 // It does not judge placements, nor measure latency from creation to binding.
@@ -114,7 +114,7 @@ func choose(only []string) ([]contestant, error) {
 	return chosen, nil
 }
 
-// withGangs turns gangs on in kube-scheduler; nobody else needs to be told.
+// withGangs turns gangs on in kube-scheduler; the others need no setting.
 func withGangs(chosen []contestant) []contestant {
 	chosen = slices.Clone(chosen)
 	for i := range chosen {
@@ -231,7 +231,7 @@ func newProtocol(o Options, chosen []contestant) Protocol {
 		CPU:           "user + system time of each process from the release of the Lease to settleSeconds after the last nodeName, over pods; a contestant's start and sync do not count",
 		Memory:        "largest resident set (VmHWM) of each process: the contestant's since its start, etcd's and the API server's since the Lease was released",
 		Pod:           "all pods exist before the clock starts and their creator is idle",
-		HollowNodes:   "Node objects that nobody writes to; pods stay Pending after they are bound",
+		HollowNodes:   "Node objects that no process updates; pods stay Pending after they are bound",
 		Raw:           "a writer that holds the pod and node watches of a scheduler and sends the i-th Binding for the i-th node; best median of 16, 64 and 256 in flight",
 		KubeScheduler: "kube-scheduler of this Kubernetes version with its default profile, protobuf and a client rate limit that is never reached",
 		Hilbert:       "hilbertd with its default configuration",

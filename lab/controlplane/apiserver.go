@@ -58,7 +58,7 @@ type apiServerOptions struct {
 // keyPairFiles are the paths of a certificate and its key.
 type keyPairFiles struct{ certificate, key string }
 
-// listen opens the API server's port, so that a port in use is told before anything else starts.
+// listen opens the API server's port first, so that a port in use is an error before anything else starts.
 func listen(port int) (net.Listener, error) {
 	address := net.JoinHostPort(loopback, strconv.Itoa(port))
 	l, err := net.Listen("tcp", address)
@@ -114,7 +114,7 @@ func (o apiServerOptions) flags() []string {
 	return flags
 }
 
-// startAPIServer starts serving on l, which it takes over, and returns at once; ready tells when it can be used.
+// startAPIServer starts serving on l, which it takes over, and returns at once; ready says when it can be used.
 func startAPIServer(l net.Listener, o apiServerOptions) (*apiServer, error) {
 	s := options.NewServerRunOptions()
 	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)

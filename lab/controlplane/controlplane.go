@@ -5,8 +5,8 @@
 // own; there are no anonymous requests. What is missing is what a lab has no use for: node lifecycle, cloud, volumes, DNS, pods'
 // network. Nodes come from package hollow.
 //
-// Invariants: Start returns a control plane that answers /readyz, or an error and nothing left running. A part that dies later
-// is told once through Failed, and Stop then still works. A data directory serves one control plane at a time.
+// Invariants: Start returns a control plane that answers /readyz, or an error and nothing left running. If a part
+// dies later, Failed receives one error, and Stop still works. A data directory serves one control plane at a time.
 //
 // It is not for production, and upstream keeps process-wide registries: one control plane per process at a time, and one
 // start with Controllers in the life of a process.
@@ -74,7 +74,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 			_ = listener.Close()
 			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 			defer cancel()
-			_ = c.Stop(stopping) // err says why; what the stop of a half-started plane adds to it helps nobody
+			_ = c.Stop(stopping) // err says why; an error of this stop would only hide it
 		}
 	}()
 	if c.dir, err = openDataDir(o.Dir); err != nil {
@@ -171,7 +171,7 @@ func (c *ControlPlane) startControllers(ctx context.Context) error {
 	return c.orFailure(c.waitControllers(ctx))
 }
 
-// Failed tells, once, that a part died; stop the control plane then. Nothing comes after a Stop.
+// Failed receives one error when a part dies; stop the control plane then. It receives nothing after a Stop.
 func (c *ControlPlane) Failed() <-chan error { return c.failed }
 
 func (c *ControlPlane) fail(err error) {

@@ -267,7 +267,7 @@ func StartEtcd(ctx context.Context, o Options) (_ *Etcd, err error) {
 // URL is what Options.Etcd wants. It depends on the data directory alone.
 func (e *Etcd) URL() string { return e.server.url }
 
-// Failed tells, once, that etcd died or can store nothing more.
+// Failed receives one error when etcd dies or can store nothing more.
 func (e *Etcd) Failed() <-chan error { return e.failed }
 
 // Stop ends etcd and removes a temporary data directory.

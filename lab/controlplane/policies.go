@@ -33,8 +33,8 @@ var policyResources = map[string]string{
 	"MutatingAdmissionPolicyBinding":   "mutatingadmissionpolicybindings",
 }
 
-// InstallPolicies applies Hilbert's admission policies. Beside the account of deploy/rbac.yaml, those users may write placements: in a lab
-// hilbertd runs as somebody else. The API server acts on the policies about a second later.
+// InstallPolicies applies Hilbert's admission policies. Beside the account of deploy/rbac.yaml, these users may write placements, because
+// in a lab hilbertd runs as another user. The API server acts on the policies about a second later.
 func (c *ControlPlane) InstallPolicies(ctx context.Context, placers ...string) error {
 	admin, err := kubernetes.NewForConfig(c.AdminConfig())
 	if err != nil {

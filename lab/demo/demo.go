@@ -73,7 +73,7 @@ func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 	l := &Lab{options: o, progress: newProgress(o.Progress, o.Terminal), shapes: o.Work.shapes()}
 	defer func() {
 		if err != nil {
-			_ = l.Stop(context.WithoutCancel(ctx)) // err says why; what the end of half a lab adds to it helps nobody
+			_ = l.Stop(context.WithoutCancel(ctx)) // err says why; an error of this stop would only hide it
 		}
 	}()
 	began := time.Now()
@@ -100,7 +100,7 @@ func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 // ControlPlane is the control plane, while the lab runs.
 func (l *Lab) ControlPlane() *controlplane.ControlPlane { return l.plane }
 
-// Failed ends the wait of whoever keeps the lab: it returns when ctx ends (nil) or when a part of the lab dies.
+// Failed waits until ctx ends, and returns nil, or until a part of the lab dies, and returns its error.
 func (l *Lab) Failed(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

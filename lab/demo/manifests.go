@@ -191,7 +191,7 @@ func create(ctx context.Context, client kubernetes.Interface, object runtime.Obj
 	case *corev1.Pod:
 		_, err = client.CoreV1().Pods(namespaceOf(x)).Create(ctx, x, o)
 	default:
-		err = fmt.Errorf("nobody knows how to create a %T", object)
+		err = fmt.Errorf("the demo cannot create a %T", object)
 	}
 	return err
 }

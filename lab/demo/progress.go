@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// lineEvery is how often progress is told where lines cannot be rewritten.
+	// lineEvery is how often progress prints a line where it cannot rewrite the last one.
 	lineEvery = 5 * time.Second
 	// rewriteEvery is how often the line of a terminal changes.
 	rewriteEvery = 200 * time.Millisecond
@@ -22,7 +22,7 @@ const (
 	rateWindow = 2 * time.Second
 )
 
-// progress tells people how a run is going. It may be used by several goroutines.
+// progress shows people how a run is going. Several goroutines may use it.
 type progress struct {
 	mu       sync.Mutex
 	out      io.Writer
@@ -78,7 +78,7 @@ func (p *progress) end() {
 	}
 }
 
-// show tells the state, as often as suits the destination. total is how many pods there will be.
+// show prints the state, as often as suits the destination. total is how many pods there will be.
 func (p *progress) show(now report.Sample, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

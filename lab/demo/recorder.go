@@ -139,7 +139,7 @@ func (r *recorder) add(pod *corev1.Pod, at time.Time) *podRecord {
 func (r *recorder) move(p *podRecord, pod *corev1.Pod, to podState, at time.Time, seenBefore bool) {
 	from := p.state
 	if to < from {
-		return // a relisted pod may look older than an event told; pods never go back
+		return // a list may be older than an event; pods never go back
 	}
 	if from == pending {
 		r.now.Pending--

@@ -7,7 +7,7 @@ const (
 	quiet = 5 * time.Second
 	// quietReplay is the same while pods end by themselves, each of which may make room for one that waits.
 	quietReplay = 15 * time.Second
-	// silence is the same where the scheduler has not told of every waiting pod why it waits.
+	// silence is the same time where the scheduler has not yet said of every pending pod why it waits.
 	silence = 30 * time.Second
 	// backlog is how many pods may wait while more are created.
 	backlog = 100

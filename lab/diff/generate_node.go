@@ -212,7 +212,7 @@ func (g *generator) nodeImages() []corev1.ContainerImage {
 	return out
 }
 
-// featureNames are those that pods may need here, and one that nobody knows, sorted.
+// featureNames are the features that pods may need here, and an unknown one, sorted.
 var featureNames = []string{"RestartAllContainersOnContainerExits", "SomethingNew", "UserNamespacesHostNetworkSupport", "VolumeBindMountOptions"}
 
 func (g *generator) declared() []string {

@@ -155,17 +155,17 @@ func (o *ours) commit(p *Placement) {
 	o.lagging = true
 }
 
-// tell makes a pod that waits known.
+// tell adds a pending pod to the ledger.
 func (o *ours) tell(pod *corev1.Pod) {
 	o.lagging = false
 	o.store.Apply(facts.PodUpserted{Pod: o.parser.Pod(pod)})
 }
 
-// judge asks the tables and the index about a pod that was told of; its class must have followed what happened since.
+// judge asks the tables and the index about a pod that tell has added; its class must have followed what happened since.
 func (o *ours) judge(pod *corev1.Pod, v *verdict) error {
 	record := o.store.Pod(facts.UID(pod.UID))
 	if record == nil {
-		return fmt.Errorf("the ledger does not know pod %s, though it was told of it", pod.UID)
+		return fmt.Errorf("the ledger does not know pod %s, though it was added", pod.UID)
 	}
 	if !o.lagging {
 		o.snapshot.Advance(o.store)

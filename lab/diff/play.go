@@ -123,7 +123,7 @@ func (p *Player) step(u *upstream, o *ours, s *Step, l *life) ([]Difference, err
 	return nil, u.apply(s)
 }
 
-// judge compares what the schedulers think of a pod that waits. The ledger is told of it once, unless it changed meanwhile.
+// judge compares what the two schedulers decide about a pending pod. The ledger gets the pod once, and again if it changed meanwhile.
 func (p *Player) judge(u *upstream, o *ours, pod *corev1.Pod, l *life) ([]Difference, error) {
 	uid := string(pod.UID)
 	if u.pods[uid] != nil || pod.Spec.NodeName != "" {

@@ -10,7 +10,7 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
-// relist tells the ledger everything anew. What there is, upstream's side knows.
+// relist gives the ledger everything anew, as upstream's side has it.
 func (o *ours) relist(u *upstream, l *life) {
 	o.lagging = false
 	var nodes []*facts.Node

@@ -123,7 +123,7 @@ func (r *run) failed(f *Failure) {
 	}
 }
 
-// report tells how far the run is until the returned function is called.
+// report prints the progress of the run until the returned function is called.
 func (r *run) report(ctx context.Context) (stop func()) {
 	if r.options.Progress == nil {
 		return func() {}

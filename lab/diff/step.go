@@ -49,7 +49,7 @@ type Step struct {
 	Budget       *policyv1.PodDisruptionBudget `json:"budget,omitempty"`
 	RemoveBudget string                        `json:"removeBudget,omitempty"`
 
-	// Relist tells Hilbert everything anew, in consistent lists, as after a broken watch.
+	// Relist gives Hilbert everything anew, in consistent lists, as after a broken watch.
 	Relist bool `json:"relist,omitempty"`
 
 	// Judge asks both schedulers about this pod, and compares.

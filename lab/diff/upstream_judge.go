@@ -16,7 +16,7 @@ type Opinion struct {
 	Node string
 	// Refusal is the plugin that refuses the node, empty when it is feasible.
 	Refusal string
-	// Scores are normalised and not weighted, in the order of scoreNames; Scored tells which plugins gave one.
+	// Scores are normalised and not weighted, in the order of scoreNames; Scored says which plugins gave one.
 	Scores [len(scoreNames)]int64
 	Scored [len(scoreNames)]bool
 	// Total is the weighted sum.

@@ -222,7 +222,7 @@ func (f *Fleet) workOnce(ctx context.Context) bool {
 			f.queue.AddAfter(name, again)
 		}
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		f.queue.Forget(name) // gone or another pod of that name by now: the watch tells
+		f.queue.Forget(name) // the pod is gone, or another one has its name: the watch will say
 	case errors.Is(err, context.Canceled):
 	default:
 		f.queue.AddRateLimited(name)

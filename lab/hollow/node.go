@@ -18,7 +18,7 @@ import (
 const leaseDuration = 4
 
 // adoptNode corrects what differs between a node of an earlier start and its shape: labels, annotations, then resources. Taints
-// and the unschedulable mark belong to whoever set them since.
+// and the unschedulable mark stay as others set them since.
 func (f *Fleet) adoptNode(ctx context.Context, want *corev1.Node) error {
 	nodes := f.client.CoreV1().Nodes()
 	have, err := nodes.Get(ctx, want.Name, metav1.GetOptions{})

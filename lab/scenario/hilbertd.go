@@ -134,7 +134,7 @@ func (d *hilbertd) pause() {
 
 func (d *hilbertd) resume() { d.gate.open() }
 
-// stop ends it in good order. It does nothing more once it is told to.
+// stop ends it in good order; it decides nothing from then on.
 func (d *hilbertd) stop() {
 	d.cancel()
 	d.gate.open() // it gives its Lease back

@@ -21,7 +21,7 @@ import (
 const (
 	// requestTimeout bounds a request for which the caller's context sets no limit.
 	requestTimeout = 2 * time.Minute
-	// tellTime is what a command may not use of its caller's time: in it the guest tells what a command said that did not end.
+	// tellTime is kept back from a command's time limit, so that the guest can still send the output of a command that did not end.
 	tellTime = 5 * time.Second
 )
 

@@ -21,7 +21,7 @@ func newBenchScheduleCommand() *cobra.Command {
 	var output string
 	command := &cobra.Command{
 		Use:   "schedule",
-		Short: "How many pods a second: the raw rate of Bindings, kube-scheduler and hilbertd, in turn",
+		Short: "Measure pods per second on a real control plane: raw Bindings, kube-scheduler and hilbertd, in turn",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			write := map[string]func(*bench.Result) error{
@@ -42,9 +42,9 @@ func newBenchScheduleCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.IntVar(&o.Nodes, "nodes", 5000, "number of nodes")
 	flags.IntVar(&o.Pods, "pods", 10000, "number of pods in each round")
-	flags.IntVar(&o.Gang, "gang", 0, "members of each gang (0: pods that are units of their own)")
-	flags.BoolVar(&o.Mixed, "mixed", false, "sixteen classes of pods instead of one")
-	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each contestant")
+	flags.IntVar(&o.Gang, "gang", 0, "members of each gang (0: single pods)")
+	flags.BoolVar(&o.Mixed, "mixed", false, "sixteen kinds of pods instead of one")
+	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each system")
 	flags.StringSliceVar(&o.Only, "only", nil, fmt.Sprintf("run only these of %v", bench.Systems()))
 	flags.StringVar(&o.Dir, "dir", "", "directory for logs (default: a temporary one, kept only if the run fails)")
 	flags.StringVarP(&output, "output", "o", "table", "json or table")
@@ -56,7 +56,7 @@ func newBenchDecideCommand() *cobra.Command {
 	var output string
 	command := &cobra.Command{
 		Use:   "decide",
-		Short: "How many decisions a second: kube-scheduler's loop and Hilbert's pipeline in memory, in turn",
+		Short: "Measure decisions per second in memory: kube-scheduler and Hilbert, in turn",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			write := map[string]func(*bench.DecideResult) error{
@@ -76,10 +76,10 @@ func newBenchDecideCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.IntSliceVar(&o.Nodes, "nodes", []int{5000, 20000}, "numbers of nodes")
-	flags.StringSliceVar(&o.Cases, "case", bench.DecideCases(), "what the pods ask for")
+	flags.StringSliceVar(&o.Cases, "case", bench.DecideCases(), "kinds of pods to measure")
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each scheduler")
 	flags.DurationVar(&o.Duration, "duration", 3*time.Second, "how long a round lasts")
-	flags.IntVar(&o.Least, "decisions", 200, "decisions that a round makes however long they take")
+	flags.IntVar(&o.Least, "decisions", 200, "least number of decisions in a round, however long they take")
 	flags.StringVarP(&output, "output", "o", "table", "json or table")
 	return command
 }

@@ -59,7 +59,7 @@ become hollow nodes, and its tasks pods that arrive in order and live for their 
 	flags.StringVar(&o.format, "format", "", "replay a trace of this format: openb")
 	flags.StringVar(&o.pods, "pods", "", "with --format, the trace's file of pods")
 	flags.Float64Var(&o.timeScale, "time-scale", 0, "with --format, how many times faster the trace's clock runs (default: all arrive in about 100 s)")
-	flags.Float64Var(&o.lifeScale, "life-scale", 0, "with --format, how many times shorter tasks live (default: as --time-scale; without that, such that the cluster fills)")
+	flags.Float64Var(&o.lifeScale, "life-scale", 0, "with --format, how many times shorter tasks live (default: as --time-scale, or so that the cluster fills)")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "end with a partial report after this time")
 	flags.BoolVar(&o.keep, "keep", false, "keep the cluster until Ctrl-C")
 	flags.StringVar(&o.page, "out", "demo.html", "file for the page; - writes none")

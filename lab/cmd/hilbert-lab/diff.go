@@ -50,7 +50,7 @@ func newDiffCommand() *cobra.Command {
 	flags.IntVar(&o.Cases, "cases", 100_000, "number of pods to judge")
 	flags.Uint64Var(&o.Seed, "seed", 1, "seed of the random clusters")
 	flags.IntVar(&o.Workers, "workers", 0, "number of cores to use (0: all)")
-	flags.StringVar(&keep, "keep", "", "directory for the smallest case of each failure")
+	flags.StringVar(&keep, "keep", "", "write the smallest case of each failure to this directory")
 	flags.Lookup("keep").NoOptDefVal = regressions
 	return command
 }

@@ -21,9 +21,9 @@ func newScenarioCommand() *cobra.Command {
 	var log string
 	command := &cobra.Command{
 		Use:   "scenario FILE...",
-		Short: "Play scenario files on a real API server, and hold what happens against what they say",
+		Short: "Play scenario files on a real API server, and compare what happens with what they say",
 		Long: `Play scenario files (sim/testdata/scenarios/*.scn) on a real API server with hollow nodes and a hilbertd, and print each with what
-happened. "hilbert sim --scenario" plays the same files on a virtual clock; what they print has to be the same.`,
+happened. "hilbert sim --scenario" plays the same files on a virtual clock; both must print the same.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			said := io.Discard
@@ -38,7 +38,7 @@ happened. "hilbert sim --scenario" plays the same files on a virtual clock; what
 			return playStories(command.Context(), command.OutOrStdout(), said, args)
 		},
 	}
-	command.Flags().StringVar(&log, "log", "", "file for what hilbertd says; without it that is dropped")
+	command.Flags().StringVar(&log, "log", "", "file for the log of hilbertd (default: none)")
 	return command
 }
 

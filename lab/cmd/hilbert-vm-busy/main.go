@@ -128,7 +128,7 @@ func burn(n int) {
 	}
 }
 
-// hold touches every page: memory that was only allocated is nobody's yet.
+// hold touches every page, because the kernel charges memory only when it is touched.
 func hold(mebibytes int) []byte {
 	held := make([]byte, mebibytes<<20)
 	for i := 0; i < len(held); i += os.Getpagesize() {

@@ -60,7 +60,7 @@ func (s *server) work(thread int, names [2]string) {
 		}
 		line = fmt.Appendf(line[:0], "%d %d\n", at.Microseconds(), (sinceBoot() - at).Microseconds())
 		if _, err := unix.Write(s.out, line); err != nil {
-			panic(err) // an answer that nobody hears of
+			panic(err) // or the answer would be lost without notice
 		}
 	}
 }

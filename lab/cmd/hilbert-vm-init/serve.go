@@ -38,7 +38,7 @@ type keeper interface {
 
 // serve answers the host until the machine ends.
 func serve(problems []string) error {
-	// Children must not inherit the console as their controlling terminal, and Ctrl-C on it is nobody's.
+	// Children must not inherit the console as their controlling terminal, and Ctrl-C on it must reach no process.
 	_, _ = unix.Setsid()
 	for _, e := range environment {
 		name, value, _ := strings.Cut(e, "=")
@@ -88,7 +88,7 @@ func (h handler) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if raw, ok := answer.([]byte); ok {
-		_, _ = w.Write(raw) // the host that went away is not told so
+		_, _ = w.Write(raw) // an error only means that the host has gone
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

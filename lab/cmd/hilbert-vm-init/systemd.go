@@ -21,7 +21,7 @@ import (
 const (
 	// systemdPath is systemd's where the root disk is of the profile that has it.
 	systemdPath = "/lib/systemd/systemd"
-	// problemsFile takes what the start lacked over to the service that tells the host.
+	// problemsFile carries what failed at the start to the service that reports it to the host.
 	problemsFile = "/run/hilbert-vm.problems"
 	// unitDir has the units of services that the host defines; it is empty after a boot.
 	unitDir = "/run/systemd/system/"
@@ -53,7 +53,7 @@ func savedProblems() ([]string, error) {
 // units keeps services running by way of systemd.
 type units struct {
 	mu      sync.Mutex
-	stopped map[string]bool // those that the host defined, and whether it has told them to stop
+	stopped map[string]bool // services that the host defined, and whether it has asked them to stop
 }
 
 func newUnits() *units { return &units{stopped: map[string]bool{}} }

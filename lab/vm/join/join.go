@@ -2,8 +2,8 @@
 // process.
 //
 // The kubelet reaches the API server through the guest's way to the host's loopback, with a certificate for its own node; the API server
-// reaches the kubelet through a forwarded port, so that kubectl logs and exec work. Nothing schedules: a pod names its node, or whoever
-// wants to binds it. No controller judges the node.
+// reaches the kubelet through a forwarded port, so that kubectl logs and exec work. There is no scheduler: a pod names its node, or a
+// test binds it. No controller judges the node.
 //
 // Invariants: Up returns a node that is Ready, with the test bed's images in its store and containerd's NRI socket open, or an error and
 // nothing left running. Settings of the kubelet that Options do not name are the same at every start.

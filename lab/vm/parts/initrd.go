@@ -17,7 +17,7 @@ import (
 
 // modules are loaded in this order, each after those that it depends on.
 var modules = []string{ //nolint:gochecknoglobals // a constant
-	"crc32c_generic", "crc32_generic", // asked for by name at run time, so that no dependency tells
+	"crc32c_generic", "crc32_generic", // the kernel asks for these by name at run time, so no dependency lists them
 	"virtio_blk", "ext4", "virtio_net", "virtio_rng", // the root disk, the network; without entropy TLS waits
 	"overlay", "veth", "bridge", "br_netfilter", // containers and their network
 	"sch_fq", // keeps packets until the time that they were given

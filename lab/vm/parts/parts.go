@@ -168,8 +168,8 @@ func (b *builder) once(name string, own bool, build func(dir string) error) (str
 	return dir, nil
 }
 
-// prune removes the project's own parts of trees that nobody used for a day: each change of the guest's first process makes another disk.
-// It is a courtesy, so failures are nobody's concern.
+// prune removes the project's own parts that were not used for a day, because each change of the guest's first process makes another disk.
+// It only saves space, so it ignores errors.
 func (b *builder) prune(used ...string) {
 	now := time.Now()
 	for _, dir := range used {

@@ -54,7 +54,7 @@ func Run(t *testing.T, root, packageDir, pattern string) {
 			if n+1 < guests && guest.Close() == nil {
 				continue
 			}
-			t.Fatal("no guest told how the tests ended")
+			t.Fatal("no guest reported how the tests ended")
 		}
 		t.Logf("in the guest:\n%s%s", got.Stdout, got.Stderr)
 		switch {
@@ -67,7 +67,7 @@ func Run(t *testing.T, root, packageDir, pattern string) {
 	}
 }
 
-// run runs the tests in a guest. An error says that the guest did not tell how they ended.
+// run runs the tests in a guest. An error says that the guest did not report how they ended.
 func run(ctx context.Context, guest *vm.Guest, tests, pattern string) (vm.Result, error) {
 	file, err := os.Open(tests)
 	if err != nil {
