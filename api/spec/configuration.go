@@ -103,7 +103,7 @@ type Logging struct {
 
 // Scheduling configures the decisions; the simulator runs with the same struct.
 type Scheduling struct {
-	// Scores is the weight of score functions by name (schedule/place lists them). A weight of 0 switches one off; a function that is not named
+	// Scores is the weight of score functions by name. A weight of 0 switches one off; a function that is not named
 	// keeps its default weight.
 	Scores map[string]int64 `json:"scores,omitempty"`
 	// CapacityRatio is the curve of the score RequestedToCapacityRatio: points by ascending utilization, with straight lines between them.

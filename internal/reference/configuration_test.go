@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
 
 	"hilbert.dev/hilbert/api/spec"
 	. "hilbert.dev/hilbert/internal/reference"
+	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // TestReferenceConfiguration holds configuration.md: every field of spec.Configuration with the default that spec.SetDefaults gives it.
@@ -17,6 +20,7 @@ func TestReferenceConfiguration(t *testing.T) {
 	source := Read(t, "api/spec")
 	page := configurationPage{source: source, names: jsonPaths(reflect.TypeFor[spec.Configuration]())}
 	page.section("", reflect.ValueOf(*spec.Default()))
+	page.scores(Read(t, "schedule/place/rules"))
 	Hold(t, "configuration.md", "Configuration of hilbertd", page.String())
 	if len(page.missing) > 0 {
 		t.Errorf("fields of the configuration without a comment of their own in api/spec: %s", strings.Join(page.missing, ", "))
@@ -58,6 +62,23 @@ func (p *configurationPage) section(path string, of reflect.Value) {
 	}
 	for _, section := range below {
 		section()
+	}
+}
+
+// scores lists what scheduling.scores can weigh. What a score prefers stands above its function.
+func (p *configurationPage) scores(source *Source) {
+	p.WriteString("## Score functions\n\nThe names and default weights of `scheduling.scores`. A node's score is the weighted sum.\n\n")
+	p.WriteString(Table("name", "kube-scheduler's plugin", "default weight", "the score of a node"))
+	row := func(name, plugin string, weight int64, function any) {
+		path := runtime.FuncForPC(reflect.ValueOf(function).Pointer()).Name()
+		function = path[strings.LastIndex(path, ".")+1:]
+		p.WriteString(Row(Code(name), Code(plugin), strconv.FormatInt(weight, 10), source.Prose(function.(string), source.Funcs[function.(string)], nil)))
+	}
+	for _, s := range rules.LocalScores {
+		row(s.Name, s.Plugin, s.Default, s.Score)
+	}
+	for _, s := range rules.NormalizedScores {
+		row(s.Name, s.Plugin, s.Default, s.Raw)
 	}
 }
 

@@ -19,6 +19,7 @@ type Source struct {
 	Types  map[string]string            // a type's comment
 	Fields map[string]map[string]string // a field's comment, by type and Go name
 	Groups []Group                      // the constant declarations, in order of files and lines
+	Funcs  map[string]string            // a function's comment
 }
 
 // Group is one declaration of constants.
@@ -37,7 +38,7 @@ func Read(t testing.TB, folder string) *Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Source{Types: map[string]string{}, Fields: map[string]map[string]string{}}
+	s := &Source{Types: map[string]string{}, Fields: map[string]map[string]string{}, Funcs: map[string]string{}}
 	set := token.NewFileSet()
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
@@ -52,8 +53,11 @@ func Read(t testing.TB, folder string) *Source {
 			t.Fatal(err)
 		}
 		for _, d := range file.Decls {
-			if d, ok := d.(*ast.GenDecl); ok {
+			switch d := d.(type) {
+			case *ast.GenDecl:
 				s.declaration(d)
+			case *ast.FuncDecl:
+				s.Funcs[d.Name.Name] = line(d.Doc)
 			}
 		}
 	}
@@ -123,8 +127,8 @@ func line(comments ...*ast.CommentGroup) string {
 // names of constants and fields that it mentions become the texts that people write.
 func (s *Source) Prose(name, doc string, names map[string]string) string {
 	for _, start := range []string{name + " is ", name + " are ", name + ": ", name + ", ", name + " "} {
-		if rest, ok := strings.CutPrefix(doc, start); ok {
-			doc = rest
+		if len(doc) > len(start) && strings.EqualFold(doc[:len(start)], start) {
+			doc = doc[len(start):]
 			break
 		}
 	}
