@@ -6,9 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
@@ -19,7 +27,8 @@ import (
 )
 
 // decode reads an object strictly as the kind that it names: a field that does not exist, or stands twice, is an error.
-func decode(text string) error {
+func decode(t *testing.T, text string) error {
+	t.Helper()
 	var object map[string]any
 	if err := yaml.UnmarshalStrict([]byte(text), &object); err != nil {
 		return err
@@ -31,7 +40,7 @@ func decode(text string) error {
 	}
 	switch kind := object["kind"]; kind {
 	case spec.ConfigurationKind:
-		return configuration(body)
+		return configuration(t, body)
 	case "Queue":
 		return yaml.UnmarshalStrict(body, new(schedulingv1alpha1.Queue))
 	case "CustomNodeResource":
@@ -40,23 +49,26 @@ func decode(text string) error {
 		profile := new(nodev1alpha1.ServiceProfile)
 		return errors.Join(yaml.UnmarshalStrict(body, profile), spec.ValidateProfile(&profile.Spec))
 	}
-	if _, _, err := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer().Decode(body, nil, nil); err != nil {
+	scheme := runtime.NewScheme()
+	kinds := runtime.SchemeBuilder{
+		corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, schedulingv1.AddToScheme, schedulingv1beta1.AddToScheme,
+	}
+	if err := kinds.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if _, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(body, nil, nil); err != nil {
 		return fmt.Errorf("%v: %w", object["kind"], err)
 	}
 	return nil
 }
 
 // configuration is read and judged as hilbertd does.
-func configuration(body []byte) error {
-	folder, err := os.MkdirTemp("", "doctest")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	file := filepath.Join(folder, "hilbertd.yaml")
+func configuration(t *testing.T, body []byte) error {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "hilbertd.yaml")
 	if err := os.WriteFile(file, body, 0o600); err != nil {
 		return err
 	}
-	_, err = daemon.LoadConfig(file)
+	_, err := daemon.LoadConfig(file)
 	return err
 }

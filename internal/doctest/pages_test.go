@@ -32,7 +32,7 @@ func runPage(t *testing.T, root string, cluster *leader, page *Page) {
 			t.Errorf("%s: a command that no test runs: %q; write it behind \"$ \" in a block that begins with ```console", block.At(), strings.TrimSpace(block.Text))
 		case block.Language == "yaml":
 			for i, text := range Documents(block.Text) {
-				if err := decode(text); err != nil {
+				if err := decode(t, text); err != nil {
 					t.Errorf("%s: object %d: %v", block.At(), i+1, err)
 				}
 			}

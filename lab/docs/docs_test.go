@@ -178,8 +178,12 @@ func (s *server) kubectl(args []string) (out string, err error) {
 	defer cmdutil.DefaultBehaviorOnFatal()
 	defer func() {
 		out = buffer.String()
-		if message, ok := recover().(fatal); ok {
-			err = errors.New(string(message))
+		switch reason := recover().(type) {
+		case nil:
+		case fatal:
+			err = errors.New(string(reason))
+		default:
+			panic(reason)
 		}
 	}()
 	args = append(slices.Clone(args), "--kubeconfig", s.kubeconfig)
