@@ -179,7 +179,7 @@ func (j *judgement) findVictims() string {
 		j.victims = append(j.victims, victim)
 	}
 	if j.tears() {
-		return RejectTorn
+		return RejectBelowMinCount
 	}
 	return ""
 }

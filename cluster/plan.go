@@ -58,8 +58,8 @@ const (
 	RejectPartial = "the unit would not be whole"
 	// RejectHeld: the pod's PodGroup or its queue is not known, or not valid, any more.
 	RejectHeld = "the unit's PodGroup or queue is in doubt"
-	// RejectTorn: a unit of victims would be left with some of its members, but fewer than it needs.
-	RejectTorn = "a unit would be torn"
+	// RejectBelowMinCount: a unit of victims would be left with some of its members, but fewer than it needs.
+	RejectBelowMinCount = "would leave the gang below minCount"
 	// RejectPacking: members of a unit would be in several domains of a label of which it asks for one.
 	RejectPacking = "the unit would not be packed as it asks"
 )

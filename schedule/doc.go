@@ -1,17 +1,52 @@
 // Package schedule is the pipeline: events in, decisions, API writes out.
 //
-//	Apply(event) ▶ cluster.Store ▶ queue ▶ Step: dispatch ▶ place (Snapshot → Plan) ▶ bind (Commit or Reject) ▶ Ready: writes ▶ Finish
+//	Apply(event) ▶ cluster.Store ▶ queue ▶ Step: admit ▶ place (Snapshot → Plan) ▶ bind (Commit or Reject) ▶ Ready: writes ▶ Finish
 //
-// It is one single-threaded state machine. A shell (hilbertd over kube, or the simulator) feeds it events, results and the time; the
-// same inputs give the same outputs. Several scheduler instances can propose to the one binder, each on its own Snapshot.
+// A Scheduler is one single-threaded state machine. A shell (hilbertd over kube, or the simulator) feeds it events, results of writes and the
+// time; the same inputs give the same outputs. It performs no I/O, starts no goroutine and reads no clock.
 //
-// A unit, one pod or a gang, is decided, committed and told as a whole. One that has waited long has nodes and limits kept for it
-// (reserve.go); one that holds places in part is mended or given up (patience.go); of those who sleep as many are woken as there is room for
-// (hope.go).
+// # The loop
 //
-// Invariants: a pod of ours that waits is in exactly one of queue, binder or held (Verify checks it); a shape that fits nowhere is tried
-// again only after a change on a node that would now take it, or of what its queue is owed; a rejected unit is decided again only on a
-// snapshot that has seen the revision which the rejection named.
+// A shell goes round four calls:
 //
-// It performs no I/O, starts no goroutine and reads no clock.
+//	s.Apply(event, now)            // for each event that has come: the ledger changes, pods begin or cease to wait
+//	s.Step(now, limit)             // decide about units, until none is ready, limit are decided, or enough Bindings wait
+//	for _, w := range s.Ready(now) // the API writes to start now
+//	s.Finish(result, now)          // for each answer to a write
+//	at, ok := s.NextWake(now)      // when to go round again though nothing happens
+//
+// # One turn
+//
+// What is decided about is a unit: one pod, or the members of a gang that wait. Step takes the next unit in turn from the queue and makes an
+// attempt. The attempt asks the gate (schedule/admit) whether the limits of the unit's queues leave room; then it goes through a list of
+// strategies, which stands in loop.go, until one of them ends the turn: place it, take nodes that are reserved for gangs of lower rank, evict
+// others for it, backfill, or park it. All but the last propose a Plan, which the binder commits against the newest ledger or rejects. A
+// rejected unit goes back to the queue, and is decided again on a snapshot that has seen the revision which the rejection named.
+//
+// A single pod and a gang go the same way. Only where a cluster has neither queues nor gangs, preemption follows kube-scheduler's rules
+// (preempt.go).
+//
+// # Sleeping and waking
+//
+// A unit that fits nowhere sleeps with all units of its shape in its queue, so ten thousand equal pods cost one decision. blocked keeps why,
+// and what would help: Step asks it about each node on which more is free than before. Where a few nodes may take single pods of many
+// queues, these are woken one by one (wakelist.go).
+//
+// Gangs that wait have timers (gang_timers.go). A gang that has waited long gets nodes and quota reserved; one that holds places in part and
+// cannot start loses them; one that misses its timeout gets a condition that says so.
+//
+// # An example
+//
+// A node has 4 free CPUs. Pod a asks for 3 and pod b for 2. Step pops a: the gate admits it, place finds the node, the binder commits the
+// Plan, and Ready hands out the Binding. Step pops b: no node fits, there is nothing to evict, so b is parked and its condition says
+// "Insufficient cpu". When a ends, Apply frees 3 CPUs; the next Step finds in the ledger's log that the node has more room, sees that b would
+// fit, wakes it and places it.
+//
+// # Invariants
+//
+// A pod of ours that waits is in exactly one of queue, binder or held; Verify checks it. A shape that fits nowhere is tried again only after
+// a change on a node that would now take it, or of what its queue may reclaim. Several instances of place may propose to the one binder, each
+// on a snapshot of its own; what they overtake is rejected, never overcommitted.
+//
+// Package inspect answers questions about a Scheduler; nothing here knows of it.
 package schedule

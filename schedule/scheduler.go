@@ -1,21 +1,18 @@
 package schedule
 
 import (
-	"cmp"
 	"fmt"
+	"iter"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/cluster/quota"
-	"hilbert.dev/hilbert/internal/heap"
 	"hilbert.dev/hilbert/schedule/admission"
+	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/dispatch"
-	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/rules"
-	"hilbert.dev/hilbert/schedule/place/victims"
 	"hilbert.dev/hilbert/schedule/queue"
 	"hilbert.dev/hilbert/schedule/relief"
 )
@@ -39,49 +36,35 @@ type Scheduler struct {
 	observer   Observer
 	auditor    Auditor // nil when the observer is none
 
-	attempts map[facts.UID]int              // failed attempts of pods that wait or are on their way
-	held     map[facts.UID]cluster.Revision // what must have been seen before they are decided on
+	held     map[facts.UID]cluster.Revision // pods that must not be decided on, and the revision to have been seen before they are
 	vanished map[facts.UID]struct{}         // the API server says they are gone or bound elsewhere; the watch has not said so yet
-	verdicts map[*queue.Shape]*verdict
-	vain     map[sleeper]vain // of those that sleep
-	gained   map[sleeper]int  // of gangs that sleep: for how many more members there may be room than when they were explained
-	looked   cluster.Revision // those that sleep have been checked against changes up to here
-
-	patient  map[facts.UnitName]*patience // gangs that wait
-	reviews  *heap.Heap[*patience]
-	reserved reservations
-	claims   map[*quota.Queue]claim
-	hope     hope
-	reclaims reclaims
+	retries  retries
+	blocked  blocked
+	gate     *admit.Gate
+	gangs    gangTimers
 	relief   *relief.Relief
-	writes   []bind.Write // scratch of Ready
+
+	attempt attempt      // the turn that is on
+	writes  []bind.Write // scratch of Ready
 }
 
-// instance is one place replica.
-type instance struct {
-	number   int
-	snapshot *cluster.Snapshot
-	placer   *place.Placer
-	preempts *victims.Preemptor
-	reclaims *victims.Reclaimer
-}
-
-// verdict is the latest explanation of a shape that fits nowhere, kept so that it is computed at most once per conditions.minInterval.
-type verdict struct {
-	at        time.Time
-	condition facts.Condition
-	counts    []FilterCount
-	missing   int // of a gang: members that found no place
+// NewProfile returns the weights of scores that a configuration asks for.
+func NewProfile(config *spec.Scheduling) (*rules.Profile, error) {
+	profile, err := rules.NewProfile(config.Scores)
+	if err != nil {
+		return nil, err
+	}
+	if len(config.CapacityRatio) > 0 {
+		profile.WithRatio(config.CapacityRatio)
+	}
+	return profile, nil
 }
 
 // New returns an empty pipeline. It fails on a score name that does not exist.
 func New(o Options) (*Scheduler, error) {
-	profile, err := rules.NewProfile(o.Config.Scores)
+	profile, err := NewProfile(&o.Config)
 	if err != nil {
 		return nil, err
-	}
-	if len(o.Config.CapacityRatio) > 0 {
-		profile.WithRatio(o.Config.CapacityRatio)
 	}
 	var defaults []facts.SpreadDefault
 	if o.Config.DefaultSpread == spec.DefaultSpreadSystem {
@@ -94,21 +77,14 @@ func New(o Options) (*Scheduler, error) {
 		market:     profile.Market(),
 		lag:        o.Lag,
 		observer:   o.Observer,
-		attempts:   make(map[facts.UID]int),
+		retries:    retries{cfg: o.Config.Backoff, failed: make(map[facts.UID]int)},
 		held:       make(map[facts.UID]cluster.Revision),
 		vanished:   make(map[facts.UID]struct{}),
-		verdicts:   make(map[*queue.Shape]*verdict),
-		vain:       make(map[sleeper]vain),
-		gained:     make(map[sleeper]int),
-		patient:    make(map[facts.UnitName]*patience),
-		reserved:   reservations{overdue: make(map[facts.UnitName]*queue.Unit)},
-		reviews: heap.New(
-			func(a, b *patience) bool {
-				return cmp.Or(a.review.Compare(b.review), a.since.Compare(b.since), cmp.Compare(a.gang.String(), b.gang.String())) < 0
-			},
-			func(p *patience, i int) { p.position = i }),
 	}
 	s.queue = queue.New(s.store)
+	s.gate = admit.NewGate(s.store, o.Config.Units.MaxReservations)
+	s.blocked = newBlocked(s.store, s.queue, s.gate.Reservations, o.Config.Conditions.MinInterval.D())
+	s.gangs = newGangTimers(o.Config.Units, s.gate)
 	if s.lag == nil {
 		s.lag = func(int) bool { return false }
 	}
@@ -119,12 +95,7 @@ func New(o Options) (*Scheduler, error) {
 	s.relief = relief.New(s.store, o.Config.Evictions)
 	s.binder = bind.New(s.store, rules.Commits, o.Config.Binding, o.Config.Conditions)
 	for i := range max(o.Instances, 1) {
-		snapshot := cluster.NewSnapshot()
-		// Each instance breaks ties its own way, so that instances on equal snapshots do not all want the same node.
-		seed := o.Config.Seed + uint64(i)*0x9e3779b97f4a7c15
-		placer := place.NewPlacer(snapshot, profile, seed, o.Config.MaxClassIndexes)
-		placer.SetLevels(o.Config.Topology.Levels)
-		s.instances = append(s.instances, &instance{i, snapshot, placer, place.NewPreemptor(placer, s.store, maxCostIndexes), place.NewReclaimer(placer, s.store)})
+		s.instances = append(s.instances, newInstance(i, s.store, profile, &s.cfg))
 	}
 	return s, nil
 }
@@ -132,13 +103,47 @@ func New(o Options) (*Scheduler, error) {
 // Store returns the ledger, to read.
 func (s *Scheduler) Store() *cluster.Store { return s.store }
 
+// Config returns the settings, with their defaults set.
+func (s *Scheduler) Config() spec.Scheduling { return s.cfg }
+
+// Gate returns what admits units, to read.
+func (s *Scheduler) Gate() *admit.Gate { return s.gate }
+
+// Held yields the pods that are held: gated, or with something about them that must be mended first.
+func (s *Scheduler) Held() iter.Seq[*cluster.Pod] {
+	return func(yield func(*cluster.Pod) bool) {
+		for uid := range s.held {
+			if pod := s.store.Pod(uid); pod != nil && !yield(pod) {
+				return
+			}
+		}
+	}
+}
+
+// Standings returns how each pod in the queue stands.
+func (s *Scheduler) Standings() []queue.WaitingPod {
+	list := s.queue.View().Pods()
+	for i := range list {
+		list[i].Attempts = max(list[i].Attempts, s.retries.of(list[i].Pod))
+	}
+	return list
+}
+
+// Waiting counts the members of a gang that wait in the queue.
+func (s *Scheduler) Waiting(gang *cluster.Unit) int {
+	if u := s.queue.Gang(gang); u != nil {
+		return len(u.Members())
+	}
+	return 0
+}
+
 // Apply takes in what a door saw.
 func (s *Scheduler) Apply(event facts.Event, now time.Time) {
-	s.arrive(event)
+	s.countArrivals(event)
 	for _, effect := range s.store.Apply(event) {
-		s.effect(effect, now)
+		s.applyEffect(effect, now)
 	}
-	s.follow(now)
+	s.refreshUnits(now)
 	switch event.(type) {
 	case facts.NodeRemoved, facts.NodesListed:
 		s.binder.ReleaseFromLostNodes()
@@ -146,8 +151,8 @@ func (s *Scheduler) Apply(event facts.Event, now time.Time) {
 	}
 }
 
-// arrive tells the market of pods that were not known before.
-func (s *Scheduler) arrive(event facts.Event) {
+// countArrivals tells the market of pods that were not known before.
+func (s *Scheduler) countArrivals(event facts.Event) {
 	arrived := func(f *facts.Pod) {
 		kept := (f.Ours || f.Node != "") && !f.Finished && !f.Deleting // others the store forgets, and would hear of as new each time
 		if !f.Requirements.GPU.IsZero() && kept && s.store.Pod(f.UID) == nil {
@@ -164,7 +169,7 @@ func (s *Scheduler) arrive(event facts.Event) {
 	}
 }
 
-func (s *Scheduler) effect(e cluster.Effect, now time.Time) {
+func (s *Scheduler) applyEffect(e cluster.Effect, now time.Time) {
 	pod := e.Pod
 	seen, held := s.held[pod.UID]
 	delete(s.held, pod.UID)
@@ -183,29 +188,43 @@ func (s *Scheduler) effect(e cluster.Effect, now time.Time) {
 	case cluster.Settled:
 		s.queue.Remove(pod.UID)
 		if e.Gone || pod.Phase != cluster.Assumed {
-			delete(s.attempts, pod.UID)
+			s.retries.forget(pod.UID)
 		}
 		s.binder.Settle(pod, e.Gone)
 		s.report(now)
 	}
 }
 
-// enqueue makes a pod wait, to be decided on by who has seen a revision; if its class is known to fit nowhere, the pod is told so at once.
+// enqueue puts a pod into the queue, to be decided on a snapshot that has seen a revision. If its class is known to fit nowhere, its
+// condition says so at once.
 func (s *Scheduler) enqueue(pod *cluster.Pod, seen cluster.Revision, now time.Time) {
 	if s.binder.Assumes(pod.UID) {
 		return
 	}
 	u, parked := s.queue.Add(pod)
 	u.NotBefore = max(u.NotBefore, seen)
-	s.await(u, false, now)
+	s.gangs.waits(u, false, now)
 	if !parked {
 		return
 	}
-	if s.hopes(u, now) {
+	if s.mayTry(u, now) {
 		s.queue.Wake(u.ShapeQueue())
-	} else if v := s.verdicts[u.Shape]; v != nil {
-		s.binder.SetCondition(pod, v.condition, now)
+	} else if why := s.blocked.explanation(u.Shape); why != nil {
+		s.binder.SetCondition(pod, why.condition, now)
 	}
+}
+
+// mayTry reports whether a unit that came to others which sleep has to be tried nevertheless.
+func (s *Scheduler) mayTry(u *queue.Unit, now time.Time) bool {
+	if s.gate.Reservations.Backfills(u, now) {
+		return true
+	}
+	for _, pod := range u.Members() {
+		if pod.NeverPreempts {
+			return false
+		}
+	}
+	return s.blocked.mayHaveVictims(keyOf(u), u.Priority)
 }
 
 // Ready returns the API writes to start now; each must be answered with Finish. The slice is valid until the next call.
@@ -232,26 +251,26 @@ func (s *Scheduler) Finish(result bind.Result, now time.Time) {
 // report goes on with what the binder has to tell.
 func (s *Scheduler) report(now time.Time) {
 	for _, r := range s.binder.Transitions() {
-		s.became(r, now)
+		s.transition(r, now)
 	}
-	s.follow(now)
+	s.refreshUnits(now)
 }
 
-func (s *Scheduler) became(r bind.Transition, now time.Time) {
+func (s *Scheduler) transition(r bind.Transition, now time.Time) {
 	pod := s.store.Pod(r.Pod)
 	if pod == nil {
 		return
 	}
 	switch r.Event {
 	case bind.Bound:
-		delete(s.attempts, r.Pod)
+		s.retries.forget(r.Pod)
 		s.observer.Bound(pod, now)
 	case bind.Released:
 		s.observer.Released(pod, r.Message, now)
 		if !pod.Schedulable() {
 			return
 		}
-		s.queue.AddDelayed(pod, s.backoff(r.Pod, now))
+		s.queue.AddDelayed(pod, s.retries.next(r.Pod, now))
 		if !r.Unsent {
 			s.binder.SetCondition(pod, facts.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
 		}
@@ -263,16 +282,9 @@ func (s *Scheduler) became(r bind.Transition, now time.Time) {
 			s.enqueue(pod, 0, now)
 		}
 	case bind.Vanished:
-		delete(s.attempts, r.Pod)
+		s.retries.forget(r.Pod)
 		s.vanished[r.Pod] = struct{}{}
 	}
-}
-
-// backoff is when a pod is tried again after one more failure; the pause doubles each time.
-func (s *Scheduler) backoff(uid facts.UID, now time.Time) time.Time {
-	s.attempts[uid]++
-	pause := s.cfg.Backoff.Initial.D() << min(s.attempts[uid]-1, 16)
-	return now.Add(min(pause, s.cfg.Backoff.Max.D()))
 }
 
 // NextWake is when Step or Ready have something to do though nothing was applied or finished meanwhile.
@@ -284,7 +296,7 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 	if next, waits := s.relief.NextWake(now); waits && (!ok || next.Before(at)) {
 		at, ok = next, true
 	}
-	if next, waits := s.nextTend(); waits && (!ok || next.Before(at)) {
+	if next, waits := s.nextTimer(); waits && (!ok || next.Before(at)) {
 		at, ok = next, true
 	}
 	return at, ok
@@ -299,7 +311,7 @@ func (s *Scheduler) Pending() Pending {
 	}
 }
 
-// Relief returns what has come of the evictions that nodes wish, and how the wishes stand.
+// Relief returns what has come of the evictions that nodes request, and how their requests stand.
 func (s *Scheduler) Relief() (relief.Counts, relief.Status) {
 	return s.relief.Counts(), s.relief.Status()
 }

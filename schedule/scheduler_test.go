@@ -102,7 +102,7 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		for i := range writes {
 			h.ids[writes[i].ID.Number] = writes[i].ID
 		}
-		return render(writes)
+		return renderWrites(writes)
 	case "finish":
 		h.finish(t, d)
 	case "wait":
@@ -151,7 +151,7 @@ func (h *harness) bindAll() {
 		for _, w := range writes {
 			h.s.Finish(bind.Result{ID: w.ID, Outcome: bind.Written}, h.now)
 			if w.Kind == bind.WriteUnitCondition || w.Kind == bind.WriteCondition || w.Kind == bind.DeletePod {
-				h.log.WriteString(render([]bind.Write{w}))
+				h.log.WriteString(renderWrites([]bind.Write{w}))
 			}
 		}
 	}
@@ -178,7 +178,7 @@ func (h *harness) finish(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-func render(writes []bind.Write) string {
+func renderWrites(writes []bind.Write) string {
 	var b strings.Builder
 	for _, w := range writes {
 		switch w.Kind {

@@ -169,7 +169,7 @@ func (s *simulation) refuses(who facts.UnitName, used, asks bill) bool {
 		return true
 	}
 	for name := range asks {
-		unit, kept := s.scheduler.KeptLimit(name)
+		unit, kept := s.scheduler.Gate().Claims.Of(s.scheduler.Store().Quota().Queue(name))
 		if unit == who {
 			continue
 		}

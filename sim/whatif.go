@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -92,7 +93,7 @@ type forecast struct {
 }
 
 // NewForecast runs the scheduler on a dump with a change until it comes to rest. A cancelled context ends it early, with what was reached.
-func NewForecast(ctx context.Context, d *schedule.Dump, q WhatIf) (*Forecast, error) {
+func NewForecast(ctx context.Context, d *inspect.Dump, q WhatIf) (*Forecast, error) {
 	d.Sort()
 	if err := q.check(d); err != nil {
 		return nil, err
@@ -124,7 +125,7 @@ func NewForecast(ctx context.Context, d *schedule.Dump, q WhatIf) (*Forecast, er
 }
 
 // check names what of the change cannot be.
-func (q *WhatIf) check(d *schedule.Dump) error {
+func (q *WhatIf) check(d *inspect.Dump) error {
 	drained := make(map[string]bool)
 	for _, name := range q.Drain {
 		if !slices.ContainsFunc(d.Ledger.Nodes, func(n *facts.Node) bool { return n.Name == name }) {
@@ -157,7 +158,7 @@ func (q *WhatIf) check(d *schedule.Dump) error {
 
 // feed tells the scheduler of the cluster as it would be. What is on its way has arrived: pods that are being deleted, and victims that
 // are waited for, have left; placements whose Binding is not confirmed are bound.
-func (f *forecast) feed(d *schedule.Dump, q *WhatIf) {
+func (f *forecast) feed(d *inspect.Dump, q *WhatIf) {
 	l := d.Ledger
 	tell := func(e facts.Event) { f.scheduler.Apply(e, f.now) }
 	tell(facts.NamespacesListed{Namespaces: l.Namespaces})

@@ -15,6 +15,7 @@ import (
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 // TestWhatIf replays testdata/whatif: node and pod lines make the cluster, add lines the pods to add.
@@ -48,7 +49,7 @@ func TestWhatIf(t *testing.T) {
 				d.Fatalf(t, "%q: want node, report, pod, daemon, add or drain", command)
 			}
 		}
-		f, err := NewForecast(t.Context(), s.Dump("hilbert", now), q)
+		f, err := NewForecast(t.Context(), inspect.Take(s, "hilbert", now), q)
 		if err != nil {
 			return err.Error() + "\n"
 		}
@@ -88,7 +89,7 @@ func TestForecastIsWhatHappens(t *testing.T) {
 			pod.Node = fmt.Sprint("n", rapid.IntRange(0, 5).Draw(t, "on"))
 			s.Apply(facts.PodUpserted{Pod: pod}, now)
 		}
-		dump := s.Dump("hilbert", now)
+		dump := inspect.Take(s, "hilbert", now)
 		var q WhatIf
 		for i := range rapid.IntRange(1, 6).Draw(t, "added") {
 			q.Add = append(q.Add, draw(fmt.Sprint("a", i)))
@@ -121,7 +122,7 @@ func TestForecastEndsWithItsContext(t *testing.T) {
 	s := newScheduler(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	f, err := NewForecast(ctx, s.Dump("hilbert", time.Unix(0, 0)), WhatIf{})
+	f, err := NewForecast(ctx, inspect.Take(s, "hilbert", time.Unix(0, 0)), WhatIf{})
 	if err != nil || !f.Interrupted {
 		t.Errorf("%+v, %v", f, err)
 	}

@@ -106,6 +106,20 @@ var rules = []rule{
 		check: rolesApart,
 	},
 	{
+		name: "decide-apart",
+		why: "schedule/inspect reads schedulers and schedule/admit serves both: a decision that depended on what is shown could not be replayed, " +
+			"and a gate that knew the pipeline could not be rehearsed",
+		check: all(
+			neverReach([]string{"./schedule"}, "./schedule/inspect/..."),
+			neverReach([]string{"./schedule/admit"}, "./schedule", "./schedule/bind/...", "./schedule/inspect/..."),
+		),
+	},
+	{
+		name:  "core-render",
+		why:   "core says what is; tables, bars and widths of terminals are cmd/hilbert/render's, or each caller would get the text that one of them likes",
+		check: neverImport([]string{"./schedule/...", "./cluster/..."}, nil, "text/tabwriter", "text/template", "html/..."),
+	},
+	{
 		name: "schedule-parts",
 		why: "admission, queue, place and bind meet in package schedule only: a refusal may not depend on nodes, the order of units not on where they " +
 			"fit, a placement not on who waits, and a commit on none of them",

@@ -13,13 +13,14 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/kube"
-	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 // nodeAnswer is what the scheduler makes of a node, with what the agent itself says of what it lends.
 type nodeAnswer struct {
-	*schedule.NodeAnswer
+	*inspect.NodeAnswer
 	// ObservedAt is when the agent looked, by its clock.
 	ObservedAt *time.Time `json:"observedAt,omitempty"`
 	// Report is the agent's; without one, Unread says why.
@@ -45,7 +46,7 @@ func (w *whom) explainNode(cmd *cobra.Command, name string) (*nodeAnswer, error)
 		}
 		return &nodeAnswer{NodeAnswer: answer}, nil
 	}
-	a := &nodeAnswer{NodeAnswer: &schedule.NodeAnswer{}}
+	a := &nodeAnswer{NodeAnswer: &inspect.NodeAnswer{}}
 	if err := w.ask(cmd.Context(), "/v1/node", url.Values{"name": {name}}, a.NodeAnswer); err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func (a *nodeAnswer) reported(c *v1alpha1.CustomNodeResource, now time.Time) {
 
 // WriteText adds the agent's words to the scheduler's.
 func (a *nodeAnswer) WriteText(w io.Writer) error {
-	if err := a.NodeAnswer.WriteText(w); err != nil {
+	if err := render.Node(w, a.NodeAnswer); err != nil {
 		return err
 	}
 	switch {

@@ -11,8 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/kube"
-	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 const outputText = "text"
@@ -65,7 +66,7 @@ func (w *whom) open(ctx context.Context, path string, query url.Values) (io.Read
 }
 
 // read reads the file of --from.
-func (w *whom) read(cmd *cobra.Command) (*schedule.Dump, error) {
+func (w *whom) read(cmd *cobra.Command) (*inspect.Dump, error) {
 	in, name := cmd.InOrStdin(), "standard input"
 	if w.from != "-" {
 		file, err := os.Open(w.from)
@@ -75,7 +76,7 @@ func (w *whom) read(cmd *cobra.Command) (*schedule.Dump, error) {
 		defer func() { _ = file.Close() }()
 		in, name = file, w.from
 	}
-	d, err := schedule.ReadDump(in)
+	d, err := inspect.ReadDump(in)
 	if err != nil {
 		return nil, fmt.Errorf("--from: %s is no snapshot: %w", name, err)
 	}
@@ -84,6 +85,18 @@ func (w *whom) read(cmd *cobra.Command) (*schedule.Dump, error) {
 
 // answer is what can be printed both ways.
 type answer interface{ WriteText(io.Writer) error }
+
+// podAnswer is where a pod is.
+type podAnswer struct{ *inspect.Answer }
+
+// WriteText renders the answer.
+func (a podAnswer) WriteText(w io.Writer) error { return render.Pod(w, a.Answer) }
+
+// unitAnswer is how a gang stands.
+type unitAnswer struct{ *inspect.UnitAnswer }
+
+// WriteText renders the answer.
+func (a unitAnswer) WriteText(w io.Writer) error { return render.Unit(w, a.UnitAnswer) }
 
 // show writes an answer as text or as JSON.
 func show(cmd *cobra.Command, output string, a answer) error {
@@ -148,13 +161,13 @@ its zones can promise. The reasons are the agent's own, read from the CustomNode
 				if err != nil {
 					return err
 				}
-				return show(cmd, output, a)
+				return show(cmd, output, unitAnswer{a})
 			}
 			a, err := w.explain(cmd, namespace, name)
 			if err != nil {
 				return err
 			}
-			return show(cmd, output, a)
+			return show(cmd, output, podAnswer{a})
 		},
 	}
 	w.flags(cmd)
@@ -185,9 +198,9 @@ func objectName(args []string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-func (w *whom) explain(cmd *cobra.Command, namespace, name string) (*schedule.Answer, error) {
+func (w *whom) explain(cmd *cobra.Command, namespace, name string) (*inspect.Answer, error) {
 	if w.from == "" {
-		a := &schedule.Answer{}
+		a := &inspect.Answer{}
 		return a, w.ask(cmd.Context(), "/v1/explain", url.Values{"namespace": {namespace}, "name": {name}}, a)
 	}
 	d, err := w.read(cmd)
@@ -197,9 +210,9 @@ func (w *whom) explain(cmd *cobra.Command, namespace, name string) (*schedule.An
 	return d.Explain(namespace, name)
 }
 
-func (w *whom) explainUnit(cmd *cobra.Command, namespace, name string) (*schedule.UnitAnswer, error) {
+func (w *whom) explainUnit(cmd *cobra.Command, namespace, name string) (*inspect.UnitAnswer, error) {
 	if w.from == "" {
-		a := &schedule.UnitAnswer{}
+		a := &inspect.UnitAnswer{}
 		return a, w.ask(cmd.Context(), "/v1/unit", url.Values{"namespace": {namespace}, "name": {name}}, a)
 	}
 	d, err := w.read(cmd)

@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/cmd/hilbert/render"
+	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 // The bounds of hilbert queue --limit.
@@ -64,9 +65,9 @@ func (f *queueFlags) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	o := schedule.TextOptions{Resource: schedule.ParseResource(f.resource), Plain: f.plain || !isTerminal(cmd.OutOrStdout())}
-	if known := v.Resources(); f.resource != "" && len(v.Queues) > 0 && !slices.ContainsFunc(known, func(name string) bool {
-		return schedule.ParseResource(name) == o.Resource
+	o := render.Options{Resource: render.ParseResource(f.resource), Plain: f.plain || !isTerminal(cmd.OutOrStdout())}
+	if known := render.Resources(v); f.resource != "" && len(v.Queues) > 0 && !slices.ContainsFunc(known, func(name string) bool {
+		return render.ParseResource(name) == o.Resource
 	}) {
 		return fmt.Errorf("queue: --resource %q: the queues have nothing of it; they have %s", f.resource, strings.Join(known, ", "))
 	}
@@ -75,23 +76,23 @@ func (f *queueFlags) run(cmd *cobra.Command, name string) error {
 
 // queueAnswer is a view, and how it is drawn.
 type queueAnswer struct {
-	*schedule.QueueView
-	options schedule.TextOptions
+	*inspect.QueueView
+	options render.Options
 }
 
 // WriteText draws the view.
-func (a queueAnswer) WriteText(w io.Writer) error { return a.Render(w, a.options) }
+func (a queueAnswer) WriteText(w io.Writer) error { return render.Queues(w, a.QueueView, a.options) }
 
-func (f *queueFlags) ask(cmd *cobra.Command, name string) (*schedule.QueueView, error) {
+func (f *queueFlags) ask(cmd *cobra.Command, name string) (*inspect.QueueView, error) {
 	if f.from == "" {
-		v := &schedule.QueueView{}
+		v := &inspect.QueueView{}
 		return v, f.whom.ask(cmd.Context(), "/v1/queue", url.Values{"limit": {strconv.Itoa(f.limit)}, "queue": {name}}, v)
 	}
 	d, err := f.read(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return d.View(schedule.ViewOptions{Limit: f.limit, Queue: name})
+	return d.View(inspect.ViewOptions{Limit: f.limit, Queue: name})
 }
 
 // isTerminal reports whether somebody looks at what is written.

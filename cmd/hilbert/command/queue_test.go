@@ -16,7 +16,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/standin"
-	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 const tenantsText = `
@@ -154,7 +154,7 @@ func TestTenantsLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var v schedule.QueueView
+	var v inspect.QueueView
 	decoder := json.NewDecoder(strings.NewReader(out))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&v); err != nil || len(v.Queues) != 4 || len(v.Units) != 1 || v.Capacity["cpu"] != 8000 {

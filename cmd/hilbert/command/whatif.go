@@ -9,7 +9,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube"
-	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/sim"
 )
 
@@ -64,7 +64,7 @@ func runWhatIf(cmd *cobra.Command, f *simFlags) error {
 	return nil
 }
 
-func readManifests(cmd *cobra.Command, path string, d *schedule.Dump) (pods []facts.Pod, err error) {
+func readManifests(cmd *cobra.Command, path string, d *inspect.Dump) (pods []facts.Pod, err error) {
 	in := cmd.InOrStdin()
 	if path != "-" {
 		file, err := os.Open(path)

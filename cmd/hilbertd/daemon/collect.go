@@ -9,8 +9,8 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/fragment"
+	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 // The gauges that the loop is asked for when they are scraped.
@@ -43,7 +43,7 @@ func (l *loop) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector: it reads the loop's state in the loop's goroutine.
 func (l *loop) Collect(out chan<- prometheus.Metric) {
 	var state struct {
-		pending                         map[schedule.WaitingState]int
+		pending                         map[inspect.WaitingState]int
 		tenancy                         tenancy
 		zones                           zoneCounts
 		headroom                        headroomCounts
@@ -52,7 +52,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		over                            int
 	}
 	answered := l.ask(scrapeTimeout, func() {
-		state.pending, state.tenancy = l.scheduler.PendingPods(), newTenancy(l.scheduler)
+		state.pending, state.tenancy = inspect.PendingPods(l.scheduler), newTenancy(l.scheduler)
 		state.nodes, state.pods = l.scheduler.Store().Nodes(), l.scheduler.Store().Pods()
 		state.over, state.zones = overcommitted(&l.scheduler.Store().State), newZoneCounts(l.scheduler.Store())
 		state.headroom = newHeadroomCounts(l.scheduler)
@@ -68,7 +68,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(responsiveDesc, 1)
 	for waits, n := range state.pending {
-		if waits == schedule.WaitingBinding {
+		if waits == inspect.WaitingBinding {
 			gauge(inFlightDesc, n)
 		} else {
 			gauge(pendingDesc, n, string(waits))

@@ -7,6 +7,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -34,13 +35,13 @@ func queueAmountDesc(what, help string) *prometheus.Desc {
 
 // tenancy is what the loop copies out about queues and units.
 type tenancy struct {
-	queues   []schedule.QueueStatus
-	units    map[schedule.UnitState]int
+	queues   []inspect.QueueStatus
+	units    map[inspect.UnitState]int
 	reserved int
 }
 
 func newTenancy(s *schedule.Scheduler) tenancy {
-	t := tenancy{queues: s.QueueStatuses(), units: s.UnitCounts()}
+	t := tenancy{queues: inspect.QueueStatuses(s.Store()), units: inspect.UnitCounts(s)}
 	state := &s.Store().State
 	for slot := range cluster.Slot(state.Slots()) {
 		if state.Node(slot) != nil && state.Reservation(slot) != cluster.NoReservation {

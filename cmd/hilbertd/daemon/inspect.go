@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/kube"
-	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 const (
@@ -70,7 +70,7 @@ func bearer(r *http.Request) string {
 }
 
 // dumped hands a handler what the scheduler knows.
-func (i *inspector) dumped(handle func(http.ResponseWriter, *http.Request, *schedule.Dump)) http.HandlerFunc {
+func (i *inspector) dumped(handle func(http.ResponseWriter, *http.Request, *inspect.Dump)) http.HandlerFunc {
 	return i.guarded(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case i.slots <- struct{}{}:
@@ -81,11 +81,11 @@ func (i *inspector) dumped(handle func(http.ResponseWriter, *http.Request, *sche
 			return
 		}
 		l := i.loop
-		var dump *schedule.Dump
+		var dump *inspect.Dump
 		synced := false
 		answered := l.ask(inspectTimeout, func() {
 			if synced = l.synced; synced && r.Context().Err() == nil {
-				dump = l.scheduler.Dump(l.config.SchedulerName, l.ports.now())
+				dump = inspect.Take(l.scheduler, l.config.SchedulerName, l.ports.now())
 			}
 		})
 		switch {
@@ -99,7 +99,7 @@ func (i *inspector) dumped(handle func(http.ResponseWriter, *http.Request, *sche
 	})
 }
 
-func (i *inspector) explain(w http.ResponseWriter, r *http.Request, d *schedule.Dump) {
+func (i *inspector) explain(w http.ResponseWriter, r *http.Request, d *inspect.Dump) {
 	query := r.URL.Query()
 	answer, err := d.Explain(query.Get("namespace"), query.Get("name"))
 	if i.failed(w, r, err) {
@@ -108,7 +108,7 @@ func (i *inspector) explain(w http.ResponseWriter, r *http.Request, d *schedule.
 	i.answer(w, answer)
 }
 
-func (i *inspector) node(w http.ResponseWriter, r *http.Request, d *schedule.Dump) {
+func (i *inspector) node(w http.ResponseWriter, r *http.Request, d *inspect.Dump) {
 	answer, err := d.ExplainNode(r.URL.Query().Get("name"))
 	if i.failed(w, r, err) {
 		return
@@ -116,7 +116,7 @@ func (i *inspector) node(w http.ResponseWriter, r *http.Request, d *schedule.Dum
 	i.answer(w, answer)
 }
 
-func (i *inspector) unit(w http.ResponseWriter, r *http.Request, d *schedule.Dump) {
+func (i *inspector) unit(w http.ResponseWriter, r *http.Request, d *inspect.Dump) {
 	query := r.URL.Query()
 	answer, err := d.ExplainUnit(query.Get("namespace"), query.Get("name"))
 	if i.failed(w, r, err) {
@@ -127,10 +127,10 @@ func (i *inspector) unit(w http.ResponseWriter, r *http.Request, d *schedule.Dum
 
 // failed answers with an error, if there is one: 404 for what the scheduler does not know.
 func (i *inspector) failed(w http.ResponseWriter, r *http.Request, err error) bool {
-	_, noPod := errors.AsType[*schedule.NoPod](err)
-	_, noUnit := errors.AsType[*schedule.NoUnit](err)
-	_, noNode := errors.AsType[*schedule.NoNode](err)
-	_, noQueue := errors.AsType[*schedule.NoQueue](err)
+	_, noPod := errors.AsType[*inspect.NoPod](err)
+	_, noUnit := errors.AsType[*inspect.NoUnit](err)
+	_, noNode := errors.AsType[*inspect.NoNode](err)
+	_, noQueue := errors.AsType[*inspect.NoQueue](err)
 	switch {
 	case err == nil:
 		return false
@@ -143,7 +143,7 @@ func (i *inspector) failed(w http.ResponseWriter, r *http.Request, err error) bo
 	return true
 }
 
-func (i *inspector) queue(w http.ResponseWriter, r *http.Request, d *schedule.Dump) {
+func (i *inspector) queue(w http.ResponseWriter, r *http.Request, d *inspect.Dump) {
 	limit := defaultQueueLimit
 	if text := r.URL.Query().Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -153,14 +153,14 @@ func (i *inspector) queue(w http.ResponseWriter, r *http.Request, d *schedule.Du
 		}
 		limit = n
 	}
-	view, err := d.View(schedule.ViewOptions{Limit: limit, Queue: r.URL.Query().Get("queue")})
+	view, err := d.View(inspect.ViewOptions{Limit: limit, Queue: r.URL.Query().Get("queue")})
 	if i.failed(w, r, err) {
 		return
 	}
 	i.answer(w, view)
 }
 
-func (i *inspector) snapshot(w http.ResponseWriter, _ *http.Request, d *schedule.Dump) {
+func (i *inspector) snapshot(w http.ResponseWriter, _ *http.Request, d *inspect.Dump) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := d.Write(w); err != nil { // the client went away
 		i.loop.log.Debug("cannot write a snapshot", "err", err)

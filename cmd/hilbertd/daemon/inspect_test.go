@@ -14,8 +14,9 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/kube/standin"
-	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 // What is asked at /v1 is answered to those who may ask, and a snapshot says later what the live process said.
@@ -59,7 +60,7 @@ func TestInspection(t *testing.T) {
 	}
 	live := rendered(t, p, large)
 	_, body := p.fetch(t, "/v1/snapshot", "viewer")
-	dump, err := schedule.ReadDump(strings.NewReader(body))
+	dump, err := inspect.ReadDump(strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestInspection(t *testing.T) {
 		t.Fatal(err)
 	}
 	var later strings.Builder
-	if err := answer.WriteText(&later); err != nil || later.String() != live {
+	if err := render.Pod(&later, answer); err != nil || later.String() != live {
 		t.Errorf("live:\n%s\nfrom the snapshot (%v):\n%s", live, err, later.String())
 	}
 	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
@@ -87,12 +88,12 @@ func TestInspection(t *testing.T) {
 func rendered(t *testing.T, p *process, path string) string {
 	t.Helper()
 	_, body := p.fetch(t, path, "viewer")
-	var a schedule.Answer
+	var a inspect.Answer
 	if err := json.Unmarshal([]byte(body), &a); err != nil {
 		t.Fatalf("%v in %s", err, body)
 	}
 	var b strings.Builder
-	if err := a.WriteText(&b); err != nil {
+	if err := render.Pod(&b, &a); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

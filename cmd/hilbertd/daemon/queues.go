@@ -8,6 +8,7 @@ import (
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 const (
@@ -40,8 +41,8 @@ func (q *queueTeller) tell(s *schedule.Scheduler, now time.Time) time.Duration {
 		return left
 	}
 	q.next = now.Add(queueStatusInterval)
-	var list []schedule.QueueStatus
-	for _, status := range s.QueueStatuses() {
+	var list []inspect.QueueStatus
+	for _, status := range inspect.QueueStatuses(s.Store()) {
 		if status.Configured {
 			list = append(list, status)
 		}
@@ -59,7 +60,7 @@ func (q *queueTeller) tell(s *schedule.Scheduler, now time.Time) time.Duration {
 }
 
 // kubeStatus is a status as a Queue carries it.
-func kubeStatus(s *schedule.QueueStatus) kube.QueueStatus {
+func kubeStatus(s *inspect.QueueStatus) kube.QueueStatus {
 	k := kube.QueueStatus{
 		Generation: s.Generation, PendingUnits: int32(s.PendingUnits), PendingPods: int32(s.PendingPods), RunningPods: int32(s.RunningPods),
 		Problem: facts.Condition{Reason: s.Reason, Message: s.Message}, Refuses: !s.Ready,

@@ -1,22 +1,24 @@
-package schedule
+package render
 
 import (
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"hilbert.dev/hilbert/schedule/inspect"
 )
 
-// shownMembers is how many members the text names, MaxMembers what JSON does.
+// shownMembers is how many members the text names; JSON names inspect.MaxMembers.
 const shownMembers = 40
 
-// WriteText renders the answer for people.
-func (a *UnitAnswer) WriteText(w io.Writer) error {
+// Unit renders where a gang stands, what is in its way and what would help.
+func Unit(w io.Writer, a *inspect.UnitAnswer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s/%s %s\n", a.Namespace, a.Name, a.standing())
+	fmt.Fprintf(&b, "%s/%s %s\n", a.Namespace, a.Name, unitStanding(a))
 	if a.Known {
-		fmt.Fprintf(&b, "It is in queue %s%s.\n", a.Queue, a.turn())
-		for _, line := range a.packing() {
+		fmt.Fprintf(&b, "It is in queue %s%s.\n", a.Queue, turn(a))
+		for _, line := range packing(a) {
 			fmt.Fprintf(&b, "%s.\n", line)
 		}
 	}
@@ -26,19 +28,19 @@ func (a *UnitAnswer) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "  %s: %s\n", block.Kind, block.Message)
 		}
 	}
-	a.writeChanges(&b)
-	a.writeMembers(&b)
+	writeChanges(&b, a)
+	writeMembers(&b, a)
 	fmt.Fprintf(&b, "\nAs of revision %d.\n", a.Revision)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// standing continues a sentence that begins with the unit.
-func (a *UnitAnswer) standing() string {
+// unitStanding continues a sentence that begins with the unit.
+func unitStanding(a *inspect.UnitAnswer) string {
 	switch {
 	case !a.Known:
-		return fmt.Sprintf("is named by %s, but there is no such PodGroup.", count(len(a.Members)+a.MoreMembers, "pod", "pods"))
-	case !a.Running && a.started():
+		return fmt.Sprintf("is named by %s, but there is no such PodGroup.", inspect.Count(len(a.Members)+a.MoreMembers, "pod", "pods"))
+	case !a.Running && a.Started():
 		return fmt.Sprintf("starts: %s now, %d are needed.", haveOr(a.Placed, "has a place", "have places"), a.MinMember)
 	case a.Running && a.Waiting > 0:
 		return fmt.Sprintf("runs: %s, %d are needed to start; %s.", haveOr(a.Placed, "has a place", "have places"), a.MinMember, haveOr(a.Waiting, "waits to join", "wait to join"))
@@ -55,9 +57,9 @@ func (a *UnitAnswer) standing() string {
 }
 
 // haveOr counts members and says what they do.
-func haveOr(n int, one, many string) string { return count(n, "member "+one, "members "+many) }
+func haveOr(n int, one, many string) string { return inspect.Count(n, "member "+one, "members "+many) }
 
-func (a *UnitAnswer) turn() string {
+func turn(a *inspect.UnitAnswer) string {
 	text := ""
 	switch {
 	case !a.HasTurn:
@@ -69,19 +71,19 @@ func (a *UnitAnswer) turn() string {
 		text = fmt.Sprintf(", %d units are before it", a.Ahead)
 	}
 	if a.KeptNodes > 0 {
-		text += fmt.Sprintf("; %s kept free for it", count(a.KeptNodes, "node is", "nodes are"))
+		text += fmt.Sprintf("; %s reserved for it", inspect.Count(a.KeptNodes, "node is", "nodes are"))
 	}
 	if len(a.KeptQueues) > 0 {
-		text += "; what frees of queue " + strings.Join(a.KeptQueues, ", ") + " is kept for it"
+		text += "; freed quota of queue " + strings.Join(a.KeptQueues, ", ") + " is reserved for it"
 	}
 	return text
 }
 
 // packing says what is asked of the topology.
-func (a *UnitAnswer) packing() (lines []string) {
+func packing(a *inspect.UnitAnswer) (lines []string) {
 	for _, of := range []struct {
 		whose string
-		asked UnitTopology
+		asked inspect.UnitTopology
 	}{{"all members", a.Topology}, {"the members of each subgroup", a.Subgroups}} {
 		var parts []string
 		for _, p := range []struct{ label, text string }{
@@ -101,7 +103,7 @@ func (a *UnitAnswer) packing() (lines []string) {
 	return lines
 }
 
-func (a *UnitAnswer) writeChanges(b *strings.Builder) {
+func writeChanges(b *strings.Builder, a *inspect.UnitAnswer) {
 	switch {
 	case a.FitsNow:
 		b.WriteString("\nIt would be placed if it were its turn now.\n")
@@ -115,7 +117,7 @@ func (a *UnitAnswer) writeChanges(b *strings.Builder) {
 	}
 }
 
-func (a *UnitAnswer) writeMembers(b *strings.Builder) {
+func writeMembers(b *strings.Builder, a *inspect.UnitAnswer) {
 	if len(a.Members) == 0 {
 		return
 	}
@@ -126,9 +128,9 @@ func (a *UnitAnswer) writeMembers(b *strings.Builder) {
 		subgroups = subgroups || a.Members[i].Subgroup != ""
 		reasons[a.Members[i].Why]++
 	}
-	head, row := "MEMBER\tSTATE\tNODE", func(m *UnitMember, state, node string) string { return m.Name + "\t" + state + "\t" + node }
+	head, row := "MEMBER\tSTATE\tNODE", func(m *inspect.UnitMember, state, node string) string { return m.Name + "\t" + state + "\t" + node }
 	if subgroups {
-		head, row = "MEMBER\tSUBGROUP\tSTATE\tNODE", func(m *UnitMember, state, node string) string {
+		head, row = "MEMBER\tSUBGROUP\tSTATE\tNODE", func(m *inspect.UnitMember, state, node string) string {
 			return m.Name + "\t" + m.Subgroup + "\t" + state + "\t" + node
 		}
 	}
@@ -137,7 +139,7 @@ func (a *UnitAnswer) writeMembers(b *strings.Builder) {
 	for i := range shown {
 		m := &shown[i]
 		state, node := m.State, m.Node
-		if m.Why != "" && reasons[m.Why] == 1 { // what is in the way of several is told above
+		if m.Why != "" && reasons[m.Why] == 1 { // a reason of several members is written above
 			state += ": " + m.Why
 		}
 		if node == "" {

@@ -11,10 +11,10 @@ import (
 	"hilbert.dev/hilbert/resource"
 )
 
-// TestHope lets many queues wait for one node: what a pod has left goes to those whose turn it is, without waking all of them, and nobody is
-// forgotten, whatever is done to the tree meanwhile.
-func TestHope(t *testing.T) {
-	const queues = 3 * fewHopeful
+// TestWakeOneByOne lets many queues wait for one node: what a pod leaves goes to those whose turn it is, without waking all of them, and no pod
+// is forgotten, whatever is done to the tree meanwhile.
+func TestWakeOneByOne(t *testing.T) {
+	const queues = 3 * wakeAllUpTo
 	s, err := New(Options{Config: spec.Default().Scheduling})
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package schedule
+package inspect
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ type UnitChange struct {
 	Limits []LimitChange `json:"limits,omitempty"`
 	// Packing that is asked for no more, or at a wider level.
 	Packing *PackingChange `json:"packing,omitempty"`
-	// Gone is a unit, or a pod that is none's member, that is gone: namespace/name.
+	// Gone is a gang or a single pod that is gone: namespace/name.
 	Gone string `json:"gone,omitempty"`
 	// Members of the unit that exist besides.
 	Members int `json:"members,omitempty"`
@@ -66,16 +66,16 @@ func (c *UnitChange) String() string {
 	case c.Gone != "":
 		parts = append(parts, c.Gone+" were gone")
 	case c.Members > 0:
-		parts = append(parts, count(c.Members, "more member", "more members")+" waited")
+		parts = append(parts, Count(c.Members, "more member", "more members")+" waited")
 	case c.Nodes > 0:
-		parts = append(parts, count(c.Nodes, "more node", "more nodes")+" like "+c.Like+" were there")
+		parts = append(parts, Count(c.Nodes, "more node", "more nodes")+" like "+c.Like+" were there")
 	case c.Opened:
-		parts = append(parts, "nothing were kept for units that have waited longer")
+		parts = append(parts, "nothing were reserved for units that have waited longer")
 	}
 	return strings.Join(parts, " and ")
 }
 
-func count(n int, one, many string) string {
+func Count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
@@ -119,7 +119,7 @@ func (t *trial) propose(c UnitChange) {
 
 // others tries everything but limits, with some limits raised already.
 func (t *trial) others(raised []LimitChange) {
-	ask, _, admitted := t.ask(t.unit)
+	ask, _, admitted := t.gate.Ask(t.unit)
 	if admitted {
 		t.lessPacking(ask, raised)
 	}
@@ -136,16 +136,12 @@ func (t *trial) others(raised []LimitChange) {
 func (t *trial) raise() (list []LimitChange, undo func()) {
 	before := make(map[string]*facts.Queue)
 	for range maxRaises {
-		_, short, admitted := t.ask(t.unit)
+		_, short, admitted := t.gate.Ask(t.unit)
 		if admitted {
 			break
 		}
-		kept := t.claims[short.Queue].ask.Get(short.Kind)
-		if short.kept.IsZero() {
-			kept = 0
-		}
 		q, name := short.Queue, t.store.KindName(short.Kind)
-		change := LimitChange{Queue: q.Name, Resource: name, Limit: short.Limit, More: short.Asked + kept + short.Used - short.Limit}
+		change := LimitChange{Queue: q.Name, Resource: name, Limit: short.Limit, More: short.Asked + short.Reserved + short.Used - short.Limit}
 		if _, known := before[q.Name]; !known {
 			before[q.Name] = q.Facts
 		}
@@ -162,7 +158,7 @@ func (t *trial) raise() (list []LimitChange, undo func()) {
 			t.store.Apply(facts.QueueUpserted{Queue: before[name]})
 		}
 	}
-	if _, _, admitted := t.ask(t.unit); !admitted {
+	if _, _, admitted := t.gate.Ask(t.unit); !admitted {
 		undo()
 		return nil, func() {}
 	}
@@ -198,8 +194,8 @@ func (t *trial) lessPacking(ask *pack.Ask, raised []LimitChange) {
 			continue
 		}
 		change := UnitChange{Limits: raised, Packing: &PackingChange{Of: drop.name, Key: key}}
-		if at := slices.Index(t.cfg.Topology.Levels, key); drop.widens && at > 0 {
-			for _, wider := range slices.Backward(t.cfg.Topology.Levels[:at]) {
+		if at := slices.Index(t.levels, key); drop.widens && at > 0 {
+			for _, wider := range slices.Backward(t.levels[:at]) {
 				if with(wider) {
 					change.Packing.Instead = wider
 					break
@@ -225,7 +221,7 @@ var packings = []struct {
 // withoutOne looks for the least valuable other unit without which this one would fit.
 func (t *trial) withoutOne(ask *pack.Ask, raised []LimitChange) {
 	end := t.opens(t.unit)
-	name, ok := t.in.reclaims.BlockingUnit(ask, maxGone)
+	name, ok := t.reclaims.BlockingUnit(ask, maxGone)
 	end()
 	if !ok {
 		return

@@ -1,22 +1,13 @@
-package schedule
+package inspect
 
 import (
-	"cmp"
 	"fmt"
-	"io"
-	"slices"
-	"strconv"
-	"strings"
-	"text/tabwriter"
 
-	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/schedule/place/explain"
 )
 
-// NodeAnswer says what the scheduler makes of a node's report: what reclaimed pods may hold of it and why it is no more, who of them is to
+// NodeAnswer says what the scheduler makes of a node's report: what reclaimed pods may hold of it and why it is no more, which of them are to
 // go, and what its zones can promise. It depends on the Dump and on nothing else.
 type NodeAnswer struct {
 	Revision cluster.Revision `json:"revision"`
@@ -33,7 +24,7 @@ type NodeAnswer struct {
 	ReclaimedPods int `json:"reclaimedPods"`
 	// Wishes are the pods that the node wants evicted, the first most.
 	Wishes []NodeWish `json:"wishes,omitempty"`
-	// Ruler is who rules the CPUs: agent, kubelet or none; Why says what is wrong with the report.
+	// Ruler is what manages the CPUs: agent, kubelet or none; Why says what is wrong with the report.
 	Ruler string     `json:"ruler"`
 	Why   string     `json:"why,omitempty"`
 	Zones []NodeZone `json:"zones,omitempty"`
@@ -123,87 +114,4 @@ func wishState(pod *cluster.Pod, node string) string {
 		return WishLeaving
 	}
 	return WishWaiting
-}
-
-// WriteText renders the answer for people.
-func (a *NodeAnswer) WriteText(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n", a.Node, a.standing())
-	if a.ReclaimedPods > 0 || a.Requested != (LentAmounts{}) {
-		fmt.Fprintf(&b, "%d reclaimed pods request %s there", a.ReclaimedPods, a.Requested)
-		if a.Requested.MilliCPU > a.Offered.MilliCPU || a.Requested.Memory > a.Offered.Memory {
-			b.WriteString(", which is more than they may hold: nobody goes for that alone, and nobody comes")
-		}
-		b.WriteString(".\n")
-	}
-	a.writeWishes(&b)
-	a.writeZones(&b)
-	fmt.Fprintf(&b, "\nAs of revision %d.\n", a.Revision)
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// String renders the amounts: "3000m cpu and 1.5Gi memory".
-func (l LentAmounts) String() string {
-	return explain.AmountText(resource.NameCPU, l.MilliCPU) + " and " + explain.AmountText(resource.NameMemory, l.Memory)
-}
-
-// standing continues a sentence that begins with the node.
-func (a *NodeAnswer) standing() string {
-	switch a.Headroom {
-	case facts.HeadroomOpen.String():
-		left := LentAmounts{max(a.Offered.MilliCPU-a.Requested.MilliCPU, 0), max(a.Offered.Memory-a.Requested.Memory, 0)}
-		return fmt.Sprintf("lends reclaimed pods %s; %s are left.", a.Offered, left)
-	case facts.HeadroomClosed.String():
-		return "is closed to new reclaimed pods: " + cmp.Or(a.Note, "it says not why") + "."
-	case facts.HeadroomStale.String():
-		return fmt.Sprintf("lends nothing: its report (%s) is too old to act on.", a.Said)
-	case facts.HeadroomMalformed.String():
-		return "lends nothing: its report cannot be read: " + a.Note + "."
-	}
-	return "lends nothing: no agent says what could be lent."
-}
-
-func (a *NodeAnswer) writeWishes(b *strings.Builder) {
-	if len(a.Wishes) == 0 {
-		return
-	}
-	b.WriteString("\nIt wants these pods evicted, the first most:\n")
-	for _, w := range a.Wishes {
-		text := fmt.Sprintf("  %s/%s: %s", w.Namespace, w.Name, w.Reason)
-		if w.Message != "" {
-			text += ": " + w.Message
-		}
-		urgent := ""
-		if w.Urgent {
-			urgent = "urgent, "
-		}
-		fmt.Fprintf(b, "%s (%s%s)\n", text, urgent, w.State)
-	}
-}
-
-func (a *NodeAnswer) writeZones(b *strings.Builder) {
-	switch {
-	case a.Why != "":
-		fmt.Fprintf(b, "\nNothing is promised by zone: its report is %s.\n", a.Why)
-	case a.Ruler == spec.ModeKubelet:
-		b.WriteString("\nNothing is promised by zone: the kubelet rules the CPUs.\n")
-	case len(a.Zones) == 0:
-		return
-	}
-	if len(a.Zones) == 0 {
-		return
-	}
-	b.WriteString("\n")
-	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "ZONE\tEXCLUSIVE CPUS\tFREE\tMEMORY\tFREE") // a Builder never fails
-	for _, z := range a.Zones {
-		closed := ""
-		if z.Closed {
-			closed = "\tclosed"
-		}
-		cells := []string{strconv.Itoa(z.Zone), strconv.Itoa(int(z.CPUs)), strconv.Itoa(int(z.FreeCPUs)), fmt.Sprint(z.Memory, "Mi"), fmt.Sprint(z.FreeMiB, "Mi")}
-		_, _ = fmt.Fprintln(table, strings.Join(slices.Clip(cells), "\t")+closed)
-	}
-	_ = table.Flush()
 }

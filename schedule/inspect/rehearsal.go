@@ -1,4 +1,4 @@
-package schedule
+package inspect
 
 import (
 	"fmt"
@@ -7,26 +7,34 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
+	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/victims"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
-// rehearsal is a scheduler over a ledger of its own, made from a Dump, to find out what would be. It commits nothing. What queues with a
-// history have used in the past is not in a Dump, so there they stand as if they had none.
+// rehearsal is a ledger made from a Dump, with what admits and places units on it, to find out what the scheduler would do. It commits
+// nothing. What queues with a history have used in the past is not in a Dump: here they stand as if they had none.
 type rehearsal struct {
-	*Scheduler
-	in *instance
+	store    *cluster.Store
+	queue    *queue.Queue
+	gate     *admit.Gate
+	snapshot *cluster.Snapshot
+	placer   *place.Placer
+	reclaims *victims.Reclaimer
+	levels   []string // of the topology, the widest first
 }
 
-// rehearse loads the ledger and lets wait who waits. It costs about a second for 200,000 pods.
+// rehearse loads the ledger and queues the pods that wait. It costs about a second for 200,000 pods.
 func (d *Dump) rehearse() (*rehearsal, error) {
 	d.Sort()
 	store, err := cluster.Load(d.Ledger)
 	if err != nil {
 		return nil, fmt.Errorf("load the ledger: %w", err)
 	}
-	profile, err := newProfile(&d.Scheduling)
+	profile, err := schedule.NewProfile(&d.Scheduling)
 	if err != nil {
 		return nil, err
 	}
@@ -35,36 +43,30 @@ func (d *Dump) rehearse() (*rehearsal, error) {
 	placer := place.NewPlacer(snapshot, profile, d.Scheduling.Seed, d.Scheduling.MaxClassIndexes)
 	placer.SetLevels(d.Scheduling.Topology.Levels)
 	r := &rehearsal{
-		Scheduler: &Scheduler{cfg: d.Scheduling, store: store, queue: queue.New(store), observer: silent{}, claims: make(map[*quota.Queue]claim)},
-		in:        &instance{snapshot: snapshot, placer: placer, reclaims: place.NewReclaimer(placer, store)},
+		store: store, queue: queue.New(store), gate: admit.NewGate(store, d.Scheduling.Units.MaxReservations),
+		snapshot: snapshot, placer: placer, reclaims: place.NewReclaimer(placer, store), levels: d.Scheduling.Topology.Levels,
 	}
 	for i := range d.Queue {
 		if pod := store.Pod(d.Queue[i].UID); pod != nil && pod.Schedulable() {
 			r.queue.Add(pod)
 		}
 	}
-	r.keep(d.Kept)
+	r.restore(d.Kept)
 	snapshot.Advance(store)
 	return r, nil
 }
 
-// keep restores for whom something is kept.
-func (r *rehearsal) keep(list []Kept) {
+// restore restores what is reserved for gangs.
+func (r *rehearsal) restore(list []Kept) {
 	for _, k := range list {
 		name := facts.UnitName{Namespace: k.Namespace, Name: k.Name}
 		if k.Reservation != cluster.NoReservation {
-			x := &reservation{id: k.Reservation, unit: name}
-			for slot := range cluster.Slot(r.store.Slots()) {
-				if r.store.Reservation(slot) == x.id {
-					x.slots = append(x.slots, slot)
-				}
-			}
-			r.reserved.list = append(r.reserved.list, x)
+			r.gate.Reservations.Restore(k.Reservation, name)
 		}
 		if u := r.waiting(name); u != nil && len(u.Members()) >= u.Need() {
 			for _, queue := range k.Queues {
 				if q := r.store.Quota().Queue(queue); q != nil {
-					r.claims[q] = claim{name, chargeOf(u.Members()[:u.Need()])}
+					r.gate.Claims.Restore(q, u)
 				}
 			}
 		}
@@ -94,7 +96,7 @@ func (r *rehearsal) fits(u *queue.Unit) bool {
 	if members := u.Members(); len(members) < u.Need() {
 		return false
 	}
-	ask, _, admitted := r.ask(u)
+	ask, _, admitted := r.gate.Ask(u)
 	return admitted && r.finds(u, ask, nil)
 }
 
@@ -107,14 +109,14 @@ func (r *rehearsal) finds(u *queue.Unit, ask *pack.Ask, alter func(*pack.Ask)) b
 		ask = &changed
 		alter(ask)
 	}
-	_, ok := r.in.placer.PlaceUnit(ask)
+	_, ok := r.placer.PlaceUnit(ask)
 	return ok
 }
 
-// opens lets a unit see the newest state, with the nodes that are kept free for it open. end ends that, and all that was assumed since.
+// opens lets a unit see the newest state, with the nodes that are reserved for it open. end ends that, and all that was assumed since.
 func (r *rehearsal) opens(u *queue.Unit) (end func()) {
-	r.in.snapshot.Advance(r.store)
-	mark := r.in.snapshot.Mark()
-	r.reserved.own(u).open(r.in.snapshot)
-	return func() { r.in.snapshot.Rollback(mark) }
+	r.snapshot.Advance(r.store)
+	mark := r.snapshot.Mark()
+	r.gate.Reservations.Own(u).Open(r.snapshot)
+	return func() { r.snapshot.Rollback(mark) }
 }

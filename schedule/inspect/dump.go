@@ -1,4 +1,4 @@
-package schedule
+package inspect
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/jsonstream"
+	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/admission"
 	"hilbert.dev/hilbert/schedule/queue"
 )
@@ -22,11 +23,11 @@ import (
 type Dump struct {
 	// Taken is when, by the clock of the scheduler's shell.
 	Taken time.Time
-	// SchedulerName is the spec.schedulerName of our pods, for those who read more pods in.
+	// SchedulerName is the spec.schedulerName of our pods, to tell our pods where more are read in.
 	SchedulerName string
 	Scheduling    spec.Scheduling
 	Ledger        *cluster.Dump
-	// Kept says for whom the ledger's reservations are, the highest rank first.
+	// Kept is the gangs that have nodes or quota reserved, the highest rank first.
 	Kept []Kept
 	// Queue has the pods of ours that are not bound, in the order in which it is their turn.
 	Queue []Waiting
@@ -80,24 +81,21 @@ const (
 	WaitingLeaving       WaitingState = "leaving"       // being deleted, or settled otherwise; the watch has not said so yet
 )
 
-var waitingStates = []WaitingState{
+var WaitingStates = []WaitingState{
 	WaitingBinding, WaitingActive, WaitingBackoff, WaitingUnschedulable, WaitingQuota, WaitingGathering, WaitingHeld, WaitingLeaving,
 }
 
-// Dump copies out what the scheduler knows and changes nothing. It costs time proportional to the ledger, about half a microsecond a
-// pod; what can be done later is left to Sort.
-func (s *Scheduler) Dump(schedulerName string, now time.Time) *Dump {
-	d := &Dump{Taken: now.UTC().Round(0), SchedulerName: schedulerName, Scheduling: s.cfg, Ledger: s.store.Dump(), standings: s.queue.View().Pods()}
-	for i := range d.standings {
-		d.standings[i].Attempts = max(d.standings[i].Attempts, s.attempts[d.standings[i].Pod])
+// Take copies out what a scheduler knows and changes nothing. It costs time proportional to the ledger, about half a microsecond a
+// pod; what can be done later is left to Sort. schedulerName is the spec.schedulerName of our pods.
+func Take(s *schedule.Scheduler, schedulerName string, now time.Time) *Dump {
+	d := &Dump{
+		Taken: now.UTC().Round(0), SchedulerName: schedulerName, Scheduling: s.Config(), Ledger: s.Store().Dump(), standings: s.Standings(),
+		held: make(map[facts.UID]string),
 	}
-	d.held = make(map[facts.UID]string, len(s.held))
-	for uid := range s.held {
-		if pod := s.store.Pod(uid); pod != nil {
-			d.held[uid] = heldBy(pod)
-		}
+	for pod := range s.Held() {
+		d.held[pod.UID] = heldBy(pod)
 	}
-	d.Kept = s.kept()
+	d.Kept = kept(s)
 	return d
 }
 
@@ -113,8 +111,8 @@ func heldBy(pod *cluster.Pod) string {
 	return why.Message
 }
 
-// kept copies out for whom something is kept.
-func (s *Scheduler) kept() (list []Kept) {
+// kept copies out what is reserved for gangs.
+func kept(s *schedule.Scheduler) (list []Kept) {
 	at := make(map[facts.UnitName]int)
 	of := func(name facts.UnitName) *Kept {
 		i, ok := at[name]
@@ -125,16 +123,16 @@ func (s *Scheduler) kept() (list []Kept) {
 		}
 		return &list[i]
 	}
-	for _, x := range s.reserved.list {
-		k := of(x.unit)
-		k.Reservation = x.id
-		if x.until > 0 {
-			k.Until = time.Unix(0, x.until).UTC()
+	for _, x := range s.Gate().Reservations.List() {
+		k := of(x.Unit)
+		k.Reservation = x.ID
+		if x.Until > 0 {
+			k.Until = time.Unix(0, x.Until).UTC()
 		}
 	}
-	s.store.Quota().Each(func(q *quota.Queue) {
-		if c, claimed := s.claims[q]; claimed {
-			k := of(c.unit)
+	s.Store().Quota().Each(func(q *quota.Queue) {
+		if unit, ask := s.Gate().Claims.Of(q); len(ask) > 0 {
+			k := of(unit)
 			k.Queues = append(k.Queues, q.Name)
 		}
 	})
@@ -173,7 +171,7 @@ func (d *Dump) Sort() {
 	}
 	slices.SortStableFunc(d.Queue, func(a, b Waiting) int {
 		if a.State != b.State {
-			return slices.Index(waitingStates, a.State) - slices.Index(waitingStates, b.State)
+			return slices.Index(WaitingStates, a.State) - slices.Index(WaitingStates, b.State)
 		}
 		return place[a.UID] - place[b.UID]
 	})
@@ -215,8 +213,8 @@ var standingStates = [...]WaitingState{
 // Counts says how many pods wait in each state.
 func (d *Dump) Counts() map[WaitingState]int {
 	d.Sort()
-	counts := make(map[WaitingState]int, len(waitingStates))
-	for _, state := range waitingStates {
+	counts := make(map[WaitingState]int, len(WaitingStates))
+	for _, state := range WaitingStates {
 		counts[state] = 0
 	}
 	for i := range d.Queue {

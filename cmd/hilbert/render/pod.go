@@ -1,4 +1,4 @@
-package schedule
+package render
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/schedule/place/explain"
 )
 
-// WriteText renders the answer for people.
-func (a *Answer) WriteText(w io.Writer) error {
+// Pod renders where a pod is, or why no node takes it.
+func Pod(w io.Writer, a *inspect.Answer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s/%s %s\n", a.Namespace, a.Name, a.standing())
+	fmt.Fprintf(&b, "%s/%s %s\n", a.Namespace, a.Name, podStanding(a))
 	if a.Unit != "" {
 		fmt.Fprintf(&b, "It is a member of unit %s/%s: see hilbert explain unit %s/%s.\n", a.Namespace, a.Unit, a.Namespace, a.Unit)
 	}
@@ -21,37 +22,37 @@ func (a *Answer) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "Nothing in the cluster can help it: %s.\n", a.Refusal)
 	}
 	if e := a.Explanation; e != nil {
-		a.writeNodes(&b, e)
+		writeNodes(&b, a, e)
 	}
 	fmt.Fprintf(&b, "\nAs of revision %d.\n", a.Revision)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// standing continues a sentence that begins with the pod.
-func (a *Answer) standing() string {
+// podStanding continues a sentence that begins with the pod.
+func podStanding(a *inspect.Answer) string {
 	switch {
 	case a.Phase == "finished":
 		return "ran to its end and holds nothing."
 	case a.Phase == "bound" && a.Ours:
-		return "is bound to " + a.place() + "."
+		return "is bound to " + podPlace(a) + "."
 	case a.Phase == "bound":
-		return "belongs to another scheduler and is bound to " + a.place() + "."
+		return "belongs to another scheduler and is bound to " + podPlace(a) + "."
 	case a.Waiting == nil:
 		return "waits."
 	}
 	w := a.Waiting
-	text := map[WaitingState]string{
-		WaitingBinding:       "is on its way to " + a.place() + "; its Binding is not confirmed",
-		WaitingActive:        "waits for its turn",
-		WaitingBackoff:       "waits out a backoff until " + w.Until.Format("2006-01-02T15:04:05.000Z07:00"),
-		WaitingUnschedulable: "waits; when it was tried, no node fitted",
-		WaitingQuota:         "waits: " + w.Why,
-		WaitingGathering:     "waits for other members of its unit",
-		WaitingHeld:          "is held: " + w.Why,
-		WaitingLeaving:       "waits for no place any more",
+	text := map[inspect.WaitingState]string{
+		inspect.WaitingBinding:       "is on its way to " + podPlace(a) + "; its Binding is not confirmed",
+		inspect.WaitingActive:        "waits for its turn",
+		inspect.WaitingBackoff:       "waits out a backoff until " + w.Until.Format("2006-01-02T15:04:05.000Z07:00"),
+		inspect.WaitingUnschedulable: "waits; when it was tried, no node fitted",
+		inspect.WaitingQuota:         "waits: " + w.Why,
+		inspect.WaitingGathering:     "waits for other members of its unit",
+		inspect.WaitingHeld:          "is held: " + w.Why,
+		inspect.WaitingLeaving:       "waits for no place any more",
 	}[w.State]
-	if w.State == WaitingBinding && w.Why != "" {
+	if w.State == inspect.WaitingBinding && w.Why != "" {
 		text += ": " + w.Why
 	}
 	if w.Attempts > 0 {
@@ -60,7 +61,8 @@ func (a *Answer) standing() string {
 	return text + "."
 }
 
-func (a *Answer) place() string {
+// podPlace names the node, and what the pod holds of it.
+func podPlace(a *inspect.Answer) string {
 	var held []string
 	switch {
 	case a.GPUs != "" && a.GPUsOf != "":
@@ -74,7 +76,7 @@ func (a *Answer) place() string {
 		held = append(held, "network cards "+a.NICs)
 	}
 	if a.Zones != nil {
-		held = append(held, a.Zones.String())
+		held = append(held, podZones(a.Zones))
 	}
 	if len(held) == 0 {
 		return a.Node
@@ -82,7 +84,7 @@ func (a *Answer) place() string {
 	return a.Node + " (" + strings.Join(held, "; ") + ")"
 }
 
-func (a *Answer) writeNodes(b *strings.Builder, e *explain.Explanation) {
+func writeNodes(b *strings.Builder, a *inspect.Answer, e *explain.Explanation) {
 	b.WriteString("\n")
 	switch {
 	case e.Nodes == 0:
@@ -101,7 +103,7 @@ func (a *Answer) writeNodes(b *strings.Builder, e *explain.Explanation) {
 	}
 }
 
-func writeBest(b *strings.Builder, best []RankedNode) {
+func writeBest(b *strings.Builder, best []inspect.RankedNode) {
 	if len(best) == 0 {
 		return
 	}
@@ -138,5 +140,17 @@ func writeMisses(b *strings.Builder, e *explain.Explanation) {
 		for _, c := range e.Changes {
 			fmt.Fprintf(b, "  %s\n", c)
 		}
+	}
+}
+
+// podZones says in words what a pod holds of its node's zones.
+func podZones(h *inspect.PodZones) string {
+	switch text := "zones " + h.Grant; h.State {
+	case inspect.ZonesMoved:
+		return text + ", moved from " + h.Promise
+	case inspect.ZonesGiven:
+		return text + ", not promised by the scheduler"
+	default:
+		return text + ", " + h.State
 	}
 }

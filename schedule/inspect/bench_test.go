@@ -1,4 +1,4 @@
-package schedule_test
+package inspect_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 // crowd is a scheduler with 1,000 queues in two levels, 5,000 full nodes, 100,000 pods on them and 20,000 in gangs of 20 that wait.
@@ -61,16 +62,16 @@ func crowd(b *testing.B) *schedule.Scheduler {
 func BenchmarkViews(b *testing.B) {
 	s := crowd(b)
 	now := time.Unix(2000, 0)
-	dump := s.Dump("hilbert", now)
+	dump := inspect.Take(s, "hilbert", now)
 	for _, c := range []struct {
 		name string
 		do   func() error
 	}{
-		{"QueueStatuses", func() error { s.QueueStatuses(); return nil }},
-		{"PendingPods", func() error { s.PendingPods(); return nil }},
-		{"UnitCounts", func() error { s.UnitCounts(); return nil }},
-		{"Dump", func() error { s.Dump("hilbert", now); return nil }},
-		{"View", func() error { _, err := dump.View(schedule.ViewOptions{Limit: 50}); return err }},
+		{"QueueStatuses", func() error { inspect.QueueStatuses(s.Store()); return nil }},
+		{"PendingPods", func() error { inspect.PendingPods(s); return nil }},
+		{"UnitCounts", func() error { inspect.UnitCounts(s); return nil }},
+		{"Dump", func() error { inspect.Take(s, "hilbert", now); return nil }},
+		{"View", func() error { _, err := dump.View(inspect.ViewOptions{Limit: 50}); return err }},
 		{"ExplainUnit", func() error { _, err := dump.ExplainUnit("ns7", "g7"); return err }},
 	} {
 		b.Run(c.name, func(b *testing.B) {

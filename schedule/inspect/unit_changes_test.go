@@ -1,4 +1,4 @@
-package schedule_test
+package inspect_test
 
 import (
 	"fmt"
@@ -12,9 +12,11 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -39,7 +41,7 @@ func TestChangesHelp(t *testing.T) {
 		if i := rapid.IntRange(0, 20).Draw(t, "lost"); i > 0 {
 			p.s.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprintf("g%d-0", i))}, p.now)
 		}
-		dump := p.s.Dump("hilbert", p.now)
+		dump := inspect.Take(p.s, "hilbert", p.now)
 		dump.Sort()
 		for i := range dump.Ledger.Units {
 			name := dump.Ledger.Units[i].Facts.UnitName
@@ -66,7 +68,7 @@ func TestChangesHelp(t *testing.T) {
 }
 
 // kindOf tells changes apart.
-func kindOf(c *schedule.UnitChange) string {
+func kindOf(c *inspect.UnitChange) string {
 	var parts []string
 	for _, k := range []struct {
 		name string
@@ -183,10 +185,10 @@ func drawGang(t *rapid.T, p *pipeline, i int) {
 }
 
 // compareToPipeline holds what is said of a unit against what a pipeline does.
-func compareToPipeline(t *rapid.T, dump *schedule.Dump, a *schedule.UnitAnswer) {
+func compareToPipeline(t *rapid.T, dump *inspect.Dump, a *inspect.UnitAnswer) {
 	reserved := len(dump.Kept) > 0
 	if a.Waiting > 0 && !reserved {
-		if placed := try(t, dump, a, &schedule.UnitChange{}); placed != a.FitsNow {
+		if placed := try(t, dump, a, &inspect.UnitChange{}); placed != a.FitsNow {
 			t.Fatalf("%s/%s fits now: %v; the pipeline places it: %v\n%s", a.Namespace, a.Name, a.FitsNow, placed, unitText(a))
 		}
 	}
@@ -197,14 +199,14 @@ func compareToPipeline(t *rapid.T, dump *schedule.Dump, a *schedule.UnitAnswer) 
 	}
 }
 
-func unitText(a *schedule.UnitAnswer) string {
+func unitText(a *inspect.UnitAnswer) string {
 	var b strings.Builder
-	_ = a.WriteText(&b)
+	_ = render.Unit(&b, a)
 	return b.String()
 }
 
 // try makes a change in a pipeline of its own, in which nobody else waits, and reports whether the unit gets what it needs.
-func try(t *rapid.T, dump *schedule.Dump, a *schedule.UnitAnswer, c *schedule.UnitChange) bool {
+func try(t *rapid.T, dump *inspect.Dump, a *inspect.UnitAnswer, c *inspect.UnitChange) bool {
 	fresh := newPipeline(t, spec.Duration(time.Hour))
 	for _, n := range dump.Ledger.Namespaces {
 		fresh.s.Apply(facts.NamespaceUpserted{Namespace: n}, fresh.now)
@@ -258,7 +260,7 @@ func try(t *rapid.T, dump *schedule.Dump, a *schedule.UnitAnswer, c *schedule.Un
 }
 
 // higher raises the limits of a queue that the change names.
-func higher(q *facts.Queue, c *schedule.UnitChange) *facts.Queue {
+func higher(q *facts.Queue, c *inspect.UnitChange) *facts.Queue {
 	changed := *q
 	changed.Max = slices.Clone(q.Max)
 	for _, l := range c.Limits {

@@ -1,12 +1,7 @@
-package schedule
+package inspect
 
 import (
 	"fmt"
-	"io"
-	"slices"
-	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
@@ -16,14 +11,14 @@ import (
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
-// QueueView is who waits, as people look at it: the queues, and in them the units and pods.
+// QueueView is what waits: the queues, and in them the units and pods.
 type QueueView struct {
 	Revision cluster.Revision `json:"revision"`
 	// Queue is the one that was asked for, with all below it; empty: all.
 	Queue string `json:"queue,omitempty"`
 	// Counts of all pods, in every state; Pods are the first of them.
 	Counts map[WaitingState]int `json:"counts"`
-	// Queues are the tree: parents before children, siblings by name. It is empty while nobody has configured any.
+	// Queues are the tree: parents before children, siblings by name. It is empty while none is configured.
 	Queues []QueueStatus `json:"queues,omitempty"`
 	// Capacity is what the nodes have, by resource; it comes with Queues.
 	Capacity map[string]int64 `json:"capacity,omitempty"`
@@ -34,7 +29,7 @@ type QueueView struct {
 	Pods      []Waiting `json:"pods"`
 }
 
-// WaitingUnit is a gang, or a pod that is none's, of which something waits. A gang stands once for each state that members of it are in.
+// WaitingUnit is a gang of which members wait, or a single pod that waits. A gang stands once for each state that members of it are in.
 type WaitingUnit struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"` // of the PodGroup, or of the pod
@@ -73,7 +68,7 @@ type NoQueue struct{ Name string }
 
 func (e *NoQueue) Error() string { return fmt.Sprintf("the scheduler knows no queue %q", e.Name) }
 
-// View returns the queues and the first of who waits. Where there are gangs or queues it makes a ledger of the dump, which costs about a
+// View returns the queues and the first units and pods that wait. Where there are gangs or queues it makes a ledger of the dump, which costs about a
 // second for 200,000 pods.
 func (d *Dump) View(o ViewOptions) (*QueueView, error) {
 	d.Sort()
@@ -98,7 +93,7 @@ func (v *QueueView) fill(d *Dump, r *rehearsal, o ViewOptions) error {
 		v.restrict(d, r.store, within, o.Limit)
 	}
 	if r.store.Quota().Configured() {
-		b := newBooks(r.store)
+		b := newQueueSums(r.store)
 		within.Each(func(q *quota.Queue) { v.Queues = append(v.Queues, b.status(q)) })
 		v.Capacity = make(map[string]int64)
 		for kind := range resource.Kind(r.store.Kinds()) {
@@ -126,7 +121,7 @@ func (v *QueueView) restrict(d *Dump, store *cluster.Store, within *quota.Queue,
 			}
 		}
 	}
-	for _, state := range waitingStates {
+	for _, state := range WaitingStates {
 		v.Counts[state] += 0
 	}
 }
@@ -221,128 +216,4 @@ func (d *Dump) markKept(unit *WaitingUnit) {
 			}
 		}
 	}
-}
-
-// WriteText renders the view for people, with ASCII only.
-func (v *QueueView) WriteText(w io.Writer) error { return v.Render(w, TextOptions{Plain: true}) }
-
-// Render renders the view for people.
-func (v *QueueView) Render(w io.Writer, o TextOptions) error {
-	var b strings.Builder
-	if len(v.Queues) > 0 {
-		v.writeTree(&b, o)
-	}
-	total := v.writeCounts(&b)
-	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	more := total - len(v.Pods)
-	switch {
-	case len(v.Units) > 0:
-		more = v.MoreUnits
-		b.WriteString("\n")
-		v.writeUnits(t)
-	case len(v.Pods) > 0:
-		b.WriteString("\n")
-		fmt.Fprintln(t, "POD\tPRIORITY\tCREATED\tSTATE")
-		for i := range v.Pods {
-			p := &v.Pods[i]
-			fmt.Fprintf(t, "%s/%s\t%d\t%s\t%s%s\n", p.Namespace, p.Name, p.Priority, p.Created.Format(time.RFC3339), p.State, p.detail())
-		}
-	}
-	_ = t.Flush() // to a Builder
-	if more > 0 {
-		fmt.Fprintf(&b, "and %d more\n", more)
-	}
-	fmt.Fprintf(&b, "\nAs of revision %d.\n", v.Revision)
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// writeCounts says how many pods wait, and how.
-func (v *QueueView) writeCounts(b *strings.Builder) (total int) {
-	var parts []string
-	for _, state := range waitingStates {
-		if n := v.Counts[state]; n > 0 {
-			total += n
-			parts = append(parts, fmt.Sprintf("%d %s", n, state))
-		}
-	}
-	if total == 1 {
-		b.WriteString("1 pod waits")
-	} else {
-		fmt.Fprintf(b, "%d pods wait", total)
-	}
-	if total > 0 {
-		fmt.Fprintf(b, ": %s", strings.Join(parts, ", "))
-	}
-	b.WriteString(".\n")
-	return total
-}
-
-// writeUnits lists units. What only queues make interesting is left out where there are none.
-func (v *QueueView) writeUnits(t io.Writer) {
-	queues := len(v.Queues) > 0
-	head := []string{"#", "UNIT", "PODS", "PRIORITY", "CREATED", "STATE"}
-	if queues {
-		head = slices.Insert(head, 1, "QUEUE")
-	}
-	fmt.Fprintln(t, strings.Join(head, "\t"))
-	for i := range v.Units {
-		u := &v.Units[i]
-		turn := "-"
-		if u.Position > 0 {
-			turn = strconv.Itoa(u.Position)
-		}
-		row := []string{turn, u.Namespace + "/" + u.Name, u.pods(), strconv.Itoa(int(u.Priority)), u.Created.Format(time.RFC3339), u.detail()}
-		if queues {
-			row = slices.Insert(row, 1, u.Queue)
-		}
-		fmt.Fprintln(t, strings.Join(row, "\t"))
-	}
-}
-
-// pods tells how many pods a row stands for.
-func (u *WaitingUnit) pods() string {
-	switch {
-	case !u.Gang:
-		return "1"
-	case u.State == WaitingBinding:
-		return fmt.Sprintf("%d of gang", u.Waiting)
-	}
-	text := fmt.Sprintf("%d of gang, %d needed", u.Waiting, u.Need)
-	if u.Placed > 0 {
-		text += fmt.Sprintf(", %d placed", u.Placed)
-	}
-	return text
-}
-
-func (u *WaitingUnit) detail() string {
-	w := Waiting{Until: u.Until, Node: u.Node, Attempts: u.Attempts, Why: u.Why}
-	if u.Gang && u.Waiting > 1 {
-		w.Node = "" // there may be several
-	}
-	text := string(u.State) + w.detail()
-	if u.KeptNodes > 0 {
-		text += fmt.Sprintf("; %s kept free for it", count(u.KeptNodes, "node is", "nodes are"))
-	}
-	if len(u.KeptQueues) > 0 {
-		text += "; what frees of queue " + strings.Join(u.KeptQueues, ", ") + " is kept for it"
-	}
-	return text
-}
-
-func (w *Waiting) detail() string {
-	text := ""
-	if !w.Until.IsZero() {
-		text += " until " + w.Until.Format(time.RFC3339)
-	}
-	if w.Node != "" {
-		text += " to " + w.Node
-	}
-	if w.Attempts > 0 {
-		text += fmt.Sprintf(" (%d failed attempts)", w.Attempts)
-	}
-	if w.Why != "" {
-		text += ": " + w.Why
-	}
-	return text
 }

@@ -1,6 +1,7 @@
-package schedule
+package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/schedule/place/explain"
 )
 
@@ -20,23 +22,23 @@ const (
 	maxResource = 16
 )
 
-// brush is what bars are drawn with.
-type brush struct{ used, borrowed, pending, free, end string }
+// barStyle is what bars are drawn with.
+type barStyle struct{ used, borrowed, pending, free, end string }
 
-func newBrush(plain bool) *brush {
+func newBarStyle(plain bool) *barStyle {
 	if plain {
-		return &brush{used: "#", borrowed: "+", pending: "-", free: ".", end: "|"}
+		return &barStyle{used: "#", borrowed: "+", pending: "-", free: ".", end: "|"}
 	}
-	return &brush{used: "█", borrowed: "▓", pending: "░", free: "·", end: "│"}
+	return &barStyle{used: "█", borrowed: "▓", pending: "░", free: "·", end: "│"}
 }
 
-func (b *brush) legend() string {
+func (b *barStyle) legend() string {
 	return fmt.Sprintf("%s used  %s borrowed  %s pending  %s free up to the guarantee or the limit  %s end of the guarantee\n",
 		b.used, b.borrowed, b.pending, b.free, b.end)
 }
 
 // bar draws an amount: as wide as the largest of what it is about, each cell as what is at its middle.
-func (b *brush) bar(a *QueueAmount) string {
+func (b *barStyle) bar(a *inspect.QueueAmount) string {
 	top := max(resource.Add(a.Used, a.Pending), a.Guaranteed)
 	if a.Limit != nil {
 		top = max(top, *a.Limit)
@@ -70,8 +72,8 @@ func (b *brush) bar(a *QueueAmount) string {
 	return text.String()
 }
 
-// TextOptions say how a QueueView is rendered.
-type TextOptions struct {
+// Options say how Queues renders.
+type Options struct {
 	// Resource that all queues are shown by, as ParseResource returns it; empty: by the dominant one of each.
 	Resource string
 	// Plain draws bars with ASCII only.
@@ -79,8 +81,8 @@ type TextOptions struct {
 }
 
 // writeTree draws the tree of queues.
-func (v *QueueView) writeTree(b *strings.Builder, o TextOptions) {
-	brush := newBrush(o.Plain)
+func writeTree(b *strings.Builder, v *inspect.QueueView, o Options) {
+	brush := newBarStyle(o.Plain)
 	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "QUEUE\tRESOURCE\t\tUSED\tBORROWED\tGUARANTEED\tLIMIT\tFAIR\tPENDING\tUNITS\tPODS")
 	depth := v.Queues[0].Depth
@@ -88,11 +90,11 @@ func (v *QueueView) writeTree(b *strings.Builder, o TextOptions) {
 	for i := range v.Queues {
 		q := &v.Queues[i]
 		if q.Name == facts.DefaultQueue && !q.Configured && len(q.Amounts) == 0 {
-			continue // nobody has configured it, and nobody is in it
+			continue // it is not configured and empty
 		}
 		name := o.Resource
 		if name == "" {
-			name = q.dominant(v.Capacity)
+			name = dominant(q, v.Capacity)
 		}
 		a := q.Amount(name)
 		number := func(amount int64) string {
@@ -106,10 +108,10 @@ func (v *QueueView) writeTree(b *strings.Builder, o TextOptions) {
 		mark := ""
 		if q.Reason != "" {
 			mark = " !"
-			problems = append(problems, fmt.Sprintf("! %s: %s: %s\n", q.title(), q.Reason, q.Message))
+			problems = append(problems, fmt.Sprintf("! %s: %s: %s\n", queueTitle(q), q.Reason, q.Message))
 		}
 		fmt.Fprintf(t, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n",
-			short(strings.Repeat("  ", q.Depth-depth)+q.title(), maxName), mark, short(shownResource(name), maxResource), brush.bar(&a),
+			short(strings.Repeat("  ", q.Depth-depth)+queueTitle(q), maxName), mark, short(shownResource(name), maxResource), brush.bar(&a),
 			number(a.Used), number(a.Borrowed), number(a.Guaranteed), limit, number(a.FairShare), number(a.Pending), q.PendingUnits, q.PendingPods)
 	}
 	_ = t.Flush() // to a Builder
@@ -120,7 +122,7 @@ func (v *QueueView) writeTree(b *strings.Builder, o TextOptions) {
 	b.WriteString("\n")
 }
 
-func (q *QueueStatus) title() string {
+func queueTitle(q *inspect.QueueStatus) string {
 	if q.Name == "" {
 		return "(all)"
 	}
@@ -154,8 +156,8 @@ func ParseResource(text string) string {
 	return text
 }
 
-// Resources are the names that a view has something to say of, as people write them.
-func (v *QueueView) Resources() []string {
+// Resources are the resources that a view has figures of, as people write them.
+func Resources(v *inspect.QueueView) []string {
 	var names []string
 	for i := range v.Queues {
 		for _, a := range v.Queues[i].Amounts {
@@ -166,4 +168,36 @@ func (v *QueueView) Resources() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// dominant names the resource of which a queue has, or asks for, the greatest part of the cluster; of equals, the one that is guaranteed
+// or limited. Counts of pods are left out.
+func dominant(q *inspect.QueueStatus, capacity map[string]int64) string {
+	best := slices.MaxFunc(append([]inspect.QueueAmount{{Resource: resource.NameCPU}}, q.Amounts...), func(a, b inspect.QueueAmount) int {
+		return cmp.Or(cmp.Compare(share(&a, capacity), share(&b, capacity)), cmp.Compare(configured(&a), configured(&b)))
+	})
+	return best.Resource
+}
+
+// share is the part of the cluster that a queue has, or asks for.
+func share(a *inspect.QueueAmount, capacity map[string]int64) float64 {
+	total := capacity[a.Resource]
+	if total <= 0 || a.Resource == resource.NamePods {
+		return 0
+	}
+	return float64(resource.Add(a.Used, a.Pending)) / float64(total)
+}
+
+// configured counts how much the configuration says of the resource.
+func configured(a *inspect.QueueAmount) (n int) {
+	if a.Resource == resource.NamePods {
+		return 0
+	}
+	if a.Guaranteed > 0 {
+		n += 2
+	}
+	if a.Limit != nil {
+		n++
+	}
+	return n
 }

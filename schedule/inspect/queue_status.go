@@ -1,13 +1,13 @@
-package schedule
+package inspect
 
 import (
-	"cmp"
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -46,7 +46,7 @@ type QueueAmount struct {
 	Limit *int64 `json:"limit,omitempty"`
 	// Pending is what the pods ask for that wait for a place.
 	Pending int64 `json:"pending"`
-	// FairShare is what the queue would have if nobody had more than is fair, of what is used and asked for now.
+	// FairShare is what the queue would have if all that is used and asked for now were divided fairly.
 	FairShare int64 `json:"fairShare"`
 }
 
@@ -60,13 +60,15 @@ func (q *QueueStatus) Amount(name string) QueueAmount {
 	return QueueAmount{Resource: name}
 }
 
-// QueueStatuses returns the status of every queue: the root first, parents before children, siblings by name. It is nil while nobody has
-// configured queues. It costs time proportional to the pods, some 0.1 µs each, and to the queues, a few µs each.
-func (s *Scheduler) QueueStatuses() []QueueStatus {
-	if !s.store.Quota().Configured() {
+// QueueStatuses returns the status of every queue: the root first, parents before children, siblings by name. It is nil while no queues are
+// configured. It costs time proportional to the pods, some 0.1 µs each, and to the queues, a few µs each.
+func QueueStatuses(store *cluster.Store) (list []QueueStatus) {
+	if !store.Quota().Configured() {
 		return nil
 	}
-	return queueStatuses(s.store)
+	sums := newQueueSums(store)
+	store.Quota().Root().Each(func(q *quota.Queue) { list = append(list, sums.status(q)) })
+	return list
 }
 
 // UnitState is how a gang stands.
@@ -77,19 +79,19 @@ const (
 	UnitRunning   UnitState = "running"   // all that it needs have places, or had once and some still have
 	UnitWaiting   UnitState = "waiting"   // as many members wait as it needs
 	UnitGathering UnitState = "gathering" // members are missing
-	UnitHeld      UnitState = "held"      // its PodGroup or its queue is in doubt
+	UnitHeld      UnitState = "held"      // its PodGroup or its queue is unknown or invalid
 )
 
 // UnitCounts counts the gangs, in every state. One of which there are no pods gathers.
-func (s *Scheduler) UnitCounts() map[UnitState]int {
+func UnitCounts(s *schedule.Scheduler) map[UnitState]int {
 	counts := map[UnitState]int{UnitRunning: 0, UnitWaiting: 0, UnitGathering: 0, UnitHeld: 0}
-	s.store.EachUnit(func(u *cluster.Unit) {
+	s.Store().EachUnit(func(u *cluster.Unit) {
 		switch {
 		case u.Running() || u.Ready() && u.Placed() >= u.MinMember():
 			counts[UnitRunning]++
-		case !u.Ready() || s.store.Quota().QueueOf(u.Namespace).Refuses:
+		case !u.Ready() || s.Store().Quota().QueueOf(u.Namespace).Refuses:
 			counts[UnitHeld]++
-		case s.lacks(u):
+		case s.Waiting(u)+u.Placed() < u.MinMember():
 			counts[UnitGathering]++
 		default:
 			counts[UnitWaiting]++
@@ -98,57 +100,41 @@ func (s *Scheduler) UnitCounts() map[UnitState]int {
 	return counts
 }
 
-// lacks reports whether fewer members wait, or are on their way, than a gang needs.
-func (s *Scheduler) lacks(u *cluster.Unit) bool {
-	waiting := 0
-	if queued := s.queue.Gang(u); queued != nil {
-		waiting = len(queued.Members())
-	}
-	return waiting+u.Placed() < u.MinMember()
-}
-
-// PendingPods counts the pods that wait, by how; the units that Pending counts are fewer where there are gangs.
-func (s *Scheduler) PendingPods() map[WaitingState]int {
-	counts := map[WaitingState]int{WaitingHeld: len(s.held), WaitingBinding: s.binder.Len()}
+// PendingPods counts the pods that wait, by how; the units that Scheduler.Pending counts are fewer where there are gangs.
+func PendingPods(s *schedule.Scheduler) map[WaitingState]int {
+	p := s.Pending()
+	counts := map[WaitingState]int{WaitingHeld: p.Held, WaitingBinding: p.InFlight}
 	for _, state := range standingStates[queue.Ready:] {
 		counts[state] = 0
 	}
 	gangs := false
-	s.store.EachUnit(func(*cluster.Unit) { gangs = true })
+	s.Store().EachUnit(func(*cluster.Unit) { gangs = true })
 	if gangs {
-		for _, standing := range s.queue.View().Pods() {
+		for _, standing := range s.Standings() {
 			counts[standingStates[standing.State]]++
 		}
 		return counts
 	}
-	p := s.Pending()
 	counts[WaitingActive], counts[WaitingBackoff], counts[WaitingUnschedulable], counts[WaitingQuota] = p.Active, p.Backoff, p.Unschedulable, p.Quota
 	return counts
 }
 
-func queueStatuses(store *cluster.Store) []QueueStatus {
-	b := newBooks(store)
-	var list []QueueStatus
-	store.Quota().Root().Each(func(q *quota.Queue) { list = append(list, b.status(q)) })
-	return list
-}
-
-// books are the sums that the ledger does not keep, by queue, all below included.
-type books struct {
+// queueSums are the sums that the ledger does not keep, by queue, all below included.
+type queueSums struct {
 	store *cluster.Store
-	of    map[*quota.Queue]*book
+	of    map[*quota.Queue]*queueSum
 	fair  map[*quota.Queue][]int64
 }
 
-type book struct {
+type queueSum struct {
 	pending     []int64 // by kind
 	units, pods int
 }
 
-// newBooks counts every pod.
-func newBooks(store *cluster.Store) *books {
-	b := &books{store: store, of: make(map[*quota.Queue]*book)}
-	store.Quota().Root().Each(func(q *quota.Queue) { b.of[q] = &book{pending: make([]int64, store.Kinds())} })
+// newQueueSums counts every pod.
+func newQueueSums(store *cluster.Store) *queueSums {
+	b := &queueSums{store: store, of: make(map[*quota.Queue]*queueSum)}
+	store.Quota().Root().Each(func(q *quota.Queue) { b.of[q] = &queueSum{pending: make([]int64, store.Kinds())} })
 	gangs := make(map[*cluster.Unit]bool)
 	store.EachPod(func(pod *cluster.Pod) {
 		if !isPending(pod) {
@@ -167,7 +153,7 @@ func newBooks(store *cluster.Store) *books {
 		}
 	})
 	b.fair = b.fairShares()
-	b.climb(store.Quota().Root())
+	b.addChildren(store.Quota().Root())
 	return b
 }
 
@@ -177,15 +163,15 @@ func isPending(pod *cluster.Pod) bool {
 	return pod.Phase == cluster.Pending && pod.Ours && !pod.Deleting && !pod.Gated && pod.Refusal() == ""
 }
 
-// fairShares works out what each queue ought to have of what is used and asked for. It must be called before climb.
-func (b *books) fairShares() map[*quota.Queue][]int64 {
+// fairShares works out what each queue ought to have of what is used and asked for. It must be called before addChildren.
+func (b *queueSums) fairShares() map[*quota.Queue][]int64 {
 	capacity := make([]int64, b.store.Kinds())
 	for kind := range capacity {
 		capacity[kind] = b.store.Quota().Capacity(resource.Kind(kind))
 	}
 	demand := make(map[*quota.Queue][]int64, len(b.of))
-	for q, book := range b.of {
-		own := slices.Clone(book.pending)
+	for q, sum := range b.of {
+		own := slices.Clone(sum.pending)
 		for _, tenant := range q.Tenants() {
 			for kind := range own {
 				own[kind] = resource.Add(own[kind], tenant.Used(resource.Kind(kind)))
@@ -196,11 +182,11 @@ func (b *books) fairShares() map[*quota.Queue][]int64 {
 	return queue.FairShares(b.store.Quota().Root(), capacity, demand)
 }
 
-// climb adds the books of all below to a queue's.
-func (b *books) climb(q *quota.Queue) {
+// addChildren adds the sums of all below to a queue's.
+func (b *queueSums) addChildren(q *quota.Queue) {
 	sum := b.of[q]
 	for _, child := range q.Children() {
-		b.climb(child)
+		b.addChildren(child)
 		c := b.of[child]
 		sum.units, sum.pods = sum.units+c.units, sum.pods+c.pods
 		for kind, amount := range c.pending {
@@ -209,12 +195,12 @@ func (b *books) climb(q *quota.Queue) {
 	}
 }
 
-// status puts a queue and its book into words.
-func (b *books) status(q *quota.Queue) QueueStatus {
-	book := b.of[q]
+// status puts a queue and its sum into words.
+func (b *queueSums) status(q *quota.Queue) QueueStatus {
+	sum := b.of[q]
 	s := QueueStatus{
 		Name: q.Name, Weight: q.Weight(), Sort: sortNames[q.Sort()], Ready: !q.Refuses, Reason: q.Problem.Reason, Message: q.Problem.Message,
-		PendingUnits: book.units, PendingPods: book.pods, RunningPods: int(q.Used(resource.Pods)),
+		PendingUnits: sum.units, PendingPods: sum.pods, RunningPods: int(q.Used(resource.Pods)),
 	}
 	for up := q.Parent(); up != nil; up = up.Parent() {
 		s.Depth++
@@ -227,7 +213,7 @@ func (b *books) status(q *quota.Queue) QueueStatus {
 	}
 	for kind := range resource.Kind(b.store.Kinds()) {
 		a := QueueAmount{
-			Resource: b.store.KindName(kind), Used: q.Used(kind), Guaranteed: q.Guaranteed(kind), Pending: book.pending[kind],
+			Resource: b.store.KindName(kind), Used: q.Used(kind), Guaranteed: q.Guaranteed(kind), Pending: sum.pending[kind],
 		}
 		if q.Parent() == nil { // what the cluster has
 			a.Guaranteed = b.store.Quota().Capacity(kind)
@@ -252,35 +238,4 @@ func (b *books) status(q *quota.Queue) QueueStatus {
 var sortNames = [...]string{
 	facts.SortDefault: "Default", facts.PriorityFIFO: "PriorityFIFO", facts.FIFO: "FIFO", facts.Fair: "Fair", facts.FairHistory: "FairHistory",
 	facts.SmallestFirst: "SmallestFirst",
-}
-
-// dominant names the resource of which a queue has, or asks for, the greatest part of the cluster; of equals, the one that is guaranteed
-// or limited. Counts of pods are left out.
-func (q *QueueStatus) dominant(capacity map[string]int64) string {
-	best := slices.MaxFunc(append([]QueueAmount{{Resource: resource.NameCPU}}, q.Amounts...), func(a, b QueueAmount) int {
-		return cmp.Or(cmp.Compare(a.part(capacity), b.part(capacity)), cmp.Compare(a.promised(), b.promised()))
-	})
-	return best.Resource
-}
-
-func (a *QueueAmount) part(capacity map[string]int64) float64 {
-	total := capacity[a.Resource]
-	if total <= 0 || a.Resource == resource.NamePods {
-		return 0
-	}
-	return float64(resource.Add(a.Used, a.Pending)) / float64(total)
-}
-
-// promised counts how much the configuration says of the resource.
-func (a *QueueAmount) promised() (n int) {
-	if a.Resource == resource.NamePods {
-		return 0
-	}
-	if a.Guaranteed > 0 {
-		n += 2
-	}
-	if a.Limit != nil {
-		n++
-	}
-	return n
 }

@@ -1,16 +1,15 @@
-package schedule
+package inspect
 
 import (
 	"fmt"
 	"slices"
 	"time"
 
-	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/explain"
-	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -29,7 +28,7 @@ type Answer struct {
 
 	Node string `json:"node,omitempty"`
 	GPUs string `json:"gpus,omitempty"` // indices; of a slice or an instance as the Binding's annotation has it
-	// GPUsOf says who chose them, and what is known of that, where it was not the scheduler.
+	// GPUsOf says what chose them where it was not the scheduler, and what is known of that.
 	GPUsOf string `json:"gpusOf,omitempty"`
 	NICs   string `json:"nics,omitempty"` // of network cards, as the Binding's annotation has them
 	// Zones is what it holds of its node's zones, if it asks for any or holds some.
@@ -55,7 +54,7 @@ type Answer struct {
 type PodZones struct {
 	Grant string `json:"grant"`
 	// State is what is known of it: promised, confirmed (by the node), moved (the node gave others than Promise), given (the node says so, and no
-	// Binding said anything) or guessed (nobody has said anything).
+	// Binding said anything) or guessed (there is neither).
 	State   string `json:"state"`
 	Promise string `json:"promise,omitempty"`
 }
@@ -89,18 +88,6 @@ func podZones(pod *cluster.Pod) *PodZones {
 		held.State = ZonesPromised
 	}
 	return held
-}
-
-// String says it in words.
-func (h *PodZones) String() string {
-	switch text := "zones " + h.Grant; h.State {
-	case ZonesMoved:
-		return text + ", moved from " + h.Promise
-	case ZonesGiven:
-		return text + ", which nobody promised"
-	default:
-		return text + ", " + h.State
-	}
 }
 
 // RankedNode is a node on which a pod fits.
@@ -191,7 +178,7 @@ func (d *Dump) judge(a *Answer, store *cluster.Store, f facts.Pod) error {
 	if a.Refusal = pod.Refusal(); a.Refusal != "" {
 		return nil
 	}
-	profile, err := newProfile(&d.Scheduling)
+	profile, err := schedule.NewProfile(&d.Scheduling)
 	if err != nil {
 		return err
 	}
@@ -216,18 +203,6 @@ func (d *Dump) judge(a *Answer, store *cluster.Store, f facts.Pod) error {
 		a.Best = append(a.Best, ranked)
 	}
 	return nil
-}
-
-// newProfile makes of a configuration what New makes of it.
-func newProfile(config *spec.Scheduling) (*rules.Profile, error) {
-	profile, err := rules.NewProfile(config.Scores)
-	if err != nil {
-		return nil, err
-	}
-	if len(config.CapacityRatio) > 0 {
-		profile.WithRatio(config.CapacityRatio)
-	}
-	return profile, nil
 }
 
 // NoPod is the error about a pod that the ledger does not have.

@@ -1,4 +1,4 @@
-package schedule
+package inspect
 
 import (
 	"cmp"
@@ -86,10 +86,10 @@ type UnitBlock struct {
 // BlockKind is what kind of thing is in the way.
 type BlockKind string
 
-// The kinds, in the order in which they are told.
+// The kinds, in the order in which they are reported.
 const (
 	BlockPodGroup BlockKind = "podGroup" // there is none, or it asks for what cannot be
-	BlockQueue    BlockKind = "queue"    // the queue's place in the tree is in doubt
+	BlockQueue    BlockKind = "queue"    // the queue is unknown or invalid
 	BlockRefused  BlockKind = "refused"  // members can never be placed, or are held
 	BlockBackoff  BlockKind = "backoff"  // it waits out a backoff
 	BlockMembers  BlockKind = "members"  // fewer wait than must be placed together
@@ -174,7 +174,7 @@ func naturally(a, b string) int {
 
 // judge finds out what is in the way of the members that wait, and what would help.
 func (a *UnitAnswer) judge(d *Dump, r *rehearsal, gang *cluster.Unit) {
-	a.doubts(gang)
+	a.refusals(gang)
 	if len(a.Blocks) > 0 || gang.Facts == nil {
 		return
 	}
@@ -183,15 +183,15 @@ func (a *UnitAnswer) judge(d *Dump, r *rehearsal, gang *cluster.Unit) {
 	if u != nil {
 		a.Priority, waiting = u.Priority, len(u.Members())
 	}
-	if a.Missing = max(a.Need-waiting, 0); a.started() {
+	if a.Missing = max(a.Need-waiting, 0); a.Started() {
 		a.Missing = 0
 	}
 	if waiting == 0 && a.Missing == 0 {
-		return // nobody waits
+		return // no member waits
 	}
 	t := &trial{rehearsal: r, dump: d, gang: gang, unit: u, answer: a}
 	if a.Missing > 0 {
-		a.block(BlockMembers, fmt.Sprintf("%d of %d members are missing: %s, %d have places", a.Missing, a.MinMember, count(waiting, "waits", "wait"), a.Placed))
+		a.block(BlockMembers, fmt.Sprintf("%d of %d members are missing: %s, %d have places", a.Missing, a.MinMember, Count(waiting, "waits", "wait"), a.Placed))
 		if u != nil {
 			t.withMembers()
 		}
@@ -204,15 +204,15 @@ func (a *UnitAnswer) judge(d *Dump, r *rehearsal, gang *cluster.Unit) {
 	}
 }
 
-// started reports whether it runs, or all that it needs are on their way.
-func (a *UnitAnswer) started() bool { return a.Running || a.Known && a.Placed >= a.MinMember }
+// Started reports whether it runs, or all that it needs are on their way.
+func (a *UnitAnswer) Started() bool { return a.Running || a.Known && a.Placed >= a.MinMember }
 
 func (a *UnitAnswer) block(kind BlockKind, message string) {
 	a.Blocks = append(a.Blocks, UnitBlock{kind, message})
 }
 
-// doubts tells what keeps the unit from being looked at altogether.
-func (a *UnitAnswer) doubts(gang *cluster.Unit) {
+// refusals tells what keeps the unit from being looked at altogether.
+func (a *UnitAnswer) refusals(gang *cluster.Unit) {
 	refusals := make(map[string]int)
 	var order []string
 	for _, pod := range gang.Pods() {
@@ -247,7 +247,7 @@ func (a *UnitAnswer) doubts(gang *cluster.Unit) {
 		return // enough members remain
 	}
 	for _, message := range order {
-		a.block(BlockRefused, fmt.Sprintf("%s: %s", count(refusals[message], "member is held", "members are held"), message))
+		a.block(BlockRefused, fmt.Sprintf("%s: %s", Count(refusals[message], "member is held", "members are held"), message))
 	}
 }
 
@@ -266,9 +266,9 @@ func (t *trial) look() {
 	if w := t.backoff(); w != nil {
 		a.block(BlockBackoff, "it backs off until "+w.Until.Format(time.RFC3339))
 	}
-	ask, short, admitted := t.ask(t.unit)
+	ask, short, admitted := t.gate.Ask(t.unit)
 	if !admitted {
-		a.block(BlockQuota, t.quotaCondition(&short).Message)
+		a.block(BlockQuota, t.gate.Condition(&short).Message)
 	}
 	roomy := t.finds(t.unit, ask, nil)
 	if a.FitsNow = roomy && admitted; a.FitsNow {
@@ -278,7 +278,7 @@ func (t *trial) look() {
 		return
 	}
 	if nodes, fits := t.opened(); fits && admitted {
-		a.block(BlockReserved, fmt.Sprintf("it would fit if %s not kept free for units that have waited longer", count(nodes, "node were", "nodes were")))
+		a.block(BlockReserved, fmt.Sprintf("it would fit if %s not reserved for units that have waited longer", Count(nodes, "node were", "nodes were")))
 		return
 	}
 	t.lacksRoom(ask)
@@ -298,7 +298,7 @@ func (t *trial) backoff() *Waiting {
 // lacksRoom tells why no nodes take the unit.
 func (t *trial) lacksRoom(ask *pack.Ask) {
 	defer t.opens(t.unit)()
-	e := t.in.placer.ExplainUnit(ask)
+	e := t.placer.ExplainUnit(ask)
 	t.answer.Explanation = &e
 	kind := BlockRoom
 	if e.Unpacked() {
@@ -309,14 +309,13 @@ func (t *trial) lacksRoom(ask *pack.Ask) {
 
 // opened reports whether the unit would fit if nothing were kept for others, neither nodes nor limits; and how many nodes are.
 func (t *trial) opened() (nodes int, fits bool) {
-	claims := t.claims
-	t.claims = nil
-	defer func() { t.claims = claims }()
-	ask, _, admitted := t.ask(t.unit)
+	claims := t.gate.Claims.Len()
+	defer t.gate.Claims.Suspend()()
+	ask, _, admitted := t.gate.Ask(t.unit)
 	if !admitted {
 		return 0, false
 	}
-	snapshot := t.in.snapshot
+	snapshot := t.snapshot
 	snapshot.Advance(t.store)
 	mark := snapshot.Mark()
 	defer snapshot.Rollback(mark)
@@ -326,9 +325,9 @@ func (t *trial) opened() (nodes int, fits bool) {
 			nodes++
 		}
 	}
-	if nodes == 0 && len(claims) == 0 {
+	if nodes == 0 && claims == 0 {
 		return 0, false
 	}
-	_, fits = t.in.placer.PlaceUnit(ask)
+	_, fits = t.placer.PlaceUnit(ask)
 	return nodes, fits
 }

@@ -1,4 +1,4 @@
-package schedule_test
+package inspect_test
 
 import (
 	"strings"
@@ -7,8 +7,10 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
+	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -26,12 +28,12 @@ func TestExplainGPUsOfAKubelet(t *testing.T) {
 	s.Apply(facts.PodUpserted{Pod: pod}, now)
 	said := func() string {
 		t.Helper()
-		a, err := s.Dump("hilbert", now).Explain("ml", "train")
+		a, err := inspect.Take(s, "hilbert", now).Explain("ml", "train")
 		if err != nil {
 			t.Fatal(err)
 		}
 		var b strings.Builder
-		if err := a.WriteText(&b); err != nil {
+		if err := render.Pod(&b, a); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()

@@ -1,22 +1,22 @@
-package schedule_test
+package inspect_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/datadriven"
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
@@ -26,15 +26,15 @@ import (
 func file(t interface {
 	Helper()
 	Fatalf(string, ...any)
-}, d *schedule.Dump,
-) *schedule.Dump {
+}, d *inspect.Dump,
+) *inspect.Dump {
 	t.Helper()
 	var b bytes.Buffer
 	if err := d.Write(&b); err != nil {
 		t.Fatalf("write: %v", err)
 	}
 	text := b.String()
-	read, err := schedule.ReadDump(&b)
+	read, err := inspect.ReadDump(&b)
 	if err != nil {
 		t.Fatalf("read: %v in\n%s", err, text)
 	}
@@ -45,156 +45,16 @@ func file(t interface {
 	return read
 }
 
-// explain prints what people are told about a pod, from the scheduler and from a file; both must be the same.
-func (h *harness) explain(t *testing.T, d *datadriven.TestData) string {
-	t.Helper()
-	dump := h.s.Dump("hilbert", h.now)
-	namespace, name := names(d)
-	live, from := text(dump.Explain(namespace, name)), text(file(t, dump).Explain(namespace, name))
-	if live != from {
-		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
-	}
-	return live
-}
-
-// explainNode prints what people are told about a node, from the scheduler and from a file; both must be the same.
-func (h *harness) explainNode(t *testing.T, d *datadriven.TestData) string {
-	t.Helper()
-	answer := func(dump *schedule.Dump) string {
-		a, err := dump.ExplainNode(d.CmdArgs[0].Key)
-		if err != nil {
-			return err.Error() + "\n"
-		}
-		var b strings.Builder
-		if err := a.WriteText(&b); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
-	}
-	dump := h.s.Dump("hilbert", h.now)
-	live, from := answer(dump), answer(file(t, dump))
-	if live != from {
-		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
-	}
-	return live
-}
-
-// names reads NAMESPACE/NAME; without a namespace it is default.
-func names(d *datadriven.TestData) (namespace, name string) {
-	namespace, name, ok := strings.Cut(d.CmdArgs[0].Key, "/")
-	if !ok {
-		return "default", namespace
-	}
-	return namespace, name
-}
-
-func text(a *schedule.Answer, err error) string {
+// text renders an answer, or the error instead of one.
+func text(a *inspect.Answer, err error) string {
 	if err != nil {
 		return err.Error() + "\n"
 	}
 	var b strings.Builder
-	if err := a.WriteText(&b); err != nil {
+	if err := render.Pod(&b, a); err != nil {
 		return err.Error()
 	}
 	return b.String()
-}
-
-func (h *harness) queue(t *testing.T) string {
-	t.Helper()
-	dump := file(t, h.s.Dump("hilbert", h.now))
-	var b strings.Builder
-	for _, w := range dump.Queue {
-		fmt.Fprintf(&b, "%s %s", w.Name, w.State)
-		if w.Attempts > 0 {
-			fmt.Fprintf(&b, " attempts=%d", w.Attempts)
-		}
-		if !w.Until.IsZero() {
-			fmt.Fprintf(&b, " until=%v", w.Until.Sub(time.Unix(0, 0)))
-		}
-		fmt.Fprintln(&b, "", w.Node, w.Why)
-	}
-	h.compareCounts(t, dump)
-	return b.String()
-}
-
-// compareCounts holds the counts of a dump against those that the scheduler tells.
-func (h *harness) compareCounts(t *testing.T, dump *schedule.Dump) {
-	t.Helper()
-	counts := dump.Counts()
-	for state, want := range h.s.PendingPods() {
-		if counts[state] != want {
-			t.Errorf("%d pods are %s, the scheduler says %d", counts[state], state, want)
-		}
-	}
-}
-
-// view prints the queues and who waits, from the scheduler and from a file; both must be the same.
-func (h *harness) view(t *testing.T, d *datadriven.TestData) string {
-	t.Helper()
-	o, text := schedule.ViewOptions{Limit: 100}, schedule.TextOptions{}
-	d.MaybeScanArgs(t, "queue", &o.Queue)
-	d.MaybeScanArgs(t, "limit", &o.Limit)
-	d.MaybeScanArgs(t, "resource", &text.Resource)
-	text.Resource, text.Plain = schedule.ParseResource(text.Resource), d.HasArg("plain")
-	dump := h.s.Dump("hilbert", h.now)
-	say := func(d *schedule.Dump) string {
-		v, err := d.View(o)
-		if err != nil {
-			return err.Error() + "\n"
-		}
-		v = roundTrip(t, v)
-		var b strings.Builder
-		if err := v.Render(&b, text); err != nil {
-			return err.Error()
-		}
-		return b.String()
-	}
-	live, from := say(dump), say(file(t, dump))
-	if live != from {
-		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
-	}
-	h.compareCounts(t, dump)
-	return live
-}
-
-// roundTrip sends an answer through JSON, as the daemon does.
-func roundTrip[T any](t *testing.T, v *T) *T {
-	t.Helper()
-	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := new(T)
-	if err := json.Unmarshal(data, read); err != nil {
-		t.Fatalf("%v in %s", err, data)
-	}
-	if again, err := json.Marshal(read); err != nil || !bytes.Equal(again, data) {
-		t.Fatalf("%v, read and written again:\n%s\nfirst:\n%s", err, again, data)
-	}
-	return read
-}
-
-// explainUnit prints what people are told about a gang, from the scheduler and from a file; both must be the same.
-func (h *harness) explainUnit(t *testing.T, d *datadriven.TestData) string {
-	t.Helper()
-	namespace, name := names(d)
-	dump := h.s.Dump("hilbert", h.now)
-	say := func(d *schedule.Dump) string {
-		a, err := d.ExplainUnit(namespace, name)
-		if err != nil {
-			return err.Error() + "\n"
-		}
-		var b strings.Builder
-		if err := roundTrip(t, a).WriteText(&b); err != nil {
-			return err.Error()
-		}
-		return b.String()
-	}
-	live, from := say(dump), say(file(t, dump))
-	if live != from {
-		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
-	}
-	return live
 }
 
 // TestFileExplainsAsTheScheduler drives a scheduler through random events and asks about every pod: what a file says must be byte for byte
@@ -214,7 +74,7 @@ func TestFileExplainsAsTheScheduler(t *testing.T) {
 			now = now.Add(time.Second)
 			stir(t, s, i, now)
 		}
-		dump := s.Dump("hilbert", now)
+		dump := inspect.Take(s, "hilbert", now)
 		again := file(t, dump)
 		for i := range again.Ledger.Pods {
 			f := &again.Ledger.Pods[i].Facts
@@ -227,7 +87,7 @@ func TestFileExplainsAsTheScheduler(t *testing.T) {
 }
 
 // compareLedgers asks the placer about every pod that waits, on the ledger itself and on the one that was loaded.
-func compareLedgers(t *rapid.T, store *cluster.Store, dump *schedule.Dump, config spec.Scheduling) {
+func compareLedgers(t *rapid.T, store *cluster.Store, dump *inspect.Dump, config spec.Scheduling) {
 	loaded, err := cluster.Load(dump.Ledger)
 	if err != nil {
 		t.Fatal(err)
@@ -367,7 +227,7 @@ func TestReadDumpReadsOlderFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := s.Dump("hilbert", time.Unix(0, 0)).Write(&b); err != nil {
+	if err := inspect.Take(s, "hilbert", time.Unix(0, 0)).Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	older := b.String()
@@ -377,11 +237,11 @@ func TestReadDumpReadsOlderFiles(t *testing.T) {
 		}
 		older = strings.Replace(older, field, "", 1)
 	}
-	d, err := schedule.ReadDump(strings.NewReader(older))
+	d, err := inspect.ReadDump(strings.NewReader(older))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, err := d.View(schedule.ViewOptions{}); err != nil || v.Queues != nil {
+	if v, err := d.View(inspect.ViewOptions{}); err != nil || v.Queues != nil {
 		t.Errorf("%v, %+v", err, v)
 	}
 }
@@ -392,7 +252,7 @@ func TestReadDumpRefusesOtherFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := s.Dump("hilbert", time.Unix(0, 0)).Write(&b); err != nil {
+	if err := inspect.Take(s, "hilbert", time.Unix(0, 0)).Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	whole := b.String()
@@ -405,7 +265,7 @@ func TestReadDumpRefusesOtherFiles(t *testing.T) {
 		"who is kept for twice": {strings.Replace(whole, `"kept": [],`, `"kept": [], "kept": [],`, 1), "stands twice"},
 		"bad setting":           {strings.Replace(whole, `"maxInFlight"`, `"maxInFligt"`, 1), "maxInFligt"},
 	} {
-		if _, err := schedule.ReadDump(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := inspect.ReadDump(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}

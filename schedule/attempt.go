@@ -1,0 +1,285 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/schedule/admit"
+	"hilbert.dev/hilbert/schedule/place/index"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/queue"
+)
+
+// attempt is one turn of one unit: which instance decides, on what, and what the unit may ask for. Its methods are the strategies, and what
+// they share. A single pod and a gang go the same way; the difference is that a gang's members are placed together.
+type attempt struct {
+	s    *Scheduler
+	unit *queue.Unit
+	in   *instance
+	now  time.Time
+	// lagging: the instance's snapshot may be older than the ledger. "It fits nowhere" is said of the newest state only.
+	lagging bool
+	// quotaAdmits says that the limits of the unit's queues leave room for ask, as admitted found; short is the limit that does not.
+	quotaAdmits bool
+	short       admit.Shortfall
+	ask         *pack.Ask // nil until asked for: most single pods are placed without one
+	// preempts says that the Plan is a preemption on one node; victims are all of its victims, also those that only had an assumed place.
+	preempts bool
+	victims  []*cluster.Pod
+}
+
+// admitted reports whether the limits of the unit's queues leave room for what it needs.
+func (a *attempt) admitted() bool {
+	if a.unit.Gang == nil {
+		if _, a.quotaAdmits = a.s.gate.Admits(a.unit, a.unit.Class.Charge); a.quotaAdmits {
+			return true
+		}
+	}
+	a.ask, a.short, a.quotaAdmits = a.s.gate.Ask(a.unit)
+	return a.quotaAdmits
+}
+
+// wanted is the members that the unit wants placed now, and how.
+func (a *attempt) wanted() *pack.Ask {
+	if a.ask == nil {
+		a.ask, _, _ = a.s.gate.Ask(a.unit)
+	}
+	return a.ask
+}
+
+// mayLag reports whether the instance decides on what it has seen already. It must have seen what the unit waits for, and know its classes.
+func (a *attempt) mayLag() bool {
+	return a.s.lag(a.in.number) && a.in.snapshot.Revision() >= a.unit.NotBefore && a.knowsClasses()
+}
+
+func (a *attempt) knowsClasses() bool {
+	if a.unit.Gang == nil {
+		return a.in.snapshot.Knows(a.unit.Class)
+	}
+	return !slices.ContainsFunc(a.ask.Members, func(pod *cluster.Pod) bool { return !a.in.snapshot.Knows(pod.Class) })
+}
+
+// place puts the unit on nodes that are free, or that are reserved for it.
+func (a *attempt) place() bool {
+	if a.placeNow() {
+		return true
+	}
+	if !a.lagging {
+		return false
+	}
+	a.in.snapshot.Advance(a.s.store)
+	a.lagging = false
+	return a.placeNow()
+}
+
+func (a *attempt) placeNow() bool {
+	if a.unit.Gang == nil {
+		return a.placePod()
+	}
+	return a.placeThrough(admit.Access{Through: a.s.gate.Reservations.Own(a.unit)})
+}
+
+// placePod chooses a node for a single pod: the one that a preemption has promised it, if it fits there now, else the best.
+func (a *attempt) placePod() bool {
+	pod, in := a.s.store.Pod(a.unit.Pod), a.in
+	choice, ok := index.Choice{}, false
+	if pod.Nominated != "" {
+		choice, ok = in.placer.PlaceOn(a.s.store.Slot(pod.Nominated), pod.Class)
+	}
+	if !ok {
+		choice, ok = in.placer.Place(pod.Class)
+	}
+	if !ok {
+		return false
+	}
+	if a.commit(in.plan(pod, choice), facts.Condition{}) && a.lagging {
+		in.snapshot.Assume(choice.Slot, pod, choice.Grant)
+	}
+	return true
+}
+
+// placeThrough looks for places and proposes them, as if the nodes of some reservations were open. It answers false, and gives none of
+// the reservations up, when there are no places.
+func (a *attempt) placeThrough(access admit.Access) bool {
+	snapshot := a.in.snapshot
+	mark := snapshot.Mark()
+	access.Open(snapshot)
+	placed, ok := a.in.placer.PlaceUnit(a.wanted())
+	if !ok {
+		snapshot.Rollback(mark)
+		return false
+	}
+	a.s.gate.Reservations.GiveUp(access.Lower)
+	plan := a.in.unitPlan(placed)
+	plan.Through = access.Through.Number()
+	if !a.commit(plan, facts.Condition{}) {
+		snapshot.Rollback(mark)
+	}
+	return true
+}
+
+// takeReserved places the unit on nodes that are reserved for gangs of lower rank. Others are chosen for those later.
+func (a *attempt) takeReserved() bool {
+	access := a.s.gate.Reservations.Access(a.unit, a.wanted().Members)
+	return len(access.Lower) > 0 && a.placeThrough(access)
+}
+
+// reclaim evicts others for the unit: pods of lower priority, or of queues that use more than their guarantee.
+func (a *attempt) reclaim() bool {
+	if a.short.NeverFits() || !a.mayReclaim() {
+		return false
+	}
+	snapshot := a.in.snapshot
+	mark := snapshot.Mark()
+	access := a.s.gate.Reservations.Access(a.unit, a.wanted().Members)
+	access.Open(snapshot)
+	found, ok := a.in.reclaims.Evict(a.wanted(), a.now.UnixNano())
+	snapshot.Rollback(mark)
+	if !ok {
+		a.s.blocked.noVictims(keyOf(a.unit), a.unit.Priority)
+		return false
+	}
+	a.s.gate.Reservations.GiveUp(access.Lower)
+	plan := a.in.unitPlan(found.Placements)
+	plan.Reclaims, plan.Through = found.Reclaims, access.Through.Number()
+	for _, victim := range found.Victims {
+		plan.Victims = append(plan.Victims, victim.UID)
+	}
+	why, _ := a.explain()
+	a.commit(plan, why.condition) // if that is refused, the unit has its next turn
+	return true
+}
+
+// mayReclaim reports whether the unit may evict others now. One whose victims of before a restart are on their way out waits for them.
+func (a *attempt) mayReclaim() bool {
+	for _, pod := range a.wanted().Members {
+		if pod.NeverPreempts {
+			return false
+		}
+		if pod.Nominated != "" && a.in.preempts.AwaitsVictims(pod) {
+			a.s.blocked.wantsVictims(keyOf(a.unit), a.unit.Priority)
+			return false
+		}
+	}
+	return a.s.blocked.mayHaveVictims(keyOf(a.unit), a.unit.Priority)
+}
+
+// backfill lets the unit use nodes that are reserved for another gang, if that gang may preempt it when its time has come, or if the unit has
+// ended before.
+func (a *attempt) backfill() bool {
+	for _, x := range a.s.gate.Reservations.List() {
+		if x.Backfills(a.unit, a.wanted().Members, a.now) && a.placeThrough(admit.Access{Through: x}) {
+			return true
+		}
+	}
+	return false
+}
+
+// backfillEqual lets another unit of the same shape backfill, which would sleep with this one. This one has another turn then.
+func (a *attempt) backfillEqual() bool {
+	other := a.backfiller()
+	if other == nil {
+		return false
+	}
+	s := a.s
+	s.queue.Take(other)
+	its := attempt{s: s, unit: other, in: a.in, now: a.now}
+	if its.ask, _, its.quotaAdmits = s.gate.Ask(other); its.quotaAdmits && its.backfill() {
+		s.queue.Return(a.unit)
+		return true
+	}
+	s.queue.Return(other)
+	return false
+}
+
+// backfiller returns the first of the units that would sleep with this one which may backfill, nil if none may.
+func (a *attempt) backfiller() (best *queue.Unit) {
+	if len(a.s.gate.Reservations.List()) == 0 {
+		return nil
+	}
+	a.s.queue.EachAlike(a.unit, func(other *queue.Unit) {
+		if other != a.unit && (best == nil || queue.Before(other, best)) && a.s.gate.Reservations.Backfills(other, a.now) {
+			best = other
+		}
+	})
+	return best
+}
+
+// blockByQuota lets the unit wait for a queue's limit.
+func (a *attempt) blockByQuota() bool {
+	a.s.queue.BlockByQuota(a.unit, a.short.Queue)
+	a.s.setConditions(a.unit, a.s.gate.Condition(&a.short), a.now)
+	a.s.gangs.waits(a.unit, true, a.now)
+	return true
+}
+
+// park puts the unit's shape to sleep and reports why. The explanation is worked out, and reported of all units of the shape, at most once per
+// conditions.minInterval.
+func (a *attempt) park() bool {
+	s := a.s
+	why, fresh := a.explain()
+	s.queue.Park(a.unit, s.blocked.version(a.unit.Shape, a.in.snapshot.Revision()))
+	s.observer.Unschedulable(a.unit.Members()[0], why.counts, a.now)
+	s.setConditions(a.unit, why.condition, a.now)
+	s.gangs.waits(a.unit, true, a.now)
+	if fresh {
+		s.queue.EachAlike(a.unit, func(other *queue.Unit) {
+			if other != a.unit {
+				s.setConditions(other, why.condition, a.now)
+			}
+		})
+	}
+	return true
+}
+
+// explain returns why the unit fits nowhere; fresh says that it was worked out just now.
+func (a *attempt) explain() (why *explanation, fresh bool) {
+	if why = a.s.blocked.recent(a.unit.Shape, a.now); why != nil {
+		return why, false
+	}
+	if a.unit.Gang == nil {
+		why = newExplanation(a.in.placer.Explain(a.unit.Class), a.now)
+	} else {
+		mark := a.in.snapshot.Mark()
+		a.s.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
+		why = newGangExplanation(a.in.placer.ExplainUnit(a.wanted()), a.now)
+		a.in.snapshot.Rollback(mark)
+	}
+	a.s.blocked.block(a.unit.Shape, why)
+	return why, true
+}
+
+// commit proposes a Plan for the unit. Members that are not in it wait on. It answers false when the Plan was rejected.
+func (a *attempt) commit(plan *cluster.Plan, why facts.Condition) bool {
+	s, u := a.s, a.unit
+	verdict := s.propose(plan, why)
+	if !verdict.Committed {
+		s.rejected(u, verdict, a.now)
+		return false
+	}
+	if gang := u.Gang; gang == nil {
+		s.queue.Done(u)
+	} else {
+		placed := make([]facts.UID, len(plan.Placements))
+		for i := range plan.Placements {
+			placed[i] = plan.Placements[i].Pod
+		}
+		s.queue.Done(u, placed...)
+		s.gangs.forget(gang.UnitName)
+	}
+	s.refreshUnits(a.now)
+	for i := range plan.Placements {
+		switch pod := s.store.Pod(plan.Placements[i].Pod); {
+		case a.preempts:
+			s.observer.Preempting(pod, a.victims, a.now)
+		case pod.Obliged():
+			s.observer.Preempting(pod, pod.Victims(), a.now)
+		default:
+			s.observer.Placed(pod, a.now)
+		}
+	}
+	s.report(a.now)
+	return true
+}

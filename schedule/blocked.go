@@ -1,0 +1,278 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/quota"
+	"hilbert.dev/hilbert/schedule/admit"
+	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/queue"
+)
+
+const (
+	// maxExplanations is how many explanations are kept before the outdated ones are dropped.
+	maxExplanations = 4096
+	// reclaimEvery is the least time between two looks at which units could reclaim by now.
+	reclaimEvery = 5 * time.Second
+)
+
+// blocked records why units sleep, and decides what wakes them. Units of one shape queue sleep and wake together: what keeps one from all
+// nodes keeps the others, too.
+//
+// Of each shape it keeps the explanation; of each shape queue that sleeps, up to which priority no victims were found, and how much room a
+// gang has gained since. block notes why a shape sleeps; changed looks at one node on which more is free than before; unblock forgets what is
+// known of a shape queue, which is then tried again.
+//
+// Example: gang train lacks 4 of its members and sleeps. A pod ends on node a, where two members fit now: the gang has gained 2, and
+// sleeps on. Another ends on b, where 3 fit: 2+3 is at least 4, so the gang is tried again. It is tried once, not for each pod that ends.
+type blocked struct {
+	store        *cluster.Store
+	queue        *queue.Queue
+	reservations *admit.Reservations
+	interval     time.Duration // conditions.minInterval
+
+	explanations map[*queue.Shape]*explanation
+	byQueue      map[queueKey]blockedQueue
+	wanting      int              // of byQueue: whose units would preempt if they could
+	checked      cluster.Revision // what sleeps has been checked against changes up to here
+	reclaimed    cluster.Revision // what sleeps has been checked for reclaiming up to here,
+	reclaimedAt  time.Time        // at this time
+	wakes        wakeList
+}
+
+// blockedQueue is what is known of a shape queue that sleeps. Which pods could be victims depends on the priority, so a unit of a higher one
+// has to be tried even though its shape sleeps.
+type blockedQueue struct {
+	wants       bool  // a unit would preempt if it could
+	wanted      int32 // the highest priority of such units
+	searched    bool  // victims were searched for
+	noVictimsTo int32 // there were none up to this priority
+	roomGained  int   // for how many more members of a gang there may be room than when it was explained
+}
+
+// queueKey names a shape queue, also after it was dropped and made anew.
+type queueKey struct {
+	queue  *quota.Queue
+	tenant string
+	shape  *queue.Shape
+}
+
+func keyOf(u *queue.Unit) queueKey { return queueKey{u.Queue(), u.Tenant(), u.Shape} }
+
+func keyOfQueue(sq *queue.ShapeQueue) queueKey { return queueKey{sq.Queue(), sq.Tenant(), sq.Shape} }
+
+func newBlocked(store *cluster.Store, q *queue.Queue, reservations *admit.Reservations, interval time.Duration) blocked {
+	return blocked{
+		store: store, queue: q, reservations: reservations, interval: interval,
+		explanations: make(map[*queue.Shape]*explanation), byQueue: make(map[queueKey]blockedQueue),
+	}
+}
+
+// block takes note of why a shape fits nowhere.
+func (b *blocked) block(shape *queue.Shape, why *explanation) {
+	b.explanations[shape] = why
+	if len(b.explanations) <= maxExplanations {
+		return
+	}
+	for other, old := range b.explanations {
+		if !why.at.Before(old.at.Add(b.interval)) {
+			delete(b.explanations, other)
+		}
+	}
+}
+
+// unblock forgets what is known of a shape queue: its units are tried again.
+func (b *blocked) unblock(key queueKey) {
+	b.forgetVictims(key)
+	delete(b.byQueue, key)
+}
+
+// explanation is the latest one of a shape, nil if there is none.
+func (b *blocked) explanation(shape *queue.Shape) *explanation { return b.explanations[shape] }
+
+// recent is the latest explanation of a shape if it is not due to be worked out again, else nil.
+func (b *blocked) recent(shape *queue.Shape, now time.Time) *explanation {
+	if why := b.explanations[shape]; why != nil && now.Before(why.at.Add(b.interval)) {
+		return why
+	}
+	return nil
+}
+
+// wantsVictims takes note that a unit of a shape queue will want to preempt when something changes.
+func (b *blocked) wantsVictims(key queueKey, priority int32) {
+	r := b.byQueue[key]
+	if !r.wants || priority > r.wanted {
+		r.wanted = priority
+	}
+	if !r.wants {
+		r.wants = true
+		b.wanting++
+	}
+	b.byQueue[key] = r
+	if b.wanting <= maxExplanations {
+		return
+	}
+	for other := range b.byQueue { // shapes that went without waking leave records behind; the rest is found out anew
+		if other != key {
+			b.forgetVictims(other)
+		}
+	}
+}
+
+// noVictims takes note that there are no victims for the units of a shape queue, up to a priority.
+func (b *blocked) noVictims(key queueKey, priority int32) {
+	b.wantsVictims(key, priority)
+	r := b.byQueue[key]
+	r.searched, r.noVictimsTo = true, priority
+	b.byQueue[key] = r
+}
+
+// mayHaveVictims reports whether it is worth to search victims for a unit of a shape queue.
+func (b *blocked) mayHaveVictims(key queueKey, priority int32) bool {
+	r := b.byQueue[key]
+	return !r.searched || priority > r.noVictimsTo
+}
+
+// forgetVictims forgets what is known of victims for a shape queue; what room it gained stays.
+func (b *blocked) forgetVictims(key queueKey) {
+	r, known := b.byQueue[key]
+	if r.wants {
+		b.wanting--
+	}
+	if r = (blockedQueue{roomGained: r.roomGained}); r.roomGained > 0 {
+		b.byQueue[key] = r
+	} else if known {
+		delete(b.byQueue, key)
+	}
+}
+
+// recheck readies the units that sleep and that a change since then would now let in somewhere. What stands in other places than the node
+// itself matters only through the censuses that a class reads; when those have changed, one decision settles it.
+func (b *blocked) recheck() {
+	newest := b.store.Revision()
+	if b.checked == newest {
+		return
+	}
+	b.checked = newest
+	b.wakes.checkTree(b.queue)
+	b.queue.Parked(func(sq *queue.ShapeQueue, seen queue.Version) (queue.Version, bool) {
+		now := b.version(sq.Shape, newest)
+		wakes := b.mayFit(sq, seen, now)
+		if wakes {
+			b.unblock(keyOfQueue(sq))
+		}
+		return now, wakes
+	})
+}
+
+// mayFit reports whether what has changed since a version may let a unit that sleeps in somewhere, or let it preempt. Where a single pod may
+// fit, it goes on the wake list instead.
+func (b *blocked) mayFit(sq *queue.ShapeQueue, seen, now queue.Version) bool {
+	log := b.store.Log()
+	if !log.Covers(seen.Revision) || now.Domains != seen.Domains {
+		return true // too long ago, or too far away, to tell without a decision
+	}
+	listed, kinds := false, freeingChanges(sq.Shape)
+	for r := seen.Revision; r < now.Revision; r++ {
+		change := log.At(r)
+		if change.Kind&kinds == 0 {
+			continue
+		}
+		if b.changed(sq, change.Slot) {
+			return true
+		}
+		if sq.Shape.Class != nil && rules.Fits(&b.store.State, change.Slot, sq.Shape.Class) {
+			b.wakes.addSlot(change.Slot)
+			listed = true
+		}
+	}
+	if listed {
+		b.wakes.queues = append(b.wakes.queues, sq)
+	}
+	return false
+}
+
+// freeingChanges is the kinds of changes after which there may be more room for a shape.
+func freeingChanges(shape *queue.Shape) cluster.ChangeKind {
+	kinds := cluster.Freed | cluster.Redefined
+	asks := func(p queue.Part) bool { return p.Class.AsksReclaimed() }
+	if shape.Class != nil && shape.Class.AsksReclaimed() || slices.ContainsFunc(shape.Parts, asks) {
+		kinds |= cluster.Lent
+	}
+	return kinds
+}
+
+// changed reports whether a node on which more is free than before wakes a shape queue at once: its units may use the reservation there, or
+// find victims there. A gang has to find room for as many members as found none; so much is gained with each node at most.
+func (b *blocked) changed(sq *queue.ShapeQueue, slot cluster.Slot) bool {
+	key := keyOfQueue(sq)
+	r := b.byQueue[key]
+	if id := b.store.Reservation(slot); id != cluster.NoReservation && b.reservations.MayUse(sq, id, slot) {
+		return true
+	}
+	if class := sq.Shape.Class; class != nil {
+		return r.wants && rules.FitsWithoutLower(b.store, slot, class, r.wanted)
+	}
+	gained := r.roomGained
+	for i := range sq.Shape.Parts {
+		class := sq.Shape.Parts[i].Class
+		if r.wants && rules.FitsWithoutLower(b.store, slot, class, r.wanted) {
+			return true
+		}
+		if rules.Fits(&b.store.State, slot, class) {
+			gained += rules.PodsThatFit(&b.store.State, slot, class)
+		}
+	}
+	if gained != r.roomGained {
+		r.roomGained = gained
+		b.byQueue[key] = r
+	}
+	why := b.explanations[sq.Shape]
+	return gained > 0 && (why == nil || gained >= why.missing)
+}
+
+// version is what a unit of a shape that fits nowhere on a revision has looked at.
+func (b *blocked) version(shape *queue.Shape, revision cluster.Revision) queue.Version {
+	v := queue.Version{Revision: revision}
+	if shape.Class != nil {
+		v.Domains = b.store.DomainsVersion(shape.Class)
+		return v
+	}
+	for i := range shape.Parts {
+		v.Domains += b.store.DomainsVersion(shape.Parts[i].Class)
+	}
+	return v
+}
+
+// retryReclaims wakes units that found no victims, and whose queue is within its guarantee: it may have been beyond it then, or the others
+// within theirs. No change of a node tells of that.
+func (b *blocked) retryReclaims(now time.Time) {
+	if at, due := b.nextReclaim(); !due || now.Before(at) {
+		return
+	}
+	b.reclaimed, b.reclaimedAt = b.store.Revision(), now
+	b.queue.Parked(func(sq *queue.ShapeQueue, seen queue.Version) (queue.Version, bool) {
+		key := keyOfQueue(sq)
+		if !b.byQueue[key].searched || !admit.WithinGuarantee(sq.Queue(), sq.Shape.Ask) {
+			return seen, false
+		}
+		b.forgetVictims(key)
+		return seen, true
+	})
+}
+
+// nextReclaim is when retryReclaims has something to do; due is false while it has not.
+func (b *blocked) nextReclaim() (at time.Time, due bool) {
+	if !b.store.Quota().Configured() || b.wanting == 0 || b.reclaimed == b.store.Revision() {
+		return time.Time{}, false
+	}
+	return b.reclaimedAt.Add(reclaimEvery), true
+}
+
+// wakeNext wakes the next shape queue of the wake list.
+func (b *blocked) wakeNext() { b.wakes.wakeNext(b.queue, &b.store.State) }
+
+// decided says that the unit woken last has had its turn.
+func (b *blocked) decided() { b.wakes.deciding = false }

@@ -1,0 +1,47 @@
+package schedule
+
+import (
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/schedule/place"
+	"hilbert.dev/hilbert/schedule/place/index"
+	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/place/victims"
+)
+
+// instance is one place replica: a snapshot of the ledger, which may lag behind it, and what decides on it. Several instances propose Plans
+// to the one binder; a Plan that the ledger has overtaken is rejected there.
+type instance struct {
+	number   int
+	snapshot *cluster.Snapshot
+	placer   *place.Placer
+	preempts *victims.Preemptor
+	reclaims *victims.Reclaimer
+}
+
+func newInstance(number int, store *cluster.Store, profile *rules.Profile, cfg *spec.Scheduling) *instance {
+	snapshot := cluster.NewSnapshot()
+	// Each instance breaks ties its own way, so that instances on equal snapshots do not all want the same node.
+	seed := cfg.Seed + uint64(number)*0x9e3779b97f4a7c15
+	placer := place.NewPlacer(snapshot, profile, seed, cfg.MaxClassIndexes)
+	placer.SetLevels(cfg.Topology.Levels)
+	return &instance{number, snapshot, placer, place.NewPreemptor(placer, store, maxCostIndexes), place.NewReclaimer(placer, store)}
+}
+
+// plan makes a Plan for one pod.
+func (in *instance) plan(pod *cluster.Pod, choice index.Choice) *cluster.Plan {
+	return &cluster.Plan{
+		Placements: []cluster.Placement{{Pod: pod.UID, Node: in.snapshot.Node(choice.Slot).Name, Grant: choice.Grant}},
+		Revision:   in.snapshot.Revision(), Scheduler: in.number,
+	}
+}
+
+// unitPlan makes a Plan for members of a unit.
+func (in *instance) unitPlan(placed []pack.MemberChoice) *cluster.Plan {
+	plan := &cluster.Plan{Revision: in.snapshot.Revision(), Scheduler: in.number, Placements: make([]cluster.Placement, len(placed))}
+	for i := range placed {
+		plan.Placements[i] = cluster.Placement{Pod: placed[i].Pod.UID, Node: in.snapshot.Node(placed[i].Slot).Name, Grant: placed[i].Grant}
+	}
+	return plan
+}
