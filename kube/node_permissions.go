@@ -12,7 +12,7 @@ var AgentKubeletPermissions = []Permission{
 // CustomNodeResource, and whose pods: deploy/policies/cnr-own-node.yaml says the first.
 var AgentPermissions = []Permission{
 	{Resource: "nodes", Verbs: []string{"get"}},                                     // whose UID owns the CustomNodeResource; whether a device plugin offers its GPUs
-	{Resource: "pods/eviction", Verbs: []string{"create"}},                          // of a pod whose promise was broken; dry runs of those that are wished away
+	{Resource: "pods/eviction", Verbs: []string{"create"}},                          // of a pod whose promise was broken; dry runs of those whose eviction the node requests
 	{Group: "resource.k8s.io", Resource: "resourceslices", Verbs: []string{"list"}}, // whether a DRA driver offers its GPUs
 	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.CustomNodeResources, Verbs: []string{"create", "get"}},

@@ -27,8 +27,8 @@ func zonesOf(amounts ...spec.ReclaimedAmounts) (list []spec.ZoneHeadroom) {
 
 // What contradicts itself lends nothing, and wants nobody evicted.
 func TestParseColocation(t *testing.T) {
-	wish := spec.EvictionWish{Namespace: "ns", Name: "p", UID: "u", Reason: "MemoryPressure", Message: strings.Repeat("x", 400), Urgent: true}
-	many := make([]spec.EvictionWish, maxWishes+1)
+	wish := spec.EvictionRequest{Namespace: "ns", Name: "p", UID: "u", Reason: "MemoryPressure", Message: strings.Repeat("x", 400), Urgent: true}
+	many := make([]spec.EvictionRequest, maxWishes+1)
 	for name, c := range map[string]struct {
 		said *spec.Colocation
 		want facts.Headroom
@@ -37,7 +37,7 @@ func TestParseColocation(t *testing.T) {
 		"nothing": {},
 		"zero":    {said: &spec.Colocation{}, want: facts.Headroom{State: facts.HeadroomOpen}},
 		"whole": {
-			said: &spec.Colocation{Headroom: amountsOf(3000, 2), Zones: zonesOf(amountsOf(1000, 1), amountsOf(2500, 1)), Evictions: []spec.EvictionWish{wish}},
+			said: &spec.Colocation{Headroom: amountsOf(3000, 2), Zones: zonesOf(amountsOf(1000, 1), amountsOf(2500, 1)), Evictions: []spec.EvictionRequest{wish}},
 			want: facts.Headroom{State: facts.HeadroomOpen, MilliCPU: 3000, Memory: 2 << 20},
 		},
 		"closed": {
@@ -48,8 +48,8 @@ func TestParseColocation(t *testing.T) {
 		"negative":            {said: &spec.Colocation{Headroom: amountsOf(-1, 2)}, err: "-1 millicores"},
 		"absurd":              {said: &spec.Colocation{Headroom: amountsOf(1, 1<<33)}, err: "8589934592 MiB"},
 		"negative zone":       {said: &spec.Colocation{Zones: zonesOf(amountsOf(1, -2))}, err: "zone 0"},
-		"no UID":              {said: &spec.Colocation{Evictions: []spec.EvictionWish{{Namespace: "ns", Name: "p"}}}, err: "ns/p"},
-		"twice":               {said: &spec.Colocation{Evictions: []spec.EvictionWish{wish, wish}}, err: "twice"},
+		"no UID":              {said: &spec.Colocation{Evictions: []spec.EvictionRequest{{Namespace: "ns", Name: "p"}}}, err: "ns/p"},
+		"twice":               {said: &spec.Colocation{Evictions: []spec.EvictionRequest{wish, wish}}, err: "twice"},
 		"too many":            {said: &spec.Colocation{Evictions: many}, err: "257 evictions"},
 	} {
 		got, wishes, err := ParseColocation(c.said)
@@ -85,7 +85,7 @@ func TestHeadroomGrowsStale(t *testing.T) {
 	f := newFreshness(told, 10*time.Minute, time.Minute)
 	f.now = func() time.Time { return now }
 	m := mirrorReports(f, NewParser("hilbert", nil))
-	lends := &spec.Colocation{Headroom: amountsOf(3000, 2), Evictions: []spec.EvictionWish{{Namespace: "ns", Name: "p", UID: "u"}}}
+	lends := &spec.Colocation{Headroom: amountsOf(3000, 2), Evictions: []spec.EvictionRequest{{Namespace: "ns", Name: "p", UID: "u"}}}
 	closed := &spec.Colocation{Headroom: amountsOf(3000, 2), Closed: "evicted"}
 	const fresh, stale = " lends 3000/2097152 open wishes 1", " lends 3000/2097152 stale wishes 0"
 	for i, step := range []struct {

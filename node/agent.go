@@ -23,8 +23,8 @@ import (
 const (
 	// MaxMessages bounds the messages that wait for the loop.
 	MaxMessages = 256
-	// settleTimeout bounds how long the answer to the creation of a container waits until those who had its CPUs are moved off.
-	settleTimeout = time.Second
+	// applyTimeout bounds how long the answer to the creation of a container waits until those who had its CPUs are moved off.
+	applyTimeout = time.Second
 	// exclusiveTimeout bounds a question to the kubelet.
 	exclusiveTimeout = time.Second
 )
@@ -34,8 +34,8 @@ type Options struct {
 	// Node is the name of the Node object.
 	Node    string
 	Machine *topology.Machine
-	// Troubles are known from the start, for example that the kernel shows no NUMA nodes.
-	Troubles []allocate.Note
+	// Problems are known from the start, for example that the kernel shows no NUMA nodes.
+	Problems []allocate.Note
 	// Mode is spec.ModeAgent or spec.ModeKubelet; Why says how it was found out.
 	Mode, Why string
 	Config    spec.Node
@@ -59,7 +59,7 @@ type Options struct {
 	// Observe reads the kernel's counters; nil: nobody does. The Agent closes it.
 	Observe *observe.Reader
 	// Devices looks at GPUs and network cards; nil: nothing is said of them.
-	Devices DeviceLooker
+	Devices DeviceInspector
 	Ports   Ports
 	Log     *slog.Logger
 }
@@ -74,38 +74,38 @@ type Agent struct {
 
 	inbox    chan func()
 	stopped  chan struct{} // closed when Run ends
-	fast     *lane         // all knobs but
-	slow     *lane         // cpuset.mems
+	fast     *knobWriter   // all knobs but
+	slow     *knobWriter   // cpuset.mems
 	update   chan updateJob
 	observer observer
 	work     func(func(context.Context)) // runs something beside the loop; set by Run
 
 	// All below belongs to the loop.
-	pods       map[string]*pod       // by UID
-	sandboxes  map[string]*pod       // by the sandbox's ID
-	containers map[string]*container // by ID
-	wishes     [2][]wish             // as last given to fast and slow
-	settled    <-chan struct{}       // closed when the kernel has the wishes of fast
-	saved      []byte                // the checkpoint on disk
-	runtime    runtimeState
-	updating   bool
-	reporting  reporting
-	evictions  evictions
-	lending    lending
-	relief     relief
-	memory     memory
-	profiling  profiling
-	disks      disks
-	storage    stored
-	devices    devices
-	governing  governing
-	troubles   troubles
-	passings   map[string]time.Time // troubles that pass, until when
-	closings   []closing
-	counts     Counts
-	ticked     time.Time
-	started    time.Time // when the node was, by the monotonic clock
-	learned    time.Time // when the lessons were last kept
+	pods          map[string]*pod       // by UID
+	sandboxes     map[string]*pod       // by the sandbox's ID
+	containers    map[string]*container // by ID
+	knobs         [2][]desiredKnob      // as last given to fast and slow
+	applied       <-chan struct{}       // closed when the kernel has the knobs of fast
+	saved         []byte                // the checkpoint on disk
+	runtime       runtimeState
+	updating      bool
+	reporting     reporting
+	evictions     evictions
+	lending       lending
+	eviction      eviction
+	memory        memory
+	profiles      profiles
+	disks         disks
+	storage       storagePoller
+	devices       devices
+	governors     governors
+	problems      problems
+	transient     map[string]time.Time // troubles that pass, until when
+	closedZones   []closedZone
+	counts        Counts
+	ticked        time.Time
+	started       time.Time // when the node was, by the monotonic clock
+	lawStateSaved time.Time // when the law state were last kept
 }
 
 // pod is a pod that has been admitted.
@@ -158,29 +158,29 @@ func New(o Options) (*Agent, error) {
 		throttle: report.NewThrottle(o.Node, o.Config.WriteInterval.D(), o.Config.RefreshInterval.D()),
 		inbox:    make(chan func(), MaxMessages), stopped: make(chan struct{}), update: make(chan updateJob, 1),
 		pods: make(map[string]*pod), sandboxes: make(map[string]*pod), containers: make(map[string]*container),
-		evictions: make(evictions), troubles: make(troubles), passings: make(map[string]time.Time), started: time.Now().Add(-o.Uptime),
+		evictions: make(evictions), problems: make(problems), transient: make(map[string]time.Time), started: time.Now().Add(-o.Uptime),
 		counts: Counts{Notes: make(map[string]uint64), Refused: make(map[string]uint64), Withheld: make(map[string]uint64)},
 	}
-	a.fast = newLane(o.Kernel, func(r laneReport) { a.post(func() { a.enforced(&r) }) })
-	a.slow = newLane(o.Kernel, func(r laneReport) { a.post(func() { a.enforced(&r) }) })
+	a.fast = newKnobWriter(o.Kernel, func(r knobResult) { a.post(func() { a.enforced(&r) }) })
+	a.slow = newKnobWriter(o.Kernel, func(r knobResult) { a.post(func() { a.enforced(&r) }) })
 	a.runtime = runtimeState{why: "not connected yet"}
 	a.observer.reader = o.Observe
-	a.lending.params = lawsOf(&o.Config)
-	a.relief = relief{params: evict.Defaults(), stopped: make(map[string]time.Time)}
-	a.relief.params.Ladder.AnswerWithin = answerWithin
-	a.relief.params.DryRun = o.Config.Lending.Evictions == spec.EvictionsDryRun
-	if err := a.relief.params.Check(o.Thresholds); err != nil && a.lends() {
+	a.lending.params = lawParams(&o.Config)
+	a.eviction = eviction{params: evict.Defaults(), stopped: make(map[string]time.Time)}
+	a.eviction.params.Escalation.AnswerWithin = answerWithin
+	a.eviction.params.DryRun = o.Config.Lending.Evictions == spec.EvictionsDryRun
+	if err := a.eviction.params.Check(o.Thresholds); err != nil && a.lends() {
 		return nil, fmt.Errorf("the kubelet would evict before this agent: %w", err)
 	}
 	a.disks.read = o.Disks
-	a.profiling.scraper = o.Scraper
+	a.profiles.scraper = o.Scraper
 	a.memory = newMemory(o.Kernel, func(r shrink.Result) { a.post(func() { a.shrank(r) }) })
-	for _, n := range o.Troubles {
-		a.troubles.set(n.Reason, n.Message)
+	for _, n := range o.Problems {
+		a.problems.set(n.Reason, n.Message)
 	}
 	a.restore()
-	a.remind()
-	a.recall()
+	a.loadLawState()
+	a.loadDeviceNumbers()
 	return a, nil
 }
 
@@ -257,7 +257,7 @@ func (a *Agent) Run(ctx context.Context) {
 	}()
 	defer close(a.stopped)
 	a.work = beside
-	a.look(time.Now())
+	a.inspectDevices(time.Now())
 	tick := time.NewTicker(a.options.Config.TickInterval.D())
 	defer tick.Stop()
 	due := time.NewTimer(0)
@@ -283,16 +283,16 @@ func (a *Agent) tick(now time.Time) {
 		a.watchClock(now.Round(0).Sub(a.ticked.Round(0)), now.Sub(a.ticked))
 	}
 	a.ticked = now
-	a.fast.ask(laneRequest{tick: true})
-	a.slow.ask(laneRequest{tick: true})
+	a.fast.ask(knobRequest{tick: true})
+	a.slow.ask(knobRequest{tick: true})
 	a.reopen(now)
-	a.pass(now)
-	a.bury()
+	a.expireTransient(now)
+	a.removeVanished()
 	a.watchWeight()
 	a.save()
 	a.updateRuntime()
-	a.govern(now)
-	a.look(now)
+	a.tickGovernors(now)
+	a.inspectDevices(now)
 }
 
 // maxClockDrift is how far the wall clock may stray from the monotonic one between two ticks.
@@ -302,6 +302,6 @@ const maxClockDrift = 2 * time.Second
 // depends on it; the times that people read do.
 func (a *Agent) watchClock(wall, monotonic time.Duration) {
 	if jump := wall - monotonic; jump.Abs() > maxClockDrift {
-		a.passing(spec.ReasonClockJumped, fmt.Sprintf("the clock jumped by %v", jump.Round(time.Second)))
+		a.noteTransient(spec.ReasonClockJumped, fmt.Sprintf("the clock jumped by %v", jump.Round(time.Second)))
 	}
 }

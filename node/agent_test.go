@@ -44,7 +44,7 @@ func TestDedicatedHasItsCoresAtOnce(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.updates[containerID(&shared)] == rest+" "+everywhere
 	})
-	if s := w.state(); s.Allocated.Kept != 1 || s.Unsettled != 0 || s.Checkpoints == 0 {
+	if s := w.state(); s.Allocated.Kept != 1 || s.Unapplied != 0 || s.Checkpoints == 0 {
 		t.Errorf("%+v", s)
 	}
 	w.end(dedicated)
@@ -400,7 +400,7 @@ func TestClockJumps(t *testing.T) {
 		t.Errorf("events %v", w.events)
 	}
 	w.mu.Unlock()
-	w.agent.Ask(10*time.Second, func(a *Agent) { a.pass(time.Now().Add(2 * passesAfter)) })
+	w.agent.Ask(10*time.Second, func(a *Agent) { a.expireTransient(time.Now().Add(2 * transientFor)) })
 	if got := w.condition(); !strings.HasPrefix(got, "true") {
 		t.Error(got)
 	}
@@ -527,7 +527,7 @@ func TestLostEnd(t *testing.T) {
 	w.kernel.mu.Unlock()
 	w.eventually("it holds nothing", func() bool { return w.placed(s) == "" })
 	w.ticks(missingTicks + 1)
-	if w.placed(starting) == "" || w.state().Buried != 1 {
+	if w.placed(starting) == "" || w.state().Vanished != 1 {
 		t.Errorf("%+v", w.state())
 	}
 }

@@ -21,13 +21,13 @@ type Counts struct {
 	EnforceSeconds   float64
 	Updates          uint64 // of containers, through the runtime
 	UpdatesFailed    uint64
-	Unsettled        uint64 // containers that were created before those who had their CPUs were seen to be moved off
+	Unapplied        uint64 // containers that were created before those who had their CPUs were seen to be moved off
 	Connections      uint64 // to the runtime
 	Checkpoints      uint64
 	CheckpointErrors uint64
 	Reports          uint64
 	ReportsFailed    uint64
-	Buried           uint64 // pods that were gone without the runtime's saying so
+	Vanished         uint64 // pods that were gone without the runtime's saying so
 	Evictions        uint64
 	EvictionsFailed  uint64
 	Notes            map[string]uint64 // by reason
@@ -45,9 +45,9 @@ type State struct {
 	Observations             uint64
 	ObserveSeconds           float64
 	Lost                     string // why the runtime is not connected
-	// GivenRead and GivenUnread count answers of the kubelet as to which devices it gave to pods; GivenFound and GivenUnknown are those devices now.
-	GivenRead, GivenUnread   uint64
-	GivenFound, GivenUnknown int
+	// KubeletRead and KubeletUnread count answers of the kubelet as to which devices it gave to pods; KubeletDevicesFound and KubeletDevicesUnknown are those devices now.
+	KubeletRead, KubeletUnread                 uint64
+	KubeletDevicesFound, KubeletDevicesUnknown int
 	// Colocation is what is said of lending; nil: nothing is.
 	Colocation *spec.Colocation
 	Evicting   evict.Counts
@@ -66,20 +66,20 @@ type State struct {
 func (a *Agent) State() State {
 	s := State{
 		Counts: a.counts, Allocated: a.manager.Report().Counts, Connected: a.runtime.connected, Synced: a.runtime.synced,
-		Ready: len(a.troubles) == 0, Pods: len(a.pods), Containers: len(a.containers), Knobs: len(a.wishes[0]) + len(a.wishes[1]),
+		Ready: len(a.problems) == 0, Pods: len(a.pods), Containers: len(a.containers), Knobs: len(a.knobs[0]) + len(a.knobs[1]),
 		Waiting: len(a.inbox), Lost: a.runtime.why,
 	}
-	s.Colocation, s.Evicting, s.Stops = a.colocation(time.Now()), a.relief.memory.Counts, a.relief.stops
+	s.Colocation, s.Evicting, s.Stops = a.colocation(time.Now()), a.eviction.state.Counts, a.eviction.stops
 	s.Shrinking = a.memory.shrinker.Counts()
-	if a.profiling.scraper != nil {
-		s.Scrapes = a.profiling.scraper.Counts()
+	if a.profiles.scraper != nil {
+		s.Scrapes = a.profiles.scraper.Counts()
 	}
 	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(time.Now())
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
 	s.Notes, s.Refused, s.Withheld = maps.Clone(a.counts.Notes), maps.Clone(a.counts.Refused), maps.Clone(a.counts.Withheld)
-	r := &a.devices.readings
-	all, found := r.book.Count()
-	s.GivenRead, s.GivenUnread, s.GivenFound, s.GivenUnknown = r.good, r.bad, found, all-found
+	r := &a.devices.kubelet
+	all, found := r.assignments.DeviceCount()
+	s.KubeletRead, s.KubeletUnread, s.KubeletDevicesFound, s.KubeletDevicesUnknown = r.good, r.bad, found, all-found
 	a.observer.mu.Lock()
 	defer a.observer.mu.Unlock()
 	s.Observations, s.ObserveSeconds = a.observer.reads, a.observer.seconds

@@ -13,24 +13,24 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu"
-	"hilbert.dev/hilbert/node/gpu/deed"
-	"hilbert.dev/hilbert/node/gpu/given"
+	"hilbert.dev/hilbert/node/gpu/inject"
+	"hilbert.dev/hilbert/node/gpu/kubelet"
 	"hilbert.dev/hilbert/node/mps"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/topology"
 )
 
-// lookTimeout bounds one look at the devices. A run of nvidia-smi takes at most 30 s.
-const lookTimeout = 45 * time.Second
+// inspectTimeout bounds one look at the devices. A run of nvidia-smi takes at most 30 s.
+const inspectTimeout = 45 * time.Second
 
-// DeviceLooker sees what the driver, the kernel and the API server say of GPUs and network cards.
-type DeviceLooker interface {
+// DeviceInspector sees what the driver, the kernel and the API server say of GPUs and network cards.
+type DeviceInspector interface {
 	// Look is called beside the loop, by one goroutine at a time, and may take its time.
-	Look(ctx context.Context) DeviceLook
+	Inspect(ctx context.Context) DeviceInspection
 }
 
-// DeviceLook is what was seen at one moment.
-type DeviceLook struct {
+// DeviceInspection is what was seen at one moment.
+type DeviceInspection struct {
 	// Seen is the driver's answer and the kernel's log. Held and Uninjectable are the agent's to say.
 	Seen gpu.Observation
 	// Loaded: a driver is loaded, whatever it answers.
@@ -44,32 +44,32 @@ type DeviceLook struct {
 	// Cgroups are those of the processes that compute on GPUs, as /proc has them, by PID. One that is not in it has ended, or cannot be looked at.
 	Cgroups map[int]string
 	// Functions are the device files of network cards, by the card's PCI address, and CDI has them all. Untold says of cards why theirs are missing.
-	Functions map[string]CardFunctions
-	Untold    map[string]string
+	Functions        map[string]CardFunctions
+	FunctionsUnknown map[string]string
 	// Bandwidth of network cards in Mbit/s, by PCI address; those that are not in it have none to give.
 	Bandwidth map[string]uint32
 }
 
 // devices is what the loop knows of GPUs and network cards.
 type devices struct {
-	params gpu.Params
-	mps    mps.Params
-	busy   bool
-	asked  time.Time // when it was last looked
-	looked bool      // once at least
-	judged bool      // once at least since the runtime told what runs
-	others bool      // somebody else offers the GPUs, as of the last look
-	memory deviceMemory
-	unkept error  // why the memory is not on disk; nil: it is
-	saved  []byte // the memory on disk
-	view   gpu.View
-	own    gpu.Ownership
-	whose  bool      // it is known who gives the GPUs out
-	quiet  time.Time // since when nobody else has offered GPUs; zero: somebody does, or it is not known
-	ready  bool      // one GPU at least could be put into a container
-	last   DeviceLook
-	// readings are what the kubelet gave to pods.
-	readings readings
+	params       gpu.Params
+	mps          mps.Params
+	busy         bool
+	asked        time.Time // when it was last looked
+	looked       bool      // once at least
+	judged       bool      // once at least since the runtime told what runs
+	others       bool      // somebody else offers the GPUs, as of the last look
+	numbers      deviceNumbers
+	saveErr      error  // why the memory is not on disk; nil: it is
+	savedNumbers []byte // the memory on disk
+	view         gpu.View
+	own          gpu.Ownership
+	whose        bool      // it is known who gives the GPUs out
+	quiet        time.Time // since when nobody else has offered GPUs; zero: somebody does, or it is not known
+	ready        bool      // one GPU at least could be put into a container
+	last         DeviceInspection
+	// kubelet are what the kubelet gave to pods.
+	kubelet kubeletDevices
 	// shutGPUs and shutNICs are closed because a promise of them was broken, by index.
 	shutGPUs, shutNICs map[int]shutDevice
 }
@@ -114,9 +114,9 @@ func (a *Agent) reopenDevices(now time.Time) {
 	})
 }
 
-// deviceMemory is what must outlast the agent: an index that was promised is never another device.
-type deviceMemory struct {
-	GPU gpu.Memory `json:"gpu"`
+// deviceNumbers is what must outlast the agent: an index that was promised is never another device.
+type deviceNumbers struct {
+	GPU gpu.State `json:"gpu"`
 	// Cards are the PCI addresses of network cards by index.
 	Cards []string `json:"cards,omitempty"`
 	// Functions are the virtual functions that pods were given, by UID: PCI addresses.
@@ -130,11 +130,11 @@ func (d *devices) pending(now time.Time, synced bool) bool {
 	if synced {
 		seen = d.judged
 	}
-	return d.busy && !seen && now.Sub(d.asked) < lookTimeout
+	return d.busy && !seen && now.Sub(d.asked) < inspectTimeout
 }
 
-// recall takes over which number belongs to which device. What cannot be read is numbered anew.
-func (a *Agent) recall() {
+// loadDeviceNumbers takes over which number belongs to which device. What cannot be read is numbered anew.
+func (a *Agent) loadDeviceNumbers() {
 	d := &a.devices
 	d.params = gpu.Defaults()
 	d.params.Owner = gpu.Setting(a.options.Config.Devices.Owner)
@@ -151,63 +151,63 @@ func (a *Agent) recall() {
 			Functions map[string][]string `json:"functions"`
 		}
 		if err = json.Unmarshal(data, &known); err == nil {
-			d.memory.Cards, d.memory.Functions = known.Cards[:min(len(known.Cards), topology.MaxNICs)], known.Functions
-			d.memory.GPU, err = gpu.Load(known.GPU)
+			d.numbers.Cards, d.numbers.Functions = known.Cards[:min(len(known.Cards), topology.MaxNICs)], known.Functions
+			d.numbers.GPU, err = gpu.Load(known.GPU)
 		}
 	}
 	if err != nil {
 		a.counts.CheckpointErrors++
-		a.troubles.set(spec.ReasonCheckpointLost, "devices: "+err.Error())
+		a.problems.set(spec.ReasonCheckpointLost, "devices: "+err.Error())
 		a.log.Warn("the numbers of devices cannot be read; they are numbered anew", "err", err)
 		return
 	}
-	d.saved = data
+	d.savedNumbers = data
 }
 
-// look has the devices looked at when it is time.
-func (a *Agent) look(now time.Time) {
+// inspectDevices has the devices looked at when it is time.
+func (a *Agent) inspectDevices(now time.Time) {
 	d := &a.devices
 	if a.options.Devices == nil || d.busy || a.work == nil || now.Sub(d.asked) < a.options.Config.Devices.Interval.D() {
 		return
 	}
 	d.busy, d.asked = true, now
-	ask, known := a.question(now), a.aboutGPUs(&DeviceLook{})
+	ask, known := a.kubeletQuestion(now), a.mayHaveGPUs(&DeviceInspection{})
 	a.work(func(ctx context.Context) {
-		bounded, cancel := context.WithTimeout(ctx, lookTimeout)
+		bounded, cancel := context.WithTimeout(ctx, inspectTimeout)
 		defer cancel()
-		seen := a.options.Devices.Look(bounded)
-		var answer *reading
+		seen := a.options.Devices.Inspect(bounded)
+		var answer *kubeletAnswer
 		if ask != nil && (known || seen.Loaded || gpu.Offers(&seen.Offers)) {
 			answer = ask(ctx)
 		}
 		a.post(func() {
 			d.busy = false
-			a.saw(&seen, answer, time.Now())
+			a.updateDevices(&seen, answer, time.Now())
 		})
 	})
 }
 
-// lookAgain has the devices looked at as soon as possible. A look that is under way will do.
-func (a *Agent) lookAgain(now time.Time) {
+// inspectDevicesNow has the devices looked at as soon as possible. A look that is under way will do.
+func (a *Agent) inspectDevicesNow(now time.Time) {
 	if !a.devices.busy {
 		a.devices.asked = time.Time{}
-		a.look(now)
+		a.inspectDevices(now)
 	}
 }
 
-// saw takes a look over, and what the kubelet answered meanwhile; nil: it was not asked.
-func (a *Agent) saw(l *DeviceLook, answer *reading, now time.Time) {
+// updateDevices takes a look over, and what the kubelet answered meanwhile; nil: it was not asked.
+func (a *Agent) updateDevices(l *DeviceInspection, answer *kubeletAnswer, now time.Time) {
 	d := &a.devices
 	o, e := l.Seen, l.Offers
-	a.readBack(answer)
-	d.readings.book.Resolve(d.memory.GPU.Slots, func(given.Pod, given.Device) {})
+	a.updateKubelet(answer)
+	d.kubelet.assignments.Resolve(d.numbers.GPU.Slots, func(kubelet.Pod, kubelet.Device) {})
 	ours := a.heldDevices()
 	o.Held = ours
-	d.readings.book.Held(&o.Held)
+	d.kubelet.assignments.AddHeld(&o.Held)
 	others := !e.NoneHere && gpu.DecideOwner(&d.params, &e).Owner == topology.OwnerKubelet
 	d.others = others || e.Slices > 0
 	if gpu.Offers(&e) {
-		d.readings.book.Suspect()
+		d.kubelet.assignments.Invalidate()
 	}
 	if inv := o.Inventory; inv != nil {
 		cannot := a.uninjectable(l)
@@ -217,10 +217,10 @@ func (a *Agent) saw(l *DeviceLook, answer *reading, now time.Time) {
 			if a.runtime.synced {
 				o.Foreign = gpu.Strangers(inv, a.mayUse(l.Cgroups))
 			}
-			o.Foreign = a.partly(o.Foreign)
+			o.Foreign = a.addPartlyUsed(o.Foreign)
 		}
 	}
-	d.memory.GPU, d.view = gpu.Step(&d.params, d.memory.GPU, &o)
+	d.numbers.GPU, d.view = gpu.Step(&d.params, d.numbers.GPU, &o)
 	for _, note := range d.view.Notes {
 		a.log.Warn("about the GPUs", "note", note)
 	}
@@ -232,30 +232,30 @@ func (a *Agent) saw(l *DeviceLook, answer *reading, now time.Time) {
 	if !d.quiet.IsZero() {
 		e.Quiet = int(now.Sub(d.quiet).Seconds())
 	}
-	e.GPUs, e.Ready, e.Held, e.Untold = len(d.view.Slots), d.ready, ours.GPUs != 0, a.untold()
+	e.GPUs, e.Ready, e.Held, e.Untold = len(d.view.Slots), d.ready, ours.GPUs != 0, a.kubeletUncertainty()
 	before := d.own
 	d.own = gpu.DecideOwner(&d.params, &e)
 	d.whose = d.own.Reason != gpu.OwnUnknown
 	d.last, d.looked = *l, true
 	if a.runtime.synced { // before, it is not known who runs
-		d.judged = d.judged || !a.owesReading(l)
+		d.judged = d.judged || !a.kubeletUnasked(l)
 		d.forgetFunctions(a.manager.Pods())
 	}
 	cards := a.cards(l.Bandwidth)
-	a.keepNumbers()
+	a.saveDeviceNumbers()
 	if d.own.Owner != before.Owner || d.own.Reason != before.Reason {
 		a.log.Info("who gives the GPUs out", "owner", d.own.Owner, "reason", d.own.Reason, "message", d.own.Message)
 	}
-	is := a.soundDevices(l, cards, others)
-	a.takeGiven(is)
+	is := a.checkedDevices(l, cards, others)
+	a.chargeKubeletDevices(is)
 	a.manager.SetDevices(is, d.whose)
 	if a.runtime.synced && !d.judged { // the runtime told what runs while this look was under way, and the kubelet was not asked
-		a.lookAgain(now)
+		a.inspectDevicesNow(now)
 	}
 }
 
-// soundDevices is what there is; nil: nothing is said of it.
-func (a *Agent) soundDevices(l *DeviceLook, cards *topology.Devices, others bool) *topology.Devices {
+// checkedDevices is what there is; nil: nothing is said of it.
+func (a *Agent) checkedDevices(l *DeviceInspection, cards *topology.Devices, others bool) *topology.Devices {
 	d := &a.devices
 	// A node whose kubelet offers GPUs that the driver does not tell us of is counted as before: nothing is said.
 	if unseen := len(d.view.Slots) == 0; unseen && (l.Loaded || others || a.ports.Report != nil && !l.Offers.NodeKnown && !l.Offers.NoneHere) {
@@ -270,10 +270,10 @@ func (a *Agent) soundDevices(l *DeviceLook, cards *topology.Devices, others bool
 }
 
 // uninjectable are the GPUs that could not be put into a container now, by address, with why.
-func (a *Agent) uninjectable(l *DeviceLook) map[string]string {
+func (a *Agent) uninjectable(l *DeviceInspection) map[string]string {
 	cannot := make(map[string]string)
 	if l.Catalog != nil {
-		cannot = deed.Uninjectable(l.Seen.Inventory, l.Catalog)
+		cannot = inject.Uninjectable(l.Seen.Inventory, l.Catalog)
 	}
 	if why := cdi.Drops(a.runtime.name); why != "" {
 		for i := range l.Seen.Inventory.GPUs {
@@ -283,15 +283,15 @@ func (a *Agent) uninjectable(l *DeviceLook) map[string]string {
 	return cannot
 }
 
-// keepNumbers writes down which number belongs to which device, before anybody is told of it. Numbers that cannot be kept are not promised.
-func (a *Agent) keepNumbers() {
+// saveDeviceNumbers writes down which number belongs to which device, before anybody is told of it. Numbers that cannot be kept are not promised.
+func (a *Agent) saveDeviceNumbers() {
 	d := &a.devices
 	if a.ports.Devices == nil {
 		return
 	}
-	data, err := json.Marshal(d.memory)
-	d.unkept = nil
-	if err == nil && bytes.Equal(data, d.saved) {
+	data, err := json.Marshal(d.numbers)
+	d.saveErr = nil
+	if err == nil && bytes.Equal(data, d.savedNumbers) {
 		return
 	}
 	if err == nil {
@@ -299,24 +299,24 @@ func (a *Agent) keepNumbers() {
 	}
 	if err != nil {
 		a.counts.CheckpointErrors++
-		d.unkept = fmt.Errorf("the numbers of devices cannot be kept: %w", err)
-		d.own = gpu.Ownership{Owner: topology.OwnerNone, Reason: gpu.OwnUnknown, Message: d.unkept.Error()}
+		d.saveErr = fmt.Errorf("the numbers of devices cannot be kept: %w", err)
+		d.own = gpu.Ownership{Owner: topology.OwnerNone, Reason: gpu.OwnUnknown, Message: d.saveErr.Error()}
 		return
 	}
-	d.saved = data
+	d.savedNumbers = data
 }
 
 // cards are the machine's devices with network cards at the index that their address has.
 func (a *Agent) cards(bandwidth map[string]uint32) *topology.Devices {
 	d := &a.devices
 	is := topology.DevicesOf(a.options.Machine)
-	known := d.memory.Cards
+	known := d.numbers.Cards
 	for i := range is.NIC {
 		if address := is.NIC[i].Address; !slices.Contains(known, address) && len(known) < topology.MaxNICs {
 			known = append(slices.Clip(known), address)
 		}
 	}
-	d.memory.Cards = known
+	d.numbers.Cards = known
 	out := &topology.Devices{GPU: is.GPU}
 	for i, address := range known {
 		at := slices.IndexFunc(is.NIC, func(n topology.NIC) bool { return n.Address == address })
@@ -340,8 +340,8 @@ func (a *Agent) heldDevices() (h gpu.Held) {
 	return h
 }
 
-// saidOfDevices is what is said of GPUs and network cards, and how many GPUs nobody uses.
-func (a *Agent) saidOfDevices(now time.Time) (*spec.Devices, string) {
+// deviceStatus is what is said of GPUs and network cards, and how many GPUs nobody uses.
+func (a *Agent) deviceStatus(now time.Time) (*spec.Devices, string) {
 	d := &a.devices
 	is := a.manager.Devices()
 	if is == nil {
@@ -358,12 +358,12 @@ func (a *Agent) saidOfDevices(now time.Time) (*spec.Devices, string) {
 			said.NICs[i].Closed = s.why
 		}
 	}
-	said.Reason, said.Kubelet = string(d.own.Reason)+": "+d.own.Message, a.saidOfKubelet(now)
-	if a.away(now) {
+	said.Reason, said.Kubelet = string(d.own.Reason)+": "+d.own.Message, a.kubeletStatus(now)
+	if a.runtimeAway(now) {
 		said.Owner, said.Reason = spec.OwnerNone, spec.ReasonRuntimeLost+": "+a.runtime.why
 	}
 	total := len(is.GPU)
-	free, known := a.freeOfKubelet(total)
+	free, known := a.kubeletFree(total)
 	switch {
 	case total == 0:
 		return said, ""
@@ -373,7 +373,7 @@ func (a *Agent) saidOfDevices(now time.Time) (*spec.Devices, string) {
 		return said, fmt.Sprintf("%d, owner %s", total, d.own.Owner)
 	}
 	held := a.heldDevices()
-	d.readings.book.Held(&held)
+	d.kubelet.assignments.AddHeld(&held)
 	used := is.ClosedGPUs | held.GPUs
 	return said, fmt.Sprintf("%d/%d free", total-bits.OnesCount16(used), total)
 }

@@ -2,7 +2,7 @@
 // runtime, lets allocate decide, sees that the kernel does as decided, and says what it knows.
 //
 // One goroutine, the loop, owns the allocate.Manager and all that is known of pods; calls of the runtime, ticks, and answers of the kernel,
-// the runtime and the API server are messages to it, taken in order. What may take long runs beside it: two lanes that write to the
+// the runtime and the API server are messages to it, taken in order. What may take long runs beside it: two knob writers that write to the
 // kernel (one for cpuset.mems, which moves memory), one worker that updates containers through the runtime, one that writes the report.
 //
 // Invariants: a decision that an answer depends on is on disk before the answer; a new container's CPUs are its own before its first

@@ -12,7 +12,7 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu"
-	"hilbert.dev/hilbert/node/gpu/deed"
+	"hilbert.dev/hilbert/node/gpu/inject"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -42,7 +42,7 @@ func (a *Agent) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
 	}
 	pod := cdi.Pod{Observer: s.Namespace == observers}
 	if g.GPUs|g.NICs != 0 {
-		given, reason, err := a.give(s.UID, c, &g)
+		given, reason, err := a.resolveGrant(s.UID, c, &g)
 		if err != nil {
 			a.counts.Withheld[reason]++
 			a.note(nameOf(s), allocate.Note{Reason: reason, Message: "container " + c.Name + ": " + err.Error()})
@@ -51,7 +51,7 @@ func (a *Agent) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
 		pod.Grant = &given
 	}
 	n := cdi.Node{Ours: d.own.Owner == topology.OwnerHilbert || a.heldDevices().GPUs != 0}
-	if by, _ := d.readings.book.Of(s.UID); by.Any && pod.Grant == nil { // the kubelet brings it what it gave, the same when the container starts again
+	if by, _ := d.kubelet.assignments.Pod(s.UID); by.Any && pod.Grant == nil { // the kubelet brings it what it gave, the same when the container starts again
 		n.Ours = false
 	}
 	if d.last.Catalog != nil && !d.others {
@@ -60,8 +60,8 @@ func (a *Agent) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
 	return cdi.Inject(&n, &pod, &box), nil
 }
 
-// give turns what a pod holds into what one of its containers gets. Otherwise it says why that cannot be had now, by its reason and in words.
-func (a *Agent) give(uid string, c *Container, g *topology.Grant) (out cdi.Grant, reason string, err error) {
+// resolveGrant turns what a pod holds into what one of its containers gets. Otherwise it says why that cannot be had now, by its reason and in words.
+func (a *Agent) resolveGrant(uid string, c *Container, g *topology.Grant) (out cdi.Grant, reason string, err error) {
 	d := &a.devices
 	if why := cdi.Drops(a.runtime.name); why != "" {
 		return out, spec.ReasonDeviceUncertain, errors.New(why)
@@ -70,13 +70,13 @@ func (a *Agent) give(uid string, c *Container, g *topology.Grant) (out cdi.Grant
 	if err != nil {
 		return out, spec.ReasonDeviceUncertain, err
 	}
-	n := deed.Node{View: &d.view, Catalog: d.last.Catalog, MPS: &d.mps, Served: func(uuid string) bool { return d.last.Served[uuid] }}
+	n := inject.Node{View: &d.view, Catalog: d.last.Catalog, MPS: &d.mps, Served: func(uuid string) bool { return d.last.Served[uuid] }}
 	if n.Catalog == nil {
 		n.Catalog = &cdi.Catalog{}
 	}
-	out, err = deed.Do(&n, g, cards)
+	out, err = inject.Resolve(&n, g, cards)
 	switch {
-	case errors.Is(err, deed.ErrUnserved):
+	case errors.Is(err, inject.ErrUnserved):
 		return out, spec.ReasonSliceUnserved, err
 	case err != nil:
 		return out, spec.ReasonDeviceUncertain, err
@@ -107,7 +107,7 @@ func (a *Agent) usersOf(gpus uint16, but string) (users []uint32) {
 	return users
 }
 
-// mayUse says of a process that computes on a GPU whether its pod holds the GPU, or may see all of them. cgroups are as a DeviceLook has them. What
+// mayUse says of a process that computes on a GPU whether its pod holds the GPU, or may see all of them. cgroups are as a DeviceInspection has them. What
 // is not known, and what has ended since, is no stranger.
 func (a *Agent) mayUse(cgroups map[int]string) func(pid int, address string) bool {
 	pods := make(map[string]*pod, len(a.pods)) // by the last part of their cgroup, which has the UID in it
@@ -134,13 +134,13 @@ func (a *Agent) mayUse(cgroups map[int]string) func(pid int, address string) boo
 // holds reports whether a pod holds the GPU at an address, or may: it was promised some, and it is not known yet whose they are.
 func (a *Agent) holds(uid, address string) bool {
 	held, _ := a.manager.Placement(uid)
-	slots := a.devices.memory.GPU.Slots
+	slots := a.devices.numbers.GPU.Slots
 	for set := held.Devices.GPUs; set != 0; set &= set - 1 {
 		if i := bits.TrailingZeros16(set); i < len(slots) && slots[i].Address == address {
 			return true
 		}
 	}
-	return held.Unsettled || a.holdsGiven(uid, slices.IndexFunc(slots, func(s gpu.Slot) bool { return s.Address == address }))
+	return held.Unsettled || a.holdsFromKubelet(uid, slices.IndexFunc(slots, func(s gpu.Slot) bool { return s.Address == address }))
 }
 
 // holderUnseen reports whether a GPU's holder has a cgroup that could not be found out: then its processes cannot be told from others.

@@ -20,7 +20,7 @@ func ourGPUs(t *testing.T) (*world, *eyes) {
 	t.Helper()
 	w, e := withDevices(t)
 	w.owner = spec.OwnerHilbert
-	e.do(twoGPUs, func(l *DeviceLook) { l.Served = map[string]bool{"GPU-a": true} })
+	e.do(twoGPUs, func(l *DeviceInspection) { l.Served = map[string]bool{"GPU-a": true} })
 	w.start()
 	w.says("they are ours", func(d *spec.Devices) bool { return d != nil && len(d.GPUs) == 2 && d.Owner == spec.OwnerHilbert })
 	return w, e
@@ -106,7 +106,7 @@ func TestRestartedContainersKeepTheirDevices(t *testing.T) {
 			t.Errorf("after a restart, checkpoint lost %t: %s", lost, got)
 		}
 	}
-	e.do("", func(l *DeviceLook) { l.Offers.Slices = 1 })
+	e.do("", func(l *DeviceInspection) { l.Offers.Slices = 1 })
 	w.says("they are ours no longer", func(d *spec.Devices) bool { return d.Owner == spec.OwnerNone })
 	if got := edits(w.mustRun(slice)); got != first {
 		t.Errorf("no longer ours, and it holds one: %s", got)
@@ -114,7 +114,7 @@ func TestRestartedContainersKeepTheirDevices(t *testing.T) {
 	if got := edits(w.mustRun(sandbox("beside", 1), asking)); !strings.HasPrefix(got, hidden) {
 		t.Errorf("no longer ours, and one is held by another: %s", got)
 	}
-	e.do("", func(l *DeviceLook) { l.Offers.Slices = 0 })
+	e.do("", func(l *DeviceInspection) { l.Offers.Slices = 0 })
 	w.says("they are ours again", func(d *spec.Devices) bool { return d.Owner == spec.OwnerHilbert })
 	w.end(slice)
 	w.says("it holds nothing", func(d *spec.Devices) bool { return allocation(d, "slice") == "" })
@@ -152,7 +152,7 @@ func TestWithheldDevices(t *testing.T) {
 	if got := edits(w.mustRun(withGPUs("friend", "0:252/10240Mi/soft"), as(1000))); got != soft {
 		t.Errorf("of the same user: %s", got)
 	}
-	e.do("uuid 0000:86:00.0 GPU-z", func(l *DeviceLook) { l.Served = nil })
+	e.do("uuid 0000:86:00.0 GPU-z", func(l *DeviceInspection) { l.Served = nil })
 	w.says("both are seen", func(d *spec.Devices) bool {
 		return d.GPUs[1].Closed != "" && !slices.Contains(d.GPUs[0].Isolation, "soft")
 	})
@@ -183,7 +183,7 @@ func TestRuntimeThatDropsDevices(t *testing.T) {
 func TestWhoIsLeftAlone(t *testing.T) {
 	w, e := withDevices(t)
 	all := catalogOf(t, `{"name": "GPU-a", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}, {"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}`)
-	e.do(twoGPUs, func(l *DeviceLook) { l.Catalog = all })
+	e.do(twoGPUs, func(l *DeviceInspection) { l.Catalog = all })
 	observer := sandbox("observer", 1)
 	observer.Namespace = observers
 	w.start()
@@ -197,7 +197,7 @@ func TestWhoIsLeftAlone(t *testing.T) {
 	if got := edits(w.mustRun(observer)); got != "" {
 		t.Errorf("an observer that does not ask: %s", got)
 	}
-	e.do("", func(l *DeviceLook) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} })
+	e.do("", func(l *DeviceInspection) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} })
 	w.says("the kubelet's", func(d *spec.Devices) bool { return d.Owner == spec.OwnerKubelet })
 	for _, s := range []Sandbox{sandbox("none", 1), observer, withGPUs("plugin", "0")} {
 		if got := edits(w.mustRun(s, asking)); got != "" {
@@ -230,7 +230,9 @@ func TestStrangersCloseAGPU(t *testing.T) {
 			return strings.HasPrefix(d.GPUs[0].Closed, want) && (d.GPUs[0].Closed == "") == (want == "") && d.GPUs[1].Closed == ""
 		}
 	}
-	cgroups := func(list map[int]string) func(*DeviceLook) { return func(l *DeviceLook) { l.Cgroups = list } }
+	cgroups := func(list map[int]string) func(*DeviceInspection) {
+		return func(l *DeviceInspection) { l.Cgroups = list }
+	}
 	looks := func() {
 		e.mu.Lock()
 		n := e.looks
@@ -260,7 +262,7 @@ func TestStrangersAfterARestart(t *testing.T) {
 	w, e := ourGPUs(t)
 	w.mustRun(withGPUs("slice", "0:252/10240Mi/soft"))
 	w.stop()
-	e.do("compute-on 0000:3b:00.0 7 python\ncompute-on 0000:86:00.0 8 python", func(l *DeviceLook) {
+	e.do("compute-on 0000:3b:00.0 7 python\ncompute-on 0000:86:00.0 8 python", func(l *DeviceInspection) {
 		l.Cgroups = map[int]string{7: "/kubepods/burstable/podslice/c-slice", 8: "/user.slice"}
 	})
 	reports := func() int {
@@ -303,7 +305,7 @@ func TestStrangersAfterARestart(t *testing.T) {
 }
 
 // cardFiles gives card 0 two virtual functions with device files.
-func cardFiles(l *DeviceLook) {
+func cardFiles(l *DeviceInspection) {
 	function := func(address, file string) cdi.Function {
 		return cdi.Function{Address: address, Files: []string{"/dev/infiniband/rdma_cm", file}}
 	}
@@ -317,7 +319,7 @@ func cardFiles(l *DeviceLook) {
 func TestCardsBringTheirDeviceFiles(t *testing.T) {
 	w, e := withDevices(t)
 	w.hardware.Devices[1].MaxVirtualFunctions = 3
-	e.do("unload", cardFiles, func(l *DeviceLook) { l.Loaded = false })
+	e.do("unload", cardFiles, func(l *DeviceInspection) { l.Loaded = false })
 	w.start()
 	w.says("the card", func(d *spec.Devices) bool { return d != nil && len(d.NICs) == 1 && d.NICs[0].Functions == 3 })
 	get := func(uid, nics, want string, by ...func(*Container)) {
@@ -355,7 +357,7 @@ func TestCardsBringTheirDeviceFiles(t *testing.T) {
 	if _, err := w.run(promised("five", "0:vf")); err == nil || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("a function that nobody would remember is given: %v", err)
 	}
-	e.do("", func(l *DeviceLook) { l.Untold = map[string]string{"0000:3c:00.0": "no permission"} })
+	e.do("", func(l *DeviceInspection) { l.FunctionsUnknown = map[string]string{"0000:3c:00.0": "no permission"} })
 	w.ticks(3)
 	if _, err := w.run(promised("share", "0:1000")); err == nil || !strings.Contains(err.Error(), "no permission") {
 		t.Errorf("its files are not known: %v", err)
@@ -367,7 +369,7 @@ func TestFunctionsWhenTheMemoryIsLost(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		w, e := withDevices(t)
 		w.hardware.Devices[1].MaxVirtualFunctions = 3
-		e.do("unload", cardFiles, func(l *DeviceLook) { l.Loaded = false })
+		e.do("unload", cardFiles, func(l *DeviceInspection) { l.Loaded = false })
 		w.start()
 		w.says("the card", func(d *spec.Devices) bool { return d != nil && len(d.NICs) == 1 })
 		w.mustRun(promised("one", "0:vf"))
@@ -392,7 +394,7 @@ func TestInstanceThatIsGoneIsReported(t *testing.T) {
 	w.owner = spec.OwnerHilbert
 	e.do(`add 0000:3b:00.0 uuid=GPU-a mig
 instance 0000:3b:00.0 MIG-x 3g.20gb 1 42 19968
-instance 0000:3b:00.0 MIG-y 1g.5gb 3 14 4864`, func(l *DeviceLook) {
+instance 0000:3b:00.0 MIG-y 1g.5gb 3 14 4864`, func(l *DeviceInspection) {
 		l.Catalog = catalogOf(t, `{"name": "MIG-x", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}, {"name": "MIG-y", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}`)
 	})
 	w.start()

@@ -19,12 +19,12 @@ import (
 // memory is the loop's part of memory control.
 type memory struct {
 	params   advise.MemoryParams
-	memory   advise.MemoryMemory
+	state    advise.MemoryState
 	advice   advise.MemoryAdvice
 	shrinker *shrink.Shrinker
 	gauge    *shrink.Gauge
 	// shrunk is what came of the last request, by the cgroup's directory.
-	shrunk map[string]advise.MemoryShrunk
+	shrunk map[string]advise.ReclaimResult
 	// groups are what the kernel says of the cgroups that protect online pods, as read at grouped.
 	groups  []advise.MemoryGroup
 	grouped time.Time
@@ -35,7 +35,7 @@ type memory struct {
 const groupsEvery = 10 * time.Second
 
 func newMemory(kernel enforce.Kernel, told func(shrink.Result)) memory {
-	m := memory{params: advise.DefaultMemoryParams(), shrunk: make(map[string]advise.MemoryShrunk), limits: make(map[string]advise.MemoryLimit)}
+	m := memory{params: advise.DefaultMemoryParams(), shrunk: make(map[string]advise.ReclaimResult), limits: make(map[string]advise.MemoryLimit)}
 	m.gauge = shrink.NewGauge(kernel, m.params.Pressure)
 	m.shrinker = shrink.New(kernel, shrink.Defaults(), m.gauge.High, told)
 	return m
@@ -43,7 +43,7 @@ func newMemory(kernel enforce.Kernel, told func(shrink.Result)) memory {
 
 // shrank takes what came of a request.
 func (a *Agent) shrank(r shrink.Result) {
-	a.memory.shrunk[r.Cgroup] = advise.MemoryShrunk{
+	a.memory.shrunk[r.Cgroup] = advise.ReclaimResult{
 		Asked: r.Bytes, Got: r.Got, Ended: time.Since(a.started), Cut: r.Outcome == shrink.Pressed || r.Outcome == shrink.Stopped,
 	}
 	if r.Err != nil {
@@ -51,7 +51,7 @@ func (a *Agent) shrank(r shrink.Result) {
 	}
 }
 
-// steerMemory runs the memory laws on what was seen, and asks for what they want reclaimed. Limits and protection become wishes; it reports
+// steerMemory runs the memory laws on what was seen, and asks for what they want reclaimed. Limits and protection become knobs; it reports
 // whether those have changed.
 func (a *Agent) steerMemory(s *sensor, now time.Time) (changed bool) {
 	m := &a.memory
@@ -64,12 +64,12 @@ func (a *Agent) steerMemory(s *sensor, now time.Time) (changed bool) {
 		}
 	}
 	m.gauge.Watch(online)
-	m.advice = advise.SteerMemory(&o, &m.params, &m.memory)
+	m.advice = advise.StepMemory(&o, &m.params, &m.state)
 	clear(m.limits)
 	for _, l := range m.advice.Limits {
 		m.limits[l.Dir] = l
 	}
-	for _, ask := range m.advice.Asks {
+	for _, ask := range m.advice.Reclaims {
 		a.shrink(shrink.Request{ID: string(ask.Why), Cgroup: ask.Dir, Bytes: ask.Bytes, FileOnly: ask.FileOnly})
 	}
 	for dir := range m.shrunk { // only of pods that are here
@@ -133,9 +133,9 @@ func (s *sensor) memoryPod(uid string) (out advise.MemoryPod, ok bool) {
 		ID: p.name.Namespace + "/" + p.name.Name, Dir: p.cgroup, Reclaimed: pool == spec.PoolReclaimed, Zone: advise.AnyZone,
 		Current: bytesOf(use.Memory.Current), Anon: bytesOf(use.Memory.Anon),
 		InactiveFile: bytesOf(use.Memory.InactiveFile), ActiveFile: bytesOf(use.Memory.ActiveFile),
-		Pressure:  rateOf(use.MemoryPressure.Some.Avg10),
-		Refaults:  advise.Sample{Value: refaults.Value * pageSize, Known: refaults.Known},
-		Shrinking: s.agent.memory.shrinker.Busy(p.cgroup), Last: s.agent.memory.shrunk[p.cgroup],
+		Pressure:   rateOf(use.MemoryPressure.Some.Avg10),
+		Refaults:   advise.Sample{Value: refaults.Value * pageSize, Known: refaults.Known},
+		Reclaiming: s.agent.memory.shrinker.Busy(p.cgroup), Last: s.agent.memory.shrunk[p.cgroup],
 	}
 	if out.Reclaimed {
 		out.Amount = asked.Reclaimed.MemoryMiB * topology.Mebibyte
@@ -218,8 +218,8 @@ func (a *Agent) memoryGroups(pods []advise.MemoryPod, now time.Time) []advise.Me
 	return m.groups
 }
 
-// memoryWishes are the knobs of memory control: limits, which may wait for the kernel to reclaim, and protection.
-func (a *Agent) memoryWishes() (fast, slow []wish) {
+// memoryKnobs are the knobs of memory control: limits, which may wait for the kernel to reclaim, and protection.
+func (a *Agent) memoryKnobs() (fast, slow []desiredKnob) {
 	for _, uid := range sortedKeys(a.pods) {
 		pod := a.pods[uid]
 		p, ok := a.placement(pod)
@@ -228,19 +228,19 @@ func (a *Agent) memoryWishes() (fast, slow []wish) {
 		}
 		limit := a.memory.limits[pod.cgroup]
 		if most := cmp.Or(limit.Max, p.MemoryMax); most > 0 {
-			slow = append(slow, wish{enforce.Knob{Cgroup: pod.cgroup, File: enforce.MemoryMax}, bytesWish(most)})
+			slow = append(slow, desiredKnob{enforce.Knob{Cgroup: pod.cgroup, File: enforce.MemoryMax}, bytesValue(most)})
 		}
 		if limit.High > 0 {
-			slow = append(slow, wish{enforce.Knob{Cgroup: pod.cgroup, File: enforce.MemoryHigh}, bytesWish(limit.High)})
+			slow = append(slow, desiredKnob{enforce.Knob{Cgroup: pod.cgroup, File: enforce.MemoryHigh}, bytesValue(limit.High)})
 		}
 	}
 	for _, low := range a.memory.advice.Lows {
-		fast = append(fast, wish{enforce.Knob{Cgroup: low.Dir, File: enforce.MemoryLow}, bytesWish(low.Bytes)})
+		fast = append(fast, desiredKnob{enforce.Knob{Cgroup: low.Dir, File: enforce.MemoryLow}, bytesValue(low.Bytes)})
 	}
 	return fast, slow
 }
 
-func bytesWish(bytes int64) string {
+func bytesValue(bytes int64) string {
 	if bytes == advise.Unlimited {
 		return "max"
 	}

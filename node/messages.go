@@ -5,7 +5,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
-	"hilbert.dev/hilbert/node/gpu/given"
+	"hilbert.dev/hilbert/node/gpu/kubelet"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -73,18 +73,18 @@ type Ports struct {
 	Report func(ctx context.Context, r *spec.NodeReport) error
 	// Evict asks for a pod to be evicted. One that is gone is no error.
 	Evict func(ctx context.Context, p PodName, reason, message string) error
-	// Refused reports whether a disruption budget would refuse a pod's eviction now. It evicts nobody.
-	Refused func(ctx context.Context, p PodName) (bool, error)
+	// EvictionRefused reports whether a disruption budget would refuse a pod's eviction now. It evicts nobody.
+	EvictionRefused func(ctx context.Context, p PodName) (bool, error)
 	// Event tells people about a pod, or about the node where the name is empty. It neither blocks nor fails.
 	Event func(p PodName, reason, message string)
 	// Exclusive are the CPUs that the kubelet gave to pods for themselves. It is asked in mode kubelet alone.
 	Exclusive func(ctx context.Context) (map[PodKey]topology.CPUSet, error)
-	// Given are the pods that the kubelet lists, with the devices that it gave them for device plugins.
-	Given func(ctx context.Context) ([]given.Listed, error)
+	// KubeletDevices are the pods that the kubelet lists, with the devices that it gave them for device plugins.
+	KubeletDevices func(ctx context.Context) ([]kubelet.ListedPod, error)
 	// Checkpoint keeps what must outlast the process.
 	Checkpoint Store
-	// Lessons keeps what the laws have learned; it may be lost.
-	Lessons Store
+	// LawState keeps what the laws have learned; it may be lost.
+	LawState Store
 	// Devices keeps which number belongs to which GPU and network card.
 	Devices Store
 }

@@ -21,8 +21,8 @@ const (
 	leastUse = 0.01
 )
 
-// profiling is what is known of ServiceProfiles, and of what their metrics say.
-type profiling struct {
+// profiles is what is known of ServiceProfiles, and of what their metrics say.
+type profiles struct {
 	scraper *scrape.Scraper
 	list    []spec.NamedProfile // the loop's
 
@@ -40,17 +40,17 @@ type metricKey struct {
 // Profiles says which ServiceProfiles there are, the oldest first. Nobody may change them afterwards.
 func (a *Agent) Profiles(list []spec.NamedProfile) {
 	a.post(func() {
-		a.profiling.list = list
+		a.profiles.list = list
 		for _, uid := range sortedKeys(a.pods) {
 			a.profile(a.pods[uid])
 		}
-		a.aim()
+		a.updateTargets()
 	})
 }
 
 // profile finds the profile of a pod. That an older one is followed instead of another is told once.
 func (a *Agent) profile(p *pod) {
-	best, others := spec.MatchProfile(a.profiling.list, p.name.Namespace, p.labels)
+	best, others := spec.MatchProfile(a.profiles.list, p.name.Namespace, p.labels)
 	p.profile = best
 	conflict := ""
 	if len(others) > 0 {
@@ -62,8 +62,8 @@ func (a *Agent) profile(p *pod) {
 	p.conflict = conflict
 }
 
-// aim says what is to be scraped.
-func (a *Agent) aim() {
+// updateTargets says what is to be scraped.
+func (a *Agent) updateTargets() {
 	var targets []scrape.Target
 	for _, uid := range sortedKeys(a.pods) {
 		p := a.pods[uid]
@@ -76,13 +76,13 @@ func (a *Agent) aim() {
 			}
 		}
 	}
-	a.profiling.mu.Lock()
-	defer a.profiling.mu.Unlock()
-	a.profiling.targets = targets
+	a.profiles.mu.Lock()
+	defer a.profiles.mu.Unlock()
+	a.profiles.targets = targets
 }
 
 // wanted are the targets of the next round. It is called beside the loop, as is scraped.
-func (p *profiling) wanted() []scrape.Target {
+func (p *profiles) wanted() []scrape.Target {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.targets) == 0 {
@@ -91,7 +91,7 @@ func (p *profiling) wanted() []scrape.Target {
 	return p.targets
 }
 
-func (p *profiling) scraped(targets []scrape.Target, results []scrape.Result) {
+func (p *profiles) scraped(targets []scrape.Target, results []scrape.Result) {
 	out := make(map[metricKey]scrape.Result, len(targets))
 	for i := range targets {
 		out[metricKey{targets[i].Pod, targets[i].Indicator}] = results[i]
@@ -107,8 +107,8 @@ func (s *sensor) steer(uid string, p *pod, service *advise.Service, use *observe
 		return
 	}
 	service.Profile = p.profile.String()
-	s.agent.profiling.mu.Lock()
-	defer s.agent.profiling.mu.Unlock()
+	s.agent.profiles.mu.Lock()
+	defer s.agent.profiles.mu.Unlock()
 	for i := range p.profile.Indicators {
 		var now advise.Sample
 		switch p.profile.Indicators[i].Type {
@@ -118,7 +118,7 @@ func (s *sensor) steer(uid string, p *pod, service *advise.Service, use *observe
 		case spec.IndicatorCPUPressure:
 			now = pressureOf(use)
 		case spec.IndicatorMetric:
-			r := s.agent.profiling.results[metricKey{uid, i}]
+			r := s.agent.profiles.results[metricKey{uid, i}]
 			now = advise.Sample{Value: r.Value, Known: r.Outcome == scrape.Read && s.out.Wall.Sub(r.At) <= maxMetricAge}
 		}
 		service.Indicators = append(service.Indicators, now)

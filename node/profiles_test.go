@@ -47,12 +47,12 @@ func (l *lender) tell(value float64, seconds int) (pools map[string]int, seen ad
 	l.Helper()
 	for range seconds {
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			targets := a.profiling.wanted()
+			targets := a.profiles.wanted()
 			results := make([]scrape.Result, len(targets))
 			for i := range results {
 				results[i] = scrape.Result{Outcome: scrape.Read, Value: value, At: l.now}
 			}
-			a.profiling.scraped(targets, results)
+			a.profiles.scraped(targets, results)
 		})
 		l.run(1)
 	}
@@ -100,7 +100,7 @@ func TestProfileIndicators(t *testing.T) {
 	l.run(1)
 	l.agent.Ask(time.Minute, func(a *Agent) {
 		a.sense(l.now, func(s *sensor) { seen = s.out.Services[0] })
-		if w := a.profiling.wanted(); len(w) != 1 || w[0].Address != "10.0.0.7" || w[0].Metric.Port != 80 {
+		if w := a.profiles.wanted(); len(w) != 1 || w[0].Address != "10.0.0.7" || w[0].Metric.Port != 80 {
 			t.Errorf("scrapes %+v", w)
 		}
 	})

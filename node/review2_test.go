@@ -48,7 +48,7 @@ func (l *lender) cached(free, cache, active int) {
 		a.observer.mu.Lock()
 		a.observer.last, a.observer.lastAt = o, l.now
 		a.observer.mu.Unlock()
-		a.control(l.now)
+		a.stepLaws(l.now)
 	})
 	_ = observe.Cgroup{}
 }
@@ -73,8 +73,8 @@ func TestRevCacheEvicts(t *testing.T) {
 					t.Logf("available %+v MemAvailable %+v zones %+v", s.available(), s.out.Node.MemoryAvailable, s.out.Zones[0])
 				}
 			})
-			now := fmt.Sprint(a.relief.decision.Pressures, " wishes ", len(a.relief.decision.Wishes), " stop ", a.relief.decision.Stop)
-			if len(now) != len(said) && (i < 12 || len(a.relief.decision.Wishes) > 0 || a.relief.decision.Stop != nil) {
+			now := fmt.Sprint(a.eviction.decision.Pressures, " wishes ", len(a.eviction.decision.Requests), " stop ", a.eviction.decision.Stop)
+			if len(now) != len(said) && (i < 12 || len(a.eviction.decision.Requests) > 0 || a.eviction.decision.Stop != nil) {
 				t.Logf("%ds %s", i+1, now[max(0, len(now)-260):])
 			}
 			said = now

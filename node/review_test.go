@@ -43,7 +43,7 @@ func (l *lender) run240(n int) *spec.Colocation {
 			a.observer.mu.Lock()
 			a.observer.last, a.observer.lastAt = o, l.now
 			a.observer.mu.Unlock()
-			a.control(l.now)
+			a.stepLaws(l.now)
 			out = a.colocation(l.now)
 		})
 	}
@@ -65,7 +65,7 @@ func TestRevOwnLimitPressure(t *testing.T) {
 	c := l.run240(240)
 	look := func(s string) {
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			t.Logf("%s: published %d MiB, now %d MiB, why %v, limits %+v, held %q", s, c.Headroom.MemoryMiB, a.lending.advice.Zones[0].Memory.Now>>20+a.lending.advice.Zones[1].Memory.Now>>20, a.lending.advice.Zones[0].Memory.Reason, a.memory.advice.Limits, a.memory.advice.Held)
+			t.Logf("%s: published %d MiB, now %d MiB, why %v, limits %+v, held %q", s, c.Headroom.MemoryMiB, a.lending.advice.Zones[0].Memory.Now>>20+a.lending.advice.Zones[1].Memory.Now>>20, a.lending.advice.Zones[0].Memory.Reason, a.memory.advice.Limits, a.memory.advice.Paused)
 		})
 	}
 	look("calm")
@@ -123,7 +123,7 @@ func TestRevNoAmount(t *testing.T) {
 	l.agent.Ask(time.Minute, func(a *Agent) { t.Logf("limits %+v", a.memory.advice.Limits) })
 	_, slow := "", ""
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		_, s := a.wish()
+		_, s := a.desiredKnobs()
 		for _, w := range s {
 			slow += fmt.Sprintf("%s=%s ", w.Path(), w.value)
 		}

@@ -42,7 +42,7 @@ func (a *Agent) Disconnected(why error) {
 			a.log.Warn("not connected to the container runtime", "err", why)
 		}
 		a.runtime.updater, a.runtime.connected, a.runtime.why = nil, false, why.Error()
-		a.troubles.set(spec.ReasonRuntimeLost, why.Error())
+		a.problems.set(spec.ReasonRuntimeLost, why.Error())
 	})
 }
 
@@ -56,9 +56,9 @@ func (a *Agent) Synchronize(ctx context.Context, sandboxes []Sandbox, containers
 	return a.call(ctx, func() {
 		a.synchronize(sandboxes, containers, fixed)
 		a.log.Info("the container runtime told what runs", "pods", len(a.pods), "containers", len(a.containers))
-		a.troubles.clear(spec.ReasonRuntimeLost)
+		a.problems.resolve(spec.ReasonRuntimeLost)
 		a.runtime.synced, a.runtime.lost = true, time.Time{}
-		a.lookAgain(time.Now()) // only now it can be told who computes on a GPU that it was not given
+		a.inspectDevicesNow(time.Now()) // only now it can be told who computes on a GPU that it was not given
 	})
 }
 
@@ -97,7 +97,7 @@ func (a *Agent) synchronize(sandboxes []Sandbox, containers []Container, fixed m
 			a.attach(c)
 		}
 	}
-	a.settle()
+	a.apply()
 }
 
 // adoptionRank orders the pods that are adopted.
@@ -168,7 +168,7 @@ func (a *Agent) unadjusted(s Sandbox, why error) {
 }
 
 func (a *Agent) admit(s *Sandbox, fixed topology.CPUSet) error {
-	if err := a.barred(s.UID); err != nil {
+	if err := a.startBarred(s.UID); err != nil {
 		return err
 	}
 	p := podOf(s)
@@ -188,7 +188,7 @@ func (a *Agent) admit(s *Sandbox, fixed topology.CPUSet) error {
 		return errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
 	}
 	a.remember(s)
-	a.settle()
+	a.apply()
 	return nil
 }
 
@@ -198,7 +198,7 @@ func (a *Agent) remember(s *Sandbox) {
 	if p == nil {
 		p = &pod{containers: make(map[string]*container), since: time.Now()}
 		a.pods[s.UID] = p
-		a.devices.readings.changes++
+		a.devices.kubelet.changes++
 	}
 	p.name, p.sandbox, p.cgroup, p.bestEffort = nameOf(s), s.ID, s.Cgroup, s.BestEffort
 	p.priority = priorityOf(s.Annotations)
@@ -233,7 +233,7 @@ func (a *Agent) ResizeSandbox(ctx context.Context, s Sandbox, to Amounts) error 
 	return a.call(ctx, func() {
 		if p := a.pods[s.UID]; p != nil {
 			a.notes(p.name, a.manager.Resize(s.UID, to.MilliCPU).Notes)
-			a.settle()
+			a.apply()
 		}
 	})
 }
@@ -245,7 +245,7 @@ func (a *Agent) StopSandbox(ctx context.Context, id string) error {
 		delete(a.sandboxes, id)
 		if p != nil && p.sandbox == id {
 			a.forget(p)
-			a.settle()
+			a.apply()
 		}
 	})
 }
@@ -257,16 +257,16 @@ func (a *Agent) forget(p *pod) {
 	}
 	delete(a.sandboxes, p.sandbox)
 	delete(a.pods, p.name.UID)
-	a.devices.readings.changes++
+	a.devices.kubelet.changes++
 	a.manager.Release(p.name.UID)
 }
 
 // missingTicks is for how many ticks a pod's cgroup must be gone before the pod is taken for gone.
 const missingTicks = 2
 
-// bury forgets pods whose cgroup the kubelet has removed, which it does last. The runtime should have told, but containerd (2.4.2) never tells of
+// removeVanished forgets pods whose cgroup the kubelet has removed, which it does last. The runtime should have told, but containerd (2.4.2) never tells of
 // the end of a sandbox that it took over from before its own restart.
-func (a *Agent) bury() {
+func (a *Agent) removeVanished() {
 	for _, uid := range sortedKeys(a.pods) {
 		p := a.pods[uid]
 		if p.cgroup == "" {
@@ -279,10 +279,10 @@ func (a *Agent) bury() {
 			p.missing++
 		}
 		if p.missing >= missingTicks {
-			a.counts.Buried++
+			a.counts.Vanished++
 			a.log.Warn("a pod is gone, and the runtime did not say so", "pod", p.name.Namespace+"/"+p.name.Name)
 			a.forget(p)
-			a.settle()
+			a.apply()
 		}
 	}
 }
@@ -299,12 +299,12 @@ func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (Ad
 	if err != nil || made.settled == nil {
 		return made.Adjustment, err
 	}
-	timer := time.NewTimer(settleTimeout)
+	timer := time.NewTimer(applyTimeout)
 	defer timer.Stop()
 	select {
 	case <-made.settled:
 	case <-timer.C:
-		a.post(func() { a.counts.Unsettled++ })
+		a.post(func() { a.counts.Unapplied++ })
 	case <-ctx.Done():
 	}
 	return made.Adjustment, nil
@@ -322,7 +322,7 @@ func (a *Agent) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out cre
 			return created{}, err
 		}
 	}
-	if err := a.barred(s.UID); err != nil {
+	if err := a.startBarred(s.UID); err != nil {
 		return created{}, err
 	}
 	v := a.manager.Confirm(s.UID)
@@ -342,8 +342,8 @@ func (a *Agent) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out cre
 		noted.cpus, noted.mems = p.CPUs, p.Mems
 	}
 	noted.exists = false // until the runtime says so: before, it cannot be updated
-	a.settle()
-	out.settled = a.settled
+	a.apply()
+	out.settled = a.applied
 	return out, nil
 }
 
@@ -352,7 +352,7 @@ func (a *Agent) ContainerCreated(ctx context.Context, id string) error {
 	return a.call(ctx, func() {
 		if c := a.containers[id]; c != nil {
 			c.exists = true
-			a.again(c.cgroup)
+			a.recheck(c.cgroup)
 			a.updateRuntime()
 		}
 	})
@@ -378,7 +378,7 @@ func (a *Agent) UpdateContainer(ctx context.Context, id string) (Update, error) 
 func (a *Agent) Updated(ctx context.Context, sandbox string) error {
 	return a.call(ctx, func() {
 		if p := a.sandboxes[sandbox]; p != nil && p.cgroup != "" {
-			a.again(p.cgroup)
+			a.recheck(p.cgroup)
 		}
 	})
 }
@@ -389,7 +389,7 @@ func (a *Agent) StopContainer(ctx context.Context, id string) error {
 		if c := a.containers[id]; c != nil {
 			delete(a.containers, id)
 			delete(c.pod.containers, id)
-			a.settle()
+			a.apply()
 		}
 	})
 }

@@ -18,8 +18,8 @@ func (a *Agent) startWorkers(ctx context.Context) (beside func(func(context.Cont
 	if a.observer.reader != nil {
 		group.Go(func() { a.observe(ctx) })
 	}
-	if a.lends() && a.profiling.scraper != nil {
-		group.Go(func() { a.profiling.scraper.Run(ctx, a.profiling.wanted, a.profiling.scraped) })
+	if a.lends() && a.profiles.scraper != nil {
+		group.Go(func() { a.profiles.scraper.Run(ctx, a.profiles.wanted, a.profiles.scraped) })
 	}
 	slots := make(chan struct{}, maxBeside)
 	beside = func(f func(context.Context)) {
@@ -110,16 +110,16 @@ func (a *Agent) updated(job updateJob, failed []string, err error) {
 	if err != nil {
 		a.log.Warn("the runtime refuses an update", "err", err)
 	}
-	a.again(again...)
+	a.recheck(again...)
 	if err == nil && len(failed) == 0 {
 		a.updateRuntime()
 	}
 }
 
-// again has cgroups compared with what is wanted, at once.
-func (a *Agent) again(cgroups ...string) {
+// recheck has cgroups compared with what is wanted, at once.
+func (a *Agent) recheck(cgroups ...string) {
 	if len(cgroups) > 0 {
-		a.settled = a.fast.ask(laneRequest{again: cgroups})
-		a.slow.ask(laneRequest{again: cgroups})
+		a.applied = a.fast.ask(knobRequest{recheck: cgroups})
+		a.slow.ask(knobRequest{recheck: cgroups})
 	}
 }

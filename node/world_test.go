@@ -17,7 +17,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/enforce"
-	"hilbert.dev/hilbert/node/gpu/given"
+	"hilbert.dev/hilbert/node/gpu/kubelet"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -126,11 +126,11 @@ type world struct {
 	agent  *Agent
 	kernel *kernel
 	store  *kept
-	// lessons are beside the checkpoint.
-	lessons *kept
+	// lawState is beside the checkpoint.
+	lawState *kept
 	// numbers are those of devices, which eyes see on hardware; nil: nobody looks, and it is machine's.
 	numbers  *kept
-	eyes     DeviceLooker
+	eyes     DeviceInspector
 	hardware *topology.Machine
 	mode     string
 	fixed    map[PodKey]topology.CPUSet
@@ -142,7 +142,7 @@ type world struct {
 
 	fixedErr error
 	// given is what the kubelet answers when it is asked which devices it gave; nil: there is no kubelet.
-	given func(ctx context.Context) ([]given.Listed, error)
+	given func(ctx context.Context) ([]kubelet.ListedPod, error)
 
 	mu        sync.Mutex
 	events    []string
@@ -165,7 +165,7 @@ type runningPod struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		T: t, kernel: newKernel(), store: &kept{}, lessons: &kept{}, numbers: &kept{}, hardware: machine(), mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
+		T: t, kernel: newKernel(), store: &kept{}, lawState: &kept{}, numbers: &kept{}, hardware: machine(), mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
 		running: make(map[string]runningPod),
 	}
 	t.Cleanup(func() {
@@ -219,7 +219,7 @@ func (w *world) start() {
 				w.evicted = append(w.evicted, p.Name+": "+reason)
 				return nil
 			},
-			Refused: func(_ context.Context, p PodName) (bool, error) {
+			EvictionRefused: func(_ context.Context, p PodName) (bool, error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.inquiries = append(w.inquiries, p.UID)
@@ -230,11 +230,11 @@ func (w *world) start() {
 				defer w.mu.Unlock()
 				w.events = append(w.events, p.Name+": "+reason+": "+message)
 			},
-			Exclusive:  func(context.Context) (map[PodKey]topology.CPUSet, error) { return w.fixed, w.fixedErr },
-			Given:      w.given,
-			Checkpoint: w.store,
-			Lessons:    w.lessons,
-			Devices:    w.numbers,
+			Exclusive:      func(context.Context) (map[PodKey]topology.CPUSet, error) { return w.fixed, w.fixedErr },
+			KubeletDevices: w.given,
+			Checkpoint:     w.store,
+			LawState:       w.lawState,
+			Devices:        w.numbers,
 		},
 	})
 	if err != nil {

@@ -46,7 +46,7 @@ type Colocation struct {
 	// Suppression is how hard reclaimed pods are held down: one of the constants below.
 	Suppression string `json:"suppression"`
 	// Evictions are the pods that the agent wants evicted, the first most.
-	Evictions []EvictionWish `json:"evictions,omitempty"`
+	Evictions []EvictionRequest `json:"evictions,omitempty"`
 }
 
 // The values of Colocation.Suppression.
@@ -73,8 +73,8 @@ type ZoneHeadroom struct {
 	Message      string `json:"message,omitempty"`
 }
 
-// EvictionWish is a pod that an agent wants evicted.
-type EvictionWish struct {
+// EvictionRequest is a pod that an agent wants evicted.
+type EvictionRequest struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`

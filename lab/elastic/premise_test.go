@@ -12,7 +12,7 @@ import (
 type premise struct {
 	o      advise.Observation
 	laws   advise.Params
-	memory advise.Memory
+	memory advise.State
 	last   advise.Advice
 }
 

@@ -70,7 +70,7 @@ func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOpti
 		name: name, options: o, reporter: reporter, kernel: newMapKernel(), base: ctx, born: time.Now().Add(-o.Lessons.uptime),
 		running: make(map[types.UID]runningPod), refused: make(map[types.UID]Refusal),
 	}
-	a.ports = node.Ports{Report: a.report, Evict: evict, Checkpoint: &mapStore{}, Lessons: &mapStore{data: o.Lessons.data}}
+	a.ports = node.Ports{Report: a.report, Evict: evict, Checkpoint: &mapStore{}, LawState: &mapStore{data: o.Lessons.data}}
 	if o.Online > 0 {
 		a.kernel.work = newWork(o.Machine, o.Online)
 	}

@@ -110,7 +110,7 @@ func TestForecastAhead(t *testing.T) {
 
 // Before the first minute is over the forecast is more than what is used.
 func TestForecastFirstMinute(t *testing.T) {
-	o, p, m := quiet(1), Defaults(), Memory{}
+	o, p, m := quiet(1), Defaults(), State{}
 	p.ForecastUse = p.TargetUse
 	a := Step(o, &p, &m)
 	if want := millicores(32 - 32*p.CPUReserve - (4*p.FallbackFactor/p.TargetUse + p.Margin + 32*p.MarginShare)); a.Zones[0].CPU.Now != want || a.Zones[0].CPU.Reason != BoundByForecast {

@@ -61,7 +61,7 @@ func (t *tick) cpu(z *Zone, s *ZoneState) Headroom {
 		h.bound(int64(t.p.ReclaimedFloor*threads(z))*1000, BoundByPressure)
 	}
 	rise := mayRise
-	if t.cut(s) || t.m.Level > SuppressNone {
+	if t.cuttingBack(s) || t.m.Level > SuppressNone {
 		h.Reason, rise = BoundByPressure, frozen
 	}
 	if s.CPUMissing.So {

@@ -5,7 +5,7 @@ func (t *tick) memory() {
 	t.untouched = t.notTouched()
 	sum, held, kept := 0.0, 0.0, 0.0
 	for i := range t.o.Zones {
-		r := t.room(&t.o.Zones[i], &t.m.Zones[i])
+		r := t.memoryBudget(&t.o.Zones[i], &t.m.Zones[i])
 		sum, held, kept = sum+r.sum(), held+r.reclaimed, kept+r.kept()
 		t.m.zones[i].Memory = Headroom{Now: int64(r.sum()), Reason: BoundByUse}
 	}
@@ -21,22 +21,22 @@ func (t *tick) memory() {
 	}
 }
 
-// room is what there is of a zone's memory, in bytes.
-type room struct {
+// memoryBudget is what there is of a zone's memory, in bytes.
+type memoryBudget struct {
 	free, file, reclaimed        float64
 	watermark, promised, reserve float64
 	growth, untouched            float64
 }
 
-func (r *room) kept() float64 { return r.promised + r.reserve + r.growth }
+func (r *memoryBudget) kept() float64 { return r.promised + r.reserve + r.growth }
 
 // sum is never negative.
-func (r *room) sum() float64 {
+func (r *memoryBudget) sum() float64 {
 	return max(0, min(r.free+r.file+r.reclaimed+r.untouched-r.watermark-r.kept(), most))
 }
 
-// room has, for what is missing, the last that was known.
-func (t *tick) room(z *Zone, s *ZoneState) room {
+// memoryBudget has, for what is missing, the last that was known.
+func (t *tick) memoryBudget(z *Zone, s *ZoneState) memoryBudget {
 	l := &s.Last
 	total, a := recall(z.MemoryTotal, &l.MemoryTotal)
 	free, b := recall(z.MemoryFree, &l.MemoryFree)
@@ -45,7 +45,7 @@ func (t *tick) room(z *Zone, s *ZoneState) room {
 	touched, _ := recall(z.PromisedUse, &l.PromisedUse) // never known: none is touched, which is the most that can be asked for
 	_, e := amount(t.o.Node.MemoryAvailable, most)
 	s.MemoryMissing.see(!a || !b || !c || !d || !e, t.now)
-	return room{
+	return memoryBudget{
 		free: free, file: file * t.p.FileShare, reclaimed: reclaimed,
 		watermark: total * t.p.Watermark, growth: total * t.p.GrowthReserve,
 		untouched: t.untouched * t.partOfMemory(s),
@@ -78,7 +78,7 @@ func (t *tick) publishMemory(i int, share float64) {
 	}
 	h.Published = s.Memory.see(h.Now, t.p.MemoryDeadband, rise, t.now, t.p.RiseAfter)
 	if t.p.Explain {
-		r := t.room(z, s)
+		r := t.memoryBudget(z, s)
 		h.Terms = h.rest([]Term{
 			{"free", int64(r.free)},
 			{"inactive file", int64(r.file)},

@@ -3,13 +3,13 @@ package advise
 // hold takes a share of what is lent back where online pods wait: use cannot ask for more than a small pool has, waiting can. For a short while nothing
 // is lent again; then, for a longer one, a little less than what made them wait. If they wait again until or soon after then, the next lasts twice as
 // long: otherwise the law would try a loan that hurts for ever.
-func (t *tick) hold(z *Zone, s *ZoneState, g grade) {
+func (t *tick) hold(z *Zone, s *ZoneState, g waitGrade) {
 	over := s.Held && t.now >= s.Until
 	if g >= waiting {
 		had := float64(lent(z))
 		left := int(had * (1 - t.p.CutShare))
 		switch {
-		case t.cut(s): // they wait still
+		case t.cuttingBack(s): // they wait still
 			s.Cap = min(s.Cap, left)
 		case lent(z) > t.p.ReclaimedFloor && s.Hold > 0 && t.now-s.Until < s.Hold:
 			s.Cap, s.Safe, s.Hold = left, int(had*t.p.SafeShare), min(2*s.Hold, t.p.HoldMax)
@@ -22,8 +22,8 @@ func (t *tick) hold(z *Zone, s *ZoneState, g grade) {
 	}
 }
 
-// cut reports whether it is so short since online pods waited that nothing is lent again.
-func (t *tick) cut(s *ZoneState) bool { return s.Held && t.now-s.Waited < t.p.HoldMin }
+// cuttingBack reports whether it is so short since online pods waited that nothing is lent again.
+func (t *tick) cuttingBack(s *ZoneState) bool { return s.Held && t.now-s.Waited < t.p.HoldMin }
 
 // lend is how many cores the reclaimed pool should have, and why it is no more. It gives back at once and lends by steps.
 func (t *tick) lend(z *Zone, s *ZoneState, need float64) (int, Reason) {
@@ -54,7 +54,7 @@ func (t *tick) lend(z *Zone, s *ZoneState, need float64) (int, Reason) {
 		reason = BoundByMissing
 	case t.o.StopLending:
 		reason = BoundByStop
-	case t.m.Level > SuppressNone || t.cut(s):
+	case t.m.Level > SuppressNone || t.cuttingBack(s):
 		reason = BoundByPressure
 	case s.Lend < want:
 		reason = BoundByStep
@@ -72,7 +72,7 @@ func (t *tick) want(z *Zone, s *ZoneState, need float64, floor int) (int, Reason
 	if limit := max(s.Safe, floor); s.Held && want > limit {
 		want, reason = limit, BoundByPressure
 	}
-	if t.cut(s) {
+	if t.cuttingBack(s) {
 		want = min(want, max(s.Cap, floor))
 	}
 	if t.m.Level >= SuppressFloor {
@@ -83,7 +83,7 @@ func (t *tick) want(z *Zone, s *ZoneState, need float64, floor int) (int, Reason
 
 // mayLend reports whether more may be lent now. A need counts as low after it was seen for long enough.
 func (t *tick) mayLend(s *ZoneState) bool {
-	held := t.cut(s) || s.CPUMissing.So || t.m.Level > SuppressNone || t.o.StopLending
+	held := t.cuttingBack(s) || s.CPUMissing.So || t.m.Level > SuppressNone || t.o.StopLending
 	return !held && s.Began.lasted(t.now, t.p.ShrinkAfter) && t.due(s)
 }
 

@@ -61,9 +61,9 @@ type MemoryPod struct {
 	// Zones is what it has in each NUMA node.
 	Zones []MemoryShare `json:"zones,omitempty"`
 
-	// Shrinking: a request of ours is under way. Last is what came of the one before.
-	Shrinking  bool              `json:"shrinking,omitempty"`
-	Last       MemoryShrunk      `json:"last"`
+	// Reclaiming: a request of ours is under way. Last is what came of the one before.
+	Reclaiming bool              `json:"shrinking,omitempty"`
+	Last       ReclaimResult     `json:"last"`
 	Containers []MemoryContainer `json:"containers,omitempty"`
 }
 
@@ -73,9 +73,9 @@ type MemoryShare struct {
 	File Sample `json:"file"`
 }
 
-// MemoryShrunk is what came of a request: bytes asked and got, and when; the zero value: there was none. Cut: the pressure of online pods ended it, so it
+// ReclaimResult is what came of a request: bytes asked and got, and when; the zero value: there was none. Cut: the pressure of online pods ended it, so it
 // says nothing of the pod.
-type MemoryShrunk struct {
+type ReclaimResult struct {
 	Cut   bool          `json:"cut,omitempty"`
 	Asked int64         `json:"asked,omitempty"`
 	Got   int64         `json:"got,omitempty"`
@@ -107,9 +107,9 @@ type MemoryAdvice struct {
 	// Limits are of reclaimed pods, Lows of the cgroups that protect online ones, by Dir.
 	Limits []MemoryLimit `json:"limits,omitempty"`
 	Lows   []MemoryLow   `json:"lows,omitempty"`
-	// Asks are what is to be reclaimed now, the most urgent first; Held says why there are none.
-	Asks []MemoryAsk `json:"asks,omitempty"`
-	Held MemoryHold  `json:"held,omitempty"`
+	// Reclaims are what is to be reclaimed now, the most urgent first; Held says why there are none.
+	Reclaims []MemoryReclaim `json:"asks,omitempty"`
+	Paused   ReclaimPause    `json:"held,omitempty"`
 	// Move is a reclaimed pod whose memory is to be in another NUMA node, as long as it is advised.
 	Move *MemoryMove `json:"move,omitempty"`
 	// Protection is how well online pods are protected, by ID.
@@ -131,8 +131,8 @@ type MemoryLow struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// MemoryAsk is an amount to reclaim from a pod. FileOnly: no anonymous memory may be taken.
-type MemoryAsk struct {
+// MemoryReclaim is an amount to reclaim from a pod. FileOnly: no anonymous memory may be taken.
+type MemoryReclaim struct {
 	Pod      string       `json:"pod"`
 	Dir      string       `json:"dir"`
 	Bytes    int64        `json:"bytes"`
@@ -145,19 +145,19 @@ type MemoryReason string
 
 // The reasons, the most urgent first.
 const (
-	AskCeiling MemoryReason = "Ceiling" // the pod holds more than its part of the headroom, or than its amount
-	AskLimit   MemoryReason = "Limit"   // it is near its limit, where it would have to reclaim itself
-	AskFree    MemoryReason = "Free"    // the node or a zone has little free memory
-	AskOffload MemoryReason = "Offload" // it feels no pressure, so some of it is not used
+	ReclaimCeiling MemoryReason = "Ceiling" // the pod holds more than its part of the headroom, or than its amount
+	ReclaimLimit   MemoryReason = "Limit"   // it is near its limit, where it would have to reclaim itself
+	ReclaimFree    MemoryReason = "Free"    // the node or a zone has little free memory
+	ReclaimOffload MemoryReason = "Offload" // it feels no pressure, so some of it is not used
 )
 
-// MemoryHold says why nothing is asked for.
-type MemoryHold string
+// ReclaimPause says why nothing is asked for.
+type ReclaimPause string
 
 // The holds.
 const (
-	HeldByPressure MemoryHold = "Pressure" // online pods feel memory pressure
-	HeldByMissing  MemoryHold = "Missing"  // whether they do is not known
+	PausedByPressure ReclaimPause = "Pressure" // online pods feel memory pressure
+	PausedByMissing  ReclaimPause = "Missing"  // whether they do is not known
 )
 
 // MemoryMove is a reclaimed pod whose memory goes from one NUMA node to another, by its cpuset.mems. It is over at Until at the latest.
@@ -170,8 +170,8 @@ type MemoryMove struct {
 	Until time.Duration `json:"until"`
 }
 
-// MemoryMemory is what the laws keep from tick to tick. The zero value knows nothing.
-type MemoryMemory struct {
+// MemoryState is what the laws keep from tick to tick. The zero value knows nothing.
+type MemoryState struct {
 	At   time.Duration             `json:"at"`
 	Pods map[string]MemoryPodState `json:"pods,omitempty"`
 	// Dropping is by what is short: the node at 0, zone i at i+1. Short is since when zones are, -1 where they are not.
@@ -206,7 +206,7 @@ type MemoryLowState struct {
 }
 
 // Clone returns a copy that shares nothing with m.
-func (m *MemoryMemory) Clone() MemoryMemory {
+func (m *MemoryState) Clone() MemoryState {
 	out := *m
 	out.Pods, out.Lows = maps.Clone(m.Pods), maps.Clone(m.Lows)
 	out.Dropping, out.Short, out.Shared = slices.Clone(m.Dropping), slices.Clone(m.Short), slices.Clone(m.Shared)
@@ -217,12 +217,12 @@ func (m *MemoryMemory) Clone() MemoryMemory {
 	return out
 }
 
-// SteerMemory runs the memory laws: limits of reclaimed pods, what is to be reclaimed, which pod moves, and how online pods are protected. A value that
+// StepMemory runs the memory laws: limits of reclaimed pods, what is to be reclaimed, which pod moves, and how online pods are protected. A value that
 // is not known leads to no action. Time that runs backwards counts as no time.
-func SteerMemory(o *MemoryObservation, p *MemoryParams, m *MemoryMemory) MemoryAdvice {
+func StepMemory(o *MemoryObservation, p *MemoryParams, m *MemoryState) MemoryAdvice {
 	t := beginMemory(o, p, m)
 	t.limits()
-	t.asks()
+	t.reclaims()
 	t.move()
 	t.protect()
 	t.keep()
@@ -233,7 +233,7 @@ func SteerMemory(o *MemoryObservation, p *MemoryParams, m *MemoryMemory) MemoryA
 type memoryTick struct {
 	o      *MemoryObservation
 	p      *MemoryParams
-	m      *MemoryMemory
+	m      *MemoryState
 	now    time.Duration
 	advice MemoryAdvice
 	pods   []MemoryPodState // as o.Pods
@@ -241,7 +241,7 @@ type memoryTick struct {
 	target, ceiling []int64
 }
 
-func beginMemory(o *MemoryObservation, p *MemoryParams, m *MemoryMemory) *memoryTick {
+func beginMemory(o *MemoryObservation, p *MemoryParams, m *MemoryState) *memoryTick {
 	n := len(o.Pods)
 	t := &memoryTick{o: o, p: p, m: m, now: max(o.At, m.At), pods: make([]MemoryPodState, n), target: make([]int64, n), ceiling: make([]int64, n)}
 	m.At = t.now

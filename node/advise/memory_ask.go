@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// asks decides what is reclaimed now. A pod has one request at a time, for its most urgent reason. Nothing is asked for while online pods feel pressure,
+// reclaims decides what is reclaimed now. A pod has one request at a time, for its most urgent reason. Nothing is asked for while online pods feel pressure,
 // or may: reclaim takes CPU, locks and the disk from them, and what is then needed is the eviction manager.
-func (t *memoryTick) asks() {
+func (t *memoryTick) reclaims() {
 	pressure, known := shareOf(t.o.OnlinePressure)
 	switch {
 	case !known:
-		t.advice.Held = HeldByMissing
+		t.advice.Paused = PausedByMissing
 	case pressure >= t.p.Pressure:
-		t.advice.Held = HeldByPressure
+		t.advice.Paused = PausedByPressure
 	}
 	for i := range t.o.Pods {
 		t.results(&t.o.Pods[i], &t.pods[i])
 	}
-	if t.advice.Held != "" {
+	if t.advice.Paused != "" {
 		return
 	}
-	asked := make([]MemoryAsk, len(t.o.Pods))
+	asked := make([]MemoryReclaim, len(t.o.Pods))
 	for i := range t.o.Pods {
 		if t.due(i) {
-			asked[i] = t.beyond(i)
+			asked[i] = t.overLimit(i)
 		}
 	}
-	t.drop(asked)
+	t.reclaimCache(asked)
 	for i := range t.o.Pods {
 		if t.due(i) && asked[i].Bytes == 0 {
 			asked[i] = t.offload(i)
@@ -51,11 +51,11 @@ func (t *memoryTick) results(pod *MemoryPod, s *MemoryPodState) {
 }
 
 // due reports whether a pod may be asked.
-func (t *memoryTick) due(i int) bool { return !t.o.Pods[i].Shrinking && t.now >= t.pods[i].NextAsk }
+func (t *memoryTick) due(i int) bool { return !t.o.Pods[i].Reclaiming && t.now >= t.pods[i].NextAsk }
 
-// takeable is how much of a pod can be reclaimed at all, and whether page cache alone may be: anonymous memory only of reclaimed pods, and only
+// reclaimable is how much of a pod can be reclaimed at all, and whether page cache alone may be: anonymous memory only of reclaimed pods, and only
 // as far as there is swap for it. Where there is no swap the kernel need not be told.
-func (t *memoryTick) takeable(pod *MemoryPod) (bytes int64, fileOnly, known bool) {
+func (t *memoryTick) reclaimable(pod *MemoryPod) (bytes int64, fileOnly, known bool) {
 	inactive, a := bytesOf(pod.InactiveFile)
 	active, b := bytesOf(pod.ActiveFile)
 	total, c := bytesOf(t.o.SwapTotal)
@@ -72,12 +72,12 @@ func (t *memoryTick) takeable(pod *MemoryPod) (bytes int64, fileOnly, known bool
 	return bytes, fileOnly, true
 }
 
-// beyond asks a reclaimed pod for what it holds beyond its part, and any pod that is near its limit for some of what it holds.
-func (t *memoryTick) beyond(i int) MemoryAsk {
+// overLimit asks a reclaimed pod for what it holds beyond its part, and any pod that is near its limit for some of what it holds.
+func (t *memoryTick) overLimit(i int) MemoryReclaim {
 	pod, limit := &t.o.Pods[i], t.ceiling[i]
 	current, known := bytesOf(pod.Current)
 	if !known {
-		return MemoryAsk{}
+		return MemoryReclaim{}
 	}
 	if pod.Reclaimed {
 		part := t.amount(pod)
@@ -85,24 +85,24 @@ func (t *memoryTick) beyond(i int) MemoryAsk {
 			part = min(part, t.target[i])
 		}
 		if current > part {
-			return t.ask(i, current-part, AskCeiling)
+			return t.reclaim(i, current-part, ReclaimCeiling)
 		}
 	}
-	if limit == 0 || limit == Unlimited || current <= partOf(limit, t.p.AskAt) || t.comesBack(pod, current) {
-		return MemoryAsk{} // what comes back at once is better taken page by page, when the limit is met
+	if limit == 0 || limit == Unlimited || current <= partOf(limit, t.p.AskAt) || t.refaulting(pod, current) {
+		return MemoryReclaim{} // what comes back at once is better taken page by page, when the limit is met
 	}
-	return t.ask(i, current-partOf(limit, t.p.AskTo), AskLimit)
+	return t.reclaim(i, current-partOf(limit, t.p.AskTo), ReclaimLimit)
 }
 
-// ask is a request within its bounds; without bytes: there is none.
-func (t *memoryTick) ask(i int, bytes int64, why MemoryReason) MemoryAsk {
+// reclaim is a request within its bounds; without bytes: there is none.
+func (t *memoryTick) reclaim(i int, bytes int64, why MemoryReason) MemoryReclaim {
 	pod := &t.o.Pods[i]
-	most, fileOnly, known := t.takeable(pod)
+	most, fileOnly, known := t.reclaimable(pod)
 	bytes = min(bytes, most, t.p.AskMost) / pageBytes * pageBytes
 	if !known || bytes < t.p.AskLeast {
-		return MemoryAsk{}
+		return MemoryReclaim{}
 	}
-	return MemoryAsk{Pod: pod.ID, Dir: pod.Dir, Bytes: bytes, FileOnly: fileOnly, Why: why}
+	return MemoryReclaim{Pod: pod.ID, Dir: pod.Dir, Bytes: bytes, FileOnly: fileOnly, Why: why}
 }
 
 // offload takes from a pod what it does not miss, as Senpai does (Weiner et al., TMO: Transparent Memory Offloading in Datacenters, ASPLOS'22, §3.3):
@@ -110,7 +110,7 @@ func (t *memoryTick) ask(i int, bytes int64, why MemoryReason) MemoryAsk {
 //	reclaim = current · share · max(0, 1 − pressure / target)
 //
 // at each interval. Reclaim that comes back as refaults makes the interval longer.
-func (t *memoryTick) offload(i int) MemoryAsk {
+func (t *memoryTick) offload(i int) MemoryReclaim {
 	pod, s := &t.o.Pods[i], &t.pods[i]
 	on := t.p.OffloadOnline
 	if pod.Reclaimed {
@@ -119,26 +119,26 @@ func (t *memoryTick) offload(i int) MemoryAsk {
 	current, a := bytesOf(pod.Current)
 	pressure, b := shareOf(pod.Pressure)
 	if !on || !a || !b || !pod.Refaults.Known || t.now < s.NextOffload {
-		return MemoryAsk{}
+		return MemoryReclaim{}
 	}
-	if t.comesBack(pod, current) {
+	if t.refaulting(pod, current) {
 		s.OffloadPause = min(max(2*s.OffloadPause, t.p.OffloadInterval), t.p.AskPause)
 		s.NextOffload = t.now + s.OffloadPause
-		return MemoryAsk{}
+		return MemoryReclaim{}
 	}
 	s.OffloadPause, s.NextOffload = t.p.OffloadInterval, t.now+t.p.OffloadInterval
-	return t.ask(i, partOf(current, t.p.OffloadShare*max(0, 1-pressure/t.p.OffloadPressure)), AskOffload)
+	return t.reclaim(i, partOf(current, t.p.OffloadShare*max(0, 1-pressure/t.p.OffloadPressure)), ReclaimOffload)
 }
 
-// comesBack reports whether more of what was taken from a pod comes back than may, or may do so.
-func (t *memoryTick) comesBack(pod *MemoryPod, current int64) bool {
+// refaulting reports whether more of what was taken from a pod comes back than may, or may do so.
+func (t *memoryTick) refaulting(pod *MemoryPod, current int64) bool {
 	refaults, known := shareOf(pod.Refaults)
 	return !known || refaults > t.p.Refaults*float64(current)
 }
 
 // order puts the asks down, the most urgent first, as far as a tick may ask.
-func (t *memoryTick) order(asked []MemoryAsk) {
-	rank := map[MemoryReason]int{AskCeiling: 0, AskLimit: 1, AskFree: 2, AskOffload: 3}
+func (t *memoryTick) order(asked []MemoryReclaim) {
+	rank := map[MemoryReason]int{ReclaimCeiling: 0, ReclaimLimit: 1, ReclaimFree: 2, ReclaimOffload: 3}
 	byUrgency := make([]int, 0, len(asked))
 	for i := range asked {
 		if asked[i].Bytes > 0 {
@@ -159,6 +159,6 @@ func (t *memoryTick) order(asked []MemoryAsk) {
 		s := &t.pods[i]
 		s.Asked = ask.Bytes
 		s.NextAsk = t.now + max(s.Pause, t.p.AskInterval, time.Second)
-		t.advice.Asks = append(t.advice.Asks, *ask)
+		t.advice.Reclaims = append(t.advice.Reclaims, *ask)
 	}
 }

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// drop asks for page cache where the node or a zone has little free memory: first for that of reclaimed pods, then for what online pods have
+// reclaimCache asks for page cache where the node or a zone has little free memory: first for that of reclaimed pods, then for what online pods have
 // beyond a part of their working set. Anonymous memory is never asked for here.
-func (t *memoryTick) drop(asked []MemoryAsk) {
-	t.dropFrom(asked, t.lacks(0, t.o.Total, t.o.Free), AnyZone)
+func (t *memoryTick) reclaimCache(asked []MemoryReclaim) {
+	t.reclaimCacheFrom(asked, t.shortfall(0, t.o.Total, t.o.Free), AnyZone)
 	for z := range t.o.Zones {
-		t.dropFrom(asked, t.lacks(z+1, t.o.Zones[z].Total, t.o.Zones[z].Free), z)
+		t.reclaimCacheFrom(asked, t.shortfall(z+1, t.o.Zones[z].Total, t.o.Zones[z].Free), z)
 	}
 }
 
-// lacks is how much is to be freed: from below FreeLow up to FreeHigh.
-func (t *memoryTick) lacks(index int, total, free Sample) int64 {
+// shortfall is how much is to be freed: from below FreeLow up to FreeHigh.
+func (t *memoryTick) shortfall(index int, total, free Sample) int64 {
 	all, a := bytesOf(total)
 	has, b := bytesOf(free)
 	dropping := &t.m.Dropping[index]
@@ -31,8 +31,8 @@ func (t *memoryTick) lacks(index int, total, free Sample) int64 {
 	return partOf(all, t.p.FreeHigh) - has
 }
 
-// dropFrom divides what is lacking among the pods. What is under way and what is asked for already counts.
-func (t *memoryTick) dropFrom(asked []MemoryAsk, lack int64, zone int) {
+// reclaimCacheFrom divides what is lacking among the pods. What is under way and what is asked for already counts.
+func (t *memoryTick) reclaimCacheFrom(asked []MemoryReclaim, lack int64, zone int) {
 	if lack <= 0 {
 		return
 	}
@@ -46,7 +46,7 @@ func (t *memoryTick) dropFrom(asked []MemoryAsk, lack int64, zone int) {
 		bytes := t.cache(pod, zone)
 		switch {
 		case bytes == 0:
-		case pod.Shrinking:
+		case pod.Reclaiming:
 			lack -= min(t.pods[i].Asked, bytes)
 		case asked[i].Bytes > 0:
 			lack -= min(asked[i].Bytes, bytes)
@@ -67,7 +67,7 @@ func (t *memoryTick) dropFrom(asked []MemoryAsk, lack int64, zone int) {
 		if lack <= 0 {
 			return
 		}
-		ask := t.ask(c.index, min(c.bytes, lack), AskFree)
+		ask := t.reclaim(c.index, min(c.bytes, lack), ReclaimFree)
 		ask.FileOnly = ask.FileOnly || t.swaps()
 		if ask.Bytes > 0 {
 			asked[c.index] = ask

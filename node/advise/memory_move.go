@@ -11,7 +11,7 @@ func (t *memoryTick) move() {
 		t.follow()
 		return
 	}
-	if !t.p.Moves || t.advice.Held != "" || t.now < t.m.NextMove {
+	if !t.p.Moves || t.advice.Paused != "" || t.now < t.m.NextMove {
 		return
 	}
 	for from := range t.o.Zones {
@@ -44,7 +44,7 @@ func (t *memoryTick) begin(from int) bool {
 	for i := range t.o.Pods {
 		pod := &t.o.Pods[i]
 		has, known := t.inZone(pod, from)
-		if !pod.Reclaimed || pod.Zone != AnyZone || pod.Shrinking || !known || has <= bytes || has > t.p.MoveMost || has < t.p.Step || t.now < t.pods[i].NextMove {
+		if !pod.Reclaimed || pod.Zone != AnyZone || pod.Reclaiming || !known || has <= bytes || has > t.p.MoveMost || has < t.p.Step || t.now < t.pods[i].NextMove {
 			continue
 		}
 		if z := t.roomiest(has); z >= 0 {

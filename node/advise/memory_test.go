@@ -58,15 +58,15 @@ func say(a *MemoryAdvice) string {
 	for _, l := range a.Limits {
 		out = append(out, fmt.Sprintf("%s:%s/%s", l.Pod, size(l.Max), size(l.High)))
 	}
-	for _, k := range a.Asks {
+	for _, k := range a.Reclaims {
 		only := ""
 		if k.FileOnly {
 			only = " file"
 		}
 		out = append(out, fmt.Sprintf("%s %s %d%s", k.Why, k.Pod, k.Bytes/mib, only))
 	}
-	if a.Held != "" {
-		out = append(out, "held "+string(a.Held))
+	if a.Paused != "" {
+		out = append(out, "held "+string(a.Paused))
 	}
 	if a.Move != nil {
 		out = append(out, fmt.Sprintf("move %s %d>%d %d", a.Move.Pod, a.Move.From, a.Move.To, a.Move.Bytes/mib))
@@ -108,14 +108,14 @@ func TestMemoryLimits(t *testing.T) {
 	} {
 		o, p := mem(c.pods...), DefaultMemoryParams()
 		o.Headroom, o.Zones = c.headroom, c.zones
-		memExpect(t, c.name, SteerMemory(o, &p, &MemoryMemory{}), c.want)
+		memExpect(t, c.name, StepMemory(o, &p, &MemoryState{}), c.want)
 	}
 }
 
 // A pod that holds more than it may is brought down step by step, by a kernel that takes what is asked for, and never has a limit below what it holds by
 // more than a step. When there is headroom again it has it at once.
 func TestMemoryCeilingClosedLoop(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryMemory{}
+	p, m := DefaultMemoryParams(), MemoryState{}
 	p.OffloadReclaimed = false
 	pod := offline("a", 2000, 1800)
 	holds, asks := int64(1800*mib), 0
@@ -123,18 +123,18 @@ func TestMemoryCeilingClosedLoop(t *testing.T) {
 		pod.Current, pod.InactiveFile = Known(float64(holds)), Known(float64(holds))
 		o := mem(pod)
 		o.At, o.Headroom = time.Duration(second)*time.Second, Known(float64(headroom))
-		a := SteerMemory(o, &p, &m)
+		a := StepMemory(o, &p, &m)
 		if high := a.Limits[0].High; high != Unlimited && high < holds-p.Step {
 			t.Fatalf("at %d s memory.high is %d MiB of %d", second, high/mib, holds/mib)
 		}
-		pod.Last = MemoryShrunk{}
-		for _, ask := range a.Asks {
+		pod.Last = ReclaimResult{}
+		for _, ask := range a.Reclaims {
 			if ask.Bytes > p.AskMost {
 				t.Fatalf("asked for %d MiB", ask.Bytes/mib)
 			}
 			asks++
 			holds -= ask.Bytes
-			pod.Last = MemoryShrunk{Asked: ask.Bytes, Got: ask.Bytes, Ended: o.At}
+			pod.Last = ReclaimResult{Asked: ask.Bytes, Got: ask.Bytes, Ended: o.At}
 		}
 		return a.Limits[0]
 	}
@@ -152,11 +152,11 @@ func TestMemoryCeilingClosedLoop(t *testing.T) {
 
 // memory.high is lowered once in an interval, and memory.max of a pod that holds too much only falls.
 func TestMemoryLimitsFallSlowly(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryMemory{}
+	p, m := DefaultMemoryParams(), MemoryState{}
 	steer := func(second int, amount, holds, headroom int64) MemoryLimit {
 		o := mem(offline("a", amount, holds))
 		o.At, o.Headroom = time.Duration(second)*time.Second, Known(float64(headroom*mib))
-		return SteerMemory(o, &p, &m).Limits[0]
+		return StepMemory(o, &p, &m).Limits[0]
 	}
 	for _, c := range []struct {
 		second                  int
@@ -200,7 +200,7 @@ func TestMemoryAsks(t *testing.T) {
 		{"with swap: page cache alone", []MemoryPod{limited(online("a", 0, 950, 300), 1000)}, func(o *MemoryObservation) { o.SwapTotal, o.SwapFree = Known(gib), Known(gib) }, "Limit a 150 file"},
 		{"an online pod without a limit", []MemoryPod{online("a", 0, 950, 300)}, nil, ""},
 		{"no more than it has", []MemoryPod{limited(online("a", 0, 950, 30), 1000)}, nil, "Limit a 30"},
-		{"one at a time", []MemoryPod{with(offline("a", 1000, 950), func(p *MemoryPod) { p.Shrinking = true })}, nil, "a:1000/max"},
+		{"one at a time", []MemoryPod{with(offline("a", 1000, 950), func(p *MemoryPod) { p.Reclaiming = true })}, nil, "a:1000/max"},
 		{"page cache not known", []MemoryPod{with(offline("a", 1000, 950), func(p *MemoryPod) { p.ActiveFile = Sample{} })}, nil, "a:1000/max"},
 		{"online pods feel pressure", []MemoryPod{offline("a", 1000, 950)}, func(o *MemoryObservation) { o.OnlinePressure = Known(0.2) }, "a:1000/max, held Pressure"},
 		{"perhaps they do", []MemoryPod{offline("a", 1000, 950)}, func(o *MemoryObservation) { o.OnlinePressure = Sample{} }, "a:1000/max, held Missing"},
@@ -254,16 +254,16 @@ func TestMemoryAsks(t *testing.T) {
 		if c.change != nil {
 			c.change(o)
 		}
-		memExpect(t, c.name, SteerMemory(o, &p, &MemoryMemory{}), c.want)
+		memExpect(t, c.name, StepMemory(o, &p, &MemoryState{}), c.want)
 	}
 	o, p := mem(online("a", 0, 1000, 500)), DefaultMemoryParams()
 	p.OffloadOnline, o.SwapTotal = true, Known(gib)
-	memExpect(t, "online pods, switched on", SteerMemory(o, &p, &MemoryMemory{}), "Offload a 2 file")
+	memExpect(t, "online pods, switched on", StepMemory(o, &p, &MemoryState{}), "Offload a 2 file")
 }
 
 // Page cache is dropped from below the one watermark up to the other, and what is under way is not asked for twice.
 func TestMemoryDropUntilEnough(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryMemory{}
+	p, m := DefaultMemoryParams(), MemoryState{}
 	p.AskMost = 100 * mib
 	a, b := offline("a", 4000, 1000), offline("b", 4000, 900)
 	for i, c := range []struct {
@@ -278,10 +278,10 @@ func TestMemoryDropUntilEnough(t *testing.T) {
 		{700, false, ""},
 		{480, false, "Free a 100, Free b 100"},
 	} {
-		a.Shrinking = c.shrinking
+		a.Reclaiming = c.shrinking
 		o := mem(a, b)
 		o.At, o.Free = time.Duration(10*i)*time.Second, Known(float64(c.free*mib))
-		got := SteerMemory(o, &p, &m)
+		got := StepMemory(o, &p, &m)
 		got.Limits = nil
 		memExpect(t, fmt.Sprintf("%d MiB are free", c.free), got, c.want)
 	}
@@ -289,15 +289,15 @@ func TestMemoryDropUntilEnough(t *testing.T) {
 
 // A request that gets nothing is made ever more rarely; after one that gets something the next comes soon.
 func TestMemoryAsksBackOff(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryMemory{}
+	p, m := DefaultMemoryParams(), MemoryState{}
 	pod := offline("a", 1000, 950)
 	var asks []int
 	for second := 1; second <= 1200; second++ {
 		o := mem(pod)
 		o.At = time.Duration(second) * time.Second
-		if a := SteerMemory(o, &p, &m); len(a.Asks) > 0 {
+		if a := StepMemory(o, &p, &m); len(a.Reclaims) > 0 {
 			asks = append(asks, second)
-			pod.Last = MemoryShrunk{Asked: a.Asks[0].Bytes, Ended: o.At}
+			pod.Last = ReclaimResult{Asked: a.Reclaims[0].Bytes, Ended: o.At}
 			if pod.Last.Cut = second > 1000 && len(asks)%2 == 0; second > 1000 && !pod.Last.Cut {
 				pod.Last.Got = pod.Last.Asked
 			}
@@ -316,7 +316,7 @@ func TestMemoryOffloadClosedLoop(t *testing.T) {
 	p := DefaultMemoryParams()
 	for _, cold := range []float64{0, 200 * mib, 800 * mib} {
 		const working = 400 * mib
-		m, holds, taken := MemoryMemory{}, working+cold, 0.0
+		m, holds, taken := MemoryState{}, working+cold, 0.0
 		pod := offline("a", 4000, 0)
 		for second := 1; second <= 7200; second++ {
 			missing := max(working-holds, 0)
@@ -326,10 +326,10 @@ func TestMemoryOffloadClosedLoop(t *testing.T) {
 			pod.Current, pod.Anon, pod.InactiveFile = Known(holds), Known(0), Known(holds)
 			o := mem(pod)
 			o.At = time.Duration(second) * time.Second
-			for _, ask := range SteerMemory(o, &p, &m).Asks {
+			for _, ask := range StepMemory(o, &p, &m).Reclaims {
 				holds -= float64(ask.Bytes)
 				taken += float64(ask.Bytes)
-				pod.Last = MemoryShrunk{Asked: ask.Bytes, Got: ask.Bytes, Ended: o.At}
+				pod.Last = ReclaimResult{Asked: ask.Bytes, Got: ask.Bytes, Ended: o.At}
 			}
 		}
 		if holds > 1.02*working || holds < 0.95*working {
@@ -342,7 +342,7 @@ func TestMemoryOffloadClosedLoop(t *testing.T) {
 }
 
 func TestMemoryMove(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryMemory{}
+	p, m := DefaultMemoryParams(), MemoryState{}
 	in := func(id string, zone0, zone1 float64) MemoryPod {
 		pod := offline(id, 4000, 1000)
 		pod.InactiveFile = Known(0)
@@ -357,7 +357,7 @@ func TestMemoryMove(t *testing.T) {
 		o := mem(a, b, big, bound, own)
 		o.At = time.Duration(second) * time.Second
 		o.Zones = []MemoryZone{{Known(8 * gib), free0, Known(4 * gib)}, {Known(8 * gib), free1, Known(4 * gib)}}
-		return SteerMemory(o, &p, &m)
+		return StepMemory(o, &p, &m)
 	}
 	low, room := Known(200*mib), Known(4*gib)
 	for _, c := range []struct {
@@ -460,7 +460,7 @@ func TestMemoryProtection(t *testing.T) {
 		if c.change != nil {
 			c.change(o)
 		}
-		a := SteerMemory(o, &p, &MemoryMemory{Shared: []string{"kubepods", "kubepods/burstable"}})
+		a := StepMemory(o, &p, &MemoryState{Shared: []string{"kubepods", "kubepods/burstable"}})
 		var lows []string
 		for _, l := range a.Lows {
 			lows = append(lows, fmt.Sprintf("%s:%d", l.Dir, l.Bytes/mib))
@@ -488,7 +488,7 @@ func TestMemoryProtectionOfCache(t *testing.T) {
 	for share, want := range map[float64]int64{0: 55, 0.5: 110, 1: 165} {
 		p := DefaultMemoryParams()
 		p.LowCache = share
-		if a := SteerMemory(mem(online("a", 1000, 150, 100)), &p, &MemoryMemory{}); a.Lows[0].Bytes/mib != want {
+		if a := StepMemory(mem(online("a", 1000, 150, 100)), &p, &MemoryState{}); a.Lows[0].Bytes/mib != want {
 			t.Errorf("with %g of the cache: %d MiB, want %d", share, a.Lows[0].Bytes/mib, want)
 		}
 	}
@@ -496,11 +496,11 @@ func TestMemoryProtectionOfCache(t *testing.T) {
 
 // When the last online pod has gone, the cgroups above it are told to protect nothing, until the kernel has that.
 func TestMemoryProtectionEnds(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryMemory{}
+	p, m := DefaultMemoryParams(), MemoryState{}
 	steer := func(second, low int, pods ...MemoryPod) string {
 		o := mem(pods...)
 		o.At, o.Groups = time.Duration(second)*time.Second, tree(fmt.Sprintf("kubepods %d 0 100", low), fmt.Sprintf("kubepods/burstable %d 0 100", low))
-		a := SteerMemory(o, &p, &m)
+		a := StepMemory(o, &p, &m)
 		return fmt.Sprint(a.Lows)
 	}
 	for i, c := range []struct {
@@ -530,22 +530,22 @@ func BenchmarkSteerMemory(b *testing.B) {
 		}
 		pods = append(pods, pod)
 	}
-	o, p, m := mem(pods...), DefaultMemoryParams(), MemoryMemory{}
+	o, p, m := mem(pods...), DefaultMemoryParams(), MemoryState{}
 	for b.Loop() {
-		SteerMemory(o, &p, &m)
+		StepMemory(o, &p, &m)
 	}
 }
 
 // A protection rises at once, falls after a while of less, and neither for little.
 func TestMemoryProtectionFallsSlowly(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryMemory{}
+	p, m := DefaultMemoryParams(), MemoryState{}
 	for _, c := range []struct {
 		second      int
 		holds, want int64
 	}{{1, 100, 110}, {2, 103, 110}, {3, 200, 220}, {4, 100, 220}, {40, 190, 209}, {41, 100, 220}} {
 		o := mem(online("a", 1000, c.holds, 0))
 		o.At = time.Duration(c.second) * time.Second
-		got := SteerMemory(o, &p, &m).Lows[0].Bytes / mib
+		got := StepMemory(o, &p, &m).Lows[0].Bytes / mib
 		if c.second == 40 {
 			if got != 220 {
 				t.Errorf("little less at 40 s: %d", got)
@@ -559,7 +559,7 @@ func TestMemoryProtectionFallsSlowly(t *testing.T) {
 	for second := 42; second <= 101; second++ {
 		o := mem(online("a", 1000, 100, 0))
 		o.At = time.Duration(second) * time.Second
-		got := SteerMemory(o, &p, &m).Lows[0].Bytes / mib
+		got := StepMemory(o, &p, &m).Lows[0].Bytes / mib
 		if want := map[bool]int64{true: 110, false: 220}[second >= 100]; got != want {
 			t.Fatalf("at %d s %d, want %d", second, got, want)
 		}
@@ -593,8 +593,8 @@ func memPod(t *rapid.T, i int) MemoryPod {
 	for range rapid.IntRange(0, 2).Draw(t, "zones") {
 		pod.Zones = append(pod.Zones, MemoryShare{b.Draw(t, "anon"), b.Draw(t, "file")})
 	}
-	pod.Shrinking = rapid.Bool().Draw(t, "shrinking")
-	pod.Last = MemoryShrunk{Asked: rapid.Int64Range(0, gib).Draw(t, "asked"), Got: rapid.Int64Range(0, gib).Draw(t, "got"), Ended: time.Duration(rapid.IntRange(0, 1000).Draw(t, "ended")) * time.Second}
+	pod.Reclaiming = rapid.Bool().Draw(t, "shrinking")
+	pod.Last = ReclaimResult{Asked: rapid.Int64Range(0, gib).Draw(t, "asked"), Got: rapid.Int64Range(0, gib).Draw(t, "got"), Ended: time.Duration(rapid.IntRange(0, 1000).Draw(t, "ended")) * time.Second}
 	return pod
 }
 
@@ -626,12 +626,12 @@ func memObservation(t *rapid.T) *MemoryObservation {
 func TestMemoryAlways(t *testing.T) {
 	p := DefaultMemoryParams()
 	rapid.Check(t, func(t *rapid.T) {
-		var m MemoryMemory
+		var m MemoryState
 		for range rapid.IntRange(1, 6).Draw(t, "ticks") {
 			o, before := memObservation(t), m.Clone()
-			a := SteerMemory(o, &p, &m)
+			a := StepMemory(o, &p, &m)
 			again := before.Clone()
-			if b := SteerMemory(o, &p, &again); !reflect.DeepEqual(a, b) {
+			if b := StepMemory(o, &p, &again); !reflect.DeepEqual(a, b) {
 				t.Fatalf("%+v\n%+v", a, b)
 			}
 			if _, err := json.Marshal(a); err != nil {
@@ -652,21 +652,21 @@ func memBounds(t *rapid.T, o *MemoryObservation, p *MemoryParams, a *MemoryAdvic
 		pods[o.Pods[i].ID] = &o.Pods[i]
 	}
 	var sum int64
-	for _, ask := range a.Asks {
+	for _, ask := range a.Reclaims {
 		pod := pods[ask.Pod]
 		sum += ask.Bytes
 		swap, known := bytesOf(o.SwapTotal)
 		switch {
-		case ask.Bytes < p.AskLeast || ask.Bytes > p.AskMost || pod.Shrinking:
+		case ask.Bytes < p.AskLeast || ask.Bytes > p.AskMost || pod.Reclaiming:
 			t.Fatalf("%+v of %+v", ask, pod)
 		case !pod.Reclaimed && !ask.FileOnly && (!known || swap > 0):
 			t.Fatalf("anonymous memory of an online pod: %+v", ask)
 		}
 	}
-	if sum > p.AskTotal || (a.Held != "" && len(a.Asks) > 0) {
-		t.Fatalf("%d bytes, held %q", sum, a.Held)
+	if sum > p.AskTotal || (a.Paused != "" && len(a.Reclaims) > 0) {
+		t.Fatalf("%d bytes, held %q", sum, a.Paused)
 	}
-	if v := o.OnlinePressure; a.Held == "" && !(v.Known && v.Value < p.Pressure) {
+	if v := o.OnlinePressure; a.Paused == "" && !(v.Known && v.Value < p.Pressure) {
 		t.Fatalf("acts under pressure %+v", v)
 	}
 	if a.Move != nil {
@@ -687,7 +687,7 @@ func memBounds(t *rapid.T, o *MemoryObservation, p *MemoryParams, a *MemoryAdvic
 	}
 }
 
-func memFalls(t *rapid.T, o *MemoryObservation, p *MemoryParams, a *MemoryAdvice, before *MemoryMemory) {
+func memFalls(t *rapid.T, o *MemoryObservation, p *MemoryParams, a *MemoryAdvice, before *MemoryState) {
 	for _, l := range a.Limits {
 		had, has := before.Pods[l.Pod], Sample{}
 		for i := range o.Pods {

@@ -109,16 +109,16 @@ func (p *ProfileParams) checks() []check {
 	}
 }
 
-// ProfileMemory is what the law remembers: each pool and profile that was seen at the last tick, by name.
-type ProfileMemory struct {
+// ProfileState is what the law remembers: each pool and profile that was seen at the last tick, by name.
+type ProfileState struct {
 	Steerings []Steering `json:"steerings,omitempty"`
 }
 
 // Clone is a copy that shares nothing with m.
-func (m *ProfileMemory) Clone() ProfileMemory { return ProfileMemory{slices.Clone(m.Steerings)} }
+func (m *ProfileState) Clone() ProfileState { return ProfileState{slices.Clone(m.Steerings)} }
 
 // find returns what is remembered of a pool and profile, or a beginning.
-func (m *ProfileMemory) find(pool, profile string) Steering {
+func (m *ProfileState) find(pool, profile string) Steering {
 	i, ok := slices.BinarySearchFunc(m.Steerings, service{pool, profile}, func(s Steering, of service) int {
 		return service{s.Pool, s.Profile}.compare(of)
 	})
@@ -137,7 +137,7 @@ func (s service) compare(o service) int {
 
 // steerPools is the law of profiles: how many CPUs each pool should have in which services with a profile run. A pool with several has what the
 // neediest asks for. Pools of which nothing can be said are not in the result.
-func steerPools(o *Observation, p *Params, m *ProfileMemory) map[string]int {
+func steerPools(o *Observation, p *Params, m *ProfileState) map[string]int {
 	seen := make(map[service][]*Service)
 	for i := range o.Services {
 		if s := &o.Services[i]; s.Profile != "" && s.Pool != "" {

@@ -285,7 +285,7 @@ func TestSteerPools(t *testing.T) {
 		{"what it has is not known", []Service{one(at, Known(0.1))}, func(o *Observation) { o.Pools = []Pool{{Name: "web", Requests: Known(9)}} }, map[string]int{"web": 9}},
 		{"nor what it asks for", []Service{one(at, at)}, func(o *Observation) { o.Pools = nil }, map[string]int{}},
 	} {
-		o, p, m := steered(), Defaults(), ProfileMemory{}
+		o, p, m := steered(), Defaults(), ProfileState{}
 		o.Services = c.services
 		if c.change != nil {
 			c.change(o)
@@ -303,7 +303,7 @@ func TestSteerPools(t *testing.T) {
 // The pools of services with a profile are kept from lending.
 func TestSteeredPoolsAreNotLent(t *testing.T) {
 	lend := func(profile string) int {
-		o, p, m := steered(), Defaults(), Memory{}
+		o, p, m := steered(), Defaults(), State{}
 		o.Services = []Service{{ID: "n/a", Pool: "web", Profile: profile, Indicators: []Sample{Known(5)}, CPUUse: Known(2)}}
 		o.Profiles[1].LeastCPUs, o.Zones[0].SharedUse = 40, Known(4)
 		var a Advice

@@ -112,7 +112,7 @@ func TestPropertyBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o, p := start(t)
 		p.Explain = rapid.Bool().Draw(t, "explain")
-		m, nonsense := Memory{}, rapid.Bool().Draw(t, "nonsense")
+		m, nonsense := State{}, rapid.Bool().Draw(t, "nonsense")
 		for range rapid.IntRange(1, 60).Draw(t, "ticks") {
 			drawn(t, o, nonsense)
 			a := Step(o, &p, &m)
@@ -156,7 +156,7 @@ func bounded(t failer, o *Observation, p *Params, a *Advice) {
 func TestPropertySteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o, p := start(t)
-		m, last, rose := Memory{}, Advice{}, make([]time.Duration, 3)
+		m, last, rose := State{}, Advice{}, make([]time.Duration, 3)
 		needs := make([][]float64, 3)
 		for range rapid.IntRange(1, 80).Draw(t, "ticks") {
 			drawn(t, o, false)
@@ -198,7 +198,7 @@ func TestPropertyRise(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		o, p := start(t)
-		m, last := Memory{}, Advice{}
+		m, last := State{}, Advice{}
 		cpu, memory := make([][]point, 3), make([][]point, 3)
 		rises := func(i int, h, was Headroom, seen []point, missing bool) {
 			if h.Published <= was.Published {
@@ -239,7 +239,7 @@ func TestPropertyRise(t *testing.T) {
 // grown is one tick after the same past, with a change to what is seen.
 func grown(t *rapid.T, change func(*Observation)) (before, after Advice) {
 	o, p := start(t)
-	m := Memory{}
+	m := State{}
 	for range rapid.IntRange(0, 40).Draw(t, "ticks") {
 		drawn(t, o, false)
 		a := Step(o, &p, &m)
@@ -335,7 +335,7 @@ func TestPropertyReclaimedUse(t *testing.T) {
 func TestPropertyNeverKnown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o, p := start(t)
-		m := Memory{}
+		m := State{}
 		for range rapid.IntRange(1, 60).Draw(t, "ticks") {
 			drawn(t, o, false)
 			for i := range o.Zones {
@@ -359,7 +359,7 @@ func TestPropertyNeverKnown(t *testing.T) {
 func TestPropertyReplay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o, p := start(t)
-		var m, plain Memory
+		var m, plain State
 		for range rapid.IntRange(0, 10).Draw(t, "before") {
 			drawn(t, o, false)
 			Step(o, &p, &m)
@@ -406,7 +406,7 @@ func FuzzStep(f *testing.F) {
 {"at":9223372036854775807,"wall":"9999-12-31T23:59:59Z","zones":[{"divisible":4,"sharedUse":{"value":1e308,"known":true},"promised":-9223372036854775808}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		d := json.NewDecoder(strings.NewReader(text))
-		p, m := Defaults(), Memory{}
+		p, m := Defaults(), State{}
 		p.Explain = true
 		for range 50 {
 			var o Observation

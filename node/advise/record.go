@@ -26,7 +26,7 @@ var ErrRecord = errors.New("advise: bad record")
 type header struct {
 	Format string `json:"format"`
 	Params Params `json:"params"`
-	Memory Memory `json:"memory"`
+	Memory State  `json:"memory"`
 }
 
 // line is each other one.
@@ -42,7 +42,7 @@ type Recorder struct {
 }
 
 // NewRecorder writes the header. m is what Step will be given first, before it is.
-func NewRecorder(w io.Writer, p *Params, m *Memory) (*Recorder, error) {
+func NewRecorder(w io.Writer, p *Params, m *State) (*Recorder, error) {
 	r := &Recorder{w: w}
 	return r, r.write(header{recordFormat, *p, *m})
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Memory is what the laws remember from tick to tick. The zero value is the start; as JSON it can be kept over a restart.
-type Memory struct {
+// State is what the laws remember from tick to tick. The zero value is the start; as JSON it can be kept over a restart.
+type State struct {
 	At    time.Duration `json:"at"`
 	Zones []ZoneState   `json:"zones,omitempty"`
 	// Level is what waiting alone has led to. Waiting, Critical, Calm, Floored and Starving are since when it is so.
@@ -20,7 +20,7 @@ type Memory struct {
 	// Available is the last known memory that is available in the node.
 	Available Sample `json:"available"`
 	// Profiles is what is remembered of the pools that profiles steer.
-	Profiles ProfileMemory `json:"profiles,omitzero"`
+	Profiles ProfileState `json:"profiles,omitzero"`
 
 	// zones is what Advice.Zones is made of, so that a tick allocates nothing.
 	zones []ZoneAdvice
@@ -67,7 +67,7 @@ type Inputs struct {
 }
 
 // Clone is a copy that shares nothing with m.
-func (m *Memory) Clone() Memory {
+func (m *State) Clone() State {
 	c := *m
 	c.Zones, c.zones, c.Profiles = slices.Clone(m.Zones), nil, m.Profiles.Clone()
 	return c
@@ -77,7 +77,7 @@ func (m *Memory) Clone() Memory {
 type tick struct {
 	o   *Observation
 	p   *Params
-	m   *Memory
+	m   *State
 	now time.Duration
 	// passed is the time since the tick before.
 	passed time.Duration
@@ -95,7 +95,7 @@ type tick struct {
 
 // Step is one tick of all laws. It changes m in place. Advice.Zones belongs to m and is good until the next Step with it; whoever keeps an advice
 // clones them. Without Params.Explain and profiles it allocates nothing once it knows the number of zones. p must be valid.
-func Step(o *Observation, p *Params, m *Memory) Advice {
+func Step(o *Observation, p *Params, m *State) Advice {
 	t := begin(o, p, m)
 	t.steer(steerPools(o, p, &m.Profiles))
 	t.judge()
@@ -123,7 +123,7 @@ func (t *tick) steer(pools map[string]int) {
 }
 
 // begin makes room and, where time went backwards, has everything wait from now on.
-func begin(o *Observation, p *Params, m *Memory) tick {
+func begin(o *Observation, p *Params, m *State) tick {
 	t := tick{o: o, p: p, m: m, now: clamp(o.At, 0, math.MaxInt64/4), pressure: p.CPUPressure(o)}
 	if len(m.Zones) != len(o.Zones) {
 		m.Zones, m.zones = make([]ZoneState, len(o.Zones)), nil
@@ -147,7 +147,7 @@ func begin(o *Observation, p *Params, m *Memory) tick {
 }
 
 // rebase forgets every time: the node has booted again.
-func (m *Memory) rebase(now time.Duration, p *Params) {
+func (m *State) rebase(now time.Duration, p *Params) {
 	m.At = now
 	for _, s := range []*Since{&m.Waiting, &m.Critical, &m.Calm, &m.Floored, &m.Starving} {
 		s.At = now

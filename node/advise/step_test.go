@@ -19,7 +19,7 @@ func quiet(zones int) *Observation {
 }
 
 func BenchmarkStep(b *testing.B) {
-	o, p, m := quiet(2), Defaults(), Memory{}
+	o, p, m := quiet(2), Defaults(), State{}
 	b.ReportAllocs()
 	for b.Loop() {
 		o.At += time.Second
@@ -32,7 +32,7 @@ func BenchmarkStep(b *testing.B) {
 }
 
 func TestStepAllocatesNothing(t *testing.T) {
-	o, p, m := quiet(2), Defaults(), Memory{}
+	o, p, m := quiet(2), Defaults(), State{}
 	Step(o, &p, &m)
 	if n := testing.AllocsPerRun(1000, func() {
 		o.At += time.Second
@@ -56,7 +56,7 @@ func TestSteeredPools(t *testing.T) {
 		{"less than it needs", map[string]int{"ads": 2}, Known(6), 10/0.55 + 1},
 		{"what it uses is not known", map[string]int{"ads": 24}, Sample{}, 12 + 10/0.55 + 1},
 	} {
-		o, p, m := quiet(2), round(), Memory{}
+		o, p, m := quiet(2), round(), State{}
 		o.Services = []Service{{ID: "a", Pool: "ads", CPUUse: c.use}, {ID: "b", Pool: "share", CPUUse: Known(4)}}
 		tick := begin(o, &p, &m)
 		tick.steer(c.pools)

@@ -32,7 +32,7 @@ type day struct{ busy, online, waited, headroom float64 }
 func live(p *Params, days int, seed uint64) (out []day) {
 	const cpus, full = 64, 0.9
 	l := tide{r: rand.New(rand.NewPCG(seed, 1))}
-	o, m := quiet(1), Memory{}
+	o, m := quiet(1), State{}
 	o.Zones[0].Divisible, o.Zones[0].SharedRequests = cpus, Known(cpus)
 	o.Wall = o.Wall.Truncate(24 * time.Hour)
 	for range days {

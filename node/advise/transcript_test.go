@@ -33,7 +33,7 @@ func TestLaws(t *testing.T) {
 type story struct {
 	o      *Observation
 	p      Params
-	m      Memory
+	m      State
 	last   Advice
 	demand []float64 // by zone; negative: use and delay are set
 	asked  [][]int   // Lend of the last ticks
@@ -101,7 +101,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		s.o.At, s.began = 0, 0
 		return ""
 	case "restart":
-		s.m = Memory{}
+		s.m = State{}
 		return ""
 	}
 	d.Fatalf(t, "unknown command")

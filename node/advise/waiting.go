@@ -2,11 +2,11 @@ package advise
 
 import "math"
 
-// grade says how much online pods wait for CPUs.
-type grade int
+// waitGrade says how much online pods wait for CPUs.
+type waitGrade int
 
 const (
-	unjudged grade = iota // neither delay nor pressure is known
+	unjudged waitGrade = iota // neither delay nor pressure is known
 	calm
 	uneasy // between the thresholds: what is stays
 	waiting
@@ -14,7 +14,7 @@ const (
 )
 
 // grade judges a zone by the threads that wait there, and by the pressure that pods feel unless nobody waits in this zone.
-func (p *Params) grade(z *Zone, pressure Sample) grade {
+func (p *Params) grade(z *Zone, pressure Sample) waitGrade {
 	g := unjudged
 	delay, known := amount(z.SharedDelay, most)
 	if known {
@@ -30,7 +30,7 @@ func (p *Params) grade(z *Zone, pressure Sample) grade {
 	return g
 }
 
-func scale(v, low, high, worst float64) grade {
+func scale(v, low, high, worst float64) waitGrade {
 	switch {
 	case v < low:
 		return calm

@@ -105,7 +105,7 @@ func TestPublishedTicks(t *testing.T) {
 
 // After a boot time starts anew: what is remembered neither blocks nor hurries anything.
 func TestReboot(t *testing.T) {
-	o, p, m := quiet(1), Defaults(), Memory{}
+	o, p, m := quiet(1), Defaults(), State{}
 	run := func(seconds int) (a Advice) {
 		for range seconds {
 			o.At, o.Wall = o.At+time.Second, o.Wall.Add(time.Second)

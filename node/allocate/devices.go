@@ -33,24 +33,24 @@ func (m *Manager) SetDevices(d *topology.Devices, whose bool) {
 	}
 }
 
-// Given is what the kubelet gave a pod of the GPUs, for a device plugin.
-type Given struct {
+// KubeletDevices is what the kubelet gave a pod of the GPUs, for a device plugin.
+type KubeletDevices struct {
 	// Any: some, whichever they are.
 	Any bool
 	// Grant is those that are known, and that a grant can say.
 	Grant topology.Grant
 }
 
-// SetGiven says what the kubelet gave to the pods that it lists, by UID; nil: there is no kubelet to ask. It is charged beside what we gave.
-func (m *Manager) SetGiven(given map[string]Given) { m.given = given }
+// SetKubeletDevices says what the kubelet gave to the pods that it lists, by UID; nil: there is no kubelet to ask. It is charged beside what we gave.
+func (m *Manager) SetKubeletDevices(given map[string]KubeletDevices) { m.kubelet = given }
 
 // adoptDevices gives a pod that runs already what it was promised, whatever fits: as soon as it is known that it was ours to give. If whole GPUs of a device
 // plugin were taken for ours, the plugin would seem to sell what we gave, and nobody could give out any.
 func (m *Manager) adoptDevices(p *pod) {
-	given, listed := m.given[p.UID]
+	given, listed := m.kubelet[p.UID]
 	whole := p.Devices.GPUs != 0 && p.Devices.Milli == topology.FullGPU // else no plugin can have given it
 	plugin := whole && (given.Any || m.whose && m.devices != nil && m.devices.Owner == topology.OwnerKubelet)
-	p.unsettled = m.devices == nil || whole && !plugin && (!m.whose || m.given != nil && !listed)
+	p.unsettled = m.devices == nil || whole && !plugin && (!m.whose || m.kubelet != nil && !listed)
 	switch {
 	case m.devices == nil:
 	case p.unsettled, plugin:
@@ -100,13 +100,13 @@ type HeldDevices struct {
 	UID, Namespace, Name string
 	Grant                topology.Grant // that we gave, without zones
 	Moved                bool
-	Given                topology.Grant // GPUs that the kubelet gave, as of SetGiven
+	Given                topology.Grant // GPUs that the kubelet gave, as of SetKubeletDevices
 }
 
 // HeldDevices lists the pods that have some, by UID.
 func (m *Manager) HeldDevices() (out []HeldDevices) {
 	for _, uid := range m.Pods() {
-		p, given := m.pods[uid], m.given[uid].Grant
+		p, given := m.pods[uid], m.kubelet[uid].Grant
 		m.devices.Complete(&given)
 		if p.devices.GPUs|p.devices.NICs|given.GPUs != 0 {
 			out = append(out, HeldDevices{UID: uid, Namespace: p.Namespace, Name: p.Name, Grant: p.devices, Moved: p.devicesMoved, Given: given})

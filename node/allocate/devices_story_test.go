@@ -66,7 +66,7 @@ func (s *story) devices(t *testing.T, d *datadriven.TestData) string {
 // given says what the kubelet gave: a line for each pod that it lists, "a" for nothing, "a 0,1", "a 1:mig-0", "a ?" for what is not known which.
 func (s *story) given(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
-	given := make(map[string]Given)
+	given := make(map[string]KubeletDevices)
 	for line := range strings.Lines(d.Input) {
 		uid, text, some := strings.Cut(strings.TrimSpace(line), " ")
 		var g topology.Grant
@@ -75,9 +75,9 @@ func (s *story) given(t *testing.T, d *datadriven.TestData) string {
 				d.Fatalf(t, "%v", err)
 			}
 		}
-		given[uid] = Given{Any: some, Grant: g}
+		given[uid] = KubeletDevices{Any: some, Grant: g}
 	}
-	s.m.SetGiven(given)
+	s.m.SetKubeletDevices(given)
 	return s.heldDevices(t)
 }
 

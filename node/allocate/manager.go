@@ -90,9 +90,9 @@ type Manager struct {
 	suppress  bool
 	closed    map[int]Note
 	counts    Counts
-	devices   *topology.Devices // as of SetDevices; nil: not known
-	whose     bool              // it is known who gives the GPUs out
-	given     map[string]Given  // as of SetGiven, by UID; nil: nobody can be asked
+	devices   *topology.Devices         // as of SetDevices; nil: not known
+	whose     bool                      // it is known who gives the GPUs out
+	kubelet   map[string]KubeletDevices // as of SetKubeletDevices, by UID; nil: nobody can be asked
 	// shutGPUs and shutNICs are as of CloseDevices.
 	shutGPUs, shutNICs uint16
 }

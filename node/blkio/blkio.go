@@ -119,25 +119,25 @@ type Pod struct {
 	Level  spec.QoSLevel
 }
 
-// Wish is a knob and what it shall be.
-type Wish struct {
+// DesiredKnob is a knob and what it shall be.
+type DesiredKnob struct {
 	Knob  enforce.Knob
 	Value string
 }
 
-// wishes are the knobs of pods and of the cgroups around them, by path; limits are the io.max of each reclaimed pod.
+// desiredKnobs are the knobs of pods and of the cgroups around them, by path; limits are the io.max of each reclaimed pod.
 //
 // A weight counts only among siblings. So a cgroup between a pod and what is common to all pods weighs as its online pods together, and as one
 // reclaimed pod for all of those.
-func wishes(pods []Pod, limits string, p Params) []Wish {
+func desiredKnobs(pods []Pod, limits string, p Params) []DesiredKnob {
 	top := common(pods)
 	groups, lends := map[string]int{}, map[string]bool{}
-	var out []Wish
+	var out []DesiredKnob
 	for _, pod := range pods {
 		weight := p.weight(pod.Level)
-		out = append(out, Wish{enforce.Knob{Cgroup: pod.Cgroup, File: enforce.IOWeight}, value(weight)})
+		out = append(out, DesiredKnob{enforce.Knob{Cgroup: pod.Cgroup, File: enforce.IOWeight}, value(weight)})
 		if pod.Level == spec.QoSReclaimed && limits != "" {
-			out = append(out, Wish{enforce.Knob{Cgroup: pod.Cgroup, File: enforce.IOMax}, limits})
+			out = append(out, DesiredKnob{enforce.Knob{Cgroup: pod.Cgroup, File: enforce.IOMax}, limits})
 		}
 		for group := path.Dir(pod.Cgroup); len(group) > len(top) && group != "."; group = path.Dir(group) {
 			if pod.Level == spec.QoSReclaimed && lends[group] {
@@ -148,9 +148,9 @@ func wishes(pods []Pod, limits string, p Params) []Wish {
 		}
 	}
 	for group, weight := range groups {
-		out = append(out, Wish{enforce.Knob{Cgroup: group, File: enforce.IOWeight}, value(weight)})
+		out = append(out, DesiredKnob{enforce.Knob{Cgroup: group, File: enforce.IOWeight}, value(weight)})
 	}
-	slices.SortFunc(out, func(a, b Wish) int { return strings.Compare(a.Knob.Path(), b.Knob.Path()) })
+	slices.SortFunc(out, func(a, b DesiredKnob) int { return strings.Compare(a.Knob.Path(), b.Knob.Path()) })
 	return out
 }
 

@@ -218,9 +218,9 @@ func TestDisks(t *testing.T) {
 	}
 }
 
-// wishesOn are the wishes of a node with these disks.
-func wishesOn(disks []Disk, pods []Pod, p Params) []Wish {
-	return wishes(pods, strings.Join(p.limits(disks), "\n"), p)
+// knobsOn are the knobs of a node with these disks.
+func knobsOn(disks []Disk, pods []Pod, p Params) []DesiredKnob {
+	return desiredKnobs(pods, strings.Join(p.limits(disks), "\n"), p)
 }
 
 func TestWishes(t *testing.T) {
@@ -236,7 +236,7 @@ func TestWishes(t *testing.T) {
 		{"k/besteffort/pod6", spec.QoSReclaimed},
 	}
 	var got []string
-	for _, w := range wishesOn([]Disk{a, b}, pods, p) {
+	for _, w := range knobsOn([]Disk{a, b}, pods, p) {
 		got = append(got, w.Knob.Path()+"="+w.Value)
 	}
 	want := []string{
@@ -266,9 +266,9 @@ func TestWishesProperties(t *testing.T) {
 			pods = append(pods, Pod{fmt.Sprintf("%s/pod%d", group, i), rapid.SampledFrom(levels).Draw(t, "level")})
 		}
 		p := Params{Dedicated: rapid.IntRange(1, maxWeight).Draw(t, "dedicated"), Shared: 400, Reclaimed: 50}
-		wishes := wishesOn(nil, pods, p)
+		knobs := knobsOn(nil, pods, p)
 		values := map[string]int{}
-		for _, w := range wishes {
+		for _, w := range knobs {
 			var n int
 			if _, err := fmt.Sscanf(w.Value, "default %d", &n); err != nil || n < 1 || n > maxWeight || values[w.Knob.Path()] != 0 {
 				t.Fatalf("%v: %v", w, err)
@@ -280,7 +280,7 @@ func TestWishesProperties(t *testing.T) {
 		}
 		pods = append(pods, Pod{"k/besteffort/one", spec.QoSReclaimed}, Pod{"k/burstable/online", spec.QoSShared})
 		of := func(pods []Pod) (n int) {
-			for _, w := range wishesOn(nil, pods, p) {
+			for _, w := range knobsOn(nil, pods, p) {
 				if w.Knob.Cgroup == "k/besteffort" {
 					_, _ = fmt.Sscanf(w.Value, "default %d", &n)
 				}
@@ -325,28 +325,28 @@ func TestControl(t *testing.T) {
 	p := Params{Dedicated: 3, Shared: 2, Reclaimed: 1, Devices: []Device{{Name: "a"}}, Ceilings: []Ceiling{{Name: "a", ReadBytes: 5}}}
 	c := NewControl(k, sys, "k", p)
 	pods := []Pod{{"k/besteffort/pod1", spec.QoSReclaimed}}
-	wishes, conditions := c.Tick(pods)
+	knobs, conditions := c.Tick(pods)
 	reasons(t, conditions, ReasonNoController, ReasonNoDisk, ReasonNoDisk) // none can be listed, so the one that is named is not there
-	if len(wishes) != 0 {
-		t.Errorf("wishes %v without a controller", wishes)
+	if len(knobs) != 0 {
+		t.Errorf("knobs %v without a controller", knobs)
 	}
 	sys["block/a/dev"], sys["block/a/device/model"] = &fstest.MapFile{Data: []byte("8:0\n")}, &fstest.MapFile{}
 	k.other["k/cgroup.subtree_control"], k.other["k/io.weight"], k.other["k/io.max"] = "io", "default 100", ""
 	for range lookAgain {
-		wishes, conditions = c.Tick(pods)
+		knobs, conditions = c.Tick(pods)
 	}
 	reasons(t, conditions)
 	k.expect(t, "io.cost.qos: 8:0 enable=1")
-	if len(wishes) != 2 {
-		t.Fatalf("wishes %v", wishes)
+	if len(knobs) != 2 {
+		t.Fatalf("knobs %v", knobs)
 	}
-	want := []Wish{{wishes[0].Knob, "8:0 rbps=5"}, {wishes[1].Knob, "default 1"}}
-	if !slices.Equal(wishes, want) || wishes[0].Knob.Path() != "k/besteffort/pod1/io.max" || wishes[1].Knob.Path() != "k/besteffort/pod1/io.weight" {
-		t.Errorf("wishes %v", wishes)
+	want := []DesiredKnob{{knobs[0].Knob, "8:0 rbps=5"}, {knobs[1].Knob, "default 1"}}
+	if !slices.Equal(knobs, want) || knobs[0].Knob.Path() != "k/besteffort/pod1/io.max" || knobs[1].Knob.Path() != "k/besteffort/pod1/io.weight" {
+		t.Errorf("knobs %v", knobs)
 	}
 	c.Set(Defaults())
-	if wishes, _ = c.Tick(pods); len(wishes) != 2 || wishes[0].Value != "8:0" || wishes[1].Value != "default 50" {
-		t.Errorf("wishes %v, want the ceiling lifted", wishes)
+	if knobs, _ = c.Tick(pods); len(knobs) != 2 || knobs[0].Value != "8:0" || knobs[1].Value != "default 50" {
+		t.Errorf("knobs %v, want the ceiling lifted", knobs)
 	}
 	k.expect(t, "io.cost.qos: 8:0 enable=0")
 	if err := c.Close(); err != nil {

@@ -176,7 +176,7 @@ func TestGuestWeights(t *testing.T) {
 	table := enforce.NewTable()
 	flush := func(p Params) {
 		t.Helper()
-		for _, w := range wishesOn(disks, pods, p) {
+		for _, w := range knobsOn(disks, pods, p) {
 			must(t, table.Want("blkio", w.Knob, w.Value))
 		}
 		if o := table.Tick(files); o.Gone != 0 || o.Refused != nil {

@@ -21,8 +21,8 @@ type Kernel interface {
 const (
 	// MaxAttempts is how often one knob is written in a tick while the kernel is busy.
 	MaxAttempts = 3
-	// maxRest is the most ticks that a knob rests which the kernel goes on refusing.
-	maxRest = 16
+	// maxBackoff is the most ticks that a knob rests which the kernel goes on refusing.
+	maxBackoff = 16
 )
 
 // Table is the wanted value of each knob.
@@ -35,21 +35,21 @@ type row struct {
 	kind     *kind
 	owner    Owner
 	want     string
-	fresh    bool   // the wish has not met the kernel yet
+	changed  bool   // it was not compared with the kernel since want changed
 	settled  bool   // it was right once, so a difference is somebody's doing
 	accepted string // what the kernel made of want when it was written, where it rounds
 	failures int    // refusals in a row
-	rest     int    // ticks until it is tried again
+	backoff  int    // ticks until it is tried again
 }
 
 // Outcome is what a tick did.
 type Outcome struct {
-	Written  int // values that were changed
-	Right    int // values that were as wanted
-	Gone     int // knobs of cgroups that are not there: not yet, or no more
-	Reverted int // of Written: values that were right before and that somebody else had changed
-	Resting  int // knobs that were refused lately and not tried
-	Refused  []Refused
+	Written    int // values that were changed
+	Right      int // values that were as wanted
+	Gone       int // knobs of cgroups that are not there: not yet, or no more
+	Reverted   int // of Written: values that were right before and that somebody else had changed
+	BackingOff int // knobs that were refused lately and not tried
+	Refused    []Refused
 }
 
 // Refused is a knob that the kernel did not let us read or write.
@@ -83,11 +83,11 @@ func (t *Table) Want(owner Owner, k Knob, value string) error {
 	r := t.rows[k]
 	switch {
 	case r == nil:
-		t.rows[k] = &row{knob: k, kind: &kind, owner: owner, want: want, fresh: true}
+		t.rows[k] = &row{knob: k, kind: &kind, owner: owner, want: want, changed: true}
 	case r.owner != owner:
 		return fmt.Errorf("%s: %w: %s, not %s", k.Path(), ErrOwned, r.owner, owner)
 	case r.want != want:
-		*r = row{knob: k, kind: &kind, owner: owner, want: want, fresh: true}
+		*r = row{knob: k, kind: &kind, owner: owner, want: want, changed: true}
 	}
 	return nil
 }
@@ -108,23 +108,23 @@ func (t *Table) Drop(cgroup string) {
 	}
 }
 
-// Again makes the next Flush compare the knobs of a cgroup and of those below it, because somebody may have changed them.
-func (t *Table) Again(cgroup string) {
+// Recheck makes the next Flush compare the knobs of a cgroup and of those below it, because somebody may have changed them.
+func (t *Table) Recheck(cgroup string) {
 	for k, r := range t.rows {
 		if k.Cgroup == cgroup || strings.HasPrefix(k.Cgroup, cgroup+"/") {
-			r.fresh, r.rest = true, 0
+			r.changed, r.backoff = true, 0
 		}
 	}
 }
 
 // Tick compares every knob with the kernel and writes what differs.
 func (t *Table) Tick(k Kernel) Outcome {
-	return t.settle(k, func(r *row) bool { return true })
+	return t.apply(k, func(r *row) bool { return true })
 }
 
-// Flush is Tick for the knobs whose wish has changed since they were last compared.
+// Flush is Tick for the knobs whose desired value has changed since they were last compared.
 func (t *Table) Flush(k Kernel) Outcome {
-	return t.settle(k, func(r *row) bool { return r.fresh })
+	return t.apply(k, func(r *row) bool { return r.changed })
 }
 
 // change is a knob that has to be written.
@@ -133,18 +133,18 @@ type change struct {
 	shrink bool
 }
 
-func (t *Table) settle(k Kernel, include func(*row) bool) (o Outcome) {
+func (t *Table) apply(k Kernel, include func(*row) bool) (o Outcome) {
 	var changes []change
 	for _, r := range t.rows {
 		if !include(r) {
 			continue
 		}
-		if r.rest > 0 && !r.fresh {
-			r.rest--
-			o.Resting++
+		if r.backoff > 0 && !r.changed {
+			r.backoff--
+			o.BackingOff++
 			continue
 		}
-		r.fresh = false
+		r.changed = false
 		actual, err := k.Read(r.knob.Path())
 		if err != nil {
 			o.failed(r, err)
@@ -194,7 +194,7 @@ func shrinks(r *row, actual string) bool {
 func (o *Outcome) write(k Kernel, r *row) {
 	var err error
 	for range MaxAttempts {
-		if err = k.Write(r.knob.Path(), r.want); err == nil || !passing(err) {
+		if err = k.Write(r.knob.Path(), r.want); err == nil || !transient(err) {
 			break
 		}
 	}
@@ -213,7 +213,7 @@ func (o *Outcome) write(k Kernel, r *row) {
 	}
 }
 
-func (r *row) isRight() { r.settled, r.failures, r.rest = true, 0, 0 }
+func (r *row) isRight() { r.settled, r.failures, r.backoff = true, 0, 0 }
 
 // failed notes that a knob could neither be read nor written.
 func (o *Outcome) failed(r *row, err error) {
@@ -222,11 +222,11 @@ func (o *Outcome) failed(r *row, err error) {
 		return
 	}
 	r.failures++
-	r.rest = min(1<<min(r.failures-1, 5), maxRest) - 1
+	r.backoff = min(1<<min(r.failures-1, 5), maxBackoff) - 1
 	o.Refused = append(o.Refused, Refused{Knob: r.knob, Owner: r.owner, Value: r.want, Err: err})
 }
 
-// passing reports whether the same write may succeed in a moment.
-func passing(err error) bool {
+// transient reports whether the same write may succeed in a moment.
+func transient(err error) bool {
 	return errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR)
 }

@@ -118,7 +118,7 @@ func TestFlushLooksOnlyAtWhatIsNew(t *testing.T) {
 	want(t, table, "p/cpu.idle=1", "q/cpu.idle=1") // the first is no news
 	table.Flush(w)
 	w.expect(t, "q/cpu.idle=1")
-	table.Again("q")
+	table.Recheck("q")
 	table.Flush(w)
 	w.expect(t, "q/c/cpuset.cpus=1")
 }
@@ -186,7 +186,7 @@ func TestVanishes(t *testing.T) {
 	}
 }
 
-// What the kernel goes on refusing is tried ever more rarely, and at once when the wish is a new one.
+// What the kernel goes on refusing is tried ever more rarely, and at once when the desired value is new.
 func TestRefusedRests(t *testing.T) {
 	w := newWorld("p/cpuset.cpus=0")
 	w.fail["write p/cpuset.cpus"] = []error{syscall.EINVAL}
@@ -201,10 +201,10 @@ func TestRefusedRests(t *testing.T) {
 	}
 	want(t, table, "p/cpuset.cpus=2")
 	if o := table.Tick(w); len(o.Refused) != 1 {
-		t.Errorf("a new wish rests: %+v", o)
+		t.Errorf("a new value rests: %+v", o)
 	}
 	delete(w.fail, "write p/cpuset.cpus")
-	for range maxRest {
+	for range maxBackoff {
 		table.Tick(w)
 	}
 	if w.files["p/cpuset.cpus"] != "2" {
@@ -342,7 +342,7 @@ func TestConverges(t *testing.T) {
 			"tick":  func(*rapid.T) { table.Tick(w) },
 			"rest": func(t *rapid.T) {
 				clear(w.fail)
-				for range maxRest {
+				for range maxBackoff {
 					table.Tick(w)
 				}
 				for k, value := range wanted {

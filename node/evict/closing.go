@@ -39,8 +39,8 @@ func (c *Closure) shift(d time.Duration) {
 	}
 }
 
-// told is what is to be said of it.
-func (c *Closure) told(at time.Duration) Closed {
+// status is what is to be said of it.
+func (c *Closure) status(at time.Duration) Closed {
 	if !c.On || at >= c.Until {
 		return Closed{}
 	}

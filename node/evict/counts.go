@@ -8,18 +8,18 @@ type Counts struct {
 	Soft    ByDetector `json:"soft"`
 	Hard    ByDetector `json:"hard"`
 	Unknown ByDetector `json:"unknown"`
-	// Notices, Wishes and Stops count pods by what they were asked for. Withdrawn counts wishes that were taken back because the pressure ended.
+	// Notices, Requests and Stops count pods by what they were asked for. Withdrawn counts requests that were taken back because the pressure ended.
 	Notices   ByDetector `json:"notices"`
-	Wishes    ByDetector `json:"wishes"`
+	Requests  ByDetector `json:"requests"`
 	Withdrawn ByDetector `json:"withdrawn"`
 	Stops     ByDetector `json:"stops"`
 	// Reclaims counts orders, ReclaimBytes their sum.
 	Reclaims     ByDetector `json:"reclaims"`
 	ReclaimBytes int64      `json:"reclaimBytes"`
-	// Evicted counts pods that left after a wish, Closings how often the node was closed, or closed for longer.
+	// Evicted counts pods that left after a request, Closings how often the node was closed, or closed for longer.
 	Evicted  ByDetector `json:"evicted"`
 	Closings uint64     `json:"closings"`
-	// Crowded counts pods that would have been asked for but for a bound: MaxWishes of them stand already.
+	// Crowded counts pods that would have been asked for but for a bound: MaxRequests of them stand already.
 	Crowded uint64 `json:"crowded"`
 	// ClockJumps counts steps whose time was before that of the step before, or so long after that nobody looked in between.
 	ClockJumps uint64 `json:"clockJumps"`

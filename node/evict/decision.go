@@ -21,10 +21,10 @@ type Decision struct {
 	NoLending []NoLending `json:"noLending,omitempty"`
 	// Reclaims are for the memory worker.
 	Reclaims []Reclaim `json:"reclaims,omitempty"`
-	// Notices are pods that will be wished away unless the pressure ends before.
+	// Notices are pods that will have its eviction requested unless the pressure ends before.
 	Notices []Notice `json:"notices,omitempty"`
-	// Wishes are for the report, the most wanted first. One that is not needed at this tick, or of which that is not known, is left out.
-	Wishes []spec.EvictionWish `json:"wishes,omitempty"`
+	// Requests are for the report, the most wanted first. One that is not needed at this tick, or of which that is not known, is left out.
+	Requests []spec.EvictionRequest `json:"requests,omitempty"`
 	// Stop is a pod whose containers the agent kills now, itself.
 	Stop *Stop `json:"stop,omitempty"`
 	// Closed: the node takes no reclaimed pods.
@@ -67,7 +67,7 @@ type Reclaim struct {
 	Reason Detector `json:"reason"`
 }
 
-// Notice tells a pod that it will be wished away.
+// Notice tells a pod that it will have its eviction requested.
 type Notice struct {
 	Pod     Ref           `json:"pod"`
 	Reason  Detector      `json:"reason"`
@@ -78,21 +78,21 @@ type Notice struct {
 
 // Stop is a pod that the agent stops itself.
 type Stop struct {
-	Pod     Ref      `json:"pod"`
-	Reason  Detector `json:"reason"`
-	Why     Silence  `json:"why"`
-	Message string   `json:"message"`
+	Pod     Ref        `json:"pod"`
+	Reason  Detector   `json:"reason"`
+	Why     StopReason `json:"why"`
+	Message string     `json:"message"`
 }
 
-// Silence says why the API was not waited for.
-type Silence string
+// StopReason says why the API was not waited for.
+type StopReason string
 
 // The reasons to stop a pod without the API.
 const (
-	NotSilent      Silence = ""
-	APIUnreachable Silence = "APIUnreachable"
-	WishRefused    Silence = "WishRefused"
-	WishUnanswered Silence = "WishUnanswered"
+	NoStop            StopReason = ""
+	APIUnreachable    StopReason = "APIUnreachable"
+	RequestRefused    StopReason = "RequestRefused"
+	RequestUnanswered StopReason = "RequestUnanswered"
 )
 
 // Closed says that the node takes no reclaimed pods, until a time.
@@ -135,12 +135,12 @@ func (d *Decision) Explain() string {
 	for _, n := range d.Notices {
 		fmt.Fprintf(&b, "notice to %s, due at %v: %s\n", n.Pod, n.Due, n.Reason)
 	}
-	for i := range d.Wishes {
-		w, urgent := &d.Wishes[i], ""
+	for i := range d.Requests {
+		w, urgent := &d.Requests[i], ""
 		if w.Urgent {
-			urgent = "urgently "
+			urgent = "urgent "
 		}
-		fmt.Fprintf(&b, "%s/%s is %swished away: %s\n", w.Namespace, w.Name, urgent, w.Reason)
+		fmt.Fprintf(&b, "%seviction of %s/%s requested: %s\n", urgent, w.Namespace, w.Name, w.Reason)
 	}
 	if d.Stop != nil {
 		fmt.Fprintf(&b, "%s %s: %s, %s\n", d.verb("stop"), d.Stop.Pod, d.Stop.Reason, d.Stop.Why)

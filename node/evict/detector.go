@@ -47,7 +47,7 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no level of pressure", text)
 }
 
-// Detector is a row of the table. Its name is the reason in wishes, events and metrics: bounded and stable.
+// Detector is a row of the table. Its name is the reason in requests, events and metrics: bounded and stable.
 type Detector uint8
 
 // The detectors, in the order of the table: of two pressures of a level, the earlier goes first.
@@ -305,7 +305,7 @@ func (r resource) gain(pod *Pod, zone int) advise.Sample {
 }
 
 // least is what a pod must give back to be worth it.
-func (r resource) least(l *Ladder) float64 {
+func (r resource) least(l *Escalation) float64 {
 	switch r {
 	case memory, zoneMemory:
 		return l.LeastMemory

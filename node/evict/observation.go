@@ -104,21 +104,21 @@ type API struct {
 	// Unreachable: the agent's writes fail, since then on the clock of Observation.At.
 	Unreachable bool          `json:"unreachable,omitempty"`
 	Since       time.Duration `json:"since,omitempty"`
-	// Answers are to wishes that were told. A wish that is not among them has not been answered.
+	// Answers are to requests that were told. A request that is not among them has not been answered.
 	Answers []Answer `json:"answers,omitempty"`
 }
 
-// Answer says what became of a wish.
+// Answer says what became of a request.
 type Answer struct {
 	UID   string        `json:"uid"`
 	State AnswerState   `json:"state"`
 	Since time.Duration `json:"since"`
 }
 
-// AnswerState is what the API side says of a wish.
+// AnswerState is what the API side says of a request.
 type AnswerState string
 
-// The answers. That a wish was followed shows by the pod, which is terminating or gone.
+// The answers. That a request was followed shows by the pod, which is terminating or gone.
 const (
 	Pending AnswerState = "Pending" // seen, and held back by the cluster's budget
 	Refused AnswerState = "Refused" // a PodDisruptionBudget is in the way

@@ -10,8 +10,8 @@ import (
 // leastStopInterval holds for every configuration: pods that an agent stops itself are under no budget.
 const leastStopInterval = 10 * time.Second
 
-// MaxWishes bounds the pods that are asked for at one time, and those that have notice.
-const MaxWishes = 16
+// MaxRequests bounds the pods that are asked for at one time, and those that have notice.
+const MaxRequests = 16
 
 // Params are the marks and times. Times are multiples of the tick in effect: what is due is done at the first tick after.
 type Params struct {
@@ -40,8 +40,8 @@ type Params struct {
 	// MaxGap is the longest time between two steps in which something counts as having lasted.
 	MaxGap time.Duration `json:"maxGap"`
 
-	Ladder Ladder  `json:"ladder"`
-	Close  Closing `json:"close"`
+	Escalation Escalation `json:"escalation"`
+	Close      Closing    `json:"close"`
 }
 
 // Mark is an amount of what is available: the greater of a share of the total and an absolute amount (bytes or inodes).
@@ -99,21 +99,21 @@ type CPURule struct {
 	For      time.Duration `json:"for"`
 }
 
-// Ladder is what is done about a pressure, and when.
-type Ladder struct {
+// Escalation is what is done about a pressure, and when.
+type Escalation struct {
 	// ReclaimInterval is between two orders to reclaim for one pressure, ReclaimShare what an order takes of a pod at most.
 	ReclaimInterval time.Duration `json:"reclaimInterval"`
 	ReclaimShare    float64       `json:"reclaimShare"`
-	// NoticeAfter is from Soft to the notice, NoticeGrace from there to the wish. WishInterval is between two wishes.
-	NoticeAfter  time.Duration `json:"noticeAfter"`
-	NoticeGrace  time.Duration `json:"noticeGrace"`
-	WishInterval time.Duration `json:"wishInterval"`
+	// NoticeAfter is from Soft to the notice, NoticeGrace from there to the request. RequestInterval is between two requests.
+	NoticeAfter     time.Duration `json:"noticeAfter"`
+	NoticeGrace     time.Duration `json:"noticeGrace"`
+	RequestInterval time.Duration `json:"requestInterval"`
 	// SettleFor is how long a pod runs until it is chosen like any other; before that the others go first.
 	SettleFor time.Duration `json:"settleFor"`
-	// UrgentAfter is from Hard to an urgent wish, which needs no notice. UrgentInterval is between two of them.
+	// UrgentAfter is from Hard to an urgent request, which needs no notice. UrgentInterval is between two of them.
 	UrgentAfter    time.Duration `json:"urgentAfter"`
 	UrgentInterval time.Duration `json:"urgentInterval"`
-	// AnswerWithin is how long an urgent wish may be unanswered, RefusedFor how long it may be refused, and UnreachableFor how long the API may be
+	// AnswerWithin is how long an urgent request may be unanswered, RefusedFor how long it may be refused, and UnreachableFor how long the API may be
 	// away, until a pod is stopped here.
 	AnswerWithin   time.Duration `json:"answerWithin"`
 	RefusedFor     time.Duration `json:"refusedFor"`
@@ -123,7 +123,7 @@ type Ladder struct {
 	// LeaveWithin and StopWithin are how long a pod that is terminating, or was stopped, counts as giving back what it has.
 	LeaveWithin time.Duration `json:"leaveWithin"`
 	StopWithin  time.Duration `json:"stopWithin"`
-	// KeepStopped is how long a pod that was stopped stays wished away: the kubelet would start it again.
+	// KeepStopped is how long a pod that was stopped keeps its eviction request: the kubelet would start it again.
 	KeepStopped time.Duration `json:"keepStopped"`
 	// LeastMemory, LeastDisk (bytes), LeastInodes and LeastCPU are what a pod must give back to be worth it.
 	LeastMemory float64 `json:"leastMemory"`
@@ -164,9 +164,9 @@ func Defaults() Params {
 		ImageInodes:     disk(0.10, 0.07),
 		WatermarkFactor: 2,
 		ReleaseAfter:    10 * time.Second, BlindFor: 30 * time.Second, MaxGap: 15 * time.Second,
-		Ladder: Ladder{
+		Escalation: Escalation{
 			ReclaimInterval: 10 * time.Second, ReclaimShare: 0.25,
-			NoticeAfter: 15 * time.Second, NoticeGrace: 30 * time.Second, WishInterval: 30 * time.Second, SettleFor: 10 * time.Minute,
+			NoticeAfter: 15 * time.Second, NoticeGrace: 30 * time.Second, RequestInterval: 30 * time.Second, SettleFor: 10 * time.Minute,
 			UrgentAfter: 3 * time.Second, UrgentInterval: 5 * time.Second,
 			AnswerWithin: 15 * time.Second, RefusedFor: 5 * time.Second, UnreachableFor: 10 * time.Second,
 			StopInterval: 10 * time.Second, LeaveWithin: 45 * time.Second, StopWithin: 10 * time.Second, KeepStopped: 10 * time.Minute,
@@ -179,8 +179,8 @@ func Defaults() Params {
 // MemoryBound is the longest time from the first reading below the hard mark of memory until so many pods (at least one) were ordered to be
 // stopped, where the API never answers, no other resource is short past its hard mark, and one tick passes between two steps.
 func (p *Params) MemoryBound(pods int, tick time.Duration) time.Duration {
-	next := max(p.Ladder.StopInterval, p.Ladder.StopWithin)
-	first := p.Memory.HardFor + p.Ladder.UrgentAfter + p.Ladder.AnswerWithin
+	next := max(p.Escalation.StopInterval, p.Escalation.StopWithin)
+	first := p.Memory.HardFor + p.Escalation.UrgentAfter + p.Escalation.AnswerWithin
 	// Each of the waits ends with the first tick after it: at most a tick late, and the reading may be a tick old.
 	return first + tick*4 + time.Duration(max(pods, 1)-1)*(next+tick)
 }
@@ -202,7 +202,7 @@ func (p *Params) Validate() error {
 	v.share("cpu.pressure", p.CPU.Pressure)
 	v.share("cpu.clear", p.CPU.Clear)
 	v.number("watermarkFactor", p.WatermarkFactor)
-	v.share("ladder.reclaimShare", p.Ladder.ReclaimShare)
+	v.share("escalation.reclaimShare", p.Escalation.ReclaimShare)
 	for _, t := range p.times() {
 		if t.value < t.least {
 			v.add("%s: %v is less than %v", t.name, t.value, t.least)
@@ -212,10 +212,10 @@ func (p *Params) Validate() error {
 		name  string
 		value float64
 	}{
-		{"ladder.leastMemory", p.Ladder.LeastMemory},
-		{"ladder.leastDisk", p.Ladder.LeastDisk},
-		{"ladder.leastInodes", p.Ladder.LeastInodes},
-		{"ladder.leastCPU", p.Ladder.LeastCPU},
+		{"escalation.leastMemory", p.Escalation.LeastMemory},
+		{"escalation.leastDisk", p.Escalation.LeastDisk},
+		{"escalation.leastInodes", p.Escalation.LeastInodes},
+		{"escalation.leastCPU", p.Escalation.LeastCPU},
 	} {
 		if !(n.value > 0 && n.value < most) {
 			v.add("%s: %v is not above 0", n.name, n.value)
@@ -250,7 +250,7 @@ type namedTime struct {
 }
 
 func (p *Params) times() []namedTime {
-	l := &p.Ladder
+	l := &p.Escalation
 	out := []namedTime{
 		{"pressure.softFor", p.Pressure.SoftFor, 0},
 		{"pressure.hardFor", p.Pressure.HardFor, 0},
@@ -262,20 +262,20 @@ func (p *Params) times() []namedTime {
 		{"releaseAfter", p.ReleaseAfter, 0},
 		{"blindFor", p.BlindFor, 0},
 		{"maxGap", p.MaxGap, time.Second},
-		{"ladder.reclaimInterval", l.ReclaimInterval, time.Second},
-		{"ladder.noticeAfter", l.NoticeAfter, 0},
-		{"ladder.noticeGrace", l.NoticeGrace, 0},
-		{"ladder.wishInterval", l.WishInterval, time.Second},
-		{"ladder.settleFor", l.SettleFor, 0},
-		{"ladder.urgentAfter", l.UrgentAfter, 0},
-		{"ladder.urgentInterval", l.UrgentInterval, time.Second},
-		{"ladder.answerWithin", l.AnswerWithin, time.Second},
-		{"ladder.refusedFor", l.RefusedFor, 0},
-		{"ladder.unreachableFor", l.UnreachableFor, time.Second},
-		{"ladder.stopInterval", l.StopInterval, leastStopInterval},
-		{"ladder.leaveWithin", l.LeaveWithin, 0},
-		{"ladder.stopWithin", l.StopWithin, 0},
-		{"ladder.keepStopped", l.KeepStopped, 0},
+		{"escalation.reclaimInterval", l.ReclaimInterval, time.Second},
+		{"escalation.noticeAfter", l.NoticeAfter, 0},
+		{"escalation.noticeGrace", l.NoticeGrace, 0},
+		{"escalation.requestInterval", l.RequestInterval, time.Second},
+		{"escalation.settleFor", l.SettleFor, 0},
+		{"escalation.urgentAfter", l.UrgentAfter, 0},
+		{"escalation.urgentInterval", l.UrgentInterval, time.Second},
+		{"escalation.answerWithin", l.AnswerWithin, time.Second},
+		{"escalation.refusedFor", l.RefusedFor, 0},
+		{"escalation.unreachableFor", l.UnreachableFor, time.Second},
+		{"escalation.stopInterval", l.StopInterval, leastStopInterval},
+		{"escalation.leaveWithin", l.LeaveWithin, 0},
+		{"escalation.stopWithin", l.StopWithin, 0},
+		{"escalation.keepStopped", l.KeepStopped, 0},
 		{"close.first", p.Close.First, time.Second},
 		{"close.again", p.Close.Again, time.Second},
 	}

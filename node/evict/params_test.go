@@ -74,16 +74,16 @@ func TestCheck(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(*Params){
-		"memory: the soft mark":                func(p *Params) { p.Memory.Soft.Share = 0.01 },
-		"zone: the soft mark":                  func(p *Params) { p.Zone.Hard = p.Zone.Soft },
-		"root.soft.share":                      func(p *Params) { p.Root.Soft.Share = 1 },
-		"pressure.some":                        func(p *Params) { p.Pressure.Some = 0 },
-		"ladder.stopInterval":                  func(p *Params) { p.Ladder.StopInterval = 9 * time.Second },
-		"ladder.reclaimShare":                  func(p *Params) { p.Ladder.ReclaimShare = 1.1 },
-		"close.most":                           func(p *Params) { p.Close.Most = time.Second },
-		"close.again":                          func(p *Params) { p.Close.Again = 0 },
-		"images.hardFor":                       func(p *Params) { p.Images.HardFor = -1 },
-		"ladder.leastMemory: 0 is not above 0": func(p *Params) { p.Ladder.LeastMemory = 0 },
+		"memory: the soft mark":                    func(p *Params) { p.Memory.Soft.Share = 0.01 },
+		"zone: the soft mark":                      func(p *Params) { p.Zone.Hard = p.Zone.Soft },
+		"root.soft.share":                          func(p *Params) { p.Root.Soft.Share = 1 },
+		"pressure.some":                            func(p *Params) { p.Pressure.Some = 0 },
+		"escalation.stopInterval":                  func(p *Params) { p.Escalation.StopInterval = 9 * time.Second },
+		"escalation.reclaimShare":                  func(p *Params) { p.Escalation.ReclaimShare = 1.1 },
+		"close.most":                               func(p *Params) { p.Close.Most = time.Second },
+		"close.again":                              func(p *Params) { p.Close.Again = 0 },
+		"images.hardFor":                           func(p *Params) { p.Images.HardFor = -1 },
+		"escalation.leastMemory: 0 is not above 0": func(p *Params) { p.Escalation.LeastMemory = 0 },
 	} {
 		p := Defaults()
 		change(&p)

@@ -43,13 +43,13 @@ func hog(name string, level spec.QoSLevel) Pod {
 // Only reclaimed pods are ever named, whatever the shortage and however little another would be missed.
 func TestOnlinePodsAreNoVictims(t *testing.T) {
 	for _, level := range []spec.QoSLevel{spec.QoSShared, spec.QoSDedicated, spec.QoSSystem, "", "best_effort"} {
-		o, p, m := short(), Defaults(), Memory{}
+		o, p, m := short(), Defaults(), State{}
 		pod := hog("online", level)
 		pod.Priority = -1 << 31
 		o.Pods = []Pod{pod}
 		for ; o.At < 10*time.Minute; o.At += time.Second {
 			d := Step(o, &p, &m)
-			if len(d.Notices)+len(d.Wishes)+len(d.Reclaims) > 0 || d.Stop != nil || len(m.Asked) > 0 {
+			if len(d.Notices)+len(d.Requests)+len(d.Reclaims) > 0 || d.Stop != nil || len(m.Victims) > 0 {
 				t.Fatalf("%q at %v:\n%s", level, o.At, d.Explain())
 			}
 		}
@@ -71,14 +71,14 @@ func TestEachDetector(t *testing.T) {
 			{"off", func(_ *Observation, p *Params) { p.Off |= Of(d) }, false},
 			{"not known", func(o *Observation, _ *Params) { blind(o) }, false},
 		} {
-			o, p, m := short(), Defaults(), Memory{}
+			o, p, m := short(), Defaults(), State{}
 			o.Pods = []Pod{hog("a", spec.QoSReclaimed), hog("b", spec.QoSReclaimed)}
 			p.Off = ^Of(d)
 			c.change(o, &p)
 			named := false
 			for ; o.At < 5*time.Minute; o.At += time.Second {
 				decision := Step(o, &p, &m)
-				named = named || len(decision.Wishes) > 0
+				named = named || len(decision.Requests) > 0
 			}
 			if named != c.want || m.Counts.Soft[d] > 0 != c.want {
 				t.Errorf("%v, %s: named %v, counts %+v", d, c.name, named, m.Counts.Soft)
@@ -101,7 +101,7 @@ func blind(o *Observation) {
 
 // Amounts far beyond what the machine has, and pods that are held down for that: that headroom shrank evicts nobody.
 func TestHeadroomAloneEvictsNobody(t *testing.T) {
-	o, p, m := short(), Defaults(), Memory{}
+	o, p, m := short(), Defaults(), State{}
 	o.Node = Node{
 		MemoryTotal: advise.Known(16 * gibibyte), MemoryAvailable: advise.Known(8 * gibibyte), MemorySome: advise.Known(0), MemoryFull: advise.Known(0),
 		CPUPressure: advise.Known(0),
@@ -113,33 +113,33 @@ func TestHeadroomAloneEvictsNobody(t *testing.T) {
 		o.Pods = append(o.Pods, pod)
 	}
 	for ; o.At < time.Hour; o.At += 2 * time.Second {
-		if d := Step(o, &p, &m); len(d.Notices)+len(d.Wishes)+len(d.Reclaims)+len(d.Pressures) > 0 || d.Closed.Reason != "" {
+		if d := Step(o, &p, &m); len(d.Notices)+len(d.Requests)+len(d.Reclaims)+len(d.Pressures) > 0 || d.Closed.Reason != "" {
 			t.Fatalf("at %v:\n%s", o.At, d.Explain())
 		}
 	}
 }
 
-// No more than MaxWishes pods are asked for at a time, and that there were more to ask is counted.
-func TestBoundOfWishes(t *testing.T) {
-	o, p, m := &Observation{}, Defaults(), Memory{}
+// No more than MaxRequests pods are asked for at a time, and that there were more to ask is counted.
+func TestBoundOfRequests(t *testing.T) {
+	o, p, m := &Observation{}, Defaults(), State{}
 	o.Node.MemoryTotal, o.Node.MemoryAvailable = advise.Known(16*gibibyte), advise.Known(0)
-	p.Ladder.AnswerWithin = time.Hour
-	for i := range 3 * MaxWishes {
+	p.Escalation.AnswerWithin = time.Hour
+	for i := range 3 * MaxRequests {
 		o.Pods = append(o.Pods, Pod{Ref: Ref{"ns", fmt.Sprint(i), fmt.Sprint(i)}, Level: spec.QoSReclaimed, Memory: advise.Known(10 * mebibyte)})
 	}
 	most := 0
 	for ; o.At < 5*time.Minute; o.At += time.Second {
-		most = max(most, len(Step(o, &p, &m).Wishes))
+		most = max(most, len(Step(o, &p, &m).Requests))
 	}
-	if most != MaxWishes || len(m.Asked) != MaxWishes || m.Counts.Crowded == 0 {
-		t.Fatalf("%d wishes, %d asked, %d were too many", most, len(m.Asked), m.Counts.Crowded)
+	if most != MaxRequests || len(m.Victims) != MaxRequests || m.Counts.Crowded == 0 {
+		t.Fatalf("%d requests, %d victims, %d were too many", most, len(m.Victims), m.Counts.Crowded)
 	}
 }
 
 // A level neither begins nor ends before its time, and between the mark and its clearance it stays what it was.
 func TestHysteresis(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		o, p, m := &Observation{}, Defaults(), Memory{}
+		o, p, m := &Observation{}, Defaults(), State{}
 		o.Node.MemoryTotal = advise.Known(16 * gibibyte)
 		soft := p.Memory.Soft.of(16 * gibibyte)
 		over := soft * (1 + p.Memory.Clear)
@@ -179,7 +179,7 @@ func TestMemoryBound(t *testing.T) {
 		tick := time.Duration(rapid.IntRange(100, 5000).Draw(t, "ms")) * time.Millisecond
 		pods := rapid.IntRange(1, 6).Draw(t, "pods")
 		gain := rapid.SampledFrom([]float64{16 * mebibyte, gibibyte}).Draw(t, "gain") // too little, or as much as was promised, which does not come
-		o, p, m := &Observation{}, Defaults(), Memory{}
+		o, p, m := &Observation{}, Defaults(), State{}
 		o.Node.MemoryTotal, o.Node.MemoryAvailable = advise.Known(16*gibibyte), advise.Known(9*gibibyte)
 		for i := range pods {
 			o.Pods = append(o.Pods, Pod{Ref: Ref{"ns", fmt.Sprint(i), fmt.Sprint(i)}, Level: spec.QoSReclaimed, Memory: advise.Known(gain)})
@@ -212,7 +212,7 @@ func TestClosingDoubles(t *testing.T) {
 		if c.Until-at != want*time.Minute {
 			t.Fatalf("closed for %v, not %d min", c.Until-at, want)
 		}
-		again := c.told(c.Until - 1)
+		again := c.status(c.Until - 1)
 		c.evicted(c.Until-1, &p, "still closed")
 		if again.Reason != "" || c.For != want*time.Minute {
 			t.Fatalf("%v: an eviction while it is closed counts as another", c.For)
@@ -239,9 +239,9 @@ func TestClosingProperty(t *testing.T) {
 		for range rapid.IntRange(1, 50).Draw(t, "evictions") {
 			at += time.Duration(rapid.IntRange(0, 20_000).Draw(t, "s")) * time.Second
 			c.decay(at, &p)
-			before := c.told(at)
+			before := c.status(at)
 			c.evicted(at, &p, "x")
-			if left := c.Until - at; c.Until < before.Until || left < p.First || left > p.Most || c.told(at).Reason != "x" {
+			if left := c.Until - at; c.Until < before.Until || left < p.First || left > p.Most || c.status(at).Reason != "x" {
 				t.Fatalf("%+v at %v, before %+v", c, at, before)
 			}
 		}
@@ -249,7 +249,7 @@ func TestClosingProperty(t *testing.T) {
 }
 
 func BenchmarkStep(b *testing.B) {
-	o, p, m := short(), Defaults(), Memory{}
+	o, p, m := short(), Defaults(), State{}
 	o.Node.MemoryAvailable, o.Node.MemorySome, o.Node.MemoryFull, o.Node.CPUPressure = advise.Known(8*gibibyte), advise.Known(0), advise.Known(0), advise.Known(0)
 	o.Zones[0].Free, o.Suppression = advise.Known(gibibyte), advise.SuppressNone
 	o.Root, o.Images = Disk{}, Disk{}

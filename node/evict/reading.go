@@ -56,7 +56,7 @@ func memoryPressure(v *view, _ int) reading {
 	if available >= gate {
 		some, full = 0, 0
 	}
-	oneAtATime := v.p.Ladder.LeastMemory
+	oneAtATime := v.p.Escalation.LeastMemory
 	return reading{
 		known:   true,
 		soft:    side{some, rule.Some, rule.Some * rule.Clear, oneAtATime},
@@ -109,7 +109,7 @@ func overuse(v *view, i int) reading {
 // onlinePressure has no hard level: at the floor reclaimed pods have a core of each zone, at the least weight there is, and whoever holds a lock
 // needs it to let go.
 func onlinePressure(v *view, _ int) reading {
-	rule, oneAtATime := &v.p.CPU, v.p.Ladder.LeastCPU
+	rule, oneAtATime := &v.p.CPU, v.p.Escalation.LeastCPU
 	pressure, ok := value(v.o.Node.CPUPressure)
 	if !ok {
 		return reading{}

@@ -16,8 +16,8 @@ func TestRevSetpoint(t *testing.T) {
 	ap := advise.Defaults()
 	ap.UntouchedShare = 0 // not even that
 	ep := Defaults()
-	var am advise.Memory
-	var em Memory
+	var am advise.State
+	var em State
 	var asked, held float64
 	for sec := 0; sec < 3600; sec++ {
 		at := time.Duration(sec) * time.Second
@@ -34,17 +34,17 @@ func TestRevSetpoint(t *testing.T) {
 			Pods:  []Pod{{Ref: Ref{Namespace: "r", Name: "1", UID: "u1"}, Level: spec.QoSReclaimed, Memory: advise.Known(held), RSS: advise.Known(held), MemoryAmount: advise.Known(asked), CPU: advise.Known(1), RunDelay: advise.Known(0), Zones: []advise.Sample{advise.Known(held)}}}}
 		d := Step(&eo, &ep, &em)
 		if len(d.Pressures) > 0 || sec%120 == 0 {
-			if sec%120 == 0 || len(d.Wishes) > 0 || sec%10 == 0 {
-				t.Logf("%4ds published %.1f GiB held %.1f free %.2f%% pressures %v wishes %d closed %q", sec, pub/gib, held/gib, 100*free/total, func() (s []string) {
+			if sec%120 == 0 || len(d.Requests) > 0 || sec%10 == 0 {
+				t.Logf("%4ds published %.1f GiB held %.1f free %.2f%% pressures %v requests %d closed %q", sec, pub/gib, held/gib, 100*free/total, func() (s []string) {
 					for _, p := range d.Pressures {
 						s = append(s, p.Detector.String()+"/"+p.Level.String())
 					}
 					return
-				}(), len(d.Wishes), d.Closed.Reason)
+				}(), len(d.Requests), d.Closed.Reason)
 			}
 		}
-		if len(d.Wishes) > 0 {
-			t.Logf("EVICTION wished at %ds: %+v", sec, d.Wishes[0])
+		if len(d.Requests) > 0 {
+			t.Logf("EVICTION requested at %ds: %+v", sec, d.Requests[0])
 			return
 		}
 		if pub > asked { // the scheduler fills what was published; the pod touches 100 MiB/s

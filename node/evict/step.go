@@ -10,21 +10,21 @@ import (
 )
 
 // Step decides what is to be done at one tick. It changes the Memory and keeps nothing of the Observation; the Params have been validated.
-func Step(o *Observation, p *Params, m *Memory) Decision {
+func Step(o *Observation, p *Params, m *State) Decision {
 	s := step{view: view{o: o, p: p}, m: m, d: Decision{DryRun: p.DryRun}}
 	s.at = m.advance(o.At, p)
 	m.Floored.run(o.Suppression >= advise.SuppressFloor, s.at)
 	if m.Floored.On {
 		s.floored = (s.at - m.Floored.From).Seconds()
 	}
-	s.settle()
+	s.updateVictims()
 	s.detect()
-	s.release()
-	s.notePassing()
+	s.releaseVictims()
+	s.noteLeaving()
 	for _, i := range s.order() {
-		s.climb(&m.Watches[i])
+		s.escalate(&m.Watches[i])
 	}
-	s.tell()
+	s.report()
 	return s.d
 }
 
@@ -32,26 +32,26 @@ func Step(o *Observation, p *Params, m *Memory) Decision {
 type step struct {
 	view
 
-	m  *Memory
+	m  *State
 	d  Decision
 	at time.Duration
 }
 
-// notePassing remembers the reclaimed pods that leave by themselves while there is pressure: they give something back too.
-func (s *step) notePassing() {
+// noteLeaving remembers the reclaimed pods that leave by themselves while there is pressure: they give something back too.
+func (s *step) noteLeaving() {
 	w := s.worst()
 	if w == nil {
 		return
 	}
-	const passing = 2 * MaxWishes // more would cover any need
+	const passing = 2 * MaxRequests // more would cover any need
 	for i := range s.o.Pods {
 		pod := &s.o.Pods[i]
-		if !pod.Terminating || pod.Level != spec.QoSReclaimed || len(s.m.Asked) >= MaxWishes+passing || s.m.asked(pod.UID) != nil {
+		if !pod.Terminating || pod.Level != spec.QoSReclaimed || len(s.m.Victims) >= MaxRequests+passing || s.m.victim(pod.UID) != nil {
 			continue
 		}
-		a := Asked{Ref: pod.Ref, For: w.Key, pod: pod}
+		a := Victim{Ref: pod.Ref, For: w.Key, pod: pod}
 		a.Leaving.start(s.at)
-		s.m.Asked = append(s.m.Asked, a)
+		s.m.Victims = append(s.m.Victims, a)
 	}
 }
 
@@ -79,8 +79,8 @@ func (s *step) order() []int {
 	return order
 }
 
-// climb does what is due about one pressure. A blind one wants nothing, so nothing is asked for.
-func (s *step) climb(w *Watch) {
+// escalate does what is due about one pressure. A blind one wants nothing, so nothing is asked for.
+func (s *step) escalate(w *Watch) {
 	row := &detectors[w.Detector]
 	if !row.lends {
 		s.d.NoLending = append(s.d.NoLending, NoLending{Zone: w.Zone, Reason: w.Detector})
@@ -89,15 +89,15 @@ func (s *step) climb(w *Watch) {
 		s.reclaim(w)
 	}
 	if w.Level == Hard {
-		s.press(w)
+		s.escalateHard(w)
 	} else {
-		s.ask(w)
+		s.escalateSoft(w)
 	}
 }
 
-// ask is the ladder of a soft pressure: notice, and after the grace a wish, if the pod is still worth it.
-func (s *step) ask(w *Watch) {
-	l := &s.p.Ladder
+// escalateSoft is the escalation of a soft pressure: notice, and after the grace a request, if the pod is still worth it.
+func (s *step) escalateSoft(w *Watch) {
+	l := &s.p.Escalation
 	if s.at-w.Since < l.NoticeAfter || w.want() == 0 {
 		return
 	}
@@ -108,22 +108,22 @@ func (s *step) ask(w *Watch) {
 			s.forget(a)
 		}
 	case a == nil:
-		if missing > s.warned(w) {
+		if missing > s.noticedGain(w) {
 			s.notice(w)
 		}
-	case !a.Noticed.ran(s.at, l.NoticeGrace) || !s.m.Wished.free(s.at, l.WishInterval):
-	case s.worth(w, a):
-		s.wish(w, a)
+	case !a.Noticed.ran(s.at, l.NoticeGrace) || !s.m.Requested.free(s.at, l.RequestInterval):
+	case s.stillWorth(w, a):
+		s.request(w, a)
 	default:
 		s.forget(a)
 		s.notice(w)
 	}
 }
 
-// warned is what pods would give back that have notice for another reason.
-func (s *step) warned(w *Watch) (sum float64) {
-	for i := range s.m.Asked {
-		if a := &s.m.Asked[i]; a.Noticed.On && a.free() && !a.Withdrawn.On && (w.UID == "" || w.UID == a.UID) {
+// noticedGain is what pods would give back that have notice for another reason.
+func (s *step) noticedGain(w *Watch) (sum float64) {
+	for i := range s.m.Victims {
+		if a := &s.m.Victims[i]; a.Noticed.On && a.free() && !a.Withdrawn.On && (w.UID == "" || w.UID == a.UID) {
 			sum += a.gainFor(w)
 		}
 	}
@@ -131,17 +131,17 @@ func (s *step) warned(w *Watch) (sum float64) {
 }
 
 // noticed is the pod that has notice because of a pressure.
-func (s *step) noticed(w *Watch) *Asked {
-	for i := range s.m.Asked {
-		if a := &s.m.Asked[i]; a.For == w.Key && a.Noticed.On && a.free() {
+func (s *step) noticed(w *Watch) *Victim {
+	for i := range s.m.Victims {
+		if a := &s.m.Victims[i]; a.For == w.Key && a.Noticed.On && a.free() {
 			return a
 		}
 	}
 	return nil
 }
 
-// worth says whether a pod would still give something back, and takes down what.
-func (s *step) worth(w *Watch, a *Asked) bool {
+// stillWorth says whether a pod would still give something back, and takes down what.
+func (s *step) stillWorth(w *Watch, a *Victim) bool {
 	c, ok := s.candidate(w, a.pod)
 	if ok {
 		a.Gain = c.gain
@@ -149,58 +149,58 @@ func (s *step) worth(w *Watch, a *Asked) bool {
 	return ok
 }
 
-func (s *step) forget(a *Asked) {
-	s.m.Asked = slices.DeleteFunc(s.m.Asked, func(b Asked) bool { return b.UID == a.UID })
+func (s *step) forget(a *Victim) {
+	s.m.Victims = slices.DeleteFunc(s.m.Victims, func(b Victim) bool { return b.UID == a.UID })
 }
 
-// begin makes an entry for the first of the victims that may be asked; nil: there is none, or too many stand. Pods that have notice for
+// selectVictim makes an entry for the first of the victims that may be asked; nil: there is none, or too many stand. Pods that have notice for
 // another reason are taken only where it is urgent.
-func (s *step) begin(w *Watch, urgent bool) *Asked {
+func (s *step) selectVictim(w *Watch, urgent bool) *Victim {
 	c := s.choose(w, func(pod *Pod) bool {
-		a := s.m.asked(pod.UID)
+		a := s.m.victim(pod.UID)
 		return !pod.Terminating && (a == nil || a.free() && (urgent || a.Withdrawn.On))
 	})
 	if c.pod == nil {
 		return nil
 	}
-	if a := s.m.asked(c.pod.UID); a != nil {
+	if a := s.m.victim(c.pod.UID); a != nil {
 		s.forget(a)
 	}
 	standing := 0
-	for i := range s.m.Asked {
-		if a := &s.m.Asked[i]; !a.Leaving.On && !a.Withdrawn.On {
+	for i := range s.m.Victims {
+		if a := &s.m.Victims[i]; !a.Leaving.On && !a.Withdrawn.On {
 			standing++
 		}
 	}
-	if standing >= MaxWishes {
+	if standing >= MaxRequests {
 		s.m.Counts.Crowded++
 		return nil
 	}
-	return s.enter(w, c)
+	return s.addVictim(w, c)
 }
 
-func (s *step) enter(w *Watch, c candidate) *Asked {
-	s.m.Asked = append(s.m.Asked, Asked{Ref: c.pod.Ref, For: w.Key, Gain: c.gain, Message: s.message(w), pod: c.pod})
-	return &s.m.Asked[len(s.m.Asked)-1]
+func (s *step) addVictim(w *Watch, c candidate) *Victim {
+	s.m.Victims = append(s.m.Victims, Victim{Ref: c.pod.Ref, For: w.Key, Gain: c.gain, Message: s.message(w), pod: c.pod})
+	return &s.m.Victims[len(s.m.Victims)-1]
 }
 
 func (s *step) notice(w *Watch) {
-	if a := s.begin(w, false); a != nil {
+	if a := s.selectVictim(w, false); a != nil {
 		a.Noticed.start(s.at)
 		s.m.Counts.Notices[w.Detector]++
 	}
 }
 
-func (s *step) wish(w *Watch, a *Asked) {
-	a.Wished.start(s.at)
+func (s *step) request(w *Watch, a *Victim) {
+	a.Requested.start(s.at)
 	a.Message = s.message(w)
-	s.m.Wished.start(s.at)
-	s.m.Counts.Wishes[w.Detector]++
+	s.m.Requested.start(s.at)
+	s.m.Counts.Requests[w.Detector]++
 }
 
-// press is the ladder of a hard pressure: an urgent wish without notice, and where the API does not help, a stop.
-func (s *step) press(w *Watch) {
-	l := &s.p.Ladder
+// escalateHard is the escalation of a hard pressure: an urgent request without notice, and where the API does not help, a stop.
+func (s *step) escalateHard(w *Watch) {
+	l := &s.p.Escalation
 	need := w.want()
 	if need == 0 {
 		w.Due = Timer{}
@@ -211,29 +211,29 @@ func (s *step) press(w *Watch) {
 	if need > s.pending(w, false) && !w.Due.On {
 		w.Due.start(s.at)
 	}
-	s.hasten(w)
+	s.takeOver(w)
 	if need > s.pending(w, true) && s.m.Urgent.free(s.at, l.UrgentInterval) {
 		a := s.noticed(w)
-		if a == nil || !s.worth(w, a) {
-			a = s.begin(w, true)
+		if a == nil || !s.stillWorth(w, a) {
+			a = s.selectVictim(w, true)
 		}
 		if a != nil {
-			s.wish(w, a)
+			s.request(w, a)
 			s.m.Urgent.start(s.at)
 		}
 	}
-	why := s.silence(w)
-	if why == NotSilent || !s.m.Stopped.free(s.at, l.StopInterval) || need <= s.pending(w, why == WishRefused) {
+	why := s.stopReason(w)
+	if why == NoStop || !s.m.Stopped.free(s.at, l.StopInterval) || need <= s.pending(w, why == RequestRefused) {
 		return
 	}
 	s.stop(w, why)
 }
 
-// hasten takes wishes over that a hard pressure counts on and that stand for a soft one: the cluster's budget would hold them back.
-func (s *step) hasten(w *Watch) {
+// takeOver takes requests over that a hard pressure counts on and that stand for a soft one: the cluster's budget would hold them back.
+func (s *step) takeOver(w *Watch) {
 	missing := w.want() - s.pending(w, false)
-	for i := range s.m.Asked {
-		a := &s.m.Asked[i]
+	for i := range s.m.Victims {
+		a := &s.m.Victims[i]
 		if s.counts(a, false) || !s.counts(a, true) || w.UID != "" && w.UID != a.UID {
 			continue
 		}
@@ -245,36 +245,36 @@ func (s *step) hasten(w *Watch) {
 	}
 }
 
-// silence says why the API is not waited for.
-func (s *step) silence(w *Watch) Silence {
-	l := &s.p.Ladder
+// stopReason says why the API is not waited for.
+func (s *step) stopReason(w *Watch) StopReason {
+	l := &s.p.Escalation
 	switch {
 	case s.o.API.Unreachable && s.at-min(s.o.API.Since, s.at) >= l.UnreachableFor:
 		return APIUnreachable
 	case w.Due.ran(s.at, l.AnswerWithin):
-		return WishUnanswered
+		return RequestUnanswered
 	}
-	for i := range s.m.Asked {
-		if a := &s.m.Asked[i]; a.wish() && a.For == w.Key && a.Refused.ran(s.at, l.RefusedFor) {
-			return WishRefused
+	for i := range s.m.Victims {
+		if a := &s.m.Victims[i]; a.requested() && a.For == w.Key && a.Refused.ran(s.at, l.RefusedFor) {
+			return RequestRefused
 		}
 	}
-	return NotSilent
+	return NoStop
 }
 
 // stop takes the first of the victims here and now.
-func (s *step) stop(w *Watch, why Silence) {
-	c := s.doomed(w)
+func (s *step) stop(w *Watch, why StopReason) {
+	c := s.nextToStop(w)
 	if c.pod == nil {
 		return
 	}
-	a := s.m.asked(c.pod.UID)
+	a := s.m.victim(c.pod.UID)
 	if a == nil {
-		a = s.enter(w, c)
+		a = s.addVictim(w, c)
 	}
 	if a.free() { // it must go elsewhere, or it would be started here again
 		a.Withdrawn = Timer{}
-		s.wish(w, a)
+		s.request(w, a)
 	}
 	a.For = w.Key
 	a.Stopped.start(s.at)
@@ -284,21 +284,21 @@ func (s *step) stop(w *Watch, why Silence) {
 	s.d.Stop = &Stop{Pod: c.pod.Ref, Reason: w.Detector, Why: why, Message: s.message(w)}
 }
 
-// doomed is the pod that is stopped first: one that should have left long ago before all others, and one that was stopped before, and is here
+// nextToStop is the pod that is stopped first: one that should have left long ago before all others, and one that was stopped before, and is here
 // again, after all others.
-func (s *step) doomed(w *Watch) candidate {
-	l := &s.p.Ladder
-	overdue := func(pod *Pod, a *Asked) bool {
+func (s *step) nextToStop(w *Watch) candidate {
+	l := &s.p.Escalation
+	overdue := func(pod *Pod, a *Victim) bool {
 		return pod.Terminating && a != nil && a.Leaving.ran(s.at, l.LeaveWithin)
 	}
-	for _, may := range []func(pod *Pod, a *Asked) bool{
-		func(pod *Pod, a *Asked) bool { return overdue(pod, a) && !a.Stopped.On },
-		func(pod *Pod, a *Asked) bool { return !pod.Terminating && (a == nil || !a.Stopped.On) },
-		func(pod *Pod, a *Asked) bool {
+	for _, may := range []func(pod *Pod, a *Victim) bool{
+		func(pod *Pod, a *Victim) bool { return overdue(pod, a) && !a.Stopped.On },
+		func(pod *Pod, a *Victim) bool { return !pod.Terminating && (a == nil || !a.Stopped.On) },
+		func(pod *Pod, a *Victim) bool {
 			return (overdue(pod, a) || !pod.Terminating) && a.Stopped.free(s.at, l.StopWithin)
 		},
 	} {
-		if c := s.choose(w, func(pod *Pod) bool { return may(pod, s.m.asked(pod.UID)) }); c.pod != nil {
+		if c := s.choose(w, func(pod *Pod) bool { return may(pod, s.m.victim(pod.UID)) }); c.pod != nil {
 			return c
 		}
 	}
@@ -307,7 +307,7 @@ func (s *step) doomed(w *Watch) candidate {
 
 // reclaim orders memory to be taken from the victims, the first most, up to what is needed.
 func (s *step) reclaim(w *Watch) {
-	l := &s.p.Ladder
+	l := &s.p.Escalation
 	for i := range s.m.Watches { // another detector may want the same
 		b := &s.m.Watches[i]
 		if b.Zone == w.Zone && b.UID == w.UID && !b.Reclaimed.free(s.at, l.ReclaimInterval) {
@@ -321,7 +321,7 @@ func (s *step) reclaim(w *Watch) {
 	var from []candidate
 	for i := range s.o.Pods {
 		pod := &s.o.Pods[i]
-		if a := s.m.asked(pod.UID); pod.Terminating || a != nil && a.Stopped.On {
+		if a := s.m.victim(pod.UID); pod.Terminating || a != nil && a.Stopped.On {
 			continue
 		}
 		if c, ok := s.candidate(w, pod); ok {
@@ -329,7 +329,7 @@ func (s *step) reclaim(w *Watch) {
 		}
 	}
 	slices.SortFunc(from, compareCandidates)
-	for _, c := range from[:min(len(from), MaxWishes)] {
+	for _, c := range from[:min(len(from), MaxRequests)] {
 		held := c.gain
 		if all, ok := value(c.pod.Memory); ok && detectors[w.Detector].resource == memory {
 			held = all // page cache can be had more easily than the rest
@@ -350,41 +350,41 @@ func (s *step) message(w *Watch) string {
 	return detectors[w.Detector].say(&s.view, w.index, &w.now)
 }
 
-// tell writes down what stands.
-func (s *step) tell() {
+// report writes down what stands.
+func (s *step) report() {
 	for _, i := range s.order() {
 		s.d.Pressures = append(s.d.Pressures, s.pressure(&s.m.Watches[i]))
 	}
-	for i := range s.m.Asked {
-		a := &s.m.Asked[i]
-		if a.Noticed.On && !a.Wished.On && a.free() {
+	for i := range s.m.Victims {
+		a := &s.m.Victims[i]
+		if a.Noticed.On && !a.Requested.On && a.free() {
 			s.d.Notices = append(s.d.Notices, Notice{
-				Pod: a.Ref, Reason: a.For.Detector, Since: a.Noticed.From, Due: a.Noticed.From + s.p.Ladder.NoticeGrace, Message: a.Message,
+				Pod: a.Ref, Reason: a.For.Detector, Since: a.Noticed.From, Due: a.Noticed.From + s.p.Escalation.NoticeGrace, Message: a.Message,
 			})
 		}
 	}
-	s.tellWishes()
-	s.d.Closed = s.m.Closed.told(s.at)
-	for i := range s.m.Asked {
-		s.m.Asked[i].pod = nil // nothing of the Observation is kept
+	s.reportRequests()
+	s.d.Closed = s.m.Closed.status(s.at)
+	for i := range s.m.Victims {
+		s.m.Victims[i].pod = nil // nothing of the Observation is kept
 	}
 }
 
-// tellWishes names the pods that are wished away and needed now: one that was stopped, and of the others as many as give back what those that
+// reportRequests names the pods whose eviction is requested and needed now: one that was stopped, and of the others as many as give back what those that
 // leave do not.
-func (s *step) tellWishes() {
-	for i := range s.m.Asked {
-		a := &s.m.Asked[i]
+func (s *step) reportRequests() {
+	for i := range s.m.Victims {
+		a := &s.m.Victims[i]
 		w := s.m.watch(a.For)
 		a.Urgent = w != nil && w.Level == Hard
-		if !a.wish() || !a.Stopped.On && !s.needed(w, i) {
+		if !a.requested() || !a.Stopped.On && !s.needed(w, i) {
 			continue
 		}
-		s.d.Wishes = append(s.d.Wishes, spec.EvictionWish{
+		s.d.Requests = append(s.d.Requests, spec.EvictionRequest{
 			Namespace: a.Namespace, Name: a.Name, UID: a.UID, Reason: a.For.Detector.String(), Message: a.Message, Urgent: a.Urgent,
 		})
 	}
-	slices.SortStableFunc(s.d.Wishes, func(a, b spec.EvictionWish) int {
+	slices.SortStableFunc(s.d.Requests, func(a, b spec.EvictionRequest) int {
 		switch {
 		case a.Urgent == b.Urgent:
 			return 0
@@ -394,17 +394,17 @@ func (s *step) tellWishes() {
 			return 1
 		}
 	})
-	s.d.Wishes = s.d.Wishes[:min(len(s.d.Wishes), MaxWishes)]
+	s.d.Requests = s.d.Requests[:min(len(s.d.Requests), MaxRequests)]
 }
 
-// needed says whether what a pressure wants is more than what leaves anyway and the wishes before this one.
-func (s *step) needed(w *Watch, wish int) bool {
+// needed says whether what a pressure wants is more than what leaves anyway and the requests before this one.
+func (s *step) needed(w *Watch, index int) bool {
 	if w == nil {
 		return false
 	}
 	before := s.pending(w, false)
-	for i := range s.m.Asked[:wish] {
-		if a := &s.m.Asked[i]; !s.counts(a, false) && s.counts(a, true) {
+	for i := range s.m.Victims[:index] {
+		if a := &s.m.Victims[i]; !s.counts(a, false) && s.counts(a, true) {
 			before += a.gainFor(w)
 		}
 	}

@@ -33,7 +33,7 @@ import (
 //	counts
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
-		s := &story{p: Defaults(), m: &Memory{}, told: map[string]string{}}
+		s := &story{p: Defaults(), m: &State{}, told: map[string]string{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.run(t, d) })
 	})
 }
@@ -41,7 +41,7 @@ func TestTranscripts(t *testing.T) {
 type story struct {
 	o    Observation
 	p    Params
-	m    *Memory
+	m    *State
 	told map[string]string
 }
 
@@ -102,7 +102,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return s.tick()
 	case "restart":
 		text, err := json.Marshal(s.m)
-		s.m = &Memory{}
+		s.m = &State{}
 		if err != nil || json.Unmarshal(text, s.m) != nil {
 			d.Fatalf(t, "%v: %s", err, text)
 		}

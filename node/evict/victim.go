@@ -7,41 +7,41 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 )
 
-// Asked is a pod that has notice, was asked for, was stopped, or leaves while there is pressure.
-type Asked struct {
+// Victim is a pod that has notice, was asked for, was stopped, or leaves while there is pressure.
+type Victim struct {
 	Ref
 	// For is the pressure that it was asked for, or left during.
 	For Key `json:"for"`
 	// Gain is what it was to give back when it was asked for.
 	Gain    float64 `json:"gain"`
 	Message string  `json:"message"`
-	// Noticed, Wished, Stopped and Leaving run since these things happened; Refused since the API side refused the wish.
-	Noticed Timer `json:"noticed"`
-	Wished  Timer `json:"wished"`
-	Stopped Timer `json:"stopped"`
-	Leaving Timer `json:"leaving"`
-	Refused Timer `json:"refused"`
-	// Withdrawn runs since the wish was taken back: it may have been followed at that moment.
+	// Noticed, Requested, Stopped and Leaving run since these things happened; Refused since the API side refused the request.
+	Noticed   Timer `json:"noticed"`
+	Requested Timer `json:"requested"`
+	Stopped   Timer `json:"stopped"`
+	Leaving   Timer `json:"leaving"`
+	Refused   Timer `json:"refused"`
+	// Withdrawn runs since the request was taken back: it may have been followed at that moment.
 	Withdrawn Timer `json:"withdrawn"`
 	Urgent    bool  `json:"urgent,omitempty"`
 
 	pod *Pod // at this tick; nil: it is gone
 }
 
-func (a *Asked) shift(d time.Duration) {
-	for _, t := range []*Timer{&a.Noticed, &a.Wished, &a.Stopped, &a.Leaving, &a.Refused, &a.Withdrawn} {
+func (a *Victim) shift(d time.Duration) {
+	for _, t := range []*Timer{&a.Noticed, &a.Requested, &a.Stopped, &a.Leaving, &a.Refused, &a.Withdrawn} {
 		t.shift(d)
 	}
 }
 
-// wish says whether the pod is wished away now.
-func (a *Asked) wish() bool { return a.Wished.On && !a.Leaving.On && !a.Withdrawn.On }
+// requested says whether the pod has its eviction requested now.
+func (a *Victim) requested() bool { return a.Requested.On && !a.Leaving.On && !a.Withdrawn.On }
 
 // free says whether the pod may be asked: it has notice at most, or was asked and is not any more.
-func (a *Asked) free() bool { return !a.wish() && !a.Leaving.On }
+func (a *Victim) free() bool { return !a.requested() && !a.Leaving.On }
 
 // gainFor is what the pod will give back of what a pressure is about. What is not known any more is what it was.
-func (a *Asked) gainFor(w *Watch) float64 {
+func (a *Victim) gainFor(w *Watch) float64 {
 	r := detectors[w.Detector].resource
 	if gain, ok := value(r.gain(a.pod, w.Zone)); ok {
 		return gain
@@ -91,10 +91,10 @@ func (s *step) candidate(w *Watch, pod *Pod) (candidate, bool) {
 		return candidate{}, false
 	}
 	gain, ok := value(row.resource.gain(pod, w.Zone))
-	if !ok || gain <= 0 || gain < row.resource.least(&s.p.Ladder) || row.eligible != nil && !row.eligible(&s.view, pod) {
+	if !ok || gain <= 0 || gain < row.resource.least(&s.p.Escalation) || row.eligible != nil && !row.eligible(&s.view, pod) {
 		return candidate{}, false
 	}
-	return candidate{pod, gain, s.at-pod.Started < s.p.Ladder.SettleFor}, true
+	return candidate{pod, gain, s.at-pod.Started < s.p.Escalation.SettleFor}, true
 }
 
 // choose is the first of the victims that may be taken; nil: there is none.
@@ -108,20 +108,20 @@ func (s *step) choose(w *Watch, may func(*Pod) bool) (best candidate) {
 	return best
 }
 
-// asked is the entry of a pod, nil where there is none.
-func (m *Memory) asked(uid string) *Asked {
-	for i := range m.Asked {
-		if m.Asked[i].UID == uid {
-			return &m.Asked[i]
+// victim is the entry of a pod, nil where there is none.
+func (m *State) victim(uid string) *Victim {
+	for i := range m.Victims {
+		if m.Victims[i].UID == uid {
+			return &m.Victims[i]
 		}
 	}
 	return nil
 }
 
-// pending is what pods that are leaving, were stopped, or are wished away will give back. Wishes count as long as they may be followed.
-func (s *step) pending(w *Watch, wishes bool) (sum float64) {
-	for i := range s.m.Asked {
-		if a := &s.m.Asked[i]; s.counts(a, wishes) && (w.UID == "" || w.UID == a.UID) {
+// pending is what pods that are leaving, were stopped, or whose eviction is requested will give back. Requests count as long as they may be followed.
+func (s *step) pending(w *Watch, requests bool) (sum float64) {
+	for i := range s.m.Victims {
+		if a := &s.m.Victims[i]; s.counts(a, requests) && (w.UID == "" || w.UID == a.UID) {
 			sum += a.gainFor(w)
 		}
 	}
@@ -129,32 +129,32 @@ func (s *step) pending(w *Watch, wishes bool) (sum float64) {
 }
 
 // counts says whether a pod counts as giving something back.
-func (s *step) counts(a *Asked, wishes bool) bool {
-	l := &s.p.Ladder
-	return a.Leaving.runs(s.at, l.LeaveWithin) || a.Stopped.runs(s.at, l.StopWithin) || wishes && a.wish() && !a.Stopped.On && !a.Refused.On
+func (s *step) counts(a *Victim, requests bool) bool {
+	l := &s.p.Escalation
+	return a.Leaving.runs(s.at, l.LeaveWithin) || a.Stopped.runs(s.at, l.StopWithin) || requests && a.requested() && !a.Stopped.On && !a.Refused.On
 }
 
-// settle looks what became of the pods that were asked for.
-func (s *step) settle() {
-	kept := s.m.Asked[:0]
-	for i := range s.m.Asked {
-		if a := &s.m.Asked[i]; s.followed(a) {
+// updateVictims looks what became of the pods that were asked for.
+func (s *step) updateVictims() {
+	kept := s.m.Victims[:0]
+	for i := range s.m.Victims {
+		if a := &s.m.Victims[i]; s.followed(a) {
 			kept = append(kept, *a)
 		}
 	}
-	clear(s.m.Asked[len(kept):])
-	s.m.Asked = kept
+	clear(s.m.Victims[len(kept):])
+	s.m.Victims = kept
 }
 
-// followed says whether a pod that was asked for is still there. One that leaves after a wish has been evicted.
-func (s *step) followed(a *Asked) bool {
+// followed says whether a pod that was asked for is still there. One that leaves after a request has been evicted.
+func (s *step) followed(a *Victim) bool {
 	a.pod = s.pod(a.UID)
 	leaves := a.pod == nil || a.pod.Terminating
 	if a.Leaving.On && leaves {
 		return a.pod != nil
 	}
 	if leaves {
-		if a.Wished.On && !s.p.DryRun {
+		if a.Requested.On && !s.p.DryRun {
 			s.m.Counts.Evicted[a.For.Detector]++
 			s.close(a.For.Detector, a.Ref, "evicted")
 			if w := s.m.watch(a.For); w != nil && !a.Stopped.On {
@@ -166,7 +166,7 @@ func (s *step) followed(a *Asked) bool {
 		return a.pod != nil
 	}
 	a.Leaving = Timer{}
-	if a.Withdrawn.ran(s.at, s.p.Ladder.LeaveWithin) {
+	if a.Withdrawn.ran(s.at, s.p.Escalation.LeaveWithin) {
 		return false
 	}
 	var refused *Answer
@@ -176,8 +176,8 @@ func (s *step) followed(a *Asked) bool {
 		}
 	}
 	// What was refused before we asked is no answer to us.
-	if refused != nil && !a.Refused.On && a.Wished.On {
-		a.Refused.start(min(max(refused.Since, a.Wished.From), s.at))
+	if refused != nil && !a.Refused.On && a.Requested.On {
+		a.Refused.start(min(max(refused.Since, a.Requested.From), s.at))
 	} else if refused == nil {
 		a.Refused = Timer{}
 	}
@@ -202,22 +202,22 @@ func (s *step) close(d Detector, pod Ref, done string) {
 	s.m.Counts.Closings++
 }
 
-// release takes back what was asked for because of a pressure that is over, unless another one wants the same pod.
-func (s *step) release() {
-	kept := s.m.Asked[:0]
-	for i := range s.m.Asked {
-		a := &s.m.Asked[i]
+// releaseVictims takes back what was asked for because of a pressure that is over, unless another one wants the same pod.
+func (s *step) releaseVictims() {
+	kept := s.m.Victims[:0]
+	for i := range s.m.Victims {
+		a := &s.m.Victims[i]
 		w := s.m.watch(a.For)
-		if w != nil && w.Level > None && !a.Withdrawn.On || s.adopted(a) || s.lingers(a) {
+		if w != nil && w.Level > None && !a.Withdrawn.On || s.adopted(a) || s.keepWithoutPressure(a) {
 			kept = append(kept, *a)
 		}
 	}
-	clear(s.m.Asked[len(kept):])
-	s.m.Asked = kept
+	clear(s.m.Victims[len(kept):])
+	s.m.Victims = kept
 }
 
 // adopted gives the pod to another pressure that would choose it, and needs it.
-func (s *step) adopted(a *Asked) bool {
+func (s *step) adopted(a *Victim) bool {
 	if a.Withdrawn.On {
 		return false
 	}
@@ -239,15 +239,15 @@ func (s *step) adopted(a *Asked) bool {
 	return false
 }
 
-// lingers says whether the pod is remembered without a pressure. One that was stopped stays wished away, or the kubelet would start it here
-// again; any other wish is withdrawn, and remembered because it may be followed nevertheless.
-func (s *step) lingers(a *Asked) bool {
+// keepWithoutPressure says whether the pod is remembered without a pressure. One that was stopped keeps its eviction request, or the kubelet would start it here
+// again; any other request is withdrawn, and remembered because it may be followed nevertheless.
+func (s *step) keepWithoutPressure(a *Victim) bool {
 	switch {
 	case a.Withdrawn.On:
 		return true
-	case a.Leaving.On || !a.Wished.On:
+	case a.Leaving.On || !a.Requested.On:
 		return false
-	case !a.Stopped.runs(s.at, s.p.Ladder.KeepStopped):
+	case !a.Stopped.runs(s.at, s.p.Escalation.KeepStopped):
 		s.m.Counts.Withdrawn[a.For.Detector]++
 		a.Withdrawn.start(s.at)
 	}

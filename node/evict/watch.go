@@ -8,21 +8,21 @@ import (
 // maxTime bounds Observation.At, so that no sum of times overflows.
 const maxTime = time.Duration(math.MaxInt64 / 4)
 
-// Memory is what Step remembers. The zero value is the start.
-type Memory struct {
+// State is what Step remembers. The zero value is the start.
+type State struct {
 	// Begun says that a step was made, At when.
 	Begun bool          `json:"begun"`
 	At    time.Duration `json:"at"`
 	// Watches are the pressures that stand, or come or go, by detector, zone and pod.
 	Watches []Watch `json:"watches,omitempty"`
-	// Asked are the pods that have notice, were asked for, stopped, or leave while there is pressure.
-	Asked []Asked `json:"asked,omitempty"`
+	// Victims are the pods that have notice, were asked for, stopped, or leave while there is pressure.
+	Victims []Victim `json:"victims,omitempty"`
 	// Floored runs while reclaimed pods have the floor alone.
 	Floored Timer `json:"floored"`
-	// Wished, Urgent and Stopped run since the last wish, urgent wish and stop.
-	Wished  Timer `json:"wished"`
-	Urgent  Timer `json:"urgent"`
-	Stopped Timer `json:"stopped"`
+	// Requested, Urgent and Stopped run since the last request, urgent request and stop.
+	Requested Timer `json:"requested"`
+	Urgent    Timer `json:"urgent"`
+	Stopped   Timer `json:"stopped"`
 	// Closed is the node's last closing.
 	Closed Closure `json:"closed"`
 	Counts Counts  `json:"counts"`
@@ -73,7 +73,7 @@ type Watch struct {
 	Key
 	Pod   *Ref  `json:"pod,omitempty"`
 	Level Level `json:"level"`
-	// Since and HardSince are when the levels began. Due runs since the API's help was due at the hard level, or since a wish was last followed.
+	// Since and HardSince are when the levels began. Due runs since the API's help was due at the hard level, or since a request was last followed.
 	Since     time.Duration `json:"since"`
 	HardSince time.Duration `json:"hardSince"`
 	Due       Timer         `json:"due"`
@@ -117,10 +117,10 @@ func (w *Watch) shift(d time.Duration) {
 
 // advance takes the time of an observation. A time in which nobody looked did not pass for what must last; a clock that was set back
 // leaves every wait as long as it was.
-func (m *Memory) advance(at time.Duration, p *Params) time.Duration {
+func (m *State) advance(at time.Duration, p *Params) time.Duration {
 	at = min(max(at, 0), maxTime)
 	d := at - m.At
-	waits := []*Timer{&m.Wished, &m.Urgent, &m.Stopped}
+	waits := []*Timer{&m.Requested, &m.Urgent, &m.Stopped}
 	switch {
 	case !m.Begun || d >= 0 && d <= p.MaxGap:
 	case d < 0:
@@ -144,18 +144,18 @@ func (m *Memory) advance(at time.Duration, p *Params) time.Duration {
 	return at
 }
 
-func (m *Memory) shift(d time.Duration) {
+func (m *State) shift(d time.Duration) {
 	for i := range m.Watches {
 		m.Watches[i].shift(d)
 	}
-	for i := range m.Asked {
-		m.Asked[i].shift(d)
+	for i := range m.Victims {
+		m.Victims[i].shift(d)
 	}
 	m.Floored.shift(d)
 }
 
 // watch is the one of a key, nil where there is none.
-func (m *Memory) watch(k Key) *Watch {
+func (m *State) watch(k Key) *Watch {
 	for i := range m.Watches {
 		if m.Watches[i].Key == k {
 			return &m.Watches[i]

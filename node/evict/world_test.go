@@ -19,7 +19,7 @@ type world struct {
 	below func(n int) int
 	o     Observation
 	p     Params
-	m     Memory
+	m     State
 
 	stopped   map[string]bool // pods that were stopped since they came
 	lastStop  time.Duration   // in time that passed; -1: none
@@ -90,8 +90,8 @@ func (w *world) change() {
 	case 6:
 		o.API.Unreachable, o.API.Since = !o.API.Unreachable, o.At
 	case 7:
-		if len(w.m.Asked) > 0 {
-			a := &w.m.Asked[w.below(len(w.m.Asked))]
+		if len(w.m.Victims) > 0 {
+			a := &w.m.Victims[w.below(len(w.m.Victims))]
 			o.API.Answers = []Answer{{a.UID, []AnswerState{Refused, Pending}[w.below(2)], o.At}}
 		}
 	case 8:
@@ -131,7 +131,7 @@ func (w *world) step() string {
 	w.o.At = max(w.o.At+d, 0)
 	w.passed += max(d, 0)
 
-	var twin Memory
+	var twin State
 	const twins = 16 // a second life through JSON is slow
 	w.steps++
 	if w.steps%twins == 0 {
@@ -153,10 +153,10 @@ func (w *world) step() string {
 	return ""
 }
 
-func text(d *Decision, m *Memory) string {
+func text(d *Decision, m *State) string {
 	text, err := json.Marshal(struct {
 		Decision *Decision
-		Memory   *Memory
+		Memory   *State
 	}{d, m})
 	if err != nil {
 		return err.Error()
@@ -176,21 +176,21 @@ func (w *world) check(d *Decision) string {
 		}
 	}
 	seen := map[string]bool{}
-	for _, wish := range d.Wishes {
-		pod := w.pod(wish.UID)
+	for _, request := range d.Requests {
+		pod := w.pod(request.UID)
 		reason := Detector(0)
-		if err := reason.UnmarshalText([]byte(wish.Reason)); err != nil {
+		if err := reason.UnmarshalText([]byte(request.Reason)); err != nil {
 			return err.Error()
 		}
 		switch {
-		case pod == nil || pod.Level != spec.QoSReclaimed || pod.Terminating || seen[wish.UID]:
-			return "a wish for " + wish.Name
-		case !w.stopped[wish.UID] && levels[reason] == None:
-			return "a wish without a pressure that is known: " + wish.Name
-		case wish.Urgent && levels[reason] != Hard && !w.stopped[wish.UID]:
+		case pod == nil || pod.Level != spec.QoSReclaimed || pod.Terminating || seen[request.UID]:
+			return "a request for " + request.Name
+		case !w.stopped[request.UID] && levels[reason] == None:
+			return "a request without a pressure that is known: " + request.Name
+		case request.Urgent && levels[reason] != Hard && !w.stopped[request.UID]:
 			return "urgent without a hard pressure"
 		}
-		seen[wish.UID] = true
+		seen[request.UID] = true
 	}
 	for _, n := range d.Notices {
 		if pod := w.pod(n.Pod.UID); pod == nil || pod.Level != spec.QoSReclaimed || seen[n.Pod.UID] {
@@ -202,10 +202,10 @@ func (w *world) check(d *Decision) string {
 			return "a reclaim from " + r.Pod.Name
 		}
 	}
-	if len(d.Wishes) > MaxWishes || len(d.Notices) > MaxWishes || w.p.DryRun && d.Closed.Reason != "" {
+	if len(d.Requests) > MaxRequests || len(d.Notices) > MaxRequests || w.p.DryRun && d.Closed.Reason != "" {
 		return "a bound"
 	}
-	if len(d.Wishes)+len(d.Notices) > 0 {
+	if len(d.Requests)+len(d.Notices) > 0 {
 		w.decisions++
 	}
 	return w.checkStop(d, levels)
@@ -217,9 +217,9 @@ func (w *world) checkStop(d *Decision, levels map[Detector]Level) string {
 	}
 	pod := w.pod(d.Stop.Pod.UID)
 	switch {
-	case pod == nil || pod.Level != spec.QoSReclaimed || levels[d.Stop.Reason] != Hard || d.Stop.Why == NotSilent:
+	case pod == nil || pod.Level != spec.QoSReclaimed || levels[d.Stop.Reason] != Hard || d.Stop.Why == NoStop:
 		return "the stop"
-	case w.lastStop >= 0 && w.passed-w.lastStop < w.p.Ladder.StopInterval:
+	case w.lastStop >= 0 && w.passed-w.lastStop < w.p.Escalation.StopInterval:
 		return fmt.Sprintf("stops %v apart", w.passed-w.lastStop)
 	case !w.p.DryRun && d.Closed.Until-w.o.At < w.p.Close.First:
 		return "a stop that closes nothing"

@@ -44,7 +44,7 @@ type Observation struct {
 	Boot      string // names the start of the kernel
 	Xids      []Xid  // what the kernel's log has; older ones may stand in it again
 	Held      Held
-	// Uninjectable (of package deed) and Foreign (of Strangers) are the addresses of GPUs that must not be given, with why.
+	// Uninjectable (of package inject) and Foreign (of Strangers) are the addresses of GPUs that must not be given, with why.
 	Uninjectable, Foreign map[string]string
 }
 
@@ -58,8 +58,8 @@ type View struct {
 }
 
 // Step takes what was seen into the Memory and says what the GPUs are now.
-func Step(p *Params, before Memory, o *Observation) (Memory, View) {
-	s := step{Params: p, Memory: before.clone(), o: o}
+func Step(p *Params, before State, o *Observation) (State, View) {
+	s := step{Params: p, State: before.clone(), o: o}
 	s.boot()
 	here := s.claims()
 	s.faults()
@@ -70,12 +70,12 @@ func Step(p *Params, before Memory, o *Observation) (Memory, View) {
 	}
 	// A copy, so that the Memory and the View share nothing that the next Step changes.
 	out := s.clone()
-	return s.Memory, View{Version: out.Version, Slots: out.Slots, Links: out.Links, Notes: s.notes}
+	return s.State, View{Version: out.Version, Slots: out.Slots, Links: out.Links, Notes: s.notes}
 }
 
 type step struct {
 	*Params
-	Memory
+	State
 
 	o     *Observation
 	notes []string

@@ -18,7 +18,7 @@ import (
 type world struct {
 	driver *gputest.Driver
 	params gpu.Params
-	memory gpu.Memory
+	memory gpu.State
 	view   gpu.View
 	held   gpu.Held
 	cannot map[string]string

@@ -132,7 +132,7 @@ func TestCompare(t *testing.T) {
 		r.Status.Colocation = &spec.Colocation{
 			Headroom:  spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 4096},
 			Zones:     []spec.ZoneHeadroom{{Name: "0", ReclaimedAmounts: spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 4096}, CPUReason: "Use"}},
-			Evictions: []spec.EvictionWish{{Namespace: "x", Name: "a", UID: "1"}},
+			Evictions: []spec.EvictionRequest{{Namespace: "x", Name: "a", UID: "1"}},
 		}
 		return r
 	}
@@ -156,7 +156,7 @@ func TestCompare(t *testing.T) {
 		"less memory":        {loan(func(c *spec.Colocation) { c.Headroom.MemoryMiB-- }), Urgent},
 		"closing":            {loan(func(c *spec.Colocation) { c.Closed = "it evicted" }), Urgent},
 		"no lending":         {func(r *spec.NodeReport) { r.Status.Colocation = nil }, Urgent},
-		"somebody has to go": {loan(func(c *spec.Colocation) { c.Evictions = append(c.Evictions, spec.EvictionWish{UID: "2"}) }), Urgent},
+		"somebody has to go": {loan(func(c *spec.Colocation) { c.Evictions = append(c.Evictions, spec.EvictionRequest{UID: "2"}) }), Urgent},
 		"and fast":           {loan(func(c *spec.Colocation) { c.Evictions[0].Urgent = true }), Urgent},
 		"somebody has gone":  {loan(func(c *spec.Colocation) { c.Evictions = nil }), Major},
 		"more headroom":      {loan(func(c *spec.Colocation) { c.Headroom.MilliCPU++ }), Major},

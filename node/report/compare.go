@@ -65,8 +65,8 @@ func Less(old, now *spec.Colocation) bool {
 	case now.Headroom.MilliCPU < old.Headroom.MilliCPU || now.Headroom.MemoryMiB < old.Headroom.MemoryMiB || old.Closed == "" && now.Closed != "":
 		return true
 	}
-	return slices.ContainsFunc(now.Evictions, func(e spec.EvictionWish) bool {
-		return !slices.ContainsFunc(old.Evictions, func(o spec.EvictionWish) bool { return o.UID == e.UID && (o.Urgent || !e.Urgent) })
+	return slices.ContainsFunc(now.Evictions, func(e spec.EvictionRequest) bool {
+		return !slices.ContainsFunc(old.Evictions, func(o spec.EvictionRequest) bool { return o.UID == e.UID && (o.Urgent || !e.Urgent) })
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/gpu"
-	"hilbert.dev/hilbert/node/gpu/given"
+	"hilbert.dev/hilbert/node/gpu/kubelet"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -53,8 +53,8 @@ func Devices(m *topology.Machine, d *topology.Devices, view *gpu.View, held []al
 	return out
 }
 
-// Kubelet lays out what else is known of the kubelet's devices: why it does not say which it gave, and those that no allocation says. nil: nothing.
-func Kubelet(unread string, rest []given.Rest) *spec.KubeletDevices {
+// KubeletDevices lays out what else is known of the kubelet's devices: why it does not say which it gave, and those that no allocation says. nil: nothing.
+func KubeletDevices(unread string, rest []kubelet.Unaccounted) *spec.KubeletDevices {
 	if unread == "" && len(rest) == 0 {
 		return nil
 	}

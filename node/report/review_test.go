@@ -14,7 +14,7 @@ func TestRevWriteRate(t *testing.T) {
 	const gib, mib = 1 << 30, 1 << 20
 	for _, rate := range []float64{0, 100, 300} {
 		p := advise.Defaults()
-		var m advise.Memory
+		var m advise.State
 		th := NewThrottle("n1", 10*time.Second, 5*time.Minute)
 		th.Refresh(25 * time.Second)
 		base := time.Unix(1e9, 0)

@@ -14,8 +14,8 @@ import (
 type agent struct {
 	laws    *advise.Params
 	rules   *evict.Params
-	memory  advise.Memory
-	evictor evict.Memory
+	memory  advise.State
+	evictor evict.State
 	wishes  []facts.EvictionRequest
 	// stopLending and closed are what the eviction manager wants.
 	stopLending, closed bool
@@ -103,8 +103,8 @@ func (r *run) press(m *machine, level advise.Suppression) {
 	d := evict.Step(&r.eyes.evict, a.rules, &a.evictor)
 	a.stopLending, a.closed = len(d.NoLending) > 0, d.Closed.Reason != ""
 	a.wishes = a.wishes[:0]
-	for i := range d.Wishes {
-		w := &d.Wishes[i]
+	for i := range d.Requests {
+		w := &d.Requests[i]
 		a.wishes = append(a.wishes, facts.EvictionRequest{UID: facts.UID(w.UID), Namespace: w.Namespace, Name: w.Name, Reason: w.Reason, Urgent: w.Urgent})
 	}
 	if d.Stop != nil {

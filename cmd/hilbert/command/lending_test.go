@@ -61,7 +61,7 @@ func TestTopLending(t *testing.T) {
 	view := &nodesView{}
 	for name, change := range map[string]func(*v1alpha1.CustomNodeResource){
 		"n1": func(c *v1alpha1.CustomNodeResource) {
-			c.Status.Colocation.Evictions = []spec.EvictionWish{{Namespace: "default", Name: "p", UID: "u"}}
+			c.Status.Colocation.Evictions = []spec.EvictionRequest{{Namespace: "default", Name: "p", UID: "u"}}
 		},
 		"n2": func(c *v1alpha1.CustomNodeResource) { c.Status.ObservedAt = metav1.NewTime(noon.Add(-time.Minute)) },
 		"n3": func(c *v1alpha1.CustomNodeResource) { c.Status.Colocation.Closed = "evicted" },
@@ -104,7 +104,7 @@ func TestExplainNode(t *testing.T) {
 	c.api.Offer("customnoderesources.node.hilbert.dev", v1alpha1.Version)
 	c.api.SetNode(apiNode("n1", "4"))
 	report := lender("n1", time.Now())
-	report.Status.Colocation.Evictions = []spec.EvictionWish{{Namespace: "default", Name: "p", UID: "uid-p", Reason: "MemoryPressure", Message: "95 %"}}
+	report.Status.Colocation.Evictions = []spec.EvictionRequest{{Namespace: "default", Name: "p", UID: "uid-p", Reason: "MemoryPressure", Message: "95 %"}}
 	c.api.Set(object(t, report))
 	p := apiPod("p", "0")
 	p.Labels, p.Spec.NodeName = map[string]string{spec.LabelQoS: string(spec.QoSReclaimed)}, "n1"

@@ -16,7 +16,7 @@ import (
 // recordNode writes four minutes of a node whose online pods come back after two.
 func recordNode(t *testing.T) string {
 	t.Helper()
-	p, m := advise.Defaults(), advise.Memory{}
+	p, m := advise.Defaults(), advise.State{}
 	p.RiseAfter = time.Minute
 	p.TargetUse, p.Margin, p.MarginShare, p.RequestShare, p.CPUReserve, p.ForecastUse = 0.55, 1, 0, 0.2, 0.02, 0.7
 	o := &advise.Observation{

@@ -107,12 +107,12 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	defer api.close()
 	options.Ports = api.ports
 	options.Ports.Checkpoint = node.File(filepath.Join(config.Node.StateDirectory, "checkpoint.json"))
-	options.Ports.Lessons = node.File(filepath.Join(config.Node.StateDirectory, "lessons.json"))
+	options.Ports.LawState = node.File(filepath.Join(config.Node.StateDirectory, "law-state.json"))
 	options.Ports.Devices = node.File(filepath.Join(config.Node.StateDirectory, "devices.json"))
 	options.Storage = storageReader(config.Node.KubeletDirectory)
-	options.Devices = newDeviceEyes(roots, options.Machine, api.offers, log)
+	options.Devices = newDeviceInspector(roots, options.Machine, api.offers, log)
 	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)
-	options.Ports.Given = givenDevices(config.Node.KubeletDirectory, config.Node.Devices.OtherResources)
+	options.Ports.KubeletDevices = givenDevices(config.Node.KubeletDirectory, config.Node.Devices.OtherResources)
 	agent, err := node.New(options)
 	if err != nil {
 		return err
@@ -238,13 +238,13 @@ func agentOptions(config *spec.Configuration, log *slog.Logger, roots nodeRoots)
 	}
 	for _, n := range notes {
 		if n.Reason == spec.ReasonNoNUMAInformation || n.Reason == spec.ReasonTooManyZones {
-			out.Troubles = append(out.Troubles, allocate.Note{Reason: n.Reason, Message: n.Message})
+			out.Problems = append(out.Problems, allocate.Note{Reason: n.Reason, Message: n.Message})
 		} else {
 			log.Info("about the machine", "reason", n.Reason, "message", n.Message)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(roots.proc, "pressure", "cpu")); errors.Is(err, fs.ErrNotExist) {
-		out.Troubles = append(out.Troubles, allocate.Note{
+		out.Problems = append(out.Problems, allocate.Note{
 			Reason: spec.ReasonPressureMissing, Message: "the kernel has no pressure stall information; boot with psi=1",
 		})
 	}

@@ -31,8 +31,8 @@ const (
 	offersLast = 5 * time.Minute
 )
 
-// deviceEyes look at a node's GPUs and network cards.
-type deviceEyes struct {
+// deviceInspector look at a node's GPUs and network cards.
+type deviceInspector struct {
 	roots   nodeRoots
 	machine *topology.Machine
 	driver  gpu.Driver
@@ -45,9 +45,9 @@ type deviceEyes struct {
 	undescribed string
 }
 
-// newDeviceEyes asks nvidia-smi where the agent has it, else the pod that has it.
-func newDeviceEyes(roots nodeRoots, m *topology.Machine, offers func(ctx context.Context) (gpu.Evidence, error), log *slog.Logger) *deviceEyes {
-	e := &deviceEyes{roots: roots, machine: m, offers: offers, log: log}
+// newDeviceInspector asks nvidia-smi where the agent has it, else the pod that has it.
+func newDeviceInspector(roots nodeRoots, m *topology.Machine, offers func(ctx context.Context) (gpu.Evidence, error), log *slog.Logger) *deviceInspector {
+	e := &deviceInspector{roots: roots, machine: m, offers: offers, log: log}
 	run := gpu.Spool(os.DirFS(filepath.Join(roots.run, "hilbert", "gpu")), maxAnswerAge, time.Now)
 	if program, err := exec.LookPath("nvidia-smi"); err == nil {
 		run = gpu.Command(program)
@@ -56,14 +56,14 @@ func newDeviceEyes(roots nodeRoots, m *topology.Machine, offers func(ctx context
 	return e
 }
 
-// Look implements node.DeviceLooker.
-func (e *deviceEyes) Look(ctx context.Context) node.DeviceLook {
-	var l node.DeviceLook
+// Look implements node.DeviceInspector.
+func (e *deviceInspector) Inspect(ctx context.Context) node.DeviceInspection {
+	var l node.DeviceInspection
 	_, err := os.Stat(filepath.Join(e.roots.proc, "driver", "nvidia", "version"))
 	l.Loaded = err == nil
 	l.Offers = e.others(ctx, l.Loaded)
 	l.Bandwidth = e.bandwidth()
-	l.Functions, l.Untold = e.functions()
+	l.Functions, l.FunctionsUnknown = e.functions()
 	boot, err := os.ReadFile(filepath.Join(e.roots.proc, "sys", "kernel", "random", "boot_id"))
 	if err != nil {
 		e.log.Debug("the kernel's start has no name", "err", err)
@@ -87,7 +87,7 @@ func (e *deviceEyes) Look(ctx context.Context) node.DeviceLook {
 }
 
 // cgroups are those of the processes on GPUs. One that cannot be looked at is left out, as one that has ended is.
-func (e *deviceEyes) cgroups(inv *gpu.Inventory) map[int]string {
+func (e *deviceInspector) cgroups(inv *gpu.Inventory) map[int]string {
 	if inv == nil {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (e *deviceEyes) cgroups(inv *gpu.Inventory) map[int]string {
 
 // functions are the device files of network cards and of their virtual functions, all of them in a specification of CDI. What could not be found out
 // or written is missing, with the reason by the card's address.
-func (e *deviceEyes) functions() (known map[string]node.CardFunctions, untold map[string]string) {
+func (e *deviceInspector) functions() (known map[string]node.CardFunctions, untold map[string]string) {
 	known, untold = make(map[string]node.CardFunctions), make(map[string]string)
 	sys := os.DirFS(e.roots.sys)
 	var all []cdi.Function
@@ -138,7 +138,7 @@ func (e *deviceEyes) functions() (known map[string]node.CardFunctions, untold ma
 }
 
 // describe keeps the specification of network cards.
-func (e *deviceEyes) describe(all []cdi.Function) error {
+func (e *deviceInspector) describe(all []cdi.Function) error {
 	dir, why := e.roots.cdi[len(e.roots.cdi)-1], ""
 	changed, err := cdi.Write(dir, all)
 	if err != nil {
@@ -175,7 +175,7 @@ func cardFunctions(sys fs.FS, address string) (out node.CardFunctions, err error
 }
 
 // others is who else offers GPUs. What could not be read is not known, but for a moment.
-func (e *deviceEyes) others(ctx context.Context, loaded bool) gpu.Evidence {
+func (e *deviceInspector) others(ctx context.Context, loaded bool) gpu.Evidence {
 	if !loaded && !mayHaveGPU(os.DirFS(e.roots.sys)) {
 		e.known = gpu.Evidence{NoneHere: true}
 		return e.known
@@ -217,7 +217,7 @@ func mayHaveGPU(sys fs.FS) bool {
 }
 
 // served are the GPUs that an MPS daemon serves, and that take another client.
-func (e *deviceEyes) served(inv *gpu.Inventory) map[string]bool {
+func (e *deviceInspector) served(inv *gpu.Inventory) map[string]bool {
 	if inv == nil {
 		return nil
 	}
@@ -237,7 +237,7 @@ func (e *deviceEyes) served(inv *gpu.Inventory) map[string]bool {
 }
 
 // bandwidth is what the drivers of network cards say that their links carry, in Mbit/s. Of a link that is down nothing is known.
-func (e *deviceEyes) bandwidth() map[string]uint32 {
+func (e *deviceInspector) bandwidth() map[string]uint32 {
 	out := make(map[string]uint32)
 	for i := range e.machine.Devices {
 		d := &e.machine.Devices[i]

@@ -28,7 +28,7 @@ func TestEyesWithoutDriver(t *testing.T) {
 	m := &topology.Machine{Devices: []topology.Device{
 		{Address: "a", Kind: topology.DeviceNIC, Names: []string{"eth0"}}, {Address: "b", Kind: topology.DeviceNIC, Names: []string{"eth1"}},
 	}}
-	l := newDeviceEyes(roots, m, nil, slog.New(slog.DiscardHandler)).Look(t.Context())
+	l := newDeviceInspector(roots, m, nil, slog.New(slog.DiscardHandler)).Inspect(t.Context())
 	if l.Loaded || l.Seen.Inventory != nil || !l.Seen.Gone || l.Seen.Boot != "first" || l.Offers.NodeKnown {
 		t.Errorf("%+v", l)
 	}
@@ -37,8 +37,8 @@ func TestEyesWithoutDriver(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(roots.proc, "driver/nvidia/version"), "NVRM version")
 	writeFile(t, filepath.Join(roots.run, "hilbert/gpu/x"), "")
-	e := newDeviceEyes(roots, m, nil, slog.New(slog.DiscardHandler))
-	if l := e.Look(t.Context()); !l.Loaded || l.Seen.Inventory != nil || l.Seen.Why == "" {
+	e := newDeviceInspector(roots, m, nil, slog.New(slog.DiscardHandler))
+	if l := e.Inspect(t.Context()); !l.Loaded || l.Seen.Inventory != nil || l.Seen.Why == "" {
 		t.Errorf("a driver that says nothing: %+v", l)
 	}
 }
@@ -46,7 +46,7 @@ func TestEyesWithoutDriver(t *testing.T) {
 // What the agent says of a MIG instance that is gone, the scheduler reads as a number that gives nothing.
 func TestGoneInstanceIsReadBack(t *testing.T) {
 	driver, params := gputest.New(t), gpu.Defaults()
-	var memory gpu.Memory
+	var memory gpu.State
 	var view gpu.View
 	for _, line := range []string{
 		"add 0000:3b:00.0 uuid=GPU-a mig", "instance 0000:3b:00.0 MIG-x 3g.20gb 1 42 19968", "instance 0000:3b:00.0 MIG-y 1g.5gb 3 14 4864", "unmake 0000:3b:00.0 MIG-x",
@@ -106,16 +106,16 @@ func TestEyesSeeFunctions(t *testing.T) {
 		{Address: "0000:3d:00.0", Kind: topology.DeviceNIC},
 		{Address: "0000:3e:00.0", Kind: topology.DeviceNIC},
 	}}
-	look := func() node.DeviceLook {
-		return newDeviceEyes(roots, m, nil, slog.New(slog.DiscardHandler)).Look(t.Context())
+	look := func() node.DeviceInspection {
+		return newDeviceInspector(roots, m, nil, slog.New(slog.DiscardHandler)).Inspect(t.Context())
 	}
 	l := look()
 	card := l.Functions["0000:3c:00.0"]
 	if len(l.Functions) != 1 || len(card.Card.Files) != 2 || len(card.Virtual) != 2 || card.Virtual[0].Address != "0000:3c:00.2" || len(card.Virtual[0].Files) != 2 || len(card.Virtual[1].Files) != 0 {
 		t.Errorf("%+v", l.Functions)
 	}
-	if len(l.Untold) != 1 || l.Untold["0000:3d:00.0"] == "" {
-		t.Errorf("what a function has that is not there is not known: %v", l.Untold)
+	if len(l.FunctionsUnknown) != 1 || l.FunctionsUnknown["0000:3d:00.0"] == "" {
+		t.Errorf("what a function has that is not there is not known: %v", l.FunctionsUnknown)
 	}
 	catalog, err := cdi.ReadCatalog(roots.cdi...)
 	if err != nil || len(catalog.Troubles) != 0 {
@@ -125,7 +125,7 @@ func TestEyesSeeFunctions(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 	roots.cdi[0] = filepath.Join(functions, "0000:3d:00.0/class") // no directory
-	if l := look(); l.Untold["0000:3c:00.0"] == "" {
+	if l := look(); l.FunctionsUnknown["0000:3c:00.0"] == "" {
 		t.Error("a card that the runtime does not know is given")
 	}
 }
@@ -134,7 +134,7 @@ func TestEyesSeeFunctions(t *testing.T) {
 func TestEyesSeeProcesses(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "proc/7/cgroup"), "0::/../../podx/c\n")
-	e := &deviceEyes{roots: nodeRoots{proc: filepath.Join(dir, "proc")}, log: slog.New(slog.DiscardHandler)}
+	e := &deviceInspector{roots: nodeRoots{proc: filepath.Join(dir, "proc")}, log: slog.New(slog.DiscardHandler)}
 	got := e.cgroups(&gpu.Inventory{GPUs: []gpu.GPU{{Processes: []gpu.Process{{PID: 7}, {PID: 8}}}}})
 	if len(got) != 1 || got[7] != "/../../podx/c" || e.cgroups(nil) != nil {
 		t.Errorf("%v", got)
@@ -165,12 +165,12 @@ func TestOffersAreAskedWhereGPUsMayBe(t *testing.T) {
 			writeFile(t, filepath.Join(roots.proc, "driver/nvidia/version"), "NVRM version")
 		}
 		asked := 0
-		e := newDeviceEyes(roots, &topology.Machine{}, func(context.Context) (gpu.Evidence, error) {
+		e := newDeviceInspector(roots, &topology.Machine{}, func(context.Context) (gpu.Evidence, error) {
 			asked++
 			return gpu.Evidence{NodeKnown: true, SlicesKnown: true}, nil
 		}, slog.New(slog.DiscardHandler))
 		for range 2 {
-			if l := e.Look(t.Context()); l.Offers.NodeKnown != c.asks || l.Offers.NoneHere == c.asks {
+			if l := e.Inspect(t.Context()); l.Offers.NodeKnown != c.asks || l.Offers.NoneHere == c.asks {
 				t.Errorf("%s: %+v", c.name, l.Offers)
 			}
 		}
@@ -179,7 +179,7 @@ func TestOffersAreAskedWhereGPUsMayBe(t *testing.T) {
 		}
 		writeFile(t, filepath.Join(roots.sys, "bus/pci/devices/9/class"), "0x030200\n")
 		writeFile(t, filepath.Join(roots.sys, "bus/pci/devices/9/vendor"), "0x10de\n")
-		if l := e.Look(t.Context()); asked != 1 || !l.Offers.NodeKnown {
+		if l := e.Inspect(t.Context()); asked != 1 || !l.Offers.NodeKnown {
 			t.Errorf("%s, and a GPU was put in: asked %d times, %+v", c.name, asked, l.Offers)
 		}
 	}

@@ -10,25 +10,25 @@ import (
 
 // The metrics of lending. Those of amounts are missing while the agent has nothing to say of them.
 var (
-	agentHeadroom   = agentDesc("headroom", "What is told that reclaimed pods may hold, those that run included, by resource: cpu in cores, memory in bytes.", "resource")
+	agentHeadroom   = agentDesc("headroom", "Published headroom: what reclaimed pods may hold, running ones included, by resource: cpu in cores, memory in bytes.", "resource")
 	agentLent       = agentDesc("lent", "What reclaimed pods have: CPUs of their pool in cores, memory in bytes.", "resource")
-	agentSuppressed = agentDesc("suppression", "1 for how hard reclaimed pods are held down.", "level")
-	agentClosed     = agentDesc("closed", "1 while the node takes no reclaimed pods because it had some evicted.")
+	agentSuppressed = agentDesc("suppression", "1 for the current level of suppression of reclaimed pods.", "level")
+	agentClosed     = agentDesc("closed", "1 while the node accepts no reclaimed pods after an eviction.")
 	agentPressures  = agentDesc("pressures_total", "Pressures that rose to a level, by detector.", "detector", "level")
-	agentBlind      = agentDesc("pressure_inputs_missing_total", "Looks of a detector for which something was not known.", "detector")
-	agentWished     = agentDesc("eviction_wishes_total", "Reclaimed pods that were wished away, by detector.", "detector")
-	agentGone       = agentDesc("wished_pods_gone_total", "Reclaimed pods that left after they were wished away, by detector.", "detector")
-	agentStopped    = agentDesc("pods_stopped_total", "Reclaimed pods that the agent stopped itself: past a hard mark, and nobody answered.")
-	agentShrinks    = agentDesc("reclaim_requests_total", "Requests to take memory from a cgroup, by outcome.", "outcome")
-	agentShrunk     = agentDesc("reclaimed_bytes_total", "Memory that was taken from cgroups, as the kernel says.")
-	agentShrinking  = agentDesc("reclaim_requests_in_flight", "Cgroups from which memory is being taken.")
-	agentScrapes    = agentDesc("scrapes_total", "Metrics of ServiceProfiles that were asked for, by outcome.", "outcome")
-	agentStorage    = agentDesc("storage_readings_total", "Questions to the kubelet what pods hold of file systems, by outcome.", "outcome")
-	agentStored     = agentDesc("storage_known_pods", "Pods of which it is known what they hold of file systems.")
+	agentBlind      = agentDesc("pressure_inputs_missing_total", "Evaluations of a detector that lacked an input.", "detector")
+	agentRequested  = agentDesc("eviction_requests_total", "Evictions of reclaimed pods requested by the node, by detector.", "detector")
+	agentFollowed   = agentDesc("evictions_followed_total", "Reclaimed pods that left after the node requested their eviction, by detector.", "detector")
+	agentStopped    = agentDesc("pods_stopped_total", "Reclaimed pods that the agent stopped itself: a hard threshold was passed and no eviction came in time.")
+	agentShrinks    = agentDesc("reclaim_requests_total", "Requests to reclaim memory from a cgroup, by outcome.", "outcome")
+	agentShrunk     = agentDesc("reclaimed_bytes_total", "Memory reclaimed from cgroups, as the kernel reports it.")
+	agentShrinking  = agentDesc("reclaim_requests_in_flight", "Cgroups whose memory is being reclaimed.")
+	agentScrapes    = agentDesc("scrapes_total", "Scrapes of ServiceProfile metrics, by outcome.", "outcome")
+	agentStorage    = agentDesc("storage_queries_total", "Queries of pod storage usage to the kubelet, by outcome.", "outcome")
+	agentStored     = agentDesc("storage_known_pods", "Pods whose storage usage is known.")
 	agentProfiled   = agentDesc("profile_pods", "Pods that follow a ServiceProfile, by whether any of its indicators is known.", "profile", "samples")
-	agentSteered    = agentDesc("steered_cpus", "What pools with a ServiceProfile should have, in CPUs.", "pool")
+	agentSteered    = agentDesc("steered_cpus", "Desired size of pools with a ServiceProfile, in CPUs.", "pool")
 	agentLendings   = []*prometheus.Desc{
-		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentWished, agentGone, agentStopped, agentShrinks,
+		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentRequested, agentFollowed, agentStopped, agentShrinks,
 		agentShrunk, agentShrinking, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered,
 	}
 )
@@ -60,8 +60,8 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 	byDetector(agentPressures, &s.Evicting.Soft, "soft")
 	byDetector(agentPressures, &s.Evicting.Hard, "hard")
 	byDetector(agentBlind, &s.Evicting.Unknown)
-	byDetector(agentWished, &s.Evicting.Wishes)
-	byDetector(agentGone, &s.Evicting.Evicted)
+	byDetector(agentRequested, &s.Evicting.Requests)
+	byDetector(agentFollowed, &s.Evicting.Evicted)
 	send(prometheus.CounterValue, agentStopped, float64(s.Stops))
 	for outcome, n := range s.Shrinking.Outcomes {
 		send(prometheus.CounterValue, agentShrinks, float64(n), string(outcome))

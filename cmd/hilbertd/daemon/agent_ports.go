@@ -13,7 +13,7 @@ import (
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/gpu"
-	"hilbert.dev/hilbert/node/gpu/given"
+	"hilbert.dev/hilbert/node/gpu/kubelet"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -56,20 +56,20 @@ func exclusiveCPUs(kubeletDirectory string) func(context.Context) (map[node.PodK
 }
 
 // givenDevices asks the kubelet which devices it gave to pods for device plugins, but for those of other resources.
-func givenDevices(kubeletDirectory string, other []string) func(context.Context) ([]given.Listed, error) {
+func givenDevices(kubeletDirectory string, other []string) func(context.Context) ([]kubelet.ListedPod, error) {
 	resources := podResources(kubeletDirectory, maxBooksWait)
-	return func(ctx context.Context) ([]given.Listed, error) {
+	return func(ctx context.Context) ([]kubelet.ListedPod, error) {
 		pods, err := resources.List(ctx)
 		if err != nil {
 			return nil, err
 		}
-		out := make([]given.Listed, len(pods))
+		out := make([]kubelet.ListedPod, len(pods))
 		for i := range pods {
 			p := &pods[i]
-			out[i] = given.Listed{Namespace: p.Namespace, Name: p.Name}
+			out[i] = kubelet.ListedPod{Namespace: p.Namespace, Name: p.Name}
 			for _, d := range p.Devices {
 				if !slices.Contains(other, d.Resource) {
-					out[i].Devices = append(out[i].Devices, given.Device(d))
+					out[i].Devices = append(out[i].Devices, kubelet.Device(d))
 				}
 			}
 		}
@@ -130,7 +130,7 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 				}
 				return nil
 			},
-			Refused: func(ctx context.Context, p node.PodName) (bool, error) {
+			EvictionRefused: func(ctx context.Context, p node.PodName) (bool, error) {
 				return evictor.Refused(ctx, p.Namespace, p.Name, p.UID)
 			},
 			Event: func(p node.PodName, reason, message string) {

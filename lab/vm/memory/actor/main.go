@@ -165,7 +165,7 @@ func doProtect(kernel *enforce.Files, args []string) (*protection, error) {
 	for dir := args[0]; dir != ""; dir = dir[:max(strings.LastIndexByte(dir, '/'), 0)] {
 		dirs = append(dirs, dir)
 	}
-	p, memory := advise.DefaultMemoryParams(), advise.MemoryMemory{}
+	p, memory := advise.DefaultMemoryParams(), advise.MemoryState{}
 	steer := func(second int) (advise.MemoryAdvice, error) {
 		inactive, err := inactiveFile(kernel, args[1])
 		if err != nil {
@@ -179,7 +179,7 @@ func doProtect(kernel *enforce.Files, args []string) (*protection, error) {
 				Containers: []advise.MemoryContainer{{Dir: args[1], Request: n[0], Current: groups[0].Current, InactiveFile: inactive}},
 			}},
 		}
-		return advise.SteerMemory(&o, &p, &memory), nil
+		return advise.StepMemory(&o, &p, &memory), nil
 	}
 	a, err := steer(1)
 	if err != nil {
