@@ -1,91 +1,210 @@
 package node
 
 import (
-	"math"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/topology"
 )
 
-// podOf reads what a sandbox asks for: its labels and annotations, and the amounts that the kubelet told the runtime.
-func podOf(s *Sandbox) allocate.Pod {
-	p := allocate.Pod{
-		UID: s.UID, Namespace: s.Namespace, Name: s.Name, MilliCPU: s.Amounts.MilliCPU, BestEffort: s.BestEffort,
-		MemoryLimit: s.Amounts.MemoryLimit,
-	}
-	qos, err := spec.QoSOf(s.Labels, s.Annotations)
-	if p.QoS = qos; err != nil {
-		p.Invalid = err.Error()
-	}
-	if text := s.Annotations[spec.AnnotationZones]; text != "" {
-		grant, err := topology.ParseZoneGrant(text)
-		if p.Promise = grant; err != nil {
-			p.Forged = err.Error()
-		}
-	}
-	if text := s.Annotations[spec.AnnotationReclaimed]; text != "" && qos.Level == spec.QoSReclaimed {
-		amounts, err := spec.ParseReclaimed(text)
-		if p.Reclaimed = amounts; err != nil {
-			p.Forged = err.Error()
-		}
-	}
-	promisedDevices(&p, s.Annotations)
-	if qos.Level == spec.QoSDedicated {
-		p.Request = requestOf(qos, s.Amounts, p.Promise)
-	}
-	return p
+// admission takes pods and containers in as the container runtime tells of them: it reads what a pod asks for and was promised, has the allocator decide,
+// and says what a new container gets. A pod that cannot run here is refused before its first container.
+//
+// For example, a Binding promised a dedicated pod two CPUs of NUMA node 1. admit turns the promise into CPUs 4 and 5; the pods that share them are moved
+// off; create then answers the runtime that the container runs on 4 and 5.
+type admission struct {
+	node       *nodeState
+	profiles   *profileController
+	eviction   *evictionController
+	devices    *deviceController
+	injector   *deviceInjector
+	promises   *brokenPromises
+	checkpoint *checkpoint
+	knobs      *knobController
 }
 
-// promisedDevices reads what a pod was promised of GPUs and network cards, and how close they must be. What is only preferred was heeded when the
-// promise was made.
-func promisedDevices(p *allocate.Pod, annotations map[string]string) {
-	var err error
-	if text := annotations[spec.AnnotationGPUs]; text != "" {
-		err = p.Devices.ParseGPUs(text, nil)
+func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fixed map[PodKey]topology.CPUSet) {
+	running := make(map[string]topology.CPUSet) // what each sandbox's containers were told
+	for i := range containers {
+		if c := &containers[i]; !c.Stopped {
+			running[c.Sandbox] = running[c.Sandbox].Union(c.CPUs)
+		}
 	}
-	if text := annotations[spec.AnnotationNICs]; text != "" && err == nil {
-		err = p.Devices.ParseNICs(text, nil)
+	// A sandbox that has neither a process nor containers is of a pod that has ended.
+	order := slices.DeleteFunc(slices.Clone(sandboxes), func(s Sandbox) bool {
+		_, runs := running[s.ID]
+		return s.Processless && !runs
+	})
+	here := make(map[string]bool)
+	for i := range order {
+		here[order[i].UID] = true
 	}
+	for _, uid := range d.node.manager.Pods() {
+		if !here[uid] {
+			d.node.manager.Release(uid)
+		}
+	}
+	d.node.pods.clear()
+	// Who has cores of his own comes first, so that those who share are moved once.
+	slices.SortStableFunc(order, func(x, y Sandbox) int { return adoptionRank(&x, running) - adoptionRank(&y, running) })
+	for i := range order {
+		s := &order[i]
+		d.adopt(s, fixed[PodKey{s.Namespace, s.Name}], running[s.ID])
+	}
+	for i := range containers {
+		if c := &containers[i]; !c.Stopped {
+			d.attach(c)
+		}
+	}
+	d.node.apply()
+}
+
+// adoptionRank orders the pods that are adopted.
+func adoptionRank(s *Sandbox, running map[string]topology.CPUSet) int {
+	qos, _ := spec.QoSOf(s.Labels, s.Annotations)
+	switch {
+	case qos.Level == spec.QoSDedicated && !running[s.ID].IsEmpty():
+		return 0
+	case qos.Level == spec.QoSDedicated:
+		return 1
+	}
+	return 2
+}
+
+// adopt takes over a pod that runs already. One that cannot have what it asks for runs on as it is, unmanaged.
+func (d *admission) adopt(s *Sandbox, fixed, running topology.CPUSet) {
+	kubelet := d.node.options.Mode == spec.ModeKubelet
+	if _, known := d.node.manager.Placement(s.UID); !known || kubelet { // the kubelet may have decided anew
+		p := podOf(s)
+		p.Running = true
+		switch {
+		case kubelet:
+			p.Fixed = fixed
+		case p.QoS.Level == spec.QoSDedicated:
+			p.Fixed = running
+		}
+		v := d.node.manager.Admit(p)
+		d.node.events.notes(nameOf(s), v.Notes)
+		if v.Refused != nil {
+			d.node.events.note(nameOf(s), allocate.Note(*v.Refused))
+			d.node.counts.Refused[v.Refused.Reason]++
+			return
+		}
+	}
+	d.remember(s)
+}
+
+// exclusive asks the kubelet, where it rules, what it gave to whom.
+func (d *admission) exclusive(ctx context.Context) (map[PodKey]topology.CPUSet, error) {
+	if d.node.options.Mode != spec.ModeKubelet || d.node.ports.Exclusive == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, exclusiveTimeout)
+	defer cancel()
+	fixed, err := d.node.ports.Exclusive(ctx)
 	if err != nil {
-		p.Devices, p.DevicesForged = topology.Grant{}, err.Error()
-		return
+		return nil, fmt.Errorf("ask the kubelet for its exclusive CPUs: %w", err)
 	}
-	words, err := spec.DeviceWordsOf(annotations)
-	if err != nil {
-		return // the scheduler did not read them either
+	return fixed, nil
+}
+
+// unadjusted leaves a pod as it is: while the kubelet does not say what it gave to whom, any narrowing could be of CPUs that it gave.
+func (d *admission) unadjusted(s Sandbox, why error) {
+	d.node.loop.post(func() {
+		d.node.events.note(nameOf(&s), allocate.Note{Reason: spec.ReasonKubeletRules, Message: "not adjusted: " + why.Error()})
+	})
+}
+
+func (d *admission) admit(s *Sandbox, fixed topology.CPUSet) error {
+	if err := d.eviction.startBarred(s.UID); err != nil {
+		return err
 	}
-	if level, ok := topology.ParseLevel(words.Near); ok && words.Required {
-		p.Near = topology.Near{Level: level, Required: true}
+	p := podOf(s)
+	p.Fixed = fixed
+	_, known := d.node.manager.Placement(s.UID)
+	if !known && p.Devices != (topology.Grant{}) && d.node.options.Devices != nil && !d.devices.judged {
+		return errNotLooked
 	}
-	switch words.NUMAPolicy {
-	case spec.NUMAPolicyRestricted:
-		p.Near = topology.Near{Level: topology.SameNUMA, Required: true, Relax: true}
-	case spec.NUMAPolicySingle:
-		p.Near = topology.Near{Level: topology.SameNUMA, Required: true}
+	if !known && p.Devices.GPUs != 0 && !d.devices.whose && d.node.manager.Devices() != nil { // the promise may be the kubelet's to keep, or ours
+		return errors.New("hilbert: " + d.devices.own.Message + "; the kubelet tries again")
+	}
+	v := d.node.manager.Admit(p)
+	d.node.events.notes(nameOf(s), v.Notes)
+	if v.Refused != nil {
+		d.promises.refuse(nameOf(s), *v.Refused, &p)
+		d.checkpoint.save()
+		return errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
+	}
+	d.remember(s)
+	d.node.apply()
+	return nil
+}
+
+// remember files a pod's sandbox, and finds the pod's profile.
+func (d *admission) remember(s *Sandbox) {
+	p := d.node.pods.remember(s)
+	d.profiles.match(p)
+	if s.Trouble != "" {
+		d.node.events.note(p.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: s.Trouble})
 	}
 }
 
-// requestOf is what a dedicated pod asks of zones. Its CPUs are its request. The runtime is told no memory request, only the limit; the
-// Binding was made for the request. So the promise says how much memory is bound, as long as it is no more than the limit.
-func requestOf(qos spec.QoS, a Amounts, promise topology.ZoneGrant) topology.ZoneRequest {
-	r := topology.ZoneRequest{CPUs: uint16(min((a.MilliCPU+999)/1000, math.MaxUint16))}
-	switch qos.NUMA {
-	case spec.NUMABound:
-		r.Binding = topology.Bound
-	case spec.NUMAExclusive:
-		r.Binding = topology.Exclusive
-	default:
-		return r
+// attach files a container of a pod that is known.
+func (d *admission) attach(c *Container) *container {
+	out := d.node.pods.attach(c)
+	if out == nil {
+		return nil
 	}
-	var promised int64
-	for _, memory := range promise.Memory {
-		promised += int64(memory)
+	d.devices.numbers.recallFunctions(out.pod.name.UID, c.CDI)
+	if c.Trouble != "" {
+		d.node.events.note(out.pod.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: c.Trouble})
 	}
-	memory := (a.MemoryLimit + topology.Mebibyte - 1) / topology.Mebibyte
-	if promised > 0 && (memory == 0 || promised < memory) {
-		memory = promised
+	return out
+}
+
+// forget releases all that a pod had.
+func (d *admission) forget(p *pod) {
+	d.node.pods.forget(p)
+	d.node.manager.Release(p.name.UID)
+}
+
+// created is what a new container gets, and what is closed once nobody else runs on its CPUs; nil: that is so already.
+type created struct {
+	Adjustment
+	settled <-chan struct{}
+}
+
+func (d *admission) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out created, err error) {
+	if d.node.pods.byUID[s.UID] == nil || d.node.pods.sandboxes[s.ID] == nil { // we were not there when its sandbox was made
+		if err := d.admit(s, fixed); err != nil {
+			return created{}, err
+		}
 	}
-	r.Memory = uint32(min(memory, math.MaxUint32))
-	return r
+	if err := d.eviction.startBarred(s.UID); err != nil {
+		return created{}, err
+	}
+	v := d.node.manager.Confirm(s.UID)
+	d.node.events.notes(nameOf(s), v.Notes)
+	if v.Refused != nil {
+		p := podOf(s)
+		d.promises.refuse(nameOf(s), *v.Refused, &p)
+		d.checkpoint.save()
+		return created{}, errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
+	}
+	if out.Devices, err = d.injector.inject(s, c); err != nil {
+		return created{}, err
+	}
+	noted := d.attach(c)
+	if p, ok := d.node.placement(noted.pod); ok {
+		out.CPUs, out.Mems, out.OOMScoreAdj = p.CPUs, p.Mems, p.OOMScoreAdj
+		noted.cpus, noted.mems = p.CPUs, p.Mems
+	}
+	noted.exists = false // until the runtime says so: before, it cannot be updated
+	d.node.apply()
+	out.settled = d.knobs.applied
+	return out, nil
 }

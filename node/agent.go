@@ -2,28 +2,23 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/node/scrape"
-	"hilbert.dev/hilbert/node/shrink"
 	"hilbert.dev/hilbert/topology"
 )
 
 const (
-	// MaxMessages bounds the messages that wait for the loop.
-	MaxMessages = 256
-	// applyTimeout bounds how long the answer to the creation of a container waits until those who had its CPUs are moved off.
+	// applyTimeout bounds how long the answer to the creation of a container waits until the containers that had its CPUs are moved off.
 	applyTimeout = time.Second
 	// exclusiveTimeout bounds a question to the kubelet.
 	exclusiveTimeout = time.Second
@@ -64,84 +59,36 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Agent is the node's agent. Its methods may be called by any goroutine while Run runs; all others wait for the loop.
+// Agent is the node's agent: a loop over controllers. Its methods may be called by any goroutine while Run runs, except for those that are called inside
+// Ask.
+//
+// Three kinds of messages reach the loop. Events of the container runtime go to admission. At each tick the controllers of onTick compare the node with what
+// was decided and try again what failed. After each reading of the kernel's counters the controllers of onObservation run the control laws. Whenever
+// placements or knobs have changed, apply carries that out.
 type Agent struct {
-	options  Options
-	ports    Ports
-	log      *slog.Logger
-	manager  *allocate.Manager
-	throttle *report.Throttle
+	options Options
+	node    *nodeState
 
-	inbox    chan func()
-	stopped  chan struct{} // closed when Run ends
-	fast     *knobWriter   // all knobs but
-	slow     *knobWriter   // cpuset.mems
-	update   chan updateJob
-	observer observer
-	work     func(func(context.Context)) // runs something beside the loop; set by Run
+	admission *admission
+	reporter  *reporter
+	updates   *runtimeUpdates
+	observer  *observer
+	sensor    *sensor
 
-	// All below belongs to the loop.
-	pods          map[string]*pod       // by UID
-	sandboxes     map[string]*pod       // by the sandbox's ID
-	containers    map[string]*container // by ID
-	knobs         [2][]desiredKnob      // as last given to fast and slow
-	applied       <-chan struct{}       // closed when the kernel has the knobs of fast
-	saved         []byte                // the checkpoint on disk
-	runtime       runtimeState
-	updating      bool
-	reporting     reporting
-	evictions     evictions
-	lending       lending
-	eviction      eviction
-	memory        memory
-	profiles      profiles
-	disks         disks
-	storage       storagePoller
-	devices       devices
-	governors     governors
-	problems      problems
-	transient     map[string]time.Time // troubles that pass, until when
-	closedZones   []closedZone
-	counts        Counts
-	ticked        time.Time
-	started       time.Time // when the node was, by the monotonic clock
-	lawStateSaved time.Time // when the law state were last kept
-}
+	checkpoint *checkpoint
+	knobs      *knobController
+	devices    *deviceController
+	injector   *deviceInjector
+	governors  *governorController
+	profiles   *profileController
+	lending    *lendingController
+	storage    *storagePoller
+	eviction   *evictionController
+	memory     *memoryController
+	clock      *clockCheck
+	promises   *brokenPromises
 
-// pod is a pod that has been admitted.
-type pod struct {
-	name       PodName
-	sandbox    string // the newest one
-	cgroup     string
-	bestEffort bool
-	priority   int32 // as its Binding says
-	labels     map[string]string
-	address    string             // its IP; empty: it has none of its own
-	profile    *spec.NamedProfile // nil: none selects it
-	conflict   string             // the last that was told
-	since      time.Time          // when it was first heard of
-	// swapRoom is what it may yet swap, as of swapLooked.
-	swapRoom   advise.Sample
-	swapLooked time.Time
-	containers map[string]*container
-	// seen: its cgroup has been there; missing: for how many ticks it has not been since.
-	seen    bool
-	missing int
-}
-
-// container is one that is being created, or runs.
-type container struct {
-	id, cgroup string
-	pod        *pod
-	exists     bool
-	// score is its oom_score_adj as it was made, and memoryLimit its limit in bytes; nil and 0: not known.
-	score       *int
-	memoryLimit int64
-	user        *uint32 // whom it runs as; nil: not known
-	// cpus and mems are what the runtime was last told.
-	cpus, mems topology.CPUSet
-	asked      allocate.Placement // what the update under way tells it
-	failures   int                // updates that failed in a row, for this placement
+	onTick, onObservation []controller
 }
 
 // New returns an agent that has taken its checkpoint over. It fails where the machine cannot be allocated from. A checkpoint that cannot be
@@ -153,111 +100,90 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("allocate from this machine: %w", err)
 	}
-	a := &Agent{
-		options: o, ports: o.Ports, log: o.Log, manager: manager,
-		throttle: report.NewThrottle(o.Node, o.Config.WriteInterval.D(), o.Config.RefreshInterval.D()),
-		inbox:    make(chan func(), MaxMessages), stopped: make(chan struct{}), update: make(chan updateJob, 1),
-		pods: make(map[string]*pod), sandboxes: make(map[string]*pod), containers: make(map[string]*container),
-		evictions: make(evictions), problems: make(problems), transient: make(map[string]time.Time), started: time.Now().Add(-o.Uptime),
-		counts: Counts{Notes: make(map[string]uint64), Refused: make(map[string]uint64), Withheld: make(map[string]uint64)},
+	a := &Agent{options: o}
+	a.node = newNodeState(&a.options, manager)
+	a.node.apply = a.apply
+	if err := a.addControllers(); err != nil {
+		return nil, err
 	}
-	a.fast = newKnobWriter(o.Kernel, func(r knobResult) { a.post(func() { a.enforced(&r) }) })
-	a.slow = newKnobWriter(o.Kernel, func(r knobResult) { a.post(func() { a.enforced(&r) }) })
-	a.runtime = runtimeState{why: "not connected yet"}
-	a.observer.reader = o.Observe
-	a.lending.params = lawParams(&o.Config)
-	a.eviction = eviction{params: evict.Defaults(), stopped: make(map[string]time.Time)}
-	a.eviction.params.Escalation.AnswerWithin = answerWithin
-	a.eviction.params.DryRun = o.Config.Lending.Evictions == spec.EvictionsDryRun
-	if err := a.eviction.params.Check(o.Thresholds); err != nil && a.lends() {
-		return nil, fmt.Errorf("the kubelet would evict before this agent: %w", err)
+	for _, p := range o.Problems {
+		a.node.events.problems.set(p.Reason, p.Message)
 	}
-	a.disks.read = o.Disks
-	a.profiles.scraper = o.Scraper
-	a.memory = newMemory(o.Kernel, func(r shrink.Result) { a.post(func() { a.shrank(r) }) })
-	for _, n := range o.Problems {
-		a.problems.set(n.Reason, n.Message)
-	}
-	a.restore()
-	a.loadLawState()
-	a.loadDeviceNumbers()
+	a.promises.closed = a.checkpoint.restore()
 	return a, nil
 }
 
-var errStopped = errors.New("hilbert's agent is stopping")
-
-// post hands the loop a message without waiting for its being taken.
-func (a *Agent) post(message func()) {
-	select {
-	case a.inbox <- message:
-	case <-a.stopped:
+// addControllers makes the controllers, and puts them in order.
+func (a *Agent) addControllers() (err error) {
+	n := a.node
+	a.checkpoint = &checkpoint{node: n}
+	a.devices = newDeviceController(n)
+	a.injector = &deviceInjector{node: n, devices: a.devices}
+	a.profiles = &profileController{node: n, scraper: n.options.Scraper}
+	a.storage = &storagePoller{node: n}
+	a.lending = &lendingController{node: n, params: lawParams(&n.options.Config)}
+	if a.eviction, err = newEvictionController(n, a.storage); err != nil {
+		return err
 	}
+	a.memory = newMemoryController(n)
+	a.governors = &governorController{node: n}
+	a.knobs = newKnobController(n, a.governors, a.memory)
+	a.updates = newRuntimeUpdates(n, a.knobs)
+	a.reporter = &reporter{
+		node: n, lending: a.lending, eviction: a.eviction, devices: a.devices,
+		throttle: report.NewThrottle(n.options.Node, n.options.Config.WriteInterval.D(), n.options.Config.RefreshInterval.D()),
+	}
+	a.promises = &brokenPromises{node: n, devices: a.devices, reporter: a.reporter, evicted: make(map[string]time.Time)}
+	a.admission = &admission{
+		node: n, profiles: a.profiles, eviction: a.eviction, devices: a.devices, injector: a.injector, promises: a.promises,
+		checkpoint: a.checkpoint, knobs: a.knobs,
+	}
+	a.observer = &observer{
+		reader: n.options.Observe, interval: n.options.Config.ObserveInterval.D(), loop: n.loop, events: n.events, observed: a.observed,
+	}
+	a.sensor = &sensor{node: n, observer: a.observer, profiles: a.profiles}
+	a.clock = &clockCheck{events: n.events}
+	laws := &lawState{node: n, lending: a.lending, eviction: a.eviction}
+	laws.load()
+
+	a.onTick = []controller{
+		a.clock,
+		a.knobs,
+		a.promises,
+		n.events,
+		vanishedPods{n},
+		weightCheck{n},
+		a.checkpoint,
+		a.updates,
+		a.governors,
+		a.devices,
+	}
+	a.onObservation = []controller{
+		a.profiles, // what to scrape
+		a.lending,  // how many cores and how much headroom
+		a.storage,  // what pods hold of file systems
+		a.eviction, // which pods have to go
+		a.memory,   // limits, protection, and what is reclaimed
+		laws,
+	}
+	return nil
 }
 
-// call has the loop run f, and waits for that. When it fails f may still run later.
-func (a *Agent) call(ctx context.Context, f func()) error {
-	done := make(chan struct{})
-	select {
-	case a.inbox <- func() { f(); close(done) }:
-	case <-ctx.Done():
-		return fmt.Errorf("hilbert's agent is busy: %w", context.Cause(ctx))
-	case <-a.stopped:
-		return errStopped
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("hilbert's agent is busy: %w", context.Cause(ctx))
-	case <-a.stopped:
-		return errStopped
-	}
-}
-
-// returned has the loop run f, and returns what that returned. When the call itself fails nothing of f is looked at: it may run later.
-func returned[T any](ctx context.Context, a *Agent, f func() (T, error)) (T, error) {
-	var got, none T
-	var failed error
-	if err := a.call(ctx, func() { got, failed = f() }); err != nil {
-		return none, err
-	}
-	return got, failed
-}
-
-// Ask has the loop run f between two messages. False: it has not come round in time.
+// Ask has the loop run f between two messages. False: the loop has not come round in time.
 func (a *Agent) Ask(timeout time.Duration, f func(*Agent)) bool {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	done := make(chan struct{})
-	select {
-	case a.inbox <- func() { f(a); close(done) }:
-	case <-timer.C:
-		return false
-	case <-a.stopped:
-		return false
-	}
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	case <-a.stopped:
-		return false
-	}
+	return a.node.loop.ask(timeout, func() { f(a) })
 }
 
 // Run runs the loop until ctx ends. What runs on the node goes on as it is.
 func (a *Agent) Run(ctx context.Context) {
-	beside, wait := a.startWorkers(ctx)
+	loop := a.node.loop
+	wait := loop.start(ctx, a.workers())
 	defer func() {
 		wait()
-		for _, g := range a.options.Governors {
-			g.Close()
-		}
+		a.governors.close()
 	}()
-	defer close(a.stopped)
-	a.work = beside
-	a.inspectDevices(time.Now())
+	defer close(loop.stopped)
+	a.devices.inspect(time.Now())
 	tick := time.NewTicker(a.options.Config.TickInterval.D())
 	defer tick.Stop()
 	due := time.NewTimer(0)
@@ -266,42 +192,71 @@ func (a *Agent) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case message := <-a.inbox:
+		case message := <-loop.inbox:
 			message()
 		case now := <-tick.C:
 			a.tick(now)
 		case <-due.C:
 		}
-		due.Reset(a.report(time.Now()))
+		due.Reset(a.reporter.report(time.Now()))
 	}
+}
+
+// workers are what runs beside the loop all the time.
+func (a *Agent) workers() []func(context.Context) {
+	out := []func(context.Context){a.knobs.fast.Run, a.knobs.slow.Run, a.updates.run, a.memory.shrinker.Run}
+	if a.observer.reader != nil {
+		out = append(out, a.observer.run)
+	}
+	if scraper := a.profiles.scraper; a.node.lends() && scraper != nil {
+		out = append(out, func(ctx context.Context) { scraper.Run(ctx, a.profiles.wanted, a.profiles.scraped) })
+	}
+	return out
 }
 
 // tick has everything compared with the kernel, and tries again what failed.
 func (a *Agent) tick(now time.Time) {
-	a.counts.Ticks++
-	if !a.ticked.IsZero() {
-		a.watchClock(now.Round(0).Sub(a.ticked.Round(0)), now.Sub(a.ticked))
-	}
-	a.ticked = now
-	a.fast.ask(knobRequest{tick: true})
-	a.slow.ask(knobRequest{tick: true})
-	a.reopen(now)
-	a.expireTransient(now)
-	a.removeVanished()
-	a.watchWeight()
-	a.save()
-	a.updateRuntime()
-	a.tickGovernors(now)
-	a.inspectDevices(now)
+	a.node.counts.Ticks++
+	a.round(a.onTick, &inputs{now: now})
 }
 
-// maxClockDrift is how far the wall clock may stray from the monotonic one between two ticks.
-const maxClockDrift = 2 * time.Second
+// observed runs the control laws on what was observed last.
+func (a *Agent) observed(now time.Time) {
+	if !a.node.lends() {
+		return
+	}
+	in := inputs{now: now, seen: a.sensor.sense(now), reportsFail: a.reporter.failing, noLending: a.eviction.stopsLending()}
+	defer in.seen.release()
+	a.round(a.onObservation, &in)
+	a.reporter.noteLess(now)
+}
 
-// watchClock notes jumps of the wall clock, given how much time passed since the last tick by it and by the monotonic one. Nothing here
-// depends on it; the times that people read do.
-func (a *Agent) watchClock(wall, monotonic time.Duration) {
-	if jump := wall - monotonic; jump.Abs() > maxClockDrift {
-		a.noteTransient(spec.ReasonClockJumped, fmt.Sprintf("the clock jumped by %v", jump.Round(time.Second)))
+// round gives each controller its turn, in order, and carries out what they have changed.
+func (a *Agent) round(controllers []controller, in *inputs) {
+	changed := false
+	for _, c := range controllers {
+		changed = c.Tick(in) || changed
+	}
+	if changed {
+		a.apply()
 	}
 }
+
+// apply carries out what has been decided: on disk first, then in the kernel, then in the runtime.
+func (a *Agent) apply() {
+	a.checkpoint.save()
+	a.observer.watch(a.node.pods.watched())
+	a.knobs.update()
+	a.updates.placementsChanged()
+}
+
+// Profiles says which ServiceProfiles there are, the oldest first. Nobody may change them afterwards.
+func (a *Agent) Profiles(list []spec.NamedProfile) {
+	a.node.loop.post(func() { a.profiles.set(list) })
+}
+
+// Observation shows the last observation to look, which must not keep it. False: there is none yet, or nobody observes.
+func (a *Agent) Observation(look func(*observe.Observation)) bool { return a.observer.show(look) }
+
+// Status is what the agent says of its node; inside Ask.
+func (a *Agent) Status() *spec.NodeReport { return a.reporter.build(time.Now()) }

@@ -179,7 +179,7 @@ func TestRestart(t *testing.T) {
 
 func (w *world) placed(s Sandbox) (cpus string) {
 	w.agent.Ask(10*time.Second, func(a *Agent) {
-		p, _ := a.manager.Placement(s.UID)
+		p, _ := a.node.manager.Placement(s.UID)
 		cpus = p.CPUs.String()
 	})
 	return cpus
@@ -284,7 +284,7 @@ func TestBrokenPromise(t *testing.T) {
 	}
 	w.eventually("it opens again, once it was told of the last refusal", func() (open bool) {
 		w.agent.Ask(10*time.Second, func(a *Agent) {
-			a.reopen(time.Now().Add(2 * reopenAfter))
+			a.promises.Tick(&inputs{now: time.Now().Add(2 * reopenAfter)})
 			open = !closed(a.Status())
 		})
 		return open
@@ -345,10 +345,10 @@ func TestRuntimeLost(t *testing.T) {
 	w.kernel.set(s.Cgroup+"/"+containerID(&s)+"/cpuset.cpus", "0-7")
 	w.has(s, "cpuset.cpus", a.CPUs.String())
 	w.agent.Ask(10*time.Second, func(a *Agent) {
-		if r := a.build(time.Now()); r.Status.Zones[0].Children[0].Closed {
+		if r := a.reporter.build(time.Now()); r.Status.Zones[0].Children[0].Closed {
 			t.Error("the zones are closed while the runtime restarts")
 		}
-		if r := a.build(time.Now().Add(lostGrace)); !r.Status.Zones[0].Children[0].Closed || !r.Status.Zones[1].Children[0].Closed {
+		if r := a.reporter.build(time.Now().Add(lostGrace)); !r.Status.Zones[0].Children[0].Closed || !r.Status.Zones[1].Children[0].Closed {
 			t.Error("the zones are open while nobody keeps a promise")
 		}
 	})
@@ -385,12 +385,12 @@ func TestClockJumps(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	w.agent.Ask(10*time.Second, func(a *Agent) {
-		a.watchClock(time.Second, time.Second+maxClockDrift)
-		if len(a.counts.Notes) != 0 {
+		a.clock.compare(time.Second, time.Second+maxClockDrift)
+		if len(a.node.counts.Notes) != 0 {
 			t.Error("drift counts as a jump")
 		}
-		a.watchClock(-time.Hour, time.Second)
-		a.watchClock(time.Hour, time.Second)
+		a.clock.compare(-time.Hour, time.Second)
+		a.clock.compare(time.Hour, time.Second)
 	})
 	if got := w.condition(); !strings.HasPrefix(got, "false "+spec.ReasonClockJumped) || w.state().Notes[spec.ReasonClockJumped] != 2 {
 		t.Error(got)
@@ -400,7 +400,7 @@ func TestClockJumps(t *testing.T) {
 		t.Errorf("events %v", w.events)
 	}
 	w.mu.Unlock()
-	w.agent.Ask(10*time.Second, func(a *Agent) { a.expireTransient(time.Now().Add(2 * transientFor)) })
+	w.agent.Ask(10*time.Second, func(a *Agent) { a.node.events.Tick(&inputs{now: time.Now().Add(2 * transientFor)}) })
 	if got := w.condition(); !strings.HasPrefix(got, "true") {
 		t.Error(got)
 	}

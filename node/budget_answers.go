@@ -18,6 +18,7 @@ const (
 
 // budgetAnswers are what disruption budgets say of the pods whose eviction is requested. hilbertd's leader asks them too, but what it is told does not come here.
 type budgetAnswers struct {
+	node   *nodeState
 	asking bool
 	known  map[string]budgetAnswer // by UID, of requests that stand
 }
@@ -29,9 +30,9 @@ type budgetAnswer struct {
 	since   time.Duration // when it was first refused, on the clock of the observations
 }
 
-// askBudgets asks what is due, beside the loop.
-func (a *Agent) askBudgets(requests []spec.EvictionRequest, now time.Time) {
-	w := &a.eviction.answers
+// ask asks what is due, beside the loop.
+func (b *budgetAnswers) ask(requests []spec.EvictionRequest, now time.Time) {
+	n := b.node
 	known := make(map[string]budgetAnswer, len(requests))
 	var due []PodName
 	for i := range requests {
@@ -39,49 +40,49 @@ func (a *Agent) askBudgets(requests []spec.EvictionRequest, now time.Time) {
 		if request.Urgent {
 			every = urgentAnswer
 		}
-		was, before := w.known[request.UID]
+		was, before := b.known[request.UID]
 		if known[request.UID] = was; !before || now.Sub(was.asked) >= every {
 			due = append(due, PodName{Namespace: request.Namespace, Name: request.Name, UID: request.UID})
 		}
 	}
-	w.known = known
-	if w.asking || len(due) == 0 || a.ports.EvictionRefused == nil || a.work == nil {
+	b.known = known
+	if b.asking || len(due) == 0 || n.ports.EvictionRefused == nil || n.loop.work == nil {
 		return
 	}
-	w.asking = true
+	b.asking = true
 	for _, p := range due {
 		was := known[p.UID]
 		was.asked = now
 		known[p.UID] = was
 	}
-	a.work(func(ctx context.Context) {
+	n.loop.work(func(ctx context.Context) {
 		refused := make([]bool, len(due))
 		for i, p := range due {
-			refused[i] = a.refused(ctx, p)
+			refused[i] = b.refused(ctx, p)
 		}
-		a.post(func() {
-			w.asking = false
+		n.loop.post(func() {
+			b.asking = false
 			for i, p := range due {
-				a.budgetAnswered(p.UID, refused[i], now.Sub(a.started))
+				b.answered(p.UID, refused[i], now.Sub(n.started))
 			}
 		})
 	})
 }
 
 // refused asks about one pod. What is not known is no refusal.
-func (a *Agent) refused(ctx context.Context, p PodName) bool {
+func (b *budgetAnswers) refused(ctx context.Context, p PodName) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	refused, err := a.ports.EvictionRefused(ctx, p)
+	refused, err := b.node.ports.EvictionRefused(ctx, p)
 	if err != nil {
-		a.log.Debug("it is not known whether a budget refuses an eviction", "pod", p.Namespace+"/"+p.Name, "err", err)
+		b.node.log.Debug("it is not known whether a budget refuses an eviction", "pod", p.Namespace+"/"+p.Name, "err", err)
 	}
 	return refused && err == nil
 }
 
-// budgetAnswered takes an answer to a question of that time, unless the request has been withdrawn meanwhile.
-func (a *Agent) budgetAnswered(uid string, refused bool, at time.Duration) {
-	known := a.eviction.answers.known
+// answered takes an answer to a question of that time, unless the request has been withdrawn meanwhile.
+func (b *budgetAnswers) answered(uid string, refused bool, at time.Duration) {
+	known := b.known
 	was, stands := known[uid]
 	if !stands {
 		return
@@ -94,9 +95,9 @@ func (a *Agent) budgetAnswered(uid string, refused bool, at time.Duration) {
 }
 
 // refusals are the answers as the law wants them.
-func (w *budgetAnswers) refusals() (out []evict.Answer) {
-	for _, uid := range sortedKeys(w.known) {
-		if known := w.known[uid]; known.refused {
+func (b *budgetAnswers) refusals() (out []evict.Answer) {
+	for _, uid := range sortedKeys(b.known) {
+		if known := b.known[uid]; known.refused {
 			out = append(out, evict.Answer{UID: uid, State: evict.Refused, Since: known.since})
 		}
 	}

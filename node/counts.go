@@ -64,24 +64,23 @@ type State struct {
 
 // State copies the agent's state; inside Ask.
 func (a *Agent) State() State {
+	n := a.node
 	s := State{
-		Counts: a.counts, Allocated: a.manager.Report().Counts, Connected: a.runtime.connected, Synced: a.runtime.synced,
-		Ready: len(a.problems) == 0, Pods: len(a.pods), Containers: len(a.containers), Knobs: len(a.knobs[0]) + len(a.knobs[1]),
-		Waiting: len(a.inbox), Lost: a.runtime.why,
+		Counts: *n.counts, Allocated: n.manager.Report().Counts, Connected: n.runtime.connected, Synced: n.runtime.synced,
+		Ready: len(n.events.problems) == 0, Pods: len(n.pods.byUID), Containers: len(n.pods.containers),
+		Knobs: len(a.knobs.desired[0]) + len(a.knobs.desired[1]), Waiting: len(n.loop.inbox), Lost: n.runtime.why,
 	}
-	s.Colocation, s.Evicting, s.Stops = a.colocation(time.Now()), a.eviction.state.Counts, a.eviction.stops
+	s.Colocation, s.Evicting, s.Stops = a.lending.colocation(time.Now(), a.eviction), a.eviction.state.Counts, a.eviction.stops
 	s.Shrinking = a.memory.shrinker.Counts()
 	if a.profiles.scraper != nil {
 		s.Scrapes = a.profiles.scraper.Counts()
 	}
 	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(time.Now())
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
-	s.Notes, s.Refused, s.Withheld = maps.Clone(a.counts.Notes), maps.Clone(a.counts.Refused), maps.Clone(a.counts.Withheld)
-	r := &a.devices.kubelet
-	all, found := r.assignments.DeviceCount()
-	s.KubeletRead, s.KubeletUnread, s.KubeletDevicesFound, s.KubeletDevicesUnknown = r.good, r.bad, found, all-found
-	a.observer.mu.Lock()
-	defer a.observer.mu.Unlock()
-	s.Observations, s.ObserveSeconds = a.observer.reads, a.observer.seconds
+	s.Notes, s.Refused, s.Withheld = maps.Clone(n.counts.Notes), maps.Clone(n.counts.Refused), maps.Clone(n.counts.Withheld)
+	k := a.devices.kubelet
+	all, found := k.assignments.DeviceCount()
+	s.KubeletRead, s.KubeletUnread, s.KubeletDevicesFound, s.KubeletDevicesUnknown = k.good, k.bad, found, all-found
+	s.Observations, s.ObserveSeconds = a.observer.totals()
 	return s
 }

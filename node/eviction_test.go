@@ -84,7 +84,7 @@ func (l *lender) short(seconds int) (out *spec.Colocation) {
 		out = l.run(1)
 		l.eventually("the budgets have answered", func() bool {
 			asking := false
-			l.agent.Ask(time.Minute, func(a *Agent) { asking = a.eviction.answers.asking })
+			l.agent.Ask(time.Minute, func(a *Agent) { asking = a.eviction.budgets.asking })
 			return !asking
 		})
 	}
@@ -127,7 +127,7 @@ func TestReliefDryRun(t *testing.T) {
 	var requests int
 	var stops bool
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		requests, stops = min(len(a.eviction.decision.Requests), len(a.eviction.decision.NoLending)), a.stopsLending()
+		requests, stops = min(len(a.eviction.decision.Requests), len(a.eviction.decision.NoLending)), a.eviction.stopsLending()
 	})
 	if requests == 0 || len(said.Evictions) != 0 || said.Closed != "" || stops || killed(l, &low) {
 		t.Errorf("%d requests; said %+v; lending stops: %v", requests, said, stops)
@@ -236,8 +236,8 @@ func TestReliefOfDisks(t *testing.T) {
 	k := &storageKubelet{}
 	l.agent.Ask(time.Minute, func(a *Agent) {
 		a.options.Storage = k
-		a.pods[low.UID].priority, a.pods[high.UID].priority = 0, 0
-		a.disks.read = func() (root, images evict.Disk) {
+		a.node.pods.byUID[low.UID].priority, a.node.pods.byUID[high.UID].priority = 0, 0
+		a.eviction.disks.read = func() (root, images evict.Disk) {
 			return evict.Disk{BytesTotal: advise.Known(100 << 30), Bytes: advise.Known(11 << 30)}, images
 		}
 	})

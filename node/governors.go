@@ -13,60 +13,47 @@ import (
 // by one goroutine at a time, and may take its time.
 type Governor interface {
 	// Tick returns the knobs that it wants held, all of them, and what does not work, the same words as long as it does not.
-	Tick(at time.Duration, pods []GovernedPod) (knobs []GovernedKnob, notes []allocate.Note)
+	Tick(at time.Duration, pods []enforce.Pod) (knobs []enforce.DesiredKnob, notes []allocate.Note)
 	// Close is called when the agent ends. What protects online pods stays.
 	Close()
 }
 
-// GovernedPod is a pod whose cgroup is there.
-type GovernedPod struct {
-	Cgroup string
-	Level  spec.QoSLevel
-}
-
-// GovernedKnob is a knob and its value.
-type GovernedKnob struct {
-	enforce.Knob
-	Value string
-}
-
-// governors is the loop's part of it.
-type governors struct {
+// governorController runs the governors of disks, network and caches.
+type governorController struct {
+	node  *nodeState
 	busy  bool
-	knobs []desiredKnob
+	knobs []enforce.DesiredKnob  // as last returned
 	notes map[allocate.Note]bool // as told
 }
 
-// tickGovernors has the governors look at the pods that are here now.
-func (a *Agent) tickGovernors(now time.Time) {
-	if len(a.options.Governors) == 0 || a.governors.busy || a.work == nil || !a.lends() {
-		return
+// Tick implements controller: it runs the governors on the pods that are here now, beside the loop, unless they are still at work.
+func (g *governorController) Tick(in *inputs) (changed bool) {
+	n := g.node
+	if len(n.options.Governors) == 0 || g.busy || n.loop.work == nil || !n.lends() {
+		return false
 	}
-	a.governors.busy = true
-	at, pods := now.Sub(a.started), a.governedPods()
-	a.work(func(context.Context) {
-		var knobs []desiredKnob
+	g.busy = true
+	at, pods := in.now.Sub(n.started), g.pods()
+	n.loop.work(func(context.Context) {
+		var knobs []enforce.DesiredKnob
 		var notes []allocate.Note
-		for _, g := range a.options.Governors {
-			wanted, said := g.Tick(at, pods)
-			notes = append(notes, said...)
-			for _, k := range wanted {
-				knobs = append(knobs, desiredKnob{k.Knob, k.Value})
-			}
+		for _, governor := range n.options.Governors {
+			wanted, said := governor.Tick(at, pods)
+			knobs, notes = append(knobs, wanted...), append(notes, said...)
 		}
-		a.post(func() {
-			a.governors.busy, a.governors.knobs = false, knobs
-			a.noteGovernors(notes)
-			a.apply()
+		n.loop.post(func() {
+			g.busy, g.knobs = false, knobs
+			g.note(notes)
+			n.apply()
 		})
 	})
+	return false
 }
 
-// governedPods lists the pods by UID.
-func (a *Agent) governedPods() (out []GovernedPod) {
-	for _, uid := range sortedKeys(a.pods) {
-		p := a.pods[uid]
-		asked, pool, ok := a.manager.Pod(uid)
+// pods lists the pods by UID.
+func (g *governorController) pods() (out []enforce.Pod) {
+	for _, p := range g.node.pods.sorted() {
+		asked, pool, ok := g.node.manager.Pod(p.name.UID)
 		if !ok || p.cgroup == "" {
 			continue
 		}
@@ -74,18 +61,24 @@ func (a *Agent) governedPods() (out []GovernedPod) {
 		if pool == "" {
 			level = spec.QoSDedicated
 		}
-		out = append(out, GovernedPod{Cgroup: p.cgroup, Level: level})
+		out = append(out, enforce.Pod{Cgroup: p.cgroup, Level: level})
 	}
 	return out
 }
 
-// noteGovernors tells what does not work once, and again when it has worked in between.
-func (a *Agent) noteGovernors(notes []allocate.Note) {
+// note tells what does not work once, and again when it has worked in between.
+func (g *governorController) note(notes []allocate.Note) {
 	told := make(map[allocate.Note]bool, len(notes))
 	for _, n := range notes {
-		if told[n] = true; !a.governors.notes[n] {
-			a.note(PodName{}, n)
+		if told[n] = true; !g.notes[n] {
+			g.node.events.note(PodName{}, n)
 		}
 	}
-	a.governors.notes = told
+	g.notes = told
+}
+
+func (g *governorController) close() {
+	for _, governor := range g.node.options.Governors {
+		governor.Close()
+	}
 }

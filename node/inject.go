@@ -22,55 +22,59 @@ const observers = "hilbert-system"
 // errNotLooked is what a pod waits for. It is there in a moment, so nobody is told.
 var errNotLooked = errors.New("hilbert: the node's devices were not looked at yet; the kubelet tries again")
 
+// deviceInjector turns what a pod holds of GPUs and network cards into what its containers get.
+type deviceInjector struct {
+	node    *nodeState
+	devices *deviceController
+}
+
 // inject is what a new container gets of the node's GPUs and cards: what its pod holds, and no other. The error is why it cannot be made now; the
 // kubelet tries again.
-func (a *Agent) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
-	d := &a.devices
-	if a.options.Devices == nil {
+func (j *deviceInjector) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
+	if j.node.options.Devices == nil {
 		return cdi.Edits{}, nil
 	}
 	box := cdi.Container{Name: c.Name, Env: c.Env, Mounts: c.Mounts}
-	held, admitted := a.manager.Placement(s.UID)
+	held, admitted := j.node.manager.Placement(s.UID)
 	g := held.Devices
 	switch {
-	case !d.looked && g.GPUs|g.NICs != 0, d.pending(time.Now(), false) && box.Asks():
+	case !j.devices.looked && g.GPUs|g.NICs != 0, j.devices.pending(time.Now(), false) && box.Asks():
 		return cdi.Edits{}, errNotLooked
-	case held.Unsettled && !d.others:
+	case held.Unsettled && !j.devices.others:
 		return cdi.Edits{}, errors.New("hilbert: it is not known yet whose the devices are that the pod was promised; the kubelet tries again")
 	case !admitted && podOf(s).Devices != (topology.Grant{}):
 		return cdi.Edits{}, errors.New("hilbert: the pod was promised devices and is not admitted yet; the kubelet tries again")
 	}
 	pod := cdi.Pod{Observer: s.Namespace == observers}
 	if g.GPUs|g.NICs != 0 {
-		given, reason, err := a.resolveGrant(s.UID, c, &g)
+		given, reason, err := j.resolve(s.UID, c, &g)
 		if err != nil {
-			a.counts.Withheld[reason]++
-			a.note(nameOf(s), allocate.Note{Reason: reason, Message: "container " + c.Name + ": " + err.Error()})
+			j.node.counts.Withheld[reason]++
+			j.node.events.note(nameOf(s), allocate.Note{Reason: reason, Message: "container " + c.Name + ": " + err.Error()})
 			return cdi.Edits{}, errors.New("hilbert: " + reason + ": " + err.Error())
 		}
 		pod.Grant = &given
 	}
-	n := cdi.Node{Ours: d.own.Owner == topology.OwnerHilbert || a.heldDevices().GPUs != 0}
-	if by, _ := d.kubelet.assignments.Pod(s.UID); by.Any && pod.Grant == nil { // the kubelet brings it what it gave, the same when the container starts again
+	n := cdi.Node{Ours: j.devices.own.Owner == topology.OwnerHilbert || j.devices.held().GPUs != 0}
+	if by, _ := j.devices.kubelet.assignments.Pod(s.UID); by.Any && pod.Grant == nil { // the kubelet brings it what it gave, the same when the container starts again
 		n.Ours = false
 	}
-	if d.last.Catalog != nil && !d.others {
-		n.All = d.last.Catalog.All()
+	if j.devices.last.Catalog != nil && !j.devices.others {
+		n.All = j.devices.last.Catalog.All()
 	}
 	return cdi.Inject(&n, &pod, &box), nil
 }
 
-// resolveGrant turns what a pod holds into what one of its containers gets. Otherwise it says why that cannot be had now, by its reason and in words.
-func (a *Agent) resolveGrant(uid string, c *Container, g *topology.Grant) (out cdi.Grant, reason string, err error) {
-	d := &a.devices
-	if why := cdi.Drops(a.runtime.name); why != "" {
+// resolve turns what a pod holds into what one of its containers gets. Otherwise it says why that cannot be had now, by its reason and in words.
+func (j *deviceInjector) resolve(uid string, c *Container, g *topology.Grant) (out cdi.Grant, reason string, err error) {
+	if why := cdi.Drops(j.node.runtime.name); why != "" {
 		return out, spec.ReasonDeviceUncertain, errors.New(why)
 	}
-	cards, err := a.functionsOf(uid, g)
+	cards, err := j.functionsOf(uid, g)
 	if err != nil {
 		return out, spec.ReasonDeviceUncertain, err
 	}
-	n := inject.Node{View: &d.view, Catalog: d.last.Catalog, MPS: &d.mps, Served: func(uuid string) bool { return d.last.Served[uuid] }}
+	n := inject.Node{View: &j.devices.view, Catalog: j.devices.last.Catalog, MPS: &j.devices.mps, Served: func(uuid string) bool { return j.devices.last.Served[uuid] }}
 	if n.Catalog == nil {
 		n.Catalog = &cdi.Catalog{}
 	}
@@ -83,14 +87,14 @@ func (a *Agent) resolveGrant(uid string, c *Container, g *topology.Grant) (out c
 	case g.Isolation != topology.Soft, c.User == nil: // where the runtime does not say who it is, nobody can see to it
 		return out, "", nil
 	}
-	return out, spec.ReasonSliceOfOtherUser, d.mps.Admit(*c.User, a.usersOf(g.GPUs, uid))
+	return out, spec.ReasonSliceOfOtherUser, j.devices.mps.Admit(*c.User, j.usersOf(g.GPUs, uid))
 }
 
 // usersOf are those who hold soft slices of some GPUs, but for one pod: its containers trust each other. A pod whose containers are of several
 // users is passed over, because nobody says which of them computes.
-func (a *Agent) usersOf(gpus uint16, but string) (users []uint32) {
-	for _, h := range a.manager.HeldDevices() {
-		p := a.pods[h.UID]
+func (j *deviceInjector) usersOf(gpus uint16, but string) (users []uint32) {
+	for _, h := range j.node.manager.HeldDevices() {
+		p := j.node.pods.byUID[h.UID]
 		if h.Grant.GPUs&gpus == 0 || h.Grant.Isolation != topology.Soft || h.UID == but || p == nil {
 			continue
 		}
@@ -109,22 +113,22 @@ func (a *Agent) usersOf(gpus uint16, but string) (users []uint32) {
 
 // mayUse says of a process that computes on a GPU whether its pod holds the GPU, or may see all of them. cgroups are as a DeviceInspection has them. What
 // is not known, and what has ended since, is no stranger.
-func (a *Agent) mayUse(cgroups map[int]string) func(pid int, address string) bool {
-	pods := make(map[string]*pod, len(a.pods)) // by the last part of their cgroup, which has the UID in it
-	for _, p := range a.pods {
+func (d *deviceController) mayUse(cgroups map[int]string) func(pid int, address string) bool {
+	pods := make(map[string]*pod, len(d.node.pods.byUID)) // by the last part of their cgroup, which has the UID in it
+	for _, p := range d.node.pods.byUID {
 		if p.cgroup != "" {
 			pods[path.Base(p.cgroup)] = p
 		}
 	}
 	return func(pid int, address string) bool {
 		cgroup, lives := cgroups[pid]
-		if !lives || a.holderUnseen(address) {
+		if !lives || d.holderUnseen(address) {
 			return true
 		}
 		// In the agent's container the kernel shows it relative to the agent's own cgroup, so only the pod's part of it counts.
 		for part := range strings.SplitSeq(cgroup, "/") {
 			if p := pods[part]; p != nil {
-				return p.name.Namespace == observers || a.holds(p.name.UID, address)
+				return p.name.Namespace == observers || d.holds(p.name.UID, address)
 			}
 		}
 		return false
@@ -132,21 +136,21 @@ func (a *Agent) mayUse(cgroups map[int]string) func(pid int, address string) boo
 }
 
 // holds reports whether a pod holds the GPU at an address, or may: it was promised some, and it is not known yet whose they are.
-func (a *Agent) holds(uid, address string) bool {
-	held, _ := a.manager.Placement(uid)
-	slots := a.devices.numbers.GPU.Slots
+func (d *deviceController) holds(uid, address string) bool {
+	held, _ := d.node.manager.Placement(uid)
+	slots := d.numbers.known.GPU.Slots
 	for set := held.Devices.GPUs; set != 0; set &= set - 1 {
 		if i := bits.TrailingZeros16(set); i < len(slots) && slots[i].Address == address {
 			return true
 		}
 	}
-	return held.Unsettled || a.holdsFromKubelet(uid, slices.IndexFunc(slots, func(s gpu.Slot) bool { return s.Address == address }))
+	return held.Unsettled || d.kubelet.holds(uid, slices.IndexFunc(slots, func(s gpu.Slot) bool { return s.Address == address }))
 }
 
 // holderUnseen reports whether a GPU's holder has a cgroup that could not be found out: then its processes cannot be told from others.
-func (a *Agent) holderUnseen(address string) bool {
-	for uid, p := range a.pods {
-		if p.cgroup == "" && a.holds(uid, address) {
+func (d *deviceController) holderUnseen(address string) bool {
+	for uid, p := range d.node.pods.byUID {
+		if p.cgroup == "" && d.holds(uid, address) {
 			return true
 		}
 	}

@@ -27,15 +27,18 @@ const (
 	kubeletDevicesStale = 3 * time.Minute
 )
 
-// kubeletDevices is what the loop knows of the devices that the kubelet gave to pods.
+// kubeletDevices is what is known of the devices that the kubelet gave to pods, for a device plugin. The kubelet is asked beside the loop, when pods
+// came or went and once a minute. What it gave is charged in the allocator; what cannot be charged closes the GPU that it is of.
 type kubeletDevices struct {
+	node        *nodeState
+	devices     *deviceController
 	assignments kubelet.Assignments
 	// tried: there was an answer, or a failure. last is when the last good answer was asked for; zero: there was none. failed is why there was none since.
 	tried  bool
 	last   time.Time
 	failed error
-	// changes counts the pods that came and went, seen as of the last good answer.
-	changes, seen uint64
+	// seen is how many changes of pods there were as of the last good answer.
+	seen uint64
 	// told are the devices of which it was told that nobody knows them.
 	told map[string]bool
 	// unaccounted are the devices that no grant says.
@@ -54,109 +57,105 @@ type kubeletAnswer struct {
 }
 
 // mayHaveGPUs reports whether there is a GPU on the node, as far as is known, so that the kubelet may have given some.
-func (a *Agent) mayHaveGPUs(l *DeviceInspection) bool {
-	return l.Loaded || len(a.devices.numbers.GPU.Slots) > 0 || gpu.Offers(&l.Offers)
+func (d *deviceController) mayHaveGPUs(l *DeviceInspection) bool {
+	return l.Loaded || len(d.numbers.known.GPU.Slots) > 0 || gpu.Offers(&l.Offers)
 }
 
-// kubeletQuestion is one to the kubelet, if it is time; nil: it is not. It is asked beside the loop.
-func (a *Agent) kubeletQuestion(now time.Time) func(ctx context.Context) *kubeletAnswer {
-	r := &a.devices.kubelet
-	doubtful := !a.devices.others && r.assignments.Uncertainty() != "" // then it decides who may give the GPUs out
+// question is one to the kubelet, if it is time; nil: it is not. It is asked beside the loop.
+func (k *kubeletDevices) question(now time.Time) func(ctx context.Context) *kubeletAnswer {
+	doubtful := !k.devices.others && k.assignments.Uncertainty() != "" // then it decides who may give the GPUs out
 	switch {
-	case a.ports.KubeletDevices == nil, !a.runtime.synced: // before, it is not known who runs
+	case k.node.ports.KubeletDevices == nil, !k.node.runtime.synced: // before, it is not known who runs
 		return nil
-	case r.tried && r.failed == nil && !doubtful && len(r.assignments.NotRunning()) == 0 && r.changes == r.seen && now.Sub(r.last) < kubeletDevicesInterval:
+	case k.tried && k.failed == nil && !doubtful && len(k.assignments.NotRunning()) == 0 && k.node.pods.changes == k.seen && now.Sub(k.last) < kubeletDevicesInterval:
 		return nil
 	}
-	q := &kubeletAnswer{asked: now, changes: r.changes}
-	order := slices.SortedFunc(maps.Values(a.pods), func(x, y *pod) int { return cmp.Or(x.since.Compare(y.since), cmp.Compare(x.name.UID, y.name.UID)) })
+	q := &kubeletAnswer{asked: now, changes: k.node.pods.changes}
+	order := slices.SortedFunc(maps.Values(k.node.pods.byUID), func(x, y *pod) int { return cmp.Or(x.since.Compare(y.since), cmp.Compare(x.name.UID, y.name.UID)) })
 	for _, p := range order {
 		q.pods = append(q.pods, kubelet.Pod{UID: p.name.UID, Namespace: p.name.Namespace, Name: p.name.Name})
 	}
 	return func(ctx context.Context) *kubeletAnswer {
 		ctx, cancel := context.WithTimeout(ctx, kubeletDevicesTimeout)
 		defer cancel()
-		q.list, q.err = a.ports.KubeletDevices(ctx)
+		q.list, q.err = k.node.ports.KubeletDevices(ctx)
 		return q
 	}
 }
 
-// updateKubelet takes an answer over; nil: there is none. What was known stays where the kubelet says nothing.
-func (a *Agent) updateKubelet(q *kubeletAnswer) {
-	r := &a.devices.kubelet
-	runs := func(uid string) bool { return a.pods[uid] != nil }
-	r.assignments.Retain(runs)
-	maps.DeleteFunc(r.told, func(key string, _ bool) bool {
+// update takes an answer over; nil: there is none. What was known stays where the kubelet says nothing.
+func (k *kubeletDevices) update(q *kubeletAnswer) {
+	runs := func(uid string) bool { return k.node.pods.byUID[uid] != nil }
+	k.assignments.Retain(runs)
+	maps.DeleteFunc(k.told, func(key string, _ bool) bool {
 		uid, _, _ := strings.Cut(key, " ")
 		return !runs(uid)
 	})
 	if q == nil {
 		return
 	}
-	r.tried = true
+	k.tried = true
 	if q.err != nil {
-		if r.failed == nil {
-			a.log.Warn("the kubelet does not say which devices it gave to pods", "err", q.err)
+		if k.failed == nil {
+			k.node.log.Warn("the kubelet does not say which devices it gave to pods", "err", q.err)
 		}
-		r.failed, r.bad = q.err, r.bad+1
+		k.failed, k.bad = q.err, k.bad+1
 		return
 	}
-	r.last, r.seen, r.failed, r.good = q.asked, q.changes, nil, r.good+1
-	r.assignments.Update(slices.DeleteFunc(q.pods, func(p kubelet.Pod) bool { return !runs(p.UID) }), q.list)
+	k.last, k.seen, k.failed, k.good = q.asked, q.changes, nil, k.good+1
+	k.assignments.Update(slices.DeleteFunc(q.pods, func(p kubelet.Pod) bool { return !runs(p.UID) }), q.list)
 }
 
-// kubeletUnasked reports whether the kubelet is to be asked before anything is said of the node's devices.
-func (a *Agent) kubeletUnasked(l *DeviceInspection) bool {
-	return a.ports.KubeletDevices != nil && !a.devices.kubelet.tried && a.mayHaveGPUs(l)
+// unasked reports whether the kubelet is to be asked before anything is said of the node's devices.
+func (k *kubeletDevices) unasked(l *DeviceInspection) bool {
+	return k.node.ports.KubeletDevices != nil && !k.tried && k.devices.mayHaveGPUs(l)
 }
 
-// kubeletUncertainty is why pods could hold GPUs of the kubelet's of which nobody knows; empty: none can, or there is no kubelet to ask.
-func (a *Agent) kubeletUncertainty() string {
-	if a.ports.KubeletDevices == nil {
+// uncertainty is why pods could hold GPUs of the kubelet's of which nobody knows; empty: none can, or there is no kubelet to ask.
+func (k *kubeletDevices) uncertainty() string {
+	if k.node.ports.KubeletDevices == nil {
 		return ""
 	}
-	r := &a.devices.kubelet
-	why := r.assignments.Uncertainty()
-	if why != "" && r.failed != nil {
-		why += ": " + r.failed.Error()
+	why := k.assignments.Uncertainty()
+	if why != "" && k.failed != nil {
+		why += ": " + k.failed.Error()
 	}
 	return why
 }
 
-// chargeKubeletDevices finds what the kubelet gave among the GPUs, and has it charged.
-func (a *Agent) chargeKubeletDevices(is *topology.Devices) {
-	r := &a.devices.kubelet
-	if a.ports.KubeletDevices == nil {
+// charge finds what the kubelet gave among the GPUs, and has it charged.
+func (k *kubeletDevices) charge(is *topology.Devices) {
+	if k.node.ports.KubeletDevices == nil {
 		return
 	}
-	r.assignments.Resolve(a.devices.view.Slots, a.noteUnknownDevice)
-	r.unaccounted = a.unaccountedDevices(is)
+	k.assignments.Resolve(k.devices.view.Slots, k.noteUnknown)
+	k.unaccounted = k.unaccountedDevices(is)
 	charged := make(map[string]allocate.KubeletDevices)
-	for _, uid := range r.assignments.UIDs() {
-		h, _ := r.assignments.Pod(uid)
+	for _, uid := range k.assignments.UIDs() {
+		h, _ := k.assignments.Pod(uid)
 		charged[uid] = allocate.KubeletDevices{Any: h.Any}
-		if a.chargeable(uid, &h, is) {
+		if k.chargeable(uid, &h, is) {
 			charged[uid] = allocate.KubeletDevices{Any: h.Any, Grant: h.Grant}
 		}
 	}
-	a.manager.SetKubeletDevices(charged)
+	k.node.manager.SetKubeletDevices(charged)
 }
 
 // chargeable reports whether what a pod has of the kubelet can be charged and said: not beside some of ours, and no instance of which nobody knows how
 // much it is.
-func (a *Agent) chargeable(uid string, h *kubelet.PodDevices, is *topology.Devices) bool {
-	held, _ := a.manager.Placement(uid)
+func (k *kubeletDevices) chargeable(uid string, h *kubelet.PodDevices, is *topology.Devices) bool {
+	held, _ := k.node.manager.Placement(uid)
 	g := h.Grant
 	is.Complete(&g)
 	return held.Devices.GPUs == 0 && (g.Instance == 0 || g.Milli > 0)
 }
 
 // unaccountedDevices are the kubelet's devices that are not charged.
-func (a *Agent) unaccountedDevices(is *topology.Devices) []kubelet.Unaccounted {
-	book := &a.devices.kubelet.assignments
+func (k *kubeletDevices) unaccountedDevices(is *topology.Devices) []kubelet.Unaccounted {
+	book := &k.assignments
 	rest := book.NotRunning()
 	for _, uid := range book.UIDs() {
-		if h, _ := book.Pod(uid); a.chargeable(uid, &h, is) {
+		if h, _ := book.Pod(uid); k.chargeable(uid, &h, is) {
 			rest = append(rest, h.Unaccounted...)
 		} else {
 			rest = append(rest, book.PodUnaccounted(uid)...)
@@ -165,26 +164,25 @@ func (a *Agent) unaccountedDevices(is *topology.Devices) []kubelet.Unaccounted {
 	return rest
 }
 
-// noteUnknownDevice tells once of a device that is none of the node's GPUs.
-func (a *Agent) noteUnknownDevice(p kubelet.Pod, d kubelet.Device) {
-	r := &a.devices.kubelet
+// noteUnknown tells once of a device that is none of the node's GPUs.
+func (k *kubeletDevices) noteUnknown(p kubelet.Pod, d kubelet.Device) {
 	key := p.UID + " " + d.String()
-	if r.told[key] || p.UID == "" || len(a.devices.view.Slots) == 0 {
+	if k.told[key] || p.UID == "" || len(k.devices.view.Slots) == 0 {
 		return
 	}
-	if r.told == nil {
-		r.told = make(map[string]bool)
+	if k.told == nil {
+		k.told = make(map[string]bool)
 	}
-	r.told[key] = true
-	a.note(PodName{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, allocate.Note{
+	k.told[key] = true
+	k.node.events.note(PodName{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, allocate.Note{
 		Reason: spec.ReasonDeviceUnknown, Message: fmt.Sprintf("the kubelet gave it %s, and it is not known which GPU that is", d),
 	})
 }
 
 // addPartlyUsed are the GPUs, by address, of which the kubelet gave something that is not charged, with to whom.
-func (a *Agent) addPartlyUsed(to map[string]string) map[string]string {
-	slots := a.devices.numbers.GPU.Slots
-	for _, r := range a.unaccountedDevices(a.manager.Devices()) {
+func (k *kubeletDevices) addPartlyUsed(to map[string]string) map[string]string {
+	slots := k.devices.numbers.known.GPU.Slots
+	for _, r := range k.unaccountedDevices(k.node.manager.Devices()) {
 		if r.GPU < 0 || r.GPU >= len(slots) {
 			continue
 		}
@@ -196,40 +194,38 @@ func (a *Agent) addPartlyUsed(to map[string]string) map[string]string {
 	return to
 }
 
-// holdsFromKubelet reports whether the kubelet gave a pod the GPU of an index, or something that may be it.
-func (a *Agent) holdsFromKubelet(uid string, index int) bool {
-	return slices.ContainsFunc(a.devices.kubelet.assignments.PodUnaccounted(uid), func(r kubelet.Unaccounted) bool { return r.GPU == index || r.GPU < 0 })
+// holds reports whether the kubelet gave a pod the GPU of an index, or something that may be it.
+func (k *kubeletDevices) holds(uid string, index int) bool {
+	return slices.ContainsFunc(k.assignments.PodUnaccounted(uid), func(r kubelet.Unaccounted) bool { return r.GPU == index || r.GPU < 0 })
 }
 
-// kubeletStatus is what is said of the kubelet's devices beside who holds which.
-func (a *Agent) kubeletStatus(now time.Time) *spec.KubeletDevices {
-	r := &a.devices.kubelet
-	all, _ := r.assignments.DeviceCount()
-	if a.ports.KubeletDevices == nil || len(a.devices.view.Slots) == 0 || all == 0 && a.devices.own.Owner != topology.OwnerKubelet {
+// status is what is said of the kubelet's devices beside who holds which.
+func (k *kubeletDevices) status(now time.Time) *spec.KubeletDevices {
+	all, _ := k.assignments.DeviceCount()
+	if k.node.ports.KubeletDevices == nil || len(k.devices.view.Slots) == 0 || all == 0 && k.devices.own.Owner != topology.OwnerKubelet {
 		return nil
 	}
 	unread := ""
 	switch {
-	case r.last.IsZero() && r.failed != nil:
-		unread = r.failed.Error()
-	case r.last.IsZero():
+	case k.last.IsZero() && k.failed != nil:
+		unread = k.failed.Error()
+	case k.last.IsZero():
 		unread = "the kubelet was not asked yet"
-	case now.Sub(r.last) >= kubeletDevicesStale && r.failed != nil:
-		unread = fmt.Sprintf("as of %s: %v", r.last.UTC().Format(time.RFC3339), r.failed)
-	case now.Sub(r.last) >= kubeletDevicesStale:
-		unread = "as of " + r.last.UTC().Format(time.RFC3339)
+	case now.Sub(k.last) >= kubeletDevicesStale && k.failed != nil:
+		unread = fmt.Sprintf("as of %s: %v", k.last.UTC().Format(time.RFC3339), k.failed)
+	case now.Sub(k.last) >= kubeletDevicesStale:
+		unread = "as of " + k.last.UTC().Format(time.RFC3339)
 	}
-	return report.KubeletDevices(unread, r.unaccounted)
+	return report.KubeletDevices(unread, k.unaccounted)
 }
 
-// kubeletFree is how many of the GPUs the kubelet has left, by what was read. False: it is not known.
-func (a *Agent) kubeletFree(total int) (int, bool) {
-	r := &a.devices.kubelet
-	if a.ports.KubeletDevices == nil || r.last.IsZero() {
+// free is how many of the GPUs the kubelet has left, by what was read. False: it is not known.
+func (k *kubeletDevices) free(total int) (int, bool) {
+	if k.node.ports.KubeletDevices == nil || k.last.IsZero() {
 		return 0, false
 	}
 	var held gpu.Held
-	r.assignments.AddHeld(&held)
-	all, found := r.assignments.DeviceCount()
+	k.assignments.AddHeld(&held)
+	all, found := k.assignments.DeviceCount()
 	return max(total-bits.OnesCount16(held.GPUs&(1<<total-1))-(all-found), 0), true
 }

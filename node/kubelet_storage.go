@@ -16,8 +16,10 @@ type StorageReader interface {
 	Read(ctx context.Context) (*storage.Reading, storage.Outcome, error)
 }
 
-// storagePoller is what was last answered.
+// storagePoller asks the kubelet once a minute what pods hold of the node's file systems. The last answer stands until it is too old: which pod is
+// evicted depends on the order of amounts alone.
 type storagePoller struct {
+	node    *nodeState
 	reading *storage.Reading
 	outcome storage.Outcome // of the last question
 	counts  map[storage.Outcome]uint64
@@ -25,31 +27,31 @@ type storagePoller struct {
 	asking  bool
 }
 
-// pollStorage asks what is due, beside the loop. What was answered before stands until it is too old: who goes depends on the order alone.
-func (a *Agent) pollStorage(now time.Time) {
-	s := &a.storage
-	if a.options.Storage == nil || s.asking || a.work == nil || !s.asked.IsZero() && now.Sub(s.asked) < storageEvery {
-		return
+// Tick implements controller: it asks when that is due, beside the loop.
+func (p *storagePoller) Tick(in *inputs) (changed bool) {
+	reader := p.node.options.Storage
+	if reader == nil || p.asking || p.node.loop.work == nil || !p.asked.IsZero() && in.now.Sub(p.asked) < storageEvery {
+		return false
 	}
-	s.asking, s.asked = true, now
-	a.work(func(ctx context.Context) {
-		reading, outcome, err := a.options.Storage.Read(ctx)
-		a.post(func() { a.storageAnswered(reading, outcome, err) })
+	p.asking, p.asked = true, in.now
+	p.node.loop.work(func(ctx context.Context) {
+		reading, outcome, err := reader.Read(ctx)
+		p.node.loop.post(func() { p.answered(reading, outcome, err) })
 	})
+	return false
 }
 
-func (a *Agent) storageAnswered(reading *storage.Reading, outcome storage.Outcome, err error) {
-	s := &a.storage
-	s.asking = false
-	if s.counts == nil {
-		s.counts = make(map[storage.Outcome]uint64)
+func (p *storagePoller) answered(reading *storage.Reading, outcome storage.Outcome, err error) {
+	p.asking = false
+	if p.counts == nil {
+		p.counts = make(map[storage.Outcome]uint64)
 	}
-	s.counts[outcome]++
+	p.counts[outcome]++
 	if err == nil {
-		s.reading = reading
+		p.reading = reading
 	}
-	if outcome != s.outcome && err != nil {
-		a.log.Warn("it is not known what pods hold of file systems: where these get short no pod can be chosen", "outcome", outcome, "err", err)
+	if outcome != p.outcome && err != nil {
+		p.node.log.Warn("it is not known what pods hold of file systems: where these get short no pod can be chosen", "outcome", outcome, "err", err)
 	}
-	s.outcome = outcome
+	p.outcome = outcome
 }

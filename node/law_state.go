@@ -13,46 +13,58 @@ import (
 // learn, and a node that was closed stays so.
 const lawStateInterval = 5 * time.Minute
 
-// lawState are what the laws have learned, ready for JSON. Times in it count from the boot.
-type lawState struct {
+// lawStateFile is what the laws have learned, ready for JSON. Times in it count from the boot.
+type lawStateFile struct {
 	Advise advise.State `json:"advise"`
 	Evict  evict.State  `json:"evict"`
 }
 
-// saveLawState keeps the law state, beside the loop. What cannot be kept is learned anew after a restart.
-func (a *Agent) saveLawState(now time.Time) {
-	if a.ports.LawState == nil || now.Sub(a.lawStateSaved) < lawStateInterval {
-		return
-	}
-	first := a.lawStateSaved.IsZero()
-	if a.lawStateSaved = now; first {
-		return
-	}
-	data, err := json.Marshal(lawState{a.lending.state, a.eviction.state})
-	if err != nil {
-		a.log.Error("what was learned cannot be kept", "err", err) // a mistake of ours
-		return
-	}
-	a.work(func(context.Context) {
-		if err := a.ports.LawState.Save(data); err != nil {
-			a.log.Warn("what was learned cannot be kept; after a restart it is learned anew", "err", err)
-		}
-	})
+// lawState keeps what the laws have learned over a restart of the agent. What cannot be kept is learned anew: that costs some days of forecast, and
+// nothing else.
+type lawState struct {
+	node     *nodeState
+	lending  *lendingController
+	eviction *evictionController
+	saved    time.Time // when the state was last saved
 }
 
-// loadLawState takes over what was learned before a restart.
-func (a *Agent) loadLawState() {
-	if a.ports.LawState == nil {
+// Tick implements controller: it saves the state when that is due, beside the loop.
+func (l *lawState) Tick(in *inputs) (changed bool) {
+	n := l.node
+	if n.ports.LawState == nil || in.now.Sub(l.saved) < lawStateInterval {
+		return false
+	}
+	first := l.saved.IsZero()
+	if l.saved = in.now; first {
+		return false
+	}
+	data, err := json.Marshal(lawStateFile{l.lending.state, l.eviction.state})
+	if err != nil {
+		n.log.Error("what was learned cannot be kept", "err", err) // a mistake of ours
+		return false
+	}
+	n.loop.work(func(context.Context) {
+		if err := n.ports.LawState.Save(data); err != nil {
+			n.log.Warn("what was learned cannot be kept; after a restart it is learned anew", "err", err)
+		}
+	})
+	return false
+}
+
+// load takes over what was learned before a restart.
+func (l *lawState) load() {
+	n := l.node
+	if n.ports.LawState == nil {
 		return
 	}
-	var known lawState
-	data, err := a.ports.LawState.Load()
+	var known lawStateFile
+	data, err := n.ports.LawState.Load()
 	if err == nil && data != nil {
 		err = json.Unmarshal(data, &known)
 	}
 	if err != nil {
-		a.log.Warn("what was learned before cannot be read; it is learned anew", "err", err)
+		n.log.Warn("what was learned before cannot be read; it is learned anew", "err", err)
 		return
 	}
-	a.lending.state, a.eviction.state = known.Advise, known.Evict
+	l.lending.state, l.eviction.state = known.Advise, known.Evict
 }

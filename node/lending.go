@@ -9,12 +9,16 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
-	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/topology"
 )
 
-// lending is the loop's part of colocation: what the laws want, and what was done about it.
-type lending struct {
+// lendingController lends idle CPUs and memory to reclaimed pods. At each observation it runs the laws (package advise), gives the reclaimed pool the
+// cores that they advise, and keeps the headroom that the report publishes.
+//
+// For example: online pods use 3 of 8 cores of a NUMA node, so the laws advise to lend 3; the controller tells the allocator, whose new placements are
+// then applied. When online pods start to wait for CPUs, the advice falls to the floor in the same round.
+type lendingController struct {
+	node   *nodeState
 	params advise.Params
 	state  advise.State
 	advice advise.Advice
@@ -45,51 +49,38 @@ func lawParams(c *spec.Node) advise.Params {
 	return p
 }
 
-// lends reports whether this node lends at all: where the kubelet rules its managers would undo it.
-func (a *Agent) lends() bool {
-	return a.options.Mode == spec.ModeAgent && *a.options.Config.Lending.Enabled
+// Tick implements controller.
+func (l *lendingController) Tick(in *inputs) (changed bool) {
+	o := &in.seen.laws
+	o.StopLending = in.noLending
+	l.recordStart()
+	l.advice = advise.Step(o, &l.params, &l.state)
+	l.record(o)
+	l.at, l.held, l.steered = in.now, heldBy(o), steeredBy(o.Services)
+	in.advice, in.cpuPressure = &l.advice, l.params.CPUPressure(o)
+	return l.resize()
 }
 
-// stepLaws runs the laws on what was observed last, and does what they say. It is called after each observation.
-func (a *Agent) stepLaws(now time.Time) {
-	if !a.lends() {
-		return
-	}
-	l := &a.lending
-	changed := false
-	a.updateTargets()
-	a.sense(now, func(s *sensor) {
-		s.out.StopLending = a.stopsLending()
-		a.recordStart()
-		l.advice = advise.Step(&s.out, &l.params, &l.state)
-		a.record(&s.out)
-		l.at, l.held, l.steered = now, heldBy(&s.out), steeredBy(s.out.Services)
-		a.stepEviction(s, now)
-		changed = a.steerMemory(s, now)
-	})
+// resize gives the pools what was advised.
+func (l *lendingController) resize() (changed bool) {
+	manager := l.node.manager
 	var cores [topology.MaxZones]int
 	for z, advice := range l.advice.Zones {
 		cores[z] = advice.Lend
 	}
-	suppress := l.advice.Suppression >= advise.SuppressWeight
 	if demands := demandsOf(l.advice.Pools); !maps.Equal(demands, l.demands) {
 		l.demands = demands
-		a.manager.SetDemands(demands)
+		manager.SetDemands(demands)
 		changed = true
 	}
-	if cores != l.cores || suppress != a.manager.Suppressed() {
+	suppress := l.advice.Suppression >= advise.SuppressWeight
+	if cores != l.cores || suppress != manager.Suppressed() {
 		l.cores = cores
-		a.manager.SetReclaimed(cores)
-		a.manager.Suppress(suppress)
+		manager.SetReclaimed(cores)
+		manager.Suppress(suppress)
 		changed = true
 	}
-	if changed {
-		a.apply()
-	}
-	a.saveLawState(now)
-	if last := a.reporting.last; last != nil && !a.reporting.urgent {
-		a.reporting.urgent = report.Less(last.Status.Colocation, a.headroom(now))
-	}
+	return changed
 }
 
 // demandsOf is what the pools that are steered should have, in millicores; the others follow their requests.
@@ -106,54 +97,53 @@ func demandsOf(pools map[string]int) map[string]int64 {
 }
 
 // recordStart begins the record, where one is wanted.
-func (a *Agent) recordStart() {
-	l := &a.lending
-	if a.options.Record == nil || l.recorder != nil || l.recorded {
+func (l *lendingController) recordStart() {
+	if l.node.options.Record == nil || l.recorder != nil || l.recorded {
 		return
 	}
 	var err error
-	l.recorder, err = advise.NewRecorder(a.options.Record, &l.params, &l.state)
-	a.recordEnds(err)
+	l.recorder, err = advise.NewRecorder(l.node.options.Record, &l.params, &l.state)
+	l.recordEnds(err)
 }
 
 // record writes what the laws saw and said at this tick.
-func (a *Agent) record(o *advise.Observation) {
-	if l := &a.lending; l.recorder != nil {
-		a.recordEnds(l.recorder.Record(o, &l.advice))
+func (l *lendingController) record(o *advise.Observation) {
+	if l.recorder != nil {
+		l.recordEnds(l.recorder.Record(o, &l.advice))
 	}
 }
 
 // recordEnds ends the record where it cannot go on: it is full, or the disk is.
-func (a *Agent) recordEnds(err error) {
+func (l *lendingController) recordEnds(err error) {
 	if err != nil {
-		a.lending.recorder, a.lending.recorded = nil, true
-		a.log.Warn("the record of the laws ends", "why", err)
+		l.recorder, l.recorded = nil, true
+		l.node.log.Warn("the record of the laws ends", "why", err)
 	}
 }
 
-// colocation is what is said of lending, with the reasons for people; nil: nothing can be said, and so nothing is offered.
-func (a *Agent) colocation(now time.Time) *spec.Colocation {
-	out := a.headroom(now)
+// colocation is what is said of lending, with the reasons for people; nil: nothing can be said, and so nothing is offered. eviction is what
+// the eviction controller has decided.
+func (l *lendingController) colocation(now time.Time, eviction *evictionController) *spec.Colocation {
+	out := l.headroom(now, eviction)
 	if out == nil {
 		return nil
 	}
 	for z := range out.Zones {
-		advice := &a.lending.advice.Zones[z]
+		advice := &l.advice.Zones[z]
 		out.Zones[z].Message = "CPU: " + terms(advice.CPU.Terms, milliText) + "; memory: " + terms(advice.Memory.Terms, bytesText)
 	}
 	return out
 }
 
 // headroom is colocation without the texts, which are dear, and not needed to tell whether there is something to write.
-func (a *Agent) headroom(now time.Time) *spec.Colocation {
-	l := &a.lending
-	if !a.lends() || l.at.IsZero() || now.Sub(l.at) > maxAdviceAge {
+func (l *lendingController) headroom(now time.Time, eviction *evictionController) *spec.Colocation {
+	if !l.node.lends() || l.at.IsZero() || now.Sub(l.at) > maxAdviceAge {
 		return nil
 	}
-	out := &spec.Colocation{Suppression: l.advice.Suppression.String(), Closed: a.closed(), Evictions: a.eviction.effective().Requests}
+	out := &spec.Colocation{Suppression: l.advice.Suppression.String(), Closed: eviction.closed(), Evictions: eviction.effective().Requests}
 	for z, advice := range l.advice.Zones {
 		zone := spec.ZoneHeadroom{
-			Name:      strconv.Itoa(a.options.Machine.NUMA[z].ID),
+			Name:      strconv.Itoa(l.node.options.Machine.NUMA[z].ID),
 			CPUReason: string(advice.CPU.Reason), MemoryReason: string(advice.Memory.Reason),
 		}
 		zone.MilliCPU, zone.MemoryMiB = advice.CPU.Published, advice.Memory.Published/topology.Mebibyte
@@ -162,7 +152,7 @@ func (a *Agent) headroom(now time.Time) *spec.Colocation {
 		out.Zones = append(out.Zones, zone)
 	}
 	const milli = 1000
-	for _, z := range a.manager.PoolZones() {
+	for _, z := range l.node.manager.PoolZones() {
 		out.Lent.MilliCPU += int64(z.Reclaimed.Len()) * milli
 	}
 	out.Lent.MemoryMiB = l.held / topology.Mebibyte

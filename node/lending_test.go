@@ -99,12 +99,12 @@ func (l *lender) run(seconds int) (out *spec.Colocation) {
 	for range seconds {
 		l.now = l.now.Add(time.Second)
 		done := l.agent.Ask(time.Minute, func(a *Agent) {
-			o := l.counters.second(l.busy, l.waiting, a.watched())
+			o := l.counters.second(l.busy, l.waiting, a.node.pods.watched())
 			a.observer.mu.Lock()
 			a.observer.last, a.observer.lastAt = o, l.now
 			a.observer.mu.Unlock()
-			a.stepLaws(l.now)
-			out = a.colocation(l.now)
+			a.observed(l.now)
+			out = a.lending.colocation(l.now, a.eviction)
 		})
 		if !done {
 			l.Fatal("the loop does not come round")
@@ -117,7 +117,7 @@ func (l *lender) batch() string {
 	l.Helper()
 	var out string
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		p, _ := a.manager.Placement("batch")
+		p, _ := a.node.manager.Placement("batch")
 		out = p.CPUs.String()
 	})
 	return out
@@ -173,7 +173,7 @@ func TestLending(t *testing.T) {
 		l.kernel.make(batch.Cgroup)
 		idle := ""
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			p, _ := a.manager.Placement("batch")
+			p, _ := a.node.manager.Placement("batch")
 			idle = fmt.Sprint(p.Idle, p.Weight)
 		})
 		return idle == "true 0"
@@ -193,7 +193,7 @@ func TestLendingWithoutCounters(t *testing.T) {
 		t.Errorf("without counters %+v is offered, with them it was %+v", after, before)
 	}
 	// Nor does the agent repeat what it cannot vouch for.
-	l.agent.Ask(time.Minute, func(a *Agent) { after = a.colocation(l.now.Add(time.Hour)) })
+	l.agent.Ask(time.Minute, func(a *Agent) { after = a.lending.colocation(l.now.Add(time.Hour), a.eviction) })
 	if after != nil {
 		t.Errorf("an hour later %+v is offered", after)
 	}
@@ -268,7 +268,7 @@ func TestLoanIsTheReportWithoutWords(t *testing.T) {
 	l := newLender(t)
 	said := l.run(240)
 	var loan *spec.Colocation
-	l.agent.Ask(time.Minute, func(a *Agent) { loan = a.headroom(l.now) })
+	l.agent.Ask(time.Minute, func(a *Agent) { loan = a.lending.headroom(l.now, a.eviction) })
 	for z := range said.Zones {
 		if said.Zones[z].Message == "" || loan.Zones[z].Message != "" {
 			t.Errorf("zone %d: %q is reported, %q is compared", z, said.Zones[z].Message, loan.Zones[z].Message)

@@ -10,21 +10,22 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/enforce"
-	"hilbert.dev/hilbert/node/evict"
-	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/shrink"
 	"hilbert.dev/hilbert/topology"
 )
 
-// memory is the loop's part of memory control.
-type memory struct {
+// memoryController limits the memory of reclaimed pods, protects that of online pods, and has unused memory reclaimed. At each observation it runs the
+// memory laws (advise.StepMemory); limits and protection become desired knobs, and what is to be reclaimed goes to the shrinker, which works beside the
+// loop in small steps.
+type memoryController struct {
+	node     *nodeState
 	params   advise.MemoryParams
 	state    advise.MemoryState
 	advice   advise.MemoryAdvice
 	shrinker *shrink.Shrinker
 	gauge    *shrink.Gauge
-	// shrunk is what came of the last request, by the cgroup's directory.
-	shrunk map[string]advise.ReclaimResult
+	// results are what came of the last request, by the cgroup's directory.
+	results map[string]advise.ReclaimResult
 	// groups are what the kernel says of the cgroups that protect online pods, as read at grouped.
 	groups  []advise.MemoryGroup
 	grouped time.Time
@@ -34,29 +35,34 @@ type memory struct {
 // groupsEvery is how often the files of memory protection are read: they change when pods come and go.
 const groupsEvery = 10 * time.Second
 
-func newMemory(kernel enforce.Kernel, told func(shrink.Result)) memory {
-	m := memory{params: advise.DefaultMemoryParams(), shrunk: make(map[string]advise.ReclaimResult), limits: make(map[string]advise.MemoryLimit)}
-	m.gauge = shrink.NewGauge(kernel, m.params.Pressure)
-	m.shrinker = shrink.New(kernel, shrink.Defaults(), m.gauge.High, told)
+func newMemoryController(n *nodeState) *memoryController {
+	m := &memoryController{
+		node: n, params: advise.DefaultMemoryParams(), results: make(map[string]advise.ReclaimResult), limits: make(map[string]advise.MemoryLimit),
+	}
+	m.gauge = shrink.NewGauge(n.options.Kernel, m.params.Pressure)
+	m.shrinker = shrink.New(n.options.Kernel, shrink.Defaults(), m.gauge.High, func(r shrink.Result) { n.loop.post(func() { m.reclaimed(r) }) })
 	return m
 }
 
-// shrank takes what came of a request.
-func (a *Agent) shrank(r shrink.Result) {
-	a.memory.shrunk[r.Cgroup] = advise.ReclaimResult{
-		Asked: r.Bytes, Got: r.Got, Ended: time.Since(a.started), Cut: r.Outcome == shrink.Pressed || r.Outcome == shrink.Stopped,
+// reclaimed takes what came of a request.
+func (m *memoryController) reclaimed(r shrink.Result) {
+	m.results[r.Cgroup] = advise.ReclaimResult{
+		Asked: r.Bytes, Got: r.Got, Ended: time.Since(m.node.started), Cut: r.Outcome == shrink.Pressed || r.Outcome == shrink.Stopped,
 	}
 	if r.Err != nil {
-		a.log.Warn("memory cannot be reclaimed", "cgroup", r.Cgroup, "outcome", r.Outcome, "err", r.Err)
+		m.node.log.Warn("memory cannot be reclaimed", "cgroup", r.Cgroup, "outcome", r.Outcome, "err", r.Err)
 	}
 }
 
-// steerMemory runs the memory laws on what was seen, and asks for what they want reclaimed. Limits and protection become knobs; it reports
-// whether those have changed.
-func (a *Agent) steerMemory(s *sensor, now time.Time) (changed bool) {
-	m := &a.memory
+// Tick implements controller. First it does what the eviction controller wants reclaimed before pods are evicted.
+func (m *memoryController) Tick(in *inputs) (changed bool) {
+	for i := range in.reclaims {
+		if p := m.node.pods.byUID[in.reclaims[i].Pod.UID]; p != nil && p.cgroup != "" {
+			m.shrink(shrink.Request{ID: in.reclaims[i].Reason.String(), Cgroup: p.cgroup, Bytes: in.reclaims[i].Bytes})
+		}
+	}
 	before := m.advice
-	o := s.memory(now)
+	o := m.observe(in)
 	var online []string
 	for i := range o.Pods {
 		if !o.Pods[i].Reclaimed {
@@ -70,11 +76,11 @@ func (a *Agent) steerMemory(s *sensor, now time.Time) (changed bool) {
 		m.limits[l.Dir] = l
 	}
 	for _, ask := range m.advice.Reclaims {
-		a.shrink(shrink.Request{ID: string(ask.Why), Cgroup: ask.Dir, Bytes: ask.Bytes, FileOnly: ask.FileOnly})
+		m.shrink(shrink.Request{ID: string(ask.Why), Cgroup: ask.Dir, Bytes: ask.Bytes, FileOnly: ask.FileOnly})
 	}
-	for dir := range m.shrunk { // only of pods that are here
+	for dir := range m.results { // only of pods that are here
 		if !slices.ContainsFunc(o.Pods, func(p advise.MemoryPod) bool { return p.Dir == dir }) {
-			delete(m.shrunk, dir)
+			delete(m.results, dir)
 		}
 	}
 	moves := before.Move != m.advice.Move && (before.Move == nil || m.advice.Move == nil || *before.Move != *m.advice.Move)
@@ -82,35 +88,36 @@ func (a *Agent) steerMemory(s *sensor, now time.Time) (changed bool) {
 }
 
 // shrink has memory reclaimed. What is not taken now is asked for again by whoever still wants it.
-func (a *Agent) shrink(r shrink.Request) {
-	if err := a.memory.shrinker.Ask(r); err != nil {
-		a.log.Debug("not reclaimed", "err", err)
+func (m *memoryController) shrink(r shrink.Request) {
+	if err := m.shrinker.Ask(r); err != nil {
+		m.node.log.Debug("not reclaimed", "err", err)
 	}
 }
 
-// memory is what the memory laws see.
-func (s *sensor) memory(now time.Time) advise.MemoryObservation {
-	node := &s.seen.Node.Memory
+// observe is what the memory laws see.
+func (m *memoryController) observe(in *inputs) advise.MemoryObservation {
+	seen, laws := in.seen, &in.seen.laws
+	node := &seen.seen.Node.Memory
 	o := advise.MemoryObservation{
-		At: s.out.At, Total: bytesOf(node.Total), Free: bytesOf(node.Free), SwapTotal: bytesOf(node.SwapTotal), SwapFree: bytesOf(node.SwapFree),
-		OnlinePressure: s.out.Node.MemoryPressure, Recursive: s.agent.options.Recursive,
+		At: laws.At, Total: bytesOf(node.Total), Free: bytesOf(node.Free), SwapTotal: bytesOf(node.SwapTotal), SwapFree: bytesOf(node.SwapFree),
+		OnlinePressure: laws.Node.MemoryPressure, Recursive: m.node.options.Recursive,
 	}
-	o.Headroom.Known = len(s.agent.lending.advice.Zones) == len(s.out.Zones)
-	for z, advice := range s.agent.lending.advice.Zones {
-		if z < len(s.out.Zones) {
-			zone, headroom := &s.out.Zones[z], runningHeadroom(&advice.Memory)
+	o.Headroom.Known = len(in.advice.Zones) == len(laws.Zones)
+	for z, advice := range in.advice.Zones {
+		if z < len(laws.Zones) {
+			zone, headroom := &laws.Zones[z], runningHeadroom(&advice.Memory)
 			o.Headroom.Value += headroom.Value
 			o.Headroom.Known = o.Headroom.Known && headroom.Known
 			o.Zones = append(o.Zones, advise.MemoryZone{Total: zone.MemoryTotal, Free: zone.MemoryFree, Headroom: headroom})
 		}
 	}
-	for _, uid := range sortedKeys(s.agent.pods) {
-		if pod, ok := s.memoryPod(uid); ok {
+	for _, p := range m.node.pods.sorted() {
+		if pod, ok := m.observePod(seen, p); ok {
 			o.Pods = append(o.Pods, pod)
 		}
 	}
 	slices.SortFunc(o.Pods, func(x, y advise.MemoryPod) int { return cmp.Compare(x.ID, y.ID) })
-	o.Groups = s.agent.memoryGroups(o.Pods, now)
+	o.Groups = m.protection(o.Pods, in.now)
 	return o
 }
 
@@ -120,13 +127,12 @@ func runningHeadroom(h *advise.Headroom) advise.Sample {
 	return advise.Sample{Value: float64(h.Now), Known: h.Reason != advise.BoundByMissing}
 }
 
-func (s *sensor) memoryPod(uid string) (out advise.MemoryPod, ok bool) {
-	p := s.agent.pods[uid]
-	asked, pool, known := s.agent.manager.Pod(uid)
+func (m *memoryController) observePod(seen *observation, p *pod) (out advise.MemoryPod, ok bool) {
+	asked, pool, known := m.node.manager.Pod(p.name.UID)
 	if !known || pool == spec.PoolSystem || p.cgroup == "" {
 		return out, false
 	}
-	use := s.use(p.cgroup)
+	use := seen.use(p.cgroup)
 	const pageSize = 4096
 	refaults := plus(rateOf(use.Memory.RefaultAnon), rateOf(use.Memory.RefaultFile))
 	out = advise.MemoryPod{
@@ -135,17 +141,17 @@ func (s *sensor) memoryPod(uid string) (out advise.MemoryPod, ok bool) {
 		InactiveFile: bytesOf(use.Memory.InactiveFile), ActiveFile: bytesOf(use.Memory.ActiveFile),
 		Pressure:   rateOf(use.MemoryPressure.Some.Avg10),
 		Refaults:   advise.Sample{Value: refaults.Value * pageSize, Known: refaults.Known},
-		Reclaiming: s.agent.memory.shrinker.Busy(p.cgroup), Last: s.agent.memory.shrunk[p.cgroup],
+		Reclaiming: m.shrinker.Busy(p.cgroup), Last: m.results[p.cgroup],
 	}
 	if out.Reclaimed {
 		out.Amount = asked.Reclaimed.MemoryMiB * topology.Mebibyte
 	}
-	for i := range s.out.Zones {
-		zone := s.zoneOf(use, i)
+	for i := range seen.laws.Zones {
+		zone := seen.zoneOf(use, i)
 		out.Zones = append(out.Zones, advise.MemoryShare{Anon: bytesOf(zone.Anon), File: bytesOf(zone.File)})
 	}
 	if out.Reclaimed {
-		out.SwapRoom = s.swapRoom(p)
+		out.SwapRoom = m.swapRoom(p)
 		return out, true
 	}
 	if asked.MemoryLimit > 0 {
@@ -156,19 +162,18 @@ func (s *sensor) memoryPod(uid string) (out advise.MemoryPod, ok bool) {
 		if c.cgroup == "" || !c.exists {
 			continue
 		}
-		use := s.use(c.cgroup)
+		use := seen.use(c.cgroup)
 		out.Containers = append(out.Containers, advise.MemoryContainer{
-			Dir: c.cgroup, Request: s.memoryRequest(c), Current: bytesOf(use.Memory.Current), InactiveFile: bytesOf(use.Memory.InactiveFile),
+			Dir: c.cgroup, Request: memoryRequest(c, bytesOf(seen.seen.Node.Memory.Total)), Current: bytesOf(use.Memory.Current), InactiveFile: bytesOf(use.Memory.InactiveFile),
 		})
 	}
 	return out, true
 }
 
 // swapRoom is what a pod may yet swap, read as rarely as the groups.
-func (s *sensor) swapRoom(p *pod) advise.Sample {
-	m := &s.agent.memory
+func (m *memoryController) swapRoom(p *pod) advise.Sample {
 	if p.swapLooked != m.grouped {
-		p.swapLooked, p.swapRoom = m.grouped, shrink.SwapRoom(s.agent.options.Kernel, p.cgroup, p.cgroups())
+		p.swapLooked, p.swapRoom = m.grouped, shrink.SwapRoom(m.node.options.Kernel, p.cgroup, p.cgroups())
 	}
 	return p.swapRoom
 }
@@ -178,8 +183,7 @@ const guaranteedScore, leastScore, mostScore = 2, 3, 999
 
 // memoryRequest is what a container asked for, in bytes. The runtime is told limits alone; but the kubelet makes a Burstable container's
 // oom_score_adj of its part of the node's memory, in thousandths, and a Guaranteed one's request is its limit.
-func (s *sensor) memoryRequest(c *container) int64 {
-	total := bytesOf(s.seen.Node.Memory.Total)
+func memoryRequest(c *container, total advise.Sample) int64 {
 	switch {
 	case c.score == nil:
 		return 0
@@ -192,9 +196,8 @@ func (s *sensor) memoryRequest(c *container) int64 {
 	return int64(total.Value) / thousandths * int64(thousandths-*c.score)
 }
 
-// memoryGroups are what the kernel says of the cgroups of online pods, and of those above them.
-func (a *Agent) memoryGroups(pods []advise.MemoryPod, now time.Time) []advise.MemoryGroup {
-	m := &a.memory
+// protection is what the kernel says of the cgroups of online pods, and of those above them.
+func (m *memoryController) protection(pods []advise.MemoryPod, now time.Time) []advise.MemoryGroup {
 	if now.Sub(m.grouped) < groupsEvery {
 		return m.groups
 	}
@@ -214,28 +217,27 @@ func (a *Agent) memoryGroups(pods []advise.MemoryPod, now time.Time) []advise.Me
 			add(c.Dir)
 		}
 	}
-	m.groups = shrink.Groups(a.options.Kernel, sortedKeys(seen))
+	m.groups = shrink.Groups(m.node.options.Kernel, sortedKeys(seen))
 	return m.groups
 }
 
-// memoryKnobs are the knobs of memory control: limits, which may wait for the kernel to reclaim, and protection.
-func (a *Agent) memoryKnobs() (fast, slow []desiredKnob) {
-	for _, uid := range sortedKeys(a.pods) {
-		pod := a.pods[uid]
-		p, ok := a.placement(pod)
+// knobs are the knobs of memory control: limits, which may wait for the kernel to reclaim, and protection.
+func (m *memoryController) knobs() (fast, slow []enforce.DesiredKnob) {
+	for _, pod := range m.node.pods.sorted() {
+		p, ok := m.node.placement(pod)
 		if !ok || !pod.bestEffort || pod.cgroup == "" || p.MemoryMax == 0 && p.Pool != spec.PoolReclaimed {
 			continue
 		}
-		limit := a.memory.limits[pod.cgroup]
+		limit := m.limits[pod.cgroup]
 		if most := cmp.Or(limit.Max, p.MemoryMax); most > 0 {
-			slow = append(slow, desiredKnob{enforce.Knob{Cgroup: pod.cgroup, File: enforce.MemoryMax}, bytesValue(most)})
+			slow = append(slow, enforce.Desire(pod.cgroup, enforce.MemoryMax, bytesValue(most)))
 		}
 		if limit.High > 0 {
-			slow = append(slow, desiredKnob{enforce.Knob{Cgroup: pod.cgroup, File: enforce.MemoryHigh}, bytesValue(limit.High)})
+			slow = append(slow, enforce.Desire(pod.cgroup, enforce.MemoryHigh, bytesValue(limit.High)))
 		}
 	}
-	for _, low := range a.memory.advice.Lows {
-		fast = append(fast, desiredKnob{enforce.Knob{Cgroup: low.Dir, File: enforce.MemoryLow}, bytesValue(low.Bytes)})
+	for _, low := range m.advice.Lows {
+		fast = append(fast, enforce.Desire(low.Dir, enforce.MemoryLow, bytesValue(low.Bytes)))
 	}
 	return fast, slow
 }
@@ -247,42 +249,11 @@ func bytesValue(bytes int64) string {
 	return strconv.FormatInt(bytes, 10)
 }
 
-// moved is the NUMA node that a pod's memory is being moved to; it says so only while that is advised.
-func (a *Agent) moved(cgroup string) (mems string, ok bool) {
-	move := a.memory.advice.Move
+// moveTarget is the NUMA node that a pod's memory is being moved to; false while no move is advised.
+func (m *memoryController) moveTarget(cgroup string) (mems string, ok bool) {
+	move := m.advice.Move
 	if move == nil || move.Dir != cgroup {
 		return "", false
 	}
-	return strconv.Itoa(a.options.Machine.NUMA[move.To].ID), true
-}
-
-// reclaim does what the eviction manager wants taken from pods before it wants them gone.
-func (a *Agent) reclaim(orders []evict.Reclaim) {
-	for i := range orders {
-		if p := a.pods[orders[i].Pod.UID]; p != nil && p.cgroup != "" {
-			a.shrink(shrink.Request{ID: orders[i].Reason.String(), Cgroup: p.cgroup, Bytes: orders[i].Bytes})
-		}
-	}
-}
-
-// use is what was seen of a cgroup; nothing is known of one that was not.
-func (s *sensor) use(dir string) *observe.CgroupUse {
-	if use := s.cgroups[dir]; use != nil {
-		return use
-	}
-	return &observe.CgroupUse{}
-}
-
-// heldIn is what a cgroup holds in the zone of an index, page cache included, in bytes.
-func (s *sensor) heldIn(use *observe.CgroupUse, zone int) advise.Sample {
-	has := s.zoneOf(use, zone)
-	return plus(bytesOf(has.Anon), bytesOf(has.File))
-}
-
-// zoneOf is what a cgroup has in the zone of an index.
-func (s *sensor) zoneOf(use *observe.CgroupUse, zone int) observe.CgroupZone {
-	if id := s.machine.NUMA[zone].ID; id < len(use.Memory.Zones) {
-		return use.Memory.Zones[id]
-	}
-	return observe.CgroupZone{}
+	return strconv.Itoa(m.node.options.Machine.NUMA[move.To].ID), true
 }

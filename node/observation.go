@@ -19,48 +19,61 @@ const (
 	maxThrottled = 0.05
 )
 
-// sense hands what was read last to look, and what the laws of CPU and headroom see of it. Without a fresh reading nothing is known, and the laws
-// are told so.
-func (a *Agent) sense(now time.Time, look func(*sensor)) {
-	s := sensor{agent: a, machine: a.options.Machine, demand: a.manager.Demand(), out: advise.Observation{At: now.Sub(a.started), Wall: now}}
-	a.observer.mu.Lock()
-	defer a.observer.mu.Unlock()
-	if now.Sub(a.observer.lastAt) <= maxSenseAge {
-		s.seen = a.observer.last
-	}
-	if s.seen == nil {
-		s.seen = &observe.Observation{}
-	}
-	s.cgroups = make(map[string]*observe.CgroupUse, len(s.seen.Cgroups))
-	for i := range s.seen.Cgroups {
-		s.cgroups[s.seen.Cgroups[i].Dir] = &s.seen.Cgroups[i]
-	}
-	s.node()
-	s.zones()
-	s.pods()
-	look(&s)
-}
-
-// sensor is one sensing.
+// sensor makes observations.
 type sensor struct {
-	agent   *Agent
-	machine *topology.Machine
-	seen    *observe.Observation
-	cgroups map[string]*observe.CgroupUse // by directory
-	demand  map[string]int64              // what the pods of each shared pool ask for, in millicores
-	out     advise.Observation
+	node     *nodeState
+	observer *observer
+	profiles *profileController
 }
 
-func (s *sensor) node() {
-	m := &s.seen.Node.Memory
-	s.out.Node.MemoryTotal, s.out.Node.MemoryAvailable = bytesOf(m.Total), bytesOf(m.Available)
+// sense is what the laws see now. Without a fresh reading of the counters nothing is known, and the laws are told so. The observation must be released
+// before the next one.
+func (s *sensor) sense(now time.Time) *observation {
+	n := s.node
+	o := &observation{
+		node: n, machine: n.options.Machine, observer: s.observer, demand: n.manager.Demand(),
+		laws: advise.Observation{At: now.Sub(n.started), Wall: now},
+	}
+	seen, at := s.observer.borrow()
+	if seen == nil || now.Sub(at) > maxSenseAge {
+		seen = &observe.Observation{}
+	}
+	o.seen = seen
+	o.cgroups = make(map[string]*observe.CgroupUse, len(seen.Cgroups))
+	for i := range seen.Cgroups {
+		o.cgroups[seen.Cgroups[i].Dir] = &seen.Cgroups[i]
+	}
+	o.readNode()
+	o.readZones()
+	o.readPods(s.profiles)
+	return o
 }
 
-// zones fills in what is known of each zone as such; pods adds what pods hold of it.
-func (s *sensor) zones() {
-	pools := s.agent.manager.PoolZones()
+// observation is what was seen of the node at one moment: the kernel's counters, joined with what the allocator knows of pods and pools. laws is what
+// the laws of CPU and headroom see; the controllers of memory and eviction make theirs from the rest.
+type observation struct {
+	node     *nodeState
+	machine  *topology.Machine
+	observer *observer
+	seen     *observe.Observation
+	cgroups  map[string]*observe.CgroupUse // by directory
+	demand   map[string]int64              // what the pods of each shared pool ask for, in millicores
+	laws     advise.Observation
+}
+
+// release gives the counters back to the observer, which reuses their memory.
+func (o *observation) release() { o.observer.giveBack() }
+
+func (o *observation) readNode() {
+	m := &o.seen.Node.Memory
+	o.laws.Node.MemoryTotal, o.laws.Node.MemoryAvailable = bytesOf(m.Total), bytesOf(m.Available)
+}
+
+// readZones fills in what is known of each zone as such; readPods adds what pods hold of it.
+func (o *observation) readZones() {
+	pools := o.node.manager.PoolZones()
 	var demand int64
-	for _, milliCPU := range s.demand {
+	for _, milliCPU := range o.demand {
 		demand += milliCPU
 	}
 	all := 0
@@ -69,49 +82,48 @@ func (s *sensor) zones() {
 	}
 	for i, p := range pools {
 		z := advise.Zone{
-			Divisible: p.Shared.Len() + p.Reclaimed.Len(), Threads: s.machine.Threads(), Lent: p.Reclaimed.Len(),
-			SharedUse: s.ofCPUs(p.Shared, busy), SharedDelay: s.ofCPUs(p.Shared, delay), LentUse: s.ofCPUs(p.Reclaimed, busy),
-			Reserved: int64(*s.agent.options.Config.ReservedMemory) * topology.Mebibyte,
+			Divisible: p.Shared.Len() + p.Reclaimed.Len(), Threads: o.machine.Threads(), Lent: p.Reclaimed.Len(),
+			SharedUse: o.ofCPUs(p.Shared, busy), SharedDelay: o.ofCPUs(p.Shared, delay), LentUse: o.ofCPUs(p.Reclaimed, busy),
+			Reserved: int64(*o.node.options.Config.ReservedMemory) * topology.Mebibyte,
 		}
 		if all > 0 {
 			const milli = 1000
 			z.SharedRequests = advise.Known(float64(demand) / milli * float64(z.Divisible) / float64(all))
 		}
-		if id := s.machine.NUMA[i].ID; id < len(s.seen.Node.Zones) {
-			memory := &s.seen.Node.Zones[id]
+		if id := o.machine.NUMA[i].ID; id < len(o.seen.Node.Zones) {
+			memory := &o.seen.Node.Zones[id]
 			z.MemoryTotal, z.MemoryFree, z.InactiveFile = bytesOf(memory.Total), bytesOf(memory.Free), bytesOf(memory.InactiveFile)
 		}
 		z.ReclaimedMemory, z.PromisedUse = advise.Known(0), advise.Known(0)
-		s.out.Zones = append(s.out.Zones, z)
+		o.laws.Zones = append(o.laws.Zones, z)
 	}
 }
 
-// pods lists the online and the reclaimed pods by name, and adds up what they hold of the zones and the worst that they feel.
-func (s *sensor) pods() {
-	node := &s.out.Node
+// readPods lists the online and the reclaimed pods by name, and adds up what they hold of the zones and the worst that they feel.
+func (o *observation) readPods(profiles *profileController) {
+	node := &o.laws.Node
 	online := false
-	for _, uid := range sortedKeys(s.agent.pods) {
-		p := s.agent.pods[uid]
-		asked, pool, ok := s.agent.manager.Pod(uid)
+	for _, p := range o.node.pods.sorted() {
+		asked, pool, ok := o.node.manager.Pod(p.name.UID)
 		if !ok || pool == spec.PoolSystem {
 			continue
 		}
-		use := s.use(p.cgroup)
+		use := o.use(p.cgroup)
 		id := p.name.Namespace + "/" + p.name.Name
 		if pool == spec.PoolReclaimed {
-			s.charge(use, func(z *advise.Zone) *advise.Sample { return &z.ReclaimedMemory })
-			s.discount(use)
-			s.out.Reclaimed = append(s.out.Reclaimed, advise.Reclaimed{
+			o.charge(use, func(z *advise.Zone) *advise.Sample { return &z.ReclaimedMemory })
+			o.discount(use)
+			o.laws.Reclaimed = append(o.laws.Reclaimed, advise.Reclaimed{
 				ID: id, MilliCPU: asked.Reclaimed.MilliCPU, MemoryBytes: asked.Reclaimed.MemoryMiB * topology.Mebibyte,
-				CPUUse: rateOf(use.CPU.Usage), RunDelay: s.runDelay(p), Memory: bytesOf(use.Memory.Current),
+				CPUUse: rateOf(use.CPU.Usage), RunDelay: o.runDelay(p), Memory: bytesOf(use.Memory.Current),
 			})
 			continue
 		}
 		service := advise.Service{ID: id, Pool: pool, CPUUse: rateOf(use.CPU.Usage), CPUPressure: pressureOf(use), Memory: bytesOf(use.Memory.Current)}
-		s.steer(uid, p, &service, use)
-		s.out.Services = append(s.out.Services, service)
+		profiles.addIndicators(o, p, &service, use)
+		o.laws.Services = append(o.laws.Services, service)
 		if pool == "" {
-			s.charge(use, func(z *advise.Zone) *advise.Sample { return &z.PromisedUse })
+			o.charge(use, func(z *advise.Zone) *advise.Sample { return &z.PromisedUse })
 		} else {
 			node.CPUPressure = worst(node.CPUPressure, service.CPUPressure)
 		}
@@ -121,38 +133,38 @@ func (s *sensor) pods() {
 	if !online { // nobody waits
 		node.CPUPressure, node.MemoryPressure = advise.Known(0), advise.Known(0)
 	}
-	for _, h := range s.agent.manager.Held() {
-		for z := range s.out.Zones {
-			s.out.Zones[z].Promised += int64(h.Grant.Memory[z]) * topology.Mebibyte
+	for _, h := range o.node.manager.Held() {
+		for z := range o.laws.Zones {
+			o.laws.Zones[z].Promised += int64(h.Grant.Memory[z]) * topology.Mebibyte
 		}
 	}
-	s.steered()
-	slices.SortFunc(s.out.Services, func(x, y advise.Service) int { return cmp.Compare(x.ID, y.ID) })
-	slices.SortFunc(s.out.Reclaimed, func(x, y advise.Reclaimed) int { return cmp.Compare(x.ID, y.ID) })
+	profiles.addPools(o)
+	slices.SortFunc(o.laws.Services, func(x, y advise.Service) int { return cmp.Compare(x.ID, y.ID) })
+	slices.SortFunc(o.laws.Reclaimed, func(x, y advise.Reclaimed) int { return cmp.Compare(x.ID, y.ID) })
 }
 
 // charge adds what a cgroup holds in each zone to an account there.
-func (s *sensor) charge(use *observe.CgroupUse, account func(*advise.Zone) *advise.Sample) {
-	for i := range s.out.Zones {
-		to := account(&s.out.Zones[i])
-		*to = plus(*to, s.heldIn(use, i))
+func (o *observation) charge(use *observe.CgroupUse, account func(*advise.Zone) *advise.Sample) {
+	for i := range o.laws.Zones {
+		to := account(&o.laws.Zones[i])
+		*to = plus(*to, o.heldIn(use, i))
 	}
 }
 
 // discount takes a reclaimed pod's page cache out of what counts as free: it is among what reclaimed pods hold already.
-func (s *sensor) discount(use *observe.CgroupUse) {
-	for i := range s.out.Zones {
-		z := &s.out.Zones[i]
-		if file := bytesOf(s.zoneOf(use, i).File); file.Known {
+func (o *observation) discount(use *observe.CgroupUse) {
+	for i := range o.laws.Zones {
+		z := &o.laws.Zones[i]
+		if file := bytesOf(o.zoneOf(use, i).File); file.Known {
 			z.InactiveFile.Value = max(z.InactiveFile.Value-file.Value, 0)
 		}
 	}
 }
 
 // runDelay is how many of a pod's threads wait for a CPU.
-func (s *sensor) runDelay(p *pod) (out advise.Sample) {
+func (o *observation) runDelay(p *pod) (out advise.Sample) {
 	for _, c := range p.containers {
-		use := s.cgroups[c.cgroup]
+		use := o.cgroups[c.cgroup]
 		if use == nil {
 			continue
 		}
@@ -164,13 +176,13 @@ func (s *sensor) runDelay(p *pod) (out advise.Sample) {
 }
 
 // ofCPUs adds a value of some CPUs up. One that is not known makes the sum so.
-func (s *sensor) ofCPUs(cpus topology.CPUSet, of func(*observe.CPU) observe.Sample[float64]) advise.Sample {
+func (o *observation) ofCPUs(cpus topology.CPUSet, of func(*observe.CPU) observe.Sample[float64]) advise.Sample {
 	out := advise.Known(0)
 	for id := range cpus.All() {
-		if id >= len(s.seen.Node.CPUs) {
+		if id >= len(o.seen.Node.CPUs) {
 			return advise.Sample{}
 		}
-		v, ok := of(&s.seen.Node.CPUs[id]).Within(maxSenseAge)
+		v, ok := of(&o.seen.Node.CPUs[id]).Within(maxSenseAge)
 		if !ok {
 			return advise.Sample{}
 		}
@@ -211,4 +223,26 @@ func rateOf(s observe.Sample[float64]) advise.Sample {
 func bytesOf(s observe.Sample[int64]) advise.Sample {
 	v, ok := s.Within(maxSenseAge)
 	return advise.Sample{Value: float64(v), Known: ok}
+}
+
+// use is what was seen of a cgroup; nothing is known of one that was not.
+func (o *observation) use(dir string) *observe.CgroupUse {
+	if use := o.cgroups[dir]; use != nil {
+		return use
+	}
+	return &observe.CgroupUse{}
+}
+
+// heldIn is what a cgroup holds in the zone of an index, page cache included, in bytes.
+func (o *observation) heldIn(use *observe.CgroupUse, zone int) advise.Sample {
+	has := o.zoneOf(use, zone)
+	return plus(bytesOf(has.Anon), bytesOf(has.File))
+}
+
+// zoneOf is what a cgroup has in the zone of an index.
+func (o *observation) zoneOf(use *observe.CgroupUse, zone int) observe.CgroupZone {
+	if id := o.machine.NUMA[zone].ID; id < len(use.Memory.Zones) {
+		return use.Memory.Zones[id]
+	}
+	return observe.CgroupZone{}
 }

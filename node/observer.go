@@ -10,28 +10,55 @@ import (
 	"hilbert.dev/hilbert/node/observe"
 )
 
-// observer reads the kernel's counters beside the loop, at each observe interval.
+// observer reads the kernel's counters beside the loop, at each observe interval, and then has the loop look at them.
+//
+// An observation's memory is used again for the one after the next, unless the loop has borrowed it: then it stays until the loop has given it back.
 type observer struct {
-	reader *observe.Reader
+	reader   *observe.Reader // nil: nobody observes
+	interval time.Duration
+	loop     *loop
+	events   *events
+	observed func(now time.Time) // called in the loop after each reading
 
-	mu      sync.Mutex
-	cgroups []observe.Cgroup // to read; never changed, only replaced
-	last    *observe.Observation
-	lastAt  time.Time // when the reading of last began
-	reads   uint64
-	seconds float64 // that the readings took
+	mu       sync.Mutex
+	cgroups  []observe.Cgroup // to read; never changed, only replaced
+	last     *observe.Observation
+	lastAt   time.Time // when the reading of last began
+	borrowed *observe.Observation
+	retired  *observe.Observation // was replaced while it was borrowed
+	reads    uint64
+	seconds  float64 // that the readings took
 }
 
+// watch says which cgroups to read from now on.
 func (o *observer) watch(cgroups []observe.Cgroup) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.cgroups = cgroups
 }
 
-// read reads once. Who looks at the last observation holds the lock, so the one before can be used again.
+// borrow is the last observation, and when its reading began; nil: there is none. It stays as it is until giveBack is called.
+func (o *observer) borrow() (*observe.Observation, time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.borrowed = o.last
+	return o.last, o.lastAt
+}
+
+func (o *observer) giveBack() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.borrowed = nil
+}
+
+// read reads once.
 func (o *observer) read(since time.Time) (reversed uint64) {
 	o.mu.Lock()
 	cgroups := o.cgroups
+	if o.retired != nil && o.borrowed == nil {
+		o.reader.Recycle(o.retired)
+		o.retired = nil
+	}
 	o.mu.Unlock()
 	began := time.Now()
 	next := o.reader.Read(began.Sub(since), cgroups)
@@ -46,22 +73,26 @@ func (o *observer) read(since time.Time) (reversed uint64) {
 		return 0
 	}
 	reversed = next.Counts.Reversed - before.Counts.Reversed
-	o.reader.Recycle(before)
+	if before == o.borrowed {
+		o.retired = before
+	} else {
+		o.reader.Recycle(before)
+	}
 	return reversed
 }
 
-// observe runs until ctx ends.
-func (a *Agent) observe(ctx context.Context) {
-	defer a.observer.reader.Close()
-	ticker := time.NewTicker(a.options.Config.ObserveInterval.D())
+// run reads until ctx ends.
+func (o *observer) run(ctx context.Context) {
+	defer o.reader.Close()
+	ticker := time.NewTicker(o.interval)
 	defer ticker.Stop()
 	for since := time.Now(); ; {
-		if reversed := a.observer.read(since); reversed > 0 {
-			a.post(func() {
-				a.noteTransient(spec.ReasonCountersReversed, fmt.Sprintf("%d counters of the kernel went backwards; no rate was made of them", reversed))
+		if reversed := o.read(since); reversed > 0 {
+			o.loop.post(func() {
+				o.events.noteTransient(spec.ReasonCountersReversed, fmt.Sprintf("%d counters of the kernel went backwards; no rate was made of them", reversed))
 			})
 		}
-		a.post(func() { a.stepLaws(time.Now()) })
+		o.loop.post(func() { o.observed(time.Now()) })
 		select {
 		case <-ctx.Done():
 			return
@@ -70,32 +101,23 @@ func (a *Agent) observe(ctx context.Context) {
 	}
 }
 
-// Observation shows the last observation to look, which must not keep it. False: there is none yet, or nobody observes.
-func (a *Agent) Observation(look func(*observe.Observation)) bool {
-	if a.observer.reader == nil {
+// show shows the last observation to look, which must not keep it. False: there is none yet, or nobody observes.
+func (o *observer) show(look func(*observe.Observation)) bool {
+	if o.reader == nil {
 		return false
 	}
-	a.observer.mu.Lock()
-	defer a.observer.mu.Unlock()
-	if a.observer.last == nil {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.last == nil {
 		return false
 	}
-	look(a.observer.last)
+	look(o.last)
 	return true
 }
 
-// watched lists the cgroups that are worth observing: containers with their threads, and pods.
-func (a *Agent) watched() (out []observe.Cgroup) {
-	for _, uid := range sortedKeys(a.pods) {
-		p := a.pods[uid]
-		if p.cgroup != "" {
-			out = append(out, observe.Cgroup{ID: p.name.Namespace + "/" + p.name.Name, Dir: p.cgroup})
-		}
-		for _, id := range sortedKeys(p.containers) {
-			if c := p.containers[id]; c.cgroup != "" {
-				out = append(out, observe.Cgroup{ID: id, Dir: c.cgroup, Threads: true})
-			}
-		}
-	}
-	return out
+// totals are how many readings there were, and how long they took.
+func (o *observer) totals() (reads uint64, seconds float64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.reads, o.seconds
 }

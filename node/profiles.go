@@ -21,10 +21,11 @@ const (
 	leastUse = 0.01
 )
 
-// profiles is what is known of ServiceProfiles, and of what their metrics say.
-type profiles struct {
+// profileController finds the ServiceProfile of each pod, and has the metrics scraped that profiles want. The laws steer the pools of such pods by them.
+type profileController struct {
+	node    *nodeState
 	scraper *scrape.Scraper
-	list    []spec.NamedProfile // the loop's
+	list    []spec.NamedProfile // the oldest first
 
 	mu      sync.Mutex
 	targets []scrape.Target
@@ -37,94 +38,96 @@ type metricKey struct {
 	indicator int
 }
 
-// Profiles says which ServiceProfiles there are, the oldest first. Nobody may change them afterwards.
-func (a *Agent) Profiles(list []spec.NamedProfile) {
-	a.post(func() {
-		a.profiles.list = list
-		for _, uid := range sortedKeys(a.pods) {
-			a.profile(a.pods[uid])
-		}
-		a.updateTargets()
-	})
+// set says which profiles there are, and matches all pods anew.
+func (c *profileController) set(list []spec.NamedProfile) {
+	c.list = list
+	for _, p := range c.node.pods.sorted() {
+		c.match(p)
+	}
+	c.updateTargets()
 }
 
-// profile finds the profile of a pod. That an older one is followed instead of another is told once.
-func (a *Agent) profile(p *pod) {
-	best, others := spec.MatchProfile(a.profiles.list, p.name.Namespace, p.labels)
+// match finds the profile of a pod. That an older one is followed instead of another is told once.
+func (c *profileController) match(p *pod) {
+	best, others := spec.MatchProfile(c.list, p.name.Namespace, p.labels)
 	p.profile = best
 	conflict := ""
 	if len(others) > 0 {
 		conflict = fmt.Sprintf("the ServiceProfile %s is followed; %s is younger, and selects the pod too", best, others[0])
 	}
 	if conflict != "" && conflict != p.conflict {
-		a.note(p.name, allocate.Note{Reason: spec.ReasonProfileConflict, Message: conflict})
+		c.node.events.note(p.name, allocate.Note{Reason: spec.ReasonProfileConflict, Message: conflict})
 	}
 	p.conflict = conflict
 }
 
-// updateTargets says what is to be scraped.
-func (a *Agent) updateTargets() {
+// Tick implements controller: pods may have come and gone, and with them what is to be scraped.
+func (c *profileController) Tick(*inputs) (changed bool) {
+	c.updateTargets()
+	return false
+}
+
+func (c *profileController) updateTargets() {
 	var targets []scrape.Target
-	for _, uid := range sortedKeys(a.pods) {
-		p := a.pods[uid]
+	for _, p := range c.node.pods.sorted() {
 		if p.profile == nil {
 			continue
 		}
 		for i := range p.profile.Indicators {
 			if m := p.profile.Indicators[i].Metric; m != nil {
-				targets = append(targets, scrape.Target{Pod: uid, Indicator: i, Address: p.address, Metric: *m})
+				targets = append(targets, scrape.Target{Pod: p.name.UID, Indicator: i, Address: p.address, Metric: *m})
 			}
 		}
 	}
-	a.profiles.mu.Lock()
-	defer a.profiles.mu.Unlock()
-	a.profiles.targets = targets
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.targets = targets
 }
 
 // wanted are the targets of the next round. It is called beside the loop, as is scraped.
-func (p *profiles) wanted() []scrape.Target {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.targets) == 0 {
-		p.results = nil
+func (c *profileController) wanted() []scrape.Target {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.targets) == 0 {
+		c.results = nil
 	}
-	return p.targets
+	return c.targets
 }
 
-func (p *profiles) scraped(targets []scrape.Target, results []scrape.Result) {
+func (c *profileController) scraped(targets []scrape.Target, results []scrape.Result) {
 	out := make(map[metricKey]scrape.Result, len(targets))
 	for i := range targets {
 		out[metricKey{targets[i].Pod, targets[i].Indicator}] = results[i]
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.results = out
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.results = out
 }
 
-// steer adds what the profile of a service wants to know of its pod.
-func (s *sensor) steer(uid string, p *pod, service *advise.Service, use *observe.CgroupUse) {
+// addIndicators adds what the profile of a service wants to know of its pod.
+func (c *profileController) addIndicators(o *observation, p *pod, service *advise.Service, use *observe.CgroupUse) {
 	if p.profile == nil || service.Pool == "" { // who has cores of his own needs no pool
 		return
 	}
 	service.Profile = p.profile.String()
-	s.agent.profiles.mu.Lock()
-	defer s.agent.profiles.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for i := range p.profile.Indicators {
 		var now advise.Sample
 		switch p.profile.Indicators[i].Type {
 		case spec.IndicatorRunDelay:
-			wait, ran := s.runDelay(p), rateOf(use.CPU.Usage)
+			wait, ran := o.runDelay(p), rateOf(use.CPU.Usage)
 			now = advise.Sample{Value: wait.Value / max(ran.Value, leastUse), Known: wait.Known && ran.Known}
 		case spec.IndicatorCPUPressure:
 			now = pressureOf(use)
 		case spec.IndicatorMetric:
-			r := s.agent.profiles.results[metricKey{uid, i}]
-			now = advise.Sample{Value: r.Value, Known: r.Outcome == scrape.Read && s.out.Wall.Sub(r.At) <= maxMetricAge}
+			r := c.results[metricKey{p.name.UID, i}]
+			now = advise.Sample{Value: r.Value, Known: r.Outcome == scrape.Read && o.laws.Wall.Sub(r.At) <= maxMetricAge}
 		}
 		service.Indicators = append(service.Indicators, now)
 	}
-	if !slices.ContainsFunc(s.out.Profiles, func(known advise.Profile) bool { return known.Name == service.Profile }) {
-		s.out.Profiles = append(s.out.Profiles, advise.ProfileOf(p.profile))
+	if !slices.ContainsFunc(o.laws.Profiles, func(known advise.Profile) bool { return known.Name == service.Profile }) {
+		o.laws.Profiles = append(o.laws.Profiles, advise.ProfileOf(p.profile))
 	}
 }
 
@@ -153,25 +156,25 @@ func steeredBy(services []advise.Service) map[string]Steered {
 	return out
 }
 
-// steered lists the pools of the services with a profile: what they have, and what all of their pods ask for.
-func (s *sensor) steered() {
-	if len(s.out.Profiles) == 0 {
+// addPools lists the pools of the services with a profile: what they have, and what all of their pods ask for.
+func (c *profileController) addPools(o *observation) {
+	if len(o.laws.Profiles) == 0 {
 		return
 	}
 	wanted := make(map[string]bool)
-	for i := range s.out.Services {
-		if service := &s.out.Services[i]; service.Profile != "" {
+	for i := range o.laws.Services {
+		if service := &o.laws.Services[i]; service.Profile != "" {
 			wanted[service.Pool] = true
 		}
 	}
 	const milli = 1000
-	pools := s.agent.manager.Pools()
+	pools := c.node.manager.Pools()
 	for _, name := range sortedKeys(wanted) {
-		pool := advise.Pool{Name: name, Requests: advise.Known(float64(s.demand[name]) / milli)}
+		pool := advise.Pool{Name: name, Requests: advise.Known(float64(o.demand[name]) / milli)}
 		if i := slices.IndexFunc(pools, func(p allocate.Pool) bool { return p.Name == name }); i >= 0 {
 			pool.CPUs = pools[i].CPUs.Len()
 		}
-		s.out.Pools = append(s.out.Pools, pool)
+		o.laws.Pools = append(o.laws.Pools, pool)
 	}
-	slices.SortFunc(s.out.Profiles, func(x, y advise.Profile) int { return cmp.Compare(x.Name, y.Name) })
+	slices.SortFunc(o.laws.Profiles, func(x, y advise.Profile) int { return cmp.Compare(x.Name, y.Name) })
 }

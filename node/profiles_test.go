@@ -58,7 +58,9 @@ func (l *lender) tell(value float64, seconds int) (pools map[string]int, seen ad
 	}
 	l.agent.Ask(time.Minute, func(a *Agent) {
 		pools = a.lending.advice.Pools
-		a.sense(l.now, func(s *sensor) { seen = s.out.Services[0] })
+		o := a.sensor.sense(l.now)
+		seen = o.laws.Services[0]
+		o.release()
 	})
 	return pools, seen
 }
@@ -99,7 +101,9 @@ func TestProfileIndicators(t *testing.T) {
 	l.now = l.now.Add(2 * maxMetricAge)
 	l.run(1)
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		a.sense(l.now, func(s *sensor) { seen = s.out.Services[0] })
+		o := a.sensor.sense(l.now)
+		seen = o.laws.Services[0]
+		o.release()
 		if w := a.profiles.wanted(); len(w) != 1 || w[0].Address != "10.0.0.7" || w[0].Metric.Port != 80 {
 			t.Errorf("scrapes %+v", w)
 		}
@@ -146,7 +150,7 @@ func TestProfileSizesThePool(t *testing.T) {
 	l.agent.Profiles([]spec.NamedProfile{profile})
 	size := func() (n int) {
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			p, _ := a.manager.Placement("web")
+			p, _ := a.node.manager.Placement("web")
 			n = p.CPUs.Len()
 		})
 		return n

@@ -21,8 +21,15 @@ const (
 	idleReport = time.Minute
 )
 
-// reporting is what the API server knows.
-type reporting struct {
+// reporter writes the CustomNodeResource: what the scheduler may count on here. It writes when the report has changed enough, no more often than the
+// throttle allows, except that less headroom is told within a second.
+type reporter struct {
+	node     *nodeState
+	lending  *lendingController
+	eviction *evictionController
+	devices  *deviceController
+	throttle *report.Throttle
+
 	last    *spec.NodeReport // as last written; nil: never
 	written time.Time        // when that write began
 	looked  time.Time        // when it was last compared with what is
@@ -31,24 +38,28 @@ type reporting struct {
 }
 
 // build is all there is to say now.
-func (a *Agent) build(now time.Time) *spec.NodeReport {
-	r := a.manager.Report()
-	if a.runtimeAway(now) {
-		a.closeAll(&r)
+func (p *reporter) build(now time.Time) *spec.NodeReport {
+	n := p.node
+	r := n.manager.Report()
+	if n.runtime.away(now) {
+		p.closeAll(&r)
 	}
-	out := report.Build(a.options.Machine, &r, a.colocation(now), []spec.NodeCondition{a.problems.condition(a.options.Mode, a.options.Why)})
-	out.Status.Devices, out.Status.Summary.GPUs = a.deviceStatus(now)
+	conditions := []spec.NodeCondition{n.events.problems.condition(n.options.Mode, n.options.Why)}
+	out := report.Build(n.options.Machine, &r, p.lending.colocation(now, p.eviction), conditions)
+	out.Status.Devices, out.Status.Summary.GPUs = p.devices.status(now)
 	return out
 }
 
-// runtimeAway reports whether the runtime has been lost for so long that nothing should be promised here: nobody would keep it.
-func (a *Agent) runtimeAway(now time.Time) bool {
-	return !a.runtime.connected && !a.runtime.lost.IsZero() && now.Sub(a.runtime.lost) >= lostGrace
+// noteLess makes the next report urgent if less can be lent than the last one said.
+func (p *reporter) noteLess(now time.Time) {
+	if p.last != nil && !p.urgent {
+		p.urgent = report.Less(p.last.Status.Colocation, p.lending.headroom(now, p.eviction))
+	}
 }
 
 // closeAll closes all zones in what is said. The allocator goes on as it is, for who runs already.
-func (a *Agent) closeAll(r *allocate.Report) {
-	why := allocate.Note{Reason: spec.ReasonRuntimeLost, Message: a.runtime.why}
+func (p *reporter) closeAll(r *allocate.Report) {
+	why := allocate.Note{Reason: spec.ReasonRuntimeLost, Message: p.node.runtime.why}
 	for zone := range int(r.Shape.Zones) {
 		r.Shape.Closed |= 1 << zone
 		if !slices.ContainsFunc(r.Closed, func(c allocate.Closed) bool { return c.Zone == zone }) {
@@ -60,57 +71,54 @@ func (a *Agent) closeAll(r *allocate.Report) {
 
 // report writes the report if it is due, and says when to look again. Before the runtime has told what runs, it would tell of an empty
 // node, so nothing is said unless the runtime is away.
-func (a *Agent) report(now time.Time) time.Duration {
-	if a.ports.Report == nil || (!a.runtime.synced && !a.runtimeAway(now)) || a.devices.pending(now, a.runtime.synced) {
+func (p *reporter) report(now time.Time) time.Duration {
+	if p.node.ports.Report == nil || (!p.node.runtime.synced && !p.node.runtime.away(now)) || p.devices.pending(now, p.node.runtime.synced) {
 		return time.Second
 	}
 	likely := report.Major
-	if a.reporting.urgent {
+	if p.urgent {
 		likely = report.Urgent
 	}
-	soonest := max(a.throttle.Wait(now, likely), lookPause-now.Sub(a.reporting.looked))
+	soonest := max(p.throttle.Wait(now, likely), lookPause-now.Sub(p.looked))
 	if soonest > 0 {
 		return min(soonest, idleReport)
 	}
-	a.reporting.looked = now
-	r := a.build(now)
-	if wait := a.throttle.Wait(now, report.Compare(a.reporting.last, r)); wait > 0 {
+	p.looked = now
+	r := p.build(now)
+	if wait := p.throttle.Wait(now, report.Compare(p.last, r)); wait > 0 {
 		return min(wait, idleReport)
 	}
-	a.reporting.urgent = false
-	a.throttle.Refresh(a.refresh(r))
-	a.throttle.Began(now)
-	a.work(func(ctx context.Context) {
+	p.urgent = false
+	p.throttle.Refresh(p.refresh(r))
+	p.throttle.Began(now)
+	p.node.loop.work(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 		defer cancel()
-		err := a.ports.Report(ctx, r)
-		a.post(func() { a.reported(r, now, err) })
+		err := p.node.ports.Report(ctx, r)
+		p.node.loop.post(func() { p.reported(r, now, err) })
 	})
 	return lookPause
 }
 
 // refresh is how long what is written now stays vouched for: a loan not as long as the rest.
-func (a *Agent) refresh(r *spec.NodeReport) time.Duration {
+func (p *reporter) refresh(r *spec.NodeReport) time.Duration {
 	if c := r.Status.Colocation; c != nil && c.Headroom != (spec.ReclaimedAmounts{}) {
-		return a.options.Config.Lending.RefreshInterval.D()
+		return p.node.options.Config.Lending.RefreshInterval.D()
 	}
-	return a.options.Config.RefreshInterval.D()
+	return p.node.options.Config.RefreshInterval.D()
 }
 
-func (a *Agent) reported(r *spec.NodeReport, began time.Time, err error) {
-	a.throttle.Ended(err == nil)
+func (p *reporter) reported(r *spec.NodeReport, began time.Time, err error) {
+	p.throttle.Ended(err == nil)
 	if err != nil {
-		if a.reporting.failing.IsZero() {
-			a.reporting.failing = began
+		if p.failing.IsZero() {
+			p.failing = began
 		}
-		a.counts.ReportsFailed++
-		a.log.Warn("the report cannot be written", "err", err)
+		p.node.counts.ReportsFailed++
+		p.node.log.Warn("the report cannot be written", "err", err)
 		return
 	}
-	a.reporting.failing = time.Time{}
-	a.counts.Reports++
-	a.reporting.last, a.reporting.written = r, began
+	p.failing = time.Time{}
+	p.node.counts.Reports++
+	p.last, p.written = r, began
 }
-
-// Status is what the agent says of its node, for who asks it directly.
-func (a *Agent) Status() *spec.NodeReport { return a.build(time.Now()) }

@@ -15,7 +15,7 @@ func (l *lender) cached(free, cache, active int) {
 	l.now = l.now.Add(time.Second)
 	c := l.counters
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		cgroups := a.watched()
+		cgroups := a.node.pods.watched()
 		c.passed += time.Second
 		stat, sched := strings.Builder{}, strings.Builder{}
 		stat.WriteString("cpu  0 0 0 0 0 0 0 0 0 0\n")
@@ -48,7 +48,7 @@ func (l *lender) cached(free, cache, active int) {
 		a.observer.mu.Lock()
 		a.observer.last, a.observer.lastAt = o, l.now
 		a.observer.mu.Unlock()
-		a.stepLaws(l.now)
+		a.observed(l.now)
 	})
 	_ = observe.Cgroup{}
 }
@@ -68,12 +68,12 @@ func TestRevCacheEvicts(t *testing.T) {
 	for i := range 40 {
 		l.cached(60, 700, 700) // 2.9 % free, 68 % clean cache of the reclaimed pod within its limit; MemAvailable 71 %
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			a.sense(l.now, func(s *sensor) {
-				if i == 5 {
-					t.Logf("available %+v MemAvailable %+v zones %+v", s.available(), s.out.Node.MemoryAvailable, s.out.Zones[0])
-				}
-			})
-			now := fmt.Sprint(a.eviction.decision.Pressures, " wishes ", len(a.eviction.decision.Requests), " stop ", a.eviction.decision.Stop)
+			o := a.sensor.sense(l.now)
+			if i == 5 {
+				t.Logf("available %+v MemAvailable %+v zones %+v", availableMemory(&o.laws), o.laws.Node.MemoryAvailable, o.laws.Zones[0])
+			}
+			o.release()
+			now := fmt.Sprint(a.eviction.decision.Pressures, " requests ", len(a.eviction.decision.Requests), " stop ", a.eviction.decision.Stop)
 			if len(now) != len(said) && (i < 12 || len(a.eviction.decision.Requests) > 0 || a.eviction.decision.Stop != nil) {
 				t.Logf("%ds %s", i+1, now[max(0, len(now)-260):])
 			}

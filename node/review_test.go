@@ -39,12 +39,12 @@ func (l *lender) run240(n int) *spec.Colocation {
 	for range n {
 		l.now = l.now.Add(time.Second)
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			o := l.counters.second(l.busy, l.waiting, a.watched())
+			o := l.counters.second(l.busy, l.waiting, a.node.pods.watched())
 			a.observer.mu.Lock()
 			a.observer.last, a.observer.lastAt = o, l.now
 			a.observer.mu.Unlock()
-			a.stepLaws(l.now)
-			out = a.colocation(l.now)
+			a.observed(l.now)
+			out = a.lending.colocation(l.now, a.eviction)
 		})
 	}
 	return out
@@ -90,9 +90,9 @@ func TestRevRunDelay(t *testing.T) {
 		ids = append(ids, fmt.Sprint(1000+i))
 	}
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		p := a.pods["web"]
+		p := a.node.pods.byUID["web"]
 		side := &container{id: "side", cgroup: web.Cgroup + "/side", pod: p, exists: true}
-		p.containers["side"], a.containers["side"] = side, side
+		p.containers["side"], a.node.pods.containers["side"] = side, side
 	})
 	delay := 0
 	for range 20 {
@@ -106,10 +106,10 @@ func TestRevRunDelay(t *testing.T) {
 		l.run240(1)
 	}
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		a.sense(l.now, func(s *sensor) {
-			main := s.use(web.Cgroup + "/" + containerID(&web)).CPU.RunDelay
-			t.Logf("main container: %v %v; pod's run delay: %+v", main.State(), main.Reason(), s.runDelay(a.pods["web"]))
-		})
+		o := a.sensor.sense(l.now)
+		main := o.use(web.Cgroup + "/" + containerID(&web)).CPU.RunDelay
+		t.Logf("main container: %v %v; pod's run delay: %+v", main.State(), main.Reason(), o.runDelay(a.node.pods.byUID["web"]))
+		o.release()
 	})
 }
 
@@ -123,9 +123,9 @@ func TestRevNoAmount(t *testing.T) {
 	l.agent.Ask(time.Minute, func(a *Agent) { t.Logf("limits %+v", a.memory.advice.Limits) })
 	_, slow := "", ""
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		_, s := a.desiredKnobs()
+		_, s := a.knobs.knobs()
 		for _, w := range s {
-			slow += fmt.Sprintf("%s=%s ", w.Path(), w.value)
+			slow += fmt.Sprintf("%s=%s ", w.Path(), w.Value)
 		}
 	})
 	t.Log(slow)

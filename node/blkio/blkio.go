@@ -113,31 +113,19 @@ func (p Params) weight(level spec.QoSLevel) int {
 	}
 }
 
-// Pod is a pod's cgroup below the root of the hierarchy, and its level.
-type Pod struct {
-	Cgroup string
-	Level  spec.QoSLevel
-}
-
-// DesiredKnob is a knob and what it shall be.
-type DesiredKnob struct {
-	Knob  enforce.Knob
-	Value string
-}
-
 // desiredKnobs are the knobs of pods and of the cgroups around them, by path; limits are the io.max of each reclaimed pod.
 //
 // A weight counts only among siblings. So a cgroup between a pod and what is common to all pods weighs as its online pods together, and as one
 // reclaimed pod for all of those.
-func desiredKnobs(pods []Pod, limits string, p Params) []DesiredKnob {
+func desiredKnobs(pods []enforce.Pod, limits string, p Params) []enforce.DesiredKnob {
 	top := common(pods)
 	groups, lends := map[string]int{}, map[string]bool{}
-	var out []DesiredKnob
+	var out []enforce.DesiredKnob
 	for _, pod := range pods {
 		weight := p.weight(pod.Level)
-		out = append(out, DesiredKnob{enforce.Knob{Cgroup: pod.Cgroup, File: enforce.IOWeight}, value(weight)})
+		out = append(out, enforce.Desire(pod.Cgroup, enforce.IOWeight, value(weight)))
 		if pod.Level == spec.QoSReclaimed && limits != "" {
-			out = append(out, DesiredKnob{enforce.Knob{Cgroup: pod.Cgroup, File: enforce.IOMax}, limits})
+			out = append(out, enforce.Desire(pod.Cgroup, enforce.IOMax, limits))
 		}
 		for group := path.Dir(pod.Cgroup); len(group) > len(top) && group != "."; group = path.Dir(group) {
 			if pod.Level == spec.QoSReclaimed && lends[group] {
@@ -148,16 +136,16 @@ func desiredKnobs(pods []Pod, limits string, p Params) []DesiredKnob {
 		}
 	}
 	for group, weight := range groups {
-		out = append(out, DesiredKnob{enforce.Knob{Cgroup: group, File: enforce.IOWeight}, value(weight)})
+		out = append(out, enforce.Desire(group, enforce.IOWeight, value(weight)))
 	}
-	slices.SortFunc(out, func(a, b DesiredKnob) int { return strings.Compare(a.Knob.Path(), b.Knob.Path()) })
+	slices.SortFunc(out, func(a, b enforce.DesiredKnob) int { return strings.Compare(a.Knob.Path(), b.Knob.Path()) })
 	return out
 }
 
 func value(weight int) string { return fmt.Sprintf("default %d", min(weight, maxWeight)) }
 
 // common is the deepest cgroup that all pods are below; empty: the root.
-func common(pods []Pod) string {
+func common(pods []enforce.Pod) string {
 	if len(pods) == 0 {
 		return ""
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/enforce"
 )
 
 // kernel is io.cost in memory, for devices that have a line; a device whose line is "no" refuses.
@@ -219,7 +220,7 @@ func TestDisks(t *testing.T) {
 }
 
 // knobsOn are the knobs of a node with these disks.
-func knobsOn(disks []Disk, pods []Pod, p Params) []DesiredKnob {
+func knobsOn(disks []Disk, pods []enforce.Pod, p Params) []enforce.DesiredKnob {
 	return desiredKnobs(pods, strings.Join(p.limits(disks), "\n"), p)
 }
 
@@ -227,13 +228,13 @@ func TestWishes(t *testing.T) {
 	p := Params{Dedicated: 800, Shared: 400, Reclaimed: 50, Ceilings: []Ceiling{
 		{Name: "a", WriteBytes: 7, ReadOperations: 9}, {Name: "gone", WriteBytes: 1}, {Name: "b", ReadBytes: 5},
 	}}
-	pods := []Pod{
-		{"k/pod1", spec.QoSDedicated},
-		{"k/burstable/pod2", spec.QoSShared},
-		{"k/burstable/pod3", spec.QoSShared},
-		{"k/besteffort/pod4", spec.QoSShared},
-		{"k/besteffort/pod5", spec.QoSReclaimed},
-		{"k/besteffort/pod6", spec.QoSReclaimed},
+	pods := []enforce.Pod{
+		{Cgroup: "k/pod1", Level: spec.QoSDedicated},
+		{Cgroup: "k/burstable/pod2", Level: spec.QoSShared},
+		{Cgroup: "k/burstable/pod3", Level: spec.QoSShared},
+		{Cgroup: "k/besteffort/pod4", Level: spec.QoSShared},
+		{Cgroup: "k/besteffort/pod5", Level: spec.QoSReclaimed},
+		{Cgroup: "k/besteffort/pod6", Level: spec.QoSReclaimed},
 	}
 	var got []string
 	for _, w := range knobsOn([]Disk{a, b}, pods, p) {
@@ -260,10 +261,10 @@ func TestWishes(t *testing.T) {
 func TestWishesProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		levels := []spec.QoSLevel{spec.QoSDedicated, spec.QoSShared, spec.QoSReclaimed}
-		var pods []Pod
+		var pods []enforce.Pod
 		for i := range rapid.IntRange(0, 60).Draw(t, "pods") {
 			group := rapid.SampledFrom([]string{"k", "k/burstable", "k/besteffort"}).Draw(t, "group")
-			pods = append(pods, Pod{fmt.Sprintf("%s/pod%d", group, i), rapid.SampledFrom(levels).Draw(t, "level")})
+			pods = append(pods, enforce.Pod{Cgroup: fmt.Sprintf("%s/pod%d", group, i), Level: rapid.SampledFrom(levels).Draw(t, "level")})
 		}
 		p := Params{Dedicated: rapid.IntRange(1, maxWeight).Draw(t, "dedicated"), Shared: 400, Reclaimed: 50}
 		knobs := knobsOn(nil, pods, p)
@@ -278,8 +279,8 @@ func TestWishesProperties(t *testing.T) {
 		if len(pods) == 0 {
 			return
 		}
-		pods = append(pods, Pod{"k/besteffort/one", spec.QoSReclaimed}, Pod{"k/burstable/online", spec.QoSShared})
-		of := func(pods []Pod) (n int) {
+		pods = append(pods, enforce.Pod{Cgroup: "k/besteffort/one", Level: spec.QoSReclaimed}, enforce.Pod{Cgroup: "k/burstable/online", Level: spec.QoSShared})
+		of := func(pods []enforce.Pod) (n int) {
 			for _, w := range knobsOn(nil, pods, p) {
 				if w.Knob.Cgroup == "k/besteffort" {
 					_, _ = fmt.Sscanf(w.Value, "default %d", &n)
@@ -287,7 +288,7 @@ func TestWishesProperties(t *testing.T) {
 			}
 			return n
 		}
-		if before, after := of(pods), of(append(pods, Pod{"k/besteffort/two", spec.QoSReclaimed})); before != after || before == 0 {
+		if before, after := of(pods), of(append(pods, enforce.Pod{Cgroup: "k/besteffort/two", Level: spec.QoSReclaimed})); before != after || before == 0 {
 			t.Fatalf("a second reclaimed pod changed the weight from %d to %d", before, after)
 		}
 	})
@@ -324,7 +325,7 @@ func TestControl(t *testing.T) {
 	sys := fstest.MapFS{}
 	p := Params{Dedicated: 3, Shared: 2, Reclaimed: 1, Devices: []Device{{Name: "a"}}, Ceilings: []Ceiling{{Name: "a", ReadBytes: 5}}}
 	c := NewControl(k, sys, "k", p)
-	pods := []Pod{{"k/besteffort/pod1", spec.QoSReclaimed}}
+	pods := []enforce.Pod{{Cgroup: "k/besteffort/pod1", Level: spec.QoSReclaimed}}
 	knobs, conditions := c.Tick(pods)
 	reasons(t, conditions, ReasonNoController, ReasonNoDisk, ReasonNoDisk) // none can be listed, so the one that is named is not there
 	if len(knobs) != 0 {
@@ -340,7 +341,7 @@ func TestControl(t *testing.T) {
 	if len(knobs) != 2 {
 		t.Fatalf("knobs %v", knobs)
 	}
-	want := []DesiredKnob{{knobs[0].Knob, "8:0 rbps=5"}, {knobs[1].Knob, "default 1"}}
+	want := []enforce.DesiredKnob{{Knob: knobs[0].Knob, Value: "8:0 rbps=5"}, {Knob: knobs[1].Knob, Value: "default 1"}}
 	if !slices.Equal(knobs, want) || knobs[0].Knob.Path() != "k/besteffort/pod1/io.max" || knobs[1].Knob.Path() != "k/besteffort/pod1/io.weight" {
 		t.Errorf("knobs %v", knobs)
 	}

@@ -39,7 +39,7 @@ func (c *Control) Set(p Params) {
 
 // Tick keeps io.cost, and returns the knobs of the pods, which are for a table, and what does not work. Where the pods have no io controller there
 // are no knobs.
-func (c *Control) Tick(pods []Pod) ([]DesiredKnob, []Condition) {
+func (c *Control) Tick(pods []enforce.Pod) ([]enforce.DesiredKnob, []Condition) {
 	if c.ticks%lookAgain == 0 {
 		c.look()
 	}
@@ -48,7 +48,7 @@ func (c *Control) Tick(pods []Pod) ([]DesiredKnob, []Condition) {
 	if c.support.Cost {
 		conditions = append(conditions, c.cost.Tick(c.disks)...)
 	}
-	var out []DesiredKnob
+	var out []enforce.DesiredKnob
 	for _, w := range desiredKnobs(pods, c.limits(), c.params) {
 		if w.Knob.File == enforce.IOWeight && c.support.Weights || w.Knob.File == enforce.IOMax && c.support.Ceilings {
 			out = append(out, w)

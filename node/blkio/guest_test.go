@@ -147,7 +147,7 @@ func TestGuestWeights(t *testing.T) {
 	}
 	files, err := enforce.OpenFiles(hierarchy, "/proc")
 	must(t, err)
-	pods := []Pod{{group + "/burstable/online", spec.QoSShared}, {group + "/besteffort/reclaimed", spec.QoSReclaimed}}
+	pods := []enforce.Pod{{Cgroup: group + "/burstable/online", Level: spec.QoSShared}, {Cgroup: group + "/besteffort/reclaimed", Level: spec.QoSReclaimed}}
 	for _, pod := range pods {
 		must(t, os.MkdirAll(filepath.Join(hierarchy, pod.Cgroup), 0o755))
 	}

@@ -88,15 +88,8 @@ type disks struct {
 	log     *slog.Logger
 }
 
-func (d disks) Tick(_ time.Duration, pods []node.GovernedPod) (knobs []node.GovernedKnob, notes []allocate.Note) {
-	list := make([]blkio.Pod, len(pods))
-	for i, p := range pods {
-		list[i] = blkio.Pod(p)
-	}
-	wishes, conditions := d.control.Tick(list)
-	for _, w := range wishes {
-		knobs = append(knobs, node.GovernedKnob{Knob: w.Knob, Value: w.Value})
-	}
+func (d disks) Tick(_ time.Duration, pods []enforce.Pod) (knobs []enforce.DesiredKnob, notes []allocate.Note) {
+	knobs, conditions := d.control.Tick(pods)
 	for _, c := range conditions {
 		notes = append(notes, allocate.Note(c))
 	}
@@ -118,7 +111,7 @@ type network struct {
 	state   atomicState
 }
 
-func (n *network) Tick(at time.Duration, pods []node.GovernedPod) (_ []node.GovernedKnob, notes []allocate.Note) {
+func (n *network) Tick(at time.Duration, pods []enforce.Pod) (_ []enforce.DesiredKnob, notes []allocate.Note) {
 	if n.open == nil {
 		e, err := egress.Open(n.options)
 		if err != nil {
@@ -171,7 +164,7 @@ type caches struct {
 // cachesEvery is how often threads are looked for that have begun.
 const cachesEvery = 10 * time.Second
 
-func (c *caches) Tick(at time.Duration, pods []node.GovernedPod) ([]node.GovernedKnob, []allocate.Note) {
+func (c *caches) Tick(at time.Duration, pods []enforce.Pod) ([]enforce.DesiredKnob, []allocate.Note) {
 	if c.looked != 0 && at-c.looked < cachesEvery {
 		return nil, c.notes
 	}
@@ -182,7 +175,7 @@ func (c *caches) Tick(at time.Duration, pods []node.GovernedPod) ([]node.Governe
 	return nil, c.notes
 }
 
-func (c *caches) step(pods []node.GovernedPod) (err error) {
+func (c *caches) step(pods []enforce.Pod) (err error) {
 	if c.control == nil {
 		if c.control, err = rdt.Open(c.tree); err != nil {
 			c.control = nil

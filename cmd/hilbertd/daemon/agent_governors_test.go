@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/egress"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/rdt"
@@ -26,7 +25,7 @@ func TestGovernorsLookAtTheRoots(t *testing.T) {
 	if err != nil || len(out) != 3 || len(metrics) != 1 {
 		t.Fatalf("%d governors, %d metrics, %v", len(out), len(metrics), err)
 	}
-	knobs, _ := out[0].Tick(0, []node.GovernedPod{{Cgroup: "kubepods/besteffort/podbatch", Level: spec.QoSReclaimed}})
+	knobs, _ := out[0].Tick(0, []enforce.Pod{{Cgroup: "kubepods/besteffort/podbatch", Level: spec.QoSReclaimed}})
 	if len(knobs) != 1 || knobs[0].Value != "259:77 riops=10" {
 		t.Errorf("knobs %+v, want the ceiling of the disk that the roots have", knobs)
 	}

@@ -1,0 +1,105 @@
+package node
+
+import (
+	"context"
+	"math/bits"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/allocate"
+)
+
+const (
+	// evictPause is the least time between two evictions of one pod, maxEvictions bounds the pods that are remembered for it.
+	evictPause   = 30 * time.Second
+	maxEvictions = 256
+	evictTimeout = 10 * time.Second
+	// reopenAfter is how long a zone stays closed whose promise was broken. By then the scheduler has seen what is really held there.
+	reopenAfter = time.Minute
+)
+
+// brokenPromises handles pods that were promised room on this node and cannot have it. The pod is evicted, so that it finds a place elsewhere. The zones
+// or devices that were promised are closed, because the scheduler counts them as free and they are not. They are opened again when a report that
+// says what is really held has been written, and a minute has passed.
+type brokenPromises struct {
+	node     *nodeState
+	devices  *deviceController
+	reporter *reporter
+	closed   []closedZone
+	evicted  map[string]time.Time // when each pod was last evicted, by UID
+}
+
+// closedZone is a zone that a broken promise has closed.
+type closedZone struct {
+	zone int
+	at   time.Time
+}
+
+// refuse says that a pod cannot run here, and handles the promise that this breaks, if any.
+func (b *brokenPromises) refuse(p PodName, r allocate.Refusal, asked *allocate.Pod) {
+	b.node.counts.Refused[r.Reason]++
+	b.node.events.note(p, allocate.Note(r))
+	if r.Reason != spec.ReasonPromiseBroken {
+		return
+	}
+	now := time.Now()
+	if gpus, nics := asked.Devices.GPUs, asked.Devices.NICs; gpus|nics != 0 {
+		b.node.manager.CloseDevices(gpus, nics)
+		b.devices.shut(gpus, nics, r.Reason+": "+p.Namespace+"/"+p.Name+": "+r.Message, now)
+		b.evict(p, r, now)
+		return // the devices could not be had, or may be the reason
+	}
+	for set := asked.Promise.Zones(); set != 0; set &= set - 1 {
+		zone := bits.TrailingZeros8(set)
+		b.node.manager.CloseZone(zone, allocate.Note{Reason: r.Reason, Message: p.Namespace + "/" + p.Name + ": " + r.Message})
+		if !slices.ContainsFunc(b.closed, func(c closedZone) bool { return c.zone == zone }) {
+			b.closed = append(b.closed, closedZone{zone, now})
+		}
+	}
+	b.evict(p, r, now)
+}
+
+// Tick implements controller: it opens zones and devices again whose closing has served its purpose.
+func (b *brokenPromises) Tick(in *inputs) (changed bool) {
+	over := func(at time.Time) bool {
+		reported := b.node.ports.Report == nil || b.reporter.written.After(at)
+		return reported && in.now.Sub(at) >= reopenAfter
+	}
+	b.closed = slices.DeleteFunc(b.closed, func(c closedZone) bool {
+		if over(c.at) {
+			b.node.manager.OpenZone(c.zone)
+			return true
+		}
+		return false
+	})
+	b.devices.reopen(over)
+	return false
+}
+
+// evict asks for the pod's eviction, beside the loop.
+func (b *brokenPromises) evict(p PodName, r allocate.Refusal, now time.Time) {
+	for uid, at := range b.evicted {
+		if now.Sub(at) >= evictPause {
+			delete(b.evicted, uid)
+		}
+	}
+	n := b.node
+	if _, lately := b.evicted[p.UID]; lately || n.ports.Evict == nil || len(b.evicted) >= maxEvictions || n.loop.work == nil {
+		return
+	}
+	b.evicted[p.UID] = now
+	n.loop.work(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, evictTimeout)
+		defer cancel()
+		err := n.ports.Evict(ctx, p, r.Reason, r.Message)
+		n.loop.post(func() {
+			if err != nil {
+				n.counts.EvictionsFailed++
+				n.log.Warn("the eviction failed; the pod is tried again when the kubelet tries it", "pod", p.Namespace+"/"+p.Name, "err", err)
+				return
+			}
+			n.counts.Evictions++
+		})
+	})
+}

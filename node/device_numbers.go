@@ -1,0 +1,130 @@
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/gpu"
+	"hilbert.dev/hilbert/topology"
+)
+
+// deviceNumbersFile is what must outlast the agent: an index that was promised is never another device.
+type deviceNumbersFile struct {
+	GPU gpu.State `json:"gpu"`
+	// Cards are the PCI addresses of network cards by index.
+	Cards []string `json:"cards,omitempty"`
+	// Functions are the virtual functions that pods were given, by UID: PCI addresses.
+	Functions map[string][]string `json:"functions,omitempty"`
+}
+
+// deviceNumbers keeps which number belongs to which GPU, card and function. A promise names devices by number, so a number is written down before
+// anybody is told of it.
+type deviceNumbers struct {
+	node  *nodeState
+	known deviceNumbersFile
+	saved []byte // what is on disk
+	err   error  // why known is not on disk; nil: it is
+}
+
+// load takes over which number belongs to which device. What cannot be read is numbered anew.
+func (n *deviceNumbers) load() {
+	if n.node.ports.Devices == nil || n.node.options.Devices == nil {
+		return
+	}
+	data, err := n.node.ports.Devices.Load()
+	if err == nil && data != nil {
+		var known struct {
+			GPU       json.RawMessage     `json:"gpu"`
+			Cards     []string            `json:"cards"`
+			Functions map[string][]string `json:"functions"`
+		}
+		if err = json.Unmarshal(data, &known); err == nil {
+			n.known.Cards, n.known.Functions = known.Cards[:min(len(known.Cards), topology.MaxNICs)], known.Functions
+			n.known.GPU, err = gpu.Load(known.GPU)
+		}
+	}
+	if err != nil {
+		n.node.counts.CheckpointErrors++
+		n.node.events.problems.set(spec.ReasonCheckpointLost, "devices: "+err.Error())
+		n.node.log.Warn("the numbers of devices cannot be read; they are numbered anew", "err", err)
+		return
+	}
+	n.saved = data
+}
+
+// save writes down which number belongs to which device, before anybody is told of it. Numbers that cannot be kept are not promised.
+func (n *deviceNumbers) save() {
+	if n.node.ports.Devices == nil {
+		return
+	}
+	data, err := json.Marshal(n.known)
+	n.err = nil
+	if err == nil && bytes.Equal(data, n.saved) {
+		return
+	}
+	if err == nil {
+		err = n.node.ports.Devices.Save(data)
+	}
+	if err != nil {
+		n.node.counts.CheckpointErrors++
+		n.err = fmt.Errorf("the numbers of devices cannot be kept: %w", err)
+		return
+	}
+	n.saved = data
+}
+
+// cards are the machine's devices with network cards at the index that their address has.
+func (n *deviceNumbers) cards(bandwidth map[string]uint32) *topology.Devices {
+	is := topology.DevicesOf(n.node.options.Machine)
+	known := n.known.Cards
+	for i := range is.NIC {
+		if address := is.NIC[i].Address; !slices.Contains(known, address) && len(known) < topology.MaxNICs {
+			known = append(slices.Clip(known), address)
+		}
+	}
+	n.known.Cards = known
+	out := &topology.Devices{GPU: is.GPU}
+	for i, address := range known {
+		at := slices.IndexFunc(is.NIC, func(n topology.NIC) bool { return n.Address == address })
+		if at < 0 { // it is gone, and keeps its number
+			out.NIC = append(out.NIC, topology.NIC{Address: address, Switch: topology.NoPlace, Zone: topology.NoPlace, Socket: topology.NoPlace})
+			out.ClosedNICs |= 1 << i
+			continue
+		}
+		n := is.NIC[at]
+		n.Bandwidth = min(bandwidth[address], topology.MaxAmount)
+		out.NIC = append(out.NIC, n)
+	}
+	return out
+}
+
+func (n *deviceNumbers) noteFunction(uid, address string) {
+	if n.known.Functions == nil {
+		n.known.Functions = make(map[string][]string)
+	}
+	n.known.Functions[uid] = append(n.known.Functions[uid], address)
+}
+
+// recallFunctions notes which functions a pod has, as far as the runtime tells of the CDI devices of what runs.
+func (n *deviceNumbers) recallFunctions(uid string, devices []string) {
+	for _, name := range devices {
+		address, ours := strings.CutPrefix(name, cdi.CardKind+"=")
+		if own := n.known.Functions[uid]; ours && !slices.Contains(own, address) && len(own) < 2*topology.MaxNICs {
+			n.noteFunction(uid, address)
+		}
+	}
+}
+
+// forgetFunctions frees the functions of pods that are gone.
+func (n *deviceNumbers) forgetFunctions(pods []string) {
+	maps.DeleteFunc(n.known.Functions, func(uid string, _ []string) bool {
+		_, here := slices.BinarySearch(pods, uid)
+		return !here
+	})
+}

@@ -1,0 +1,104 @@
+package node
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/allocate"
+)
+
+// problems are what keeps the node from being seen or ruled whole: a message for each reason.
+type problems map[string]string
+
+func (t problems) set(reason, message string) { t[reason] = message }
+func (t problems) resolve(reason string)      { delete(t, reason) }
+
+// severity orders the reasons: the condition's own reason is the first that holds.
+var severity = []string{
+	spec.ReasonRuntimeLost, spec.ReasonKnobRefused, spec.ReasonCheckpointLost, spec.ReasonBestEffortWeight, spec.ReasonTooManyZones, spec.ReasonNoNUMAInformation,
+	spec.ReasonPressureMissing, spec.ReasonCountersReversed, spec.ReasonClockJumped,
+}
+
+// condition is AgentReady.
+func (t problems) condition(mode, why string) spec.NodeCondition {
+	c := spec.NodeCondition{Type: spec.ConditionAgentReady, Reason: spec.ReasonAgentRunning, True: true}
+	if mode == spec.ModeKubelet {
+		c.Reason, c.Message = spec.ReasonKubeletRules, why
+	}
+	if len(t) == 0 {
+		return c
+	}
+	order := sortedKeys(t)
+	slices.SortStableFunc(order, func(x, y string) int { return rank(x) - rank(y) })
+	var words []string
+	for _, reason := range order {
+		words = append(words, reason+": "+t[reason])
+	}
+	c.True, c.Reason, c.Message = false, order[0], strings.Join(words, "; ")
+	return c
+}
+
+func rank(reason string) int {
+	if i := slices.Index(severity, reason); i >= 0 {
+		return i
+	}
+	return len(severity)
+}
+
+// transientFor is how long something that happened once stays in the condition.
+const transientFor = time.Minute
+
+// events tells people what happens: an Event for each note, a count by reason, and the condition AgentReady for as long as there is a problem.
+//
+// A problem stands until it is resolved, for example that the runtime is lost. Something that happened and is over, such as a jump of the clock, is
+// transient: it stays in the condition for a minute.
+type events struct {
+	problems  problems
+	transient map[string]time.Time // until when, by reason
+	counts    map[string]uint64    // notes, by reason
+	event     func(p PodName, reason, message string)
+	log       *slog.Logger
+}
+
+// notes tells of a pod, or of the node where the name is empty.
+func (e *events) notes(p PodName, notes []allocate.Note) {
+	for _, n := range notes {
+		e.note(p, n)
+	}
+}
+
+func (e *events) note(p PodName, n allocate.Note) {
+	e.counts[n.Reason]++
+	e.log.Debug("noted", "pod", p.Namespace+"/"+p.Name, "reason", n.Reason, "message", n.Message)
+	if p == (PodName{}) {
+		e.log.Warn("about the node", "reason", n.Reason, "message", n.Message)
+	}
+	if e.event != nil {
+		e.event(p, n.Reason, n.Message)
+	}
+}
+
+// noteTransient tells of something about the node that is over already. While it is in the condition, more of the same is only counted.
+func (e *events) noteTransient(reason, message string) {
+	if _, known := e.transient[reason]; known {
+		e.counts[reason]++
+	} else {
+		e.note(PodName{}, allocate.Note{Reason: reason, Message: message})
+		e.problems.set(reason, message)
+	}
+	e.transient[reason] = time.Now().Add(transientFor)
+}
+
+// Tick implements controller: it takes what is over out of the condition.
+func (e *events) Tick(in *inputs) (changed bool) {
+	for reason, until := range e.transient {
+		if in.now.After(until) {
+			delete(e.transient, reason)
+			e.problems.resolve(reason)
+		}
+	}
+	return false
+}

@@ -1,0 +1,99 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/enforce"
+)
+
+// missingTicks is for how many ticks a pod's cgroup must be gone before the pod is taken for gone.
+const missingTicks = 2
+
+// vanishedPods forgets pods whose cgroup the kubelet has removed, which it does last. The runtime should have told, but containerd (2.4.2) never tells
+// of the end of a sandbox that it took over from before its own restart.
+type vanishedPods struct{ node *nodeState }
+
+// Tick implements controller.
+func (v vanishedPods) Tick(*inputs) (changed bool) {
+	for _, p := range v.node.pods.sorted() {
+		if p.cgroup == "" {
+			continue
+		}
+		switch _, err := v.node.options.Kernel.Read(p.cgroup + "/" + enforce.CPUSet); {
+		case err == nil:
+			p.seen, p.missing = true, 0
+		case p.seen && errors.Is(err, fs.ErrNotExist):
+			p.missing++
+		}
+		if p.missing >= missingTicks {
+			v.node.counts.Vanished++
+			v.node.log.Warn("a pod is gone, and the runtime did not say so", "pod", p.name.Namespace+"/"+p.name.Name)
+			v.node.pods.forget(p)
+			v.node.manager.Release(p.name.UID)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// maxBestEffortWeight is the cpu.weight of the kubelet's BestEffort cgroup beyond which it does not protect online pods. The kubelet makes it
+// 1; the kernel's default is 100.
+const maxBestEffortWeight = 10
+
+// weightCheck looks at what protects online pods where they share a CPU with BestEffort ones. It is the kubelet's, and never written here.
+type weightCheck struct{ node *nodeState }
+
+// Tick implements controller.
+func (w weightCheck) Tick(*inputs) (changed bool) {
+	problems := w.node.events.problems
+	for _, p := range w.node.pods.byUID {
+		above := path.Dir(p.cgroup)
+		if !p.bestEffort || above == "." || above == "/" {
+			continue
+		}
+		text, err := w.node.options.Kernel.Read(above + "/" + enforce.CPUWeight)
+		weight, parseErr := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || parseErr != nil {
+			return false // not known, so nothing to say
+		}
+		if weight > maxBestEffortWeight {
+			problems.set(spec.ReasonBestEffortWeight, fmt.Sprintf("%s has cpu.weight %d; the kubelet makes it 1. Online pods are not protected from BestEffort ones on their CPUs", above, weight))
+			return false
+		}
+		break // they share it
+	}
+	problems.resolve(spec.ReasonBestEffortWeight)
+	return false
+}
+
+// maxClockDrift is how far the wall clock may stray from the monotonic one between two ticks.
+const maxClockDrift = 2 * time.Second
+
+// clockCheck notes jumps of the wall clock. Nothing here depends on it; the times that people read do.
+type clockCheck struct {
+	events *events
+	last   time.Time // the last tick
+}
+
+// Tick implements controller.
+func (c *clockCheck) Tick(in *inputs) (changed bool) {
+	if !c.last.IsZero() {
+		c.compare(in.now.Round(0).Sub(c.last.Round(0)), in.now.Sub(c.last))
+	}
+	c.last = in.now
+	return false
+}
+
+// compare is given how much time passed since the last tick by the wall clock and by the monotonic one.
+func (c *clockCheck) compare(wall, monotonic time.Duration) {
+	if jump := wall - monotonic; jump.Abs() > maxClockDrift {
+		c.events.noteTransient(spec.ReasonClockJumped, fmt.Sprintf("the clock jumped by %v", jump.Round(time.Second)))
+	}
+}
