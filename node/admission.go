@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -114,7 +115,7 @@ func (d *admission) exclusive(ctx context.Context) (map[PodKey]topology.CPUSet, 
 
 // unadjusted leaves a pod as it is: while the kubelet does not say what it gave to whom, any narrowing could be of CPUs that it gave.
 func (d *admission) unadjusted(s Sandbox, why error) {
-	d.node.loop.post(func() {
+	d.node.loop.Post(func() {
 		d.node.events.note(nameOf(&s), allocate.Note{Reason: spec.ReasonKubeletRules, Message: "not adjusted: " + why.Error()})
 	})
 }
@@ -207,4 +208,86 @@ func (d *admission) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out
 	d.node.apply()
 	out.settled = d.knobs.applied
 	return out, nil
+}
+
+// podOf reads what a sandbox asks for: its labels and annotations, and the amounts that the kubelet told the runtime.
+func podOf(s *Sandbox) allocate.Pod {
+	p := allocate.Pod{
+		UID: s.UID, Namespace: s.Namespace, Name: s.Name, MilliCPU: s.Amounts.MilliCPU, BestEffort: s.BestEffort,
+		MemoryLimit: s.Amounts.MemoryLimit,
+	}
+	qos, err := spec.QoSOf(s.Labels, s.Annotations)
+	if p.QoS = qos; err != nil {
+		p.Invalid = err.Error()
+	}
+	if text := s.Annotations[spec.AnnotationZones]; text != "" {
+		grant, err := topology.ParseZoneGrant(text)
+		if p.Promise = grant; err != nil {
+			p.Forged = err.Error()
+		}
+	}
+	if text := s.Annotations[spec.AnnotationReclaimed]; text != "" && qos.Level == spec.QoSReclaimed {
+		amounts, err := spec.ParseReclaimed(text)
+		if p.Reclaimed = amounts; err != nil {
+			p.Forged = err.Error()
+		}
+	}
+	promisedDevices(&p, s.Annotations)
+	if qos.Level == spec.QoSDedicated {
+		p.Request = requestOf(qos, s.Amounts, p.Promise)
+	}
+	return p
+}
+
+// promisedDevices reads what a pod was promised of GPUs and network cards, and how close they must be. What is only preferred was heeded when the
+// promise was made.
+func promisedDevices(p *allocate.Pod, annotations map[string]string) {
+	var err error
+	if text := annotations[spec.AnnotationGPUs]; text != "" {
+		err = p.Devices.ParseGPUs(text, nil)
+	}
+	if text := annotations[spec.AnnotationNICs]; text != "" && err == nil {
+		err = p.Devices.ParseNICs(text, nil)
+	}
+	if err != nil {
+		p.Devices, p.DevicesForged = topology.Grant{}, err.Error()
+		return
+	}
+	words, err := spec.DeviceWordsOf(annotations)
+	if err != nil {
+		return // the scheduler did not read them either
+	}
+	if level, ok := topology.ParseLevel(words.Near); ok && words.Required {
+		p.Near = topology.Near{Level: level, Required: true}
+	}
+	switch words.NUMAPolicy {
+	case spec.NUMAPolicyRestricted:
+		p.Near = topology.Near{Level: topology.SameNUMA, Required: true, Relax: true}
+	case spec.NUMAPolicySingle:
+		p.Near = topology.Near{Level: topology.SameNUMA, Required: true}
+	}
+}
+
+// requestOf is what a dedicated pod asks of zones. Its CPUs are its request. The runtime is told no memory request, only the limit; the
+// Binding was made for the request. So the promise says how much memory is bound, as long as it is no more than the limit.
+func requestOf(qos spec.QoS, a Amounts, promise topology.ZoneGrant) topology.ZoneRequest {
+	r := topology.ZoneRequest{CPUs: uint16(min((a.MilliCPU+999)/1000, math.MaxUint16))}
+	switch qos.NUMA {
+	case spec.NUMABound:
+		r.Binding = topology.Bound
+	case spec.NUMAExclusive:
+		r.Binding = topology.Exclusive
+	default:
+		return r
+	}
+	var promised int64
+	for _, memory := range promise.Memory {
+		promised += int64(memory)
+	}
+	memory := (a.MemoryLimit + topology.Mebibyte - 1) / topology.Mebibyte
+	if promised > 0 && (memory == 0 || promised < memory) {
+		memory = promised
+	}
+	r.Memory = uint32(min(memory, math.MaxUint32))
+	return r
 }

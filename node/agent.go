@@ -5,19 +5,25 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/node/scrape"
+	"hilbert.dev/hilbert/node/shrink"
+	"hilbert.dev/hilbert/node/storage"
 	"hilbert.dev/hilbert/topology"
 )
 
 const (
+	// MaxMessages bounds the messages that wait for the loop.
+	MaxMessages = loop.MaxMessages
 	// applyTimeout bounds how long the answer to the creation of a container waits until the containers that had its CPUs are moved off.
 	applyTimeout = time.Second
 	// exclusiveTimeout bounds a question to the kubelet.
@@ -72,7 +78,7 @@ type Agent struct {
 	admission *admission
 	reporter  *reporter
 	updates   *runtimeUpdates
-	observer  *observer
+	observer  *observe.Poller
 	sensor    *sensor
 
 	checkpoint *checkpoint
@@ -138,9 +144,7 @@ func (a *Agent) addControllers() (err error) {
 		node: n, profiles: a.profiles, eviction: a.eviction, devices: a.devices, injector: a.injector, promises: a.promises,
 		checkpoint: a.checkpoint, knobs: a.knobs,
 	}
-	a.observer = &observer{
-		reader: n.options.Observe, interval: n.options.Config.ObserveInterval.D(), loop: n.loop, events: n.events, observed: a.observed,
-	}
+	a.observer = &observe.Poller{Reader: n.options.Observe, Interval: n.options.Config.ObserveInterval.D(), Observed: a.wasRead}
 	a.sensor = &sensor{node: n, observer: a.observer, profiles: a.profiles}
 	a.clock = &clockCheck{events: n.events}
 	laws := &lawState{node: n, lending: a.lending, eviction: a.eviction}
@@ -171,18 +175,18 @@ func (a *Agent) addControllers() (err error) {
 
 // Ask has the loop run f between two messages. False: the loop has not come round in time.
 func (a *Agent) Ask(timeout time.Duration, f func(*Agent)) bool {
-	return a.node.loop.ask(timeout, func() { f(a) })
+	return a.node.loop.Ask(timeout, func() { f(a) })
 }
 
 // Run runs the loop until ctx ends. What runs on the node goes on as it is.
 func (a *Agent) Run(ctx context.Context) {
-	loop := a.node.loop
-	wait := loop.start(ctx, a.workers())
+	messages := a.node.loop
+	wait := messages.Start(ctx, a.workers())
 	defer func() {
 		wait()
 		a.governors.close()
 	}()
-	defer close(loop.stopped)
+	defer messages.Close()
 	a.devices.inspect(time.Now())
 	tick := time.NewTicker(a.options.Config.TickInterval.D())
 	defer tick.Stop()
@@ -192,7 +196,7 @@ func (a *Agent) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case message := <-loop.inbox:
+		case message := <-messages.Messages():
 			message()
 		case now := <-tick.C:
 			a.tick(now)
@@ -205,8 +209,8 @@ func (a *Agent) Run(ctx context.Context) {
 // workers are what runs beside the loop all the time.
 func (a *Agent) workers() []func(context.Context) {
 	out := []func(context.Context){a.knobs.fast.Run, a.knobs.slow.Run, a.updates.run, a.memory.shrinker.Run}
-	if a.observer.reader != nil {
-		out = append(out, a.observer.run)
+	if a.observer.Reader != nil {
+		out = append(out, a.observer.Run)
 	}
 	if scraper := a.profiles.scraper; a.node.lends() && scraper != nil {
 		out = append(out, func(ctx context.Context) { scraper.Run(ctx, a.profiles.wanted, a.profiles.scraped) })
@@ -218,6 +222,16 @@ func (a *Agent) workers() []func(context.Context) {
 func (a *Agent) tick(now time.Time) {
 	a.node.counts.Ticks++
 	a.round(a.onTick, &inputs{now: now})
+}
+
+// wasRead is called beside the loop after each reading of the counters.
+func (a *Agent) wasRead(reversed uint64) {
+	a.node.loop.Post(func() {
+		if reversed > 0 {
+			a.node.events.noteTransient(spec.ReasonCountersReversed, fmt.Sprintf("%d counters of the kernel went backwards; no rate was made of them", reversed))
+		}
+		a.observed(time.Now())
+	})
 }
 
 // observed runs the control laws on what was observed last.
@@ -245,18 +259,91 @@ func (a *Agent) round(controllers []controller, in *inputs) {
 // apply carries out what has been decided: on disk first, then in the kernel, then in the runtime.
 func (a *Agent) apply() {
 	a.checkpoint.save()
-	a.observer.watch(a.node.pods.watched())
+	a.observer.Watch(a.node.pods.watched())
 	a.knobs.update()
 	a.updates.placementsChanged()
 }
 
 // Profiles says which ServiceProfiles there are, the oldest first. Nobody may change them afterwards.
 func (a *Agent) Profiles(list []spec.NamedProfile) {
-	a.node.loop.post(func() { a.profiles.set(list) })
+	a.node.loop.Post(func() { a.profiles.set(list) })
 }
 
 // Observation shows the last observation to look, which must not keep it. False: there is none yet, or nobody observes.
-func (a *Agent) Observation(look func(*observe.Observation)) bool { return a.observer.show(look) }
+func (a *Agent) Observation(look func(*observe.Observation)) bool { return a.observer.Show(look) }
 
 // Status is what the agent says of its node; inside Ask.
 func (a *Agent) Status() *spec.NodeReport { return a.reporter.build(time.Now()) }
+
+// Counts are what the agent has done since it was started. All only grow.
+type Counts struct {
+	Ticks            uint64
+	Written          uint64 // knobs
+	Reverted         uint64 // of Written: somebody else had changed them
+	RefusedKnobs     uint64
+	EnforceSeconds   float64
+	Updates          uint64 // of containers, through the runtime
+	UpdatesFailed    uint64
+	Unapplied        uint64 // containers that were created before those who had their CPUs were seen to be moved off
+	Connections      uint64 // to the runtime
+	Checkpoints      uint64
+	CheckpointErrors uint64
+	Reports          uint64
+	ReportsFailed    uint64
+	Vanished         uint64 // pods that were gone without the runtime's saying so
+	Evictions        uint64
+	EvictionsFailed  uint64
+	Notes            map[string]uint64 // by reason
+	Refused          map[string]uint64 // pods, by reason
+	Withheld         map[string]uint64 // containers that were not made because of what their pod holds of devices, by reason
+}
+
+// State is a copy of what is worth measuring.
+type State struct {
+	Counts
+	Allocated                allocate.Counts
+	Connected, Synced, Ready bool
+	Pods, Containers, Knobs  int
+	Waiting                  int // messages
+	Observations             uint64
+	ObserveSeconds           float64
+	Lost                     string // why the runtime is not connected
+	// KubeletRead and KubeletUnread count answers of the kubelet as to which devices it gave to pods; KubeletDevicesFound and KubeletDevicesUnknown are those devices now.
+	KubeletRead, KubeletUnread                 uint64
+	KubeletDevicesFound, KubeletDevicesUnknown int
+	// Colocation is what is said of lending; nil: nothing is.
+	Colocation *spec.Colocation
+	Evicting   evict.Counts
+	Shrinking  shrink.Counts
+	Stops      uint64 // pods that the agent stopped itself
+	Scrapes    map[scrape.Outcome]uint64
+	// Storage counts questions to the kubelet what pods hold of file systems; StorageKnown is of how many pods it is known now.
+	Storage      map[storage.Outcome]uint64
+	StorageKnown int
+	// Steered counts pods by the name of their profile; SteeredPools is what their pools should have, in millicores.
+	Steered      map[string]Steered
+	SteeredPools map[string]int64
+}
+
+// State copies the agent's state; inside Ask.
+func (a *Agent) State() State {
+	n := a.node
+	s := State{
+		Counts: *n.counts, Allocated: n.manager.Report().Counts, Connected: n.runtime.connected, Synced: n.runtime.synced,
+		Ready: len(n.events.problems) == 0, Pods: len(n.pods.byUID), Containers: len(n.pods.containers),
+		Knobs: len(a.knobs.desired[0]) + len(a.knobs.desired[1]), Waiting: n.loop.Waiting(), Lost: n.runtime.why,
+	}
+	s.Colocation, s.Evicting, s.Stops = a.lending.colocation(time.Now(), a.eviction), a.eviction.state.Counts, a.eviction.stops
+	s.Shrinking = a.memory.shrinker.Counts()
+	if a.profiles.scraper != nil {
+		s.Scrapes = a.profiles.scraper.Counts()
+	}
+	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(time.Now())
+	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
+	s.Notes, s.Refused, s.Withheld = maps.Clone(n.counts.Notes), maps.Clone(n.counts.Refused), maps.Clone(n.counts.Withheld)
+	k := a.devices.kubelet
+	all, found := k.assignments.DeviceCount()
+	s.KubeletRead, s.KubeletUnread, s.KubeletDevicesFound, s.KubeletDevicesUnknown = k.good, k.bad, found, all-found
+	s.Observations, s.ObserveSeconds = a.observer.Totals()
+	return s
+}

@@ -85,15 +85,15 @@ func (b *brokenPromises) evict(p PodName, r allocate.Refusal, now time.Time) {
 		}
 	}
 	n := b.node
-	if _, lately := b.evicted[p.UID]; lately || n.ports.Evict == nil || len(b.evicted) >= maxEvictions || n.loop.work == nil {
+	if _, lately := b.evicted[p.UID]; lately || n.ports.Evict == nil || len(b.evicted) >= maxEvictions || !n.loop.Running() {
 		return
 	}
 	b.evicted[p.UID] = now
-	n.loop.work(func(ctx context.Context) {
+	n.loop.Work(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 		defer cancel()
 		err := n.ports.Evict(ctx, p, r.Reason, r.Message)
-		n.loop.post(func() {
+		n.loop.Post(func() {
 			if err != nil {
 				n.counts.EvictionsFailed++
 				n.log.Warn("the eviction failed; the pod is tried again when the kubelet tries it", "pod", p.Namespace+"/"+p.Name, "err", err)

@@ -8,6 +8,7 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -39,7 +40,7 @@ type nodeState struct {
 	options *Options
 	ports   *Ports
 	log     *slog.Logger
-	loop    *loop
+	loop    *loop.Loop
 	events  *events
 	counts  *Counts
 	manager *allocate.Manager
@@ -53,7 +54,7 @@ type nodeState struct {
 func newNodeState(o *Options, manager *allocate.Manager) *nodeState {
 	counts := &Counts{Notes: make(map[string]uint64), Refused: make(map[string]uint64), Withheld: make(map[string]uint64)}
 	return &nodeState{
-		options: o, ports: &o.Ports, log: o.Log, loop: newLoop(), counts: counts, manager: manager, pods: newPodTable(),
+		options: o, ports: &o.Ports, log: o.Log, loop: loop.New(), counts: counts, manager: manager, pods: newPodTable(),
 		events: &events{
 			problems: make(problems), transient: make(map[string]time.Time), counts: counts.Notes, event: o.Ports.Event, log: o.Log,
 		},

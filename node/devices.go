@@ -138,12 +138,12 @@ func (d *deviceController) pending(now time.Time, synced bool) bool {
 
 // inspect has the devices looked at when it is time.
 func (d *deviceController) inspect(now time.Time) {
-	if d.node.options.Devices == nil || d.busy || d.node.loop.work == nil || now.Sub(d.asked) < d.node.options.Config.Devices.Interval.D() {
+	if d.node.options.Devices == nil || d.busy || !d.node.loop.Running() || now.Sub(d.asked) < d.node.options.Config.Devices.Interval.D() {
 		return
 	}
 	d.busy, d.asked = true, now
 	ask, known := d.kubelet.question(now), d.mayHaveGPUs(&DeviceInspection{})
-	d.node.loop.work(func(ctx context.Context) {
+	d.node.loop.Work(func(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, inspectTimeout)
 		defer cancel()
 		seen := d.node.options.Devices.Inspect(bounded)
@@ -151,7 +151,7 @@ func (d *deviceController) inspect(now time.Time) {
 		if ask != nil && (known || seen.Loaded || gpu.Offers(&seen.Offers)) {
 			answer = ask(ctx)
 		}
-		d.node.loop.post(func() {
+		d.node.loop.Post(func() {
 			d.busy = false
 			d.update(&seen, answer, time.Now())
 		})

@@ -29,19 +29,19 @@ type governorController struct {
 // Tick implements controller: it runs the governors on the pods that are here now, beside the loop, unless they are still at work.
 func (g *governorController) Tick(in *inputs) (changed bool) {
 	n := g.node
-	if len(n.options.Governors) == 0 || g.busy || n.loop.work == nil || !n.lends() {
+	if len(n.options.Governors) == 0 || g.busy || !n.loop.Running() || !n.lends() {
 		return false
 	}
 	g.busy = true
 	at, pods := in.now.Sub(n.started), g.pods()
-	n.loop.work(func(context.Context) {
+	n.loop.Work(func(context.Context) {
 		var knobs []enforce.DesiredKnob
 		var notes []allocate.Note
 		for _, governor := range n.options.Governors {
 			wanted, said := governor.Tick(at, pods)
 			knobs, notes = append(knobs, wanted...), append(notes, said...)
 		}
-		n.loop.post(func() {
+		n.loop.Post(func() {
 			g.busy, g.knobs = false, knobs
 			g.note(notes)
 			n.apply()

@@ -26,7 +26,7 @@ type knobController struct {
 
 func newKnobController(n *nodeState, governors *governorController, memory *memoryController) *knobController {
 	k := &knobController{node: n, governors: governors, memory: memory}
-	written := func(r enforce.WriteResult) { n.loop.post(func() { k.written(&r) }) }
+	written := func(r enforce.WriteResult) { n.loop.Post(func() { k.written(&r) }) }
 	k.fast = enforce.NewWriter(n.options.Kernel, owner, written)
 	k.slow = enforce.NewWriter(n.options.Kernel, owner, written)
 	return k

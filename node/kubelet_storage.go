@@ -30,13 +30,13 @@ type storagePoller struct {
 // Tick implements controller: it asks when that is due, beside the loop.
 func (p *storagePoller) Tick(in *inputs) (changed bool) {
 	reader := p.node.options.Storage
-	if reader == nil || p.asking || p.node.loop.work == nil || !p.asked.IsZero() && in.now.Sub(p.asked) < storageEvery {
+	if reader == nil || p.asking || !p.node.loop.Running() || !p.asked.IsZero() && in.now.Sub(p.asked) < storageEvery {
 		return false
 	}
 	p.asking, p.asked = true, in.now
-	p.node.loop.work(func(ctx context.Context) {
+	p.node.loop.Work(func(ctx context.Context) {
 		reading, outcome, err := reader.Read(ctx)
-		p.node.loop.post(func() { p.answered(reading, outcome, err) })
+		p.node.loop.Post(func() { p.answered(reading, outcome, err) })
 	})
 	return false
 }

@@ -100,9 +100,7 @@ func (l *lender) run(seconds int) (out *spec.Colocation) {
 		l.now = l.now.Add(time.Second)
 		done := l.agent.Ask(time.Minute, func(a *Agent) {
 			o := l.counters.second(l.busy, l.waiting, a.node.pods.watched())
-			a.observer.mu.Lock()
-			a.observer.last, a.observer.lastAt = o, l.now
-			a.observer.mu.Unlock()
+			a.observer.Put(o, l.now)
 			a.observed(l.now)
 			out = a.lending.colocation(l.now, a.eviction)
 		})

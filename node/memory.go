@@ -40,7 +40,7 @@ func newMemoryController(n *nodeState) *memoryController {
 		node: n, params: advise.DefaultMemoryParams(), results: make(map[string]advise.ReclaimResult), limits: make(map[string]advise.MemoryLimit),
 	}
 	m.gauge = shrink.NewGauge(n.options.Kernel, m.params.Pressure)
-	m.shrinker = shrink.New(n.options.Kernel, shrink.Defaults(), m.gauge.High, func(r shrink.Result) { n.loop.post(func() { m.reclaimed(r) }) })
+	m.shrinker = shrink.New(n.options.Kernel, shrink.Defaults(), m.gauge.High, func(r shrink.Result) { n.loop.Post(func() { m.reclaimed(r) }) })
 	return m
 }
 

@@ -22,7 +22,7 @@ const (
 // sensor makes observations.
 type sensor struct {
 	node     *nodeState
-	observer *observer
+	observer *observe.Poller
 	profiles *profileController
 }
 
@@ -34,7 +34,7 @@ func (s *sensor) sense(now time.Time) *observation {
 		node: n, machine: n.options.Machine, observer: s.observer, demand: n.manager.Demand(),
 		laws: advise.Observation{At: now.Sub(n.started), Wall: now},
 	}
-	seen, at := s.observer.borrow()
+	seen, at := s.observer.Borrow()
 	if seen == nil || now.Sub(at) > maxSenseAge {
 		seen = &observe.Observation{}
 	}
@@ -54,7 +54,7 @@ func (s *sensor) sense(now time.Time) *observation {
 type observation struct {
 	node     *nodeState
 	machine  *topology.Machine
-	observer *observer
+	observer *observe.Poller
 	seen     *observe.Observation
 	cgroups  map[string]*observe.CgroupUse // by directory
 	demand   map[string]int64              // what the pods of each shared pool ask for, in millicores
@@ -62,7 +62,7 @@ type observation struct {
 }
 
 // release gives the counters back to the observer, which reuses their memory.
-func (o *observation) release() { o.observer.giveBack() }
+func (o *observation) release() { o.observer.GiveBack() }
 
 func (o *observation) readNode() {
 	m := &o.seen.Node.Memory

@@ -91,11 +91,11 @@ func (p *reporter) report(now time.Time) time.Duration {
 	p.urgent = false
 	p.throttle.Refresh(p.refresh(r))
 	p.throttle.Began(now)
-	p.node.loop.work(func(ctx context.Context) {
+	p.node.loop.Work(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 		defer cancel()
 		err := p.node.ports.Report(ctx, r)
-		p.node.loop.post(func() { p.reported(r, now, err) })
+		p.node.loop.Post(func() { p.reported(r, now, err) })
 	})
 	return lookPause
 }

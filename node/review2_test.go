@@ -45,9 +45,7 @@ func (l *lender) cached(free, cache, active int) {
 			c.write("sys/fs/cgroup/"+g.Dir+"/memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
 		}
 		o := c.reader.Read(c.passed, cgroups)
-		a.observer.mu.Lock()
-		a.observer.last, a.observer.lastAt = o, l.now
-		a.observer.mu.Unlock()
+		a.observer.Put(o, l.now)
 		a.observed(l.now)
 	})
 	_ = observe.Cgroup{}

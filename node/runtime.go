@@ -6,11 +6,12 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/loop"
 )
 
 // Connected says that the runtime knows us; it will tell next what runs.
 func (a *Agent) Connected(_ context.Context, runtime string, u Updater) {
-	a.node.loop.post(func() {
+	a.node.loop.Post(func() {
 		a.node.runtime = runtimeState{updater: u, name: runtime, connected: true, lost: a.node.runtime.lost, synced: a.node.runtime.synced, why: "it has not told yet what runs"}
 		a.node.counts.Connections++
 		a.node.log.Info("connected to the container runtime", "runtime", runtime)
@@ -19,7 +20,7 @@ func (a *Agent) Connected(_ context.Context, runtime string, u Updater) {
 
 // Disconnected says that the runtime cannot be reached. What runs goes on; the kernel is still held to what is wanted.
 func (a *Agent) Disconnected(why error) {
-	a.node.loop.post(func() {
+	a.node.loop.Post(func() {
 		if a.node.runtime.connected || a.node.runtime.lost.IsZero() {
 			a.node.runtime.lost = time.Now()
 			a.node.log.Warn("not connected to the container runtime", "err", why)
@@ -36,7 +37,7 @@ func (a *Agent) Synchronize(ctx context.Context, sandboxes []Sandbox, containers
 	if err != nil {
 		return err
 	}
-	return a.node.loop.call(ctx, func() {
+	return a.node.loop.Call(ctx, func() {
 		a.admission.synchronize(sandboxes, containers, fixed)
 		a.node.log.Info("the container runtime told what runs", "pods", len(a.node.pods.byUID), "containers", len(a.node.pods.containers))
 		a.node.events.problems.resolve(spec.ReasonRuntimeLost)
@@ -52,13 +53,13 @@ func (a *Agent) RunSandbox(ctx context.Context, s Sandbox) error {
 		a.admission.unadjusted(s, err)
 		return nil
 	}
-	_, err = returned(ctx, a.node.loop, func() (struct{}, error) { return struct{}{}, a.admission.admit(&s, fixed[PodKey{s.Namespace, s.Name}]) })
+	_, err = loop.Returned(ctx, a.node.loop, func() (struct{}, error) { return struct{}{}, a.admission.admit(&s, fixed[PodKey{s.Namespace, s.Name}]) })
 	return err
 }
 
 // ResizeSandbox takes an in-place resize. It never fails: a pod that cannot grow where it is keeps what it has, and is told so.
 func (a *Agent) ResizeSandbox(ctx context.Context, s Sandbox, to Amounts) error {
-	return a.node.loop.call(ctx, func() {
+	return a.node.loop.Call(ctx, func() {
 		if p := a.node.pods.byUID[s.UID]; p != nil {
 			a.node.events.notes(p.name, a.node.manager.Resize(s.UID, to.MilliCPU).Notes)
 			a.node.apply()
@@ -68,7 +69,7 @@ func (a *Agent) ResizeSandbox(ctx context.Context, s Sandbox, to Amounts) error 
 
 // StopSandbox forgets a sandbox, and with a pod's last one all that the pod had.
 func (a *Agent) StopSandbox(ctx context.Context, id string) error {
-	return a.node.loop.call(ctx, func() {
+	return a.node.loop.Call(ctx, func() {
 		p := a.node.pods.sandboxes[id]
 		delete(a.node.pods.sandboxes, id)
 		if p != nil && p.sandbox == id {
@@ -83,10 +84,10 @@ func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (Ad
 	fixed, err := a.admission.exclusive(ctx)
 	if err != nil {
 		a.admission.unadjusted(s, err)
-		devices, err := returned(ctx, a.node.loop, func() (cdi.Edits, error) { return a.injector.inject(&s, &c) })
+		devices, err := loop.Returned(ctx, a.node.loop, func() (cdi.Edits, error) { return a.injector.inject(&s, &c) })
 		return Adjustment{Devices: devices}, err
 	}
-	made, err := returned(ctx, a.node.loop, func() (created, error) { return a.admission.create(&s, &c, fixed[PodKey{s.Namespace, s.Name}]) })
+	made, err := loop.Returned(ctx, a.node.loop, func() (created, error) { return a.admission.create(&s, &c, fixed[PodKey{s.Namespace, s.Name}]) })
 	if err != nil || made.settled == nil {
 		return made.Adjustment, err
 	}
@@ -95,7 +96,7 @@ func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (Ad
 	select {
 	case <-made.settled:
 	case <-timer.C:
-		a.node.loop.post(func() { a.node.counts.Unapplied++ })
+		a.node.loop.Post(func() { a.node.counts.Unapplied++ })
 	case <-ctx.Done():
 	}
 	return made.Adjustment, nil
@@ -103,7 +104,7 @@ func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (Ad
 
 // ContainerCreated says that the container's cgroup is there.
 func (a *Agent) ContainerCreated(ctx context.Context, id string) error {
-	return a.node.loop.call(ctx, func() {
+	return a.node.loop.Call(ctx, func() {
 		if c := a.node.pods.containers[id]; c != nil {
 			c.exists = true
 			a.knobs.recheck(c.cgroup)
@@ -114,7 +115,7 @@ func (a *Agent) ContainerCreated(ctx context.Context, id string) error {
 
 // UpdateContainer puts our CPUs in place of those of somebody else's update.
 func (a *Agent) UpdateContainer(ctx context.Context, id string) (Update, error) {
-	return returned(ctx, a.node.loop, func() (Update, error) {
+	return loop.Returned(ctx, a.node.loop, func() (Update, error) {
 		out := Update{Container: id}
 		c := a.node.pods.containers[id]
 		if c == nil {
@@ -130,7 +131,7 @@ func (a *Agent) UpdateContainer(ctx context.Context, id string) (Update, error) 
 
 // Updated says that the runtime or the kubelet has written to the cgroups of a pod.
 func (a *Agent) Updated(ctx context.Context, sandbox string) error {
-	return a.node.loop.call(ctx, func() {
+	return a.node.loop.Call(ctx, func() {
 		if p := a.node.pods.sandboxes[sandbox]; p != nil && p.cgroup != "" {
 			a.knobs.recheck(p.cgroup)
 		}
@@ -139,9 +140,120 @@ func (a *Agent) Updated(ctx context.Context, sandbox string) error {
 
 // StopContainer forgets a container.
 func (a *Agent) StopContainer(ctx context.Context, id string) error {
-	return a.node.loop.call(ctx, func() {
+	return a.node.loop.Call(ctx, func() {
 		if a.node.pods.removeContainer(id) {
 			a.node.apply()
 		}
 	})
+}
+
+const (
+	// maxUpdates bounds the containers that one request to the runtime changes: it creates none meanwhile.
+	maxUpdates = 16
+	// maxUpdateFailures is how often a container's update is tried, at a tick each. The kernel has the value by then; only a later update of
+	// the runtime's own would undo it until the next tick.
+	maxUpdateFailures = 5
+)
+
+// runtimeUpdates tells the container runtime the CPUs and memory nodes of running containers, so that what the runtime writes later keeps them. One request
+// is under way at a time. The runtime may hold its answer back while it waits for the agent, so the loop never calls it.
+type runtimeUpdates struct {
+	node     *nodeState
+	knobs    *knobController
+	requests chan updateRequest
+	busy     bool
+}
+
+// updateRequest is a request to the runtime.
+type updateRequest struct {
+	updater Updater
+	updates []Update
+}
+
+func newRuntimeUpdates(n *nodeState, knobs *knobController) *runtimeUpdates {
+	return &runtimeUpdates{node: n, knobs: knobs, requests: make(chan updateRequest, 1)}
+}
+
+// run calls the runtime until ctx ends, beside the loop.
+func (u *runtimeUpdates) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-u.requests:
+			failed, err := r.updater.Update(r.updates)
+			u.node.loop.Post(func() { u.updated(r, failed, err) })
+		}
+	}
+}
+
+// Tick implements controller: what failed is tried again.
+func (u *runtimeUpdates) Tick(*inputs) (changed bool) {
+	u.send()
+	return false
+}
+
+// placementsChanged gives containers whose update failed another chance if they have a new placement, and sends what is new.
+func (u *runtimeUpdates) placementsChanged() {
+	for _, c := range u.node.pods.containers {
+		if p, ok := u.node.placement(c.pod); ok && (p.CPUs != c.asked.CPUs || p.Mems != c.asked.Mems) {
+			c.failures = 0
+		}
+	}
+	u.send()
+}
+
+// send tells the runtime what it does not know yet of the running containers.
+func (u *runtimeUpdates) send() {
+	updater := u.node.runtime.updater
+	if u.busy || updater == nil {
+		return
+	}
+	var updates []Update
+	for _, id := range sortedKeys(u.node.pods.containers) {
+		c := u.node.pods.containers[id]
+		p, ok := u.node.placement(c.pod)
+		if !ok || !c.exists || c.failures >= maxUpdateFailures || (p.CPUs == c.cpus && (p.Mems.IsEmpty() || p.Mems == c.mems)) {
+			continue
+		}
+		c.asked = p
+		updates = append(updates, Update{Container: id, CPUs: p.CPUs, Mems: p.Mems})
+		if len(updates) == maxUpdates {
+			break
+		}
+	}
+	if len(updates) > 0 {
+		u.busy = true
+		u.requests <- updateRequest{updater, updates} // there is room: nothing is under way
+	}
+}
+
+// updated takes the runtime's answer. It has written to the containers' cgroups, maybe older values than are desired by now.
+func (u *runtimeUpdates) updated(r updateRequest, failed []string, err error) {
+	u.busy = false
+	bad := make(map[string]bool, len(failed))
+	for _, id := range failed {
+		bad[id] = true
+	}
+	var recheck []string
+	for i := range r.updates {
+		c := u.node.pods.containers[r.updates[i].Container]
+		switch {
+		case c == nil: // it has ended
+		case err != nil || bad[c.id]:
+			c.failures++
+			u.node.counts.UpdatesFailed++
+		default:
+			c.cpus, c.mems, c.failures = c.asked.CPUs, c.asked.Mems, 0
+			u.node.counts.Updates++
+			recheck = append(recheck, c.cgroup)
+		}
+	}
+	if err != nil {
+		u.node.log.Warn("the runtime refuses an update", "err", err)
+	}
+	u.knobs.recheck(recheck...)
+	if err == nil && len(failed) == 0 {
+		u.send()
+	}
 }

@@ -1,0 +1,123 @@
+package observe
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Poller reads the kernel's counters each interval, beside the loop that looks at them.
+//
+// The memory of an observation is used again for the one after the next, unless it is borrowed: then it stays as it is until it is given back. For
+// example, the loop borrows observation 7 while the Poller reads 8 and 9: 7 is untouched, and is used again after the loop has given it back.
+type Poller struct {
+	// Reader reads; nil: nobody does, and there are no observations.
+	Reader   *Reader
+	Interval time.Duration
+	// Observed is called after each reading, beside the loop. reversed is how many counters went backwards.
+	Observed func(reversed uint64)
+
+	mu       sync.Mutex
+	cgroups  []Cgroup // to read; never changed, only replaced
+	last     *Observation
+	lastAt   time.Time // when the reading of last began
+	borrowed *Observation
+	retired  *Observation // was replaced while it was borrowed
+	reads    uint64
+	seconds  float64 // that the readings took
+}
+
+// Watch says which cgroups to read from now on.
+func (o *Poller) Watch(cgroups []Cgroup) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cgroups = cgroups
+}
+
+// Borrow is the last observation, and when its reading began; nil: there is none. It stays as it is until GiveBack is called.
+func (o *Poller) Borrow() (*Observation, time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.borrowed = o.last
+	return o.last, o.lastAt
+}
+
+// GiveBack ends what Borrow began.
+func (o *Poller) GiveBack() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.borrowed = nil
+}
+
+// read reads once.
+func (o *Poller) read(since time.Time) (reversed uint64) {
+	o.mu.Lock()
+	cgroups := o.cgroups
+	if o.retired != nil && o.borrowed == nil {
+		o.Reader.Recycle(o.retired)
+		o.retired = nil
+	}
+	o.mu.Unlock()
+	began := time.Now()
+	next := o.Reader.Read(began.Sub(since), cgroups)
+	took := time.Since(began)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.last
+	o.last, o.lastAt = next, began
+	o.reads++
+	o.seconds += took.Seconds()
+	if before == nil {
+		return 0
+	}
+	reversed = next.Counts.Reversed - before.Counts.Reversed
+	if before == o.borrowed {
+		o.retired = before
+	} else {
+		o.Reader.Recycle(before)
+	}
+	return reversed
+}
+
+// Run reads until ctx ends, and closes the Reader.
+func (o *Poller) Run(ctx context.Context) {
+	defer o.Reader.Close()
+	ticker := time.NewTicker(o.Interval)
+	defer ticker.Stop()
+	for since := time.Now(); ; {
+		o.Observed(o.read(since))
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Put makes an observation the last one, as if it had been read then. It is for tests.
+func (o *Poller) Put(seen *Observation, at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last, o.lastAt = seen, at
+}
+
+// Show shows the last observation to look, which must not keep it. False: there is none yet, or nobody observes.
+func (o *Poller) Show(look func(*Observation)) bool {
+	if o.Reader == nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.last == nil {
+		return false
+	}
+	look(o.last)
+	return true
+}
+
+// Totals are how many readings there were, and how long they took.
+func (o *Poller) Totals() (reads uint64, seconds float64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.reads, o.seconds
+}
