@@ -1,13 +1,35 @@
-// Package node is the agent of one node: a loop that keeps on the node what was promised of it. It hears of pods from the container
-// runtime, lets allocate decide, sees that the kernel does as decided, and says what it knows.
+// Package node is the agent of one node. It keeps the promises that the scheduler made of the node: which CPUs, memory, GPUs and network cards a pod
+// has, and how much idle capacity reclaimed pods may use.
 //
-// One goroutine, the loop, owns the allocate.Manager and all that is known of pods; calls of the runtime, ticks, and answers of the kernel,
-// the runtime and the API server are messages to it, taken in order. What may take long runs beside it: two knob writers that write to the
-// kernel (one for cpuset.mems, which moves memory), one worker that updates containers through the runtime, one that writes the report.
+// # The loop
 //
-// Invariants: a decision that an answer depends on is on disk before the answer; a new container's CPUs are its own before its first
-// instruction, because those who had them are moved off before the runtime is answered; no call into the runtime is made from the loop,
-// since the runtime may be waiting for the loop; missing data is no zero; time is monotonic.
+// One goroutine, the loop, owns all state. Three kinds of messages reach it, one at a time:
 //
-// It holds no policy, which is allocate's, and neither client nor wire format: it declares ports, and cmd puts kube and node/nri there.
+//   - Events of the container runtime (a sandbox starts, a container is created, …) go to admission, which has allocate decide.
+//   - At each tick the controllers of Agent.onTick compare the node with what was decided, and try again what failed.
+//   - After each reading of the kernel's counters, once a second, the controllers of Agent.onObservation run the control laws.
+//
+// A controller is responsible for one concern and owns the state of it: lending, eviction, memory, devices, knobs and so on. Its Tick gets inputs, and
+// returns whether placements or knobs have changed. If so, Agent.apply carries that out: on disk first, then in the kernel, then in the runtime.
+// What may take long runs beside the loop (node/loop), and posts its result back.
+//
+// # An example
+//
+// A node of eight cores lends two of them to a batch pod. A dedicated pod with a promise of two CPUs in NUMA node 1 starts:
+//
+//  1. RunSandbox: admission reads the promise from the Binding's annotations; allocate gives the pod CPUs 4 and 5, and shrinks the pools.
+//  2. apply: the checkpoint is written; the fast knob writer moves the other pods off CPUs 4 and 5.
+//  3. CreateContainer: the runtime is answered "cpuset 4-5", once step 2 is done in the kernel. The container starts alone on its CPUs.
+//  4. observed: the shared pods now wait for CPUs. lendingController takes both lent cores back in the same round, and the report, which is urgent now,
+//     tells the scheduler within a second that there is less headroom.
+//  5. If memory is short too, evictionController names the batch pod in the report. hilbertd's leader evicts it; if nobody does in time and memory is
+//     past its hard threshold, the agent stops the pod itself.
+//
+// # What always holds
+//
+// A decision that an answer depends on is on disk before the answer. A new container's CPUs are its own before its first instruction, because the pods
+// that had them are moved off before the runtime is answered. The loop never calls the runtime, since the runtime may be waiting for the loop. Missing
+// data is not zero: a law without its input does nothing new. Time is monotonic.
+//
+// The package holds no policy, which is allocate's, and neither client nor wire format: it declares Ports, and cmd puts kube and node/nri there.
 package node
