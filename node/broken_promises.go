@@ -37,7 +37,7 @@ type closedZone struct {
 }
 
 // refuse says that a pod cannot run here, and handles the promise that this breaks, if any.
-func (b *brokenPromises) refuse(p PodName, r allocate.Refusal, asked *allocate.Pod) {
+func (b *brokenPromises) refuse(p spec.PodRef, r allocate.Refusal, asked *allocate.Pod) {
 	b.node.counts.Refused[r.Reason]++
 	b.node.events.note(p, allocate.Note(r))
 	if r.Reason != spec.ReasonPromiseBroken {
@@ -78,7 +78,7 @@ func (b *brokenPromises) Tick(in *inputs) (changed bool) {
 }
 
 // evict asks for the pod's eviction, beside the loop.
-func (b *brokenPromises) evict(p PodName, r allocate.Refusal, now time.Time) {
+func (b *brokenPromises) evict(p spec.PodRef, r allocate.Refusal, now time.Time) {
 	for uid, at := range b.evicted {
 		if now.Sub(at) >= evictPause {
 			delete(b.evicted, uid)

@@ -123,7 +123,7 @@ func (c *checkpoint) restore() (closed []closedZone) {
 		n.log.Warn("the checkpoint cannot be read; what runs is adopted", "err", err)
 		return nil
 	}
-	n.events.notes(PodName{}, n.manager.Restore(known))
+	n.events.notes(spec.PodRef{}, n.manager.Restore(known))
 	for _, z := range n.manager.Report().Closed {
 		closed = append(closed, closedZone{z.Zone, time.Now()})
 	}

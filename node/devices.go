@@ -170,7 +170,7 @@ func (d *deviceController) inspectNow(now time.Time) {
 func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, now time.Time) {
 	o, e := l.Seen, l.Offers
 	d.kubelet.update(answer)
-	d.kubelet.assignments.Resolve(d.numbers.known.GPU.Slots, func(kubelet.Pod, kubelet.Device) {})
+	d.kubelet.assignments.Resolve(d.numbers.known.GPU.Slots, func(spec.PodRef, kubelet.Device) {})
 	ours := d.held()
 	o.Held = ours
 	d.kubelet.assignments.AddHeld(&o.Held)

@@ -59,21 +59,21 @@ type events struct {
 	problems  problems
 	transient map[string]time.Time // until when, by reason
 	counts    map[string]uint64    // notes, by reason
-	event     func(p PodName, reason, message string)
+	event     func(p spec.PodRef, reason, message string)
 	log       *slog.Logger
 }
 
 // notes tells of a pod, or of the node where the name is empty.
-func (e *events) notes(p PodName, notes []allocate.Note) {
+func (e *events) notes(p spec.PodRef, notes []allocate.Note) {
 	for _, n := range notes {
 		e.note(p, n)
 	}
 }
 
-func (e *events) note(p PodName, n allocate.Note) {
+func (e *events) note(p spec.PodRef, n allocate.Note) {
 	e.counts[n.Reason]++
 	e.log.Debug("noted", "pod", p.Namespace+"/"+p.Name, "reason", n.Reason, "message", n.Message)
-	if p == (PodName{}) {
+	if p == (spec.PodRef{}) {
 		e.log.Warn("about the node", "reason", n.Reason, "message", n.Message)
 	}
 	if e.event != nil {
@@ -86,7 +86,7 @@ func (e *events) noteTransient(reason, message string) {
 	if _, known := e.transient[reason]; known {
 		e.counts[reason]++
 	} else {
-		e.note(PodName{}, allocate.Note{Reason: reason, Message: message})
+		e.note(spec.PodRef{}, allocate.Note{Reason: reason, Message: message})
 		e.problems.set(reason, message)
 	}
 	e.transient[reason] = time.Now().Add(transientFor)

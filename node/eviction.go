@@ -79,7 +79,7 @@ func (c *evictionController) notify(notices []evict.Notice) {
 	for i := range notices {
 		n := &notices[i]
 		if now[n.Pod.UID] = true; !c.told[n.Pod.UID] {
-			c.node.events.note(PodName(n.Pod), allocate.Note{Reason: spec.ReasonEvictionNotice, Message: n.Message})
+			c.node.events.note(n.Pod, allocate.Note{Reason: spec.ReasonEvictionNotice, Message: n.Message})
 		}
 	}
 	c.told = now
@@ -206,7 +206,7 @@ func (c *evictionController) observePod(seen *observation, p *pod) (out evict.Po
 	}
 	use := seen.use(p.cgroup)
 	out = evict.Pod{
-		Ref: evict.Ref(p.name), Level: level, Priority: p.priority, Started: p.since.Sub(c.node.started),
+		PodRef: p.name, Level: level, Priority: p.priority, Started: p.since.Sub(c.node.started),
 		Memory: bytesOf(use.Memory.Current), RSS: plus(bytesOf(use.Memory.Anon), bytesOf(use.Memory.Shmem)),
 		CPU: rateOf(use.CPU.Usage), RunDelay: seen.runDelay(p),
 	}
@@ -270,7 +270,7 @@ type budgetAnswer struct {
 func (b *budgetAnswers) ask(requests []spec.EvictionRequest, now time.Time) {
 	n := b.node
 	known := make(map[string]budgetAnswer, len(requests))
-	var due []PodName
+	var due []spec.PodRef
 	for i := range requests {
 		request, every := &requests[i], patientAnswer
 		if request.Urgent {
@@ -278,7 +278,7 @@ func (b *budgetAnswers) ask(requests []spec.EvictionRequest, now time.Time) {
 		}
 		was, before := b.known[request.UID]
 		if known[request.UID] = was; !before || now.Sub(was.asked) >= every {
-			due = append(due, PodName{Namespace: request.Namespace, Name: request.Name, UID: request.UID})
+			due = append(due, spec.PodRef{Namespace: request.Namespace, Name: request.Name, UID: request.UID})
 		}
 	}
 	b.known = known
@@ -306,7 +306,7 @@ func (b *budgetAnswers) ask(requests []spec.EvictionRequest, now time.Time) {
 }
 
 // refused asks about one pod. What is not known is no refusal.
-func (b *budgetAnswers) refused(ctx context.Context, p PodName) bool {
+func (b *budgetAnswers) refused(ctx context.Context, p spec.PodRef) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	refused, err := b.node.ports.EvictionRefused(ctx, p)

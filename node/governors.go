@@ -71,7 +71,7 @@ func (g *governorController) note(notes []allocate.Note) {
 	told := make(map[allocate.Note]bool, len(notes))
 	for _, n := range notes {
 		if told[n] = true; !g.notes[n] {
-			g.node.events.note(PodName{}, n)
+			g.node.events.note(spec.PodRef{}, n)
 		}
 	}
 	g.notes = told

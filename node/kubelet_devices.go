@@ -51,7 +51,7 @@ type kubeletDevices struct {
 type kubeletAnswer struct {
 	asked   time.Time
 	changes uint64
-	pods    []kubelet.Pod // that ran then, oldest first
+	pods    []spec.PodRef // that ran then, oldest first
 	list    []kubelet.ListedPod
 	err     error
 }
@@ -73,7 +73,7 @@ func (k *kubeletDevices) question(now time.Time) func(ctx context.Context) *kube
 	q := &kubeletAnswer{asked: now, changes: k.node.pods.changes}
 	order := slices.SortedFunc(maps.Values(k.node.pods.byUID), func(x, y *pod) int { return cmp.Or(x.since.Compare(y.since), cmp.Compare(x.name.UID, y.name.UID)) })
 	for _, p := range order {
-		q.pods = append(q.pods, kubelet.Pod{UID: p.name.UID, Namespace: p.name.Namespace, Name: p.name.Name})
+		q.pods = append(q.pods, p.name)
 	}
 	return func(ctx context.Context) *kubeletAnswer {
 		ctx, cancel := context.WithTimeout(ctx, kubeletDevicesTimeout)
@@ -103,7 +103,7 @@ func (k *kubeletDevices) update(q *kubeletAnswer) {
 		return
 	}
 	k.last, k.seen, k.failed, k.good = q.asked, q.changes, nil, k.good+1
-	k.assignments.Update(slices.DeleteFunc(q.pods, func(p kubelet.Pod) bool { return !runs(p.UID) }), q.list)
+	k.assignments.Update(slices.DeleteFunc(q.pods, func(p spec.PodRef) bool { return !runs(p.UID) }), q.list)
 }
 
 // unasked reports whether the kubelet is to be asked before anything is said of the node's devices.
@@ -165,7 +165,7 @@ func (k *kubeletDevices) unaccountedDevices(is *topology.Devices) []kubelet.Unac
 }
 
 // noteUnknown tells once of a device that is none of the node's GPUs.
-func (k *kubeletDevices) noteUnknown(p kubelet.Pod, d kubelet.Device) {
+func (k *kubeletDevices) noteUnknown(p spec.PodRef, d kubelet.Device) {
 	key := p.UID + " " + d.String()
 	if k.told[key] || p.UID == "" || len(k.devices.view.Slots) == 0 {
 		return
@@ -174,7 +174,7 @@ func (k *kubeletDevices) noteUnknown(p kubelet.Pod, d kubelet.Device) {
 		k.told = make(map[string]bool)
 	}
 	k.told[key] = true
-	k.node.events.note(PodName{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, allocate.Note{
+	k.node.events.note(p, allocate.Note{
 		Reason: spec.ReasonDeviceUnknown, Message: fmt.Sprintf("the kubelet gave it %s, and it is not known which GPU that is", d),
 	})
 }

@@ -72,11 +72,11 @@ type Ports struct {
 	// Report writes what the node says of itself.
 	Report func(ctx context.Context, r *spec.NodeReport) error
 	// Evict asks for a pod to be evicted. One that is gone is no error.
-	Evict func(ctx context.Context, p PodName, reason, message string) error
+	Evict func(ctx context.Context, p spec.PodRef, reason, message string) error
 	// EvictionRefused reports whether a disruption budget would refuse a pod's eviction now. It evicts nobody.
-	EvictionRefused func(ctx context.Context, p PodName) (bool, error)
+	EvictionRefused func(ctx context.Context, p spec.PodRef) (bool, error)
 	// Event tells people about a pod, or about the node where the name is empty. It neither blocks nor fails.
-	Event func(p PodName, reason, message string)
+	Event func(p spec.PodRef, reason, message string)
 	// Exclusive are the CPUs that the kubelet gave to pods for themselves. It is asked in mode kubelet alone.
 	Exclusive func(ctx context.Context) (map[PodKey]topology.CPUSet, error)
 	// KubeletDevices are the pods that the kubelet lists, with the devices that it gave them for device plugins.
@@ -89,11 +89,8 @@ type Ports struct {
 	Devices Store
 }
 
-// PodKey names a pod as people do; PodName says which one of that name.
-type (
-	PodKey  struct{ Namespace, Name string }
-	PodName struct{ Namespace, Name, UID string }
-)
+// PodKey names a pod as people do; a spec.PodRef says which one of that name.
+type PodKey struct{ Namespace, Name string }
 
 // Store keeps one value. Save returns when it would outlast a loss of power, and leaves the old value where it fails. Load returns nil
 // where nothing was ever saved.

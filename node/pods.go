@@ -15,7 +15,7 @@ import (
 
 // pod is a pod that has been admitted.
 type pod struct {
-	name       PodName
+	name       spec.PodRef
 	sandbox    string // the newest one
 	cgroup     string
 	bestEffort bool
@@ -154,6 +154,8 @@ func (t *podTable) watched() (out []observe.Cgroup) {
 	return out
 }
 
-func nameOf(s *Sandbox) PodName { return PodName{s.Namespace, s.Name, s.UID} }
+func nameOf(s *Sandbox) spec.PodRef {
+	return spec.PodRef{Namespace: s.Namespace, Name: s.Name, UID: s.UID}
+}
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -213,19 +213,19 @@ func (w *world) start() {
 				}
 				return w.reportErr
 			},
-			Evict: func(_ context.Context, p PodName, reason, _ string) error {
+			Evict: func(_ context.Context, p spec.PodRef, reason, _ string) error {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.evicted = append(w.evicted, p.Name+": "+reason)
 				return nil
 			},
-			EvictionRefused: func(_ context.Context, p PodName) (bool, error) {
+			EvictionRefused: func(_ context.Context, p spec.PodRef) (bool, error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.inquiries = append(w.inquiries, p.UID)
 				return w.refused[p.UID], nil
 			},
-			Event: func(p PodName, reason, message string) {
+			Event: func(p spec.PodRef, reason, message string) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.events = append(w.events, p.Name+": "+reason+": "+message)

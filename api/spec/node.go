@@ -73,6 +73,16 @@ type ZoneHeadroom struct {
 	Message      string `json:"message,omitempty"`
 }
 
+// PodRef names one pod: UID says which of those that had the name.
+type PodRef struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+}
+
+// String is namespace/name.
+func (r PodRef) String() string { return r.Namespace + "/" + r.Name }
+
 // EvictionRequest is a pod that an agent wants evicted.
 type EvictionRequest struct {
 	Namespace string `json:"namespace"`

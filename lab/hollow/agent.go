@@ -17,7 +17,6 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube"
-	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -127,7 +126,7 @@ func (f *Agents) Agent(node string) *Agent { return f.nodes[node] }
 // Bound is how many pods have a node, as far as the watch has told.
 func (f *Agents) Bound() int { return len(f.pods.GetStore().ListKeys()) }
 
-func (f *Agents) evict(ctx context.Context, p node.PodName, reason, _ string) error {
+func (f *Agents) evict(ctx context.Context, p spec.PodRef, reason, _ string) error {
 	if err := f.evictor.Evict(ctx, p.Namespace, p.Name, p.UID); err != nil {
 		return fmt.Errorf("%s: %w", reason, err)
 	}

@@ -60,7 +60,7 @@ type Refusal struct {
 }
 
 func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOptions, fault Fault,
-	evict func(ctx context.Context, p node.PodName, reason, message string) error,
+	evict func(ctx context.Context, p spec.PodRef, reason, message string) error,
 ) (*Agent, error) {
 	reporter, err := kube.NewNodeReporter(config, name, agentTimeout)
 	if err != nil {

@@ -36,8 +36,8 @@ type Pressure struct {
 	Detector Detector `json:"detector"`
 	Level    Level    `json:"level"`
 	// Zone is the NUMA node by index, or AllZones. Pod is set where the finding is of one pod.
-	Zone int  `json:"zone"`
-	Pod  *Ref `json:"pod,omitempty"`
+	Zone int          `json:"zone"`
+	Pod  *spec.PodRef `json:"pod,omitempty"`
 	// Since is when it rose to its level.
 	Since time.Duration `json:"since"`
 	// Need is what must be given back for the level to end, Pending what pods that were asked, stopped or are leaving will: in bytes, inodes or CPUs.
@@ -61,15 +61,15 @@ type NoLending struct {
 
 // Reclaim is an order to take memory from a pod's cgroup.
 type Reclaim struct {
-	Pod    Ref      `json:"pod"`
-	Bytes  int64    `json:"bytes"`
-	Zone   int      `json:"zone"` // where it is wanted, or AllZones
-	Reason Detector `json:"reason"`
+	Pod    spec.PodRef `json:"pod"`
+	Bytes  int64       `json:"bytes"`
+	Zone   int         `json:"zone"` // where it is wanted, or AllZones
+	Reason Detector    `json:"reason"`
 }
 
 // Notice tells a pod that it will have its eviction requested.
 type Notice struct {
-	Pod     Ref           `json:"pod"`
+	Pod     spec.PodRef   `json:"pod"`
 	Reason  Detector      `json:"reason"`
 	Since   time.Duration `json:"since"`
 	Due     time.Duration `json:"due"` // not before then
@@ -78,10 +78,10 @@ type Notice struct {
 
 // Stop is a pod that the agent stops itself.
 type Stop struct {
-	Pod     Ref        `json:"pod"`
-	Reason  Detector   `json:"reason"`
-	Why     StopReason `json:"why"`
-	Message string     `json:"message"`
+	Pod     spec.PodRef `json:"pod"`
+	Reason  Detector    `json:"reason"`
+	Why     StopReason  `json:"why"`
+	Message string      `json:"message"`
 }
 
 // StopReason says why the API was not waited for.
@@ -157,9 +157,6 @@ func (d *Decision) verb(verb string) string {
 	}
 	return verb
 }
-
-// String is namespace/name.
-func (r Ref) String() string { return r.Namespace + "/" + r.Name }
 
 func where(zone int) string {
 	if zone == AllZones {

@@ -63,16 +63,9 @@ type Disk struct {
 	Inodes      advise.Sample `json:"inodes"` // free
 }
 
-// Ref names a pod.
-type Ref struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
-}
-
 // Pod is one that is on the node.
 type Pod struct {
-	Ref
+	spec.PodRef
 	Level    spec.QoSLevel `json:"level"`
 	Priority int32         `json:"priority"`
 	// Started is when it started, on the clock of Observation.At.

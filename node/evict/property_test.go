@@ -35,7 +35,7 @@ func hog(name string, level spec.QoSLevel) Pod {
 	much := advise.Known(gibibyte)
 	use := Use{much, much}
 	return Pod{
-		Ref: Ref{"ns", name, name}, Level: level, Memory: advise.Known(3 * gibibyte), RSS: advise.Known(3 * gibibyte), Zones: []advise.Sample{much},
+		PodRef: spec.PodRef{Namespace: "ns", Name: name, UID: name}, Level: level, Memory: advise.Known(3 * gibibyte), RSS: advise.Known(3 * gibibyte), Zones: []advise.Sample{much},
 		MemoryAmount: much, CPU: advise.Known(0.1), RunDelay: advise.Known(4), CPUAmount: advise.Known(4), Root: use, Images: use,
 	}
 }
@@ -95,7 +95,7 @@ func blind(o *Observation) {
 	o.Node, o.Zones, o.Root, o.Images = Node{}, []Zone{{}}, Disk{}, Disk{}
 	for i := range o.Pods {
 		p := &o.Pods[i]
-		o.Pods[i] = Pod{Ref: p.Ref, Level: p.Level}
+		o.Pods[i] = Pod{PodRef: p.PodRef, Level: p.Level}
 	}
 }
 
@@ -125,7 +125,7 @@ func TestBoundOfRequests(t *testing.T) {
 	o.Node.MemoryTotal, o.Node.MemoryAvailable = advise.Known(16*gibibyte), advise.Known(0)
 	p.Escalation.AnswerWithin = time.Hour
 	for i := range 3 * MaxRequests {
-		o.Pods = append(o.Pods, Pod{Ref: Ref{"ns", fmt.Sprint(i), fmt.Sprint(i)}, Level: spec.QoSReclaimed, Memory: advise.Known(10 * mebibyte)})
+		o.Pods = append(o.Pods, Pod{PodRef: spec.PodRef{Namespace: "ns", Name: fmt.Sprint(i), UID: fmt.Sprint(i)}, Level: spec.QoSReclaimed, Memory: advise.Known(10 * mebibyte)})
 	}
 	most := 0
 	for ; o.At < 5*time.Minute; o.At += time.Second {
@@ -182,7 +182,7 @@ func TestMemoryBound(t *testing.T) {
 		o, p, m := &Observation{}, Defaults(), State{}
 		o.Node.MemoryTotal, o.Node.MemoryAvailable = advise.Known(16*gibibyte), advise.Known(9*gibibyte)
 		for i := range pods {
-			o.Pods = append(o.Pods, Pod{Ref: Ref{"ns", fmt.Sprint(i), fmt.Sprint(i)}, Level: spec.QoSReclaimed, Memory: advise.Known(gain)})
+			o.Pods = append(o.Pods, Pod{PodRef: spec.PodRef{Namespace: "ns", Name: fmt.Sprint(i), UID: fmt.Sprint(i)}, Level: spec.QoSReclaimed, Memory: advise.Known(gain)})
 		}
 		Step(o, &p, &m)
 		began, stops := o.At, 0 // it may be short from right after this reading on

@@ -31,7 +31,7 @@ func TestRevSetpoint(t *testing.T) {
 		pub := float64(a.Zones[0].Memory.Published)
 		eo := Observation{At: at, Node: Node{MemoryTotal: advise.Known(total), MemoryAvailable: advise.Known(free), MemorySome: advise.Known(0), MemoryFull: advise.Known(0), CPUPressure: advise.Known(0)},
 			Zones: []Zone{{Total: advise.Known(total), Free: advise.Known(free), InactiveFile: advise.Known(0)}},
-			Pods:  []Pod{{Ref: Ref{Namespace: "r", Name: "1", UID: "u1"}, Level: spec.QoSReclaimed, Memory: advise.Known(held), RSS: advise.Known(held), MemoryAmount: advise.Known(asked), CPU: advise.Known(1), RunDelay: advise.Known(0), Zones: []advise.Sample{advise.Known(held)}}}}
+			Pods:  []Pod{{PodRef: spec.PodRef{Namespace: "r", Name: "1", UID: "u1"}, Level: spec.QoSReclaimed, Memory: advise.Known(held), RSS: advise.Known(held), MemoryAmount: advise.Known(asked), CPU: advise.Known(1), RunDelay: advise.Known(0), Zones: []advise.Sample{advise.Known(held)}}}}
 		d := Step(&eo, &ep, &em)
 		if len(d.Pressures) > 0 || sec%120 == 0 {
 			if sec%120 == 0 || len(d.Requests) > 0 || sec%10 == 0 {

@@ -49,7 +49,7 @@ func (s *step) noteLeaving() {
 		if !pod.Terminating || pod.Level != spec.QoSReclaimed || len(s.m.Victims) >= MaxRequests+passing || s.m.victim(pod.UID) != nil {
 			continue
 		}
-		a := Victim{Ref: pod.Ref, For: w.Key, pod: pod}
+		a := Victim{PodRef: pod.PodRef, For: w.Key, pod: pod}
 		a.Leaving.start(s.at)
 		s.m.Victims = append(s.m.Victims, a)
 	}
@@ -180,7 +180,7 @@ func (s *step) selectVictim(w *Watch, urgent bool) *Victim {
 }
 
 func (s *step) addVictim(w *Watch, c candidate) *Victim {
-	s.m.Victims = append(s.m.Victims, Victim{Ref: c.pod.Ref, For: w.Key, Gain: c.gain, Message: s.message(w), pod: c.pod})
+	s.m.Victims = append(s.m.Victims, Victim{PodRef: c.pod.PodRef, For: w.Key, Gain: c.gain, Message: s.message(w), pod: c.pod})
 	return &s.m.Victims[len(s.m.Victims)-1]
 }
 
@@ -280,8 +280,8 @@ func (s *step) stop(w *Watch, why StopReason) {
 	a.Stopped.start(s.at)
 	s.m.Stopped.start(s.at)
 	s.m.Counts.Stops[w.Detector]++
-	s.close(w.Detector, c.pod.Ref, "stopped")
-	s.d.Stop = &Stop{Pod: c.pod.Ref, Reason: w.Detector, Why: why, Message: s.message(w)}
+	s.close(w.Detector, c.pod.PodRef, "stopped")
+	s.d.Stop = &Stop{Pod: c.pod.PodRef, Reason: w.Detector, Why: why, Message: s.message(w)}
 }
 
 // nextToStop is the pod that is stopped first: one that should have left long ago before all others, and one that was stopped before, and is here
@@ -339,7 +339,7 @@ func (s *step) reclaim(w *Watch) {
 			break
 		}
 		need -= part
-		s.d.Reclaims = append(s.d.Reclaims, Reclaim{Pod: c.pod.Ref, Bytes: int64(part), Zone: w.Zone, Reason: w.Detector})
+		s.d.Reclaims = append(s.d.Reclaims, Reclaim{Pod: c.pod.PodRef, Bytes: int64(part), Zone: w.Zone, Reason: w.Detector})
 		s.m.Counts.Reclaims[w.Detector]++
 		s.m.Counts.ReclaimBytes += int64(part)
 		w.Reclaimed.start(s.at)
@@ -359,7 +359,7 @@ func (s *step) report() {
 		a := &s.m.Victims[i]
 		if a.Noticed.On && !a.Requested.On && a.free() {
 			s.d.Notices = append(s.d.Notices, Notice{
-				Pod: a.Ref, Reason: a.For.Detector, Since: a.Noticed.From, Due: a.Noticed.From + s.p.Escalation.NoticeGrace, Message: a.Message,
+				Pod: a.PodRef, Reason: a.For.Detector, Since: a.Noticed.From, Due: a.Noticed.From + s.p.Escalation.NoticeGrace, Message: a.Message,
 			})
 		}
 	}

@@ -119,7 +119,7 @@ func (s *story) pod(t *testing.T, d *datadriven.TestData, name string) {
 	i := slices.IndexFunc(s.o.Pods, func(p Pod) bool { return p.Name == name })
 	if i < 0 {
 		i = len(s.o.Pods)
-		s.o.Pods = append(s.o.Pods, Pod{Ref: Ref{"batch", name, "uid-" + name}, Level: spec.QoSReclaimed})
+		s.o.Pods = append(s.o.Pods, Pod{PodRef: spec.PodRef{Namespace: "batch", Name: name, UID: "uid-" + name}, Level: spec.QoSReclaimed})
 	}
 	p := &s.o.Pods[i]
 	set(t, d, map[string]*advise.Sample{

@@ -9,7 +9,7 @@ import (
 
 // Victim is a pod that has notice, was asked for, was stopped, or leaves while there is pressure.
 type Victim struct {
-	Ref
+	spec.PodRef
 	// For is the pressure that it was asked for, or left during.
 	For Key `json:"for"`
 	// Gain is what it was to give back when it was asked for.
@@ -156,7 +156,7 @@ func (s *step) followed(a *Victim) bool {
 	if leaves {
 		if a.Requested.On && !s.p.DryRun {
 			s.m.Counts.Evicted[a.For.Detector]++
-			s.close(a.For.Detector, a.Ref, "evicted")
+			s.close(a.For.Detector, a.PodRef, "evicted")
 			if w := s.m.watch(a.For); w != nil && !a.Stopped.On {
 				w.Due.start(s.at)
 			}
@@ -194,7 +194,7 @@ func (s *step) pod(uid string) *Pod {
 }
 
 // close closes the node because of what was done to a pod, unless it was not done.
-func (s *step) close(d Detector, pod Ref, done string) {
+func (s *step) close(d Detector, pod spec.PodRef, done string) {
 	if s.p.DryRun {
 		return
 	}

@@ -3,6 +3,8 @@ package evict
 import (
 	"math"
 	"time"
+
+	"hilbert.dev/hilbert/api/spec"
 )
 
 // maxTime bounds Observation.At, so that no sum of times overflows.
@@ -71,8 +73,8 @@ type Key struct {
 // Watch is a pressure that stands, or comes or goes.
 type Watch struct {
 	Key
-	Pod   *Ref  `json:"pod,omitempty"`
-	Level Level `json:"level"`
+	Pod   *spec.PodRef `json:"pod,omitempty"`
+	Level Level        `json:"level"`
 	// Since and HardSince are when the levels began. Due runs since the API's help was due at the hard level, or since a request was last followed.
 	Since     time.Duration `json:"since"`
 	HardSince time.Duration `json:"hardSince"`
@@ -233,12 +235,12 @@ func (s *step) observe(d Detector, i int, r *reading) {
 	if len(s.m.Watches) == 0 && !called {
 		return
 	}
-	key, pod := Key{Detector: d, Zone: AllZones}, (*Ref)(nil)
+	key, pod := Key{Detector: d, Zone: AllZones}, (*spec.PodRef)(nil)
 	switch detectors[d].scope {
 	case eachZone:
 		key.Zone = i
 	case eachPod:
-		pod = &s.o.Pods[i].Ref
+		pod = &s.o.Pods[i].PodRef
 		key.UID = pod.UID
 	case theNode:
 	}

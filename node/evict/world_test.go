@@ -52,7 +52,7 @@ func (w *world) add() {
 	w.nextPod++
 	name := fmt.Sprint("p", w.nextPod)
 	levels := []spec.QoSLevel{spec.QoSReclaimed, spec.QoSReclaimed, spec.QoSReclaimed, spec.QoSShared, spec.QoSDedicated, spec.QoSSystem, ""}
-	p := Pod{Ref: Ref{"ns", name, "uid-" + name}, Level: levels[w.below(len(levels))], Priority: int32(w.below(3) - 1), Started: w.o.At}
+	p := Pod{PodRef: spec.PodRef{Namespace: "ns", Name: name, UID: "uid-" + name}, Level: levels[w.below(len(levels))], Priority: int32(w.below(3) - 1), Started: w.o.At}
 	p.MemoryAmount, p.CPUAmount = w.sample(gibibyte), w.sample(4)
 	w.o.Pods = append(w.o.Pods, p)
 }

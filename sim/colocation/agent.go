@@ -134,7 +134,7 @@ func (e *eyes) look(m *machine, level advise.Suppression) {
 	for i := range s.Reclaimed {
 		w, p := &s.Reclaimed[i], m.known[i]
 		o.Pods = append(o.Pods, evict.Pod{
-			Ref: evict.Ref{Namespace: namespace, Name: p.name, UID: string(p.uid)}, Level: spec.QoSReclaimed,
+			PodRef: spec.PodRef{Namespace: namespace, Name: p.name, UID: string(p.uid)}, Level: spec.QoSReclaimed,
 			Started: m.agent.epoch + time.Duration(p.started)*time.Second, Terminating: p.deleting,
 			Memory: w.Memory, RSS: w.Memory, MemoryAmount: advise.Known(float64(w.MemoryBytes)),
 			CPU: w.CPUUse, CPUAmount: advise.Known(float64(w.MilliCPU) / 1000), RunDelay: w.RunDelay,

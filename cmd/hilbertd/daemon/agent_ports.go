@@ -124,16 +124,16 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 		},
 		ports: node.Ports{
 			Report: reporter.Report,
-			Evict: func(ctx context.Context, p node.PodName, reason, message string) error {
+			Evict: func(ctx context.Context, p spec.PodRef, reason, message string) error {
 				if err := evictor.Evict(ctx, p.Namespace, p.Name, p.UID); err != nil {
 					return fmt.Errorf("%s: %w", reason, err)
 				}
 				return nil
 			},
-			EvictionRefused: func(ctx context.Context, p node.PodName) (bool, error) {
+			EvictionRefused: func(ctx context.Context, p spec.PodRef) (bool, error) {
 				return evictor.Refused(ctx, p.Namespace, p.Name, p.UID)
 			},
-			Event: func(p node.PodName, reason, message string) {
+			Event: func(p spec.PodRef, reason, message string) {
 				events.Record(p.Namespace, p.Name, p.UID, reason, message)
 			},
 		},

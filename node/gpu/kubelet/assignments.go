@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/topology"
 )
@@ -33,9 +34,6 @@ type ListedPod struct {
 	Devices         []Device
 }
 
-// Pod is a pod that runs on the node.
-type Pod struct{ UID, Namespace, Name string }
-
 // Assignments is what is known. The zero Assignments knows nothing.
 type Assignments struct {
 	pods map[string]*podEntry // by UID
@@ -47,7 +45,7 @@ type Assignments struct {
 }
 
 type podEntry struct {
-	pod     Pod
+	pod     spec.PodRef
 	devices []device
 }
 
@@ -59,11 +57,11 @@ type device struct {
 }
 
 // Update takes in a list that was asked for when pods ran, oldest first.
-func (b *Assignments) Update(pods []Pod, list []ListedPod) {
+func (b *Assignments) Update(pods []spec.PodRef, list []ListedPod) {
 	if b.pods == nil {
 		b.pods = make(map[string]*podEntry)
 	}
-	newest := make(map[string]Pod, len(pods))
+	newest := make(map[string]spec.PodRef, len(pods))
 	for _, p := range pods {
 		newest[p.Namespace+"/"+p.Name] = p
 	}
@@ -79,7 +77,7 @@ func (b *Assignments) Update(pods []Pod, list []ListedPod) {
 			}
 			e.devices = add(e.devices, l.Devices)
 		} else if devices := add(nil, l.Devices); len(devices) > 0 && len(b.notRunning) < maxDevices {
-			b.notRunning = append(b.notRunning, &podEntry{Pod{Namespace: l.Namespace, Name: l.Name}, devices})
+			b.notRunning = append(b.notRunning, &podEntry{spec.PodRef{Namespace: l.Namespace, Name: l.Name}, devices})
 		}
 	}
 	b.unlisted = ""
@@ -124,7 +122,7 @@ func (b *Assignments) each(f func(*podEntry)) {
 }
 
 // Resolve looks for devices that were not found yet, and calls lost for each that it does not find either, with the pod's UID; none, if it does not run here.
-func (b *Assignments) Resolve(slots []gpu.Slot, lost func(p Pod, d Device)) {
+func (b *Assignments) Resolve(slots []gpu.Slot, lost func(p spec.PodRef, d Device)) {
 	b.each(func(e *podEntry) { resolve(e.devices, slots, func(d Device) { lost(e.pod, d) }) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"pgregory.net/rapid"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/gpu"
 )
 
@@ -34,7 +35,7 @@ func twoGPUs() []gpu.Slot {
 //	suspect          somebody offers devices
 func TestAssignments(t *testing.T) {
 	slots, b := twoGPUs(), &Assignments{}
-	var runs []Pod
+	var runs []spec.PodRef
 	datadriven.RunTest(t, "testdata/assignments", func(t *testing.T, d *datadriven.TestData) string {
 		switch d.Cmd {
 		case "gpus":
@@ -59,7 +60,7 @@ func TestAssignments(t *testing.T) {
 			for _, a := range d.CmdArgs {
 				uid, name, _ := strings.Cut(a.Vals[0], ":")
 				namespace, name, _ := strings.Cut(name, "/")
-				runs = append(runs, Pod{uid, namespace, name})
+				runs = append(runs, spec.PodRef{UID: uid, Namespace: namespace, Name: name})
 			}
 			b.Update(runs, listOf(d.Input))
 		case "keep":
@@ -91,7 +92,9 @@ func listOf(text string) (list []ListedPod) {
 
 func describe(b *Assignments, slots []gpu.Slot) string {
 	var out strings.Builder
-	b.Resolve(slots, func(p Pod, d Device) { fmt.Fprintf(&out, "lost: %s/%s (%s) %s\n", p.Namespace, p.Name, p.UID, d) })
+	b.Resolve(slots, func(p spec.PodRef, d Device) {
+		fmt.Fprintf(&out, "lost: %s/%s (%s) %s\n", p.Namespace, p.Name, p.UID, d)
+	})
 	rest := func(who string, list []Unaccounted) {
 		for _, r := range list {
 			fmt.Fprintf(&out, "%s: %s/%s has %s of GPU %d\n", who, r.Namespace, r.Name, r.Device, r.GPU)
@@ -125,7 +128,7 @@ type readingsModel struct {
 	found map[string]gpu.Held
 }
 
-var modelPods = []Pod{{"u1", "n", "a"}, {"elder", "n", "b"}, {"u3", "n", "b"}}
+var modelPods = []spec.PodRef{{UID: "u1", Namespace: "n", Name: "a"}, {UID: "elder", Namespace: "n", Name: "b"}, {UID: "u3", Namespace: "n", Name: "b"}}
 
 func (m *readingsModel) read(r *rapid.T) {
 	ids := []string{"GPU-a", "GPU-b", "GPU-a::1", "MIG-x", "MIG-y", "nvidia0", "nvidia0/gi2", "0", "1", "9", "what", "0000:86:00.0", "0000:05:00.0"}
@@ -160,7 +163,7 @@ func (m *readingsModel) close(r *rapid.T) {
 }
 
 func (m *readingsModel) check(r *rapid.T) {
-	m.b.Resolve(m.slots, func(Pod, Device) {})
+	m.b.Resolve(m.slots, func(spec.PodRef, Device) {})
 	if _, listed := m.b.Pod("elder"); listed {
 		r.Fatal("the elder of two with a name is listed")
 	}
