@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube/agent"
+	"hilbert.dev/hilbert/kube/apiserver"
 )
 
 // deployed decodes everything under deploy/; an unknown field fails.
@@ -45,14 +47,14 @@ func deployed(t *testing.T) []runtime.Object {
 	return out
 }
 
-// The roles that are deployed grant what Permissions and OptionalPermissions list, to the verb, and to the agent what AgentPermissions and AgentKubeletPermissions list.
+// The roles that are deployed grant what Permissions and OptionalPermissions list, to the verb, and to the agent what Permissions and KubeletPermissions list.
 func TestRolesGrantThePermissions(t *testing.T) {
 	grants(t, "hilbertd", slices.Concat(Permissions, OptionalPermissions))
-	grants(t, "hilbert-agent", slices.Concat(AgentPermissions, AgentKubeletPermissions))
+	grants(t, "hilbert-agent", slices.Concat(agent.Permissions, agent.KubeletPermissions))
 }
 
 // grants compares the roles whose names begin so with what they should permit.
-func grants(t *testing.T, names string, permissions []Permission) {
+func grants(t *testing.T, names string, permissions []apiserver.Permission) {
 	t.Helper()
 	granted := make(map[string]bool)
 	add := func(rules []rbacv1.PolicyRule, local bool) {

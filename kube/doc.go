@@ -1,19 +1,27 @@
-// Package kube is the door to a real cluster and the sole owner of client-go: it turns what the API server says into cluster.Events,
-// and bind.Writes into API calls.
+// Package kube is the door to a real cluster: it turns what the API server says into cluster.Events, and bind.Writes into API calls.
 //
-// Data flow: a Watch lists and watches nodes, pods and what pods' constraints speak of, a Parser turns each object once into the ledger's
-// vocabulary, and the Events wait in a bounded channel for the one goroutine that owns the scheduler. That goroutine hands Writes to a
-// Writer, whose fixed pool of workers answers each with exactly one bind.Result. An Elector holds the Lease that makes one process the
-// leader, and its Fence bounds every byte that the Writer sends.
+// One pod, from the watch to the Binding:
 //
-// A unit is a PodGroup: of scheduling.k8s.io in the newest version that is served and known, and of scheduling.x-k8s.io. Both can be
-// there at once; their names are one space, in which the first comes before the second. A pod is a member of the PodGroup that its spec
-// names, else of the one that its label does. Workload objects are not read: a PodGroup has a copy of all that its Workload says, and pods
-// name nothing else. An API that is not served is like one without objects, is looked for again every half minute, and is watched when it
-// comes.
+//	reflector (client-go) ─▶ podSink ─▶ parse.Parser ─▶ cluster.PodUpserted ─▶ Watch.Events ─▶ the scheduler's goroutine
+//	API server ◀─ apiserver.Requester ◀─ sender (lease.Fence) ◀─ Writer's workers ◀─ Writer.Start(bind.Write) ◀──────┘
+//	                                                                  └─▶ Writer.Results: Written, Gone, Conflict, Refused, Unknown, NotSent
 //
-// Invariants: a Replace is a consistent list; an Event is never lost or reordered within one resource; no write leaves this process
-// unless the leadership outlasts it (Fence); an unreachable API server means waiting with a bounded backoff, never an exit.
+// Watch lists and watches nodes, pods, and the objects that constraints of pods refer to. A reflector fills a sink instead of a cache: podSink for
+// pods, a mirror for every other resource. A sink parses each object once and drops it. An update that parses to what is already known goes no
+// further, so a kubelet's heartbeat costs one comparison. Events wait in a bounded channel for the one goroutine that owns the scheduler.
 //
-// It is not a cache of API objects: what placement does not look at is dropped at the door. It decides nothing.
+// Some APIs may be missing: PodGroup (of scheduling.k8s.io in the newest version that is both served and known, and of scheduling.x-k8s.io),
+// Queue and CustomNodeResource. A missing API counts as one without objects. Hilbert looks for it again every 30 s and watches it once it is
+// there. A unit is a PodGroup; where both groups have one of the same name, scheduling.k8s.io wins (unitBook). Hilbert does not read Workloads: a
+// PodGroup copies all that its Workload says.
+//
+// Writer has a fixed pool of workers and answers each bind.Write with exactly one bind.Result. QueueWriter writes the status of Queues. Both
+// send through connections that check the lease.Fence at each system call.
+//
+// Invariants: a Replace is a consistent list. Events of one resource are neither lost nor reordered. No write leaves this process unless the
+// leadership outlasts it. While the API server is unreachable, this package retries with a bounded backoff and never exits.
+//
+// The packages below have one purpose each: parse turns API objects into our words and knows no client; apiserver makes connections and
+// requests; lease elects the leader; agent has the clients of a node's agent; reach serves the command line tool. Package kube decides nothing,
+// and it is not a cache of API objects.
 package kube

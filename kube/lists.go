@@ -1,8 +1,6 @@
 package kube
 
-import (
-	"hilbert.dev/hilbert/cluster/facts"
-)
+import "hilbert.dev/hilbert/cluster/facts"
 
 // resources are what a Watch lists and watches. Which is which in Lists is said by listed.
 var resources = [...]string{

@@ -12,12 +12,8 @@ import (
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/parse"
 )
-
-// objectName names an object of one resource.
-type objectName struct{ namespace, name string }
-
-func nameOf(o metav1.Object) objectName { return objectName{o.GetNamespace(), o.GetName()} }
 
 // mirror is what the reflector of a resource fills instead of a cache of objects O: what they were parsed to, which the ledger shares. An
 // update that is parsed to the same goes no further.
@@ -28,20 +24,20 @@ type mirror[O metav1.Object, R any] struct {
 	parse    func(O) (R, bool)
 	equal    func(a, b R) bool
 	upserted func(R) facts.Event
-	removed  func(objectName) facts.Event
+	removed  func(cache.ObjectName) facts.Event
 	listed   func([]R) facts.Event
-	known    map[objectName]R
+	known    map[cache.ObjectName]R
 }
 
 // parsedObject is an object of a list that is not complete yet.
 type parsedObject[R any] struct {
-	name  objectName
+	name  cache.ObjectName
 	said  R
 	means bool
 }
 
 func (m *mirror[O, R]) take(object O) parsedObject[R] {
-	p := parsedObject[R]{name: nameOf(object)}
+	p := parsedObject[R]{name: cache.MetaObjectToName(object)}
 	p.said, p.means = m.parse(object)
 	return p
 }
@@ -88,10 +84,10 @@ func (m *mirror[O, R]) Delete(object any) error {
 	if !ok {
 		return m.stranger(object)
 	}
-	return m.forget(nameOf(o))
+	return m.forget(cache.MetaObjectToName(o))
 }
 
-func (m *mirror[O, R]) forget(name objectName) error {
+func (m *mirror[O, R]) forget(name cache.ObjectName) error {
 	if _, ok := m.known[name]; !ok {
 		return nil
 	}
@@ -122,41 +118,41 @@ func (m *mirror[O, R]) Replace(objects []any, _ string) error {
 // Resync does nothing: no event is ever lost, so none is repeated.
 func (m *mirror[O, R]) Resync() error { return nil }
 
-func mirrorNodes(out receiver, p *Parser) *mirror[*corev1.Node, *facts.Node] {
+func mirrorNodes(out receiver, p *parse.Parser) *mirror[*corev1.Node, *facts.Node] {
 	return &mirror[*corev1.Node, *facts.Node]{
-		out: out, resource: "nodes", known: make(map[objectName]*facts.Node), equal: facts.SameNode,
+		out: out, resource: "nodes", known: make(map[cache.ObjectName]*facts.Node), equal: facts.SameNode,
 		parse:    func(n *corev1.Node) (*facts.Node, bool) { return p.Node(n), true },
 		upserted: func(n *facts.Node) facts.Event { return facts.NodeUpserted{Node: n} },
-		removed:  func(n objectName) facts.Event { return facts.NodeRemoved{Name: n.name} },
+		removed:  func(n cache.ObjectName) facts.Event { return facts.NodeRemoved{Name: n.Name} },
 		listed:   func(list []*facts.Node) facts.Event { return facts.NodesListed{Nodes: list} },
 	}
 }
 
-func mirrorNamespaces(out receiver, p *Parser) *mirror[*corev1.Namespace, facts.Namespace] {
+func mirrorNamespaces(out receiver, p *parse.Parser) *mirror[*corev1.Namespace, facts.Namespace] {
 	return &mirror[*corev1.Namespace, facts.Namespace]{
-		out: out, resource: "namespaces", known: make(map[objectName]facts.Namespace),
+		out: out, resource: "namespaces", known: make(map[cache.ObjectName]facts.Namespace),
 		parse:    func(n *corev1.Namespace) (facts.Namespace, bool) { return p.Namespace(n), true },
 		equal:    func(a, b facts.Namespace) bool { return slices.Equal(a.Labels, b.Labels) },
 		upserted: func(n facts.Namespace) facts.Event { return facts.NamespaceUpserted{Namespace: n} },
-		removed:  func(n objectName) facts.Event { return facts.NamespaceRemoved{Name: n.name} },
+		removed:  func(n cache.ObjectName) facts.Event { return facts.NamespaceRemoved{Name: n.Name} },
 		listed:   func(list []facts.Namespace) facts.Event { return facts.NamespacesListed{Namespaces: list} },
 	}
 }
 
 // mirrorWorkloads mirrors a kind of objects that select pods, of which only the selector matters.
 func mirrorWorkloads[O metav1.Object](
-	out receiver, kind facts.WorkloadKind, resource string, parse func(O) *facts.Workload,
+	out receiver, kind facts.WorkloadKind, resource string, read func(O) *facts.Workload,
 ) *mirror[O, *facts.Workload] {
 	return &mirror[O, *facts.Workload]{
-		out: out, resource: resource, known: make(map[objectName]*facts.Workload),
+		out: out, resource: resource, known: make(map[cache.ObjectName]*facts.Workload),
 		parse: func(object O) (*facts.Workload, bool) {
-			w := parse(object)
+			w := read(object)
 			return w, w != nil
 		},
-		equal:    func(a, b *facts.Workload) bool { return equalSelectors(&a.Pods, &b.Pods) },
+		equal:    func(a, b *facts.Workload) bool { return parse.SameSelector(&a.Pods, &b.Pods) },
 		upserted: func(w *facts.Workload) facts.Event { return facts.WorkloadUpserted{Workload: w} },
-		removed: func(n objectName) facts.Event {
-			return facts.WorkloadRemoved{Kind: kind, Namespace: n.namespace, Name: n.name}
+		removed: func(n cache.ObjectName) facts.Event {
+			return facts.WorkloadRemoved{Kind: kind, Namespace: n.Namespace, Name: n.Name}
 		},
 		listed: func(list []*facts.Workload) facts.Event {
 			return facts.WorkloadsListed{Kind: kind, Workloads: list}
@@ -164,58 +160,60 @@ func mirrorWorkloads[O metav1.Object](
 	}
 }
 
-func mirrorServices(out receiver, p *Parser) *mirror[*corev1.Service, *facts.Workload] {
+func mirrorServices(out receiver, p *parse.Parser) *mirror[*corev1.Service, *facts.Workload] {
 	return mirrorWorkloads(out, facts.Service, "services", p.Service)
 }
 
-func mirrorReplicationControllers(out receiver, p *Parser) *mirror[*corev1.ReplicationController, *facts.Workload] {
+func mirrorReplicationControllers(out receiver, p *parse.Parser) *mirror[*corev1.ReplicationController, *facts.Workload] {
 	return mirrorWorkloads(out, facts.ReplicationController, "replicationcontrollers", p.ReplicationController)
 }
 
-func mirrorReplicaSets(out receiver, p *Parser) *mirror[*appsv1.ReplicaSet, *facts.Workload] {
+func mirrorReplicaSets(out receiver, p *parse.Parser) *mirror[*appsv1.ReplicaSet, *facts.Workload] {
 	return mirrorWorkloads(out, facts.ReplicaSet, "replicasets", p.ReplicaSet)
 }
 
-func mirrorStatefulSets(out receiver, p *Parser) *mirror[*appsv1.StatefulSet, *facts.Workload] {
+func mirrorStatefulSets(out receiver, p *parse.Parser) *mirror[*appsv1.StatefulSet, *facts.Workload] {
 	return mirrorWorkloads(out, facts.StatefulSet, "statefulsets", p.StatefulSet)
 }
 
-func mirrorBudgets(out receiver, p *Parser) *mirror[*policyv1.PodDisruptionBudget, *facts.Budget] {
+func mirrorBudgets(out receiver, p *parse.Parser) *mirror[*policyv1.PodDisruptionBudget, *facts.Budget] {
 	return &mirror[*policyv1.PodDisruptionBudget, *facts.Budget]{
-		out: out, resource: "poddisruptionbudgets", known: make(map[objectName]*facts.Budget),
+		out: out, resource: "poddisruptionbudgets", known: make(map[cache.ObjectName]*facts.Budget),
 		parse: func(b *policyv1.PodDisruptionBudget) (*facts.Budget, bool) {
 			budget := p.Budget(b)
 			return budget, budget != nil
 		},
 		equal: func(a, b *facts.Budget) bool {
-			return a.Allowed == b.Allowed && slices.Equal(a.Disrupted, b.Disrupted) && equalSelectors(&a.Pods, &b.Pods)
+			return a.Allowed == b.Allowed && slices.Equal(a.Disrupted, b.Disrupted) && parse.SameSelector(&a.Pods, &b.Pods)
 		},
 		upserted: func(b *facts.Budget) facts.Event { return facts.BudgetUpserted{Budget: b} },
-		removed:  func(n objectName) facts.Event { return facts.BudgetRemoved{Namespace: n.namespace, Name: n.name} },
-		listed:   func(list []*facts.Budget) facts.Event { return facts.BudgetsListed{Budgets: list} },
+		removed: func(n cache.ObjectName) facts.Event {
+			return facts.BudgetRemoved{Namespace: n.Namespace, Name: n.Name}
+		},
+		listed: func(list []*facts.Budget) facts.Event { return facts.BudgetsListed{Budgets: list} },
 	}
 }
 
 // mirrorUnits mirrors the PodGroups of one API.
-func mirrorUnits[O metav1.Object](out receiver, parse func(O) *facts.Unit) *mirror[O, *facts.Unit] {
+func mirrorUnits[O metav1.Object](out receiver, read func(O) *facts.Unit) *mirror[O, *facts.Unit] {
 	return &mirror[O, *facts.Unit]{
-		out: out, resource: "podgroups", known: make(map[objectName]*facts.Unit),
-		parse:    func(g O) (*facts.Unit, bool) { return parse(g), true },
+		out: out, resource: "podgroups", known: make(map[cache.ObjectName]*facts.Unit),
+		parse:    func(g O) (*facts.Unit, bool) { return read(g), true },
 		equal:    func(a, b *facts.Unit) bool { return *a == *b },
 		upserted: func(u *facts.Unit) facts.Event { return facts.UnitUpserted{Unit: u} },
-		removed: func(n objectName) facts.Event {
-			return facts.UnitRemoved{Name: facts.UnitName{Namespace: n.namespace, Name: n.name}}
+		removed: func(n cache.ObjectName) facts.Event {
+			return facts.UnitRemoved{Name: facts.UnitName{Namespace: n.Namespace, Name: n.Name}}
 		},
 		listed: func(list []*facts.Unit) facts.Event { return facts.UnitsListed{Units: list} },
 	}
 }
 
-func mirrorQueues(out receiver, p *Parser) *mirror[*v1alpha1.Queue, *facts.Queue] {
+func mirrorQueues(out receiver, p *parse.Parser) *mirror[*v1alpha1.Queue, *facts.Queue] {
 	return &mirror[*v1alpha1.Queue, *facts.Queue]{
-		out: out, resource: "queues", known: make(map[objectName]*facts.Queue), equal: sameQueue,
+		out: out, resource: "queues", known: make(map[cache.ObjectName]*facts.Queue), equal: parse.SameQueue,
 		parse:    func(q *v1alpha1.Queue) (*facts.Queue, bool) { return p.Queue(q), true },
 		upserted: func(q *facts.Queue) facts.Event { return facts.QueueUpserted{Queue: q} },
-		removed:  func(n objectName) facts.Event { return facts.QueueRemoved{Name: n.name} },
+		removed:  func(n cache.ObjectName) facts.Event { return facts.QueueRemoved{Name: n.Name} },
 		listed:   func(list []*facts.Queue) facts.Event { return facts.QueuesListed{Queues: list} },
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/kube/standin"
 )
 
@@ -40,7 +41,7 @@ func describeOther(event facts.Event) string {
 			lines = append(lines, describeOther(facts.WorkloadUpserted{Workload: w}))
 		}
 	case facts.WorkloadUpserted:
-		return fmt.Sprintf("%s %s/%s %s", kindNames[e.Workload.Kind], e.Workload.Namespace, e.Workload.Name, showSelector(&e.Workload.Pods))
+		return fmt.Sprintf("%s %s/%s %s", kindNames[e.Workload.Kind], e.Workload.Namespace, e.Workload.Name, describeSelector(&e.Workload.Pods))
 	case facts.WorkloadRemoved:
 		return fmt.Sprintf("%s %s/%s gone", kindNames[e.Kind], e.Namespace, e.Name)
 	case facts.BudgetsListed:
@@ -49,7 +50,7 @@ func describeOther(event facts.Event) string {
 		}
 	case facts.BudgetUpserted:
 		b := e.Budget
-		return fmt.Sprintf("budget %s/%s %s allows %d disrupted %v", b.Namespace, b.Name, showSelector(&b.Pods), b.Allowed, b.Disrupted)
+		return fmt.Sprintf("budget %s/%s %s allows %d disrupted %v", b.Namespace, b.Name, describeSelector(&b.Pods), b.Allowed, b.Disrupted)
 	case facts.UnitsListed:
 		for _, u := range e.Units {
 			lines = append(lines, describeOther(facts.UnitUpserted{Unit: u}))
@@ -86,6 +87,20 @@ func describeOther(event facts.Event) string {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "; ")
+}
+
+func describeSelector(s *facts.LabelSelector) string {
+	if s.MatchesAll() {
+		return "everything"
+	}
+	var parts []string
+	if s.Nothing {
+		parts = append(parts, "nothing")
+	}
+	for _, e := range s.Expressions {
+		parts = append(parts, fmt.Sprintf("%s %d %v", e.Key, e.Operator, e.Values))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func named(name string) metav1.ObjectMeta {
@@ -235,7 +250,7 @@ func TestServiceWithoutSelectorIsGone(t *testing.T) {
 
 func TestBudgetChangesThatAreTold(t *testing.T) {
 	events := make(chan facts.Event, 4)
-	sink := mirrorBudgets(outlet{t.Context(), events}, NewParser("hilbert", nil))
+	sink := mirrorBudgets(outlet{t.Context(), events}, parse.NewParser("hilbert", nil))
 	_ = sink.Add(budget(byApp("web"), 2, "a"))
 	for i, changed := range []*policyv1.PodDisruptionBudget{budget(byApp("web"), 2, "b"), budget(byApp("web"), 1, "b"), budget(byApp("db"), 1, "b")} {
 		_ = sink.Update(changed)
@@ -248,7 +263,7 @@ func TestBudgetChangesThatAreTold(t *testing.T) {
 
 func TestBudgetsThatSelectNothing(t *testing.T) {
 	for name, selector := range map[string]*metav1.LabelSelector{"none": nil, "empty": {}, "malformed": byApp("not a label value")} {
-		if got := NewParser("hilbert", nil).Budget(budget(selector, 1)); got != nil {
+		if got := parse.NewParser("hilbert", nil).Budget(budget(selector, 1)); got != nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -283,7 +298,7 @@ func TestPodChangesThatAreTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			events := make(chan facts.Event, 2)
-			sink := &podSink{out: outlet{t.Context(), events}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
+			sink := &podSink{out: outlet{t.Context(), events}, parser: parse.NewParser("hilbert", nil), seen: parse.NewFingerprints()}
 			pod := testPod("a", c.node)
 			pod.Labels = map[string]string{"app": "web"}
 			_ = sink.Add(pod)
@@ -304,10 +319,10 @@ func TestNodeChangesThatAreTold(t *testing.T) {
 		"feature": func(n *corev1.Node) { n.Status.DeclaredFeatures = []string{"Flies"} },
 	} {
 		events := make(chan facts.Event, 2)
-		sink := mirrorNodes(outlet{t.Context(), events}, NewParser("hilbert", nil))
-		node := typicalNode(1)
+		sink := mirrorNodes(outlet{t.Context(), events}, parse.NewParser("hilbert", nil))
+		node := standin.TypicalNode(1)
 		_ = sink.Add(node)
-		_ = sink.Update(typicalNode(1))
+		_ = sink.Update(standin.TypicalNode(1))
 		if len(events) != 1 {
 			t.Errorf("%d events for one node", len(events))
 		}

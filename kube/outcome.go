@@ -4,12 +4,12 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -33,27 +33,27 @@ const (
 //	408, 5xx, a timeout, a broken connection   Unknown
 //
 // again says that the request certainly was not taken up and may be sent once more.
-func classify(c *call, a *answer) (result bind.Result, again bool) {
-	if a.err != nil {
-		return classifyError(a.err)
+func classify(c *apiserver.Call, a *apiserver.Answer) (result bind.Result, again bool) {
+	if a.Err != nil {
+		return classifyError(a.Err)
 	}
-	message := a.status.Message
+	message := a.Status.Message
 	switch {
-	case a.code < 300:
+	case a.Code < 300:
 		return bind.Result{Outcome: bind.Written}, false
-	case a.code >= 400 && a.code < 500 && namesBudget(&a.status):
+	case a.Code >= 400 && a.Code < 500 && apiserver.NamesBudget(&a.Status):
 		return bind.Result{Outcome: bind.Withheld, Message: message}, false
-	case a.code == http.StatusTooManyRequests:
+	case a.Code == http.StatusTooManyRequests:
 		return bind.Result{Outcome: bind.Refused, Message: "the API server is overloaded: " + message}, true
-	case a.code == http.StatusNotFound && aboutPod(&a.status, c.pod):
+	case a.Code == http.StatusNotFound && aboutPod(&a.Status, c.Pod):
 		return bind.Result{Outcome: bind.Gone}, false
-	case a.code == http.StatusConflict && strings.Contains(message, textOtherUID),
-		a.code == http.StatusUnprocessableEntity && namesField(&a.status, fieldUID):
+	case a.Code == http.StatusConflict && strings.Contains(message, textOtherUID),
+		a.Code == http.StatusUnprocessableEntity && namesField(&a.Status, fieldUID):
 		return bind.Result{Outcome: bind.Gone}, false
-	case a.code == http.StatusConflict && c.subresource == "binding" &&
+	case a.Code == http.StatusConflict && c.Subresource == "binding" &&
 		!strings.Contains(message, textDeleting) && !strings.Contains(message, textGated):
 		return bind.Result{Outcome: bind.Conflict, Message: message}, false
-	case a.code >= 400 && a.code < 500 && a.code != http.StatusRequestTimeout:
+	case a.Code >= 400 && a.Code < 500 && a.Code != http.StatusRequestTimeout:
 		return bind.Result{Outcome: bind.Refused, Message: message}, false
 	}
 	return bind.Result{Outcome: bind.Unknown, Message: message}, false
@@ -64,7 +64,7 @@ func classify(c *call, a *answer) (result bind.Result, again bool) {
 func classifyError(err error) (result bind.Result, again bool) {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
-		return bind.Result{Outcome: bind.NotSent, Message: err.Error()}, !errors.Is(err, ErrFenced)
+		return bind.Result{Outcome: bind.NotSent, Message: err.Error()}, !errors.Is(err, lease.ErrFenced)
 	}
 	return bind.Result{Outcome: bind.Unknown, Message: err.Error()}, false
 }
@@ -85,9 +85,4 @@ func namesField(s *metav1.Status, field string) bool {
 		}
 	}
 	return false
-}
-
-// namesBudget reports whether a disruption budget is why an eviction is refused.
-func namesBudget(s *metav1.Status) bool {
-	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == policyv1.DisruptionBudgetCause })
 }

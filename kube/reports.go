@@ -5,8 +5,11 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
+
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -15,34 +18,6 @@ type nodeReport struct {
 	node     string
 	report   *facts.NodeReport
 	observed time.Time
-}
-
-// NodeReport parses a CustomNodeResource. What cannot be read promises nothing.
-func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *facts.NodeReport {
-	shape, held, err := ParseNodeReport(&n.Status.NodeStatus)
-	if err != nil {
-		p.warner.warn("customnoderesource "+n.Name, "the report is malformed, so that nothing is promised by zone", "err", err)
-		return &facts.NodeReport{Why: facts.ReportMalformed, Headroom: facts.Headroom{State: facts.HeadroomMalformed, Note: "the report as a whole"}}
-	}
-	r := &facts.NodeReport{Zones: shape, Held: held}
-	if r.Headroom, r.Evictions, err = ParseColocation(n.Status.Colocation); err != nil {
-		p.warner.warn("customnoderesource "+n.Name, "what the node lends is malformed, so that it lends nothing", "err", err)
-	}
-	p.reportDevices(n, r)
-	return r
-}
-
-// reportDevices reads what the node has of GPUs and network cards, and who holds them.
-func (p *Parser) reportDevices(n *nodev1alpha1.CustomNodeResource, r *facts.NodeReport) {
-	said, err := ParseDevices(&n.Status.NodeStatus)
-	if err != nil {
-		said.Notes = []string{facts.ReportMalformed + ": " + err.Error()}
-		p.warner.warn("customnoderesource "+n.Name, "what the node says of its devices is malformed, so that none is promised", "err", err)
-	}
-	r.Devices, r.HeldDevices, r.DeviceNote = p.deviceSets.get(said.Devices), said.Held, deviceNote(said.Notes)
-	if said.Odd {
-		p.warner.warn("customnoderesource "+n.Name, "some of the node's devices give nothing, because of what is said of them", "devices", r.DeviceNote)
-	}
 }
 
 // freshness turns reports into events, and tells of those that nobody has vouched for in time: for zones, and sooner for headroom. That an agent has looked once more is known
@@ -79,11 +54,11 @@ func (f *freshness) upserted(r nodeReport) facts.Event {
 	return f.note(r)
 }
 
-func (f *freshness) removed(n objectName) facts.Event {
+func (f *freshness) removed(n cache.ObjectName) facts.Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.nodes, n.name)
-	return facts.NodeReportRemoved{Node: n.name}
+	delete(f.nodes, n.Name)
+	return facts.NodeReportRemoved{Node: n.Name}
 }
 
 func (f *freshness) listed(list []nodeReport) facts.Event {
@@ -203,14 +178,14 @@ func unwritten(n *nodev1alpha1.CustomNodeResource) bool {
 }
 
 // mirrorReports mirrors CustomNodeResources. One that says the same again is passed on all the same: that it was said is news.
-func mirrorReports(f *freshness, p *Parser) *mirror[*nodev1alpha1.CustomNodeResource, nodeReport] {
+func mirrorReports(f *freshness, p *parse.Parser) *mirror[*nodev1alpha1.CustomNodeResource, nodeReport] {
 	return &mirror[*nodev1alpha1.CustomNodeResource, nodeReport]{
-		out: f, resource: nodev1alpha1.CustomNodeResources, known: make(map[objectName]nodeReport),
+		out: f, resource: nodev1alpha1.CustomNodeResources, known: make(map[cache.ObjectName]nodeReport),
 		parse: func(n *nodev1alpha1.CustomNodeResource) (nodeReport, bool) {
 			if unwritten(n) {
 				return nodeReport{}, false
 			}
-			return nodeReport{p.strings.get(n.Name), p.NodeReport(n), n.Status.ObservedAt.Time}, true
+			return nodeReport{p.Intern(n.Name), p.NodeReport(n), n.Status.ObservedAt.Time}, true
 		},
 		equal: func(a, b nodeReport) bool {
 			return a.observed.Equal(b.observed) && facts.SameReport(a.report, b.report)

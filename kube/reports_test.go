@@ -3,6 +3,7 @@ package kube
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/parse"
+	"hilbert.dev/hilbert/topology"
 )
 
 // agentReport is what a node of one zone says, observed so long after the test began by its own clock.
@@ -37,7 +40,7 @@ func TestReportsGrowStale(t *testing.T) {
 	f := newFreshness(told, 10*time.Minute, time.Hour)
 	f.now = func() time.Time { return now }
 	var log bytes.Buffer
-	m := mirrorReports(f, NewParser("hilbert", slog.New(slog.NewTextHandler(&log, nil))))
+	m := mirrorReports(f, parse.NewParser("hilbert", slog.New(slog.NewTextHandler(&log, nil))))
 	odd := unsaid("m")
 	odd.Status.Mode = "odd"
 	at := func(minutes int) time.Duration { return time.Duration(minutes) * time.Minute }
@@ -87,7 +90,7 @@ func TestReportsGrowStale(t *testing.T) {
 func TestFreshnessRuns(t *testing.T) {
 	events := make(chan facts.Event, 9)
 	f := newFreshness(outlet{t.Context(), events}, 40*time.Millisecond, time.Hour)
-	m := mirrorReports(f, NewParser("hilbert", nil))
+	m := mirrorReports(f, parse.NewParser("hilbert", nil))
 	_ = m.Update(agentReport("n", 4, time.Now(), time.Hour))
 	go f.run(t.Context())
 	for _, want := range []string{"report n agent 4/64 []", "report n none 4/64 [] stale"} {
@@ -95,4 +98,107 @@ func TestFreshnessRuns(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
+}
+
+// lentReport is a report of what a node lends.
+func lentReport(began time.Time, observed time.Duration, c *spec.Colocation) *nodev1alpha1.CustomNodeResource {
+	n := agentReport("n", 4, began, observed)
+	n.Status.Colocation = c
+	return n
+}
+
+// Headroom and wishes grow stale sooner than zones do, and by our clock.
+func TestHeadroomGrowsStale(t *testing.T) {
+	began := time.Unix(1_800_000_000, 0)
+	now := began
+	told := &collector{}
+	f := newFreshness(told, 10*time.Minute, time.Minute)
+	f.now = func() time.Time { return now }
+	m := mirrorReports(f, parse.NewParser("hilbert", nil))
+	amounts := spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 2}
+	lends := &spec.Colocation{Headroom: amounts, Evictions: []spec.EvictionRequest{{Namespace: "ns", Name: "p", UID: "u"}}}
+	closed := &spec.Colocation{Headroom: amounts, Closed: "evicted"}
+	const fresh, stale = " lends 3000/2097152 open wishes 1", " lends 3000/2097152 stale wishes 0"
+	for i, step := range []struct {
+		second int
+		do     func()
+		want   string
+	}{
+		{0, func() { _ = m.Update(lentReport(began, -30*time.Second, lends)) }, "report n agent 4/64 []" + fresh},
+		{29, func() { _ = f.expire() }, ""},
+		{30, func() { _ = f.expire() }, "report n agent 4/64 []" + stale}, // the zones are promised on
+		{31, func() { _ = f.expire() }, ""},
+		{40, func() { _ = m.Update(lentReport(began, -29*time.Second, lends)) }, "report n agent 4/64 []" + fresh}, // its clock is slow, but it runs
+		{99, func() { _ = f.expire() }, ""},
+		{100, func() { _ = f.expire() }, "report n agent 4/64 []" + stale},
+		{120, func() { _ = m.Update(lentReport(began, 0, closed)) }, "report n agent 4/64 [] lends 3000/2097152 closed wishes 0"},
+		{180, func() { _ = f.expire() }, "report n agent 4/64 []" + stale},
+		{720, func() { _ = f.expire() }, "report n none 4/64 [] stale" + stale},
+		{730, func() { _ = m.Update(lentReport(began, 1, nil)) }, "report n agent 4/64 []"},
+		{800, func() { _ = f.expire() }, "report n agent 4/64 []"},
+	} {
+		now = began.Add(time.Duration(step.second) * time.Second)
+		step.do()
+		if got := told.take(); got != step.want {
+			t.Errorf("step %d: told %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+// sentEvents keeps what it is sent.
+type sentEvents []facts.Event
+
+func (l *sentEvents) send(e facts.Event) error {
+	*l = append(*l, e)
+	return nil
+}
+
+// A report that nobody vouches for gives no device, says so once, and gives them again when it is fresh.
+func TestStaleDevices(t *testing.T) {
+	p, now := parse.NewParser("hilbert", nil), time.Unix(1000, 0)
+	out := new(sentEvents)
+	f := newFreshness(out, time.Minute, time.Minute)
+	f.now = func() time.Time { return now }
+	report := p.NodeReport(reportOfGPUs("a", spec.OwnerHilbert))
+	for name, r := range map[string]*facts.NodeReport{"a": report, "k": p.NodeReport(reportOfGPUs("k", spec.OwnerKubelet))} {
+		if got := f.upserted(nodeReport{name, r, now}).(facts.NodeReported).Report; got != r {
+			t.Errorf("a fresh report is %+v", got)
+		}
+	}
+	now = now.Add(time.Hour)
+	if err := f.expire(); err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]*facts.NodeReport{}
+	for _, e := range *out {
+		r := e.(facts.NodeReported)
+		said[r.Node] = r.Report
+	}
+	stale := said["a"]
+	if stale == nil || stale.Devices.Owner != topology.OwnerNone || stale.Devices.ClosedGPUs != 0b11 || stale.Devices.ClosedNICs != 0b11 ||
+		stale.DeviceNote != facts.ReportStale || !slices.Equal(stale.HeldDevices, report.HeldDevices) || report.Devices.ClosedGPUs != 0 {
+		t.Errorf("a stale report is %+v", stale)
+	}
+	if k := said["k"]; k == nil || k.Devices != nil {
+		t.Errorf("of the kubelet's GPUs a stale report says %+v", k)
+	}
+	if again := f.upserted(nodeReport{"a", report, time.Unix(1000, 0)}).(facts.NodeReported).Report; again.Devices != stale.Devices {
+		t.Error("the same stale report has other devices")
+	}
+	if fresh := f.upserted(nodeReport{"a", report, time.Unix(2000, 0)}).(facts.NodeReported).Report; fresh != report {
+		t.Errorf("a report that is fresh again is %+v", fresh)
+	}
+}
+
+// reportOfGPUs is what a node says that has two GPUs and two network cards, which are somebody's to give out.
+func reportOfGPUs(name, owner string) *nodev1alpha1.CustomNodeResource {
+	n := agentReport(name, 4, time.Unix(1000, 0), 0)
+	gpu := spec.GPU{MemoryMiB: 81920, Multiprocessors: 132, Isolation: []string{"accounting"}, Links: []int{0, 4}}
+	second := gpu
+	second.Index, second.Links = 1, []int{4, 0}
+	n.Status.Devices = &spec.Devices{
+		Owner: owner, GPUs: []spec.GPU{gpu, second},
+		NICs: []spec.NIC{{Index: 0, Address: "0000:3c:00.0", Name: "mlx5_0"}, {Index: 1, Address: "0000:5f:00.0", Name: "mlx5_1"}},
+	}
+	return n
 }

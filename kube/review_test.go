@@ -12,12 +12,13 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/parse"
 )
 
 func TestRevGangDone(t *testing.T) {
 	t.Skip("issue 15: A scheduler that no cluster can surprise")
 	events := make(chan facts.Event, 100)
-	sink := &podSink{out: outlet{context.Background(), events}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
+	sink := &podSink{out: outlet{context.Background(), events}, parser: parse.NewParser("hilbert", nil), seen: parse.NewFingerprints()}
 	store := cluster.NewStore()
 	apply := func() {
 		for {

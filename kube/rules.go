@@ -3,18 +3,12 @@ package kube
 import (
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/parse"
 )
 
-// Permission is something that this package asks of the API server.
-type Permission struct {
-	Group, Resource string
-	Verbs           []string
-	// InLeaseNamespace: only in the namespace of the leader election's Lease.
-	InLeaseNamespace bool
-}
-
 // Permissions is everything that hilbertd needs to be allowed on any API server, and no more. A test holds deploy/ to it, another one what is really asked.
-var Permissions = []Permission{
+var Permissions = []apiserver.Permission{
 	{Resource: "nodes", Verbs: []string{"list", "watch"}},
 	{Resource: "pods", Verbs: []string{"get", "list", "watch", "delete"}}, // get: to learn what became of a Binding; delete: victims
 	{Resource: "namespaces", Verbs: []string{"list", "watch"}},
@@ -32,11 +26,11 @@ var Permissions = []Permission{
 
 // OptionalPermissions is what hilbertd needs besides where the API server has PodGroups, Queues and CustomNodeResources. Rules about resources that do not exist
 // do no harm, so that deploy/ grants them too.
-var OptionalPermissions = []Permission{
-	{Group: groupScheduling, Resource: podGroups, Verbs: []string{"get", "list", "watch"}}, // get: what its condition says already
-	{Group: groupScheduling, Resource: podGroups + "/status", Verbs: []string{"patch"}},
-	{Group: groupSigs, Resource: podGroups, Verbs: []string{"get", "list", "watch"}},
-	{Group: groupSigs, Resource: podGroups + "/status", Verbs: []string{"patch"}},
+var OptionalPermissions = []apiserver.Permission{
+	{Group: parse.GroupScheduling, Resource: parse.PodGroups, Verbs: []string{"get", "list", "watch"}}, // get: what its condition says already
+	{Group: parse.GroupScheduling, Resource: parse.PodGroups + "/status", Verbs: []string{"patch"}},
+	{Group: parse.GroupSigs, Resource: parse.PodGroups, Verbs: []string{"get", "list", "watch"}},
+	{Group: parse.GroupSigs, Resource: parse.PodGroups + "/status", Verbs: []string{"patch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues, Verbs: []string{"get", "list", "watch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues + "/status", Verbs: []string{"patch"}},
 	{Group: nodev1alpha1.Group, Resource: nodev1alpha1.CustomNodeResources, Verbs: []string{"list", "watch"}},

@@ -3,22 +3,12 @@ package kube
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
-	"slices"
-	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/parse"
 )
-
-// surveyTimeout bounds the questions of one survey.
-const surveyTimeout = 15 * time.Second
 
 // served is which of the APIs that an API server may lack are there.
 type served struct {
@@ -29,20 +19,9 @@ type served struct {
 	reports string
 }
 
-// surveyor asks which of the APIs are there. Any authenticated user may: the role system:discovery is everybody's.
-type surveyor struct{ client *discovery.DiscoveryClient }
-
-func newSurveyor(c *Connection, shared *http.Client) (*surveyor, error) {
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(c, shared)
-	if err != nil {
-		return nil, err
-	}
-	return &surveyor{client}, nil
-}
-
-// survey asks for each API. An error means that it is not known, never that an API is not there.
-func (s *surveyor) survey(ctx context.Context) (served, error) {
-	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+// survey asks for each of the optional APIs. An error means that it is not known, never that an API is not there.
+func survey(ctx context.Context, s *apiserver.Surveyor) (served, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiserver.SurveyTimeout)
 	defer cancel()
 	var out served
 	var errs []error
@@ -51,30 +30,14 @@ func (s *surveyor) survey(ctx context.Context) (served, error) {
 		versions        []string
 		into            *string
 	}{
-		{groupScheduling, podGroups, podGroupVersions[:], &out.groups},
-		{groupSigs, podGroups, []string{versionSigs}, &out.sigs},
+		{parse.GroupScheduling, parse.PodGroups, parse.PodGroupVersions[:], &out.groups},
+		{parse.GroupSigs, parse.PodGroups, []string{parse.VersionSigs}, &out.sigs},
 		{v1alpha1.Group, v1alpha1.Queues, []string{v1alpha1.Version}, &out.queues},
 		{nodev1alpha1.Group, nodev1alpha1.CustomNodeResources, []string{nodev1alpha1.Version}, &out.reports},
 	} {
 		var err error
-		*ask.into, err = s.first(ctx, ask.group, ask.versions, ask.resource)
+		*ask.into, err = s.First(ctx, ask.group, ask.versions, ask.resource)
 		errs = append(errs, err)
 	}
 	return out, errors.Join(errs...)
-}
-
-// first returns the first of the versions that has the resource; empty: none does.
-func (s *surveyor) first(ctx context.Context, group string, versions []string, resource string) (string, error) {
-	for _, version := range versions {
-		gv := schema.GroupVersion{Group: group, Version: version}
-		list, err := s.client.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return "", fmt.Errorf("ask for %s: %w", gv, err)
-		case slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }):
-			return version, nil
-		}
-	}
-	return "", nil
 }

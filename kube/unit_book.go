@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/parse"
 )
 
 // unitBook makes one set of units of the PodGroups of several APIs, which the ledger tells apart by namespace and name only. Where two
@@ -15,12 +16,12 @@ import (
 type unitBook struct {
 	mu     sync.Mutex
 	out    receiver
-	warner warner
+	warner parse.Warner
 	pages  [2]map[facts.UnitName]*facts.Unit // by API, nil before its first list
 }
 
 func newUnitBook(out receiver, log *slog.Logger) *unitBook {
-	return &unitBook{out: out, warner: warner{log: log}}
+	return &unitBook{out: out, warner: parse.Warner{Log: log}}
 }
 
 // page is where one API tells its units.
@@ -58,7 +59,7 @@ func (p bookPage) send(event facts.Event) error {
 // effective is the unit of a name, nil for none.
 func (b *unitBook) effective(name facts.UnitName) *facts.Unit {
 	if b.pages[0][name] != nil && b.pages[1][name] != nil {
-		b.warner.warn("podgroup "+name.String(), "two APIs have a PodGroup of that name; the one of "+groupScheduling+" counts, the other is ignored")
+		b.warner.Warn("podgroup "+name.String(), "two APIs have a PodGroup of that name; the one of "+parse.GroupScheduling+" counts, the other is ignored")
 	}
 	return cmp.Or(b.pages[0][name], b.pages[1][name])
 }

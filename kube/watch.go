@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -25,19 +24,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/parse"
 )
 
 // MaxQueuedEvents bounds the events that wait for the scheduler's goroutine. When they are too many the watches stand still; the API
 // server closes one that falls too far behind, and it is listed anew.
 const MaxQueuedEvents = 4096
 
-// The backoff of a watch that cannot be made or breaks.
-const (
-	watchBackoffFirst  = 200 * time.Millisecond
-	watchBackoffMax    = 5 * time.Second
-	watchBackoffFactor = 2.0
-	watchBackoffJitter = 0.5
-)
+// watchBackoffMax bounds the pause before a watch that cannot be made or broke is made again.
+const watchBackoffMax = 5 * time.Second
 
 // Watch delivers what happens to nodes and pods, and to what pods' constraints speak of: namespaces, the workloads that select pods,
 // disruption budgets, and, as far as the API server has them, PodGroups, Queues and
@@ -70,18 +66,18 @@ const (
 
 // StartWatch begins to list and watch. It does not wait for the API server: one that cannot be reached is tried for ever, with a
 // backoff, and one line in the log when that begins and when it ends. It runs until Stop; ctx lends its values only.
-func StartWatch(ctx context.Context, c *Connection, o WatchOptions, log *slog.Logger) (*Watch, error) {
-	own := purposed(c, "watch", nil)
+func StartWatch(ctx context.Context, c *apiserver.Connection, o WatchOptions, log *slog.Logger) (*Watch, error) {
+	own := apiserver.ForPurpose(c, "watch", nil)
 	shared, err := rest.HTTPClientFor(own)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for watches: %w", err)
 	}
-	ctx, stop := context.WithCancel(silence(context.WithoutCancel(ctx)))
+	ctx, stop := context.WithCancel(apiserver.Silence(context.WithoutCancel(ctx)))
 	w := &Watch{events: make(chan facts.Event, MaxQueuedEvents), stop: stop}
 	out := outlet{ctx, w.events}
-	parser := func() *Parser { // one each: it serves one goroutine
-		p := NewParser(o.SchedulerName, log, o.Levels...)
-		p.unreadable = o.OnUnreadablePromise
+	parser := func() *parse.Parser { // one each: it serves one goroutine
+		p := parse.NewParser(o.SchedulerName, log, o.Levels...)
+		p.OnUnreadablePromise = o.OnUnreadablePromise
 		return p
 	}
 	clients, readersErr := newReaders(own, shared)
@@ -91,12 +87,14 @@ func StartWatch(ctx context.Context, c *Connection, o WatchOptions, log *slog.Lo
 		return nil, fmt.Errorf("make a client for watches: %w", err)
 	}
 	optionals.fresh.after, optionals.fresh.lent = cmp.Or(o.StaleAfter, defaultStaleAfter), cmp.Or(o.LentStaleAfter, defaultLentStaleAfter)
-	note := func(resource string) *health { return &health{log: log, what: "the API server (" + resource + ")"} }
+	note := func(resource string) *apiserver.Health {
+		return &apiserver.Health{Log: log, What: "the API server (" + resource + ")"}
+	}
 
 	core, apps := clients.core, clients.apps
 	pods := core.Pods(metav1.NamespaceAll)
 	w.run(ctx, "pods", source(pods.List, pods.Watch, notFinished, note("pods")), &corev1.Pod{},
-		&podSink{out: out, parser: parser(), seen: newFingerprints()})
+		&podSink{out: out, parser: parser(), seen: parse.NewFingerprints()})
 	nodes := core.Nodes()
 	w.run(ctx, "nodes", source(nodes.List, nodes.Watch, "", note("nodes")), &corev1.Node{}, mirrorNodes(out, parser()))
 	namespaces := core.Namespaces()
@@ -124,7 +122,7 @@ type readers struct {
 	policy *policyv1client.PolicyV1Client
 }
 
-func newReaders(c *Connection, shared *http.Client) (*readers, error) {
+func newReaders(c *apiserver.Connection, shared *http.Client) (*readers, error) {
 	core, coreErr := corev1client.NewForConfigAndClient(c, shared)
 	apps, appsErr := appsv1client.NewForConfigAndClient(c, shared)
 	policy, policyErr := policyv1client.NewForConfigAndClient(c, shared)
@@ -146,13 +144,8 @@ func (w *Watch) run(ctx context.Context, name string, source cache.ListerWatcher
 }
 
 func newReflector(name string, source cache.ListerWatcher, object any, sink cache.ReflectorStore) *cache.Reflector {
-	return cache.NewReflectorWithOptions(source, object, sink, cache.ReflectorOptions{
-		Name: name,
-		Backoff: &wait.Backoff{
-			Duration: watchBackoffFirst, Cap: watchBackoffMax, Factor: watchBackoffFactor, Jitter: watchBackoffJitter,
-			Steps: 16, // more than it takes to reach Cap
-		},
-	})
+	pause := apiserver.Backoff(watchBackoffMax)
+	return cache.NewReflectorWithOptions(source, object, sink, cache.ReflectorOptions{Name: name, Backoff: &pause})
 }
 
 // notFinished selects the pods that may hold something of a node. One that finishes leaves the selection, which the watch reports as a
@@ -166,20 +159,20 @@ var notFinished = fields.AndSelectors(
 func source[L runtime.Object](
 	list func(context.Context, metav1.ListOptions) (L, error),
 	follow func(context.Context, metav1.ListOptions) (watch.Interface, error),
-	selector string, h *health,
+	selector string, h *apiserver.Health,
 ) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			consistent(&o)
 			o.FieldSelector = selector
 			objects, err := list(ctx, o)
-			h.note(err)
+			h.Note(err)
 			return objects, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = selector
 			w, err := follow(ctx, o)
-			h.note(err)
+			h.Note(err)
 			return w, err
 		},
 	}
@@ -191,14 +184,6 @@ func consistent(o *metav1.ListOptions) {
 	if o.ResourceVersion == "0" {
 		o.ResourceVersion = ""
 	}
-}
-
-func (h *health) note(err error) {
-	if err != nil {
-		h.failed(err)
-		return
-	}
-	h.succeeded()
 }
 
 // receiver takes events in, in their order.

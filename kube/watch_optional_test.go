@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -13,30 +12,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/schedule/bind"
 )
-
-func parsed(t testing.TB, text string) *unstructured.Unstructured {
-	t.Helper()
-	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
-// with returns a copy of an object with a field set.
-func with(object *unstructured.Unstructured, value any, fields ...string) *unstructured.Unstructured {
-	object = object.DeepCopy()
-	if err := unstructured.SetNestedField(object.Object, value, fields...); err != nil {
-		panic(err)
-	}
-	return object
-}
 
 const (
 	builtinGroups = "podgroups.scheduling.k8s.io"
@@ -74,41 +56,41 @@ var offers = []struct {
 	{
 		sigsGroups, "v1alpha1", sigsText,
 		func(u *unstructured.Unstructured) *unstructured.Unstructured {
-			return with(u, int64(2), "status", "running")
+			return standin.With(u, int64(2), "status", "running")
 		},
 		func(u *unstructured.Unstructured) *unstructured.Unstructured {
-			return with(u, int64(4), "spec", "minMember")
+			return standin.With(u, int64(4), "spec", "minMember")
 		},
 		"unit ml/g min 3", "unit ml/g min 4", "unit ml/g gone",
 	},
 	{
 		allQueues, "v1alpha1", queueText,
 		func(u *unstructured.Unstructured) *unstructured.Unstructured {
-			return with(u, int64(2), "status", "pendingPods")
+			return standin.With(u, int64(2), "status", "pendingPods")
 		},
 		func(u *unstructured.Unstructured) *unstructured.Unstructured {
-			return with(u, int64(4), "spec", "weight")
+			return standin.With(u, int64(4), "spec", "weight")
 		},
 		`queue q below "" weight 2`, `queue q below "" weight 4`, "queue q gone",
 	},
 	{
 		allReports, "v1alpha1", reportText,
 		func(u *unstructured.Unstructured) *unstructured.Unstructured {
-			return with(u, []any{map[string]any{"name": "share", "cpuset": "0", "pods": int64(1)}}, "status", "pools")
+			return standin.With(u, []any{map[string]any{"name": "share", "cpuset": "0", "pods": int64(1)}}, "status", "pools")
 		},
 		func(u *unstructured.Unstructured) *unstructured.Unstructured {
-			return with(u, "kubelet", "status", "mode")
+			return standin.With(u, "kubelet", "status", "mode")
 		},
 		"report n1 agent 3/512 [{p 0:2/64Mi}]", "report n1 kubelet 3/512 []", "report n1 gone",
 	},
 }
 
 func heartbeat(u *unstructured.Unstructured) *unstructured.Unstructured {
-	return with(u, []any{map[string]any{"type": "DisruptionTarget", "status": "False", "lastTransitionTime": "2026-11-21T00:00:00Z"}}, "status", "conditions")
+	return standin.With(u, []any{map[string]any{"type": "DisruptionTarget", "status": "False", "lastTransitionTime": "2026-11-21T00:00:00Z"}}, "status", "conditions")
 }
 
 func minCount(u *unstructured.Unstructured) *unstructured.Unstructured {
-	return with(u, int64(4), "spec", "schedulingPolicy", "gang", "minCount")
+	return standin.With(u, int64(4), "spec", "schedulingPolicy", "gang", "minCount")
 }
 
 func TestWatchOfOptionalAPIs(t *testing.T) {
@@ -120,7 +102,7 @@ func TestWatchOfOptionalAPIs(t *testing.T) {
 					s.WithoutStreaming()
 				}
 				s.Offer(c.resource, c.version)
-				first := parsed(t, c.text)
+				first := standin.FromYAML(t, c.text)
 				s.Set(first)
 				w := startWatch(t, s, quiet)
 				for line := ""; line != c.listed; line = next(t, w) {
@@ -227,13 +209,13 @@ func TestUnitBook(t *testing.T) {
 func runOptionals(t *testing.T, s *standin.Server) *Watch {
 	t.Helper()
 	events := make(chan facts.Event, MaxQueuedEvents)
-	ctx, cancel := context.WithCancel(silence(t.Context()))
-	own := purposed(s.Connection(), "test", nil)
+	ctx, cancel := context.WithCancel(apiserver.Silence(t.Context()))
+	own := apiserver.ForPurpose(s.Connection(), "test", nil)
 	shared, err := rest.HTTPClientFor(own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := newOptionals(own, shared, outlet{ctx, events}, func() *Parser { return NewParser("hilbert", nil) }, quiet)
+	o, err := newOptionals(own, shared, outlet{ctx, events}, func() *parse.Parser { return parse.NewParser("hilbert", nil) }, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,13 +234,13 @@ func TestOptionalAPIsComeAndGo(t *testing.T) {
 		<-w.Events()
 	}
 	s.Offer(allQueues, "v1alpha1")
-	s.Set(parsed(t, queueText))
+	s.Set(standin.FromYAML(t, queueText))
 	expectOptional(t, w, `queue q below "" weight 2`)
 	s.Offer(sigsGroups, "v1alpha1")
-	s.Set(parsed(t, sigsText))
+	s.Set(standin.FromYAML(t, sigsText))
 	expectOptional(t, w, "unit ml/g min 3")
 	s.Offer(builtinGroups, "v1alpha2")
-	s.Set(with(parsed(t, strings.Replace(gangText, "v1beta1", "v1alpha2", 1)), int64(5), "spec", "schedulingPolicy", "gang", "minCount"))
+	s.Set(standin.With(standin.FromYAML(t, strings.Replace(gangText, "v1beta1", "v1alpha2", 1)), int64(5), "spec", "schedulingPolicy", "gang", "minCount"))
 	expectOptional(t, w, "unit ml/g min 5")
 	s.Offer(builtinGroups, "")
 	expectOptional(t, w, "unit ml/g min 3")
@@ -274,7 +256,7 @@ func TestOptionalAPIsComeAndGo(t *testing.T) {
 func TestSurveyThatFailsSaysNothing(t *testing.T) {
 	s := standin.New(t)
 	s.Offer(allQueues, "v1alpha1")
-	s.Set(parsed(t, queueText))
+	s.Set(standin.FromYAML(t, queueText))
 	var refused sync.WaitGroup
 	refused.Add(2)
 	var times int
@@ -292,44 +274,24 @@ func TestSurveyThatFailsSaysNothing(t *testing.T) {
 	expectOptional(t, w, `queue q below "" weight 2`)
 }
 
-// A follower forgets what it watched only when the API is missing twice in a row.
-func TestFollowerWaitsBeforeItForgets(t *testing.T) {
-	absent := 0
-	f := &follower{what: "x", log: quiet, told: true, version: "v1", absent: func() error { absent++; return nil }}
-	for i, c := range []struct {
-		version string
-		absent  int
-	}{{"", 0}, {"v1", 0}, {"", 0}, {"", 1}, {"", 1}} {
-		if err := f.follow(t.Context(), c.version); err != nil || absent != c.absent {
-			t.Errorf("step %d: %d times absent, err %v", i, absent, err)
-		}
-	}
-	f.absent = func() error { return errors.New("stopped") }
-	f.version = "v1"
-	_ = f.follow(t.Context(), "")
-	if f.follow(t.Context(), "") == nil {
-		t.Error("the failure is lost")
-	}
-}
-
 // The preferred version of several is the one that is watched.
 func TestSurveyPrefersTheNewest(t *testing.T) {
 	s := standin.New(t)
-	own := purposed(s.Connection(), "test", nil)
+	own := apiserver.ForPurpose(s.Connection(), "test", nil)
 	shared, err := rest.HTTPClientFor(own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	surveyor, err := newSurveyor(own, shared)
+	surveyor, err := apiserver.NewSurveyor(own, shared)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := surveyor.survey(t.Context()); err != nil || got != (served{}) {
+	if got, err := survey(t.Context(), surveyor); err != nil || got != (served{}) {
 		t.Errorf("nothing is offered: %+v, %v", got, err)
 	}
 	for _, version := range []string{"v1alpha2", "v1alpha3", "v1beta1"} {
 		s.Offer(builtinGroups, version)
-		if got, err := surveyor.survey(t.Context()); err != nil || got.groups != version {
+		if got, err := survey(t.Context(), surveyor); err != nil || got.groups != version {
 			t.Errorf("%s: %+v, %v", version, got, err)
 		}
 	}
@@ -337,11 +299,11 @@ func TestSurveyPrefersTheNewest(t *testing.T) {
 	s.Offer(sigsGroups, "v1alpha1")
 	s.Offer(allQueues, "v1alpha1")
 	s.Offer(allReports, "v1alpha1")
-	if got, err := surveyor.survey(t.Context()); err != nil || got != (served{sigs: "v1alpha1", queues: "v1alpha1", reports: "v1alpha1"}) {
+	if got, err := survey(t.Context(), surveyor); err != nil || got != (served{sigs: "v1alpha1", queues: "v1alpha1", reports: "v1alpha1"}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	s.Intercept(refuse(http.StatusForbidden))
-	if _, err := surveyor.survey(t.Context()); err == nil {
+	if _, err := survey(t.Context(), surveyor); err == nil {
 		t.Error("what is forbidden is taken for missing")
 	}
 }
@@ -352,14 +314,14 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 	for _, c := range offers {
 		if c.version == "v1beta1" || c.resource != builtinGroups {
 			r.server.Offer(c.resource, c.version)
-			r.server.Set(parsed(t, c.text))
+			r.server.Set(standin.FromYAML(t, c.text))
 		}
 	}
 	w := startWatch(t, r.server, quiet)
 	for lists := (Lists{}); !lists.Complete(); lists.Note(<-w.Events()) {
 	}
 	r.expect(t, unitWrite(true, "R", "M"), bind.Written)
-	r.server.Delete(parsed(t, gangText))
+	r.server.Delete(standin.FromYAML(t, gangText))
 	r.expect(t, unitWrite(true, "R", "M"), bind.Written) // now in the sigs' API
 	answered := make(chan bind.Outcome, 1)
 	q, err := NewQueueWriter(t.Context(), r.server.Connection(), r.fence, time.Minute, func(o bind.Outcome) { answered <- o })

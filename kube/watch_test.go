@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/kube/standin"
 )
 
@@ -23,13 +24,16 @@ import (
 const patience = 60 * time.Second
 
 func testPod(name, node string) *corev1.Pod {
-	pod := ours(nil)
-	pod.Name, pod.UID, pod.Spec.NodeName = name, types.UID("uid-"+name), node
-	return pod
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec: corev1.PodSpec{SchedulerName: "hilbert", NodeName: node, Containers: []corev1.Container{{
+			Name: "c", Resources: corev1.ResourceRequirements{Requests: standin.Resources("cpu", "1")},
+		}}},
+	}
 }
 
 func testNode() *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Allocatable: list("cpu", "8", "pods", "10")}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Allocatable: standin.Resources("cpu", "8", "pods", "10")}}
 }
 
 // next returns the next event, in a rendering that the tests below compare. Empty lists of what a test does not have come at any time
@@ -241,7 +245,7 @@ func TestWatchWaitsForAHalfStartedServer(t *testing.T) {
 func TestFullQueueHoldsTheWatchUp(t *testing.T) {
 	events := make(chan facts.Event, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	sink := &podSink{out: outlet{ctx, events}, parser: NewParser("hilbert", nil), seen: newFingerprints()}
+	sink := &podSink{out: outlet{ctx, events}, parser: parse.NewParser("hilbert", nil), seen: parse.NewFingerprints()}
 	if err := sink.Add(testPod("a", "")); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -43,18 +45,18 @@ type Writer struct {
 }
 
 // NewWriter starts the workers. They run until Close; ctx lends its values only, because at a shutdown writes are still answered.
-func NewWriter(ctx context.Context, c *Connection, fence *Fence, o WriterOptions) (*Writer, error) {
+func NewWriter(ctx context.Context, c *apiserver.Connection, fence *lease.Fence, o WriterOptions) (*Writer, error) {
 	sender, err := newSender(c, "writer", fence, o.Timeout)
 	if err != nil {
 		return nil, err
 	}
-	reader := purposed(c, "reader", nil)
+	reader := apiserver.ForPurpose(c, "reader", nil)
 	shared, err := rest.HTTPClientFor(reader)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for reads: %w", err)
 	}
 	pods, podsErr := corev1client.NewForConfigAndClient(reader, shared)
-	surveyor, surveyorErr := newSurveyor(reader, shared)
+	surveyor, surveyorErr := apiserver.NewSurveyor(reader, shared)
 	if err := errors.Join(podsErr, surveyorErr); err != nil {
 		return nil, fmt.Errorf("make a client for reads: %w", err)
 	}
@@ -89,7 +91,7 @@ func (w *Writer) Results() <-chan bind.Result { return w.results }
 func (w *Writer) Close() {
 	w.stop()
 	w.workers.Wait()
-	w.api.closeIdle()
+	w.api.CloseIdle()
 }
 
 func (w *Writer) serve(ctx context.Context) {
@@ -116,29 +118,29 @@ func (w *Writer) serve(ctx context.Context) {
 func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	ctx, cancel := context.WithTimeout(ctx, w.options.Timeout)
 	defer cancel()
-	var c call
+	var c apiserver.Call
 	var err error
 	switch write.Kind {
 	case bind.WriteBinding:
-		c.about(write.Namespace, write.Name, "binding")
-		c.method, c.contentType = http.MethodPost, contentProtobuf
-		c.body, err = bindingBody(write)
+		c.About(write.Namespace, write.Name, "binding")
+		c.Method, c.ContentType = http.MethodPost, apiserver.ContentProtobuf
+		c.Body, err = bindingBody(write)
 	case bind.WriteCondition, bind.WriteNomination, bind.WriteDisruption:
-		c.about(write.Namespace, write.Name, "status")
-		c.method, c.contentType = http.MethodPatch, contentStrategicMerge
-		c.body, err = statusBody(write, w.options.SchedulerName, w.now())
+		c.About(write.Namespace, write.Name, "status")
+		c.Method, c.ContentType = http.MethodPatch, apiserver.ContentStrategicMerge
+		c.Body, err = statusBody(write, w.options.SchedulerName, w.now())
 	case bind.DeletePod:
-		c.about(write.Namespace, write.Name, "")
-		c.method, c.contentType = http.MethodDelete, contentJSON
-		c.body, err = deletionBody(write)
+		c.About(write.Namespace, write.Name, "")
+		c.Method, c.ContentType = http.MethodDelete, apiserver.ContentJSON
+		c.Body, err = deletionBody(write)
 	case bind.EvictPod:
-		c.about(write.Namespace, write.Name, "eviction")
-		c.method, c.contentType = http.MethodPost, contentJSON
-		c.body, err = evictionBody(write.Namespace, write.Name, string(write.Pod), false)
+		c.About(write.Namespace, write.Name, "eviction")
+		c.Method, c.ContentType = http.MethodPost, apiserver.ContentJSON
+		c.Body, err = apiserver.EvictionBody(write.Namespace, write.Name, string(write.Pod), false)
 	case bind.WriteEvent:
-		c.path = "/apis/events.k8s.io/v1/namespaces/" + write.Namespace + "/events"
-		c.method, c.contentType, c.accept = http.MethodPost, contentJSON, acceptMetadata
-		c.body, err = eventBody(write, w.options.SchedulerName, w.now())
+		c.Path = "/apis/events.k8s.io/v1/namespaces/" + write.Namespace + "/events"
+		c.Method, c.ContentType, c.Accept = http.MethodPost, apiserver.ContentJSON, apiserver.AcceptMetadata
+		c.Body, err = eventBody(write, w.options.SchedulerName, w.now())
 	case bind.ReadPod:
 		return w.read(ctx, write)
 	case bind.WriteUnitCondition:
@@ -162,15 +164,15 @@ const (
 
 // sender makes calls that check the Fence.
 type sender struct {
-	fence   *Fence
-	api     *requester
+	fence   *lease.Fence
+	api     *apiserver.Requester
 	timeout time.Duration
 	now     func() time.Time
 }
 
 // newSender makes a sender with connections of its own.
-func newSender(c *Connection, purpose string, fence *Fence, timeout time.Duration) (*sender, error) {
-	api, err := newRequester(purposed(c, purpose, func(d dialFunc) dialFunc { return fence.dial(boundUnacknowledged(d, timeout)) }))
+func newSender(c *apiserver.Connection, purpose string, fence *lease.Fence, timeout time.Duration) (*sender, error) {
+	api, err := apiserver.NewRequester(apiserver.ForPurpose(c, purpose, func(d apiserver.Dial) apiserver.Dial { return fence.Dial(apiserver.BoundUnacknowledged(d, timeout)) }))
 	if err != nil {
 		return nil, fmt.Errorf("make a client for writes: %w", err)
 	}
@@ -179,37 +181,23 @@ func newSender(c *Connection, purpose string, fence *Fence, timeout time.Duratio
 
 // send makes the call, again and again for as long as it certainly was not taken up: no connection, or 429, which the API server's flow
 // control answers before it looks at the request. Anything else is an outcome, with the last answer.
-func (s *sender) send(ctx context.Context, c *call) (bind.Result, answer) {
+func (s *sender) send(ctx context.Context, c *apiserver.Call) (bind.Result, apiserver.Answer) {
 	pause := firstPause
 	for {
 		if !s.fence.Open(s.now(), s.timeout) {
-			return bind.Result{Outcome: bind.NotSent, Message: ErrFenced.Error()}, answer{}
+			return bind.Result{Outcome: bind.NotSent, Message: lease.ErrFenced.Error()}, apiserver.Answer{}
 		}
-		a := s.api.do(ctx, c, s.timeout)
+		a := s.api.Do(ctx, c, s.timeout)
 		result, again := classify(c, &a)
 		if !again {
 			return result, a
 		}
-		if a.retryAfter > 0 {
-			pause = a.retryAfter
+		if a.RetryAfter > 0 {
+			pause = a.RetryAfter
 		}
-		if !sleep(ctx, min(pause, maxPause)) {
+		if !apiserver.Pause(ctx, min(pause, maxPause)) {
 			return result, a
 		}
 		pause *= 2
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
-		return false
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -33,7 +34,7 @@ func eventBody(w *bind.Write, instance string, now time.Time) ([]byte, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: w.Namespace, Name: fmt.Sprintf("%s.%s.%s", w.Name[:min(len(w.Name), mostName)], uid[:min(len(uid), mostUID)], eventSuffixes[w.Condition.Reason]),
 		},
-		EventTime: metav1.NewMicroTime(now), Type: kind, Reason: w.Condition.Reason, Action: schedulerAction, Note: w.Condition.Message[:min(len(w.Condition.Message), maxNote)],
+		EventTime: metav1.NewMicroTime(now), Type: kind, Reason: w.Condition.Reason, Action: schedulerAction, Note: w.Condition.Message[:min(len(w.Condition.Message), apiserver.MaxEventNote)],
 		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.Namespace, Name: w.Name, UID: types.UID(w.Pod)},
 		ReportingController: schedulerReporter, ReportingInstance: instance,
 	})

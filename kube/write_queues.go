@@ -6,18 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"reflect"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/lease"
+	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -74,7 +74,7 @@ type writtenStatus struct {
 
 // NewQueueWriter starts the worker, which runs until Close; ctx lends its values only. timeout bounds one write, its repetitions before
 // it left included. sent, if set, is told what became of each write, by the worker.
-func NewQueueWriter(ctx context.Context, c *Connection, fence *Fence, timeout time.Duration, sent func(bind.Outcome)) (*QueueWriter, error) {
+func NewQueueWriter(ctx context.Context, c *apiserver.Connection, fence *lease.Fence, timeout time.Duration, sent func(bind.Outcome)) (*QueueWriter, error) {
 	sender, err := newSender(c, "queues", fence, timeout)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (w *QueueWriter) Write(ctx context.Context, name string, status QueueStatus
 func (w *QueueWriter) Close() {
 	w.stop()
 	<-w.done
-	w.api.closeIdle()
+	w.api.CloseIdle()
 }
 
 func (w *QueueWriter) serve(ctx context.Context) {
@@ -176,8 +176,8 @@ func (w *QueueWriter) write(ctx context.Context, name string, status QueueStatus
 	if err != nil {
 		return bind.Refused, ready
 	}
-	result, a := w.send(ctx, &call{method: http.MethodPatch, path: path + "/status", contentType: contentApply, accept: contentJSON, body: body})
-	if a.code == http.StatusNotFound {
+	result, a := w.send(ctx, &apiserver.Call{Method: http.MethodPatch, Path: path + "/status", ContentType: apiserver.ContentApply, Accept: apiserver.ContentJSON, Body: body})
+	if a.Code == http.StatusNotFound {
 		return bind.Gone, ready
 	}
 	return result.Outcome, ready
@@ -185,12 +185,12 @@ func (w *QueueWriter) write(ctx context.Context, name string, status QueueStatus
 
 // readReady reads the Ready condition that a Queue has.
 func (w *QueueWriter) readReady(ctx context.Context, path string) (ready metav1.Condition, outcome bind.Outcome) {
-	result, a := w.send(ctx, &call{method: http.MethodGet, path: path, accept: contentJSON})
-	if a.code == http.StatusNotFound {
+	result, a := w.send(ctx, &apiserver.Call{Method: http.MethodGet, Path: path, Accept: apiserver.ContentJSON})
+	if a.Code == http.StatusNotFound {
 		return ready, bind.Gone
 	}
 	var queue v1alpha1.Queue
-	if result.Outcome == bind.Written && json.Unmarshal(a.body, &queue) == nil {
+	if result.Outcome == bind.Written && json.Unmarshal(a.Body, &queue) == nil {
 		for _, c := range queue.Status.Conditions {
 			if c.Type == v1alpha1.ConditionReady {
 				ready = c
@@ -220,7 +220,7 @@ func queueBody(name string, s *QueueStatus, ready metav1.Condition) ([]byte, err
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Queue", "metadata": map[string]string{"name": name},
 		"status": &v1alpha1.QueueStatus{
 			ObservedGeneration: s.Generation,
-			Used:               resourceList(s.Used), Borrowed: resourceList(s.Borrowed), FairShare: resourceList(s.FairShare),
+			Used:               parse.ResourceList(s.Used), Borrowed: parse.ResourceList(s.Borrowed), FairShare: parse.ResourceList(s.FairShare),
 			PendingUnits: s.PendingUnits, PendingPods: s.PendingPods, RunningPods: s.RunningPods,
 			Conditions: []metav1.Condition{ready},
 		},
@@ -230,26 +230,3 @@ func queueBody(name string, s *QueueStatus, ready metav1.Condition) ([]byte, err
 	}
 	return body, nil
 }
-
-// resourceList writes amounts as people do: cores, and bytes with binary units. What has no bound is left out.
-func resourceList(list []resource.Quantity) corev1.ResourceList {
-	out := make(corev1.ResourceList, len(list))
-	for _, q := range list {
-		switch {
-		case q.Amount == math.MaxInt64:
-		case q.Name == resource.NameCPU:
-			out[corev1.ResourceCPU] = *apiresource.NewMilliQuantity(q.Amount, apiresource.DecimalSI)
-		case inBytes(q.Name):
-			out[corev1.ResourceName(q.Name)] = *apiresource.NewQuantity(q.Amount, apiresource.BinarySI)
-		default:
-			out[corev1.ResourceName(q.Name)] = *apiresource.NewQuantity(q.Amount, apiresource.DecimalSI)
-		}
-	}
-	return out
-}
-
-func inBytes(name string) bool {
-	return name == resource.NameMemory || name == resource.NameEphemeralStorage || len(name) > len(hugepages) && name[:len(hugepages)] == hugepages
-}
-
-const hugepages = corev1.ResourceHugePagesPrefix

@@ -13,6 +13,7 @@ import (
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -20,7 +21,7 @@ import (
 
 type queueRig struct {
 	server   *standin.Server
-	fence    *Fence
+	fence    *lease.Fence
 	writer   *QueueWriter
 	outcomes chan bind.Outcome
 	ahead    atomic.Int64 // how far the writer's clock is
@@ -28,8 +29,8 @@ type queueRig struct {
 
 func newQueueRig(t *testing.T) *queueRig {
 	t.Helper()
-	r := &queueRig{server: standin.New(t), fence: NewFence(time.Hour, time.Minute), outcomes: make(chan bind.Outcome, 100)}
-	r.fence.renewed(time.Now())
+	r := &queueRig{server: standin.New(t), fence: lease.NewFence(time.Hour, time.Minute), outcomes: make(chan bind.Outcome, 100)}
+	r.fence.Renewed(time.Now())
 	r.restart(t)
 	return r
 }
@@ -77,7 +78,7 @@ func (r *queueRig) stored(t *testing.T) *v1alpha1.Queue {
 func (r *queueRig) offer(t *testing.T) {
 	t.Helper()
 	r.server.Offer(allQueues, "v1alpha1")
-	r.server.Set(parsed(t, queueText))
+	r.server.Set(standin.FromYAML(t, queueText))
 }
 
 func TestQueueStatusWrite(t *testing.T) {
@@ -153,12 +154,12 @@ func TestQueueStatusIsWrittenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.server.Set(with(parsed(t, queueText), "r", "metadata", "name"))
+	r.server.Set(standin.With(standin.FromYAML(t, queueText), "r", "metadata", "name"))
 	r.expect(t, "r", QueueStatus{}, bind.Written) // after those of q
 	if got := r.stored(t).ResourceVersion; got != version || len(r.outcomes) > 0 {
 		t.Errorf("version %s, was %s; %d outcomes more", got, version, len(r.outcomes))
 	}
-	r.server.Set(parsed(t, queueText)) // deleted and made anew
+	r.server.Set(standin.FromYAML(t, queueText)) // deleted and made anew
 	r.ahead.Store(int64(rewriteAfter))
 	r.expect(t, "q", QueueStatus{PendingUnits: 1}, bind.Written)
 	if r.stored(t).Status.PendingUnits != 1 {
@@ -171,7 +172,7 @@ func TestQueueStatusOutcomes(t *testing.T) {
 	r.expect(t, "q", QueueStatus{}, bind.Gone) // the whole resource is missing
 	r.server.Offer(allQueues, "v1alpha1")
 	r.expect(t, "q", QueueStatus{}, bind.Gone)
-	r.server.Set(parsed(t, queueText))
+	r.server.Set(standin.FromYAML(t, queueText))
 	for code, want := range map[int]bind.Outcome{http.StatusForbidden: bind.Refused, http.StatusInternalServerError: bind.Unknown} {
 		for _, method := range []string{http.MethodGet, http.MethodPatch} {
 			r.server.Intercept(func(w http.ResponseWriter, request *http.Request) bool {
@@ -184,11 +185,11 @@ func TestQueueStatusOutcomes(t *testing.T) {
 		}
 	}
 	r.server.Intercept(nil)
-	r.fence.shut()
+	r.fence.Shut()
 	r.expect(t, "q", QueueStatus{}, bind.NotSent)
-	r.fence.renewed(time.Now())
+	r.fence.Renewed(time.Now())
 	r.expect(t, "q", QueueStatus{}, bind.Written) // what failed is not taken for written
-	r.server.Delete(parsed(t, queueText))
+	r.server.Delete(standin.FromYAML(t, queueText))
 	r.expect(t, "q", QueueStatus{PendingPods: 1}, bind.Gone)
 }
 

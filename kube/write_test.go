@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/topology"
@@ -20,15 +23,15 @@ import (
 
 type rig struct {
 	server *standin.Server
-	fence  *Fence
+	fence  *lease.Fence
 	writer *Writer
 }
 
 func newRig(t *testing.T, workers int, timeout time.Duration) *rig {
 	t.Helper()
 	s := standin.New(t)
-	f := NewFence(time.Hour, timeout)
-	f.renewed(time.Now())
+	f := lease.NewFence(time.Hour, timeout)
+	f.Renewed(time.Now())
 	w, err := NewWriter(t.Context(), s.Connection(), f, WriterOptions{Workers: workers, Timeout: timeout, SchedulerName: "hilbert-test"})
 	if err != nil {
 		t.Fatal(err)
@@ -197,9 +200,9 @@ func TestUnreachableServerIsNotSent(t *testing.T) {
 	}
 	address := listener.Addr().String()
 	_ = listener.Close()
-	f := NewFence(time.Hour, 200*time.Millisecond)
-	f.renewed(time.Now())
-	w, err := NewWriter(t.Context(), &Connection{Host: "https://" + address}, f, WriterOptions{Workers: 1, Timeout: 200 * time.Millisecond})
+	f := lease.NewFence(time.Hour, 200*time.Millisecond)
+	f.Renewed(time.Now())
+	w, err := NewWriter(t.Context(), &apiserver.Connection{Host: "https://" + address}, f, WriterOptions{Workers: 1, Timeout: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,9 +223,9 @@ func TestNothingLeavesBehindAShutFence(t *testing.T) {
 	var arrived atomic.Int32
 	r.server.Intercept(func(http.ResponseWriter, *http.Request) bool { arrived.Add(1); return false })
 	// The process froze after it had decided: the check before the request still passes, the one at the system call does not.
-	decided := time.Now().Add(-2 * r.fence.renewDeadline)
+	decided := time.Now().Add(-2 * time.Hour)
 	r.writer.now = func() time.Time { return decided }
-	r.fence.renewed(decided)
+	r.fence.Renewed(decided)
 	result := r.do(t, bindingOf("q"))
 	if result.Outcome == bind.Written || arrived.Load() != 0 || r.server.Pod("default", "q").Spec.NodeName != "" {
 		t.Errorf("outcome %d, %d requests arrived", result.Outcome, arrived.Load())
@@ -318,7 +321,7 @@ func TestEvictionWrites(t *testing.T) {
 	r.server.Intercept(refuse(http.StatusInternalServerError))
 	expect("server error", deletion, bind.Unknown)
 	r.server.Intercept(nil)
-	r.fence.shut()
+	r.fence.Shut()
 	expect("behind the fence", deletion, bind.NotSent)
 }
 
@@ -329,7 +332,7 @@ func TestReadPod(t *testing.T) {
 	reused := testPod("reused", "n1")
 	reused.UID = "another"
 	r.server.SetPod(reused)
-	r.fence.shut() // a read harms nobody
+	r.fence.Shut() // a read harms nobody
 	for name, want := range map[string]bind.Result{
 		"bound": {Outcome: bind.Written, Node: "n2"}, "waiting": {Outcome: bind.Written}, "reused": {Outcome: bind.Gone}, "missing": {Outcome: bind.Gone},
 	} {
@@ -379,5 +382,14 @@ func TestWorkersBoundTheWrites(t *testing.T) {
 	}
 	if most.Load() > workers || answered != started || started < workers {
 		t.Errorf("%d at once with %d workers; %d started, %d written", most.Load(), workers, started, answered)
+	}
+}
+
+// A connection that the Fence refused is a write that certainly was not sent, and there is no use in trying again.
+func TestFencedDialIsNotSent(t *testing.T) {
+	f := lease.NewFence(time.Hour, time.Minute)
+	_, err := f.Dial((&net.Dialer{}).DialContext)(t.Context(), "tcp", "127.0.0.1:1")
+	if result, again := classifyError(err); !errors.Is(err, lease.ErrFenced) || result.Outcome != bind.NotSent || again {
+		t.Fatalf("dial behind a shut fence: %v, outcome %d", err, result.Outcome)
 	}
 }

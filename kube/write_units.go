@@ -13,6 +13,8 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -25,7 +27,7 @@ const unitTries = 3
 
 // groupAPIs knows the paths of the PodGroups that the API server has.
 type groupAPIs struct {
-	surveyor *surveyor
+	surveyor *apiserver.Surveyor
 
 	mu    sync.Mutex
 	known served
@@ -39,7 +41,7 @@ func (g *groupAPIs) served(ctx context.Context, now time.Time) (served, error) {
 	if !g.asked.IsZero() && now.Sub(g.asked) < surveyPeriod {
 		return g.known, nil
 	}
-	known, err := g.surveyor.survey(ctx)
+	known, err := survey(ctx, g.surveyor)
 	if err != nil {
 		return served{}, err
 	}
@@ -75,10 +77,10 @@ func (w *Writer) tryUnit(ctx context.Context, has served, write *bind.Write) (re
 	case patch == nil:
 		return bind.Result{Outcome: bind.Written}, false
 	}
-	result, a := w.send(ctx, &call{
-		method: http.MethodPatch, path: path.path + "/status", contentType: contentType, accept: contentJSON, body: patch,
+	result, a := w.send(ctx, &apiserver.Call{
+		Method: http.MethodPatch, Path: path.path + "/status", ContentType: contentType, Accept: apiserver.ContentJSON, Body: patch,
 	})
-	return result, a.code == http.StatusConflict || a.code == http.StatusNotFound
+	return result, a.Code == http.StatusConflict || a.Code == http.StatusNotFound
 }
 
 // groupPath is where a PodGroup is.
@@ -92,21 +94,21 @@ func (w *Writer) findGroup(ctx context.Context, has served, unit facts.UnitName)
 	result = bind.Result{Outcome: bind.Gone, Message: "there is no PodGroup " + unit.String()}
 	for _, api := range [...]struct {
 		group, version string
-	}{{groupScheduling, has.groups}, {groupSigs, has.sigs}} {
+	}{{parse.GroupScheduling, has.groups}, {parse.GroupSigs, has.sigs}} {
 		if api.version == "" {
 			continue
 		}
 		at = groupPath{
-			path: "/apis/" + api.group + "/" + api.version + "/namespaces/" + unit.Namespace + "/" + podGroups + "/" + unit.Name,
-			sigs: api.group == groupSigs,
+			path: "/apis/" + api.group + "/" + api.version + "/namespaces/" + unit.Namespace + "/" + parse.PodGroups + "/" + unit.Name,
+			sigs: api.group == parse.GroupSigs,
 		}
-		found, a := w.send(ctx, &call{method: http.MethodGet, path: at.path, accept: contentJSON})
+		found, a := w.send(ctx, &apiserver.Call{Method: http.MethodGet, Path: at.path, Accept: apiserver.ContentJSON})
 		switch {
-		case a.code == http.StatusNotFound:
+		case a.Code == http.StatusNotFound:
 		case found.Outcome != bind.Written:
 			return at, nil, found
 		default:
-			return at, a.body, bind.Result{}
+			return at, a.Body, bind.Result{}
 		}
 	}
 	return at, nil, result
@@ -116,18 +118,18 @@ func (w *Writer) findGroup(ctx context.Context, has served, unit facts.UnitName)
 func conditionPatch(body []byte, version string, sigs bool, want facts.UnitCondition, now time.Time) (patch []byte, contentType string, err error) {
 	if sigs {
 		patch, err = phasePatch(body, want)
-		return patch, contentMerge, err
+		return patch, apiserver.ContentMerge, err
 	}
-	var group alphaPodGroup // v1beta1 has the same fields
+	var group parse.AlphaPodGroup // v1beta1 has the same fields
 	if err := json.Unmarshal(body, &group); err != nil {
 		return nil, "", fmt.Errorf("read the PodGroup: %w", err)
 	}
 	condition := metav1.Condition{
-		Type: conditionInitiallyScheduled, Status: metav1.ConditionFalse, ObservedGeneration: group.Generation,
+		Type: parse.ConditionInitiallyScheduled, Status: metav1.ConditionFalse, ObservedGeneration: group.Generation,
 		LastTransitionTime: metav1.NewTime(now), Reason: cmp.Or(want.Reason, spec.ReasonUnschedulable), Message: want.Message,
 	}
-	if version == podGroupVersions[2] {
-		condition.Type = conditionScheduled
+	if version == parse.PodGroupVersions[2] {
+		condition.Type = parse.ConditionScheduled
 	}
 	if want.Met {
 		condition.Status, condition.Reason = metav1.ConditionTrue, cmp.Or(want.Reason, spec.ReasonScheduled)
@@ -148,7 +150,7 @@ func conditionPatch(body []byte, version string, sigs bool, want facts.UnitCondi
 	p.Metadata.ResourceVersion = group.ResourceVersion
 	p.Status.Conditions = []metav1.Condition{condition}
 	patch, err = json.Marshal(&p)
-	return patch, contentStrategicMerge, err
+	return patch, apiserver.ContentStrategicMerge, err
 }
 
 // groupPatch is a patch of a PodGroup's status.
@@ -165,15 +167,15 @@ type groupPatch struct {
 // phasePatch says with the phase, which is all that the PodGroup of the sigs has, what a condition would. It leaves alone a phase beyond
 // those two, which is its own controller's.
 func phasePatch(body []byte, want facts.UnitCondition) ([]byte, error) {
-	var group sigsPodGroup
+	var group parse.SigsPodGroup
 	if err := json.Unmarshal(body, &group); err != nil {
 		return nil, fmt.Errorf("read the PodGroup: %w", err)
 	}
-	phase := phasePending
+	phase := parse.PhasePending
 	if want.Met {
-		phase = phaseScheduling
+		phase = parse.PhaseScheduling
 	}
-	if group.Status.Phase != "" && group.Status.Phase != phasePending || group.Status.Phase == phase {
+	if group.Status.Phase != "" && group.Status.Phase != parse.PhasePending || group.Status.Phase == phase {
 		return nil, nil
 	}
 	p := groupPatch{}

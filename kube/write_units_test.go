@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -61,9 +62,9 @@ func TestUnitConditionWrite(t *testing.T) {
 			r := newRig(t, 1, time.Minute)
 			r.server.Offer(builtinGroups, version)
 			r.expect(t, unitWrite(false, "WaitingForMembers", "2 of 3"), bind.Gone)
-			group := with(parsed(t, strings.Replace(gangText, "v1beta1", version, 1)), int64(4), "metadata", "generation")
+			group := standin.With(standin.FromYAML(t, strings.Replace(gangText, "v1beta1", version, 1)), int64(4), "metadata", "generation")
 			other := map[string]any{"type": "Other", "status": "True", "lastTransitionTime": "2026-11-21T00:00:00Z", "reason": "R", "message": "M", "observedGeneration": int64(1)}
-			r.server.Set(with(group, []any{other}, "status", "conditions"))
+			r.server.Set(standin.With(group, []any{other}, "status", "conditions"))
 			stored := func() *unstructured.Unstructured { return r.server.Stored(builtinGroups, "ml", "g") }
 			show := func(status, reason, message string) string {
 				return condition + "=" + status + " " + reason + " " + message + " of 4; Other=True R M of 1"
@@ -115,9 +116,9 @@ func TestPhaseWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1, time.Minute)
 			r.server.Offer(sigsGroups, "v1alpha1")
-			group := with(parsed(t, sigsText), int64(2), "status", "running")
+			group := standin.With(standin.FromYAML(t, sigsText), int64(2), "status", "running")
 			if c.phase != "" {
-				group = with(group, c.phase, "status", "phase")
+				group = standin.With(group, c.phase, "status", "phase")
 			}
 			r.server.Set(group)
 			r.expect(t, unitWrite(c.met, "R", "M"), bind.Written)
@@ -136,12 +137,12 @@ func TestUnitIsFoundInEitherAPI(t *testing.T) {
 	r := newRig(t, 1, time.Minute)
 	r.server.Offer(builtinGroups, "v1beta1")
 	r.server.Offer(sigsGroups, "v1alpha1")
-	r.server.Set(parsed(t, sigsText))
+	r.server.Set(standin.FromYAML(t, sigsText))
 	r.expect(t, unitWrite(false, "R", "M"), bind.Written)
 	if phase, _, _ := unstructured.NestedString(r.server.Stored(sigsGroups, "ml", "g").Object, "status", "phase"); phase != "Pending" {
 		t.Errorf("phase %q", phase)
 	}
-	r.server.Set(parsed(t, gangText))
+	r.server.Set(standin.FromYAML(t, gangText))
 	r.expect(t, unitWrite(true, "R", "M"), bind.Written)
 	if got := said(r.server.Stored(builtinGroups, "ml", "g")); !strings.Contains(got, "=True") {
 		t.Errorf("conditions %q", got)
@@ -164,9 +165,9 @@ func TestUnitConditionWithoutTheAPI(t *testing.T) {
 	}
 	now := time.Now().Add(2 * surveyPeriod) // then it is noticed
 	r.writer.now = func() time.Time { return now }
-	r.fence.renewed(now)
+	r.fence.Renewed(now)
 	r.server.Offer(builtinGroups, "v1beta1")
-	r.server.Set(parsed(t, gangText))
+	r.server.Set(standin.FromYAML(t, gangText))
 	r.expect(t, unitWrite(false, "R", "M"), bind.Written)
 }
 
@@ -174,13 +175,13 @@ func TestUnitConditionWithoutTheAPI(t *testing.T) {
 func TestUnitConditionConflicts(t *testing.T) {
 	r := newRig(t, 1, time.Minute)
 	r.server.Offer(builtinGroups, "v1beta1")
-	group := parsed(t, gangText)
+	group := standin.FromYAML(t, gangText)
 	r.server.Set(group)
 	met := []any{map[string]any{"type": "PodGroupInitiallyScheduled", "status": "True", "lastTransitionTime": "2026-11-21T00:00:00Z", "reason": "Scheduled", "message": "", "observedGeneration": int64(0)}}
 	var patches atomic.Int32
 	r.server.Intercept(func(_ http.ResponseWriter, request *http.Request) bool {
 		if request.Method == http.MethodPatch && patches.Add(1) == 1 {
-			r.server.Set(with(group, met, "status", "conditions")) // another leader was faster
+			r.server.Set(standin.With(group, met, "status", "conditions")) // another leader was faster
 		}
 		return false
 	})
@@ -209,7 +210,7 @@ func TestUnitConditionOutcomes(t *testing.T) {
 	r.expect(t, unitWrite(true, "R", "M"), bind.Unknown) // the survey fails
 	r.server.Intercept(nil)
 	r.server.Offer(builtinGroups, "v1beta1")
-	r.server.Set(parsed(t, gangText))
+	r.server.Set(standin.FromYAML(t, gangText))
 	for code, want := range map[int]bind.Outcome{
 		http.StatusForbidden: bind.Refused, http.StatusInternalServerError: bind.Unknown, http.StatusTooManyRequests: bind.Refused,
 	} {
@@ -225,7 +226,7 @@ func TestUnitConditionOutcomes(t *testing.T) {
 		}
 	}
 	r.server.Intercept(nil)
-	r.fence.shut()
+	r.fence.Shut()
 	r.expect(t, unitWrite(true, "R", "M"), bind.NotSent)
 	if got := said(r.server.Stored(builtinGroups, "ml", "g")); got != "" {
 		t.Errorf("conditions %s", got)

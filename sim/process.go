@@ -78,7 +78,7 @@ func (s *simulation) pump() {
 		}
 		s.settle(now)
 		s.mark = s.wall()
-		decisions := s.scheduler.Step(now, stepLimit)
+		decisions := s.scheduler.Step(now, StepLimit)
 		s.meter.decisions += decisions
 		writes := s.scheduler.Ready(now)
 		for i := range writes {

@@ -23,8 +23,8 @@ const (
 )
 
 const (
-	// stepLimit is how many decisions are asked for at a time, as the real shell does.
-	stepLimit = 128
+	// StepLimit is how many decisions are asked for at a time, as the real shell does.
+	StepLimit = 128
 	// progressEvery and cancelEvery count steps.
 	progressEvery = 1024
 	cancelEvery   = 256

@@ -48,7 +48,7 @@ func ParseCPUSet(text string) (s CPUSet, err error) {
 // String renders the set in the kernel's list format.
 func (s CPUSet) String() string {
 	var b strings.Builder
-	for n := s.next(0); n >= 0; {
+	for n := s.Next(0); n >= 0; {
 		end := n
 		for end+1 < MaxCPUs && s.Has(end+1) {
 			end++
@@ -61,7 +61,7 @@ func (s CPUSet) String() string {
 			b.WriteByte('-')
 			b.WriteString(strconv.Itoa(end))
 		}
-		n = s.next(end + 1)
+		n = s.Next(end + 1)
 	}
 	return b.String()
 }
@@ -119,7 +119,7 @@ func (s CPUSet) Minus(t CPUSet) CPUSet {
 // All goes over the CPUs in ascending order.
 func (s CPUSet) All() iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for n := s.next(0); n >= 0; n = s.next(n + 1) {
+		for n := s.Next(0); n >= 0; n = s.Next(n + 1) {
 			if !yield(n) {
 				return
 			}
@@ -127,8 +127,8 @@ func (s CPUSet) All() iter.Seq[int] {
 	}
 }
 
-// next is the lowest CPU from n on, -1 if there is none.
-func (s *CPUSet) next(n int) int {
+// Next is the lowest CPU from n on, -1 if there is none.
+func (s *CPUSet) Next(n int) int {
 	for n < MaxCPUs {
 		if word := s[n/64] >> (n % 64); word != 0 {
 			return n + bits.TrailingZeros64(word)

@@ -11,7 +11,7 @@ import (
 )
 
 // node reads a small machine with devices: some that nest, some that no firmware should report.
-func (s *stream) node() *tally {
+func (s *deviceChoices) node() *tally {
 	t := &tally{zones: ZoneShape{
 		Ruler: []Ruler{RulerAgent, RulerAgent, RulerAgent, RulerAgent, RulerKubelet, RulerNone}[s.below(6)],
 		Zones: uint8(s.below(4)), Threads: uint8(1 + s.below(2)), Closed: []uint8{0, 0, 0, 1, 2}[s.below(5)],
@@ -60,7 +60,7 @@ func (s *stream) node() *tally {
 	return t
 }
 
-func (s *stream) deviceRequest() (r Request, z ZoneRequest) {
+func (s *deviceChoices) deviceRequest() (r Request, z ZoneRequest) {
 	if s.below(3) == 0 {
 		r.Whole = int8(s.below(4))
 	} else {
@@ -100,7 +100,7 @@ func (c *counters) view(t *tally) *View {
 
 // playDevices plays a stream of offers, commits and releases to the allocator and to the oracle, and returns the first thing that is wrong.
 func playDevices(data []byte) error {
-	s := &stream{data}
+	s := &deviceChoices{data}
 	t := s.node()
 	c := newCounters(t)
 	v := c.view(t)
@@ -147,7 +147,7 @@ func playDevices(data []byte) error {
 }
 
 // judge compares what is offered with everything that could be. It returns what is to be committed.
-func judge(t *tally, v *View, r Request, z ZoneRequest, s *stream) (Grant, error) {
+func judge(t *tally, v *View, r Request, z ZoneRequest, s *deviceChoices) (Grant, error) {
 	limit := t.limit(r, z)
 	every := t.all(r, z, limit, false)
 	g, ok := v.Offer(&r, &z)
@@ -266,7 +266,7 @@ func (t *tally) cards(r Request, g Grant, among uint16) (set uint16) {
 type asked struct {
 	r Request
 	z ZoneRequest
-	*stream
+	*deviceChoices
 }
 
 // misjudged looks for a grant that Fits judges otherwise than the oracle: all ways that there are without a limit, and some changed a little.
@@ -324,4 +324,17 @@ func TestDevicesAgainstOracle(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
+}
+
+// deviceChoices reads deviceChoices from fuzzed bytes; when they are used up, every choice is the first.
+type deviceChoices struct{ bytes []byte }
+
+// below returns a number from 0 to n-1.
+func (s *deviceChoices) below(n int) int {
+	if len(s.bytes) == 0 {
+		return 0
+	}
+	b := s.bytes[0]
+	s.bytes = s.bytes[1:]
+	return int(b) % n
 }

@@ -15,7 +15,7 @@ func TestRestAgainstOffer(t *testing.T) {
 		for i := range data {
 			data[i] = byte(random.Uint32())
 		}
-		s := &stream{data}
+		s := &deviceChoices{data}
 		n := s.node()
 		c := newCounters(n)
 		v := c.view(n)

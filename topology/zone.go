@@ -220,11 +220,11 @@ func (f *ZoneFree) Fits(s *ZoneShape, r ZoneRequest, g *ZoneGrant) bool {
 	}
 	switch r.Binding {
 	case Unbound:
-		return cpus == s.wholeCores(r) && memory == 0
+		return cpus == s.WholeCores(r) && memory == 0
 	case Bound:
-		return cpus == s.wholeCores(r) && memory == int64(r.Memory)
+		return cpus == s.WholeCores(r) && memory == int64(r.Memory)
 	default: // whole zones may have more than is asked for
-		return cpus >= s.wholeCores(r) && memory >= int64(r.Memory)
+		return cpus >= s.WholeCores(r) && memory >= int64(r.Memory)
 	}
 }
 
@@ -240,8 +240,8 @@ func (f *ZoneFree) fitsIn(s *ZoneShape, binding Binding, z int, g *ZoneGrant) bo
 	return (g.CPUs[z] == 0 || f[z].CPUs >= int32(g.CPUs[z])) && (g.Memory[z] == 0 || f[z].Memory >= int64(g.Memory[z]))
 }
 
-// wholeCores is the logical CPUs of the cores that a request fills or begins.
-func (s *ZoneShape) wholeCores(r ZoneRequest) int64 {
+// WholeCores is the logical CPUs of the cores that a request fills or begins.
+func (s *ZoneShape) WholeCores(r ZoneRequest) int64 {
 	threads := int64(max(s.Threads, 1))
 	return (int64(r.CPUs) + threads - 1) / threads * threads
 }

@@ -80,7 +80,7 @@ func (f *ZoneFree) waste(s *ZoneShape, r ZoneRequest, set uint8) (zoneWaste, boo
 		sockets |= 1 << (s.Zone[z].Socket % 64)
 	}
 	w.sockets = bits.OnesCount64(sockets)
-	w.cpus -= s.wholeCores(r)
+	w.cpus -= s.WholeCores(r)
 	if r.Binding == Unbound {
 		w.memory = 0
 		return w, w.cpus >= 0
@@ -99,10 +99,10 @@ func (f *ZoneFree) share(s *ZoneShape, r ZoneRequest, set uint8) (g ZoneGrant) {
 		return g
 	}
 	threads := int64(max(s.Threads, 1))
-	cores := level(set, s.wholeCores(r)/threads, func(z int) int64 { return int64(f[z].CPUs) / threads })
+	cores := SpreadEvenly(set, s.WholeCores(r)/threads, func(z int) int64 { return int64(f[z].CPUs) / threads })
 	var memory [MaxZones]int64
 	if r.Binding == Bound {
-		memory = level(set, int64(r.Memory), func(z int) int64 { return max(f[z].Memory, 0) })
+		memory = SpreadEvenly(set, int64(r.Memory), func(z int) int64 { return max(f[z].Memory, 0) })
 	}
 	for z := range MaxZones {
 		g.CPUs[z], g.Memory[z] = uint16(cores[z]*threads), uint32(memory[z])
@@ -110,9 +110,9 @@ func (f *ZoneFree) share(s *ZoneShape, r ZoneRequest, set uint8) (g ZoneGrant) {
 	return g
 }
 
-// level pours an amount into the zones of a set as evenly as their room allows: zones with little room are filled first, the others share
+// SpreadEvenly pours an amount into the zones of a set as evenly as their room allows: zones with little room are filled first, the others share
 // the rest, and what cannot be divided goes to the lowest indices.
-func level(set uint8, amount int64, room func(zone int) int64) (parts [MaxZones]int64) {
+func SpreadEvenly(set uint8, amount int64, room func(zone int) int64) (parts [MaxZones]int64) {
 	for set != 0 && amount > 0 {
 		each := amount / int64(bits.OnesCount8(set))
 		full := uint8(0)

@@ -192,7 +192,7 @@ func TestLevel(t *testing.T) {
 			}
 		}
 		amount := int64(rapid.IntRange(0, 80).Draw(t, "amount"))
-		parts := level(set, amount, func(z int) int64 { return rooms[z] })
+		parts := SpreadEvenly(set, amount, func(z int) int64 { return rooms[z] })
 		given, most := int64(0), int64(0)
 		for z, n := range parts {
 			if n < 0 || n > rooms[z] || n > 0 && set&(1<<z) == 0 {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"hilbert.dev/hilbert/cmd/hilbert/command"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 )
 
 // exitInterrupted is what shells expect of a process that ended because of Ctrl-C.
@@ -26,7 +27,7 @@ func main() {
 		return
 	}
 	fmt.Fprintln(os.Stderr, "hilbert:", err)
-	if errors.Is(err, command.ErrInterrupted) {
+	if errors.Is(err, output.ErrInterrupted) {
 		os.Exit(exitInterrupted)
 	}
 	os.Exit(1)

@@ -150,6 +150,32 @@ var rules = []rule{
 		check: neverImport([]string{"./..."}, join([]string{"./lab/..."}, kubeDoor), "k8s.io/client-go/..."),
 	},
 	{
+		name: "kube-rooms",
+		why: "parse is pure: objects in, our words out, so that its tests need no server and the tool and hilbertd read an object alike. " +
+			"apiserver and lease are below what uses them. agent and reach belong to other processes than the watch and the writer of hilbertd: " +
+			"an agent that could import the writer could bind pods",
+		check: all(
+			neverImport([]string{"./kube/parse/..."}, nil, "k8s.io/client-go/...", "net/...", "./kube/apiserver/...", "./kube/lease/...", "./kube/agent/...", "./kube/reach/...", "./kube"),
+			neverImport([]string{"./kube/apiserver/..."}, nil, "./kube", "./kube/parse/...", "./kube/lease/...", "./kube/agent/...", "./kube/reach/..."),
+			neverImport([]string{"./kube/lease/..."}, nil, "./kube", "./kube/parse/...", "./kube/agent/...", "./kube/reach/..."),
+			neverImport([]string{"./kube/agent/..."}, nil, "./kube", "./kube/lease/...", "./kube/reach/..."),
+			neverImport([]string{"./kube/reach/..."}, nil, "./kube", "./kube/agent/..."),
+			neverImport([]string{"./kube"}, nil, "./kube/agent/...", "./kube/reach/..."),
+		),
+	},
+	{
+		name: "cores-are-the-agents",
+		why: "the scheduler promises amounts and the agent picks CPUs; a scheduler that imported the CPU allocator would decide what only the node " +
+			"knows, and topology would need it in a circle",
+		check: neverImport([]string{"./topology", "./cluster/...", "./schedule/...", "./kube/..."}, nil, "./topology/cores/..."),
+	},
+	{
+		name: "report-draws",
+		why:  "internal/report knows pixels and words only, so that every command and experiment can draw with it",
+		check: neverImport([]string{"./internal/report/..."}, nil, "./resource/...", "./topology/...", "./cluster/...", "./schedule/...", "./node/...", "./sim/...",
+			"./kube/...", "./cmd/..."),
+	},
+	{
 		name:  "crds-at-the-door",
 		why:   "the CRD groups embed api/spec under TypeMeta; whoever needs the fields takes api/spec and stays free of Kubernetes",
 		check: crdsAtTheDoor,

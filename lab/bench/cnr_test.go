@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/agent"
 	"hilbert.dev/hilbert/lab/controlplane"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/report"
@@ -163,7 +163,7 @@ type reportBench struct {
 	etcd, server *process
 	config       *rest.Config
 	client       kubernetes.Interface
-	reporters    []*kube.NodeReporter // the second half has no managed fields
+	reporters    []*agent.Reporter // the second half has no managed fields
 	leases       []*coordinationv1.Lease
 	count        int
 }
@@ -219,7 +219,7 @@ func (b *reportBench) addNode(t *testing.T, i int) {
 	lease, leaseErr := b.client.CoordinationV1().Leases(metav1.NamespaceDefault).Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &name},
 	}, metav1.CreateOptions{})
-	r, err := kube.NewNodeReporter(b.config, name, time.Minute)
+	r, err := agent.NewReporter(b.config, name, time.Minute)
 	if err := errors.Join(nodeErr, leaseErr, err); err != nil {
 		t.Fatal(err)
 	}

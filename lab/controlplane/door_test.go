@@ -21,6 +21,8 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -57,7 +59,7 @@ spec:
 `
 
 // deployedUser is a connection of a user who may do what the deployed ClusterRole allows, and no more.
-func deployedUser(t *testing.T, c *ControlPlane, admin kubernetes.Interface) *kube.Connection {
+func deployedUser(t *testing.T, c *ControlPlane, admin kubernetes.Interface) *apiserver.Connection {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/rbac.yaml")
 	if err != nil {
@@ -85,7 +87,7 @@ func deployedUser(t *testing.T, c *ControlPlane, admin kubernetes.Interface) *ku
 	if err := c.UserKubeconfig(path, "hilbertd"); err != nil {
 		t.Fatal(err)
 	}
-	connection, err := kube.Connect(path)
+	connection, err := apiserver.Connect(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,12 +95,12 @@ func deployedUser(t *testing.T, c *ControlPlane, admin kubernetes.Interface) *ku
 }
 
 // lead returns a Fence that a held Lease keeps open.
-func lead(t *testing.T, c *ControlPlane) *kube.Fence {
+func lead(t *testing.T, c *ControlPlane) *lease.Fence {
 	t.Helper()
 	var config spec.Configuration
 	spec.SetDefaults(&config)
-	fence := kube.NewFence(config.LeaderElection.RenewDeadline.D(), time.Second)
-	elector, err := kube.NewElector(c.AdminConfig(), config.LeaderElection, fence, slog.New(slog.DiscardHandler))
+	fence := lease.NewFence(config.LeaderElection.RenewDeadline.D(), time.Second)
+	elector, err := lease.NewElector(c.AdminConfig(), config.LeaderElection, fence, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +182,7 @@ func TestDoor(t *testing.T) {
 }
 
 // watchUntilListed returns what the first lists tell.
-func watchUntilListed(t *testing.T, connection *kube.Connection) (units map[string]*facts.Unit, queues map[string]*facts.Queue) {
+func watchUntilListed(t *testing.T, connection *apiserver.Connection) (units map[string]*facts.Unit, queues map[string]*facts.Queue) {
 	t.Helper()
 	w, err := kube.StartWatch(t.Context(), connection, kube.WatchOptions{SchedulerName: "hilbert", Levels: []string{"rack", "host"}}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -211,7 +213,7 @@ func watchUntilListed(t *testing.T, connection *kube.Connection) (units map[stri
 }
 
 // writeUnits tells both PodGroups that they wait, that they are whole, and that they wait again, which must not be told.
-func writeUnits(t *testing.T, connection *kube.Connection, fence *kube.Fence) {
+func writeUnits(t *testing.T, connection *apiserver.Connection, fence *lease.Fence) {
 	t.Helper()
 	w, err := kube.NewWriter(t.Context(), connection, fence, kube.WriterOptions{Workers: 1, Timeout: time.Second, SchedulerName: "hilbert"})
 	if err != nil {
@@ -235,7 +237,7 @@ func writeUnits(t *testing.T, connection *kube.Connection, fence *kube.Fence) {
 }
 
 // writeQueue tells a Queue its status twice: what is not said the second time must be gone.
-func writeQueue(t *testing.T, connection *kube.Connection, fence *kube.Fence, api rest.Interface, path string) {
+func writeQueue(t *testing.T, connection *apiserver.Connection, fence *lease.Fence, api rest.Interface, path string) {
 	t.Helper()
 	answers := make(chan bind.Outcome, 1)
 	w, err := kube.NewQueueWriter(t.Context(), connection, fence, time.Second, func(o bind.Outcome) { answers <- o })

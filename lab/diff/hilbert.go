@@ -10,7 +10,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/schedule/place/victims"
@@ -20,7 +20,7 @@ import (
 // ours is Hilbert without its loop: the real door's parser, the real ledger, a snapshot and a placer. All live as long as the case, so that
 // what they do to follow a change is compared too.
 type ours struct {
-	parser *kube.Parser
+	parser *parse.Parser
 	store  *cluster.Store
 	instance
 	lagging bool // the snapshot knows all that happened, by assumption
@@ -71,7 +71,7 @@ func newOurs(c *Case, p *Profile, weights *[len(scoreNames)]int64) (*ours, error
 		return nil, err
 	}
 	o := &ours{
-		parser: kube.NewParser(schedulerName, nil), store: cluster.NewStore(defaults...),
+		parser: parse.NewParser(schedulerName, nil), store: cluster.NewStore(defaults...),
 		instance: newInstance(c, profile), lazy: newInstance(c, profile), every: c.Lazy,
 	}
 	if c.Preempts > 0 {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/agent"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -57,7 +57,7 @@ type Agents struct {
 	nodes   map[string]*Agent
 	pods    cache.SharedIndexInformer
 	queue   workqueue.TypedRateLimitingInterface[podKey]
-	evictor *kube.Evictor
+	evictor *agent.Evictor
 
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
@@ -82,7 +82,7 @@ func RunAgents(ctx context.Context, config *rest.Config, nodes []string, o Agent
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Agents{client: client, nodes: make(map[string]*Agent, len(nodes))}
-	if f.evictor, err = kube.NewEvictor(config, agentTimeout); err != nil {
+	if f.evictor, err = agent.NewEvictor(config, agentTimeout); err != nil {
 		return nil, err
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))

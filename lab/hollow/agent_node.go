@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/agent"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/topology"
@@ -32,7 +32,7 @@ type Fault struct {
 type Agent struct {
 	name     string
 	options  AgentOptions
-	reporter *kube.NodeReporter
+	reporter *agent.Reporter
 	ports    node.Ports
 	kernel   *mapKernel
 	born     time.Time       // when the node was
@@ -62,7 +62,7 @@ type Refusal struct {
 func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOptions, fault Fault,
 	evict func(ctx context.Context, p spec.PodRef, reason, message string) error,
 ) (*Agent, error) {
-	reporter, err := kube.NewNodeReporter(config, name, agentTimeout)
+	reporter, err := agent.NewReporter(config, name, agentTimeout)
 	if err != nil {
 		return nil, err
 	}

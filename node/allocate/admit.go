@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
+	"hilbert.dev/hilbert/topology/cores"
 )
 
 // level decides in which pool a pod runs; none if it is to have CPUs of its own. What cannot be had by asking so is shared, with a note.
@@ -116,7 +117,7 @@ func (m *Manager) keep(p *pod) bool {
 	if p.Fixed.IsEmpty() {
 		return false
 	}
-	h := topology.Holding{Request: p.Request, CPUs: p.Fixed}
+	h := cores.Holding{Request: p.Request, CPUs: p.Fixed}
 	h.Request.CPUs = min(h.Request.CPUs, uint16(p.Fixed.Len())) // fewer: it has been resized since
 	h.Grant = m.alloc.GrantOf(h.Request, h.CPUs)
 	if h.Grant.CPUs == p.Promise.CPUs && m.alloc.Answers(h.Request, &p.Promise) {
@@ -144,14 +145,14 @@ func (m *Manager) fix(p *pod) (notes []Note) {
 		message := fmt.Sprintf("the kubelet gave it CPUs %v, which %s/%s had", taken, other.Namespace, other.Name)
 		notes = append(notes, Note{spec.ReasonKubeletRules, message})
 		m.unfix(other)
-		if rest := h.CPUs.Minus(taken); !rest.IsEmpty() && m.alloc.Adopt(uid, topology.Holding{CPUs: rest}) == nil {
+		if rest := h.CPUs.Minus(taken); !rest.IsEmpty() && m.alloc.Adopt(uid, cores.Holding{CPUs: rest}) == nil {
 			other.Fixed = rest
 			continue
 		}
 		other.Fixed, other.pool = topology.CPUSet{}, spec.PoolShare
 		m.add(other)
 	}
-	if err := m.alloc.Adopt(p.UID, topology.Holding{CPUs: p.Fixed}); err != nil { // it is on the machine and free by now
+	if err := m.alloc.Adopt(p.UID, cores.Holding{CPUs: p.Fixed}); err != nil { // it is on the machine and free by now
 		p.Fixed, p.pool = topology.CPUSet{}, spec.PoolShare
 		notes = append(notes, Note{spec.ReasonKubeletRules, err.Error()})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
+	"hilbert.dev/hilbert/topology/cores"
 )
 
 // CheckpointVersion is the version of the checkpoints that this package writes and reads.
@@ -154,7 +155,7 @@ func (m *Manager) Restore(c *Checkpoint) (notes []Note) {
 		}
 	}
 	m.reconcile()
-	m.alloc.AdoptPools(topology.Pools{Shared: c.Shared, Reclaimed: c.Reclaimed})
+	m.alloc.AdoptPools(cores.Pools{Shared: c.Shared, Reclaimed: c.Reclaimed})
 	return notes
 }
 
@@ -177,7 +178,7 @@ func (m *Manager) restore(s *PodState) error {
 		}
 	}
 	if p.pool == "" {
-		h := topology.Holding{CPUs: s.CPUs}
+		h := cores.Holding{CPUs: s.CPUs}
 		if m.params.Mode == spec.ModeAgent {
 			h.Request = s.Request
 			if h.Grant, err = topology.ParseZoneGrant(s.Grant); err != nil {

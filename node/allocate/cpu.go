@@ -3,6 +3,7 @@ package allocate
 import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
+	"hilbert.dev/hilbert/topology/cores"
 )
 
 // goesFirst is the oom_score_adj of reclaimed pods: when memory runs out, they go first.
@@ -55,14 +56,14 @@ func (c *cpu) count(p *pod, sign int) {
 
 // reconcile divides what nobody holds.
 func (c *cpu) reconcile() {
-	var d topology.Division
+	var d cores.Division
 	for pool, u := range c.uses {
 		if pool != spec.PoolReclaimed && pool != spec.PoolSystem {
 			milli, told := c.m.demands[pool]
 			if !told {
 				milli = u.milli
 			}
-			d.Shared = append(d.Shared, topology.PoolDemand{Name: pool, MilliCPU: milli})
+			d.Shared = append(d.Shared, cores.PoolDemand{Name: pool, MilliCPU: milli})
 		}
 	}
 	if c.uses[spec.PoolReclaimed].pods > 0 {
@@ -107,7 +108,7 @@ const minWeight, maxWeight, milliPerWeight = 1, 10_000, 10
 
 // runs is what the pods of a pool run on. Where the kubelet rules that is never what it gave to somebody alone: if nothing else is left, it is
 // nothing, and the kubelet knows where they run.
-func (m *Manager) runs(pools *topology.Pools, part topology.CPUSet) topology.CPUSet {
+func (m *Manager) runs(pools *cores.Pools, part topology.CPUSet) topology.CPUSet {
 	cpus := pools.Runs(part)
 	if m.params.Mode == spec.ModeKubelet && !cpus.Intersection(m.alloc.Held()).IsEmpty() {
 		return topology.CPUSet{}

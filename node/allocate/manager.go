@@ -8,6 +8,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
+	"hilbert.dev/hilbert/topology/cores"
 )
 
 // Params are what the node's configuration says of allocation.
@@ -82,7 +83,7 @@ type Verdict struct {
 type Manager struct {
 	params    Params
 	machine   *topology.Machine
-	alloc     *topology.Allocator
+	alloc     *cores.Allocator
 	pods      map[string]*pod        // by UID
 	resources []resource             // as in plugins
 	wanted    [topology.MaxZones]int // as of SetReclaimed
@@ -116,7 +117,7 @@ func New(machine *topology.Machine, p Params) (*Manager, error) {
 	if p.ReservedCores < 0 || p.ReservedMemoryMiB < 0 || p.ReservedMemoryMiB > math.MaxUint32 || p.ReclaimedCores < 0 {
 		return nil, fmt.Errorf("%d reserved cores, %d MiB, %d reclaimed cores: want none below 0", p.ReservedCores, p.ReservedMemoryMiB, p.ReclaimedCores)
 	}
-	alloc, err := topology.NewAllocator(machine, topology.Reserve(machine, p.ReservedCores), uint32(p.ReservedMemoryMiB))
+	alloc, err := cores.NewAllocator(machine, cores.Reserve(machine, p.ReservedCores), uint32(p.ReservedMemoryMiB))
 	if err != nil {
 		return nil, err
 	}

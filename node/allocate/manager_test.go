@@ -10,6 +10,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
+	"hilbert.dev/hilbert/topology/cores"
 )
 
 // node is a Manager under random operations.
@@ -349,8 +350,8 @@ func FuzzRestore(f *testing.F) {
 }
 
 func TestPoolNames(t *testing.T) {
-	if topology.SharePool != spec.PoolShare {
-		t.Errorf("the allocator calls the pool that is always there %q, the API %q", topology.SharePool, spec.PoolShare)
+	if cores.SharePool != spec.PoolShare {
+		t.Errorf("the allocator calls the pool that is always there %q, the API %q", cores.SharePool, spec.PoolShare)
 	}
 	if spec.ReasonPromiseBroken == spec.ReasonCheckpointLost {
 		t.Error("two reasons have one name")

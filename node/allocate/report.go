@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
+	"hilbert.dev/hilbert/topology/cores"
 )
 
 // Report is the state of the node's CPUs and memory. Zones are indices of topology.Machine.NUMA.
@@ -26,7 +27,7 @@ type Report struct {
 // Held is what one pod has for itself.
 type Held struct {
 	UID, Namespace, Name string
-	topology.Holding
+	cores.Holding
 	Moved bool
 }
 

@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/topology"
+	"hilbert.dev/hilbert/topology/cores"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -50,13 +51,13 @@ func allocated() *allocate.Report {
 		},
 	}
 	r.Free = topology.NewZoneFree(&r.Shape)
-	hold := func(uid, name string, h topology.Holding, moved bool) {
+	hold := func(uid, name string, h cores.Holding, moved bool) {
 		r.Held = append(r.Held, allocate.Held{UID: uid, Namespace: "default", Name: name, Holding: h, Moved: moved})
 		r.Free.Commit(&h.Grant)
 	}
 	whole := topology.ZoneGrant{}
 	whole.CPUs[1], whole.Memory[1] = 4, 8192-256
-	hold("u2", "db", topology.Holding{
+	hold("u2", "db", cores.Holding{
 		Request: topology.ZoneRequest{CPUs: 3, Binding: topology.Exclusive, Memory: 4096}, Grant: whole, CPUs: topology.CPUs(2, 3, 6, 7),
 	}, true)
 	return r
@@ -68,7 +69,7 @@ func TestBuild(t *testing.T) {
 	closed.Unlabelled = []string{"a/1", "a/2", "a/3", "a/4", "a/5", "a/6", "a/7"}
 	kubelet := allocated()
 	kubelet.Mode, kubelet.Shape.Ruler = spec.ModeKubelet, topology.RulerKubelet
-	kubelet.Held[0].Holding = topology.Holding{CPUs: topology.CPUs(1, 5)}
+	kubelet.Held[0].Holding = cores.Holding{CPUs: topology.CPUs(1, 5)}
 	ready := spec.NodeCondition{Type: spec.ConditionAgentReady, Reason: spec.ReasonAgentRunning, True: true}
 	for name, r := range map[string]*allocate.Report{"agent": allocated(), "closed": closed, "kubelet": kubelet} {
 		got, err := json.MarshalIndent(Build(twoSockets(), r, nil, []spec.NodeCondition{ready}), "", " ")

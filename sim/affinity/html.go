@@ -1,17 +1,16 @@
 package affinity
 
 import (
-	"fmt"
 	"html/template"
 	"io"
-	"strings"
+	"strconv"
 
-	"hilbert.dev/hilbert/sim/page"
+	"hilbert.dev/hilbert/internal/report"
 )
 
 // WriteHTML writes the experiment as one page that needs nothing else.
 func (res *Result) WriteHTML(w io.Writer) error {
-	return page.Write(w, "GPUs and their network cards", body, template.FuncMap{"bars": (*Setting).bars}, res)
+	return report.Write(w, "GPUs and their network cards", body, template.FuncMap{"bars": (*Setting).bars}, res)
 }
 
 // Sizes of a picture in pixels.
@@ -23,24 +22,23 @@ const (
 
 // bars draws for each mode the share under one switch, and below it the share of the GPUs asked for that was given.
 func (s *Setting) bars() template.HTML {
-	var b strings.Builder
 	height := rowHeight*len(s.Mean) + 20
-	fmt.Fprintf(&b, `<figure><svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, pictureWidth, height, template.HTMLEscapeString(s.Name))
+	f := report.NewFigure(s.Name+", percent", pictureWidth, height)
 	x := func(v float64) float64 { return nameWidth + v/100*(pictureWidth-nameWidth-20) }
 	for v := 0; v <= 100; v += 20 {
-		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="0" y2="%d"/><text class="under" x="%.1f" y="%d">%d</text>`,
-			x(float64(v)), x(float64(v)), height-18, x(float64(v)), height-5, v)
+		f.Column(x(float64(v)), height-18, height-5, strconv.Itoa(v))
 	}
+	colours := [...]string{"#1b6ca8", "#2a9d57"}
 	for i := range s.Mean {
 		o, y := &s.Mean[i], i*rowHeight+4
-		fmt.Fprintf(&b, `<text class="left" x="%d" y="%d">%s</text>`, nameWidth-8, y+12, o.Mode)
+		f.Left(nameWidth-8, y+12, o.Mode.String())
 		for k, v := range []float64{o.OneSwitchPercent, o.GPUServedPercent} {
-			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="8" fill="%s"/>`, nameWidth, y+9*k, x(v)-nameWidth, [...]string{"#1b6ca8", "#2a9d57"}[k])
+			f.Bar(colours[k], nameWidth, x(v)-nameWidth, y+9*k, 8)
 		}
 	}
-	fmt.Fprintf(&b, `</svg><figcaption>percent: <span><i style="background:#1b6ca8"></i>GPU and card under one switch</span> `+
-		`<span><i style="background:#2a9d57"></i>GPUs given of those asked for</span></figcaption></figure>`)
-	return template.HTML(b.String()) //nolint:gosec // what stands in it is escaped above
+	f.Legend(colours[0], "GPU and card under one switch")
+	f.Legend(colours[1], "GPUs given of those asked for")
+	return f.HTML("")
 }
 
 const body = `<h1>GPUs and their network cards under one PCIe switch</h1>

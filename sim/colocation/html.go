@@ -7,15 +7,14 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	"hilbert.dev/hilbert/sim/page"
+	"hilbert.dev/hilbert/internal/report"
 )
 
 // WriteHTML writes the experiment as one page that needs nothing else.
 func (res *Result) WriteHTML(w io.Writer) error {
-	return page.Write(w, "colocation", body, nil, res.pictures())
+	return report.Write(w, "colocation", body, nil, res.pictures())
 }
 
 // pictures is what the page shows.
@@ -114,34 +113,24 @@ func chart(title string, top float64, sum bool, curves ...curve) template.HTML {
 	span := float64(max(last-first, 1))
 	x := func(minute int) float64 { return marginLeft + float64(minute-first)/span*(chartWidth-marginLeft-8) }
 	y := func(v float64) float64 { return chartHeight - marginUnder - v/top*(chartHeight-marginUnder-marginTop) }
-	var b strings.Builder
-	fmt.Fprintf(&b, `<figure><svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, chartWidth, chartHeight, template.HTMLEscapeString(title))
+	f := report.NewFigure(title, chartWidth, chartHeight)
 	for i := range 5 {
 		v := top * float64(i) / 4
-		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text x="%d" y="%.1f" class="left">%.3g</text>`,
-			marginLeft, chartWidth-8, y(v), y(v), marginLeft-6, y(v)+4, v)
+		f.Row(marginLeft, chartWidth-8, y(v), fmt.Sprintf("%.3g", v))
 	}
 	every := max(1, int(span)/8/60) * 60
 	if span < 8*60 {
 		every = 30
 	}
 	for m := (first + every - 1) / every * every; m <= last; m += every {
-		fmt.Fprintf(&b, `<text x="%.1f" y="%d" class="under">%s</text>`, x(m), chartHeight-6, clock(m))
+		f.Under(x(m), chartHeight-6, clock(m))
 	}
 	for i := range curves {
 		at, values := curves[i].bins(sum)
-		fmt.Fprintf(&b, `<polyline fill="none" stroke="%s" stroke-width="2" points="`, curves[i].colour)
-		for k := range at {
-			fmt.Fprintf(&b, "%.1f,%.1f ", x(at[k]), y(min(values[k], top)))
-		}
-		b.WriteString(`"/>`)
+		f.Curve(curves[i].colour, len(at), func(k int) (float64, float64) { return x(at[k]), y(min(values[k], top)) })
+		f.Legend(curves[i].colour, curves[i].name)
 	}
-	b.WriteString(`</svg><figcaption>` + template.HTMLEscapeString(title) + `: `)
-	for i := range curves {
-		fmt.Fprintf(&b, `<span><i style="background:%s"></i>%s</span> `, curves[i].colour, template.HTMLEscapeString(curves[i].name))
-	}
-	b.WriteString(`</figcaption></figure>`)
-	return template.HTML(b.String()) //nolint:gosec // what stands in it is escaped above
+	return f.HTML("")
 }
 
 func clock(minute int) string {

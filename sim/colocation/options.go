@@ -19,7 +19,7 @@ type Options struct {
 	Nodes  int
 	Length time.Duration
 	WarmUp time.Duration
-	// Tick is how often agents look, in whole seconds.
+	// Tick is the interval of the agents' observations, in whole seconds.
 	Tick time.Duration
 
 	Machine corun.Machine

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"strings"
+	"strconv"
 
-	"hilbert.dev/hilbert/sim/page"
+	"hilbert.dev/hilbert/internal/report"
 )
 
 // WriteHTML writes the experiment as one page that needs nothing else.
 func (r *Result) WriteHTML(w io.Writer) error {
-	return page.Write(w, "NUMA", body, nil, struct {
+	return report.Write(w, "NUMA", body, nil, struct {
 		*Result
 
 		Shared, Exclusive template.HTML
@@ -34,26 +34,25 @@ func (r *Result) tornado(pair int) template.HTML {
 	}
 	g := r.Gains[pair]
 	title := fmt.Sprintf("%s from %s: latency falls by, percent", g.Of, g.Against)
-	var b strings.Builder
 	height := rowHeight * (len(points) + 2)
-	fmt.Fprintf(&b, `<figure><svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, pictureWidth, height, template.HTMLEscapeString(title))
+	f := report.NewFigure(title, pictureWidth, height)
 	for v := lowest; v <= highest; v += 20 {
-		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="0" y2="%d"/><text class="under" x="%.1f" y="%d">%d</text>`,
-			x(float64(v)), x(float64(v)), height-rowHeight, x(float64(v)), height-6, v)
+		f.Column(x(float64(v)), height-rowHeight, height-6, strconv.Itoa(v))
 	}
+	colours := [...]string{"#1b6ca8", "#c8852b"}
 	for i := range points {
 		p, y := &points[i], i*rowHeight+4
 		gain := p.Gains[pair]
-		fmt.Fprintf(&b, `<text class="left" x="%d" y="%d">%s</text>`, nameWidth-8, y+11, template.HTMLEscapeString(p.Name))
+		f.Left(nameWidth-8, y+11, p.Name)
 		for k, s := range []Spread{gain.Mean, gain.P99} {
 			from, to := x(min(s.Mean, 0)), x(max(s.Mean, 0))
-			fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="6" fill="%s"/>`, from, y+7*k, to-from, [...]string{"#1b6ca8", "#c8852b"}[k])
-			fmt.Fprintf(&b, `<line class="whisker" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`, x(s.Min), x(s.Max), y+7*k+3, y+7*k+3)
+			f.Bar(colours[k], from, to-from, y+7*k, 6)
+			f.Whisker(x(s.Min), x(s.Max), y+7*k+3)
 		}
 	}
-	fmt.Fprintf(&b, `</svg><figcaption>%s: <span><i style="background:#1b6ca8"></i>mean</span> <span><i style="background:#c8852b"></i>p99</span>; `+
-		`thin lines from the least to the most of the seeds</figcaption></figure>`, template.HTMLEscapeString(title))
-	return template.HTML(b.String()) //nolint:gosec // what stands in it is escaped above
+	f.Legend(colours[0], "mean")
+	f.Legend(colours[1], "p99")
+	return f.HTML("thin lines from the least to the most of the seeds")
 }
 
 const body = `<h1>Cores and memory in the same NUMA nodes</h1>

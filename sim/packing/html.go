@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"strings"
+	"slices"
 
-	"hilbert.dev/hilbert/sim/page"
+	"hilbert.dev/hilbert/internal/report"
 )
 
 // WriteHTML writes the experiment as one page that needs nothing else.
@@ -22,7 +22,7 @@ func (res *Result) WriteHTML(w io.Writer) error {
 			shown.Charts = append(shown.Charts, res.chart(s.Workload))
 		}
 	}
-	return page.Write(w, "packing GPUs", body, nil, shown)
+	return report.Write(w, "packing GPUs", body, nil, shown)
 }
 
 // Colours of the lines: they differ in lightness too.
@@ -44,31 +44,24 @@ func (res *Result) chart(workload string) template.HTML {
 	y := func(v float64) float64 {
 		return chartHeight - marginUnder - (v-firstAllocated)/(lastAllocated-firstAllocated)*(chartHeight-marginUnder-marginTop)
 	}
-	title := template.HTMLEscapeString(workload + ": percent of the GPUs allocated, as pods that ask for a percentage of them arrive")
-	var b, legend strings.Builder
-	fmt.Fprintf(&b, `<figure><svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, chartWidth, chartHeight, title)
+	f := report.NewFigure(workload+": percent of the GPUs allocated, as pods that ask for a percentage of them arrive", chartWidth, chartHeight)
 	for v := firstAllocated; v <= lastAllocated; v += 4 {
-		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text x="%d" y="%.1f" class="left">%.0f</text>`,
-			marginLeft, chartWidth-8, y(v), y(v), marginLeft-6, y(v)+4, v)
+		f.Row(marginLeft, chartWidth-8, y(v), fmt.Sprintf("%.0f", v))
 	}
 	for v := firstArrived; v <= lastArrived; v += 10 {
-		fmt.Fprintf(&b, `<text x="%.1f" y="%d" class="under">%.0f</text>`, x(v), chartHeight-6, v)
+		f.Under(x(v), chartHeight-6, fmt.Sprintf("%.0f", v))
 	}
 	for _, s := range res.Summaries {
 		if s.Workload != workload || len(s.Runs) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, `<polyline fill="none" stroke="%s" stroke-width="2" points="`, colours[s.Policy])
-		for _, p := range s.Runs[0].Curve {
-			if p.Arrived >= firstArrived && p.Allocated >= firstAllocated {
-				fmt.Fprintf(&b, "%.1f,%.1f ", x(p.Arrived), y(p.Allocated))
-			}
-		}
-		b.WriteString(`"/>`)
-		fmt.Fprintf(&legend, `<span><i style="background:%s"></i>%s</span> `, colours[s.Policy], template.HTMLEscapeString(s.Policy))
+		curve := slices.DeleteFunc(slices.Clone(s.Runs[0].Curve), func(p Point) bool {
+			return p.Arrived < firstArrived || p.Allocated < firstAllocated
+		})
+		f.Curve(colours[s.Policy], len(curve), func(i int) (float64, float64) { return x(curve[i].Arrived), y(curve[i].Allocated) })
+		f.Legend(colours[s.Policy], s.Policy)
 	}
-	b.WriteString(`</svg><figcaption>` + title + `: ` + legend.String() + `</figcaption></figure>`)
-	return template.HTML(b.String()) //nolint:gosec // what stands in it is escaped above
+	return f.HTML("")
 }
 
 const body = `<h1>Packing GPUs</h1>

@@ -14,7 +14,7 @@ import (
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/reach"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
@@ -50,7 +50,7 @@ func (w *whom) explainNode(cmd *cobra.Command, name string) (*nodeAnswer, error)
 	if err := w.ask(cmd.Context(), "/v1/node", url.Values{"name": {name}}, a.NodeAnswer); err != nil {
 		return nil, err
 	}
-	err := kube.EachNodeReport(cmd.Context(), w.target, []string{name}, func(c *v1alpha1.CustomNodeResource) error {
+	err := reach.EachNodeReport(cmd.Context(), w.target, []string{name}, func(c *v1alpha1.CustomNodeResource) error {
 		a.reported(c, time.Now())
 		return nil
 	})

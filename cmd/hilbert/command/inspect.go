@@ -11,29 +11,28 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/reach"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
-
-const outputText = "text"
 
 // whom is which hilbertd, or which file, a question goes to.
 type whom struct {
 	from   string
-	target kube.Target
+	target reach.Target
 }
 
 // flags adds the flags that choose a hilbertd.
 func (w *whom) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&w.target.Server, "server", "", "https URL of a hilbertd to ask directly; without it the leader is found by its Lease and asked through the API server")
-	flags.StringVar(&w.target.CertificateAuthority, "certificate-authority", "", "file with the certificate that vouches for --server")
-	flags.BoolVar(&w.target.Insecure, "insecure-skip-tls-verify", false, "trust whoever answers at --server with your token")
+	flags.StringVar(&w.target.Server, "server", "", "https URL of a hilbertd to ask directly (default: the leader, found by its Lease and asked through the API server)")
+	flags.StringVar(&w.target.CertificateAuthority, "certificate-authority", "", "file with the certificate authority of --server")
+	flags.BoolVar(&w.target.Insecure, "insecure-skip-tls-verify", false, "do not verify the certificate of --server; your token is sent to whatever answers there")
 	flags.StringVar(&w.target.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, else ~/.kube/config)")
 	flags.StringVar(&w.target.Context, "context", "", "context of the kubeconfig")
 	flags.StringVar(&w.target.TokenFile, "token-file", "", "file with a bearer token to use instead of the kubeconfig's")
-	flags.StringVar(&w.target.Lease, "lease", "", "the leader's Lease as NAMESPACE/NAME (default "+strings.Join(kube.DefaultLeases, ", else ")+")")
+	flags.StringVar(&w.target.Lease, "lease", "", "the leader's Lease as NAMESPACE/NAME (default "+strings.Join(reach.DefaultLeases, ", else ")+")")
 }
 
 // fromFlag adds --from.
@@ -58,7 +57,7 @@ func (w *whom) ask(ctx context.Context, path string, query url.Values, v any) er
 }
 
 func (w *whom) open(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
-	inspector, err := kube.Reach(ctx, w.target)
+	inspector, err := reach.Reach(ctx, w.target)
 	if err != nil {
 		return nil, err
 	}
@@ -99,39 +98,36 @@ type unitAnswer struct{ *inspect.UnitAnswer }
 func (a unitAnswer) WriteText(w io.Writer) error { return render.Unit(w, a.UnitAnswer) }
 
 // show writes an answer as text or as JSON.
-func show(cmd *cobra.Command, output string, a answer) error {
-	if output == outputText {
+func show(cmd *cobra.Command, format string, a answer) error {
+	if format == output.Text {
 		return a.WriteText(cmd.OutOrStdout())
 	}
-	encoder := json.NewEncoder(cmd.OutOrStdout())
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(a)
+	return output.WriteJSON(cmd.OutOrStdout(), a)
 }
 
-func outputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", outputText, "text or json")
+func outputFlag(cmd *cobra.Command, format *string) {
+	cmd.Flags().StringVarP(format, "output", "o", output.Text, "text or json")
 }
 
-func checkOutput(command, output string) error {
-	if output != outputText && output != outputJSON {
-		return fmt.Errorf("%s: --output %q is not known; write text or json", command, output)
+func checkOutput(command, format string) error {
+	if format != output.Text && format != output.JSON {
+		return fmt.Errorf("%s: --output %q is not known; write text or json", command, format)
 	}
 	return nil
 }
 
 func newExplain() *cobra.Command {
 	var w whom
-	var output string
+	var format string
 	cmd := &cobra.Command{
 		Use:   "explain pod|unit NAMESPACE/NAME | explain node NAME",
-		Short: "Say where a pod or a gang is, or why it is nowhere and what would help; or what a node lends",
-		Long: `Say where a pod is and how good the place is, or why no node takes it: how many nodes refuse it for which reason, which come nearest
-and by how much, and which single change would make it fit.
+		Short: "Explain where a pod or gang is placed, or why it is not and what would help; or what a node lends",
+		Long: `Explain where a pod is placed and how that node scores, or why no node fits: how many nodes each filter rejects, which nodes come
+closest and what they lack, and which single change would make the pod fit.
 
-Of a unit, the gang of a PodGroup, say which members have places, how many units of its queue come before it, what is in its way now (members
-that are missing, the limit of a queue, packing, room), and after which single change it would be placed: a higher limit, another unit gone,
-packing not asked for, members or nodes added. Each change is tried before it is told. Nothing in the cluster is changed by asking.
+For a unit (the gang of a PodGroup), show which members are placed, how many units are ahead in its queue, what blocks it now (missing
+members, the limit of a queue, packing, capacity), and which single change would let it be placed: a higher limit, another unit gone, no packing
+constraint, more members or nodes. The scheduler tries each change before it reports it. The command changes nothing in the cluster.
 
 Of a node, say what it lends to reclaimed pods and why that is no more, by NUMA node, what is requested of it, whom it wants evicted, and what
 its zones can promise. The reasons are the agent's own, read from the CustomNodeResource; --from has only what the scheduler knows.`,
@@ -142,7 +138,7 @@ its zones can promise. The reasons are the agent's own, read from the CustomNode
   hilbert snapshot > cluster.json && hilbert explain pod default/web-0 --from cluster.json`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput("explain", output); err != nil {
+			if err := checkOutput("explain", format); err != nil {
 				return err
 			}
 			if args[0] == kindNode {
@@ -150,7 +146,7 @@ its zones can promise. The reasons are the agent's own, read from the CustomNode
 				if err != nil {
 					return err
 				}
-				return show(cmd, output, a)
+				return show(cmd, format, a)
 			}
 			namespace, name, err := objectName(args)
 			if err != nil {
@@ -161,18 +157,18 @@ its zones can promise. The reasons are the agent's own, read from the CustomNode
 				if err != nil {
 					return err
 				}
-				return show(cmd, output, unitAnswer{a})
+				return show(cmd, format, unitAnswer{a})
 			}
 			a, err := w.explain(cmd, namespace, name)
 			if err != nil {
 				return err
 			}
-			return show(cmd, output, podAnswer{a})
+			return show(cmd, format, podAnswer{a})
 		},
 	}
 	w.flags(cmd)
 	w.fromFlag(cmd)
-	outputFlag(cmd, &output)
+	outputFlag(cmd, &format)
 	return cmd
 }
 
@@ -227,9 +223,9 @@ func newSnapshot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot > FILE",
 		Short: "Write everything that the scheduler knows to a file",
-		Long: `Write everything that the scheduler knows, at one revision, as JSON: nodes, pods, whatever bears on them, the queue and the settings.
-hilbert explain --from FILE and hilbert queue --from FILE answer from it as the scheduler would have, and hilbert sim --from FILE tries out
-what would be if. The file names pods, nodes, labels and images; it has no environment, no secrets and no volumes.`,
+		Long: `Write the scheduler's whole state at one revision as JSON: nodes, pods, the objects that constrain them, the queue and the settings.
+hilbert explain --from FILE and hilbert queue --from FILE answer from this file as the scheduler would, and hilbert sim --from FILE answers
+what-if questions. The file contains names of pods, nodes, labels and images, but no environment variables, secrets or volumes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			body, err := w.open(cmd.Context(), "/v1/snapshot", nil)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/node/advise"
 )
 
@@ -25,7 +26,7 @@ const (
 func newNode() *cobra.Command {
 	node := &cobra.Command{
 		Use:   "node",
-		Short: "Look into what a node's agent decided",
+		Short: "Inspect what a node's agent decided",
 	}
 	node.AddCommand(newReplay())
 	return node
@@ -42,13 +43,13 @@ func newReplay() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
-		Short: "Run a node's control laws again over what they saw, and show what moved and why",
-		Long: `Run the control laws of colocation again over a record of what they saw: a file of lines of JSON, the first with the laws' parameters and memory,
-each other one with an observation and, maybe, what was advised then. FILE may be - for the standard input.
+		Short: "Replay a node's control laws over recorded observations, and show what changed and why",
+		Long: `Replay the control laws of colocation over a record of their observations. The record is JSON lines: the first has the laws' parameters and
+state, each other line an observation and optionally the advice given then. FILE may be - for standard input.
 
-The table has what changed: cores lent, CPU and memory offered, suppression, and the reason that bounds them. What comes out otherwise than it was
-recorded is marked; with the parameters of the record nothing does. With --params the laws run with others, which shows what these would have done:
-but what was seen is what the recorded advice led to, not what the other would have.`,
+The table shows each change: cores lent, CPU and memory offered, suppression, and the reason for the bound. Results that differ from the
+record are marked; with the recorded parameters none differ. --params replays with other parameters. The observations stay those that the recorded
+advice led to, so this shows what the other parameters would have advised, not what would have happened.`,
 		Example: `  hilbert node replay node-7.jsonl
   hilbert node replay node-7.jsonl --params targetUse=0.7 --params riseAfter=1m
   hilbert node replay node-7.jsonl -o json`,
@@ -56,14 +57,14 @@ but what was seen is what the recorded advice led to, not what the other would h
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", outputTable, "table or json")
-	flags.StringArrayVar(&f.params, "params", nil, "run with another value of a parameter: NAME=VALUE; may be repeated")
-	flags.IntVar(&f.limit, "limit", replayLimit, "show at most so many changes")
+	flags.StringVarP(&f.output, "output", "o", output.Table, "table or json")
+	flags.StringArrayVar(&f.params, "params", nil, "replay with another value of a parameter: NAME=VALUE (repeatable)")
+	flags.IntVar(&f.limit, "limit", replayLimit, "show at most this many changes")
 	return cmd
 }
 
 func (f *replayFlags) run(cmd *cobra.Command, name string) error {
-	if f.output != outputTable && f.output != outputJSON {
+	if f.output != output.Table && f.output != output.JSON {
 		return fmt.Errorf("replay: --output %q is not known; write table or json", f.output)
 	}
 	if f.limit < 0 || f.limit > maxReplayLimit {
@@ -165,7 +166,7 @@ func (r *replayed) add(limit int, c replayedChange) {
 }
 
 func (f *replayFlags) show(cmd *cobra.Command, r replayed) error {
-	if f.output == outputJSON {
+	if f.output == output.JSON {
 		encoder := json.NewEncoder(cmd.OutOrStdout())
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(r)

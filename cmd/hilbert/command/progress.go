@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/sim"
 )
 
@@ -24,7 +25,7 @@ type progress struct {
 
 func newProgress(w io.Writer, wall func() time.Duration) *progress {
 	p := &progress{wall: wall, next: progressAfter}
-	if isTerminal(w) {
+	if output.IsTerminal(w) {
 		p.w = w
 	}
 	return p

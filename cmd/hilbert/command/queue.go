@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
@@ -33,10 +33,10 @@ func newQueue() *cobra.Command {
 	var f queueFlags
 	cmd := &cobra.Command{
 		Use:   "queue [NAME]",
-		Short: "Show what the queues have and want, and which pods wait, in which order and why",
-		Long: `Show the tree of queues, where there are any: of each what it uses, and how much of that is borrowed beyond its guarantee, what its pods
-that wait ask for, its limit, and what would be its fair share. It is shown of one resource, of each queue the dominant one unless --resource
-says another. Then the units and pods that wait, with their position in their queue. With a NAME, that queue and those below it only.`,
+		Short: "Show the usage and demand of the queues, and which pods wait, in which order and why",
+		Long: `Show the tree of queues: for each queue its usage, how much of that it borrows beyond its guarantee, the requests of its pending pods, its
+limit and its fair share. The figures are for one resource: each queue's dominant one, or the one that --resource names. Then list the pending
+units and pods with their position in the queue. With a NAME, show only that queue and its descendants.`,
 		Example: `  hilbert queue
   hilbert queue research --resource gpu
   hilbert queue --limit 1000 -o json
@@ -45,9 +45,9 @@ says another. Then the units and pods that wait, with their position in their qu
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&f.limit, "limit", queueLimit, "name at most so many units and pods")
+	flags.IntVar(&f.limit, "limit", queueLimit, "list at most this many units and pods")
 	flags.StringVar(&f.resource, "resource", "", "show all queues by this resource: cpu, memory, gpu, …")
-	flags.BoolVar(&f.plain, "plain", false, "draw with ASCII only, as to what is no terminal")
+	flags.BoolVar(&f.plain, "plain", false, "draw with ASCII only, as for output that is not a terminal")
 	f.flags(cmd)
 	f.fromFlag(cmd)
 	outputFlag(cmd, &f.output)
@@ -65,7 +65,7 @@ func (f *queueFlags) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	o := render.Options{Resource: render.ParseResource(f.resource), Plain: f.plain || !isTerminal(cmd.OutOrStdout())}
+	o := render.Options{Resource: render.ParseResource(f.resource), Plain: f.plain || !output.IsTerminal(cmd.OutOrStdout())}
 	if known := render.Resources(v); f.resource != "" && len(v.Queues) > 0 && !slices.ContainsFunc(known, func(name string) bool {
 		return render.ParseResource(name) == o.Resource
 	}) {
@@ -93,14 +93,4 @@ func (f *queueFlags) ask(cmd *cobra.Command, name string) (*inspect.QueueView, e
 		return nil, err
 	}
 	return d.View(inspect.ViewOptions{Limit: f.limit, Queue: name})
-}
-
-// isTerminal reports whether somebody looks at what is written.
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

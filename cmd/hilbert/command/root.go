@@ -8,19 +8,14 @@
 package command
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 )
-
-// ErrInterrupted is returned when the context ended a command early; what was reached has been printed.
-var ErrInterrupted = errors.New("interrupted")
 
 // New returns the command with all of its subcommands.
 func New() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "hilbert",
-		Short:         "Hilbert for people: what would the scheduler do?",
+		Short:         "Inspect, explain and simulate Hilbert's scheduling",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

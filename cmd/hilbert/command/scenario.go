@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/internal/scenario"
 	"hilbert.dev/hilbert/sim"
 )
@@ -18,7 +19,7 @@ const maxScenario = 4 << 20
 
 // runScenario plays a story and prints the file with what happened. What the file wants and does not find is an error.
 func runScenario(cmd *cobra.Command, f *simFlags) error {
-	if f.format != "" || f.synthetic != "" || f.arrive != 0 || f.seeds != 1 || f.output != outputTable {
+	if f.format != "" || f.synthetic != "" || f.arrive != 0 || f.seeds != 1 || f.output != output.Table {
 		return errors.New("sim: --scenario FILE goes with --seed, --schedulers and --scores only; every invariant is checked")
 	}
 	info, err := os.Stat(f.scenario)

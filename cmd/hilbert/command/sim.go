@@ -13,16 +13,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbert/experiment"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/sim"
 	"hilbert.dev/hilbert/sim/trace"
 )
 
-// Formats of traces and of the output.
+// Formats of traces.
 const (
 	formatOpenB = "openb"
 	formatDLRM  = "dlrm"
-	outputTable = "table"
-	outputJSON  = "json"
 )
 
 // maxSeeds bounds --seeds.
@@ -46,12 +46,12 @@ func newSim() *cobra.Command {
 	var f simFlags
 	cmd := &cobra.Command{
 		Use:   "sim",
-		Short: "Replay a workload, or ask what would be if, on a virtual clock",
-		Long: `Replay a trace or an invented workload through the same scheduling core that hilbertd runs, without Kubernetes and without
-waiting: time is virtual. The same seed gives the same placements, and the same digest, on any machine.
+		Short: "Replay a workload, or answer what-if questions, on a virtual clock",
+		Long: `Replay a trace or a synthetic workload through the scheduling core of hilbertd, without Kubernetes and on a virtual clock.
+The same seed gives the same placements, and the same digest, on any machine.
 
-With --scenario FILE it plays a story: who comes and goes, what breaks, and what must be true then.
-With --from FILE it starts from what hilbert snapshot wrote, and says what the scheduler would do next: with more pods, or without nodes.`,
+--scenario FILE plays a scenario: which pods and nodes come and go, what fails, and what must hold then.
+--from FILE starts from the output of hilbert snapshot and shows what the scheduler would do next, with more pods or without some nodes.`,
 		Example: `  hilbert sim --format openb --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv --arrive 1.3 --seed 42
   hilbert sim --format dlrm --pods disaggregated_DLRM_trace.csv
   hilbert sim --synthetic nodes=20000,pods=200000,classes=16
@@ -76,20 +76,20 @@ With --from FILE it starts from what hilbert snapshot wrote, and says what the s
 	flags.StringVar(&f.format, "format", "", "format of the trace: openb or dlrm")
 	flags.StringVar(&f.nodes, "nodes", "", "node list of an openb trace (CSV); a dlrm trace has none, its nodes are derived")
 	flags.StringVar(&f.pods, "pods", "", "tasks of the trace (CSV)")
-	flags.StringVar(&f.synthetic, "synthetic", "", "invent a workload: "+trace.SyntheticForm)
-	flags.StringVar(&f.scenario, "scenario", "", "play a scenario file, and hold what happens against what it says")
+	flags.StringVar(&f.synthetic, "synthetic", "", "generate a workload: "+trace.SyntheticForm)
+	flags.StringVar(&f.scenario, "scenario", "", "play a scenario file and check its expectations")
 	flags.Float64Var(&f.arrive, "arrive", 0, "pods arrive one by one in random order and stay, until they ask for this much of the cluster's GPUs, for example 1.3; "+
 		"without it the trace's times rule")
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of everything that is drawn")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of all random choices")
 	flags.IntVar(&f.seeds, "seeds", 1, "run this many seeds, from --seed on")
 	flags.IntVar(&f.schedulers, "schedulers", 1, "place replicas that propose to the one binder, with seeded lag")
 	flags.BoolVar(&f.check, "check", false, "check every invariant after every step (slow on large workloads)")
 	flags.BoolVar(&f.faults, "faults", false, "inject faults: slow and lost writes, watch lag, foreign schedulers, nodes that go and come back, restarts")
-	flags.BoolVar(&f.preempt, "preempt", false, "let pods evict others, of lower priority or on what their queues have borrowed; those are created anew")
+	flags.BoolVar(&f.preempt, "preempt", false, "let pods preempt pods of lower priority and pods that run on borrowed quota; victims are created again")
 	flags.StringToInt64Var(&f.scores, "scores", nil, "weights of score functions, for example LeastAllocated=1")
-	flags.StringVarP(&f.output, "output", "o", outputTable, "table or json")
+	flags.StringVarP(&f.output, "output", "o", output.Table, "table or json")
 	f.whatIf.flags(cmd)
-	cmd.AddCommand(newColocation(), newExperiment())
+	cmd.AddCommand(experiment.NewColocation(), experiment.NewCommand())
 	return cmd
 }
 
@@ -121,7 +121,7 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 		return fmt.Errorf("print the report: %w", err)
 	}
 	if reports[len(reports)-1].Interrupted {
-		return ErrInterrupted
+		return output.ErrInterrupted
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (f *simFlags) validate(arriveGiven bool) error {
 		return errors.New("sim: --format dlrm needs --pods FILE")
 	case f.format == formatDLRM && f.nodes != "":
 		return errors.New("sim: a dlrm trace has no node list, its nodes are derived from the demand; leave --nodes out")
-	case f.output != outputTable && f.output != outputJSON:
+	case f.output != output.Table && f.output != output.JSON:
 		return fmt.Errorf("sim: --output %q is not known; write table or json", f.output)
 	case f.seeds < 1 || f.seeds > maxSeeds:
 		return fmt.Errorf("sim: --seeds %d: want 1 to %d", f.seeds, maxSeeds)
@@ -267,7 +267,7 @@ func summarise(reports []*sim.Report) summary {
 }
 
 func (f *simFlags) print(w io.Writer, reports []*sim.Report) error {
-	if f.output == outputJSON {
+	if f.output == output.JSON {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
 		encoder.SetEscapeHTML(false)

@@ -18,7 +18,7 @@ func TestExperimentDLRM(t *testing.T) {
 	if err := os.Mkdir(traces, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(traces, dlrmFile), text, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(traces, "disaggregated_DLRM_trace.csv"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := run(t.Context(), t, "sim", "experiment", "dlrm", "--traces", dir, "--seeds", "2", "-o", "json", "--report", page)
@@ -61,7 +61,7 @@ func TestExperimentDLRM(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                       "either --traces DIR or --pods FILE",
 		"--traces x --pods y":                    "either --traces DIR or --pods FILE",
-		"--traces " + dir + "/missing":           dlrmFile,
+		"--traces " + dir + "/missing":           "disaggregated_DLRM_trace.csv",
 		"--pods missing.csv":                     "missing.csv",
 		"--pods x --modes wild":                  `"wild" is not known`,
 		"--pods x --output yaml":                 "write table or json",

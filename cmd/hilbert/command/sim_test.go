@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/sim"
 )
 
@@ -69,7 +70,7 @@ func TestSimContract(t *testing.T) {
 }
 
 // report runs hilbert sim with JSON and reads it back.
-func report(t *testing.T, args ...string) sim.Report {
+func readReport(t *testing.T, args ...string) sim.Report {
 	t.Helper()
 	out, err := run(t.Context(), t, append([]string{"sim", "-o", "json"}, args...)...)
 	if err != nil {
@@ -83,20 +84,20 @@ func report(t *testing.T, args ...string) sim.Report {
 }
 
 func TestSimFormats(t *testing.T) {
-	r := report(t, "--format", "openb", "--nodes", nodesFile, "--pods", podsFile, "--check")
+	r := readReport(t, "--format", "openb", "--nodes", nodesFile, "--pods", podsFile, "--check")
 	if r.Nodes != 3 || r.Pods != 5 || r.Placed != 5 || r.Measure != sim.MeasureMean {
 		t.Errorf("openb: %+v", r)
 	}
-	r = report(t, "--format", "openb", "--nodes", nodesFile, "--pods", podsFile, "--arrive", "1.3", "--seed", "42")
+	r = readReport(t, "--format", "openb", "--nodes", nodesFile, "--pods", podsFile, "--arrive", "1.3", "--seed", "42")
 	if r.Measure != sim.MeasureFinal || r.GPUAllocatedPercent < 50 || r.GPUAllocatedPercentAtFull == nil {
 		t.Errorf("openb, arriving: %+v", r)
 	}
-	r = report(t, "--format", "dlrm", "--pods", instancesFile, "--check")
+	r = readReport(t, "--format", "dlrm", "--pods", instancesFile, "--check")
 	if r.Pods != 4 || r.Placed != 4 {
 		t.Errorf("dlrm: %+v", r)
 	}
-	one := report(t, "--synthetic", "nodes=10,pods=100,classes=4", "--seed", "7", "--faults", "--check")
-	two := report(t, "--synthetic", "nodes=10,pods=100,classes=4", "--seed", "7", "--faults", "--check")
+	one := readReport(t, "--synthetic", "nodes=10,pods=100,classes=4", "--seed", "7", "--faults", "--check")
+	two := readReport(t, "--synthetic", "nodes=10,pods=100,classes=4", "--seed", "7", "--faults", "--check")
 	if one.Digest != two.Digest || len(one.Faults) == 0 {
 		t.Errorf("digests %s and %s, faults %v", one.Digest, two.Digest, one.Faults)
 	}
@@ -104,8 +105,8 @@ func TestSimFormats(t *testing.T) {
 
 func TestSimScores(t *testing.T) {
 	args := []string{"--synthetic", "nodes=40,pods=200,classes=4"}
-	plain := report(t, args...)
-	weighed := report(t, append(args, "--scores", "LeastAllocated=0")...)
+	plain := readReport(t, args...)
+	weighed := readReport(t, append(args, "--scores", "LeastAllocated=0")...)
 	if plain.Digest == weighed.Digest {
 		t.Error("without LeastAllocated the placements are the same")
 	}
@@ -188,7 +189,7 @@ func TestSimInterrupted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	out, err := run(ctx, t, "sim", "--synthetic", "nodes=2000,pods=2000000,classes=8", "-o", "json")
-	if !errors.Is(err, ErrInterrupted) {
+	if !errors.Is(err, output.ErrInterrupted) {
 		t.Fatalf("got %v", err)
 	}
 	var r sim.Report

@@ -14,12 +14,12 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/reach"
 )
 
 // topFlags are the flags that all forms of hilbert top have.
 type topFlags struct {
-	target     kube.Target
+	target     reach.Target
 	output     string
 	staleAfter time.Duration
 }
@@ -27,9 +27,9 @@ type topFlags struct {
 func newTop() *cobra.Command {
 	top := &cobra.Command{
 		Use:   "top",
-		Short: "Show what the nodes' agents say: NUMA nodes, pools, GPUs, and pods with CPUs of their own",
-		Long: `Show what the nodes' agents say of their nodes in the CustomNodeResources: the NUMA nodes with what is left of each, the pools, GPUs and network cards, and which
-pod holds what. It is not what the pods use; the scheduler acts on it as long as it is fresh.`,
+		Short: "Show what the nodes' agents report: NUMA nodes, pools, GPUs, and pods with exclusive CPUs",
+		Long: `Show what the agents report in the CustomNodeResources: the NUMA nodes and their free amounts, the pools, GPUs and network cards, and which
+pod holds what. These are allocations, not usage. The scheduler uses a report while it is fresh.`,
 	}
 	top.AddCommand(newTopNodes(), newTopPods(), newTopGPUs())
 	return top
@@ -40,7 +40,7 @@ func (f *topFlags) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.target.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, else ~/.kube/config)")
 	flags.StringVar(&f.target.Context, "context", "", "context of the kubeconfig")
 	flags.StringVar(&f.target.TokenFile, "token-file", "", "file with a bearer token to use instead of the kubeconfig's")
-	flags.DurationVar(&f.staleAfter, "stale-after", spec.Default().Scheduling.Zones.StaleAfter.D(), "mark reports of this age and more; as scheduling.zones.staleAfter of hilbertd")
+	flags.DurationVar(&f.staleAfter, "stale-after", spec.Default().Scheduling.Zones.StaleAfter.D(), "mark reports of this age or older as stale, like scheduling.zones.staleAfter of hilbertd")
 	outputFlag(cmd, &f.output)
 }
 
@@ -52,7 +52,7 @@ func (f *topFlags) each(cmd *cobra.Command, names []string, visit func(*v1alpha1
 	if f.staleAfter <= 0 {
 		return fmt.Errorf("top: --stale-after %s: want more than 0, for example 15m", f.staleAfter)
 	}
-	return kube.EachNodeReport(cmd.Context(), f.target, names, func(c *v1alpha1.CustomNodeResource) error {
+	return reach.EachNodeReport(cmd.Context(), f.target, names, func(c *v1alpha1.CustomNodeResource) error {
 		visit(c)
 		return nil
 	})

@@ -12,7 +12,8 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/schedule/fragment"
 	"hilbert.dev/hilbert/topology"
 )
@@ -27,11 +28,11 @@ func newTopGPUs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "gpus [NODE...]",
 		Aliases: []string{"gpu"},
-		Short:   "Show the GPUs and network cards: where they hang, who holds what of them, and what is left by model",
-		Long: `Show of each node with GPUs or network cards who gives the GPUs out, and of each device its NUMA node and PCIe switch, how much of its compute
-and memory is held (a letter is a pod with a part, # a pod with the whole), what is left, who holds it and how strongly it is kept apart, and why it is closed.
-Below that stands of each model how many GPUs there are, how many can be given whole, and for several sizes of pods, in GPUs, how many of them the
-free GPUs would hold, and which share of what is free such a pod could not use: the fragmentation. What is closed, STALE or of a node whose owner is none counts as closed.`,
+		Short:   "Show GPUs and network cards: their place, which pods hold them, and what is free by model",
+		Long: `Show for each node with GPUs or network cards who gives out the GPUs, and for each device its NUMA node and PCIe switch, the held compute and
+memory (a letter is a pod with a part, # a pod with the whole device), what is free, which pods hold it and with which isolation, and why it is closed.
+A summary by model follows: how many GPUs there are, how many are free as a whole, and for several pod sizes (in GPUs) how many such pods would fit and
+which share of the free compute they could not use (fragmentation). GPUs that are closed, STALE, or on a node without an owner count as closed.`,
 		Example: `  hilbert top gpus
   hilbert top gpus node-17
   hilbert top gpus --model A100 --limit 100 --report gpus.html
@@ -49,7 +50,7 @@ free GPUs would hold, and which share of what is free such a pod could not use: 
 			}
 			view.sum()
 			if report != "" {
-				if err := writeFile(report, func(w io.Writer) error { return view.WriteHTML(w, now) }); err != nil {
+				if err := output.WriteFile(report, func(w io.Writer) error { return view.WriteHTML(w, now) }); err != nil {
 					return fmt.Errorf("write the report: %w", err)
 				}
 			}
@@ -57,9 +58,9 @@ free GPUs would hold, and which share of what is free such a pod could not use: 
 		},
 	}
 	f.flags(cmd)
-	cmd.Flags().StringVar(&model, "model", "", "only GPUs whose model has this in its name, and their nodes")
-	cmd.Flags().StringVar(&report, "report", "", "draw them as a page with pictures in this file too (HTML)")
-	cmd.Flags().IntVar(&limit, "limit", limit, "draw at most so many nodes; all of them are counted, and nodes that are named are drawn")
+	cmd.Flags().StringVar(&model, "model", "", "show only GPUs whose model name contains this, and their nodes")
+	cmd.Flags().StringVar(&report, "report", "", "also write an HTML page with pictures to this file")
+	cmd.Flags().IntVar(&limit, "limit", limit, "draw at most this many nodes; the summary counts all of them, and named nodes are always drawn")
 	return cmd
 }
 
@@ -183,7 +184,7 @@ func (v *gpusView) add(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter
 		return
 	}
 	node := gpuNode{Name: c.Name, Owner: said.Owner, Reason: said.Reason, seen: seenOf(c, now, staleAfter)}
-	parsed, err := kube.ParseDevices(&c.Status.NodeStatus)
+	parsed, err := parse.NodeDevices(&c.Status.NodeStatus)
 	if err != nil {
 		node.Problem = err.Error()
 		v.Unread++

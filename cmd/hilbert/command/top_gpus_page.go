@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"hilbert.dev/hilbert/sim/page"
+	"hilbert.dev/hilbert/internal/report"
 )
 
 // maxPictures is how many nodes a page draws, whatever the limit: a node takes some ten kilobytes.
@@ -31,7 +31,7 @@ func (v *gpusView) WriteHTML(w io.Writer, now time.Time) error {
 	for i := range v.Models {
 		shown.GPUs += v.Models[i].GPUs
 	}
-	return page.Write(w, "GPUs", gpusBody, template.FuncMap{
+	return report.Write(w, "GPUs", gpusBody, template.FuncMap{
 		"gpus": gpus, "size": func(milli int32) string { return gpus(int64(milli)) }, "percent": func(part *float64) float64 { return 100 * *part }, "named": orDash,
 	}, shown)
 }

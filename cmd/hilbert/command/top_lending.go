@@ -6,7 +6,7 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/parse"
 )
 
 // lendingRow is what a node lends to reclaimed pods, by its own words.
@@ -34,7 +34,7 @@ func lendingOf(c *v1alpha1.CustomNodeResource, s seen) *lendingRow {
 		Headroom: said.Headroom, Lent: said.Lent, Suppression: said.Suppression, Closed: said.Closed, Evictions: len(said.Evictions),
 		Stale: s.ObservedAt == nil || s.age >= spec.Default().Scheduling.Reclaimed.StaleAfter.D(),
 	}
-	if _, _, err := kube.ParseColocation(said); err != nil {
+	if _, _, err := parse.NodeHeadroom(said); err != nil {
 		row.Problem = err.Error()
 	}
 	return row

@@ -13,7 +13,7 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -22,11 +22,11 @@ func newTopNodes() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "nodes [NAME...]",
 		Aliases: []string{"node"},
-		Short:   "Show the NUMA nodes of the nodes: what can be promised, what is left, and the pools",
-		Long: `Show of each node who rules its CPUs, and of each of its NUMA nodes how many CPUs and how much memory may be given to pods for themselves,
-how much of that is left, the CPUs of each pool, and the devices; where nodes lend to reclaimed pods, also the headroom (CPUs and memory),
-what is lent now, how hard reclaimed pods are held down, and how many the node wants evicted. OBSERVED is how long ago the agent vouched for it; the scheduler promises
-nothing by what is STALE, closed, or of a node in mode kubelet.`,
+		Short:   "Show the NUMA nodes of each node: what can be promised, what is free, and the pools",
+		Long: `Show for each node who assigns its CPUs, and for each of its NUMA nodes the CPUs and memory that pods can hold exclusively, how much of that is
+free, the CPUs of each pool, and the devices. Nodes that lend to reclaimed pods also show the headroom (CPUs and memory), what is lent now, how far
+reclaimed pods are suppressed, and how many evictions the node requests. OBSERVED is the age of the agent's last observation. The scheduler
+promises nothing on NUMA nodes that are STALE or closed, or on nodes in mode kubelet.`,
 		Example: `  hilbert top nodes
   hilbert top nodes node-17 -o json`,
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -88,7 +88,7 @@ func rowOfNode(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter time.Du
 		Name: c.Name, Mode: s.Mode, seen: seenOf(c, now, staleAfter), Pools: s.Pools, DedicatedPods: s.Summary.DedicatedPods, Zones: []zoneRow{},
 	}
 	row.Lending = lendingOf(c, row.seen)
-	if _, _, err := kube.ParseNodeReport(&s.NodeStatus); err != nil {
+	if _, _, err := parse.NodeZones(&s.NodeStatus); err != nil {
 		row.Problem = err.Error()
 	}
 	for i := range s.Conditions {

@@ -23,9 +23,9 @@ func newTopPods() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "pods",
 		Aliases: []string{"pod"},
-		Short:   "Show the pods that have CPUs of their own: where, which, and whether the promise was kept",
-		Long: `Show the pods that have CPUs, or memory of NUMA nodes, for themselves, as the nodes' agents say: on which node, in which NUMA nodes, and
-which CPUs. MOVED pods were promised other NUMA nodes, which were gone; they have equivalent ones.`,
+		Short:   "Show the pods with exclusive CPUs: on which node, which CPUs, and whether the promise was kept",
+		Long: `Show the pods that hold exclusive CPUs or memory of NUMA nodes, as the agents report: on which node, in which NUMA nodes, and which CPUs.
+MOVED pods were promised other NUMA nodes that were no longer free, and have equivalent ones.`,
 		Example: `  hilbert top pods
   hilbert top pods --namespace prod --node node-17 -o json`,
 		Args: cobra.NoArgs,

@@ -8,9 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/kube/reach"
 	"hilbert.dev/hilbert/schedule/inspect"
-	"hilbert.dev/hilbert/sim"
+	"hilbert.dev/hilbert/sim/whatif"
 )
 
 // whatIfFlags are the flags of hilbert sim --from.
@@ -22,8 +23,8 @@ type whatIfFlags struct {
 func (f *whatIfFlags) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.from, "from", "", `start from a file that hilbert snapshot wrote ("-": standard input)`)
-	flags.StringArrayVar(&f.add, "add", nil, "with --from: create the pods of this YAML file; may stand several times")
-	flags.StringArrayVar(&f.drain, "drain", nil, "with --from: take this node away and place its pods anew; may stand several times")
+	flags.StringArrayVar(&f.add, "add", nil, "with --from: create the pods of this YAML file (repeatable)")
+	flags.StringArrayVar(&f.drain, "drain", nil, "with --from: remove this node and reschedule its pods (repeatable)")
 	for _, name := range []string{"format", "nodes", "pods", "synthetic", "arrive", "seed", "seeds", "schedulers", "check", "faults"} {
 		cmd.MarkFlagsMutuallyExclusive("from", name)
 	}
@@ -31,7 +32,7 @@ func (f *whatIfFlags) flags(cmd *cobra.Command) {
 
 // runWhatIf answers what would be if.
 func runWhatIf(cmd *cobra.Command, f *simFlags) error {
-	if f.output != outputTable && f.output != outputJSON {
+	if f.output != output.Table && f.output != output.JSON {
 		return fmt.Errorf("sim: --output %q is not known; write table or json", f.output)
 	}
 	w := whom{from: f.whatIf.from}
@@ -39,7 +40,7 @@ func runWhatIf(cmd *cobra.Command, f *simFlags) error {
 	if err != nil {
 		return err
 	}
-	q := sim.WhatIf{Drain: f.whatIf.drain, Scores: f.scores}
+	q := whatif.Change{Drain: f.whatIf.drain, Scores: f.scores}
 	for _, path := range f.whatIf.add {
 		pods, err := readManifests(cmd, path, d)
 		if err != nil {
@@ -47,19 +48,19 @@ func runWhatIf(cmd *cobra.Command, f *simFlags) error {
 		}
 		q.Add = append(q.Add, pods...)
 	}
-	forecast, err := sim.NewForecast(cmd.Context(), d, q)
+	forecast, err := whatif.NewForecast(cmd.Context(), d, q)
 	if err != nil {
 		return fmt.Errorf("sim: %w", err)
 	}
-	output := f.output
-	if output == outputTable {
-		output = outputText
+	format := f.output
+	if format == output.Table {
+		format = output.Text
 	}
-	if err := show(cmd, output, forecast); err != nil {
+	if err := show(cmd, format, forecast); err != nil {
 		return fmt.Errorf("print the forecast: %w", err)
 	}
 	if forecast.Interrupted {
-		return ErrInterrupted
+		return output.ErrInterrupted
 	}
 	return nil
 }
@@ -74,7 +75,7 @@ func readManifests(cmd *cobra.Command, path string, d *inspect.Dump) (pods []fac
 		defer func() { _ = file.Close() }()
 		in = file
 	}
-	pods, err = kube.ReadManifests(in, d.SchedulerName)
+	pods, err = reach.ReadManifests(in, d.SchedulerName)
 	if err == nil && len(pods) == 0 {
 		err = errors.New("it has no pods")
 	}

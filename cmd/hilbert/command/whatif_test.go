@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"hilbert.dev/hilbert/sim"
+	"hilbert.dev/hilbert/sim/whatif"
 )
 
 // What a snapshot of a running hilbertd says would be if.
@@ -50,7 +50,7 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f sim.Forecast
+	var f whatif.Forecast
 	if err := json.Unmarshal([]byte(out), &f); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -16,63 +15,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
+	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/allocate"
-	"hilbert.dev/hilbert/node/cdi"
-	"hilbert.dev/hilbert/node/egress"
-	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/machine"
 	"hilbert.dev/hilbert/node/nri"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/scrape"
-	"hilbert.dev/hilbert/node/shrink"
 )
 
 const (
 	// agentTimeout bounds a request of the agent to the API server.
 	agentTimeout = 5 * time.Second
-	// modePoll is how often the kubelet's managers are looked at again.
-	modePoll = 10 * time.Second
 	// lockPoll is how often an agent tries to become the only one of its node.
 	lockPoll = time.Second
 	// machineAttempts is how often the hardware is read: a CPU may go offline meanwhile.
 	machineAttempts = 3
 )
 
-// nodeRoots are where a node's kernel is read and written.
-type nodeRoots struct {
-	sys, proc string
-	run, dev  string
-	cdi       []string      // the specifications of CDI, the weaker first; the last is written
-	observed  observe.Files // with sys, proc and sys/fs/cgroup in it
-	kernel    func() (kernelFiles, error)
-	uncap     func(egress.Options) error // egress.Remove
-}
-
-// cgroups is where the cgroup hierarchy is mounted.
-func (r nodeRoots) cgroups() string { return filepath.Join(r.sys, "fs", "cgroup") }
-
-// kernelFiles is enforce.Files, or what a test has in its place.
-type kernelFiles interface {
-	enforce.Kernel
-	Controllers() ([]string, error)
-	Close() error
-}
-
-func realNode() nodeRoots {
-	roots := nodeRoots{sys: "/sys", proc: "/proc", run: "/run", dev: "/dev", cdi: cdi.Dirs(), observed: observe.Root("/"), uncap: egress.Remove}
-	roots.kernel = func() (kernelFiles, error) { return enforce.OpenFiles(roots.cgroups(), roots.proc) }
-	return roots
-}
-
 // errModeChanged ends an agent whose kubelet has another mind now. Whoever started it starts it again; what runs is not touched meanwhile.
 var errModeChanged = errors.New("the kubelet's managers have changed: start again")
 
 // runAgent runs a node's agent until ctx ends. It fails where it could keep none of its promises: without cgroup v2, or on a machine that
 // it cannot read.
-func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger, roots nodeRoots) (err error) {
-	kernel, err := openKernel(roots)
+func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger, roots realnode.Roots) (err error) {
+	kernel, err := realnode.OpenKernel(roots)
 	if err != nil {
 		return err
 	}
@@ -87,7 +55,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 		return err
 	}
 	options.Scraper = scrape.New(scrape.Defaults())
-	options.Kernel, options.Observe = kernel, observe.New(roots.observed, observe.Params{})
+	options.Kernel, options.Observe = kernel, observe.New(roots.Observed, observe.Params{})
 	if path := config.Node.Lending.Record; path != "" {
 		record, err := openRecord(path)
 		if err != nil {
@@ -109,8 +77,8 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	options.Ports.Checkpoint = node.File(filepath.Join(config.Node.StateDirectory, "checkpoint.json"))
 	options.Ports.LawState = node.File(filepath.Join(config.Node.StateDirectory, "law-state.json"))
 	options.Ports.Devices = node.File(filepath.Join(config.Node.StateDirectory, "devices.json"))
-	options.Storage = storageReader(config.Node.KubeletDirectory)
-	options.Devices = newDeviceInspector(roots, options.Machine, api.offers, log)
+	options.Storage = realnode.StorageReader(config.Node.KubeletDirectory)
+	options.Devices = realnode.NewDevices(roots, options.Machine, api.offers, log)
 	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)
 	options.Ports.KubeletDevices = givenDevices(config.Node.KubeletDirectory, config.Node.Devices.OtherResources)
 	agent, err := node.New(options)
@@ -130,7 +98,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	if served != nil && o.OnListen != nil {
 		o.OnListen(served.address)
 	}
-	log.Info("hilbertd started", "version", kube.Version(), "role", spec.RoleAgent, "node", options.Node, "mode", options.Mode, "why", options.Why,
+	log.Info("hilbertd started", "version", apiserver.Version(), "role", spec.RoleAgent, "node", options.Node, "mode", options.Mode, "why", options.Why,
 		"zones", len(options.Machine.NUMA), "cpus", len(options.Machine.CPUs), "apiServer", api.host, "address", served.at())
 	defer log.Info("hilbertd stopped")
 	return runBoth(ctx, agent, config.Node, options.Mode, log)
@@ -148,7 +116,7 @@ func runBoth(ctx context.Context, agent *node.Agent, config spec.Node, mode stri
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		watchMode(ctx, config, mode, func() { stop(errModeChanged) })
+		realnode.WatchMode(ctx, config, mode, func() { stop(errModeChanged) })
 	}()
 	agent.Run(ctx)
 	<-connected
@@ -157,24 +125,6 @@ func runBoth(ctx context.Context, agent *node.Agent, config spec.Node, mode stri
 		return errModeChanged
 	}
 	return nil
-}
-
-// openKernel opens the cgroup hierarchy and sees that what is needed of it is there.
-func openKernel(roots nodeRoots) (kernelFiles, error) {
-	kernel, err := roots.kernel()
-	if err != nil {
-		return nil, err
-	}
-	controllers, err := kernel.Controllers()
-	for _, needed := range []string{"cpuset", "cpu", "memory"} {
-		if err == nil && !slices.Contains(controllers, needed) {
-			err = fmt.Errorf("the cgroup v2 hierarchy has no controller %s; it has: %s", needed, strings.Join(controllers, " "))
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, kernel.Close())
-	}
-	return kernel, nil
 }
 
 // lock waits until no other agent of this node runs: during an update two may overlap, and they would undo each other's work.
@@ -207,14 +157,8 @@ func lock(ctx context.Context, path string, log *slog.Logger) (unlock func(), er
 	}
 }
 
-// recursive reports whether memory.low of a cgroup protects what is below it. What cannot be read does not count as so.
-func recursive(roots nodeRoots) bool {
-	mounts, err := os.ReadFile(filepath.Join(roots.proc, "self", "mounts"))
-	return err == nil && shrink.Recursive(string(mounts), roots.cgroups())
-}
-
 // agentOptions reads the node.
-func agentOptions(config *spec.Configuration, log *slog.Logger, roots nodeRoots) (node.Options, error) {
+func agentOptions(config *spec.Configuration, log *slog.Logger, roots realnode.Roots) (node.Options, error) {
 	out := node.Options{Config: config.Node, Log: log, Node: config.Node.Name}
 	if out.Node == "" {
 		out.Node = os.Getenv("NODE_NAME")
@@ -229,12 +173,12 @@ func agentOptions(config *spec.Configuration, log *slog.Logger, roots nodeRoots)
 	var notes []machine.Note
 	var err error
 	for range machineAttempts {
-		if out.Machine, notes, err = machine.Read(os.DirFS(roots.sys)); err == nil {
+		if out.Machine, notes, err = machine.Read(os.DirFS(roots.Sys)); err == nil {
 			break
 		}
 	}
 	if err != nil {
-		return out, fmt.Errorf("read the machine from %s: %w", roots.sys, err)
+		return out, fmt.Errorf("read the machine from %s: %w", roots.Sys, err)
 	}
 	for _, n := range notes {
 		if n.Reason == spec.ReasonNoNUMAInformation || n.Reason == spec.ReasonTooManyZones {
@@ -243,14 +187,14 @@ func agentOptions(config *spec.Configuration, log *slog.Logger, roots nodeRoots)
 			log.Info("about the machine", "reason", n.Reason, "message", n.Message)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(roots.proc, "pressure", "cpu")); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(roots.Proc, "pressure", "cpu")); errors.Is(err, fs.ErrNotExist) {
 		out.Problems = append(out.Problems, allocate.Note{
 			Reason: spec.ReasonPressureMissing, Message: "the kernel has no pressure stall information; boot with psi=1",
 		})
 	}
-	out.Mode, out.Why = nodeMode(config.Node)
-	out.Uptime = uptime()
-	out.Disks, out.Recursive = disksOf(config.Node.KubeletDirectory), recursive(roots)
-	out.Thresholds, err = kubeletThresholds(config.Node.KubeletDirectory, out.Machine)
+	out.Mode, out.Why = realnode.Mode(config.Node)
+	out.Uptime = realnode.Uptime()
+	out.Disks, out.Recursive = realnode.Disks(config.Node.KubeletDirectory), realnode.RecursiveProtection(roots)
+	out.Thresholds, err = realnode.KubeletThresholds(config.Node.KubeletDirectory, out.Machine)
 	return out, err
 }

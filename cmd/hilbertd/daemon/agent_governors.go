@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/blkio"
@@ -21,11 +22,11 @@ import (
 
 // governors are what keeps disks, network and caches between online and reclaimed pods, as far as the configuration wants it. metrics are theirs. Where
 // the kubelet rules the agent does not call them.
-func governors(l *spec.Lending, mode string, roots nodeRoots, kernel enforce.Kernel, log *slog.Logger) (out []node.Governor, metrics []prometheus.Collector, err error) {
+func governors(l *spec.Lending, mode string, roots realnode.Roots, kernel enforce.Kernel, log *slog.Logger) (out []node.Governor, metrics []prometheus.Collector, err error) {
 	lends := *l.Enabled && mode == spec.ModeAgent
 	if !lends || !l.Network.Enabled {
 		// The ceiling of an earlier run is pinned, and would hold for ever.
-		if err := roots.uncap(egressOptions(l, roots)); err != nil {
+		if err := roots.Uncap(egressOptions(l, roots)); err != nil {
 			log.Warn("the egress ceiling of before cannot be removed; the agent needs /sys/fs/bpf for that, and CAP_NET_ADMIN", "err", err)
 		}
 	}
@@ -36,7 +37,7 @@ func governors(l *spec.Lending, mode string, roots nodeRoots, kernel enforce.Ker
 	if err := params.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("node.lending.io: %w", err)
 	}
-	out = append(out, disks{blkio.NewControl(kernel, os.DirFS(roots.sys), podsTop(kernel), params), log})
+	out = append(out, disks{blkio.NewControl(kernel, os.DirFS(roots.Sys), podsTop(kernel), params), log})
 	if l.Network.Enabled {
 		n := &network{options: egressOptions(l, roots), log: log}
 		out, metrics = append(out, n), append(metrics, n)
@@ -44,18 +45,18 @@ func governors(l *spec.Lending, mode string, roots nodeRoots, kernel enforce.Ker
 	if l.RDT.Enabled {
 		const percent = 100
 		out = append(out, &caches{
-			tree: rdt.Dir(filepath.Join(roots.sys, "fs", "resctrl")), cgroups: roots.cgroups(), log: log,
+			tree: rdt.Dir(filepath.Join(roots.Sys, "fs", "resctrl")), cgroups: roots.Cgroups(), log: log,
 			params: rdt.Params{CacheShare: float64(l.RDT.CachePercent) / percent, BandwidthShare: float64(l.RDT.BandwidthPercent) / percent},
 		})
 	}
 	return out, metrics, nil
 }
 
-func egressOptions(l *spec.Lending, roots nodeRoots) egress.Options {
+func egressOptions(l *spec.Lending, roots realnode.Roots) egress.Options {
 	const bytesInMegabit = 1e6 / 8
 	return egress.Options{
 		Uplink: l.Network.Uplink, Link: float64(l.Network.LinkMbps) * bytesInMegabit,
-		Cgroups: roots.cgroups(), Proc: roots.proc, Sys: roots.sys, Pins: filepath.Join(roots.sys, "fs", "bpf", "hilbert-egress"),
+		Cgroups: roots.Cgroups(), Proc: roots.Proc, Sys: roots.Sys, Pins: filepath.Join(roots.Sys, "fs", "bpf", "hilbert-egress"),
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 // All governors look where the rest of the agent does, and not at the machine that they happen to run on.
 func TestGovernorsLookAtTheRoots(t *testing.T) {
 	h := newHost(t)
-	writeFile(t, filepath.Join(h.roots.sys, "block/elsewhere/dev"), "259:77\n")
-	writeFile(t, filepath.Join(h.roots.sys, "block/elsewhere/device/model"), "")
+	writeFile(t, filepath.Join(h.roots.Sys, "block/elsewhere/dev"), "259:77\n")
+	writeFile(t, filepath.Join(h.roots.Sys, "block/elsewhere/device/model"), "")
 	h.cgroups.files["kubepods/cgroup.subtree_control"], h.cgroups.files["kubepods/"+enforce.IOMax] = "io", ""
 	l := &h.config.Node.Lending
 	l.IO.Ceilings = []spec.IOCeiling{{Device: "elsewhere", ReadsPerSecond: 10}}
@@ -32,9 +32,9 @@ func TestGovernorsLookAtTheRoots(t *testing.T) {
 	if len(h.uncapped) != 0 {
 		t.Error("the ceiling that is wanted was removed")
 	}
-	sys := h.roots.sys
+	sys := h.roots.Sys
 	if n, ok := out[1].(*network); !ok || n.options != (egress.Options{
-		Cgroups: sys + "/fs/cgroup", Proc: h.roots.proc, Sys: sys, Pins: sys + "/fs/bpf/hilbert-egress",
+		Cgroups: sys + "/fs/cgroup", Proc: h.roots.Proc, Sys: sys, Pins: sys + "/fs/bpf/hilbert-egress",
 	}) {
 		t.Errorf("network %+v", out[1])
 	}
@@ -62,7 +62,7 @@ func TestOldCeilingGoes(t *testing.T) {
 			if _, _, err := governors(&h.config.Node.Lending, c.mode, h.roots, h.cgroups, slog.New(slog.DiscardHandler)); err != nil || len(h.uncapped) != c.want {
 				t.Fatalf("removed %d times, %v", len(h.uncapped), err)
 			}
-			if c.want > 0 && h.uncapped[0].Pins != h.roots.sys+"/fs/bpf/hilbert-egress" {
+			if c.want > 0 && h.uncapped[0].Pins != h.roots.Sys+"/fs/bpf/hilbert-egress" {
 				t.Errorf("removed %+v", h.uncapped[0])
 			}
 		})

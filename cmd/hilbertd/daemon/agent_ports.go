@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/agent"
+	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/kubelet"
@@ -35,8 +36,8 @@ const (
 )
 
 // podResources is the kubelet's word for what it gave to pods.
-func podResources(kubeletDirectory string, wait time.Duration) *kube.PodResources {
-	return kube.NewPodResources(filepath.Join(kubeletDirectory, "pod-resources", "kubelet.sock"), wait)
+func podResources(kubeletDirectory string, wait time.Duration) *agent.PodResources {
+	return agent.NewPodResources(filepath.Join(kubeletDirectory, "pod-resources", "kubelet.sock"), wait)
 }
 
 // exclusiveCPUs asks the kubelet what it gave to whom.
@@ -78,7 +79,7 @@ func givenDevices(kubeletDirectory string, other []string) func(context.Context)
 }
 
 // evidence is what follows of GPUs from who offers what; other resources are none.
-func evidence(o kube.Offers, other []string) gpu.Evidence {
+func evidence(o agent.Offers, other []string) gpu.Evidence {
 	maps.DeleteFunc(o.Offered, func(name string, _ int64) bool { return slices.Contains(other, name) })
 	return gpu.Evidence{NodeKnown: o.NodeKnown, Offered: o.Offered, SlicesKnown: o.SlicesKnown, Slices: o.Slices}
 }
@@ -92,7 +93,7 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 	connection := o.Connection
 	if connection == nil {
 		var err error
-		connection, err = kube.Connect(config.ClientConnection.Kubeconfig)
+		connection, err = apiserver.Connect(config.ClientConnection.Kubeconfig)
 		if err != nil && config.ClientConnection.Kubeconfig == "" {
 			log.Info("no API server: the node stands alone, and is seen at /v1/node", "why", err)
 			return alone, nil
@@ -101,19 +102,19 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 			return alone, err
 		}
 	}
-	reporter, err := kube.NewNodeReporter(connection, name, agentTimeout)
+	reporter, err := agent.NewReporter(connection, name, agentTimeout)
 	if err != nil {
 		return alone, err
 	}
-	evictor, err := kube.NewEvictor(connection, agentTimeout)
+	evictor, err := agent.NewEvictor(connection, agentTimeout)
 	if err != nil {
 		return alone, err
 	}
-	events, err := kube.NewNodeEvents(ctx, connection, name, agentTimeout)
+	events, err := agent.NewEvents(ctx, connection, name, agentTimeout)
 	if err != nil {
 		return alone, err
 	}
-	offers, err := kube.NewGPUOffers(connection, name, agentTimeout)
+	offers, err := agent.NewGPUOffers(connection, name, agentTimeout)
 	if err != nil {
 		return alone, err
 	}
@@ -139,7 +140,7 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 		},
 		host: connection.Host,
 		follow: func(ctx context.Context, changed func([]spec.NamedProfile)) (func(), error) {
-			w, err := kube.WatchProfiles(ctx, connection, changed, log)
+			w, err := agent.WatchProfiles(ctx, connection, changed, log)
 			if err != nil {
 				return nil, err
 			}

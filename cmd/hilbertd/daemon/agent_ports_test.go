@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/agent"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/topology"
@@ -52,7 +52,7 @@ func TestNetworkCardsSellNoGPUs(t *testing.T) {
 		"nvidia.com/hostdev": topology.OwnerHilbert, "nvidia.com/gpu": topology.OwnerKubelet, "nvidia.com/GRID_T4-4Q": topology.OwnerKubelet,
 	} {
 		p := gpu.Defaults()
-		e := evidence(kube.Offers{NodeKnown: true, SlicesKnown: true, Offered: map[string]int64{"cpu": 8, name: 2}}, other)
+		e := evidence(agent.Offers{NodeKnown: true, SlicesKnown: true, Offered: map[string]int64{"cpu": 8, name: 2}}, other)
 		e.GPUs, e.Ready, e.Quiet = 8, true, p.Settle
 		if own := gpu.DecideOwner(&p, &e); own.Owner != want {
 			t.Errorf("node.status offers %s: the owner is %v, want %v", name, own, want)

@@ -22,6 +22,7 @@ import (
 	nrilog "github.com/containerd/nri/pkg/log"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/node/egress"
 	"hilbert.dev/hilbert/node/observe"
@@ -59,7 +60,7 @@ func (c *cgroups) Close() error                   { return nil }
 
 // host is a machine as the lab's guest is: 8 CPUs, 2 NUMA nodes.
 type host struct {
-	roots   nodeRoots
+	roots   realnode.Roots
 	cgroups *cgroups
 	config  *spec.Configuration
 	nri     *adaptation.Adaptation
@@ -98,7 +99,7 @@ func newHost(t *testing.T) *host {
 		pods:       make(map[string]*api.PodSandbox),
 		containers: make(map[string]*api.Container),
 	}
-	h.roots = nodeRoots{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), run: filepath.Join(dir, "run"), dev: filepath.Join(dir, "dev"), cdi: []string{filepath.Join(dir, "cdi")}, observed: observe.Root(dir), kernel: func() (kernelFiles, error) { return h.cgroups, nil }, uncap: h.uncap}
+	h.roots = realnode.Roots{Sys: filepath.Join(dir, "sys"), Proc: filepath.Join(dir, "proc"), Run: filepath.Join(dir, "run"), Dev: filepath.Join(dir, "dev"), CDI: []string{filepath.Join(dir, "cdi")}, Observed: observe.Root(dir), Kernel: func() (realnode.KernelFiles, error) { return h.cgroups, nil }, Uncap: h.uncap}
 	h.config.Roles, h.config.Server.BindAddress = []spec.Role{spec.RoleAgent}, "127.0.0.1:0"
 	n := &h.config.Node
 	n.Name, n.StateDirectory, n.KubeletDirectory, n.NRISocket = "n1", filepath.Join(dir, "state"), filepath.Join(dir, "kubelet"), filepath.Join(dir, "nri.sock")
@@ -368,8 +369,10 @@ func TestAgentRefusesToStart(t *testing.T) {
 		want   string
 	}{
 		"no cpuset": {func(h *host) { h.cgroups.controllers = []string{"cpu", "memory"} }, "no controller cpuset"},
-		"cgroup v1": {func(h *host) { h.roots.kernel = func() (kernelFiles, error) { return nil, errors.New("no cgroup v2") } }, "no cgroup v2"},
-		"no CPUs":   {func(h *host) { h.roots.sys = filepath.Join(h.roots.sys, "fs") }, "read the machine"},
+		"cgroup v1": {func(h *host) {
+			h.roots.Kernel = func() (realnode.KernelFiles, error) { return nil, errors.New("no cgroup v2") }
+		}, "no cgroup v2"},
+		"no CPUs": {func(h *host) { h.roots.Sys = filepath.Join(h.roots.Sys, "fs") }, "read the machine"},
 	} {
 		h := newHost(t)
 		c.break_(h)
@@ -419,12 +422,12 @@ func TestNodeMode(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		if c.cpu != "" {
-			writeFile(t, filepath.Join(dir, cpuManagerState), c.cpu)
+			writeFile(t, filepath.Join(dir, realnode.CPUManagerState), c.cpu)
 		}
 		if c.memory != "" {
-			writeFile(t, filepath.Join(dir, memoryManagerState), c.memory)
+			writeFile(t, filepath.Join(dir, realnode.MemoryManagerState), c.memory)
 		}
-		mode, why := nodeMode(spec.Node{Mode: c.configured, KubeletDirectory: dir})
+		mode, why := realnode.Mode(spec.Node{Mode: c.configured, KubeletDirectory: dir})
 		if mode != c.want || why == "" {
 			t.Errorf("%s: %s, because %q", name, mode, why)
 		}

@@ -16,7 +16,7 @@ var (
 	lendersDesc   = prometheus.NewDesc("hilbert_headroom_reports", "Nodes by what their headroom is good for: open, closed, stale, malformed or unsaid.", []string{"state"}, nil)
 	overdrawnDesc = prometheus.NewDesc("hilbert_overdrawn_nodes", "Nodes whose reclaimed pods request more than they may hold. Headroom falls at will, so that this is no mistake.", nil, nil)
 	lentPodsDesc  = prometheus.NewDesc("hilbert_reclaimed_pods", "Pods of the reclaimed level on nodes, or on their way there.", nil, nil)
-	wishesDesc    = prometheus.NewDesc("hilbert_eviction_wishes", "Evictions that nodes wish: waiting for the budget, urgent, or under way.", []string{"state"}, nil)
+	wishesDesc    = prometheus.NewDesc("hilbert_eviction_wishes", "Evictions that nodes request: waiting for the budget, urgent, or in progress.", []string{"state"}, nil)
 	unfitDesc     = prometheus.NewDesc("hilbert_eviction_wishes_refused_total", "Wishes about pods that are of another level, or on another node.", nil, nil)
 
 	headroomCollections = []*prometheus.Desc{headroomDesc, claimedDesc, lendersDesc, overdrawnDesc, lentPodsDesc, wishesDesc, unfitDesc}

@@ -17,7 +17,7 @@ var (
 	queueGuaranteedDesc = queueAmountDesc("guaranteed", "What a queue can count on.")
 	queueLimitOfDesc    = queueAmountDesc("limit", "What a queue never exceeds; missing where it has no limit.")
 	queueBorrowedDesc   = queueAmountDesc("borrowed", "What a queue uses beyond its guarantee.")
-	queueFairShareDesc  = queueAmountDesc("fair_share", "What a queue would have if nobody had more than is fair.")
+	queueFairShareDesc  = queueAmountDesc("fair_share", "What a queue would have if no queue had more than its fair share.")
 	queueUnitsDesc      = prometheus.NewDesc("hilbert_queue_pending_units", "Gangs and single pods of a queue, and of those below it, that wait for places.", []string{"queue"}, nil)
 	queuePodsDesc       = prometheus.NewDesc("hilbert_queue_pending_pods", "Pods of a queue, and of those below it, that wait for a place.", []string{"queue"}, nil)
 	queueReadyDesc      = prometheus.NewDesc("hilbert_queue_ready", "0 while a mistake in its configuration keeps a queue from giving places.", []string{"queue"}, nil)

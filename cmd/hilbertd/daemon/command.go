@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/apiserver"
 )
 
 // NewCommand returns the hilbertd command. It runs until its context ends.
@@ -18,7 +18,7 @@ func NewCommand() *cobra.Command {
 			"Start it twice: one process leads, the other one stands by.\n" +
 			"With roles: [agent] in its configuration it is a node's agent instead, one on each node.",
 		Args:          cobra.NoArgs,
-		Version:       kube.Version(),
+		Version:       apiserver.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -30,7 +30,7 @@ func NewCommand() *cobra.Command {
 				c.ClientConnection.Kubeconfig = kubeconfig
 			}
 			log := NewLogger(c.Logging)
-			kube.BridgeLogs(log)
+			apiserver.BridgeLogs(log)
 			if err := Run(command.Context(), c, Options{Log: log}); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}

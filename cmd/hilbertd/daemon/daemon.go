@@ -10,7 +10,11 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
 	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/lease"
+	"hilbert.dev/hilbert/kube/reach"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/relief"
 )
@@ -18,7 +22,7 @@ import (
 // Options are what a configuration file cannot say.
 type Options struct {
 	// Connection to the API server; nil reads clientConnection.kubeconfig.
-	Connection *kube.Connection
+	Connection *apiserver.Connection
 	// Log; nil makes the one that the configuration asks for.
 	Log *slog.Logger
 	// OnListen, if set, is told where the endpoints are served, before anything else happens.
@@ -38,12 +42,12 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 		log = NewLogger(config.Logging)
 	}
 	if slices.Contains(config.Roles, spec.RoleAgent) { // alone, as Check has seen
-		return runAgent(ctx, config, o, log, realNode())
+		return runAgent(ctx, config, o, log, realnode.Real())
 	}
 	connection := o.Connection
 	if connection == nil {
 		var err error
-		if connection, err = kube.Connect(config.ClientConnection.Kubeconfig); err != nil {
+		if connection, err = apiserver.Connect(config.ClientConnection.Kubeconfig); err != nil {
 			return err
 		}
 	}
@@ -61,7 +65,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 		l.onSynced = o.OnSynced
 	}
 	m.registry.MustRegister(l)
-	review, err := kube.NewReviewer(connection)
+	review, err := reach.NewReviewer(connection)
 	if err != nil {
 		return errors.Join(err, closeUnused(listener))
 	}
@@ -73,7 +77,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if s != nil && o.OnListen != nil {
 		o.OnListen(s.address)
 	}
-	log.Info("hilbertd started", "version", kube.Version(), "identity", identity, "apiServer", connection.Host,
+	log.Info("hilbertd started", "version", apiserver.Version(), "identity", identity, "apiServer", connection.Host,
 		"schedulerName", config.SchedulerName, "address", s.at())
 	defer log.Info("hilbertd stopped")
 	return l.run(ctx)
@@ -109,11 +113,11 @@ func (d *door) address() string {
 }
 
 // connect makes the loop's ports out of the real door.
-func connect(ctx context.Context, c *kube.Connection, config *spec.Configuration, d door) (p ports, identity string, err error) {
+func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configuration, d door) (p ports, identity string, err error) {
 	m, log := d.meter, d.log
 	binding := config.Scheduling.Binding
-	fence := kube.NewFence(config.LeaderElection.RenewDeadline.D(), binding.WriteTimeout.D())
-	elector, err := kube.NewElector(c, config.LeaderElection, fence, log)
+	fence := lease.NewFence(config.LeaderElection.RenewDeadline.D(), binding.WriteTimeout.D())
+	elector, err := lease.NewElector(c, config.LeaderElection, fence, log)
 	if err != nil {
 		return p, "", err
 	}

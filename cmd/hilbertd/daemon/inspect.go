@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/reach"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
@@ -47,21 +47,21 @@ func (i *inspector) guarded(handle http.HandlerFunc) http.HandlerFunc {
 		switch {
 		case err == nil:
 			handle(w, r)
-		case errors.Is(err, kube.ErrUnauthenticated):
+		case errors.Is(err, reach.ErrUnauthenticated):
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
-		case errors.Is(err, kube.ErrForbidden):
+		case errors.Is(err, reach.ErrForbidden):
 			http.Error(w, err.Error(), http.StatusForbidden)
 		default:
 			i.loop.log.Debug("cannot review a request", "path", r.URL.Path, "err", err)
-			http.Error(w, "the API server cannot be asked who you are; try again", http.StatusServiceUnavailable)
+			http.Error(w, "the API server could not authenticate you; try again", http.StatusServiceUnavailable)
 		}
 	}
 }
 
 // bearer returns the request's token. Through the API server's proxy it comes in a header of its own.
 func bearer(r *http.Request) string {
-	for _, header := range []string{"Authorization", kube.HeaderAuthorization} {
+	for _, header := range []string{"Authorization", reach.HeaderAuthorization} {
 		if scheme, token, ok := strings.Cut(r.Header.Get(header), " "); ok && strings.EqualFold(scheme, "Bearer") {
 			return strings.TrimSpace(token)
 		}

@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -27,7 +28,7 @@ type (
 		Close()
 	}
 	term interface {
-		Takeover() kube.Takeover
+		Takeover() lease.Takeover
 		Lost() <-chan struct{}
 		Release()
 		Abandon()
@@ -272,11 +273,11 @@ func (l *loop) took(t term) {
 	l.term, l.phase = t, waiting
 	now := l.ports.now()
 	switch t.Takeover() {
-	case kube.Released:
+	case lease.Released:
 		l.until = now
-	case kube.Expired:
+	case lease.Expired:
 		l.until = now.Add(l.config.Scheduling.Binding.WriteTimeout.D())
-	case kube.Absent:
+	case lease.Absent:
 		l.until = time.Time{}
 	}
 	l.meter.leader.Set(1)

@@ -9,7 +9,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -52,15 +52,15 @@ func (w *modelWriter) Results() <-chan bind.Result { return w.results }
 func (w *modelWriter) Close()                      { w.closed = true }
 
 type modelTerm struct {
-	takeover kube.Takeover
+	takeover lease.Takeover
 	lost     chan struct{}
 	end      string
 }
 
-func (t *modelTerm) Takeover() kube.Takeover { return t.takeover }
-func (t *modelTerm) Lost() <-chan struct{}   { return t.lost }
-func (t *modelTerm) Release()                { t.end = "released" }
-func (t *modelTerm) Abandon()                { t.end = "abandoned" }
+func (t *modelTerm) Takeover() lease.Takeover { return t.takeover }
+func (t *modelTerm) Lost() <-chan struct{}    { return t.lost }
+func (t *modelTerm) Release()                 { t.end = "released" }
+func (t *modelTerm) Abandon()                 { t.end = "abandoned" }
 
 func (w *world) Open(time.Time, time.Duration) bool { return w.open }
 
@@ -176,7 +176,7 @@ func TestStandbyDecidesNothing(t *testing.T) {
 func TestReleasedLeaseLeadsAfterAFreshList(t *testing.T) {
 	w := newWorld(t)
 	w.list(pod("a", ""))
-	w.took(&modelTerm{takeover: kube.Released})
+	w.took(&modelTerm{takeover: lease.Released})
 	w.expectBindings(0, "before the new list")
 	if len(w.watches) != 2 || !w.watches[0].stopped {
 		t.Fatal("the watch was not begun anew")
@@ -191,7 +191,7 @@ func TestReleasedLeaseLeadsAfterAFreshList(t *testing.T) {
 func TestExpiredLeaseIsWaitedOut(t *testing.T) {
 	w := newWorld(t)
 	w.list(pod("a", ""))
-	w.took(&modelTerm{takeover: kube.Expired})
+	w.took(&modelTerm{takeover: lease.Expired})
 	timeout := w.config.Scheduling.Binding.WriteTimeout.D()
 	if wake := w.rounds(); wake != timeout || len(w.watches) != 1 {
 		t.Fatalf("wakes in %v; %d watches: a list taken now misses what the last leader still writes", wake, len(w.watches))
@@ -207,7 +207,7 @@ func TestExpiredLeaseIsWaitedOut(t *testing.T) {
 
 func TestAbsentLease(t *testing.T) {
 	w := newWorld(t)
-	w.took(&modelTerm{takeover: kube.Absent})
+	w.took(&modelTerm{takeover: lease.Absent})
 	w.rounds()
 	if w.phase != waiting {
 		t.Fatal("nobody knows yet whether somebody led here")
@@ -223,7 +223,7 @@ func TestAbsentLease(t *testing.T) {
 
 	fresh := newWorld(t)
 	fresh.list(pod("a", ""))
-	fresh.took(&modelTerm{takeover: kube.Absent})
+	fresh.took(&modelTerm{takeover: lease.Absent})
 	fresh.rounds()
 	fresh.list(pod("a", ""))
 	fresh.expectBindings(1, "in a new cluster, at once")
@@ -244,7 +244,7 @@ func TestShutFenceStopsDecisions(t *testing.T) {
 func leader(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
-	w.took(&modelTerm{takeover: kube.Released, lost: make(chan struct{})})
+	w.took(&modelTerm{takeover: lease.Released, lost: make(chan struct{})})
 	w.rounds()
 	w.list()
 	w.rounds()
@@ -274,7 +274,7 @@ func TestLostLeaseDropsEverything(t *testing.T) {
 	}
 	w.list(pod("a", ""))
 	w.expectBindings(1, "following again: no new ones")
-	w.terms <- &modelTerm{takeover: kube.Expired} // it campaigns again
+	w.terms <- &modelTerm{takeover: lease.Expired} // it campaigns again
 	select {
 	case <-w.won:
 	case <-time.After(time.Minute):
@@ -335,7 +335,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- w.run(ctx) }()
-	term := &modelTerm{takeover: kube.Released, lost: make(chan struct{})}
+	term := &modelTerm{takeover: lease.Released, lost: make(chan struct{})}
 	w.terms <- term
 	for answered := false; !answered; {
 		var phase phase

@@ -123,7 +123,7 @@ func newMeter(now func() time.Time) *meter {
 // newReliefs makes the counter of evictions that nodes wish.
 func newReliefs() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hilbert_reclaimed_evictions_total", Help: "Evictions of reclaimed pods that nodes wished for, answered, by outcome; withheld is a disruption budget's no.",
+		Name: "hilbert_reclaimed_evictions_total", Help: "Evictions of reclaimed pods that nodes requested, by outcome; withheld means that a disruption budget refused.",
 	}, []string{"outcome"})
 }
 

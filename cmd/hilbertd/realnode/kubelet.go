@@ -1,0 +1,122 @@
+package realnode
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/storage"
+	"hilbert.dev/hilbert/topology"
+)
+
+// kubeletConfigFile is the kubelet's configuration below its directory, where kubeadm and most distributions put it.
+const kubeletConfigFile = "config.yaml"
+
+// kubeletDefaults are the hard thresholds of a kubelet that is told none.
+var kubeletDefaults = map[string]string{
+	"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%",
+}
+
+// KubeletThresholds are the kubelet's eviction thresholds, from its configuration where that can be found, else its defaults.
+func KubeletThresholds(directory string, m *topology.Machine) ([]evict.Threshold, error) {
+	path := filepath.Join(directory, kubeletConfigFile)
+	var config struct {
+		Hard map[string]string `json:"evictionHard"`
+		Soft map[string]string `json:"evictionSoft"`
+	}
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("the kubelet's eviction thresholds: %w", err)
+	default:
+		if err := yaml.Unmarshal(data, &config); err != nil {
+			return nil, fmt.Errorf("the kubelet's eviction thresholds: %s: %w", path, err)
+		}
+	}
+	if config.Hard == nil {
+		config.Hard = kubeletDefaults
+	}
+	var total float64
+	for _, n := range m.NUMA {
+		total += float64(n.Memory)
+	}
+	var out []evict.Threshold
+	for soft, thresholds := range map[bool]map[string]string{false: config.Hard, true: config.Soft} {
+		for signal, text := range thresholds {
+			t, err := parseThreshold(text)
+			if err != nil {
+				return nil, fmt.Errorf("the kubelet's eviction thresholds: %s: %s: %w", path, signal, err)
+			}
+			if t.Signal, t.Soft = signal, soft; signal == "memory.available" {
+				t.Total = total
+			}
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// parseThreshold reads "10%" or "100Mi".
+func parseThreshold(text string) (t evict.Threshold, err error) {
+	if share, ok := strings.CutSuffix(text, "%"); ok {
+		percent, err := strconv.ParseFloat(share, 64)
+		if err != nil || percent < 0 || percent > 100 {
+			return t, fmt.Errorf("%q: want a quantity, or a percentage from 0%% to 100%%", text)
+		}
+		t.Share = percent / 100
+		return t, nil
+	}
+	amount, err := resource.ParseQuantity(text)
+	if err != nil {
+		return t, fmt.Errorf("%q: want a quantity, or a percentage: %w", text, err)
+	}
+	t.Amount = amount.AsApproximateFloat64()
+	return t, nil
+}
+
+// serviceAccount is where a pod has what it is known by, and knows the cluster by.
+const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// StorageReader asks the kubelet at the node's address, if the pod is told that. Nobody is asked otherwise. The kubelet shows a certificate that the
+// cluster gave it, or one that it made for itself; either lies in its directory, unless it was given another.
+func StorageReader(directory string) node.StorageReader {
+	address := os.Getenv("NODE_ADDRESS")
+	if address == "" {
+		return nil
+	}
+	return &storage.Kubelet{
+		Address: address, Token: filepath.Join(serviceAccount, "token"),
+		Certificates: []string{
+			filepath.Join(directory, "pki", "kubelet-server-current.pem"), filepath.Join(directory, "pki", "kubelet.crt"),
+			filepath.Join(serviceAccount, "ca.crt"),
+		},
+	}
+}
+
+// Disks looks at the file system of the kubelet's directory. That of images is not told apart: where it is another, the kubelet says so.
+func Disks(directory string) func() (root, images evict.Disk) {
+	return func() (root, images evict.Disk) {
+		var info syscall.Statfs_t
+		if err := syscall.Statfs(directory, &info); err != nil || info.Bsize <= 0 {
+			return root, images
+		}
+		size := float64(info.Bsize)
+		root.BytesTotal, root.Bytes = advise.Known(float64(info.Blocks)*size), advise.Known(float64(info.Bavail)*size)
+		if info.Files > 0 { // some file systems have no fixed number
+			root.InodesTotal, root.Inodes = advise.Known(float64(info.Files)), advise.Known(float64(info.Ffree))
+		}
+		return root, images
+	}
+}

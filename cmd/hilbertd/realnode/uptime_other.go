@@ -1,0 +1,8 @@
+//go:build !linux
+
+package realnode
+
+import "time"
+
+// Uptime is not known here, where no agent can run.
+func uptime() time.Duration { return 0 }

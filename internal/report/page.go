@@ -1,0 +1,48 @@
+// Package report writes the HTML pages of hilbert: one look, numbers written alike, and nothing loaded from elsewhere.
+//
+// A caller gives a title, the body as a template, and the values that the template shows; Write puts the frame around it. Pictures are SVG; the
+// classes of their lines and words are in the style here.
+//
+// Invariants: the page is whole in itself. What the template shows is escaped, unless it says that it is HTML.
+//
+// Figure draws the pictures: grid lines, curves, bars and a legend.
+//
+// It computes nothing: callers give pixels and words.
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"io"
+)
+
+// Write writes a page. f0, f1 and f2 write a number with so many decimals; functions are further ones for the template, nil for none.
+func Write(w io.Writer, title, body string, functions template.FuncMap, shown any) error {
+	frame := template.New("frame").Funcs(template.FuncMap{"f0": fixed("%.0f"), "f1": fixed("%.1f"), "f2": fixed("%.2f")}).Funcs(functions)
+	if _, err := frame.New("body").Parse(body); err != nil {
+		return fmt.Errorf("page %q: %w", title, err)
+	}
+	if _, err := frame.Parse(text); err != nil {
+		return fmt.Errorf("page %q: %w", title, err)
+	}
+	return frame.Execute(w, struct {
+		Title string
+		Shown any
+	}{title, shown})
+}
+
+func fixed(format string) func(float64) string {
+	return func(x float64) string { return fmt.Sprintf(format, x) }
+}
+
+const text = `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Hilbert: {{.Title}}</title>
+<style>
+body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
+table{border-collapse:collapse;width:100%;margin:1em 0;font-size:13px}td,th{border-bottom:1px solid #ddd;padding:.3em .5em;text-align:right}
+td:first-child,th:first-child,.word{text-align:left}figure{margin:1.5em 0}svg{width:100%;height:auto}.grid{stroke:#e4e4e4}.whisker{stroke:#333}
+text{font-size:11px;fill:#555}.left{text-anchor:end}.under{text-anchor:middle}figcaption{font-size:13px;color:#444}
+figcaption i{display:inline-block;width:12px;height:12px;margin:0 4px 0 10px;border-radius:2px}.big{display:flex;gap:2em;flex-wrap:wrap}.big b{display:block;font-size:28px}
+</style></head><body>
+{{template "body" .Shown}}</body></html>
+`

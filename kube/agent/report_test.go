@@ -1,0 +1,328 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hilbert.dev/hilbert/api/node/v1alpha1"
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/parse"
+	"hilbert.dev/hilbert/kube/standin"
+)
+
+const allNodeReports = "customnoderesources.node.hilbert.dev"
+
+type agentRig struct {
+	server   *standin.Server
+	reporter *Reporter
+	ahead    time.Duration
+	requests []string
+}
+
+func newAgentRig(t *testing.T) *agentRig {
+	t.Helper()
+	r := &agentRig{server: standin.New(t)}
+	r.restart(t)
+	r.count()
+	return r
+}
+
+// count notes the requests.
+func (r *agentRig) count() {
+	r.server.Intercept(func(_ http.ResponseWriter, request *http.Request) bool {
+		r.requests = append(r.requests, request.Method)
+		return false
+	})
+}
+
+// restart begins with a reporter that remembers nothing.
+func (r *agentRig) restart(t *testing.T) {
+	t.Helper()
+	var err error
+	if r.reporter, err = NewReporter(r.server.Connection(), "n", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	r.reporter.now = func() time.Time { return time.Unix(1_700_000_000, 0).Add(r.ahead) }
+	t.Cleanup(r.reporter.Close)
+}
+
+// there is a Node, and the definition is installed.
+func (r *agentRig) there() {
+	r.server.Offer(allNodeReports, v1alpha1.Version)
+	r.server.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid"}})
+}
+
+func (r *agentRig) report(t *testing.T, report *spec.NodeReport, requests string) {
+	t.Helper()
+	r.requests = nil
+	if err := r.reporter.Report(t.Context(), report); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(r.requests, " "); got != requests {
+		t.Errorf("requests %s, want %s", got, requests)
+	}
+}
+
+func (r *agentRig) stored(t *testing.T) *v1alpha1.CustomNodeResource {
+	t.Helper()
+	data, err := json.Marshal(r.server.Stored(allNodeReports, "", "n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &v1alpha1.CustomNodeResource{}
+	if err := json.Unmarshal(data, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func saying(ready bool, message string) *spec.NodeReport {
+	return &spec.NodeReport{
+		Status: spec.NodeStatus{Mode: spec.ModeAgent, ThreadsPerCore: 2, Zones: []spec.Zone{{Type: spec.ZoneSocket, Name: "0", Children: []spec.Zone{{
+			Type: spec.ZoneNUMA, Name: "0", Capacity: &spec.ZoneAmounts{CPUs: 8, MemoryMiB: 1000}, Allocatable: &spec.ZoneAmounts{CPUs: 6, MemoryMiB: 900},
+			Allocations: []spec.ZoneAllocation{{Namespace: "ns", Name: "p", UID: "u", CPUSet: "2-3", CPUs: 2, MemoryMiB: 10}},
+		}}}}},
+		Conditions: []spec.NodeCondition{{Type: spec.ConditionAgentReady, True: ready, Reason: spec.ReasonAgentRunning, Message: message}},
+	}
+}
+
+// The object is made once, owned by the Node; each report is then one write that says all.
+func TestNodeReportWrite(t *testing.T) {
+	r := newAgentRig(t)
+	r.there()
+	r.report(t, saying(true, "first"), "GET GET POST PUT")
+	c := r.stored(t)
+	if owner := c.OwnerReferences; len(owner) != 1 || owner[0].Kind != "Node" || owner[0].Name != "n" || owner[0].UID != "node-uid" || owner[0].APIVersion != "v1" {
+		t.Errorf("owners %+v", owner)
+	}
+	if _, held, err := parse.NodeZones(&c.Status.NodeStatus); err != nil || len(held) != 1 || !c.Status.ObservedAt.Equal(new(metav1.NewTime(r.reporter.now()))) {
+		t.Errorf("%+v, held %v, %v", c.Status, held, err)
+	}
+	r.ahead = time.Minute
+	less := saying(true, "second")
+	less.Status.Zones[0].Children[0].Allocations = nil
+	r.report(t, less, "PUT")
+	c = r.stored(t)
+	if len(c.Status.Zones[0].Children[0].Allocations) > 0 || c.Status.ObservedAt.Unix() != 1_700_000_060 {
+		t.Errorf("what is not said any more stays: %+v", c.Status)
+	}
+}
+
+// Conditions tell since when they are so, over restarts too.
+func TestNodeConditionTimes(t *testing.T) {
+	r := newAgentRig(t)
+	r.there()
+	since := func() int64 { return r.stored(t).Status.Conditions[0].LastTransitionTime.Unix() - 1_700_000_000 }
+	for i, step := range []struct {
+		ready, restart bool
+		want           int64
+	}{{true, false, 0}, {true, false, 0}, {true, true, 0}, {false, false, 3}, {false, true, 3}, {true, true, 5}} {
+		r.ahead = time.Duration(i) * time.Second
+		if step.restart {
+			r.restart(t)
+		}
+		if err := r.reporter.Report(t.Context(), saying(step.ready, fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+		if got := since(); got != step.want {
+			t.Errorf("step %d: since %d, want %d", i, got, step.want)
+		}
+	}
+	unknown := saying(false, "")
+	unknown.Conditions[0].Unknown = true
+	r.report(t, unknown, "PUT")
+	if got := r.stored(t).Status.Conditions[0].Status; got != metav1.ConditionUnknown {
+		t.Errorf("status %s", got)
+	}
+}
+
+// An old write that arrives late does not take the place of a newer one; somebody else's is read and written over.
+func TestNodeReportKeepsItsOrder(t *testing.T) {
+	r := newAgentRig(t)
+	r.there()
+	r.report(t, saying(true, "first"), "GET GET POST PUT")
+	other := r.server.Stored(allNodeReports, "", "n")
+	other.SetLabels(map[string]string{"a": "b"})
+	r.server.Set(other)
+	r.report(t, saying(true, "second"), "PUT GET PUT")
+	if c := r.stored(t); c.Labels["a"] != "b" || c.Status.Conditions[0].Message != "second" {
+		t.Errorf("%+v", c)
+	}
+	r.server.Delete(other)
+	r.report(t, saying(true, "third"), "PUT GET GET POST PUT")
+	r.report(t, saying(true, "fourth"), "PUT")
+
+	// The answer is lost: what is known of the object is, too.
+	r.server.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		http.Error(w, "no", http.StatusInternalServerError)
+		return true
+	})
+	if err := r.reporter.Report(t.Context(), saying(true, "")); err == nil || !strings.Contains(err.Error(), "answers 500") {
+		t.Errorf("err %v", err)
+	}
+	r.count()
+	r.report(t, saying(true, "fifth"), "GET PUT")
+}
+
+func TestNodeReportNowhere(t *testing.T) {
+	r := newAgentRig(t)
+	r.server.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid"}})
+	if err := r.reporter.Report(t.Context(), saying(true, "")); !errors.Is(err, apiserver.ErrNoDefinition) {
+		t.Errorf("err %v", err)
+	}
+	r.server.Offer(allNodeReports, v1alpha1.Version)
+	r.server.DeleteNode("n")
+	if err := r.reporter.Report(t.Context(), saying(true, "")); !errors.Is(err, ErrNoNode) {
+		t.Errorf("err %v", err)
+	}
+	r.there()
+	r.report(t, saying(true, ""), "GET GET POST PUT")
+}
+
+func TestEvict(t *testing.T) {
+	s := standin.New(t)
+	e, err := NewEvictor(s.Connection(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	s.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "new"}})
+	if err := e.Evict(t.Context(), "default", "p", "old"); err != nil || s.Pod("default", "p") == nil {
+		t.Errorf("another pod of the name: %v", err)
+	}
+	s.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	})
+	if err := e.Evict(t.Context(), "default", "p", "new"); !errors.Is(err, ErrEvictionWaits) {
+		t.Errorf("a budget: %v", err)
+	}
+	s.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	})
+	if err := e.Evict(t.Context(), "default", "p", "new"); err == nil || errors.Is(err, ErrEvictionWaits) {
+		t.Errorf("forbidden: %v", err)
+	}
+	s.Intercept(nil)
+	for range 2 { // the second time it is gone
+		if err := e.Evict(t.Context(), "default", "p", "new"); err != nil || s.Pod("default", "p") != nil {
+			t.Errorf("evict: %v", err)
+		}
+	}
+}
+
+// What a budget would say is asked without anybody's going, and the API server's being busy is no refusal.
+func TestRefused(t *testing.T) {
+	s := standin.New(t)
+	e, err := NewEvictor(s.Connection(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	s.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}})
+	var query, body string
+	answers := func(code int, causes ...metav1.StatusCause) {
+		s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+			text, _ := io.ReadAll(r.Body)
+			query, body = r.URL.RawQuery, string(text)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			_ = json.NewEncoder(w).Encode(&metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), Details: &metav1.StatusDetails{Causes: causes},
+			})
+			return true
+		})
+	}
+	budget := metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: "it needs 2 healthy pods and has 2"}
+	for name, c := range map[string]struct {
+		set     func()
+		refused bool
+		failed  bool
+	}{
+		"it may go":              {func() { s.Intercept(nil) }, false, false},
+		"a budget refuses":       {func() { answers(http.StatusTooManyRequests, budget) }, true, false},
+		"a budget is broken":     {func() { answers(http.StatusForbidden, budget) }, true, false},
+		"the server is busy":     {func() { answers(http.StatusTooManyRequests) }, false, true},
+		"it may not ask":         {func() { answers(http.StatusForbidden) }, false, true},
+		"the pod is not there":   {func() { answers(http.StatusNotFound) }, false, false},
+		"the server cannot tell": {func() { answers(http.StatusInternalServerError) }, false, true},
+	} {
+		c.set()
+		if refused, err := e.Refused(t.Context(), "default", "p", "u"); refused != c.refused || (err != nil) != c.failed {
+			t.Errorf("%s: %v, %v", name, refused, err)
+		}
+	}
+	if s.Pod("default", "p") == nil {
+		t.Error("the pod was evicted")
+	}
+	if !strings.Contains(query, "dryRun=All") || !strings.Contains(body, `"dryRun":["All"]`) {
+		t.Errorf("asked %s with %s", query, body)
+	}
+}
+
+// The agent asks for all that Permissions lists, and for nothing else.
+func TestAgentAsksForNoMoreThanItMay(t *testing.T) {
+	r := newAgentRig(t)
+	r.there()
+	r.report(t, saying(true, ""), "GET GET POST PUT")
+	e, err := NewEvictor(r.server.Connection(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if err := e.Evict(t.Context(), "default", "p", "u"); err != nil {
+		t.Fatal(err)
+	}
+	events, err := NewEvents(t.Context(), r.server.Connection(), "n", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(events.Close)
+	now := time.Now()
+	for _, w := range []*eventWrite{
+		{about: corev1.ObjectReference{Name: "p"}, name: "p.1", reason: "R", first: now, last: now, count: 1}, {name: "p.1", count: 2, last: now},
+	} {
+		if got := events.write(t.Context(), w); got != eventTold {
+			t.Fatalf("outcome %d", got)
+		}
+	}
+	offers, err := NewGPUOffers(r.server.Connection(), "n", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(offers.Close)
+	if _, err := offers.Ask(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.server.Offer(allProfiles, "v1alpha1")
+	told := make(chan int, 1)
+	profiles, err := WatchProfiles(t.Context(), r.server.Connection(), func(list []spec.NamedProfile) { told <- len(list) }, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-told
+	profiles.Stop()
+	var want []string
+	for _, p := range Permissions {
+		for _, verb := range p.Verbs {
+			want = append(want, verb+" "+p.Group+"/"+p.Resource)
+		}
+	}
+	slices.Sort(want)
+	if got := r.server.Asked(); !slices.Equal(got, want) {
+		t.Errorf("asked %v\nmay   %v", got, want)
+	}
+}

@@ -1,0 +1,82 @@
+package parse
+
+import (
+	"fmt"
+	"math"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/topology"
+)
+
+const (
+	// maxMilliCPU and maxLentMemory (MiB) are more than any machine lends.
+	maxMilliCPU   = 1000 * topology.MaxCPUs
+	maxLentMemory = math.MaxUint32
+	// maxWishes bounds the pods that one node may want evicted at once, MaxEventNote the bytes of what it says.
+	maxWishes    = 256
+	maxWishNotes = 256
+)
+
+// NodeHeadroom turns what a node's agent says of reclaimed pods into the ledger's terms. Nothing said is HeadroomUnsaid; what contradicts
+// itself is HeadroomMalformed with no wishes, and the error says what it is.
+func NodeHeadroom(c *spec.Colocation) (h facts.Headroom, wishes []facts.EvictionRequest, err error) {
+	if c == nil {
+		return facts.Headroom{}, nil, nil
+	}
+	if err = checkColocation(c); err != nil {
+		return facts.Headroom{State: facts.HeadroomMalformed, Note: shortened(err.Error())}, nil, err
+	}
+	h = facts.Headroom{State: facts.HeadroomOpen, MilliCPU: c.Headroom.MilliCPU, Memory: c.Headroom.MemoryMiB * topology.Mebibyte}
+	if c.Closed != "" {
+		h.State, h.Note = facts.HeadroomClosed, shortened(c.Closed)
+	}
+	for i := range c.Evictions {
+		w := &c.Evictions[i]
+		wishes = append(wishes, facts.EvictionRequest{
+			UID: facts.UID(w.UID), Namespace: w.Namespace, Name: w.Name, Reason: shortened(w.Reason), Message: shortened(w.Message), Urgent: w.Urgent,
+		})
+	}
+	return h, wishes, nil
+}
+
+// checkColocation returns the first contradiction. The zones' parts must not add up to less than the whole: the node as a whole cannot lend
+// what no zone lends.
+func checkColocation(c *spec.Colocation) error {
+	if err := checkLent("headroom", c.Headroom); err != nil {
+		return err
+	}
+	var sum spec.ReclaimedAmounts
+	for i := range c.Zones {
+		z := &c.Zones[i]
+		if err := checkLent("headroom of zone "+z.Name, z.ReclaimedAmounts); err != nil {
+			return err
+		}
+		sum.MilliCPU, sum.MemoryMiB = sum.MilliCPU+z.MilliCPU, sum.MemoryMiB+z.MemoryMiB
+	}
+	switch {
+	case len(c.Zones) > 0 && (c.Headroom.MilliCPU > sum.MilliCPU || c.Headroom.MemoryMiB > sum.MemoryMiB):
+		return fmt.Errorf("headroom of %d millicores and %d MiB, where the zones have %d and %d", c.Headroom.MilliCPU, c.Headroom.MemoryMiB, sum.MilliCPU, sum.MemoryMiB)
+	case len(c.Evictions) > maxWishes:
+		return fmt.Errorf("%d evictions are asked for; at most %d can be", len(c.Evictions), maxWishes)
+	}
+	named := make(map[string]bool, len(c.Evictions))
+	for i := range c.Evictions {
+		w := &c.Evictions[i]
+		if w.UID == "" || w.Name == "" || w.Namespace == "" || named[w.UID] {
+			return fmt.Errorf("the eviction of %s/%s (%q): a name or the UID is missing, or it stands twice", w.Namespace, w.Name, w.UID)
+		}
+		named[w.UID] = true
+	}
+	return nil
+}
+
+func checkLent(what string, a spec.ReclaimedAmounts) error {
+	if a.MilliCPU < 0 || a.MilliCPU > maxMilliCPU || a.MemoryMiB < 0 || a.MemoryMiB > maxLentMemory {
+		return fmt.Errorf("%s: %d millicores and %d MiB: want 0 to %d and 0 to %d", what, a.MilliCPU, a.MemoryMiB, maxMilliCPU, int64(maxLentMemory))
+	}
+	return nil
+}
+
+// shortened cuts what an agent says.
+func shortened(text string) string { return text[:min(len(text), maxWishNotes)] }

@@ -1,0 +1,99 @@
+package parse
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
+
+// labelSets gives equal sets of labels the same slice: a workload's pods carry the same ones.
+type labelSets struct {
+	known map[string][]facts.Label
+	key   specKey
+}
+
+// labels lists a set of labels, sorted by key; nil for none. Nobody may change the result.
+func (p *Parser) labels(set map[string]string) []facts.Label {
+	if len(set) == 0 {
+		return nil
+	}
+	s := &p.labelSets
+	s.key.reset()
+	s.key.stringMap(set)
+	if known, ok := s.known[string(s.key.bytes)]; ok {
+		return known
+	}
+	out := make([]facts.Label, 0, len(set))
+	for key, value := range set {
+		out = append(out, facts.Label{Key: p.strings.get(key), Value: p.strings.get(value)})
+	}
+	slices.SortFunc(out, func(a, b facts.Label) int { return cmp.Compare(a.Key, b.Key) })
+	if s.known == nil || len(s.known) >= maxMemo {
+		s.known = make(map[string][]facts.Label)
+	}
+	s.known[string(s.key.bytes)] = out
+	return out
+}
+
+// labelOperators gives each label selector operator our name.
+var labelOperators = map[metav1.LabelSelectorOperator]facts.Operator{
+	metav1.LabelSelectorOpIn:           facts.In,
+	metav1.LabelSelectorOpNotIn:        facts.NotIn,
+	metav1.LabelSelectorOpExists:       facts.Exists,
+	metav1.LabelSelectorOpDoesNotExist: facts.DoesNotExist,
+}
+
+// selector parses a label selector: none matches nothing, an empty one everything. Equal meanings that are spelled in another order
+// give equal results. It fails where upstream cannot read the selector.
+func (p *Parser) selector(s *metav1.LabelSelector) (facts.LabelSelector, error) {
+	if s == nil {
+		return facts.LabelSelector{Nothing: true}, nil
+	}
+	if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
+		return facts.LabelSelector{Nothing: true}, err
+	}
+	out := p.equalities(s.MatchLabels)
+	for i := range s.MatchExpressions {
+		e := &s.MatchExpressions[i]
+		out = append(out, facts.Requirement{Key: p.strings.get(e.Key), Operator: labelOperators[e.Operator], Values: p.sortedSet(e.Values)})
+	}
+	return facts.LabelSelector{Expressions: canonical(out)}, nil
+}
+
+// equalities asks for each of the labels, in the order of their keys.
+func (p *Parser) equalities(set map[string]string) []facts.Requirement {
+	var out []facts.Requirement
+	for key, value := range set {
+		out = append(out, facts.Requirement{Key: p.strings.get(key), Operator: facts.In, Values: []string{p.strings.get(value)}})
+	}
+	return canonical(out)
+}
+
+// canonical sorts a conjunction and drops what it says twice, in place.
+func canonical(list []facts.Requirement) []facts.Requirement {
+	slices.SortFunc(list, func(a, b facts.Requirement) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
+	})
+	return slices.CompactFunc(list, equalRequirements)
+}
+
+func equalRequirements(a, b facts.Requirement) bool {
+	return a.Key == b.Key && a.Operator == b.Operator && slices.Equal(a.Values, b.Values)
+}
+
+func SameSelector(a, b *facts.LabelSelector) bool {
+	return a.Nothing == b.Nothing && slices.EqualFunc(a.Expressions, b.Expressions, equalRequirements)
+}
+
+// sortedSet copies a list as a sorted set; nil for none.
+func (p *Parser) sortedSet(list []string) []string {
+	var out []string
+	for _, s := range list {
+		out = append(out, p.strings.get(s))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

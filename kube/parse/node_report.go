@@ -1,0 +1,164 @@
+package parse
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/topology"
+)
+
+// rulers are the values of NodeStatus.Mode.
+var rulers = map[string]topology.Ruler{spec.ModeAgent: topology.RulerAgent, spec.ModeKubelet: topology.RulerKubelet}
+
+// maxThreads is the most logical CPUs of a core that a report may name.
+const maxThreads = 8
+
+// NodeZones turns what a node's agent says into the ledger's terms: what can be promised by zone, and who holds what, by UID.
+//
+// The NUMA nodes are the zones, by ascending number. Where the kubelet rules nothing is promised and nobody is said to hold anything; a
+// machine with more than topology.MaxZones NUMA nodes has no zones at all. What is missing is an error and never zero; the error names
+// the zone, and nothing of such a report may be acted on.
+func NodeZones(s *spec.NodeStatus) (shape topology.ZoneShape, held []facts.HeldZones, err error) {
+	ruler, ok := rulers[s.Mode]
+	switch {
+	case !ok:
+		return shape, nil, fmt.Errorf("mode %q: want %s or %s", s.Mode, spec.ModeAgent, spec.ModeKubelet)
+	case s.ThreadsPerCore < 1 || s.ThreadsPerCore > maxThreads:
+		return shape, nil, fmt.Errorf("threadsPerCore %d: want 1 to %d", s.ThreadsPerCore, maxThreads)
+	}
+	zones, err := numaZones(s.Zones)
+	if err != nil {
+		return shape, nil, err
+	}
+	shape.Ruler, shape.Threads = ruler, uint8(s.ThreadsPerCore)
+	if len(zones) > topology.MaxZones {
+		return shape, nil, nil
+	}
+	shape.Zones = uint8(len(zones))
+	grants := make(map[string]*topology.ZoneGrant)
+	for i := range zones {
+		z := &zones[i]
+		if shape.Zone[i], err = z.capacity(); err == nil {
+			err = z.charge(i, grants)
+		}
+		if err != nil {
+			return topology.ZoneShape{}, nil, fmt.Errorf("NUMA node %s: %w", z.Name, err)
+		}
+		if z.Closed {
+			shape.Closed |= 1 << i
+		}
+	}
+	if ruler == topology.RulerKubelet {
+		return shape, nil, nil
+	}
+	for uid, grant := range grants {
+		held = append(held, facts.HeldZones{UID: facts.UID(uid), Grant: *grant})
+	}
+	slices.SortFunc(held, func(a, b facts.HeldZones) int { return cmp.Compare(a.UID, b.UID) })
+	return shape, held, nil
+}
+
+// numaZone is a NUMA node of a report.
+type numaZone struct {
+	*spec.Zone
+	number int
+	socket uint8
+}
+
+// numaZones lists the NUMA nodes by number.
+func numaZones(tree []spec.Zone) (out []numaZone, err error) {
+	for i := range tree {
+		socket := &tree[i]
+		if socket.Type != spec.ZoneSocket {
+			if socket.Type == spec.ZoneNUMA {
+				return nil, fmt.Errorf("NUMA node %s: it stands in no socket", socket.Name)
+			}
+			continue
+		}
+		number, err := strconv.ParseUint(socket.Name, 10, 8)
+		if err != nil {
+			return nil, fmt.Errorf("socket %q: the name is no number of a socket", socket.Name)
+		}
+		for j := range socket.Children {
+			child := &socket.Children[j]
+			if child.Type != spec.ZoneNUMA {
+				continue
+			}
+			n, err := strconv.ParseUint(child.Name, 10, 16)
+			if err != nil {
+				return nil, fmt.Errorf("NUMA node %q: the name is no number of a NUMA node", child.Name)
+			}
+			out = append(out, numaZone{child, int(n), uint8(number)})
+		}
+	}
+	slices.SortFunc(out, func(a, b numaZone) int { return cmp.Compare(a.number, b.number) })
+	for i := 1; i < len(out); i++ {
+		if out[i].number == out[i-1].number {
+			return nil, fmt.Errorf("NUMA node %s: it stands twice", out[i].Name)
+		}
+	}
+	return out, nil
+}
+
+// capacity is what may be promised of the zone.
+func (z *numaZone) capacity() (c topology.ZoneCapacity, err error) {
+	if z.Capacity == nil || z.Allocatable == nil {
+		return c, errors.New("capacity or allocatable is missing")
+	}
+	for _, a := range []*spec.ZoneAmounts{z.Capacity, z.Allocatable} {
+		if err := checkAmounts(a.CPUs, a.MemoryMiB, a.CPUSet); err != nil {
+			return c, err
+		}
+	}
+	if z.Allocatable.CPUs > z.Capacity.CPUs || z.Allocatable.MemoryMiB > z.Capacity.MemoryMiB {
+		return c, errors.New("allocatable is more than capacity")
+	}
+	return topology.ZoneCapacity{CPUs: uint16(z.Allocatable.CPUs), Socket: z.socket, Memory: uint32(z.Allocatable.MemoryMiB)}, nil
+}
+
+// charge adds what the pods hold of the zone to their grants.
+func (z *numaZone) charge(index int, grants map[string]*topology.ZoneGrant) error {
+	for i := range z.Allocations {
+		a := &z.Allocations[i]
+		err := checkAmounts(a.CPUs, a.MemoryMiB, a.CPUSet)
+		g := grants[a.UID]
+		switch {
+		case a.UID == "":
+			return fmt.Errorf("the allocation of %s/%s has no UID", a.Namespace, a.Name)
+		case err != nil:
+			return fmt.Errorf("the allocation of %s/%s: %w", a.Namespace, a.Name, err)
+		case a.CPUs == 0 && a.MemoryMiB == 0:
+			return fmt.Errorf("the allocation of %s/%s says not how much it is", a.Namespace, a.Name)
+		case g == nil:
+			g = new(topology.ZoneGrant)
+			grants[a.UID] = g
+		case g.Zones()&(1<<index) != 0:
+			return fmt.Errorf("the allocation of %s/%s stands twice", a.Namespace, a.Name)
+		}
+		g.CPUs[index], g.Memory[index] = uint16(a.CPUs), uint32(a.MemoryMiB)
+	}
+	return nil
+}
+
+// checkAmounts refuses amounts that no machine has, and a set of CPUs, where there is one, that are not as many as is said.
+func checkAmounts(cpus int, memory int64, cpuset string) error {
+	switch {
+	case cpus < 0 || cpus > topology.MaxCPUs:
+		return fmt.Errorf("%d CPUs: want 0 to %d", cpus, topology.MaxCPUs)
+	case memory < 0 || memory > math.MaxUint32:
+		return fmt.Errorf("%d MiB of memory: want 0 to %d", memory, uint32(math.MaxUint32))
+	case cpuset == "":
+		return nil
+	}
+	set, err := topology.ParseCPUSet(cpuset)
+	if err == nil && set.Len() != cpus {
+		err = fmt.Errorf("cpuset %q has %d CPUs, not %d", cpuset, set.Len(), cpus)
+	}
+	return err
+}

@@ -1,0 +1,237 @@
+package parse
+
+import (
+	"cmp"
+	"hash/maphash"
+	"log/slog"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Parser turns API objects into the ledger's vocabulary. It shares what repeats between objects (strings, whole Requirements), and
+// keeps nothing of an object itself. It must not be used by two goroutines at once.
+type Parser struct {
+	scheduler string
+	levels    []string // node labels from the widest domain to the narrowest
+	strings   interner
+	warner    Warner
+	// OnUnreadablePromise, if set, is called for each pod whose promise of zones cannot be read.
+	OnUnreadablePromise func()
+	requirementsSeen    requirementsMemo
+	labelSets           labelSets
+	imageSets           imageSets
+	deviceSets          deviceSets
+	features            []string // of the node that was parsed last: its neighbours declare the same
+}
+
+// NewParser returns a Parser for which the pods with the given spec.schedulerName are ours. Complaints about objects go to log, once
+// each; nil is silent. levels are the configured topology levels, from the widest to the narrowest: what PodGroups ask for is held to
+// their order.
+func NewParser(schedulerName string, log *slog.Logger, levels ...string) *Parser {
+	return &Parser{scheduler: schedulerName, levels: levels, warner: Warner{Log: log}, imageSets: imageSets{seed: maphash.MakeSeed()}}
+}
+
+// Pod parses a pod. Of a pod that is not ours only what bears on others is read: what it takes from its node, its labels, and whom it
+// wants near or far. It never fails: what cannot be honoured is named in Requirements.Unsupported or Impossible.
+func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
+	seen := facts.Pod{
+		UID:       facts.UID(pod.UID),
+		Namespace: p.strings.get(pod.Namespace),
+		Name:      pod.Name,
+		Created:   pod.CreationTimestamp.UnixNano(),
+		Ours:      p.IsOurs(pod),
+		Node:      p.strings.get(pod.Spec.NodeName),
+		Finished:  finished(pod),
+		Deleting:  pod.DeletionTimestamp != nil,
+		Gated:     len(pod.Spec.SchedulingGates) > 0,
+		Labels:    p.labels(pod.Labels),
+
+		NeverPreempts: pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever,
+	}
+	if pod.CreationTimestamp.IsZero() {
+		seen.Created = 0
+	}
+	if pod.Spec.Priority != nil {
+		seen.Priority = *pod.Spec.Priority
+	}
+	seen.Requirements = p.requirements(pod, seen.Ours)
+	p.group(pod, &seen)
+	if seen.Ours {
+		seen.Owner = p.owner(pod)
+	}
+	if seen.Node != "" {
+		seen.Grant = p.recorded(pod, seen.Requirements)
+		if pod.Status.StartTime != nil {
+			seen.Started = pod.Status.StartTime.UnixNano()
+		}
+	} else if seen.Ours {
+		seen.Reported = reported(pod)
+		seen.Nominated = p.strings.get(pod.Status.NominatedNodeName)
+	}
+	return seen
+}
+
+// IsOurs reports whether this scheduler places the pod.
+func (p *Parser) IsOurs(pod *corev1.Pod) bool { return pod.Spec.SchedulerName == p.scheduler }
+
+// Serial is the number of the Requirements that the last Pod had. Two pods with one number have the same Requirements.
+func (p *Parser) Serial() uint64 { return p.requirementsSeen.latest }
+
+// Intern returns a string equal to s, the same one for equal strings.
+func (p *Parser) Intern(s string) string { return p.strings.get(s) }
+
+// owner reads the pod's controller, if it is of a kind whose selector default spreading looks at.
+func (p *Parser) owner(pod *corev1.Pod) facts.Owner {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil {
+		return facts.Owner{}
+	}
+	var kind facts.WorkloadKind
+	switch ref.APIVersion + " " + ref.Kind {
+	case "v1 ReplicationController":
+		kind = facts.ReplicationController
+	case "apps/v1 ReplicaSet":
+		kind = facts.ReplicaSet
+	case "apps/v1 StatefulSet":
+		kind = facts.StatefulSet
+	default:
+		return facts.Owner{}
+	}
+	return facts.Owner{Kind: kind, Name: p.strings.get(ref.Name)}
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// grant reads which GPUs and network cards a bound pod was given. Without a record, or with one that cannot be, the ledger infers it.
+func (p *Parser) grant(pod *corev1.Pod, request *topology.Request) (grant topology.Grant) {
+	for _, record := range [...]struct {
+		key  string
+		asks bool
+		read func(text string) error
+	}{
+		{spec.AnnotationGPUs, !request.IsZero(), func(text string) error { return grant.ParseGPUs(text, request) }},
+		{spec.AnnotationNICs, request.NIC.Count > 0, func(text string) error { return grant.ParseNICs(text, &request.NIC) }},
+	} {
+		text, ok := pod.Annotations[record.key]
+		if !ok || !record.asks {
+			continue
+		}
+		if err := record.read(text); err != nil {
+			p.warner.Warn("pod "+pod.Namespace+"/"+pod.Name, "the record of the pod's devices is unreadable, so they are guessed", "annotation", record.key, "err", err)
+		}
+	}
+	return grant
+}
+
+func reported(pod *corev1.Pod) facts.Condition {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return facts.Condition{Reason: c.Reason, Message: c.Message}
+		}
+	}
+	return facts.Condition{}
+}
+
+// Node parses a node.
+func (p *Parser) Node(node *corev1.Node) *facts.Node {
+	n := &facts.Node{
+		Name:          p.strings.get(node.Name),
+		Labels:        make(map[string]string, len(node.Labels)),
+		Unschedulable: node.Spec.Unschedulable,
+		Allocatable:   p.quantities(node.Status.Allocatable),
+		GPU:           p.shape(node),
+		Images:        p.images(node.Status.Images),
+		Features:      p.declared(node.Status.DeclaredFeatures),
+	}
+	for key, value := range node.Labels {
+		n.Labels[p.strings.get(key)] = p.strings.get(value)
+	}
+	for i := range node.Spec.Taints {
+		t := &node.Spec.Taints[i]
+		effect := taintEffect(t.Effect)
+		if effect == 0 {
+			p.warner.Warn("node "+node.Name, "a taint with an unknown effect is ignored, as kube-scheduler ignores it", "key", t.Key, "effect", t.Effect)
+			continue
+		}
+		n.Taints = append(n.Taints, facts.Taint{Key: p.strings.get(t.Key), Value: p.strings.get(t.Value), Effect: effect})
+	}
+	return n
+}
+
+// shape reads a node's GPUs: as many as nvidia.com/gpu says, else as hilbert.dev/gpu-milli has thousands; only the latter lets fractions in.
+func (p *Parser) shape(node *corev1.Node) topology.Shape {
+	milli, shareable := node.Status.Allocatable[spec.ResourceGPUMilli]
+	count := milli.Value() / topology.FullGPU
+	if whole, ok := node.Status.Allocatable[spec.ResourceNvidiaGPU]; ok {
+		count = whole.Value()
+	}
+	if count <= 0 {
+		return topology.Shape{}
+	}
+	if count > topology.MaxGPUs {
+		p.warner.Warn("node "+node.Name, "the node has more GPUs than Hilbert can tell apart; the rest stays unused", "gpus", count, "used", topology.MaxGPUs)
+		count = topology.MaxGPUs
+	}
+	model := cmp.Or(node.Labels[spec.LabelGPUModel], node.Labels[labelGPUProduct])
+	return topology.Shape{GPUs: int(count), Model: p.strings.get(model), Shareable: shareable && !milli.IsZero()}
+}
+
+// labelGPUProduct is what NVIDIA's feature discovery calls a GPU's model.
+const labelGPUProduct = "nvidia.com/gpu.product"
+
+func taintEffect(effect corev1.TaintEffect) facts.TaintEffect {
+	switch effect {
+	case corev1.TaintEffectNoSchedule:
+		return facts.NoSchedule
+	case corev1.TaintEffectPreferNoSchedule:
+		return facts.PreferNoSchedule
+	case corev1.TaintEffectNoExecute:
+		return facts.NoExecute
+	}
+	return 0
+}
+
+// hostPorts lists the ports of the node that the pod occupies for its whole life: those of containers and of sidecars.
+func (p *Parser) hostPorts(pod *corev1.Pod) []facts.HostPort {
+	var ports []facts.HostPort
+	add := func(c *corev1.Container) {
+		for i := range c.Ports {
+			port := &c.Ports[i]
+			if port.HostPort <= 0 {
+				continue
+			}
+			ports = append(ports, facts.HostPort{
+				Protocol: p.strings.get(cmp.Or(string(port.Protocol), string(corev1.ProtocolTCP))),
+				IP:       p.strings.get(cmp.Or(port.HostIP, facts.AnyIP)),
+				Port:     port.HostPort,
+			})
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if sidecar(&pod.Spec.InitContainers[i]) {
+			add(&pod.Spec.InitContainers[i])
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	slices.SortFunc(ports, func(a, b facts.HostPort) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol, b.Protocol), strings.Compare(a.IP, b.IP))
+	})
+	return slices.Compact(ports)
+}
+
+// sidecar: an init container that keeps running beside the pod's containers.
+func sidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}

@@ -1,0 +1,113 @@
+package parse
+
+import (
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/topology"
+)
+
+// bindings are the values of spec.QoS.NUMA.
+var bindings = map[string]topology.Binding{"": topology.Unbound, spec.NUMABound: topology.Bound, spec.NUMAExclusive: topology.Exclusive}
+
+// qosKeys are what spec.QoSOf reads of a pod's annotations.
+var qosKeys = [...]string{
+	spec.AnnotationNUMA, spec.AnnotationPool, spec.AnnotationKatalystQoS, spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory,
+}
+
+// qos spells out what decides which cores the pod asks for.
+func (k *specKey) qos(pod *corev1.Pod) {
+	k.str(pod.Labels[spec.LabelQoS])
+	if len(pod.Annotations) == 0 {
+		k.num(0)
+		return
+	}
+	for i, key := range qosKeys {
+		if value, ok := pod.Annotations[key]; ok {
+			k.num(int64(i + 1))
+			k.str(value)
+		}
+	}
+	k.num(0)
+}
+
+// zoneRequest reads which exclusive cores a pod asks for, from its effective request. impossible says, with what would mend it, why it cannot be
+// placed: its QoS cannot be read, or cannot be had. A pod that is bound all the same is treated as shared then.
+func zoneRequest(pod *corev1.Pod, list corev1.ResourceList) (r topology.ZoneRequest, impossible string) {
+	qos, err := spec.QoSOf(pod.Labels, pod.Annotations)
+	switch {
+	case err != nil:
+		return r, err.Error()
+	case qos.Level != spec.QoSDedicated:
+		return r, ""
+	}
+	cpu := amount(corev1.ResourceCPU, list.Cpu())
+	switch {
+	case cpu <= 0:
+		return r, fmt.Sprintf("%s: a pod of level %s needs a cpu request of 1 or more; it has none", spec.LabelQoS, qos.Level)
+	case cpu%1000 != 0:
+		return r, fmt.Sprintf("%s: a pod of level %s needs a cpu request of whole CPUs; request %d instead of %dm in sum", spec.LabelQoS, qos.Level, cpu/1000+1, cpu)
+	case cpu/1000 > topology.MaxCPUs:
+		return r, fmt.Sprintf("%s: the pod requests %d CPUs of its own; a node has at most %d", spec.LabelQoS, cpu/1000, topology.MaxCPUs)
+	}
+	r = topology.ZoneRequest{CPUs: uint16(cpu / 1000), Binding: bindings[qos.NUMA]}
+	if r.Binding == topology.Unbound {
+		return r, ""
+	}
+	memory := amount(corev1.ResourceMemory, list.Memory())
+	if memory > math.MaxUint32*topology.Mebibyte {
+		return topology.ZoneRequest{}, fmt.Sprintf("%s: the pod requests %d bytes of memory; no NUMA node has as much", spec.AnnotationNUMA, memory)
+	}
+	r.Memory = uint32((max(memory, 0) + topology.Mebibyte - 1) / topology.Mebibyte)
+	return r, ""
+}
+
+// isReclaimed reports whether a pod is of the reclaimed level. One whose QoS cannot be read is shared.
+func isReclaimed(pod *corev1.Pod) bool {
+	qos, _ := spec.QoSOf(pod.Labels, pod.Annotations)
+	return qos.Level == spec.QoSReclaimed
+}
+
+// zoneGrant reads what a bound pod was promised of zones. Without a record, or with one that does not answer the request, the ledger infers it.
+func (p *Parser) zoneGrant(pod *corev1.Pod, request topology.ZoneRequest) topology.ZoneGrant {
+	text, ok := pod.Annotations[spec.AnnotationZones]
+	if !ok || request.IsZero() {
+		return topology.ZoneGrant{}
+	}
+	grant, err := topology.ParseZoneGrant(text)
+	if err == nil {
+		err = answers(&grant, request)
+	}
+	if err != nil {
+		if p.OnUnreadablePromise != nil {
+			p.OnUnreadablePromise()
+		}
+		p.warner.Warn("pod "+pod.Namespace+"/"+pod.Name, "the record of the pod's zones is unreadable, so they are guessed",
+			"annotation", spec.AnnotationZones, "err", err)
+		return topology.ZoneGrant{}
+	}
+	return grant
+}
+
+// answers reports as an error that a grant gives less than was asked for.
+func answers(g *topology.ZoneGrant, r topology.ZoneRequest) error {
+	cpus, memory := g.Excess(r)
+	switch {
+	case cpus < 0:
+		return fmt.Errorf("zones %q: the pod asks for %d CPUs", g, r.CPUs)
+	case r.Binding != topology.Unbound && memory < 0:
+		return fmt.Errorf("zones %q: the pod asks for %d MiB of memory", g, r.Memory)
+	}
+	return nil
+}
+
+// recorded reads what a bound pod was given.
+func (p *Parser) recorded(pod *corev1.Pod, r *facts.Requirements) topology.Grant {
+	grant := p.grant(pod, &r.GPU)
+	grant.Zones = p.zoneGrant(pod, r.Zones)
+	return grant
+}

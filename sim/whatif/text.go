@@ -1,0 +1,73 @@
+package whatif
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// maxLines is how many pods of a kind the text names.
+const maxLines = 100
+
+// WriteText renders the forecast for people.
+func (f *Forecast) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "From revision %d of %s, nodes %d: %d placed, %d not", f.Revision, f.Taken.Format(time.RFC3339), f.Nodes, len(f.Placed), len(f.Unplaced))
+	if n := len(f.Evicted); n > 0 {
+		fmt.Fprintf(&b, ", %d evicted", n)
+	}
+	if n := len(f.Lost); n > 0 {
+		fmt.Fprintf(&b, ", %d gone with their nodes", n)
+	}
+	b.WriteString(".\n")
+	if f.Interrupted {
+		b.WriteString("The run was ended early.\n")
+	}
+	f.writePlaced(&b)
+	section(&b, "Evicted for pods of higher priority:", f.Evicted, func(p *PodName) string { return p.String() })
+	section(&b, "Gone with their nodes:", f.Lost, func(p *LostPod) string { return p.String() + ": " + p.Why })
+	section(&b, "Not placed:", f.Unplaced, func(p *UnplacedPod) string { return p.String() + ": " + p.Why })
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (f *Forecast) writePlaced(b *strings.Builder) {
+	if len(f.Placed) == 0 {
+		return
+	}
+	b.WriteString("\n")
+	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "POD\tWAS\tNODE\tGPUS")
+	for i := range f.Placed[:min(len(f.Placed), maxLines)] {
+		p := &f.Placed[i]
+		gpus := p.GPUs
+		if gpus == "" {
+			gpus = "-"
+		}
+		fmt.Fprintf(t, "%s/%s\t%s\t%s\t%s\n", p.Namespace, p.Name, p.Was, p.Node, gpus)
+	}
+	_ = t.Flush() // to a Builder
+	more(b, len(f.Placed))
+}
+
+// String names the pod and what it was.
+func (p *PodName) String() string { return fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, p.Was) }
+
+func section[P any](b *strings.Builder, title string, pods []P, line func(*P) string) {
+	if len(pods) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s\n", title)
+	for i := range pods[:min(len(pods), maxLines)] {
+		fmt.Fprintf(b, "  %s\n", line(&pods[i]))
+	}
+	more(b, len(pods))
+}
+
+func more(b *strings.Builder, all int) {
+	if all > maxLines {
+		fmt.Fprintf(b, "  and %d more (-o json has all)\n", all-maxLines)
+	}
+}

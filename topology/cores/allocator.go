@@ -1,0 +1,399 @@
+package cores
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+
+	"hilbert.dev/hilbert/topology"
+)
+
+// What keeps a holding from being committed or adopted.
+var (
+	// ErrExpired: the allocator has moved on since the offer was made.
+	ErrExpired = errors.New("the offer has expired")
+	// ErrHeld: the id holds something already, or somebody else holds a part of it.
+	ErrHeld = errors.New("already held")
+	// ErrUnfit: it is not what this machine can give: cores that are not whole, reserved, or not those that the grant counts.
+	ErrUnfit = errors.New("this machine cannot give it")
+)
+
+// Holding is what one pod has for itself. Where the kubelet rules, Request and Grant are zero: only the CPUs are known.
+type Holding struct {
+	Request topology.ZoneRequest
+	Grant   topology.ZoneGrant
+	CPUs    topology.CPUSet
+}
+
+// Offer is a holding that can be had, as long as the allocator stays at the revision.
+type Offer struct {
+	Revision uint64
+	Holding
+	Kept bool // the promise is what is offered
+}
+
+// Allocator gives the CPUs and memory of one machine to pods, and divides what nobody holds into pools.
+//
+// Exclusive CPUs are whole cores with as many threads as the machine's cores have at most. A core with a thread offline, or of a slower kind
+// with fewer, is given to nobody alone: it stays in the pools. Reserved cores are never held under RulerAgent. In a zone that a pod has
+// alone nobody else gets anything, pools included. Zones are indices of Machine.NUMA, not IDs.
+//
+// An Allocator is not safe for concurrent use.
+type Allocator struct {
+	layout
+	standing
+	holdings map[string]Holding
+	revision uint64
+	journal  []undo
+	depth    int // of marks that are open
+}
+
+// standing is the state that follows from the holdings and the wishes. It is copied into the journal: what its references reach is not
+// changed once it is there.
+type standing struct {
+	shape    topology.ZoneShape
+	free     topology.ZoneFree
+	held     topology.CPUSet
+	alone    uint8 // zones that somebody has alone
+	division Division
+	pools    Pools
+}
+
+// NewAllocator returns the allocator of an empty machine under RulerAgent. The cores of reserved are kept for the system, and reservedMemory
+// (MiB) of each zone is kept back. A machine with more than MaxZones NUMA nodes promises nothing: its ruler is RulerNone, and its pools take
+// it for one zone. The error names what a Machine must not be: empty, with CPUs of MaxCPUs and more, of unknown NUMA nodes, or with a core
+// in two of them.
+func NewAllocator(m *topology.Machine, reserved topology.CPUSet, reservedMemory uint32) (*Allocator, error) {
+	l, err := newLayout(m, reserved)
+	if err != nil {
+		return nil, fmt.Errorf("machine: %w", err)
+	}
+	a := &Allocator{layout: *l, holdings: make(map[string]Holding)}
+	a.shape = l.promise(m, reservedMemory)
+	a.free = topology.NewZoneFree(&a.shape)
+	a.divide()
+	return a, nil
+}
+
+// SetRuler says who decides. Under another ruler than RulerAgent nothing is offered, and Adopt takes any CPUs. It fails with ErrHeld when
+// something is held.
+func (a *Allocator) SetRuler(r topology.Ruler) error {
+	switch {
+	case len(a.holdings) > 0:
+		return fmt.Errorf("ruler %v: %d pods hold CPUs: %w", r, len(a.holdings), ErrHeld)
+	case r == topology.RulerAgent && a.shape.Zones == 0:
+		return fmt.Errorf("ruler %v: the machine has more than %d NUMA nodes: %w", r, topology.MaxZones, ErrUnfit)
+	}
+	a.change("")
+	a.shape.Ruler = r
+	return nil
+}
+
+// Shape is what the machine can promise.
+func (a *Allocator) Shape() topology.ZoneShape { return a.shape }
+
+// Free is what is left of it.
+func (a *Allocator) Free() topology.ZoneFree { return a.free }
+
+// Revision grows with each change, Rollback included.
+func (a *Allocator) Revision() uint64 { return a.revision }
+
+// Reserved are the cores that are kept for the system.
+func (a *Allocator) Reserved() topology.CPUSet { return a.reserved }
+
+// Pools are the CPUs that nobody holds, as the last Divide wanted them divided.
+func (a *Allocator) Pools() Pools { return a.pools }
+
+// Held are the CPUs that somebody has for himself.
+func (a *Allocator) Held() topology.CPUSet { return a.held }
+
+// Alone is the set of zones that somebody has alone.
+func (a *Allocator) Alone() uint8 { return a.alone }
+
+// Zone is the set of CPUs of a zone.
+func (a *Allocator) Zone(zone int) topology.CPUSet { return a.zones[zone].cpus }
+
+// Holding is what id holds. False: nothing.
+func (a *Allocator) Holding(id string) (Holding, bool) {
+	h, ok := a.holdings[id]
+	return h, ok
+}
+
+// Holders are the ids that hold something, ascending.
+func (a *Allocator) Holders() []string { return slices.Sorted(maps.Keys(a.holdings)) }
+
+// Offer says what the request would be given: the promise if it still fits, else zones that OfferZones chooses, both from the zones in among
+// (what hints allow). False: it does not fit; or it would leave no CPU to shared pools that ask for some, on a machine without reserved
+// cores. The second never happens to a promise that was made while all requests together fit the machine.
+func (a *Allocator) Offer(r topology.ZoneRequest, promised topology.ZoneGrant, among uint8) (Offer, bool) {
+	if r.IsZero() || a.shape.Ruler != topology.RulerAgent {
+		return Offer{}, false
+	}
+	s := a.shape
+	s.Closed |= ^among
+	if !promised.IsZero() && a.free.Fits(&s, r, &promised) {
+		if o, ok := a.offer(r, promised); ok {
+			o.Kept = true
+			return o, true
+		}
+	}
+	g, ok := topology.OfferZones(&s, &a.free, r)
+	if !ok {
+		return Offer{}, false
+	}
+	return a.offer(r, g)
+}
+
+// offer turns a grant that fits into CPUs.
+func (a *Allocator) offer(r topology.ZoneRequest, g topology.ZoneGrant) (Offer, bool) {
+	o := Offer{Revision: a.revision, Holding: Holding{Request: r, Grant: g}}
+	for z := range int(a.shape.Zones) {
+		free := a.zones[z].givable.Minus(a.held)
+		o.CPUs = o.CPUs.Union(a.choose(z, int(g.CPUs[z])/a.threads, free, topology.CPUSet{}))
+	}
+	return o, !a.starves(o.CPUs)
+}
+
+// starves reports whether nothing would be left for shared pods that ask for CPUs. Pods that ask for none never stand in the way: the
+// scheduler does not count them either.
+func (a *Allocator) starves(cpus topology.CPUSet) bool {
+	if !a.reserved.IsEmpty() || !a.all.Minus(a.held).Minus(cpus).IsEmpty() {
+		return false
+	}
+	return slices.ContainsFunc(a.division.Shared, func(d PoolDemand) bool { return d.MilliCPU > 0 })
+}
+
+// Answers reports whether a promise is one that this request can have been given, whatever is held by now: that many whole cores, and the
+// memory if it is bound. What does not answer was not promised to this pod.
+func (a *Allocator) Answers(r topology.ZoneRequest, g *topology.ZoneGrant) bool {
+	var cpus, memory int64
+	for z := range topology.MaxZones {
+		if int(g.CPUs[z])%a.threads != 0 {
+			return false
+		}
+		cpus += int64(g.CPUs[z])
+		memory += int64(g.Memory[z])
+	}
+	if r.IsZero() || a.shape.Ruler != topology.RulerAgent {
+		return g.IsZero()
+	}
+	switch r.Binding {
+	case topology.Unbound:
+		return cpus == a.shape.WholeCores(r) && memory == 0
+	case topology.Bound:
+		return cpus == a.shape.WholeCores(r) && memory == int64(r.Memory)
+	default: // whole zones may have more than is asked for
+		return cpus >= a.shape.WholeCores(r) && memory >= int64(r.Memory)
+	}
+}
+
+// GrantOf is the grant of a pod that runs on the CPUs already, for Adopt: what they are by zone, and its memory in the same zones as evenly as
+// their room allows.
+func (a *Allocator) GrantOf(r topology.ZoneRequest, cpus topology.CPUSet) (g topology.ZoneGrant) {
+	var set uint8
+	for z := range int(a.shape.Zones) {
+		if n := a.zones[z].cpus.Intersection(cpus).Len(); n > 0 {
+			g.CPUs[z] = uint16(n)
+			set |= 1 << z
+		}
+	}
+	if set == 0 || r.Binding == topology.Unbound {
+		return g
+	}
+	if r.Binding == topology.Exclusive {
+		for ; set != 0; set &= set - 1 {
+			z := bits.TrailingZeros8(set)
+			g.Memory[z] = a.shape.Zone[z].Memory
+		}
+		return g
+	}
+	memory := topology.SpreadEvenly(set, int64(r.Memory), func(z int) int64 { return max(a.free[z].Memory, 0) })
+	left := int64(r.Memory)
+	for z := range topology.MaxZones {
+		g.Memory[z] = uint32(memory[z])
+		left -= memory[z]
+	}
+	g.Memory[bits.TrailingZeros8(set)] += uint32(left) // it is used already, room or not
+	return g
+}
+
+// Commit takes an offer for id. The error is ErrExpired when anything has changed since the offer was made, else as Adopt's.
+func (a *Allocator) Commit(id string, o Offer) error {
+	if o.Revision != a.revision {
+		return fmt.Errorf("%s: offered at revision %d, now %d: %w", id, o.Revision, a.revision, ErrExpired)
+	}
+	return a.Adopt(id, o.Holding)
+}
+
+// Adopt records what runs already, from a checkpoint or the kubelet: closed zones and missing memory do not keep it out. The error is ErrHeld
+// or ErrUnfit.
+func (a *Allocator) Adopt(id string, h Holding) error {
+	if _, ok := a.holdings[id]; ok {
+		return fmt.Errorf("%s: %w", id, ErrHeld)
+	}
+	if err := a.sound(h); err != nil {
+		return fmt.Errorf("%s: %w", id, err)
+	}
+	if taken := h.CPUs.Intersection(a.held); !taken.IsEmpty() {
+		return fmt.Errorf("%s: CPUs %v: %w", id, taken, ErrHeld)
+	}
+	for set := h.Grant.Zones(); set != 0; set &= set - 1 {
+		z := bits.TrailingZeros8(set)
+		if a.alone&(1<<z) != 0 || h.Request.Binding == topology.Exclusive && a.free[z].Claims > 0 {
+			return fmt.Errorf("%s: zone %d: %w", id, z, ErrHeld)
+		}
+	}
+	a.change(id)
+	a.put(id, h)
+	a.divide()
+	return nil
+}
+
+// Release gives back what id holds. False: nothing.
+func (a *Allocator) Release(id string) bool {
+	if _, ok := a.holdings[id]; !ok {
+		return false
+	}
+	a.change(id)
+	a.remove(id)
+	a.divide()
+	return true
+}
+
+// Resize gives a pod another number of CPUs. Its own zones give or take first, as evenly as their room allows; an Unbound pod gets what is
+// missing from other zones. Cores that it keeps stay the same. Memory stays where it is. False: it does not fit (or id holds nothing), and
+// nothing has changed.
+func (a *Allocator) Resize(id string, cpus uint16) bool {
+	h, ok := a.holdings[id]
+	if !ok || cpus == 0 || a.shape.Ruler != topology.RulerAgent {
+		return false
+	}
+	h.Request.CPUs = cpus
+	cores := a.shape.WholeCores(h.Request) / int64(a.threads)
+	has := int64(h.CPUs.Len() / a.threads)
+	switch {
+	case h.Request.Binding == topology.Exclusive:
+		ok = cores <= has // whole zones stay whole
+	case cores < has:
+		h = a.shrunk(h, cores)
+	case cores > has:
+		h, ok = a.grown(h, cores-has)
+		ok = ok && !a.starves(h.CPUs)
+	}
+	if !ok {
+		return false
+	}
+	a.change(id)
+	a.remove(id)
+	a.put(id, h)
+	a.divide()
+	return true
+}
+
+func (a *Allocator) shrunk(h Holding, cores int64) Holding {
+	had := h.CPUs
+	h.CPUs = topology.CPUSet{}
+	parts := topology.SpreadEvenly(h.Grant.Zones(), cores, func(z int) int64 { return int64(h.Grant.CPUs[z]) / int64(a.threads) })
+	for z := range int(a.shape.Zones) {
+		h.Grant.CPUs[z] = uint16(parts[z]) * uint16(a.threads)
+		h.CPUs = h.CPUs.Union(a.choose(z, int(parts[z]), had.Intersection(a.zones[z].cpus), topology.CPUSet{}))
+	}
+	return h
+}
+
+func (a *Allocator) grown(h Holding, more int64) (Holding, bool) {
+	threads := int64(a.threads)
+	own := h.Grant.Zones()
+	parts := topology.SpreadEvenly(own&^a.shape.Closed, more, func(z int) int64 { return max(int64(a.free[z].CPUs)/threads, 0) })
+	for _, n := range parts {
+		more -= n
+	}
+	if more > 0 && h.Request.Binding != topology.Unbound {
+		return h, false
+	}
+	if more > 0 {
+		s := a.shape
+		s.Closed |= own
+		g, ok := topology.OfferZones(&s, &a.free, topology.ZoneRequest{CPUs: uint16(more * threads)})
+		if !ok {
+			return h, false
+		}
+		for z := range topology.MaxZones {
+			parts[z] += int64(g.CPUs[z]) / threads
+		}
+	}
+	for z := range int(a.shape.Zones) {
+		free := a.zones[z].givable.Minus(a.held)
+		h.CPUs = h.CPUs.Union(a.choose(z, int(parts[z]), free, h.CPUs))
+		h.Grant.CPUs[z] += uint16(parts[z] * threads)
+	}
+	return h, true
+}
+
+// Close keeps a zone from giving anything new, or opens it again. A number that is no zone's is ignored.
+func (a *Allocator) Close(zone int, closed bool) {
+	if zone < 0 || zone >= int(a.shape.Zones) {
+		return
+	}
+	set := a.shape.Closed &^ (1 << zone)
+	if closed {
+		set |= 1 << zone
+	}
+	if set == a.shape.Closed {
+		return
+	}
+	a.change("")
+	a.shape.Closed = set
+}
+
+// sound judges a holding by itself: does this machine have such a thing to give?
+func (a *Allocator) sound(h Holding) error {
+	if h.CPUs.IsEmpty() || h.CPUs != h.CPUs.Intersection(a.all) {
+		return fmt.Errorf("CPUs %q of a machine with %v: %w", h.CPUs, a.all, ErrUnfit)
+	}
+	if a.shape.Ruler != topology.RulerAgent {
+		if h.Request != (topology.ZoneRequest{}) || !h.Grant.IsZero() {
+			return fmt.Errorf("a grant %v by zone, where ruler is %v: %w", h.Grant, a.shape.Ruler, ErrUnfit)
+		}
+		return nil
+	}
+	count := 0
+	for z := range a.zones {
+		part := h.CPUs.Intersection(a.zones[z].cpus)
+		count += part.Len()
+		switch {
+		case part != part.Intersection(a.zones[z].givable) || !a.whole(z, part):
+			return fmt.Errorf("CPUs %v of zone %d are not all whole cores that may be given: %w", part, z, ErrUnfit)
+		case part.Len() != int(h.Grant.CPUs[z]):
+			return fmt.Errorf("CPUs %q of zone %d for a grant %v: %w", part, z, h.Grant, ErrUnfit)
+		case h.Request.Binding == topology.Exclusive && !part.IsEmpty() && (part != a.zones[z].givable || h.Grant.Memory[z] != a.shape.Zone[z].Memory):
+			return fmt.Errorf("a part of zone %d for a pod that has it alone: %w", z, ErrUnfit)
+		}
+	}
+	if h.Grant.Zones()>>a.shape.Zones != 0 || h.Request.IsZero() || !a.Answers(h.Request, &h.Grant) {
+		return fmt.Errorf("grant %v for %d CPUs, %d MiB: %w", h.Grant, h.Request.CPUs, h.Request.Memory, ErrUnfit)
+	}
+	return nil
+}
+
+// put and remove keep what follows from the holdings, except the pools.
+func (a *Allocator) put(id string, h Holding) {
+	a.holdings[id] = h
+	a.free.Commit(&h.Grant)
+	a.held = a.held.Union(h.CPUs)
+	if h.Request.Binding == topology.Exclusive {
+		a.alone |= h.Grant.Zones()
+	}
+}
+
+func (a *Allocator) remove(id string) {
+	h := a.holdings[id]
+	delete(a.holdings, id)
+	a.free.Release(&h.Grant)
+	a.held = a.held.Minus(h.CPUs)
+	if h.Request.Binding == topology.Exclusive {
+		a.alone &^= h.Grant.Zones()
+	}
+}

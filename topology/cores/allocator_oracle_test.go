@@ -1,0 +1,409 @@
+package cores
+
+import (
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+
+	"hilbert.dev/hilbert/topology"
+)
+
+// naive is the allocator as one would write it without a thought for speed: who has each CPU, and exhaustion over everything else.
+type naive struct {
+	machine  *topology.Machine
+	reserved map[int]bool
+	memory   []int64 // MiB of each zone, without what is kept back
+	threads  int
+	owner    map[int]string // of CPUs that are held
+	pods     map[string]Holding
+	closed   map[int]bool
+	demand   map[string]int64
+	wish     [topology.MaxZones]int
+}
+
+func newNaive(m *topology.Machine, reserved topology.CPUSet, reservedMemory uint32) *naive {
+	n := &naive{
+		machine: m, reserved: map[int]bool{}, owner: map[int]string{}, pods: map[string]Holding{}, closed: map[int]bool{},
+		demand: map[string]int64{}, threads: m.Threads(),
+	}
+	for cpu := range reserved.All() {
+		n.reserved[cpu] = true
+	}
+	for _, node := range m.NUMA {
+		n.memory = append(n.memory, max(node.Memory/topology.Mebibyte-int64(reservedMemory), 0))
+	}
+	return n
+}
+
+func (n *naive) clone() *naive {
+	c := *n
+	c.owner, c.pods, c.closed, c.demand = maps.Clone(n.owner), maps.Clone(n.pods), maps.Clone(n.closed), maps.Clone(n.demand)
+	return &c
+}
+
+// cores are the CPUs of each core of a zone for which keep says yes of every CPU; whole ones only, or all.
+func (n *naive) cores(zone int, whole bool, keep func(topology.CPU) bool) map[int][]topology.CPU {
+	all := map[int][]topology.CPU{}
+	for _, c := range n.machine.CPUs {
+		if n.zone(c) == zone && keep(c) {
+			all[c.Core] = append(all[c.Core], c)
+		}
+	}
+	if whole {
+		maps.DeleteFunc(all, func(_ int, cpus []topology.CPU) bool { return len(cpus) != n.threads })
+	}
+	return all
+}
+
+func (n *naive) zone(c topology.CPU) int {
+	return slices.IndexFunc(n.machine.NUMA, func(node topology.NUMANode) bool { return node.ID == c.NUMA })
+}
+
+func (n *naive) free(zone int) map[int][]topology.CPU {
+	return n.cores(zone, true, func(c topology.CPU) bool { return n.owner[c.ID] == "" && !n.reserved[c.ID] })
+}
+
+func (n *naive) givable(zone int) map[int][]topology.CPU {
+	return n.cores(zone, true, func(c topology.CPU) bool { return !n.reserved[c.ID] })
+}
+
+func (n *naive) memoryLeft(zone int) int64 {
+	left := n.memory[zone]
+	for _, h := range n.pods {
+		left -= int64(h.Grant.Memory[zone])
+	}
+	return left
+}
+
+func (n *naive) claims(zone int) (count int) {
+	for _, h := range n.pods {
+		if h.Grant.CPUs[zone] > 0 || h.Grant.Memory[zone] > 0 {
+			count++
+		}
+	}
+	return count
+}
+
+func (n *naive) alone(zone int) bool {
+	for _, h := range n.pods {
+		if h.Request.Binding == topology.Exclusive && h.Grant.CPUs[zone] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *naive) want(r topology.ZoneRequest) int { return (int(r.CPUs) + n.threads - 1) / n.threads }
+
+// fewest is the least number of zones that hold a request, 0 if no set of them does, by trying all.
+func (n *naive) fewest(r topology.ZoneRequest, among uint8) int {
+	best := 0
+	for set := 1; set < 1<<len(n.machine.NUMA); set++ {
+		cores, memory, zones, usable := 0, int64(0), 0, true
+		for z := range n.machine.NUMA {
+			if set&(1<<z) == 0 {
+				continue
+			}
+			zones++
+			free := len(n.free(z))
+			cores += free
+			memory += max(n.memoryLeft(z), 0)
+			usable = usable && !n.closed[z] && among&(1<<z) != 0 && free > 0
+			usable = usable && (r.Binding != topology.Exclusive || n.claims(z) == 0 && free == len(n.givable(z)))
+		}
+		holds := usable && cores >= n.want(r) && (r.Binding == topology.Unbound || memory >= int64(r.Memory))
+		if holds && (best == 0 || zones < best) {
+			best = zones
+		}
+	}
+	return best
+}
+
+// starved: nothing reserved, nothing left, and somebody who needs some.
+func (n *naive) starved(cpus topology.CPUSet) bool {
+	asks := int64(0)
+	for _, milli := range n.demand {
+		asks += milli
+	}
+	if len(n.reserved) > 0 || asks == 0 {
+		return false
+	}
+	for _, c := range n.machine.CPUs {
+		if n.owner[c.ID] == "" && !cpus.Has(c.ID) {
+			return false
+		}
+	}
+	return true
+}
+
+// sane says what is wrong with CPUs for a grant: all must be free, whole cores, and as many as the grant counts.
+func (n *naive) sane(cpus topology.CPUSet, g topology.ZoneGrant) error {
+	seen := 0
+	for z := range n.machine.NUMA {
+		free, count := n.free(z), 0
+		for _, core := range free {
+			has := 0
+			for _, c := range core {
+				if cpus.Has(c.ID) {
+					has++
+				}
+			}
+			if has != 0 && has != n.threads {
+				return fmt.Errorf("%d threads of core %d", has, core[0].Core)
+			}
+			count += has
+		}
+		seen += count
+		if count != int(g.CPUs[z]) {
+			return fmt.Errorf("%d free CPUs of zone %d, granted are %d", count, z, g.CPUs[z])
+		}
+	}
+	if seen != cpus.Len() {
+		return fmt.Errorf("%d CPUs, of which %d are free and whole", cpus.Len(), seen)
+	}
+	return nil
+}
+
+// packed says whether the cores of a new holding are in as few L3 groups as can be, and in the smallest one if one will do.
+func (n *naive) packed(cpus topology.CPUSet) error {
+	for z := range n.machine.NUMA {
+		room, used, total := map[int]int{}, map[int]int{}, 0
+		for _, core := range n.free(z) {
+			room[core[0].L3]++
+			if cpus.Has(core[0].ID) {
+				used[core[0].L3]++
+				total++
+			}
+		}
+		sizes := slices.Sorted(maps.Values(room))
+		slices.Reverse(sizes)
+		groups := 0
+		for left := total; left > 0; groups++ {
+			left -= sizes[groups]
+		}
+		if len(used) != groups {
+			return fmt.Errorf("zone %d: %d cores from %d L3 groups, %d would do", z, total, len(used), groups)
+		}
+		for l3 := range used {
+			for other, size := range room {
+				if groups == 1 && size >= total && size < room[l3] {
+					return fmt.Errorf("zone %d: %d cores from L3 group %d, %d would leave less", z, total, l3, other)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// sizes are the cores of each shared pool that asks and of the reclaimed pool by zone.
+func (n *naive) sizes() (pools map[string]int, reclaimed [topology.MaxZones]int, total int) {
+	for z := range n.machine.NUMA {
+		cores := len(n.pooled(z))
+		total += cores
+		reclaimed[z] = min(n.wish[z], cores)
+	}
+	names := slices.Sorted(maps.Keys(n.demand))
+	for sum(reclaimed[:]) > max(total-len(names), 0) {
+		z := len(reclaimed) - 1
+		for i := z; i >= 0; i-- {
+			if reclaimed[i] > reclaimed[z] {
+				z = i
+			}
+		}
+		reclaimed[z]--
+	}
+	rest := total - sum(reclaimed[:])
+	pools = map[string]int{}
+	asked := 0
+	for _, name := range names {
+		cpus := (n.demand[name] + 999) / 1000
+		pools[name] = int(max((cpus+int64(n.threads)-1)/int64(n.threads), 1))
+		asked += pools[name]
+	}
+	if asked > rest {
+		pools = n.ration(pools, names, asked, rest)
+	}
+	return pools, reclaimed, total
+}
+
+// ration deals the cores out: first one each, to the hungriest first; then what each is due beyond; then one each by what is still due.
+func (n *naive) ration(want map[string]int, names []string, asked, rest int) map[string]int {
+	got := map[string]int{}
+	slices.SortStableFunc(names, func(x, y string) int { return int(n.demand[y] - n.demand[x]) })
+	for i, name := range names {
+		got[name] = 0
+		if i < rest {
+			got[name] = 1
+		}
+	}
+	left := rest - len(names)
+	if left <= 0 {
+		return got
+	}
+	due := map[string]*big.Rat{}
+	for _, name := range names {
+		due[name] = big.NewRat(int64(left)*int64(want[name]-1), int64(asked-len(names)))
+	}
+	slices.Sort(names)
+	one := big.NewRat(1, 1)
+	for left > 0 {
+		best := names[0]
+		for _, name := range names {
+			// Whoever is due a whole core gets it; then the largest remainder first.
+			if due[name].Cmp(due[best]) > 0 {
+				best = name
+			}
+		}
+		due[best].Sub(due[best], one)
+		got[best]++
+		left--
+	}
+	return got
+}
+
+// pooled are the cores of a zone, or what is left of them, that are for pools.
+func (n *naive) pooled(zone int) map[int][]topology.CPU {
+	if n.alone(zone) {
+		return nil
+	}
+	return n.cores(zone, false, func(c topology.CPU) bool { return n.owner[c.ID] == "" && !n.reserved[c.ID] })
+}
+
+// pools says what is wrong with how the CPUs are divided.
+func (n *naive) pools(p Pools) error {
+	want, reclaimed, total := n.sizes()
+	got, gotReclaimed, err := n.count(p)
+	if err != nil {
+		return err
+	}
+	if gotReclaimed != reclaimed {
+		return fmt.Errorf("reclaimed has %v cores, want %v", gotReclaimed, reclaimed)
+	}
+	for name, cores := range want {
+		if name != SharePool && got[name] != cores || got[name] < cores {
+			return fmt.Errorf("pool %q has %d cores, want %d", name, got[name], cores)
+		}
+		total -= got[name]
+	}
+	if _, asks := want[SharePool]; !asks {
+		total -= got[SharePool]
+	}
+	if total != sum(reclaimed[:]) {
+		return fmt.Errorf("%d cores are in pools that nobody asked for", total-sum(reclaimed[:]))
+	}
+	there := n.cpusOfPools()
+	for _, c := range n.machine.CPUs {
+		if name := poolOf(p, c.ID); name != "" && !there.Has(c.ID) {
+			return fmt.Errorf("CPU %d is in pool %q and held, reserved or in a zone that somebody has alone", c.ID, name)
+		}
+	}
+	return nil
+}
+
+// count is how many cores the pools have.
+func (n *naive) count(p Pools) (pools map[string]int, reclaimed [topology.MaxZones]int, err error) {
+	pools = map[string]int{}
+	for z := range n.machine.NUMA {
+		for _, core := range n.pooled(z) {
+			in := map[string]bool{}
+			for _, c := range core {
+				in[poolOf(p, c.ID)] = true
+			}
+			if len(in) != 1 || in[""] {
+				return nil, reclaimed, fmt.Errorf("core %d is in pools %v", core[0].Core, in)
+			}
+			for name := range in {
+				if name == "reclaimed!" {
+					reclaimed[z]++
+				} else {
+					pools[name]++
+				}
+			}
+		}
+	}
+	return pools, reclaimed, nil
+}
+
+// poolOf names the pool that a CPU is in; several at once have a name that nobody has.
+func poolOf(p Pools, cpu int) (name string) {
+	for other, cpus := range p.Shared {
+		if cpus.Has(cpu) {
+			name += other
+		}
+	}
+	if p.Reclaimed.Has(cpu) {
+		name += "reclaimed!"
+	}
+	return name
+}
+
+// moved is how many cores went from one pool to another between two states, and how many had to: what each pool has too much, and what
+// the reclaimed pool lacks in a zone.
+func (n *naive) moved(before, after Pools) (cores, needed int) {
+	kept, gained := map[string]int{}, [topology.MaxZones]int{}
+	now := map[string]int{}
+	for z := range n.machine.NUMA {
+		for _, core := range n.pooled(z) {
+			from, to := "", ""
+			for _, c := range core { // a core that a part was held of has a pool if any CPU has
+				if name := poolOf(before, c.ID); name != "" {
+					from = name
+				}
+				to = poolOf(after, c.ID)
+			}
+			if from == "reclaimed!" {
+				from += string(rune('0' + z))
+			}
+			if to == "reclaimed!" {
+				to += string(rune('0' + z))
+				gained[z]++
+			}
+			if from != "" && from != to {
+				cores++
+			}
+			kept[from]++
+			now[to]++
+		}
+	}
+	for name, had := range kept {
+		if name != "" {
+			needed += max(had-now[name], 0)
+		}
+	}
+	for z, has := range gained {
+		needed += max(has-kept["reclaimed!"+string(rune('0'+z))], 0)
+	}
+	return cores, needed
+}
+
+func sum(ns []int) (total int) {
+	for _, n := range ns {
+		total += n
+	}
+	return total
+}
+
+// cpusOfPools are the CPUs that are for pools.
+func (n *naive) cpusOfPools() (cpus topology.CPUSet) {
+	for z := range n.machine.NUMA {
+		for _, core := range n.pooled(z) {
+			for _, c := range core {
+				cpus.Add(c.ID)
+			}
+		}
+	}
+	return cpus
+}
+
+// changed is how many cores the pools have gained or lost since.
+func (n *naive) changed(before topology.CPUSet) int {
+	now := n.cpusOfPools()
+	cores := map[int]bool{}
+	for _, c := range n.machine.CPUs {
+		if now.Has(c.ID) != before.Has(c.ID) {
+			cores[c.Core] = true
+		}
+	}
+	return len(cores)
+}

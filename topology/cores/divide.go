@@ -1,0 +1,381 @@
+package cores
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"hilbert.dev/hilbert/topology"
+)
+
+// SharePool is the shared pool that is always there and gets what the others do not ask for.
+const SharePool = "share"
+
+// Division says what the pools of the CPUs that nobody holds should have.
+type Division struct {
+	Shared    []PoolDemand           // the pools that have pods; SharePool too, if it has
+	Reclaimed [topology.MaxZones]int // cores, by zone
+}
+
+// PoolDemand is a shared pool and the sum of its pods' CPU requests.
+type PoolDemand struct {
+	Name     string
+	MilliCPU int64
+}
+
+// Pools divide the CPUs that nobody holds: each of those, outside zones that somebody has alone, is in exactly one of Shared and Reclaimed. A
+// pool that could not get a core is empty; Runs says what its pods run on then.
+type Pools struct {
+	Shared    map[string]topology.CPUSet // not to be changed
+	Reclaimed topology.CPUSet            // its intersection with a zone is the zone's part
+	System    topology.CPUSet            // the reserved cores
+
+	last topology.CPUSet
+}
+
+// Runs is what the pods of a pool run on: its CPUs; if it has none, the reserved cores; if none are reserved, whatever nobody holds, in zones
+// that somebody has alone too; and if everything is held, the whole machine, because a process has to run somewhere.
+func (p *Pools) Runs(pool topology.CPUSet) topology.CPUSet {
+	if pool.IsEmpty() {
+		return p.last
+	}
+	return pool
+}
+
+// Divide divides the CPUs that nobody holds, and keeps them divided so while holdings come and go.
+//
+// Reclaimed gets its cores of each zone, from the high end. A shared pool gets the cores that its requests fill or begin, at least one,
+// spread over the zones as the room is; SharePool gets the rest. If that does not suffice, the shared pools that ask have one core each and
+// divide the others in proportion to what they ask beyond it; if there are fewer cores than such pools, those that ask for most have one each.
+// Reclaimed yields before any of them goes without.
+//
+// Pools move as little as they can: a pool that has as many cores as it should keeps them, for balance's sake too. What moves is at most
+// what some pool has too much, and what Reclaimed lacks in a zone. Pools are made of whole cores.
+func (a *Allocator) Divide(d Division) Pools {
+	d = d.normal()
+	if slices.Equal(d.Shared, a.division.Shared) && d.Reclaimed == a.division.Reclaimed {
+		return a.pools
+	}
+	a.change("")
+	a.division = d
+	a.divide()
+	return a.pools
+}
+
+// Division is what Divide was asked for last.
+func (a *Allocator) Division() Division {
+	d := a.division
+	d.Shared = slices.Clone(d.Shared)
+	return d
+}
+
+// AdoptPools tells the allocator how the CPUs were divided before it was made, so that as few as can be move.
+func (a *Allocator) AdoptPools(p Pools) {
+	a.change("")
+	a.pools = p
+	a.divide()
+}
+
+// normal is the division with each pool once, by name, and nothing negative.
+func (d Division) normal() Division {
+	sum := make(map[string]int64, len(d.Shared))
+	for _, p := range d.Shared {
+		sum[p.Name] += max(p.MilliCPU, 0)
+	}
+	d.Shared = make([]PoolDemand, 0, len(sum))
+	for name, milli := range sum {
+		d.Shared = append(d.Shared, PoolDemand{name, milli})
+	}
+	slices.SortFunc(d.Shared, func(x, y PoolDemand) int { return strings.Compare(x.Name, y.Name) })
+	for z := range d.Reclaimed {
+		d.Reclaimed[z] = max(d.Reclaimed[z], 0)
+	}
+	return d
+}
+
+// divider moves cores between pools.
+type divider struct {
+	units []unit                            // by zone, then ascending
+	has   map[string][topology.MaxZones]int // cores by pool
+	sizes sizes
+	room  [topology.MaxZones]int // cores of a zone that are for shared pools
+}
+
+// unit is what pools have of a core.
+type unit struct {
+	cpus  topology.CPUSet
+	zone  int
+	owner string // a pool's key; loose: nobody's yet
+}
+
+// The keys of the pools: a shared one's is its name after a mark, so that no name of a pool can be taken for another.
+const (
+	loose     = ""
+	reclaimed = "-"
+	shared    = "+"
+	share     = shared + SharePool
+)
+
+// sizes is how many cores each pool should have.
+type sizes struct {
+	reclaimed [topology.MaxZones]int
+	names     []string       // of the shared pools except SharePool, ascending
+	shared    map[string]int // by name; SharePool gets what is left
+}
+
+// divide makes pools of what nobody holds, from the pools that were.
+func (a *Allocator) divide() {
+	d := divider{units: a.units(), has: make(map[string][topology.MaxZones]int)}
+	var count [topology.MaxZones]int
+	for i, u := range d.units {
+		count[u.zone]++
+		d.own(i, u.owner)
+	}
+	d.sizes = a.division.sizes(count, a.threads)
+	for z, n := range count {
+		d.room[z] = n - d.sizes.reclaimed[z]
+	}
+	for z := range a.zones {
+		d.reclaim(z)
+	}
+	for _, name := range d.sizes.names {
+		d.shrink(shared+name, d.sizes.shared[name])
+	}
+	for _, name := range d.sizes.names {
+		d.grow(shared+name, d.sizes.shared[name])
+	}
+	next := Pools{Shared: map[string]topology.CPUSet{SharePool: {}}, System: a.reserved.Minus(a.held)}
+	for _, name := range d.sizes.names {
+		next.Shared[name] = topology.CPUSet{}
+	}
+	for _, u := range d.units {
+		switch u.owner {
+		case reclaimed:
+			next.Reclaimed = next.Reclaimed.Union(u.cpus)
+		case loose:
+			next.Shared[SharePool] = next.Shared[SharePool].Union(u.cpus)
+		default:
+			name := strings.TrimPrefix(u.owner, shared)
+			next.Shared[name] = next.Shared[name].Union(u.cpus)
+		}
+	}
+	for _, set := range []topology.CPUSet{next.System, a.all.Minus(a.held), a.all} {
+		if next.last.IsEmpty() {
+			next.last = set
+		}
+	}
+	a.pools = next
+}
+
+// units are the cores, or what is left of them, that are for pools, with the pools that they were in.
+func (a *Allocator) units() (units []unit) {
+	owned := map[string]topology.CPUSet{reclaimed: a.pools.Reclaimed}
+	keep := func(name string) {
+		if cpus, ok := a.pools.Shared[name]; ok {
+			owned[shared+name] = cpus
+		}
+	}
+	keep(SharePool)
+	for _, p := range a.division.Shared {
+		keep(p.Name)
+	}
+	keys := slices.Sorted(maps.Keys(owned))
+	free := a.all.Minus(a.reserved).Minus(a.held).Minus(a.inZones(a.alone))
+	for z := range a.zones {
+		for _, c := range a.zones[z].cores {
+			u := unit{cpus: c.cpus.Intersection(free), zone: z, owner: loose}
+			if u.cpus.IsEmpty() {
+				continue
+			}
+			for _, key := range keys {
+				if set := owned[key]; !set.Intersection(u.cpus).IsEmpty() {
+					u.owner = key
+					break
+				}
+			}
+			units = append(units, u)
+		}
+	}
+	return units
+}
+
+// sizes divides the cores of the zones among the pools, by number.
+func (d *Division) sizes(count [topology.MaxZones]int, threads int) sizes {
+	s := sizes{shared: make(map[string]int, len(d.Shared))}
+	total, asked := 0, 0
+	for z, n := range count {
+		s.reclaimed[z] = min(d.Reclaimed[z], n)
+		total += n
+		asked += s.reclaimed[z]
+	}
+	for left := total - min(len(d.Shared), total); asked > left; asked-- {
+		most := 0
+		for z, n := range s.reclaimed {
+			if n >= s.reclaimed[most] {
+				most = z
+			}
+		}
+		s.reclaimed[most]--
+	}
+	wants, sum := make([]int, len(d.Shared)), 0
+	for i, p := range d.Shared {
+		// More than any machine has is as good as that, and does not overflow.
+		cpus := int((min(p.MilliCPU, topology.MaxCPUs*1000) + 999) / 1000)
+		wants[i] = max((cpus+threads-1)/threads, 1)
+		sum += wants[i]
+		if p.Name != SharePool {
+			s.names = append(s.names, p.Name)
+		}
+	}
+	if sum > total-asked {
+		wants = d.scaled(wants, total-asked)
+	}
+	for i, p := range d.Shared {
+		s.shared[p.Name] = wants[i]
+	}
+	return s
+}
+
+// scaled divides fewer cores than are wanted: one for each pool, and the rest in proportion to what each wants beyond it, by largest remainder.
+func (d *Division) scaled(wants []int, cores int) []int {
+	order := make([]int, len(wants)) // who comes first where not all can
+	beyond := 0
+	for i := range order {
+		order[i] = i
+		beyond += wants[i] - 1
+	}
+	got := make([]int, len(wants))
+	if cores <= len(wants) {
+		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(d.Shared[j].MilliCPU, d.Shared[i].MilliCPU) })
+		for _, i := range order[:cores] {
+			got[i] = 1
+		}
+		return got
+	}
+	rest := cores - len(wants)
+	left := rest
+	for i := range wants {
+		got[i] = 1 + rest*(wants[i]-1)/beyond
+		left -= got[i] - 1
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		return cmp.Compare(rest*(wants[j]-1)%beyond, rest*(wants[i]-1)%beyond)
+	})
+	for _, i := range order[:left] {
+		got[i]++
+	}
+	return got
+}
+
+// reclaim gives the reclaimed pool what it should have in a zone. It gives up its lowest cores; it takes the highest that nobody has, then the
+// highest of the shared pool that has the most to spare.
+func (d *divider) reclaim(z int) {
+	has := d.has[reclaimed][z]
+	for ; has > d.sizes.reclaimed[z]; has-- {
+		d.move(d.lowest(reclaimed, z), loose)
+	}
+	for ; has < d.sizes.reclaimed[z]; has++ {
+		from := d.highest(loose, z)
+		if from < 0 {
+			from = d.spare(z)
+		}
+		d.move(from, reclaimed)
+	}
+}
+
+// spare is the highest core in the zone of the shared pool that has the most cores beyond what it should have.
+func (d *divider) spare(z int) int {
+	best, most, rest := -1, 0, 0
+	for _, n := range d.room {
+		rest += n
+	}
+	consider := func(key string, size int) {
+		if i := d.highest(key, z); i >= 0 && (best < 0 || d.total(key)-size > most) {
+			best, most = i, d.total(key)-size
+		}
+	}
+	for _, name := range d.sizes.names {
+		rest -= d.sizes.shared[name]
+	}
+	consider(share, rest)
+	for _, name := range d.sizes.names {
+		consider(shared+name, d.sizes.shared[name])
+	}
+	return best
+}
+
+// shrink takes cores from a pool where it has most beyond its part of the zone.
+func (d *divider) shrink(key string, size int) {
+	for n := d.total(key); n > size; n-- {
+		z := d.zone(key, size, key, -1)
+		d.move(d.lowest(key, z), loose)
+	}
+}
+
+// grow gives a pool cores where it lacks most of its part of the zone: those that nobody has, then those of SharePool.
+func (d *divider) grow(key string, size int) {
+	for n := d.total(key); n < size; n++ {
+		from := loose
+		z := d.zone(key, size, from, 1)
+		if z < 0 {
+			from = share
+			z = d.zone(key, size, from, 1)
+		}
+		d.move(d.highest(from, z), key)
+	}
+}
+
+// zone is where a pool of a size lacks most of its part (sign 1) or has most beyond it (sign -1), among the zones that have a core of from;
+// -1 if none has.
+func (d *divider) zone(key string, size int, from string, sign int) int {
+	total := 0
+	for _, n := range d.room {
+		total += n
+	}
+	best, most := -1, 0
+	for z, room := range d.room {
+		if d.has[from][z] == 0 {
+			continue
+		}
+		if lacks := sign * (size*room - d.has[key][z]*total); best < 0 || lacks > most {
+			best, most = z, lacks
+		}
+	}
+	return best
+}
+
+func (d *divider) total(key string) (n int) {
+	for _, cores := range d.has[key] {
+		n += cores
+	}
+	return n
+}
+
+// move gives a core to another pool.
+func (d *divider) move(i int, key string) {
+	has := d.has[d.units[i].owner]
+	has[d.units[i].zone]--
+	d.has[d.units[i].owner] = has
+	d.own(i, key)
+}
+
+func (d *divider) own(i int, key string) {
+	d.units[i].owner = key
+	has := d.has[key]
+	has[d.units[i].zone]++
+	d.has[key] = has
+}
+
+func (d *divider) lowest(key string, z int) int {
+	return slices.IndexFunc(d.units, func(u unit) bool { return u.zone == z && u.owner == key })
+}
+
+func (d *divider) highest(key string, z int) int {
+	for i, u := range slices.Backward(d.units) {
+		if u.zone == z && u.owner == key {
+			return i
+		}
+	}
+	return -1
+}
