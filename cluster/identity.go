@@ -1,9 +1,10 @@
 package cluster
 
 import (
-	"hilbert.dev/hilbert/cluster/facts"
 	"maps"
 	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // identity is what selectors see of a pod, its namespace and labels, interned. It knows the tallies whose selectors select it, so that

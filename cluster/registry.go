@@ -1,8 +1,9 @@
 package cluster
 
 import (
-	"hilbert.dev/hilbert/cluster/facts"
 	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // registry holds what the Store and its Snapshots share: the definitions of topology keys, tallies and censuses. Only the Store changes

@@ -1,8 +1,9 @@
 package cluster
 
 import (
-	"hilbert.dev/hilbert/cluster/facts"
 	"testing"
+
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 func TestTermMatches(t *testing.T) {

@@ -1,8 +1,9 @@
 package cluster
 
 import (
-	"hilbert.dev/hilbert/cluster/facts"
 	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // Unit is the ledger's record of a gang. Only the Store changes it; others read.

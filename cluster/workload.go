@@ -2,10 +2,11 @@ package cluster
 
 import (
 	"cmp"
-	"hilbert.dev/hilbert/cluster/facts"
 	"maps"
 	"slices"
 	"strings"
+
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 type workloadKey struct {

@@ -56,15 +56,19 @@ func TestRevOverflow(t *testing.T) {
 	s.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: "q", Weight: 1, Max: rq("memory", 8*gi)}}, now)
 	s.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: "ns", Labels: []facts.Label{{Key: spec.LabelQueue, Value: "q"}}}}, now)
 	for i := range 2 {
-		s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprint("evil", i)), Namespace: "ns", Name: fmt.Sprint("evil", i), Node: "n1",
-			Requirements: &facts.Requirements{Requests: rq("memory", 5<<60)}}}, now)
+		s.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: facts.UID(fmt.Sprint("evil", i)), Namespace: "ns", Name: fmt.Sprint("evil", i), Node: "n1",
+			Requirements: &facts.Requirements{Requests: rq("memory", 5<<60)},
+		}}, now)
 	}
 	st := s.Store()
 	slot := st.Slot("n1")
 	t.Logf("after two 5Ei foreign pods: requested=%d free=%d, queue used=%d limit=%d", st.Requested(slot, resource.Memory), st.Free(slot, resource.Memory), st.Quota().Queue("q").Used(resource.Memory), st.Quota().Queue("q").Limit(resource.Memory))
 	for i := range 50 {
-		s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprint("p", i)), Namespace: "ns", Name: fmt.Sprint("p", i), Ours: true, Created: 1,
-			Requirements: &facts.Requirements{Requests: rq("memory", 4*gi)}}}, now)
+		s.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: facts.UID(fmt.Sprint("p", i)), Namespace: "ns", Name: fmt.Sprint("p", i), Ours: true, Created: 1,
+			Requirements: &facts.Requirements{Requests: rq("memory", 4*gi)},
+		}}, now)
 	}
 	pump(s, now)
 	n := 0
@@ -86,8 +90,10 @@ func TestRevKinds(t *testing.T) {
 		many = append(many, resource.Quantity{Name: fmt.Sprintf("evil.example/r%d", i), Amount: 1})
 	}
 	// one pending, gated, unprivileged pod
-	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "evil", Namespace: "ns", Name: "evil", Ours: true, Gated: true,
-		Requirements: &facts.Requirements{Requests: many}}}, now)
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{
+		UID: "evil", Namespace: "ns", Name: "evil", Ours: true, Gated: true,
+		Requirements: &facts.Requirements{Requests: many},
+	}}, now)
 	n := revNode("n1", 4000, 8*gi)
 	n.Allocatable = append(n.Allocatable, resource.Quantity{Name: "hugepages-2Mi", Amount: gi})
 	s.Apply(facts.NodeUpserted{Node: n}, now)
@@ -95,13 +101,19 @@ func TestRevKinds(t *testing.T) {
 	slot := st.Slot("n1")
 	t.Logf("kinds known: %d", st.Kinds())
 	// a foreign DaemonSet pod with hugepages on the node
-	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "ds", Namespace: "kube-system", Name: "ds", Node: "n1",
-		Requirements: &facts.Requirements{Requests: rq("cpu", 3900, "memory", 7*gi, "hugepages-2Mi", gi)}}}, now)
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{
+		UID: "ds", Namespace: "kube-system", Name: "ds", Node: "n1",
+		Requirements: &facts.Requirements{Requests: rq("cpu", 3900, "memory", 7*gi, "hugepages-2Mi", gi)},
+	}}, now)
 	t.Logf("foreign pod of 3.9 cpu on n1: requested cpu=%d memory=%d pods=%d", st.Requested(slot, resource.CPU), st.Requested(slot, resource.Memory), st.Requested(slot, resource.Pods))
-	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "hp", Namespace: "x", Name: "hp", Ours: true, Created: 1,
-		Requirements: &facts.Requirements{Requests: rq("cpu", 100, "hugepages-2Mi", 2<<20)}}}, now)
-	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "big", Namespace: "x", Name: "big", Ours: true, Created: 1,
-		Requirements: &facts.Requirements{Requests: rq("cpu", 4000)}}}, now)
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{
+		UID: "hp", Namespace: "x", Name: "hp", Ours: true, Created: 1,
+		Requirements: &facts.Requirements{Requests: rq("cpu", 100, "hugepages-2Mi", 2<<20)},
+	}}, now)
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{
+		UID: "big", Namespace: "x", Name: "big", Ours: true, Created: 1,
+		Requirements: &facts.Requirements{Requests: rq("cpu", 4000)},
+	}}, now)
 	pump(s, now)
 	t.Logf("hugepages pod: refusal=%q node=%q; 4-cpu pod placed on %q beside the 3.9-cpu daemon", st.Pod("hp").Refusal(), st.Pod("hp").Node(), st.Pod("big").Node())
 }
@@ -127,8 +139,10 @@ func TestRevTopologyKeys(t *testing.T) {
 		before := heap()
 		r := &facts.Requirements{Requests: rq("cpu", 100)}
 		for i := range 1000 {
-			r.AntiAffinity = append(r.AntiAffinity, facts.AffinityTerm{TopologyKey: fmt.Sprintf("evil.example/k%d", i),
-				Pods: facts.PodSelector{Namespaces: []string{"ns"}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "a", Operator: facts.In, Values: []string{"b"}}}}}})
+			r.AntiAffinity = append(r.AntiAffinity, facts.AffinityTerm{
+				TopologyKey: fmt.Sprintf("evil.example/k%d", i),
+				Pods:        facts.PodSelector{Namespaces: []string{"ns"}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "a", Operator: facts.In, Values: []string{"b"}}}}},
+			})
 		}
 		began := time.Now()
 		s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "evil", Namespace: "ns", Name: "evil", Ours: true, Created: 1, Gated: true, Requirements: r}}, now)

@@ -33,8 +33,10 @@ func TestRevAntiAffinityMemory(t *testing.T) {
 		var last time.Duration
 		for d := range c.deployments {
 			app := fmt.Sprint("app-", d)
-			r := &facts.Requirements{Requests: rq("cpu", 100), AntiAffinity: []facts.AffinityTerm{{TopologyKey: "kubernetes.io/hostname",
-				Pods: facts.PodSelector{Namespaces: []string{"ns"}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{app}}}}}}}}
+			r := &facts.Requirements{Requests: rq("cpu", 100), AntiAffinity: []facts.AffinityTerm{{
+				TopologyKey: "kubernetes.io/hostname",
+				Pods:        facts.PodSelector{Namespaces: []string{"ns"}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{app}}}}},
+			}}}
 			one := cpuTime()
 			for i := range 3 {
 				s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprintf("%s-%d", app, i)), Namespace: "ns", Name: app, Ours: true, Created: 1, Labels: []facts.Label{{Key: "app", Value: app}}, Requirements: r}}, now)

@@ -9,10 +9,11 @@ import (
 
 type sortText facts.SortPolicy
 
-func (p sortText) MarshalText() ([]byte, error) { return []byte(nameOf(sortNames, p)), nil }
+func (p sortText) MarshalText() ([]byte, error) { return []byte(facts.SortPolicy(p).String()), nil }
 
-func (p *sortText) UnmarshalText(b []byte) (err error) {
-	*p, err = named[sortText](sortNames, string(b))
+func (p *sortText) UnmarshalText(b []byte) error {
+	value, err := valueOf[facts.SortPolicy](string(b))
+	*p = sortText(value)
 	return err
 }
 

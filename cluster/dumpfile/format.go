@@ -20,28 +20,37 @@ type (
 	phaseText    cluster.Phase
 )
 
-func (e effectText) MarshalText() ([]byte, error)   { return []byte(nameOf(effectNames, e)), nil }
-func (o operatorText) MarshalText() ([]byte, error) { return []byte(nameOf(operatorNames, o)), nil }
-func (k workloadText) MarshalText() ([]byte, error) { return []byte(nameOf(workloadNames, k)), nil }
-func (p phaseText) MarshalText() ([]byte, error)    { return []byte(nameOf(phaseNames, p)), nil }
+func (e effectText) MarshalText() ([]byte, error) { return []byte(facts.TaintEffect(e).String()), nil }
 
-func (e *effectText) UnmarshalText(b []byte) (err error) {
-	*e, err = named[effectText](effectNames, string(b))
+func (o operatorText) MarshalText() ([]byte, error) { return []byte(facts.Operator(o).String()), nil }
+
+func (k workloadText) MarshalText() ([]byte, error) {
+	return []byte(facts.WorkloadKind(k).String()), nil
+}
+
+func (p phaseText) MarshalText() ([]byte, error) { return []byte(cluster.Phase(p).String()), nil }
+
+func (e *effectText) UnmarshalText(b []byte) error {
+	value, err := valueOf[facts.TaintEffect](string(b))
+	*e = effectText(value)
 	return err
 }
 
-func (o *operatorText) UnmarshalText(b []byte) (err error) {
-	*o, err = named[operatorText](operatorNames, string(b))
+func (o *operatorText) UnmarshalText(b []byte) error {
+	value, err := valueOf[facts.Operator](string(b))
+	*o = operatorText(value)
 	return err
 }
 
-func (k *workloadText) UnmarshalText(b []byte) (err error) {
-	*k, err = named[workloadText](workloadNames, string(b))
+func (k *workloadText) UnmarshalText(b []byte) error {
+	value, err := valueOf[facts.WorkloadKind](string(b))
+	*k = workloadText(value)
 	return err
 }
 
-func (p *phaseText) UnmarshalText(b []byte) (err error) {
-	*p, err = named[phaseText](phaseNames, string(b))
+func (p *phaseText) UnmarshalText(b []byte) error {
+	value, err := valueOf[cluster.Phase](string(b))
+	*p = phaseText(value)
 	return err
 }
 

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -20,25 +18,26 @@ var (
 	}
 )
 
-// namesOf lists what String returns for the values 0, 1, 2, ... of a small enumeration.
-func namesOf[T interface {
+// enum is a small enumeration whose values 0, 1, 2, ... have names. String of any other value begins with "unknown(".
+type enum interface {
 	~uint8
 	fmt.Stringer
-}]() (names []string) {
-	for value := T(0); !strings.HasPrefix(value.String(), "unknown("); value++ {
-		names = append(names, value.String())
-	}
-	return names
 }
 
-var (
-	effectNames   = namesOf[facts.TaintEffect]()
-	operatorNames = namesOf[facts.Operator]()
-	workloadNames = namesOf[facts.WorkloadKind]()
-	phaseNames    = namesOf[cluster.Phase]()
-	sortNames     = namesOf[facts.SortPolicy]()
-	headroomNames = namesOf[facts.HeadroomState]()
-)
+// valueOf is the value that has a name.
+func valueOf[T enum](name string) (T, error) {
+	var known []string
+	for value := T(0); ; value++ {
+		switch text := value.String(); {
+		case strings.HasPrefix(text, "unknown("):
+			return 0, fmt.Errorf("%q is not known; known are %s", name, strings.Join(known, ", "))
+		case text == name:
+			return value, nil
+		case text != "":
+			known = append(known, text)
+		}
+	}
+}
 
 func nameOf[T ~uint8](names []string, value T) string {
 	if int(value) < len(names) {

@@ -72,10 +72,13 @@ type reportRecord struct {
 
 type headroomText facts.HeadroomState
 
-func (h headroomText) MarshalText() ([]byte, error) { return []byte(nameOf(headroomNames, h)), nil }
+func (h headroomText) MarshalText() ([]byte, error) {
+	return []byte(facts.HeadroomState(h).String()), nil
+}
 
-func (h *headroomText) UnmarshalText(text []byte) (err error) {
-	*h, err = named[headroomText](headroomNames, string(text))
+func (h *headroomText) UnmarshalText(text []byte) error {
+	value, err := valueOf[facts.HeadroomState](string(text))
+	*h = headroomText(value)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -96,7 +97,7 @@ func written(value reflect.Value) string {
 		value.Kind() == reflect.Slice && value.IsNil() {
 		return ""
 	}
-	if d, ok := value.Interface().(spec.Duration); ok {
+	if d, ok := reflect.TypeAssert[spec.Duration](value); ok {
 		text := d.D().String()
 		if short, ok := strings.CutSuffix(text, "m0s"); ok {
 			text = short + "m"
@@ -152,7 +153,7 @@ func jsonPaths(of reflect.Type) map[string]string {
 	walk = func(t reflect.Type, goPath []string, path string) {
 		for field := range t.Fields() {
 			name := join(path, jsonName(field))
-			at := append(goPath[:len(goPath):len(goPath)], field.Name)
+			at := append(slices.Clip(goPath), field.Name)
 			for i := range len(at) - 1 {
 				out[strings.Join(at[i:], ".")] = name
 			}

@@ -78,6 +78,7 @@ func (s *Source) declaration(d *ast.GenDecl) {
 		if len(g.Consts) > 0 {
 			s.Groups = append(s.Groups, g)
 		}
+	default: // imports and variables are not in the reference
 	}
 }
 

@@ -104,7 +104,7 @@ func (l *Loop) Call(ctx context.Context, f func()) error {
 
 // Ask is Call with a timeout. False: the loop has not run f in time.
 func (l *Loop) Ask(timeout time.Duration, f func()) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout) //nolint:forbidigo // callers such as a scrape have a timeout and no context
 	defer cancel()
 	return l.Call(ctx, f) == nil
 }

@@ -114,7 +114,7 @@ func TestPricedRankingIsExact(t *testing.T) {
 				market.Learn(&store.State)
 			}
 			if store.Pod(uid) != nil {
-				placeRanked(t, store, snapshot, placer, uid, false)
+				placeRanked(t, store, placer, uid, false)
 			}
 		}
 		lists = max(lists, market.Revision())

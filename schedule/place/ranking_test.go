@@ -56,15 +56,15 @@ func TestRankingIsExact(t *testing.T) {
 				store.Apply(facts.NodeRemoved{Name: fmt.Sprint("n", random.IntN(200))})
 			}
 			if store.Pod(uid) != nil {
-				placeRanked(t, store, snapshot, placer, uid, holders == 1000)
+				placeRanked(t, store, placer, uid, holders == 1000)
 			}
 		}
 	})
 }
 
-func placeRanked(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, placer *Placer, uid facts.UID, shares bool) {
+func placeRanked(t *rapid.T, store *cluster.Store, placer *Placer, uid facts.UID, shares bool) {
 	class := store.Pod(uid).Class
-	snapshot.Advance(store)
+	placer.snapshot.Advance(store)
 	if !placer.index.SharesRanking(class) && shares {
 		t.Fatalf("%+v gets an index of its own", class.Requirements)
 	}
@@ -73,7 +73,7 @@ func placeRanked(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, p
 		t.Fatalf("pod %s: the ranking says slot %d, brute force %d", uid, choice.Slot, want)
 	}
 	if ok {
-		placement := cluster.Placement{Pod: uid, Node: snapshot.Node(choice.Slot).Name, Grant: choice.Grant}
+		placement := cluster.Placement{Pod: uid, Node: placer.snapshot.Node(choice.Slot).Name, Grant: choice.Grant}
 		if v := store.Commit(&cluster.Plan{Placements: []cluster.Placement{placement}}, rules.Commits); !v.Committed {
 			t.Fatalf("pod %s: %v", uid, v)
 		}
