@@ -7,6 +7,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/internal/deadline"
 	"hilbert.dev/hilbert/internal/heap"
 	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/queue"
@@ -94,16 +95,16 @@ func (g *gangTimers) set(t *gangTimer, now time.Time) {
 		g.queue.Remove(t.position)
 		t.position = -1
 	}
-	t.due = time.Time{}
+	var next deadline.Earliest
 	consider := func(since time.Time, after time.Duration) {
-		if at := since.Add(after); !since.IsZero() && at.After(now) && (t.due.IsZero() || at.Before(t.due)) {
-			t.due = at
-		}
+		at := since.Add(after)
+		next.Add(at, !since.IsZero() && at.After(now))
 	}
 	consider(t.since, gatherGrace)
 	consider(g.deadline(t.gang), 0)
 	consider(t.parked, g.cfg.ReserveAfter.D())
 	consider(t.partial, g.cfg.RepairTimeout.D())
+	t.due, _ = next.Time()
 	if !t.due.IsZero() {
 		g.queue.Push(t)
 	}

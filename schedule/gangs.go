@@ -8,6 +8,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/internal/deadline"
 	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/queue"
 )
@@ -36,15 +37,12 @@ func (s *Scheduler) runTimers(now time.Time) {
 }
 
 // nextTimer is when runTimers has something to do though nothing happens.
-func (s *Scheduler) nextTimer() (at time.Time, ok bool) {
-	at, ok = s.gangs.next()
-	if next, due := s.blocked.nextReclaim(); due && (!ok || next.Before(at)) {
-		at, ok = next, true
-	}
-	if next, due := s.gate.Reservations.Next(s.reserveEvery()); due && (!ok || next.Before(at)) {
-		at, ok = next, true
-	}
-	return at, ok
+func (s *Scheduler) nextTimer() (time.Time, bool) {
+	var next deadline.Earliest
+	next.Add(s.gangs.next())
+	next.Add(s.blocked.nextReclaim())
+	next.Add(s.gate.Reservations.Next(s.reserveEvery()))
+	return next.Time()
 }
 
 // checkGang tells a gang that its members are missing or its time is up, counts it among those for which nodes may be reserved, and takes the

@@ -8,7 +8,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/schedule/admission"
+	"hilbert.dev/hilbert/internal/deadline"
 	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/dispatch"
@@ -182,7 +182,7 @@ func (s *Scheduler) applyEffect(e cluster.Effect, now time.Time) {
 		s.enqueue(pod, seen, now)
 	case cluster.Held:
 		s.held[pod.UID] = max(seen, s.queue.Remove(pod.UID))
-		if condition, refused := admission.Refuse(pod); refused && !pod.Gated {
+		if condition, refused := admit.Refuse(pod); refused && !pod.Gated {
 			s.binder.SetCondition(pod, condition, now)
 		}
 	case cluster.Settled:
@@ -289,17 +289,12 @@ func (s *Scheduler) transition(r bind.Transition, now time.Time) {
 
 // NextWake is when Step or Ready have something to do though nothing was applied or finished meanwhile.
 func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
-	at, ok := s.binder.NextWake(now)
-	if expiry, waits := s.queue.NextExpiry(); waits && (!ok || expiry.Before(at)) {
-		at, ok = expiry, true
-	}
-	if next, waits := s.relief.NextWake(now); waits && (!ok || next.Before(at)) {
-		at, ok = next, true
-	}
-	if next, waits := s.nextTimer(); waits && (!ok || next.Before(at)) {
-		at, ok = next, true
-	}
-	return at, ok
+	var next deadline.Earliest
+	next.Add(s.binder.NextWake(now))
+	next.Add(s.queue.NextExpiry())
+	next.Add(s.relief.NextWake(now))
+	next.Add(s.nextTimer())
+	return next.Time()
 }
 
 // Pending counts the pods that wait.

@@ -121,10 +121,9 @@ var rules = []rule{
 	},
 	{
 		name: "schedule-parts",
-		why: "admission, queue, place and bind meet in package schedule only: a refusal may not depend on nodes, the order of units not on where they " +
-			"fit, a placement not on who waits, and a commit on none of them",
+		why: "queue, place and bind meet in package schedule only: the order of units may not depend on where they fit, a placement not on who waits, " +
+			"and a commit on neither",
 		check: all(
-			neverImport([]string{"./schedule/admission/..."}, nil, "./schedule/...", "./topology/..."),
 			neverImport([]string{"./schedule/queue/..."}, nil, "./schedule/bind/...", "./schedule/place/...", "./schedule/relief/..."),
 			neverImport([]string{"./schedule/place/..."}, nil, "./schedule/bind/...", "./schedule/queue/...", "./schedule/relief/..."),
 			neverImport([]string{"./schedule/bind/..."}, nil, "./schedule/place/...", "./schedule/queue/...", "./schedule/relief/..."),

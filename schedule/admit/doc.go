@@ -16,6 +16,8 @@
 // for a minute asks for one CPU. Nodes that are not reserved take it; if they are full, it may backfill a reserved node on which another pod
 // runs for an hour still, because it will have ended before big can start.
 //
+// Before either, Refuse holds back pods that can never be placed, with the condition that tells their owners what to change.
+//
 // The package changes the ledger only by reserving nodes and by telling it that a claimed limit has eased. The pipeline and what-if questions
 // (schedule/inspect) use the same Gate, so both admit the same units.
 package admit

@@ -14,7 +14,7 @@ import (
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/jsonstream"
 	"hilbert.dev/hilbert/schedule"
-	"hilbert.dev/hilbert/schedule/admission"
+	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -107,7 +107,7 @@ func heldBy(pod *cluster.Pod) string {
 	if refusal := pod.Refusal(); refusal != "" {
 		return refusal
 	}
-	why, _ := admission.Refuse(pod)
+	why, _ := admit.Refuse(pod)
 	return why.Message
 }
 

@@ -10,7 +10,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/schedule/admission"
+	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/queue"
@@ -219,7 +219,7 @@ func (a *UnitAnswer) refusals(gang *cluster.Unit) {
 		if !pod.Ours || pod.Phase != cluster.Pending || pod.Deleting {
 			continue
 		}
-		why, refused := admission.Refuse(pod)
+		why, refused := admit.Refuse(pod)
 		switch {
 		case refused && (why.Reason == spec.ReasonWaitingForPodGroup || why.Reason == spec.ReasonInvalidPodGroup):
 			a.Blocks = []UnitBlock{{BlockPodGroup, why.Message}}

@@ -1,12 +1,4 @@
-// Package admission decides which pods may enter the queue at all. A pod that can never be placed, whatever the nodes look like, is refused with the
-// condition that tells its owner what to change.
-//
-// Example: a pod of a gang names PodGroup "train", which does not exist. It is refused with reason WaitingForPodGroup, and is checked again when the
-// PodGroup appears.
-//
-// Invariant: a refusal depends on the pod's class, its PodGroup and its place in the tree of queues, never on nodes or on what is in use. Limits
-// of queues are not checked here: they stop a unit for a time only, and the queue knows when to try again.
-package admission
+package admit
 
 import (
 	"strings"
@@ -16,7 +8,10 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
-// Refuse returns the condition of a pod that must not be placed whatever the nodes look like; refused is false when it may be.
+// Refuse returns the condition of a pod that must not be placed whatever the nodes look like; refused is false when it may be placed.
+//
+// It depends on the pod's class, its PodGroup and its place in the tree of queues, never on nodes or on what is in use. Example: a pod names PodGroup
+// "train", which does not exist. It is refused with reason WaitingForPodGroup, and checked again when the PodGroup appears.
 func Refuse(pod *cluster.Pod) (condition facts.Condition, refused bool) {
 	class := pod.Class
 	switch {
