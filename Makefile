@@ -131,10 +131,10 @@ lab-scenarios: ## play the simulator's scenarios on a real API server; each must
 crash-test: ## kill and freeze the scheduler while it binds, then check every node
 	$(call timed,crash-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./crash)
 
-.PHONY: zones-test
-zones-test: ## 1,000 hollow agents and 10,000 NUMA-bound pods, also with bad reports, rivals and foreign pods
-	$(call timed,zones-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./zones -args \
-		-zones.nodes=1000 -zones.pods=10000 -zones.write=10s -zones.refresh=5m -zones.steady=6m -zones.patience=10m $(ARGS))
+.PHONY: numa-test
+numa-test: ## 1,000 hollow agents and 10,000 NUMA-bound pods, also with bad reports, rivals and foreign pods
+	$(call timed,numa-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./numa -args \
+		-numa.nodes=1000 -numa.pods=10000 -numa.write=10s -numa.refresh=5m -numa.steady=6m -numa.patience=10m $(ARGS))
 
 .PHONY: elastic-test
 elastic-test: ## 20 lending nodes, a third of them under a rising load: how soon online pods have their cores, and evicted work runs again; about 15 minutes

@@ -14,10 +14,10 @@ import (
 
 var (
 	hallGPU = topology.GPU{
-		Memory: 16 << 10, Grain: 10, Clients: 3, Strengths: topology.StrengthsOf(topology.Accounting, topology.Soft), Switch: 0, Zone: 0, Socket: 0,
+		Memory: 16 << 10, Grain: 10, Clients: 3, Strengths: topology.StrengthsOf(topology.Accounting, topology.Soft), Switch: 0, NUMANode: 0, Socket: 0,
 	}
 	hallMIG = topology.GPU{
-		Memory: 16 << 10, Strengths: topology.StrengthsOf(topology.Hard), Switch: 1, Zone: 1, Socket: 1,
+		Memory: 16 << 10, Strengths: topology.StrengthsOf(topology.Hard), Switch: 1, NUMANode: 1, Socket: 1,
 		Instances: []topology.Instance{{Name: "1g", Milli: 250, Memory: 4 << 10}, {Name: "2g", Milli: 500, Memory: 8 << 10}},
 	}
 	hallNIC = topology.NIC{Bandwidth: 50000, Functions: 2, RDMA: true}

@@ -166,7 +166,7 @@ func (s *Store) dumpReports() (list []facts.NodeReported) {
 		said := r.NodeReport
 		if len(r.left) > 0 {
 			copied := *said
-			copied.Held = slices.DeleteFunc(slices.Clone(said.Held), func(h facts.HeldZones) bool { return r.left[h.UID] })
+			copied.Held = slices.DeleteFunc(slices.Clone(said.Held), func(h facts.HeldNUMA) bool { return r.left[h.UID] })
 			copied.HeldDevices = slices.DeleteFunc(slices.Clone(said.HeldDevices), func(h facts.HeldDevices) bool { return r.left[h.UID] })
 			said = &copied
 		}
@@ -342,7 +342,7 @@ func (d *Dump) checkReports() error {
 			return fmt.Errorf("report of node %q: it says nothing", r.Node)
 		case r.Report.Headroom.MilliCPU < 0 || r.Report.Headroom.Memory < 0:
 			return fmt.Errorf("report of node %q: its headroom is negative", r.Node)
-		case !slices.IsSortedFunc(r.Report.Held, func(a, b facts.HeldZones) int { return cmp.Or(cmp.Compare(a.UID, b.UID), -1) }):
+		case !slices.IsSortedFunc(r.Report.Held, func(a, b facts.HeldNUMA) int { return cmp.Or(cmp.Compare(a.UID, b.UID), -1) }):
 			return fmt.Errorf("report of node %q: what pods hold is not sorted by UID, or one stands twice", r.Node)
 		case !slices.IsSortedFunc(r.Report.HeldDevices, func(a, b facts.HeldDevices) int { return cmp.Or(cmp.Compare(a.UID, b.UID), -1) }):
 			return fmt.Errorf("report of node %q: what pods hold of devices is not sorted by UID, or one stands twice", r.Node)

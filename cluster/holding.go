@@ -14,7 +14,7 @@ type parts uint8
 const (
 	partGPUs parts = 1 << iota
 	partNICs
-	partZones
+	partNUMANodes
 )
 
 // holding is what a pod holds of its node beside the amounts of its class. It is a Grant that is cheap to pass on: few pods have more than
@@ -73,12 +73,12 @@ func (h holding) grant() topology.Grant {
 	return g
 }
 
-// zones is the part of it that is of zones, nil for nothing.
-func (h holding) zones() *topology.ZoneGrant {
-	if h.all == nil || h.all.Zones.IsZero() {
+// NUMA nodes is the part of it that is of NUMA nodes, nil for nothing.
+func (h holding) numaNodes() *topology.NUMAGrant {
+	if h.all == nil || h.all.NUMANodes.IsZero() {
 		return nil
 	}
-	return &h.all.Zones
+	return &h.all.NUMANodes
 }
 
 // same reports whether two holdings give the same.
@@ -94,8 +94,8 @@ func take(g, from *topology.Grant, which parts) {
 	if which&partNICs != 0 {
 		g.NICs, g.NIC = from.NICs, from.NIC
 	}
-	if which&partZones != 0 {
-		g.Zones = from.Zones
+	if which&partNUMANodes != 0 {
+		g.NUMANodes = from.NUMANodes
 	}
 }
 
@@ -110,14 +110,16 @@ func (c *Class) lacking(g *topology.Grant) (lacks parts) {
 	if g.NICs == 0 && c.GPU.NIC.Count > 0 {
 		lacks |= partNICs
 	}
-	if !c.Zones.IsZero() && g.Zones.IsZero() {
-		lacks |= partZones
+	if !c.NUMANodes.IsZero() && g.NUMANodes.IsZero() {
+		lacks |= partNUMANodes
 	}
 	return lacks
 }
 
 // AsksGrant reports whether pods of the class are given anything beside amounts: GPUs, network cards, or exclusive CPUs.
-func (c *Class) AsksGrant() bool { return !c.GPU.IsZero() || c.GPU.NIC.Count > 0 || !c.Zones.IsZero() }
+func (c *Class) AsksGrant() bool {
+	return !c.GPU.IsZero() || c.GPU.NIC.Count > 0 || !c.NUMANodes.IsZero()
+}
 
 // guessed lists what of the pod's holding is a guess: nobody recorded it, and its node has not said it.
 func (p *Pod) guessed() parts { return p.unrecorded &^ p.said }
@@ -135,7 +137,7 @@ func (p *Pod) Moved() bool {
 	}
 	g, promise, both := p.Grant(), p.recorded, p.said&^p.unrecorded
 	return both&partGPUs != 0 && (g.GPUs != promise.GPUs || g.Instance != promise.Instance) ||
-		both&partNICs != 0 && g.NICs != promise.NICs || both&partZones != 0 && g.Zones != promise.Zones
+		both&partNICs != 0 && g.NICs != promise.NICs || both&partNUMANodes != 0 && g.NUMANodes != promise.NUMANodes
 }
 
 // Promise returns what the pod's Binding said that it is given. ok is false where it said nothing.
@@ -177,9 +179,9 @@ func (p *Pod) confirm(held *topology.Grant, said parts) {
 
 // left is what is left of a node beside amounts.
 type left struct {
-	gpus    topology.Free
-	zones   topology.ZoneFree
-	devices topology.DeviceFree
+	gpus      topology.Free
+	numaNodes topology.NUMAFree
+	devices   topology.DeviceFree
 }
 
 // is reports whether a slot has as much left.
@@ -189,15 +191,15 @@ func (l *left) is(s *State, slot Slot) bool {
 	}
 	row := s.rows[slot]
 	if row == nil {
-		return l.zones == topology.ZoneFree{} && l.devices == topology.DeviceFree{}
+		return l.numaNodes == topology.NUMAFree{} && l.devices == topology.DeviceFree{}
 	}
-	return row.zones == l.zones && (row.devices == nil && l.devices == topology.DeviceFree{} || row.devices != nil && *row.devices == l.devices)
+	return row.numaNodes == l.numaNodes && (row.devices == nil && l.devices == topology.DeviceFree{} || row.devices != nil && *row.devices == l.devices)
 }
 
 // empty fills in what a slot has left when nobody is there, and returns the slot with that.
 func (l *left) empty(s *State, slot Slot) topology.View {
 	shape := s.Shape(slot)
-	v := topology.View{Shape: shape, Free: &l.gpus, ZoneFree: &l.zones}
+	v := topology.View{Shape: shape, Free: &l.gpus, NUMAFree: &l.numaNodes}
 	l.gpus = topology.NewFree(*shape)
 	if row := s.rows[slot]; row != nil {
 		if row.devices != nil {
@@ -205,8 +207,8 @@ func (l *left) empty(s *State, slot Slot) topology.View {
 			v.Devices = &l.devices
 		}
 		if row.report != nil {
-			v.Zones = &row.report.Zones
-			l.zones = topology.NewZoneFree(v.Zones)
+			v.NUMANodes = &row.report.NUMANodes
+			l.numaNodes = topology.NewNUMAFree(v.NUMANodes)
 		}
 	}
 	return v
@@ -269,7 +271,7 @@ func (s *Store) recount(slot Slot) {
 	}
 	s.gpus[slot] = l.gpus
 	if row := s.rows[slot]; row != nil {
-		row.zones = l.zones
+		row.numaNodes = l.numaNodes
 		if row.devices != nil {
 			*row.devices = l.devices
 		}
@@ -282,19 +284,19 @@ func (s *Store) confirm(pod *Pod, slot Slot, r *facts.NodeReport) {
 	if said == 0 && pod.said == 0 {
 		return
 	}
-	s.moveExcess(slot, pod.Class, pod.Zones(), -1)
+	s.moveExcess(slot, pod.Class, pod.NUMANodes(), -1)
 	s.promises.count(pod, -1)
 	pod.recall()
 	pod.confirm(&held, said)
 	s.promises.count(pod, 1)
-	s.moveExcess(slot, pod.Class, pod.Zones(), 1)
+	s.moveExcess(slot, pod.Class, pod.NUMANodes(), 1)
 }
 
-// guess chooses those parts of a grant that a pod of the class has though nobody recorded them: what would be offered, else what is left the most of. Zones
+// guess chooses those parts of a grant that a pod of the class has though nobody recorded them: what would be offered, else what is left the most of. NUMA nodes
 // are exactly what is asked for.
 func guess(v *topology.View, c *Class, which parts) (g topology.Grant) {
-	if which&partZones != 0 && v.Zones != nil {
-		g.Zones = topology.ForceZones(v.Zones, v.ZoneFree, c.Zones)
+	if which&partNUMANodes != 0 && v.NUMANodes != nil {
+		g.NUMANodes = topology.ForceNUMA(v.NUMANodes, v.NUMAFree, c.NUMANodes)
 	}
 	r := c.GPU
 	if which&partGPUs == 0 {
@@ -305,7 +307,7 @@ func guess(v *topology.View, c *Class, which parts) (g topology.Grant) {
 	}
 	if which&(partGPUs|partNICs) != 0 {
 		offer := v.Force(&r, nil)
-		take(&g, &offer, which&^partZones)
+		take(&g, &offer, which&^partNUMANodes)
 	}
 	return g
 }

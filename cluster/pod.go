@@ -90,11 +90,11 @@ type Pod struct {
 // Node returns the name of the node that the pod is on or on its way to, empty for none.
 func (p *Pod) Node() string { return p.node }
 
-// Grant returns what the pod holds of its node: GPUs, network cards, and parts of zones.
+// Grant returns what the pod holds of its node: GPUs, network cards, and parts of NUMA nodes.
 func (p *Pod) Grant() topology.Grant { return p.holding().grant() }
 
-// Zones returns what the pod holds of its node's zones, nil for nothing; the caller must not change it.
-func (p *Pod) Zones() *topology.ZoneGrant { return p.holding().zones() }
+// NUMA nodes returns what the pod holds of its node's NUMA nodes, nil for nothing; the caller must not change it.
+func (p *Pod) NUMANodes() *topology.NUMAGrant { return p.holding().numaNodes() }
 
 // Schedulable reports whether the pod waits for a place and may be given one.
 func (p *Pod) Schedulable() bool { return p.wants() && !p.Gated && p.Refusal() == "" && p.expected() }

@@ -9,7 +9,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// What a pod holds of its node's zones and devices is, in this order: what the node reports, which is true; what the Binding recorded; else a guess. What
+// What a pod holds of its node's NUMA nodes and devices is, in this order: what the node reports, which is true; what the Binding recorded; else a guess. What
 // the node reports for pods that are not there is charged too. All of it follows from the pods and the newest reports, whatever the order
 // in which they were seen; but a pod that has left is not charged until the node says once more that it is there.
 
@@ -25,8 +25,8 @@ func heldBy(r *facts.NodeReport, uid facts.UID) (g topology.Grant, said parts) {
 	if silent(r) {
 		return g, 0
 	}
-	if at, ok := slices.BinarySearchFunc(r.Held, uid, func(h facts.HeldZones, uid facts.UID) int { return cmp.Compare(h.UID, uid) }); ok {
-		g.Zones, said = r.Held[at].Grant, partZones
+	if at, ok := slices.BinarySearchFunc(r.Held, uid, func(h facts.HeldNUMA, uid facts.UID) int { return cmp.Compare(h.UID, uid) }); ok {
+		g.NUMANodes, said = r.Held[at].Grant, partNUMANodes
 	}
 	if at, ok := slices.BinarySearchFunc(r.HeldDevices, uid, func(h facts.HeldDevices, uid facts.UID) int { return cmp.Compare(h.UID, uid) }); ok {
 		held := &r.HeldDevices[at].Grant
@@ -72,7 +72,7 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 		return
 	}
 	row := s.row(slot)
-	before := left{gpus: s.gpus[slot], zones: row.zones}
+	before := left{gpus: s.gpus[slot], numaNodes: row.numaNodes}
 	if row.devices != nil {
 		before.devices = *row.devices
 	}
@@ -88,7 +88,7 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 		headroom = &r.Headroom
 	}
 	changed := s.lend(slot, headroom)
-	if reshaped || requested != [...]int64{s.scoreCPU[slot], s.scoreMemory[slot]} || !sameZoneShape(said, r) || !before.is(&s.State, slot) {
+	if reshaped || requested != [...]int64{s.scoreCPU[slot], s.scoreMemory[slot]} || !sameNUMAShape(said, r) || !before.is(&s.State, slot) {
 		changed |= Freed | Charged
 	}
 	if changed == 0 && !sameHeadroom(said, r) {
@@ -104,11 +104,11 @@ func sameHeadroom(a, b *facts.NodeReport) bool {
 	return cmp.Or(a, &none).Headroom == cmp.Or(b, &none).Headroom
 }
 
-func sameZoneShape(a, b *facts.NodeReport) bool {
+func sameNUMAShape(a, b *facts.NodeReport) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Zones == b.Zones && a.Why == b.Why && a.DeviceNote == b.DeviceNote
+	return a.NUMANodes == b.NUMANodes && a.Why == b.Why && a.DeviceNote == b.DeviceNote
 }
 
 func (s *Store) listReports(list []facts.NodeReported) {
@@ -165,7 +165,7 @@ func (s *Store) eachForeign(slot Slot, node string, visit func(*topology.Grant))
 	}
 	for i := range r.Held {
 		if h := &r.Held[i]; foreign(h.UID) {
-			visit(&topology.Grant{Zones: h.Grant})
+			visit(&topology.Grant{NUMANodes: h.Grant})
 		}
 	}
 	for i := range r.HeldDevices {

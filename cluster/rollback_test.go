@@ -136,8 +136,8 @@ func rowsOf(s *cluster.State, store *cluster.Store, ordered bool) string {
 		if !ordered {
 			slices.SortFunc(ports, func(a, b facts.HostPort) int { return int(a.Port) - int(b.Port) })
 		}
-		shape, zones := s.Zones(slot)
-		fmt.Fprintf(&b, "%d zones %v %v ", slot, *shape, *zones)
+		shape, numaNodes := s.NUMANodes(slot)
+		fmt.Fprintf(&b, "%d NUMA %v %v ", slot, *shape, *numaNodes)
 		fmt.Fprintf(&b, "%d %p gpus %v %v ports %v reserved %d scores %d %d touched %d:", slot, s.Node(slot), s.HasGPUs(slot), *s.GPUs(slot),
 			ports, s.Reservation(slot), cpu, memory, s.Touched(slot))
 		for kind := range s.Kinds() {

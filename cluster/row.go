@@ -10,8 +10,8 @@ import (
 
 // nodeRow is what a state knows of a node beyond amounts. Nodes of which nothing was ever said or granted have none.
 type nodeRow struct {
-	report *facts.NodeReport // nil: none
-	zones  topology.ZoneFree
+	report    *facts.NodeReport // nil: none
+	numaNodes topology.NUMAFree
 	// shape is what the node's GPUs and network cards are by its report, and devices what is left of them. Without devices the node itself
 	// says how many GPUs it has.
 	shape   topology.Shape
@@ -19,17 +19,17 @@ type nodeRow struct {
 	from    shapeFrom // what shape was made of
 }
 
-// Zones returns what a node's zones can promise and what is left of them; the caller must not change either. A node of which nothing is
-// reported has no ruler and no zones.
-func (s *State) Zones(slot Slot) (*topology.ZoneShape, *topology.ZoneFree) {
+// NUMA nodes returns what a node's NUMA nodes can promise and what is left of them; the caller must not change either. A node of which nothing is
+// reported has no ruler and no NUMA nodes.
+func (s *State) NUMANodes(slot Slot) (*topology.NUMAShape, *topology.NUMAFree) {
 	row := s.rows[slot]
 	switch {
 	case row == nil:
-		return &topology.ZoneShape{}, &topology.ZoneFree{}
+		return &topology.NUMAShape{}, &topology.NUMAFree{}
 	case row.report == nil:
-		return &topology.ZoneShape{}, &row.zones
+		return &topology.NUMAShape{}, &row.numaNodes
 	}
-	return &row.report.Zones, &row.zones
+	return &row.report.NUMANodes, &row.numaNodes
 }
 
 // Report returns what the node's agent says; nil: nothing.
@@ -57,9 +57,9 @@ func (s *State) View(slot Slot) topology.View {
 			v.Shape, v.Devices = &row.shape, row.devices
 		}
 		if row.report != nil {
-			v.Zones = &row.report.Zones
+			v.NUMANodes = &row.report.NUMANodes
 		}
-		v.ZoneFree = &row.zones
+		v.NUMAFree = &row.numaNodes
 	}
 	return v
 }
@@ -91,30 +91,30 @@ func (s *State) copyRow(slot Slot, from *nodeRow) {
 	row.devices = devices
 }
 
-// Offer chooses what of the node a pod of the class would be given: GPUs, network cards, and zones. ok is false when there is not enough of one of
-// them, or no room for what whole cores and whole zones take beyond the request.
+// Offer chooses what of the node a pod of the class would be given: GPUs, network cards, and NUMA nodes. ok is false when there is not enough of one of
+// them, or no room for what whole cores and whole NUMA nodes take beyond the request.
 func (s *State) Offer(slot Slot, c *Class) (grant topology.Grant, ok bool) {
 	if !c.AsksGrant() {
 		return grant, true
 	}
 	v := s.View(slot)
-	grant, ok = v.Offer(&c.GPU, &c.Zones)
-	return grant, ok && s.FitsExcess(slot, c, &grant.Zones)
+	grant, ok = v.Offer(&c.GPU, &c.NUMANodes)
+	return grant, ok && s.FitsExcess(slot, c, &grant.NUMANodes)
 }
 
 // FitsExcess reports whether a node has room for the request of the class together with what a grant takes beyond it.
-func (s *State) FitsExcess(slot Slot, c *Class, g *topology.ZoneGrant) bool {
+func (s *State) FitsExcess(slot Slot, c *Class, g *topology.NUMAGrant) bool {
 	cpu, memory := Excess(c, g)
 	return (cpu == 0 || c.Amounts.Get(resource.CPU)+cpu <= s.Free(slot, resource.CPU)) &&
 		(memory == 0 || c.Amounts.Get(resource.Memory)+memory <= s.Free(slot, resource.Memory))
 }
 
-// Excess is what a grant of zones (nil: none) takes of the node beyond what pods of the class request, in millicores and bytes.
-func Excess(c *Class, g *topology.ZoneGrant) (cpu, memory int64) {
-	if g == nil || c.Zones.IsZero() { // it holds nothing, or what it did not ask for: the zones are charged, and they alone
+// Excess is what a grant of NUMA nodes (nil: none) takes of the node beyond what pods of the class request, in millicores and bytes.
+func Excess(c *Class, g *topology.NUMAGrant) (cpu, memory int64) {
+	if g == nil || c.NUMANodes.IsZero() { // it holds nothing, or what it did not ask for: the NUMA nodes are charged, and they alone
 		return 0, 0
 	}
-	cpus, mebibytes := g.Excess(c.Zones)
+	cpus, mebibytes := g.Excess(c.NUMANodes)
 	return 1000 * max(cpus, 0), topology.Mebibyte * max(mebibytes, 0)
 }
 
@@ -123,8 +123,8 @@ func (s *State) moveHeld(slot Slot, class *Class, held holding, sign int64) {
 	if held.isZero() {
 		return
 	}
-	zones := held.zones()
-	if zones != nil {
+	numaNodes := held.numaNodes()
+	if numaNodes != nil {
 		s.row(slot)
 	}
 	v, g := s.View(slot), held.grant()
@@ -134,7 +134,7 @@ func (s *State) moveHeld(slot Slot, class *Class, held holding, sign int64) {
 	} else {
 		v.Release(&g)
 	}
-	s.moveExcess(slot, class, zones, sign)
+	s.moveExcess(slot, class, numaNodes, sign)
 }
 
 // commit charges a grant to a slot of which the amounts of MIG instances are not known.
@@ -153,7 +153,7 @@ func (s *State) Held(slot Slot, pod *Pod) topology.Grant {
 	return g
 }
 
-func (s *State) moveExcess(slot Slot, class *Class, g *topology.ZoneGrant, sign int64) {
+func (s *State) moveExcess(slot Slot, class *Class, g *topology.NUMAGrant, sign int64) {
 	cpu, memory := Excess(class, g)
 	s.requested[resource.CPU][slot] += sign * cpu
 	s.requested[resource.Memory][slot] += sign * memory
@@ -228,7 +228,7 @@ func (f *shapeFrom) shape() topology.Shape {
 // counted is what the report says, with as many GPUs as the kubelet counts. Which of them they are is not known, so that they are nowhere, and have
 // the least memory of all.
 func counted(d *topology.Devices, count int) *topology.Devices {
-	each := topology.GPU{Switch: topology.NoPlace, Zone: topology.NoPlace, Socket: topology.NoPlace}
+	each := topology.GPU{Switch: topology.NoPlace, NUMANode: topology.NoPlace, Socket: topology.NoPlace}
 	for i := range d.GPU {
 		if i == 0 || d.GPU[i].Memory < each.Memory {
 			each.Memory, each.Model = d.GPU[i].Memory, d.GPU[i].Model

@@ -185,11 +185,11 @@ func plan(t *testing.T, store *cluster.Store, d *datadriven.TestData) *cluster.P
 	return p
 }
 
-// planned reads what a placement grants: zones, or GPUs.
+// planned reads what a placement grants: NUMA nodes, or GPUs.
 func planned(t *testing.T, d *datadriven.TestData, text string, c *cluster.Class) (grant topology.Grant) {
 	var err error
 	if strings.Contains(text, ":") {
-		grant.Zones, err = topology.ParseZoneGrant(text)
+		grant.NUMANodes, err = topology.ParseNUMAGrant(text)
 	} else {
 		err = grant.ParseGPUs(text, &c.GPU)
 	}
@@ -220,9 +220,9 @@ func sameRows(a, b *cluster.State) error {
 		if a.Node(slot) != b.Node(slot) || *a.GPUs(slot) != *b.GPUs(slot) || fmt.Sprint(a.Ports(slot)) != fmt.Sprint(b.Ports(slot)) {
 			return fmt.Errorf("slot %d: node, GPUs or ports differ", slot)
 		}
-		shapeA, freeA := a.Zones(slot)
-		if shapeB, freeB := b.Zones(slot); *shapeA != *shapeB || *freeA != *freeB {
-			return fmt.Errorf("slot %d: zones differ", slot)
+		shapeA, freeA := a.NUMANodes(slot)
+		if shapeB, freeB := b.NUMANodes(slot); *shapeA != *shapeB || *freeA != *freeB {
+			return fmt.Errorf("slot %d: NUMA nodes differ", slot)
 		}
 		for kind := range b.Kinds() {
 			if a.Free(slot, resource.Kind(kind)) != b.Free(slot, resource.Kind(kind)) || a.Requested(slot, resource.Kind(kind)) != b.Requested(slot, resource.Kind(kind)) {

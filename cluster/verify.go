@@ -163,7 +163,7 @@ func (a *audit) slot(slot Slot, node *facts.Node) error {
 		for _, a := range pod.Class.Amounts {
 			requested[a.Kind] += a.Value
 		}
-		moreCPU, moreMemory := Excess(pod.Class, pod.Zones())
+		moreCPU, moreMemory := Excess(pod.Class, pod.NUMANodes())
 		requested[resource.CPU], requested[resource.Memory] = requested[resource.CPU]+moreCPU, requested[resource.Memory]+moreMemory
 		cpu, memory = cpu+pod.Class.ScoreCPU+moreCPU, memory+pod.Class.ScoreMemory+moreMemory
 		ports += len(pod.Class.Ports)
@@ -213,7 +213,7 @@ func (a *audit) allocatable(slot Slot, node *facts.Node) error {
 	return nil
 }
 
-// held counts what is left of a slot's GPUs, zones and devices anew: from what the node and its report say, and what the pods hold.
+// held counts what is left of a slot's GPUs, NUMA nodes and devices anew: from what the node and its report say, and what the pods hold.
 func (a *audit) held(slot Slot, node *facts.Node) error {
 	var r *facts.NodeReport
 	if known := a.s.reports[node.Name]; known != nil {
@@ -246,7 +246,7 @@ func (a *audit) held(slot Slot, node *facts.Node) error {
 	}
 	a.s.eachForeign(slot, node.Name, func(g *topology.Grant) { commit(&v, g) })
 	if !l.is(&a.s.State, slot) || guesses != a.s.guesses[slot] {
-		return fmt.Errorf("%v GPUs, and of zones and devices %+v, are free, and %d pods are guessed; pods say %+v and %d",
+		return fmt.Errorf("%v GPUs, and of NUMA nodes and devices %+v, are free, and %d pods are guessed; pods say %+v and %d",
 			a.s.gpus[slot], a.s.rows[slot], a.s.guesses[slot], l, guesses)
 	}
 	return nil
@@ -303,8 +303,8 @@ func (s *Store) exceeded(slot Slot) bool {
 			return true
 		}
 	}
-	_, zones := s.Zones(slot)
-	return s.Report(slot) != nil && slices.ContainsFunc(zones[:], func(z topology.ZoneRoom) bool { return z.CPUs < 0 || z.Memory < 0 })
+	_, numaNodes := s.NUMANodes(slot)
+	return s.Report(slot) != nil && slices.ContainsFunc(numaNodes[:], func(z topology.NUMARoom) bool { return z.CPUs < 0 || z.Memory < 0 })
 }
 
 // overdrawn reports whether more is held of a slot's devices, beside the compute of GPUs, than there is.

@@ -70,8 +70,8 @@ func describeOther(event facts.Event) string {
 			lines = append(lines, describeOther(r))
 		}
 	case facts.NodeReported:
-		zone := e.Report.Zones.Zone[0]
-		text := fmt.Sprintf("report %s %s %d/%d %v", e.Node, e.Report.Zones.Ruler, zone.CPUs, zone.Memory, e.Report.Held)
+		numa := e.Report.NUMANodes.NUMANode[0]
+		text := fmt.Sprintf("report %s %s %d/%d %v", e.Node, e.Report.NUMANodes.Ruler, numa.CPUs, numa.Memory, e.Report.Held)
 		if h := e.Report.Headroom; h.State != facts.HeadroomUnsaid && e.Report.Why != facts.ReportMalformed {
 			return fmt.Sprintf("%s lends %d/%d %s wishes %d", strings.TrimSpace(text+" "+e.Report.Why), h.MilliCPU, h.Memory, h.State, len(e.Report.Evictions))
 		}

@@ -20,11 +20,11 @@ type nodeReport struct {
 	observed time.Time
 }
 
-// freshness turns reports into events, and tells of those that nobody has vouched for in time: for zones, and sooner for headroom. That an agent has looked once more is known
+// freshness turns reports into events, and tells of those that nobody has vouched for in time: for NUMA nodes, and sooner for headroom. That an agent has looked once more is known
 // from its clock having moved, how long ago from ours; only of the first report that is seen of a node both clocks are compared.
 type freshness struct {
 	out   receiver
-	after time.Duration // zones
+	after time.Duration // NUMA nodes
 	lent  time.Duration // headroom and wishes
 	now   func() time.Time
 
@@ -106,18 +106,18 @@ func (f *freshness) judge(v *vouched, now time.Time) (more bool) {
 }
 
 func (v *vouched) event() facts.NodeReported {
-	zones := v.stale && v.report.Zones.Ruler != topology.RulerNone
+	numaNodes := v.stale && v.report.NUMANodes.Ruler != topology.RulerNone
 	lent := v.called && (len(v.report.Evictions) > 0 || v.report.Headroom.State == facts.HeadroomOpen || v.report.Headroom.State == facts.HeadroomClosed)
 	devices := v.stale && v.report.Devices != nil
-	if !zones && !lent && !devices {
+	if !numaNodes && !lent && !devices {
 		return facts.NodeReported{Node: v.node, Report: v.report}
 	}
 	stale := *v.report
 	if devices {
 		stale.Devices, stale.DeviceNote = v.silenced(), facts.ReportStale
 	}
-	if zones {
-		stale.Zones.Ruler, stale.Why = topology.RulerNone, facts.ReportStale
+	if numaNodes {
+		stale.NUMANodes.Ruler, stale.Why = topology.RulerNone, facts.ReportStale
 	}
 	if lent {
 		stale.Headroom.State, stale.Evictions = facts.HeadroomStale, nil

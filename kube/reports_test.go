@@ -19,11 +19,11 @@ import (
 
 // agentReport is what a node of one zone says, observed so long after the test began by its own clock.
 func agentReport(name string, cpus int, began time.Time, observed time.Duration) *nodev1alpha1.CustomNodeResource {
-	amounts := spec.ZoneAmounts{CPUs: cpus, MemoryMiB: 64}
+	amounts := spec.NUMAAmounts{CPUs: cpus, MemoryMiB: 64}
 	n := &nodev1alpha1.CustomNodeResource{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	n.Status.ObservedAt = metav1.NewTime(began.Add(observed))
 	n.Status.Mode, n.Status.ThreadsPerCore = spec.ModeAgent, 1
-	n.Status.Zones = []spec.Zone{{Type: spec.ZoneSocket, Name: "0", Children: []spec.Zone{{Type: spec.ZoneNUMA, Name: "0", Capacity: &amounts, Allocatable: &amounts}}}}
+	n.Status.Topology = []spec.TopologyElement{{Type: spec.ElementSocket, Name: "0", Children: []spec.TopologyElement{{Type: spec.ElementNUMANode, Name: "0", Capacity: &amounts, Allocatable: &amounts}}}}
 	return n
 }
 
@@ -107,7 +107,7 @@ func lentReport(began time.Time, observed time.Duration, c *spec.Colocation) *no
 	return n
 }
 
-// Headroom and wishes grow stale sooner than zones do, and by our clock.
+// Headroom and wishes grow stale sooner tha NUMA nodes do, and by our clock.
 func TestHeadroomGrowsStale(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0)
 	now := began
@@ -126,7 +126,7 @@ func TestHeadroomGrowsStale(t *testing.T) {
 	}{
 		{0, func() { _ = m.Update(lentReport(began, -30*time.Second, lends)) }, "report n agent 4/64 []" + fresh},
 		{29, func() { _ = f.expire() }, ""},
-		{30, func() { _ = f.expire() }, "report n agent 4/64 []" + stale}, // the zones are promised on
+		{30, func() { _ = f.expire() }, "report n agent 4/64 []" + stale}, // the NUMA nodes are promised on
 		{31, func() { _ = f.expire() }, ""},
 		{40, func() { _ = m.Update(lentReport(began, -29*time.Second, lends)) }, "report n agent 4/64 []" + fresh}, // its clock is slow, but it runs
 		{99, func() { _ = f.expire() }, ""},

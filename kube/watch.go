@@ -54,11 +54,11 @@ type WatchOptions struct {
 	StaleAfter time.Duration
 	// LentStaleAfter is the same of what the node lends; 0 means defaultLentStaleAfter.
 	LentStaleAfter time.Duration
-	// OnUnreadablePromise, if set, is called for each bound pod that is read and whose promise of zones cannot be. It must not block.
+	// OnUnreadablePromise, if set, is called for each bound pod that is read and whose promise of NUMA nodes cannot be. It must not block.
 	OnUnreadablePromise func()
 }
 
-// The configuration's defaults of scheduling.zones.staleAfter and scheduling.reclaimed.staleAfter.
+// The configuration's defaults of scheduling.nodeReports.staleAfter and scheduling.reclaimed.staleAfter.
 const (
 	defaultStaleAfter     = 15 * time.Minute
 	defaultLentStaleAfter = time.Minute

@@ -31,7 +31,7 @@ const (
 	queueText = `{apiVersion: scheduling.hilbert.dev/v1alpha1, kind: Queue, metadata: {name: q, uid: u}, spec: {weight: 2}}`
 	// its agent vouches for it far in the future, by its clock, so that it is never stale
 	reportText = `{apiVersion: node.hilbert.dev/v1alpha1, kind: CustomNodeResource, metadata: {name: n1, uid: u}, status: {observedAt: "2126-11-21T00:00:00Z",
-  mode: agent, threadsPerCore: 1, zones: [{type: Socket, name: "0", children: [
+  mode: agent, threadsPerCore: 1, topology: [{type: Socket, name: "0", children: [
     {type: NUMA, name: "0", capacity: {cpus: 4, memoryMiB: 1024}, allocatable: {cpus: 3, memoryMiB: 512}, allocations: [{namespace: a, name: p, uid: p, cpus: 2, memoryMiB: 64}]}]}]}}`
 )
 

@@ -39,8 +39,8 @@ func bindingBody(w *bind.Write) ([]byte, error) {
 	if w.Grant.NICs != 0 {
 		b.Annotations[spec.AnnotationNICs] = w.Grant.NICText()
 	}
-	if !w.Grant.Zones.IsZero() {
-		b.Annotations[spec.AnnotationZones] = w.Grant.Zones.String()
+	if !w.Grant.NUMANodes.IsZero() {
+		b.Annotations[spec.AnnotationNUMANodes] = w.Grant.NUMANodes.String()
 	}
 	raw, err := b.Marshal()
 	if err != nil {

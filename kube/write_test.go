@@ -142,11 +142,11 @@ func TestBindingCarriesTheGrant(t *testing.T) {
 	}
 	r.server.SetPod(testPod("q", ""))
 	write = bindingOf("q")
-	write.Grant.Zones.CPUs[1], write.Grant.Zones.Memory[1] = 8, 4096
+	write.Grant.NUMANodes.CPUs[1], write.Grant.NUMANodes.Memory[1] = 8, 4096
 	if got := r.do(t, write).Outcome; got != bind.Written {
 		t.Fatalf("outcome %d", got)
 	}
-	if pod := r.server.Pod("default", "q"); len(pod.Annotations) != 1 || pod.Annotations["hilbert.dev/zones"] != "1:8/4096Mi" {
+	if pod := r.server.Pod("default", "q"); len(pod.Annotations) != 1 || pod.Annotations["hilbert.dev/numa-nodes"] != "1:8/4096Mi" {
 		t.Errorf("annotations %v", pod.Annotations)
 	}
 	r.server.SetPod(testPod("r", ""))

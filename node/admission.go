@@ -220,8 +220,8 @@ func podOf(s *Sandbox) allocate.Pod {
 	if p.QoS = qos; err != nil {
 		p.Invalid = err.Error()
 	}
-	if text := s.Annotations[spec.AnnotationZones]; text != "" {
-		grant, err := topology.ParseZoneGrant(text)
+	if text := s.Annotations[spec.AnnotationNUMANodes]; text != "" {
+		grant, err := topology.ParseNUMAGrant(text)
 		if p.Promise = grant; err != nil {
 			p.Forged = err.Error()
 		}
@@ -268,10 +268,10 @@ func promisedDevices(p *allocate.Pod, annotations map[string]string) {
 	}
 }
 
-// requestOf is what a dedicated pod asks of zones. Its CPUs are its request. The runtime is told no memory request, only the limit; the
+// requestOf is what a dedicated pod asks of NUMA nodes. Its CPUs are its request. The runtime is told no memory request, only the limit; the
 // Binding was made for the request. So the promise says how much memory is bound, as long as it is no more than the limit.
-func requestOf(qos spec.QoS, a Amounts, promise topology.ZoneGrant) topology.ZoneRequest {
-	r := topology.ZoneRequest{CPUs: uint16(min((a.MilliCPU+999)/1000, math.MaxUint16))}
+func requestOf(qos spec.QoS, a Amounts, promise topology.NUMAGrant) topology.NUMARequest {
+	r := topology.NUMARequest{CPUs: uint16(min((a.MilliCPU+999)/1000, math.MaxUint16))}
 	switch qos.NUMA {
 	case spec.NUMABound:
 		r.Binding = topology.Bound

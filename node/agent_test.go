@@ -23,7 +23,7 @@ func TestDedicatedHasItsCoresAtOnce(t *testing.T) {
 	if a := w.mustRun(shared); a.CPUs.String() != "1-7" || a.Mems.String() != everywhere || a.OOMScoreAdj != nil {
 		t.Errorf("shared: %+v", a)
 	}
-	dedicated := sandbox("own", 2, "qos=dedicated_cores", "numa=bound", "zones=1:2/512Mi")
+	dedicated := sandbox("own", 2, "qos=dedicated_cores", "numa=bound", "numaNodes=1:2/512Mi")
 	w.kernel.make(dedicated.Cgroup)
 	if err := w.agent.RunSandbox(t.Context(), dedicated); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestRestart(t *testing.T) {
 	for _, remembers := range []bool{true, false} {
 		w := newWorld(t)
 		w.start()
-		first, second := sandbox("first", 1, "qos=dedicated_cores"), sandbox("second", 2, "qos=dedicated_cores", "numa=bound", "zones=1:2/512Mi")
+		first, second := sandbox("first", 1, "qos=dedicated_cores"), sandbox("second", 2, "qos=dedicated_cores", "numa=bound", "numaNodes=1:2/512Mi")
 		hog, shared := sandbox("hog", 0, "qos=reclaimed_cores", "besteffort"), sandbox("shared", 1)
 		for _, s := range []Sandbox{first, hog, second, shared} {
 			w.mustRun(s)
@@ -233,7 +233,7 @@ func TestDeadSandboxes(t *testing.T) {
 func TestRestartWhilePodStarts(t *testing.T) {
 	w := newWorld(t)
 	w.start()
-	first, s := sandbox("first", 2, "qos=dedicated_cores"), sandbox("own", 2, "qos=dedicated_cores", "zones=1:2")
+	first, s := sandbox("first", 2, "qos=dedicated_cores"), sandbox("own", 2, "qos=dedicated_cores", "numaNodes=1:2")
 	w.mustRun(first)
 	if err := w.agent.RunSandbox(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -252,13 +252,13 @@ func TestRestartWhilePodStarts(t *testing.T) {
 	}
 }
 
-// A promise for which there is no room fails the pod's creation, evicts it and closes its zones; so that the scheduler looks elsewhere.
+// A promise for which there is no room fails the pod's creation, evicts it and closes its NUMA nodes; so that the scheduler looks elsewhere.
 func TestBrokenPromise(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	foreign := sandbox("foreign", 5, "qos=dedicated_cores")
 	w.mustRun(foreign)
-	promised := sandbox("promised", 4, "qos=dedicated_cores", "numa=bound", "zones=1:4/512Mi")
+	promised := sandbox("promised", 4, "qos=dedicated_cores", "numa=bound", "numaNodes=1:4/512Mi")
 	for range 3 { // the kubelet tries again and again
 		if _, err := w.run(promised); err == nil || !strings.Contains(err.Error(), spec.ReasonPromiseBroken) {
 			t.Fatalf("%v", err)
@@ -270,11 +270,11 @@ func TestBrokenPromise(t *testing.T) {
 		return slices.Equal(w.evicted, []string{"pod-promised: " + spec.ReasonPromiseBroken})
 	})
 	closed := func(r *spec.NodeReport) bool {
-		return r.Status.Zones[1].Children[0].Closed && slices.ContainsFunc(r.Conditions, func(c spec.NodeCondition) bool {
-			return c.Type == spec.ConditionZonesClosed && c.True && strings.Contains(c.Message, "pod-promised")
+		return r.Status.Topology[1].Children[0].Closed && slices.ContainsFunc(r.Conditions, func(c spec.NodeCondition) bool {
+			return c.Type == spec.ConditionNUMANodesClosed && c.True && strings.Contains(c.Message, "pod-promised")
 		})
 	}
-	w.eventually("the report closes the zone", func() bool {
+	w.eventually("the report closes the numaNode", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.reports) > 0 && closed(w.reports[len(w.reports)-1])
@@ -304,8 +304,8 @@ func TestBadInput(t *testing.T) {
 	}{
 		{sandbox("level", 1, "qos=golden"), "pod-level: " + spec.ReasonInvalidQoS},
 		{sandbox("numa", 1, "numa=bound"), "pod-numa: " + spec.ReasonInvalidQoS},
-		{sandbox("words", 1, "qos=dedicated_cores", "zones=all of them"), "pod-words: " + spec.ReasonForgedPlacement},
-		{sandbox("other", 1, "qos=dedicated_cores", "zones=0:3"), "pod-other: " + spec.ReasonForgedPlacement},
+		{sandbox("words", 1, "qos=dedicated_cores", "numaNodes=all of them"), "pod-words: " + spec.ReasonForgedPlacement},
+		{sandbox("other", 1, "qos=dedicated_cores", "numaNodes=0:3"), "pod-other: " + spec.ReasonForgedPlacement},
 	} {
 		w.mustRun(c.sandbox)
 		w.eventually(c.event, func() bool { return w.said(c.event) })
@@ -345,11 +345,11 @@ func TestRuntimeLost(t *testing.T) {
 	w.kernel.set(s.Cgroup+"/"+containerID(&s)+"/cpuset.cpus", "0-7")
 	w.has(s, "cpuset.cpus", a.CPUs.String())
 	w.agent.Ask(10*time.Second, func(a *Agent) {
-		if r := a.reporter.build(time.Now()); r.Status.Zones[0].Children[0].Closed {
-			t.Error("the zones are closed while the runtime restarts")
+		if r := a.reporter.build(time.Now()); r.Status.Topology[0].Children[0].Closed {
+			t.Error("the NUMA nodes are closed while the runtime restarts")
 		}
-		if r := a.reporter.build(time.Now().Add(lostGrace)); !r.Status.Zones[0].Children[0].Closed || !r.Status.Zones[1].Children[0].Closed {
-			t.Error("the zones are open while nobody keeps a promise")
+		if r := a.reporter.build(time.Now().Add(lostGrace)); !r.Status.Topology[0].Children[0].Closed || !r.Status.Topology[1].Children[0].Closed {
+			t.Error("the NUMA nodes are open while nobody keeps a promise")
 		}
 	})
 	w.connect()

@@ -15,24 +15,24 @@ const (
 	evictPause   = 30 * time.Second
 	maxEvictions = 256
 	evictTimeout = 10 * time.Second
-	// reopenAfter is how long a zone stays closed whose promise was broken. By then the scheduler has seen what is really held there.
+	// reopenAfter is how long a NUMA node stays closed whose promise was broken. By then the scheduler has seen what is really held there.
 	reopenAfter = time.Minute
 )
 
-// brokenPromises handles pods that were promised room on this node and cannot have it. The pod is evicted, so that it finds a place elsewhere. The zones
+// brokenPromises handles pods that were promised room on this node and cannot have it. The pod is evicted, so that it finds a place elsewhere. The NUMA nodes
 // or devices that were promised are closed, because the scheduler counts them as free and they are not. They are opened again when a report that
 // says what is really held has been written, and a minute has passed.
 type brokenPromises struct {
 	node     *nodeState
 	devices  *deviceController
 	reporter *reporter
-	closed   []closedZone
+	closed   []closedNUMANode
 	evicted  map[string]time.Time // when each pod was last evicted, by UID
 }
 
-// closedZone is a zone that a broken promise has closed.
-type closedZone struct {
-	zone int
+// closedNUMANode is a NUMA node that a broken promise has closed.
+type closedNUMANode struct {
+	numa int
 	at   time.Time
 }
 
@@ -50,25 +50,25 @@ func (b *brokenPromises) refuse(p spec.PodRef, r allocate.Refusal, asked *alloca
 		b.evict(p, r, now)
 		return // the devices could not be had, or may be the reason
 	}
-	for set := asked.Promise.Zones(); set != 0; set &= set - 1 {
-		zone := bits.TrailingZeros8(set)
-		b.node.manager.CloseZone(zone, allocate.Note{Reason: r.Reason, Message: p.Namespace + "/" + p.Name + ": " + r.Message})
-		if !slices.ContainsFunc(b.closed, func(c closedZone) bool { return c.zone == zone }) {
-			b.closed = append(b.closed, closedZone{zone, now})
+	for set := asked.Promise.NUMANodes(); set != 0; set &= set - 1 {
+		numa := bits.TrailingZeros8(set)
+		b.node.manager.CloseNUMANode(numa, allocate.Note{Reason: r.Reason, Message: p.Namespace + "/" + p.Name + ": " + r.Message})
+		if !slices.ContainsFunc(b.closed, func(c closedNUMANode) bool { return c.numa == numa }) {
+			b.closed = append(b.closed, closedNUMANode{numa, now})
 		}
 	}
 	b.evict(p, r, now)
 }
 
-// Tick implements controller: it opens zones and devices again whose closing has served its purpose.
+// Tick implements controller: it opens NUMA nodes and devices again whose closing has served its purpose.
 func (b *brokenPromises) Tick(in *inputs) (changed bool) {
 	over := func(at time.Time) bool {
 		reported := b.node.ports.Report == nil || b.reporter.written.After(at)
 		return reported && in.now.Sub(at) >= reopenAfter
 	}
-	b.closed = slices.DeleteFunc(b.closed, func(c closedZone) bool {
+	b.closed = slices.DeleteFunc(b.closed, func(c closedNUMANode) bool {
 		if over(c.at) {
-			b.node.manager.OpenZone(c.zone)
+			b.node.manager.OpenNUMANode(c.numa)
 			return true
 		}
 		return false

@@ -104,8 +104,8 @@ func (c *checkpoint) save() {
 	n.events.problems.resolve(spec.ReasonCheckpointLost)
 }
 
-// restore takes the last checkpoint over, as far as it can be read, and returns the zones that it has closed.
-func (c *checkpoint) restore() (closed []closedZone) {
+// restore takes the last checkpoint over, as far as it can be read, and returns the NUMA nodes that it has closed.
+func (c *checkpoint) restore() (closed []closedNUMANode) {
 	n := c.node
 	if n.ports.Checkpoint == nil {
 		return nil
@@ -125,7 +125,7 @@ func (c *checkpoint) restore() (closed []closedZone) {
 	}
 	n.events.notes(spec.PodRef{}, n.manager.Restore(known))
 	for _, z := range n.manager.Report().Closed {
-		closed = append(closed, closedZone{z.Zone, time.Now()})
+		closed = append(closed, closedNUMANode{z.NUMANode, time.Now()})
 	}
 	return closed
 }

@@ -93,7 +93,7 @@ func (n *deviceNumbers) cards(bandwidth map[string]uint32) *topology.Devices {
 	for i, address := range known {
 		at := slices.IndexFunc(is.NIC, func(n topology.NIC) bool { return n.Address == address })
 		if at < 0 { // it is gone, and keeps its number
-			out.NIC = append(out.NIC, topology.NIC{Address: address, Switch: topology.NoPlace, Zone: topology.NoPlace, Socket: topology.NoPlace})
+			out.NIC = append(out.NIC, topology.NIC{Address: address, Switch: topology.NoPlace, NUMANode: topology.NoPlace, Socket: topology.NoPlace})
 			out.ClosedNICs |= 1 << i
 			continue
 		}

@@ -138,9 +138,9 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 		},
 		API: c.apiState(in.reportsFail),
 	}
-	for i := range laws.Zones {
-		z := &laws.Zones[i]
-		o.Zones = append(o.Zones, evict.Zone{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: z.InactiveFile})
+	for i := range laws.NUMANodes {
+		z := &laws.NUMANodes[i]
+		o.NUMANodes = append(o.NUMANodes, evict.NUMANode{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: z.InactiveFile})
 	}
 	o.Root, o.Images = c.disks.look(in.now)
 	if images := c.storage.reading.Images(in.now); images != (evict.Disk{}) {
@@ -160,14 +160,14 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 func availableMemory(laws *advise.Observation) advise.Sample {
 	out := laws.Node.MemoryAvailable
 	var sum float64
-	for i := range laws.Zones {
-		z := &laws.Zones[i]
+	for i := range laws.NUMANodes {
+		z := &laws.NUMANodes[i]
 		if !z.MemoryFree.Known || !z.InactiveFile.Known {
 			return out
 		}
 		sum += z.MemoryFree.Value + z.InactiveFile.Value
 	}
-	if len(laws.Zones) > 0 && sum < out.Value {
+	if len(laws.NUMANodes) > 0 && sum < out.Value {
 		out.Value = sum
 	}
 	return out
@@ -214,8 +214,8 @@ func (c *evictionController) observePod(seen *observation, p *pod) (out evict.Po
 		const milli = 1000
 		out.MemoryAmount, out.CPUAmount = advise.Known(float64(r.MemoryMiB*topology.Mebibyte)), advise.Known(float64(r.MilliCPU)/milli)
 	}
-	for i := range seen.laws.Zones {
-		out.Zones = append(out.Zones, seen.heldIn(use, i))
+	for i := range seen.laws.NUMANodes {
+		out.NUMANodes = append(out.NUMANodes, seen.heldIn(use, i))
 	}
 	return out, true
 }

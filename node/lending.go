@@ -27,7 +27,7 @@ type lendingController struct {
 	advice advise.Advice
 	// at is when the laws last ran; zero: they never did, and nothing is offered.
 	at    time.Time
-	cores [topology.MaxZones]int // as last given to the manager
+	cores [topology.MaxNUMANodes]int // as last given to the manager
 	// demands are what steered pools should have, in millicores, as last given to the manager.
 	demands map[string]int64
 	// steered is how many pods follow each profile, by its name.
@@ -67,8 +67,8 @@ func (l *lendingController) Tick(in *inputs) (changed bool) {
 // resize gives the pools what was advised.
 func (l *lendingController) resize() (changed bool) {
 	manager := l.node.manager
-	var cores [topology.MaxZones]int
-	for z, advice := range l.advice.Zones {
+	var cores [topology.MaxNUMANodes]int
+	for z, advice := range l.advice.NUMANodes {
 		cores[z] = advice.Lend
 	}
 	if demands := demandsOf(l.advice.Pools); !maps.Equal(demands, l.demands) {
@@ -131,9 +131,9 @@ func (l *lendingController) colocation(now time.Time, eviction *evictionControll
 	if out == nil {
 		return nil
 	}
-	for z := range out.Zones {
-		advice := &l.advice.Zones[z]
-		out.Zones[z].Message = "CPU: " + terms(advice.CPU.Terms, milliText) + "; memory: " + terms(advice.Memory.Terms, bytesText)
+	for z := range out.NUMANodes {
+		advice := &l.advice.NUMANodes[z]
+		out.NUMANodes[z].Message = "CPU: " + terms(advice.CPU.Terms, milliText) + "; memory: " + terms(advice.Memory.Terms, bytesText)
 	}
 	return out
 }
@@ -144,18 +144,18 @@ func (l *lendingController) headroom(now time.Time, eviction *evictionController
 		return nil
 	}
 	out := &spec.Colocation{Suppression: l.advice.Suppression.String(), Closed: eviction.closed(), Evictions: eviction.effective().Requests}
-	for z, advice := range l.advice.Zones {
-		zone := spec.ZoneHeadroom{
+	for z, advice := range l.advice.NUMANodes {
+		numa := spec.NUMAHeadroom{
 			Name:      strconv.Itoa(l.node.options.Machine.NUMA[z].ID),
 			CPUReason: string(advice.CPU.Reason), MemoryReason: string(advice.Memory.Reason),
 		}
-		zone.MilliCPU, zone.MemoryMiB = advice.CPU.Published, advice.Memory.Published/topology.Mebibyte
-		out.Headroom.MilliCPU += zone.MilliCPU
-		out.Headroom.MemoryMiB += zone.MemoryMiB
-		out.Zones = append(out.Zones, zone)
+		numa.MilliCPU, numa.MemoryMiB = advice.CPU.Published, advice.Memory.Published/topology.Mebibyte
+		out.Headroom.MilliCPU += numa.MilliCPU
+		out.Headroom.MemoryMiB += numa.MemoryMiB
+		out.NUMANodes = append(out.NUMANodes, numa)
 	}
 	const milli = 1000
-	for _, z := range l.node.manager.PoolZones() {
+	for _, z := range l.node.manager.PoolNUMANodes() {
 		out.Lent.MilliCPU += int64(z.Reclaimed.Len()) * milli
 	}
 	out.Lent.MemoryMiB = l.held / topology.Mebibyte

@@ -146,8 +146,8 @@ func TestLending(t *testing.T) {
 	if h := offered.Headroom; h.MilliCPU < 1000 || h.MilliCPU > 6500 || h.MemoryMiB < 2000 || h.MemoryMiB > 3600 {
 		t.Errorf("on an idle machine of seven CPUs and 3600 MiB %+v is offered", h)
 	}
-	if sum := offered.Zones[0].MilliCPU + offered.Zones[1].MilliCPU; len(offered.Zones) != 2 || sum != offered.Headroom.MilliCPU || offered.Zones[1].Message == "" {
-		t.Errorf("zones %+v of %+v", offered.Zones, offered.Headroom)
+	if sum := offered.NUMANodes[0].MilliCPU + offered.NUMANodes[1].MilliCPU; len(offered.NUMANodes) != 2 || sum != offered.Headroom.MilliCPU || offered.NUMANodes[1].Message == "" {
+		t.Errorf("NUMA %+v of %+v", offered.NUMANodes, offered.Headroom)
 	}
 	if offered.Lent.MemoryMiB != 100 {
 		t.Errorf("the reclaimed pod holds %d MiB, want 100", offered.Lent.MemoryMiB)
@@ -187,7 +187,7 @@ func TestLendingWithoutCounters(t *testing.T) {
 	before := l.run(200)
 	l.counters.lost = true
 	after := l.run(300)
-	if after == nil || after.Headroom.MilliCPU > before.Headroom.MilliCPU || after.Zones[0].CPUReason != "Missing" {
+	if after == nil || after.Headroom.MilliCPU > before.Headroom.MilliCPU || after.NUMANodes[0].CPUReason != "Missing" {
 		t.Errorf("without counters %+v is offered, with them it was %+v", after, before)
 	}
 	// Nor does the agent repeat what it cannot vouch for.
@@ -223,17 +223,17 @@ func TestLawStateOutlastsTheAgent(t *testing.T) {
 	l.start()
 	var peak float64
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		if len(a.lending.state.Zones) == 2 {
-			peak = a.lending.state.Zones[1].Forecast.Peak
+		if len(a.lending.state.NUMANodes) == 2 {
+			peak = a.lending.state.NUMANodes[1].Forecast.Peak
 		}
 	})
 	if peak < 1 || peak > 2 {
-		t.Errorf("the forecast knows a peak of %g CPUs, want what zone 1 used", peak)
+		t.Errorf("the forecast knows a peak of %g CPUs, want what NUMA node 1 used", peak)
 	}
 	l.stop()
 	l.lawState.data = []byte("{")
 	l.start()
-	l.agent.Ask(time.Minute, func(a *Agent) { peak = float64(len(a.lending.state.Zones)) })
+	l.agent.Ask(time.Minute, func(a *Agent) { peak = float64(len(a.lending.state.NUMANodes)) })
 	if peak != 0 {
 		t.Error("a law state that cannot be read is believed")
 	}
@@ -251,7 +251,7 @@ func TestLendingIsRecorded(t *testing.T) {
 	l.stop()
 	ticks := 0
 	err := advise.Replay(&record, nil, func(tick advise.Replayed) error {
-		if ticks++; len(tick.Observation.Zones) != 2 || tick.Recorded == nil || !reflect.DeepEqual(tick.Recorded.Zones, tick.Advice.Zones) {
+		if ticks++; len(tick.Observation.NUMANodes) != 2 || tick.Recorded == nil || !reflect.DeepEqual(tick.Recorded.NUMANodes, tick.Advice.NUMANodes) {
 			t.Errorf("tick %d: %+v", ticks, tick)
 		}
 		return nil
@@ -267,11 +267,11 @@ func TestLoanIsTheReportWithoutWords(t *testing.T) {
 	said := l.run(240)
 	var loan *spec.Colocation
 	l.agent.Ask(time.Minute, func(a *Agent) { loan = a.lending.headroom(l.now, a.eviction) })
-	for z := range said.Zones {
-		if said.Zones[z].Message == "" || loan.Zones[z].Message != "" {
-			t.Errorf("zone %d: %q is reported, %q is compared", z, said.Zones[z].Message, loan.Zones[z].Message)
+	for z := range said.NUMANodes {
+		if said.NUMANodes[z].Message == "" || loan.NUMANodes[z].Message != "" {
+			t.Errorf("NUMA node %d: %q is reported, %q is compared", z, said.NUMANodes[z].Message, loan.NUMANodes[z].Message)
 		}
-		said.Zones[z].Message = ""
+		said.NUMANodes[z].Message = ""
 	}
 	if said.Headroom.MilliCPU == 0 || !reflect.DeepEqual(said, loan) {
 		t.Errorf("%+v is reported, %+v is compared", said, loan)

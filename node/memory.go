@@ -102,13 +102,13 @@ func (m *memoryController) observe(in *inputs) advise.MemoryObservation {
 		At: laws.At, Total: bytesOf(node.Total), Free: bytesOf(node.Free), SwapTotal: bytesOf(node.SwapTotal), SwapFree: bytesOf(node.SwapFree),
 		OnlinePressure: laws.Node.MemoryPressure, Recursive: m.node.options.Recursive,
 	}
-	o.Headroom.Known = len(in.advice.Zones) == len(laws.Zones)
-	for z, advice := range in.advice.Zones {
-		if z < len(laws.Zones) {
-			zone, headroom := &laws.Zones[z], runningHeadroom(&advice.Memory)
+	o.Headroom.Known = len(in.advice.NUMANodes) == len(laws.NUMANodes)
+	for z, advice := range in.advice.NUMANodes {
+		if z < len(laws.NUMANodes) {
+			numa, headroom := &laws.NUMANodes[z], runningHeadroom(&advice.Memory)
 			o.Headroom.Value += headroom.Value
 			o.Headroom.Known = o.Headroom.Known && headroom.Known
-			o.Zones = append(o.Zones, advise.MemoryZone{Total: zone.MemoryTotal, Free: zone.MemoryFree, Headroom: headroom})
+			o.NUMANodes = append(o.NUMANodes, advise.MemoryNUMANode{Total: numa.MemoryTotal, Free: numa.MemoryFree, Headroom: headroom})
 		}
 	}
 	for _, p := range m.node.pods.sorted() {
@@ -136,7 +136,7 @@ func (m *memoryController) observePod(seen *observation, p *pod) (out advise.Mem
 	const pageSize = 4096
 	refaults := plus(rateOf(use.Memory.RefaultAnon), rateOf(use.Memory.RefaultFile))
 	out = advise.MemoryPod{
-		ID: p.name.Namespace + "/" + p.name.Name, Dir: p.cgroup, Reclaimed: pool == spec.PoolReclaimed, Zone: advise.AnyZone,
+		ID: p.name.Namespace + "/" + p.name.Name, Dir: p.cgroup, Reclaimed: pool == spec.PoolReclaimed, NUMANode: advise.AnyNUMANode,
 		Current: bytesOf(use.Memory.Current), Anon: bytesOf(use.Memory.Anon),
 		InactiveFile: bytesOf(use.Memory.InactiveFile), ActiveFile: bytesOf(use.Memory.ActiveFile),
 		Pressure:   rateOf(use.MemoryPressure.Some.Avg10),
@@ -146,9 +146,9 @@ func (m *memoryController) observePod(seen *observation, p *pod) (out advise.Mem
 	if out.Reclaimed {
 		out.Amount = asked.Reclaimed.MemoryMiB * topology.Mebibyte
 	}
-	for i := range seen.laws.Zones {
-		zone := seen.zoneOf(use, i)
-		out.Zones = append(out.Zones, advise.MemoryShare{Anon: bytesOf(zone.Anon), File: bytesOf(zone.File)})
+	for i := range seen.laws.NUMANodes {
+		numa := seen.numaOf(use, i)
+		out.NUMANodes = append(out.NUMANodes, advise.MemoryShare{Anon: bytesOf(numa.Anon), File: bytesOf(numa.File)})
 	}
 	if out.Reclaimed {
 		out.SwapRoom = m.swapRoom(p)

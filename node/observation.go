@@ -44,7 +44,7 @@ func (s *sensor) sense(now time.Time) *observation {
 		o.cgroups[seen.Cgroups[i].Dir] = &seen.Cgroups[i]
 	}
 	o.readNode()
-	o.readZones()
+	o.readNUMANodes()
 	o.readPods(s.profiles)
 	return o
 }
@@ -69,9 +69,9 @@ func (o *observation) readNode() {
 	o.laws.Node.MemoryTotal, o.laws.Node.MemoryAvailable = bytesOf(m.Total), bytesOf(m.Available)
 }
 
-// readZones fills in what is known of each zone as such; readPods adds what pods hold of it.
-func (o *observation) readZones() {
-	pools := o.node.manager.PoolZones()
+// readNUMANodes fills in what is known of each NUMA node as such; readPods adds what pods hold of it.
+func (o *observation) readNUMANodes() {
+	pools := o.node.manager.PoolNUMANodes()
 	var demand int64
 	for _, milliCPU := range o.demand {
 		demand += milliCPU
@@ -81,7 +81,7 @@ func (o *observation) readZones() {
 		all += p.Shared.Len() + p.Reclaimed.Len()
 	}
 	for i, p := range pools {
-		z := advise.Zone{
+		z := advise.NUMANode{
 			Divisible: p.Shared.Len() + p.Reclaimed.Len(), Threads: o.machine.Threads(), Lent: p.Reclaimed.Len(),
 			SharedUse: o.ofCPUs(p.Shared, busy), SharedDelay: o.ofCPUs(p.Shared, delay), LentUse: o.ofCPUs(p.Reclaimed, busy),
 			Reserved: int64(*o.node.options.Config.ReservedMemory) * topology.Mebibyte,
@@ -90,16 +90,16 @@ func (o *observation) readZones() {
 			const milli = 1000
 			z.SharedRequests = advise.Known(float64(demand) / milli * float64(z.Divisible) / float64(all))
 		}
-		if id := o.machine.NUMA[i].ID; id < len(o.seen.Node.Zones) {
-			memory := &o.seen.Node.Zones[id]
+		if id := o.machine.NUMA[i].ID; id < len(o.seen.Node.NUMANodes) {
+			memory := &o.seen.Node.NUMANodes[id]
 			z.MemoryTotal, z.MemoryFree, z.InactiveFile = bytesOf(memory.Total), bytesOf(memory.Free), bytesOf(memory.InactiveFile)
 		}
 		z.ReclaimedMemory, z.PromisedUse = advise.Known(0), advise.Known(0)
-		o.laws.Zones = append(o.laws.Zones, z)
+		o.laws.NUMANodes = append(o.laws.NUMANodes, z)
 	}
 }
 
-// readPods lists the online and the reclaimed pods by name, and adds up what they hold of the zones and the worst that they feel.
+// readPods lists the online and the reclaimed pods by name, and adds up what they hold of the NUMA nodes and the worst that they feel.
 func (o *observation) readPods(profiles *profileController) {
 	node := &o.laws.Node
 	online := false
@@ -111,7 +111,7 @@ func (o *observation) readPods(profiles *profileController) {
 		use := o.use(p.cgroup)
 		id := p.name.Namespace + "/" + p.name.Name
 		if pool == spec.PoolReclaimed {
-			o.charge(use, func(z *advise.Zone) *advise.Sample { return &z.ReclaimedMemory })
+			o.charge(use, func(z *advise.NUMANode) *advise.Sample { return &z.ReclaimedMemory })
 			o.discount(use)
 			o.laws.Reclaimed = append(o.laws.Reclaimed, advise.Reclaimed{
 				ID: id, MilliCPU: asked.Reclaimed.MilliCPU, MemoryBytes: asked.Reclaimed.MemoryMiB * topology.Mebibyte,
@@ -123,7 +123,7 @@ func (o *observation) readPods(profiles *profileController) {
 		profiles.addIndicators(o, p, &service, use)
 		o.laws.Services = append(o.laws.Services, service)
 		if pool == "" {
-			o.charge(use, func(z *advise.Zone) *advise.Sample { return &z.PromisedUse })
+			o.charge(use, func(z *advise.NUMANode) *advise.Sample { return &z.PromisedUse })
 		} else {
 			node.CPUPressure = worst(node.CPUPressure, service.CPUPressure)
 		}
@@ -134,8 +134,8 @@ func (o *observation) readPods(profiles *profileController) {
 		node.CPUPressure, node.MemoryPressure = advise.Known(0), advise.Known(0)
 	}
 	for _, h := range o.node.manager.Held() {
-		for z := range o.laws.Zones {
-			o.laws.Zones[z].Promised += int64(h.Grant.Memory[z]) * topology.Mebibyte
+		for z := range o.laws.NUMANodes {
+			o.laws.NUMANodes[z].Promised += int64(h.Grant.Memory[z]) * topology.Mebibyte
 		}
 	}
 	profiles.addPools(o)
@@ -143,19 +143,19 @@ func (o *observation) readPods(profiles *profileController) {
 	slices.SortFunc(o.laws.Reclaimed, func(x, y advise.Reclaimed) int { return cmp.Compare(x.ID, y.ID) })
 }
 
-// charge adds what a cgroup holds in each zone to an account there.
-func (o *observation) charge(use *observe.CgroupUse, account func(*advise.Zone) *advise.Sample) {
-	for i := range o.laws.Zones {
-		to := account(&o.laws.Zones[i])
+// charge adds what a cgroup holds in each NUMA node to an account there.
+func (o *observation) charge(use *observe.CgroupUse, account func(*advise.NUMANode) *advise.Sample) {
+	for i := range o.laws.NUMANodes {
+		to := account(&o.laws.NUMANodes[i])
 		*to = plus(*to, o.heldIn(use, i))
 	}
 }
 
 // discount takes a reclaimed pod's page cache out of what counts as free: it is among what reclaimed pods hold already.
 func (o *observation) discount(use *observe.CgroupUse) {
-	for i := range o.laws.Zones {
-		z := &o.laws.Zones[i]
-		if file := bytesOf(o.zoneOf(use, i).File); file.Known {
+	for i := range o.laws.NUMANodes {
+		z := &o.laws.NUMANodes[i]
+		if file := bytesOf(o.numaOf(use, i).File); file.Known {
 			z.InactiveFile.Value = max(z.InactiveFile.Value-file.Value, 0)
 		}
 	}
@@ -233,16 +233,16 @@ func (o *observation) use(dir string) *observe.CgroupUse {
 	return &observe.CgroupUse{}
 }
 
-// heldIn is what a cgroup holds in the zone of an index, page cache included, in bytes.
-func (o *observation) heldIn(use *observe.CgroupUse, zone int) advise.Sample {
-	has := o.zoneOf(use, zone)
+// heldIn is what a cgroup holds in the NUMA node of an index, page cache included, in bytes.
+func (o *observation) heldIn(use *observe.CgroupUse, numa int) advise.Sample {
+	has := o.numaOf(use, numa)
 	return plus(bytesOf(has.Anon), bytesOf(has.File))
 }
 
-// zoneOf is what a cgroup has in the zone of an index.
-func (o *observation) zoneOf(use *observe.CgroupUse, zone int) observe.CgroupZone {
-	if id := o.machine.NUMA[zone].ID; id < len(use.Memory.Zones) {
-		return use.Memory.Zones[id]
+// numaOf is what a cgroup has in the NUMA node of an index.
+func (o *observation) numaOf(use *observe.CgroupUse, numa int) observe.CgroupNUMANode {
+	if id := o.machine.NUMA[numa].ID; id < len(use.Memory.NUMANodes) {
+		return use.Memory.NUMANodes[id]
 	}
-	return observe.CgroupZone{}
+	return observe.CgroupNUMANode{}
 }

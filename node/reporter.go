@@ -13,7 +13,7 @@ import (
 const (
 	// reportTimeout bounds a write of the report.
 	reportTimeout = 10 * time.Second
-	// lostGrace is how long the runtime may be away before the zones are closed: a restart of the runtime takes less.
+	// lostGrace is how long the runtime may be away before the NUMA nodes are closed: a restart of the runtime takes less.
 	lostGrace = 30 * time.Second
 	// lookPause is the least time between two looks at what has changed: pods come in swarms.
 	lookPause = time.Second
@@ -57,16 +57,16 @@ func (p *reporter) noteLess(now time.Time) {
 	}
 }
 
-// closeAll closes all zones in what is said. The allocator goes on as it is, for who runs already.
+// closeAll closes all NUMA nodes in what is said. The allocator goes on as it is, for who runs already.
 func (p *reporter) closeAll(r *allocate.Report) {
 	why := allocate.Note{Reason: spec.ReasonRuntimeLost, Message: p.node.runtime.why}
-	for zone := range int(r.Shape.Zones) {
-		r.Shape.Closed |= 1 << zone
-		if !slices.ContainsFunc(r.Closed, func(c allocate.Closed) bool { return c.Zone == zone }) {
-			r.Closed = append(r.Closed, allocate.Closed{Zone: zone, Why: why})
+	for numa := range int(r.Shape.NUMANodes) {
+		r.Shape.Closed |= 1 << numa
+		if !slices.ContainsFunc(r.Closed, func(c allocate.Closed) bool { return c.NUMANode == numa }) {
+			r.Closed = append(r.Closed, allocate.Closed{NUMANode: numa, Why: why})
 		}
 	}
-	slices.SortFunc(r.Closed, func(x, y allocate.Closed) int { return x.Zone - y.Zone })
+	slices.SortFunc(r.Closed, func(x, y allocate.Closed) int { return x.NUMANode - y.NUMANode })
 }
 
 // report writes the report if it is due, and says when to look again. Before the runtime has told what runs, it would tell of an empty

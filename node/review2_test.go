@@ -68,7 +68,7 @@ func TestRevCacheEvicts(t *testing.T) {
 		l.agent.Ask(time.Minute, func(a *Agent) {
 			o := a.sensor.sense(l.now)
 			if i == 5 {
-				t.Logf("available %+v MemAvailable %+v zones %+v", availableMemory(&o.laws), o.laws.Node.MemoryAvailable, o.laws.Zones[0])
+				t.Logf("available %+v MemAvailable %+v NUMA %+v", availableMemory(&o.laws), o.laws.Node.MemoryAvailable, o.laws.NUMANodes[0])
 			}
 			o.release()
 			now := fmt.Sprint(a.eviction.decision.Pressures, " requests ", len(a.eviction.decision.Requests), " stop ", a.eviction.decision.Stop)

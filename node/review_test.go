@@ -63,7 +63,7 @@ func TestRevOwnLimitPressure(t *testing.T) {
 	c := l.run240(240)
 	look := func(s string) {
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			t.Logf("%s: published %d MiB, now %d MiB, why %v, limits %+v, held %q", s, c.Headroom.MemoryMiB, a.lending.advice.Zones[0].Memory.Now>>20+a.lending.advice.Zones[1].Memory.Now>>20, a.lending.advice.Zones[0].Memory.Reason, a.memory.advice.Limits, a.memory.advice.Paused)
+			t.Logf("%s: published %d MiB, now %d MiB, why %v, limits %+v, held %q", s, c.Headroom.MemoryMiB, a.lending.advice.NUMANodes[0].Memory.Now>>20+a.lending.advice.NUMANodes[1].Memory.Now>>20, a.lending.advice.NUMANodes[0].Memory.Reason, a.memory.advice.Limits, a.memory.advice.Paused)
 		})
 	}
 	look("calm")

@@ -284,8 +284,8 @@ func sandbox(uid string, cpus float64, words ...string) Sandbox {
 			s.Labels[spec.LabelQoS] = value
 		case "numa":
 			s.Annotations[spec.AnnotationNUMA] = value
-		case "zones":
-			s.Annotations[spec.AnnotationZones] = value
+		case "numaNodes":
+			s.Annotations[spec.AnnotationNUMANodes] = value
 		case "besteffort":
 			s.BestEffort, s.Cgroup, s.Amounts = true, "kubepods/besteffort/pod"+uid, Amounts{}
 		}

@@ -16,8 +16,8 @@ import (
 
 // agent is one node's. It outlives the Node object, as the machine does.
 type agent struct {
-	shape topology.ZoneShape
-	free  topology.ZoneFree
+	shape topology.NUMAShape
+	free  topology.NUMAFree
 	// gpus is its devices, if it gives them out; counters and left are what is left of them.
 	gpus     topology.Shape
 	counters topology.Free
@@ -35,11 +35,11 @@ type agent struct {
 // addAgents makes the agents of a workload.
 func (a *model) addAgents(reports []facts.NodeReported) {
 	for _, r := range reports {
-		ag := &agent{shape: r.Report.Zones, held: make(map[facts.UID]topology.Grant), said: r.Report}
+		ag := &agent{shape: r.Report.NUMANodes, held: make(map[facts.UID]topology.Grant), said: r.Report}
 		ag.equip(r.Report.Devices)
 		ag.rival = newRival(r.Report.Devices)
 		ag.headroom, ag.lent = r.Report.Headroom, r.Report.Headroom
-		ag.free = topology.NewZoneFree(&ag.shape)
+		ag.free = topology.NewNUMAFree(&ag.shape)
 		a.nodes[a.byName[r.Node]].agent = ag
 	}
 }
@@ -54,7 +54,7 @@ func (a *model) listReports() []facts.NodeReported {
 	return list
 }
 
-// take gives somebody zones and devices.
+// take gives somebody NUMA nodes and devices.
 func (ag *agent) take(uid facts.UID, g topology.Grant) {
 	ag.held[uid] = g
 	v := ag.view()
@@ -100,19 +100,19 @@ func (s *simulation) admit(i int32) {
 	if !s.kubeletAdmits(i) {
 		return
 	}
-	gpus, zones := ag.asks(s.api.requirements(p))
+	gpus, numaNodes := ag.asks(s.api.requirements(p))
 	grant := ag.promised(&p.grant)
 	if _, also := ag.rival.given[p.uid]; also { // nobody asks the agent for what the kubelet gave
 		gpus = topology.Request{NIC: gpus.NIC}
-		grant = topology.Grant{NICs: grant.NICs, NIC: grant.NIC, Zones: grant.Zones}
+		grant = topology.Grant{NICs: grant.NICs, NIC: grant.NIC, NUMANodes: grant.NUMANodes}
 	}
-	if gpus.Count() == 0 && gpus.NIC.Count == 0 && (zones.IsZero() || ag.shape.Ruler != topology.RulerAgent) {
+	if gpus.Count() == 0 && gpus.NIC.Count == 0 && (numaNodes.IsZero() || ag.shape.Ruler != topology.RulerAgent) {
 		return // all that it has the kubelet gave
 	}
 	v := ag.view()
-	kept := v.Fits(&gpus, &zones, &grant)
+	kept := v.Fits(&gpus, &numaNodes, &grant)
 	if s.o.Faults != nil && s.agents.IntN(permille) < s.o.Faults.AgentMoves {
-		if g, ok := ag.elsewhere(&grant, &gpus, &zones); ok {
+		if g, ok := ag.elsewhere(&grant, &gpus, &numaNodes); ok {
 			ag.collide(&g)
 			ag.take(p.uid, g)
 			s.meter.faults["promise moved at will"]++
@@ -122,7 +122,7 @@ func (s *simulation) admit(i int32) {
 	}
 	ok := kept
 	if !kept {
-		grant, ok = v.Offer(&gpus, &zones)
+		grant, ok = v.Offer(&gpus, &numaNodes)
 	}
 	switch {
 	case s.o.Faults == nil && !kept:
@@ -175,13 +175,13 @@ func (s *simulation) reports(node int32) {
 		return
 	}
 	ag.readBack()
-	r := &facts.NodeReport{Zones: ag.shape, Devices: ag.gpus.Devices}
+	r := &facts.NodeReport{NUMANodes: ag.shape, Devices: ag.gpus.Devices}
 	for _, uid := range slices.Sorted(maps.Keys(ag.held)) {
 		g := ag.held[uid]
-		if !g.Zones.IsZero() || g.IsZero() {
-			r.Held = append(r.Held, facts.HeldZones{UID: uid, Grant: g.Zones})
+		if !g.NUMANodes.IsZero() || g.IsZero() {
+			r.Held = append(r.Held, facts.HeldNUMA{UID: uid, Grant: g.NUMANodes})
 		}
-		if g.Zones = (topology.ZoneGrant{}); !g.IsZero() {
+		if g.NUMANodes = (topology.NUMAGrant{}); !g.IsZero() {
 			r.HeldDevices = append(r.HeldDevices, facts.HeldDevices{UID: uid, Grant: g})
 		}
 	}
@@ -219,7 +219,7 @@ func (s *simulation) silence() {
 		ag := s.api.nodes[node].agent
 		ag.silent = true
 		stale := *ag.said
-		stale.Zones.Ruler, stale.Why, stale.Evictions = topology.RulerNone, facts.ReportStale, nil
+		stale.NUMANodes.Ruler, stale.Why, stale.Evictions = topology.RulerNone, facts.ReportStale, nil
 		if stale.Headroom.State != facts.HeadroomUnsaid {
 			stale.Headroom.State = facts.HeadroomStale
 		}
@@ -239,8 +239,8 @@ func (s *simulation) claim() {
 	}
 	ag := s.api.nodes[node].agent
 	v := ag.view()
-	gpus, zones := s.claims(ag)
-	if g, ok := v.Offer(&gpus, &zones); ok {
+	gpus, numaNodes := s.claims(ag)
+	if g, ok := v.Offer(&gpus, &numaNodes); ok {
 		ag.take(stranger, g)
 		s.reportSoon(node)
 		s.agenda.add(event{at: s.now + 1 + s.agents.Int64N(absence), kind: evAgentBack, arg: node})
@@ -249,7 +249,7 @@ func (s *simulation) claim() {
 
 const (
 	stranger  = facts.UID("stranger")
-	zoneClaim = 2
+	numaClaim = 2
 )
 
 // agentBack ends what has befallen an agent.
@@ -283,15 +283,15 @@ func (s *simulation) checkAgents(atRest bool) {
 		if n.agent.shape.Ruler != topology.RulerAgent {
 			continue
 		}
-		var cpus, memory [topology.MaxZones]int64
+		var cpus, memory [topology.MaxNUMANodes]int64
 		for _, g := range n.agent.held {
-			for z := range topology.MaxZones {
-				cpus[z], memory[z] = cpus[z]+int64(g.Zones.CPUs[z]), memory[z]+int64(g.Zones.Memory[z])
+			for z := range topology.MaxNUMANodes {
+				cpus[z], memory[z] = cpus[z]+int64(g.NUMANodes.CPUs[z]), memory[z]+int64(g.NUMANodes.Memory[z])
 			}
 		}
-		for z := range topology.MaxZones {
-			if capacity := n.agent.shape.Zone[z]; cpus[z] > int64(capacity.CPUs) || memory[z] > int64(capacity.Memory) {
-				s.violate("node %s has given away %d CPUs and %d MiB of zone %d, which has %+v", n.object.Name, cpus[z], memory[z], z, capacity)
+		for z := range topology.MaxNUMANodes {
+			if capacity := n.agent.shape.NUMANode[z]; cpus[z] > int64(capacity.CPUs) || memory[z] > int64(capacity.Memory) {
+				s.violate("node %s has given away %d CPUs and %d MiB of NUMA node %d, which has %+v", n.object.Name, cpus[z], memory[z], z, capacity)
 			}
 		}
 		if atRest && n.present {
@@ -309,13 +309,13 @@ func (s *simulation) checkConfirmed(n *node) {
 		}
 		given, ok := n.agent.held[p.uid]
 		known := s.scheduler.Store().Pod(p.uid)
-		if !ok || known == nil || !known.Confirmed() || known.Grant().Zones != given.Zones || n.agent.gpus.Devices != nil && !n.agent.sameHeld(known.Grant(), given) {
+		if !ok || known == nil || !known.Confirmed() || known.Grant().NUMANodes != given.NUMANodes || n.agent.gpus.Devices != nil && !n.agent.sameHeld(known.Grant(), given) {
 			s.violate("at rest, but pod %s on node %s holds %+v (%v), which the ledger does not know", p.uid, n.object.Name, given, ok)
 		}
 	}
 }
 
-// The checker's side: what the scheduler was told of zones.
+// The checker's side: what the scheduler was told of NUMA nodes.
 
 // reported is a node's report as told, and who of those that it names has left since.
 type reported struct {
@@ -339,7 +339,7 @@ func (c *checker) toldReport(e facts.Event) bool {
 	return true
 }
 
-// holds is what the pod holds of its node's zones and devices: what the node says, or what was decided.
+// holds is what the pod holds of its node's NUMA nodes and devices: what the node says, or what was decided.
 func (c *checker) holds(m *mirrored) topology.Grant {
 	g := m.grant
 	r := c.reports[m.node]
@@ -353,18 +353,18 @@ func (c *checker) holds(m *mirrored) topology.Grant {
 			}
 		} else if h.UID == m.uid && r.report.Devices != nil {
 			g = h.Grant
-			g.Zones = m.grant.Zones
+			g.NUMANodes = m.grant.NUMANodes
 		}
 	}
 	for _, h := range r.report.Held {
 		if h.UID == m.uid {
-			g.Zones = h.Grant
+			g.NUMANodes = h.Grant
 		}
 	}
 	return g
 }
 
-func (c *checker) holdsZones(m *mirrored) topology.ZoneGrant { return c.holds(m).Zones }
+func (c *checker) holdsNUMANodes(m *mirrored) topology.NUMAGrant { return c.holds(m).NUMANodes }
 
 // moved takes note that a pod left a node, or came.
 func (c *checker) moved(uid facts.UID, from, to string) {
@@ -376,26 +376,26 @@ func (c *checker) moved(uid facts.UID, from, to string) {
 	}
 }
 
-// badZones says what is wrong with the zones that a pod is given beside the others.
-func (c *checker) badZones(m *mirrored, node string, g topology.ZoneGrant, off ...facts.UID) string {
-	r := m.requirements.Zones
+// badNUMANodes says what is wrong with the NUMA nodes that a pod is given beside the others.
+func (c *checker) badNUMANodes(m *mirrored, node string, g topology.NUMAGrant, off ...facts.UID) string {
+	r := m.requirements.NUMANodes
 	told := c.reports[node]
 	switch {
-	case r.CPUs == 0 && g == topology.ZoneGrant{}:
+	case r.CPUs == 0 && g == topology.NUMAGrant{}:
 		return ""
-	case told == nil || told.report.Zones.Ruler == topology.RulerNone:
-		return "zones of a node that promises nothing"
-	case told.report.Zones.Ruler == topology.RulerKubelet && r.Binding == topology.Unbound && g == topology.ZoneGrant{}:
+	case told == nil || told.report.NUMANodes.Ruler == topology.RulerNone:
+		return "NUMA nodes of a node that promises nothing"
+	case told.report.NUMANodes.Ruler == topology.RulerKubelet && r.Binding == topology.Unbound && g == topology.NUMAGrant{}:
 		return ""
-	case told.report.Zones.Ruler == topology.RulerKubelet:
-		return "zones of a node where the kubelet rules"
+	case told.report.NUMANodes.Ruler == topology.RulerKubelet:
+		return "NUMA nodes of a node where the kubelet rules"
 	}
-	var others []topology.ZoneGrant
+	var others []topology.NUMAGrant
 	here := make(map[facts.UID]bool)
 	for _, o := range c.on[node] {
 		here[o.uid] = true
 		if o != m && !slices.Contains(off, o.uid) {
-			others = append(others, c.holdsZones(o))
+			others = append(others, c.holdsNUMANodes(o))
 		}
 	}
 	for _, h := range told.report.Held {
@@ -403,64 +403,64 @@ func (c *checker) badZones(m *mirrored, node string, g topology.ZoneGrant, off .
 			others = append(others, h.Grant)
 		}
 	}
-	return tooMuch(&told.report.Zones, r, g, others)
+	return tooMuch(&told.report.NUMANodes, r, g, others)
 }
 
-// tooMuch judges a grant naively, zone by zone.
-func tooMuch(s *topology.ZoneShape, r topology.ZoneRequest, g topology.ZoneGrant, others []topology.ZoneGrant) string {
+// tooMuch judges a grant naively, NUMA node by NUMA node.
+func tooMuch(s *topology.NUMAShape, r topology.NUMARequest, g topology.NUMAGrant, others []topology.NUMAGrant) string {
 	cpus, memory := 0, int64(0)
-	for z := range topology.MaxZones {
+	for z := range topology.MaxNUMANodes {
 		if g.CPUs[z] == 0 && g.Memory[z] == 0 {
 			continue
 		}
 		cpus, memory = cpus+int(g.CPUs[z]), memory+int64(g.Memory[z])
-		freeCPUs, freeMemory, alone := int(s.Zone[z].CPUs), int64(s.Zone[z].Memory), true
+		freeCPUs, freeMemory, alone := int(s.NUMANode[z].CPUs), int64(s.NUMANode[z].Memory), true
 		for _, o := range others {
 			freeCPUs, freeMemory = freeCPUs-int(o.CPUs[z]), freeMemory-int64(o.Memory[z])
 			alone = alone && o.CPUs[z] == 0 && o.Memory[z] == 0
 		}
 		switch {
-		case z >= int(s.Zones) || s.Closed>>z&1 == 1:
-			return fmt.Sprintf("zone %d, which gives nothing", z)
+		case z >= int(s.NUMANodes) || s.Closed>>z&1 == 1:
+			return fmt.Sprintf("NUMA node %d, which gives nothing", z)
 		case int(g.CPUs[z])%int(s.Threads) != 0:
-			return fmt.Sprintf("%d CPUs of zone %d, which are no whole cores", g.CPUs[z], z)
+			return fmt.Sprintf("%d CPUs of NUMA node %d, which are no whole cores", g.CPUs[z], z)
 		case g.CPUs[z] > 0 && int(g.CPUs[z]) > freeCPUs || g.Memory[z] > 0 && int64(g.Memory[z]) > freeMemory:
-			return fmt.Sprintf("%d CPUs and %d MiB of zone %d, which has %d and %d", g.CPUs[z], g.Memory[z], z, freeCPUs, freeMemory)
-		case r.Binding == topology.Exclusive && (!alone || g.CPUs[z] != s.Zone[z].CPUs):
-			return fmt.Sprintf("zone %d, which it would not have for itself", z)
+			return fmt.Sprintf("%d CPUs and %d MiB of NUMA node %d, which has %d and %d", g.CPUs[z], g.Memory[z], z, freeCPUs, freeMemory)
+		case r.Binding == topology.Exclusive && (!alone || g.CPUs[z] != s.NUMANode[z].CPUs):
+			return fmt.Sprintf("NUMA node %d, which it would not have for itself", z)
 		}
 	}
 	if cpus < int(r.CPUs) || r.Binding != topology.Unbound && memory < int64(r.Memory) {
-		return fmt.Sprintf("%d CPUs and %d MiB of zones where %d and %d are asked for", cpus, memory, r.CPUs, r.Memory)
+		return fmt.Sprintf("%d CPUs and %d MiB of NUMA nodes where %d and %d are asked for", cpus, memory, r.CPUs, r.Memory)
 	}
 	return ""
 }
 
-// rest is what a pod takes of a resource beyond its requests: the rest of the cores and zones that it holds.
-func rest(r *facts.Requirements, g *topology.ZoneGrant, name string) int64 {
-	if r.Zones.CPUs == 0 || *g == (topology.ZoneGrant{}) {
+// rest is what a pod takes of a resource beyond its requests: the rest of the cores and NUMA nodes that it holds.
+func rest(r *facts.Requirements, g *topology.NUMAGrant, name string) int64 {
+	if r.NUMANodes.CPUs == 0 || *g == (topology.NUMAGrant{}) {
 		return 0
 	}
-	cpus, memory := -int64(r.Zones.CPUs), -int64(r.Zones.Memory)
-	for z := range topology.MaxZones {
+	cpus, memory := -int64(r.NUMANodes.CPUs), -int64(r.NUMANodes.Memory)
+	for z := range topology.MaxNUMANodes {
 		cpus, memory = cpus+int64(g.CPUs[z]), memory+int64(g.Memory[z])
 	}
 	switch {
 	case name == "cpu":
 		return max(cpus, 0) * 1000
-	case name == "memory" && r.Zones.Binding != topology.Unbound:
+	case name == "memory" && r.NUMANodes.Binding != topology.Unbound:
 		return max(memory, 0) << 20
 	}
 	return 0
 }
 
-// compareZones holds what the ledger has of a pod's zones against what was told.
-func (c *checker) compareZones(p *cluster.Pod, m *mirrored) {
-	if want := c.holdsZones(m); p.Grant().Zones != want {
-		c.s.violate("the ledger has pod %s in zones %q, it is in %q", p.UID, p.Grant().Zones, want)
+// compareNUMANodes holds what the ledger has of a pod's NUMA nodes against what was told.
+func (c *checker) compareNUMANodes(p *cluster.Pod, m *mirrored) {
+	if want := c.holdsNUMANodes(m); p.Grant().NUMANodes != want {
+		c.s.violate("the ledger has pod %s in NUMA nodes %q, it is in %q", p.UID, p.Grant().NUMANodes, want)
 	}
 	told := c.reports[m.node]
-	if told != nil && told.report.Zones.Ruler == topology.RulerAgent && m.requirements.Zones.CPUs > 0 && p.Grant().Zones.IsZero() {
-		c.s.violate("pod %s is on node %s without zones", p.UID, cmp.Or(m.node, "?"))
+	if told != nil && told.report.NUMANodes.Ruler == topology.RulerAgent && m.requirements.NUMANodes.CPUs > 0 && p.Grant().NUMANodes.IsZero() {
+		c.s.violate("pod %s is on node %s without numaNodes", p.UID, cmp.Or(m.node, "?"))
 	}
 }

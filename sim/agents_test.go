@@ -9,14 +9,14 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-const zonedWorkload = "nodes=12,pods=300,classes=16,minutes=5,zones=2,dedicated=30"
+const numaWorkload = "nodes=12,pods=300,classes=16,minutes=5,numa=2,dedicated=30"
 
-// Promises of zones are kept where nothing goes wrong; where agents fall silent, move pods and let strangers in, nobody is promised what is not
+// Promises of NUMA nodes are kept where nothing goes wrong; where agents fall silent, move pods and let strangers in, nobody is promised what is not
 // there, and at rest the ledger has what the nodes have.
-func TestZonesArePromisedOnce(t *testing.T) {
+func TestNUMAArePromisedOnce(t *testing.T) {
 	seen := make(map[string]int)
 	for seed := range seedsToRun(t) {
-		w := invent(t, zonedWorkload, seed)
+		w := invent(t, numaWorkload, seed)
 		o := options(seed)
 		o.CheckEvery = 1
 		calm, err := Run(t.Context(), w, o)
@@ -29,7 +29,7 @@ func TestZonesArePromisedOnce(t *testing.T) {
 		o.Schedulers, o.Faults, o.Preempt = 4, DefaultFaults(w), seed%2 == 1
 		r, err := Run(t.Context(), w, o)
 		if err != nil {
-			t.Fatalf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --schedulers 4 --seed %d", err, zonedWorkload, seed)
+			t.Fatalf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --schedulers 4 --seed %d", err, numaWorkload, seed)
 		}
 		for name, n := range r.Faults {
 			seen[name] += n
@@ -64,37 +64,37 @@ func tellReport(change func(*facts.NodeReport)) func(facts.Event) facts.Event {
 	}
 }
 
-func TestMistakesAboutZonesAreFound(t *testing.T) {
+func TestMistakesAboutNUMAAreFound(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		told func(facts.Event) facts.Event
 		want []string // one of these must be in the message
 	}{
-		{"zones are doubled", tellReport(func(r *facts.NodeReport) {
-			for z := range r.Zones.Zone {
-				r.Zones.Zone[z].CPUs *= 2
+		{"NUMA nodes are doubled", tellReport(func(r *facts.NodeReport) {
+			for z := range r.NUMANodes.NUMANode {
+				r.NUMANodes.NUMANode[z].CPUs *= 2
 			}
 		}), []string{"must not go to node"}},
-		{"threads are not seen", tellReport(func(r *facts.NodeReport) { r.Zones.Threads = 1 }), []string{"no whole cores"}},
+		{"threads are not seen", tellReport(func(r *facts.NodeReport) { r.NUMANodes.Threads = 1 }), []string{"no whole cores"}},
 		{"the kubelet is taken for an agent", tellReport(func(r *facts.NodeReport) {
-			if r.Zones.Ruler == topology.RulerKubelet {
-				r.Zones.Ruler = topology.RulerAgent
+			if r.NUMANodes.Ruler == topology.RulerKubelet {
+				r.NUMANodes.Ruler = topology.RulerAgent
 			}
-		}), []string{"where the kubelet rules", "in zones"}}, // a relist tells it: those that are there are guessed
-		{"who holds what is not seen", tellReport(func(r *facts.NodeReport) { r.Held = nil }), []string{"does not know", "must not go to node", "in zones"}},
+		}), []string{"where the kubelet rules", "in numaNodes"}}, // a relist tells it: those that are there are guessed
+		{"who holds what is not seen", tellReport(func(r *facts.NodeReport) { r.Held = nil }), []string{"does not know", "must not go to node", "in numaNodes"}},
 		{"stale reports are acted on", tellReport(func(r *facts.NodeReport) {
 			if r.Why == facts.ReportStale {
-				r.Zones.Ruler = topology.RulerAgent
+				r.NUMANodes.Ruler = topology.RulerAgent
 			}
 		}), []string{"promises nothing"}},
 	} {
-		t.Run(c.name, func(t *testing.T) { findsTold(t, zonedWorkload, 20, c.told, c.want) })
+		t.Run(c.name, func(t *testing.T) { findsTold(t, numaWorkload, 20, c.told, c.want) })
 	}
 }
 
-const deviceWorkload = "nodes=12,pods=300,classes=16,minutes=5,zones=2,dedicated=10,devices=70"
+const deviceWorkload = "nodes=12,pods=300,classes=16,minutes=5,numa=2,dedicated=10,devices=70"
 
-// Promises of GPUs, slices, instances and network cards are kept as those of zones are.
+// Promises of GPUs, slices, instances and network cards are kept as those of NUMA nodes are.
 func TestDevicesArePromisedOnce(t *testing.T) {
 	seen := make(map[string]int)
 	for seed := range seedsToRun(t) {

@@ -179,7 +179,7 @@ func (c *checker) toldPod(f *facts.Pod) {
 		grant := f.Grant
 		if f.Node == m.node && grant.GPUs == 0 && !m.requirements.GPU.IsZero() {
 			grant = m.grant // another scheduler had the same place in mind, and recorded nothing: what was committed stays
-			grant.NICs, grant.NIC, grant.Zones = f.Grant.NICs, f.Grant.NIC, f.Grant.Zones
+			grant.NICs, grant.NIC, grant.NUMANodes = f.Grant.NICs, f.Grant.NIC, f.Grant.NUMANodes
 		}
 		c.move(m, f.Node, grant)
 		m.assumed, m.victims = false, nil
@@ -219,7 +219,7 @@ func (c *checker) placed(pod *cluster.Pod, victims []facts.UID) {
 		return
 	}
 	off := slices.Concat(victims, c.victims)
-	if why := cmp.Or(c.judge(n, m, pod.Grant(), off...), c.badZones(m, n.Name, pod.Grant().Zones, off...), c.bars(m, n, off...)); why != "" {
+	if why := cmp.Or(c.judge(n, m, pod.Grant(), off...), c.badNUMANodes(m, n.Name, pod.Grant().NUMANodes, off...), c.bars(m, n, off...)); why != "" {
 		c.s.violate("pod %s must not go to node %s: %s", pod.UID, n.Name, why)
 		return
 	}
@@ -254,7 +254,7 @@ func (c *checker) cleared(pod *cluster.Pod) {
 	}
 	if n := c.nodes[m.node]; n == nil {
 		c.s.violate("the way is cleared for pod %s on node %s, which is gone", pod.UID, m.node)
-	} else if why := cmp.Or(c.judge(n, m, m.grant), c.badZones(m, n.Name, m.grant.Zones), c.bars(m, n)); why != "" {
+	} else if why := cmp.Or(c.judge(n, m, m.grant), c.badNUMANodes(m, n.Name, m.grant.NUMANodes), c.bars(m, n)); why != "" {
 		c.s.violate("the way is cleared for pod %s on node %s: %s", pod.UID, n.Name, why)
 	}
 }
@@ -308,7 +308,7 @@ func (c *checker) sent(w *bind.Write) {
 			c.s.violate("two writes about pod %s under way at once: kinds %d and %d", w.Pod, other.Kind, w.Kind)
 		}
 	}
-	if m := c.pods[w.Pod]; w.Kind == bind.WriteBinding && (m == nil || m.node != w.Node || !sameHeld(m.grant, w.Grant) || m.grant.Zones != w.Grant.Zones) {
+	if m := c.pods[w.Pod]; w.Kind == bind.WriteBinding && (m == nil || m.node != w.Node || !sameHeld(m.grant, w.Grant) || m.grant.NUMANodes != w.Grant.NUMANodes) {
 		c.s.violate("a Binding of pod %s to node %s, which was not decided", w.Pod, w.Node)
 	} else if w.Kind == bind.WriteBinding {
 		for _, victim := range m.victims {
@@ -421,7 +421,7 @@ func (c *checker) compare() {
 		case m.node != "" && c.nodes[m.node] != nil && !p.Guessed() && !sameHeld(p.Grant(), c.holds(m)):
 			c.s.violate("the ledger has pod %s on devices %+v, it is on %+v", uid, p.Grant(), c.holds(m))
 		case m.node != "" && c.nodes[m.node] != nil:
-			c.compareZones(p, m)
+			c.compareNUMANodes(p, m)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (ag *agent) equip(d *topology.Devices) {
 
 // view is the node as its agent sees it.
 func (ag *agent) view() topology.View {
-	v := topology.View{Shape: &ag.gpus, Free: &ag.counters, Zones: &ag.shape, ZoneFree: &ag.free}
+	v := topology.View{Shape: &ag.gpus, Free: &ag.counters, NUMANodes: &ag.shape, NUMAFree: &ag.free}
 	if ag.gpus.Devices != nil {
 		v.Devices = &ag.left
 	}
@@ -34,14 +34,14 @@ func (ag *agent) view() topology.View {
 }
 
 // asks is the part of what a pod asks for that is the agent's to give.
-func (ag *agent) asks(r *facts.Requirements) (gpus topology.Request, zones topology.ZoneRequest) {
+func (ag *agent) asks(r *facts.Requirements) (gpus topology.Request, numaNodes topology.NUMARequest) {
 	if ag.gpus.Devices != nil {
 		gpus = r.GPU
 	}
 	if ag.owner() == topology.OwnerKubelet && gpus.Count() > 0 {
 		gpus = topology.Request{NIC: gpus.NIC}
 	}
-	return gpus, r.Zones
+	return gpus, r.NUMANodes
 }
 
 // admits reports whether the agent, or the kubelet beside it, has anything to give to a pod.
@@ -52,27 +52,27 @@ func (ag *agent) admits(r *facts.Requirements) bool {
 // confirms reports whether the agent has anything to give to a pod.
 func (ag *agent) confirms(r *facts.Requirements) bool {
 	gpus, _ := ag.asks(r)
-	return ag.shape.Ruler == topology.RulerAgent && !r.Zones.IsZero() || gpus.Count() > 0 || gpus.NIC.Count > 0
+	return ag.shape.Ruler == topology.RulerAgent && !r.NUMANodes.IsZero() || gpus.Count() > 0 || gpus.NIC.Count > 0
 }
 
 // promised is the part of a Binding's promise that is the agent's to keep.
 func (ag *agent) promised(g *topology.Grant) topology.Grant {
 	if ag.gpus.Devices == nil {
-		return topology.Grant{Zones: g.Zones}
+		return topology.Grant{NUMANodes: g.NUMANodes}
 	}
 	promise := *g
 	ag.gpus.Devices.Complete(&promise)
 	if ag.owner() == topology.OwnerKubelet {
-		promise = topology.Grant{NICs: g.NICs, NIC: g.NIC, Zones: g.Zones}
+		promise = topology.Grant{NICs: g.NICs, NIC: g.NIC, NUMANodes: g.NUMANodes}
 	}
 	return promise
 }
 
-// elsewhere is a grant of other zones and GPUs than those of one.
-func (ag *agent) elsewhere(not *topology.Grant, gpus *topology.Request, zones *topology.ZoneRequest) (topology.Grant, bool) {
+// elsewhere is a grant of other NUMA nodes and GPUs than those of one.
+func (ag *agent) elsewhere(not *topology.Grant, gpus *topology.Request, numaNodes *topology.NUMARequest) (topology.Grant, bool) {
 	other := *ag
-	for z := range topology.MaxZones {
-		if not.Zones.CPUs[z] > 0 {
+	for z := range topology.MaxNUMANodes {
+		if not.NUMANodes.CPUs[z] > 0 {
 			other.free[z].CPUs = 0
 		}
 	}
@@ -82,26 +82,26 @@ func (ag *agent) elsewhere(not *topology.Grant, gpus *topology.Request, zones *t
 		other.gpus.Devices = &closed
 	}
 	v := other.view()
-	return v.Offer(gpus, zones)
+	return v.Offer(gpus, numaNodes)
 }
 
 // claims is what somebody whom no scheduler knows asks of an agent: cores, or a GPU and a network card. Now and then a GPU fails instead.
-func (s *simulation) claims(ag *agent) (gpus topology.Request, zones topology.ZoneRequest) {
-	zones.CPUs = zoneClaim
+func (s *simulation) claims(ag *agent) (gpus topology.Request, numaNodes topology.NUMARequest) {
+	numaNodes.CPUs = numaClaim
 	d := ag.gpus.Devices
 	if d == nil || d.Owner != topology.OwnerHilbert {
-		return gpus, zones
+		return gpus, numaNodes
 	}
 	switch s.agents.IntN(3) {
 	case 0:
-		return topology.Request{Whole: 1, NIC: topology.NICRequest{Count: 1, Bandwidth: 1000}}, topology.ZoneRequest{}
+		return topology.Request{Whole: 1, NIC: topology.NICRequest{Count: 1, Bandwidth: 1000}}, topology.NUMARequest{}
 	case 1:
 		closed := *d
 		closed.ClosedGPUs |= 1 << s.agents.IntN(max(len(d.GPU), 1))
 		ag.gpus.Devices = &closed
 		s.meter.faults["GPU closed"]++
 	}
-	return gpus, zones
+	return gpus, numaNodes
 }
 
 // reopen ends what has befallen GPUs.
@@ -118,7 +118,7 @@ func sameHeld(a, b topology.Grant) bool {
 	return a.GPUs == b.GPUs && a.NICs == b.NICs && a.Instance == b.Instance && (a.Instance > 0 || a.GPUs == 0 || a.Milli == b.Milli && a.Memory == b.Memory)
 }
 
-// judge says why a pod with this grant must not join the others on the node, zones apart; empty when it may.
+// judge says why a pod with this grant must not join the others on the node, NUMA nodes apart; empty when it may.
 func (c *checker) judge(n *facts.Node, m *mirrored, grant topology.Grant, off ...facts.UID) string {
 	others, told := c.occupants(n.Name, m, off...), c.reports[n.Name]
 	if told == nil || told.report.Devices == nil {
@@ -130,7 +130,7 @@ func (c *checker) judge(n *facts.Node, m *mirrored, grant topology.Grant, off ..
 	if why := c.disowned(n, m, &grant, off); why != "" {
 		return why
 	}
-	bare, given := *m.requirements, topology.Grant{Zones: grant.Zones}
+	bare, given := *m.requirements, topology.Grant{NUMANodes: grant.NUMANodes}
 	bare.GPU = topology.Request{}
 	here := map[facts.UID]bool{m.uid: true}
 	for _, o := range c.on[n.Name] {
@@ -232,17 +232,17 @@ func badGPU(gpu *topology.GPU, r *topology.Request, g *topology.Grant) string {
 // isNear reports whether all devices of a grant hang in one place.
 func isNear(d *topology.Devices, level topology.Level, g *topology.Grant) bool {
 	var places []uint8
-	of := func(pciSwitch, zone, socket uint8) {
-		places = append(places, [...]uint8{topology.Anywhere: 0, topology.SameSocket: socket, topology.SameNUMA: zone, topology.SameSwitch: pciSwitch}[level])
+	of := func(pciSwitch, numa, socket uint8) {
+		places = append(places, [...]uint8{topology.Anywhere: 0, topology.SameSocket: socket, topology.SameNUMA: numa, topology.SameSwitch: pciSwitch}[level])
 	}
 	for i, x := range d.GPU {
 		if g.GPUs>>i&1 == 1 {
-			of(x.Switch, x.Zone, x.Socket)
+			of(x.Switch, x.NUMANode, x.Socket)
 		}
 	}
 	for i, x := range d.NIC {
 		if g.NICs>>i&1 == 1 {
-			of(x.Switch, x.Zone, x.Socket)
+			of(x.Switch, x.NUMANode, x.Socket)
 		}
 	}
 	return len(slices.Compact(places)) <= 1 // equal ones stand together if all are

@@ -81,7 +81,7 @@ func (s *simulation) strike(kind fault) {
 	case relist:
 		if s.scheduler != nil {
 			which := s.faults.IntN(s.watching())
-			if which == s.watching()-1 && s.zoned() {
+			if which == s.watching()-1 && s.reportsNUMA() {
 				which = watchReports
 			}
 			s.list(which)

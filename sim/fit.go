@@ -40,9 +40,9 @@ func exceeds(n *facts.Node, on []occupant, r *facts.Requirements, grant topology
 			}
 		}
 		for _, o := range on {
-			free -= asks(o.requirements, q.Name) + rest(o.requirements, &o.grant.Zones, q.Name)
+			free -= asks(o.requirements, q.Name) + rest(o.requirements, &o.grant.NUMANodes, q.Name)
 		}
-		if asked := q.Amount + rest(r, &grant.Zones, q.Name); asked > 0 && asked > free {
+		if asked := q.Amount + rest(r, &grant.NUMANodes, q.Name); asked > 0 && asked > free {
 			return fmt.Sprintf("%s: %d asked, %d free", q.Name, asked, free)
 		}
 	}
@@ -75,10 +75,10 @@ func asks(r *facts.Requirements, name string) int64 {
 	return sum
 }
 
-// fits says whether some grant lets a pod join the others on the node. Of a dedicated pod, whose zones it does not know, and of one that
+// fits says whether some grant lets a pod join the others on the node. Of a dedicated pod, whose NUMA nodes it does not know, and of one that
 // asks for what only agents give, it never does.
 func fits(n *facts.Node, on []occupant, r *facts.Requirements) bool {
-	if r.Zones.CPUs > 0 || r.GPU.NIC.Count > 0 || r.GPU.Isolation > topology.Accounting || r.GPU.Memory > 0 || r.GPU.Near.Required {
+	if r.NUMANodes.CPUs > 0 || r.GPU.NIC.Count > 0 || r.GPU.Isolation > topology.Accounting || r.GPU.Memory > 0 || r.GPU.Near.Required {
 		return false
 	}
 	grant, ok := someGrant(n, on, r.GPU)

@@ -82,7 +82,7 @@ type Faults struct {
 	AgentSilences, AgentClaims time.Duration
 	// OwnerChanges: a device plugin comes to a node whose agent reports GPUs, or goes, or finds one ill; or the agent is of another version for a while.
 	OwnerChanges time.Duration
-	// AgentMoves, in permille of dedicated pods, are given other zones than were promised though those are there.
+	// AgentMoves, in permille of dedicated pods, are given other NUMA nodes than were promised though those are there.
 	AgentMoves int
 
 	// HeadroomFalls: nearly all that a node lends is gone at once. HeadroomShuts: it is closed to reclaimed pods for a while. Tides: all nodes'

@@ -404,7 +404,7 @@ func (c *checker) disowned(n *facts.Node, m *mirrored, g *topology.Grant, off []
 		return "GPUs that nobody gives out"
 	case r.Milli > 0 || g.Milli != topology.FullGPU || g.Memory > 0 || g.Isolation != topology.IsolationAny || g.Instance > 0:
 		return "parts of GPUs that the kubelet gives out"
-	case r.Near.Required && !r.Near.Relax && (r.Count()+int(r.NIC.Count) > 1 || !m.requirements.Zones.IsZero()):
+	case r.Near.Required && !r.Near.Relax && (r.Count()+int(r.NIC.Count) > 1 || !m.requirements.NUMANodes.IsZero()):
 		return "nearness to GPUs that the kubelet will choose"
 	case bits.OnesCount16(g.GPUs) != r.Count():
 		return "another number of GPUs than is asked for"

@@ -7,7 +7,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-const ownedWorkload = "nodes=8,pods=500,classes=8,load=60,minutes=5,zones=2,dedicated=10,devices=80,owners=60"
+const ownedWorkload = "nodes=8,pods=500,classes=8,load=60,minutes=5,numa=2,dedicated=10,devices=80,owners=60"
 
 // A node's GPUs are given out by one: where that is a device plugin they are counted and nothing is said of which, where it is nobody none is promised, and
 // no pod of ours fails on a node by what the scheduler had been told, whoever comes and goes.

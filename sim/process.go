@@ -33,7 +33,7 @@ func (s *simulation) start() error {
 		s.list(watchQueues)
 		s.list(watchUnits)
 	}
-	if s.zoned() {
+	if s.reportsNUMA() {
 		s.list(watchReports)
 	}
 	s.list(watchNodes)

@@ -85,8 +85,8 @@ func TestSameSeedSameRun(t *testing.T) {
 		"nodes=12,pods=300,classes=8,minutes=5,load=150,queues=6,gangs=60",
 		"nodes=12,pods=300,classes=8,minutes=5,load=150,gangs=60,constraints=1",
 		"nodes=12,pods=200,classes=8,minutes=5,load=150,reclaimed=400",
-		"nodes=12,pods=200,classes=8,minutes=5,load=150,queues=6,zones=4,dedicated=30,devices=40",
-		"nodes=8,pods=200,classes=8,minutes=5,load=60,zones=2,dedicated=10,devices=80,owners=60",
+		"nodes=12,pods=200,classes=8,minutes=5,load=150,queues=6,numa=4,dedicated=30,devices=40",
+		"nodes=8,pods=200,classes=8,minutes=5,load=60,numa=2,dedicated=10,devices=80,owners=60",
 	} {
 		w := invent(t, text, 4)
 		for _, schedulers := range []int{1, 4} {

@@ -291,8 +291,8 @@ func (s *simulation) placement(i int32) {
 	line = append(line, s.api.nodes[p.node].object.Name...)
 	line = append(line, 0)
 	line = binary.LittleEndian.AppendUint16(line, p.grant.GPUs)
-	if !p.grant.Zones.IsZero() {
-		line = append(line, p.grant.Zones.String()...)
+	if !p.grant.NUMANodes.IsZero() {
+		line = append(line, p.grant.NUMANodes.String()...)
 	}
 	s.line = binary.LittleEndian.AppendUint64(line, uint64(s.now))
 	s.digest.Write(s.line)

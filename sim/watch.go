@@ -21,14 +21,14 @@ func (s *simulation) watching() int {
 	if s.tenanted {
 		count = watchReports
 	}
-	if s.zoned() {
+	if s.reportsNUMA() {
 		count++
 	}
 	return count
 }
 
 // zoned says whether there are agents.
-func (s *simulation) zoned() bool { return len(s.w.Reports) > 0 }
+func (s *simulation) reportsNUMA() bool { return len(s.w.Reports) > 0 }
 
 // watch delivers one kind of object in order, each event after some lag.
 type watch struct {

@@ -1,25 +1,25 @@
 package topology
 
-// domain is what hangs together at a level: sets of GPUs, network cards and zones.
+// domain is what hangs together at a level: sets of GPUs, network cards and NUMA nodes.
 type domain struct {
 	gpus, nics uint16
-	zones      uint8
+	numaNodes  uint8
 }
 
 // has reports whether everything that a grant names is in the domain.
-func (d domain) has(g *Grant, zones uint8) bool {
-	return g.GPUs&^d.gpus == 0 && g.NICs&^d.nics == 0 && zones&^d.zones == 0
+func (d domain) has(g *Grant, numaNodes uint8) bool {
+	return g.GPUs&^d.gpus == 0 && g.NICs&^d.nics == 0 && numaNodes&^d.numaNodes == 0
 }
 
-// within is what of a domain is in another one too; zones are the other's.
+// within is what of a domain is in another one too; NUMA nodes are the other's.
 func (d domain) within(wider domain) domain {
-	return domain{d.gpus & wider.gpus, d.nics & wider.nics, wider.zones}
+	return domain{d.gpus & wider.gpus, d.nics & wider.nics, wider.numaNodes}
 }
 
-// domains are the domains of one level: of the lowest GPU first, then of those without GPUs the lowest card's, then the lowest zone's.
+// domains are the domains of one level: of the lowest GPU first, then of those without GPUs the lowest card's, then the lowest NUMA node's.
 type domains struct {
-	of    [MaxGPUs + MaxNICs + MaxZones]domain
-	place [MaxGPUs + MaxNICs + MaxZones]uint8
+	of    [MaxGPUs + MaxNICs + MaxNUMANodes]domain
+	place [MaxGPUs + MaxNICs + MaxNUMANodes]uint8
 	n     int
 }
 
@@ -39,14 +39,14 @@ func (l *domains) at(place uint8) *domain {
 
 // fill makes the domains of a level. GPUs that somebody else gives out hang nowhere: which ones it will give is not known.
 //
-// The zones of a switch are those that its devices are near to. At the level of the machine there is one domain, of everything.
+// The NUMA nodes of a switch are those that its devices are near to. At the level of the machine there is one domain, of everything.
 func (l *domains) fill(v *View, level Level) {
 	l.n = 0
 	if level == Anywhere {
-		l.of[0], l.n = domain{1<<MaxGPUs - 1, 1<<MaxNICs - 1, 1<<MaxZones - 1}, 1
+		l.of[0], l.n = domain{1<<MaxGPUs - 1, 1<<MaxNICs - 1, 1<<MaxNUMANodes - 1}, 1
 		return
 	}
-	known := v.zoneSet()
+	known := v.numaSet()
 	d := v.Shape.Devices
 	for i := range v.Shape.count() {
 		if d == nil || d.Owner != OwnerHilbert {
@@ -54,45 +54,45 @@ func (l *domains) fill(v *View, level Level) {
 			continue
 		}
 		g := &d.GPU[i]
-		in := l.at(placeAt(level, g.Switch, g.Zone, g.Socket))
+		in := l.at(placeAt(level, g.Switch, g.NUMANode, g.Socket))
 		in.gpus |= 1 << i
-		if level == SameSwitch && g.Zone < MaxZones {
-			in.zones |= known & (1 << g.Zone)
+		if level == SameSwitch && g.NUMANode < MaxNUMANodes {
+			in.numaNodes |= known & (1 << g.NUMANode)
 		}
 	}
 	if d != nil {
 		for i := range min(len(d.NIC), MaxNICs) {
 			n := &d.NIC[i]
-			in := l.at(placeAt(level, n.Switch, n.Zone, n.Socket))
+			in := l.at(placeAt(level, n.Switch, n.NUMANode, n.Socket))
 			in.nics |= 1 << i
-			if level == SameSwitch && n.Zone < MaxZones {
-				in.zones |= known & (1 << n.Zone)
+			if level == SameSwitch && n.NUMANode < MaxNUMANodes {
+				in.numaNodes |= known & (1 << n.NUMANode)
 			}
 		}
 	}
-	if level == SameSwitch || v.Zones == nil {
+	if level == SameSwitch || v.NUMANodes == nil {
 		return
 	}
-	for z := range min(v.Zones.Zones, MaxZones) {
-		l.at(placeAt(level, NoPlace, z, v.Zones.Zone[z].Socket)).zones |= 1 << z
+	for z := range min(v.NUMANodes.NUMANodes, MaxNUMANodes) {
+		l.at(placeAt(level, NoPlace, z, v.NUMANodes.NUMANode[z].Socket)).numaNodes |= 1 << z
 	}
 }
 
-func placeAt(level Level, pciSwitch, zone, socket uint8) uint8 {
+func placeAt(level Level, pciSwitch, numa, socket uint8) uint8 {
 	switch level {
 	case SameSwitch:
 		return pciSwitch
 	case SameNUMA:
-		return zone
+		return numa
 	default:
 		return socket
 	}
 }
 
-// zoneSet is the set of zones that there are.
-func (v *View) zoneSet() uint8 {
-	if v.Zones == nil {
+// numaSet is the set of NUMA nodes that there are.
+func (v *View) numaSet() uint8 {
+	if v.NUMANodes == nil {
 		return 0
 	}
-	return uint8(1<<min(v.Zones.Zones, MaxZones) - 1)
+	return uint8(1<<min(v.NUMANodes.NUMANodes, MaxNUMANodes) - 1)
 }

@@ -3,13 +3,13 @@ package topology
 import "math/bits"
 
 // Fits reports whether a grant answers a request and still fits: that many GPUs that serve it, at what Offer would charge for the isolation that
-// the grant gives; network cards that serve it; zones that ZoneFree.Fits; and all of it as close as is required. What a preference says is not
+// the grant gives; network cards that serve it; NUMA nodes that NUMAFree.Fits; and all of it as close as is required. What a preference says is not
 // judged.
-func (v *View) Fits(r *Request, z *ZoneRequest, g *Grant) bool {
+func (v *View) Fits(r *Request, z *NUMARequest, g *Grant) bool {
 	if r.Contradiction(z) != "" || !g.Answers(r) {
 		return false
 	}
-	return v.fitGPUs(r, g) && v.fitCards(r, g) && v.fitZones(z, g) && v.fitNear(r, z, g)
+	return v.fitGPUs(r, g) && v.fitCards(r, g) && v.fitNUMA(z, g) && v.fitNear(r, z, g)
 }
 
 func (v *View) fitGPUs(r *Request, g *Grant) bool {
@@ -47,14 +47,14 @@ func (v *View) fitCards(r *Request, g *Grant) bool {
 	return g.NICs&^v.cards(&r.NIC) == 0
 }
 
-func (v *View) fitZones(z *ZoneRequest, g *Grant) bool {
+func (v *View) fitNUMA(z *NUMARequest, g *Grant) bool {
 	if z == nil || z.IsZero() {
-		return g.Zones.IsZero()
+		return g.NUMANodes.IsZero()
 	}
-	return v.Zones != nil && v.ZoneFree != nil && v.ZoneFree.Fits(v.Zones, *z, &g.Zones)
+	return v.NUMANodes != nil && v.NUMAFree != nil && v.NUMAFree.Fits(v.NUMANodes, *z, &g.NUMANodes)
 }
 
-func (v *View) fitNear(r *Request, z *ZoneRequest, g *Grant) bool {
+func (v *View) fitNear(r *Request, z *NUMARequest, g *Grant) bool {
 	limit := r.limit()
 	for level := limit; level <= SameSwitch; level++ { // the first, unless devices hang as none should
 		if v.Together(r, z, g, level) {
@@ -70,17 +70,17 @@ func (v *View) fitNear(r *Request, z *ZoneRequest, g *Grant) bool {
 }
 
 // Together reports whether all that a grant names of what a request has asked for is in one domain of a level: its GPUs and network cards, and
-// its zones if Near says so. A single device is together with itself, wherever it hangs.
-func (v *View) Together(r *Request, z *ZoneRequest, g *Grant, level Level) bool {
+// its NUMA nodes if Near says so. A single device is together with itself, wherever it hangs.
+func (v *View) Together(r *Request, z *NUMARequest, g *Grant, level Level) bool {
 	if level == Anywhere {
 		return true
 	}
-	var zones uint8
+	var numaNodes uint8
 	if z != nil && !z.IsZero() && r.Near.Level != Anywhere {
-		if v.Zones == nil || v.Zones.Ruler != RulerAgent {
+		if v.NUMANodes == nil || v.NUMANodes.Ruler != RulerAgent {
 			return false // nobody says which CPUs they are
 		}
-		zones = g.Zones.Zones()
+		numaNodes = g.NUMANodes.NUMANodes()
 	}
 	if g.GPUs == 0 && g.NICs == 0 {
 		level = min(level, SameNUMA) // CPUs hang below no switch
@@ -88,7 +88,7 @@ func (v *View) Together(r *Request, z *ZoneRequest, g *Grant, level Level) bool 
 	var all domains
 	all.fill(v, level)
 	for i := range all.n {
-		if all.of[i].has(g, zones) {
+		if all.of[i].has(g, numaNodes) {
 			return true
 		}
 	}
@@ -96,7 +96,7 @@ func (v *View) Together(r *Request, z *ZoneRequest, g *Grant, level Level) bool 
 }
 
 // Closeness is the closest level at which a grant is together.
-func (v *View) Closeness(r *Request, z *ZoneRequest, g *Grant) Level {
+func (v *View) Closeness(r *Request, z *NUMARequest, g *Grant) Level {
 	level := SameSwitch
 	for !v.Together(r, z, g, level) {
 		level--
@@ -105,8 +105,8 @@ func (v *View) Closeness(r *Request, z *ZoneRequest, g *Grant) Level {
 }
 
 // Force chooses for a request that runs already though nobody recorded where: what is offered, else what is offered without Near, else the GPUs
-// and network cards that have most left, which Commit then drives negative. Zones are as ForceZones has them.
-func (v *View) Force(r *Request, z *ZoneRequest) (g Grant) {
+// and network cards that have most left, which Commit then drives negative. NUMA nodes are as ForceNUMA has them.
+func (v *View) Force(r *Request, z *NUMARequest) (g Grant) {
 	g, ok := v.Offer(r, z)
 	if ok {
 		return g
@@ -116,8 +116,8 @@ func (v *View) Force(r *Request, z *ZoneRequest) (g Grant) {
 	if g, ok = v.Offer(&lax, nil); !ok {
 		g = v.force(r)
 	}
-	if z != nil && v.Zones != nil && v.ZoneFree != nil {
-		g.Zones = ForceZones(v.Zones, v.ZoneFree, *z)
+	if z != nil && v.NUMANodes != nil && v.NUMAFree != nil {
+		g.NUMANodes = ForceNUMA(v.NUMANodes, v.NUMAFree, *z)
 	}
 	return g
 }

@@ -46,25 +46,25 @@ func (f *DeviceFree) HoldsInstance(gpu, instance int) bool {
 }
 
 // View is a node: what it has and what is left of it. Where Shape.Devices is nil, Devices is not read and may be nil; then GPUs are counters
-// alone and there is no network card. Zones and ZoneFree may be nil: then nothing is promised by zone. A View is made on the stack; it holds
+// alone and there is no network card. NUMA nodes and NUMAFree may be nil: then nothing is promised by NUMA node. A View is made on the stack; it holds
 // nothing.
 type View struct {
-	Shape    *Shape
-	Free     *Free
-	Devices  *DeviceFree
-	Zones    *ZoneShape
-	ZoneFree *ZoneFree
+	Shape     *Shape
+	Free      *Free
+	Devices   *DeviceFree
+	NUMANodes *NUMAShape
+	NUMAFree  *NUMAFree
 }
 
-// Commit takes what a grant says from Free, Devices and ZoneFree, whether it fits or not.
+// Commit takes what a grant says from Free, Devices and NUMAFree, whether it fits or not.
 func (v *View) Commit(g *Grant) { v.move(g, 1) }
 
 // Release gives it back, exactly.
 func (v *View) Release(g *Grant) { v.move(g, -1) }
 
 func (v *View) move(g *Grant, sign int32) {
-	if v.ZoneFree != nil {
-		v.ZoneFree.move(&g.Zones, sign)
+	if v.NUMAFree != nil {
+		v.NUMAFree.move(&g.NUMANodes, sign)
 	}
 	d := v.Shape.Devices
 	if d == nil {

@@ -12,26 +12,26 @@ import (
 
 // node reads a small machine with devices: some that nest, some that no firmware should report.
 func (s *deviceChoices) node() *tally {
-	t := &tally{zones: ZoneShape{
-		Ruler: []Ruler{RulerAgent, RulerAgent, RulerAgent, RulerAgent, RulerKubelet, RulerNone}[s.below(6)],
-		Zones: uint8(s.below(4)), Threads: uint8(1 + s.below(2)), Closed: []uint8{0, 0, 0, 1, 2}[s.below(5)],
+	t := &tally{numaNodes: NUMAShape{
+		Ruler:     []Ruler{RulerAgent, RulerAgent, RulerAgent, RulerAgent, RulerKubelet, RulerNone}[s.below(6)],
+		NUMANodes: uint8(s.below(4)), Threads: uint8(1 + s.below(2)), Closed: []uint8{0, 0, 0, 1, 2}[s.below(5)],
 	}}
-	for z := range t.zones.Zones {
-		t.zones.Zone[z] = ZoneCapacity{CPUs: uint16(s.below(4)) * uint16(t.zones.Threads), Socket: z / 2, Memory: uint32(s.below(5))}
+	for z := range t.numaNodes.NUMANodes {
+		t.numaNodes.NUMANode[z] = NUMACapacity{CPUs: uint16(s.below(4)) * uint16(t.numaNodes.Threads), Socket: z / 2, Memory: uint32(s.below(5))}
 	}
 	d := &Devices{Owner: []Owner{OwnerHilbert, OwnerHilbert, OwnerHilbert, OwnerHilbert, OwnerHilbert, OwnerKubelet, OwnerNone}[s.below(7)]}
 	odd := s.below(4) == 3
-	place := func() (pciSwitch, zone, socket uint8) {
+	place := func() (pciSwitch, numa, socket uint8) {
 		pciSwitch = uint8(s.below(2))
-		zone = pciSwitch
+		numa = pciSwitch
 		if odd {
-			zone = []uint8{0, 1, 2, NoPlace}[s.below(4)]
+			numa = []uint8{0, 1, 2, NoPlace}[s.below(4)]
 			pciSwitch = []uint8{0, 1, NoPlace}[s.below(3)]
 		}
-		if zone == NoPlace {
-			return pciSwitch, zone, []uint8{0, NoPlace}[s.below(2)]
+		if numa == NoPlace {
+			return pciSwitch, numa, []uint8{0, NoPlace}[s.below(2)]
 		}
-		return pciSwitch, zone, zone / 2
+		return pciSwitch, numa, numa / 2
 	}
 	memory := uint32(s.below(4) * 4)
 	for range s.below(5) {
@@ -42,12 +42,12 @@ func (s *deviceChoices) node() *tally {
 		if s.below(4) == 3 {
 			g.Instances = []Instance{{"c", 140, 2}, {"b", 430, 4}, {"a", 140, 1}}[:1+s.below(3)]
 		}
-		g.Switch, g.Zone, g.Socket = place()
+		g.Switch, g.NUMANode, g.Socket = place()
 		d.GPU = append(d.GPU, g)
 	}
 	for range s.below(4) {
 		n := NIC{Bandwidth: uint32(s.below(4) * 10), Functions: uint16(s.below(3)), RDMA: s.below(2) == 1}
-		n.Switch, n.Zone, n.Socket = place()
+		n.Switch, n.NUMANode, n.Socket = place()
 		d.NIC = append(d.NIC, n)
 	}
 	if s.below(2) == 1 {
@@ -60,7 +60,7 @@ func (s *deviceChoices) node() *tally {
 	return t
 }
 
-func (s *deviceChoices) deviceRequest() (r Request, z ZoneRequest) {
+func (s *deviceChoices) deviceRequest() (r Request, z NUMARequest) {
 	if s.below(3) == 0 {
 		r.Whole = int8(s.below(4))
 	} else {
@@ -74,7 +74,7 @@ func (s *deviceChoices) deviceRequest() (r Request, z ZoneRequest) {
 		r.NIC.RDMA, r.NIC.Function, r.NIC.Bandwidth = s.below(3) == 2, s.below(3) == 2, uint32(s.below(3)*10)
 	}
 	if s.below(2) == 1 {
-		z = ZoneRequest{CPUs: uint16(1 + s.below(5)), Binding: Binding(s.below(3)), Memory: uint32(s.below(4))}
+		z = NUMARequest{CPUs: uint16(1 + s.below(5)), Binding: Binding(s.below(3)), Memory: uint32(s.below(4))}
 	}
 	if r.Near.Level = Level(s.below(4)); r.Near.Level != Anywhere {
 		r.Near.Required = s.below(2) == 1
@@ -85,17 +85,17 @@ func (s *deviceChoices) deviceRequest() (r Request, z ZoneRequest) {
 
 // counters are the amounts of a view, to be compared.
 type counters struct {
-	free    Free
-	devices DeviceFree
-	zones   ZoneFree
+	free      Free
+	devices   DeviceFree
+	numaNodes NUMAFree
 }
 
 func newCounters(t *tally) counters {
-	return counters{NewFree(t.shape), NewDeviceFree(t.shape.Devices), NewZoneFree(&t.zones)}
+	return counters{NewFree(t.shape), NewDeviceFree(t.shape.Devices), NewNUMAFree(&t.numaNodes)}
 }
 
 func (c *counters) view(t *tally) *View {
-	return &View{Shape: &t.shape, Free: &c.free, Devices: &c.devices, Zones: &t.zones, ZoneFree: &c.zones}
+	return &View{Shape: &t.shape, Free: &c.free, Devices: &c.devices, NUMANodes: &t.numaNodes, NUMAFree: &c.numaNodes}
 }
 
 // playDevices plays a stream of offers, commits and releases to the allocator and to the oracle, and returns the first thing that is wrong.
@@ -147,7 +147,7 @@ func playDevices(data []byte) error {
 }
 
 // judge compares what is offered with everything that could be. It returns what is to be committed.
-func judge(t *tally, v *View, r Request, z ZoneRequest, s *deviceChoices) (Grant, error) {
+func judge(t *tally, v *View, r Request, z NUMARequest, s *deviceChoices) (Grant, error) {
 	limit := t.limit(r, z)
 	every := t.all(r, z, limit, false)
 	g, ok := v.Offer(&r, &z)
@@ -157,7 +157,7 @@ func judge(t *tally, v *View, r Request, z ZoneRequest, s *deviceChoices) (Grant
 	if why := v.Refusal(&r, &z); (why.Cause == Fits) != ok || (why.String() == "") != ok {
 		return g, fmt.Errorf("offered: %v, refused: %+v %q", ok, why, why)
 	}
-	if err := misjudged(v, t.all(r, z, Anywhere, false), t.zoneFree(), limit, asked{r, z, s}); err != nil {
+	if err := misjudged(v, t.all(r, z, Anywhere, false), t.numaFree(), limit, asked{r, z, s}); err != nil {
 		return g, err
 	}
 	if !ok {
@@ -175,19 +175,19 @@ func judge(t *tally, v *View, r Request, z ZoneRequest, s *deviceChoices) (Grant
 	if s.below(3) == 2 { // any other way, so that all states come up
 		other := every[s.below(len(every))]
 		g = other.Grant
-		if near := !z.IsZero() && other.zones != 0; near {
-			f := t.zoneFree()
-			g.Zones = f.share(&t.zones, z, other.zones)
+		if near := !z.IsZero() && other.numaNodes != 0; near {
+			f := t.numaFree()
+			g.NUMANodes = f.share(&t.numaNodes, z, other.numaNodes)
 		}
 	}
 	return g, nil
 }
 
 // best says what is better than what was offered.
-func best(t *tally, r Request, z ZoneRequest, limit Level, g Grant) error {
-	offered := judged{Grant: g, zones: g.Zones.Zones()}
+func best(t *tally, r Request, z NUMARequest, limit Level, g Grant) error {
+	offered := judged{Grant: g, numaNodes: g.NUMANodes.NUMANodes()}
 	near := !z.IsZero() && r.Near.Level != Anywhere
-	considered := offered.zones
+	considered := offered.numaNodes
 	if !near {
 		considered = 0
 	}
@@ -196,7 +196,7 @@ func best(t *tally, r Request, z ZoneRequest, limit Level, g Grant) error {
 	for _, j := range t.all(r, z, limit, true) {
 		// Which whole GPUs of a domain, and which cards, is judged below.
 		if better := t.rank(r, z, &j); slices.Compare(better[:len(better)-1], rank[:len(rank)-1]) < 0 || r.Milli > 0 && slices.Compare(better, rank) < 0 {
-			return fmt.Errorf("offered %+v (%v), better is %+v, zones %b (%v)", g, rank, j.Grant, j.zones, better)
+			return fmt.Errorf("offered %+v (%v), better is %+v, NUMA %b (%v)", g, rank, j.Grant, j.numaNodes, better)
 		}
 	}
 	wide, _ := t.domainOf(offered.level, g.GPUs, g.NICs, considered)
@@ -216,10 +216,10 @@ func best(t *tally, r Request, z ZoneRequest, limit Level, g Grant) error {
 	if want := t.cards(r, g, narrow.nics&wide.nics); want != g.NICs {
 		return fmt.Errorf("offered %+v, cards should be %b", g, want)
 	}
-	for _, set := range t.zoneChoices(z) {
-		if !near || set&^wide.zones == 0 {
-			if set != offered.zones {
-				return fmt.Errorf("offered %+v, zones should be %b", g, set)
+	for _, set := range t.numaChoices(z) {
+		if !near || set&^wide.numaNodes == 0 {
+			if set != offered.numaNodes {
+				return fmt.Errorf("offered %+v, NUMA nodes should be %b", g, set)
 			}
 			break
 		}
@@ -265,17 +265,17 @@ func (t *tally) cards(r Request, g Grant, among uint16) (set uint16) {
 // asked is a request, and the stream that it comes from.
 type asked struct {
 	r Request
-	z ZoneRequest
+	z NUMARequest
 	*deviceChoices
 }
 
 // misjudged looks for a grant that Fits judges otherwise than the oracle: all ways that there are without a limit, and some changed a little.
-func misjudged(v *View, list []judged, f ZoneFree, limit Level, a asked) error {
+func misjudged(v *View, list []judged, f NUMAFree, limit Level, a asked) error {
 	for range min(len(list), 6) {
 		j := list[a.below(len(list))]
 		g := j.Grant
-		if j.zones != 0 {
-			if g.Zones = f.share(v.Zones, a.z, j.zones); g.Zones.Zones() != j.zones {
+		if j.numaNodes != 0 {
+			if g.NUMANodes = f.share(v.NUMANodes, a.z, j.numaNodes); g.NUMANodes.NUMANodes() != j.numaNodes {
 				continue // it does not need all of them
 			}
 		}
@@ -284,7 +284,7 @@ func misjudged(v *View, list []judged, f ZoneFree, limit Level, a asked) error {
 		}
 		for _, change := range []func(*Grant){
 			func(g *Grant) { g.Milli++ }, func(g *Grant) { g.Memory++ }, func(g *Grant) { g.GPUs |= 1 << 9 }, func(g *Grant) { g.NICs |= 1 << 9 },
-			func(g *Grant) { g.NIC.Bandwidth++ }, func(g *Grant) { g.Zones.CPUs[7]++ }, func(g *Grant) { g.Instance += 4 },
+			func(g *Grant) { g.NIC.Bandwidth++ }, func(g *Grant) { g.NUMANodes.CPUs[7]++ }, func(g *Grant) { g.Instance += 4 },
 		} {
 			changed := g
 			if change(&changed); v.Fits(&a.r, &a.z, &changed) {

@@ -40,9 +40,9 @@ func (v *View) empty(gpus uint16) {
 }
 
 // Lacks lists, the least first, what of GPUs might be all that a node lacks of a request that it refuses: for whole ones one set for each domain
-// that is large enough, for a part each GPU that could give it. Whether network cards and zones hold out beside it, Offer says of the View
+// that is large enough, for a part each GPU that could give it. Whether network cards and NUMA nodes hold out beside it, Offer says of the View
 // to which a Lack was applied. It goes no further than what an empty machine could give, and lists nothing for a part of a divided GPU.
-func (v *View) Lacks(r *Request, z *ZoneRequest) []Lack {
+func (v *View) Lacks(r *Request, z *NUMARequest) []Lack {
 	if r.IsZero() || r.Contradiction(z) != "" || v.Shape.Devices == nil && r.NeedsReport() {
 		return nil
 	}

@@ -1,30 +1,30 @@
 package topology
 
 // Place is where a device hangs, as GPU and NIC have it.
-type Place struct{ Switch, Zone, Socket uint8 }
+type Place struct{ Switch, NUMANode, Socket uint8 }
 
 // PlacesOf says where the GPUs and network cards of a machine hang, by PCI address.
 //
 // Two devices are below one switch if they share a bridge that is not a root port: sysfs shows a switch as an upstream port below the root port,
 // and downstream ports below that. So the number of a switch is that of the topmost bridge below a root port, in the order of Machine.Devices; what
-// hangs at a root port, or at the host bridge itself, is below none, as is what would have the number NoPlace. Zones are indices of Machine.NUMA;
-// a machine with more than MaxZones promises nothing by zone, and nothing is near one. The socket is the one of the zone's first CPU. On a machine
-// with one zone or one socket everything is near it, whatever the firmware says.
+// hangs at a root port, or at the host bridge itself, is below none, as is what would have the number NoPlace. NUMA nodes are indices of Machine.NUMA;
+// a machine with more than MaxNUMANodes promises nothing by NUMA node, and nothing is near one. The socket is the one of the NUMA node's first CPU. On a machine
+// with one NUMA node or one socket everything is near it, whatever the firmware says.
 func PlacesOf(m *Machine) map[string]Place {
 	above := make(map[string]string, len(m.Devices))
 	for _, d := range m.Devices {
 		above[d.Address] = d.Parent
 	}
-	zones, sockets := nearZones(m)
+	numaNodes, sockets := nearNUMANodes(m)
 	switches := make(map[string]uint8)
 	places := make(map[string]Place)
 	for _, d := range m.Devices {
 		if d.Kind != DeviceGPU && d.Kind != DeviceNIC {
 			continue
 		}
-		p := Place{Switch: NoPlace, Zone: NoPlace, Socket: NoPlace}
-		if z, ok := zones[d.NUMA]; ok {
-			p.Zone = z
+		p := Place{Switch: NoPlace, NUMANode: NoPlace, Socket: NoPlace}
+		if z, ok := numaNodes[d.NUMA]; ok {
+			p.NUMANode = z
 		}
 		if s, ok := sockets[d.NUMA]; ok {
 			p.Socket = s
@@ -54,15 +54,15 @@ func topBridge(above map[string]string, bridge string) (top string) {
 	return ""
 }
 
-// nearZones are the zone and the socket of each NUMA node's ID; -1 is of devices that do not say, where there is but one.
-func nearZones(m *Machine) (zones, sockets map[int]uint8) {
-	zones, sockets = make(map[int]uint8), make(map[int]uint8)
+// nearNUMANodes are the NUMA node and the socket of each NUMA node's ID; -1 is of devices that do not say, where there is but one.
+func nearNUMANodes(m *Machine) (numaNodes, sockets map[int]uint8) {
+	numaNodes, sockets = make(map[int]uint8), make(map[int]uint8)
 	if len(m.NUMA) <= 1 {
-		zones[-1] = 0
+		numaNodes[-1] = 0
 	}
-	if len(m.NUMA) <= MaxZones {
+	if len(m.NUMA) <= MaxNUMANodes {
 		for i, n := range m.NUMA {
-			zones[n.ID] = uint8(i)
+			numaNodes[n.ID] = uint8(i)
 		}
 	}
 	first := make(map[int]CPU)
@@ -82,7 +82,7 @@ func nearZones(m *Machine) (zones, sockets map[int]uint8) {
 			sockets[n.ID] = sockets[-1]
 		}
 	}
-	return zones, sockets
+	return numaNodes, sockets
 }
 
 // DevicesOf is what a machine says of its GPUs and network cards: addresses, places, functions, RDMA. What the driver knows is missing, so that no GPU
@@ -96,11 +96,11 @@ func DevicesOf(m *Machine) *Devices {
 		p := places[device.Address]
 		switch {
 		case device.Kind == DeviceGPU && len(d.GPU) < MaxGPUs:
-			d.GPU = append(d.GPU, GPU{Address: device.Address, Model: device.Model, Switch: p.Switch, Zone: p.Zone, Socket: p.Socket})
+			d.GPU = append(d.GPU, GPU{Address: device.Address, Model: device.Model, Switch: p.Switch, NUMANode: p.NUMANode, Socket: p.Socket})
 		case device.Kind == DeviceNIC && device.PhysicalFunction == "" && len(d.NIC) < MaxNICs:
 			n := NIC{
 				Address: device.Address, Functions: uint16(min(device.MaxVirtualFunctions, 1<<15-1)), RDMA: len(device.RDMA) > 0,
-				Switch: p.Switch, Zone: p.Zone, Socket: p.Socket,
+				Switch: p.Switch, NUMANode: p.NUMANode, Socket: p.Socket,
 			}
 			if len(device.Names) > 0 {
 				n.Name = device.Names[0]

@@ -2,7 +2,7 @@ package topology
 
 import "math/bits"
 
-// Offer chooses GPUs, network cards and zones for a request, all of it at once; z is nil or zero where no exclusive CPUs are asked for. ok is false
+// Offer chooses GPUs, network cards and NUMA nodes for a request, all of it at once; z is nil or zero where no exclusive CPUs are asked for. ok is false
 // when it does not fit; Refusal says why. It is a pure function, and what it offers fits.
 //
 // Levels are tried from the closest to the widest. Domains of a level that hold the request are compared, the earlier first:
@@ -11,12 +11,12 @@ import "math/bits"
 //  2. for a part of a GPU: that no MIG instance is spent on who does not ask for one; the smallest instance; the GPU on which the least
 //     compute is left, then the least memory;
 //  3. what is left in the domain: the fewest idle GPUs, then the least compute, then the least bandwidth and the fewest functions of network
-//     cards, then the fewest CPUs of its zones;
+//     cards, then the fewest CPUs of its NUMA nodes;
 //  4. the lowest index.
 //
 // In the domain, whole GPUs are those that are best connected (see connected), network cards those that share a switch with the GPUs (see
-// nearest), zones those of OfferZones. Without Near, zones are chosen by themselves.
-func (v *View) Offer(r *Request, z *ZoneRequest) (g Grant, ok bool) {
+// nearest), NUMA nodes those of OfferNUMA. Without Near, NUMA nodes are chosen by themselves.
+func (v *View) Offer(r *Request, z *NUMARequest) (g Grant, ok bool) {
 	if r.Contradiction(z) != "" {
 		return Grant{}, false
 	}
@@ -48,7 +48,7 @@ func (r *Request) limit() Level {
 }
 
 // limit is the widest level that a request may be met at here: where it may be relaxed, the closest that the machine could hold it at.
-func (v *View) limit(r *Request, z *ZoneRequest) Level {
+func (v *View) limit(r *Request, z *NUMARequest) Level {
 	limit := r.limit()
 	for r.Near.Relax && limit > Anywhere && !v.couldHold(r, z, limit) {
 		limit--
@@ -57,7 +57,7 @@ func (v *View) limit(r *Request, z *ZoneRequest) Level {
 }
 
 // counted is the offer of a node without devices.
-func (v *View) counted(r *Request, z *ZoneRequest) (g Grant, ok bool) {
+func (v *View) counted(r *Request, z *NUMARequest) (g Grant, ok bool) {
 	if !r.IsZero() {
 		if g, ok = OfferGPUs(*v.Shape, v.Free, *r); !ok {
 			return Grant{}, false
@@ -66,34 +66,34 @@ func (v *View) counted(r *Request, z *ZoneRequest) (g Grant, ok bool) {
 			g.Isolation = Accounting
 		}
 	}
-	g.Zones, ok = v.offerZones(z, 1<<MaxZones-1)
+	g.NUMANodes, ok = v.offerNUMA(z, 1<<MaxNUMANodes-1)
 	return g, ok
 }
 
-// offerZones chooses zones of a set.
-func (v *View) offerZones(z *ZoneRequest, among uint8) (ZoneGrant, bool) {
+// offerNUMA chooses NUMA nodes of a set.
+func (v *View) offerNUMA(z *NUMARequest, among uint8) (NUMAGrant, bool) {
 	switch {
 	case z == nil || z.IsZero():
-		return ZoneGrant{}, true
-	case v.Zones == nil || v.ZoneFree == nil:
-		return ZoneGrant{}, false
-	case among&v.zoneSet() == v.zoneSet():
-		return OfferZones(v.Zones, v.ZoneFree, *z)
+		return NUMAGrant{}, true
+	case v.NUMANodes == nil || v.NUMAFree == nil:
+		return NUMAGrant{}, false
+	case among&v.numaSet() == v.numaSet():
+		return OfferNUMA(v.NUMANodes, v.NUMAFree, *z)
 	}
-	shape := *v.Zones
+	shape := *v.NUMANodes
 	shape.Closed |= ^among
-	return OfferZones(&shape, v.ZoneFree, *z)
+	return OfferNUMA(&shape, v.NUMAFree, *z)
 }
 
-// couldHold reports whether the machine could hold a request at a level, or closer, if nobody had anything of it. Closed devices and zones give
+// couldHold reports whether the machine could hold a request at a level, or closer, if nobody had anything of it. Closed devices and NUMA nodes give
 // nothing then either.
-func (v *View) couldHold(r *Request, z *ZoneRequest, limit Level) bool {
+func (v *View) couldHold(r *Request, z *NUMARequest, limit Level) bool {
 	free, devices := NewFree(*v.Shape), NewDeviceFree(v.Shape.Devices)
-	empty := View{Shape: v.Shape, Free: &free, Devices: &devices, Zones: v.Zones}
-	var zones ZoneFree
-	if v.Zones != nil {
-		zones = NewZoneFree(v.Zones)
-		empty.ZoneFree = &zones
+	empty := View{Shape: v.Shape, Free: &free, Devices: &devices, NUMANodes: v.NUMANodes}
+	var numaNodes NUMAFree
+	if v.NUMANodes != nil {
+		numaNodes = NewNUMAFree(v.NUMANodes)
+		empty.NUMAFree = &numaNodes
 	}
 	s := search{v: &empty, r: r, z: z}
 	return s.prepare() && s.run(limit)
@@ -101,33 +101,33 @@ func (v *View) couldHold(r *Request, z *ZoneRequest, limit Level) bool {
 
 // search is an offer in the making. It stays on the stack.
 type search struct {
-	v     *View
-	r     *Request
-	z     *ZoneRequest
-	idle  uint16 // GPUs that can be given whole
-	gpus  uint16 // that serve the request, one by one
-	nics  uint16
-	want  int // GPUs
-	cards int
-	zoned bool      // exclusive CPUs are asked for
-	near  bool      // and should be near the devices
-	zones ZoneGrant // if they need not
-	part  [MaxGPUs]slice
+	v           *View
+	r           *Request
+	z           *NUMARequest
+	idle        uint16 // GPUs that can be given whole
+	gpus        uint16 // that serve the request, one by one
+	nics        uint16
+	want        int // GPUs
+	cards       int
+	reportsNUMA bool      // exclusive CPUs are asked for
+	near        bool      // and should be near the devices
+	numaNodes   NUMAGrant // if they need not
+	part        [MaxGPUs]slice
 
 	wide, narrow domains
-	room         [MaxGPUs + MaxNICs + MaxZones]zoneRoomLeft // of the wide domains
+	room         [MaxGPUs + MaxNICs + MaxNUMANodes]numaRoomLeft // of the wide domains
 
 	found bool
 	best  candidate
 }
 
-// zoneRoomLeft is what a domain's zones say to a request.
-type zoneRoomLeft struct {
+// numaRoomLeft is what a domain's NUMA nodes say to a request.
+type numaRoomLeft struct {
 	asked, holds bool
 	cpus         int32 // that are left of them
 }
 
-// candidate is a domain that holds the request: devices are of one domain, zones of a wider one.
+// candidate is a domain that holds the request: devices are of one domain, NUMA nodes of a wider one.
 type candidate struct {
 	devices domain
 	gpu     int // for a part of one
@@ -166,8 +166,8 @@ func (a *rank) less(b *rank) bool {
 // prepare finds what serves the request one by one. False: that is too little already.
 func (s *search) prepare() bool {
 	s.want, s.cards = s.r.Count(), int(s.r.NIC.Count)
-	s.zoned = s.z != nil && !s.z.IsZero()
-	s.near = s.zoned && s.r.Near.Level != Anywhere
+	s.reportsNUMA = s.z != nil && !s.z.IsZero()
+	s.near = s.reportsNUMA && s.r.Near.Level != Anywhere
 	s.idle = s.v.idle()
 	switch {
 	case s.r.Milli > 0:
@@ -184,12 +184,12 @@ func (s *search) prepare() bool {
 	if bits.OnesCount16(s.gpus) < s.want || bits.OnesCount16(s.nics) < s.cards {
 		return false
 	}
-	if s.zoned && (s.v.Zones == nil || s.v.ZoneFree == nil) {
+	if s.reportsNUMA && (s.v.NUMANodes == nil || s.v.NUMAFree == nil) {
 		return false
 	}
-	if s.zoned && !s.near {
+	if s.reportsNUMA && !s.near {
 		var ok bool
-		s.zones, ok = s.v.offerZones(s.z, 1<<MaxZones-1)
+		s.numaNodes, ok = s.v.offerNUMA(s.z, 1<<MaxNUMANodes-1)
 		return ok
 	}
 	return true
@@ -214,7 +214,7 @@ func (s *search) run(limit Level) bool {
 
 // try looks at the domains of a level. Where exclusive CPUs have to be near, devices may be closer among themselves than to the CPUs.
 func (s *search) try(level Level) bool {
-	if s.near && level != Anywhere && s.v.Zones.Ruler != RulerAgent {
+	if s.near && level != Anywhere && s.v.NUMANodes.Ruler != RulerAgent {
 		return false // nobody says which CPUs it will be
 	}
 	s.wide.fill(s.v, level)
@@ -244,10 +244,10 @@ func (s *search) try(level Level) bool {
 	}
 }
 
-// consider compares what the devices of a domain, and the zones of the wide one around it, would be.
+// consider compares what the devices of a domain, and the NUMA nodes of the wide one around it, would be.
 func (s *search) consider(wide int, d domain) {
 	gpus := d.gpus & s.gpus
-	if bits.OnesCount16(gpus) < s.want || bits.OnesCount16(d.nics&s.nics) < s.cards || !s.zonesHold(wide, d.zones) {
+	if bits.OnesCount16(gpus) < s.want || bits.OnesCount16(d.nics&s.nics) < s.cards || !s.numaHold(wide, d.numaNodes) {
 		return
 	}
 	c := candidate{devices: d}
@@ -319,8 +319,8 @@ func (s *search) left(c *candidate, cpus int32) {
 	}
 }
 
-// zonesHold reports whether the zones of a wide domain hold the exclusive CPUs, if those have to be near.
-func (s *search) zonesHold(wide int, zones uint8) bool {
+// numaHold reports whether the NUMA nodes of a wide domain hold the exclusive CPUs, if those have to be near.
+func (s *search) numaHold(wide int, numaNodes uint8) bool {
 	if !s.near {
 		return true
 	}
@@ -328,11 +328,11 @@ func (s *search) zonesHold(wide int, zones uint8) bool {
 	if room.asked {
 		return room.holds
 	}
-	g, ok := s.v.offerZones(s.z, zones)
-	*room = zoneRoomLeft{asked: true, holds: ok}
-	for z := range MaxZones {
-		if zones&(1<<z) != 0 {
-			room.cpus += s.v.ZoneFree[z].CPUs - int32(g.CPUs[z])
+	g, ok := s.v.offerNUMA(s.z, numaNodes)
+	*room = numaRoomLeft{asked: true, holds: ok}
+	for z := range MaxNUMANodes {
+		if numaNodes&(1<<z) != 0 {
+			room.cpus += s.v.NUMAFree[z].CPUs - int32(g.CPUs[z])
 		}
 	}
 	return ok
@@ -352,9 +352,9 @@ func (s *search) grant() (g Grant) {
 		g.NICs = s.v.nearest(c.devices.nics&s.nics, s.cards, g.GPUs)
 		g.NIC = NICGrant{s.r.NIC.Bandwidth, s.r.NIC.Function}
 	}
-	g.Zones = s.zones
+	g.NUMANodes = s.numaNodes
 	if s.near {
-		g.Zones, _ = s.v.offerZones(s.z, c.devices.zones)
+		g.NUMANodes, _ = s.v.offerNUMA(s.z, c.devices.numaNodes)
 	}
 	return g
 }

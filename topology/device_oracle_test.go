@@ -9,9 +9,9 @@ import (
 
 // tally is a node by the list of what is held of it. What is left is counted anew each time it is asked for.
 type tally struct {
-	shape Shape
-	zones ZoneShape
-	held  []Grant
+	shape     Shape
+	numaNodes NUMAShape
+	held      []Grant
 }
 
 func (t *tally) devices() *Devices { return t.shape.Devices }
@@ -63,10 +63,10 @@ func (t *tally) nic(i int) (bandwidth, functions int) {
 	return bandwidth, functions
 }
 
-func (t *tally) zoneFree() ZoneFree {
-	f := NewZoneFree(&t.zones)
+func (t *tally) numaFree() NUMAFree {
+	f := NewNUMAFree(&t.numaNodes)
 	for i := range t.held {
-		f.Commit(&t.held[i].Zones)
+		f.Commit(&t.held[i].NUMANodes)
 	}
 	return f
 }
@@ -163,16 +163,16 @@ func (t *tally) nicChoices(r NICRequest) (list []uint16) {
 	return list
 }
 
-// zoneChoices are the sets of zones that hold a request, the best first.
-func (t *tally) zoneChoices(z ZoneRequest) (list []uint8) {
-	if z.IsZero() || t.zones.Ruler == RulerKubelet && z.Binding == Unbound {
+// numaChoices are the sets of NUMA nodes that hold a request, the best first.
+func (t *tally) numaChoices(z NUMARequest) (list []uint8) {
+	if z.IsZero() || t.numaNodes.Ruler == RulerKubelet && z.Binding == Unbound {
 		return []uint8{0}
 	}
-	if t.zones.Ruler != RulerAgent {
+	if t.numaNodes.Ruler != RulerAgent {
 		return nil
 	}
-	f := t.zoneFree()
-	for _, c := range choices(&t.zones, &f, z) {
+	f := t.numaFree()
+	for _, c := range choices(&t.numaNodes, &f, z) {
 		list = append(list, uint8(c.set))
 	}
 	return list
@@ -182,12 +182,12 @@ func (t *tally) zoneChoices(z ZoneRequest) (list []uint8) {
 func (t *tally) places(gpu bool, i int) [4]uint8 {
 	if gpu {
 		if g := t.devices().GPU[i]; t.devices().Owner == OwnerHilbert {
-			return [4]uint8{0, g.Socket, g.Zone, g.Switch}
+			return [4]uint8{0, g.Socket, g.NUMANode, g.Switch}
 		}
 		return [4]uint8{0, NoPlace, NoPlace, NoPlace}
 	}
 	n := t.devices().NIC[i]
-	return [4]uint8{0, n.Socket, n.Zone, n.Switch}
+	return [4]uint8{0, n.Socket, n.NUMANode, n.Switch}
 }
 
 // around is what hangs together with a device at a level.
@@ -199,42 +199,42 @@ func (t *tally) around(level Level, gpu bool, index int) (d domain) {
 	for i := range t.devices().GPU {
 		if with(true, i) {
 			d.gpus |= 1 << i
-			if p := t.places(true, i)[SameNUMA]; level == SameSwitch && p < t.zones.Zones {
-				d.zones |= 1 << p
+			if p := t.places(true, i)[SameNUMA]; level == SameSwitch && p < t.numaNodes.NUMANodes {
+				d.numaNodes |= 1 << p
 			}
 		}
 	}
 	for i := range t.devices().NIC {
 		if with(false, i) {
 			d.nics |= 1 << i
-			if p := t.places(false, i)[SameNUMA]; level == SameSwitch && p < t.zones.Zones {
-				d.zones |= 1 << p
+			if p := t.places(false, i)[SameNUMA]; level == SameSwitch && p < t.numaNodes.NUMANodes {
+				d.numaNodes |= 1 << p
 			}
 		}
 	}
-	for z := range t.zones.Zones {
-		if level == Anywhere || level == SameNUMA && z == at || level == SameSocket && t.zones.Zone[z].Socket == at {
-			d.zones |= 1 << z
+	for z := range t.numaNodes.NUMANodes {
+		if level == Anywhere || level == SameNUMA && z == at || level == SameSocket && t.numaNodes.NUMANode[z].Socket == at {
+			d.numaNodes |= 1 << z
 		}
 	}
 	return d
 }
 
-// domainOf is the domain of a level that has a choice's devices; without devices, that of the lowest zone.
-func (t *tally) domainOf(level Level, gpus, nics uint16, zones uint8) (d domain, together bool) {
+// domainOf is the domain of a level that has a choice's devices; without devices, that of the lowest NUMA node.
+func (t *tally) domainOf(level Level, gpus, nics uint16, numaNodes uint8) (d domain, together bool) {
 	switch {
 	case gpus != 0:
 		d = t.around(level, true, bits.TrailingZeros16(gpus))
 	case nics != 0:
 		d = t.around(level, false, bits.TrailingZeros16(nics))
 	default:
-		first := uint8(bits.TrailingZeros8(zones | 1<<7))
-		for z := range t.zones.Zones {
-			if level == Anywhere || z == first || level == SameSocket && t.zones.Zone[z].Socket == t.zones.Zone[first].Socket {
-				d.zones |= 1 << z
+		first := uint8(bits.TrailingZeros8(numaNodes | 1<<7))
+		for z := range t.numaNodes.NUMANodes {
+			if level == Anywhere || z == first || level == SameSocket && t.numaNodes.NUMANode[z].Socket == t.numaNodes.NUMANode[first].Socket {
+				d.numaNodes |= 1 << z
 			}
 		}
-		at := [4]uint8{SameNUMA: first, SameSocket: t.zones.Zone[first].Socket}[level]
+		at := [4]uint8{SameNUMA: first, SameSocket: t.numaNodes.NUMANode[first].Socket}[level]
 		for i := range t.devices().GPU {
 			if level == Anywhere || t.places(true, i)[level] == at {
 				d.gpus |= 1 << i
@@ -246,27 +246,27 @@ func (t *tally) domainOf(level Level, gpus, nics uint16, zones uint8) (d domain,
 			}
 		}
 	}
-	return d, gpus&^d.gpus == 0 && nics&^d.nics == 0 && zones&^d.zones == 0
+	return d, gpus&^d.gpus == 0 && nics&^d.nics == 0 && numaNodes&^d.numaNodes == 0
 }
 
 // judged is a choice, and how good it is: less is better.
 type judged struct {
 	Grant
-	zones uint8
-	level Level // of all
+	numaNodes uint8
+	level     Level // of all
 }
 
 // all are the choices that serve a request and are as close as the limit. first: as gpuChoices.
-func (t *tally) all(r Request, z ZoneRequest, limit Level, first bool) (list []judged) {
+func (t *tally) all(r Request, z NUMARequest, limit Level, first bool) (list []judged) {
 	near := !z.IsZero() && r.Near.Level != Anywhere
-	zones := t.zoneChoices(z)
-	if !near && len(zones) > 1 {
-		zones = zones[:1]
+	numaNodes := t.numaChoices(z)
+	if !near && len(numaNodes) > 1 {
+		numaNodes = numaNodes[:1]
 	}
 	for _, g := range t.gpuChoices(r, first) {
 		for _, nics := range t.nicChoices(r.NIC) {
-			for _, set := range zones {
-				j := judged{Grant: g, zones: set}
+			for _, set := range numaNodes {
+				j := judged{Grant: g, numaNodes: set}
 				if j.NICs = nics; nics != 0 {
 					j.NIC = NICGrant{r.NIC.Bandwidth, r.NIC.Function}
 				}
@@ -284,7 +284,7 @@ func (t *tally) all(r Request, z ZoneRequest, limit Level, first bool) (list []j
 	return list
 }
 
-func (t *tally) closeness(j *judged, zones uint8, near bool) Level {
+func (t *tally) closeness(j *judged, numaNodes uint8, near bool) Level {
 	level := SameSwitch
 	if j.GPUs|j.NICs == 0 {
 		if !near {
@@ -293,10 +293,10 @@ func (t *tally) closeness(j *judged, zones uint8, near bool) Level {
 		level = SameNUMA
 	}
 	for ; level > Anywhere; level-- {
-		if near && t.zones.Ruler != RulerAgent {
+		if near && t.numaNodes.Ruler != RulerAgent {
 			continue
 		}
-		if _, ok := t.domainOf(level, j.GPUs, j.NICs, zones); ok {
+		if _, ok := t.domainOf(level, j.GPUs, j.NICs, numaNodes); ok {
 			break
 		}
 	}
@@ -304,7 +304,7 @@ func (t *tally) closeness(j *judged, zones uint8, near bool) Level {
 }
 
 // limit is the level that has to be reached; with Relax it is what the empty machine could do.
-func (t *tally) limit(r Request, z ZoneRequest) Level {
+func (t *tally) limit(r Request, z NUMARequest) Level {
 	if !r.Near.Required {
 		return Anywhere
 	}
@@ -312,7 +312,7 @@ func (t *tally) limit(r Request, z ZoneRequest) Level {
 	if r.GPUsAndCards() == 0 {
 		level = min(level, SameNUMA)
 	}
-	empty := tally{shape: t.shape, zones: t.zones}
+	empty := tally{shape: t.shape, numaNodes: t.numaNodes}
 	for r.Near.Relax && level > Anywhere && len(empty.all(r, z, level, false)) == 0 {
 		level--
 	}
@@ -323,7 +323,7 @@ func (t *tally) limit(r Request, z ZoneRequest) Level {
 func (r *Request) GPUsAndCards() int { return r.Count() + int(r.NIC.Count) }
 
 // rank orders choices that are equally near; it is what Offer's doc says, up to which of several whole GPUs and cards of one domain.
-func (t *tally) rank(r Request, z ZoneRequest, j *judged) []int {
+func (t *tally) rank(r Request, z NUMARequest, j *judged) []int {
 	near := !z.IsZero() && r.Near.Level != Anywhere
 	devices := SameSwitch
 	var narrow domain
@@ -335,7 +335,7 @@ func (t *tally) rank(r Request, z ZoneRequest, j *judged) []int {
 	} else {
 		devices = j.level
 	}
-	considered := j.zones
+	considered := j.numaNodes
 	if !near {
 		considered, j.level = 0, devices
 	}
@@ -356,14 +356,14 @@ func (t *tally) rank(r Request, z ZoneRequest, j *judged) []int {
 	order = append(order, t.leftover(domain{gpus: narrow.gpus & wide.gpus, nics: narrow.nics & wide.nics}, j)...)
 	cpus := 0
 	if near {
-		cpus = t.cpusLeft(z, wide.zones)
+		cpus = t.cpusLeft(z, wide.numaNodes)
 	}
 	return append(order, cpus, first(wide), first(narrow), first(domain{gpus: j.GPUs}))
 }
 
 // leftover is what a choice leaves of a domain's devices.
 func (t *tally) leftover(d domain, j *judged) []int {
-	after := tally{t.shape, t.zones, append(slices.Clone(t.held), j.Grant)}
+	after := tally{t.shape, t.numaNodes, append(slices.Clone(t.held), j.Grant)}
 	var idle, compute, bandwidth, functions int
 	for i := range t.devices().GPU {
 		if d.gpus&(1<<i) != 0 && t.devices().ClosedGPUs&(1<<i) == 0 {
@@ -383,19 +383,19 @@ func (t *tally) leftover(d domain, j *judged) []int {
 	return []int{idle, compute, bandwidth, functions}
 }
 
-// cpusLeft is the CPUs that are left of zones when the best of them are taken; what every choice takes alike is not taken off.
-func (t *tally) cpusLeft(z ZoneRequest, zones uint8) (cpus int) {
-	f := t.zoneFree()
-	for _, set := range t.zoneChoices(z) {
-		if set&^zones != 0 {
+// cpusLeft is the CPUs that are left of NUMA nodes when the best of them are taken; what every choice takes alike is not taken off.
+func (t *tally) cpusLeft(z NUMARequest, numaNodes uint8) (cpus int) {
+	f := t.numaFree()
+	for _, set := range t.numaChoices(z) {
+		if set&^numaNodes != 0 {
 			continue
 		}
-		for c := range t.zones.Zones {
-			if zones&(1<<c) != 0 {
+		for c := range t.numaNodes.NUMANodes {
+			if numaNodes&(1<<c) != 0 {
 				cpus += int(f[c].CPUs)
 			}
 			if set&(1<<c) != 0 && z.Binding == Exclusive {
-				cpus -= int(t.zones.Zone[c].CPUs)
+				cpus -= int(t.numaNodes.NUMANode[c].CPUs)
 			}
 		}
 		break
@@ -411,7 +411,7 @@ func first(d domain) int {
 	case d.nics != 0:
 		return 100 + bits.TrailingZeros16(d.nics)
 	}
-	return 200 + bits.TrailingZeros8(d.zones)
+	return 200 + bits.TrailingZeros8(d.numaNodes)
 }
 
 // wellConnected says what is wrong with the GPUs that were chosen of a set of candidates.

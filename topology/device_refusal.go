@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Cause is what keeps a request from a node's devices and zones. There may be several; a Refusal names the first of them in the order here.
+// Cause is what keeps a request from a node's devices and NUMA nodes. There may be several; a Refusal names the first of them in the order here.
 type Cause uint8
 
 // The causes.
@@ -24,14 +24,14 @@ const (
 	LittleGPUMemory                // on any one GPU
 	NoRoomForSlice                 // compute and memory are left, but not on one GPU, or its slices are as many as may be, or of another isolation
 	FewCards                       // too few network cards serve
-	NoZones                        // there are no zones that hold the exclusive CPUs
+	NoNUMANodes                    // there are no NUMA nodes that hold the exclusive CPUs
 	Apart                          // enough GPUs serve, but not in one domain
 	NoCardsBeside                  // no domain has the cards beside the GPUs
-	NoZonesBeside                  // no domain has the exclusive CPUs beside the devices
+	NoNUMABeside                   // no domain has the exclusive CPUs beside the devices
 	LargerThanMachine              // even empty, no domain would hold it
 )
 
-// Refusal is why a node's devices and zones do not hold a request: a small value that String renders for people.
+// Refusal is why a node's devices and NUMA nodes do not hold a request: a small value that String renders for people.
 type Refusal struct {
 	Cause       Cause
 	Level       Level // that things would have to be near at
@@ -46,7 +46,7 @@ type Refusal struct {
 }
 
 // Refusal says why Offer refuses. It costs more than Offer.
-func (v *View) Refusal(r *Request, z *ZoneRequest) Refusal {
+func (v *View) Refusal(r *Request, z *NUMARequest) Refusal {
 	if text := r.Contradiction(z); text != "" {
 		return Refusal{Cause: Contradictory, Text: text}
 	}
@@ -69,8 +69,8 @@ func (v *View) Refusal(r *Request, z *ZoneRequest) Refusal {
 		out.Cause, out.Asked, out.Left, out.Closed = FewCards, int64(r.NIC.Count), int64(have), bits.OnesCount16(d.ClosedNICs)
 		return out
 	}
-	if _, ok := v.offerZones(z, 1<<MaxZones-1); !ok {
-		out.Cause, out.Asked = NoZones, int64(z.CPUs)
+	if _, ok := v.offerNUMA(z, 1<<MaxNUMANodes-1); !ok {
+		out.Cause, out.Asked = NoNUMANodes, int64(z.CPUs)
 		return out
 	}
 	v.refuseNear(r, z, &out)
@@ -78,7 +78,7 @@ func (v *View) Refusal(r *Request, z *ZoneRequest) Refusal {
 }
 
 // refuseGPUs reports whether GPUs alone are the cause.
-func (v *View) refuseGPUs(r *Request, z *ZoneRequest, out *Refusal) bool {
+func (v *View) refuseGPUs(r *Request, z *NUMARequest, out *Refusal) bool {
 	d, count := v.Shape.Devices, v.Shape.count()
 	switch {
 	case d != nil && (d.Owner == OwnerNone || d.Owner == OwnerKubelet && r.Milli > 0):
@@ -154,7 +154,7 @@ func (g *GPU) gives(least Isolation) bool {
 }
 
 // refuseNear says what is missing in one domain of the level that is required.
-func (v *View) refuseNear(r *Request, z *ZoneRequest, out *Refusal) {
+func (v *View) refuseNear(r *Request, z *NUMARequest, out *Refusal) {
 	out.Level = v.limit(r, z)
 	s := search{v: v, r: r, z: z}
 	if !s.prepare() || out.Level == Anywhere {
@@ -182,7 +182,7 @@ func (v *View) refuseNear(r *Request, z *ZoneRequest, out *Refusal) {
 	case !cards:
 		out.Cause, out.Asked = NoCardsBeside, int64(s.cards)
 	default:
-		out.Cause, out.Asked = NoZonesBeside, int64(z.CPUs)
+		out.Cause, out.Asked = NoNUMABeside, int64(z.CPUs)
 	}
 }
 
@@ -231,12 +231,12 @@ func (f Refusal) String() string {
 	}
 }
 
-// nearText is the rest of String: cards, zones, and what would have to be near what.
+// nearText is the rest of String: cards, NUMA nodes, and what would have to be near what.
 func (f *Refusal) nearText() string {
 	switch f.Cause {
 	case FewCards:
 		return fmt.Sprintf("%s left, %d asked for%s", plural(f.Left, "network card")+f.NIC.with(), f.Asked, closedText(f.Closed))
-	case NoZones:
+	case NoNUMANodes:
 		return fmt.Sprintf("no NUMA nodes have %d exclusive CPUs and their memory left", f.Asked)
 	case NoCardsBeside:
 		beside := ""
@@ -247,7 +247,7 @@ func (f *Refusal) nearText() string {
 			return fmt.Sprintf("no network card%s left%s (one %s)", f.NIC.with(), beside, f.Level.word())
 		}
 		return fmt.Sprintf("no %d network cards%s left%s (one %s)", f.Asked, f.NIC.with(), beside, f.Level.word())
-	case NoZonesBeside:
+	case NoNUMABeside:
 		return fmt.Sprintf("no %d exclusive CPUs and their memory left in one %s with the rest", f.Asked, f.Level.word())
 	case LargerThanMachine:
 		return f.tooLarge()

@@ -7,7 +7,7 @@ import (
 
 // Contradiction says what is contradictory about a request, beside which exclusive CPUs are asked for (nil: none); empty if nothing is. Nothing is
 // offered to a request with a contradiction.
-func (r *Request) Contradiction(z *ZoneRequest) string {
+func (r *Request) Contradiction(z *NUMARequest) string {
 	gpus, nic := !r.IsZero(), &r.NIC
 	switch {
 	case r.Milli < 0 || r.Whole < 0:
@@ -41,7 +41,7 @@ func (r *Request) Contradiction(z *ZoneRequest) string {
 }
 
 // Answers reports whether a grant's GPUs and network cards are ones that the request can have been given, whatever is left by now: as many, with no
-// less of each. What does not answer was not promised to this request. Zones have Allocator.Answers.
+// less of each. What does not answer was not promised to this request. NUMA nodes have Allocator.Answers.
 func (g *Grant) Answers(r *Request) bool {
 	if bits.OnesCount16(g.GPUs) != r.Count() || bits.OnesCount16(g.NICs) != int(r.NIC.Count) {
 		return false

@@ -16,39 +16,39 @@ func TestDeviceChoices(t *testing.T) {
 		return Grant{GPUs: gpu, Milli: milli, Memory: 1024, Isolation: i}
 	}
 	whole := func(gpus uint16) Grant { return Grant{GPUs: gpus, Milli: FullGPU} }
-	full := Grant{Zones: ZoneGrant{CPUs: [MaxZones]uint16{96}}}
+	full := Grant{NUMANodes: NUMAGrant{CPUs: [MaxNUMANodes]uint16{96}}}
 	for _, c := range []struct {
 		name string
 		held []Grant
 		r    Request
-		z    ZoneRequest
-		want string // GPUs | cards | zones
+		z    NUMARequest
+		want string // GPUs | cards | NUMA nodes
 	}{
-		{"the lowest of equals", nil, Request{Milli: 250}, ZoneRequest{}, "0:250/20480Mi||"},
-		{"soft is rounded up to a multiprocessor", nil, Request{Milli: 250, Isolation: Soft}, ZoneRequest{}, "0:256/20971Mi/soft||"},
-		{"the fullest GPU that holds it", []Grant{slice(1, 500, Accounting), slice(64, 700, Accounting)}, Request{Milli: 250, Memory: 1}, ZoneRequest{}, "6:250/1Mi||"},
-		{"slices of one isolation", []Grant{slice(1, 500, Accounting), slice(64, 300, Soft)}, Request{Milli: 250, Memory: 1, Isolation: Soft}, ZoneRequest{}, "6:256/1Mi/soft||"},
-		{"and the other way round", []Grant{slice(64, 700, Soft)}, Request{Milli: 250, Memory: 1}, ZoneRequest{}, "6:256/1Mi/soft||"},
-		{"memory decides", []Grant{{GPUs: 1, Milli: 100, Memory: 81000, Isolation: Accounting}}, Request{Milli: 250, Memory: 1000}, ZoneRequest{}, "1:250/1000Mi||"},
-		{"a switch that is begun", []Grant{whole(4)}, Request{Whole: 1}, ZoneRequest{}, "3||"},
-		{"not a slice's GPU", []Grant{slice(4, 100, Accounting)}, Request{Whole: 1}, ZoneRequest{}, "3||"},
-		{"two below one switch", []Grant{whole(1)}, Request{Whole: 2}, ZoneRequest{}, "2,3||"},
-		{"three in one NUMA node", []Grant{whole(1)}, Request{Whole: 3}, ZoneRequest{}, "1,2,3||"},
-		{"with the card beside it", []Grant{whole(1), {NICs: 2, NIC: NICGrant{Bandwidth: 300000}}}, Request{Whole: 1, NIC: NICRequest{Count: 1, Bandwidth: 200000}, Near: near(SameSwitch)}, ZoneRequest{}, "1|0:200000|"},
-		{"where both cards are left", []Grant{{NICs: 0b11, NIC: NICGrant{Bandwidth: 300000}}}, Request{Whole: 1, NIC: NICRequest{Count: 2, Bandwidth: 200000}, Near: near(SameSwitch)}, ZoneRequest{}, "2|2:200000,3:200000|"},
-		{"a function of a card", nil, Request{NIC: NICRequest{Count: 1, Function: true, RDMA: true}}, ZoneRequest{}, "|0:vf|"},
-		{"the card that is begun", []Grant{{NICs: 4, NIC: NICGrant{Function: true}}}, Request{NIC: NICRequest{Count: 1}}, ZoneRequest{}, "|2|"},
-		{"cards by their GPUs' switches, in turn", nil, Request{Whole: 4, NIC: NICRequest{Count: 2}}, ZoneRequest{}, "0,1,2,3|0,2|"},
-		{"CPUs beside the GPU", []Grant{full}, Request{Whole: 1, Near: near(SameSwitch)}, ZoneRequest{CPUs: 8}, "4||1:8"},
-		{"CPUs by themselves", []Grant{full}, Request{Whole: 1}, ZoneRequest{CPUs: 8}, "0||1:8"},
-		{"CPUs preferred, GPUs all there", []Grant{full, whole(0xf0)}, Request{Whole: 2, Near: Near{Level: SameNUMA}}, ZoneRequest{CPUs: 8}, "0,1||1:8"},
-		{"and no way if required", []Grant{full, whole(0xf0)}, Request{Whole: 2, Near: near(SameNUMA)}, ZoneRequest{CPUs: 8}, "none"},
-		{"a NUMA node alone beside its GPUs", []Grant{{Zones: ZoneGrant{CPUs: [MaxZones]uint16{2}}}}, Request{Whole: 4, Near: near(SameNUMA)}, ZoneRequest{CPUs: 8, Binding: Exclusive}, "4,5,6,7||1:96/1048576Mi"},
-		{"all of it", nil, Request{Whole: 8, NIC: NICRequest{Count: 8}}, ZoneRequest{}, "0,1,2,3,4,5,6,7|0,1,2,3,4,5,6,7|"},
-		{"restricted: larger than a NUMA node", nil, Request{Whole: 5, Near: Near{Level: SameNUMA, Required: true, Relax: true}}, ZoneRequest{}, "0,1,2,3,5||"},
-		{"restricted: it could be closer", []Grant{whole(0b10001)}, Request{Whole: 4, Near: Near{Level: SameNUMA, Required: true, Relax: true}}, ZoneRequest{}, "none"},
-		{"single-numa-node: larger", nil, Request{Whole: 5, Near: near(SameNUMA)}, ZoneRequest{}, "none"},
-		{"CPUs where fewer GPUs are idle", []Grant{whole(0b110000)}, Request{Near: near(SameNUMA)}, ZoneRequest{CPUs: 8}, "||1:8"},
+		{"the lowest of equals", nil, Request{Milli: 250}, NUMARequest{}, "0:250/20480Mi||"},
+		{"soft is rounded up to a multiprocessor", nil, Request{Milli: 250, Isolation: Soft}, NUMARequest{}, "0:256/20971Mi/soft||"},
+		{"the fullest GPU that holds it", []Grant{slice(1, 500, Accounting), slice(64, 700, Accounting)}, Request{Milli: 250, Memory: 1}, NUMARequest{}, "6:250/1Mi||"},
+		{"slices of one isolation", []Grant{slice(1, 500, Accounting), slice(64, 300, Soft)}, Request{Milli: 250, Memory: 1, Isolation: Soft}, NUMARequest{}, "6:256/1Mi/soft||"},
+		{"and the other way round", []Grant{slice(64, 700, Soft)}, Request{Milli: 250, Memory: 1}, NUMARequest{}, "6:256/1Mi/soft||"},
+		{"memory decides", []Grant{{GPUs: 1, Milli: 100, Memory: 81000, Isolation: Accounting}}, Request{Milli: 250, Memory: 1000}, NUMARequest{}, "1:250/1000Mi||"},
+		{"a switch that is begun", []Grant{whole(4)}, Request{Whole: 1}, NUMARequest{}, "3||"},
+		{"not a slice's GPU", []Grant{slice(4, 100, Accounting)}, Request{Whole: 1}, NUMARequest{}, "3||"},
+		{"two below one switch", []Grant{whole(1)}, Request{Whole: 2}, NUMARequest{}, "2,3||"},
+		{"three in one NUMA node", []Grant{whole(1)}, Request{Whole: 3}, NUMARequest{}, "1,2,3||"},
+		{"with the card beside it", []Grant{whole(1), {NICs: 2, NIC: NICGrant{Bandwidth: 300000}}}, Request{Whole: 1, NIC: NICRequest{Count: 1, Bandwidth: 200000}, Near: near(SameSwitch)}, NUMARequest{}, "1|0:200000|"},
+		{"where both cards are left", []Grant{{NICs: 0b11, NIC: NICGrant{Bandwidth: 300000}}}, Request{Whole: 1, NIC: NICRequest{Count: 2, Bandwidth: 200000}, Near: near(SameSwitch)}, NUMARequest{}, "2|2:200000,3:200000|"},
+		{"a function of a card", nil, Request{NIC: NICRequest{Count: 1, Function: true, RDMA: true}}, NUMARequest{}, "|0:vf|"},
+		{"the card that is begun", []Grant{{NICs: 4, NIC: NICGrant{Function: true}}}, Request{NIC: NICRequest{Count: 1}}, NUMARequest{}, "|2|"},
+		{"cards by their GPUs' switches, in turn", nil, Request{Whole: 4, NIC: NICRequest{Count: 2}}, NUMARequest{}, "0,1,2,3|0,2|"},
+		{"CPUs beside the GPU", []Grant{full}, Request{Whole: 1, Near: near(SameSwitch)}, NUMARequest{CPUs: 8}, "4||1:8"},
+		{"CPUs by themselves", []Grant{full}, Request{Whole: 1}, NUMARequest{CPUs: 8}, "0||1:8"},
+		{"CPUs preferred, GPUs all there", []Grant{full, whole(0xf0)}, Request{Whole: 2, Near: Near{Level: SameNUMA}}, NUMARequest{CPUs: 8}, "0,1||1:8"},
+		{"and no way if required", []Grant{full, whole(0xf0)}, Request{Whole: 2, Near: near(SameNUMA)}, NUMARequest{CPUs: 8}, "none"},
+		{"a NUMA node alone beside its GPUs", []Grant{{NUMANodes: NUMAGrant{CPUs: [MaxNUMANodes]uint16{2}}}}, Request{Whole: 4, Near: near(SameNUMA)}, NUMARequest{CPUs: 8, Binding: Exclusive}, "4,5,6,7||1:96/1048576Mi"},
+		{"all of it", nil, Request{Whole: 8, NIC: NICRequest{Count: 8}}, NUMARequest{}, "0,1,2,3,4,5,6,7|0,1,2,3,4,5,6,7|"},
+		{"restricted: larger than a NUMA node", nil, Request{Whole: 5, Near: Near{Level: SameNUMA, Required: true, Relax: true}}, NUMARequest{}, "0,1,2,3,5||"},
+		{"restricted: it could be closer", []Grant{whole(0b10001)}, Request{Whole: 4, Near: Near{Level: SameNUMA, Required: true, Relax: true}}, NUMARequest{}, "none"},
+		{"single-numa-node: larger", nil, Request{Whole: 5, Near: near(SameNUMA)}, NUMARequest{}, "none"},
+		{"CPUs where fewer GPUs are idle", []Grant{whole(0b110000)}, Request{Near: near(SameNUMA)}, NUMARequest{CPUs: 8}, "||1:8"},
 	} {
 		n, count := bigNode()
 		v := count.view(n)
@@ -56,7 +56,7 @@ func TestDeviceChoices(t *testing.T) {
 			v.Commit(&c.held[i])
 		}
 		g, ok := v.Offer(&c.r, &c.z)
-		got := g.GPUText() + "|" + g.NICText() + "|" + g.Zones.String()
+		got := g.GPUText() + "|" + g.NICText() + "|" + g.NUMANodes.String()
 		if !ok {
 			got = "none"
 		}
@@ -81,11 +81,11 @@ func TestClosedGPUsAreNotLeft(t *testing.T) {
 func migNode() (*tally, counters) {
 	t := &tally{shape: Shape{Devices: &Devices{Owner: OwnerHilbert, GPU: []GPU{
 		{
-			Memory: 81920, Clients: 7, Strengths: StrengthsOf(Hard), Switch: NoPlace, Zone: NoPlace, Socket: NoPlace,
+			Memory: 81920, Clients: 7, Strengths: StrengthsOf(Hard), Switch: NoPlace, NUMANode: NoPlace, Socket: NoPlace,
 			Instances: []Instance{{"1g.20gb", 142, 19968}, {"3g.40gb", 428, 40320}, {"1g.10gb", 142, 9984}},
 		},
-		{Memory: 81920, Clients: 2, Strengths: StrengthsOf(Accounting, Soft), Switch: NoPlace, Zone: NoPlace, Socket: NoPlace},
-		{Memory: 81920, Clients: 2, Strengths: StrengthsOf(Accounting), Switch: NoPlace, Zone: NoPlace, Socket: NoPlace},
+		{Memory: 81920, Clients: 2, Strengths: StrengthsOf(Accounting, Soft), Switch: NoPlace, NUMANode: NoPlace, Socket: NoPlace},
+		{Memory: 81920, Clients: 2, Strengths: StrengthsOf(Accounting), Switch: NoPlace, NUMANode: NoPlace, Socket: NoPlace},
 	}}}}
 	return t, newCounters(t)
 }
@@ -126,7 +126,7 @@ func TestWithoutDevices(t *testing.T) {
 		n := &tally{shape: Shape{GPUs: rapid.IntRange(0, 5).Draw(t, "gpus"), Shareable: rapid.Bool().Draw(t, "share")}}
 		c := newCounters(n)
 		v := c.view(n)
-		v.Zones, v.ZoneFree, v.Devices = nil, nil, nil
+		v.NUMANodes, v.NUMAFree, v.Devices = nil, nil, nil
 		for range 12 {
 			r := Request{Milli: int16(rapid.IntRange(1, 999).Draw(t, "milli"))}
 			if rapid.Bool().Draw(t, "whole") {
@@ -201,8 +201,8 @@ func TestForceTakesWhatThereIs(t *testing.T) {
 	all := Grant{GPUs: 0xff, Milli: FullGPU, NICs: 0xff, NIC: NICGrant{Bandwidth: 400000}}
 	v.Commit(&all)
 	r := Request{Whole: 2, NIC: NICRequest{Count: 1, Bandwidth: 5}, Near: Near{Level: SameSwitch, Required: true}}
-	g := v.Force(&r, &ZoneRequest{CPUs: 8})
-	if g.GPUText() != "0,1" || g.NICText() != "0:5" || g.Zones.String() != "0:8" || !g.Answers(&r) {
+	g := v.Force(&r, &NUMARequest{CPUs: 8})
+	if g.GPUText() != "0,1" || g.NICText() != "0:5" || g.NUMANodes.String() != "0:8" || !g.Answers(&r) {
 		t.Errorf("forced %+v", g)
 	}
 	v.Commit(&g)
@@ -281,10 +281,10 @@ func TestInstancesAreNotSoldTwice(t *testing.T) {
 }
 
 func TestContradictions(t *testing.T) {
-	cpus := &ZoneRequest{CPUs: 1}
+	cpus := &NUMARequest{CPUs: 1}
 	for _, c := range []struct {
 		r    Request
-		z    *ZoneRequest
+		z    *NUMARequest
 		want string
 	}{
 		{Request{}, nil, ""},
@@ -305,7 +305,7 @@ func TestContradictions(t *testing.T) {
 		{Request{NIC: NICRequest{Count: 17}}, nil, "at most 16"},
 		{Request{Whole: 1, Near: Near{Required: true}}, nil, "no level of it"},
 		{Request{Whole: 1, Near: Near{Level: SameNUMA, Relax: true}}, nil, "relaxed that is not required"},
-		{Request{Near: Near{Level: SameNUMA}}, &ZoneRequest{}, "nearness of nothing"},
+		{Request{Near: Near{Level: SameNUMA}}, &NUMARequest{}, "nearness of nothing"},
 	} {
 		got := c.r.Contradiction(c.z)
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {

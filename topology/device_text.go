@@ -54,7 +54,7 @@ func indices(set uint16, part string) string {
 	return b.String()
 }
 
-// ParseGPUs reads what GPUText wrote into the grant, and leaves its network cards and zones. The compute and memory of a MIG instance are not in it:
+// ParseGPUs reads what GPUText wrote into the grant, and leaves its network cards and NUMA nodes. The compute and memory of a MIG instance are not in it:
 // see Devices.Complete. r is what the pod asks for, and the grant must answer it; nil: it is not known. An index alone, where a part was asked for,
 // is how older Bindings wrote it, and is given as it was asked for. On an error the grant is unchanged.
 func (g *Grant) ParseGPUs(text string, r *Request) error {
@@ -80,7 +80,7 @@ func (g *Grant) ParseGPUs(text string, r *Request) error {
 			return fmt.Errorf("GPUs %q: the pod asks for something else", text)
 		}
 	}
-	out.NICs, out.NIC, out.Zones = g.NICs, g.NIC, g.Zones
+	out.NICs, out.NIC, out.NUMANodes = g.NICs, g.NIC, g.NUMANodes
 	*g = out
 	return nil
 }
@@ -121,7 +121,7 @@ func (g *Grant) parsePart(text string) error {
 	return nil
 }
 
-// ParseNICs reads what NICText wrote into the grant, and leaves its GPUs and zones. r is what the pod asks for, and the grant must answer it; nil:
+// ParseNICs reads what NICText wrote into the grant, and leaves its GPUs and NUMA nodes. r is what the pod asks for, and the grant must answer it; nil:
 // it is not known. On an error the grant is unchanged.
 func (g *Grant) ParseNICs(text string, r *NICRequest) error {
 	var part string

@@ -38,8 +38,8 @@ func drawGrant(t *rapid.T) (g Grant, r Request) {
 func TestDeviceTextReadsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, r := drawGrant(t)
-		back := Grant{Zones: ZoneGrant{CPUs: [MaxZones]uint16{4}}}
-		g.Zones = back.Zones
+		back := Grant{NUMANodes: NUMAGrant{CPUs: [MaxNUMANodes]uint16{4}}}
+		g.NUMANodes = back.NUMANodes
 		if g.GPUs != 0 {
 			if err := back.ParseGPUs(g.GPUText(), &r); err != nil {
 				t.Fatalf("%q: %v", g.GPUText(), err)
@@ -167,36 +167,36 @@ func TestRefusals(t *testing.T) {
 		held   []Grant
 		change func(*tally)
 		r      Request
-		z      ZoneRequest
+		z      NUMARequest
 		want   string
 	}{
-		{nil, nil, Request{Whole: 8}, ZoneRequest{}, ""},
-		{nil, nil, Request{Milli: 100, Whole: 1}, ZoneRequest{}, "contradictory: 1 and a part of a GPU: a pod has whole ones, or a part of one"},
-		{nil, func(n *tally) { n.shape = Shape{GPUs: 8} }, Request{Whole: 1, Memory: 1}, ZoneRequest{}, "its agent has said nothing of its devices"},
-		{nil, func(n *tally) { n.shape = Shape{GPUs: 8} }, Request{Milli: 1}, ZoneRequest{}, "its GPUs are not shared"},
-		{nil, func(n *tally) { n.shape.Devices.Owner = OwnerKubelet }, Request{Milli: 1}, ZoneRequest{}, "its GPUs are the kubelet's, which gives whole ones alone"},
-		{nil, func(n *tally) { n.shape.Devices.Owner = OwnerNone }, Request{Whole: 1}, ZoneRequest{}, "nobody we know of gives out its GPUs"},
-		{nil, func(n *tally) { n.shape.Devices.Owner = OwnerKubelet }, Request{Whole: 2, Near: numa}, ZoneRequest{}, "no NUMA node of this machine could hold it, even an empty one"},
-		{nil, nil, Request{Whole: 9}, ZoneRequest{}, "it has 8 GPUs, 9 asked for"},
-		{[]Grant{whole(1)}, func(n *tally) { n.shape.Devices.ClosedGPUs = 2 }, Request{Whole: 7}, ZoneRequest{}, "6 whole GPUs free, 7 asked for (1 closed)"},
-		{[]Grant{whole(0b11101010)}, nil, Request{Whole: 4, Near: numa}, ZoneRequest{}, "3 whole GPUs free, 4 asked for, the free ones on 2 NUMA nodes: 2 + 1"},
-		{[]Grant{whole(0b1010101)}, nil, Request{Whole: 5, Near: numa}, ZoneRequest{}, "4 whole GPUs free, 5 asked for, and no NUMA node of this machine could hold it, even an empty one"},
-		{[]Grant{whole(0b1111101)}, nil, Request{Whole: 3, Near: Near{Level: SameNUMA}}, ZoneRequest{}, "2 whole GPUs free, 3 asked for"},
-		{[]Grant{whole(0b11111010)}, nil, Request{Whole: 3, Near: numa}, ZoneRequest{}, "2 whole GPUs free, 3 asked for"},
-		{nil, nil, Request{Milli: 1, Isolation: Hard}, ZoneRequest{}, "no GPU gives hard isolation"},
-		{[]Grant{{GPUs: 0xff, Milli: 700, Isolation: Accounting}}, nil, Request{Milli: 301}, ZoneRequest{}, "compute 301/1000: most left on one GPU 300"},
-		{[]Grant{{GPUs: 0xff, Milli: 1, Memory: 75776, Isolation: Accounting}}, nil, Request{Milli: 301, Memory: 10240}, ZoneRequest{}, "memory 10 GiB: most left on one GPU 6 GiB"},
-		{nil, nil, Request{Whole: 1, Memory: 90000}, ZoneRequest{}, "memory 90000 MiB: most left on one GPU 80 GiB"},
-		{[]Grant{{GPUs: 0xff, Milli: 1, Memory: 1, Isolation: Accounting}}, nil, Request{Milli: 1, Isolation: Soft}, ZoneRequest{}, "no GPU has compute and memory left together, and slices that it can be added to"},
-		{[]Grant{{NICs: 0xff, NIC: NICGrant{Bandwidth: 390000}}}, nil, Request{Whole: 1, NIC: rdma}, ZoneRequest{}, "0 network cards with RDMA and 25000 Mbit/s left, 1 asked for"},
-		{nil, nil, Request{}, ZoneRequest{CPUs: 200}, "no NUMA nodes have 200 exclusive CPUs and their memory left"},
-		{[]Grant{whole(1)}, nil, Request{Whole: 4, Near: Near{Level: SameNUMA, Required: true}}, ZoneRequest{CPUs: 4}, ""},
-		{[]Grant{whole(0b10001)}, nil, Request{Whole: 4, Near: numa}, ZoneRequest{}, "6 GPUs free, but on 2 NUMA nodes: 3 + 3"},
-		{[]Grant{whole(0b1010101)}, nil, Request{Whole: 2, Near: pcie}, ZoneRequest{}, "4 GPUs free, but on 4 PCIe switches: 1 + 1 + 1 + 1"},
-		{nil, nil, Request{Whole: 5, Near: numa}, ZoneRequest{}, "no NUMA node of this machine could hold it, even an empty one"},
-		{nil, nil, Request{Near: numa}, ZoneRequest{CPUs: 100}, "no NUMA node of this machine could hold it, even an empty one"},
-		{[]Grant{whole(0b11), {NICs: 0xfc, NIC: NICGrant{Bandwidth: 390000}}}, nil, Request{Whole: 1, NIC: rdma, Near: pcie}, ZoneRequest{}, "no network card with RDMA and 25000 Mbit/s left beside the free GPUs (one PCIe switch)"},
-		{[]Grant{whole(0xf), {Zones: ZoneGrant{CPUs: [MaxZones]uint16{1: 90}}}}, nil, Request{Whole: 1, Near: pcie}, ZoneRequest{CPUs: 8}, "no 8 exclusive CPUs and their memory left in one PCIe switch with the rest"},
+		{nil, nil, Request{Whole: 8}, NUMARequest{}, ""},
+		{nil, nil, Request{Milli: 100, Whole: 1}, NUMARequest{}, "contradictory: 1 and a part of a GPU: a pod has whole ones, or a part of one"},
+		{nil, func(n *tally) { n.shape = Shape{GPUs: 8} }, Request{Whole: 1, Memory: 1}, NUMARequest{}, "its agent has said nothing of its devices"},
+		{nil, func(n *tally) { n.shape = Shape{GPUs: 8} }, Request{Milli: 1}, NUMARequest{}, "its GPUs are not shared"},
+		{nil, func(n *tally) { n.shape.Devices.Owner = OwnerKubelet }, Request{Milli: 1}, NUMARequest{}, "its GPUs are the kubelet's, which gives whole ones alone"},
+		{nil, func(n *tally) { n.shape.Devices.Owner = OwnerNone }, Request{Whole: 1}, NUMARequest{}, "nobody we know of gives out its GPUs"},
+		{nil, func(n *tally) { n.shape.Devices.Owner = OwnerKubelet }, Request{Whole: 2, Near: numa}, NUMARequest{}, "no NUMA node of this machine could hold it, even an empty one"},
+		{nil, nil, Request{Whole: 9}, NUMARequest{}, "it has 8 GPUs, 9 asked for"},
+		{[]Grant{whole(1)}, func(n *tally) { n.shape.Devices.ClosedGPUs = 2 }, Request{Whole: 7}, NUMARequest{}, "6 whole GPUs free, 7 asked for (1 closed)"},
+		{[]Grant{whole(0b11101010)}, nil, Request{Whole: 4, Near: numa}, NUMARequest{}, "3 whole GPUs free, 4 asked for, the free ones on 2 NUMA nodes: 2 + 1"},
+		{[]Grant{whole(0b1010101)}, nil, Request{Whole: 5, Near: numa}, NUMARequest{}, "4 whole GPUs free, 5 asked for, and no NUMA node of this machine could hold it, even an empty one"},
+		{[]Grant{whole(0b1111101)}, nil, Request{Whole: 3, Near: Near{Level: SameNUMA}}, NUMARequest{}, "2 whole GPUs free, 3 asked for"},
+		{[]Grant{whole(0b11111010)}, nil, Request{Whole: 3, Near: numa}, NUMARequest{}, "2 whole GPUs free, 3 asked for"},
+		{nil, nil, Request{Milli: 1, Isolation: Hard}, NUMARequest{}, "no GPU gives hard isolation"},
+		{[]Grant{{GPUs: 0xff, Milli: 700, Isolation: Accounting}}, nil, Request{Milli: 301}, NUMARequest{}, "compute 301/1000: most left on one GPU 300"},
+		{[]Grant{{GPUs: 0xff, Milli: 1, Memory: 75776, Isolation: Accounting}}, nil, Request{Milli: 301, Memory: 10240}, NUMARequest{}, "memory 10 GiB: most left on one GPU 6 GiB"},
+		{nil, nil, Request{Whole: 1, Memory: 90000}, NUMARequest{}, "memory 90000 MiB: most left on one GPU 80 GiB"},
+		{[]Grant{{GPUs: 0xff, Milli: 1, Memory: 1, Isolation: Accounting}}, nil, Request{Milli: 1, Isolation: Soft}, NUMARequest{}, "no GPU has compute and memory left together, and slices that it can be added to"},
+		{[]Grant{{NICs: 0xff, NIC: NICGrant{Bandwidth: 390000}}}, nil, Request{Whole: 1, NIC: rdma}, NUMARequest{}, "0 network cards with RDMA and 25000 Mbit/s left, 1 asked for"},
+		{nil, nil, Request{}, NUMARequest{CPUs: 200}, "no NUMA nodes have 200 exclusive CPUs and their memory left"},
+		{[]Grant{whole(1)}, nil, Request{Whole: 4, Near: Near{Level: SameNUMA, Required: true}}, NUMARequest{CPUs: 4}, ""},
+		{[]Grant{whole(0b10001)}, nil, Request{Whole: 4, Near: numa}, NUMARequest{}, "6 GPUs free, but on 2 NUMA nodes: 3 + 3"},
+		{[]Grant{whole(0b1010101)}, nil, Request{Whole: 2, Near: pcie}, NUMARequest{}, "4 GPUs free, but on 4 PCIe switches: 1 + 1 + 1 + 1"},
+		{nil, nil, Request{Whole: 5, Near: numa}, NUMARequest{}, "no NUMA node of this machine could hold it, even an empty one"},
+		{nil, nil, Request{Near: numa}, NUMARequest{CPUs: 100}, "no NUMA node of this machine could hold it, even an empty one"},
+		{[]Grant{whole(0b11), {NICs: 0xfc, NIC: NICGrant{Bandwidth: 390000}}}, nil, Request{Whole: 1, NIC: rdma, Near: pcie}, NUMARequest{}, "no network card with RDMA and 25000 Mbit/s left beside the free GPUs (one PCIe switch)"},
+		{[]Grant{whole(0xf), {NUMANodes: NUMAGrant{CPUs: [MaxNUMANodes]uint16{1: 90}}}}, nil, Request{Whole: 1, Near: pcie}, NUMARequest{CPUs: 8}, "no 8 exclusive CPUs and their memory left in one PCIe switch with the rest"},
 	} {
 		n, count := bigNode()
 		if c.change != nil {

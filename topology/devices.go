@@ -10,7 +10,7 @@ import (
 const (
 	// MaxNICs is the most network cards of one node.
 	MaxNICs = 16
-	// NoPlace is the Switch, Zone or Socket of a device whose firmware does not say. Such a device is near to nothing but itself.
+	// NoPlace is the Switch, NUMA node or Socket of a device whose firmware does not say. Such a device is near to nothing but itself.
 	NoPlace = 0xff
 	// unknownGrain is taken for the grain of a GPU whose multiprocessors are not known.
 	unknownGrain = 10
@@ -130,9 +130,9 @@ type GPU struct {
 	Clients   uint8      // the most pods that may share it softly or by accounting; 0: it is not shared
 	Strengths Strengths  // that it gives to slices
 	Instances []Instance // MIG instances that exist, at most MaxInstances; a GPU that has some gives them and nothing else
-	// Switch, Zone and Socket say where it hangs: numbers of their own kind from 0, or NoPlace. Zone is an index of ZoneShape.Zone, Socket
-	// is as ZoneCapacity.Socket.
-	Switch, Zone, Socket uint8
+	// Switch, NUMA node and Socket say where it hangs: numbers of their own kind from 0, or NoPlace. NUMA node is an index of NUMAShape.NUMANode, Socket
+	// is as NUMACapacity.Socket.
+	Switch, NUMANode, Socket uint8
 }
 
 // Instance is a MIG instance: a part of a GPU that hardware keeps apart.
@@ -144,11 +144,11 @@ type Instance struct {
 
 // NIC is one network card.
 type NIC struct {
-	Address, Name        string
-	Bandwidth            uint32 // Mbit/s that may be given
-	Functions            uint16 // virtual functions that may be given
-	RDMA                 bool
-	Switch, Zone, Socket uint8 // as a GPU's
+	Address, Name            string
+	Bandwidth                uint32 // Mbit/s that may be given
+	Functions                uint16 // virtual functions that may be given
+	RDMA                     bool
+	Switch, NUMANode, Socket uint8 // as a GPU's
 }
 
 // Check returns the first thing that devices must not be: too many, of one address, of one UUID, with links of another size. What follows from
@@ -190,7 +190,7 @@ func (d *Devices) Check() error {
 	return nil
 }
 
-// Near is how close the GPUs, the network cards and the CPU zones of a pod must or should be. See Request.Near for what the words of the
+// Near is how close the GPUs, the network cards and the CPU NUMA nodes of a pod must or should be. See Request.Near for what the words of the
 // kubelet's topology manager are in it.
 type Near struct {
 	Level    Level

@@ -79,7 +79,7 @@ func (r Request) NeedsReport() bool {
 // Total is the thousandths asked for.
 func (r Request) Total() int64 { return int64(r.Milli) + FullGPU*int64(r.Whole) }
 
-// Grant is what a pod holds of a machine: GPUs, network cards, and parts of zones. The zero Grant is nothing.
+// Grant is what a pod holds of a machine: GPUs, network cards, and parts of NUMA nodes. The zero Grant is nothing.
 type Grant struct {
 	GPUs  uint16 // a set
 	Milli int16  // thousandths charged of each: what was asked for, rounded up to the grain if it is soft; an instance's; FullGPU
@@ -89,7 +89,7 @@ type Grant struct {
 	Instance  int8      // 1 + the index of the MIG instance; 0: none
 	NICs      uint16    // a set
 	NIC       NICGrant
-	Zones     ZoneGrant
+	NUMANodes NUMAGrant
 }
 
 // NICGrant is what a grant charges of each of its network cards.
@@ -99,14 +99,14 @@ type NICGrant struct {
 }
 
 // IsZero reports whether nothing is granted.
-func (g Grant) IsZero() bool { return g.GPUs == 0 && g.NICs == 0 && g.Zones.IsZero() }
+func (g Grant) IsZero() bool { return g.GPUs == 0 && g.NICs == 0 && g.NUMANodes.IsZero() }
 
 // isWhole reports whether the GPUs of the grant are nobody else's.
 func (g *Grant) isWhole() bool {
 	return g.Milli >= FullGPU && g.Isolation == IsolationAny && g.Instance == 0
 }
 
-// String renders the indices of the GPUs as the Binding's annotation has them: "0,3". Zones have an annotation, and a String, of their own.
+// String renders the indices of the GPUs as the Binding's annotation has them: "0,3". NUMA nodes have an annotation, and a String, of their own.
 func (g Grant) String() string {
 	var b strings.Builder
 	for set := g.GPUs; set != 0; set &= set - 1 {

@@ -123,8 +123,8 @@ type Scheduling struct {
 	Units Units `json:"units,omitzero"`
 	// Topology is the network as node labels tell it.
 	Topology Topology `json:"topology,omitzero"`
-	// Zones says how what the nodes' agents report is used.
-	Zones ZoneReports `json:"zones,omitzero"`
+	// NodeReports says how what the nodes' agents report is used.
+	NodeReports NodeReports `json:"nodeReports,omitzero"`
 	// Reclaimed says how what the nodes lend is used.
 	Reclaimed LentReports `json:"reclaimed,omitzero"`
 	// Evictions bounds what the nodes' agents want evicted.
@@ -134,8 +134,8 @@ type Scheduling struct {
 	MaxClassIndexes int `json:"maxClassIndexes,omitempty"`
 }
 
-// ZoneReports bounds how old a report of an agent may be.
-type ZoneReports struct {
+// NodeReports bounds how old a report of an agent may be.
+type NodeReports struct {
 	// StaleAfter is the age from which a CustomNodeResource is ignored: pods get no exclusive cores on its node. Agents refresh it every
 	// Node.RefreshInterval.
 	StaleAfter Duration `json:"staleAfter,omitempty"`

@@ -52,7 +52,7 @@ func SetDefaults(c *Configuration) {
 	if len(s.Topology.Levels) == 0 {
 		s.Topology.Levels = []string{"topology.hilbert.dev/block", "topology.hilbert.dev/rack", "kubernetes.io/hostname"}
 	}
-	s.Zones.StaleAfter = cmp.Or(s.Zones.StaleAfter, Duration(15*time.Minute))
+	s.NodeReports.StaleAfter = cmp.Or(s.NodeReports.StaleAfter, Duration(15*time.Minute))
 	s.Reclaimed.StaleAfter = cmp.Or(s.Reclaimed.StaleAfter, Duration(time.Minute))
 	s.Evictions.PercentPerMinute = cmp.Or(s.Evictions.PercentPerMinute, 1)
 	s.Evictions.Burst = cmp.Or(s.Evictions.Burst, 1)

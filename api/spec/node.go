@@ -17,12 +17,12 @@ const (
 // NodeStatus is what a node's agent says of it: the status of a CustomNodeResource, which has the node's name. Times are in the type that
 // embeds this.
 type NodeStatus struct {
-	// Mode is ModeAgent where zones can be promised, ModeKubelet where a manager of the kubelet is on.
+	// Mode is ModeAgent where NUMA nodes can be promised, ModeKubelet where a manager of the kubelet is on.
 	Mode string `json:"mode"`
 	// ThreadsPerCore is the logical CPUs of a core. Exclusive CPUs are given by whole cores.
 	ThreadsPerCore int `json:"threadsPerCore"`
-	// Zones are the sockets, their NUMA nodes, and the devices near those.
-	Zones []Zone `json:"zones,omitempty"`
+	// Topology are the sockets, their NUMA nodes, and the devices near those.
+	Topology []TopologyElement `json:"topology,omitempty"`
 	// Pools are the CPUs that several pods share.
 	Pools []Pool `json:"pools,omitempty"`
 	// Colocation is what reclaimed pods may have of the node; nil: the agent does not say, and nothing may be lent.
@@ -37,8 +37,8 @@ type NodeStatus struct {
 type Colocation struct {
 	// Headroom is gross: all that reclaimed pods may hold, those that run included.
 	Headroom ReclaimedAmounts `json:"headroom"`
-	// Zones are the NUMA nodes' parts of it, by number, and why they are no more.
-	Zones []ZoneHeadroom `json:"zones,omitempty"`
+	// NUMANodes are the NUMA nodes' parts of it, by number, and why they are no more.
+	NUMANodes []NUMAHeadroom `json:"numaNodes,omitempty"`
 	// Lent is what the reclaimed pool has now: CPUs, and what its pods hold of memory.
 	Lent ReclaimedAmounts `json:"lent"`
 	// Closed: no new reclaimed pods until the agent says otherwise, and why. Empty: open.
@@ -63,8 +63,8 @@ type ReclaimedAmounts struct {
 	MemoryMiB int64 `json:"memoryMiB"`
 }
 
-// ZoneHeadroom is of one NUMA node.
-type ZoneHeadroom struct {
+// NUMAHeadroom is of one NUMA node.
+type NUMAHeadroom struct {
 	Name             string `json:"name"`
 	ReclaimedAmounts `json:",inline"`
 	// CPUReason and MemoryReason say what bounds the headroom; Message has the sum, for people.
@@ -110,9 +110,9 @@ type NodeCondition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// NodeSummary sums the zones up.
+// NodeSummary sums the NUMA nodes up.
 type NodeSummary struct {
-	Zones         int    `json:"zones"`
+	NUMANodes     int    `json:"numaNodes"`
 	FreeCPUs      int    `json:"freeCPUs"`      // that may still be given exclusively
 	DedicatedPods int    `json:"dedicatedPods"` // with CPUs of their own
 	FreeMemory    string `json:"freeMemory"`    // that may still be bound, "12Gi"
@@ -120,51 +120,51 @@ type NodeSummary struct {
 	GPUs string `json:"gpus,omitempty"`
 }
 
-// The values of Zone.Type.
+// The values of TopologyElement.Type.
 const (
-	ZoneSocket = "Socket"
-	ZoneNUMA   = "NUMA"
-	ZoneGPU    = "GPU"
-	ZoneNIC    = "NIC"
-	ZoneDisk   = "Disk"
+	ElementSocket   = "Socket"
+	ElementNUMANode = "NUMA"
+	ElementGPU      = "GPU"
+	ElementNIC      = "NIC"
+	ElementDisk     = "Disk"
 )
 
-// Zone is a cell of the machine's tree.
-type Zone struct {
+// TopologyElement is a part of the machine: a socket, a NUMA node, or a device.
+type TopologyElement struct {
 	Type string `json:"type"`
 	// Name is the number of a socket or NUMA node, the PCIe address of a device.
 	Name string `json:"name"`
-	// Closed: nothing new is promised here; the condition ZonesClosed says why.
+	// Closed: nothing new is promised here; the condition NUMANodesClosed says why.
 	Closed bool `json:"closed,omitempty"`
 	// Capacity is what is there; Allocatable what may be promised: without the reserved cores and memory. NUMA nodes have both, others
 	// neither: nil is not known, and never zero.
-	Capacity    *ZoneAmounts `json:"capacity,omitempty"`
-	Allocatable *ZoneAmounts `json:"allocatable,omitempty"`
+	Capacity    *NUMAAmounts `json:"capacity,omitempty"`
+	Allocatable *NUMAAmounts `json:"allocatable,omitempty"`
 	// Allocations are the pods that hold something of this NUMA node for themselves.
-	Allocations []ZoneAllocation `json:"allocations,omitempty"`
+	Allocations []NUMAAllocation `json:"allocations,omitempty"`
 	// Attributes of a device: its names, vendor, model, switch.
 	Attributes map[string]string `json:"attributes,omitempty"`
-	Children   []Zone            `json:"children,omitempty"`
+	Children   []TopologyElement `json:"children,omitempty"`
 }
 
-// ZoneAmounts is CPUs by number, and memory.
-type ZoneAmounts struct {
+// NUMAAmounts is CPUs by number, and memory.
+type NUMAAmounts struct {
 	CPUs      int    `json:"cpus"`             // logical
 	CPUSet    string `json:"cpuset,omitempty"` // "0-3,8"
 	MemoryMiB int64  `json:"memoryMiB"`        // MiB
 }
 
-// ZoneAllocation is what one pod holds of a zone. It is the node's confirmation of what the Binding promised.
-type ZoneAllocation struct {
+// NUMAAllocation is what one pod holds of a NUMA node. It is the node's confirmation of what the Binding promised.
+type NUMAAllocation struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
 	CPUSet    string `json:"cpuset,omitempty"`
 	CPUs      int    `json:"cpus,omitempty"`
 	MemoryMiB int64  `json:"memoryMiB,omitempty"`
-	// Exclusive: nobody else uses the zone.
+	// Exclusive: nobody else uses the NUMA node.
 	Exclusive bool `json:"exclusive,omitempty"`
-	// Moved: the promised zones were gone, and these were taken instead.
+	// Moved: the promised NUMA nodes were gone, and these were taken instead.
 	Moved bool `json:"moved,omitempty"`
 }
 
@@ -179,8 +179,8 @@ type Pool struct {
 const (
 	// ConditionAgentReady is True while the agent can read and control everything on the node. Otherwise the message names what it cannot.
 	ConditionAgentReady = "AgentReady"
-	// ConditionZonesClosed: True where a promise could not be kept; the message names pod and zone.
-	ConditionZonesClosed = "ZonesClosed"
+	// ConditionNUMANodesClosed: True where a promise could not be kept; the message names pod and NUMA node.
+	ConditionNUMANodesClosed = "NUMANodesClosed"
 	// ConditionQoSUnsaid is True where BestEffort pods without a QoS level run in the shared pool.
 	ConditionQoSUnsaid = "UnlabelledBestEffort"
 )
@@ -189,14 +189,14 @@ const (
 const (
 	ReasonAgentRunning       = "AgentRunning"       // nothing is wrong
 	ReasonInvalidQoS         = "InvalidQoS"         // a label or annotation cannot be read; the pod is treated as shared
-	ReasonPromiseMoved       = "PromiseMoved"       // the promised zones were gone; the pod got equivalent ones
-	ReasonPromiseBroken      = "PromiseBroken"      // the promised zones were gone, and no others fitted; the pod fails and is evicted
-	ReasonForgedPlacement    = "ForgedPlacement"    // the annotation with the promised zones does not match the pod's request
+	ReasonPromiseMoved       = "PromiseMoved"       // the promised NUMA nodes were gone; the pod got equivalent ones
+	ReasonPromiseBroken      = "PromiseBroken"      // the promised NUMA nodes were gone, and no others fitted; the pod fails and is evicted
+	ReasonForgedPlacement    = "ForgedPlacement"    // the annotation with the promised NUMA nodes does not match the pod's request
 	ReasonInsufficientCores  = "InsufficientCores"  // more dedicated cores than are free
-	ReasonNoNUMAInformation  = "NoNUMAInformation"  // the kernel shows no NUMA nodes: the machine counts as one zone
+	ReasonNoNUMAInformation  = "NoNUMAInformation"  // the kernel shows no NUMA nodes: the machine counts as one NUMA node
 	ReasonTopologyIncomplete = "TopologyIncomplete" // the kernel does not say, or contradicts itself about, something that placements are better with
 	ReasonDeviceUnreadable   = "DeviceUnreadable"   // a device, or something of it, is left out because its attributes are missing or malformed
-	ReasonTooManyZones       = "TooManyZones"       // the machine has more NUMA nodes than Hilbert supports
+	ReasonTooManyNUMANodes   = "TooManyNUMANodes"   // the machine has more NUMA nodes than Hilbert supports
 	ReasonPressureMissing    = "PressureMissing"    // the kernel has no PSI
 	ReasonRuntimeLost        = "RuntimeLost"        // the container runtime has closed the connection, or has NRI disabled
 	ReasonKnobRefused        = "KnobRefused"        // the kernel refused a value
@@ -215,5 +215,5 @@ const (
 	ReasonSliceOfOtherUser   = "SliceOfOtherUser"   // a container is not created, because processes of another user share its pod's GPU
 	ReasonUnlabelled         = "Unlabelled"         // BestEffort pods have no QoS level; the message names them
 	ReasonAllLabelled        = "AllLabelled"        // all BestEffort pods have a QoS level
-	ReasonZonesOpen          = "ZonesOpen"          // no zone is closed
+	ReasonNUMANodesOpen      = "NUMANodesOpen"      // no NUMA node is closed
 )

@@ -29,9 +29,9 @@ const (
 	// AnnotationPool stands on a pod of level QoSShared and names the pool of CPUs that it runs in. Without it, the pool is PoolShare.
 	AnnotationPool = "hilbert.dev/pool"
 
-	// AnnotationZones says what the pod was promised of each NUMA node: "0:8/4096Mi" is 8 CPUs and 4 GiB of NUMA node 0. Hilbert writes it with
+	// AnnotationNUMANodes says what the pod was promised of each NUMA node: "0:8/4096Mi" is 8 CPUs and 4 GiB of NUMA node 0. Hilbert writes it with
 	// the Binding; nothing else may.
-	AnnotationZones = "hilbert.dev/zones"
+	AnnotationNUMANodes = "hilbert.dev/numa-nodes"
 
 	// AnnotationKatalystQoS is Katalyst's name of LabelQoS, read where that is missing.
 	AnnotationKatalystQoS = "katalyst.kubewharf.io/qos_level"

@@ -113,7 +113,7 @@ type deviceGPURecord struct {
 	Isolation []isolationText  `json:"isolation,omitempty"`
 	Instances []instanceRecord `json:"instances,omitempty"`
 	Switch    uint8            `json:"switch"` // places: 255 is not known
-	Zone      uint8            `json:"zone"`
+	NUMANode  uint8            `json:"numaNode"`
 	Socket    uint8            `json:"socket"`
 }
 
@@ -130,7 +130,7 @@ type deviceNICRecord struct {
 	Functions uint16 `json:"functions,omitempty"`
 	RDMA      bool   `json:"rdma,omitempty"`
 	Switch    uint8  `json:"switch"`
-	Zone      uint8  `json:"zone"`
+	NUMANode  uint8  `json:"numaNode"`
 	Socket    uint8  `json:"socket"`
 }
 
@@ -153,7 +153,7 @@ func writeDevices(d *topology.Devices) *devicesRecord {
 		GPUs: each(d.GPU, func(g topology.GPU) deviceGPURecord {
 			out := deviceGPURecord{
 				g.Address, g.UUID, g.Model, g.Memory, g.Grain, g.Clients, nil,
-				each(g.Instances, func(i topology.Instance) instanceRecord { return instanceRecord(i) }), g.Switch, g.Zone, g.Socket,
+				each(g.Instances, func(i topology.Instance) instanceRecord { return instanceRecord(i) }), g.Switch, g.NUMANode, g.Socket,
 			}
 			for i := topology.Accounting; i <= topology.Hard; i++ {
 				if g.Strengths.Has(i) {
@@ -179,7 +179,7 @@ func (r *devicesRecord) devices() *topology.Devices {
 				Address: g.Address, UUID: g.UUID, Model: g.Model, Memory: g.Memory, Grain: g.Grain, Clients: g.Clients,
 				Strengths: topology.StrengthsOf(strengths...),
 				Instances: each(g.Instances, func(i instanceRecord) topology.Instance { return topology.Instance(i) }),
-				Switch:    g.Switch, Zone: g.Zone, Socket: g.Socket,
+				Switch:    g.Switch, NUMANode: g.NUMANode, Socket: g.Socket,
 			}
 		}),
 	}
@@ -194,7 +194,7 @@ type grantRecord struct {
 	NICs      []int         `json:"nics,omitempty"`
 	Bandwidth uint32        `json:"bandwidth,omitempty"`
 	Function  bool          `json:"function,omitempty"`
-	Zones     zonesText     `json:"zones,omitzero"`
+	NUMANodes numaText      `json:"numaNodes,omitzero"`
 }
 
 type heldDevicesRecord struct {
@@ -205,7 +205,7 @@ type heldDevicesRecord struct {
 func writeGrant(g *topology.Grant) *grantRecord {
 	return &grantRecord{
 		GPUs: members(g.GPUs), Milli: g.Milli, Memory: g.Memory, Isolation: isolationText(g.Isolation), Instance: g.Instance,
-		NICs: members(g.NICs), Bandwidth: g.NIC.Bandwidth, Function: g.NIC.Function, Zones: zonesText(g.Zones),
+		NICs: members(g.NICs), Bandwidth: g.NIC.Bandwidth, Function: g.NIC.Function, NUMANodes: numaText(g.NUMANodes),
 	}
 }
 
@@ -219,7 +219,7 @@ func members(set uint16) (list []int) {
 func (g *grantRecord) grant() (out topology.Grant, err error) {
 	out = topology.Grant{
 		Milli: g.Milli, Memory: g.Memory, Isolation: topology.Isolation(g.Isolation), Instance: g.Instance,
-		NIC: topology.NICGrant{Bandwidth: g.Bandwidth, Function: g.Function}, Zones: topology.ZoneGrant(g.Zones),
+		NIC: topology.NICGrant{Bandwidth: g.Bandwidth, Function: g.Function}, NUMANodes: topology.NUMAGrant(g.NUMANodes),
 	}
 	for _, gpu := range g.GPUs {
 		if gpu < 0 || gpu >= topology.MaxGPUs {

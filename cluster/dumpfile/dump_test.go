@@ -28,9 +28,9 @@ func TestDumpKeepsEveryField(t *testing.T) {
 	f.fill(reflect.ValueOf(&d.Units).Elem())
 	f.fill(reflect.ValueOf(&d.Reservations).Elem())
 	f.fill(reflect.ValueOf(&d.Reports).Elem())
-	for _, r := range d.Reports { // two zones, the second closed
-		zone := &r.Report.Zones.Zone
-		*zone = [topology.MaxZones]topology.ZoneCapacity{zone[0], zone[1]}
+	for _, r := range d.Reports { // two NUMA nodes, the second closed
+		numa := &r.Report.NUMANodes.NUMANode
+		*numa = [topology.MaxNUMANodes]topology.NUMACapacity{numa[0], numa[1]}
 		for i := range r.Report.HeldDevices {
 			r.Report.HeldDevices[i].Grant.Instance = topology.MaxInstances
 		}
@@ -39,7 +39,7 @@ func TestDumpKeepsEveryField(t *testing.T) {
 	f.fill(reflect.ValueOf(&d.Pods).Elem())
 	for i := range d.Pods {
 		d.Pods[i].Phase, d.Pods[i].Facts.Finished = cluster.Finished, true
-		d.Pods[i].Facts.Grant = topology.Grant{GPUs: 5, Milli: 300, Zones: topology.ZoneGrant{CPUs: [topology.MaxZones]uint16{3: 8}, Memory: [topology.MaxZones]uint32{3: 5}}}
+		d.Pods[i].Facts.Grant = topology.Grant{GPUs: 5, Milli: 300, NUMANodes: topology.NUMAGrant{CPUs: [topology.MaxNUMANodes]uint16{3: 8}, Memory: [topology.MaxNUMANodes]uint32{3: 5}}}
 	}
 	for v, i := reflect.ValueOf(d).Elem(), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {

@@ -123,7 +123,7 @@ type requirementsRecord struct {
 	PodLevelCPU    int64                `json:"podLevelCPU,omitempty"`
 	PodLevelMemory int64                `json:"podLevelMemory,omitempty"`
 	GPU            gpuRequestRecord     `json:"gpu,omitzero"`
-	Zones          zoneRequestRecord    `json:"zones,omitzero"`
+	NUMANodes      numaRequestRecord    `json:"numaNodes,omitzero"`
 	Reclaimed      bool                 `json:"reclaimed,omitempty"`
 	NodeSelector   map[string]string    `json:"nodeSelector,omitempty"`
 	Required       []termRecord         `json:"required,omitzero"` // an empty list is not none
@@ -318,7 +318,7 @@ func writeRequirements(r *facts.Requirements) requirementsRecord {
 	return requirementsRecord{
 		Requests: each(r.Requests, writeQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, PodLevelCPU: r.PodLevelCPU, PodLevelMemory: r.PodLevelMemory,
 		GPU:          writeGPURequest(&r.GPU),
-		Zones:        zoneRequestRecord{r.Zones.CPUs, bindingText(r.Zones.Binding), r.Zones.Memory},
+		NUMANodes:    numaRequestRecord{r.NUMANodes.CPUs, bindingText(r.NUMANodes.Binding), r.NUMANodes.Memory},
 		Reclaimed:    r.Reclaimed,
 		NodeSelector: labelMap(r.NodeSelector), Required: each(r.Required, writeTerm),
 		Preferred: each(r.Preferred, func(w facts.WeightedTerm) weightedTermRecord { return weightedTermRecord{w.Weight, writeTerm(w.Term)} }),
@@ -339,7 +339,7 @@ func readRequirements(r *requirementsRecord) *facts.Requirements {
 	return &facts.Requirements{
 		Requests: each(r.Requests, readQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, PodLevelCPU: r.PodLevelCPU, PodLevelMemory: r.PodLevelMemory,
 		GPU:          r.GPU.request(),
-		Zones:        r.Zones.request(),
+		NUMANodes:    r.NUMANodes.request(),
 		Reclaimed:    r.Reclaimed,
 		NodeSelector: labelList(r.NodeSelector), Required: each(r.Required, readTerm),
 		Preferred: each(r.Preferred, func(w weightedTermRecord) facts.WeightedTerm {

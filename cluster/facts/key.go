@@ -71,10 +71,10 @@ func (r *Requirements) AppendSize(buffer []byte) []byte {
 	w.Number(int64(r.GPU.Milli))
 	w.Number(int64(r.GPU.Whole))
 	w.devices(&r.GPU)
-	w.Number(int64(r.Zones.CPUs))
-	if !r.Zones.IsZero() {
-		w.Number(int64(r.Zones.Binding))
-		w.Number(int64(r.Zones.Memory))
+	w.Number(int64(r.NUMANodes.CPUs))
+	if !r.NUMANodes.IsZero() {
+		w.Number(int64(r.NUMANodes.Binding))
+		w.Number(int64(r.NUMANodes.Memory))
 	}
 	w.Number(int64(len(r.Ports)))
 	for _, p := range r.Ports {

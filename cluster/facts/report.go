@@ -7,12 +7,12 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// NodeReport is what a node's agent says of its zones and devices. It is immutable: a change is a new one.
+// NodeReport is what a node's agent says of its NUMA nodes and devices. It is immutable: a change is a new one.
 type NodeReport struct {
-	// Zones is what can be promised. Without a ruler that is nothing.
-	Zones topology.ZoneShape
-	// Held is what pods hold of the zones, sorted by UID.
-	Held []HeldZones
+	// NUMANodes is what can be promised. Without a ruler that is nothing.
+	NUMANodes topology.NUMAShape
+	// Held is what pods hold of the NUMA nodes, sorted by UID.
+	Held []HeldNUMA
 	// Devices is what GPUs and network cards there are; nil: nothing is said of them. Equal ones should share a pointer: those of two
 	// reports count as the same only then.
 	Devices *topology.Devices
@@ -28,13 +28,13 @@ type NodeReport struct {
 	Evictions []EvictionRequest
 }
 
-// HeldZones is what one pod holds, as its node says.
-type HeldZones struct {
+// HeldNUMA is what one pod holds, as its node says.
+type HeldNUMA struct {
 	UID   UID
-	Grant topology.ZoneGrant
+	Grant topology.NUMAGrant
 }
 
-// HeldDevices is what one pod holds of GPUs and network cards, as its node says. The grant has no zones.
+// HeldDevices is what one pod holds of GPUs and network cards, as its node says. The grant has no NUMA nodes.
 type HeldDevices struct {
 	UID   UID
 	Grant topology.Grant
@@ -48,7 +48,7 @@ const (
 
 // SameReport reports whether two reports say the same.
 func SameReport(a, b *NodeReport) bool {
-	return a.Zones == b.Zones && a.Why == b.Why && a.Headroom == b.Headroom && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) &&
+	return a.NUMANodes == b.NUMANodes && a.Why == b.Why && a.Headroom == b.Headroom && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) &&
 		a.Devices == b.Devices && a.DeviceNote == b.DeviceNote && slices.Equal(a.HeldDevices, b.HeldDevices)
 }
 

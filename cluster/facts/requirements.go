@@ -16,8 +16,8 @@ type Requirements struct {
 	// pod-level requests add to the containers'. Mostly 0; it may be negative.
 	PodLevelCPU, PodLevelMemory int64
 	GPU                         topology.Request
-	// Zones asks for exclusive cores; they are among the Requests too.
-	Zones topology.ZoneRequest
+	// NUMANodes asks for exclusive cores; they are among the Requests too.
+	NUMANodes topology.NUMARequest
 	// Reclaimed: the pod is of the reclaimed level, so that its node may want it evicted.
 	Reclaimed bool
 

@@ -14,7 +14,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// deviceArg reads an argument of a report that is about devices. Where a device hangs is its switch, zone and socket; memory is in GiB, bandwidth
+// deviceArg reads an argument of a report that is about devices. Where a device hangs is its switch, NUMA node and socket; memory is in GiB, bandwidth
 // in Mbit/s; *n makes n of them. What pods hold stands as in the Binding's annotations, GPUs before network cards, a plus in place of commas.
 //
 //	report n1 owner=hilbert gpus=(80@0.0.0*2,80@1.0.0) clients=7 grain=10 isolates=(accounting,soft) mig=(2:1g:125:10)
@@ -35,13 +35,13 @@ func deviceArg(t testing.TB, d *datadriven.TestData, r *facts.NodeReport, arg da
 		case "gpus":
 			memory, place, count := device(t, d, value)
 			gpu := topology.GPU{Model: "m", Memory: uint32(memory << 10), Strengths: topology.StrengthsOf(topology.Accounting)}
-			gpu.Switch, gpu.Zone, gpu.Socket = place[0], place[1], place[2]
+			gpu.Switch, gpu.NUMANode, gpu.Socket = place[0], place[1], place[2]
 			for range count {
 				r.Devices.GPU = append(r.Devices.GPU, gpu)
 			}
 		case "nics":
 			bandwidth, place, count := device(t, d, value)
-			nic := topology.NIC{Bandwidth: uint32(bandwidth), Switch: place[0], Zone: place[1], Socket: place[2]}
+			nic := topology.NIC{Bandwidth: uint32(bandwidth), Switch: place[0], NUMANode: place[1], Socket: place[2]}
 			for _, word := range strings.Split(strings.TrimRight(strings.SplitN(value, "*", 2)[0], "*"), ":")[1:] {
 				if word == "rdma" {
 					nic.RDMA = true

@@ -4,7 +4,7 @@
 //	node n1 cpu=4 mem=8 pods=10 gpus=2 share taint=key:NoSchedule zone=a cordon
 //	pod p1 cpu=1 mem=2 gpu=500 prio=10 at=3 node=n1 gpuset=0,1 zone=a tolerate=key port=80 gated foreign finished deleting
 //	pod p2 started=5 never nominated=n1 ns=team unit=g subgroup=a deadline=60
-//	pod p3 cpu=4 mem=8 dedicated=bound node=n1 zones=0:4/8192Mi
+//	pod p3 cpu=4 mem=8 dedicated=bound node=n1 NUMA nodes=0:4/8192Mi
 //	pod p4 gpu=250 gpumem=10 isolation=soft near=switch required nics=1 rdma nicbw=25000 vf node=n1 gpus=2:250/10240Mi cards=1:25000/vf
 //
 // cpu is in cores (decimals allowed), mem in GiB, gpu in thousandths; at is the creation time and started the start, in seconds.
@@ -88,7 +88,7 @@ func Pod(t testing.TB, d *datadriven.TestData) facts.Pod {
 	for _, name := range sortedKeys(amounts) {
 		r.Requests = append(r.Requests, resource.Quantity{Name: name, Amount: amounts[name]})
 	}
-	askZones(t, d, r, amounts)
+	askNUMANodes(t, d, r, amounts)
 	r.ScoreCPU, r.ScoreMemory = amounts[resource.NameCPU], amounts[resource.NameMemory]
 	for _, arg := range d.CmdArgs[1:] {
 		if arg.Key == "gpuset" {
@@ -99,8 +99,8 @@ func Pod(t testing.TB, d *datadriven.TestData) facts.Pod {
 			pod.Grant.GPUs, pod.Grant.Milli = grant.GPUs, grant.Milli
 		}
 		recordedDevices(t, d, &pod, arg)
-		if arg.Key == "zones" {
-			pod.Grant.Zones = zoneGrant(t, d, strings.Join(arg.Vals, ","))
+		if arg.Key == "numaNodes" {
+			pod.Grant.NUMANodes = numaGrant(t, d, strings.Join(arg.Vals, ","))
 		}
 	}
 	return pod
@@ -159,7 +159,7 @@ func requirement(t testing.TB, d *datadriven.TestData, r *facts.Requirements, am
 	case "gpu":
 		milli := scaled(t, d, value, 1)
 		r.GPU = topology.Request{Milli: int16(milli % topology.FullGPU), Whole: int8(milli / topology.FullGPU)}
-	case "gpuset", "dedicated", "zones", "gpus", "cards":
+	case "gpuset", "dedicated", "numaNodes", "gpus", "cards":
 	case "zone":
 		r.NodeSelector = []facts.Label{{Key: "zone", Value: value}}
 	case "prefer":
@@ -223,7 +223,7 @@ func Dump(s *cluster.Store) string {
 		} else if shape.GPUs > 0 {
 			fmt.Fprintf(&b, " gpus free=%v", s.GPUs(slot)[:shape.GPUs])
 		}
-		b.WriteString(zones(&s.State, slot) + ":")
+		b.WriteString(numaNodes(&s.State, slot) + ":")
 		for _, pod := range s.PodsOn(slot) {
 			fmt.Fprintf(&b, " %s(%s%s%s)", pod.UID, pod.Phase, grant(pod), waiting(pod))
 		}
@@ -258,8 +258,8 @@ func grant(pod *cluster.Pod) string {
 	if g.NICs != 0 {
 		text += " nic " + g.NICText()
 	}
-	if !g.Zones.IsZero() {
-		text += " zones " + g.Zones.String()
+	if !g.NUMANodes.IsZero() {
+		text += " NUMA " + g.NUMANodes.String()
 	}
 	switch {
 	case pod.Moved():

@@ -90,9 +90,9 @@ func (r *agentRig) stored(t *testing.T) *v1alpha1.CustomNodeResource {
 
 func saying(ready bool, message string) *spec.NodeReport {
 	return &spec.NodeReport{
-		Status: spec.NodeStatus{Mode: spec.ModeAgent, ThreadsPerCore: 2, Zones: []spec.Zone{{Type: spec.ZoneSocket, Name: "0", Children: []spec.Zone{{
-			Type: spec.ZoneNUMA, Name: "0", Capacity: &spec.ZoneAmounts{CPUs: 8, MemoryMiB: 1000}, Allocatable: &spec.ZoneAmounts{CPUs: 6, MemoryMiB: 900},
-			Allocations: []spec.ZoneAllocation{{Namespace: "ns", Name: "p", UID: "u", CPUSet: "2-3", CPUs: 2, MemoryMiB: 10}},
+		Status: spec.NodeStatus{Mode: spec.ModeAgent, ThreadsPerCore: 2, Topology: []spec.TopologyElement{{Type: spec.ElementSocket, Name: "0", Children: []spec.TopologyElement{{
+			Type: spec.ElementNUMANode, Name: "0", Capacity: &spec.NUMAAmounts{CPUs: 8, MemoryMiB: 1000}, Allocatable: &spec.NUMAAmounts{CPUs: 6, MemoryMiB: 900},
+			Allocations: []spec.NUMAAllocation{{Namespace: "ns", Name: "p", UID: "u", CPUSet: "2-3", CPUs: 2, MemoryMiB: 10}},
 		}}}}},
 		Conditions: []spec.NodeCondition{{Type: spec.ConditionAgentReady, True: ready, Reason: spec.ReasonAgentRunning, Message: message}},
 	}
@@ -107,15 +107,15 @@ func TestNodeReportWrite(t *testing.T) {
 	if owner := c.OwnerReferences; len(owner) != 1 || owner[0].Kind != "Node" || owner[0].Name != "n" || owner[0].UID != "node-uid" || owner[0].APIVersion != "v1" {
 		t.Errorf("owners %+v", owner)
 	}
-	if _, held, err := parse.NodeZones(&c.Status.NodeStatus); err != nil || len(held) != 1 || !c.Status.ObservedAt.Equal(new(metav1.NewTime(r.reporter.now()))) {
+	if _, held, err := parse.NodeNUMANodes(&c.Status.NodeStatus); err != nil || len(held) != 1 || !c.Status.ObservedAt.Equal(new(metav1.NewTime(r.reporter.now()))) {
 		t.Errorf("%+v, held %v, %v", c.Status, held, err)
 	}
 	r.ahead = time.Minute
 	less := saying(true, "second")
-	less.Status.Zones[0].Children[0].Allocations = nil
+	less.Status.Topology[0].Children[0].Allocations = nil
 	r.report(t, less, "PUT")
 	c = r.stored(t)
-	if len(c.Status.Zones[0].Children[0].Allocations) > 0 || c.Status.ObservedAt.Unix() != 1_700_000_060 {
+	if len(c.Status.Topology[0].Children[0].Allocations) > 0 || c.Status.ObservedAt.Unix() != 1_700_000_060 {
 		t.Errorf("what is not said any more stays: %+v", c.Status)
 	}
 }

@@ -41,11 +41,11 @@ func NodeDevices(s *spec.NodeStatus) (r ReportedDevices, err error) {
 	if s.Devices == nil {
 		return r, nil
 	}
-	zones, err := numaZones(s.Zones)
+	numaNodes, err := numaNodes(s.Topology)
 	if err != nil {
 		return r, err
 	}
-	p := &deviceReader{said: s.Devices, zones: zones, devices: new(topology.Devices)}
+	p := &deviceReader{said: s.Devices, numaNodes: numaNodes, devices: new(topology.Devices)}
 	for _, step := range []func() error{p.owner, p.gpus, p.links, p.nics, p.allocations, p.kubelet} {
 		if err := step(); err != nil {
 			return ReportedDevices{}, fmt.Errorf("devices: %w", err)
@@ -57,12 +57,12 @@ func NodeDevices(s *spec.NodeStatus) (r ReportedDevices, err error) {
 
 // deviceReader reads what is said of one node's devices.
 type deviceReader struct {
-	said    *spec.Devices
-	zones   []numaZone
-	devices *topology.Devices
-	held    []facts.HeldDevices
-	notes   []string
-	odd     bool
+	said      *spec.Devices
+	numaNodes []numaNode
+	devices   *topology.Devices
+	held      []facts.HeldDevices
+	notes     []string
+	odd       bool
 }
 
 func (p *deviceReader) note(format string, args ...any) {
@@ -101,7 +101,7 @@ func (p *deviceReader) gpus() error {
 			return fmt.Errorf("GPU %d: %w", said.Index, err)
 		}
 		for len(d.GPU) <= said.Index {
-			d.GPU = append(d.GPU, topology.GPU{Switch: topology.NoPlace, Zone: topology.NoPlace, Socket: topology.NoPlace})
+			d.GPU = append(d.GPU, topology.GPU{Switch: topology.NoPlace, NUMANode: topology.NoPlace, Socket: topology.NoPlace})
 		}
 		d.GPU[said.Index] = gpu
 		there |= 1 << said.Index
@@ -145,7 +145,7 @@ func (p *deviceReader) gpu(said *spec.GPU) (gpu topology.GPU, err error) {
 		}
 		gpu.Instances = append(gpu.Instances, topology.Instance{Name: in.Name, Milli: uint16(in.Milli), Memory: uint32(in.MemoryMiB)})
 	}
-	gpu.Switch, gpu.Zone, gpu.Socket, err = p.place(&said.DevicePlace)
+	gpu.Switch, gpu.NUMANode, gpu.Socket, err = p.place(&said.DevicePlace)
 	return gpu, err
 }
 
@@ -177,26 +177,26 @@ func (p *deviceReader) twins() (set uint16) {
 }
 
 // place reads where a device hangs. A NUMA node that is not promised from is no place.
-func (p *deviceReader) place(said *spec.DevicePlace) (bridge, zone, socket uint8, err error) {
-	bridge, zone, socket = topology.NoPlace, topology.NoPlace, topology.NoPlace
+func (p *deviceReader) place(said *spec.DevicePlace) (bridge, numa, socket uint8, err error) {
+	bridge, numa, socket = topology.NoPlace, topology.NoPlace, topology.NoPlace
 	if said.Switch != nil {
 		if *said.Switch < 0 || *said.Switch > maxPlace {
-			return bridge, zone, socket, fmt.Errorf("switch %d: want 0 to %d", *said.Switch, maxPlace)
+			return bridge, numa, socket, fmt.Errorf("switch %d: want 0 to %d", *said.Switch, maxPlace)
 		}
 		bridge = uint8(*said.Switch)
 	}
 	if said.Socket != nil {
 		if *said.Socket < 0 || *said.Socket > maxPlace {
-			return bridge, zone, socket, fmt.Errorf("socket %d: want 0 to %d", *said.Socket, maxPlace)
+			return bridge, numa, socket, fmt.Errorf("socket %d: want 0 to %d", *said.Socket, maxPlace)
 		}
 		socket = uint8(*said.Socket)
 	}
-	if said.NUMA == nil || len(p.zones) > topology.MaxZones {
-		return bridge, zone, socket, nil
+	if said.NUMA == nil || len(p.numaNodes) > topology.MaxNUMANodes {
+		return bridge, numa, socket, nil
 	}
-	at := slices.IndexFunc(p.zones, func(z numaZone) bool { return z.number == *said.NUMA })
+	at := slices.IndexFunc(p.numaNodes, func(z numaNode) bool { return z.number == *said.NUMA })
 	if at < 0 {
-		return bridge, zone, socket, fmt.Errorf("NUMA node %d: the report has no such zone", *said.NUMA)
+		return bridge, numa, socket, fmt.Errorf("NUMA node %d: the report has no such numaNode", *said.NUMA)
 	}
 	return bridge, uint8(at), socket, nil
 }
@@ -242,11 +242,11 @@ func (p *deviceReader) nics() error {
 			Address: said.Address, Name: said.Name, Bandwidth: uint32(said.BandwidthMbit), Functions: uint16(said.Functions), RDMA: said.RDMA,
 		}
 		var err error
-		if nic.Switch, nic.Zone, nic.Socket, err = p.place(&said.DevicePlace); err != nil {
+		if nic.Switch, nic.NUMANode, nic.Socket, err = p.place(&said.DevicePlace); err != nil {
 			return fmt.Errorf("network card %d: %w", said.Index, err)
 		}
 		for len(d.NIC) <= said.Index {
-			d.NIC = append(d.NIC, topology.NIC{Switch: topology.NoPlace, Zone: topology.NoPlace, Socket: topology.NoPlace})
+			d.NIC = append(d.NIC, topology.NIC{Switch: topology.NoPlace, NUMANode: topology.NoPlace, Socket: topology.NoPlace})
 		}
 		for j := range d.NIC {
 			if nic.Address != "" && d.NIC[j].Address == nic.Address {
@@ -383,7 +383,7 @@ func (k *specKey) deviceSet(d *topology.Devices) {
 		g := &d.GPU[i]
 		k.str(g.Model)
 		for _, n := range [...]int64{
-			int64(g.Memory), int64(g.Grain), int64(g.Clients), int64(g.Strengths), int64(g.Switch), int64(g.Zone), int64(g.Socket), int64(len(g.Instances)),
+			int64(g.Memory), int64(g.Grain), int64(g.Clients), int64(g.Strengths), int64(g.Switch), int64(g.NUMANode), int64(g.Socket), int64(len(g.Instances)),
 		} {
 			k.num(n)
 		}
@@ -398,7 +398,7 @@ func (k *specKey) deviceSet(d *topology.Devices) {
 	for i := range d.NIC {
 		n := &d.NIC[i]
 		k.flag(n.RDMA)
-		for _, v := range [...]int64{int64(n.Bandwidth), int64(n.Functions), int64(n.Switch), int64(n.Zone), int64(n.Socket)} {
+		for _, v := range [...]int64{int64(n.Bandwidth), int64(n.Functions), int64(n.Switch), int64(n.NUMANode), int64(n.Socket)} {
 			k.num(v)
 		}
 	}

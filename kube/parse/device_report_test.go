@@ -21,10 +21,10 @@ func placed(bridge, numa, socket int) spec.DevicePlace {
 
 // twoGPUs is a machine with two GPUs, of which the first is shared softly and the second has instances, and a card beside each.
 func twoGPUs() *spec.NodeStatus {
-	s := oneZone()
-	second := s.Zones[0].Children[0]
+	s := oneNUMANode()
+	second := s.Topology[0].Children[0]
 	second.Name, second.Allocations = "4", nil
-	s.Zones[0].Children = append(s.Zones[0].Children, second)
+	s.Topology[0].Children = append(s.Topology[0].Children, second)
 	s.Devices = &spec.Devices{
 		Owner: spec.OwnerHilbert,
 		GPUs: []spec.GPU{
@@ -52,16 +52,16 @@ func TestDeviceReport(t *testing.T) {
 		GPU: []topology.GPU{
 			{
 				Address: "0000:3b:00.0", UUID: "GPU-a", Model: "H100", Memory: 81920, Grain: 8, Clients: 48,
-				Strengths: topology.StrengthsOf(topology.Accounting, topology.Soft), Switch: 0, Zone: 0, Socket: 0,
+				Strengths: topology.StrengthsOf(topology.Accounting, topology.Soft), Switch: 0, NUMANode: 0, Socket: 0,
 			},
 			{
 				Address: "0000:5e:00.0", UUID: "GPU-b", Model: "H100", Memory: 81920, Strengths: topology.StrengthsOf(topology.Hard),
-				Instances: []topology.Instance{{Name: "1g.10gb", Milli: 143, Memory: 9856}, {Name: "3g.40gb", Milli: 429, Memory: 40192}}, Switch: 1, Zone: 1,
+				Instances: []topology.Instance{{Name: "1g.10gb", Milli: 143, Memory: 9856}, {Name: "3g.40gb", Milli: 429, Memory: 40192}}, Switch: 1, NUMANode: 1,
 			},
 		},
 		NIC: []topology.NIC{
 			{Address: "0000:3c:00.0", Name: "mlx5_0", Bandwidth: 100000, RDMA: true},
-			{Address: "0000:5f:00.0", Name: "mlx5_1", Bandwidth: 100000, Functions: 8, Switch: none, Zone: none, Socket: none},
+			{Address: "0000:5f:00.0", Name: "mlx5_1", Bandwidth: 100000, Functions: 8, Switch: none, NUMANode: none, Socket: none},
 		},
 		Links: []uint8{0, 4, 4, 0},
 	}
@@ -122,24 +122,24 @@ func TestDeviceReportCloses(t *testing.T) {
 func TestDeviceReportMalformed(t *testing.T) {
 	negative, far := -1, 255
 	for want, spoil := range map[string]func(*spec.Devices){
-		"devices: GPU 16: want each index once":                        func(d *spec.Devices) { d.GPUs[0].Index = 16 },
-		"devices: GPU 1: want each index once":                         func(d *spec.Devices) { d.GPUs[0].Index = 1 },
-		"devices: GPU 0: -5 MiB of memory":                             func(d *spec.Devices) { d.GPUs[0].MemoryMiB = -5 },
-		"devices: GPU 0: grain 1001":                                   func(d *spec.Devices) { d.GPUs[0].Grain = 1001 },
-		"devices: GPU 0: 128 clients":                                  func(d *spec.Devices) { d.GPUs[0].Clients = 128 },
-		"devices: GPU 1: 9 instances":                                  func(d *spec.Devices) { d.GPUs[1].Instances = make([]spec.GPUInstance, 9) },
-		"devices: GPU 1: instance 0: -1 thousandths":                   func(d *spec.Devices) { d.GPUs[1].Instances[0].Milli = -1 },
-		"devices: GPU 1: instance 1: 429 thousandths and 90000 MiB of": func(d *spec.Devices) { d.GPUs[1].Instances[1].MemoryMiB = 90000 },
-		"devices: GPU 0: switch -1":                                    func(d *spec.Devices) { d.GPUs[0].Switch = &negative },
-		"devices: GPU 0: socket 255":                                   func(d *spec.Devices) { d.GPUs[0].Socket = &far },
-		"devices: GPU 0: NUMA node 255: the report has no such zone":   func(d *spec.Devices) { d.GPUs[0].NUMA = &far },
-		"devices: GPU 0: 1 links: want 2":                              func(d *spec.Devices) { d.GPUs[0].Links = []int{0} },
-		"devices: GPU 1: link 256":                                     func(d *spec.Devices) { d.GPUs[1].Links = []int{256, 0} },
-		"devices: network card -1: want each index once":               func(d *spec.Devices) { d.NICs[0].Index = -1 },
-		"devices: network card 1: want each index once":                func(d *spec.Devices) { d.NICs[0].Index = 1 },
-		"devices: network card 0: -1 Mbit/s":                           func(d *spec.Devices) { d.NICs[0].BandwidthMbit = -1 },
-		"devices: network card 1: 100000 Mbit/s and 32768 functions":   func(d *spec.Devices) { d.NICs[1].Functions = 32768 },
-		"devices: network card 1: NUMA node 255":                       func(d *spec.Devices) { d.NICs[1].NUMA = &far },
+		"devices: GPU 16: want each index once":                          func(d *spec.Devices) { d.GPUs[0].Index = 16 },
+		"devices: GPU 1: want each index once":                           func(d *spec.Devices) { d.GPUs[0].Index = 1 },
+		"devices: GPU 0: -5 MiB of memory":                               func(d *spec.Devices) { d.GPUs[0].MemoryMiB = -5 },
+		"devices: GPU 0: grain 1001":                                     func(d *spec.Devices) { d.GPUs[0].Grain = 1001 },
+		"devices: GPU 0: 128 clients":                                    func(d *spec.Devices) { d.GPUs[0].Clients = 128 },
+		"devices: GPU 1: 9 instances":                                    func(d *spec.Devices) { d.GPUs[1].Instances = make([]spec.GPUInstance, 9) },
+		"devices: GPU 1: instance 0: -1 thousandths":                     func(d *spec.Devices) { d.GPUs[1].Instances[0].Milli = -1 },
+		"devices: GPU 1: instance 1: 429 thousandths and 90000 MiB of":   func(d *spec.Devices) { d.GPUs[1].Instances[1].MemoryMiB = 90000 },
+		"devices: GPU 0: switch -1":                                      func(d *spec.Devices) { d.GPUs[0].Switch = &negative },
+		"devices: GPU 0: socket 255":                                     func(d *spec.Devices) { d.GPUs[0].Socket = &far },
+		"devices: GPU 0: NUMA node 255: the report has no such numaNode": func(d *spec.Devices) { d.GPUs[0].NUMA = &far },
+		"devices: GPU 0: 1 links: want 2":                                func(d *spec.Devices) { d.GPUs[0].Links = []int{0} },
+		"devices: GPU 1: link 256":                                       func(d *spec.Devices) { d.GPUs[1].Links = []int{256, 0} },
+		"devices: network card -1: want each index once":                 func(d *spec.Devices) { d.NICs[0].Index = -1 },
+		"devices: network card 1: want each index once":                  func(d *spec.Devices) { d.NICs[0].Index = 1 },
+		"devices: network card 0: -1 Mbit/s":                             func(d *spec.Devices) { d.NICs[0].BandwidthMbit = -1 },
+		"devices: network card 1: 100000 Mbit/s and 32768 functions":     func(d *spec.Devices) { d.NICs[1].Functions = 32768 },
+		"devices: network card 1: NUMA node 255":                         func(d *spec.Devices) { d.NICs[1].NUMA = &far },
 	} {
 		s := twoGPUs()
 		spoil(s.Devices)
@@ -151,15 +151,15 @@ func TestDeviceReportMalformed(t *testing.T) {
 }
 
 // A machine with more NUMA nodes than can be promised from has devices that are near none.
-func TestDevicesOfTooManyZones(t *testing.T) {
+func TestDevicesOfTooManyNUMANodes(t *testing.T) {
 	s := twoGPUs()
-	for i := range topology.MaxZones {
-		zone := s.Zones[0].Children[0]
-		zone.Name = fmt.Sprint(10 + i)
-		s.Zones[0].Children = append(s.Zones[0].Children, zone)
+	for i := range topology.MaxNUMANodes {
+		numa := s.Topology[0].Children[0]
+		numa.Name = fmt.Sprint(10 + i)
+		s.Topology[0].Children = append(s.Topology[0].Children, numa)
 	}
 	got, err := NodeDevices(s)
-	if err != nil || got.Devices.GPU[0].Zone != topology.NoPlace || got.Devices.GPU[0].Switch != 0 {
+	if err != nil || got.Devices.GPU[0].NUMANode != topology.NoPlace || got.Devices.GPU[0].Switch != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -170,7 +170,7 @@ func customNode(name string, s *spec.NodeStatus) *nodev1alpha1.CustomNodeResourc
 	return n
 }
 
-// Nodes with the same devices share a pointer, whatever these are called; what is malformed promises no device, and zones all the same.
+// Nodes with the same devices share a pointer, whatever these are called; what is malformed promises no device, and NUMA nodes all the same.
 func TestNodeReportSharesDevices(t *testing.T) {
 	p := NewParser("hilbert", nil)
 	first := p.NodeReport(customNode("a", twoGPUs()))
@@ -188,7 +188,7 @@ func TestNodeReportSharesDevices(t *testing.T) {
 		"isolation": func(d *spec.Devices) { d.GPUs[0].Isolation = []string{"soft"} },
 		"instance":  func(d *spec.Devices) { d.GPUs[1].Instances[0].Milli++ },
 		"switch":    func(d *spec.Devices) { *d.GPUs[0].Switch = 1 },
-		"zone":      func(d *spec.Devices) { *d.GPUs[0].NUMA = 4 },
+		"numaNode":  func(d *spec.Devices) { *d.GPUs[0].NUMA = 4 },
 		"socket":    func(d *spec.Devices) { *d.GPUs[0].Socket = 1 },
 		"links":     func(d *spec.Devices) { d.GPUs[0].Links[1] = 5 },
 		"closed":    func(d *spec.Devices) { d.GPUs[0].Closed = "x" },
@@ -205,7 +205,7 @@ func TestNodeReportSharesDevices(t *testing.T) {
 	}
 	bad := twoGPUs()
 	bad.Devices.GPUs[0].Index = 99
-	if r := p.NodeReport(customNode("a", bad)); r.Devices != nil || r.HeldDevices != nil || r.Zones != first.Zones || !strings.HasPrefix(r.DeviceNote, "malformed: devices: GPU 99") {
+	if r := p.NodeReport(customNode("a", bad)); r.Devices != nil || r.HeldDevices != nil || r.NUMANodes != first.NUMANodes || !strings.HasPrefix(r.DeviceNote, "malformed: devices: GPU 99") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -47,9 +47,9 @@ func (k *specKey) devices(pod *corev1.Pod) {
 }
 
 // deviceRequest reads which GPUs and network cards a pod asks for, from its effective request, and how near they are to be to each other and
-// to its zones. impossible names, with what would mend it, the first thing that no node can fulfil. The request beside it is what a pod that is
+// to its NUMA nodes. impossible names, with what would mend it, the first thing that no node can fulfil. The request beside it is what a pod that is
 // bound all the same is charged.
-func deviceRequest(pod *corev1.Pod, list corev1.ResourceList, zones topology.ZoneRequest) (r topology.Request, impossible string) {
+func deviceRequest(pod *corev1.Pod, list corev1.ResourceList, numaNodes topology.NUMARequest) (r topology.Request, impossible string) {
 	asks := &asked{pod: pod, list: list}
 	r, impossible = asks.gpus()
 	memory, why := asks.gpuMemory(r)
@@ -66,7 +66,7 @@ func deviceRequest(pod *corev1.Pod, list corev1.ResourceList, zones topology.Zon
 	}
 	r.Isolation, why = isolation(words, r)
 	impossible = cmp.Or(impossible, why)
-	r.Near, why = nearness(words, r, zones)
+	r.Near, why = nearness(words, r, numaNodes)
 	return r, cmp.Or(impossible, why)
 }
 
@@ -201,8 +201,8 @@ var numaPolicies = map[string]topology.Near{
 	spec.NUMAPolicySingle:     {Level: topology.SameNUMA, Required: true},
 }
 
-// nearness reads how near GPUs, network cards and zones are to be.
-func nearness(words spec.DeviceWords, r topology.Request, zones topology.ZoneRequest) (topology.Near, string) {
+// nearness reads how near GPUs, network cards and NUMA nodes are to be.
+func nearness(words spec.DeviceWords, r topology.Request, numaNodes topology.NUMARequest) (topology.Near, string) {
 	near, key := numaPolicies[words.NUMAPolicy], spec.AnnotationNUMAPolicy
 	if words.Near != "" {
 		level, _ := topology.ParseLevel(words.Near)
@@ -211,7 +211,7 @@ func nearness(words spec.DeviceWords, r topology.Request, zones topology.ZoneReq
 	devices := !r.IsZero() || r.NIC.Count > 0
 	switch {
 	case near == topology.Near{}:
-	case !devices && zones.IsZero():
+	case !devices && numaNodes.IsZero():
 		return topology.Near{}, key + ": the pod requests nothing that can be near: no GPU, no network card, no CPUs of its own; leave it out"
 	case !devices && near.Level == topology.SameSwitch:
 		return topology.Near{}, fmt.Sprintf("%s: the pod requests no GPU and no network card, and CPUs hang on no switch; want %s or %s", key, spec.NearNUMA, spec.NearSocket)

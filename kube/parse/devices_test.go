@@ -96,10 +96,10 @@ func TestDeviceRequest(t *testing.T) {
 		},
 		{"near nothing", asking(list("cpu", "1"), spec.AnnotationNear, "numa"), request{}, "hilbert.dev/near: the pod requests nothing that can be near"},
 		{"required of nothing", asking(list(spec.ResourceNvidiaGPU, "2"), spec.AnnotationNear, ",required"), request{Whole: 2}, `hilbert.dev/near: ",required": want switch, numa or socket`},
-		{"zones at one socket", dedicated("dedicated_cores", list("cpu", "2"), spec.AnnotationNear, "socket"), request{Near: topology.Near{Level: topology.SameSocket}}, ""},
-		{"zones on a switch", dedicated("dedicated_cores", list("cpu", "2"), spec.AnnotationNear, "switch"), request{}, "hilbert.dev/near: the pod requests no GPU and no network card, and CPUs hang on no switch; want numa or socket"},
+		{"NUMA nodes at one socket", dedicated("dedicated_cores", list("cpu", "2"), spec.AnnotationNear, "socket"), request{Near: topology.Near{Level: topology.SameSocket}}, ""},
+		{"NUMA nodes on a switch", dedicated("dedicated_cores", list("cpu", "2"), spec.AnnotationNear, "switch"), request{}, "hilbert.dev/near: the pod requests no GPU and no network card, and CPUs hang on no switch; want numa or socket"},
 		{
-			"zones beside a card", dedicated("dedicated_cores", list("cpu", "2", spec.ResourceRDMA, "1"), spec.AnnotationNear, "switch"),
+			"NUMA nodes beside a card", dedicated("dedicated_cores", list("cpu", "2", spec.ResourceRDMA, "1"), spec.AnnotationNear, "switch"),
 			request{NIC: topology.NICRequest{Count: 1, RDMA: true}, Near: topology.Near{Level: topology.SameSwitch}},
 			"",
 		},
@@ -155,7 +155,7 @@ func TestPossibleIsNoContradiction(t *testing.T) {
 			}
 		}
 		r := NewParser("hilbert", nil).Pod(pod).Requirements
-		switch contradiction := r.GPU.Contradiction(&r.Zones); {
+		switch contradiction := r.GPU.Contradiction(&r.NUMANodes); {
 		case r.Impossible != "" && !strings.Contains(r.Impossible, "hilbert.dev/"):
 			if !strings.Contains(r.Impossible, "GPUs; a node has at most") {
 				t.Fatalf("%q names no field", r.Impossible)

@@ -43,7 +43,7 @@ func (f *Fingerprints) Of(facts *facts.Pod, requirements uint64) uint64 {
 	b.flag(facts.NeverPreempts)
 	b.str(facts.Nominated)
 	b.granted(&facts.Grant)
-	b.zones(&facts.Grant.Zones)
+	b.numaNodes(&facts.Grant.NUMANodes)
 	b.str(facts.Reported.Reason)
 	b.str(facts.Reported.Message)
 	b.str(facts.Unit)
@@ -68,9 +68,9 @@ func (k *specKey) granted(g *topology.Grant) {
 	}
 }
 
-// zones spells out what was promised of zones, which for nearly every pod is nothing.
-func (k *specKey) zones(g *topology.ZoneGrant) {
-	set := g.Zones()
+// NUMA nodes spells out what was promised of NUMA nodes, which for nearly every pod is nothing.
+func (k *specKey) numaNodes(g *topology.NUMAGrant) {
+	set := g.NUMANodes()
 	k.num(int64(set))
 	for ; set != 0; set &= set - 1 {
 		z := bits.TrailingZeros8(set)

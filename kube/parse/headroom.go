@@ -40,23 +40,23 @@ func NodeHeadroom(c *spec.Colocation) (h facts.Headroom, wishes []facts.Eviction
 	return h, wishes, nil
 }
 
-// checkColocation returns the first contradiction. The zones' parts must not add up to less than the whole: the node as a whole cannot lend
-// what no zone lends.
+// checkColocation returns the first contradiction. The NUMA nodes' parts must not add up to less than the whole: the node as a whole cannot lend
+// what no NUMA node lends.
 func checkColocation(c *spec.Colocation) error {
 	if err := checkLent("headroom", c.Headroom); err != nil {
 		return err
 	}
 	var sum spec.ReclaimedAmounts
-	for i := range c.Zones {
-		z := &c.Zones[i]
-		if err := checkLent("headroom of zone "+z.Name, z.ReclaimedAmounts); err != nil {
+	for i := range c.NUMANodes {
+		z := &c.NUMANodes[i]
+		if err := checkLent("headroom of NUMA node "+z.Name, z.ReclaimedAmounts); err != nil {
 			return err
 		}
 		sum.MilliCPU, sum.MemoryMiB = sum.MilliCPU+z.MilliCPU, sum.MemoryMiB+z.MemoryMiB
 	}
 	switch {
-	case len(c.Zones) > 0 && (c.Headroom.MilliCPU > sum.MilliCPU || c.Headroom.MemoryMiB > sum.MemoryMiB):
-		return fmt.Errorf("headroom of %d millicores and %d MiB, where the zones have %d and %d", c.Headroom.MilliCPU, c.Headroom.MemoryMiB, sum.MilliCPU, sum.MemoryMiB)
+	case len(c.NUMANodes) > 0 && (c.Headroom.MilliCPU > sum.MilliCPU || c.Headroom.MemoryMiB > sum.MemoryMiB):
+		return fmt.Errorf("headroom of %d millicores and %d MiB, where the NUMA nodes have %d and %d", c.Headroom.MilliCPU, c.Headroom.MemoryMiB, sum.MilliCPU, sum.MemoryMiB)
 	case len(c.Evictions) > maxWishes:
 		return fmt.Errorf("%d evictions are asked for; at most %d can be", len(c.Evictions), maxWishes)
 	}

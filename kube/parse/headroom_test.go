@@ -16,9 +16,9 @@ func amountsOf(cpu, memory int64) spec.ReclaimedAmounts {
 	return spec.ReclaimedAmounts{MilliCPU: cpu, MemoryMiB: memory}
 }
 
-func zonesOf(amounts ...spec.ReclaimedAmounts) (list []spec.ZoneHeadroom) {
+func numaOf(amounts ...spec.ReclaimedAmounts) (list []spec.NUMAHeadroom) {
 	for i, a := range amounts {
-		list = append(list, spec.ZoneHeadroom{Name: fmt.Sprint(i), ReclaimedAmounts: a})
+		list = append(list, spec.NUMAHeadroom{Name: fmt.Sprint(i), ReclaimedAmounts: a})
 	}
 	return list
 }
@@ -35,20 +35,20 @@ func TestParseColocation(t *testing.T) {
 		"nothing": {},
 		"zero":    {said: &spec.Colocation{}, want: facts.Headroom{State: facts.HeadroomOpen}},
 		"whole": {
-			said: &spec.Colocation{Headroom: amountsOf(3000, 2), Zones: zonesOf(amountsOf(1000, 1), amountsOf(2500, 1)), Evictions: []spec.EvictionRequest{wish}},
+			said: &spec.Colocation{Headroom: amountsOf(3000, 2), NUMANodes: numaOf(amountsOf(1000, 1), amountsOf(2500, 1)), Evictions: []spec.EvictionRequest{wish}},
 			want: facts.Headroom{State: facts.HeadroomOpen, MilliCPU: 3000, Memory: 2 << 20},
 		},
 		"closed": {
 			said: &spec.Colocation{Headroom: amountsOf(3000, 2), Closed: "evicted 10:00"},
 			want: facts.Headroom{State: facts.HeadroomClosed, MilliCPU: 3000, Memory: 2 << 20, Note: "evicted 10:00"},
 		},
-		"more than the zones": {said: &spec.Colocation{Headroom: amountsOf(3000, 2), Zones: zonesOf(amountsOf(1000, 2), amountsOf(1999, 0))}, err: "where the zones have 2999 and 2"},
-		"negative":            {said: &spec.Colocation{Headroom: amountsOf(-1, 2)}, err: "-1 millicores"},
-		"absurd":              {said: &spec.Colocation{Headroom: amountsOf(1, 1<<33)}, err: "8589934592 MiB"},
-		"negative zone":       {said: &spec.Colocation{Zones: zonesOf(amountsOf(1, -2))}, err: "zone 0"},
-		"no UID":              {said: &spec.Colocation{Evictions: []spec.EvictionRequest{{Namespace: "ns", Name: "p"}}}, err: "ns/p"},
-		"twice":               {said: &spec.Colocation{Evictions: []spec.EvictionRequest{wish, wish}}, err: "twice"},
-		"too many":            {said: &spec.Colocation{Evictions: many}, err: "257 evictions"},
+		"more than the numaNodes": {said: &spec.Colocation{Headroom: amountsOf(3000, 2), NUMANodes: numaOf(amountsOf(1000, 2), amountsOf(1999, 0))}, err: "where the NUMA nodes have 2999 and 2"},
+		"negative":                {said: &spec.Colocation{Headroom: amountsOf(-1, 2)}, err: "-1 millicores"},
+		"absurd":                  {said: &spec.Colocation{Headroom: amountsOf(1, 1<<33)}, err: "8589934592 MiB"},
+		"negative numaNode":       {said: &spec.Colocation{NUMANodes: numaOf(amountsOf(1, -2))}, err: "NUMA node 0"},
+		"no UID":                  {said: &spec.Colocation{Evictions: []spec.EvictionRequest{{Namespace: "ns", Name: "p"}}}, err: "ns/p"},
+		"twice":                   {said: &spec.Colocation{Evictions: []spec.EvictionRequest{wish, wish}}, err: "twice"},
+		"too many":                {said: &spec.Colocation{Evictions: many}, err: "257 evictions"},
 	} {
 		got, wishes, err := NodeHeadroom(c.said)
 		if c.err != "" {

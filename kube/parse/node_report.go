@@ -19,12 +19,12 @@ var rulers = map[string]topology.Ruler{spec.ModeAgent: topology.RulerAgent, spec
 // maxThreads is the most logical CPUs of a core that a report may name.
 const maxThreads = 8
 
-// NodeZones turns what a node's agent says into the ledger's terms: what can be promised by zone, and who holds what, by UID.
+// NodeNUMANodes turns what a node's agent says into the ledger's terms: what can be promised by NUMA node, and who holds what, by UID.
 //
-// The NUMA nodes are the zones, by ascending number. Where the kubelet rules nothing is promised and nobody is said to hold anything; a
-// machine with more than topology.MaxZones NUMA nodes has no zones at all. What is missing is an error and never zero; the error names
-// the zone, and nothing of such a report may be acted on.
-func NodeZones(s *spec.NodeStatus) (shape topology.ZoneShape, held []facts.HeldZones, err error) {
+// The NUMA nodes are the NUMA nodes, by ascending number. Where the kubelet rules nothing is promised and nobody is said to hold anything; a
+// machine with more than topology.MaxNUMANodes NUMA nodes has no NUMA nodes at all. What is missing is an error and never zero; the error names
+// the NUMA node, and nothing of such a report may be acted on.
+func NodeNUMANodes(s *spec.NodeStatus) (shape topology.NUMAShape, held []facts.HeldNUMA, err error) {
 	ruler, ok := rulers[s.Mode]
 	switch {
 	case !ok:
@@ -32,23 +32,23 @@ func NodeZones(s *spec.NodeStatus) (shape topology.ZoneShape, held []facts.HeldZ
 	case s.ThreadsPerCore < 1 || s.ThreadsPerCore > maxThreads:
 		return shape, nil, fmt.Errorf("threadsPerCore %d: want 1 to %d", s.ThreadsPerCore, maxThreads)
 	}
-	zones, err := numaZones(s.Zones)
+	numaNodes, err := numaNodes(s.Topology)
 	if err != nil {
 		return shape, nil, err
 	}
 	shape.Ruler, shape.Threads = ruler, uint8(s.ThreadsPerCore)
-	if len(zones) > topology.MaxZones {
+	if len(numaNodes) > topology.MaxNUMANodes {
 		return shape, nil, nil
 	}
-	shape.Zones = uint8(len(zones))
-	grants := make(map[string]*topology.ZoneGrant)
-	for i := range zones {
-		z := &zones[i]
-		if shape.Zone[i], err = z.capacity(); err == nil {
+	shape.NUMANodes = uint8(len(numaNodes))
+	grants := make(map[string]*topology.NUMAGrant)
+	for i := range numaNodes {
+		z := &numaNodes[i]
+		if shape.NUMANode[i], err = z.capacity(); err == nil {
 			err = z.charge(i, grants)
 		}
 		if err != nil {
-			return topology.ZoneShape{}, nil, fmt.Errorf("NUMA node %s: %w", z.Name, err)
+			return topology.NUMAShape{}, nil, fmt.Errorf("NUMA node %s: %w", z.Name, err)
 		}
 		if z.Closed {
 			shape.Closed |= 1 << i
@@ -58,25 +58,25 @@ func NodeZones(s *spec.NodeStatus) (shape topology.ZoneShape, held []facts.HeldZ
 		return shape, nil, nil
 	}
 	for uid, grant := range grants {
-		held = append(held, facts.HeldZones{UID: facts.UID(uid), Grant: *grant})
+		held = append(held, facts.HeldNUMA{UID: facts.UID(uid), Grant: *grant})
 	}
-	slices.SortFunc(held, func(a, b facts.HeldZones) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(held, func(a, b facts.HeldNUMA) int { return cmp.Compare(a.UID, b.UID) })
 	return shape, held, nil
 }
 
-// numaZone is a NUMA node of a report.
-type numaZone struct {
-	*spec.Zone
+// numaNode is a NUMA node of a report.
+type numaNode struct {
+	*spec.TopologyElement
 	number int
 	socket uint8
 }
 
-// numaZones lists the NUMA nodes by number.
-func numaZones(tree []spec.Zone) (out []numaZone, err error) {
+// numaNodes lists the NUMA nodes by number.
+func numaNodes(tree []spec.TopologyElement) (out []numaNode, err error) {
 	for i := range tree {
 		socket := &tree[i]
-		if socket.Type != spec.ZoneSocket {
-			if socket.Type == spec.ZoneNUMA {
+		if socket.Type != spec.ElementSocket {
+			if socket.Type == spec.ElementNUMANode {
 				return nil, fmt.Errorf("NUMA node %s: it stands in no socket", socket.Name)
 			}
 			continue
@@ -87,17 +87,17 @@ func numaZones(tree []spec.Zone) (out []numaZone, err error) {
 		}
 		for j := range socket.Children {
 			child := &socket.Children[j]
-			if child.Type != spec.ZoneNUMA {
+			if child.Type != spec.ElementNUMANode {
 				continue
 			}
 			n, err := strconv.ParseUint(child.Name, 10, 16)
 			if err != nil {
 				return nil, fmt.Errorf("NUMA node %q: the name is no number of a NUMA node", child.Name)
 			}
-			out = append(out, numaZone{child, int(n), uint8(number)})
+			out = append(out, numaNode{child, int(n), uint8(number)})
 		}
 	}
-	slices.SortFunc(out, func(a, b numaZone) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(out, func(a, b numaNode) int { return cmp.Compare(a.number, b.number) })
 	for i := 1; i < len(out); i++ {
 		if out[i].number == out[i-1].number {
 			return nil, fmt.Errorf("NUMA node %s: it stands twice", out[i].Name)
@@ -106,12 +106,12 @@ func numaZones(tree []spec.Zone) (out []numaZone, err error) {
 	return out, nil
 }
 
-// capacity is what may be promised of the zone.
-func (z *numaZone) capacity() (c topology.ZoneCapacity, err error) {
+// capacity is what may be promised of the NUMA node.
+func (z *numaNode) capacity() (c topology.NUMACapacity, err error) {
 	if z.Capacity == nil || z.Allocatable == nil {
 		return c, errors.New("capacity or allocatable is missing")
 	}
-	for _, a := range []*spec.ZoneAmounts{z.Capacity, z.Allocatable} {
+	for _, a := range []*spec.NUMAAmounts{z.Capacity, z.Allocatable} {
 		if err := checkAmounts(a.CPUs, a.MemoryMiB, a.CPUSet); err != nil {
 			return c, err
 		}
@@ -119,11 +119,11 @@ func (z *numaZone) capacity() (c topology.ZoneCapacity, err error) {
 	if z.Allocatable.CPUs > z.Capacity.CPUs || z.Allocatable.MemoryMiB > z.Capacity.MemoryMiB {
 		return c, errors.New("allocatable is more than capacity")
 	}
-	return topology.ZoneCapacity{CPUs: uint16(z.Allocatable.CPUs), Socket: z.socket, Memory: uint32(z.Allocatable.MemoryMiB)}, nil
+	return topology.NUMACapacity{CPUs: uint16(z.Allocatable.CPUs), Socket: z.socket, Memory: uint32(z.Allocatable.MemoryMiB)}, nil
 }
 
-// charge adds what the pods hold of the zone to their grants.
-func (z *numaZone) charge(index int, grants map[string]*topology.ZoneGrant) error {
+// charge adds what the pods hold of the NUMA node to their grants.
+func (z *numaNode) charge(index int, grants map[string]*topology.NUMAGrant) error {
 	for i := range z.Allocations {
 		a := &z.Allocations[i]
 		err := checkAmounts(a.CPUs, a.MemoryMiB, a.CPUSet)
@@ -136,9 +136,9 @@ func (z *numaZone) charge(index int, grants map[string]*topology.ZoneGrant) erro
 		case a.CPUs == 0 && a.MemoryMiB == 0:
 			return fmt.Errorf("the allocation of %s/%s says not how much it is", a.Namespace, a.Name)
 		case g == nil:
-			g = new(topology.ZoneGrant)
+			g = new(topology.NUMAGrant)
 			grants[a.UID] = g
-		case g.Zones()&(1<<index) != 0:
+		case g.NUMANodes()&(1<<index) != 0:
 			return fmt.Errorf("the allocation of %s/%s stands twice", a.Namespace, a.Name)
 		}
 		g.CPUs[index], g.Memory[index] = uint16(a.CPUs), uint32(a.MemoryMiB)

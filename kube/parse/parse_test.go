@@ -50,7 +50,7 @@ func show(r *facts.Requirements) string {
 	}
 	field("requests", r.Requests, len(r.Requests) > 0)
 	field("gpu", fmt.Sprintf("{%d %d}", r.GPU.Milli, r.GPU.Whole), !r.GPU.IsZero())
-	field("zones", r.Zones, !r.Zones.IsZero())
+	field("numaNodes", r.NUMANodes, !r.NUMANodes.IsZero())
 	field("selector", r.NodeSelector, len(r.NodeSelector) > 0)
 	field("required", r.Required, r.Required != nil)
 	field("preferred", r.Preferred, len(r.Preferred) > 0)

@@ -22,7 +22,7 @@ type Parser struct {
 	levels    []string // node labels from the widest domain to the narrowest
 	strings   interner
 	warner    Warner
-	// OnUnreadablePromise, if set, is called for each pod whose promise of zones cannot be read.
+	// OnUnreadablePromise, if set, is called for each pod whose promise of NUMA nodes cannot be read.
 	OnUnreadablePromise func()
 	requirementsSeen    requirementsMemo
 	labelSets           labelSets

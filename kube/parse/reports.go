@@ -7,12 +7,12 @@ import (
 
 // NodeReport parses a CustomNodeResource. What cannot be read promises nothing.
 func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *facts.NodeReport {
-	shape, held, err := NodeZones(&n.Status.NodeStatus)
+	shape, held, err := NodeNUMANodes(&n.Status.NodeStatus)
 	if err != nil {
-		p.warner.Warn("customnoderesource "+n.Name, "the report is malformed, so that nothing is promised by zone", "err", err)
+		p.warner.Warn("customnoderesource "+n.Name, "the report is malformed, so that nothing is promised by numaNode", "err", err)
 		return &facts.NodeReport{Why: facts.ReportMalformed, Headroom: facts.Headroom{State: facts.HeadroomMalformed, Note: "the report as a whole"}}
 	}
-	r := &facts.NodeReport{Zones: shape, Held: held}
+	r := &facts.NodeReport{NUMANodes: shape, Held: held}
 	if r.Headroom, r.Evictions, err = NodeHeadroom(n.Status.Colocation); err != nil {
 		p.warner.Warn("customnoderesource "+n.Name, "what the node lends is malformed, so that it lends nothing", "err", err)
 	}

@@ -75,8 +75,8 @@ func (p *Parser) requests(pod *corev1.Pod, r *facts.Requirements) {
 	list := podRequests(pod, requestOptions)
 	r.Requests = p.quantities(list)
 	var why string
-	r.Zones, r.Impossible = zoneRequest(pod, list)
-	r.GPU, why = deviceRequest(pod, list, r.Zones)
+	r.NUMANodes, r.Impossible = numaRequest(pod, list)
+	r.GPU, why = deviceRequest(pod, list, r.NUMANodes)
 	r.Impossible = cmp.Or(why, r.Impossible)
 	r.Reclaimed = isReclaimed(pod)
 

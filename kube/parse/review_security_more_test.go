@@ -21,5 +21,5 @@ func TestSecExclusiveCharge(t *testing.T) {
 	f := p.Pod(pod)
 	s.Apply(facts.PodUpserted{Pod: f})
 	c := s.Pod("e").Class
-	t.Logf("zones %+v charge %+v", c.Zones, c.Charge)
+	t.Logf("NUMA %+v charge %+v", c.NUMANodes, c.Charge)
 }

@@ -97,23 +97,23 @@ func (m *reportedMachine) said(n int) *spec.NodeReport {
 	return report.Build(m.machine, &r, nil, []spec.NodeCondition{{Type: spec.ConditionAgentReady, Reason: spec.ReasonAgentRunning, True: true}})
 }
 
-// newReportedMachine has zones of so many cores with two threads each, devices near each, and dedicated pods of two CPUs.
-func newReportedMachine(name string, zones, cores, devices, pods int) *reportedMachine {
+// newReportedMachine has NUMA nodes of so many cores with two threads each, devices near each, and dedicated pods of two CPUs.
+func newReportedMachine(name string, numaNodes, cores, devices, pods int) *reportedMachine {
 	m := &reportedMachine{name: name, machine: &topology.Machine{}}
 	m.report.Mode = spec.ModeAgent
-	m.report.Shape = topology.ZoneShape{Ruler: topology.RulerAgent, Zones: uint8(zones), Threads: 2}
-	all := zones * cores
-	for z := range zones {
+	m.report.Shape = topology.NUMAShape{Ruler: topology.RulerAgent, NUMANodes: uint8(numaNodes), Threads: 2}
+	all := numaNodes * cores
+	for z := range numaNodes {
 		n := topology.NUMANode{ID: z, Memory: 256 << 30}
 		for c := range cores {
 			for t := range 2 {
 				id := t*all + z*cores + c
-				m.machine.CPUs = append(m.machine.CPUs, topology.CPU{ID: id, Core: z*cores + c, Socket: z * 2 / zones, NUMA: z})
+				m.machine.CPUs = append(m.machine.CPUs, topology.CPU{ID: id, Core: z*cores + c, Socket: z * 2 / numaNodes, NUMA: z})
 				n.CPUs.Add(id)
 			}
 		}
 		m.machine.NUMA = append(m.machine.NUMA, n)
-		m.report.Shape.Zone[z] = topology.ZoneCapacity{CPUs: uint16(2 * cores), Memory: 256 << 10, Socket: uint8(z * 2 / zones)}
+		m.report.Shape.NUMANode[z] = topology.NUMACapacity{CPUs: uint16(2 * cores), Memory: 256 << 10, Socket: uint8(z * 2 / numaNodes)}
 		for d := range devices {
 			m.machine.Devices = append(m.machine.Devices, topology.Device{
 				Address: fmt.Sprintf("0000:%02x:%02x.0", 16+z, d), Kind: []topology.DeviceKind{topology.DeviceGPU, topology.DeviceNIC}[d%2], NUMA: z,
@@ -123,12 +123,12 @@ func newReportedMachine(name string, zones, cores, devices, pods int) *reportedM
 	}
 	for p := range pods {
 		h := allocate.Held{UID: fmt.Sprintf("5b4d5c2e-9f1e-4c50-8a51-%012d", p), Namespace: "production", Name: fmt.Sprintf("service-6d4cf56db6-%05d", p)}
-		z, core := p%zones, p/zones
+		z, core := p%numaNodes, p/numaNodes
 		h.Grant.CPUs[z], h.Grant.Memory[z] = 2, 4096
 		h.CPUs = topology.CPUs(z*cores+core, all+z*cores+core)
 		m.report.Held = append(m.report.Held, h)
 	}
-	m.report.Free = topology.NewZoneFree(&m.report.Shape)
+	m.report.Free = topology.NewNUMAFree(&m.report.Shape)
 	m.report.Pools = []allocate.Pool{
 		{Name: spec.PoolShare, CPUs: m.machine.AllCPUs()}, {Name: spec.PoolReclaimed, CPUs: topology.CPUs(1, 3)}, {Name: spec.PoolSystem, CPUs: topology.CPUs(0)},
 	}
@@ -144,9 +144,9 @@ func TestReportCost(t *testing.T) {
 	}
 	b := startReports(t)
 	none := newReportedMachine("-", 1, 1, 0, 0)
-	small := newReportedMachine("2 zones, 4 CPUs, no pods", 2, 1, 0, 0)
-	medium := newReportedMachine("2 zones, 128 CPUs, 4 devices, 20 pods", 2, 32, 2, 20)
-	large := newReportedMachine("8 zones, 256 CPUs, 16 devices, 60 pods", 8, 16, 2, 60)
+	small := newReportedMachine("2 NUMA nodes, 4 CPUs, no pods", 2, 1, 0, 0)
+	medium := newReportedMachine("2 NUMA nodes, 128 CPUs, 4 devices, 20 pods", 2, 32, 2, 20)
+	large := newReportedMachine("8 NUMA nodes, 256 CPUs, 16 devices, 60 pods", 8, 16, 2, 60)
 	for round := range *reportRounds {
 		for _, c := range []struct {
 			machine *reportedMachine

@@ -84,7 +84,7 @@ func TestEveryFilterIsOurs(t *testing.T) {
 	delete(theirs, "NodeName") // a pod that names its node has its place
 	delete(own, "GPUFit")      // Hilbert's own
 	delete(own, "Reservation") // Hilbert's own; nothing is reserved here
-	delete(own, "ZoneFit")     // Hilbert's own; nobody asks for zones here
+	delete(own, "NUMAFit")     // Hilbert's own; no pod asks for NUMA nodes here
 	delete(own, "NearFit")     // Hilbert's own; nor for what is near
 	if !maps.Equal(theirs, own) {
 		t.Errorf("upstream filters with %v, Hilbert with %v", slices.Sorted(maps.Keys(theirs)), slices.Sorted(maps.Keys(own)))

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// coresInZone and zoneMemory are of a node's two NUMA nodes, in cores of two threads and MiB.
-	coresInZone, zoneMemory = 16, 64 << 10
+	// coresInNUMANode and numaMemory are of a node's two NUMA nodes, in cores of two threads and MiB.
+	coresInNUMANode, numaMemory = 16, 64 << 10
 	// onlinePods of so many CPUs each fill a node, as far as requests go.
 	onlinePods, onlineCPUs = 3, 16
 	// learnedFor is for how long agents have learned that know something at the start.
@@ -89,7 +89,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) (_ *Result, err error
 // start registers the nodes and starts all who act on them.
 func (b *bed) start(ctx context.Context, tasks *sync.WaitGroup) error {
 	b.loadAvg()
-	machine, config := hollow.PairMachine(coresInZone, zoneMemory), spec.Default().Node
+	machine, config := hollow.PairMachine(coresInNUMANode, numaMemory), spec.Default().Node
 	config.Lending.RefreshInterval, config.WriteInterval = spec.Duration(b.Refresh), spec.Duration(b.Write)
 	shapes := hollow.AgentShapes(b.Nodes, machine, config)
 	fleet, err := hollow.Run(ctx, b.config, shapes, hollow.Options{Frozen: true})

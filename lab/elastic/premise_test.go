@@ -22,7 +22,7 @@ func newPremise(o *Options) *premise {
 	p := &premise{laws: advise.Defaults()}
 	p.laws.TargetUse, p.laws.ReclaimedFloor = float64(config.Lending.TargetUtilization)/percent, config.ReclaimedCores
 	for _, reserved := range []int{*config.ReservedCores, 0} {
-		p.o.Zones = append(p.o.Zones, advise.Zone{Divisible: (coresInZone - reserved) * threads, Threads: threads, SharedRequests: advise.Known(onlinePods * onlineCPUs / 2)})
+		p.o.NUMANodes = append(p.o.NUMANodes, advise.NUMANode{Divisible: (coresInNUMANode - reserved) * threads, Threads: threads, SharedRequests: advise.Known(onlinePods * onlineCPUs / 2)})
 	}
 	for range o.Queue {
 		p.o.Reclaimed = append(p.o.Reclaimed, advise.Reclaimed{MilliCPU: int64(o.Cores) * milli})
@@ -35,13 +35,13 @@ func (p *premise) pass(wants, queueWants float64, during time.Duration) {
 	for end := p.o.At + during; p.o.At < end; p.o.At += time.Second {
 		p.o.Wall = time.Unix(0, 0).Add(p.o.At)
 		shared, lent := 0, 0
-		for i := range p.o.Zones {
-			z := &p.o.Zones[i]
+		for i := range p.o.NUMANodes {
+			z := &p.o.NUMANodes[i]
 			shared, lent = shared+z.Divisible-z.Lent, lent+z.Lent
 		}
 		gets := min(wants, float64(shared))
-		for i := range p.o.Zones {
-			z := &p.o.Zones[i]
+		for i := range p.o.NUMANodes {
+			z := &p.o.NUMANodes[i]
 			part := float64(z.Divisible-z.Lent) / float64(shared)
 			z.SharedUse, z.SharedDelay = advise.Known(gets*part), advise.Known((wants-gets)*part)
 		}
@@ -50,8 +50,8 @@ func (p *premise) pass(wants, queueWants float64, during time.Duration) {
 			p.o.Reclaimed[i].CPUUse, p.o.Reclaimed[i].RunDelay = advise.Known(runs/pods), advise.Known((queueWants-runs)/pods)
 		}
 		p.last = advise.Step(&p.o, &p.laws, &p.memory)
-		for i, z := range p.last.Zones {
-			p.o.Zones[i].Lent = z.Lend * p.o.Zones[i].Threads
+		for i, z := range p.last.NUMANodes {
+			p.o.NUMANodes[i].Lent = z.Lend * p.o.NUMANodes[i].Threads
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestLongStarves(t *testing.T) {
 	p := newPremise(&o)
 	p.pass(o.Low*onlinePods*onlineCPUs, queue, learnedFor+o.Lend)
 	offered := int64(0)
-	for _, z := range p.last.Zones {
+	for _, z := range p.last.NUMANodes {
 		offered += z.CPU.Published
 	}
 	if offered < int64(queue)*milli {
@@ -73,6 +73,6 @@ func TestLongStarves(t *testing.T) {
 	}
 	p.pass(o.High*onlinePods*onlineCPUs, queue, o.Rise)
 	if p.last.Suppression != advise.SuppressEvict {
-		t.Errorf("at the high load nobody is evicted, but %v; lent are %d and %d CPUs", p.last.Suppression, p.o.Zones[0].Lent, p.o.Zones[1].Lent)
+		t.Errorf("at the high load nobody is evicted, but %v; lent are %d and %d CPUs", p.last.Suppression, p.o.NUMANodes[0].Lent, p.o.NUMANodes[1].Lent)
 	}
 }

@@ -25,7 +25,7 @@ const (
 
 // nodeTexts are the files of the node.
 var nodeTexts = map[string]func(*work) string{
-	"proc/stat": (*work).stat, "proc/schedstat": (*work).schedstat, "proc/meminfo": (*work).meminfo, numaDir + "online": (*work).onlineZones,
+	"proc/stat": (*work).stat, "proc/schedstat": (*work).schedstat, "proc/meminfo": (*work).meminfo, numaDir + "online": (*work).onlineNUMANodes,
 	"proc/pressure/cpu": noPressure, "proc/pressure/memory": noPressure, "proc/pressure/io": noPressure,
 }
 
@@ -50,10 +50,10 @@ func (f workFiles) Open(name string) (observe.File, error) {
 	if text, ok := nodeTexts[name]; ok {
 		return &workFile{f.kernel, name, nil, func(w *work, _ *workPod) string { return text(w) }, ""}, nil
 	}
-	if zone, ok := strings.CutSuffix(strings.TrimPrefix(name, numaDir+"node"), "/meminfo"); ok {
+	if numa, ok := strings.CutSuffix(strings.TrimPrefix(name, numaDir+"node"), "/meminfo"); ok {
 		for i := range w.machine.NUMA {
-			if strconv.Itoa(w.machine.NUMA[i].ID) == zone {
-				return &workFile{f.kernel, name, nil, func(w *work, _ *workPod) string { return w.zoneInfo(i) }, ""}, nil
+			if strconv.Itoa(w.machine.NUMA[i].ID) == numa {
+				return &workFile{f.kernel, name, nil, func(w *work, _ *workPod) string { return w.numaInfo(i) }, ""}, nil
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func (w *work) meminfo() string {
 	return fmt.Sprintf("MemTotal: %d kB\nMemFree: %d kB\nMemAvailable: %[2]d kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n", total/kibi, max(0, free)/kibi)
 }
 
-func (w *work) onlineZones() string {
+func (w *work) onlineNUMANodes() string {
 	var set topology.CPUSet // the kernel lists nodes as it does CPUs
 	for i := range w.machine.NUMA {
 		set.Add(w.machine.NUMA[i].ID)
@@ -171,8 +171,8 @@ func (w *work) onlineZones() string {
 	return set.String() + "\n"
 }
 
-func (w *work) zoneInfo(zone int) string {
-	n := &w.machine.NUMA[zone]
+func (w *work) numaInfo(numa int) string {
+	n := &w.machine.NUMA[numa]
 	held := w.held()
 	return fmt.Sprintf("Node %[1]d MemTotal: %[2]d kB\nNode %[1]d MemFree: %[3]d kB\nNode %[1]d FilePages: 0 kB\nNode %[1]d AnonPages: %[4]d kB\n"+
 		"Node %[1]d Slab: 0 kB\nNode %[1]d Inactive(file): 0 kB\n", n.ID, n.Memory/kibi, max(0, n.Memory-held)/kibi, held/kibi)

@@ -32,7 +32,7 @@ func Learned(m *topology.Machine, config *spec.Node, use float64, during time.Du
 		}
 		bytes := advise.Known(float64(n.Memory))
 		total += bytes.Value
-		o.Zones = append(o.Zones, advise.Zone{
+		o.NUMANodes = append(o.NUMANodes, advise.NUMANode{
 			Divisible: cpus, Threads: m.Threads(), SharedUse: advise.Known(use * float64(cpus) / float64(divisible)),
 			SharedDelay: advise.Known(0), LentUse: advise.Known(0), SharedRequests: advise.Known(0), MemoryTotal: bytes, MemoryFree: bytes,
 			InactiveFile: advise.Known(0), ReclaimedMemory: advise.Known(0), PromisedUse: advise.Known(0),

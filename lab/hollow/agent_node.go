@@ -25,7 +25,7 @@ type Fault struct {
 	Silent bool          // none arrives
 	Drop   int           // of so many one arrives; 0 and 1: all
 	Delay  time.Duration // each arrives so much later, and is as old by then
-	Shrink int           // each zone is said to have so many CPUs less to give
+	Shrink int           // each NUMA node is said to have so many CPUs less to give
 }
 
 // Agent is the agent of one hollow node. Its methods may be called by any goroutine.
@@ -199,7 +199,7 @@ func (a *Agent) report(ctx context.Context, r *spec.NodeReport) error {
 	return nil
 }
 
-// shrunk is the report of a node whose zones have so many CPUs less to give. What pods hold stays.
+// shrunk is the report of a node whose NUMA nodes have so many CPUs less to give. What pods hold stays.
 func shrunk(r *spec.NodeReport, by int) (*spec.NodeReport, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -209,10 +209,10 @@ func shrunk(r *spec.NodeReport, by int) (*spec.NodeReport, error) {
 	if err := json.Unmarshal(text, out); err != nil {
 		return nil, err
 	}
-	for s := range out.Status.Zones {
-		for z := range out.Status.Zones[s].Children {
-			if zone := &out.Status.Zones[s].Children[z]; zone.Allocatable != nil {
-				zone.Allocatable.CPUs, zone.Allocatable.CPUSet = max(zone.Allocatable.CPUs-by, 0), ""
+	for s := range out.Status.Topology {
+		for z := range out.Status.Topology[s].Children {
+			if numa := &out.Status.Topology[s].Children[z]; numa.Allocatable != nil {
+				numa.Allocatable.CPUs, numa.Allocatable.CPUSet = max(numa.Allocatable.CPUs-by, 0), ""
 			}
 		}
 	}

@@ -120,7 +120,7 @@ func TestTheModelIsObserved(t *testing.T) {
 	near("and does not wait", o.Cgroups[1].CPU.RunDelay, 0)
 	near("the online container waits", o.Cgroups[2].CPU.RunDelay, 2)
 	near("and feels it", o.Cgroups[0].CPUPressure.Some.Now, 1-math.Exp(-2))
-	if free, ok := o.Node.Zones[1].Free.Within(time.Second); !ok || free != (1024-64)<<20 {
+	if free, ok := o.Node.NUMANodes[1].Free.Within(time.Second); !ok || free != (1024-64)<<20 {
 		t.Errorf("a NUMA node has %d MiB free (%v)", free>>20, ok)
 	}
 	// A file of a pod that is gone says so, whoever comes next under its name.

@@ -100,7 +100,7 @@ func spared(ctx context.Context) error {
 		time.Sleep(3 * time.Second) // which they are, only the caller knows; the API server acts within a second
 		return nil
 	}
-	forged := pod("probe", annotation(spec.AnnotationZones, "x"), annotation(requiredPlugins, "[]"), gpus("1"), scheduler(spec.DefaultSchedulerName))
+	forged := pod("probe", annotation(spec.AnnotationNUMANodes, "x"), annotation(requiredPlugins, "[]"), gpus("1"), scheduler(spec.DefaultSchedulerName))
 	if err := dryCreate(ctx, admin, free, forged); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func live(t *testing.T, namespace string, parts []part, tell func(step string, s
 		return err
 	})
 	measure("bind", func() error {
-		promise := bindingOf(name, annotation(spec.AnnotationZones, "0:8/4096Mi"))
+		promise := bindingOf(name, annotation(spec.AnnotationNUMANodes, "0:8/4096Mi"))
 		return hilbertd.CoreV1().Pods(namespace).Bind(ctx, promise, metav1.CreateOptions{})
 	})
 	measure("status", func() error {

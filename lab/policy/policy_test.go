@@ -113,7 +113,7 @@ func prepare(ctx context.Context) error {
 	if err := grant(ctx); err != nil {
 		return err
 	}
-	old := pod("old", scheduler(spec.DefaultSchedulerName), gpus("1"), label(spec.LabelQoS, "gold"), annotation(spec.AnnotationZones, "0:8/4096Mi"),
+	old := pod("old", scheduler(spec.DefaultSchedulerName), gpus("1"), label(spec.LabelQoS, "gold"), annotation(spec.AnnotationNUMANodes, "0:8/4096Mi"),
 		annotation(spec.AnnotationGPUs, "0,3"))
 	if err := create(ctx, both, old); err != nil {
 		return err
@@ -173,17 +173,17 @@ func grant(ctx context.Context) error {
 // awaitPolicies waits until each policy is felt.
 func awaitPolicies(ctx context.Context) error {
 	return poll(ctx, patience, func() error {
-		forged := pod("probe", annotation(spec.AnnotationZones, "0:1/0Mi"))
+		forged := pod("probe", annotation(spec.AnnotationNUMANodes, "0:1/0Mi"))
 		if err := dryCreate(ctx, admin, plain, forged); err == nil {
 			return errors.New("hilbert-pod-create is not in force")
 		}
-		if err := update(admin, both, "old", func(p *corev1.Pod) { p.Annotations[spec.AnnotationZones] = "0:1/0Mi" })(ctx); err == nil {
+		if err := update(admin, both, "old", func(p *corev1.Pod) { p.Annotations[spec.AnnotationNUMANodes] = "0:1/0Mi" })(ctx); err == nil {
 			return errors.New("hilbert-pod-update is not in force")
 		}
 		if err := update(admin, both, "old", func(p *corev1.Pod) { p.Annotations[requiredPlugins] = "[]" })(ctx); err == nil {
 			return errors.New("hilbert-required-plugin is not in force")
 		}
-		if err := bindDry(ctx, admin, both, "old", bindingOf("old", annotation(spec.AnnotationZones, "0:1/0Mi"))); err == nil {
+		if err := bindDry(ctx, admin, both, "old", bindingOf("old", annotation(spec.AnnotationNUMANodes, "0:1/0Mi"))); err == nil {
 			return errors.New("hilbert-binding is not in force")
 		}
 		if err := createsNode(agents.unbound, "n3")(ctx); err == nil {
@@ -216,7 +216,7 @@ func stock(ctx context.Context) error {
 			return fmt.Errorf("create %s: %w", p.Name, err)
 		}
 	}
-	placed := bindingOf("placed", annotation(spec.AnnotationZones, "0:8/4096Mi"), annotation(spec.AnnotationGPUs, "0,1"))
+	placed := bindingOf("placed", annotation(spec.AnnotationNUMANodes, "0:8/4096Mi"), annotation(spec.AnnotationGPUs, "0,1"))
 	if err := hilbertd.CoreV1().Pods(both).Bind(ctx, placed, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("bind as hilbertd: %w", err)
 	}
@@ -224,7 +224,7 @@ func stock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if got.Spec.NodeName != "n1" || got.Annotations[spec.AnnotationZones] != "0:8/4096Mi" || got.Annotations[spec.AnnotationGPUs] != "0,1" ||
+	if got.Spec.NodeName != "n1" || got.Annotations[spec.AnnotationNUMANodes] != "0:8/4096Mi" || got.Annotations[spec.AnnotationGPUs] != "0,1" ||
 		got.Annotations[requiredPlugins] != agentRequired {
 		return fmt.Errorf("placed: node %q, annotations %v", got.Spec.NodeName, got.Annotations)
 	}

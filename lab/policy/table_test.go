@@ -79,21 +79,21 @@ func annotates(key, value string) string {
 
 func placements() []request {
 	const written = "only the scheduler's Binding writes it"
-	zones, gpu := annotation(spec.AnnotationZones, "0:8/4096Mi"), annotation(spec.AnnotationGPUs, "0")
+	numaNodes, gpu := annotation(spec.AnnotationNUMANodes, "0:8/4096Mi"), annotation(spec.AnnotationGPUs, "0")
 	mirror := annotation("kubernetes.io/config.mirror", "x")
 	out := []request{
 		{"a pod without words", creates(owner, plain), ""},
 		{"a pod without words, on a node", creates(owner, plain, onNode("n1")), ""},
-		{"words of others", creates(owner, plain, annotation("example.com/zones", "0"), label("app", "x")), ""},
-		{"born with zones, for a node", creates(owner, plain, zones, onNode("n1")), "hilbert.dev/zones: " + written},
-		{"born with nothing in zones", creates(owner, plain, annotation(spec.AnnotationZones, "")), "hilbert.dev/zones: " + written},
-		{"a mirror by its node", creates(node, plain, mirror, zones, label(spec.LabelQoS, "gold"), onNode("n1")), ""},
+		{"words of others", creates(owner, plain, annotation("example.com/numaNodes", "0"), label("app", "x")), ""},
+		{"born with NUMA nodes, for a node", creates(owner, plain, numaNodes, onNode("n1")), "hilbert.dev/numa-nodes: " + written},
+		{"born with nothing in numaNodes", creates(owner, plain, annotation(spec.AnnotationNUMANodes, "")), "hilbert.dev/numa-nodes: " + written},
+		{"a mirror by its node", creates(node, plain, mirror, numaNodes, label(spec.LabelQoS, "gold"), onNode("n1")), ""},
 		{"a mirror by its node, with a GPU", creates(node, plain, mirror, gpus("1"), scheduler(spec.DefaultSchedulerName), onNode("n1"),
 			annotation(requiredPlugins, "[]")), ""},
-		{"a mirror by somebody", creates(owner, plain, mirror, zones, onNode("n1")), "hilbert.dev/zones: " + written},
+		{"a mirror by somebody", creates(owner, plain, mirror, numaNodes, onNode("n1")), "hilbert.dev/numa-nodes: " + written},
 		{"a mirror by somebody, with a GPU", creates(owner, plain, mirror, gpus("1"), scheduler(spec.DefaultSchedulerName), onNode("n1"),
 			annotation(requiredPlugins, "[]")), requiredPlugins},
-		{"a mirror by another node", creates(node, plain, mirror, zones, onNode("n2")), "hilbert.dev/zones: " + written},
+		{"a mirror by another node", creates(node, plain, mirror, numaNodes, onNode("n2")), "hilbert.dev/numa-nodes: " + written},
 	}
 	for _, key := range []string{spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationPriority} {
 		out = append(out,
@@ -103,16 +103,16 @@ func placements() []request {
 	}
 	for name, user := range map[string]kubernetes.Interface{"the owner": owner, "the administrator": admin} {
 		out = append(out,
-			request{name + " creates with zones", creates(user, plain, zones), "hilbert.dev/zones: " + written},
+			request{name + " creates with numaNodes", creates(user, plain, numaNodes), "hilbert.dev/numa-nodes: " + written},
 			request{name + " creates with GPUs", creates(user, plain, gpu), "hilbert.dev/gpus: " + written},
-			request{name + " adds zones", patches(user, "free", annotates(spec.AnnotationZones, `"0:8/4096Mi"`)), "hilbert.dev/zones: " + written},
-			request{name + " adds empty zones", patches(user, "free", annotates(spec.AnnotationZones, `""`)), "hilbert.dev/zones: " + written},
+			request{name + " adds numaNodes", patches(user, "free", annotates(spec.AnnotationNUMANodes, `"0:8/4096Mi"`)), "hilbert.dev/numa-nodes: " + written},
+			request{name + " adds empty numaNodes", patches(user, "free", annotates(spec.AnnotationNUMANodes, `""`)), "hilbert.dev/numa-nodes: " + written},
 			request{name + " adds GPUs", patches(user, "free", annotates(spec.AnnotationGPUs, `"1"`)), "hilbert.dev/gpus: " + written},
-			request{name + " changes zones", patches(user, "placed", annotates(spec.AnnotationZones, `"1:8/4096Mi"`)), "hilbert.dev/zones: " + written},
-			request{name + " removes zones", patches(user, "placed", annotates(spec.AnnotationZones, "null")), "hilbert.dev/zones: " + written},
+			request{name + " changes numaNodes", patches(user, "placed", annotates(spec.AnnotationNUMANodes, `"1:8/4096Mi"`)), "hilbert.dev/numa-nodes: " + written},
+			request{name + " removes numaNodes", patches(user, "placed", annotates(spec.AnnotationNUMANodes, "null")), "hilbert.dev/numa-nodes: " + written},
 			request{name + " changes GPUs", patches(user, "placed", annotates(spec.AnnotationGPUs, `"1,2"`)), "hilbert.dev/gpus: " + written},
-			request{name + " changes both", patches(user, "placed", `{"metadata":{"annotations":{"hilbert.dev/zones":null,"hilbert.dev/gpus":null}}}`), "hilbert.dev/zones, hilbert.dev/gpus: " + written},
-			request{name + " adds zones by the status", patches(user, "free", annotates(spec.AnnotationZones, `"0:8/4096Mi"`), "status"), "hilbert.dev/zones: " + written},
+			request{name + " changes both", patches(user, "placed", `{"metadata":{"annotations":{"hilbert.dev/numa-nodes":null,"hilbert.dev/gpus":null}}}`), "hilbert.dev/numa-nodes, hilbert.dev/gpus: " + written},
+			request{name + " adds NUMA nodes by the status", patches(user, "free", annotates(spec.AnnotationNUMANodes, `"0:8/4096Mi"`), "status"), "hilbert.dev/numa-nodes: " + written},
 			request{name + " changes something else", patches(user, "placed", annotates("example.com/note", `"x"`)), ""},
 			request{name + " changes something else of an old pod", patches(user, "old", annotates("example.com/note", `"x"`)), ""},
 			request{name + " forges an old pod again", patches(user, "old", annotates(spec.AnnotationGPUs, `"7"`)), "hilbert.dev/gpus: " + written},
@@ -122,11 +122,11 @@ func placements() []request {
 	}
 	return append(out,
 		request{"the node tells a status", patches(node, "placed", `{"status":{"phase":"Running"}}`, "status"), ""},
-		request{"the node forges zones", patches(node, "placed", annotates(spec.AnnotationZones, `"1:8/4096Mi"`), "status"), "hilbert.dev/zones: " + written},
+		request{"the node forges numaNodes", patches(node, "placed", annotates(spec.AnnotationNUMANodes, `"1:8/4096Mi"`), "status"), "hilbert.dev/numa-nodes: " + written},
 		request{"hilbertd tells a condition", patches(hilbertd, "free", `{"status":{"conditions":[{"type":"PodScheduled","status":"False"}]}}`, "status"), ""},
-		request{"hilbertd forges by the status", patches(hilbertd, "free", annotates(spec.AnnotationZones, `"0:8/4096Mi"`), "status"), "hilbert.dev/zones: " + written},
-		request{"by a resize", resizes(owner, "free", spec.AnnotationZones), ""},
-		request{"by an ephemeral container", debugs(owner, "free", spec.AnnotationZones), ""},
+		request{"hilbertd forges by the status", patches(hilbertd, "free", annotates(spec.AnnotationNUMANodes, `"0:8/4096Mi"`), "status"), "hilbert.dev/numa-nodes: " + written},
+		request{"by a resize", resizes(owner, "free", spec.AnnotationNUMANodes), ""},
+		request{"by an ephemeral container", debugs(owner, "free", spec.AnnotationNUMANodes), ""},
 	)
 }
 
@@ -166,22 +166,22 @@ func untouched(got *corev1.Pod, err error, key string) error {
 }
 
 func bindings() []request {
-	zones, gpu := annotation(spec.AnnotationZones, "0:8/4096Mi"), annotation(spec.AnnotationGPUs, "0")
+	numaNodes, gpu := annotation(spec.AnnotationNUMANodes, "0:8/4096Mi"), annotation(spec.AnnotationGPUs, "0")
 	const only = "only hilbertd may promise a placement, not "
 	out := []request{
-		{"hilbertd binds", binds(hilbertd, "free", zones, gpu), ""},
+		{"hilbertd binds", binds(hilbertd, "free", numaNodes, gpu), ""},
 		{"hilbertd binds with nothing to promise", binds(hilbertd, "free"), ""},
 		{"another scheduler binds", binds(admin, "free", annotation("example.com/x", "y")), ""},
 		{"another scheduler binds by the old endpoint", oldBinds(admin, "free"), ""},
-		{"the owner promises zones", binds(owner, "free", zones), only + "ann"},
+		{"the owner promises numaNodes", binds(owner, "free", numaNodes), only + "ann"},
 		{"the owner promises GPUs", binds(owner, "free", gpu), only + "ann"},
 		{"hilbertd promises network cards", binds(hilbertd, "free", annotation(spec.AnnotationNICs, "1:25000")), ""},
 		{"the owner promises network cards", binds(owner, "free", annotation(spec.AnnotationNICs, "1:25000")), only + "ann"},
 		{"hilbertd says what may be held", binds(hilbertd, "free", annotation(spec.AnnotationReclaimed, "1m/1Mi"), annotation(spec.AnnotationPriority, "1")), ""},
 		{"the owner says what may be held", binds(owner, "free", annotation(spec.AnnotationReclaimed, "1m/1Mi")), only + "ann"},
 		{"the owner says the priority", binds(owner, "free", annotation(spec.AnnotationPriority, "1")), only + "ann"},
-		{"the administrator promises", binds(admin, "free", zones), only + "hilbert-lab-admin"},
-		{"the owner promises by the old endpoint", oldBinds(owner, "free", zones), only + "ann"},
+		{"the administrator promises", binds(admin, "free", numaNodes), only + "hilbert-lab-admin"},
+		{"the owner promises by the old endpoint", oldBinds(owner, "free", numaNodes), only + "ann"},
 	}
 	said := "said when the pod is created"
 	for name, user := range map[string]kubernetes.Interface{"hilbertd": hilbertd, "the owner": owner} {

@@ -17,9 +17,9 @@ type Observation struct {
 	// At is the time since the node's boot, Wall the time of day for the forecast.
 	At   time.Duration `json:"at"`
 	Wall time.Time     `json:"wall"`
-	// Zones are the NUMA nodes by index of topology.ZoneShape.
-	Zones []Zone `json:"zones"`
-	Node  Node   `json:"node"`
+	// NUMANodes are the NUMA nodes by index of topology.NUMAShape.
+	NUMANodes []NUMANode `json:"numaNodes"`
+	Node      Node       `json:"node"`
 	// Services are the online pods, Reclaimed the reclaimed ones, by ID.
 	Services  []Service   `json:"services,omitempty"`
 	Reclaimed []Reclaimed `json:"reclaimed,omitempty"`
@@ -40,8 +40,8 @@ type Node struct {
 	CPUPressure Sample `json:"cpuPressure"`
 }
 
-// Zone is one NUMA node.
-type Zone struct {
+// NUMANode is one NUMA node.
+type NUMANode struct {
 	// Divisible are the CPUs that pools share: neither held by a pod nor reserved. Threads of them make a core. Lent are those that
 	// the reclaimed pool has now.
 	Divisible int `json:"divisible"`
@@ -52,7 +52,7 @@ type Zone struct {
 	SharedUse   Sample `json:"sharedUse"`
 	SharedDelay Sample `json:"sharedDelay"`
 	LentUse     Sample `json:"lentUse"`
-	// SharedRequests is what the shared pods of the node asked for, by the zone's part of the divisible CPUs.
+	// SharedRequests is what the shared pods of the node asked for, by the NUMA node's part of the divisible CPUs.
 	SharedRequests Sample `json:"sharedRequests"`
 
 	MemoryTotal Sample `json:"memoryTotal"`
@@ -92,19 +92,19 @@ type Reclaimed struct {
 
 // Advice is what the laws want.
 type Advice struct {
-	Zones []ZoneAdvice `json:"zones"`
-	// Pools are the CPUs that the pools of services with a profile should have in all zones together, by pool; others follow their requests.
+	NUMANodes []NUMAAdvice `json:"numaNodes"`
+	// Pools are the CPUs that the pools of services with a profile should have in all NUMA nodes together, by pool; others follow their requests.
 	Pools map[string]int `json:"pools,omitempty"`
 	// Suppression is how hard reclaimed pods are held down.
 	Suppression Suppression `json:"suppression"`
 }
 
-// ZoneAdvice is of one NUMA node.
-type ZoneAdvice struct {
+// NUMAAdvice is of one NUMA node.
+type NUMAAdvice struct {
 	// Lend is how many whole cores the reclaimed pool should have, LendReason why it is no more.
 	Lend       int    `json:"lend"`
 	LendReason Reason `json:"lendReason"`
-	// CPU and Memory are what all reclaimed pods may hold in the zone, running ones included: millicores and bytes. Published is what is to be
+	// CPU and Memory are what all reclaimed pods may hold in the NUMA node, running ones included: millicores and bytes. Published is what is to be
 	// told; it falls at once and rises late.
 	CPU    Headroom `json:"cpu"`
 	Memory Headroom `json:"memory"`

@@ -13,7 +13,7 @@ const (
 	dayLength  = 24 * time.Hour
 )
 
-// Forecast knows what the shared pools of a zone use in the course of a day.
+// Forecast knows what the shared pools of a NUMA node use in the course of a day.
 //
 // It follows Autopilot (Rzadca et al., EuroSys 2020): peaks of short intervals, of which a percentile is taken with weights that halve with age;
 // Autopilot and the Vertical Pod Autoscaler pour all of them into one histogram, here each quarter of an hour of the day has its own, of one

@@ -113,7 +113,7 @@ func TestForecastFirstMinute(t *testing.T) {
 	o, p, m := quiet(1), Defaults(), State{}
 	p.ForecastUse = p.TargetUse
 	a := Step(o, &p, &m)
-	if want := millicores(32 - 32*p.CPUReserve - (4*p.FallbackFactor/p.TargetUse + p.Margin + 32*p.MarginShare)); a.Zones[0].CPU.Now != want || a.Zones[0].CPU.Reason != BoundByForecast {
-		t.Errorf("%+v, want %d", a.Zones[0].CPU, want)
+	if want := millicores(32 - 32*p.CPUReserve - (4*p.FallbackFactor/p.TargetUse + p.Margin + 32*p.MarginShare)); a.NUMANodes[0].CPU.Now != want || a.NUMANodes[0].CPU.Reason != BoundByForecast {
+		t.Errorf("%+v, want %d", a.NUMANodes[0].CPU, want)
 	}
 }

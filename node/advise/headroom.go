@@ -43,9 +43,9 @@ func (h *Published) see(found, deadband int64, f freeze, now, length time.Durati
 	return h.Value
 }
 
-// cpu is the headroom of a zone in millicores: what online pods need neither by what they use now nor by the forecast. What is lent does not
+// cpu is the headroom of a NUMA node in millicores: what online pods need neither by what they use now nor by the forecast. What is lent does not
 // bound it, and what reclaimed pods use is not in it.
-func (t *tick) cpu(z *Zone, s *ZoneState) Headroom {
+func (t *tick) cpu(z *NUMANode, s *NUMAState) Headroom {
 	all, keep := float64(divisible(z)), t.least(z, s)
 	byUse, byForecast := t.need(s.Smooth.Value, t.p.TargetUse, z, s), t.need(s.Forecast.expect(t, s.Smooth.Value), t.p.ForecastUse, z, s)
 	need, reason := byUse, BoundByUse
@@ -83,7 +83,7 @@ func (t *tick) cpu(z *Zone, s *ZoneState) Headroom {
 }
 
 // cpuTerms are the parts of the sum, in millicores.
-func (t *tick) cpuTerms(z *Zone, need float64, by Reason) []Term {
+func (t *tick) cpuTerms(z *NUMANode, need float64, by Reason) []Term {
 	all := float64(divisible(z))
 	names := map[Reason]string{BoundByUse: "needed for use", BoundByForecast: "needed by forecast", BoundByCapacity: "kept for online pods"}
 	return []Term{
@@ -113,8 +113,8 @@ func (h *Headroom) bound(limit int64, reason Reason) {
 	}
 }
 
-// running is the zone's part of what the reclaimed pods that run hold, in millicores. Their zones are not known: it is by CPUs.
-func (t *tick) running(z *Zone) int64 {
+// running is the NUMA node's part of what the reclaimed pods that run hold, in millicores. Their NUMA nodes are not known: it is by CPUs.
+func (t *tick) running(z *NUMANode) int64 {
 	if t.divisible == 0 {
 		return 0
 	}

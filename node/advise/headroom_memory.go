@@ -1,13 +1,13 @@
 package advise
 
-// memory finds the headroom of memory of all zones, bounds the sum by what the node has, and publishes.
+// memory finds the headroom of memory of all NUMA nodes, bounds the sum by what the node has, and publishes.
 func (t *tick) memory() {
 	t.untouched = t.notTouched()
 	sum, held, kept := 0.0, 0.0, 0.0
-	for i := range t.o.Zones {
-		r := t.memoryBudget(&t.o.Zones[i], &t.m.Zones[i])
+	for i := range t.o.NUMANodes {
+		r := t.memoryBudget(&t.o.NUMANodes[i], &t.m.NUMANodes[i])
 		sum, held, kept = sum+r.sum(), held+r.reclaimed, kept+r.kept()
-		t.m.zones[i].Memory = Headroom{Now: int64(r.sum()), Reason: BoundByUse}
+		t.m.numaNodes[i].Memory = Headroom{Now: int64(r.sum()), Reason: BoundByUse}
 	}
 	share, available := 1.0, 0.0
 	if _, known := recall(t.o.Node.MemoryAvailable, &t.m.Available); known || t.m.Available.Known {
@@ -16,12 +16,12 @@ func (t *tick) memory() {
 			share = available / sum
 		}
 	}
-	for i := range t.o.Zones {
+	for i := range t.o.NUMANodes {
 		t.publishMemory(i, share)
 	}
 }
 
-// memoryBudget is what there is of a zone's memory, in bytes.
+// memoryBudget is what there is of a NUMA node's memory, in bytes.
 type memoryBudget struct {
 	free, file, reclaimed        float64
 	watermark, promised, reserve float64
@@ -36,7 +36,7 @@ func (r *memoryBudget) sum() float64 {
 }
 
 // memoryBudget has, for what is missing, the last that was known.
-func (t *tick) memoryBudget(z *Zone, s *ZoneState) memoryBudget {
+func (t *tick) memoryBudget(z *NUMANode, s *NUMAState) memoryBudget {
 	l := &s.Last
 	total, a := recall(z.MemoryTotal, &l.MemoryTotal)
 	free, b := recall(z.MemoryFree, &l.MemoryFree)
@@ -55,7 +55,7 @@ func (t *tick) memoryBudget(z *Zone, s *ZoneState) memoryBudget {
 
 // publishMemory bounds what was found and tells it.
 func (t *tick) publishMemory(i int, share float64) {
-	z, s, h := &t.o.Zones[i], &t.m.Zones[i], &t.m.zones[i].Memory
+	z, s, h := &t.o.NUMANodes[i], &t.m.NUMANodes[i], &t.m.numaNodes[i].Memory
 	if share < 1 {
 		h.Now, h.Reason = int64(float64(h.Now)*share), BoundByCapacity
 	}
@@ -92,8 +92,8 @@ func (t *tick) publishMemory(i int, share float64) {
 	}
 }
 
-// runningMemory is the zone's part of what the reclaimed pods that run may hold, by the sizes of the zones.
-func (t *tick) runningMemory(s *ZoneState) int64 {
+// runningMemory is the NUMA node's part of what the reclaimed pods that run may hold, by the sizes of the NUMA nodes.
+func (t *tick) runningMemory(s *NUMAState) int64 {
 	return int64(min(t.wantedMemory*t.partOfMemory(s), most))
 }
 
@@ -101,20 +101,20 @@ func (t *tick) runningMemory(s *ZoneState) int64 {
 // (RiseAfter), so a pod that has just started is not taken for one that needs little.
 func (t *tick) notTouched() float64 {
 	held := 0.0
-	for i := range t.o.Zones {
-		z, last := &t.o.Zones[i], &t.m.Zones[i].Last
-		recall(z.MemoryTotal, &last.MemoryTotal) // of all zones, before the part of one is asked for
+	for i := range t.o.NUMANodes {
+		z, last := &t.o.NUMANodes[i], &t.m.NUMANodes[i].Last
+		recall(z.MemoryTotal, &last.MemoryTotal) // of all NUMA nodes, before the part of one is asked for
 		has, _ := recall(z.ReclaimedMemory, &last.Reclaimed)
 		held += has
 	}
 	return t.p.UntouchedShare * max(0, min(t.wantedMemory, most)-held)
 }
 
-// partOfMemory is the zone's part of the node's memory.
-func (t *tick) partOfMemory(s *ZoneState) float64 {
+// partOfMemory is the NUMA node's part of the node's memory.
+func (t *tick) partOfMemory(s *NUMAState) float64 {
 	all := 0.0
-	for i := range t.m.Zones {
-		all += t.m.Zones[i].Last.MemoryTotal.Value
+	for i := range t.m.NUMANodes {
+		all += t.m.NUMANodes[i].Last.MemoryTotal.Value
 	}
 	if all == 0 {
 		return 0

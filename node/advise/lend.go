@@ -3,7 +3,7 @@ package advise
 // hold takes a share of what is lent back where online pods wait: use cannot ask for more than a small pool has, waiting can. For a short while nothing
 // is lent again; then, for a longer one, a little less than what made them wait. If they wait again until or soon after then, the next lasts twice as
 // long: otherwise the law would try a loan that hurts for ever.
-func (t *tick) hold(z *Zone, s *ZoneState, g waitGrade) {
+func (t *tick) hold(z *NUMANode, s *NUMAState, g waitGrade) {
 	over := s.Held && t.now >= s.Until
 	if g >= waiting {
 		had := float64(lent(z))
@@ -23,10 +23,10 @@ func (t *tick) hold(z *Zone, s *ZoneState, g waitGrade) {
 }
 
 // cuttingBack reports whether it is so short since online pods waited that nothing is lent again.
-func (t *tick) cuttingBack(s *ZoneState) bool { return s.Held && t.now-s.Waited < t.p.HoldMin }
+func (t *tick) cuttingBack(s *NUMAState) bool { return s.Held && t.now-s.Waited < t.p.HoldMin }
 
 // lend is how many cores the reclaimed pool should have, and why it is no more. It gives back at once and lends by steps.
-func (t *tick) lend(z *Zone, s *ZoneState, need float64) (int, Reason) {
+func (t *tick) lend(z *NUMANode, s *NUMAState, need float64) (int, Reason) {
 	floor := min(t.p.ReclaimedFloor, cores(z))
 	if len(t.o.Reclaimed) == 0 {
 		s.Lend, s.Lending = floor, false // the first pod starts from the floor
@@ -63,7 +63,7 @@ func (t *tick) lend(z *Zone, s *ZoneState, need float64) (int, Reason) {
 }
 
 // want is how many cores could be lent if there were no steps.
-func (t *tick) want(z *Zone, s *ZoneState, need float64, floor int) (int, Reason) {
+func (t *tick) want(z *NUMANode, s *NUMAState, need float64, floor int) (int, Reason) {
 	reason, highest := BoundByUse, max(floor, cores(z)-t.p.SharedFloor)
 	if need <= t.least(z, s) {
 		reason = BoundByCapacity
@@ -82,10 +82,10 @@ func (t *tick) want(z *Zone, s *ZoneState, need float64, floor int) (int, Reason
 }
 
 // mayLend reports whether more may be lent now. A need counts as low after it was seen for long enough.
-func (t *tick) mayLend(s *ZoneState) bool {
+func (t *tick) mayLend(s *NUMAState) bool {
 	held := t.cuttingBack(s) || s.CPUMissing.So || t.m.Level > SuppressNone || t.o.StopLending
 	return !held && s.Began.lasted(t.now, t.p.ShrinkAfter) && t.due(s)
 }
 
 // due reports whether the next step may be made.
-func (t *tick) due(s *ZoneState) bool { return t.now-s.Stepped >= t.p.LendInterval }
+func (t *tick) due(s *NUMAState) bool { return t.now-s.Stepped >= t.p.LendInterval }

@@ -21,32 +21,32 @@ type MemoryObservation struct {
 	// Headroom is what all reclaimed pods of the node together may hold now.
 	Headroom Sample `json:"headroom"`
 	// Recursive: the hierarchy is mounted with memory_recursiveprot.
-	Recursive bool         `json:"recursive,omitempty"`
-	Zones     []MemoryZone `json:"zones,omitempty"`
+	Recursive bool             `json:"recursive,omitempty"`
+	NUMANodes []MemoryNUMANode `json:"numaNodes,omitempty"`
 	// Pods are by ID, ascending. Groups are what the kernel says of the cgroups that protect online pods: kubepods, the class's, the pods' and
 	// their containers'.
 	Pods   []MemoryPod   `json:"pods,omitempty"`
 	Groups []MemoryGroup `json:"groups,omitempty"`
 }
 
-// MemoryZone is one NUMA node. Headroom is its part of that.
-type MemoryZone struct {
+// MemoryNUMANode is one NUMA node. Headroom is its part of that.
+type MemoryNUMANode struct {
 	Total    Sample `json:"total"`
 	Free     Sample `json:"free"`
 	Headroom Sample `json:"headroom"`
 }
 
-// AnyZone says that a pod is bound to no NUMA node.
-const AnyZone = -1
+// AnyNUMANode says that a pod is bound to no NUMA node.
+const AnyNUMANode = -1
 
 // MemoryPod is a pod, by what its cgroup Dir says.
 type MemoryPod struct {
 	ID        string `json:"id"`
 	Dir       string `json:"dir"`
 	Reclaimed bool   `json:"reclaimed,omitempty"`
-	// Amount is what a reclaimed pod has of the reclaimed memory. Zone is the one NUMA node that it is bound to, or AnyZone.
-	Amount int64 `json:"amount,omitempty"`
-	Zone   int   `json:"zone"`
+	// Amount is what a reclaimed pod has of the reclaimed memory. NUMA node is the one NUMA node that it is bound to, or AnyNUMANode.
+	Amount   int64 `json:"amount,omitempty"`
+	NUMANode int   `json:"numaNode"`
 
 	Current      Sample `json:"current"`
 	Anon         Sample `json:"anon"`
@@ -58,8 +58,8 @@ type MemoryPod struct {
 	// Pressure is memory's some avg10, Refaults the bytes per second that came back soon after they were taken.
 	Pressure Sample `json:"pressure"`
 	Refaults Sample `json:"refaults"`
-	// Zones is what it has in each NUMA node.
-	Zones []MemoryShare `json:"zones,omitempty"`
+	// NUMANodes is what it has in each NUMA node.
+	NUMANodes []MemoryShare `json:"numaNodes,omitempty"`
 
 	// Reclaiming: a request of ours is under way. Last is what came of the one before.
 	Reclaiming bool              `json:"shrinking,omitempty"`
@@ -147,7 +147,7 @@ type MemoryReason string
 const (
 	ReclaimCeiling MemoryReason = "Ceiling" // the pod holds more than its part of the headroom, or than its amount
 	ReclaimLimit   MemoryReason = "Limit"   // it is near its limit, where it would have to reclaim itself
-	ReclaimFree    MemoryReason = "Free"    // the node or a zone has little free memory
+	ReclaimFree    MemoryReason = "Free"    // the node or a NUMA node has little free memory
 	ReclaimOffload MemoryReason = "Offload" // it feels no pressure, so some of it is not used
 )
 
@@ -174,7 +174,7 @@ type MemoryMove struct {
 type MemoryState struct {
 	At   time.Duration             `json:"at"`
 	Pods map[string]MemoryPodState `json:"pods,omitempty"`
-	// Dropping is by what is short: the node at 0, zone i at i+1. Short is since when zones are, -1 where they are not.
+	// Dropping is by what is short: the node at 0, NUMA node i at i+1. Short is since when NUMA nodes are, -1 where they are not.
 	Dropping []bool                    `json:"dropping,omitempty"`
 	Short    []time.Duration           `json:"short,omitempty"`
 	Move     *MemoryMove               `json:"move,omitempty"`
@@ -248,14 +248,14 @@ func beginMemory(o *MemoryObservation, p *MemoryParams, m *MemoryState) *memoryT
 	for i := range o.Pods {
 		t.pods[i] = m.Pods[o.Pods[i].ID]
 	}
-	if len(m.Short) != len(o.Zones) { // the machine is another one
-		m.Dropping, m.Short = make([]bool, len(o.Zones)+1), make([]time.Duration, len(o.Zones))
+	if len(m.Short) != len(o.NUMANodes) { // the machine is another one
+		m.Dropping, m.Short = make([]bool, len(o.NUMANodes)+1), make([]time.Duration, len(o.NUMANodes))
 		for i := range m.Short {
 			m.Short[i] = -1
 		}
 	}
-	if len(m.Dropping) != len(o.Zones)+1 {
-		m.Dropping = make([]bool, len(o.Zones)+1)
+	if len(m.Dropping) != len(o.NUMANodes)+1 {
+		m.Dropping = make([]bool, len(o.NUMANodes)+1)
 	}
 	return t
 }

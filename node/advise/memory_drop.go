@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// reclaimCache asks for page cache where the node or a zone has little free memory: first for that of reclaimed pods, then for what online pods have
+// reclaimCache asks for page cache where the node or a NUMA node has little free memory: first for that of reclaimed pods, then for what online pods have
 // beyond a part of their working set. Anonymous memory is never asked for here.
 func (t *memoryTick) reclaimCache(asked []MemoryReclaim) {
-	t.reclaimCacheFrom(asked, t.shortfall(0, t.o.Total, t.o.Free), AnyZone)
-	for z := range t.o.Zones {
-		t.reclaimCacheFrom(asked, t.shortfall(z+1, t.o.Zones[z].Total, t.o.Zones[z].Free), z)
+	t.reclaimCacheFrom(asked, t.shortfall(0, t.o.Total, t.o.Free), AnyNUMANode)
+	for z := range t.o.NUMANodes {
+		t.reclaimCacheFrom(asked, t.shortfall(z+1, t.o.NUMANodes[z].Total, t.o.NUMANodes[z].Free), z)
 	}
 }
 
@@ -32,7 +32,7 @@ func (t *memoryTick) shortfall(index int, total, free Sample) int64 {
 }
 
 // reclaimCacheFrom divides what is lacking among the pods. What is under way and what is asked for already counts.
-func (t *memoryTick) reclaimCacheFrom(asked []MemoryReclaim, lack int64, zone int) {
+func (t *memoryTick) reclaimCacheFrom(asked []MemoryReclaim, lack int64, numa int) {
 	if lack <= 0 {
 		return
 	}
@@ -43,7 +43,7 @@ func (t *memoryTick) reclaimCacheFrom(asked []MemoryReclaim, lack int64, zone in
 	var from []candidate
 	for i := range t.o.Pods {
 		pod := &t.o.Pods[i]
-		bytes := t.cache(pod, zone)
+		bytes := t.cache(pod, numa)
 		switch {
 		case bytes == 0:
 		case pod.Reclaiming:
@@ -82,8 +82,8 @@ func (t *memoryTick) swaps() bool {
 	return !known || total > 0
 }
 
-// cache is the inactive page cache that may be taken from a pod, in one zone or in all.
-func (t *memoryTick) cache(pod *MemoryPod, zone int) int64 {
+// cache is the inactive page cache that may be taken from a pod, in one NUMA node or in all.
+func (t *memoryTick) cache(pod *MemoryPod, numa int) int64 {
 	inactive, a := bytesOf(pod.InactiveFile)
 	current, b := bytesOf(pod.Current)
 	if !a || !b {
@@ -92,13 +92,13 @@ func (t *memoryTick) cache(pod *MemoryPod, zone int) int64 {
 	if !pod.Reclaimed {
 		inactive = max(inactive-partOf(max(current-inactive, 0), t.p.Keep), 0)
 	}
-	if zone == AnyZone {
+	if numa == AnyNUMANode {
 		return inactive
 	}
-	if zone >= len(pod.Zones) {
+	if numa >= len(pod.NUMANodes) {
 		return 0
 	}
-	file, known := bytesOf(pod.Zones[zone].File)
+	file, known := bytesOf(pod.NUMANodes[numa].File)
 	if !known {
 		return 0
 	}

@@ -54,7 +54,7 @@ func (t *memoryTick) max(pod *MemoryPod, s *MemoryPodState) int64 {
 	return holds
 }
 
-// divide makes each pod's part of the headroom: in proportion to the amounts where they are more than there is, first in each zone that pods are bound
+// divide makes each pod's part of the headroom: in proportion to the amounts where they are more than there is, first in each NUMA node that pods are bound
 // to, then on the node. A pod whose part is less than Least has Least: the eviction manager ends that.
 func (t *memoryTick) divide() {
 	for i := range t.o.Pods {
@@ -62,8 +62,8 @@ func (t *memoryTick) divide() {
 			t.target[i] = t.amount(pod)
 		}
 	}
-	for z := range t.o.Zones {
-		t.scale(t.o.Zones[z].Headroom, func(pod *MemoryPod) bool { return pod.Zone == z })
+	for z := range t.o.NUMANodes {
+		t.scale(t.o.NUMANodes[z].Headroom, func(pod *MemoryPod) bool { return pod.NUMANode == z })
 	}
 	t.scale(t.o.Headroom, func(*MemoryPod) bool { return true })
 	for i := range t.o.Pods {

@@ -3,7 +3,7 @@ package advise
 // leftBehind is the part of a move's bytes that may stay behind: pages that somebody else uses too do not move.
 const leftBehind = 0.1
 
-// move has the memory of one reclaimed pod leave a zone that has been short for a while, for one with room. It is one at a time: the kernel copies
+// move has the memory of one reclaimed pod leave a NUMA node that has been short for a while, for one with room. It is one at a time: the kernel copies
 // inside of the write of cpuset.mems, which nobody can call back.
 func (t *memoryTick) move() {
 	t.shortSince()
@@ -14,7 +14,7 @@ func (t *memoryTick) move() {
 	if !t.p.Moves || t.advice.Paused != "" || t.now < t.m.NextMove {
 		return
 	}
-	for from := range t.o.Zones {
+	for from := range t.o.NUMANodes {
 		if since := t.m.Short[from]; since < 0 || t.now-since < t.p.MoveAfter {
 			continue
 		}
@@ -24,11 +24,11 @@ func (t *memoryTick) move() {
 	}
 }
 
-// shortSince notes since when zones have had little free memory. One whose is not known is not short.
+// shortSince notes since when NUMA nodes have had little free memory. One whose is not known is not short.
 func (t *memoryTick) shortSince() {
-	for z := range t.o.Zones {
-		total, a := bytesOf(t.o.Zones[z].Total)
-		free, b := bytesOf(t.o.Zones[z].Free)
+	for z := range t.o.NUMANodes {
+		total, a := bytesOf(t.o.NUMANodes[z].Total)
+		free, b := bytesOf(t.o.NUMANodes[z].Free)
 		switch {
 		case !a || !b || free >= partOf(total, t.p.FreeLow):
 			t.m.Short[z] = -1
@@ -38,13 +38,13 @@ func (t *memoryTick) shortSince() {
 	}
 }
 
-// begin chooses the pod with most memory in the zone, of those that may move and that another zone has room for.
+// begin chooses the pod with most memory in the NUMA node, of those that may move and that another NUMA node has room for.
 func (t *memoryTick) begin(from int) bool {
 	best, to, bytes := -1, -1, int64(0)
 	for i := range t.o.Pods {
 		pod := &t.o.Pods[i]
-		has, known := t.inZone(pod, from)
-		if !pod.Reclaimed || pod.Zone != AnyZone || pod.Reclaiming || !known || has <= bytes || has > t.p.MoveMost || has < t.p.Step || t.now < t.pods[i].NextMove {
+		has, known := t.inNUMANode(pod, from)
+		if !pod.Reclaimed || pod.NUMANode != AnyNUMANode || pod.Reclaiming || !known || has <= bytes || has > t.p.MoveMost || has < t.p.Step || t.now < t.pods[i].NextMove {
 			continue
 		}
 		if z := t.roomiest(has); z >= 0 {
@@ -61,12 +61,12 @@ func (t *memoryTick) begin(from int) bool {
 	return true
 }
 
-// roomiest is the zone that keeps most free memory when it takes so much more, and FreeHigh of it at least, so no zone that is short; -1: none does.
+// roomiest is the NUMA node that keeps most free memory when it takes so much more, and FreeHigh of it at least, so no NUMA node that is short; -1: none does.
 func (t *memoryTick) roomiest(bytes int64) int {
 	best, most := -1, int64(0)
-	for z := range t.o.Zones {
-		total, a := bytesOf(t.o.Zones[z].Total)
-		free, b := bytesOf(t.o.Zones[z].Free)
+	for z := range t.o.NUMANodes {
+		total, a := bytesOf(t.o.NUMANodes[z].Total)
+		free, b := bytesOf(t.o.NUMANodes[z].Free)
 		left := free - bytes - partOf(total, t.p.FreeHigh)
 		if a && b && left > most {
 			best, most = z, left
@@ -75,13 +75,13 @@ func (t *memoryTick) roomiest(bytes int64) int {
 	return best
 }
 
-// inZone is what a pod has in a zone.
-func (t *memoryTick) inZone(pod *MemoryPod, zone int) (int64, bool) {
-	if zone < 0 || zone >= len(pod.Zones) {
+// inNUMANode is what a pod has in a NUMA node.
+func (t *memoryTick) inNUMANode(pod *MemoryPod, numa int) (int64, bool) {
+	if numa < 0 || numa >= len(pod.NUMANodes) {
 		return 0, false
 	}
-	anon, a := bytesOf(pod.Zones[zone].Anon)
-	file, b := bytesOf(pod.Zones[zone].File)
+	anon, a := bytesOf(pod.NUMANodes[numa].Anon)
+	file, b := bytesOf(pod.NUMANodes[numa].File)
 	return anon + file, a && b
 }
 
@@ -90,7 +90,7 @@ func (t *memoryTick) follow() {
 	over := true
 	for i := range t.o.Pods {
 		if pod := &t.o.Pods[i]; pod.ID == t.m.Move.Pod {
-			has, known := t.inZone(pod, t.m.Move.From)
+			has, known := t.inNUMANode(pod, t.m.Move.From)
 			over = t.now >= t.m.Move.Until || (known && has <= partOf(t.m.Move.Bytes, leftBehind))
 		}
 	}

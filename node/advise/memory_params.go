@@ -27,7 +27,7 @@ type MemoryParams struct {
 	// Pressure is the online pods' from which on nothing is asked for and nothing moves.
 	Pressure float64 `json:"pressure"`
 
-	// FreeLow and FreeHigh are shares of the memory of the node or a zone: when less than the one is free, page cache is dropped up to the other.
+	// FreeLow and FreeHigh are shares of the memory of the node or a NUMA node: when less than the one is free, page cache is dropped up to the other.
 	FreeLow  float64 `json:"freeLow"`
 	FreeHigh float64 `json:"freeHigh"`
 	// Keep is the inactive page cache that an online pod keeps then, as a share of its working set.
@@ -47,7 +47,7 @@ type MemoryParams struct {
 	// SwapReserve of the node's swap is left alone.
 	SwapReserve int64 `json:"swapReserve"`
 
-	// Moves switches moves between NUMA nodes on: of a pod with at most MoveMost in a zone that has been short for MoveAfter, given up after
+	// Moves switches moves between NUMA nodes on: of a pod with at most MoveMost in a NUMA node that has been short for MoveAfter, given up after
 	// MoveDeadline, at most one in MoveInterval, and of one pod at most one in MoveRest.
 	Moves        bool          `json:"moves"`
 	MoveMost     int64         `json:"moveMost"`

@@ -27,7 +27,7 @@ func mem(pods ...MemoryPod) *MemoryObservation {
 // offline is a reclaimed pod of an amount that holds something, half of it inactive page cache; what is given in MiB.
 func offline(id string, amount, holds int64) MemoryPod {
 	return MemoryPod{
-		ID: id, Dir: "kubepods/besteffort/" + id, Reclaimed: true, Amount: amount * mib, Zone: AnyZone,
+		ID: id, Dir: "kubepods/besteffort/" + id, Reclaimed: true, Amount: amount * mib, NUMANode: AnyNUMANode,
 		Current: Known(float64(holds * mib)), Anon: Known(float64(holds * mib / 2)), InactiveFile: Known(float64(holds * mib / 2)), ActiveFile: Known(0),
 		Pressure: Known(1), Refaults: Known(0), SwapRoom: Known(0),
 	}
@@ -37,7 +37,7 @@ func offline(id string, amount, holds int64) MemoryPod {
 func online(id string, request, holds, inactive int64) MemoryPod {
 	dir := "kubepods/burstable/" + id
 	return MemoryPod{
-		ID: id, Dir: dir, Zone: AnyZone, Current: Known(float64(holds * mib)), Anon: Known(float64((holds - inactive) * mib)),
+		ID: id, Dir: dir, NUMANode: AnyNUMANode, Current: Known(float64(holds * mib)), Anon: Known(float64((holds - inactive) * mib)),
 		InactiveFile: Known(float64(inactive * mib)), ActiveFile: Known(0), Pressure: Known(0), Refaults: Known(0), SwapRoom: Known(0),
 		Containers: []MemoryContainer{{Dir: dir + "/main", Request: request * mib, Current: Known(float64(holds * mib)), InactiveFile: Known(float64(inactive * mib))}},
 	}
@@ -85,14 +85,14 @@ func memExpect(t *testing.T, what string, a MemoryAdvice, want string) {
 func TestMemoryLimits(t *testing.T) {
 	unknown := offline("a", 1000, 0)
 	unknown.Current = Sample{}
-	zoned := offline("a", 1000, 100)
-	zoned.Zone = 0
+	reportsNUMA := offline("a", 1000, 100)
+	reportsNUMA.NUMANode = 0
 	for _, c := range []struct {
-		name     string
-		pods     []MemoryPod
-		headroom Sample
-		zones    []MemoryZone
-		want     string
+		name      string
+		pods      []MemoryPod
+		headroom  Sample
+		numaNodes []MemoryNUMANode
+		want      string
 	}{
 		{"there is room for all", []MemoryPod{offline("a", 1000, 100)}, Known(8 * gib), nil, "a:1000/max"},
 		{"without an amount", []MemoryPod{offline("a", 0, 10)}, Known(8 * gib), nil, "a:64/max"},
@@ -102,12 +102,12 @@ func TestMemoryLimits(t *testing.T) {
 		{"in proportion", []MemoryPod{offline("a", 1000, 100), offline("b", 3000, 100)}, Known(2000 * mib), nil, "a:1000/500, b:3000/1500"},
 		{"a step below what it holds", []MemoryPod{offline("a", 1000, 800)}, Known(500 * mib), nil, "a:1000/768, Ceiling a 256"},
 		{"no headroom at all", []MemoryPod{offline("a", 1000, 40)}, Known(0), nil, "a:1000/64"},
-		{"a zone has less", []MemoryPod{zoned, offline("b", 1000, 100)}, Known(8 * gib), []MemoryZone{{Headroom: Known(300 * mib)}}, "a:1000/300, b:1000/max"},
-		{"a zone's is not known", []MemoryPod{zoned, offline("b", 1000, 100)}, Known(1500 * mib), []MemoryZone{{}}, "a:1000/-, b:1000/750"},
+		{"a NUMA node has less", []MemoryPod{reportsNUMA, offline("b", 1000, 100)}, Known(8 * gib), []MemoryNUMANode{{Headroom: Known(300 * mib)}}, "a:1000/300, b:1000/max"},
+		{"a NUMA node's is not known", []MemoryPod{reportsNUMA, offline("b", 1000, 100)}, Known(1500 * mib), []MemoryNUMANode{{}}, "a:1000/-, b:1000/750"},
 		{"not a number", []MemoryPod{offline("a", 1000, 100)}, Known(math.NaN()), nil, "a:1000/-"},
 	} {
 		o, p := mem(c.pods...), DefaultMemoryParams()
-		o.Headroom, o.Zones = c.headroom, c.zones
+		o.Headroom, o.NUMANodes = c.headroom, c.numaNodes
 		memExpect(t, c.name, StepMemory(o, &p, &MemoryState{}), c.want)
 	}
 }
@@ -236,12 +236,12 @@ func TestMemoryAsks(t *testing.T) {
 		},
 		{"free is not known", []MemoryPod{offline("b", 4000, 1000)}, func(o *MemoryObservation) { o.Free = Sample{} }, "b:4000/max"},
 		{
-			"a zone has little",
+			"a NUMA node has little",
 			[]MemoryPod{with(offline("a", 4000, 1000), func(p *MemoryPod) {
-				p.Zones = []MemoryShare{{Known(0), Known(500 * mib)}, {Known(0), Known(0)}}
-			}), with(offline("b", 4000, 1000), func(p *MemoryPod) { p.Zones = []MemoryShare{{Known(0), Known(0)}, {Known(0), Known(120 * mib)}} })},
+				p.NUMANodes = []MemoryShare{{Known(0), Known(500 * mib)}, {Known(0), Known(0)}}
+			}), with(offline("b", 4000, 1000), func(p *MemoryPod) { p.NUMANodes = []MemoryShare{{Known(0), Known(0)}, {Known(0), Known(120 * mib)}} })},
 			func(o *MemoryObservation) {
-				o.Zones = []MemoryZone{{Known(8 * gib), Known(4 * gib), Sample{}}, {Known(8 * gib), Known(100 * mib), Sample{}}}
+				o.NUMANodes = []MemoryNUMANode{{Known(8 * gib), Known(4 * gib), Sample{}}, {Known(8 * gib), Known(100 * mib), Sample{}}}
 			}, "a:4000/max, b:4000/max, Free b 120",
 		},
 		{"no pressure: a little", []MemoryPod{with(offline("a", 4000, 1000), func(p *MemoryPod) { p.Pressure = Known(0) })}, nil, "a:4000/max, Offload a 2"},
@@ -343,20 +343,20 @@ func TestMemoryOffloadClosedLoop(t *testing.T) {
 
 func TestMemoryMove(t *testing.T) {
 	p, m := DefaultMemoryParams(), MemoryState{}
-	in := func(id string, zone0, zone1 float64) MemoryPod {
+	in := func(id string, numa0, numa1 float64) MemoryPod {
 		pod := offline(id, 4000, 1000)
 		pod.InactiveFile = Known(0)
-		pod.Zones = []MemoryShare{{Known(zone0 * mib), Known(0)}, {Known(zone1 * mib), Known(0)}}
+		pod.NUMANodes = []MemoryShare{{Known(numa0 * mib), Known(0)}, {Known(numa1 * mib), Known(0)}}
 		return pod
 	}
 	bound := in("bound", 500, 0)
-	bound.Zone = 0
+	bound.NUMANode = 0
 	big, own := in("big", 900, 0), online("own", 100, 400, 0)
-	own.Zones = []MemoryShare{{Known(400 * mib), Known(0)}, {Known(0), Known(0)}}
+	own.NUMANodes = []MemoryShare{{Known(400 * mib), Known(0)}, {Known(0), Known(0)}}
 	steer := func(second int, free0, free1 Sample, a, b MemoryPod) MemoryAdvice {
 		o := mem(a, b, big, bound, own)
 		o.At = time.Duration(second) * time.Second
-		o.Zones = []MemoryZone{{Known(8 * gib), free0, Known(4 * gib)}, {Known(8 * gib), free1, Known(4 * gib)}}
+		o.NUMANodes = []MemoryNUMANode{{Known(8 * gib), free0, Known(4 * gib)}, {Known(8 * gib), free1, Known(4 * gib)}}
 		return StepMemory(o, &p, &m)
 	}
 	low, room := Known(200*mib), Known(4*gib)
@@ -585,13 +585,13 @@ func memPod(t *rapid.T, i int) MemoryPod {
 		pod.Containers[0].Current, pod.Containers[0].InactiveFile = b.Draw(t, "c"), b.Draw(t, "ci")
 	}
 	pod.Amount = rapid.Int64Range(-1, 30*gib).Draw(t, "amount")
-	pod.Zone = rapid.IntRange(-1, 2).Draw(t, "zone")
+	pod.NUMANode = rapid.IntRange(-1, 2).Draw(t, "numaNode")
 	for _, s := range []*Sample{&pod.Current, &pod.Anon, &pod.InactiveFile, &pod.ActiveFile, &pod.Limit, &pod.SwapRoom, &pod.Refaults} {
 		*s = b.Draw(t, "bytes")
 	}
 	pod.Pressure = memRate().Draw(t, "pressure")
-	for range rapid.IntRange(0, 2).Draw(t, "zones") {
-		pod.Zones = append(pod.Zones, MemoryShare{b.Draw(t, "anon"), b.Draw(t, "file")})
+	for range rapid.IntRange(0, 2).Draw(t, "numaNodes") {
+		pod.NUMANodes = append(pod.NUMANodes, MemoryShare{b.Draw(t, "anon"), b.Draw(t, "file")})
 	}
 	pod.Reclaiming = rapid.Bool().Draw(t, "shrinking")
 	pod.Last = ReclaimResult{Asked: rapid.Int64Range(0, gib).Draw(t, "asked"), Got: rapid.Int64Range(0, gib).Draw(t, "got"), Ended: time.Duration(rapid.IntRange(0, 1000).Draw(t, "ended")) * time.Second}
@@ -605,8 +605,8 @@ func memObservation(t *rapid.T) *MemoryObservation {
 		*s = b.Draw(t, "node")
 	}
 	o.OnlinePressure = memRate().Draw(t, "online")
-	for range rapid.IntRange(0, 2).Draw(t, "zones") {
-		o.Zones = append(o.Zones, MemoryZone{b.Draw(t, "total"), b.Draw(t, "free"), b.Draw(t, "headroom")})
+	for range rapid.IntRange(0, 2).Draw(t, "numaNodes") {
+		o.NUMANodes = append(o.NUMANodes, MemoryNUMANode{b.Draw(t, "total"), b.Draw(t, "free"), b.Draw(t, "headroom")})
 	}
 	for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
 		if rapid.IntRange(0, 4).Draw(t, "gone") > 0 {

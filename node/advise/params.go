@@ -19,7 +19,7 @@ type Params struct {
 	MarginShare float64 `json:"marginShare"`
 	// RequestShare is the share of their requests that shared pods keep though they use less. With 0 the requests need not be known.
 	RequestShare float64 `json:"requestShare"`
-	// SharedFloor and ReclaimedFloor are the cores of each zone that the shared pools, and the reclaimed pods if there are any, always keep.
+	// SharedFloor and ReclaimedFloor are the cores of each NUMA node that the shared pools, and the reclaimed pods if there are any, always keep.
 	SharedFloor    int `json:"sharedFloor"`
 	ReclaimedFloor int `json:"reclaimedFloor"`
 
@@ -38,7 +38,7 @@ type Params struct {
 	MissingFor time.Duration `json:"missingFor"`
 
 	// Delay is in threads that wait for each shared CPU, Pressure the share of time in which some task of a pod that uses one CPU waits: below Low all is calm,
-	// from High on online pods wait, from Critical on they wait badly. Pressure does not count in a zone with less delay than DelayQuiet:
+	// from High on online pods wait, from Critical on they wait badly. Pressure does not count in a NUMA node with less delay than DelayQuiet:
 	// there it comes from a limit of the pod's own.
 	DelayQuiet       float64 `json:"delayQuiet"`
 	DelayLow         float64 `json:"delayLow"`
@@ -66,7 +66,7 @@ type Params struct {
 	CPUDeadband    int64         `json:"cpuDeadband"`
 	MemoryDeadband int64         `json:"memoryDeadband"`
 
-	// FileShare is the share of the inactive page cache that counts as free. Watermark and GrowthReserve are the shares of a zone's memory
+	// FileShare is the share of the inactive page cache that counts as free. Watermark and GrowthReserve are the shares of a NUMA node's memory
 	// kept free: for the kernel, and for online pods to grow into until something is given back.
 	FileShare     float64 `json:"fileShare"`
 	Watermark     float64 `json:"watermark"`

@@ -48,7 +48,7 @@ type Target struct {
 // Pool is a shared pool with services that have a profile.
 type Pool struct {
 	Name string `json:"name"`
-	// CPUs are those that it has now in all zones; 0: not known. Requests is what its pods ask for, in CPUs.
+	// CPUs are those that it has now in all NUMA nodes; 0: not known. Requests is what its pods ask for, in CPUs.
 	CPUs     int    `json:"cpus"`
 	Requests Sample `json:"requests"`
 }
@@ -174,8 +174,8 @@ func steerPools(o *Observation, p *Params, m *ProfileState) map[string]int {
 func (o *Observation) reading(p *Profile, pool string, services []*Service) Reading {
 	r := Reading{At: clamp(o.At, 0, math.MaxInt64/4)}
 	r.Error, r.Whole = p.judge(services)
-	for i := range o.Zones {
-		r.Most += divisible(&o.Zones[i])
+	for i := range o.NUMANodes {
+		r.Most += divisible(&o.NUMANodes[i])
 	}
 	if i := slices.IndexFunc(o.Pools, func(p Pool) bool { return p.Name == pool }); i >= 0 {
 		r.Has = clamp(o.Pools[i].CPUs, 0, mostCPUs)

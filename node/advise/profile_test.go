@@ -245,7 +245,7 @@ func TestSteeringDoesNotWindUp(t *testing.T) {
 // steered is an observation of one zone with 64 CPUs, whose pools "web" and "ads" have 20 each.
 func steered() *Observation {
 	o := quiet(1)
-	o.Zones[0].Divisible = 64
+	o.NUMANodes[0].Divisible = 64
 	o.Pools = []Pool{{Name: "ads", CPUs: 20, Requests: Known(10)}, {Name: "web", CPUs: 20, Requests: Known(10)}}
 	o.Profiles = []Profile{
 		{Name: "n/one", Targets: []Target{{Value: 0.2}, {Value: 0.1, Weight: 0.5}}, Period: 10 * time.Second},
@@ -281,7 +281,7 @@ func TestSteerPools(t *testing.T) {
 		{"at most, by requests", []Service{one(Known(9), at)}, func(o *Observation) { o.Profiles[0].MostShare = 1.5 }, map[string]int{"web": 15}},
 		{"at least", []Service{one(at, Known(0.1))}, func(o *Observation) { o.Profiles[0].LeastCPUs = 23 }, map[string]int{"web": 23}},
 		{"at least, by requests", []Service{one(at, Known(0.1))}, func(o *Observation) { o.Profiles[0].LeastShare = 2.15 }, map[string]int{"web": 22}},
-		{"no more than there are", []Service{one(Known(9), at)}, func(o *Observation) { o.Zones[0].Divisible = 21 }, map[string]int{"web": 21}},
+		{"no more than there are", []Service{one(Known(9), at)}, func(o *Observation) { o.NUMANodes[0].Divisible = 21 }, map[string]int{"web": 21}},
 		{"what it has is not known", []Service{one(at, Known(0.1))}, func(o *Observation) { o.Pools = []Pool{{Name: "web", Requests: Known(9)}} }, map[string]int{"web": 9}},
 		{"nor what it asks for", []Service{one(at, at)}, func(o *Observation) { o.Pools = nil }, map[string]int{}},
 	} {
@@ -305,18 +305,18 @@ func TestSteeredPoolsAreNotLent(t *testing.T) {
 	lend := func(profile string) int {
 		o, p, m := steered(), Defaults(), State{}
 		o.Services = []Service{{ID: "n/a", Pool: "web", Profile: profile, Indicators: []Sample{Known(5)}, CPUUse: Known(2)}}
-		o.Profiles[1].LeastCPUs, o.Zones[0].SharedUse = 40, Known(4)
+		o.Profiles[1].LeastCPUs, o.NUMANodes[0].SharedUse = 40, Known(4)
 		var a Advice
 		for range 300 {
 			o.At += time.Second
 			a = Step(o, &p, &m)
-			o.Zones[0].Lent = a.Zones[0].Lend * o.Zones[0].Threads
+			o.NUMANodes[0].Lent = a.NUMANodes[0].Lend * o.NUMANodes[0].Threads
 			o.Pools[1].CPUs = max(20, a.Pools["web"])
 		}
 		if profile != "" && a.Pools["web"] < 40 {
 			t.Errorf("the pool should have %v", a.Pools)
 		}
-		return a.Zones[0].Lend
+		return a.NUMANodes[0].Lend
 	}
 	if with, without := lend("n/two"), lend(""); with >= without || with > 12 {
 		t.Errorf("%d cores are lent, and %d without the profile", with, without)

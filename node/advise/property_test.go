@@ -50,8 +50,8 @@ func drawn(t *rapid.T, o *Observation, nonsense bool) {
 			o.Reclaimed = append(o.Reclaimed, Reclaimed{ID: fmt.Sprint(i), MilliCPU: 3000, MemoryBytes: 2 << 30, CPUUse: of(t, "got", 2), RunDelay: of(t, "waited", 9)})
 		}
 	}
-	for i := range o.Zones {
-		z := &o.Zones[i]
+	for i := range o.NUMANodes {
+		z := &o.NUMANodes[i]
 		if rapid.IntRange(0, 19).Draw(t, "cpus change") == 0 {
 			z.Divisible = rapid.IntRange(0, 24).Draw(t, "cores") * z.Threads
 		}
@@ -76,11 +76,11 @@ func drawn(t *rapid.T, o *Observation, nonsense bool) {
 
 // start is a node of a drawn shape, and parameters near the defaults: short times, so that all is reached.
 func start(t *rapid.T) (*Observation, Params) {
-	o := quiet(rapid.IntRange(1, 3).Draw(t, "zones"))
-	for i := range o.Zones {
-		o.Zones[i].Threads = rapid.IntRange(1, 2).Draw(t, "smt")
-		o.Zones[i].Divisible = rapid.IntRange(1, 24).Draw(t, "cores") * o.Zones[i].Threads
-		o.Zones[i].Lent = 0
+	o := quiet(rapid.IntRange(1, 3).Draw(t, "numaNodes"))
+	for i := range o.NUMANodes {
+		o.NUMANodes[i].Threads = rapid.IntRange(1, 2).Draw(t, "smt")
+		o.NUMANodes[i].Divisible = rapid.IntRange(1, 24).Draw(t, "cores") * o.NUMANodes[i].Threads
+		o.NUMANodes[i].Lent = 0
 	}
 	p := Defaults()
 	p.ShrinkAfter = time.Duration(rapid.IntRange(0, 30).Draw(t, "shrink")) * time.Second
@@ -95,13 +95,13 @@ func start(t *rapid.T) (*Observation, Params) {
 
 // act has the pools follow the advice, or what is there stay.
 func act(o *Observation, a *Advice, late bool) {
-	for i := range o.Zones {
-		z := &o.Zones[i]
+	for i := range o.NUMANodes {
+		z := &o.NUMANodes[i]
 		switch {
 		case len(o.Reclaimed) == 0:
 			z.Lent = 0
 		case !late:
-			z.Lent = a.Zones[i].Lend * threads(z)
+			z.Lent = a.NUMANodes[i].Lend * threads(z)
 		}
 		z.Lent = min(z.Lent, max(z.Divisible, 0))
 	}
@@ -129,25 +129,25 @@ type failer interface {
 
 func bounded(t failer, o *Observation, p *Params, a *Advice) {
 	t.Helper()
-	if len(a.Zones) != len(o.Zones) || a.Suppression < SuppressNone || a.Suppression > SuppressEvict {
+	if len(a.NUMANodes) != len(o.NUMANodes) || a.Suppression < SuppressNone || a.Suppression > SuppressEvict {
 		t.Fatalf("advice %+v", a)
 	}
-	for i, z := range a.Zones {
-		seen := &o.Zones[i]
+	for i, z := range a.NUMANodes {
+		seen := &o.NUMANodes[i]
 		if z.Lend < min(p.ReclaimedFloor, cores(seen)) || z.Lend > cores(seen) {
-			t.Fatalf("zone %d lends %d of %d cores", i, z.Lend, cores(seen))
+			t.Fatalf("NUMA node %d lends %d of %d cores", i, z.Lend, cores(seen))
 		}
 		if z.Lend > p.ReclaimedFloor && z.Lend > cores(seen)-p.SharedFloor {
-			t.Fatalf("zone %d lends %d of %d cores: the shared pools have a floor too", i, z.Lend, cores(seen))
+			t.Fatalf("NUMA node %d lends %d of %d cores: the shared pools have a floor too", i, z.Lend, cores(seen))
 		}
 		if z.CPU.Now < 0 || z.CPU.Now > int64(divisible(seen))*1000 || z.CPU.Published < 0 {
-			t.Fatalf("zone %d: %d of %d CPUs, %d published", i, z.CPU.Now, divisible(seen), z.CPU.Published)
+			t.Fatalf("NUMA node %d: %d of %d CPUs, %d published", i, z.CPU.Now, divisible(seen), z.CPU.Published)
 		}
 		if z.CPU.Published > z.CPU.Now+p.CPUDeadband || z.Memory.Published > z.Memory.Now+p.MemoryDeadband {
-			t.Fatalf("zone %d hides a fall: %+v %+v", i, z.CPU, z.Memory)
+			t.Fatalf("NUMA node %d hides a fall: %+v %+v", i, z.CPU, z.Memory)
 		}
 		if z.Memory.Now < 0 || z.Memory.Published < 0 || z.CPU.Reason == "" || z.Memory.Reason == "" || z.LendReason == "" {
-			t.Fatalf("zone %d: %+v", i, z)
+			t.Fatalf("NUMA node %d: %+v", i, z)
 		}
 	}
 }
@@ -161,14 +161,14 @@ func TestPropertySteps(t *testing.T) {
 		for range rapid.IntRange(1, 80).Draw(t, "ticks") {
 			drawn(t, o, false)
 			a := Step(o, &p, &m)
-			for i := range o.Zones {
-				z, now := &o.Zones[i], a.Zones[i].Lend
+			for i := range o.NUMANodes {
+				z, now := &o.NUMANodes[i], a.NUMANodes[i].Lend
 				floor := min(p.ReclaimedFloor, cores(z))
 				needs[i] = append(needs[i], z.SharedUse.Value/p.TargetUse+p.Margin)
 				if z.SharedUse.Known && now > floor && float64(now*threads(z)) > float64(divisible(z))-needs[i][len(needs[i])-1]+1e-9 {
 					t.Fatalf("%v: %d cores lent of %d CPUs while %v are needed", o.At, now, divisible(z), needs[i][len(needs[i])-1])
 				}
-				if len(last.Zones) == 0 || now <= max(last.Zones[i].Lend, floor, lent(z)) {
+				if len(last.NUMANodes) == 0 || now <= max(last.NUMANodes[i].Lend, floor, lent(z)) {
 					continue
 				}
 				if step := max(1, int(float64(cores(z)-lent(z))*p.LendStep)); now-lent(z) > step {
@@ -179,12 +179,12 @@ func TestPropertySteps(t *testing.T) {
 				}
 				grade := p.grade(z, o.Node.CPUPressure)
 				if !z.SharedUse.Known || !z.SharedRequests.Known || grade == unjudged || grade >= waiting || o.StopLending || len(o.Reclaimed) == 0 {
-					t.Fatalf("%v: zone %d lends more though it must not: %+v", o.At, i, z)
+					t.Fatalf("%v: NUMA node %d lends more though it must not: %+v", o.At, i, z)
 				}
 				rose[i] = o.At
 			}
 			last = a
-			last.Zones = slices.Clone(a.Zones)
+			last.NUMANodes = slices.Clone(a.NUMANodes)
 			act(o, &a, rapid.IntRange(0, 3).Draw(t, "late") == 0)
 		}
 	})
@@ -205,32 +205,32 @@ func TestPropertyRise(t *testing.T) {
 				return
 			}
 			if missing {
-				t.Fatalf("%v: zone %d rises to %d without its inputs", o.At, i, h.Published)
+				t.Fatalf("%v: NUMA node %d rises to %d without its inputs", o.At, i, h.Published)
 			}
 			for _, at := range seen {
 				if o.At-at.at <= p.RiseAfter && at.now < h.Published {
-					t.Fatalf("%v: zone %d rises to %d, but at %v it was %d", o.At, i, h.Published, at.at, at.now)
+					t.Fatalf("%v: NUMA node %d rises to %d, but at %v it was %d", o.At, i, h.Published, at.at, at.now)
 				}
 			}
 			if o.At-seen[0].at < p.RiseAfter {
-				t.Fatalf("%v: zone %d rises to %d after less than %v", o.At, i, h.Published, p.RiseAfter)
+				t.Fatalf("%v: NUMA node %d rises to %d after less than %v", o.At, i, h.Published, p.RiseAfter)
 			}
 		}
 		for range rapid.IntRange(1, 80).Draw(t, "ticks") {
 			drawn(t, o, false)
 			a := Step(o, &p, &m)
-			for i := range o.Zones {
-				z, was := &o.Zones[i], ZoneAdvice{}
-				if len(last.Zones) > 0 {
-					was = last.Zones[i]
+			for i := range o.NUMANodes {
+				z, was := &o.NUMANodes[i], NUMAAdvice{}
+				if len(last.NUMANodes) > 0 {
+					was = last.NUMANodes[i]
 				}
-				cpu[i] = append(cpu[i], point{o.At, a.Zones[i].CPU.Now})
-				memory[i] = append(memory[i], point{o.At, a.Zones[i].Memory.Now})
-				rises(i, a.Zones[i].CPU, was.CPU, cpu[i], !z.SharedUse.Known)
-				rises(i, a.Zones[i].Memory, was.Memory, memory[i], !z.MemoryFree.Known || !z.InactiveFile.Known)
+				cpu[i] = append(cpu[i], point{o.At, a.NUMANodes[i].CPU.Now})
+				memory[i] = append(memory[i], point{o.At, a.NUMANodes[i].Memory.Now})
+				rises(i, a.NUMANodes[i].CPU, was.CPU, cpu[i], !z.SharedUse.Known)
+				rises(i, a.NUMANodes[i].Memory, was.Memory, memory[i], !z.MemoryFree.Known || !z.InactiveFile.Known)
 			}
 			last = a
-			last.Zones = slices.Clone(a.Zones)
+			last.NUMANodes = slices.Clone(a.NUMANodes)
 			act(o, &a, false)
 		}
 	})
@@ -258,7 +258,7 @@ func TestPropertyMonotoneInUse(t *testing.T) {
 		which := rapid.IntRange(0, 5).Draw(t, "input")
 		more := rapid.Float64Range(0, 20).Draw(t, "more")
 		before, after := grown(t, func(o *Observation) {
-			z := &o.Zones[0]
+			z := &o.NUMANodes[0]
 			switch which {
 			case 0:
 				z.SharedUse.Value = min(z.SharedUse.Value+more, float64(divisible(z)))
@@ -282,7 +282,7 @@ func noMore(t *rapid.T, before, after *Advice) {
 	if before.Suppression != SuppressEvict && after.Suppression < before.Suppression {
 		t.Fatalf("suppression falls from %v to %v", before.Suppression, after.Suppression)
 	}
-	b, a := before.Zones[0], after.Zones[0]
+	b, a := before.NUMANodes[0], after.NUMANodes[0]
 	if a.Lend > b.Lend || a.CPU.Now > b.CPU.Now || a.CPU.Published > b.CPU.Published || a.Memory.Now > b.Memory.Now || a.Memory.Published > b.Memory.Published {
 		t.Fatalf("more is given\nbefore %+v\nafter  %+v", b, a)
 	}
@@ -294,7 +294,7 @@ func TestPropertyMonotoneInCapacity(t *testing.T) {
 		which := rapid.IntRange(0, 3).Draw(t, "input")
 		more := rapid.IntRange(1, 8).Draw(t, "more")
 		before, after := grown(t, func(o *Observation) {
-			z := &o.Zones[0]
+			z := &o.NUMANodes[0]
 			switch which {
 			case 0:
 				z.Divisible += more * z.Threads
@@ -315,15 +315,15 @@ func TestPropertyReclaimedUse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		use, delay := Known(rapid.Float64Range(0, 64).Draw(t, "use")), Known(rapid.Float64Range(0, 64).Draw(t, "delay"))
 		before, after := grown(t, func(o *Observation) {
-			for i := range o.Zones {
-				o.Zones[i].LentUse = use
+			for i := range o.NUMANodes {
+				o.NUMANodes[i].LentUse = use
 			}
 			for i := range o.Reclaimed {
 				o.Reclaimed[i].CPUUse, o.Reclaimed[i].RunDelay = use, delay
 			}
 		})
-		for i := range before.Zones {
-			b, a := before.Zones[i], after.Zones[i]
+		for i := range before.NUMANodes {
+			b, a := before.NUMANodes[i], after.NUMANodes[i]
 			if a.CPU.Published != b.CPU.Published || a.Memory.Published != b.Memory.Published || a.Lend != b.Lend {
 				t.Fatalf("before %+v\nafter  %+v", b, a)
 			}
@@ -338,13 +338,13 @@ func TestPropertyNeverKnown(t *testing.T) {
 		m := State{}
 		for range rapid.IntRange(1, 60).Draw(t, "ticks") {
 			drawn(t, o, false)
-			for i := range o.Zones {
-				o.Zones[i].SharedUse, o.Zones[i].MemoryFree = Sample{}, Sample{}
+			for i := range o.NUMANodes {
+				o.NUMANodes[i].SharedUse, o.NUMANodes[i].MemoryFree = Sample{}, Sample{}
 			}
 			a := Step(o, &p, &m)
-			for i, z := range a.Zones {
+			for i, z := range a.NUMANodes {
 				if z.Lend > p.ReclaimedFloor || z.CPU.Published > 0 || z.Memory.Published > 0 {
-					t.Fatalf("zone %d: %+v", i, z)
+					t.Fatalf("NUMA node %d: %+v", i, z)
 				}
 			}
 			if a.Suppression == SuppressEvict {
@@ -402,8 +402,8 @@ func TestPropertyReplay(t *testing.T) {
 func FuzzStep(f *testing.F) {
 	seed, _ := json.Marshal(quiet(2))
 	f.Add(string(seed) + "\n" + strings.ReplaceAll(string(seed), `"at":0`, `"at":5000000000`))
-	f.Add(`{"at":-9223372036854775808,"zones":[{"divisible":9223372036854775807,"threads":-1,"lent":-9223372036854775808}]}
-{"at":9223372036854775807,"wall":"9999-12-31T23:59:59Z","zones":[{"divisible":4,"sharedUse":{"value":1e308,"known":true},"promised":-9223372036854775808}]}`)
+	f.Add(`{"at":-9223372036854775808,"numaNodes":[{"divisible":9223372036854775807,"threads":-1,"lent":-9223372036854775808}]}
+{"at":9223372036854775807,"wall":"9999-12-31T23:59:59Z","numaNodes":[{"divisible":4,"sharedUse":{"value":1e308,"known":true},"promised":-9223372036854775808}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		d := json.NewDecoder(strings.NewReader(text))
 		p, m := Defaults(), State{}

@@ -16,7 +16,7 @@ import (
 // recordFormat names the lines that a Recorder writes; another number after the slash is another form.
 const recordFormat = "hilbert-node/1"
 
-// MaxLine is the longest line of a record, in bytes: a thousand pods need half a MiB, and a header with the days of eight zones less than one.
+// MaxLine is the longest line of a record, in bytes: a thousand pods need half a MiB, and a header with the days of eight NUMA nodes less than one.
 const MaxLine = 4 << 20
 
 // ErrRecord says that a record cannot be read, or not be written.
@@ -104,7 +104,7 @@ func Replay(r io.Reader, adjust func(*Params) error, each func(Replayed) error) 
 			return fmt.Errorf("%w: line %d: it has no observation", ErrRecord, n)
 		}
 		a := Step(l.Observation, &h.Params, &h.Memory)
-		a.Zones = slices.Clone(a.Zones)
+		a.NUMANodes = slices.Clone(a.NUMANodes)
 		if err := each(Replayed{n, l.Observation, a, l.Advice}); err != nil {
 			return err
 		}
@@ -143,11 +143,11 @@ func decode(text []byte, into any) error {
 
 // Change is a part of an advice that differs from another's.
 type Change struct {
-	// Zone is the index of the NUMA node; -1: of the node as a whole.
-	Zone int    `json:"zone"`
-	What string `json:"what"`
-	From string `json:"from"`
-	To   string `json:"to"`
+	// NUMANode is the index of the NUMA node; -1: of the node as a whole.
+	NUMANode int    `json:"numaNode"`
+	What     string `json:"what"`
+	From     string `json:"from"`
+	To       string `json:"to"`
 	// Why is what bounds it.
 	Why Reason `json:"why,omitempty"`
 }
@@ -155,18 +155,18 @@ type Change struct {
 // Changes compares what is acted upon: what is lent and published, pools and suppression, and the reasons.
 func Changes(from, to *Advice) []Change {
 	var out []Change
-	add := func(zone int, what string, a, b any, why Reason) {
+	add := func(numa int, what string, a, b any, why Reason) {
 		if x, y := fmt.Sprint(a), fmt.Sprint(b); x != y {
-			out = append(out, Change{zone, what, x, y, why})
+			out = append(out, Change{numa, what, x, y, why})
 		}
 	}
-	add(-1, "zones", len(from.Zones), len(to.Zones), "")
+	add(-1, "numaNodes", len(from.NUMANodes), len(to.NUMANodes), "")
 	add(-1, "suppression", from.Suppression, to.Suppression, "")
 	add(-1, "pools", from.Pools, to.Pools, "")
-	for i := range to.Zones {
-		b, a := &to.Zones[i], &ZoneAdvice{}
-		if i < len(from.Zones) {
-			a = &from.Zones[i]
+	for i := range to.NUMANodes {
+		b, a := &to.NUMANodes[i], &NUMAAdvice{}
+		if i < len(from.NUMANodes) {
+			a = &from.NUMANodes[i]
 		}
 		add(i, "lend", a.Lend, b.Lend, b.LendReason)
 		add(i, "cpu", a.CPU.Published, b.CPU.Published, b.CPU.Reason)
@@ -179,9 +179,9 @@ func Changes(from, to *Advice) []Change {
 func Same(a, b *Advice) bool {
 	bare := func(from *Advice) string {
 		c := *from
-		c.Zones = slices.Clone(from.Zones)
-		for i := range c.Zones {
-			c.Zones[i].CPU.Terms, c.Zones[i].Memory.Terms = nil, nil
+		c.NUMANodes = slices.Clone(from.NUMANodes)
+		for i := range c.NUMANodes {
+			c.NUMANodes[i].CPU.Terms, c.NUMANodes[i].Memory.Terms = nil, nil
 		}
 		text, err := json.Marshal(c)
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 
 // State is what the laws remember from tick to tick. The zero value is the start; as JSON it can be kept over a restart.
 type State struct {
-	At    time.Duration `json:"at"`
-	Zones []ZoneState   `json:"zones,omitempty"`
+	At        time.Duration `json:"at"`
+	NUMANodes []NUMAState   `json:"numaNodes,omitempty"`
 	// Level is what waiting alone has led to. Waiting, Critical, Calm, Floored and Starving are since when it is so.
 	Level    Suppression `json:"level"`
 	Waiting  Since       `json:"waiting"`
@@ -22,12 +22,12 @@ type State struct {
 	// Profiles is what is remembered of the pools that profiles steer.
 	Profiles ProfileState `json:"profiles,omitzero"`
 
-	// zones is what Advice.Zones is made of, so that a tick allocates nothing.
-	zones []ZoneAdvice
+	// NUMA nodes is what Advice.NUMANodes is made of, so that a tick allocates nothing.
+	numaNodes []NUMAAdvice
 }
 
-// ZoneState is what is remembered of one NUMA node. CPUs are logical, memory is in bytes.
-type ZoneState struct {
+// NUMAState is what is remembered of one NUMA node. CPUs are logical, memory is in bytes.
+type NUMAState struct {
 	// Lend is the advice of the tick before, in cores, Lending whether there was one, and Stepped when it last rose or was stepped back.
 	Lend    int           `json:"lend"`
 	Lending bool          `json:"lending"`
@@ -55,7 +55,7 @@ type ZoneState struct {
 	Forecast Forecast  `json:"forecast"`
 }
 
-// Inputs are those of a zone that are recalled when they are missing.
+// Inputs are those of a NUMA node that are recalled when they are missing.
 type Inputs struct {
 	Use          Sample `json:"use"`
 	Requests     Sample `json:"requests"`
@@ -69,7 +69,7 @@ type Inputs struct {
 // Clone is a copy that shares nothing with m.
 func (m *State) Clone() State {
 	c := *m
-	c.Zones, c.zones, c.Profiles = slices.Clone(m.Zones), nil, m.Profiles.Clone()
+	c.NUMANodes, c.numaNodes, c.Profiles = slices.Clone(m.NUMANodes), nil, m.Profiles.Clone()
 	return c
 }
 
@@ -83,7 +83,7 @@ type tick struct {
 	passed time.Duration
 	// wantedCPU and wantedMemory are what the reclaimed pods that run may hold: millicores and bytes of the node.
 	wantedCPU, wantedMemory float64
-	divisible               int // of all zones
+	divisible               int // of all NUMA nodes
 	// pressure is what online pods feel of CPU.
 	pressure Sample
 	// untouched is what counts as free of what those pods may hold and do not, in bytes of the node.
@@ -93,17 +93,17 @@ type tick struct {
 	steered, steeredUse float64
 }
 
-// Step is one tick of all laws. It changes m in place. Advice.Zones belongs to m and is good until the next Step with it; whoever keeps an advice
-// clones them. Without Params.Explain and profiles it allocates nothing once it knows the number of zones. p must be valid.
+// Step is one tick of all laws. It changes m in place. Advice.NUMANodes belongs to m and is good until the next Step with it; whoever keeps an advice
+// clones them. Without Params.Explain and profiles it allocates nothing once it knows the number of NUMA nodes. p must be valid.
 func Step(o *Observation, p *Params, m *State) Advice {
 	t := begin(o, p, m)
 	t.steer(steerPools(o, p, &m.Profiles))
 	t.judge()
-	for i := range o.Zones {
-		t.zone(&o.Zones[i], &m.Zones[i], &m.zones[i])
+	for i := range o.NUMANodes {
+		t.numa(&o.NUMANodes[i], &m.NUMANodes[i], &m.numaNodes[i])
 	}
 	t.memory()
-	return Advice{Zones: m.zones, Pools: t.pools, Suppression: t.starve()}
+	return Advice{NUMANodes: m.numaNodes, Pools: t.pools, Suppression: t.starve()}
 }
 
 // steer notes what profiles want. What the pods of such a pool use is not known of all: then the rest counts as use of others, and as a need.
@@ -125,11 +125,11 @@ func (t *tick) steer(pools map[string]int) {
 // begin makes room and, where time went backwards, has everything wait from now on.
 func begin(o *Observation, p *Params, m *State) tick {
 	t := tick{o: o, p: p, m: m, now: clamp(o.At, 0, math.MaxInt64/4), pressure: p.CPUPressure(o)}
-	if len(m.Zones) != len(o.Zones) {
-		m.Zones, m.zones = make([]ZoneState, len(o.Zones)), nil
+	if len(m.NUMANodes) != len(o.NUMANodes) {
+		m.NUMANodes, m.numaNodes = make([]NUMAState, len(o.NUMANodes)), nil
 	}
-	if len(m.zones) != len(o.Zones) {
-		m.zones = make([]ZoneAdvice, len(o.Zones))
+	if len(m.numaNodes) != len(o.NUMANodes) {
+		m.numaNodes = make([]NUMAAdvice, len(o.NUMANodes))
 	}
 	if t.now < m.At {
 		m.rebase(t.now, p)
@@ -140,8 +140,8 @@ func begin(o *Observation, p *Params, m *State) tick {
 		t.wantedCPU += float64(max(o.Reclaimed[i].MilliCPU, 0))
 		t.wantedMemory += float64(max(o.Reclaimed[i].MemoryBytes, 0))
 	}
-	for i := range o.Zones {
-		t.divisible += divisible(&o.Zones[i])
+	for i := range o.NUMANodes {
+		t.divisible += divisible(&o.NUMANodes[i])
 	}
 	return t
 }
@@ -152,8 +152,8 @@ func (m *State) rebase(now time.Duration, p *Params) {
 	for _, s := range []*Since{&m.Waiting, &m.Critical, &m.Calm, &m.Floored, &m.Starving} {
 		s.At = now
 	}
-	for i := range m.Zones {
-		z := &m.Zones[i]
+	for i := range m.NUMANodes {
+		z := &m.NUMANodes[i]
 		z.Stepped, z.Began.At, z.CPUMissing.At, z.MemoryMissing.At = now, now, now, now
 		z.Lending = false // the pool has what it has
 		if z.Held {
@@ -167,8 +167,8 @@ func (m *State) rebase(now time.Duration, p *Params) {
 	}
 }
 
-// zone runs the laws of CPU for one NUMA node.
-func (t *tick) zone(z *Zone, s *ZoneState, a *ZoneAdvice) {
+// NUMA node runs the laws of CPU for one NUMA node.
+func (t *tick) numa(z *NUMANode, s *NUMAState, a *NUMAAdvice) {
 	use, known := amount(z.SharedUse, float64(divisible(z)))
 	if known {
 		s.Last.Use = Known(use)
@@ -202,7 +202,7 @@ func (t *tick) smooth(average *Sample, value float64) {
 
 // need is how many CPUs the shared pools should have to use so many and be no busier than that. Pools with a profile have what it says, and the
 // others what they need besides.
-func (t *tick) need(use, busy float64, z *Zone, s *ZoneState) float64 {
+func (t *tick) need(use, busy float64, z *NUMANode, s *NUMAState) float64 {
 	margin := t.p.Margin + t.p.MarginShare*float64(divisible(z))
 	need := max(use/busy+margin, t.least(z, s))
 	if t.steered > 0 && t.divisible > 0 {
@@ -213,7 +213,7 @@ func (t *tick) need(use, busy float64, z *Zone, s *ZoneState) float64 {
 }
 
 // least is what the shared pools keep whatever they use.
-func (t *tick) least(z *Zone, s *ZoneState) float64 {
+func (t *tick) least(z *NUMANode, s *NUMAState) float64 {
 	requests, _ := recall(z.SharedRequests, &s.Last.Requests)
 	return max(float64(t.p.SharedFloor*threads(z)), requests*t.p.RequestShare)
 }
@@ -238,13 +238,13 @@ func recall(s Sample, last *Sample) (float64, bool) {
 	return last.Value, known
 }
 
-func divisible(z *Zone) int { return clamp(z.Divisible, 0, 1<<20) }
+func divisible(z *NUMANode) int { return clamp(z.Divisible, 0, 1<<20) }
 
-func threads(z *Zone) int { return clamp(z.Threads, 1, 1<<10) }
+func threads(z *NUMANode) int { return clamp(z.Threads, 1, 1<<10) }
 
 // cores are the whole cores that pools share, lent those that the reclaimed pool has.
-func cores(z *Zone) int { return divisible(z) / threads(z) }
+func cores(z *NUMANode) int { return divisible(z) / threads(z) }
 
-func lent(z *Zone) int { return clamp(z.Lent/threads(z), 0, cores(z)) }
+func lent(z *NUMANode) int { return clamp(z.Lent/threads(z), 0, cores(z)) }
 
 func clamp[T ~int | ~int64](v, low, high T) T { return max(low, min(v, high)) }

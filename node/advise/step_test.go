@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// quiet is a node of some zones that needs little.
-func quiet(zones int) *Observation {
+// quiet is a node of some NUMA nodes that needs little.
+func quiet(numaNodes int) *Observation {
 	o := &Observation{Wall: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), Reclaimed: []Reclaimed{{ID: "batch", MilliCPU: 4000, MemoryBytes: 4 << 30, CPUUse: Known(3), RunDelay: Known(1)}}}
-	o.Node = Node{MemoryTotal: Known(float64(zones) * (64 << 30)), MemoryAvailable: Known(float64(zones) * (40 << 30)), CPUPressure: Known(0.01)}
-	for range zones {
-		o.Zones = append(o.Zones, Zone{
+	o.Node = Node{MemoryTotal: Known(float64(numaNodes) * (64 << 30)), MemoryAvailable: Known(float64(numaNodes) * (40 << 30)), CPUPressure: Known(0.01)}
+	for range numaNodes {
+		o.NUMANodes = append(o.NUMANodes, NUMANode{
 			Divisible: 32, Threads: 2, Lent: 2, SharedUse: Known(4), SharedDelay: Known(0.1), SharedRequests: Known(24),
 			MemoryTotal: Known(64 << 30), MemoryFree: Known(30 << 30), InactiveFile: Known(8 << 30), ReclaimedMemory: Known(2 << 30),
 		})
@@ -25,8 +25,8 @@ func BenchmarkStep(b *testing.B) {
 		o.At += time.Second
 		o.Wall = o.Wall.Add(time.Second)
 		a := Step(o, &p, &m)
-		for i := range a.Zones {
-			o.Zones[i].Lent = a.Zones[i].Lend * o.Zones[i].Threads
+		for i := range a.NUMANodes {
+			o.NUMANodes[i].Lent = a.NUMANodes[i].Lend * o.NUMANodes[i].Threads
 		}
 	}
 }
@@ -52,7 +52,7 @@ func TestSteeredPools(t *testing.T) {
 		want  float64
 	}{
 		{"none", nil, Known(6), 10/0.55 + 1},
-		{"more than it uses", map[string]int{"ads": 24}, Known(6), 12 + 7/0.55 + 1}, // half of each in each zone
+		{"more than it uses", map[string]int{"ads": 24}, Known(6), 12 + 7/0.55 + 1}, // half of each in each NUMA node
 		{"less than it needs", map[string]int{"ads": 2}, Known(6), 10/0.55 + 1},
 		{"what it uses is not known", map[string]int{"ads": 24}, Sample{}, 12 + 10/0.55 + 1},
 	} {
@@ -60,7 +60,7 @@ func TestSteeredPools(t *testing.T) {
 		o.Services = []Service{{ID: "a", Pool: "ads", CPUUse: c.use}, {ID: "b", Pool: "share", CPUUse: Known(4)}}
 		tick := begin(o, &p, &m)
 		tick.steer(c.pools)
-		if got := tick.need(10, p.TargetUse, &o.Zones[0], &m.Zones[0]); got < c.want-1e-9 || got > c.want+1e-9 {
+		if got := tick.need(10, p.TargetUse, &o.NUMANodes[0], &m.NUMANodes[0]); got < c.want-1e-9 || got > c.want+1e-9 {
 			t.Errorf("%s: %v CPUs, want %v", c.name, got, c.want)
 		}
 	}

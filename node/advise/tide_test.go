@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// tide is days of an online load on one zone of 64 CPUs: a wave by day, noise, and now and then a crowd that doubles it at once.
+// tide is days of an online load on one NUMA node of 64 CPUs: a wave by day, noise, and now and then a crowd that doubles it at once.
 type tide struct {
 	r            *rand.Rand
 	noise, crowd float64
@@ -33,14 +33,14 @@ func live(p *Params, days int, seed uint64) (out []day) {
 	const cpus, full = 64, 0.9
 	l := tide{r: rand.New(rand.NewPCG(seed, 1))}
 	o, m := quiet(1), State{}
-	o.Zones[0].Divisible, o.Zones[0].SharedRequests = cpus, Known(cpus)
+	o.NUMANodes[0].Divisible, o.NUMANodes[0].SharedRequests = cpus, Known(cpus)
 	o.Wall = o.Wall.Truncate(24 * time.Hour)
 	for range days {
 		d := day{}
 		const ticks = 24 * 3600
 		for range ticks {
 			o.At, o.Wall = o.At+time.Second, o.Wall.Add(time.Second)
-			z := &o.Zones[0]
+			z := &o.NUMANodes[0]
 			shared, want := float64(cpus-z.Lent), l.demand(o.Wall)
 			use := min(want, shared)
 			busy := use / shared
@@ -52,8 +52,8 @@ func live(p *Params, days int, seed uint64) (out []day) {
 				d.waited += 1.0 / ticks
 			}
 			a := Step(o, p, &m)
-			d.headroom += float64(a.Zones[0].CPU.Published) / 1000 / cpus / ticks
-			z.Lent = a.Zones[0].Lend * z.Threads
+			d.headroom += float64(a.NUMANodes[0].CPU.Published) / 1000 / cpus / ticks
+			z.Lent = a.NUMANodes[0].Lend * z.Threads
 		}
 		out = append(out, d)
 	}

@@ -12,8 +12,8 @@ import (
 
 // TestLaws runs the stories in testdata/laws. Run with -rewrite to accept new output.
 //
-//	node [zones=1] [cpus=32] [threads=2] [memory=64] [wall=03:00] [PARAM=VALUE …]   a node that needs little, in GiB
-//	set [zone=0] INPUT=VALUE|? …     what is seen from now on; ? is not known. demand=N is an online load that wants N CPUs: use and delay follow
+//	node [numaNodes=1] [cpus=32] [threads=2] [memory=64] [wall=03:00] [PARAM=VALUE …]   a node that needs little, in GiB
+//	set [NUMA node=0] INPUT=VALUE|? …     what is seen from now on; ? is not known. demand=N is an online load that wants N CPUs: use and delay follow
 //	run FOR [lag=N] [tick=1s] [quiet]   ticks; what is lent is there N ticks later. It prints what changes
 //	explain                          the headroom and its terms
 //	reboot, restart                  time starts anew; the memory is lost
@@ -35,7 +35,7 @@ type story struct {
 	p      Params
 	m      State
 	last   Advice
-	demand []float64 // by zone; negative: use and delay are set
+	demand []float64 // by NUMA node; negative: use and delay are set
 	asked  [][]int   // Lend of the last ticks
 	began  time.Duration
 }
@@ -51,11 +51,11 @@ func round() Params {
 
 func newStory(t *testing.T, d *datadriven.TestData) *story {
 	s := &story{p: round()}
-	zones, cpus, threads, memory, wall := 1, 32, 2, 64.0, "03:00"
+	numaNodes, cpus, threads, memory, wall := 1, 32, 2, 64.0, "03:00"
 	for _, a := range d.CmdArgs {
 		switch a.Key {
-		case "zones":
-			zones = whole(t, a)
+		case "numaNodes":
+			numaNodes = whole(t, a)
 		case "cpus":
 			cpus = whole(t, a)
 		case "threads":
@@ -74,14 +74,14 @@ func newStory(t *testing.T, d *datadriven.TestData) *story {
 	if err := s.p.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s.o = quiet(zones)
+	s.o = quiet(numaNodes)
 	clock, err := time.Parse("15:04", wall)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.o.Wall = time.Date(2026, 11, 20, clock.Hour(), clock.Minute(), 0, 0, time.UTC)
-	for i := range s.o.Zones {
-		z := &s.o.Zones[i]
+	for i := range s.o.NUMANodes {
+		z := &s.o.NUMANodes[i]
 		z.Divisible, z.Threads, z.MemoryTotal, z.Lent = cpus, threads, Known(memory*(1<<30)), threads
 		s.demand = append(s.demand, -1)
 	}
@@ -111,23 +111,23 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 func (s *story) set(t *testing.T, d *datadriven.TestData) {
 	z := 0
 	for _, a := range d.CmdArgs {
-		if a.Key == "zone" {
+		if a.Key == "numaNode" {
 			z = whole(t, a)
 			continue
 		}
-		zone, v, gib := &s.o.Zones[z], sample(t, a), sample(t, a)
+		numa, v, gib := &s.o.NUMANodes[z], sample(t, a), sample(t, a)
 		gib.Value *= 1 << 30
 		switch a.Key {
 		case "use":
-			zone.SharedUse, s.demand[z] = v, -1
+			numa.SharedUse, s.demand[z] = v, -1
 		case "delay":
-			zone.SharedDelay = v
+			numa.SharedDelay = v
 		case "demand":
 			s.demand[z] = v.Value
 		case "requests":
-			zone.SharedRequests = v
+			numa.SharedRequests = v
 		case "divisible":
-			zone.Divisible = int(v.Value)
+			numa.Divisible = int(v.Value)
 		case "pressure":
 			s.o.Node.CPUPressure = v
 		case "pods":
@@ -142,19 +142,19 @@ func (s *story) set(t *testing.T, d *datadriven.TestData) {
 		case "stop":
 			s.o.StopLending = v.Value > 0
 		case "free":
-			zone.MemoryFree = gib
+			numa.MemoryFree = gib
 		case "file":
-			zone.InactiveFile = gib
+			numa.InactiveFile = gib
 		case "held":
-			zone.ReclaimedMemory = gib
+			numa.ReclaimedMemory = gib
 		case "total":
-			zone.MemoryTotal = gib
+			numa.MemoryTotal = gib
 		case "promised":
-			zone.Promised = int64(gib.Value)
+			numa.Promised = int64(gib.Value)
 		case "touched":
-			zone.PromisedUse = gib
+			numa.PromisedUse = gib
 		case "reserved":
-			zone.Reserved = int64(gib.Value)
+			numa.Reserved = int64(gib.Value)
 		case "available":
 			s.o.Node.MemoryAvailable = gib
 		case "memoryPressure":
@@ -192,13 +192,13 @@ func (s *story) ticks(t *testing.T, d *datadriven.TestData) string {
 		a := Step(s.o, &s.p, &s.m)
 		if !silent {
 			for _, c := range Changes(&s.last, &a) {
-				if c.What != "zones" {
+				if c.What != "numaNodes" {
 					fmt.Fprintf(&b, "%6s %s\n", s.o.At-s.began, c.text())
 				}
 			}
 		}
 		s.last = a
-		s.last.Zones = append([]ZoneAdvice(nil), a.Zones...)
+		s.last.NUMANodes = append([]NUMAAdvice(nil), a.NUMANodes...)
 		s.act(lag)
 	}
 	return b.String()
@@ -206,8 +206,8 @@ func (s *story) ticks(t *testing.T, d *datadriven.TestData) string {
 
 func (c Change) text() string {
 	where := "node"
-	if c.Zone >= 0 {
-		where = fmt.Sprint("zone ", c.Zone)
+	if c.NUMANode >= 0 {
+		where = fmt.Sprint("NUMA node ", c.NUMANode)
 	}
 	out := fmt.Sprintf("%s %s %s→%s", where, c.What, short(c.What, c.From), short(c.What, c.To))
 	if c.Why != "" {
@@ -231,7 +231,7 @@ func (s *story) load() {
 		if demand < 0 {
 			continue
 		}
-		z := &s.o.Zones[i]
+		z := &s.o.NUMANodes[i]
 		shared := float64(z.Divisible - z.Lent)
 		z.SharedUse, z.SharedDelay = Known(min(demand, shared)), Known(max(0, demand-shared))
 	}
@@ -240,24 +240,24 @@ func (s *story) load() {
 // act makes what was lent so many ticks ago.
 func (s *story) act(lag int) {
 	var cores []int
-	for i := range s.last.Zones {
-		cores = append(cores, s.last.Zones[i].Lend)
+	for i := range s.last.NUMANodes {
+		cores = append(cores, s.last.NUMANodes[i].Lend)
 	}
 	s.asked = append(s.asked, cores)
 	if len(s.asked) <= lag {
 		return
 	}
 	for i, n := range s.asked[len(s.asked)-1-lag] {
-		s.o.Zones[i].Lent = n * s.o.Zones[i].Threads
+		s.o.NUMANodes[i].Lent = n * s.o.NUMANodes[i].Threads
 	}
 	s.asked = s.asked[len(s.asked)-1-lag:]
 }
 
 func (s *story) explain() string {
 	var b strings.Builder
-	for i := range s.last.Zones {
-		z := &s.last.Zones[i]
-		fmt.Fprintf(&b, "zone %d: lend %d, %s\n", i, z.Lend, z.LendReason)
+	for i := range s.last.NUMANodes {
+		z := &s.last.NUMANodes[i]
+		fmt.Fprintf(&b, "NUMA node %d: lend %d, %s\n", i, z.Lend, z.LendReason)
 		for _, h := range []struct {
 			name string
 			Headroom

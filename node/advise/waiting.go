@@ -13,8 +13,8 @@ const (
 	critical
 )
 
-// grade judges a zone by the threads that wait there, and by the pressure that pods feel unless nobody waits in this zone.
-func (p *Params) grade(z *Zone, pressure Sample) waitGrade {
+// grade judges a NUMA node by the threads that wait there, and by the pressure that pods feel unless nobody waits in this NUMA node.
+func (p *Params) grade(z *NUMANode, pressure Sample) waitGrade {
 	g := unjudged
 	delay, known := amount(z.SharedDelay, most)
 	if known {
@@ -72,8 +72,8 @@ func (p *Params) CPUPressure(o *Observation) Sample {
 // judge finds the level of suppression that waiting leads to: up by how bad it is and how long it lasts, down one level at a time after calm.
 func (t *tick) judge() {
 	worst, m := unjudged, t.m
-	for i := range t.o.Zones {
-		worst = max(worst, t.p.grade(&t.o.Zones[i], t.pressure))
+	for i := range t.o.NUMANodes {
+		worst = max(worst, t.p.grade(&t.o.NUMANodes[i], t.pressure))
 	}
 	if worst == unjudged { // what is not known neither raises nor lowers
 		return
@@ -95,9 +95,9 @@ func (t *tick) judge() {
 // starve is the level with what reclaimed pods feel: those that have had the floor alone for long, whether because online pods wait or because they
 // need their CPUs, and get next to nothing, do better elsewhere.
 func (t *tick) starve() Suppression {
-	m, floored := t.m, len(t.o.Reclaimed) > 0 && len(t.o.Zones) > 0
-	for i := range t.o.Zones { // a loan that went because something is not known is no reason to evict
-		floored = floored && t.m.zones[i].Lend <= t.p.ReclaimedFloor && !t.m.Zones[i].CPUMissing.So
+	m, floored := t.m, len(t.o.Reclaimed) > 0 && len(t.o.NUMANodes) > 0
+	for i := range t.o.NUMANodes { // a loan that went because something is not known is no reason to evict
+		floored = floored && t.m.numaNodes[i].Lend <= t.p.ReclaimedFloor && !t.m.NUMANodes[i].CPUMissing.So
 	}
 	got, wanted := 0.0, 0.0
 	for i := range t.o.Reclaimed {

@@ -110,20 +110,20 @@ func TestReboot(t *testing.T) {
 		for range seconds {
 			o.At, o.Wall = o.At+time.Second, o.Wall.Add(time.Second)
 			a = Step(o, &p, &m)
-			o.Zones[0].Lent = a.Zones[0].Lend * 2
+			o.NUMANodes[0].Lent = a.NUMANodes[0].Lend * 2
 		}
 		return a
 	}
 	run(20_000)
-	o.Zones[0].SharedUse = Known(12)
-	o.Zones[0].SharedDelay = Known(20)
+	o.NUMANodes[0].SharedUse = Known(12)
+	o.NUMANodes[0].SharedDelay = Known(20)
 	run(3)
-	o.At, o.Zones[0].Lent = 0, 2
-	o.Zones[0].SharedUse, o.Zones[0].SharedDelay = Known(4), Known(0.1)
-	if a := run(25); a.Zones[0].Lend != 1 {
-		t.Errorf("25 s after the boot %d cores are lent", a.Zones[0].Lend)
+	o.At, o.NUMANodes[0].Lent = 0, 2
+	o.NUMANodes[0].SharedUse, o.NUMANodes[0].SharedDelay = Known(4), Known(0.1)
+	if a := run(25); a.NUMANodes[0].Lend != 1 {
+		t.Errorf("25 s after the boot %d cores are lent", a.NUMANodes[0].Lend)
 	}
-	if a := run(120); a.Zones[0].Lend != 11 || a.Suppression != SuppressNone {
+	if a := run(120); a.NUMANodes[0].Lend != 11 || a.Suppression != SuppressNone {
 		t.Errorf("two minutes later: %+v", a)
 	}
 }

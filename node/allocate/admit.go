@@ -52,7 +52,7 @@ func (m *Manager) hold(p *pod) ([]Note, *Refusal) {
 		return m.fix(p), nil
 	}
 	if p.Forged != "" {
-		p.Promise = topology.ZoneGrant{}
+		p.Promise = topology.NUMAGrant{}
 	}
 	if p.Request.Binding == topology.Bound && p.Request.Memory == 0 {
 		p.Request.Memory = memoryOf(&p.Promise)
@@ -71,7 +71,7 @@ func (m *Manager) hold(p *pod) ([]Note, *Refusal) {
 		m.counts.Broken++
 		return notes, &Refusal{spec.ReasonPromiseBroken, fmt.Sprintf("promised %v for %s: %s", promise, ask(p.Request), m.left())}
 	case !ok && m.alloc.Shape().Ruler != topology.RulerAgent:
-		return notes, &Refusal{spec.ReasonTooManyZones, fmt.Sprintf("asks for %s, and the machine has more than %d NUMA nodes", ask(p.Request), topology.MaxZones)}
+		return notes, &Refusal{spec.ReasonTooManyNUMANodes, fmt.Sprintf("asks for %s, and the machine has more than %d NUMA nodes", ask(p.Request), topology.MaxNUMANodes)}
 	case !ok:
 		return notes, &Refusal{spec.ReasonInsufficientCores, fmt.Sprintf("asks for %s: %s", ask(p.Request), m.left())}
 	case !promised:
@@ -87,11 +87,11 @@ func (m *Manager) hold(p *pod) ([]Note, *Refusal) {
 }
 
 // promise is what was promised to the pod. What nobody can have promised counts as nothing.
-func (m *Manager) promise(p *pod) (topology.ZoneGrant, []Note) {
-	forged := func(why string) (topology.ZoneGrant, []Note) {
+func (m *Manager) promise(p *pod) (topology.NUMAGrant, []Note) {
+	forged := func(why string) (topology.NUMAGrant, []Note) {
 		m.counts.Forged++
-		p.Promise = topology.ZoneGrant{}
-		return topology.ZoneGrant{}, []Note{{spec.ReasonForgedPlacement, why}}
+		p.Promise = topology.NUMAGrant{}
+		return topology.NUMAGrant{}, []Note{{spec.ReasonForgedPlacement, why}}
 	}
 	if p.Forged != "" {
 		return forged(p.Forged)
@@ -103,7 +103,7 @@ func (m *Manager) promise(p *pod) (topology.ZoneGrant, []Note) {
 }
 
 // memoryOf is the sum of what a promise binds, in MiB.
-func memoryOf(g *topology.ZoneGrant) uint32 {
+func memoryOf(g *topology.NUMAGrant) uint32 {
 	var sum uint64
 	for _, part := range g.Memory {
 		sum += uint64(part)
@@ -129,7 +129,7 @@ func (m *Manager) keep(p *pod) bool {
 	if h.Request != p.Request && !m.alloc.Resize(p.UID, p.Request.CPUs) {
 		p.Request = h.Request
 	}
-	p.moved = !p.Promise.IsZero() && h.Grant.Zones() != p.Promise.Zones()
+	p.moved = !p.Promise.IsZero() && h.Grant.NUMANodes() != p.Promise.NUMANodes()
 	return true
 }
 
@@ -177,7 +177,7 @@ func (m *Manager) refix(p *pod, fixed topology.CPUSet) []Note {
 func (m *Manager) unfix(p *pod) { m.alloc.Release(p.UID) }
 
 // ask says what is asked for.
-func ask(r topology.ZoneRequest) string {
+func ask(r topology.NUMARequest) string {
 	text := fmt.Sprintf("%d CPUs", r.CPUs)
 	if r.Binding != topology.Unbound {
 		text += fmt.Sprintf(" and %d MiB, %v", r.Memory, r.Binding)
@@ -185,16 +185,16 @@ func ask(r topology.ZoneRequest) string {
 	return text
 }
 
-// left says what the zones have left, for messages: "free are 0:4/512Mi,1:0/0Mi".
+// left says what the NUMA nodes have left, for messages: "free are 0:4/512Mi,1:0/0Mi".
 func (m *Manager) left() string {
 	shape, free := m.alloc.Shape(), m.alloc.Free()
-	var zones []string
-	for z := range int(shape.Zones) {
+	var numaNodes []string
+	for z := range int(shape.NUMANodes) {
 		text := fmt.Sprintf("%d:%d/%dMi", z, free[z].CPUs, free[z].Memory)
 		if shape.Closed&(1<<z) != 0 {
 			text += " (closed)"
 		}
-		zones = append(zones, text)
+		numaNodes = append(numaNodes, text)
 	}
-	return "free are " + strings.Join(zones, ",")
+	return "free are " + strings.Join(numaNodes, ",")
 }

@@ -27,7 +27,7 @@ type Checkpoint struct {
 	Pods      []PodState                 `json:"pods,omitempty"` // by UID
 	Shared    map[string]topology.CPUSet `json:"shared,omitempty"`
 	Reclaimed topology.CPUSet            `json:"reclaimed"`
-	Wanted    [topology.MaxZones]int     `json:"wanted"` // cores, as of SetReclaimed
+	Wanted    [topology.MaxNUMANodes]int `json:"wanted"` // cores, as of SetReclaimed
 	Demands   map[string]int64           `json:"demands,omitempty"`
 	Suppress  bool                       `json:"suppress,omitempty"`
 	Closed    []ClosedState              `json:"closed,omitempty"`
@@ -54,7 +54,7 @@ type PodState struct {
 	MemoryLimit int64                 `json:"memoryLimit,omitempty"`
 	Reclaimed   spec.ReclaimedAmounts `json:"reclaimed,omitzero"`
 
-	Request topology.ZoneRequest `json:"request,omitzero"`
+	Request topology.NUMARequest `json:"request,omitzero"`
 	Fixed   topology.CPUSet      `json:"fixed,omitzero"`
 	Runs    string               `json:"runs,omitempty"` // the pool that it runs in
 	Grant   string               `json:"grant,omitempty"`
@@ -63,11 +63,11 @@ type PodState struct {
 	Devices *DeviceState         `json:"devices,omitempty"`
 }
 
-// ClosedState is a zone that gives nothing new, and why.
+// ClosedState is a NUMA node that gives nothing new, and why.
 type ClosedState struct {
-	Zone    int    `json:"zone"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	NUMANode int    `json:"numaNode"`
+	Reason   string `json:"reason"`
+	Message  string `json:"message"`
 }
 
 // Checkpoint is what Restore needs: a Manager that is restored from it decides as this one.
@@ -90,8 +90,8 @@ func (m *Manager) Checkpoint() *Checkpoint {
 		}
 		c.Pods = append(c.Pods, s)
 	}
-	for _, zone := range slices.Sorted(maps.Keys(m.closed)) {
-		c.Closed = append(c.Closed, ClosedState{zone, m.closed[zone].Reason, clean(m.closed[zone].Message)})
+	for _, numa := range slices.Sorted(maps.Keys(m.closed)) {
+		c.Closed = append(c.Closed, ClosedState{numa, m.closed[numa].Reason, clean(m.closed[numa].Message)})
 	}
 	c.Sum = c.checksum()
 	return c
@@ -147,7 +147,7 @@ func (m *Manager) Restore(c *Checkpoint) (notes []Note) {
 	}
 	m.wanted, m.demands, m.suppress, m.counts = c.Wanted, c.Demands, c.Suppress, c.Counts
 	for _, z := range c.Closed {
-		m.CloseZone(z.Zone, Note{z.Reason, z.Message})
+		m.CloseNUMANode(z.NUMANode, Note{z.Reason, z.Message})
 	}
 	for i := range c.Pods {
 		if err := m.restore(&c.Pods[i]); err != nil {
@@ -173,7 +173,7 @@ func (m *Manager) restore(s *PodState) error {
 		return err
 	}
 	if s.Promise != "" {
-		if p.Promise, err = topology.ParseZoneGrant(s.Promise); err != nil {
+		if p.Promise, err = topology.ParseNUMAGrant(s.Promise); err != nil {
 			return err
 		}
 	}
@@ -181,10 +181,10 @@ func (m *Manager) restore(s *PodState) error {
 		h := cores.Holding{CPUs: s.CPUs}
 		if m.params.Mode == spec.ModeAgent {
 			h.Request = s.Request
-			if h.Grant, err = topology.ParseZoneGrant(s.Grant); err != nil {
+			if h.Grant, err = topology.ParseNUMAGrant(s.Grant); err != nil {
 				return err
 			}
-			if s.Request.Binding == topology.Exclusive { // the zones' memory may differ by now
+			if s.Request.Binding == topology.Exclusive { // the NUMA nodes' memory may differ by now
 				h.Grant = m.alloc.GrantOf(h.Request, h.CPUs)
 			}
 		}

@@ -23,11 +23,11 @@ type use struct {
 
 func newCPU(m *Manager) resource { return &cpu{m: m, uses: make(map[string]use)} }
 
-// hints are the zones that have a core to give, or all of theirs if the pod wants zones alone. Of which the promise takes no CPU does
+// hints are the NUMA nodes that have a core to give, or all of theirs if the pod wants NUMA nodes alone. Of which the promise takes no CPU does
 // not matter to it.
 func (c *cpu) hints(p *pod) uint8 {
 	threads := int32(max(c.m.alloc.Shape().Threads, 1))
-	return c.m.openZones(func(z int, whole topology.ZoneCapacity, left topology.ZoneRoom) bool {
+	return c.m.openNUMANodes(func(z int, whole topology.NUMACapacity, left topology.NUMARoom) bool {
 		switch {
 		case p.Promise.Memory[z] > 0 && p.Promise.CPUs[z] == 0:
 			return true

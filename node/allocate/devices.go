@@ -14,7 +14,7 @@ type devices struct{ m *Manager }
 
 func newDevices(m *Manager) resource { return devices{m} }
 
-// hints leave out no zone: how close a pod's devices and zones have to be is judged of both together.
+// hints leave out no NUMA node: how close a pod's devices and NUMA nodes have to be is judged of both together.
 func (devices) hints(*pod) uint8 { return ^uint8(0) }
 
 func (devices) admit(*pod)   {}
@@ -98,7 +98,7 @@ func (m *Manager) Devices() *topology.Devices {
 // HeldDevices is what one pod has of GPUs and network cards.
 type HeldDevices struct {
 	UID, Namespace, Name string
-	Grant                topology.Grant // that we gave, without zones
+	Grant                topology.Grant // that we gave, without NUMA nodes
 	Moved                bool
 	Given                topology.Grant // GPUs that the kubelet gave, as of SetKubeletDevices
 }
@@ -115,8 +115,8 @@ func (m *Manager) HeldDevices() (out []HeldDevices) {
 	return out
 }
 
-// view is the node as the scheduler counts it: devices as they are held, and zones as they were free.
-func (m *Manager) view(zones *topology.ZoneShape, free *topology.ZoneFree) topology.View {
+// view is the node as the scheduler counts it: devices as they are held, and NUMA nodes as they were free.
+func (m *Manager) view(numaNodes *topology.NUMAShape, free *topology.NUMAFree) topology.View {
 	shape := topology.Shape{Devices: m.Devices()}
 	compute, rest := topology.NewFree(shape), topology.NewDeviceFree(shape.Devices)
 	v := topology.View{Shape: &shape, Free: &compute, Devices: &rest}
@@ -127,12 +127,12 @@ func (m *Manager) view(zones *topology.ZoneShape, free *topology.ZoneFree) topol
 			}
 		}
 	}
-	v.Zones, v.ZoneFree = zones, free
+	v.NUMANodes, v.NUMAFree = numaNodes, free
 	return v
 }
 
-// take gives a pod the devices that it was promised, or equivalent ones. free is what the zones had before it took its own.
-func (m *Manager) take(p *pod, free topology.ZoneFree) ([]Note, *Refusal) {
+// take gives a pod the devices that it was promised, or equivalent ones. free is what the NUMA nodes had before it took its own.
+func (m *Manager) take(p *pod, free topology.NUMAFree) ([]Note, *Refusal) {
 	g := p.Devices
 	switch {
 	case p.Running && g.GPUs|g.NICs != 0:
@@ -151,10 +151,10 @@ func (m *Manager) take(p *pod, free topology.ZoneFree) ([]Note, *Refusal) {
 	m.devices.Complete(&g)
 	shape := m.alloc.Shape()
 	v := m.view(&shape, &free)
-	request, z := m.requested(p, &g), (*topology.ZoneRequest)(nil)
+	request, z := m.requested(p, &g), (*topology.NUMARequest)(nil)
 	whole := g
 	if h, ok := m.alloc.Holding(p.UID); ok && m.params.Mode == spec.ModeAgent {
-		z, whole.Zones = &h.Request, h.Grant
+		z, whole.NUMANodes = &h.Request, h.Grant
 	}
 	if v.Fits(&request, z, &whole) {
 		p.devices = g
@@ -162,16 +162,16 @@ func (m *Manager) take(p *pod, free topology.ZoneFree) ([]Note, *Refusal) {
 		return nil, nil
 	}
 	other, ok := v.Offer(&request, z)
-	if ok && z != nil && other.Zones != whole.Zones {
-		ok = m.rezone(p, other.Zones)
+	if ok && z != nil && other.NUMANodes != whole.NUMANodes {
+		ok = m.reassignNUMA(p, other.NUMANodes)
 	}
 	if !ok {
 		m.counts.DevicesBroken++
 		return nil, &Refusal{spec.ReasonPromiseBroken, fmt.Sprintf("promised %s: %s", deviceText(&g), v.Refusal(&request, z))}
 	}
-	other.Zones = topology.ZoneGrant{}
+	other.NUMANodes = topology.NUMAGrant{}
 	p.devices, p.devicesMoved = other, other != g
-	if !p.devicesMoved { // only its zones had to go elsewhere
+	if !p.devicesMoved { // only its NUMA nodes had to go elsewhere
 		m.counts.DevicesKept++
 		return nil, nil
 	}
@@ -179,10 +179,10 @@ func (m *Manager) take(p *pod, free topology.ZoneFree) ([]Note, *Refusal) {
 	return []Note{{spec.ReasonPromiseMoved, fmt.Sprintf("promised %s, which is gone; took %s", deviceText(&g), deviceText(&other))}}, nil
 }
 
-// rezone gives a pod that holds zones others in their place.
-func (m *Manager) rezone(p *pod, zones topology.ZoneGrant) bool {
+// rezone gives a pod that holds NUMA nodes others in their place.
+func (m *Manager) reassignNUMA(p *pod, numaNodes topology.NUMAGrant) bool {
 	m.alloc.Release(p.UID)
-	o, ok := m.alloc.Offer(p.Request, zones, m.among(p))
+	o, ok := m.alloc.Offer(p.Request, numaNodes, m.among(p))
 	p.moved = ok
 	return ok && o.Kept && m.alloc.Commit(p.UID, o) == nil
 }

@@ -11,8 +11,8 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// devices says what there is, and prints what is left: a line for each GPU and card, "gpu zone=0 memory=40960 [soft] [closed] [instances=2]" or "nic
-// zone=0 bandwidth=25000 [rdma] [closed]"; owner=…, unknown (whose they are), and close=… (GPU indices to be closed by us), open=….
+// devices says what there is, and prints what is left: a line for each GPU and card, "gpu NUMA node=0 memory=40960 [soft] [closed] [instances=2]" or "nic
+// NUMA node=0 bandwidth=25000 [rdma] [closed]"; owner=…, unknown (whose they are), and close=… (GPU indices to be closed by us), open=….
 func (s *story) devices(t *testing.T, d *datadriven.TestData) string {
 	out := &topology.Devices{Owner: topology.OwnerHilbert}
 	for line := range strings.Lines(d.Input) {
@@ -25,14 +25,14 @@ func (s *story) devices(t *testing.T, d *datadriven.TestData) string {
 			}
 			return n
 		}
-		zone, closed := uint8(value("zone")), slices.Contains(words, "closed")
+		numa, closed := uint8(value("numaNode")), slices.Contains(words, "closed")
 		if words[0] == "nic" {
 			if closed {
 				out.ClosedNICs |= 1 << len(out.NIC)
 			}
 			out.NIC = append(out.NIC, topology.NIC{
 				Address: fmt.Sprint("n", len(out.NIC)), Bandwidth: value("bandwidth"), Functions: 8, RDMA: slices.Contains(words, "rdma"),
-				Switch: zone, Zone: zone, Socket: zone / 2,
+				Switch: numa, NUMANode: numa, Socket: numa / 2,
 			})
 			continue
 		}
@@ -41,7 +41,7 @@ func (s *story) devices(t *testing.T, d *datadriven.TestData) string {
 		}
 		g := topology.GPU{
 			Address: fmt.Sprint("g", len(out.GPU)), UUID: fmt.Sprint("GPU-", len(out.GPU)), Memory: value("memory"), Grain: 10, Clients: 24,
-			Strengths: topology.StrengthsOf(topology.Accounting), Switch: zone, Zone: zone, Socket: zone / 2,
+			Strengths: topology.StrengthsOf(topology.Accounting), Switch: numa, NUMANode: numa, Socket: numa / 2,
 		}
 		if slices.Contains(words, "soft") {
 			g.Strengths = topology.StrengthsOf(topology.Accounting, topology.Soft)

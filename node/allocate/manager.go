@@ -26,9 +26,9 @@ type Pod struct {
 	// Invalid says what could not be read of the QoS; the pod is treated as shared.
 	Invalid string
 	// Request is of a dedicated pod. Where a bound pod's memory is left zero, it is what the promise says.
-	Request topology.ZoneRequest
+	Request topology.NUMARequest
 	// Promise is what the Binding's annotation promised. Forged says why it cannot be read.
-	Promise topology.ZoneGrant
+	Promise topology.NUMAGrant
 	Forged  string
 	// MilliCPU is the pod's CPU request; it sizes the pool of a shared pod.
 	MilliCPU int64
@@ -38,8 +38,8 @@ type Pod struct {
 	MemoryLimit int64
 	// Reclaimed is what a reclaimed pod's Binding says that it may have; zero: nobody said.
 	Reclaimed spec.ReclaimedAmounts
-	// Devices are the GPUs and network cards that the Binding's annotations promised, without zones. DevicesForged says why they cannot be read. Near is
-	// how close they must be to each other and to the zones.
+	// Devices are the GPUs and network cards that the Binding's annotations promised, without NUMA nodes. DevicesForged says why they cannot be read. Near is
+	// how close they must be to each other and to the NUMA nodes.
 	Devices       topology.Grant
 	DevicesForged string
 	Near          topology.Near
@@ -60,7 +60,7 @@ type Placement struct {
 	MemoryMax   int64
 	OOMScoreAdj *int           // nil: leave it as it is
 	Pool        string         // empty for a pod with CPUs of its own
-	Devices     topology.Grant // without zones
+	Devices     topology.Grant // without NUMA nodes
 	// Unsettled: the pod runs with a promise of devices, and it is not known yet whose they are; Devices says nothing.
 	Unsettled bool
 }
@@ -74,7 +74,7 @@ type Refusal struct{ Reason, Message string }
 // Verdict answers for a pod.
 type Verdict struct {
 	Placement Placement
-	Moved     bool     // the promised zones were gone, and others were taken
+	Moved     bool     // the promised NUMA nodes were gone, and others were taken
 	Refused   *Refusal // the pod cannot run here; Placement says nothing
 	Notes     []Note
 }
@@ -84,10 +84,10 @@ type Manager struct {
 	params    Params
 	machine   *topology.Machine
 	alloc     *cores.Allocator
-	pods      map[string]*pod        // by UID
-	resources []resource             // as in plugins
-	wanted    [topology.MaxZones]int // as of SetReclaimed
-	demands   map[string]int64       // as of SetDemands
+	pods      map[string]*pod            // by UID
+	resources []resource                 // as in plugins
+	wanted    [topology.MaxNUMANodes]int // as of SetReclaimed
+	demands   map[string]int64           // as of SetDemands
 	suppress  bool
 	closed    map[int]Note
 	counts    Counts
@@ -103,7 +103,7 @@ type pod struct {
 	Pod
 	pool  string // where it runs; empty: on CPUs of its own
 	moved bool
-	// devices is what it holds of GPUs and network cards, without zones.
+	// devices is what it holds of GPUs and network cards, without NUMA nodes.
 	devices      topology.Grant
 	devicesMoved bool
 	unsettled    bool // it runs with a promise, and it is not known yet whether that was ours to give
@@ -137,7 +137,7 @@ func New(machine *topology.Machine, p Params) (*Manager, error) {
 //
 // A dedicated pod's promise is kept if it still fits; else it gets an equivalent grant (Moved), else it is refused with ReasonPromiseBroken. One
 // without a promise gets what fits, or is refused with ReasonInsufficientCores. All others run somewhere in any case. Promised devices are kept in the
-// same way, together with the zones: a pod gets both or is refused.
+// same way, together with the NUMA nodes: a pod gets both or is refused.
 func (m *Manager) Admit(p Pod) Verdict {
 	if known := m.pods[p.UID]; known != nil {
 		var notes []Note
@@ -154,10 +154,10 @@ func (m *Manager) Admit(p Pod) Verdict {
 		more, no := m.hold(n)
 		notes, refused = append(notes, more...), no
 	}
-	if refused == nil { // zones and devices, or neither
+	if refused == nil { // NUMA nodes and devices, or neither
 		more, no := m.take(n, free)
 		notes, refused = append(notes, more...), no
-		if refused != nil { // what was said of its zones is undone
+		if refused != nil { // what was said of its NUMA nodes is undone
 			counts.DevicesBroken = m.counts.DevicesBroken
 			m.counts = counts
 		}
@@ -203,7 +203,7 @@ func (m *Manager) verdict(p *pod, notes []Note) Verdict {
 	return Verdict{Placement: m.placement(p), Moved: p.moved || p.devicesMoved, Notes: notes}
 }
 
-// Resize changes a pod's CPU request. Cores of its own grow and shrink in its zones first. If there is no room it keeps what it has, and a
+// Resize changes a pod's CPU request. Cores of its own grow and shrink in its NUMA nodes first. If there is no room it keeps what it has, and a
 // note says so.
 func (m *Manager) Resize(uid string, milliCPU int64) Verdict {
 	p := m.pods[uid]
@@ -270,9 +270,9 @@ func (m *Manager) Pod(uid string) (asked Pod, pool string, known bool) {
 // Pods are the UIDs of the pods that are known, ascending.
 func (m *Manager) Pods() []string { return slices.Sorted(maps.Keys(m.pods)) }
 
-// SetReclaimed says how many cores the reclaimed pool should have in each zone, at the least Params.ReclaimedCores. Without reclaimed pods it
+// SetReclaimed says how many cores the reclaimed pool should have in each NUMA node, at the least Params.ReclaimedCores. Without reclaimed pods it
 // has none, whatever is wanted.
-func (m *Manager) SetReclaimed(cores [topology.MaxZones]int) {
+func (m *Manager) SetReclaimed(cores [topology.MaxNUMANodes]int) {
 	m.wanted = cores
 	m.reconcile()
 }
@@ -290,22 +290,22 @@ func (m *Manager) Suppress(yes bool) { m.suppress = yes }
 // Suppressed reports whether they are.
 func (m *Manager) Suppressed() bool { return m.suppress }
 
-// PoolZone is how the CPUs of a zone are divided between pools.
-type PoolZone struct {
+// PoolNUMANode is how the CPUs of a NUMA node are divided between pools.
+type PoolNUMANode struct {
 	Shared, Reclaimed topology.CPUSet
 }
 
-// PoolZones are the pools' CPUs by zone. CPUs that a pod holds, reserved ones, and those of zones that somebody has alone are in neither.
-func (m *Manager) PoolZones() []PoolZone {
+// PoolNUMANodes are the pools' CPUs by NUMA node. CPUs that a pod holds, reserved ones, and those of NUMA nodes that somebody has alone are in neither.
+func (m *Manager) PoolNUMANodes() []PoolNUMANode {
 	pools := m.alloc.Pools()
 	var shared topology.CPUSet
 	for _, set := range pools.Shared {
 		shared = shared.Union(set)
 	}
-	out := make([]PoolZone, m.alloc.Shape().Zones)
+	out := make([]PoolNUMANode, m.alloc.Shape().NUMANodes)
 	for z := range out {
-		zone := m.machine.NUMA[z].CPUs
-		out[z] = PoolZone{Shared: shared.Intersection(zone), Reclaimed: pools.Reclaimed.Intersection(zone)}
+		numa := m.machine.NUMA[z].CPUs
+		out[z] = PoolNUMANode{Shared: shared.Intersection(numa), Reclaimed: pools.Reclaimed.Intersection(numa)}
 	}
 	return out
 }
@@ -321,18 +321,18 @@ func (m *Manager) Demand() map[string]int64 {
 	return milliCPU
 }
 
-// CloseZone keeps a zone from giving anything new. A number that is no zone's is ignored.
-func (m *Manager) CloseZone(zone int, why Note) {
-	if zone >= 0 && zone < int(m.alloc.Shape().Zones) {
-		m.alloc.Close(zone, true)
-		m.closed[zone] = why
+// CloseNUMANode keeps a NUMA node from giving anything new. A number that is no NUMA node's is ignored.
+func (m *Manager) CloseNUMANode(numa int, why Note) {
+	if numa >= 0 && numa < int(m.alloc.Shape().NUMANodes) {
+		m.alloc.Close(numa, true)
+		m.closed[numa] = why
 	}
 }
 
-// OpenZone lets a closed zone give again.
-func (m *Manager) OpenZone(zone int) {
-	m.alloc.Close(zone, false)
-	delete(m.closed, zone)
+// OpenNUMANode lets a closed NUMA node give again.
+func (m *Manager) OpenNUMANode(numa int) {
+	m.alloc.Close(numa, false)
+	delete(m.closed, numa)
 }
 
 // Verify checks the invariants, those of the allocator among them. An error is a bug.

@@ -22,7 +22,7 @@ type node struct {
 
 func newNode(t *rapid.T, mode string) *node {
 	machine := machine(
-		rapid.IntRange(1, 3).Draw(t, "zones"), rapid.IntRange(1, 5).Draw(t, "cores"), rapid.IntRange(1, 2).Draw(t, "threads"),
+		rapid.IntRange(1, 3).Draw(t, "numaNodes"), rapid.IntRange(1, 5).Draw(t, "cores"), rapid.IntRange(1, 2).Draw(t, "threads"),
 		rapid.IntRange(1, 3).Draw(t, "l3"), int64(rapid.IntRange(0, 4).Draw(t, "memory")*256))
 	if last := len(machine.CPUs) - 1; last > 0 && rapid.Bool().Draw(t, "irregular") {
 		machine.CPUs = machine.CPUs[:last]
@@ -48,20 +48,20 @@ func (n *node) pod(t *rapid.T) Pod {
 		p.Reclaimed = spec.ReclaimedAmounts{MilliCPU: rapid.Int64Range(0, 200_000).Draw(t, "reclaimed CPU"), MemoryMiB: rapid.Int64Range(0, 4096).Draw(t, "reclaimed MiB")}
 	}
 	if p.QoS.Level == spec.QoSDedicated {
-		p.Request = topology.ZoneRequest{
+		p.Request = topology.NUMARequest{
 			CPUs: uint16(rapid.IntRange(0, 6).Draw(t, "cpus")), Binding: topology.Binding(rapid.IntRange(0, 2).Draw(t, "binding")),
 			Memory: uint32(rapid.IntRange(0, 3).Draw(t, "need") * 128),
 		}
 		shape := n.m.alloc.Shape()
-		free := topology.NewZoneFree(&shape)
+		free := topology.NewNUMAFree(&shape)
 		switch rapid.IntRange(0, 3).Draw(t, "promise") {
 		case 0:
 			free = n.m.alloc.Free()
 			fallthrough
 		case 1:
-			p.Promise, _ = topology.OfferZones(&shape, &free, p.Request)
+			p.Promise, _ = topology.OfferNUMA(&shape, &free, p.Request)
 		case 2:
-			p.Promise.CPUs[rapid.IntRange(0, 7).Draw(t, "zone")] = uint16(rapid.IntRange(0, 4).Draw(t, "promised"))
+			p.Promise.CPUs[rapid.IntRange(0, 7).Draw(t, "numaNode")] = uint16(rapid.IntRange(0, 4).Draw(t, "promised"))
 		}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "runs") == 0 {
@@ -82,7 +82,7 @@ func (n *node) step(t *rapid.T) (operation string, do func(*Manager) any) {
 		milli := int64(rapid.IntRange(0, 80).Draw(t, "resized")) * 100
 		return "resize", func(m *Manager) any { return m.Resize(uid, milli) }
 	case 3:
-		var cores [topology.MaxZones]int
+		var cores [topology.MaxNUMANodes]int
 		for z := range 3 {
 			cores[z] = rapid.IntRange(0, 4).Draw(t, "wanted")
 		}
@@ -91,10 +91,10 @@ func (n *node) step(t *rapid.T) (operation string, do func(*Manager) any) {
 		yes, ads := rapid.Bool().Draw(t, "suppress"), rapid.Int64Range(0, 9000).Draw(t, "ads")
 		return "steer", func(m *Manager) any { m.Suppress(yes); m.SetDemands(map[string]int64{"ads": ads}); return nil }
 	case 4:
-		zone, closed := rapid.IntRange(-1, 3).Draw(t, "zone"), rapid.Bool().Draw(t, "closed")
+		numa, closed := rapid.IntRange(-1, 3).Draw(t, "numaNode"), rapid.Bool().Draw(t, "closed")
 		return "close", func(m *Manager) any {
-			if m.OpenZone(zone); closed {
-				m.CloseZone(zone, Note{"x", "y"})
+			if m.OpenNUMANode(numa); closed {
+				m.CloseNUMANode(numa, Note{"x", "y"})
 			}
 			return nil
 		}
@@ -225,12 +225,12 @@ func TestHintsNeverDecide(t *testing.T) {
 	})
 }
 
-// ledger is the scheduler's view of the node: zones, and the sum of all requests.
+// ledger is the scheduler's view of the node: NUMA nodes, and the sum of all requests.
 type ledger struct {
-	shape topology.ZoneShape
-	free  topology.ZoneFree
+	shape topology.NUMAShape
+	free  topology.NUMAFree
 	milli int64 // left of the node's allocatable CPU
-	grant map[string]topology.ZoneGrant
+	grant map[string]topology.NUMAGrant
 	asks  map[string]int64
 }
 
@@ -238,7 +238,7 @@ type ledger struct {
 func (l *ledger) bind(p *Pod) bool {
 	asks := p.MilliCPU
 	if p.QoS.Level == spec.QoSDedicated && !p.Request.IsZero() {
-		g, ok := topology.OfferZones(&l.shape, &l.free, p.Request)
+		g, ok := topology.OfferNUMA(&l.shape, &l.free, p.Request)
 		if !ok {
 			return false
 		}
@@ -260,20 +260,20 @@ func (l *ledger) release(uid string) {
 	l.milli += l.asks[uid]
 }
 
-// TestLegalPromisesAreKept: as long as all that the scheduler has bound fits the node, by zone and in sum, each promise is kept, in whatever
+// TestLegalPromisesAreKept: as long as all that the scheduler has bound fits the node, by NUMA node and in sum, each promise is kept, in whatever
 // order pods arrive, and nobody who asks for CPUs is left without.
 func TestLegalPromisesAreKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := newNode(t, spec.ModeAgent)
-		l := ledger{shape: n.m.alloc.Shape(), grant: map[string]topology.ZoneGrant{}, asks: map[string]int64{}}
-		l.free = topology.NewZoneFree(&l.shape)
+		l := ledger{shape: n.m.alloc.Shape(), grant: map[string]topology.NUMAGrant{}, asks: map[string]int64{}}
+		l.free = topology.NewNUMAFree(&l.shape)
 		l.milli = int64(len(n.m.machine.CPUs)) * 1000
 		var coming []Pod
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0, 1:
 				p := n.pod(t)
-				p.Promise, p.Fixed = topology.ZoneGrant{}, topology.CPUSet{}
+				p.Promise, p.Fixed = topology.NUMAGrant{}, topology.CPUSet{}
 				if p.QoS.Level == spec.QoSReclaimed { // it asks for other resources
 					p.MilliCPU = 0
 				}
@@ -321,11 +321,11 @@ func (n *node) fed(t *rapid.T) {
 // FuzzRestore: whatever a checkpoint says, with a checksum that fits it, a Manager takes over what it can and stays sound.
 func FuzzRestore(f *testing.F) {
 	m, _ := New(machine(2, 3, 2, 2, 512), Params{ReservedCores: 1, ReclaimedCores: 1, Mode: spec.ModeAgent})
-	m.Admit(Pod{UID: "a", QoS: spec.QoS{Level: spec.QoSDedicated}, Request: topology.ZoneRequest{CPUs: 3, Binding: topology.Bound, Memory: 100}})
+	m.Admit(Pod{UID: "a", QoS: spec.QoS{Level: spec.QoSDedicated}, Request: topology.NUMARequest{CPUs: 3, Binding: topology.Bound, Memory: 100}})
 	m.Admit(Pod{UID: "b", QoS: spec.QoS{Level: spec.QoSReclaimed}})
 	m.Admit(Pod{UID: "c", QoS: spec.QoS{Level: spec.QoSShared, Pool: "ads"}, MilliCPU: 700})
-	m.Admit(Pod{UID: "d", QoS: spec.QoS{Level: spec.QoSDedicated}, Request: topology.ZoneRequest{CPUs: 2, Binding: topology.Exclusive}})
-	m.CloseZone(1, Note{"x", "y"})
+	m.Admit(Pod{UID: "d", QoS: spec.QoS{Level: spec.QoSDedicated}, Request: topology.NUMARequest{CPUs: 2, Binding: topology.Exclusive}})
+	m.CloseNUMANode(1, Note{"x", "y"})
 	c := m.Checkpoint()
 	data, _ := json.Marshal(c)
 	f.Add(data)
@@ -386,7 +386,7 @@ func TestCheckpointOfOddities(t *testing.T) {
 	}
 	m := fresh()
 	m.Admit(Pod{UID: "a", Invalid: "\xff", QoS: spec.QoS{Level: spec.QoSShared, Pool: "ads"}, MilliCPU: 1})
-	m.CloseZone(0, Note{"x", "\xfe"})
+	m.CloseNUMANode(0, Note{"x", "\xfe"})
 	data, err := json.Marshal(m.Checkpoint())
 	if err != nil {
 		t.Fatal(err)

@@ -5,15 +5,15 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// memory binds pods to the memory of their zones, and keeps all others out of zones that somebody has alone.
+// memory binds pods to the memory of their NUMA nodes, and keeps all others out of NUMA nodes that somebody has alone.
 type memory struct{ m *Manager }
 
 func newMemory(m *Manager) resource { return &memory{m: m} }
 
-// hints are all zones, or those of which nobody has bound anything if the pod wants zones alone. A zone without memory left may still be
+// hints are all NUMA nodes, or those of which nobody has bound anything if the pod wants NUMA nodes alone. A NUMA node without memory left may still be
 // needed for its cores.
 func (x *memory) hints(p *pod) uint8 {
-	return x.m.openZones(func(_ int, _ topology.ZoneCapacity, left topology.ZoneRoom) bool {
+	return x.m.openNUMANodes(func(_ int, _ topology.NUMACapacity, left topology.NUMARoom) bool {
 		return p.Request.Binding != topology.Exclusive || left.Claims == 0
 	})
 }
@@ -31,7 +31,7 @@ func (x *memory) place(p *pod, out *Placement) {
 		return
 	}
 	if h, ok := x.m.alloc.Holding(p.UID); ok && h.Request.Binding != topology.Unbound {
-		if out.Mems = x.nodes(h.Grant.Zones()); !out.Mems.IsEmpty() {
+		if out.Mems = x.nodes(h.Grant.NUMANodes()); !out.Mems.IsEmpty() {
 			return
 		}
 	}
@@ -40,15 +40,15 @@ func (x *memory) place(p *pod, out *Placement) {
 	}
 }
 
-// nodes are the NUMA nodes of a set of zones that have memory, by ID: the kernel takes no others. Where it says of none how much it has, all
+// nodes are the NUMA nodes of a set of NUMA nodes that have memory, by ID: the kernel takes no others. Where it says of none how much it has, all
 // are taken.
-func (x *memory) nodes(zones uint8) (set topology.CPUSet) {
+func (x *memory) nodes(numaNodes uint8) (set topology.CPUSet) {
 	told := false
 	for _, n := range x.m.machine.NUMA {
 		told = told || n.Memory > 0
 	}
 	for i, n := range x.m.machine.NUMA {
-		if (i >= topology.MaxZones || zones&(1<<i) != 0) && (n.Memory > 0 || !told) {
+		if (i >= topology.MaxNUMANodes || numaNodes&(1<<i) != 0) && (n.Memory > 0 || !told) {
 			set.Add(n.ID)
 		}
 	}

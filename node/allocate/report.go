@@ -10,15 +10,15 @@ import (
 	"hilbert.dev/hilbert/topology/cores"
 )
 
-// Report is the state of the node's CPUs and memory. Zones are indices of topology.Machine.NUMA.
+// Report is the state of the node's CPUs and memory. NUMA nodes are indices of topology.Machine.NUMA.
 type Report struct {
 	Mode     string
-	Shape    topology.ZoneShape
-	Free     topology.ZoneFree
+	Shape    topology.NUMAShape
+	Free     topology.NUMAFree
 	Reserved topology.CPUSet
 	Held     []Held   // by UID
 	Pools    []Pool   // by name
-	Closed   []Closed // by zone
+	Closed   []Closed // by NUMA node
 	// Unlabelled are the BestEffort pods without a QoS level, "namespace/name", ascending.
 	Unlabelled []string
 	Counts     Counts
@@ -38,16 +38,16 @@ type Pool struct {
 	Pods int
 }
 
-// Closed is a zone that gives nothing new, and why.
+// Closed is a NUMA node that gives nothing new, and why.
 type Closed struct {
-	Zone int
-	Why  Note
+	NUMANode int
+	Why      Note
 }
 
 // Counts are since the first start; checkpoints carry them.
 type Counts struct {
 	Kept    uint64 `json:"kept"`    // promises kept
-	Moved   uint64 `json:"moved"`   // promises moved to equivalent zones
+	Moved   uint64 `json:"moved"`   // promises moved to equivalent NUMA nodes
 	Broken  uint64 `json:"broken"`  // promises that could not be kept
 	Forged  uint64 `json:"forged"`  // promises that nobody can have made
 	Foreign uint64 `json:"foreign"` // dedicated pods without a promise
@@ -71,8 +71,8 @@ func (m *Manager) Report() Report {
 		}
 	}
 	slices.Sort(r.Unlabelled)
-	for _, zone := range slices.Sorted(maps.Keys(m.closed)) {
-		r.Closed = append(r.Closed, Closed{zone, m.closed[zone]})
+	for _, numa := range slices.Sorted(maps.Keys(m.closed)) {
+		r.Closed = append(r.Closed, Closed{numa, m.closed[numa]})
 	}
 	return r
 }

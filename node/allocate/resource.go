@@ -4,11 +4,11 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// resource is one kind of thing that pods get on a node. The scheduler's fit function has the last word on zones; hints only leave out those
+// resource is one kind of thing that pods get on a node. The scheduler's fit function has the last word on NUMA nodes; hints only leave out those
 // that the resource cannot serve the pod from, and never one that the fit function would use for it.
 type resource interface {
-	// hints is the set of zones that can serve what the pod asks for itself, or a part of it.
-	hints(p *pod) (zones uint8)
+	// hints is the set of NUMA nodes that can serve what the pod asks for itself, or a part of it.
+	hints(p *pod) (numaNodes uint8)
 	// admit counts a pod in, release out. Both only note it: what follows for others is reconcile's.
 	admit(p *pod)
 	release(p *pod)
@@ -29,7 +29,7 @@ var plugins = []struct {
 	{name: "devices", new: newDevices},
 }
 
-// among is the set of zones that every resource can serve the pod from.
+// among is the set of NUMA nodes that every resource can serve the pod from.
 func (m *Manager) among(p *pod) uint8 {
 	set := ^uint8(0)
 	for _, r := range m.resources {
@@ -38,11 +38,11 @@ func (m *Manager) among(p *pod) uint8 {
 	return set
 }
 
-// openZones are the zones for which usable says yes.
-func (m *Manager) openZones(usable func(zone int, whole topology.ZoneCapacity, left topology.ZoneRoom) bool) (set uint8) {
+// openNUMANodes are the NUMA nodes for which usable says yes.
+func (m *Manager) openNUMANodes(usable func(numa int, whole topology.NUMACapacity, left topology.NUMARoom) bool) (set uint8) {
 	shape, free := m.alloc.Shape(), m.alloc.Free()
-	for z := range int(shape.Zones) {
-		if usable(z, shape.Zone[z], free[z]) {
+	for z := range int(shape.NUMANodes) {
+		if usable(z, shape.NUMANode[z], free[z]) {
 			set |= 1 << z
 		}
 	}

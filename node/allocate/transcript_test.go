@@ -16,10 +16,10 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// machine makes zones of equal cores, siblings numbered side by side, two zones a socket.
-func machine(zones, cores, threads, l3 int, memoryMiB int64) *topology.Machine {
+// machine makes NUMA nodes of equal cores, siblings numbered side by side, two NUMA nodes a socket.
+func machine(numaNodes, cores, threads, l3 int, memoryMiB int64) *topology.Machine {
 	m := &topology.Machine{}
-	for z := range zones {
+	for z := range numaNodes {
 		node := topology.NUMANode{ID: z, Memory: memoryMiB * topology.Mebibyte}
 		for i := range cores {
 			for range threads {
@@ -35,9 +35,9 @@ func machine(zones, cores, threads, l3 int, memoryMiB int64) *topology.Machine {
 
 // TestTranscripts runs the stories in testdata/stories. Run with -rewrite to accept new output.
 //
-//	machine zones=2 cores=4 threads=2 l3=2 memory=4096 reserved=1 floor=1 mode=agent
+//	machine numaNodes=2 cores=4 threads=2 l3=2 memory=4096 reserved=1 floor=1 mode=agent
 //	admit UID [level=dedicated] [numa=bound] [pool=ads] [cpus=4] [memory=1024] [promise=0:4] [milli=500] [besteffort] [unsaid] [fixed=0-3] …
-//	confirm UID, resize UID milli=…, release UID, close zone=…, open zone=…, want cores=2,2
+//	confirm UID, resize UID milli=…, release UID, close NUMA node=…, open NUMA node=…, want cores=2,2
 //	pools, pod UID, dump
 //	checkpoint, restore [damage=sum|version] [differs] [machine arguments]
 func TestTranscripts(t *testing.T) {
@@ -87,13 +87,13 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		return place(p) + "\n"
 	case "close":
-		s.m.CloseZone(number(d, "zone", 0), Note{spec.ReasonPromiseBroken, "said so"})
+		s.m.CloseNUMANode(number(d, "numaNode", 0), Note{spec.ReasonPromiseBroken, "said so"})
 		return ""
 	case "open":
-		s.m.OpenZone(number(d, "zone", 0))
+		s.m.OpenNUMANode(number(d, "numaNode", 0))
 		return ""
 	case "want":
-		var cores [topology.MaxZones]int
+		var cores [topology.MaxNUMANodes]int
 		for z, text := range strings.Split(word(d, "cores"), "+") {
 			cores[z], _ = strconv.Atoi(text)
 		}
@@ -105,10 +105,10 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "suppress":
 		s.m.Suppress(word(d, "off") == "")
 		return ""
-	case "zones":
+	case "numaNodes":
 		var b strings.Builder
-		for z, p := range s.m.PoolZones() {
-			fmt.Fprintf(&b, "zone %d: shared %v, reclaimed %v\n", z, p.Shared, p.Reclaimed)
+		for z, p := range s.m.PoolNUMANodes() {
+			fmt.Fprintf(&b, "NUMA node %d: shared %v, reclaimed %v\n", z, p.Shared, p.Reclaimed)
 		}
 		return b.String() + fmt.Sprintf("requested of shared pools: %v\n", s.m.Demand())
 	case "pools":
@@ -129,7 +129,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 }
 
 func (s *story) start(d *datadriven.TestData) string {
-	m := machine(number(d, "zones", 2), number(d, "cores", 4), number(d, "threads", 2), number(d, "l3", 4), int64(number(d, "memory", 4096)))
+	m := machine(number(d, "numaNodes", 2), number(d, "cores", 4), number(d, "threads", 2), number(d, "l3", 4), int64(number(d, "memory", 4096)))
 	for step, i := number(d, "step", 1), 0; i < len(m.NUMA); i++ { // NUMA nodes need not be numbered without gaps
 		m.NUMA[i].ID *= step
 	}
@@ -205,9 +205,9 @@ func podOf(t *testing.T, d *datadriven.TestData) Pod {
 		case "memory":
 			p.Request.Memory = uint32(n)
 		case "promise":
-			p.Promise, err = topology.ParseZoneGrant(value)
+			p.Promise, err = topology.ParseNUMAGrant(value)
 		case "forged":
-			p.Forged = "zones cannot be read"
+			p.Forged = "NUMA nodes cannot be read"
 		case "invalid":
 			p.Invalid = "no such level"
 		case "milli":
@@ -307,10 +307,10 @@ func (s *story) dump() string {
 	r := s.m.Report()
 	var b strings.Builder
 	fmt.Fprintf(&b, "mode %s ruler %v reserved %v\n", r.Mode, r.Shape.Ruler, r.Reserved)
-	for z := range int(r.Shape.Zones) {
-		fmt.Fprintf(&b, "zone %d: %d of %d CPUs, %d of %d MiB, %d claims", z, r.Free[z].CPUs, r.Shape.Zone[z].CPUs, r.Free[z].Memory, r.Shape.Zone[z].Memory, r.Free[z].Claims)
+	for z := range int(r.Shape.NUMANodes) {
+		fmt.Fprintf(&b, "NUMA node %d: %d of %d CPUs, %d of %d MiB, %d claims", z, r.Free[z].CPUs, r.Shape.NUMANode[z].CPUs, r.Free[z].Memory, r.Shape.NUMANode[z].Memory, r.Free[z].Claims)
 		for _, c := range r.Closed {
-			if c.Zone == z {
+			if c.NUMANode == z {
 				fmt.Fprintf(&b, ", closed (%s: %s)", c.Why.Reason, c.Why.Message)
 			}
 		}

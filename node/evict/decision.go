@@ -35,9 +35,9 @@ type Decision struct {
 type Pressure struct {
 	Detector Detector `json:"detector"`
 	Level    Level    `json:"level"`
-	// Zone is the NUMA node by index, or AllZones. Pod is set where the finding is of one pod.
-	Zone int          `json:"zone"`
-	Pod  *spec.PodRef `json:"pod,omitempty"`
+	// NUMANode is the NUMA node by index, or AllNUMANodes. Pod is set where the finding is of one pod.
+	NUMANode int          `json:"numaNode"`
+	Pod      *spec.PodRef `json:"pod,omitempty"`
 	// Since is when it rose to its level.
 	Since time.Duration `json:"since"`
 	// Need is what must be given back for the level to end, Pending what pods that were asked, stopped or are leaving will: in bytes, inodes or CPUs.
@@ -50,21 +50,21 @@ type Pressure struct {
 	Message string `json:"message"`
 }
 
-// AllZones stands for the node as a whole.
-const AllZones = -1
+// AllNUMANodes stands for the node as a whole.
+const AllNUMANodes = -1
 
 // NoLending is a place where nothing more may be lent.
 type NoLending struct {
-	Zone   int      `json:"zone"` // or AllZones
-	Reason Detector `json:"reason"`
+	NUMANode int      `json:"numaNode"` // or AllNUMANodes
+	Reason   Detector `json:"reason"`
 }
 
 // Reclaim is an order to take memory from a pod's cgroup.
 type Reclaim struct {
-	Pod    spec.PodRef `json:"pod"`
-	Bytes  int64       `json:"bytes"`
-	Zone   int         `json:"zone"` // where it is wanted, or AllZones
-	Reason Detector    `json:"reason"`
+	Pod      spec.PodRef `json:"pod"`
+	Bytes    int64       `json:"bytes"`
+	NUMANode int         `json:"numaNode"` // where it is wanted, or AllNUMANodes
+	Reason   Detector    `json:"reason"`
 }
 
 // Notice tells a pod that it will have its eviction requested.
@@ -127,10 +127,10 @@ func (d *Decision) Explain() string {
 		fmt.Fprintf(&b, "not known: %s\n", d.Unknown)
 	}
 	for _, n := range d.NoLending {
-		fmt.Fprintf(&b, "nothing more is lent %s because of %s\n", where(n.Zone), n.Reason)
+		fmt.Fprintf(&b, "nothing more is lent %s because of %s\n", where(n.NUMANode), n.Reason)
 	}
 	for _, r := range d.Reclaims {
-		fmt.Fprintf(&b, "%s %s from %s %s: %s\n", d.verb("reclaim"), bytes(float64(r.Bytes)), r.Pod, where(r.Zone), r.Reason)
+		fmt.Fprintf(&b, "%s %s from %s %s: %s\n", d.verb("reclaim"), bytes(float64(r.Bytes)), r.Pod, where(r.NUMANode), r.Reason)
 	}
 	for _, n := range d.Notices {
 		fmt.Fprintf(&b, "notice to %s, due at %v: %s\n", n.Pod, n.Due, n.Reason)
@@ -158,11 +158,11 @@ func (d *Decision) verb(verb string) string {
 	return verb
 }
 
-func where(zone int) string {
-	if zone == AllZones {
+func where(numa int) string {
+	if numa == AllNUMANodes {
 		return "on the node"
 	}
-	return fmt.Sprintf("in zone %d", zone)
+	return fmt.Sprintf("in NUMA node %d", numa)
 }
 
 const (

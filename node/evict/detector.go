@@ -54,7 +54,7 @@ type Detector uint8
 const (
 	MemoryAvailable Detector = iota
 	MemoryPressure
-	ZoneMemory
+	NUMAMemory
 	RootSpace
 	RootInodes
 	ImageSpace
@@ -70,7 +70,7 @@ type resource uint8
 
 const (
 	memory resource = iota
-	zoneMemory
+	numaMemory
 	cpu
 	wantedCPU // what it uses and waits for
 	rootBytes
@@ -84,7 +84,7 @@ type scope uint8
 
 const (
 	theNode scope = iota
-	eachZone
+	eachNUMANode
 	eachPod
 )
 
@@ -97,7 +97,7 @@ type row struct {
 	lends bool
 	// hold is how long a reading must last for each level.
 	hold func(p *Params) (soft, hard time.Duration)
-	// read says how it stands; i is the index of the zone or pod.
+	// read says how it stands; i is the index of the NUMA node or pod.
 	read func(v *view, i int) reading
 	// say is the message.
 	say func(v *view, i int, r *reading) string
@@ -117,10 +117,10 @@ var detectors = [detectorCount]row{
 		read: memoryPressure, say: sayPressure,
 		hold: func(p *Params) (_, _ time.Duration) { return p.Pressure.SoftFor, p.Pressure.HardFor },
 	},
-	ZoneMemory: {
-		name: "ZoneMemory", resource: zoneMemory, scope: eachZone,
-		read: zoneAvailable, say: sayZone,
-		hold: func(p *Params) (_, _ time.Duration) { return p.Zone.holds() },
+	NUMAMemory: {
+		name: "NUMAMemory", resource: numaMemory, scope: eachNUMANode,
+		read: numaAvailable, say: sayNUMANode,
+		hold: func(p *Params) (_, _ time.Duration) { return p.NUMANode.holds() },
 	},
 	RootSpace: {
 		name: "RootSpace", resource: rootBytes,
@@ -269,8 +269,8 @@ func never() side { return side{value: 0, enter: 1, clear: 0} }
 // count is how many things there are to look at.
 func (r *row) count(o *Observation) int {
 	switch r.scope {
-	case eachZone:
-		return len(o.Zones)
+	case eachNUMANode:
+		return len(o.NUMANodes)
 	case eachPod:
 		return len(o.Pods)
 	default:
@@ -279,13 +279,13 @@ func (r *row) count(o *Observation) int {
 }
 
 // gain is what would come back if a pod left.
-func (r resource) gain(pod *Pod, zone int) advise.Sample {
+func (r resource) gain(pod *Pod, numa int) advise.Sample {
 	switch r {
 	case memory:
 		return either(pod.RSS, pod.Memory)
-	case zoneMemory:
-		if zone >= 0 && zone < len(pod.Zones) {
-			return pod.Zones[zone]
+	case numaMemory:
+		if numa >= 0 && numa < len(pod.NUMANodes) {
+			return pod.NUMANodes[numa]
 		}
 	case cpu:
 		return pod.CPU
@@ -307,7 +307,7 @@ func (r resource) gain(pod *Pod, zone int) advise.Sample {
 // least is what a pod must give back to be worth it.
 func (r resource) least(l *Escalation) float64 {
 	switch r {
-	case memory, zoneMemory:
+	case memory, numaMemory:
 		return l.LeastMemory
 	case cpu, wantedCPU:
 		return l.LeastCPU

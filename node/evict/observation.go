@@ -14,8 +14,8 @@ type Observation struct {
 	// At is the time since the node's boot.
 	At   time.Duration `json:"at"`
 	Node Node          `json:"node"`
-	// Zones are the NUMA nodes by index of topology.ZoneShape.
-	Zones []Zone `json:"zones,omitempty"`
+	// NUMANodes are the NUMA nodes by index of topology.NUMAShape.
+	NUMANodes []NUMANode `json:"numaNodes,omitempty"`
 	// Root is the file system of pods' volumes and logs, Images that of images and containers' own files. Where they are one, it is Root, and
 	// nothing is known of Images.
 	Root   Disk `json:"root"`
@@ -33,7 +33,7 @@ type Node struct {
 	// MemoryAvailable is the lesser of what the kernel says (MemAvailable) and what the kubelet reckons (the total less the working set of
 	// the root cgroup), so that we see a shortage no later than it.
 	MemoryAvailable advise.Sample `json:"memoryAvailable"`
-	// MinWatermark is the sum of the zones' min watermarks: below it tasks reclaim for themselves. Not known: it does not raise a mark.
+	// MinWatermark is the sum of the NUMA nodes' min watermarks: below it tasks reclaim for themselves. Not known: it does not raise a mark.
 	MinWatermark advise.Sample `json:"minWatermark"`
 	// MemorySome and MemoryFull are the shares of the last 10 s in which some or all tasks of the worst online pod waited for memory.
 	MemorySome advise.Sample `json:"memorySome"`
@@ -45,11 +45,11 @@ type Node struct {
 	CPUPressure advise.Sample `json:"cpuPressure"`
 }
 
-// Zone is the memory of one NUMA node.
-type Zone struct {
+// NUMANode is the memory of one NUMA node.
+type NUMANode struct {
 	Total advise.Sample `json:"total"`
 	Free  advise.Sample `json:"free"`
-	// InactiveFile is page cache that the kernel would drop first: a zone without free memory is short only if there is little of this too.
+	// InactiveFile is page cache that the kernel would drop first: a NUMA node without free memory is short only if there is little of this too.
 	InactiveFile advise.Sample `json:"inactiveFile"`
 	// LowWatermark is where kswapd wakes up. Not known: it does not raise a mark.
 	LowWatermark advise.Sample `json:"lowWatermark"`
@@ -71,12 +71,12 @@ type Pod struct {
 	// Started is when it started, on the clock of Observation.At.
 	Started     time.Duration `json:"started"`
 	Terminating bool          `json:"terminating,omitempty"`
-	// Memory is what its cgroup holds, RSS what of that is not page cache, Zones by NUMA node. MemoryAmount and CPUAmount are what it asked
+	// Memory is what its cgroup holds, RSS what of that is not page cache, NUMA nodes by NUMA node. MemoryAmount and CPUAmount are what it asked
 	// for of the reclaimed resources.
 	Memory       advise.Sample   `json:"memory"`
 	RSS          advise.Sample   `json:"rss"`
 	Swap         advise.Sample   `json:"swap"`
-	Zones        []advise.Sample `json:"zones,omitempty"`
+	NUMANodes    []advise.Sample `json:"numaNodes,omitempty"`
 	MemoryAmount advise.Sample   `json:"memoryAmount"`
 	CPU          advise.Sample   `json:"cpu"`
 	CPUAmount    advise.Sample   `json:"cpuAmount"`

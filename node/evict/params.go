@@ -22,7 +22,7 @@ type Params struct {
 
 	Memory      Watermarks   `json:"memory"`
 	Pressure    PressureRule `json:"pressure"`
-	Zone        Watermarks   `json:"zone"`
+	NUMANode    Watermarks   `json:"numaNode"`
 	Overuse     Overuse      `json:"overuse"`
 	Suppressed  Suppressed   `json:"suppressed"`
 	CPU         CPURule      `json:"cpu"`
@@ -152,7 +152,7 @@ func Defaults() Params {
 		Pressure: PressureRule{
 			Some: 0.2, Full: 0.1, Below: Mark{0.15, gibibyte}, Clear: 0.5, SoftFor: 10 * time.Second, HardFor: 10 * time.Second,
 		},
-		Zone: Watermarks{
+		NUMANode: Watermarks{
 			Soft: Mark{0.05, 256 * mebibyte}, Hard: Mark{0.02, 128 * mebibyte}, Clear: 0.25, SoftFor: 10 * time.Second, HardFor: 5 * time.Second,
 		},
 		Overuse:         Overuse{Tolerance: 0.1, Slack: 32 * mebibyte, For: 30 * time.Second},
@@ -240,7 +240,7 @@ func (p *Params) watermarks() []namedWatermarks {
 		{"rootInodes", "nodefs.inodesFree", &p.RootInodes},
 		{"images", "imagefs.available", &p.Images},
 		{"imageInodes", "imagefs.inodesFree", &p.ImageInodes},
-		{"zone", "", &p.Zone},
+		{"numaNode", "", &p.NUMANode},
 	}
 }
 

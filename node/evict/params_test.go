@@ -75,7 +75,7 @@ func TestCheck(t *testing.T) {
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(*Params){
 		"memory: the soft mark":                    func(p *Params) { p.Memory.Soft.Share = 0.01 },
-		"zone: the soft mark":                      func(p *Params) { p.Zone.Hard = p.Zone.Soft },
+		"numaNode: the soft mark":                  func(p *Params) { p.NUMANode.Hard = p.NUMANode.Soft },
 		"root.soft.share":                          func(p *Params) { p.Root.Soft.Share = 1 },
 		"pressure.some":                            func(p *Params) { p.Pressure.Some = 0 },
 		"escalation.stopInterval":                  func(p *Params) { p.Escalation.StopInterval = 9 * time.Second },

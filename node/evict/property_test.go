@@ -18,7 +18,7 @@ func short() *Observation {
 			MemoryTotal: advise.Known(16 * gibibyte), MemoryAvailable: advise.Known(mebibyte), MemorySome: advise.Known(1), MemoryFull: advise.Known(1),
 			CPUPressure: advise.Known(1),
 		},
-		Zones: []Zone{{
+		NUMANodes: []NUMANode{{
 			Total: advise.Known(16 * gibibyte), Free: advise.Known(mebibyte), InactiveFile: advise.Known(0),
 		}},
 		Suppression: advise.SuppressEvict,
@@ -35,7 +35,7 @@ func hog(name string, level spec.QoSLevel) Pod {
 	much := advise.Known(gibibyte)
 	use := Use{much, much}
 	return Pod{
-		PodRef: spec.PodRef{Namespace: "ns", Name: name, UID: name}, Level: level, Memory: advise.Known(3 * gibibyte), RSS: advise.Known(3 * gibibyte), Zones: []advise.Sample{much},
+		PodRef: spec.PodRef{Namespace: "ns", Name: name, UID: name}, Level: level, Memory: advise.Known(3 * gibibyte), RSS: advise.Known(3 * gibibyte), NUMANodes: []advise.Sample{much},
 		MemoryAmount: much, CPU: advise.Known(0.1), RunDelay: advise.Known(4), CPUAmount: advise.Known(4), Root: use, Images: use,
 	}
 }
@@ -92,7 +92,7 @@ func TestEachDetector(t *testing.T) {
 
 // blind takes all that is measured away.
 func blind(o *Observation) {
-	o.Node, o.Zones, o.Root, o.Images = Node{}, []Zone{{}}, Disk{}, Disk{}
+	o.Node, o.NUMANodes, o.Root, o.Images = Node{}, []NUMANode{{}}, Disk{}, Disk{}
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		o.Pods[i] = Pod{PodRef: p.PodRef, Level: p.Level}
@@ -106,7 +106,7 @@ func TestHeadroomAloneEvictsNobody(t *testing.T) {
 		MemoryTotal: advise.Known(16 * gibibyte), MemoryAvailable: advise.Known(8 * gibibyte), MemorySome: advise.Known(0), MemoryFull: advise.Known(0),
 		CPUPressure: advise.Known(0),
 	}
-	o.Zones, o.Root, o.Images = nil, Disk{}, Disk{}
+	o.NUMANodes, o.Root, o.Images = nil, Disk{}, Disk{}
 	for i := range 40 {
 		pod := hog(fmt.Sprint(i), spec.QoSReclaimed)
 		pod.MemoryAmount, pod.CPUAmount, pod.RunDelay = advise.Known(8*gibibyte), advise.Known(32), advise.Known(0.01)
@@ -251,7 +251,7 @@ func TestClosingProperty(t *testing.T) {
 func BenchmarkStep(b *testing.B) {
 	o, p, m := short(), Defaults(), State{}
 	o.Node.MemoryAvailable, o.Node.MemorySome, o.Node.MemoryFull, o.Node.CPUPressure = advise.Known(8*gibibyte), advise.Known(0), advise.Known(0), advise.Known(0)
-	o.Zones[0].Free, o.Suppression = advise.Known(gibibyte), advise.SuppressNone
+	o.NUMANodes[0].Free, o.Suppression = advise.Known(gibibyte), advise.SuppressNone
 	o.Root, o.Images = Disk{}, Disk{}
 	for i := range 10 {
 		pod := hog(fmt.Sprint(i), spec.QoSReclaimed)

@@ -65,14 +65,14 @@ func memoryPressure(v *view, _ int) reading {
 	}
 }
 
-func zoneAvailable(v *view, i int) reading {
-	z := &v.o.Zones[i]
+func numaAvailable(v *view, i int) reading {
+	z := &v.o.NUMANodes[i]
 	free, ok := value(z.Free)
 	file, has := value(z.InactiveFile)
 	if !ok || !has {
 		return reading{}
 	}
-	return watermarked(&v.p.Zone, z.Total, advise.Known(free+file), v.watermark(z.LowWatermark))
+	return watermarked(&v.p.NUMANode, z.Total, advise.Known(free+file), v.watermark(z.LowWatermark))
 }
 
 func rootSpace(v *view, _ int) reading {
@@ -106,7 +106,7 @@ func overuse(v *view, i int) reading {
 	return reading{known: true, hard: never(), soft: side{held, amount + slack, amount + slack/2, held - amount}}
 }
 
-// onlinePressure has no hard level: at the floor reclaimed pods have a core of each zone, at the least weight there is, and whoever holds a lock
+// onlinePressure has no hard level: at the floor reclaimed pods have a core of each NUMA node, at the least weight there is, and whoever holds a lock
 // needs it to let go.
 func onlinePressure(v *view, _ int) reading {
 	rule, oneAtATime := &v.p.CPU, v.p.Escalation.LeastCPU
@@ -195,8 +195,8 @@ func sayPressure(v *view, _ int, r *reading) string {
 		r.soft.value*percent, r.soft.enter*percent, r.hard.value*percent, r.hard.enter*percent, bytes(a))
 }
 
-func sayZone(_ *view, i int, r *reading) string {
-	return fmt.Sprintf("zone %d has %s free or easily freed, soft below %s, hard below %s", i, bytes(-r.soft.value), bytes(-r.soft.enter), bytes(-r.hard.enter))
+func sayNUMANode(_ *view, i int, r *reading) string {
+	return fmt.Sprintf("NUMA node %d has %s free or easily freed, soft below %s, hard below %s", i, bytes(-r.soft.value), bytes(-r.soft.enter), bytes(-r.hard.enter))
 }
 
 func saySpace(what string, r *reading) string {

@@ -23,18 +23,18 @@ func TestRevSetpoint(t *testing.T) {
 		at := time.Duration(sec) * time.Second
 		free := total - online - held
 		o := advise.Observation{At: at, Wall: time.Unix(int64(1e9+sec), 0)}
-		o.Zones = []advise.Zone{{
+		o.NUMANodes = []advise.NUMANode{{
 			Divisible: 62, Threads: 2, Lent: 8, SharedUse: advise.Known(5), SharedDelay: advise.Known(0), LentUse: advise.Known(1), SharedRequests: advise.Known(20),
 			MemoryTotal: advise.Known(total), MemoryFree: advise.Known(free), InactiveFile: advise.Known(0), ReclaimedMemory: advise.Known(held), PromisedUse: advise.Known(0), Reserved: 256 << 20,
 		}}
 		o.Node = advise.Node{MemoryTotal: advise.Known(total), MemoryAvailable: advise.Known(free), MemoryPressure: advise.Known(0), CPUPressure: advise.Known(0)}
 		o.Reclaimed = []advise.Reclaimed{{ID: "r/1", MilliCPU: 1000, MemoryBytes: int64(asked), CPUUse: advise.Known(1), RunDelay: advise.Known(0), Memory: advise.Known(held)}}
 		a := advise.Step(&o, &ap, &am)
-		pub := float64(a.Zones[0].Memory.Published)
+		pub := float64(a.NUMANodes[0].Memory.Published)
 		eo := Observation{
 			At: at, Node: Node{MemoryTotal: advise.Known(total), MemoryAvailable: advise.Known(free), MemorySome: advise.Known(0), MemoryFull: advise.Known(0), CPUPressure: advise.Known(0)},
-			Zones: []Zone{{Total: advise.Known(total), Free: advise.Known(free), InactiveFile: advise.Known(0)}},
-			Pods:  []Pod{{PodRef: spec.PodRef{Namespace: "r", Name: "1", UID: "u1"}, Level: spec.QoSReclaimed, Memory: advise.Known(held), RSS: advise.Known(held), MemoryAmount: advise.Known(asked), CPU: advise.Known(1), RunDelay: advise.Known(0), Zones: []advise.Sample{advise.Known(held)}}},
+			NUMANodes: []NUMANode{{Total: advise.Known(total), Free: advise.Known(free), InactiveFile: advise.Known(0)}},
+			Pods:      []Pod{{PodRef: spec.PodRef{Namespace: "r", Name: "1", UID: "u1"}, Level: spec.QoSReclaimed, Memory: advise.Known(held), RSS: advise.Known(held), MemoryAmount: advise.Known(asked), CPU: advise.Known(1), RunDelay: advise.Known(0), NUMANodes: []advise.Sample{advise.Known(held)}}},
 		}
 		d := Step(&eo, &ep, &em)
 		if len(d.Pressures) > 0 || sec%120 == 0 {

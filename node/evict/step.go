@@ -73,7 +73,7 @@ func (s *step) order() []int {
 	slices.SortFunc(order, func(i, j int) int {
 		a, b := &s.m.Watches[i], &s.m.Watches[j]
 		return cmp.Or(
-			cmp.Compare(b.Level, a.Level), cmp.Compare(a.Detector, b.Detector), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.UID, b.UID),
+			cmp.Compare(b.Level, a.Level), cmp.Compare(a.Detector, b.Detector), cmp.Compare(a.NUMANode, b.NUMANode), cmp.Compare(a.UID, b.UID),
 		)
 	})
 	return order
@@ -83,9 +83,9 @@ func (s *step) order() []int {
 func (s *step) escalate(w *Watch) {
 	row := &detectors[w.Detector]
 	if !row.lends {
-		s.d.NoLending = append(s.d.NoLending, NoLending{Zone: w.Zone, Reason: w.Detector})
+		s.d.NoLending = append(s.d.NoLending, NoLending{NUMANode: w.NUMANode, Reason: w.Detector})
 	}
-	if row.resource == memory || row.resource == zoneMemory {
+	if row.resource == memory || row.resource == numaMemory {
 		s.reclaim(w)
 	}
 	if w.Level == Hard {
@@ -310,7 +310,7 @@ func (s *step) reclaim(w *Watch) {
 	l := &s.p.Escalation
 	for i := range s.m.Watches { // another detector may want the same
 		b := &s.m.Watches[i]
-		if b.Zone == w.Zone && b.UID == w.UID && !b.Reclaimed.free(s.at, l.ReclaimInterval) {
+		if b.NUMANode == w.NUMANode && b.UID == w.UID && !b.Reclaimed.free(s.at, l.ReclaimInterval) {
 			return
 		}
 	}
@@ -339,7 +339,7 @@ func (s *step) reclaim(w *Watch) {
 			break
 		}
 		need -= part
-		s.d.Reclaims = append(s.d.Reclaims, Reclaim{Pod: c.pod.PodRef, Bytes: int64(part), Zone: w.Zone, Reason: w.Detector})
+		s.d.Reclaims = append(s.d.Reclaims, Reclaim{Pod: c.pod.PodRef, Bytes: int64(part), NUMANode: w.NUMANode, Reason: w.Detector})
 		s.m.Counts.Reclaims[w.Detector]++
 		s.m.Counts.ReclaimBytes += int64(part)
 		w.Reclaimed.start(s.at)
@@ -412,7 +412,7 @@ func (s *step) needed(w *Watch, index int) bool {
 }
 
 func (s *step) pressure(w *Watch) Pressure {
-	p := Pressure{Detector: w.Detector, Level: w.Level, Zone: w.Zone, Since: w.Since, Blind: w.Blind.On}
+	p := Pressure{Detector: w.Detector, Level: w.Level, NUMANode: w.NUMANode, Since: w.Since, Blind: w.Blind.On}
 	if w.Pod != nil {
 		pod := *w.Pod
 		p.Pod = &pod
@@ -436,7 +436,7 @@ func (s *step) unmeasured(w *Watch) (n int) {
 		if pod.Level != spec.QoSReclaimed || pod.Terminating || w.UID != "" && w.UID != pod.UID {
 			continue
 		}
-		if _, ok := value(detectors[w.Detector].resource.gain(pod, w.Zone)); !ok {
+		if _, ok := value(detectors[w.Detector].resource.gain(pod, w.NUMANode)); !ok {
 			n++
 		}
 	}

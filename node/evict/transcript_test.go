@@ -18,12 +18,12 @@ import (
 
 // TestTranscripts runs the stories in testdata/stories. Run with -rewrite to accept new output. Amounts are 1Gi, 20Mi, a number, or ? for not known.
 //
-//	params [dry-run] [off=ZoneMemory]
+//	params [dry-run] [off=NUMAMemory]
 //	node [total=] [available=] [min=] [some=] [full=] [cpu=] [swap=]
-//	zone 0 [total=] [free=] [file=] [low=]
+//	NUMA node 0 [total=] [free=] [file=] [low=]
 //	root [total=] [free=] [inodes=] [inodesFree=], images …
 //	suppress level=0..3
-//	pod NAME [level=shared_cores] [priority=] [started=] [memory=] [rss=] [amount=] [zones=1Gi+?] [cpu=] [delay=] [cpuAmount=] [root=] [rootInodes=]
+//	pod NAME [level=shared_cores] [priority=] [started=] [memory=] [rss=] [amount=] [numaNodes=1Gi+?] [cpu=] [delay=] [cpuAmount=] [root=] [rootInodes=]
 //	    [images=] [imageInodes=] [terminating]
 //	gone NAME, answer NAME state=Refused|Pending|none, api down|up
 //	tick [s=5] [terse]: so many steps, a second apart; what is new is printed with "+", what is over with "-"; terse: without
@@ -65,12 +65,12 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			"total": &n.MemoryTotal, "available": &n.MemoryAvailable, "min": &n.MinWatermark, "some": &n.MemorySome, "full": &n.MemoryFull,
 			"cpu": &n.CPUPressure, "swap": &n.SwapFree,
 		})
-	case "zone":
+	case "numa":
 		i, _ := strconv.Atoi(name)
-		for len(s.o.Zones) <= i {
-			s.o.Zones = append(s.o.Zones, Zone{})
+		for len(s.o.NUMANodes) <= i {
+			s.o.NUMANodes = append(s.o.NUMANodes, NUMANode{})
 		}
-		z := &s.o.Zones[i]
+		z := &s.o.NUMANodes[i]
 		set(t, d, map[string]*advise.Sample{"total": &z.Total, "free": &z.Free, "file": &z.InactiveFile, "low": &z.LowWatermark})
 	case "root", "images":
 		disk := &s.o.Root
@@ -137,10 +137,10 @@ func (s *story) pod(t *testing.T, d *datadriven.TestData, name string) {
 		n, _ := strconv.Atoi(started)
 		p.Started = time.Duration(n) * time.Second
 	}
-	if zones := word(d, "zones"); zones != "" {
-		p.Zones = nil
-		for text := range strings.SplitSeq(zones, "+") {
-			p.Zones = append(p.Zones, sample(text))
+	if numaNodes := word(d, "numaNodes"); numaNodes != "" {
+		p.NUMANodes = nil
+		for text := range strings.SplitSeq(numaNodes, "+") {
+			p.NUMANodes = append(p.NUMANodes, sample(text))
 		}
 	}
 	p.Terminating = p.Terminating || d.HasArg("terminating")

@@ -43,10 +43,10 @@ func (a *Victim) free() bool { return !a.requested() && !a.Leaving.On }
 // gainFor is what the pod will give back of what a pressure is about. What is not known any more is what it was.
 func (a *Victim) gainFor(w *Watch) float64 {
 	r := detectors[w.Detector].resource
-	if gain, ok := value(r.gain(a.pod, w.Zone)); ok {
+	if gain, ok := value(r.gain(a.pod, w.NUMANode)); ok {
 		return gain
 	}
-	if detectors[a.For.Detector].resource == r && a.For.Zone == w.Zone {
+	if detectors[a.For.Detector].resource == r && a.For.NUMANode == w.NUMANode {
 		return a.Gain
 	}
 	return 0
@@ -90,7 +90,7 @@ func (s *step) candidate(w *Watch, pod *Pod) (candidate, bool) {
 	if pod.Level != spec.QoSReclaimed || pod.UID == "" || w.UID != "" && w.UID != pod.UID {
 		return candidate{}, false
 	}
-	gain, ok := value(row.resource.gain(pod, w.Zone))
+	gain, ok := value(row.resource.gain(pod, w.NUMANode))
 	if !ok || gain <= 0 || gain < row.resource.least(&s.p.Escalation) || row.eligible != nil && !row.eligible(&s.view, pod) {
 		return candidate{}, false
 	}

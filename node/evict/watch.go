@@ -15,7 +15,7 @@ type State struct {
 	// Begun says that a step was made, At when.
 	Begun bool          `json:"begun"`
 	At    time.Duration `json:"at"`
-	// Watches are the pressures that stand, or come or go, by detector, zone and pod.
+	// Watches are the pressures that stand, or come or go, by detector, NUMA node and pod.
 	Watches []Watch `json:"watches,omitempty"`
 	// Victims are the pods that have notice, were asked for, stopped, or leave while there is pressure.
 	Victims []Victim `json:"victims,omitempty"`
@@ -66,7 +66,7 @@ func (t *Timer) shift(d time.Duration) {
 // Key names what a detector watches: the node, a NUMA node or a pod.
 type Key struct {
 	Detector Detector `json:"detector"`
-	Zone     int      `json:"zone"` // or AllZones
+	NUMANode int      `json:"numaNode"` // or AllNUMANodes
 	UID      string   `json:"uid,omitempty"`
 }
 
@@ -90,7 +90,7 @@ type Watch struct {
 	Reclaimed Timer `json:"reclaimed"`
 
 	now   reading // of this tick
-	index int     // of the zone or pod
+	index int     // of the NUMA node or pod
 	seen  bool    // there was something to look at
 }
 
@@ -200,7 +200,7 @@ func (w *Watch) follow(r *reading, v *view, at time.Duration, c *Counts) {
 	}
 }
 
-// detect looks with all detectors. What is not there any longer (a pod, a zone) is forgotten.
+// detect looks with all detectors. What is not there any longer (a pod, a NUMA node) is forgotten.
 func (s *step) detect() {
 	for i := range s.m.Watches {
 		s.m.Watches[i].seen = false
@@ -235,10 +235,10 @@ func (s *step) observe(d Detector, i int, r *reading) {
 	if len(s.m.Watches) == 0 && !called {
 		return
 	}
-	key, pod := Key{Detector: d, Zone: AllZones}, (*spec.PodRef)(nil)
+	key, pod := Key{Detector: d, NUMANode: AllNUMANodes}, (*spec.PodRef)(nil)
 	switch detectors[d].scope {
-	case eachZone:
-		key.Zone = i
+	case eachNUMANode:
+		key.NUMANode = i
 	case eachPod:
 		pod = &s.o.Pods[i].PodRef
 		key.UID = pod.UID

@@ -38,7 +38,7 @@ func newWorld(below func(int) int) *world {
 	for range 3 {
 		w.add()
 	}
-	w.o.Zones = make([]Zone, 1+below(3))
+	w.o.NUMANodes = make([]NUMANode, 1+below(3))
 	if below(2) == 0 { // something begins to happen at once
 		w.o.Node.MemoryTotal, w.o.Node.MemoryAvailable = advise.Known(16*gibibyte), advise.Known(gibibyte/4)
 		for i := range w.o.Pods {
@@ -80,7 +80,7 @@ func (w *world) change() {
 	case 2:
 		o.Node.MemorySome, o.Node.MemoryFull, o.Node.CPUPressure = w.sample(1), w.sample(1), w.sample(1)
 	case 3:
-		z := &o.Zones[w.below(len(o.Zones))]
+		z := &o.NUMANodes[w.below(len(o.NUMANodes))]
 		z.Total, z.Free, z.InactiveFile, z.LowWatermark = w.sample(8*gibibyte), w.sample(gibibyte), w.sample(gibibyte), w.sample(gibibyte/8)
 	case 4:
 		d := []*Disk{&o.Root, &o.Images}[w.below(2)]
@@ -121,7 +121,7 @@ func (w *world) changePod() {
 		p.Root, p.Images = Use{w.sample(20), w.sample(1e5)}, Use{w.sample(20), w.sample(1e5)}
 	default:
 		p.Memory, p.RSS = w.sample(2*gibibyte), w.sample(gibibyte)
-		p.Zones = []advise.Sample{w.sample(gibibyte), w.sample(gibibyte)}
+		p.NUMANodes = []advise.Sample{w.sample(gibibyte), w.sample(gibibyte)}
 	}
 }
 

@@ -21,7 +21,7 @@ func (v *View) Devices(p *Params, machine *topology.Devices, owner topology.Owne
 		at := slices.IndexFunc(machine.GPU, func(g topology.GPU) bool { return g.Address == v.Slots[i].Address })
 		if at >= 0 {
 			g, place := &out.GPU[i], &machine.GPU[at]
-			g.Switch, g.Zone, g.Socket = place.Switch, place.Zone, place.Socket
+			g.Switch, g.NUMANode, g.Socket = place.Switch, place.NUMANode, place.Socket
 		}
 	}
 	return out
@@ -33,7 +33,7 @@ func (v *View) device(p *Params, i int, soft func(string) bool) topology.GPU {
 	sm := g.multiprocessors(p)
 	out := topology.GPU{
 		Address: slot.Address, UUID: g.UUID, Model: g.Model, Memory: g.Memory,
-		Switch: topology.NoPlace, Zone: topology.NoPlace, Socket: topology.NoPlace,
+		Switch: topology.NoPlace, NUMANode: topology.NoPlace, Socket: topology.NoPlace,
 	}
 	if slot.Closed != "" && slices.ContainsFunc(v.Slots, func(s Slot) bool { return s.GPU.UUID == g.UUID && s.Address != slot.Address }) {
 		out.UUID = "" // it names another one too, which may be open

@@ -142,9 +142,9 @@ func (w *world) devices(t *testing.T) string {
 	// What sysfs says: two GPUs below one switch, another elsewhere, in its own order.
 	machine := &topology.Devices{
 		GPU: []topology.GPU{
-			{Address: "0000:3b:00.0", Switch: 0, Zone: 0, Socket: 0, Memory: 1},
-			{Address: "0000:3c:00.0", Switch: 0, Zone: 0, Socket: 0},
-			{Address: "0000:86:00.0", Switch: topology.NoPlace, Zone: 1, Socket: 1},
+			{Address: "0000:3b:00.0", Switch: 0, NUMANode: 0, Socket: 0, Memory: 1},
+			{Address: "0000:3c:00.0", Switch: 0, NUMANode: 0, Socket: 0},
+			{Address: "0000:86:00.0", Switch: topology.NoPlace, NUMANode: 1, Socket: 1},
 		},
 		NIC: []topology.NIC{{Address: "0000:05:00.0", Name: "eth0"}},
 	}
@@ -161,7 +161,7 @@ func (w *world) devices(t *testing.T) string {
 				b.WriteString(" " + s.String())
 			}
 		}
-		fmt.Fprintf(&b, " at %d/%d/%d\n", g.Switch, g.Zone, g.Socket)
+		fmt.Fprintf(&b, " at %d/%d/%d\n", g.Switch, g.NUMANode, g.Socket)
 		for _, in := range g.Instances {
 			fmt.Fprintf(&b, "  %s %d milli %d MiB\n", in.Name, in.Milli, in.Memory)
 		}

@@ -43,8 +43,8 @@ func Read(sys fs.FS) (*topology.Machine, []Note, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(nodes) > topology.MaxZones {
-		r.note(spec.ReasonTooManyZones, "%d NUMA nodes: no more than %d can be promised from", len(nodes), topology.MaxZones)
+	if len(nodes) > topology.MaxNUMANodes {
+		r.note(spec.ReasonTooManyNUMANodes, "%d NUMA nodes: no more than %d can be promised from", len(nodes), topology.MaxNUMANodes)
 	}
 	m := &topology.Machine{CPUs: cpus, NUMA: nodes}
 	m.Devices = r.devices(nodes)

@@ -76,7 +76,7 @@ func TestRead(t *testing.T) {
 func devices(d *topology.Devices) string {
 	var b strings.Builder
 	place := func(at ...uint8) {
-		for i, what := range []string{"switch", "zone", "socket"} {
+		for i, what := range []string{"switch", "NUMA node", "socket"} {
 			if at[i] != topology.NoPlace {
 				fmt.Fprintf(&b, " %s %d", what, at[i])
 			}
@@ -85,11 +85,11 @@ func devices(d *topology.Devices) string {
 	}
 	for i, g := range d.GPU {
 		fmt.Fprintf(&b, "GPU %d %s %s:", i, g.Address, g.Model)
-		place(g.Switch, g.Zone, g.Socket)
+		place(g.Switch, g.NUMANode, g.Socket)
 	}
 	for i, n := range d.NIC {
 		fmt.Fprintf(&b, "card %d %s %s, %d functions, RDMA %v:", i, n.Address, n.Name, n.Functions, n.RDMA)
-		place(n.Switch, n.Zone, n.Socket)
+		place(n.Switch, n.NUMANode, n.Socket)
 	}
 	return b.String()
 }

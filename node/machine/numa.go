@@ -25,7 +25,7 @@ func (r *reader) numa(online topology.CPUSet) ([]topology.NUMANode, error) {
 		ids, err = r.numbered(nodeDir, "node")
 	}
 	if errors.Is(err, fs.ErrNotExist) || err == nil && ids.IsEmpty() {
-		return r.oneZone(online)
+		return r.oneNUMANode(online)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("NUMA nodes: %w", err)
@@ -128,14 +128,14 @@ func (r *reader) distanceRow(id int, nodes []topology.NUMANode, ids topology.CPU
 	return row, nil
 }
 
-// oneZone is the whole machine as one node, where the kernel knows no NUMA.
-func (r *reader) oneZone(online topology.CPUSet) ([]topology.NUMANode, error) {
+// oneNUMANode is the whole machine as one node, where the kernel knows no NUMA.
+func (r *reader) oneNUMANode(online topology.CPUSet) ([]topology.NUMANode, error) {
 	memory, err := r.memoryBlocks()
 	if err != nil {
 		return nil, fmt.Errorf("no NUMA nodes, and the machine's memory is not known: %w", err)
 	}
 	r.note(spec.ReasonNoNUMAInformation,
-		"no NUMA nodes: the machine counts as one zone; its memory is the sum of its blocks, of which the kernel keeps some for itself")
+		"no NUMA nodes: the machine counts as one NUMA node; its memory is the sum of its blocks, of which the kernel keeps some for itself")
 	return []topology.NUMANode{{ID: 0, CPUs: online, Memory: memory, Distances: []int{10}}}, nil
 }
 

@@ -53,7 +53,7 @@ func disk(tb testing.TB) (root string, write func(name, text string)) {
 }
 
 // TestAllocations holds that a Read of what was there before allocates nothing if observations are given back, and else an observation: itself,
-// its cgroups, CPUs and zones.
+// its cgroups, CPUs and NUMA nodes.
 func TestAllocations(t *testing.T) {
 	root, write := disk(t)
 	cgroups := machine(t, write, 20)

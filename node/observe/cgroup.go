@@ -263,9 +263,9 @@ func (s *slot) describeMemory(now time.Duration, l limits, out *CgroupMemory, co
 	v.done(counts)
 	v = s.sources[fileNUMA].view(now, l)
 	numa := &s.numa[v.last]
-	for zone := range out.Zones {
-		out.Zones[zone].Anon = gauge(&v.span, numa.anon.value[zone], numa.anon.seen[zone])
-		out.Zones[zone].File = gauge(&v.span, numa.file.value[zone], numa.file.seen[zone])
+	for z := range out.NUMANodes {
+		out.NUMANodes[z].Anon = gauge(&v.span, numa.anon.value[z], numa.anon.seen[z])
+		out.NUMANodes[z].File = gauge(&v.span, numa.file.value[z], numa.file.seen[z])
 	}
 }
 

@@ -159,11 +159,11 @@ func FuzzNUMA(f *testing.F) {
 		var got numaCounters
 		why := parseNUMA(data, &got)
 		whole(t, data, why)
-		for zone := range topology.MaxZones {
-			if got.anon.value[zone] < 0 || got.file.value[zone] < 0 {
+		for numa := range topology.MaxNUMANodes {
+			if got.anon.value[numa] < 0 || got.file.value[numa] < 0 {
 				t.Errorf("%q: %v", data, got)
 			}
-			if !got.anon.seen[zone] && got.anon.value[zone] != 0 {
+			if !got.anon.seen[numa] && got.anon.value[numa] != 0 {
 				t.Errorf("%q: a value that was not seen: %v", data, got)
 			}
 		}

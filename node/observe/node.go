@@ -18,11 +18,11 @@ const (
 	nodeMemoryPressure
 	nodeIOPressure
 	nodeOnline
-	nodeZones
-	nodeFiles = nodeZones + 2*topology.MaxZones
+	nodeNUMANodes
+	nodeFiles = nodeNUMANodes + 2*topology.MaxNUMANodes
 )
 
-var nodeNames = [nodeZones]string{
+var nodeNames = [nodeNUMANodes]string{
 	"proc/stat", "proc/schedstat", "proc/meminfo", "proc/loadavg", "proc/vmstat", "proc/pressure/cpu", "proc/pressure/memory",
 	"proc/pressure/io", "sys/devices/system/node/online",
 }
@@ -49,15 +49,15 @@ var infoKeys = []string{
 }
 
 const (
-	zoneTotal = iota
-	zoneFree
-	zoneFile
-	zoneAnon
-	zoneSlab
-	zoneInactiveFile
+	numaTotal = iota
+	numaFree
+	numaFile
+	numaAnon
+	numaSlab
+	numaInactiveFile
 )
 
-var zoneKeys = []string{"MemTotal", "MemFree", "FilePages", "AnonPages", "Slab", "Inactive(file)"}
+var numaKeys = []string{"MemTotal", "MemFree", "FilePages", "AnonPages", "Slab", "Inactive(file)"}
 
 const (
 	pagesHit = iota
@@ -90,24 +90,24 @@ var pagingKeys = []string{
 
 // node is what is kept of the machine between reads. The arrays of three are indexed as the file's track says.
 type node struct {
-	sources  [nodeFiles]source
-	names    [nodeFiles]string
-	stat     [3]cpuTable
-	sched    [3]cpuTable
-	memory   [3]table
-	load     [3]loadCounters
-	paging   [3]table
-	pressure [3][3]pressureCounters // CPU, memory, IO
-	online   [3]topology.CPUSet     // NUMA nodes, which the kernel lists as it does CPUs
-	zones    [topology.MaxZones]struct{ memory, pages [3]table }
+	sources   [nodeFiles]source
+	names     [nodeFiles]string
+	stat      [3]cpuTable
+	sched     [3]cpuTable
+	memory    [3]table
+	load      [3]loadCounters
+	paging    [3]table
+	pressure  [3][3]pressureCounters // CPU, memory, IO
+	online    [3]topology.CPUSet     // NUMA nodes, which the kernel lists as it does CPUs
+	numaNodes [topology.MaxNUMANodes]struct{ memory, pages [3]table }
 }
 
 func newNode() *node {
 	n := &node{}
 	copy(n.names[:], nodeNames[:])
-	for zone := range n.zones {
-		dir := "sys/devices/system/node/node" + strconv.Itoa(zone)
-		n.names[nodeZones+2*zone], n.names[nodeZones+2*zone+1] = dir+"/meminfo", dir+"/numastat"
+	for numa := range n.numaNodes {
+		dir := "sys/devices/system/node/node" + strconv.Itoa(numa)
+		n.names[nodeNUMANodes+2*numa], n.names[nodeNUMANodes+2*numa+1] = dir+"/meminfo", dir+"/numastat"
 	}
 	for i := range n.sources {
 		n.sources[i].track = newTrack()
@@ -123,7 +123,7 @@ func (r *Reader) readNode(now time.Duration) {
 	n := r.node
 	for i := range n.sources {
 		s := &n.sources[i]
-		if zone := (i - nodeZones) / 2; i >= nodeZones && !n.isOnline(zone) {
+		if numa := (i - nodeNUMANodes) / 2; i >= nodeNUMANodes && !n.isOnline(numa) {
 			if s.good || s.file != nil {
 				r.close(&s.file)
 				s.track = newTrack()
@@ -144,9 +144,9 @@ func (r *Reader) readNode(now time.Duration) {
 }
 
 // isOnline says that a NUMA node is to be read. Node 0 is, whatever the list says: a kernel without NUMA has no list, and may have the node.
-func (n *node) isOnline(zone int) bool {
+func (n *node) isOnline(numa int) bool {
 	s := &n.sources[nodeOnline]
-	return zone == 0 || s.good && n.online[s.last].Has(zone)
+	return numa == 0 || s.good && n.online[s.last].Has(numa)
 }
 
 // countDropped counts what lies beyond the bounds.
@@ -156,9 +156,9 @@ func (r *Reader) countDropped() {
 		r.counts.DroppedCPUs += uint64(n.stat[s.last].dropped)
 	}
 	if s := &n.sources[nodeOnline]; s.fault == fine {
-		for zone := range n.online[s.last].All() {
-			if zone >= topology.MaxZones {
-				r.counts.DroppedZones++
+		for numa := range n.online[s.last].All() {
+			if numa >= topology.MaxNUMANodes {
+				r.counts.DroppedNUMANodes++
 			}
 		}
 	}
@@ -183,11 +183,11 @@ func (n *node) parse(file int, data []byte) Reason {
 	case nodeOnline:
 		return parseCPUSet(data, &n.online[free])
 	}
-	zone := &n.zones[(file-nodeZones)/2]
-	if (file-nodeZones)%2 == 0 {
-		return parseTable(data, zoneKeys, &zone.memory[free])
+	numa := &n.numaNodes[(file-nodeNUMANodes)/2]
+	if (file-nodeNUMANodes)%2 == 0 {
+		return parseTable(data, numaKeys, &numa.memory[free])
 	}
-	return parseTable(data, pagesKeys, &zone.pages[free])
+	return parseTable(data, pagesKeys, &numa.pages[free])
 }
 
 // describe turns the counters into samples.
@@ -206,21 +206,21 @@ func (n *node) describe(now time.Duration, l limits, out *Node, counts *Counts) 
 		*into = gauge(&v.span, float64(load.avg[i])/100, true)
 	}
 	out.Runnable, out.Threads = gauge(&v.span, load.runnable, true), gauge(&v.span, load.threads, true)
-	zones := n.highestZone() + 1
-	if cap(out.Zones) < zones {
-		out.Zones = make([]ZoneMemory, zones)
+	numaNodes := n.highestNUMANode() + 1
+	if cap(out.NUMANodes) < numaNodes {
+		out.NUMANodes = make([]NUMAMemory, numaNodes)
 	}
-	out.Zones = out.Zones[:zones]
-	for zone := range out.Zones {
-		n.describeZone(now, l, zone, &out.Zones[zone], counts)
+	out.NUMANodes = out.NUMANodes[:numaNodes]
+	for numa := range out.NUMANodes {
+		n.describeNUMANode(now, l, numa, &out.NUMANodes[numa], counts)
 	}
 }
 
-// highestZone is the highest NUMA node of which there is anything to say.
-func (n *node) highestZone() int {
-	for zone := topology.MaxZones - 1; zone > 0; zone-- {
-		if n.isOnline(zone) {
-			return zone
+// highestNUMANode is the highest NUMA node of which there is anything to say.
+func (n *node) highestNUMANode() int {
+	for numa := topology.MaxNUMANodes - 1; numa > 0; numa-- {
+		if n.isOnline(numa) {
+			return numa
 		}
 	}
 	return 0
@@ -329,17 +329,17 @@ func (n *node) describePaging(now time.Duration, l limits, out *Paging, counts *
 	v.done(counts)
 }
 
-func (n *node) describeZone(now time.Duration, l limits, zone int, out *ZoneMemory, counts *Counts) {
-	state := &n.zones[zone]
-	v := n.sources[nodeZones+2*zone].view(now, l)
+func (n *node) describeNUMANode(now time.Duration, l limits, numa int, out *NUMAMemory, counts *Counts) {
+	state := &n.numaNodes[numa]
+	v := n.sources[nodeNUMANodes+2*numa].view(now, l)
 	for key, sample := range [...]*Sample[int64]{
-		zoneTotal: &out.Total, zoneFree: &out.Free, zoneFile: &out.File, zoneAnon: &out.Anon, zoneSlab: &out.Slab,
-		zoneInactiveFile: &out.InactiveFile,
+		numaTotal: &out.Total, numaFree: &out.Free, numaFile: &out.File, numaAnon: &out.Anon, numaSlab: &out.Slab,
+		numaInactiveFile: &out.InactiveFile,
 	} {
 		c := v.of(&state.memory, key)
 		*sample = gauge(&v.span, c.value, c.seen)
 	}
-	v = n.sources[nodeZones+2*zone+1].view(now, l)
+	v = n.sources[nodeNUMANodes+2*numa+1].view(now, l)
 	for key, sample := range [...]*Sample[float64]{
 		pagesHit: &out.Hit, pagesMiss: &out.Miss, pagesForeign: &out.Foreign, pagesOther: &out.Other,
 	} {

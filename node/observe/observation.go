@@ -29,10 +29,10 @@ type Counts struct {
 	Reversed uint64 `json:"reversed"`
 	// ClockJumps counts reads whose time was before that of the read before.
 	ClockJumps uint64 `json:"clockJumps"`
-	// DroppedCgroups, DroppedCPUs and DroppedZones count what was beyond a bound at a read.
-	DroppedCgroups uint64 `json:"droppedCgroups"`
-	DroppedCPUs    uint64 `json:"droppedCPUs"`
-	DroppedZones   uint64 `json:"droppedZones"`
+	// DroppedCgroups, DroppedCPUs and DroppedNUMANodes count what was beyond a bound at a read.
+	DroppedCgroups   uint64 `json:"droppedCgroups"`
+	DroppedCPUs      uint64 `json:"droppedCPUs"`
+	DroppedNUMANodes uint64 `json:"droppedNUMANodes"`
 	// Replaced counts cgroups that were made anew under the same name.
 	Replaced uint64 `json:"replaced"`
 	// OpenFiles is how many files are held open now; Uncached counts readings that had to open and close one for want of room.
@@ -59,8 +59,8 @@ type Node struct {
 	MemoryPressure Pressure `json:"memoryPressure"`
 	IOPressure     Pressure `json:"ioPressure"`
 
-	// Zones is by number of NUMA node.
-	Zones []ZoneMemory `json:"zones"`
+	// NUMANodes is by number of NUMA node.
+	NUMANodes []NUMAMemory `json:"numaNodes"`
 }
 
 // CPUTime is what CPUs did, in cores. The kernel counts it in hundredths of a second.
@@ -113,8 +113,8 @@ type Paging struct {
 	CompactStalls Sample[float64] `json:"compactStalls"`
 }
 
-// ZoneMemory is one NUMA node.
-type ZoneMemory struct {
+// NUMAMemory is one NUMA node.
+type NUMAMemory struct {
 	Total Sample[int64] `json:"total"`
 	Free  Sample[int64] `json:"free"`
 	File  Sample[int64] `json:"file"`
@@ -201,21 +201,21 @@ type CgroupMemory struct {
 	OOM      Sample[int64] `json:"eventsOOM"`
 	OOMKills Sample[int64] `json:"eventsOOMKill"`
 
-	// Zones is by number of NUMA node.
-	Zones CgroupZones `json:"zones"`
+	// NUMANodes is by number of NUMA node.
+	NUMANodes CgroupNUMANodes `json:"numaNodes"`
 }
 
-// CgroupZones is by number of NUMA node. As JSON it ends with the last that has a value.
-type CgroupZones [topology.MaxZones]CgroupZone
+// CgroupNUMANodes is by number of NUMA node. As JSON it ends with the last that has a value.
+type CgroupNUMANodes [topology.MaxNUMANodes]CgroupNUMANode
 
-// CgroupZone is what a cgroup has in the memory of one NUMA node.
-type CgroupZone struct {
+// CgroupNUMANode is what a cgroup has in the memory of one NUMA node.
+type CgroupNUMANode struct {
 	Anon Sample[int64] `json:"anon"`
 	File Sample[int64] `json:"file"`
 }
 
 // MarshalJSON leaves out the NUMA nodes that no machine has.
-func (z CgroupZones) MarshalJSON() ([]byte, error) {
+func (z CgroupNUMANodes) MarshalJSON() ([]byte, error) {
 	n := len(z)
 	for n > 0 && z[n-1].Anon.State() == Missing && z[n-1].File.State() == Missing {
 		n--

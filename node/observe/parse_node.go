@@ -7,18 +7,18 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// zoneCounters is a line of memory.numa_stat for each NUMA node, in bytes.
-type zoneCounters struct {
-	value [topology.MaxZones]int64
-	seen  [topology.MaxZones]bool
+// numaNodeCounters is a line of memory.numa_stat for each NUMA node, in bytes.
+type numaNodeCounters struct {
+	value [topology.MaxNUMANodes]int64
+	seen  [topology.MaxNUMANodes]bool
 }
 
 // numaCounters is what we read of memory.numa_stat.
 type numaCounters struct {
-	anon, file zoneCounters
+	anon, file numaNodeCounters
 }
 
-// parseNUMA reads memory.numa_stat: "anon N0=4096 N1=0". Other keys are passed over, and so are nodes beyond MaxZones.
+// parseNUMA reads memory.numa_stat: "anon N0=4096 N1=0". Other keys are passed over, and so are nodes beyond MaxNUMANodes.
 func parseNUMA(data []byte, into *numaCounters) Reason {
 	*into = numaCounters{}
 	for len(data) > 0 {
@@ -28,7 +28,7 @@ func parseNUMA(data []byte, into *numaCounters) Reason {
 		}
 		data = rest
 		key, fields := word(line)
-		var to *zoneCounters
+		var to *numaNodeCounters
 		switch string(key) {
 		case "anon":
 			to = &into.anon
@@ -37,17 +37,17 @@ func parseNUMA(data []byte, into *numaCounters) Reason {
 		default:
 			continue
 		}
-		if to.seen != [topology.MaxZones]bool{} || !parseZones(fields, to) {
+		if to.seen != [topology.MaxNUMANodes]bool{} || !parseNUMANodes(fields, to) {
 			return Malformed
 		}
 	}
-	if into.anon.seen == [topology.MaxZones]bool{} || into.file.seen == [topology.MaxZones]bool{} {
+	if into.anon.seen == [topology.MaxNUMANodes]bool{} || into.file.seen == [topology.MaxNUMANodes]bool{} {
 		return Malformed
 	}
 	return fine
 }
 
-func parseZones(fields []byte, into *zoneCounters) bool {
+func parseNUMANodes(fields []byte, into *numaNodeCounters) bool {
 	for {
 		var field []byte
 		if field, fields = word(fields); len(field) == 0 {
@@ -55,18 +55,18 @@ func parseZones(fields []byte, into *zoneCounters) bool {
 		}
 		name, digits, ok := bytes.Cut(field, []byte("="))
 		name, named := bytes.CutPrefix(name, []byte("N"))
-		zone, okZone := number(name)
+		numa, okNUMANode := number(name)
 		n, okValue := number(digits)
-		if !ok || !named || !okZone || !okValue {
+		if !ok || !named || !okNUMANode || !okValue {
 			return false
 		}
-		if zone >= topology.MaxZones {
+		if numa >= topology.MaxNUMANodes {
 			continue
 		}
-		if into.seen[zone] {
+		if into.seen[numa] {
 			return false
 		}
-		into.value[zone], into.seen[zone] = n, true
+		into.value[numa], into.seen[numa] = n, true
 	}
 }
 

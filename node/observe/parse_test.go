@@ -58,7 +58,7 @@ func parsed(name string, data []byte) string {
 	case "meminfo":
 		table(infoKeys)
 	case "node_meminfo":
-		table(zoneKeys)
+		table(numaKeys)
 	case "numastat":
 		table(pagesKeys)
 	case "vmstat":

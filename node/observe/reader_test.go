@@ -206,8 +206,8 @@ func TestBounds(t *testing.T) {
 	if len(o.Cgroups) != MaxCgroups || o.Counts.DroppedCgroups != 3 {
 		t.Errorf("%d cgroups, %d dropped", len(o.Cgroups), o.Counts.DroppedCgroups)
 	}
-	if o.Counts.DroppedZones != 2 || o.Counts.DroppedCPUs != 0 {
-		t.Errorf("%d zones and %d CPUs dropped", o.Counts.DroppedZones, o.Counts.DroppedCPUs)
+	if o.Counts.DroppedNUMANodes != 2 || o.Counts.DroppedCPUs != 0 {
+		t.Errorf("%d NUMA nodes and %d CPUs dropped", o.Counts.DroppedNUMANodes, o.Counts.DroppedCPUs)
 	}
 	if delay := o.Cgroups[1].CPU.RunDelay; delay.Reason() != Limit {
 		t.Errorf("run delay of too many threads: %v", delay)

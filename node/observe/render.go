@@ -24,9 +24,9 @@ func (o *Observation) Render() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "at %s\n", o.At)
 	write(&b, grid)
-	grid = [][]string{{"ZONE", "MEMORY", "FREE", "ANON", "FILE", "MISS/S"}}
-	for i := range n.Zones {
-		z := &n.Zones[i]
+	grid = [][]string{{"NUMA", "MEMORY", "FREE", "ANON", "FILE", "MISS/S"}}
+	for i := range n.NUMANodes {
+		z := &n.NUMANodes[i]
 		grid = append(grid, []string{
 			strconv.Itoa(i), cell(z.Total, amounts), cell(z.Free, amounts), cell(z.Anon, amounts), cell(z.File, amounts), cell(z.Miss, amountsPer),
 		})
@@ -67,7 +67,7 @@ func (c *Counts) render(b *strings.Builder) {
 	say(c.Replaced, "cgroups replaced")
 	say(c.DroppedCgroups, "cgroups dropped")
 	say(c.DroppedCPUs, "CPUs dropped")
-	say(c.DroppedZones, "zones dropped")
+	say(c.DroppedNUMANodes, "NUMA nodes dropped")
 	say(c.Uncached, "files not kept open")
 }
 

@@ -27,10 +27,10 @@ const (
 )
 
 // Build lays out what is to be said of a node: its machine, what the allocator has given away, what can be lent (nil: nothing is said of
-// it), and the conditions that the agent knows of. ZonesClosed and UnlabelledBestEffort follow from the allocator's report unless they are among them. Nothing given is kept.
+// it), and the conditions that the agent knows of. NUMANodesClosed and UnlabelledBestEffort follow from the allocator's report unless they are among them. Nothing given is kept.
 func Build(m *topology.Machine, r *allocate.Report, lent *spec.Colocation, conditions []spec.NodeCondition) *spec.NodeReport {
 	out := &spec.NodeReport{
-		Status: spec.NodeStatus{Mode: r.Mode, ThreadsPerCore: m.Threads(), Zones: tree(m, r), Pools: pools(r), Colocation: bounded(lent), Summary: summary(m, r)},
+		Status: spec.NodeStatus{Mode: r.Mode, ThreadsPerCore: m.Threads(), Topology: tree(m, r), Pools: pools(r), Colocation: bounded(lent), Summary: summary(m, r)},
 	}
 	out.Conditions = complete(conditions, r)
 	return out
@@ -43,9 +43,9 @@ func bounded(c *spec.Colocation) *spec.Colocation {
 	}
 	out := *c
 	out.Closed = cut(c.Closed, maxMessage)
-	out.Zones = slices.Clone(c.Zones)
-	for i := range out.Zones {
-		out.Zones[i].Message = cut(out.Zones[i].Message, maxMessage)
+	out.NUMANodes = slices.Clone(c.NUMANodes)
+	for i := range out.NUMANodes {
+		out.NUMANodes[i].Message = cut(out.NUMANodes[i].Message, maxMessage)
 	}
 	out.Evictions = slices.Clone(c.Evictions[:min(len(c.Evictions), maxWishes)])
 	for i := range out.Evictions {
@@ -55,19 +55,19 @@ func bounded(c *spec.Colocation) *spec.Colocation {
 }
 
 // tree is the sockets with their NUMA nodes and devices, then the devices that are near none.
-func tree(m *topology.Machine, r *allocate.Report) []spec.Zone {
-	sockets := make(map[int]*spec.Zone)
+func tree(m *topology.Machine, r *allocate.Report) []spec.TopologyElement {
+	sockets := make(map[int]*spec.TopologyElement)
 	var order []int
 	for i := range m.NUMA {
 		number := socketOf(m, i)
 		if sockets[number] == nil {
-			sockets[number] = &spec.Zone{Type: spec.ZoneSocket, Name: strconv.Itoa(number)}
+			sockets[number] = &spec.TopologyElement{Type: spec.ElementSocket, Name: strconv.Itoa(number)}
 			order = append(order, number)
 		}
-		sockets[number].Children = append(sockets[number].Children, numaZone(m, r, i))
+		sockets[number].Children = append(sockets[number].Children, numaNode(m, r, i))
 	}
 	slices.Sort(order)
-	out := make([]spec.Zone, 0, len(order))
+	out := make([]spec.TopologyElement, 0, len(order))
 	for _, number := range order {
 		out = append(out, *sockets[number])
 	}
@@ -95,16 +95,16 @@ func socketOf(m *topology.Machine, index int) int {
 	return nearest
 }
 
-func numaZone(m *topology.Machine, r *allocate.Report, index int) spec.Zone {
+func numaNode(m *topology.Machine, r *allocate.Report, index int) spec.TopologyElement {
 	n := &m.NUMA[index]
-	z := spec.Zone{
-		Type: spec.ZoneNUMA, Name: strconv.Itoa(n.ID),
-		Capacity:    &spec.ZoneAmounts{CPUs: n.CPUs.Len(), CPUSet: n.CPUs.String(), MemoryMiB: n.Memory / bytesInMiB},
-		Allocatable: &spec.ZoneAmounts{},
+	z := spec.TopologyElement{
+		Type: spec.ElementNUMANode, Name: strconv.Itoa(n.ID),
+		Capacity:    &spec.NUMAAmounts{CPUs: n.CPUs.Len(), CPUSet: n.CPUs.String(), MemoryMiB: n.Memory / bytesInMiB},
+		Allocatable: &spec.NUMAAmounts{},
 		Children:    devices(m, func(d *topology.Device) bool { return d.NUMA == n.ID }),
 	}
-	if index < int(r.Shape.Zones) {
-		may := r.Shape.Zone[index]
+	if index < int(r.Shape.NUMANodes) {
+		may := r.Shape.NUMANode[index]
 		z.Allocatable.CPUs, z.Allocatable.MemoryMiB = int(may.CPUs), int64(may.Memory)
 		if set := n.CPUs.Minus(r.Reserved); set.Len() == int(may.CPUs) { // not so where a core has a thread offline
 			z.Allocatable.CPUSet = set.String()
@@ -115,46 +115,46 @@ func numaZone(m *topology.Machine, r *allocate.Report, index int) spec.Zone {
 	return z
 }
 
-// closed reports whether a zone gives nothing new.
-func closed(r *allocate.Report, zone int) bool {
-	return r.Shape.Closed&(1<<zone) != 0 || slices.ContainsFunc(r.Closed, func(c allocate.Closed) bool { return c.Zone == zone })
+// closed reports whether a NUMA node gives nothing new.
+func closed(r *allocate.Report, numa int) bool {
+	return r.Shape.Closed&(1<<numa) != 0 || slices.ContainsFunc(r.Closed, func(c allocate.Closed) bool { return c.NUMANode == numa })
 }
 
 // allocations are what the pods hold of a NUMA node, by UID. The CPUs count as they are, whatever the grant says.
-func allocations(n *topology.NUMANode, r *allocate.Report, index int) (out []spec.ZoneAllocation) {
+func allocations(n *topology.NUMANode, r *allocate.Report, index int) (out []spec.NUMAAllocation) {
 	for i := range r.Held {
 		h := &r.Held[i]
-		a := spec.ZoneAllocation{
+		a := spec.NUMAAllocation{
 			Namespace: h.Namespace, Name: h.Name, UID: h.UID,
 			Exclusive: h.Request.Binding == topology.Exclusive, Moved: h.Moved,
 		}
 		set := h.CPUs.Intersection(n.CPUs)
 		a.CPUs, a.CPUSet = set.Len(), set.String()
-		if index < topology.MaxZones {
+		if index < topology.MaxNUMANodes {
 			a.MemoryMiB = int64(h.Grant.Memory[index])
 		}
 		if a.CPUs > 0 || a.MemoryMiB > 0 {
 			out = append(out, a)
 		}
 	}
-	slices.SortFunc(out, func(a, b spec.ZoneAllocation) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(out, func(a, b spec.NUMAAllocation) int { return cmp.Compare(a.UID, b.UID) })
 	return out[:min(len(out), maxHeld)]
 }
 
 // kinds are the devices that are told of. Bridges are an attribute of what is below them.
 var kinds = map[topology.DeviceKind]string{
-	topology.DeviceGPU: spec.ZoneGPU, topology.DeviceNIC: spec.ZoneNIC, topology.DeviceDisk: spec.ZoneDisk,
+	topology.DeviceGPU: spec.ElementGPU, topology.DeviceNIC: spec.ElementNIC, topology.DeviceDisk: spec.ElementDisk,
 }
 
 // devices lists devices by address. Virtual functions are not among them: a NIC can have hundreds, and how many is its attribute.
-func devices(m *topology.Machine, among func(*topology.Device) bool) (out []spec.Zone) {
+func devices(m *topology.Machine, among func(*topology.Device) bool) (out []spec.TopologyElement) {
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		kind := kinds[d.Kind]
 		if kind == "" || d.PhysicalFunction != "" || !among(d) {
 			continue
 		}
-		z := spec.Zone{Type: kind, Name: d.Address, Attributes: make(map[string]string)}
+		z := spec.TopologyElement{Type: kind, Name: d.Address, Attributes: make(map[string]string)}
 		for name, value := range map[string]string{
 			"vendor": d.Vendor, "model": d.Model, "switch": d.Parent, "names": strings.Join(d.Names, ","), "rdma": strings.Join(d.RDMA, ","),
 		} {
@@ -170,7 +170,7 @@ func devices(m *topology.Machine, among func(*topology.Device) bool) (out []spec
 		}
 		out = append(out, z)
 	}
-	slices.SortFunc(out, func(a, b spec.Zone) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b spec.TopologyElement) int { return cmp.Compare(a.Name, b.Name) })
 	return out[:min(len(out), maxDevices)]
 }
 
@@ -182,12 +182,12 @@ func pools(r *allocate.Report) (out []spec.Pool) {
 	return out[:min(len(out), maxPools)]
 }
 
-// summary sums the zones up that may still give something.
+// summary sums the NUMA nodes up that may still give something.
 func summary(m *topology.Machine, r *allocate.Report) spec.NodeSummary {
-	s := spec.NodeSummary{Zones: len(m.NUMA), DedicatedPods: len(r.Held)}
+	s := spec.NodeSummary{NUMANodes: len(m.NUMA), DedicatedPods: len(r.Held)}
 	var memory int64
 	if r.Mode == spec.ModeAgent {
-		for z := range int(r.Shape.Zones) {
+		for z := range int(r.Shape.NUMANodes) {
 			if !closed(r, z) {
 				s.FreeCPUs += int(max(r.Free[z].CPUs, 0))
 				memory += max(r.Free[z].Memory, 0)
@@ -204,7 +204,7 @@ func summary(m *topology.Machine, r *allocate.Report) spec.NodeSummary {
 // complete returns the conditions by type, with those that follow from the allocator's report.
 func complete(given []spec.NodeCondition, r *allocate.Report) []spec.NodeCondition {
 	out := slices.Clone(given)
-	for _, c := range []spec.NodeCondition{zonesClosed(r), unlabelled(r)} {
+	for _, c := range []spec.NodeCondition{numaNodesClosed(r), unlabelled(r)} {
 		if !slices.ContainsFunc(out, func(o spec.NodeCondition) bool { return o.Type == c.Type }) {
 			out = append(out, c)
 		}
@@ -216,14 +216,14 @@ func complete(given []spec.NodeCondition, r *allocate.Report) []spec.NodeConditi
 	return slices.CompactFunc(out, func(a, b spec.NodeCondition) bool { return a.Type == b.Type })
 }
 
-func zonesClosed(r *allocate.Report) spec.NodeCondition {
-	c := spec.NodeCondition{Type: spec.ConditionZonesClosed, Reason: spec.ReasonZonesOpen, True: len(r.Closed) > 0}
+func numaNodesClosed(r *allocate.Report) spec.NodeCondition {
+	c := spec.NodeCondition{Type: spec.ConditionNUMANodesClosed, Reason: spec.ReasonNUMANodesOpen, True: len(r.Closed) > 0}
 	if !c.True {
 		return c
 	}
 	var words []string
-	for _, zone := range r.Closed {
-		words = append(words, fmt.Sprintf("zone %d: %s", zone.Zone, zone.Why.Message))
+	for _, numa := range r.Closed {
+		words = append(words, fmt.Sprintf("NUMA node %d: %s", numa.NUMANode, numa.Why.Message))
 	}
 	c.Reason, c.Message = cmp.Or(r.Closed[0].Why.Reason, spec.ReasonPromiseBroken), strings.Join(words, "; ")
 	return c

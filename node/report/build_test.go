@@ -43,29 +43,29 @@ func twoSockets() *topology.Machine {
 func allocated() *allocate.Report {
 	r := &allocate.Report{
 		Mode: spec.ModeAgent, Reserved: topology.CPUs(0, 4),
-		Shape: topology.ZoneShape{Ruler: topology.RulerAgent, Zones: 3, Threads: 2, Zone: [topology.MaxZones]topology.ZoneCapacity{
+		Shape: topology.NUMAShape{Ruler: topology.RulerAgent, NUMANodes: 3, Threads: 2, NUMANode: [topology.MaxNUMANodes]topology.NUMACapacity{
 			{CPUs: 2, Memory: 8192 - 256}, {CPUs: 4, Socket: 1, Memory: 8192 - 256}, {Socket: 1, Memory: 65536 - 256},
 		}},
 		Pools: []allocate.Pool{
 			{Name: spec.PoolSystem, CPUs: topology.CPUs(0, 4)}, {Name: spec.PoolShare, CPUs: topology.CPUs(1, 5), Pods: 7}, {Name: spec.PoolReclaimed},
 		},
 	}
-	r.Free = topology.NewZoneFree(&r.Shape)
+	r.Free = topology.NewNUMAFree(&r.Shape)
 	hold := func(uid, name string, h cores.Holding, moved bool) {
 		r.Held = append(r.Held, allocate.Held{UID: uid, Namespace: "default", Name: name, Holding: h, Moved: moved})
 		r.Free.Commit(&h.Grant)
 	}
-	whole := topology.ZoneGrant{}
+	whole := topology.NUMAGrant{}
 	whole.CPUs[1], whole.Memory[1] = 4, 8192-256
 	hold("u2", "db", cores.Holding{
-		Request: topology.ZoneRequest{CPUs: 3, Binding: topology.Exclusive, Memory: 4096}, Grant: whole, CPUs: topology.CPUs(2, 3, 6, 7),
+		Request: topology.NUMARequest{CPUs: 3, Binding: topology.Exclusive, Memory: 4096}, Grant: whole, CPUs: topology.CPUs(2, 3, 6, 7),
 	}, true)
 	return r
 }
 
 func TestBuild(t *testing.T) {
 	closed := allocated()
-	closed.Closed = []allocate.Closed{{Zone: 0, Why: allocate.Note{Reason: spec.ReasonPromiseBroken, Message: "default/db was promised 2 CPUs of zone 0"}}}
+	closed.Closed = []allocate.Closed{{NUMANode: 0, Why: allocate.Note{Reason: spec.ReasonPromiseBroken, Message: "default/db was promised 2 CPUs of NUMA node 0"}}}
 	closed.Unlabelled = []string{"a/1", "a/2", "a/3", "a/4", "a/5", "a/6", "a/7"}
 	kubelet := allocated()
 	kubelet.Mode, kubelet.Shape.Ruler = spec.ModeKubelet, topology.RulerKubelet
@@ -92,7 +92,7 @@ func TestBuild(t *testing.T) {
 
 // The order of what is given does not matter, and Build keeps none of it.
 func TestBuildIsDeterministic(t *testing.T) {
-	conditions := []spec.NodeCondition{{Type: "B"}, {Type: "A"}, {Type: spec.ConditionZonesClosed, Reason: "Mine"}}
+	conditions := []spec.NodeCondition{{Type: "B"}, {Type: "A"}, {Type: spec.ConditionNUMANodesClosed, Reason: "Mine"}}
 	want := Build(twoSockets(), allocated(), nil, conditions)
 	m, r := twoSockets(), allocated()
 	slices.Reverse(m.Devices)
@@ -105,7 +105,7 @@ func TestBuildIsDeterministic(t *testing.T) {
 	clear(m.Devices)
 	clear(r.Pools)
 	clear(conditions)
-	if Compare(want, got) != Same || got.Conditions[len(got.Conditions)-1].Reason != "Mine" {
+	if Compare(want, got) != Same || !slices.ContainsFunc(got.Conditions, func(c spec.NodeCondition) bool { return c.Reason == "Mine" }) {
 		t.Errorf("it changed with its input: %+v", got)
 	}
 }
@@ -118,7 +118,7 @@ func TestBuildIsBounded(t *testing.T) {
 		r.Pools = append(r.Pools, allocate.Pool{Name: "p"})
 	}
 	s := Build(m, r, nil, []spec.NodeCondition{{Type: "T", Message: strings.Repeat("ä", 4000)}})
-	numa := s.Status.Zones[1].Children[0]
+	numa := s.Status.Topology[1].Children[0]
 	if len(s.Status.Pools) != maxPools || len(numa.Children) != maxDevices || len(s.Conditions[0].Message) > maxMessage {
 		t.Errorf("%d pools, %d devices, message of %d bytes", len(s.Status.Pools), len(numa.Children), len(s.Conditions[0].Message))
 	}
@@ -132,7 +132,7 @@ func TestCompare(t *testing.T) {
 		r := Build(twoSockets(), allocated(), nil, nil)
 		r.Status.Colocation = &spec.Colocation{
 			Headroom:  spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 4096},
-			Zones:     []spec.ZoneHeadroom{{Name: "0", ReclaimedAmounts: spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 4096}, CPUReason: "Use"}},
+			NUMANodes: []spec.NUMAHeadroom{{Name: "0", ReclaimedAmounts: spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 4096}, CPUReason: "Use"}},
 			Evictions: []spec.EvictionRequest{{Namespace: "x", Name: "a", UID: "1"}},
 		}
 		return r
@@ -151,8 +151,8 @@ func TestCompare(t *testing.T) {
 		"a reason":           {func(r *spec.NodeReport) { r.Conditions[0].Reason = "x" }, Major},
 		"a new condition":    {func(r *spec.NodeReport) { r.Conditions = r.Conditions[1:] }, Major},
 		"the mode":           {func(r *spec.NodeReport) { r.Status.Mode = spec.ModeKubelet }, Major},
-		"a closed zone":      {func(r *spec.NodeReport) { r.Status.Zones[1].Children[0].Closed = true }, Major},
-		"a capacity":         {func(r *spec.NodeReport) { r.Status.Zones[1].Children[0].Allocatable.CPUs-- }, Major},
+		"a closed numaNode":  {func(r *spec.NodeReport) { r.Status.Topology[1].Children[0].Closed = true }, Major},
+		"a capacity":         {func(r *spec.NodeReport) { r.Status.Topology[1].Children[0].Allocatable.CPUs-- }, Major},
 		"less headroom":      {loan(func(c *spec.Colocation) { c.Headroom.MilliCPU--; c.Headroom.MemoryMiB++ }), Urgent},
 		"less memory":        {loan(func(c *spec.Colocation) { c.Headroom.MemoryMiB-- }), Urgent},
 		"closing":            {loan(func(c *spec.Colocation) { c.Closed = "it evicted" }), Urgent},
@@ -161,11 +161,11 @@ func TestCompare(t *testing.T) {
 		"and fast":           {loan(func(c *spec.Colocation) { c.Evictions[0].Urgent = true }), Urgent},
 		"somebody has gone":  {loan(func(c *spec.Colocation) { c.Evictions = nil }), Major},
 		"more headroom":      {loan(func(c *spec.Colocation) { c.Headroom.MilliCPU++ }), Major},
-		"other zones":        {loan(func(c *spec.Colocation) { c.Zones[0].MilliCPU-- }), Major},
+		"other numaNodes":    {loan(func(c *spec.Colocation) { c.NUMANodes[0].MilliCPU-- }), Major},
 		"suppression":        {loan(func(c *spec.Colocation) { c.Suppression = spec.SuppressionFloor }), Major},
-		"another reason":     {loan(func(c *spec.Colocation) { c.Zones[0].CPUReason, c.Zones[0].Message = "Forecast", "x" }), Minor},
+		"another reason":     {loan(func(c *spec.Colocation) { c.NUMANodes[0].CPUReason, c.NUMANodes[0].Message = "Forecast", "x" }), Minor},
 		"what is lent":       {loan(func(c *spec.Colocation) { c.Lent.MilliCPU = 7 }), Minor},
-		"an allocation":      {func(r *spec.NodeReport) { r.Status.Zones[1].Children[0].Allocations[0].CPUSet = "2-3" }, Major},
+		"an allocation":      {func(r *spec.NodeReport) { r.Status.Topology[1].Children[0].Allocations[0].CPUSet = "2-3" }, Major},
 	} {
 		changed := base()
 		c.change(changed)

@@ -28,7 +28,7 @@ func Compare(old, now *spec.NodeReport) Change {
 	switch {
 	case old != nil && Less(old.Status.Colocation, now.Status.Colocation):
 		return Urgent
-	case old == nil || !sameZones(old.Status, now.Status) || !slices.EqualFunc(old.Conditions, now.Conditions, sameState):
+	case old == nil || !sameNUMANodes(old.Status, now.Status) || !slices.EqualFunc(old.Conditions, now.Conditions, sameState):
 		return Major
 	case !reflect.DeepEqual(old, now):
 		return Minor
@@ -36,8 +36,8 @@ func Compare(old, now *spec.NodeReport) Change {
 	return Same
 }
 
-// sameZones compares all but the pools, and of colocation only what is promised.
-func sameZones(a, b spec.NodeStatus) bool {
+// sameNUMANodes compares all but the pools, and of colocation only what is promised.
+func sameNUMANodes(a, b spec.NodeStatus) bool {
 	a.Pools, b.Pools = nil, nil
 	a.Colocation, b.Colocation = promised(a.Colocation), promised(b.Colocation)
 	return reflect.DeepEqual(a, b)
@@ -49,8 +49,8 @@ func promised(c *spec.Colocation) *spec.Colocation {
 		return nil
 	}
 	out := &spec.Colocation{Headroom: c.Headroom, Closed: c.Closed, Suppression: c.Suppression, Evictions: c.Evictions}
-	for _, z := range c.Zones {
-		out.Zones = append(out.Zones, spec.ZoneHeadroom{Name: z.Name, ReclaimedAmounts: z.ReclaimedAmounts})
+	for _, z := range c.NUMANodes {
+		out.NUMANodes = append(out.NUMANodes, spec.NUMAHeadroom{Name: z.Name, ReclaimedAmounts: z.ReclaimedAmounts})
 	}
 	return out
 }

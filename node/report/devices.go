@@ -32,7 +32,7 @@ func Devices(m *topology.Machine, d *topology.Devices, view *gpu.View, held []al
 		n := &d.NIC[i]
 		said := spec.NIC{
 			Index: i, Address: n.Address, Name: cut(n.Name, maxName), BandwidthMbit: int64(n.Bandwidth), Functions: min(int(n.Functions), maxFunctions),
-			RDMA: n.RDMA, DevicePlace: place(m, n.Switch, n.Zone, n.Socket),
+			RDMA: n.RDMA, DevicePlace: place(m, n.Switch, n.NUMANode, n.Socket),
 		}
 		if d.ClosedNICs&(1<<i) != 0 {
 			said.Closed = "Vanished: the kernel no longer knows it"
@@ -74,7 +74,7 @@ func gpuOf(m *topology.Machine, d *topology.Devices, view *gpu.View, i int) spec
 	out := spec.GPU{
 		// Without a UUID it is closed, and the definition wants one.
 		Index: i, UUID: cut(cmp.Or(g.UUID, "unknown:"+g.Address), maxUUID), Address: g.Address, Model: cut(g.Model, maxModel), MemoryMiB: int64(g.Memory),
-		Multiprocessors: int(slot.GPU.Multiprocessors), Grain: int(g.Grain), Clients: int(g.Clients), DevicePlace: place(m, g.Switch, g.Zone, g.Socket),
+		Multiprocessors: int(slot.GPU.Multiprocessors), Grain: int(g.Grain), Clients: int(g.Clients), DevicePlace: place(m, g.Switch, g.NUMANode, g.Socket),
 	}
 	for _, strength := range []topology.Isolation{topology.Accounting, topology.Soft, topology.Hard} {
 		if g.Strengths.Has(strength) {
@@ -102,13 +102,13 @@ func gpuOf(m *topology.Machine, d *topology.Devices, view *gpu.View, i int) spec
 	return out
 }
 
-// place is where a device hangs, in the report's numbers: those of zones are the kernel's.
-func place(m *topology.Machine, pciSwitch, zone, socket uint8) (out spec.DevicePlace) {
+// place is where a device hangs, in the report's numbers: those of NUMA nodes are the kernel's.
+func place(m *topology.Machine, pciSwitch, numa, socket uint8) (out spec.DevicePlace) {
 	if pciSwitch != topology.NoPlace {
 		out.Switch = new(int(pciSwitch))
 	}
-	if int(zone) < len(m.NUMA) {
-		out.NUMA = new(m.NUMA[zone].ID)
+	if int(numa) < len(m.NUMA) {
+		out.NUMA = new(m.NUMA[numa].ID)
 	}
 	if socket != topology.NoPlace {
 		out.Socket = new(int(socket))

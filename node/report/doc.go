@@ -17,7 +17,7 @@
 //
 // # What always holds
 //
-// Equal input gives equal bytes, so that what did not change is not written. kube.NodeZones reads back what the allocator has. Two writes are never
+// Equal input gives equal bytes, so that what did not change is not written. kube.NodeNUMANodes reads back what the allocator has. Two writes are never
 // nearer to each other than the write interval, unless the later one is urgent, and at most 12 an hour come when only time passes.
 //
 // It is not a client, and it has no clock: times are arguments.

@@ -31,13 +31,13 @@ func TestRevWriteRate(t *testing.T) {
 			}
 			free := total - anon - cache
 			o := advise.Observation{At: time.Duration(s) * time.Second, Wall: base.Add(time.Duration(s) * time.Second)}
-			o.Zones = []advise.Zone{{
+			o.NUMANodes = []advise.NUMANode{{
 				Divisible: 126, Threads: 2, Lent: 8, SharedUse: advise.Known(10), SharedDelay: advise.Known(0), LentUse: advise.Known(1), SharedRequests: advise.Known(20),
 				MemoryTotal: advise.Known(total), MemoryFree: advise.Known(free), InactiveFile: advise.Known(cache / 2), ReclaimedMemory: advise.Known(0), PromisedUse: advise.Known(0),
 			}}
 			o.Node = advise.Node{MemoryTotal: advise.Known(total), MemoryAvailable: advise.Known(free + cache/2), MemoryPressure: advise.Known(0), CPUPressure: advise.Known(0)}
 			a := advise.Step(&o, &p, &m)
-			r := &spec.NodeReport{Status: spec.NodeStatus{Colocation: &spec.Colocation{Headroom: spec.ReclaimedAmounts{MilliCPU: a.Zones[0].CPU.Published, MemoryMiB: a.Zones[0].Memory.Published / mib}}}}
+			r := &spec.NodeReport{Status: spec.NodeStatus{Colocation: &spec.Colocation{Headroom: spec.ReclaimedAmounts{MilliCPU: a.NUMANodes[0].CPU.Published, MemoryMiB: a.NUMANodes[0].Memory.Published / mib}}}}
 			now := base.Add(time.Duration(s) * time.Second)
 			if th.Wait(now, Compare(last, r)) == 0 {
 				th.Began(now)

@@ -124,8 +124,8 @@ func compareLedgers(t *rapid.T, store *cluster.Store, dump *inspect.Dump, config
 }
 
 var (
-	zones = []string{"a", "b"}
-	apps  = []string{"web", "db"}
+	numaNodes = []string{"a", "b"}
+	apps      = []string{"web", "db"}
 )
 
 // stir lets something happen.
@@ -139,7 +139,7 @@ func stir(t *rapid.T, s *schedule.Scheduler, i int, now time.Time) {
 	case 3:
 		s.Apply(facts.PodRemoved{UID: facts.UID(name("p"))}, now)
 	case 4:
-		s.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: "default", Labels: []facts.Label{{Key: "team", Value: rapid.SampledFrom(zones).Draw(t, "team")}}}}, now)
+		s.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: "default", Labels: []facts.Label{{Key: "team", Value: rapid.SampledFrom(numaNodes).Draw(t, "team")}}}}, now)
 		s.Apply(facts.WorkloadUpserted{Workload: &facts.Workload{Kind: facts.Service, Namespace: "default", Name: "w", Pods: drawSelector(t)}}, now)
 		s.Apply(facts.BudgetUpserted{Budget: &facts.Budget{Namespace: "default", Name: "b", Pods: drawSelector(t), Allowed: int32(i)}}, now)
 	case 5:
@@ -156,7 +156,7 @@ func stir(t *rapid.T, s *schedule.Scheduler, i int, now time.Time) {
 
 func drawNode(t *rapid.T, name string) *facts.Node {
 	n := &facts.Node{
-		Name: name, Labels: map[string]string{"zone": rapid.SampledFrom(zones).Draw(t, "zone"), facts.HostnameKey: name},
+		Name: name, Labels: map[string]string{"zone": rapid.SampledFrom(numaNodes).Draw(t, "zone"), facts.HostnameKey: name},
 		Unschedulable: rapid.IntRange(0, 9).Draw(t, "cordon") == 0,
 		Allocatable: []resource.Quantity{
 			{Name: "cpu", Amount: 1000 * rapid.Int64Range(0, 4).Draw(t, "cpu")},
@@ -195,7 +195,7 @@ func drawPod(t *rapid.T, s *schedule.Scheduler, name string) facts.Pod {
 			{Key: "team", Operator: facts.In, Values: []string{"a"}},
 		}}, Labels: drawSelector(t)}
 	}
-	key := rapid.SampledFrom([]string{"zone", facts.HostnameKey}).Draw(t, "key")
+	key := rapid.SampledFrom([]string{"numaNode", facts.HostnameKey}).Draw(t, "key")
 	switch rapid.IntRange(0, 5).Draw(t, "constraint") {
 	case 0:
 		r.AntiAffinity = []facts.AffinityTerm{{TopologyKey: key, Pods: pods}}

@@ -8,7 +8,7 @@ import (
 )
 
 // NodeAnswer says what the scheduler makes of a node's report: what reclaimed pods may hold of it and why it is no more, which of them are to
-// go, and what its zones can promise. It depends on the Dump and on nothing else.
+// go, and what its NUMA nodes can promise. It depends on the Dump and on nothing else.
 type NodeAnswer struct {
 	Revision cluster.Revision `json:"revision"`
 	Node     string           `json:"node"`
@@ -25,9 +25,9 @@ type NodeAnswer struct {
 	// Wishes are the pods that the node wants evicted, the first most.
 	Wishes []NodeWish `json:"wishes,omitempty"`
 	// Ruler is what manages the CPUs: agent, kubelet or none; Why says what is wrong with the report.
-	Ruler string     `json:"ruler"`
-	Why   string     `json:"why,omitempty"`
-	Zones []NodeZone `json:"zones,omitempty"`
+	Ruler     string         `json:"ruler"`
+	Why       string         `json:"why,omitempty"`
+	NUMANodes []NodeNUMANode `json:"numaNodes,omitempty"`
 }
 
 // LentAmounts is thousandths of a CPU, and bytes.
@@ -55,9 +55,9 @@ const (
 	WishRefused = "refused"
 )
 
-// NodeZone is a zone of the node: CPUs, and memory in MiB, that pods may have for themselves, and what is left of them.
-type NodeZone struct {
-	Zone     int    `json:"zone"`
+// NodeNUMANode is a NUMA node of the node: CPUs, and memory in MiB, that pods may have for themselves, and what is left of them.
+type NodeNUMANode struct {
+	NUMANode int    `json:"numaNode"`
 	CPUs     uint16 `json:"cpus"`
 	FreeCPUs int32  `json:"freeCPUs"`
 	Memory   uint32 `json:"memoryMiB"`
@@ -95,13 +95,13 @@ func (d *Dump) ExplainNode(name string) (*NodeAnswer, error) {
 	for _, w := range store.EvictionRequests().On(name) {
 		a.Wishes = append(a.Wishes, NodeWish{w.Namespace, w.Name, w.UID, w.Reason, w.Message, w.Urgent, wishState(store.Pod(w.UID), name)})
 	}
-	shape, free := store.Zones(slot)
+	shape, free := store.NUMANodes(slot)
 	a.Ruler = shape.Ruler.String()
 	if r := store.Report(slot); r != nil {
 		a.Why = r.Why
 	}
-	for z := range int(shape.Zones) {
-		a.Zones = append(a.Zones, NodeZone{z, shape.Zone[z].CPUs, int32(free[z].CPUs), shape.Zone[z].Memory, int64(free[z].Memory), shape.Closed&(1<<z) != 0})
+	for z := range int(shape.NUMANodes) {
+		a.NUMANodes = append(a.NUMANodes, NodeNUMANode{z, shape.NUMANode[z].CPUs, int32(free[z].CPUs), shape.NUMANode[z].Memory, int64(free[z].Memory), shape.Closed&(1<<z) != 0})
 	}
 	return a, nil
 }

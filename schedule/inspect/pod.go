@@ -31,8 +31,8 @@ type Answer struct {
 	// GPUsOf says what chose them where it was not the scheduler, and what is known of that.
 	GPUsOf string `json:"gpusOf,omitempty"`
 	NICs   string `json:"nics,omitempty"` // of network cards, as the Binding's annotation has them
-	// Zones is what it holds of its node's zones, if it asks for any or holds some.
-	Zones *PodZones `json:"zones,omitempty"`
+	// NUMANodes is what it holds of its node's NUMA nodes, if it asks for any or holds some.
+	NUMANodes *PodNUMA `json:"numaNodes,omitempty"`
 	// Unit is the PodGroup that the pod names, in its namespace; what is in the gang's way ExplainUnit says.
 	Unit string `json:"unit,omitempty"`
 	// Victims are the pods that must leave the node first.
@@ -50,8 +50,8 @@ type Answer struct {
 	Rank int          `json:"rank,omitempty"`
 }
 
-// PodZones is what a pod holds of its node's zones: "0:8/4096Mi" is 8 CPUs and 4 GiB of zone 0.
-type PodZones struct {
+// PodNUMA is what a pod holds of its node's NUMA nodes: "0:8/4096Mi" is 8 CPUs and 4 GiB of NUMA node 0.
+type PodNUMA struct {
 	Grant string `json:"grant"`
 	// State is what is known of it: promised, confirmed (by the node), moved (the node gave others than Promise), given (the node says so, and no
 	// Binding said anything) or guessed (there is neither).
@@ -59,33 +59,33 @@ type PodZones struct {
 	Promise string `json:"promise,omitempty"`
 }
 
-// The states of PodZones.
+// The states of PodNUMA.
 const (
-	ZonesPromised  = "promised"
-	ZonesConfirmed = "confirmed"
-	ZonesMoved     = "moved"
-	ZonesGiven     = "given"
-	ZonesGuessed   = "guessed"
+	NUMAPromised  = "promised"
+	NUMAConfirmed = "confirmed"
+	NUMAMoved     = "moved"
+	NUMAGiven     = "given"
+	NUMAGuessed   = "guessed"
 )
 
-func podZones(pod *cluster.Pod) *PodZones {
-	if pod.Zones() == nil {
+func podNUMA(pod *cluster.Pod) *PodNUMA {
+	if pod.NUMANodes() == nil {
 		return nil
 	}
-	held := &PodZones{Grant: pod.Zones().String()}
+	held := &PodNUMA{Grant: pod.NUMANodes().String()}
 	grant, _ := pod.Promise()
-	promise := grant.Zones
+	promise := grant.NUMANodes
 	switch {
 	case promise.IsZero() && pod.Confirmed():
-		held.State = ZonesGiven
+		held.State = NUMAGiven
 	case promise.IsZero():
-		held.State = ZonesGuessed
-	case pod.Confirmed() && promise != *pod.Zones():
-		held.State, held.Promise = ZonesMoved, promise.String()
+		held.State = NUMAGuessed
+	case pod.Confirmed() && promise != *pod.NUMANodes():
+		held.State, held.Promise = NUMAMoved, promise.String()
 	case pod.Confirmed():
-		held.State = ZonesConfirmed
+		held.State = NUMAConfirmed
 	default:
-		held.State = ZonesPromised
+		held.State = NUMAPromised
 	}
 	return held
 }
@@ -129,7 +129,7 @@ func (d *Dump) Explain(namespace, name string) (*Answer, error) {
 	}
 	pod := store.Pod(f.UID)
 	g := pod.Grant()
-	a.GPUs, a.NICs, a.Zones = g.String(), g.NICText(), podZones(pod)
+	a.GPUs, a.NICs, a.NUMANodes = g.String(), g.NICText(), podNUMA(pod)
 	if g.Memory > 0 || g.Instance > 0 {
 		a.GPUs = g.GPUText()
 	}

@@ -333,7 +333,7 @@ func (t *trial) templates() (list []*facts.Node) {
 	slices.SortFunc(nodes, func(a, b *facts.Node) int { return naturally(a.Name, b.Name) })
 	sizes := make(map[string]bool)
 	for _, node := range nodes {
-		shape, _ := s.Zones(t.store.Slot(node.Name))
+		shape, _ := s.NUMANodes(t.store.Slot(node.Name))
 		size := fmt.Sprint(node.Allocatable, node.GPU, node.Taints, *shape)
 		if !sizes[size] && len(list) < maxTemplates {
 			sizes[size] = true
@@ -350,7 +350,7 @@ func (t *trial) fitsWithNodes(like *facts.Node, count int) bool {
 		node := anotherNode(like, i+1)
 		t.store.Apply(facts.NodeUpserted{Node: node})
 		if r := t.store.Report(t.store.Slot(like.Name)); r != nil {
-			t.store.Apply(facts.NodeReported{Node: node.Name, Report: &facts.NodeReport{Zones: r.Zones, Why: r.Why}})
+			t.store.Apply(facts.NodeReported{Node: node.Name, Report: &facts.NodeReport{NUMANodes: r.NUMANodes, Why: r.Why}})
 		}
 		added = append(added, node.Name)
 	}

@@ -33,10 +33,10 @@ func reportDevices(t *rapid.T) *topology.Devices {
 
 var (
 	someGPU = topology.GPU{
-		Memory: 8 << 10, Grain: 20, Clients: 3, Strengths: topology.StrengthsOf(topology.Accounting, topology.Soft), Switch: 0, Zone: 0, Socket: 0,
+		Memory: 8 << 10, Grain: 20, Clients: 3, Strengths: topology.StrengthsOf(topology.Accounting, topology.Soft), Switch: 0, NUMANode: 0, Socket: 0,
 	}
 	otherGPU = topology.GPU{
-		Memory: 8 << 10, Grain: 20, Clients: 2, Strengths: topology.StrengthsOf(topology.Soft, topology.Hard), Switch: 1, Zone: 1, Socket: 0,
+		Memory: 8 << 10, Grain: 20, Clients: 2, Strengths: topology.StrengthsOf(topology.Soft, topology.Hard), Switch: 1, NUMANode: 1, Socket: 0,
 		Instances: []topology.Instance{{Name: "1g", Milli: 300, Memory: 2 << 10}, {Name: "1g", Milli: 300, Memory: 2 << 10}},
 	}
 	someNIC = topology.NIC{Bandwidth: 50000, Functions: 2, RDMA: true}

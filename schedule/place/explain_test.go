@@ -244,7 +244,7 @@ func (h history) fitsAfter(t *rapid.T, asked facts.Pod, c explain.Change) bool {
 	case explain.Free, explain.Grow:
 		switch c.Resource {
 		case "exclusive CPUs":
-			return fitsInLargerZone(s, slot, asked, uint16(c.Amount))
+			return fitsInLargerNUMANode(s, slot, asked, uint16(c.Amount))
 		case spec.ResourceNvidiaGPU, spec.ResourceGPUMilli, spec.ResourceGPUMemory:
 			return fitsWithMoreGPU(s, slot, asked, c)
 		}
@@ -333,15 +333,15 @@ func fitsWithMoreGPU(s *cluster.Store, slot cluster.Slot, asked facts.Pod, c exp
 	return rules.Fits(&s.State, slot, s.Pod(asked.UID).Class)
 }
 
-// fitsInLargerZone reports whether the pod fits if so many CPUs more are free in some zone of the node that has as many in use.
-func fitsInLargerZone(s *cluster.Store, slot cluster.Slot, asked facts.Pod, more uint16) bool {
-	for z := range s.Report(slot).Zones.Zones {
+// fitsInLargerNUMANode reports whether the pod fits if so many CPUs more are free in some NUMA node of the node that has as many in use.
+func fitsInLargerNUMANode(s *cluster.Store, slot cluster.Slot, asked facts.Pod, more uint16) bool {
+	for z := range s.Report(slot).NUMANodes.NUMANodes {
 		before := s.Report(slot)
-		if _, free := s.Zones(slot); free[z].CPUs+int32(more) > int32(before.Zones.Zone[z].CPUs) {
+		if _, free := s.NUMANodes(slot); free[z].CPUs+int32(more) > int32(before.NUMANodes.NUMANode[z].CPUs) {
 			continue
 		}
 		larger := *before
-		larger.Zones.Zone[z].CPUs += more
+		larger.NUMANodes.NUMANode[z].CPUs += more
 		s.Apply(facts.NodeReported{Node: s.Node(slot).Name, Report: &larger})
 		if rules.Fits(&s.State, slot, s.Pod(asked.UID).Class) {
 			return true

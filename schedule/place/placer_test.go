@@ -81,7 +81,7 @@ func (w *world) step(t *rapid.T) {
 		name := fmt.Sprintf("n%d", rapid.IntRange(0, maxNodes).Draw(t, "reporter"))
 		if report := drawReport(t); report != nil {
 			for i := range rapid.IntRange(0, 3).Draw(t, "held") {
-				report.Held = append(report.Held, facts.HeldZones{UID: facts.UID(fmt.Sprint(2 * i)), Grant: zonesOf(uint16(i+1), uint16(i))})
+				report.Held = append(report.Held, facts.HeldNUMA{UID: facts.UID(fmt.Sprint(2 * i)), Grant: numaOf(uint16(i+1), uint16(i))})
 			}
 			w.store.Apply(facts.NodeReported{Node: name, Report: report})
 		} else {
@@ -209,7 +209,7 @@ func drawRequirements(t *rapid.T) *facts.Requirements {
 	case 1:
 		r.GPU.Whole = int8(rapid.IntRange(1, 2).Draw(t, "whole"))
 	}
-	drawZones(t, r)
+	drawNUMANodes(t, r)
 	drawDevices(t, &r.GPU)
 	if rapid.IntRange(0, 3).Draw(t, "select") == 0 {
 		r.NodeSelector = []facts.Label{{Key: "zone", Value: rapid.SampledFrom(zones).Draw(t, "zone")}}

@@ -98,7 +98,7 @@ func drawMember(t *rapid.T, bound bool) *facts.Requirements {
 	case 1:
 		r.GPU.Whole = int8(rapid.IntRange(1, 2).Draw(t, "whole"))
 	}
-	drawZones(t, r)
+	drawNUMANodes(t, r)
 	drawDevices(t, &r.GPU)
 	if rapid.IntRange(0, 3).Draw(t, "tolerate") == 0 {
 		r.Tolerations = []facts.Toleration{{Key: "x", Exists: true}}
@@ -186,15 +186,15 @@ func (w *unitWorld) apply(pod *facts.Pod) {
 	if slot := w.store.Slot(pod.Node); slot != cluster.NoSlot {
 		v := w.store.View(slot)
 		pod.Grant = v.Force(&pod.Requirements.GPU, nil)
-		shape, free := w.store.Zones(slot)
-		pod.Grant.Zones = topology.ForceZones(shape, free, pod.Requirements.Zones)
+		shape, free := w.store.NUMANodes(slot)
+		pod.Grant.NUMANodes = topology.ForceNUMA(shape, free, pod.Requirements.NUMANodes)
 		copied := *pod.Requirements
 		pod.Requirements = &copied
 		if pod.Grant.GPUs == 0 && copied.GPU.Count() > 0 || pod.Grant.NICs == 0 && copied.GPU.NIC.Count > 0 {
-			copied.GPU, pod.Grant = topology.Request{}, topology.Grant{Zones: pod.Grant.Zones}
+			copied.GPU, pod.Grant = topology.Request{}, topology.Grant{NUMANodes: pod.Grant.NUMANodes}
 		}
-		if pod.Grant.Zones.IsZero() {
-			copied.Zones = topology.ZoneRequest{}
+		if pod.Grant.NUMANodes.IsZero() {
+			copied.NUMANodes = topology.NUMARequest{}
 		}
 	}
 	w.store.Apply(facts.PodUpserted{Pod: *pod})
@@ -261,8 +261,8 @@ func rows(s *cluster.Snapshot) string {
 			text += fmt.Sprint(s.Requested(slot, resource.Kind(kind)), " ")
 		}
 		cpu, memory := s.ScoreRequested(slot)
-		_, zones := s.Zones(slot)
-		text += fmt.Sprintln(cpu, memory, len(s.Ports(slot)), *s.GPUs(slot), *zones, s.Reservation(slot))
+		_, numaNodes := s.NUMANodes(slot)
+		text += fmt.Sprintln(cpu, memory, len(s.Ports(slot)), *s.GPUs(slot), *numaNodes, s.Reservation(slot))
 		if v := s.View(slot); v.Devices != nil {
 			text += fmt.Sprintln(*v.Devices)
 		}

@@ -77,7 +77,7 @@ func TestRequiredIsNeverBroken(t *testing.T) {
 			}
 		}
 		torn += by[Preferred].Broken
-		if o := by[Required]; o.Broken != 0 || o.OneSwitchPercent != 100 || o.OneZonePercent != 100 {
+		if o := by[Required]; o.Broken != 0 || o.OneSwitchPercent != 100 || o.OneNUMANodePercent != 100 {
 			t.Errorf("%s, required: %+v", s.Name, o)
 		}
 		if b, p, sought := by[Blind], by[Preferred], by[Sought]; b.Broken == 0 || b.OneSwitchPercent > 60 || p.OneSwitchPercent < b.OneSwitchPercent+20 ||
@@ -134,7 +134,7 @@ func TestWaitingIsTriedWhereSomethingLeft(t *testing.T) {
 		t.Errorf("%+v, %d held", o, len(r.at))
 	}
 	n := r.nodes[r.asks[0].model][0]
-	if fresh := newNode(n.model); n.free != fresh.free || n.devices != fresh.devices || n.zone != fresh.zone || n.left != fresh.left || n.spare != fresh.spare {
+	if fresh := newNode(n.model); n.free != fresh.free || n.devices != fresh.devices || n.numa != fresh.numa || n.left != fresh.left || n.spare != fresh.spare {
 		t.Errorf("all have left, and the machine has %+v", n)
 	}
 }
@@ -168,7 +168,7 @@ func TestRuns(t *testing.T) {
 		}
 		for m, nodes := range r.nodes {
 			for _, n := range nodes {
-				if fresh := newNode(m); n.free != fresh.free || n.devices != fresh.devices || n.zone != fresh.zone || n.left != fresh.left || n.spare != fresh.spare {
+				if fresh := newNode(m); n.free != fresh.free || n.devices != fresh.devices || n.numa != fresh.numa || n.left != fresh.left || n.spare != fresh.spare {
 					t.Fatalf("all have left, and a machine has %+v", n)
 				}
 			}
@@ -186,7 +186,7 @@ func TestJudge(t *testing.T) {
 	n := newNode(m)
 	for _, c := range []struct {
 		gpus, nics     uint16
-		zone           int
+		numa           int
 		aswitch, azone bool
 	}{
 		{0b11, 0b1, 0, true, true},
@@ -198,9 +198,9 @@ func TestJudge(t *testing.T) {
 		{0b1, 0b11, 0, false, true},
 	} {
 		g := topology.Grant{GPUs: c.gpus, NICs: c.nics}
-		g.Zones.CPUs[c.zone] = 8
-		if a, b := oneSwitch(n, &g), oneZone(n, &g); a != c.aswitch || b != c.azone {
-			t.Errorf("%+v: one switch %t, one zone %t", c, a, b)
+		g.NUMANodes.CPUs[c.numa] = 8
+		if a, b := oneSwitch(n, &g), oneNUMANode(n, &g); a != c.aswitch || b != c.azone {
+			t.Errorf("%+v: one switch %t, one NUMA node %t", c, a, b)
 		}
 	}
 }

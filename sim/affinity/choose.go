@@ -65,8 +65,8 @@ func (m Mode) choose(n *node, a *ask, must bool, draw *rand.Rand) (*holding, boo
 	request := a.device
 	request.Near = m.near(a, must)
 	v := n.view()
-	zone := a.zone
-	grant, ok := v.Offer(&request, &zone)
+	numa := a.numa
+	grant, ok := v.Offer(&request, &numa)
 	if !ok {
 		return nil, false
 	}
@@ -92,7 +92,7 @@ func (m Mode) chooseBlind(n *node, a *ask, draw *rand.Rand) (*holding, bool) {
 	for range a.device.NIC.Count {
 		m.card(n, h, order)
 	}
-	n.packed(a, &h.grant.Zones)
+	n.packed(a, &h.grant.NUMANodes)
 	return h, true
 }
 
@@ -125,21 +125,21 @@ func (m Mode) card(n *node, h *holding, order []int) {
 	}
 }
 
-// packed takes cores of the zone with the fewest free, then of the next. Memory is charged nowhere: it lies where it lies.
-func (n *node) packed(a *ask, g *topology.ZoneGrant) {
-	left := int32(a.zone.CPUs)
+// packed takes cores of the NUMA node with the fewest free, then of the next. Memory is charged nowhere: it lies where it lies.
+func (n *node) packed(a *ask, g *topology.NUMAGrant) {
+	left := int32(a.numa.CPUs)
 	for left > 0 {
 		fewest := -1
 		for z := range sockets {
-			room := n.zone[z].CPUs - int32(g.CPUs[z])
-			if room > 0 && (fewest < 0 || room < n.zone[fewest].CPUs-int32(g.CPUs[fewest])) {
+			room := n.numa[z].CPUs - int32(g.CPUs[z])
+			if room > 0 && (fewest < 0 || room < n.numa[fewest].CPUs-int32(g.CPUs[fewest])) {
 				fewest = z
 			}
 		}
 		if fewest < 0 {
-			return // an odd core of the machine is in no zone
+			return // an odd core of the machine is in no NUMA node
 		}
-		taken := min(left, n.zone[fewest].CPUs-int32(g.CPUs[fewest]))
+		taken := min(left, n.numa[fewest].CPUs-int32(g.CPUs[fewest]))
 		g.CPUs[fewest] += uint16(taken)
 		left -= taken
 	}

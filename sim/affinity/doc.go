@@ -1,7 +1,7 @@
 // Package affinity is an experiment: instances that want a GPU and its network card under one PCIe switch, and what it costs to give them that.
 //
 // It replays a workload (package trace's DLRM) on machines whose devices are a model, since the trace names none: a GPU machine has 8 GPUs and
-// 4 cards of 100 Gbit/s on 4 switches, two GPUs and one card each; a CPU machine 4 cards; both have two sockets, each one zone with two of the switches, half of
+// 4 cards of 100 Gbit/s on 4 switches, two GPUs and one card each; a CPU machine 4 cards; both have two sockets, each one NUMA node with two of the switches, half of
 // the cores and half of the memory. RDMA shares are percents of a card. Every instance has whole cores for itself and memory beside them (Bound).
 //
 //	tasks ─▶ run: the fullest machine that has room ─▶ topology.Offer │ a blind choice ─▶ judge: what hangs where

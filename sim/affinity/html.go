@@ -44,8 +44,8 @@ func (s *Setting) bars() template.HTML {
 const body = `<h1>GPUs and their network cards under one PCIe switch</h1>
 <p>{{.Workload}}. The trace tells no devices: a GPU machine is modelled with 8 GPUs and 4 cards of 100 Gbit/s on 4 switches and 2 sockets.</p>
 {{range .Settings}}<h2>{{.Name}}</h2>{{bars .}}
-<table><tr><th></th><th>one switch %</th><th>broken</th><th>one zone %</th><th>cards alone, one zone %</th><th>GPUs given %</th><th>of asked %</th><th>cores of asked %</th><th>refused at first, with a GPU</th><th>refused at first</th><th>never placed</th><th>refused though fit</th><th>instances/s</th></tr>
-{{range .Mean}}<tr><td>{{.Mode}}</td><td>{{f2 .OneSwitchPercent}}</td><td>{{.Broken}}</td><td>{{f2 .OneZonePercent}}</td><td>{{f2 .CardOneZonePercent}}</td><td>{{f2 .GPUAllocatedPercent}}</td><td>{{f2 .GPUServedPercent}}</td><td>{{f2 .CPUServedPercent}}</td><td>{{.WaitedGPU}}</td><td>{{.Waited}}</td><td>{{.Never}}</td><td>{{.RefusedThoughFit}}</td><td>{{f0 .PerSecond}}</td></tr>
+<table><tr><th></th><th>one switch %</th><th>broken</th><th>one NUMA node %</th><th>cards alone, one NUMA node %</th><th>GPUs given %</th><th>of asked %</th><th>cores of asked %</th><th>refused at first, with a GPU</th><th>refused at first</th><th>never placed</th><th>refused though fit</th><th>instances/s</th></tr>
+{{range .Mean}}<tr><td>{{.Mode}}</td><td>{{f2 .OneSwitchPercent}}</td><td>{{.Broken}}</td><td>{{f2 .OneNUMANodePercent}}</td><td>{{f2 .CardOneNUMANodePercent}}</td><td>{{f2 .GPUAllocatedPercent}}</td><td>{{f2 .GPUServedPercent}}</td><td>{{f2 .CPUServedPercent}}</td><td>{{.WaitedGPU}}</td><td>{{.Waited}}</td><td>{{.Never}}</td><td>{{.RefusedThoughFit}}</td><td>{{f0 .PerSecond}}</td></tr>
 {{end}}</table>{{end}}
 <p>blind: devices drawn, each by itself. first: the lowest indices. required: a GPU and its card under one switch or not at all. preferred: where the machine has it. sought: on any machine first.</p>
 `

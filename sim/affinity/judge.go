@@ -31,20 +31,20 @@ func oneSwitch(n *node, g *topology.Grant) bool {
 }
 
 // oneZone reports whether all that is granted is of one zone: devices, cores and memory.
-func oneZone(n *node, g *topology.Grant) bool {
-	var zones uint8
+func oneNUMANode(n *node, g *topology.Grant) bool {
+	var numaNodes uint8
 	for i := range n.shape.Devices.GPU {
 		if g.GPUs&(1<<i) != 0 {
-			zones |= 1 << n.shape.Devices.GPU[i].Zone
+			numaNodes |= 1 << n.shape.Devices.GPU[i].NUMANode
 		}
 	}
 	for i := range n.shape.Devices.NIC {
 		if g.NICs&(1<<i) != 0 {
-			zones |= 1 << n.shape.Devices.NIC[i].Zone
+			numaNodes |= 1 << n.shape.Devices.NIC[i].NUMANode
 		}
 	}
-	zones |= g.Zones.Zones()
-	return zones&(zones-1) == 0
+	numaNodes |= g.NUMANodes.NUMANodes()
+	return numaNodes&(numaNodes-1) == 0
 }
 
 // sound reports whether what the allocator gave is what was asked for, and is still there.
@@ -64,13 +64,13 @@ func sound(n *node, h *holding) bool {
 		}
 	}
 	cores, memory := 0, 0
-	for z := range topology.MaxZones {
-		if int32(g.Zones.CPUs[z]) > max(n.zone[z].CPUs, 0) || int64(g.Zones.Memory[z]) > max(n.zone[z].Memory, 0) {
+	for z := range topology.MaxNUMANodes {
+		if int32(g.NUMANodes.CPUs[z]) > max(n.numa[z].CPUs, 0) || int64(g.NUMANodes.Memory[z]) > max(n.numa[z].Memory, 0) {
 			return false
 		}
-		cores, memory = cores+int(g.Zones.CPUs[z]), memory+int(g.Zones.Memory[z])
+		cores, memory = cores+int(g.NUMANodes.CPUs[z]), memory+int(g.NUMANodes.Memory[z])
 	}
-	return cores == int(a.zone.CPUs) && memory == int(a.zone.Memory)
+	return cores == int(a.numa.CPUs) && memory == int(a.numa.Memory)
 }
 
 // fits looks by brute force for a way to give an instance what it asks for under a mode.
@@ -101,27 +101,27 @@ func fits(n *node, a *ask, m Mode) bool {
 	}
 	cores, memory := int32(0), int64(0)
 	for z := range sockets {
-		if n.zone[z].CPUs > 0 { // a zone without a core gives no memory
-			cores += n.zone[z].CPUs
-			memory += max(n.zone[z].Memory, 0)
+		if n.numa[z].CPUs > 0 { // a NUMA node without a core gives no memory
+			cores += n.numa[z].CPUs
+			memory += max(n.numa[z].Memory, 0)
 		}
 	}
-	return gpus >= a.device.Count() && free >= int(a.device.NIC.Count) && cores >= int32(a.zone.CPUs) && memory >= int64(a.zone.Memory)
+	return gpus >= a.device.Count() && free >= int(a.device.NIC.Count) && cores >= int32(a.numa.CPUs) && memory >= int64(a.numa.Memory)
 }
 
-// fitsAt is fits under one switch, and in its zone.
+// fitsAt is fits under one switch, and in its NUMA node.
 func fitsAt(n *node, a *ask, at int) bool {
-	gpus, free, zone := 0, 0, -1
+	gpus, free, numa := 0, 0, -1
 	for i := range n.shape.Devices.GPU {
 		if g := &n.shape.Devices.GPU[i]; int(g.Switch) == at && n.free[i] == topology.FullGPU {
-			gpus, zone = gpus+1, int(g.Zone)
+			gpus, numa = gpus+1, int(g.NUMANode)
 		}
 	}
 	for i := range n.shape.Devices.NIC {
 		if c := &n.shape.Devices.NIC[i]; int(c.Switch) == at && n.devices.Bandwidth[i] >= int32(a.device.NIC.Bandwidth) {
-			free, zone = free+1, int(c.Zone)
+			free, numa = free+1, int(c.NUMANode)
 		}
 	}
-	return gpus >= a.device.Count() && free >= int(a.device.NIC.Count) && zone >= 0 &&
-		n.zone[zone].CPUs >= int32(a.zone.CPUs) && n.zone[zone].Memory >= int64(a.zone.Memory)
+	return gpus >= a.device.Count() && free >= int(a.device.NIC.Count) && numa >= 0 &&
+		n.numa[numa].CPUs >= int32(a.numa.CPUs) && n.numa[numa].Memory >= int64(a.numa.Memory)
 }

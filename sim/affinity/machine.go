@@ -24,11 +24,11 @@ const (
 
 // model is a kind of machine.
 type model struct {
-	name   string
-	gpus   int
-	shape  topology.Shape
-	zones  topology.ZoneShape
-	amount amounts
+	name      string
+	gpus      int
+	shape     topology.Shape
+	numaNodes topology.NUMAShape
+	amount    amounts
 }
 
 // amounts are what is counted of a whole machine.
@@ -62,19 +62,19 @@ func newModel(n *facts.Node) (*model, error) {
 		at := i / (m.gpus / switches)
 		d.GPU = append(d.GPU, topology.GPU{
 			Address: fmt.Sprintf("gpu-%d", i), Model: n.GPU.Model, Memory: gpuMemory,
-			Switch: uint8(at), Zone: uint8(at * sockets / switches), Socket: uint8(at * sockets / switches),
+			Switch: uint8(at), NUMANode: uint8(at * sockets / switches), Socket: uint8(at * sockets / switches),
 		})
 	}
 	for at := range cards {
 		d.NIC = append(d.NIC, topology.NIC{
 			Address: fmt.Sprintf("nic-%d", at), Name: fmt.Sprintf("eth%d", at), Bandwidth: cardBandwidth, RDMA: true,
-			Switch: uint8(at), Zone: uint8(at * sockets / switches), Socket: uint8(at * sockets / switches),
+			Switch: uint8(at), NUMANode: uint8(at * sockets / switches), Socket: uint8(at * sockets / switches),
 		})
 	}
 	m.shape = topology.Shape{GPUs: m.gpus, Model: n.GPU.Model, Devices: d}
-	m.zones = topology.ZoneShape{Ruler: topology.RulerAgent, Zones: sockets, Threads: 1}
+	m.numaNodes = topology.NUMAShape{Ruler: topology.RulerAgent, NUMANodes: sockets, Threads: 1}
 	for z := range sockets {
-		m.zones.Zone[z] = topology.ZoneCapacity{CPUs: uint16(m.amount.cores / sockets), Socket: uint8(z), Memory: uint32(m.amount.memory / sockets)}
+		m.numaNodes.NUMANode[z] = topology.NUMACapacity{CPUs: uint16(m.amount.cores / sockets), Socket: uint8(z), Memory: uint32(m.amount.memory / sockets)}
 	}
 	return m, d.Check()
 }
@@ -83,7 +83,7 @@ func newModel(n *facts.Node) (*model, error) {
 type ask struct {
 	model   *model
 	device  topology.Request // as a required instance asks; runs change how near
-	zone    topology.ZoneRequest
+	numa    topology.NUMARequest
 	amounts amounts
 	app     int   // index of the application that has a limit for a machine, -1: none
 	limit   int16 // instances of it that a machine may have
@@ -119,7 +119,7 @@ func newAsk(r *facts.Requirements, models map[string]*model, apps map[string]int
 			return nil, fmt.Errorf("%w: resource %s", errForeign, q.Name)
 		}
 	}
-	a.zone = topology.ZoneRequest{CPUs: uint16(a.amounts.cores), Binding: topology.Bound, Memory: uint32(a.amounts.memory)}
+	a.numa = topology.NUMARequest{CPUs: uint16(a.amounts.cores), Binding: topology.Bound, Memory: uint32(a.amounts.memory)}
 	return a, nil
 }
 
@@ -136,7 +136,7 @@ type node struct {
 
 	free    topology.Free
 	devices topology.DeviceFree
-	zone    topology.ZoneFree
+	numa    topology.NUMAFree
 	left    amounts
 	spare   int // whole GPUs that are free
 	apps    map[int]int16
@@ -145,13 +145,13 @@ type node struct {
 
 func newNode(m *model) *node {
 	return &node{
-		model: m, free: topology.NewFree(m.shape), devices: topology.NewDeviceFree(m.shape.Devices), zone: topology.NewZoneFree(&m.zones),
+		model: m, free: topology.NewFree(m.shape), devices: topology.NewDeviceFree(m.shape.Devices), numa: topology.NewNUMAFree(&m.numaNodes),
 		left: m.amount, spare: m.gpus, apps: make(map[int]int16), holders: make(map[int]*holding),
 	}
 }
 
 func (n *node) view() topology.View {
-	return topology.View{Shape: &n.shape, Free: &n.free, Devices: &n.devices, Zones: &n.zones, ZoneFree: &n.zone}
+	return topology.View{Shape: &n.shape, Free: &n.free, Devices: &n.devices, NUMANodes: &n.numaNodes, NUMAFree: &n.numa}
 }
 
 // counts reports whether the machine has as much as is asked for, whatever hangs where.

@@ -17,20 +17,20 @@ type Outcome struct {
 	RefusedThoughFit int `json:"refusedThoughFit"` // of those refused: brute force finds a place
 	Wrong            int `json:"wrong"`            // grants of the allocator that the judge does not accept
 
-	Together     int `json:"gpuWithCard"` // placed, with a GPU and a card
-	OneSwitch    int `json:"gpuWithCardOneSwitch"`
-	Broken       int `json:"gpuWithCardBroken"` // under different switches
-	TogetherZone int `json:"gpuWithCardOneZone"`
-	Cards        int `json:"cardAlone"` // placed, with a card and no GPU
-	CardsZone    int `json:"cardAloneOneZone"`
+	Together         int `json:"gpuWithCard"` // placed, with a GPU and a card
+	OneSwitch        int `json:"gpuWithCardOneSwitch"`
+	Broken           int `json:"gpuWithCardBroken"` // under different switches
+	TogetherNUMANode int `json:"gpuWithCardOneNUMANode"`
+	Cards            int `json:"cardAlone"` // placed, with a card and no GPU
+	CardsNUMANode    int `json:"cardAloneOneNUMANode"`
 
-	OneSwitchPercent    float64 `json:"oneSwitchPercent"`
-	OneZonePercent      float64 `json:"oneZonePercent"` // GPU, card, cores and memory
-	CardOneZonePercent  float64 `json:"cardOneZonePercent"`
-	GPUAllocatedPercent float64 `json:"gpuAllocatedPercent"` // of the cluster's: mean over time, or at the end where nothing leaves
-	GPUServedPercent    float64 `json:"gpuServedPercent"`    // of those asked for
-	CPUServedPercent    float64 `json:"cpuServedPercent"`    // of the cores asked for
-	PerSecond           float64 `json:"instancesPerSecond,omitempty"`
+	OneSwitchPercent       float64 `json:"oneSwitchPercent"`
+	OneNUMANodePercent     float64 `json:"oneNUMANodePercent"` // GPU, card, cores and memory
+	CardOneNUMANodePercent float64 `json:"cardOneNUMANodePercent"`
+	GPUAllocatedPercent    float64 `json:"gpuAllocatedPercent"` // of the cluster's: mean over time, or at the end where nothing leaves
+	GPUServedPercent       float64 `json:"gpuServedPercent"`    // of those asked for
+	CPUServedPercent       float64 `json:"cpuServedPercent"`    // of the cores asked for
+	PerSecond              float64 `json:"instancesPerSecond,omitempty"`
 }
 
 // tell fills in what follows from the counts.
@@ -39,8 +39,8 @@ func (r *replay) tell(took time.Duration) {
 	o.Mode = r.mode
 	o.Broken = o.Together - o.OneSwitch
 	o.OneSwitchPercent = percent(float64(o.OneSwitch), float64(o.Together))
-	o.OneZonePercent = percent(float64(o.TogetherZone), float64(o.Together))
-	o.CardOneZonePercent = percent(float64(o.CardsZone), float64(o.Cards))
+	o.OneNUMANodePercent = percent(float64(o.TogetherNUMANode), float64(o.Together))
+	o.CardOneNUMANodePercent = percent(float64(o.CardsNUMANode), float64(o.Cards))
 	held, wanted, passed := r.held, r.wanted, 1.0
 	if r.departs {
 		held, wanted, passed = r.sinceHeld, r.sinceWanted, r.passed
@@ -90,12 +90,12 @@ func meanOf(mode Mode, runs []Outcome) Outcome {
 
 func (o *Outcome) counts() []*int {
 	return []*int{
-		&o.Machines, &o.Instances, &o.Placed, &o.Waited, &o.Never, &o.WaitedGPU, &o.NeverGPU, &o.Together, &o.OneSwitch, &o.Broken, &o.TogetherZone, &o.Cards, &o.CardsZone,
+		&o.Machines, &o.Instances, &o.Placed, &o.Waited, &o.Never, &o.WaitedGPU, &o.NeverGPU, &o.Together, &o.OneSwitch, &o.Broken, &o.TogetherNUMANode, &o.Cards, &o.CardsNUMANode,
 	}
 }
 
 func (o *Outcome) shares() []*float64 {
 	return []*float64{
-		&o.OneSwitchPercent, &o.OneZonePercent, &o.CardOneZonePercent, &o.GPUAllocatedPercent, &o.GPUServedPercent, &o.CPUServedPercent, &o.PerSecond,
+		&o.OneSwitchPercent, &o.OneNUMANodePercent, &o.CardOneNUMANodePercent, &o.GPUAllocatedPercent, &o.GPUServedPercent, &o.CPUServedPercent, &o.PerSecond,
 	}
 }

@@ -297,13 +297,13 @@ func (r *replay) judge(n *node, h *holding) {
 		if oneSwitch(n, &h.grant) {
 			o.OneSwitch++
 		}
-		if oneZone(n, &h.grant) {
-			o.TogetherZone++
+		if oneNUMANode(n, &h.grant) {
+			o.TogetherNUMANode++
 		}
 	case a.device.NIC.Count > 0:
 		o.Cards++
-		if oneZone(n, &h.grant) {
-			o.CardsZone++
+		if oneNUMANode(n, &h.grant) {
+			o.CardsNUMANode++
 		}
 	}
 }

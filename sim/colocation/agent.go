@@ -60,8 +60,8 @@ func (r *run) tick(m *machine) {
 	m.node.Observe(seen, a.epoch+at, r.midnight.Add(at))
 	seen.StopLending = a.stopLending
 	advice := advise.Step(seen, a.laws, &a.memory)
-	for z := range advice.Zones {
-		cores := advice.Zones[z].Lend
+	for z := range advice.NUMANodes {
+		cores := advice.NUMANodes[z].Lend
 		if m.node.Jobs() == 0 {
 			cores = 0 // a pool without pods has no cores
 		}
@@ -71,9 +71,9 @@ func (r *run) tick(m *machine) {
 		}
 	}
 	now := facts.Headroom{State: facts.HeadroomOpen}
-	for z := range advice.Zones {
-		now.MilliCPU += advice.Zones[z].CPU.Published
-		now.Memory += advice.Zones[z].Memory.Published
+	for z := range advice.NUMANodes {
+		now.MilliCPU += advice.NUMANodes[z].CPU.Published
+		now.Memory += advice.NUMANodes[z].Memory.Published
 	}
 	if r.o.watch != nil {
 		r.o.watch(m, &advice)
@@ -125,10 +125,10 @@ func (e *eyes) look(m *machine, level advise.Suppression) {
 		MemoryTotal: s.Node.MemoryTotal, MemoryAvailable: s.Node.MemoryAvailable, MemorySome: s.Node.MemoryPressure, MemoryFull: s.Node.MemoryPressure,
 		CPUPressure: m.agent.laws.CPUPressure(s),
 	}
-	o.Zones = o.Zones[:0]
-	for i := range s.Zones {
-		z := &s.Zones[i]
-		o.Zones = append(o.Zones, evict.Zone{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: z.InactiveFile})
+	o.NUMANodes = o.NUMANodes[:0]
+	for i := range s.NUMANodes {
+		z := &s.NUMANodes[i]
+		o.NUMANodes = append(o.NUMANodes, evict.NUMANode{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: z.InactiveFile})
 	}
 	o.Pods = o.Pods[:0]
 	for i := range s.Reclaimed {

@@ -243,7 +243,7 @@ func TestLoadIsWhatIsAskedFor(t *testing.T) {
 		for i := range l.services {
 			requested += l.services[i].Request
 		}
-		if share := requested / float64(o.Machine.Zones*o.Machine.Divisible()); math.Abs(share-o.Requested) > 0.2 {
+		if share := requested / float64(o.Machine.NUMANodes*o.Machine.Divisible()); math.Abs(share-o.Requested) > 0.2 {
 			t.Errorf("services ask for %.2f of a node", share)
 		}
 		for second := int64(0); second < 86400; second += 600 {

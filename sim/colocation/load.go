@@ -101,13 +101,13 @@ func drawLoads(o *Options) []*load {
 
 func drawLoad(o *Options, list []app, r *rand.Rand) *load {
 	l := &load{offered: make([]float64, servicesPerNode)}
-	requested := o.Requested * float64(o.Machine.Zones*o.Machine.Divisible())
-	memory := memoryUsed * float64(o.Machine.Memory) * float64(o.Machine.Zones)
+	requested := o.Requested * float64(o.Machine.NUMANodes*o.Machine.Divisible())
+	memory := memoryUsed * float64(o.Machine.Memory) * float64(o.Machine.NUMANodes)
 	for i := range servicesPerNode {
 		a := &list[r.IntN(len(list))]
 		part := (0.8 + 0.4*r.Float64()) / servicesPerNode
 		s := corun.Service{
-			Zone: i % o.Machine.Zones, Request: requested * part, Mean: a.mean, Target: a.target, Bandwidth: a.bandwidth, Cache: a.cache, Memory: memory * part,
+			NUMANode: i % o.Machine.NUMANodes, Request: requested * part, Mean: a.mean, Target: a.target, Bandwidth: a.bandwidth, Cache: a.cache, Memory: memory * part,
 		}
 		src := source{curve: a.curve, shift: a.shift, scale: s.Request * a.weight, most: s.Request * mostOfRequest, burst: 1, dayly: 1}
 		if !a.tidal {

@@ -80,7 +80,7 @@ const (
 func (r *run) plan(m *machine, mean float64) {
 	machine := &r.o.Machine
 	all := float64(machine.CPUs())
-	memory := float64(machine.Memory) * float64(machine.Zones)
+	memory := float64(machine.Memory) * float64(machine.NUMANodes)
 	fill := (naiveFill*all - mean) / jobUse
 	open := facts.Headroom{State: facts.HeadroomOpen, Memory: int64(memory * (1 - memoryUsed*1.1 - 0.05))}
 	switch r.v.Mode {
@@ -89,14 +89,14 @@ func (r *run) plan(m *machine, mean float64) {
 		for i := range m.load.services {
 			requested += m.load.services[i].Request
 		}
-		open.MilliCPU = int64((float64(machine.Zones*machine.Divisible()) - requested) * 1000)
+		open.MilliCPU = int64((float64(machine.NUMANodes*machine.Divisible()) - requested) * 1000)
 		open.Memory = int64(memory * (1 - memoryUsed*memoryAsked))
 	case ModeNaive:
 		open.MilliCPU = int64(fill * 1000)
 	case ModeFixed:
 		open.MilliCPU = int64(fill * 1000)
-		for z := range machine.Zones {
-			m.node.Lend(z, int(fill/float64(machine.Zones*machine.Threads)), 0)
+		for z := range machine.NUMANodes {
+			m.node.Lend(z, int(fill/float64(machine.NUMANodes*machine.Threads)), 0)
 		}
 	case ModeHilbert:
 		return

@@ -62,7 +62,7 @@ func (r *run) closeMinute() {
 	missed, lent := 0, 0
 	for _, m := range r.machines {
 		missed += m.node.CloseWindow()
-		for z := range r.o.Machine.Zones {
+		for z := range r.o.Machine.NUMANodes {
 			lent += m.node.Lent(z)
 		}
 	}

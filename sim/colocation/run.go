@@ -119,7 +119,7 @@ func newRun(o *Options, v *Variant) (*run, error) {
 	for i, l := range drawLoads(o) {
 		object := &facts.Node{Name: nodeName(i), Allocatable: []resource.Quantity{
 			{Name: resource.NameCPU, Amount: int64(o.Machine.CPUs()) * 1000},
-			{Name: resource.NameMemory, Amount: o.Machine.Memory * int64(o.Machine.Zones)},
+			{Name: resource.NameMemory, Amount: o.Machine.Memory * int64(o.Machine.NUMANodes)},
 			{Name: resource.NamePods, Amount: trace.PodsPerNode},
 		}}
 		r.tell(facts.NodeUpserted{Node: object})

@@ -74,7 +74,7 @@ func drawWorld(t *rapid.T) *world {
 	for range rapid.IntRange(1, 6).Draw(t, "services") {
 		mean := rapid.Float64Range(0.001, 0.03).Draw(t, "mean")
 		s := Service{
-			Zone: rapid.IntRange(0, 1).Draw(t, "zone"), Request: rapid.Float64Range(1, 16).Draw(t, "request"), Mean: mean,
+			NUMANode: rapid.IntRange(0, 1).Draw(t, "numaNode"), Request: rapid.Float64Range(1, 16).Draw(t, "request"), Mean: mean,
 			Target: mean * rapid.Float64Range(5, 20).Draw(t, "target"), Bandwidth: rapid.Float64Range(0, 3).Draw(t, "bandwidth"),
 			Cache: rapid.Float64Range(0, 4).Draw(t, "cache"), Memory: rapid.Float64Range(1e9, 4e10).Draw(t, "memory"),
 		}
@@ -102,7 +102,7 @@ func (w *world) run(pooled bool) *Node {
 	for _, j := range w.jobs {
 		n.Start(j)
 	}
-	for z := range w.machine.Zones {
+	for z := range w.machine.NUMANodes {
 		n.Lend(z, w.lend, 0)
 	}
 	for range 60 {
@@ -177,9 +177,9 @@ func TestObservationIsFinite(t *testing.T) {
 		if !reflect.DeepEqual(o, again) {
 			t.Fatal("the agent sees the targets")
 		}
-		for z := range o.Zones {
-			if use := o.Zones[z].SharedUse; !use.Known || use.Value < 0 || use.Value > float64(w.machine.Divisible())+1e-9 {
-				t.Fatalf("zone %d: use %+v", z, use)
+		for z := range o.NUMANodes {
+			if use := o.NUMANodes[z].SharedUse; !use.Known || use.Value < 0 || use.Value > float64(w.machine.Divisible())+1e-9 {
+				t.Fatalf("NUMA node %d: use %+v", z, use)
 			}
 		}
 	})
@@ -243,7 +243,7 @@ func TestMachine(t *testing.T) {
 		}
 		w.params = w.params.Scaled(scale)
 		for i := range 4 {
-			w.services = append(w.services, Service{Zone: i % 2, Request: 14, Mean: 0.005, Target: 0.005 * math.Log(100) * 2.2, Bandwidth: 0.8, Cache: 2, Memory: 25 << 30})
+			w.services = append(w.services, Service{NUMANode: i % 2, Request: 14, Mean: 0.005, Target: 0.005 * math.Log(100) * 2.2, Bandwidth: 0.8, Cache: 2, Memory: 25 << 30})
 			w.offered = append(w.offered, use*float64(w.machine.CPUs())/4)
 		}
 		for i := range jobs {
@@ -267,8 +267,8 @@ func (n *Node) describe() string {
 	fmt.Fprintf(out, "work of jobs %.0f, shed %.0f of %.0f, killed %d, stalls %d\n", m.Work, m.Shed, m.Offered, m.OOMs, m.Stalls)
 	var o advise.Observation
 	n.Observe(&o, time.Minute, time.Time{})
-	fmt.Fprintf(out, "seen: %.1f CPUs busy in zone 0, waiting %.2f, pressure %.2f, free %.0f GiB\n",
-		o.Zones[0].SharedUse.Value, o.Zones[0].SharedDelay.Value, o.Node.CPUPressure.Value, o.Node.MemoryAvailable.Value/(1<<30))
+	fmt.Fprintf(out, "seen: %.1f CPUs busy in NUMA node 0, waiting %.2f, pressure %.2f, free %.0f GiB\n",
+		o.NUMANodes[0].SharedUse.Value, o.NUMANodes[0].SharedDelay.Value, o.Node.CPUPressure.Value, o.Node.MemoryAvailable.Value/(1<<30))
 	_ = out.Flush()
 	return b.String()
 }
@@ -317,7 +317,7 @@ func benchNode() (*Node, []float64) {
 	var services []Service
 	var offered []float64
 	for i := range 6 {
-		services = append(services, Service{Zone: i % 2, Request: 9, Mean: 0.005, Target: 0.05, Bandwidth: 0.8, Cache: 3, Memory: 16 << 30})
+		services = append(services, Service{NUMANode: i % 2, Request: 9, Mean: 0.005, Target: 0.05, Bandwidth: 0.8, Cache: 3, Memory: 16 << 30})
 		offered = append(offered, 2.5)
 	}
 	n := NewNode(&m, &p, services, true)

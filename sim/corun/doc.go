@@ -5,7 +5,7 @@
 //	lent cores, jobs ────┼─▶ Node.Step: queues, shared cores, L3, memory bandwidth, clock, memory ─▶ late requests, use, work done
 //	                     └─▶ Node.Observe: advise.Observation, from counters alone
 //
-// Time goes in steps of one second. Each zone is a queueing station: its services wait for the CPUs of the shared pool there. What cannot be served within a
+// Time goes in steps of one second. Each NUMA node is a queueing station: its services wait for the CPUs of the shared pool there. What cannot be served within a
 // second waits for the next.
 //
 // Invariants: no number is NaN or infinite; work that arrives is done, waits, or is counted as shed; more reclaimed work never makes a service faster, and more

@@ -1,28 +1,28 @@
 package corun
 
-// MaxZones bounds the NUMA nodes of a Machine.
-const MaxZones = 2
+// MaxNUMANodes bounds the NUMA nodes of a Machine.
+const MaxNUMANodes = 2
 
-// Machine is what a node has. All zones are equal.
+// Machine is what a node has. All NUMA nodes are equal.
 type Machine struct {
-	Zones int
-	// Cores of a zone, and Threads of a core. Reserved of the cores are for the system: no pool has them.
+	NUMANodes int
+	// Cores of a NUMA node, and Threads of a core. Reserved of the cores are for the system: no pool has them.
 	Cores, Threads, Reserved int
-	// Memory of a zone in bytes.
+	// Memory of a NUMA node in bytes.
 	Memory int64
-	// Cache is the last-level cache of a zone in MiB, Bandwidth that of its memory in GB/s.
+	// Cache is the last-level cache of a NUMA node in MiB, Bandwidth that of its memory in GB/s.
 	Cache, Bandwidth float64
 }
 
 // DefaultMachine is a machine of two sockets with 64 logical CPUs and 256 GiB.
 func DefaultMachine() Machine {
-	return Machine{Zones: 2, Cores: 16, Threads: 2, Reserved: 1, Memory: 128 << 30, Cache: 40, Bandwidth: 110}
+	return Machine{NUMANodes: 2, Cores: 16, Threads: 2, Reserved: 1, Memory: 128 << 30, Cache: 40, Bandwidth: 110}
 }
 
 // CPUs is all logical CPUs of the machine.
-func (m *Machine) CPUs() int { return m.Zones * m.Cores * m.Threads }
+func (m *Machine) CPUs() int { return m.NUMANodes * m.Cores * m.Threads }
 
-// Divisible is the logical CPUs of a zone that pools share.
+// Divisible is the logical CPUs of a NUMA node that pools share.
 func (m *Machine) Divisible() int { return (m.Cores - m.Reserved) * m.Threads }
 
 // Params say how much neighbours cost one another. ADR 0009 tells where each comes from.
@@ -70,8 +70,8 @@ func (p Params) Scaled(x float64) Params {
 
 // Service is one online pod.
 type Service struct {
-	// Zone is where all of its threads run.
-	Zone int
+	// NUMANode is where all of its threads run.
+	NUMANode int
 	// Request in CPUs.
 	Request float64
 	// Mean is the service time of a request in seconds on an idle machine; it is distributed exponentially. Target in seconds is what

@@ -2,7 +2,7 @@ package corun
 
 import "math"
 
-// memory is the machine's, in bytes. The kernel keeps the zones even.
+// memory is the machine's, in bytes. The kernel keeps the NUMA nodes even.
 type memory struct {
 	online, jobs, cache float64
 	stalled             bool
@@ -26,7 +26,7 @@ const (
 
 // stepMemory lets a second pass, and returns by how much threads are slower.
 func (n *Node) stepMemory(offered []float64) float64 {
-	m, all := &n.memory, float64(n.machine.Memory)*float64(n.machine.Zones)
+	m, all := &n.memory, float64(n.machine.Memory)*float64(n.machine.NUMANodes)
 	m.online = 0
 	for i := range n.services {
 		s := &n.services[i]

@@ -7,20 +7,20 @@ import (
 
 // Node is one machine and what runs on it.
 type Node struct {
-	machine  *Machine
-	params   *Params
-	pooled   bool
-	services []service
-	jobs     []running
-	zones    [MaxZones]zone
-	progress float64 // seconds at full speed since the beginning; jobs share one pace
-	nextDone float64 // the least doneAt
-	sum      demands
-	memory   memory
-	requests float64 // of the services, in CPUs
-	window   []window
-	measured Measured
-	seen     seen
+	machine   *Machine
+	params    *Params
+	pooled    bool
+	services  []service
+	jobs      []running
+	numaNodes [MaxNUMANodes]numa
+	progress  float64 // seconds at full speed since the beginning; jobs share one pace
+	nextDone  float64 // the least doneAt
+	sum       demands
+	memory    memory
+	requests  float64 // of the services, in CPUs
+	window    []window
+	measured  Measured
+	seen      seen
 }
 
 // service is a Service and what a step has found of it.
@@ -42,8 +42,8 @@ type running struct {
 // demands are the sums over the jobs.
 type demands struct{ threads, bandwidth, cache, memory float64 }
 
-// zone is one NUMA node's state.
-type zone struct {
+// NUMA node is one NUMA node's state.
+type numa struct {
 	lent, next int     // logical CPUs of the reclaimed pool: now, and after the change under way
 	delay      float64 // of that change, in seconds into the coming step
 
@@ -80,23 +80,23 @@ func NewNode(m *Machine, p *Params, services []Service, pooled bool) *Node {
 		n.services = append(n.services, service{Service: s, perSecond: 1 / s.Mean})
 		n.requests += s.Request
 	}
-	n.memory.cache = cacheFloor * float64(m.Memory) * float64(m.Zones)
+	n.memory.cache = cacheFloor * float64(m.Memory) * float64(m.NUMANodes)
 	return n
 }
 
-// Lend makes the reclaimed pool of a zone this many cores. The change takes delay seconds of the coming step.
+// Lend makes the reclaimed pool of a NUMA node this many cores. The change takes delay seconds of the coming step.
 func (n *Node) Lend(z, cores int, delay float64) {
-	zone := &n.zones[z]
+	numa := &n.numaNodes[z]
 	cpus := min(max(cores, 0)*n.machine.Threads, n.machine.Divisible())
-	if cpus != zone.lent {
-		zone.next, zone.delay = cpus, min(max(delay, 0), 1)
+	if cpus != numa.lent {
+		numa.next, numa.delay = cpus, min(max(delay, 0), 1)
 		return
 	}
-	zone.next, zone.delay = cpus, 0
+	numa.next, numa.delay = cpus, 0
 }
 
-// Lent is the logical CPUs that the zone's reclaimed pool has, a change under way included.
-func (n *Node) Lent(z int) int { return n.zones[z].next }
+// Lent is the logical CPUs that the NUMA node's reclaimed pool has, a change under way included.
+func (n *Node) Lent(z int) int { return n.numaNodes[z].next }
 
 // Start lets a job run.
 func (n *Node) Start(j Job) {

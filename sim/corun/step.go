@@ -6,17 +6,17 @@ func (n *Node) Step(offered []float64) (online, offline float64) {
 	slow := n.slowClock() * n.stepMemory(offered)
 	lent := n.lentCPUs()
 	threads, pace := n.sum.threads, 0.0
-	for z := range n.machine.Zones {
-		zone := &n.zones[z]
-		part := 1 / float64(n.machine.Zones)
+	for z := range n.machine.NUMANodes {
+		numa := &n.numaNodes[z]
+		part := 1 / float64(n.machine.NUMANodes)
 		if n.pooled && lent.all > 0 {
-			part = lent.zone[z] / lent.all
+			part = lent.numa[z] / lent.all
 		}
-		n.stepZone(z, lent.zone[z], threads*part, slow, offered)
-		online += zone.online
-		offline += zone.offline
-		pace += zone.jobSpeed * part
-		zone.lent, zone.delay = zone.next, 0
+		n.stepNUMANode(z, lent.numa[z], threads*part, slow, offered)
+		online += numa.online
+		offline += numa.offline
+		pace += numa.jobSpeed * part
+		numa.lent, numa.delay = numa.next, 0
 	}
 	if threads > 0 {
 		n.progress += pace
@@ -30,17 +30,17 @@ func (n *Node) Step(offered []float64) (online, offline float64) {
 
 // lentCPUs are the CPUs of the reclaimed pools over the coming second; changes under way count as long as they have held.
 func (n *Node) lentCPUs() (lent struct {
-	zone [MaxZones]float64
+	numa [MaxNUMANodes]float64
 	all  float64
 },
 ) {
 	if !n.pooled {
 		return lent
 	}
-	for z := range n.machine.Zones {
-		zone := &n.zones[z]
-		lent.zone[z] = float64(zone.lent)*zone.delay + float64(zone.next)*(1-zone.delay)
-		lent.all += lent.zone[z]
+	for z := range n.machine.NUMANodes {
+		numa := &n.numaNodes[z]
+		lent.numa[z] = float64(numa.lent)*numa.delay + float64(numa.next)*(1-numa.delay)
+		lent.all += lent.numa[z]
 	}
 	return lent
 }
@@ -48,22 +48,22 @@ func (n *Node) lentCPUs() (lent struct {
 // slowClock is the factor by which busy cores slow each other's clock.
 func (n *Node) slowClock() float64 {
 	busy := 0.0
-	for z := range n.machine.Zones {
-		busy += n.zones[z].online + n.zones[z].offline
+	for z := range n.machine.NUMANodes {
+		busy += n.numaNodes[z].online + n.numaNodes[z].offline
 	}
 	return 1 + n.params.Clock*busy/float64(n.machine.CPUs())
 }
 
-// stepZone lets a second pass in a zone: lent CPUs belong to the reclaimed pool, and that many threads of jobs want to run.
-func (n *Node) stepZone(z int, lent, threads, slow float64, offered []float64) {
-	zone, p := &n.zones[z], n.params
+// stepNUMANode lets a second pass in a NUMA node: lent CPUs belong to the reclaimed pool, and that many threads of jobs want to run.
+func (n *Node) stepNUMANode(z int, lent, threads, slow float64, offered []float64) {
+	numa, p := &n.numaNodes[z], n.params
 	// What was wanted in the last second is what the caches and queues of memory hold in this one.
-	slow *= contention(zone.bandwidth/n.machine.Bandwidth, p.Bandwidth)
-	slowOnline := slow * (1 + p.Cache*cacheLoss(zone.cache, n.machine.Cache))
+	slow *= contention(numa.bandwidth/n.machine.Bandwidth, p.Bandwidth)
+	slowOnline := slow * (1 + p.Cache*cacheLoss(numa.cache, n.machine.Cache))
 	work, requests, bandwidth, cache := 0.0, 0.0, 0.0, 0.0
 	for i := range n.services {
 		s := &n.services[i]
-		if s.Zone != z {
+		if s.NUMANode != z {
 			continue
 		}
 		s.offered = max(offered[i], 0)
@@ -78,45 +78,45 @@ func (n *Node) stepZone(z int, lent, threads, slow float64, offered []float64) {
 	c := all - lent
 	sibling, strangers := 0.0, 0.0 // how busy siblings are with jobs; how likely a thread wakes where a job runs
 	if !n.pooled {
-		c = zone.fairShare(p, all, threads)
-		sibling = min(zone.offline/all, 1)
-		strangers = strangerChance(min((zone.online+zone.offline)/all, 1), zone.offline, zone.online)
+		c = numa.fairShare(p, all, threads)
+		sibling = min(numa.offline/all, 1)
+		strangers = strangerChance(min((numa.online+numa.offline)/all, 1), numa.offline, numa.online)
 	}
-	delay := zone.serve(p, c, work, slowOnline, sibling)
-	slowOnline *= 1 + p.Sibling*min(zone.use+sibling, 1)
+	delay := numa.serve(p, c, work, slowOnline, sibling)
+	slowOnline *= 1 + p.Sibling*min(numa.use+sibling, 1)
 	service := 0.0
 	if requests > 0 {
 		service = work / requests * slowOnline
 	}
-	wait := queueWait(zone.use, c, p.Search, p.Variability, service)
-	zone.waiting = wait.chance * p.Variability * zone.use / (1 - min(zone.use, maxUse))
+	wait := queueWait(numa.use, c, p.Search, p.Variability, service)
+	numa.waiting = wait.chance * p.Variability * numa.use / (1 - min(numa.use, maxUse))
 	if strangers > 0 {
 		stranger := tail{strangers, p.WakeDelay + p.Weight*service}
 		wait = wait.or(stranger)
-		zone.waiting += requests * stranger.chance * stranger.mean
+		numa.waiting += requests * stranger.chance * stranger.mean
 	}
 	if work > 0 {
-		zone.waiting += min(zone.backlog*requests/work, maxWaiting*c)
+		numa.waiting += min(numa.backlog*requests/work, maxWaiting*c)
 	}
-	n.measured.Shed += zone.shed
+	n.measured.Shed += numa.shed
 	n.judge(z, slowOnline, delay, wait)
-	n.serveJobs(zone, lent, threads, slow)
-	zone.bandwidth, zone.cache = bandwidth, cache
+	n.serveJobs(numa, lent, threads, slow)
+	numa.bandwidth, numa.cache = bandwidth, cache
 	if n.sum.threads > 0 {
-		share := zone.offline / n.sum.threads
-		zone.bandwidth += n.sum.bandwidth * share
-		zone.cache += n.sum.cache * share
+		share := numa.offline / n.sum.threads
+		numa.bandwidth += n.sum.bandwidth * share
+		numa.cache += n.sum.cache * share
 	}
-	n.seen.add(z, zone)
+	n.seen.add(z, numa)
 }
 
 // fairShare is how many of the CPUs services can have beside threads of jobs: those that jobs leave, or what the kernel gives to the threads
 // that run and wait, by weight.
-func (zone *zone) fairShare(p *Params, cpus, threads float64) float64 {
+func (numa *numa) fairShare(p *Params, cpus, threads float64) float64 {
 	if threads <= 0 {
 		return cpus
 	}
-	own := zone.online + zone.waiting
+	own := numa.online + numa.waiting
 	return max(cpus-threads, cpus*own/(own+p.Weight*threads))
 }
 
@@ -135,33 +135,33 @@ func strangerChance(busy, offline, online float64) float64 {
 // serve does what work it can with c CPUs, and returns the mean wait of those who come too late for this second, in seconds. A thread is
 // slower the busier siblings are, and siblings are busier the slower it is: use = r·(1+β·(use+sibling)) has the closed form below, where
 // sibling is the part of jobs.
-func (zone *zone) serve(p *Params, c, work, slow, sibling float64) float64 {
+func (numa *numa) serve(p *Params, c, work, slow, sibling float64) float64 {
 	c = max(c, 1e-3)
 	most := c / ((1 + p.Sibling) * slow) // work of an idle machine that a full pool does in a second
-	before := zone.backlog
-	zone.shed = 0
+	before := numa.backlog
+	numa.shed = 0
 	all := work + before
 	if all < most {
 		r := all * slow / c
-		zone.use = min(r*(1+p.Sibling*sibling)/(1-p.Sibling*r), 1)
-		zone.backlog = 0
+		numa.use = min(r*(1+p.Sibling*sibling)/(1-p.Sibling*r), 1)
+		numa.backlog = 0
 	} else {
-		zone.use = 1
-		zone.backlog = all - most
-		if bound := most * p.MaxBacklog; zone.backlog > bound {
-			zone.shed = zone.backlog - bound
-			zone.backlog = bound
+		numa.use = 1
+		numa.backlog = all - most
+		if bound := most * p.MaxBacklog; numa.backlog > bound {
+			numa.shed = numa.backlog - bound
+			numa.backlog = bound
 		}
 	}
-	zone.online = zone.use * c
-	return (before + zone.backlog) / 2 / most
+	numa.online = numa.use * c
+	return (before + numa.backlog) / 2 / most
 }
 
 // judge finds how many requests of each service are late.
 func (n *Node) judge(z int, slow, delay float64, wait tail) {
 	for i := range n.services {
 		s := &n.services[i]
-		if s.Zone != z || s.offered <= 0 {
+		if s.NUMANode != z || s.offered <= 0 {
 			continue
 		}
 		late := wait.late(s.Mean*slow, s.Target-delay)
@@ -176,19 +176,19 @@ func (n *Node) judge(z int, slow, delay float64, wait tail) {
 }
 
 // serveJobs lets jobs have what CPUs they get: those lent, or what services leave.
-func (n *Node) serveJobs(zone *zone, lent, threads, slow float64) {
+func (n *Node) serveJobs(numa *numa, lent, threads, slow float64) {
 	room, all := lent, float64(n.machine.Divisible())
 	if !n.pooled {
-		room = all - zone.online
+		room = all - numa.online
 	}
-	zone.offline = max(min(threads, room), 0)
-	zone.jobSpeed = 0
+	numa.offline = max(min(threads, room), 0)
+	numa.jobSpeed = 0
 	if threads <= 0 || room <= 0 {
 		return
 	}
-	sibling := zone.offline / room
+	sibling := numa.offline / room
 	if !n.pooled {
-		sibling = min((zone.offline+zone.online)/all, 1)
+		sibling = min((numa.offline+numa.online)/all, 1)
 	}
-	zone.jobSpeed = zone.offline / threads / (slow * (1 + n.params.Sibling*sibling))
+	numa.jobSpeed = numa.offline / threads / (slow * (1 + n.params.Sibling*sibling))
 }

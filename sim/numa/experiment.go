@@ -22,10 +22,10 @@ type Latency struct {
 type Outcome struct {
 	Placement Placement `json:"placement"`
 	Latency   Latency   `json:"latencyMs"`
-	Local     float64   `json:"localPercent"` // accesses to memory of the thread's own zone
-	Near      float64   `json:"nearPercent"`  // to another zone of its socket
+	Local     float64   `json:"localPercent"` // accesses to memory of the thread's own NUMA node
+	Near      float64   `json:"nearPercent"`  // to another NUMA node of its socket
 	Far       float64   `json:"farPercent"`   // to another socket
-	Split     float64   `json:"splitPercent"` // servers with CPUs of several zones
+	Split     float64   `json:"splitPercent"` // servers with CPUs of several NUMA nodes
 	Link      float64   `json:"linkPercent"`  // use of the busiest link between sockets
 	Busy      float64   `json:"busyPercent"`  // of the servers' CPUs
 	Requests  int       `json:"requests"`
@@ -151,13 +151,13 @@ func (s *sum) add(t *tally, n *node, refused int) {
 	s.servers += len(n.seats)
 	s.refused += refused
 	for i := range n.seats {
-		zones := 0
+		numaNodes := 0
 		for _, cpus := range n.seats[i].grant.CPUs {
 			if cpus > 0 {
-				zones++
+				numaNodes++
 			}
 		}
-		if zones != 1 { // 0: they run anywhere
+		if numaNodes != 1 { // 0: they run anywhere
 			s.split++
 		}
 	}

@@ -56,12 +56,12 @@ func (r *Result) tornado(pair int) template.HTML {
 }
 
 const body = `<h1>Cores and memory in the same NUMA nodes</h1>
-<p>A model, not a measurement: {{.Setup.Seeds}} seeds of {{.Setup.Nodes}} machines with {{.Setup.Machine.Sockets}} sockets of {{.Setup.Machine.Zones}} zones.
+<p>A model, not a measurement: {{.Setup.Seeds}} seeds of {{.Setup.Nodes}} machines with {{.Setup.Machine.Sockets}} sockets of {{.Setup.Machine.NUMANodes}} NUMA nodes.
 Its formulas and figures stand in package sim/numa. Published by others, on their machines: mean {{f1 .Published.MeanPercent}} %, p99 {{f1 .Published.P99Percent}} %.</p>
 <table><tr><th></th><th>mean ms</th><th>p50</th><th>p99</th><th>local %</th><th>same socket %</th><th>other socket %</th><th>split %</th><th>link %</th><th>busy %</th></tr>
 {{range .Mean}}<tr><td>{{.Placement}}</td><td>{{f2 .Latency.Mean}}</td><td>{{f2 .Latency.P50}}</td><td>{{f2 .Latency.P99}}</td><td>{{f1 .Local}}</td><td>{{f1 .Near}}</td><td>{{f1 .Far}}</td><td>{{f1 .Split}}</td><td>{{f1 .Link}}</td><td>{{f1 .Busy}}</td></tr>
 {{end}}</table>
-<p>stock: shared CPUs, memory everywhere. static: exclusive cores without a topology manager. zoned: shared CPUs of the granted zones. bound: exclusive cores and memory of the granted zones.</p>
+<p>stock: shared CPUs, memory everywhere. static: exclusive cores without a topology manager. zoned: shared CPUs of the granted NUMA nodes. bound: exclusive cores and memory of the granted NUMA nodes.</p>
 {{.Shared}}{{.Exclusive}}
 <h2>All figures</h2>
 <table><tr><th></th>{{range .Gains}}<th>{{.Of}} from {{.Against}}: mean</th><th>p99</th>{{end}}<th>busiest %</th></tr>

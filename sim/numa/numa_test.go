@@ -12,7 +12,7 @@ import (
 // alone is one server of k workers on a machine of one zone, where nothing slows anything.
 func alone(load, variability float64) *Options {
 	o := DefaultOptions()
-	o.Machine.Sockets, o.Machine.Zones, o.Machine.Threads = 1, 1, 1
+	o.Machine.Sockets, o.Machine.NUMANodes, o.Machine.Threads = 1, 1, 1
 	o.Params = Params{Load: load, Variability: variability, Service: 5, Phase: 0.1}
 	o.Seconds = 200
 	return &o
@@ -112,8 +112,8 @@ func TestSameSeedSameFigures(t *testing.T) {
 	}
 }
 
-// TestStaticFillsTheFullestZone: what the kubelet does without a topology manager, and Bound pods do not.
-func TestStaticFillsTheFullestZone(t *testing.T) {
+// TestStaticFillsTheFullestNUMANode: what the kubelet does without a topology manager, and Bound pods do not.
+func TestStaticFillsTheFullestNUMANode(t *testing.T) {
 	o := DefaultOptions()
 	n := newNode(&o.Machine, Static)
 	n.free[1].CPUs, n.free[2].CPUs = 10, 40
@@ -122,14 +122,14 @@ func TestStaticFillsTheFullestZone(t *testing.T) {
 		t.Errorf("static: %s", g)
 	}
 	if g = n.offerStatic(server{cpus: 100, memory: 100 << 10}); g.CPUs[0] != 48 || g.CPUs[3] != 48 || g.CPUs[1] != 4 {
-		t.Errorf("static, of whole zones: %s", g)
+		t.Errorf("static, of whole numaNodes: %s", g)
 	}
 	n.by = Bound
 	if g, ok := n.offer(server{cpus: 16, memory: 16 << 10}, false, nil); !ok || g.CPUs[2] != 16 {
 		t.Errorf("aware: %s", g)
 	}
 	n.free[0].Memory, n.free[1].Memory = 1<<10, 0
-	g = topology.ZoneGrant{}
+	g = topology.NUMAGrant{}
 	if n.pour(&g, 0, 4<<10); g.Memory[0] != 1<<10 || g.Memory[2] != 3<<10 {
 		t.Errorf("memory without room: %s", g)
 	}
@@ -157,12 +157,12 @@ func TestServe(t *testing.T) {
 
 // settled: nobody is busy, nothing flows, and every latency is a number.
 func settled(t *rapid.T, o *Options, n *node, e *engine) {
-	for z := range o.Machine.zones() {
+	for z := range o.Machine.numaNodes() {
 		if e.busyIn[z] != 0 || e.from[z] > 1e-6 {
-			t.Fatalf("%s: zone %d: %d busy, %g GB/s left", n.by, z, e.busyIn[z], e.from[z])
+			t.Fatalf("%s: NUMA node %d: %d busy, %g GB/s left", n.by, z, e.busyIn[z], e.from[z])
 		}
 		if n.free[z].Memory < 0 || n.free[z].CPUs < 0 {
-			t.Fatalf("%s: zone %d has %+v", n.by, z, n.free[z])
+			t.Fatalf("%s: NUMA node %d has %+v", n.by, z, n.free[z])
 		}
 	}
 	for _, x := range e.latencies {
@@ -176,11 +176,11 @@ func settled(t *rapid.T, o *Options, n *node, e *engine) {
 func seatsHold(t *rapid.T, o *Options, n *node) {
 	for i := range n.seats {
 		cpus, memory := 0, 0
-		for z := range o.Machine.zones() {
+		for z := range o.Machine.numaNodes() {
 			cpus += int(n.seats[i].grant.CPUs[z])
 			memory += int(n.seats[i].grant.Memory[z])
 		}
-		if (n.by != Stock && cpus != n.seats[i].cpus) || memory < n.seats[i].memory-o.Machine.zones() {
+		if (n.by != Stock && cpus != n.seats[i].cpus) || memory < n.seats[i].memory-o.Machine.numaNodes() {
 			t.Fatalf("%s: %+v", n.by, n.seats[i])
 		}
 	}
@@ -189,7 +189,7 @@ func seatsHold(t *rapid.T, o *Options, n *node) {
 func TestBadOptions(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"seeds": func(o *Options) { o.Seeds = 0 }, "nodes": func(o *Options) { o.Nodes = -1 }, "load": func(o *Options) { o.Params.Load = 1 },
-		"zones": func(o *Options) { o.Machine.Zones = 9 }, "burst": func(o *Options) { o.Params.Burst = 1 }, "full": func(o *Options) { o.Full = 1.1 },
+		"numaNodes": func(o *Options) { o.Machine.NUMANodes = 9 }, "burst": func(o *Options) { o.Params.Burst = 1 }, "full": func(o *Options) { o.Full = 1.1 },
 		"seconds": func(o *Options) { o.Seconds = math.NaN() },
 	} {
 		o := short()

@@ -7,17 +7,17 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// Machine is what a node has. All zones are equal.
+// Machine is what a node has. All NUMA nodes are equal.
 type Machine struct {
 	Sockets   int     `json:"sockets"`
-	Zones     int     `json:"zonesPerSocket"`
-	CPUs      int     `json:"cpusPerZone"`      // logical
-	Threads   int     `json:"threadsPerCore"`   //
-	Memory    int     `json:"memoryPerZoneMiB"` //
-	Bandwidth float64 `json:"zoneGBps"`         // of a zone's channels
-	Link      float64 `json:"linkGBps"`         // into a socket from another
-	Near      float64 `json:"near"`             // latency of memory in another zone of the socket, over the local one's
-	Far       float64 `json:"far"`              // of memory on another socket
+	NUMANodes int     `json:"zonesPerSocket"`
+	CPUs      int     `json:"cpusPerNUMANode"`      // logical
+	Threads   int     `json:"threadsPerCore"`       //
+	Memory    int     `json:"memoryPerNUMANodeMiB"` //
+	Bandwidth float64 `json:"zoneGBps"`             // of a NUMA node's channels
+	Link      float64 `json:"linkGBps"`             // into a socket from another
+	Near      float64 `json:"near"`                 // latency of memory in another NUMA node of the socket, over the local one's
+	Far       float64 `json:"far"`                  // of memory on another socket
 }
 
 // Params are what servers are like, and what they cost one another.
@@ -53,7 +53,7 @@ type Options struct {
 // DefaultOptions are those of the package's documentation.
 func DefaultOptions() Options {
 	return Options{
-		Machine: Machine{Sockets: 2, Zones: 2, CPUs: 48, Threads: 2, Memory: 256 << 10, Bandwidth: 102.4, Link: 62.4, Near: 1.15, Far: 1.7},
+		Machine: Machine{Sockets: 2, NUMANodes: 2, CPUs: 48, Threads: 2, Memory: 256 << 10, Bandwidth: 102.4, Link: 62.4, Near: 1.15, Far: 1.7},
 		Params: Params{
 			MemoryBound: 0.5, Flow: 2, Congestion: 0.12, Sibling: 0.5, Balanced: 0.25, Load: 0.5, Phase: 0.1, Variability: 1, Service: 5,
 		},
@@ -73,8 +73,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("numa: %d nodes: want 1 to 1000", o.Nodes)
 	case !(o.Seconds > 0 && o.Seconds <= 3600):
 		return fmt.Errorf("numa: %g seconds: want more than 0 and at most 3600", o.Seconds)
-	case m.Sockets < 1 || m.Zones < 1 || m.Sockets*m.Zones > topology.MaxZones:
-		return fmt.Errorf("numa: %d sockets of %d zones: want 1 to %d zones", m.Sockets, m.Zones, topology.MaxZones)
+	case m.Sockets < 1 || m.NUMANodes < 1 || m.Sockets*m.NUMANodes > topology.MaxNUMANodes:
+		return fmt.Errorf("numa: %d sockets of %d numaNodes: want 1 to %d numaNodes", m.Sockets, m.NUMANodes, topology.MaxNUMANodes)
 	case !(o.Full > 0 && o.Full <= 1) || o.Churn < 0:
 		return fmt.Errorf("numa: full %g, churn %d: want more than 0 and at most 1; not negative", o.Full, o.Churn)
 	case !(p.Load > 0 && p.Load < 1):
@@ -85,13 +85,13 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// zones is how many zones the machine has.
-func (m *Machine) zones() int { return m.Sockets * m.Zones }
+// NUMA nodes is how many NUMA nodes the machine has.
+func (m *Machine) numaNodes() int { return m.Sockets * m.NUMANodes }
 
-// socket is the socket of a zone.
-func (m *Machine) socket(zone int) int { return zone / m.Zones }
+// socket is the socket of a NUMA node.
+func (m *Machine) socket(numa int) int { return numa / m.NUMANodes }
 
-// distance is the latency of memory of a zone from another, over the local one's.
+// distance is the latency of memory of a NUMA node from another, over the local one's.
 func (m *Machine) distance(from, to int) float64 {
 	switch {
 	case from == to:
@@ -103,10 +103,10 @@ func (m *Machine) distance(from, to int) float64 {
 }
 
 // shape is the machine as the allocator sees it.
-func (m *Machine) shape() *topology.ZoneShape {
-	s := &topology.ZoneShape{Ruler: topology.RulerAgent, Zones: uint8(m.zones()), Threads: uint8(m.Threads)}
-	for z := range m.zones() {
-		s.Zone[z] = topology.ZoneCapacity{CPUs: uint16(m.CPUs), Socket: uint8(m.socket(z)), Memory: uint32(m.Memory)}
+func (m *Machine) shape() *topology.NUMAShape {
+	s := &topology.NUMAShape{Ruler: topology.RulerAgent, NUMANodes: uint8(m.numaNodes()), Threads: uint8(m.Threads)}
+	for z := range m.numaNodes() {
+		s.NUMANode[z] = topology.NUMACapacity{CPUs: uint16(m.CPUs), Socket: uint8(m.socket(z)), Memory: uint32(m.Memory)}
 	}
 	return s
 }

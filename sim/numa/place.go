@@ -37,28 +37,28 @@ type server struct {
 // seat is where a server is under one placement. Grant.CPUs is empty for a server whose threads run anywhere.
 type seat struct {
 	server
-	grant topology.ZoneGrant
+	grant topology.NUMAGrant
 }
 
 // node is a machine under one placement, as servers come and go.
 type node struct {
 	machine *Machine
-	shape   *topology.ZoneShape
+	shape   *topology.NUMAShape
 	by      Placement
-	free    topology.ZoneFree
+	free    topology.NUMAFree
 	seats   []seat
 }
 
 func newNode(m *Machine, by Placement) *node {
 	shape := m.shape()
-	return &node{machine: m, shape: shape, by: by, free: topology.NewZoneFree(shape)}
+	return &node{machine: m, shape: shape, by: by, free: topology.NewNUMAFree(shape)}
 }
 
 // offer chooses where a server goes. Only aware placements may have no place for it: blind placements take memory from wherever it is.
-func (n *node) offer(s server, oneLoader bool, draw *rand.Rand) (topology.ZoneGrant, bool) {
+func (n *node) offer(s server, oneLoader bool, draw *rand.Rand) (topology.NUMAGrant, bool) {
 	switch n.by {
 	case Zoned, Bound:
-		return topology.OfferZones(n.shape, &n.free, topology.ZoneRequest{CPUs: uint16(s.cpus), Binding: topology.Bound, Memory: uint32(s.memory)})
+		return topology.OfferNUMA(n.shape, &n.free, topology.NUMARequest{CPUs: uint16(s.cpus), Binding: topology.Bound, Memory: uint32(s.memory)})
 	case Static:
 		return n.offerStatic(s), true
 	default:
@@ -66,25 +66,25 @@ func (n *node) offer(s server, oneLoader bool, draw *rand.Rand) (topology.ZoneGr
 	}
 }
 
-// offerStock spreads memory over all zones, or pours it where one loader runs. No CPU is held.
-func (n *node) offerStock(s server, oneLoader bool, draw *rand.Rand) (g topology.ZoneGrant) {
-	zones := n.machine.zones()
-	loader := draw.IntN(zones) // drawn in any case, so that the next draw is the same
+// offerStock spreads memory over all NUMA nodes, or pours it where one loader runs. No CPU is held.
+func (n *node) offerStock(s server, oneLoader bool, draw *rand.Rand) (g topology.NUMAGrant) {
+	numaNodes := n.machine.numaNodes()
+	loader := draw.IntN(numaNodes) // drawn in any case, so that the next draw is the same
 	if oneLoader {
 		n.pour(&g, loader, s.memory)
 		return g
 	}
-	for z := range zones {
-		n.pour(&g, z, (s.memory+z)/zones)
+	for z := range numaNodes {
+		n.pour(&g, z, (s.memory+z)/numaNodes)
 	}
 	return g
 }
 
-// offerStatic takes whole free zones while the rest of the request fills them, then cores of the zone with the fewest free
+// offerStatic takes whole free NUMA nodes while the rest of the request fills them, then cores of the NUMA node with the fewest free
 // of the socket with the fewest, as the kubelet's packed policy does.
-func (n *node) offerStatic(s server) (g topology.ZoneGrant) {
+func (n *node) offerStatic(s server) (g topology.NUMAGrant) {
 	left := (s.cpus + n.machine.Threads - 1) / n.machine.Threads * n.machine.Threads
-	for z := range n.machine.zones() {
+	for z := range n.machine.numaNodes() {
 		if int(n.free[z].CPUs) == n.machine.CPUs && left >= n.machine.CPUs {
 			g.CPUs[z] = uint16(n.machine.CPUs)
 			left -= n.machine.CPUs
@@ -99,35 +99,35 @@ func (n *node) offerStatic(s server) (g topology.ZoneGrant) {
 		g.CPUs[z] += uint16(taken)
 		left -= taken
 	}
-	for z := range n.machine.zones() {
+	for z := range n.machine.numaNodes() {
 		n.pour(&g, z, s.memory*int(g.CPUs[z])/s.cpus)
 	}
 	return g
 }
 
-// fullest is the zone with the fewest free CPUs of the socket with the fewest, and how many those are.
-func (n *node) fullest(g *topology.ZoneGrant) (zone, room int) {
+// fullest is the NUMA node with the fewest free CPUs of the socket with the fewest, and how many those are.
+func (n *node) fullest(g *topology.NUMAGrant) (numa, room int) {
 	m := n.machine
-	var zones [topology.MaxZones]int
+	var numaNodes [topology.MaxNUMANodes]int
 	sockets := make([]int, m.Sockets)
-	for z := range m.zones() {
-		zones[z] = int(n.free[z].CPUs) - int(g.CPUs[z])
-		sockets[m.socket(z)] += zones[z]
+	for z := range m.numaNodes() {
+		numaNodes[z] = int(n.free[z].CPUs) - int(g.CPUs[z])
+		sockets[m.socket(z)] += numaNodes[z]
 	}
-	for z := range m.zones() {
-		if zones[z] == 0 {
+	for z := range m.numaNodes() {
+		if numaNodes[z] == 0 {
 			continue
 		}
-		mine, best := sockets[m.socket(z)], sockets[m.socket(zone)]
-		if room == 0 || mine < best || (mine == best && m.socket(z) == m.socket(zone) && zones[z] < room) {
-			zone, room = z, zones[z]
+		mine, best := sockets[m.socket(z)], sockets[m.socket(numa)]
+		if room == 0 || mine < best || (mine == best && m.socket(z) == m.socket(numa) && numaNodes[z] < room) {
+			numa, room = z, numaNodes[z]
 		}
 	}
-	return zone, room
+	return numa, room
 }
 
-// pour puts memory into a zone, and what has no room there into the nearest that has some.
-func (n *node) pour(g *topology.ZoneGrant, into, amount int) {
+// pour puts memory into a NUMA node, and what has no room there into the nearest that has some.
+func (n *node) pour(g *topology.NUMAGrant, into, amount int) {
 	m := n.machine
 	nearest := []func(z int) bool{
 		func(z int) bool { return z == into },
@@ -135,7 +135,7 @@ func (n *node) pour(g *topology.ZoneGrant, into, amount int) {
 		func(int) bool { return true },
 	}
 	for _, near := range nearest {
-		for z := range m.zones() {
+		for z := range m.numaNodes() {
 			if !near(z) {
 				continue
 			}
@@ -152,7 +152,7 @@ type fleet struct {
 	refused int // servers that the aware placement had no place for, and that are nowhere therefore
 }
 
-// sizes are CPUs of servers: from a small shard to a whole zone.
+// sizes are CPUs of servers: from a small shard to a whole NUMA node.
 func sizes() []int { return []int{8, 12, 16, 20, 24, 32, 48} }
 
 // newFleet lets servers come and go. draw gives the same servers to each placement.
@@ -191,12 +191,12 @@ func (f *fleet) within(o *Options, s server) bool {
 		cpus += f.nodes[Bound].seats[i].cpus
 		memory += f.nodes[Bound].seats[i].memory
 	}
-	zones := float64(o.Machine.zones())
-	return float64(cpus) <= o.Full*zones*float64(o.Machine.CPUs) && float64(memory) <= o.Full*zones*float64(o.Machine.Memory)
+	numaNodes := float64(o.Machine.numaNodes())
+	return float64(cpus) <= o.Full*numaNodes*float64(o.Machine.CPUs) && float64(memory) <= o.Full*numaNodes*float64(o.Machine.Memory)
 }
 
 func (f *fleet) place(o *Options, s server, draw *rand.Rand) bool {
-	var grants [placements]topology.ZoneGrant
+	var grants [placements]topology.NUMAGrant
 	for by, n := range f.nodes {
 		grant, ok := n.offer(s, o.Params.OneLoader, draw)
 		if !ok {

@@ -11,7 +11,7 @@ import (
 // Streams of a seed: each is drawn from apart, so that placements differ in nothing else.
 const (
 	streamServers uint64 = iota + 1
-	streamZones
+	streamNUMA
 	streamRequests // and the server's id times two, then plus one for services
 )
 
@@ -28,12 +28,12 @@ type event struct {
 // request waits, or is served.
 type request struct{ came, work float64 }
 
-// run is a service in progress, and what it draws from each zone's memory.
+// run is a service in progress, and what it draws from each NUMA node's memory.
 type run struct {
 	request
 
-	zone int
-	flow [topology.MaxZones]float64
+	numa int
+	flow [topology.MaxNUMANodes]float64
 }
 
 // queue is one server at work.
@@ -41,8 +41,8 @@ type queue struct {
 	seat
 
 	workers, busy    int
-	busyIn           [topology.MaxZones]int
-	parts            [topology.MaxZones]float64 // of its memory
+	busyIn           [topology.MaxNUMANodes]int
+	parts            [topology.MaxNUMANodes]float64 // of its memory
 	arrivals, drawn  *rand.Rand
 	rate, mean       float64 // requests a second, seconds of a service
 	fast             bool
@@ -62,18 +62,18 @@ type tally struct {
 
 // engine plays one machine under one placement.
 type engine struct {
-	o      *Options
-	m      *Machine
-	by     Placement
-	now    float64
-	events *heap.Heap[event]
-	queues []queue
-	runs   []run
-	idle   []int32 // slots of runs
-	zones  *rand.Rand
-	busyIn [topology.MaxZones]int
-	from   [topology.MaxZones]float64                    // GB/s of a zone's channels
-	links  [topology.MaxZones][topology.MaxZones]float64 // GB/s between sockets
+	o         *Options
+	m         *Machine
+	by        Placement
+	now       float64
+	events    *heap.Heap[event]
+	queues    []queue
+	runs      []run
+	idle      []int32 // slots of runs
+	numaNodes *rand.Rand
+	busyIn    [topology.MaxNUMANodes]int
+	from      [topology.MaxNUMANodes]float64                        // GB/s of a NUMA node's channels
+	links     [topology.MaxNUMANodes][topology.MaxNUMANodes]float64 // GB/s between sockets
 	tally
 }
 
@@ -84,7 +84,7 @@ func newDraw(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, streamS
 
 func play(o *Options, n *node, seed uint64) *engine {
 	e := &engine{
-		o: o, m: &o.Machine, by: n.by, zones: rand.New(rand.NewPCG(seed, streamZones)),
+		o: o, m: &o.Machine, by: n.by, numaNodes: rand.New(rand.NewPCG(seed, streamNUMA)),
 		events: heap.New(func(a, b event) bool {
 			if a.at != b.at {
 				return a.at < b.at
@@ -121,10 +121,10 @@ func newQueue(o *Options, s seat, seed uint64) queue {
 	q.sigma = math.Sqrt(math.Log1p(p.Variability))
 	q.mu = math.Log(q.mean) - q.sigma*q.sigma/2
 	total := 0.0
-	for z := range o.Machine.zones() {
+	for z := range o.Machine.numaNodes() {
 		total += float64(s.grant.Memory[z])
 	}
-	for z := range o.Machine.zones() {
+	for z := range o.Machine.numaNodes() {
 		q.parts[z] = float64(s.grant.Memory[z]) / total
 	}
 	return q
@@ -144,7 +144,7 @@ func (e *engine) pass(until float64) {
 			highest = max(highest, e.links[a][b])
 		}
 	}
-	for z := range e.m.zones() {
+	for z := range e.m.numaNodes() {
 		busy += e.busyIn[z]
 	}
 	e.link += (to - from) * highest / e.m.Link
@@ -200,8 +200,8 @@ func (e *engine) finish(server, slot int32) {
 	}
 	e.draw(r, -1)
 	q.busy--
-	q.busyIn[r.zone]--
-	e.busyIn[r.zone]--
+	q.busyIn[r.numa]--
+	e.busyIn[r.numa]--
 	e.idle = append(e.idle, slot)
 	if len(q.waiting) > 0 {
 		first := q.waiting[0]
@@ -213,7 +213,7 @@ func (e *engine) finish(server, slot int32) {
 // begin gives a request to a worker.
 func (e *engine) begin(server int32, r request) {
 	q := &e.queues[server]
-	z := e.zone(q)
+	z := e.numa(q)
 	q.busy++
 	q.busyIn[z]++
 	e.busyIn[z]++
@@ -223,25 +223,25 @@ func (e *engine) begin(server int32, r request) {
 	} else {
 		e.runs = append(e.runs, run{})
 	}
-	e.runs[slot] = run{request: r, zone: z}
+	e.runs[slot] = run{request: r, numa: z}
 	slow := e.slowdown(q, &e.runs[slot])
 	e.draw(&e.runs[slot], 1)
 	e.events.Push(event{at: e.now + r.work*slow, server: server, run: slot})
 }
 
-// zone is where a thread of the server runs next: idle CPUs of those that it may use are alike.
-func (e *engine) zone(q *queue) int {
-	var idle [topology.MaxZones]int
+// NUMA node is where a thread of the server runs next: idle CPUs of those that it may use are alike.
+func (e *engine) numa(q *queue) int {
+	var idle [topology.MaxNUMANodes]int
 	sum := 0
-	for z := range e.m.zones() {
+	for z := range e.m.numaNodes() {
 		idle[z] = int(q.grant.CPUs[z]) - q.busyIn[z]
 		if e.by == Stock {
 			idle[z] = e.m.CPUs - e.busyIn[z]
 		}
 		sum += max(idle[z], 0)
 	}
-	pick := e.zones.IntN(max(sum, 1))
-	for z := range e.m.zones() {
+	pick := e.numaNodes.IntN(max(sum, 1))
+	for z := range e.m.numaNodes() {
 		if pick -= max(idle[z], 0); pick < 0 {
 			return z
 		}
@@ -249,26 +249,26 @@ func (e *engine) zone(q *queue) int {
 	return 0
 }
 
-// slowdown is how many times longer a service takes that begins in the run's zone. It sets what the run draws.
+// slowdown is how many times longer a service takes that begins in the run's NUMA node. It sets what the run draws.
 func (e *engine) slowdown(q *queue, r *run) float64 {
 	p := &e.o.Params
 	latency := 0.0
-	home := e.m.socket(r.zone)
-	for z := range e.m.zones() {
+	home := e.m.socket(r.numa)
+	for z := range e.m.numaNodes() {
 		part := q.parts[z] * (1 - p.Balanced)
-		if z == r.zone {
+		if z == r.numa {
 			part += p.Balanced
 		}
-		cost := e.m.distance(r.zone, z) * loaded(e.from[z]/e.m.Bandwidth, p.Congestion)
+		cost := e.m.distance(r.numa, z) * loaded(e.from[z]/e.m.Bandwidth, p.Congestion)
 		if from := e.m.socket(z); from != home {
 			cost *= loaded(e.links[from][home]/e.m.Link, p.Congestion)
 		}
 		latency += part * cost
 		r.flow[z] = part
 	}
-	shared, pool := q.busyIn[r.zone], int(q.grant.CPUs[r.zone])
+	shared, pool := q.busyIn[r.numa], int(q.grant.CPUs[r.numa])
 	if !e.by.exclusive() {
-		shared, pool = e.busyIn[r.zone], e.m.CPUs
+		shared, pool = e.busyIn[r.numa], e.m.CPUs
 	}
 	// Idle cores are filled first, so the second threads are those beyond one a core.
 	both := max(shared-pool/max(e.m.Threads, 1), 0) * 2
@@ -286,11 +286,11 @@ func (e *engine) count(r *run) {
 	if r.came < warm*e.o.Seconds {
 		return
 	}
-	for z := range e.m.zones() {
+	for z := range e.m.numaNodes() {
 		switch {
-		case z == r.zone:
+		case z == r.numa:
 			e.local += r.flow[z]
-		case e.m.socket(z) == e.m.socket(r.zone):
+		case e.m.socket(z) == e.m.socket(r.numa):
 			e.near += r.flow[z]
 		default:
 			e.far += r.flow[z]
@@ -300,8 +300,8 @@ func (e *engine) count(r *run) {
 
 // draw adds a run's flows, or takes them away.
 func (e *engine) draw(r *run, sign float64) {
-	home := e.m.socket(r.zone)
-	for z := range e.m.zones() {
+	home := e.m.socket(r.numa)
+	for z := range e.m.numaNodes() {
 		flow := sign * r.flow[z]
 		e.from[z] = max(e.from[z]+flow, 0)
 		if from := e.m.socket(z); from != home {

@@ -97,9 +97,9 @@ func variations() []variation {
 		set("full", func(o *Options) *float64 { return &o.Full }, 0.6, 0.95),
 		{
 			{"one loader", func(o *Options) { o.Params.OneLoader = true }},
-			{"one zone a socket", func(o *Options) {
+			{"one NUMA node a socket", func(o *Options) {
 				m := &o.Machine
-				m.Zones, m.CPUs, m.Memory, m.Bandwidth = 1, m.CPUs*m.Zones, m.Memory*m.Zones, m.Bandwidth*float64(m.Zones)
+				m.NUMANodes, m.CPUs, m.Memory, m.Bandwidth = 1, m.CPUs*m.NUMANodes, m.Memory*m.NUMANodes, m.Bandwidth*float64(m.NUMANodes)
 			}},
 		},
 	} {

@@ -25,7 +25,7 @@ const (
 	streamArrive = 1 + iota
 	streamSynthetic
 	streamTenants
-	streamZones
+	streamNUMA
 	streamLending
 	streamDevices
 	streamOwners

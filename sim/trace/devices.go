@@ -32,26 +32,26 @@ func (s Synthetic) equip(w *Workload, random *rand.Rand) {
 			continue
 		}
 		report := *w.Reports[i].Report
-		report.Devices = inventDevices(n.GPU, int(report.Zones.Zones), random)
+		report.Devices = inventDevices(n.GPU, int(report.NUMANodes.NUMANodes), random)
 		bare := *n
 		bare.GPU = topology.Shape{}
 		w.Nodes[at[n.Name]], w.Reports[i].Report = &bare, &report
 	}
 }
 
-func inventDevices(shape topology.Shape, zones int, random *rand.Rand) *topology.Devices {
+func inventDevices(shape topology.Shape, numaNodes int, random *rand.Rand) *topology.Devices {
 	d := &topology.Devices{Owner: topology.OwnerHilbert}
 	for i := range shape.GPUs {
 		pciSwitch := uint8(i / gpusOfSwitch)
-		zone := uint8(i * zones / shape.GPUs)
+		numa := uint8(i * numaNodes / shape.GPUs)
 		if i%gpusOfSwitch == 0 {
 			d.NIC = append(d.NIC, topology.NIC{
-				Bandwidth: cardSpeed, Functions: cardShares, RDMA: i%(2*gpusOfSwitch) == 0, Switch: pciSwitch, Zone: zone, Socket: zone / 2,
+				Bandwidth: cardSpeed, Functions: cardShares, RDMA: i%(2*gpusOfSwitch) == 0, Switch: pciSwitch, NUMANode: numa, Socket: numa / 2,
 			})
 		}
 		d.GPU = append(d.GPU, topology.GPU{
 			Model: shape.Model, Memory: gpuMemory, Grain: gpuGrain, Clients: gpuClients, Strengths: topology.StrengthsOf(topology.Accounting, topology.Soft),
-			Switch: pciSwitch, Zone: zone, Socket: zone / 2,
+			Switch: pciSwitch, NUMANode: numa, Socket: numa / 2,
 		})
 	}
 	if random.IntN(migOneIn) == 0 {

@@ -17,12 +17,12 @@ const (
 	mostLent  = 60
 )
 
-// lend lets the agents of all nodes that have one lend; without zones every node has one.
+// lend lets the agents of all nodes that have one lend; without NUMA nodes every node has one.
 func (s Synthetic) lend(w *Workload, random *rand.Rand) {
 	if len(w.Reports) == 0 {
 		for _, n := range w.Nodes {
 			w.Reports = append(w.Reports, facts.NodeReported{
-				Node: n.Name, Report: &facts.NodeReport{Zones: topology.ZoneShape{Ruler: topology.RulerAgent, Threads: zoneThreads}},
+				Node: n.Name, Report: &facts.NodeReport{NUMANodes: topology.NUMAShape{Ruler: topology.RulerAgent, Threads: numaThreads}},
 			})
 		}
 	}
@@ -54,7 +54,7 @@ func (s Synthetic) reclaim(w *Workload, random *rand.Rand) {
 			}
 			chosen = units[key]
 		}
-		if !chosen || !t.Requirements.Zones.IsZero() {
+		if !chosen || !t.Requirements.NUMANodes.IsZero() {
 			continue
 		}
 		if twins[t.Requirements] == nil {

@@ -28,8 +28,8 @@ import (
 // With queues there is a tree of them in up to three levels, each fed by a namespace, and with gangs so many percent of the pods are
 // members of PodGroups of up to gangsize (see tenancy). Both leave the rest of the workload as it is without them.
 //
-// With zones nodes have so many NUMA nodes, whose agents report them, except on a few nodes; so many percent of the pods are then dedicated.
-// With devices, which need zones, the agents of so many percent of the nodes with GPUs give these out, in slices too, and beside network cards.
+// With numa, nodes have so many NUMA nodes, whose agents report them, except on a few nodes; so many percent of the pods are then dedicated.
+// With devices, which need numa, the agents of so many percent of the nodes with GPUs give these out, in slices too, and beside network cards.
 // With owners, of so many percent of these nodes the agents say that somebody else gives the GPUs out, and more pods ask for whole GPUs.
 //
 // With reclaimed the agents lend, and so many permille of the other pods ask for that.
@@ -41,7 +41,7 @@ type Synthetic struct {
 	Queues               int // default 0: there are none
 	Gangs                int // percent of the pods that are members of gangs, default 0
 	GangSize             int // the largest gang, default 8
-	Zones                int // NUMA nodes of a node, default 0: no agent reports any
+	NUMANodes            int // NUMA nodes of a node, default 0: no agent reports any
 	Dedicated            int // percent of the pods that ask for cores of their own, default 0
 	Devices              int // percent of the nodes with GPUs whose agents give these out, default 0
 	Owners               int // percent of those whose GPUs are a device plugin's or nobody's, default 0
@@ -50,7 +50,7 @@ type Synthetic struct {
 
 // SyntheticForm is the text form, as it is told to users.
 const SyntheticForm = "nodes=N,pods=N,classes=N[,load=PERCENT][,minutes=N][,constraints=1][,queues=N][,gangs=PERCENT][,gangsize=N]" +
-	"[,zones=N][,dedicated=PERCENT][,devices=PERCENT][,owners=PERCENT][,reclaimed=PERMILLE]"
+	"[,numa=N][,dedicated=PERCENT][,devices=PERCENT][,owners=PERCENT][,reclaimed=PERMILLE]"
 
 // Bounds of a Synthetic.
 const (
@@ -80,7 +80,7 @@ func ParseSynthetic(text string) (Synthetic, error) {
 		"nodes": {&s.Nodes, MaxSyntheticNodes}, "pods": {&s.Pods, MaxSyntheticPods}, "classes": {&s.Classes, MaxSyntheticClasses},
 		"load": {&s.Load, maxLoad}, "minutes": {&s.Minutes, maxMinutes}, "constraints": {&s.Constraints, 1},
 		"queues": {&s.Queues, maxQueues}, "gangs": {&s.Gangs, 100}, "gangsize": {&s.GangSize, maxGangSize},
-		"zones": {&s.Zones, topology.MaxZones}, "dedicated": {&s.Dedicated, 100}, "devices": {&s.Devices, 100},
+		"numa": {&s.NUMANodes, topology.MaxNUMANodes}, "dedicated": {&s.Dedicated, 100}, "devices": {&s.Devices, 100},
 		"owners": {&s.Owners, 100}, "reclaimed": {&s.Reclaimed, 1000},
 	}
 	seen := make(map[string]bool)
@@ -121,8 +121,8 @@ func (s Synthetic) String() string {
 	if s.Gangs > 0 {
 		text += fmt.Sprintf(",gangs=%d,gangsize=%d", s.Gangs, s.GangSize)
 	}
-	if s.Zones > 0 {
-		text += fmt.Sprintf(",zones=%d", s.Zones)
+	if s.NUMANodes > 0 {
+		text += fmt.Sprintf(",numa=%d", s.NUMANodes)
 	}
 	if s.Dedicated > 0 {
 		text += fmt.Sprintf(",dedicated=%d", s.Dedicated)
@@ -152,9 +152,9 @@ func (s Synthetic) Generate(seed uint64) *Workload {
 	if s.Queues+s.Gangs > 0 {
 		s.tenancy(w, rand.New(rand.NewPCG(seed, streamTenants)))
 	}
-	if s.Zones+s.Dedicated > 0 {
-		random := rand.New(rand.NewPCG(seed, streamZones))
-		if s.Zones > 0 {
+	if s.NUMANodes+s.Dedicated > 0 {
+		random := rand.New(rand.NewPCG(seed, streamNUMA))
+		if s.NUMANodes > 0 {
 			s.divide(w, random)
 		}
 		s.dedicate(w, random)

@@ -200,7 +200,7 @@ func (f *forecast) feed(d *inspect.Dump, q *Change) {
 func reportWithout(r facts.NodeReported, left map[facts.UID]bool) facts.NodeReported {
 	said := *r.Report
 	said.Evictions = nil
-	said.Held = slices.DeleteFunc(slices.Clone(said.Held), func(h facts.HeldZones) bool { return left[h.UID] })
+	said.Held = slices.DeleteFunc(slices.Clone(said.Held), func(h facts.HeldNUMA) bool { return left[h.UID] })
 	said.HeldDevices = slices.DeleteFunc(slices.Clone(said.HeldDevices), func(h facts.HeldDevices) bool { return left[h.UID] })
 	return facts.NodeReported{Node: r.Node, Report: &said}
 }

@@ -22,8 +22,8 @@ var (
 
 // Holding is what one pod has for itself. Where the kubelet rules, Request and Grant are zero: only the CPUs are known.
 type Holding struct {
-	Request topology.ZoneRequest
-	Grant   topology.ZoneGrant
+	Request topology.NUMARequest
+	Grant   topology.NUMAGrant
 	CPUs    topology.CPUSet
 }
 
@@ -37,8 +37,8 @@ type Offer struct {
 // Allocator gives the CPUs and memory of one machine to pods, and divides what nobody holds into pools.
 //
 // Exclusive CPUs are whole cores with as many threads as the machine's cores have at most. A core with a thread offline, or of a slower kind
-// with fewer, is given to nobody alone: it stays in the pools. Reserved cores are never held under RulerAgent. In a zone that a pod has
-// alone nobody else gets anything, pools included. Zones are indices of Machine.NUMA, not IDs.
+// with fewer, is given to nobody alone: it stays in the pools. Reserved cores are never held under RulerAgent. In a NUMA node that a pod has
+// alone nobody else gets anything, pools included. NUMA nodes are indices of Machine.NUMA, not IDs.
 //
 // An Allocator is not safe for concurrent use.
 type Allocator struct {
@@ -53,17 +53,17 @@ type Allocator struct {
 // standing is the state that follows from the holdings and the wishes. It is copied into the journal: what its references reach is not
 // changed once it is there.
 type standing struct {
-	shape    topology.ZoneShape
-	free     topology.ZoneFree
+	shape    topology.NUMAShape
+	free     topology.NUMAFree
 	held     topology.CPUSet
-	alone    uint8 // zones that somebody has alone
+	alone    uint8 // NUMA nodes that somebody has alone
 	division Division
 	pools    Pools
 }
 
 // NewAllocator returns the allocator of an empty machine under RulerAgent. The cores of reserved are kept for the system, and reservedMemory
-// (MiB) of each zone is kept back. A machine with more than MaxZones NUMA nodes promises nothing: its ruler is RulerNone, and its pools take
-// it for one zone. The error names what a Machine must not be: empty, with CPUs of MaxCPUs and more, of unknown NUMA nodes, or with a core
+// (MiB) of each NUMA node is kept back. A machine with more than MaxNUMANodes NUMA nodes promises nothing: its ruler is RulerNone, and its pools take
+// it for one NUMA node. The error names what a Machine must not be: empty, with CPUs of MaxCPUs and more, of unknown NUMA nodes, or with a core
 // in two of them.
 func NewAllocator(m *topology.Machine, reserved topology.CPUSet, reservedMemory uint32) (*Allocator, error) {
 	l, err := newLayout(m, reserved)
@@ -72,7 +72,7 @@ func NewAllocator(m *topology.Machine, reserved topology.CPUSet, reservedMemory 
 	}
 	a := &Allocator{layout: *l, holdings: make(map[string]Holding)}
 	a.shape = l.promise(m, reservedMemory)
-	a.free = topology.NewZoneFree(&a.shape)
+	a.free = topology.NewNUMAFree(&a.shape)
 	a.divide()
 	return a, nil
 }
@@ -83,8 +83,8 @@ func (a *Allocator) SetRuler(r topology.Ruler) error {
 	switch {
 	case len(a.holdings) > 0:
 		return fmt.Errorf("ruler %v: %d pods hold CPUs: %w", r, len(a.holdings), ErrHeld)
-	case r == topology.RulerAgent && a.shape.Zones == 0:
-		return fmt.Errorf("ruler %v: the machine has more than %d NUMA nodes: %w", r, topology.MaxZones, ErrUnfit)
+	case r == topology.RulerAgent && a.shape.NUMANodes == 0:
+		return fmt.Errorf("ruler %v: the machine has more than %d NUMA nodes: %w", r, topology.MaxNUMANodes, ErrUnfit)
 	}
 	a.change("")
 	a.shape.Ruler = r
@@ -92,10 +92,10 @@ func (a *Allocator) SetRuler(r topology.Ruler) error {
 }
 
 // Shape is what the machine can promise.
-func (a *Allocator) Shape() topology.ZoneShape { return a.shape }
+func (a *Allocator) Shape() topology.NUMAShape { return a.shape }
 
 // Free is what is left of it.
-func (a *Allocator) Free() topology.ZoneFree { return a.free }
+func (a *Allocator) Free() topology.NUMAFree { return a.free }
 
 // Revision grows with each change, Rollback included.
 func (a *Allocator) Revision() uint64 { return a.revision }
@@ -109,11 +109,11 @@ func (a *Allocator) Pools() Pools { return a.pools }
 // Held are the CPUs that somebody has for himself.
 func (a *Allocator) Held() topology.CPUSet { return a.held }
 
-// Alone is the set of zones that somebody has alone.
+// Alone is the set of NUMA nodes that somebody has alone.
 func (a *Allocator) Alone() uint8 { return a.alone }
 
-// Zone is the set of CPUs of a zone.
-func (a *Allocator) Zone(zone int) topology.CPUSet { return a.zones[zone].cpus }
+// NUMANode is the set of CPUs of a NUMA node.
+func (a *Allocator) NUMANode(numa int) topology.CPUSet { return a.numaNodes[numa].cpus }
 
 // Holding is what id holds. False: nothing.
 func (a *Allocator) Holding(id string) (Holding, bool) {
@@ -124,10 +124,10 @@ func (a *Allocator) Holding(id string) (Holding, bool) {
 // Holders are the ids that hold something, ascending.
 func (a *Allocator) Holders() []string { return slices.Sorted(maps.Keys(a.holdings)) }
 
-// Offer says what the request would be given: the promise if it still fits, else zones that OfferZones chooses, both from the zones in among
+// Offer says what the request would be given: the promise if it still fits, else NUMA nodes that OfferNUMA chooses, both from the NUMA nodes in among
 // (what hints allow). False: it does not fit; or it would leave no CPU to shared pools that ask for some, on a machine without reserved
 // cores. The second never happens to a promise that was made while all requests together fit the machine.
-func (a *Allocator) Offer(r topology.ZoneRequest, promised topology.ZoneGrant, among uint8) (Offer, bool) {
+func (a *Allocator) Offer(r topology.NUMARequest, promised topology.NUMAGrant, among uint8) (Offer, bool) {
 	if r.IsZero() || a.shape.Ruler != topology.RulerAgent {
 		return Offer{}, false
 	}
@@ -139,7 +139,7 @@ func (a *Allocator) Offer(r topology.ZoneRequest, promised topology.ZoneGrant, a
 			return o, true
 		}
 	}
-	g, ok := topology.OfferZones(&s, &a.free, r)
+	g, ok := topology.OfferNUMA(&s, &a.free, r)
 	if !ok {
 		return Offer{}, false
 	}
@@ -147,10 +147,10 @@ func (a *Allocator) Offer(r topology.ZoneRequest, promised topology.ZoneGrant, a
 }
 
 // offer turns a grant that fits into CPUs.
-func (a *Allocator) offer(r topology.ZoneRequest, g topology.ZoneGrant) (Offer, bool) {
+func (a *Allocator) offer(r topology.NUMARequest, g topology.NUMAGrant) (Offer, bool) {
 	o := Offer{Revision: a.revision, Holding: Holding{Request: r, Grant: g}}
-	for z := range int(a.shape.Zones) {
-		free := a.zones[z].givable.Minus(a.held)
+	for z := range int(a.shape.NUMANodes) {
+		free := a.numaNodes[z].givable.Minus(a.held)
 		o.CPUs = o.CPUs.Union(a.choose(z, int(g.CPUs[z])/a.threads, free, topology.CPUSet{}))
 	}
 	return o, !a.starves(o.CPUs)
@@ -167,9 +167,9 @@ func (a *Allocator) starves(cpus topology.CPUSet) bool {
 
 // Answers reports whether a promise is one that this request can have been given, whatever is held by now: that many whole cores, and the
 // memory if it is bound. What does not answer was not promised to this pod.
-func (a *Allocator) Answers(r topology.ZoneRequest, g *topology.ZoneGrant) bool {
+func (a *Allocator) Answers(r topology.NUMARequest, g *topology.NUMAGrant) bool {
 	var cpus, memory int64
-	for z := range topology.MaxZones {
+	for z := range topology.MaxNUMANodes {
 		if int(g.CPUs[z])%a.threads != 0 {
 			return false
 		}
@@ -184,17 +184,17 @@ func (a *Allocator) Answers(r topology.ZoneRequest, g *topology.ZoneGrant) bool 
 		return cpus == a.shape.WholeCores(r) && memory == 0
 	case topology.Bound:
 		return cpus == a.shape.WholeCores(r) && memory == int64(r.Memory)
-	default: // whole zones may have more than is asked for
+	default: // whole NUMA nodes may have more than is asked for
 		return cpus >= a.shape.WholeCores(r) && memory >= int64(r.Memory)
 	}
 }
 
-// GrantOf is the grant of a pod that runs on the CPUs already, for Adopt: what they are by zone, and its memory in the same zones as evenly as
+// GrantOf is the grant of a pod that runs on the CPUs already, for Adopt: what they are by NUMA node, and its memory in the same NUMA nodes as evenly as
 // their room allows.
-func (a *Allocator) GrantOf(r topology.ZoneRequest, cpus topology.CPUSet) (g topology.ZoneGrant) {
+func (a *Allocator) GrantOf(r topology.NUMARequest, cpus topology.CPUSet) (g topology.NUMAGrant) {
 	var set uint8
-	for z := range int(a.shape.Zones) {
-		if n := a.zones[z].cpus.Intersection(cpus).Len(); n > 0 {
+	for z := range int(a.shape.NUMANodes) {
+		if n := a.numaNodes[z].cpus.Intersection(cpus).Len(); n > 0 {
 			g.CPUs[z] = uint16(n)
 			set |= 1 << z
 		}
@@ -205,13 +205,13 @@ func (a *Allocator) GrantOf(r topology.ZoneRequest, cpus topology.CPUSet) (g top
 	if r.Binding == topology.Exclusive {
 		for ; set != 0; set &= set - 1 {
 			z := bits.TrailingZeros8(set)
-			g.Memory[z] = a.shape.Zone[z].Memory
+			g.Memory[z] = a.shape.NUMANode[z].Memory
 		}
 		return g
 	}
 	memory := topology.SpreadEvenly(set, int64(r.Memory), func(z int) int64 { return max(a.free[z].Memory, 0) })
 	left := int64(r.Memory)
-	for z := range topology.MaxZones {
+	for z := range topology.MaxNUMANodes {
 		g.Memory[z] = uint32(memory[z])
 		left -= memory[z]
 	}
@@ -227,7 +227,7 @@ func (a *Allocator) Commit(id string, o Offer) error {
 	return a.Adopt(id, o.Holding)
 }
 
-// Adopt records what runs already, from a checkpoint or the kubelet: closed zones and missing memory do not keep it out. The error is ErrHeld
+// Adopt records what runs already, from a checkpoint or the kubelet: closed NUMA nodes and missing memory do not keep it out. The error is ErrHeld
 // or ErrUnfit.
 func (a *Allocator) Adopt(id string, h Holding) error {
 	if _, ok := a.holdings[id]; ok {
@@ -239,10 +239,10 @@ func (a *Allocator) Adopt(id string, h Holding) error {
 	if taken := h.CPUs.Intersection(a.held); !taken.IsEmpty() {
 		return fmt.Errorf("%s: CPUs %v: %w", id, taken, ErrHeld)
 	}
-	for set := h.Grant.Zones(); set != 0; set &= set - 1 {
+	for set := h.Grant.NUMANodes(); set != 0; set &= set - 1 {
 		z := bits.TrailingZeros8(set)
 		if a.alone&(1<<z) != 0 || h.Request.Binding == topology.Exclusive && a.free[z].Claims > 0 {
-			return fmt.Errorf("%s: zone %d: %w", id, z, ErrHeld)
+			return fmt.Errorf("%s: NUMA node %d: %w", id, z, ErrHeld)
 		}
 	}
 	a.change(id)
@@ -262,8 +262,8 @@ func (a *Allocator) Release(id string) bool {
 	return true
 }
 
-// Resize gives a pod another number of CPUs. Its own zones give or take first, as evenly as their room allows; an Unbound pod gets what is
-// missing from other zones. Cores that it keeps stay the same. Memory stays where it is. False: it does not fit (or id holds nothing), and
+// Resize gives a pod another number of CPUs. Its own NUMA nodes give or take first, as evenly as their room allows; an Unbound pod gets what is
+// missing from other NUMA nodes. Cores that it keeps stay the same. Memory stays where it is. False: it does not fit (or id holds nothing), and
 // nothing has changed.
 func (a *Allocator) Resize(id string, cpus uint16) bool {
 	h, ok := a.holdings[id]
@@ -275,7 +275,7 @@ func (a *Allocator) Resize(id string, cpus uint16) bool {
 	has := int64(h.CPUs.Len() / a.threads)
 	switch {
 	case h.Request.Binding == topology.Exclusive:
-		ok = cores <= has // whole zones stay whole
+		ok = cores <= has // whole NUMA nodes stay whole
 	case cores < has:
 		h = a.shrunk(h, cores)
 	case cores > has:
@@ -295,17 +295,17 @@ func (a *Allocator) Resize(id string, cpus uint16) bool {
 func (a *Allocator) shrunk(h Holding, cores int64) Holding {
 	had := h.CPUs
 	h.CPUs = topology.CPUSet{}
-	parts := topology.SpreadEvenly(h.Grant.Zones(), cores, func(z int) int64 { return int64(h.Grant.CPUs[z]) / int64(a.threads) })
-	for z := range int(a.shape.Zones) {
+	parts := topology.SpreadEvenly(h.Grant.NUMANodes(), cores, func(z int) int64 { return int64(h.Grant.CPUs[z]) / int64(a.threads) })
+	for z := range int(a.shape.NUMANodes) {
 		h.Grant.CPUs[z] = uint16(parts[z]) * uint16(a.threads)
-		h.CPUs = h.CPUs.Union(a.choose(z, int(parts[z]), had.Intersection(a.zones[z].cpus), topology.CPUSet{}))
+		h.CPUs = h.CPUs.Union(a.choose(z, int(parts[z]), had.Intersection(a.numaNodes[z].cpus), topology.CPUSet{}))
 	}
 	return h
 }
 
 func (a *Allocator) grown(h Holding, more int64) (Holding, bool) {
 	threads := int64(a.threads)
-	own := h.Grant.Zones()
+	own := h.Grant.NUMANodes()
 	parts := topology.SpreadEvenly(own&^a.shape.Closed, more, func(z int) int64 { return max(int64(a.free[z].CPUs)/threads, 0) })
 	for _, n := range parts {
 		more -= n
@@ -316,30 +316,30 @@ func (a *Allocator) grown(h Holding, more int64) (Holding, bool) {
 	if more > 0 {
 		s := a.shape
 		s.Closed |= own
-		g, ok := topology.OfferZones(&s, &a.free, topology.ZoneRequest{CPUs: uint16(more * threads)})
+		g, ok := topology.OfferNUMA(&s, &a.free, topology.NUMARequest{CPUs: uint16(more * threads)})
 		if !ok {
 			return h, false
 		}
-		for z := range topology.MaxZones {
+		for z := range topology.MaxNUMANodes {
 			parts[z] += int64(g.CPUs[z]) / threads
 		}
 	}
-	for z := range int(a.shape.Zones) {
-		free := a.zones[z].givable.Minus(a.held)
+	for z := range int(a.shape.NUMANodes) {
+		free := a.numaNodes[z].givable.Minus(a.held)
 		h.CPUs = h.CPUs.Union(a.choose(z, int(parts[z]), free, h.CPUs))
 		h.Grant.CPUs[z] += uint16(parts[z] * threads)
 	}
 	return h, true
 }
 
-// Close keeps a zone from giving anything new, or opens it again. A number that is no zone's is ignored.
-func (a *Allocator) Close(zone int, closed bool) {
-	if zone < 0 || zone >= int(a.shape.Zones) {
+// Close keeps a NUMA node from giving anything new, or opens it again. A number that is no NUMA node's is ignored.
+func (a *Allocator) Close(numa int, closed bool) {
+	if numa < 0 || numa >= int(a.shape.NUMANodes) {
 		return
 	}
-	set := a.shape.Closed &^ (1 << zone)
+	set := a.shape.Closed &^ (1 << numa)
 	if closed {
-		set |= 1 << zone
+		set |= 1 << numa
 	}
 	if set == a.shape.Closed {
 		return
@@ -354,25 +354,25 @@ func (a *Allocator) sound(h Holding) error {
 		return fmt.Errorf("CPUs %q of a machine with %v: %w", h.CPUs, a.all, ErrUnfit)
 	}
 	if a.shape.Ruler != topology.RulerAgent {
-		if h.Request != (topology.ZoneRequest{}) || !h.Grant.IsZero() {
-			return fmt.Errorf("a grant %v by zone, where ruler is %v: %w", h.Grant, a.shape.Ruler, ErrUnfit)
+		if h.Request != (topology.NUMARequest{}) || !h.Grant.IsZero() {
+			return fmt.Errorf("a grant %v by NUMA node, where ruler is %v: %w", h.Grant, a.shape.Ruler, ErrUnfit)
 		}
 		return nil
 	}
 	count := 0
-	for z := range a.zones {
-		part := h.CPUs.Intersection(a.zones[z].cpus)
+	for z := range a.numaNodes {
+		part := h.CPUs.Intersection(a.numaNodes[z].cpus)
 		count += part.Len()
 		switch {
-		case part != part.Intersection(a.zones[z].givable) || !a.whole(z, part):
-			return fmt.Errorf("CPUs %v of zone %d are not all whole cores that may be given: %w", part, z, ErrUnfit)
+		case part != part.Intersection(a.numaNodes[z].givable) || !a.whole(z, part):
+			return fmt.Errorf("CPUs %v of NUMA node %d are not all whole cores that may be given: %w", part, z, ErrUnfit)
 		case part.Len() != int(h.Grant.CPUs[z]):
-			return fmt.Errorf("CPUs %q of zone %d for a grant %v: %w", part, z, h.Grant, ErrUnfit)
-		case h.Request.Binding == topology.Exclusive && !part.IsEmpty() && (part != a.zones[z].givable || h.Grant.Memory[z] != a.shape.Zone[z].Memory):
-			return fmt.Errorf("a part of zone %d for a pod that has it alone: %w", z, ErrUnfit)
+			return fmt.Errorf("CPUs %q of NUMA node %d for a grant %v: %w", part, z, h.Grant, ErrUnfit)
+		case h.Request.Binding == topology.Exclusive && !part.IsEmpty() && (part != a.numaNodes[z].givable || h.Grant.Memory[z] != a.shape.NUMANode[z].Memory):
+			return fmt.Errorf("a part of NUMA node %d for a pod that has it alone: %w", z, ErrUnfit)
 		}
 	}
-	if h.Grant.Zones()>>a.shape.Zones != 0 || h.Request.IsZero() || !a.Answers(h.Request, &h.Grant) {
+	if h.Grant.NUMANodes()>>a.shape.NUMANodes != 0 || h.Request.IsZero() || !a.Answers(h.Request, &h.Grant) {
 		return fmt.Errorf("grant %v for %d CPUs, %d MiB: %w", h.Grant, h.Request.CPUs, h.Request.Memory, ErrUnfit)
 	}
 	return nil
@@ -384,7 +384,7 @@ func (a *Allocator) put(id string, h Holding) {
 	a.free.Commit(&h.Grant)
 	a.held = a.held.Union(h.CPUs)
 	if h.Request.Binding == topology.Exclusive {
-		a.alone |= h.Grant.Zones()
+		a.alone |= h.Grant.NUMANodes()
 	}
 }
 
@@ -394,6 +394,6 @@ func (a *Allocator) remove(id string) {
 	a.free.Release(&h.Grant)
 	a.held = a.held.Minus(h.CPUs)
 	if h.Request.Binding == topology.Exclusive {
-		a.alone &^= h.Grant.Zones()
+		a.alone &^= h.Grant.NUMANodes()
 	}
 }

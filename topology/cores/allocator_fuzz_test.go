@@ -25,12 +25,12 @@ func (s *stream) below(n int) int {
 	return int(b) % n
 }
 
-// machine reads a small machine: zones with IDs that have gaps, cores that lack a thread, siblings numbered side by side or apart.
+// machine reads a small machine: NUMA nodes with IDs that have gaps, cores that lack a thread, siblings numbered side by side or apart.
 func (s *stream) machine() *topology.Machine {
 	m := &topology.Machine{}
-	zones, threads, apart, group := 1+s.below(4), 1+s.below(2), s.below(2) == 1, 1+s.below(4)
+	numaNodes, threads, apart, group := 1+s.below(4), 1+s.below(2), s.below(2) == 1, 1+s.below(4)
 	core, l3, cpus := 0, 0, make([][]topology.CPU, threads)
-	for z := range zones {
+	for z := range numaNodes {
 		node := topology.NUMANode{ID: 2 * z, Memory: int64(s.below(9)) * 100 * topology.Mebibyte}
 		for i := range s.below(7) {
 			if i%group == 0 {
@@ -66,8 +66,8 @@ func (s *stream) machine() *topology.Machine {
 	return m
 }
 
-func (s *stream) request() topology.ZoneRequest {
-	return topology.ZoneRequest{CPUs: uint16(1 + s.below(9)), Binding: topology.Binding(s.below(3)), Memory: uint32(s.below(6)) * 90}
+func (s *stream) request() topology.NUMARequest {
+	return topology.NUMARequest{CPUs: uint16(1 + s.below(9)), Binding: topology.Binding(s.below(3)), Memory: uint32(s.below(6)) * 90}
 }
 
 // driver plays a stream to the allocator and to the oracle.
@@ -123,7 +123,7 @@ func play(data []byte) error {
 		}
 		if cores, _ := d.n.moved(before, d.a.Pools()); err == nil && name != "rollback" && name != "divide" {
 			// Whoever comes or goes with n cores moves no more than these: a pool that lost one takes another's, and the reclaimed
-			// pool of a zone may have to take that from a third; and a pool may get another rounding.
+			// pool of a NUMA node may have to take that from a third; and a pool may get another rounding.
 			changed := d.n.changed(there)
 			if most := 2*changed + len(d.n.demand); cores > most || changed == 0 && cores > 0 {
 				err = fmt.Errorf("%d cores came or went, and %d changed pools: %v to %v", changed, cores, before, d.a.Pools())
@@ -209,16 +209,16 @@ func (n *naive) put(id string, h Holding) {
 }
 
 // promise is what somebody may have promised: of an empty machine, of what there is now, nothing, or nonsense.
-func (d *driver) promise(r topology.ZoneRequest) (g topology.ZoneGrant) {
+func (d *driver) promise(r topology.NUMARequest) (g topology.NUMAGrant) {
 	s, f := d.a.Shape(), d.a.Free()
 	switch d.below(4) {
 	case 1:
-		empty := topology.NewZoneFree(&s)
-		g, _ = topology.OfferZones(&s, &empty, r)
+		empty := topology.NewNUMAFree(&s)
+		g, _ = topology.OfferNUMA(&s, &empty, r)
 	case 2:
-		g, _ = topology.OfferZones(&s, &f, r)
+		g, _ = topology.OfferNUMA(&s, &f, r)
 	case 3:
-		for z := range s.Zones {
+		for z := range s.NUMANodes {
 			g.CPUs[z], g.Memory[z] = uint16(d.below(9)), uint32(d.below(4)*90)
 		}
 	}
@@ -243,8 +243,8 @@ func (d *driver) offer() error {
 	case ok && o.Kept && o.Grant != promised:
 		return fmt.Errorf("%v: kept %v, promised was %v", r, o.Grant, promised)
 	case !ok && (keeps || fewest > 0):
-		if fresh, fits := topology.OfferZones(&s, &f, r); fits && !d.n.starved(chosen(d.a, fresh)) {
-			return fmt.Errorf("%v: not offered, but %d zones hold it", r, fewest)
+		if fresh, fits := topology.OfferNUMA(&s, &f, r); fits && !d.n.starved(chosen(d.a, fresh)) {
+			return fmt.Errorf("%v: not offered, but %d NUMA nodes hold it", r, fewest)
 		}
 		return nil
 	case !ok:
@@ -264,8 +264,8 @@ func (d *driver) offer() error {
 }
 
 // chosen are the CPUs of a grant: which ones does not matter to who starves.
-func chosen(a *Allocator, g topology.ZoneGrant) (cpus topology.CPUSet) {
-	o, _ := a.offer(topology.ZoneRequest{}, g)
+func chosen(a *Allocator, g topology.NUMAGrant) (cpus topology.CPUSet) {
+	o, _ := a.offer(topology.NUMARequest{}, g)
 	return o.CPUs
 }
 
@@ -310,7 +310,7 @@ func (d *driver) adopt() error {
 		}
 	}
 	h.CPUs = cpus
-	h.Request = topology.ZoneRequest{CPUs: uint16(cpus.Len()), Binding: topology.Binding(d.below(3)), Memory: uint32(d.below(3) * 400)}
+	h.Request = topology.NUMARequest{CPUs: uint16(cpus.Len()), Binding: topology.Binding(d.below(3)), Memory: uint32(d.below(3) * 400)}
 	h.Grant = d.a.GrantOf(h.Request, cpus)
 	ok := d.n.sane(cpus, h.Grant) == nil
 	memory := int64(0)
@@ -358,7 +358,7 @@ func (d *driver) resize() error {
 	if !smaller.IsEmpty() && !larger.IsEmpty() {
 		return fmt.Errorf("%s: from %v to %v: neither has all of the other", id, before.CPUs, now.CPUs)
 	}
-	if now.Grant.Zones() != before.Grant.Zones() && now.Grant.Zones()&^before.Grant.Zones() != 0 && now.Request.Binding != topology.Unbound {
+	if now.Grant.NUMANodes() != before.Grant.NUMANodes() && now.Grant.NUMANodes()&^before.Grant.NUMANodes() != 0 && now.Request.Binding != topology.Unbound {
 		return fmt.Errorf("%s: from %v to %v", id, before.Grant, now.Grant)
 	}
 	d.n.remove(id)
@@ -371,7 +371,7 @@ func (d *driver) resize() error {
 
 func (d *driver) divide() {
 	var division Division
-	d.n.demand, d.n.wish = map[string]int64{}, [topology.MaxZones]int{}
+	d.n.demand, d.n.wish = map[string]int64{}, [topology.MaxNUMANodes]int{}
 	for range d.below(5) {
 		name := []string{SharePool, "ads", "web", "ml"}[d.below(4)]
 		milli := int64(d.below(40)) * 250
@@ -390,7 +390,7 @@ func (d *driver) divide() {
 // move no more than they must; Rollback comes back exactly.
 func FuzzAllocator(f *testing.F) {
 	f.Add([]byte{1, 1, 1, 3, 8, 6, 1, 1, 1, 1, 1, 1, 8, 6, 1, 1, 1, 1, 1, 1, 1, 0, 0, 3, 1, 2, 0, 0, 8, 2, 1, 9, 0, 0, 1, 1, 4, 0, 10, 0, 8, 2, 0, 0, 11, 0})
-	f.Add([]byte("three zones, some words, and a seed that is long enough to commit, release, adopt and resize"))
+	f.Add([]byte("three NUMA nodes, some words, and a seed that is long enough to commit, release, adopt and resize"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// Longer streams find nothing that short ones do not, and the fuzzer takes long to shorten them.
 		if err := play(data[:min(len(data), 1024)]); err != nil {

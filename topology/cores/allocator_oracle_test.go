@@ -13,13 +13,13 @@ import (
 type naive struct {
 	machine  *topology.Machine
 	reserved map[int]bool
-	memory   []int64 // MiB of each zone, without what is kept back
+	memory   []int64 // MiB of each NUMA node, without what is kept back
 	threads  int
 	owner    map[int]string // of CPUs that are held
 	pods     map[string]Holding
 	closed   map[int]bool
 	demand   map[string]int64
-	wish     [topology.MaxZones]int
+	wish     [topology.MaxNUMANodes]int
 }
 
 func newNaive(m *topology.Machine, reserved topology.CPUSet, reservedMemory uint32) *naive {
@@ -42,11 +42,11 @@ func (n *naive) clone() *naive {
 	return &c
 }
 
-// cores are the CPUs of each core of a zone for which keep says yes of every CPU; whole ones only, or all.
-func (n *naive) cores(zone int, whole bool, keep func(topology.CPU) bool) map[int][]topology.CPU {
+// cores are the CPUs of each core of a NUMA node for which keep says yes of every CPU; whole ones only, or all.
+func (n *naive) cores(numa int, whole bool, keep func(topology.CPU) bool) map[int][]topology.CPU {
 	all := map[int][]topology.CPU{}
 	for _, c := range n.machine.CPUs {
-		if n.zone(c) == zone && keep(c) {
+		if n.numa(c) == numa && keep(c) {
 			all[c.Core] = append(all[c.Core], c)
 		}
 	}
@@ -56,56 +56,56 @@ func (n *naive) cores(zone int, whole bool, keep func(topology.CPU) bool) map[in
 	return all
 }
 
-func (n *naive) zone(c topology.CPU) int {
+func (n *naive) numa(c topology.CPU) int {
 	return slices.IndexFunc(n.machine.NUMA, func(node topology.NUMANode) bool { return node.ID == c.NUMA })
 }
 
-func (n *naive) free(zone int) map[int][]topology.CPU {
-	return n.cores(zone, true, func(c topology.CPU) bool { return n.owner[c.ID] == "" && !n.reserved[c.ID] })
+func (n *naive) free(numa int) map[int][]topology.CPU {
+	return n.cores(numa, true, func(c topology.CPU) bool { return n.owner[c.ID] == "" && !n.reserved[c.ID] })
 }
 
-func (n *naive) givable(zone int) map[int][]topology.CPU {
-	return n.cores(zone, true, func(c topology.CPU) bool { return !n.reserved[c.ID] })
+func (n *naive) givable(numa int) map[int][]topology.CPU {
+	return n.cores(numa, true, func(c topology.CPU) bool { return !n.reserved[c.ID] })
 }
 
-func (n *naive) memoryLeft(zone int) int64 {
-	left := n.memory[zone]
+func (n *naive) memoryLeft(numa int) int64 {
+	left := n.memory[numa]
 	for _, h := range n.pods {
-		left -= int64(h.Grant.Memory[zone])
+		left -= int64(h.Grant.Memory[numa])
 	}
 	return left
 }
 
-func (n *naive) claims(zone int) (count int) {
+func (n *naive) claims(numa int) (count int) {
 	for _, h := range n.pods {
-		if h.Grant.CPUs[zone] > 0 || h.Grant.Memory[zone] > 0 {
+		if h.Grant.CPUs[numa] > 0 || h.Grant.Memory[numa] > 0 {
 			count++
 		}
 	}
 	return count
 }
 
-func (n *naive) alone(zone int) bool {
+func (n *naive) alone(numa int) bool {
 	for _, h := range n.pods {
-		if h.Request.Binding == topology.Exclusive && h.Grant.CPUs[zone] > 0 {
+		if h.Request.Binding == topology.Exclusive && h.Grant.CPUs[numa] > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-func (n *naive) want(r topology.ZoneRequest) int { return (int(r.CPUs) + n.threads - 1) / n.threads }
+func (n *naive) want(r topology.NUMARequest) int { return (int(r.CPUs) + n.threads - 1) / n.threads }
 
-// fewest is the least number of zones that hold a request, 0 if no set of them does, by trying all.
-func (n *naive) fewest(r topology.ZoneRequest, among uint8) int {
+// fewest is the least number of NUMA nodes that hold a request, 0 if no set of them does, by trying all.
+func (n *naive) fewest(r topology.NUMARequest, among uint8) int {
 	best := 0
 	for set := 1; set < 1<<len(n.machine.NUMA); set++ {
-		cores, memory, zones, usable := 0, int64(0), 0, true
+		cores, memory, numaNodes, usable := 0, int64(0), 0, true
 		for z := range n.machine.NUMA {
 			if set&(1<<z) == 0 {
 				continue
 			}
-			zones++
+			numaNodes++
 			free := len(n.free(z))
 			cores += free
 			memory += max(n.memoryLeft(z), 0)
@@ -113,8 +113,8 @@ func (n *naive) fewest(r topology.ZoneRequest, among uint8) int {
 			usable = usable && (r.Binding != topology.Exclusive || n.claims(z) == 0 && free == len(n.givable(z)))
 		}
 		holds := usable && cores >= n.want(r) && (r.Binding == topology.Unbound || memory >= int64(r.Memory))
-		if holds && (best == 0 || zones < best) {
-			best = zones
+		if holds && (best == 0 || numaNodes < best) {
+			best = numaNodes
 		}
 	}
 	return best
@@ -138,7 +138,7 @@ func (n *naive) starved(cpus topology.CPUSet) bool {
 }
 
 // sane says what is wrong with CPUs for a grant: all must be free, whole cores, and as many as the grant counts.
-func (n *naive) sane(cpus topology.CPUSet, g topology.ZoneGrant) error {
+func (n *naive) sane(cpus topology.CPUSet, g topology.NUMAGrant) error {
 	seen := 0
 	for z := range n.machine.NUMA {
 		free, count := n.free(z), 0
@@ -156,7 +156,7 @@ func (n *naive) sane(cpus topology.CPUSet, g topology.ZoneGrant) error {
 		}
 		seen += count
 		if count != int(g.CPUs[z]) {
-			return fmt.Errorf("%d free CPUs of zone %d, granted are %d", count, z, g.CPUs[z])
+			return fmt.Errorf("%d free CPUs of NUMA node %d, granted are %d", count, z, g.CPUs[z])
 		}
 	}
 	if seen != cpus.Len() {
@@ -183,12 +183,12 @@ func (n *naive) packed(cpus topology.CPUSet) error {
 			left -= sizes[groups]
 		}
 		if len(used) != groups {
-			return fmt.Errorf("zone %d: %d cores from %d L3 groups, %d would do", z, total, len(used), groups)
+			return fmt.Errorf("NUMA node %d: %d cores from %d L3 groups, %d would do", z, total, len(used), groups)
 		}
 		for l3 := range used {
 			for other, size := range room {
 				if groups == 1 && size >= total && size < room[l3] {
-					return fmt.Errorf("zone %d: %d cores from L3 group %d, %d would leave less", z, total, l3, other)
+					return fmt.Errorf("NUMA node %d: %d cores from L3 group %d, %d would leave less", z, total, l3, other)
 				}
 			}
 		}
@@ -196,8 +196,8 @@ func (n *naive) packed(cpus topology.CPUSet) error {
 	return nil
 }
 
-// sizes are the cores of each shared pool that asks and of the reclaimed pool by zone.
-func (n *naive) sizes() (pools map[string]int, reclaimed [topology.MaxZones]int, total int) {
+// sizes are the cores of each shared pool that asks and of the reclaimed pool by NUMA node.
+func (n *naive) sizes() (pools map[string]int, reclaimed [topology.MaxNUMANodes]int, total int) {
 	for z := range n.machine.NUMA {
 		cores := len(n.pooled(z))
 		total += cores
@@ -262,12 +262,12 @@ func (n *naive) ration(want map[string]int, names []string, asked, rest int) map
 	return got
 }
 
-// pooled are the cores of a zone, or what is left of them, that are for pools.
-func (n *naive) pooled(zone int) map[int][]topology.CPU {
-	if n.alone(zone) {
+// pooled are the cores of a NUMA node, or what is left of them, that are for pools.
+func (n *naive) pooled(numa int) map[int][]topology.CPU {
+	if n.alone(numa) {
 		return nil
 	}
-	return n.cores(zone, false, func(c topology.CPU) bool { return n.owner[c.ID] == "" && !n.reserved[c.ID] })
+	return n.cores(numa, false, func(c topology.CPU) bool { return n.owner[c.ID] == "" && !n.reserved[c.ID] })
 }
 
 // pools says what is wrong with how the CPUs are divided.
@@ -295,14 +295,14 @@ func (n *naive) pools(p Pools) error {
 	there := n.cpusOfPools()
 	for _, c := range n.machine.CPUs {
 		if name := poolOf(p, c.ID); name != "" && !there.Has(c.ID) {
-			return fmt.Errorf("CPU %d is in pool %q and held, reserved or in a zone that somebody has alone", c.ID, name)
+			return fmt.Errorf("CPU %d is in pool %q and held, reserved or in a NUMA node that somebody has alone", c.ID, name)
 		}
 	}
 	return nil
 }
 
 // count is how many cores the pools have.
-func (n *naive) count(p Pools) (pools map[string]int, reclaimed [topology.MaxZones]int, err error) {
+func (n *naive) count(p Pools) (pools map[string]int, reclaimed [topology.MaxNUMANodes]int, err error) {
 	pools = map[string]int{}
 	for z := range n.machine.NUMA {
 		for _, core := range n.pooled(z) {
@@ -339,9 +339,9 @@ func poolOf(p Pools, cpu int) (name string) {
 }
 
 // moved is how many cores went from one pool to another between two states, and how many had to: what each pool has too much, and what
-// the reclaimed pool lacks in a zone.
+// the reclaimed pool lacks in a NUMA node.
 func (n *naive) moved(before, after Pools) (cores, needed int) {
-	kept, gained := map[string]int{}, [topology.MaxZones]int{}
+	kept, gained := map[string]int{}, [topology.MaxNUMANodes]int{}
 	now := map[string]int{}
 	for z := range n.machine.NUMA {
 		for _, core := range n.pooled(z) {

@@ -9,10 +9,10 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// evenMachine has equal zones; CPUs of a core are numbered side by side.
-func evenMachine(zones, cores, threads, l3 int) *topology.Machine {
+// evenMachine has equal NUMA nodes; CPUs of a core are numbered side by side.
+func evenMachine(numaNodes, cores, threads, l3 int) *topology.Machine {
 	m := &topology.Machine{}
-	for z := range zones {
+	for z := range numaNodes {
 		node := topology.NUMANode{ID: z, Memory: 1000 * topology.Mebibyte}
 		for i := range cores {
 			for range threads {
@@ -50,7 +50,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestCoresByL3 takes cores one pod after the other from a zone with L3 groups of four cores.
+// TestCoresByL3 takes cores one pod after the other from a NUMA node with L3 groups of four cores.
 func TestCoresByL3(t *testing.T) {
 	a := mustAllocator(t, evenMachine(1, 12, 1, 4), topology.CPUs(0))
 	for i, step := range []struct {
@@ -64,7 +64,7 @@ func TestCoresByL3(t *testing.T) {
 		{4, "8-11", "the group that it fills exactly"},
 		{1, "7", "what is left"},
 	} {
-		o, ok := a.Offer(topology.ZoneRequest{CPUs: uint16(step.cpus)}, topology.ZoneGrant{}, 0xff)
+		o, ok := a.Offer(topology.NUMARequest{CPUs: uint16(step.cpus)}, topology.NUMAGrant{}, 0xff)
 		if !ok || o.CPUs.String() != step.want {
 			t.Fatalf("%d cores: %v, want %s: %s", step.cpus, o.CPUs, step.want, step.why)
 		}
@@ -74,7 +74,7 @@ func TestCoresByL3(t *testing.T) {
 	}
 	a.Release("1")
 	a.Release("3")
-	o, _ := a.Offer(topology.ZoneRequest{CPUs: 5}, topology.ZoneGrant{}, 0xff)
+	o, _ := a.Offer(topology.NUMARequest{CPUs: 5}, topology.NUMAGrant{}, 0xff)
 	if o.CPUs.String() != "4,8-11" {
 		t.Errorf("5 cores: %v, want the largest group and what is missing from the smallest", o.CPUs)
 	}
@@ -84,12 +84,12 @@ func TestCoresByL3(t *testing.T) {
 func TestHolesAreFilled(t *testing.T) {
 	a := mustAllocator(t, evenMachine(1, 8, 1, 8), topology.CPUSet{})
 	for _, cpu := range []int{2, 4} {
-		h := Holding{Request: topology.ZoneRequest{CPUs: 1}, Grant: topology.ZoneGrant{CPUs: [topology.MaxZones]uint16{1}}, CPUs: topology.CPUs(cpu)}
+		h := Holding{Request: topology.NUMARequest{CPUs: 1}, Grant: topology.NUMAGrant{CPUs: [topology.MaxNUMANodes]uint16{1}}, CPUs: topology.CPUs(cpu)}
 		if err := a.Adopt(fmt.Sprint(cpu), h); err != nil {
 			t.Fatal(err)
 		}
 	}
-	o, _ := a.Offer(topology.ZoneRequest{CPUs: 2}, topology.ZoneGrant{}, 0xff)
+	o, _ := a.Offer(topology.NUMARequest{CPUs: 2}, topology.NUMAGrant{}, 0xff)
 	if o.CPUs.String() != "1,3" {
 		t.Errorf("took %v, want the hole at 3 and then its lowest neighbour", o.CPUs)
 	}
@@ -100,10 +100,10 @@ func TestIrregularCores(t *testing.T) {
 	m := evenMachine(1, 3, 2, 3)
 	m.CPUs = append(m.CPUs[:3], m.CPUs[4:]...) // CPU 3 is offline
 	a := mustAllocator(t, m, topology.CPUSet{})
-	if s := a.Shape(); s.Zone[0].CPUs != 4 || s.Threads != 2 {
+	if s := a.Shape(); s.NUMANode[0].CPUs != 4 || s.Threads != 2 {
 		t.Errorf("shape %+v", s)
 	}
-	o, ok := a.Offer(topology.ZoneRequest{CPUs: 4, Binding: topology.Exclusive}, topology.ZoneGrant{}, 0xff)
+	o, ok := a.Offer(topology.NUMARequest{CPUs: 4, Binding: topology.Exclusive}, topology.NUMAGrant{}, 0xff)
 	if !ok || o.CPUs.String() != "0-1,4-5" {
 		t.Fatalf("offered %v %v", o.CPUs, ok)
 	}
@@ -112,10 +112,10 @@ func TestIrregularCores(t *testing.T) {
 	}
 	p := a.Pools()
 	if !p.Shared[SharePool].IsEmpty() || p.Runs(p.Shared[SharePool]) != topology.CPUs(2) {
-		t.Errorf("pools %v run on %v: a zone that somebody has alone gives nothing as long as there is anything else", p, p.Runs(topology.CPUSet{}))
+		t.Errorf("pools %v run on %v: a NUMA node that somebody has alone gives nothing as long as there is anything else", p, p.Runs(topology.CPUSet{}))
 	}
 	for _, cpus := range []topology.CPUSet{topology.CPUs(2), topology.CPUs(0), topology.CPUs(9), {}} {
-		h := Holding{Request: topology.ZoneRequest{CPUs: 1}, CPUs: cpus}
+		h := Holding{Request: topology.NUMARequest{CPUs: 1}, CPUs: cpus}
 		h.Grant = a.GrantOf(h.Request, cpus)
 		if err := a.Adopt("b", h); err == nil {
 			t.Errorf("adopted %v", cpus)
@@ -140,23 +140,23 @@ func TestMachinesThatCannotBe(t *testing.T) {
 		}
 	}
 	a := mustAllocator(t, &topology.Machine{CPUs: []topology.CPU{{ID: 3}, {ID: 1, Core: 1, L3: -1}}}, topology.CPUs(700))
-	if s := a.Shape(); s.Zones != 1 || s.Zone[0].CPUs != 2 || !a.Reserved().IsEmpty() {
+	if s := a.Shape(); s.NUMANodes != 1 || s.NUMANode[0].CPUs != 2 || !a.Reserved().IsEmpty() {
 		t.Errorf("without NUMA nodes: %+v, reserved %v", s, a.Reserved())
 	}
 }
 
-// TestTooManyZones: nothing is promised, and the pools take the machine for one zone.
-func TestTooManyZones(t *testing.T) {
-	a := mustAllocator(t, evenMachine(topology.MaxZones+1, 2, 1, 2), topology.CPUs(0))
-	if _, ok := a.Offer(topology.ZoneRequest{CPUs: 1}, topology.ZoneGrant{}, 0xff); ok || a.Shape().Ruler != topology.RulerNone || a.Shape().Zones != 0 {
+// TestTooManyNUMANodes: nothing is promised, and the pools take the machine for one NUMA node.
+func TestTooManyNUMANodes(t *testing.T) {
+	a := mustAllocator(t, evenMachine(topology.MaxNUMANodes+1, 2, 1, 2), topology.CPUs(0))
+	if _, ok := a.Offer(topology.NUMARequest{CPUs: 1}, topology.NUMAGrant{}, 0xff); ok || a.Shape().Ruler != topology.RulerNone || a.Shape().NUMANodes != 0 {
 		t.Errorf("offered with shape %+v", a.Shape())
 	}
-	p := a.Divide(Division{Shared: []PoolDemand{{SharePool, 0}}, Reclaimed: [topology.MaxZones]int{3}})
+	p := a.Divide(Division{Shared: []PoolDemand{{SharePool, 0}}, Reclaimed: [topology.MaxNUMANodes]int{3}})
 	if p.Reclaimed.String() != "15-17" || p.Shared[SharePool].String() != "1-14" {
 		t.Errorf("pools %v", p)
 	}
 	if err := a.SetRuler(topology.RulerAgent); !errors.Is(err, ErrUnfit) {
-		t.Errorf("promises by zone: %v", err)
+		t.Errorf("promises by numaNode: %v", err)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestKubeletRules(t *testing.T) {
 	if err := a.SetRuler(topology.RulerKubelet); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := a.Offer(topology.ZoneRequest{CPUs: 2}, topology.ZoneGrant{}, 0xff); ok {
+	if _, ok := a.Offer(topology.NUMARequest{CPUs: 2}, topology.NUMAGrant{}, 0xff); ok {
 		t.Error("offered where the kubelet rules")
 	}
 	if err := a.Adopt("a", Holding{CPUs: topology.CPUs(1, 2)}); err != nil {
@@ -179,7 +179,7 @@ func TestKubeletRules(t *testing.T) {
 	if err := a.Adopt("b", Holding{CPUs: topology.CPUs(2)}); !errors.Is(err, ErrHeld) {
 		t.Errorf("adopted twice: %v", err)
 	}
-	if err := a.Adopt("b", Holding{CPUs: topology.CPUs(3), Request: topology.ZoneRequest{CPUs: 1}}); !errors.Is(err, ErrUnfit) {
+	if err := a.Adopt("b", Holding{CPUs: topology.CPUs(3), Request: topology.NUMARequest{CPUs: 1}}); !errors.Is(err, ErrUnfit) {
 		t.Errorf("a request where the kubelet rules: %v", err)
 	}
 	if err := a.SetRuler(topology.RulerAgent); !errors.Is(err, ErrHeld) {
@@ -190,14 +190,14 @@ func TestKubeletRules(t *testing.T) {
 	}
 }
 
-// TestPoolsStay tells the story of pools on two zones of four cores.
+// TestPoolsStay tells the story of pools on two NUMA nodes of four cores.
 func TestPoolsStay(t *testing.T) {
 	a := mustAllocator(t, evenMachine(2, 4, 1, 4), topology.CPUSet{})
 	show := func() string {
 		p := a.Pools()
 		return fmt.Sprintf("share %v, ads %v, reclaimed %v", p.Shared[SharePool], p.Shared["ads"], p.Reclaimed)
 	}
-	both := [topology.MaxZones]int{1, 1}
+	both := [topology.MaxNUMANodes]int{1, 1}
 	for _, step := range []struct {
 		d    Division
 		want string
@@ -210,7 +210,7 @@ func TestPoolsStay(t *testing.T) {
 		// Three cores for each are not there: each has one, and the rest goes by what they ask beyond it.
 		{Division{Shared: []PoolDemand{{"ads", 6000}, {SharePool, 3000}}, Reclaimed: both}, "share 0,4, ads 1,3,5,7, reclaimed 2,6"},
 		// Reclaimed yields before a pool goes without.
-		{Division{Shared: []PoolDemand{{"ads", 0}, {SharePool, 0}}, Reclaimed: [topology.MaxZones]int{9, 9}}, "share 0, ads 5, reclaimed 1-4,6-7"},
+		{Division{Shared: []PoolDemand{{"ads", 0}, {SharePool, 0}}, Reclaimed: [topology.MaxNUMANodes]int{9, 9}}, "share 0, ads 5, reclaimed 1-4,6-7"},
 	} {
 		a.Divide(step.d)
 		if got := show(); got != step.want {
@@ -222,7 +222,7 @@ func TestPoolsStay(t *testing.T) {
 	}
 }
 
-// BenchmarkAllocator admits and releases a pod on a machine of two sockets with 64 cores each, in eight zones, with five pools.
+// BenchmarkAllocator admits and releases a pod on a machine of two sockets with 64 cores each, in eight NUMA nodes, with five pools.
 func BenchmarkAllocator(b *testing.B) {
 	m := evenMachine(8, 16, 2, 8)
 	a, err := NewAllocator(m, Reserve(m, 2), 0)
@@ -235,21 +235,21 @@ func BenchmarkAllocator(b *testing.B) {
 	}
 	a.Divide(d)
 	for b.Loop() {
-		o, ok := a.Offer(topology.ZoneRequest{CPUs: 12, Binding: topology.Bound, Memory: 100}, topology.ZoneGrant{}, 0xff)
+		o, ok := a.Offer(topology.NUMARequest{CPUs: 12, Binding: topology.Bound, Memory: 100}, topology.NUMAGrant{}, 0xff)
 		if !ok || a.Commit("x", o) != nil || !a.Release("x") {
 			b.Fatal("does not fit")
 		}
 	}
 }
 
-// TestAloneIsAlone: where somebody has a zone alone nobody has so much as memory of it, and nobody gets it alone who is not.
+// TestAloneIsAlone: where somebody has a NUMA node alone nobody has so much as memory of it, and nobody gets it alone who is not.
 func TestAloneIsAlone(t *testing.T) {
 	a := mustAllocator(t, evenMachine(2, 2, 1, 2), topology.CPUSet{})
-	alone := Holding{Request: topology.ZoneRequest{CPUs: 1, Binding: topology.Exclusive}, CPUs: topology.CPUs(2, 3)}
+	alone := Holding{Request: topology.NUMARequest{CPUs: 1, Binding: topology.Exclusive}, CPUs: topology.CPUs(2, 3)}
 	alone.Grant = a.GrantOf(alone.Request, alone.CPUs)
 	near := Holding{
-		Request: topology.ZoneRequest{CPUs: 1, Binding: topology.Bound, Memory: 20}, CPUs: topology.CPUs(0),
-		Grant: topology.ZoneGrant{CPUs: [topology.MaxZones]uint16{1}, Memory: [topology.MaxZones]uint32{10, 10}},
+		Request: topology.NUMARequest{CPUs: 1, Binding: topology.Bound, Memory: 20}, CPUs: topology.CPUs(0),
+		Grant: topology.NUMAGrant{CPUs: [topology.MaxNUMANodes]uint16{1}, Memory: [topology.MaxNUMANodes]uint32{10, 10}},
 	}
 	for _, order := range [][2]Holding{{alone, near}, {near, alone}} {
 		if err := a.Adopt("first", order[0]); err != nil {
@@ -258,30 +258,30 @@ func TestAloneIsAlone(t *testing.T) {
 		if err := a.Adopt("second", order[1]); !errors.Is(err, ErrHeld) {
 			t.Errorf("after %v %v: %v", order[0].Grant, order[1].Grant, err)
 		}
-		if _, ok := a.Offer(topology.ZoneRequest{CPUs: 2, Binding: topology.Exclusive}, topology.ZoneGrant{}, 0b10); ok {
-			t.Error("zone 1 was offered to be had alone")
+		if _, ok := a.Offer(topology.NUMARequest{CPUs: 2, Binding: topology.Exclusive}, topology.NUMAGrant{}, 0b10); ok {
+			t.Error("NUMA node 1 was offered to be had alone")
 		}
 		a.Release("first")
 	}
 }
 
-// TestResizeAndClosedZones: a closed zone gives no more, not even to who is in it; another one may.
-func TestResizeAndClosedZones(t *testing.T) {
+// TestResizeAndClosedNUMANodes: a closed NUMA node gives no more, not even to who is in it; another one may.
+func TestResizeAndClosedNUMANodes(t *testing.T) {
 	a := mustAllocator(t, evenMachine(2, 3, 1, 3), topology.CPUs(0))
 	for id, b := range map[string]topology.Binding{"bound": topology.Bound, "free": topology.Unbound} {
-		o, ok := a.Offer(topology.ZoneRequest{CPUs: 1, Binding: b}, topology.ZoneGrant{}, 0b10)
+		o, ok := a.Offer(topology.NUMARequest{CPUs: 1, Binding: b}, topology.NUMAGrant{}, 0b10)
 		if !ok || a.Commit(id, o) != nil {
 			t.Fatalf("%s: %v", id, o)
 		}
 	}
 	a.Close(1, true)
 	if a.Resize("bound", 2) {
-		t.Error("a bound pod grew in a closed zone")
+		t.Error("a bound pod grew in a closed numaNode")
 	}
 	if !a.Resize("free", 2) {
-		t.Error("an unbound pod did not grow into the zone that is open")
+		t.Error("an unbound pod did not grow into the NUMA node that is open")
 	}
-	if h, _ := a.Holding("free"); h.Grant.CPUs != [topology.MaxZones]uint16{1, 1} {
+	if h, _ := a.Holding("free"); h.Grant.CPUs != [topology.MaxNUMANodes]uint16{1, 1} {
 		t.Errorf("it has %v", h.Grant)
 	}
 	for _, id := range []string{"nobody", "bound"} {
@@ -299,12 +299,12 @@ func TestResizeAndClosedZones(t *testing.T) {
 // TestRollbackExpiresOffers: what was offered before Rollback was offered of another state.
 func TestRollbackExpiresOffers(t *testing.T) {
 	a := mustAllocator(t, evenMachine(1, 3, 1, 3), topology.CPUSet{})
-	first, _ := a.Offer(topology.ZoneRequest{CPUs: 1}, topology.ZoneGrant{}, 0xff)
+	first, _ := a.Offer(topology.NUMARequest{CPUs: 1}, topology.NUMAGrant{}, 0xff)
 	m := a.Mark()
 	if err := a.Commit("a", first); err != nil {
 		t.Fatal(err)
 	}
-	second, _ := a.Offer(topology.ZoneRequest{CPUs: 1}, topology.ZoneGrant{}, 0xff)
+	second, _ := a.Offer(topology.NUMARequest{CPUs: 1}, topology.NUMAGrant{}, 0xff)
 	a.Rollback(m)
 	for _, o := range []Offer{first, second} {
 		if err := a.Commit("b", o); !errors.Is(err, ErrExpired) {
@@ -319,7 +319,7 @@ func TestRollbackExpiresOffers(t *testing.T) {
 // TestGrowsInItsCache: cores that a pod gets later come from the L3 groups that it is in, though others would be filled exactly.
 func TestGrowsInItsCache(t *testing.T) {
 	a := mustAllocator(t, evenMachine(1, 8, 1, 4), topology.CPUs(0, 1))
-	h := Holding{Request: topology.ZoneRequest{CPUs: 1}, Grant: topology.ZoneGrant{CPUs: [topology.MaxZones]uint16{1}}, CPUs: topology.CPUs(5)}
+	h := Holding{Request: topology.NUMARequest{CPUs: 1}, Grant: topology.NUMAGrant{CPUs: [topology.MaxNUMANodes]uint16{1}}, CPUs: topology.CPUs(5)}
 	if err := a.Adopt("a", h); err != nil {
 		t.Fatal(err)
 	}

@@ -14,12 +14,12 @@ func (a *Allocator) Verify() error {
 	return errors.Join(a.verifyHoldings(), a.verifyPools())
 }
 
-// verifyHoldings: each is sound, no two have a CPU in common, nobody else is in a zone that somebody has alone, and what is free is what the
+// verifyHoldings: each is sound, no two have a CPU in common, nobody else is in a NUMA node that somebody has alone, and what is free is what the
 // holdings leave.
 func (a *Allocator) verifyHoldings() error {
 	var held topology.CPUSet
 	var alone uint8
-	free := topology.NewZoneFree(&a.shape)
+	free := topology.NewNUMAFree(&a.shape)
 	for id, h := range a.holdings {
 		if err := a.sound(h); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
@@ -30,7 +30,7 @@ func (a *Allocator) verifyHoldings() error {
 		held = held.Union(h.CPUs)
 		free.Commit(&h.Grant)
 		if h.Request.Binding == topology.Exclusive {
-			alone |= h.Grant.Zones()
+			alone |= h.Grant.NUMANodes()
 		}
 	}
 	if held != a.held || free != a.free || alone != a.alone {
@@ -38,7 +38,7 @@ func (a *Allocator) verifyHoldings() error {
 	}
 	for set := alone; set != 0; set &= set - 1 {
 		if z := bits.TrailingZeros8(set); free[z].Claims != 1 {
-			return fmt.Errorf("zone %d is held alone, by %d pods", z, free[z].Claims)
+			return fmt.Errorf("NUMA node %d is held alone, by %d pods", z, free[z].Claims)
 		}
 	}
 	return nil
@@ -46,7 +46,7 @@ func (a *Allocator) verifyHoldings() error {
 
 // verifyPools: they are made of whole cores, partition what is for them, and have the sizes that the division comes to.
 func (a *Allocator) verifyPools() error {
-	want := a.all.Minus(a.reserved).Minus(a.held).Minus(a.inZones(a.alone))
+	want := a.all.Minus(a.reserved).Minus(a.held).Minus(a.inNUMANodes(a.alone))
 	parts := map[string]topology.CPUSet{reclaimed: a.pools.Reclaimed}
 	for name, cpus := range a.pools.Shared {
 		parts[shared+name] = cpus
@@ -57,8 +57,8 @@ func (a *Allocator) verifyPools() error {
 			return fmt.Errorf("pool %s: CPUs %v are in another pool too", key, twice)
 		}
 		union = union.Union(cpus)
-		for z := range a.zones {
-			for _, c := range a.zones[z].cores {
+		for z := range a.numaNodes {
+			for _, c := range a.numaNodes[z].cores {
 				if part := c.cpus.Intersection(cpus); !part.IsEmpty() && part != c.cpus.Intersection(want) {
 					return fmt.Errorf("pool %s: has only %v of core %v", key, part, c.cpus)
 				}
@@ -78,19 +78,19 @@ func (a *Allocator) verifyPools() error {
 }
 
 func (a *Allocator) verifySizes() error {
-	var count [topology.MaxZones]int
+	var count [topology.MaxNUMANodes]int
 	has := make(map[string]int)
-	var taken [topology.MaxZones]int
+	var taken [topology.MaxNUMANodes]int
 	for _, u := range a.units() { // whose owners are what the pools say
-		count[u.zone]++
+		count[u.numa]++
 		if u.owner == reclaimed {
-			taken[u.zone]++
+			taken[u.numa]++
 		}
 		has[u.owner]++
 	}
 	s := a.division.sizes(count, a.threads)
 	if taken != s.reclaimed {
-		return fmt.Errorf("reclaimed has %v cores by zone, not %v", taken, s.reclaimed)
+		return fmt.Errorf("reclaimed has %v cores by NUMA node, not %v", taken, s.reclaimed)
 	}
 	for _, name := range s.names {
 		if has[shared+name] != s.shared[name] {

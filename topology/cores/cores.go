@@ -11,20 +11,20 @@ import (
 
 // layout is the machine as the allocator sees it. It does not change.
 type layout struct {
-	all      topology.CPUSet
-	reserved topology.CPUSet
-	threads  int // of a whole core
-	zones    []zoneCores
+	all       topology.CPUSet
+	reserved  topology.CPUSet
+	threads   int // of a whole core
+	numaNodes []numaCores
 }
 
-// zoneCores is one zone, by cores in ascending order of their lowest CPU.
-type zoneCores struct {
+// numaCores is one NUMA node, by cores in ascending order of their lowest CPU.
+type numaCores struct {
 	cpus    topology.CPUSet
 	givable topology.CPUSet // whole cores that are not reserved
 	cores   []coreCPUs
 }
 
-// coreCPUs is a core: its CPUs, and the L3 group of the zone that it belongs to.
+// coreCPUs is a core: its CPUs, and the L3 group of the NUMA node that it belongs to.
 type coreCPUs struct {
 	cpus topology.CPUSet
 	l3   int
@@ -34,35 +34,35 @@ func newLayout(m *topology.Machine, reserved topology.CPUSet) (*layout, error) {
 	if len(m.CPUs) == 0 {
 		return nil, errors.New("it has no CPU")
 	}
-	byZone, err := coresByZone(m)
+	byNUMANode, err := coresByNUMANode(m)
 	if err != nil {
 		return nil, err
 	}
-	l := &layout{all: m.AllCPUs(), threads: m.Threads(), zones: byZone}
+	l := &layout{all: m.AllCPUs(), threads: m.Threads(), numaNodes: byNUMANode}
 	l.reserved = reserved.Intersection(l.all)
-	for z := range l.zones {
-		zone := &l.zones[z]
-		for _, c := range zone.cores {
-			zone.cpus = zone.cpus.Union(c.cpus)
+	for z := range l.numaNodes {
+		numa := &l.numaNodes[z]
+		for _, c := range numa.cores {
+			numa.cpus = numa.cpus.Union(c.cpus)
 			if c.cpus.Len() == l.threads && c.cpus.Intersection(l.reserved).IsEmpty() {
-				zone.givable = zone.givable.Union(c.cpus)
+				numa.givable = numa.givable.Union(c.cpus)
 			}
 		}
 	}
 	return l, nil
 }
 
-// coresByZone sorts the cores into zones: one for each NUMA node, one alone if there are none or too many.
-func coresByZone(m *topology.Machine) ([]zoneCores, error) {
+// coresByNUMANode sorts the cores into NUMA nodes: one for each NUMA node, one alone if there are none or too many.
+func coresByNUMANode(m *topology.Machine) ([]numaCores, error) {
 	index := make(map[int]int, len(m.NUMA))
 	for i, n := range m.NUMA {
 		index[n.ID] = i
 	}
-	zones := make([]zoneCores, max(len(m.NUMA), 1))
-	if len(m.NUMA) > topology.MaxZones {
-		zones = zones[:1]
+	numaNodes := make([]numaCores, max(len(m.NUMA), 1))
+	if len(m.NUMA) > topology.MaxNUMANodes {
+		numaNodes = numaNodes[:1]
 	}
-	type place struct{ zone, at int }
+	type place struct{ numa, at int }
 	seen := make(map[int]place)
 	cpus := slices.SortedFunc(slices.Values(m.CPUs), func(x, y topology.CPU) int { return x.ID - y.ID })
 	for i, c := range cpus {
@@ -74,40 +74,40 @@ func coresByZone(m *topology.Machine) ([]zoneCores, error) {
 			return nil, fmt.Errorf("CPU %d stands twice", c.ID)
 		case !ok && len(m.NUMA) > 0:
 			return nil, fmt.Errorf("CPU %d is in NUMA node %d, which is not there", c.ID, c.NUMA)
-		case len(zones) == 1:
+		case len(numaNodes) == 1:
 			z = 0
 		}
 		p, known := seen[c.Core]
 		if !known {
-			p = place{zone: z, at: len(zones[z].cores)}
+			p = place{numa: z, at: len(numaNodes[z].cores)}
 			seen[c.Core] = p
-			zones[z].cores = append(zones[z].cores, coreCPUs{l3: c.L3})
+			numaNodes[z].cores = append(numaNodes[z].cores, coreCPUs{l3: c.L3})
 		}
-		if p.zone != z {
+		if p.numa != z {
 			return nil, fmt.Errorf("core %d is in two NUMA nodes", c.Core)
 		}
-		zones[z].cores[p.at].cpus.Add(c.ID)
+		numaNodes[z].cores[p.at].cpus.Add(c.ID)
 	}
-	return zones, nil
+	return numaNodes, nil
 }
 
 // promise is what an allocator of the layout can promise.
-func (l *layout) promise(m *topology.Machine, reservedMemory uint32) topology.ZoneShape {
-	if len(m.NUMA) > topology.MaxZones {
-		return topology.ZoneShape{Threads: uint8(l.threads)}
+func (l *layout) promise(m *topology.Machine, reservedMemory uint32) topology.NUMAShape {
+	if len(m.NUMA) > topology.MaxNUMANodes {
+		return topology.NUMAShape{Threads: uint8(l.threads)}
 	}
 	socket := make(map[int]int, len(m.CPUs))
 	for _, c := range m.CPUs {
 		socket[c.ID] = c.Socket
 	}
-	s := topology.ZoneShape{Ruler: topology.RulerAgent, Zones: uint8(len(l.zones)), Threads: uint8(l.threads)}
-	for z := range l.zones {
-		s.Zone[z].CPUs = uint16(l.zones[z].givable.Len())
-		if first := l.zones[z].cpus.Next(0); first >= 0 {
-			s.Zone[z].Socket = uint8(socket[first])
+	s := topology.NUMAShape{Ruler: topology.RulerAgent, NUMANodes: uint8(len(l.numaNodes)), Threads: uint8(l.threads)}
+	for z := range l.numaNodes {
+		s.NUMANode[z].CPUs = uint16(l.numaNodes[z].givable.Len())
+		if first := l.numaNodes[z].cpus.Next(0); first >= 0 {
+			s.NUMANode[z].Socket = uint8(socket[first])
 		}
 		if z < len(m.NUMA) {
-			s.Zone[z].Memory = uint32(max(m.NUMA[z].Memory/topology.Mebibyte-int64(reservedMemory), 0))
+			s.NUMANode[z].Memory = uint32(max(m.NUMA[z].Memory/topology.Mebibyte-int64(reservedMemory), 0))
 		}
 	}
 	return s
@@ -116,15 +116,15 @@ func (l *layout) promise(m *topology.Machine, reservedMemory uint32) topology.Zo
 // Reserve returns the lowest cores, in turn from each NUMA node: what is kept for the node's own services. A machine that NewAllocator refuses
 // has none.
 func Reserve(m *topology.Machine, cores int) (s topology.CPUSet) {
-	zones, err := coresByZone(m)
+	numaNodes, err := coresByNUMANode(m)
 	if err != nil {
 		return s
 	}
 	for at := 0; cores > 0; at++ {
 		more := false
-		for z := range zones {
-			if at < len(zones[z].cores) && cores > 0 {
-				s = s.Union(zones[z].cores[at].cpus)
+		for z := range numaNodes {
+			if at < len(numaNodes[z].cores) && cores > 0 {
+				s = s.Union(numaNodes[z].cores[at].cpus)
 				cores--
 				more = true
 			}
@@ -136,9 +136,9 @@ func Reserve(m *topology.Machine, cores int) (s topology.CPUSet) {
 	return s
 }
 
-// whole reports whether a part of a zone is made of whole cores.
-func (l *layout) whole(zone int, part topology.CPUSet) bool {
-	for _, c := range l.zones[zone].cores {
+// whole reports whether a part of a NUMA node is made of whole cores.
+func (l *layout) whole(numa int, part topology.CPUSet) bool {
+	for _, c := range l.numaNodes[numa].cores {
 		if n := c.cpus.Intersection(part).Len(); n != 0 && n != l.threads {
 			return false
 		}
@@ -146,11 +146,11 @@ func (l *layout) whole(zone int, part topology.CPUSet) bool {
 	return true
 }
 
-// choose picks n whole cores of a zone from those in free, which has at least so many. It fills L3 groups: first those that near has CPUs in;
+// choose picks n whole cores of a NUMA node from those in free, which has at least so many. It fills L3 groups: first those that near has CPUs in;
 // then the smallest that holds all, one that is filled exactly before all others; if none does, the largest, and so on. In a group it picks cores
 // between or beside those that are not free, so that free cores stay together, then the lowest.
-func (l *layout) choose(zone, n int, free, near topology.CPUSet) (picked topology.CPUSet) {
-	cores := l.zones[zone].cores
+func (l *layout) choose(numa, n int, free, near topology.CPUSet) (picked topology.CPUSet) {
+	cores := l.numaNodes[numa].cores
 	var groups []l3Group
 	at := make(map[int]int)
 	taken := make([]bool, len(cores)) // not to be had: held, reserved, not whole, or picked
@@ -182,7 +182,7 @@ func (l *layout) choose(zone, n int, free, near topology.CPUSet) (picked topolog
 	return picked
 }
 
-// l3Group is the cores of a zone that share an L3 cache, and are free.
+// l3Group is the cores of a NUMA node that share an L3 cache, and are free.
 type l3Group struct {
 	free []int // indices of cores
 	near int   // CPUs of the pod that gets more
@@ -233,10 +233,10 @@ func (g *l3Group) pick(taken []bool) int {
 	return i
 }
 
-// inZones is the CPUs of a set of zones.
-func (l *layout) inZones(set uint8) (cpus topology.CPUSet) {
+// inNUMANodes is the CPUs of a set of NUMA nodes.
+func (l *layout) inNUMANodes(set uint8) (cpus topology.CPUSet) {
 	for ; set != 0; set &= set - 1 {
-		cpus = cpus.Union(l.zones[bits.TrailingZeros8(set)].cpus)
+		cpus = cpus.Union(l.numaNodes[bits.TrailingZeros8(set)].cpus)
 	}
 	return cpus
 }

@@ -14,8 +14,8 @@ const SharePool = "share"
 
 // Division says what the pools of the CPUs that nobody holds should have.
 type Division struct {
-	Shared    []PoolDemand           // the pools that have pods; SharePool too, if it has
-	Reclaimed [topology.MaxZones]int // cores, by zone
+	Shared    []PoolDemand               // the pools that have pods; SharePool too, if it has
+	Reclaimed [topology.MaxNUMANodes]int // cores, by NUMA node
 }
 
 // PoolDemand is a shared pool and the sum of its pods' CPU requests.
@@ -24,17 +24,17 @@ type PoolDemand struct {
 	MilliCPU int64
 }
 
-// Pools divide the CPUs that nobody holds: each of those, outside zones that somebody has alone, is in exactly one of Shared and Reclaimed. A
+// Pools divide the CPUs that nobody holds: each of those, outside NUMA nodes that somebody has alone, is in exactly one of Shared and Reclaimed. A
 // pool that could not get a core is empty; Runs says what its pods run on then.
 type Pools struct {
 	Shared    map[string]topology.CPUSet // not to be changed
-	Reclaimed topology.CPUSet            // its intersection with a zone is the zone's part
+	Reclaimed topology.CPUSet            // its intersection with a NUMA node is the NUMA node's part
 	System    topology.CPUSet            // the reserved cores
 
 	last topology.CPUSet
 }
 
-// Runs is what the pods of a pool run on: its CPUs; if it has none, the reserved cores; if none are reserved, whatever nobody holds, in zones
+// Runs is what the pods of a pool run on: its CPUs; if it has none, the reserved cores; if none are reserved, whatever nobody holds, in NUMA nodes
 // that somebody has alone too; and if everything is held, the whole machine, because a process has to run somewhere.
 func (p *Pools) Runs(pool topology.CPUSet) topology.CPUSet {
 	if pool.IsEmpty() {
@@ -45,13 +45,13 @@ func (p *Pools) Runs(pool topology.CPUSet) topology.CPUSet {
 
 // Divide divides the CPUs that nobody holds, and keeps them divided so while holdings come and go.
 //
-// Reclaimed gets its cores of each zone, from the high end. A shared pool gets the cores that its requests fill or begin, at least one,
-// spread over the zones as the room is; SharePool gets the rest. If that does not suffice, the shared pools that ask have one core each and
+// Reclaimed gets its cores of each NUMA node, from the high end. A shared pool gets the cores that its requests fill or begin, at least one,
+// spread over the NUMA nodes as the room is; SharePool gets the rest. If that does not suffice, the shared pools that ask have one core each and
 // divide the others in proportion to what they ask beyond it; if there are fewer cores than such pools, those that ask for most have one each.
 // Reclaimed yields before any of them goes without.
 //
 // Pools move as little as they can: a pool that has as many cores as it should keeps them, for balance's sake too. What moves is at most
-// what some pool has too much, and what Reclaimed lacks in a zone. Pools are made of whole cores.
+// what some pool has too much, and what Reclaimed lacks in a NUMA node. Pools are made of whole cores.
 func (a *Allocator) Divide(d Division) Pools {
 	d = d.normal()
 	if slices.Equal(d.Shared, a.division.Shared) && d.Reclaimed == a.division.Reclaimed {
@@ -96,16 +96,16 @@ func (d Division) normal() Division {
 
 // divider moves cores between pools.
 type divider struct {
-	units []unit                            // by zone, then ascending
-	has   map[string][topology.MaxZones]int // cores by pool
+	units []unit                                // by NUMA node, then ascending
+	has   map[string][topology.MaxNUMANodes]int // cores by pool
 	sizes sizes
-	room  [topology.MaxZones]int // cores of a zone that are for shared pools
+	room  [topology.MaxNUMANodes]int // cores of a NUMA node that are for shared pools
 }
 
 // unit is what pools have of a core.
 type unit struct {
 	cpus  topology.CPUSet
-	zone  int
+	numa  int
 	owner string // a pool's key; loose: nobody's yet
 }
 
@@ -119,24 +119,24 @@ const (
 
 // sizes is how many cores each pool should have.
 type sizes struct {
-	reclaimed [topology.MaxZones]int
+	reclaimed [topology.MaxNUMANodes]int
 	names     []string       // of the shared pools except SharePool, ascending
 	shared    map[string]int // by name; SharePool gets what is left
 }
 
 // divide makes pools of what nobody holds, from the pools that were.
 func (a *Allocator) divide() {
-	d := divider{units: a.units(), has: make(map[string][topology.MaxZones]int)}
-	var count [topology.MaxZones]int
+	d := divider{units: a.units(), has: make(map[string][topology.MaxNUMANodes]int)}
+	var count [topology.MaxNUMANodes]int
 	for i, u := range d.units {
-		count[u.zone]++
+		count[u.numa]++
 		d.own(i, u.owner)
 	}
 	d.sizes = a.division.sizes(count, a.threads)
 	for z, n := range count {
 		d.room[z] = n - d.sizes.reclaimed[z]
 	}
-	for z := range a.zones {
+	for z := range a.numaNodes {
 		d.reclaim(z)
 	}
 	for _, name := range d.sizes.names {
@@ -181,10 +181,10 @@ func (a *Allocator) units() (units []unit) {
 		keep(p.Name)
 	}
 	keys := slices.Sorted(maps.Keys(owned))
-	free := a.all.Minus(a.reserved).Minus(a.held).Minus(a.inZones(a.alone))
-	for z := range a.zones {
-		for _, c := range a.zones[z].cores {
-			u := unit{cpus: c.cpus.Intersection(free), zone: z, owner: loose}
+	free := a.all.Minus(a.reserved).Minus(a.held).Minus(a.inNUMANodes(a.alone))
+	for z := range a.numaNodes {
+		for _, c := range a.numaNodes[z].cores {
+			u := unit{cpus: c.cpus.Intersection(free), numa: z, owner: loose}
 			if u.cpus.IsEmpty() {
 				continue
 			}
@@ -200,8 +200,8 @@ func (a *Allocator) units() (units []unit) {
 	return units
 }
 
-// sizes divides the cores of the zones among the pools, by number.
-func (d *Division) sizes(count [topology.MaxZones]int, threads int) sizes {
+// sizes divides the cores of the NUMA nodes among the pools, by number.
+func (d *Division) sizes(count [topology.MaxNUMANodes]int, threads int) sizes {
 	s := sizes{shared: make(map[string]int, len(d.Shared))}
 	total, asked := 0, 0
 	for z, n := range count {
@@ -268,7 +268,7 @@ func (d *Division) scaled(wants []int, cores int) []int {
 	return got
 }
 
-// reclaim gives the reclaimed pool what it should have in a zone. It gives up its lowest cores; it takes the highest that nobody has, then the
+// reclaim gives the reclaimed pool what it should have in a NUMA node. It gives up its lowest cores; it takes the highest that nobody has, then the
 // highest of the shared pool that has the most to spare.
 func (d *divider) reclaim(z int) {
 	has := d.has[reclaimed][z]
@@ -284,7 +284,7 @@ func (d *divider) reclaim(z int) {
 	}
 }
 
-// spare is the highest core in the zone of the shared pool that has the most cores beyond what it should have.
+// spare is the highest core in the NUMA node of the shared pool that has the most cores beyond what it should have.
 func (d *divider) spare(z int) int {
 	best, most, rest := -1, 0, 0
 	for _, n := range d.room {
@@ -305,30 +305,30 @@ func (d *divider) spare(z int) int {
 	return best
 }
 
-// shrink takes cores from a pool where it has most beyond its part of the zone.
+// shrink takes cores from a pool where it has most beyond its part of the NUMA node.
 func (d *divider) shrink(key string, size int) {
 	for n := d.total(key); n > size; n-- {
-		z := d.zone(key, size, key, -1)
+		z := d.numa(key, size, key, -1)
 		d.move(d.lowest(key, z), loose)
 	}
 }
 
-// grow gives a pool cores where it lacks most of its part of the zone: those that nobody has, then those of SharePool.
+// grow gives a pool cores where it lacks most of its part of the NUMA node: those that nobody has, then those of SharePool.
 func (d *divider) grow(key string, size int) {
 	for n := d.total(key); n < size; n++ {
 		from := loose
-		z := d.zone(key, size, from, 1)
+		z := d.numa(key, size, from, 1)
 		if z < 0 {
 			from = share
-			z = d.zone(key, size, from, 1)
+			z = d.numa(key, size, from, 1)
 		}
 		d.move(d.highest(from, z), key)
 	}
 }
 
-// zone is where a pool of a size lacks most of its part (sign 1) or has most beyond it (sign -1), among the zones that have a core of from;
+// NUMA node is where a pool of a size lacks most of its part (sign 1) or has most beyond it (sign -1), among the NUMA nodes that have a core of from;
 // -1 if none has.
-func (d *divider) zone(key string, size int, from string, sign int) int {
+func (d *divider) numa(key string, size int, from string, sign int) int {
 	total := 0
 	for _, n := range d.room {
 		total += n
@@ -355,7 +355,7 @@ func (d *divider) total(key string) (n int) {
 // move gives a core to another pool.
 func (d *divider) move(i int, key string) {
 	has := d.has[d.units[i].owner]
-	has[d.units[i].zone]--
+	has[d.units[i].numa]--
 	d.has[d.units[i].owner] = has
 	d.own(i, key)
 }
@@ -363,17 +363,17 @@ func (d *divider) move(i int, key string) {
 func (d *divider) own(i int, key string) {
 	d.units[i].owner = key
 	has := d.has[key]
-	has[d.units[i].zone]++
+	has[d.units[i].numa]++
 	d.has[key] = has
 }
 
 func (d *divider) lowest(key string, z int) int {
-	return slices.IndexFunc(d.units, func(u unit) bool { return u.zone == z && u.owner == key })
+	return slices.IndexFunc(d.units, func(u unit) bool { return u.numa == z && u.owner == key })
 }
 
 func (d *divider) highest(key string, z int) int {
 	for i, u := range slices.Backward(d.units) {
-		if u.zone == z && u.owner == key {
+		if u.numa == z && u.owner == key {
 			return i
 		}
 	}

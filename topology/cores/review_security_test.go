@@ -14,7 +14,7 @@ func TestSecPools(t *testing.T) {
 		d.Shared = append(d.Shared, PoolDemand{fmt.Sprintf("evil-%02d", i), 0})
 	}
 	d = d.normal()
-	var count [topology.MaxZones]int
+	var count [topology.MaxNUMANodes]int
 	count[0] = 16
 	s := d.sizes(count, 2)
 	t.Log("16 cores, share asks 12 CPUs =6 cores; 14 pools of 0 milli:", s.shared)

@@ -24,7 +24,7 @@ func TestDefinitionNamesTheTypes(t *testing.T) {
 		d.Version != Version || !slices.Equal(d.ShortNames, []string{"cnr"}) || !d.Status {
 		t.Errorf("got %+v", d)
 	}
-	if got := strings.Join(d.Columns, ","); got != "Mode,Zones,Free CPUs,Dedicated,GPUs,Headroom,Ready,Observed,Age" {
+	if got := strings.Join(d.Columns, ","); got != "Mode,NUMA,Free CPUs,Dedicated,GPUs,Headroom,Ready,Observed,Age" {
 		t.Errorf("columns %s", got)
 	}
 	if GroupVersion.String() != spec.NodeAPIVersion {
@@ -36,7 +36,7 @@ func TestDefinitionNamesTheTypes(t *testing.T) {
 func TestDefinitionHasTheFields(t *testing.T) {
 	definition(t).Compare(t, reflect.TypeFor[CustomNodeResource](), crdtest.Rules{
 		Texts: []reflect.Type{reflect.TypeFor[metav1.Time]()},
-		Ends:  map[string]string{".status.zones[].children[].children[]": "children"},
+		Ends:  map[string]string{".status.topology[].children[].children[]": "children"},
 		Free:  []string{".status.conditions[].observedGeneration"},
 	})
 }
@@ -45,15 +45,15 @@ func TestDefinitionHasTheFields(t *testing.T) {
 func TestDefinitionHasTheValues(t *testing.T) {
 	s := definition(t).Schema
 	status := s.Properties["status"].Properties
-	zones := status["zones"].Items.Properties
-	numa := zones["children"].Items
-	devices := []string{spec.ZoneGPU, spec.ZoneNIC, spec.ZoneDisk}
+	numaNodes := status["topology"].Items.Properties
+	numa := numaNodes["children"].Items
+	devices := []string{spec.ElementGPU, spec.ElementNIC, spec.ElementDisk}
 	isolation := []string{spec.IsolationAccounting, spec.IsolationSoft, spec.IsolationHard}
 	hanging := status["devices"].Properties
 	for _, c := range []struct{ got, want []string }{
 		{status["mode"].Enum, []string{spec.ModeAgent, spec.ModeKubelet}},
-		{zones["type"].Enum, append([]string{spec.ZoneSocket}, devices...)},
-		{numa.Properties["type"].Enum, []string{spec.ZoneNUMA}},
+		{numaNodes["type"].Enum, append([]string{spec.ElementSocket}, devices...)},
+		{numa.Properties["type"].Enum, []string{spec.ElementNUMANode}},
 		{numa.Properties["children"].Items.Properties["type"].Enum, devices},
 		{numa.Required, []string{"type", "name", "capacity", "allocatable"}},
 		{hanging["owner"].Enum, []string{spec.OwnerHilbert, spec.OwnerKubelet, spec.OwnerNone}},
@@ -70,17 +70,17 @@ func TestDefinitionHasTheValues(t *testing.T) {
 }
 
 func full() *CustomNodeResource {
-	amounts := func() *spec.ZoneAmounts { return &spec.ZoneAmounts{CPUs: 4, CPUSet: "0-3", MemoryMiB: 100} }
+	amounts := func() *spec.NUMAAmounts { return &spec.NUMAAmounts{CPUs: 4, CPUSet: "0-3", MemoryMiB: 100} }
 	return &CustomNodeResource{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", OwnerReferences: []metav1.OwnerReference{{Name: "n"}}},
 		Status: CustomNodeResourceStatus{
 			NodeStatus: spec.NodeStatus{
 				Devices: devices(),
 				Mode:    spec.ModeAgent, ThreadsPerCore: 2, Pools: []spec.Pool{{Name: spec.PoolShare}},
-				Zones: []spec.Zone{{Type: spec.ZoneSocket, Name: "0", Children: []spec.Zone{{
-					Type: spec.ZoneNUMA, Name: "0", Capacity: amounts(), Allocatable: amounts(),
-					Allocations: []spec.ZoneAllocation{{Name: "p"}},
-					Children:    []spec.Zone{{Type: spec.ZoneNIC, Name: "d", Attributes: map[string]string{"names": "eth0"}}},
+				Topology: []spec.TopologyElement{{Type: spec.ElementSocket, Name: "0", Children: []spec.TopologyElement{{
+					Type: spec.ElementNUMANode, Name: "0", Capacity: amounts(), Allocatable: amounts(),
+					Allocations: []spec.NUMAAllocation{{Name: "p"}},
+					Children:    []spec.TopologyElement{{Type: spec.ElementNIC, Name: "d", Attributes: map[string]string{"names": "eth0"}}},
 				}}}},
 			},
 			Conditions: []metav1.Condition{{Type: spec.ConditionAgentReady}},
@@ -125,8 +125,8 @@ func TestDeepCopySharesNothing(t *testing.T) {
 		t.Fatalf("got %+v", copied)
 	}
 	c := &copied.Items[0]
-	numa := &c.Status.Zones[0].Children[0]
-	c.OwnerReferences[0].Name, c.Status.Pools[0].Name, c.Status.Zones[0].Name, c.Status.Conditions[0].Type = "x", "x", "x", "x"
+	numa := &c.Status.Topology[0].Children[0]
+	c.OwnerReferences[0].Name, c.Status.Pools[0].Name, c.Status.Topology[0].Name, c.Status.Conditions[0].Type = "x", "x", "x", "x"
 	numa.Name, numa.Capacity.CPUs, numa.Allocatable.CPUs, numa.Allocations[0].Name = "x", 9, 9, "x"
 	numa.Children[0].Attributes["names"] = "x"
 	d := c.Status.Devices

@@ -32,7 +32,7 @@ func (c *CustomNodeResource) DeepCopyObject() runtime.Object { return c.DeepCopy
 // DeepCopyInto copies into out.
 func (s *CustomNodeResourceStatus) DeepCopyInto(out *CustomNodeResourceStatus) {
 	*out = *s
-	out.Zones = copyZones(s.Zones)
+	out.Topology = copyNUMANodes(s.Topology)
 	out.Pools = slices.Clone(s.Pools)
 	out.Devices = copyDevices(s.Devices)
 	out.Conditions = slices.Clone(s.Conditions)
@@ -74,9 +74,9 @@ func copyPlace(p spec.DevicePlace) spec.DevicePlace {
 	return p
 }
 
-// copyZones copies a tree of zones.
-func copyZones(zones []spec.Zone) []spec.Zone {
-	out := slices.Clone(zones)
+// copyNUMANodes copies a tree of NUMA nodes.
+func copyNUMANodes(numaNodes []spec.TopologyElement) []spec.TopologyElement {
+	out := slices.Clone(numaNodes)
 	for i := range out {
 		z := &out[i]
 		if z.Capacity != nil {
@@ -87,7 +87,7 @@ func copyZones(zones []spec.Zone) []spec.Zone {
 		}
 		z.Allocations = slices.Clone(z.Allocations)
 		z.Attributes = maps.Clone(z.Attributes)
-		z.Children = copyZones(z.Children)
+		z.Children = copyNUMANodes(z.Children)
 	}
 	return out
 }

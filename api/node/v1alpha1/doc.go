@@ -2,7 +2,7 @@
 // machine, one for each Node and with its name; and the ServiceProfile, what a service asks of the agents of the nodes that it runs on.
 //
 // Data flow: the agent builds a spec.NodeStatus out of what it sees and gives away, kube writes it into the status; the scheduler watches
-// it and parses it into zones that can be promised, and takes the allocations in it for the confirmation of what was promised. People read
+// it and parses it into NUMA nodes that can be promised, and takes the allocations in it for the confirmation of what was promised. People read
 // it with kubectl get cnr and hilbert top. It has no spec: nobody tells a node anything through it. A ServiceProfile goes the other way: people
 // write it, each agent watches it and matches it with its pods.
 //

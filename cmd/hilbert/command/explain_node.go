@@ -132,9 +132,9 @@ func (a *nodeAnswer) writeReport(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "Lent now: %s CPUs and %s. Suppression of reclaimed pods: %s.\n\n", cores(r.Lent.MilliCPU), memory(r.Lent.MemoryMiB), orDash(r.Suppression)); err != nil {
 		return err
 	}
-	lines := [][]string{{"ZONE", "HEADROOM CPU", "BOUND BY", "MEMORY", "BOUND BY", "WHY"}}
-	for i := range r.Zones {
-		z := &r.Zones[i]
+	lines := [][]string{{"NUMA", "HEADROOM CPU", "BOUND BY", "MEMORY", "BOUND BY", "WHY"}}
+	for i := range r.NUMANodes {
+		z := &r.NUMANodes[i]
 		lines = append(lines, []string{z.Name, cores(z.MilliCPU), orDash(z.CPUReason), memory(z.MemoryMiB), orDash(z.MemoryReason), z.Message})
 	}
 	lines = append(lines, []string{"all", cores(r.Headroom.MilliCPU), "", memory(r.Headroom.MemoryMiB)})

@@ -130,7 +130,7 @@ members, the limit of a queue, packing, capacity), and which single change would
 constraint, more members or nodes. The scheduler tries each change before it reports it. The command changes nothing in the cluster.
 
 Of a node, say what it lends to reclaimed pods and why that is no more, by NUMA node, what is requested of it, whom it wants evicted, and what
-its zones can promise. The reasons are the agent's own, read from the CustomNodeResource; --from has only what the scheduler knows.`,
+its NUMA nodes can promise. The reasons are the agent's own, read from the CustomNodeResource; --from has only what the scheduler knows.`,
 		Example: `  hilbert explain pod default/web-0
   hilbert explain unit ml/train
   hilbert explain unit ml/train -o json

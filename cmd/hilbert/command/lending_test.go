@@ -18,15 +18,15 @@ import (
 	"hilbert.dev/hilbert/kube/standin"
 )
 
-// lender is a node of two zones that lends.
+// lender is a node of two NUMA nodes that lends.
 func lender(name string, observed time.Time) *v1alpha1.CustomNodeResource {
 	c := &v1alpha1.CustomNodeResource{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("cnr-" + name)}}
 	c.APIVersion, c.Kind = spec.NodeAPIVersion, spec.NodeKind
 	s := &c.Status
 	s.ObservedAt, s.Mode, s.ThreadsPerCore = metav1.NewTime(observed), spec.ModeAgent, 1
-	amounts := spec.ZoneAmounts{CPUs: 4, MemoryMiB: 2048}
-	for _, zone := range []string{"0", "1"} {
-		s.Zones = append(s.Zones, spec.Zone{Type: spec.ZoneSocket, Name: zone, Children: []spec.Zone{{Type: spec.ZoneNUMA, Name: zone, Capacity: &amounts, Allocatable: &amounts}}})
+	amounts := spec.NUMAAmounts{CPUs: 4, MemoryMiB: 2048}
+	for _, numa := range []string{"0", "1"} {
+		s.Topology = append(s.Topology, spec.TopologyElement{Type: spec.ElementSocket, Name: numa, Children: []spec.TopologyElement{{Type: spec.ElementNUMANode, Name: numa, Capacity: &amounts, Allocatable: &amounts}}})
 	}
 	s.Conditions = []metav1.Condition{{
 		Type: spec.ConditionAgentReady, Status: metav1.ConditionTrue, Reason: spec.ReasonAgentRunning, LastTransitionTime: metav1.NewTime(observed),
@@ -34,7 +34,7 @@ func lender(name string, observed time.Time) *v1alpha1.CustomNodeResource {
 	s.Colocation = &spec.Colocation{
 		Headroom: spec.ReclaimedAmounts{MilliCPU: 3500, MemoryMiB: 1536}, Lent: spec.ReclaimedAmounts{MilliCPU: 2000, MemoryMiB: 512},
 		Suppression: spec.SuppressionWeight,
-		Zones: []spec.ZoneHeadroom{
+		NUMANodes: []spec.NUMAHeadroom{
 			{Name: "0", ReclaimedAmounts: spec.ReclaimedAmounts{MilliCPU: 2500, MemoryMiB: 1024}, CPUReason: "Use", MemoryReason: "Forecast", Message: "4 CPUs, 1.5 in use"},
 			{Name: "1", ReclaimedAmounts: spec.ReclaimedAmounts{MilliCPU: 1000, MemoryMiB: 512}, CPUReason: "Pressure", MemoryReason: "Use"},
 		},
@@ -43,7 +43,7 @@ func lender(name string, observed time.Time) *v1alpha1.CustomNodeResource {
 }
 
 const topLendingText = `
-NODE MODE READY OBSERVED ZONE CPUS FREE OF MEMORY FREE OF DEDICATED POOLS DEVICES HEADROOM LENT HELD DOWN EVICTIONS NOTE
+NODE MODE READY OBSERVED NUMA CPUS FREE OF MEMORY FREE OF DEDICATED POOLS DEVICES HEADROOM LENT HELD DOWN EVICTIONS NOTE
 n1 agent yes 10s 0 ........ 4 4 2Gi 2Gi 0 - - 2.5/1Gi 2/512Mi Weight 1
  1 ........ 4 4 2Gi 2Gi 0 - - 1/512Mi
 n2 agent yes 60s 0 ........ 4 4 2Gi 2Gi 0 - - 2.5/1Gi STALE 2/512Mi Weight 0
@@ -126,7 +126,7 @@ func TestExplainNode(t *testing.T) {
 	}
 	out, err = run(t.Context(), t, append([]string{"explain", "node", "n1", "-o", "json"}, c.direct()...)...)
 	var answer nodeAnswer
-	if err != nil || json.Unmarshal([]byte(out), &answer) != nil || answer.Offered.MilliCPU != 3500 || answer.Report == nil || len(answer.Report.Zones) != 2 {
+	if err != nil || json.Unmarshal([]byte(out), &answer) != nil || answer.Offered.MilliCPU != 3500 || answer.Report == nil || len(answer.Report.NUMANodes) != 2 {
 		t.Errorf("%v: %s", err, out)
 	}
 	if _, err = run(t.Context(), t, append([]string{"explain", "node", "n9"}, c.direct()...)...); err == nil || !strings.Contains(err.Error(), `no node "n9"`) {

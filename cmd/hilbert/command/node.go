@@ -152,7 +152,7 @@ func (f *replayFlags) replay(in io.Reader) (out replayed, err error) {
 
 // recorded is what the record has of what changed, where it differs.
 func recorded(differs []advise.Change, c advise.Change) string {
-	i := slices.IndexFunc(differs, func(d advise.Change) bool { return d.Zone == c.Zone && d.What == c.What })
+	i := slices.IndexFunc(differs, func(d advise.Change) bool { return d.NUMANode == c.NUMANode && d.What == c.What })
 	if i < 0 {
 		return ""
 	}
@@ -179,11 +179,11 @@ func (r replayed) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TIME\tLINE\tZONE\tWHAT\tFROM\tTO\tWHY\tRECORDED")
 	for _, c := range r.Changes {
-		zone := "node"
-		if c.Zone >= 0 {
-			zone = strconv.Itoa(c.Zone)
+		numa := "node"
+		if c.NUMANode >= 0 {
+			numa = strconv.Itoa(c.NUMANode)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.At.Format("15:04:05"), c.Line, zone, c.What,
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.At.Format("15:04:05"), c.Line, numa, c.What,
 			worth(c.What, c.From), worth(c.What, c.To), c.Why, worth(c.What, c.Recorded))
 	}
 	if err := t.Flush(); err != nil {

@@ -22,7 +22,7 @@ func recordNode(t *testing.T) string {
 	o := &advise.Observation{
 		Wall: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), Node: advise.Node{CPUPressure: advise.Known(0)},
 		Reclaimed: []advise.Reclaimed{{ID: "default/batch"}},
-		Zones:     []advise.Zone{{Divisible: 32, Threads: 2, SharedUse: advise.Known(4), SharedDelay: advise.Known(0), SharedRequests: advise.Known(20)}},
+		NUMANodes: []advise.NUMANode{{Divisible: 32, Threads: 2, SharedUse: advise.Known(4), SharedDelay: advise.Known(0), SharedRequests: advise.Known(20)}},
 	}
 	var b bytes.Buffer
 	r, err := advise.NewRecorder(&b, &p, &m)
@@ -31,14 +31,14 @@ func recordNode(t *testing.T) string {
 	}
 	for i := range 240 {
 		if i == 120 {
-			o.Zones[0].SharedUse = advise.Known(12)
+			o.NUMANodes[0].SharedUse = advise.Known(12)
 		}
 		o.At, o.Wall = o.At+time.Second, o.Wall.Add(time.Second)
 		a := advise.Step(o, &p, &m)
 		if err := r.Record(o, &a); err != nil {
 			t.Fatal(err)
 		}
-		o.Zones[0].Lent = 2 * a.Zones[0].Lend
+		o.NUMANodes[0].Lent = 2 * a.NUMANodes[0].Lend
 	}
 	return b.String()
 }

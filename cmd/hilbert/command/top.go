@@ -40,7 +40,7 @@ func (f *topFlags) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.target.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, else ~/.kube/config)")
 	flags.StringVar(&f.target.Context, "context", "", "context of the kubeconfig")
 	flags.StringVar(&f.target.TokenFile, "token-file", "", "file with a bearer token to use instead of the kubeconfig's")
-	flags.DurationVar(&f.staleAfter, "stale-after", spec.Default().Scheduling.Zones.StaleAfter.D(), "mark reports of this age or older as stale, like scheduling.zones.staleAfter of hilbertd")
+	flags.DurationVar(&f.staleAfter, "stale-after", spec.Default().Scheduling.NodeReports.StaleAfter.D(), "mark reports of this age or older as stale, like scheduling.nodeReports.staleAfter of hilbertd")
 	outputFlag(cmd, &f.output)
 }
 

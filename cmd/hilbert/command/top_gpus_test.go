@@ -24,7 +24,7 @@ status:
   mode: agent
   threadsPerCore: 2
   observedAt: "2026-01-01T11:59:30Z"
-  zones:
+  topology:
     - {type: Socket, name: "0", children: [{type: NUMA, name: "0", capacity: {cpus: 16, cpuset: "0-15", memoryMiB: 16384}, allocatable: {cpus: 14, cpuset: "1-7,9-15", memoryMiB: 16128}}]}
     - {type: Socket, name: "1", children: [{type: NUMA, name: "1", capacity: {cpus: 16, cpuset: "16-31", memoryMiB: 16384}, allocatable: {cpus: 16, cpuset: "16-31", memoryMiB: 16128}}]}
   devices:

@@ -64,8 +64,8 @@ func (v *nodesView) lends() bool {
 // lendingHeads are the columns of lending; they stand before the last column.
 var lendingHeads = []string{"HEADROOM", "LENT", "HELD DOWN", "EVICTIONS"}
 
-// lendingCells are what is in them on a node's first line, and, with a zone, that zone's headroom.
-func (n *nodeRow) lendingCells(first bool, zone *zoneRow) []string {
+// lendingCells are what is in them on a node's first line, and, with a NUMA node, that NUMA node's headroom.
+func (n *nodeRow) lendingCells(first bool, numa *numaRow) []string {
 	cells := []string{"-", "", "", ""}
 	if n.Lending == nil {
 		if !first {
@@ -74,8 +74,8 @@ func (n *nodeRow) lendingCells(first bool, zone *zoneRow) []string {
 		return cells
 	}
 	switch {
-	case zone != nil && zone.Headroom != nil:
-		cells[0] = lentText(*zone.Headroom) + n.Lending.mark()
+	case numa != nil && numa.Headroom != nil:
+		cells[0] = lentText(*numa.Headroom) + n.Lending.mark()
 	case first:
 		cells[0] = lentText(n.Lending.Headroom) + n.Lending.mark()
 	}

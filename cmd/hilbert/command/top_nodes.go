@@ -57,18 +57,18 @@ type nodeRow struct {
 	// Problem is why the scheduler cannot read the report.
 	Problem string `json:"problem,omitempty"`
 	seen
-	Zones         []zoneRow   `json:"zones"`
+	NUMANodes     []numaRow   `json:"numaNodes"`
 	Pools         []spec.Pool `json:"pools,omitempty"`
 	DedicatedPods int         `json:"dedicatedPods"`
 	// Lending is what reclaimed pods may have; nil: the agent does not say.
 	Lending *lendingRow `json:"lending,omitempty"`
 }
 
-type zoneRow struct {
-	Zone   string `json:"zone"`
-	Socket string `json:"socket"`
-	Closed bool   `json:"closed,omitempty"`
-	// Alone: one pod has the whole zone.
+type numaRow struct {
+	NUMANode string `json:"numaNode"`
+	Socket   string `json:"socket"`
+	Closed   bool   `json:"closed,omitempty"`
+	// Alone: one pod has the whole NUMA node.
 	Alone bool `json:"alone,omitempty"`
 	// CPUs and memory that may be given exclusively, and what is left of them.
 	CPUs          int            `json:"cpus"`
@@ -78,17 +78,17 @@ type zoneRow struct {
 	DedicatedPods int            `json:"dedicatedPods"`
 	Pools         map[string]int `json:"pools,omitempty"`   // CPUs of each
 	Devices       map[string]int `json:"devices,omitempty"` // how many of each type
-	// Headroom is the zone's part of what the node lends.
+	// Headroom is the NUMA node's part of what the node lends.
 	Headroom *spec.ReclaimedAmounts `json:"headroom,omitempty"`
 }
 
 func rowOfNode(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter time.Duration) nodeRow {
 	s := &c.Status
 	row := nodeRow{
-		Name: c.Name, Mode: s.Mode, seen: seenOf(c, now, staleAfter), Pools: s.Pools, DedicatedPods: s.Summary.DedicatedPods, Zones: []zoneRow{},
+		Name: c.Name, Mode: s.Mode, seen: seenOf(c, now, staleAfter), Pools: s.Pools, DedicatedPods: s.Summary.DedicatedPods, NUMANodes: []numaRow{},
 	}
 	row.Lending = lendingOf(c, row.seen)
-	if _, _, err := parse.NodeZones(&s.NodeStatus); err != nil {
+	if _, _, err := parse.NodeNUMANodes(&s.NodeStatus); err != nil {
 		row.Problem = err.Error()
 	}
 	for i := range s.Conditions {
@@ -96,19 +96,19 @@ func rowOfNode(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter time.Du
 			row.Ready, row.Reason = string(s.Conditions[i].Status), s.Conditions[i].Reason
 		}
 	}
-	for i := range s.Zones {
-		for j := range s.Zones[i].Children {
-			if z := &s.Zones[i].Children[j]; z.Type == spec.ZoneNUMA {
-				row.Zones = append(row.Zones, rowOfZone(z, s.Zones[i].Name, s))
+	for i := range s.Topology {
+		for j := range s.Topology[i].Children {
+			if z := &s.Topology[i].Children[j]; z.Type == spec.ElementNUMANode {
+				row.NUMANodes = append(row.NUMANodes, rowOfNUMANode(z, s.Topology[i].Name, s))
 			}
 		}
 	}
 	return row
 }
 
-func rowOfZone(z *spec.Zone, socket string, s *v1alpha1.CustomNodeResourceStatus) zoneRow {
+func rowOfNUMANode(z *spec.TopologyElement, socket string, s *v1alpha1.CustomNodeResourceStatus) numaRow {
 	pools := s.Pools
-	row := zoneRow{Zone: z.Name, Socket: socket, Closed: z.Closed, DedicatedPods: len(z.Allocations), Pools: make(map[string]int), Devices: make(map[string]int)}
+	row := numaRow{NUMANode: z.Name, Socket: socket, Closed: z.Closed, DedicatedPods: len(z.Allocations), Pools: make(map[string]int), Devices: make(map[string]int)}
 	if z.Allocatable != nil {
 		row.CPUs, row.MemoryMiB = z.Allocatable.CPUs, z.Allocatable.MemoryMiB
 	}
@@ -128,8 +128,8 @@ func rowOfZone(z *spec.Zone, socket string, s *v1alpha1.CustomNodeResourceStatus
 		}
 	}
 	if s.Colocation != nil {
-		for i := range s.Colocation.Zones {
-			if said := &s.Colocation.Zones[i]; said.Name == z.Name {
+		for i := range s.Colocation.NUMANodes {
+			if said := &s.Colocation.NUMANodes[i]; said.Name == z.Name {
 				row.Headroom = &said.ReclaimedAmounts
 			}
 		}
@@ -142,7 +142,7 @@ func rowOfZone(z *spec.Zone, socket string, s *v1alpha1.CustomNodeResourceStatus
 
 // WriteText draws a line for each NUMA node, under the node's first.
 func (v *nodesView) WriteText(w io.Writer) error {
-	lines := [][]string{{"NODE", "MODE", "READY", "OBSERVED", "ZONE", "CPUS", "FREE", "OF", "MEMORY FREE", "OF", "DEDICATED", "POOLS", "DEVICES", "NOTE"}}
+	lines := [][]string{{"NODE", "MODE", "READY", "OBSERVED", "NUMA", "CPUS", "FREE", "OF", "MEMORY FREE", "OF", "DEDICATED", "POOLS", "DEVICES", "NOTE"}}
 	lends := v.lends()
 	if lends {
 		lines[0] = before(lines[0], lendingHeads)
@@ -150,20 +150,20 @@ func (v *nodesView) WriteText(w io.Writer) error {
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		head := []string{n.Name, orDash(n.Mode), n.readiness(), n.text()}
-		if len(n.Zones) == 0 {
+		if len(n.NUMANodes) == 0 {
 			line := append(head, "-", "-", "-", "-", "-", "-", strconv.Itoa(n.DedicatedPods), "-", "-", n.Problem)
 			if lends {
 				line = before(line, n.lendingCells(true, nil))
 			}
 			lines = append(lines, line)
 		}
-		for j := range n.Zones {
-			line := append(head, n.Zones[j].cells()...)
+		for j := range n.NUMANodes {
+			line := append(head, n.NUMANodes[j].cells()...)
 			if j == 0 && n.Problem != "" {
 				line[len(line)-1] = n.Problem
 			}
 			if lends {
-				line = before(line, n.lendingCells(j == 0, &n.Zones[j]))
+				line = before(line, n.lendingCells(j == 0, &n.NUMANodes[j]))
 			}
 			lines = append(lines, line)
 			head = []string{"", "", "", ""}
@@ -186,7 +186,7 @@ func (n *nodeRow) readiness() string {
 	return n.Reason
 }
 
-func (z *zoneRow) cells() []string {
+func (z *numaRow) cells() []string {
 	var notes []string
 	if z.Closed {
 		notes = append(notes, "closed")
@@ -195,7 +195,7 @@ func (z *zoneRow) cells() []string {
 		notes = append(notes, "held alone")
 	}
 	return []string{
-		z.Zone, bar(z.CPUs-z.FreeCPUs, z.CPUs), strconv.Itoa(z.FreeCPUs), strconv.Itoa(z.CPUs), memory(z.FreeMemoryMiB), memory(z.MemoryMiB),
+		z.NUMANode, bar(z.CPUs-z.FreeCPUs, z.CPUs), strconv.Itoa(z.FreeCPUs), strconv.Itoa(z.CPUs), memory(z.FreeMemoryMiB), memory(z.MemoryMiB),
 		strconv.Itoa(z.DedicatedPods), counts(z.Pools), counts(z.Devices), strings.Join(notes, ", "),
 	}
 }
@@ -230,10 +230,10 @@ func (v *nodesView) summary() string {
 		case n.Mode != spec.ModeAgent:
 			kubelet++
 		default:
-			for j := range n.Zones {
-				all += n.Zones[j].CPUs
-				if !n.Zones[j].Closed {
-					free += max(n.Zones[j].FreeCPUs, 0)
+			for j := range n.NUMANodes {
+				all += n.NUMANodes[j].CPUs
+				if !n.NUMANodes[j].Closed {
+					free += max(n.NUMANodes[j].FreeCPUs, 0)
 				}
 			}
 		}

@@ -56,17 +56,17 @@ type podRow struct {
 	Node      string `json:"node"`
 	Mode      string `json:"mode"`
 	seen
-	Zones     []podZone `json:"zones"`
-	CPUs      int       `json:"cpus"`
-	CPUSet    string    `json:"cpuset"`
-	MemoryMiB int64     `json:"memoryMiB,omitempty"`
-	Exclusive bool      `json:"exclusive,omitempty"`
-	Moved     bool      `json:"moved,omitempty"`
+	NUMANodes []podNUMANode `json:"numaNodes"`
+	CPUs      int           `json:"cpus"`
+	CPUSet    string        `json:"cpuset"`
+	MemoryMiB int64         `json:"memoryMiB,omitempty"`
+	Exclusive bool          `json:"exclusive,omitempty"`
+	Moved     bool          `json:"moved,omitempty"`
 }
 
-// podZone is what a pod holds of one NUMA node.
-type podZone struct {
-	Zone      string `json:"zone"`
+// podNUMANode is what a pod holds of one NUMA node.
+type podNUMANode struct {
+	NUMANode  string `json:"numaNode"`
 	CPUs      int    `json:"cpus"`
 	CPUSet    string `json:"cpuset,omitempty"`
 	MemoryMiB int64  `json:"memoryMiB,omitempty"`
@@ -75,9 +75,9 @@ type podZone struct {
 // add takes the pods of a node.
 func (v *podsView) add(c *v1alpha1.CustomNodeResource, namespace string, now time.Time, staleAfter time.Duration) {
 	at := make(map[string]int) // in Pods, by UID
-	for i := range c.Status.Zones {
-		for j := range c.Status.Zones[i].Children {
-			z := &c.Status.Zones[i].Children[j]
+	for i := range c.Status.Topology {
+		for j := range c.Status.Topology[i].Children {
+			z := &c.Status.Topology[i].Children[j]
 			for k := range z.Allocations {
 				a := &z.Allocations[k]
 				if namespace != "" && a.Namespace != namespace {
@@ -95,9 +95,9 @@ func (v *podsView) add(c *v1alpha1.CustomNodeResource, namespace string, now tim
 	}
 }
 
-// hold adds what the pod holds of a zone.
-func (p *podRow) hold(zone string, a *spec.ZoneAllocation) {
-	p.Zones = append(p.Zones, podZone{Zone: zone, CPUs: a.CPUs, CPUSet: a.CPUSet, MemoryMiB: a.MemoryMiB})
+// hold adds what the pod holds of a NUMA node.
+func (p *podRow) hold(numa string, a *spec.NUMAAllocation) {
+	p.NUMANodes = append(p.NUMANodes, podNUMANode{NUMANode: numa, CPUs: a.CPUs, CPUSet: a.CPUSet, MemoryMiB: a.MemoryMiB})
 	p.CPUs += a.CPUs
 	p.MemoryMiB += a.MemoryMiB
 	p.Exclusive, p.Moved = p.Exclusive || a.Exclusive, p.Moved || a.Moved
@@ -118,13 +118,13 @@ func (v *podsView) sort() {
 
 // WriteText draws a line for each pod.
 func (v *podsView) WriteText(w io.Writer) error {
-	lines := [][]string{{"NAMESPACE", "POD", "NODE", "ZONES", "CPUS", "CPUSET", "MEMORY", "NOTE"}}
+	lines := [][]string{{"NAMESPACE", "POD", "NODE", "NUMA", "CPUS", "CPUSET", "MEMORY", "NOTE"}}
 	moved := 0
 	for i := range v.Pods {
 		p := &v.Pods[i]
-		var zones, notes []string
-		for j := range p.Zones {
-			zones = append(zones, p.Zones[j].Zone)
+		var numaNodes, notes []string
+		for j := range p.NUMANodes {
+			numaNodes = append(numaNodes, p.NUMANodes[j].NUMANode)
 		}
 		if p.Exclusive {
 			notes = append(notes, "alone")
@@ -144,7 +144,7 @@ func (v *podsView) WriteText(w io.Writer) error {
 			bound = memory(p.MemoryMiB)
 		}
 		lines = append(lines, []string{
-			p.Namespace, p.Name, p.Node, strings.Join(zones, ","), strconv.Itoa(p.CPUs), orDash(p.CPUSet), bound, strings.Join(notes, ", "),
+			p.Namespace, p.Name, p.Node, strings.Join(numaNodes, ","), strconv.Itoa(p.CPUs), orDash(p.CPUSet), bound, strings.Join(notes, ", "),
 		})
 	}
 	if err := rows(w, lines); err != nil {

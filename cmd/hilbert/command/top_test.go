@@ -26,13 +26,13 @@ status:
   mode: agent
   threadsPerCore: 2
   observedAt: "2026-01-01T11:59:30Z"
-  summary: {zones: 2, freeCPUs: 8, dedicatedPods: 2, freeMemory: 11Gi}
+  summary: {numaNodes: 2, freeCPUs: 8, dedicatedPods: 2, freeMemory: 11Gi}
   conditions: [{type: AgentReady, status: "True", reason: AgentRunning, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]
   pools:
     - {name: reclaimed, cpuset: "7,15,23", pods: 3}
     - {name: share, cpuset: "3-6,11-14,22", pods: 9}
     - {name: system, cpuset: "0,8", pods: 1}
-  zones:
+  topology:
     - type: Socket
       name: "0"
       children:
@@ -61,9 +61,9 @@ status:
   mode: kubelet
   threadsPerCore: 1
   observedAt: "2026-01-01T11:30:00Z"
-  summary: {zones: 1, freeCPUs: 0, dedicatedPods: 1, freeMemory: 0Mi}
+  summary: {numaNodes: 1, freeCPUs: 0, dedicatedPods: 1, freeMemory: 0Mi}
   conditions: [{type: AgentReady, status: "False", reason: RuntimeLost, message: "gone", lastTransitionTime: "2026-01-01T00:00:00Z"}]
-  zones:
+  topology:
     - type: Socket
       name: "0"
       children:
@@ -84,8 +84,8 @@ status:
   mode: agent
   threadsPerCore: 2
   observedAt: "2026-01-01T12:00:05Z"
-  summary: {zones: 1, freeCPUs: 4, dedicatedPods: 0, freeMemory: 1Gi}
-  zones: [{type: Socket, name: "0", children: [{type: NUMA, name: "0", allocatable: {cpus: 4, memoryMiB: 2048}}]}]
+  summary: {numaNodes: 1, freeCPUs: 4, dedicatedPods: 0, freeMemory: 1Gi}
+  topology: [{type: Socket, name: "0", children: [{type: NUMA, name: "0", allocatable: {cpus: 4, memoryMiB: 2048}}]}]
 `
 
 func reports(t *testing.T) (out []*unstructured.Unstructured) {
@@ -122,7 +122,7 @@ func views(t *testing.T) (nodes *nodesView, pods *podsView) {
 }
 
 const topNodesText = `
-NODE  MODE     READY        OBSERVED   ZONE  CPUS      FREE  OF  MEMORY FREE  OF      DEDICATED  POOLS                         DEVICES       NOTE
+NODE  MODE     READY        OBSERVED   NUMA  CPUS      FREE  OF  MEMORY FREE  OF      DEDICATED  POOLS                         DEVICES       NOTE
 n1    agent    yes          30s        0     ####....  8     14  11.8Gi       15.8Gi  2          reclaimed 2, share 8, system 2  GPU 2, NIC 1
                                        1     ########  0     16  0Mi          15.8Gi  1          reclaimed 1, share 1          -             closed, held alone
 n2    kubelet  RuntimeLost  30m STALE  0     ######..  1     3   700Mi        700Mi   1          -                             -
@@ -133,7 +133,7 @@ n4    agent    -            0s         0     ........  4     4   2Gi          2G
 `
 
 const topPodsText = `
-NAMESPACE  POD     NODE  ZONES  CPUS  CPUSET    MEMORY  NOTE
+NAMESPACE  POD     NODE  NUMA  CPUS  CPUSET    MEMORY  NOTE
 default    pinned  n2    0      2     2-3       -       by the kubelet, 30m STALE
 ml         train   n1    0      2     3,11      -       MOVED
 prod       cache   n1    1      16    16-31     15.8Gi  alone
@@ -162,12 +162,12 @@ func TestTopText(t *testing.T) {
 	}
 }
 
-// A pod in several zones is one line, with all of its CPUs.
-func TestTopPodInSeveralZones(t *testing.T) {
+// A pod in several NUMA nodes is one line, with all of its CPUs.
+func TestTopPodInSeveralNUMANodes(t *testing.T) {
 	_, pods := views(t)
 	p := &pods.Pods[3]
-	p.hold("1", &spec.ZoneAllocation{CPUs: 4, CPUSet: "11-12,20-21", MemoryMiB: 904, Moved: true})
-	if p.CPUs != 8 || p.CPUSet != "1-2,9-12,20-21" || p.MemoryMiB != 5000 || len(p.Zones) != 2 || !p.Moved {
+	p.hold("1", &spec.NUMAAllocation{CPUs: 4, CPUSet: "11-12,20-21", MemoryMiB: 904, Moved: true})
+	if p.CPUs != 8 || p.CPUSet != "1-2,9-12,20-21" || p.MemoryMiB != 5000 || len(p.NUMANodes) != 2 || !p.Moved {
 		t.Errorf("got %+v", p)
 	}
 }
@@ -201,7 +201,7 @@ func TestTopLive(t *testing.T) {
 	decoder := json.NewDecoder(strings.NewReader(out))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&nodes); err != nil || len(nodes.Nodes) != 2 || nodes.Nodes[0].Name != "n2" || !nodes.Nodes[0].Stale ||
-		!nodes.Nodes[1].ObservedAt.Equal(new(metav1.Date(2026, 1, 1, 11, 59, 30, 0, time.UTC))) || nodes.Nodes[1].Zones[0].FreeCPUs != 8 {
+		!nodes.Nodes[1].ObservedAt.Equal(new(metav1.Date(2026, 1, 1, 11, 59, 30, 0, time.UTC))) || nodes.Nodes[1].NUMANodes[0].FreeCPUs != 8 {
 		t.Errorf("%v in %s", err, out)
 	}
 	if out, err := top("pods"); err != nil || !strings.Contains(out, "4 pods have CPUs of their own") {

@@ -12,7 +12,7 @@ func newExperimentNUMA() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "numa",
 		Short: "What a service gains from cores and memory in the same NUMA nodes: a queueing model",
-		Long: `Servers whose work waits for memory, on modelled machines: placed as a stock kernel and kubelet do, and in the zones that Hilbert's
+		Long: `Servers whose work waits for memory, on modelled machines: placed as a stock kernel and kubelet do, and in the NUMA nodes that Hilbert's
 allocator chooses, with shared CPUs and with cores of their own. Tells latencies, how much less they are, and how that moves with each parameter
 of the model. The model stands in the documentation of package sim/numa. The same seed gives the same figures on one architecture.`,
 		Example: `  hilbert sim experiment numa --seeds 10 -o json

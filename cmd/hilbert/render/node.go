@@ -28,7 +28,7 @@ func Node(w io.Writer, a *inspect.NodeAnswer) error {
 		b.WriteString(".\n")
 	}
 	writeWishes(&b, a)
-	writeZones(&b, a)
+	writeNUMANodes(&b, a)
 	fmt.Fprintf(&b, "\nAs of revision %d.\n", a.Revision)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -73,27 +73,27 @@ func writeWishes(b *strings.Builder, a *inspect.NodeAnswer) {
 	}
 }
 
-func writeZones(b *strings.Builder, a *inspect.NodeAnswer) {
+func writeNUMANodes(b *strings.Builder, a *inspect.NodeAnswer) {
 	switch {
 	case a.Why != "":
-		fmt.Fprintf(b, "\nNothing is promised by zone: its report is %s.\n", a.Why)
+		fmt.Fprintf(b, "\nNothing is promised by numaNode: its report is %s.\n", a.Why)
 	case a.Ruler == spec.ModeKubelet:
-		b.WriteString("\nNothing is promised by zone: the kubelet rules the CPUs.\n")
-	case len(a.Zones) == 0:
+		b.WriteString("\nNothing is promised by numaNode: the kubelet rules the CPUs.\n")
+	case len(a.NUMANodes) == 0:
 		return
 	}
-	if len(a.Zones) == 0 {
+	if len(a.NUMANodes) == 0 {
 		return
 	}
 	b.WriteString("\n")
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "ZONE\tEXCLUSIVE CPUS\tFREE\tMEMORY\tFREE") // a Builder never fails
-	for _, z := range a.Zones {
+	_, _ = fmt.Fprintln(table, "NUMA\tEXCLUSIVE CPUS\tFREE\tMEMORY\tFREE") // a Builder never fails
+	for _, z := range a.NUMANodes {
 		closed := ""
 		if z.Closed {
 			closed = "\tclosed"
 		}
-		cells := []string{strconv.Itoa(z.Zone), strconv.Itoa(int(z.CPUs)), strconv.Itoa(int(z.FreeCPUs)), fmt.Sprint(z.Memory, "Mi"), fmt.Sprint(z.FreeMiB, "Mi")}
+		cells := []string{strconv.Itoa(z.NUMANode), strconv.Itoa(int(z.CPUs)), strconv.Itoa(int(z.FreeCPUs)), fmt.Sprint(z.Memory, "Mi"), fmt.Sprint(z.FreeMiB, "Mi")}
 		_, _ = fmt.Fprintln(table, strings.Join(slices.Clip(cells), "\t")+closed)
 	}
 	_ = table.Flush()

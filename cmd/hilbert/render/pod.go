@@ -75,8 +75,8 @@ func podPlace(a *inspect.Answer) string {
 	if a.NICs != "" {
 		held = append(held, "network cards "+a.NICs)
 	}
-	if a.Zones != nil {
-		held = append(held, podZones(a.Zones))
+	if a.NUMANodes != nil {
+		held = append(held, podNUMA(a.NUMANodes))
 	}
 	if len(held) == 0 {
 		return a.Node
@@ -143,12 +143,12 @@ func writeMisses(b *strings.Builder, e *explain.Explanation) {
 	}
 }
 
-// podZones says in words what a pod holds of its node's zones.
-func podZones(h *inspect.PodZones) string {
-	switch text := "zones " + h.Grant; h.State {
-	case inspect.ZonesMoved:
+// podNUMA says in words what a pod holds of its node's NUMA nodes.
+func podNUMA(h *inspect.PodNUMA) string {
+	switch text := "NUMA " + h.Grant; h.State {
+	case inspect.NUMAMoved:
 		return text + ", moved from " + h.Promise
-	case inspect.ZonesGiven:
+	case inspect.NUMAGiven:
 		return text + ", not promised by the scheduler"
 	default:
 		return text + ", " + h.State

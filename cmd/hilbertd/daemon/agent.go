@@ -99,7 +99,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 		o.OnListen(served.address)
 	}
 	log.Info("hilbertd started", "version", apiserver.Version(), "role", spec.RoleAgent, "node", options.Node, "mode", options.Mode, "why", options.Why,
-		"zones", len(options.Machine.NUMA), "cpus", len(options.Machine.CPUs), "apiServer", api.host, "address", served.at())
+		"numaNodes", len(options.Machine.NUMA), "cpus", len(options.Machine.CPUs), "apiServer", api.host, "address", served.at())
 	defer log.Info("hilbertd stopped")
 	return runBoth(ctx, agent, config.Node, options.Mode, log)
 }
@@ -181,7 +181,7 @@ func agentOptions(config *spec.Configuration, log *slog.Logger, roots realnode.R
 		return out, fmt.Errorf("read the machine from %s: %w", roots.Sys, err)
 	}
 	for _, n := range notes {
-		if n.Reason == spec.ReasonNoNUMAInformation || n.Reason == spec.ReasonTooManyZones {
+		if n.Reason == spec.ReasonNoNUMAInformation || n.Reason == spec.ReasonTooManyNUMANodes {
 			out.Problems = append(out.Problems, allocate.Note{Reason: n.Reason, Message: n.Message})
 		} else {
 			log.Info("about the machine", "reason", n.Reason, "message", n.Message)

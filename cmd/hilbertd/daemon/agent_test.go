@@ -228,9 +228,9 @@ func (p *process) held(t *testing.T, uid string) (cpus string) {
 	if err := json.Unmarshal([]byte(body), &status); code != http.StatusOK || err != nil {
 		t.Fatalf("%d %s: %v", code, body, err)
 	}
-	for _, socket := range status.Zones {
-		for _, zone := range socket.Children {
-			for _, a := range zone.Allocations {
+	for _, socket := range status.Topology {
+		for _, numa := range socket.Children {
+			for _, a := range numa.Allocations {
 				if a.UID == uid {
 					cpus += a.CPUSet
 				}
@@ -247,7 +247,7 @@ func TestAgentAlone(t *testing.T) {
 	p := h.startAgent(t, nil)
 	p.ready(t)
 	dedicated := map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}
-	own := h.run(t, "own", 2048, dedicated, map[string]string{spec.AnnotationNUMA: spec.NUMABound, spec.AnnotationZones: "1:2/64Mi"})
+	own := h.run(t, "own", 2048, dedicated, map[string]string{spec.AnnotationNUMA: spec.NUMABound, spec.AnnotationNUMANodes: "1:2/64Mi"})
 	shared := h.run(t, "shared", 1024, nil, nil)
 	if own.Len() != 2 || shared.IsEmpty() || !own.Intersection(shared).IsEmpty() {
 		t.Errorf("own %v, shared %v", own, shared)
@@ -322,7 +322,7 @@ func TestAgentWithAPIServer(t *testing.T) {
 	p := h.startAgent(t, s)
 	p.ready(t)
 	dedicated := map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}
-	own := h.run(t, "own", 4096, dedicated, map[string]string{spec.AnnotationZones: "1:4"})
+	own := h.run(t, "own", 4096, dedicated, map[string]string{spec.AnnotationNUMANodes: "1:4"})
 	if own.String() != "4-7" {
 		t.Errorf("it has %v", own)
 	}
@@ -336,14 +336,14 @@ func TestAgentWithAPIServer(t *testing.T) {
 	eventually(t, "the allocation is told", told(`"uid":"own"`))
 	s.SetPod(apiPod("broken", "4"))
 	pod := &api.PodSandbox{
-		Id: "s-broken", Uid: "uid-broken", Namespace: "default", Name: "broken", Labels: dedicated, Annotations: map[string]string{spec.AnnotationZones: "1:4"},
+		Id: "s-broken", Uid: "uid-broken", Namespace: "default", Name: "broken", Labels: dedicated, Annotations: map[string]string{spec.AnnotationNUMANodes: "1:4"},
 		Linux: &api.LinuxPodSandbox{CgroupParent: "/kubepods/podbroken", PodResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(4096)}}},
 	}
 	if err := h.nri.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod}); err == nil || !strings.Contains(err.Error(), spec.ReasonPromiseBroken) {
-		t.Errorf("the promise of a zone that is taken: %v", err)
+		t.Errorf("the promise of a NUMA node that is taken: %v", err)
 	}
 	eventually(t, "it is evicted", func() bool { return slices.Contains(s.Asked(), "create /pods/eviction") })
-	eventually(t, "the zone is closed", told(`"closed":true`))
+	eventually(t, "the NUMA node is closed", told(`"closed":true`))
 	eventually(t, "an event says why", func() bool { return len(s.Events()) > 0 })
 	p.stop(t)
 }

@@ -35,7 +35,7 @@ func (l *loop) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range loopCollections {
 		out <- desc
 	}
-	for _, desc := range slices.Concat(queueCollections, zoneCollections, headroomCollections, gpuCollections) {
+	for _, desc := range slices.Concat(queueCollections, numaCollections, headroomCollections, gpuCollections) {
 		out <- desc
 	}
 }
@@ -45,7 +45,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 	var state struct {
 		pending                         map[inspect.WaitingState]int
 		tenancy                         tenancy
-		zones                           zoneCounts
+		numaNodes                       numaCounts
 		headroom                        headroomCounts
 		gpus                            *fragment.GPUSummary
 		nodes, pods, depth, outstanding int
@@ -54,7 +54,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 	answered := l.ask(scrapeTimeout, func() {
 		state.pending, state.tenancy = inspect.PendingPods(l.scheduler), newTenancy(l.scheduler)
 		state.nodes, state.pods = l.scheduler.Store().Nodes(), l.scheduler.Store().Pods()
-		state.over, state.zones = overcommitted(&l.scheduler.Store().State), newZoneCounts(l.scheduler.Store())
+		state.over, state.numaNodes = overcommitted(&l.scheduler.Store().State), newNUMACounts(l.scheduler.Store())
 		state.headroom = newHeadroomCounts(l.scheduler)
 		state.gpus = newGPURest(&l.scheduler.Store().State)
 		state.depth, state.outstanding = len(l.watch.Events()), l.outstanding
@@ -75,7 +75,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	state.tenancy.collect(out)
-	state.zones.collect(out)
+	state.numaNodes.collect(out)
 	state.headroom.collect(out)
 	collectGPUs(state.gpus, out)
 	gauge(writesDesc, state.outstanding)

@@ -97,7 +97,7 @@ func newMeter(now func() time.Time) *meter {
 			Name: "hilbert_unschedulable_pods", Help: "Pods that fit nowhere, by each filter that refused a node for them.",
 		}, []string{"filter"}),
 		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hilbert_zone_promises_unreadable_total", Help: "Readings of bound pods whose promise of zones cannot be read, so that it is guessed. A pod is read at each of its updates.",
+			Name: "hilbert_numa_node_promises_unreadable_total", Help: "Readings of bound pods whose promise of NUMA nodes cannot be read, so that it is guessed. A pod is read at each of its updates.",
 		}),
 		filters: make(map[string]int), reliefs: newReliefs(),
 	}

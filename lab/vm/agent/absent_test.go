@@ -59,7 +59,7 @@ func TestNoAgent(t *testing.T) {
 // TestForged: nobody but hilbertd's account writes a promise; an administrator does not either.
 func TestForged(t *testing.T) {
 	r := newRig(t)
-	const key = spec.AnnotationZones
+	const key = spec.AnnotationNUMANodes
 	pods := r.Client.CoreV1().Pods(metav1.NamespaceDefault)
 	refused := func(what string, err error) {
 		t.Helper()
@@ -123,23 +123,23 @@ func (r *rig) promisedByHand(name, cpu, promise string) *corev1.Pod {
 	return p
 }
 
-// TestBrokenPromise: a pod that nobody promised anything holds a zone that another was promised. An equivalent zone is taken; where there is
-// none, the pod does not start, is evicted, and the zone is closed.
+// TestBrokenPromise: a pod that nobody promised anything holds a NUMA node that another was promised. An equivalent NUMA node is taken; where there is
+// none, the pod does not start, is evicted, and the NUMA node is closed.
 func TestBrokenPromise(t *testing.T) {
 	r := newRig(t)
 	const moved, broken = `hilbert_agent_promises_total{outcome="moved"}`, `hilbert_agent_promises_total{outcome="broken"}`
 	before := map[string]float64{moved: r.metric(moved), broken: r.metric(broken)}
 	foreign := r.static(r.dedicated("foreign", "4", "64Mi", spec.NUMABound))
 	has, _ := r.places(foreign)
-	if has != r.zone(1) {
-		t.Fatalf("the static pod has %v, want zone 1, the only one with four free CPUs", has)
+	if has != r.numa(1) {
+		t.Fatalf("the static pod has %v, want NUMA node 1, the only one with four free CPUs", has)
 	}
 
 	second := r.awaitRunning(r.promisedByHand("moved", "2", "1:2/64Mi"))
 	k := r.sees()
 	cpus, mems, err := k.where(second)
-	if err != nil || cpus.Len() != 2 || !cpus.Minus(r.zone(0)).IsEmpty() || mems != topology.CPUs(0) {
-		t.Errorf("the moved pod has %v, memory of %v, %v; want two CPUs and the memory of zone 0", cpus, mems, err)
+	if err != nil || cpus.Len() != 2 || !cpus.Minus(r.numa(0)).IsEmpty() || mems != topology.CPUs(0) {
+		t.Errorf("the moved pod has %v, memory of %v, %v; want two CPUs and the memory of NUMA node 0", cpus, mems, err)
 	}
 	if err := errors.Join(k.alone(second, cpus), k.alone(foreign, has)); err != nil {
 		t.Error(err)
@@ -155,7 +155,7 @@ func TestBrokenPromise(t *testing.T) {
 		t.Errorf("%g promises were counted as moved, want 1", got)
 	}
 
-	third := r.promisedByHand("broken", "2", "1:2/64Mi") // zone 0 has one left
+	third := r.promisedByHand("broken", "2", "1:2/64Mi") // NUMA node 0 has one left
 	r.eventually(patience, "the pod is evicted", func() error {
 		now, err := r.Client.CoreV1().Pods(third.Namespace).Get(t.Context(), third.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && now.DeletionTimestamp != nil {
@@ -164,10 +164,10 @@ func TestBrokenPromise(t *testing.T) {
 		return errors.Join(err, errors.New("it is still there"))
 	})
 	r.told(third, spec.ReasonPromiseBroken)
-	r.reported("the closed zone", func(o *v1alpha1.CustomNodeResource) error {
-		c := condition(o, spec.ConditionZonesClosed)
+	r.reported("the closed numaNode", func(o *v1alpha1.CustomNodeResource) error {
+		c := condition(o, spec.ConditionNUMANodesClosed)
 		if !numa(o)[1].Closed || numa(o)[0].Closed || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, third.Name) {
-			return fmt.Errorf("zones %+v, condition %+v", numa(o), c)
+			return fmt.Errorf("NUMA %+v, condition %+v", numa(o), c)
 		}
 		return nil
 	})

@@ -148,7 +148,7 @@ func (r *rig) lastWords() {
 		r.t.Logf("%s said last:\n%s", name, text[max(0, len(text)-8000):])
 	}
 	if o, err := r.reportOf(ctx); err == nil {
-		r.t.Logf("reported: zones %+v, pools %+v, conditions %+v, colocation %+v, devices %+v", numa(o), o.Status.Pools, o.Status.Conditions,
+		r.t.Logf("reported: NUMA %+v, pools %+v, conditions %+v, colocation %+v, devices %+v", numa(o), o.Status.Pools, o.Status.Conditions,
 			o.Status.Colocation, o.Status.Devices)
 	}
 	sets, err := r.Guest.Shell(ctx, "cd "+kubepods+" && grep -H . $(find . -name cpuset.cpus -o -name cpuset.cpus.effective) | sort")

@@ -11,7 +11,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// TestDedicated: pods with cores of their own have exactly those that the scheduler promised zones for; no task of any other pod may run
+// TestDedicated: pods with cores of their own have exactly those that the scheduler promised NUMA nodes for; no task of any other pod may run
 // there; their memory lies where they were promised it; and when they go, those who share get the cores.
 func TestDedicated(t *testing.T) {
 	r := newRig(t)
@@ -30,11 +30,11 @@ func TestDedicated(t *testing.T) {
 	if !one.Intersection(other).IsEmpty() {
 		t.Errorf("both have some of %v and %v", one, other)
 	}
-	near := r.promise(pods[0]).Zones()
+	near := r.promise(pods[0]).NUMANodes()
 	r.eventually(slack+tick, "what it holds is where it was promised", func() error {
-		for zone, mib := range r.anonymousMiB(pods[0]) {
-			if in := near&(1<<zone) != 0; in && mib < 64 || !in && mib > 2 {
-				return fmt.Errorf("of 64 MiB held, %d are on node %d; promised was %v", mib, zone, r.promise(pods[0]))
+		for numa, mib := range r.anonymousMiB(pods[0]) {
+			if in := near&(1<<numa) != 0; in && mib < 64 || !in && mib > 2 {
+				return fmt.Errorf("of 64 MiB held, %d are on node %d; promised was %v", mib, numa, r.promise(pods[0]))
 			}
 		}
 		return nil
@@ -50,7 +50,7 @@ func TestDedicated(t *testing.T) {
 	t.Logf("%v grew back from %v within %s", before, before.Minus(one).Minus(other), took)
 }
 
-// asPromised fails the test unless a dedicated pod has that many CPUs, alone, in the zones of its promise, and memory of those only.
+// asPromised fails the test unless a dedicated pod has that many CPUs, alone, in the NUMA nodes of its promise, and memory of those only.
 func (r *rig) asPromised(k *kernel, p *corev1.Pod, want int) topology.CPUSet {
 	r.t.Helper()
 	cpus, mems, err := k.where(p)
@@ -61,11 +61,11 @@ func (r *rig) asPromised(k *kernel, p *corev1.Pod, want int) topology.CPUSet {
 		r.t.Errorf("pod %s may run on %v, want %d CPUs", p.Name, cpus, want)
 	}
 	g := r.promise(p)
-	for zone := range vm.Nodes {
-		if got := cpus.Intersection(r.zone(zone)).Len(); got != int(g.CPUs[zone]) {
-			r.t.Errorf("pod %s has %d CPUs of zone %d; promised was %v", p.Name, got, zone, g)
+	for numa := range vm.Nodes {
+		if got := cpus.Intersection(r.numa(numa)).Len(); got != int(g.CPUs[numa]) {
+			r.t.Errorf("pod %s has %d CPUs of NUMA node %d; promised was %v", p.Name, got, numa, g)
 		}
-		if in := g.Zones()&(1<<zone) != 0; mems.Has(zone) != in {
+		if in := g.NUMANodes()&(1<<numa) != 0; mems.Has(numa) != in {
 			r.t.Errorf("pod %s may have memory of %v; promised was %v", p.Name, mems, g)
 		}
 	}
@@ -80,33 +80,33 @@ func TestExclusive(t *testing.T) {
 	r := newRig(t)
 	shared := r.run(r.pod("shared", requests("500m")), r.pod("unsaid"), r.pod("reclaimed", level(spec.QoSReclaimed)))
 	pod := r.run(r.dedicated("alone", "2", "128Mi", spec.NUMAExclusive, "hold", "32"))[0]
-	zone := -1
+	numa := -1
 	for z := range vm.Nodes {
-		if r.promise(pod).Zones() == 1<<z {
-			zone = z
+		if r.promise(pod).NUMANodes() == 1<<z {
+			numa = z
 		}
 	}
-	if zone < 0 {
-		t.Fatalf("promised was %v, want one zone", r.promise(pod))
+	if numa < 0 {
+		t.Fatalf("promised was %v, want one numaNode", r.promise(pod))
 	}
-	all := r.zone(zone)
-	r.eventually(tick+slack, "nobody else is in the zone", func() error {
+	all := r.numa(numa)
+	r.eventually(tick+slack, "nobody else is in the numaNode", func() error {
 		k := r.sees()
 		for _, p := range shared {
-			if _, mems, err := k.where(p); err != nil || mems.Has(zone) {
+			if _, mems, err := k.where(p); err != nil || mems.Has(numa) {
 				return fmt.Errorf("pod %s may have memory of %v: %v", p.Name, mems, err)
 			}
 		}
 		return k.alone(pod, all)
 	})
 	cpus, mems := r.places(pod)
-	if !cpus.Minus(all).IsEmpty() || cpus.Len() < 2 || !mems.Has(zone) || mems.Len() != 1 {
-		t.Errorf("it has CPUs %v and memory of %v, want zone %d, which has %v", cpus, mems, zone, all)
+	if !cpus.Minus(all).IsEmpty() || cpus.Len() < 2 || !mems.Has(numa) || mems.Len() != 1 {
+		t.Errorf("it has CPUs %v and memory of %v, want NUMA node %d, which has %v", cpus, mems, numa, all)
 	}
 	r.remove(pod)
-	r.eventually(tick+slack, "the zone is for all again", func() error {
+	r.eventually(tick+slack, "the NUMA node is for all again", func() error {
 		cpus, mems, err := r.sees().where(shared[0])
-		if err == nil && (cpus.Intersection(all).IsEmpty() || !mems.Has(zone)) {
+		if err == nil && (cpus.Intersection(all).IsEmpty() || !mems.Has(numa)) {
 			err = fmt.Errorf("pod shared has %v, memory of %v", cpus, mems)
 		}
 		return err

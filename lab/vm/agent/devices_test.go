@@ -133,7 +133,7 @@ func (r *rig) beside(p *corev1.Pod, gpus [vm.Nodes]standIn, o *v1alpha1.CustomNo
 		r.t.Errorf("pod %s has %s, was promised GPU %q", p.Name, s.address, p.Annotations[spec.AnnotationGPUs])
 	}
 	cpus, mems := r.places(p)
-	if near := r.zone(s.node); !cpus.Minus(near).IsEmpty() || mems != topology.CPUs(s.node) {
+	if near := r.numa(s.node); !cpus.Minus(near).IsEmpty() || mems != topology.CPUs(s.node) {
 		r.t.Errorf("pod %s has CPUs %v and memory of %v, and %s, which the kernel has at node %d with CPUs %v", p.Name, cpus, mems, s.address, s.node, near)
 	}
 	return s

@@ -30,11 +30,11 @@ func TestExample(t *testing.T) {
 	k := r.sees()
 	index := r.asPromised(k, byName["index"], 2)
 	ranker, _ := r.places(byName["ranker"])
-	zone, _, err := k.where(byName["ranker"])
+	numa, _, err := k.where(byName["ranker"])
 	if err != nil || !index.Intersection(ranker).IsEmpty() {
 		t.Errorf("index has %v, ranker %v: %v", index, ranker, err)
 	}
-	if err := k.alone(byName["ranker"], zone); err != nil {
+	if err := k.alone(byName["ranker"], numa); err != nil {
 		t.Error(err)
 	}
 	for _, args := range [][]string{{"top", "nodes"}, {"top", "pods", "-n", "search"}} {

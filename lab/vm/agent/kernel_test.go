@@ -197,8 +197,8 @@ func (k *kernel) lives(p *corev1.Pod) string {
 	return fmt.Sprintf("%s: process %s on CPUs %v, memory of %v, pod's cpuset %v, idle %s", p.Name, leader, cpus, mems, pod.set, pod.idle)
 }
 
-// zone is the CPUs of a NUMA node, as the guest's kernel has them.
-func (r *rig) zone(node int) topology.CPUSet {
+// NUMA node is the CPUs of a NUMA node, as the guest's kernel has them.
+func (r *rig) numa(node int) topology.CPUSet {
 	r.t.Helper()
 	text, err := r.Guest.Field(r.t.Context(), fmt.Sprintf("/sys/devices/system/node/node%d/cpulist", node))
 	if err != nil {

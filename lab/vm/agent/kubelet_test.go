@@ -83,7 +83,7 @@ func (r *rig) awaitMode(want string) {
 	r.ready()
 }
 
-// promisesNothing fails the test unless the scheduler keeps a pod that is bound to zones off the node, and says why.
+// promisesNothing fails the test unless the scheduler keeps a pod that is bound to NUMA nodes off the node, and says why.
 func (r *rig) promisesNothing() {
 	r.t.Helper()
 	bound := r.create(r.dedicated("bound", "1", "64Mi", spec.NUMABound))

@@ -70,7 +70,7 @@ func TestLending(t *testing.T) {
 	// It sleeps: what it burned, the host would take from the emulation of all other CPUs. What is lent does not depend on it.
 	batch := r.create(r.pod("batch", level(spec.QoSReclaimed), reclaiming("2000", "256Mi")))
 	r.reported("headroom", func(o *v1alpha1.CustomNodeResource) error {
-		if c := o.Status.Colocation; c == nil || len(c.Zones) != 2 {
+		if c := o.Status.Colocation; c == nil || len(c.NUMANodes) != 2 {
 			return fmt.Errorf("it is %+v", c)
 		}
 		return nil

@@ -62,7 +62,7 @@ func onNode(name string) trait {
 	return func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.SchedulerName = name, "" }
 }
 
-// dedicated is a pod with cores of its own in zones.
+// dedicated is a pod with cores of its own in NUMA nodes.
 func (r *rig) dedicated(name, cpu, memory, numa string, args ...string) *corev1.Pod {
 	return r.pod(name, level(spec.QoSDedicated), annotated(spec.AnnotationNUMA, numa), asks(cpu, memory), does(args...))
 }
@@ -107,18 +107,18 @@ func (r *rig) create(p *corev1.Pod) *corev1.Pod {
 }
 
 // promise is what a pod's Binding promised.
-func (r *rig) promise(p *corev1.Pod) topology.ZoneGrant {
+func (r *rig) promise(p *corev1.Pod) topology.NUMAGrant {
 	r.t.Helper()
-	g, err := topology.ParseZoneGrant(p.Annotations[spec.AnnotationZones])
+	g, err := topology.ParseNUMAGrant(p.Annotations[spec.AnnotationNUMANodes])
 	if err != nil || g.IsZero() {
-		r.t.Fatalf("pod %s: promise %q: %v", p.Name, p.Annotations[spec.AnnotationZones], err)
+		r.t.Fatalf("pod %s: promise %q: %v", p.Name, p.Annotations[spec.AnnotationNUMANodes], err)
 	}
 	return g
 }
 
 // bind binds a pod as the scheduler's account, with a promise of the test's own.
 func (r *rig) bind(p *corev1.Pod, promise string) error {
-	return r.bindWith(p, map[string]string{spec.AnnotationZones: promise})
+	return r.bindWith(p, map[string]string{spec.AnnotationNUMANodes: promise})
 }
 
 // bindWith is bind with any promise.

@@ -13,7 +13,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// TestPools: who shares shares with his own only; pools are as large as what is asked of them; reclaimed pods have a core in each zone, off
+// TestPools: who shares shares with his own only; pools are as large as what is asked of them; reclaimed pods have a core in each NUMA node, off
 // everybody else's, and are idle where the kernel heeds it and nowhere else; system pods have the reserved core.
 func TestPools(t *testing.T) {
 	r := newRig(t)
@@ -55,9 +55,9 @@ func TestPools(t *testing.T) {
 			}
 		}
 	}
-	for zone := range vm.Nodes {
-		if reclaimed.Intersection(r.zone(zone)).IsEmpty() {
-			t.Errorf("reclaimed has %v, none of zone %d", reclaimed, zone)
+	for numa := range vm.Nodes {
+		if reclaimed.Intersection(r.numa(numa)).IsEmpty() {
+			t.Errorf("reclaimed has %v, none of NUMA node %d", reclaimed, numa)
 		}
 	}
 	if want := topology.CPUs(0); system != want {

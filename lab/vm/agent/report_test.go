@@ -49,13 +49,13 @@ func (r *rig) reported(what string, check func(*v1alpha1.CustomNodeResource) err
 }
 
 // numa are a report's NUMA nodes, by number.
-func numa(o *v1alpha1.CustomNodeResource) map[int]spec.Zone {
-	out := make(map[int]spec.Zone)
-	for _, socket := range o.Status.Zones {
-		for _, zone := range socket.Children {
+func numa(o *v1alpha1.CustomNodeResource) map[int]spec.TopologyElement {
+	out := make(map[int]spec.TopologyElement)
+	for _, socket := range o.Status.Topology {
+		for _, numa := range socket.Children {
 			var number int
-			if _, err := fmt.Sscan(zone.Name, &number); err == nil && zone.Type == spec.ZoneNUMA {
-				out[number] = zone
+			if _, err := fmt.Sscan(numa.Name, &number); err == nil && numa.Type == spec.ElementNUMANode {
+				out[number] = numa
 			}
 		}
 	}
@@ -63,9 +63,9 @@ func numa(o *v1alpha1.CustomNodeResource) map[int]spec.Zone {
 }
 
 // allocated is what a report says that a pod holds.
-func allocated(o *v1alpha1.CustomNodeResource, p *corev1.Pod) (out []spec.ZoneAllocation) {
-	for _, zone := range numa(o) {
-		for _, a := range zone.Allocations {
+func allocated(o *v1alpha1.CustomNodeResource, p *corev1.Pod) (out []spec.NUMAAllocation) {
+	for _, numa := range numa(o) {
+		for _, a := range numa.Allocations {
 			if a.UID == string(p.UID) {
 				out = append(out, a)
 			}
@@ -115,8 +115,8 @@ func TestReport(t *testing.T) {
 // sameHeld compares what pods hold for themselves.
 func sameHeld(k *kernel, o *v1alpha1.CustomNodeResource, own []*corev1.Pod) error {
 	free := topology.CPUSet{}
-	for _, zone := range numa(o) {
-		set, err := topology.ParseCPUSet(zone.Allocatable.CPUSet)
+	for _, numa := range numa(o) {
+		set, err := topology.ParseCPUSet(numa.Allocatable.CPUSet)
 		if err != nil {
 			return err
 		}
@@ -129,14 +129,14 @@ func sameHeld(k *kernel, o *v1alpha1.CustomNodeResource, own []*corev1.Pod) erro
 		}
 		free = free.Minus(cpus)
 		told := topology.CPUSet{}
-		for number, zone := range numa(o) {
-			for _, a := range zone.Allocations {
+		for number, numa := range numa(o) {
+			for _, a := range numa.Allocations {
 				if a.UID != string(p.UID) {
 					continue
 				}
 				set, err := topology.ParseCPUSet(a.CPUSet)
 				if err != nil || !mems.Has(number) {
-					return fmt.Errorf("pod %s holds %q of zone %d, its memory is of %v: %w", p.Name, a.CPUSet, number, mems, err)
+					return fmt.Errorf("pod %s holds %q of NUMA node %d, its memory is of %v: %w", p.Name, a.CPUSet, number, mems, err)
 				}
 				told = told.Union(set)
 			}
@@ -172,13 +172,13 @@ func samePools(k *kernel, o *v1alpha1.CustomNodeResource, pods map[string]*corev
 // sameMachine compares the NUMA nodes with what the kernel says of them.
 func (r *rig) sameMachine(o *v1alpha1.CustomNodeResource) {
 	r.t.Helper()
-	zones := numa(o)
-	if len(zones) != 2 {
-		r.t.Fatalf("%d NUMA nodes are reported, want 2", len(zones))
+	numaNodes := numa(o)
+	if len(numaNodes) != 2 {
+		r.t.Fatalf("%d NUMA nodes are reported, want 2", len(numaNodes))
 	}
-	for number, zone := range zones {
-		if want := r.zone(number); zone.Capacity.CPUSet != want.String() || zone.Capacity.CPUs != want.Len() {
-			r.t.Errorf("zone %d has %+v, want CPUs %v", number, zone.Capacity, want)
+	for number, numa := range numaNodes {
+		if want := r.numa(number); numa.Capacity.CPUSet != want.String() || numa.Capacity.CPUs != want.Len() {
+			r.t.Errorf("NUMA node %d has %+v, want CPUs %v", number, numa.Capacity, want)
 		}
 		text, err := r.Guest.ReadFile(r.t.Context(), fmt.Sprintf("/sys/devices/system/node/node%d/meminfo", number))
 		if err != nil {
@@ -186,8 +186,8 @@ func (r *rig) sameMachine(o *v1alpha1.CustomNodeResource) {
 		}
 		var node int
 		var kib int64
-		if _, err := fmt.Sscanf(strings.TrimSpace(text), "Node %d MemTotal: %d kB", &node, &kib); err != nil || zone.Capacity.MemoryMiB != kib>>10 {
-			r.t.Errorf("zone %d has %d MiB, want %d: %v", number, zone.Capacity.MemoryMiB, kib>>10, err)
+		if _, err := fmt.Sscanf(strings.TrimSpace(text), "Node %d MemTotal: %d kB", &node, &kib); err != nil || numa.Capacity.MemoryMiB != kib>>10 {
+			r.t.Errorf("NUMA node %d has %d MiB, want %d: %v", number, numa.Capacity.MemoryMiB, kib>>10, err)
 		}
 	}
 }

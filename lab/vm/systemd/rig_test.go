@@ -146,7 +146,7 @@ func (r *rig) run(p *corev1.Pod, promise string) *corev1.Pod {
 		Target:     corev1.ObjectReference{Kind: "Node", Name: r.Name},
 	}
 	if promise != "" {
-		binding.Annotations = map[string]string{spec.AnnotationZones: promise}
+		binding.Annotations = map[string]string{spec.AnnotationNUMANodes: promise}
 	}
 	if err := pods.Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
 		r.t.Fatal(err)

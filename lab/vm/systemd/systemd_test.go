@@ -30,11 +30,11 @@ func TestSystemd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	zone, err := topology.ParseCPUSet(node0)
+	numa, err := topology.ParseCPUSet(node0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.cpus.Len() != 2 || first.cpus.Intersection(zone) != first.cpus || first.mems.String() != "0" || first.idle != "0" {
+	if first.cpus.Len() != 2 || first.cpus.Intersection(numa) != first.cpus || first.mems.String() != "0" || first.idle != "0" {
 		t.Errorf("the dedicated pod has CPUs %v, memory of %v, idle %s; promised were two CPUs and memory of node 0", first.cpus, first.mems, first.idle)
 	}
 	if !second.cpus.Intersection(first.cpus).IsEmpty() || second.cpus.IsEmpty() || second.idle != "0" {

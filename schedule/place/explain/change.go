@@ -124,7 +124,7 @@ func (c Change) String() string {
 		case len(c.GPUs) > 0:
 			return c.freeGPUs()
 		case c.Resource == exclusiveCPUs:
-			return amountMore(c.Resource, c.Amount) + " free in one zone of " + c.Node
+			return amountMore(c.Resource, c.Amount) + " free in one NUMA node of " + c.Node
 		}
 		return amountMore(c.Resource, c.Amount) + " free on " + c.Node
 	case Grow:
@@ -218,7 +218,7 @@ func For(s *cluster.State, store *cluster.Store, c *cluster.Class, priority int3
 func leave(s *cluster.State, store *cluster.Store, c *cluster.Class, priority int32) (best Change, ok bool) {
 	for i := range s.Slots() {
 		slot := cluster.Slot(i)
-		if s.Node(slot) == nil || !helpedByLeaving(s, slot, c) || (!c.GPU.IsZero() || !c.Zones.IsZero()) && holdsUnknown(store, slot) {
+		if s.Node(slot) == nil || !helpedByLeaving(s, slot, c) || (!c.GPU.IsZero() || !c.NUMANodes.IsZero()) && holdsUnknown(store, slot) {
 			continue
 		}
 		whole := leavers(s, slot, c, store.PodsOn(slot), priority)
@@ -246,7 +246,7 @@ func helpedByLeaving(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool
 	return !slices.ContainsFunc(c.Amounts, func(a resource.Amount) bool { return a.Value > s.Allocatable(slot, a.Kind) })
 }
 
-// holdsUnknown reports whether it is unknown which GPUs or zones some pods on the node hold. Then it is unknown too what is free when some have left.
+// holdsUnknown reports whether it is unknown which GPUs or NUMA nodes some pods on the node hold. Then it is unknown too what is free when some have left.
 func holdsUnknown(store *cluster.Store, slot cluster.Slot) bool {
 	return slices.ContainsFunc(store.PodsOn(slot), (*cluster.Pod).Guessed)
 }

@@ -25,7 +25,7 @@ func lacksGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(o
 func lacksNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle)) {
 	if rules.FitsGPUs(s, slot, c) {
 		v := s.View(slot)
-		add(missingOf(&v, c, v.Refusal(&c.GPU, &c.Zones)))
+		add(missingOf(&v, c, v.Refusal(&c.GPU, &c.NUMANodes)))
 	}
 }
 
@@ -38,7 +38,7 @@ func missingOf(v *topology.View, c *cluster.Class, f topology.Refusal) obstacle 
 			return obstacle{}
 		}
 		o.name, o.asked = spec.ResourceNvidiaGPU, int64(c.GPU.Whole)
-		if lacks := v.Lacks(&c.GPU, &c.Zones); len(lacks) > 0 {
+		if lacks := v.Lacks(&c.GPU, &c.NUMANodes); len(lacks) > 0 {
 			o.missing = int64(bits.OnesCount16(lacks[0].GPUs))
 		} else {
 			o.missing, o.small = o.asked, true
@@ -53,16 +53,16 @@ func missingOf(v *topology.View, c *cluster.Class, f topology.Refusal) obstacle 
 	return o
 }
 
-// holdsAll reports whether a node with that much left of its devices and zones holds a pod of the class that asks for such devices.
+// holdsAll reports whether a node with that much left of its devices and NUMA nodes holds a pod of the class that asks for such devices.
 func holdsAll(s *cluster.State, slot cluster.Slot, c *cluster.Class, v *topology.View, r *topology.Request) bool {
-	g, ok := v.Offer(r, &c.Zones)
-	return ok && s.FitsExcess(slot, c, &g.Zones)
+	g, ok := v.Offer(r, &c.NUMANodes)
+	return ok && s.FitsExcess(slot, c, &g.NUMANodes)
 }
 
 // vacateGPUs is the fewest GPUs that would have to come free, or the least of one GPU.
 func vacateGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) (Change, bool) {
 	v := s.View(slot)
-	for _, lack := range v.Lacks(&c.GPU, &c.Zones) {
+	for _, lack := range v.Lacks(&c.GPU, &c.NUMANodes) {
 		var left rules.Unused
 		supposed := left.Load(s, slot)
 		lack.Apply(&supposed)
@@ -234,14 +234,14 @@ func sayGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle)
 }
 
 func sayNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
-	if text := sayRefusal(s, slot, c, &c.Zones); text != "" {
+	if text := sayRefusal(s, slot, c, &c.NUMANodes); text != "" {
 		return text
 	}
-	return "has no room for the whole cores or zones that the pod would occupy"
+	return "has no room for the whole cores or NUMA nodes that the pod would occupy"
 }
 
-// sayRefusal continues a sentence that begins with the node; empty if its devices and zones do not refuse.
-func sayRefusal(s *cluster.State, slot cluster.Slot, c *cluster.Class, z *topology.ZoneRequest) string {
+// sayRefusal continues a sentence that begins with the node; empty if its devices and NUMA nodes do not refuse.
+func sayRefusal(s *cluster.State, slot cluster.Slot, c *cluster.Class, z *topology.NUMARequest) string {
 	v := s.View(slot)
 	if r := v.Refusal(&c.GPU, z); r.Cause != topology.Fits {
 		return "cannot give what is asked for: " + r.String()

@@ -80,7 +80,7 @@ var obstacleRules = []obstacleRule{
 	{filter: "Reservation", each: noDetail, say: sayReservation, none: "the unit that it is kept for comes first"},
 	{filter: "NodeResourcesFit", each: shortages, say: sayShortage, changes: []changer{supply}, leaving: true},
 	{filter: "GPUFit", each: lacksGPUs, say: sayGPUs, changes: []changer{vacateGPUs, widen, askLess}, leaving: true},
-	{filter: "ZoneFit", each: lacksZones, say: sayZones, changes: []changer{vacateZone}, leaving: true},
+	{filter: "NUMAFit", each: lacksNUMA, say: sayNUMA, changes: []changer{vacateNUMANode}, leaving: true},
 	{filter: "NearFit", each: lacksNear, say: sayNear, changes: []changer{vacateGPUs, widen, askLess}, leaving: true},
 	{filter: "PodTopologySpread", each: skews, say: saySkew, changes: []changer{loosen}, leaving: true},
 	{filter: "InterPodAffinity", each: podAffinityObstacles, say: sayPodAffinity, none: "it takes other pods to come or to leave", leaving: true},

@@ -6,8 +6,8 @@
 // static filters tell few nodes apart: nodes with equal taints, features and values of the labels that anybody selects by are one node class,
 // and a class of pods asks one node of each.
 //
-// Example. 20,000 nodes in two zones, a third of them with a taint, make four node classes (some of them empty). A pod with a node selector
-// for zone a may use two of them. Its ranking has a heap for each node class; the decision compares two heads of heaps, adds what the
+// Example. 20,000 nodes in two NUMA nodes, a third of them with a taint, make four node classes (some of them empty). A pod with a node selector
+// for NUMA node a may use two of them. Its ranking has a heap for each node class; the decision compares two heads of heaps, adds what the
 // normalised scores say of either, and returns the better. The next pod follows one change: O(log nodes).
 //
 // A class whose place depends on where other pods stand (required affinity, hard spreading) or on images gets a classIndex of its own. There

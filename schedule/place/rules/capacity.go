@@ -10,7 +10,7 @@ import (
 )
 
 // How many pods of a class a node could take. Both counts, of what passes the filters and of what fits once some pods have left, offer GPUs,
-// network cards and zones to one pod after the other on a copy of what the node has left.
+// network cards and NUMA nodes to one pod after the other on a copy of what the node has left.
 
 // unlimitedPods is the capacity of a node for pods that take nothing of it.
 const unlimitedPods = int32(1) << 20
@@ -70,11 +70,11 @@ func PodsThatFitWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, l
 	return int(grantsThatFit(&v, &left, c, n))
 }
 
-// Unused is what a node has left: of CPUs and memory as a whole in millicores and bytes, and of GPUs, zones and devices.
+// Unused is what a node has left: of CPUs and memory as a whole in millicores and bytes, and of GPUs, NUMA nodes and devices.
 type Unused struct {
 	cpu, memory int64
 	gpus        topology.Free
-	zones       topology.ZoneFree
+	numaNodes   topology.NUMAFree
 	devices     topology.DeviceFree
 }
 
@@ -88,30 +88,30 @@ func (l *Unused) Load(s *cluster.State, slot cluster.Slot) topology.View {
 		l.devices = *v.Devices
 		v.Devices = &l.devices
 	}
-	if v.ZoneFree != nil {
-		l.zones = *v.ZoneFree
-		v.ZoneFree = &l.zones
+	if v.NUMAFree != nil {
+		l.numaNodes = *v.NUMAFree
+		v.NUMAFree = &l.numaNodes
 	}
 	return v
 }
 
-// grantsThatFit is how often, at most so many times, a node would offer a pod of the class GPUs, network cards and zones, each grant committed
+// grantsThatFit is how often, at most so many times, a node would offer a pod of the class GPUs, network cards and NUMA nodes, each grant committed
 // before the next is asked for.
 func grantsThatFit(v *topology.View, left *Unused, c *cluster.Class, most int64) (n int64) {
 	switch {
-	case c.Zones.IsZero() && v.Devices == nil:
+	case c.NUMANodes.IsZero() && v.Devices == nil:
 		return min(most, countedThatFit(v.Shape, v.Free, &c.GPU))
-	case !asksBoth(c) && v.Zones != nil && v.Zones.Ruler == topology.RulerKubelet && c.Zones.Binding == topology.Unbound && !asksDevices(c):
+	case !asksBoth(c) && v.NUMANodes != nil && v.NUMANodes.Ruler == topology.RulerKubelet && c.NUMANodes.Binding == topology.Unbound && !asksDevices(c):
 		return most
 	}
 	eachCPU, eachMemory := c.Amounts.Get(resource.CPU), c.Amounts.Get(resource.Memory)
 	for n < most {
-		grant, ok := v.Offer(&c.GPU, &c.Zones)
+		grant, ok := v.Offer(&c.GPU, &c.NUMANodes)
 		if !ok {
 			break
 		}
-		if !c.Zones.IsZero() {
-			moreCPU, moreMemory := cluster.Excess(c, &grant.Zones)
+		if !c.NUMANodes.IsZero() {
+			moreCPU, moreMemory := cluster.Excess(c, &grant.NUMANodes)
 			wantCPU, wantMemory := eachCPU+moreCPU, eachMemory+moreMemory
 			if wantCPU > max(left.cpu, 0) || wantMemory > max(left.memory, 0) {
 				break
@@ -155,7 +155,7 @@ func giveBack(s *cluster.State, slot cluster.Slot, v *topology.View, left *Unuse
 
 // excessOf is what a pod takes of its node's CPUs or memory beyond what it requests.
 func excessOf(pod *cluster.Pod, kind resource.Kind) int64 {
-	cpu, memory := cluster.Excess(pod.Class, pod.Zones())
+	cpu, memory := cluster.Excess(pod.Class, pod.NUMANodes())
 	switch kind {
 	case resource.CPU:
 		return cpu

@@ -5,15 +5,15 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// GPUs and network cards, and what of a node is held of them together with zones. Devices are judged by themselves, zones by themselves, and both
-// at once for pods that ask for both: how near they must be, and what the zones that go with the devices take of the node.
+// GPUs and network cards, and what of a node is held of them together with NUMA nodes. Devices are judged by themselves, NUMA nodes by themselves, and both
+// at once for pods that ask for both: how near they must be, and what the NUMA nodes that go with the devices take of the node.
 
 // asksDevices reports whether the class asks for GPUs or network cards.
 func asksDevices(c *cluster.Class) bool { return !c.GPU.IsZero() || c.GPU.NIC.Count > 0 }
 
-// asksBoth reports whether the class asks for zones beside devices, or for zones that are near each other.
+// asksBoth reports whether the class asks for NUMA nodes beside devices, or for NUMA nodes that are near each other.
 func asksBoth(c *cluster.Class) bool {
-	return !c.Zones.IsZero() && (asksDevices(c) || c.GPU.Near.Level != topology.Anywhere)
+	return !c.NUMANodes.IsZero() && (asksDevices(c) || c.GPU.Near.Level != topology.Anywhere)
 }
 
 func FitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
@@ -30,7 +30,7 @@ func commitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *t
 		return grant.GPUs == 0 && grant.NICs == 0
 	}
 	v, devices := s.View(slot), *grant
-	devices.Zones = topology.ZoneGrant{}
+	devices.NUMANodes = topology.NUMAGrant{}
 	return v.Fits(&c.GPU, nil, &devices)
 }
 
@@ -78,10 +78,10 @@ var causes = [...]string{
 	topology.LittleGPUMemory:   "too little memory left on single GPUs",
 	topology.NoRoomForSlice:    "compute and memory left, but not on one GPU that takes such a slice",
 	topology.FewCards:          "too few network cards of the requested kind",
-	topology.NoZones:           "too few exclusive cores in one set of zones",
+	topology.NoNUMANodes:       "too few exclusive cores in one set of numaNodes",
 	topology.Apart:             "enough GPUs, but not near enough to each other",
 	topology.NoCardsBeside:     "no free network cards near their GPUs",
-	topology.NoZonesBeside:     "no free exclusive cores near their devices",
+	topology.NoNUMABeside:      "no free exclusive cores near their devices",
 	topology.LargerThanMachine: "no part, even empty, that could hold the pod with devices as near as requested",
 }
 
@@ -98,14 +98,14 @@ func commitsNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *t
 		return true
 	}
 	v := s.View(slot)
-	return fitsNear(s, slot, c) && v.Fits(&c.GPU, &c.Zones, grant)
+	return fitsNear(s, slot, c) && v.Fits(&c.GPU, &c.NUMANodes, grant)
 }
 
 func whyNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
 	v := s.View(slot)
-	if r := v.Refusal(&c.GPU, &c.Zones); r.Cause != topology.Fits {
+	if r := v.Refusal(&c.GPU, &c.NUMANodes); r.Cause != topology.Fits {
 		add("node(s) had " + causes[r.Cause])
 		return
 	}
-	add("node(s) had no room for the whole cores or zones that the pod would occupy")
+	add("node(s) had no room for the whole cores or NUMA nodes that the pod would occupy")
 }

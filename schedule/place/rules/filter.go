@@ -42,7 +42,7 @@ var Filters = []Filter{
 	ungranted(reservationFilter, Local, fitsReservation, whyReservation),
 	ungranted("NodeResourcesFit", Local, fitsResources, whyResources),
 	{Name: "GPUFit", Scope: Local, Fits: FitsGPUs, Commits: commitsGPUs, Why: whyGPUs},
-	{Name: "ZoneFit", Scope: Local, Fits: fitsZones, Commits: commitsZones, Why: whyZones},
+	{Name: "NUMAFit", Scope: Local, Fits: fitsNUMA, Commits: commitsNUMA, Why: whyNUMA},
 	{Name: "NearFit", Scope: Local, Fits: fitsNear, Commits: commitsNear, Why: whyNear},
 	ungranted("PodTopologySpread", Domain, fitsSpread, whySpread),
 	ungranted("InterPodAffinity", Domain, fitsPodAffinity, whyPodAffinity),

@@ -173,7 +173,7 @@ func scoreGPUWorth(p *Profile, s *cluster.State, slot cluster.Slot, c *cluster.C
 	return min(max(score-int64(math.Round(spoilt)), 0), MaxWorth)
 }
 
-// offerDevices is Offer of a request that is known to be no contradiction, without zones; where GPUs are counters, that is asked for directly.
+// offerDevices is Offer of a request that is known to be no contradiction, without NUMA nodes; where GPUs are counters, that is asked for directly.
 func offerDevices(v *topology.View, r *topology.Request) (topology.Grant, bool) {
 	if v.Shape.Devices == nil {
 		return topology.OfferGPUs(*v.Shape, v.Free, *r)

@@ -46,7 +46,7 @@ var LocalScores = [localScores]LocalScore{
 	{"RequestedToCapacityRatio", "NodeResourcesFit", 0, scoreCapacityRatio},
 	{"BalancedAllocation", "NodeResourcesBalancedAllocation", 1, scoreBalancedAllocation},
 	{"GPUPacking", "", 20, scoreGPUPacking},
-	{"ZonePacking", "", 20, scoreZonePacking},
+	{"NUMAPacking", "", 20, scoreNUMAPacking},
 	{"HeadroomSpread", "", 20, scoreHeadroomSpread},
 	{"GPUWorth", "", 2, scoreGPUWorth},
 }
@@ -132,7 +132,7 @@ const (
 // Where some scores stand in LocalScores.
 const (
 	packingScore  = 4 // those before it look at cpu and memory
-	zoneScore     = 5
+	numaScore     = 5
 	headroomScore = 6
 	worthScore    = 7
 )
@@ -144,8 +144,8 @@ func (p *Profile) concerns(score int, c *cluster.Class) bool {
 		return p.PriceList() == 0
 	case worthScore:
 		return p.PriceList() != 0
-	case zoneScore:
-		return !c.Zones.IsZero()
+	case numaScore:
+		return !c.NUMANodes.IsZero()
 	case headroomScore:
 		return c.AsksReclaimed()
 	}

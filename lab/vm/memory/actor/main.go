@@ -175,7 +175,7 @@ func doProtect(kernel *enforce.Files, args []string) (*protection, error) {
 		o := advise.MemoryObservation{
 			At: time.Duration(second) * time.Second, Total: advise.Known(4096 * mib), OnlinePressure: advise.Known(0), Recursive: out.Recursive, Groups: groups,
 			Pods: []advise.MemoryPod{{
-				ID: "online", Dir: args[0], Zone: advise.AnyZone,
+				ID: "online", Dir: args[0], NUMANode: advise.AnyNUMANode,
 				Containers: []advise.MemoryContainer{{Dir: args[1], Request: n[0], Current: groups[0].Current, InactiveFile: inactive}},
 			}},
 		}

@@ -1,4 +1,4 @@
-package zones
+package numa
 
 import (
 	"context"
@@ -58,11 +58,11 @@ func (b *bed) number(name string) (i int, ok bool) {
 // newBed starts a control plane and registers nodes.
 func newBed(t *testing.T, nodes int, write, refresh time.Duration) *bed {
 	t.Helper()
-	b := &bed{t: t, machine: hollow.BigMachine(zoneMemory), node: spec.Default().Node}
+	b := &bed{t: t, machine: hollow.BigMachine(numaMemory), node: spec.Default().Node}
 	b.node.WriteInterval, b.node.RefreshInterval = spec.Duration(write), spec.Duration(refresh)
 	b.node.ReservedCores = new(len(b.machine.NUMA))
 	var err error
-	if b.dir, err = os.MkdirTemp("", "hilbert-zones-"); err != nil { // a Unix socket's path must be short
+	if b.dir, err = os.MkdirTemp("", "hilbert-NUMA nodes-"); err != nil { // a Unix socket's path must be short
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(b.dir) })
@@ -170,7 +170,7 @@ func (b *bed) compare(o *objects, v *verdict) {
 			v.complain("the agent of %s does not come round", name)
 			continue
 		}
-		if plain(said.Status.Zones) != plain(o.reports[name].Status.Zones) || said.Status.Summary != o.reports[name].Status.Summary {
+		if plain(said.Status.Topology) != plain(o.reports[name].Status.Topology) || said.Status.Summary != o.reports[name].Status.Summary {
 			v.complain("node %s: the CustomNodeResource is not what its agent knows", name)
 		}
 		var taken topology.CPUSet
@@ -184,7 +184,7 @@ func (b *bed) compare(o *objects, v *verdict) {
 }
 
 // plain makes what is empty and what is nil one.
-func plain(zones []spec.Zone) string { return string(jsonOf(zones)) }
+func plain(numaNodes []spec.TopologyElement) string { return string(jsonOf(numaNodes)) }
 
 // counts sums what has become of promises.
 func (b *bed) counts() (sum allocate.Counts) {

@@ -1,4 +1,4 @@
-package zones
+package numa
 
 import (
 	"bufio"
@@ -33,7 +33,7 @@ const (
 )
 
 // patience is how long a child may take to start, and anything to come to rest, on a busy machine.
-var patience = flag.Duration("zones.patience", 4*time.Minute, "how long anything may take")
+var patience = flag.Duration("numa.patience", 4*time.Minute, "how long anything may take")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -82,7 +82,7 @@ func serveHilbertd(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	c.Scheduling.Zones.StaleAfter = spec.Duration(age)
+	c.Scheduling.NodeReports.StaleAfter = spec.Duration(age)
 	return daemon.Run(ctx, c, daemon.Options{
 		OnListen: func(address string) { fmt.Println("address", address) },
 		OnSynced: func() { fmt.Println("ready") },

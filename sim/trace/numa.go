@@ -9,32 +9,32 @@ import (
 )
 
 const (
-	zoneThreads  = 2
-	spareCPUs    = 2  // of a node, which no zone promises
+	numaThreads  = 2
+	spareCPUs    = 2  // of a node, which no NUMA node promises
 	kubeletOneIn = 10 // nodes: the kubelet rules
 	silentOneIn  = 20 // nodes: nobody reports
 )
 
-// divide gives each node its zones, alike within a node.
+// divide gives each node its NUMA nodes, alike within a node.
 func (s Synthetic) divide(w *Workload, random *rand.Rand) {
 	for _, n := range w.Nodes {
-		r := &facts.NodeReport{Zones: topology.ZoneShape{Ruler: topology.RulerAgent, Zones: uint8(s.Zones), Threads: zoneThreads}}
-		cpus := (amount(n.Allocatable, resource.NameCPU)/1000 - spareCPUs) / int64(s.Zones) / zoneThreads * zoneThreads
-		memory := amount(n.Allocatable, resource.NameMemory) / topology.Mebibyte / int64(s.Zones)
-		for z := range s.Zones {
-			r.Zones.Zone[z] = topology.ZoneCapacity{CPUs: uint16(max(cpus, 0)), Socket: uint8(z / 2), Memory: uint32(memory)}
+		r := &facts.NodeReport{NUMANodes: topology.NUMAShape{Ruler: topology.RulerAgent, NUMANodes: uint8(s.NUMANodes), Threads: numaThreads}}
+		cpus := (amount(n.Allocatable, resource.NameCPU)/1000 - spareCPUs) / int64(s.NUMANodes) / numaThreads * numaThreads
+		memory := amount(n.Allocatable, resource.NameMemory) / topology.Mebibyte / int64(s.NUMANodes)
+		for z := range s.NUMANodes {
+			r.NUMANodes.NUMANode[z] = topology.NUMACapacity{CPUs: uint16(max(cpus, 0)), Socket: uint8(z / 2), Memory: uint32(memory)}
 		}
 		switch {
 		case random.IntN(silentOneIn) == 0:
 			continue
 		case random.IntN(kubeletOneIn) == 0:
-			r.Zones.Ruler = topology.RulerKubelet
+			r.NUMANodes.Ruler = topology.RulerKubelet
 		}
 		w.Reports = append(w.Reports, facts.NodeReported{Node: n.Name, Report: r})
 	}
 }
 
-// dedicate makes so many percent of the pods dedicated: half of them anywhere, most of the others bound, and some to whole zones.
+// dedicate makes so many percent of the pods dedicated: half of them anywhere, most of the others bound, and some to whole NUMA nodes.
 func (s Synthetic) dedicate(w *Workload, random *rand.Rand) {
 	type kind struct {
 		of      *facts.Requirements
@@ -61,9 +61,9 @@ func dedicatedTwin(of *facts.Requirements, binding topology.Binding) *facts.Requ
 	cpus := (amount(r.Requests, resource.NameCPU) + 999) / 1000
 	memory := amount(r.Requests, resource.NameMemory)
 	r.Requests = requests(cpus*1000, memory)
-	r.Zones = topology.ZoneRequest{CPUs: uint16(cpus), Binding: binding}
+	r.NUMANodes = topology.NUMARequest{CPUs: uint16(cpus), Binding: binding}
 	if binding != topology.Unbound {
-		r.Zones.Memory = uint32((memory + topology.Mebibyte - 1) / topology.Mebibyte)
+		r.NUMANodes.Memory = uint32((memory + topology.Mebibyte - 1) / topology.Mebibyte)
 	}
 	return scored(&r)
 }

@@ -35,9 +35,9 @@ func (k *specKey) qos(pod *corev1.Pod) {
 	k.num(0)
 }
 
-// zoneRequest reads which exclusive cores a pod asks for, from its effective request. impossible says, with what would mend it, why it cannot be
+// numaRequest reads which exclusive cores a pod asks for, from its effective request. impossible says, with what would mend it, why it cannot be
 // placed: its QoS cannot be read, or cannot be had. A pod that is bound all the same is treated as shared then.
-func zoneRequest(pod *corev1.Pod, list corev1.ResourceList) (r topology.ZoneRequest, impossible string) {
+func numaRequest(pod *corev1.Pod, list corev1.ResourceList) (r topology.NUMARequest, impossible string) {
 	qos, err := spec.QoSOf(pod.Labels, pod.Annotations)
 	switch {
 	case err != nil:
@@ -54,13 +54,13 @@ func zoneRequest(pod *corev1.Pod, list corev1.ResourceList) (r topology.ZoneRequ
 	case cpu/1000 > topology.MaxCPUs:
 		return r, fmt.Sprintf("%s: the pod requests %d CPUs of its own; a node has at most %d", spec.LabelQoS, cpu/1000, topology.MaxCPUs)
 	}
-	r = topology.ZoneRequest{CPUs: uint16(cpu / 1000), Binding: bindings[qos.NUMA]}
+	r = topology.NUMARequest{CPUs: uint16(cpu / 1000), Binding: bindings[qos.NUMA]}
 	if r.Binding == topology.Unbound {
 		return r, ""
 	}
 	memory := amount(corev1.ResourceMemory, list.Memory())
 	if memory > math.MaxUint32*topology.Mebibyte {
-		return topology.ZoneRequest{}, fmt.Sprintf("%s: the pod requests %d bytes of memory; no NUMA node has as much", spec.AnnotationNUMA, memory)
+		return topology.NUMARequest{}, fmt.Sprintf("%s: the pod requests %d bytes of memory; no NUMA node has as much", spec.AnnotationNUMA, memory)
 	}
 	r.Memory = uint32((max(memory, 0) + topology.Mebibyte - 1) / topology.Mebibyte)
 	return r, ""
@@ -72,13 +72,13 @@ func isReclaimed(pod *corev1.Pod) bool {
 	return qos.Level == spec.QoSReclaimed
 }
 
-// zoneGrant reads what a bound pod was promised of zones. Without a record, or with one that does not answer the request, the ledger infers it.
-func (p *Parser) zoneGrant(pod *corev1.Pod, request topology.ZoneRequest) topology.ZoneGrant {
-	text, ok := pod.Annotations[spec.AnnotationZones]
+// numaGrant reads what a bound pod was promised of NUMA nodes. Without a record, or with one that does not answer the request, the ledger infers it.
+func (p *Parser) numaGrant(pod *corev1.Pod, request topology.NUMARequest) topology.NUMAGrant {
+	text, ok := pod.Annotations[spec.AnnotationNUMANodes]
 	if !ok || request.IsZero() {
-		return topology.ZoneGrant{}
+		return topology.NUMAGrant{}
 	}
-	grant, err := topology.ParseZoneGrant(text)
+	grant, err := topology.ParseNUMAGrant(text)
 	if err == nil {
 		err = answers(&grant, request)
 	}
@@ -86,21 +86,21 @@ func (p *Parser) zoneGrant(pod *corev1.Pod, request topology.ZoneRequest) topolo
 		if p.OnUnreadablePromise != nil {
 			p.OnUnreadablePromise()
 		}
-		p.warner.Warn("pod "+pod.Namespace+"/"+pod.Name, "the record of the pod's zones is unreadable, so they are guessed",
-			"annotation", spec.AnnotationZones, "err", err)
-		return topology.ZoneGrant{}
+		p.warner.Warn("pod "+pod.Namespace+"/"+pod.Name, "the record of the pod's NUMA nodes is unreadable, so they are guessed",
+			"annotation", spec.AnnotationNUMANodes, "err", err)
+		return topology.NUMAGrant{}
 	}
 	return grant
 }
 
 // answers reports as an error that a grant gives less than was asked for.
-func answers(g *topology.ZoneGrant, r topology.ZoneRequest) error {
+func answers(g *topology.NUMAGrant, r topology.NUMARequest) error {
 	cpus, memory := g.Excess(r)
 	switch {
 	case cpus < 0:
-		return fmt.Errorf("zones %q: the pod asks for %d CPUs", g, r.CPUs)
+		return fmt.Errorf("NUMA %q: the pod asks for %d CPUs", g, r.CPUs)
 	case r.Binding != topology.Unbound && memory < 0:
-		return fmt.Errorf("zones %q: the pod asks for %d MiB of memory", g, r.Memory)
+		return fmt.Errorf("NUMA %q: the pod asks for %d MiB of memory", g, r.Memory)
 	}
 	return nil
 }
@@ -108,6 +108,6 @@ func answers(g *topology.ZoneGrant, r topology.ZoneRequest) error {
 // recorded reads what a bound pod was given.
 func (p *Parser) recorded(pod *corev1.Pod, r *facts.Requirements) topology.Grant {
 	grant := p.grant(pod, &r.GPU)
-	grant.Zones = p.zoneGrant(pod, r.Zones)
+	grant.NUMANodes = p.numaGrant(pod, r.NUMANodes)
 	return grant
 }

@@ -1,4 +1,4 @@
-package zones
+package numa
 
 import (
 	"context"
@@ -17,8 +17,8 @@ const (
 	namespace = metav1.NamespaceDefault
 	// inFlight is how many requests the test has under way at once.
 	inFlight = 32
-	// zoneMemory is the memory of a NUMA node, in MiB; memoryPerCPU what a pod asks for with each CPU.
-	zoneMemory, memoryPerCPU = 64 << 10, 1 << 10
+	// numaMemory is the memory of a NUMA node, in MiB; memoryPerCPU what a pod asks for with each CPU.
+	numaMemory, memoryPerCPU = 64 << 10, 1 << 10
 	// foreignScheduler is nobody's name: what is to be bound by hand.
 	foreignScheduler = "somebody-else"
 )
@@ -27,10 +27,10 @@ const (
 type kind struct {
 	cpus int
 	numa string
-	take int // CPUs of the cores or zones that it holds
+	take int // CPUs of the cores or NUMA nodes that it holds
 }
 
-// mix is twenty pods of 22 CPUs each in the mean. A zone of hollow.BigMachine with a reserved core has 30 CPUs to give.
+// mix is twenty pods of 22 CPUs each in the mean. A NUMA node of hollow.BigMachine with a reserved core has 30 CPUs to give.
 var mix = func() (out []kind) {
 	for _, m := range []struct {
 		kind

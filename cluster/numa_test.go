@@ -16,7 +16,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// hall is a ledger of a few nodes whose agents report zones, and what somebody who starts now would see.
+// hall is a ledger of a few nodes whose agents report NUMA nodes, and what somebody who starts now would see.
 type hall struct {
 	store    *cluster.Store
 	follower *cluster.Snapshot
@@ -25,10 +25,10 @@ type hall struct {
 	reports  map[string]*facts.NodeReport
 }
 
-// TestZonesFollowFromWhatIsThere lets pods come and go, be promised zones, be moved, guessed and confirmed, with and without nodes and reports, in
+// TestNUMAFollowFromWhatIsThere lets pods come and go, be promised NUMA nodes, be moved, guessed and confirmed, with and without nodes and reports, in
 // random order. The ledger's invariants hold at every step, a snapshot that follows is as a fresh one, and in the end the ledger is as one that
 // sees everything at once, in another order.
-func TestZonesFollowFromWhatIsThere(t *testing.T) {
+func TestNUMAFollowFromWhatIsThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &hall{
 			store: cluster.NewStore(), follower: cluster.NewSnapshot(), nodes: make(map[string]*facts.Node),
@@ -50,7 +50,7 @@ func TestZonesFollowFromWhatIsThere(t *testing.T) {
 		anew := h.anew(t)
 		for uid := range h.pods {
 			if got, want := h.store.Pod(uid), anew.Pod(uid); got.Grant() != want.Grant() || got.Confirmed() != want.Confirmed() || got.Moved() != want.Moved() {
-				t.Fatalf("pod %s holds %q, in a ledger that sees all at once %q", uid, got.Grant().Zones, want.Grant().Zones)
+				t.Fatalf("pod %s holds %q, in a ledger that sees all at once %q", uid, got.Grant().NUMANodes, want.Grant().NUMANodes)
 			}
 		}
 		loaded, err := cluster.Load(h.store.Dump())
@@ -69,9 +69,9 @@ func TestZonesFollowFromWhatIsThere(t *testing.T) {
 
 func (h *hall) row(s *cluster.Store, node string) string {
 	slot := s.Slot(node)
-	zones, free := s.Zones(slot)
+	numaNodes, free := s.NUMANodes(slot)
 	shape, v := s.Shape(slot), s.View(slot)
-	text := fmt.Sprint(s.Requested(slot, resource.CPU), s.Requested(slot, resource.Memory), *zones, *free, shape.GPUs, s.HasGPUs(slot), *s.GPUs(slot))
+	text := fmt.Sprint(s.Requested(slot, resource.CPU), s.Requested(slot, resource.Memory), *numaNodes, *free, shape.GPUs, s.HasGPUs(slot), *s.GPUs(slot))
 	if v.Devices != nil {
 		text += fmt.Sprint(*shape.Devices, *v.Devices)
 	}
@@ -104,7 +104,7 @@ func (h *hall) step(t *rapid.T) {
 	}
 }
 
-func drawHallGrant(t *rapid.T) (g topology.ZoneGrant) {
+func drawHallGrant(t *rapid.T) (g topology.NUMAGrant) {
 	for g.IsZero() {
 		for z := range 2 {
 			g.CPUs[z] = 2 * uint16(rapid.IntRange(0, 2).Draw(t, "granted"))
@@ -121,14 +121,14 @@ func (h *hall) report(t *rapid.T, node string) {
 		return
 	}
 	r := &facts.NodeReport{}
-	r.Zones.Ruler = rapid.SampledFrom([]topology.Ruler{topology.RulerAgent, topology.RulerAgent, topology.RulerKubelet, topology.RulerNone}).Draw(t, "ruler")
-	r.Zones.Zones, r.Zones.Threads = 2, 2
+	r.NUMANodes.Ruler = rapid.SampledFrom([]topology.Ruler{topology.RulerAgent, topology.RulerAgent, topology.RulerKubelet, topology.RulerNone}).Draw(t, "ruler")
+	r.NUMANodes.NUMANodes, r.NUMANodes.Threads = 2, 2
 	for z := range 2 {
-		r.Zones.Zone[z] = topology.ZoneCapacity{CPUs: 2 * uint16(rapid.IntRange(0, 4).Draw(t, "cpus")), Memory: 4 << 10}
+		r.NUMANodes.NUMANode[z] = topology.NUMACapacity{CPUs: 2 * uint16(rapid.IntRange(0, 4).Draw(t, "cpus")), Memory: 4 << 10}
 	}
 	for i := range 9 { // the last is never known
 		if rapid.IntRange(0, 4).Draw(t, "held") == 0 {
-			r.Held = append(r.Held, facts.HeldZones{UID: facts.UID(fmt.Sprint("p", i)), Grant: drawHallGrant(t)})
+			r.Held = append(r.Held, facts.HeldNUMA{UID: facts.UID(fmt.Sprint("p", i)), Grant: drawHallGrant(t)})
 		}
 	}
 	if rapid.IntRange(0, 2).Draw(t, "devices") > 0 {
@@ -139,7 +139,7 @@ func (h *hall) report(t *rapid.T, node string) {
 			r.HeldDevices = append(r.HeldDevices, facts.HeldDevices{UID: facts.UID(fmt.Sprint("p", i)), Grant: drawHallDevices(t)})
 		}
 	}
-	if r.Zones.Ruler == topology.RulerNone {
+	if r.NUMANodes.Ruler == topology.RulerNone {
 		r.Why = facts.ReportStale
 	}
 	h.reports[node] = r
@@ -153,9 +153,9 @@ func drawHallNeeds(t *rapid.T) *facts.Requirements {
 		ScoreCPU: 1000 * cpus, ScoreMemory: memory << 30,
 	}
 	if rapid.IntRange(0, 3).Draw(t, "dedicated") > 0 {
-		r.Zones = topology.ZoneRequest{CPUs: uint16(cpus), Binding: topology.Binding(rapid.IntRange(0, 2).Draw(t, "binding"))}
-		if r.Zones.Binding != topology.Unbound {
-			r.Zones.Memory = uint32(memory << 10)
+		r.NUMANodes = topology.NUMARequest{CPUs: uint16(cpus), Binding: topology.Binding(rapid.IntRange(0, 2).Draw(t, "binding"))}
+		if r.NUMANodes.Binding != topology.Unbound {
+			r.NUMANodes.Memory = uint32(memory << 10)
 		}
 	}
 	if rapid.Bool().Draw(t, "gpu") {
@@ -175,21 +175,21 @@ func (h *hall) bindForeign(t *rapid.T, uid facts.UID, node string) {
 	} else if h.store.Pod(uid) != nil {
 		return
 	}
-	if !f.Requirements.Zones.IsZero() && rapid.Bool().Draw(t, "recorded") {
-		f.Grant.Zones = drawHallGrant(t)
+	if !f.Requirements.NUMANodes.IsZero() && rapid.Bool().Draw(t, "recorded") {
+		f.Grant.NUMANodes = drawHallGrant(t)
 	}
 	if g := drawHallDevices(t); f.Requirements.GPU.Count() > 0 && g.Answers(&f.Requirements.GPU) {
-		g.Zones = f.Grant.Zones
+		g.NUMANodes = f.Grant.NUMANodes
 		f.Grant = g
 	}
 	h.store.Apply(facts.PodUpserted{Pod: f})
 	if known, ok := h.pods[uid]; ok { // of what it does not mention it says nothing new
-		zones := f.Grant.Zones
+		numaNodes := f.Grant.NUMANodes
 		if f.Grant.GPUs|f.Grant.NICs == 0 {
 			f.Grant = known.Grant
 		}
-		if f.Grant.Zones = zones; zones.IsZero() {
-			f.Grant.Zones = known.Grant.Zones
+		if f.Grant.NUMANodes = numaNodes; numaNodes.IsZero() {
+			f.Grant.NUMANodes = known.Grant.NUMANodes
 		}
 	}
 	h.pods[uid] = f
@@ -237,10 +237,10 @@ func (h *hall) commit(t *rapid.T, uid facts.UID) {
 		if why := h.overPromised(slot, uid, &grant, len(off) > 0); why != "" {
 			t.Fatal(why)
 		}
-		if _, free := h.store.Zones(slot); len(off) == 0 && !h.store.Pod(uid).Confirmed() && !slices.ContainsFunc(h.store.PodsOn(slot), (*cluster.Pod).Guessed) {
-			for z := range topology.MaxZones {
-				if grant.Zones.CPUs[z] > 0 && free[z].CPUs < 0 {
-					t.Fatalf("zone %d is over-promised: %+v", z, free[z])
+		if _, free := h.store.NUMANodes(slot); len(off) == 0 && !h.store.Pod(uid).Confirmed() && !slices.ContainsFunc(h.store.PodsOn(slot), (*cluster.Pod).Guessed) {
+			for z := range topology.MaxNUMANodes {
+				if grant.NUMANodes.CPUs[z] > 0 && free[z].CPUs < 0 {
+					t.Fatalf("NUMA node %d is over-promised: %+v", z, free[z])
 				}
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// Report reads a report command: what a node's agent says. The amounts of each zone stand in lists, memory in GiB; what several zones give is
+// Report reads a report command: what a node's agent says. The amounts of each NUMA node stand in lists, memory in GiB; what several NUMA nodes give is
 // joined by a plus.
 //
 //	report n1 headroom=(8,16) wishes=(p1,p2!)
@@ -21,8 +21,8 @@ import (
 //	report n1 agent threads=2 cpus=(16,16) mem=(64,64) sockets=(0,1) closed=1 held=(p1@0:8/4096Mi,p2@0:2+1:2)
 func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 	t.Helper()
-	r := &facts.NodeReport{Zones: topology.ZoneShape{Threads: 1}}
-	shape := &r.Zones
+	r := &facts.NodeReport{NUMANodes: topology.NUMAShape{Threads: 1}}
+	shape := &r.NUMANodes
 	for _, arg := range d.CmdArgs[1:] {
 		switch arg.Key {
 		case "agent":
@@ -46,17 +46,17 @@ func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 		case "threads":
 			arg.Scan(t, 0, &shape.Threads)
 		case "cpus":
-			shape.Zones = uint8(len(arg.Vals))
+			shape.NUMANodes = uint8(len(arg.Vals))
 			for z, value := range arg.Vals {
-				shape.Zone[z].CPUs = uint16(scaled(t, d, value, 1))
+				shape.NUMANode[z].CPUs = uint16(scaled(t, d, value, 1))
 			}
 		case "mem":
 			for z, value := range arg.Vals {
-				shape.Zone[z].Memory = uint32(scaled(t, d, value, 1024))
+				shape.NUMANode[z].Memory = uint32(scaled(t, d, value, 1024))
 			}
 		case "sockets":
 			for z, value := range arg.Vals {
-				shape.Zone[z].Socket = uint8(scaled(t, d, value, 1))
+				shape.NUMANode[z].Socket = uint8(scaled(t, d, value, 1))
 			}
 		case "closed":
 			for _, value := range arg.Vals {
@@ -64,8 +64,8 @@ func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 			}
 		case "held":
 			for _, value := range arg.Vals {
-				uid, zones, _ := strings.Cut(value, "@")
-				r.Held = append(r.Held, facts.HeldZones{UID: facts.UID(uid), Grant: zoneGrant(t, d, zones)})
+				uid, numaNodes, _ := strings.Cut(value, "@")
+				r.Held = append(r.Held, facts.HeldNUMA{UID: facts.UID(uid), Grant: numaGrant(t, d, numaNodes)})
 			}
 		default:
 			if !deviceArg(t, d, r, arg) {
@@ -76,9 +76,9 @@ func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 	return facts.NodeReported{Node: d.CmdArgs[0].Key, Report: r}
 }
 
-func zoneGrant(t testing.TB, d *datadriven.TestData, text string) topology.ZoneGrant {
+func numaGrant(t testing.TB, d *datadriven.TestData, text string) topology.NUMAGrant {
 	t.Helper()
-	g, err := topology.ParseZoneGrant(strings.ReplaceAll(text, "+", ","))
+	g, err := topology.ParseNUMAGrant(strings.ReplaceAll(text, "+", ","))
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
@@ -87,8 +87,8 @@ func zoneGrant(t testing.TB, d *datadriven.TestData, text string) topology.ZoneG
 
 var bindings = map[string]topology.Binding{"": topology.Unbound, "bound": topology.Bound, "exclusive": topology.Exclusive}
 
-// askZones makes a pod dedicated whose command says so: it asks for as many whole cores as its cpu.
-func askZones(t testing.TB, d *datadriven.TestData, r *facts.Requirements, amounts map[string]int64) {
+// askNUMANodes makes a pod dedicated whose command says so: it asks for as many whole cores as its cpu.
+func askNUMANodes(t testing.TB, d *datadriven.TestData, r *facts.Requirements, amounts map[string]int64) {
 	t.Helper()
 	for _, arg := range d.CmdArgs[1:] {
 		if arg.Key != "dedicated" {
@@ -98,22 +98,22 @@ func askZones(t testing.TB, d *datadriven.TestData, r *facts.Requirements, amoun
 		if !ok {
 			d.Fatalf(t, "pod: dedicated=%s: want bound or exclusive", arg.Vals)
 		}
-		r.Zones = topology.ZoneRequest{CPUs: uint16(amounts[resource.NameCPU] / 1000), Binding: binding}
+		r.NUMANodes = topology.NUMARequest{CPUs: uint16(amounts[resource.NameCPU] / 1000), Binding: binding}
 		if binding != topology.Unbound {
-			r.Zones.Memory = uint32(amounts[resource.NameMemory] / topology.Mebibyte)
+			r.NUMANodes.Memory = uint32(amounts[resource.NameMemory] / topology.Mebibyte)
 		}
 	}
 }
 
-// zones renders what is left of a node's zones: CPUs, and MiB of memory.
-func zones(s *cluster.State, slot cluster.Slot) string {
-	shape, free := s.Zones(slot)
+// NUMA nodes renders what is left of a node's NUMA nodes: CPUs, and MiB of memory.
+func numaNodes(s *cluster.State, slot cluster.Slot) string {
+	shape, free := s.NUMANodes(slot)
 	if s.Report(slot) == nil {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, " zones(%s) free=", shape.Ruler)
-	for z := range shape.Zones {
+	fmt.Fprintf(&b, " numaNodes(%s) free=", shape.Ruler)
+	for z := range shape.NUMANodes {
 		fmt.Fprintf(&b, "[%d/%dMi", free[z].CPUs, free[z].Memory)
 		if shape.Closed&(1<<z) != 0 {
 			b.WriteString(" closed")

@@ -1,4 +1,4 @@
-package zones
+package numa
 
 import (
 	"context"
@@ -21,12 +21,12 @@ import (
 )
 
 var (
-	nodesFlag  = flag.Int("zones.nodes", 50, "hollow nodes")
-	podsFlag   = flag.Int("zones.pods", 500, "dedicated pods")
-	churnFlag  = flag.Int("zones.churn", 2, "rounds in which a tenth of the pods is replaced")
-	steadyFlag = flag.Duration("zones.steady", 0, "for how long the reports of a cluster at rest are counted")
-	writeFlag  = flag.Duration("zones.write", time.Second, "the agents' writeInterval")
-	freshFlag  = flag.Duration("zones.refresh", time.Minute, "the agents' refreshInterval")
+	nodesFlag  = flag.Int("numa.nodes", 50, "hollow nodes")
+	podsFlag   = flag.Int("numa.pods", 500, "dedicated pods")
+	churnFlag  = flag.Int("numa.churn", 2, "rounds in which a tenth of the pods is replaced")
+	steadyFlag = flag.Duration("numa.steady", 0, "for how long the reports of a cluster at rest are counted")
+	writeFlag  = flag.Duration("numa.write", time.Second, "the agents' writeInterval")
+	freshFlag  = flag.Duration("numa.refresh", time.Minute, "the agents' refreshInterval")
 )
 
 func jsonOf(v any) []byte {

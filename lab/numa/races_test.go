@@ -1,4 +1,4 @@
-package zones
+package numa
 
 import (
 	"context"
@@ -98,8 +98,8 @@ func TestRaces(t *testing.T) {
 	r.fight(one)
 }
 
-// believedSmaller has a pod want a zone for itself on a node whose zones are taken for smaller than they are: what it is promised is no whole
-// zone there, so the agent gives it others.
+// believedSmaller has a pod want a NUMA node for itself on a node whose NUMA nodes are taken for smaller than they are: what it is promised is no whole
+// NUMA node there, so the agent gives it others.
 func (r *race) believedSmaller() {
 	r.t.Helper()
 	k := kind{28, spec.NUMAExclusive, 30}
@@ -111,11 +111,11 @@ func (r *race) believedSmaller() {
 	}
 	r.await("it has a place", r.glance(), r.placed)
 	if c := r.counts(); c.Moved != 1 || c.Kept+c.Broken != 0 {
-		r.t.Errorf("a whole zone that is no whole zone: %+v", c)
+		r.t.Errorf("a whole NUMA node that is no whole numaNode: %+v", c)
 	}
 }
 
-// movedWhole fails if a promise was moved of any but pods that want zones for themselves, and that where zones are taken for smaller.
+// movedWhole fails if a promise was moved of any but pods that want NUMA nodes for themselves, and that where NUMA nodes are taken for smaller.
 func (r *race) movedWhole() {
 	r.t.Helper()
 	for i, name := range r.names {
@@ -123,9 +123,9 @@ func (r *race) movedWhole() {
 		if !ok {
 			r.t.Fatalf("the agent of %s does not come round", name)
 		}
-		for s := range said.Status.Zones {
-			for z := range said.Status.Zones[s].Children {
-				for _, a := range said.Status.Zones[s].Children[z].Allocations {
+		for s := range said.Status.Topology {
+			for z := range said.Status.Topology[s].Children {
+				for _, a := range said.Status.Topology[s].Children[z].Allocations {
 					if a.Moved && !(a.Exclusive && smaller(i)) {
 						r.t.Errorf("node %s: %s was moved, though nothing stood in its way: %+v", name, a.Name, a)
 					}
@@ -154,7 +154,7 @@ func (r *race) fight(one *process) {
 	v := r.settleRace()
 	broken, refused := r.refusals()
 	c := r.counts()
-	r.t.Logf("promises: kept %d more, moved %d, broken %d (by %d pods, tried again until they were evicted); foreign pods: %d ran, %d were refused; %d pods hold other zones than they were promised; %d of %d CPUs are held",
+	r.t.Logf("promises: kept %d more, moved %d, broken %d (by %d pods, tried again until they were evicted); foreign pods: %d ran, %d were refused; %d pods hold other NUMA nodes than they were promised; %d of %d CPUs are held",
 		c.Kept-before.Kept, c.Moved, c.Broken, broken, c.Foreign, refused, v.elsewhere, v.cpus, v.room)
 	if c.Forged != 0 || broken != r.again {
 		r.t.Errorf("promises: %+v; %d pods were refused, and %d made anew", c, broken, r.again)
@@ -279,7 +279,7 @@ func (r *race) explained(h *process) {
 	for _, c := range []struct {
 		node int
 		want string
-	}{{0, "no zone report"}, {2, "no fresh zone report"}} {
+	}{{0, "no NUMA node report"}, {2, "no fresh NUMA node report"}} {
 		pod := kind{4, spec.NUMABound, 4}.pod(fmt.Sprintf("probe-%d", c.node), spec.DefaultSchedulerName)
 		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: r.names[c.node]}
 		made, err := r.client.CoreV1().Pods(namespace).Create(r.t.Context(), pod, metav1.CreateOptions{})

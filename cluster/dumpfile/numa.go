@@ -7,18 +7,18 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// How zones, what is asked of them and what is said about them stand in a file.
+// How NUMA nodes, what is asked of them and what is said about them stand in a file.
 
 type (
 	bindingText topology.Binding
 	rulerText   topology.Ruler
-	zonesText   topology.ZoneGrant // as the Binding's annotation has it
+	numaText    topology.NUMAGrant // as the Binding's annotation has it
 )
 
 func (b bindingText) MarshalText() ([]byte, error) { return []byte(nameOf(bindingNames, b)), nil }
 func (r rulerText) MarshalText() ([]byte, error)   { return []byte(nameOf(rulerNames, r)), nil }
 
-func (z zonesText) MarshalText() ([]byte, error) { return []byte(topology.ZoneGrant(z).String()), nil }
+func (z numaText) MarshalText() ([]byte, error) { return []byte(topology.NUMAGrant(z).String()), nil }
 
 func (b *bindingText) UnmarshalText(text []byte) (err error) {
 	*b, err = named[bindingText](bindingNames, string(text))
@@ -30,19 +30,19 @@ func (r *rulerText) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-func (z *zonesText) UnmarshalText(text []byte) error {
-	g, err := topology.ParseZoneGrant(string(text))
-	*z = zonesText(g)
+func (z *numaText) UnmarshalText(text []byte) error {
+	g, err := topology.ParseNUMAGrant(string(text))
+	*z = numaText(g)
 	return err
 }
 
-type zoneRequestRecord struct {
+type numaRequestRecord struct {
 	CPUs    uint16      `json:"cpus"`
 	Binding bindingText `json:"binding"`
 	Memory  uint32      `json:"memory,omitempty"`
 }
 
-type zoneRecord struct {
+type numaRecord struct {
 	CPUs   uint16 `json:"cpus"`
 	Socket uint8  `json:"socket,omitempty"`
 	Memory uint32 `json:"memory"`
@@ -50,17 +50,17 @@ type zoneRecord struct {
 }
 
 type heldRecord struct {
-	UID   facts.UID `json:"uid"`
-	Zones zonesText `json:"zones"`
+	UID       facts.UID `json:"uid"`
+	NUMANodes numaText  `json:"numaNodes"`
 }
 
 type reportRecord struct {
-	Node    string       `json:"node"`
-	Ruler   rulerText    `json:"ruler"`
-	Why     string       `json:"why,omitempty"`
-	Threads uint8        `json:"threads,omitempty"`
-	Zones   []zoneRecord `json:"zones,omitempty"`
-	Held    []heldRecord `json:"held,omitempty"`
+	Node      string       `json:"node"`
+	Ruler     rulerText    `json:"ruler"`
+	Why       string       `json:"why,omitempty"`
+	Threads   uint8        `json:"threads,omitempty"`
+	NUMANodes []numaRecord `json:"numaNodes,omitempty"`
+	Held      []heldRecord `json:"held,omitempty"`
 
 	Devices     *devicesRecord      `json:"devices,omitempty"`
 	HeldDevices []heldDevicesRecord `json:"heldDevices,omitempty"`
@@ -99,12 +99,12 @@ type wishRecord struct {
 }
 
 func writeReport(r facts.NodeReported) reportRecord {
-	shape := &r.Report.Zones
+	shape := &r.Report.NUMANodes
 	out := reportRecord{Node: r.Node, Ruler: rulerText(shape.Ruler), Why: r.Report.Why, Threads: shape.Threads}
-	for z, capacity := range shape.Zone[:shape.Zones] {
-		out.Zones = append(out.Zones, zoneRecord{capacity.CPUs, capacity.Socket, capacity.Memory, shape.Closed&(1<<z) != 0})
+	for z, capacity := range shape.NUMANode[:shape.NUMANodes] {
+		out.NUMANodes = append(out.NUMANodes, numaRecord{capacity.CPUs, capacity.Socket, capacity.Memory, shape.Closed&(1<<z) != 0})
 	}
-	out.Held = each(r.Report.Held, func(h facts.HeldZones) heldRecord { return heldRecord{h.UID, zonesText(h.Grant)} })
+	out.Held = each(r.Report.Held, func(h facts.HeldNUMA) heldRecord { return heldRecord{h.UID, numaText(h.Grant)} })
 	out.Devices, out.DeviceNote = writeDevices(r.Report.Devices), r.Report.DeviceNote
 	out.HeldDevices = each(r.Report.HeldDevices, func(h facts.HeldDevices) heldDevicesRecord { return heldDevicesRecord{h.UID, *writeGrant(&h.Grant)} })
 	h := &r.Report.Headroom
@@ -115,19 +115,19 @@ func writeReport(r facts.NodeReported) reportRecord {
 
 func readReport(r *reportRecord) (facts.NodeReported, error) {
 	out := facts.NodeReported{Node: r.Node, Report: &facts.NodeReport{Why: r.Why}}
-	if len(r.Zones) > topology.MaxZones {
-		return out, fmt.Errorf("report of node %s: %d zones; at most %d can be told apart", r.Node, len(r.Zones), topology.MaxZones)
+	if len(r.NUMANodes) > topology.MaxNUMANodes {
+		return out, fmt.Errorf("report of node %s: %d NUMA nodes; at most %d can be told apart", r.Node, len(r.NUMANodes), topology.MaxNUMANodes)
 	}
-	shape := &out.Report.Zones
-	shape.Ruler, shape.Threads, shape.Zones = topology.Ruler(r.Ruler), r.Threads, uint8(len(r.Zones))
-	for z, capacity := range r.Zones {
-		shape.Zone[z] = topology.ZoneCapacity{CPUs: capacity.CPUs, Socket: capacity.Socket, Memory: capacity.Memory}
+	shape := &out.Report.NUMANodes
+	shape.Ruler, shape.Threads, shape.NUMANodes = topology.Ruler(r.Ruler), r.Threads, uint8(len(r.NUMANodes))
+	for z, capacity := range r.NUMANodes {
+		shape.NUMANode[z] = topology.NUMACapacity{CPUs: capacity.CPUs, Socket: capacity.Socket, Memory: capacity.Memory}
 		if capacity.Closed {
 			shape.Closed |= 1 << z
 		}
 	}
-	out.Report.Held = each(r.Held, func(h heldRecord) facts.HeldZones {
-		return facts.HeldZones{UID: h.UID, Grant: topology.ZoneGrant(h.Zones)}
+	out.Report.Held = each(r.Held, func(h heldRecord) facts.HeldNUMA {
+		return facts.HeldNUMA{UID: h.UID, Grant: topology.NUMAGrant(h.NUMANodes)}
 	})
 	out.Report.Devices, out.Report.DeviceNote = r.Devices.devices(), r.DeviceNote
 	for _, held := range r.HeldDevices {
@@ -143,6 +143,6 @@ func readReport(r *reportRecord) (facts.NodeReported, error) {
 	return out, nil
 }
 
-func (r *zoneRequestRecord) request() topology.ZoneRequest {
-	return topology.ZoneRequest{CPUs: r.CPUs, Binding: topology.Binding(r.Binding), Memory: r.Memory}
+func (r *numaRequestRecord) request() topology.NUMARequest {
+	return topology.NUMARequest{CPUs: r.CPUs, Binding: topology.Binding(r.Binding), Memory: r.Memory}
 }

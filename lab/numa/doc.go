@@ -1,4 +1,4 @@
-// Package zones tests the whole way of a promise at scale: hollow agents report their NUMA nodes, hilbertd places dedicated pods by zone,
+// Package NUMA nodes tests the whole way of a promise at scale: hollow agents report their NUMA nodes, hilbertd places dedicated pods by NUMA node,
 // the agents keep what was promised, and say so in CustomNodeResources.
 //
 // hilbertd and the control plane are the real ones, in processes of their own so that CPU and memory are counted apart; the agents are
@@ -8,5 +8,5 @@
 // Without faults no promise may be moved or broken. With reports that are late, lost, old or too small, with a second scheduler and with
 // somebody who binds pods past both, promises may move or break; but no pod may be lost by it, and in the end everything agrees again.
 //
-// The short form is part of the lab's short tests. The flags -zones.nodes and -zones.pods make it as large as is wanted (make zones-test).
-package zones
+// The short form is part of the lab's short tests. The flags -numa.nodes and -numa.pods make it as large as is wanted (make numa-test).
+package numa

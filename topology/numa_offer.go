@@ -2,22 +2,22 @@ package topology
 
 import "math/bits"
 
-// OfferZones chooses zones for a request: as few as hold it, on as few sockets, and of those the ones that it leaves the least of (best
-// fit), then the lowest indices. Several zones share it as evenly as their room allows. ok is false when it does not fit.
-func OfferZones(s *ZoneShape, f *ZoneFree, r ZoneRequest) (g ZoneGrant, ok bool) {
+// OfferNUMA chooses NUMA nodes for a request: as few as hold it, on as few sockets, and of those the ones that it leaves the least of (best
+// fit), then the lowest indices. Several NUMA nodes share it as evenly as their room allows. ok is false when it does not fit.
+func OfferNUMA(s *NUMAShape, f *NUMAFree, r NUMARequest) (g NUMAGrant, ok bool) {
 	if r.IsZero() {
-		return ZoneGrant{}, true
+		return NUMAGrant{}, true
 	}
 	switch s.Ruler {
 	case RulerKubelet: // the kubelet chooses the cores, and promises nothing
-		return ZoneGrant{}, r.Binding == Unbound
+		return NUMAGrant{}, r.Binding == Unbound
 	case RulerNone:
-		return ZoneGrant{}, false
+		return NUMAGrant{}, false
 	case RulerAgent: // we choose, below
 	}
 	open := f.open(s, r.Binding)
 	best, found := uint8(0), false
-	var least zoneWaste
+	var least numaWaste
 	for count := 1; count <= bits.OnesCount8(open) && !found; count++ {
 		for set := open; set != 0; set = (set - 1) & open {
 			if bits.OnesCount8(set) != count {
@@ -30,17 +30,17 @@ func OfferZones(s *ZoneShape, f *ZoneFree, r ZoneRequest) (g ZoneGrant, ok bool)
 		}
 	}
 	if !found {
-		return ZoneGrant{}, false
+		return NUMAGrant{}, false
 	}
 	return f.share(s, r, best), true
 }
 
-// open is the set of zones that may give anything to a pod of the binding.
-func (f *ZoneFree) open(s *ZoneShape, binding Binding) (set uint8) {
-	for z := range int(s.Zones) {
+// open is the set of NUMA nodes that may give anything to a pod of the binding.
+func (f *NUMAFree) open(s *NUMAShape, binding Binding) (set uint8) {
+	for z := range int(s.NUMANodes) {
 		usable := f[z].CPUs >= int32(max(s.Threads, 1))
 		if binding == Exclusive {
-			usable = f[z].Claims == 0 && f[z].CPUs == int32(s.Zone[z].CPUs) && f[z].CPUs > 0
+			usable = f[z].Claims == 0 && f[z].CPUs == int32(s.NUMANode[z].CPUs) && f[z].CPUs > 0
 		}
 		if usable && s.Closed&(1<<z) == 0 {
 			set |= 1 << z
@@ -49,15 +49,15 @@ func (f *ZoneFree) open(s *ZoneShape, binding Binding) (set uint8) {
 	return set
 }
 
-// zoneWaste orders the sets of zones that hold a request; less is better.
-type zoneWaste struct {
+// numaWaste orders the sets of NUMA nodes that hold a request; less is better.
+type numaWaste struct {
 	sockets int
 	cpus    int64
 	memory  int64
 	set     uint8
 }
 
-func (a zoneWaste) less(b zoneWaste) bool {
+func (a numaWaste) less(b numaWaste) bool {
 	switch {
 	case a.sockets != b.sockets:
 		return a.sockets < b.sockets
@@ -69,15 +69,15 @@ func (a zoneWaste) less(b zoneWaste) bool {
 	return a.set < b.set
 }
 
-// waste is what a set of zones would have left of the request, and whether it holds it at all.
-func (f *ZoneFree) waste(s *ZoneShape, r ZoneRequest, set uint8) (zoneWaste, bool) {
-	w := zoneWaste{set: set}
+// waste is what a set of NUMA nodes would have left of the request, and whether it holds it at all.
+func (f *NUMAFree) waste(s *NUMAShape, r NUMARequest, set uint8) (numaWaste, bool) {
+	w := numaWaste{set: set}
 	var sockets uint64
 	for left := set; left != 0; left &= left - 1 {
 		z := bits.TrailingZeros8(left)
 		w.cpus += int64(f[z].CPUs - f[z].CPUs%int32(max(s.Threads, 1)))
 		w.memory += max(f[z].Memory, 0)
-		sockets |= 1 << (s.Zone[z].Socket % 64)
+		sockets |= 1 << (s.NUMANode[z].Socket % 64)
 	}
 	w.sockets = bits.OnesCount64(sockets)
 	w.cpus -= s.WholeCores(r)
@@ -89,30 +89,30 @@ func (f *ZoneFree) waste(s *ZoneShape, r ZoneRequest, set uint8) (zoneWaste, boo
 	return w, w.cpus >= 0 && w.memory >= 0
 }
 
-// share divides a request that the set holds over its zones.
-func (f *ZoneFree) share(s *ZoneShape, r ZoneRequest, set uint8) (g ZoneGrant) {
+// share divides a request that the set holds over its NUMA nodes.
+func (f *NUMAFree) share(s *NUMAShape, r NUMARequest, set uint8) (g NUMAGrant) {
 	if r.Binding == Exclusive {
 		for ; set != 0; set &= set - 1 {
 			z := bits.TrailingZeros8(set)
-			g.CPUs[z], g.Memory[z] = s.Zone[z].CPUs, s.Zone[z].Memory
+			g.CPUs[z], g.Memory[z] = s.NUMANode[z].CPUs, s.NUMANode[z].Memory
 		}
 		return g
 	}
 	threads := int64(max(s.Threads, 1))
 	cores := SpreadEvenly(set, s.WholeCores(r)/threads, func(z int) int64 { return int64(f[z].CPUs) / threads })
-	var memory [MaxZones]int64
+	var memory [MaxNUMANodes]int64
 	if r.Binding == Bound {
 		memory = SpreadEvenly(set, int64(r.Memory), func(z int) int64 { return max(f[z].Memory, 0) })
 	}
-	for z := range MaxZones {
+	for z := range MaxNUMANodes {
 		g.CPUs[z], g.Memory[z] = uint16(cores[z]*threads), uint32(memory[z])
 	}
 	return g
 }
 
-// SpreadEvenly pours an amount into the zones of a set as evenly as their room allows: zones with little room are filled first, the others share
+// SpreadEvenly pours an amount into the NUMA nodes of a set as evenly as their room allows: NUMA nodes with little room are filled first, the others share
 // the rest, and what cannot be divided goes to the lowest indices.
-func SpreadEvenly(set uint8, amount int64, room func(zone int) int64) (parts [MaxZones]int64) {
+func SpreadEvenly(set uint8, amount int64, room func(numa int) int64) (parts [MaxNUMANodes]int64) {
 	for set != 0 && amount > 0 {
 		each := amount / int64(bits.OnesCount8(set))
 		full := uint8(0)

@@ -12,38 +12,38 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-func lacksZones(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(obstacle)) {
+func lacksNUMA(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(obstacle)) {
 	add(obstacle{})
 }
 
-func sayZones(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
-	ask := fmt.Sprintf("%d CPUs, %s, asked", c.Zones.CPUs, c.Zones.Binding)
-	switch rules.ZoneLackOf(s, slot, c) {
+func sayNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
+	ask := fmt.Sprintf("%d CPUs, %s, asked", c.NUMANodes.CPUs, c.NUMANodes.Binding)
+	switch rules.NUMALackOf(s, slot, c) {
 	case rules.LacksReport:
-		return "reports no zones"
+		return "reports no numaNodes"
 	case rules.LacksFreshReport:
-		return "has no fresh report of its zones"
+		return "has no fresh report of its numaNodes"
 	case rules.LacksReadableReport:
-		return "has an unreadable report of its zones"
+		return "has an unreadable report of its numaNodes"
 	case rules.LacksAgent:
-		return "leaves its CPUs to the kubelet, which promises nothing by zone"
+		return "leaves its CPUs to the kubelet, which promises nothing by numaNode"
 	case rules.LacksTold:
-		return "has no zones that could be promised"
+		return "has no NUMA nodes that could be promised"
 	case rules.LacksWhole:
-		return fmt.Sprintf("has too few unused zones (%s; %s)", ask, zoneRooms(s, slot, false))
+		return fmt.Sprintf("has too few unused NUMA nodes (%s; %s)", ask, numaRooms(s, slot, false))
 	case rules.LacksMemory:
-		return fmt.Sprintf("has too little memory in its zones (%s with %d MiB; %s)", ask, c.Zones.Memory, zoneRooms(s, slot, true))
+		return fmt.Sprintf("has too little memory in its NUMA nodes (%s with %d MiB; %s)", ask, c.NUMANodes.Memory, numaRooms(s, slot, true))
 	case rules.LacksRest:
-		return "has no room for the whole cores or zones that the pod would occupy"
+		return "has no room for the whole cores or NUMA nodes that the pod would occupy"
 	case rules.LacksCores: // below
 	}
-	return fmt.Sprintf("has too few exclusive cores in its zones (%s; %s)", ask, zoneRooms(s, slot, false))
+	return fmt.Sprintf("has too few exclusive cores in its NUMA nodes (%s; %s)", ask, numaRooms(s, slot, false))
 }
 
-// zoneRooms lists what is free of each zone: "free by zone 2, 4 closed".
-func zoneRooms(s *cluster.State, slot cluster.Slot, memory bool) string {
-	shape, free := s.Zones(slot)
-	rooms := make([]string, shape.Zones)
+// numaRooms lists what is free of each NUMA node: "free by NUMA node 2, 4 closed".
+func numaRooms(s *cluster.State, slot cluster.Slot, memory bool) string {
+	shape, free := s.NUMANodes(slot)
+	rooms := make([]string, shape.NUMANodes)
 	for z := range rooms {
 		rooms[z] = strconv.Itoa(int(free[z].CPUs))
 		if memory {
@@ -53,32 +53,32 @@ func zoneRooms(s *cluster.State, slot cluster.Slot, memory bool) string {
 			rooms[z] += " closed"
 		}
 	}
-	return "free by zone " + strings.Join(rooms, ", ")
+	return "free by NUMA node " + strings.Join(rooms, ", ")
 }
 
 // exclusiveCPUs is the resource of a Change that frees CPUs in one zone.
 const exclusiveCPUs = "exclusive CPUs"
 
-// vacateZone is the fewest CPUs that, free in one zone, would let the pod fit.
-func vacateZone(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) (Change, bool) {
-	if rules.ZoneLackOf(s, slot, c) != rules.LacksCores {
+// vacateNUMANode is the fewest CPUs that, free in one NUMA node, would let the pod fit.
+func vacateNUMANode(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) (Change, bool) {
+	if rules.NUMALackOf(s, slot, c) != rules.LacksCores {
 		return Change{}, false
 	}
-	shape, free := s.Zones(slot)
+	shape, free := s.NUMANodes(slot)
 	best := int64(0)
-	for z := range int(shape.Zones) {
+	for z := range int(shape.NUMANodes) {
 		if shape.Closed&(1<<z) != 0 {
 			continue
 		}
-		for more := int64(1); int64(free[z].CPUs)+more <= int64(shape.Zone[z].CPUs) && (best == 0 || more < best); more++ {
+		for more := int64(1); int64(free[z].CPUs)+more <= int64(shape.NUMANode[z].CPUs) && (best == 0 || more < best); more++ {
 			supposed := *free
 			supposed[z].CPUs += int32(more)
-			if g, ok := topology.OfferZones(shape, &supposed, c.Zones); ok && s.FitsExcess(slot, c, &g) {
+			if g, ok := topology.OfferNUMA(shape, &supposed, c.NUMANodes); ok && s.FitsExcess(slot, c, &g) {
 				best = more
 			}
 		}
 	}
-	return Change{Kind: Free, Resource: exclusiveCPUs, Amount: best, cost: share(best, int64(c.Zones.CPUs))}, best > 0
+	return Change{Kind: Free, Resource: exclusiveCPUs, Amount: best, cost: share(best, int64(c.NUMANodes.CPUs))}, best > 0
 }
 
 // sayHeadroom continues a sentence that begins with the node.

@@ -1,4 +1,4 @@
-package zones
+package numa
 
 import (
 	"encoding/json"
@@ -56,7 +56,7 @@ func (b *bed) objects() *objects {
 
 // holding is what a CustomNodeResource says that a pod holds.
 type holding struct {
-	grant topology.ZoneGrant
+	grant topology.NUMAGrant
 	cpus  topology.CPUSet
 	moved bool
 }
@@ -65,9 +65,9 @@ type holding struct {
 type verdict struct {
 	wrong     []string
 	held      map[types.UID]holding
-	elsewhere int // pods that hold other zones than their annotation promises
+	elsewhere int // pods that hold other NUMA nodes than their annotation promises
 	cpus      int // held
-	room      int // of all zones, that can be given
+	room      int // of all NUMA nodes, that can be given
 }
 
 func (v *verdict) complain(format string, args ...any) {
@@ -92,7 +92,7 @@ func (o *objects) judge(mayMove bool) *verdict {
 			v.complain("node %s: no CustomNodeResource", name)
 		}
 	}
-	promised := make(map[string]*topology.ZoneGrant) // by node
+	promised := make(map[string]*topology.NUMAGrant) // by node
 	for _, uid := range slices.Sorted(maps.Keys(o.pods)) {
 		o.judgePod(v, o.pods[uid], mayMove, promised)
 	}
@@ -106,20 +106,20 @@ func (o *objects) judge(mayMove bool) *verdict {
 }
 
 // numaNodes are the NUMA nodes of a report, by number.
-func numaNodes(r *nodev1alpha1.CustomNodeResource) []spec.Zone {
-	var out []spec.Zone
-	for i := range r.Status.Zones {
-		for _, z := range r.Status.Zones[i].Children {
-			if z.Type == spec.ZoneNUMA {
+func numaNodes(r *nodev1alpha1.CustomNodeResource) []spec.TopologyElement {
+	var out []spec.TopologyElement
+	for i := range r.Status.Topology {
+		for _, z := range r.Status.Topology[i].Children {
+			if z.Type == spec.ElementNUMANode {
 				out = append(out, z)
 			}
 		}
 	}
-	slices.SortFunc(out, func(x, y spec.Zone) int { return number(&x) - number(&y) })
+	slices.SortFunc(out, func(x, y spec.TopologyElement) int { return number(&x) - number(&y) })
 	return out
 }
 
-func number(z *spec.Zone) int {
+func number(z *spec.TopologyElement) int {
 	n, err := strconv.Atoi(z.Name)
 	if err != nil {
 		panic(err)
@@ -135,10 +135,10 @@ func parseSet(v *verdict, where, text string) topology.CPUSet {
 	return set
 }
 
-// judgeReport: no zone gives more than it has, no CPU is given twice, whole cores, nobody beside who has a zone alone; all for pods that are there.
+// judgeReport: no NUMA node gives more than it has, no CPU is given twice, whole cores, nobody beside who has a NUMA node alone; all for pods that are there.
 func (o *objects) judgeReport(v *verdict, r *nodev1alpha1.CustomNodeResource) {
 	for index, z := range numaNodes(r) {
-		where := fmt.Sprintf("%s zone %d", r.Name, index)
+		where := fmt.Sprintf("%s NUMA node %d", r.Name, index)
 		mine := parseSet(v, where, z.Allocatable.CPUSet)
 		if mine.Len() != z.Allocatable.CPUs || mine.Minus(parseSet(v, where, z.Capacity.CPUSet)) != (topology.CPUSet{}) {
 			v.complain("%s: allocatable %v of %d CPUs, capacity %v", where, z.Allocatable.CPUSet, z.Allocatable.CPUs, z.Capacity.CPUSet)
@@ -173,10 +173,10 @@ func (o *objects) judgeReport(v *verdict, r *nodev1alpha1.CustomNodeResource) {
 }
 
 // judgePod: a pod is bound, was promised what it asks for, and its node confirms that it holds just that.
-func (o *objects) judgePod(v *verdict, pod *corev1.Pod, mayMove bool, promised map[string]*topology.ZoneGrant) {
+func (o *objects) judgePod(v *verdict, pod *corev1.Pod, mayMove bool, promised map[string]*topology.NUMAGrant) {
 	k, foreign := kindOf(pod), pod.Spec.SchedulerName == foreignScheduler
 	h, holds := v.held[pod.UID]
-	text, annotated := pod.Annotations[spec.AnnotationZones]
+	text, annotated := pod.Annotations[spec.AnnotationNUMANodes]
 	switch {
 	case pod.DeletionTimestamp != nil:
 		v.complain("pod %s is still leaving", pod.Name)
@@ -201,13 +201,13 @@ func (o *objects) judgePod(v *verdict, pod *corev1.Pod, mayMove bool, promised m
 	if foreign {
 		return
 	}
-	grant, err := topology.ParseZoneGrant(text)
+	grant, err := topology.ParseNUMAGrant(text)
 	if err != nil {
 		v.complain("pod %s: %v", pod.Name, err)
 		return
 	}
 	if promised[pod.Spec.NodeName] == nil {
-		promised[pod.Spec.NodeName] = &topology.ZoneGrant{}
+		promised[pod.Spec.NodeName] = &topology.NUMAGrant{}
 	}
 	add(promised[pod.Spec.NodeName], &grant)
 	if grant != h.grant {
@@ -218,21 +218,21 @@ func (o *objects) judgePod(v *verdict, pod *corev1.Pod, mayMove bool, promised m
 	}
 }
 
-func add(sum, g *topology.ZoneGrant) {
-	for z := range topology.MaxZones {
+func add(sum, g *topology.NUMAGrant) {
+	for z := range topology.MaxNUMANodes {
 		sum.CPUs[z] += g.CPUs[z]
 		sum.Memory[z] += g.Memory[z]
 	}
 }
 
-func (o *objects) judgeSum(v *verdict, node, what string, sum *topology.ZoneGrant) {
+func (o *objects) judgeSum(v *verdict, node, what string, sum *topology.NUMAGrant) {
 	r := o.reports[node]
 	if r == nil {
 		return
 	}
 	for index, z := range numaNodes(r) {
 		if int(sum.CPUs[index]) > z.Allocatable.CPUs || int64(sum.Memory[index]) > z.Allocatable.MemoryMiB {
-			v.complain("%s zone %d: %s %d CPUs and %d MiB of %d and %d", node, index, what, sum.CPUs[index], sum.Memory[index],
+			v.complain("%s NUMA node %d: %s %d CPUs and %d MiB of %d and %d", node, index, what, sum.CPUs[index], sum.Memory[index],
 				z.Allocatable.CPUs, z.Allocatable.MemoryMiB)
 		}
 	}

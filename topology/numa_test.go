@@ -9,59 +9,59 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawZones draws a machine of a few zones, and what is left of it: anything, overdrawn zones among it.
-func drawZones(t *rapid.T) (s ZoneShape, f ZoneFree) {
-	s = ZoneShape{
-		Ruler: rapid.SampledFrom([]Ruler{RulerAgent, RulerAgent, RulerAgent, RulerAgent, RulerKubelet, RulerNone}).Draw(t, "ruler"),
-		Zones: uint8(rapid.IntRange(0, 5).Draw(t, "zones")), Threads: uint8(rapid.IntRange(0, 2).Draw(t, "threads")),
+// drawNUMANodes draws a machine of a few NUMA nodes, and what is left of it: anything, overdrawn NUMA nodes among it.
+func drawNUMANodes(t *rapid.T) (s NUMAShape, f NUMAFree) {
+	s = NUMAShape{
+		Ruler:     rapid.SampledFrom([]Ruler{RulerAgent, RulerAgent, RulerAgent, RulerAgent, RulerKubelet, RulerNone}).Draw(t, "ruler"),
+		NUMANodes: uint8(rapid.IntRange(0, 5).Draw(t, "numaNodes")), Threads: uint8(rapid.IntRange(0, 2).Draw(t, "threads")),
 		Closed: uint8(rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "closed")),
 	}
 	threads := int(max(s.Threads, 1))
-	for z := range s.Zones {
-		s.Zone[z] = ZoneCapacity{
+	for z := range s.NUMANodes {
+		s.NUMANode[z] = NUMACapacity{
 			CPUs: uint16(rapid.IntRange(0, 4).Draw(t, "cpus") * threads), Socket: z / 2, Memory: uint32(rapid.IntRange(0, 6).Draw(t, "memory")),
 		}
 	}
-	f = NewZoneFree(&s)
-	for z := range s.Zones {
+	f = NewNUMAFree(&s)
+	for z := range s.NUMANodes {
 		if rapid.Bool().Draw(t, "used") {
-			f[z].CPUs = int32(rapid.IntRange(-2, int(s.Zone[z].CPUs)).Draw(t, "free"))
-			f[z].Memory = int64(rapid.IntRange(-2, int(s.Zone[z].Memory)).Draw(t, "freeMemory"))
+			f[z].CPUs = int32(rapid.IntRange(-2, int(s.NUMANode[z].CPUs)).Draw(t, "free"))
+			f[z].Memory = int64(rapid.IntRange(-2, int(s.NUMANode[z].Memory)).Draw(t, "freeMemory"))
 			f[z].Claims = int32(rapid.IntRange(0, 2).Draw(t, "claims"))
 		}
 	}
 	return s, f
 }
 
-func drawRequest(t *rapid.T) ZoneRequest {
-	return ZoneRequest{
+func drawRequest(t *rapid.T) NUMARequest {
+	return NUMARequest{
 		CPUs: uint16(rapid.IntRange(0, 12).Draw(t, "request")), Binding: Binding(rapid.IntRange(0, 2).Draw(t, "binding")),
 		Memory: uint32(rapid.IntRange(0, 12).Draw(t, "need")),
 	}
 }
 
-// choice is a set of zones that holds a request, and how good it is.
-type choice struct{ set, zones, sockets, cores, memory int }
+// choice is a set of NUMA nodes that holds a request, and how good it is.
+type choice struct{ set, numaNodes, sockets, cores, memory int }
 
-// choices are all sets of zones that hold a request, the best first: few zones, few sockets, little left over.
-func choices(s *ZoneShape, f *ZoneFree, r ZoneRequest) (all []choice) {
+// choices are all sets of NUMA nodes that hold a request, the best first: few NUMA nodes, few sockets, little left over.
+func choices(s *NUMAShape, f *NUMAFree, r NUMARequest) (all []choice) {
 	threads := int(max(s.Threads, 1))
 	want := (int(r.CPUs) + threads - 1) / threads
-	for set := 1; set < 1<<s.Zones; set++ {
+	for set := 1; set < 1<<s.NUMANodes; set++ {
 		c := choice{set: set, cores: -want}
 		usable := true
 		sockets := map[uint8]bool{}
-		for z := range int(s.Zones) {
+		for z := range int(s.NUMANodes) {
 			if set&(1<<z) == 0 {
 				continue
 			}
 			cores := int(f[z].CPUs) / threads
-			whole := f[z].Claims == 0 && f[z].CPUs == int32(s.Zone[z].CPUs)
+			whole := f[z].Claims == 0 && f[z].CPUs == int32(s.NUMANode[z].CPUs)
 			usable = usable && cores > 0 && s.Closed&(1<<z) == 0 && (whole || r.Binding != Exclusive)
-			c.zones++
+			c.numaNodes++
 			c.cores += cores
 			c.memory += max(int(f[z].Memory), 0)
-			sockets[s.Zone[z].Socket] = true
+			sockets[s.NUMANode[z].Socket] = true
 		}
 		c.sockets = len(sockets)
 		if c.memory -= int(r.Memory); r.Binding == Unbound {
@@ -72,18 +72,18 @@ func choices(s *ZoneShape, f *ZoneFree, r ZoneRequest) (all []choice) {
 		}
 	}
 	slices.SortFunc(all, func(x, y choice) int {
-		return cmp.Or(x.zones-y.zones, x.sockets-y.sockets, x.cores-y.cores, x.memory-y.memory, x.set-y.set)
+		return cmp.Or(x.numaNodes-y.numaNodes, x.sockets-y.sockets, x.cores-y.cores, x.memory-y.memory, x.set-y.set)
 	})
 	return all
 }
 
-// TestOfferZonesAgainstExhaustion: OfferZones finds a grant exactly when some set of zones holds the request, it is of the best set, it fits,
+// TestOfferNUMAAgainstExhaustion: OfferNUMA finds a grant exactly when some set of NUMA nodes holds the request, it is of the best set, it fits,
 // and what is not a whole grant of that set does not.
-func TestOfferZonesAgainstExhaustion(t *testing.T) {
+func TestOfferNUMAAgainstExhaustion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, f := drawZones(t)
+		s, f := drawNUMANodes(t)
 		r := drawRequest(t)
-		g, ok := OfferZones(&s, &f, r)
+		g, ok := OfferNUMA(&s, &f, r)
 		if !ok {
 			if !g.IsZero() {
 				t.Fatalf("no, and yet %v", g)
@@ -106,7 +106,7 @@ func TestOfferZonesAgainstExhaustion(t *testing.T) {
 			return
 		}
 		set := uint8(all[0].set)
-		if g.Zones() != set {
+		if g.NUMANodes() != set {
 			t.Fatalf("%v of %v: offered %v, the best is %+v", r, f, g, all[0])
 		}
 		misfits(t, s, f, r, g)
@@ -114,8 +114,8 @@ func TestOfferZonesAgainstExhaustion(t *testing.T) {
 }
 
 // misfits changes a grant that fits into ones that must not.
-func misfits(t *rapid.T, s ZoneShape, f ZoneFree, r ZoneRequest, g ZoneGrant) {
-	z := bits.TrailingZeros8(g.Zones())
+func misfits(t *rapid.T, s NUMAShape, f NUMAFree, r NUMARequest, g NUMAGrant) {
+	z := bits.TrailingZeros8(g.NUMANodes())
 	less := g
 	less.CPUs[z] -= min(less.CPUs[z], uint16(max(s.Threads, 1)))
 	if less.CPUs[z] < g.CPUs[z] && f.Fits(&s, r, &less) {
@@ -131,7 +131,7 @@ func misfits(t *rapid.T, s ZoneShape, f ZoneFree, r ZoneRequest, g ZoneGrant) {
 	}
 	shut := s
 	if shut.Closed |= 1 << z; f.Fits(&shut, r, &g) {
-		t.Fatalf("%v fits with zone %d closed", g, z)
+		t.Fatalf("%v fits with NUMA node %d closed", g, z)
 	}
 	taken := f
 	taken.Commit(&g)
@@ -144,17 +144,17 @@ func misfits(t *rapid.T, s ZoneShape, f ZoneFree, r ZoneRequest, g ZoneGrant) {
 	}
 }
 
-// TestZonesDoNotShareWhatTheyHave commits what is offered until nothing fits: nothing is ever overdrawn, and releasing all of it is undoing it.
-func TestZonesDoNotShareWhatTheyHave(t *testing.T) {
+// TestNUMADoNotShareWhatTheyHave commits what is offered until nothing fits: nothing is ever overdrawn, and releasing all of it is undoing it.
+func TestNUMADoNotShareWhatTheyHave(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, _ := drawZones(t)
+		s, _ := drawNUMANodes(t)
 		s.Ruler = RulerAgent
-		f := NewZoneFree(&s)
-		var held []ZoneGrant
+		f := NewNUMAFree(&s)
+		var held []NUMAGrant
 		alone := map[int]bool{}
 		for range 12 {
 			r := drawRequest(t)
-			g, ok := OfferZones(&s, &f, r)
+			g, ok := OfferNUMA(&s, &f, r)
 			if !ok || g.IsZero() {
 				continue
 			}
@@ -164,7 +164,7 @@ func TestZonesDoNotShareWhatTheyHave(t *testing.T) {
 			}
 			f.Commit(&g)
 			held = append(held, g)
-			for z := range MaxZones {
+			for z := range MaxNUMANodes {
 				touched := g.CPUs[z] > 0 || g.Memory[z] > 0
 				if f[z].CPUs < 0 || f[z].Memory < 0 || touched && alone[z] {
 					t.Fatalf("%v after %v", f, held)
@@ -175,7 +175,7 @@ func TestZonesDoNotShareWhatTheyHave(t *testing.T) {
 		for _, g := range held {
 			f.Release(&g)
 		}
-		if f != NewZoneFree(&s) {
+		if f != NewNUMAFree(&s) {
 			t.Fatalf("after releasing everything %v is left", f)
 		}
 	})
@@ -183,7 +183,7 @@ func TestZonesDoNotShareWhatTheyHave(t *testing.T) {
 
 func TestLevel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var rooms [MaxZones]int64
+		var rooms [MaxNUMANodes]int64
 		set, total := uint8(rapid.Byte().Draw(t, "set")), int64(0)
 		for z := range rooms {
 			rooms[z] = int64(rapid.IntRange(0, 9).Draw(t, "room"))
@@ -206,44 +206,44 @@ func TestLevel(t *testing.T) {
 		}
 		for z, n := range parts {
 			if set&(1<<z) != 0 && n < rooms[z] && n < most-1 {
-				t.Fatalf("zone %d has %d of %d, another has %d", z, n, rooms[z], most)
+				t.Fatalf("NUMA node %d has %d of %d, another has %d", z, n, rooms[z], most)
 			}
 		}
 	})
 }
 
-func TestZoneChoices(t *testing.T) {
-	s := ZoneShape{Ruler: RulerAgent, Zones: 4, Threads: 2, Zone: [MaxZones]ZoneCapacity{{8, 0, 100}, {8, 0, 100}, {8, 1, 100}, {8, 1, 100}}}
-	whole := NewZoneFree(&s)
+func TestNUMAChoices(t *testing.T) {
+	s := NUMAShape{Ruler: RulerAgent, NUMANodes: 4, Threads: 2, NUMANode: [MaxNUMANodes]NUMACapacity{{8, 0, 100}, {8, 0, 100}, {8, 1, 100}, {8, 1, 100}}}
+	whole := NewNUMAFree(&s)
 	for _, c := range []struct {
 		name string
-		r    ZoneRequest
-		free func(*ZoneFree)
+		r    NUMARequest
+		free func(*NUMAFree)
 		want string
 	}{
-		{"the lowest of equals", ZoneRequest{CPUs: 3}, nil, "0:4"},
-		{"best fit", ZoneRequest{CPUs: 4}, func(f *ZoneFree) { f[2].CPUs = 4; f[3].CPUs = 6 }, "2:4"},
-		{"one socket, evenly", ZoneRequest{CPUs: 10, Binding: Bound, Memory: 51}, func(f *ZoneFree) { f[0].CPUs = 0 }, "2:6/26Mi,3:4/25Mi"},
-		{"a full zone is filled first", ZoneRequest{CPUs: 10}, func(f *ZoneFree) { f[0].CPUs, f[2].CPUs, f[3].CPUs = 2, 0, 0 }, "0:2,1:8"},
-		{"memory decides", ZoneRequest{CPUs: 2, Binding: Bound, Memory: 150}, nil, "0:2/75Mi,1:0/75Mi"},
-		{"unbound memory does not", ZoneRequest{CPUs: 2, Memory: 150}, nil, "0:2"},
-		{"whole zones", ZoneRequest{CPUs: 2, Binding: Exclusive, Memory: 101}, nil, "0:8/100Mi,1:8/100Mi"},
-		{"unused zones", ZoneRequest{CPUs: 2, Binding: Exclusive}, func(f *ZoneFree) { f[0].Claims = 1; f[1].CPUs = 6 }, "2:8/100Mi"},
-		{"memory that is overdrawn is not asked for", ZoneRequest{CPUs: 16}, func(f *ZoneFree) { f[0].Memory = -1; f[2].CPUs = 0 }, "0:8,1:8"},
-		{"too much", ZoneRequest{CPUs: 33}, nil, ""},
+		{"the lowest of equals", NUMARequest{CPUs: 3}, nil, "0:4"},
+		{"best fit", NUMARequest{CPUs: 4}, func(f *NUMAFree) { f[2].CPUs = 4; f[3].CPUs = 6 }, "2:4"},
+		{"one socket, evenly", NUMARequest{CPUs: 10, Binding: Bound, Memory: 51}, func(f *NUMAFree) { f[0].CPUs = 0 }, "2:6/26Mi,3:4/25Mi"},
+		{"a full NUMA node is filled first", NUMARequest{CPUs: 10}, func(f *NUMAFree) { f[0].CPUs, f[2].CPUs, f[3].CPUs = 2, 0, 0 }, "0:2,1:8"},
+		{"memory decides", NUMARequest{CPUs: 2, Binding: Bound, Memory: 150}, nil, "0:2/75Mi,1:0/75Mi"},
+		{"unbound memory does not", NUMARequest{CPUs: 2, Memory: 150}, nil, "0:2"},
+		{"whole numaNodes", NUMARequest{CPUs: 2, Binding: Exclusive, Memory: 101}, nil, "0:8/100Mi,1:8/100Mi"},
+		{"unused numaNodes", NUMARequest{CPUs: 2, Binding: Exclusive}, func(f *NUMAFree) { f[0].Claims = 1; f[1].CPUs = 6 }, "2:8/100Mi"},
+		{"memory that is overdrawn is not asked for", NUMARequest{CPUs: 16}, func(f *NUMAFree) { f[0].Memory = -1; f[2].CPUs = 0 }, "0:8,1:8"},
+		{"too much", NUMARequest{CPUs: 33}, nil, ""},
 	} {
 		f := whole
 		if c.free != nil {
 			c.free(&f)
 		}
-		g, ok := OfferZones(&s, &f, c.r)
+		g, ok := OfferNUMA(&s, &f, c.r)
 		if g.String() != c.want || ok != (c.want != "") || ok && !f.Fits(&s, c.r, &g) {
 			t.Errorf("%s: %v %v, want %s", c.name, g, ok, c.want)
 		}
 	}
 }
 
-func TestZoneWords(t *testing.T) {
+func TestNUMAWords(t *testing.T) {
 	for r, want := range map[Ruler]string{RulerNone: "none", RulerAgent: "agent", RulerKubelet: "kubelet"} {
 		if r.String() != want {
 			t.Errorf("%d is %q", r, r)
@@ -255,17 +255,17 @@ func TestZoneWords(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "0", "0:", "8:1", "-1:1", "0:1,0:2", "0:65536", "0:1/5", "0:1/5Gi", "0:1/Mi", "0:0", "0:0/0Mi", "0:1,,1:1", "0:1/4294967296Mi"} {
-		if g, err := ParseZoneGrant(text); err == nil || !g.IsZero() {
+		if g, err := ParseNUMAGrant(text); err == nil || !g.IsZero() {
 			t.Errorf("%q reads as %v", text, g)
 		}
 	}
 }
 
-// TestZoneGrantReadsBack: a grant is what its text says.
-func TestZoneGrantReadsBack(t *testing.T) {
+// TestNUMAGrantReadsBack: a grant is what its text says.
+func TestNUMAGrantReadsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var g ZoneGrant
-		for z := range MaxZones {
+		var g NUMAGrant
+		for z := range MaxNUMANodes {
 			if rapid.Bool().Draw(t, "cpus?") {
 				g.CPUs[z] = rapid.Uint16().Draw(t, "cpus")
 			}
@@ -276,25 +276,25 @@ func TestZoneGrantReadsBack(t *testing.T) {
 		if g.IsZero() {
 			return
 		}
-		if again, err := ParseZoneGrant(g.String()); err != nil || again != g {
+		if again, err := ParseNUMAGrant(g.String()); err != nil || again != g {
 			t.Fatalf("%v reads back as %v (%v)", g, again, err)
 		}
 	})
 }
 
-func FuzzParseZoneGrant(f *testing.F) {
+func FuzzParseNUMAGrant(f *testing.F) {
 	f.Add("0:8/4096Mi,1:8/4096Mi")
 	f.Add(" 7:65535 , 0:0/1Mi")
 	f.Add("00:08/0Mi")
 	f.Fuzz(func(t *testing.T, text string) {
-		g, err := ParseZoneGrant(text)
+		g, err := ParseNUMAGrant(text)
 		if err != nil {
 			return
 		}
 		if g.IsZero() {
 			t.Fatalf("%q reads as nothing", text)
 		}
-		again, err := ParseZoneGrant(g.String())
+		again, err := ParseNUMAGrant(g.String())
 		if err != nil || again != g {
 			t.Fatalf("%q reads as %v, which reads back as %v (%v)", text, g, again, err)
 		}

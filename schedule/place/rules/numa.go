@@ -1,0 +1,127 @@
+package rules
+
+import (
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/topology"
+)
+
+// NUMA nodes: what dedicated pods ask of a node's NUMA nodes.
+
+func fitsNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	if c.NUMANodes.IsZero() {
+		return true
+	}
+	g, ok := offerNUMA(s, slot, c)
+	return ok && (asksBoth(c) || s.FitsExcess(slot, c, &g))
+}
+
+// offerNUMA is the part of State.Offer that is about NUMA nodes, where nothing has to be near them.
+func offerNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class) (topology.NUMAGrant, bool) {
+	if s.Report(slot) == nil {
+		return topology.NUMAGrant{}, false
+	}
+	shape, free := s.NUMANodes(slot)
+	return topology.OfferNUMA(shape, free, c.NUMANodes)
+}
+
+func commitsNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topology.Grant) bool {
+	if c.NUMANodes.IsZero() {
+		return grant.NUMANodes.IsZero()
+	}
+	shape, free := s.NUMANodes(slot)
+	return fitsNUMA(s, slot, c) && free.Fits(shape, c.NUMANodes, &grant.NUMANodes) && s.FitsExcess(slot, c, &grant.NUMANodes)
+}
+
+// numaLack is what keeps a dedicated pod off a node.
+type numaLack int
+
+const (
+	LacksReport numaLack = iota
+	LacksFreshReport
+	LacksReadableReport
+	LacksAgent // the kubelet rules the CPUs
+	LacksTold  // the machine has NUMA nodes that cannot be told apart, or none
+	LacksWhole // unused NUMA nodes, for pods that must have them alone
+	LacksCores
+	LacksMemory
+	LacksRest // room for what whole cores and NUMA nodes take beyond the request
+)
+
+// NUMALackOf says why a node's NUMA nodes refuse a class.
+func NUMALackOf(s *cluster.State, slot cluster.Slot, c *cluster.Class) numaLack {
+	shape, free := s.NUMANodes(slot)
+	r := s.Report(slot)
+	switch {
+	case r == nil:
+		return LacksReport
+	case r.Why == facts.ReportMalformed:
+		return LacksReadableReport
+	case shape.Ruler == topology.RulerNone:
+		return LacksFreshReport
+	case shape.Ruler == topology.RulerKubelet:
+		return LacksAgent
+	case shape.NUMANodes == 0:
+		return LacksTold
+	}
+	if _, ok := topology.OfferNUMA(shape, free, c.NUMANodes); ok {
+		return LacksRest
+	}
+	ask := c.NUMANodes
+	ask.Memory = 0
+	_, ok := topology.OfferNUMA(shape, free, ask)
+	switch {
+	case ok:
+		return LacksMemory
+	case ask.Binding == topology.Exclusive:
+		return LacksWhole
+	}
+	return LacksCores
+}
+
+func whyNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	switch NUMALackOf(s, slot, c) {
+	case LacksReport:
+		add("node(s) had no NUMA node report")
+	case LacksFreshReport:
+		add("node(s) had no fresh NUMA node report")
+	case LacksReadableReport:
+		add("node(s) had an unreadable NUMA node report")
+	case LacksAgent:
+		add("node(s) left their CPUs to the kubelet")
+	case LacksTold:
+		add("node(s) had no NUMA nodes that could be promised")
+	case LacksWhole:
+		add("node(s) had too few unused numaNodes")
+	case LacksCores:
+		add("node(s) had too few exclusive cores in one set of numaNodes")
+	case LacksMemory:
+		add("node(s) had too little memory in one set of numaNodes")
+	case LacksRest:
+		add("node(s) had no room for the whole cores or NUMA nodes that the pod would occupy")
+	}
+}
+
+// scoreNUMAPacking keeps whole NUMA nodes whole: a node is the better for a dedicated pod the less it leaves of the NUMA nodes that it would touch. Nodes
+// on which the kubelet rules get nothing, and pods that ask for no NUMA nodes are given the same everywhere.
+func scoreNUMAPacking(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	if c.NUMANodes.IsZero() {
+		return 0
+	}
+	shape, free := s.NUMANodes(slot)
+	grant, ok := topology.OfferNUMA(shape, free, c.NUMANodes)
+	if !ok || grant.IsZero() {
+		return 0
+	}
+	var left, all int64
+	for z := range int(shape.NUMANodes) {
+		if grant.CPUs[z] > 0 {
+			left += int64(free[z].CPUs) - int64(grant.CPUs[z])
+			all += int64(shape.NUMANode[z].CPUs)
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return MaxScore - min(max(left, 0), all)*MaxScore/all
+}

@@ -1,0 +1,247 @@
+package topology
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// MaxNUMANodes is the most NUMA nodes that a machine may promise from. A machine with more promises nothing by NUMA node.
+const MaxNUMANodes = 8
+
+// Mebibyte is the unit of memory in the NUMA node ledger.
+const Mebibyte = 1 << 20
+
+// Ruler is who decides which CPUs a container gets on a node.
+type Ruler uint8
+
+// The rulers of a node's CPUs and memory.
+const (
+	// RulerNone: nobody does. No agent has reported, or its report is too old to act on.
+	RulerNone Ruler = iota
+	// RulerAgent: our agent does, so NUMA nodes can be promised.
+	RulerAgent
+	// RulerKubelet: the kubelet's CPU, memory or topology manager does. Nothing is promised by NUMA node.
+	RulerKubelet
+)
+
+// String is the ruler as the CustomNodeResource spells it.
+func (r Ruler) String() string { return [...]string{"none", "agent", "kubelet"}[r] }
+
+// NUMAShape is what the NUMA nodes of a machine can promise, by index. It is the same value in the scheduler's ledger and in the agent.
+type NUMAShape struct {
+	Ruler     Ruler
+	NUMANodes uint8 // how many, at most MaxNUMANodes
+	Threads   uint8 // logical CPUs of one core: exclusive CPUs are given by whole cores
+	Closed    uint8 // set of NUMA nodes that give nothing new
+	NUMANode  [MaxNUMANodes]NUMACapacity
+}
+
+// NUMACapacity is one NUMA node: its logical CPUs that may be given exclusively (whole cores, reserved ones left out), and its memory.
+type NUMACapacity struct {
+	CPUs   uint16
+	Socket uint8
+	Memory uint32 // MiB
+}
+
+// Binding is how close a dedicated pod is kept to its memory.
+type Binding uint8
+
+// The bindings.
+const (
+	// Unbound: exclusive cores in as few NUMA nodes as possible; memory from anywhere.
+	Unbound Binding = iota
+	// Bound: cores and memory from the same NUMA nodes, as few as possible.
+	Bound
+	// Exclusive: whole NUMA nodes, which nobody else uses.
+	Exclusive
+)
+
+// String is the binding in words.
+func (b Binding) String() string { return [...]string{"unbound", "NUMA-bound", "NUMA-exclusive"}[b] }
+
+// NUMARequest asks for exclusive CPUs.
+type NUMARequest struct {
+	CPUs    uint16 // logical CPUs; rounded up to whole cores by the machine that gives them
+	Binding Binding
+	Memory  uint32 // MiB, charged to the NUMA nodes of a pod that is bound
+}
+
+// IsZero reports whether no exclusive CPU is asked for.
+func (r NUMARequest) IsZero() bool { return r.CPUs == 0 }
+
+// NUMAGrant is what a pod holds of each NUMA node: logical CPUs, and MiB of memory if it is bound.
+type NUMAGrant struct {
+	CPUs   [MaxNUMANodes]uint16
+	Memory [MaxNUMANodes]uint32
+}
+
+// IsZero reports whether nothing is granted.
+func (g NUMAGrant) IsZero() bool { return g == NUMAGrant{} }
+
+// NUMANodes is the set of NUMA nodes that the grant touches.
+func (g NUMAGrant) NUMANodes() (set uint8) {
+	for z := range MaxNUMANodes {
+		if g.CPUs[z] > 0 || g.Memory[z] > 0 {
+			set |= 1 << z
+		}
+	}
+	return set
+}
+
+// Excess is what the grant takes beyond the request: siblings of a core that is not filled, and the rest of NUMA nodes that are held alone.
+// Both are counted on the node, so that others are not promised them.
+func (g NUMAGrant) Excess(r NUMARequest) (cpus, memory int64) {
+	if g.IsZero() {
+		return 0, 0
+	}
+	for z := range MaxNUMANodes {
+		cpus += int64(g.CPUs[z])
+		memory += int64(g.Memory[z])
+	}
+	cpus -= int64(r.CPUs)
+	if r.Binding == Unbound {
+		return cpus, 0
+	}
+	return cpus, memory - int64(r.Memory)
+}
+
+// String renders the grant as the Binding's annotation has it, by NUMA node: "0:8/4096Mi,1:8/4096Mi", or "0:8" where memory is not bound.
+func (g NUMAGrant) String() string {
+	var b strings.Builder
+	for set := g.NUMANodes(); set != 0; set &= set - 1 {
+		z := bits.TrailingZeros8(set)
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(z))
+		b.WriteByte(':')
+		b.WriteString(strconv.Itoa(int(g.CPUs[z])))
+		if g.Memory[z] > 0 {
+			b.WriteByte('/')
+			b.WriteString(strconv.FormatUint(uint64(g.Memory[z]), 10))
+			b.WriteString("Mi")
+		}
+	}
+	return b.String()
+}
+
+// ParseNUMAGrant reads what String wrote.
+func ParseNUMAGrant(text string) (NUMAGrant, error) {
+	var g NUMAGrant
+	for field := range strings.SplitSeq(text, ",") {
+		numa, amounts, ok := strings.Cut(strings.TrimSpace(field), ":")
+		z, err := strconv.ParseUint(numa, 10, 8)
+		if !ok || err != nil || z >= MaxNUMANodes {
+			return NUMAGrant{}, fmt.Errorf("NUMA %q: %q: want NUMA:CPUS or NUMA:CPUS/MEMORYMi, with a NUMA node from 0 to %d", text, field, MaxNUMANodes-1)
+		}
+		if g.NUMANodes()&(1<<z) != 0 {
+			return NUMAGrant{}, fmt.Errorf("NUMA %q: NUMA node %d stands twice", text, z)
+		}
+		cpus, memory, bound := strings.Cut(amounts, "/")
+		n, err := strconv.ParseUint(cpus, 10, 16)
+		if err != nil {
+			return NUMAGrant{}, fmt.Errorf("NUMA %q: %q is no number of CPUs", text, cpus)
+		}
+		g.CPUs[z] = uint16(n)
+		if bound {
+			m, err := strconv.ParseUint(strings.TrimSuffix(memory, "Mi"), 10, 32)
+			if err != nil || !strings.HasSuffix(memory, "Mi") {
+				return NUMAGrant{}, fmt.Errorf("NUMA %q: %q is no amount of memory; want for example 4096Mi", text, memory)
+			}
+			g.Memory[z] = uint32(m)
+		}
+		if g.NUMANodes()&(1<<z) == 0 {
+			return NUMAGrant{}, fmt.Errorf("NUMA %q: NUMA node %d is given nothing", text, z)
+		}
+	}
+	return g, nil
+}
+
+// NUMAFree is what is left of each NUMA node. It may be negative where a NUMA node shrank or somebody else took more than was there.
+type NUMAFree [MaxNUMANodes]NUMARoom
+
+// NUMARoom is what is left of one NUMA node.
+type NUMARoom struct {
+	CPUs   int32
+	Claims int32 // grants that touch the NUMA node
+	Memory int64 // MiB
+}
+
+// NewNUMAFree is what an empty machine has.
+func NewNUMAFree(s *NUMAShape) (f NUMAFree) {
+	for z := range s.NUMANodes {
+		f[z] = NUMARoom{CPUs: int32(s.NUMANode[z].CPUs), Memory: int64(s.NUMANode[z].Memory)}
+	}
+	return f
+}
+
+// Commit takes a grant.
+func (f *NUMAFree) Commit(g *NUMAGrant) { f.move(g, 1) }
+
+// Release gives a grant back.
+func (f *NUMAFree) Release(g *NUMAGrant) { f.move(g, -1) }
+
+func (f *NUMAFree) move(g *NUMAGrant, sign int32) {
+	for z := range MaxNUMANodes {
+		if g.CPUs[z] == 0 && g.Memory[z] == 0 {
+			continue
+		}
+		f[z].CPUs -= sign * int32(g.CPUs[z])
+		f[z].Memory -= int64(sign) * int64(g.Memory[z])
+		f[z].Claims += sign
+	}
+}
+
+// Fits reports whether a grant answers the request and still fits: enough whole cores, memory where it is bound, whole and unused NUMA nodes
+// where it is exclusive, nothing of a NUMA node that is closed.
+func (f *NUMAFree) Fits(s *NUMAShape, r NUMARequest, g *NUMAGrant) bool {
+	if r.IsZero() {
+		return g.IsZero()
+	}
+	switch s.Ruler {
+	case RulerKubelet:
+		return r.Binding == Unbound && g.IsZero()
+	case RulerNone:
+		return false
+	case RulerAgent: // by NUMA node, below
+	}
+	var cpus, memory int64
+	for z := range MaxNUMANodes {
+		if g.CPUs[z] == 0 && g.Memory[z] == 0 {
+			continue
+		}
+		if !f.fitsIn(s, r.Binding, z, g) {
+			return false
+		}
+		cpus += int64(g.CPUs[z])
+		memory += int64(g.Memory[z])
+	}
+	switch r.Binding {
+	case Unbound:
+		return cpus == s.WholeCores(r) && memory == 0
+	case Bound:
+		return cpus == s.WholeCores(r) && memory == int64(r.Memory)
+	default: // whole NUMA nodes may have more than is asked for
+		return cpus >= s.WholeCores(r) && memory >= int64(r.Memory)
+	}
+}
+
+func (f *NUMAFree) fitsIn(s *NUMAShape, binding Binding, z int, g *NUMAGrant) bool {
+	if z >= int(s.NUMANodes) || s.Closed&(1<<z) != 0 || g.CPUs[z]%uint16(max(s.Threads, 1)) != 0 {
+		return false
+	}
+	if binding == Exclusive {
+		whole := s.NUMANode[z]
+		return f[z].Claims == 0 && f[z].CPUs == int32(whole.CPUs) && g.CPUs[z] == whole.CPUs && g.Memory[z] == whole.Memory
+	}
+	// What is not asked for may be overdrawn.
+	return (g.CPUs[z] == 0 || f[z].CPUs >= int32(g.CPUs[z])) && (g.Memory[z] == 0 || f[z].Memory >= int64(g.Memory[z]))
+}
+
+// WholeCores is the logical CPUs of the cores that a request fills or begins.
+func (s *NUMAShape) WholeCores(r NUMARequest) int64 {
+	threads := int64(max(s.Threads, 1))
+	return (int64(r.CPUs) + threads - 1) / threads * threads
+}

@@ -1,0 +1,29 @@
+package topology
+
+// ForceNUMA chooses NUMA nodes for a request that already runs though nobody recorded where (a foreign scheduler placed it): those of the offer
+// if there is one, else the emptiest NUMA node, which Commit then drives negative. It is exactly what is asked for, so that there is no Excess.
+// Where nothing is promised by NUMA node it is nothing.
+func ForceNUMA(s *NUMAShape, f *NUMAFree, r NUMARequest) (g NUMAGrant) {
+	if r.IsZero() || s.Ruler != RulerAgent || s.NUMANodes == 0 {
+		return g
+	}
+	offer, ok := OfferNUMA(s, f, r)
+	if !ok {
+		best := 0
+		for z := 1; z < int(s.NUMANodes); z++ {
+			if f[z].CPUs > f[best].CPUs {
+				best = z
+			}
+		}
+		offer.CPUs[best], offer.Memory[best] = r.CPUs, r.Memory
+	}
+	cpus, memory := r.CPUs, r.Memory
+	if r.Binding == Unbound {
+		memory = 0
+	}
+	for z := range int(s.NUMANodes) {
+		g.CPUs[z], g.Memory[z] = min(offer.CPUs[z], cpus), min(offer.Memory[z], memory)
+		cpus, memory = cpus-g.CPUs[z], memory-g.Memory[z]
+	}
+	return g
+}
