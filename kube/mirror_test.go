@@ -73,7 +73,7 @@ func describeOther(event facts.Event) string {
 		numa := e.Report.NUMANodes.NUMANode[0]
 		text := fmt.Sprintf("report %s %s %d/%d %v", e.Node, e.Report.NUMANodes.Ruler, numa.CPUs, numa.Memory, e.Report.Held)
 		if h := e.Report.Headroom; h.State != facts.HeadroomUnsaid && e.Report.Why != facts.ReportMalformed {
-			return fmt.Sprintf("%s lends %d/%d %s wishes %d", strings.TrimSpace(text+" "+e.Report.Why), h.MilliCPU, h.Memory, h.State, len(e.Report.Evictions))
+			return fmt.Sprintf("%s lends %d/%d %s requests %d", strings.TrimSpace(text+" "+e.Report.Why), h.MilliCPU, h.Memory, h.State, len(e.Report.Evictions))
 		}
 		return strings.TrimSpace(text + " " + e.Report.Why)
 	case facts.NodeReportRemoved:

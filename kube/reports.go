@@ -25,7 +25,7 @@ type nodeReport struct {
 type freshness struct {
 	out   receiver
 	after time.Duration // NUMA nodes
-	lent  time.Duration // headroom and wishes
+	lent  time.Duration // headroom and eviction requests
 	now   func() time.Time
 
 	mu    sync.Mutex // held while anything is sent, so that "stale" never overtakes what is fresh

@@ -107,7 +107,7 @@ func lentReport(began time.Time, observed time.Duration, c *spec.Colocation) *no
 	return n
 }
 
-// Headroom and wishes grow stale sooner tha NUMA nodes do, and by our clock.
+// Headroom and eviction requests grow stale sooner than NUMA nodes do, and by our clock.
 func TestHeadroomGrowsStale(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0)
 	now := began
@@ -118,7 +118,7 @@ func TestHeadroomGrowsStale(t *testing.T) {
 	amounts := spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 2}
 	lends := &spec.Colocation{Headroom: amounts, Evictions: []spec.EvictionRequest{{Namespace: "ns", Name: "p", UID: "u"}}}
 	closed := &spec.Colocation{Headroom: amounts, Closed: "evicted"}
-	const fresh, stale = " lends 3000/2097152 open wishes 1", " lends 3000/2097152 stale wishes 0"
+	const fresh, stale = " lends 3000/2097152 open requests 1", " lends 3000/2097152 stale requests 0"
 	for i, step := range []struct {
 		second int
 		do     func()
@@ -131,7 +131,7 @@ func TestHeadroomGrowsStale(t *testing.T) {
 		{40, func() { _ = m.Update(lentReport(began, -29*time.Second, lends)) }, "report n agent 4/64 []" + fresh}, // its clock is slow, but it runs
 		{99, func() { _ = f.expire() }, ""},
 		{100, func() { _ = f.expire() }, "report n agent 4/64 []" + stale},
-		{120, func() { _ = m.Update(lentReport(began, 0, closed)) }, "report n agent 4/64 [] lends 3000/2097152 closed wishes 0"},
+		{120, func() { _ = m.Update(lentReport(began, 0, closed)) }, "report n agent 4/64 [] lends 3000/2097152 closed requests 0"},
 		{180, func() { _ = f.expire() }, "report n agent 4/64 []" + stale},
 		{720, func() { _ = f.expire() }, "report n none 4/64 [] stale" + stale},
 		{730, func() { _ = m.Update(lentReport(began, 1, nil)) }, "report n agent 4/64 []"},

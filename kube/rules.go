@@ -34,6 +34,6 @@ var OptionalPermissions = []apiserver.Permission{
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues, Verbs: []string{"get", "list", "watch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues + "/status", Verbs: []string{"patch"}},
 	{Group: nodev1alpha1.Group, Resource: nodev1alpha1.CustomNodeResources, Verbs: []string{"list", "watch"}},
-	{Resource: "pods/eviction", Verbs: []string{"create"}},                  // of reclaimed pods, at their nodes' wish
+	{Resource: "pods/eviction", Verbs: []string{"create"}},                  // of reclaimed pods, at their nodes' request
 	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create"}}, // what became of it
 }

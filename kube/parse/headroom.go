@@ -13,14 +13,14 @@ const (
 	// maxMilliCPU and maxLentMemory (MiB) are more than any machine lends.
 	maxMilliCPU   = 1000 * topology.MaxCPUs
 	maxLentMemory = math.MaxUint32
-	// maxWishes bounds the pods that one node may want evicted at once, MaxEventNote the bytes of what it says.
-	maxWishes    = 256
-	maxWishNotes = 256
+	// maxEvictionRequests bounds the pods that one node may want evicted at once, maxRequestNotes the bytes of its reason and of its message.
+	maxEvictionRequests = 256
+	maxRequestNotes     = 256
 )
 
 // NodeHeadroom turns what a node's agent says of reclaimed pods into the ledger's terms. Nothing said is HeadroomUnsaid; what contradicts
-// itself is HeadroomMalformed with no wishes, and the error says what it is.
-func NodeHeadroom(c *spec.Colocation) (h facts.Headroom, wishes []facts.EvictionRequest, err error) {
+// itself is HeadroomMalformed with no requests, and the error says what it is.
+func NodeHeadroom(c *spec.Colocation) (h facts.Headroom, requests []facts.EvictionRequest, err error) {
 	if c == nil {
 		return facts.Headroom{}, nil, nil
 	}
@@ -33,11 +33,11 @@ func NodeHeadroom(c *spec.Colocation) (h facts.Headroom, wishes []facts.Eviction
 	}
 	for i := range c.Evictions {
 		w := &c.Evictions[i]
-		wishes = append(wishes, facts.EvictionRequest{
+		requests = append(requests, facts.EvictionRequest{
 			UID: facts.UID(w.UID), Namespace: w.Namespace, Name: w.Name, Reason: shortened(w.Reason), Message: shortened(w.Message), Urgent: w.Urgent,
 		})
 	}
-	return h, wishes, nil
+	return h, requests, nil
 }
 
 // checkColocation returns the first contradiction. The NUMA nodes' parts must not add up to less than the whole: the node as a whole cannot lend
@@ -57,8 +57,8 @@ func checkColocation(c *spec.Colocation) error {
 	switch {
 	case len(c.NUMANodes) > 0 && (c.Headroom.MilliCPU > sum.MilliCPU || c.Headroom.MemoryMiB > sum.MemoryMiB):
 		return fmt.Errorf("headroom of %d millicores and %d MiB, where the NUMA nodes have %d and %d", c.Headroom.MilliCPU, c.Headroom.MemoryMiB, sum.MilliCPU, sum.MemoryMiB)
-	case len(c.Evictions) > maxWishes:
-		return fmt.Errorf("%d evictions are asked for; at most %d can be", len(c.Evictions), maxWishes)
+	case len(c.Evictions) > maxEvictionRequests:
+		return fmt.Errorf("%d evictions are asked for; at most %d can be", len(c.Evictions), maxEvictionRequests)
 	}
 	named := make(map[string]bool, len(c.Evictions))
 	for i := range c.Evictions {
@@ -79,4 +79,4 @@ func checkLent(what string, a spec.ReclaimedAmounts) error {
 }
 
 // shortened cuts what an agent says.
-func shortened(text string) string { return text[:min(len(text), maxWishNotes)] }
+func shortened(text string) string { return text[:min(len(text), maxRequestNotes)] }

@@ -25,8 +25,8 @@ func numaOf(amounts ...spec.ReclaimedAmounts) (list []spec.NUMAHeadroom) {
 
 // What contradicts itself lends nothing, and wants nobody evicted.
 func TestParseColocation(t *testing.T) {
-	wish := spec.EvictionRequest{Namespace: "ns", Name: "p", UID: "u", Reason: "MemoryPressure", Message: strings.Repeat("x", 400), Urgent: true}
-	many := make([]spec.EvictionRequest, maxWishes+1)
+	request := spec.EvictionRequest{Namespace: "ns", Name: "p", UID: "u", Reason: "MemoryPressure", Message: strings.Repeat("x", 400), Urgent: true}
+	many := make([]spec.EvictionRequest, maxEvictionRequests+1)
 	for name, c := range map[string]struct {
 		said *spec.Colocation
 		want facts.Headroom
@@ -35,7 +35,7 @@ func TestParseColocation(t *testing.T) {
 		"nothing": {},
 		"zero":    {said: &spec.Colocation{}, want: facts.Headroom{State: facts.HeadroomOpen}},
 		"whole": {
-			said: &spec.Colocation{Headroom: amountsOf(3000, 2), NUMANodes: numaOf(amountsOf(1000, 1), amountsOf(2500, 1)), Evictions: []spec.EvictionRequest{wish}},
+			said: &spec.Colocation{Headroom: amountsOf(3000, 2), NUMANodes: numaOf(amountsOf(1000, 1), amountsOf(2500, 1)), Evictions: []spec.EvictionRequest{request}},
 			want: facts.Headroom{State: facts.HeadroomOpen, MilliCPU: 3000, Memory: 2 << 20},
 		},
 		"closed": {
@@ -47,22 +47,22 @@ func TestParseColocation(t *testing.T) {
 		"absurd":                  {said: &spec.Colocation{Headroom: amountsOf(1, 1<<33)}, err: "8589934592 MiB"},
 		"negative numaNode":       {said: &spec.Colocation{NUMANodes: numaOf(amountsOf(1, -2))}, err: "NUMA node 0"},
 		"no UID":                  {said: &spec.Colocation{Evictions: []spec.EvictionRequest{{Namespace: "ns", Name: "p"}}}, err: "ns/p"},
-		"twice":                   {said: &spec.Colocation{Evictions: []spec.EvictionRequest{wish, wish}}, err: "twice"},
+		"twice":                   {said: &spec.Colocation{Evictions: []spec.EvictionRequest{request, request}}, err: "twice"},
 		"too many":                {said: &spec.Colocation{Evictions: many}, err: "257 evictions"},
 	} {
-		got, wishes, err := NodeHeadroom(c.said)
+		got, requests, err := NodeHeadroom(c.said)
 		if c.err != "" {
-			if err == nil || !strings.Contains(err.Error(), c.err) || got.State != facts.HeadroomMalformed || got.Note == "" || wishes != nil {
-				t.Errorf("%s: %+v, %v, error %v; want one with %q", name, got, wishes, err, c.err)
+			if err == nil || !strings.Contains(err.Error(), c.err) || got.State != facts.HeadroomMalformed || got.Note == "" || requests != nil {
+				t.Errorf("%s: %+v, %v, error %v; want one with %q", name, got, requests, err, c.err)
 			}
 			continue
 		}
-		if err != nil || got != c.want || c.said != nil && len(wishes) != len(c.said.Evictions) {
-			t.Errorf("%s: %+v, %v, error %v; want %+v", name, got, wishes, err, c.want)
+		if err != nil || got != c.want || c.said != nil && len(requests) != len(c.said.Evictions) {
+			t.Errorf("%s: %+v, %v, error %v; want %+v", name, got, requests, err, c.want)
 		}
-		for _, w := range wishes {
-			if w.UID != "u" || !w.Urgent || w.Reason != wish.Reason || len(w.Message) != maxWishNotes {
-				t.Errorf("%s: wish %+v", name, w)
+		for _, w := range requests {
+			if w.UID != "u" || !w.Urgent || w.Reason != request.Reason || len(w.Message) != maxRequestNotes {
+				t.Errorf("%s: request %+v", name, w)
 			}
 		}
 	}

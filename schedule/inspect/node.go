@@ -22,8 +22,8 @@ type NodeAnswer struct {
 	Said LentAmounts `json:"said"`
 	// ReclaimedPods are on the node, or on their way there.
 	ReclaimedPods int `json:"reclaimedPods"`
-	// Wishes are the pods that the node wants evicted, the first most.
-	Wishes []NodeWish `json:"wishes,omitempty"`
+	// EvictionRequests are the pods that the node wants evicted, the first most.
+	EvictionRequests []NodeEvictionRequest `json:"evictionRequests,omitempty"`
 	// Ruler is what manages the CPUs: agent, kubelet or none; Why says what is wrong with the report.
 	Ruler     string         `json:"ruler"`
 	Why       string         `json:"why,omitempty"`
@@ -36,8 +36,8 @@ type LentAmounts struct {
 	Memory   int64 `json:"memory"`
 }
 
-// NodeWish is a pod that a node wants evicted.
-type NodeWish struct {
+// NodeEvictionRequest is a pod that a node wants evicted.
+type NodeEvictionRequest struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       facts.UID `json:"uid"`
@@ -48,11 +48,11 @@ type NodeWish struct {
 	State string `json:"state"`
 }
 
-// The states of a NodeWish.
+// The states of a NodeEvictionRequest.
 const (
-	WishWaiting = "waiting"
-	WishLeaving = "leaving"
-	WishRefused = "refused"
+	EvictionWaiting = "waiting"
+	EvictionLeaving = "leaving"
+	EvictionRefused = "refused"
 )
 
 // NodeNUMANode is a NUMA node of the node: CPUs, and memory in MiB, that pods may have for themselves, and what is left of them.
@@ -93,7 +93,7 @@ func (d *Dump) ExplainNode(name string) (*NodeAnswer, error) {
 		}
 	}
 	for _, w := range store.EvictionRequests().On(name) {
-		a.Wishes = append(a.Wishes, NodeWish{w.Namespace, w.Name, w.UID, w.Reason, w.Message, w.Urgent, wishState(store.Pod(w.UID), name)})
+		a.EvictionRequests = append(a.EvictionRequests, NodeEvictionRequest{w.Namespace, w.Name, w.UID, w.Reason, w.Message, w.Urgent, evictionRequestState(store.Pod(w.UID), name)})
 	}
 	shape, free := store.NUMANodes(slot)
 	a.Ruler = shape.Ruler.String()
@@ -106,12 +106,12 @@ func (d *Dump) ExplainNode(name string) (*NodeAnswer, error) {
 	return a, nil
 }
 
-func wishState(pod *cluster.Pod, node string) string {
+func evictionRequestState(pod *cluster.Pod, node string) string {
 	switch {
 	case pod == nil || !pod.Class.Reclaimed || pod.Node() != node:
-		return WishRefused
+		return EvictionRefused
 	case pod.Deleting || pod.Claimed():
-		return WishLeaving
+		return EvictionLeaving
 	}
-	return WishWaiting
+	return EvictionWaiting
 }

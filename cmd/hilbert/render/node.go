@@ -27,7 +27,7 @@ func Node(w io.Writer, a *inspect.NodeAnswer) error {
 		}
 		b.WriteString(".\n")
 	}
-	writeWishes(&b, a)
+	writeEvictionRequests(&b, a)
 	writeNUMANodes(&b, a)
 	fmt.Fprintf(&b, "\nAs of revision %d.\n", a.Revision)
 	_, err := io.WriteString(w, b.String())
@@ -55,12 +55,12 @@ func nodeStanding(a *inspect.NodeAnswer) string {
 	return "lends nothing: no agent reports what could be lent."
 }
 
-func writeWishes(b *strings.Builder, a *inspect.NodeAnswer) {
-	if len(a.Wishes) == 0 {
+func writeEvictionRequests(b *strings.Builder, a *inspect.NodeAnswer) {
+	if len(a.EvictionRequests) == 0 {
 		return
 	}
 	b.WriteString("\nIt wants these pods evicted, the first most:\n")
-	for _, w := range a.Wishes {
+	for _, w := range a.EvictionRequests {
 		text := fmt.Sprintf("  %s/%s: %s", w.Namespace, w.Name, w.Reason)
 		if w.Message != "" {
 			text += ": " + w.Message

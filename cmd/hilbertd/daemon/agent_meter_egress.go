@@ -10,9 +10,9 @@ import (
 
 // The metrics of the egress ceiling.
 var (
-	egressPackets = agentDesc("egress_packets_total", "Packets that pods sent off the node, by class and what became of them.", "class", "outcome")
+	egressPackets = agentDesc("egress_packets_total", "Packets that pods sent off the node, by class and outcome.", "class", "outcome")
 	egressBytes   = agentDesc("egress_bytes_total", "Bytes that pods sent off the node, by class.", "class")
-	egressCeiling = agentDesc("egress_ceiling_bytes_per_second", "What reclaimed pods may send together; 0: all that they like.")
+	egressCeiling = agentDesc("egress_ceiling_bytes_per_second", "What all reclaimed pods may send together; 0: no limit.")
 )
 
 // atomicState is the last state, written by the governor and read by who scrapes.

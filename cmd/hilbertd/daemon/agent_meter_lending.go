@@ -11,10 +11,10 @@ import (
 // The metrics of lending. Those of amounts are missing while the agent has nothing to say of them.
 var (
 	agentHeadroom   = agentDesc("headroom", "Published headroom: what reclaimed pods may hold, running ones included, by resource: cpu in cores, memory in bytes.", "resource")
-	agentLent       = agentDesc("lent", "What reclaimed pods have: CPUs of their pool in cores, memory in bytes.", "resource")
+	agentLent       = agentDesc("lent", "What reclaimed pods have now, by resource: cpu (CPUs of their pool) in cores, memory in bytes.", "resource")
 	agentSuppressed = agentDesc("suppression", "1 for the current level of suppression of reclaimed pods.", "level")
 	agentClosed     = agentDesc("closed", "1 while the node accepts no reclaimed pods after an eviction.")
-	agentPressures  = agentDesc("pressures_total", "Pressures that rose to a level, by detector.", "detector", "level")
+	agentPressures  = agentDesc("pressures_total", "How often the pressure that a detector watches rose to a level, by detector and level.", "detector", "level")
 	agentBlind      = agentDesc("pressure_inputs_missing_total", "Evaluations of a detector that lacked an input.", "detector")
 	agentRequested  = agentDesc("eviction_requests_total", "Evictions of reclaimed pods requested by the node, by detector.", "detector")
 	agentFollowed   = agentDesc("evictions_followed_total", "Reclaimed pods that left after the node requested their eviction, by detector.", "detector")
@@ -25,7 +25,7 @@ var (
 	agentScrapes    = agentDesc("scrapes_total", "Scrapes of ServiceProfile metrics, by outcome.", "outcome")
 	agentStorage    = agentDesc("storage_queries_total", "Queries of pod storage usage to the kubelet, by outcome.", "outcome")
 	agentStored     = agentDesc("storage_known_pods", "Pods whose storage usage is known.")
-	agentProfiled   = agentDesc("profile_pods", "Pods that follow a ServiceProfile, by whether any of its indicators is known.", "profile", "samples")
+	agentProfiled   = agentDesc("profile_pods", "Pods that a ServiceProfile selects, by profile and whether any of its indicators is known.", "profile", "samples")
 	agentSteered    = agentDesc("steered_cpus", "Desired size of pools with a ServiceProfile, in CPUs.", "pool")
 	agentLendings   = []*prometheus.Desc{
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentRequested, agentFollowed, agentStopped, agentShrinks,

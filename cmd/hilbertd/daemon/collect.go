@@ -15,15 +15,15 @@ import (
 
 // The gauges that the loop is asked for when they are scraped.
 var (
-	pendingDesc     = prometheus.NewDesc("hilbert_pending_pods", "Pods that wait, by how.", []string{"queue"}, nil)
-	inFlightDesc    = prometheus.NewDesc("hilbert_bindings_in_flight", "Placements whose Binding is not confirmed yet.", nil, nil)
-	writesDesc      = prometheus.NewDesc("hilbert_writes_outstanding", "API writes and reads under way.", nil, nil)
+	pendingDesc     = prometheus.NewDesc("hilbert_pending_pods", "Pending pods, by the state that they wait in.", []string{"queue"}, nil)
+	inFlightDesc    = prometheus.NewDesc("hilbert_bindings_in_flight", "Placements whose Binding the API server has not confirmed yet.", nil, nil)
+	writesDesc      = prometheus.NewDesc("hilbert_writes_outstanding", "Requests to the API server that are under way.", nil, nil)
 	nodesDesc       = prometheus.NewDesc("hilbert_cache_nodes", "Nodes in the ledger.", nil, nil)
-	overDesc        = prometheus.NewDesc("hilbert_overcommitted_nodes", "Nodes whose pods request more than is allocatable. Hilbert never commits that; others, shrinking nodes and a write that outlived its leader can.", nil, nil)
+	overDesc        = prometheus.NewDesc("hilbert_overcommitted_nodes", "Nodes whose pods request more than is allocatable. Hilbert never does that; other schedulers, nodes that shrink and a write that outlived its leader can.", nil, nil)
 	podsDesc        = prometheus.NewDesc("hilbert_cache_pods", "Pods in the ledger.", nil, nil)
-	queueDepthDesc  = prometheus.NewDesc("hilbert_event_queue_depth", "Events that wait to be applied.", nil, nil)
-	queueLimitDesc  = prometheus.NewDesc("hilbert_event_queue_limit", "Bound of hilbert_event_queue_depth.", nil, nil)
-	responsiveDesc  = prometheus.NewDesc("hilbert_loop_responsive", "1 if the loop answered this scrape; else the gauges that it owns are missing.", nil, nil)
+	queueDepthDesc  = prometheus.NewDesc("hilbert_event_queue_depth", "Events from the API server that wait for the scheduling loop.", nil, nil)
+	queueLimitDesc  = prometheus.NewDesc("hilbert_event_queue_limit", "Capacity of the queue that hilbert_event_queue_depth measures.", nil, nil)
+	responsiveDesc  = prometheus.NewDesc("hilbert_loop_responsive", "1 if the scheduling loop answered this scrape. Otherwise its gauges are missing.", nil, nil)
 	loopCollections = []*prometheus.Desc{pendingDesc, inFlightDesc, writesDesc, nodesDesc, overDesc, podsDesc, queueDepthDesc, queueLimitDesc, responsiveDesc}
 )
 

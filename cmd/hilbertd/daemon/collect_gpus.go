@@ -12,10 +12,10 @@ import (
 
 // The gauges of GPUs, by model. Amounts are GPUs.
 var (
-	gpusDesc          = prometheus.NewDesc("hilbert_gpus", "GPUs by what may be given of them: idle, shared, divided, held or closed.", []string{"model", "state"}, nil)
+	gpusDesc          = prometheus.NewDesc("hilbert_gpus", "GPUs, by state: idle, shared, divided, held (whole) or closed.", []string{"model", "state"}, nil)
 	gpuFreeDesc       = prometheus.NewDesc("hilbert_gpu_free", "Free compute of GPUs that are not closed, in GPUs.", []string{"model"}, nil)
-	gpuFragmentedDesc = prometheus.NewDesc("hilbert_gpu_fragmentation_ratio", "Share of hilbert_gpu_free that a pod of that size, in GPUs, could not use; missing where nothing is free.", []string{"model", "size"}, nil)
-	gpuFitsDesc       = prometheus.NewDesc("hilbert_gpu_fits", "Pods of that size, in GPUs, that the GPUs alone would hold if no other came.", []string{"model", "size"}, nil)
+	gpuFragmentedDesc = prometheus.NewDesc("hilbert_gpu_fragmentation_ratio", "Share of hilbert_gpu_free that a pod of that size, in GPUs, cannot use. Missing where nothing is free.", []string{"model", "size"}, nil)
+	gpuFitsDesc       = prometheus.NewDesc("hilbert_gpu_fits", "How many pods of that size, in GPUs, would fit, if only GPUs mattered.", []string{"model", "size"}, nil)
 	gpuCollections    = []*prometheus.Desc{gpusDesc, gpuFreeDesc, gpuFragmentedDesc, gpuFitsDesc}
 )
 

@@ -11,15 +11,15 @@ import (
 
 // The gauges of what nodes lend. Amounts are in the base units of Prometheus: cores and bytes.
 var (
-	headroomDesc  = prometheus.NewDesc("hilbert_reclaimed_headroom", "What reclaimed pods may hold of all nodes, those that run included.", []string{"resource"}, nil)
-	claimedDesc   = prometheus.NewDesc("hilbert_reclaimed_requested", "What reclaimed pods request, on whatever nodes.", []string{"resource"}, nil)
-	lendersDesc   = prometheus.NewDesc("hilbert_headroom_reports", "Nodes by what their headroom is good for: open, closed, stale, malformed or unsaid.", []string{"state"}, nil)
-	overdrawnDesc = prometheus.NewDesc("hilbert_overdrawn_nodes", "Nodes whose reclaimed pods request more than they may hold. Headroom falls at will, so that this is no mistake.", nil, nil)
-	lentPodsDesc  = prometheus.NewDesc("hilbert_reclaimed_pods", "Pods of the reclaimed level on nodes, or on their way there.", nil, nil)
-	wishesDesc    = prometheus.NewDesc("hilbert_eviction_wishes", "Evictions that nodes request: waiting for the budget, urgent, or in progress.", []string{"state"}, nil)
-	unfitDesc     = prometheus.NewDesc("hilbert_eviction_wishes_refused_total", "Wishes about pods that are of another level, or on another node.", nil, nil)
+	headroomDesc  = prometheus.NewDesc("hilbert_reclaimed_headroom", "What all reclaimed pods of the cluster may use, running ones included, by resource: cpu in cores, memory in bytes.", []string{"resource"}, nil)
+	claimedDesc   = prometheus.NewDesc("hilbert_reclaimed_requested", "What all reclaimed pods of the cluster request, by resource: cpu in cores, memory in bytes.", []string{"resource"}, nil)
+	lendersDesc   = prometheus.NewDesc("hilbert_headroom_reports", "Nodes, by the state of the headroom that they report: open, closed, stale, malformed or unsaid (not reported).", []string{"state"}, nil)
+	overdrawnDesc = prometheus.NewDesc("hilbert_overdrawn_nodes", "Nodes whose reclaimed pods request more than the headroom. That is no error: headroom falls when online pods need more.", nil, nil)
+	lentPodsDesc  = prometheus.NewDesc("hilbert_reclaimed_pods", "Reclaimed pods that are bound, or whose Binding is under way.", nil, nil)
+	requestsDesc  = prometheus.NewDesc("hilbert_eviction_requests", "Evictions that nodes request: waiting for the budget, urgent, or in progress.", []string{"state"}, nil)
+	unfitDesc     = prometheus.NewDesc("hilbert_eviction_requests_ignored_total", "Eviction requests that were ignored, because the pod is not a reclaimed one or runs on another node.", nil, nil)
 
-	headroomCollections = []*prometheus.Desc{headroomDesc, claimedDesc, lendersDesc, overdrawnDesc, lentPodsDesc, wishesDesc, unfitDesc}
+	headroomCollections = []*prometheus.Desc{headroomDesc, claimedDesc, lendersDesc, overdrawnDesc, lentPodsDesc, requestsDesc, unfitDesc}
 )
 
 // headroomStates are all that a report's headroom can be.
@@ -79,8 +79,8 @@ func (c *headroomCounts) collect(out chan<- prometheus.Metric) {
 	}
 	gauge(overdrawnDesc, float64(c.overdrawn))
 	gauge(lentPodsDesc, float64(c.pods))
-	gauge(wishesDesc, float64(c.standing.Waiting), "waiting")
-	gauge(wishesDesc, float64(c.standing.Urgent), "urgent")
-	gauge(wishesDesc, float64(c.standing.InFlight), "in_flight")
+	gauge(requestsDesc, float64(c.standing.Waiting), "waiting")
+	gauge(requestsDesc, float64(c.standing.Urgent), "urgent")
+	gauge(requestsDesc, float64(c.standing.InFlight), "in_flight")
 	out <- prometheus.MustNewConstMetric(unfitDesc, prometheus.CounterValue, float64(c.unfit))
 }

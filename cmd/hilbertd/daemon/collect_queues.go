@@ -13,16 +13,16 @@ import (
 
 // The gauges of queues and units. There are as many series of each as there are queues, times the resources that a queue has to do with.
 var (
-	queueUsedDesc       = queueAmountDesc("used", "What the pods of a queue, and of those below it, hold.")
-	queueGuaranteedDesc = queueAmountDesc("guaranteed", "What a queue can count on.")
-	queueLimitOfDesc    = queueAmountDesc("limit", "What a queue never exceeds; missing where it has no limit.")
-	queueBorrowedDesc   = queueAmountDesc("borrowed", "What a queue uses beyond its guarantee.")
+	queueUsedDesc       = queueAmountDesc("used", "What the pods of a Queue and of those below it request.")
+	queueGuaranteedDesc = queueAmountDesc("guaranteed", "What a Queue is guaranteed.")
+	queueLimitOfDesc    = queueAmountDesc("limit", "What a Queue never exceeds. Missing where it has no limit.")
+	queueBorrowedDesc   = queueAmountDesc("borrowed", "What a Queue uses beyond its guarantee.")
 	queueFairShareDesc  = queueAmountDesc("fair_share", "What a queue would have if no queue had more than its fair share.")
-	queueUnitsDesc      = prometheus.NewDesc("hilbert_queue_pending_units", "Gangs and single pods of a queue, and of those below it, that wait for places.", []string{"queue"}, nil)
-	queuePodsDesc       = prometheus.NewDesc("hilbert_queue_pending_pods", "Pods of a queue, and of those below it, that wait for a place.", []string{"queue"}, nil)
-	queueReadyDesc      = prometheus.NewDesc("hilbert_queue_ready", "0 while a mistake in its configuration keeps a queue from giving places.", []string{"queue"}, nil)
-	reservedDesc        = prometheus.NewDesc("hilbert_reserved_nodes", "Nodes that are kept free for gangs that have waited long.", nil, nil)
-	unitsDesc           = prometheus.NewDesc("hilbert_units", "Gangs, by how they stand.", []string{"state"}, nil)
+	queueUnitsDesc      = prometheus.NewDesc("hilbert_queue_pending_units", "Pending gangs and single pods of a Queue and of those below it.", []string{"queue"}, nil)
+	queuePodsDesc       = prometheus.NewDesc("hilbert_queue_pending_pods", "Pending pods of a Queue and of those below it.", []string{"queue"}, nil)
+	queueReadyDesc      = prometheus.NewDesc("hilbert_queue_ready", "1 while a Queue can schedule pods; 0 while an error in its configuration prevents that.", []string{"queue"}, nil)
+	reservedDesc        = prometheus.NewDesc("hilbert_reserved_nodes", "Nodes that are reserved for gangs.", nil, nil)
+	unitsDesc           = prometheus.NewDesc("hilbert_units", "Gangs, by state.", []string{"state"}, nil)
 	queueCollections    = []*prometheus.Desc{
 		queueUsedDesc, queueGuaranteedDesc, queueLimitOfDesc, queueBorrowedDesc, queueFairShareDesc, queueUnitsDesc, queuePodsDesc, queueReadyDesc,
 		reservedDesc, unitsDesc,

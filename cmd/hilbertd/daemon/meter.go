@@ -53,48 +53,48 @@ func newMeter(now func() time.Time) *meter {
 	m := &meter{
 		registry: prometheus.NewRegistry(), now: now,
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hilbert_plans_rejected_total", Help: "Plans that the committer refused, by the reason.",
+			Name: "hilbert_plans_rejected_total", Help: "Plans that the committer rejected, by reason.",
 		}, []string{"reason"}),
 		released: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hilbert_bindings_released_total", Help: "Placements given up because a write failed or for a pod of higher priority; the pod waits again.",
+			Name: "hilbert_bindings_released_total", Help: "Placements given up, because a write failed or for a pod of higher priority. The pod is pending again.",
 		}),
 		sli: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "hilbert_pod_scheduling_sli_duration_seconds",
-			Help:    "Time from a pod's first being seen without gates to its Binding.",
+			Help:    "Time from the moment when a pod was first seen without scheduling gates to its Binding.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 18), // 5 ms to 11 min
 		}),
 		bindings: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hilbert_bindings_total", Help: "Binding writes answered, by outcome; the rate of outcome=\"written\" is the bind throughput.",
+			Name: "hilbert_bindings_total", Help: "Writes of Bindings that were answered, by outcome. The rate of outcome=\"written\" is the bind throughput.",
 		}, []string{"outcome"}),
 		conditions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hilbert_condition_writes_total", Help: "Writes of PodScheduled=False answered, by outcome.",
+			Name: "hilbert_condition_writes_total", Help: "Writes of the pod condition PodScheduled=False, by outcome.",
 		}, []string{"outcome"}),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hilbert_preemption_writes_total", Help: "Writes of preemptions answered: nominations, DisruptionTarget conditions and deletions, by outcome.",
+			Name: "hilbert_preemption_writes_total", Help: "Writes for preemption, by kind (nomination, disruption: the DisruptionTarget condition, deletion) and outcome.",
 		}, []string{"kind", "outcome"}),
 		victims: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hilbert_preemption_victims_total", Help: "Pods that had to make room for one of higher priority, once for each that waits for them.",
+			Name: "hilbert_preemption_victims_total", Help: "Victims of preemption. A victim counts once for each pod that waits for it.",
 		}),
 		bindingTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "hilbert_binding_duration_seconds", Help: "Time that a Binding write took.",
+			Name: "hilbert_binding_duration_seconds", Help: "Time that the write of a Binding took.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
 		}),
 		unitTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "hilbert_unit_placement_duration_seconds",
-			Help:    "Time from a gang's first member's being seen to the places of all that it needs.",
+			Help:    "Time from the moment when the first member of a gang was seen until as many as it needs have a place.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 20), // 10 ms to 1.5 h
 		}),
 		unitConditions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hilbert_unit_condition_writes_total", Help: "Writes of PodGroups' conditions answered, by outcome.",
+			Name: "hilbert_unit_condition_writes_total", Help: "Writes of the conditions of PodGroups, by outcome.",
 		}, []string{"outcome"}),
 		queueStatuses: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hilbert_queue_status_writes_total", Help: "Writes of Queues' status answered, by outcome.",
+			Name: "hilbert_queue_status_writes_total", Help: "Writes of the status of Queues, by outcome.",
 		}, []string{"outcome"}),
 		leader: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hilbert_leader", Help: "1 while this process holds the Lease.",
+			Name: "hilbert_leader", Help: "1 while this process is the leader.",
 		}),
 		blockedPods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "hilbert_unschedulable_pods", Help: "Pods that fit nowhere, by each filter that refused a node for them.",
+			Name: "hilbert_unschedulable_pods", Help: "Pods that fit on no node, by filter. A pod counts under each filter that refused a node.",
 		}, []string{"filter"}),
 		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hilbert_numa_node_promises_unreadable_total", Help: "Readings of bound pods whose promise of NUMA nodes cannot be read, so that it is guessed. A pod is read at each of its updates.",
@@ -102,11 +102,11 @@ func newMeter(now func() time.Time) *meter {
 		filters: make(map[string]int), reliefs: newReliefs(),
 	}
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hilbert_scheduling_attempts_total", Help: "Decisions about a pod, by result.",
+		Name: "hilbert_scheduling_attempts_total", Help: "Decisions about pods, by result.",
 	}, []string{"result"})
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "hilbert_scheduling_attempt_duration_seconds",
-		Help:    "Time that a decision took, without its Binding.",
+		Help:    "Time that a decision took, without the write of its Binding.",
 		Buckets: prometheus.ExponentialBuckets(1e-6, 4, 12), // 1 µs to 4 s
 	}, []string{"result"})
 	m.placed = attempt{attempts.WithLabelValues("scheduled"), durations.WithLabelValues("scheduled")}
@@ -120,7 +120,7 @@ func newMeter(now func() time.Time) *meter {
 	return m
 }
 
-// newReliefs makes the counter of evictions that nodes wish.
+// newReliefs makes the counter of evictions that nodes request.
 func newReliefs() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hilbert_reclaimed_evictions_total", Help: "Evictions of reclaimed pods that nodes requested, by outcome; withheld means that a disruption budget refused.",
