@@ -80,8 +80,8 @@ func TestMistakesAboutNUMAAreFound(t *testing.T) {
 			if r.NUMANodes.Ruler == topology.RulerKubelet {
 				r.NUMANodes.Ruler = topology.RulerAgent
 			}
-		}), []string{"where the kubelet rules", "in numaNodes"}}, // a relist tells it: those that are there are guessed
-		{"who holds what is not seen", tellReport(func(r *facts.NodeReport) { r.Held = nil }), []string{"does not know", "must not go to node", "in numaNodes"}},
+		}), []string{"where the kubelet rules", "in NUMA nodes"}}, // a relist tells it: those that are there are guessed
+		{"who holds what is not seen", tellReport(func(r *facts.NodeReport) { r.Held = nil }), []string{"does not know", "must not go to node", "in NUMA nodes"}},
 		{"stale reports are acted on", tellReport(func(r *facts.NodeReport) {
 			if r.Why == facts.ReportStale {
 				r.NUMANodes.Ruler = topology.RulerAgent
