@@ -138,7 +138,7 @@ func desiredKnobs(pods []enforce.Pod, limits string, p Params) []enforce.Desired
 	for group, weight := range groups {
 		out = append(out, enforce.Desire(group, enforce.IOWeight, value(weight)))
 	}
-	slices.SortFunc(out, func(a, b enforce.DesiredKnob) int { return strings.Compare(a.Knob.Path(), b.Knob.Path()) })
+	slices.SortFunc(out, func(a, b enforce.DesiredKnob) int { return strings.Compare(a.Path(), b.Path()) })
 	return out
 }
 

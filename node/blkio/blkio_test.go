@@ -238,7 +238,7 @@ func TestWishes(t *testing.T) {
 	}
 	var got []string
 	for _, w := range knobsOn([]Disk{a, b}, pods, p) {
-		got = append(got, w.Knob.Path()+"="+w.Value)
+		got = append(got, w.Path()+"="+w.Value)
 	}
 	want := []string{
 		"k/besteffort/io.weight=default 450",
@@ -271,10 +271,10 @@ func TestWishesProperties(t *testing.T) {
 		values := map[string]int{}
 		for _, w := range knobs {
 			var n int
-			if _, err := fmt.Sscanf(w.Value, "default %d", &n); err != nil || n < 1 || n > maxWeight || values[w.Knob.Path()] != 0 {
+			if _, err := fmt.Sscanf(w.Value, "default %d", &n); err != nil || n < 1 || n > maxWeight || values[w.Path()] != 0 {
 				t.Fatalf("%v: %v", w, err)
 			}
-			values[w.Knob.Path()] = n
+			values[w.Path()] = n
 		}
 		if len(pods) == 0 {
 			return
@@ -282,7 +282,7 @@ func TestWishesProperties(t *testing.T) {
 		pods = append(pods, enforce.Pod{Cgroup: "k/besteffort/one", Level: spec.QoSReclaimed}, enforce.Pod{Cgroup: "k/burstable/online", Level: spec.QoSShared})
 		of := func(pods []enforce.Pod) (n int) {
 			for _, w := range knobsOn(nil, pods, p) {
-				if w.Knob.Cgroup == "k/besteffort" {
+				if w.Cgroup == "k/besteffort" {
 					_, _ = fmt.Sscanf(w.Value, "default %d", &n)
 				}
 			}
@@ -342,7 +342,7 @@ func TestControl(t *testing.T) {
 		t.Fatalf("knobs %v", knobs)
 	}
 	want := []enforce.DesiredKnob{{Knob: knobs[0].Knob, Value: "8:0 rbps=5"}, {Knob: knobs[1].Knob, Value: "default 1"}}
-	if !slices.Equal(knobs, want) || knobs[0].Knob.Path() != "k/besteffort/pod1/io.max" || knobs[1].Knob.Path() != "k/besteffort/pod1/io.weight" {
+	if !slices.Equal(knobs, want) || knobs[0].Path() != "k/besteffort/pod1/io.max" || knobs[1].Path() != "k/besteffort/pod1/io.weight" {
 		t.Errorf("knobs %v", knobs)
 	}
 	c.Set(Defaults())

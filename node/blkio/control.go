@@ -50,7 +50,7 @@ func (c *Control) Tick(pods []enforce.Pod) ([]enforce.DesiredKnob, []Condition) 
 	}
 	var out []enforce.DesiredKnob
 	for _, w := range desiredKnobs(pods, c.limits(), c.params) {
-		if w.Knob.File == enforce.IOWeight && c.support.Weights || w.Knob.File == enforce.IOMax && c.support.Ceilings {
+		if w.File == enforce.IOWeight && c.support.Weights || w.File == enforce.IOMax && c.support.Ceilings {
 			out = append(out, w)
 		}
 	}
