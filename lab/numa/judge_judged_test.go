@@ -59,7 +59,7 @@ func TestJudge(t *testing.T) {
 		{"not confirmed", "not confirmed", true, func(o *objects) { numa(o, 0).Allocations = nil }},
 		{"not bound", "waits", true, func(o *objects) { o.pods["bound"].Spec.NodeName = "" }},
 		{"failed", "is Failed", true, func(o *objects) { o.pods["bound"].Status.Phase = corev1.PodFailed }},
-		{"no annotation", "numaNodes", true, func(o *objects) { delete(o.pods["bound"].Annotations, spec.AnnotationNUMANodes) }},
+		{"no annotation", "NUMA", true, func(o *objects) { delete(o.pods["bound"].Annotations, spec.AnnotationNUMANodes) }},
 		{"other numaNodes", "was promised", false, func(o *objects) { o.pods["bound"].Annotations[spec.AnnotationNUMANodes] = "1:2/2048Mi" }},
 		{"moved", "was promised", false, func(o *objects) { numa(o, 0).Allocations[0].Moved = true }},
 		{"promised twice", "the annotations promise", false, func(o *objects) { o.pods["bound"].Annotations[spec.AnnotationNUMANodes] = "1:2/2048Mi" }},
