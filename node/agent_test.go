@@ -274,7 +274,7 @@ func TestBrokenPromise(t *testing.T) {
 			return c.Type == spec.ConditionNUMANodesClosed && c.True && strings.Contains(c.Message, "pod-promised")
 		})
 	}
-	w.eventually("the report closes the numaNode", func() bool {
+	w.eventually("the report closes the NUMA node", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.reports) > 0 && closed(w.reports[len(w.reports)-1])

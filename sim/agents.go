@@ -461,6 +461,6 @@ func (c *checker) compareNUMANodes(p *cluster.Pod, m *mirrored) {
 	}
 	told := c.reports[m.node]
 	if told != nil && told.report.NUMANodes.Ruler == topology.RulerAgent && m.requirements.NUMANodes.CPUs > 0 && p.Grant().NUMANodes.IsZero() {
-		c.s.violate("pod %s is on node %s without numaNodes", p.UID, cmp.Or(m.node, "?"))
+		c.s.violate("pod %s is on node %s without NUMA nodes", p.UID, cmp.Or(m.node, "?"))
 	}
 }

@@ -227,8 +227,8 @@ func TestNUMAChoices(t *testing.T) {
 		{"a full NUMA node is filled first", NUMARequest{CPUs: 10}, func(f *NUMAFree) { f[0].CPUs, f[2].CPUs, f[3].CPUs = 2, 0, 0 }, "0:2,1:8"},
 		{"memory decides", NUMARequest{CPUs: 2, Binding: Bound, Memory: 150}, nil, "0:2/75Mi,1:0/75Mi"},
 		{"unbound memory does not", NUMARequest{CPUs: 2, Memory: 150}, nil, "0:2"},
-		{"whole numaNodes", NUMARequest{CPUs: 2, Binding: Exclusive, Memory: 101}, nil, "0:8/100Mi,1:8/100Mi"},
-		{"unused numaNodes", NUMARequest{CPUs: 2, Binding: Exclusive}, func(f *NUMAFree) { f[0].Claims = 1; f[1].CPUs = 6 }, "2:8/100Mi"},
+		{"whole NUMA nodes", NUMARequest{CPUs: 2, Binding: Exclusive, Memory: 101}, nil, "0:8/100Mi,1:8/100Mi"},
+		{"unused NUMA nodes", NUMARequest{CPUs: 2, Binding: Exclusive}, func(f *NUMAFree) { f[0].Claims = 1; f[1].CPUs = 6 }, "2:8/100Mi"},
 		{"memory that is overdrawn is not asked for", NUMARequest{CPUs: 16}, func(f *NUMAFree) { f[0].Memory = -1; f[2].CPUs = 0 }, "0:8,1:8"},
 		{"too much", NUMARequest{CPUs: 33}, nil, ""},
 	} {

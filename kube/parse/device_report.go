@@ -196,7 +196,7 @@ func (p *deviceReader) place(said *spec.DevicePlace) (bridge, numa, socket uint8
 	}
 	at := slices.IndexFunc(p.numaNodes, func(z numaNode) bool { return z.number == *said.NUMA })
 	if at < 0 {
-		return bridge, numa, socket, fmt.Errorf("NUMA node %d: the report has no such numaNode", *said.NUMA)
+		return bridge, numa, socket, fmt.Errorf("NUMA node %d: the report has no such NUMA node", *said.NUMA)
 	}
 	return bridge, uint8(at), socket, nil
 }

@@ -42,13 +42,13 @@ func TestParseColocation(t *testing.T) {
 			said: &spec.Colocation{Headroom: amountsOf(3000, 2), Closed: "evicted 10:00"},
 			want: facts.Headroom{State: facts.HeadroomClosed, MilliCPU: 3000, Memory: 2 << 20, Note: "evicted 10:00"},
 		},
-		"more than the numaNodes": {said: &spec.Colocation{Headroom: amountsOf(3000, 2), NUMANodes: numaOf(amountsOf(1000, 2), amountsOf(1999, 0))}, err: "where the NUMA nodes have 2999 and 2"},
-		"negative":                {said: &spec.Colocation{Headroom: amountsOf(-1, 2)}, err: "-1 millicores"},
-		"absurd":                  {said: &spec.Colocation{Headroom: amountsOf(1, 1<<33)}, err: "8589934592 MiB"},
-		"negative numaNode":       {said: &spec.Colocation{NUMANodes: numaOf(amountsOf(1, -2))}, err: "NUMA node 0"},
-		"no UID":                  {said: &spec.Colocation{Evictions: []spec.EvictionRequest{{Namespace: "ns", Name: "p"}}}, err: "ns/p"},
-		"twice":                   {said: &spec.Colocation{Evictions: []spec.EvictionRequest{request, request}}, err: "twice"},
-		"too many":                {said: &spec.Colocation{Evictions: many}, err: "257 evictions"},
+		"more than the NUMA nodes": {said: &spec.Colocation{Headroom: amountsOf(3000, 2), NUMANodes: numaOf(amountsOf(1000, 2), amountsOf(1999, 0))}, err: "where the NUMA nodes have 2999 and 2"},
+		"negative":                 {said: &spec.Colocation{Headroom: amountsOf(-1, 2)}, err: "-1 millicores"},
+		"absurd":                   {said: &spec.Colocation{Headroom: amountsOf(1, 1<<33)}, err: "8589934592 MiB"},
+		"negative NUMA node":       {said: &spec.Colocation{NUMANodes: numaOf(amountsOf(1, -2))}, err: "NUMA node 0"},
+		"no UID":                   {said: &spec.Colocation{Evictions: []spec.EvictionRequest{{Namespace: "ns", Name: "p"}}}, err: "ns/p"},
+		"twice":                    {said: &spec.Colocation{Evictions: []spec.EvictionRequest{request, request}}, err: "twice"},
+		"too many":                 {said: &spec.Colocation{Evictions: many}, err: "257 evictions"},
 	} {
 		got, requests, err := NodeHeadroom(c.said)
 		if c.err != "" {

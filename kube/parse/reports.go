@@ -9,7 +9,7 @@ import (
 func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *facts.NodeReport {
 	shape, held, err := NodeNUMANodes(&n.Status.NodeStatus)
 	if err != nil {
-		p.warner.Warn("customnoderesource "+n.Name, "the report is malformed, so that nothing is promised by numaNode", "err", err)
+		p.warner.Warn("customnoderesource "+n.Name, "the report is malformed, so that nothing is promised by NUMA node", "err", err)
 		return &facts.NodeReport{Why: facts.ReportMalformed, Headroom: facts.Headroom{State: facts.HeadroomMalformed, Note: "the report as a whole"}}
 	}
 	r := &facts.NodeReport{NUMANodes: shape, Held: held}

@@ -60,14 +60,14 @@ func TestJudge(t *testing.T) {
 		{"not bound", "waits", true, func(o *objects) { o.pods["bound"].Spec.NodeName = "" }},
 		{"failed", "is Failed", true, func(o *objects) { o.pods["bound"].Status.Phase = corev1.PodFailed }},
 		{"no annotation", "NUMA", true, func(o *objects) { delete(o.pods["bound"].Annotations, spec.AnnotationNUMANodes) }},
-		{"other numaNodes", "was promised", false, func(o *objects) { o.pods["bound"].Annotations[spec.AnnotationNUMANodes] = "1:2/2048Mi" }},
+		{"other NUMA nodes", "was promised", false, func(o *objects) { o.pods["bound"].Annotations[spec.AnnotationNUMANodes] = "1:2/2048Mi" }},
 		{"moved", "was promised", false, func(o *objects) { numa(o, 0).Allocations[0].Moved = true }},
 		{"promised twice", "the annotations promise", false, func(o *objects) { o.pods["bound"].Annotations[spec.AnnotationNUMANodes] = "1:2/2048Mi" }},
 		{"a CPU twice", "others", true, func(o *objects) {
 			numa(o, 0).Allocations = append(numa(o, 0).Allocations, numa(o, 0).Allocations[0])
 		}},
 		{"half a core", "holds", true, func(o *objects) { numa(o, 0).Allocations[0].CPUSet, numa(o, 0).Allocations[0].CPUs = "0", 1 }},
-		{"not of the numaNode", "holds", true, func(o *objects) { numa(o, 0).Allocations[0].CPUSet = "3-4" }},
+		{"not of the NUMA node", "holds", true, func(o *objects) { numa(o, 0).Allocations[0].CPUSet = "3-4" }},
 		{"too much memory", "gives", true, func(o *objects) { numa(o, 0).Allocations[0].MemoryMiB = 9 << 10 }},
 		{"not alone", "has it alone", true, func(o *objects) {
 			numa(o, 1).Allocations = append(numa(o, 1).Allocations, spec.NUMAAllocation{Name: "bound", UID: "bound"})

@@ -111,7 +111,7 @@ func (r *race) believedSmaller() {
 	}
 	r.await("it has a place", r.glance(), r.placed)
 	if c := r.counts(); c.Moved != 1 || c.Kept+c.Broken != 0 {
-		r.t.Errorf("a whole NUMA node that is no whole numaNode: %+v", c)
+		r.t.Errorf("a whole NUMA node that is no whole NUMA node: %+v", c)
 	}
 }
 

@@ -210,9 +210,9 @@ func TestRefusal(t *testing.T) {
 		return r.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod}) == nil && strings.Contains(a.take(), "run s1")
 	})
 	a.mu.Lock()
-	a.refuse = errors.New("PromiseBroken: no numaNode")
+	a.refuse = errors.New("PromiseBroken: no NUMA node")
 	a.mu.Unlock()
-	if err := r.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod}); err == nil || !strings.Contains(err.Error(), "PromiseBroken: no numaNode") {
+	if err := r.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod}); err == nil || !strings.Contains(err.Error(), "PromiseBroken: no NUMA node") {
 		t.Errorf("run: %v", err)
 	}
 	if _, err := r.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod, Container: &api.Container{Id: "c1"}}); err == nil {

@@ -94,37 +94,37 @@ func TestNUMAFitSaysWhy(t *testing.T) {
 		say    string
 	}{
 		{name: "fits", report: &facts.NodeReport{NUMANodes: shape}, ask: dedicated(8, topology.Bound, 8<<10)},
-		{name: "no report", ask: dedicated(1, topology.Unbound, 0), phrase: "node(s) had no NUMA node report", say: "reports no numaNodes"},
+		{name: "no report", ask: dedicated(1, topology.Unbound, 0), phrase: "node(s) had no NUMA node report", say: "reports no NUMA nodes"},
 		{
 			name: "stale", report: &facts.NodeReport{NUMANodes: stale, Why: facts.ReportStale}, ask: dedicated(1, topology.Unbound, 0),
-			phrase: "node(s) had no fresh NUMA node report", say: "has no fresh report of its numaNodes",
+			phrase: "node(s) had no fresh NUMA node report", say: "has no fresh report of its NUMA nodes",
 		},
 		{
 			name: "malformed", report: &facts.NodeReport{Why: facts.ReportMalformed}, ask: dedicated(1, topology.Unbound, 0),
-			phrase: "node(s) had an unreadable NUMA node report", say: "has an unreadable report of its numaNodes",
+			phrase: "node(s) had an unreadable NUMA node report", say: "has an unreadable report of its NUMA nodes",
 		},
 		{
 			name: "kubelet", report: &facts.NodeReport{NUMANodes: kubelet}, ask: dedicated(1, topology.Bound, 1),
-			phrase: "node(s) left their CPUs to the kubelet", say: "leaves its CPUs to the kubelet, which promises nothing by numaNode",
+			phrase: "node(s) left their CPUs to the kubelet", say: "leaves its CPUs to the kubelet, which promises nothing by NUMA node",
 		},
 		{name: "kubelet, unbound", report: &facts.NodeReport{NUMANodes: kubelet}, ask: dedicated(1, topology.Unbound, 0)},
 		{
-			name: "no numaNodes", report: &facts.NodeReport{NUMANodes: none}, ask: dedicated(1, topology.Unbound, 0),
+			name: "no NUMA nodes", report: &facts.NodeReport{NUMANodes: none}, ask: dedicated(1, topology.Unbound, 0),
 			phrase: "node(s) had no NUMA nodes that could be promised", say: "has no NUMA nodes that could be promised",
 		},
 		{
 			name: "cores", report: &facts.NodeReport{NUMANodes: shape}, ask: dedicated(9, topology.Bound, 1), other: dedicated(8, topology.Unbound, 0), held: numaOf(6, 2),
-			phrase: "node(s) had too few exclusive cores in one set of numaNodes",
+			phrase: "node(s) had too few exclusive cores in one set of NUMA nodes",
 			say:    "has too few exclusive cores in its NUMA nodes (9 CPUs, NUMA-bound, asked; free by NUMA node 2, 6)",
 		},
 		{
 			name: "memory", report: &facts.NodeReport{NUMANodes: shape}, ask: dedicated(2, topology.Bound, 15<<10), other: dedicated(8, topology.Unbound, 0), held: numaOf(8),
-			phrase: "node(s) had too little memory in one set of numaNodes",
+			phrase: "node(s) had too little memory in one set of NUMA nodes",
 			say:    "has too little memory in its NUMA nodes (2 CPUs, NUMA-bound, asked with 15360 MiB; free by NUMA node 8192 MiB, 8192 MiB)",
 		},
 		{
 			name: "unused", report: &facts.NodeReport{NUMANodes: shape}, ask: dedicated(9, topology.Exclusive, 1), other: dedicated(2, topology.Unbound, 0), held: numaOf(2),
-			phrase: "node(s) had too few unused numaNodes", say: "has too few unused NUMA nodes (9 CPUs, NUMA-exclusive, asked; free by NUMA node 6, 8)",
+			phrase: "node(s) had too few unused NUMA nodes", say: "has too few unused NUMA nodes (9 CPUs, NUMA-exclusive, asked; free by NUMA node 6, 8)",
 		},
 		{
 			name: "rest", report: &facts.NodeReport{NUMANodes: shape}, ask: dedicated(1, topology.Exclusive, 1),
@@ -194,7 +194,7 @@ func TestSecondPlanForTheSameNUMANode(t *testing.T) {
 		t.Fatal(v)
 	}
 	if cpu, memory := store.Requested(slot, resource.CPU), store.Requested(slot, resource.Memory); cpu != 8000 || memory != 8<<30 {
-		t.Errorf("%d millicores and %d bytes are requested, want the whole numaNode", cpu, memory)
+		t.Errorf("%d millicores and %d bytes are requested, want the whole NUMA node", cpu, memory)
 	}
 	if v := store.Commit(&plans[1], rules.Commits); v.Committed || v.Reason != "NUMAFit" || v.Revision != store.Touched(slot) {
 		t.Errorf("the second: %v", v)

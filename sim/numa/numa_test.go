@@ -122,7 +122,7 @@ func TestStaticFillsTheFullestNUMANode(t *testing.T) {
 		t.Errorf("static: %s", g)
 	}
 	if g = n.offerStatic(server{cpus: 100, memory: 100 << 10}); g.CPUs[0] != 48 || g.CPUs[3] != 48 || g.CPUs[1] != 4 {
-		t.Errorf("static, of whole numaNodes: %s", g)
+		t.Errorf("static, of whole NUMA nodes: %s", g)
 	}
 	n.by = Bound
 	if g, ok := n.offer(server{cpus: 16, memory: 16 << 10}, false, nil); !ok || g.CPUs[2] != 16 {

@@ -74,7 +74,7 @@ func (o *Options) validate() error {
 	case !(o.Seconds > 0 && o.Seconds <= 3600):
 		return fmt.Errorf("numa: %g seconds: want more than 0 and at most 3600", o.Seconds)
 	case m.Sockets < 1 || m.NUMANodes < 1 || m.Sockets*m.NUMANodes > topology.MaxNUMANodes:
-		return fmt.Errorf("numa: %d sockets of %d numaNodes: want 1 to %d numaNodes", m.Sockets, m.NUMANodes, topology.MaxNUMANodes)
+		return fmt.Errorf("numa: %d sockets of %d NUMA nodes: want 1 to %d NUMA nodes", m.Sockets, m.NUMANodes, topology.MaxNUMANodes)
 	case !(o.Full > 0 && o.Full <= 1) || o.Churn < 0:
 		return fmt.Errorf("numa: full %g, churn %d: want more than 0 and at most 1; not negative", o.Full, o.Churn)
 	case !(p.Load > 0 && p.Load < 1):

@@ -156,7 +156,7 @@ func TestTooManyNUMANodes(t *testing.T) {
 		t.Errorf("pools %v", p)
 	}
 	if err := a.SetRuler(topology.RulerAgent); !errors.Is(err, ErrUnfit) {
-		t.Errorf("promises by numaNode: %v", err)
+		t.Errorf("promises by NUMA node: %v", err)
 	}
 }
 
@@ -276,7 +276,7 @@ func TestResizeAndClosedNUMANodes(t *testing.T) {
 	}
 	a.Close(1, true)
 	if a.Resize("bound", 2) {
-		t.Error("a bound pod grew in a closed numaNode")
+		t.Error("a bound pod grew in a closed NUMA node")
 	}
 	if !a.Resize("free", 2) {
 		t.Error("an unbound pod did not grow into the NUMA node that is open")

@@ -76,9 +76,9 @@ func writeEvictionRequests(b *strings.Builder, a *inspect.NodeAnswer) {
 func writeNUMANodes(b *strings.Builder, a *inspect.NodeAnswer) {
 	switch {
 	case a.Why != "":
-		fmt.Fprintf(b, "\nNothing is promised by numaNode: its report is %s.\n", a.Why)
+		fmt.Fprintf(b, "\nNothing is promised by NUMA node: its report is %s.\n", a.Why)
 	case a.Ruler == spec.ModeKubelet:
-		b.WriteString("\nNothing is promised by numaNode: the kubelet rules the CPUs.\n")
+		b.WriteString("\nNothing is promised by NUMA node: the kubelet rules the CPUs.\n")
 	case len(a.NUMANodes) == 0:
 		return
 	}

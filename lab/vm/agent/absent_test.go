@@ -164,7 +164,7 @@ func TestBrokenPromise(t *testing.T) {
 		return errors.Join(err, errors.New("it is still there"))
 	})
 	r.told(third, spec.ReasonPromiseBroken)
-	r.reported("the closed numaNode", func(o *v1alpha1.CustomNodeResource) error {
+	r.reported("the closed NUMA node", func(o *v1alpha1.CustomNodeResource) error {
 		c := condition(o, spec.ConditionNUMANodesClosed)
 		if !numa(o)[1].Closed || numa(o)[0].Closed || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, third.Name) {
 			return fmt.Errorf("NUMA %+v, condition %+v", numa(o), c)

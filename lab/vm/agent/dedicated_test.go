@@ -87,10 +87,10 @@ func TestExclusive(t *testing.T) {
 		}
 	}
 	if numa < 0 {
-		t.Fatalf("promised was %v, want one numaNode", r.promise(pod))
+		t.Fatalf("promised was %v, want one NUMA node", r.promise(pod))
 	}
 	all := r.numa(numa)
-	r.eventually(tick+slack, "nobody else is in the numaNode", func() error {
+	r.eventually(tick+slack, "nobody else is in the NUMA node", func() error {
 		k := r.sees()
 		for _, p := range shared {
 			if _, mems, err := k.where(p); err != nil || mems.Has(numa) {

@@ -20,13 +20,13 @@ func sayNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle)
 	ask := fmt.Sprintf("%d CPUs, %s, asked", c.NUMANodes.CPUs, c.NUMANodes.Binding)
 	switch rules.NUMALackOf(s, slot, c) {
 	case rules.LacksReport:
-		return "reports no numaNodes"
+		return "reports no NUMA nodes"
 	case rules.LacksFreshReport:
-		return "has no fresh report of its numaNodes"
+		return "has no fresh report of its NUMA nodes"
 	case rules.LacksReadableReport:
-		return "has an unreadable report of its numaNodes"
+		return "has an unreadable report of its NUMA nodes"
 	case rules.LacksAgent:
-		return "leaves its CPUs to the kubelet, which promises nothing by numaNode"
+		return "leaves its CPUs to the kubelet, which promises nothing by NUMA node"
 	case rules.LacksTold:
 		return "has no NUMA nodes that could be promised"
 	case rules.LacksWhole:

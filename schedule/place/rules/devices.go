@@ -78,7 +78,7 @@ var causes = [...]string{
 	topology.LittleGPUMemory:   "too little memory left on single GPUs",
 	topology.NoRoomForSlice:    "compute and memory left, but not on one GPU that takes such a slice",
 	topology.FewCards:          "too few network cards of the requested kind",
-	topology.NoNUMANodes:       "too few exclusive cores in one set of numaNodes",
+	topology.NoNUMANodes:       "too few exclusive cores in one set of NUMA nodes",
 	topology.Apart:             "enough GPUs, but not near enough to each other",
 	topology.NoCardsBeside:     "no free network cards near their GPUs",
 	topology.NoNUMABeside:      "no free exclusive cores near their devices",

@@ -92,11 +92,11 @@ func whyNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(str
 	case LacksTold:
 		add("node(s) had no NUMA nodes that could be promised")
 	case LacksWhole:
-		add("node(s) had too few unused numaNodes")
+		add("node(s) had too few unused NUMA nodes")
 	case LacksCores:
-		add("node(s) had too few exclusive cores in one set of numaNodes")
+		add("node(s) had too few exclusive cores in one set of NUMA nodes")
 	case LacksMemory:
-		add("node(s) had too little memory in one set of numaNodes")
+		add("node(s) had too little memory in one set of NUMA nodes")
 	case LacksRest:
 		add("node(s) had no room for the whole cores or NUMA nodes that the pod would occupy")
 	}
