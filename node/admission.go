@@ -44,7 +44,7 @@ func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fix
 	for i := range order {
 		here[order[i].UID] = true
 	}
-	for _, uid := range d.node.manager.Pods() {
+	for _, uid := range d.node.manager.UIDs() {
 		if !here[uid] {
 			d.node.manager.Release(uid)
 		}
@@ -130,7 +130,7 @@ func (d *admission) admit(s *Sandbox, fixed topology.CPUSet) error {
 	if !known && p.Devices != (topology.Grant{}) && d.node.options.Devices != nil && !d.devices.judged {
 		return errNotLooked
 	}
-	if !known && p.Devices.GPUs != 0 && !d.devices.whose && d.node.manager.Devices() != nil { // the promise may be the kubelet's to keep, or ours
+	if !known && p.Devices.GPUs != 0 && !d.devices.whose && d.node.manager.Devices.Inventory() != nil { // the promise may be the kubelet's to keep, or ours
 		return errors.New("hilbert: " + d.devices.own.Message + "; the kubelet tries again")
 	}
 	v := d.node.manager.Admit(p)

@@ -45,7 +45,7 @@ func (b *brokenPromises) refuse(p spec.PodRef, r allocate.Refusal, asked *alloca
 	}
 	now := time.Now()
 	if gpus, nics := asked.Devices.GPUs, asked.Devices.NICs; gpus|nics != 0 {
-		b.node.manager.CloseDevices(gpus, nics)
+		b.node.manager.Devices.Close(gpus, nics)
 		b.devices.shut(gpus, nics, r.Reason+": "+p.Namespace+"/"+p.Name+": "+r.Message, now)
 		b.evict(p, r, now)
 		return // the devices could not be had, or may be the reason

@@ -108,13 +108,13 @@ func (d *deviceController) shut(gpus, nics uint16, why string, now time.Time) {
 func (d *deviceController) reopen(over func(at time.Time) bool) {
 	maps.DeleteFunc(d.shutGPUs, func(i int, s shutDevice) bool {
 		if over(s.at) {
-			d.node.manager.OpenDevices(1<<i, 0)
+			d.node.manager.Devices.Open(1<<i, 0)
 		}
 		return over(s.at)
 	})
 	maps.DeleteFunc(d.shutNICs, func(i int, s shutDevice) bool {
 		if over(s.at) {
-			d.node.manager.OpenDevices(0, 1<<i)
+			d.node.manager.Devices.Open(0, 1<<i)
 		}
 		return over(s.at)
 	})
@@ -209,7 +209,7 @@ func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, no
 	d.last, d.looked = *l, true
 	if d.node.runtime.synced { // before, it is not known who runs
 		d.judged = d.judged || !d.kubelet.unasked(l)
-		d.numbers.forgetFunctions(d.node.manager.Pods())
+		d.numbers.forgetFunctions(d.node.manager.UIDs())
 	}
 	cards := d.numbers.cards(l.Bandwidth)
 	_ = d.saveNumbers() // without numbers nothing is promised
@@ -218,7 +218,7 @@ func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, no
 	}
 	is := d.checked(l, cards, others)
 	d.kubelet.charge(is)
-	d.node.manager.SetDevices(is, d.whose)
+	d.node.manager.Devices.Set(is, d.whose)
 	if d.node.runtime.synced && !d.judged { // the runtime told what runs while this look was under way, and the kubelet was not asked
 		d.inspectNow(now)
 	}
@@ -264,7 +264,7 @@ func (d *deviceController) saveNumbers() error {
 
 // held are the GPUs that pods hold and that we gave.
 func (d *deviceController) held() (h gpu.Held) {
-	for _, held := range d.node.manager.HeldDevices() {
+	for _, held := range d.node.manager.Devices.Held() {
 		h.Add(&held.Grant)
 	}
 	return h
@@ -272,11 +272,11 @@ func (d *deviceController) held() (h gpu.Held) {
 
 // status is what is said of GPUs and network cards, and how many GPUs nobody uses.
 func (d *deviceController) status(now time.Time) (*spec.Devices, string) {
-	is := d.node.manager.Devices()
+	is := d.node.manager.Devices.Inventory()
 	if is == nil {
 		return nil, ""
 	}
-	said := report.Devices(d.node.options.Machine, is, &d.view, d.node.manager.HeldDevices())
+	said := report.Devices(d.node.options.Machine, is, &d.view, d.node.manager.Devices.Held())
 	for i, s := range d.shutGPUs {
 		if i < len(said.GPUs) && d.view.Slots[i].Closed == "" {
 			said.GPUs[i].Closed = s.why

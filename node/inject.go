@@ -93,7 +93,7 @@ func (j *deviceInjector) resolve(uid string, c *Container, g *topology.Grant) (o
 // usersOf are those who hold soft slices of some GPUs, but for one pod: its containers trust each other. A pod whose containers are of several
 // users is passed over, because nobody says which of them computes.
 func (j *deviceInjector) usersOf(gpus uint16, but string) (users []uint32) {
-	for _, h := range j.node.manager.HeldDevices() {
+	for _, h := range j.node.manager.Devices.Held() {
 		p := j.node.pods.byUID[h.UID]
 		if h.Grant.GPUs&gpus == 0 || h.Grant.Isolation != topology.Soft || h.UID == but || p == nil {
 			continue

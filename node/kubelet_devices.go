@@ -138,7 +138,7 @@ func (k *kubeletDevices) charge(is *topology.Devices) {
 			charged[uid] = allocate.KubeletDevices{Any: h.Any, Grant: h.Grant}
 		}
 	}
-	k.node.manager.SetKubeletDevices(charged)
+	k.node.manager.Devices.SetKubelet(charged)
 }
 
 // chargeable reports whether what a pod has of the kubelet can be charged and said: not beside some of ours, and no instance of which nobody knows how
@@ -182,7 +182,7 @@ func (k *kubeletDevices) noteUnknown(p spec.PodRef, d kubelet.Device) {
 // addPartlyUsed are the GPUs, by address, of which the kubelet gave something that is not charged, with to whom.
 func (k *kubeletDevices) addPartlyUsed(to map[string]string) map[string]string {
 	slots := k.devices.numbers.known.GPU.Slots
-	for _, r := range k.unaccountedDevices(k.node.manager.Devices()) {
+	for _, r := range k.unaccountedDevices(k.node.manager.Devices.Inventory()) {
 		if r.GPU < 0 || r.GPU >= len(slots) {
 			continue
 		}

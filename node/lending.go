@@ -73,14 +73,14 @@ func (l *lendingController) resize() (changed bool) {
 	}
 	if demands := demandsOf(l.advice.Pools); !maps.Equal(demands, l.demands) {
 		l.demands = demands
-		manager.SetDemands(demands)
+		manager.Pools.SetDemands(demands)
 		changed = true
 	}
 	suppress := l.advice.Suppression >= advise.SuppressWeight
-	if cores != l.cores || suppress != manager.Suppressed() {
+	if cores != l.cores || suppress != manager.Pools.Suppressed() {
 		l.cores = cores
-		manager.SetReclaimed(cores)
-		manager.Suppress(suppress)
+		manager.Pools.SetReclaimed(cores)
+		manager.Pools.Suppress(suppress)
 		changed = true
 	}
 	return changed
@@ -155,7 +155,7 @@ func (l *lendingController) headroom(now time.Time, eviction *evictionController
 		out.NUMANodes = append(out.NUMANodes, numa)
 	}
 	const milli = 1000
-	for _, z := range l.node.manager.PoolNUMANodes() {
+	for _, z := range l.node.manager.Pools.NUMANodes() {
 		out.Lent.MilliCPU += int64(z.Reclaimed.Len()) * milli
 	}
 	out.Lent.MemoryMiB = l.held / topology.Mebibyte

@@ -31,7 +31,7 @@ type sensor struct {
 func (s *sensor) sense(now time.Time) *observation {
 	n := s.node
 	o := &observation{
-		node: n, machine: n.options.Machine, observer: s.observer, demand: n.manager.Demand(),
+		node: n, machine: n.options.Machine, observer: s.observer, demand: n.manager.Pools.Demand(),
 		laws: advise.Observation{At: now.Sub(n.started), Wall: now},
 	}
 	seen, at := s.observer.Borrow()
@@ -71,7 +71,7 @@ func (o *observation) readNode() {
 
 // readNUMANodes fills in what is known of each NUMA node as such; readPods adds what pods hold of it.
 func (o *observation) readNUMANodes() {
-	pools := o.node.manager.PoolNUMANodes()
+	pools := o.node.manager.Pools.NUMANodes()
 	var demand int64
 	for _, milliCPU := range o.demand {
 		demand += milliCPU

@@ -67,7 +67,7 @@ func (j *deviceInjector) functionOf(uid string, i int, card *CardFunctions) (f c
 // takenFiles are the device files of a card's virtual functions that other pods have. The error is a pod of which nobody knows which function it has.
 func (j *deviceInjector) takenFiles(but string, i int, card *CardFunctions) (map[string]bool, error) {
 	taken := make(map[string]bool)
-	for _, h := range j.node.manager.HeldDevices() {
+	for _, h := range j.node.manager.Devices.Held() {
 		if h.UID == but || !h.Grant.NIC.Function || h.Grant.NICs&(1<<i) == 0 {
 			continue
 		}

@@ -168,7 +168,7 @@ func (c *profileController) addPools(o *observation) {
 		}
 	}
 	const milli = 1000
-	pools := c.node.manager.Pools()
+	pools := c.node.manager.Pools.List()
 	for _, name := range sortedKeys(wanted) {
 		pool := advise.Pool{Name: name, Requests: advise.Known(float64(o.demand[name]) / milli)}
 		if i := slices.IndexFunc(pools, func(p allocate.Pool) bool { return p.Name == name }); i >= 0 {

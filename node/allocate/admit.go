@@ -3,7 +3,6 @@ package allocate
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
@@ -13,9 +12,9 @@ import (
 // level decides in which pool a pod runs; none if it is to have CPUs of its own. What cannot be had by asking so is shared, with a note.
 func (m *Manager) level(p *pod) (notes []Note) {
 	p.pool = spec.PoolShare
-	kubelet := m.params.Mode == spec.ModeKubelet
+	kubelet := m.capacity.kubeletRules()
 	if kubelet {
-		p.Fixed = p.Fixed.Intersection(m.machine.AllCPUs())
+		p.Fixed = p.Fixed.Intersection(m.capacity.machine.AllCPUs())
 	}
 	switch {
 	case kubelet && !p.Fixed.IsEmpty():
@@ -46,10 +45,19 @@ func (m *Manager) level(p *pod) (notes []Note) {
 	return notes
 }
 
+// dedicated gives pods CPUs of their own: what was promised to a pod if it is still free, an equivalent place if not, and where the kubelet rules, what
+// the kubelet gave. For example, a pod was promised two CPUs of NUMA node 1, and another pod holds them: it gets two of NUMA node 0 (its promise is moved),
+// or is refused if there are none (its promise is broken).
+type dedicated struct {
+	capacity *capacity
+	pods     *pods
+	counts   *Counts
+}
+
 // hold gives a pod CPUs of its own.
-func (m *Manager) hold(p *pod) ([]Note, *Refusal) {
-	if m.params.Mode == spec.ModeKubelet {
-		return m.fix(p), nil
+func (d *dedicated) hold(p *pod) ([]Note, *Refusal) {
+	if d.capacity.kubeletRules() {
+		return d.fix(p), nil
 	}
 	if p.Forged != "" {
 		p.Promise = topology.NUMAGrant{}
@@ -57,46 +65,46 @@ func (m *Manager) hold(p *pod) ([]Note, *Refusal) {
 	if p.Request.Binding == topology.Bound && p.Request.Memory == 0 {
 		p.Request.Memory = memoryOf(&p.Promise)
 	}
-	if m.keep(p) {
+	if d.keep(p) {
 		return nil, nil
 	}
-	promise, notes := m.promise(p)
-	o, ok := m.alloc.Offer(p.Request, promise, m.among(p))
+	promise, notes := d.promise(p)
+	o, ok := d.capacity.alloc.Offer(p.Request, promise, d.pods.among(p))
 	if ok {
-		ok = m.alloc.Commit(p.UID, o) == nil
+		ok = d.capacity.alloc.Commit(p.UID, o) == nil
 	}
 	promised := !promise.IsZero()
 	switch {
 	case !ok && promised:
-		m.counts.Broken++
-		return notes, &Refusal{spec.ReasonPromiseBroken, fmt.Sprintf("promised %v for %s: %s", promise, ask(p.Request), m.left())}
-	case !ok && m.alloc.Shape().Ruler != topology.RulerAgent:
+		d.counts.Broken++
+		return notes, &Refusal{spec.ReasonPromiseBroken, fmt.Sprintf("promised %v for %s: %s", promise, ask(p.Request), d.capacity.left())}
+	case !ok && d.capacity.alloc.Shape().Ruler != topology.RulerAgent:
 		return notes, &Refusal{spec.ReasonTooManyNUMANodes, fmt.Sprintf("asks for %s, and the machine has more than %d NUMA nodes", ask(p.Request), topology.MaxNUMANodes)}
 	case !ok:
-		return notes, &Refusal{spec.ReasonInsufficientCores, fmt.Sprintf("asks for %s: %s", ask(p.Request), m.left())}
+		return notes, &Refusal{spec.ReasonInsufficientCores, fmt.Sprintf("asks for %s: %s", ask(p.Request), d.capacity.left())}
 	case !promised:
-		m.counts.Foreign++
+		d.counts.Foreign++
 	case o.Kept:
-		m.counts.Kept++
+		d.counts.Kept++
 	default:
-		m.counts.Moved++
+		d.counts.Moved++
 		p.moved = true
 		notes = append(notes, Note{spec.ReasonPromiseMoved, fmt.Sprintf("promised %v, which is gone; took %v", promise, o.Grant)})
 	}
 	return notes, nil
 }
 
-// promise is what was promised to the pod. What nobody can have promised counts as nothing.
-func (m *Manager) promise(p *pod) (topology.NUMAGrant, []Note) {
+// promise is what was promised to the pod. A promise that no scheduler can have made counts as none.
+func (d *dedicated) promise(p *pod) (topology.NUMAGrant, []Note) {
 	forged := func(why string) (topology.NUMAGrant, []Note) {
-		m.counts.Forged++
+		d.counts.Forged++
 		p.Promise = topology.NUMAGrant{}
 		return topology.NUMAGrant{}, []Note{{spec.ReasonForgedPlacement, why}}
 	}
 	if p.Forged != "" {
 		return forged(p.Forged)
 	}
-	if !p.Promise.IsZero() && !m.alloc.Answers(p.Request, &p.Promise) {
+	if !p.Promise.IsZero() && !d.capacity.alloc.Answers(p.Request, &p.Promise) {
 		return forged(fmt.Sprintf("promise %v does not answer %s", p.Promise, ask(p.Request)))
 	}
 	return p.Promise, nil
@@ -112,47 +120,47 @@ func memoryOf(g *topology.NUMAGrant) uint32 {
 }
 
 // keep leaves a pod that runs already where it runs, if that is what it could have been given; what was once promised does not matter then,
-// and may be older than its request. CPUs that are more than it asks for, or somebody else's too, are no place of its own.
-func (m *Manager) keep(p *pod) bool {
+// and may be older than its request. CPUs that are more than it asks for, or that another pod holds too, are no place of its own.
+func (d *dedicated) keep(p *pod) bool {
 	if p.Fixed.IsEmpty() {
 		return false
 	}
 	h := cores.Holding{Request: p.Request, CPUs: p.Fixed}
 	h.Request.CPUs = min(h.Request.CPUs, uint16(p.Fixed.Len())) // fewer: it has been resized since
-	h.Grant = m.alloc.GrantOf(h.Request, h.CPUs)
-	if h.Grant.CPUs == p.Promise.CPUs && m.alloc.Answers(h.Request, &p.Promise) {
+	h.Grant = d.capacity.alloc.GrantOf(h.Request, h.CPUs)
+	if h.Grant.CPUs == p.Promise.CPUs && d.capacity.alloc.Answers(h.Request, &p.Promise) {
 		h.Grant = p.Promise // its memory is where it was promised
 	}
-	if m.alloc.Adopt(p.UID, h) != nil {
+	if d.capacity.alloc.Adopt(p.UID, h) != nil {
 		return false
 	}
-	if h.Request != p.Request && !m.alloc.Resize(p.UID, p.Request.CPUs) {
+	if h.Request != p.Request && !d.capacity.alloc.Resize(p.UID, p.Request.CPUs) {
 		p.Request = h.Request
 	}
 	p.moved = !p.Promise.IsZero() && h.Grant.NUMANodes() != p.Promise.NUMANodes()
 	return true
 }
 
-// fix records the CPUs that the kubelet gave to a pod. It knows best: who was thought to have them has them no longer.
-func (m *Manager) fix(p *pod) (notes []Note) {
-	for _, uid := range m.alloc.Holders() {
-		h, _ := m.alloc.Holding(uid)
+// fix records the CPUs that the kubelet gave to a pod. The kubelet knows best: a pod that was thought to have them has them no longer.
+func (d *dedicated) fix(p *pod) (notes []Note) {
+	for _, uid := range d.capacity.alloc.Holders() {
+		h, _ := d.capacity.alloc.Holding(uid)
 		taken := h.CPUs.Intersection(p.Fixed)
 		if taken.IsEmpty() {
 			continue
 		}
-		other := m.pods[uid]
+		other := d.pods.known[uid]
 		message := fmt.Sprintf("the kubelet gave it CPUs %v, which %s/%s had", taken, other.Namespace, other.Name)
 		notes = append(notes, Note{spec.ReasonKubeletRules, message})
-		m.unfix(other)
-		if rest := h.CPUs.Minus(taken); !rest.IsEmpty() && m.alloc.Adopt(uid, cores.Holding{CPUs: rest}) == nil {
+		d.unfix(other)
+		if rest := h.CPUs.Minus(taken); !rest.IsEmpty() && d.capacity.alloc.Adopt(uid, cores.Holding{CPUs: rest}) == nil {
 			other.Fixed = rest
 			continue
 		}
 		other.Fixed, other.pool = topology.CPUSet{}, spec.PoolShare
-		m.add(other)
+		d.pods.add(other)
 	}
-	if err := m.alloc.Adopt(p.UID, cores.Holding{CPUs: p.Fixed}); err != nil { // it is on the machine and free by now
+	if err := d.capacity.alloc.Adopt(p.UID, cores.Holding{CPUs: p.Fixed}); err != nil { // it is on the machine and free by now
 		p.Fixed, p.pool = topology.CPUSet{}, spec.PoolShare
 		notes = append(notes, Note{spec.ReasonKubeletRules, err.Error()})
 	}
@@ -160,21 +168,27 @@ func (m *Manager) fix(p *pod) (notes []Note) {
 }
 
 // refix takes other CPUs for what the kubelet gave to a pod that is known.
-func (m *Manager) refix(p *pod, fixed topology.CPUSet) []Note {
-	if fixed = fixed.Intersection(m.machine.AllCPUs()); fixed.IsEmpty() || fixed == p.Fixed {
+func (d *dedicated) refix(p *pod, fixed topology.CPUSet) []Note {
+	if fixed = fixed.Intersection(d.capacity.machine.AllCPUs()); fixed.IsEmpty() || fixed == p.Fixed {
 		return nil
 	}
-	for _, r := range m.resources {
-		r.release(p)
-	}
-	m.unfix(p)
+	d.pods.release(p)
+	d.unfix(p)
 	p.Fixed, p.pool = fixed, ""
-	notes := m.fix(p)
-	m.add(p)
+	notes := d.fix(p)
+	d.pods.add(p)
 	return notes
 }
 
-func (m *Manager) unfix(p *pod) { m.alloc.Release(p.UID) }
+func (d *dedicated) unfix(p *pod) { d.capacity.alloc.Release(p.UID) }
+
+// reassign gives a pod that holds NUMA nodes others in their place.
+func (d *dedicated) reassign(p *pod, numaNodes topology.NUMAGrant) bool {
+	d.capacity.alloc.Release(p.UID)
+	o, ok := d.capacity.alloc.Offer(p.Request, numaNodes, d.pods.among(p))
+	p.moved = ok
+	return ok && o.Kept && d.capacity.alloc.Commit(p.UID, o) == nil
+}
 
 // ask says what is asked for.
 func ask(r topology.NUMARequest) string {
@@ -183,18 +197,4 @@ func ask(r topology.NUMARequest) string {
 		text += fmt.Sprintf(" and %d MiB, %v", r.Memory, r.Binding)
 	}
 	return text
-}
-
-// left says what the NUMA nodes have left, for messages: "free are 0:4/512Mi,1:0/0Mi".
-func (m *Manager) left() string {
-	shape, free := m.alloc.Shape(), m.alloc.Free()
-	var numaNodes []string
-	for z := range int(shape.NUMANodes) {
-		text := fmt.Sprintf("%d:%d/%dMi", z, free[z].CPUs, free[z].Memory)
-		if shape.Closed&(1<<z) != 0 {
-			text += " (closed)"
-		}
-		numaNodes = append(numaNodes, text)
-	}
-	return "free are " + strings.Join(numaNodes, ",")
 }

@@ -72,26 +72,26 @@ type ClosedState struct {
 
 // Checkpoint is what Restore needs: a Manager that is restored from it decides as this one.
 func (m *Manager) Checkpoint() *Checkpoint {
-	pools := m.alloc.Pools()
+	pools := m.capacity.alloc.Pools()
 	c := &Checkpoint{
-		Version: CheckpointVersion, Machine: fingerprint(m.machine), Mode: m.params.Mode,
-		Shared: pools.Shared, Reclaimed: pools.Reclaimed, Wanted: m.wanted, Demands: m.demands, Suppress: m.suppress, Counts: m.counts,
+		Version: CheckpointVersion, Machine: fingerprint(m.capacity.machine), Mode: m.capacity.params.Mode,
+		Shared: pools.Shared, Reclaimed: pools.Reclaimed, Wanted: m.Pools.wanted, Demands: m.Pools.demands, Suppress: m.Pools.suppress, Counts: m.counts,
 	}
-	for _, uid := range m.Pods() {
-		p := m.pods[uid]
+	for _, uid := range m.pods.uids() {
+		p := m.pods.known[uid]
 		s := PodState{
 			UID: uid, Namespace: p.Namespace, Name: p.Name, Level: p.QoS.Level, NUMA: p.QoS.NUMA, Pool: p.QoS.Pool, Said: p.QoS.Said,
 			Invalid: clean(p.Invalid), Promise: p.Promise.String(), Forged: clean(p.Forged), MilliCPU: p.MilliCPU, BestEffort: p.BestEffort,
 			MemoryLimit: p.MemoryLimit, Reclaimed: p.Reclaimed, Request: p.Request, Fixed: p.Fixed, Runs: p.pool, Moved: p.moved,
 			Devices: p.deviceState(),
 		}
-		if h, ok := m.alloc.Holding(uid); ok {
+		if h, ok := m.capacity.alloc.Holding(uid); ok {
 			s.Grant, s.CPUs = h.Grant.String(), h.CPUs
 		}
 		c.Pods = append(c.Pods, s)
 	}
-	for _, numa := range slices.Sorted(maps.Keys(m.closed)) {
-		c.Closed = append(c.Closed, ClosedState{numa, m.closed[numa].Reason, clean(m.closed[numa].Message)})
+	for _, numa := range slices.Sorted(maps.Keys(m.capacity.closed)) {
+		c.Closed = append(c.Closed, ClosedState{numa, m.capacity.closed[numa].Reason, clean(m.capacity.closed[numa].Message)})
 	}
 	c.Sum = c.checksum()
 	return c
@@ -106,7 +106,7 @@ func (c *Checkpoint) checksum() string {
 	bare.Sum = ""
 	data, err := json.Marshal(&bare)
 	if err != nil {
-		return "" // such a checkpoint is written by nobody
+		return "" // no such checkpoint is written
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
@@ -134,18 +134,18 @@ func (m *Manager) Restore(c *Checkpoint) (notes []Note) {
 	switch {
 	case c == nil:
 		return nil
-	case len(m.pods) > 0:
-		return lost("a checkpoint came after %d pods", len(m.pods))
+	case len(m.pods.known) > 0:
+		return lost("a checkpoint came after %d pods", len(m.pods.known))
 	case c.Version != CheckpointVersion:
 		return lost("the checkpoint is of version %d, not %d", c.Version, CheckpointVersion)
 	case c.Sum == "" || c.Sum != c.checksum():
 		return lost("the checkpoint is damaged: its checksum does not match")
-	case c.Machine != fingerprint(m.machine):
+	case c.Machine != fingerprint(m.capacity.machine):
 		return lost("the checkpoint is of a machine with other CPUs")
-	case c.Mode != m.params.Mode:
-		return lost("the checkpoint is of mode %s, now it is %s", c.Mode, m.params.Mode)
+	case c.Mode != m.capacity.params.Mode:
+		return lost("the checkpoint is of mode %s, now it is %s", c.Mode, m.capacity.params.Mode)
 	}
-	m.wanted, m.demands, m.suppress, m.counts = c.Wanted, c.Demands, c.Suppress, c.Counts
+	m.Pools.wanted, m.Pools.demands, m.Pools.suppress, m.counts = c.Wanted, c.Demands, c.Suppress, c.Counts
 	for _, z := range c.Closed {
 		m.CloseNUMANode(z.NUMANode, Note{z.Reason, z.Message})
 	}
@@ -154,13 +154,13 @@ func (m *Manager) Restore(c *Checkpoint) (notes []Note) {
 			notes = lost("%s/%s: %v", c.Pods[i].Namespace, c.Pods[i].Name, err)
 		}
 	}
-	m.reconcile()
-	m.alloc.AdoptPools(cores.Pools{Shared: c.Shared, Reclaimed: c.Reclaimed})
+	m.pods.reconcile()
+	m.capacity.alloc.AdoptPools(cores.Pools{Shared: c.Shared, Reclaimed: c.Reclaimed})
 	return notes
 }
 
 func (m *Manager) restore(s *PodState) error {
-	if m.pods[s.UID] != nil {
+	if m.pods.known[s.UID] != nil {
 		return errors.New("it stands twice")
 	}
 	p := &pod{pool: s.Runs, moved: s.Moved, Pod: Pod{
@@ -179,22 +179,20 @@ func (m *Manager) restore(s *PodState) error {
 	}
 	if p.pool == "" {
 		h := cores.Holding{CPUs: s.CPUs}
-		if m.params.Mode == spec.ModeAgent {
+		if !m.capacity.kubeletRules() {
 			h.Request = s.Request
 			if h.Grant, err = topology.ParseNUMAGrant(s.Grant); err != nil {
 				return err
 			}
 			if s.Request.Binding == topology.Exclusive { // the NUMA nodes' memory may differ by now
-				h.Grant = m.alloc.GrantOf(h.Request, h.CPUs)
+				h.Grant = m.capacity.alloc.GrantOf(h.Request, h.CPUs)
 			}
 		}
-		if err := m.alloc.Adopt(s.UID, h); err != nil {
+		if err := m.capacity.alloc.Adopt(s.UID, h); err != nil {
 			return err
 		}
 	}
-	m.pods[p.UID] = p
-	for _, r := range m.resources {
-		r.admit(p)
-	}
+	m.pods.known[p.UID] = p
+	m.pods.admit(p)
 	return nil
 }

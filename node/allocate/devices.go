@@ -8,27 +8,35 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// devices gives GPUs and network cards. What is left of them follows from who holds what, so it keeps no book of its own. A promise is the whole
-// request: the runtime is told of none.
-type devices struct{ m *Manager }
-
-func newDevices(m *Manager) resource { return devices{m} }
+// Devices gives GPUs and network cards. It owns what is known of them: which there are, what the kubelet gave out for device plugins, and which are closed.
+// What is left of them follows from what pods hold, so it keeps no count of its own. A promise is the pod's whole request: the runtime is not told of one.
+type Devices struct {
+	pods       *pods
+	capacity   *capacity
+	dedicated  *dedicated // where NUMA nodes are changed to fit the devices
+	counts     *Counts
+	inventory  *topology.Devices         // as of Set; nil: not known
+	ownerKnown bool                      // it is known which party gives the GPUs out
+	kubelet    map[string]KubeletDevices // as of SetKubelet, by UID; nil: there is no kubelet to ask
+	// closedGPUs and closedNICs are as of Close.
+	closedGPUs, closedNICs uint16
+}
 
 // hints leave out no NUMA node: how close a pod's devices and NUMA nodes have to be is judged of both together.
-func (devices) hints(*pod) uint8 { return ^uint8(0) }
+func (*Devices) hints(*pod) uint8 { return ^uint8(0) }
 
-func (devices) admit(*pod)   {}
-func (devices) release(*pod) {}
-func (devices) reconcile()   {}
+func (*Devices) admit(*pod)   {}
+func (*Devices) release(*pod) {}
+func (*Devices) reconcile()   {}
 
-func (devices) place(p *pod, out *Placement) { out.Devices, out.Unsettled = p.devices, p.unsettled }
+func (*Devices) place(p *pod, out *Placement) { out.Devices, out.Unsettled = p.devices, p.unsettled }
 
-// SetDevices says what there is; nil: it is not known, and nothing is given by us. What pods hold they keep. whose: it is known who gives the GPUs out.
-func (m *Manager) SetDevices(d *topology.Devices, whose bool) {
-	m.devices, m.whose = d, whose
-	for _, p := range m.pods {
+// Set says what there is; nil: it is not known, and we give nothing. What pods hold they keep. ownerKnown: it is known which party gives the GPUs out.
+func (ds *Devices) Set(inventory *topology.Devices, ownerKnown bool) {
+	ds.inventory, ds.ownerKnown = inventory, ownerKnown
+	for _, p := range ds.pods.known {
 		if p.unsettled {
-			m.adoptDevices(p)
+			ds.adopt(p)
 		}
 	}
 }
@@ -41,23 +49,23 @@ type KubeletDevices struct {
 	Grant topology.Grant
 }
 
-// SetKubeletDevices says what the kubelet gave to the pods that it lists, by UID; nil: there is no kubelet to ask. It is charged beside what we gave.
-func (m *Manager) SetKubeletDevices(given map[string]KubeletDevices) { m.kubelet = given }
+// SetKubelet says what the kubelet gave to the pods that it lists, by UID; nil: there is no kubelet to ask. It is charged beside what we gave.
+func (ds *Devices) SetKubelet(given map[string]KubeletDevices) { ds.kubelet = given }
 
-// adoptDevices gives a pod that runs already what it was promised, whatever fits: as soon as it is known that it was ours to give. If whole GPUs of a device
+// adopt gives a pod that runs already what it was promised, whatever fits: as soon as it is known that it was ours to give. If whole GPUs of a device
 // plugin were taken for ours, the plugin would seem to sell what we gave, and nobody could give out any.
-func (m *Manager) adoptDevices(p *pod) {
-	given, listed := m.kubelet[p.UID]
+func (ds *Devices) adopt(p *pod) {
+	given, listed := ds.kubelet[p.UID]
 	whole := p.Devices.GPUs != 0 && p.Devices.Milli == topology.FullGPU // else no plugin can have given it
-	plugin := whole && (given.Any || m.whose && m.devices != nil && m.devices.Owner == topology.OwnerKubelet)
-	p.unsettled = m.devices == nil || whole && !plugin && (!m.whose || m.kubelet != nil && !listed)
+	plugin := whole && (given.Any || ds.ownerKnown && ds.inventory != nil && ds.inventory.Owner == topology.OwnerKubelet)
+	p.unsettled = ds.inventory == nil || whole && !plugin && (!ds.ownerKnown || ds.kubelet != nil && !listed)
 	switch {
-	case m.devices == nil:
+	case ds.inventory == nil:
 	case p.unsettled, plugin:
 		p.devices = cardsOf(p.Devices)
 	default:
 		p.devices = p.Devices
-		m.devices.Complete(&p.devices)
+		ds.inventory.Complete(&p.devices)
 	}
 }
 
@@ -65,33 +73,33 @@ func (m *Manager) adoptDevices(p *pod) {
 func cardsOf(g topology.Grant) topology.Grant { return topology.Grant{NICs: g.NICs, NIC: g.NIC} }
 
 // ours is the part of a promise that is ours to give: a device plugin gives whole GPUs, by its own numbers.
-func (m *Manager) ours(g topology.Grant) topology.Grant {
-	if g.GPUs != 0 && m.devices.Owner == topology.OwnerKubelet && g.Milli == topology.FullGPU {
+func (ds *Devices) ours(g topology.Grant) topology.Grant {
+	if g.GPUs != 0 && ds.inventory.Owner == topology.OwnerKubelet && g.Milli == topology.FullGPU {
 		return cardsOf(g)
 	}
 	return g
 }
 
-// CloseDevices keeps GPUs and network cards from giving anything new; OpenDevices lets them give again, as far as SetDevices has them open.
-func (m *Manager) CloseDevices(gpus, nics uint16) {
-	m.shutGPUs |= gpus
-	m.shutNICs |= nics
+// Close keeps GPUs and network cards from giving anything new. Open lets them give again, as far as Set has them open.
+func (ds *Devices) Close(gpus, nics uint16) {
+	ds.closedGPUs |= gpus
+	ds.closedNICs |= nics
 }
 
-// OpenDevices undoes CloseDevices.
-func (m *Manager) OpenDevices(gpus, nics uint16) {
-	m.shutGPUs &^= gpus
-	m.shutNICs &^= nics
+// Open undoes Close.
+func (ds *Devices) Open(gpus, nics uint16) {
+	ds.closedGPUs &^= gpus
+	ds.closedNICs &^= nics
 }
 
-// Devices is what may be given, with what CloseDevices has closed; nil: nothing is known.
-func (m *Manager) Devices() *topology.Devices {
-	if m.devices == nil || m.shutGPUs|m.shutNICs == 0 {
-		return m.devices
+// Inventory is what there is, with what Close has closed; nil: nothing is known.
+func (ds *Devices) Inventory() *topology.Devices {
+	if ds.inventory == nil || ds.closedGPUs|ds.closedNICs == 0 {
+		return ds.inventory
 	}
-	out := *m.devices
-	out.ClosedGPUs |= m.shutGPUs & (1<<len(out.GPU) - 1)
-	out.ClosedNICs |= m.shutNICs & (1<<len(out.NIC) - 1)
+	out := *ds.inventory
+	out.ClosedGPUs |= ds.closedGPUs & (1<<len(out.GPU) - 1)
+	out.ClosedNICs |= ds.closedNICs & (1<<len(out.NIC) - 1)
 	return &out
 }
 
@@ -100,14 +108,14 @@ type HeldDevices struct {
 	UID, Namespace, Name string
 	Grant                topology.Grant // that we gave, without NUMA nodes
 	Moved                bool
-	Given                topology.Grant // GPUs that the kubelet gave, as of SetKubeletDevices
+	Given                topology.Grant // GPUs that the kubelet gave, as of SetKubelet
 }
 
-// HeldDevices lists the pods that have some, by UID.
-func (m *Manager) HeldDevices() (out []HeldDevices) {
-	for _, uid := range m.Pods() {
-		p, given := m.pods[uid], m.kubelet[uid].Grant
-		m.devices.Complete(&given)
+// Held lists the pods that have some, by UID.
+func (ds *Devices) Held() (out []HeldDevices) {
+	for _, uid := range ds.pods.uids() {
+		p, given := ds.pods.known[uid], ds.kubelet[uid].Grant
+		ds.inventory.Complete(&given)
 		if p.devices.GPUs|p.devices.NICs|given.GPUs != 0 {
 			out = append(out, HeldDevices{UID: uid, Namespace: p.Namespace, Name: p.Name, Grant: p.devices, Moved: p.devicesMoved, Given: given})
 		}
@@ -116,11 +124,11 @@ func (m *Manager) HeldDevices() (out []HeldDevices) {
 }
 
 // view is the node as the scheduler counts it: devices as they are held, and NUMA nodes as they were free.
-func (m *Manager) view(numaNodes *topology.NUMAShape, free *topology.NUMAFree) topology.View {
-	shape := topology.Shape{Devices: m.Devices()}
+func (ds *Devices) view(numaNodes *topology.NUMAShape, free *topology.NUMAFree) topology.View {
+	shape := topology.Shape{Devices: ds.Inventory()}
 	compute, rest := topology.NewFree(shape), topology.NewDeviceFree(shape.Devices)
 	v := topology.View{Shape: &shape, Free: &compute, Devices: &rest}
-	for _, h := range m.HeldDevices() {
+	for _, h := range ds.Held() {
 		for _, g := range []topology.Grant{h.Grant, h.Given} {
 			if g.GPUs>>len(shape.Devices.GPU) == 0 && g.NICs>>len(shape.Devices.NIC) == 0 {
 				v.Commit(&g)
@@ -132,64 +140,56 @@ func (m *Manager) view(numaNodes *topology.NUMAShape, free *topology.NUMAFree) t
 }
 
 // take gives a pod the devices that it was promised, or equivalent ones. free is what the NUMA nodes had before it took its own.
-func (m *Manager) take(p *pod, free topology.NUMAFree) ([]Note, *Refusal) {
+func (ds *Devices) take(p *pod, free topology.NUMAFree) ([]Note, *Refusal) {
 	g := p.Devices
 	switch {
 	case p.Running && g.GPUs|g.NICs != 0:
-		m.adoptDevices(p)
+		ds.adopt(p)
 		return nil, nil
-	case g.GPUs|g.NICs == 0 && p.DevicesForged == "" || m.devices == nil:
-		return nil, nil // counters alone: who gives them out is not us
+	case g.GPUs|g.NICs == 0 && p.DevicesForged == "" || ds.inventory == nil:
+		return nil, nil // counters alone: we do not give them out
 	}
 	if p.DevicesForged != "" {
-		m.counts.Forged++
+		ds.counts.Forged++
 		return []Note{{spec.ReasonForgedPlacement, p.DevicesForged}}, nil
 	}
-	if g = m.ours(g); g.GPUs|g.NICs == 0 {
+	if g = ds.ours(g); g.GPUs|g.NICs == 0 {
 		return nil, nil
 	}
-	m.devices.Complete(&g)
-	shape := m.alloc.Shape()
-	v := m.view(&shape, &free)
-	request, z := m.requested(p, &g), (*topology.NUMARequest)(nil)
+	ds.inventory.Complete(&g)
+	shape := ds.capacity.alloc.Shape()
+	v := ds.view(&shape, &free)
+	request, z := ds.requested(p, &g), (*topology.NUMARequest)(nil)
 	whole := g
-	if h, ok := m.alloc.Holding(p.UID); ok && m.params.Mode == spec.ModeAgent {
+	if h, ok := ds.capacity.alloc.Holding(p.UID); ok && !ds.capacity.kubeletRules() {
 		z, whole.NUMANodes = &h.Request, h.Grant
 	}
 	if v.Fits(&request, z, &whole) {
 		p.devices = g
-		m.counts.DevicesKept++
+		ds.counts.DevicesKept++
 		return nil, nil
 	}
 	other, ok := v.Offer(&request, z)
 	if ok && z != nil && other.NUMANodes != whole.NUMANodes {
-		ok = m.reassignNUMA(p, other.NUMANodes)
+		ok = ds.dedicated.reassign(p, other.NUMANodes)
 	}
 	if !ok {
-		m.counts.DevicesBroken++
+		ds.counts.DevicesBroken++
 		return nil, &Refusal{spec.ReasonPromiseBroken, fmt.Sprintf("promised %s: %s", deviceText(&g), v.Refusal(&request, z))}
 	}
 	other.NUMANodes = topology.NUMAGrant{}
 	p.devices, p.devicesMoved = other, other != g
 	if !p.devicesMoved { // only its NUMA nodes had to go elsewhere
-		m.counts.DevicesKept++
+		ds.counts.DevicesKept++
 		return nil, nil
 	}
-	m.counts.DevicesMoved++
+	ds.counts.DevicesMoved++
 	return []Note{{spec.ReasonPromiseMoved, fmt.Sprintf("promised %s, which is gone; took %s", deviceText(&g), deviceText(&other))}}, nil
-}
-
-// rezone gives a pod that holds NUMA nodes others in their place.
-func (m *Manager) reassignNUMA(p *pod, numaNodes topology.NUMAGrant) bool {
-	m.alloc.Release(p.UID)
-	o, ok := m.alloc.Offer(p.Request, numaNodes, m.among(p))
-	p.moved = ok
-	return ok && o.Kept && m.alloc.Commit(p.UID, o) == nil
 }
 
 // requested is the request that a promise answers, as far as can be told from it. What is given in its place has at least as much memory, and RDMA
 // if the promised cards had it.
-func (m *Manager) requested(p *pod, g *topology.Grant) topology.Request {
+func (ds *Devices) requested(p *pod, g *topology.Grant) topology.Request {
 	r := topology.Request{Near: p.Near}
 	switch {
 	case g.GPUs == 0:
@@ -205,8 +205,8 @@ func (m *Manager) requested(p *pod, g *topology.Grant) topology.Request {
 		return r
 	}
 	r.NIC = topology.NICRequest{Count: uint8(bits.OnesCount16(g.NICs)), Bandwidth: g.NIC.Bandwidth, Function: g.NIC.Function, RDMA: true}
-	for i := range m.devices.NIC {
-		if g.NICs&(1<<i) != 0 && !m.devices.NIC[i].RDMA {
+	for i := range ds.inventory.NIC {
+		if g.NICs&(1<<i) != 0 && !ds.inventory.NIC[i].RDMA {
 			r.NIC.RDMA = false
 		}
 	}

@@ -56,10 +56,10 @@ func (s *story) devices(t *testing.T, d *datadriven.TestData) string {
 		out.Owner = owner
 	}
 	if d.Input != "" {
-		s.m.SetDevices(out, !slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == "unknown" }))
+		s.m.Devices.Set(out, !slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == "unknown" }))
 	}
-	s.m.CloseDevices(uint16(number(d, "close", 0)), 0)
-	s.m.OpenDevices(uint16(number(d, "open", 0)), 0)
+	s.m.Devices.Close(uint16(number(d, "close", 0)), 0)
+	s.m.Devices.Open(uint16(number(d, "open", 0)), 0)
 	return s.heldDevices(t)
 }
 
@@ -77,14 +77,14 @@ func (s *story) given(t *testing.T, d *datadriven.TestData) string {
 		}
 		given[uid] = KubeletDevices{Any: some, Grant: g}
 	}
-	s.m.SetKubeletDevices(given)
+	s.m.Devices.SetKubelet(given)
 	return s.heldDevices(t)
 }
 
 func (s *story) heldDevices(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	for _, h := range s.m.HeldDevices() {
+	for _, h := range s.m.Devices.Held() {
 		var held []string
 		if h.Grant.GPUs|h.Grant.NICs != 0 {
 			held = append(held, deviceText(&h.Grant))

@@ -4,7 +4,7 @@
 //
 // Dedicated pods hold whole cores of their own, in the NUMA nodes that the scheduler promised if these are still free. All other pods run in pools: shared
 // pods in a pool for each business, sized by their requests or by what the laws want; reclaimed pods on the cores that are lent, at least the floor while
-// there is such a pod; system pods on the reserved cores. Whatever is not held or reserved is divided between the pools.
+// there is such a pod; system pods on the reserved cores. The CPUs that are neither held nor reserved are divided between the pools.
 //
 // A Manager answers four questions, each with a Verdict: where the pod's containers run, what is to be reported of it, or why it cannot be.
 //
@@ -14,6 +14,16 @@
 //	Release   it has ended
 //
 // Pools change when holdings do, so Placement is asked again after each change.
+//
+// # The parts
+//
+// Each part owns its state, and a Manager leads a pod through them:
+//
+//	capacity    which CPUs and memory there are, which pod holds which, which NUMA nodes are closed
+//	dedicated   gives a pod CPUs of its own, and judges promises of them
+//	Pools       divides the other CPUs: what the laws want, who runs in each pool
+//	Devices     gives GPUs and network cards: which there are, what the kubelet gave out, which are closed
+//	pods        what each pod asked for; tells Pools and Devices who comes and goes
 //
 // # An example
 //
@@ -29,5 +39,5 @@
 // No two pods hold a CPU. A reclaimed pod never runs on a shared pod's CPU while there are enough. A restored checkpoint decides as its original would
 // have. The package is pure: one goroutine of the shell owns the Manager and writes what it says to the kernel.
 //
-// It is not a loop, it writes nothing and evicts nobody: package node does.
+// It is not a loop, writes nothing and evicts no pod: package node does.
 package allocate

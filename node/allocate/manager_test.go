@@ -52,11 +52,11 @@ func (n *node) pod(t *rapid.T) Pod {
 			CPUs: uint16(rapid.IntRange(0, 6).Draw(t, "cpus")), Binding: topology.Binding(rapid.IntRange(0, 2).Draw(t, "binding")),
 			Memory: uint32(rapid.IntRange(0, 3).Draw(t, "need") * 128),
 		}
-		shape := n.m.alloc.Shape()
+		shape := n.m.capacity.alloc.Shape()
 		free := topology.NewNUMAFree(&shape)
 		switch rapid.IntRange(0, 3).Draw(t, "promise") {
 		case 0:
-			free = n.m.alloc.Free()
+			free = n.m.capacity.alloc.Free()
 			fallthrough
 		case 1:
 			p.Promise, _ = topology.OfferNUMA(&shape, &free, p.Request)
@@ -86,10 +86,14 @@ func (n *node) step(t *rapid.T) (operation string, do func(*Manager) any) {
 		for z := range 3 {
 			cores[z] = rapid.IntRange(0, 4).Draw(t, "wanted")
 		}
-		return "want", func(m *Manager) any { m.SetReclaimed(cores); return nil }
+		return "want", func(m *Manager) any { m.Pools.SetReclaimed(cores); return nil }
 	case 6:
 		yes, ads := rapid.Bool().Draw(t, "suppress"), rapid.Int64Range(0, 9000).Draw(t, "ads")
-		return "steer", func(m *Manager) any { m.Suppress(yes); m.SetDemands(map[string]int64{"ads": ads}); return nil }
+		return "steer", func(m *Manager) any {
+			m.Pools.Suppress(yes)
+			m.Pools.SetDemands(map[string]int64{"ads": ads})
+			return nil
+		}
 	case 4:
 		numa, closed := rapid.IntRange(-1, 3).Draw(t, "numaNode"), rapid.Bool().Draw(t, "closed")
 		return "close", func(m *Manager) any {
@@ -113,8 +117,8 @@ func (n *node) check(t *rapid.T) {
 		t.Fatal(err)
 	}
 	var held, shared, reclaimed topology.CPUSet
-	system := n.m.alloc.Reserved()
-	for _, uid := range n.m.Pods() {
+	system := n.m.capacity.alloc.Reserved()
+	for _, uid := range n.m.UIDs() {
 		p, ok := n.m.Placement(uid)
 		switch {
 		case !ok:
@@ -127,7 +131,7 @@ func (n *node) check(t *rapid.T) {
 			t.Fatalf("%s: %v", uid, place(p))
 		case p.Pool == spec.PoolReclaimed && p.Idle != (p.Weight == 0):
 			t.Fatalf("%s: %v: the kernel takes no weight from who is idle, and who is not has one", uid, place(p))
-		case p.Pool == spec.PoolReclaimed && n.m.alloc.Pools().Reclaimed.IsEmpty() && !p.Idle:
+		case p.Pool == spec.PoolReclaimed && n.m.capacity.alloc.Pools().Reclaimed.IsEmpty() && !p.Idle:
 			t.Fatalf("%s: %v: it shares its CPUs and is not idle", uid, place(p))
 		case p.Pool == "":
 			if !held.Intersection(p.CPUs).IsEmpty() {
@@ -140,11 +144,11 @@ func (n *node) check(t *rapid.T) {
 			shared = shared.Union(p.CPUs)
 		}
 	}
-	everything := held == n.m.machine.AllCPUs()
+	everything := held == n.m.capacity.machine.AllCPUs()
 	if !everything && !held.Intersection(shared.Union(reclaimed)).IsEmpty() || n.mode == spec.ModeAgent && !held.Intersection(system).IsEmpty() {
 		t.Fatalf("held %v, shared %v, reclaimed %v, system %v", held, shared, reclaimed, system)
 	}
-	pools := n.m.alloc.Pools()
+	pools := n.m.capacity.alloc.Pools()
 	if both := shared.Intersection(reclaimed); !both.IsEmpty() && !pools.Reclaimed.IsEmpty() {
 		if meets := both.Intersection(pools.Reclaimed); !meets.IsEmpty() && !system.IsEmpty() {
 			t.Fatalf("shared pods run on %v of the reclaimed pool", meets)
@@ -184,7 +188,7 @@ func TestRestoreIsExact(t *testing.T) {
 		if err := json.Unmarshal(data, c); err != nil {
 			t.Fatal(err)
 		}
-		other, err := New(n.m.machine, n.m.params)
+		other, err := New(n.m.capacity.machine, n.m.capacity.params)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +199,7 @@ func TestRestoreIsExact(t *testing.T) {
 			if a, b := n.m.Report(), other.Report(); !reflect.DeepEqual(a, b) {
 				t.Fatalf("the report was\n%+v\nand is\n%+v", a, b)
 			}
-			for _, uid := range n.m.Pods() {
+			for _, uid := range n.m.UIDs() {
 				if a, b := n.m.Confirm(uid), other.Confirm(uid); !reflect.DeepEqual(a, b) {
 					t.Fatalf("%s: was %+v, is %+v", uid, a, b)
 				}
@@ -216,8 +220,8 @@ func TestHintsNeverDecide(t *testing.T) {
 			_, do := n.step(t)
 			do(n.m)
 			p := n.pod(t)
-			hinted, ok := n.m.alloc.Offer(p.Request, p.Promise, n.m.among(&pod{Pod: p}))
-			free, want := n.m.alloc.Offer(p.Request, p.Promise, ^uint8(0))
+			hinted, ok := n.m.capacity.alloc.Offer(p.Request, p.Promise, n.m.pods.among(&pod{Pod: p}))
+			free, want := n.m.capacity.alloc.Offer(p.Request, p.Promise, ^uint8(0))
 			if ok != want || !reflect.DeepEqual(hinted, free) {
 				t.Fatalf("%+v: with hints %v %+v, without %v %+v", p, ok, hinted, want, free)
 			}
@@ -265,9 +269,9 @@ func (l *ledger) release(uid string) {
 func TestLegalPromisesAreKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := newNode(t, spec.ModeAgent)
-		l := ledger{shape: n.m.alloc.Shape(), grant: map[string]topology.NUMAGrant{}, asks: map[string]int64{}}
+		l := ledger{shape: n.m.capacity.alloc.Shape(), grant: map[string]topology.NUMAGrant{}, asks: map[string]int64{}}
 		l.free = topology.NewNUMAFree(&l.shape)
-		l.milli = int64(len(n.m.machine.CPUs)) * 1000
+		l.milli = int64(len(n.m.capacity.machine.CPUs)) * 1000
 		var coming []Pod
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
@@ -292,7 +296,7 @@ func TestLegalPromisesAreKept(t *testing.T) {
 					t.Fatalf("%+v: %+v, moved %v; ledger %v", p, v.Refused, v.Moved, l)
 				}
 			case 3:
-				if pods := n.m.Pods(); len(pods) > 0 {
+				if pods := n.m.UIDs(); len(pods) > 0 {
 					uid := rapid.SampledFrom(pods).Draw(t, "goes")
 					n.m.Release(uid)
 					l.release(uid)
@@ -309,10 +313,10 @@ func TestLegalPromisesAreKept(t *testing.T) {
 
 // fed: whoever asks for CPUs has one that nobody holds.
 func (n *node) fed(t *rapid.T) {
-	for uid, p := range n.m.pods {
+	for uid, p := range n.m.pods.known {
 		if p.pool != "" && p.pool != spec.PoolReclaimed && p.pool != spec.PoolSystem && p.MilliCPU > 0 {
-			if place, _ := n.m.Placement(uid); !place.CPUs.Intersection(n.m.alloc.Held()).IsEmpty() {
-				t.Fatalf("%s runs on %v, and %v are held", uid, place.CPUs, n.m.alloc.Held())
+			if place, _ := n.m.Placement(uid); !place.CPUs.Intersection(n.m.capacity.alloc.Held()).IsEmpty() {
+				t.Fatalf("%s runs on %v, and %v are held", uid, place.CPUs, n.m.capacity.alloc.Held())
 			}
 		}
 	}
@@ -336,12 +340,12 @@ func FuzzRestore(f *testing.F) {
 		}
 		read.Version, read.Machine, read.Mode = c.Version, c.Machine, c.Mode
 		read.Sum = read.checksum()
-		other, _ := New(m.machine, m.params)
+		other, _ := New(m.capacity.machine, m.capacity.params)
 		other.Restore(&read)
 		if err := other.Verify(); err != nil {
 			t.Fatal(err)
 		}
-		for _, uid := range other.Pods() {
+		for _, uid := range other.UIDs() {
 			if p, _ := other.Placement(uid); p.CPUs.IsEmpty() || p.Mems.IsEmpty() {
 				t.Fatalf("%s: %s", uid, place(p))
 			}

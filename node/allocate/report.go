@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
 	"hilbert.dev/hilbert/topology/cores"
 )
@@ -62,48 +61,28 @@ type Counts struct {
 // Report is what is to be said of the node.
 func (m *Manager) Report() Report {
 	r := Report{
-		Mode: m.params.Mode, Shape: m.alloc.Shape(), Free: m.alloc.Free(), Reserved: m.alloc.Reserved(), Counts: m.counts,
+		Mode: m.capacity.params.Mode, Shape: m.capacity.alloc.Shape(), Free: m.capacity.alloc.Free(), Reserved: m.capacity.alloc.Reserved(), Counts: m.counts,
 	}
-	r.Held, r.Pools = m.Held(), m.Pools()
-	for _, p := range m.pods {
+	r.Held, r.Pools = m.Held(), m.Pools.List()
+	for _, p := range m.pods.known {
 		if p.BestEffort && !p.QoS.Said && p.Invalid == "" {
 			r.Unlabelled = append(r.Unlabelled, p.Namespace+"/"+p.Name)
 		}
 	}
 	slices.Sort(r.Unlabelled)
-	for _, numa := range slices.Sorted(maps.Keys(m.closed)) {
-		r.Closed = append(r.Closed, Closed{numa, m.closed[numa]})
+	for _, numa := range slices.Sorted(maps.Keys(m.capacity.closed)) {
+		r.Closed = append(r.Closed, Closed{numa, m.capacity.closed[numa]})
 	}
 	return r
 }
 
 // Held lists the pods that have something for themselves, by UID.
 func (m *Manager) Held() (out []Held) {
-	for uid, p := range m.pods {
-		if h, ok := m.alloc.Holding(uid); ok {
+	for uid, p := range m.pods.known {
+		if h, ok := m.capacity.alloc.Holding(uid); ok {
 			out = append(out, Held{UID: uid, Namespace: p.Namespace, Name: p.Name, Holding: h, Moved: p.moved})
 		}
 	}
 	slices.SortFunc(out, func(x, y Held) int { return cmp.Compare(x.UID, y.UID) })
-	return out
-}
-
-// Pools lists the pools that have CPUs or pods, by name.
-func (m *Manager) Pools() (out []Pool) {
-	count := make(map[string]int)
-	for uid, p := range m.pods {
-		if _, ok := m.alloc.Holding(uid); !ok {
-			count[p.pool]++
-		}
-	}
-	pools := m.alloc.Pools()
-	parts := maps.Clone(pools.Shared)
-	parts[spec.PoolReclaimed], parts[spec.PoolSystem] = pools.Reclaimed, pools.System
-	for name, cpus := range parts {
-		if !cpus.IsEmpty() || count[name] > 0 {
-			out = append(out, Pool{Name: name, CPUs: m.runs(&pools, cpus), Pods: count[name]})
-		}
-	}
-	slices.SortFunc(out, func(x, y Pool) int { return cmp.Compare(x.Name, y.Name) })
 	return out
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func shareOf(m *Manager, pool string) int {
-	for _, p := range m.Pools() {
+	for _, p := range m.Pools.List() {
 		if p.Name == pool {
 			return p.CPUs.Len()
 		}
@@ -47,6 +47,6 @@ func TestRevDemand(t *testing.T) {
 	}
 	m.Admit(Pod{UID: "x", Namespace: "evil", Name: "x", MilliCPU: 10, QoS: spec.QoS{Level: spec.QoSShared, Pool: "mine"}})
 	t.Log("before: share", shareOf(m, "share"), "mine", shareOf(m, "mine"))
-	m.SetDemands(map[string]int64{"mine": 94000})
+	m.Pools.SetDemands(map[string]int64{"mine": 94000})
 	t.Log("after: share", shareOf(m, "share"), "mine", shareOf(m, "mine"))
 }

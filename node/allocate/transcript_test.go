@@ -97,20 +97,20 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		for z, text := range strings.Split(word(d, "cores"), "+") {
 			cores[z], _ = strconv.Atoi(text)
 		}
-		s.m.SetReclaimed(cores)
+		s.m.Pools.SetReclaimed(cores)
 		return s.pools()
 	case "demand":
-		s.m.SetDemands(map[string]int64{uid: int64(number(d, "milli", 0))})
+		s.m.Pools.SetDemands(map[string]int64{uid: int64(number(d, "milli", 0))})
 		return s.pools()
 	case "suppress":
-		s.m.Suppress(word(d, "off") == "")
+		s.m.Pools.Suppress(word(d, "off") == "")
 		return ""
 	case "numaNodes":
 		var b strings.Builder
-		for z, p := range s.m.PoolNUMANodes() {
+		for z, p := range s.m.Pools.NUMANodes() {
 			fmt.Fprintf(&b, "NUMA node %d: shared %v, reclaimed %v\n", z, p.Shared, p.Reclaimed)
 		}
-		return b.String() + fmt.Sprintf("requested of shared pools: %v\n", s.m.Demand())
+		return b.String() + fmt.Sprintf("requested of shared pools: %v\n", s.m.Pools.Demand())
 	case "pools":
 		return s.pools()
 	case "dump":
