@@ -55,97 +55,92 @@ func (s *Server) Stored(resource, namespace, name string) *unstructured.Unstruct
 	return nil
 }
 
+// offer is the group/version under which a resource of optional is served; empty: it is not.
+func (s *Server) offer(resource string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.offered[resource]
+}
+
 // example is an empty object of a resource.
 func (s *Server) example(resource string) runtime.Object {
 	if example := examples[resource]; example != nil {
 		return example
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetAPIVersion(s.offered[resource])
+	u.SetAPIVersion(s.offer(resource))
 	u.SetKind(optional[resource])
 	return u
 }
 
-func (s *Server) serveDiscovery(w http.ResponseWriter, version string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (h *handler) serveDiscovery(w http.ResponseWriter, version string) {
 	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: version}
-	for resource, offered := range s.offered {
-		if offered == version {
+	for resource, kind := range optional {
+		if h.server.offer(resource) == version {
 			name, _, _ := strings.Cut(resource, ".")
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: optional[resource]})
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: kind})
 		}
 	}
 	if len(list.APIResources) == 0 {
 		http.Error(w, "404 page not found", http.StatusNotFound)
 		return
 	}
-	s.answer(w, http.StatusOK, &list)
+	h.answer(w, http.StatusOK, &list)
 }
 
 // request is one for an optional resource.
 type request struct{ resource, version, namespace, name, sub string }
 
-func (s *Server) serveOffered(w http.ResponseWriter, r *http.Request, q request) {
-	s.mu.Lock()
-	offered := s.offered[q.resource] == q.version
-	s.mu.Unlock()
+func (h *handler) serveOffered(w http.ResponseWriter, r *http.Request, q request) {
 	switch {
-	case !offered:
+	case h.server.offer(q.resource) != q.version:
 		http.Error(w, "404 page not found", http.StatusNotFound)
 	case q.sub == "status" && r.Method == http.MethodPatch:
-		s.patchStatus(w, r, q)
+		h.patchStatus(w, r, q)
 	case q.sub == "status" && r.Method == http.MethodPut:
-		s.putStatus(w, r, q)
+		h.putStatus(w, r, q)
 	case q.name == "" && r.Method == http.MethodPost:
-		s.create(w, r, q)
+		h.create(w, r, q.resource, q.namespace)
 	case q.name != "":
-		object := s.Stored(q.resource, q.namespace, q.name)
+		object := h.server.Stored(q.resource, q.namespace, q.name)
 		if object == nil {
-			s.fail(w, apierrors.NewNotFound(schema.ParseGroupResource(q.resource), q.name))
+			h.fail(w, apierrors.NewNotFound(schema.ParseGroupResource(q.resource), q.name))
 			return
 		}
-		s.answer(w, http.StatusOK, object.Object)
+		h.answer(w, http.StatusOK, object.Object)
 	case r.URL.Query().Get("watch") != "":
-		s.serveWatch(w, r, q.resource)
+		h.serveWatch(w, r, q.resource)
 	default:
-		s.serveList(w, r, q.resource)
+		h.serveList(w, r, q.resource)
 	}
 }
 
 // patchStatus changes nothing but the status, by the three kinds of patches that hilbertd sends.
-func (s *Server) patchStatus(w http.ResponseWriter, r *http.Request, q request) {
+func (h *handler) patchStatus(w http.ResponseWriter, r *http.Request, q request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	resource := schema.ParseGroupResource(q.resource)
-	old, ok := s.others[q.resource][q.namespace+"/"+q.name].(*unstructured.Unstructured)
-	if !ok {
-		s.fail(w, apierrors.NewNotFound(resource, q.name))
-		return
-	}
-	patch := &unstructured.Unstructured{}
-	if err := json.Unmarshal(body, &patch.Object); err != nil {
-		s.fail(w, apierrors.NewBadRequest(err.Error()))
-		return
-	}
-	if version := patch.GetResourceVersion(); version != "" && version != old.GetResourceVersion() {
-		s.fail(w, apierrors.NewConflict(resource, q.name, errors.New("the object has been modified")))
-		return
-	}
-	status, err := patched(old, patch, types.PatchType(r.Header.Get("Content-Type")), resource.Group)
+	object, err := h.server.updateStatus(q, func(old *unstructured.Unstructured) (any, error) {
+		resource := schema.ParseGroupResource(q.resource)
+		patch := &unstructured.Unstructured{}
+		if err := json.Unmarshal(body, &patch.Object); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		if version := patch.GetResourceVersion(); version != "" && version != old.GetResourceVersion() {
+			return nil, apierrors.NewConflict(resource, q.name, errors.New("the object has been modified"))
+		}
+		status, err := patched(old, patch, types.PatchType(r.Header.Get("Content-Type")), resource.Group)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return status, nil
+	})
 	if err != nil {
-		s.fail(w, apierrors.NewBadRequest(err.Error()))
+		h.fail(w, err)
 		return
 	}
-	object := old.DeepCopy()
-	object.Object["status"] = status
-	s.others[q.resource][q.namespace+"/"+q.name] = object
-	s.note(q.resource, "MODIFIED", object, old)
-	s.answer(w, http.StatusOK, object.Object)
+	h.answer(w, http.StatusOK, object.Object)
 }
 
 // patched is the status after a patch.
@@ -153,7 +148,7 @@ func patched(old, patch *unstructured.Unstructured, how types.PatchType, group s
 	asked, _, _ := unstructured.NestedMap(patch.Object, "status")
 	status, _, _ := unstructured.NestedMap(old.Object, "status")
 	switch {
-	case how == types.ApplyPatchType: // by the only one who applies anything
+	case how == types.ApplyPatchType: // only hilbertd applies
 		return asked, nil
 	case how == types.MergePatchType: // no deeper than hilbertd goes
 		if status == nil {

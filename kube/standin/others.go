@@ -42,15 +42,12 @@ func (s *Server) Set(object Object) {
 		s.t.Fatalf("stand-in: the copy of a %T has another type", object)
 	}
 	before, known := s.others[resource][key]
-	if s.others[resource] == nil {
-		s.others[resource] = make(map[string]runtime.Object)
-	}
-	s.others[resource][key] = stored
+	s.keep(resource, key, stored)
 	if !known {
-		s.note(resource, "ADDED", stored, nil)
+		s.history.note(resource, "ADDED", stored, nil)
 		return
 	}
-	s.note(resource, "MODIFIED", stored, before)
+	s.history.note(resource, "MODIFIED", stored, before)
 }
 
 // Delete deletes the object of that kind, namespace and name.
@@ -60,7 +57,7 @@ func (s *Server) Delete(object Object) {
 	resource, key := s.place(object)
 	if known, ok := s.others[resource][key]; ok {
 		delete(s.others[resource], key)
-		s.note(resource, "DELETED", known.DeepCopyObject(), nil)
+		s.history.note(resource, "DELETED", known.DeepCopyObject(), nil)
 	}
 }
 

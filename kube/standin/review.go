@@ -7,71 +7,88 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// users are who tokens belong to, and what they may get.
+// users are the known tokens, what their users may get, and where the pod proxy leads.
 type users struct {
+	mu     sync.Mutex
 	tokens map[string]string   // to names
 	paths  map[string][]string // by name
 	pods   map[string]string   // where proxied pods serve, by namespace/name:port
 }
 
-// User makes a token known, and lets its user get paths.
-func (s *Server) User(token, name string, paths ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users.tokens == nil {
-		s.users.tokens, s.users.paths = make(map[string]string), make(map[string][]string)
+func (u *users) add(token, name string, paths []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.tokens == nil {
+		u.tokens, u.paths = make(map[string]string), make(map[string][]string)
 	}
-	s.users.tokens[token], s.users.paths[name] = name, paths
+	u.tokens[token], u.paths[name] = name, paths
 }
 
-// Serve makes what serves TLS at an address a pod, which the pod proxy reaches as namespace/name:port.
-func (s *Server) Serve(pod, address string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users.pods == nil {
-		s.users.pods = make(map[string]string)
+func (u *users) serve(pod, address string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.pods == nil {
+		u.pods = make(map[string]string)
 	}
-	s.users.pods[pod] = address
+	u.pods[pod] = address
 }
 
-func (s *Server) serveTokenReview(w http.ResponseWriter, r *http.Request) {
+// name is the user of a token.
+func (u *users) name(token string) (string, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	name, ok := u.tokens[token]
+	return name, ok
+}
+
+// may reports whether a user may get a path.
+func (u *users) may(name, path string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Contains(u.paths[name], path)
+}
+
+// address is where a proxied pod serves.
+func (u *users) address(pod string) (string, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	address, ok := u.pods[pod]
+	return address, ok
+}
+
+func (h *handler) serveTokenReview(w http.ResponseWriter, r *http.Request) {
 	var review authenticationv1.TokenReview
-	if !s.decode(w, r, &review) {
+	if !h.decode(w, r, &review) {
 		return
 	}
-	s.mu.Lock()
-	name, ok := s.users.tokens[review.Spec.Token]
-	s.mu.Unlock()
+	name, ok := h.server.users.name(review.Spec.Token)
 	review.TypeMeta = metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}
 	review.Status.Authenticated, review.Status.User.Username = ok, name
-	s.answer(w, http.StatusCreated, &review)
+	h.answer(w, http.StatusCreated, &review)
 }
 
-func (s *Server) serveAccessReview(w http.ResponseWriter, r *http.Request) {
+func (h *handler) serveAccessReview(w http.ResponseWriter, r *http.Request) {
 	var review authorizationv1.SubjectAccessReview
-	if !s.decode(w, r, &review) {
+	if !h.decode(w, r, &review) {
 		return
 	}
 	at := review.Spec.NonResourceAttributes
-	s.mu.Lock()
-	review.Status.Allowed = at != nil && at.Verb == "get" && slices.Contains(s.users.paths[review.Spec.User], at.Path)
-	s.mu.Unlock()
+	review.Status.Allowed = at != nil && at.Verb == "get" && h.server.users.may(review.Spec.User, at.Path)
 	review.TypeMeta = metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"}
-	s.answer(w, http.StatusCreated, &review)
+	h.answer(w, http.StatusCreated, &review)
 }
 
 // serveProxy passes a request on to a pod, without the header that it was authenticated by, as the real one does.
-func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, namespace, name string) {
-	s.mu.Lock()
-	_, known := s.users.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
-	address, ok := s.users.pods[namespace+"/"+strings.TrimPrefix(name, "https:")]
-	s.mu.Unlock()
+func (h *handler) serveProxy(w http.ResponseWriter, r *http.Request, namespace, name string) {
+	_, known := h.server.users.name(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+	address, ok := h.server.users.address(namespace + "/" + strings.TrimPrefix(name, "https:"))
 	switch {
 	case !known:
 		http.Error(w, "Unauthorized", http.StatusUnauthorized)

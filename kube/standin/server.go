@@ -13,14 +13,12 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
@@ -28,48 +26,33 @@ import (
 // Intercept looks at a request before the server does; true means that it has answered.
 type Intercept func(w http.ResponseWriter, r *http.Request) bool
 
-// Server is the stand-in.
+// Server is the stand-in: the objects, as tests set them and look at them. Its history numbers their changes; its handler answers HTTP requests.
 type Server struct {
-	t    testing.TB
-	http *httptest.Server
+	t       testing.TB
+	http    *httptest.Server
+	handler *handler
+	users   users
+	history *history
 
-	mu        sync.Mutex
-	changed   *sync.Cond
-	version   int64
-	oldest    int64 // watches from before it are expired
-	nodes     map[string]*corev1.Node
-	pods      map[string]*corev1.Pod
-	others    map[string]map[string]runtime.Object // the rest of what is watched, by resource and namespace/name
-	leases    map[string]*coordinationv1.Lease
-	log       []change
-	closing   bool
-	intercept Intercept
-	asked     map[string]bool
-	bound     map[string]int
-	noStream  bool
-	offered   map[string]string // group/version by resource.group of optional
-	users     users
-}
-
-// change is one entry of the history that watches read.
-type change struct {
-	version  int64
-	resource string // a key of examples
-	kind     string // ADDED, MODIFIED, DELETED
-	object   runtime.Object
-	before   runtime.Object // what a MODIFIED object was
+	mu      sync.Mutex
+	nodes   map[string]*corev1.Node
+	pods    map[string]*corev1.Pod
+	others  map[string]map[string]runtime.Object // the rest of what is watched, by resource and namespace/name
+	leases  map[string]*coordinationv1.Lease
+	bound   map[string]int
+	offered map[string]string // group/version by resource.group of optional
 }
 
 // New starts a server that ends with the test.
 func New(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{
-		t: t, version: 1, nodes: make(map[string]*corev1.Node), pods: make(map[string]*corev1.Pod),
+		t: t, history: newHistory(), nodes: make(map[string]*corev1.Node), pods: make(map[string]*corev1.Pod),
 		others: make(map[string]map[string]runtime.Object),
-		leases: make(map[string]*coordinationv1.Lease), asked: make(map[string]bool), bound: make(map[string]int),
+		leases: make(map[string]*coordinationv1.Lease), bound: make(map[string]int),
 	}
-	s.changed = sync.NewCond(&s.mu)
-	s.http = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.handler = &handler{t: t, server: s, asked: make(map[string]bool)}
+	s.http = httptest.NewUnstartedServer(s.handler)
 	s.http.EnableHTTP2 = true
 	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // clients hang up in the middle of handshakes all the time
 	s.http.StartTLS()
@@ -87,51 +70,29 @@ func (s *Server) Connection() *rest.Config {
 }
 
 // Intercept puts f before the server; nil takes it away.
-func (s *Server) Intercept(f Intercept) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.intercept = f
-}
+func (s *Server) Intercept(f Intercept) { s.handler.setIntercept(f) }
 
 // WithoutStreaming makes the server refuse streamed lists, as older ones do.
-func (s *Server) WithoutStreaming() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.noStream = true
-}
+func (s *Server) WithoutStreaming() { s.handler.refuseStreams() }
+
+// Asked lists what was asked of the server, as "verb group/resource". A streamed list counts as a watch and as the list that it replaces.
+func (s *Server) Asked() []string { return s.handler.remembered() }
+
+// User makes a token known, and lets its user get paths.
+func (s *Server) User(token, name string, paths ...string) { s.users.add(token, name, paths) }
+
+// Serve makes what serves TLS at an address a pod, which the pod proxy reaches as namespace/name:port.
+func (s *Server) Serve(pod, address string) { s.users.serve(pod, address) }
 
 // BreakWatches ends every watch under way.
 func (s *Server) BreakWatches() {
-	s.mu.Lock()
-	s.closing = true
-	s.changed.Broadcast()
-	s.mu.Unlock()
+	s.history.close(true)
 	s.http.CloseClientConnections()
-	s.mu.Lock()
-	s.closing = false
-	s.mu.Unlock()
+	s.history.close(false)
 }
 
 // Expire forgets the history, so that a watch cannot be resumed.
-func (s *Server) Expire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.version++
-	s.oldest = s.version
-	s.log = nil
-}
-
-// Asked lists what was asked of the server, as "verb group/resource". A streamed list counts as a watch and as the list that it replaces.
-func (s *Server) Asked() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]string, 0, len(s.asked))
-	for a := range s.asked {
-		out = append(out, a)
-	}
-	slices.Sort(out)
-	return out
-}
+func (s *Server) Expire() { s.history.forget() }
 
 // SetNode creates or replaces a node.
 func (s *Server) SetNode(node *corev1.Node) {
@@ -141,10 +102,10 @@ func (s *Server) SetNode(node *corev1.Node) {
 	before := s.nodes[node.Name]
 	s.nodes[node.Name] = node
 	if before == nil {
-		s.note("nodes", "ADDED", node, nil)
+		s.history.note("nodes", "ADDED", node, nil)
 		return
 	}
-	s.note("nodes", "MODIFIED", node, before)
+	s.history.note("nodes", "MODIFIED", node, before)
 }
 
 // DeleteNode deletes a node.
@@ -153,7 +114,7 @@ func (s *Server) DeleteNode(name string) {
 	defer s.mu.Unlock()
 	if node := s.nodes[name]; node != nil {
 		delete(s.nodes, name)
-		s.note("nodes", "DELETED", node.DeepCopy(), nil)
+		s.history.note("nodes", "DELETED", node.DeepCopy(), nil)
 	}
 }
 
@@ -169,10 +130,10 @@ func (s *Server) setPod(pod *corev1.Pod) {
 	before := s.pods[key]
 	s.pods[key] = pod
 	if before == nil {
-		s.note("pods", "ADDED", pod, nil)
+		s.history.note("pods", "ADDED", pod, nil)
 		return
 	}
-	s.note("pods", "MODIFIED", pod, before)
+	s.history.note("pods", "MODIFIED", pod, before)
 }
 
 // DeletePod deletes a pod in the namespace.
@@ -182,7 +143,7 @@ func (s *Server) DeletePod(namespace, name string) {
 	key := namespace + "/" + name
 	if pod := s.pods[key]; pod != nil {
 		delete(s.pods, key)
-		s.note("pods", "DELETED", pod.DeepCopy(), nil)
+		s.history.note("pods", "DELETED", pod.DeepCopy(), nil)
 	}
 }
 
@@ -222,8 +183,7 @@ func (s *Server) SetLease(lease *coordinationv1.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lease = lease.DeepCopy()
-	s.version++
-	stamp(&lease.ObjectMeta, s.version)
+	s.history.stamp(lease)
 	s.leases[lease.Namespace+"/"+lease.Name] = lease
 }
 
@@ -233,19 +193,6 @@ func (s *Server) Lease(namespace, name string) *coordinationv1.Lease {
 	defer s.mu.Unlock()
 	return s.leases[namespace+"/"+name].DeepCopy()
 }
-
-// note stamps an object with a new resource version and tells the watches. A MODIFIED pod that left the watch's selection is told as
-// DELETED by the watch itself.
-func (s *Server) note(resource, kind string, object, before runtime.Object) {
-	s.version++
-	if meta, ok := object.(metav1.Object); ok {
-		meta.SetResourceVersion(format(s.version))
-	}
-	s.log = append(s.log, change{s.version, resource, kind, object.DeepCopyObject(), before})
-	s.changed.Broadcast()
-}
-
-func stamp(m *metav1.ObjectMeta, version int64) { m.ResourceVersion = format(version) }
 
 // selected evaluates the only field selector that hilbertd uses.
 func selected(selector string, object runtime.Object) bool {

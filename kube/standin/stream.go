@@ -19,31 +19,33 @@ type event struct {
 }
 
 // serveWatch streams changes, and before them, where that is asked for, everything that there is.
-func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, resource string) {
+func (h *handler) serveWatch(w http.ResponseWriter, r *http.Request, resource string) {
 	query := r.URL.Query()
 	selector := query.Get("fieldSelector")
 	streamed := query.Get("sendInitialEvents") == "true"
 	flusher, ok := w.(http.Flusher)
 	if !ok {
-		s.t.Error("stand-in: the response cannot be streamed")
+		h.t.Error("stand-in: the response cannot be streamed")
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if streamed && s.noStream {
-		s.fail(w, apierrors.NewBadRequest("sendInitialEvents is forbidden for watch"))
+	h.mu.Lock()
+	refused := streamed && h.noStream
+	h.mu.Unlock()
+	if refused {
+		h.fail(w, apierrors.NewBadRequest("sendInitialEvents is forbidden for watch"))
 		return
 	}
 	var from int64
 	var first []event
 	if streamed {
-		from = s.version
-		for _, object := range s.objects(resource, selector) {
+		var objects []runtime.Object
+		objects, from = h.server.list(resource, selector)
+		for _, object := range objects {
 			first = append(first, event{"ADDED", typed(object)})
 		}
-		first = append(first, event{"BOOKMARK", bookmark(s.example(resource), from)})
-	} else if from, _ = strconv.ParseInt(query.Get("resourceVersion"), 10, 64); from < s.oldest {
-		s.fail(w, apierrors.NewResourceExpired("too old resource version"))
+		first = append(first, event{"BOOKMARK", bookmark(h.server.example(resource), from)})
+	} else if from, _ = strconv.ParseInt(query.Get("resourceVersion"), 10, 64); h.server.history.expired(from) {
+		h.fail(w, apierrors.NewResourceExpired("too old resource version"))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -55,59 +57,11 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, resource str
 		}
 	}
 	flusher.Flush()
-	s.follow(r, resource, selector, from, func(e event) bool {
+	h.server.history.follow(r.Context(), resource, selector, from, func(e event) bool {
 		ok := encoder.Encode(&e) == nil
 		flusher.Flush()
 		return ok
 	})
-}
-
-// follow sends the changes after a version until the client or the server ends the watch. The lock is held between sends.
-func (s *Server) follow(r *http.Request, resource, selector string, from int64, send func(event) bool) {
-	done := make(chan struct{})
-	defer close(done)
-	go func() { // wakes the wait below when the client goes away
-		select {
-		case <-r.Context().Done():
-			s.mu.Lock()
-			s.changed.Broadcast()
-			s.mu.Unlock()
-		case <-done:
-		}
-	}()
-	for {
-		for i := 0; i < len(s.log); i++ {
-			c := s.log[i]
-			if c.version <= from {
-				continue
-			}
-			from = c.version
-			if e, ok := told(&c, resource, selector); ok && !send(e) {
-				return
-			}
-		}
-		if s.closing || r.Context().Err() != nil {
-			return
-		}
-		s.changed.Wait()
-	}
-}
-
-// told is what a watch with a selector says of a change.
-func told(c *change, resource, selector string) (event, bool) {
-	if c.resource != resource {
-		return event{}, false
-	}
-	is, was := selected(selector, c.object), c.before != nil && selected(selector, c.before)
-	switch {
-	case c.kind == "DELETED":
-		return event{"DELETED", typed(c.object)}, is
-	case is && was:
-		return event{"MODIFIED", typed(c.object)}, true
-	case is:
-		return event{"ADDED", typed(c.object)}, true
-	}
-	return event{"DELETED", typed(c.object)}, was
 }
 
 // typed fills in what JSON needs and stored objects lack.
