@@ -4,7 +4,7 @@
 //	node n1 cpu=4 mem=8 pods=10 gpus=2 share taint=key:NoSchedule zone=a cordon
 //	pod p1 cpu=1 mem=2 gpu=500 prio=10 at=3 node=n1 gpuset=0,1 zone=a tolerate=key port=80 gated foreign finished deleting
 //	pod p2 started=5 never nominated=n1 ns=team unit=g subgroup=a deadline=60
-//	pod p3 cpu=4 mem=8 dedicated=bound node=n1 NUMA nodes=0:4/8192Mi
+//	pod p3 cpu=4 mem=8 dedicated=bound node=n1 numaNodes=0:4/8192Mi
 //	pod p4 gpu=250 gpumem=10 isolation=soft near=switch required nics=1 rdma nicbw=25000 vf node=n1 gpus=2:250/10240Mi cards=1:25000/vf
 //
 // cpu is in cores (decimals allowed), mem in GiB, gpu in thousandths; at is the creation time and started the start, in seconds.

@@ -12,27 +12,31 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
+// constraints translates what a pod demands of nodes and of other pods: selectors, affinities, tolerations, spread. It remembers nothing, because
+// equal demands are translated once: the memo of Requirements sees to that.
+type constraints struct{ strings *interner }
+
 // nodeSelector lists the labels that the pod asks for, sorted by key.
-func (p *Parser) nodeSelector(selector map[string]string) []facts.Label {
+func (c constraints) nodeSelector(selector map[string]string) []facts.Label {
 	if len(selector) == 0 {
 		return nil
 	}
 	out := make([]facts.Label, 0, len(selector))
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
-		out = append(out, facts.Label{Key: p.strings.get(key), Value: p.strings.get(selector[key])})
+		out = append(out, facts.Label{Key: c.strings.get(key), Value: c.strings.get(selector[key])})
 	}
 	return out
 }
 
 // nodeAffinity fills in the required and the preferred terms.
-func (p *Parser) nodeAffinity(affinity *corev1.Affinity, r *facts.Requirements) {
+func (c constraints) nodeAffinity(affinity *corev1.Affinity, r *facts.Requirements) {
 	if affinity == nil || affinity.NodeAffinity == nil {
 		return
 	}
 	if required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 		r.Required = []facts.Term{} // not nil: without a term that can match, nothing does
 		for i := range required.NodeSelectorTerms {
-			if term, ok := p.term(&required.NodeSelectorTerms[i]); ok {
+			if term, ok := c.term(&required.NodeSelectorTerms[i]); ok {
 				r.Required = append(r.Required, term)
 			}
 		}
@@ -42,14 +46,14 @@ func (p *Parser) nodeAffinity(affinity *corev1.Affinity, r *facts.Requirements) 
 		if preferred.Weight == 0 {
 			continue
 		}
-		if term, ok := p.term(&preferred.Preference); ok {
+		if term, ok := c.term(&preferred.Preference); ok {
 			r.Preferred = append(r.Preferred, facts.WeightedTerm{Weight: preferred.Weight, Term: term})
 		}
 	}
 }
 
 // term parses one term; ok is false when it can match no node: it is empty, or one of its expressions is malformed.
-func (p *Parser) term(term *corev1.NodeSelectorTerm) (out facts.Term, ok bool) {
+func (c constraints) term(term *corev1.NodeSelectorTerm) (out facts.Term, ok bool) {
 	if len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0 {
 		return out, false
 	}
@@ -62,22 +66,22 @@ func (p *Parser) term(term *corev1.NodeSelectorTerm) (out facts.Term, ok bool) {
 		if _, err := labels.NewRequirement(e.Key, operator.selection, e.Values); err != nil {
 			return out, false
 		}
-		out.Expressions = append(out.Expressions, p.requirement(e, operator.ours))
+		out.Expressions = append(out.Expressions, c.requirement(e, operator.ours))
 	}
 	for i := range term.MatchFields {
 		e := &term.MatchFields[i]
 		if len(e.Values) != 1 || (e.Operator != corev1.NodeSelectorOpIn && e.Operator != corev1.NodeSelectorOpNotIn) {
 			return out, false
 		}
-		out.Fields = append(out.Fields, p.requirement(e, operators[e.Operator].ours))
+		out.Fields = append(out.Fields, c.requirement(e, operators[e.Operator].ours))
 	}
 	return out, true
 }
 
-func (p *Parser) requirement(e *corev1.NodeSelectorRequirement, operator facts.Operator) facts.Requirement {
-	out := facts.Requirement{Key: p.strings.get(e.Key), Operator: operator}
+func (c constraints) requirement(e *corev1.NodeSelectorRequirement, operator facts.Operator) facts.Requirement {
+	out := facts.Requirement{Key: c.strings.get(e.Key), Operator: operator}
 	for _, value := range e.Values {
-		out.Values = append(out.Values, p.strings.get(value))
+		out.Values = append(out.Values, c.strings.get(value))
 	}
 	return out
 }
@@ -96,7 +100,7 @@ var operators = map[corev1.NodeSelectorOperator]struct {
 }
 
 // tolerations parses those that mean something to us; unsupported names the rest.
-func (p *Parser) tolerations(tolerations []corev1.Toleration) []facts.Toleration {
+func (c constraints) tolerations(tolerations []corev1.Toleration) []facts.Toleration {
 	var out []facts.Toleration
 	for i := range tolerations {
 		t := &tolerations[i]
@@ -104,9 +108,9 @@ func (p *Parser) tolerations(tolerations []corev1.Toleration) []facts.Toleration
 			continue
 		}
 		out = append(out, facts.Toleration{
-			Key:    p.strings.get(t.Key),
+			Key:    c.strings.get(t.Key),
 			Exists: t.Operator == corev1.TolerationOpExists,
-			Value:  p.strings.get(t.Value),
+			Value:  c.strings.get(t.Value),
 			Effect: taintEffect(t.Effect),
 		})
 	}

@@ -1,12 +1,12 @@
-// Package parse turns API objects into the ledger's vocabulary. It is pure: it knows no client, no clock and no connection, and it never
+// Package parse turns API objects into facts, the vocabulary of the ledger. It is pure: it knows no client, no clock and no connection, and it never
 // fails. What cannot be honoured is named in the result, so that the pod's condition can say it.
 //
 // A Parser reads each object once and keeps nothing of it:
 //
-//	v1.Pod                  → cluster.PodFacts, with a pointer to shared cluster.Requirements
-//	v1.Node                 → cluster.Node
-//	PodGroup, Queue, …      → cluster.UnitFacts, cluster.QueueFacts, …
-//	CustomNodeResource      → cluster.NodeReport
+//	v1.Pod                  → facts.Pod, with a pointer to shared facts.Requirements
+//	v1.Node                 → facts.Node
+//	PodGroup, Queue, …      → facts.Unit, facts.Queue, …
+//	CustomNodeResource      → facts.NodeReport
 //
 // For example, a container that requests "cpu: 1500m" and "nvidia.com/gpu: 2" becomes Requirements
 // with the request {cpu 1500}, in millicores, and a GPU request of two. A pod with a volume that restricts nodes gets an entry in Unsupported, and

@@ -15,24 +15,6 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
-// imageNames lists the images of a pod, one entry for each use, under the names that nodes report.
-func (p *Parser) imageNames(s *corev1.PodSpec) []string {
-	out := make([]string, 0, len(s.InitContainers)+len(s.Containers))
-	add := func(name string) { out = append(out, p.strings.get(normalized(name))) }
-	for i := range s.InitContainers {
-		add(s.InitContainers[i].Image)
-	}
-	for i := range s.Containers {
-		add(s.Containers[i].Image)
-	}
-	for i := range s.Volumes {
-		if image := s.Volumes[i].Image; image != nil {
-			add(image.Reference)
-		}
-	}
-	return out
-}
-
 // normalized adds the tag that an image's name without tag or digest means.
 func normalized(name string) string {
 	if strings.LastIndexByte(name, ':') > strings.LastIndexByte(name, '/') {
@@ -47,15 +29,15 @@ const maxImageSets = 1 << 10
 // imageSets gives nodes with the same images the same slice. It remembers them by hash, because spelling fifty images out costs more
 // than they do.
 type imageSets struct {
+	strings *interner
 	seed    maphash.Seed
 	known   map[uint64][]facts.Image
 	scratch []facts.Image
 }
 
-// images lists what a node has under each of its names, sorted. Of two sizes for a name the first counts, as upstream has it. Nobody may
-// change the result.
-func (p *Parser) images(list []corev1.ContainerImage) []facts.Image {
-	s := &p.imageSets
+// of lists what a node has under each of its names, sorted. Of two sizes for a name the first counts, as upstream has it. The result is shared: do not
+// change it.
+func (s *imageSets) of(list []corev1.ContainerImage) []facts.Image {
 	s.scratch = s.scratch[:0]
 	for i := range list {
 		for _, name := range list[i].Names {
@@ -74,12 +56,30 @@ func (p *Parser) images(list []corev1.ContainerImage) []facts.Image {
 	}
 	out := slices.Clone(found)
 	for i := range out {
-		out[i].Name = p.strings.get(out[i].Name)
+		out[i].Name = s.strings.get(out[i].Name)
 	}
 	if s.known == nil || len(s.known) >= maxImageSets {
 		s.known = make(map[uint64][]facts.Image)
 	}
 	s.known[hash] = out
+	return out
+}
+
+// names lists the images of a pod, one entry for each use, under the names that nodes report.
+func (s *imageSets) names(spec *corev1.PodSpec) []string {
+	out := make([]string, 0, len(spec.InitContainers)+len(spec.Containers))
+	add := func(name string) { out = append(out, s.strings.get(normalized(name))) }
+	for i := range spec.InitContainers {
+		add(spec.InitContainers[i].Image)
+	}
+	for i := range spec.Containers {
+		add(spec.Containers[i].Image)
+	}
+	for i := range spec.Volumes {
+		if image := spec.Volumes[i].Image; image != nil {
+			add(image.Reference)
+		}
+	}
 	return out
 }
 
@@ -115,7 +115,7 @@ func neededFeatures(s *corev1.PodSpec) []string {
 // declared lists the features that a node declares, sorted. Nodes of one version share it.
 func (p *Parser) declared(features []string) []string {
 	if !slices.Equal(features, p.features) {
-		p.features = p.sortedSet(features)
+		p.features = p.constraints.sortedSet(features)
 	}
 	return p.features
 }

@@ -66,8 +66,8 @@ func TestSharing(t *testing.T) {
 	if m = p.Node(standin.TypicalNode(1)); !reflect.DeepEqual(m.Images, n.Images) {
 		t.Error("the images changed")
 	}
-	for hash := range p.imageSets.known {
-		p.imageSets.known[hash] = nil // as if something else had the same hash
+	for hash := range p.images.known {
+		p.images.known[hash] = nil // as if something else had the same hash
 	}
 	if m = p.Node(standin.TypicalNode(1)); !reflect.DeepEqual(m.Images, n.Images) {
 		t.Error("images with the same hash are taken for the same")

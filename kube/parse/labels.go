@@ -11,16 +11,16 @@ import (
 
 // labelSets gives equal sets of labels the same slice: a workload's pods carry the same ones.
 type labelSets struct {
-	known map[string][]facts.Label
-	key   specKey
+	strings *interner
+	known   map[string][]facts.Label
+	key     specKey
 }
 
-// labels lists a set of labels, sorted by key; nil for none. Nobody may change the result.
-func (p *Parser) labels(set map[string]string) []facts.Label {
+// of lists a set of labels, sorted by key; nil for none. The result is shared: do not change it.
+func (s *labelSets) of(set map[string]string) []facts.Label {
 	if len(set) == 0 {
 		return nil
 	}
-	s := &p.labelSets
 	s.key.reset()
 	s.key.stringMap(set)
 	if known, ok := s.known[string(s.key.bytes)]; ok {
@@ -28,7 +28,7 @@ func (p *Parser) labels(set map[string]string) []facts.Label {
 	}
 	out := make([]facts.Label, 0, len(set))
 	for key, value := range set {
-		out = append(out, facts.Label{Key: p.strings.get(key), Value: p.strings.get(value)})
+		out = append(out, facts.Label{Key: s.strings.get(key), Value: s.strings.get(value)})
 	}
 	slices.SortFunc(out, func(a, b facts.Label) int { return cmp.Compare(a.Key, b.Key) })
 	if s.known == nil || len(s.known) >= maxMemo {
@@ -48,26 +48,26 @@ var labelOperators = map[metav1.LabelSelectorOperator]facts.Operator{
 
 // selector parses a label selector: none matches nothing, an empty one everything. Equal meanings that are spelled in another order
 // give equal results. It fails where upstream cannot read the selector.
-func (p *Parser) selector(s *metav1.LabelSelector) (facts.LabelSelector, error) {
+func (c constraints) selector(s *metav1.LabelSelector) (facts.LabelSelector, error) {
 	if s == nil {
 		return facts.LabelSelector{Nothing: true}, nil
 	}
 	if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
 		return facts.LabelSelector{Nothing: true}, err
 	}
-	out := p.equalities(s.MatchLabels)
+	out := c.equalities(s.MatchLabels)
 	for i := range s.MatchExpressions {
 		e := &s.MatchExpressions[i]
-		out = append(out, facts.Requirement{Key: p.strings.get(e.Key), Operator: labelOperators[e.Operator], Values: p.sortedSet(e.Values)})
+		out = append(out, facts.Requirement{Key: c.strings.get(e.Key), Operator: labelOperators[e.Operator], Values: c.sortedSet(e.Values)})
 	}
 	return facts.LabelSelector{Expressions: canonical(out)}, nil
 }
 
 // equalities asks for each of the labels, in the order of their keys.
-func (p *Parser) equalities(set map[string]string) []facts.Requirement {
+func (c constraints) equalities(set map[string]string) []facts.Requirement {
 	var out []facts.Requirement
 	for key, value := range set {
-		out = append(out, facts.Requirement{Key: p.strings.get(key), Operator: facts.In, Values: []string{p.strings.get(value)}})
+		out = append(out, facts.Requirement{Key: c.strings.get(key), Operator: facts.In, Values: []string{c.strings.get(value)}})
 	}
 	return canonical(out)
 }
@@ -89,10 +89,10 @@ func SameSelector(a, b *facts.LabelSelector) bool {
 }
 
 // sortedSet copies a list as a sorted set; nil for none.
-func (p *Parser) sortedSet(list []string) []string {
+func (c constraints) sortedSet(list []string) []string {
 	var out []string
 	for _, s := range list {
-		out = append(out, p.strings.get(s))
+		out = append(out, c.strings.get(s))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

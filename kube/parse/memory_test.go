@@ -22,13 +22,13 @@ func TestParserForgetsThePod(t *testing.T) {
 	for i := range pods {
 		add(standin.TypicalPod(t, i))
 	}
-	if seen.Count() != pods || len(p.requirementsSeen.known) != 1 {
-		t.Errorf("%d fingerprints, %d Requirements", seen.Count(), len(p.requirementsSeen.known))
+	if seen.Count() != pods || len(p.requirements.known) != 1 {
+		t.Errorf("%d fingerprints, %d Requirements", seen.Count(), len(p.requirements.known))
 	}
 	if n := len(p.strings.seen); n > 2200 {
 		t.Errorf("%d strings are remembered, of 50 namespaces, 1000 nodes, and 500 Deployments with a label and a ReplicaSet each", n)
 	}
-	if n := len(p.labelSets.known); n != 500 {
+	if n := len(p.labels.known); n != 500 {
 		t.Errorf("%d sets of labels are remembered, of 500 Deployments", n)
 	}
 	for i := range 2 {
@@ -54,7 +54,7 @@ func BenchmarkParse(b *testing.B) {
 		p, pod := NewParser("hilbert", nil), standin.TypicalPod(b, 1)
 		b.ReportAllocs()
 		for b.Loop() {
-			p.requirementsSeen.known = nil
+			p.requirements.known = nil
 			p.Pod(pod)
 		}
 	})

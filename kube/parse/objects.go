@@ -14,17 +14,17 @@ import (
 
 // Namespace parses a namespace.
 func (p *Parser) Namespace(n *corev1.Namespace) facts.Namespace {
-	return facts.Namespace{Name: p.strings.get(n.Name), Labels: p.labels(n.Labels)}
+	return facts.Namespace{Name: p.strings.get(n.Name), Labels: p.labels.of(n.Labels)}
 }
 
 // Service parses a service; nil when it selects nothing.
 func (p *Parser) Service(s *corev1.Service) *facts.Workload {
-	return p.workload(facts.Service, s, p.equalities(s.Spec.Selector))
+	return p.workload(facts.Service, s, p.constraints.equalities(s.Spec.Selector))
 }
 
 // ReplicationController parses a replication controller; nil when it selects nothing.
 func (p *Parser) ReplicationController(c *corev1.ReplicationController) *facts.Workload {
-	return p.workload(facts.ReplicationController, c, p.equalities(c.Spec.Selector))
+	return p.workload(facts.ReplicationController, c, p.constraints.equalities(c.Spec.Selector))
 }
 
 // ReplicaSet parses a replica set; nil when it selects nothing that default spreading could use.
@@ -50,7 +50,7 @@ func (p *Parser) workload(kind facts.WorkloadKind, object metav1.Object, express
 }
 
 func (p *Parser) expressions(kind string, object metav1.Object, selector *metav1.LabelSelector) []facts.Requirement {
-	parsed, err := p.selector(selector)
+	parsed, err := p.constraints.selector(selector)
 	if err != nil {
 		p.warner.Warn(kind+" "+object.GetNamespace()+"/"+object.GetName(), "a selector is malformed and ignored, as kube-scheduler ignores it", "err", err)
 	}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"hash/maphash"
 	"log/slog"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,26 +18,34 @@ import (
 type Parser struct {
 	scheduler string
 	levels    []string // node labels from the widest domain to the narrowest
-	strings   interner
-	warner    Warner
+	warner    *Warner
 	// OnUnreadablePromise, if set, is called for each pod whose promise of NUMA nodes cannot be read.
 	OnUnreadablePromise func()
-	requirementsSeen    requirementsMemo
-	labelSets           labelSets
-	imageSets           imageSets
-	deviceSets          deviceSets
-	features            []string // of the node that was parsed last: its neighbours declare the same
+
+	strings      *interner // what all the others make their strings with
+	amounts      amounts
+	constraints  constraints
+	requirements requirementsMemo
+	labels       labelSets
+	images       imageSets
+	devices      deviceSets
+	features     []string // of the node that was parsed last: its neighbours declare the same
 }
 
 // NewParser returns a Parser for which the pods with the given spec.schedulerName are ours. Complaints about objects go to log, once
 // each; nil is silent. levels are the configured topology levels, from the widest to the narrowest: what PodGroups ask for is held to
 // their order.
 func NewParser(schedulerName string, log *slog.Logger, levels ...string) *Parser {
-	return &Parser{scheduler: schedulerName, levels: levels, warner: Warner{Log: log}, imageSets: imageSets{seed: maphash.MakeSeed()}}
+	p := &Parser{scheduler: schedulerName, levels: levels, warner: &Warner{Log: log}, strings: &interner{}}
+	p.amounts, p.constraints = amounts{p.strings}, constraints{p.strings}
+	p.labels = labelSets{strings: p.strings}
+	p.images = imageSets{strings: p.strings, seed: maphash.MakeSeed()}
+	p.requirements = requirementsMemo{strings: p.strings, amounts: p.amounts, constraints: p.constraints, images: &p.images, warner: p.warner}
+	return p
 }
 
-// Pod parses a pod. Of a pod that is not ours only what bears on others is read: what it takes from its node, its labels, and whom it
-// wants near or far. It never fails: what cannot be honoured is named in Requirements.Unsupported or Impossible.
+// Pod parses a pod. Of a pod that is not ours only what bears on others is read: what it takes from its node, its labels, and which
+// pods it wants near or far. It never fails: what cannot be honoured is named in Requirements.Unsupported or Impossible.
 func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 	seen := facts.Pod{
 		UID:       facts.UID(pod.UID),
@@ -51,7 +57,7 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 		Finished:  finished(pod),
 		Deleting:  pod.DeletionTimestamp != nil,
 		Gated:     len(pod.Spec.SchedulingGates) > 0,
-		Labels:    p.labels(pod.Labels),
+		Labels:    p.labels.of(pod.Labels),
 
 		NeverPreempts: pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever,
 	}
@@ -61,7 +67,7 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 	if pod.Spec.Priority != nil {
 		seen.Priority = *pod.Spec.Priority
 	}
-	seen.Requirements = p.requirements(pod, seen.Ours)
+	seen.Requirements = p.requirements.of(pod, seen.Ours)
 	p.group(pod, &seen)
 	if seen.Ours {
 		seen.Owner = p.owner(pod)
@@ -82,7 +88,7 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 func (p *Parser) IsOurs(pod *corev1.Pod) bool { return pod.Spec.SchedulerName == p.scheduler }
 
 // Serial is the number of the Requirements that the last Pod had. Two pods with one number have the same Requirements.
-func (p *Parser) Serial() uint64 { return p.requirementsSeen.latest }
+func (p *Parser) Serial() uint64 { return p.requirements.latest }
 
 // Intern returns a string equal to s, the same one for equal strings.
 func (p *Parser) Intern(s string) string { return p.strings.get(s) }
@@ -148,9 +154,9 @@ func (p *Parser) Node(node *corev1.Node) *facts.Node {
 		Name:          p.strings.get(node.Name),
 		Labels:        make(map[string]string, len(node.Labels)),
 		Unschedulable: node.Spec.Unschedulable,
-		Allocatable:   p.quantities(node.Status.Allocatable),
+		Allocatable:   p.amounts.quantities(node.Status.Allocatable),
 		GPU:           p.shape(node),
-		Images:        p.images(node.Status.Images),
+		Images:        p.images.of(node.Status.Images),
 		Features:      p.declared(node.Status.DeclaredFeatures),
 	}
 	for key, value := range node.Labels {
@@ -199,36 +205,6 @@ func taintEffect(effect corev1.TaintEffect) facts.TaintEffect {
 		return facts.NoExecute
 	}
 	return 0
-}
-
-// hostPorts lists the ports of the node that the pod occupies for its whole life: those of containers and of sidecars.
-func (p *Parser) hostPorts(pod *corev1.Pod) []facts.HostPort {
-	var ports []facts.HostPort
-	add := func(c *corev1.Container) {
-		for i := range c.Ports {
-			port := &c.Ports[i]
-			if port.HostPort <= 0 {
-				continue
-			}
-			ports = append(ports, facts.HostPort{
-				Protocol: p.strings.get(cmp.Or(string(port.Protocol), string(corev1.ProtocolTCP))),
-				IP:       p.strings.get(cmp.Or(port.HostIP, facts.AnyIP)),
-				Port:     port.HostPort,
-			})
-		}
-	}
-	for i := range pod.Spec.InitContainers {
-		if sidecar(&pod.Spec.InitContainers[i]) {
-			add(&pod.Spec.InitContainers[i])
-		}
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i])
-	}
-	slices.SortFunc(ports, func(a, b facts.HostPort) int {
-		return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol, b.Protocol), strings.Compare(a.IP, b.IP))
-	})
-	return slices.Compact(ports)
 }
 
 // sidecar: an init container that keeps running beside the pod's containers.

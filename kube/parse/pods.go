@@ -10,11 +10,11 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
-// podAffinity fills in whom the pod wants near or far. malformed names the first field that cannot be read, and why. The list of terms
+// podAffinity fills in which pods the pod wants near or far. malformed names the first field that cannot be read, and why. The list of terms
 // that it is in is then left out whole, as upstream does for a pod that is there already; one that waits is refused.
 //
 // matchLabelKeys and mismatchLabelKeys are not looked at: the API server has merged them into the selector when the pod was created.
-func (p *Parser) podAffinity(pod *corev1.Pod, r *facts.Requirements) (malformed string) {
+func (c constraints) podAffinity(pod *corev1.Pod, r *facts.Requirements) (malformed string) {
 	if pod.Spec.Affinity == nil {
 		return ""
 	}
@@ -25,27 +25,27 @@ func (p *Parser) podAffinity(pod *corev1.Pod, r *facts.Requirements) (malformed 
 		}
 	}
 	if a := pod.Spec.Affinity.PodAffinity; a != nil {
-		terms, trouble := p.affinityTerms(pod, a.RequiredDuringSchedulingIgnoredDuringExecution)
+		terms, trouble := c.affinityTerms(pod, a.RequiredDuringSchedulingIgnoredDuringExecution)
 		note("podAffinity."+required, trouble)
 		r.Affinity = terms
-		weighted, trouble := p.weightedTerms(pod, a.PreferredDuringSchedulingIgnoredDuringExecution, 1)
+		weighted, trouble := c.weightedTerms(pod, a.PreferredDuringSchedulingIgnoredDuringExecution, 1)
 		note("podAffinity."+preferred, trouble)
 		r.PreferredPods = weighted
 	}
 	if a := pod.Spec.Affinity.PodAntiAffinity; a != nil {
-		terms, trouble := p.affinityTerms(pod, a.RequiredDuringSchedulingIgnoredDuringExecution)
+		terms, trouble := c.affinityTerms(pod, a.RequiredDuringSchedulingIgnoredDuringExecution)
 		note("podAntiAffinity."+required, trouble)
 		r.AntiAffinity = terms
-		weighted, trouble := p.weightedTerms(pod, a.PreferredDuringSchedulingIgnoredDuringExecution, -1)
+		weighted, trouble := c.weightedTerms(pod, a.PreferredDuringSchedulingIgnoredDuringExecution, -1)
 		note("podAntiAffinity."+preferred, trouble)
 		r.PreferredPods = append(r.PreferredPods, weighted...)
 	}
 	return malformed
 }
 
-func (p *Parser) affinityTerms(pod *corev1.Pod, terms []corev1.PodAffinityTerm) (out []facts.AffinityTerm, trouble string) {
+func (c constraints) affinityTerms(pod *corev1.Pod, terms []corev1.PodAffinityTerm) (out []facts.AffinityTerm, trouble string) {
 	for i := range terms {
-		term, trouble := p.affinityTerm(pod, &terms[i])
+		term, trouble := c.affinityTerm(pod, &terms[i])
 		if trouble != "" {
 			return nil, "[" + strconv.Itoa(i) + "]" + trouble
 		}
@@ -55,9 +55,9 @@ func (p *Parser) affinityTerms(pod *corev1.Pod, terms []corev1.PodAffinityTerm) 
 }
 
 // weightedTerms parses preferences; sign turns those for into those against. One without weight must be readable and does nothing.
-func (p *Parser) weightedTerms(pod *corev1.Pod, terms []corev1.WeightedPodAffinityTerm, sign int32) (out []facts.WeightedAffinityTerm, trouble string) {
+func (c constraints) weightedTerms(pod *corev1.Pod, terms []corev1.WeightedPodAffinityTerm, sign int32) (out []facts.WeightedAffinityTerm, trouble string) {
 	for i := range terms {
-		term, trouble := p.affinityTerm(pod, &terms[i].PodAffinityTerm)
+		term, trouble := c.affinityTerm(pod, &terms[i].PodAffinityTerm)
 		if trouble != "" {
 			return nil, "[" + strconv.Itoa(i) + "].podAffinityTerm" + trouble
 		}
@@ -69,50 +69,50 @@ func (p *Parser) weightedTerms(pod *corev1.Pod, terms []corev1.WeightedPodAffini
 }
 
 // affinityTerm parses one term. One that names no namespaces in any way is about the pod's own.
-func (p *Parser) affinityTerm(pod *corev1.Pod, term *corev1.PodAffinityTerm) (out facts.AffinityTerm, trouble string) {
-	selected, err := p.selector(term.LabelSelector)
+func (c constraints) affinityTerm(pod *corev1.Pod, term *corev1.PodAffinityTerm) (out facts.AffinityTerm, trouble string) {
+	selected, err := c.selector(term.LabelSelector)
 	if err != nil {
 		return out, ".labelSelector: " + err.Error()
 	}
 	out = facts.AffinityTerm{
-		TopologyKey: p.strings.get(term.TopologyKey),
-		Pods:        facts.PodSelector{Namespaces: p.sortedSet(term.Namespaces), Labels: selected},
+		TopologyKey: c.strings.get(term.TopologyKey),
+		Pods:        facts.PodSelector{Namespaces: c.sortedSet(term.Namespaces), Labels: selected},
 	}
 	if term.NamespaceSelector != nil {
-		namespaces, err := p.selector(term.NamespaceSelector)
+		namespaces, err := c.selector(term.NamespaceSelector)
 		if err != nil {
 			return out, ".namespaceSelector: " + err.Error()
 		}
 		out.Pods.NamespaceSelector = &namespaces
 	} else if len(term.Namespaces) == 0 {
-		out.Pods.Namespaces = []string{p.strings.get(pod.Namespace)}
+		out.Pods.Namespaces = []string{c.strings.get(pod.Namespace)}
 	}
 	return out, ""
 }
 
 // spread fills in the spread constraints of the pod's spec. malformed names the first field that cannot be read, and why.
-func (p *Parser) spread(pod *corev1.Pod, r *facts.Requirements) (malformed string) {
+func (c constraints) spread(pod *corev1.Pod, r *facts.Requirements) (malformed string) {
 	for i := range pod.Spec.TopologySpreadConstraints {
-		c := &pod.Spec.TopologySpreadConstraints[i]
-		if c.WhenUnsatisfiable != corev1.DoNotSchedule && c.WhenUnsatisfiable != corev1.ScheduleAnyway {
+		wanted := &pod.Spec.TopologySpreadConstraints[i]
+		if wanted.WhenUnsatisfiable != corev1.DoNotSchedule && wanted.WhenUnsatisfiable != corev1.ScheduleAnyway {
 			continue // the pod is refused as unsupported
 		}
-		selected, err := p.selector(c.LabelSelector)
+		selected, err := c.selector(wanted.LabelSelector)
 		if err != nil {
 			malformed = cmp.Or(malformed, "spec.topologySpreadConstraints["+strconv.Itoa(i)+"].labelSelector: "+err.Error())
 			continue
 		}
 		out := facts.SpreadConstraint{
-			TopologyKey:   p.strings.get(c.TopologyKey),
-			MaxSkew:       c.MaxSkew,
-			Hard:          c.WhenUnsatisfiable == corev1.DoNotSchedule,
+			TopologyKey:   c.strings.get(wanted.TopologyKey),
+			MaxSkew:       wanted.MaxSkew,
+			Hard:          wanted.WhenUnsatisfiable == corev1.DoNotSchedule,
 			MinDomains:    1,
-			Pods:          facts.PodSelector{Namespaces: []string{p.strings.get(pod.Namespace)}, Labels: p.withOwnLabels(selected, c.MatchLabelKeys, pod.Labels)},
-			HonorAffinity: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
-			HonorTaints:   c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,
+			Pods:          facts.PodSelector{Namespaces: []string{c.strings.get(pod.Namespace)}, Labels: c.withOwnLabels(selected, wanted.MatchLabelKeys, pod.Labels)},
+			HonorAffinity: wanted.NodeAffinityPolicy == nil || *wanted.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
+			HonorTaints:   wanted.NodeTaintsPolicy != nil && *wanted.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,
 		}
-		if c.MinDomains != nil {
-			out.MinDomains = max(*c.MinDomains, 1)
+		if wanted.MinDomains != nil {
+			out.MinDomains = max(*wanted.MinDomains, 1)
 		}
 		r.Spread = append(r.Spread, out)
 	}
@@ -120,14 +120,14 @@ func (p *Parser) spread(pod *corev1.Pod, r *facts.Requirements) (malformed strin
 }
 
 // withOwnLabels asks besides for the pod's own value of each of the labels. What matches nothing goes on doing so.
-func (p *Parser) withOwnLabels(s facts.LabelSelector, keys []string, own map[string]string) facts.LabelSelector {
+func (c constraints) withOwnLabels(s facts.LabelSelector, keys []string, own map[string]string) facts.LabelSelector {
 	if s.Nothing {
 		return s
 	}
 	s.Expressions = slices.Clone(s.Expressions)
 	for _, key := range keys {
 		if value, ok := own[key]; ok {
-			s.Expressions = append(s.Expressions, facts.Requirement{Key: p.strings.get(key), Operator: facts.In, Values: []string{p.strings.get(value)}})
+			s.Expressions = append(s.Expressions, facts.Requirement{Key: c.strings.get(key), Operator: facts.In, Values: []string{c.strings.get(value)}})
 		}
 	}
 	s.Expressions = canonical(s.Expressions)

@@ -114,7 +114,7 @@ func TestSelector(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s, err := NewParser("hilbert", nil).selector(c.selector)
+			s, err := NewParser("hilbert", nil).constraints.selector(c.selector)
 			got := showSelector(&s)
 			if err != nil {
 				got = "error"
@@ -411,7 +411,7 @@ func TestSelectorsAgreeWithUpstream(t *testing.T) {
 		s, own, candidate := anySelector(t, "selector"), anyLabels(t, "own"), anyLabels(t, "labels")
 		keys := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "d"}), 0, 3).Draw(t, "keys")
 		upstream, upstreamErr := metav1.LabelSelectorAsSelector(s)
-		got, err := p.selector(s)
+		got, err := p.constraints.selector(s)
 		if (err != nil) != (upstreamErr != nil) {
 			t.Fatalf("got error %v, upstream %v", err, upstreamErr)
 		}
@@ -419,7 +419,7 @@ func TestSelectorsAgreeWithUpstream(t *testing.T) {
 			return
 		}
 		want := upstream.Matches(labels.Set(candidate))
-		if matches := got.Matches(p.labels(candidate)); matches != want {
+		if matches := got.Matches(p.labels.of(candidate)); matches != want {
 			t.Fatalf("%+v matches %v: %v, upstream %v", got, candidate, matches, want)
 		}
 		if got.MatchesAll() != upstream.Empty() {
@@ -431,8 +431,8 @@ func TestSelectorsAgreeWithUpstream(t *testing.T) {
 				want = want && there && has == value
 			}
 		}
-		merged := p.withOwnLabels(got, keys, own)
-		if matches := merged.Matches(p.labels(candidate)); matches != want {
+		merged := p.constraints.withOwnLabels(got, keys, own)
+		if matches := merged.Matches(p.labels.of(candidate)); matches != want {
 			t.Fatalf("%+v matches %v: %v, upstream %v", merged, candidate, matches, want)
 		}
 		if s == nil {
@@ -440,7 +440,7 @@ func TestSelectorsAgreeWithUpstream(t *testing.T) {
 		}
 		reversed := s.DeepCopy()
 		slices.Reverse(reversed.MatchExpressions)
-		if again, _ := p.selector(reversed); !SameSelector(&got, &again) {
+		if again, _ := p.constraints.selector(reversed); !SameSelector(&got, &again) {
 			t.Fatalf("in another order %+v, not %+v", again, got)
 		}
 	})

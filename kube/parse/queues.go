@@ -28,12 +28,12 @@ var sortPolicies = map[v1alpha1.SortPolicy]facts.SortPolicy{
 }
 
 // Queue parses a Queue. What the CRD should have refused is read as the nearest thing that can be: a spec that was stored before the CRD
-// knew better must not stop anybody.
+// knew better must not stop anything.
 func (p *Parser) Queue(q *v1alpha1.Queue) *facts.Queue {
 	s := &q.Spec
 	seen := &facts.Queue{
 		Name: p.strings.get(q.Name), Parent: p.strings.get(s.Parent), Generation: q.Generation,
-		Guaranteed: p.shares(s.Guaranteed), Max: p.shares(s.Max),
+		Guaranteed: p.amounts.shares(s.Guaranteed), Max: p.amounts.shares(s.Max),
 		Weight:         min(max(s.Weight, 1), maxWeight),
 		Sort:           sortPolicies[s.SortPolicy],
 		BorrowsNothing: s.Borrowing == v1alpha1.Never,
@@ -47,7 +47,7 @@ func (p *Parser) Queue(q *v1alpha1.Queue) *facts.Queue {
 		}
 	}
 	if s.NamespaceSelector != nil {
-		selected, err := p.selector(s.NamespaceSelector)
+		selected, err := p.constraints.selector(s.NamespaceSelector)
 		if err != nil {
 			p.warner.Warn("queue "+q.Name, "spec.namespaceSelector is malformed, so that it selects no namespace", "err", err)
 		} else {
@@ -61,7 +61,7 @@ const maxWeight = 1_000_000
 
 // shares lists what a queue is given, sorted by name. A zero is kept: it means none, where a name that is left out means no limit. GPUs of
 // every kind are summed as thousandths of one.
-func (p *Parser) shares(list corev1.ResourceList) []resource.Quantity {
+func (a amounts) shares(list corev1.ResourceList) []resource.Quantity {
 	var out []resource.Quantity
 	var gpus int64
 	hasGPUs := false
@@ -76,12 +76,12 @@ func (p *Parser) shares(list corev1.ResourceList) []resource.Quantity {
 			gpus, hasGPUs = resource.Add(gpus, value), true
 			continue
 		}
-		out = append(out, resource.Quantity{Name: p.strings.get(string(name)), Amount: value})
+		out = append(out, resource.Quantity{Name: a.strings.get(string(name)), Amount: value})
 	}
 	if hasGPUs {
 		out = append(out, resource.Quantity{Name: spec.ResourceGPUMilli, Amount: gpus})
 	}
-	slices.SortFunc(out, func(a, b resource.Quantity) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(x, y resource.Quantity) int { return cmp.Compare(x.Name, y.Name) })
 	return out
 }
 

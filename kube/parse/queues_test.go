@@ -111,7 +111,7 @@ func TestQueueAmountsRoundTrip(t *testing.T) {
 				told = append(told, resource.Quantity{Name: name, Amount: rapid.Int64Range(0, 1e15).Draw(t, name)})
 			}
 		}
-		if got := p.shares(ResourceList(told)); fmt.Sprint(got) != fmt.Sprint(told) {
+		if got := p.amounts.shares(ResourceList(told)); fmt.Sprint(got) != fmt.Sprint(told) {
 			t.Fatalf("told %v, read %v", told, got)
 		}
 	})

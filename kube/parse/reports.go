@@ -27,7 +27,7 @@ func (p *Parser) reportDevices(n *nodev1alpha1.CustomNodeResource, r *facts.Node
 		said.Notes = []string{facts.ReportMalformed + ": " + err.Error()}
 		p.warner.Warn("customnoderesource "+n.Name, "what the node says of its devices is malformed, so that none is promised", "err", err)
 	}
-	r.Devices, r.HeldDevices, r.DeviceNote = p.deviceSets.get(said.Devices), said.Held, deviceNote(said.Notes)
+	r.Devices, r.HeldDevices, r.DeviceNote = p.devices.get(said.Devices), said.Held, deviceNote(said.Notes)
 	if said.Odd {
 		p.warner.Warn("customnoderesource "+n.Name, "some of the node's devices give nothing, because of what is said of them", "devices", r.DeviceNote)
 	}

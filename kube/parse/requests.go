@@ -9,7 +9,6 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	componentresource "k8s.io/component-helpers/resource"
 
-	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -40,18 +39,21 @@ func amount(name corev1.ResourceName, q *apiresource.Quantity) int64 {
 	return q.Value()
 }
 
+// amounts translates ResourceLists.
+type amounts struct{ strings *interner }
+
 // quantities lists what a ResourceList holds, sorted by name, without zeros, GPUs and network cards.
-func (p *Parser) quantities(list corev1.ResourceList) []resource.Quantity {
+func (a amounts) quantities(list corev1.ResourceList) []resource.Quantity {
 	out := make([]resource.Quantity, 0, len(list))
 	for name, q := range list {
 		if isDevice(name) {
 			continue
 		}
 		if value := amount(name, &q); value != 0 {
-			out = append(out, resource.Quantity{Name: p.strings.get(string(name)), Amount: value})
+			out = append(out, resource.Quantity{Name: a.strings.get(string(name)), Amount: value})
 		}
 	}
-	slices.SortFunc(out, func(a, b resource.Quantity) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(x, y resource.Quantity) int { return cmp.Compare(x.Name, y.Name) })
 	return out
 }
 
@@ -68,31 +70,6 @@ var requestOptions = componentresource.PodResourcesOptions{
 var containerOptions = componentresource.PodResourcesOptions{
 	SkipPodLevelResources:       true,
 	NonMissingContainerRequests: corev1.ResourceList{corev1.ResourceCPU: scoreCPU, corev1.ResourceMemory: scoreMemory},
-}
-
-// requests fills in what the pod takes of its node.
-func (p *Parser) requests(pod *corev1.Pod, r *facts.Requirements) {
-	list := podRequests(pod, requestOptions)
-	r.Requests = p.quantities(list)
-	var why string
-	r.NUMANodes, r.Impossible = numaRequest(pod, list)
-	r.GPU, why = deviceRequest(pod, list, r.NUMANodes)
-	r.Impossible = cmp.Or(why, r.Impossible)
-	r.Reclaimed = isReclaimed(pod)
-
-	scored := list
-	if missing := missingRequests(pod, list); len(missing) > 0 {
-		options := requestOptions
-		options.NonMissingContainerRequests = missing
-		scored = podRequests(pod, options)
-	}
-	r.ScoreCPU = amount(corev1.ResourceCPU, scored.Cpu())
-	r.ScoreMemory = amount(corev1.ResourceMemory, scored.Memory())
-	if componentresource.IsPodLevelRequestsSet(pod) || resized(pod) {
-		containers := podRequests(pod, containerOptions)
-		r.PodLevelCPU = r.ScoreCPU - amount(corev1.ResourceCPU, containers.Cpu())
-		r.PodLevelMemory = r.ScoreMemory - amount(corev1.ResourceMemory, containers.Memory())
-	}
 }
 
 // podRequests is upstream's arithmetic. Upstream adds the overhead into the pod-level quantities themselves where these are too large

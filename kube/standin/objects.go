@@ -52,7 +52,7 @@ func TypicalPod(tb testing.TB, i int) *corev1.Pod {
 func TypicalNode(i int) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i), Labels: map[string]string{
-			"kubernetes.io/hostname": fmt.Sprint("node-", i), "topology.kubernetes.io/zone": fmt.Sprint("NUMA node-", i%3), "topology.kubernetes.io/region": "r",
+			"kubernetes.io/hostname": fmt.Sprint("node-", i), "topology.kubernetes.io/zone": fmt.Sprint("zone-", i%3), "topology.kubernetes.io/region": "r",
 			"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "node.kubernetes.io/instance-type": "m5.4xlarge", "rack": fmt.Sprint("rack-", i/20),
 			"beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "pool": "general",
 		}},

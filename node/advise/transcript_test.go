@@ -13,7 +13,7 @@ import (
 // TestLaws runs the stories in testdata/laws. Run with -rewrite to accept new output.
 //
 //	node [numaNodes=1] [cpus=32] [threads=2] [memory=64] [wall=03:00] [PARAM=VALUE …]   a node that needs little, in GiB
-//	set [NUMA node=0] INPUT=VALUE|? …     what is seen from now on; ? is not known. demand=N is an online load that wants N CPUs: use and delay follow
+//	set [numaNode=0] INPUT=VALUE|? …     what is seen from now on; ? is not known. demand=N is an online load that wants N CPUs: use and delay follow
 //	run FOR [lag=N] [tick=1s] [quiet]   ticks; what is lent is there N ticks later. It prints what changes
 //	explain                          the headroom and its terms
 //	reboot, restart                  time starts anew; the memory is lost

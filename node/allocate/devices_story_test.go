@@ -11,8 +11,8 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// devices says what there is, and prints what is left: a line for each GPU and card, "gpu NUMA node=0 memory=40960 [soft] [closed] [instances=2]" or "nic
-// NUMA node=0 bandwidth=25000 [rdma] [closed]"; owner=…, unknown (whose they are), and close=… (GPU indices to be closed by us), open=….
+// devices says what there is, and prints what is left: a line for each GPU and card, "gpu numaNode=0 memory=40960 [soft] [closed] [instances=2]" or "nic
+// numaNode=0 bandwidth=25000 [rdma] [closed]"; owner=…, unknown (whose they are), and close=… (GPU indices to be closed by us), open=….
 func (s *story) devices(t *testing.T, d *datadriven.TestData) string {
 	out := &topology.Devices{Owner: topology.OwnerHilbert}
 	for line := range strings.Lines(d.Input) {

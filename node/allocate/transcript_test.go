@@ -37,7 +37,7 @@ func machine(numaNodes, cores, threads, l3 int, memoryMiB int64) *topology.Machi
 //
 //	machine numaNodes=2 cores=4 threads=2 l3=2 memory=4096 reserved=1 floor=1 mode=agent
 //	admit UID [level=dedicated] [numa=bound] [pool=ads] [cpus=4] [memory=1024] [promise=0:4] [milli=500] [besteffort] [unsaid] [fixed=0-3] …
-//	confirm UID, resize UID milli=…, release UID, close NUMA node=…, open NUMA node=…, want cores=2,2
+//	confirm UID, resize UID milli=…, release UID, close numaNode=…, open numaNode=…, want cores=2,2
 //	pools, pod UID, dump
 //	checkpoint, restore [damage=sum|version] [differs] [machine arguments]
 func TestTranscripts(t *testing.T) {

@@ -1,87 +1,13 @@
 package parse
 
 import (
-	"cmp"
 	"encoding/binary"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	componentresource "k8s.io/component-helpers/resource"
-
-	"hilbert.dev/hilbert/cluster/facts"
 )
-
-// maxMemo bounds the Requirements that a memo remembers; when it is full it starts anew.
-const maxMemo = 1 << 13
-
-// requirementsMemo remembers what pods' fields were parsed to. A workload's pods are alike, and adding up Quantities costs some twenty times what
-// comparing their spelling does. The key is everything that the result depends on, spelled out, so equal keys mean equal results.
-type requirementsMemo struct {
-	known  map[string]remembered
-	key    specKey
-	serial uint64
-	latest uint64 // the serial number of the Requirements that were asked for last
-}
-
-// remembered is Requirements and a number that no others have.
-type remembered struct {
-	*facts.Requirements
-	serial uint64
-}
-
-// requirements parses what the pod's placement depends on; of a pod that is not ours, what bears on others.
-func (p *Parser) requirements(pod *corev1.Pod, ours bool) *facts.Requirements {
-	key := &p.requirementsSeen.key
-	key.reset()
-	key.takes(pod)
-	key.qos(pod)
-	key.devices(pod)
-	key.podAffinity(pod)
-	key.flag(ours)
-	var cannot, features []string
-	if ours {
-		cannot, features = unsupported(pod), neededFeatures(&pod.Spec)
-		key.wants(&pod.Spec)
-		key.spread(pod)
-		key.images(&pod.Spec)
-		key.strings(cannot)
-		key.strings(features)
-	}
-	if r, ok := p.requirementsSeen.known[string(key.bytes)]; ok {
-		p.requirementsSeen.latest = r.serial
-		return r.Requirements
-	}
-	r := &facts.Requirements{Ports: p.hostPorts(pod)}
-	p.requests(pod, r)
-	malformed := p.podAffinity(pod, r)
-	if ours {
-		r.NodeSelector = p.nodeSelector(pod.Spec.NodeSelector)
-		p.nodeAffinity(pod.Spec.Affinity, r)
-		r.Tolerations = p.tolerations(pod.Spec.Tolerations)
-		malformed = cmp.Or(malformed, p.spread(pod, r))
-		r.Features, r.Images = features, p.imageNames(&pod.Spec)
-		r.Unsupported = cannot
-		r.Impossible = cmp.Or(r.Impossible, malformed)
-	} else {
-		r.Impossible = "" // it may not be possible for us, but it is there
-		if malformed != "" {
-			p.warner.Warn("pod "+pod.Namespace+"/"+pod.Name, "a pod's affinity is malformed and that list of terms ignored, as kube-scheduler ignores it",
-				"err", malformed)
-		}
-	}
-	p.requirementsSeen.add(r)
-	return r
-}
-
-func (m *requirementsMemo) add(r *facts.Requirements) {
-	if m.known == nil || len(m.known) >= maxMemo {
-		m.known = make(map[string]remembered)
-	}
-	m.serial++
-	m.latest = m.serial
-	m.known[string(m.key.bytes)] = remembered{r, m.serial}
-}
 
 // specKey spells fields out in a buffer. Every string and list carries its length, so different fields never give equal bytes.
 type specKey struct {
