@@ -163,6 +163,12 @@ var rules = []rule{
 		),
 	},
 	{
+		name: "loop-knows-no-node",
+		why: "node/loop says how messages reach the one goroutine that owns the agent's state, and every controller relies on it: a loop that knew what " +
+			"the messages are about could touch that state from outside, and could not be tested alone",
+		check: neverImport([]string{"./node/loop/..."}, nil, "./...", "log/...", "net/...", "os/..."),
+	},
+	{
 		name: "cores-are-the-agents",
 		why: "the scheduler promises amounts and the agent picks CPUs; a scheduler that imported the CPU allocator would decide what only the node " +
 			"knows, and topology would need it in a circle",
