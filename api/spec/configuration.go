@@ -119,7 +119,7 @@ type Scheduling struct {
 	Binding Binding `json:"binding,omitzero"`
 	// Conditions bounds the status writes for pods that do not fit.
 	Conditions Conditions `json:"conditions,omitzero"`
-	// Units says how gangs are waited for.
+	// Units bounds how long gangs wait.
 	Units Units `json:"units,omitzero"`
 	// Topology is the network as node labels tell it.
 	Topology Topology `json:"topology,omitzero"`
@@ -204,7 +204,7 @@ type NodeDevices struct {
 	OtherResources []string `json:"otherResources,omitzero"`
 }
 
-// OwnerAuto of NodeDevices.Owner looks at who offers the GPUs.
+// OwnerAuto of NodeDevices.Owner depends on which party offers the GPUs.
 const OwnerAuto = "auto"
 
 // Lending says what a node lends to reclaimed pods. It needs Node.Mode agent.
@@ -284,7 +284,7 @@ const (
 	EvictionsDryRun = "dry-run" // the report names who would have to go, and why; no pod is evicted
 )
 
-// ModeAuto of Node.Mode looks at what the kubelet does.
+// ModeAuto of Node.Mode depends on the kubelet's resource managers.
 const ModeAuto = "auto"
 
 // The values of Scheduling.DefaultSpread.

@@ -12,7 +12,7 @@ func Default() *Configuration {
 	return c
 }
 
-// SetDefaults fills every field that is zero. Defaults are written down here alone.
+// SetDefaults fills every field that is zero. This function is the only place where defaults are defined.
 func SetDefaults(c *Configuration) {
 	c.APIVersion = cmp.Or(c.APIVersion, ConfigurationAPIVersion)
 	c.Kind = cmp.Or(c.Kind, ConfigurationKind)
@@ -87,5 +87,5 @@ func setNodeDefaults(n *Node) {
 	n.Lending.RDT.BandwidthPercent = cmp.Or(n.Lending.RDT.BandwidthPercent, 20)
 }
 
-// DefaultRatio is packing: the fuller the better.
+// DefaultRatio packs: a fuller node scores higher.
 func DefaultRatio() []RatioPoint { return []RatioPoint{{0, 0}, {100, 100}} }

@@ -75,7 +75,7 @@ const (
 	NUMAPolicySingle     = "single-numa-node"
 )
 
-// DeviceWords is what a pod's annotations say of its devices.
+// DeviceWords are the annotations of a pod about its devices, parsed.
 type DeviceWords struct {
 	Isolation  string // "" or one of the Isolation constants
 	Near       string // "" or one of the Near constants
@@ -83,7 +83,7 @@ type DeviceWords struct {
 	NUMAPolicy string // "" or one of the NUMAPolicy constants; then Near is empty
 }
 
-// DeviceWordsOf reads a pod's annotations. The error names the key and what it may be; nothing is said then.
+// DeviceWordsOf parses a pod's annotations. On an error, which names the key and its possible values, the result is empty.
 func DeviceWordsOf(annotations map[string]string) (DeviceWords, error) {
 	w := DeviceWords{Isolation: annotations[AnnotationIsolation], NUMAPolicy: annotations[AnnotationNUMAPolicy]}
 	switch w.Isolation {
@@ -115,31 +115,32 @@ func DeviceWordsOf(annotations map[string]string) (DeviceWords, error) {
 	return w, nil
 }
 
-// The values of Devices.Owner: who gives a node's GPUs out.
+// The values of Devices.Owner: which party gives a node's GPUs out.
 const (
 	OwnerHilbert = "hilbert" // the agent does; all that is reported may be promised
 	OwnerKubelet = "kubelet" // a device plugin does: whole GPUs, by number
-	OwnerNone    = "none"    // nobody, or more than one: none is promised
+	OwnerNone    = "none"    // no party, or more than one: none is promised
 )
 
-// Devices is what a node's GPUs and network cards are, and which pod has what of them.
+// Devices are a node's GPUs and network cards, and which pod has what of them. Exactly one party gives a node's GPUs out (Owner), because two would
+// give the same GPU to two pods.
 type Devices struct {
 	// Owner is one of the constants above, and Reason why it is that one.
 	Owner  string `json:"owner"`
 	Reason string `json:"reason,omitempty"`
 	GPUs   []GPU  `json:"gpus,omitempty"`
 	NICs   []NIC  `json:"nics,omitempty"`
-	// Allocations are the pods that hold GPUs or cards. It is the node's confirmation of what the Binding promised.
+	// Allocations are the pods that hold GPUs or cards. They confirm the promises of the Bindings.
 	Allocations []DeviceAllocation `json:"allocations,omitempty"`
-	// Kubelet is what else is known of the devices that the kubelet gave to pods.
+	// Kubelet is what else the agent knows of the devices that the kubelet gave to pods.
 	Kubelet *KubeletDevices `json:"kubelet,omitempty"`
 }
 
-// KubeletDevices is what Allocations does not say of the devices that the kubelet gave to pods.
+// KubeletDevices is what Allocations cannot express of the devices that the kubelet gave to pods.
 type KubeletDevices struct {
-	// Unread is why the kubelet does not say which it gave, and since when what is known of it is old; empty: it does say.
+	// Unread is why the agent cannot read which devices the kubelet gave, and since when its knowledge is old; empty: it can.
 	Unread string `json:"unread,omitempty"`
-	// Others are devices that are no whole GPUs and not one instance, or of which it is not known which GPU they are of. More is how many are not listed.
+	// Others are devices that are neither a whole GPU nor one instance, or whose GPU is unknown. More is how many are not listed.
 	Others []KubeletDevice `json:"others,omitempty"`
 	More   int             `json:"more,omitempty"`
 }
@@ -151,12 +152,12 @@ type KubeletDevice struct {
 	// Resource is what the device plugin offers, and ID its own name for the device.
 	Resource string `json:"resource"`
 	ID       string `json:"id"`
-	// GPU is the index of the GPU that it is of; nil: it is not known.
+	// GPU is the index of its GPU; nil: unknown.
 	GPU *int `json:"gpu,omitempty"`
 }
 
-// DevicePlace is where a device hangs: dense numbers of this node's PCIe switches, the numbers of its NUMA node and socket. nil: the firmware does
-// not say.
+// DevicePlace is where a device is attached: the numbers of its PCIe switch (dense within the node), its NUMA node and its socket. nil: the
+// firmware does not report it.
 type DevicePlace struct {
 	Switch *int `json:"switch,omitempty"`
 	NUMA   *int `json:"numa,omitempty"`
@@ -165,26 +166,26 @@ type DevicePlace struct {
 
 // GPU is one GPU of a node.
 type GPU struct {
-	// Index is its number here and in promises. It belongs to the address for good.
+	// Index is its number here and in promises. It belongs to the PCI address permanently.
 	Index   int    `json:"index"`
 	UUID    string `json:"uuid"`
 	Address string `json:"address"` // PCI, "0000:3b:00.0"
 	Model   string `json:"model"`
-	// MemoryMiB is what may be given of its memory.
+	// MemoryMiB is the memory that pods may get.
 	MemoryMiB int64 `json:"memoryMiB"`
-	// Multiprocessors is how many it has, and Grain the thousandths of compute that one is. Parts are rounded up to it. 0: not known.
+	// Multiprocessors is how many it has, and Grain the compute of one in thousandths; parts are rounded up to a multiple of it. 0: unknown.
 	Multiprocessors int `json:"multiprocessors,omitempty"`
 	Grain           int `json:"grain,omitempty"`
 	// Clients is the most pods that may share it without instances; 0: no parts are given.
 	Clients int `json:"clients,omitempty"`
-	// Isolation is the kinds that it gives parts with.
+	// Isolation has the kinds of isolation with which it gives parts.
 	Isolation []string `json:"isolation,omitempty"`
 	// Instances are those that exist. The place in the list is the number in promises: "2:mig-0" is the first of GPU 2.
 	Instances   []GPUInstance `json:"instances,omitempty"`
 	DevicePlace `json:",inline"`
 	// Links is how well it is connected to each GPU, by index; more is better. All of a node's GPUs have it, or none.
 	Links []int `json:"links,omitempty"`
-	// Closed: it gives nothing new, and why. Empty: open.
+	// Closed is the reason why it gives nothing new. Empty: it is open.
 	Closed string `json:"closed,omitempty"`
 }
 
@@ -194,23 +195,23 @@ type GPUInstance struct {
 	UUID      string `json:"uuid,omitempty"`
 	Milli     int    `json:"milli"` // thousandths of the GPU's compute; 0: it gives nothing
 	MemoryMiB int64  `json:"memoryMiB"`
-	// Gone: it was unmade, and keeps its number while a pod holds it or one behind it is there.
+	// Gone: it was destroyed, and keeps its number while a pod holds it or an instance with a higher number exists.
 	Gone bool `json:"gone,omitempty"`
 }
 
 // NIC is one network card of a node.
 type NIC struct {
-	// Index is its number here and in promises. It belongs to the address for good.
+	// Index is its number here and in promises. It belongs to the PCI address permanently.
 	Index   int    `json:"index"`
 	Address string `json:"address"`
 	Name    string `json:"name"` // of its interface, or of its RDMA device
-	// BandwidthMbit is the Mbit/s that may be given.
+	// BandwidthMbit is the Mbit/s that pods may get.
 	BandwidthMbit int64 `json:"bandwidthMbit"`
-	// Functions is how many virtual functions may be given.
+	// Functions is how many virtual functions pods may get.
 	Functions   int  `json:"functions,omitempty"`
 	RDMA        bool `json:"rdma,omitempty"`
 	DevicePlace `json:",inline"`
-	// Closed: it gives nothing new, and why. Empty: open.
+	// Closed is the reason why it gives nothing new. Empty: it is open.
 	Closed string `json:"closed,omitempty"`
 }
 
@@ -222,10 +223,10 @@ type DeviceAllocation struct {
 	// GPUs and NICs are spelled as in AnnotationGPUs and AnnotationNICs.
 	GPUs string `json:"gpus,omitempty"`
 	NICs string `json:"nics,omitempty"`
-	// Isolation is what its part is given with; empty for whole GPUs.
+	// Isolation is that of the pod's part; empty for whole GPUs.
 	Isolation string `json:"isolation,omitempty"`
-	// Owner is who gave the GPUs, if it was not the agent: OwnerKubelet.
+	// Owner is which party gave the GPUs, if not the agent: OwnerKubelet.
 	Owner string `json:"owner,omitempty"`
-	// Moved: what was promised was gone, and this was taken instead.
+	// Moved: what was promised was not free, and the pod got this instead.
 	Moved bool `json:"moved,omitempty"`
 }

@@ -8,14 +8,16 @@ const (
 	NodePlural     = "customnoderesources"
 )
 
-// The values of NodeStatus.Mode: who rules the CPUs and memory of the node's containers.
+// The values of NodeStatus.Mode: which process assigns the CPUs and memory of the node's containers.
 const (
 	ModeAgent   = "agent"
 	ModeKubelet = "kubelet"
 )
 
-// NodeStatus is what a node's agent says of it: the status of a CustomNodeResource, which has the node's name. Times are in the type that
+// NodeStatus is the report of a node's agent: the status of a CustomNodeResource, which has the node's name. Times are in the type that
 // embeds this.
+//
+// A field that is nil or missing is unknown, and unknown is never read as zero: the scheduler promises nothing of it.
 type NodeStatus struct {
 	// Mode is ModeAgent where NUMA nodes can be promised, ModeKubelet where a manager of the kubelet is on.
 	Mode string `json:"mode"`
@@ -25,9 +27,9 @@ type NodeStatus struct {
 	Topology []TopologyElement `json:"topology,omitempty"`
 	// Pools are the CPUs that several pods share.
 	Pools []Pool `json:"pools,omitempty"`
-	// Colocation is what reclaimed pods may have of the node; nil: the agent does not say, and nothing may be lent.
+	// Colocation is what reclaimed pods may have of the node; nil: the agent does not report it, and nothing may be lent.
 	Colocation *Colocation `json:"colocation,omitempty"`
-	// Devices are the node's GPUs and network cards; nil: the agent does not say, and none is promised.
+	// Devices are the node's GPUs and network cards; nil: the agent does not report them, and none is promised.
 	Devices *Devices `json:"devices,omitempty"`
 	// Summary is what the printer columns show.
 	Summary NodeSummary `json:"summary"`
@@ -35,17 +37,17 @@ type NodeStatus struct {
 
 // Colocation is what reclaimed pods may have of a node.
 type Colocation struct {
-	// Headroom is gross: all that reclaimed pods may hold, those that run included.
+	// Headroom is gross: all that reclaimed pods may hold, including what running ones hold.
 	Headroom ReclaimedAmounts `json:"headroom"`
-	// NUMANodes are the NUMA nodes' parts of it, by number, and why they are no more.
+	// NUMANodes are the NUMA nodes' parts of it, by number, and what bounds each.
 	NUMANodes []NUMAHeadroom `json:"numaNodes,omitempty"`
 	// Lent is what the reclaimed pool has now: CPUs, and what its pods hold of memory.
 	Lent ReclaimedAmounts `json:"lent"`
-	// Closed: no new reclaimed pods until the agent says otherwise, and why. Empty: open.
+	// Closed is the reason why the node takes no new reclaimed pods. Empty: it takes them.
 	Closed string `json:"closed,omitempty"`
-	// Suppression is how hard reclaimed pods are held down: one of the constants below.
+	// Suppression is how strongly reclaimed pods are suppressed: one of the constants below.
 	Suppression string `json:"suppression"`
-	// Evictions are the pods that the agent wants evicted, the first most.
+	// Evictions are the pods that the agent wants evicted, the most important first.
 	Evictions []EvictionRequest `json:"evictions,omitempty"`
 }
 
@@ -63,7 +65,7 @@ type ReclaimedAmounts struct {
 	MemoryMiB int64 `json:"memoryMiB"`
 }
 
-// NUMAHeadroom is of one NUMA node.
+// NUMAHeadroom is the headroom of one NUMA node.
 type NUMAHeadroom struct {
 	Name             string `json:"name"`
 	ReclaimedAmounts `json:",inline"`
@@ -73,7 +75,7 @@ type NUMAHeadroom struct {
 	Message      string `json:"message,omitempty"`
 }
 
-// PodRef names one pod: UID says which of those that had the name.
+// PodRef names one pod. Several pods may have had the name, one after the other; the UID tells them apart.
 type PodRef struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -90,17 +92,17 @@ type EvictionRequest struct {
 	UID       string `json:"uid"`
 	Reason    string `json:"reason"`
 	Message   string `json:"message,omitempty"`
-	// Urgent: a hard watermark is passed; the cluster's budget does not hold it back.
+	// Urgent: a hard threshold is passed; the cluster's budget does not delay the eviction.
 	Urgent bool `json:"urgent,omitempty"`
 }
 
-// NodeReport is all that an agent has to say at one time: the status, and the conditions beside it, by type.
+// NodeReport is an agent's whole report at one time: the status, and the conditions beside it, by type.
 type NodeReport struct {
 	Status     NodeStatus      `json:"status"`
 	Conditions []NodeCondition `json:"conditions"`
 }
 
-// NodeCondition is a condition of a CustomNodeResource, without its times: whoever writes it knows since when it is so.
+// NodeCondition is a condition of a CustomNodeResource, without its times: the writer adds them.
 type NodeCondition struct {
 	Type string `json:"type"`
 	// Unknown: the agent cannot tell. Else True says which it is.
@@ -116,7 +118,7 @@ type NodeSummary struct {
 	FreeCPUs      int    `json:"freeCPUs"`      // that may still be given exclusively
 	DedicatedPods int    `json:"dedicatedPods"` // with CPUs of their own
 	FreeMemory    string `json:"freeMemory"`    // that may still be bound, "12Gi"
-	// GPUs is how many nobody uses, of those that there are, "6/8 free"; empty where there are none.
+	// GPUs is how many are free, of all: "6/8 free"; empty on a node without GPUs.
 	GPUs string `json:"gpus,omitempty"`
 }
 
@@ -134,13 +136,13 @@ type TopologyElement struct {
 	Type string `json:"type"`
 	// Name is the number of a socket or NUMA node, the PCIe address of a device.
 	Name string `json:"name"`
-	// Closed: nothing new is promised here; the condition NUMANodesClosed says why.
+	// Closed: nothing new is promised here; the condition NUMANodesClosed has the reason.
 	Closed bool `json:"closed,omitempty"`
-	// Capacity is what is there; Allocatable what may be promised: without the reserved cores and memory. NUMA nodes have both, others
-	// neither: nil is not known, and never zero.
+	// Capacity is what is there; Allocatable what may be promised: without the reserved cores and memory. NUMA nodes have both, other
+	// elements neither: nil is unknown, and never zero.
 	Capacity    *NUMAAmounts `json:"capacity,omitempty"`
 	Allocatable *NUMAAmounts `json:"allocatable,omitempty"`
-	// Allocations are the pods that hold something of this NUMA node for themselves.
+	// Allocations are the pods that hold something of this NUMA node exclusively.
 	Allocations []NUMAAllocation `json:"allocations,omitempty"`
 	// Attributes of a device: its names, vendor, model, switch.
 	Attributes map[string]string `json:"attributes,omitempty"`
@@ -154,7 +156,8 @@ type NUMAAmounts struct {
 	MemoryMiB int64  `json:"memoryMiB"`        // MiB
 }
 
-// NUMAAllocation is what one pod holds of a NUMA node. It is the node's confirmation of what the Binding promised.
+// NUMAAllocation is what one pod holds of a NUMA node. It confirms the promise of the pod's Binding, and the scheduler believes it even where it
+// differs from the promise.
 type NUMAAllocation struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -162,9 +165,9 @@ type NUMAAllocation struct {
 	CPUSet    string `json:"cpuset,omitempty"`
 	CPUs      int    `json:"cpus,omitempty"`
 	MemoryMiB int64  `json:"memoryMiB,omitempty"`
-	// Exclusive: nobody else uses the NUMA node.
+	// Exclusive: no other pod uses the NUMA node.
 	Exclusive bool `json:"exclusive,omitempty"`
-	// Moved: the promised NUMA nodes were gone, and these were taken instead.
+	// Moved: the promised NUMA nodes were not free, and the pod got these instead.
 	Moved bool `json:"moved,omitempty"`
 }
 

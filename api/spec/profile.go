@@ -33,13 +33,13 @@ const (
 	MaxWeight = 10.0
 )
 
-// ServiceProfile says how the pods of a service are to fare, and within which bounds a node's agent may size their pool for that.
+// ServiceProfile has the targets of a service, and the bounds within which a node's agent may size the pool of its pods to meet them.
 type ServiceProfile struct {
 	// Selector selects pods of the profile's namespace by their labels. It must name at least one.
 	Selector PodSelector `json:"selector"`
-	// Indicators are what is looked at; the worst rules. At most MaxIndicators.
+	// Indicators are the numbers that are steered to their targets; the worst one counts. At most MaxIndicators.
 	Indicators []ProfileIndicator `json:"indicators"`
-	// Bounds are of the pool on each node.
+	// Bounds limit the pool on each node.
 	Bounds ProfileBounds `json:"bounds,omitzero"`
 	// Period is the time from one decision to the next; empty: DefaultProfilePeriod.
 	Period Duration `json:"period,omitempty"`
@@ -69,13 +69,14 @@ const (
 	SelectDoesNotExist = "DoesNotExist"
 )
 
-// ProfileIndicator is one number that says how a pod fares, and what it should be. Less is better.
+// ProfileIndicator is one measure of a pod's service, and its target. Less is better. For example {RunDelay, 0.05}: the pod's threads should wait
+// at most 50 ms for a CPU in each second that they run.
 type ProfileIndicator struct {
 	// Type is one of the constants below.
 	Type string `json:"type"`
 	// Target is in the unit of the indicator.
 	Target float64 `json:"target"`
-	// Weight counts the distance from the target (as a ratio) so many times; 0: once.
+	// Weight is the factor by which the distance from the target (as a ratio) counts; 0 is 1.
 	Weight float64 `json:"weight,omitempty"`
 	// Metric is what is scraped, of IndicatorMetric only.
 	Metric *ProfileMetric `json:"metric,omitempty"`
@@ -87,13 +88,13 @@ const (
 	IndicatorRunDelay = "RunDelay"
 	// IndicatorCPUPressure: the share of time in which some thread of the pod waits for a CPU, 0 to 1.
 	IndicatorCPUPressure = "CPUPressure"
-	// IndicatorCPI: cycles that the pod's CPUs take for an instruction. It is known only on nodes that count both.
+	// IndicatorCPI: cycles per instruction of the pod's CPUs. It is known only on nodes that count both.
 	IndicatorCPI = "CPI"
-	// IndicatorMetric: a number that the pod itself tells, in the text format of Prometheus.
+	// IndicatorMetric: a number that the pod itself serves, in the text format of Prometheus.
 	IndicatorMetric = "Metric"
 )
 
-// ProfileMetric is a number that a pod tells over HTTP.
+// ProfileMetric is a number that a pod serves over HTTP.
 type ProfileMetric struct {
 	// Port and Path are where; an empty path is /metrics.
 	Port int    `json:"port"`
@@ -102,12 +103,12 @@ type ProfileMetric struct {
 	// the greatest counts; several histograms are added up.
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// Quantile is between 0 and 1: of what a histogram has seen since the last scrape. 0: Name is a gauge.
+	// Quantile is between 0 and 1, of what a histogram counted since the previous scrape. 0: Name is a gauge.
 	Quantile float64 `json:"quantile,omitempty"`
 }
 
-// ProfileBounds bound the pool of a service on a node: in CPUs, and in percent of what the pods of the pool request. 0: no such bound. Where two
-// hold, the narrower rules.
+// ProfileBounds bound the pool of a service on a node: in CPUs, and in percent of what the pods of the pool request. 0: no such bound. The
+// narrower bound counts.
 type ProfileBounds struct {
 	MinCPUs    int `json:"minCPUs,omitempty"`
 	MaxCPUs    int `json:"maxCPUs,omitempty"`
@@ -309,7 +310,8 @@ func MatchProfile(profiles []NamedProfile, namespace string, labels map[string]s
 	return best, others
 }
 
-// Matches reports whether all terms hold. A selector without any selects nothing: every pod of a namespace is nobody's service.
+// Matches reports whether all terms hold. A selector without terms selects nothing, because a whole namespace is not one
+// service.
 func (s *PodSelector) Matches(labels map[string]string) bool {
 	for key, want := range s.MatchLabels {
 		if value, ok := labels[key]; !ok || value != want {

@@ -6,7 +6,12 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 )
 
-// CustomNodeResource is what a node's agent says of it. It has the Node's name, and goes with the Node, which owns it.
+// CustomNodeResource is the report of a node's agent. It has the Node's name; the Node owns it, so it is deleted with the Node. The scheduler
+// promises only what stands in it. For example, with
+//
+//	status: {mode: agent, topology: [{name: "0", type: NUMANode, allocatable: {cpus: 8}, allocations: [{pod: …, cpus: 2}]}]}
+//
+// the scheduler may promise 6 more CPUs of NUMA node 0, and takes the 2 for confirmed.
 type CustomNodeResource struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -14,11 +19,11 @@ type CustomNodeResource struct {
 	Status CustomNodeResourceStatus `json:"status,omitzero"`
 }
 
-// CustomNodeResourceStatus is the machine, who holds what of it, and when the agent looked.
+// CustomNodeResourceStatus is the machine, which pods hold what of it, and when the agent observed it.
 type CustomNodeResourceStatus struct {
 	spec.NodeStatus `json:",inline"`
 
-	// ObservedAt is when the agent last vouched for all of this, by the node's clock.
+	// ObservedAt is when the agent last observed all of this, by the node's clock.
 	ObservedAt metav1.Time `json:"observedAt,omitzero"`
 	// Conditions are AgentReady, NUMANodesClosed and UnlabelledBestEffort, for now; their reasons are those of api/spec.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

@@ -38,7 +38,7 @@ func (s *CustomNodeResourceStatus) DeepCopyInto(out *CustomNodeResourceStatus) {
 	out.Conditions = slices.Clone(s.Conditions)
 }
 
-// copyDevices copies what hangs in a node.
+// copyDevices copies the devices of a node.
 func copyDevices(d *spec.Devices) *spec.Devices {
 	if d == nil {
 		return nil

@@ -6,8 +6,9 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 )
 
-// ServiceProfile says how the pods of a service are to fare. The agents of the nodes where they run size their pools for that. It has no status: each
-// node steers by itself, thousands would have to write one object, and each tells in its own metrics what came of it.
+// ServiceProfile has the targets of a service, for example a run delay of at most 0.05 seconds per second. On each node the agent sizes the pool
+// of the service's pods so that the targets are met. It has no status: each node steers by itself, and thousands of nodes would have to write one
+// object. The agents' metrics show the effect.
 type ServiceProfile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`

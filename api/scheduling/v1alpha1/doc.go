@@ -1,12 +1,12 @@
-// Package v1alpha1 is the group scheduling.hilbert.dev as the API server sees it: the Queue, a node in the tree of those who share a
-// cluster.
+// Package v1alpha1 is the group scheduling.hilbert.dev as the API server sees it. It has one kind: the Queue, a tenant's share of the cluster.
+// Queues form a tree.
 //
-// Data flow: people write a Queue's spec, kube parses it into facts.Queue, the ledger judges it together with all others, and
-// kube writes what came of it into the status. The CRD in deploy/crds refuses what one object alone can say wrong; what only the tree
-// shows (a missing parent, a circle, a guarantee larger than the parent's) the condition Ready tells.
+// Data flow: people write a Queue's spec, kube parses it into facts.Queue, the ledger checks it together with all other Queues, and kube writes
+// the result into the status. The CRD in deploy/crds refuses what is wrong in one object alone. The condition Ready reports what only the tree
+// shows: a missing parent, a cycle, a guarantee larger than the parent's.
 //
 // Invariants: the CRD has the fields of these types, each under its JSON name, and no others; a test compares them. DeepCopy shares
 // no memory.
 //
-// It is not what core sees (that is package cluster), and it has no PodGroup: those are the API server's, or the sigs'.
+// The core does not import this package: it sees facts.Queue. There is no PodGroup here, because the API server has one, and the sigs have another.
 package v1alpha1

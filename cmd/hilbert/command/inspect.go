@@ -129,8 +129,8 @@ For a unit (the gang of a PodGroup), show which members are placed, how many uni
 members, the limit of a queue, packing, capacity), and which single change would let it be placed: a higher limit, another unit gone, no packing
 constraint, more members or nodes. The scheduler tries each change before it reports it. The command changes nothing in the cluster.
 
-Of a node, say what it lends to reclaimed pods and why that is no more, by NUMA node, what is requested of it, whom it wants evicted, and what
-its NUMA nodes can promise. The reasons are the agent's own, read from the CustomNodeResource; --from has only what the scheduler knows.`,
+For a node, show what it lends to reclaimed pods and why not more, by NUMA node, how much of that is requested, which pods it wants evicted, and
+what its NUMA nodes can promise. The reasons come from the agent's CustomNodeResource; --from has only what the scheduler knows.`,
 		Example: `  hilbert explain pod default/web-0
   hilbert explain unit ml/train
   hilbert explain unit ml/train -o json

@@ -29,7 +29,7 @@ func newTopGPUs() *cobra.Command {
 		Use:     "gpus [NODE...]",
 		Aliases: []string{"gpu"},
 		Short:   "Show GPUs and network cards: their place, which pods hold them, and what is free by model",
-		Long: `Show for each node with GPUs or network cards who gives out the GPUs, and for each device its NUMA node and PCIe switch, the held compute and
+		Long: `Show for each node with GPUs or network cards which party gives out the GPUs, and for each device its NUMA node and PCIe switch, the held compute and
 memory (a letter is a pod with a part, # a pod with the whole device), what is free, which pods hold it and with which isolation, and why it is closed.
 A summary by model follows: how many GPUs there are, how many are free as a whole, and for several pod sizes (in GPUs) how many such pods would fit and
 which share of the free compute they could not use (fragmentation). GPUs that are closed, STALE, or on a node without an owner count as closed.`,

@@ -23,7 +23,7 @@ func newTopNodes() *cobra.Command {
 		Use:     "nodes [NAME...]",
 		Aliases: []string{"node"},
 		Short:   "Show the NUMA nodes of each node: what can be promised, what is free, and the pools",
-		Long: `Show for each node who assigns its CPUs, and for each of its NUMA nodes the CPUs and memory that pods can hold exclusively, how much of that is
+		Long: `Show for each node which process assigns its CPUs, and for each of its NUMA nodes the CPUs and memory that pods can hold exclusively, how much of that is
 free, the CPUs of each pool, and the devices. Nodes that lend to reclaimed pods also show the headroom (CPUs and memory), what is lent now, how far
 reclaimed pods are suppressed, and how many evictions the node requests. OBSERVED is the age of the agent's last observation. The scheduler
 promises nothing on NUMA nodes that are STALE or closed, or on nodes in mode kubelet.`,

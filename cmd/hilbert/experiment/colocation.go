@@ -38,7 +38,7 @@ func NewColocation() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "colocation",
 		Short: "Offline jobs on the spare capacity of online services: a modelled fleet under the real control laws",
-		Long: `Play days of a fleet whose online services follow recorded tides, with an endless backlog of offline jobs: with requests only, with naive
+		Long: `Play days of a fleet of online services under recorded load, with an endless backlog of offline jobs: with requests only, with naive
 over-commitment, with Hilbert, and with Hilbert without one of its laws. The scheduler, the laws and the eviction manager are those that run
 in production; the machines are a model (docs/adr/0009-the-machine-model.md). The same seed gives the same figures on one architecture.`,
 		Example: `  hilbert sim colocation --tide qps.tar.gz --use planetlab.csv --nodes 1000 --seed 1 -o json --report out.html
@@ -49,7 +49,7 @@ in production; the machines are a model (docs/adr/0009-the-machine-model.md). Th
 	flags := cmd.Flags()
 	flags.StringVar(&f.tide, "tide", "", "measured request rates of a day (CSV, or that in .gz or .tar.gz): timestamp_anon, value, container_ip")
 	flags.StringVar(&f.use, "use", "", "measured CPU use of machines in percent (CSV, or packed): vm, t0, t1, and so on")
-	flags.StringVar(&f.jobs, "jobs", "", "pod list of an openb trace (CSV), whose offline tasks are the jobs; without it they are invented with that trace's quantiles")
+	flags.StringVar(&f.jobs, "jobs", "", "pod list of an openb trace (CSV): its offline tasks are the jobs (default: jobs invented with that trace's quantiles)")
 	flags.BoolVar(&f.synthetic, "synthetic", false, "invent tides instead of --tide and --use")
 	flags.IntVar(&f.nodes, "nodes", 1000, "nodes of the fleet")
 	flags.IntVar(&f.ablationNodes, "ablation-nodes", 60, "nodes at most for the ablations, the sweep and the rise of all services together")

@@ -30,8 +30,8 @@ func newExperimentDLRM() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlrm",
 		Short: "GPUs and their network cards under one PCIe switch: the DLRM-2025 trace, blind and aware",
-		Long: `Replay the instances of the DLRM-2025 trace on machines whose devices are a model (8 GPUs and 4 cards on 4 switches and 2 sockets): with
-devices chosen blindly, and by Hilbert's allocator with one switch required or preferred. Tells which share has GPU and card under one switch, what that
+		Long: `Replay the instances of the DLRM-2025 trace on modelled machines (8 GPUs and 4 cards on 4 switches and 2 sockets): with devices
+chosen blindly, and by Hilbert's allocator with one switch required or preferred. Report the share with GPU and card under one switch, what that
 costs in GPUs, and whether any refused instance would fit by brute force.`,
 		Example: `  hilbert sim experiment dlrm --traces traces -o json
   hilbert sim experiment dlrm --pods disaggregated_DLRM_trace.csv --modes blind,required --seeds 3 --spare 0`,
@@ -41,7 +41,7 @@ costs in GPUs, and whether any refused instance would fit by brute force.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.traces, "traces", "", "folder that holds dlrm2025/"+dlrmFile)
 	flags.StringVar(&f.pods, "pods", "", "the instances themselves (CSV), instead of --traces")
-	flags.StringSliceVar(&f.modes, "modes", f.modes, "who chooses devices")
+	flags.StringSliceVar(&f.modes, "modes", f.modes, "ways to choose devices")
 	flags.Float64SliceVar(&o.Spare, "spare", o.Spare, "sizes of the cluster: percent of machines beyond what the peak needs")
 	flags.Float64Var(&o.Fill, "fill", o.Fill, "instances with GPUs come in random order and stay, until this much of the GPUs is asked for; 0: leave that out")
 	flags.Float64SliceVar(&o.Demand, "rdma", o.Demand, "how many times the trace's RDMA shares --fill is done with")

@@ -7,14 +7,14 @@ import (
 
 // Headroom: what reclaimed pods ask of what nodes lend. It is fitted as any resource; only what is said of it, and how it is scored, differ.
 
-// What reclaimed pods are spread by: a node that would be left with so much stands halfway between one with nothing and one without bound.
+// The scale of scoreHeadroomSpread: a node that would be left with this much has half of the best score.
 const (
 	halfwayCPU    = 16_000   // millicores
 	halfwayMemory = 64 << 30 // bytes
 )
 
-// scoreHeadroomSpread prefers the nodes that would be left with the most headroom, in amounts and not in shares: the more is left, the less a
-// fall of it hurts. The scarcer resource decides.
+// scoreHeadroomSpread prefers the nodes that would have the most headroom left, in amounts and not in shares, because with more headroom left a fall
+// of it evicts fewer pods. The scarcer resource decides.
 func scoreHeadroomSpread(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	score := int64(MaxScore)
 	for i, a := range c.Reclaims() {

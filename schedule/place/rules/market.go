@@ -149,8 +149,9 @@ func namedModels(t *facts.Term) []string {
 // MaxWorth is the best score that GPUWorth gives. It is finer than others: a point is a thousandth of a GPU.
 const MaxWorth = 10_000
 
-// scoreGPUWorth scores a node by how much more of its worth a pod would destroy than it asks for, in thousandths of a GPU (package
-// fragment). A pod without a GPU destroys what the CPU that it takes is worth to the GPUs beside it; it goes where there are none first.
+// scoreGPUWorth prefers the node where a pod destroys the least worth beyond its own request, in thousandths of a GPU (package fragment). For
+// example, a quarter of a GPU on an idle GPU destroys more than its 250 thousandths, because pods that need a whole GPU can no longer use it. A pod
+// without a GPU request destroys what its CPU is worth to the GPUs of the node, so it goes to nodes without GPUs first.
 func scoreGPUWorth(p *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	if !s.HasGPUs(slot) {
 		return MaxWorth

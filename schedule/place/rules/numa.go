@@ -102,8 +102,8 @@ func whyNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(str
 	}
 }
 
-// scoreNUMAPacking keeps whole NUMA nodes whole: a node is the better for a dedicated pod the less it leaves of the NUMA nodes that it would touch. Nodes
-// on which the kubelet rules get nothing, and pods that ask for no NUMA nodes are given the same everywhere.
+// scoreNUMAPacking keeps whole NUMA nodes whole. For a dedicated pod a node scores higher if less would be left of the NUMA nodes that the pod would
+// use. Nodes on which the kubelet assigns the CPUs score 0. Pods that ask for no NUMA nodes score the same everywhere.
 func scoreNUMAPacking(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	if c.NUMANodes.IsZero() {
 		return 0

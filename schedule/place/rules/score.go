@@ -80,8 +80,9 @@ func balance(requested, allocatable [2]int64) int64 {
 	return int64(float64(1-deviation) * MaxScore)
 }
 
-// scoreGPUPacking keeps whole GPUs whole. A pod with a GPU request scores a node by how little it leaves of what it touches: of the one
-// GPU that a fraction would share, or of the node's free GPUs for whole ones. A pod without one scores by how few GPUs it would strand.
+// scoreGPUPacking keeps whole GPUs whole. For a pod with a GPU request a node scores higher if less would be left: of the GPU that a
+// fraction would share, or of the node's free GPUs for a request of whole ones. For other pods a node scores higher if it has fewer free GPUs, which
+// lack of CPU or memory could strand.
 func scoreGPUPacking(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	if !s.HasGPUs(slot) {
 		return MaxScore
