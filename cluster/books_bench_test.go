@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -91,20 +92,20 @@ func nest(store *cluster.Store, levels int) {
 func BenchmarkNamespace(b *testing.B) {
 	for _, namespaces := range []int{500, 5000} {
 		b.Run(fmt.Sprint("namespaces=", namespaces), func(b *testing.B) {
-			store := forest(namespaces)
+			store, seen := forest(namespaces), quota.Cursor{}
 			for i := 0; b.Loop(); i++ {
 				store.Apply(facts.NamespaceUpserted{Namespace: forestNamespace(i%namespaces, i+i/namespaces)})
-				store.Quota().Changed()
+				store.Quota().Changed(&seen)
 			}
 		})
 	}
 }
 
 func BenchmarkQueue(b *testing.B) {
-	store := forest(5000)
+	store, seen := forest(5000), quota.Cursor{}
 	for i := 0; b.Loop(); i++ {
 		store.Apply(facts.QueueUpserted{Queue: forestQueue(i%1000, int64(i))})
-		store.Quota().Changed()
+		store.Quota().Changed(&seen)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -31,7 +32,7 @@ func TestClaims(t *testing.T) {
 	}
 	add(facts.Pod{UID: "g1", Unit: "g", Node: "n1", Priority: 9, Deleting: true})
 	add(facts.Pod{UID: "g2", Unit: "g", Node: "n2", Priority: 9, Deleting: true})
-	told := func(what string, from cluster.Revision) {
+	told := func(what string, from changes.Revision) {
 		t.Helper()
 		seen := make(map[cluster.Slot]bool)
 		for r := from; r < store.VictimLog().Len(); r++ {

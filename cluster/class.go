@@ -4,10 +4,16 @@ import (
 	"maps"
 	"slices"
 
+	"hilbert.dev/hilbert/cluster/census"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
+
+// MaxIdleClasses bounds the classes that are remembered though no pod refers to them, so that a class that comes and goes keeps its ID
+// and with it the indexes built for it.
+const MaxIdleClasses = 1024
 
 // ClassID numbers classes in the order in which the Store met them. It is never given out twice.
 type ClassID uint32
@@ -22,308 +28,123 @@ type Class struct {
 	// Charge is what its pods are charged to their queues: Amounts, and GPUs as spec.ResourceGPUMilli.
 	Charge resource.List
 	// Constraints between pods; nil when there are none.
-	Constraints *Constraints
+	Constraints *census.Constraints
 
-	base    *base
+	request *request
 	variant string
 	pods    int // how many pods refer to it
 }
 
-// Constraints is what ties a pod's place to where other pods stand, as censuses to read.
-type Constraints struct {
-	// Hard and Soft spread constraints.
-	Hard, Soft []Spread
-	// Near: required affinity. On a node's domains each must have a pod; NearSelf: or, while none of them has one anywhere, the pod itself
-	// would do.
-	Near     []CensusID
-	NearSelf bool
-	// Apart: the pod's own required anti-affinity. On a node's domains none may have a pod.
-	Apart []CensusID
-	// Repelled: the same, by the terms of pods that are there already.
-	Repelled []CensusID
-	// Drawn are the preferences, of both sides.
-	Drawn []Attraction
+// Reclaims lists what the class asks of what only reports give, CPU and then memory; amounts of 0 are not asked for.
+func (c *Class) Reclaims() *[facts.ReclaimedKinds]resource.Amount { return &c.request.reclaims }
 
-	tallies []TallyID // its own, to be released with it
-}
+// AsksReclaimed reports whether the class asks for any of it.
+func (c *Class) AsksReclaimed() bool { return c.request.asksReclaimed }
 
-// Spread is a spread constraint with where to read it.
-type Spread struct {
-	*facts.SpreadConstraint
-	// Self is 1 if the pod itself would be counted, else 0.
-	Self int32
-	Key  KeyID
-	// Tally counts the pods on one node. A soft constraint on HostnameKey reads it instead of a census, as upstream does.
-	Tally TallyID
-	// Census is NoCensus in that case.
-	Census CensusID
-}
-
-// Attraction adds its weight to a node's score for each pod of a census in the node's domain.
-type Attraction struct {
-	Census CensusID
-	Weight int64
-}
-
-// Each visits all censuses.
-func (c *Constraints) Each(visit func(CensusID)) {
-	for _, list := range [][]Spread{c.Hard, c.Soft} {
-		for i := range list {
-			if list[i].Census != NoCensus {
-				visit(list[i].Census)
-			}
-		}
-	}
-	for _, list := range [][]CensusID{c.Near, c.Apart, c.Repelled} {
-		for _, id := range list {
-			visit(id)
-		}
-	}
-	for i := range c.Drawn {
-		visit(c.Drawn[i].Census)
-	}
-}
-
-// base is interned Requirements: what a pod takes of its node, and what its affinity terms mean to others.
-type base struct {
+// request is Requirements that are stored once, however many pods have them: what such a pod takes of its node, and what its affinity terms
+// mean to other pods. The classes of a request differ only in what stands in the cluster that is about their pods.
+type request struct {
 	*facts.Requirements
 	amounts resource.List
 	charge  resource.List
 	key     string
-	carries []TallyID
+	carries []census.TallyID
 	classes []*Class
 
 	reclaims      [facts.ReclaimedKinds]resource.Amount
 	asksReclaimed bool
 }
 
-// intern returns the base of the requirements. One whose resources do not fit the table is marked impossible rather than dropped.
-func (s *Store) intern(r *facts.Requirements) *base {
-	s.scratch = r.AppendKey(s.scratch[:0])
-	if b, ok := s.bases[string(s.scratch)]; ok {
-		return b
+// classBook is the requests and classes that the ledger knows. Pods with equal requirements, and about which the same stands in the cluster,
+// share a class, so that ten thousand pods of a Deployment are judged as one.
+type classBook struct {
+	kinds    *resource.Table
+	registry *census.Registry
+	gpuKind  resource.Kind
+	lent     lentKinds
+
+	requests map[string]*request // by canonical encoding
+	idle     int                 // classes without pods
+	next     ClassID
+	scratch  []byte
+}
+
+// request returns the request with these requirements, and the tallies that came up with it, which have still to be introduced to the pods.
+// A request whose resources do not fit the table is marked impossible rather than dropped.
+func (b *classBook) request(r *facts.Requirements) (_ *request, known bool, fresh []census.TallyID) {
+	b.scratch = r.AppendKey(b.scratch[:0])
+	if q, ok := b.requests[string(b.scratch)]; ok {
+		return q, true, nil
 	}
-	b := &base{Requirements: r, key: string(s.scratch)}
+	q := &request{Requirements: r, key: string(b.scratch)}
 	quantities := append([]resource.Quantity{{Name: resource.NamePods, Amount: 1}}, r.Requests...)
-	amounts, err := s.kinds.NewList(quantities)
+	amounts, err := b.kinds.NewList(quantities)
 	if err != nil {
 		copied := *r
 		copied.Impossible = err.Error()
-		b.Requirements = &copied
+		q.Requirements = &copied
 	}
-	b.amounts, b.charge = amounts, s.withGPUs(amounts, b.GPU)
-	s.growKinds()
-	s.claimReclaimed(b)
-	s.bases[b.key] = b
-	s.carry(b)
-	return b
+	q.amounts, q.charge = amounts, b.withGPUs(amounts, q.GPU)
+	b.lent.claim(q)
+	b.requests[q.key] = q
+	q.carries, fresh = b.registry.Carry(q.Requirements)
+	return q, false, fresh
 }
 
 // withGPUs adds GPUs to what is charged to queues.
-func (s *Store) withGPUs(amounts resource.List, gpus topology.Request) resource.List {
+func (b *classBook) withGPUs(amounts resource.List, gpus topology.Request) resource.List {
 	if gpus.IsZero() {
 		return amounts
 	}
-	list := append(slices.Clone(amounts), resource.Amount{Kind: s.quota.GPUKind(), Value: gpus.Total()})
+	list := append(slices.Clone(amounts), resource.Amount{Kind: b.gpuKind, Value: gpus.Total()})
 	slices.SortFunc(list, func(a, b resource.Amount) int { return int(a.Kind) - int(b.Kind) })
 	return list
 }
 
-// carry registers the terms through which the pods of a base act on other pods.
-func (s *Store) carry(b *base) {
-	add := func(what role, term *facts.AffinityTerm, weight int64) {
-		t, fresh := s.registry.tally(&tally{
-			carried: true, role: what, weight: weight, topo: s.registry.key(term.TopologyKey), selectors: []facts.PodSelector{term.Pods},
-		})
-		b.carries = append(b.carries, t)
-		if fresh {
-			s.introduce(t)
-		}
-	}
-	for i := range b.AntiAffinity {
-		add(repels, &b.AntiAffinity[i], 0)
-	}
-	for i := range b.Affinity {
-		add(attracts, &b.Affinity[i], hardAffinityWeight)
-	}
-	for i := range b.PreferredPods {
-		add(attracts, &b.PreferredPods[i].AffinityTerm, int64(b.PreferredPods[i].Weight))
-	}
-	s.learnKeys()
-}
-
-// Class returns the class of the requirements for a pod that nothing in the cluster is about, for questions such as "would this fit".
-func (s *Store) Class(r *facts.Requirements) *Class { return s.class(s.intern(r), &identity{}) }
-
-// class returns the class of a base for a pod with an identity; nil for a pod that needs no place.
-func (s *Store) class(b *base, id *identity) *Class {
+// class returns the class of a request for pods with an identity (nil: for a pod that needs no place), and the tallies that came up with it.
+func (b *classBook) class(q *request, id *identity, namespaces census.Namespaces) (_ *Class, known bool, fresh []census.TallyID) {
 	w := facts.Key(nil)
 	var self []int32
-	if id != nil && (len(id.feels) > 0 || len(b.Spread)+len(b.Affinity)+len(b.AntiAffinity)+len(b.PreferredPods) > 0) {
-		self = s.selves(b, id)
+	if id != nil && (len(id.AffectedBy) > 0 || len(q.Spread)+len(q.Affinity)+len(q.AntiAffinity)+len(q.PreferredPods) > 0) {
+		self = census.SelfMatches(q.Requirements, &id.Subject, namespaces)
 		w.Number(1)
 		for _, n := range self {
 			w.Number(int64(n))
 		}
-		for _, t := range id.feels {
+		for _, t := range id.AffectedBy {
 			w.Number(int64(t))
 		}
 	}
-	for _, class := range b.classes {
+	for _, class := range q.classes {
 		if class.variant == string(w) {
-			return class
+			return class, true, nil
 		}
 	}
-	class := &Class{Requirements: b.Requirements, ID: s.nextClass, Amounts: b.amounts, Charge: b.charge, base: b, variant: string(w)}
-	s.nextClass++
-	b.classes = append(b.classes, class)
+	class := &Class{Requirements: q.Requirements, ID: b.next, Amounts: q.amounts, Charge: q.charge, request: q, variant: string(w)}
+	b.next++
+	q.classes = append(q.classes, class)
 	if len(w) > 0 {
-		class.Constraints = s.constrain(b, self, id.feels)
+		class.Constraints, fresh = b.registry.Constrain(q.Requirements, self, id.AffectedBy)
 	}
-	s.idle++
-	s.sweepClasses(class)
-	return class
+	b.idle++
+	return class, false, fresh
 }
 
-// selves says for each spread constraint, and last for the required affinity as a whole, whether the pod itself is selected.
-func (s *Store) selves(b *base, id *identity) []int32 {
-	self := make([]int32, 0, len(b.Spread)+1)
-	count := func(is bool) {
-		if is {
-			self = append(self, 1)
-			return
-		}
-		self = append(self, 0)
-	}
-	for i := range b.Spread {
-		count(b.Spread[i].Pods.Selects(id.namespace, id.labels, s.selection.namespaces, false))
-	}
-	near := len(b.Affinity) > 0
-	for i := range b.Affinity {
-		near = near && b.Affinity[i].Pods.Selects(id.namespace, id.labels, s.selection.namespaces, false)
-	}
-	count(near)
-	return self
-}
-
-// constrain registers the censuses that a class reads.
-func (s *Store) constrain(b *base, self []int32, feels []TallyID) *Constraints {
-	c := &Constraints{NearSelf: self[len(self)-1] == 1}
-	s.constrainSpread(c, b, self)
-	if len(b.Affinity) > 0 {
-		all := make([]facts.PodSelector, len(b.Affinity))
-		for i := range b.Affinity {
-			all[i] = b.Affinity[i].Pods
-		}
-		t := s.count(c, &tally{selectors: all})
-		for i := range b.Affinity {
-			c.Near = append(c.Near, s.anywhere(t, b.Affinity[i].TopologyKey))
-		}
-	}
-	for i := range b.AntiAffinity {
-		t := s.count(c, &tally{selectors: []facts.PodSelector{b.AntiAffinity[i].Pods}})
-		c.Apart = append(c.Apart, s.anywhere(t, b.AntiAffinity[i].TopologyKey))
-	}
-	for i := range b.PreferredPods {
-		p := &b.PreferredPods[i]
-		t := s.count(c, &tally{selectors: []facts.PodSelector{p.Pods}})
-		c.Drawn = append(c.Drawn, Attraction{s.anywhere(t, p.TopologyKey), int64(p.Weight)})
-	}
-	for _, t := range feels {
-		def := s.registry.tallies[t]
-		def.users++
-		c.tallies = append(c.tallies, t)
-		census := s.anywhere(t, s.registry.keys[def.topo].name)
-		if def.role == repels {
-			c.Repelled = append(c.Repelled, census)
-		} else {
-			c.Drawn = append(c.Drawn, Attraction{census, def.weight})
-		}
-	}
-	s.learn()
-	return c
-}
-
-func (s *Store) constrainSpread(c *Constraints, b *base, self []int32) {
-	var hard, soft []KeyID
-	for i := range b.Spread {
-		key := s.registry.key(b.Spread[i].TopologyKey)
-		if b.Spread[i].Hard {
-			hard = append(hard, key)
-		} else if !b.Spread[i].Default {
-			soft = append(soft, key)
-		}
-	}
-	for i := range b.Spread {
-		spread := Spread{SpreadConstraint: &b.Spread[i], Self: self[i], Key: s.registry.key(b.Spread[i].TopologyKey), Census: NoCensus}
-		pods := spread.Pods
-		if pods.Labels.MatchesAll() {
-			pods.Labels = facts.LabelSelector{Nothing: true} // upstream counts nothing for an empty selector
-		}
-		spread.Tally = s.count(c, &tally{liveOnly: true, selectors: []facts.PodSelector{pods}})
-		keys := soft
-		if spread.Hard {
-			keys = hard
-		}
-		if spread.Hard || spread.TopologyKey != facts.HostnameKey {
-			spread.Census = s.registry.census(
-				censusDef{tally: spread.Tally, key: spread.Key, orEmpty: spread.Default}, spread.eligibility(b, keys))
-		}
-		if spread.Census == NoCensus {
-			s.registry.list(spread.Tally, 1)
-		}
-		if spread.Hard {
-			c.Hard = append(c.Hard, spread)
-		} else {
-			c.Soft = append(c.Soft, spread)
-		}
-	}
-}
-
-func (s *Spread) eligibility(b *base, keys []KeyID) *eligibility {
-	e := &eligibility{keys: slices.Clone(keys)}
-	slices.Sort(e.keys)
-	e.keys = slices.Compact(e.keys)
-	if s.HonorAffinity && (len(b.NodeSelector) > 0 || b.Required != nil) {
-		e.selects = b.Requirements
-	}
-	if s.HonorTaints {
-		e.taints, e.tolerations = true, b.Tolerations
-	}
-	return e
-}
-
-// count registers a tally for a class.
-func (s *Store) count(c *Constraints, t *tally) TallyID {
-	id, fresh := s.registry.tally(t)
-	c.tallies = append(c.tallies, id)
-	if fresh {
-		s.introduce(id)
-	}
-	return id
-}
-
-// anywhere registers the census of a tally over all nodes that have the topology key.
-func (s *Store) anywhere(t TallyID, key string) CensusID {
-	id := s.registry.key(key)
-	return s.registry.census(censusDef{tally: t, key: id}, &eligibility{keys: []KeyID{id}})
-}
-
-// reclass makes the pod refer to another class (nil: none). The pod must not be charged with the old one, unless their bases are equal.
-func (s *Store) reclass(pod *Pod, class *Class) {
+// refer makes the pod refer to another class (nil: none). The pod must not be charged with the old one, unless their requests are equal.
+func (b *classBook) refer(pod *Pod, class *Class) {
 	if pod.Class == class {
 		return
 	}
 	if class != nil {
 		if class.pods == 0 {
-			s.idle--
+			b.idle--
 		}
 		class.pods++
 	}
 	if old := pod.Class; old != nil {
 		old.pods--
 		if old.pods == 0 {
-			s.idle++
+			b.idle++
 		}
 	}
 	if class != nil {
@@ -331,72 +152,70 @@ func (s *Store) reclass(pod *Pod, class *Class) {
 	}
 }
 
-// sweepClasses forgets idle classes, except one, when too many have gathered.
-func (s *Store) sweepClasses(keep *Class) {
-	if s.idle <= MaxIdleClasses {
-		return
+// sweep forgets idle classes, except one, when too many have gathered, and reports whether it did. Their tallies have still to be purged.
+func (b *classBook) sweep(keep *Class) bool {
+	if b.idle <= MaxIdleClasses {
+		return false
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.bases)) {
-		b := s.bases[key]
-		b.classes = slices.DeleteFunc(b.classes, func(class *Class) bool {
+	for _, key := range slices.Sorted(maps.Keys(b.requests)) {
+		q := b.requests[key]
+		q.classes = slices.DeleteFunc(q.classes, func(class *Class) bool {
 			if class.pods > 0 || class == keep {
 				return false
 			}
-			s.releaseClass(class)
-			s.idle--
+			if class.Constraints != nil {
+				b.registry.Release(class.Constraints)
+			}
+			b.idle--
 			return true
 		})
-		if len(b.classes) == 0 && b != keep.base {
-			for _, t := range b.carries {
-				s.registry.dropTally(t)
-			}
-			delete(s.bases, key)
+		if len(q.classes) == 0 && q != keep.request {
+			b.registry.DropTallies(q.carries)
+			delete(b.requests, key)
 		}
 	}
-	s.purgeTallies()
+	return true
 }
 
-// releaseClass gives up what a class has registered.
-func (s *Store) releaseClass(class *Class) {
-	if class.Constraints == nil {
-		return
+// Class returns the class of the requirements for a pod that nothing in the cluster is about, for questions such as "would this fit".
+func (s *Store) Class(r *facts.Requirements) *Class { return s.class(s.request(r), &identity{}) }
+
+func (s *Store) request(r *facts.Requirements) *request {
+	q, known, fresh := s.classes.request(r)
+	if !known {
+		s.growKinds()
+		s.introduce(fresh)
+		s.counts.LearnKeys()
 	}
-	class.Constraints.Each(s.registry.dropCensus)
-	for i := range class.Constraints.Soft {
-		if soft := &class.Constraints.Soft[i]; soft.Census == NoCensus {
-			s.registry.list(soft.Tally, -1)
-		}
-	}
-	for _, t := range class.Constraints.tallies {
-		s.registry.dropTally(t)
-	}
+	return q
 }
 
-// purgeTallies takes the tallies that nobody uses any more out of identities and rows, so that their IDs can be given out again.
+// class returns the class of a request for a pod with an identity; nil for a pod that needs no place.
+func (s *Store) class(q *request, id *identity) *Class {
+	class, known, fresh := s.classes.class(q, id, s.selection.namespaces)
+	if known {
+		return class
+	}
+	if class.Constraints != nil {
+		s.introduce(fresh)
+		s.counts.Learn()
+	}
+	if s.classes.sweep(class) {
+		s.purgeTallies()
+	}
+	return class
+}
+
+// purgeTallies takes the tallies that nothing uses any more out of identities and rows, so that their IDs can be given out again.
 func (s *Store) purgeTallies() {
-	dead := make(map[TallyID]bool)
-	for id, def := range s.registry.tallies {
-		if def != nil && def.users == 0 {
-			dead[TallyID(id)] = true
+	s.classes.registry.Purge(func(unused func(census.TallyID) bool) {
+		for _, id := range s.selection.identities {
+			id.Remove(unused)
 		}
-	}
-	if len(dead) == 0 {
-		return
-	}
-	for _, id := range s.selection.identities {
-		for _, list := range []*[]TallyID{&id.counts, &id.live, &id.feels} {
-			*list = slices.DeleteFunc(*list, func(t TallyID) bool { return dead[t] })
+		for slot := range s.nodes {
+			if s.counts.Purge(Slot(slot), unused) {
+				s.note(Slot(slot), changes.Recounted)
+			}
 		}
-	}
-	for slot, row := range s.tallies {
-		left := slices.DeleteFunc(row, func(t Tally) bool { return dead[t.ID] })
-		if len(left) != len(row) {
-			s.tallies[slot] = left
-			s.note(Slot(slot), Recounted)
-		}
-	}
-	for t := range dead {
-		delete(s.registry.tallyIDs, s.registry.tallies[t].key)
-		s.registry.tallies[t] = nil
-	}
+	})
 }

@@ -4,50 +4,35 @@ import (
 	"math"
 	"slices"
 
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
-// judgement is the trial of one Plan on the ledger. It keeps what it has changed: which victims are off their nodes, which reserved nodes are
-// open. What it does not keep, it puts back, so that after a rejection the ledger is as it was, but for its log.
+// judgement decides on one Plan.
 //
-// The order of Commit is: find the victims and check them; take them off and open the reserved nodes; place pod after pod, each checked on
-// the state that the placements before it left; on the first failure take the placements back; close the nodes and put the victims back. What
-// a judgement takes away and gives back changes no queue's right to look again, which is what Store.inJudgement says.
+// The order of Commit is: find the victims and check them; suppose that they have left and that the nodes reserved for the Plan are open; place
+// pod after pod, each checked on the state that the placements before it left; on the first failure take the placements back; end the
+// supposition. After a rejection the ledger is as it was, but for its log. What a judgement takes away and gives back changes no queue's
+// right to look again, which is what Store.inJudgement says.
 type judgement struct {
 	s       *Store
 	plan    *Plan
 	victims []*Pod
-	opened  []Slot
 }
 
 // Commit takes the Plan whole or not at all. On success each pod is Assumed and charged to its node; with victims beside them, and Obliged
 // until they have left. The judgement is made as if they had.
-func (s *Store) Commit(plan *Plan, check Check) Verdict {
+func (s *Store) Commit(plan *Plan, check Check) (verdict Verdict) {
 	j := judgement{s: s, plan: plan}
 	if reason := j.findVictims(); reason != "" {
 		return Verdict{Reason: reason, Revision: s.log.Len()}
 	}
-	j.begin()
-	verdict := j.place(check)
-	j.end()
+	s.supposing(j.victims, plan.Through, func() { verdict = j.place(check) })
 	if verdict.Committed {
 		j.claim()
 	}
 	return verdict
-}
-
-// begin takes the victims off their nodes and opens the reserved nodes; end puts all of it back.
-func (j *judgement) begin() {
-	j.s.inJudgement = true
-	j.s.liftAll(j.victims)
-	j.open()
-}
-
-func (j *judgement) end() {
-	j.shut()
-	j.s.lowerAll(j.victims)
-	j.s.inJudgement = false
 }
 
 // place places the pods of the Plan one after the other, or none of them.
@@ -71,15 +56,15 @@ func (j *judgement) place(check Check) Verdict {
 	return Verdict{Committed: true, Revision: j.s.log.Len()}
 }
 
-func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen Revision) {
-	pod := j.s.pods[p.Pod]
+func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen changes.Revision) {
+	pod := j.s.pods.byUID[p.Pod]
 	if pod == nil || pod.Phase != Pending || pod.Deleting {
 		return RejectPodGone, j.s.log.Len()
 	}
 	if !pod.expected() {
 		return RejectHeld, j.s.log.Len()
 	}
-	slot, ok := j.s.slots[p.Node]
+	slot, ok := j.s.slots.byNode[p.Node]
 	if !ok {
 		return RejectNodeGone, j.s.log.Len()
 	}
@@ -103,7 +88,7 @@ func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen Rev
 // undo takes back the first placements of the Plan, which is rejected.
 func (j *judgement) undo(placed int) {
 	for i := range j.plan.Placements[:placed] {
-		j.s.release(j.s.pods[j.plan.Placements[i].Pod])
+		j.s.release(j.s.pods.byUID[j.plan.Placements[i].Pod])
 	}
 }
 
@@ -115,7 +100,7 @@ func (j *judgement) incomplete() int {
 	}
 	var last *Unit
 	for i := range j.plan.Placements {
-		pod := j.s.pods[j.plan.Placements[i].Pod]
+		pod := j.s.pods.byUID[j.plan.Placements[i].Pod]
 		if pod == nil || pod.Unit == nil || pod.Unit == last {
 			continue
 		}
@@ -130,31 +115,11 @@ func (j *judgement) incomplete() int {
 // placing is how many members of a unit the Plan places.
 func (j *judgement) placing(u *Unit) (members int) {
 	for i := range j.plan.Placements {
-		if pod := j.s.pods[j.plan.Placements[i].Pod]; pod != nil && pod.Unit == u {
+		if pod := j.s.pods.byUID[j.plan.Placements[i].Pod]; pod != nil && pod.Unit == u {
 			members++
 		}
 	}
 	return members
-}
-
-// open opens the nodes that are reserved for the Plan's unit; shut closes them again.
-func (j *judgement) open() {
-	by := j.plan.Through
-	if by == NoReservation {
-		return
-	}
-	for i, other := range j.s.reserved {
-		if other == by {
-			j.s.reserved[i] = NoReservation
-			j.opened = append(j.opened, Slot(i))
-		}
-	}
-}
-
-func (j *judgement) shut() {
-	for _, slot := range j.opened {
-		j.s.reserved[slot] = j.plan.Through
-	}
 }
 
 // findVictims looks the victims of the Plan up, and says what is wrong with them, if anything is.
@@ -165,7 +130,7 @@ func (j *judgement) findVictims() string {
 	takers := j.takers()
 	named := make(map[facts.UID]bool, len(j.plan.Victims))
 	for _, uid := range j.plan.Victims {
-		victim := j.s.pods[uid]
+		victim := j.s.pods.byUID[uid]
 		if victim == nil || victim.slot == NoSlot || named[uid] {
 			return RejectVictimGone
 		}
@@ -194,7 +159,7 @@ func (j *judgement) takers() takers {
 	for i := range j.plan.Placements {
 		p := &j.plan.Placements[i]
 		priority := int32(math.MaxInt32) // of one that is gone, which is rejected later
-		if pod := j.s.pods[p.Pod]; pod != nil {
+		if pod := j.s.pods.byUID[p.Pod]; pod != nil {
 			priority = pod.Priority
 		}
 		for _, place := range [...]string{p.Node, anywhere} {
@@ -242,12 +207,12 @@ func (j *judgement) claim() {
 	}
 	on := make(map[string][]*Pod, len(j.plan.Placements))
 	for i := range j.plan.Placements {
-		pod := j.s.pods[j.plan.Placements[i].Pod]
+		pod := j.s.pods.byUID[j.plan.Placements[i].Pod]
 		on[pod.node] = append(on[pod.node], pod)
 	}
-	first := []*Pod{j.s.pods[j.plan.Placements[0].Pod]}
+	first := []*Pod{j.s.pods.byUID[j.plan.Placements[0].Pod]}
 	for _, victim := range j.victims {
-		j.s.noteVictims(victim.slot)
+		j.s.victims.note(victim.slot)
 		waiting := on[victim.node]
 		if len(waiting) == 0 {
 			waiting = first
@@ -275,7 +240,7 @@ func (j *judgement) unpacked() int {
 	}
 	var allowed map[packed][]string
 	for i := range j.plan.Placements {
-		pod, slot := j.s.pods[j.plan.Placements[i].Pod], j.s.Slot(j.plan.Placements[i].Node)
+		pod, slot := j.s.pods.byUID[j.plan.Placements[i].Pod], j.s.Slot(j.plan.Placements[i].Node)
 		if pod == nil || pod.Unit == nil || pod.Unit.Facts == nil || slot == NoSlot {
 			continue
 		}

@@ -2,9 +2,9 @@
 //
 // # How it works
 //
-// A door (kube or sim) parses the world into facts.Events. The Store, which has a single writer, applies them and answers with Effects, which
-// tell the queue what became of pods. A scheduler reads a Snapshot and decides on a Plan. Store.Commit takes the Plan whole, or rejects it with
-// a reason and the revision that the scheduler must have seen before it tries again.
+// A source (kube or sim) parses what the API server says into facts.Events. The Store, which has a single writer, applies them and answers with
+// Effects, which tell the queue what became of pods. A scheduler reads a Snapshot and decides on a Plan. Store.Commit takes the Plan whole,
+// or rejects it with a reason and the revision that the scheduler must have seen before it tries again.
 //
 // State is columnar. A node has a slot, a small dense number, and each resource is a column over slots. Every change of a slot is one entry of
 // a bounded change log; the revision is the log's length. For example, with two nodes of 8 CPUs:
@@ -18,34 +18,37 @@
 // A Snapshot at revision 3 advances to 5 by copying slots 1 and 0, whatever the size of the cluster. A reader of its own index follows the
 // same log from its own cursor; one that has fallen further behind than the log remembers starts over from the columns.
 //
-// # Books
+// # What the Store is made of
 //
-// What is not a column stands in books, each a type that owns its fields:
+// Each part is a type that owns its fields. The Store routes events to them and keeps them in step.
 //
-//   - quota.Tree: queues, tenants, and what they hold;
-//   - unitBook: gangs, and how many of their members have places;
-//   - selection: namespaces, workloads and identities, which say what selectors select;
-//   - budgetBook: disruption budgets;
-//   - EvictionRequests: what nodes ask to be evicted;
-//   - registry: the definitions of tallies and censuses, shared with the Snapshots.
+//   - State: the columns, which every Snapshot has a copy of. Its census.Counts count pods by topology domain.
+//   - slotTable, podTable: which node is in which slot, and which pods are on it.
+//   - grantBook: what pods hold of NUMA nodes, GPUs and network cards, as promised, as reported, or as a guess.
+//   - classBook: pods that are judged alike share a Class.
+//   - selection: namespaces, workloads and identities, which say what selectors select.
+//   - Units: gangs, and how many of their members have places.
+//   - quota.Tree: queues, tenants, and what they hold.
+//   - Budgets: disruption budgets. EvictionRequests: what nodes ask to be evicted.
 //
-// Constraints between pods read counts that stand ready beside the columns. A tally counts, per slot, the pods that a selector selects or that
-// carry an affinity term; a census sums a tally over the domains of a topology key. Both follow the same log. Holders lists the slots on which
-// a tally is above zero.
+// # Learning what changed
+//
+// Readers never take a change away: each has its own cursor into a log of package changes. Log is the log of slots, VictimLog of those on which
+// preemption would choose anew; Units().Changed and Quota().Changed name gangs, queues and tenants. What is read as a whole has a version
+// number instead: census.Counts.Version, quota.Queue.Eased, EvictionRequests.Serial. Apply returns what its own event did to pods.
 //
 // # Trying and taking back
 //
-// There are three kinds of trial, each where its cost belongs. A Snapshot assumes placements, lifts pods and opens reserved nodes, and takes all
-// of it back to a mark (Mark, Rollback): that journal serves decisions, which explore. A Trial takes pods off one node of a State and
-// puts them back; it keeps no journal, for preemption asks millions of them. A judgement applies a Plan to the Store itself, checks each placement, and keeps all or puts all back; it
-// records only what it must put back and allocates nothing without victims, because Commit runs once for each pod. One journal for all three would make the
-// second and the third pay for the generality of the first.
+// All trials write one journal: mark := s.Mark(); defer s.Rollback(mark). A scheduler assumes placements, lifts pods and opens reserved nodes
+// on its Snapshot. A Trial does so on one node, without telling the readers of the log, for preemption asks millions of them. Commit supposes on
+// the Store that the victims of a Plan have left, places the pods of the Plan, and ends the supposition; if a check fails, it also releases
+// the pods that it has placed.
 //
 // # What always holds
 //
-// A pod is charged to at most one node. The sums in the columns and in the books are the sums over the pods charged. Commit never makes a node
-// hold more than its allocatable amounts; events may, for the world does not ask the ledger. A bound pod never becomes unbound. A Snapshot does
-// not change between two calls of its own methods. Store.Verify recomputes all of it.
+// A pod is charged to at most one node. The sums in the columns and in the tables are the sums over the pods charged. Commit never makes a node
+// hold more than its allocatable amounts; events may, for the cluster does not ask the ledger. A bound pod never becomes unbound. A Snapshot
+// does not change between two calls of its own methods. Store.Verify recomputes all of it.
 //
 // The package is not a policy (that is schedule), holds no goroutine, clock or client, and knows no Kubernetes type.
 package cluster

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
@@ -17,7 +18,7 @@ import (
 // placement; only its slots, IDs and log are its own. What it points to is shared with the Store and immutable.
 type Dump struct {
 	// Revision of the Store that was dumped.
-	Revision Revision
+	Revision changes.Revision
 	// Resources are the names in the order in which they were interned: which ones found room decides who can be placed.
 	Resources []string
 	Defaults  []facts.SpreadDefault
@@ -74,7 +75,7 @@ func (p *Pod) Record() PodRecord {
 		r.Facts.Unit = p.Unit.Name
 	}
 	if p.identity != nil {
-		r.Facts.Labels = p.identity.labels
+		r.Facts.Labels = p.identity.Labels
 	}
 	r.Facts.Grant, _ = p.Promise()
 	for _, victim := range p.victims {
@@ -86,7 +87,7 @@ func (p *Pod) Record() PodRecord {
 // Dump copies out what the Store knows. It costs time proportional to it, about half a microsecond a pod. The lists are in no particular order
 // until Sort.
 func (s *Store) Dump() *Dump {
-	d := &Dump{Revision: s.Revision(), Defaults: s.selection.defaults, Pods: make([]PodRecord, 0, len(s.pods))}
+	d := &Dump{Revision: s.Revision(), Defaults: s.selection.defaults, Pods: make([]PodRecord, 0, len(s.pods.byUID))}
 	for kind := range s.kinds.Len() {
 		d.Resources = append(d.Resources, s.kinds.Name(resource.Kind(kind)))
 	}
@@ -117,8 +118,8 @@ func (s *Store) Dump() *Dump {
 			d.Reservations = append(d.Reservations, ReservationRecord{n.Name, by})
 		}
 	}
-	d.Reports = s.dumpReports()
-	for _, pod := range s.pods {
+	d.Reports = s.grants.said()
+	for _, pod := range s.pods.byUID {
 		d.Pods = append(d.Pods, pod.Record())
 	}
 	return d
@@ -160,24 +161,10 @@ func (d *Dump) Named(namespace, name string) []facts.UID {
 	return found
 }
 
-// dumpReports lists what the nodes say, without what they say of pods that have left since.
-func (s *Store) dumpReports() (list []facts.NodeReported) {
-	for node, r := range s.reports {
-		said := r.NodeReport
-		if len(r.left) > 0 {
-			copied := *said
-			copied.Held = slices.DeleteFunc(slices.Clone(said.Held), func(h facts.HeldNUMA) bool { return r.left[h.UID] })
-			copied.HeldDevices = slices.DeleteFunc(slices.Clone(said.HeldDevices), func(h facts.HeldDevices) bool { return r.left[h.UID] })
-			said = &copied
-		}
-		list = append(list, facts.NodeReported{Node: node, Report: said})
-	}
-	return list
-}
-
 // Load makes a Store of a Dump. The errors name what contradicts itself.
 func Load(d *Dump) (*Store, error) {
 	s := NewStore(d.Defaults...)
+	l := loader{s}
 	for _, name := range d.Resources {
 		if _, err := s.kinds.Intern(name); err != nil {
 			return nil, fmt.Errorf("resources: %w", err)
@@ -203,47 +190,50 @@ func Load(d *Dump) (*Store, error) {
 		s.Apply(facts.NodeUpserted{Node: n})
 	}
 	for i := range d.Pods {
-		s.restore(&d.Pods[i])
+		l.pod(&d.Pods[i])
 	}
 	for i := range d.Pods {
-		pod := s.pods[d.Pods[i].Facts.UID]
+		pod := s.pods.byUID[d.Pods[i].Facts.UID]
 		for _, uid := range d.Pods[i].Victims {
-			victim := s.pods[uid]
+			victim := s.pods.byUID[uid]
 			pod.victims, victim.claims = append(pod.victims, victim), append(victim.claims, pod)
 		}
 	}
-	s.recall(d.Units)
+	l.units(d.Units)
 	for _, r := range d.Reservations {
-		s.Reserve([]Slot{s.slots[r.Node]}, r.By)
+		s.Reserve([]Slot{s.slots.byNode[r.Node]}, r.By)
 	}
 	s.recheckPods()
 	s.effects = s.effects[:0]
 	return s, nil
 }
 
-// recall restores what units remember beyond their members.
-func (s *Store) recall(units []UnitRecord) {
-	for _, u := range s.units.byName {
+// loader fills an empty Store from a Dump.
+type loader struct{ s *Store }
+
+// units restores what units remember beyond their members.
+func (l loader) units(units []UnitRecord) {
+	for _, u := range l.s.units.byName {
 		u.reached, u.done = false, 0
 	}
 	for i := range units {
-		u := s.units.get(units[i].Facts.UnitName)
+		u := l.s.units.get(units[i].Facts.UnitName)
 		u.reached, u.done = units[i].Reached, units[i].Done
-		s.units.drop(u)
+		l.s.units.drop(u)
 	}
 }
 
-// restore enters a pod as it was recorded.
-func (s *Store) restore(r *PodRecord) {
+// pod enters a pod as it was recorded.
+func (l loader) pod(r *PodRecord) {
 	f := &r.Facts
 	pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot}
-	s.enter(pod)
-	s.observe(pod, f)
-	s.reclass(pod, s.classify(pod, r.Phase == Pending || r.Phase == Assumed))
+	l.s.enter(pod)
+	l.s.observe(pod, f)
+	l.s.classes.refer(pod, l.s.classify(pod, r.Phase == Pending || r.Phase == Assumed))
 	if f.Node != "" {
-		s.place(pod, f.Node, &f.Grant)
+		l.s.place(pod, f.Node, &f.Grant)
 	}
-	s.units.setPhase(pod, r.Phase)
+	l.s.units.setPhase(pod, r.Phase)
 }
 
 // check returns the first contradiction.

@@ -221,7 +221,7 @@ func (h *hall) commit(t *rapid.T, uid facts.UID) {
 		}
 		grant, _ := h.store.Offer(slot, class)
 		fits := rules.Fits(&h.store.State, slot, class)
-		trial.End(off)
+		trial.End()
 		plan.Placements = []cluster.Placement{{Pod: uid, Node: name, Grant: grant}}
 		before := script.Dump(h.store)
 		v := h.store.Commit(plan, rules.Commits)

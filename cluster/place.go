@@ -1,8 +1,8 @@
 package cluster
 
 import (
-	"slices"
-
+	"hilbert.dev/hilbert/cluster/changes"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -11,30 +11,25 @@ func (s *Store) place(pod *Pod, node string, held *topology.Grant) {
 	pod.node = node
 	pod.hold(holdingOf(held))
 	pod.recorded, pod.said, pod.unrecorded = nil, 0, pod.Class.lacking(held)
-	slot, ok := s.slots[node]
+	slot, ok := s.slots.byNode[node]
 	if !ok {
-		s.orphans[node] = append(s.orphans[node], pod)
+		s.pods.orphans[node] = append(s.pods.orphans[node], pod)
 		return
 	}
 	s.attach(pod, slot)
-	s.note(slot, Charged)
+	s.note(slot, changes.Charged)
 }
 
 // attach charges a pod to a slot without noting it in the log.
 func (s *Store) attach(pod *Pod, slot Slot) {
-	pod.slot, pod.position = slot, int32(len(s.onSlot[slot]))
-	s.onSlot[slot] = append(s.onSlot[slot], pod)
-	s.tally(pod, 1)
+	s.pods.enter(pod, slot)
+	pod.tally(&s.counts, slot, 1)
 	s.spend(pod, 1)
-	s.settle(pod, slot)
-	s.promises.count(pod, 1)
-	s.countReclaimed(pod, 1)
-	if pod.Guessed() {
-		s.guesses[slot]++
-	}
+	s.grants.arrive(pod, slot)
+	s.placed.count(pod, 1)
 	s.charge(slot, pod.Class, pod.holding())
-	if s.touches(slot, pod) {
-		s.recount(slot)
+	if s.grants.touches(slot, pod) {
+		s.grants.recount(slot)
 	}
 }
 
@@ -43,35 +38,26 @@ func (s *Store) unplace(pod *Pod) {
 	if pod.node == "" {
 		return
 	}
-	s.absolve(pod)
+	pod.absolve(&s.victims)
 	node, slot := pod.node, pod.slot
 	pod.node = ""
 	if slot == NoSlot {
-		s.dropOrphan(node, pod)
+		s.pods.dropOrphan(node, pod)
 		pod.release()
 		return
 	}
-	list := s.onSlot[slot]
-	last := list[len(list)-1]
-	list[pod.position], last.position = last, pod.position
-	list[len(list)-1] = nil
-	s.onSlot[slot] = list[:len(list)-1]
+	s.pods.leave(pod)
 	s.discharge(slot, pod.Class, pod.holding())
-	s.tally(pod, -1)
+	pod.tally(&s.counts, slot, -1)
 	s.spend(pod, -1)
-	if pod.Guessed() {
-		s.guesses[slot]--
-	}
-	touches := s.touches(slot, pod)
-	s.promises.count(pod, -1)
-	s.countReclaimed(pod, -1)
-	s.depart(pod, slot, node)
+	s.placed.count(pod, -1)
+	moves := s.grants.depart(pod, slot, node)
 	pod.slot = NoSlot
 	pod.release()
-	if touches {
-		s.recount(slot)
+	if moves {
+		s.grants.recount(slot)
 	}
-	s.note(slot, Freed)
+	s.note(slot, changes.Freed)
 }
 
 // release leaves the pod without anything.
@@ -80,14 +66,17 @@ func (p *Pod) release() {
 	p.recorded, p.unrecorded, p.said = nil, 0, 0
 }
 
-func (s *Store) dropOrphan(node string, pod *Pod) {
-	list := s.orphans[node]
-	if i := slices.Index(list, pod); i >= 0 {
-		list = slices.Delete(list, i, i+1)
-	}
-	if len(list) == 0 {
-		delete(s.orphans, node)
+// Queue is the queue that the pod is charged to, or will be.
+func (p *Pod) Queue() *quota.Queue { return p.tenant.Queue() }
+
+// Tenant is the account that the pod is charged to, or will be.
+func (p *Pod) Tenant() *quota.Tenant { return p.tenant }
+
+// spend charges the pod to its tenant and all queues above, or with a negative sign takes it away.
+func (s *Store) spend(pod *Pod, sign int64) {
+	if sign > 0 {
+		s.quota.Charge(pod.tenant, pod.Class.Charge)
 		return
 	}
-	s.orphans[node] = list
+	s.quota.Discharge(pod.tenant, pod.Class.Charge, !s.inJudgement)
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
@@ -18,7 +19,7 @@ type Plan struct {
 	Reclaims bool
 	// Through is the unit whose reserved nodes the placements may use, NoReservation for none.
 	Through  ReservationID
-	Revision Revision
+	Revision changes.Revision
 	// Scheduler is the instance that decided.
 	Scheduler int
 }
@@ -39,7 +40,7 @@ type Verdict struct {
 	Committed bool
 	// Reason why not, and the revision that the scheduler must have seen before it tries the unit again.
 	Reason   string
-	Revision Revision
+	Revision changes.Revision
 	// Placement is the index of the first placement that failed.
 	Placement int
 }
@@ -57,7 +58,7 @@ const (
 	// RejectPartial: fewer members would have places than the unit needs.
 	RejectPartial = "the unit would not be whole"
 	// RejectHeld: the pod's PodGroup or its queue is not known, or not valid, any more.
-	RejectHeld = "the unit's PodGroup or queue is in doubt"
+	RejectHeld = "the unit's PodGroup or queue is unknown or invalid"
 	// RejectBelowMinCount: a unit of victims would be left with some of its members, but fewer than it needs.
 	RejectBelowMinCount = "would leave the gang below minCount"
 	// RejectPacking: members of a unit would be in several domains of a label of which it asks for one.
@@ -67,7 +68,7 @@ const (
 // Release gives up a commitment whose binding did not happen: the pod is Pending again. It answers false when there is nothing to give
 // up (the pod is gone, or was seen bound).
 func (s *Store) Release(uid facts.UID) bool {
-	pod := s.pods[uid]
+	pod := s.pods.byUID[uid]
 	if pod == nil || pod.Phase != Assumed {
 		return false
 	}
@@ -80,14 +81,14 @@ func (s *Store) release(pod *Pod) {
 	s.units.setPhase(pod, Pending)
 	if pod.outdated {
 		pod.outdated = false
-		s.reclass(pod, s.classify(pod, true))
+		s.classes.refer(pod, s.classify(pod, true))
 	}
 }
 
 // Confirm records that the API server took the Binding of an Assumed pod, before the watch says so.
 func (s *Store) Confirm(uid facts.UID) {
-	if pod := s.pods[uid]; pod != nil && pod.Phase == Assumed {
-		s.spare(pod)
+	if pod := s.pods.byUID[uid]; pod != nil && pod.Phase == Assumed {
+		pod.spare(&s.victims)
 		s.units.setPhase(pod, Bound)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/census"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place"
@@ -144,27 +145,27 @@ func rowsOf(s *cluster.State, store *cluster.Store, ordered bool) string {
 			k := resource.Kind(kind)
 			fmt.Fprintf(&b, " %s=%d/%d", s.KindName(k), s.Requested(slot, k), s.Allocatable(slot, k))
 		}
-		for id := range cluster.TallyID(64) {
-			if n := s.TallyAt(slot, id); n != 0 {
+		for id := range census.TallyID(64) {
+			if n := s.Counts().Tally(slot, id); n != 0 {
 				fmt.Fprintf(&b, " tally %d: %d", id, n)
 			}
 		}
 		b.WriteString("\n")
 	}
-	seen := map[cluster.CensusID]bool{}
+	seen := map[census.ID]bool{}
 	for i := range 12 {
 		pod := store.Pod(facts.UID(fmt.Sprint("p", i)))
 		if pod == nil || pod.Class.Constraints == nil {
 			continue
 		}
-		pod.Class.Constraints.Each(func(id cluster.CensusID) {
+		pod.Class.Constraints.Each(func(id census.ID) {
 			if seen[id] {
 				return
 			}
 			seen[id] = true
-			c := s.Census(id)
+			c := s.Counts().Census(id)
 			fmt.Fprintf(&b, "census %d: %d in %d domains, at least %d:", id, c.Sum(), c.Domains(), c.Least())
-			for d := range cluster.DomainID(8) {
+			for d := range census.DomainID(8) {
 				fmt.Fprintf(&b, " %d", c.Count(d))
 			}
 			b.WriteString("\n")

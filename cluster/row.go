@@ -64,21 +64,24 @@ func (s *State) View(slot Slot) topology.View {
 	return v
 }
 
-// row returns the slot's row, made if need be.
-func (s *State) row(slot Slot) *nodeRow {
-	if s.rows[slot] == nil {
-		s.rows[slot] = &nodeRow{}
+// nodeRows is the rows by slot, nil where nothing was ever said or granted.
+type nodeRows []*nodeRow
+
+// get returns the slot's row, made if need be.
+func (r nodeRows) get(slot Slot) *nodeRow {
+	if r[slot] == nil {
+		r[slot] = &nodeRow{}
 	}
-	return s.rows[slot]
+	return r[slot]
 }
 
-// copyRow copies a row from another state; each has its own.
-func (s *State) copyRow(slot Slot, from *nodeRow) {
+// copy copies a row from another state; each has its own.
+func (r nodeRows) copy(slot Slot, from *nodeRow) {
 	if from == nil {
-		s.rows[slot] = nil
+		r[slot] = nil
 		return
 	}
-	row := s.row(slot)
+	row := r.get(slot)
 	devices := row.devices
 	*row = *from
 	if from.devices == nil {
@@ -125,7 +128,7 @@ func (s *State) moveHeld(slot Slot, class *Class, held holding, sign int64) {
 	}
 	numaNodes := held.numaNodes()
 	if numaNodes != nil {
-		s.row(slot)
+		s.rows.get(slot)
 	}
 	v, g := s.View(slot), held.grant()
 	v.Shape.Devices.Complete(&g)
@@ -172,29 +175,6 @@ type shapeFrom struct {
 	gpu     topology.Shape // the node's
 	devices *topology.Devices
 	silent  bool
-}
-
-// reshape brings what may be given of a slot's devices in line with its node and its report, if it has a row, and reports whether it is something else than before. The
-// counters are not looked at: recount does.
-// So is the capacity.
-func (s *Store) reshape(slot Slot) bool {
-	row := s.rows[slot]
-	if row == nil {
-		return false
-	}
-	from := shapeFrom{gpu: s.nodes[slot].GPU}
-	if row.report != nil {
-		from.devices, from.silent = row.report.Devices, row.report.Why != ""
-	}
-	if row.from == from {
-		return false
-	}
-	row.from, row.shape, row.devices = from, topology.Shape{}, nil
-	if from.devices != nil {
-		row.shape, row.devices = from.shape(), new(topology.DeviceFree)
-	}
-	s.hasGPUs[slot] = s.Shape(slot).GPUs > 0
-	return true
 }
 
 // shape is what may be given where a report names devices.

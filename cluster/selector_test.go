@@ -164,8 +164,8 @@ func TestIdleClassesAreBounded(t *testing.T) {
 	for i := range 3 * MaxIdleClasses {
 		s.Class(&facts.Requirements{ScoreCPU: int64(i + 2)})
 	}
-	if len(s.bases) > MaxIdleClasses+2 {
-		t.Errorf("%d classes are remembered", len(s.bases))
+	if len(s.classes.requests) > MaxIdleClasses+2 {
+		t.Errorf("%d classes are remembered", len(s.classes.requests))
 	}
 	if s.Class(held) != first {
 		t.Error("a class that a pod refers to was forgotten")

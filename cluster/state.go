@@ -1,19 +1,22 @@
 package cluster
 
 import (
-	"maps"
+	"cmp"
 	"slices"
+	"strings"
 
+	"hilbert.dev/hilbert/cluster/census"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
 
-// Slot is the dense index of a node.
-type Slot int32
+// Slot is the dense index of a node. It is declared beside the log of what changed, which the counts in package census follow too.
+type Slot = changes.Slot
 
 // NoSlot is the Slot of a node that is not known.
-const NoSlot Slot = -1
+const NoSlot = changes.NoSlot
 
 // State is the columns over slots. Store and Snapshot hold one each, so that one filter table can judge both.
 type State struct {
@@ -25,21 +28,16 @@ type State struct {
 	ports                  [][]facts.HostPort
 	gpus                   []topology.Free
 	hasGPUs                []bool
-	rows                   []*nodeRow // nil: nothing was ever said or granted
+	rows                   nodeRows
 	reserved               []ReservationID
 
-	registry *registry
-	tallies  [][]Tally // by slot, sorted by ID
-	domains  []*domainColumn
-	censuses []*Census
-	holders  []*Holders // by tally, nil where nobody asks
-	learned  uint64     // the registry's generation that censuses reflect
+	counts census.Counts // of pods, by node and by topology domain
+	images Images
 
-	images    map[string]imageCount
-	inhabited int
+	journal journal // what is tried on the columns
 
-	touched []Revision // the Store's revision after each slot's latest change
-	log     Log
+	touched []changes.Revision // the Store's revision after each slot's latest change
+	log     changes.Log
 }
 
 // Slots is the number of slots, vacant ones included.
@@ -93,10 +91,16 @@ func (s *State) GPUs(slot Slot) *topology.Free { return &s.gpus[slot] }
 func (s *State) HasGPUs(slot Slot) bool { return s.hasGPUs[slot] }
 
 // Log returns the state's change log, for readers that follow it from their own cursor.
-func (s *State) Log() *Log { return &s.log }
+func (s *State) Log() *changes.Log { return &s.log }
+
+// Counts are the counts that constraints between pods read.
+func (s *State) Counts() *census.Counts { return &s.counts }
+
+// Images says which nodes have which container images.
+func (s *State) Images() *Images { return &s.images }
 
 // Touched returns the Store's revision after the slot's latest change.
-func (s *State) Touched(slot Slot) Revision { return s.touched[slot] }
+func (s *State) Touched(slot Slot) changes.Revision { return s.touched[slot] }
 
 // addSlot appends a vacant slot.
 func (s *State) addSlot() Slot {
@@ -112,15 +116,7 @@ func (s *State) addSlot() Slot {
 	s.hasGPUs = append(s.hasGPUs, false)
 	s.rows = append(s.rows, nil)
 	s.reserved = append(s.reserved, NoReservation)
-	s.tallies = append(s.tallies, nil)
-	for _, column := range s.domains {
-		column.grow()
-	}
-	for _, c := range s.censuses {
-		if c != nil {
-			c.eligible = append(c.eligible, false)
-		}
-	}
+	s.counts.AddSlot()
 	s.touched = append(s.touched, 0)
 	return Slot(len(s.nodes) - 1)
 }
@@ -136,10 +132,7 @@ func (s *State) growKinds() {
 // vacate empties a slot's columns.
 func (s *State) vacate(slot Slot) {
 	s.setNode(slot, nil)
-	for _, t := range s.tallies[slot] {
-		s.held(slot, t.ID, 0)
-	}
-	s.tallies[slot] = s.tallies[slot][:0]
+	s.counts.Vacate(slot)
 	for kind := range s.allocatable {
 		s.allocatable[kind][slot] = 0
 		s.requested[kind][slot] = 0
@@ -156,7 +149,9 @@ func (s *State) charge(slot Slot, class *Class, held holding) {
 	s.move(slot, class, 1)
 	s.moveHeld(slot, class, held, 1)
 	if len(class.Ports) > 0 { // copy on write: snapshots share the slice
-		s.ports[slot] = append(slices.Clip(s.ports[slot]), class.Ports...)
+		ports := append(slices.Clip(s.ports[slot]), class.Ports...)
+		slices.SortFunc(ports, comparePorts) // so that the order in which pods came and went does not show
+		s.ports[slot] = ports
 	}
 }
 
@@ -176,6 +171,10 @@ func (s *State) discharge(slot Slot, class *Class, held holding) {
 	s.ports[slot] = left
 }
 
+func comparePorts(a, b facts.HostPort) int {
+	return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol, b.Protocol), strings.Compare(a.IP, b.IP))
+}
+
 func (s *State) move(slot Slot, class *Class, sign int64) {
 	for _, a := range class.Amounts {
 		s.requested[a.Kind][slot] += sign * a.Value
@@ -184,13 +183,28 @@ func (s *State) move(slot Slot, class *Class, sign int64) {
 	s.scoreMemory[slot] += sign * class.ScoreMemory
 }
 
+// setNode gives a slot another node (nil: none), with all that follows from its labels and images.
+func (s *State) setNode(slot Slot, node *facts.Node) {
+	s.images.count(s.nodes[slot], -1)
+	s.nodes[slot] = node
+	s.hasGPUs[slot] = node != nil && s.Shape(slot).GPUs > 0
+	s.images.count(node, 1)
+	s.counts.SetNode(slot, node)
+}
+
+// note adds a change to the log.
+func (s *State) note(slot Slot, kind changes.Kind) {
+	s.log.Append(changes.Change{Slot: slot, Kind: kind})
+	s.touched[slot] = s.log.Len()
+}
+
 // copySlot copies one slot's row from another state; kind says what may differ beyond what runs there.
-func (s *State) copySlot(from *State, slot Slot, kind ChangeKind) {
-	s.copyTallies(slot, from.tallies[slot])
-	if kind&(Redefined|Reimaged) != 0 {
+func (s *State) copySlot(from *State, slot Slot, kind changes.Kind) {
+	s.counts.CopyTallies(slot, from.counts.Tallies(slot))
+	if kind&(changes.Redefined|changes.Reimaged) != 0 {
 		s.setNode(slot, from.nodes[slot])
 	}
-	if kind&(Redefined|Reimaged|Lent|Recalled) != 0 {
+	if kind&(changes.Redefined|changes.Reimaged|changes.Lent|changes.Recalled) != 0 {
 		for kind := range from.allocatable {
 			s.allocatable[kind][slot] = from.allocatable[kind][slot]
 		}
@@ -202,7 +216,7 @@ func (s *State) copySlot(from *State, slot Slot, kind ChangeKind) {
 	s.ports[slot] = from.ports[slot]
 	s.gpus[slot], s.hasGPUs[slot] = from.gpus[slot], from.hasGPUs[slot]
 	if s.rows[slot] != from.rows[slot] { // they are equal only if both are nil
-		s.copyRow(slot, from.rows[slot])
+		s.rows.copy(slot, from.rows[slot])
 	}
 	s.reserved[slot] = from.reserved[slot]
 	s.touched[slot] = from.touched[slot]
@@ -210,8 +224,10 @@ func (s *State) copySlot(from *State, slot Slot, kind ChangeKind) {
 
 // copyAll replaces the columns by copies of another state's.
 func (s *State) copyAll(from *State) {
-	s.kinds, s.registry = from.kinds, from.registry
-	s.copyNodes(from)
+	s.kinds = from.kinds
+	s.nodes = append(s.nodes[:0], from.nodes...)
+	s.counts.Copy(&from.counts)
+	s.images = from.images.clone()
 	s.allocatable = copyColumns(s.allocatable, from.allocatable)
 	s.requested = copyColumns(s.requested, from.requested)
 	s.scoreCPU = append(s.scoreCPU[:0], from.scoreCPU...)
@@ -219,24 +235,12 @@ func (s *State) copyAll(from *State) {
 	s.ports = append(s.ports[:0], from.ports...)
 	s.gpus = append(s.gpus[:0], from.gpus...)
 	s.hasGPUs = append(s.hasGPUs[:0], from.hasGPUs...)
-	s.rows = append(s.rows[:0], make([]*nodeRow, len(from.rows))...)
+	s.rows = append(s.rows[:0], make(nodeRows, len(from.rows))...)
 	for slot, row := range from.rows {
-		s.copyRow(Slot(slot), row)
+		s.rows.copy(Slot(slot), row)
 	}
 	s.reserved = append(s.reserved[:0], from.reserved...)
 	s.touched = append(s.touched[:0], from.touched...)
-}
-
-// copyNodes replaces the nodes and all that is derived from their labels and pods.
-func (s *State) copyNodes(from *State) {
-	s.nodes = append(s.nodes[:0], from.nodes...)
-	s.tallies = s.tallies[:0]
-	for _, row := range from.tallies {
-		s.tallies = append(s.tallies, slices.Clone(row))
-	}
-	s.images, s.inhabited = maps.Clone(from.images), from.inhabited
-	s.domains, s.censuses, s.holders, s.learned = nil, nil, nil, 0
-	s.learn()
 }
 
 func copyColumns(to, from [][]int64) [][]int64 {
@@ -270,9 +274,9 @@ func (s *Store) Reserve(slots []Slot, by ReservationID) {
 		if s.reserved[slot] == by || s.nodes[slot] == nil {
 			continue
 		}
-		kind := Charged
+		kind := changes.Charged
 		if by == NoReservation {
-			kind = Freed
+			kind = changes.Freed
 		}
 		s.reserved[slot] = by
 		s.note(slot, kind)

@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"maps"
 	"slices"
 
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
@@ -12,12 +14,12 @@ type Unit struct {
 	// Facts is nil while no PodGroup of the name is known.
 	Facts *facts.Unit
 
-	pods    []*Pod // that name it
-	placed  int    // of them, charged to a node or an orphan, and not being deleted
-	bound   int    // of those, on a node for certain
-	done    int    // members that were seen to finish
-	reached bool   // MinMember members were bound at once, and something of it is left
-	changed bool   // since ChangedUnits
+	pods    []*Pod           // that name it
+	placed  int              // of them, charged to a node or an orphan, and not being deleted
+	bound   int              // of those, on a node for certain
+	done    int              // members that were seen to finish
+	reached bool             // MinMember members were bound at once, and something of it is left
+	noted   changes.Revision // in Units.changed
 }
 
 // Pods returns the members that are known, in no particular order; the caller must not change the slice.
@@ -79,30 +81,41 @@ func (u *Unit) Atomic() bool { return u.Facts != nil && (u.Facts.MinMember > 1 |
 // Placed reports whether the pod has a place, or is on its way to one, and is not being deleted.
 func (p *Pod) Placed() bool { return (p.Phase == Assumed || p.Phase == Bound) && !p.Deleting }
 
-// unitBook is the units by name, and how many of their members have places.
+// Units is the gangs by name, and how many of their members have places.
 //
 // A pod's phase and its deletion change only through setPhase and setDeleting, so that the counts of its unit follow: a gang of which three
 // members are assumed, and one of them turns bound, has placed 3 and bound 1.
-type unitBook struct {
+type Units struct {
 	byName  map[facts.UnitName]*Unit
-	changed []*Unit // since ChangedUnits was called last
-	atomic  int     // units that stand or fall together
+	changed changes.Things[*Unit]
+	atomic  int // units that stand or fall together
 }
 
-// Unit returns the record of a unit, nil when neither a PodGroup nor a pod of it is known.
-func (s *Store) Unit(name facts.UnitName) *Unit { return s.units.byName[name] }
+// Get returns the record of a unit, nil when neither a PodGroup nor a pod of it is known.
+func (b *Units) Get(name facts.UnitName) *Unit { return b.byName[name] }
 
-// EachUnit visits every unit, in no particular order.
-func (s *Store) EachUnit(visit func(*Unit)) {
-	for _, u := range s.units.byName {
+// Each visits every unit, in no particular order.
+func (b *Units) Each(visit func(*Unit)) {
+	for _, u := range b.byName {
 		visit(u)
 	}
 }
 
-// Gangs reports whether the ledger knows any unit of several members that stand or fall together.
-func (s *Store) Gangs() bool { return s.units.atomic > 0 }
+// Gangs reports whether there is any unit of several members that stand or fall together.
+func (b *Units) Gangs() bool { return b.atomic > 0 }
 
-func (b *unitBook) get(name facts.UnitName) *Unit {
+// configured lists the units that have a PodGroup, sorted.
+func (b *Units) configured() (list []facts.UnitName) {
+	for name, u := range b.byName {
+		if u.Facts != nil {
+			list = append(list, name)
+		}
+	}
+	slices.SortFunc(list, facts.CompareUnitNames)
+	return list
+}
+
+func (b *Units) get(name facts.UnitName) *Unit {
 	u := b.byName[name]
 	if u == nil {
 		u = &Unit{UnitName: name}
@@ -111,15 +124,15 @@ func (b *unitBook) get(name facts.UnitName) *Unit {
 	return u
 }
 
-// dropUnit forgets a unit that nothing is left of.
-func (b *unitBook) drop(u *Unit) {
+// drop forgets a unit that nothing is left of.
+func (b *Units) drop(u *Unit) {
 	if u.Facts == nil && len(u.pods) == 0 {
 		delete(b.byName, u.UnitName)
 	}
 }
 
 // join makes a pod a member of the unit of that name (zero: of none).
-func (b *unitBook) join(pod *Pod, name facts.UnitName) {
+func (b *Units) join(pod *Pod, name facts.UnitName) {
 	if old := pod.Unit; old != nil {
 		if old.UnitName == name {
 			return
@@ -165,8 +178,8 @@ func (p *Pod) certain() int {
 	return 0
 }
 
-// recountUnit lets change change what the pod counts as in its unit.
-func (b *unitBook) recount(pod *Pod, change func()) {
+// recount lets change change what the pod counts as in its unit.
+func (b *Units) recount(pod *Pod, change func()) {
 	u := pod.Unit
 	if u == nil {
 		change()
@@ -190,13 +203,8 @@ func (b *unitBook) recount(pod *Pod, change func()) {
 	b.note(u)
 }
 
-// changed makes ChangedUnits name the unit.
-func (b *unitBook) note(u *Unit) {
-	if !u.changed {
-		u.changed = true
-		b.changed = append(b.changed, u)
-	}
-}
+// note makes Changed name the unit.
+func (b *Units) note(u *Unit) { b.changed.Note(u, &u.noted) }
 
 // sawWhole takes note that MinMember members are bound at once. What a Binding has not confirmed may still be refused.
 func (u *Unit) sawWhole() {
@@ -213,7 +221,7 @@ func (u *Unit) sawEnd() {
 }
 
 // setPhase is the only way in which a pod's phase changes.
-func (b *unitBook) setPhase(pod *Pod, phase Phase) {
+func (b *Units) setPhase(pod *Pod, phase Phase) {
 	if pod.Unit != nil && phase == Finished && pod.Phase != Finished {
 		pod.Unit.done++
 	}
@@ -221,24 +229,23 @@ func (b *unitBook) setPhase(pod *Pod, phase Phase) {
 }
 
 // setDeleting takes note that a pod is being deleted, or is not.
-func (b *unitBook) setDeleting(pod *Pod, deleting bool) {
+func (b *Units) setDeleting(pod *Pod, deleting bool) {
 	b.recount(pod, func() { pod.Deleting = deleting })
 }
 
-func (s *Store) upsertUnit(seen *facts.Unit) {
-	u := s.units.get(seen.UnitName)
-	if u.Facts == nil || !facts.SameUnit(*u.Facts, *seen) {
-		s.setFacts(u, seen)
-		return
-	}
-	u.Facts = seen // what has been reported is nothing to its pods
-	s.units.note(u)
-}
-
-func (s *Store) removeUnit(name facts.UnitName) {
-	if u := s.units.byName[name]; u != nil && u.Facts != nil {
+// setUnit takes in what is known of a unit's PodGroup; nil: there is none.
+func (s *Store) setUnit(name facts.UnitName, seen *facts.Unit) {
+	u := s.units.byName[name]
+	switch {
+	case seen == nil && (u == nil || u.Facts == nil):
+	case seen == nil:
 		s.setFacts(u, nil)
 		s.units.drop(u)
+	case u != nil && u.Facts != nil && facts.SameUnit(*u.Facts, *seen):
+		u.Facts = seen // what has been reported is nothing to its pods
+		s.units.note(u)
+	default:
+		s.setFacts(s.units.get(name), seen)
 	}
 }
 
@@ -258,7 +265,7 @@ func (s *Store) setFacts(u *Unit, seen *facts.Unit) {
 	for _, pod := range u.pods {
 		if priority := u.priorityOf(pod.own); priority != pod.Priority {
 			pod.Priority = priority
-			s.noteVictims(pod.slot)
+			s.victims.note(pod.slot)
 		}
 		if pod.wants() {
 			s.emit(pod)
@@ -274,33 +281,14 @@ func (u *Unit) priorityOf(own int32) int32 {
 	return own
 }
 
-func (s *Store) listUnits(list []*facts.Unit) {
-	listed := make(map[facts.UnitName]bool, len(list))
-	for _, f := range list {
-		listed[f.UnitName] = true
+// Changed appends to list the units whose PodGroup or number of placed members has changed since the cursor, and moves the cursor. A unit that
+// is gone may be among them. A reader that has fallen too far behind gets all units, by name.
+func (b *Units) Changed(since *changes.Revision, list []*Unit) []*Unit {
+	from := len(list)
+	list, complete := b.changed.Since(since, list)
+	if !complete {
+		list = slices.AppendSeq(list[:from], maps.Values(b.byName))
+		slices.SortFunc(list[from:], func(u, v *Unit) int { return facts.CompareUnitNames(u.UnitName, v.UnitName) })
 	}
-	var gone []facts.UnitName
-	for name, u := range s.units.byName {
-		if u.Facts != nil && !listed[name] {
-			gone = append(gone, name)
-		}
-	}
-	slices.SortFunc(gone, facts.CompareUnitNames)
-	for _, name := range gone {
-		s.removeUnit(name)
-	}
-	for _, f := range list {
-		s.upsertUnit(f)
-	}
-}
-
-// ChangedUnits returns the units whose PodGroup or number of placed members has changed since the last call, and forgets them. A unit that
-// is gone may be among them. The slice is valid until the ledger changes.
-func (s *Store) ChangedUnits() []*Unit {
-	list := s.units.changed
-	for _, u := range list {
-		u.changed = false
-	}
-	s.units.changed = s.units.changed[:0]
 	return list
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"hilbert.dev/hilbert/cluster/census"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
@@ -13,11 +14,10 @@ import (
 
 // audit recomputes the ledger from its pods: it walks the slots, then the pods, sums what they hold, and holds the sums against the books.
 type audit struct {
-	s         *Store
-	charged   int // pods on slots
-	reclaimed int
-	promises  Promises
-	holding   map[*quota.Tenant]*quota.Holding
+	s       *Store
+	charged int // pods on slots
+	placed  PodCounts
+	holding map[*quota.Tenant]*quota.Holding
 }
 
 // Verify recomputes the columns from the pods and returns the first difference. It costs time proportional to the ledger: tests and the
@@ -30,16 +30,13 @@ func (s *Store) Verify() error {
 	if err := a.pods(); err != nil {
 		return err
 	}
-	if a.reclaimed != s.reclaimed {
-		return fmt.Errorf("%d reclaimed pods are counted, %d are there", s.reclaimed, a.reclaimed)
-	}
-	if a.promises != s.promises {
-		return fmt.Errorf("promises say %+v, pods say %+v", s.promises, a.promises)
+	if a.placed != s.placed {
+		return fmt.Errorf("counted are %+v, pods say %+v", s.placed, a.placed)
 	}
 	if err := a.books(); err != nil {
 		return err
 	}
-	return s.verifyCensuses()
+	return s.counts.Verify()
 }
 
 // slots verifies each slot, and counts the pods on them.
@@ -48,18 +45,18 @@ func (a *audit) slots() error {
 	for i, node := range s.nodes {
 		slot := Slot(i)
 		if node == nil {
-			if len(s.onSlot[slot]) > 0 {
-				return fmt.Errorf("vacant slot %d holds %d pods", slot, len(s.onSlot[slot]))
+			if len(s.pods.onSlot[slot]) > 0 {
+				return fmt.Errorf("vacant slot %d holds %d pods", slot, len(s.pods.onSlot[slot]))
 			}
 			continue
 		}
-		if s.slots[node.Name] != slot {
-			return fmt.Errorf("node %s is in slot %d but indexed in %d", node.Name, slot, s.slots[node.Name])
+		if s.slots.byNode[node.Name] != slot {
+			return fmt.Errorf("node %s is in slot %d but indexed in %d", node.Name, slot, s.slots.byNode[node.Name])
 		}
 		if err := a.slot(slot, node); err != nil {
 			return fmt.Errorf("node %s: %w", node.Name, err)
 		}
-		a.charged += len(s.onSlot[slot])
+		a.charged += len(s.pods.onSlot[slot])
 	}
 	return nil
 }
@@ -67,7 +64,7 @@ func (a *audit) slots() error {
 // pods verifies each pod, and sums what they hold.
 func (a *audit) pods() error {
 	charged := 0
-	for _, pod := range a.s.pods {
+	for _, pod := range a.s.pods.byUID {
 		if err := a.claims(pod); err != nil {
 			return err
 		}
@@ -80,10 +77,7 @@ func (a *audit) pods() error {
 			continue
 		}
 		charged++
-		a.promises.count(pod, 1)
-		if pod.Class.Reclaimed {
-			a.reclaimed++
-		}
+		a.placed.count(pod, 1)
 	}
 	if charged != a.charged {
 		return fmt.Errorf("%d pods are charged without being in the ledger", a.charged-charged)
@@ -93,70 +87,18 @@ func (a *audit) pods() error {
 
 // tallies asks every selector about every pod on the slot.
 func (a *audit) tallies(slot Slot) error {
-	want := make(map[TallyID]int32)
-	for _, pod := range a.s.onSlot[slot] {
-		for id, def := range a.s.registry.tallies {
-			if def != nil && !def.carried && (!def.liveOnly || !pod.Deleting) && def.matches(pod.identity, a.s.selection.namespaces) {
-				want[TallyID(id)]++
-			}
+	return a.s.counts.VerifyRow(slot, a.s.selection.namespaces, func(visit func(*census.Subject, bool, []census.TallyID)) {
+		for _, pod := range a.s.pods.onSlot[slot] {
+			visit(&pod.identity.Subject, pod.Deleting, pod.Class.request.carries)
 		}
-		for _, id := range pod.Class.base.carries {
-			want[id]++
-		}
-	}
-	for _, t := range a.s.tallies[slot] {
-		if want[t.ID] != t.Count {
-			return fmt.Errorf("tally %d says %d, pods say %d", t.ID, t.Count, want[t.ID])
-		}
-	}
-	if len(want) != len(a.s.tallies[slot]) {
-		return fmt.Errorf("%d tallies, pods say %d", len(a.s.tallies[slot]), len(want))
-	}
-	return nil
-}
-
-// verifyCensuses counts every census anew. Snapshots have censuses too, so it is a method of State.
-func (s *State) verifyCensuses() error {
-	for id, h := range s.holders {
-		if h == nil || h.def != s.registry.tallies[id] {
-			continue
-		}
-		holding := 0
-		for slot := range s.nodes {
-			if _, listed := h.at[Slot(slot)]; listed != (s.TallyAt(Slot(slot), TallyID(id)) > 0) {
-				return fmt.Errorf("tally %d on slot %d: %d pods, listed as a holder: %v", id, slot, s.TallyAt(Slot(slot), TallyID(id)), listed)
-			} else if listed {
-				holding++
-			}
-		}
-		if holding != len(h.slots) {
-			return fmt.Errorf("tally %d: %d holders are listed, %d slots hold some", id, len(h.slots), holding)
-		}
-	}
-	for id, c := range s.censuses {
-		if c == nil || !s.has(CensusID(id)) {
-			continue
-		}
-		fresh := s.newCensus(c.def)
-		if fresh.sum != c.sum || fresh.domains != c.domains || fresh.Least() != c.Least() {
-			return fmt.Errorf("census %d says %d pods in %d domains, at least %d; rows say %d, %d, %d",
-				id, c.sum, c.domains, c.Least(), fresh.sum, fresh.domains, fresh.Least())
-		}
-		for d := range c.counts {
-			if c.Count(DomainID(d)) != fresh.Count(DomainID(d)) {
-				return fmt.Errorf("census %d says %d pods in domain %q, rows say %d",
-					id, c.counts[d], s.DomainName(c.def.key, DomainID(d)), fresh.Count(DomainID(d)))
-			}
-		}
-	}
-	return nil
+	})
 }
 
 func (a *audit) slot(slot Slot, node *facts.Node) error {
 	requested := make([]int64, len(a.s.requested))
 	var cpu, memory int64
 	ports := 0
-	for i, pod := range a.s.onSlot[slot] {
+	for i, pod := range a.s.pods.onSlot[slot] {
 		if pod.slot != slot || int(pod.position) != i || pod.node != node.Name {
 			return fmt.Errorf("pod %s stands at %d but says slot %d, position %d, node %s", pod.UID, i, pod.slot, pod.position, pod.node)
 		}
@@ -199,7 +141,7 @@ func (a *audit) allocatable(slot Slot, node *facts.Node) error {
 	h := a.s.Headroom(slot)
 	cpu, memory := h.Offered()
 	for i, amount := range [...]int64{cpu, memory} {
-		if kind := a.s.lent[i]; kind != 0 {
+		if kind := a.s.classes.lent.of[i]; kind != 0 {
 			want[kind] = amount
 		} else if amount != 0 && a.s.kinds.Len() < resource.MaxKinds {
 			return fmt.Errorf("%d of %s are offered, which is not counted", amount, facts.ReclaimedName(i))
@@ -216,7 +158,7 @@ func (a *audit) allocatable(slot Slot, node *facts.Node) error {
 // held counts what is left of a slot's GPUs, NUMA nodes and devices anew: from what the node and its report say, and what the pods hold.
 func (a *audit) held(slot Slot, node *facts.Node) error {
 	var r *facts.NodeReport
-	if known := a.s.reports[node.Name]; known != nil {
+	if known := a.s.grants.reports[node.Name]; known != nil {
 		r = known.NodeReport
 	}
 	if a.s.Report(slot) != r {
@@ -230,7 +172,7 @@ func (a *audit) held(slot Slot, node *facts.Node) error {
 	}
 	var l left
 	v, guesses := l.empty(&a.s.State, slot), int32(0)
-	for _, pod := range a.s.onSlot[slot] {
+	for _, pod := range a.s.pods.onSlot[slot] {
 		said, which := heldBy(r, pod.UID)
 		g := pod.Grant()
 		want := g
@@ -244,10 +186,10 @@ func (a *audit) held(slot Slot, node *facts.Node) error {
 		}
 		commit(&v, &g)
 	}
-	a.s.eachForeign(slot, node.Name, func(g *topology.Grant) { commit(&v, g) })
-	if !l.is(&a.s.State, slot) || guesses != a.s.guesses[slot] {
+	a.s.grants.eachForeign(slot, node.Name, func(g *topology.Grant) { commit(&v, g) })
+	if !l.is(&a.s.State, slot) || guesses != a.s.grants.guessed[slot] {
 		return fmt.Errorf("%v GPUs, and of NUMA nodes and devices %+v, are free, and %d pods are guessed; pods say %+v and %d",
-			a.s.gpus[slot], a.s.rows[slot], a.s.guesses[slot], l, guesses)
+			a.s.gpus[slot], a.s.rows[slot], a.s.grants.guessed[slot], l, guesses)
 	}
 	return nil
 }
@@ -255,7 +197,7 @@ func (a *audit) held(slot Slot, node *facts.Node) error {
 // claims holds a pod and its victims against one another.
 func (a *audit) claims(pod *Pod) error {
 	for _, victim := range pod.victims {
-		if pod.Phase != Assumed || a.s.pods[victim.UID] != victim || !slices.Contains(victim.claims, pod) {
+		if pod.Phase != Assumed || a.s.pods.byUID[victim.UID] != victim || !slices.Contains(victim.claims, pod) {
 			return fmt.Errorf("pod %s (%s on %q) waits for %s (on %q), which does not know it", pod.UID, pod.Phase, pod.node, victim.UID, victim.node)
 		}
 	}
@@ -271,31 +213,30 @@ func (a *audit) claims(pod *Pod) error {
 // leave. Only the outside world can bring that about; Commit never does.
 func (s *Store) Overcommitted() []string {
 	var names []string
+	a := audit{s: s}
 	for i, node := range s.nodes {
-		if node == nil || !s.exceeded(Slot(i)) {
+		if node == nil || !a.exceeded(Slot(i)) {
 			continue
 		}
-		var leaving []*Pod
-		for _, pod := range s.onSlot[i] {
+		trial := s.Try(Slot(i), false)
+		for _, pod := range s.pods.onSlot[i] {
 			if pod.Claimed() {
-				leaving = append(leaving, pod)
+				trial.Take(pod)
 			}
 		}
-		trial := s.Try(Slot(i), false)
-		for _, pod := range leaving {
-			trial.Take(pod)
-		}
-		if s.exceeded(Slot(i)) {
+		if a.exceeded(Slot(i)) {
 			names = append(names, node.Name)
 		}
-		trial.End(leaving)
+		trial.End()
 	}
 	return names
 }
 
-func (s *Store) exceeded(slot Slot) bool {
-	unsaid := s.Shape(slot).GPUs == 0 && s.Report(slot) == nil // nobody says what there is
-	if !unsaid && slices.ContainsFunc(s.gpus[slot][:], func(free int32) bool { return free < 0 }) || s.overdrawn(slot) {
+// exceeded reports whether pods request or hold more of a slot than there is.
+func (a *audit) exceeded(slot Slot) bool {
+	s := a.s
+	unsaid := s.Shape(slot).GPUs == 0 && s.Report(slot) == nil // nothing says what there is
+	if !unsaid && slices.ContainsFunc(s.gpus[slot][:], func(free int32) bool { return free < 0 }) || s.rows[slot].overdrawn() {
 		return true
 	}
 	for kind := range s.allocatable {
@@ -307,13 +248,12 @@ func (s *Store) exceeded(slot Slot) bool {
 	return s.Report(slot) != nil && slices.ContainsFunc(numaNodes[:], func(z topology.NUMARoom) bool { return z.CPUs < 0 || z.Memory < 0 })
 }
 
-// overdrawn reports whether more is held of a slot's devices, beside the compute of GPUs, than there is.
-func (s *State) overdrawn(slot Slot) bool {
-	row := s.rows[slot]
-	if row == nil || row.devices == nil {
+// overdrawn reports whether more is held of a slot's devices, beside the compute of GPUs, than there is. No row has no devices.
+func (r *nodeRow) overdrawn() bool {
+	if r == nil || r.devices == nil {
 		return false
 	}
-	d := row.devices
+	d := r.devices
 	for i := range topology.MaxGPUs {
 		if d.Memory[i] < 0 || d.Clients[i] < 0 || d.Holders[i]&^0x11111111 != 0 {
 			return true
@@ -328,7 +268,7 @@ func (a *audit) books() error {
 	if err := a.s.quota.Verify(a.holding, a.capacity()); err != nil {
 		return err
 	}
-	if err := a.s.units.verify(a.s.pods); err != nil {
+	if err := a.s.units.verify(a.s.pods.byUID); err != nil {
 		return err
 	}
 	for slot, by := range a.s.reserved {
@@ -356,7 +296,7 @@ func count(holding map[*quota.Tenant]*quota.Holding, pod *Pod, charged bool) {
 	h.Add(nil)
 }
 
-func (b *unitBook) verify(pods map[facts.UID]*Pod) error {
+func (b *Units) verify(pods map[facts.UID]*Pod) error {
 	atomic := 0
 	for name, u := range b.byName {
 		if u.UnitName != name || u.Facts != nil && u.Facts.UnitName != name || u.Facts == nil && len(u.pods) == 0 {
@@ -423,7 +363,7 @@ func (a *audit) capacity() []int64 {
 // outside world can bring that about: somebody else's bindings, a limit that was lowered, a queue or a namespace that has moved.
 func (s *Store) Exceeded() []*quota.Queue {
 	leaving := make(map[*quota.Tenant]*quota.Holding)
-	for _, pod := range s.pods {
+	for _, pod := range s.pods.byUID {
 		if pod.Claimed() && pod.slot != NoSlot {
 			count(leaving, pod, true)
 		}

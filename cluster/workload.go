@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -40,7 +39,7 @@ func (b *selection) effective(pod *Pod) *facts.Requirements {
 func (b *selection) defaultSelector(pod *Pod) facts.LabelSelector {
 	var selector facts.LabelSelector
 	for _, service := range b.services[pod.Namespace] {
-		if service.Pods.Matches(pod.identity.labels) {
+		if service.Pods.Matches(pod.identity.Labels) {
 			selector.Expressions = append(selector.Expressions, service.Pods.Expressions...)
 		}
 	}
@@ -61,61 +60,44 @@ func (b *selection) defaultSelector(pod *Pod) facts.LabelSelector {
 	return selector
 }
 
-func (s *Store) upsertWorkload(w *facts.Workload) {
-	old := s.selection.workloads[keyOfWorkload(w)]
-	if old != nil && old.Pods.Equal(&w.Pods) {
+// setWorkload replaces what is known of a workload (nil: nothing), and marks the pods whose default spreading may follow from it.
+func (b *selection) setWorkload(key workloadKey, w *facts.Workload) {
+	old := b.workloads[key]
+	if old == nil && w == nil || old != nil && w != nil && old.Pods.Equal(&w.Pods) {
 		return
 	}
-	s.selection.workloads[keyOfWorkload(w)] = w
-	s.workloadChanged(old, w)
-}
-
-func (s *Store) removeWorkload(key workloadKey) {
-	if old := s.selection.workloads[key]; old != nil {
-		delete(s.selection.workloads, key)
-		s.workloadChanged(old, nil)
+	if w == nil {
+		delete(b.workloads, key)
+	} else {
+		b.workloads[key] = w
 	}
-}
-
-// workloadChanged reconsiders the pods whose defaults may follow from the workload. Either may be nil.
-func (s *Store) workloadChanged(old, w *facts.Workload) {
-	of := cmp.Or(old, w)
-	if of.Kind == facts.Service {
-		services := slices.DeleteFunc(s.selection.services[of.Namespace], func(x *facts.Workload) bool { return x == old })
+	if key.kind == facts.Service {
+		services := slices.DeleteFunc(b.services[key.namespace], func(x *facts.Workload) bool { return x == old })
 		if w != nil {
 			services = append(services, w)
 		}
-		s.selection.services[of.Namespace] = services
+		b.services[key.namespace] = services
 	}
-	for _, id := range s.selection.inNamespace[of.Namespace] {
+	for _, id := range b.inNamespace[key.namespace] {
 		for _, pod := range id.pods {
-			if of.Kind == facts.Service || pod.owner == (facts.Owner{Kind: of.Kind, Name: of.Name}) {
-				s.recheck = append(s.recheck, pod)
+			if key.kind == facts.Service || pod.owner == (facts.Owner{Kind: key.kind, Name: key.name}) {
+				b.recheck = append(b.recheck, pod)
 			}
 		}
 	}
 }
 
-func (s *Store) listWorkloads(kind facts.WorkloadKind, workloads []*facts.Workload) {
-	listed := make(map[workloadKey]bool, len(workloads))
-	for _, w := range workloads {
-		listed[keyOfWorkload(w)] = true
-	}
-	var gone []workloadKey
-	for key := range s.selection.workloads {
-		if key.kind == kind && !listed[key] {
-			gone = append(gone, key)
+// ofKind lists the workloads of a kind, by namespace and name.
+func (b *selection) ofKind(kind facts.WorkloadKind) (list []workloadKey) {
+	for key := range b.workloads {
+		if key.kind == kind {
+			list = append(list, key)
 		}
 	}
-	slices.SortFunc(gone, func(a, b workloadKey) int {
+	slices.SortFunc(list, func(a, b workloadKey) int {
 		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 	})
-	for _, key := range gone {
-		s.removeWorkload(key)
-	}
-	for _, w := range workloads {
-		s.upsertWorkload(w)
-	}
+	return list
 }
 
 func (s *Store) setNamespace(name string, labels []facts.Label, known bool) {
@@ -136,28 +118,13 @@ func (s *Store) setNamespace(name string, labels []facts.Label, known bool) {
 	}
 }
 
-func (s *Store) listNamespaces(namespaces []facts.Namespace) {
-	listed := make(map[string]bool, len(namespaces))
-	for i := range namespaces {
-		listed[namespaces[i].Name] = true
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.selection.namespaces)) {
-		if !listed[name] {
-			s.setNamespace(name, nil, false)
-		}
-	}
-	for i := range namespaces {
-		s.setNamespace(namespaces[i].Name, namespaces[i].Labels, true)
-	}
-}
-
 // recheckPods gives the pods that wait, and about which something changed, their new class, and says so.
 func (s *Store) recheckPods() {
-	for len(s.recheck) > 0 {
-		pods := s.recheck
-		s.recheck = nil
+	for len(s.selection.recheck) > 0 {
+		pods := s.selection.recheck
+		s.selection.recheck = nil
 		for _, pod := range pods {
-			if s.pods[pod.UID] != pod {
+			if s.pods.byUID[pod.UID] != pod {
 				continue
 			}
 			if pod.Phase != Pending {
@@ -165,7 +132,7 @@ func (s *Store) recheckPods() {
 				continue
 			}
 			old := pod.Class
-			s.reclass(pod, s.classify(pod, true))
+			s.classes.refer(pod, s.classify(pod, true))
 			if pod.Class != old {
 				s.emit(pod)
 			}
@@ -175,12 +142,12 @@ func (s *Store) recheckPods() {
 
 // classify returns the class that a pod should have; seeks says whether it is looking for a place.
 func (s *Store) classify(pod *Pod, seeks bool) *Class {
-	b := s.intern(s.selection.effective(pod))
+	q := s.request(s.selection.effective(pod))
 	switch {
 	case pod.Ours && seeks:
-		return s.class(b, pod.identity)
-	case pod.Class != nil && pod.Class.base == b:
+		return s.class(q, pod.identity)
+	case pod.Class != nil && pod.Class.request == q:
 		return pod.Class
 	}
-	return s.class(b, nil)
+	return s.class(q, nil)
 }

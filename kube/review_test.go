@@ -42,7 +42,7 @@ func TestRevGangDone(t *testing.T) {
 	}
 	say := func(what string) {
 		apply()
-		u := store.Unit(name)
+		u := store.Units().Get(name)
 		t.Logf("%-60s placed=%d running=%v need=%d waiting=%d", what, u.Placed(), u.Running(), u.Need(), len(u.Pods())-u.Placed())
 	}
 	_ = sink.Add(pod(0, 1, "n1"))
@@ -67,6 +67,6 @@ func TestRevGangDone(t *testing.T) {
 	}
 	store.Apply(facts.PodRemoved{UID: "s1"})
 	store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "s1b", Namespace: "ns", Name: "s1", Ours: true, Unit: "sim", Requirements: r}})
-	u := store.Unit(facts.UnitName{Namespace: "ns", Name: "sim"})
+	u := store.Units().Get(facts.UnitName{Namespace: "ns", Name: "sim"})
 	t.Logf("simulator's door, same history: running=%v need=%d", u.Running(), u.Need())
 }

@@ -56,9 +56,9 @@ func (a *attempt) mayLag() bool {
 
 func (a *attempt) knowsClasses() bool {
 	if a.unit.Gang == nil {
-		return a.in.snapshot.Knows(a.unit.Class)
+		return a.in.snapshot.Counts().Knows(a.unit.Class.Constraints)
 	}
-	return !slices.ContainsFunc(a.ask.Members, func(pod *cluster.Pod) bool { return !a.in.snapshot.Knows(pod.Class) })
+	return !slices.ContainsFunc(a.ask.Members, func(pod *cluster.Pod) bool { return !a.in.snapshot.Counts().Knows(pod.Class.Constraints) })
 }
 
 // place puts the unit on nodes that are free, or that are reserved for it.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -36,8 +37,8 @@ type blocked struct {
 	explanations map[*queue.Shape]*explanation
 	byQueue      map[queueKey]blockedQueue
 	wanting      int              // of byQueue: whose units would preempt if they could
-	checked      cluster.Revision // what sleeps has been checked against changes up to here
-	reclaimed    cluster.Revision // what sleeps has been checked for reclaiming up to here,
+	checked      changes.Revision // what sleeps has been checked against changes up to here
+	reclaimed    changes.Revision // what sleeps has been checked for reclaiming up to here,
 	reclaimedAt  time.Time        // at this time
 	wakes        wakeList
 }
@@ -195,11 +196,11 @@ func (b *blocked) mayFit(sq *queue.ShapeQueue, seen, now queue.Version) bool {
 }
 
 // freeingChanges is the kinds of changes after which there may be more room for a shape.
-func freeingChanges(shape *queue.Shape) cluster.ChangeKind {
-	kinds := cluster.Freed | cluster.Redefined
+func freeingChanges(shape *queue.Shape) changes.Kind {
+	kinds := changes.Freed | changes.Redefined
 	asks := func(p queue.Part) bool { return p.Class.AsksReclaimed() }
 	if shape.Class != nil && shape.Class.AsksReclaimed() || slices.ContainsFunc(shape.Parts, asks) {
-		kinds |= cluster.Lent
+		kinds |= changes.Lent
 	}
 	return kinds
 }
@@ -234,14 +235,14 @@ func (b *blocked) changed(sq *queue.ShapeQueue, slot cluster.Slot) bool {
 }
 
 // version is what a unit of a shape that fits nowhere on a revision has looked at.
-func (b *blocked) version(shape *queue.Shape, revision cluster.Revision) queue.Version {
+func (b *blocked) version(shape *queue.Shape, revision changes.Revision) queue.Version {
 	v := queue.Version{Revision: revision}
 	if shape.Class != nil {
-		v.Domains = b.store.DomainsVersion(shape.Class)
+		v.Domains = b.store.Counts().Version(shape.Class.Constraints)
 		return v
 	}
 	for i := range shape.Parts {
-		v.Domains += b.store.DomainsVersion(shape.Parts[i].Class)
+		v.Domains += b.store.Counts().Version(shape.Parts[i].Class.Constraints)
 	}
 	return v
 }

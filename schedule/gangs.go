@@ -88,7 +88,8 @@ func (s *Scheduler) dissolve(gang *cluster.Unit) {
 
 // refreshUnits takes note of the gangs that have changed: what they need, and whether they are complete, or hold places in part.
 func (s *Scheduler) refreshUnits(now time.Time) {
-	for _, u := range s.store.ChangedUnits() {
+	s.gangs.list = s.store.Units().Changed(&s.gangs.seen, s.gangs.list[:0])
+	for _, u := range s.gangs.list {
 		s.queue.Refresh(u)
 		if u.Facts == nil {
 			s.binder.ForgetUnit(u.UnitName)

@@ -86,7 +86,9 @@ func (s *Scheduler) decide(u *queue.Unit, now time.Time) {
 }
 
 // singlePods reports whether there is nothing but single pods in one queue.
-func (s *Scheduler) singlePods() bool { return !s.store.Quota().Configured() && !s.store.Gangs() }
+func (s *Scheduler) singlePods() bool {
+	return !s.store.Quota().Configured() && !s.store.Units().Gangs()
+}
 
 // propose lets the committer judge a Plan. why is reported of the pod while its victims are on their way out.
 func (s *Scheduler) propose(plan *cluster.Plan, why facts.Condition) cluster.Verdict {

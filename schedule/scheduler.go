@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/deadline"
 	"hilbert.dev/hilbert/schedule/admit"
@@ -36,7 +37,7 @@ type Scheduler struct {
 	observer   Observer
 	auditor    Auditor // nil when the observer is none
 
-	held     map[facts.UID]cluster.Revision // pods that must not be decided on, and the revision to have been seen before they are
+	held     map[facts.UID]changes.Revision // pods that must not be decided on, and the revision to have been seen before they are
 	vanished map[facts.UID]struct{}         // the API server says they are gone or bound elsewhere; the watch has not said so yet
 	retries  retries
 	blocked  blocked
@@ -78,7 +79,7 @@ func New(o Options) (*Scheduler, error) {
 		lag:        o.Lag,
 		observer:   o.Observer,
 		retries:    retries{cfg: o.Config.Backoff, failed: make(map[facts.UID]int)},
-		held:       make(map[facts.UID]cluster.Revision),
+		held:       make(map[facts.UID]changes.Revision),
 		vanished:   make(map[facts.UID]struct{}),
 	}
 	s.queue = queue.New(s.store)
@@ -197,7 +198,7 @@ func (s *Scheduler) applyEffect(e cluster.Effect, now time.Time) {
 
 // enqueue puts a pod into the queue, to be decided on a snapshot that has seen a revision. If its class is known to fit nowhere, its
 // condition says so at once.
-func (s *Scheduler) enqueue(pod *cluster.Pod, seen cluster.Revision, now time.Time) {
+func (s *Scheduler) enqueue(pod *cluster.Pod, seen changes.Revision, now time.Time) {
 	if s.binder.Assumes(pod.UID) {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/topology"
@@ -21,7 +22,7 @@ type checker struct {
 	// on holds the pods of pods that have a node, by its name.
 	on       map[string][]*mirrored
 	writes   map[bind.WriteID]bind.Write
-	demanded map[facts.UID]cluster.Revision // by a rejection: what must have been seen before the next try
+	demanded map[facts.UID]changes.Revision // by a rejection: what must have been seen before the next try
 	reports  map[string]*reported           // by node
 	tenants  *tenants
 	gangs    map[facts.UnitName]*gang
@@ -63,7 +64,7 @@ func (c *checker) forget() {
 	c.pods = make(map[facts.UID]*mirrored)
 	c.on = make(map[string][]*mirrored)
 	c.writes = make(map[bind.WriteID]bind.Write)
-	c.demanded = make(map[facts.UID]cluster.Revision)
+	c.demanded = make(map[facts.UID]changes.Revision)
 	c.reports = make(map[string]*reported)
 	c.tenants, c.gangs = newTenants(), make(map[facts.UnitName]*gang)
 }

@@ -16,6 +16,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -335,7 +336,7 @@ func TestOvercommitIsFoundUnchecked(t *testing.T) {
 // TestDemandedRevision: the checker holds a Plan against what the rejection before it demanded.
 func TestDemandedRevision(t *testing.T) {
 	for _, c := range []struct {
-		revision cluster.Revision
+		revision changes.Revision
 		breaks   bool
 	}{{6, true}, {7, false}, {8, false}} {
 		s, err := newSimulation(invent(t, "nodes=1,pods=1,classes=1", 1), Options{Config: spec.Default().Scheduling, CheckEvery: 1})

@@ -18,10 +18,7 @@ func (tree *Tree) Discharge(t *Tenant, amounts resource.List, eases bool) {
 
 // touch notes that what the tenant holds has changed.
 func (tree *Tree) touch(t *Tenant, eases bool) {
-	if !t.dirty {
-		t.dirty = true
-		tree.dirtyTenants = append(tree.dirtyTenants, t)
-	}
+	tree.changedTenants.Note(t, &t.noted)
 	if eases {
 		tree.easeCount++
 	}
@@ -29,7 +26,7 @@ func (tree *Tree) touch(t *Tenant, eases bool) {
 		if eases {
 			q.eased = tree.easeCount
 		}
-		tree.touchQueue(q)
+		tree.changedQueues.Note(q, &q.noted)
 	}
 }
 
@@ -69,14 +66,7 @@ func (tree *Tree) shift(q *Queue, used []int64, sign int64) {
 		if sign < 0 {
 			q.eased = tree.easeCount
 		}
-		tree.touchQueue(q)
-	}
-}
-
-func (tree *Tree) touchQueue(q *Queue) {
-	if !q.dirty {
-		q.dirty = true
-		tree.dirtyQueues = append(tree.dirtyQueues, q)
+		tree.changedQueues.Note(q, &q.noted)
 	}
 }
 
@@ -92,5 +82,5 @@ func (tree *Tree) widen(column []int64) []int64 {
 func (tree *Tree) Ease(q *Queue) {
 	tree.easeCount++
 	q.eased = tree.easeCount
-	tree.touchQueue(q)
+	tree.changedQueues.Note(q, &q.noted)
 }

@@ -3,6 +3,7 @@ package quota
 import (
 	"math"
 
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
@@ -16,7 +17,7 @@ type Queue struct {
 	Facts *facts.Queue // nil for the root, and for the default queue while nobody has configured it
 	// Problem says what is wrong with its configuration, and what is done about it. New units of a queue that Refuses are held.
 	Problem facts.Condition
-	// Refuses: its place in the tree is in doubt, so it gets nothing new. What runs in it is left alone.
+	// Refuses: its place in the tree is unknown or invalid, so it gets nothing new. What runs in it is left alone.
 	Refuses bool
 
 	parent     *Queue
@@ -27,7 +28,7 @@ type Queue struct {
 	limit      []int64 // by Kind; nil: none has one
 	eased      uint64  // the Store's count of easeCount after the latest here
 	depth      int
-	dirty      bool
+	noted      changes.Revision // in Tree.changedQueues
 }
 
 // Tenant is a namespace's account with its queue.
@@ -37,7 +38,7 @@ type Tenant struct {
 	seat      int // in the queue's list
 	pods      int // that refer to it
 	used      []int64
-	dirty     bool
+	noted     changes.Revision // in Tree.changedTenants
 }
 
 // Queue is the leaf, or the inner queue, that the namespace feeds.

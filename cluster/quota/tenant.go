@@ -77,7 +77,7 @@ func (tree *Tree) Relabel(namespace string) *Tenant {
 	tree.feed(t, to)
 	tree.shift(to, t.used, 1)
 	tree.forgetQueue(from)
-	tree.rebuilt = true
+	tree.generation++
 	return t
 }
 
@@ -111,7 +111,7 @@ func (tree *Tree) forgetQueue(q *Queue) {
 	if at, found := slices.BinarySearchFunc(tree.root.children, q.Name, compareQueueName); found {
 		tree.root.children = slices.Delete(tree.root.children, at, at+1)
 	}
-	tree.rebuilt = true
+	tree.generation++
 }
 
 // queueOf returns the queue that a namespace feeds: the one that its label names, else the first by name that selects it, else the default.
@@ -148,7 +148,7 @@ func (tree *Tree) plantMissing(q *Queue) {
 	q.missing(tree.root)
 	at, _ := slices.BinarySearchFunc(tree.root.children, q.Name, compareQueueName)
 	tree.root.children = slices.Insert(tree.root.children, at, q)
-	tree.rebuilt = true
+	tree.generation++
 }
 
 func compareQueueName(q *Queue, name string) int { return strings.Compare(q.Name, name) }

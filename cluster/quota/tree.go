@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
@@ -36,18 +37,31 @@ func (tree *Tree) GPUKind() resource.Kind { return tree.gpuKind }
 // Capacity is the sum over all nodes of what pods may request, GPUs as spec.ResourceGPUMilli.
 func (tree *Tree) Capacity(kind resource.Kind) int64 { return at(tree.capacity, kind, 0) }
 
-// Changed returns the queues and tenants whose use or configuration has changed since the last call, and forgets them. rebuilt says
-// that the tree itself has: queues were added, removed, moved or configured anew, or namespaces feed others.
-func (tree *Tree) Changed() (queues []*Queue, tenants []*Tenant, rebuilt bool) {
-	queues, tenants, rebuilt = tree.dirtyQueues, tree.dirtyTenants, tree.rebuilt
-	for _, q := range queues {
-		q.dirty = false
-	}
-	for _, t := range tenants {
-		t.dirty = false
-	}
-	tree.dirtyQueues, tree.dirtyTenants, tree.rebuilt = tree.dirtyQueues[:0:0], tree.dirtyTenants[:0:0], false
-	return queues, tenants, rebuilt
+// Cursor is how far a reader has followed the changes of a Tree. The zero value has read nothing.
+type Cursor struct {
+	queues, tenants changes.Revision
+	generation      uint64
+	queueList       []*Queue
+	tenantList      []*Tenant
+}
+
+// Changed returns the queues and tenants whose use or configuration has changed since the cursor, and moves the cursor. rebuilt says that
+// the tree itself has changed: queues were added, removed, moved or configured anew, or namespaces feed others; or that the reader has fallen
+// too far behind. The slices are valid until the cursor is used again.
+func (tree *Tree) Changed(since *Cursor) (queues []*Queue, tenants []*Tenant, rebuilt bool) {
+	var allQueues, allTenants bool
+	since.queueList, allQueues = tree.changedQueues.Since(&since.queues, since.queueList[:0])
+	since.tenantList, allTenants = tree.changedTenants.Since(&since.tenants, since.tenantList[:0])
+	rebuilt = since.generation != tree.generation || !allQueues || !allTenants
+	since.generation = tree.generation
+	return since.queueList, since.tenantList, rebuilt
+}
+
+// SkipUse moves the cursor of a reader that need not know what queues and tenants use past their changes. It will still learn that the tree
+// was rebuilt.
+func (tree *Tree) SkipUse(since *Cursor) {
+	tree.changedQueues.Skip(&since.queues)
+	tree.changedTenants.Skip(&since.tenants)
 }
 
 // Tree is the tree of queues, and the accounts of the namespaces that feed it. It has a single writer, the ledger.
@@ -69,10 +83,10 @@ type Tree struct {
 	selectors  []*Queue // that select namespaces, by name
 	configured int      // queues that somebody has configured
 
-	easeCount    uint64 // times that a queue was eased
-	dirtyQueues  []*Queue
-	dirtyTenants []*Tenant
-	rebuilt      bool // since Changed was asked last
+	easeCount      uint64 // times that a queue was eased
+	changedQueues  changes.Things[*Queue]
+	changedTenants changes.Things[*Tenant]
+	generation     uint64 // times that the tree was rebuilt
 
 	capacity []int64 // by Kind
 	gpuKind  resource.Kind
@@ -103,7 +117,7 @@ func (tree *Tree) setQueue(name string, seen *facts.Queue) bool {
 	q.Facts = seen
 	if old != nil && seen != nil && facts.SameQueue(old, seen) {
 		if old.Generation != seen.Generation {
-			tree.touchQueue(q)
+			tree.changedQueues.Note(q, &q.noted)
 		}
 		return false
 	}
@@ -173,7 +187,7 @@ func (tree *Tree) rebuild() (moved []*Tenant) {
 	tree.recharge()
 	tree.root.measure(tree)
 	tree.root.share(tree)
-	tree.rebuilt = true
+	tree.generation++
 	for _, name := range slices.Sorted(maps.Keys(tree.tenants)) {
 		if t := tree.tenants[name]; t.standing() != before[t] {
 			moved = append(moved, t)
@@ -271,11 +285,11 @@ func (tree *Tree) recharge() {
 	tree.easeCount++
 	tree.root.eased = tree.easeCount
 	clear(tree.root.used)
-	tree.touchQueue(tree.root)
+	tree.changedQueues.Note(tree.root, &tree.root.noted)
 	for _, name := range slices.Sorted(maps.Keys(tree.byName)) { // in order, for the list of those that changed
 		q := tree.byName[name]
 		clear(q.used)
-		tree.touchQueue(q)
+		tree.changedQueues.Note(q, &q.noted)
 		q.eased = tree.easeCount
 	}
 	for _, t := range tree.tenants {

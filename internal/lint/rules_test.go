@@ -115,6 +115,17 @@ var rules = []rule{
 		),
 	},
 	{
+		name: "cluster-rooms",
+		why: "the counts, the quota and the logs are sums that the ledger keeps in step: one that knew the ledger, or another of them, could not be " +
+			"tested and verified by itself",
+		check: all(
+			neverReach([]string{"./cluster/changes/..."}, "./cluster", "./cluster/facts/...", "./cluster/census/...", "./cluster/quota/..."),
+			neverReach([]string{"./cluster/census/..."}, "./cluster", "./cluster/quota/..."),
+			neverReach([]string{"./cluster/quota/..."}, "./cluster", "./cluster/census/..."),
+			neverReach([]string{"./cluster/facts/..."}, "./cluster", "./cluster/census/...", "./cluster/quota/..."),
+		),
+	},
+	{
 		name:  "core-render",
 		why:   "core says what is; tables, bars and widths of terminals are cmd/hilbert/render's, or each caller would get the text that one of them likes",
 		check: neverImport([]string{"./schedule/...", "./cluster/..."}, nil, "text/tabwriter", "text/template", "html/..."),

@@ -61,7 +61,7 @@ func tenants(q *quota.Queue) []string {
 // together, and how many may go one by one.
 func Units(s *cluster.Store) string {
 	lines := map[string]string{}
-	s.EachUnit(func(u *cluster.Unit) {
+	s.Units().Each(func(u *cluster.Unit) {
 		state := "waits"
 		switch {
 		case !u.Ready():

@@ -139,7 +139,7 @@ func TestDecideGangs(t *testing.T) {
 			t.Errorf("%s: %d pods at first, %d in the end, %+v", name, pods, after, round)
 		}
 	}
-	hilbert.scheduler.Store().EachUnit(func(u *cluster.Unit) {
+	hilbert.scheduler.Store().Units().Each(func(u *cluster.Unit) {
 		if u.Placed() != members || u.MinMember() != members {
 			t.Errorf("%s has %d members placed, %d needed", u.UnitName, u.Placed(), u.MinMember())
 		}

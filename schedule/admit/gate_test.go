@@ -39,7 +39,7 @@ func TestClaim(t *testing.T) {
 	for i := range 4 {
 		q.Add(pod(fmt.Sprint("train-", i), train.Name, "", 1))
 	}
-	gang := q.Gang(store.Unit(train))
+	gang := q.Gang(store.Units().Get(train))
 
 	if _, short, admitted := gate.Ask(gang); admitted || short.NeverFits() || short.Queue.Name != "ml" {
 		t.Fatalf("a gang that asks for 4 of 8 CPUs, of which 6 are in use: admitted %v, %+v", admitted, short)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/schedule/place/pack"
@@ -55,7 +56,7 @@ type Reservations struct {
 	list    []*Reservation // the highest rank first
 	last    cluster.ReservationID
 	waiting map[facts.UnitName]waiter // have waited long enough
-	chosen  cluster.Revision          // the ledger's, when nodes were last chosen
+	chosen  changes.Revision          // the ledger's, when nodes were last chosen
 	at      time.Time
 	added   bool // a gang waits for nodes that did not then
 }

@@ -184,7 +184,7 @@ func (c *conditions) start(r *conditionRow, store *cluster.Store, writes []Write
 // write makes the row's Write; ok is false when its subject has no such condition any more.
 func (r *conditionRow) write(store *cluster.Store) (w Write, ok bool) {
 	if !r.unit.IsZero() {
-		u := store.Unit(r.unit)
+		u := store.Units().Get(r.unit)
 		if u == nil || u.Facts == nil {
 			return w, false
 		}

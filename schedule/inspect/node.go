@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // NodeAnswer says what the scheduler makes of a node's report: what reclaimed pods may hold of it and why it is no more, which of them are to
 // go, and what its NUMA nodes can promise. It depends on the Dump and on nothing else.
 type NodeAnswer struct {
-	Revision cluster.Revision `json:"revision"`
+	Revision changes.Revision `json:"revision"`
 	Node     string           `json:"node"`
 	// Headroom is open, closed, stale, malformed or unsaid; Note says why.
 	Headroom string `json:"headroom"`

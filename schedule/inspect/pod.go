@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/place"
@@ -15,7 +16,7 @@ import (
 
 // Answer says where a pod is or why it is nowhere. It depends on the Dump and on nothing else.
 type Answer struct {
-	Revision  cluster.Revision `json:"revision"`
+	Revision  changes.Revision `json:"revision"`
 	Namespace string           `json:"namespace"`
 	Name      string           `json:"name"`
 	UID       facts.UID        `json:"uid"`

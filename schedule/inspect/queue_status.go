@@ -85,7 +85,7 @@ const (
 // UnitCounts counts the gangs, in every state. One of which there are no pods gathers.
 func UnitCounts(s *schedule.Scheduler) map[UnitState]int {
 	counts := map[UnitState]int{UnitRunning: 0, UnitWaiting: 0, UnitGathering: 0, UnitHeld: 0}
-	s.Store().EachUnit(func(u *cluster.Unit) {
+	s.Store().Units().Each(func(u *cluster.Unit) {
 		switch {
 		case u.Running() || u.Ready() && u.Placed() >= u.MinMember():
 			counts[UnitRunning]++
@@ -108,7 +108,7 @@ func PendingPods(s *schedule.Scheduler) map[WaitingState]int {
 		counts[state] = 0
 	}
 	gangs := false
-	s.Store().EachUnit(func(*cluster.Unit) { gangs = true })
+	s.Store().Units().Each(func(*cluster.Unit) { gangs = true })
 	if gangs {
 		for _, standing := range s.Standings() {
 			counts[standingStates[standing.State]]++

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
@@ -13,7 +14,7 @@ import (
 
 // QueueView is what waits: the queues, and in them the units and pods.
 type QueueView struct {
-	Revision cluster.Revision `json:"revision"`
+	Revision changes.Revision `json:"revision"`
 	// Queue is the one that was asked for, with all below it; empty: all.
 	Queue string `json:"queue,omitempty"`
 	// Counts of all pods, in every state; Pods are the first of them.
@@ -190,7 +191,7 @@ func newWaitingUnit(w *Waiting, store *cluster.Store) WaitingUnit {
 		return unit
 	}
 	unit.Name, unit.Gang = w.Unit, true
-	if u := store.Unit(facts.UnitName{Namespace: w.Namespace, Name: w.Unit}); u != nil {
+	if u := store.Units().Get(facts.UnitName{Namespace: w.Namespace, Name: w.Unit}); u != nil {
 		unit.Need, unit.Placed, unit.MinMember = u.Need(), u.Placed(), u.MinMember()
 		if u.Facts != nil && u.Facts.Prioritized {
 			unit.Priority = u.Facts.Priority

@@ -75,7 +75,7 @@ func (r *rehearsal) restore(list []Kept) {
 
 // waiting returns what waits of a gang, nil if nothing does.
 func (r *rehearsal) waiting(name facts.UnitName) *queue.Unit {
-	if u := r.store.Unit(name); u != nil {
+	if u := r.store.Units().Get(name); u != nil {
 		return r.queue.Gang(u)
 	}
 	return nil

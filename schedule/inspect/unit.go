@@ -9,6 +9,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/place/explain"
@@ -18,7 +19,7 @@ import (
 
 // UnitAnswer says where a gang stands, what is in its way and what would help. It depends on the Dump and on nothing else.
 type UnitAnswer struct {
-	Revision  cluster.Revision `json:"revision"`
+	Revision  changes.Revision `json:"revision"`
 	Namespace string           `json:"namespace"`
 	Name      string           `json:"name"`
 	// Known: there is a PodGroup of the name. What follows of it is zero otherwise.
@@ -116,7 +117,7 @@ func (d *Dump) ExplainUnit(namespace, name string) (*UnitAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	gang := r.store.Unit(facts.UnitName{Namespace: namespace, Name: name})
+	gang := r.store.Units().Get(facts.UnitName{Namespace: namespace, Name: name})
 	if gang == nil {
 		return nil, &NoUnit{namespace, name}
 	}

@@ -249,7 +249,7 @@ func try(t *rapid.T, dump *inspect.Dump, a *inspect.UnitAnswer, c *inspect.UnitC
 		}
 	}
 	fresh.s.Step(fresh.now, 1) // the members that are left over may evict others in their turn
-	unit := fresh.s.Store().Unit(facts.UnitName{Namespace: a.Namespace, Name: a.Name})
+	unit := fresh.s.Store().Units().Get(facts.UnitName{Namespace: a.Namespace, Name: a.Name})
 	placed := 0
 	for _, pod := range unit.Pods() {
 		if pod.Placed() && !pod.Obliged() {

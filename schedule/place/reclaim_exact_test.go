@@ -147,7 +147,7 @@ func (w *siege) enlist(gangs int) {
 		}
 	}
 	for i := range gangs {
-		u := w.store.Unit(facts.UnitName{Name: fmt.Sprint("g", i)})
+		u := w.store.Units().Get(facts.UnitName{Name: fmt.Sprint("g", i)})
 		members := slices.Clone(u.Pods())
 		slices.SortFunc(members, cluster.MoreImportant)
 		singly := len(members)

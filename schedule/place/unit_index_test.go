@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/place/index"
@@ -105,7 +106,7 @@ func TestManyPartitions(t *testing.T) {
 		if err := old.index.Verify(); err != nil {
 			t.Fatal(err)
 		}
-		for range cluster.LogCapacity {
+		for range changes.Capacity {
 			old.snapshot.Assume(0, ask.Members[0], index.Choice{}.Grant)
 			old.snapshot.Rollback(0)
 		}

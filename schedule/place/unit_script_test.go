@@ -44,7 +44,7 @@ func TestUnit(t *testing.T) {
 				}
 			})
 		}
-		return placeScript(t, store, store.Unit(unit.UnitName))
+		return placeScript(t, store, store.Units().Get(unit.UnitName))
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
@@ -84,7 +85,7 @@ func TestParkedVisitsEachLineOnceAndRemembers(t *testing.T) {
 		w.see(facts.PodUpserted{Pod: podFacts("n", name, 1)})
 	}
 	w.q.Park(w.q.Pop(), Version{Revision: 5})
-	var visited []cluster.Revision
+	var visited []changes.Revision
 	for range 3 {
 		w.q.Parked(func(sq *ShapeQueue, seen Version) (Version, bool) {
 			if sq.Queue().Name != facts.DefaultQueue || sq.Len() != 2 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/heap"
@@ -28,10 +29,10 @@ type Queue struct {
 	backoff   *heap.Heap[*Unit]
 	gathering gatheringGangs
 
-	skippedSyncs uint // calls of sync while the tree is unordered
+	seen quota.Cursor // what of the ledger's tree is applied
 }
 
-// New returns an empty Queue over a ledger, which it only reads. No other component may call the ledger's ChangedQueues.
+// New returns an empty Queue over a ledger, which it only reads.
 func New(store *cluster.Store) *Queue {
 	q := &Queue{
 		store:  store,
@@ -45,7 +46,7 @@ func New(store *cluster.Store) *Queue {
 			}, setUnit),
 	}
 	q.blocks = quotaBlocks{queues: &q.queues, byLimit: make(map[*quota.Queue][]*quotaBlock)}
-	store.Quota().Changed() // all that has changed so far is in the tree
+	store.Quota().Changed(&q.seen) // all that has changed so far is in the tree
 	q.rebuild()
 	return q
 }
@@ -89,7 +90,7 @@ func (u *Unit) unchanged(pod *cluster.Pod) bool {
 }
 
 // newSingle makes the unit of a pod without a gang. It must not be decided before a revision is seen.
-func (q *Queue) newSingle(pod *cluster.Pod, seen cluster.Revision) *Unit {
+func (q *Queue) newSingle(pod *cluster.Pod, seen changes.Revision) *Unit {
 	leaf := q.leafOf(pod)
 	q.sequence++
 	u := &Unit{
@@ -103,7 +104,7 @@ func (q *Queue) newSingle(pod *cluster.Pod, seen cluster.Revision) *Unit {
 
 // join adds a pod to the unit of its gang, and puts that where it belongs. The unit backs off until a time, and must not be decided before a
 // revision is seen.
-func (q *Queue) join(pod *cluster.Pod, seen cluster.Revision, until time.Time) (u *Unit, parked bool) {
+func (q *Queue) join(pod *cluster.Pod, seen changes.Revision, until time.Time) (u *Unit, parked bool) {
 	u = q.gangs[pod.Unit]
 	if u == nil {
 		leaf := q.leafOf(pod)
@@ -140,7 +141,7 @@ func (q *Queue) updateMember(u *Unit, pod *cluster.Pod) {
 }
 
 // Remove forgets a pod, and returns what its unit's NotBefore was; it is nothing if the pod does not wait.
-func (q *Queue) Remove(uid facts.UID) (seen cluster.Revision) {
+func (q *Queue) Remove(uid facts.UID) (seen changes.Revision) {
 	u := q.units[uid]
 	if u == nil {
 		return 0

@@ -68,7 +68,7 @@ func (tw *twin) see(e facts.Event) {
 			tw.m.remove(effect.Pod.UID)
 		}
 	}
-	for _, changed := range tw.store.ChangedUnits() {
+	for _, changed := range tw.store.Units().Changed(&tw.units, nil) {
 		if tw.next(4) == 0 {
 			continue // nobody has told the queue: it finds out when the unit's turn comes
 		}
@@ -79,7 +79,7 @@ func (tw *twin) see(e facts.Event) {
 }
 
 func (tw *twin) sync() {
-	queues, tenants, rebuilt := tw.store.Quota().Changed()
+	queues, tenants, rebuilt := tw.store.Quota().Changed(&tw.q.seen)
 	queues = slices.Clone(queues)
 	tw.q.applyChanges(queues, tenants, rebuilt)
 	if tw.root != tw.q.tree.root {

@@ -3,7 +3,7 @@ package queue
 import (
 	"slices"
 
-	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/heap"
 )
@@ -37,7 +37,7 @@ type ShapeQueue struct {
 // Version is the version of the world against which a shape queue was checked without finding a place: the ledger's revision, and the version of
 // the censuses that its shape reads.
 type Version struct {
-	Revision cluster.Revision
+	Revision changes.Revision
 	Domains  uint64
 }
 

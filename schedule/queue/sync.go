@@ -11,13 +11,10 @@ import (
 // sync applies what has changed in the ledger: the configured queues, what queues and namespaces hold, and the cluster's capacity.
 func (q *Queue) sync() {
 	if q.tree.unordered && !q.store.Quota().Configured() {
-		// With one queue without a limit nothing depends on what it holds. The ledger's list is emptied now and then all the same, so that it does
-		// not grow with the namespaces that come and go.
-		if q.skippedSyncs++; q.skippedSyncs%4096 != 0 {
-			return
-		}
+		q.store.Quota().SkipUse(&q.seen) // with one queue without a limit nothing depends on what it holds
+		return
 	}
-	q.applyChanges(q.store.Quota().Changed())
+	q.applyChanges(q.store.Quota().Changed(&q.seen))
 }
 
 func (q *Queue) applyChanges(queues []*quota.Queue, tenants []*quota.Tenant, rebuilt bool) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 )
@@ -28,7 +29,7 @@ type Unit struct {
 	// Attempts counts refusals and failed Bindings; it sets the length of the next backoff.
 	Attempts int
 	// NotBefore is the revision that a scheduler must have seen before it decides on the unit again.
-	NotBefore cluster.Revision
+	NotBefore changes.Revision
 	// Since is when it was first taken out to be tried, by the time of the latest Expire; zero before.
 	Since time.Time
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
@@ -14,6 +15,7 @@ import (
 // world is a ledger and a queue over it, as the scheduler keeps them.
 type world struct {
 	store *cluster.Store
+	units changes.Revision // the units' changes that it has seen
 	q     *Queue
 	now   time.Time
 }
@@ -35,7 +37,7 @@ func (w *world) see(e facts.Event) {
 	for _, effect := range effects {
 		w.effect(effect)
 	}
-	for _, u := range w.store.ChangedUnits() {
+	for _, u := range w.store.Units().Changed(&w.units, nil) {
 		w.q.Refresh(u)
 	}
 }

@@ -149,7 +149,7 @@ func (r *Relief) NextWake(now time.Time) (time.Time, bool) {
 
 // perMinute is how many may be evicted in a minute.
 func (r *Relief) perMinute() float64 {
-	return max(r.cfg.PercentPerMinute/100*float64(r.store.Reclaimed()), 1)
+	return max(r.cfg.PercentPerMinute/100*float64(r.store.PodCounts().Reclaimed), 1)
 }
 
 // fill adds the tokens of the time that has passed. The bucket begins empty, so that leaders that follow one another do not each begin with a burst.

@@ -11,6 +11,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -34,7 +35,7 @@ type Change struct {
 
 // Forecast is what the scheduler did: the production pipeline, with an API server that does what it is told at once.
 type Forecast struct {
-	Revision cluster.Revision `json:"revision"`
+	Revision changes.Revision `json:"revision"`
 	Taken    time.Time        `json:"taken"`
 	Nodes    int              `json:"nodes"` // without those that are drained
 	// Placed and Unplaced are the pods that looked for a place, by the order in which they were seen.

@@ -40,7 +40,7 @@ type headroomCounts struct {
 func newHeadroomCounts(s *schedule.Scheduler) (c headroomCounts) {
 	store := s.Store()
 	counts, standing := s.Relief()
-	c.standing, c.unfit, c.pods = standing, counts.Invalid, store.Reclaimed()
+	c.standing, c.unfit, c.pods = standing, counts.Invalid, store.PodCounts().Reclaimed
 	kinds := store.LentKinds()
 	for slot := range cluster.Slot(store.Slots()) {
 		if store.Node(slot) == nil {

@@ -33,7 +33,7 @@ type numaCounts struct {
 
 // newNUMACounts looks at each node once, and at no pod.
 func newNUMACounts(store *cluster.Store) numaCounts {
-	c := numaCounts{reports: map[string]int{reportFresh: 0, reportStale: 0, reportMalformed: 0, reportKubelet: 0}, promises: store.Promises()}
+	c := numaCounts{reports: map[string]int{reportFresh: 0, reportStale: 0, reportMalformed: 0, reportKubelet: 0}, promises: store.PodCounts().Promises}
 	for slot := range cluster.Slot(store.Slots()) {
 		r := store.Report(slot)
 		if store.Node(slot) == nil || r == nil {

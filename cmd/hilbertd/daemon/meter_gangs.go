@@ -23,7 +23,7 @@ func (c *gangClock) saw(name facts.UnitName, now time.Time) {
 	if _, known := c.seen[name]; known {
 		return
 	}
-	if u := c.store.Unit(name); u == nil || u.Running() || u.Placed() >= u.MinMember() {
+	if u := c.store.Units().Get(name); u == nil || u.Running() || u.Placed() >= u.MinMember() {
 		return
 	}
 	c.seen[name] = now
@@ -31,7 +31,7 @@ func (c *gangClock) saw(name facts.UnitName, now time.Time) {
 		return
 	}
 	for name := range c.seen {
-		if u := c.store.Unit(name); u == nil || len(u.Pods()) == 0 || u.Running() {
+		if u := c.store.Units().Get(name); u == nil || len(u.Pods()) == 0 || u.Running() {
 			delete(c.seen, name)
 		}
 	}

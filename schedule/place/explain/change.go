@@ -263,11 +263,12 @@ func leavers(s *cluster.State, slot cluster.Slot, c *cluster.Class, pods []*clus
 	slices.SortFunc(list, cluster.MoreImportant)
 	slices.Reverse(list)
 	trial := s.Try(slot, true)
+	defer trial.End()
 	var off []*cluster.Pod
 	for _, pod := range list {
 		trial.Take(pod)
 		alone := rules.Fits(s, slot, c)
-		trial.End([]*cluster.Pod{pod})
+		trial.Return(pod)
 		if alone {
 			return []*cluster.Pod{pod}
 		}
@@ -281,7 +282,6 @@ func leavers(s *cluster.State, slot cluster.Slot, c *cluster.Class, pods []*clus
 		}
 	}
 	if !fits {
-		trial.End(off)
 		return nil
 	}
 	var needed []*cluster.Pod
@@ -292,7 +292,6 @@ func leavers(s *cluster.State, slot cluster.Slot, c *cluster.Class, pods []*clus
 			needed = append(needed, pod)
 		}
 	}
-	trial.End(needed)
 	return needed
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/census"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -120,7 +121,7 @@ func uncordon(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle
 func isCordon(t facts.Taint) bool { return t.Key == rules.TaintUnschedulable }
 
 func honorsTaints(c *cluster.Class) bool {
-	return c.Constraints != nil && slices.ContainsFunc(c.Constraints.Hard, func(s cluster.Spread) bool { return s.HonorTaints })
+	return c.Constraints != nil && slices.ContainsFunc(c.Constraints.Hard, func(s census.Spread) bool { return s.HonorTaints })
 }
 
 // taints names the taints that are not tolerated. The one that Kubernetes sets on a cordoned node comes and goes with the cordon, so it is
@@ -256,9 +257,9 @@ func movesDomains(s *cluster.State, c *cluster.Class, key string) bool {
 	if len(c.Constraints.Hard) > 0 {
 		return true
 	}
-	for _, list := range [][]cluster.CensusID{c.Constraints.Near, c.Constraints.Apart, c.Constraints.Repelled} {
+	for _, list := range [][]census.ID{c.Constraints.Affinity, c.Constraints.AntiAffinity, c.Constraints.ExistingAntiAffinity} {
 		for _, id := range list {
-			if s.KeyName(s.Census(id).Key()) == key {
+			if s.Counts().Registry().KeyName(s.Counts().Census(id).Key()) == key {
 				return true
 			}
 		}
@@ -374,10 +375,10 @@ func podAffinityObstacles(s *cluster.State, slot cluster.Slot, c *cluster.Class,
 	if !rules.AffinityMet(s, slot, c.Constraints) {
 		add(obstacle{at: affinityUnmet})
 	}
-	if !rules.NoneNear(s, slot, c.Constraints.Apart) {
+	if !rules.NoneNear(s, slot, c.Constraints.AntiAffinity) {
 		add(obstacle{at: ownAntiAffinity})
 	}
-	if !rules.NoneNear(s, slot, c.Constraints.Repelled) {
+	if !rules.NoneNear(s, slot, c.Constraints.ExistingAntiAffinity) {
 		add(obstacle{at: theirAntiAffinity})
 	}
 }
@@ -387,17 +388,17 @@ func sayPodAffinity(s *cluster.State, slot cluster.Slot, c *cluster.Class, o *ob
 	case affinityUnmet:
 		return "is not near the pods that the pod affinity asks for"
 	case ownAntiAffinity:
-		return "is near pods that the pod's anti-affinity keeps away from, by " + crowded(s, slot, c.Constraints.Apart)
+		return "is near pods that the pod's anti-affinity keeps away from, by " + crowded(s, slot, c.Constraints.AntiAffinity)
 	}
-	return "is near pods whose anti-affinity keeps the pod away, by " + crowded(s, slot, c.Constraints.Repelled)
+	return "is near pods whose anti-affinity keeps the pod away, by " + crowded(s, slot, c.Constraints.ExistingAntiAffinity)
 }
 
 // crowded names the topology keys under which the node's domain has pods of the censuses, sorted.
-func crowded(s *cluster.State, slot cluster.Slot, censuses []cluster.CensusID) string {
+func crowded(s *cluster.State, slot cluster.Slot, censuses []census.ID) string {
 	var keys []string
 	for _, id := range censuses {
-		if census := s.Census(id); census.Count(census.Domain(s, slot)) > 0 {
-			keys = append(keys, s.KeyName(census.Key()))
+		if counts := s.Counts().Census(id); counts.Count(counts.Domain(slot)) > 0 {
+			keys = append(keys, s.Counts().Registry().KeyName(counts.Key()))
 		}
 	}
 	slices.Sort(keys)

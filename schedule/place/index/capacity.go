@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
@@ -16,7 +17,7 @@ import (
 type Capacity struct {
 	class    *cluster.Class // any class of the size and selection
 	key      string
-	cursor   cluster.Revision
+	cursor   changes.Revision
 	built    bool
 	lastUsed uint64
 
@@ -114,7 +115,7 @@ func (x *Capacity) follow(ix *Index) {
 	for _, t := range x.totals {
 		t.partition.follow(s)
 	}
-	if !x.built || !log.Covers(x.cursor) || behind > cluster.Revision(s.Slots()) {
+	if !x.built || !log.Covers(x.cursor) || behind > changes.Revision(s.Slots()) {
 		x.build(ix)
 		return
 	}
@@ -128,7 +129,7 @@ func (x *Capacity) follow(ix *Index) {
 			t.build(x)
 		}
 	}
-	ix.replay(x.cursor, x.class, cluster.Redefined, x)
+	ix.replay(x.cursor, x.class, changes.Redefined, x)
 	x.cursor = log.Len()
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/census"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
@@ -20,15 +22,15 @@ import (
 type classIndex struct {
 	nodeHeaps
 	class     *cluster.Class
-	cursor    cluster.Revision
+	cursor    changes.Revision
 	priceList uint64 // the price list that the keys are by
 	lastUsed  uint64
 	verdicts  []groupVerdict // by group
 	byCoords  map[string]int32
 
-	coarse  []cluster.KeyID
+	coarse  []census.KeyID
 	fine    []fineCensus
-	onNode  []*cluster.Spread // soft constraints that count on the node itself
+	onNode  []*census.Spread // soft constraints that count on the node itself
 	scratch []byte
 }
 
@@ -40,9 +42,9 @@ type groupVerdict struct {
 
 // fineCensus is a census whose counts are coordinates. When a count changes, all nodes of the domain move to another group.
 type fineCensus struct {
-	id      cluster.CensusID
-	applied []int32            // by domain: the count that the groups reflect
-	domain  []cluster.DomainID // by slot: where it stood when last looked at
+	id      census.ID
+	applied []int32           // by domain: the count that the groups reflect
+	domain  []census.DomainID // by slot: where it stood when last looked at
 }
 
 // maxCoarseDomains is how many domains a topology key may have to be coarse.
@@ -72,27 +74,27 @@ func (x *classIndex) chooseKeys(ix *Index) {
 		return
 	}
 	s := &ix.snapshot.State
-	coarse := func(key cluster.KeyID) {
+	coarse := func(key census.KeyID) {
 		if !slices.Contains(x.coarse, key) {
 			x.coarse = append(x.coarse, key)
 		}
 	}
 	for i := range c.Soft { // how many domains the feasible nodes are in must be known, so these are always coarse
-		if c.Soft[i].Census == cluster.NoCensus {
+		if c.Soft[i].Census == census.None {
 			x.onNode = append(x.onNode, &c.Soft[i])
 		} else {
-			coarse(s.Census(c.Soft[i].Census).Key())
+			coarse(s.Counts().Census(c.Soft[i].Census).Key())
 		}
 	}
-	c.Each(func(id cluster.CensusID) {
-		key := s.Census(id).Key()
-		if s.KeyDomains(key) <= ix.maxCoarse {
+	c.Each(func(id census.ID) {
+		key := s.Counts().Census(id).Key()
+		if s.Counts().Domains(key) <= ix.maxCoarse {
 			coarse(key)
 		}
 	})
-	c.Each(func(id cluster.CensusID) {
+	c.Each(func(id census.ID) {
 		known := func(f fineCensus) bool { return f.id == id }
-		if slices.Contains(x.coarse, s.Census(id).Key()) || slices.ContainsFunc(x.fine, known) {
+		if slices.Contains(x.coarse, s.Counts().Census(id).Key()) || slices.ContainsFunc(x.fine, known) {
 			return
 		}
 		x.fine = append(x.fine, fineCensus{id: id})
@@ -103,7 +105,7 @@ func (x *classIndex) grow(slots int) {
 	x.nodeHeaps.grow(slots)
 	for i := range x.fine {
 		for f := &x.fine[i]; len(f.domain) < slots; {
-			f.domain = append(f.domain, cluster.NoDomain)
+			f.domain = append(f.domain, census.NoDomain)
 		}
 	}
 }
@@ -113,13 +115,13 @@ func (x *classIndex) follow(ix *Index) {
 	s := &ix.snapshot.State
 	log := s.Log()
 	behind, prices := log.Len()-x.cursor, ix.profile.PriceList()
-	if !log.Covers(x.cursor) || behind > cluster.Revision(s.Slots()) || prices != x.priceList && x.priceList == 0 {
+	if !log.Covers(x.cursor) || behind > changes.Revision(s.Slots()) || prices != x.priceList && x.priceList == 0 {
 		x.build(ix)
 		return
 	}
 	if behind > 0 {
 		x.grow(s.Slots())
-		ix.replay(x.cursor, x.class, cluster.Redefined|cluster.Reimaged, x)
+		ix.replay(x.cursor, x.class, changes.Redefined|changes.Reimaged, x)
 		x.cursor = log.Len()
 	}
 	if prices != x.priceList {
@@ -143,29 +145,29 @@ func (x *classIndex) countsChanged(ix *Index, slot cluster.Slot) {
 	s := &ix.snapshot.State
 	for i := range x.fine {
 		f := &x.fine[i]
-		census := s.Census(f.id)
-		before, now := f.domain[slot], census.Domain(s, slot)
+		counts := s.Counts().Census(f.id)
+		before, now := f.domain[slot], counts.Domain(slot)
 		f.domain[slot] = now
-		x.applyCount(ix, f, census, before)
+		x.applyCount(ix, f, counts, before)
 		if now != before {
-			x.applyCount(ix, f, census, now)
+			x.applyCount(ix, f, counts, now)
 		}
 	}
 }
 
-func (x *classIndex) applyCount(ix *Index, f *fineCensus, census *cluster.Census, d cluster.DomainID) {
-	if d == cluster.NoDomain {
+func (x *classIndex) applyCount(ix *Index, f *fineCensus, counts *census.Census, d census.DomainID) {
+	if d == census.NoDomain {
 		return
 	}
 	for len(f.applied) <= int(d) {
 		f.applied = append(f.applied, 0)
 	}
-	count := census.Count(d)
+	count := counts.Count(d)
 	if f.applied[d] == count {
 		return
 	}
 	f.applied[d] = count
-	ix.snapshot.EachInDomain(census.Key(), d, func(slot cluster.Slot) {
+	ix.snapshot.Counts().EachInDomain(counts.Key(), d, func(slot cluster.Slot) {
 		if int(slot) < len(x.cells) && x.cells[slot].group != NoGroup {
 			x.regroup(ix, slot)
 		}
@@ -216,7 +218,7 @@ func (x *classIndex) coordinates(b []byte, ix *Index, slot cluster.Slot) []byte 
 		b = binary.AppendVarint(b, size)
 	}
 	for _, key := range x.coarse {
-		b = binary.AppendVarint(b, int64(s.Domain(key, slot)))
+		b = binary.AppendVarint(b, int64(s.Counts().Domain(key, slot)))
 	}
 	for _, soft := range x.onNode {
 		count, ok := rules.SoftCount(s, slot, soft)
@@ -226,10 +228,10 @@ func (x *classIndex) coordinates(b []byte, ix *Index, slot cluster.Slot) []byte 
 		b = binary.AppendVarint(b, int64(count))
 	}
 	for i := range x.fine {
-		census := s.Census(x.fine[i].id)
+		counts := s.Counts().Census(x.fine[i].id)
 		count := int32(-1)
-		if d := census.Domain(s, slot); d != cluster.NoDomain {
-			count = census.Count(d)
+		if d := counts.Domain(slot); d != census.NoDomain {
+			count = counts.Count(d)
 		}
 		b = binary.AppendVarint(b, int64(count))
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/census"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
@@ -16,7 +18,7 @@ import (
 // Example: 1,000 nodes, half of them with the label disk=ssd, 100 of those with a taint. As soon as a pod selects by disk, there are three
 // node classes: no disk label, ssd, and ssd with the taint. A new label that somebody selects by divides all nodes anew (generation).
 type nodeClasses struct {
-	cursor cluster.Revision
+	cursor changes.Revision
 	// generation changes when all node classes are made anew; version changes too when one gets its first node or another sample.
 	generation, version uint64
 
@@ -108,8 +110,8 @@ func spreadOver(s *cluster.State, c *cluster.Class) []string {
 	}
 	var labels []string
 	for i := range c.Constraints.Soft {
-		if soft := &c.Constraints.Soft[i]; soft.Census != cluster.NoCensus {
-			labels = append(labels, s.KeyName(s.Census(soft.Census).Key()))
+		if soft := &c.Constraints.Soft[i]; soft.Census != census.None {
+			labels = append(labels, s.Counts().Registry().KeyName(s.Counts().Census(soft.Census).Key()))
 		}
 	}
 	return labels
@@ -126,7 +128,7 @@ func (a *nodeClasses) follow(s *cluster.State) {
 		a.of = append(a.of, NoGroup)
 	}
 	for ; a.cursor < log.Len(); a.cursor++ {
-		if change := log.At(a.cursor); change.Kind&cluster.Redefined != 0 {
+		if change := log.At(a.cursor); change.Kind&changes.Redefined != 0 {
 			a.leave(s, change.Slot)
 			if node := s.Node(change.Slot); node != nil {
 				a.enter(change.Slot, a.classOf(node))

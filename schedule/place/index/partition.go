@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 )
 
 // Partition divides the nodes by the values of some labels. A domain is the nodes that have equal values of all of them; a node that lacks
@@ -14,7 +15,7 @@ import (
 // Example: by block and rack, rack 1 of block a is another domain than rack 1 of block b.
 type Partition struct {
 	Keys       []string
-	cursor     cluster.Revision
+	cursor     changes.Revision
 	generation uint64 // changes when the domains are numbered anew
 	lastUsed   uint64
 
@@ -71,7 +72,7 @@ func (d *Partition) follow(s *cluster.State) {
 	}
 	d.grow(s.Slots())
 	for ; d.cursor < log.Len(); d.cursor++ {
-		if change := log.At(d.cursor); change.Kind&cluster.Redefined != 0 {
+		if change := log.At(d.cursor); change.Kind&changes.Redefined != 0 {
 			d.leave(change.Slot)
 			d.enter(s, change.Slot)
 		}

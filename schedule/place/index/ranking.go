@@ -2,6 +2,8 @@ package index
 
 import (
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/census"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
@@ -14,7 +16,7 @@ type ranking struct {
 	nodeHeaps
 	class      *cluster.Class // any class of the size
 	key        string
-	cursor     cluster.Revision
+	cursor     changes.Revision
 	generation uint64 // of the node classes that the heaps are of
 	priceList  uint64 // the price list that the keys are by
 	lastUsed   uint64
@@ -30,17 +32,17 @@ func (ix *Index) SharesRanking(c *cluster.Class) bool {
 const maxHolders = 256
 
 // onlySoftSpread reports whether the constraints are soft spread only, with few holders.
-func (ix *Index) onlySoftSpread(c *cluster.Constraints) bool {
+func (ix *Index) onlySoftSpread(c *census.Constraints) bool {
 	if c == nil {
 		return true
 	}
-	if len(c.Hard)+len(c.Near)+len(c.Apart)+len(c.Repelled)+len(c.Drawn) > 0 {
+	if len(c.Hard)+len(c.Affinity)+len(c.AntiAffinity)+len(c.ExistingAntiAffinity)+len(c.Preferred) > 0 {
 		return false
 	}
 	holders := 0
 	for i := range c.Soft {
-		if c.Soft[i].Census == cluster.NoCensus {
-			holders += len(ix.snapshot.Holders(c.Soft[i].Tally).Slots())
+		if c.Soft[i].Census == census.None {
+			holders += len(ix.snapshot.Counts().Holders(c.Soft[i].Tally).Slots())
 		}
 	}
 	return holders <= ix.maxHolders
@@ -51,8 +53,8 @@ func (ix *Index) imagesMatter(c *cluster.Class) bool {
 	s := &ix.snapshot.State
 	var most float64
 	for _, name := range c.Images {
-		nodes, size := s.NodesWithImage(name)
-		most += float64(float64(size) * (float64(nodes) / float64(max(s.Inhabited(), 1))))
+		nodes, size := s.Images().With(name)
+		most += float64(float64(size) * (float64(nodes) / float64(max(s.Images().Nodes(), 1))))
 	}
 	return most >= float64(rules.MinImageBytes)
 }
@@ -73,13 +75,13 @@ func (r *ranking) follow(ix *Index) {
 	s := &ix.snapshot.State
 	log := s.Log()
 	behind, prices := log.Len()-r.cursor, ix.profile.PriceList()
-	if r.generation != ix.nodeClasses.generation || !log.Covers(r.cursor) || behind > cluster.Revision(s.Slots()) || prices != r.priceList && r.priceList == 0 {
+	if r.generation != ix.nodeClasses.generation || !log.Covers(r.cursor) || behind > changes.Revision(s.Slots()) || prices != r.priceList && r.priceList == 0 {
 		r.build(ix) // with the first prices another score takes GPUPacking's place, on nodes without GPUs too
 		return
 	}
 	if behind > 0 {
 		r.grow(s.Slots())
-		ix.replay(r.cursor, r.class, cluster.Redefined, r)
+		ix.replay(r.cursor, r.class, changes.Redefined, r)
 		r.cursor = log.Len()
 	}
 	if prices != r.priceList {
@@ -178,10 +180,10 @@ func (r *ranking) collectExceptions(ix *Index, c *cluster.Class, v *selection) {
 		ix.exceptionIn = append(ix.exceptionIn, 0)
 	}
 	for i := range c.Constraints.Soft {
-		if c.Constraints.Soft[i].Census != cluster.NoCensus {
+		if c.Constraints.Soft[i].Census != census.None {
 			continue
 		}
-		for _, slot := range s.Holders(c.Constraints.Soft[i].Tally).Slots() {
+		for _, slot := range s.Counts().Holders(c.Constraints.Soft[i].Tally).Slots() {
 			cell := &r.cells[slot]
 			if cell.position == absent || v.position[cell.group] == NoGroup || ix.exceptionIn[slot] == ix.decision {
 				continue

@@ -1,6 +1,9 @@
 package index
 
-import "hilbert.dev/hilbert/cluster"
+import (
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
+)
 
 // slotFollower keeps something for every slot.
 type slotFollower interface {
@@ -9,9 +12,9 @@ type slotFollower interface {
 
 // replay tells a follower of the slots that changed since a revision, the newest change first: each once, unless a change of the given
 // kinds, which redefine the slot for it, lies further back. What changed for reclaimed pods only, others are not told.
-func (ix *Index) replay(since cluster.Revision, c *cluster.Class, redefines cluster.ChangeKind, to slotFollower) {
+func (ix *Index) replay(since changes.Revision, c *cluster.Class, redefines changes.Kind, to slotFollower) {
 	log := ix.snapshot.Log()
-	unheard := cluster.Lent | cluster.Recalled
+	unheard := changes.Lent | changes.Recalled
 	if c.AsksReclaimed() {
 		unheard = 0
 	}

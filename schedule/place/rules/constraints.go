@@ -1,6 +1,9 @@
 package rules
 
-import "hilbert.dev/hilbert/cluster"
+import (
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/census"
+)
 
 // fitsSpread holds a pod's DoNotSchedule constraints: with the pod, a domain must not have maxSkew more of the counted pods than the
 // domain with the fewest. (Upstream's PodTopologySpread, filtering.)
@@ -20,17 +23,17 @@ func fitsSpread(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 const MissingKey = int64(1) << 40
 
 // skew is how far above the smallest domain the node's domain would be with the pod.
-func SkewWith(s *cluster.State, slot cluster.Slot, spread *cluster.Spread) int64 {
-	census := s.Census(spread.Census)
-	domain := census.Domain(s, slot)
-	if domain == cluster.NoDomain {
+func SkewWith(s *cluster.State, slot cluster.Slot, spread *census.Spread) int64 {
+	counts := s.Counts().Census(spread.Census)
+	domain := counts.Domain(slot)
+	if domain == census.NoDomain {
 		return MissingKey
 	}
-	least := int64(census.Least())
-	if census.Domains() < spread.MinDomains {
+	least := int64(counts.Least())
+	if counts.Domains() < spread.MinDomains {
 		least = 0
 	}
-	return int64(census.Count(domain)) + int64(spread.Self) - least
+	return int64(counts.Count(domain)) + int64(spread.Self) - least
 }
 
 func whySpread(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
@@ -50,29 +53,29 @@ func whySpread(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(s
 // InterPodAffinity, filtering.)
 func fitsPodAffinity(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	return c.Constraints == nil || AffinityMet(s, slot, c.Constraints) &&
-		NoneNear(s, slot, c.Constraints.Apart) && NoneNear(s, slot, c.Constraints.Repelled)
+		NoneNear(s, slot, c.Constraints.AntiAffinity) && NoneNear(s, slot, c.Constraints.ExistingAntiAffinity)
 }
 
 // AffinityMet reports whether the node's domains have the pods that the required affinity asks for. The first pod of a group that asks for its
 // own kind may go to any node that has the keys.
-func AffinityMet(s *cluster.State, slot cluster.Slot, c *cluster.Constraints) bool {
+func AffinityMet(s *cluster.State, slot cluster.Slot, c *census.Constraints) bool {
 	present, anywhere := true, false
-	for _, id := range c.Near {
-		census := s.Census(id)
-		domain := census.Domain(s, slot)
-		if domain == cluster.NoDomain {
+	for _, id := range c.Affinity {
+		counts := s.Counts().Census(id)
+		domain := counts.Domain(slot)
+		if domain == census.NoDomain {
 			return false
 		}
-		present = present && census.Count(domain) > 0
-		anywhere = anywhere || census.Sum() > 0
+		present = present && counts.Count(domain) > 0
+		anywhere = anywhere || counts.Sum() > 0
 	}
-	return present || c.NearSelf && !anywhere
+	return present || c.AffinitySelf && !anywhere
 }
 
 // NoneNear reports whether the node's domains have no pod of the censuses.
-func NoneNear(s *cluster.State, slot cluster.Slot, censuses []cluster.CensusID) bool {
+func NoneNear(s *cluster.State, slot cluster.Slot, censuses []census.ID) bool {
 	for _, id := range censuses {
-		if census := s.Census(id); census.Count(census.Domain(s, slot)) > 0 {
+		if counts := s.Counts().Census(id); counts.Count(counts.Domain(slot)) > 0 {
 			return false
 		}
 	}
@@ -83,7 +86,7 @@ func whyPodAffinity(s *cluster.State, slot cluster.Slot, c *cluster.Class, add f
 	switch {
 	case !AffinityMet(s, slot, c.Constraints):
 		add("node(s) didn't match pod affinity rules")
-	case !NoneNear(s, slot, c.Constraints.Apart):
+	case !NoneNear(s, slot, c.Constraints.AntiAffinity):
 		add("node(s) didn't match pod anti-affinity rules")
 	default:
 		add("node(s) didn't satisfy existing pods anti-affinity rules")

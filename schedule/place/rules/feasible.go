@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/census"
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
@@ -14,7 +15,7 @@ import (
 type FeasibleStats struct {
 	spans [normalizedScores]span
 	// Of each soft spread constraint: the domains that a feasible node is in, and the weight that follows from their number.
-	domains [][]cluster.DomainID
+	domains [][]census.DomainID
 	weights []float64
 	nodes   int // feasible and not ignored by the spread score
 }
@@ -44,10 +45,10 @@ func (f *FeasibleStats) AddNodes(s *cluster.State, slot cluster.Slot, c *cluster
 	f.nodes += n
 	for i := range c.Constraints.Soft {
 		soft := &c.Constraints.Soft[i]
-		if soft.Census == cluster.NoCensus {
+		if soft.Census == census.None {
 			continue
 		}
-		domain := s.Census(soft.Census).Domain(s, slot)
+		domain := s.Counts().Census(soft.Census).Domain(slot)
 		if at, found := slices.BinarySearch(f.domains[i], domain); !found {
 			f.domains[i] = slices.Insert(f.domains[i], at, domain)
 		}
@@ -55,9 +56,9 @@ func (f *FeasibleStats) AddNodes(s *cluster.State, slot cluster.Slot, c *cluster
 }
 
 // spreads reports whether the spread score looks at the node: it must have the keys of all of the pod's own soft constraints.
-func spreads(s *cluster.State, slot cluster.Slot, c *cluster.Constraints) bool {
+func spreads(s *cluster.State, slot cluster.Slot, c *census.Constraints) bool {
 	for i := range c.Soft {
-		if soft := &c.Soft[i]; !soft.Default && s.Domain(soft.Key, slot) == cluster.NoDomain {
+		if soft := &c.Soft[i]; !soft.Default && s.Counts().Domain(soft.Key, slot) == census.NoDomain {
 			return false
 		}
 	}
@@ -71,7 +72,7 @@ func (f *FeasibleStats) SetWeights(c *cluster.Class) {
 	}
 	for i := range c.Constraints.Soft {
 		size := len(f.domains[i])
-		if c.Constraints.Soft[i].Census == cluster.NoCensus {
+		if c.Constraints.Soft[i].Census == census.None {
 			size = f.nodes
 		}
 		f.weights = append(f.weights, math.Log(float64(size+2)))
@@ -165,15 +166,15 @@ func RawSpread(f *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster
 }
 
 // SoftCount is how many counted pods there are in the node's domain; ok is false when it does not have the key.
-func SoftCount(s *cluster.State, slot cluster.Slot, soft *cluster.Spread) (count int32, ok bool) {
-	domain := s.Domain(soft.Key, slot)
+func SoftCount(s *cluster.State, slot cluster.Slot, soft *census.Spread) (count int32, ok bool) {
+	domain := s.Counts().Domain(soft.Key, slot)
 	switch {
-	case domain == cluster.NoDomain:
+	case domain == census.NoDomain:
 		return 0, false
-	case soft.Census == cluster.NoCensus:
-		return s.TallyAt(slot, soft.Tally), true
+	case soft.Census == census.None:
+		return s.Counts().Tally(slot, soft.Tally), true
 	}
-	return s.Census(soft.Census).Count(domain), true
+	return s.Counts().Census(soft.Census).Count(domain), true
 }
 
 // rawPodAffinity sums the weights of all preferences between the pod and those in the node's domains. (Upstream's InterPodAffinity,
@@ -183,9 +184,9 @@ func rawPodAffinity(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cl
 		return 0
 	}
 	var sum int64
-	for i := range c.Constraints.Drawn {
-		census := s.Census(c.Constraints.Drawn[i].Census)
-		sum += c.Constraints.Drawn[i].Weight * int64(census.Count(census.Domain(s, slot)))
+	for i := range c.Constraints.Preferred {
+		counts := s.Counts().Census(c.Constraints.Preferred[i].Census)
+		sum += c.Constraints.Preferred[i].Weight * int64(counts.Count(counts.Domain(slot)))
 	}
 	return sum
 }
@@ -205,8 +206,8 @@ func rawImages(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster
 	var sum int64
 	for _, name := range c.Images {
 		if size, ok := ImageSize(s.Node(slot), name); ok {
-			nodes, _ := s.NodesWithImage(name)
-			share := float64(nodes) / float64(s.Inhabited())
+			nodes, _ := s.Images().With(name)
+			share := float64(nodes) / float64(s.Images().Nodes())
 			sum += int64(float64(size) * share)
 		}
 	}

@@ -189,7 +189,7 @@ func whyResources(s *cluster.State, slot cluster.Slot, c *cluster.Class, add fun
 
 // UsesDomainFilters reports whether the class has filters that look at other nodes.
 func UsesDomainFilters(c *cluster.Class) bool {
-	return c.Constraints != nil && len(c.Constraints.Hard)+len(c.Constraints.Near)+len(c.Constraints.Apart)+len(c.Constraints.Repelled) > 0
+	return c.Constraints != nil && len(c.Constraints.Hard)+len(c.Constraints.Affinity)+len(c.Constraints.AntiAffinity)+len(c.Constraints.ExistingAntiAffinity) > 0
 }
 
 // FitsWithoutLower reports whether the node could take a pod of the class if all pods of lower priority left, as far as the node itself is
@@ -199,17 +199,15 @@ func FitsWithoutLower(store *cluster.Store, slot cluster.Slot, class *cluster.Cl
 	if s.Node(slot) == nil || !FitsIn(Static, s, slot, class) {
 		return false
 	}
-	var off []*cluster.Pod
-	trial := s.Try(slot, false)
+	trial, some := s.Try(slot, false), false
+	defer trial.End()
 	for _, pod := range store.PodsOn(slot) {
 		if pod.Priority < priority {
 			trial.Take(pod)
-			off = append(off, pod)
+			some = true
 		}
 	}
-	fits := len(off) > 0 && FitsIn(Local, s, slot, class)
-	trial.End(off)
-	return fits
+	return some && FitsIn(Local, s, slot, class)
 }
 
 // FirstRefusal returns the index of the first filter that refuses the node, -1 when all agree.

@@ -16,7 +16,7 @@ type disruptionBudgets struct {
 // open looks whether there are any.
 func (b *disruptionBudgets) open() {
 	b.any = false
-	b.store.Budgets(func(*facts.Budget) { b.any = true })
+	b.store.Budgets().Each(func(*facts.Budget) { b.any = true })
 }
 
 // violations is how many of the pods would break a disruption budget, of which the list says what is spent already; it takes note of them.
@@ -26,7 +26,7 @@ func (b *disruptionBudgets) violations(list *[]budgetUse, pods []*cluster.Pod) (
 	}
 	for _, pod := range pods {
 		breaks := false
-		b.store.Covering(pod, func(x *facts.Budget) bool {
+		b.store.Budgets().Covering(pod, func(x *facts.Budget) bool {
 			at := slices.IndexFunc(*list, func(s budgetUse) bool { return s.budget == x })
 			if at < 0 {
 				at = len(*list)

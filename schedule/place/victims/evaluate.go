@@ -29,7 +29,6 @@ type nodeEvaluator struct {
 
 	// Scratch.
 	trial           cluster.Trial
-	trialRemoved    []*cluster.Pod
 	candidateGroups []victimGroup
 	protected       []victimGroup
 	trialBudgets    []budgetUse
@@ -39,7 +38,7 @@ type nodeEvaluator struct {
 // candidates off, the cheapest first, until the pod fits, and puts back those that it can, the most valuable first.
 func (e *nodeEvaluator) evaluate(slot cluster.Slot) (memberCost, bool) {
 	st := &e.snapshot.State
-	e.taken, e.awaits, e.trialRemoved = e.taken[:0], e.awaits[:0], e.trialRemoved[:0]
+	e.taken, e.awaits = e.taken[:0], e.awaits[:0]
 	if st.Node(slot) == nil || e.excluded[slot] || !rules.FitsIn(rules.Static, st, slot, e.class) {
 		return memberCost{}, false
 	}
@@ -51,7 +50,7 @@ func (e *nodeEvaluator) evaluate(slot cluster.Slot) (memberCost, bool) {
 	}
 	e.trial = st.Try(slot, e.domainFilters)
 	made, ok := e.findVictims(slot)
-	e.trial.End(e.trialRemoved)
+	e.trial.End()
 	for i := range e.taken {
 		e.quota.take(e.taken[i].account, e.groups.holds(&e.taken[i]), -1)
 	}
@@ -227,17 +226,9 @@ func (e *nodeEvaluator) eachOn(slot cluster.Slot, p *victimGroup, visit func(*cl
 	}
 }
 
-func (e *nodeEvaluator) takeOff(pod *cluster.Pod) {
-	e.trial.Take(pod)
-	e.trialRemoved = append(e.trialRemoved, pod)
-}
+func (e *nodeEvaluator) takeOff(pod *cluster.Pod) { e.trial.Take(pod) }
 
-func (e *nodeEvaluator) putBack(pod *cluster.Pod) {
-	e.trial.Return(pod)
-	at := slices.Index(e.trialRemoved, pod)
-	e.trialRemoved[at] = e.trialRemoved[len(e.trialRemoved)-1]
-	e.trialRemoved = e.trialRemoved[:len(e.trialRemoved)-1]
-}
+func (e *nodeEvaluator) putBack(pod *cluster.Pod) { e.trial.Return(pod) }
 
 // capacityOn is how many pods of a class fit on a node now.
 func (e *nodeEvaluator) capacityOn(slot cluster.Slot, class *cluster.Class) int {

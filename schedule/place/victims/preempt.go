@@ -179,7 +179,7 @@ func (e *Preemptor) candidate(slot cluster.Slot, class *cluster.Class, lower []*
 			trial.Take(victim)
 		}
 		found.Grant, _ = s.Offer(slot, class)
-		trial.End(victims)
+		trial.End()
 	}
 	return found, true
 }
@@ -200,7 +200,7 @@ func (e *Preemptor) evaluate(slot cluster.Slot, class *cluster.Class, lower []*c
 		trial.Take(pod)
 	}
 	if !fits() {
-		trial.End(lower)
+		trial.End()
 		return nil, Cost{}, false
 	}
 	e.splitByBudget(lower)
@@ -217,7 +217,7 @@ func (e *Preemptor) evaluate(slot cluster.Slot, class *cluster.Class, lower []*c
 	reprieve(e.protected)
 	violations := len(e.removed)
 	reprieve(e.others)
-	trial.End(e.removed)
+	trial.End()
 	if len(e.removed) == 0 {
 		return nil, Cost{}, false // it fits as it is, so nothing has to leave
 	}
@@ -249,7 +249,7 @@ func (e *Preemptor) splitByBudget(pods []*cluster.Pod) {
 	e.protected, e.others, e.budgets = e.protected[:0], e.others[:0], e.budgets[:0]
 	for _, pod := range pods {
 		breaks := false
-		e.store.Covering(pod, func(b *facts.Budget) bool {
+		e.store.Budgets().Covering(pod, func(b *facts.Budget) bool {
 			at := slices.IndexFunc(e.budgets, func(s budgetUse) bool { return s.budget == b })
 			if at < 0 {
 				at = len(e.budgets)

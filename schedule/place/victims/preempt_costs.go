@@ -6,12 +6,13 @@ import (
 	"sort"
 
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/internal/heap"
 )
 
 // changeCursor follows the two logs that say on which nodes preemption might cost something else than before.
 type changeCursor struct {
-	changed, reranked cluster.Revision
+	changed, reranked changes.Revision
 	seen              []uint32 // by slot: the round in which it was last visited
 	round             uint32
 }
@@ -19,11 +20,11 @@ type changeCursor struct {
 // catchUp visits each slot that has changed since the last call, once. ok is false when the logs do not reach back that far, and all
 // slots have to be looked at.
 func (t *changeCursor) catchUp(store *cluster.Store, visit func(cluster.Slot)) (ok bool) {
-	logs := [2]*cluster.Log{store.Log(), store.VictimLog()}
-	cursors := [2]*cluster.Revision{&t.changed, &t.reranked}
+	logs := [2]*changes.Log{store.Log(), store.VictimLog()}
+	cursors := [2]*changes.Revision{&t.changed, &t.reranked}
 	ok = true
 	for i, log := range logs {
-		ok = ok && log.Covers(*cursors[i]) && log.Len()-*cursors[i] <= cluster.Revision(store.Slots())
+		ok = ok && log.Covers(*cursors[i]) && log.Len()-*cursors[i] <= changes.Revision(store.Slots())
 	}
 	if !ok {
 		t.start(store)

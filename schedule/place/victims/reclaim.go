@@ -144,7 +144,7 @@ func (r *Reclaimer) begin(ask *pack.Ask, now int64) bool {
 
 // follow brings the snapshot and the evictable pods to the store's newest state. A class that is new is no change of any node, but to be learned.
 func (r *Reclaimer) follow(ask *pack.Ask) {
-	unknown := func(pod *cluster.Pod) bool { return !r.snapshot.Knows(pod.Class) }
+	unknown := func(pod *cluster.Pod) bool { return !r.snapshot.Counts().Knows(pod.Class.Constraints) }
 	if r.snapshot.Revision() != r.store.Revision() || slices.ContainsFunc(ask.Members, unknown) {
 		r.snapshot.Advance(r.store)
 	}

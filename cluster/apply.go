@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
+)
+
+// Apply takes in what the API server said and returns what it did to pods. The slice is valid until the next call.
+func (s *Store) Apply(event facts.Event) []Effect {
+	s.effects = s.effects[:0]
+	switch e := event.(type) {
+	case facts.NodeUpserted:
+		s.upsertNode(e.Node)
+	case facts.NodeRemoved:
+		s.removeNode(e.Name)
+	case facts.PodUpserted:
+		s.upsertPod(&e.Pod)
+	case facts.PodRemoved:
+		s.removePod(e.UID)
+	case facts.NodeReported:
+		s.report(e.Node, e.Report)
+	case facts.NodeReportRemoved:
+		s.report(e.Node, nil)
+	case facts.NamespaceUpserted:
+		s.setNamespace(e.Namespace.Name, e.Namespace.Labels, true)
+	case facts.NamespaceRemoved:
+		s.setNamespace(e.Name, nil, false)
+	case facts.WorkloadUpserted:
+		s.selection.setWorkload(keyOfWorkload(e.Workload), e.Workload)
+	case facts.WorkloadRemoved:
+		s.selection.setWorkload(workloadKey{e.Kind, e.Namespace, e.Name}, nil)
+	case facts.UnitUpserted:
+		s.setUnit(e.Unit.UnitName, e.Unit)
+	case facts.UnitRemoved:
+		s.setUnit(e.Name, nil)
+	case facts.QueueUpserted:
+		s.tell(s.quota.Upsert(e.Queue)...)
+	case facts.QueueRemoved:
+		s.tell(s.quota.Remove(e.Name)...)
+	case facts.BudgetUpserted:
+		s.setBudget(keyOfBudget(e.Budget), e.Budget)
+	case facts.BudgetRemoved:
+		s.setBudget(budgetKey{e.Namespace, e.Name}, nil)
+	default:
+		s.applyList(event)
+	}
+	s.recheckPods()
+	return s.effects
+}
+
+// applyList takes in all objects of a kind at once.
+func (s *Store) applyList(event facts.Event) {
+	switch e := event.(type) {
+	case facts.NodesListed:
+		relist(slices.Sorted(maps.Keys(s.slots.byNode)), e.Nodes, func(n *facts.Node) string { return n.Name }, s.removeNode, s.upsertNode)
+	case facts.PodsListed:
+		relist(slices.Sorted(maps.Keys(s.pods.byUID)), pointers(e.Pods), func(p *facts.Pod) facts.UID { return p.UID }, s.removePod, s.upsertPod)
+	case facts.ReportsListed:
+		relist(slices.Sorted(maps.Keys(s.grants.reports)), e.Reports, func(r facts.NodeReported) string { return r.Node },
+			func(node string) { s.report(node, nil) }, func(r facts.NodeReported) { s.report(r.Node, r.Report) })
+	case facts.NamespacesListed:
+		relist(slices.Sorted(maps.Keys(s.selection.namespaces)), e.Namespaces, func(n facts.Namespace) string { return n.Name },
+			func(name string) { s.setNamespace(name, nil, false) }, func(n facts.Namespace) { s.setNamespace(n.Name, n.Labels, true) })
+	case facts.WorkloadsListed:
+		relist(s.selection.ofKind(e.Kind), e.Workloads, keyOfWorkload,
+			func(key workloadKey) { s.selection.setWorkload(key, nil) },
+			func(w *facts.Workload) { s.selection.setWorkload(keyOfWorkload(w), w) })
+	case facts.UnitsListed:
+		relist(s.units.configured(), e.Units, func(u *facts.Unit) facts.UnitName { return u.UnitName },
+			func(name facts.UnitName) { s.setUnit(name, nil) }, func(u *facts.Unit) { s.setUnit(u.UnitName, u) })
+	case facts.QueuesListed:
+		s.tell(s.quota.Replace(e.Queues)...)
+	case facts.BudgetsListed:
+		relist(s.budgets.keys(), e.Budgets, keyOfBudget,
+			func(key budgetKey) { s.setBudget(key, nil) }, func(b *facts.Budget) { s.setBudget(keyOfBudget(b), b) })
+	}
+}
+
+// relist removes what is known and not in the list, in the order of known, and takes in the list.
+func relist[K comparable, T any](known []K, list []T, key func(T) K, remove func(K), upsert func(T)) {
+	listed := make(map[K]bool, len(list))
+	for i := range list {
+		listed[key(list[i])] = true
+	}
+	for _, k := range known {
+		if !listed[k] {
+			remove(k)
+		}
+	}
+	for i := range list {
+		upsert(list[i])
+	}
+}
+
+func pointers[T any](list []T) []*T {
+	all := make([]*T, len(list))
+	for i := range list {
+		all[i] = &list[i]
+	}
+	return all
+}
+
+// tell says of the pods of some namespaces which wait that they wait for something else now.
+func (s *Store) tell(tenants ...*quota.Tenant) {
+	s.growKinds() // a queue may have named a resource first
+	for _, t := range tenants {
+		for _, id := range s.selection.inNamespace[t.Namespace] {
+			for _, pod := range id.pods {
+				if pod.wants() {
+					s.emit(pod)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,34 @@
+// Package census counts pods by node and by topology domain, so that constraints between pods are read instead of searched for.
+//
+// # How it works
+//
+// A constraint such as "at most one pod of app=db in a zone" needs the number of pods that a selector selects, in each zone. Two kinds of
+// counts answer it:
+//
+//   - A tally counts, on each node, the pods that its selectors select, or the pods that carry an affinity term.
+//   - A census sums a tally over the domains of a topology key, on the nodes that are eligible for the constraint.
+//
+// For example, with three nodes in two zones, and the tally 0 of pods with app=db:
+//
+//	            zone   tally 0        census of tally 0 by zone
+//	node n1     a      1              a: 1
+//	node n2     a      0              b: 2
+//	node n3     b      2              least: 1, sum: 3
+//
+// A pod that must keep the skew at 1 may go to zone a. When a pod of app=db leaves n3, Bump(n3, 0, -1) changes one row and one domain.
+//
+// # Definitions and counts
+//
+// The Registry holds the definitions: which tallies and censuses exist, and how many classes of pods read them. The ledger and all its
+// snapshots share it; only the ledger changes it. Counts are the numbers, and every state of the ledger has its own. A state that has not met
+// a definition yet builds its counts when it learns of it (Learn).
+//
+// IDs are small and dense. An ID is given out again only after the ledger has purged it from every row (Registry.Purge).
+//
+// # What always holds
+//
+// A census is the sum of its tally's rows over the eligible nodes (Verify counts anew). Least is the smallest count of a domain with an
+// eligible node. Holders lists exactly the slots on which a tally is above zero.
+//
+// The package knows no pod, only selectors and numbers, and decides nothing: schedule/place/rules does.
+package census

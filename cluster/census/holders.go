@@ -1,0 +1,63 @@
+package census
+
+// Holders are the slots on which a tally is above zero, for readers to whom all other nodes are alike.
+type Holders struct {
+	def   *tally
+	slots []Slot
+	at    map[Slot]int32
+}
+
+// Slots lists them, in no particular order; the caller must not change the slice.
+func (h *Holders) Slots() []Slot { return h.slots }
+
+// set says whether a slot holds any.
+func (h *Holders) set(slot Slot, holds bool) {
+	at, held := h.at[slot]
+	switch {
+	case holds && !held:
+		h.at[slot] = int32(len(h.slots))
+		h.slots = append(h.slots, slot)
+	case !holds && held:
+		last := h.slots[len(h.slots)-1]
+		h.slots[at] = last
+		h.at[last] = at
+		h.slots = h.slots[:len(h.slots)-1]
+		delete(h.at, slot)
+	}
+}
+
+// Holders returns the slots that hold pods of a tally which a soft spread constraint counts on the node itself.
+func (c *Counts) Holders(id TallyID) *Holders { return c.holders[id] }
+
+// lists reports whether this state keeps the holders of a tally, as it is defined now.
+func (c *Counts) lists(id TallyID) bool {
+	return int(id) < len(c.holders) && c.holders[id] != nil && c.holders[id].def == c.registry.tallies[id]
+}
+
+// hold takes note of a slot's new count.
+func (c *Counts) hold(slot Slot, id TallyID, count int32) {
+	if c.lists(id) {
+		c.holders[id].set(slot, count > 0)
+	}
+}
+
+// learnHolders builds the lists that classes ask for and this state does not have yet.
+func (c *Counts) learnHolders() {
+	for len(c.holders) < len(c.registry.tallies) {
+		c.holders = append(c.holders, nil)
+	}
+	for id, def := range c.registry.tallies {
+		switch {
+		case def == nil || def.listed == 0:
+			c.holders[id] = nil
+		case c.holders[id] == nil || c.holders[id].def != def:
+			h := &Holders{def: def, at: make(map[Slot]int32)}
+			for slot := range c.nodes {
+				if c.Tally(Slot(slot), TallyID(id)) > 0 {
+					h.set(Slot(slot), true)
+				}
+			}
+			c.holders[id] = h
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package changes_test
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster/changes"
+)
+
+type thing struct {
+	id   int
+	last changes.Revision
+}
+
+// TestThings notes random things and lets readers read or skip at random times. A reader whose read is complete learns of exactly those things
+// that changed since its last one, each once if nobody else has read in between, in the order of the first change.
+func TestThings(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type reader struct {
+			cursor changes.Revision
+			missed []int // what changed since it last read, in order, each once
+		}
+		var log changes.Things[*thing]
+		things := make([]*thing, rapid.IntRange(1, 2*changes.Kept).Draw(t, "things"))
+		for i := range things {
+			things[i] = &thing{id: i}
+		}
+		readers := make([]reader, rapid.IntRange(1, 3).Draw(t, "readers"))
+		noted := 0 // since anybody read
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			r := &readers[rapid.IntRange(0, len(readers)-1).Draw(t, "reader")]
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0:
+				log.Skip(&r.cursor)
+				r.missed, noted = nil, 0
+			case 1:
+				list, complete := log.Since(&r.cursor, nil)
+				if len(readers) == 1 && !complete {
+					t.Fatalf("the only reader cannot read on, %d entries after it last did", noted)
+				}
+				if complete {
+					var ids []int
+					for _, changed := range list {
+						if !slices.Contains(ids, changed.id) {
+							ids = append(ids, changed.id)
+						}
+					}
+					if len(readers) == 1 && len(ids) != len(list) {
+						t.Fatalf("%d entries name %d things", len(list), len(ids))
+					}
+					if !slices.Equal(ids, r.missed) {
+						t.Fatalf("read %v, changed have %v", ids, r.missed)
+					}
+				}
+				r.missed, noted = nil, 0
+			default:
+				from := rapid.IntRange(0, len(things)-1).Draw(t, "from")
+				for _, changed := range things[from:min(len(things), from+rapid.SampledFrom([]int{1, 3, changes.Kept}).Draw(t, "many"))] {
+					log.Note(changed, &changed.last)
+					noted++
+					for i := range readers {
+						if m := &readers[i]; !slices.Contains(m.missed, changed.id) {
+							m.missed = append(m.missed, changed.id)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestLog follows the ring beyond its capacity: a cursor is covered while its next entry is remembered, and then reads every change in order.
+func TestLog(t *testing.T) {
+	var log changes.Log
+	change := func(i int) changes.Change { return changes.Change{Slot: changes.Slot(i), Kind: changes.Charged} }
+	for i := range changes.Capacity + 10 {
+		log.Append(change(i))
+	}
+	if log.Covers(9) || !log.Covers(10) || log.Covers(log.Len()+1) {
+		t.Errorf("covers 9: %v, 10: %v, the future: %v", log.Covers(9), log.Covers(10), log.Covers(log.Len()+1))
+	}
+	for r := changes.Revision(10); r < log.Len(); r++ {
+		if log.At(r) != change(int(r)) {
+			t.Fatalf("entry %d is %+v", r, log.At(r))
+		}
+	}
+	before := log.Len()
+	log.Forget()
+	if log.Covers(before) || !log.Covers(log.Len()) {
+		t.Error("a reader may read on after the log has forgotten what it has not read")
+	}
+}

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"hilbert.dev/hilbert/cluster/changes"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
+)
+
+// slotTable says which node is in which slot. A slot that a node has left is given to the next node that comes.
+type slotTable struct {
+	byNode map[string]Slot
+	vacant []Slot
+}
+
+// reuse returns a vacant slot; ok is false when there is none.
+func (t *slotTable) reuse() (slot Slot, ok bool) {
+	n := len(t.vacant)
+	if n == 0 {
+		return NoSlot, false
+	}
+	slot = t.vacant[n-1]
+	t.vacant = t.vacant[:n-1]
+	return slot, true
+}
+
+func (s *Store) upsertNode(n *facts.Node) {
+	slot, known := s.slots.byNode[n.Name]
+	if known && facts.SameNode(s.nodes[slot], n) {
+		return
+	}
+	if !known {
+		slot = s.takeSlot()
+		s.slots.byNode[n.Name] = slot
+	}
+	if known && facts.SameButImages(s.nodes[slot], n) {
+		s.setNode(slot, n)
+		s.note(slot, changes.Reimaged)
+		return
+	}
+	s.setAllocatable(slot, n)
+	s.provideGPUs(slot, -1)
+	regpu := s.nodes[slot] == nil || s.nodes[slot].GPU != n.GPU
+	s.setNode(slot, n)
+	if r := s.grants.reports[n.Name]; r != nil && !known {
+		s.rows.get(slot).report = r.NodeReport
+	}
+	if s.grants.reshape(slot) || regpu {
+		s.grants.recount(slot)
+	}
+	s.provideGPUs(slot, 1)
+	if orphans := s.pods.orphans[n.Name]; !known && len(orphans) > 0 {
+		delete(s.pods.orphans, n.Name)
+		for _, pod := range orphans {
+			s.attach(pod, slot)
+		}
+	}
+	s.note(slot, changes.Redefined|changes.Freed|changes.Charged)
+}
+
+// takeSlot returns a slot for a node that was not known.
+func (s *Store) takeSlot() Slot {
+	if slot, ok := s.slots.reuse(); ok {
+		return slot
+	}
+	s.pods.onSlot = append(s.pods.onSlot, nil)
+	s.grants.guessed = append(s.grants.guessed, 0)
+	return s.addSlot()
+}
+
+func (s *Store) setAllocatable(slot Slot, n *facts.Node) {
+	s.provide(slot, -1)
+	for kind := range s.allocatable {
+		s.allocatable[kind][slot] = 0
+	}
+	for _, q := range n.Allocatable {
+		if facts.IsReclaimed(q.Name) {
+			continue
+		}
+		kind, err := s.kinds.Intern(q.Name)
+		if err != nil {
+			continue // the table is full: nobody can be given this resource, which is safe
+		}
+		s.growKinds()
+		s.allocatable[kind][slot] = q.Amount
+	}
+	s.provide(slot, 1)
+	if r := s.grants.reports[n.Name]; r != nil {
+		s.lend(slot, &r.Headroom)
+	}
+}
+
+func (s *Store) removeNode(name string) {
+	slot, known := s.slots.byNode[name]
+	if !known {
+		return
+	}
+	for _, pod := range s.pods.onSlot[slot] {
+		s.spend(pod, -1)
+		s.placed.count(pod, -1)
+		pod.slot = NoSlot
+		pod.recall() // what is a guess is guessed anew should the node come back
+		s.pods.orphans[name] = append(s.pods.orphans[name], pod)
+	}
+	s.pods.onSlot[slot] = nil
+	s.grants.guessed[slot] = 0
+	s.provide(slot, -1)
+	s.provideGPUs(slot, -1)
+	s.vacate(slot)
+	delete(s.slots.byNode, name)
+	s.slots.vacant = append(s.slots.vacant, slot)
+	s.note(slot, changes.Redefined|changes.Charged)
+}
+
+// provide adds a slot's allocatable, sign times, to the cluster's capacity.
+func (s *Store) provide(slot Slot, sign int64) {
+	for kind := range s.allocatable {
+		s.quota.Provide(resource.Kind(kind), sign*s.allocatable[kind][slot])
+	}
+}
+
+// provideGPUs adds a slot's GPUs, sign times, to the capacity; a vacant one has none.
+func (s *Store) provideGPUs(slot Slot, sign int64) {
+	if s.nodes[slot] != nil {
+		s.quota.Provide(s.quota.GPUKind(), sign*int64(s.Shape(slot).GPUs)*topology.FullGPU)
+	}
+}

@@ -1,0 +1,201 @@
+package cluster
+
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
+
+// podTable is the pods: all of them, those on each slot, and those that are bound to a node which is not known.
+type podTable struct {
+	byUID   map[facts.UID]*Pod
+	onSlot  [][]*Pod
+	orphans map[string][]*Pod // by node
+}
+
+// enter adds a pod to those on a slot; leave takes it out.
+func (t *podTable) enter(pod *Pod, slot Slot) {
+	pod.slot, pod.position = slot, int32(len(t.onSlot[slot]))
+	t.onSlot[slot] = append(t.onSlot[slot], pod)
+}
+
+func (t *podTable) leave(pod *Pod) {
+	list := t.onSlot[pod.slot]
+	last := list[len(list)-1]
+	list[pod.position], last.position = last, pod.position
+	list[len(list)-1] = nil
+	t.onSlot[pod.slot] = list[:len(list)-1]
+}
+
+func (t *podTable) dropOrphan(node string, pod *Pod) {
+	list := t.orphans[node]
+	if i := slices.Index(list, pod); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+	}
+	if len(list) == 0 {
+		delete(t.orphans, node)
+		return
+	}
+	t.orphans[node] = list
+}
+
+func (s *Store) upsertPod(seen *facts.Pod) {
+	pod := s.pods.byUID[seen.UID]
+	if pod == nil {
+		if seen.Node == "" && !seen.Ours || seen.Finished && (!seen.Ours || seen.Unit == "") {
+			return // somebody else's business, or nobody's any more; but a unit remembers who is done
+		}
+		pod = &Pod{UID: seen.UID, Namespace: seen.Namespace, Name: seen.Name, Created: seen.Created, slot: NoSlot}
+		s.enter(pod)
+	}
+	if seen.Node == "" && !seen.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
+		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters, and where
+		// it was nominated for if it comes to nothing.
+		pod.Nominated = seen.Nominated
+		if seen.Deleting && !pod.Deleting {
+			s.retally(pod, func() { s.units.setDeleting(pod, true) })
+			if pod.Obliged() {
+				s.emit(pod) // nobody need leave for it any more
+			}
+		}
+		return
+	}
+	s.observe(pod, seen)
+	class := s.classify(pod, seen.Node == "" && !seen.Finished)
+	switch {
+	case seen.Finished:
+		s.unplace(pod)
+		s.classes.refer(pod, class)
+		s.units.setPhase(pod, Finished)
+	case seen.Node != "":
+		s.observeBound(pod, class, seen)
+	default:
+		s.classes.refer(pod, class)
+	}
+	s.emit(pod)
+}
+
+// observe records what a pod says about itself, apart from where it is.
+func (s *Store) observe(pod *Pod, seen *facts.Pod) {
+	s.units.join(pod, seen.UnitName())
+	priority := pod.Unit.priorityOf(seen.Priority)
+	if pod.Priority != priority || pod.Started != seen.Started {
+		s.victims.note(pod.slot)
+	}
+	pod.own, pod.Subgroup, pod.Deadline = seen.Priority, seen.Subgroup, seen.Deadline
+	pod.Priority, pod.Ours, pod.Gated, pod.Reported = priority, seen.Ours, seen.Gated, seen.Reported
+	pod.Started, pod.NeverPreempts, pod.Nominated = seen.Started, seen.NeverPreempts, seen.Nominated
+	pod.requirements, pod.owner = seen.Requirements, seen.Owner
+	id := s.selection.identify(seen.Namespace, seen.Labels)
+	switch {
+	case pod.identity == nil:
+		s.selection.set(pod, id)
+		s.units.setDeleting(pod, seen.Deleting)
+	case pod.identity != id || pod.Deleting != seen.Deleting:
+		s.retally(pod, func() {
+			s.selection.set(pod, id)
+			s.units.setDeleting(pod, seen.Deleting)
+		})
+	}
+}
+
+// observeBound charges a pod where it was seen, moving it if the ledger had it elsewhere.
+func (s *Store) observeBound(pod *Pod, class *Class, seen *facts.Pod) {
+	promise := seen.Grant
+	normalize(&promise)
+	known := pod.Class != nil && pod.Class.request == class.request && pod.node == seen.Node
+	if known {
+		before, _ := pod.Promise()
+		take(&promise, &before, class.lacking(&promise)) // an update that says nothing new
+		known = promise == before
+	}
+	if !known {
+		s.unplace(pod)
+		s.classes.refer(pod, class)
+		s.place(pod, seen.Node, &promise)
+	}
+	pod.spare(&s.victims)
+	s.units.setPhase(pod, Bound)
+}
+
+func (s *Store) emit(pod *Pod) {
+	effect := Effect{Kind: Settled, Pod: pod}
+	switch {
+	case pod.Schedulable():
+		effect.Kind = Waits
+	case pod.wants():
+		effect.Kind = Held
+	}
+	s.effects = append(s.effects, effect)
+}
+
+func (s *Store) removePod(uid facts.UID) {
+	pod := s.pods.byUID[uid]
+	if pod == nil {
+		return
+	}
+	s.unplace(pod)
+	s.classes.refer(pod, nil)
+	s.units.join(pod, facts.UnitName{})
+	s.selection.set(pod, nil)
+	s.quota.Leave(pod.tenant)
+	delete(s.pods.byUID, uid)
+	s.effects = append(s.effects, Effect{Kind: Settled, Pod: pod, Gone: true})
+}
+
+// enter files the record of a pod that was not known.
+func (s *Store) enter(pod *Pod) {
+	s.pods.byUID[pod.UID] = pod
+	pod.tenant = s.quota.Join(pod.Namespace)
+}
+
+// PodCounts is how many pods of some kinds are on known nodes, or on their way there.
+type PodCounts struct {
+	Promises Promises
+	// Reclaimed are pods of the reclaimed level.
+	Reclaimed int
+}
+
+// count counts a pod that is charged to a slot, sign times.
+func (c *PodCounts) count(pod *Pod, sign int) {
+	c.Promises.count(pod, sign)
+	if pod.Class.Reclaimed {
+		c.Reclaimed += sign
+	}
+}
+
+// Promises counts the pods on known nodes to which their Bindings promise what only an agent keeps, by what the node says of them. Whole GPUs count once
+// the node has spoken of them.
+type Promises struct {
+	Waiting   int // the node has not said anything of the pod yet
+	Confirmed int // it holds what was promised
+	Moved     int // it holds something else
+}
+
+// count counts a pod that is charged to a slot, sign times.
+func (c *Promises) count(pod *Pod, sign int) {
+	if !pod.promised() {
+		return
+	}
+	switch {
+	case pod.Moved():
+		c.Moved += sign
+	case pod.Confirmed():
+		c.Confirmed += sign
+	default:
+		c.Waiting += sign
+	}
+}
+
+// promised reports whether the pod's Binding promised it anything that its node has to answer.
+func (p *Pod) promised() bool {
+	if p.said != 0 {
+		return p.recorded != nil
+	}
+	if p.held == nil { // the usual case; GPUs may be counters
+		return false
+	}
+	g, _ := p.Promise()
+	g.GPUs, g.Milli = 0, 0
+	return !g.IsZero() || g.Memory > 0
+}
