@@ -2,13 +2,13 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/sim/judge"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -274,7 +274,7 @@ func (s *simulation) checkAgents(atRest bool) {
 		if n.agent == nil {
 			continue
 		}
-		if why := soldTwice(n.agent.gpus.Devices, n.agent.allGiven()); why != "" {
+		if why := judge.GivenTwice(n.agent.gpus.Devices, n.agent.allGiven()); why != "" {
 			s.violate("node %s has given away %s", n.object.Name, why)
 		}
 		if uid := n.agent.givenTwice(); uid != "" {
@@ -403,55 +403,7 @@ func (c *checker) badNUMANodes(m *mirrored, node string, g topology.NUMAGrant, o
 			others = append(others, h.Grant)
 		}
 	}
-	return tooMuch(&told.report.NUMANodes, r, g, others)
-}
-
-// tooMuch judges a grant naively, NUMA node by NUMA node.
-func tooMuch(s *topology.NUMAShape, r topology.NUMARequest, g topology.NUMAGrant, others []topology.NUMAGrant) string {
-	cpus, memory := 0, int64(0)
-	for z := range topology.MaxNUMANodes {
-		if g.CPUs[z] == 0 && g.Memory[z] == 0 {
-			continue
-		}
-		cpus, memory = cpus+int(g.CPUs[z]), memory+int64(g.Memory[z])
-		freeCPUs, freeMemory, alone := int(s.NUMANode[z].CPUs), int64(s.NUMANode[z].Memory), true
-		for _, o := range others {
-			freeCPUs, freeMemory = freeCPUs-int(o.CPUs[z]), freeMemory-int64(o.Memory[z])
-			alone = alone && o.CPUs[z] == 0 && o.Memory[z] == 0
-		}
-		switch {
-		case z >= int(s.NUMANodes) || s.Closed>>z&1 == 1:
-			return fmt.Sprintf("NUMA node %d, which gives nothing", z)
-		case int(g.CPUs[z])%int(s.Threads) != 0:
-			return fmt.Sprintf("%d CPUs of NUMA node %d, which are no whole cores", g.CPUs[z], z)
-		case g.CPUs[z] > 0 && int(g.CPUs[z]) > freeCPUs || g.Memory[z] > 0 && int64(g.Memory[z]) > freeMemory:
-			return fmt.Sprintf("%d CPUs and %d MiB of NUMA node %d, which has %d and %d", g.CPUs[z], g.Memory[z], z, freeCPUs, freeMemory)
-		case r.Binding == topology.Exclusive && (!alone || g.CPUs[z] != s.NUMANode[z].CPUs):
-			return fmt.Sprintf("NUMA node %d, which it would not have for itself", z)
-		}
-	}
-	if cpus < int(r.CPUs) || r.Binding != topology.Unbound && memory < int64(r.Memory) {
-		return fmt.Sprintf("%d CPUs and %d MiB of NUMA nodes where %d and %d are asked for", cpus, memory, r.CPUs, r.Memory)
-	}
-	return ""
-}
-
-// rest is what a pod takes of a resource beyond its requests: the rest of the cores and NUMA nodes that it holds.
-func rest(r *facts.Requirements, g *topology.NUMAGrant, name string) int64 {
-	if r.NUMANodes.CPUs == 0 || *g == (topology.NUMAGrant{}) {
-		return 0
-	}
-	cpus, memory := -int64(r.NUMANodes.CPUs), -int64(r.NUMANodes.Memory)
-	for z := range topology.MaxNUMANodes {
-		cpus, memory = cpus+int64(g.CPUs[z]), memory+int64(g.Memory[z])
-	}
-	switch {
-	case name == "cpu":
-		return max(cpus, 0) * 1000
-	case name == "memory" && r.NUMANodes.Binding != topology.Unbound:
-		return max(memory, 0) << 20
-	}
-	return 0
+	return judge.NUMARefusal(&told.report.NUMANodes, r, g, others)
 }
 
 // compareNUMANodes holds what the ledger has of a pod's NUMA nodes against what was told.

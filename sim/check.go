@@ -10,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/sim/judge"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -24,7 +25,7 @@ type checker struct {
 	writes   map[bind.WriteID]bind.Write
 	demanded map[facts.UID]changes.Revision // by a rejection: what must have been seen before the next try
 	reports  map[string]*reported           // by node
-	tenants  *tenants
+	tenants  *judge.Tenants
 	gangs    map[facts.UnitName]*gang
 	evicted  []wished // at nodes' wish, by all processes
 	inVain   []int64  // when the answers came of those that came to nothing
@@ -66,7 +67,7 @@ func (c *checker) forget() {
 	c.writes = make(map[bind.WriteID]bind.Write)
 	c.demanded = make(map[facts.UID]changes.Revision)
 	c.reports = make(map[string]*reported)
-	c.tenants, c.gangs = newTenants(), make(map[facts.UnitName]*gang)
+	c.tenants, c.gangs = judge.NewTenants(), make(map[facts.UnitName]*gang)
 }
 
 func (c *checker) move(m *mirrored, node string, grant topology.Grant) {
@@ -100,11 +101,11 @@ func (c *checker) drop(uid facts.UID, ended bool) {
 }
 
 // occupants lists whom the scheduler ought to know on a node, except one, and those who leave.
-func (c *checker) occupants(node string, except *mirrored, off ...facts.UID) []occupant {
-	var list []occupant
+func (c *checker) occupants(node string, except *mirrored, off ...facts.UID) []judge.Occupant {
+	var list []judge.Occupant
 	for _, m := range c.on[node] {
 		if m != except && !slices.Contains(off, m.uid) {
-			list = append(list, occupant{m.requirements, c.holds(m)})
+			list = append(list, judge.Occupant{Requirements: m.requirements, Grant: c.holds(m)})
 		}
 	}
 	return list
@@ -309,7 +310,7 @@ func (c *checker) sent(w *bind.Write) {
 			c.s.violate("two writes about pod %s under way at once: kinds %d and %d", w.Pod, other.Kind, w.Kind)
 		}
 	}
-	if m := c.pods[w.Pod]; w.Kind == bind.WriteBinding && (m == nil || m.node != w.Node || !sameHeld(m.grant, w.Grant) || m.grant.NUMANodes != w.Grant.NUMANodes) {
+	if m := c.pods[w.Pod]; w.Kind == bind.WriteBinding && (m == nil || m.node != w.Node || !judge.SameDevices(m.grant, w.Grant) || m.grant.NUMANodes != w.Grant.NUMANodes) {
 		c.s.violate("a Binding of pod %s to node %s, which was not decided", w.Pod, w.Node)
 	} else if w.Kind == bind.WriteBinding {
 		for _, victim := range m.victims {
@@ -365,7 +366,7 @@ func (c *checker) unschedulable(pod *cluster.Pod) {
 		return
 	}
 	for name, n := range c.nodes {
-		if fits(c.offered(n), c.occupants(name, nil), m.requirements) && c.bars(m, n) == "" {
+		if judge.Fits(c.offered(n), c.occupants(name, nil), m.requirements) && c.bars(m, n) == "" {
 			c.s.meter.refusedThoughFit++
 			return
 		}
@@ -389,7 +390,7 @@ func (s *simulation) inspect() {
 
 // checkModel counts every node anew.
 func (s *simulation) checkModel() {
-	for name := range s.api.tenants.units {
+	for name := range s.api.tenants.Units {
 		s.api.sawUnit(name, s.now)
 	}
 	for i := range s.api.nodes {
@@ -397,7 +398,7 @@ func (s *simulation) checkModel() {
 		if !n.present || n.raced {
 			continue
 		}
-		if over := overcommitted(n.object, s.api.occupants(n)); over != "" {
+		if over := judge.Overcommitted(n.object, s.api.occupants(n)); over != "" {
 			s.violate("node %s is over-committed: %s", n.object.Name, over)
 		}
 	}
@@ -419,7 +420,7 @@ func (c *checker) compare() {
 		case p == nil:
 		case p.Node() != m.node:
 			c.s.violate("the ledger has pod %s on %q, it is on %q", uid, p.Node(), m.node)
-		case m.node != "" && c.nodes[m.node] != nil && !p.Guessed() && !sameHeld(p.Grant(), c.holds(m)):
+		case m.node != "" && c.nodes[m.node] != nil && !p.Guessed() && !judge.SameDevices(p.Grant(), c.holds(m)):
 			c.s.violate("the ledger has pod %s on devices %+v, it is on %+v", uid, p.Grant(), c.holds(m))
 		case m.node != "" && c.nodes[m.node] != nil:
 			c.compareNUMANodes(p, m)
@@ -469,7 +470,7 @@ func (s *simulation) checkLedger() {
 // priority is what the API server has.
 func (s *simulation) priority(uid facts.UID) int32 {
 	if i, ok := s.api.byUID[uid]; ok {
-		if f := s.api.tenants.units[s.api.unitOf(&s.api.pods[i])]; f != nil && f.Prioritized {
+		if f := s.api.tenants.Units[s.api.unitOf(&s.api.pods[i])]; f != nil && f.Prioritized {
 			return f.Priority
 		}
 		return s.w.Tasks[s.api.pods[i].task].Priority

@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/sim/judge"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -277,10 +278,10 @@ func (s *simulation) bindElsewhere(i int32) bool {
 	for range foreignTries {
 		at := int32(s.faults.IntN(len(s.api.nodes)))
 		n := &s.api.nodes[at]
-		if !n.present || !fits(n.offered(), s.api.occupants(n), r) || !n.roomForWhole(s.api.occupants(n), r) {
+		if !n.present || !judge.Fits(n.offered(), s.api.occupants(n), r) || !n.roomForWhole(s.api.occupants(n), r) {
 			continue
 		}
-		grant, _ := someGrant(n.offered(), s.api.occupants(n), r.GPU)
+		grant, _ := judge.SomeGrant(n.offered(), s.api.occupants(n), r.GPU)
 		if n.givesDevices() {
 			grant = topology.Grant{} // the kubelet chooses, and nobody writes down what
 		}

@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/sim/judge"
 	"hilbert.dev/hilbert/sim/trace"
 	"hilbert.dev/hilbert/topology"
 )
@@ -121,28 +122,28 @@ func TestJudgeAgrees(t *testing.T) {
 		n := d.node("n0")
 		store := cluster.NewStore()
 		store.Apply(facts.NodeUpserted{Node: n})
-		var on []occupant
+		var on []judge.Occupant
 		for i := range d.num(0, 4, "occupants") {
 			r := d.requirements()
-			grant, ok := someGrant(n, on, r.GPU)
+			grant, ok := judge.SomeGrant(n, on, r.GPU)
 			if !ok {
 				continue
 			}
-			on = append(on, occupant{r, grant})
+			on = append(on, judge.Occupant{Requirements: r, Grant: grant})
 			store.Apply(facts.PodUpserted{Pod: facts.Pod{
 				UID: facts.UID(fmt.Sprint(i)), Name: fmt.Sprint(i), Node: n.Name, Requirements: r, Grant: grant,
 			}})
 		}
 		r := d.requirements()
 		class, slot := store.Class(r), store.Slot(n.Name)
-		if ours, core := fits(n, on, r), rules.Fits(&store.State, slot, class); ours != core {
+		if ours, core := judge.Fits(n, on, r), rules.Fits(&store.State, slot, class); ours != core {
 			rt.Fatalf("a pod fits: the judge says %v, the core %v", ours, core)
 		}
 		grant := topology.Grant{GPUs: uint16(d.num(0, 7, "granted")), Milli: int16(d.num(0, 10, "granted milli") * 100)}
 		if grant.GPUs == 0 {
 			grant.Milli = 0
 		}
-		if ours, core := judge(n, on, r, grant), rules.Commits(&store.State, slot, class, &grant); (ours == "") != (core == "") {
+		if ours, core := judge.Refusal(n, on, r, grant), rules.Commits(&store.State, slot, class, &grant); (ours == "") != (core == "") {
 			rt.Fatalf("a pod with GPUs %v at %d milli may join: the judge says %q, the core %q", grant, grant.Milli, ours, core)
 		}
 	})
@@ -161,13 +162,13 @@ func TestBooksAgree(t *testing.T) {
 		var bound []int32
 		for i := range w.Tasks {
 			p := api.create(int32(i), 0, true, 0)
-			grant, ok := someGrant(n.object, nil, w.Tasks[i].Requirements.GPU)
+			grant, ok := judge.SomeGrant(n.object, nil, w.Tasks[i].Requirements.GPU)
 			if !ok {
 				continue
 			}
-			before := overcommitted(n.object, api.occupants(n))
+			before := judge.Overcommitted(n.object, api.occupants(n))
 			over := api.bind(p, 0, grant, 0)
-			after := overcommitted(n.object, api.occupants(n))
+			after := judge.Overcommitted(n.object, api.occupants(n))
 			if before == "" && (over == "") != (after == "") {
 				rt.Fatalf("the books say %q, counting says %q", over, after)
 			}

@@ -7,7 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/sim/judge"
 )
 
 // This file holds what the scheduler decides about gangs and queues against what it had been told by then.
@@ -58,14 +58,14 @@ func (c *checker) stuck(uid facts.UID) bool {
 	if m == nil || m.unit.IsZero() {
 		return false
 	}
-	f := c.tenants.units[m.unit]
+	f := c.tenants.Units[m.unit]
 	m.doomed = m.doomed || f != nil && !c.runs(m.unit) && (m.deleting || c.gang(m.unit).placed() < int(f.MinMember))
 	return m.doomed
 }
 
 // runs says whether a unit was whole once and something of it is left, so that members join it one by one.
 func (c *checker) runs(name facts.UnitName) bool {
-	g, f := c.gang(name), c.tenants.units[name]
+	g, f := c.gang(name), c.tenants.Units[name]
 	return (g.whole || f != nil && f.Scheduled) && g.placed()+g.done > 0
 }
 
@@ -75,7 +75,7 @@ func (c *checker) recount(name facts.UnitName) {
 		return
 	}
 	g := c.gang(name)
-	if f := c.tenants.units[name]; f != nil && g.bound() >= int(f.MinMember) {
+	if f := c.tenants.Units[name]; f != nil && g.bound() >= int(f.MinMember) {
 		g.whole = true
 	}
 	if g.placed()+g.done == 0 {
@@ -107,22 +107,22 @@ func (c *checker) toldTenants(e facts.Event) {
 	t := c.tenants
 	switch e := e.(type) {
 	case facts.QueueUpserted:
-		t.queues[e.Queue.Name] = e.Queue
+		t.Queues[e.Queue.Name] = e.Queue
 	case facts.QueueRemoved:
-		delete(t.queues, e.Name)
+		delete(t.Queues, e.Name)
 	case facts.QueuesListed:
-		clear(t.queues)
+		clear(t.Queues)
 		for _, q := range e.Queues {
-			t.queues[q.Name] = q
+			t.Queues[q.Name] = q
 		}
 	case facts.NamespaceUpserted:
-		t.namespaces[e.Namespace.Name] = e.Namespace.Labels
+		t.Namespaces[e.Namespace.Name] = e.Namespace.Labels
 	case facts.NamespaceRemoved:
-		delete(t.namespaces, e.Name)
+		delete(t.Namespaces, e.Name)
 	case facts.NamespacesListed:
-		clear(t.namespaces)
+		clear(t.Namespaces)
 		for _, n := range e.Namespaces {
-			t.namespaces[n.Name] = n.Labels
+			t.Namespaces[n.Name] = n.Labels
 		}
 	case facts.UnitUpserted:
 		c.toldUnit(e.Unit.UnitName, e.Unit)
@@ -133,7 +133,7 @@ func (c *checker) toldTenants(e facts.Event) {
 		for _, f := range e.Units {
 			listed[f.UnitName] = f
 		}
-		for _, name := range t.unitNames() {
+		for _, name := range t.UnitNames() {
 			if listed[name] == nil {
 				c.toldUnit(name, nil)
 			}
@@ -145,21 +145,21 @@ func (c *checker) toldTenants(e facts.Event) {
 }
 
 func (c *checker) toldUnit(name facts.UnitName, f *facts.Unit) {
-	old := c.tenants.units[name]
+	old := c.tenants.Units[name]
 	if g := c.gang(name); f == nil || old != nil && old.UID != f.UID {
 		g.whole, g.done = false, 0
 	}
 	if f == nil {
-		delete(c.tenants.units, name)
+		delete(c.tenants.Units, name)
 		return
 	}
-	c.tenants.units[name] = f
+	c.tenants.Units[name] = f
 	c.recount(name)
 }
 
 // rank is the priority of a pod: its unit's, if that has one.
 func (c *checker) rank(m *mirrored) int32 {
-	if f := c.tenants.units[m.unit]; f != nil && f.Prioritized {
+	if f := c.tenants.Units[m.unit]; f != nil && f.Prioritized {
 		return f.Priority
 	}
 	return m.priority
@@ -178,7 +178,7 @@ func (c *checker) judgeTenants(plan *cluster.Plan) {
 		}
 		comers[m.unit] = append(comers[m.unit], comer{m, c.nodes[plan.Placements[i].Node]})
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(comers), compareNames) { // in order, for what is said of the first that is wrong
+	for _, name := range slices.SortedFunc(maps.Keys(comers), judge.CompareUnits) { // in order, for what is said of the first that is wrong
 		if !name.IsZero() {
 			c.judgeWhole(name, comers[name])
 			c.judgePacking(name, comers[name])
@@ -197,7 +197,7 @@ type comer struct {
 
 // judgeWhole: with the Plan a unit is whole, or it runs already.
 func (c *checker) judgeWhole(name facts.UnitName, list []comer) {
-	f := c.tenants.units[name]
+	f := c.tenants.Units[name]
 	switch has := c.gang(name).placed() + len(list); {
 	case f == nil:
 		c.s.violate("places for unit %s, whose PodGroup the scheduler does not know", name)
@@ -211,7 +211,7 @@ func (c *checker) judgeWhole(name facts.UnitName, list []comer) {
 // judgePacking: members are in one domain of what is required and have one value of what must be uniform, those that run already included
 // as far as they agree with one another; subgroups each for themselves.
 func (c *checker) judgePacking(name facts.UnitName, list []comer) {
-	f := c.tenants.units[name]
+	f := c.tenants.Units[name]
 	if f == nil {
 		return
 	}
@@ -281,8 +281,8 @@ func (c *checker) judgeTorn(plan *cluster.Plan) {
 			taken[m.unit]++
 		}
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(taken), compareNames) {
-		n, f := taken[name], c.tenants.units[name]
+	for _, name := range slices.SortedFunc(maps.Keys(taken), judge.CompareUnits) {
+		n, f := taken[name], c.tenants.Units[name]
 		left := c.gang(name).placed() - n
 		if f != nil && left > 0 && (left < int(f.MinMember) || f.Indivisible) {
 			c.s.violate("unit %s is torn: %d of its members go, %d stay, it needs %d", name, n, left, f.MinMember)
@@ -293,26 +293,26 @@ func (c *checker) judgeTorn(plan *cluster.Plan) {
 // judgeQuota: with the Plan no queue above its pods holds more than its limit. The victims are counted as gone.
 func (c *checker) judgeQuota(plan *cluster.Plan) {
 	used := c.usage(plan.Victims)
-	asks := make(bill)
+	asks := make(judge.Bill)
 	for i := range plan.Placements {
 		m := c.pods[plan.Placements[i].Pod]
-		asks.add(c.tenants, m.namespace, m.requirements)
+		asks.Add(c.tenants, m.namespace, m.requirements)
 	}
-	if why := c.tenants.forbids(used, asks); why != "" {
+	if why := c.tenants.Refusal(used, asks); why != "" {
 		c.s.violate("places for pod %s and %d others: queue %s", plan.Placements[0].Pod, len(plan.Placements)-1, why)
 	}
 }
 
 // usage is the bill of what the scheduler ought to know on nodes that it knows, without some.
-func (c *checker) usage(off []facts.UID) bill {
-	used := make(bill)
+func (c *checker) usage(off []facts.UID) judge.Bill {
+	used := make(judge.Bill)
 	for node, list := range c.on {
 		if c.nodes[node] == nil {
 			continue
 		}
 		for _, m := range list {
 			if !slices.Contains(off, m.uid) {
-				used.add(c.tenants, m.namespace, m.requirements)
+				used.Add(c.tenants, m.namespace, m.requirements)
 			}
 		}
 	}
@@ -342,11 +342,11 @@ func (c *checker) judgeVictims(plan *cluster.Plan) {
 }
 
 // spared says why a pod must not be evicted for another; empty when it may.
-func (c *checker) spared(plan *cluster.Plan, m, victim *mirrored, used bill) string {
+func (c *checker) spared(plan *cluster.Plan, m, victim *mirrored, used judge.Bill) string {
 	t := c.tenants
-	lower, queue := c.rank(victim) < c.rank(m), t.queueOf(victim.namespace)
-	if queue == t.queueOf(m.namespace) {
-		if f := t.queues[queue]; f != nil && f.NeverPreempts {
+	lower, queue := c.rank(victim) < c.rank(m), t.QueueOf(victim.namespace)
+	if queue == t.QueueOf(m.namespace) {
+		if f := t.Queues[queue]; f != nil && f.NeverPreempts {
 			return "whose queue lets nobody preempt"
 		}
 		if !lower {
@@ -357,38 +357,10 @@ func (c *checker) spared(plan *cluster.Plan, m, victim *mirrored, used bill) str
 	switch {
 	case !lower && !plan.Reclaims:
 		return "which is of no lower priority"
-	case !t.borrows(used, m.namespace, victim):
+	case !t.Borrows(used, m.namespace, victim.namespace, victim.requirements):
 		return "whose queue has borrowed nothing"
-	case t.keeps(victim.namespace, t.side(victim.namespace, m.namespace)):
+	case t.KeepsBorrowed(victim.namespace, t.Side(victim.namespace, m.namespace)):
 		return "whose queue keeps what it has borrowed"
 	}
 	return ""
-}
-
-// borrows says whether the queue of a victim holds more than its guarantee of something that the victim has, where the tree forks between
-// it and the namespace that takes. What a queue that has others below it holds itself is guaranteed to nobody.
-func (t *tenants) borrows(used bill, taker string, victim *mirrored) bool {
-	side := t.side(victim.namespace, taker)
-	if side == "" {
-		return t.queueOf(victim.namespace) != t.queueOf(taker)
-	}
-	for r, amount := range charge(victim.requirements) {
-		if r != resource.NamePods && amount > 0 && used[side][r] > t.guaranteed(side, r) {
-			return true
-		}
-	}
-	return false
-}
-
-// side is the highest queue above one namespace that is not above the other; empty when all are.
-func (t *tenants) side(of, apartFrom string) (side string) {
-	mine, _ := t.above(t.queueOf(of))
-	theirs, _ := t.above(t.queueOf(apartFrom))
-	for _, name := range mine {
-		if slices.Contains(theirs, name) {
-			break
-		}
-		side = name
-	}
-	return side
 }

@@ -8,9 +8,9 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/relief"
+	"hilbert.dev/hilbert/sim/judge"
 )
 
 // This file is what agents lend: headroom that moves with the seed, and the evictions that they wish when it has fallen below what runs.
@@ -83,7 +83,7 @@ func (s *simulation) lending(n *node, r *facts.NodeReport) {
 	for _, i := range n.pods {
 		p := &s.api.pods[i]
 		if need := s.api.requirements(p); need.Reclaimed && !p.deleting {
-			cpu, memory = cpu+asks(need, spec.ResourceReclaimedCPU), memory+asks(need, spec.ResourceReclaimedMemory)
+			cpu, memory = cpu+judge.Request(need, spec.ResourceReclaimedCPU), memory+judge.Request(need, spec.ResourceReclaimedMemory)
 			list = append(list, p)
 		}
 	}
@@ -93,7 +93,7 @@ func (s *simulation) lending(n *node, r *facts.NodeReport) {
 			break
 		}
 		need := s.api.requirements(p)
-		cpu, memory = cpu-asks(need, spec.ResourceReclaimedCPU), memory-asks(need, spec.ResourceReclaimedMemory)
+		cpu, memory = cpu-judge.Request(need, spec.ResourceReclaimedCPU), memory-judge.Request(need, spec.ResourceReclaimedMemory)
 		r.Evictions = append(r.Evictions, facts.EvictionRequest{
 			UID: p.uid, Namespace: s.api.identity(p).Namespace, Name: p.name, Reason: "HeadroomFell",
 			Urgent: s.o.Faults != nil && s.agents.IntN(permille) < s.o.Faults.UrgentWishes,
@@ -116,23 +116,7 @@ func (n *node) offered() *facts.Node {
 	if n.agent == nil {
 		return n.object
 	}
-	return lentBy(n.object, &n.agent.said.Headroom)
-}
-
-// lentBy returns a copy of the node that has the headroom too, if there is any.
-func lentBy(n *facts.Node, h *facts.Headroom) *facts.Node {
-	if h.State != facts.HeadroomOpen {
-		return n
-	}
-	with := *n
-	with.Allocatable = append(slices.Clip(with.Allocatable),
-		resource.Quantity{Name: spec.ResourceReclaimedCPU, Amount: h.MilliCPU}, resource.Quantity{Name: spec.ResourceReclaimedMemory, Amount: h.Memory})
-	return &with
-}
-
-// lentOnly says whether nodes themselves know nothing of a resource.
-func lentOnly(name string) bool {
-	return name == spec.ResourceReclaimedCPU || name == spec.ResourceReclaimedMemory
+	return judge.WithHeadroom(n.object, &n.agent.said.Headroom)
 }
 
 // The checker's side.
@@ -140,7 +124,7 @@ func lentOnly(name string) bool {
 // offered is the node with the headroom that the scheduler was told of.
 func (c *checker) offered(n *facts.Node) *facts.Node {
 	if told := c.reports[n.Name]; told != nil {
-		return lentBy(n, &told.report.Headroom)
+		return judge.WithHeadroom(n, &told.report.Headroom)
 	}
 	return n
 }

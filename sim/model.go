@@ -7,6 +7,7 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/sim/judge"
 	"hilbert.dev/hilbert/sim/trace"
 	"hilbert.dev/hilbert/topology"
 )
@@ -68,7 +69,7 @@ type model struct {
 	revision uint64
 	meter    *meter
 	preempt  bool
-	tenants  *tenants
+	tenants  *judge.Tenants
 	units    []unit // by the workload's numbering
 	numbers  map[facts.UnitName]int
 	joined   map[facts.UnitName][]int32 // every pod that ever named a PodGroup
@@ -83,16 +84,16 @@ func newModel(w *trace.Workload, m *meter) *model {
 	a := &model{
 		w: w, meter: m, byName: make(map[string]int32, len(w.Nodes)), byUID: make(map[facts.UID]int32, len(w.Tasks)),
 		kinds: make(map[string]int), amounts: make(map[*facts.Requirements][]kindAmount),
-		pods: make([]pod, 0, len(w.Tasks)), units: make([]unit, len(w.Units)), tenants: newTenants(), joined: make(map[facts.UnitName][]int32),
+		pods: make([]pod, 0, len(w.Tasks)), units: make([]unit, len(w.Units)), tenants: judge.NewTenants(), joined: make(map[facts.UnitName][]int32),
 	}
 	for _, object := range w.Nodes {
 		a.addNode(object)
 	}
 	for _, q := range w.Queues {
-		a.tenants.queues[q.Name] = q
+		a.tenants.Queues[q.Name] = q
 	}
 	for _, n := range w.Namespaces {
-		a.tenants.namespaces[n.Name] = n.Labels
+		a.tenants.Namespaces[n.Name] = n.Labels
 	}
 	return a
 }
@@ -135,7 +136,7 @@ func (a *model) amountsOf(r *facts.Requirements) []kindAmount {
 		return list
 	}
 	for _, q := range append([]resource.Quantity{{Name: resource.NamePods, Amount: 1}}, r.Requests...) {
-		if lentOnly(q.Name) {
+		if judge.HeadroomOnly(q.Name) {
 			continue // the API server's books have none of it
 		}
 		k, known := a.kinds[q.Name]
@@ -232,7 +233,7 @@ func (a *model) charge(n *node, p *pod, i int32) (over string) {
 	}
 	for _, port := range r.Ports {
 		for _, taken := range n.ports {
-			if portsClash(port, taken) {
+			if judge.PortsClash(port, taken) {
 				over = fmt.Sprintf("host port %s/%d", port.Protocol, port.Port)
 			}
 		}
@@ -279,7 +280,7 @@ func (a *model) unbind(p *pod, now int64) {
 			}
 		}
 	}
-	if n.raced && overcommitted(n.object, a.occupants(n)) == "" {
+	if n.raced && judge.Overcommitted(n.object, a.occupants(n)) == "" {
 		n.raced = false
 	}
 	a.meter.move(now, r, -1)
@@ -303,12 +304,12 @@ func (a *model) finish(i int32, now int64) {
 }
 
 // occupants lists what is on a node, for the naive judge.
-func (a *model) occupants(n *node) []occupant {
-	list := make([]occupant, len(n.pods))
+func (a *model) occupants(n *node) []judge.Occupant {
+	list := make([]judge.Occupant, len(n.pods))
 	for i, p := range n.pods {
-		list[i] = occupant{a.requirements(&a.pods[p]), a.pods[p].grant}
+		list[i] = judge.Occupant{Requirements: a.requirements(&a.pods[p]), Grant: a.pods[p].grant}
 		if n.givesDevices() { // its agent's books have them
-			list[i].grant.GPUs = 0
+			list[i].Grant.GPUs = 0
 		}
 	}
 	return list

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/sim/judge"
 	"hilbert.dev/hilbert/sim/trace"
 	"hilbert.dev/hilbert/topology"
 )
@@ -269,7 +270,7 @@ func (ag *agent) sameHeld(known, given topology.Grant) bool {
 	if ag.owner() == topology.OwnerKubelet {
 		return known.NICs == given.NICs && (known.NICs == 0 || known.NIC == given.NIC)
 	}
-	return sameHeld(known, given)
+	return judge.SameDevices(known, given)
 }
 
 // looks lets the agent find out who gives the GPUs out.
@@ -357,24 +358,16 @@ func (s *simulation) countGPUs(node int32) {
 }
 
 // roomForWhole reports whether the kubelet of a node that counts GPUs has enough of them left for a pod, by what the others ask for.
-func (n *node) roomForWhole(on []occupant, r *facts.Requirements) bool {
-	return !n.givesDevices() || r.GPU.IsZero() || r.GPU.Milli == 0 && wholeOf(on)+int(r.GPU.Whole) <= n.object.GPU.GPUs
-}
-
-// wholeOf is how many whole GPUs pods ask for.
-func wholeOf(on []occupant) (sum int) {
-	for _, o := range on {
-		sum += int(o.requirements.GPU.Whole)
-	}
-	return sum
+func (n *node) roomForWhole(on []judge.Occupant, r *facts.Requirements) bool {
+	return !n.givesDevices() || r.GPU.IsZero() || r.GPU.Milli == 0 && judge.WholeGPUs(on)+int(r.GPU.Whole) <= n.object.GPU.GPUs
 }
 
 // fitsOurs reports whether our scheduler could put a pod on a node beside others. What agents alone give it never does, as fits.
-func (n *node) fitsOurs(on []occupant, r *facts.Requirements) bool {
+func (n *node) fitsOurs(on []judge.Occupant, r *facts.Requirements) bool {
 	if n.givesDevices() && !r.GPU.IsZero() && ownerSaid(n.agent.said) != kubeletOwns {
 		return false
 	}
-	return fits(n.offered(), on, r) && n.roomForWhole(on, r)
+	return judge.Fits(n.offered(), on, r) && n.roomForWhole(on, r)
 }
 
 // The checker's side.
@@ -384,7 +377,7 @@ func (c *checker) tooManyWhole(n *facts.Node, m *mirrored, off []facts.UID) stri
 	if m.requirements.GPU.IsZero() || n.GPU.Shareable {
 		return ""
 	}
-	if wholeOf(c.occupants(n.Name, m, off...))+int(m.requirements.GPU.Whole) > n.GPU.GPUs {
+	if judge.WholeGPUs(c.occupants(n.Name, m, off...))+int(m.requirements.GPU.Whole) > n.GPU.GPUs {
 		return "more GPUs than the kubelet counts"
 	}
 	return ""

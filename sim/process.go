@@ -178,7 +178,7 @@ func (s *simulation) execute(w *bind.Write) bind.Result {
 		return result
 	}
 	if w.Kind == bind.WriteUnitCondition {
-		s.tell(watchUnits, facts.UnitUpserted{Unit: s.api.tenants.units[w.Unit]})
+		s.tell(watchUnits, facts.UnitUpserted{Unit: s.api.tenants.Units[w.Unit]})
 		return result
 	}
 	switch i := s.api.byUID[w.Pod]; w.Kind {

@@ -6,6 +6,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/sim/judge"
 )
 
 // This file holds what must be true of gangs and queues when nothing is left to happen. It looks at the API server's objects. What it finds
@@ -17,7 +18,7 @@ func (s *simulation) restTenants() {
 		return
 	}
 	used := s.api.usage()
-	for _, f := range s.api.tenants.listUnits() {
+	for _, f := range s.api.tenants.ListUnits() {
 		s.checkWhole(f)
 		s.checkStrandedUnit(f, used)
 	}
@@ -50,7 +51,7 @@ func (a *model) waiting(name facts.UnitName) []*pod {
 
 // checkStrandedUnit looks for a gang that waits though enough of its members would fit: first fit, domain by domain, on nodes that are kept
 // free for nobody. Gangs whose subgroups are packed, or whose pods have constraints between them, are let pass.
-func (s *simulation) checkStrandedUnit(f *facts.Unit, used bill) {
+func (s *simulation) checkStrandedUnit(f *facts.Unit, used judge.Bill) {
 	list := s.api.waiting(f.UnitName)
 	need := 1
 	s.api.sawUnit(f.UnitName, s.now)
@@ -135,14 +136,14 @@ func (s *simulation) kept(n *node) bool {
 }
 
 // packs says whether so many of the pods fit on the nodes together, first fit, and into their queues; empty: as if nothing was there.
-func (s *simulation) packs(list []*pod, need int, nodes []*node, used bill, empty bool) bool {
-	on := make([][]occupant, len(nodes))
+func (s *simulation) packs(list []*pod, need int, nodes []*node, used judge.Bill, empty bool) bool {
+	on := make([][]judge.Occupant, len(nodes))
 	if !empty {
 		for i, n := range nodes {
 			on[i] = s.api.occupants(n)
 		}
 	}
-	asks := make(bill)
+	asks := make(judge.Bill)
 	for _, p := range list {
 		if need == 0 {
 			break
@@ -152,9 +153,9 @@ func (s *simulation) packs(list []*pod, need int, nodes []*node, used bill, empt
 			if !n.fitsOurs(on[i], r) {
 				continue
 			}
-			grant, _ := someGrant(n.object, on[i], r.GPU)
-			on[i] = append(on[i], occupant{r, grant})
-			asks.add(s.api.tenants, s.api.identity(p).Namespace, r)
+			grant, _ := judge.SomeGrant(n.object, on[i], r.GPU)
+			on[i] = append(on[i], judge.Occupant{Requirements: r, Grant: grant})
+			asks.Add(s.api.tenants, s.api.identity(p).Namespace, r)
 			need--
 			break
 		}
@@ -163,9 +164,9 @@ func (s *simulation) packs(list []*pod, need int, nodes []*node, used bill, empt
 }
 
 // refuses says whether a limit leaves no room for what somebody asks, or what is left of it is kept for another unit, as nodes are.
-func (s *simulation) refuses(who facts.UnitName, used, asks bill) bool {
+func (s *simulation) refuses(who facts.UnitName, used, asks judge.Bill) bool {
 	t := s.api.tenants
-	if t.forbids(used, asks) != "" {
+	if t.Refusal(used, asks) != "" {
 		return true
 	}
 	for name := range asks {
@@ -174,7 +175,7 @@ func (s *simulation) refuses(who facts.UnitName, used, asks bill) bool {
 			continue
 		}
 		for _, q := range kept {
-			if asked := asks[name][q.Name]; asked > 0 && used[name][q.Name]+q.Amount+asked > t.limit(name, q.Name) {
+			if asked := asks[name][q.Name]; asked > 0 && used[name][q.Name]+q.Amount+asked > t.Limit(name, q.Name) {
 				return true
 			}
 		}
@@ -183,16 +184,16 @@ func (s *simulation) refuses(who facts.UnitName, used, asks bill) bool {
 }
 
 // asksOf is the bill of one pod.
-func (s *simulation) asksOf(p *pod) bill {
-	b := make(bill)
-	b.add(s.api.tenants, s.api.identity(p).Namespace, s.api.requirements(p))
+func (s *simulation) asksOf(p *pod) judge.Bill {
+	b := make(judge.Bill)
+	b.Add(s.api.tenants, s.api.identity(p).Namespace, s.api.requirements(p))
 	return b
 }
 
 // checkOwed looks for single pods that wait though their queue, and those above it that the other is not below, would stay within their
 // guarantees with them, and one pod that another queue has wholly borrowed is in the way. A queue that is beyond its own guarantee takes
 // nothing, even if the one above it is within its.
-func (s *simulation) checkOwed(used bill) {
+func (s *simulation) checkOwed(used judge.Bill) {
 	type kind struct{ group, what string }
 	checked := make(map[kind]bool)
 	for i := range s.api.pods {
@@ -214,7 +215,7 @@ func (s *simulation) checkOwed(used bill) {
 }
 
 // owes holds that no pod on the node is wholly borrowed from the guarantee of a pod that waits and would fit without it.
-func (s *simulation) owes(p *pod, n *node, used bill) {
+func (s *simulation) owes(p *pod, n *node, used judge.Bill) {
 	t, asks := s.api.tenants, s.asksOf(p)
 	for _, at := range n.pods {
 		v := &s.api.pods[at]
@@ -222,52 +223,22 @@ func (s *simulation) owes(p *pod, n *node, used bill) {
 			continue
 		}
 		from, to := s.api.identity(v).Namespace, s.api.identity(p).Namespace
-		side, mine := t.side(from, to), t.side(to, from)
-		if side == "" || mine == "" || t.keeps(from, side) {
+		side, mine := t.Side(from, to), t.Side(to, from)
+		if side == "" || mine == "" || t.KeepsBorrowed(from, side) {
 			continue
 		}
-		within, borrowed := t.within(t.queueOf(to), mine, used, asks), true
-		for r, amount := range charge(s.api.requirements(v)) {
-			borrowed = borrowed && (r == resource.NamePods || used[side][r]-amount >= t.guaranteed(side, r))
+		within, borrowed := t.WithinGuarantee(t.QueueOf(to), mine, used, asks), true
+		for r, amount := range judge.Charge(s.api.requirements(v)) {
+			borrowed = borrowed && (r == resource.NamePods || used[side][r]-amount >= t.Guaranteed(side, r))
 		}
-		var stay []occupant
+		var stay []judge.Occupant
 		for _, other := range n.pods {
 			if other != at {
-				stay = append(stay, occupant{s.api.requirements(&s.api.pods[other]), s.api.pods[other].grant})
+				stay = append(stay, judge.Occupant{Requirements: s.api.requirements(&s.api.pods[other]), Grant: s.api.pods[other].grant})
 			}
 		}
 		if within && borrowed && n.fitsOurs(stay, s.api.requirements(p)) {
 			s.violate("at rest, but pod %s waits within the guarantee of queue %s, while %s on node %s is borrowed by queue %s", p.uid, mine, v.uid, n.object.Name, side)
 		}
 	}
-}
-
-// within says whether a queue and those above it, up to a side of the tree, stay within their guarantees with what is asked added.
-func (t *tenants) within(queue, side string, used, asks bill) bool {
-	chain, _ := t.above(queue)
-	for _, name := range chain {
-		for r, amount := range asks[name] {
-			if r != resource.NamePods && used[name][r]+amount > t.guaranteed(name, r) {
-				return false
-			}
-		}
-		if name == side {
-			break
-		}
-	}
-	return true
-}
-
-// keeps says whether a queue on the way from a namespace up to a side of the tree keeps what it has borrowed; with no side, the namespace's own.
-func (t *tenants) keeps(namespace, side string) bool {
-	chain, _ := t.above(t.queueOf(namespace))
-	for _, name := range chain {
-		if f := t.queues[name]; f != nil && f.KeepsBorrowed {
-			return true
-		}
-		if name == side || side == "" {
-			break
-		}
-	}
-	return false
 }

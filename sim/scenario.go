@@ -12,6 +12,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/scenario"
+	"hilbert.dev/hilbert/sim/judge"
 	"hilbert.dev/hilbert/sim/trace"
 )
 
@@ -277,8 +278,8 @@ func (p *play) addPods(s *scenario.AddPods) error {
 	for range s.Count {
 		i := p.api.create(p.task(c), 0, false, p.now)
 		q, n := &p.api.pods[i], &p.api.nodes[at]
-		grant, fits := someGrant(n.object, p.api.occupants(n), p.api.requirements(q).GPU)
-		if !fits || judge(n.object, p.api.occupants(n), p.api.requirements(q), grant) != "" {
+		grant, fits := judge.SomeGrant(n.object, p.api.occupants(n), p.api.requirements(q).GPU)
+		if !fits || judge.Refusal(n.object, p.api.occupants(n), p.api.requirements(q), grant) != "" {
 			return fmt.Errorf("another scheduler's pod %s does not fit on node %s", q.name, s.On)
 		}
 		p.api.bind(i, at, grant, p.now)

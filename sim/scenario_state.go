@@ -14,11 +14,11 @@ func (p *play) state() *scenario.State {
 	}
 	t := p.api.tenants
 	used := p.api.usage()
-	for name := range t.queues {
+	for name := range t.Queues {
 		q := scenario.Queue{Name: name, Used: used[name], Borrowed: make(map[string]int64)}
 		for r, n := range used[name] {
-			if r != resource.NamePods && n > t.guaranteed(name, r) && len(t.queues[name].Guaranteed) > 0 {
-				q.Borrowed[r] = n - t.guaranteed(name, r)
+			if r != resource.NamePods && n > t.Guaranteed(name, r) && len(t.Queues[name].Guaranteed) > 0 {
+				q.Borrowed[r] = n - t.Guaranteed(name, r)
 			}
 		}
 		if p.scheduler != nil {
@@ -62,7 +62,7 @@ func (p *play) stateOf(key string, c *cast) scenario.Set {
 		}
 		set.Domains = append(set.Domains, d)
 	}
-	if f := p.api.tenants.units[facts.UnitName{Namespace: c.namespace, Name: c.name}]; f != nil && f.Reported.Reason != "" && !f.Reported.Met {
+	if f := p.api.tenants.Units[facts.UnitName{Namespace: c.namespace, Name: c.name}]; f != nil && f.Reported.Reason != "" && !f.Reported.Met {
 		set.Reasons = nil // it speaks for all
 		if set.Bound+set.Ended < set.Size {
 			set.Reasons = append(set.Reasons, f.Reported.Reason)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/sim/judge"
 )
 
 // This file looks for single pods that wait at rest though they need not.
@@ -29,7 +30,7 @@ func (s *simulation) checkStranded() {
 		}
 		for j := range s.api.nodes {
 			n := &s.api.nodes[j]
-			if n.present && !s.kept(n) && n.fitsOurs(s.api.occupants(n), r) && all.bars(s.api.resident(p), n.object) == "" {
+			if n.present && !s.kept(n) && n.fitsOurs(s.api.occupants(n), r) && all.Refusal(s.api.resident(p), n.object) == "" {
 				s.violate("pod %s waits though node %s has room for it", p.uid, n.object.Name)
 				return
 			}
@@ -42,12 +43,12 @@ func (s *simulation) checkStranded() {
 }
 
 // awaits says whether a pod has to wait for more than a node: for its unit, which is looked at as a whole, or for its queue.
-func (s *simulation) awaits(p *pod, used bill) bool {
+func (s *simulation) awaits(p *pod, used judge.Bill) bool {
 	return s.tenanted && (s.w.Tasks[p.task].Unit != "" || s.refuses(facts.UnitName{}, used, s.asksOf(p)))
 }
 
 // checkMeek looks for pods that wait though they could have preempted.
-func (s *simulation) checkMeek(used bill) {
+func (s *simulation) checkMeek(used judge.Bill) {
 	type kind struct {
 		r        *facts.Requirements
 		group    string
@@ -66,13 +67,13 @@ func (s *simulation) checkMeek(used bill) {
 			meek := func(other *pod) bool {
 				return other.node == int32(j) && s.w.Tasks[other.task].Priority < k.priority && s.yields(other, p)
 			}
-			var stay []occupant
+			var stay []judge.Occupant
 			for _, at := range n.pods {
 				if other := &s.api.pods[at]; !meek(other) {
-					stay = append(stay, occupant{s.api.requirements(other), other.grant})
+					stay = append(stay, judge.Occupant{Requirements: s.api.requirements(other), Grant: other.grant})
 				}
 			}
-			if n.present && !s.kept(n) && len(stay) < len(n.pods) && n.fitsOurs(stay, k.r) && s.population(meek).bars(s.api.resident(p), n.object) == "" {
+			if n.present && !s.kept(n) && len(stay) < len(n.pods) && n.fitsOurs(stay, k.r) && s.population(meek).Refusal(s.api.resident(p), n.object) == "" {
 				s.violate("pod %s waits though it could preempt on node %s", p.uid, n.object.Name)
 				return
 			}
@@ -86,7 +87,7 @@ func (s *simulation) yields(other, p *pod) bool {
 		return true
 	}
 	t := s.api.tenants
-	queue := t.queueOf(s.api.identity(p).Namespace)
-	f := t.queues[queue]
-	return s.w.Tasks[other.task].Unit == "" && t.queueOf(s.api.identity(other).Namespace) == queue && (f == nil || !f.NeverPreempts)
+	queue := t.QueueOf(s.api.identity(p).Namespace)
+	f := t.Queues[queue]
+	return s.w.Tasks[other.task].Unit == "" && t.QueueOf(s.api.identity(other).Namespace) == queue && (f == nil || !f.NeverPreempts)
 }

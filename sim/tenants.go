@@ -2,59 +2,14 @@ package sim
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/sim/judge"
 	"hilbert.dev/hilbert/sim/trace"
 )
-
-// tenants are queues, namespaces and PodGroups: the API server's, or those that the scheduler has been told of.
-type tenants struct {
-	queues     map[string]*facts.Queue
-	namespaces map[string][]facts.Label
-	units      map[facts.UnitName]*facts.Unit
-}
-
-func newTenants() *tenants {
-	return &tenants{
-		queues: make(map[string]*facts.Queue), namespaces: make(map[string][]facts.Label),
-		units: make(map[facts.UnitName]*facts.Unit),
-	}
-}
-
-func (t *tenants) listQueues() []*facts.Queue {
-	var list []*facts.Queue
-	for _, name := range slices.Sorted(maps.Keys(t.queues)) {
-		list = append(list, t.queues[name])
-	}
-	return list
-}
-
-func (t *tenants) listNamespaces() []facts.Namespace {
-	var list []facts.Namespace
-	for _, name := range slices.Sorted(maps.Keys(t.namespaces)) {
-		list = append(list, facts.Namespace{Name: name, Labels: t.namespaces[name]})
-	}
-	return list
-}
-
-func (t *tenants) unitNames() []facts.UnitName {
-	return slices.SortedFunc(maps.Keys(t.units), compareNames)
-}
-
-func compareNames(a, b facts.UnitName) int { return strings.Compare(a.String(), b.String()) }
-
-func (t *tenants) listUnits() []*facts.Unit {
-	var list []*facts.Unit
-	for _, name := range t.unitNames() {
-		list = append(list, t.units[name])
-	}
-	return list
-}
 
 // unit is a PodGroup of the workload, with what the API server's books say of it.
 type unit struct {
@@ -101,7 +56,7 @@ func (a *model) has(name facts.UnitName) (bound, ended int) {
 
 // sawUnit takes note if a unit is whole, or nothing is left of it.
 func (a *model) sawUnit(name facts.UnitName, now int64) {
-	f := a.tenants.units[name]
+	f := a.tenants.Units[name]
 	if f == nil {
 		return
 	}
@@ -138,7 +93,7 @@ func (a *model) numberOf(name facts.UnitName) int {
 
 // reportUnit sets the condition of a PodGroup, if it exists. What was whole once stays so.
 func (a *model) reportUnit(name facts.UnitName, c facts.UnitCondition) bool {
-	old := a.tenants.units[name]
+	old := a.tenants.Units[name]
 	if old == nil {
 		return false
 	}
@@ -147,7 +102,7 @@ func (a *model) reportUnit(name facts.UnitName, c facts.UnitCondition) bool {
 	}
 	f := *old
 	f.Reported, f.Scheduled = c, f.Scheduled || c.Met
-	a.tenants.units[name] = &f
+	a.tenants.Units[name] = &f
 	a.revision++
 	return true
 }
@@ -168,7 +123,7 @@ func (s *simulation) createUnit(i int32) {
 		u.whole = false
 	}
 	u.exists, u.runs = true, false
-	s.api.tenants.units[f.UnitName] = &f
+	s.api.tenants.Units[f.UnitName] = &f
 	s.api.revision++
 	s.api.sawUnit(f.UnitName, s.now)
 	s.tell(watchUnits, facts.UnitUpserted{Unit: &f})
@@ -186,7 +141,7 @@ func (s *simulation) deleteUnit(i int32) {
 	name := s.w.Units[i].Facts.UnitName
 	u.exists = false
 	u.age++
-	delete(s.api.tenants.units, name)
+	delete(s.api.tenants.Units, name)
 	s.api.revision++
 	s.tell(watchUnits, facts.UnitRemoved{Name: name})
 }
@@ -194,26 +149,26 @@ func (s *simulation) deleteUnit(i int32) {
 // setQueue configures a queue.
 func (s *simulation) setQueue(f *facts.Queue) {
 	edited := *f
-	if old := s.api.tenants.queues[f.Name]; old != nil {
+	if old := s.api.tenants.Queues[f.Name]; old != nil {
 		edited.Generation = old.Generation + 1
 	}
-	s.api.tenants.queues[f.Name] = &edited
+	s.api.tenants.Queues[f.Name] = &edited
 	s.api.revision++
 	s.tell(watchQueues, facts.QueueUpserted{Queue: &edited})
 }
 
 func (s *simulation) removeQueue(name string) {
-	if s.api.tenants.queues[name] == nil {
+	if s.api.tenants.Queues[name] == nil {
 		return
 	}
-	delete(s.api.tenants.queues, name)
+	delete(s.api.tenants.Queues, name)
 	s.api.revision++
 	s.tell(watchQueues, facts.QueueRemoved{Name: name})
 }
 
 // setNamespace gives a namespace labels, sorted by key.
 func (s *simulation) setNamespace(n facts.Namespace) {
-	s.api.tenants.namespaces[n.Name] = n.Labels
+	s.api.tenants.Namespaces[n.Name] = n.Labels
 	s.api.revision++
 	s.tell(watchNamespaces, facts.NamespaceUpserted{Namespace: n})
 }
@@ -263,4 +218,18 @@ func (s *simulation) flapUnit() {
 			return
 		}
 	}
+}
+
+// usage is the bill of what is on the nodes that are there.
+func (a *model) usage() judge.Bill {
+	b := make(judge.Bill)
+	for i := range a.nodes {
+		if n := &a.nodes[i]; n.present {
+			for _, at := range n.pods {
+				p := &a.pods[at]
+				b.Add(a.tenants, a.identity(p).Namespace, a.requirements(p))
+			}
+		}
+	}
+	return b
 }

@@ -93,13 +93,13 @@ func (s *simulation) list(which int) {
 	case watchPods:
 		s.give(facts.PodsListed{Pods: s.api.listPods()})
 	case watchUnits:
-		s.give(facts.UnitsListed{Units: s.api.tenants.listUnits()})
+		s.give(facts.UnitsListed{Units: s.api.tenants.ListUnits()})
 	case watchReports:
 		s.give(facts.ReportsListed{Reports: s.api.listReports()})
 	case watchQueues:
-		s.give(facts.QueuesListed{Queues: s.api.tenants.listQueues()})
+		s.give(facts.QueuesListed{Queues: s.api.tenants.ListQueues()})
 	default:
-		s.give(facts.NamespacesListed{Namespaces: s.api.tenants.listNamespaces()})
+		s.give(facts.NamespacesListed{Namespaces: s.api.tenants.ListNamespaces()})
 	}
 }
 

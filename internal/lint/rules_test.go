@@ -149,6 +149,11 @@ var rules = []rule{
 		),
 	},
 	{
+		name:  "judge-apart",
+		why:   "sim/judge checks the scheduler; code that both share would hide a mistake from the check",
+		check: neverReach([]string{"./sim/judge"}, "./cluster", "./schedule/..."),
+	},
+	{
 		name: "kubernetes-at-the-door",
 		why:  "kube, cmd, the CRD groups and generation know Kubernetes' libraries; everything else speaks our vocabulary, so an upgrade touches one package",
 		check: neverImport([]string{"./..."}, join([]string{"./lab/...", "./cmd/...", "./api/..."}, kubeDoor, generation),

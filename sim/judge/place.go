@@ -1,37 +1,35 @@
-package sim
+package judge
 
 import (
 	"fmt"
 	"slices"
 	"strconv"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
 
-// This file judges placements naively: from the pods on a node, with no index, no columns and no code of schedule/place or of cluster's
-// matching, so that a mistake there cannot hide itself here.
-
-// occupant is what a pod takes of a node.
-type occupant struct {
-	requirements *facts.Requirements
-	grant        topology.Grant
+// Occupant is what a pod takes of a node.
+type Occupant struct {
+	Requirements *facts.Requirements
+	Grant        topology.Grant
 }
 
-// judge says why a pod with this grant must not join the others on the node; empty when it may.
-func judge(n *facts.Node, on []occupant, r *facts.Requirements, grant topology.Grant) string {
-	if why := refuses(n, r); why != "" {
+// Refusal says why a pod with this grant must not join the others on the node; empty if it may.
+func Refusal(n *facts.Node, on []Occupant, r *facts.Requirements, grant topology.Grant) string {
+	if why := nodeRefusal(n, r); why != "" {
 		return why
 	}
-	if why := badGrant(n, r, grant); why != "" {
+	if why := grantRefusal(n, r, grant); why != "" {
 		return why
 	}
 	return exceeds(n, on, r, grant)
 }
 
-// exceeds says of what a pod asks more than the others leave. What others over-committed without it does not matter.
-func exceeds(n *facts.Node, on []occupant, r *facts.Requirements, grant topology.Grant) string {
+// exceeds names the resource of which a pod asks for more than the others leave. It ignores resources that are over-committed without the pod.
+func exceeds(n *facts.Node, on []Occupant, r *facts.Requirements, grant topology.Grant) string {
 	for _, q := range append([]resource.Quantity{{Name: resource.NamePods, Amount: 1}}, r.Requests...) {
 		var free int64
 		for _, a := range n.Allocatable {
@@ -40,15 +38,15 @@ func exceeds(n *facts.Node, on []occupant, r *facts.Requirements, grant topology
 			}
 		}
 		for _, o := range on {
-			free -= asks(o.requirements, q.Name) + rest(o.requirements, &o.grant.NUMANodes, q.Name)
+			free -= Request(o.Requirements, q.Name) + beyondRequests(o.Requirements, &o.Grant.NUMANodes, q.Name)
 		}
-		if asked := q.Amount + rest(r, &grant.NUMANodes, q.Name); asked > 0 && asked > free {
+		if asked := q.Amount + beyondRequests(r, &grant.NUMANodes, q.Name); asked > 0 && asked > free {
 			return fmt.Sprintf("%s: %d asked, %d free", q.Name, asked, free)
 		}
 	}
 	for _, port := range r.Ports {
 		for _, o := range on {
-			if slices.ContainsFunc(o.requirements.Ports, func(taken facts.HostPort) bool { return portsClash(port, taken) }) {
+			if slices.ContainsFunc(o.Requirements.Ports, func(taken facts.HostPort) bool { return PortsClash(port, taken) }) {
 				return fmt.Sprintf("host port %s/%d", port.Protocol, port.Port)
 			}
 		}
@@ -61,8 +59,8 @@ func exceeds(n *facts.Node, on []occupant, r *facts.Requirements, grant topology
 	return ""
 }
 
-// asks is how much a pod asks of a resource.
-func asks(r *facts.Requirements, name string) int64 {
+// Request is how much of a resource a pod asks for.
+func Request(r *facts.Requirements, name string) int64 {
 	var sum int64
 	if name == resource.NamePods {
 		sum = 1
@@ -75,18 +73,18 @@ func asks(r *facts.Requirements, name string) int64 {
 	return sum
 }
 
-// fits says whether some grant lets a pod join the others on the node. Of a dedicated pod, whose NUMA nodes it does not know, and of one that
-// asks for what only agents give, it never does.
-func fits(n *facts.Node, on []occupant, r *facts.Requirements) bool {
+// Fits says whether some grant lets a pod join the others on the node. It answers no for every pod with dedicated cores, because it knows no
+// NUMA nodes, and for every pod that asks for what only a node's agent gives out.
+func Fits(n *facts.Node, on []Occupant, r *facts.Requirements) bool {
 	if r.NUMANodes.CPUs > 0 || r.GPU.NIC.Count > 0 || r.GPU.Isolation > topology.Accounting || r.GPU.Memory > 0 || r.GPU.Near.Required {
 		return false
 	}
-	grant, ok := someGrant(n, on, r.GPU)
-	return ok && judge(n, on, r, grant) == ""
+	grant, ok := SomeGrant(n, on, r.GPU)
+	return ok && Refusal(n, on, r, grant) == ""
 }
 
-// someGrant finds GPUs for a request: the first that do.
-func someGrant(n *facts.Node, on []occupant, want topology.Request) (topology.Grant, bool) {
+// SomeGrant finds GPUs for a request: the first that have enough left.
+func SomeGrant(n *facts.Node, on []Occupant, want topology.Request) (topology.Grant, bool) {
 	if want.Milli == 0 && want.Whole == 0 {
 		return topology.Grant{}, true
 	}
@@ -107,82 +105,82 @@ func someGrant(n *facts.Node, on []occupant, want topology.Request) (topology.Gr
 	return grant, need == 0
 }
 
-func gpuCounters(n *facts.Node, on []occupant) []int {
+func gpuCounters(n *facts.Node, on []Occupant) []int {
 	free := make([]int, topology.MaxGPUs)
 	for i := range n.GPU.GPUs {
 		free[i] = 1000
 	}
 	for _, o := range on {
 		for i := range free {
-			if o.grant.GPUs&(1<<i) != 0 {
-				free[i] -= int(o.grant.Milli)
+			if o.Grant.GPUs&(1<<i) != 0 {
+				free[i] -= int(o.Grant.Milli)
 			}
 		}
 	}
 	return free
 }
 
-// refuses says which property of the node keeps the pod away.
-func refuses(n *facts.Node, r *facts.Requirements) string {
+// nodeRefusal says which property of the node, or of the pod itself, keeps the pod away.
+func nodeRefusal(n *facts.Node, r *facts.Requirements) string {
 	switch {
 	case r.Impossible != "":
 		return "an impossible pod: " + r.Impossible
 	case len(r.Unsupported) > 0:
 		return "an unsupported constraint: " + r.Unsupported[0]
-	case n.Unschedulable && !endures(r, facts.Taint{Key: "node.kubernetes.io/unschedulable", Effect: facts.NoSchedule}):
+	case n.Unschedulable && !tolerates(r, facts.Taint{Key: "node.kubernetes.io/unschedulable", Effect: facts.NoSchedule}):
 		return "the node is unschedulable"
 	}
-	if why := repels(n, r); why != "" {
+	if why := taintRefusal(n, r); why != "" {
 		return why
 	}
-	return unwanted(n, r)
+	return affinityRefusal(n, r)
 }
 
-// repels says which taint of the node the pod does not tolerate.
-func repels(n *facts.Node, r *facts.Requirements) string {
+// taintRefusal names a taint of the node that the pod does not tolerate.
+func taintRefusal(n *facts.Node, r *facts.Requirements) string {
 	for _, taint := range n.Taints {
-		if taint.Effect != facts.PreferNoSchedule && !endures(r, taint) {
+		if taint.Effect != facts.PreferNoSchedule && !tolerates(r, taint) {
 			return "taint " + taint.Key
 		}
 	}
 	return ""
 }
 
-// unwanted says what keeps the pod's node selector or affinity from selecting the node.
-func unwanted(n *facts.Node, r *facts.Requirements) string {
+// affinityRefusal says why the pod's node selector or node affinity does not select the node.
+func affinityRefusal(n *facts.Node, r *facts.Requirements) string {
 	for _, l := range r.NodeSelector {
 		if value, ok := n.Labels[l.Key]; !ok || value != l.Value {
 			return "node selector " + l.Key
 		}
 	}
-	if r.Required != nil && !slices.ContainsFunc(r.Required, func(t facts.Term) bool { return termHolds(n, t) }) {
+	if r.Required != nil && !slices.ContainsFunc(r.Required, func(t facts.Term) bool { return termMatches(n, t) }) {
 		return "required node affinity"
 	}
 	return ""
 }
 
-func endures(r *facts.Requirements, taint facts.Taint) bool {
+func tolerates(r *facts.Requirements, taint facts.Taint) bool {
 	return slices.ContainsFunc(r.Tolerations, func(t facts.Toleration) bool {
 		key := t.Key == taint.Key || t.Key == "" && t.Exists
 		return key && (t.Exists || t.Value == taint.Value) && (t.Effect == 0 || t.Effect == taint.Effect)
 	})
 }
 
-func termHolds(n *facts.Node, t facts.Term) bool {
+func termMatches(n *facts.Node, t facts.Term) bool {
 	for _, e := range t.Expressions {
-		if value, ok := n.Labels[e.Key]; !expressionHolds(e, value, ok) {
+		if value, ok := n.Labels[e.Key]; !expressionMatches(e, value, ok) {
 			return false
 		}
 	}
 	for _, e := range t.Fields {
-		if e.Key != "metadata.name" || !expressionHolds(e, n.Name, true) {
+		if e.Key != "metadata.name" || !expressionMatches(e, n.Name, true) {
 			return false
 		}
 	}
 	return len(t.Expressions)+len(t.Fields) > 0
 }
 
-func expressionHolds(e facts.Requirement, value string, ok bool) bool {
+func expressionMatches(e facts.Requirement, value string, ok bool) bool {
 	listed := slices.Contains(e.Values, value)
 	switch e.Operator {
 	case facts.In:
@@ -206,8 +204,8 @@ func expressionHolds(e facts.Requirement, value string, ok bool) bool {
 	return e.Operator == facts.Gt && have > want || e.Operator == facts.Lt && have < want
 }
 
-// badGrant says what is wrong with the GPUs that a pod was given.
-func badGrant(n *facts.Node, r *facts.Requirements, grant topology.Grant) string {
+// grantRefusal says what is wrong with the GPUs that a pod was given.
+func grantRefusal(n *facts.Node, r *facts.Requirements, grant topology.Grant) string {
 	count := 0
 	for i := range topology.MaxGPUs {
 		if grant.GPUs&(1<<i) == 0 {
@@ -231,16 +229,16 @@ func badGrant(n *facts.Node, r *facts.Requirements, grant topology.Grant) string
 	return ""
 }
 
-// overcommitted says of what the pods on a node ask more than there is; empty when of nothing.
-func overcommitted(n *facts.Node, on []occupant) string {
+// Overcommitted names what the pods on a node hold more of than there is; empty if nothing.
+func Overcommitted(n *facts.Node, on []Occupant) string {
 	asked := map[string]int64{resource.NamePods: int64(len(on))}
 	var ports []facts.HostPort
 	for _, o := range on {
-		for _, q := range o.requirements.Requests {
+		for _, q := range o.Requirements.Requests {
 			asked[q.Name] += q.Amount
 		}
-		for _, p := range o.requirements.Ports {
-			if slices.ContainsFunc(ports, func(taken facts.HostPort) bool { return portsClash(p, taken) }) {
+		for _, p := range o.Requirements.Ports {
+			if slices.ContainsFunc(ports, func(taken facts.HostPort) bool { return PortsClash(p, taken) }) {
 				return fmt.Sprintf("host port %s/%d", p.Protocol, p.Port)
 			}
 			ports = append(ports, p)
@@ -253,7 +251,7 @@ func overcommitted(n *facts.Node, on []occupant) string {
 		delete(asked, q.Name)
 	}
 	for name, amount := range asked {
-		if amount > 0 && !lentOnly(name) { // headroom may fall below what runs
+		if amount > 0 && !HeadroomOnly(name) { // headroom may fall below what runs
 			return fmt.Sprintf("%s: %d asked of none", name, amount)
 		}
 	}
@@ -265,7 +263,31 @@ func overcommitted(n *facts.Node, on []occupant) string {
 	return ""
 }
 
-// portsClash says whether two host ports cannot be held together.
-func portsClash(p, q facts.HostPort) bool {
+// PortsClash says whether two host ports conflict.
+func PortsClash(p, q facts.HostPort) bool {
 	return p.Port == q.Port && p.Protocol == q.Protocol && (p.IP == q.IP || p.IP == facts.AnyIP || q.IP == facts.AnyIP)
+}
+
+// WithHeadroom returns the node with what its agent lends among its allocatable resources: a copy, if it lends anything.
+func WithHeadroom(n *facts.Node, h *facts.Headroom) *facts.Node {
+	if h.State != facts.HeadroomOpen {
+		return n
+	}
+	with := *n
+	with.Allocatable = append(slices.Clip(with.Allocatable),
+		resource.Quantity{Name: spec.ResourceReclaimedCPU, Amount: h.MilliCPU}, resource.Quantity{Name: spec.ResourceReclaimedMemory, Amount: h.Memory})
+	return &with
+}
+
+// HeadroomOnly says whether a resource exists only as headroom, so that node.status does not count it.
+func HeadroomOnly(name string) bool {
+	return name == spec.ResourceReclaimedCPU || name == spec.ResourceReclaimedMemory
+}
+
+// WholeGPUs is how many whole GPUs the pods ask for.
+func WholeGPUs(on []Occupant) (sum int) {
+	for _, o := range on {
+		sum += int(o.Requirements.GPU.Whole)
+	}
+	return sum
 }

@@ -1,0 +1,304 @@
+package judge
+
+import (
+	"maps"
+	"math"
+	"math/big"
+	"slices"
+	"strings"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/resource"
+)
+
+// Tenants are queues, namespaces and PodGroups: those of the API server, or those that the scheduler has been told of.
+type Tenants struct {
+	Queues     map[string]*facts.Queue
+	Namespaces map[string][]facts.Label
+	Units      map[facts.UnitName]*facts.Unit
+}
+
+// NewTenants returns none yet.
+func NewTenants() *Tenants {
+	return &Tenants{
+		Queues: make(map[string]*facts.Queue), Namespaces: make(map[string][]facts.Label),
+		Units: make(map[facts.UnitName]*facts.Unit),
+	}
+}
+
+// ListQueues lists the queues by name.
+func (t *Tenants) ListQueues() []*facts.Queue {
+	var list []*facts.Queue
+	for _, name := range slices.Sorted(maps.Keys(t.Queues)) {
+		list = append(list, t.Queues[name])
+	}
+	return list
+}
+
+// ListNamespaces lists the namespaces by name.
+func (t *Tenants) ListNamespaces() []facts.Namespace {
+	var list []facts.Namespace
+	for _, name := range slices.Sorted(maps.Keys(t.Namespaces)) {
+		list = append(list, facts.Namespace{Name: name, Labels: t.Namespaces[name]})
+	}
+	return list
+}
+
+// UnitNames lists the names of the PodGroups in order.
+func (t *Tenants) UnitNames() []facts.UnitName {
+	return slices.SortedFunc(maps.Keys(t.Units), CompareUnits)
+}
+
+// CompareUnits orders PodGroups by name.
+func CompareUnits(a, b facts.UnitName) int { return strings.Compare(a.String(), b.String()) }
+
+// ListUnits lists the PodGroups by name.
+func (t *Tenants) ListUnits() []*facts.Unit {
+	var list []*facts.Unit
+	for _, name := range t.UnitNames() {
+		list = append(list, t.Units[name])
+	}
+	return list
+}
+
+// QueueOf is the queue that a namespace feeds: the one its label names, else the first by name that selects it, else the default.
+func (t *Tenants) QueueOf(namespace string) string {
+	labels := t.Namespaces[namespace]
+	for _, l := range labels {
+		if l.Key == spec.LabelQueue {
+			return l.Value
+		}
+	}
+	for _, q := range t.ListQueues() {
+		if q.Namespaces != nil && !q.Namespaces.Nothing && !slices.ContainsFunc(q.Namespaces.Expressions, func(e facts.Requirement) bool {
+			at := slices.IndexFunc(labels, func(l facts.Label) bool { return l.Key == e.Key })
+			value := ""
+			if at >= 0 {
+				value = labels[at].Value
+			}
+			return !expressionMatches(e, value, at >= 0)
+		}) {
+			return q.Name
+		}
+	}
+	return facts.DefaultQueue
+}
+
+// above lists a queue and its ancestors, from the bottom up. closed: the chain does not end at the root, so nothing may be admitted.
+func (t *Tenants) above(name string) (chain []string, closed bool) {
+	for {
+		chain = append(chain, name)
+		f := t.Queues[name]
+		switch {
+		case f == nil && name != facts.DefaultQueue:
+			return chain, true
+		case f == nil || f.Parent == facts.RootQueue:
+			return chain, false
+		case t.Queues[f.Parent] == nil && f.Parent != facts.DefaultQueue || t.circular(name):
+			return chain, true
+		}
+		name = f.Parent
+	}
+}
+
+// circular says whether a queue is its own ancestor.
+func (t *Tenants) circular(name string) bool {
+	at := name
+	for range t.Queues {
+		f := t.Queues[at]
+		if f == nil {
+			return false
+		}
+		if at = f.Parent; at == name {
+			return true
+		}
+	}
+	return false
+}
+
+// parent is the queue above; empty if there is none.
+func (t *Tenants) parent(name string) string {
+	if chain, _ := t.above(name); len(chain) > 1 {
+		return chain[1]
+	}
+	return ""
+}
+
+func (t *Tenants) children(name string) []string {
+	var list []string
+	for child := range t.Queues {
+		if t.parent(child) == name {
+			list = append(list, child)
+		}
+	}
+	return list
+}
+
+// named finds the amount of a resource in a list.
+func named(list []resource.Quantity, name string) (amount int64, ok bool) {
+	for _, q := range list {
+		if q.Name == name {
+			amount, ok = q.Amount, true
+		}
+	}
+	return amount, ok
+}
+
+// requested is the guarantee that a queue asks for: what it names, else the sum of its children's; at most its limit.
+func (t *Tenants) requested(name, r string) int64 {
+	f := t.Queues[name]
+	var sum int64
+	for _, child := range t.children(name) {
+		sum = resource.Add(sum, t.requested(child, r))
+	}
+	if f == nil {
+		return sum
+	}
+	if own, ok := named(f.Guaranteed, r); ok {
+		sum = own
+	}
+	if most, ok := named(f.Max, r); ok {
+		sum = min(sum, most)
+	}
+	return sum
+}
+
+// Guaranteed is what a queue can count on: the guarantee that it asks for or, where the siblings together ask for more than their parent has,
+// its proportion of that.
+func (t *Tenants) Guaranteed(name, r string) int64 {
+	own := t.requested(name, r)
+	up := t.parent(name)
+	if up == "" {
+		return own
+	}
+	has, all := t.Guaranteed(up, r), big.NewInt(0)
+	for _, sibling := range t.children(up) {
+		all.Add(all, big.NewInt(t.requested(sibling, r)))
+	}
+	if all.Cmp(big.NewInt(has)) <= 0 {
+		return own
+	}
+	part := new(big.Int).Mul(big.NewInt(own), big.NewInt(has))
+	return part.Div(part, all).Int64()
+}
+
+// Limit is what a queue must not exceed.
+func (t *Tenants) Limit(name, r string) int64 {
+	f := t.Queues[name]
+	if f == nil {
+		return math.MaxInt64
+	}
+	most, ok := named(f.Max, r)
+	if !ok {
+		most = math.MaxInt64
+	}
+	if _, ok := named(f.Guaranteed, r); ok && f.BorrowsNothing {
+		most = min(most, t.Guaranteed(name, r))
+	}
+	return most
+}
+
+// Charge is what a pod costs its queues, by resource.
+func Charge(r *facts.Requirements) map[string]int64 {
+	sum := map[string]int64{resource.NamePods: 1}
+	for _, q := range r.Requests {
+		sum[q.Name] += q.Amount
+	}
+	if milli := r.GPU.Total(); milli > 0 {
+		sum[spec.ResourceGPUMilli] += milli
+	}
+	return sum
+}
+
+// Bill adds up what pods cost, by queue and resource.
+type Bill map[string]map[string]int64
+
+// Add charges a pod to its queue and all ancestors of that.
+func (b Bill) Add(t *Tenants, namespace string, r *facts.Requirements) {
+	chain, _ := t.above(t.QueueOf(namespace))
+	for _, name := range chain {
+		if b[name] == nil {
+			b[name] = make(map[string]int64)
+		}
+		for resource, amount := range Charge(r) {
+			b[name][resource] += amount
+		}
+	}
+}
+
+// Refusal names a queue that cannot take what is asked on top of what is used: its limit would be exceeded, or it is not in the tree. Empty if
+// all can.
+func (t *Tenants) Refusal(used, asks Bill) string {
+	for _, name := range slices.Sorted(maps.Keys(asks)) {
+		if _, closed := t.above(name); closed {
+			return name + " has no place in the tree"
+		}
+		for _, r := range slices.Sorted(maps.Keys(asks[name])) {
+			if asked := asks[name][r]; asked > 0 && used[name][r]+asked > t.Limit(name, r) {
+				return name + " has not enough " + r
+			}
+		}
+	}
+	return ""
+}
+
+// Borrows says whether a victim is borrowed from the namespace that takes its place: below the common ancestor, the victim's branch holds more
+// than its guarantee of some resource that the victim uses. Pods that a parent queue holds itself count as borrowed: no child is guaranteed them.
+func (t *Tenants) Borrows(used Bill, taker, namespace string, victim *facts.Requirements) bool {
+	side := t.Side(namespace, taker)
+	if side == "" {
+		return t.QueueOf(namespace) != t.QueueOf(taker)
+	}
+	for r, amount := range Charge(victim) {
+		if r != resource.NamePods && amount > 0 && used[side][r] > t.Guaranteed(side, r) {
+			return true
+		}
+	}
+	return false
+}
+
+// Side is the branch of the tree that holds one namespace and not the other: the highest ancestor of the first that is no ancestor of the
+// second. Empty if there is none.
+func (t *Tenants) Side(of, apartFrom string) (side string) {
+	mine, _ := t.above(t.QueueOf(of))
+	theirs, _ := t.above(t.QueueOf(apartFrom))
+	for _, name := range mine {
+		if slices.Contains(theirs, name) {
+			break
+		}
+		side = name
+	}
+	return side
+}
+
+// WithinGuarantee says whether a queue and its ancestors, up to a branch, stay within their guarantees when what is asked is added.
+func (t *Tenants) WithinGuarantee(queue, side string, used, asks Bill) bool {
+	chain, _ := t.above(queue)
+	for _, name := range chain {
+		for r, amount := range asks[name] {
+			if r != resource.NamePods && used[name][r]+amount > t.Guaranteed(name, r) {
+				return false
+			}
+		}
+		if name == side {
+			break
+		}
+	}
+	return true
+}
+
+// KeepsBorrowed says whether a queue from a namespace's up to a branch keeps what it has borrowed. Without a branch, only the namespace's queue
+// is asked.
+func (t *Tenants) KeepsBorrowed(namespace, side string) bool {
+	chain, _ := t.above(t.QueueOf(namespace))
+	for _, name := range chain {
+		if f := t.Queues[name]; f != nil && f.KeepsBorrowed {
+			return true
+		}
+		if name == side || side == "" {
+			break
+		}
+	}
+	return false
+}
