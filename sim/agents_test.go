@@ -183,7 +183,7 @@ func findsTold(t *testing.T, workload string, seeds uint64, told func(facts.Even
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.seams.told = told
+		s.process.seams.told = told
 		_, err = s.run(t.Context())
 		var broken *Violation
 		if !errors.As(err, &broken) {

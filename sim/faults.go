@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/sim/judge"
+	"hilbert.dev/hilbert/sim/trace"
 	"hilbert.dev/hilbert/topology"
 )
 
-// fault is what strikes at intervals.
+// fault is a kind of fault that strikes at intervals.
 type fault int32
 
 const (
@@ -38,326 +39,199 @@ func (f *Faults) interval(kind fault) time.Duration {
 	}[kind]
 }
 
-// planFaults puts the first strike of each fault on the agenda.
-func (s *simulation) planFaults() {
-	if s.o.Faults == nil {
+// faultInjector strikes with one kind of fault after another, at intervals that it draws: with a mean of ten minutes, five to fifteen minutes
+// apart.
+type faultInjector struct {
+	faults     *Faults // nil: none
+	draws      *stream
+	timeout    int64 // of writes
+	clock      *clock
+	violations *violations
+	meter      *meter
+	w          *trace.Workload
+	api        *model
+	watches    *watches
+	process    *process
+	pods       *podLifecycle
+	agents     *nodeAgents
+	admin      *admin
+}
+
+// planAll puts the first strike of each fault on the agenda.
+func (fi *faultInjector) planAll() {
+	if fi.faults == nil {
 		return
 	}
 	for kind := range faultKinds {
-		s.planFault(kind)
+		fi.plan(kind)
 	}
 }
 
-// planFault puts the next strike on the agenda, half to one and a half intervals from now.
-func (s *simulation) planFault(kind fault) {
-	if s.o.Faults == nil {
-		return // it was put on the agenda by a test
+// plan puts the next strike on the agenda, half to one and a half intervals from now.
+func (fi *faultInjector) plan(kind fault) {
+	if fi.faults == nil {
+		return // a test put it on the agenda
 	}
-	interval := s.o.Faults.interval(kind)
+	interval := fi.faults.interval(kind)
 	if interval <= 0 {
 		return
 	}
-	at := s.now + int64(interval)/2 + s.faults.Int64N(int64(interval)+1)
-	if at <= int64(s.o.Faults.Until) {
-		s.agenda.add(event{at: at, kind: evFault, arg: int32(kind)})
+	at := fi.clock.now + int64(interval)/2 + fi.draws.Int64N(int64(interval)+1)
+	if at <= int64(fi.faults.Until) {
+		fi.clock.add(event{at: at, kind: evFault, arg: int32(kind)})
 	}
 }
 
-func (s *simulation) strike(kind fault) {
-	s.planFault(kind)
-	s.meter.faults["strike: "+kind.String()]++
+func (fi *faultInjector) strike(kind fault) {
+	fi.plan(kind)
+	fi.meter.faults["strike: "+kind.String()]++
 	switch kind {
 	case deletion:
-		s.deletePod(s.randomPod(func(p *pod) bool { return p.exists && !p.deleting && !p.finished }))
+		fi.pods.delete(fi.randomPod(func(p *pod) bool { return p.exists && !p.deleting && !p.finished }))
 	case nodeFlap:
-		s.removeNode()
+		fi.removeNode()
 	case nodeEdit:
-		s.editNode()
+		fi.editNode()
 	case restart:
-		if s.scheduler != nil {
-			s.crash()
-			// By then every write of the dead process has landed or is lost: that is what the fence is for.
-			s.agenda.add(event{at: s.now + int64(s.o.Config.Binding.WriteTimeout.D()) + 1, kind: evRestart})
+		if fi.process.scheduler != nil {
+			fi.process.crash()
+			// By then every write of the dead process has taken effect or is lost, as the fence of the real lease ensures.
+			fi.clock.add(event{at: fi.clock.now + fi.timeout + 1, kind: evRestart})
 		}
 	case relist:
-		if s.scheduler != nil {
-			which := s.faults.IntN(s.watching())
-			if which == s.watching()-1 && s.reportsNUMA() {
+		if fi.process.scheduler != nil {
+			which := fi.draws.IntN(fi.watches.count())
+			if which == fi.watches.count()-1 && fi.watches.features.reports {
 				which = watchReports
 			}
-			s.list(which)
+			fi.process.list(which)
 		}
 	case queueEdit:
-		s.editQueue()
+		fi.editQueue()
 	case unitFlap:
-		s.flapUnit()
+		fi.flapUnit()
 	case agentSilence:
-		s.silence()
+		fi.agents.silence()
 	case agentClaim:
-		s.claim()
+		fi.agents.claim()
 	case headroomFall:
-		if node := s.randomAgent(); node != nowhere {
-			s.fall(node)
+		if node := fi.agents.random(); node != nowhere {
+			fi.agents.dropHeadroom(node)
 		}
 	case headroomShut:
-		s.shut()
+		fi.agents.closeHeadroom()
 	case headroomTide:
-		s.tide()
+		fi.agents.dropAllHeadroom()
 	case ownerChange:
-		s.changeOwner()
+		fi.agents.changeOwner()
 	default:
-		s.violate("no such fault: %d", int32(kind))
-	}
-}
-
-func (s *simulation) drawRange(r Range) time.Duration {
-	return r.Min + time.Duration(s.faults.Int64N(int64(r.Max-r.Min)+1))
-}
-
-// chance is true n times in a thousand.
-func (s *simulation) chance(n int) bool { return s.faults.IntN(permille) < n }
-
-// drawOwner says whether a new pod is ours.
-func (s *simulation) drawOwner() bool {
-	return s.o.Faults == nil || !s.chance(s.o.Faults.ForeignTasks)
-}
-
-// drawTroubles plans what befalls a new pod.
-func (s *simulation) drawTroubles(i int32) {
-	f := s.o.Faults
-	if f == nil {
-		return
-	}
-	p := &s.api.pods[i]
-	soon := func() int64 { return s.now + int64(s.drawRange(f.WriteLatency)) }
-	if !p.ours {
-		s.agenda.add(event{at: soon(), kind: evForeign, arg: i})
-		return
-	}
-	if s.chance(f.GatedTasks) {
-		p.gated = true
-		s.agenda.add(event{at: soon(), kind: evUngate, arg: i})
-	}
-	if s.chance(f.StolenTasks) {
-		s.agenda.add(event{at: soon(), kind: evForeign, arg: i})
-	}
-	if s.chance(f.AbortedTasks) {
-		s.agenda.add(event{at: soon(), kind: evDelete, arg: i})
-	}
-}
-
-// ungate lifts a pod's scheduling gate.
-func (s *simulation) ungate(i int32) {
-	if p := &s.api.pods[i]; p.exists {
-		p.gated = false
-		s.api.revision++
-		s.tellPod(i)
-	}
-}
-
-// drawFinish says whether a pod's end is seen as its success first, and its removal later.
-func (s *simulation) drawFinish() bool { return s.o.Faults != nil && s.chance(permille/2) }
-
-// finish lets a pod end; it is removed some time later. A pod that never ran is just removed.
-func (s *simulation) finish(i int32) {
-	p := &s.api.pods[i]
-	if !p.exists || p.finished {
-		return
-	}
-	if p.node == nowhere {
-		s.leave(i)
-		return
-	}
-	s.ends(i)
-	s.api.finish(i, s.now)
-	s.tellPod(i)
-	if !s.lasting {
-		s.agenda.add(event{at: s.now + 1 + s.faults.Int64N(int64(time.Minute)), kind: evLeave, arg: i})
-	}
-}
-
-// launch starts a write that takes time and may fail.
-func (s *simulation) launch(w *bind.Write) {
-	f := s.o.Faults
-	i := s.takeFlight()
-	fl := &s.flights[i]
-	*fl = flight{write: *w, process: s.process, result: bind.Result{ID: w.ID}}
-	timeout := int64(s.o.Config.Binding.WriteTimeout.D())
-	lands := s.now + int64(s.drawRange(f.WriteLatency))
-	answers := lands
-	kind := s.faults.IntN(permille)
-	within := func(n int) bool { kind -= n; return kind < 0 }
-	switch {
-	case within(f.NotSent):
-		fl.result.Outcome, fl.result.Message = bind.NotSent, "held back by the simulator"
-		answers = s.now
-	case within(f.Refusals):
-		fl.result.Outcome, fl.result.Message = bind.Refused, "refused by the simulator"
-	case within(f.LostRequests):
-		fl.result.Outcome, fl.result.Message = bind.Unknown, "timed out"
-		answers = s.now + timeout
-	case within(f.LostResponses):
-		fl.result.Outcome, fl.result.Message = bind.Unknown, "timed out"
-		s.agenda.add(event{at: lands, kind: evLand, arg: i})
-		answers = s.now + timeout
-	default:
-		s.agenda.add(event{at: lands, kind: evLand, arg: i})
-	}
-	s.agenda.add(event{at: answers, kind: evAnswer, arg: i})
-}
-
-func (s *simulation) takeFlight() int32 {
-	if n := len(s.vacant); n > 0 {
-		i := s.vacant[n-1]
-		s.vacant = s.vacant[:n-1]
-		return i
-	}
-	s.flights = append(s.flights, flight{})
-	return int32(len(s.flights) - 1)
-}
-
-// land lets a write take effect.
-func (s *simulation) land(i int32) {
-	fl := &s.flights[i]
-	result := s.execute(&fl.write)
-	if fl.result.Outcome != bind.Unknown {
-		fl.result = result
-	}
-}
-
-// answer tells the process what became of its write, if it still runs.
-func (s *simulation) answer(i int32) {
-	fl := &s.flights[i]
-	s.vacant = append(s.vacant, i)
-	s.meter.faults[answerName(&fl.write, fl.result)]++
-	if s.scheduler != nil && fl.process == s.process {
-		s.finishWrite(fl.result, s.time())
+		fi.violations.add("no such fault: %d", int32(kind))
 	}
 }
 
 // randomPod returns a pod that passes, or nowhere.
-func (s *simulation) randomPod(pass func(*pod) bool) int32 {
-	n := len(s.api.pods)
+func (fi *faultInjector) randomPod(pass func(*pod) bool) int32 {
+	n := len(fi.api.pods)
 	if n == 0 {
 		return nowhere
 	}
-	start := s.faults.IntN(n)
+	start := fi.draws.IntN(n)
 	for i := range n {
-		if at := (start + i) % n; pass(&s.api.pods[at]) {
+		if at := (start + i) % n; pass(&fi.api.pods[at]) {
 			return int32(at)
 		}
 	}
 	return nowhere
 }
 
+// otherScheduler binds pods without asking ours: its own, and now and then one of ours.
+type otherScheduler struct {
+	draws      *stream
+	clock      *clock
+	violations *violations
+	meter      *meter
+	api        *model
+	watches    *watches
+	pods       *podLifecycle
+	agents     *nodeAgents
+}
+
 // foreignRetry and foreignTries bound another scheduler's attempts at one pod.
 const (
-	foreignRetry = int64(5 * time.Second)
-	foreignTries = 8
+	foreignRetry    = int64(5 * time.Second)
+	foreignAttempts = 8
 )
 
-// foreignBind lets another scheduler bind a pod somewhere it fits, by the API server's own books. If it fits nowhere it tries again
-// later, unless the pod is ours.
-func (s *simulation) foreignBind(i int32) {
-	p := &s.api.pods[i]
+// bind binds a pod to a node where it fits, by the API server's books. If there is none it tries again later, unless the pod is ours.
+func (o *otherScheduler) bind(i int32) {
+	p := &o.api.pods[i]
 	if !p.exists || p.node != nowhere || p.deleting || p.gated {
 		return
 	}
-	switch bound := s.bindElsewhere(i); {
+	switch bound := o.bindSomewhere(i); {
 	case bound && p.ours:
-		s.meter.faults["pod stolen"]++
-		s.meter.placed++
-	case !bound && !p.ours && s.now < s.meter.end:
-		s.agenda.add(event{at: s.now + foreignRetry, kind: evForeign, arg: i})
+		o.meter.faults["pod stolen"]++
+		o.meter.placed++
+	case !bound && !p.ours && o.clock.now < o.meter.end:
+		o.clock.add(event{at: o.clock.now + foreignRetry, kind: evForeign, arg: i})
 	}
 }
 
-// bindElsewhere binds a pod without asking our scheduler.
-func (s *simulation) bindElsewhere(i int32) bool {
-	r := s.api.requirements(&s.api.pods[i])
-	for range foreignTries {
-		at := int32(s.faults.IntN(len(s.api.nodes)))
-		n := &s.api.nodes[at]
-		if !n.present || !judge.Fits(n.offered(), s.api.occupants(n), r) || !n.roomForWhole(s.api.occupants(n), r) {
+// bindSomewhere tries some nodes at random.
+func (o *otherScheduler) bindSomewhere(i int32) bool {
+	r := o.api.requirements(&o.api.pods[i])
+	for range foreignAttempts {
+		at := int32(o.draws.IntN(len(o.api.nodes)))
+		n := &o.api.nodes[at]
+		if !n.present || !judge.Fits(n.offered(), o.api.occupants(n), r) || !n.roomForWhole(o.api.occupants(n), r) {
 			continue
 		}
-		grant, _ := judge.SomeGrant(n.offered(), s.api.occupants(n), r.GPU)
+		grant, _ := judge.SomeGrant(n.offered(), o.api.occupants(n), r.GPU)
 		if n.givesDevices() {
-			grant = topology.Grant{} // the kubelet chooses, and nobody writes down what
+			grant = topology.Grant{} // the kubelet chooses, and no object says which
 		}
-		if over := s.api.bind(i, at, grant, s.now); over != "" {
-			s.violate("the other scheduler over-commits node %s: %s", n.object.Name, over)
+		if over := o.api.bind(i, at, grant, o.clock.now); over != "" {
+			o.violations.add("the other scheduler over-commits node %s: %s", n.object.Name, over)
 		}
-		s.api.pods[i].foreign = true
-		s.runs(i)
+		o.api.pods[i].foreign = true
+		o.pods.planEnd(i)
 		if n.givesDevices() {
-			s.starts(i)
+			o.agents.podBound(i)
 		}
-		s.tellPod(i)
+		o.watches.tellPod(i)
 		return true
 	}
 	return false
 }
 
-// deletePod deletes a pod; every other one that has no node is created anew under its name.
-func (s *simulation) deletePod(i int32) {
-	if i == nowhere || !s.api.pods[i].exists || s.api.pods[i].deleting {
-		return
-	}
-	p := s.api.pods[i]
-	if p.node != nowhere { // it is given time to end
-		s.api.pods[i].deleting = true
-		s.api.revision++
-		s.tellPod(i)
-		s.agenda.add(event{at: s.now + s.faults.Int64N(int64(5*time.Second)), kind: evLeave, arg: i})
-		return
-	}
-	s.leave(i)
-	if s.chance(permille / 2) {
-		s.createPod(p.task, p.age+1, p.ours)
-	}
-}
-
 // removeNode takes a node away for a while. What is bound to it stays bound.
-func (s *simulation) removeNode() {
-	i := s.faults.IntN(len(s.api.nodes))
-	n := &s.api.nodes[i]
+func (fi *faultInjector) removeNode() {
+	i := fi.draws.IntN(len(fi.api.nodes))
+	n := &fi.api.nodes[i]
 	if !n.present {
 		return
 	}
-	n.present = false
-	s.api.revision++
-	s.tell(watchNodes, facts.NodeRemoved{Name: n.object.Name})
-	s.agenda.add(event{at: s.now + 1 + s.faults.Int64N(int64(s.o.Faults.NodeAbsence)+1), kind: evReturn, arg: int32(i)})
-}
-
-// returnNode brings a node back.
-func (s *simulation) returnNode(i int32) {
-	n := &s.api.nodes[i]
-	n.present = true
-	s.api.revision++
-	s.tell(watchNodes, facts.NodeUpserted{Node: n.object})
+	fi.admin.removeNode(n)
+	fi.clock.add(event{at: fi.clock.now + 1 + fi.draws.Int64N(int64(fi.faults.NodeAbsence)+1), kind: evReturn, arg: int32(i)})
 }
 
 // editNode cordons or taints a node, or takes that back.
-func (s *simulation) editNode() {
-	n := &s.api.nodes[s.faults.IntN(len(s.api.nodes))]
+func (fi *faultInjector) editNode() {
+	n := &fi.api.nodes[fi.draws.IntN(len(fi.api.nodes))]
 	if !n.present {
 		return
 	}
 	edited := *n.object
 	taint := facts.Taint{Key: "sim.hilbert.dev/maintenance", Effect: facts.NoSchedule}
 	switch at := slices.Index(edited.Taints, taint); {
-	case s.chance(permille / 2):
+	case fi.draws.chance(permille / 2):
 		edited.Unschedulable = !edited.Unschedulable
 	case at >= 0:
 		edited.Taints = slices.Delete(slices.Clone(edited.Taints), at, at+1)
 	default:
 		edited.Taints = append(slices.Clone(edited.Taints), taint)
 	}
-	n.object = &edited
-	s.api.revision++
-	s.tell(watchNodes, facts.NodeUpserted{Node: n.object})
+	fi.admin.updateNode(n, &edited)
 }
 
 // String names a fault for messages.
@@ -370,4 +244,44 @@ func (f fault) String() string {
 		return fmt.Sprintf("fault %d", int32(f))
 	}
 	return names[f]
+}
+
+// editQueue changes a queue. Every other time the queue gets back its first settings, so that nothing stays broken.
+func (fi *faultInjector) editQueue() {
+	f := *fi.w.Queues[fi.draws.IntN(len(fi.w.Queues))]
+	switch fi.draws.IntN(8) {
+	case 0: // perhaps itself, or what is below it
+		f.Parent = fi.w.Queues[fi.draws.IntN(len(fi.w.Queues))].Name
+	case 1:
+		f.Parent = "nobody"
+	case 2, 3: // perhaps below what it has
+		f.Max = scaled(f.Guaranteed, int64(fi.draws.IntN(150)))
+	}
+	if fi.draws.IntN(12) == 0 {
+		fi.admin.removeQueue(f.Name)
+		return
+	}
+	fi.admin.setQueue(&f)
+}
+
+// scaled is so many percent of each amount.
+func scaled(list []resource.Quantity, percent int64) []resource.Quantity {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Amount = list[i].Amount / 100 * percent
+	}
+	return list
+}
+
+// flapUnit deletes a PodGroup, which comes back some time later under another UID.
+func (fi *faultInjector) flapUnit() {
+	start := fi.draws.IntN(len(fi.api.units))
+	for i := range fi.api.units {
+		at := int32((start + i) % len(fi.api.units))
+		if fi.api.units[at].exists {
+			fi.admin.deleteUnit(at)
+			fi.clock.add(event{at: fi.clock.now + fi.draws.Int64N(int64(30*time.Second)), kind: evUnit, arg: at})
+			return
+		}
+	}
 }

@@ -268,13 +268,13 @@ func TestWatchesKeepTheirOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		var last [2]uint64
-		s.seams.told = func(e facts.Event) facts.Event {
+		s.process.seams.told = func(e facts.Event) facts.Event {
 			which := watchPods
 			switch e.(type) {
 			case facts.NodeUpserted, facts.NodeRemoved, facts.NodesListed:
 				which = watchNodes
 			}
-			now := s.watches[which].delivered
+			now := s.watches.streams[which].delivered
 			if now < last[which] {
 				t.Fatalf("watch %d delivers revision %d after %d", which, now, last[which])
 			}

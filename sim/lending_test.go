@@ -9,7 +9,7 @@ import (
 
 const lendingWorkload = "nodes=12,pods=300,classes=16,minutes=5,reclaimed=300"
 
-// Reclaimed pods go where headroom is open, as told, and are evicted at their nodes' wish and no others, within the budget; whatever fails.
+// Reclaimed pods go where headroom is open, as told, and are evicted at the request of their nodes, and no others, within the budget; whatever fails.
 func TestHeadroomIsKept(t *testing.T) {
 	seen := make(map[string]int)
 	for seed := range min(seedsToRun(t), 4) {
@@ -28,7 +28,7 @@ func TestHeadroomIsKept(t *testing.T) {
 			seen[name] += n
 		}
 	}
-	for _, name := range []string{"eviction wished and done", "eviction withheld", "strike: headroom fall", "strike: headroom shut", "strike: tide"} {
+	for _, name := range []string{"eviction requested and done", "eviction withheld", "strike: headroom fall", "strike: headroom shut", "strike: tide"} {
 		if seen[name] == 0 {
 			t.Errorf("in all seeds there was never: %s", name)
 		}
@@ -46,18 +46,18 @@ func TestTideIsRiddenOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	tide := int64(6 * time.Minute)
-	s.agenda.add(event{at: tide, kind: evFault, arg: int32(headroomTide)})
+	s.clock.add(event{at: tide, kind: evFault, arg: int32(headroomTide)})
 	if _, err := s.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	minutes := make(map[int64]int)
-	for _, e := range s.check.evicted {
-		if e.at < tide {
+	for _, e := range s.check.Evictions() {
+		if e.At < tide {
 			continue
 		}
-		minutes[(e.at-tide)/int64(time.Minute)]++
-		if e.urgent {
-			t.Errorf("node %s has an urgent wish", e.node)
+		minutes[(e.At-tide)/int64(time.Minute)]++
+		if e.Urgent {
+			t.Errorf("node %s has an urgent request", e.Node)
 		}
 	}
 	reclaimed, total := 0, 0
@@ -75,14 +75,14 @@ func TestTideIsRiddenOut(t *testing.T) {
 	if total < 10 {
 		t.Errorf("%d evictions after the tide", total)
 	}
-	if s.meter.evicted != len(s.check.evicted) {
-		t.Errorf("%d pods were evicted, %d of them at a wish", s.meter.evicted, len(s.check.evicted))
+	if s.meter.evicted != len(s.check.Evictions()) {
+		t.Errorf("%d pods were evicted, %d of them requested", s.meter.evicted, len(s.check.Evictions()))
 	}
 }
 
 func TestMistakesAboutHeadroomAreFound(t *testing.T) {
 	const seeds = 12
-	madeUp := make(map[string]string) // reclaimed pods that a node could be told to wish away
+	madeUp := make(map[string]string) // reclaimed pods that a node could be told to evict
 	for seed := range uint64(seeds) {
 		for _, task := range invent(t, lendingWorkload, seed).Tasks {
 			if task.Requirements.Reclaimed {
@@ -108,14 +108,14 @@ func TestMistakesAboutHeadroomAreFound(t *testing.T) {
 				r.Headroom.State = facts.HeadroomOpen
 			}
 		}), "must not go to node"},
-		{"all wishes are urgent", tellReport(func(r *facts.NodeReport) {
-			wishes := append([]facts.EvictionRequest(nil), r.Evictions...)
-			for i := range wishes {
-				wishes[i].Urgent = true
+		{"all requests are urgent", tellReport(func(r *facts.NodeReport) {
+			requests := append([]facts.EvictionRequest(nil), r.Evictions...)
+			for i := range requests {
+				requests[i].Urgent = true
 			}
-			r.Evictions = wishes
+			r.Evictions = requests
 		}), "evictions within a minute"},
-		{"wishes are made up", tellReport(func(r *facts.NodeReport) {
+		{"requests are made up", tellReport(func(r *facts.NodeReport) {
 			if len(r.Evictions) == 0 {
 				return
 			}
@@ -123,7 +123,7 @@ func TestMistakesAboutHeadroomAreFound(t *testing.T) {
 			for uid, name := range madeUp {
 				r.Evictions = append(r.Evictions, facts.EvictionRequest{UID: facts.UID(uid), Namespace: namespace, Name: name})
 			}
-		}), "does not wish it"},
+		}), "does not request it"},
 		{"headroom is not seen", tellReport(func(r *facts.NodeReport) { r.Headroom = facts.Headroom{} }), "has room for it"},
 	} {
 		t.Run(c.name, func(t *testing.T) { findsTold(t, lendingWorkload, seeds, c.told, []string{c.want}) })

@@ -4,14 +4,13 @@ import (
 	"math/bits"
 	"time"
 
-	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/sim/trace"
 )
 
-// Why a pod was never placed, where no filter says it.
+// Why a pod was never placed, where no filter is the reason.
 const (
 	reasonWaiting = "Waiting" // not decided yet
 	reasonLeft    = "LeftBeforeItsTurn"
@@ -24,7 +23,6 @@ type meter struct {
 	released                  int
 	evicted                   int
 	decisions                 int
-	refusedThoughFit          int
 	faults                    map[string]int // what went wrong, by name
 	reasons                   map[string]int
 	latest                    map[*facts.Requirements]string // why a class fits nowhere
@@ -89,37 +87,13 @@ func (m *meter) arrived(r *facts.Requirements) {
 
 func (m *meter) unplaced(reason string) { m.reasons[reason]++ }
 
-// explain remembers why a class fits nowhere: the filter that stopped the nodes which came furthest.
+// explain remembers why a class fits nowhere: the filter that rejected the nodes that had passed the most filters.
 func (m *meter) explain(r *facts.Requirements, counts []schedule.FilterCount) {
 	reason := "NoNodes"
 	if len(counts) > 0 {
 		reason = counts[len(counts)-1].Filter
 	}
 	m.latest[r] = reason
-}
-
-// whyPending says why a pod that was never placed was not.
-func (s *simulation) whyPending(p *pod, otherwise string) string {
-	r := s.api.requirements(p)
-	switch {
-	case r.Impossible != "":
-		return spec.ReasonImpossibleRequest
-	case len(r.Unsupported) > 0:
-		return spec.ReasonUnsupportedConstraint
-	case s.scheduler == nil:
-		return otherwise
-	}
-	known := s.scheduler.Store().Pod(p.uid)
-	if known == nil {
-		return otherwise
-	}
-	if known.Class.Impossible != "" {
-		return spec.ReasonImpossibleRequest
-	}
-	if reason, ok := s.meter.latest[known.Class.Requirements]; ok {
-		return reason
-	}
-	return otherwise
 }
 
 // histogram counts durations in buckets of a sixteenth of their size.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 
 	"hilbert.dev/hilbert/cluster/facts"
@@ -15,29 +16,29 @@ import (
 // nowhere is the node of a pod that is not bound.
 const nowhere = -1
 
-// namespace of pods whose group does not say.
+// namespace of pods whose group names none.
 const namespace = "default"
 
 // pod is an object of the API server.
 type pod struct {
-	uid      facts.UID
-	name     string
-	task     int32
-	age      int32 // how many of its name were before it
-	node     int32
-	position int32 // among the node's pods
-	grant    topology.Grant
-	created  int64
-	bound    uint64 // the history's revision of its binding
-	seen     uint64 // the revision that its scheduler had seen when it committed the Plan
-	reported facts.Condition
-	seenNode uint64 // and of its nodes,
-	seenSaid uint64 // and of their agents' reports
-	started  int64  // when it was bound
-	promised string // status.nominatedNodeName
+	uid         facts.UID
+	name        string
+	task        int32
+	age         int32 // how many of its name existed before
+	node        int32
+	position    int32 // among the node's pods
+	grant       topology.Grant
+	created     int64
+	bound       uint64 // the history's revision of its binding
+	seenPods    uint64 // the revision of pods that the scheduler had seen when it committed the Plan,
+	reported    facts.Condition
+	seenNodes   uint64 // of nodes,
+	seenReports uint64 // and of the agents' reports
+	started     int64  // when it was bound
+	nominated   string // status.nominatedNodeName
 
 	exists, ours, gated, deleting, finished bool
-	evicted                                 bool // deleted by our scheduler, or so that it is created anew
+	evicted                                 bool // deleted, and to be created anew by its controller
 	removed                                 bool // deleted for good
 	foreign                                 bool // bound by another scheduler
 }
@@ -50,14 +51,15 @@ type node struct {
 	gpus    [topology.MaxGPUs]int32
 	ports   []facts.HostPort
 	pods    []int32 // bound and not finished
-	// raced: a foreign binding that our scheduler could not know of over-committed the node.
+	// raced: the node is over-committed by another scheduler's Binding that ours could not know of.
 	raced bool
-	agent *agent // nil: nobody reports
-	// recounted is the history's revision at which another number of GPUs was offered.
+	agent *agent // nil: the node has none
+	// recounted is the history's revision at which node.status counted another number of GPUs.
 	recounted uint64
 }
 
-// model is the API server: objects, one history, and what Bindings do.
+// model is the API server: its objects, one history, and the rules of its writes. A pod is bound once; a pod that is deleted or gated cannot be bound;
+// the node is not asked. It also keeps its own books of what is left on each node, to notice over-commitment.
 type model struct {
 	w        *trace.Workload
 	nodes    []node
@@ -113,7 +115,7 @@ func (a *model) addNode(object *facts.Node) {
 		n.free[a.kinds[q.Name]] = q.Amount
 	}
 	a.nodes = append(a.nodes, n)
-	for i := 0; i < len(a.nodes) && len(a.nodes[i].free) < len(a.kinds); i++ { // a kind that is new is missing on those before
+	for i := 0; i < len(a.nodes) && len(a.nodes[i].free) < len(a.kinds); i++ { // earlier nodes have nothing of a new kind
 		a.nodes[i].free = append(a.nodes[i].free, make([]int64, len(a.kinds)-len(a.nodes[i].free))...)
 	}
 }
@@ -137,7 +139,7 @@ func (a *model) amountsOf(r *facts.Requirements) []kindAmount {
 	}
 	for _, q := range append([]resource.Quantity{{Name: resource.NamePods, Amount: 1}}, r.Requests...) {
 		if judge.HeadroomOnly(q.Name) {
-			continue // the API server's books have none of it
+			continue // node.status does not count it
 		}
 		k, known := a.kinds[q.Name]
 		if !known {
@@ -149,7 +151,7 @@ func (a *model) amountsOf(r *facts.Requirements) []kindAmount {
 	return list
 }
 
-// create adds a pod for a task; age counts the pods that had its name before.
+// create adds a pod for a task; age is how many pods had its name before.
 func (a *model) create(task, age int32, ours bool, now int64) int32 {
 	t := &a.w.Tasks[task]
 	p := pod{uid: facts.UID(t.Name), name: t.Name, task: task, age: age, node: nowhere, created: now, exists: true, ours: ours}
@@ -188,12 +190,12 @@ func (a *model) facts(i int32) facts.Pod {
 	if p.node != nowhere {
 		f.Node, f.Started = a.nodes[p.node].object.Name, p.started
 	} else {
-		f.Nominated = p.promised
+		f.Nominated = p.nominated
 	}
 	return f
 }
 
-// bind puts a pod on a node, as the API server does: it asks nothing about the node. It reports what is over-committed now, if anything.
+// bind puts a pod on a node. Like the API server it asks nothing about the node. It returns what is over-committed now, if anything.
 func (a *model) bind(i, n int32, grant topology.Grant, now int64) (over string) {
 	a.revision++
 	p := &a.pods[i]
@@ -315,7 +317,7 @@ func (a *model) occupants(n *node) []judge.Occupant {
 	return list
 }
 
-// execute does a write, and says what the API server answers. bound is the pod that a Binding bound.
+// execute does a write and returns the API server's answer. bound is the pod that a Binding bound.
 func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int32, over string) {
 	result, bound = bind.Result{ID: w.ID, Outcome: bind.Written}, nowhere
 	if w.Kind == bind.WriteUnitCondition {
@@ -339,12 +341,12 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 		p.reported = w.Condition
 		a.revision++
 	case bind.WriteNomination:
-		p.reported, p.promised = w.Condition, w.Node
+		p.reported, p.nominated = w.Condition, w.Node
 		a.revision++
 	case bind.WriteDisruption:
 		a.revision++
-	case bind.EvictPod, bind.WriteEvent: // the first by the simulation too
-	case bind.WriteUnitCondition, bind.DeletePod: // above; and by the simulation, because it takes time
+	case bind.EvictPod, bind.WriteEvent: // the executor evicts; an Event changes nothing
+	case bind.WriteUnitCondition, bind.DeletePod: // done above; done by the executor, because it takes time
 	case bind.WriteBinding:
 		if p.node != nowhere || p.deleting || p.gated {
 			result.Outcome = bind.Conflict
@@ -354,4 +356,24 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 		bound = i
 	}
 	return result, bound, over
+}
+
+// priority is that of a pod: its unit's, if that has one.
+func (a *model) priority(uid facts.UID) int32 {
+	if i, ok := a.byUID[uid]; ok {
+		if f := a.tenants.Units[a.unitOf(&a.pods[i])]; f != nil && f.Prioritized {
+			return f.Priority
+		}
+		return a.w.Tasks[a.pods[i].task].Priority
+	}
+	return math.MaxInt32 // gone, but the scheduler cannot know that yet
+}
+
+func (a *model) resident(p *pod) *judge.Resident {
+	id := a.identity(p)
+	r := &judge.Resident{Namespace: id.Namespace, Labels: id.Labels, Requirements: a.requirements(p), Deleting: p.deleting, Node: nil}
+	if p.node != nowhere {
+		r.Node = a.nodes[p.node].object
+	}
+	return r
 }

@@ -96,8 +96,8 @@ func TestTiesThatAreNotSeen(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.seams.told = c.told
-				if err := s.start(); err != nil { // the nodes were listed before
+				s.process.seams.told = c.told
+				if err := s.process.start(); err != nil { // the nodes were listed before
 					t.Fatal(err)
 				}
 				_, last = s.run(t.Context())
@@ -124,9 +124,9 @@ func TestApart(t *testing.T) {
 			s.api.bind(s.api.create(i, 0, true, 0), 0, topology.Grant{}, 0)
 			s.api.pods[i].foreign = foreign && i == 1
 		}
-		s.checkModel()
-		if (s.err == nil) != foreign {
-			t.Errorf("foreign %v: %v", foreign, s.err)
+		s.audit.nodes()
+		if (s.violations.first == nil) != foreign {
+			t.Errorf("foreign %v: %v", foreign, s.violations.first)
 		}
 	}
 }

@@ -7,30 +7,39 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/sim/judge"
 	"hilbert.dev/hilbert/sim/trace"
 )
 
 // Options say how to run a workload.
 type Options struct {
-	// Seed of everything that is drawn: faults, lag, and the order of nodes of equal score.
+	// Seed of everything random: faults, lag, and the order of nodes of equal score.
 	Seed uint64
-	// Schedulers is how many place replicas propose to the one binder; 0 means 1. With several each decides on an old state now and
-	// then, as the seed has it.
+	// Schedulers is how many place replicas propose to the one binder; 0 means 1. With several, each decides on an old state now and then: the seed
+	// says when.
 	Schedulers int
-	// CheckEvery n checks every invariant after each n-th step; 0 checks only what is cheap, and the end.
+	// CheckEvery n checks every decision, and every invariant after each n-th step; 0 checks over-commitment at each Binding, and the end.
 	CheckEvery int
 	// Faults to inject; nil: writes and watches are instant and nothing fails.
 	Faults *Faults
 	// Config of the core, defaults set. Its Seed is replaced by Seed.
 	Config spec.Scheduling
-	// Preempt lets pods of higher priority evict others, which are then created anew, as their controllers would; else no pod preempts.
+	// Preempt lets pods of higher priority evict others, which their controllers then create anew. Otherwise no pod preempts.
 	Preempt bool
-	// Final makes the allocated percentages those at the end rather than means over time: for workloads that only grow.
+	// Final reports the allocated percentages at the end, not means over time: for workloads that only grow.
 	Final bool
 	// Wall reads a monotonic clock, to time decisions; nil: they are not timed.
 	Wall func() time.Duration
 	// Progress, if set, is called now and then.
 	Progress func(Progress)
+}
+
+// wall reads the wall clock, if there is one.
+func (o *Options) wall() time.Duration {
+	if o.Wall == nil {
+		return 0
+	}
+	return o.Wall()
 }
 
 // Progress is how far a run has come.
@@ -46,7 +55,7 @@ type Range struct{ Min, Max time.Duration }
 type Faults struct {
 	// WriteLatency is from the start of a write to its effect. Its Max must be less than the core's WriteTimeout.
 	WriteLatency Range
-	// WatchLag delays each event; each kind of object is a watch, in order, and they overtake one another.
+	// WatchLag delays each event. Each kind of object has its own watch, which keeps its order; watches can overtake one another.
 	WatchLag Range
 
 	LostRequests  int // nothing is written, and the scheduler learns nothing
@@ -78,18 +87,19 @@ type Faults struct {
 	// UnitFlaps: a PodGroup is deleted, and created anew under its name some time later.
 	UnitFlaps time.Duration
 
-	// AgentSilences: a node's agent cannot be reached for a while. AgentClaims: it gives cores to somebody unknown for a while.
+	// AgentSilences: a node's agent cannot be reached for a while. AgentClaims: it gives cores to a pod that no scheduler knows, for a while.
 	AgentSilences, AgentClaims time.Duration
-	// OwnerChanges: a device plugin comes to a node whose agent reports GPUs, or goes, or finds one ill; or the agent is of another version for a while.
+	// OwnerChanges: a device plugin comes to a node whose agent reports GPUs, or goes, or finds one unhealthy; or the agent is of another version for a
+	// while.
 	OwnerChanges time.Duration
-	// AgentMoves, in permille of dedicated pods, are given other NUMA nodes than were promised though those are there.
+	// AgentMoves, in permille of dedicated pods, are given other NUMA nodes than were promised, though the promised ones are free.
 	AgentMoves int
 
-	// HeadroomFalls: nearly all that a node lends is gone at once. HeadroomShuts: it is closed to reclaimed pods for a while. Tides: all nodes'
-	// headroom falls together.
+	// HeadroomFalls: nine tenths of what a node lends is gone at once. HeadroomShuts: the node is closed to reclaimed pods for a while. Tides: the
+	// headroom of all nodes falls at once.
 	HeadroomFalls, HeadroomShuts, Tides time.Duration
-	// UrgentWishes, in permille, are urgent; WithheldEvictions, in permille, a disruption budget does not allow.
-	UrgentWishes, WithheldEvictions int
+	// UrgentEvictions, in permille of the evictions that nodes request, are urgent. WithheldEvictions, in permille, a disruption budget does not allow.
+	UrgentEvictions, WithheldEvictions int
 
 	// Until is when the faults that come at intervals end.
 	Until time.Duration
@@ -100,7 +110,7 @@ func DefaultFaults(w *trace.Workload) *Faults {
 	span := max(time.Duration(w.End()), time.Minute)
 	f := &Faults{
 		WriteLatency: Range{time.Millisecond, 2 * time.Second},
-		WatchLag:     Range{0, 8 * time.Second}, // the watch may tell after the write has timed out
+		WatchLag:     Range{0, 8 * time.Second}, // so the event may arrive after the write has timed out
 		LostRequests: 30, LostResponses: 30, Refusals: 20, NotSent: 10,
 		ForeignTasks: 150, StolenTasks: 50, AbortedTasks: 30, GatedTasks: 50,
 		Deletions: span / 60,
@@ -119,12 +129,12 @@ func DefaultFaults(w *trace.Workload) *Faults {
 	if len(w.Reports) > 0 {
 		f.AgentSilences, f.AgentClaims, f.AgentMoves = span/20, span/30, 50
 	}
-	if slices.ContainsFunc(w.Reports, func(r facts.NodeReported) bool { return ownerSaid(r.Report) > ours }) {
+	if slices.ContainsFunc(w.Reports, func(r facts.NodeReported) bool { return judge.OwnerSaid(r.Report) > judge.OwnerAgent }) {
 		f.OwnerChanges = span / 40
 	}
 	if slices.ContainsFunc(w.Reports, func(r facts.NodeReported) bool { return r.Report.Headroom.State != facts.HeadroomUnsaid }) {
 		f.HeadroomFalls, f.HeadroomShuts, f.Tides = span/30, span/20, span/3
-		f.UrgentWishes, f.WithheldEvictions = 100, 200
+		f.UrgentEvictions, f.WithheldEvictions = 100, 200
 	}
 	return f
 }
@@ -161,7 +171,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Violation is a broken invariant: a mistake in the core, or in the simulator.
+// Violation is a broken invariant: a defect of the core, or of the simulator.
 type Violation struct {
 	Seed uint64
 	Step int
@@ -171,4 +181,18 @@ type Violation struct {
 
 func (v *Violation) Error() string {
 	return fmt.Sprintf("seed %d, step %d, virtual time %v: %s", v.Seed, v.Step, v.At, v.What)
+}
+
+// violations keeps the first broken invariant, which ends the run.
+type violations struct {
+	seed  uint64
+	clock *clock
+	first error
+}
+
+// add records a broken invariant. It drops those after the first, which may be consequences.
+func (v *violations) add(format string, args ...any) {
+	if v.first == nil {
+		v.first = &Violation{v.seed, v.clock.step, time.Duration(v.clock.now), fmt.Sprintf(format, args...)}
+	}
 }

@@ -35,8 +35,8 @@ func TestGPUsHaveOneOwner(t *testing.T) {
 	}
 	t.Log(seen)
 	for _, name := range []string{
-		"GPUs given by a kubelet", "pod failed at admission", "GPU sold by somebody else too", "agent of another version", "GPU ill", "device plugin gone",
-		"device plugin come", "GPUs owned by none", "GPUs owned by hilbert", "GPUs owned by kubelet", "promise kept", "promise moved", "promise broken",
+		"GPUs given by a kubelet", "pod failed at admission", "GPU given out twice", "agent of another version", "GPU unhealthy", "device plugin removed",
+		"device plugin added", "GPUs owned by none", "GPUs owned by hilbert", "GPUs owned by kubelet", "promise kept", "promise moved", "promise broken",
 	} {
 		if seen[name] == 0 {
 			t.Errorf("in all seeds there was never: %s", name)
@@ -63,8 +63,8 @@ func TestMistakesAboutOwnersAreFound(t *testing.T) {
 			"a device plugin's GPUs are taken for ours", uncounted(owner(topology.OwnerKubelet, topology.OwnerHilbert)),
 			[]string{"parts of GPUs that the kubelet", "nearness to GPUs", "on devices"},
 		},
-		{"nobody's are taken for ours", uncounted(owner(topology.OwnerNone, topology.OwnerHilbert)), []string{"that nobody gives out"}},
-		{"nobody's are taken for a device plugin's", counting(8, owner(topology.OwnerNone, topology.OwnerKubelet)), []string{"that nobody gives out", "more GPUs than the kubelet counts"}},
+		{"GPUs of no party are taken for ours", uncounted(owner(topology.OwnerNone, topology.OwnerHilbert)), []string{"that no party gives out"}},
+		{"GPUs of no party are taken for a device plugin's", counting(8, owner(topology.OwnerNone, topology.OwnerKubelet)), []string{"that no party gives out", "more GPUs than the kubelet counts"}},
 		{
 			"what a device plugin offers is not seen", uncounted(func(e facts.Event) facts.Event { return e }),
 			[]string{"that a device plugin offers too", "waits though node"},

@@ -75,7 +75,7 @@ func TestPreemptionMistakesAreFound(t *testing.T) {
 			}
 			return true
 		})}, "which is of no lower priority"},
-		{"a lost nomination is called written", seams{answered: answerInstead(bind.Unknown, bind.Written)}, "is evicted for nobody"},
+		{"a lost nomination is called written", seams{answered: answerInstead(bind.Unknown, bind.Written)}, "is evicted for no pod"},
 		{"nobody seems to be allowed to preempt", seams{told: tellPod(func(f *facts.Pod) bool {
 			f.NeverPreempts = true
 			return true
@@ -92,7 +92,7 @@ func TestPreemptionMistakesAreFound(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.seams = c.seams
+				s.process.seams = c.seams
 				_, last = s.run(t.Context())
 				if broken, ok := errors.AsType[*Violation](last); ok && strings.Contains(broken.What, c.want) {
 					return

@@ -4,303 +4,232 @@ import (
 	"fmt"
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/sim/check"
+	"hilbert.dev/hilbert/sim/trace"
 )
 
-// start makes a process: a new Scheduler, fed with a consistent list.
-func (s *simulation) start() error {
-	options := schedule.Options{Config: s.o.Config, Instances: s.o.Schedulers, Observer: observer{s}}
-	if s.o.Schedulers > 1 {
+// process is the scheduler's process: a Scheduler, what it is fed, and its wake-up timer. It does what the real shell's loop does. A crash ends
+// the Scheduler; its successor starts from lists.
+type process struct {
+	o        *Options
+	w        *trace.Workload
+	features *features
+	lag      *stream // decides which of several instances decides on an old state
+
+	clock      *clock
+	violations *violations
+	meter      *meter
+	api        *model
+	watches    *watches
+	writer     *writer
+	check      *check.Checker // nil: not checked
+	seams      seams
+
+	scheduler *schedule.Scheduler // nil while none runs
+	wakeAt    int64               // the earliest wake-up on the agenda, 0 for none
+	mark      time.Duration       // when the decision under way began, by the wall clock
+}
+
+// start makes a new Scheduler, fed with a consistent list.
+func (p *process) start() error {
+	options := schedule.Options{Config: p.o.Config, Instances: p.o.Schedulers, Observer: observer{p}}
+	if p.o.Schedulers > 1 {
 		// Three times in four an instance decides on what it has.
-		options.Lag = func(int) bool { return s.lag.IntN(4) > 0 }
+		options.Lag = func(int) bool { return p.lag.IntN(4) > 0 }
 	}
 	scheduler, err := schedule.New(options)
 	if err != nil {
 		return fmt.Errorf("new scheduler: %w", err)
 	}
-	s.scheduler = scheduler
-	if s.check != nil {
-		s.check.forget()
+	p.scheduler, p.watches.open = scheduler, true
+	if p.check != nil {
+		p.check.Forget()
 	}
-	if len(s.w.Controllers) > 0 {
-		s.give(facts.WorkloadsListed{Kind: facts.ReplicaSet, Workloads: s.w.Controllers})
+	if len(p.w.Controllers) > 0 {
+		p.give(facts.WorkloadsListed{Kind: facts.ReplicaSet, Workloads: p.w.Controllers})
 	}
-	if s.tenanted {
-		s.list(watchNamespaces)
-		s.list(watchQueues)
-		s.list(watchUnits)
+	if p.features.tenants {
+		p.list(watchNamespaces)
+		p.list(watchQueues)
+		p.list(watchUnits)
 	}
-	if s.reportsNUMA() {
-		s.list(watchReports)
+	if p.features.reports {
+		p.list(watchReports)
 	}
-	s.list(watchNodes)
-	s.list(watchPods)
+	p.list(watchNodes)
+	p.list(watchPods)
 	return nil
 }
 
-// crash ends the process: its watches close, and nobody reads the answers to its writes.
-func (s *simulation) crash() {
-	s.scheduler = nil
-	s.process++
-	s.wakeAt = 0
-	s.results, s.inbox = s.results[:0], s.inbox[:0]
-	for i := range s.watches {
-		s.watches[i].close()
-	}
+// crash ends the process: its watches close, and nothing reads the answers to its writes.
+func (p *process) crash() {
+	p.scheduler = nil
+	p.wakeAt = 0
+	p.writer.abandon()
+	p.watches.close()
 }
+
+// list starts a watch over: the scheduler gets everything as it is now.
+func (p *process) list(which int) { p.give(p.watches.list(which)) }
 
 // give hands an event to the scheduler.
-func (s *simulation) give(e facts.Event) {
-	if s.check != nil {
-		s.check.told(e)
+func (p *process) give(e facts.Event) {
+	if p.check != nil {
+		p.check.Told(e)
 	}
-	if s.seams.told != nil {
-		if e = s.seams.told(e); e == nil {
+	if p.seams.told != nil {
+		if e = p.seams.told(e); e == nil {
 			return
 		}
 	}
-	s.scheduler.Apply(e, s.time())
+	p.scheduler.Apply(e, p.clock.time())
 }
 
-// pump lets the scheduler do all it can now, as the real shell's loop does, and goes to sleep until it wants to be woken.
-func (s *simulation) pump() {
-	if s.scheduler == nil {
+// pump lets the scheduler do all it can now, and sets the timer by which it wants to be woken.
+func (p *process) pump() {
+	if p.scheduler == nil {
 		return
 	}
-	now := s.time()
+	now := p.clock.time()
 	busy := true
-	for rounds := 0; busy && s.err == nil; rounds++ {
-		if rounds > maxRounds+len(s.w.Tasks) {
-			s.violate("the scheduler does not come to rest within one instant: %+v", s.scheduler.Pending())
+	for rounds := 0; busy && p.violations.first == nil; rounds++ {
+		if rounds > maxRounds+len(p.w.Tasks) {
+			p.violations.add("the scheduler does not come to rest within one instant: %+v", p.scheduler.Pending())
 		}
-		s.settle(now)
-		s.mark = s.wall()
-		decisions := s.scheduler.Step(now, StepLimit)
-		s.meter.decisions += decisions
-		writes := s.scheduler.Ready(now)
+		p.settle(now)
+		p.mark = p.o.wall()
+		decisions := p.scheduler.Step(now, StepLimit)
+		p.meter.decisions += decisions
+		writes := p.scheduler.Ready(now)
 		for i := range writes {
-			s.send(&writes[i])
+			p.send(&writes[i])
 		}
-		busy = decisions > 0 || len(writes) > 0 || len(s.results)+len(s.inbox) > 0
+		busy = decisions > 0 || len(writes) > 0 || len(p.writer.results)+len(p.watches.inbox) > 0
 	}
-	at, ok := s.scheduler.NextWake(now)
-	if !ok || s.seams.asleep {
+	at, ok := p.scheduler.NextWake(now)
+	if !ok || p.seams.asleep {
 		return
 	}
-	wake := max(at.UnixNano(), s.now+minSleep)
-	if s.wakeAt == 0 || wake < s.wakeAt {
-		s.wakeAt = wake
-		s.agenda.add(event{at: wake, kind: evWake})
+	wake := max(at.UnixNano(), p.clock.now+minSleep)
+	if p.wakeAt == 0 || wake < p.wakeAt {
+		p.wakeAt = wake
+		p.clock.add(event{at: wake, kind: evWake})
 	}
 }
+
+// woken takes note that the timer has fired.
+func (p *process) woken() { p.wakeAt = 0 }
 
 // settle hands over the answers and the events of this instant.
-func (s *simulation) settle(now time.Time) {
-	for i := 0; i < len(s.results); i++ {
-		s.finishWrite(s.results[i], now)
+func (p *process) settle(now time.Time) {
+	for i := 0; i < len(p.writer.results); i++ {
+		p.finish(p.writer.results[i], now)
 	}
-	s.results = s.results[:0]
-	for i := 0; i < len(s.inbox); i++ {
-		s.give(s.inbox[i])
-		s.inbox[i] = nil
+	p.writer.results = p.writer.results[:0]
+	inbox := &p.watches.inbox
+	for i := 0; i < len(*inbox); i++ {
+		p.give((*inbox)[i])
+		(*inbox)[i] = nil
 	}
-	s.inbox = s.inbox[:0]
+	*inbox = (*inbox)[:0]
 }
 
-func (s *simulation) finishWrite(r bind.Result, now time.Time) {
-	if s.check != nil {
-		s.check.answered(r)
+// send starts a write of the scheduler's.
+func (p *process) send(w *bind.Write) {
+	if p.check != nil {
+		p.check.Sent(w)
 	}
-	if s.seams.answered != nil {
-		r = s.seams.answered(r)
-	}
-	s.scheduler.Finish(r, now)
+	p.writer.send(w)
 }
 
-// answerName names an answer for the count of faults.
-func answerName(w *bind.Write, r bind.Result) string {
-	kind := [...]string{
-		bind.WriteBinding: "binding", bind.WriteCondition: "condition", bind.ReadPod: "read", bind.WriteNomination: "nomination",
-		bind.WriteDisruption: "disruption", bind.DeletePod: "deletion", bind.WriteUnitCondition: "unit condition",
-		bind.EvictPod: "eviction", bind.WriteEvent: "event",
-	}[w.Kind]
-	outcome := [...]string{
-		bind.Written: "done", bind.Gone: "gone", bind.Conflict: "conflict", bind.Refused: "refused", bind.Unknown: "unknown",
-		bind.NotSent: "not sent", bind.Withheld: "withheld",
-	}[r.Outcome]
-	switch {
-	case w.Kind == bind.ReadPod && r.Outcome == bind.Written && r.Node == "":
-		outcome = "unbound"
-	case w.Kind == bind.ReadPod && r.Outcome == bind.Written && r.Node != w.Node:
-		outcome = "elsewhere"
+// finish hands over the answer to a write.
+func (p *process) finish(r bind.Result, now time.Time) {
+	if p.check != nil {
+		p.check.Answered(r)
 	}
-	return kind + " " + outcome
+	if p.seams.answered != nil {
+		r = p.seams.answered(r)
+	}
+	p.scheduler.Finish(r, now)
 }
 
-// flight is a write on its way.
-type flight struct {
-	write   bind.Write
-	result  bind.Result
-	process uint32
-}
-
-// send starts a write. Without faults it takes no time.
-func (s *simulation) send(w *bind.Write) {
-	if s.check != nil {
-		s.check.sent(w)
-	}
-	if s.o.Faults == nil {
-		result := s.execute(w)
-		s.results = append(s.results, result)
-		return
-	}
-	s.launch(w)
-}
-
-// execute does a write on the model, and lets the watch tell of it.
-func (s *simulation) execute(w *bind.Write) bind.Result {
-	result, bound, over := s.api.execute(w, s.now)
-	if bound != nowhere {
-		s.meter.placed++
-		s.placement(bound)
-		s.runs(bound)
-		s.starts(bound)
-		s.tellPod(bound)
-		if over != "" {
-			s.overcommit(bound, over)
-		}
-		return result
-	}
-	if result.Outcome != bind.Written {
-		return result
-	}
-	if w.Kind == bind.WriteUnitCondition {
-		s.tell(watchUnits, facts.UnitUpserted{Unit: s.api.tenants.Units[w.Unit]})
-		return result
-	}
-	switch i := s.api.byUID[w.Pod]; w.Kind {
-	case bind.WriteCondition, bind.WriteNomination, bind.WriteDisruption:
-		s.tellPod(i)
-	case bind.DeletePod:
-		s.evict(i)
-	case bind.EvictPod:
-		s.relieve(w, &result)
-	default:
-	}
-	return result
-}
-
-// gracePeriod is how long a victim takes to end where nothing is drawn.
-const gracePeriod = int64(time.Second)
-
-// evict deletes a victim: it is given time to end if it runs.
-func (s *simulation) evict(i int32) {
-	p := &s.api.pods[i]
-	if p.deleting {
-		return
-	}
-	p.evicted = true
-	s.meter.evicted++
-	if p.node == nowhere {
-		s.leave(i)
-		return
-	}
-	p.deleting = true
-	s.api.revision++
-	s.tellPod(i)
-	grace := gracePeriod
-	if s.o.Faults != nil {
-		grace = s.faults.Int64N(int64(5 * time.Second))
-	}
-	s.agenda.add(event{at: s.now + grace, kind: evLeave, arg: i})
-}
-
-// overcommit judges a Binding of ours that made a node hold more than it has. It is excused if another scheduler bound a pod there that
-// ours could not know of when it decided: no scheduler can prevent that.
-func (s *simulation) overcommit(i int32, over string) {
-	p := &s.api.pods[i]
-	n := &s.api.nodes[p.node]
-	if n.raced {
-		return
-	}
-	for _, other := range n.pods {
-		if o := &s.api.pods[other]; o.foreign && o.bound > p.seen {
-			n.raced = true
-			s.meter.faults["node raced for"]++
-			return
-		}
-	}
-	s.violate("pod %s over-commits node %s: %s", p.uid, n.object.Name, over)
+// seams are where tests break a run, to see that the checks notice. All are nil or false otherwise.
+type seams struct {
+	told     func(facts.Event) facts.Event // what the scheduler is told instead; nil: nothing
+	answered func(bind.Result) bind.Result // what it is answered instead
+	asleep   bool                          // it is never woken
 }
 
 // observer is what the scheduler tells.
-type observer struct{ s *simulation }
+type observer struct{ p *process }
 
 // decided times the decision that has just ended, and begins the next.
 func (o observer) decided() {
-	if o.s.o.Wall == nil {
+	if o.p.o.Wall == nil {
 		return
 	}
-	now := o.s.wall()
-	o.s.meter.latency.add(now - o.s.mark)
-	o.s.mark = now
+	now := o.p.o.wall()
+	o.p.meter.latency.add(now - o.p.mark)
+	o.p.mark = now
 }
 
 // saw notes what the scheduler had been told when it committed itself.
 func (o observer) saw(pod *cluster.Pod) {
-	if i, ok := o.s.api.byUID[pod.UID]; ok {
-		w, p := &o.s.watches, &o.s.api.pods[i]
-		p.seen, p.seenNode, p.seenSaid = w[watchPods].delivered, w[watchNodes].delivered, w[watchReports].delivered
+	if i, ok := o.p.api.byUID[pod.UID]; ok {
+		w, p := &o.p.watches.streams, &o.p.api.pods[i]
+		p.seenPods, p.seenNodes, p.seenReports = w[watchPods].delivered, w[watchNodes].delivered, w[watchReports].delivered
 	}
 }
 
 // Placed is part of schedule.Observer.
 func (o observer) Placed(pod *cluster.Pod, _ time.Time) {
 	o.decided()
-	o.s.meter.committed++
-	delete(o.s.meter.latest, pod.Class.Requirements)
+	o.p.meter.committed++
+	delete(o.p.meter.latest, pod.Class.Requirements)
 	o.saw(pod)
-	if o.s.check != nil {
-		o.s.check.committed(pod)
-		o.s.mark = o.s.wall()
+	if o.p.check != nil {
+		o.p.check.Committed(pod)
+		o.p.mark = o.p.o.wall()
 	}
 }
 
 // Preempting is part of schedule.Observer.
 func (o observer) Preempting(pod *cluster.Pod, victims []*cluster.Pod, _ time.Time) {
 	o.decided()
-	o.s.meter.committed++
-	delete(o.s.meter.latest, pod.Class.Requirements)
-	if o.s.check != nil {
-		o.s.check.preempting(pod, victims)
-		o.s.mark = o.s.wall()
+	o.p.meter.committed++
+	delete(o.p.meter.latest, pod.Class.Requirements)
+	if o.p.check != nil {
+		o.p.check.Preempting(pod, victims)
+		o.p.mark = o.p.o.wall()
 	}
 }
 
 // Cleared is part of schedule.Observer.
 func (o observer) Cleared(pod *cluster.Pod, _ time.Time) {
 	o.saw(pod)
-	if o.s.check != nil {
-		o.s.check.cleared(pod)
+	if o.p.check != nil {
+		o.p.check.Cleared(pod)
 	}
 }
 
 // Rejected is part of schedule.Observer.
 func (o observer) Rejected(string, time.Time) {
 	o.decided()
-	o.s.meter.rejected++
+	o.p.meter.rejected++
 }
 
 // Unschedulable is part of schedule.Observer.
 func (o observer) Unschedulable(pod *cluster.Pod, reasons []schedule.FilterCount, _ time.Time) {
 	o.decided()
-	o.s.meter.explain(pod.Class.Requirements, reasons)
-	if o.s.check != nil {
-		o.s.check.unschedulable(pod)
-		o.s.mark = o.s.wall()
+	o.p.meter.explain(pod.Class.Requirements, reasons)
+	if o.p.check != nil {
+		o.p.check.Unschedulable(pod)
+		o.p.mark = o.p.o.wall()
 	}
 }
 
@@ -309,15 +238,39 @@ func (o observer) Bound(*cluster.Pod, time.Time) {}
 
 // Released is part of schedule.Observer.
 func (o observer) Released(pod *cluster.Pod, _ string, _ time.Time) {
-	o.s.meter.released++
-	if o.s.check != nil {
-		o.s.check.released(pod.UID)
+	o.p.meter.released++
+	if o.p.check != nil {
+		o.p.check.Released(pod.UID)
 	}
 }
 
 // Judged is told of every Plan and its Verdict, by schedulers that offer it.
 func (o observer) Judged(plan *cluster.Plan, verdict cluster.Verdict) {
-	if o.s.check != nil {
-		o.s.check.judged(plan, verdict)
+	if o.p.check != nil {
+		o.p.check.Judged(plan, verdict)
 	}
+}
+
+// whyPending says why a pod that was never placed was not.
+func (p *process) whyPending(pod *pod, otherwise string) string {
+	r := p.api.requirements(pod)
+	switch {
+	case r.Impossible != "":
+		return spec.ReasonImpossibleRequest
+	case len(r.Unsupported) > 0:
+		return spec.ReasonUnsupportedConstraint
+	case p.scheduler == nil:
+		return otherwise
+	}
+	known := p.scheduler.Store().Pod(pod.uid)
+	if known == nil {
+		return otherwise
+	}
+	if known.Class.Impossible != "" {
+		return spec.ReasonImpossibleRequest
+	}
+	if reason, ok := p.meter.latest[known.Class.Requirements]; ok {
+		return reason
+	}
+	return otherwise
 }

@@ -77,10 +77,10 @@ const (
 
 func (s *simulation) report(wall time.Duration) *Report {
 	m := s.meter
-	m.integrate(s.now)
+	m.integrate(s.clock.now)
 	for i := range s.api.pods {
 		if p := &s.api.pods[i]; p.exists && p.ours && p.bound == 0 {
-			m.unplaced(s.whyPending(p, reasonWaiting))
+			m.unplaced(s.process.whyPending(p, reasonWaiting))
 		}
 	}
 	r := &Report{
@@ -89,15 +89,15 @@ func (s *simulation) report(wall time.Duration) *Report {
 		CPUPeakPercent:    percent(float64(m.cpuPeak), m.capacity.CPU),
 		MemoryPeakPercent: percent(float64(m.memPeak), m.capacity.Memory),
 		GPUPeakPercent:    percent(float64(m.gpuPeak), m.capacity.GPUMilli),
-		Decisions:         m.decisions, VirtualSeconds: time.Duration(s.now).Seconds(),
+		Decisions:         m.decisions, VirtualSeconds: time.Duration(s.clock.now).Seconds(),
 		ConflictPercent: percent(float64(m.rejected), int64(m.rejected+m.committed)),
 		Released:        m.released, Preempted: m.evicted, Faults: m.faults,
-		Steps: s.step, Digest: hex.EncodeToString(s.digest.Sum(nil)),
+		Steps: s.clock.step, Digest: hex.EncodeToString(s.server.digest.Sum(nil)),
 	}
 	s.reportAllocated(r)
 	s.reportTimes(r, wall)
 	if s.check != nil {
-		r.RefusedThoughFit = &m.refusedThoughFit
+		r.RefusedThoughFit = &s.check.RefusedThoughFit
 	}
 	return r
 }

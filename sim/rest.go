@@ -6,39 +6,53 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/sim/judge"
+	"hilbert.dev/hilbert/sim/trace"
 )
 
-// This file holds what must be true of gangs and queues when nothing is left to happen. It looks at the API server's objects. What it finds
-// is certain, for it shows a place; what it cannot show it lets pass.
+// restCheck looks for pods that wait at rest, when nothing is left to happen, though they need not: single pods that would fit or could preempt,
+// gangs that would fit together, and pods whose guarantee another queue has borrowed. It looks at the API server's objects. What it finds is
+// certain, because it has found a place; what it cannot decide it lets pass.
+type restCheck struct {
+	preempt    bool
+	checked    bool // steps are checked, so that the run may take long
+	w          *trace.Workload
+	features   *features
+	clock      *clock
+	violations *violations
+	api        *model
+	scheduler  *schedule.Scheduler
+	used       judge.Bill // of all pods on nodes
+}
 
-// restTenants holds all of it.
-func (s *simulation) restTenants() {
-	if !s.tenanted {
+// tenants checks gangs and queues.
+func (rc *restCheck) tenants() {
+	if !rc.features.tenants {
 		return
 	}
-	used := s.api.usage()
-	for _, f := range s.api.tenants.ListUnits() {
-		s.checkWhole(f)
-		s.checkStrandedUnit(f, used)
+	for _, f := range rc.api.tenants.ListUnits() {
+		rc.wholeUnit(f)
+		rc.strandedUnit(f)
 	}
-	if s.o.Preempt {
-		s.checkOwed(used)
+	if rc.preempt {
+		rc.owedGuarantees()
 	}
 }
 
-// checkWhole: no gang holds places with fewer members than it needs, unless it had them all at once before. What others bind is theirs.
-func (s *simulation) checkWhole(f *facts.Unit) {
-	if slices.ContainsFunc(s.api.members(f.UnitName), func(i int32) bool { return s.api.pods[i].foreign }) {
+// wholeUnit: no gang holds places with fewer members than it needs, unless it had enough at once before. Gangs of which another scheduler bound a
+// member are exempt.
+func (rc *restCheck) wholeUnit(f *facts.Unit) {
+	if slices.ContainsFunc(rc.api.members(f.UnitName), func(i int32) bool { return rc.api.pods[i].foreign }) {
 		return
 	}
-	bound, ended := s.api.has(f.UnitName)
-	if bound > 0 && bound+ended < int(f.MinMember) && !s.api.units[s.api.numberOf(f.UnitName)].whole {
-		s.violate("at rest, but unit %s has %d of the %d members that it needs, and was never whole", f.UnitName, bound, f.MinMember)
+	bound, ended := rc.api.has(f.UnitName)
+	if bound > 0 && bound+ended < int(f.MinMember) && !rc.api.units[rc.api.numberOf(f.UnitName)].whole {
+		rc.violations.add("at rest, but unit %s has %d of the %d members that it needs, and was never whole", f.UnitName, bound, f.MinMember)
 	}
 }
 
-// waiting are the members that want a place, by name.
+// waiting are the members of a unit that wait for a place.
 func (a *model) waiting(name facts.UnitName) []*pod {
 	var list []*pod
 	for _, i := range a.members(name) {
@@ -49,31 +63,31 @@ func (a *model) waiting(name facts.UnitName) []*pod {
 	return list
 }
 
-// checkStrandedUnit looks for a gang that waits though enough of its members would fit: first fit, domain by domain, on nodes that are kept
-// free for nobody. Gangs whose subgroups are packed, or whose pods have constraints between them, are let pass.
-func (s *simulation) checkStrandedUnit(f *facts.Unit, used judge.Bill) {
-	list := s.api.waiting(f.UnitName)
+// strandedUnit looks for a gang that waits though enough of its members would fit: first fit, domain by domain, on nodes that are not reserved. It
+// lets gangs pass whose subgroups are packed, or whose pods have constraints between them.
+func (rc *restCheck) strandedUnit(f *facts.Unit) {
+	list := rc.api.waiting(f.UnitName)
 	need := 1
-	s.api.sawUnit(f.UnitName, s.now)
-	if bound, ended := s.api.has(f.UnitName); bound+ended == 0 || !f.Scheduled && !s.api.units[s.api.numberOf(f.UnitName)].runs {
+	rc.api.sawUnit(f.UnitName, rc.clock.now)
+	if bound, ended := rc.api.has(f.UnitName); bound+ended == 0 || !f.Scheduled && !rc.api.units[rc.api.numberOf(f.UnitName)].runs {
 		need = max(int(f.MinMember)-bound, 1)
 	}
-	if f.Invalid != "" || len(list) < need || !f.SubgroupTopology.IsZero() || s.tied {
+	if f.Invalid != "" || len(list) < need || !f.SubgroupTopology.IsZero() || rc.features.constraints {
 		return
 	}
-	for _, domain := range s.domains(f) {
-		if s.packs(list, need, domain, used, false) {
-			s.violate("at rest, but unit %s waits though %d of its members would fit together, on nodes %s and after", f.UnitName, need, domain[0].object.Name)
+	for _, domain := range rc.domains(f) {
+		if rc.packs(list, need, domain, false) {
+			rc.violations.add("at rest, but unit %s waits though %d of its members would fit together, on nodes %s and after", f.UnitName, need, domain[0].object.Name)
 			return
 		}
 	}
 }
 
-// domains are the sets of nodes of which one must hold a unit.
-func (s *simulation) domains(f *facts.Unit) [][]*node {
+// domains are the sets of nodes that can hold a unit: all nodes, or one set for each value of the labels that it requires.
+func (rc *restCheck) domains(f *facts.Unit) [][]*node {
 	var all []*node
-	for i := range s.api.nodes {
-		if n := &s.api.nodes[i]; n.present && !s.kept(n) {
+	for i := range rc.api.nodes {
+		if n := &rc.api.nodes[i]; n.present && !rc.reserved(n) {
 			all = append(all, n)
 		}
 	}
@@ -83,7 +97,7 @@ func (s *simulation) domains(f *facts.Unit) [][]*node {
 			sets = split(sets, label)
 		}
 	}
-	anchors := s.anchors(f)
+	anchors := rc.anchors(f)
 	sets = slices.DeleteFunc(sets, func(set []*node) bool {
 		return len(set) == 0 || slices.ContainsFunc(anchors, func(a *node) bool {
 			return slices.ContainsFunc([]string{f.Topology.Required, f.Topology.Uniform}, func(label string) bool {
@@ -95,11 +109,11 @@ func (s *simulation) domains(f *facts.Unit) [][]*node {
 }
 
 // anchors are the nodes of the members that run.
-func (s *simulation) anchors(f *facts.Unit) []*node {
+func (rc *restCheck) anchors(f *facts.Unit) []*node {
 	var list []*node
-	for _, i := range s.api.members(f.UnitName) {
-		if p := &s.api.pods[i]; p.node != nowhere && !p.finished {
-			list = append(list, &s.api.nodes[p.node])
+	for _, i := range rc.api.members(f.UnitName) {
+		if p := &rc.api.pods[i]; p.node != nowhere && !p.finished {
+			list = append(list, &rc.api.nodes[p.node])
 		}
 	}
 	return list
@@ -125,22 +139,22 @@ func split(sets [][]*node, label string) [][]*node {
 	return parts
 }
 
-// kept says whether a node is kept free for somebody.
-func (s *simulation) kept(n *node) bool {
-	if s.scheduler == nil {
+// reserved says whether a node is reserved for a gang.
+func (rc *restCheck) reserved(n *node) bool {
+	if rc.scheduler == nil {
 		return false
 	}
-	store := s.scheduler.Store()
+	store := rc.scheduler.Store()
 	slot := store.Slot(n.object.Name)
 	return slot != cluster.NoSlot && store.Reservation(slot) != cluster.NoReservation
 }
 
-// packs says whether so many of the pods fit on the nodes together, first fit, and into their queues; empty: as if nothing was there.
-func (s *simulation) packs(list []*pod, need int, nodes []*node, used judge.Bill, empty bool) bool {
+// packs says whether need of the pods fit on the nodes together, first fit, and into their queues. empty: as if no pod were there.
+func (rc *restCheck) packs(list []*pod, need int, nodes []*node, empty bool) bool {
 	on := make([][]judge.Occupant, len(nodes))
 	if !empty {
 		for i, n := range nodes {
-			on[i] = s.api.occupants(n)
+			on[i] = rc.api.occupants(n)
 		}
 	}
 	asks := make(judge.Bill)
@@ -148,34 +162,34 @@ func (s *simulation) packs(list []*pod, need int, nodes []*node, used judge.Bill
 		if need == 0 {
 			break
 		}
-		r := s.api.requirements(p)
+		r := rc.api.requirements(p)
 		for i, n := range nodes {
 			if !n.fitsOurs(on[i], r) {
 				continue
 			}
 			grant, _ := judge.SomeGrant(n.object, on[i], r.GPU)
 			on[i] = append(on[i], judge.Occupant{Requirements: r, Grant: grant})
-			asks.Add(s.api.tenants, s.api.identity(p).Namespace, r)
+			asks.Add(rc.api.tenants, rc.api.identity(p).Namespace, r)
 			need--
 			break
 		}
 	}
-	return need == 0 && !s.refuses(s.api.unitOf(list[0]), used, asks)
+	return need == 0 && !rc.refuses(rc.api.unitOf(list[0]), asks)
 }
 
-// refuses says whether a limit leaves no room for what somebody asks, or what is left of it is kept for another unit, as nodes are.
-func (s *simulation) refuses(who facts.UnitName, used, asks judge.Bill) bool {
-	t := s.api.tenants
-	if t.Refusal(used, asks) != "" {
+// refuses says whether a limit leaves no room for what a unit asks, or has reserved what is left for another unit.
+func (rc *restCheck) refuses(who facts.UnitName, asks judge.Bill) bool {
+	t := rc.api.tenants
+	if t.Refusal(rc.used, asks) != "" {
 		return true
 	}
 	for name := range asks {
-		unit, kept := s.scheduler.Gate().Claims.Of(s.scheduler.Store().Quota().Queue(name))
+		unit, kept := rc.scheduler.Gate().Claims.Of(rc.scheduler.Store().Quota().Queue(name))
 		if unit == who {
 			continue
 		}
 		for _, q := range kept {
-			if asked := asks[name][q.Name]; asked > 0 && used[name][q.Name]+q.Amount+asked > t.Limit(name, q.Name) {
+			if asked := asks[name][q.Name]; asked > 0 && rc.used[name][q.Name]+q.Amount+asked > t.Limit(name, q.Name) {
 				return true
 			}
 		}
@@ -183,62 +197,169 @@ func (s *simulation) refuses(who facts.UnitName, used, asks judge.Bill) bool {
 	return false
 }
 
-// asksOf is the bill of one pod.
-func (s *simulation) asksOf(p *pod) judge.Bill {
+// billOf is the bill of one pod.
+func (rc *restCheck) billOf(p *pod) judge.Bill {
 	b := make(judge.Bill)
-	b.Add(s.api.tenants, s.api.identity(p).Namespace, s.api.requirements(p))
+	b.Add(rc.api.tenants, rc.api.identity(p).Namespace, rc.api.requirements(p))
 	return b
 }
 
-// checkOwed looks for single pods that wait though their queue, and those above it that the other is not below, would stay within their
-// guarantees with them, and one pod that another queue has wholly borrowed is in the way. A queue that is beyond its own guarantee takes
-// nothing, even if the one above it is within its.
-func (s *simulation) checkOwed(used judge.Bill) {
+// owedGuarantees looks for single pods that wait within their guarantee while a pod that another queue has wholly borrowed is in the way. Within their
+// guarantee means that their queue and its ancestors, up to the common ancestor of both queues, would stay within their guarantees. A queue
+// beyond its own guarantee takes nothing back, even if its parent is within its.
+func (rc *restCheck) owedGuarantees() {
 	type kind struct{ group, what string }
 	checked := make(map[kind]bool)
-	for i := range s.api.pods {
-		p := &s.api.pods[i]
-		k := kind{s.w.Tasks[p.task].Group, string(p.uid)}
-		if !p.exists || !p.ours || p.node != nowhere || p.deleting || p.gated || s.w.Tasks[p.task].Unit != "" || checked[k] {
+	for i := range rc.api.pods {
+		p := &rc.api.pods[i]
+		k := kind{rc.w.Tasks[p.task].Group, string(p.uid)}
+		if !p.exists || !p.ours || p.node != nowhere || p.deleting || p.gated || rc.w.Tasks[p.task].Unit != "" || checked[k] {
 			continue
 		}
 		checked[k] = true
-		if s.tied || s.refuses(facts.UnitName{}, used, s.asksOf(p)) {
+		if rc.features.constraints || rc.refuses(facts.UnitName{}, rc.billOf(p)) {
 			continue
 		}
-		for j := range s.api.nodes {
-			if n := &s.api.nodes[j]; n.present && !s.kept(n) {
-				s.owes(p, n, used)
+		for j := range rc.api.nodes {
+			if n := &rc.api.nodes[j]; n.present && !rc.reserved(n) {
+				rc.owed(p, n)
 			}
 		}
 	}
 }
 
-// owes holds that no pod on the node is wholly borrowed from the guarantee of a pod that waits and would fit without it.
-func (s *simulation) owes(p *pod, n *node, used judge.Bill) {
-	t, asks := s.api.tenants, s.asksOf(p)
+// owed: no pod on the node is wholly borrowed from the guarantee of a pod that waits and would fit without it.
+func (rc *restCheck) owed(p *pod, n *node) {
+	t, asks := rc.api.tenants, rc.billOf(p)
 	for _, at := range n.pods {
-		v := &s.api.pods[at]
-		if !v.ours || v.deleting || s.w.Tasks[v.task].Unit != "" {
+		v := &rc.api.pods[at]
+		if !v.ours || v.deleting || rc.w.Tasks[v.task].Unit != "" {
 			continue
 		}
-		from, to := s.api.identity(v).Namespace, s.api.identity(p).Namespace
+		from, to := rc.api.identity(v).Namespace, rc.api.identity(p).Namespace
 		side, mine := t.Side(from, to), t.Side(to, from)
 		if side == "" || mine == "" || t.KeepsBorrowed(from, side) {
 			continue
 		}
-		within, borrowed := t.WithinGuarantee(t.QueueOf(to), mine, used, asks), true
-		for r, amount := range judge.Charge(s.api.requirements(v)) {
-			borrowed = borrowed && (r == resource.NamePods || used[side][r]-amount >= t.Guaranteed(side, r))
+		within, borrowed := t.WithinGuarantee(t.QueueOf(to), mine, rc.used, asks), true
+		for r, amount := range judge.Charge(rc.api.requirements(v)) {
+			borrowed = borrowed && (r == resource.NamePods || rc.used[side][r]-amount >= t.Guaranteed(side, r))
 		}
 		var stay []judge.Occupant
 		for _, other := range n.pods {
 			if other != at {
-				stay = append(stay, judge.Occupant{Requirements: s.api.requirements(&s.api.pods[other]), Grant: s.api.pods[other].grant})
+				stay = append(stay, judge.Occupant{Requirements: rc.api.requirements(&rc.api.pods[other]), Grant: rc.api.pods[other].grant})
 			}
 		}
-		if within && borrowed && n.fitsOurs(stay, s.api.requirements(p)) {
-			s.violate("at rest, but pod %s waits within the guarantee of queue %s, while %s on node %s is borrowed by queue %s", p.uid, mine, v.uid, n.object.Name, side)
+		if within && borrowed && n.fitsOurs(stay, rc.api.requirements(p)) {
+			rc.violations.add("at rest, but pod %s waits within the guarantee of queue %s, while %s on node %s is borrowed by queue %s", p.uid, mine, v.uid, n.object.Name, side)
 		}
 	}
+}
+
+// population is what the API server has, without some pods. It is empty where no pod has constraints.
+func (rc *restCheck) population(off func(*pod) bool) *judge.Population {
+	var all judge.Population
+	if !rc.features.constraints {
+		return &all
+	}
+	a := rc.api
+	for i := range a.nodes {
+		n := &a.nodes[i]
+		if !n.present {
+			continue
+		}
+		all.Nodes = append(all.Nodes, n.object)
+		for _, at := range n.pods {
+			if p := &a.pods[at]; off == nil || !off(p) {
+				all.Pods = append(all.Pods, a.resident(p))
+			}
+		}
+	}
+	return &all
+}
+
+// strandedPods looks for pods that wait though they would fit. Of pods with equal requirements and labels it looks at one.
+//
+// With constraints between pods it would have to count all pods for every node, which takes too long in large clusters: then it looks only if steps
+// are checked.
+func (rc *restCheck) strandedPods() {
+	if rc.features.constraints && !rc.checked {
+		return
+	}
+	type kind struct {
+		r     *facts.Requirements
+		group string
+	}
+	hopeless := make(map[kind]bool)
+	all := rc.population(nil)
+	for i := range rc.api.pods {
+		p := &rc.api.pods[i]
+		r := rc.api.requirements(p)
+		k := kind{r, rc.w.Tasks[p.task].Group}
+		if !p.exists || !p.ours || p.node != nowhere || p.deleting || hopeless[k] || rc.waitsForMore(p) {
+			continue
+		}
+		for j := range rc.api.nodes {
+			n := &rc.api.nodes[j]
+			if n.present && !rc.reserved(n) && n.fitsOurs(rc.api.occupants(n), r) && all.Refusal(rc.api.resident(p), n.object) == "" {
+				rc.violations.add("pod %s waits though node %s has room for it", p.uid, n.object.Name)
+				return
+			}
+		}
+		hopeless[k] = true
+	}
+	if rc.preempt {
+		rc.strandedPreemptors()
+	}
+}
+
+// waitsForMore says whether a pod has to wait for more than a node: for its unit, which is looked at as a whole, or for its queue.
+func (rc *restCheck) waitsForMore(p *pod) bool {
+	return rc.features.tenants && (rc.w.Tasks[p.task].Unit != "" || rc.refuses(facts.UnitName{}, rc.billOf(p)))
+}
+
+// preemptors looks for pods that wait though they could have preempted.
+func (rc *restCheck) strandedPreemptors() {
+	type kind struct {
+		r        *facts.Requirements
+		group    string
+		priority int32
+	}
+	checked := make(map[kind]bool)
+	for i := range rc.api.pods {
+		p := &rc.api.pods[i]
+		k := kind{rc.api.requirements(p), rc.w.Tasks[p.task].Group, rc.w.Tasks[p.task].Priority}
+		if !p.exists || !p.ours || p.node != nowhere || p.deleting || checked[k] || rc.waitsForMore(p) {
+			continue
+		}
+		checked[k] = true
+		for j := range rc.api.nodes {
+			n := &rc.api.nodes[j]
+			meek := func(other *pod) bool {
+				return other.node == int32(j) && rc.w.Tasks[other.task].Priority < k.priority && rc.yields(other, p)
+			}
+			var stay []judge.Occupant
+			for _, at := range n.pods {
+				if other := &rc.api.pods[at]; !meek(other) {
+					stay = append(stay, judge.Occupant{Requirements: rc.api.requirements(other), Grant: other.grant})
+				}
+			}
+			if n.present && !rc.reserved(n) && len(stay) < len(n.pods) && n.fitsOurs(stay, k.r) && rc.population(meek).Refusal(rc.api.resident(p), n.object) == "" {
+				rc.violations.add("pod %s waits though it could preempt on node %s", p.uid, n.object.Name)
+				return
+			}
+		}
+	}
+}
+
+// yields says whether a pod of lower priority has to make room for another: in one queue it has, if it is no part of a gang.
+func (rc *restCheck) yields(other, p *pod) bool {
+	if !rc.features.tenants {
+		return true
+	}
+	t := rc.api.tenants
+	queue := t.QueueOf(rc.api.identity(p).Namespace)
+	f := t.Queues[queue]
+	return rc.w.Tasks[other.task].Unit == "" && t.QueueOf(rc.api.identity(other).Namespace) == queue && (f == nil || !f.NeverPreempts)
 }

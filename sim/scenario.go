@@ -21,15 +21,15 @@ const maxRest = int64(7 * 24 * time.Hour)
 
 // play is one run of a scenario.
 type play struct {
-	*simulation
+	sim          *simulation
 	ctx          context.Context
-	sets         map[string]*cast
+	sets         map[string]*podSet
 	requirements map[string]*facts.Requirements // by what the template says
 	printer      scenario.Printer
 }
 
-// cast is the pods of a gang or a set: their tasks, by number.
-type cast struct {
+// podSet is the pods of a gang or a set: their tasks, by number.
+type podSet struct {
 	kind, namespace, name string
 	subgroups             int
 	template              scenario.Template
@@ -54,8 +54,8 @@ func newPlay(ctx context.Context, f *scenario.File, o Options) (*play, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.tenanted, s.lasting = true, true
-	return &play{simulation: s, ctx: ctx, sets: make(map[string]*cast), requirements: make(map[string]*facts.Requirements)}, nil
+	s.features.tenants, s.pods.lasting = true, true
+	return &play{sim: s, ctx: ctx, sets: make(map[string]*podSet), requirements: make(map[string]*facts.Requirements)}, nil
 }
 
 // all takes every step, and then rests.
@@ -64,7 +64,7 @@ func (p *play) all(f *scenario.File) ([]string, error) {
 	for i := range f.Blocks {
 		var b strings.Builder
 		for _, step := range f.Blocks[i].Steps {
-			if err := cmp.Or(p.do(step, &b), p.err); err != nil {
+			if err := cmp.Or(p.do(step, &b), p.sim.violations.first); err != nil {
 				return printed, fmt.Errorf("%s:%d: %w", f.Name, f.Blocks[i].Line, err)
 			}
 		}
@@ -78,48 +78,37 @@ func (p *play) all(f *scenario.File) ([]string, error) {
 
 // rest lets everything happen that still will, and holds what must be true then.
 func (p *play) rest() error {
-	until := p.now + maxRest
+	until := p.sim.clock.now + maxRest
 	p.advance(until)
 	if err := p.ctx.Err(); err != nil {
 		return err
 	}
-	if p.err == nil && p.agenda.heap.Len() > 0 {
-		p.violate("there is no rest")
+	if p.sim.violations.first == nil && !p.sim.clock.empty() {
+		p.sim.violations.add("there is no rest")
 	}
-	if p.err == nil {
-		p.atRest()
+	if p.sim.violations.first == nil {
+		p.sim.audit.atRest()
 	}
-	return p.err
+	return p.sim.violations.first
 }
 
 // advance lets virtual time pass.
 func (p *play) advance(until int64) {
-	p.turn()
-	for p.err == nil && p.agenda.heap.Len() > 0 && p.agenda.heap.First().at <= until {
-		if p.step%cancelEvery == 0 && p.ctx.Err() != nil {
+	p.sim.turn()
+	for p.sim.violations.first == nil && p.sim.clock.before(until) {
+		if p.sim.clock.step%cancelEvery == 0 && p.ctx.Err() != nil {
 			return
 		}
-		p.now = p.agenda.heap.First().at
-		for e, ok := p.agenda.next(p.now); ok; e, ok = p.agenda.next(p.now) {
-			p.handle(e)
-		}
-		p.turn()
+		p.sim.advance()
 	}
-	p.now = until
-}
-
-// turn lets the scheduler act on what has just happened.
-func (p *play) turn() {
-	p.pump()
-	p.step++
-	p.inspect()
+	p.sim.clock.now = until
 }
 
 // do takes one step of the scenario.
 func (p *play) do(step scenario.Step, out *strings.Builder) error {
 	switch step := step.(type) {
 	case scenario.Run:
-		p.advance(p.now + int64(step.For))
+		p.advance(p.sim.clock.now + int64(step.For))
 		if err := p.ctx.Err(); err != nil {
 			return err
 		}
@@ -133,9 +122,9 @@ func (p *play) do(step scenario.Step, out *strings.Builder) error {
 	case scenario.SetNode:
 		return p.setNode(step)
 	case scenario.SetQueue:
-		p.setQueue(step.Queue)
+		p.sim.admin.setQueue(step.Queue)
 	case scenario.SetNamespace:
-		p.setNamespace(step.Namespace)
+		p.sim.admin.setNamespace(step.Namespace)
 	case scenario.AddGang:
 		return p.addGang(&step)
 	case scenario.AddPods:
@@ -151,26 +140,23 @@ func (p *play) do(step scenario.Step, out *strings.Builder) error {
 }
 
 func (p *play) restart() {
-	if p.scheduler == nil {
+	if p.sim.process.scheduler == nil {
 		return
 	}
-	p.crash()
+	p.sim.process.crash()
 	pause := int64(1)
-	if p.o.Faults != nil { // as after a crash: by then every write of the dead process has landed or is lost
-		pause += int64(p.o.Config.Binding.WriteTimeout.D())
+	if p.sim.o.Faults != nil { // as after a crash: by then every write of the dead process has landed or is lost
+		pause += int64(p.sim.o.Config.Binding.WriteTimeout.D())
 	}
-	p.agenda.add(event{at: p.now + pause, kind: evRestart})
+	p.sim.clock.add(event{at: p.sim.clock.now + pause, kind: evRestart})
 }
 
 func (p *play) addNodes(nodes []*facts.Node) error {
 	for _, n := range nodes {
-		if _, ok := p.api.byName[n.Name]; ok {
+		if _, ok := p.sim.api.byName[n.Name]; ok {
 			return fmt.Errorf("there is a node %s already", n.Name)
 		}
-		p.api.addNode(n)
-		p.w.Nodes = append(p.w.Nodes, n)
-		p.api.revision++
-		p.tell(watchNodes, facts.NodeUpserted{Node: n})
+		p.sim.admin.addNode(n)
 	}
 	return nil
 }
@@ -178,9 +164,9 @@ func (p *play) addNodes(nodes []*facts.Node) error {
 func (p *play) setNode(step scenario.SetNode) error {
 	name := step.Name
 	if name == "" && step.Do == scenario.Revive {
-		for i := range p.api.nodes {
-			if !p.api.nodes[i].present {
-				p.returnNode(int32(i))
+		for i := range p.sim.api.nodes {
+			if !p.sim.api.nodes[i].present {
+				p.sim.admin.returnNode(int32(i))
 			}
 		}
 		return nil
@@ -191,43 +177,39 @@ func (p *play) setNode(step scenario.SetNode) error {
 			return fmt.Errorf("there is no gang %s", step.Of)
 		}
 		for _, task := range c.tasks {
-			if i := p.current(task); i != nowhere && name == "" && p.api.pods[i].node != nowhere && !p.api.pods[i].finished {
-				name = p.api.nodes[p.api.pods[i].node].object.Name
+			if i := p.current(task); i != nowhere && name == "" && p.sim.api.pods[i].node != nowhere && !p.sim.api.pods[i].finished {
+				name = p.sim.api.nodes[p.sim.api.pods[i].node].object.Name
 			}
 		}
 		if name == "" {
 			return fmt.Errorf("nothing of gang %s runs", step.Of)
 		}
 	}
-	i, ok := p.api.byName[name]
+	i, ok := p.sim.api.byName[name]
 	if !ok {
 		return fmt.Errorf("there is no node %s", name)
 	}
-	n := &p.api.nodes[i]
+	n := &p.sim.api.nodes[i]
 	switch step.Do {
 	case scenario.Kill:
 		p.kill(n)
 	case scenario.Revive:
-		p.returnNode(i)
+		p.sim.admin.returnNode(i)
 	default:
 		edited := *n.object
 		edited.Unschedulable = step.Do == scenario.Cordon
-		n.object = &edited
-		p.api.revision++
-		p.tell(watchNodes, facts.NodeUpserted{Node: n.object})
+		p.sim.admin.updateNode(n, &edited)
 	}
 	return nil
 }
 
 // kill takes a node away. Its pods are removed, and created anew.
 func (p *play) kill(n *node) {
-	n.present = false
-	p.api.revision++
-	p.tell(watchNodes, facts.NodeRemoved{Name: n.object.Name})
-	for i := range p.api.pods {
-		if q := &p.api.pods[i]; q.exists && !q.finished && q.node != nowhere && &p.api.nodes[q.node] == n {
+	p.sim.admin.removeNode(n)
+	for i := range p.sim.api.pods {
+		if q := &p.sim.api.pods[i]; q.exists && !q.finished && q.node != nowhere && &p.sim.api.nodes[q.node] == n {
 			q.evicted = q.ours && !q.removed
-			p.leave(int32(i))
+			p.sim.pods.leave(int32(i))
 		}
 	}
 }
@@ -237,7 +219,7 @@ func (p *play) addGang(g *scenario.AddGang) error {
 	if p.sets[name.String()] != nil {
 		return fmt.Errorf("there is a gang or a set %s already", name)
 	}
-	c := &cast{kind: "gang", namespace: name.Namespace, name: name.Name, subgroups: g.Subgroups, template: g.Pod}
+	c := &podSet{kind: "gang", namespace: name.Namespace, name: name.Name, subgroups: g.Subgroups, template: g.Pod}
 	for _, label := range []string{
 		g.Unit.Topology.Required, g.Unit.Topology.Preferred, g.Unit.Topology.Spread, g.Unit.Topology.Uniform, g.Unit.SubgroupTopology.Required,
 		g.Unit.SubgroupTopology.Preferred,
@@ -248,14 +230,14 @@ func (p *play) addGang(g *scenario.AddGang) error {
 	}
 	p.sets[name.String()] = c
 	seen := g.Unit
-	at := slices.IndexFunc(p.w.Units, func(u trace.Unit) bool { return u.Facts.UnitName == name })
+	at := slices.IndexFunc(p.sim.w.Units, func(u trace.Unit) bool { return u.Facts.UnitName == name })
 	if at < 0 {
-		at = len(p.w.Units)
-		p.w.Units = append(p.w.Units, trace.Unit{Deleted: trace.Never})
-		p.api.units = append(p.api.units, unit{})
+		at = len(p.sim.w.Units)
+		p.sim.w.Units = append(p.sim.w.Units, trace.Unit{Deleted: trace.Never})
+		p.sim.api.units = append(p.sim.api.units, unit{})
 	}
-	p.w.Units[at].Facts = &seen
-	p.createUnit(int32(at))
+	p.sim.w.Units[at].Facts = &seen
+	p.sim.admin.createUnit(int32(at))
 	p.grow(c, g.Size)
 	return nil
 }
@@ -265,47 +247,47 @@ func (p *play) addPods(s *scenario.AddPods) error {
 	if p.sets[key] != nil {
 		return fmt.Errorf("there is a gang or a set %s already", key)
 	}
-	c := &cast{kind: "pods", namespace: s.Namespace, name: s.Name, template: s.Pod}
+	c := &podSet{kind: "pods", namespace: s.Namespace, name: s.Name, template: s.Pod}
 	p.sets[key] = c
 	if !s.Foreign {
 		p.grow(c, s.Count)
 		return nil
 	}
-	at, ok := p.api.byName[s.On]
-	if !ok || !p.api.nodes[at].present {
+	at, ok := p.sim.api.byName[s.On]
+	if !ok || !p.sim.api.nodes[at].present {
 		return fmt.Errorf("there is no node %s", s.On)
 	}
 	for range s.Count {
-		i := p.api.create(p.task(c), 0, false, p.now)
-		q, n := &p.api.pods[i], &p.api.nodes[at]
-		grant, fits := judge.SomeGrant(n.object, p.api.occupants(n), p.api.requirements(q).GPU)
-		if !fits || judge.Refusal(n.object, p.api.occupants(n), p.api.requirements(q), grant) != "" {
+		i := p.sim.api.create(p.task(c), 0, false, p.sim.clock.now)
+		q, n := &p.sim.api.pods[i], &p.sim.api.nodes[at]
+		grant, fits := judge.SomeGrant(n.object, p.sim.api.occupants(n), p.sim.api.requirements(q).GPU)
+		if !fits || judge.Refusal(n.object, p.sim.api.occupants(n), p.sim.api.requirements(q), grant) != "" {
 			return fmt.Errorf("another scheduler's pod %s does not fit on node %s", q.name, s.On)
 		}
-		p.api.bind(i, at, grant, p.now)
+		p.sim.api.bind(i, at, grant, p.sim.clock.now)
 		q.foreign = true
-		p.runs(i)
-		p.tellPod(i)
+		p.sim.pods.planEnd(i)
+		p.sim.watches.tellPod(i)
 	}
 	return nil
 }
 
 // grow makes pods until there are as many.
-func (p *play) grow(c *cast, size int) {
+func (p *play) grow(c *podSet, size int) {
 	for len(c.tasks) < size {
 		task := p.task(c)
 		if c.subgroups > 0 { // equal parts, when all are there
-			p.w.Tasks[task].Subgroup = fmt.Sprintf("part-%d", (len(c.tasks)-1)*c.subgroups/size)
+			p.sim.w.Tasks[task].Subgroup = fmt.Sprintf("part-%d", (len(c.tasks)-1)*c.subgroups/size)
 		}
-		p.createPod(task, p.age(p.w.Tasks[task].Name), true)
+		p.sim.pods.create(task, p.age(p.sim.w.Tasks[task].Name), true)
 	}
 }
 
 // age counts the pods that ever had a name.
 func (p *play) age(name string) int32 {
 	n := int32(0)
-	for i := range p.api.pods {
-		if p.api.pods[i].name == name {
+	for i := range p.sim.api.pods {
+		if p.sim.api.pods[i].name == name {
 			n++
 		}
 	}
@@ -313,31 +295,31 @@ func (p *play) age(name string) int32 {
 }
 
 // task makes the task of a set's next pod.
-func (p *play) task(c *cast) int32 {
+func (p *play) task(c *podSet) int32 {
 	r := p.requirements[fmt.Sprint(c.template)]
 	if r == nil {
 		r = c.template.Requirements()
 		p.requirements[fmt.Sprint(c.template)] = r
 	}
 	t := trace.Task{
-		Name: fmt.Sprintf("%s/%s-%d", c.namespace, c.name, len(c.tasks)), Requirements: r, Created: p.now, Deleted: trace.Never,
+		Name: fmt.Sprintf("%s/%s-%d", c.namespace, c.name, len(c.tasks)), Requirements: r, Created: p.sim.clock.now, Deleted: trace.Never,
 		Priority: c.template.Priority, Runs: int64(c.template.Duration), Deadline: int64(c.template.Deadline), Group: c.namespace,
 	}
 	if c.kind == "gang" {
 		t.Unit = c.name
 	}
-	p.w.Identities[t.Group] = trace.Identity{Namespace: c.namespace}
-	number := int32(len(p.w.Tasks))
-	p.w.Tasks = append(p.w.Tasks, t)
-	p.next = len(p.w.Tasks)
+	p.sim.w.Identities[t.Group] = trace.Identity{Namespace: c.namespace}
+	number := int32(len(p.sim.w.Tasks))
+	p.sim.w.Tasks = append(p.sim.w.Tasks, t)
+	p.sim.pods.next = len(p.sim.w.Tasks)
 	c.tasks = append(c.tasks, number)
 	return number
 }
 
 // current is the pod of a task that exists, or nowhere.
 func (p *play) current(task int32) int32 {
-	for i := len(p.api.pods) - 1; i >= 0; i-- {
-		if q := &p.api.pods[i]; q.exists && q.task == task {
+	for i := len(p.sim.api.pods) - 1; i >= 0; i-- {
+		if q := &p.sim.api.pods[i]; q.exists && q.task == task {
 			return int32(i)
 		}
 	}
@@ -365,17 +347,15 @@ func (p *play) remove(i int32, again bool) {
 	if i == nowhere {
 		return
 	}
-	q := &p.api.pods[i]
+	q := &p.sim.api.pods[i]
 	q.evicted, q.removed = again, !again
 	switch {
 	case q.deleting:
 	case q.node == nowhere || q.finished:
-		p.leave(i)
+		p.sim.pods.leave(i)
 	default:
-		q.deleting = true
-		p.api.revision++
-		p.tellPod(i)
-		p.agenda.add(event{at: p.now + gracePeriod, kind: evLeave, arg: i})
+		p.sim.pods.terminate(i)
+		p.sim.clock.add(event{at: p.sim.clock.now + gracePeriod, kind: evLeave, arg: i})
 	}
 }
 
@@ -384,12 +364,12 @@ func (p *play) delete(step scenario.Delete) error {
 	c := p.sets[key]
 	switch step.Kind {
 	case scenario.OfQueue:
-		p.removeQueue(step.Name)
+		p.sim.admin.removeQueue(step.Name)
 		return nil
 	case scenario.OfPod:
 		for _, c := range p.sets {
 			for _, task := range c.tasks {
-				if p.w.Tasks[task].Name == key {
+				if p.sim.w.Tasks[task].Name == key {
 					p.remove(p.current(task), true)
 					return nil
 				}
@@ -397,11 +377,11 @@ func (p *play) delete(step scenario.Delete) error {
 		}
 		return fmt.Errorf("there is no pod %s", key)
 	case scenario.OfPodGroup, scenario.OfGang:
-		at := slices.IndexFunc(p.w.Units, func(u trace.Unit) bool { return u.Facts.String() == key })
+		at := slices.IndexFunc(p.sim.w.Units, func(u trace.Unit) bool { return u.Facts.String() == key })
 		if at < 0 {
 			return errNoSet
 		}
-		p.deleteUnit(int32(at))
+		p.sim.admin.deleteUnit(int32(at))
 		if step.Kind == scenario.OfPodGroup {
 			return nil
 		}
@@ -427,8 +407,8 @@ func (p *play) finishSome(step scenario.Finish) error {
 		left = math.MaxInt
 	}
 	for _, task := range c.tasks {
-		if i := p.current(task); left > 0 && i != nowhere && p.api.pods[i].node != nowhere && !p.api.pods[i].finished {
-			p.finish(i)
+		if i := p.current(task); left > 0 && i != nowhere && p.sim.api.pods[i].node != nowhere && !p.sim.api.pods[i].finished {
+			p.sim.pods.finish(i)
 			left--
 		}
 	}

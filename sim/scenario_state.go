@@ -12,8 +12,8 @@ func (p *play) state() *scenario.State {
 	for key, c := range p.sets {
 		s.Sets = append(s.Sets, p.stateOf(key, c))
 	}
-	t := p.api.tenants
-	used := p.api.usage()
+	t := p.sim.api.tenants
+	used := p.sim.api.usage()
 	for name := range t.Queues {
 		q := scenario.Queue{Name: name, Used: used[name], Borrowed: make(map[string]int64)}
 		for r, n := range used[name] {
@@ -21,8 +21,8 @@ func (p *play) state() *scenario.State {
 				q.Borrowed[r] = n - t.Guaranteed(name, r)
 			}
 		}
-		if p.scheduler != nil {
-			if known := p.scheduler.Store().Quota().Queue(name); known != nil {
+		if p.sim.process.scheduler != nil {
+			if known := p.sim.process.scheduler.Store().Quota().Queue(name); known != nil {
 				q.Problem = known.Problem.Reason
 			}
 		}
@@ -31,7 +31,7 @@ func (p *play) state() *scenario.State {
 	return s
 }
 
-func (p *play) stateOf(key string, c *cast) scenario.Set {
+func (p *play) stateOf(key string, c *podSet) scenario.Set {
 	set := scenario.Set{Kind: c.kind, Name: key}
 	counts := make([]map[string]int, len(c.packing))
 	for i := range counts {
@@ -43,13 +43,13 @@ func (p *play) stateOf(key string, c *cast) scenario.Set {
 			continue
 		}
 		set.Size++
-		switch q := &p.api.pods[i]; {
+		switch q := &p.sim.api.pods[i]; {
 		case q.finished:
 			set.Ended++
 		case q.node != nowhere && !q.deleting:
 			set.Bound++
 			for at, label := range c.packing {
-				counts[at][p.api.nodes[q.node].object.Labels[label]]++
+				counts[at][p.sim.api.nodes[q.node].object.Labels[label]]++
 			}
 		case q.node == nowhere && q.reported.Reason != "":
 			set.Reasons = append(set.Reasons, q.reported.Reason)
@@ -62,7 +62,7 @@ func (p *play) stateOf(key string, c *cast) scenario.Set {
 		}
 		set.Domains = append(set.Domains, d)
 	}
-	if f := p.api.tenants.Units[facts.UnitName{Namespace: c.namespace, Name: c.name}]; f != nil && f.Reported.Reason != "" && !f.Reported.Met {
+	if f := p.sim.api.tenants.Units[facts.UnitName{Namespace: c.namespace, Name: c.name}]; f != nil && f.Reported.Reason != "" && !f.Reported.Met {
 		set.Reasons = nil // it speaks for all
 		if set.Bound+set.Ended < set.Size {
 			set.Reasons = append(set.Reasons, f.Reported.Reason)

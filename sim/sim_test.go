@@ -247,8 +247,8 @@ func breach(t *testing.T, mistake seams, calm bool, seed uint64) *Violation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.seams = mistake
-	if err := s.start(); err != nil { // the nodes were listed before the mistake was made
+	s.process.seams = mistake
+	if err := s.process.start(); err != nil { // the nodes were listed before the mistake was made
 		t.Fatal(err)
 	}
 	_, err = s.run(t.Context())
@@ -318,7 +318,7 @@ func TestOvercommitIsFoundUnchecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.seams.told = func(e facts.Event) facts.Event {
+	s.process.seams.told = func(e facts.Event) facts.Event {
 		if e, ok := e.(facts.PodUpserted); ok && e.Pod.Node == "" {
 			r := *e.Pod.Requirements
 			r.Requests = nil
@@ -344,11 +344,11 @@ func TestDemandedRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan := &cluster.Plan{Placements: []cluster.Placement{{Pod: "p", Node: "n"}}, Revision: 5}
-		s.check.judged(plan, cluster.Verdict{Reason: "NodeResourcesFit", Revision: 7})
+		s.check.Judged(plan, cluster.Verdict{Reason: "NodeResourcesFit", Revision: 7})
 		plan.Revision = c.revision
-		s.check.judged(plan, cluster.Verdict{Committed: true})
-		if (s.err != nil) != c.breaks {
-			t.Errorf("retried at revision %d after 7 was demanded: %v", c.revision, s.err)
+		s.check.Judged(plan, cluster.Verdict{Committed: true})
+		if (s.violations.first != nil) != c.breaks {
+			t.Errorf("retried at revision %d after 7 was demanded: %v", c.revision, s.violations.first)
 		}
 	}
 }

@@ -3,15 +3,11 @@ package sim
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-	"hash"
-	"math/rand/v2"
 	"time"
 
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/schedule"
-	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/sim/check"
 	"hilbert.dev/hilbert/sim/trace"
 )
 
@@ -37,47 +33,43 @@ const (
 	maxRounds        = 100_000
 )
 
-// Simulation is one run.
+// simulation is one run. It owns the loop and nothing else: each part owns its state, and reaches the others by name.
+//
+//	clock        virtual time and the agenda of events
+//	violations   the first broken invariant
+//	meter        what is counted for the report
+//	api          the API server's objects
+//	watches      api -> process: events, with lag
+//	process      the Scheduler and its timer
+//	writer       process -> api: writes, with latency and loss
+//	server       does the writes on api, and keeps the digest
+//	pods         creates pods and lets them end, as controllers and kubelets do
+//	agents       the agents of the nodes: admission, reports, headroom
+//	admin        people who change nodes, queues, namespaces and PodGroups
+//	other        another scheduler
+//	injector     strikes with faults at intervals
+//	check        follows what the scheduler is told and says
+//	audit        counts everything anew, after a step and at rest
 type simulation struct {
-	o    Options
-	w    *trace.Workload
-	now  int64
-	step int
+	o          *Options
+	w          *trace.Workload
+	features   *features
+	clock      *clock
+	violations *violations
+	meter      *meter
 
-	agenda  agenda
-	api     *model
-	meter   *meter
-	watches [watchKinds]watch
-	flights []flight
-	vacant  []int32 // free places in flights
-	faults  *rand.Rand
-	lag     *rand.Rand
-	agents  *rand.Rand
-	digest  hash.Hash
-	line    []byte // scratch of placement
-	next    int    // the first task that has not arrived
-
-	// The process, and what it is owed within the current step.
-	scheduler *schedule.Scheduler // nil while none runs
-	process   uint32              // counts restarts
-	wakeAt    int64               // the earliest wake-up on the agenda, 0 for none
-	results   []bind.Result
-	inbox     []facts.Event
-	mark      time.Duration // when the decision under way began
-
-	check *checker
-	tied  bool // there are required constraints between pods
-	// tenanted: there are units or queues; lasting: pods that have ended stay until somebody deletes them.
-	tenanted, lasting bool
-	seams             seams
-	err               error
-}
-
-// seams are where tests break a run, to see that it is noticed. All are nil or false otherwise.
-type seams struct {
-	told     func(facts.Event) facts.Event // what the scheduler is told instead; nil: nothing
-	answered func(bind.Result) bind.Result // what it is answered instead
-	asleep   bool                          // it is never woken
+	api      *model
+	watches  *watches
+	process  *process
+	writer   *writer
+	server   *executor
+	pods     *podLifecycle
+	agents   *nodeAgents
+	admin    *admin
+	other    *otherScheduler
+	injector *faultInjector
+	check    *check.Checker // nil: not checked
+	audit    *auditor
 }
 
 // Run replays a workload. A cancelled context ends it early, with what was reached; the Report says so. The error is a *Violation when an
@@ -96,204 +88,184 @@ func newSimulation(w *trace.Workload, o Options) (*simulation, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	s := &simulation{
-		o: o, w: w, tied: w.Tied(), tenanted: w.Tenanted(), agenda: newAgenda(), digest: sha256.New(),
-		faults: rand.New(rand.NewPCG(o.Seed, streamFaults)),
-		lag:    rand.New(rand.NewPCG(o.Seed, streamLag)),
-		agents: rand.New(rand.NewPCG(o.Seed, streamAgents)),
-	}
-	s.meter = newMeter(w)
-	s.api = newModel(w, s.meter)
-	s.api.preempt = o.Preempt
-	s.api.addAgents(w.Reports)
-	if o.CheckEvery > 0 {
-		s.check = newChecker(s)
-	}
-	if err := s.start(); err != nil {
+	s := assemble(w, &o)
+	if err := s.process.start(); err != nil {
 		return nil, err
 	}
 	if len(w.Tasks) > 0 {
-		s.agenda.add(event{at: w.Tasks[0].Created, kind: evArrive})
+		s.clock.add(event{at: w.Tasks[0].Created, kind: evArrive})
 	}
 	for i := range w.Units {
-		s.agenda.add(event{at: w.Units[i].Facts.Created, kind: evUnit, arg: int32(i)})
+		s.clock.add(event{at: w.Units[i].Facts.Created, kind: evUnit, arg: int32(i)})
 	}
-	s.planFaults()
-	s.planLending()
+	s.injector.planAll()
+	s.agents.planLending()
 	return s, nil
 }
 
+// assemble makes the parts of a run and shows them to one another.
+func assemble(w *trace.Workload, o *Options) *simulation {
+	draws, f := newStream(o.Seed, streamFaults), o.Faults
+	timeout := int64(o.Config.Binding.WriteTimeout.D())
+	has := &features{constraints: w.Tied(), tenants: w.Tenanted(), reports: len(w.Reports) > 0}
+	clock, meter := newClock(), newMeter(w)
+	broken := &violations{seed: o.Seed, clock: clock}
+	api := newModel(w, meter)
+	api.preempt = o.Preempt
+	api.addAgents(w.Reports)
+	watches := &watches{faults: f, draws: draws, clock: clock, api: api, features: has}
+	agents := &nodeAgents{
+		faults: f, draws: newStream(o.Seed, streamAgents), clock: clock, violations: broken, meter: meter, api: api, watches: watches,
+	}
+	pods := &podLifecycle{faults: f, draws: draws, clock: clock, meter: meter, w: w, api: api, watches: watches, agents: agents}
+	agents.pods = pods
+	admin := &admin{clock: clock, w: w, api: api, watches: watches}
+	server := &executor{
+		faults: f, draws: draws, clock: clock, violations: broken, meter: meter, api: api, watches: watches, pods: pods, agents: agents,
+		digest: sha256.New(),
+	}
+	writer := &writer{faults: f, draws: draws, timeout: timeout, clock: clock, meter: meter, server: server}
+	process := &process{
+		o: o, w: w, features: has, lag: newStream(o.Seed, streamLag), clock: clock, violations: broken, meter: meter, api: api, watches: watches,
+		writer: writer,
+	}
+	pods.process = process
+	if o.CheckEvery > 0 {
+		process.check = check.New(checked{has, clock, broken, api}, &o.Config.Evictions)
+	}
+	return &simulation{
+		o: o, w: w, features: has, clock: clock, violations: broken, meter: meter, api: api, watches: watches, process: process, writer: writer,
+		server: server, pods: pods, agents: agents, admin: admin, check: process.check,
+		other: &otherScheduler{
+			draws: draws, clock: clock, violations: broken, meter: meter, api: api, watches: watches, pods: pods, agents: agents,
+		},
+		injector: &faultInjector{
+			faults: f, draws: draws, timeout: timeout, clock: clock, violations: broken, meter: meter, w: w, api: api, watches: watches,
+			process: process, pods: pods, agents: agents, admin: admin,
+		},
+		audit: &auditor{
+			o: o, w: w, features: has, clock: clock, violations: broken, api: api, process: process, check: process.check,
+		},
+	}
+}
+
+// checked is what the checker asks of the run.
+type checked struct {
+	features   *features
+	clock      *clock
+	violations *violations
+	api        *model
+}
+
+// Now is part of check.Run.
+func (c checked) Now() int64 { return c.clock.now }
+
+// Constrained is part of check.Run.
+func (c checked) Constrained() bool { return c.features.constraints }
+
+// Tenanted is part of check.Run.
+func (c checked) Tenanted() bool { return c.features.tenants }
+
+// Priority is part of check.Run.
+func (c checked) Priority(pod facts.UID) int32 { return c.api.priority(pod) }
+
+// Violate is part of check.Run.
+func (c checked) Violate(format string, args ...any) { c.violations.add(format, args...) }
+
 func (s *simulation) run(ctx context.Context) (*Report, error) {
-	began := s.wall()
+	began := s.o.wall()
 	interrupted := false
 	idle := 0
-	for s.err == nil && s.agenda.heap.Len() > 0 {
-		s.now = s.agenda.heap.First().at
-		for e, ok := s.agenda.next(s.now); ok; e, ok = s.agenda.next(s.now) {
-			s.handle(e)
-		}
-		s.pump()
-		s.step++
-		s.inspect()
-		if s.step%cancelEvery == 0 && ctx.Err() != nil {
+	for s.violations.first == nil && !s.clock.empty() {
+		s.advance()
+		if s.clock.step%cancelEvery == 0 && ctx.Err() != nil {
 			interrupted = true
 			break
 		}
-		if s.o.Progress != nil && s.step%progressEvery == 0 {
-			s.o.Progress(Progress{len(s.w.Tasks), s.next, s.meter.placed, time.Duration(s.now)})
+		if s.o.Progress != nil && s.clock.step%progressEvery == 0 {
+			s.o.Progress(Progress{len(s.w.Tasks), s.pods.next, s.meter.placed, time.Duration(s.clock.now)})
 		}
-		if idle++; s.now <= s.meter.end {
+		if idle++; s.clock.now <= s.meter.end {
 			idle = 0
 		}
 		if idle > maxIdleSteps+idleStepsPerTask*len(s.w.Tasks) {
-			s.violate("the scheduler does not come to rest: %+v", s.scheduler.Pending())
+			s.violations.add("the scheduler does not come to rest: %+v", s.process.scheduler.Pending())
 		}
 	}
-	if s.err == nil && !interrupted {
-		s.atRest()
+	if s.violations.first == nil && !interrupted {
+		s.audit.atRest()
 	}
-	if s.err != nil {
-		return nil, s.err
+	if s.violations.first != nil {
+		return nil, s.violations.first
 	}
-	report := s.report(s.wall() - began)
+	report := s.report(s.o.wall() - began)
 	report.Interrupted = interrupted
 	return report, nil
 }
 
-func (s *simulation) wall() time.Duration {
-	if s.o.Wall == nil {
-		return 0
+// advance moves to the time of the next event, and lets everything happen that happens then.
+func (s *simulation) advance() {
+	s.clock.advance()
+	for e, ok := s.clock.due(); ok; e, ok = s.clock.due() {
+		s.handle(e)
 	}
-	return s.o.Wall()
+	s.turn()
 }
 
-// violate records the first broken invariant, which ends the run.
-func (s *simulation) violate(format string, args ...any) {
-	if s.err == nil {
-		s.err = &Violation{s.o.Seed, s.step, time.Duration(s.now), fmt.Sprintf(format, args...)}
-	}
+// turn lets the scheduler act on what has just happened, and checks what it did.
+func (s *simulation) turn() {
+	s.process.pump()
+	s.clock.step++
+	s.audit.inspect()
 }
-
-func (s *simulation) time() time.Time { return time.Unix(0, s.now).UTC() }
 
 func (s *simulation) handle(e event) {
 	switch e.kind {
 	case evArrive:
-		s.arrive()
+		s.pods.arrive()
 	case evLeave:
-		s.leave(e.arg)
+		s.pods.leave(e.arg)
 	case evFinish:
-		s.finish(e.arg)
+		s.pods.finish(e.arg)
 	case evForeign:
-		s.foreignBind(e.arg)
+		s.other.bind(e.arg)
 	case evUngate:
-		s.ungate(e.arg)
+		s.pods.ungate(e.arg)
 	case evDelete:
-		s.deletePod(e.arg)
+		s.pods.delete(e.arg)
 	case evDeliver:
-		s.deliverDue(int(e.arg), e.epoch)
-	case evLand:
-		s.land(e.arg)
+		if told, ok := s.watches.deliver(int(e.arg), e.epoch); ok {
+			s.process.give(told)
+		}
+	case evEffect:
+		s.writer.effect(e.arg)
 	case evAnswer:
-		s.answer(e.arg)
+		if result, live := s.writer.answer(e.arg); live {
+			s.process.finish(result, s.clock.time())
+		}
 	case evWake:
-		s.wakeAt = 0
+		s.process.woken()
 	case evFault:
-		s.strike(fault(e.arg))
+		s.injector.strike(fault(e.arg))
 	case evReturn:
-		s.returnNode(e.arg)
+		s.admin.returnNode(e.arg)
 	case evUnit:
-		s.createUnit(e.arg)
+		s.admin.createUnit(e.arg)
 	case evUnitGone:
-		s.deleteUnit(e.arg)
+		s.admin.deleteUnit(e.arg)
 	case evAdmit:
-		s.admit(e.arg)
+		s.agents.admit(e.arg)
 	case evReport:
-		s.reports(e.arg)
-	case evLend:
-		s.lend(e.arg)
-	case evLook:
-		s.looks(e.arg)
+		s.agents.report(e.arg)
+	case evHeadroom:
+		s.agents.moveHeadroom(e.arg)
+	case evFindOwner:
+		s.agents.findOwner(e.arg)
 	case evAgentBack:
-		s.agentBack(e.arg)
+		s.agents.restore(e.arg)
 	case evRestart:
-		if err := s.start(); err != nil {
-			s.violate("restart: %v", err)
+		if err := s.process.start(); err != nil {
+			s.violations.add("restart: %v", err)
 		}
 	}
-}
-
-// arrive creates the tasks of this instant, and puts the next arrival on the agenda.
-func (s *simulation) arrive() {
-	for ; s.next < len(s.w.Tasks) && s.w.Tasks[s.next].Created <= s.now; s.next++ {
-		s.createPod(int32(s.next), 0, s.drawOwner())
-	}
-	if s.next < len(s.w.Tasks) {
-		s.agenda.add(event{at: s.w.Tasks[s.next].Created, kind: evArrive})
-	}
-}
-
-func (s *simulation) createPod(task, age int32, ours bool) {
-	if ours {
-		s.meter.arrived(s.w.Tasks[task].Requirements)
-	}
-	s.begin(task, age, ours)
-}
-
-// begin creates a pod that is no arrival of its own.
-func (s *simulation) begin(task, age int32, ours bool) {
-	i := s.api.create(task, age, ours, s.now)
-	s.drawTroubles(i)
-	if until := s.w.Tasks[task].Deleted; until != trace.Never {
-		kind := evLeave
-		if s.drawFinish() {
-			kind = evFinish
-		}
-		s.agenda.add(event{at: max(until, s.now), kind: kind, arg: i})
-	}
-	s.tellPod(i)
-}
-
-// leave removes a pod.
-func (s *simulation) leave(i int32) {
-	p := &s.api.pods[i]
-	if !p.exists {
-		return
-	}
-	until := s.w.Tasks[p.task].Deleted
-	again := p.evicted && !p.finished && (until == trace.Never || until > s.now)
-	switch {
-	case !p.ours:
-	case p.bound == 0 && !again:
-		s.meter.unplaced(s.whyPending(p, reasonLeft))
-	case p.bound != 0 && again:
-		s.meter.placed--
-	}
-	task, age, ours := p.task, p.age, p.ours
-	s.ends(i)
-	s.api.remove(i, s.now)
-	s.tell(watchPods, facts.PodRemoved{UID: p.uid})
-	if again {
-		s.begin(task, age+1, ours)
-	}
-}
-
-// tellPod lets the watch say how a pod is now.
-func (s *simulation) tellPod(i int32) {
-	s.tell(watchPods, facts.PodUpserted{Pod: s.api.facts(i)})
-}
-
-// placement enters a Binding of ours in the digest.
-func (s *simulation) placement(i int32) {
-	p := &s.api.pods[i]
-	line := append(s.line[:0], p.name...)
-	line = append(line, 0)
-	line = append(line, s.api.nodes[p.node].object.Name...)
-	line = append(line, 0)
-	line = binary.LittleEndian.AppendUint16(line, p.grant.GPUs)
-	if !p.grant.NUMANodes.IsZero() {
-		line = append(line, p.grant.NUMANodes.String()...)
-	}
-	s.line = binary.LittleEndian.AppendUint64(line, uint64(s.now))
-	s.digest.Write(s.line)
 }

@@ -124,7 +124,7 @@ func TestTenantMistakesAreFound(t *testing.T) {
 			}
 			return e
 		}, "has not enough", false},
-		{"queues that let nobody preempt are not seen", tellQueue(func(f *facts.Queue) { f.NeverPreempts = false }), "lets nobody preempt", false},
+		{"queues without preemption are not seen", tellQueue(func(f *facts.Queue) { f.NeverPreempts = false }), "allows no preemption", false},
 		{"queues that keep what they borrow are not seen", tellQueue(func(f *facts.Queue) { f.KeepsBorrowed = false }), "keeps what it has borrowed", false},
 		{"guarantees are thought smaller", tellQueue(func(f *facts.Queue) { f.Guaranteed = scaled(f.Guaranteed, 10) }), "has borrowed nothing", false},
 		{"one member is thought enough", tellUnit(func(f *facts.Unit) { f.MinMember = 1 }), "that it needs", false},
@@ -133,7 +133,7 @@ func TestTenantMistakesAreFound(t *testing.T) {
 		{"required racks are not seen", tellUnit(func(f *facts.Unit) { f.Topology.Required = "" }), "where one is required", false},
 		{"uniform models are not seen", tellUnit(func(f *facts.Unit) { f.Topology.Uniform = "" }), spec.LabelGPUModel, false},
 		{"subgroups are not seen", tellUnit(func(f *facts.Unit) { f.SubgroupTopology = facts.Packing{} }), "subgroup part-", false},
-		{"indivisible gangs are thought divisible", tellUnit(func(f *facts.Unit) { f.Indivisible = false }), "is torn", false},
+		{"indivisible gangs are thought divisible", tellUnit(func(f *facts.Unit) { f.Indivisible = false }), "is left below its minimum", false},
 		{"PodGroups are not seen", func(e facts.Event) facts.Event {
 			if _, ok := e.(facts.UnitsListed); ok {
 				return facts.UnitsListed{}
@@ -156,8 +156,8 @@ func TestTenantMistakesAreFound(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.seams.told = c.told
-				if err := s.start(); err != nil { // it was told of everything before the mistake was made
+				s.process.seams.told = c.told
+				if err := s.process.start(); err != nil { // it was told of everything before the mistake was made
 					t.Fatal(err)
 				}
 				_, last = s.run(t.Context())
@@ -191,7 +191,7 @@ run 1m
 			t.Fatal(err)
 		}
 		if blind {
-			s.seams.told = tellQueue(func(f *facts.Queue) { f.Guaranteed = nil })
+			s.sim.process.seams.told = tellQueue(func(f *facts.Queue) { f.Guaranteed = nil })
 		}
 		_, err = s.all(f)
 		if held := err != nil && strings.Contains(err.Error(), "waits within the guarantee of queue owner"); held != blind {
@@ -223,7 +223,7 @@ run 1m
 	if _, err := s.all(f); err != nil {
 		t.Error(err)
 	}
-	used := s.api.usage()
+	used := s.sim.api.usage()
 	if got := [2]int64{used["branch"][resource.NameCPU], used["guest"][resource.NameCPU]}; got != [2]int64{4000, 12000} {
 		t.Errorf("branch and guest have %v, want 4 and 12 cores", got)
 	}

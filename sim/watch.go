@@ -4,31 +4,43 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
-// The watches of the process. The three before the last are there where the workload has units or queues.
+// The kinds of watch. Those of units, queues and namespaces are open only where the workload has some.
 const (
 	watchNodes = iota
 	watchPods
 	watchUnits
 	watchQueues
 	watchNamespaces
-	watchReports // there where the workload has reports
+	watchReports // only where nodes have agents
 	watchKinds
 )
 
-// watching is how many of the watches there are.
-func (s *simulation) watching() int {
-	count := watchPods + 1
-	if s.tenanted {
-		count = watchReports
-	}
-	if s.reportsNUMA() {
-		count++
-	}
-	return count
+// features are what a run has to reckon with.
+type features struct {
+	constraints bool // between pods: required affinity, anti-affinity or hard spread
+	tenants     bool // queues or units
+	reports     bool // nodes have agents
 }
 
-// zoned says whether there are agents.
-func (s *simulation) reportsNUMA() bool { return len(s.w.Reports) > 0 }
+// watches carry changes of the model to the scheduler, as the API server's watches do. Each kind of object has its own watch. Within a watch
+// events keep their order; events of different watches can overtake one another.
+//
+// Without faults an event is in the inbox at once, and the process takes it within the same instant. With faults it arrives after a lag:
+//
+//	time 0: pod a is bound      pods:  a, arrives at 5 s
+//	time 1: node n is removed   nodes: n, arrives at 2 s    the scheduler learns of n first
+//	time 2: pod b is deleted    pods:  b, arrives at 5 s    not before a, whatever lag was drawn
+type watches struct {
+	faults   *Faults // nil: none
+	draws    *stream
+	clock    *clock
+	api      *model
+	features *features
+
+	open    bool // a process runs; the next one lists
+	streams [watchKinds]watch
+	inbox   []facts.Event // that arrived within this instant, without faults
+}
 
 // watch delivers one kind of object in order, each event after some lag.
 type watch struct {
@@ -50,27 +62,53 @@ func (w *watch) close() {
 	w.epoch++
 }
 
-// tell lets a watch say what has just happened.
-func (s *simulation) tell(which int, e facts.Event) {
-	if s.scheduler == nil {
-		return // the next process lists
+// count is how many of the watches there are.
+func (ws *watches) count() int {
+	count := watchPods + 1
+	if ws.features.tenants {
+		count = watchReports
 	}
-	w := &s.watches[which]
-	if s.o.Faults == nil {
-		w.delivered = s.api.revision
-		s.inbox = append(s.inbox, e)
-		return
+	if ws.features.reports {
+		count++
 	}
-	w.last = max(w.last, s.now+int64(s.drawRange(s.o.Faults.WatchLag)))
-	w.queue = append(w.queue, delivery{e, s.api.revision})
-	s.agenda.add(event{at: w.last, kind: evDeliver, arg: int32(which), epoch: w.epoch})
+	return count
 }
 
-// deliverDue hands over the first event of a watch.
-func (s *simulation) deliverDue(which int, epoch uint32) {
-	w := &s.watches[which]
-	if epoch != w.epoch {
+// close ends all watches, with the process.
+func (ws *watches) close() {
+	ws.open = false
+	ws.inbox = ws.inbox[:0]
+	for i := range ws.streams {
+		ws.streams[i].close()
+	}
+}
+
+// tell lets a watch say what has just happened.
+func (ws *watches) tell(which int, e facts.Event) {
+	if !ws.open {
 		return
+	}
+	w := &ws.streams[which]
+	if ws.faults == nil {
+		w.delivered = ws.api.revision
+		ws.inbox = append(ws.inbox, e)
+		return
+	}
+	w.last = max(w.last, ws.clock.now+int64(ws.draws.within(ws.faults.WatchLag)))
+	w.queue = append(w.queue, delivery{e, ws.api.revision})
+	ws.clock.add(event{at: w.last, kind: evDeliver, arg: int32(which), epoch: w.epoch})
+}
+
+// tellPod lets the watch say how a pod is now.
+func (ws *watches) tellPod(i int32) {
+	ws.tell(watchPods, facts.PodUpserted{Pod: ws.api.facts(i)})
+}
+
+// deliver takes the first event of a watch. There is none if the watch was closed after the delivery was planned.
+func (ws *watches) deliver(which int, epoch uint32) (facts.Event, bool) {
+	w := &ws.streams[which]
+	if epoch != w.epoch {
+		return nil, false
 	}
 	d := w.queue[w.head]
 	w.queue[w.head] = delivery{}
@@ -79,27 +117,27 @@ func (s *simulation) deliverDue(which int, epoch uint32) {
 		w.queue, w.head = w.queue[:0], 0
 	}
 	w.delivered = d.revision
-	s.give(d.event)
+	return d.event, true
 }
 
-// list starts a watch over: the scheduler gets everything as it is now.
-func (s *simulation) list(which int) {
-	w := &s.watches[which]
+// list starts a watch over, with everything as it is now.
+func (ws *watches) list(which int) facts.Event {
+	w := &ws.streams[which]
 	w.close()
-	w.delivered = s.api.revision
+	w.delivered = ws.api.revision
 	switch which {
 	case watchNodes:
-		s.give(facts.NodesListed{Nodes: s.api.listNodes()})
+		return facts.NodesListed{Nodes: ws.api.listNodes()}
 	case watchPods:
-		s.give(facts.PodsListed{Pods: s.api.listPods()})
+		return facts.PodsListed{Pods: ws.api.listPods()}
 	case watchUnits:
-		s.give(facts.UnitsListed{Units: s.api.tenants.ListUnits()})
+		return facts.UnitsListed{Units: ws.api.tenants.ListUnits()}
 	case watchReports:
-		s.give(facts.ReportsListed{Reports: s.api.listReports()})
+		return facts.ReportsListed{Reports: ws.api.listReports()}
 	case watchQueues:
-		s.give(facts.QueuesListed{Queues: s.api.tenants.ListQueues()})
+		return facts.QueuesListed{Queues: ws.api.tenants.ListQueues()}
 	default:
-		s.give(facts.NamespacesListed{Namespaces: s.api.tenants.ListNamespaces()})
+		return facts.NamespacesListed{Namespaces: ws.api.tenants.ListNamespaces()}
 	}
 }
 

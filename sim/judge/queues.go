@@ -86,7 +86,7 @@ func (t *Tenants) QueueOf(namespace string) string {
 }
 
 // above lists a queue and its ancestors, from the bottom up. closed: the chain does not end at the root, so nothing may be admitted.
-func (t *Tenants) above(name string) (chain []string, closed bool) {
+func (t *Tenants) ancestors(name string) (chain []string, closed bool) {
 	for {
 		chain = append(chain, name)
 		f := t.Queues[name]
@@ -119,7 +119,7 @@ func (t *Tenants) circular(name string) bool {
 
 // parent is the queue above; empty if there is none.
 func (t *Tenants) parent(name string) string {
-	if chain, _ := t.above(name); len(chain) > 1 {
+	if chain, _ := t.ancestors(name); len(chain) > 1 {
 		return chain[1]
 	}
 	return ""
@@ -216,7 +216,7 @@ type Bill map[string]map[string]int64
 
 // Add charges a pod to its queue and all ancestors of that.
 func (b Bill) Add(t *Tenants, namespace string, r *facts.Requirements) {
-	chain, _ := t.above(t.QueueOf(namespace))
+	chain, _ := t.ancestors(t.QueueOf(namespace))
 	for _, name := range chain {
 		if b[name] == nil {
 			b[name] = make(map[string]int64)
@@ -231,7 +231,7 @@ func (b Bill) Add(t *Tenants, namespace string, r *facts.Requirements) {
 // all can.
 func (t *Tenants) Refusal(used, asks Bill) string {
 	for _, name := range slices.Sorted(maps.Keys(asks)) {
-		if _, closed := t.above(name); closed {
+		if _, closed := t.ancestors(name); closed {
 			return name + " has no place in the tree"
 		}
 		for _, r := range slices.Sorted(maps.Keys(asks[name])) {
@@ -261,8 +261,8 @@ func (t *Tenants) Borrows(used Bill, taker, namespace string, victim *facts.Requ
 // Side is the branch of the tree that holds one namespace and not the other: the highest ancestor of the first that is no ancestor of the
 // second. Empty if there is none.
 func (t *Tenants) Side(of, apartFrom string) (side string) {
-	mine, _ := t.above(t.QueueOf(of))
-	theirs, _ := t.above(t.QueueOf(apartFrom))
+	mine, _ := t.ancestors(t.QueueOf(of))
+	theirs, _ := t.ancestors(t.QueueOf(apartFrom))
 	for _, name := range mine {
 		if slices.Contains(theirs, name) {
 			break
@@ -274,7 +274,7 @@ func (t *Tenants) Side(of, apartFrom string) (side string) {
 
 // WithinGuarantee says whether a queue and its ancestors, up to a branch, stay within their guarantees when what is asked is added.
 func (t *Tenants) WithinGuarantee(queue, side string, used, asks Bill) bool {
-	chain, _ := t.above(queue)
+	chain, _ := t.ancestors(queue)
 	for _, name := range chain {
 		for r, amount := range asks[name] {
 			if r != resource.NamePods && used[name][r]+amount > t.Guaranteed(name, r) {
@@ -291,7 +291,7 @@ func (t *Tenants) WithinGuarantee(queue, side string, used, asks Bill) bool {
 // KeepsBorrowed says whether a queue from a namespace's up to a branch keeps what it has borrowed. Without a branch, only the namespace's queue
 // is asked.
 func (t *Tenants) KeepsBorrowed(namespace, side string) bool {
-	chain, _ := t.above(t.QueueOf(namespace))
+	chain, _ := t.ancestors(t.QueueOf(namespace))
 	for _, name := range chain {
 		if f := t.Queues[name]; f != nil && f.KeepsBorrowed {
 			return true

@@ -1,0 +1,91 @@
+package check
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/schedule/relief"
+)
+
+// evictionBudget checks the evictions that nodes have requested: each is of a pod that its node wants gone, and together they stay within the
+// budget for the cluster, whichever process began them. With 200 reclaimed pods, 5 percent a minute and a burst of 1, at most 11 evictions that
+// are not urgent begin within any minute.
+type evictionBudget struct {
+	evictions *spec.Evictions
+	run       Run
+
+	begun  []RequestedEviction
+	failed []int64 // when evictions were answered that came to nothing
+}
+
+// RequestedEviction is an eviction that was begun.
+type RequestedEviction struct {
+	At        int64
+	Node      string
+	Urgent    bool
+	Reclaimed int // how many reclaimed pods were on nodes then
+}
+
+// begin judges an eviction that the scheduler begins.
+func (b *evictionBudget) begin(w *bind.Write, mi *mirror) {
+	m, told := mi.pods[w.Pod], mi.reports[w.Node]
+	if m == nil || m.node != w.Node || told == nil || !m.requirements.Reclaimed || m.deleting {
+		b.run.Violate("pod %s must not be evicted at the request of node %s", w.Pod, w.Node)
+		return
+	}
+	at := slices.IndexFunc(told.report.Evictions, func(x facts.EvictionRequest) bool { return x.UID == w.Pod })
+	if at < 0 {
+		b.run.Violate("pod %s is evicted from node %s, which does not request it", w.Pod, w.Node)
+		return
+	}
+	now := RequestedEviction{At: b.run.Now(), Node: w.Node, Urgent: told.report.Evictions[at].Urgent}
+	for _, other := range mi.pods {
+		if other.node != "" && other.requirements.Reclaimed {
+			now.Reclaimed++
+		}
+	}
+	b.begun = append(b.begun, now)
+	b.check()
+}
+
+// check compares the evictions of the last minute with the budget.
+func (b *evictionBudget) check() {
+	last := len(b.begun) - 1
+	now := &b.begun[last]
+	begun, level := 0, now.Reclaimed
+	for i := last; i >= 0 && now.At-b.begun[i].At < int64(time.Minute); i-- {
+		e := &b.begun[i]
+		switch {
+		case !e.Urgent:
+			begun++
+			level = max(level, e.Reclaimed)
+		case now.Urgent && e.Node == now.Node && i != last && now.At-e.At < int64(relief.UrgentInterval):
+			b.run.Violate("two urgent evictions from node %s within %v", now.Node, time.Duration(now.At-e.At))
+		}
+	}
+	most := int(math.Ceil(max(b.evictions.PercentPerMinute/100*float64(level), 1))) + b.evictions.Burst
+	if !now.Urgent && begun > most+b.failedSince(now.At) {
+		b.run.Violate("%d evictions within a minute, where %d reclaimed pods allow %d", begun, level, most)
+	}
+}
+
+// answered takes note of what became of an eviction.
+func (b *evictionBudget) answered(outcome bind.Outcome) {
+	if outcome != bind.Written && outcome != bind.Unknown {
+		b.failed = append(b.failed, b.run.Now())
+	}
+}
+
+// failedSince counts the evictions of the last minute that came to nothing.
+func (b *evictionBudget) failedSince(now int64) (n int) {
+	for _, at := range b.failed {
+		if now-at < int64(time.Minute) {
+			n++
+		}
+	}
+	return n
+}

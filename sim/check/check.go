@@ -1,0 +1,284 @@
+package check
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/sim/judge"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Checker follows what the scheduler is told and what it says, and judges each decision when it is committed, with package judge and on what
+// the scheduler had been told by then.
+type Checker struct {
+	run    Run
+	mirror *mirror
+	writes map[bind.WriteID]bind.Write // under way
+	budget evictionBudget
+	// victims are those of the Plan that was committed last. Some may have had only a promised place, and have lost it before the placements of
+	// the Plan are reported.
+	victims []facts.UID
+	// RefusedThoughFit counts decisions that nothing fits though something does.
+	RefusedThoughFit int
+}
+
+// Run is what the checker asks of the run that it checks.
+type Run interface {
+	// Now is the virtual time in nanoseconds.
+	Now() int64
+	// Constrained says whether pods of the workload have constraints between them, Tenanted whether there are queues or PodGroups.
+	Constrained() bool
+	Tenanted() bool
+	// Priority is that of a pod, as the API server has it.
+	Priority(pod facts.UID) int32
+	// Violate records that an invariant is broken.
+	Violate(format string, args ...any)
+}
+
+// New returns a Checker that mirrors an empty cluster.
+func New(run Run, evictions *spec.Evictions) *Checker {
+	c := &Checker{run: run, budget: evictionBudget{evictions: evictions, run: run}}
+	c.Forget()
+	return c
+}
+
+// Evictions are those that the scheduler has begun at the request of nodes.
+func (c *Checker) Evictions() []RequestedEviction { return c.budget.begun }
+
+// Forget starts over, with a new process. The budget of evictions goes on.
+func (c *Checker) Forget() {
+	c.mirror, c.writes = newMirror(), make(map[bind.WriteID]bind.Write)
+}
+
+// Told mirrors an event that the scheduler is given.
+func (c *Checker) Told(e facts.Event) { c.mirror.told(e) }
+
+// candidate is a pod on a node, to be judged.
+func (c *Checker) candidate(m *mirrored, n *facts.Node, grant topology.Grant, without ...facts.UID) *candidate {
+	return &candidate{mirror: c.mirror, pod: m, node: n, grant: grant, without: without, constraints: c.run.Constrained()}
+}
+
+// Committed judges a placement that the scheduler has just committed to.
+func (c *Checker) Committed(pod *cluster.Pod) { c.placed(pod, nil) }
+
+// placed judges a placement that takes effect when the victims have left.
+func (c *Checker) placed(pod *cluster.Pod, victims []facts.UID) {
+	m := c.mirror.pods[pod.UID]
+	switch {
+	case m == nil:
+		c.run.Violate("a place for pod %s, which the scheduler has not been told of", pod.UID)
+		return
+	case m.node != "":
+		c.run.Violate("a second place for pod %s: %s, after %s", pod.UID, pod.Node(), m.node)
+		return
+	case !m.ours || m.leaving:
+		c.run.Violate("a place for pod %s, which is not to be placed", pod.UID)
+		return
+	}
+	n := c.mirror.nodes[pod.Node()]
+	if n == nil {
+		c.run.Violate("pod %s is put on node %s, which the scheduler knows to be gone", pod.UID, pod.Node())
+		return
+	}
+	if why := c.candidate(m, n, pod.Grant(), slices.Concat(victims, c.victims)...).refusal(); why != "" {
+		c.run.Violate("pod %s must not go to node %s: %s", pod.UID, n.Name, why)
+		return
+	}
+	m.assumed, m.victims = true, victims
+	c.mirror.move(m, n.Name, pod.Grant())
+}
+
+// Preempting judges a placement with victims.
+func (c *Checker) Preempting(pod *cluster.Pod, victims []*cluster.Pod) {
+	uids := make([]facts.UID, len(victims))
+	for i, victim := range victims {
+		uids[i] = victim.UID
+		switch m := c.mirror.pods[victim.UID]; {
+		case m == nil || m.node != pod.Node() && m.unit.IsZero(): // other members of a unit that is evicted whole may be anywhere
+			c.run.Violate("pod %s preempts %s, which is not on node %s", pod.UID, victim.UID, pod.Node())
+		case !c.run.Tenanted() && m.priority >= c.run.Priority(pod.UID):
+			c.run.Violate("pod %s preempts %s, which is of no lower priority", pod.UID, victim.UID)
+		}
+	}
+	if len(victims) == 0 {
+		c.run.Violate("pod %s preempts no pod", pod.UID)
+	}
+	c.placed(pod, uids)
+}
+
+// Cleared judges a placement again when its victims are said to have left.
+func (c *Checker) Cleared(pod *cluster.Pod) {
+	m := c.mirror.pods[pod.UID]
+	if m == nil || !m.assumed {
+		c.run.Violate("the way is cleared for pod %s, which has no place", pod.UID)
+		return
+	}
+	if n := c.mirror.nodes[m.node]; n == nil {
+		c.run.Violate("the way is cleared for pod %s on node %s, which is gone", pod.UID, m.node)
+	} else if why := c.candidate(m, n, m.grant).refusal(); why != "" {
+		c.run.Violate("the way is cleared for pod %s on node %s: %s", pod.UID, n.Name, why)
+	}
+}
+
+// justified says whether a victim may be written to: a placement names it, and the nomination of that pod is written.
+func (c *Checker) justified(victim facts.UID) bool {
+	for _, m := range c.mirror.pods {
+		if m.assumed && m.nominated == m.node && slices.Contains(m.victims, victim) {
+			return true
+		}
+	}
+	return false
+}
+
+// Released mirrors that the scheduler gave a place up.
+func (c *Checker) Released(uid facts.UID) {
+	if m := c.mirror.pods[uid]; m != nil && m.assumed {
+		c.mirror.move(m, "", topology.Grant{})
+		m.assumed, m.victims = false, nil
+		for _, other := range c.mirror.pods { // pods that waited for it to leave need not wait, wherever it goes now
+			other.victims = slices.DeleteFunc(other.victims, func(victim facts.UID) bool { return victim == uid })
+		}
+	}
+}
+
+// Judged checks a Plan and its Verdict: a Plan that was rejected may be proposed again only at the demanded revision or later.
+func (c *Checker) Judged(plan *cluster.Plan, v cluster.Verdict) {
+	if v.Committed {
+		if c.run.Tenanted() {
+			(&planJudge{plan, c.mirror, c.run}).judge()
+		}
+		c.victims = plan.Victims
+	}
+	for i := range plan.Placements {
+		uid := plan.Placements[i].Pod
+		if need, ok := c.mirror.demanded[uid]; ok && plan.Revision < need {
+			c.run.Violate("pod %s is tried again at revision %d; its rejection demanded %d", uid, plan.Revision, need)
+		}
+		delete(c.mirror.demanded, uid)
+		if !v.Committed {
+			c.mirror.demanded[uid] = v.Revision
+		}
+	}
+}
+
+// Sent checks a write that the scheduler starts, and remembers it until its answer.
+func (c *Checker) Sent(w *bind.Write) {
+	if w.Kind == bind.EvictPod {
+		c.budget.begin(w, c.mirror)
+	}
+	for _, other := range c.writes {
+		if !apart(w.Kind) && !apart(other.Kind) && w.Pod != "" && other.Pod == w.Pod {
+			c.run.Violate("two writes about pod %s under way at once: kinds %d and %d", w.Pod, other.Kind, w.Kind)
+		}
+	}
+	if m := c.mirror.pods[w.Pod]; w.Kind == bind.WriteBinding && (m == nil || m.node != w.Node || !judge.SameDevices(m.grant, w.Grant) || m.grant.NUMANodes != w.Grant.NUMANodes) {
+		c.run.Violate("a Binding of pod %s to node %s, which was not decided", w.Pod, w.Node)
+	} else if w.Kind == bind.WriteBinding {
+		for _, victim := range m.victims {
+			if v := c.mirror.pods[victim]; v != nil && v.node == m.node {
+				c.run.Violate("a Binding of pod %s to node %s, while its victim %s is there", w.Pod, w.Node, victim)
+			}
+		}
+	}
+	if (w.Kind == bind.WriteDisruption || w.Kind == bind.DeletePod) && !c.justified(w.Pod) && !c.stuck(w.Pod) {
+		c.run.Violate("pod %s is evicted for no pod", w.Pod)
+	}
+	c.writes[w.ID] = *w
+}
+
+// apart says whether a write may be under way together with others about its pod.
+func apart(kind bind.WriteKind) bool {
+	return kind == bind.WriteCondition || kind == bind.WriteEvent || kind == bind.EvictPod
+}
+
+// Answered mirrors what the answer to a write makes the scheduler keep or give up.
+func (c *Checker) Answered(r bind.Result) {
+	w, ok := c.writes[r.ID]
+	if !ok {
+		c.run.Violate("write %d is answered twice", r.ID.Number)
+		return
+	}
+	delete(c.writes, r.ID)
+	if w.Kind == bind.EvictPod {
+		c.budget.answered(r.Outcome)
+	}
+	m := c.mirror.pods[w.Pod]
+	if m == nil || !m.assumed || w.Kind == bind.WriteCondition || w.Kind == bind.WriteDisruption || w.Kind == bind.DeletePod || apart(w.Kind) {
+		return
+	}
+	if w.Kind == bind.WriteNomination && r.Outcome == bind.Written {
+		m.nominated = w.Node
+		return
+	}
+	elsewhere := w.Kind == bind.ReadPod && r.Outcome == bind.Written && r.Node != "" && r.Node != w.Node
+	switch {
+	case r.Outcome == bind.Gone || elsewhere:
+		c.Released(w.Pod)
+	case r.Outcome == bind.Written && (w.Kind == bind.WriteBinding || r.Node == w.Node):
+		m.assumed = false
+		c.mirror.recount(m.unit)
+	}
+}
+
+// Unschedulable counts decisions that nothing fits though something does.
+func (c *Checker) Unschedulable(pod *cluster.Pod) {
+	m := c.mirror.pods[pod.UID]
+	if m == nil || c.run.Tenanted() { // its gang or its queue may be the reason
+		return
+	}
+	for name, n := range c.mirror.nodes {
+		if judge.Fits(c.mirror.offered(n), c.mirror.occupants(name, nil), m.requirements) && c.candidate(m, n, topology.Grant{}).neighbours() == "" {
+			c.RefusedThoughFit++
+			return
+		}
+	}
+}
+
+// Compare compares the core's ledger with the mirror.
+func (c *Checker) Compare(store *cluster.Store) {
+	if store.Nodes() != len(c.mirror.nodes) {
+		c.run.Violate("the ledger has %d nodes; the scheduler was told of %d", store.Nodes(), len(c.mirror.nodes))
+	}
+	for _, uid := range slices.Sorted(maps.Keys(c.mirror.pods)) {
+		p, m := store.Pod(uid), c.mirror.pods[uid]
+		switch {
+		case p == nil && (m.ours || m.node != ""):
+			c.run.Violate("the ledger has lost pod %s", uid)
+		case p == nil:
+		case p.Node() != m.node:
+			c.run.Violate("the ledger has pod %s on %q, it is on %q", uid, p.Node(), m.node)
+		case m.node != "" && c.mirror.nodes[m.node] != nil && !p.Guessed() && !judge.SameDevices(p.Grant(), c.mirror.holds(m)):
+			c.run.Violate("the ledger has pod %s on devices %+v, it is on %+v", uid, p.Grant(), c.mirror.holds(m))
+		case m.node != "" && c.mirror.nodes[m.node] != nil:
+			c.compareNUMANodes(p, m)
+		}
+	}
+}
+
+// stuck says whether a pod's unit has places, but fewer than it needs, and never had enough. Its members may then be evicted without a pod that
+// takes their place. An eviction that has begun goes on, even if the PodGroup is deleted meanwhile.
+func (c *Checker) stuck(uid facts.UID) bool {
+	m := c.mirror.pods[uid]
+	if m == nil || m.unit.IsZero() {
+		return false
+	}
+	f := c.mirror.tenants.Units[m.unit]
+	m.evicting = m.evicting || f != nil && !c.mirror.runs(m.unit) && (m.deleting || c.mirror.gang(m.unit).placed() < int(f.MinMember))
+	return m.evicting
+}
+
+// compareNUMANodes compares the NUMA nodes of a pod in the ledger with those in the mirror.
+func (c *Checker) compareNUMANodes(p *cluster.Pod, m *mirrored) {
+	if want := c.mirror.holdsNUMANodes(m); p.Grant().NUMANodes != want {
+		c.run.Violate("the ledger has pod %s in NUMA nodes %q, it is in %q", p.UID, p.Grant().NUMANodes, want)
+	}
+	told := c.mirror.reports[m.node]
+	if told != nil && told.report.NUMANodes.Ruler == topology.RulerAgent && m.requirements.NUMANodes.CPUs > 0 && p.Grant().NUMANodes.IsZero() {
+		c.run.Violate("pod %s is on node %s without NUMA nodes", p.UID, cmp.Or(m.node, "?"))
+	}
+}

@@ -1,0 +1,204 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/sim/judge"
+)
+
+// planJudge checks one committed Plan against gangs and queues, by what the scheduler had been told by then:
+//
+//  1. each gang is whole with the Plan, or was whole before
+//  2. its members are in the topology domains that it requires
+//  3. no gang of victims keeps fewer members than it needs
+//  4. no queue exceeds its limit
+//  5. each victim may be evicted for the pod that takes its place
+type planJudge struct {
+	plan   *cluster.Plan
+	mirror *mirror
+	run    Run
+}
+
+func (j *planJudge) judge() {
+	places := make(map[facts.UnitName][]placement)
+	for i := range j.plan.Placements {
+		m := j.mirror.pods[j.plan.Placements[i].Pod]
+		if m == nil {
+			return // a violation that placed reports
+		}
+		places[m.unit] = append(places[m.unit], placement{m, j.mirror.nodes[j.plan.Placements[i].Node]})
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(places), judge.CompareUnits) { // in order, so that the first violation is always the same
+		if !name.IsZero() {
+			j.whole(name, places[name])
+			j.packing(name, places[name])
+		}
+	}
+	j.victimsOfUnits()
+	j.quota()
+	j.victims()
+}
+
+// placement is a pod of the Plan and its node; nil if the node is gone.
+type placement struct {
+	pod  *mirrored
+	node *facts.Node
+}
+
+// whole: with the Plan a unit has as many members as it needs, or it had them before.
+func (j *planJudge) whole(name facts.UnitName, list []placement) {
+	f := j.mirror.tenants.Units[name]
+	switch has := j.mirror.gang(name).placed() + len(list); {
+	case f == nil:
+		j.run.Violate("places for unit %s, whose PodGroup the scheduler does not know", name)
+	case f.Invalid != "":
+		j.run.Violate("places for unit %s, whose PodGroup cannot be honoured", name)
+	case !j.mirror.runs(name) && has < int(f.MinMember):
+		j.run.Violate("unit %s is given places for %d of the %d that it needs", name, has, f.MinMember)
+	}
+}
+
+// packing: all members are in one domain of the required label and have one value of the uniform label; so has each subgroup of its own labels.
+// Members that run already count, unless they are in several domains themselves.
+func (j *planJudge) packing(name facts.UnitName, list []placement) {
+	f := j.mirror.tenants.Units[name]
+	if f == nil {
+		return
+	}
+	inPart := func(part string) (ours []placement) {
+		for _, m := range list {
+			if m.pod.subgroup == part {
+				ours = append(ours, m)
+			}
+		}
+		return ours
+	}
+	for _, label := range []string{f.Topology.Required, f.Topology.Uniform} {
+		if why := j.scattered(name, list, label, func(*mirrored) bool { return true }); why != "" {
+			j.run.Violate("unit %s: %s", name, why)
+		}
+	}
+	for _, m := range list {
+		part := m.pod.subgroup
+		for _, label := range []string{f.SubgroupTopology.Required, f.SubgroupTopology.Uniform} {
+			if part == "" {
+				continue
+			}
+			if why := j.scattered(name, inPart(part), label, func(other *mirrored) bool { return other.subgroup == part }); why != "" {
+				j.run.Violate("subgroup %s of unit %s: %s", part, name, why)
+			}
+		}
+	}
+}
+
+// scattered says what is wrong with where members are to go, if they all need one value of a label.
+func (j *planJudge) scattered(name facts.UnitName, list []placement, label string, with func(*mirrored) bool) string {
+	if label == "" {
+		return ""
+	}
+	anchors := make(map[string]bool)
+	for _, m := range j.mirror.gang(name).members {
+		if n := j.mirror.nodes[m.node]; n != nil && !m.deleting && with(m) {
+			if value, ok := n.Labels[label]; ok {
+				anchors[value] = true
+			}
+		}
+	}
+	if len(anchors) > 1 { // other schedulers put them there, or nodes came back with other labels
+		return ""
+	}
+	for _, m := range list {
+		if m.node == nil {
+			continue
+		}
+		value, ok := m.node.Labels[label]
+		if !ok {
+			return fmt.Sprintf("node %s has no %s", m.node.Name, label)
+		}
+		anchors[value] = true
+	}
+	if len(anchors) > 1 {
+		return fmt.Sprintf("%d values of %s where one is required", len(anchors), label)
+	}
+	return ""
+}
+
+// victimsOfUnits: a unit loses all of its members, or keeps as many as it needs.
+func (j *planJudge) victimsOfUnits() {
+	taken := make(map[facts.UnitName]int)
+	for _, uid := range j.plan.Victims {
+		if m := j.mirror.pods[uid]; m != nil && !m.unit.IsZero() && m.node != "" && !m.deleting {
+			taken[m.unit]++
+		}
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(taken), judge.CompareUnits) {
+		n, f := taken[name], j.mirror.tenants.Units[name]
+		left := j.mirror.gang(name).placed() - n
+		if f != nil && left > 0 && (left < int(f.MinMember) || f.Indivisible) {
+			j.run.Violate("unit %s is left below its minimum: %d of its members go, %d stay, it needs %d", name, n, left, f.MinMember)
+		}
+	}
+}
+
+// quota: with the Plan no queue exceeds its limit. Victims count as gone.
+func (j *planJudge) quota() {
+	used := j.mirror.usage(j.plan.Victims)
+	asks := make(judge.Bill)
+	for i := range j.plan.Placements {
+		m := j.mirror.pods[j.plan.Placements[i].Pod]
+		asks.Add(j.mirror.tenants, m.namespace, m.requirements)
+	}
+	if why := j.mirror.tenants.Refusal(used, asks); why != "" {
+		j.run.Violate("places for pod %s and %d others: queue %s", j.plan.Placements[0].Pod, len(j.plan.Placements)-1, why)
+	}
+}
+
+// victims: within a queue, pods of lower priority may be evicted, unless the queue allows no preemption. In other queues, pods that are borrowed,
+// unless their queue keeps what it has borrowed.
+func (j *planJudge) victims() {
+	if len(j.plan.Victims) == 0 {
+		return
+	}
+	used := j.mirror.usage(nil)
+	for _, uid := range j.plan.Victims {
+		victim := j.mirror.pods[uid]
+		if victim == nil || victim.deleting { // one that leaves anyway loses nothing
+			continue
+		}
+		for i := range j.plan.Placements {
+			if m := j.mirror.pods[j.plan.Placements[i].Pod]; j.plan.Placements[i].Node == victim.node {
+				if why := j.spared(m, victim, used); why != "" {
+					j.run.Violate("pod %s preempts %s, %s", m.uid, uid, why)
+				}
+			}
+		}
+	}
+}
+
+// spared says why a pod must not be evicted for another; empty if it may.
+func (j *planJudge) spared(m, victim *mirrored, used judge.Bill) string {
+	t := j.mirror.tenants
+	lower, queue := j.mirror.rank(victim) < j.mirror.rank(m), t.QueueOf(victim.namespace)
+	if queue == t.QueueOf(m.namespace) {
+		if f := t.Queues[queue]; f != nil && f.NeverPreempts {
+			return "whose queue allows no preemption"
+		}
+		if !lower {
+			return "which is of no lower priority"
+		}
+		return ""
+	}
+	switch {
+	case !lower && !j.plan.Reclaims:
+		return "which is of no lower priority"
+	case !t.Borrows(used, m.namespace, victim.namespace, victim.requirements):
+		return "whose queue has borrowed nothing"
+	case t.KeepsBorrowed(victim.namespace, t.Side(victim.namespace, m.namespace)):
+		return "whose queue keeps what it has borrowed"
+	}
+	return ""
+}
