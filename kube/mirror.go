@@ -149,7 +149,7 @@ func mirrorWorkloads[O metav1.Object](
 			w := read(object)
 			return w, w != nil
 		},
-		equal:    func(a, b *facts.Workload) bool { return parse.SameSelector(&a.Pods, &b.Pods) },
+		equal:    func(a, b *facts.Workload) bool { return a.Pods.Equal(&b.Pods) },
 		upserted: func(w *facts.Workload) facts.Event { return facts.WorkloadUpserted{Workload: w} },
 		removed: func(n cache.ObjectName) facts.Event {
 			return facts.WorkloadRemoved{Kind: kind, Namespace: n.Namespace, Name: n.Name}
@@ -184,7 +184,7 @@ func mirrorBudgets(out receiver, p *parse.Parser) *mirror[*policyv1.PodDisruptio
 			return budget, budget != nil
 		},
 		equal: func(a, b *facts.Budget) bool {
-			return a.Allowed == b.Allowed && slices.Equal(a.Disrupted, b.Disrupted) && parse.SameSelector(&a.Pods, &b.Pods)
+			return a.Allowed == b.Allowed && slices.Equal(a.Disrupted, b.Disrupted) && a.Pods.Equal(&b.Pods)
 		},
 		upserted: func(b *facts.Budget) facts.Event { return facts.BudgetUpserted{Budget: b} },
 		removed: func(n cache.ObjectName) facts.Event {

@@ -41,7 +41,7 @@ func describeOther(event facts.Event) string {
 			lines = append(lines, describeOther(facts.WorkloadUpserted{Workload: w}))
 		}
 	case facts.WorkloadUpserted:
-		return fmt.Sprintf("%s %s/%s %s", kindNames[e.Workload.Kind], e.Workload.Namespace, e.Workload.Name, describeSelector(&e.Workload.Pods))
+		return fmt.Sprintf("%s %s/%s %s", kindNames[e.Workload.Kind], e.Workload.Namespace, e.Workload.Name, &e.Workload.Pods)
 	case facts.WorkloadRemoved:
 		return fmt.Sprintf("%s %s/%s gone", kindNames[e.Kind], e.Namespace, e.Name)
 	case facts.BudgetsListed:
@@ -50,7 +50,7 @@ func describeOther(event facts.Event) string {
 		}
 	case facts.BudgetUpserted:
 		b := e.Budget
-		return fmt.Sprintf("budget %s/%s %s allows %d disrupted %v", b.Namespace, b.Name, describeSelector(&b.Pods), b.Allowed, b.Disrupted)
+		return fmt.Sprintf("budget %s/%s %s allows %d disrupted %v", b.Namespace, b.Name, &b.Pods, b.Allowed, b.Disrupted)
 	case facts.UnitsListed:
 		for _, u := range e.Units {
 			lines = append(lines, describeOther(facts.UnitUpserted{Unit: u}))
@@ -87,20 +87,6 @@ func describeOther(event facts.Event) string {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "; ")
-}
-
-func describeSelector(s *facts.LabelSelector) string {
-	if s.MatchesAll() {
-		return "everything"
-	}
-	var parts []string
-	if s.Nothing {
-		parts = append(parts, "nothing")
-	}
-	for _, e := range s.Expressions {
-		parts = append(parts, fmt.Sprintf("%s %d %v", e.Key, e.Operator, e.Values))
-	}
-	return strings.Join(parts, ", ")
 }
 
 func named(name string) metav1.ObjectMeta {
@@ -146,26 +132,26 @@ var mirrored = map[string]struct {
 	},
 	"services": {
 		first:  &corev1.Service{ObjectMeta: named("s"), Spec: corev1.ServiceSpec{Selector: map[string]string{"b": "2", "app": "web"}}},
-		listed: "service default/s app 1 [web], b 1 [2]",
+		listed: "service default/s app In [web], b In [2]",
 		silent: []standin.Object{
 			&corev1.Service{ObjectMeta: named("s"), Spec: corev1.ServiceSpec{Selector: map[string]string{"b": "2", "app": "web"}, ClusterIP: "10.0.0.1"}},
 			&corev1.Service{ObjectMeta: named("external")},
 		},
 		change: &corev1.Service{ObjectMeta: named("s"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "db"}}},
-		told:   "service default/s app 1 [db]", gone: "service default/s gone",
+		told:   "service default/s app In [db]", gone: "service default/s gone",
 	},
 	"replicationcontrollers": {
 		first:  &corev1.ReplicationController{ObjectMeta: named("c"), Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"app": "web"}}},
-		listed: "rc default/c app 1 [web]",
+		listed: "rc default/c app In [web]",
 		silent: []standin.Object{&corev1.ReplicationController{
 			ObjectMeta: named("c"), Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"app": "web"}, MinReadySeconds: 5},
 		}},
 		change: &corev1.ReplicationController{ObjectMeta: named("c"), Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"app": "db"}}},
-		told:   "rc default/c app 1 [db]", gone: "rc default/c gone",
+		told:   "rc default/c app In [db]", gone: "rc default/c gone",
 	},
 	"replicasets": {
 		first:  &appsv1.ReplicaSet{ObjectMeta: named("r"), Spec: appsv1.ReplicaSetSpec{Selector: byApp("web")}},
-		listed: "rs default/r app 1 [web]",
+		listed: "rs default/r app In [web]",
 		silent: []standin.Object{
 			&appsv1.ReplicaSet{ObjectMeta: named("r"), Spec: appsv1.ReplicaSetSpec{Selector: byApp("web")}, Status: appsv1.ReplicaSetStatus{Replicas: 3}},
 			&appsv1.ReplicaSet{ObjectMeta: named("all"), Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{}}},
@@ -175,19 +161,19 @@ var mirrored = map[string]struct {
 		change: &appsv1.ReplicaSet{ObjectMeta: named("r"), Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}},
 		}}},
-		told: "rs default/r app 3 []", gone: "rs default/r gone",
+		told: "rs default/r app Exists", gone: "rs default/r gone",
 	},
 	"statefulsets": {
 		first:  &appsv1.StatefulSet{ObjectMeta: named("t"), Spec: appsv1.StatefulSetSpec{Selector: byApp("web")}},
-		listed: "sts default/t app 1 [web]",
+		listed: "sts default/t app In [web]",
 		silent: []standin.Object{&appsv1.StatefulSet{
 			ObjectMeta: named("t"), Spec: appsv1.StatefulSetSpec{Selector: byApp("web")}, Status: appsv1.StatefulSetStatus{Replicas: 3},
 		}},
 		change: &appsv1.StatefulSet{ObjectMeta: named("t"), Spec: appsv1.StatefulSetSpec{Selector: byApp("db")}},
-		told:   "sts default/t app 1 [db]", gone: "sts default/t gone",
+		told:   "sts default/t app In [db]", gone: "sts default/t gone",
 	},
 	"poddisruptionbudgets": {
-		first: budget(byApp("web"), 2, "web-2", "web-1"), listed: "budget default/b app 1 [web] allows 2 disrupted [web-1 web-2]",
+		first: budget(byApp("web"), 2, "web-2", "web-1"), listed: "budget default/b app In [web] allows 2 disrupted [web-1 web-2]",
 		silent: []standin.Object{
 			func() standin.Object {
 				b := budget(byApp("web"), 2, "web-2", "web-1")
@@ -201,7 +187,7 @@ var mirrored = map[string]struct {
 				return b
 			}(),
 		},
-		change: budget(byApp("web"), 1, "web-2", "web-1"), told: "budget default/b app 1 [web] allows 1 disrupted [web-1 web-2]", gone: "budget default/b gone",
+		change: budget(byApp("web"), 1, "web-2", "web-1"), told: "budget default/b app In [web] allows 1 disrupted [web-1 web-2]", gone: "budget default/b gone",
 	},
 }
 

@@ -12,37 +12,15 @@ import (
 
 	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/schedule/inspect"
+	"hilbert.dev/hilbert/schedule/inspect/dumptest"
 )
-
-// file writes a dump and reads it back.
-func file(t interface {
-	Helper()
-	Fatalf(string, ...any)
-}, d *inspect.Dump,
-) *inspect.Dump {
-	t.Helper()
-	var b bytes.Buffer
-	if err := d.Write(&b); err != nil {
-		t.Fatalf("write: %v", err)
-	}
-	text := b.String()
-	read, err := inspect.ReadDump(&b)
-	if err != nil {
-		t.Fatalf("read: %v in\n%s", err, text)
-	}
-	b.Reset()
-	if err := read.Write(&b); err != nil || b.String() != text {
-		t.Fatalf("written again (%v):\n%s\nfirst:\n%s", err, b.String(), text)
-	}
-	return read
-}
 
 // explain prints what people are told about a pod, from the scheduler and from a file; both must be the same.
 func (h *harness) explain(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
 	dump := inspect.Take(h.s, "hilbert", h.now)
 	namespace, name := names(d)
-	live, from := text(dump.Explain(namespace, name)), text(file(t, dump).Explain(namespace, name))
+	live, from := text(dump.Explain(namespace, name)), text(dumptest.RoundTrip(t, dump).Explain(namespace, name))
 	if live != from {
 		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
 	}
@@ -64,7 +42,7 @@ func (h *harness) explainNode(t *testing.T, d *datadriven.TestData) string {
 		return b.String()
 	}
 	dump := inspect.Take(h.s, "hilbert", h.now)
-	live, from := answer(dump), answer(file(t, dump))
+	live, from := answer(dump), answer(dumptest.RoundTrip(t, dump))
 	if live != from {
 		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
 	}
@@ -93,7 +71,7 @@ func text(a *inspect.Answer, err error) string {
 
 func (h *harness) queue(t *testing.T) string {
 	t.Helper()
-	dump := file(t, inspect.Take(h.s, "hilbert", h.now))
+	dump := dumptest.RoundTrip(t, inspect.Take(h.s, "hilbert", h.now))
 	var b strings.Builder
 	for _, w := range dump.Queue {
 		fmt.Fprintf(&b, "%s %s", w.Name, w.State)
@@ -141,7 +119,7 @@ func (h *harness) view(t *testing.T, d *datadriven.TestData) string {
 		}
 		return b.String()
 	}
-	live, from := say(dump), say(file(t, dump))
+	live, from := say(dump), say(dumptest.RoundTrip(t, dump))
 	if live != from {
 		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
 	}
@@ -182,7 +160,7 @@ func (h *harness) explainUnit(t *testing.T, d *datadriven.TestData) string {
 		}
 		return b.String()
 	}
-	live, from := say(dump), say(file(t, dump))
+	live, from := say(dump), say(dumptest.RoundTrip(t, dump))
 	if live != from {
 		d.Fatalf(t, "live:\n%s\nfrom a file:\n%s", live, from)
 	}

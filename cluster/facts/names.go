@@ -44,6 +44,21 @@ func (r *Requirement) String() string {
 	return fmt.Sprintf("%s %s [%s]", r.Key, r.Operator, strings.Join(r.Values, " "))
 }
 
+// String renders the selector: "app In [web], tier Exists", "everything", "nothing".
+func (s *LabelSelector) String() string {
+	switch {
+	case s.Nothing:
+		return "nothing"
+	case len(s.Expressions) == 0:
+		return "everything"
+	}
+	parts := make([]string, 0, len(s.Expressions))
+	for i := range s.Expressions {
+		parts = append(parts, s.Expressions[i].String())
+	}
+	return strings.Join(parts, ", ")
+}
+
 // String names the state.
 func (h HeadroomState) String() string { return nameFrom(headroomStates, h) }
 

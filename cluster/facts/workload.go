@@ -51,7 +51,10 @@ var SystemSpreadDefaults = []SpreadDefault{
 
 // Equal reports whether two selectors have the same expressions in the same order.
 func (s *LabelSelector) Equal(t *LabelSelector) bool {
-	return s.Nothing == t.Nothing && slices.EqualFunc(s.Expressions, t.Expressions, func(x, y Requirement) bool {
-		return x.Key == y.Key && x.Operator == y.Operator && slices.Equal(x.Values, y.Values)
-	})
+	return s.Nothing == t.Nothing && slices.EqualFunc(s.Expressions, t.Expressions, Requirement.Equal)
+}
+
+// Equal reports whether two expressions say the same in the same order.
+func (r Requirement) Equal(s Requirement) bool {
+	return r.Key == s.Key && r.Operator == s.Operator && slices.Equal(r.Values, s.Values)
 }

@@ -1,11 +1,7 @@
 package doctest_test
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,18 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
+	"hilbert.dev/hilbert/cmd/hilbertd/daemon/daemontest"
 	. "hilbert.dev/hilbert/internal/doctest"
 	"hilbert.dev/hilbert/kube/standin"
 )
 
 // leader is a hilbertd that leads a stand-in cluster, and how people reach it.
 type leader struct {
-	api                 *standin.Server
-	listens, kubeconfig string
+	api      *standin.Server
+	hilbertd *daemontest.Process
 }
-
-const token = "secret"
 
 // startCluster starts a cluster that has all pods, gangs, queues and nodes that the commands of the pages name.
 func startCluster(t *testing.T, pages []*Page) *leader {
@@ -50,7 +44,7 @@ func startCluster(t *testing.T, pages []*Page) *leader {
 			}
 		}
 	}
-	l.lead(t)
+	l.hilbertd = daemontest.Start(t, l.api)
 	return l
 }
 
@@ -108,36 +102,4 @@ func (l *leader) pod(namespace, name, gang string) {
 		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &gang}
 	}
 	l.api.SetPod(p)
-}
-
-// lead starts a hilbertd and writes a kubeconfig for its users.
-func (l *leader) lead(t *testing.T) {
-	t.Helper()
-	l.api.User(token, "ada", "/v1/explain", "/v1/unit", "/v1/node", "/v1/queue", "/v1/snapshot")
-	config := spec.Default()
-	config.Server.BindAddress = "127.0.0.1:0"
-	listening, ended := make(chan string, 1), make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		ended <- daemon.Run(ctx, config, daemon.Options{
-			Connection: l.api.Connection(), Log: slog.New(slog.DiscardHandler), OnListen: func(address string) { listening <- address },
-		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("hilbertd: %v", err)
-		}
-	})
-	select {
-	case l.listens = <-listening:
-	case err := <-ended:
-		t.Fatal(err)
-	}
-	l.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"c","cluster":{"server":"` + l.api.Connection().Host +
-		`","insecure-skip-tls-verify":true}}],"users":[{"name":"u","user":{"token":"` + token + `"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}]}`
-	if err := os.WriteFile(l.kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -99,9 +99,9 @@ func (l *leader) address(args []string, found *cobra.Command) []string {
 			out = append(out, args[i])
 		}
 	}
-	out = append(out, "--kubeconfig", l.kubeconfig)
+	out = append(out, "--kubeconfig", l.hilbertd.Kubeconfig)
 	if found.Flags().Lookup("server") != nil {
-		out = append(out, "--server", "https://"+l.listens, "--insecure-skip-tls-verify")
+		out = append(out, "--server", "https://"+l.hilbertd.Address, "--insecure-skip-tls-verify")
 	}
 	return out
 }

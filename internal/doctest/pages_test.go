@@ -65,17 +65,7 @@ func runPage(t *testing.T, root string, cluster *leader, page *Page) {
 // workspace makes a folder the current one in which the tree's files lie as in its root, so that what the pages write does not land there.
 func workspace(t *testing.T, root string) {
 	t.Helper()
-	folder := t.TempDir()
-	entries, err := os.ReadDir(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if err := os.Symlink(filepath.Join(root, e.Name()), filepath.Join(folder, e.Name())); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Chdir(folder)
+	t.Chdir(Workspace(t, root))
 	pods, err := os.ReadFile(filepath.Join("examples", "first-pod.yaml"))
 	if err != nil {
 		t.Fatal(err)

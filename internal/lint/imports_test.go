@@ -240,9 +240,12 @@ func orphans(t *tree) []breach {
 	return out
 }
 
-// testSupport says that a package marks itself as such by taking a testing.TB
-// or driving transcripts.
+// testSupport says that a package marks itself as such: by its name, as httptest
+// does, by taking a testing.TB or by driving transcripts.
 func (t *tree) testSupport(p *pkg) bool {
+	if strings.HasSuffix(p.name, "test") {
+		return true
+	}
 	paths, _ := t.imports(p.files)
 	return slices.ContainsFunc(paths, func(path string) bool {
 		return matches([]string{"testing/...", "github.com/cockroachdb/datadriven", "pgregory.net/rapid"}, path)

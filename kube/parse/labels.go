@@ -77,15 +77,7 @@ func canonical(list []facts.Requirement) []facts.Requirement {
 	slices.SortFunc(list, func(a, b facts.Requirement) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
 	})
-	return slices.CompactFunc(list, equalRequirements)
-}
-
-func equalRequirements(a, b facts.Requirement) bool {
-	return a.Key == b.Key && a.Operator == b.Operator && slices.Equal(a.Values, b.Values)
-}
-
-func SameSelector(a, b *facts.LabelSelector) bool {
-	return a.Nothing == b.Nothing && slices.EqualFunc(a.Expressions, b.Expressions, equalRequirements)
+	return slices.CompactFunc(list, facts.Requirement.Equal)
 }
 
 // sortedSet copies a list as a sorted set; nil for none.

@@ -88,7 +88,7 @@ func (a amounts) shares(list corev1.ResourceList) []resource.Quantity {
 // SameQueue reports whether two Queues mean the same. The generation counts: the status tells it.
 func SameQueue(a, b *facts.Queue) bool {
 	selects := a.Namespaces == nil && b.Namespaces == nil ||
-		a.Namespaces != nil && b.Namespaces != nil && SameSelector(a.Namespaces, b.Namespaces)
+		a.Namespaces != nil && b.Namespaces != nil && a.Namespaces.Equal(b.Namespaces)
 	return selects && slices.Equal(a.Guaranteed, b.Guaranteed) && slices.Equal(a.Max, b.Max) &&
 		a.Name == b.Name && a.Parent == b.Parent && a.Generation == b.Generation && a.Weight == b.Weight && a.Sort == b.Sort &&
 		a.HalfLife == b.HalfLife && a.BorrowsNothing == b.BorrowsNothing && a.KeepsBorrowed == b.KeepsBorrowed && a.NeverPreempts == b.NeverPreempts

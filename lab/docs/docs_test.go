@@ -41,7 +41,7 @@ func TestPages(t *testing.T) {
 	root := reference.Root(t)
 	pages := doctest.Pages(t, root)
 	s := start(t)
-	t.Chdir(workspace(t, root))
+	t.Chdir(doctest.Workspace(t, root))
 	t.Run("wrong", s.findsWrong)
 	t.Run("examples", func(t *testing.T) {
 		if err := s.command(t, []string{"apply", "-f", "examples"}); err != nil {
@@ -292,20 +292,4 @@ func (s *server) awaitPolicies(t *testing.T) {
 		}
 	}
 	t.Fatal("the admission policies do not act")
-}
-
-// workspace is a folder in which the tree's files lie as in its root, for what the pages write.
-func workspace(t *testing.T, root string) string {
-	t.Helper()
-	folder := t.TempDir()
-	entries, err := os.ReadDir(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if err := os.Symlink(filepath.Join(root, e.Name()), filepath.Join(folder, e.Name())); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return folder
 }

@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
 	"hilbert.dev/hilbert/topology/cores"
+	"hilbert.dev/hilbert/topology/topologytest"
 )
 
 // node is a Manager under random operations.
@@ -21,7 +22,7 @@ type node struct {
 }
 
 func newNode(t *rapid.T, mode string) *node {
-	machine := machine(
+	machine := topologytest.Machine(
 		rapid.IntRange(1, 3).Draw(t, "numaNodes"), rapid.IntRange(1, 5).Draw(t, "cores"), rapid.IntRange(1, 2).Draw(t, "threads"),
 		rapid.IntRange(1, 3).Draw(t, "l3"), int64(rapid.IntRange(0, 4).Draw(t, "memory")*256))
 	if last := len(machine.CPUs) - 1; last > 0 && rapid.Bool().Draw(t, "irregular") {
@@ -324,7 +325,7 @@ func (n *node) fed(t *rapid.T) {
 
 // FuzzRestore: whatever a checkpoint says, with a checksum that fits it, a Manager takes over what it can and stays sound.
 func FuzzRestore(f *testing.F) {
-	m, _ := New(machine(2, 3, 2, 2, 512), Params{ReservedCores: 1, ReclaimedCores: 1, Mode: spec.ModeAgent})
+	m, _ := New(topologytest.Machine(2, 3, 2, 2, 512), Params{ReservedCores: 1, ReclaimedCores: 1, Mode: spec.ModeAgent})
 	m.Admit(Pod{UID: "a", QoS: spec.QoS{Level: spec.QoSDedicated}, Request: topology.NUMARequest{CPUs: 3, Binding: topology.Bound, Memory: 100}})
 	m.Admit(Pod{UID: "b", QoS: spec.QoS{Level: spec.QoSReclaimed}})
 	m.Admit(Pod{UID: "c", QoS: spec.QoS{Level: spec.QoSShared, Pool: "ads"}, MilliCPU: 700})
@@ -365,7 +366,7 @@ func TestPoolNames(t *testing.T) {
 // TestMemorylessNodes: cpuset.mems has only nodes with memory, unless the kernel tells of none.
 func TestMemorylessNodes(t *testing.T) {
 	for want, memory := range map[string][3]int64{"0,2": {1, 0, 1}, "0-2": {}, "1": {0, 1, 0}} {
-		hardware := machine(3, 2, 1, 2, 0)
+		hardware := topologytest.Machine(3, 2, 1, 2, 0)
 		for z := range hardware.NUMA {
 			hardware.NUMA[z].Memory = memory[z] * 1000 * topology.Mebibyte
 		}
@@ -382,7 +383,7 @@ func TestMemorylessNodes(t *testing.T) {
 // TestCheckpointOfOddities: text that is not UTF-8 does not damage a checkpoint, and no pod stands in it twice.
 func TestCheckpointOfOddities(t *testing.T) {
 	fresh := func() *Manager {
-		m, err := New(machine(1, 2, 1, 2, 100), Params{Mode: spec.ModeAgent})
+		m, err := New(topologytest.Machine(1, 2, 1, 2, 100), Params{Mode: spec.ModeAgent})
 		if err != nil {
 			t.Fatal(err)
 		}

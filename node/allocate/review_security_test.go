@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology/topologytest"
 )
 
 func TestSecPoolTheft(t *testing.T) {
 	t.Skip("issue 16: The node's promise holds when the agent, a disk or the hardware does not")
-	m, err := New(machine(2, 8, 1, 1, 4096), Params{ReservedCores: 1, ReclaimedCores: 1, Mode: spec.ModeAgent})
+	m, err := New(topologytest.Machine(2, 8, 1, 1, 4096), Params{ReservedCores: 1, ReclaimedCores: 1, Mode: spec.ModeAgent})
 	if err != nil {
 		t.Fatal(err)
 	}

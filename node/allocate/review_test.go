@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology/topologytest"
 )
 
 func shareOf(m *Manager, pool string) int {
@@ -19,7 +20,7 @@ func shareOf(m *Manager, pool string) int {
 // 48-core node, share pods ask for 40 CPUs. A tenant creates N pods of 10m, each in a pool of its own.
 func TestRevPools(t *testing.T) {
 	t.Skip("issue 16: The node's promise holds when the agent, a disk or the hardware does not")
-	m, err := New(machine(2, 24, 2, 6, 1<<16), Params{ReservedCores: 1, ReclaimedCores: 1, Mode: spec.ModeAgent})
+	m, err := New(topologytest.Machine(2, 24, 2, 6, 1<<16), Params{ReservedCores: 1, ReclaimedCores: 1, Mode: spec.ModeAgent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,7 @@ func TestRevPools(t *testing.T) {
 // A ServiceProfile's demand takes from share below share's requests.
 func TestRevDemand(t *testing.T) {
 	t.Skip("issue 16: The node's promise holds when the agent, a disk or the hardware does not")
-	m, err := New(machine(2, 24, 2, 6, 1<<16), Params{ReservedCores: 1, ReclaimedCores: 1, Mode: spec.ModeAgent})
+	m, err := New(topologytest.Machine(2, 24, 2, 6, 1<<16), Params{ReservedCores: 1, ReclaimedCores: 1, Mode: spec.ModeAgent})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,24 +14,8 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
+	"hilbert.dev/hilbert/topology/topologytest"
 )
-
-// machine makes NUMA nodes of equal cores, siblings numbered side by side, two NUMA nodes a socket.
-func machine(numaNodes, cores, threads, l3 int, memoryMiB int64) *topology.Machine {
-	m := &topology.Machine{}
-	for z := range numaNodes {
-		node := topology.NUMANode{ID: z, Memory: memoryMiB * topology.Mebibyte}
-		for i := range cores {
-			for range threads {
-				c := topology.CPU{ID: len(m.CPUs), Core: z*cores + i, L3: (z*cores + i) / l3, Socket: z / 2, NUMA: z}
-				m.CPUs = append(m.CPUs, c)
-				node.CPUs.Add(c.ID)
-			}
-		}
-		m.NUMA = append(m.NUMA, node)
-	}
-	return m
-}
 
 // TestTranscripts runs the stories in testdata/stories. Run with -rewrite to accept new output.
 //
@@ -129,7 +113,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 }
 
 func (s *story) start(d *datadriven.TestData) string {
-	m := machine(number(d, "numaNodes", 2), number(d, "cores", 4), number(d, "threads", 2), number(d, "l3", 4), int64(number(d, "memory", 4096)))
+	m := topologytest.Machine(number(d, "numaNodes", 2), number(d, "cores", 4), number(d, "threads", 2), number(d, "l3", 4), int64(number(d, "memory", 4096)))
 	for step, i := number(d, "step", 1), 0; i < len(m.NUMA); i++ { // NUMA nodes need not be numbered without gaps
 		m.NUMA[i].ID *= step
 	}

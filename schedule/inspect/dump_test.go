@@ -1,7 +1,6 @@
 package inspect_test
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,33 +16,11 @@ import (
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/inspect"
+	"hilbert.dev/hilbert/schedule/inspect/dumptest"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
-
-// file writes a dump and reads it back.
-func file(t interface {
-	Helper()
-	Fatalf(string, ...any)
-}, d *inspect.Dump,
-) *inspect.Dump {
-	t.Helper()
-	var b bytes.Buffer
-	if err := d.Write(&b); err != nil {
-		t.Fatalf("write: %v", err)
-	}
-	text := b.String()
-	read, err := inspect.ReadDump(&b)
-	if err != nil {
-		t.Fatalf("read: %v in\n%s", err, text)
-	}
-	b.Reset()
-	if err := read.Write(&b); err != nil || b.String() != text {
-		t.Fatalf("written again (%v):\n%s\nfirst:\n%s", err, b.String(), text)
-	}
-	return read
-}
 
 // text renders an answer, or the error instead of one.
 func text(a *inspect.Answer, err error) string {
@@ -75,7 +52,7 @@ func TestFileExplainsAsTheScheduler(t *testing.T) {
 			stir(t, s, i, now)
 		}
 		dump := inspect.Take(s, "hilbert", now)
-		again := file(t, dump)
+		again := dumptest.RoundTrip(t, dump)
 		for i := range again.Ledger.Pods {
 			f := &again.Ledger.Pods[i].Facts
 			if live, from := text(dump.Explain(f.Namespace, f.Name)), text(again.Explain(f.Namespace, f.Name)); live != from {
@@ -220,8 +197,9 @@ func drawPod(t *rapid.T, s *schedule.Scheduler, name string) facts.Pod {
 	return f
 }
 
-// A file of before there were gangs is read as one without any.
-func TestReadDumpReadsOlderFiles(t *testing.T) {
+// emptyDump is the text of a dump of a scheduler that knows nothing.
+func emptyDump(t *testing.T) string {
+	t.Helper()
 	s, err := schedule.New(schedule.Options{Config: spec.Default().Scheduling})
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +208,12 @@ func TestReadDumpReadsOlderFiles(t *testing.T) {
 	if err := inspect.Take(s, "hilbert", time.Unix(0, 0)).Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	older := b.String()
+	return b.String()
+}
+
+// A file of before there were gangs is read as one without any.
+func TestReadDumpReadsOlderFiles(t *testing.T) {
+	older := emptyDump(t)
 	for _, field := range []string{`"kept": [],`, `"queues": [],`, `"units": [],`, `"reservations": [],`} {
 		if !strings.Contains(older, field) {
 			t.Fatalf("no %s in\n%s", field, older)
@@ -247,15 +230,7 @@ func TestReadDumpReadsOlderFiles(t *testing.T) {
 }
 
 func TestReadDumpRefusesOtherFiles(t *testing.T) {
-	s, err := schedule.New(schedule.Options{Config: spec.Default().Scheduling})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b strings.Builder
-	if err := inspect.Take(s, "hilbert", time.Unix(0, 0)).Write(&b); err != nil {
-		t.Fatal(err)
-	}
-	whole := b.String()
+	whole := emptyDump(t)
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":                 {"", "ends too early"},
 		"other version":         {strings.Replace(whole, "v1alpha1", "v9", 1), "this version reads snapshot.hilbert.dev/v1alpha1"},

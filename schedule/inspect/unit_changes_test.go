@@ -17,6 +17,7 @@ import (
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/inspect"
+	"hilbert.dev/hilbert/schedule/inspect/dumptest"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -45,7 +46,7 @@ func TestChangesHelp(t *testing.T) {
 		dump.Sort()
 		for i := range dump.Ledger.Units {
 			name := dump.Ledger.Units[i].Facts.UnitName
-			a, err := file(t, dump).ExplainUnit(name.Namespace, name.Name)
+			a, err := dumptest.RoundTrip(t, dump).ExplainUnit(name.Namespace, name.Name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,24 +7,8 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/topology"
+	"hilbert.dev/hilbert/topology/topologytest"
 )
-
-// evenMachine has equal NUMA nodes; CPUs of a core are numbered side by side.
-func evenMachine(numaNodes, cores, threads, l3 int) *topology.Machine {
-	m := &topology.Machine{}
-	for z := range numaNodes {
-		node := topology.NUMANode{ID: z, Memory: 1000 * topology.Mebibyte}
-		for i := range cores {
-			for range threads {
-				c := topology.CPU{ID: len(m.CPUs), Core: z*cores + i, L3: (z*cores + i) / l3, Socket: z / 2, NUMA: z}
-				m.CPUs = append(m.CPUs, c)
-				node.CPUs.Add(c.ID)
-			}
-		}
-		m.NUMA = append(m.NUMA, node)
-	}
-	return m
-}
 
 func mustAllocator(t *testing.T, m *topology.Machine, reserved topology.CPUSet) *Allocator {
 	t.Helper()
@@ -36,7 +20,7 @@ func mustAllocator(t *testing.T, m *topology.Machine, reserved topology.CPUSet) 
 }
 
 func TestReserve(t *testing.T) {
-	m := evenMachine(2, 3, 2, 3)
+	m := topologytest.Machine(2, 3, 2, 3, 1000)
 	for cores, want := range []string{"", "0-1", "0-1,6-7", "0-3,6-7", "0-3,6-9"} {
 		if got := Reserve(m, cores); got.String() != want {
 			t.Errorf("%d cores: %v, want %s", cores, got, want)
@@ -52,7 +36,7 @@ func TestReserve(t *testing.T) {
 
 // TestCoresByL3 takes cores one pod after the other from a NUMA node with L3 groups of four cores.
 func TestCoresByL3(t *testing.T) {
-	a := mustAllocator(t, evenMachine(1, 12, 1, 4), topology.CPUs(0))
+	a := mustAllocator(t, topologytest.Machine(1, 12, 1, 4, 1000), topology.CPUs(0))
 	for i, step := range []struct {
 		cpus int
 		want string
@@ -82,7 +66,7 @@ func TestCoresByL3(t *testing.T) {
 
 // TestHolesAreFilled: a core between two that are held comes before one at the edge.
 func TestHolesAreFilled(t *testing.T) {
-	a := mustAllocator(t, evenMachine(1, 8, 1, 8), topology.CPUSet{})
+	a := mustAllocator(t, topologytest.Machine(1, 8, 1, 8, 1000), topology.CPUSet{})
 	for _, cpu := range []int{2, 4} {
 		h := Holding{Request: topology.NUMARequest{CPUs: 1}, Grant: topology.NUMAGrant{CPUs: [topology.MaxNUMANodes]uint16{1}}, CPUs: topology.CPUs(cpu)}
 		if err := a.Adopt(fmt.Sprint(cpu), h); err != nil {
@@ -97,7 +81,7 @@ func TestHolesAreFilled(t *testing.T) {
 
 // TestIrregularCores: a core that lacks a thread is nobody's own, and in the pools.
 func TestIrregularCores(t *testing.T) {
-	m := evenMachine(1, 3, 2, 3)
+	m := topologytest.Machine(1, 3, 2, 3, 1000)
 	m.CPUs = append(m.CPUs[:3], m.CPUs[4:]...) // CPU 3 is offline
 	a := mustAllocator(t, m, topology.CPUSet{})
 	if s := a.Shape(); s.NUMANode[0].CPUs != 4 || s.Threads != 2 {
@@ -147,7 +131,7 @@ func TestMachinesThatCannotBe(t *testing.T) {
 
 // TestTooManyNUMANodes: nothing is promised, and the pools take the machine for one NUMA node.
 func TestTooManyNUMANodes(t *testing.T) {
-	a := mustAllocator(t, evenMachine(topology.MaxNUMANodes+1, 2, 1, 2), topology.CPUs(0))
+	a := mustAllocator(t, topologytest.Machine(topology.MaxNUMANodes+1, 2, 1, 2, 1000), topology.CPUs(0))
 	if _, ok := a.Offer(topology.NUMARequest{CPUs: 1}, topology.NUMAGrant{}, 0xff); ok || a.Shape().Ruler != topology.RulerNone || a.Shape().NUMANodes != 0 {
 		t.Errorf("offered with shape %+v", a.Shape())
 	}
@@ -162,7 +146,7 @@ func TestTooManyNUMANodes(t *testing.T) {
 
 // TestKubeletRules: any CPUs can be taken note of, and nothing is offered.
 func TestKubeletRules(t *testing.T) {
-	a := mustAllocator(t, evenMachine(1, 3, 2, 3), topology.CPUs(0, 1))
+	a := mustAllocator(t, topologytest.Machine(1, 3, 2, 3, 1000), topology.CPUs(0, 1))
 	if err := a.SetRuler(topology.RulerKubelet); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +176,7 @@ func TestKubeletRules(t *testing.T) {
 
 // TestPoolsStay tells the story of pools on two NUMA nodes of four cores.
 func TestPoolsStay(t *testing.T) {
-	a := mustAllocator(t, evenMachine(2, 4, 1, 4), topology.CPUSet{})
+	a := mustAllocator(t, topologytest.Machine(2, 4, 1, 4, 1000), topology.CPUSet{})
 	show := func() string {
 		p := a.Pools()
 		return fmt.Sprintf("share %v, ads %v, reclaimed %v", p.Shared[SharePool], p.Shared["ads"], p.Reclaimed)
@@ -224,7 +208,7 @@ func TestPoolsStay(t *testing.T) {
 
 // BenchmarkAllocator admits and releases a pod on a machine of two sockets with 64 cores each, in eight NUMA nodes, with five pools.
 func BenchmarkAllocator(b *testing.B) {
-	m := evenMachine(8, 16, 2, 8)
+	m := topologytest.Machine(8, 16, 2, 8, 1000)
 	a, err := NewAllocator(m, Reserve(m, 2), 0)
 	if err != nil {
 		b.Fatal(err)
@@ -244,7 +228,7 @@ func BenchmarkAllocator(b *testing.B) {
 
 // TestAloneIsAlone: where somebody has a NUMA node alone nobody has so much as memory of it, and nobody gets it alone who is not.
 func TestAloneIsAlone(t *testing.T) {
-	a := mustAllocator(t, evenMachine(2, 2, 1, 2), topology.CPUSet{})
+	a := mustAllocator(t, topologytest.Machine(2, 2, 1, 2, 1000), topology.CPUSet{})
 	alone := Holding{Request: topology.NUMARequest{CPUs: 1, Binding: topology.Exclusive}, CPUs: topology.CPUs(2, 3)}
 	alone.Grant = a.GrantOf(alone.Request, alone.CPUs)
 	near := Holding{
@@ -267,7 +251,7 @@ func TestAloneIsAlone(t *testing.T) {
 
 // TestResizeAndClosedNUMANodes: a closed NUMA node gives no more, not even to who is in it; another one may.
 func TestResizeAndClosedNUMANodes(t *testing.T) {
-	a := mustAllocator(t, evenMachine(2, 3, 1, 3), topology.CPUs(0))
+	a := mustAllocator(t, topologytest.Machine(2, 3, 1, 3, 1000), topology.CPUs(0))
 	for id, b := range map[string]topology.Binding{"bound": topology.Bound, "free": topology.Unbound} {
 		o, ok := a.Offer(topology.NUMARequest{CPUs: 1, Binding: b}, topology.NUMAGrant{}, 0b10)
 		if !ok || a.Commit(id, o) != nil {
@@ -298,7 +282,7 @@ func TestResizeAndClosedNUMANodes(t *testing.T) {
 
 // TestRollbackExpiresOffers: what was offered before Rollback was offered of another state.
 func TestRollbackExpiresOffers(t *testing.T) {
-	a := mustAllocator(t, evenMachine(1, 3, 1, 3), topology.CPUSet{})
+	a := mustAllocator(t, topologytest.Machine(1, 3, 1, 3, 1000), topology.CPUSet{})
 	first, _ := a.Offer(topology.NUMARequest{CPUs: 1}, topology.NUMAGrant{}, 0xff)
 	m := a.Mark()
 	if err := a.Commit("a", first); err != nil {
@@ -318,7 +302,7 @@ func TestRollbackExpiresOffers(t *testing.T) {
 
 // TestGrowsInItsCache: cores that a pod gets later come from the L3 groups that it is in, though others would be filled exactly.
 func TestGrowsInItsCache(t *testing.T) {
-	a := mustAllocator(t, evenMachine(1, 8, 1, 4), topology.CPUs(0, 1))
+	a := mustAllocator(t, topologytest.Machine(1, 8, 1, 4, 1000), topology.CPUs(0, 1))
 	h := Holding{Request: topology.NUMARequest{CPUs: 1}, Grant: topology.NUMAGrant{CPUs: [topology.MaxNUMANodes]uint16{1}}, CPUs: topology.CPUs(5)}
 	if err := a.Adopt("a", h); err != nil {
 		t.Fatal(err)

@@ -1,9 +1,7 @@
 package command
 
 import (
-	"context"
 	"crypto/tls"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,8 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
+	"hilbert.dev/hilbert/cmd/hilbertd/daemon/daemontest"
 	"hilbert.dev/hilbert/kube/standin"
 )
 
@@ -42,12 +39,9 @@ func apiPod(name, cpu string) *corev1.Pod {
 
 // leader is a hilbertd that leads a stand-in cluster, and how people reach it.
 type leader struct {
-	api        *standin.Server
-	address    string
-	kubeconfig string
+	api      *standin.Server
+	hilbertd *daemontest.Process
 }
-
-const token = "secret"
 
 // startCluster starts a cluster without queues in which one pod fits nowhere.
 func startCluster(t *testing.T) *leader {
@@ -62,70 +56,34 @@ func startCluster(t *testing.T) *leader {
 	huge, last := apiPod("huge", "20"), int32(-1) // it is told what is left when the others have their places
 	huge.Spec.Priority = &last
 	c.api.SetPod(huge)
-	c.lead(t)
+	c.hilbertd = daemontest.Start(t, c.api)
 	c.awaitQueue(t, "1 pod waits: 1 unschedulable.")
 	return c
-}
-
-// lead starts a hilbertd.
-func (c *leader) lead(t *testing.T) {
-	t.Helper()
-	c.api.User(token, "ada", "/v1/explain", "/v1/unit", "/v1/queue", "/v1/snapshot")
-	config := spec.Default()
-	config.Server.BindAddress = "127.0.0.1:0"
-	listening, ended := make(chan string, 1), make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		ended <- daemon.Run(ctx, config, daemon.Options{
-			Connection: c.api.Connection(), Log: slog.New(slog.DiscardHandler), OnListen: func(address string) { listening <- address },
-		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("hilbertd: %v", err)
-		}
-	})
-	select {
-	case c.address = <-listening:
-	case err := <-ended:
-		t.Fatal(err)
-	}
-	c.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"c","cluster":{"server":"` + c.api.Connection().Host +
-		`","insecure-skip-tls-verify":true}}],"users":[{"name":"u","user":{"token":"` + token + `"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}]}`
-	if err := os.WriteFile(c.kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // awaitQueue waits until so much waits.
 func (c *leader) awaitQueue(t *testing.T, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		out, err := run(t.Context(), t, append([]string{"queue"}, c.direct()...)...)
+		out, err := run(t.Context(), t, append([]string{"queue"}, c.hilbertd.Flags()...)...)
 		if err == nil && strings.Contains(out, want) {
 			return
 		}
 	}
-	out, err := run(t.Context(), t, append([]string{"queue"}, c.direct()...)...)
+	out, err := run(t.Context(), t, append([]string{"queue"}, c.hilbertd.Flags()...)...)
 	t.Fatalf("the pods are not tried: %v\n%s", err, out)
-}
-
-func (c *leader) direct() []string {
-	return []string{"--server", "https://" + c.address, "--insecure-skip-tls-verify", "--kubeconfig", c.kubeconfig}
 }
 
 // through are the flags that lead through the API server's proxy. The real Lease says that the leader is no pod, so there is another one.
 func (c *leader) through(t *testing.T) []string {
 	t.Helper()
-	_, port, _ := strings.Cut(c.address, ":")
-	c.api.Serve("kube-system/hilbertd-1:"+port, c.address)
+	_, port, _ := strings.Cut(c.hilbertd.Address, ":")
+	c.api.Serve("kube-system/hilbertd-1:"+port, c.hilbertd.Address)
 	holder := "kube-system/hilbertd-1:" + port + "_id"
 	c.api.SetLease(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "proxied"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	})
-	return []string{"--kubeconfig", c.kubeconfig, "--lease", "kube-system/proxied"}
+	return []string{"--kubeconfig", c.hilbertd.Kubeconfig, "--lease", "kube-system/proxied"}
 }
 
 const hugeExplained = `default/huge waits; when it was tried, no node fitted.
@@ -164,7 +122,7 @@ func TestInspectLive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, way := range [][]string{c.direct(), c.through(t)} {
+		for _, way := range [][]string{c.hilbertd.Flags(), c.through(t)} {
 			if live, err := run(t.Context(), t, append(question, way...)...); err != nil || live != from {
 				t.Errorf("%q %q: %v\n%s\nfrom the file:\n%s", question, way, err, live, from)
 			}
@@ -176,16 +134,16 @@ func TestInspectLive(t *testing.T) {
 	if _, err := run(t.Context(), t, append([]string{"explain", "pod", "nobody"}, c.through(t)...)...); err == nil || !strings.Contains(err.Error(), "knows no pod default/nobody") {
 		t.Errorf("a pod that is not there: %v", err)
 	}
-	if _, err := run(t.Context(), t, "queue", "--kubeconfig", c.kubeconfig); err == nil || !strings.Contains(err.Error(), "write --server https://") {
+	if _, err := run(t.Context(), t, "queue", "--kubeconfig", c.hilbertd.Kubeconfig); err == nil || !strings.Contains(err.Error(), "write --server https://") {
 		t.Errorf("a leader that is no pod: %v", err)
 	}
-	c.api.User(token, "ada")
+	c.api.User(daemontest.Token, "ada")
 	other := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(other, []byte("stranger"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.api.User("stranger", "bob")
-	if _, err := run(t.Context(), t, append([]string{"queue", "--token-file", other}, c.direct()...)...); err == nil || !strings.Contains(err.Error(), "bob may not get the path /v1/queue") {
+	if _, err := run(t.Context(), t, append([]string{"queue", "--token-file", other}, c.hilbertd.Flags()...)...); err == nil || !strings.Contains(err.Error(), "bob may not get the path /v1/queue") {
 		t.Errorf("a stranger: %v", err)
 	}
 }
@@ -193,7 +151,7 @@ func TestInspectLive(t *testing.T) {
 // What a condition says is what explain says.
 func TestConditionAndExplainAgree(t *testing.T) {
 	c := startCluster(t)
-	out, err := run(t.Context(), t, append([]string{"explain", "pod", "huge"}, c.direct()...)...)
+	out, err := run(t.Context(), t, append([]string{"explain", "pod", "huge"}, c.hilbertd.Flags()...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,14 +192,14 @@ func TestInspectRefuses(t *testing.T) {
 // The server speaks TLS only.
 func TestPlainHTTPIsRefused(t *testing.T) {
 	c := startCluster(t)
-	response, err := http.Get("http://" + c.address + "/livez")
+	response, err := http.Get("http://" + c.hilbertd.Address + "/livez")
 	if err == nil {
 		_ = response.Body.Close()
 		if response.StatusCode == http.StatusOK {
 			t.Error("plain HTTP is answered")
 		}
 	}
-	conn, err := tls.Dial("tcp", c.address, &tls.Config{InsecureSkipVerify: true})
+	conn, err := tls.Dial("tcp", c.hilbertd.Address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/daemon/daemontest"
 	"hilbert.dev/hilbert/kube/standin"
 )
 
@@ -109,10 +110,10 @@ func TestExplainNode(t *testing.T) {
 	p := apiPod("p", "0")
 	p.Labels, p.Spec.NodeName = map[string]string{spec.LabelQoS: string(spec.QoSReclaimed)}, "n1"
 	c.api.SetPod(p)
-	c.lead(t)
-	c.api.User(token, "ada", "/v1/node", "/v1/snapshot", "/v1/queue")
+	c.hilbertd = daemontest.Start(t, c.api)
+	c.api.User(daemontest.Token, "ada", "/v1/node", "/v1/snapshot", "/v1/queue")
 	c.awaitQueue(t, "0 pods wait")
-	out, err := run(t.Context(), t, append([]string{"explain", "node", "n1"}, c.direct()...)...)
+	out, err := run(t.Context(), t, append([]string{"explain", "node", "n1"}, c.hilbertd.Flags()...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,12 +125,12 @@ func TestExplainNode(t *testing.T) {
 			t.Errorf("it lacks %q:\n%s", want, out)
 		}
 	}
-	out, err = run(t.Context(), t, append([]string{"explain", "node", "n1", "-o", "json"}, c.direct()...)...)
+	out, err = run(t.Context(), t, append([]string{"explain", "node", "n1", "-o", "json"}, c.hilbertd.Flags()...)...)
 	var answer nodeAnswer
 	if err != nil || json.Unmarshal([]byte(out), &answer) != nil || answer.Offered.MilliCPU != 3500 || answer.Report == nil || len(answer.Report.NUMANodes) != 2 {
 		t.Errorf("%v: %s", err, out)
 	}
-	if _, err = run(t.Context(), t, append([]string{"explain", "node", "n9"}, c.direct()...)...); err == nil || !strings.Contains(err.Error(), `no node "n9"`) {
+	if _, err = run(t.Context(), t, append([]string{"explain", "node", "n9"}, c.hilbertd.Flags()...)...); err == nil || !strings.Contains(err.Error(), `no node "n9"`) {
 		t.Errorf("of a node that is not there: %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/daemon/daemontest"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
@@ -69,7 +70,7 @@ func startTenants(t *testing.T) *leader {
 	for i := range 2 {
 		add("tune", i, 5)
 	}
-	c.lead(t)
+	c.hilbertd = daemontest.Start(t, c.api)
 	c.awaitQueue(t, "2 pods wait: 2 quota.")
 	return c
 }
@@ -130,7 +131,7 @@ func TestTenantsLive(t *testing.T) {
 		if err != nil || !strings.Contains(spaces.ReplaceAllString(from, " "), spaces.ReplaceAllString(question.want, " ")) {
 			t.Errorf("%q: %v\n%s\nwant\n%s", question.args, err, from, question.want)
 		}
-		for _, way := range [][]string{c.direct(), c.through(t)} {
+		for _, way := range [][]string{c.hilbertd.Flags(), c.through(t)} {
 			if live, err := run(t.Context(), t, append(question.args, way...)...); err != nil || live != from {
 				t.Errorf("%q %q: %v\n%s\nfrom the file:\n%s", question.args, way, err, live, from)
 			}
@@ -144,7 +145,7 @@ func TestTenantsLive(t *testing.T) {
 		{[]string{"queue", "--resource", "bananas"}, "they have cpu"},
 		{[]string{"explain", "unit", "nobody"}, "neither a PodGroup default/nobody nor a pod"},
 	} {
-		for _, way := range [][]string{{"--from", file}, c.direct()} {
+		for _, way := range [][]string{{"--from", file}, c.hilbertd.Flags()} {
 			if _, err := run(t.Context(), t, append(question.args, way...)...); err == nil || !strings.Contains(err.Error(), question.want) {
 				t.Errorf("%q: %v", question.args, err)
 			}

@@ -13,7 +13,7 @@ import (
 // What a snapshot of a running hilbertd says would be if.
 func TestWhatIf(t *testing.T) {
 	c := startCluster(t)
-	snapshot, err := run(t.Context(), t, append([]string{"snapshot"}, c.direct()...)...)
+	snapshot, err := run(t.Context(), t, append([]string{"snapshot"}, c.hilbertd.Flags()...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
