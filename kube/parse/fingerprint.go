@@ -22,7 +22,7 @@ func NewFingerprints() Fingerprints {
 
 func (f *Fingerprints) key(uid facts.UID) uint64 { return maphash.String(f.seed, string(uid)) }
 
-// Of is the hash Of all that the ledger would be told Of a pod. requirements is Parser.Serial Of the pod.
+// Of returns the hash of everything that the ledger would be told of a pod. requirements is Parser.Serial of the pod.
 func (f *Fingerprints) Of(facts *facts.Pod, requirements uint64) uint64 {
 	b := &f.buffer
 	b.reset()

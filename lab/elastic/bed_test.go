@@ -103,7 +103,7 @@ func (b *bed) start(ctx context.Context, tasks *sync.WaitGroup) error {
 	}
 	options := hollow.AgentOptions{Machine: machine, Config: config, Online: b.Low, Log: b.logTo("agents.log"), Began: b.podBegan}
 	if b.Learned {
-		if options.Lessons, err = hollow.Learned(machine, &config, b.Low*onlinePods*onlineCPUs, learnedFor); err != nil {
+		if options.LawState, err = hollow.LearnLawState(machine, &config, b.Low*onlinePods*onlineCPUs, learnedFor); err != nil {
 			return err
 		}
 	}

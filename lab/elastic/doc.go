@@ -7,7 +7,7 @@
 // modelled kernel moves them without delay.
 //
 // Time is real, so the laws wait as long as on a real node. One exception: at the start, agents know what they would have learned in the three
-// minutes that headroom takes to rise (hollow.Learned). The short form evicts no pod, because that takes minutes too.
+// minutes that headroom takes to rise (hollow.LearnLawState). The short form evicts no pod, because that takes minutes too.
 //
 // A run records what was seen in a Result, and Judge reads nothing else. Each run has its own controls: nodes whose kernel shows no counters
 // must not give cores back, which shows that the laws do it; and agents that are killed must lose their offer and nothing else.

@@ -31,8 +31,8 @@ type AgentOptions struct {
 	Config spec.Node
 	// Online is the share of their CPU requests that online pods want at first. 0: there is nothing to observe, and nothing is lent.
 	Online float64
-	// Lessons are what the agents know at the start.
-	Lessons Lessons
+	// LawState is what the agents know at the start.
+	LawState LawState
 	// Began is told of each pod that begins to run; nil: nobody is.
 	Began func(node string, pod *corev1.Pod)
 	// Workers bounds the pods that start or end at once; 0 is 16.

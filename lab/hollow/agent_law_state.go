@@ -9,15 +9,15 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// Lessons are what an agent knows whose online pods have used so many CPUs of a machine for a while, with no reclaimed pods on it. An agent that
-// starts with them offers at once what it would otherwise offer after three minutes.
-type Lessons struct {
+// LawState is what the laws remember after online pods have used so many CPUs of a machine for a while, with no reclaimed pods on it. An agent that
+// starts with it offers at once what it would otherwise offer after three minutes.
+type LawState struct {
 	data   []byte
 	uptime time.Duration
 }
 
-// Learned runs the laws on such a machine for a time.
-func Learned(m *topology.Machine, config *spec.Node, use float64, during time.Duration) (Lessons, error) {
+// LearnLawState runs the laws on such a machine for a time.
+func LearnLawState(m *topology.Machine, config *spec.Node, use float64, during time.Duration) (LawState, error) {
 	const each = time.Second
 	params := advise.Defaults()
 	var memory advise.State
@@ -46,5 +46,5 @@ func Learned(m *topology.Machine, config *spec.Node, use float64, during time.Du
 		advise.Step(&o, &params, &memory)
 	}
 	data, err := json.Marshal(map[string]any{"advise": &memory})
-	return Lessons{data: data, uptime: during}, err
+	return LawState{data: data, uptime: during}, err
 }

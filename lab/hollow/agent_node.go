@@ -67,10 +67,10 @@ func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOpti
 		return nil, err
 	}
 	a := &Agent{
-		name: name, options: o, reporter: reporter, kernel: newMapKernel(), base: ctx, born: time.Now().Add(-o.Lessons.uptime),
+		name: name, options: o, reporter: reporter, kernel: newMapKernel(), base: ctx, born: time.Now().Add(-o.LawState.uptime),
 		running: make(map[types.UID]runningPod), refused: make(map[types.UID]Refusal),
 	}
-	a.ports = node.Ports{Report: a.report, Evict: evict, Checkpoint: &mapStore{}, LawState: &mapStore{data: o.Lessons.data}}
+	a.ports = node.Ports{Report: a.report, Evict: evict, Checkpoint: &mapStore{}, LawState: &mapStore{data: o.LawState.data}}
 	if o.Online > 0 {
 		a.kernel.work = newWork(o.Machine, o.Online)
 	}

@@ -28,17 +28,16 @@ import (
 const (
 	// agentTimeout bounds a request of the agent to the API server.
 	agentTimeout = 5 * time.Second
-	// lockPoll is how often an agent tries to become the only one of its node.
+	// lockPoll is how often an agent tries to get the lock that only one agent of a node holds.
 	lockPoll = time.Second
 	// machineAttempts is how often the hardware is read: a CPU may go offline meanwhile.
 	machineAttempts = 3
 )
 
-// errModeChanged ends an agent whose kubelet has another mind now. Whoever started it starts it again; what runs is not touched meanwhile.
+// errModeChanged ends an agent when the kubelet's managers have been switched on or off. The supervisor starts it again; running pods are not touched meanwhile.
 var errModeChanged = errors.New("the kubelet's managers have changed: start again")
 
-// runAgent runs a node's agent until ctx ends. It fails where it could keep none of its promises: without cgroup v2, or on a machine that
-// it cannot read.
+// runAgent runs a node's agent until ctx ends. It fails if it could keep no promise: without cgroup v2, or on a machine that it cannot read.
 func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger, roots realnode.Roots) (err error) {
 	kernel, err := realnode.OpenKernel(roots)
 	if err != nil {
@@ -80,7 +79,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	options.Storage = realnode.StorageReader(config.Node.KubeletDirectory)
 	options.Devices = realnode.NewDevices(roots, options.Machine, api.offers, log)
 	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)
-	options.Ports.KubeletDevices = givenDevices(config.Node.KubeletDirectory, config.Node.Devices.OtherResources)
+	options.Ports.KubeletDevices = kubeletDevices(config.Node.KubeletDirectory, config.Node.Devices.OtherResources)
 	agent, err := node.New(options)
 	if err != nil {
 		return err

@@ -20,8 +20,8 @@ import (
 	"hilbert.dev/hilbert/node/rdt"
 )
 
-// governors are what keeps disks, network and caches between online and reclaimed pods, as far as the configuration wants it. metrics are theirs. Where
-// the kubelet rules the agent does not call them.
+// governors returns the governors that the configuration switches on, and their metrics. Each divides one resource between online and reclaimed pods: disks,
+// network or caches. In mode kubelet, the agent does not call them.
 func governors(l *spec.Lending, mode string, roots realnode.Roots, kernel enforce.Kernel, log *slog.Logger) (out []node.Governor, metrics []prometheus.Collector, err error) {
 	lends := *l.Enabled && mode == spec.ModeAgent
 	if !lends || !l.Network.Enabled {
@@ -60,7 +60,7 @@ func egressOptions(l *spec.Lending, roots realnode.Roots) egress.Options {
 	}
 }
 
-// podsTop is the cgroup that all pods are below: the one that a kubelet with the systemd driver makes, or the other's.
+// podsTop is the cgroup that contains all pods. Its name depends on the kubelet's cgroup driver.
 func podsTop(kernel enforce.Kernel) string {
 	const systemd, plain = "kubepods.slice", "kubepods"
 	if _, err := kernel.Read(systemd + "/" + enforce.CPUWeight); err == nil {
@@ -103,7 +103,7 @@ func (d disks) Close() {
 	}
 }
 
-// network governs what reclaimed pods send off the node. It opens when first called, and again where the uplink has gone.
+// network governs what reclaimed pods send off the node. It opens at the first call, and again after the uplink has gone.
 type network struct {
 	options egress.Options
 	log     *slog.Logger
@@ -162,7 +162,7 @@ type caches struct {
 	notes   []allocate.Note
 }
 
-// cachesEvery is how often threads are looked for that have begun.
+// cachesEvery is how often new threads are looked for.
 const cachesEvery = 10 * time.Second
 
 func (c *caches) Tick(at time.Duration, pods []enforce.Pod) ([]enforce.DesiredKnob, []allocate.Note) {

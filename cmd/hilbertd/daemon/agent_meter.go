@@ -8,7 +8,7 @@ import (
 	"hilbert.dev/hilbert/node"
 )
 
-// agentMeter copies out what the agent counts when it is scraped.
+// agentMeter exports the agent's counters. It copies them at each scrape.
 type agentMeter struct{ agent *node.Agent }
 
 func agentDesc(name, help string, labels ...string) *prometheus.Desc {

@@ -15,7 +15,7 @@ var (
 	egressCeiling = agentDesc("egress_ceiling_bytes_per_second", "What all reclaimed pods may send together; 0: no limit.")
 )
 
-// atomicState is the last state, written by the governor and read by who scrapes.
+// atomicState is the last state, written by the governor and read by scrapes.
 type atomicState struct{ last atomic.Pointer[egress.State] }
 
 func (s *atomicState) store(state *egress.State) {
@@ -30,7 +30,7 @@ func (n *network) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Before the first state there is nothing to tell.
+// Collect implements prometheus.Collector. It sends nothing before the first state.
 func (n *network) Collect(out chan<- prometheus.Metric) {
 	state := n.state.last.Load()
 	if state == nil {

@@ -8,7 +8,7 @@ import (
 	"hilbert.dev/hilbert/node/evict"
 )
 
-// The metrics of lending. Those of amounts are missing while the agent has nothing to say of them.
+// The metrics of lending. Amounts are missing while the agent does not know them.
 var (
 	agentHeadroom   = agentDesc("headroom", "Published headroom: what reclaimed pods may hold, running ones included, by resource: cpu in cores, memory in bytes.", "resource")
 	agentLent       = agentDesc("lent", "What reclaimed pods have now, by resource: cpu (CPUs of their pool) in cores, memory in bytes.", "resource")

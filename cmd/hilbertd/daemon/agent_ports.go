@@ -18,29 +18,29 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// agentAPI is the agent's way to the API server. Without one the agent does all but report, evict and tell.
+// agentAPI is the agent's connection to the API server. Without it, the agent does everything but report, evict and write Events.
 type agentAPI struct {
 	ports node.Ports
 	host  string
 	close func()
 	// follow keeps the agent told of ServiceProfiles until stop is called.
 	follow func(ctx context.Context, changed func([]spec.NamedProfile)) (stop func(), err error)
-	// offers is who else offers the node's GPUs; nil: nobody can be asked.
+	// offers asks which device plugins and drivers offer the node's GPUs; nil: there is no API server to ask.
 	offers func(ctx context.Context) (gpu.Evidence, error)
 }
 
-// maxKubeletWait bounds a question to the kubelet that a pod waits for, and maxBooksWait one that nobody does.
+// maxKubeletWait bounds a request to the kubelet while a pod waits to start; maxDevicesWait bounds one that no pod waits for.
 const (
 	maxKubeletWait = time.Second
-	maxBooksWait   = 5 * time.Second
+	maxDevicesWait = 5 * time.Second
 )
 
-// podResources is the kubelet's word for what it gave to pods.
+// podResources is a client of the kubelet's pod resources API, which lists what it gave to pods.
 func podResources(kubeletDirectory string, wait time.Duration) *agent.PodResources {
 	return agent.NewPodResources(filepath.Join(kubeletDirectory, "pod-resources", "kubelet.sock"), wait)
 }
 
-// exclusiveCPUs asks the kubelet what it gave to whom.
+// exclusiveCPUs asks the kubelet which pods have exclusive CPUs.
 func exclusiveCPUs(kubeletDirectory string) func(context.Context) (map[node.PodKey]topology.CPUSet, error) {
 	resources := podResources(kubeletDirectory, maxKubeletWait)
 	return func(ctx context.Context) (map[node.PodKey]topology.CPUSet, error) {
@@ -56,9 +56,9 @@ func exclusiveCPUs(kubeletDirectory string) func(context.Context) (map[node.PodK
 	}
 }
 
-// givenDevices asks the kubelet which devices it gave to pods for device plugins, but for those of other resources.
-func givenDevices(kubeletDirectory string, other []string) func(context.Context) ([]kubelet.ListedPod, error) {
-	resources := podResources(kubeletDirectory, maxBooksWait)
+// kubeletDevices asks the kubelet which devices it gave to pods for device plugins. It leaves out the resources named in other.
+func kubeletDevices(kubeletDirectory string, other []string) func(context.Context) ([]kubelet.ListedPod, error) {
+	resources := podResources(kubeletDirectory, maxDevicesWait)
 	return func(ctx context.Context) ([]kubelet.ListedPod, error) {
 		pods, err := resources.List(ctx)
 		if err != nil {
@@ -78,13 +78,13 @@ func givenDevices(kubeletDirectory string, other []string) func(context.Context)
 	}
 }
 
-// evidence is what follows of GPUs from who offers what; other resources are none.
+// evidence says which party offers GPUs. The resources named in other are not GPUs.
 func evidence(o agent.Offers, other []string) gpu.Evidence {
 	maps.DeleteFunc(o.Offered, func(name string, _ int64) bool { return slices.Contains(other, name) })
 	return gpu.Evidence{NodeKnown: o.NodeKnown, Offered: o.Offered, SlicesKnown: o.SlicesKnown, Slices: o.Slices}
 }
 
-// connectAgent makes the agent's clients. An empty kubeconfig outside of a cluster is no mistake: the node stands alone then.
+// connectAgent makes the agent's clients. An empty kubeconfig outside of a cluster is allowed: the agent then runs without an API server.
 func connectAgent(ctx context.Context, config *spec.Configuration, o Options, name string, log *slog.Logger) (agentAPI, error) {
 	alone := agentAPI{
 		host: "none", close: func() {},

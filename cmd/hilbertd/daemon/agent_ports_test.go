@@ -23,7 +23,7 @@ const kubeletsBooks = "00000000510a130a03776562120764656661756c741a030a01630a3a0
 // What the kubelet's socket says reaches both who wants CPUs and who wants devices; who has none is listed too, and nobody answering is an error.
 func TestKubeletsBooks(t *testing.T) {
 	dir := t.TempDir()
-	if pods, err := givenDevices(dir, nil)(t.Context()); err == nil || pods != nil {
+	if pods, err := kubeletDevices(dir, nil)(t.Context()); err == nil || pods != nil {
 		t.Errorf("nobody answers: %v, %v", pods, err)
 	}
 	frame, err := hex.DecodeString(kubeletsBooks)
@@ -31,11 +31,11 @@ func TestKubeletsBooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	serveBooks(t, dir, frame)
-	given, err := givenDevices(dir, nil)(t.Context())
+	given, err := kubeletDevices(dir, nil)(t.Context())
 	if want := `[{default web []} {prod db [nvidia.com/gpu "GPU-1"]}]`; err != nil || fmt.Sprint(given) != want {
 		t.Errorf("devices: %v, %v; want %s", given, err, want)
 	}
-	given, err = givenDevices(dir, []string{"nvidia.com/hostdev", "nvidia.com/gpu"})(t.Context())
+	given, err = kubeletDevices(dir, []string{"nvidia.com/hostdev", "nvidia.com/gpu"})(t.Context())
 	if want := `[{default web []} {prod db []}]`; err != nil || fmt.Sprint(given) != want {
 		t.Errorf("devices but for those that are no GPUs: %v, %v; want %s", given, err, want)
 	}

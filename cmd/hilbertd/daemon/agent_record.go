@@ -6,18 +6,18 @@ import (
 	"os"
 )
 
-// maxRecord bounds the file that the laws' ticks are recorded in: some hours of them.
+// maxRecord bounds the file that records the laws' ticks. It holds some hours.
 const maxRecord = 64 << 20
 
 var errRecordFull = errors.New("the record is full")
 
-// recordFile is a file that takes so much and no more.
+// recordFile is a file of bounded size.
 type recordFile struct {
 	file *os.File
 	left int
 }
 
-// openRecord makes the file that node.lending.record names, anew at each start.
+// openRecord creates the file that node.lending.record names. Each start overwrites it.
 func openRecord(path string) (*recordFile, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"hilbert.dev/hilbert/node/observe"
 )
 
-// serveAgent begins to serve what the agent says of itself; nil where nothing is served.
+// serveAgent starts the agent's endpoints. It returns nil if none are configured.
 func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger, more []prometheus.Collector) (*server, error) {
 	listener, err := listen(config.Server)
 	if err != nil || listener == nil {
@@ -37,8 +37,8 @@ func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger, mor
 	return serveOn(listener, config.Server, mux, log)
 }
 
-// localOnly lets only those in who are on this host, or come by kubectl port-forward, which has asked who they are. Asking the API server
-// here, as the scheduler does, would take a permission more on every node.
+// localOnly admits requests from this host and through kubectl port-forward, which authenticates them. Asking the API server here, as the scheduler does,
+// would need one more permission on every node.
 func localOnly(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -68,7 +68,7 @@ func (p probes) livez(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// readyz is about the runtime: without it no pod gets its place.
+// readyz reports whether the container runtime is connected: without it, no pod gets its CPUs.
 func (p probes) readyz(w http.ResponseWriter, _ *http.Request) {
 	var s node.State
 	switch {
@@ -96,7 +96,7 @@ func (p probes) node(w http.ResponseWriter, _ *http.Request) {
 	}{r.Status, r.Conditions})
 }
 
-// observation answers with what the kernel's counters said last: a table for people, or JSON for who asks with ?output=json.
+// observation answers with what the kernel's counters said last: a table for people, or JSON with ?output=json.
 func (p probes) observation(w http.ResponseWriter, r *http.Request) {
 	var text []byte
 	var err error

@@ -13,7 +13,7 @@ import (
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
-// The gauges that the loop is asked for when they are scraped.
+// These gauges are read from the loop at each scrape.
 var (
 	pendingDesc     = prometheus.NewDesc("hilbert_pending_pods", "Pending pods, by the state that they wait in.", []string{"queue"}, nil)
 	inFlightDesc    = prometheus.NewDesc("hilbert_bindings_in_flight", "Placements whose Binding the API server has not confirmed yet.", nil, nil)
@@ -44,7 +44,7 @@ func (l *loop) Describe(out chan<- *prometheus.Desc) {
 func (l *loop) Collect(out chan<- prometheus.Metric) {
 	var state struct {
 		pending                         map[inspect.WaitingState]int
-		tenancy                         tenancy
+		tenancy                         queueCounts
 		numaNodes                       numaCounts
 		headroom                        headroomCounts
 		gpus                            *fragment.GPUSummary
@@ -52,11 +52,11 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		over                            int
 	}
 	answered := l.ask(scrapeTimeout, func() {
-		state.pending, state.tenancy = inspect.PendingPods(l.scheduler), newTenancy(l.scheduler)
+		state.pending, state.tenancy = inspect.PendingPods(l.scheduler), newQueueCounts(l.scheduler)
 		state.nodes, state.pods = l.scheduler.Store().Nodes(), l.scheduler.Store().Pods()
 		state.over, state.numaNodes = overcommitted(&l.scheduler.Store().State), newNUMACounts(l.scheduler.Store())
 		state.headroom = newHeadroomCounts(l.scheduler)
-		state.gpus = newGPURest(&l.scheduler.Store().State)
+		state.gpus = newGPUSummary(&l.scheduler.Store().State)
 		state.depth, state.outstanding = len(l.watch.Events()), l.outstanding
 	})
 	gauge := func(desc *prometheus.Desc, value int, labels ...string) {

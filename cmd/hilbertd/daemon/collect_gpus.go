@@ -19,8 +19,8 @@ var (
 	gpuCollections    = []*prometheus.Desc{gpusDesc, gpuFreeDesc, gpuFragmentedDesc, gpuFitsDesc}
 )
 
-// newGPURest looks at each node once.
-func newGPURest(s *cluster.State) *fragment.GPUSummary {
+// newGPUSummary adds up the GPUs of all nodes. It looks at each node once.
+func newGPUSummary(s *cluster.State) *fragment.GPUSummary {
 	rest := &fragment.GPUSummary{}
 	for slot := range cluster.Slot(s.Slots()) {
 		if s.Node(slot) == nil {

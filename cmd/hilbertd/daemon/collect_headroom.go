@@ -22,12 +22,12 @@ var (
 	headroomCollections = []*prometheus.Desc{headroomDesc, claimedDesc, lendersDesc, overdrawnDesc, lentPodsDesc, requestsDesc, unfitDesc}
 )
 
-// headroomStates are all that a report's headroom can be.
+// headroomStates are all states of a report's headroom.
 var headroomStates = [...]facts.HeadroomState{
 	facts.HeadroomUnsaid, facts.HeadroomOpen, facts.HeadroomClosed, facts.HeadroomStale, facts.HeadroomMalformed,
 }
 
-// headroomCounts is what the loop copies out about what nodes lend.
+// headroomCounts is the loop's copy of what nodes lend.
 type headroomCounts struct {
 	offered, requested [facts.ReclaimedKinds]int64
 	states             [len(headroomStates)]int

@@ -21,10 +21,10 @@ const (
 	reportFresh     = "fresh"
 	reportStale     = "stale"
 	reportMalformed = "malformed"
-	reportKubelet   = "kubelet" // fresh, and nothing is promised
+	reportKubelet   = "kubelet" // fresh, but in mode kubelet: no promises are made
 )
 
-// numaCounts is what the loop copies out about NUMA nodes.
+// numaCounts is the loop's copy of what is known of NUMA nodes.
 type numaCounts struct {
 	overpromised int
 	reports      map[string]int

@@ -11,7 +11,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// The gauges of queues and units. There are as many series of each as there are queues, times the resources that a queue has to do with.
+// The gauges of queues and units. Each has one series for each queue and each resource that the queue names or holds.
 var (
 	queueUsedDesc       = queueAmountDesc("used", "What the pods of a Queue and of those below it request.")
 	queueGuaranteedDesc = queueAmountDesc("guaranteed", "What a Queue is guaranteed.")
@@ -33,15 +33,15 @@ func queueAmountDesc(what, help string) *prometheus.Desc {
 	return prometheus.NewDesc("hilbert_queue_"+what, help+" In cores, bytes, GPUs or counts.", []string{"queue", "resource"}, nil)
 }
 
-// tenancy is what the loop copies out about queues and units.
-type tenancy struct {
+// queueCounts is the loop's copy of the state of queues and units.
+type queueCounts struct {
 	queues   []inspect.QueueStatus
 	units    map[inspect.UnitState]int
 	reserved int
 }
 
-func newTenancy(s *schedule.Scheduler) tenancy {
-	t := tenancy{queues: inspect.QueueStatuses(s.Store()), units: inspect.UnitCounts(s)}
+func newQueueCounts(s *schedule.Scheduler) queueCounts {
+	t := queueCounts{queues: inspect.QueueStatuses(s.Store()), units: inspect.UnitCounts(s)}
 	state := &s.Store().State
 	for slot := range cluster.Slot(state.Slots()) {
 		if state.Node(slot) != nil && state.Reservation(slot) != cluster.NoReservation {
@@ -52,7 +52,7 @@ func newTenancy(s *schedule.Scheduler) tenancy {
 }
 
 // collect sends the gauges.
-func (t *tenancy) collect(out chan<- prometheus.Metric) {
+func (t *queueCounts) collect(out chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
@@ -62,7 +62,7 @@ func (t *tenancy) collect(out chan<- prometheus.Metric) {
 	}
 	for i := range t.queues {
 		q := &t.queues[i]
-		if q.Depth == 0 { // the cluster, which others count
+		if q.Depth == 0 { // the cluster as a whole: other gauges have it
 			continue
 		}
 		gauge(queueUnitsDesc, float64(q.PendingUnits), q.Name)
@@ -85,7 +85,7 @@ func (t *tenancy) collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// metricUnit is what a resource is called in a metric, and how many of the ledger's units its base unit is.
+// metricUnit is the name of a resource in metrics, and the number of the ledger's units in one base unit.
 func metricUnit(name string) (label string, unit float64) {
 	switch name {
 	case resource.NameCPU:

@@ -40,7 +40,7 @@ func LoadConfig(path string) (*spec.Configuration, error) {
 	return c, nil
 }
 
-// ParseConfig is LoadConfig for bytes: YAML or JSON, in which every field must be known and stand once.
+// ParseConfig is LoadConfig for bytes: YAML or JSON. Every field must be known and may occur once.
 func ParseConfig(data []byte) (*spec.Configuration, error) {
 	converted, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
@@ -74,7 +74,7 @@ func Check(c *spec.Configuration) error {
 func NewLogger(c spec.Logging) *slog.Logger {
 	options := &slog.HandlerOptions{}
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err == nil { // Validate has refused what is no level
+	if err := level.UnmarshalText([]byte(c.Level)); err == nil { // Validate has refused unknown levels
 		options.Level = level
 	}
 	if c.Format == "json" {

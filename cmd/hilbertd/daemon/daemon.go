@@ -25,14 +25,14 @@ type Options struct {
 	Connection *apiserver.Connection
 	// Log; nil makes the one that the configuration asks for.
 	Log *slog.Logger
-	// OnListen, if set, is told where the endpoints are served, before anything else happens.
+	// OnListen, if set, is called first, with the address of the endpoints.
 	OnListen func(address string)
 	// OnSynced, if set, is called once everything is listed for the first time. It must not block.
 	OnSynced func()
 }
 
-// Run runs a hilbertd until ctx ends, which returns nil. It fails only before it has begun: where the configuration, the kubeconfig or
-// the address to serve on cannot work. Several may run in one process.
+// Run runs a hilbertd until ctx ends, and then returns nil. It fails only at the start: if the configuration, the kubeconfig or the address to serve on
+// cannot work. Several may run in one process.
 func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if err := Check(config); err != nil {
 		return fmt.Errorf("configuration: %w", err)
@@ -41,7 +41,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if log == nil {
 		log = NewLogger(config.Logging)
 	}
-	if slices.Contains(config.Roles, spec.RoleAgent) { // alone, as Check has seen
+	if slices.Contains(config.Roles, spec.RoleAgent) { // it is the only role: Check has verified that
 		return runAgent(ctx, config, o, log, realnode.Real())
 	}
 	connection := o.Connection
@@ -56,7 +56,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 		return err
 	}
 	m := newMeter(time.Now)
-	p, identity, err := connect(ctx, connection, config, door{m, listener, log})
+	p, identity, err := connect(ctx, connection, config, thisProcess{m, listener, log})
 	if err != nil {
 		return errors.Join(err, closeUnused(listener))
 	}
@@ -90,7 +90,7 @@ func (s *server) at() string {
 	return s.address
 }
 
-// closeUnused closes a listener that came to no use; nil is none.
+// closeUnused closes a listener that was never served; nil is allowed.
 func closeUnused(listener net.Listener) error {
 	if listener == nil {
 		return nil
@@ -98,22 +98,22 @@ func closeUnused(listener net.Listener) error {
 	return listener.Close()
 }
 
-// door is what the ports need to know of this process.
-type door struct {
+// thisProcess is what the API server's clients need of this process.
+type thisProcess struct {
 	meter    *meter
 	listener net.Listener // nil: nothing is served
 	log      *slog.Logger
 }
 
-func (d *door) address() string {
+func (d *thisProcess) address() string {
 	if d.listener == nil {
 		return ""
 	}
 	return d.listener.Addr().String()
 }
 
-// connect makes the loop's ports out of the real door.
-func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configuration, d door) (p ports, identity string, err error) {
+// connect implements the loop's ports with package kube.
+func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configuration, d thisProcess) (p ports, identity string, err error) {
 	m, log := d.meter, d.log
 	binding := config.Scheduling.Binding
 	fence := lease.NewFence(config.LeaderElection.RenewDeadline.D(), binding.WriteTimeout.D())
@@ -139,7 +139,7 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 			})
 		},
 		queues: func() (queueWriter, error) {
-			return kube.NewQueueWriter(ctx, c, fence, binding.WriteTimeout.D(), m.toldQueue)
+			return kube.NewQueueWriter(ctx, c, fence, binding.WriteTimeout.D(), m.queueWritten)
 		},
 		campaign: func(ctx context.Context) (term, error) {
 			t, err := elector.Campaign(ctx)

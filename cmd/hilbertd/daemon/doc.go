@@ -1,17 +1,34 @@
-// Package daemon is hilbertd: it wires the pure scheduler to the real door and keeps it running.
+// Package daemon is hilbertd: it connects the scheduler, which is pure, to an API server, and keeps it running.
 //
-// One goroutine, the loop, owns the schedule.Scheduler and is the only one to call it: it applies events, makes decisions, starts writes
-// and takes their answers. Everything else (watches, writes, the Lease, HTTP) runs beside it and speaks to it through bounded channels.
+// # The loop
 //
-// A process follows (applies events, decides nothing) until it wins the Lease; then it waits until no write of the last leader can be
-// under way, lists everything anew, and leads. When it loses the Lease it waits for its own writes, drops all state and follows again.
+// One goroutine, the loop, owns the schedule.Scheduler. Only the loop calls it: the loop applies events, makes decisions, starts writes and takes their
+// answers. Everything else (watches, writes, the Lease, HTTP) runs in goroutines of its own and talks to the loop through bounded channels:
 //
-// Invariants: no decision before a consistent list of this leadership; no write while the fence is shut; every write's answer is awaited
-// before the Lease is given back; an unreachable API server is waited for, never a reason to exit.
+//	kube.Watch ─events─▶ loop ─writes─▶ kube.Writer ─answers─▶ loop
+//	HTTP       ─ask────▶ loop           lease.Elector ─term──▶ loop
 //
-// With the role agent it is a node's agent instead (agent*.go): it puts the kernel, the container runtime and the API server at the ports of
-// node.Agent and serves what that says. One agent runs on a node at a time; without cgroup v2 none does; without an API server it does
-// all but report. It ends by itself only when the kubelet's managers have been switched on or off, to be started again.
+// # Following and leading
 //
-// It holds no scheduling policy, and no client: those are schedule's and kube's.
+// A process is in one of four phases:
+//
+//	following   it applies events and decides nothing; another process leads
+//	waiting     it has won the Lease, but a write of the last leader may still be under way
+//	listing     it lists everything again
+//	leading     it decides and writes
+//
+// For example, a leader loses its network for a minute. Its fence closes before its Lease expires, so it starts no more writes. Another process wins the
+// Lease, waits until the last write of the old leader must have ended, lists everything and leads. When the old leader is back, it finds that its term is
+// over, waits for its own writes, drops all state and follows.
+//
+// Invariants: no decision before a consistent list of this term; no write while the fence is closed; the Lease is given back only when every write is
+// answered. An API server that cannot be reached is waited for; it is no reason to exit.
+//
+// # The agent
+//
+// With the role agent, the process is a node's agent instead (agent*.go). It runs a node.Agent, connects it to the kernel, the container runtime and the API
+// server, and serves its report, metrics and health. Only one agent runs on a node at a time. Without cgroup v2 it refuses to start; without an API server it
+// does everything but report. It exits on its own only when the kubelet's CPU or memory manager was switched on or off, so that its supervisor starts it again.
+//
+// The package holds no scheduling policy and no API client: package schedule has the one, package kube the other.
 package daemon

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// inspectTimeout is how long an answer waits for the loop to copy out what it knows.
+	// inspectTimeout is how long an answer waits for the loop's copy of its state.
 	inspectTimeout = 10 * time.Second
 	// maxInspections bounds the answers that are made at once: each holds a copy of the ledger.
 	maxInspections = 2
@@ -28,8 +28,8 @@ type reviewer interface {
 	MayGet(ctx context.Context, token, path string) error
 }
 
-// inspector answers questions about scheduling. The loop only copies out what it knows, which takes it about 0.1 s at 200,000 pods; the
-// answer is made beside it, and changes nothing.
+// inspector answers questions about scheduling. The loop only makes a copy of its state, which takes about 0.1 s at 200,000 pods. The answer is computed from the
+// copy, beside the loop, and changes nothing.
 type inspector struct {
 	loop     *loop
 	reviewer reviewer
@@ -40,7 +40,7 @@ func newInspector(l *loop, r reviewer) *inspector {
 	return &inspector{loop: l, reviewer: r, slots: make(chan struct{}, maxInspections)}
 }
 
-// guarded lets only those in who may get the path.
+// guarded admits requests whose user may get the path.
 func (i *inspector) guarded(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := i.reviewer.MayGet(r.Context(), bearer(r), r.URL.Path)
@@ -69,7 +69,7 @@ func bearer(r *http.Request) string {
 	return ""
 }
 
-// dumped hands a handler what the scheduler knows.
+// dumped calls a handler with a dump of the scheduler.
 func (i *inspector) dumped(handle func(http.ResponseWriter, *http.Request, *inspect.Dump)) http.HandlerFunc {
 	return i.guarded(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -125,7 +125,7 @@ func (i *inspector) unit(w http.ResponseWriter, r *http.Request, d *inspect.Dump
 	i.answer(w, answer)
 }
 
-// failed answers with an error, if there is one: 404 for what the scheduler does not know.
+// failed answers with an error, if there is one: 404 if the scheduler does not know the object.
 func (i *inspector) failed(w http.ResponseWriter, r *http.Request, err error) bool {
 	_, noPod := errors.AsType[*inspect.NoPod](err)
 	_, noUnit := errors.AsType[*inspect.NoUnit](err)

@@ -46,26 +46,26 @@ type (
 )
 
 const (
-	// eventsPerRound and decisionsPerRound bound a round of the loop, so that no port waits long for its turn.
+	// eventsPerRound and decisionsPerRound bound a round of the loop, so that answers and questions do not wait long.
 	eventsPerRound    = 512
 	decisionsPerRound = 128
-	// fencePoll is how often a shut fence is looked at again.
+	// fencePoll is how often a closed fence is checked.
 	fencePoll = 100 * time.Millisecond
-	// idlePoll bounds the sleep of a loop to which nothing happens.
+	// idlePoll bounds the sleep of an idle loop.
 	idlePoll = time.Minute
-	// drainSlack is what a write may take beyond its timeout until its answer is here.
+	// drainSlack is how long after a write's timeout its answer may arrive.
 	drainSlack = time.Second
-	// maxAsks bounds the questions (health, metrics, what is asked at /v1) that wait for the loop.
+	// maxAsks bounds the questions (health checks, scrapes, requests to /v1) that wait for the loop.
 	maxAsks = 16
 )
 
-// phase is where the process stands between following and leading.
+// phase is a step on the way from following to leading.
 type phase uint8
 
 const (
 	following phase = iota // another process leads, or none yet
 	waiting                // the Lease is ours, but a write of the last leader may be under way
-	listing                // taking in a consistent list of everything
+	listing                // applying a consistent list of everything
 	leading
 )
 
@@ -81,15 +81,15 @@ type loop struct {
 	scheduler *schedule.Scheduler
 	watch     watch
 	writer    writer
-	queues    queueTeller
+	queues    queueReporter
 	term      term
 	won       chan term // the campaign's result
 	asks      chan func()
 
 	phase       phase
-	until       time.Time  // waiting: until then; zero: not known before the lists are here
+	until       time.Time  // in phase waiting: the end of the wait; zero: not known until the lists are here
 	lists       kube.Lists // since the watch began
-	synced      bool       // all were here, at least once
+	synced      bool       // all lists were complete at least once
 	outstanding int        // writes without an answer
 	onSynced    func()
 	campaigns   sync.WaitGroup
@@ -99,7 +99,7 @@ func newLoop(c *spec.Configuration, p ports, m *meter, log *slog.Logger) *loop {
 	return &loop{config: c, ports: p, meter: m, log: log, won: make(chan term), asks: make(chan func(), maxAsks), onSynced: func() {}}
 }
 
-// run runs until ctx ends, and then hands over what it leads. It fails only where starting anew would not help.
+// run runs until ctx ends, and then hands leadership over. It fails only if a restart would not help.
 func (l *loop) run(ctx context.Context) error {
 	if err := l.start(); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (l *loop) start() error {
 	return l.rewatch()
 }
 
-// rewatch throws away what waits to be applied and lists everything anew.
+// rewatch drops the events that wait to be applied, and lists everything again.
 func (l *loop) rewatch() error {
 	if l.watch != nil {
 		l.watch.Stop()
@@ -193,7 +193,7 @@ func (l *loop) campaign(ctx context.Context) {
 	})
 }
 
-// round does what there is to do now. busy says that there is more; else the loop may sleep for wake.
+// round does one bounded piece of the work that is due. busy: there is more; else the loop may sleep for wake.
 func (l *loop) round() (wake time.Duration, busy bool) {
 	now := l.ports.now()
 	switch l.phase {
@@ -227,7 +227,7 @@ func (l *loop) lead(now time.Time) (wake time.Duration, busy bool) {
 		}
 		l.scheduler.Finish(bind.Result{ID: writes[i].ID, Outcome: bind.NotSent, Message: "too many writes are under way"}, now)
 	}
-	wake = l.queues.tell(l.scheduler, now)
+	wake = l.queues.report(l.scheduler, now)
 	if decisions > 0 {
 		return 0, true
 	}
@@ -237,14 +237,14 @@ func (l *loop) lead(now time.Time) (wake time.Duration, busy bool) {
 	return wake, false
 }
 
-// handover waits until no write of the last leader can be under way. It then lists anew, to see them all.
+// handover waits until no write of the last leader can be under way, and then lists everything again, to see all of them.
 func (l *loop) handover(now time.Time) (wake time.Duration, busy bool) {
 	if l.until.IsZero() {
 		if !l.lists.Complete() {
 			return idlePoll, false
 		}
 		l.until = now
-		if l.boundByUs() { // somebody led here, and may still believe to
+		if l.boundByUs() { // another process has led, and may still believe that it does
 			l.until = now.Add(l.config.LeaderElection.RenewDeadline.D())
 		}
 	}
@@ -284,7 +284,7 @@ func (l *loop) took(t term) {
 	l.log.Info("holding the Lease", "lastHolder", t.Takeover(), "wait", max(l.until.Sub(now), 0))
 }
 
-// lost waits for the writes under way, drops everything and follows again.
+// lost waits for the writes under way, drops all state and follows again.
 func (l *loop) lost(campaign context.Context) error {
 	l.log.Warn("lost the Lease; dropping all state and standing by", "writesUnderWay", l.outstanding)
 	l.meter.leader.Set(0)
@@ -301,7 +301,7 @@ func (l *loop) lost(campaign context.Context) error {
 	return nil
 }
 
-// shutdown waits for the writes under way and gives the Lease back. If some are not answered in time, the Lease is left to expire.
+// shutdown waits for the writes under way and gives the Lease back. If an answer is missing in the end, the Lease is left to expire.
 func (l *loop) shutdown() error {
 	l.meter.leader.Set(0)
 	if l.term == nil {
@@ -318,7 +318,7 @@ func (l *loop) shutdown() error {
 	return nil
 }
 
-// drain takes answers until none is outstanding. It reports whether that was so in time.
+// drain takes answers until none is outstanding. False: some were missing at the deadline.
 func (l *loop) drain() bool {
 	deadline := time.NewTimer(l.config.Scheduling.Binding.WriteTimeout.D() + drainSlack)
 	defer deadline.Stop()
@@ -335,7 +335,7 @@ func (l *loop) drain() bool {
 	return true
 }
 
-// poll takes in what is there, without waiting. It answers false when the process must stop.
+// poll takes what has arrived, without waiting. False: the process must stop.
 func (l *loop) poll(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -349,7 +349,7 @@ func (l *loop) poll(ctx context.Context) bool {
 	return true
 }
 
-// sleep waits for the first thing to happen, and takes in all that is there then. It answers false when the process must stop.
+// sleep waits until something arrives, and takes all that has arrived by then. False: the process must stop.
 func (l *loop) sleep(ctx context.Context, timer <-chan time.Time) bool {
 	var lost <-chan struct{}
 	if l.term != nil {
@@ -413,7 +413,7 @@ func (l *loop) apply(event facts.Event) {
 	}
 }
 
-// ask lets f look at the loop's state, in the loop's goroutine. It answers false when the loop does not come round in time.
+// ask runs f in the loop's goroutine, so that f can read the loop's state. False: the loop did not run f in time.
 func (l *loop) ask(timeout time.Duration, f func()) bool {
 	done := make(chan struct{})
 	deadline := time.NewTimer(timeout)

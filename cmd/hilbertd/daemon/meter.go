@@ -33,14 +33,14 @@ type meter struct {
 	unreadable                             prometheus.Counter
 
 	lap     time.Time                    // when the decision under way began
-	waiting map[facts.UID]time.Time      // since when each unbound pod of ours could have been placed
-	blocked map[facts.UID]uint64         // which filters refused each pod that fits nowhere, as bits
+	waiting map[facts.UID]time.Time      // when each unbound pod of ours became placeable
+	blocked map[facts.UID]uint64         // the filters that refused each pod that fits nowhere, as bits
 	filters map[string]int               // filter to bit
 	gauges  [maxFilters]prometheus.Gauge // by bit
 	gangs   gangClock
 }
 
-// maxFilters bounds the filters that blocked tells apart.
+// maxFilters bounds the filters that have a bit of their own in blocked.
 const maxFilters = 64
 
 // attempt is the metrics of one kind of decision.
@@ -127,7 +127,7 @@ func newReliefs() *prometheus.CounterVec {
 	}, []string{"outcome"})
 }
 
-// reset forgets all pods, as the scheduler does, whose ledger is a new one.
+// reset forgets all pods: a new term begins with an empty ledger.
 func (m *meter) reset(store *cluster.Store) {
 	m.gangs = gangClock{store: store, seen: make(map[facts.UnitName]time.Time)}
 	m.waiting = make(map[facts.UID]time.Time)
@@ -229,7 +229,7 @@ func (m *meter) count(set uint64, by float64) {
 	}
 }
 
-// note follows the pods that wait, after the scheduler took the event in.
+// note keeps the waiting pods up to date. It is called after the scheduler has applied the event.
 func (m *meter) note(event facts.Event, now time.Time) {
 	switch e := event.(type) {
 	case facts.PodUpserted:
@@ -265,7 +265,7 @@ func (m *meter) notePod(pod *facts.Pod, now time.Time) {
 		m.waiting[pod.UID] = now
 	}
 	if pod.Unit != "" {
-		m.gangs.saw(facts.UnitName{Namespace: pod.Namespace, Name: pod.Unit}, now)
+		m.gangs.waits(facts.UnitName{Namespace: pod.Namespace, Name: pod.Unit}, now)
 	}
 }
 

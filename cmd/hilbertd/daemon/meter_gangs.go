@@ -8,18 +8,18 @@ import (
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
-// gangClock knows since when each gang that has not started waits.
+// gangClock measures how long gangs wait until they start.
 type gangClock struct {
 	store *cluster.Store
 	seen  map[facts.UnitName]time.Time
-	sweep int // size at which those that are gone are looked for
+	sweep int // the size of seen at which gangs that are gone are removed
 }
 
-// minSweep is the fewest gangs among which those that are gone are looked for.
+// minSweep is the least value of sweep.
 const minSweep = 1024
 
-// saw takes note that a member waits. Those that join a running gang start nothing.
-func (c *gangClock) saw(name facts.UnitName, now time.Time) {
+// waits notes that a member of a gang waits. A member that joins a running gang does not count.
+func (c *gangClock) waits(name facts.UnitName, now time.Time) {
 	if _, known := c.seen[name]; known {
 		return
 	}
@@ -38,7 +38,7 @@ func (c *gangClock) saw(name facts.UnitName, now time.Time) {
 	c.sweep = 2 * len(c.seen)
 }
 
-// started returns how long a gang has waited that has places for all that it needs now, once.
+// started returns how long a gang has waited, once: when all the members that it needs have places.
 func (c *gangClock) started(u *cluster.Unit, now time.Time) (waited time.Duration, ok bool) {
 	since, ok := c.seen[u.UnitName]
 	if !ok || u.Placed() < u.MinMember() {
@@ -53,7 +53,7 @@ func (c *gangClock) started(u *cluster.Unit, now time.Time) (waited time.Duratio
 	return now.Sub(since), true
 }
 
-// clockGang takes note that a pod has its place.
+// clockGang notes that a pod has its place, and counts its gang's wait if the gang starts with it.
 func (m *meter) clockGang(pod *cluster.Pod, now time.Time) {
 	if pod.Unit == nil {
 		return
@@ -63,7 +63,7 @@ func (m *meter) clockGang(pod *cluster.Pod, now time.Time) {
 	}
 }
 
-// toldQueue counts an answered write of a Queue's status. It is called by the writer's goroutine.
-func (m *meter) toldQueue(outcome bind.Outcome) {
+// queueWritten counts an answered write of a Queue's status. It is called by the writer's goroutine.
+func (m *meter) queueWritten(outcome bind.Outcome) {
 	m.queueStatuses.WithLabelValues(outcomeNames[outcome]).Inc()
 }

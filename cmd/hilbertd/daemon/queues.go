@@ -12,28 +12,28 @@ import (
 )
 
 const (
-	// queueStatusInterval is how often Queues are told what they have: it costs a walk over the pods.
+	// queueStatusInterval is how often the status of Queues is written. Computing it walks over all pods.
 	queueStatusInterval = 10 * time.Second
-	// queueStatusesPerRound bounds the Queues that are told at once. With more, each has its turn.
+	// queueStatusesPerRound bounds the Queues that are written at once. If there are more, they take turns.
 	queueStatusesPerRound = 1000
 )
 
-// queueWriter writes the status of Queues; kube.QueueWriter implements it. What is written already it does not write again, and what failed
-// is lost, so it is handed everything each time.
+// queueWriter writes the status of Queues; kube.QueueWriter implements it. It skips a status that is written already, and does not
+// repeat a write that failed, so every status is handed to it each time.
 type queueWriter interface {
 	Write(ctx context.Context, name string, status kube.QueueStatus) error
 	Close()
 }
 
-// queueTeller tells Queues their status while this process leads. A nil writer tells nobody.
-type queueTeller struct {
+// queueReporter writes the status of Queues while this process leads. With a nil writer it writes none.
+type queueReporter struct {
 	writer queueWriter
 	next   time.Time
-	from   int // of the configured queues, whose turn it is
+	from   int // index of the configured queue whose turn it is
 }
 
-// tell hands the statuses over when it is time, and returns how long it is until then; idlePoll while there are no queues.
-func (q *queueTeller) tell(s *schedule.Scheduler, now time.Time) time.Duration {
+// report hands the statuses to the writer when they are due, and returns the time until then; idlePoll if there are no queues.
+func (q *queueReporter) report(s *schedule.Scheduler, now time.Time) time.Duration {
 	if q.writer == nil || !s.Store().Quota().Configured() {
 		return idlePoll
 	}
@@ -78,7 +78,7 @@ func kubeStatus(s *inspect.QueueStatus) kube.QueueStatus {
 	return k
 }
 
-func (q *queueTeller) close() {
+func (q *queueReporter) close() {
 	if q.writer != nil {
 		q.writer.Close()
 	}

@@ -222,7 +222,7 @@ func TestGangClockForgets(t *testing.T) {
 	for i := range 3 * minSweep {
 		f := member("p", fmt.Sprint("g", i))
 		store.Apply(facts.PodUpserted{Pod: f})
-		c.saw(facts.UnitName{Namespace: f.Namespace, Name: f.Unit}, time.Unix(0, 0))
+		c.waits(facts.UnitName{Namespace: f.Namespace, Name: f.Unit}, time.Unix(0, 0))
 		store.Apply(facts.PodRemoved{UID: f.UID})
 	}
 	if len(c.seen) > minSweep {

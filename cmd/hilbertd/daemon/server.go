@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// liveTimeout is how long /livez and /readyz wait for the loop: a loop that does not come round in that time is stuck.
+	// liveTimeout is how long /livez and /readyz wait for the loop. A loop that does not answer in that time is stuck.
 	liveTimeout = 5 * time.Second
-	// headerTimeout bounds the time that a client may take to say what it wants.
+	// headerTimeout bounds the time that a client may take to send a request's header.
 	headerTimeout = 5 * time.Second
 	// answerTimeout bounds the time that a client may take to read an answer, idleTimeout how long a connection stays open unused.
 	answerTimeout = 5 * time.Minute
@@ -27,14 +27,14 @@ const (
 	maxScrapes = 4
 )
 
-// server answers health checks and scrapes of whoever asks, and questions about scheduling of those who may ask them. All of it is TLS.
+// server serves health checks and metrics to every client, and answers about scheduling to authorized users. All of it is TLS.
 type server struct {
 	http    *http.Server
 	address string
 	done    chan struct{}
 }
 
-// listen takes server.bindAddress; nil for "-", which is nowhere.
+// listen listens on server.bindAddress; nil for "-", which switches the endpoints off.
 func listen(config spec.Server) (net.Listener, error) {
 	if config.BindAddress == "-" {
 		return nil, nil
@@ -46,7 +46,7 @@ func listen(config spec.Server) (net.Listener, error) {
 	return listener, nil
 }
 
-// serve begins to serve on a listener, which it closes in the end; on none it does nothing.
+// serve starts to serve on a listener, and closes it in the end. With a nil listener it does nothing.
 func serve(l *loop, listener net.Listener, r reviewer) (*server, error) {
 	if listener == nil {
 		return nil, nil
@@ -65,7 +65,7 @@ func serve(l *loop, listener net.Listener, r reviewer) (*server, error) {
 	return serveOn(listener, l.config.Server, mux, l.log)
 }
 
-// serveOn begins to serve a mux on a listener, which it closes in the end.
+// serveOn starts to serve a mux on a listener, and closes it in the end.
 func serveOn(listener net.Listener, config spec.Server, mux http.Handler, log *slog.Logger) (*server, error) {
 	address := listener.Addr().String()
 	secure, err := serverTLS(config, address)
@@ -89,7 +89,7 @@ func serveOn(listener net.Listener, config spec.Server, mux http.Handler, log *s
 	return s, nil
 }
 
-// close lets requests under way finish for a moment.
+// close gives requests under way a moment to finish.
 func (s *server) close() {
 	if s == nil {
 		return
@@ -97,7 +97,7 @@ func (s *server) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close() // somebody is slow; the process ends
+		_ = s.http.Close() // a client is slow; the process ends
 	}
 	<-s.done
 }

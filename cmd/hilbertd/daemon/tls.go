@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// certificateCheck is how often the files are looked at, when somebody connects.
+	// certificateCheck is how often the files are looked at while clients connect.
 	certificateCheck = 10 * time.Second
-	// selfSignedFor is how long a certificate lasts that was made at the start: longer than any process.
+	// selfSignedFor is the lifetime of a self-signed certificate: longer than any process.
 	selfSignedFor = 10 * 365 * 24 * time.Hour
 )
 
-// serverTLS is the server's side of TLS: the certificate of the configuration, or one that is made now for the listener's address.
+// serverTLS is the server's side of TLS: the certificate of the configuration, or a self-signed one for the listener's address.
 func serverTLS(config spec.Server, address string) (*tls.Config, error) {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if config.TLSCertFile == "" {
@@ -43,7 +43,7 @@ func serverTLS(config spec.Server, address string) (*tls.Config, error) {
 	return secure, nil
 }
 
-// certificateFiles reads a certificate again when its files have changed. What cannot be read then leaves the old one in use.
+// certificateFiles reads a certificate again when its files have changed. If they cannot be read, the old one stays in use.
 type certificateFiles struct {
 	certificate, key string
 	now              func() time.Time
