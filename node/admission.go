@@ -50,7 +50,7 @@ func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fix
 		}
 	}
 	d.node.pods.clear()
-	// Who has cores of his own comes first, so that those who share are moved once.
+	// Pods with cores of their own come first, so that pods that share are moved only once.
 	slices.SortStableFunc(order, func(x, y Sandbox) int { return adoptionRank(&x, running) - adoptionRank(&y, running) })
 	for i := range order {
 		s := &order[i]
@@ -99,7 +99,7 @@ func (d *admission) adopt(s *Sandbox, fixed, running topology.CPUSet) {
 	d.remember(s)
 }
 
-// exclusive asks the kubelet, where it rules, what it gave to whom.
+// exclusive asks the kubelet, in mode kubelet, which pods have exclusive CPUs.
 func (d *admission) exclusive(ctx context.Context) (map[PodKey]topology.CPUSet, error) {
 	if d.node.options.Mode != spec.ModeKubelet || d.node.ports.Exclusive == nil {
 		return nil, nil
@@ -113,7 +113,7 @@ func (d *admission) exclusive(ctx context.Context) (map[PodKey]topology.CPUSet, 
 	return fixed, nil
 }
 
-// unadjusted leaves a pod as it is: while the kubelet does not say what it gave to whom, any narrowing could be of CPUs that it gave.
+// unadjusted leaves a pod as it is: while the kubelet does not say which pods have which CPUs, any narrowing could take CPUs that it gave.
 func (d *admission) unadjusted(s Sandbox, why error) {
 	d.node.loop.Post(func() {
 		d.node.events.note(nameOf(&s), allocate.Note{Reason: spec.ReasonKubeletRules, Message: "not adjusted: " + why.Error()})
@@ -173,7 +173,7 @@ func (d *admission) forget(p *pod) {
 	d.node.manager.Release(p.name.UID)
 }
 
-// created is what a new container gets, and what is closed once nobody else runs on its CPUs; nil: that is so already.
+// created is what a new container gets, and a channel that is closed once no other pod runs on its CPUs; nil: that is so already.
 type created struct {
 	Adjustment
 	settled <-chan struct{}

@@ -42,22 +42,22 @@ type Options struct {
 	Config    spec.Node
 	// Kernel may be used by two goroutines at once.
 	Kernel enforce.Kernel
-	// Thresholds are the kubelet's eviction thresholds. Disks looks at the node's file systems; nil: nobody does. Recursive: the cgroup hierarchy is
+	// Thresholds are the kubelet's eviction thresholds. Disks looks at the node's file systems; nil: they are not looked at. Recursive: the cgroup hierarchy is
 	// mounted with memory_recursiveprot.
 	Thresholds []evict.Threshold
 	Disks      func() (root, images evict.Disk)
-	// Storage says what pods hold of them; nil: nobody does.
+	// Storage says what pods hold of them; nil: it is not known.
 	Storage   StorageReader
 	Recursive bool
 	// Uptime is how long the node has been up. What the laws remember counts from there.
 	Uptime time.Duration
-	// Scraper asks pods for the metrics that their profiles want; nil: nobody does.
+	// Scraper asks pods for the metrics that their profiles name; nil: they are not asked.
 	Scraper *scrape.Scraper
 	// Governors keep what is not divided by CPUs and memory alone.
 	Governors []Governor
-	// Record takes what the laws saw and said; nil: nobody wants it. Who bounds it answers with an error.
+	// Record takes what the laws saw and said; nil: it is not recorded. A writer that is full returns an error.
 	Record io.Writer
-	// Observe reads the kernel's counters; nil: nobody does. The Agent closes it.
+	// Observe reads the kernel's counters; nil: they are not read. The Agent closes it.
 	Observe *observe.Reader
 	// Devices looks at GPUs and network cards; nil: nothing is said of them.
 	Devices DeviceInspector
@@ -264,12 +264,12 @@ func (a *Agent) apply() {
 	a.updates.placementsChanged()
 }
 
-// Profiles says which ServiceProfiles there are, the oldest first. Nobody may change them afterwards.
+// Profiles says which ServiceProfiles there are, the oldest first. They must not be changed afterwards.
 func (a *Agent) Profiles(list []spec.NamedProfile) {
 	a.node.loop.Post(func() { a.profiles.set(list) })
 }
 
-// Observation shows the last observation to look, which must not keep it. False: there is none yet, or nobody observes.
+// Observation calls look with the last observation; look must not keep it. False: there is none yet, or counters are not read.
 func (a *Agent) Observation(look func(*observe.Observation)) bool { return a.observer.Show(look) }
 
 // Status is what the agent says of its node; inside Ask.
@@ -279,12 +279,12 @@ func (a *Agent) Status() *spec.NodeReport { return a.reporter.build(time.Now()) 
 type Counts struct {
 	Ticks            uint64
 	Written          uint64 // knobs
-	Reverted         uint64 // of Written: somebody else had changed them
+	Reverted         uint64 // of Written: another process had changed them
 	RefusedKnobs     uint64
 	EnforceSeconds   float64
 	Updates          uint64 // of containers, through the runtime
 	UpdatesFailed    uint64
-	Unapplied        uint64 // containers that were created before those who had their CPUs were seen to be moved off
+	Unapplied        uint64 // containers that were created before the pods on their CPUs were seen to have moved away
 	Connections      uint64 // to the runtime
 	Checkpoints      uint64
 	CheckpointErrors uint64

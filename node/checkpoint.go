@@ -68,7 +68,7 @@ func write(name string, data []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// checkpoint keeps what the allocator has decided, so that a restart of the agent moves nobody.
+// checkpoint keeps what the allocator has decided, so that a restart of the agent moves no pod.
 type checkpoint struct {
 	node  *nodeState
 	saved []byte // what is on disk

@@ -89,7 +89,7 @@ type runtimeState struct {
 	connected bool
 }
 
-// away reports whether the runtime has been lost for so long that nothing should be promised on this node: nobody would keep the promise.
+// away reports whether the runtime has been lost for so long that nothing should be promised on this node: no agent would keep the promise.
 func (r *runtimeState) away(now time.Time) bool {
 	return !r.connected && !r.lost.IsZero() && now.Sub(r.lost) >= lostGrace
 }

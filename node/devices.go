@@ -32,7 +32,7 @@ type DeviceInspection struct {
 	Seen gpu.Observation
 	// Loaded: a driver is loaded, whatever it answers.
 	Loaded bool
-	// Offers are who else offers GPUs: the first four fields.
+	// Offers says which other parties offer GPUs: the first four fields.
 	Offers gpu.Evidence
 	// Catalog is the node's CDI devices; nil: it cannot be read.
 	Catalog *cdi.Catalog
@@ -47,7 +47,7 @@ type DeviceInspection struct {
 	Bandwidth map[string]uint32
 }
 
-// deviceController knows the node's GPUs and network cards: which there are, who gives them out, and which must not be promised. It looks at them beside
+// deviceController knows the node's GPUs and network cards: which there are, which party gives them out, and which must not be promised. It looks at them beside
 // the loop, each Devices.Interval, and tells the allocator what it may promise.
 //
 // GPUs have one owner. If a device plugin offers them, the kubelet gives them out and the controller only charges what it reads from the kubelet;
@@ -62,11 +62,11 @@ type deviceController struct {
 	asked   time.Time // when it was last looked
 	looked  bool      // once at least
 	judged  bool      // once at least since the runtime told what runs
-	others  bool      // somebody else offers the GPUs, as of the last look
+	others  bool      // another party offers the GPUs, as of the last inspection
 	view    gpu.View
 	own     gpu.Ownership
-	whose   bool      // it is known who gives the GPUs out
-	quiet   time.Time // since when nobody else has offered GPUs; zero: somebody does, or it is not known
+	whose   bool      // it is known which party gives the GPUs out
+	quiet   time.Time // since when no other party has offered GPUs; zero: one does, or it is not known
 	ready   bool      // one GPU at least could be put into a container
 	last    DeviceInspection
 	// shutGPUs and shutNICs are closed because a promise of them was broken, by index.
@@ -207,7 +207,7 @@ func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, no
 	d.own = gpu.DecideOwner(&d.params, &e)
 	d.whose = d.own.Reason != gpu.OwnUnknown
 	d.last, d.looked = *l, true
-	if d.node.runtime.synced { // before, it is not known who runs
+	if d.node.runtime.synced { // before, the running pods are not known
 		d.judged = d.judged || !d.kubelet.unasked(l)
 		d.numbers.forgetFunctions(d.node.manager.UIDs())
 	}
@@ -270,7 +270,7 @@ func (d *deviceController) held() (h gpu.Held) {
 	return h
 }
 
-// status is what is said of GPUs and network cards, and how many GPUs nobody uses.
+// status returns what is reported of GPUs and network cards, and how many GPUs are idle.
 func (d *deviceController) status(now time.Time) (*spec.Devices, string) {
 	is := d.node.manager.Devices.Inventory()
 	if is == nil {

@@ -22,7 +22,7 @@
 //  3. CreateContainer: the runtime is answered "cpuset 4-5", once step 2 is done in the kernel. The container starts alone on its CPUs.
 //  4. observed: the shared pods now wait for CPUs. lendingController takes both lent cores back in the same round, and the report, which is urgent now,
 //     tells the scheduler within a second that there is less headroom.
-//  5. If memory is short too, evictionController names the batch pod in the report. hilbertd's leader evicts it; if nobody does in time and memory is
+//  5. If memory is short too, evictionController names the batch pod in the report. hilbertd's leader evicts it; if that does not happen in time and memory is
 //     past its hard threshold, the agent stops the pod itself.
 //
 // # What always holds

@@ -16,10 +16,10 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// observers is the namespace whose pods may see all GPUs without a grant: a cluster's policies say who may run there.
+// observers is the namespace whose pods may see all GPUs without a grant: a cluster's policies say which pods may run there.
 const observers = "hilbert-system"
 
-// errNotLooked is what a pod waits for. It is there in a moment, so nobody is told.
+// errNotLooked: the first inspection is not done yet. It will be in a moment, so no Event is written.
 var errNotLooked = errors.New("hilbert: the node's devices were not looked at yet; the kubelet tries again")
 
 // deviceInjector turns what a pod holds of GPUs and network cards into what its containers get.
@@ -84,14 +84,14 @@ func (j *deviceInjector) resolve(uid string, c *Container, g *topology.Grant) (o
 		return out, spec.ReasonSliceUnserved, err
 	case err != nil:
 		return out, spec.ReasonDeviceUncertain, err
-	case g.Isolation != topology.Soft, c.User == nil: // where the runtime does not say who it is, nobody can see to it
+	case g.Isolation != topology.Soft, c.User == nil: // without the user's number from the runtime, the rule cannot be checked
 		return out, "", nil
 	}
 	return out, spec.ReasonSliceOfOtherUser, j.devices.mps.Admit(*c.User, j.usersOf(g.GPUs, uid))
 }
 
-// usersOf are those who hold soft slices of some GPUs, but for one pod: its containers trust each other. A pod whose containers are of several
-// users is passed over, because nobody says which of them computes.
+// usersOf returns the users that hold soft slices of some GPUs, but for one pod: its containers trust each other. A pod whose containers are of several
+// users is passed over, because it is not known which of them computes.
 func (j *deviceInjector) usersOf(gpus uint16, but string) (users []uint32) {
 	for _, h := range j.node.manager.Devices.Held() {
 		p := j.node.pods.byUID[h.UID]

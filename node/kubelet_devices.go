@@ -39,7 +39,7 @@ type kubeletDevices struct {
 	failed error
 	// seen is how many changes of pods there were as of the last good answer.
 	seen uint64
-	// told are the devices of which it was told that nobody knows them.
+	// told are the unknown devices that were reported already.
 	told map[string]bool
 	// unaccounted are the devices that no grant says.
 	unaccounted []kubelet.Unaccounted
@@ -63,9 +63,9 @@ func (d *deviceController) mayHaveGPUs(l *DeviceInspection) bool {
 
 // question is one to the kubelet, if it is time; nil: it is not. It is asked beside the loop.
 func (k *kubeletDevices) question(now time.Time) func(ctx context.Context) *kubeletAnswer {
-	doubtful := !k.devices.others && k.assignments.Uncertainty() != "" // then it decides who may give the GPUs out
+	doubtful := !k.devices.others && k.assignments.Uncertainty() != "" // then it decides which party may give the GPUs out
 	switch {
-	case k.node.ports.KubeletDevices == nil, !k.node.runtime.synced: // before, it is not known who runs
+	case k.node.ports.KubeletDevices == nil, !k.node.runtime.synced: // before, the running pods are not known
 		return nil
 	case k.tried && k.failed == nil && !doubtful && len(k.assignments.NotRunning()) == 0 && k.node.pods.changes == k.seen && now.Sub(k.last) < kubeletDevicesInterval:
 		return nil
@@ -111,7 +111,7 @@ func (k *kubeletDevices) unasked(l *DeviceInspection) bool {
 	return k.node.ports.KubeletDevices != nil && !k.tried && k.devices.mayHaveGPUs(l)
 }
 
-// uncertainty is why pods could hold GPUs of the kubelet's of which nobody knows; empty: none can, or there is no kubelet to ask.
+// uncertainty says why pods could hold GPUs of the kubelet's that the agent does not know of; empty: none can, or there is no kubelet to ask.
 func (k *kubeletDevices) uncertainty() string {
 	if k.node.ports.KubeletDevices == nil {
 		return ""
@@ -179,7 +179,7 @@ func (k *kubeletDevices) noteUnknown(p spec.PodRef, d kubelet.Device) {
 	})
 }
 
-// addPartlyUsed are the GPUs, by address, of which the kubelet gave something that is not charged, with to whom.
+// addPartlyUsed adds the GPUs, by address, of which the kubelet gave a part that is not charged, and the pods that have it.
 func (k *kubeletDevices) addPartlyUsed(to map[string]string) map[string]string {
 	slots := k.devices.numbers.known.GPU.Slots
 	for _, r := range k.unaccountedDevices(k.node.manager.Devices.Inventory()) {
@@ -199,7 +199,7 @@ func (k *kubeletDevices) holds(uid string, index int) bool {
 	return slices.ContainsFunc(k.assignments.PodUnaccounted(uid), func(r kubelet.Unaccounted) bool { return r.GPU == index || r.GPU < 0 })
 }
 
-// status is what is said of the kubelet's devices beside who holds which.
+// status returns what is reported of the kubelet's devices, apart from their holders.
 func (k *kubeletDevices) status(now time.Time) *spec.KubeletDevices {
 	all, _ := k.assignments.DeviceCount()
 	if k.node.ports.KubeletDevices == nil || len(k.devices.view.Slots) == 0 || all == 0 && k.devices.own.Owner != topology.OwnerKubelet {

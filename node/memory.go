@@ -87,7 +87,7 @@ func (m *memoryController) Tick(in *inputs) (changed bool) {
 	return moves || !slices.Equal(before.Limits, m.advice.Limits) || !slices.Equal(before.Lows, m.advice.Lows)
 }
 
-// shrink has memory reclaimed. What is not taken now is asked for again by whoever still wants it.
+// shrink requests that memory be reclaimed. A request that is dropped now is made again at the next tick, if it is still wanted.
 func (m *memoryController) shrink(r shrink.Request) {
 	if err := m.shrinker.Ask(r); err != nil {
 		m.node.log.Debug("not reclaimed", "err", err)
@@ -121,8 +121,8 @@ func (m *memoryController) observe(in *inputs) advise.MemoryObservation {
 	return o
 }
 
-// runningHeadroom is what those who run may hold: what the law finds now. What is published rises late, and is nothing for minutes after a start; that keeps
-// newcomers away, and must take nothing from who is here.
+// runningHeadroom is what running reclaimed pods may hold: what the law finds now. The published headroom rises late, and is zero for minutes after a start:
+// that keeps new pods away, and must take nothing from pods that run.
 func runningHeadroom(h *advise.Headroom) advise.Sample {
 	return advise.Sample{Value: float64(h.Now), Known: h.Reason != advise.BoundByMissing}
 }

@@ -43,7 +43,7 @@ type Container struct {
 	Stopped     bool
 	// Env is its environment, "NAME=value", that of its image included, and Mounts the places of its mounts.
 	Env, Mounts []string
-	// CDI are the full names of the CDI devices that it has, and User whom it runs as; empty and nil where the runtime does not say.
+	// CDI are the full names of the CDI devices that it has, and User the user that it runs as; empty and nil where the runtime does not say.
 	CDI  []string
 	User *uint32
 }
@@ -73,7 +73,7 @@ type Ports struct {
 	Report func(ctx context.Context, r *spec.NodeReport) error
 	// Evict asks for a pod to be evicted. One that is gone is no error.
 	Evict func(ctx context.Context, p spec.PodRef, reason, message string) error
-	// EvictionRefused reports whether a disruption budget would refuse a pod's eviction now. It evicts nobody.
+	// EvictionRefused reports whether a disruption budget would refuse a pod's eviction now. It is a dry run.
 	EvictionRefused func(ctx context.Context, p spec.PodRef) (bool, error)
 	// Event tells people about a pod, or about the node where the name is empty. It neither blocks nor fails.
 	Event func(p spec.PodRef, reason, message string)

@@ -130,7 +130,7 @@ func (o *observation) readPods(profiles *profileController) {
 		node.MemoryPressure = worst(node.MemoryPressure, rateOf(use.MemoryPressure.Some.Avg10))
 		online = true
 	}
-	if !online { // nobody waits
+	if !online { // no online pod waits
 		node.CPUPressure, node.MemoryPressure = advise.Known(0), advise.Known(0)
 	}
 	for _, h := range o.node.manager.Held() {

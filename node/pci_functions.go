@@ -64,7 +64,7 @@ func (j *deviceInjector) functionOf(uid string, i int, card *CardFunctions) (f c
 	return card.Virtual[free], j.keepFunction(uid, card.Virtual[free].Address)
 }
 
-// takenFiles are the device files of a card's virtual functions that other pods have. The error is a pod of which nobody knows which function it has.
+// takenFiles are the device files of a card's virtual functions that other pods have. The error names a pod whose function is not known.
 func (j *deviceInjector) takenFiles(but string, i int, card *CardFunctions) (map[string]bool, error) {
 	taken := make(map[string]bool)
 	for _, h := range j.node.manager.Devices.Held() {

@@ -106,7 +106,7 @@ func (c *profileController) scraped(targets []scrape.Target, results []scrape.Re
 
 // addIndicators adds what the profile of a service wants to know of its pod.
 func (c *profileController) addIndicators(o *observation, p *pod, service *advise.Service, use *observe.CgroupUse) {
-	if p.profile == nil || service.Pool == "" { // who has cores of his own needs no pool
+	if p.profile == nil || service.Pool == "" { // a pod with cores of its own needs no pool
 		return
 	}
 	service.Profile = p.profile.String()

@@ -57,7 +57,7 @@ func (p *reporter) noteLess(now time.Time) {
 	}
 }
 
-// closeAll closes all NUMA nodes in what is said. The allocator goes on as it is, for who runs already.
+// closeAll closes all NUMA nodes in the report. The allocator keeps serving pods that run already.
 func (p *reporter) closeAll(r *allocate.Report) {
 	why := allocate.Note{Reason: spec.ReasonRuntimeLost, Message: p.node.runtime.why}
 	for numa := range int(r.Shape.NUMANodes) {

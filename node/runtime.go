@@ -42,7 +42,7 @@ func (a *Agent) Synchronize(ctx context.Context, sandboxes []Sandbox, containers
 		a.node.log.Info("the container runtime told what runs", "pods", len(a.node.pods.byUID), "containers", len(a.node.pods.containers))
 		a.node.events.problems.resolve(spec.ReasonRuntimeLost)
 		a.node.runtime.synced, a.node.runtime.lost = true, time.Time{}
-		a.devices.inspectNow(time.Now()) // only now it can be told who computes on a GPU that it was not given
+		a.devices.inspectNow(time.Now()) // only now can processes be found that compute on a GPU that was not given to them
 	})
 }
 
@@ -79,7 +79,7 @@ func (a *Agent) StopSandbox(ctx context.Context, id string) error {
 	})
 }
 
-// CreateContainer says where a new container runs, once nobody else runs there.
+// CreateContainer says where a new container runs. It answers when no other pod runs there any more.
 func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (Adjustment, error) {
 	fixed, err := a.admission.exclusive(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (a *Agent) ContainerCreated(ctx context.Context, id string) error {
 	})
 }
 
-// UpdateContainer puts our CPUs in place of those of somebody else's update.
+// UpdateContainer replaces the CPUs in another party's update by ours.
 func (a *Agent) UpdateContainer(ctx context.Context, id string) (Update, error) {
 	return loop.Returned(ctx, a.node.loop, func() (Update, error) {
 		out := Update{Container: id}

@@ -19,7 +19,7 @@ type freeze int
 const (
 	mayRise freeze = iota
 	frozen         // not now
-	unseen         // nor within a while after this: nobody saw that there was more
+	unseen         // nor within a while after this: more was not observed
 )
 
 // see follows what is found now: it falls at once, and rises to what was found all the while.

@@ -117,7 +117,7 @@ type MemoryAdvice struct {
 }
 
 // MemoryLimit is of a reclaimed pod's own cgroup: memory.max and memory.high. 0: leave what is there. A Max is never lowered below what the pod holds,
-// a High at most a step: the kernel reclaims inside of such a write. They are to be written by whoever may wait.
+// a High at most a step: the kernel reclaims inside of such a write. Write them where waiting does no harm.
 type MemoryLimit struct {
 	Pod  string `json:"pod"`
 	Dir  string `json:"dir"`

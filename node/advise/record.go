@@ -35,7 +35,7 @@ type line struct {
 	Advice      *Advice      `json:"advice,omitempty"`
 }
 
-// Recorder writes what the laws saw and said, as lines of JSON. Its writer is the caller's, who bounds how much is kept.
+// Recorder writes what the laws saw and said, as lines of JSON. The caller's writer bounds how much is kept.
 type Recorder struct {
 	w io.Writer
 	b bytes.Buffer

@@ -13,7 +13,7 @@ const (
 	critical
 )
 
-// grade judges a NUMA node by the threads that wait there, and by the pressure that pods feel unless nobody waits in this NUMA node.
+// grade judges a NUMA node by the threads that wait there, and by the pressure that pods feel unless no thread waits in this NUMA node.
 func (p *Params) grade(z *NUMANode, pressure Sample) waitGrade {
 	g := unjudged
 	delay, known := amount(z.SharedDelay, most)

@@ -9,8 +9,8 @@ import (
 	"hilbert.dev/hilbert/topology/cores"
 )
 
-// capacity is what the node has and who holds it: the machine, the allocator of its cores, and the NUMA nodes that are closed. It protects the two sums
-// that all else rests on: no CPU has two holders, and no NUMA node gives more than it has.
+// capacity is what the node has and which pods hold it: the machine, the allocator of its cores, and the NUMA nodes that are closed. It protects two
+// invariants: no CPU has two holders, and no NUMA node gives more than it has.
 type capacity struct {
 	params  Params
 	machine *topology.Machine

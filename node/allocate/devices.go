@@ -53,7 +53,7 @@ type KubeletDevices struct {
 func (ds *Devices) SetKubelet(given map[string]KubeletDevices) { ds.kubelet = given }
 
 // adopt gives a pod that runs already what it was promised, whatever fits: as soon as it is known that it was ours to give. If whole GPUs of a device
-// plugin were taken for ours, the plugin would seem to sell what we gave, and nobody could give out any.
+// plugin were taken for ours, the plugin would seem to sell what we gave, and neither party could give out any.
 func (ds *Devices) adopt(p *pod) {
 	given, listed := ds.kubelet[p.UID]
 	whole := p.Devices.GPUs != 0 && p.Devices.Milli == topology.FullGPU // else no plugin can have given it

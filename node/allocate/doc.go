@@ -21,9 +21,9 @@
 //
 //	capacity    which CPUs and memory there are, which pod holds which, which NUMA nodes are closed
 //	dedicated   gives a pod CPUs of its own, and judges promises of them
-//	Pools       divides the other CPUs: what the laws want, who runs in each pool
+//	Pools       divides the other CPUs: what the laws want, what runs in each pool
 //	Devices     gives GPUs and network cards: which there are, what the kubelet gave out, which are closed
-//	pods        what each pod asked for; tells Pools and Devices who comes and goes
+//	pods        what each pod asked for; tells Pools and Devices of each pod that comes or goes
 //
 // # An example
 //

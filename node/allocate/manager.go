@@ -33,7 +33,7 @@ type Pod struct {
 	BestEffort bool
 	// MemoryLimit is what the pod may hold, in bytes; 0: it has no limit.
 	MemoryLimit int64
-	// Reclaimed is what a reclaimed pod's Binding says that it may have; zero: nobody said.
+	// Reclaimed is what a reclaimed pod's Binding says that it may have; zero: it does not say.
 	Reclaimed spec.ReclaimedAmounts
 	// Devices are the GPUs and network cards that the Binding's annotations promised, without NUMA nodes. DevicesForged says why they cannot be read. Near is
 	// how close they must be to each other and to the NUMA nodes.
@@ -51,7 +51,7 @@ type Placement struct {
 	CPUs topology.CPUSet
 	Mems topology.CPUSet // NUMA nodes by ID; empty: leave them as they are
 	// Idle is the pod's cgroup's cpu.idle, Weight its cpu.weight and MemoryMax its memory.max in bytes; 0: leave those as they are. The kernel
-	// takes no weight from who is idle.
+	// takes no weight from a cgroup that is idle.
 	Idle        bool
 	Weight      int
 	MemoryMax   int64

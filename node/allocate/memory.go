@@ -5,10 +5,10 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// memory binds pods to the memory of their NUMA nodes, and keeps all others out of NUMA nodes that somebody has alone.
+// memory binds pods to the memory of their NUMA nodes, and keeps all others out of NUMA nodes that one pod has alone.
 type memory struct{ capacity *capacity }
 
-// hints are all NUMA nodes, or those of which nobody has bound anything if the pod wants NUMA nodes alone. A NUMA node without memory left may still be
+// hints are all NUMA nodes, or those without bound pods if the pod wants NUMA nodes alone. A NUMA node without memory left may still be
 // needed for its cores.
 func (x memory) hints(p *pod) uint8 {
 	return x.capacity.usable(func(_ int, _ topology.NUMACapacity, left topology.NUMARoom) bool {

@@ -27,7 +27,7 @@ type resource interface {
 	// admit counts a pod in, release out. Both only note it: what follows for others is reconcile's.
 	admit(p *pod)
 	release(p *pod)
-	// reconcile brings what many pods share in line with who is there.
+	// reconcile settles what many pods share, for the pods that are there now.
 	reconcile()
 	// place fills in its part of where a pod runs.
 	place(p *pod, out *Placement)
@@ -85,7 +85,7 @@ func (ps *pods) placement(p *pod) Placement {
 // uids are those of all pods, ascending.
 func (ps *pods) uids() []string { return slices.Sorted(maps.Keys(ps.known)) }
 
-// verify holds the pods against who holds CPUs.
+// verify compares the pods with the holders of CPUs.
 func (ps *pods) verify(c *capacity) error {
 	for uid, p := range ps.known {
 		if _, holds := c.alloc.Holding(uid); holds != (p.pool == "") {

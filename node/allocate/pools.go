@@ -13,7 +13,7 @@ import (
 // goesFirst is the oom_score_adj of reclaimed pods: when memory runs out, they go first.
 const goesFirst = 1000
 
-// Pools divides the CPUs that no pod holds between the pools. It owns what the laws want of the pools, and who runs in each. For example, of eight free CPUs
+// Pools divides the CPUs that no pod holds between the pools. It owns what the laws want of the pools, and what runs in each. For example, of eight free CPUs
 // the laws want two cores lent: the reclaimed pool gets two whole cores, if a reclaimed pod is there to use them, and the shared pools the rest.
 type Pools struct {
 	capacity *capacity
@@ -24,7 +24,7 @@ type Pools struct {
 	suppress bool
 }
 
-// use is who runs in a pool.
+// use is how many pods run in a pool, and what they request.
 type use struct {
 	pods  int
 	milli int64

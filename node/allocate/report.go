@@ -48,7 +48,7 @@ type Counts struct {
 	Kept    uint64 `json:"kept"`    // promises kept
 	Moved   uint64 `json:"moved"`   // promises moved to equivalent NUMA nodes
 	Broken  uint64 `json:"broken"`  // promises that could not be kept
-	Forged  uint64 `json:"forged"`  // promises that nobody can have made
+	Forged  uint64 `json:"forged"`  // promises that no scheduler can have made
 	Foreign uint64 `json:"foreign"` // dedicated pods without a promise
 	Refused uint64 `json:"refused"` // pods refused, broken promises among them
 

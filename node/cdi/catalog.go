@@ -35,7 +35,7 @@ type device struct {
 	driver string   // the version of the driver whose libraries it brings; empty: it does not say
 }
 
-// GPU is what the driver says of a GPU that somebody wants a name for.
+// GPU is what the driver says of a GPU that needs a CDI name.
 type GPU struct {
 	UUID   string
 	Node   string // its device file, "/dev/nvidia0"; empty: not known

@@ -10,6 +10,6 @@
 // own specification (nvidia-ctk cdi generate) is used, or there is none. A container without a grant gets NVIDIA_VISIBLE_DEVICES=void, whatever its
 // image asks for. Inject, Describe and the Catalog's methods are pure.
 //
-// It does not decide who holds what, which is allocate's, and moves no network interface: that is the network plugin's. It cannot keep a privileged
+// It does not decide which pod holds what (allocate does), and moves no network interface: that is the network plugin's. It cannot keep a privileged
 // container, which sees every device, from any of them.
 package cdi

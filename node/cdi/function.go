@@ -20,7 +20,7 @@ import (
 const (
 	// CardKind is what our specification calls network cards and their virtual functions.
 	CardKind = "hilbert.dev/nic"
-	// fileName is its file. Nobody else has one of that name.
+	// fileName is its file. No other program uses that name.
 	fileName = "hilbert.dev-nic.json"
 	// rdmaManager and vfioManager are the same for all functions.
 	rdmaManager, vfioManager = "/dev/infiniband/rdma_cm", "/dev/vfio/vfio"
@@ -99,7 +99,7 @@ func VirtualOf(sys fs.FS, address string) ([]string, error) {
 }
 
 // served reports whether a name is of a device that applications open: verbs, and the management datagrams that subnet tools send. Another class
-// directory has "issm" beside them, which belongs to who manages the fabric.
+// directory has "issm" beside them, which belongs to the fabric manager.
 func served(name string) bool {
 	for _, prefix := range []string{"uverbs", "umad"} {
 		if number, ok := strings.CutPrefix(name, prefix); ok {

@@ -16,8 +16,8 @@ const (
 type Node struct {
 	// Ours: we give the GPUs out, or pods hold GPUs that we gave. Otherwise containers without a grant are left alone.
 	Ours bool
-	// All is the CDI device of all GPUs, for observers; empty: there is none, or somebody else gives the GPUs out and sees to observers. On a node that
-	// nobody owns yet observers are served: one of them knows the driver, without which the node would never be ours.
+	// All is the CDI device of all GPUs, for observers; empty: there is none, or another party gives the GPUs out and serves observers. While a node's GPUs
+	// have no owner, observers are served: one of them loads the driver, without which the GPUs would never be ours.
 	All string
 }
 

@@ -9,7 +9,7 @@
 // cannot fill the qdisc that online pods share; beyond that reclaimed packets are dropped, and from a sixteenth of it on some are, so that
 // who fills it does not keep the others out. Traffic between pods of one node is not counted.
 // Programs, counters and the ceiling are pinned where the kernel has a BPF file system: they hold while the agent is away, and the next one
-// takes them over. Detach takes all of it back, and a qdisc that somebody chose is never replaced.
+// takes them over. Detach takes all of it back, and a qdisc that an administrator chose is never replaced.
 //
 // It does not touch what comes in. The mark is the packet's queue mapping, as Cilium uses it: it is lost where a virtual device other than
 // a bridge lies between pod and uplink (VXLAN, IPIP), and such packets then count as online; and Cilium's own

@@ -12,11 +12,11 @@ const (
 	ReasonNoUplink    = "NoUplink"    // no interface leads off the node, or the one named is not there
 	ReasonNoTCX       = "NoTCX"       // the kernel is older than 6.6, or may not load programs
 	ReasonNoFQ        = "NoFQ"        // the kernel has no qdisc that keeps packets until their time
-	ReasonQdiscTaken  = "QdiscTaken"  // somebody chose another qdisc for the uplink
+	ReasonQdiscTaken  = "QdiscTaken"  // the uplink has a qdisc that was chosen by others
 	ReasonUnsupported = "Unsupported" // it is no Linux
 )
 
-// Unsupported says why this node's egress can have no ceiling. Another try will not help before somebody changes the node.
+// Unsupported says why this node's egress can have no ceiling. Another try will not help until the node is changed.
 type Unsupported struct{ Reason, Message string }
 
 func (u *Unsupported) Error() string { return u.Reason + ": " + u.Message }
@@ -74,7 +74,7 @@ type Kernel interface {
 	Link() advise.Sample
 }
 
-// Control keeps the ceiling: it belongs to one caller, who calls Step at each tick.
+// Control keeps the ceiling: its one caller calls Step at each tick.
 type Control struct {
 	kernel Kernel
 	params Params

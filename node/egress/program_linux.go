@@ -190,7 +190,7 @@ func reserve(clock *ebpf.Map) asm.Instructions {
 func decide() asm.Instructions {
 	return asm.Instructions{
 		asm.JGT.Reg(asm.R3, asm.R0, "wait"),
-		// Nobody has sent for a while. The clock begins again at this packet's end; who else does that in the same moment is as right.
+		// Nothing was sent for a while. The clock starts again at this packet's end. If another CPU does so at the same moment, its value is as good.
 		asm.Mov.Reg(asm.R1, asm.R0),
 		asm.Add.Reg(asm.R1, asm.R4),
 		asm.Mov.Reg(asm.R0, asm.R3),

@@ -25,7 +25,7 @@ const (
 	packetsMost, packetsFlow = 100_000, 10_000
 )
 
-// qdisc is one that somebody made, or the kernel by itself: then its handle is 0.
+// qdisc is one that was set, or the kernel's own: then its handle is 0.
 type qdisc struct {
 	kind           string
 	handle, parent uint32
@@ -66,7 +66,7 @@ type verdict int
 const (
 	keep    verdict = iota // packets' times are kept to
 	replace                // the kernel's default is there
-	taken                  // somebody chose another one
+	taken                  // another one was chosen
 )
 
 // judge says what is to be done, and names the root.
@@ -106,7 +106,7 @@ func (n *netlink) pace(index, queues int) error {
 	case keep:
 		return nil
 	case taken:
-		return &Unsupported{ReasonQdiscTaken, fmt.Sprintf("the uplink has qdisc %s, which somebody chose; it would have to be fq, or mq of fq", kind)}
+		return &Unsupported{ReasonQdiscTaken, fmt.Sprintf("the uplink has qdisc %s, which an administrator or another program chose; it would have to be fq, or mq of fq", kind)}
 	case replace:
 	}
 	if queues <= 1 {

@@ -4,7 +4,7 @@
 // # How a Table works
 //
 // Want sets a desired value, Release gives the knob up. Flush compares the knobs whose desired value has changed, Tick all of them. A value that the kernel has
-// already is not written. One that was right before and no longer is has been changed by somebody else: it is written again and counted as reverted.
+// already is not written. One that was right before and no longer is has been changed by another process: it is written again and counted as reverted.
 // What is gone (the cgroup was removed) is not an error. What the kernel refuses is tried again with a backoff of up to 16 ticks.
 //
 // Writes are ordered. What takes CPUs away comes before what gives them to another pod, so that two pods never share a CPU for a moment; and a parent comes

@@ -8,7 +8,7 @@ import (
 )
 
 // canonicalWeight is the weight for all devices: "100", or "default 100" as the kernel says it. Weights for single devices, which the kernel
-// lists below, are nobody's knob.
+// lists below, have no owner.
 func canonicalWeight(text string) (string, error) {
 	weight, found := "", false
 	for line := range strings.Lines(text) {

@@ -36,7 +36,7 @@ type row struct {
 	owner    Owner
 	want     string
 	changed  bool   // it was not compared with the kernel since want changed
-	settled  bool   // it was right once, so a difference is somebody's doing
+	settled  bool   // it was right once, so a difference was made by another process
 	accepted string // what the kernel made of want when it was written, where it rounds
 	failures int    // refusals in a row
 	backoff  int    // ticks until it is tried again
@@ -47,7 +47,7 @@ type Outcome struct {
 	Written    int // values that were changed
 	Right      int // values that were as wanted
 	Gone       int // knobs of cgroups that are not there: not yet, or no more
-	Reverted   int // of Written: values that were right before and that somebody else had changed
+	Reverted   int // of Written: values that were right before and that another process had changed
 	BackingOff int // knobs that were refused lately and not tried
 	Refused    []Refused
 }
@@ -92,7 +92,7 @@ func (t *Table) Want(owner Owner, k Knob, value string) error {
 	return nil
 }
 
-// Release gives a knob up; the kernel's value stays. Who does not own it changes nothing.
+// Release gives a knob up; the kernel's value stays. A call by another owner changes nothing.
 func (t *Table) Release(owner Owner, k Knob) {
 	if r := t.rows[k]; r != nil && r.owner == owner {
 		delete(t.rows, k)
@@ -108,7 +108,7 @@ func (t *Table) Drop(cgroup string) {
 	}
 }
 
-// Recheck makes the next Flush compare the knobs of a cgroup and of those below it, because somebody may have changed them.
+// Recheck makes the next Flush compare the knobs of a cgroup and of those below it, because another process may have changed them.
 func (t *Table) Recheck(cgroup string) {
 	for k, r := range t.rows {
 		if k.Cgroup == cgroup || strings.HasPrefix(k.Cgroup, cgroup+"/") {
@@ -168,7 +168,7 @@ func (t *Table) apply(k Kernel, include func(*row) bool) (o Outcome) {
 	return o
 }
 
-// before orders writes: what takes CPUs away from somebody comes before what gives them to another, and parents before their children. A
+// before orders writes: a write that takes CPUs from one pod comes before a write that gives them to another, and parents before their children. A
 // child whose set lies outside of its parent's runs on the parent's, so the upper write already moves it.
 func before(a, b change) int {
 	switch {

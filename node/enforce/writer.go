@@ -44,7 +44,7 @@ type Writer struct {
 type WriteRequest struct {
 	Knobs   []DesiredKnob // all of them
 	Changed bool          // Knobs are new
-	Recheck []string      // cgroups that somebody may have changed
+	Recheck []string      // cgroups that another process may have changed
 	Tick    bool          // compare everything
 
 	waiters []chan struct{} // closed when it is done

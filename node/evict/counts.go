@@ -21,7 +21,7 @@ type Counts struct {
 	Closings uint64     `json:"closings"`
 	// Crowded counts pods that would have been asked for but for a bound: MaxRequests of them stand already.
 	Crowded uint64 `json:"crowded"`
-	// ClockJumps counts steps whose time was before that of the step before, or so long after that nobody looked in between.
+	// ClockJumps counts steps whose time was before that of the step before, or so long after it that observations are missing in between.
 	ClockJumps uint64 `json:"clockJumps"`
 }
 

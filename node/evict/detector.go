@@ -153,7 +153,7 @@ var detectors = [detectorCount]row{
 		hold: func(p *Params) (_, _ time.Duration) { return p.CPU.For, 0 },
 	},
 	CPUSuppressed: {
-		// Lending is what helps who starves; who waits himself stops it by other means.
+		// More lending helps pods that starve; online pods that wait stop lending by other means.
 		name: "CPUSuppressed", resource: wantedCPU, lends: true,
 		read: starvation, say: sayStarvation, eligible: (*view).starves,
 		hold: func(p *Params) (_, _ time.Duration) { return p.Suppressed.For, 0 },

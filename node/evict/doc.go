@@ -17,7 +17,7 @@
 //  2. Memory is reclaimed from the likely victims.
 //  3. Soft: a victim is given notice, and after a grace its eviction is requested, if it is still worth it.
 //  4. Hard: its eviction is requested at once, urgently.
-//  5. Hard, and the API server cannot be reached, or a disruption budget refuses, or nobody has answered in time: the agent stops the pod itself.
+//  5. Hard, and the API server cannot be reached, or a disruption budget refuses, or the request is not answered in time: the agent stops the pod itself.
 //
 // Victims are ordered: the lowest priority first, then those that have run for a while, then those that would give back most. What is leaving or was requested
 // already counts: no further victim is chosen while that is enough. A node that evicted is closed to reclaimed pods for a while, for longer each time.
@@ -33,13 +33,13 @@
 //	52 s   a process grows: 3 GiB available
 //	54 s   Hard
 //	57 s   the request for a becomes urgent
-//	72 s   nobody has evicted a within 15 s: stop a
+//	72 s   a was not evicted within 15 s: stop a
 //
 // # What always holds
 //
 // Only reclaimed pods are victims. What is not known is no pressure, and nothing is requested because of it. One pod is asked for at a time, and none while
 // what was asked for before is enough. At most one pod is stopped in Params.Escalation.StopInterval. Nothing follows from headroom: that it is stale or has
-// shrunk evicts nobody.
+// shrunk evicts no pod.
 //
 // It acts on nothing: the agent reports requests, hilbertd's leader evicts, node/shrink reclaims memory, and the agent's loop stops a pod.
 package evict

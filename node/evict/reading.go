@@ -120,7 +120,7 @@ func onlinePressure(v *view, _ int) reading {
 	return reading{known: true, hard: never(), soft: side{pressure, rule.Pressure, rule.Pressure * rule.Clear, oneAtATime}}
 }
 
-// starvation has no hard level either: who starves harms himself alone.
+// starvation has no hard level either: a pod that starves harms no other.
 func starvation(v *view, _ int) reading {
 	if v.o.Suppression < advise.SuppressFloor {
 		return reading{known: true, hard: never(), soft: side{value: 0, enter: 1}}

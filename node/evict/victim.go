@@ -60,7 +60,7 @@ type candidate struct {
 	fresh bool
 }
 
-// compareCandidates orders victims: the lowest priority first, then who has run for a while, then who gives back most, then the youngest, then by
+// compareCandidates orders victims: the lowest priority first, then pods that have run for a while, then those that give back most, then the youngest, then by
 // UID. Without the second a large pod would be sent from node to node while all are short, and never get anything done. There is no order by level,
 // for only one level may be chosen.
 func compareCandidates(a, b candidate) int {

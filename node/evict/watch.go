@@ -117,7 +117,7 @@ func (w *Watch) shift(d time.Duration) {
 	}
 }
 
-// advance takes the time of an observation. A time in which nobody looked did not pass for what must last; a clock that was set back
+// advance takes the time of an observation. Time without observations does not count for conditions that must last; a clock that was set back
 // leaves every wait as long as it was.
 func (m *State) advance(at time.Duration, p *Params) time.Duration {
 	at = min(max(at, 0), maxTime)

@@ -9,7 +9,7 @@ import (
 // Driver takes inventories.
 type Driver interface {
 	// Inventory is what the driver says now. It may take seconds. The error wraps ErrNoDriver where there is certainly no driver that runs; any
-	// other says that nobody knows.
+	// other says: unknown.
 	Inventory(ctx context.Context) (*Inventory, error)
 }
 

@@ -9,14 +9,14 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// Setting is who should give a node's GPUs out, as people set it.
+// Setting says which party should give a node's GPUs out, as configured.
 type Setting string
 
 // The settings.
 const (
-	// SettingAuto leaves the GPUs to the kubelet where it offers some, and takes them where nobody else does and all is there to inject them.
+	// SettingAuto leaves the GPUs to the kubelet where it offers some, and takes them if no other party offers any and all is there to inject them.
 	SettingAuto Setting = "auto"
-	// SettingHilbert takes them, unless somebody else offers them.
+	// SettingHilbert takes them, unless another party offers them.
 	SettingHilbert Setting = "hilbert"
 	// SettingKubelet never takes them.
 	SettingKubelet Setting = "kubelet"
@@ -31,9 +31,9 @@ func (s Setting) Check() error {
 	return fmt.Errorf("owner of GPUs %q: want %s, %s or %s", s, SettingAuto, SettingHilbert, SettingKubelet)
 }
 
-// Evidence is what is known of who offers a node's GPUs.
+// Evidence is what is known of the parties that offer a node's GPUs.
 type Evidence struct {
-	// NoneHere: no driver is loaded, and no function on the PCI bus is a GPU, so that nobody was asked: nothing else here is known.
+	// NoneHere: no driver is loaded, and no function on the PCI bus is a GPU, so that nothing was asked: the other fields are not known.
 	NoneHere bool
 	// NodeKnown: the node's status was read, and Offered are the amounts in its capacity and its allocatable, by name, the larger of the two.
 	NodeKnown bool
@@ -42,46 +42,46 @@ type Evidence struct {
 	// gpu.nvidia.com has in them.
 	SlicesKnown bool
 	Slices      int
-	// Quiet is for how long nobody else has offered GPUs, in seconds, as far as it was looked at without a gap.
+	// Quiet is for how long no other party has offered GPUs, in seconds, as far as observed without a gap.
 	Quiet int
 	// GPUs is how many there ever were on the node. Ready: for one of them at least it is known how to put it into a container.
 	GPUs  int
 	Ready bool
 	// Held: pods hold GPUs that we gave.
 	Held bool
-	// Untold is why pods could hold GPUs of the kubelet's of which nobody knows; empty: none can.
+	// Untold says why pods could hold GPUs of the kubelet's that are not known; empty: none can.
 	Untold string
 }
 
-// OwnerReason is why somebody owns the GPUs.
+// OwnerReason is why a party owns the GPUs, or none does.
 type OwnerReason string
 
 // The reasons.
 const (
 	OwnNoGPU         OwnerReason = "NoGPU"          // there is none
-	OwnUnknown       OwnerReason = "Unknown"        // it is not known who offers them
+	OwnUnknown       OwnerReason = "Unknown"        // it is not known which party offers them
 	OwnDRA           OwnerReason = "DRADriver"      // a DRA driver offers them
 	OwnPlugin        OwnerReason = "DevicePlugin"   // node.status offers them
 	OwnPluginBefore  OwnerReason = "PluginWas"      // node.status still has the name: the kubelet would refuse pods by it
 	OwnSettings      OwnerReason = "Settings"       // the settings say so
-	OwnUnready       OwnerReason = "NotInjectable"  // nobody says how to put them into a container
+	OwnUnready       OwnerReason = "NotInjectable"  // no CDI specification says how to put them into a container
 	OwnSettling      OwnerReason = "Settling"       // a device plugin may still come
-	OwnNobodyOffers  OwnerReason = "NobodyElse"     // nobody else offers them
+	OwnNoOther       OwnerReason = "NoOtherParty"   // no other party offers them
 	OwnNobodyAtAll   OwnerReason = "NobodyOffers"   // they are the kubelet's, and it offers none
 	OwnSeveralOthers OwnerReason = "SeveralDrivers" // a device plugin and a DRA driver
-	OwnContested     OwnerReason = "SoldBySomebody" // pods hold GPUs of ours, and somebody else offers them too
+	OwnContested     OwnerReason = "Contested"      // pods hold GPUs of ours, and another party offers them too
 )
 
-// Ownership is who gives a node's GPUs out, and why.
+// Ownership says which party gives a node's GPUs out, and why.
 type Ownership struct {
 	Owner   topology.Owner
 	Reason  OwnerReason
 	Message string
-	// Contested: pods hold GPUs that we gave, and now somebody else offers them. Nobody owns them until those pods are evicted, or the other one is removed.
+	// Contested: pods hold GPUs that we gave, and now another party offers them. They have no owner until those pods are evicted, or the other one is removed.
 	Contested bool
 }
 
-// DecideOwner says who gives the GPUs out. When in doubt it is not us: two who sell one GPU is worse than nobody.
+// DecideOwner says which party gives the GPUs out. When in doubt it is not us: two parties that give out one GPU are worse than none.
 func DecideOwner(p *Params, e *Evidence) Ownership {
 	own := decideOwner(p, e)
 	if own.Owner == topology.OwnerHilbert && e.Untold != "" {
@@ -108,7 +108,7 @@ func decideOwner(p *Params, e *Evidence) Ownership {
 	case plugin > 0: // whether a DRA driver offers them too need not be known: none of them is ours
 		return of(topology.OwnerKubelet, OwnPlugin, "node.status offers "+names(e))
 	case e.GPUs == 0 && e.NoneHere && !e.Held: // if the kubelet offers some nevertheless, from a bus that is not looked at, they are its own
-		return of(topology.OwnerKubelet, OwnNoGPU, "the machine has none, so that nobody was asked who offers any")
+		return of(topology.OwnerKubelet, OwnNoGPU, "the machine has none, so other parties were not asked")
 	case e.GPUs == 0:
 		return of(topology.OwnerNone, OwnNoGPU, "no GPU was ever seen")
 	case !e.NodeKnown || !e.SlicesKnown:
@@ -119,20 +119,20 @@ func decideOwner(p *Params, e *Evidence) Ownership {
 	case p.Owner == SettingKubelet:
 		return of(topology.OwnerNone, OwnNobodyAtAll, "the settings leave the GPUs to the kubelet, which offers none")
 	case p.Owner == SettingHilbert:
-		return of(topology.OwnerHilbert, OwnSettings, "the settings say so, and nobody else offers them")
+		return of(topology.OwnerHilbert, OwnSettings, "the settings say so, and no other party offers them")
 	case p.Owner != SettingAuto:
 		return of(topology.OwnerNone, OwnSettings, p.Owner.Check().Error())
 	case e.Held:
-		return of(topology.OwnerHilbert, OwnNobodyOffers, "pods hold them, and nobody else offers them")
+		return of(topology.OwnerHilbert, OwnNoOther, "pods hold them, and no other party offers them")
 	case !e.Ready:
-		return of(topology.OwnerNone, OwnUnready, "nobody says how to put them into a container")
+		return of(topology.OwnerNone, OwnUnready, "no CDI specification says how to put them into a container")
 	case e.Quiet < p.Settle:
-		return of(topology.OwnerNone, OwnSettling, fmt.Sprintf("nobody else has offered them for %d of %d s", e.Quiet, p.Settle))
+		return of(topology.OwnerNone, OwnSettling, fmt.Sprintf("no other party has offered them for %d of %d s", e.Quiet, p.Settle))
 	}
-	return of(topology.OwnerHilbert, OwnNobodyOffers, "nobody else offers them")
+	return of(topology.OwnerHilbert, OwnNoOther, "no other party offers them")
 }
 
-// unknown is who owns GPUs of which it is not known who offers them: nobody. What pods hold stays charged to them all the same.
+// unknown is the ownership of GPUs while the parties that offer them are not known: none. What pods hold stays charged to them.
 func unknown(e *Evidence) Ownership {
 	what := "ResourceSlices"
 	if !e.NodeKnown {
@@ -157,7 +157,7 @@ func offered(e *Evidence) (total int64) {
 	return total
 }
 
-// Offers reports whether somebody else offers GPUs.
+// Offers reports whether another party offers GPUs.
 func Offers(e *Evidence) bool { return offered(e) > 0 || e.Slices > 0 }
 
 // names renders what node.status has: "nvidia.com/gpu 8".

@@ -27,14 +27,14 @@ func TestOwner(t *testing.T) {
 		reason  gpu.OwnerReason
 		says    string
 	}{
-		{"free", gpu.SettingAuto, nil, topology.OwnerHilbert, gpu.OwnNobodyOffers, "nobody else"},
+		{"free", gpu.SettingAuto, nil, topology.OwnerHilbert, gpu.OwnNoOther, "no other party"},
 		{"free and wanted", gpu.SettingHilbert, nil, topology.OwnerHilbert, gpu.OwnSettings, "settings"},
 		{"free and not wanted", gpu.SettingKubelet, nil, topology.OwnerNone, gpu.OwnNobodyAtAll, "offers none"},
 		{"a plugin", gpu.SettingAuto, offers("nvidia.com/gpu", 8), topology.OwnerKubelet, gpu.OwnPlugin, "nvidia.com/gpu 8"},
 		{"a plugin, whatever the settings say", gpu.SettingHilbert, offers("nvidia.com/gpu", 8), topology.OwnerKubelet, gpu.OwnPlugin, ""},
 		{"a plugin that divides", gpu.SettingHilbert, offers("nvidia.com/mig-1g.10gb", 3), topology.OwnerKubelet, gpu.OwnPlugin, "mig-1g.10gb 3"},
 		{"a plugin that went", gpu.SettingHilbert, offers("nvidia.com/gpu", 0), topology.OwnerNone, gpu.OwnPluginBefore, "restart the kubelet"},
-		{"our own name", gpu.SettingAuto, offers("hilbert.dev/gpu-core", 100), topology.OwnerHilbert, gpu.OwnNobodyOffers, ""},
+		{"our own name", gpu.SettingAuto, offers("hilbert.dev/gpu-core", 100), topology.OwnerHilbert, gpu.OwnNoOther, ""},
 		{"a DRA driver", gpu.SettingHilbert, func(e *gpu.Evidence) { e.Slices = 8 }, topology.OwnerNone, gpu.OwnDRA, "8 devices"},
 		{"a DRA driver, and nothing else known", gpu.SettingAuto, func(e *gpu.Evidence) { *e = gpu.Evidence{SlicesKnown: true, Slices: 8} }, topology.OwnerNone, gpu.OwnDRA, ""},
 		{"both", gpu.SettingKubelet, func(e *gpu.Evidence) { offers("nvidia.com/gpu", 8)(e); e.Slices = 8 }, topology.OwnerNone, gpu.OwnSeveralOthers, "nvidia.com/gpu 8, and"},
@@ -48,7 +48,7 @@ func TestOwner(t *testing.T) {
 		{"nothing to inject with", gpu.SettingAuto, func(e *gpu.Evidence) { e.Ready = false }, topology.OwnerNone, gpu.OwnUnready, ""},
 		{"nothing to inject with, and wanted", gpu.SettingHilbert, func(e *gpu.Evidence) { e.Ready = false }, topology.OwnerHilbert, gpu.OwnSettings, ""},
 		{"a plugin may come", gpu.SettingAuto, func(e *gpu.Evidence) { e.Quiet = 299 }, topology.OwnerNone, gpu.OwnSettling, "299 of 300 s"},
-		{"held, after a restart", gpu.SettingAuto, func(e *gpu.Evidence) { e.Quiet, e.Ready, e.Held = 0, false, true }, topology.OwnerHilbert, gpu.OwnNobodyOffers, "pods hold"},
+		{"held, after a restart", gpu.SettingAuto, func(e *gpu.Evidence) { e.Quiet, e.Ready, e.Held = 0, false, true }, topology.OwnerHilbert, gpu.OwnNoOther, "pods hold"},
 		{"held, and a plugin came", gpu.SettingHilbert, func(e *gpu.Evidence) { offers("nvidia.com/gpu", 8)(e); e.Held = true }, topology.OwnerNone, gpu.OwnContested, "evict them"},
 		{"held, and a DRA driver came", gpu.SettingAuto, func(e *gpu.Evidence) { e.Slices, e.Held = 8, true }, topology.OwnerNone, gpu.OwnContested, "evict them"},
 		{"who holds GPUs of the kubelet's is not known", gpu.SettingHilbert, func(e *gpu.Evidence) { e.Untold = "not said" }, topology.OwnerNone, gpu.OwnUnknown, "not said"},

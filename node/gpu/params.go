@@ -2,7 +2,7 @@ package gpu
 
 // Params are the settings of a node's GPUs.
 type Params struct {
-	// Owner is who should give the GPUs out: "auto", "hilbert" or "kubelet". See DecideOwner.
+	// Owner says which party should give the GPUs out: "auto", "hilbert" or "kubelet". See DecideOwner.
 	Owner Setting
 	// IgnoredXids are the faults of which the driver's log tells that are the application's and not the GPU's.
 	IgnoredXids []int
@@ -15,7 +15,7 @@ type Params struct {
 	// Clients is the most slices of one GPU without MIG. Each process of a slice is a client of MPS, of which drivers serve 48 to a GPU (from 590
 	// on 60), so a pod of several processes takes several: this leaves room for them. At most 127.
 	Clients uint8
-	// Settle is for how long nobody else must have offered GPUs before "auto" takes them, in seconds: a device plugin may just be starting.
+	// Settle is for how long no other party must have offered GPUs before "auto" takes them, in seconds: a device plugin may just be starting.
 	Settle int
 }
 

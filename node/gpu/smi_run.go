@@ -125,5 +125,5 @@ func spooled(arguments []string) (string, error) {
 	case len(arguments) == 4 && strings.HasPrefix(question, "-q -x -i "):
 		return "query-" + arguments[3] + ".xml", nil
 	}
-	return "", fmt.Errorf("nobody answers nvidia-smi %q", arguments)
+	return "", fmt.Errorf("the recording has no answer to nvidia-smi %q", arguments)
 }

@@ -19,9 +19,9 @@ const (
 	DriverAway Reason = "DriverAway"
 	// Vanished: the driver answers, and does not know the GPU.
 	Vanished Reason = "Vanished"
-	// DuplicateUUID: two devices show one UUID, so nobody can say which of them is meant.
+	// DuplicateUUID: two devices show one UUID, so it is unclear which of them is meant.
 	DuplicateUUID Reason = "DuplicateUUID"
-	// Replaced: another GPU is at its address, and somebody still holds the one before.
+	// Replaced: another GPU is at its address, and a pod still holds the one before.
 	Replaced Reason = "Replaced"
 	// Unreadable: something that must be known of it is not.
 	Unreadable Reason = "Unreadable"
@@ -29,9 +29,9 @@ const (
 	Unhealthy Reason = "Unhealthy"
 	// Reconfigured: its MIG mode changes at the next reset, or it is to be divided and is not.
 	Reconfigured Reason = "Reconfigured"
-	// Uninjectable: nobody says how to put it into a container.
+	// Uninjectable: no CDI specification says how to put it into a container.
 	Uninjectable Reason = "Uninjectable"
-	// Foreign: somebody uses it whom it was not given to.
+	// Foreign: a process uses it to which it was not given.
 	Foreign Reason = "Foreign"
 )
 
@@ -51,9 +51,9 @@ type Observation struct {
 // View is a node's GPUs at one moment.
 type View struct {
 	Version string // of the driver; empty: not known
-	Slots   []Slot // by index; nobody may change them
+	Slots   []Slot // by index; read-only
 	Links   []uint8
-	// Notes are what somebody should look at, beside the reasons of closed GPUs.
+	// Notes are what an operator should look at, beside the reasons of closed GPUs.
 	Notes []string
 }
 

@@ -11,7 +11,7 @@ import (
 const (
 	// maxRecord is more than the kernel gives at once.
 	maxRecord = 8 << 10
-	// maxRecords bounds one reading: the log is a ring, and somebody may fill it faster than it is read.
+	// maxRecords bounds one reading: the log is a ring, and it may fill faster than it is read.
 	maxRecords = 1 << 17
 )
 

@@ -1,6 +1,6 @@
 // Package loop is the goroutine that owns an agent's state: messages in, one at a time, and what may take long beside it.
 //
-// A message is a function. The owner takes messages from Messages and runs them; everybody else hands them over with Post, Call or Ask. So what messages
+// A message is a function. The owner takes messages from Messages and runs them; other goroutines hand them over with Post, Call or Ask. So what messages
 // touch needs no lock. Work runs something beside the loop, which posts its result back:
 //
 //	l.Work(func(ctx context.Context) {
@@ -33,7 +33,7 @@ type Loop struct {
 	work    func(func(context.Context))
 }
 
-// New returns a Loop that nobody runs yet.
+// New returns a Loop without workers. A goroutine has to run its Messages.
 func New() *Loop {
 	return &Loop{inbox: make(chan func(), MaxMessages), stopped: make(chan struct{})}
 }
@@ -65,7 +65,7 @@ func (l *Loop) Messages() <-chan func() { return l.inbox }
 // Waiting is how many messages wait.
 func (l *Loop) Waiting() int { return len(l.inbox) }
 
-// Close ends the loop: who waits for it gets an error.
+// Close ends the loop: waiting callers get an error.
 func (l *Loop) Close() { close(l.stopped) }
 
 // Running reports whether Work can be called: the loop was started.

@@ -84,7 +84,7 @@ func (r *reader) cpus(online topology.CPUSet, nodes []topology.NUMANode) ([]topo
 	return out, nil
 }
 
-// sockets numbers them as their IDs are ordered: the IDs may have gaps. Some firmware says no ID, but who is in one with whom; and if not even
+// sockets numbers them as their IDs are ordered: the IDs may have gaps. Some firmware gives no ID, but says which CPUs share a socket; and if not even
 // that, there is one socket.
 func (r *reader) sockets(online topology.CPUSet) (map[int]int, error) {
 	ids := make(map[int]int, online.Len())

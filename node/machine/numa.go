@@ -86,7 +86,7 @@ func (r *reader) memTotal(name string) (int64, error) {
 	return 0, fmt.Errorf("%s: no MemTotal: the memory is not known", name)
 }
 
-// distances fills in how far each node is from each. They are known for all nodes or for none, so that nobody takes a missing one for near.
+// distances fills in how far each node is from each. They are known for all nodes or for none, so that a missing distance is never taken for a near one.
 func (r *reader) distances(nodes []topology.NUMANode, ids topology.CPUSet) {
 	rows := make([][]int, len(nodes))
 	for i, n := range nodes {

@@ -53,7 +53,7 @@ func (p *Params) Edits(s Slice) (cdi.Edits, error) {
 }
 
 // Whole connects a pod to the daemon of a GPU that it has to itself. It is needed where the GPU's compute mode admits one process alone, which is
-// the server: there nobody computes without it.
+// the server: there no process computes without it.
 func (p *Params) Whole(uuid string) cdi.Edits {
 	options := []string{"bind", "rw", "nosuid", "nodev", "noexec"}
 	return cdi.Edits{
@@ -79,10 +79,10 @@ func percentage(milli int16) string {
 	return strconv.Itoa(int(whole)) + "." + strconv.Itoa(int(tenth))
 }
 
-// ErrUser is a container of a user whom the GPU's server does not serve now.
+// ErrUser is a container of a user that the GPU's server does not serve now.
 var ErrUser = errors.New("another user's processes share the GPU")
 
-// Admit is nil if a container that runs as user may share a GPU with those who hold slices of it now. It would not fail otherwise: it would wait.
+// Admit is nil if a container that runs as user may share a GPU with the holders of its slices. It would not fail otherwise: it would wait.
 func (p *Params) Admit(user uint32, holders []uint32) error {
 	other := slices.IndexFunc(holders, func(holder uint32) bool { return holder != user })
 	if p.SeveralUsers || other < 0 {

@@ -91,8 +91,8 @@ func (s *State) Clients() (n int) {
 	return n
 }
 
-// Serves is empty if a new slice may be given, else why not. A server with a fault takes nobody until those who share the fault have ended; and one
-// that is full refuses whoever comes.
+// Serves is empty if a new slice may be given, else why not. A server with a fault takes no pod until those that share the fault have ended; and one
+// that is full takes no more.
 func (s *State) Serves(driver string) string {
 	for i := range s.Servers {
 		if status := s.Servers[i].Status; status != statusActive && status != statusInitializing {

@@ -16,7 +16,7 @@ const (
 	sharesPerCPU = 1024
 	minShares    = 2
 	maxShares    = 262_144
-	// idleShares is what the kubelet gives to who asks for no CPU.
+	// idleShares is what the kubelet gives to containers that request no CPU.
 	idleShares = minShares
 )
 

@@ -9,7 +9,7 @@ import (
 	"hilbert.dev/hilbert/node"
 )
 
-// Agent is who answers the runtime. Each call may wait as long as its context; an error fails what the runtime was asked to do.
+// Agent answers the runtime. Each call may wait as long as its context; an error fails what the runtime was asked to do.
 type Agent interface {
 	Connected(ctx context.Context, runtime string, u node.Updater)
 	Disconnected(why error)

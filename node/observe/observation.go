@@ -7,7 +7,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// Observation is what was seen at one Read. Nobody changes it until its holder gives it back with Reader.Recycle.
+// Observation is what was seen at one Read. It does not change until its holder gives it back with Reader.Recycle.
 //
 // Rates are per second of the time between two readings; a rate of time by time is in cores (CPU) or a share from 0 to 1 (pressure).
 // Memory is in bytes.

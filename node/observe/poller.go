@@ -11,7 +11,7 @@ import (
 // The memory of an observation is used again for the one after the next, unless it is borrowed: then it stays as it is until it is given back. For
 // example, the loop borrows observation 7 while the Poller reads 8 and 9: 7 is untouched, and is used again after the loop has given it back.
 type Poller struct {
-	// Reader reads; nil: nobody does, and there are no observations.
+	// Reader reads the counters; nil: there are no observations.
 	Reader   *Reader
 	Interval time.Duration
 	// Observed is called after each reading, beside the loop. reversed is how many counters went backwards.
@@ -101,7 +101,7 @@ func (o *Poller) Put(seen *Observation, at time.Time) {
 	o.last, o.lastAt = seen, at
 }
 
-// Show shows the last observation to look, which must not keep it. False: there is none yet, or nobody observes.
+// Show calls look with the last observation; look must not keep it. False: there is none yet, or there is no Reader.
 func (o *Poller) Show(look func(*Observation)) bool {
 	if o.Reader == nil {
 		return false

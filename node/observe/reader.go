@@ -68,7 +68,7 @@ type Cgroup struct {
 	ID string
 	// Dir is its directory below the mount of cgroup v2, as the runtime names it, with or without a slash before it.
 	Dir string
-	// Threads asks for the run delay of its threads, which says at each Read who waits for a CPU; so cpu.pressure is then among what is read
+	// Threads asks for the run delay of its threads, which says at each Read how long they waited for a CPU; so cpu.pressure is then among what is read
 	// slowly. It is meant for containers: a pod's would be read twice.
 	Threads bool
 }
@@ -150,7 +150,7 @@ func (r *Reader) forget() {
 	}
 }
 
-// Recycle gives an observation back, to be overwritten by a later Read. Nobody may use it any more; giving back none is fine.
+// Recycle gives an observation back, to be overwritten by a later Read. It must not be used any more. nil is allowed.
 func (r *Reader) Recycle(o *Observation) {
 	if o != nil && len(r.free) < maxFree && !slices.Contains(r.free, o) {
 		r.free = append(r.free, o)

@@ -9,7 +9,7 @@ import (
 // State says what a Sample is good for.
 type State uint8
 
-// The states of a sample. The zero value is Missing, so that a Sample that nobody filled in is one that nobody has seen.
+// The states of a sample. The zero value is Missing, so that a Sample that was not filled in counts as not seen.
 const (
 	// Missing: there is no value, and the Reason says why.
 	Missing State = iota

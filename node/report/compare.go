@@ -19,7 +19,7 @@ const (
 	Minor
 	// Major: what the scheduler acts on, or a condition that holds or no longer does.
 	Major
-	// Urgent: less can be lent than was said, or somebody has to go. Until the scheduler knows, it sends more.
+	// Urgent: less can be lent than was reported, or a pod has to leave. Until the scheduler knows, it sends more pods.
 	Urgent
 )
 
@@ -55,7 +55,7 @@ func promised(c *spec.Colocation) *spec.Colocation {
 	return out
 }
 
-// Less reports whether less can be lent than was said, or somebody has to go of whom nothing was said.
+// Less reports whether less can be lent than was reported, or a pod has to leave that the last report did not name.
 func Less(old, now *spec.Colocation) bool {
 	switch {
 	case old == nil:

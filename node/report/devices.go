@@ -22,7 +22,7 @@ const (
 	maxDeviceID  = 128
 )
 
-// Devices lays out what there is of GPUs and network cards, and who holds what of them. view has the words for GPUs that are closed, by the same index.
+// Devices lists GPUs and network cards, and the pods that hold them. view says why GPUs are closed, by the same index.
 func Devices(m *topology.Machine, d *topology.Devices, view *gpu.View, held []allocate.HeldDevices) *spec.Devices {
 	out := &spec.Devices{Owner: d.Owner.String()}
 	for i := range d.GPU {

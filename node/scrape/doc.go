@@ -6,7 +6,7 @@
 // before: the Scraper remembers it for the targets of the last round, and forgets all others.
 //
 // Invariants: what is not known is said to be so, with an Outcome, which is counted; a pod that does not answer, whose counters went back, or that has
-// served nobody gives no value, and never zero. Time, bytes, lines, connections and targets are bounded by Params, whatever a pod answers. It
+// served no request gives no value, and never zero. Time, bytes, lines, connections and targets are bounded by Params, whatever a pod answers. It
 // follows no redirect, uses no proxy, sends no credentials, and asks only addresses that can be a pod's.
 //
 // It judges no value: that is for the laws in node/advise.

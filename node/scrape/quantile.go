@@ -36,7 +36,7 @@ func (h *history) see(now time.Time, s *series, quantile float64, p *Params) Res
 		h.begin(now, s)
 		h.last = Result{Outcome: Read, Value: quantileOf(s.bounds, counts, quantile), At: now}
 		return h.last
-	case waited >= p.Window: // it served nobody: that says nothing of how it would have
+	case waited >= p.Window: // it served no request: that says nothing of its latency
 		h.begin(now, s)
 		return Result{Outcome: Few}
 	case h.last.Outcome == Read && now.Sub(h.last.At) < p.Window:

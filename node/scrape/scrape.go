@@ -63,7 +63,7 @@ type Outcome string
 const (
 	Read        Outcome = "Read"
 	BadAddress  Outcome = "BadAddress"  // no address, or one that cannot be a pod's
-	Unreachable Outcome = "Unreachable" // nobody answered in time
+	Unreachable Outcome = "Unreachable" // no answer in time
 	BadStatus   Outcome = "BadStatus"   // the answer was not 200; redirects are not followed
 	TooLarge    Outcome = "TooLarge"    // the answer is longer than is read
 	Malformed   Outcome = "Malformed"   // the metric cannot be read
@@ -102,7 +102,7 @@ type key struct {
 	quantile                         float64
 }
 
-// New returns a Scraper that has asked nobody yet.
+// New returns a Scraper without readings.
 func New(p Params) *Scraper {
 	const maxHeader = 16 << 10
 	return &Scraper{
@@ -153,7 +153,7 @@ func (s *Scraper) Scrape(ctx context.Context, targets []Target) []Result {
 	defer cancel()
 	out := make([]Result, len(targets))
 	pages := s.pages(targets, out)
-	if n := len(pages); n > 0 { // who comes last may not be asked in time: not always the same
+	if n := len(pages); n > 0 { // the last may not be asked in time, so start with another each time
 		s.rounds++
 		cut := s.rounds % n
 		pages = slices.Concat(pages[cut:], pages[:cut])
@@ -212,7 +212,7 @@ func (s *Scraper) allowed(address string) bool {
 	return ip.IsGlobalUnicast() || s.anywhere && ip.IsLoopback()
 }
 
-// ask gets a page and reads the series of its targets. Each target is on one page, so that nobody else writes there.
+// ask gets a page and reads the series of its targets. Each target is on one page, so that no other goroutine writes there.
 func (s *Scraper) ask(ctx context.Context, p *page, targets []Target, found []*series, out []Result) {
 	fail := func(o Outcome) {
 		for _, i := range p.targets {

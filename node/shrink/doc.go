@@ -5,6 +5,6 @@
 // before each write it is looked whether the request is late, whether online pods feel pressure and whether the agent is stopping, so that each of
 // these ends a request within one write. Ask never waits. Each request that was taken is told of once.
 //
-// It decides neither whom to shrink nor how far: node/advise does. It writes no limit: a limit below what a cgroup holds has the kernel
+// It decides neither which cgroup to shrink nor how far: node/advise does. It writes no limit: a limit below what a cgroup holds has the kernel
 // reclaim inside of the write, for as long as that takes, so limits follow when memory has gone (node/enforce).
 package shrink

@@ -31,7 +31,7 @@ type Params struct {
 	Step int64
 	// StepTime is how long one write should take: after a longer one the next asks for half, after one of less than half of it for twice as much.
 	StepTime time.Duration
-	// Rest is the pause between two writes: whoever waits for a lock of the kernel's gets it.
+	// Rest is the pause between two writes: a process that waits for a lock of the kernel's gets it.
 	Rest time.Duration
 	// Deadline ends a request, however much is left.
 	Deadline time.Duration
@@ -66,7 +66,7 @@ type Request struct {
 var (
 	ErrBusy    = errors.New("the cgroup is being shrunk")
 	ErrFull    = errors.New("as many cgroups are being shrunk as may be at once")
-	ErrStopped = errors.New("nobody shrinks cgroups: the agent is not running")
+	ErrStopped = errors.New("cgroups are not shrunk: the agent is not running")
 	ErrNothing = errors.New("a request needs a cgroup and more than no bytes")
 )
 
@@ -96,7 +96,7 @@ func (s *Shrinker) Run(ctx context.Context) {
 	s.ctx = ctx
 	s.mu.Unlock()
 	<-ctx.Done()
-	s.mu.Lock() // nobody adds to the workers after this
+	s.mu.Lock() // no worker is added after this
 	s.ctx = nil
 	s.mu.Unlock()
 	s.workers.Wait()

@@ -30,7 +30,7 @@ type Outcome string
 // The outcomes.
 const (
 	Read      Outcome = "Read"
-	NoAnswer  Outcome = "NoAnswer"  // the kubelet cannot be reached, or is not who it should be
+	NoAnswer  Outcome = "NoAnswer"  // the kubelet cannot be reached, or cannot prove its identity
 	Refused   Outcome = "Refused"   // it answers, but not this, or not us
 	Malformed Outcome = "Malformed" // the answer is too long, or no summary
 )

@@ -60,7 +60,7 @@ status:
 metadata: {name: n3}
 status:
   observedAt: "2026-01-01T12:00:00Z"
-  devices: {owner: none, reason: SoldBySomebody, gpus: [{index: 0, model: T4, memoryMiB: 15360}], allocations: [{namespace: ml, name: old, uid: u5, gpus: "0"}]}
+  devices: {owner: none, reason: Contested, gpus: [{index: 0, model: T4, memoryMiB: 15360}], allocations: [{namespace: ml, name: old, uid: u5, gpus: "0"}]}
 ---
 metadata: {name: n4}
 status:
@@ -115,7 +115,7 @@ n1    hilbert  30s        0     0       GPU 0 A100    aaabbbb...  35%        aaa
                                         GPU 3 A100    ..........  100%       ..........  40Gi    40Gi       -                                      closed: Unhealthy
                           -     -       NIC 1 eth1    ..........  800Mbit/s                      800Mbit/s  -
 n2    hilbert  30m STALE  -     -       GPU 0 A100    ..........  100%       ..........  40Gi    40Gi       -
-n3    none     0s         -     -       GPU 0 T4      ##########  0%         ##########  0Mi     15Gi       ml/old  SoldBySomebody
+n3    none     0s         -     -       GPU 0 T4      ##########  0%         ##########  0Mi     15Gi       ml/old  Contested
 n4    kubelet  0s         -     -       GPU 0 T4      ##########  0%         ##########  0Mi     15Gi       ml/old
                                         GPU 1 T4      ..........  100%       ..........  15Gi    15Gi       -
 n5    hilbert  0s         -     -       -                                                                     devices: the allocation of ml/lost: GPUs "7", network cards "": the report has no such device
@@ -134,7 +134,7 @@ PODS OF a size in GPUs: how many the free GPUs would hold, and (%) which share o
 `
 	topT4Text = `
 NODE  OWNER    OBSERVED  NUMA  SWITCH  DEVICE    COMPUTE     FREE  MEMORY      FREE  OF    HELD BY  NOTE
-n3    none     0s        -     -       GPU 0 T4  ##########  0%    ##########  0Mi   15Gi  ml/old   SoldBySomebody
+n3    none     0s        -     -       GPU 0 T4  ##########  0%    ##########  0Mi   15Gi  ml/old   Contested
 and 2 more nodes, which are counted below: name some, or raise --limit.
 Not counted, because what they say of their devices cannot be read: 1 nodes.
 

@@ -24,8 +24,8 @@ import (
 const (
 	// maxAnswerAge is how old what the pod of deploy/mps.yaml keeps of nvidia-smi may be: it asks each 15 s, and a question takes up to 30 s.
 	maxAnswerAge = 90 * time.Second
-	// offersEvery is how often it is asked who else offers GPUs, where a driver is loaded, and offersSeldom where none is and there are GPUs: they may be
-	// handed through to guests. Where nothing is a GPU nobody is asked.
+	// offersEvery is how often other offers of GPUs are asked for, where a driver is loaded, and offersSeldom where none is and there are GPUs: they may be
+	// handed through to guests. Without a GPU, nothing is asked.
 	offersEvery, offersSeldom = time.Minute, 10 * time.Minute
 	// offersLast is for how long an old answer counts where a new one cannot be had.
 	offersLast = 5 * time.Minute
@@ -174,7 +174,7 @@ func cardFunctions(sys fs.FS, address string) (out node.CardFunctions, err error
 	return out, nil
 }
 
-// others is who else offers GPUs. What could not be read is not known, but for a moment.
+// others returns the other offers of GPUs. If they cannot be read, the last ones count for a moment.
 func (e *Devices) others(ctx context.Context, loaded bool) gpu.Evidence {
 	if !loaded && !mayHaveGPU(os.DirFS(e.roots.Sys)) {
 		e.known = gpu.Evidence{NoneHere: true}
@@ -193,7 +193,7 @@ func (e *Devices) others(ctx context.Context, loaded bool) gpu.Evidence {
 		e.log.Debug("it is not known who offers GPUs", "err", err)
 	}
 	if !known.NodeKnown && e.known.NodeKnown && now.Sub(e.asked) < every+offersLast {
-		return e.known // nobody can have bound much meanwhile, and a pod must not be refused for it
+		return e.known // not much can have been bound meanwhile, and a pod must not be refused for it
 	}
 	e.known, e.asked = known, now
 	return known

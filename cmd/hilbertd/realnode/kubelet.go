@@ -89,7 +89,7 @@ func parseThreshold(text string) (t evict.Threshold, err error) {
 // serviceAccount is where a pod has what it is known by, and knows the cluster by.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// StorageReader asks the kubelet at the node's address, if the pod is told that. Nobody is asked otherwise. The kubelet shows a certificate that the
+// StorageReader asks the kubelet at the node's address, if the pod knows that address; otherwise it asks nothing. The kubelet shows a certificate that the
 // cluster gave it, or one that it made for itself; either lies in its directory, unless it was given another.
 func StorageReader(directory string) node.StorageReader {
 	address := os.Getenv("NODE_ADDRESS")

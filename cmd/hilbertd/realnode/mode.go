@@ -24,7 +24,7 @@ const (
 // modePoll is how often the kubelet's managers are looked at again.
 const modePoll = 10 * time.Second
 
-// Mode says who rules the node's CPUs, and how that is known.
+// Mode says whether the agent or the kubelet gives the node's CPUs out, and how that is known.
 func Mode(config spec.Node) (mode, why string) {
 	if config.Mode != spec.ModeAuto {
 		return config.Mode, "node.mode says so"

@@ -5,8 +5,8 @@
 // a grant of the allocator into names, environment and mounts, which cdi.Inject gives to the pod's containers.
 //
 // Invariants: an index is turned into a device by its UUID and device file of now, and only while that is certain: a GPU that is gone, replaced,
-// doubled or not known is refused, even to who holds it, because another device could be meant. One that is merely unhealthy, or closed for a
-// reason that does not touch who it is, is still given to its holder, whose containers may start again. All of it is pure.
+// doubled or not known is refused, even to its holder, because another device could be meant. One that is merely unhealthy, or closed for a
+// reason that does not put its identity in doubt, is still given to its holder, whose containers may start again. All of it is pure.
 //
 // It decides no grant, and keeps none.
 package inject
@@ -85,7 +85,7 @@ func (n *Node) name(i int, g *topology.Grant) (string, error) {
 	return n.Catalog.Instance(of, slot.Instances[k].UUID)
 }
 
-// soft is what limits a slice. A GPU whose compute mode admits one process alone is reached through the daemon by whoever has it.
+// soft is what limits a slice. A GPU whose compute mode admits one process alone is reached through the daemon by each holder.
 func (n *Node) soft(i int, g *topology.Grant) (cdi.Edits, error) {
 	of := &n.View.Slots[i].GPU
 	served := n.Served != nil && n.Served(of.UUID)

@@ -2,13 +2,13 @@
 //
 // Data flow: the kubelet lists its pods with the devices of each, by names that the plugin made up. Parse reads such a name. Book.Update puts a list
 // beside the pods that run here, Assignments.Resolve finds what it names among the GPUs, by index. Book.Pod then says of a pod what it holds, and Book.Uncertainty
-// of the node whether something could be held of which nobody knows.
+// of the node whether devices could be held that are not known.
 //
 // Invariants: what was read of a pod stays until the pod is gone, and a device that was found stays where it was found: a kubelet that has just started
 // lists the pods that it has heard of so far, and one whose own books are lost lists pods without the devices that their containers still have. That a pod is not listed
 // says nothing of it. A name that could mean two devices means none.
 //
-// It asks nobody and gives nothing out. The list has no UIDs, so that of two pods of one name the younger is meant.
+// It does no I/O and gives nothing out. The list has no UIDs, so that of two pods of one name the younger is meant.
 package kubelet
 
 import (
@@ -39,7 +39,7 @@ type Assignments struct {
 	pods map[string]*podEntry // by UID
 	// notRunning are pods of the last list that have devices and do not run here, as far as is known. They have no UID.
 	notRunning []*podEntry
-	// complete: since nobody offers devices any more, a reading had all pods that ran then. Else unlisted is one that was never listed, if there was a reading.
+	// complete: since devices are no longer offered, a reading had all pods that ran then. Else unlisted is one that was never listed, if there was a reading.
 	complete bool
 	unlisted string
 }
@@ -49,7 +49,7 @@ type podEntry struct {
 	devices []device
 }
 
-// device is one that somebody holds.
+// device is one that a pod holds.
 type device struct {
 	Device
 	place Place
@@ -87,7 +87,7 @@ func (b *Assignments) Update(pods []spec.PodRef, list []ListedPod) {
 			return
 		}
 	}
-	b.complete = true // who comes later comes when there is nothing to be given
+	b.complete = true // pods that come later find nothing on offer
 }
 
 // add adds the devices of NVIDIA's that are not there yet.
@@ -105,10 +105,10 @@ func (b *Assignments) Retain(runs func(uid string) bool) {
 	maps.DeleteFunc(b.pods, func(uid string, _ *podEntry) bool { return !runs(uid) })
 }
 
-// Invalidate says that somebody offers devices now, so that whoever comes may be given some.
+// Invalidate says that devices are offered now, so that new pods may be given some.
 func (b *Assignments) Invalidate() { b.complete, b.unlisted = false, "" }
 
-// Complete reports whether all pods were listed since nobody offers devices any more.
+// Complete reports whether all pods were listed since devices are no longer offered.
 func (b *Assignments) Complete() bool { return b.complete }
 
 // each gives the pods that run here by UID, and then the strays.
@@ -202,7 +202,7 @@ func (b *Assignments) NotRunning() (out []Unaccounted) {
 	return out
 }
 
-// AddHeld adds all GPUs and instances that somebody has to what is held.
+// AddHeld adds all GPUs and instances that pods have to the set of held ones.
 func (b *Assignments) AddHeld(h *gpu.Held) { b.each(func(e *podEntry) { e.hold(h) }) }
 
 func (e *podEntry) hold(h *gpu.Held) {
@@ -218,7 +218,7 @@ func (e *podEntry) hold(h *gpu.Held) {
 	}
 }
 
-// Uncertainty says why GPUs could be held of which nobody knows; empty: none can.
+// Uncertainty says why pods could hold GPUs that are not known; empty: none can.
 func (b *Assignments) Uncertainty() string {
 	switch {
 	case b.complete:

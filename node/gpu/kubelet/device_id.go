@@ -201,7 +201,7 @@ func only(slots []gpu.Slot, fits func(*gpu.Slot, *gpu.SlotInstance) bool) (out P
 }
 
 // numbered is the GPU of the driver's number, which counts those that it knows by their addresses. If one that was there is not, the plugin may have
-// counted before that or after, so nobody can say.
+// counted before that or after, so it is unknown.
 func numbered(slots []gpu.Slot, index int) (Place, bool) {
 	order := make([]int, 0, len(slots))
 	for i := range slots {
