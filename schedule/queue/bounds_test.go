@@ -8,11 +8,12 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 )
 
-// TestIdleLinesAreBounded: shapes that come and go leave only so much behind, and one that comes back soon finds its shape queue.
-func TestIdleLinesAreBounded(t *testing.T) {
+// TestIdleShapeQueuesAreBounded: shapes that come and go leave only so much behind, and one that comes back soon finds its shape queue.
+func TestIdleShapeQueuesAreBounded(t *testing.T) {
 	w := newWorld()
 	for i := range 3 * maxIdleShapeQueues {
 		w.see(facts.PodUpserted{Pod: podFacts("n", fmt.Sprint(i), int64(i+1))})
@@ -58,6 +59,23 @@ func TestIdleNamespacesArePruned(t *testing.T) {
 	}
 }
 
+// TestChangesOfIdleQuotaAreSkipped: where no queue is configured, the ledger does not gather what namespaces that come and go have used.
+func TestChangesOfIdleQuotaAreSkipped(t *testing.T) {
+	w := newWorld()
+	for i := range 3 * changes.Kept {
+		pod := podFacts(fmt.Sprint("n", i), "p", 1)
+		w.see(facts.PodUpserted{Pod: pod})
+		u := w.q.Pop()
+		w.place(u.Members())
+		w.q.Done(u)
+		w.see(facts.PodRemoved{UID: pod.UID})
+	}
+	var all quota.Cursor
+	if _, tenants, _ := w.store.Quota().Changed(&all); len(tenants) > 2*changes.Kept {
+		t.Errorf("the changes of %d tenants are kept, want %d at most", len(tenants), 2*changes.Kept)
+	}
+}
+
 // TestAddDelayed: a pod that waits already is not counted twice.
 func TestAddDelayed(t *testing.T) {
 	w := newWorld()
@@ -78,8 +96,8 @@ func TestAddDelayed(t *testing.T) {
 	}
 }
 
-// TestParkedVisitsEachLineOnceAndRemembers: what a shape queue has looked at is kept until it wakes.
-func TestParkedVisitsEachLineOnceAndRemembers(t *testing.T) {
+// TestParkedVisitsEachShapeQueueOnce: what a shape queue has looked at is kept until it wakes.
+func TestParkedVisitsEachShapeQueueOnce(t *testing.T) {
 	w := newWorld()
 	for _, name := range []string{"a", "b"} {
 		w.see(facts.PodUpserted{Pod: podFacts("n", name, 1)})
