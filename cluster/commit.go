@@ -233,7 +233,7 @@ type packed struct {
 
 // unpacked returns the first placement of a Plan with which a unit would have members under more than one value of a label that it
 // requires, or that must be uniform; -1 if there is none. It is asked before the first is taken. Where the nodes of members that run already have
-// several values, for somebody has edited labels, any of them will do.
+// several values, because labels were edited, any of them will do.
 func (j *judgement) unpacked() int {
 	if len(j.s.units.byName) == 0 {
 		return -1

@@ -19,7 +19,7 @@ import (
 type Dump struct {
 	// Revision of the Store that was dumped.
 	Revision changes.Revision
-	// Resources are the names in the order in which they were interned: which ones found room decides who can be placed.
+	// Resources are the names in the order in which they were interned: which ones found room decides which pods can be placed.
 	Resources []string
 	Defaults  []facts.SpreadDefault
 

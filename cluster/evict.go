@@ -47,7 +47,7 @@ func (l *victimLog) note(slot Slot) {
 	}
 }
 
-// spare ends the pod's waiting: it is bound already, whoever did that, or waits no more.
+// spare ends the pod's waiting for its victims: it is bound already, by us or by another scheduler, or does not want the place any more.
 func (p *Pod) spare(log *victimLog) {
 	for _, victim := range p.victims {
 		victim.claims = remove(victim.claims, p)

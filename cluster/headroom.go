@@ -7,8 +7,8 @@ import (
 )
 
 // What reclaimed pods may hold of a node comes from the node's report alone, and is the node's allocatable of two resources. So it is requested,
-// fitted and preempted for as anything else. It is gross: what runs is in it. It may fall below what is requested; then nobody goes for
-// that, and nobody comes.
+// fitted and preempted for like any other. It is gross: it includes what runs. It may fall below what is requested; then no pod has to leave
+// for that, and no further reclaimed pod is placed.
 
 // Headroom returns what the node's agent says of headroom; the zero value where it says nothing.
 func (s *State) Headroom(slot Slot) facts.Headroom {

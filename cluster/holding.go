@@ -117,10 +117,10 @@ func (c *Class) AsksGrant() bool {
 	return !c.GPU.IsZero() || c.GPU.NIC.Count > 0 || !c.NUMANodes.IsZero()
 }
 
-// guessed lists what of the pod's holding is a guess: nobody recorded it, and its node has not said it.
+// guessed lists what of the pod's holding is a guess: its Binding did not record it, and its node has not said it.
 func (p *Pod) guessed() parts { return p.unrecorded &^ p.said }
 
-// Guessed reports whether something that the pod holds is a guess, because nobody recorded it.
+// Guessed reports whether something that the pod holds is a guess, because no record says what it is.
 func (p *Pod) Guessed() bool { return p.guessed() != 0 }
 
 // Confirmed reports whether the pod's node says what the pod holds of it.
@@ -192,7 +192,7 @@ func (l *left) is(s *State, slot Slot) bool {
 	return row.numaNodes == l.numaNodes && (row.devices == nil && l.devices == topology.DeviceFree{} || row.devices != nil && *row.devices == l.devices)
 }
 
-// empty fills in what a slot has left when nobody is there, and returns the slot with that.
+// empty fills in what a slot has left without any pod, and returns the slot with that.
 func (l *left) empty(s *State, slot Slot) topology.View {
 	shape := s.Shape(slot)
 	v := topology.View{Shape: shape, Free: &l.gpus, NUMAFree: &l.numaNodes}
@@ -210,7 +210,7 @@ func (l *left) empty(s *State, slot Slot) topology.View {
 	return v
 }
 
-// guess chooses those parts of a grant that a pod of the class has though nobody recorded them: what would be offered, else what is left the most of. NUMA nodes
+// guess chooses those parts of a grant that a pod of the class has though no record says which: what would be offered, else what is left the most of. NUMA nodes
 // are exactly what is asked for.
 func guess(v *topology.View, c *Class, which parts) (g topology.Grant) {
 	if which&partNUMANodes != 0 && v.NUMANodes != nil {

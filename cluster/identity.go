@@ -21,7 +21,7 @@ type identity struct {
 	budgetsKnown bool
 }
 
-// selection is the book of who selects whom: the namespaces and their labels, the workloads whose selectors give default spreading, and the
+// selection says which selector selects which pods: the namespaces and their labels, the workloads whose selectors give default spreading, and the
 // identities that selectors look at. Pods with the same namespace and labels share an identity, so that a selector is asked once for ten
 // thousand pods of a Deployment.
 type selection struct {

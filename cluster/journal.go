@@ -18,7 +18,7 @@ type journal []trialEntry
 // trialEntry is one thing that was tried.
 type trialEntry struct {
 	what        trialKind
-	quiet       bool // the log does not name it: it is taken back before anybody reads the log
+	quiet       bool // the log does not name it: it is taken back before the log is read
 	uncounted   bool // the tallies do not follow
 	slot        Slot
 	reservation ReservationID // of the node that was opened

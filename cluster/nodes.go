@@ -79,7 +79,7 @@ func (s *Store) setAllocatable(slot Slot, n *facts.Node) {
 		}
 		kind, err := s.kinds.Intern(q.Name)
 		if err != nil {
-			continue // the table is full: nobody can be given this resource, which is safe
+			continue // the table is full: no pod can be given this resource, which is safe
 		}
 		s.growKinds()
 		s.allocatable[kind][slot] = q.Amount

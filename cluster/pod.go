@@ -60,7 +60,7 @@ type Pod struct {
 
 	// The small fields stand together: a pod fills a size class of the allocator to the byte, and there are many.
 
-	NeverPreempts bool  // it waits rather than evict anybody
+	NeverPreempts bool  // it waits rather than evict other pods
 	outdated      bool  // while it is on a node, something changed that is about it: its class is of before
 	unrecorded    parts // what it asks for and its Binding says nothing of
 	said          parts // what its node has said itself
@@ -93,7 +93,7 @@ func (p *Pod) Node() string { return p.node }
 // Grant returns what the pod holds of its node: GPUs, network cards, and parts of NUMA nodes.
 func (p *Pod) Grant() topology.Grant { return p.holding().grant() }
 
-// NUMA nodes returns what the pod holds of its node's NUMA nodes, nil for nothing; the caller must not change it.
+// NUMANodes returns what the pod holds of its node's NUMA nodes, nil for nothing; the caller must not change it.
 func (p *Pod) NUMANodes() *topology.NUMAGrant { return p.holding().numaNodes() }
 
 // Schedulable reports whether the pod waits for a place and may be given one.

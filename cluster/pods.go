@@ -43,7 +43,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 	pod := s.pods.byUID[seen.UID]
 	if pod == nil {
 		if seen.Node == "" && !seen.Ours || seen.Finished && (!seen.Ours || seen.Unit == "") {
-			return // somebody else's business, or nobody's any more; but a unit remembers who is done
+			return // another scheduler's, or finished; but a unit remembers its finished members
 		}
 		pod = &Pod{UID: seen.UID, Namespace: seen.Namespace, Name: seen.Name, Created: seen.Created, slot: NoSlot}
 		s.enter(pod)
@@ -55,7 +55,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 		if seen.Deleting && !pod.Deleting {
 			s.retally(pod, func() { s.units.setDeleting(pod, true) })
 			if pod.Obliged() {
-				s.emit(pod) // nobody need leave for it any more
+				s.emit(pod) // its victims need not leave any more
 			}
 		}
 		return

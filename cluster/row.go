@@ -19,7 +19,7 @@ type nodeRow struct {
 	from    shapeFrom // what shape was made of
 }
 
-// NUMA nodes returns what a node's NUMA nodes can promise and what is left of them; the caller must not change either. A node of which nothing is
+// NUMANodes returns what a node's NUMA nodes can promise and what is left of them; the caller must not change either. A node of which nothing is
 // reported has no ruler and no NUMA nodes.
 func (s *State) NUMANodes(slot Slot) (*topology.NUMAShape, *topology.NUMAFree) {
 	row := s.rows[slot]
@@ -164,11 +164,16 @@ func (s *State) moveExcess(slot Slot, class *Class, g *topology.NUMAGrant, sign 
 	s.scoreMemory[slot] += sign * memory
 }
 
-// What may be given of a node's GPUs and network cards follows from the node and from its report. Without a report that names devices it is what the node
-// says: so many GPUs. Hilbert owns them: what the report says, and of node.status nothing. The kubelet owns them: as many whole GPUs
-// as node.status says, of which it chooses itself, and the network cards of the report. Nobody owns them: network cards alone. A report that is too
-// old gives nothing: whoever would hand the devices out is silent. A report that says Hilbert, while the node offers whole GPUs by number, is older than the
-// device plugin that has come: nobody owns them until the agent has seen it.
+// What may be given of a node's GPUs and network cards follows from the node and from its report:
+//
+//	the report names no devices     as many GPUs as node.status says
+//	Hilbert owns the devices        what the report says, and nothing of node.status
+//	the kubelet owns them           as many whole GPUs as node.status says, which the kubelet chooses; the network cards of the report
+//	nothing owns them               the network cards of the report
+//	the report is too old           nothing: the agent that would hand the devices out is silent
+//
+// A report that says Hilbert, while node.status offers whole GPUs by number, is older than the device plugin that has come: nothing owns them
+// until the agent has seen it.
 
 // shapeFrom is what a shape was made of.
 type shapeFrom struct {

@@ -2,7 +2,7 @@ package changes
 
 // Things is a log of things that changed. It has a single writer, and names a thing once between two reads.
 //
-// For example, a gang of which 1,000 members are placed one after the other is one entry, if nobody reads in between. Every reader still
+// For example, a gang of which 1,000 members are placed one after the other is one entry, if no reader reads in between. Every reader still
 // learns of it: its cursor is not past the last read, and the entry comes after that.
 //
 // What no reader has read is never dropped: it is at most as much as there are things. Of what one reader has read, the log keeps the latest

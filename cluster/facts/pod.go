@@ -36,7 +36,7 @@ type Pod struct {
 	Nominated string
 	// Requirements is all that its placement depends on. It must not be nil.
 	Requirements *Requirements
-	// Grant is the GPUs that a bound pod was given, zero when nobody recorded them.
+	// Grant is the GPUs that a bound pod was given, zero where no record says.
 	Grant topology.Grant
 	// Reported is the condition that the pod carries already.
 	Reported Condition

@@ -17,7 +17,7 @@ const (
 	PriorityFIFO
 	// FIFO: the oldest first.
 	FIFO
-	// Fair: whoever has the least of its share, by its dominant resource. In a leaf the sharers are namespaces.
+	// Fair: the one that has the least of its share comes first, by its dominant resource. In a leaf the sharers are namespaces.
 	Fair
 	// FairHistory: as Fair, with what was used lately counted in, halved every HalfLife.
 	FairHistory
@@ -34,7 +34,7 @@ type Queue struct {
 	Guaranteed []resource.Quantity
 	// Max is never exceeded. A resource that is not named has no limit.
 	Max []resource.Quantity
-	// Weight of its part of what nobody has a guarantee for, against its siblings'; at least 1.
+	// Weight of its part of what is not guaranteed to any queue, against its siblings'; at least 1.
 	Weight int64
 	Sort   SortPolicy
 	// HalfLife in nanoseconds, of FairHistory.
@@ -61,7 +61,7 @@ func SameQueue(a, b *Queue) bool {
 
 // Names of queues that always exist.
 const (
-	// RootQueue is the name of the root, which nobody can configure.
+	// RootQueue is the name of the root, which cannot be configured.
 	RootQueue = ""
 	// DefaultQueue takes the pods of namespaces that no other queue wants. It may be configured like any other.
 	DefaultQueue = "default"

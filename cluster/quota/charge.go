@@ -10,7 +10,7 @@ func (tree *Tree) Charge(t *Tenant, amounts resource.List) {
 	tree.touch(t, false)
 }
 
-// Discharge takes away what a pod held. eases says whether there is more to give than before: those who wait for the queue look again.
+// Discharge takes away what a pod held. eases says whether there is more to give than before: units that wait for the queue look again.
 func (tree *Tree) Discharge(t *Tenant, amounts resource.List, eases bool) {
 	tree.Account(t, amounts, -1)
 	tree.touch(t, eases)
@@ -78,7 +78,7 @@ func (tree *Tree) widen(column []int64) []int64 {
 	return column
 }
 
-// Ease says that a queue has more to give than before, though nothing was freed: who waits for it looks again.
+// Ease says that a queue has more to give than before, though nothing was freed: units that wait for it look again.
 func (tree *Tree) Ease(q *Queue) {
 	tree.easeCount++
 	q.eased = tree.easeCount

@@ -11,5 +11,5 @@
 // What always holds: a queue's use is the sum of its tenants' and its children's; children are never guaranteed more than their parent; a
 // guarantee never exceeds a limit. Tree.Verify recomputes all of it.
 //
-// The package does not decide who is next (that is schedule/queue), and knows neither nodes nor the ledger, which owns the one Tree.
+// The package does not decide which unit is next (that is schedule/queue), and knows neither nodes nor the ledger, which owns the one Tree.
 package quota

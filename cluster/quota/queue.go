@@ -11,10 +11,10 @@ import (
 // Unlimited is the limit where there is none.
 const Unlimited = math.MaxInt64
 
-// Queue is the ledger's record of a queue: who is above and below it, and what its pods hold. Only the Store changes it; others read.
+// Queue is the ledger's record of a queue: its place in the tree, and what its pods hold. Only the Store changes it; others read.
 type Queue struct {
 	Name  string
-	Facts *facts.Queue // nil for the root, and for the default queue while nobody has configured it
+	Facts *facts.Queue // nil for the root, and for the default queue while it is not configured
 	// Problem says what is wrong with its configuration, and what is done about it. New units of a queue that Refuses are held.
 	Problem facts.Condition
 	// Refuses: its place in the tree is unknown or invalid, so it gets nothing new. What runs in it is left alone.
@@ -73,7 +73,7 @@ func (q *Queue) Weight() int64 {
 	return max(q.Facts.Weight, 1)
 }
 
-// Sort is the queue's sort policy. Where nobody has said: Fair between queues, PriorityFIFO between units.
+// Sort is the queue's sort policy. Where it is not configured: Fair between queues, PriorityFIFO between units.
 func (q *Queue) Sort() facts.SortPolicy {
 	switch {
 	case q.Facts != nil && q.Facts.Sort != facts.SortDefault:

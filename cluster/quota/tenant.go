@@ -81,7 +81,7 @@ func (tree *Tree) Relabel(namespace string) *Tenant {
 	return t
 }
 
-// resettle finds out anew which queue each namespace feeds, and forgets the queues that nobody speaks of any more.
+// resettle finds out anew which queue each namespace feeds, and forgets the queues that nothing names any more.
 func (tree *Tree) resettle() {
 	for _, q := range tree.byName {
 		clear(q.tenants)
@@ -97,7 +97,7 @@ func (tree *Tree) resettle() {
 	}
 }
 
-// idle reports whether nobody speaks of a queue, and none has to be there.
+// idle reports whether nothing names a queue, and it need not be there.
 func (q *Queue) idle() bool {
 	return q.Facts == nil && len(q.tenants) == 0 && q.Name != facts.DefaultQueue
 }
@@ -119,7 +119,7 @@ func (tree *Tree) queueOf(namespace string) *Queue {
 	labels := tree.labels(namespace)
 	if name := queueLabel(labels); name != facts.RootQueue {
 		q := tree.byName[name]
-		if q == nil { // nobody knows it yet: its pods have to wait for it
+		if q == nil { // it is not known yet: the pods wait for it
 			q = &Queue{Name: name}
 			tree.byName[name] = q
 			tree.plantMissing(q)

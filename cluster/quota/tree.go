@@ -25,7 +25,7 @@ func (tree *Tree) Each(visit func(*Queue)) {
 	}
 }
 
-// Configured reports whether anybody has configured queues. While nobody has, there is only the default queue, without a limit.
+// Configured reports whether queues are configured. If not, there is only the default queue, without a limit.
 func (tree *Tree) Configured() bool { return tree.configured > 0 }
 
 // QueueOf returns the queue that a namespace feeds.
@@ -81,7 +81,7 @@ type Tree struct {
 	byName     map[string]*Queue
 	tenants    map[string]*Tenant
 	selectors  []*Queue // that select namespaces, by name
-	configured int      // queues that somebody has configured
+	configured int      // queues that are configured
 
 	easeCount      uint64 // times that a queue was eased
 	changedQueues  changes.Things[*Queue]
