@@ -11,9 +11,9 @@ import (
 
 const numaWorkload = "nodes=12,pods=300,classes=16,minutes=5,numa=2,dedicated=30"
 
-// Promises of NUMA nodes are kept where nothing goes wrong; where agents fall silent, move pods and let strangers in, nobody is promised what is not
-// there, and at rest the ledger has what the nodes have.
-func TestNUMAArePromisedOnce(t *testing.T) {
+// Agents keep promises of NUMA nodes if nothing goes wrong. If agents fall silent, move pods and admit foreign pods, no pod is promised what is not there,
+// and at rest the ledger agrees with the nodes.
+func TestNUMANodesAreGivenOnce(t *testing.T) {
 	seen := make(map[string]int)
 	for seed := range seedsToRun(t) {
 		w := invent(t, numaWorkload, seed)
@@ -64,7 +64,7 @@ func tellReport(change func(*facts.NodeReport)) func(facts.Event) facts.Event {
 	}
 }
 
-func TestMistakesAboutNUMAAreFound(t *testing.T) {
+func TestChecksFindNUMAMistakes(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		told func(facts.Event) facts.Event
@@ -76,26 +76,26 @@ func TestMistakesAboutNUMAAreFound(t *testing.T) {
 			}
 		}), []string{"must not go to node"}},
 		{"threads are not seen", tellReport(func(r *facts.NodeReport) { r.NUMANodes.Threads = 1 }), []string{"no whole cores"}},
-		{"the kubelet is taken for an agent", tellReport(func(r *facts.NodeReport) {
+		{"the kubelet's nodes seem to be the agent's", tellReport(func(r *facts.NodeReport) {
 			if r.NUMANodes.Ruler == topology.RulerKubelet {
 				r.NUMANodes.Ruler = topology.RulerAgent
 			}
-		}), []string{"where the kubelet rules", "in NUMA nodes"}}, // a relist tells it: those that are there are guessed
-		{"who holds what is not seen", tellReport(func(r *facts.NodeReport) { r.Held = nil }), []string{"does not know", "must not go to node", "in NUMA nodes"}},
+		}), []string{"where the kubelet rules", "in NUMA nodes"}}, // after a relist the pods that are there are guessed
+		{"holders are not seen", tellReport(func(r *facts.NodeReport) { r.Held = nil }), []string{"does not know", "must not go to node", "in NUMA nodes"}},
 		{"stale reports are acted on", tellReport(func(r *facts.NodeReport) {
 			if r.Why == facts.ReportStale {
 				r.NUMANodes.Ruler = topology.RulerAgent
 			}
 		}), []string{"promises nothing"}},
 	} {
-		t.Run(c.name, func(t *testing.T) { findsTold(t, numaWorkload, 20, c.told, c.want) })
+		t.Run(c.name, func(t *testing.T) { expectViolation(t, numaWorkload, 20, c.told, c.want) })
 	}
 }
 
 const deviceWorkload = "nodes=12,pods=300,classes=16,minutes=5,numa=2,dedicated=10,devices=70"
 
-// Promises of GPUs, slices, instances and network cards are kept as those of NUMA nodes are.
-func TestDevicesArePromisedOnce(t *testing.T) {
+// The same for GPUs, slices, instances and network cards.
+func TestDevicesAreGivenOnce(t *testing.T) {
 	seen := make(map[string]int)
 	for seed := range seedsToRun(t) {
 		w := invent(t, deviceWorkload, seed)
@@ -124,7 +124,7 @@ func TestDevicesArePromisedOnce(t *testing.T) {
 	}
 }
 
-func TestMistakesAboutDevicesAreFound(t *testing.T) {
+func TestChecksFindDeviceMistakes(t *testing.T) {
 	devices := func(change func(*topology.Devices)) func(facts.Event) facts.Event {
 		return tellReport(func(r *facts.NodeReport) {
 			if r.Devices != nil {
@@ -146,13 +146,13 @@ func TestMistakesAboutDevicesAreFound(t *testing.T) {
 				d.GPU[i].Grain = 1
 			}
 		}), []string{"must not go to node"}},
-		{"cards are faster than they are", devices(func(d *topology.Devices) {
+		{"network cards seem faster", devices(func(d *topology.Devices) {
 			for i := range d.NIC {
 				d.NIC[i].Functions *= 2
 				d.NIC[i].Bandwidth *= 4
 			}
 		}), []string{"must not go to node"}},
-		{"all is under one switch", devices(func(d *topology.Devices) {
+		{"all devices seem to be under one switch", devices(func(d *topology.Devices) {
 			for i := range d.GPU {
 				d.GPU[i].Switch = 0
 			}
@@ -160,20 +160,20 @@ func TestMistakesAboutDevicesAreFound(t *testing.T) {
 				d.NIC[i].Switch = 0
 			}
 		}), []string{"not as near"}},
-		{"who holds what is not seen", tellReport(func(r *facts.NodeReport) { r.HeldDevices = nil }), []string{"does not know", "must not go to node", "on devices"}},
+		{"holders are not seen", tellReport(func(r *facts.NodeReport) { r.HeldDevices = nil }), []string{"does not know", "must not go to node", "on devices"}},
 		{"stale reports are acted on", tellReport(func(r *facts.NodeReport) {
 			if r.Why == facts.ReportStale {
 				r.Why = ""
 			}
 		}), []string{"too old"}},
 	} {
-		t.Run(c.name, func(t *testing.T) { findsTold(t, deviceWorkload, 20, c.told, c.want) })
+		t.Run(c.name, func(t *testing.T) { expectViolation(t, deviceWorkload, 20, c.told, c.want) })
 	}
 }
 
-// findsTold runs simulations, of so many seeds at most, in which the scheduler is told something that is not so, until that is found, as one of the
-// messages wanted.
-func findsTold(t *testing.T, workload string, seeds uint64, told func(facts.Event) facts.Event, wanted []string) {
+// expectViolation runs simulations in which the scheduler is told something wrong, until a check finds it with one of the wanted messages. It tries
+// at most so many seeds.
+func expectViolation(t *testing.T, workload string, seeds uint64, told func(facts.Event) facts.Event, wanted []string) {
 	t.Helper()
 	for seed := range seeds {
 		w := invent(t, workload, seed)

@@ -114,9 +114,8 @@ func requests(cpu, things int64) []resource.Quantity {
 	return list
 }
 
-// TestJudgeAgrees: the naive judge and the core's table of filters, written apart, say the same of random nodes and pods, and of random
-// grants.
-func TestJudgeAgrees(t *testing.T) {
+// TestJudgeAgreesWithFilters: the naive judge and the core's filters share no code, and agree on random nodes, pods and grants.
+func TestJudgeAgreesWithFilters(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := draws{rt}
 		n := d.node("n0")
@@ -149,8 +148,8 @@ func TestJudgeAgrees(t *testing.T) {
 	})
 }
 
-// TestBooksAgree: the API server's own books say over-committed exactly when counting anew does.
-func TestBooksAgree(t *testing.T) {
+// TestModelNoticesOvercommit: the model's books say that a node is over-committed exactly if counting anew says so.
+func TestModelNoticesOvercommit(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := draws{rt}
 		w := &trace.Workload{Nodes: []*facts.Node{d.node("n0")}}
@@ -191,7 +190,7 @@ func TestBooksAgree(t *testing.T) {
 	})
 }
 
-// TestAgenda: events come by time, and by the order of their causes within one instant.
+// TestAgenda: events come by time, and within one instant in the order in which they were added.
 func TestAgenda(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a := newAgenda()
@@ -211,7 +210,7 @@ func TestAgenda(t *testing.T) {
 			last = e
 		}
 		if _, ok := a.next(5); ok {
-			rt.Fatal("an event comes from nowhere")
+			rt.Fatal("there is an event too many")
 		}
 	})
 }
@@ -257,8 +256,8 @@ func rank(list []int64, d int64) int {
 	return n
 }
 
-// TestWatchesKeepTheirOrder: within one watch nothing overtakes; between the two something does.
-func TestWatchesKeepTheirOrder(t *testing.T) {
+// TestWatchOrder: each watch keeps its order, and events of two watches do overtake one another.
+func TestWatchOrder(t *testing.T) {
 	crossed := false
 	for seed := range uint64(10) {
 		w := invent(t, faultyWorkload, seed)

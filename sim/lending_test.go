@@ -9,8 +9,9 @@ import (
 
 const lendingWorkload = "nodes=12,pods=300,classes=16,minutes=5,reclaimed=300"
 
-// Reclaimed pods go where headroom is open, as told, and are evicted at the request of their nodes, and no others, within the budget; whatever fails.
-func TestHeadroomIsKept(t *testing.T) {
+// Reclaimed pods are placed where the report says that headroom is open. Only they are evicted, only at the request of their nodes, and within the budget,
+// whatever fails.
+func TestReclaimedPodsStayWithinHeadroom(t *testing.T) {
 	seen := make(map[string]int)
 	for seed := range min(seedsToRun(t), 4) {
 		w := invent(t, lendingWorkload, seed)
@@ -35,8 +36,8 @@ func TestHeadroomIsKept(t *testing.T) {
 	}
 }
 
-// All nodes fall together: what goes goes at the budget's pace, and only reclaimed pods go.
-func TestTideIsRiddenOut(t *testing.T) {
+// The headroom of all nodes falls at once: evictions keep within the budget, and only reclaimed pods are evicted.
+func TestEvictionBudgetWhenAllHeadroomFalls(t *testing.T) {
 	w := invent(t, "nodes=20,pods=600,classes=16,minutes=10,reclaimed=500", 7)
 	o := options(7)
 	o.CheckEvery = 16
@@ -80,7 +81,7 @@ func TestTideIsRiddenOut(t *testing.T) {
 	}
 }
 
-func TestMistakesAboutHeadroomAreFound(t *testing.T) {
+func TestChecksFindHeadroomMistakes(t *testing.T) {
 	const seeds = 12
 	madeUp := make(map[string]string) // reclaimed pods that a node could be told to evict
 	for seed := range uint64(seeds) {
@@ -126,6 +127,6 @@ func TestMistakesAboutHeadroomAreFound(t *testing.T) {
 		}), "does not request it"},
 		{"headroom is not seen", tellReport(func(r *facts.NodeReport) { r.Headroom = facts.Headroom{} }), "has room for it"},
 	} {
-		t.Run(c.name, func(t *testing.T) { findsTold(t, lendingWorkload, seeds, c.told, []string{c.want}) })
+		t.Run(c.name, func(t *testing.T) { expectViolation(t, lendingWorkload, seeds, c.told, []string{c.want}) })
 	}
 }

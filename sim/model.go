@@ -43,6 +43,9 @@ type pod struct {
 	foreign                                 bool // bound by another scheduler
 }
 
+// waits says whether a pod waits for a place by our scheduler. It may be gated still.
+func (p *pod) waits() bool { return p.exists && p.ours && p.node == nowhere && !p.deleting }
+
 // node is an object of the API server, with the model's own books of what is on it.
 type node struct {
 	object  *facts.Node

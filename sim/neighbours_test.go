@@ -14,8 +14,8 @@ import (
 
 const tiedWorkload = "nodes=12,pods=300,classes=16,minutes=5,constraints=1"
 
-// TestConstraints runs a small busy cluster with constraints between pods and with every fault: each decision of four schedulers, three
-// times in four on an old state, is judged when it is committed, and at rest everything that fits is bound.
+// TestConstraints runs a small busy cluster with constraints between pods and with every fault: it judges each decision of four schedulers when it is
+// committed, three in four of them on an old state. At rest everything that fits is bound.
 func TestConstraints(t *testing.T) {
 	seeds := seedsToRun(t)
 	if os.Getenv("HILBERT_SIM_SEEDS") == "" {
@@ -65,8 +65,8 @@ func tellSpread(change func(*facts.SpreadConstraint)) func(facts.Event) facts.Ev
 	})
 }
 
-// TestTiesThatAreNotSeen hides constraints between pods from the scheduler, and wants each missed by the right check.
-func TestTiesThatAreNotSeen(t *testing.T) {
+// TestChecksFindConstraintMistakes hides constraints between pods from the scheduler. The right check must notice each.
+func TestChecksFindConstraintMistakes(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		told func(facts.Event) facts.Event
@@ -110,8 +110,8 @@ func TestTiesThatAreNotSeen(t *testing.T) {
 	}
 }
 
-// TestApart: two pods on one machine that must not be are noticed whatever the scheduler thinks, unless another one bound them.
-func TestApart(t *testing.T) {
+// TestAntiAffinityOnOneNode: two pods on one node that exclude each other are a violation, unless another scheduler bound one of them.
+func TestAntiAffinityOnOneNode(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		w := tiny([2]int64{0, -1}, [2]int64{0, -1})
 		w.Nodes[0].Labels = map[string]string{facts.HostnameKey: "n"}

@@ -9,8 +9,8 @@ import (
 
 const ownedWorkload = "nodes=8,pods=500,classes=8,load=60,minutes=5,numa=2,dedicated=10,devices=80,owners=60"
 
-// A node's GPUs are given out by one: where that is a device plugin they are counted and nothing is said of which, where it is nobody none is promised, and
-// no pod of ours fails on a node by what the scheduler had been told, whoever comes and goes.
+// One party gives out a node's GPUs. If that is a device plugin, the scheduler counts them and promises no indices; if no party does, it promises none. No
+// pod of ours fails on a node that the scheduler could have known to be unfit, whichever plugin comes or goes.
 func TestGPUsHaveOneOwner(t *testing.T) {
 	seen := make(map[string]int)
 	for seed := range seedsToRun(t) {
@@ -44,7 +44,7 @@ func TestGPUsHaveOneOwner(t *testing.T) {
 	}
 }
 
-func TestMistakesAboutOwnersAreFound(t *testing.T) {
+func TestChecksFindOwnerMistakes(t *testing.T) {
 	owner := func(from, to topology.Owner) func(facts.Event) facts.Event {
 		return tellReport(func(r *facts.NodeReport) {
 			if r.Devices != nil && r.Devices.Owner == from {
@@ -81,16 +81,16 @@ func TestMistakesAboutOwnersAreFound(t *testing.T) {
 			}
 		}), []string{"memory that not all GPUs have"}},
 	} {
-		t.Run(c.name, func(t *testing.T) { findsTold(t, ownedWorkload, 20, c.told, c.want) })
+		t.Run(c.name, func(t *testing.T) { expectViolation(t, ownedWorkload, 20, c.told, c.want) })
 	}
 }
 
-// both tells the scheduler what two tellers make of an event.
+// both applies two changes to an event.
 func both(a, b func(facts.Event) facts.Event) func(facts.Event) facts.Event {
 	return func(e facts.Event) facts.Event { return a(b(e)) }
 }
 
-// uncounted tells of no GPU in node.status, where device plugins can be.
+// uncounted hides the GPUs in node.status.
 func uncounted(rest func(facts.Event) facts.Event) func(facts.Event) facts.Event {
 	return both(rest, tellNode(func(n *facts.Node) {
 		if !n.GPU.Shareable {
@@ -99,7 +99,7 @@ func uncounted(rest func(facts.Event) facts.Event) func(facts.Event) facts.Event
 	}))
 }
 
-// counting tells of so many times the GPUs in node.status that there are, and of eight where there are none.
+// counting multiplies the GPUs in node.status; nodes without any get eight.
 func counting(times int, rest func(facts.Event) facts.Event) func(facts.Event) facts.Event {
 	return both(rest, tellNode(func(n *facts.Node) {
 		if !n.GPU.Shareable {

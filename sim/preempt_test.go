@@ -13,7 +13,7 @@ import (
 	"hilbert.dev/hilbert/sim/trace"
 )
 
-// busy is a workload that asks for more than there is, at two priorities. By turns its pods end, or stay for good.
+// busy is a workload that asks for more than there is, at two priorities. Every other seed its pods never end.
 func busy(t *testing.T, seed uint64) *trace.Workload {
 	t.Helper()
 	if seed%2 == 0 {
@@ -27,7 +27,7 @@ func busy(t *testing.T, seed uint64) *trace.Workload {
 	return w
 }
 
-// TestPreemption runs a full cluster in which the important pods have to evict others to get in, with every fault.
+// TestPreemption runs a full cluster with every fault; the important pods have to evict others to get a place.
 func TestPreemption(t *testing.T) {
 	for _, schedulers := range []int{1, 4} {
 		t.Run(fmt.Sprintf("schedulers=%d", schedulers), func(t *testing.T) {
@@ -62,21 +62,21 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// TestPreemptionMistakesAreFound breaks runs with preemption, and wants each mistake noticed by the right check.
-func TestPreemptionMistakesAreFound(t *testing.T) {
+// TestChecksFindPreemptionMistakes breaks runs with preemption. The right check must notice each mistake.
+func TestChecksFindPreemptionMistakes(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		seams seams
 		want  string
 	}{
-		{"those that run are thought unimportant", seams{told: tellPod(func(f *facts.Pod) bool {
+		{"running pods seem unimportant", seams{told: tellPod(func(f *facts.Pod) bool {
 			if f.Node != "" {
 				f.Priority -= 1 << 30
 			}
 			return true
 		})}, "which is of no lower priority"},
 		{"a lost nomination is called written", seams{answered: answerInstead(bind.Unknown, bind.Written)}, "is evicted for no pod"},
-		{"nobody seems to be allowed to preempt", seams{told: tellPod(func(f *facts.Pod) bool {
+		{"no pod seems to be allowed to preempt", seams{told: tellPod(func(f *facts.Pod) bool {
 			f.NeverPreempts = true
 			return true
 		})}, "waits though it could preempt"},

@@ -56,7 +56,7 @@ func (rc *restCheck) wholeUnit(f *facts.Unit) {
 func (a *model) waiting(name facts.UnitName) []*pod {
 	var list []*pod
 	for _, i := range a.members(name) {
-		if p := &a.pods[i]; p.ours && p.node == nowhere && !p.deleting && !p.gated && !p.finished {
+		if p := &a.pods[i]; p.waits() && !p.gated && !p.finished {
 			list = append(list, p)
 		}
 	}
@@ -178,14 +178,14 @@ func (rc *restCheck) packs(list []*pod, need int, nodes []*node, empty bool) boo
 }
 
 // refuses says whether a limit leaves no room for what a unit asks, or has reserved what is left for another unit.
-func (rc *restCheck) refuses(who facts.UnitName, asks judge.Bill) bool {
+func (rc *restCheck) refuses(asking facts.UnitName, asks judge.Bill) bool {
 	t := rc.api.tenants
 	if t.Refusal(rc.used, asks) != "" {
 		return true
 	}
 	for name := range asks {
 		unit, kept := rc.scheduler.Gate().Claims.Of(rc.scheduler.Store().Quota().Queue(name))
-		if unit == who {
+		if unit == asking {
 			continue
 		}
 		for _, q := range kept {
@@ -213,7 +213,7 @@ func (rc *restCheck) owedGuarantees() {
 	for i := range rc.api.pods {
 		p := &rc.api.pods[i]
 		k := kind{rc.w.Tasks[p.task].Group, string(p.uid)}
-		if !p.exists || !p.ours || p.node != nowhere || p.deleting || p.gated || rc.w.Tasks[p.task].Unit != "" || checked[k] {
+		if !p.waits() || p.gated || rc.w.Tasks[p.task].Unit != "" || checked[k] {
 			continue
 		}
 		checked[k] = true
@@ -297,7 +297,7 @@ func (rc *restCheck) strandedPods() {
 		p := &rc.api.pods[i]
 		r := rc.api.requirements(p)
 		k := kind{r, rc.w.Tasks[p.task].Group}
-		if !p.exists || !p.ours || p.node != nowhere || p.deleting || hopeless[k] || rc.waitsForMore(p) {
+		if !p.waits() || hopeless[k] || rc.waitsForMore(p) {
 			continue
 		}
 		for j := range rc.api.nodes {
@@ -330,7 +330,7 @@ func (rc *restCheck) strandedPreemptors() {
 	for i := range rc.api.pods {
 		p := &rc.api.pods[i]
 		k := kind{rc.api.requirements(p), rc.w.Tasks[p.task].Group, rc.w.Tasks[p.task].Priority}
-		if !p.exists || !p.ours || p.node != nowhere || p.deleting || checked[k] || rc.waitsForMore(p) {
+		if !p.waits() || checked[k] || rc.waitsForMore(p) {
 			continue
 		}
 		checked[k] = true

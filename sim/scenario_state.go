@@ -6,7 +6,7 @@ import (
 	"hilbert.dev/hilbert/resource"
 )
 
-// state is what the API server has now. What the scheduler says of queues is asked of it, as the lab reads it from their status.
+// state is what the API server has now. What is wrong with a queue comes from the scheduler; in the lab it comes from the queue's status.
 func (p *play) state() *scenario.State {
 	s := &scenario.State{}
 	for key, c := range p.sets {
@@ -63,7 +63,7 @@ func (p *play) stateOf(key string, c *podSet) scenario.Set {
 		set.Domains = append(set.Domains, d)
 	}
 	if f := p.sim.api.tenants.Units[facts.UnitName{Namespace: c.namespace, Name: c.name}]; f != nil && f.Reported.Reason != "" && !f.Reported.Met {
-		set.Reasons = nil // it speaks for all
+		set.Reasons = nil // its condition stands for all members
 		if set.Bound+set.Ended < set.Size {
 			set.Reasons = append(set.Reasons, f.Reported.Reason)
 		}

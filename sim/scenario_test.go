@@ -38,7 +38,7 @@ func playOptions(seed uint64) Options {
 	return o
 }
 
-// TestScenarios plays every file, with every invariant held at every step, and wants what it says. -rewrite writes what is found.
+// TestScenarios plays every file, checks every invariant at every step, and compares the output. -rewrite writes the output into the files.
 func TestScenarios(t *testing.T) {
 	rewrite := flag.Lookup("rewrite").Value.String() == "true"
 	for path, f := range scenarios(t) {
@@ -58,8 +58,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestScenariosDoNotDepend: neither the seed that breaks ties nor another run changes what a scenario prints.
-func TestScenariosDoNotDepend(t *testing.T) {
+// TestScenariosDoNotDependOnSeed: neither the seed that breaks ties nor another run changes what a scenario prints.
+func TestScenariosDoNotDependOnSeed(t *testing.T) {
 	for _, f := range scenarios(t) {
 		t.Run(f.Name, func(t *testing.T) {
 			for _, seed := range []uint64{1, 2, 3} {
@@ -75,9 +75,9 @@ func TestScenariosDoNotDepend(t *testing.T) {
 	}
 }
 
-// TestScenariosInBadWeather plays every file while writes are slow or lost and the watches lag and overtake one another. What is printed
+// TestScenariosWithFaults plays every file while writes are slow or lost and the watches lag and overtake one another. What is printed
 // may differ; the invariants must not.
-func TestScenariosInBadWeather(t *testing.T) {
+func TestScenariosWithFaults(t *testing.T) {
 	for _, f := range scenarios(t) {
 		t.Run(f.Name, func(t *testing.T) {
 			for seed := range max(seedsToRun(t)/10, 1) {
@@ -95,8 +95,8 @@ func TestScenariosInBadWeather(t *testing.T) {
 	}
 }
 
-// TestPlayRefuses: what cannot be done is told with the place in the file.
-func TestPlayRefuses(t *testing.T) {
+// TestPlayErrors: errors name the place in the file.
+func TestPlayErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"scale a/b size=2":                       "no such gang",
 		"finish a/b":                             "no such gang",
@@ -122,8 +122,8 @@ func TestPlayRefuses(t *testing.T) {
 	}
 }
 
-// TestPlayDraws: a scenario that is played twice with faults gives the same text.
-func TestPlayDraws(t *testing.T) {
+// TestPlayIsDeterministic: a scenario that is played twice with faults gives the same text.
+func TestPlayIsDeterministic(t *testing.T) {
 	f, err := scenario.Parse("f", "nodes n count=4 cpu=8 mem=16\npods a/b count=20 cpu=2 duration=10s\nrun 5s\nrun 1m\n")
 	if err != nil {
 		t.Fatal(err)

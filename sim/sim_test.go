@@ -38,7 +38,7 @@ func options(seed uint64) Options {
 }
 
 // TestDigests pins the placements of small runs, and runs each twice. A change of policy changes them: regenerate with -rewrite, and
-// look at what else moved.
+// look at what else changed.
 func TestDigests(t *testing.T) {
 	datadriven.RunTest(t, filepath.Join("testdata", "digests"), func(t *testing.T, d *datadriven.TestData) string {
 		o := options(0)
@@ -77,8 +77,8 @@ func TestDigests(t *testing.T) {
 	})
 }
 
-// TestSameSeedSameRun runs every kind of synthetic workload twice, and wants the same of both: a map whose order decides something is
-// found by workloads in which something depends on it.
+// TestSameSeedSameRun runs every kind of synthetic workload twice; both runs must be the same. It finds decisions that depend on the order
+// of a map.
 func TestSameSeedSameRun(t *testing.T) {
 	for _, text := range []string{
 		"nodes=12,pods=300,classes=8,minutes=5,load=150",
@@ -191,7 +191,7 @@ func tellNode(change func(*facts.Node)) func(facts.Event) facts.Event {
 	}
 }
 
-// tellPod tells the scheduler of every pod with a change, or not at all where change answers false.
+// tellPod tells the scheduler of every pod with a change, or not at all if change returns false.
 func tellPod(change func(*facts.Pod) bool) func(facts.Event) facts.Event {
 	return func(e facts.Event) facts.Event {
 		if e, ok := e.(facts.PodUpserted); ok {
@@ -232,8 +232,8 @@ func answerInstead(from, to bind.Outcome) func(bind.Result) bind.Result {
 	}
 }
 
-// breach runs one seed with a mistake in it, and returns what was noticed. On a calm day only writes fail and no pod leaves, so that
-// nothing heals the mistake by chance.
+// breach runs one seed with a mistake in it, and returns the violation. calm: only writes fail and no pod leaves, so that nothing repairs the
+// mistake by chance.
 func breach(t *testing.T, mistake seams, calm bool, seed uint64) *Violation {
 	t.Helper()
 	w := invent(t, faultyWorkload, seed)
@@ -256,9 +256,9 @@ func breach(t *testing.T, mistake seams, calm bool, seed uint64) *Violation {
 	return broken
 }
 
-// TestMistakesAreFound breaks the run in the ways in which a scheduler, a shell or an API server could be wrong, and wants each noticed
-// by the right check.
-func TestMistakesAreFound(t *testing.T) {
+// TestChecksFindMistakes breaks the run in the ways in which a scheduler, a shell or an API server could be wrong. The right check must
+// notice each mistake.
+func TestChecksFindMistakes(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		seams seams
@@ -311,8 +311,8 @@ func TestMistakesAreFound(t *testing.T) {
 	}
 }
 
-// TestOvercommitIsFoundUnchecked: without --check, too, the API server's books end a run that over-commits.
-func TestOvercommitIsFoundUnchecked(t *testing.T) {
+// TestOvercommitIsFoundWithoutChecks: the API server's books end a run that over-commits, also without --check.
+func TestOvercommitIsFoundWithoutChecks(t *testing.T) {
 	w := invent(t, "nodes=5,pods=500,classes=4,load=300", 1)
 	s, err := newSimulation(w, options(1))
 	if err != nil {
@@ -413,8 +413,8 @@ func TestReportAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestDigestSees: each part of a placement changes the digest.
-func TestDigestSees(t *testing.T) {
+// TestDigestCoversPlacement: each part of a placement changes the digest.
+func TestDigestCoversPlacement(t *testing.T) {
 	digests := make(map[string]string)
 	for name, change := range map[string]func(*trace.Workload){
 		"nothing": func(*trace.Workload) {},
@@ -438,6 +438,22 @@ func TestDigestSees(t *testing.T) {
 			t.Errorf("%s and %s give the same digest", name, other)
 		}
 		digests[r.Digest] = name
+	}
+}
+
+// TestExampleOfDoc runs the example of the package's documentation.
+func TestExampleOfDoc(t *testing.T) {
+	w := tiny([2]int64{0, 60}, [2]int64{10, -1})
+	w.Nodes[0].Allocatable = []resource.Quantity{{Name: resource.NameCPU, Amount: 4000}, {Name: resource.NamePods, Amount: 10}}
+	for i, cpus := range []int64{3, 2} {
+		w.Tasks[i].Requirements = &facts.Requirements{Requests: requests(cpus*1000, 0)}
+	}
+	r, err := Run(t.Context(), w, options(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Placed != 2 || r.Steps != 3 || r.VirtualSeconds != 60 {
+		t.Errorf("%d pods placed in %d steps and %v seconds", r.Placed, r.Steps, r.VirtualSeconds)
 	}
 }
 

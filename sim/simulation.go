@@ -19,7 +19,7 @@ const (
 )
 
 const (
-	// StepLimit is how many decisions are asked for at a time, as the real shell does.
+	// StepLimit is how many decisions the process asks for at a time, as the real shell does.
 	StepLimit = 128
 	// progressEvery and cancelEvery count steps.
 	progressEvery = 1024
@@ -27,7 +27,7 @@ const (
 	// minSleep is the shortest wait for a wake-up, as timers have one.
 	minSleep = int64(time.Microsecond)
 	// maxIdleSteps and idleStepsPerTask bound the steps after the last task and fault, and maxRounds those within one instant: a scheduler
-	// that never comes to rest is a mistake, and has to be told as one while somebody still waits for it. Runs take less than a tenth.
+	// that never comes to rest is defective, and the run has to say so within reasonable time. Runs take less than a tenth.
 	maxIdleSteps     = 100_000
 	idleStepsPerTask = 100
 	maxRounds        = 100_000
@@ -45,7 +45,7 @@ const (
 //	server       does the writes on api, and keeps the digest
 //	pods         creates pods and lets them end, as controllers and kubelets do
 //	agents       the agents of the nodes: admission, reports, headroom
-//	admin        people who change nodes, queues, namespaces and PodGroups
+//	admin        changes nodes, queues, namespaces and PodGroups
 //	other        another scheduler
 //	injector     strikes with faults at intervals
 //	check        follows what the scheduler is told and says

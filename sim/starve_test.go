@@ -17,8 +17,7 @@ const (
 	longestRun = 8 * time.Minute
 )
 
-// crowd is eight nodes under more small pods than they hold, which come and go for hours, and now and then a gang that needs half of the
-// nodes all to itself.
+// crowd is eight nodes and more small pods than they hold, which come and go for hours; now and then a gang needs half of the nodes for itself.
 func crowd(seed uint64) *trace.Workload {
 	random := rand.New(rand.NewPCG(seed, 99))
 	w := &trace.Workload{Name: "crowd", Identities: map[string]trace.Identity{"": {Namespace: "ns"}}}
@@ -55,10 +54,10 @@ func crowd(seed uint64) *trace.Workload {
 	return w
 }
 
-// TestNobodyStarves: a gang of whole nodes starts within the time after which nodes are kept free for it and one longest run of a small pod,
-// and a quarter more for the choice of nodes; and the small ones have nearly all of the rest meanwhile. Were nothing kept free, it would wait
-// for ever longer: that is held too, or the test would prove nothing.
-func TestNobodyStarves(t *testing.T) {
+// TestGangsDoNotStarve: a gang of whole nodes starts within the time after which nodes are reserved for it, plus the longest run of a small
+// pod, plus a quarter for the choice of nodes. Meanwhile small pods use nearly all of the rest. Without reservations gangs wait longer and longer;
+// the test checks that too, or it would prove nothing.
+func TestGangsDoNotStarve(t *testing.T) {
 	for seed := range uint64(5) {
 		o := options(seed)
 		bound := (o.Config.Units.ReserveAfter.D() + longestRun) * 5 / 4
@@ -71,7 +70,7 @@ func TestNobodyStarves(t *testing.T) {
 		}
 		o.Config.Units.ReserveAfter = spec.Duration(1000 * time.Hour)
 		if without, _ := longestWait(t, seed, o); without < 2*bound {
-			t.Errorf("seed %d: with nothing kept free no gang waits for more than %v", seed, without)
+			t.Errorf("seed %d: without reservations no gang waits for more than %v", seed, without)
 		}
 	}
 }

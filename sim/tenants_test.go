@@ -44,9 +44,9 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestQuietTenants does what TestTenants does without faults. What is held at rest is held more often then: nothing comes to anybody's help.
-// In the first seeds a child is beyond its guarantee below a parent that is not, and what is left of a limit is kept for a gang.
-func TestQuietTenants(t *testing.T) {
+// TestTenantsWithoutFaults does what TestTenants does without faults. Then no fault wakes a pod that the scheduler has forgotten, so that the
+// checks at rest find more. In the first seeds a child is beyond its guarantee below a parent that is not, and the rest of a limit is reserved for a gang.
+func TestTenantsWithoutFaults(t *testing.T) {
 	seeds := []uint64{4, 58, 60}
 	for seed := range seedsToRun(t) / 6 {
 		seeds = append(seeds, seed)
@@ -106,9 +106,9 @@ func tellQueue(change func(*facts.Queue)) func(facts.Event) facts.Event {
 	}
 }
 
-// TestTenantMistakesAreFound breaks runs with gangs and queues in the ways in which a scheduler could be wrong about them, and wants each
-// noticed by the right check. Where resting is set, only what holds at rest is looked at.
-func TestTenantMistakesAreFound(t *testing.T) {
+// TestChecksFindTenantMistakes breaks runs with gangs and queues in the ways in which a scheduler could be wrong about them. The right check
+// must notice each. Where resting is set, only the checks at rest run.
+func TestChecksFindTenantMistakes(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		told    func(facts.Event) facts.Event
@@ -128,7 +128,7 @@ func TestTenantMistakesAreFound(t *testing.T) {
 		{"queues that keep what they borrow are not seen", tellQueue(func(f *facts.Queue) { f.KeepsBorrowed = false }), "keeps what it has borrowed", false},
 		{"guarantees are thought smaller", tellQueue(func(f *facts.Queue) { f.Guaranteed = scaled(f.Guaranteed, 10) }), "has borrowed nothing", false},
 		{"one member is thought enough", tellUnit(func(f *facts.Unit) { f.MinMember = 1 }), "that it needs", false},
-		{"one member is thought enough, and nobody looks", tellUnit(func(f *facts.Unit) { f.MinMember = 1 }), "was never whole", true},
+		{"one member is thought enough, at rest only", tellUnit(func(f *facts.Unit) { f.MinMember = 1 }), "was never whole", true},
 		{"members are thought to be on their own", tellPod(func(f *facts.Pod) bool { f.Unit = ""; return true }), "that it needs", false},
 		{"required racks are not seen", tellUnit(func(f *facts.Unit) { f.Topology.Required = "" }), "where one is required", false},
 		{"uniform models are not seen", tellUnit(func(f *facts.Unit) { f.Topology.Uniform = "" }), spec.LabelGPUModel, false},
@@ -170,8 +170,9 @@ func TestTenantMistakesAreFound(t *testing.T) {
 	}
 }
 
-// TestGuaranteeIsHeld: a scheduler that knows of no guarantees, or may not use them, lets a pod wait for what others have borrowed.
-func TestGuaranteeIsHeld(t *testing.T) {
+// TestChecksFindPodWaitingWithinGuarantee: a scheduler that knows of no guarantees lets a pod wait for what others have borrowed, and the
+// check notices.
+func TestChecksFindPodWaitingWithinGuarantee(t *testing.T) {
 	f, err := scenario.Parse("f", `nodes n count=2 cpu=8 mem=64
 queue owner guaranteed=cpu:8
 queue guest
@@ -200,8 +201,8 @@ run 1m
 	}
 }
 
-// TestOwnGuaranteeBinds: what a queue above has left of its guarantee entitles none of those below that have used up their own.
-func TestOwnGuaranteeBinds(t *testing.T) {
+// TestUnusedGuaranteeOfParent: a queue that has used up its own guarantee takes nothing from what its parent has left of its guarantee.
+func TestUnusedGuaranteeOfParent(t *testing.T) {
 	f, err := scenario.Parse("f", `nodes n count=2 cpu=8 mem=64
 queue owner guaranteed=cpu:12
 queue branch parent=owner guaranteed=cpu:4

@@ -145,12 +145,7 @@ func selects(p *facts.PodSelector, r *Resident) bool {
 		return false
 	}
 	for _, e := range p.Labels.Expressions {
-		at := slices.IndexFunc(r.Labels, func(l facts.Label) bool { return l.Key == e.Key })
-		value := ""
-		if at >= 0 {
-			value = r.Labels[at].Value
-		}
-		if !expressionMatches(e, value, at >= 0) {
+		if !labelsMatch(r.Labels, e) {
 			return false
 		}
 	}

@@ -44,11 +44,11 @@ func TestNeighbours(t *testing.T) {
 	same := func(*facts.SpreadConstraint) {}
 	inA := with(same)
 	inA.NodeSelector = []facts.Label{{Key: trace.LabelZone, Value: "a"}}
-	shy := &facts.Requirements{AntiAffinity: near(trace.LabelZone, "k")}
+	exclusive := &facts.Requirements{AntiAffinity: near(trace.LabelZone, "k")}
 	company := &facts.Requirements{Affinity: near(trace.LabelZone, "k")}
 	for _, c := range []struct {
 		name  string
-		there string // node/kind of those that are there; ! for one that is being deleted, @ for one of another namespace, - for a shy one
+		there string // node/kind of those that are there; ! for one that is being deleted, @ for one of another namespace, - for one with anti-affinity
 		r     *facts.Requirements
 		node  string
 		want  string // the beginning of the reason
@@ -74,13 +74,13 @@ func TestNeighbours(t *testing.T) {
 		{"alone", "a1/k", company, "b1", "affinity: no such pod"},
 		{"no domain", "", company, "x1", "affinity: the node has no"},
 		{"all terms select the same pod", "a1/k a1/j", &facts.Requirements{Affinity: append(near(trace.LabelZone, "j"), near(trace.LabelZone, "k")...)}, "a1", "affinity: no such pod"},
-		{"shy", "a1/k", shy, "a2", "anti-affinity: "},
-		{"shy of one that leaves", "a1/k!", shy, "a2", "anti-affinity: "},
-		{"shy, elsewhere", "a1/k", shy, "b1", ""},
-		{"shy, no domain", "a1/k x1/k", shy, "x1", ""},
-		{"one there is shy", "a1/j-", &facts.Requirements{}, "a2", "anti-affinity of"},
-		{"one elsewhere is shy", "a1/j-", &facts.Requirements{}, "b1", ""},
-		{"one of another namespace is shy", "a1/j-@", &facts.Requirements{}, "a2", "anti-affinity of"},
+		{"anti-affinity", "a1/k", exclusive, "a2", "anti-affinity: "},
+		{"anti-affinity to a pod that leaves", "a1/k!", exclusive, "a2", "anti-affinity: "},
+		{"anti-affinity elsewhere", "a1/k", exclusive, "b1", ""},
+		{"anti-affinity without a domain", "a1/k x1/k", exclusive, "x1", ""},
+		{"anti-affinity of a pod that is there", "a1/j-", &facts.Requirements{}, "a2", "anti-affinity of"},
+		{"anti-affinity of a pod elsewhere", "a1/j-", &facts.Requirements{}, "b1", ""},
+		{"anti-affinity of a pod of another namespace", "a1/j-@", &facts.Requirements{}, "a2", "anti-affinity of"},
 	} {
 		var pods []*Resident
 		for text := range strings.FieldsSeq(c.there) {
@@ -92,7 +92,7 @@ func TestNeighbours(t *testing.T) {
 				r.Namespace = "other"
 			}
 			if strings.Contains(text, "-") {
-				r.Requirements = shy
+				r.Requirements = exclusive
 			}
 			pods = append(pods, r)
 		}

@@ -5,7 +5,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// Ownership is what a report says of who gives GPUs out.
+// Ownership is which party gives out a node's GPUs, by its report.
 type Ownership uint8
 
 // What a report says of the owner of its node's GPUs.

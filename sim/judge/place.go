@@ -204,6 +204,16 @@ func expressionMatches(e facts.Requirement, value string, ok bool) bool {
 	return e.Operator == facts.Gt && have > want || e.Operator == facts.Lt && have < want
 }
 
+// labelsMatch says whether labels satisfy an expression.
+func labelsMatch(labels []facts.Label, e facts.Requirement) bool {
+	at := slices.IndexFunc(labels, func(l facts.Label) bool { return l.Key == e.Key })
+	value := ""
+	if at >= 0 {
+		value = labels[at].Value
+	}
+	return expressionMatches(e, value, at >= 0)
+}
+
 // grantRefusal says what is wrong with the GPUs that a pod was given.
 func grantRefusal(n *facts.Node, r *facts.Requirements, grant topology.Grant) string {
 	count := 0

@@ -72,12 +72,7 @@ func (t *Tenants) QueueOf(namespace string) string {
 	}
 	for _, q := range t.ListQueues() {
 		if q.Namespaces != nil && !q.Namespaces.Nothing && !slices.ContainsFunc(q.Namespaces.Expressions, func(e facts.Requirement) bool {
-			at := slices.IndexFunc(labels, func(l facts.Label) bool { return l.Key == e.Key })
-			value := ""
-			if at >= 0 {
-				value = labels[at].Value
-			}
-			return !expressionMatches(e, value, at >= 0)
+			return !labelsMatch(labels, e)
 		}) {
 			return q.Name
 		}
