@@ -17,8 +17,8 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// eyes see what a driver does that follows a script.
-type eyes struct {
+// scriptedDevices inspect a driver that follows a script.
+type scriptedDevices struct {
 	mu     sync.Mutex
 	driver *gputest.Driver
 	look   DeviceInspection
@@ -26,7 +26,7 @@ type eyes struct {
 	looks  int
 }
 
-func (e *eyes) Inspect(ctx context.Context) DeviceInspection {
+func (e *scriptedDevices) Inspect(ctx context.Context) DeviceInspection {
 	e.mu.Lock()
 	hold := e.hold
 	e.mu.Unlock()
@@ -45,7 +45,7 @@ func (e *eyes) Inspect(ctx context.Context) DeviceInspection {
 }
 
 // do changes what they see.
-func (e *eyes) do(lines string, more ...func(*DeviceInspection)) {
+func (e *scriptedDevices) do(lines string, more ...func(*DeviceInspection)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for line := range strings.Lines(lines) {
@@ -60,7 +60,7 @@ const twoGPUs = `add 0000:3b:00.0 uuid=GPU-a
 add 0000:86:00.0 uuid=GPU-b`
 
 // withDevices is a world with a card and the places of two GPUs, of which the driver knows. Nobody offers them.
-func withDevices(t *testing.T) (*world, *eyes) {
+func withDevices(t *testing.T) (*world, *scriptedDevices) {
 	t.Helper()
 	dir := t.TempDir()
 	err := os.WriteFile(filepath.Join(dir, "nvidia.json"), []byte(`{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [
@@ -73,11 +73,11 @@ func withDevices(t *testing.T) (*world, *eyes) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &eyes{driver: gputest.New(t), look: DeviceInspection{
+	e := &scriptedDevices{driver: gputest.New(t), look: DeviceInspection{
 		Loaded: true, Catalog: catalog, Offers: gpu.Evidence{NodeKnown: true, SlicesKnown: true}, Bandwidth: map[string]uint32{"0000:3c:00.0": 25000},
 	}}
 	w := newWorld(t)
-	w.eyes, w.hardware = e, machine()
+	w.inspector, w.hardware = e, machine()
 	w.hardware.Devices = []topology.Device{
 		{Address: "0000:3b:00.0", Kind: topology.DeviceGPU, NUMA: 0},
 		{Address: "0000:3c:00.0", Kind: topology.DeviceNIC, NUMA: 0, Names: []string{"eth0"}, RDMA: []string{"mlx5_0"}},

@@ -150,7 +150,7 @@ func TestReliefComesBeforeTheKubelet(t *testing.T) {
 }
 
 // Limits by amount come to the kernel, and online pods are protected by what their containers' scores say that they asked for.
-func TestMemoryWishes(t *testing.T) {
+func TestMemoryRequests(t *testing.T) {
 	l, web, low, _ := crowded(t)
 	c := Container{ID: "c1", Sandbox: web.ID, Name: "main", Cgroup: web.Cgroup + "/c1", OOMScoreAdj: new(900)}
 	for _, dir := range []string{"kubepods", "kubepods/burstable", web.Cgroup, c.Cgroup, low.Cgroup} {

@@ -16,7 +16,7 @@ import (
 )
 
 // ourGPUs is a world whose two GPUs are the agent's to give, and an MPS daemon serves the first.
-func ourGPUs(t *testing.T) (*world, *eyes) {
+func ourGPUs(t *testing.T) (*world, *scriptedDevices) {
 	t.Helper()
 	w, e := withDevices(t)
 	w.owner = spec.OwnerHilbert

@@ -16,15 +16,15 @@ import (
 	"hilbert.dev/hilbert/node/gpu/kubelet"
 )
 
-// kubeletBooks is what a kubelet says that it gave.
-type kubeletBooks struct {
+// kubeletAnswers is what a kubelet says that it gave.
+type kubeletAnswers struct {
 	mu   sync.Mutex
 	pods map[string]string // by name: "nvidia.com/gpu=GPU-a …"
 	err  error
 	asks int
 }
 
-func (k *kubeletBooks) list(context.Context) (out []kubelet.ListedPod, err error) {
+func (k *kubeletAnswers) list(context.Context) (out []kubelet.ListedPod, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asks++
@@ -40,7 +40,7 @@ func (k *kubeletBooks) list(context.Context) (out []kubelet.ListedPod, err error
 }
 
 // has says what the kubelet gave to a pod, and fails what it answers if err is one.
-func (k *kubeletBooks) has(name, words string, err error) {
+func (k *kubeletAnswers) has(name, words string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.err = err
@@ -49,23 +49,23 @@ func (k *kubeletBooks) has(name, words string, err error) {
 	}
 }
 
-func (k *kubeletBooks) forget(name string) {
+func (k *kubeletAnswers) forget(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.pods, name)
 }
 
-func (k *kubeletBooks) asked() int {
+func (k *kubeletAnswers) asked() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.asks
 }
 
 // withPlugin is a world whose kubelet offers two GPUs for a device plugin.
-func withPlugin(t *testing.T) (*world, *eyes, *kubeletBooks) {
+func withPlugin(t *testing.T) (*world, *scriptedDevices, *kubeletAnswers) {
 	t.Helper()
 	w, e := withDevices(t)
-	k := &kubeletBooks{pods: make(map[string]string)}
+	k := &kubeletAnswers{pods: make(map[string]string)}
 	w.given = k.list
 	e.do(twoGPUs, func(l *DeviceInspection) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} })
 	return w, e, k

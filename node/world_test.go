@@ -128,13 +128,13 @@ type world struct {
 	store  *kept
 	// lawState is beside the checkpoint.
 	lawState *kept
-	// numbers are those of devices, which eyes see on hardware; nil: nobody looks, and it is machine's.
-	numbers  *kept
-	eyes     DeviceInspector
-	hardware *topology.Machine
-	mode     string
-	fixed    map[PodKey]topology.CPUSet
-	stop     func()
+	// numbers are those of devices, which the inspector sees on hardware; nil: they are not inspected, and hardware is machine's.
+	numbers   *kept
+	inspector DeviceInspector
+	hardware  *topology.Machine
+	mode      string
+	fixed     map[PodKey]topology.CPUSet
+	stop      func()
 	// runtime is its name and version, owner the setting of that name.
 	runtime, owner string
 	// seldom: devices are looked at when that is asked for, not ever again. late: the test connects the runtime itself.
@@ -203,7 +203,7 @@ func (w *world) start() {
 		config.Devices.Owner = w.owner
 	}
 	agent, err := New(Options{
-		Node: "n1", Machine: w.hardware, Devices: w.eyes, Mode: w.mode, Config: config, Kernel: w.kernel, Log: slog.New(slog.DiscardHandler),
+		Node: "n1", Machine: w.hardware, Devices: w.inspector, Mode: w.mode, Config: config, Kernel: w.kernel, Log: slog.New(slog.DiscardHandler),
 		Ports: Ports{
 			Report: func(_ context.Context, r *spec.NodeReport) error {
 				w.mu.Lock()

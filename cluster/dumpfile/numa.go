@@ -66,8 +66,8 @@ type reportRecord struct {
 	HeldDevices []heldDevicesRecord `json:"heldDevices,omitempty"`
 	DeviceNote  string              `json:"deviceNote,omitempty"`
 
-	Headroom headroomRecord `json:"headroom,omitzero"`
-	Wishes   []wishRecord   `json:"wishes,omitempty"`
+	Headroom  headroomRecord   `json:"headroom,omitzero"`
+	Evictions []evictionRecord `json:"wishes,omitempty"`
 }
 
 type headroomText facts.HeadroomState
@@ -89,7 +89,7 @@ type headroomRecord struct {
 	Note     string       `json:"note,omitempty"`
 }
 
-type wishRecord struct {
+type evictionRecord struct {
 	UID       facts.UID `json:"uid"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -109,7 +109,7 @@ func writeReport(r facts.NodeReported) reportRecord {
 	out.HeldDevices = each(r.Report.HeldDevices, func(h facts.HeldDevices) heldDevicesRecord { return heldDevicesRecord{h.UID, *writeGrant(&h.Grant)} })
 	h := &r.Report.Headroom
 	out.Headroom = headroomRecord{headroomText(h.State), h.MilliCPU, h.Memory, h.Note}
-	out.Wishes = each(r.Report.Evictions, func(w facts.EvictionRequest) wishRecord { return wishRecord(w) })
+	out.Evictions = each(r.Report.Evictions, func(w facts.EvictionRequest) evictionRecord { return evictionRecord(w) })
 	return out
 }
 
@@ -139,7 +139,7 @@ func readReport(r *reportRecord) (facts.NodeReported, error) {
 	}
 	h := &r.Headroom
 	out.Report.Headroom = facts.Headroom{State: facts.HeadroomState(h.State), MilliCPU: h.MilliCPU, Memory: h.Memory, Note: h.Note}
-	out.Report.Evictions = each(r.Wishes, func(w wishRecord) facts.EvictionRequest { return facts.EvictionRequest(w) })
+	out.Report.Evictions = each(r.Evictions, func(w evictionRecord) facts.EvictionRequest { return facts.EvictionRequest(w) })
 	return out, nil
 }
 

@@ -224,7 +224,7 @@ func knobsOn(disks []Disk, pods []enforce.Pod, p Params) []enforce.DesiredKnob {
 	return desiredKnobs(pods, strings.Join(p.limits(disks), "\n"), p)
 }
 
-func TestWishes(t *testing.T) {
+func TestDesiredKnobs(t *testing.T) {
 	p := Params{Dedicated: 800, Shared: 400, Reclaimed: 50, Ceilings: []Ceiling{
 		{Name: "a", WriteBytes: 7, ReadOperations: 9}, {Name: "gone", WriteBytes: 1}, {Name: "b", ReadBytes: 5},
 	}}
@@ -258,7 +258,7 @@ func TestWishes(t *testing.T) {
 }
 
 // Whatever runs: each knob once, weights that the kernel takes, and more reclaimed pods never weigh more against online ones.
-func TestWishesProperties(t *testing.T) {
+func TestDesiredKnobsProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		levels := []spec.QoSLevel{spec.QoSDedicated, spec.QoSShared, spec.QoSReclaimed}
 		var pods []enforce.Pod

@@ -18,7 +18,7 @@ const (
 	maxPools      = 256
 	maxHeld       = 1024
 	maxDevices    = 128
-	maxWishes     = 16
+	maxEvictions  = 16
 	maxNamed      = 5    // pods that a message names
 	maxMessage    = 1024 // bytes
 	maxAttribute  = 256  // bytes
@@ -47,7 +47,7 @@ func bounded(c *spec.Colocation) *spec.Colocation {
 	for i := range out.NUMANodes {
 		out.NUMANodes[i].Message = cut(out.NUMANodes[i].Message, maxMessage)
 	}
-	out.Evictions = slices.Clone(c.Evictions[:min(len(c.Evictions), maxWishes)])
+	out.Evictions = slices.Clone(c.Evictions[:min(len(c.Evictions), maxEvictions)])
 	for i := range out.Evictions {
 		out.Evictions[i].Message = cut(out.Evictions[i].Message, maxMessage)
 	}

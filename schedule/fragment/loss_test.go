@@ -8,7 +8,7 @@ import (
 )
 
 // The loss is the worth before less the worth after, whatever GPU a request is given.
-func TestSpoiltIsItsDefinition(t *testing.T) {
+func TestLossIsItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := rapid.SliceOfN(rapid.Custom(drawNode), 1, 12).Draw(t, "nodes")
 		kinds := rapid.SliceOfN(rapid.Custom(drawRequest), 1, 6).Draw(t, "kinds")

@@ -214,16 +214,16 @@ func (tw *twin) readyLines() (queues []*ShapeQueue) {
 
 func (tw *twin) pop() {
 	tw.sync()
-	foremost := tw.q.Next(tw.readyLines())
+	next := tw.q.Next(tw.readyLines())
 	var first *Unit
-	if foremost != nil {
-		first = foremost.units.First()
+	if next != nil {
+		first = next.units.First()
 	}
 	u, want := tw.q.Pop(), tw.m.pop()
 	// A gang that has changed since it was filed leaves its shape queue when its turn comes, and is filed anew.
-	left := first != nil && first != u && (foremost.units.Len() == 0 || foremost.units.First() != first)
+	left := first != nil && first != u && (next.units.Len() == 0 || next.units.First() != first)
 	if first != u && !left {
-		tw.t.Fatalf("of all that are ready %v is the foremost, %v was popped", name(first), name(u))
+		tw.t.Fatalf("of all that are ready %v is next, %v was popped", name(first), name(u))
 	}
 	if (u == nil) != (want == nil) || u != nil && !slices.Equal(u.Members(), want.members()) {
 		tw.t.Fatalf("popped %v, want %v", name(u), want)

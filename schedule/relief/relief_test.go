@@ -102,7 +102,7 @@ func (h *harness) report() string {
 	return b.String()
 }
 
-// The budget holds in every minute, urgent evictions keep their distance on each node, and nobody goes who must not, whatever is wished, answered
+// The budget holds in every minute, urgent evictions keep their distance on each node, and no pod is evicted that must stay, whatever is requested, answered
 // and withdrawn, and however often the leader changes.
 func TestBudgetHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,16 +122,16 @@ const (
 
 type world struct {
 	harness
-	cfg     spec.Evictions
-	open    map[uint64]bind.Write  // by number
-	fair    []time.Time            // evictions that the budget allowed
-	urgent  map[string][]time.Time // by node
-	wished  map[facts.UID]bool     // urgently
-	started time.Time
+	cfg       spec.Evictions
+	open      map[uint64]bind.Write  // by number
+	fair      []time.Time            // evictions that the budget allowed
+	urgent    map[string][]time.Time // by node
+	requested map[facts.UID]bool     // urgently
+	started   time.Time
 }
 
 func newWorld(t *rapid.T) *world {
-	w := &world{urgent: make(map[string][]time.Time), open: make(map[uint64]bind.Write), wished: make(map[facts.UID]bool)}
+	w := &world{urgent: make(map[string][]time.Time), open: make(map[uint64]bind.Write), requested: make(map[facts.UID]bool)}
 	w.store, w.now = cluster.NewStore(), began
 	w.cfg = spec.Evictions{PercentPerMinute: rapid.SampledFrom([]float64{1, 10, 50}).Draw(t, "percent"), Burst: rapid.IntRange(1, 3).Draw(t, "burst")}
 	for n := range worldNodes {
@@ -160,7 +160,7 @@ func (w *world) pod(p int) facts.Pod {
 func (w *world) step(t *rapid.T) {
 	switch rapid.IntRange(0, 9).Draw(t, "op") {
 	case 0, 1, 2:
-		w.wish(t)
+		w.request(t)
 	case 3:
 		uid := facts.UID(fmt.Sprint("p", rapid.IntRange(0, worldPods-1).Draw(t, "pod")))
 		w.store.Apply(facts.PodRemoved{UID: uid})
@@ -172,7 +172,7 @@ func (w *world) step(t *rapid.T) {
 	case 5, 6:
 		for _, id := range slices.Sorted(maps.Keys(w.open)) {
 			outcome := rapid.SampledFrom([]bind.Outcome{bind.Written, bind.Written, bind.Gone, bind.Withheld, bind.Refused, bind.NotSent, bind.Unknown}).Draw(t, "outcome")
-			if write := w.open[id]; write.Kind == bind.EvictPod && outcome != bind.Written && outcome != bind.Unknown && !w.wished[write.Pod] {
+			if write := w.open[id]; write.Kind == bind.EvictPod && outcome != bind.Written && outcome != bind.Unknown && !w.requested[write.Pod] {
 				w.fair = w.fair[:len(w.fair)-1] // nobody went: it does not count
 			}
 			delete(w.open, id)
@@ -185,17 +185,17 @@ func (w *world) step(t *rapid.T) {
 	w.take()
 }
 
-func (w *world) wish(t *rapid.T) {
+func (w *world) request(t *rapid.T) {
 	n := rapid.IntRange(0, worldNodes-1).Draw(t, "node")
 	r := &facts.NodeReport{}
 	for p := range worldPods {
-		if rapid.IntRange(0, 3).Draw(t, "wished") == 0 {
+		if rapid.IntRange(0, 3).Draw(t, "requested") == 0 {
 			urgent := p%5 == 0
 			r.Evictions = append(r.Evictions, facts.EvictionRequest{UID: facts.UID(fmt.Sprint("p", p)), Namespace: "default", Name: fmt.Sprint("p", p), Urgent: urgent})
 		}
 	}
 	for p := range worldPods {
-		w.wished[facts.UID(fmt.Sprint("p", p))] = p%5 == 0
+		w.requested[facts.UID(fmt.Sprint("p", p))] = p%5 == 0
 	}
 	w.store.Apply(facts.NodeReported{Node: fmt.Sprint("n", n), Report: r})
 }
@@ -207,7 +207,7 @@ func (w *world) take() {
 			w.open[write.ID.Number] = write
 			switch {
 			case write.Kind != bind.EvictPod:
-			case w.wished[write.Pod]:
+			case w.requested[write.Pod]:
 				w.urgent[write.Node] = append(w.urgent[write.Node], w.now)
 			default:
 				w.fair = append(w.fair, w.now)
@@ -238,7 +238,7 @@ func (w *world) check(t *rapid.T) {
 		case busy[write.Pod]:
 			t.Fatalf("two evictions of %s are under way", write.Pod)
 		case pod != nil && (!pod.Class.Reclaimed || pod.Node() != write.Node):
-			t.Fatalf("pod %s (reclaimed %v on %s) is evicted at the wish of %s", write.Pod, pod.Class.Reclaimed, pod.Node(), write.Node)
+			t.Fatalf("pod %s (reclaimed %v on %s) is evicted on the request of %s", write.Pod, pod.Class.Reclaimed, pod.Node(), write.Node)
 		default:
 			busy[write.Pod] = true
 		}

@@ -12,11 +12,11 @@ import (
 
 // agent is the node's loop: what node/agent.go does with a kernel, it does with a corun.Node.
 type agent struct {
-	laws    *advise.Params
-	rules   *evict.Params
-	memory  advise.State
-	evictor evict.State
-	wishes  []facts.EvictionRequest
+	laws     *advise.Params
+	rules    *evict.Params
+	memory   advise.State
+	evictor  evict.State
+	requests []facts.EvictionRequest
 	// stopLending and closed are what the eviction manager wants.
 	stopLending, closed bool
 	epoch               time.Duration // virtual time zero on the clock of At
@@ -36,15 +36,15 @@ func newAgent(r *run) *agent {
 // midnight is when the day begins by the clock on the wall: some Monday.
 func midnight() time.Time { return time.Date(2026, time.March, 2, 0, 0, 0, 0, time.UTC) }
 
-// eyes are what an agent sees at a tick. All agents use the same, one after the other: what is kept of it is in their memories, and the fewer
-// places of the machine that runs the experiment are touched for a node, the quicker it is.
-type eyes struct {
+// inputs are what an agent sees at a tick. All agents share one value, one after the other: what lasts is in their states, and less memory that is touched
+// makes the experiment faster.
+type inputs struct {
 	laws  advise.Observation
 	evict evict.Observation
 }
 
 // learn lets the laws see a moment of a day past.
-func (a *agent) learn(n *corun.Node, see *eyes, at time.Duration) {
+func (a *agent) learn(n *corun.Node, see *inputs, at time.Duration) {
 	n.Observe(&see.laws, a.epoch+at, midnight().Add(at))
 	see.laws.StopLending = false
 	advise.Step(&see.laws, a.laws, &a.memory)
@@ -55,7 +55,7 @@ const actuationLeast, actuationMost = 0.05, 1.0
 
 // tick is one round of the loop: look, decide, act, report.
 func (r *run) tick(m *machine) {
-	a, seen := m.agent, &r.eyes.laws
+	a, seen := m.agent, &r.inputs.laws
 	at := time.Duration(r.now) * time.Second
 	m.node.Observe(seen, a.epoch+at, r.midnight.Add(at))
 	seen.StopLending = a.stopLending
@@ -89,7 +89,7 @@ func (r *run) tick(m *machine) {
 
 // asks reports whether the eviction manager is asked at this tick: at each while something may press, else now and then, as nothing would follow.
 func (a *agent) asks(n *advise.Node, level advise.Suppression, now int64) bool {
-	return now%quietTicks == 0 || level >= advise.SuppressFloor || len(a.wishes) > 0 || a.stopLending ||
+	return now%quietTicks == 0 || level >= advise.SuppressFloor || len(a.requests) > 0 || a.stopLending ||
 		n.MemoryAvailable.Value < quietMemory*n.MemoryTotal.Value
 }
 
@@ -99,13 +99,13 @@ const quietTicks, quietMemory = 5, 0.2
 // press asks the eviction manager.
 func (r *run) press(m *machine, level advise.Suppression) {
 	a := m.agent
-	r.eyes.look(m, level)
-	d := evict.Step(&r.eyes.evict, a.rules, &a.evictor)
+	r.inputs.read(m, level)
+	d := evict.Step(&r.inputs.evict, a.rules, &a.evictor)
 	a.stopLending, a.closed = len(d.NoLending) > 0, d.Closed.Reason != ""
-	a.wishes = a.wishes[:0]
+	a.requests = a.requests[:0]
 	for i := range d.Requests {
 		w := &d.Requests[i]
-		a.wishes = append(a.wishes, facts.EvictionRequest{UID: facts.UID(w.UID), Namespace: w.Namespace, Name: w.Name, Reason: w.Reason, Urgent: w.Urgent})
+		a.requests = append(a.requests, facts.EvictionRequest{UID: facts.UID(w.UID), Namespace: w.Namespace, Name: w.Name, Reason: w.Reason, Urgent: w.Urgent})
 	}
 	if d.Stop != nil {
 		if p := r.byUID[facts.UID(d.Stop.Pod.UID)]; p != nil && p.node == m {
@@ -118,7 +118,7 @@ func (r *run) press(m *machine, level advise.Suppression) {
 
 // look fills in what the eviction manager sees: the same counters, and the pods by name. The machine's pods stand in the order in which
 // the node tells of them.
-func (e *eyes) look(m *machine, level advise.Suppression) {
+func (e *inputs) read(m *machine, level advise.Suppression) {
 	o, s := &e.evict, &e.laws
 	o.At, o.Suppression = s.At, level
 	o.Node = evict.Node{
@@ -156,9 +156,9 @@ func (r *run) report(m *machine, now facts.Headroom) {
 		return
 	}
 	m.heard = r.now
-	wishes := r.newWishes(m)
+	changed := r.requestsChanged(m)
 	back := m.stale
-	less := now.MilliCPU < m.said.MilliCPU || now.Memory < m.said.Memory || now.State != m.said.State || wishes || back
+	less := now.MilliCPU < m.said.MilliCPU || now.Memory < m.said.Memory || now.State != m.said.State || changed || back
 	more := (now.MilliCPU > m.said.MilliCPU || now.Memory > m.said.Memory) && r.now-m.rose >= riseEvery
 	if !less && !more {
 		return
@@ -168,15 +168,15 @@ func (r *run) report(m *machine, now facts.Headroom) {
 		m.rose = r.now
 	}
 	report := &facts.NodeReport{Headroom: now}
-	report.Evictions = append(report.Evictions, m.agent.wishes...)
+	report.Evictions = append(report.Evictions, m.agent.requests...)
 	r.later(reportDelay+int64(m.index%2), event{kind: evReport, machine: m, report: report})
 }
 
-// newWishes reports whether somebody is wished away, or no longer, since the last report.
-func (r *run) newWishes(m *machine) bool {
-	sum := uint64(len(m.agent.wishes))
-	for i := range m.agent.wishes {
-		w := &m.agent.wishes[i]
+// requestsChanged reports whether the requested evictions differ from those of the last report.
+func (r *run) requestsChanged(m *machine) bool {
+	sum := uint64(len(m.agent.requests))
+	for i := range m.agent.requests {
+		w := &m.agent.requests[i]
 		for _, b := range []byte(w.UID) {
 			sum = sum*1099511628211 + uint64(b)
 		}
@@ -184,7 +184,7 @@ func (r *run) newWishes(m *machine) bool {
 			sum++
 		}
 	}
-	changed := sum != r.wished[m.index]
-	r.wished[m.index] = sum
+	changed := sum != r.requested[m.index]
+	r.requested[m.index] = sum
 	return changed
 }

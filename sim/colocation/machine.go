@@ -58,7 +58,7 @@ func (m *machine) history(r *run) float64 {
 			online, _ := m.node.Step(m.load.mean(s))
 			sum, steps = sum+online, steps+1
 			if m.agent != nil {
-				m.agent.learn(m.node, &r.eyes, time.Duration(int64(day)*86400+s)*time.Second)
+				m.agent.learn(m.node, &r.inputs, time.Duration(int64(day)*86400+s)*time.Second)
 			}
 		}
 	}

@@ -130,7 +130,7 @@ type Variant struct {
 	Evict *evict.Params
 	// Model replaces the Options', so that what neighbours cost can be swept.
 	Model *corun.Params
-	// NoClosing: nodes that evicted take new pods at once. NoBudget: the cluster evicts all that is wished away. NoEviction: nobody does.
+	// NoClosing: nodes that evicted take new pods at once. NoBudget: the cluster evicts every pod that is requested. NoEviction: it evicts none.
 	NoClosing, NoBudget, NoEviction bool
 	// NoStaleness: the scheduler believes reports of any age.
 	NoStaleness bool

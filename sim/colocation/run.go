@@ -44,10 +44,10 @@ type run struct {
 	backlog      int
 	runningJobs  int
 
-	eyes     eyes
-	midnight time.Time
-	wished   []uint64
-	ids      []int64 // scratch
+	inputs    inputs
+	midnight  time.Time
+	requested []uint64
+	ids       []int64 // scratch
 
 	out    Outcome
 	minute minute
@@ -110,7 +110,7 @@ func newRun(o *Options, v *Variant) (*run, error) {
 		o: o, v: v, model: cmp.Or(v.Model, &o.Model), scheduler: scheduler, byName: make(map[string]*machine), agenda: make(map[int64][]event),
 		jobs: rand.New(rand.NewPCG(o.Seed, streamJobs)), fleet: rand.New(rand.NewPCG(o.Seed, streamFleet)),
 		byUID: make(map[facts.UID]*pod), classes: make(map[shape]*facts.Requirements), waiting: make(map[shape]int),
-		backlog: o.backlog(), wished: make([]uint64, o.Nodes), digest: sha256.New(), midnight: midnight(),
+		backlog: o.backlog(), requested: make([]uint64, o.Nodes), digest: sha256.New(), midnight: midnight(),
 	}
 	for i := range o.Jobs {
 		r.weight += o.Jobs[i].Weight

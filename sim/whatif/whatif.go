@@ -90,7 +90,7 @@ type forecast struct {
 	scheduler *schedule.Scheduler
 	facts     map[facts.UID]facts.Pod
 	was       map[facts.UID]string
-	seekers   []facts.UID // the pods that look for a place
+	searching []facts.UID // the pods that look for a place
 	now       time.Time
 }
 
@@ -238,7 +238,7 @@ func boundByName(r *facts.Requirements, node string) bool {
 
 func (f *forecast) seek(seen facts.Pod, was string) {
 	f.facts[seen.UID], f.was[seen.UID] = seen, was
-	f.seekers = append(f.seekers, seen.UID)
+	f.searching = append(f.searching, seen.UID)
 	f.scheduler.Apply(facts.PodUpserted{Pod: seen}, f.now)
 }
 
@@ -294,7 +294,7 @@ func (f *forecast) report() {
 		priority int32
 	}
 	known := make(map[asked]*explain.Explanation)
-	for _, uid := range f.seekers {
+	for _, uid := range f.searching {
 		seen, there := f.facts[uid]
 		if !there {
 			continue // it was placed, and then evicted

@@ -36,7 +36,7 @@ var (
 	agentCheckpoints    = agentDesc("checkpoint_writes_total", "Writes and reads of the checkpoint, by outcome.", "outcome")
 	agentReports        = agentDesc("report_writes_total", "Writes of the node's CustomNodeResource, by outcome.", "outcome")
 	agentEvictions      = agentDesc("evictions_total", "Evictions of pods whose promise could not be kept, by outcome.", "outcome")
-	agentBuried         = agentDesc("pods_vanished_total", "Pods whose cgroup vanished without an event from the runtime.")
+	agentVanished       = agentDesc("pods_vanished_total", "Pods whose cgroup vanished without an event from the runtime.")
 	agentTicks          = agentDesc("ticks_total", "Full comparisons of the node with its desired state.")
 	agentObserved       = agentDesc("observations_total", "Readings of the kernel's counters.")
 	agentObserving      = agentDesc("observe_seconds_total", "Time spent reading the kernel's counters.")
@@ -49,7 +49,7 @@ var (
 	agentCollections    = []*prometheus.Desc{
 		agentPromises, agentDevices, agentWithheld, agentDeviceQueries, agentKubeletDevices, agentRefused, agentNotes, agentWrites, agentReverted, agentKnobRefused, agentEnforce, agentKnobs, agentUpdates, agentConnected,
 		agentConnections, agentUnsettled, agentCheckpoints, agentReports, agentEvictions, agentTicks, agentPods, agentContainers, agentReady,
-		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving, agentBuried,
+		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving, agentVanished,
 	}
 )
 
@@ -128,7 +128,7 @@ func collectAgentCounts(out chan<- prometheus.Metric, s *node.State) {
 	outcomes(agentReports, s.Reports, s.ReportsFailed)
 	outcomes(agentEvictions, s.Evictions, s.EvictionsFailed)
 	count(agentTicks, s.Ticks)
-	count(agentBuried, s.Vanished)
+	count(agentVanished, s.Vanished)
 	count(agentObserved, s.Observations)
 	out <- prometheus.MustNewConstMetric(agentObserving, prometheus.CounterValue, s.ObserveSeconds)
 }

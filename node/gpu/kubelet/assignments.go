@@ -111,7 +111,7 @@ func (b *Assignments) Invalidate() { b.complete, b.unlisted = false, "" }
 // Complete reports whether all pods were listed since devices are no longer offered.
 func (b *Assignments) Complete() bool { return b.complete }
 
-// each gives the pods that run here by UID, and then the strays.
+// each gives the pods that run here by UID, and then those that do not run.
 func (b *Assignments) each(f func(*podEntry)) {
 	for _, uid := range b.UIDs() {
 		f(b.pods[uid])
@@ -234,9 +234,9 @@ func (b *Assignments) Uncertainty() string {
 			}
 		}
 	}
-	strays := b.NotRunning()
-	if i := slices.IndexFunc(strays, func(r Unaccounted) bool { return r.GPU < 0 }); i >= 0 {
-		return strays[i].uncertainty()
+	notRunning := b.NotRunning()
+	if i := slices.IndexFunc(notRunning, func(r Unaccounted) bool { return r.GPU < 0 }); i >= 0 {
+		return notRunning[i].uncertainty()
 	}
 	return ""
 }

@@ -30,17 +30,17 @@ type domainNodes struct {
 }
 
 // Reset forgets all nodes, for pods of another class or after nodes have changed.
-func (x *DomainScorer) Reset(ix *Index, c *cluster.Class, herds int) {
+func (x *DomainScorer) Reset(ix *Index, c *cluster.Class, domains int) {
 	for _, slot := range x.slots {
 		x.cells[slot] = cell{group: NoGroup, position: absent}
 	}
 	x.slots, x.raws, x.groups = x.slots[:0], x.raws[:0], x.groups[:0]
 	x.Class, x.ordered = c, c.Constraints == nil && !ix.imagesMatter(c)
 	x.grow(ix.snapshot.Slots())
-	for len(x.domains) < herds {
+	for len(x.domains) < domains {
 		x.domains = append(x.domains, domainNodes{})
 	}
-	for i := range x.domains[:herds] {
+	for i := range x.domains[:domains] {
 		x.domains[i].slots, x.domains[i].groups = x.domains[i].slots[:0], x.domains[i].groups[:0]
 	}
 }

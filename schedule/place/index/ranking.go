@@ -102,10 +102,10 @@ func (r *ranking) changed(ix *Index, slot cluster.Slot, redefined bool) {
 // redefine evaluates a slot whose node has changed.
 func (r *ranking) redefine(ix *Index, slot cluster.Slot) {
 	r.remove(slot)
-	atom := ix.nodeClasses.of[slot]
-	r.cells[slot].group = atom
-	if atom != NoGroup {
-		r.ensureGroup(atom)
+	group := ix.nodeClasses.of[slot]
+	r.cells[slot].group = group
+	if group != NoGroup {
+		r.ensureGroup(group)
 		r.update(ix, slot)
 	}
 }
@@ -196,17 +196,17 @@ func (r *ranking) collectExceptions(ix *Index, c *cluster.Class, v *selection) {
 	}
 }
 
-func (r *ranking) heap(atom int32) []cluster.Slot {
-	if int(atom) >= len(r.groups) {
+func (r *ranking) heap(group int32) []cluster.Slot {
+	if int(group) >= len(r.groups) {
 		return nil
 	}
-	return r.groups[atom]
+	return r.groups[group]
 }
 
 // bestOrdinary is the best node of a node class that is no exception, NoSlot if there is none. Where exceptions are on top of the heap it
 // looks below them, the best first.
-func (r *ranking) bestOrdinary(ix *Index, atom int32) cluster.Slot {
-	heap := r.heap(atom)
+func (r *ranking) bestOrdinary(ix *Index, group int32) cluster.Slot {
+	heap := r.heap(group)
 	if len(heap) == 0 {
 		return cluster.NoSlot
 	}

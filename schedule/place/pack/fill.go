@@ -122,10 +122,10 @@ func (r *unitPlacement) fillSameClass(slots []cluster.Slot, m memberRange) {
 }
 
 // addNodes adds nodes to a domain of the scorer.
-func (r *unitPlacement) addNodes(herd int, slots []cluster.Slot) {
+func (r *unitPlacement) addNodes(domain int, slots []cluster.Slot) {
 	for _, slot := range slots {
 		if r.allows(slot) {
-			r.scorer.Add(r.index, herd, slot)
+			r.scorer.Add(r.index, domain, slot)
 		}
 	}
 }

@@ -170,8 +170,8 @@ func scoreGPUWorth(p *Profile, s *cluster.State, slot cluster.Slot, c *cluster.C
 		return 0
 	}
 	cpu := s.Free(slot, resource.CPU)
-	spoilt := prices.Loss(v.Free, cpu, cpu-c.Amounts.Get(resource.CPU), &grant)
-	return min(max(score-int64(math.Round(spoilt)), 0), MaxWorth)
+	loss := prices.Loss(v.Free, cpu, cpu-c.Amounts.Get(resource.CPU), &grant)
+	return min(max(score-int64(math.Round(loss)), 0), MaxWorth)
 }
 
 // offerDevices is Offer of a request that is known to be no contradiction, without NUMA nodes; where GPUs are counters, that is asked for directly.

@@ -203,8 +203,8 @@ func (s *victimSearch) verify(base searchPoint) bool {
 // improvePlacement places the members anew where the unit prefers to have them, among the nodes that the solution touches, if all that has to leave is
 // of use then, too.
 func (s *victimSearch) improvePlacement(found *solution, base searchPoint) {
-	wish := func(p *facts.Packing) bool { return p.Preferred != "" || p.Spread != "" }
-	if !wish(&s.ask.Topology) && !wish(&s.ask.Subgroups) {
+	prefers := func(p *facts.Packing) bool { return p.Preferred != "" || p.Spread != "" }
+	if !prefers(&s.ask.Topology) && !prefers(&s.ask.Subgroups) {
 		return
 	}
 	trimmed := s.attempt.solution(found.slots)
