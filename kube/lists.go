@@ -9,7 +9,7 @@ var resources = [...]string{
 }
 
 // Lists keeps which of the lists that a Watch begins with have arrived. The zero value has none. Nothing may be decided before it has
-// all: a pod would be placed in ignorance of whom it must keep away from.
+// all: a pod could be placed beside pods that it must be kept apart from.
 type Lists struct{ arrived [len(resources)]bool }
 
 // Note takes in an event of the Watch, whatever it is.

@@ -20,8 +20,9 @@ type nodeReport struct {
 	observed time.Time
 }
 
-// freshness turns reports into events, and tells of those that nobody has vouched for in time: for NUMA nodes, and sooner for headroom. That an agent has looked once more is known
-// from its clock having moved, how long ago from ours; only of the first report that is seen of a node both clocks are compared.
+// freshness turns reports into events, and sends an event when a report becomes stale: for NUMA nodes after one time, for headroom after a shorter one.
+// A new observation shows in the agent's clock, which has moved; its age is measured by our own clock. The two clocks are compared only for the first
+// report of a node.
 type freshness struct {
 	out   receiver
 	after time.Duration // NUMA nodes
@@ -32,7 +33,7 @@ type freshness struct {
 	nodes map[string]*vouched
 }
 
-// vouched is what was last said of a node, and until when it counts.
+// vouched is the last report of a node, and until when it counts.
 type vouched struct {
 	nodeReport
 	seen          time.Time // when, by our clock, the agent had looked
@@ -76,7 +77,7 @@ func (f *freshness) listed(list []nodeReport) facts.Event {
 	return out
 }
 
-// absent tells that nobody reports.
+// absent sends the event that the node has no report.
 func (f *freshness) absent() error { return f.send(f.listed(nil)) }
 
 // note works out since when a report counts.
@@ -125,8 +126,8 @@ func (v *vouched) event() facts.NodeReported {
 	return facts.NodeReported{Node: v.node, Report: &stale}
 }
 
-// silenced is the report's devices, as they are when nobody vouches for them: none gives anything new. Of a node whose kubelet gives out the GPUs,
-// which is known without the agent, nothing is said.
+// silenced is the report's devices while the report is stale: none gives anything new. For a node whose kubelet gives out the GPUs, which is known
+// without the agent, it is nil.
 func (v *vouched) silenced() *topology.Devices {
 	d := v.report.Devices
 	switch {

@@ -31,7 +31,7 @@ func (s *podSink) parse(pod *corev1.Pod) parsedPod {
 	return p
 }
 
-// concerns reports whether the pod is any business of ours: somebody else's that is not bound is not.
+// concerns reports whether the pod matters to Hilbert. A pod of another scheduler does not until it is bound.
 func concerns(f *facts.Pod) bool { return f.Ours || f.Node != "" }
 
 // Transformer parses the pods of a streamed list as they arrive, so that the list never lies in memory whole.

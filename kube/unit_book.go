@@ -12,7 +12,7 @@ import (
 )
 
 // unitBook makes one set of units of the PodGroups of several APIs, which the ledger tells apart by namespace and name only. Where two
-// have the same name that of the first API, the API server's own, counts. Nothing is told before each API has told its list.
+// have the same name, that of the first API, the API server's own, counts. It sends nothing before each API has sent its list.
 type unitBook struct {
 	mu     sync.Mutex
 	out    receiver

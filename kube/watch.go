@@ -28,8 +28,8 @@ import (
 	"hilbert.dev/hilbert/kube/parse"
 )
 
-// MaxQueuedEvents bounds the events that wait for the scheduler's goroutine. When they are too many the watches stand still; the API
-// server closes one that falls too far behind, and it is listed anew.
+// MaxQueuedEvents bounds the events that wait for the scheduler's goroutine. When the bound is reached the watches stop reading; the API
+// server closes a watch that falls too far behind, and the resource is listed again.
 const MaxQueuedEvents = 4096
 
 // watchBackoffMax bounds the pause before a watch that cannot be made or broke is made again.

@@ -22,14 +22,14 @@ type WriterOptions struct {
 	Workers int
 	// Timeout bounds one write, its repetitions before it left included.
 	Timeout time.Duration
-	// SchedulerName is who victims are told to make room for.
+	// SchedulerName is in the message of a victim's DisruptionTarget condition.
 	SchedulerName string
-	// Sent, if set, is told how long each answered request took. It is called from several goroutines.
+	// Sent, if set, receives how long each answered request took. It is called from several goroutines.
 	Sent func(kind bind.WriteKind, outcome bind.Outcome, took time.Duration)
 }
 
 // Writer makes the API calls that the pipeline asks for: a fixed pool of workers, one call each at a time. All writes go through
-// connections of their own that check the Fence at each system call; reads do not, because they harm nobody.
+// connections of their own that check the Fence at each system call; reads do not, because they change nothing.
 //
 // Every Write is answered once on Results. Start and Results are for one goroutine.
 type Writer struct {

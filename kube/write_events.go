@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// schedulerReporter is who reports hilbertd's events, schedulerAction what it did.
+	// schedulerReporter and schedulerAction are the reporter and the action in hilbertd's events.
 	schedulerReporter = "hilbert.dev/hilbertd"
 	schedulerAction   = "Evict"
 )
 
-// eventBody encodes an event of a pod. Its name follows from the pod and the reason, so that whoever writes it again does nothing.
+// eventBody encodes an event of a pod. Its name follows from the pod and the reason, so that writing it again has no effect.
 func eventBody(w *bind.Write, instance string, now time.Time) ([]byte, error) {
 	const mostName, mostUID = 150, 36
 	kind := corev1.EventTypeWarning

@@ -25,14 +25,14 @@ import (
 const (
 	// MaxQueuesWaiting bounds the Queues whose status waits to be written, and those whose status is remembered.
 	MaxQueuesWaiting = 10_000
-	// rewriteAfter is how long a status counts as written: then it is written again, for a Queue may have been made anew, or edited.
+	// rewriteAfter is how long a status counts as written: then it is written again, because a Queue may have been created again, or edited.
 	rewriteAfter = 10 * time.Minute
 )
 
-// ErrQueuesWaiting is returned when the status of so many Queues waits to be written that no other may.
+// ErrQueuesWaiting is returned when the status of MaxQueuesWaiting Queues waits to be written.
 var ErrQueuesWaiting = errors.New("the status of too many Queues waits to be written")
 
-// QueueStatus is what a Queue is told of itself, in the ledger's units: millicores, bytes, and spec.ResourceGPUMilli for GPUs. Its
+// QueueStatus is the status of a Queue, in the ledger's units: millicores, bytes, and spec.ResourceGPUMilli for GPUs. Its
 // lists must not be changed afterwards.
 type QueueStatus struct {
 	// Generation of the Queue that it is about.
@@ -65,7 +65,7 @@ type QueueWriter struct {
 	written map[string]writtenStatus // the worker's
 }
 
-// writtenStatus is what a Queue was told last.
+// writtenStatus is the status that was last written to a Queue.
 type writtenStatus struct {
 	status QueueStatus
 	ready  metav1.Condition
@@ -73,7 +73,7 @@ type writtenStatus struct {
 }
 
 // NewQueueWriter starts the worker, which runs until Close; ctx lends its values only. timeout bounds one write, its repetitions before
-// it left included. sent, if set, is told what became of each write, by the worker.
+// it left included. sent, if set, receives the outcome of each write, on the worker's goroutine.
 func NewQueueWriter(ctx context.Context, c *apiserver.Connection, fence *lease.Fence, timeout time.Duration, sent func(bind.Outcome)) (*QueueWriter, error) {
 	sender, err := newSender(c, "queues", fence, timeout)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
-// A PodGroup is told what became of it by one read and one patch. The read finds out which API has the PodGroup, since when its condition
+// The condition of a PodGroup takes one read and one patch. The read finds out which API has the PodGroup, since when its condition
 // says what it says, and that it never said that the unit was whole: that is never taken back, which is upstream's rule. The patch carries
-// the resource version that was read, so that nobody's write in between is lost.
+// the resource version that was read, so that no write in between is lost.
 
 // unitTries bounds the reads of a PodGroup that others change between the read and the patch.
 const unitTries = 3
@@ -64,7 +64,7 @@ func (w *Writer) writeUnit(ctx context.Context, write *bind.Write) bind.Result {
 	return bind.Result{Outcome: bind.Unknown, Message: fmt.Sprintf("the PodGroup was changed between each of %d reads and writes", unitTries)}
 }
 
-// tryUnit reads and patches once; again says that somebody else was faster.
+// tryUnit reads and patches once; again says that another writer was faster.
 func (w *Writer) tryUnit(ctx context.Context, has served, write *bind.Write) (result bind.Result, again bool) {
 	path, body, result := w.findGroup(ctx, has, write.Unit)
 	if body == nil {

@@ -53,7 +53,7 @@ type blockedQueue struct {
 	roomGained  int   // for how many more members of a gang there may be room than when it was explained
 }
 
-// queueKey names a shape queue, also after it was dropped and made anew.
+// queueKey names a shape queue, also after it was dropped and created again.
 type queueKey struct {
 	queue  *quota.Queue
 	tenant string
@@ -115,7 +115,7 @@ func (b *blocked) wantsVictims(key queueKey, priority int32) {
 	if b.wanting <= maxExplanations {
 		return
 	}
-	for other := range b.byQueue { // shapes that went without waking leave records behind; the rest is found out anew
+	for other := range b.byQueue { // shapes that left without waking leave records behind; those that still count are recorded again
 		if other != key {
 			b.forgetVictims(other)
 		}

@@ -16,7 +16,7 @@ type Options struct {
 	// Lag, if set, is asked before an instance would catch up with the ledger; true makes it decide on what it has. The simulator uses
 	// it; nil is always up to date.
 	Lag func(instance int) bool
-	// Observer, if set, is told what happens.
+	// Observer, if set, receives what happens.
 	Observer Observer
 }
 

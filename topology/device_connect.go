@@ -9,7 +9,7 @@ const (
 	connectSteps = 4096
 )
 
-// connected chooses so many of a set of GPUs, the best connected: with the best least link between two of them, then the largest sum of links,
+// connected chooses this many of a set of GPUs, the best connected: with the best least link between two of them, then the largest sum of links,
 // then the smallest sum of links to candidates that are left, so that those stay connected, then the lowest indices. Of up to eight candidates
 // it is the best of all sets. Of more it is the best that was seen: the greedy ones that grow from each GPU, and 4096 steps of the search.
 func (v *View) connected(set uint16, want int) uint16 {
@@ -148,7 +148,7 @@ func (c *connection) search(from int, s connected) {
 	}
 }
 
-// nearest chooses so many of a set of network cards. One after the other it is the card on a switch of the GPUs, on the one from which fewer cards
+// nearest chooses this many of a set of network cards. One after the other it is the card on a switch of the GPUs, on the one from which fewer cards
 // were taken; then the card with the least bandwidth left, then the fewest functions, then the lowest index.
 func (v *View) nearest(set uint16, want int, gpus uint16) (chosen uint16) {
 	var beside [MaxNICs]bool

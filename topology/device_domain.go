@@ -37,7 +37,8 @@ func (l *domains) at(place uint8) *domain {
 	return &l.of[l.n-1]
 }
 
-// fill makes the domains of a level. GPUs that somebody else gives out hang nowhere: which ones it will give is not known.
+// fill makes the domains of a level. GPUs that another party gives out are in no domain, because it is unknown which of them a pod will
+// get.
 //
 // The NUMA nodes of a switch are those that its devices are near to. At the level of the machine there is one domain, of everything.
 func (l *domains) fill(v *View, level Level) {

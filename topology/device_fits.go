@@ -104,8 +104,8 @@ func (v *View) Closeness(r *Request, z *NUMARequest, g *Grant) Level {
 	return level
 }
 
-// Force chooses for a request that runs already though nobody recorded where: what is offered, else what is offered without Near, else the GPUs
-// and network cards that have most left, which Commit then drives negative. NUMA nodes are as ForceNUMA has them.
+// Force chooses for a pod that runs already without a record of what it holds: what is offered, else what is offered without Near, else the GPUs
+// and network cards that have most left, which may become negative at Commit. NUMA nodes are as ForceNUMA has them.
 func (v *View) Force(r *Request, z *NUMARequest) (g Grant) {
 	g, ok := v.Offer(r, z)
 	if ok {

@@ -5,17 +5,17 @@ import "math/bits"
 const (
 	// MaxInstances is the most MIG instances of one GPU; no GPU has more than 7.
 	MaxInstances = 8
-	// MaxAmount is the most MiB of one GPU, and the most Mbit/s of one network card: what all who share one may hold can be counted.
+	// MaxAmount is the most MiB of one GPU, and the most Mbit/s of one network card: the sum over all pods that share one then fits its counter.
 	MaxAmount = 1 << 24
 )
 
-// DeviceFree is what is left of a node's devices beside the compute of its GPUs, which is Free. What is left may be negative where somebody else
-// took more than was there. It is comparable.
+// DeviceFree is what is left of a node's devices beside the compute of its GPUs, which is Free. What is left may be negative where another party
+// gave out more than there was. It is comparable.
 type DeviceFree struct {
 	Memory    [MaxGPUs]int32  // MiB
 	Clients   [MaxGPUs]int8   // slices that may still be made
 	Soft      [MaxGPUs]int8   // slices that are there and soft; the others are by accounting
-	Holders   [MaxGPUs]uint32 // of each MIG instance, four bits for each; more than one is a mistake that is kept count of
+	Holders   [MaxGPUs]uint32 // of each MIG instance, four bits for each; more than one is a mistake, which is counted
 	Bandwidth [MaxNICs]int32  // Mbit/s
 	Functions [MaxNICs]int16  // virtual functions
 }
@@ -40,7 +40,7 @@ func (g *GPU) memory() int32 { return int32(min(g.Memory, MaxAmount)) }
 
 func (g *GPU) clients() int8 { return int8(min(g.Clients, 1<<7-1)) }
 
-// HoldsInstance reports whether somebody has the MIG instance of a GPU.
+// HoldsInstance reports whether some pod has the MIG instance of a GPU.
 func (f *DeviceFree) HoldsInstance(gpu, instance int) bool {
 	return f.Holders[gpu]>>(4*instance&31)&15 != 0
 }

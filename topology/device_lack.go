@@ -28,7 +28,7 @@ func (l *Lack) Apply(v *View) {
 	}
 }
 
-// empty makes GPUs as they are when nobody holds them.
+// empty makes GPUs as they are when no pod holds them.
 func (v *View) empty(gpus uint16) {
 	for ; gpus != 0; gpus &= gpus - 1 {
 		i := bits.TrailingZeros16(gpus)

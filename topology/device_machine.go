@@ -44,7 +44,7 @@ func PlacesOf(m *Machine) map[string]Place {
 
 // topBridge is the topmost of a bridge and the bridges above it that is not a root port; empty if there is none.
 func topBridge(above map[string]string, bridge string) (top string) {
-	for range len(above) { // parents that go round in a circle are nobody's
+	for range len(above) { // a cycle of parents ends nowhere
 		parent := above[bridge]
 		if bridge == "" || parent == "" {
 			return top

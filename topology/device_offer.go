@@ -8,7 +8,7 @@ import "math/bits"
 // Levels are tried from the closest to the widest. Domains of a level that hold the request are compared, the earlier first:
 //
 //  1. how close devices are among themselves, where exclusive CPUs had to come from further away;
-//  2. for a part of a GPU: that no MIG instance is spent on who does not ask for one; the smallest instance; the GPU on which the least
+//  2. for a part of a GPU: no MIG instance for a request that does not ask for one; the smallest instance; the GPU on which the least
 //     compute is left, then the least memory;
 //  3. what is left in the domain: the fewest idle GPUs, then the least compute, then the least bandwidth and the fewest functions of network
 //     cards, then the fewest CPUs of its NUMA nodes;
@@ -85,7 +85,7 @@ func (v *View) offerNUMA(z *NUMARequest, among uint8) (NUMAGrant, bool) {
 	return OfferNUMA(&shape, v.NUMAFree, *z)
 }
 
-// couldHold reports whether the machine could hold a request at a level, or closer, if nobody had anything of it. Closed devices and NUMA nodes give
+// couldHold reports whether the machine could hold a request at a level, or closer, if it were empty. Closed devices and NUMA nodes give
 // nothing then either.
 func (v *View) couldHold(r *Request, z *NUMARequest, limit Level) bool {
 	free, devices := NewFree(*v.Shape), NewDeviceFree(v.Shape.Devices)

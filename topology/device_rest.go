@@ -2,17 +2,17 @@ package topology
 
 import "cmp"
 
-// GPURest is what nobody holds of one GPU, and what of that it would give: for who counts, draws or explains. The grant itself is Offer's.
+// GPURest is what is free of one GPU, and what of that it would give. It is for counting, drawing and explaining; decisions use Offer.
 type GPURest struct {
-	// Closed: it gives nothing new, whatever nobody holds of it: it is closed, or its owner is not known.
+	// Closed: it gives nothing new, however much is free: it is closed, or its owner is unknown.
 	Closed bool
 	// Whole: it can be given whole.
 	Whole bool
-	// Left is the thousandths of compute that nobody holds; of a divided GPU those of its instances.
+	// Left is the free thousandths of compute; of a divided GPU those of its free instances.
 	Left int32
 	// Part is the largest part that it gives, in thousandths, without regard to memory and isolation; 0: it gives none.
 	Part int32
-	// Parts is how many more parts it gives at most: clients, or instances that nobody holds.
+	// Parts is how many more parts it gives at most: clients, or free instances.
 	Parts int
 }
 
@@ -60,7 +60,7 @@ func (v *View) restParts(g *GPU, i int, r *GPURest) {
 	}
 }
 
-// restInstances is of a divided GPU: the instances that nobody holds.
+// restInstances counts the free instances of a divided GPU.
 func (v *View) restInstances(g *GPU, i int, r *GPURest) {
 	r.Left = 0
 	var any Request

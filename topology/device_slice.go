@@ -44,8 +44,8 @@ func (v *View) isIdle(i int) bool {
 		v.Devices.Memory[i] >= g.memory() && v.Devices.Clients[i] >= g.clients()
 }
 
-// counted reports whether somebody else chooses which GPUs a pod gets, so that only how many there are means anything: indices that were recorded may be
-// those of two pods, or of GPUs that are not counted any more.
+// counted reports whether another party chooses which GPUs a pod gets. Then only their number means anything: recorded indices may belong to two pods,
+// or to GPUs that are no longer counted.
 func (s *Shape) counted() bool {
 	if s.Devices != nil {
 		return s.Devices.Owner == OwnerKubelet

@@ -16,16 +16,18 @@ const (
 	unknownGrain = 10
 )
 
-// Owner is who gives out a node's GPUs. There is one, so that no GPU is sold twice.
+// Owner is the party that gives out a node's GPUs. There is exactly one, because two would give the same GPU to two pods. For example, while NVIDIA's
+// device plugin offers nvidia.com/gpu the owner is the kubelet: which GPU a pod gets is decided after the Binding, so Hilbert counts GPUs there and
+// promises none by number.
 type Owner uint8
 
 // The owners of a node's GPUs.
 const (
-	// OwnerNone: nobody whom we know of, or several. No GPU is given.
+	// OwnerNone: no known party, or several. No GPU is given.
 	OwnerNone Owner = iota
-	// OwnerHilbert: we do: whole ones, slices, instances, by switch.
+	// OwnerHilbert: the agent gives whole GPUs, slices and instances, by switch.
 	OwnerHilbert
-	// OwnerKubelet: a device plugin. Whole GPUs are counted; which ones it gives is not ours to say, so nothing is near them.
+	// OwnerKubelet: a device plugin. Whole GPUs are counted; the kubelet chooses which, so nothing can be placed near them.
 	OwnerKubelet
 )
 
@@ -47,7 +49,7 @@ type Isolation uint8
 
 // The strengths of isolation.
 const (
-	// IsolationAny: nothing is asked for. It is also what a grant of whole GPUs has: nobody is there to be kept apart from.
+	// IsolationAny: no isolation is asked for. A grant of whole GPUs has it too, because no other pod is on them.
 	IsolationAny Isolation = iota
 	// Accounting: the ledger counts, nothing enforces.
 	Accounting
@@ -108,8 +110,8 @@ func ParseLevel(text string) (Level, bool) {
 	return Level(max(i, 0)), i >= 0
 }
 
-// Devices is what a node's GPUs and network cards are. It is immutable, and shared by pointer: whoever learns something else makes another.
-// The zero value has none.
+// Devices are a node's GPUs and network cards. A value is immutable and shared by pointer; a change makes a new value. The zero value has no
+// devices.
 type Devices struct {
 	Owner Owner
 	GPU   []GPU // by index, at most MaxGPUs; an index belongs to an address for as long as the agent's checkpoint lives
@@ -117,7 +119,7 @@ type Devices struct {
 	// Links is how well two GPUs are connected, row by row, len(GPU) times len(GPU): more is better, and the diagonal is not read. Another
 	// length, or none: all are connected alike.
 	Links []uint8
-	// ClosedGPUs and ClosedNICs are the sets of those that give nothing new. They stay charged to who holds them.
+	// ClosedGPUs and ClosedNICs are the sets of those that give nothing new. They stay charged to the pods that hold them.
 	ClosedGPUs, ClosedNICs uint16
 }
 

@@ -13,12 +13,12 @@ const (
 	FullGPU = 1000
 )
 
-// Shape is what a node's GPUs are.
+// Shape is what a node's GPUs are: the part of a machine that does not change while pods come and go. Nodes with equal GPUs have equal Shapes.
 type Shape struct {
 	GPUs      int    // how many, at most MaxGPUs; with Devices it is not read
 	Model     string // one model a node
 	Shareable bool   // fractions may be given out; with Devices it is not read
-	// Devices is what the node's agent says of its GPUs and network cards. Nil: there are counters alone.
+	// Devices is what the node's agent reports of its GPUs and network cards. Nil: there are only counters.
 	Devices *Devices
 }
 
@@ -52,7 +52,7 @@ type Request struct {
 	Near Near
 }
 
-// NICRequest asks for network cards. A card of which neither bandwidth nor a function is asked for is named and not charged.
+// NICRequest asks for network cards. A card without a requested bandwidth or function is named in the grant, and not charged.
 type NICRequest struct {
 	Count     uint8
 	RDMA      bool   // each must have it
@@ -71,7 +71,7 @@ func (r Request) Count() int {
 	return int(r.Whole)
 }
 
-// NeedsReport reports whether the request can be met only by a node whose agent has said what its devices are.
+// NeedsReport reports whether the request can be met only by a node whose agent reports its devices.
 func (r Request) NeedsReport() bool {
 	return r.Memory > 0 || r.Isolation > Accounting || r.NIC.Count > 0 || r.Near.Required && r.Near.Level != Anywhere && r.Count() > 1
 }
@@ -79,7 +79,8 @@ func (r Request) NeedsReport() bool {
 // Total is the thousandths asked for.
 func (r Request) Total() int64 { return int64(r.Milli) + FullGPU*int64(r.Whole) }
 
-// Grant is what a pod holds of a machine: GPUs, network cards, and parts of NUMA nodes. The zero Grant is nothing.
+// Grant is what a pod holds of a machine: GPUs, network cards, and parts of NUMA nodes. The zero Grant is nothing. It is what a Binding promises
+// and what the agent confirms. For example, {GPUs: 0b100, Milli: 250, Memory: 10240, Isolation: Soft} is a quarter of GPU 2 with 10 GiB.
 type Grant struct {
 	GPUs  uint16 // a set
 	Milli int16  // thousandths charged of each: what was asked for, rounded up to the grain if it is soft; an instance's; FullGPU
@@ -101,7 +102,7 @@ type NICGrant struct {
 // IsZero reports whether nothing is granted.
 func (g Grant) IsZero() bool { return g.GPUs == 0 && g.NICs == 0 && g.NUMANodes.IsZero() }
 
-// isWhole reports whether the GPUs of the grant are nobody else's.
+// isWhole reports whether the grant has its GPUs alone.
 func (g *Grant) isWhole() bool {
 	return g.Milli >= FullGPU && g.Isolation == IsolationAny && g.Instance == 0
 }

@@ -28,7 +28,7 @@ type NUMANode struct {
 // DeviceKind is what a PCIe device is for.
 type DeviceKind string
 
-// The kinds of devices that are told apart. A Bridge is there because devices below one switch can talk without the CPU.
+// The kinds of devices. A Bridge counts because devices below one switch can exchange data without the CPU.
 const (
 	DeviceBridge DeviceKind = "Bridge"
 	DeviceGPU    DeviceKind = "GPU"

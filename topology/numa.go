@@ -13,16 +13,16 @@ const MaxNUMANodes = 8
 // Mebibyte is the unit of memory in the NUMA node ledger.
 const Mebibyte = 1 << 20
 
-// Ruler is who decides which CPUs a container gets on a node.
+// Ruler is the process that decides which CPUs a container gets on a node.
 type Ruler uint8
 
 // The rulers of a node's CPUs and memory.
 const (
-	// RulerNone: nobody does. No agent has reported, or its report is too old to act on.
+	// RulerNone: unknown. No agent has reported, or its report is too old to act on.
 	RulerNone Ruler = iota
-	// RulerAgent: our agent does, so NUMA nodes can be promised.
+	// RulerAgent: Hilbert's agent, so NUMA nodes can be promised.
 	RulerAgent
-	// RulerKubelet: the kubelet's CPU, memory or topology manager does. Nothing is promised by NUMA node.
+	// RulerKubelet: the kubelet's CPU, memory or topology manager. Nothing is promised by NUMA node.
 	RulerKubelet
 )
 
@@ -54,7 +54,7 @@ const (
 	Unbound Binding = iota
 	// Bound: cores and memory from the same NUMA nodes, as few as possible.
 	Bound
-	// Exclusive: whole NUMA nodes, which nobody else uses.
+	// Exclusive: whole NUMA nodes, which no other pod uses.
 	Exclusive
 )
 
@@ -159,7 +159,7 @@ func ParseNUMAGrant(text string) (NUMAGrant, error) {
 	return g, nil
 }
 
-// NUMAFree is what is left of each NUMA node. It may be negative where a NUMA node shrank or somebody else took more than was there.
+// NUMAFree is what is left of each NUMA node. It may be negative where a NUMA node shrank or another scheduler gave out more than there was.
 type NUMAFree [MaxNUMANodes]NUMARoom
 
 // NUMARoom is what is left of one NUMA node.

@@ -1,6 +1,6 @@
 package topology
 
-// ForceNUMA chooses NUMA nodes for a request that already runs though nobody recorded where (a foreign scheduler placed it): those of the offer
+// ForceNUMA chooses NUMA nodes for a pod that runs already without a record of its NUMA nodes (another scheduler placed it): those of the offer
 // if there is one, else the emptiest NUMA node, which Commit then drives negative. It is exactly what is asked for, so that there is no Excess.
 // Where nothing is promised by NUMA node it is nothing.
 func ForceNUMA(s *NUMAShape, f *NUMAFree, r NUMARequest) (g NUMAGrant) {

@@ -10,8 +10,8 @@
 //
 // For each NUMA node, Step computes the CPUs that online pods need: use divided by TargetUse, and a margin. What is left may be lent. A need must have been
 // lower for ShrinkAfter before the difference is lent, and at most LendStep of the shared CPUs are lent each LendInterval: lending is slow. When online pods
-// wait for CPUs (run delay or pressure is high), a share of what is lent is taken back in the same tick: giving back is immediate. If they go on waiting,
-// reclaimed pods get the floor alone, and at last the eviction manager may choose one. Lending that made online pods wait is remembered, and not exceeded
+// wait for CPUs (run delay or pressure is high), a share of what is lent is taken back in the same tick: giving back is immediate. If they continue to wait,
+// reclaimed pods get only the floor, and finally the eviction manager may choose one. Lending that made online pods wait is remembered, and not exceeded
 // again for a while that doubles each time.
 //
 // Headroom, which the scheduler places by, follows the same need, or the forecast of it if that is higher. It falls at once, and rises only when it has been
@@ -39,6 +39,6 @@
 // A value that is not known never counts as zero; without it nothing is lent that was not lent before. No number is NaN or infinite. Headroom does not
 // rise when online use does, and what reclaimed pods use does not lower it. A pool of reclaimed pods keeps its floor.
 //
-// It writes nothing and knows no pods by name but those it is told of: node/allocate turns cores into CPUs, node/enforce and node/shrink act,
+// It writes nothing and knows only the pods of the Observation: node/allocate turns cores into CPUs, node/enforce and node/shrink act,
 // node/evict chooses victims.
 package advise

@@ -103,7 +103,7 @@ func slotOf(wall time.Time) (day int64, slot int) {
 	return day, int((seconds - day*length) / int64(slotLength/time.Second))
 }
 
-// see notes the peak of a day. A clock that went back by more than a day has the slot begin anew.
+// see notes the peak of a day. If the clock went back by more than a day, the slot starts over.
 func (s *Slot) see(day int64, value float64) {
 	switch forward := day - s.Day; {
 	case forward < -1 || forward >= daysKept:

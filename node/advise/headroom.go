@@ -5,7 +5,7 @@ import "time"
 // maxTick is the longest time between two ticks in which what was found counts as seen all along.
 const maxTick = 15 * time.Second
 
-// Published is a headroom as it was told, and the least that it has been in the last while.
+// Published is a headroom as it was last reported, and the lowest that it has been within RiseAfter.
 type Published struct {
 	Value int64  `json:"value"`
 	Low   Lowest `json:"low"`
@@ -121,5 +121,5 @@ func (t *tick) running(z *NUMANode) int64 {
 	return int64(min(t.wantedCPU*float64(divisible(z))/float64(t.divisible), most))
 }
 
-// millicores of so many CPUs, never less than none.
+// millicores of a number of CPUs, at least 0.
 func millicores(cpus float64) int64 { return int64(max(0, min(cpus*1000, most))) }

@@ -97,8 +97,8 @@ func (t *tick) runningMemory(s *NUMAState) int64 {
 	return int64(min(t.wantedMemory*t.partOfMemory(s), most))
 }
 
-// notTouched is what counts as free of the memory that reclaimed pods asked for and do not hold. More is told only after it was seen all the while
-// (RiseAfter), so a pod that has just started is not taken for one that needs little.
+// notTouched is what counts as free of the memory that reclaimed pods asked for and do not hold. It rises only after it was higher for RiseAfter, so
+// that a pod that has just started does not count as one that needs little.
 func (t *tick) notTouched() float64 {
 	held := 0.0
 	for i := range t.o.NUMANodes {

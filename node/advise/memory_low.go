@@ -36,8 +36,8 @@ const (
 	enough = 0.9
 )
 
-// protect gives online pods memory.low: each container its own, and each cgroup above the sum of what is below, for the kernel gives nobody more
-// than the cgroups above have.
+// protect gives online pods memory.low: each container its own, and each cgroup above the sum of what is below, because the kernel protects no
+// cgroup more than those above it.
 func (t *memoryTick) protect() {
 	if !t.p.Protect {
 		t.m.Lows, t.m.Shared = nil, nil
@@ -77,8 +77,8 @@ func (t *memoryTick) protect() {
 	t.judge(tree, sums)
 }
 
-// shared completes the cgroups above the pods. While what some pod needs is not known, none above it has less than now; one that protects nobody any
-// more is told so until the kernel has it.
+// shared completes the cgroups above the pods. While the need of some pod is unknown, no cgroup above it gets less than now. A cgroup that
+// protects no pod any more keeps a desired value of 0 until the kernel has it.
 func (t *memoryTick) shared(tree *lowTree, sums map[string]int64, missing []string) {
 	for _, pod := range missing {
 		for dir := parentOf(pod); dir != ""; dir = parentOf(dir) {
@@ -229,7 +229,7 @@ func parentOf(dir string) string {
 	return ""
 }
 
-// foreign says whether somebody else protects a directory or one above, by memory.min: the kubelet is the only one who does.
+// foreign says whether another process protects a directory or one above it by memory.min. Only the kubelet does that.
 func (t *lowTree) foreign(dir string) (ProtectReason, string) {
 	for ; dir != ""; dir = parentOf(dir) {
 		if g := t.groups[dir]; g != nil {
@@ -242,7 +242,7 @@ func (t *lowTree) foreign(dir string) (ProtectReason, string) {
 }
 
 // effective is what the kernel protects of a cgroup, and what that holds, as mm/page_counter.c reckons (Linux 6.12): what is claimed, cut down
-// in proportion where the siblings claim more than the cgroup above has; with memory_recursiveprot what nobody claims goes to those that use more.
+// in proportion where the siblings claim more than the cgroup above has; with memory_recursiveprot what no sibling claims goes to those that use more.
 func (t *lowTree) effective(dir string) (protected, use int64, known bool) {
 	g := t.groups[dir]
 	if g == nil {

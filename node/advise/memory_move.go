@@ -1,10 +1,10 @@
 package advise
 
-// leftBehind is the part of a move's bytes that may stay behind: pages that somebody else uses too do not move.
+// leftBehind is the part of a move's bytes that may stay behind: pages that another process uses too do not move.
 const leftBehind = 0.1
 
-// move has the memory of one reclaimed pod leave a NUMA node that has been short for a while, for one with room. It is one at a time: the kernel copies
-// inside of the write of cpuset.mems, which nobody can call back.
+// move moves the memory of one reclaimed pod from a NUMA node that has been short for a while to one with room. One pod moves at a time, because the
+// kernel copies inside of the write of cpuset.mems, which cannot be aborted.
 func (t *memoryTick) move() {
 	t.shortSince()
 	if t.m.Move != nil {

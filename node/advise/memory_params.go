@@ -58,7 +58,7 @@ type MemoryParams struct {
 
 	// Protect switches memory.low on for online pods: their requests, at most what they hold and LowMargin of it, at most LowShare of the node's
 	// memory. It rises at once and falls after LowInterval. Of inactive page cache the part LowCache counts: where the kernel has the
-	// multi-generational LRU on, cache that is read all the time is inactive too, so less than 1 would leave it to whoever reads more.
+	// multi-generational LRU on, cache that is read all the time is inactive too, so with less than 1 a pod that reads more would take it away.
 	Protect     bool          `json:"protect"`
 	LowCache    float64       `json:"lowCache"`
 	LowMargin   float64       `json:"lowMargin"`

@@ -93,7 +93,7 @@ type tick struct {
 	steered, steeredUse float64
 }
 
-// Step is one tick of all laws. It changes m in place. Advice.NUMANodes belongs to m and is good until the next Step with it; whoever keeps an advice
+// Step is one tick of all laws. It changes m in place. Advice.NUMANodes belongs to m and is valid until the next Step with it; a caller that keeps an advice
 // clones them. Without Params.Explain and profiles it allocates nothing once it knows the number of NUMA nodes. p must be valid.
 func Step(o *Observation, p *Params, m *State) Advice {
 	t := begin(o, p, m)
@@ -200,8 +200,8 @@ func (t *tick) smooth(average *Sample, value float64) {
 	average.Value += (value - average.Value) * share
 }
 
-// need is how many CPUs the shared pools should have to use so many and be no busier than that. Pools with a profile have what it says, and the
-// others what they need besides.
+// need is how many CPUs the shared pools should have for the given use, to be at most this busy. Pools with a profile have the profile's size, and the
+// others what they need beyond it.
 func (t *tick) need(use, busy float64, z *NUMANode, s *NUMAState) float64 {
 	margin := t.p.Margin + t.p.MarginShare*float64(divisible(z))
 	need := max(use/busy+margin, t.least(z, s))

@@ -10,7 +10,8 @@ type Closure struct {
 	Reason string        `json:"reason"`
 }
 
-// evicted closes the node. While it is closed another eviction lets the time begin anew; soon after it was opened, for twice as long.
+// evicted closes the node. While it is closed, another eviction restarts the time. An eviction soon after it was opened closes it for twice as
+// long.
 func (c *Closure) evicted(at time.Duration, p *Closing, reason string) {
 	switch {
 	case !c.On:

@@ -38,7 +38,7 @@ type Node struct {
 	// MemorySome and MemoryFull are the shares of the last 10 s in which some or all tasks of the worst online pod waited for memory.
 	MemorySome advise.Sample `json:"memorySome"`
 	MemoryFull advise.Sample `json:"memoryFull"`
-	// SwapTotal and SwapFree are told, and decide nothing.
+	// SwapTotal and SwapFree are for information, and decide nothing.
 	SwapTotal advise.Sample `json:"swapTotal"`
 	SwapFree  advise.Sample `json:"swapFree"`
 	// CPUPressure is the share of the time in which some task of the worst shared pod waited for a CPU.

@@ -176,8 +176,8 @@ func Defaults() Params {
 	}
 }
 
-// MemoryBound is the longest time from the first reading below the hard mark of memory until so many pods (at least one) were ordered to be
-// stopped, where the API never answers, no other resource is short past its hard mark, and one tick passes between two steps.
+// MemoryBound is the longest time from the first reading below the hard mark of memory until this many pods (at least one) were ordered to be
+// stopped, if the API server never answers, no other resource is short past its hard mark, and one tick passes between two steps.
 func (p *Params) MemoryBound(pods int, tick time.Duration) time.Duration {
 	next := max(p.Escalation.StopInterval, p.Escalation.StopWithin)
 	first := p.Memory.HardFor + p.Escalation.UrgentAfter + p.Escalation.AnswerWithin

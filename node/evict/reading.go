@@ -41,8 +41,8 @@ func memoryAvailable(v *view, _ int) reading {
 	return watermarked(&v.p.Memory, n.MemoryTotal, n.MemoryAvailable, v.watermark(n.MinWatermark))
 }
 
-// memoryPressure counts only where memory is getting short: a pod that waits at a limit of its own is no business of others. How much memory
-// would end it nobody knows, so one pod is asked for at a time.
+// memoryPressure counts only where memory is getting short: a pod that waits at its own limit needs no eviction of others. It is unknown
+// how much memory would end the pressure, so one pod is requested at a time.
 func memoryPressure(v *view, _ int) reading {
 	n, rule := &v.o.Node, &v.p.Pressure
 	total, ok := value(n.MemoryTotal)
@@ -106,8 +106,8 @@ func overuse(v *view, i int) reading {
 	return reading{known: true, hard: never(), soft: side{held, amount + slack, amount + slack/2, held - amount}}
 }
 
-// onlinePressure has no hard level: at the floor reclaimed pods have a core of each NUMA node, at the least weight there is, and whoever holds a lock
-// needs it to let go.
+// onlinePressure has no hard level: at the floor reclaimed pods have a core of each NUMA node, at the least weight, and a thread that holds a kernel
+// lock needs it to release the lock.
 func onlinePressure(v *view, _ int) reading {
 	rule, oneAtATime := &v.p.CPU, v.p.Escalation.LeastCPU
 	pressure, ok := value(v.o.Node.CPUPressure)

@@ -1,9 +1,9 @@
 // Package observe reads the kernel's counters into an immutable Observation: what the node and its cgroups use, and what they wait for.
 //
-// Every value is a Sample, which is Valid, Missing, Stale or Reversed and cannot be had without asking which. What could not be read is
+// Every value is a Sample, which is Valid, Missing, Stale or Reversed; its accessors make the caller check which. What could not be read is
 // never zero: a file that is absent, cut off, malformed or refused gives samples that say so, and is counted. Rates are differences of two
-// readings of the same cgroup on the monotonic clock of the caller; a counter that went backwards, or a cgroup that was made anew under the
-// old name, gives no rate.
+// readings of the same cgroup on the monotonic clock of the caller; a counter that went backwards, or a cgroup that was removed and created again
+// under its name, gives no rate.
 //
 // A Reader works in fixed memory: cgroups, threads and open files are bounded by named constants, and what was left out is counted. Files
 // stay open between reads, since opening costs more than reading. Most counters of a cgroup are read only at each SlowEvery-th Read, in

@@ -33,7 +33,7 @@ type Counts struct {
 	DroppedCgroups   uint64 `json:"droppedCgroups"`
 	DroppedCPUs      uint64 `json:"droppedCPUs"`
 	DroppedNUMANodes uint64 `json:"droppedNUMANodes"`
-	// Replaced counts cgroups that were made anew under the same name.
+	// Replaced counts cgroups that were removed and created again under the same name.
 	Replaced uint64 `json:"replaced"`
 	// OpenFiles is how many files are held open now; Uncached counts readings that had to open and close one for want of room.
 	OpenFiles int    `json:"openFiles"`

@@ -14,7 +14,7 @@ type track struct {
 func newTrack() track { return track{fault: NotRead, base: 0, last: 1, free: 2} }
 
 // accept makes what was parsed into the free place the last reading. A last reading that stands too close to its base is not made the base of
-// the next, so that someone who reads too often still gets rates.
+// the next, so that a caller that reads too often still gets rates.
 func (t *track) accept(now, least time.Duration) {
 	if t.good && (!t.pair || t.at-t.before >= least) {
 		t.before, t.pair = t.at, true

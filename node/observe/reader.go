@@ -157,7 +157,7 @@ func (r *Reader) Recycle(o *Observation) {
 	}
 }
 
-// take returns an observation with room for so many cgroups.
+// take returns an observation with room for n cgroups.
 func (r *Reader) take(now time.Duration, cgroups int) *Observation {
 	var o *Observation
 	if last := len(r.free) - 1; last >= 0 {
@@ -200,7 +200,7 @@ func (r *Reader) sweep() {
 	}
 }
 
-// Close closes all files. The Reader can be used on, and begins anew.
+// Close closes all files. The Reader can still be used, and starts over.
 func (r *Reader) Close() {
 	for dir, s := range r.slots {
 		r.closeSlot(s)
@@ -263,7 +263,7 @@ func (r *Reader) load(s *source, dir, name string, owner *slot) ([]byte, Reason)
 }
 
 // open opens a file and sees to it that its cgroup is the one that the slot is about. The identity is asked for after the file is open: asked
-// before, a cgroup made anew in between would pass for the old one.
+// before, a cgroup that was created again in between would pass for the old one.
 func (r *Reader) open(name string, owner *slot) (File, error) {
 	file, err := r.files.Open(name)
 	if err != nil || owner == nil {

@@ -102,7 +102,7 @@ func (s *Shrinker) Run(ctx context.Context) {
 	s.workers.Wait()
 }
 
-// Ask has a request carried out, and returns at once. The error says why it is not taken; then nothing is told of it.
+// Ask has a request carried out, and returns at once. The error says why it is not accepted; then nothing is reported for it.
 func (s *Shrinker) Ask(r Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package admit decides what a unit may use before anybody looks for nodes: how many of its members the limits of its queues leave room for,
+// Package admit decides what a unit may use before the search for nodes: how many of its members the limits of its queues leave room for,
 // and which reserved nodes are open to it.
 //
 // Two things can stand in a unit's way besides nodes that are full. The first is quota: each queue from the unit's own to the root may have a

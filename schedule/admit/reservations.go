@@ -14,7 +14,7 @@ import (
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
-// Reservation is the nodes that are reserved for a gang that has waited long. They are chosen anew as pods leave; a node on which much is
+// Reservation is the nodes that are reserved for a gang that has waited long. They are chosen again as pods leave; a node on which much is
 // free already is chosen first, so that the choice stays where it has begun to pay.
 type Reservation struct {
 	ID    cluster.ReservationID

@@ -19,7 +19,7 @@ const (
 	Bound Event = iota + 1
 	// Released: the Binding failed for good; the pod is Pending again and has to be decided again.
 	Released
-	// Vanished: the pod is gone, or bound by somebody else; the watch tells the rest.
+	// Vanished: the pod is gone, or another scheduler bound it; the watch brings the rest.
 	Vanished
 	// VictimsGone: all victims of the placement have left; the Binding follows.
 	VictimsGone

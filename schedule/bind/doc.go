@@ -36,8 +36,8 @@
 //
 // # Owners of writes
 //
-// A WriteID names the owner of its write, which is who takes the result: placements, evictions and conditions here, or another package that
-// hands writes to the same shell, such as schedule/relief.
+// A WriteID names the owner of its write, and the owner takes the result. Owners are placements, evictions and conditions here, or another
+// package that hands writes to the same shell, such as schedule/relief.
 //
 // # Invariants
 //

@@ -44,7 +44,7 @@ const (
 	OwnerRelief
 )
 
-// WriteID identifies a write. A result carries the ID of its write, and the owner in it says who takes the result.
+// WriteID identifies a write. A result carries the ID of its write; the owner in the ID takes the result.
 type WriteID struct {
 	Owner Owner
 	// Number is never given out twice by one owner.

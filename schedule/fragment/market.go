@@ -46,7 +46,7 @@ type Market struct {
 	empty      Prices
 }
 
-// itemKey is what is told apart in the market.
+// itemKey is what the market distinguishes.
 type itemKey struct {
 	parts  int8 // hundredths of a GPU
 	cpu    int8 // millicores beside it, by ratio

@@ -92,7 +92,7 @@ func (m *Mover) Moves(kind int32) (moves int, ok bool) {
 	return int(m.moves[kind]) - 1, m.moves[kind] < impossible
 }
 
-// Plan finds room for a pod by at most so many moves, the fewest that it finds. It changes nothing. Every node is part of a plan at most once, so
+// Plan finds room for a pod by at most this many moves, and prefers fewer. It changes nothing. Every node is part of a plan at most once, so
 // that what was judged for one step still holds when others were done.
 func (m *Mover) Plan(t *Assignment, kind int32, most int, score Score) (MovePlan, bool) {
 	s := search{m: m, t: t, score: score}
@@ -110,7 +110,7 @@ type search struct {
 	scans int   // how often all nodes were looked at
 }
 
-// makeRoom lets pods leave a node so that one of this kind fits, by at most so many moves.
+// makeRoom moves pods off a node so that one of this kind fits, by at most this many moves.
 func (s *search) makeRoom(kind int32, most, nested int) (node, gpu int, ok bool) {
 	if nested == 0 || s.scans >= MaxScans {
 		return 0, 0, false

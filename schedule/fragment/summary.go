@@ -31,7 +31,7 @@ type ModelSummary struct {
 	// GPUs is how many there are. Each is one of the five that follow: Idle ones can be given whole; of Shared ones something is held and
 	// something left; Divided ones have MIG instances, of which one is left; of Held ones nothing is left; Closed ones give nothing new.
 	GPUs, Idle, Shared, Divided, Held, Closed int
-	// Left is the thousandths that nobody holds, of GPUs that are not closed.
+	// Left is the free thousandths of GPUs that are not closed.
 	Left int64
 	// Useless is, for each of the Sizes, the thousandths of Left that a pod of that size could not use: those on a GPU that would not give a part
 	// so large; for whole GPUs those of nodes with too few idle ones, and of GPUs that are not idle. This is what FGD calls

@@ -343,7 +343,7 @@ func (t *trial) templates() (list []*facts.Node) {
 	return list
 }
 
-// fitsWithNodes tries whether the unit would fit with so many more nodes like one.
+// fitsWithNodes tries whether the unit would fit with this many more nodes like the given one.
 func (t *trial) fitsWithNodes(like *facts.Node, count int) bool {
 	var added []string
 	for i := range count {

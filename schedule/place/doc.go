@@ -6,7 +6,7 @@
 //	rules    may a pod go to a node, and how good is the node: filters, their commit checks, scores, prices
 //	index    the best of all nodes without asking all of them: rankings, node classes, capacities by domain
 //	pack     several pods together or not at all: gangs, domains of the network, nodes to reserve
-//	victims  who has to leave so that something fits: preemption by priority, reclaiming by queue share
+//	victims  which pods have to leave so that something fits: preemption by priority, reclaiming by queue share
 //	explain  why nothing fits, which nodes come nearest, and the smallest change that would help
 //
 // Example. A pod asks for 2 CPUs. Placer.Place asks the index, which knows a ranking for pods of 2 CPUs: n7 is on top. The scheduler puts n7

@@ -1,4 +1,4 @@
-// Package queue says which unit is next. A unit is one pod, or the waiting members of a gang. Units wait in the tree of queues that users configure,
+// Package queue decides which unit is next. A unit is one pod, or the waiting members of a gang. Units wait in the tree of queues that users configure,
 // each ordered by its sort policy; those that cannot be placed now cost nothing until something changes that could help them.
 //
 // # Where a unit waits
@@ -32,8 +32,8 @@
 //	├── train  share 2    shape queues: A = [a1 a2 … a900], parked; B = [b1 b2]
 //	└── serve  share 3    shape queues: C = [c1]
 //
-// Pop gives out b1: train has less of its share than serve, A is parked, and B's first unit is b1. When a1 was popped before and fitted nowhere, Park
-// took A, and with it 900 units, out of the order by moving one heap entry. When a node frees what shape A asks for, Wake(A) puts it back. If b1 is
+// Pop returns b1: train has less of its share than serve, A is parked, and B's first unit is b1. Earlier a1 was popped and fitted nowhere, and Park
+// took A with its 900 units out of the order by moving one heap entry. When a node frees what shape A asks for, Wake(A) puts it back. If b1 is
 // over a limit of train, BlockByQuota keeps it aside until train's usage falls, and then as many units are woken as there is room for.
 //
 // # Rebuilding

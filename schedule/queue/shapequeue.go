@@ -191,7 +191,7 @@ func (s *shapeQueues) eachParked(visit func(sq *ShapeQueue, checked Version) (Ve
 	}
 }
 
-// measure works out anew which part of the cluster's capacity each shape asks for.
+// measure computes again which part of the cluster's capacity each shape asks for.
 func (s *shapeQueues) measure(capacity []int64) {
 	s.shapes.each(func(shape *Shape) { shape.measure(capacity) })
 }

@@ -49,7 +49,7 @@ func (q *Queue) wakeFitting(block *quotaBlock) {
 	}
 }
 
-// rebuild builds the tree anew and puts every unit in its place. A shape queue stays parked if all its units were in parked ones of the same queue
+// rebuild builds the tree again and puts every unit in its place. A shape queue stays parked if all its units were in parked ones of the same queue
 // before; units that wait for a limit are tried again.
 func (q *Queue) rebuild() {
 	q.tree.rebuild()

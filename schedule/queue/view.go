@@ -34,7 +34,7 @@ type WaitingPod struct {
 	created, sequence int64
 }
 
-// View is the read side of a Queue, for those who show how units wait: what they read, they cannot change. It costs a copy or a
+// View is the read side of a Queue, for callers that show how units wait and must not change it. It costs a copy or a
 // walk over the units, so decisions do not use it.
 type View struct{ queue *Queue }
 

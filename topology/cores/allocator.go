@@ -14,13 +14,13 @@ import (
 var (
 	// ErrExpired: the allocator has moved on since the offer was made.
 	ErrExpired = errors.New("the offer has expired")
-	// ErrHeld: the id holds something already, or somebody else holds a part of it.
+	// ErrHeld: the id holds something already, or another id holds a part of it.
 	ErrHeld = errors.New("already held")
 	// ErrUnfit: it is not what this machine can give: cores that are not whole, reserved, or not those that the grant counts.
 	ErrUnfit = errors.New("this machine cannot give it")
 )
 
-// Holding is what one pod has for itself. Where the kubelet rules, Request and Grant are zero: only the CPUs are known.
+// Holding is what one pod holds exclusively. Where the kubelet assigns the CPUs, Request and Grant are zero: only the CPUs are known.
 type Holding struct {
 	Request topology.NUMARequest
 	Grant   topology.NUMAGrant
@@ -34,11 +34,11 @@ type Offer struct {
 	Kept bool // the promise is what is offered
 }
 
-// Allocator gives the CPUs and memory of one machine to pods, and divides what nobody holds into pools.
+// Allocator gives the CPUs and memory of one machine to pods, and divides what no pod holds into pools.
 //
 // Exclusive CPUs are whole cores with as many threads as the machine's cores have at most. A core with a thread offline, or of a slower kind
-// with fewer, is given to nobody alone: it stays in the pools. Reserved cores are never held under RulerAgent. In a NUMA node that a pod has
-// alone nobody else gets anything, pools included. NUMA nodes are indices of Machine.NUMA, not IDs.
+// with fewer, is never exclusive: it stays in the pools. Reserved cores are never held under RulerAgent. In a NUMA node that a pod has
+// alone nothing else gets a CPU, pools included. NUMA nodes are indices of Machine.NUMA, not IDs.
 //
 // An Allocator is not safe for concurrent use.
 type Allocator struct {
@@ -77,7 +77,7 @@ func NewAllocator(m *topology.Machine, reserved topology.CPUSet, reservedMemory 
 	return a, nil
 }
 
-// SetRuler says who decides. Under another ruler than RulerAgent nothing is offered, and Adopt takes any CPUs. It fails with ErrHeld when
+// SetRuler sets the process that assigns CPUs. Under another ruler than RulerAgent nothing is offered, and Adopt takes any CPUs. It fails with ErrHeld when
 // something is held.
 func (a *Allocator) SetRuler(r topology.Ruler) error {
 	switch {
@@ -103,13 +103,13 @@ func (a *Allocator) Revision() uint64 { return a.revision }
 // Reserved are the cores that are kept for the system.
 func (a *Allocator) Reserved() topology.CPUSet { return a.reserved }
 
-// Pools are the CPUs that nobody holds, as the last Divide wanted them divided.
+// Pools are the CPUs that no pod holds, as the last Divide divided them.
 func (a *Allocator) Pools() Pools { return a.pools }
 
-// Held are the CPUs that somebody has for himself.
+// Held are the CPUs that some pod holds exclusively.
 func (a *Allocator) Held() topology.CPUSet { return a.held }
 
-// Alone is the set of NUMA nodes that somebody has alone.
+// Alone is the set of NUMA nodes that a pod has alone.
 func (a *Allocator) Alone() uint8 { return a.alone }
 
 // NUMANode is the set of CPUs of a NUMA node.

@@ -14,7 +14,7 @@ func (a *Allocator) Verify() error {
 	return errors.Join(a.verifyHoldings(), a.verifyPools())
 }
 
-// verifyHoldings: each is sound, no two have a CPU in common, nobody else is in a NUMA node that somebody has alone, and what is free is what the
+// verifyHoldings: each is sound, no two have a CPU in common, no other pod is in a NUMA node that a pod has alone, and what is free is what the
 // holdings leave.
 func (a *Allocator) verifyHoldings() error {
 	var held topology.CPUSet
@@ -97,7 +97,7 @@ func (a *Allocator) verifySizes() error {
 			return fmt.Errorf("pool %s has %d cores, not %d", name, has[shared+name], s.shared[name])
 		}
 	}
-	// SharePool has what is left; so it goes without only if others do, or if nobody asks for it.
+	// SharePool has what is left; so it has no core only if others have none, or if no pod asks for it.
 	asks := slices.ContainsFunc(a.division.Shared, func(d PoolDemand) bool { return d.Name == SharePool })
 	if asks && has[share] < s.shared[SharePool] {
 		return fmt.Errorf("pool %s has %d cores, not %d", SharePool, has[share], s.shared[SharePool])

@@ -146,7 +146,7 @@ func (l *layout) whole(numa int, part topology.CPUSet) bool {
 	return true
 }
 
-// choose picks n whole cores of a NUMA node from those in free, which has at least so many. It fills L3 groups: first those that near has CPUs in;
+// choose picks n whole cores of a NUMA node from those in free, which has at least that many. It fills L3 groups: first those that near has CPUs in;
 // then the smallest that holds all, one that is filled exactly before all others; if none does, the largest, and so on. In a group it picks cores
 // between or beside those that are not free, so that free cores stay together, then the lowest.
 func (l *layout) choose(numa, n int, free, near topology.CPUSet) (picked topology.CPUSet) {

@@ -12,7 +12,7 @@ import (
 // SharePool is the shared pool that is always there and gets what the others do not ask for.
 const SharePool = "share"
 
-// Division says what the pools of the CPUs that nobody holds should have.
+// Division is what the pools should have of the CPUs that no pod holds.
 type Division struct {
 	Shared    []PoolDemand               // the pools that have pods; SharePool too, if it has
 	Reclaimed [topology.MaxNUMANodes]int // cores, by NUMA node
@@ -24,7 +24,7 @@ type PoolDemand struct {
 	MilliCPU int64
 }
 
-// Pools divide the CPUs that nobody holds: each of those, outside NUMA nodes that somebody has alone, is in exactly one of Shared and Reclaimed. A
+// Pools divide the CPUs that no pod holds: each of those, outside NUMA nodes that a pod has alone, is in exactly one of Shared and Reclaimed. A
 // pool that could not get a core is empty; Runs says what its pods run on then.
 type Pools struct {
 	Shared    map[string]topology.CPUSet // not to be changed
@@ -34,8 +34,8 @@ type Pools struct {
 	last topology.CPUSet
 }
 
-// Runs is what the pods of a pool run on: its CPUs; if it has none, the reserved cores; if none are reserved, whatever nobody holds, in NUMA nodes
-// that somebody has alone too; and if everything is held, the whole machine, because a process has to run somewhere.
+// Runs is what the pods of a pool run on: its CPUs; if it has none, the reserved cores; if none are reserved, whatever no pod holds, also in NUMA nodes
+// that a pod has alone; and if everything is held, the whole machine, because a process has to run somewhere.
 func (p *Pools) Runs(pool topology.CPUSet) topology.CPUSet {
 	if pool.IsEmpty() {
 		return p.last
@@ -43,7 +43,7 @@ func (p *Pools) Runs(pool topology.CPUSet) topology.CPUSet {
 	return pool
 }
 
-// Divide divides the CPUs that nobody holds, and keeps them divided so while holdings come and go.
+// Divide divides the CPUs that no pod holds, and keeps them divided like that while holdings come and go.
 //
 // Reclaimed gets its cores of each NUMA node, from the high end. A shared pool gets the cores that its requests fill or begin, at least one,
 // spread over the NUMA nodes as the room is; SharePool gets the rest. If that does not suffice, the shared pools that ask have one core each and
@@ -124,7 +124,7 @@ type sizes struct {
 	shared    map[string]int // by name; SharePool gets what is left
 }
 
-// divide makes pools of what nobody holds, from the pools that were.
+// divide makes pools of what no pod holds, starting from the present pools.
 func (a *Allocator) divide() {
 	d := divider{units: a.units(), has: make(map[string][topology.MaxNUMANodes]int)}
 	var count [topology.MaxNUMANodes]int
@@ -268,7 +268,7 @@ func (d *Division) scaled(wants []int, cores int) []int {
 	return got
 }
 
-// reclaim gives the reclaimed pool what it should have in a NUMA node. It gives up its lowest cores; it takes the highest that nobody has, then the
+// reclaim gives the reclaimed pool what it should have in a NUMA node. It gives up its lowest cores; it takes the highest that no pod or pool has, then the
 // highest of the shared pool that has the most to spare.
 func (d *divider) reclaim(z int) {
 	has := d.has[reclaimed][z]
@@ -313,7 +313,7 @@ func (d *divider) shrink(key string, size int) {
 	}
 }
 
-// grow gives a pool cores where it lacks most of its part of the NUMA node: those that nobody has, then those of SharePool.
+// grow gives a pool cores where it lacks most of its part of the NUMA node: those that no pod or pool has, then those of SharePool.
 func (d *divider) grow(key string, size int) {
 	for n := d.total(key); n < size; n++ {
 		from := loose

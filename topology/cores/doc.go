@@ -5,7 +5,7 @@
 //
 //	offer, ok := a.Offer(request, promise)   // two cores of NUMA node 0: CPUs 2-3,10-11
 //	err := a.Commit("uid", &offer)           // ErrExpired if another pod was admitted meanwhile
-//	pools := a.Divide(division)              // who shares the rest
+//	pools := a.Divide(division)              // which pools share the rest
 //
 // Exclusive CPUs are whole cores. Divide gives each shared pool the cores that its requests fill or begin, the reclaimed pool its cores of each NUMA
 // node, and the pool "share" the rest, and it moves as few cores as it can. A journal undoes what a caller tried and did not want.

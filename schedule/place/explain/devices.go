@@ -13,7 +13,7 @@ import (
 )
 
 // How far a node is from holding what is asked of GPUs, network cards and exclusive CPUs together, and what would let it: more of them free, things
-// less near each other, or less asked for. Each is tried on a copy of what the node has left before it is told.
+// less near each other, or less asked for. Each is tried on a copy of what the node has left before it is reported.
 
 // lacksGPUs says how much is missing, where that is an amount.
 func lacksGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle)) {

@@ -170,7 +170,7 @@ func (x *Capacity) evaluate(s *cluster.State, slot cluster.Slot, redefined bool)
 	return rules.PodsThatPass(s, slot, x.class)
 }
 
-// build sums anew. Where the counts lag behind, changed makes up for it.
+// build adds everything up again. Where the counts lag behind, changed makes up for it.
 func (t *domainTotals) build(x *Capacity) {
 	t.generation, t.of, t.sums = t.partition.generation, t.of[:0], t.sums[:0]
 	t.grow()

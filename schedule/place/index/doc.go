@@ -3,12 +3,13 @@
 //
 // It rests on three observations. Most decisions change one node, so the order of the others is kept in heaps and follows the snapshot's log:
 // a change moves one entry. Workloads are many but sizes are few, so all classes whose pods ask for the same amounts share a ranking. And
-// static filters tell few nodes apart: nodes with equal taints, features and values of the labels that anybody selects by are one node class,
+// static filters tell few nodes apart: nodes with equal taints, features and values of the labels that some pod selects by are one node class,
 // and a class of pods asks one node of each.
 //
-// Example. 20,000 nodes in two NUMA nodes, a third of them with a taint, make four node classes (some of them empty). A pod with a node selector
-// for NUMA node a may use two of them. Its ranking has a heap for each node class; the decision compares two heads of heaps, adds what the
-// normalised scores say of either, and returns the better. The next pod follows one change: O(log nodes).
+// Example. 20,000 nodes in the availability zones a and b, a third of them with a taint, make four node classes. A pod with a node selector for
+// zone a that tolerates the taint may use two of them. Its ranking has a heap for each node class. The decision compares the first nodes of two heaps,
+// adds the normalised scores of either, and returns the better node. The placement changes that one node, so the ranking moves one heap entry
+// before the next pod: O(log nodes).
 //
 // A class whose place depends on where other pods stand (required affinity, hard spreading) or on images gets a classIndex of its own. There
 // groups are made by coordinates: the values that those constraints read of a node, so that one node still answers for its group.

@@ -16,10 +16,10 @@ import (
 // node for each node class, and all classes of pods that ask for the same amounts share one ranking, whatever each of them selects.
 //
 // Example: 1,000 nodes, half of them with the label disk=ssd, 100 of those with a taint. As soon as a pod selects by disk, there are three
-// node classes: no disk label, ssd, and ssd with the taint. A new label that somebody selects by divides all nodes anew (generation).
+// node classes: no disk label, ssd, and ssd with the taint. When a pod selects by another label, all nodes are divided again (generation).
 type nodeClasses struct {
 	cursor changes.Revision
-	// generation changes when all node classes are made anew; version changes too when one gets its first node or another sample.
+	// generation changes when all node classes are built again; version changes too when one gets its first node or another sample.
 	generation, version uint64
 
 	distinguishing []string // relevant, sorted
@@ -137,7 +137,7 @@ func (a *nodeClasses) follow(s *cluster.State) {
 	}
 }
 
-// build makes all node classes anew.
+// build divides all nodes into node classes again.
 func (a *nodeClasses) build(s *cluster.State) {
 	a.version++
 	a.generation = a.version

@@ -138,7 +138,7 @@ func (h *nodeHeaps) down(g []cluster.Slot, i int) {
 	h.cells[slot].position = int32(i)
 }
 
-// reprice evaluates the nodes with GPUs anew, after their prices have changed.
+// reprice evaluates the nodes with GPUs again, after their prices have changed.
 func (h *nodeHeaps) reprice(ix *Index, c *cluster.Class) {
 	s := &ix.snapshot.State
 	for i := range h.cells {

@@ -160,7 +160,7 @@ func (w *domainCandidates) candidate(domain int32) candidate {
 // preference orders candidates: whether a is to be tried before b.
 type preference func(a, b *candidate) (before, after bool)
 
-// next is the untried candidate to try next, nil when there is none that will do.
+// next is the untried candidate to try next, nil when no candidate is suitable.
 func (w *domainCandidates) next(do func(*candidate) bool, prefer preference) *candidate {
 	var best *candidate
 	for i := range w.candidates {

@@ -18,5 +18,5 @@
 //
 // ReserveNodes chooses which nodes to keep free for a unit that fits nowhere: as many as would hold it once the pods on them have left.
 //
-// Invariants: when PlaceUnit fails the snapshot is as it was. The package evicts nobody, and does not know queues.
+// Invariants: when PlaceUnit fails the snapshot is as it was. The package evicts no pod, and does not know queues.
 package pack

@@ -113,7 +113,7 @@ func RequiredDomain(s *cluster.State, slot cluster.Slot, packing *facts.Packing)
 	return values[0] + "\x00" + values[1], true
 }
 
-// freestDomain returns the domain with the greatest capacity now, of those that would hold so many members.
+// freestDomain returns the domain with the greatest capacity now, of those that would hold this many members.
 func freestDomain(list []reservable, count int) (domain string, ok bool) {
 	now, empty := make(map[string]int), make(map[string]int)
 	for i := range list {

@@ -95,7 +95,7 @@ func (l *Unused) Load(s *cluster.State, slot cluster.Slot) topology.View {
 	return v
 }
 
-// grantsThatFit is how often, at most so many times, a node would offer a pod of the class GPUs, network cards and NUMA nodes, each grant committed
+// grantsThatFit is how often, up to a maximum, a node would offer a pod of the class GPUs, network cards and NUMA nodes, each grant committed
 // before the next is asked for.
 func grantsThatFit(v *topology.View, left *Unused, c *cluster.Class, most int64) (n int64) {
 	switch {

@@ -16,9 +16,9 @@ import (
 // Market learns which requests for GPUs arrive, and what free GPUs and the CPU beside them are worth to these. Placers with one Profile share its
 // market.
 //
-// A price list is found when Learn is called, which is due after so many arrivals, whatever time has passed; its number is the revision. Between two of
+// Learn computes a price list. It is due after a number of arrivals, whatever time has passed; its number is the revision. Between two of
 // them the score of a node depends on the pod's size and the node's state alone, so that rankings stay exact; each ranking looks at the nodes
-// with GPUs anew when it is used under another list than before. While there is no list, as in a cluster without GPUs, GPUPacking is scored
+// with GPUs again when it is used under another list than before. While there is no list, as in a cluster without GPUs, GPUPacking is scored
 // instead.
 type Market struct {
 	mix      fragment.Mix
@@ -63,7 +63,7 @@ func (m *Market) Arrived(r *facts.Requirements) {
 	m.fresh++
 }
 
-// Due reports whether so much has arrived that prices should be found anew.
+// Due reports whether enough pods have arrived that prices should be computed again.
 func (m *Market) Due() bool { return m.fresh >= m.due }
 
 // Revision numbers the price list; 0: there is none yet.

@@ -97,7 +97,7 @@ func (p *Profile) WithRatio(points []spec.RatioPoint) *Profile {
 	return p
 }
 
-// Market is where the score GPUWorth has its prices from. Who owns the Profile tells it what arrives, and lets it learn.
+// Market has the prices of the score GPUWorth. The owner of the Profile reports arrivals to it, and calls Learn.
 func (p *Profile) Market() *Market { return p.market }
 
 // LocalScore is the weighted sum of the local scores.

@@ -2,16 +2,16 @@
 //
 // There are two searches. A Preemptor is for one pod in a cluster without queues or gangs. It judges every node as kube-scheduler does: take all
 // pods of lower priority off, see whether the pod fits, put back as many as possible, the most important first; then compare the nodes by
-// what is left to evict. A Reclaimer is for units and for queues: it takes from lower priorities, and takes back what other queues have
+// what would be evicted. A Reclaimer is for units and for queues: it evicts pods of lower priority, and pods that run on what other queues have
 // borrowed beyond their guarantee.
 //
 // The Reclaimer is greedy. It asks each node what one more member would cost there: the node's candidates are taken off, the cheapest first,
 // until the member fits, and put back, the most valuable first, as long as it does. The cheapest node wins, and the next member is placed.
-// In the end every victim that turned out to be superfluous is put back.
+// At the end every victim that is not needed after all is put back.
 //
 // Example. Queue a is guaranteed 8 CPUs and uses 4; queue b has borrowed 4 beyond its guarantee. A unit of a needs 4 CPUs, and every node is
-// full. On n1 runs a gang of b, on n2 a single pod of b that started a minute ago. Either may be taken; the gang would be torn down whole, so n2
-// costs less (UnitCost.Gangs), and the pod on n2 is the victim. Nothing is taken from b beyond the 4 CPUs that it has borrowed.
+// full. A gang of b runs on n1, and a single pod of b that started a minute ago runs on n2. Either would make room. The gang would have to leave
+// whole, so n2 costs less (UnitCost.Gangs), and the pod on n2 is the victim. Nothing is taken from b beyond the 4 CPUs that it has borrowed.
 //
 // The state of a search has four owners:
 //

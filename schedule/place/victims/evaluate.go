@@ -8,7 +8,7 @@ import (
 )
 
 // nodeEvaluator works out what one more member costs on one node, by trying. It takes pods off the node in a cluster.Trial, which it ends before
-// it answers; the quota is as before, too. Who would have to leave stands in taken and awaits until the next call.
+// it answers; the quota is as before, too. The pods that would have to leave are in taken and awaits until the next call.
 type nodeEvaluator struct {
 	snapshot *cluster.Snapshot
 	pods     *evictablePods

@@ -87,7 +87,7 @@ func (f *memberFiller) collect(slots []cluster.Slot, class *cluster.Class) {
 	}
 }
 
-// reevaluate asks a node anew.
+// reevaluate asks a node again.
 func (f *memberFiller) reevaluate(slot cluster.Slot) {
 	made, ok := f.evaluator.evaluate(slot)
 	at := f.position[slot]

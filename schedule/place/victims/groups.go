@@ -10,10 +10,11 @@ import (
 	"hilbert.dev/hilbert/resource"
 )
 
-// victimGroups knows who leaves together. A pod that is of no gang, or a member beyond its gang's MinMember, leaves alone; any other member
-// takes its whole gang along, for a gang of fewer than MinMember is of no use.
+// victimGroups knows which pods leave together. A pod that is of no gang, or a member beyond its gang's MinMember, leaves alone; any other member
+// takes its whole gang along, because a gang of fewer than MinMember cannot work.
 //
-// Example: a gang of five with MinMember 4. Its least important member may go alone. Should a second one have to go, all four that are left do.
+// Example: a gang of five with MinMember 4. Its least important member may leave alone. If a second one has to leave, the four that
+// remain leave together.
 type victimGroups struct {
 	store *cluster.Store
 	quota *victimQuota

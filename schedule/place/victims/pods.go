@@ -9,7 +9,7 @@ import (
 )
 
 // evictablePods keeps, for every node, the pods that could be evicted and those that are leaving anyway, so that a search need not sort
-// them. It follows the ledger's logs and sorts a node anew only when something on it has changed.
+// them. It follows the ledger's logs and sorts a node again only when something on it has changed.
 type evictablePods struct {
 	cursor    changeCursor
 	built     bool

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxRefills bounds how often it is tried to do without one of the victims where that means to place all members again.
+	// maxRefills bounds the attempts to spare one victim by placing all members again.
 	maxRefills = 16
-	// maxRounds bounds how often the search is begun anew, without the node that turned out not to do, because constraints between pods do not
-	// hold any more when all victims have left.
+	// maxRounds bounds how often the search starts over without a node that turned out to be unsuitable, because constraints between pods no
+	// longer hold when all victims have left.
 	maxRounds = 4
 )
 
@@ -200,8 +200,8 @@ func (s *victimSearch) verify(base searchPoint) bool {
 	return true
 }
 
-// improvePlacement places the members anew where the unit prefers to have them, among the nodes that the solution touches, if all that has to leave is
-// of use then, too.
+// improvePlacement places the members again where the unit prefers them, among the nodes that the solution touches, if every victim is still needed
+// then.
 func (s *victimSearch) improvePlacement(found *solution, base searchPoint) {
 	prefers := func(p *facts.Packing) bool { return p.Preferred != "" || p.Spread != "" }
 	if !prefers(&s.ask.Topology) && !prefers(&s.ask.Subgroups) {

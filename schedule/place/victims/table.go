@@ -20,10 +20,10 @@ const (
 // costTable keeps, for single pods of one class, priority and queue, what one more of them would cost on each node. It follows the ledger's
 // logs, so that of many pods one after the other each evaluates only the nodes that have changed since the last.
 //
-// What makes a node dearer (a queue with less left to give, a budget that is spent) is found out when the node is on top, for it is then
+// What makes a node more expensive (a queue with less left to give, a budget that is spent) is found when the node is on top, because it is then
 // evaluated again. What makes a node cheaper without a change on the node itself is either looked for (levels of queues, gangs that changed
-// on other nodes) or waits until the table is made anew, at most CostRefresh later. A search that finds nothing in a table is repeated
-// without.
+// on other nodes) or waits until the table is built again, at most CostRefresh later. A search that finds nothing in the table is
+// repeated without it.
 type costTable struct {
 	r          *Reclaimer
 	cursor     changeCursor
@@ -167,7 +167,7 @@ func (t *costTable) follow(s *victimSearch) {
 	}
 }
 
-// update asks a node anew.
+// update asks a node again.
 func (t *costTable) update(s *victimSearch, slot cluster.Slot) {
 	units := t.units[slot][:0]
 	for _, pod := range t.r.pods.evictable[slot] {

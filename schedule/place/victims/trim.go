@@ -7,8 +7,8 @@ import (
 	"hilbert.dev/hilbert/schedule/place/pack"
 )
 
-// trim puts back the victims without whom the members fit as well, the most valuable first, by counting how many have room, and places the
-// members in what is left. That is exact where the members are of one class. It costs some hundred nanoseconds per victim.
+// trim puts back the victims that are not needed, the most valuable first: it counts how many members still have room without each. Then it places
+// the members in what is left. That is exact where the members are of one class. It costs some hundred nanoseconds per victim.
 //
 // Only nodes that the solution touches need be counted: the search took what was free elsewhere before it evicted anything.
 func (s *victimSearch) trim(found *solution) {
