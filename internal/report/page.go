@@ -1,13 +1,14 @@
 // Package report writes the HTML pages of hilbert: one look, numbers written alike, and nothing loaded from elsewhere.
 //
-// A caller gives a title, the body as a template, and the values that the template shows; Write puts the frame around it. Pictures are SVG; the
-// classes of their lines and words are in the style here.
+// A caller gives a title, the body as a template, and the values that the template shows; Write puts the frame around it. The style of the frame has
+// the classes of the lines and words in pictures.
 //
-// Invariants: the page is whole in itself. What the template shows is escaped, unless it says that it is HTML.
+// Pictures are SVG. Drawing has shapes and words at pixels, and becomes a part of a page or a file of its own. Figure is a Drawing with a grid and a
+// caption. The demo's report and the experiments of the lab draw with it too, so escaping and numbers are right in one place.
 //
-// Figure draws the pictures: grid lines, curves, bars and a legend.
+// Invariants: a page loads nothing. What the template shows is escaped, unless it is HTML already.
 //
-// It computes nothing: callers give pixels and words.
+// The package computes nothing: callers give pixels and words.
 package report
 
 import (

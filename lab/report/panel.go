@@ -1,10 +1,10 @@
 package report
 
 import (
-	"fmt"
 	"html/template"
 	"slices"
-	"strings"
+
+	draw "hilbert.dev/hilbert/internal/report"
 )
 
 // The drawing's size and margins, in units of its view box. A panel is about as wide as a phone, so that one drawing serves both
@@ -18,10 +18,10 @@ const (
 	markerLabelHeight, markerLabelWidth = 13.0, 74.0
 )
 
-// panel is one chart being drawn as SVG.
+// panel is one chart being drawn.
 type panel struct {
-	b    strings.Builder
-	x, y scale
+	drawing draw.Drawing
+	x, y    scale
 }
 
 // newPanel draws the grid and the labels of both axes.
@@ -34,9 +34,9 @@ func newPanel(x, y scale) *panel {
 		if i == 0 {
 			class = "axis"
 		}
-		y := px(p.y.at(t.at))
-		fmt.Fprintf(&p.b, `<line class="%s" x1="%s" x2="%s" y1="%s" y2="%s"/>`, class, px(plotLeft), px(plotRight), y, y)
-		fmt.Fprintf(&p.b, `<text class="tick" x="%s" y="%s" dy=".32em" text-anchor="end">%s</text>`, px(plotLeft-8), y, t.label)
+		y := p.y.at(t.at)
+		p.drawing.Line(plotLeft, y, plotRight, y, draw.Class(class))
+		p.drawing.Text(plotLeft-8, y, t.label, draw.Class("tick"), draw.Attr("dy", ".32em"), draw.Anchor("end"))
 	}
 	for _, t := range p.x.ticks {
 		x := p.x.at(t.at)
@@ -45,45 +45,34 @@ func newPanel(x, y scale) *panel {
 			anchor = "end"
 			x = plotRight + marginRight - 2
 		}
-		fmt.Fprintf(&p.b, `<text class="tick" x="%s" y="%s" text-anchor="%s">%s</text>`, px(x), px(panelHeight-8), anchor, t.label)
+		p.drawing.Text(x, panelHeight-8, t.label, draw.Class("tick"), draw.Anchor(anchor))
 	}
 	return p
 }
 
 // band fills the space between two curves over the same x values.
 func (p *panel) band(class string, xs, lower, upper []float64) {
-	if len(xs) == 0 {
-		return
-	}
-	fmt.Fprintf(&p.b, `<path class="%s" d="`, class)
-	for i, x := range xs {
-		p.point(i == 0, x, upper[i])
-	}
+	points := p.points(xs, upper)
 	for i, x := range slices.Backward(xs) {
-		p.point(false, x, lower[i])
+		points = append(points, p.point(x, lower[i]))
 	}
-	p.b.WriteString(`Z"/>`)
+	p.drawing.Area(points, draw.Class(class))
 }
 
 // curve draws a line through points.
 func (p *panel) curve(class string, xs, ys []float64) {
-	if len(xs) == 0 {
-		return
-	}
-	fmt.Fprintf(&p.b, `<path class="%s" d="`, class)
-	for i, x := range xs {
-		p.point(i == 0, x, ys[i])
-	}
-	p.b.WriteString(`"/>`)
+	p.drawing.Curve(p.points(xs, ys), draw.Class(class))
 }
 
-func (p *panel) point(first bool, x, y float64) {
-	op := "L"
-	if first {
-		op = "M"
+func (p *panel) points(xs, ys []float64) []draw.Point {
+	points := make([]draw.Point, 0, 2*len(xs))
+	for i, x := range xs {
+		points = append(points, p.point(x, ys[i]))
 	}
-	p.b.WriteString(op + px(p.x.at(x)) + " " + px(p.y.at(y)))
+	return points
 }
+
+func (p *panel) point(x, y float64) draw.Point { return draw.Point{X: p.x.at(x), Y: p.y.at(y)} }
 
 // bars draws one bar from each edge to the next. len(edges) = len(heights)+1.
 func (p *panel) bars(class string, edges, heights []float64) {
@@ -94,8 +83,7 @@ func (p *panel) bars(class string, edges, heights []float64) {
 		}
 		gap := min((right-left)*.12, 1)
 		top := min(p.y.at(h), plotBottom-.8) // one pod among thousands still shows
-		fmt.Fprintf(&p.b, `<rect class="%s" x="%s" y="%s" width="%s" height="%s"/>`,
-			class, px(left+gap/2), px(top), px(right-left-gap), px(plotBottom-top))
+		p.drawing.Rect(left+gap/2, top, right-left-gap, plotBottom-top, draw.Class(class))
 	}
 }
 
@@ -103,17 +91,16 @@ func (p *panel) bars(class string, edges, heights []float64) {
 func (p *panel) marker(at float64, label string, row int) {
 	x := p.x.at(at)
 	y := plotTop + float64(row)*markerLabelHeight
-	fmt.Fprintf(&p.b, `<line class="marker" x1="%s" x2="%s" y1="%s" y2="%s"/>`, px(x), px(x), px(y-6), px(plotBottom))
+	p.drawing.Line(x, y-6, x, plotBottom, draw.Class("marker"))
 	anchor, dx := "start", 5.0
 	if x+markerLabelWidth > plotRight {
 		anchor, dx = "end", -5.0
 	}
-	fmt.Fprintf(&p.b, `<text class="mark" x="%s" y="%s" dy=".32em" text-anchor="%s">%s</text>`, px(x+dx), px(y), anchor, template.HTMLEscapeString(label))
+	p.drawing.Text(x+dx, y, label, draw.Class("mark"), draw.Attr("dy", ".32em"), draw.Anchor(anchor))
 }
 
-// svg closes the drawing. The description is what a screen reader says of it.
+// svg closes the drawing with the cross hair, which the page's script moves. The description is what a screen reader says of it.
 func (p *panel) svg(id, description string) template.HTML {
-	return template.HTML(fmt.Sprintf(`<svg class="chart" id="%s" viewBox="0 0 %g %g" role="img" tabindex="0" aria-label="%s">`+
-		`%s<g class="cross" hidden><line y1="%s" y2="%s"/></g></svg>`,
-		id, panelWidth, panelHeight, template.HTMLEscapeString(description), p.b.String(), px(plotTop), px(plotBottom)))
+	p.drawing.Group(func() { p.drawing.Line(0, plotTop, 0, plotBottom) }, draw.Class("cross"), draw.Attr("hidden", ""))
+	return p.drawing.SVG(panelWidth, panelHeight, description, draw.Class("chart"), draw.Attr("id", id), draw.Attr("tabindex", "0"))
 }

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 )
@@ -132,6 +131,3 @@ func shortCount(v float64) string {
 		return count(int(v))
 	}
 }
-
-// px writes a position with a tenth of a unit.
-func px(v float64) string { return fmt.Sprintf("%.1f", v) }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"hilbert.dev/hilbert/internal/report"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -15,6 +16,7 @@ import (
 const (
 	pictureWidth = 920
 	headHeight   = 40
+	headBase     = 34 // the base line of the columns' names
 	lineHeight   = 22
 	podHeight    = 16
 	drawnHeight  = 14 // of a bar
@@ -25,7 +27,7 @@ const (
 	deviceLetters, restLetters, podLetters, headLetters     = 20, 40, 60, 130
 )
 
-// maxPods is how many of those who hold something are named below a node's devices.
+// maxPods is how many of the pods that hold something are named below a node's devices.
 const maxPods = 16
 
 // colours are those of pods in a node's picture, one after the other.
@@ -35,15 +37,15 @@ func colours() [8]string {
 
 const freeColour, closedColour, lineColour = "#f4f4f4", "#d0d0d0", "#bbb"
 
-// nodePicture is one in the making.
+// nodePicture is the picture of one node in the making.
 type nodePicture struct {
-	strings.Builder
+	drawing report.Drawing
 
 	pods []string            // in the order in which they are met
 	held map[string][]string // by pod
 }
 
-// draw is a node: its NUMA nodes, the switches in them, and of each device who holds how much.
+// draw draws a node: its NUMA nodes, the switches in them, and for each device which pods hold how much.
 func (n *gpuNode) draw() template.HTML {
 	devices := n.devices()
 	p := &nodePicture{held: make(map[string][]string)}
@@ -65,15 +67,14 @@ func (n *gpuNode) draw() template.HTML {
 	if note := n.note(); note != "" {
 		head = append(head, note)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s" font-family="system-ui,sans-serif" font-size="11" fill="#555">`,
-		pictureWidth, bottom+6, escaped("GPUs and network cards of "+n.Name, headLetters))
-	fmt.Fprintf(&b, `<text x="%d" y="16"><tspan style="font-weight:bold;font-size:13px;fill:#222">%s</tspan> %s</text>`,
-		numaAt, escaped(n.Name, podLetters), escaped(strings.Join(head, " · "), headLetters))
+	p.drawing.Heading(numaAt, 16, cut(n.Name, podLetters), "font-weight:bold;font-size:13px;fill:#222", cut(strings.Join(head, " · "), headLetters))
 	if len(devices) > 0 {
-		fmt.Fprintf(&b, `<text x="%d" y="34">compute, or bandwidth</text><text x="%d" y="34">memory</text><text x="%d" y="34">free</text>`, computeAt, memoryAt, restAt)
+		p.drawing.Text(computeAt, headBase, "compute, or bandwidth")
+		p.drawing.Text(memoryAt, headBase, "memory")
+		p.drawing.Text(restAt, headBase, "free")
 	}
-	return template.HTML(b.String() + p.String() + "</svg>") //nolint:gosec // what stands in it is escaped above
+	return p.drawing.SVG(pictureWidth, float64(bottom+6), cut("GPUs and network cards of "+n.Name, headLetters), report.Attr("xmlns", "http://www.w3.org/2000/svg"),
+		report.Attr("font-family", "system-ui,sans-serif"), report.FontSize(11), report.Fill("#555"))
 }
 
 // countFirst is how many of the first devices are so.
@@ -85,14 +86,14 @@ func countFirst(devices []deviceRow, so func(*deviceRow) bool) (n int) {
 }
 
 func (p *nodePicture) box(x, y, lines int, fill, name string) {
-	fmt.Fprintf(p, `<rect x="%d" y="%d" width="%d" height="%d" rx="3" fill="%s" stroke="%s"/><text x="%d" y="%d">%s</text>`,
-		x, y+1, pictureWidth-numaAt-x, lines*lineHeight-2, fill, lineColour, x+6, y+15, name)
+	p.drawing.Rect(float64(x), float64(y+1), float64(pictureWidth-numaAt-x), float64(lines*lineHeight-2), report.Attr("rx", "3"), report.Fill(fill), report.Stroke(lineColour))
+	p.drawing.Text(float64(x+6), float64(y+15), name)
 }
 
 // device is a line: a name, the bars, and what is left.
 func (p *nodePicture) device(d *deviceRow, y int) {
 	cells := d.cells()
-	fmt.Fprintf(p, `<text x="%d" y="%d">%s</text>`, deviceAt, y+15, escaped(cells[0], deviceLetters))
+	p.drawing.Text(deviceAt, float64(y+15), cut(cells[0], deviceLetters))
 	var name, left, closed string
 	var holders []deviceHolder
 	if d.gpu != nil {
@@ -106,14 +107,14 @@ func (p *nodePicture) device(d *deviceRow, y int) {
 	if note := cells[len(cells)-1]; note != "" {
 		left += "; " + note
 	}
-	fmt.Fprintf(p, `<text x="%d" y="%d">%s</text>`, restAt, y+15, escaped(left, restLetters))
+	p.drawing.Text(restAt, float64(y+15), cut(left, restLetters))
 	for i := range holders {
 		pod := holders[i].pod()
 		p.held[pod] = append(p.held[pod], name+holders[i].share())
 	}
 }
 
-// slicesBar is where a bar stands, and of what it is.
+// slicesBar is the place of a bar, and the device that it shows.
 type slicesBar struct {
 	device      string
 	x, width, y int
@@ -121,13 +122,14 @@ type slicesBar struct {
 	closed      bool
 }
 
-// bar is who holds how much of a device, each in the colour of the pod, and what is free.
+// bar draws how much of a device each pod holds, in the colour of the pod, and what is free.
 func (p *nodePicture) bar(at slicesBar, holders []deviceHolder, amount func(*deviceHolder) int64) {
 	free := freeColour
 	if at.closed {
 		free = closedColour
 	}
-	fmt.Fprintf(p, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s" stroke="%s"/>`, at.x, at.y, at.width, drawnHeight, free, lineColour)
+	y := float64(at.y)
+	p.drawing.Rect(float64(at.x), y, float64(at.width), drawnHeight, report.Fill(free), report.Stroke(lineColour))
 	sum := int64(0)
 	for i := range holders {
 		h := &holders[i]
@@ -137,15 +139,15 @@ func (p *nodePicture) bar(at slicesBar, holders []deviceHolder, amount func(*dev
 		}
 		from, wide := float64(at.x)+float64(at.width)*float64(sum)/float64(at.all), float64(at.width)*float64(part)/float64(at.all)
 		sum += part
-		fmt.Fprintf(p, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s" stroke="#fff" stroke-width=".5"><title>%s</title></rect>`,
-			from, at.y, wide, drawnHeight, colour, escaped(at.device+": "+h.pod()+h.share(), headLetters))
+		p.drawing.Rect(from, y, wide, drawnHeight, report.Fill(colour), report.Stroke("#fff"), report.StrokeWidth(.5),
+			report.Tip(cut(at.device+": "+h.pod()+h.share(), headLetters)))
 		if letters := int((wide - 6) / letterWidth); letters >= min(utf8.RuneCountInString(h.Name), 6) {
-			fmt.Fprintf(p, `<text x="%.1f" y="%d" style="fill:#fff">%s</text>`, from+3, at.y+11, escaped(h.Name, letters))
+			p.drawing.Text(from+3, y+11, cut(h.Name, letters), report.Attr("style", "fill:#fff"))
 		}
 	}
 }
 
-// colour is a pod's.
+// colour is the colour of a pod.
 func (p *nodePicture) colour(pod string) string {
 	at := slices.Index(p.pods, pod)
 	if at < 0 {
@@ -156,53 +158,50 @@ func (p *nodePicture) colour(pod string) string {
 	return list[at%len(list)]
 }
 
-// legend lists who holds what, from y on, and returns its height.
+// legend lists which pods hold what, from y on, and returns its height.
 func (p *nodePicture) legend(y int) int {
 	named := p.pods[:min(len(p.pods), maxPods)]
 	for i, pod := range named {
-		fmt.Fprintf(p, `<rect x="%d" y="%d" width="10" height="10" rx="2" fill="%s"/><text x="%d" y="%d"><tspan style="fill:#222">%s</tspan> %s</text>`,
-			numaAt, y+i*podHeight+5, p.colour(pod), numaAt+16, y+i*podHeight+14, escaped(pod, podLetters), escaped(strings.Join(p.held[pod], ", "), podLetters))
+		line := float64(y + i*podHeight)
+		p.drawing.Rect(numaAt, line+5, 10, 10, report.Attr("rx", "2"), report.Fill(p.colour(pod)))
+		p.drawing.Heading(numaAt+16, line+14, cut(pod, podLetters), "fill:#222", cut(strings.Join(p.held[pod], ", "), podLetters))
 	}
 	lines := len(named)
 	if more := len(p.pods) - lines; more > 0 {
-		fmt.Fprintf(p, `<text x="%d" y="%d">and %d more pods</text>`, numaAt+16, y+lines*podHeight+14, more)
+		p.drawing.Text(numaAt+16, float64(y+lines*podHeight+14), fmt.Sprintf("and %d more pods", more))
 		lines++
 	}
 	return lines * podHeight
 }
 
-// drawCounts is how many GPUs of each model are in which state.
+// drawCounts draws how many GPUs of each model are in which state.
 func drawCounts(models []gpuModel) template.HTML {
 	states := [...]struct{ name, colour string }{
 		{"idle", "#cfe3cf"}, {"shared", "#c8852b"}, {"divided", "#6d5ba8"}, {"held", "#1b6ca8"}, {"closed", closedColour},
 	}
 	const nameWidth, width = 190, pictureWidth - 200
-	var b strings.Builder
-	fmt.Fprintf(&b, `<figure><svg viewBox="0 0 %d %d" role="img" aria-label="GPUs of each model by state">`, pictureWidth, len(models)*lineHeight)
+	f := report.NewFigure("GPUs of each model by state", pictureWidth, len(models)*lineHeight)
 	for i := range models {
-		m, x := &models[i], float64(nameWidth)
-		fmt.Fprintf(&b, `<text class="left" x="%d" y="%d">%s</text>`, nameWidth-8, i*lineHeight+15, escaped(fmt.Sprintf("%s: %d", orDash(m.Model), m.GPUs), deviceLetters))
+		m, x, y := &models[i], float64(nameWidth), i*lineHeight
+		f.Left(nameWidth-8, y+15, cut(fmt.Sprintf("%s: %d", orDash(m.Model), m.GPUs), deviceLetters))
 		for k, count := range []int{m.Idle, m.Shared, m.Divided, m.Held, m.Closed} {
 			wide := width * float64(count) / float64(max(m.GPUs, 1))
 			if count > 0 {
-				fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s" stroke="#fff"><title>%d %s</title></rect>`,
-					x, i*lineHeight+4, wide, drawnHeight, states[k].colour, count, states[k].name)
+				f.Bar(states[k].colour, x, wide, y+4, drawnHeight, report.Stroke("#fff"), report.Tip(fmt.Sprintf("%d %s", count, states[k].name)))
 			}
 			x += wide
 		}
 	}
-	b.WriteString("</svg><figcaption>")
 	for _, s := range states {
-		fmt.Fprintf(&b, `<span><i style="background:%s"></i>%s</span>`, s.colour, s.name)
+		f.Legend(s.colour, s.name)
 	}
-	b.WriteString("</figcaption></figure>")
-	return template.HTML(b.String()) //nolint:gosec // what stands in it is escaped above
+	return f.HTML("")
 }
 
-// escaped is a text as it may stand in a picture, cut to so many letters.
-func escaped(text string, letters int) string {
+// cut is a text of at most this many letters.
+func cut(text string, letters int) string {
 	if runes := []rune(text); len(runes) > letters {
 		text = string(runes[:max(letters-1, 0)]) + "…"
 	}
-	return template.HTMLEscapeString(text)
+	return text
 }

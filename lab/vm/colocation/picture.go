@@ -1,10 +1,9 @@
 package colocation
 
 import (
-	"fmt"
-	"html"
 	"slices"
-	"strings"
+
+	"hilbert.dev/hilbert/internal/report"
 )
 
 // The picture's measures, in pixels: panels side by side and below each other, in each a line for each arm.
@@ -19,19 +18,16 @@ func (r *Result) Picture() string {
 	measures := Measures()[:pictured]
 	height := panelHead + panelFoot + lineHeight*len(r.Arms)
 	rows := (len(measures) + panelsAside - 1) / panelsAside
-	var b strings.Builder
 	width, total := panelsAside*panelWidth+2*margin, rows*height+3*margin+lineHeight
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12">`+"\n", width, total)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/>`+"\n", width, total)
-	fmt.Fprintf(&b, `<text x="%d" y="%d" font-size="15" font-weight="bold">%s</text>`+"\n", margin, margin+12, html.EscapeString(r.Title))
+	var d report.Drawing
+	d.Text(margin, margin+12, r.Title, report.FontSize(15), report.Bold())
 	for i, m := range measures {
-		r.panel(&b, m, margin+i%panelsAside*panelWidth, 2*margin+lineHeight+i/panelsAside*height)
+		r.panel(&d, m, margin+i%panelsAside*panelWidth, 2*margin+lineHeight+i/panelsAside*height)
 	}
-	b.WriteString("</svg>\n")
-	return b.String()
+	return d.File(float64(width), float64(total))
 }
 
-func (r *Result) panel(b *strings.Builder, m Measure, x, y int) {
+func (r *Result) panel(d *report.Drawing, m Measure, x, y int) {
 	most := 0.0
 	for _, a := range r.Arms {
 		most = max(most, slices.Max(append(r.values(a.Name, m.Of), 0)))
@@ -41,20 +37,20 @@ func (r *Result) panel(b *strings.Builder, m Measure, x, y int) {
 	}
 	left, right := float64(x+nameWidth), float64(x+panelWidth-2*margin)
 	at := func(v float64) float64 { return left + v/most*(right-left) }
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="bold">%s</text>`+"\n", x, y+14, html.EscapeString(m.Title))
-	bottom := y + panelHead + lineHeight*len(r.Arms)
+	d.Text(float64(x), float64(y+14), m.Title, report.Bold())
+	top, bottom := float64(y+panelHead), float64(y+panelHead+lineHeight*len(r.Arms))
 	for i := range ticks + 1 {
 		v := most * float64(i) / ticks
-		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%d" y2="%d" stroke="#ddd"/>`, at(v), at(v), y+panelHead-12, bottom-8)
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" fill="#666" font-size="10" text-anchor="middle">%s</text>`+"\n", at(v), bottom+6, number(v))
+		d.Line(at(v), top-12, at(v), bottom-8, report.Stroke("#ddd"))
+		d.Text(at(v), bottom+6, number(v), report.Fill("#666"), report.FontSize(10), report.Anchor("middle"))
 	}
 	for i, a := range r.Arms {
-		line := y + panelHead + lineHeight*i
-		fmt.Fprintf(b, `<text x="%d" y="%d">%s</text>`+"\n", x, line+4, html.EscapeString(a.Title))
+		line := top + float64(lineHeight*i)
+		d.Text(float64(x), line+4, a.Title)
 		for _, v := range r.values(a.Name, m.Of) {
-			fmt.Fprintf(b, `<circle cx="%.1f" cy="%d" r="%g" fill="#2563eb" fill-opacity="0.45"/>`, at(v), line, dot)
+			d.Circle(at(v), line, dot, report.Fill("#2563eb"), report.Attr("fill-opacity", "0.45"))
 		}
 		median := at(r.Of(a.Name, m.Of).Median)
-		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%d" y2="%d" stroke="#b91c1c" stroke-width="2.5"/>`+"\n", median, median, line-8, line+8)
+		d.Line(median, line-8, median, line+8, report.Stroke("#b91c1c"), report.StrokeWidth(2.5))
 	}
 }
