@@ -1,8 +1,8 @@
-// Package kube is the door to a real cluster: it turns what the API server says into cluster.Events, and bind.Writes into API calls.
+// Package kube is the door to a real cluster: it turns changes of API objects into facts.Events, and bind.Writes into API calls.
 //
 // One pod, from the watch to the Binding:
 //
-//	reflector (client-go) ─▶ podSink ─▶ parse.Parser ─▶ cluster.PodUpserted ─▶ Watch.Events ─▶ the scheduler's goroutine
+//	reflector (client-go) ─▶ podSink ─▶ parse.Parser ─▶ facts.PodUpserted ─▶ Watch.Events ─▶ the scheduler's goroutine
 //	API server ◀─ apiserver.Requester ◀─ sender (lease.Fence) ◀─ Writer's workers ◀─ Writer.Start(bind.Write) ◀──────┘
 //	                                                                  └─▶ Writer.Results: Written, Gone, Conflict, Refused, Unknown, NotSent
 //
@@ -17,6 +17,10 @@
 //
 // Writer has a fixed pool of workers and answers each bind.Write with exactly one bind.Result. QueueWriter writes the status of Queues. Both
 // send through connections that check the lease.Fence at each system call.
+//
+// Example. A Deployment creates 100 equal pods. The sink parses each, and all 100 share one set of Requirements, so that the ledger makes one class of
+// them. The scheduler answers with 100 Writes; 64 workers send a Binding each. One connection breaks after the request has left: the result is
+// Unknown, the pod keeps its node, and the scheduler repeats the same Write. The API server binds a pod once, so the repetition is harmless.
 //
 // Invariants: a Replace is a consistent list. Events of one resource are neither lost nor reordered. No write leaves this process unless the
 // leadership outlasts it. While the API server is unreachable, this package retries with a bounded backoff and never exits.

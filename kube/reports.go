@@ -141,7 +141,7 @@ func (v *vouched) silenced() *topology.Devices {
 	return v.silent
 }
 
-// expire tells of the reports that have become stale.
+// expire sends events for the reports that have become stale.
 func (f *freshness) expire() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

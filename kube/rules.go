@@ -7,7 +7,8 @@ import (
 	"hilbert.dev/hilbert/kube/parse"
 )
 
-// Permissions is everything that hilbertd needs to be allowed on any API server, and no more. A test holds deploy/ to it, another one what is really asked.
+// Permissions are exactly the permissions that hilbertd needs on any API server. One test compares deploy/ with it, another the requests that are really
+// made.
 var Permissions = []apiserver.Permission{
 	{Resource: "nodes", Verbs: []string{"list", "watch"}},
 	{Resource: "pods", Verbs: []string{"get", "list", "watch", "delete"}}, // get: to learn what became of a Binding; delete: victims
@@ -24,7 +25,7 @@ var Permissions = []apiserver.Permission{
 	{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}, InLeaseNamespace: true},
 }
 
-// OptionalPermissions is what hilbertd needs besides where the API server has PodGroups, Queues and CustomNodeResources. Rules about resources that do not exist
+// OptionalPermissions are what hilbertd needs in addition where the API server has PodGroups, Queues and CustomNodeResources. Rules about resources that do not exist
 // do no harm, so that deploy/ grants them too.
 var OptionalPermissions = []apiserver.Permission{
 	{Group: parse.GroupScheduling, Resource: parse.PodGroups, Verbs: []string{"get", "list", "watch"}}, // get: what its condition says already

@@ -35,10 +35,12 @@ const MaxQueuedEvents = 4096
 // watchBackoffMax bounds the pause before a watch that cannot be made or broke is made again.
 const watchBackoffMax = 5 * time.Second
 
-// Watch delivers what happens to nodes and pods, and to what pods' constraints speak of: namespaces, the workloads that select pods,
-// disruption budgets, and, as far as the API server has them, PodGroups, Queues and
-// CustomNodeResources. One consistent list of each comes first (Lists tells when all are here), and again whenever a watch could not be
-// resumed, with the changes between. The events of one resource come in order; between resources there is none.
+// Watch delivers the changes of nodes and pods, and of what pods' constraints refer to: namespaces, the workloads that select pods, disruption
+// budgets, and, if the API server has them, PodGroups, Queues and CustomNodeResources. A consistent list of each comes first (Lists knows when all have
+// arrived), and again whenever a watch could not be resumed. The events of one resource come in order; events of different resources come in any order.
+//
+// Example: hilbertd starts. Events has the nodes and pods of the first lists, as facts.NodesListed and the like. When Lists has all, the leader may
+// decide. A watch breaks for a minute: the resource is listed again, and one event replaces what is known of it.
 type Watch struct {
 	events  chan facts.Event
 	stop    context.CancelFunc

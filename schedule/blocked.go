@@ -149,7 +149,7 @@ func (b *blocked) forgetVictims(key queueKey) {
 	}
 }
 
-// recheck readies the units that sleep and that a change since then would now let in somewhere. What stands in other places than the node
+// recheck wakes the units that sleep and that would now fit somewhere because of a change since then. What stands in other places than the node
 // itself matters only through the censuses that a class reads; when those have changed, one decision settles it.
 func (b *blocked) recheck() {
 	newest := b.store.Revision()
@@ -248,7 +248,7 @@ func (b *blocked) version(shape *queue.Shape, revision changes.Revision) queue.V
 }
 
 // retryReclaims wakes units that found no victims, and whose queue is within its guarantee: it may have been beyond it then, or the others
-// within theirs. No change of a node tells of that.
+// within theirs. No change of a node shows that.
 func (b *blocked) retryReclaims(now time.Time) {
 	if at, due := b.nextReclaim(); !due || now.Before(at) {
 		return

@@ -24,7 +24,11 @@ const maxRejections = 8
 // maxCostIndexes bounds the classes and priorities whose preemption costs are kept for every node.
 const maxCostIndexes = 16
 
-// Scheduler is the pipeline. Its methods must not run beside one another.
+// Scheduler is the pipeline: it owns the ledger, the queue, the instances and the binder, and is the only one that changes them. So no part needs a lock,
+// and the same inputs give the same outputs. Its methods must not run concurrently.
+//
+// Example: a shell calls Apply for each event, then Step, then starts the writes of Ready, and gives each answer to Finish. A pod that arrives in Apply
+// is placed in the next Step, and its Binding is among the writes of the next Ready.
 type Scheduler struct {
 	cfg        spec.Scheduling
 	store      *cluster.Store
@@ -249,7 +253,7 @@ func (s *Scheduler) Finish(result bind.Result, now time.Time) {
 	s.report(now)
 }
 
-// report goes on with what the binder has to tell.
+// report handles the outcomes that the binder has.
 func (s *Scheduler) report(now time.Time) {
 	for _, r := range s.binder.Transitions() {
 		s.transition(r, now)

@@ -179,7 +179,7 @@ func (v *View) nearest(set uint16, want int, gpus uint16) (chosen uint16) {
 	return chosen
 }
 
-// taken is how many of a set of cards hang below a switch.
+// taken is how many of a set of cards are below a switch.
 func (v *View) taken(set uint16, pciSwitch uint8) (n int) {
 	for ; set != 0; set &= set - 1 {
 		if v.Shape.Devices.NIC[bits.TrailingZeros16(set)].Switch == pciSwitch {

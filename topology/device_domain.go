@@ -1,6 +1,6 @@
 package topology
 
-// domain is what hangs together at a level: sets of GPUs, network cards and NUMA nodes.
+// domain is what is close together at a level: sets of GPUs, network cards and NUMA nodes.
 type domain struct {
 	gpus, nics uint16
 	numaNodes  uint8

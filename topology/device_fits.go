@@ -70,7 +70,7 @@ func (v *View) fitNear(r *Request, z *NUMARequest, g *Grant) bool {
 }
 
 // Together reports whether all that a grant names of what a request has asked for is in one domain of a level: its GPUs and network cards, and
-// its NUMA nodes if Near says so. A single device is together with itself, wherever it hangs.
+// its NUMA nodes if Near says so. A single device is together with itself, wherever it is.
 func (v *View) Together(r *Request, z *NUMARequest, g *Grant, level Level) bool {
 	if level == Anywhere {
 		return true

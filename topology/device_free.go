@@ -45,9 +45,9 @@ func (f *DeviceFree) HoldsInstance(gpu, instance int) bool {
 	return f.Holders[gpu]>>(4*instance&31)&15 != 0
 }
 
-// View is a node: what it has and what is left of it. Where Shape.Devices is nil, Devices is not read and may be nil; then GPUs are counters
-// alone and there is no network card. NUMA nodes and NUMAFree may be nil: then nothing is promised by NUMA node. A View is made on the stack; it holds
-// nothing.
+// View is one node to the fit functions: what it has and what is left of it. The ledger, the agent and the explanations all build one and call Offer, so
+// they agree on what fits. Where Shape.Devices is nil, Devices is not read and may be nil; then GPUs are only counters and there is no network card.
+// NUMANodes and NUMAFree may be nil: then nothing is promised by NUMA node. A View is made on the stack and owns nothing.
 type View struct {
 	Shape     *Shape
 	Free      *Free

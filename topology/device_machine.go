@@ -1,9 +1,9 @@
 package topology
 
-// Place is where a device hangs, as GPU and NIC have it.
+// Place is where a device is attached, as GPU and NIC have it.
 type Place struct{ Switch, NUMANode, Socket uint8 }
 
-// PlacesOf says where the GPUs and network cards of a machine hang, by PCI address.
+// PlacesOf returns where the GPUs and network cards of a machine are attached, by PCI address.
 //
 // Two devices are below one switch if they share a bridge that is not a root port: sysfs shows a switch as an upstream port below the root port,
 // and downstream ports below that. So the number of a switch is that of the topmost bridge below a root port, in the order of Machine.Devices; what

@@ -86,7 +86,7 @@ func StrengthsOf(list ...Isolation) (s Strengths) {
 // Has reports whether the set has the isolation.
 func (s Strengths) Has(i Isolation) bool { return s&(1<<i) != 0 }
 
-// Level is how close things hang together, in order of closeness.
+// Level is how close devices and CPUs are to each other, the closest last.
 type Level uint8
 
 // The levels.
@@ -192,8 +192,8 @@ func (d *Devices) Check() error {
 	return nil
 }
 
-// Near is how close the GPUs, the network cards and the CPU NUMA nodes of a pod must or should be. See Request.Near for what the words of the
-// kubelet's topology manager are in it.
+// Near is how close the GPUs, the network cards and the NUMA nodes of a pod's CPUs must or should be. Request.Near translates the words of the
+// kubelet's topology manager.
 type Near struct {
 	Level    Level
 	Required bool // else it is preferred

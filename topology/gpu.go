@@ -30,7 +30,8 @@ func (s *Shape) count() int {
 	return min(s.GPUs, MaxGPUs)
 }
 
-// Request asks for a part of one GPU (Milli 1 to 999, Whole 0), for whole ones (Milli 0), for network cards, or for both.
+// Request asks for a part of one GPU (Milli 1 to 999, Whole 0), for whole ones (Milli 0), for network cards, or for both. For example,
+// {Whole: 2, NIC: NICRequest{Count: 1}, Near: Near{Level: SameSwitch, Required: true}} is two whole GPUs and a card below one PCIe switch.
 type Request struct {
 	Milli int16
 	Whole int8

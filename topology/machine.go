@@ -1,6 +1,6 @@
 package topology
 
-// Machine is what a node's hardware is: logical CPUs and how they share cores, caches, sockets and memory, and the PCIe devices that matter
+// Machine is the hardware of a node: logical CPUs and how they share cores, caches, sockets and memory, and the PCIe devices that matter
 // for placement. It is read once and never changed. Slices are sorted as their fields say.
 type Machine struct {
 	CPUs    []CPU      // the online ones, by ID

@@ -29,7 +29,8 @@ const (
 // String is the ruler as the CustomNodeResource spells it.
 func (r Ruler) String() string { return [...]string{"none", "agent", "kubelet"}[r] }
 
-// NUMAShape is what the NUMA nodes of a machine can promise, by index. It is the same value in the scheduler's ledger and in the agent.
+// NUMAShape is what the NUMA nodes of a machine can promise, by index. It has amounts, and not which CPUs: the scheduler promises amounts, and the agent
+// chooses the CPUs. It is the same value in the scheduler's ledger and in the agent.
 type NUMAShape struct {
 	Ruler     Ruler
 	NUMANodes uint8 // how many, at most MaxNUMANodes
@@ -61,7 +62,8 @@ const (
 // String is the binding in words.
 func (b Binding) String() string { return [...]string{"unbound", "NUMA-bound", "NUMA-exclusive"}[b] }
 
-// NUMARequest asks for exclusive CPUs.
+// NUMARequest asks for exclusive CPUs, and says how close they must be to the pod's memory. For example, {CPUs: 6, Binding: Bound, Memory: 4096} on a
+// machine with two threads per core is three cores and 4 GiB from as few NUMA nodes as possible.
 type NUMARequest struct {
 	CPUs    uint16 // logical CPUs; rounded up to whole cores by the machine that gives them
 	Binding Binding

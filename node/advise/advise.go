@@ -2,7 +2,8 @@ package advise
 
 import "time"
 
-// Sample is a number that may not be known. The zero value is not known.
+// Sample is a number that may be unknown. The zero value is unknown, so a value that was never filled in cannot pass for 0: a law without its input lends
+// nothing more, where a 0 of CPU use would have lent everything.
 type Sample struct {
 	Value float64 `json:"value"`
 	Known bool    `json:"known"`
@@ -90,7 +91,8 @@ type Reclaimed struct {
 	Memory      Sample `json:"memory"`
 }
 
-// Advice is what the laws want.
+// Advice is what the laws want: for each NUMA node how many cores to lend and how much headroom to publish, and for the node how strongly reclaimed pods
+// are suppressed. It is a state and not a list of orders: applying the same Advice twice changes nothing.
 type Advice struct {
 	NUMANodes []NUMAAdvice `json:"numaNodes"`
 	// Pools are the CPUs that the pools of services with a profile should have in all NUMA nodes together, by pool; others follow their requests.
@@ -110,9 +112,9 @@ type NUMAAdvice struct {
 	Memory Headroom `json:"memory"`
 }
 
-// Headroom is an amount and why it is no more.
+// Headroom is an amount, and the reason that bounds it.
 type Headroom struct {
-	// Now is what the law finds at this tick. Published is what may be told to the scheduler.
+	// Now is what the law finds at this tick. Published is what may be reported to the scheduler.
 	Now       int64  `json:"now"`
 	Published int64  `json:"published"`
 	Reason    Reason `json:"reason"`

@@ -53,7 +53,7 @@ func (t *tick) memoryBudget(z *NUMANode, s *NUMAState) memoryBudget {
 	}
 }
 
-// publishMemory bounds what was found and tells it.
+// publishMemory bounds what was found and publishes it.
 func (t *tick) publishMemory(i int, share float64) {
 	z, s, h := &t.o.NUMANodes[i], &t.m.NUMANodes[i], &t.m.numaNodes[i].Memory
 	if share < 1 {

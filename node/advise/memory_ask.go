@@ -54,7 +54,7 @@ func (t *memoryTick) results(pod *MemoryPod, s *MemoryPodState) {
 func (t *memoryTick) due(i int) bool { return !t.o.Pods[i].Reclaiming && t.now >= t.pods[i].NextAsk }
 
 // reclaimable is how much of a pod can be reclaimed at all, and whether page cache alone may be: anonymous memory only of reclaimed pods, and only
-// as far as there is swap for it. Where there is no swap the kernel need not be told.
+// as far as there is swap for it. Where there is no swap, swappiness does not matter.
 func (t *memoryTick) reclaimable(pod *MemoryPod) (bytes int64, fileOnly, known bool) {
 	inactive, a := bytesOf(pod.InactiveFile)
 	active, b := bytesOf(pod.ActiveFile)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Params are what the laws are tuned by. CPUs are logical; shares are from 0 to 1.
+// Params tune the laws. docs/concepts/colocation.md explains each law with its parameters. CPUs are logical; shares are from 0 to 1.
 type Params struct {
 	// TargetUse is how busy the shared CPUs may be: a pool that uses x CPUs needs x/TargetUse, and besides Margin CPUs and MarginShare of the
 	// divisible ones: bursts are larger where more runs, and a small machine has little to spare.
@@ -67,7 +67,7 @@ type Params struct {
 	MemoryDeadband int64         `json:"memoryDeadband"`
 
 	// FileShare is the share of the inactive page cache that counts as free. Watermark and GrowthReserve are the shares of a NUMA node's memory
-	// kept free: for the kernel, and for online pods to grow into until something is given back.
+	// kept free: for the kernel, and for online pods to grow into until memory is given back.
 	FileShare     float64 `json:"fileShare"`
 	Watermark     float64 `json:"watermark"`
 	GrowthReserve float64 `json:"growthReserve"`

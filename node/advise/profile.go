@@ -16,7 +16,7 @@ type Profile struct {
 	// Targets are of Service.Indicators, in their order.
 	Targets []Target `json:"targets"`
 	// LeastCPUs and MostCPUs bound the pool, in CPUs; LeastShare and MostShare by what its pods request, where that is known. 0: no such bound.
-	// Where several hold, the narrowest rules; where they contradict each other, the upper one.
+	// The narrowest bound counts; if bounds contradict each other, the upper one.
 	LeastCPUs  int     `json:"leastCPUs,omitempty"`
 	MostCPUs   int     `json:"mostCPUs,omitempty"`
 	LeastShare float64 `json:"leastShare,omitempty"`

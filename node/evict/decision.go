@@ -9,9 +9,10 @@ import (
 )
 
 // Decision is what is to be done. All but Reclaims and Stop are states: what they name holds until a later Decision no longer names it. Reclaims
-// and Stop are orders, each given once.
+// and Stop are orders, each given once. For example, a pod stays in Requests at each tick until its eviction is no longer needed, so an agent that
+// restarts, or a report that is lost, forgets no request; Stop names it at one tick only.
 type Decision struct {
-	// DryRun: all below is to be told, and none of it acted on.
+	// DryRun: all below is to be reported, and none of it carried out.
 	DryRun bool `json:"dryRun,omitempty"`
 	// Pressures are those that stand, the worst first.
 	Pressures []Pressure `json:"pressures,omitempty"`

@@ -93,7 +93,7 @@ type row struct {
 	name     string
 	resource resource
 	scope    scope
-	// lends: lending goes on nevertheless, for the node is not short of anything.
+	// lends: lending continues, because the node is not short of anything.
 	lends bool
 	// hold is how long a reading must last for each level.
 	hold func(p *Params) (soft, hard time.Duration)

@@ -30,7 +30,7 @@ type Observation struct {
 // Node is the machine as a whole.
 type Node struct {
 	MemoryTotal advise.Sample `json:"memoryTotal"`
-	// MemoryAvailable is the lesser of what the kernel says (MemAvailable) and what the kubelet reckons (the total less the working set of
+	// MemoryAvailable is the lesser of what the kernel says (MemAvailable) and what the kubelet computes (the total less the working set of
 	// the root cgroup), so that we see a shortage no later than it.
 	MemoryAvailable advise.Sample `json:"memoryAvailable"`
 	// MinWatermark is the sum of the NUMA nodes' min watermarks: below it tasks reclaim for themselves. Not known: it does not raise a mark.
@@ -97,7 +97,7 @@ type API struct {
 	// Unreachable: the agent's writes fail, since then on the clock of Observation.At.
 	Unreachable bool          `json:"unreachable,omitempty"`
 	Since       time.Duration `json:"since,omitempty"`
-	// Answers are to requests that were told. A request that is not among them has not been answered.
+	// Answers are to requests that were reported. A request that is not among them has not been answered.
 	Answers []Answer `json:"answers,omitempty"`
 }
 

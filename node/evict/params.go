@@ -13,9 +13,9 @@ const leastStopInterval = 10 * time.Second
 // MaxRequests bounds the pods that are asked for at one time, and those that have notice.
 const MaxRequests = 16
 
-// Params are the marks and times. Times are multiples of the tick in effect: what is due is done at the first tick after.
+// Params are the thresholds (marks) and times. docs/concepts/colocation.md has a table of them. Times are multiples of the tick in effect: what is due is done at the first tick after.
 type Params struct {
-	// DryRun: decisions are made and told, and none is acted on.
+	// DryRun: decisions are made and reported, and none is carried out.
 	DryRun bool `json:"dryRun,omitempty"`
 	// Off are detectors that are not asked.
 	Off Detectors `json:"off,omitempty"`

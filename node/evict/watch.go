@@ -171,7 +171,7 @@ func (w *Watch) follow(r *reading, v *view, at time.Duration, c *Counts) {
 	w.now = *r
 	w.Blind.run(!r.known, at)
 	if !r.known {
-		// What has not begun yet has not lasted; what has begun neither ends nor goes on.
+		// What has not begun yet has not lasted; what has begun neither ends nor continues.
 		w.SoftOn, w.HardOn, w.SoftOff, w.HardOff = Timer{}, Timer{}, Timer{}, Timer{}
 		if w.Blind.ran(at, v.p.BlindFor) {
 			w.Level = None

@@ -19,7 +19,7 @@ func Groups(k Kernel, dirs []string) []advise.MemoryGroup {
 }
 
 // SwapRoom is what a pod may yet swap by memory.swap.max: what its containers may, as far as the pod itself may. The kubelet gives containers none
-// unless it is configured to. It is known and 0 where there is no swap accounting, for nothing of it can be relied on.
+// unless it is configured to. It is known and 0 where there is no swap accounting, because swap cannot be relied on there.
 func SwapRoom(k Kernel, pod string, containers []string) advise.Sample {
 	own, known := roomIn(k, pod)
 	if !known {

@@ -70,7 +70,8 @@ var (
 	ErrNothing = errors.New("a request needs a cgroup and more than no bytes")
 )
 
-// Shrinker carries requests out.
+// Shrinker carries requests to reclaim memory out. It keeps them off the agent's loop, because one write to memory.reclaim can take seconds, and it stops
+// within one write when online pods feel pressure.
 type Shrinker struct {
 	kernel Kernel
 	params Params

@@ -9,7 +9,7 @@ import (
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
-// Gate admits units to the nodes: it is the limits of queues, what is claimed of them, and the nodes that are reserved.
+// Gate admits units to the nodes. It joins the limits of queues, the claims on these limits, and the reserved nodes, because a unit needs all three.
 type Gate struct {
 	store *cluster.Store
 	// Claims are the limits that are reserved for gangs that have waited long.

@@ -47,7 +47,11 @@ func (x *Reservation) Open(snapshot *cluster.Snapshot) {
 	}
 }
 
-// Reservations are few and ranked, so that they cannot block one another: each gang may take what those of lower rank have.
+// Reservations keep large gangs from starving: a gang that has waited long gets nodes reserved, and other units use the rest or backfill. They are few
+// and ranked, so that two gangs cannot block one another: each gang may take the nodes of gangs of lower rank.
+//
+// Example: in a cluster of 8 nodes gang a (priority 10) and gang b (priority 5) need 4 nodes each, and each has 4 reserved. b's nodes become free first.
+// a may take them; b loses its reservation, and gets other nodes reserved.
 type Reservations struct {
 	store *cluster.Store
 	gate  *Gate

@@ -75,7 +75,7 @@ func (r *row) hasVictims() bool { return r.kind == WriteNomination || r.stage ==
 // Binder is the committer: the only caller of Store.Commit, Confirm and Release, so that all places are given and taken back in one order.
 //
 // It is a state machine over rows. Propose adds one row per placement, Ready turns rows into writes, Finish applies the answers, and
-// Transitions tells what became of the placements. Settle and ReleaseFromLostNodes apply what the watch has seen.
+// Transitions returns the outcomes of the placements. Settle and ReleaseFromLostNodes apply what the watch has seen.
 type Binder struct {
 	store *cluster.Store
 	check cluster.Check
@@ -377,7 +377,7 @@ func (b *Binder) released(r *row, message string, unsent bool) {
 // vanished releases the node; the pod is not decided again until the watch says what became of it.
 func (b *Binder) vanished(r *row) { b.release(r, Transition{Event: Vanished, Pod: r.pod}) }
 
-// release takes a placement back, then goes on with the placements that waited for this pod to leave.
+// release takes a placement back, then continues with the placements that waited for this pod to leave.
 func (b *Binder) release(r *row, t Transition) {
 	b.drop(r)
 	b.store.Release(r.pod)

@@ -32,7 +32,7 @@ func (a subject) compare(b subject) int {
 // at most once per MinInterval; a token bucket bounds all writes together, except those that say that a PodGroup is scheduled.
 //
 // Example: a pod is refused three times in a second, with "3 nodes: cpu", "2 nodes: cpu" and again "3 nodes: cpu". The first is written, the others
-// wait for MinInterval, and then there is nothing to write, for the condition says so already.
+// wait for MinInterval, and then there is nothing to write, because the condition says so already.
 type conditions struct {
 	cfg      spec.Conditions
 	rows     map[subject]*conditionRow

@@ -268,7 +268,7 @@ func (b *Binder) idleEviction(e *eviction) {
 	e.stage = waiting
 }
 
-// victimLeft goes on with the placements that waited for a victim.
+// victimLeft continues with the placements that waited for a victim.
 func (b *Binder) victimLeft(e *eviction) {
 	waiters := e.waiters
 	e.waiters = nil

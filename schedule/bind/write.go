@@ -51,7 +51,8 @@ type WriteID struct {
 	Number uint64
 }
 
-// Write is an API call that the shell has to make. It is data: the shell answers each with one Result.
+// Write is an API call that the shell has to make. It is data, so a test or the simulator can answer it in any order, late, or with any outcome. The shell
+// answers each Write with exactly one Result.
 type Write struct {
 	ID              WriteID
 	Kind            WriteKind
@@ -89,7 +90,8 @@ const (
 	Withheld
 )
 
-// Result answers a Write.
+// Result answers a Write. The Outcome says what is certain: Written and Gone are, while after Unknown the API server may or may not have done it, so the
+// pod keeps its node.
 type Result struct {
 	ID      WriteID
 	Outcome Outcome

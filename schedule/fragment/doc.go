@@ -17,7 +17,7 @@
 // node that a request drawn from the mix cannot use, Target.Gradient scores a placement by how much that rises.
 //
 // Prices is ours. Market treats the rest of the cluster as a market: each kind of request has a price, and each node buys the requests that fill
-// its free pieces best. Kinds that are bought more often than they arrive become dearer, the others cheaper, until both balance; this is a
+// its free pieces best. Kinds that are bought more often than they arrive become more expensive, the others cheaper, until both balance; this is a
 // subgradient method. The worth of a node is then the value of its best filling, and Prices.Score is the worth that a placement destroys.
 //
 // Example: requests for halves and for whole GPUs arrive equally often. A free whole GPU is worth 1000 (one whole request, or two halves). A half is

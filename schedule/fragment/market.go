@@ -32,7 +32,7 @@ func Defaults() Params {
 var cpuPrices = row{0, 0.05, 0.1, 0.2, 0.33, 0.5, 0.66, 0.88, 1.1, 1.4, 1.75, 2.2} //nolint:gochecknoglobals // a constant
 
 // Market finds prices for the requests of a mix by letting the nodes bid for them. Nodes buy what fills them best, or keep their whole GPUs whole;
-// what is bought more than it arrives becomes dearer, and what is bought less, cheaper, below nothing if need be. That is the dual of the
+// what is bought more than it arrives becomes more expensive, and what is bought less, cheaper, if necessary below 0. That is the dual of the
 // fractional cutting of what is free into the requests that are expected next with the fewest whole GPUs touched, solved by a subgradient.
 //
 // The zero value, with Params, is ready; before the first Learn all is worth nothing.

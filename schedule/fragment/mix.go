@@ -10,7 +10,8 @@ const (
 	MaxSeen = 1 << 17
 )
 
-// Mix counts the requests that have arrived, by kind. The zero value is empty.
+// Mix counts the requests that have arrived, by kind: it is the forecast of what will be asked for next. The number of kinds is bounded, and old arrivals
+// fade, so a change of the workload changes the prices. The zero value is empty.
 type Mix struct {
 	index map[Request]int
 	kinds []kindCount

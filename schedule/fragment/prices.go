@@ -14,7 +14,12 @@ const (
 // row is the worth of a piece of a GPU, in thousandths, at each level of the CPU's price.
 type row [levels]float64
 
-// Prices says what pieces of GPUs of one model and CPU beside them are worth. It is read-only and may be shared.
+// Prices is what free pieces of GPUs of one model, and the CPU beside them, are worth to the pods that are expected. A placement destroys worth, and the
+// score GPUWorth prefers the node where it destroys the least. It is read-only and may be shared.
+//
+// Example: halves are common and a half on a whole GPU is worth as much as on a broken one. An idle GPU is worth 1000, a GPU with 500 left 500. A half
+// on the idle GPU destroys 500 and leaves 500; a half on the broken one destroys 500 and leaves nothing: both lose nothing. If whole GPUs are in demand,
+// the idle GPU is worth more than two halves, and breaking it loses the difference.
 type Prices struct {
 	cpu  row            // thousandths of a GPU for a millicore
 	free [parts + 1]row // by hundredths free

@@ -36,7 +36,7 @@ type WaitingUnit struct {
 	Name      string `json:"name"` // of the PodGroup, or of the pod
 	Gang      bool   `json:"gang,omitempty"`
 	Queue     string `json:"queue"`
-	// Position in its queue, from 1, of the units that have a turn; 0: it has none, for it is placed already, or backs off, gathers or is held.
+	// Position in its queue, from 1, of the units that have a turn; 0: it has none, because it is placed already, backs off, gathers or is held.
 	Position int          `json:"position,omitempty"`
 	Priority int32        `json:"priority"`
 	Created  time.Time    `json:"created"`

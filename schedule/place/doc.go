@@ -10,8 +10,8 @@
 //	explain  why nothing fits, which nodes come nearest, and the smallest change that would help
 //
 // Example. A pod asks for 2 CPUs. Placer.Place asks the index, which knows a ranking for pods of 2 CPUs: n7 is on top. The scheduler puts n7
-// into a Plan, and the committer judges it by rules.Commits against the newest state. Had no node been feasible, Placer.Explain would have
-// answered "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable", and a Preemptor would have looked for victims.
+// into a Plan, and the committer judges it by rules.Commits against the newest state. If no node is feasible, Placer.Explain
+// answers "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable", and a Preemptor looks for victims.
 //
 // Invariants: the node returned has the highest score of all nodes that pass the filters at the snapshot's revision. Equal inputs give equal
 // results on every machine; ties are broken by a seeded hash of the node's name, and float expressions are written so that compilers cannot

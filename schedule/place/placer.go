@@ -9,7 +9,7 @@ import (
 	"hilbert.dev/hilbert/schedule/place/victims"
 )
 
-// Placer decides on one Snapshot. It owns no state of its own: it hands each question to the floor that answers it.
+// Placer decides on one Snapshot. It owns no state of its own: it hands each question to the package below that answers it.
 //
 //	one pod                  index   Place
 //	a unit                   pack    PlaceUnit

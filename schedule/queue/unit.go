@@ -12,7 +12,8 @@ import (
 	"hilbert.dev/hilbert/cluster/quota"
 )
 
-// Unit is what waits: one pod, or the members of a gang that have no place yet.
+// Unit is what waits: one pod, or the members of a gang that have no place yet. The scheduler decides about a unit at once, so that a gang never
+// holds only a part of the places that it needs.
 type Unit struct {
 	// Gang is nil if the unit is one pod.
 	Gang *cluster.Unit

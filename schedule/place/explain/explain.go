@@ -37,8 +37,8 @@ type NearMiss struct {
 	Obstacles []Obstacle `json:"obstacles"`
 }
 
-// Obstacle is one thing that keeps the pod off a node. For a resource it has the amounts: millicores, bytes or a count;
-// of GPUs a count, thousandths of compute, or MiB.
+// Obstacle is one thing that keeps the pod off a node, such as "lacks 17 cpu (20 asked, 3 free of 4)" or an untolerated taint. For a resource it has
+// the amounts: millicores, bytes or a count; for GPUs a count, thousandths of compute, or MiB.
 type Obstacle struct {
 	Filter   string `json:"filter"`
 	What     string `json:"what"` // continues a sentence that begins with the node

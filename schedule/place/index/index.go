@@ -13,7 +13,7 @@ import (
 //
 // It keeps a ranking for each size of pod, a classIndex for each class that a ranking cannot serve, and a Capacity for each size and
 // selection that units ask about; at most maxIndexes of each, and the least recently used one makes room. Each follows the snapshot's log of
-// changes from a cursor of its own, so that nothing has to be told to it.
+// changes from a cursor of its own, so that no other code has to inform it.
 //
 // Example: 20,000 nodes, and a pod that asks for 2 CPUs. The first decision evaluates 20,000 nodes. The pod is assumed on n7, which is one
 // entry of the log; the next pod of 2 CPUs evaluates n7 alone and takes the top of a heap.

@@ -8,7 +8,8 @@ import (
 	"hilbert.dev/hilbert/schedule/place/index"
 )
 
-// Ask is what a unit wants now.
+// Ask is what a unit wants now: its class, how many members it needs and how many it would like, and how they are to be packed. It is the same for the
+// placement, the search for victims and the explanation, so that all three judge the same question.
 type Ask struct {
 	// Members that wait. Those of one subgroup stand together, and in it those of one class.
 	Members []*cluster.Pod
@@ -34,7 +35,11 @@ type MemberChoice struct {
 	index.Choice
 }
 
-// Packer places units. Its memory serves one unit after the other.
+// Packer places units: all members that are needed, or none. It places members on its snapshot one by one, so that each sees the places of the
+// others, and takes all of them back if too few fit. Its memory serves one unit after the other.
+//
+// Example: a gang of 4 asks for one rack. Racks r1 and r2 have room for 3 and 6 members. r1 is too small; the Packer places the members in r2, the
+// smallest rack that holds them, on its best nodes.
 type Packer struct {
 	index *index.Index
 	run   unitPlacement

@@ -10,7 +10,7 @@ import (
 )
 
 // attempt is what a search has done so far: victims are lifted off the snapshot, members are assumed on it. It is the one way to try
-// something and take it back: remember a checkpoint, go on, and undo to it. What is undone is undone on the snapshot, in the quota and in the
+// something and take it back: remember a checkpoint, continue, and undo to it. What is undone is undone on the snapshot, in the quota and in the
 // groups alike.
 //
 // Example: to compare two domains, a search fills the first, notes the cost, undoes to the checkpoint of before, and fills the second.

@@ -152,7 +152,7 @@ func (e *nodeEvaluator) tryTaking(slot cluster.Slot, p *victimGroup) bool {
 	return true
 }
 
-// absorbMembers puts back the members of a gang that were to leave singly, for it is to leave whole.
+// absorbMembers puts back the members of a gang that were to leave singly, because the gang is to leave whole.
 func (e *nodeEvaluator) absorbMembers(g *gang) {
 	e.taken = slices.DeleteFunc(e.taken, func(p victimGroup) bool {
 		if p.gang != nil || p.pod.Unit != g.unit {

@@ -45,7 +45,9 @@ type Preemption struct {
 	Cost    Cost
 }
 
-// Cost orders candidates as upstream does: field by field, less is better, except Start.
+// Cost is what evicting the victims of one node costs. It orders candidates as upstream does: field by field, less is better, except Start (victims that
+// started later go first). For example, a node where one disruption budget would be violated loses against any node without a violation, even if the
+// latter's victims have a higher priority.
 type Cost struct {
 	// Violations is how many victims a disruption budget would have spared.
 	Violations int

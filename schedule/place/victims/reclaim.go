@@ -29,8 +29,8 @@ import (
 // borrowed is left alone, and so is a queue that is within its guarantee below one that is not, unless nothing else helps (victimQuota.strict).
 //
 // The search is greedy. Each node is asked what one more member there would cost: its candidates are taken off, the cheapest first, until the
-// member fits, and put back, the most valuable first, as long as it does. The cheapest node wins. What a gang that goes frees on other nodes
-// is taken into account. In the end all victims that turned out to be superfluous are put back. Of several domains the cheapest is taken.
+// member fits, and put back, the most valuable first, as long as it does. The cheapest node wins. It takes into account what a gang that leaves
+// frees on other nodes. At the end all victims that are not needed after all are put back. Of several domains the cheapest is taken.
 //
 // What that guarantees: the unit fits, by every filter and limit, as if the Plan were committed. If its members are of one class without
 // constraints between pods, no victim is superfluous; and as long as neither a budget nor a guarantee restricts the choice, no set of victims
