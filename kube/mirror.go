@@ -46,7 +46,7 @@ func (m *mirror[O, R]) stranger(object any) error {
 	return fmt.Errorf("%s: the watch delivered a %T", m.resource, object)
 }
 
-// Transformer parses the objects of a streamed list as they arrive, so that the list never lies in memory whole.
+// Transformer parses the objects of a streamed list as they arrive, so that the whole list is never in memory.
 func (m *mirror[O, R]) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		if o, ok := object.(O); ok {
@@ -139,7 +139,7 @@ func mirrorNamespaces(out receiver, p *parse.Parser) *mirror[*corev1.Namespace, 
 	}
 }
 
-// mirrorWorkloads mirrors a kind of objects that select pods, of which only the selector matters.
+// mirrorWorkloads mirrors a kind of objects that select pods. Only their selectors matter.
 func mirrorWorkloads[O metav1.Object](
 	out receiver, kind facts.WorkloadKind, resource string, read func(O) *facts.Workload,
 ) *mirror[O, *facts.Workload] {

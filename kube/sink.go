@@ -34,7 +34,7 @@ func (s *podSink) parse(pod *corev1.Pod) parsedPod {
 // concerns reports whether the pod matters to Hilbert. A pod of another scheduler does not until it is bound.
 func concerns(f *facts.Pod) bool { return f.Ours || f.Node != "" }
 
-// Transformer parses the pods of a streamed list as they arrive, so that the list never lies in memory whole.
+// Transformer parses the pods of a streamed list as they arrive, so that the whole list is never in memory.
 func (s *podSink) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		if pod, ok := object.(*corev1.Pod); ok {

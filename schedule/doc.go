@@ -19,7 +19,7 @@
 //
 // What is decided about is a unit: one pod, or the members of a gang that wait. Step takes the next unit in turn from the queue and makes an
 // attempt. The attempt asks the gate (schedule/admit) whether the limits of the unit's queues leave room; then it goes through a list of
-// strategies, which stands in loop.go, until one of them ends the turn: place it, take nodes that are reserved for gangs of lower rank, evict
+// strategies (loop.go) until one of them ends the turn: place it, take nodes that are reserved for gangs of lower rank, evict
 // others for it, backfill, or park it. All but the last propose a Plan, which the binder commits against the newest ledger or rejects. A
 // rejected unit goes back to the queue, and is decided again on a snapshot that has seen the revision which the rejection named.
 //
@@ -46,7 +46,7 @@
 //
 // A pod of ours that waits is in exactly one of queue, binder or held; Verify checks it. A shape that fits nowhere is tried again only after
 // a change on a node that would now take it, or of what its queue may reclaim. Several instances of place may propose to the one binder, each
-// on a snapshot of its own; what they overtake is rejected, never overcommitted.
+// on a snapshot of its own. The binder rejects a Plan that another instance has invalidated, so no node is overcommitted.
 //
 // Package inspect answers questions about a Scheduler; nothing here knows of it.
 package schedule

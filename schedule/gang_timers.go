@@ -132,7 +132,7 @@ func (g *gangTimers) next() (at time.Time, ok bool) {
 	return g.queue.First().due, true
 }
 
-// forget forgets a gang of which nothing is open any more, with what is reserved for it.
+// forget forgets a gang that is done, and what is reserved for it.
 func (g *gangTimers) forget(name facts.UnitName) {
 	if t := g.byName[name]; t != nil {
 		if t.position >= 0 {

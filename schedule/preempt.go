@@ -2,7 +2,7 @@ package schedule
 
 import "hilbert.dev/hilbert/schedule/queue"
 
-// preempt finds victims on one node for the pod or, if it must not have any, for the next of its shape that may.
+// preempt finds victims on one node for the pod or, if the pod may not preempt, for the next pod of its shape that may.
 func (a *attempt) preempt() bool {
 	next := a.nextPreemptor()
 	if next == nil {

@@ -23,7 +23,7 @@ type domains struct {
 	n     int
 }
 
-// at returns the domain of a place; a place that is not known has one of its own each time.
+// at returns the domain of a place; an unknown place gets a new domain each time.
 func (l *domains) at(place uint8) *domain {
 	if place != NoPlace {
 		for i := range l.n {

@@ -11,7 +11,7 @@ type Lack struct {
 	GPUs uint16
 	// Level is how close they would be to the others that serve; Anywhere if that does not matter.
 	Level Level
-	// Milli or Memory (MiB), one of them, is how much more of the one GPU would have to be free, for a part of it.
+	// Milli or Memory (MiB), one of the two, is how much more of the GPU would have to be free for a part of it.
 	Milli, Memory int32
 }
 
@@ -39,7 +39,7 @@ func (v *View) empty(gpus uint16) {
 	}
 }
 
-// Lacks lists, the least first, what of GPUs might be all that a node lacks of a request that it refuses: for whole ones one set for each domain
+// Lacks lists, the smallest first, sets of GPUs whose becoming free might be enough for a request that the node refuses: for whole ones one set for each domain
 // that is large enough, for a part each GPU that could give it. Whether network cards and NUMA nodes hold out beside it, Offer says of the View
 // to which a Lack was applied. It goes no further than what an empty machine could give, and lists nothing for a part of a divided GPU.
 func (v *View) Lacks(r *Request, z *NUMARequest) []Lack {
@@ -71,7 +71,7 @@ func (v *View) Lacks(r *Request, z *NUMARequest) []Lack {
 	return list
 }
 
-// vacate chooses the GPUs of a domain that would have to be idle: those of which the most is left, then the lowest index.
+// vacate chooses the GPUs of a domain that would have to be idle: those with the most left, then the lowest index.
 func (v *View) vacate(domain, idle, could uint16, want int) (l Lack, ok bool) {
 	need := want - bits.OnesCount16(domain&idle)
 	could &= domain &^ idle

@@ -44,7 +44,7 @@ type Device struct {
 	NUMA    int        `json:"numa"`             // -1: the firmware does not say
 	Vendor  string     `json:"vendor,omitempty"` // "0x10de"
 	Model   string     `json:"model,omitempty"`  // "0x2330"
-	// Names by which the kernel serves it: network interfaces, block devices.
+	// Names are the kernel's names for it: network interfaces, block devices.
 	Names []string `json:"names,omitempty"`
 	// RDMA devices on it, "mlx5_0".
 	RDMA []string `json:"rdma,omitempty"`

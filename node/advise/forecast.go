@@ -15,7 +15,7 @@ const (
 
 // Forecast knows what the shared pools of a NUMA node use in the course of a day.
 //
-// It follows Autopilot (Rzadca et al., EuroSys 2020): peaks of short intervals, of which a percentile is taken with weights that halve with age;
+// It follows Autopilot (Rzadca et al., EuroSys 2020): a percentile of the peaks of short intervals, with weights that halve with age;
 // Autopilot and the Vertical Pod Autoscaler pour all of them into one histogram, here each quarter of an hour of the day has its own, of one
 // peak a day, so that the tide is seen before it comes. Numbers are in CPUs; 0 is not known.
 type Forecast struct {

@@ -35,7 +35,7 @@ func (r *memoryBudget) sum() float64 {
 	return max(0, min(r.free+r.file+r.reclaimed+r.untouched-r.watermark-r.kept(), most))
 }
 
-// memoryBudget has, for what is missing, the last that was known.
+// memoryBudget has the last known value in place of a missing one.
 func (t *tick) memoryBudget(z *NUMANode, s *NUMAState) memoryBudget {
 	l := &s.Last
 	total, a := recall(z.MemoryTotal, &l.MemoryTotal)

@@ -146,7 +146,8 @@ func (t *memoryTick) containers(tree *lowTree) map[string]int64 {
 	return out
 }
 
-// wants is a container's request, but no more than it holds and a margin. It is known where the node's memory is, of which all together have a part.
+// wants is a container's request, but at most what it holds and a margin. It is known if the node's memory is, because all containers together are
+// limited to a part of that.
 func (t *memoryTick) wants(c *MemoryContainer) (int64, bool) {
 	current, a := bytesOf(c.Current)
 	inactive, b := bytesOf(c.InactiveFile)

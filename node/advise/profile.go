@@ -56,7 +56,7 @@ type Pool struct {
 // ProfileParams tune the law that steers pools. An error is the logarithm of an indicator over its target; gains are changes of the logarithm of
 // the pool's size in one period. So the same gains serve pools of four CPUs and of four hundred.
 type ProfileParams struct {
-	// Above and Below are shares of the target by which an indicator may miss it without anything being done.
+	// Above and Below are shares of the target by which an indicator may miss it without any reaction.
 	Above float64 `json:"above"`
 	Below float64 `json:"below"`
 	// ErrorMost bounds the error both ways.
@@ -70,7 +70,7 @@ type ProfileParams struct {
 	StepUp   float64 `json:"stepUp"`
 	StepDown float64 `json:"stepDown"`
 	GrowMost float64 `json:"growMost"`
-	// LeadUp and LeadDown are the shares, and LeadCPUs the CPUs besides, by which the advice may go ahead of what the pool really has.
+	// LeadUp and LeadDown are the shares, and LeadCPUs the CPUs besides, by which the advice may differ from what the pool really has.
 	LeadUp   float64 `json:"leadUp"`
 	LeadDown float64 `json:"leadDown"`
 	LeadCPUs float64 `json:"leadCPUs"`
@@ -136,7 +136,7 @@ func (s service) compare(o service) int {
 }
 
 // steerPools is the law of profiles: how many CPUs each pool should have in which services with a profile run. A pool with several has what the
-// neediest asks for. Pools of which nothing can be said are not in the result.
+// neediest asks for. Pools without a known indicator are not in the result.
 func steerPools(o *Observation, p *Params, m *ProfileState) map[string]int {
 	seen := make(map[service][]*Service)
 	for i := range o.Services {

@@ -141,7 +141,7 @@ func (s *Steering) remember() {
 	s.Past[0] = s.Size
 }
 
-// outside is how far an error lies outside the deadband.
+// outside is how far an error is outside the deadband.
 func (by *ProfileParams) outside(e float64) float64 {
 	high, low := math.Log1p(by.Above), math.Log1p(-min(by.Below, 0.95))
 	switch {

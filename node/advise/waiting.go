@@ -42,7 +42,7 @@ func scale(v, low, high, worst float64) waitGrade {
 	return critical
 }
 
-// CPUPressure is the worst that a shared pod feels, for each CPU that it uses. The kernel tells the share of time in which some thread of a pod waits, so of
+// CPUPressure is the worst that a shared pod feels, for each CPU that it uses. The kernel reports the share of time in which some thread of a pod waits, so of
 // two pods whose threads wait equally the larger has more of it: of n threads none waits for as long as all n are lucky. What the agent says of the
 // node is the most that is believed.
 func (p *Params) CPUPressure(o *Observation) Sample {

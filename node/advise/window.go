@@ -5,7 +5,7 @@ import "time"
 // A window covers its length in windowSlots parts, and up to one part more: it may say too long, never too short.
 const windowSlots = 12
 
-// part is the number of the part of time that now lies in.
+// part is the number of the part of time that contains now.
 func part(now, length time.Duration) int64 {
 	return int64(now / max(length/windowSlots, time.Millisecond))
 }

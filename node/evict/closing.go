@@ -40,7 +40,7 @@ func (c *Closure) shift(d time.Duration) {
 	}
 }
 
-// status is what is to be said of it.
+// status is what the report says of it.
 func (c *Closure) status(at time.Duration) Closed {
 	if !c.On || at >= c.Until {
 		return Closed{}

@@ -24,7 +24,7 @@ type Decision struct {
 	Reclaims []Reclaim `json:"reclaims,omitempty"`
 	// Notices are pods that will have its eviction requested unless the pressure ends before.
 	Notices []Notice `json:"notices,omitempty"`
-	// Requests are for the report, the most wanted first. One that is not needed at this tick, or of which that is not known, is left out.
+	// Requests are for the report, the most wanted first. One that is not needed at this tick, or whose need is unknown, is left out.
 	Requests []spec.EvictionRequest `json:"requests,omitempty"`
 	// Stop is a pod whose containers the agent kills now, itself.
 	Stop *Stop `json:"stop,omitempty"`

@@ -229,7 +229,7 @@ func (s *step) escalateHard(w *Watch) {
 	s.stop(w, why)
 }
 
-// takeOver takes requests over that a hard pressure counts on and that stand for a soft one: the cluster's budget would hold them back.
+// takeOver makes requests of a soft pressure urgent if a hard pressure counts on them, because the cluster's budget would delay them.
 func (s *step) takeOver(w *Watch) {
 	missing := w.want() - s.pending(w, false)
 	for i := range s.m.Victims {

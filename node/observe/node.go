@@ -149,7 +149,7 @@ func (n *node) isOnline(numa int) bool {
 	return numa == 0 || s.good && n.online[s.last].Has(numa)
 }
 
-// countDropped counts what lies beyond the bounds.
+// countDropped counts what is beyond the bounds.
 func (r *Reader) countDropped() {
 	n := r.node
 	if s := &n.sources[nodeStat]; s.fault == fine {
@@ -216,7 +216,7 @@ func (n *node) describe(now time.Duration, l limits, out *Node, counts *Counts) 
 	}
 }
 
-// highestNUMANode is the highest NUMA node of which there is anything to say.
+// highestNUMANode is the highest NUMA node with a known value.
 func (n *node) highestNUMANode() int {
 	for numa := topology.MaxNUMANodes - 1; numa > 0; numa-- {
 		if n.isOnline(numa) {

@@ -87,7 +87,7 @@ type counter struct {
 	seen, was   bool
 }
 
-// minus is what the counter grew by. Its Sample is used only to say why there is none: growth cannot be had where it is not Valid or Stale.
+// minus is what the counter grew by. If its Sample is neither Valid nor Stale, the growth is unknown, and the Sample has the reason.
 func (c counter) minus(s *span) (growth int64, quality Sample[float64]) {
 	switch {
 	case s.state == Missing:

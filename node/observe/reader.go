@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The bounds of a Reader's memory. What lies beyond is left out and counted.
+// The bounds of a Reader's memory. What is beyond is left out and counted.
 const (
 	// MaxCgroups is how many cgroups an observation has: 250 pods, a pause and two containers each, fit.
 	MaxCgroups = 1024

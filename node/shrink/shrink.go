@@ -53,7 +53,7 @@ func (p Params) bounded() Params {
 
 // Request asks for memory of a cgroup, with all below it.
 type Request struct {
-	// ID is the asker's, for the Result.
+	// ID is chosen by the caller, and comes back in the Result.
 	ID string
 	// Cgroup is a directory below the root of the hierarchy.
 	Cgroup string

@@ -9,7 +9,7 @@ import (
 	"hilbert.dev/hilbert/schedule/place/explain"
 )
 
-// Shortfall is the limit that stands in a unit's way.
+// Shortfall is the limit that blocks a unit.
 type Shortfall struct {
 	quota.Shortfall
 	// ReservedFor is the gang that has claimed what is left of the limit, and Reserved how much; zero where the limit itself leaves no room.

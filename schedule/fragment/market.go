@@ -18,7 +18,7 @@ type Params struct {
 	Step float64
 	// Nodes is the most nodes that bid; of more, a sample does.
 	Nodes int
-	// Hedge is the part, from 0 to 1, of a piece's worth that is what a request drawn from the mix could use of it, as FGD counts it, rather than
+	// Hedge is the part, from 0 to 1, of a piece's worth that is FGD's measure (what a request drawn from the mix could use of it), rather than
 	// the market's price.
 	Hedge float64
 }

@@ -23,7 +23,7 @@ const (
 	MaxOnGPU = 6
 )
 
-// impossible is the number of moves that stands for: there is no way.
+// impossible is the number of moves where there is no way.
 const impossible = MaxMoves + 1
 
 // Occupant is a pod that runs.

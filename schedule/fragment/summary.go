@@ -19,7 +19,7 @@ const (
 	OtherModels = "(other)"
 )
 
-// GPUSummary is what is left of GPUs by model, and how much of it is of use to pods of the Sizes. It needs no mix. The zero value has seen no node.
+// GPUSummary is what is free of GPUs by model, and how much of that pods of the Sizes could use. It needs no mix. The zero value has seen no node.
 type GPUSummary struct {
 	models map[string]*ModelSummary
 	last   *ModelSummary // of the last node: most nodes are like the one before
@@ -29,7 +29,7 @@ type GPUSummary struct {
 type ModelSummary struct {
 	Model string
 	// GPUs is how many there are. Each is one of the five that follow: Idle ones can be given whole; of Shared ones something is held and
-	// something left; Divided ones have MIG instances, of which one is left; of Held ones nothing is left; Closed ones give nothing new.
+	// something left; Divided ones have MIG instances, at least one of them free; Held ones have nothing free; Closed ones give nothing new.
 	GPUs, Idle, Shared, Divided, Held, Closed int
 	// Left is the free thousandths of GPUs that are not closed.
 	Left int64

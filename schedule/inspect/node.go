@@ -19,7 +19,7 @@ type NodeAnswer struct {
 	// Offered is what reclaimed pods may hold, those that run included; Requested is what they request.
 	Offered   LentAmounts `json:"offered"`
 	Requested LentAmounts `json:"requested"`
-	// Said is what the node names: also where nothing of it is offered.
+	// Said is what the report names, even where nothing of it is offered.
 	Said LentAmounts `json:"said"`
 	// ReclaimedPods are on the node, or on their way there.
 	ReclaimedPods int `json:"reclaimedPods"`

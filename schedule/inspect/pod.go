@@ -108,7 +108,7 @@ type Score struct {
 // MaxBest is how many nodes an Answer names.
 const MaxBest = 5
 
-// Explain answers for the pod of that name; if there are two for a moment, for the one that is not bound. It makes a ledger of the dump,
+// Explain answers for the pod of that name. If there are two for a moment, it answers for the one that is not bound. It makes a ledger of the dump,
 // which costs about a second for 200,000 pods.
 func (d *Dump) Explain(namespace, name string) (*Answer, error) {
 	d.Sort()

@@ -31,7 +31,7 @@ type QueueStatus struct {
 	PendingUnits int `json:"pendingUnits"`
 	PendingPods  int `json:"pendingPods"`
 	RunningPods  int `json:"runningPods"`
-	// Amounts by resource, without those of which there is nothing to say.
+	// Amounts by resource, without resources whose amounts are all zero.
 	Amounts []QueueAmount `json:"resources,omitempty"`
 }
 
@@ -82,7 +82,7 @@ const (
 	UnitHeld      UnitState = "held"      // its PodGroup or its queue is unknown or invalid
 )
 
-// UnitCounts counts the gangs, in every state. One of which there are no pods gathers.
+// UnitCounts counts the gangs, in every state. A gang without pods gathers.
 func UnitCounts(s *schedule.Scheduler) map[UnitState]int {
 	counts := map[UnitState]int{UnitRunning: 0, UnitWaiting: 0, UnitGathering: 0, UnitHeld: 0}
 	s.Store().Units().Each(func(u *cluster.Unit) {

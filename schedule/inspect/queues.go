@@ -30,7 +30,7 @@ type QueueView struct {
 	Pods      []Waiting `json:"pods"`
 }
 
-// WaitingUnit is a gang of which members wait, or a single pod that waits. A gang stands once for each state that members of it are in.
+// WaitingUnit is a gang with members that wait, or a single pod that waits. A gang is listed once for each state of its members.
 type WaitingUnit struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"` // of the PodGroup, or of the pod
@@ -47,7 +47,7 @@ type WaitingUnit struct {
 	Need      int `json:"need,omitempty"`
 	Placed    int `json:"placed,omitempty"`
 	MinMember int `json:"minMember,omitempty"`
-	// KeptNodes are kept free for it, and what frees of the limits of KeptQueues.
+	// KeptNodes are reserved for it, and so is what becomes free of the limits of KeptQueues.
 	KeptNodes  int       `json:"keptNodes,omitempty"`
 	KeptQueues []string  `json:"keptQueues,omitempty"`
 	Attempts   int       `json:"attempts,omitempty"`

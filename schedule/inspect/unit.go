@@ -46,7 +46,7 @@ type UnitAnswer struct {
 	Queue   string `json:"queue"`
 	HasTurn bool   `json:"hasTurn"`
 	Ahead   int    `json:"ahead"`
-	// KeptNodes are kept free for it, and what frees of the limits of KeptQueues.
+	// KeptNodes are reserved for it, and so is what becomes free of the limits of KeptQueues.
 	KeptNodes  int      `json:"keptNodes,omitempty"`
 	KeptQueues []string `json:"keptQueues,omitempty"`
 
@@ -54,7 +54,7 @@ type UnitAnswer struct {
 	FitsNow bool `json:"fitsNow"`
 	// Blocks are what is in its way now.
 	Blocks []UnitBlock `json:"blocks,omitempty"`
-	// Changes are those after each of which alone it would be placed, if it were its turn: each was tried.
+	// Changes are the single changes after which it would be placed, if it were its turn. Each was tried.
 	Changes []UnitChange `json:"changes,omitempty"`
 	// Explanation is what the nodes say, if it is they that have no room.
 	Explanation *explain.UnitExplanation `json:"explanation,omitempty"`

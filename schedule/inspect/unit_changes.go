@@ -26,7 +26,7 @@ type UnitChange struct {
 	// Nodes that exist besides, each like Like.
 	Nodes int    `json:"nodes,omitempty"`
 	Like  string `json:"like,omitempty"`
-	// Opened: nothing is kept free for other units.
+	// Opened: nothing is reserved for other units.
 	Opened bool `json:"opened,omitempty"`
 }
 
@@ -362,7 +362,7 @@ func (t *trial) fitsWithNodes(like *facts.Node, count int) bool {
 	return fits
 }
 
-// anotherNode is a node like one, with a name of its own.
+// anotherNode is a copy of a node with another name.
 func anotherNode(like *facts.Node, number int) *facts.Node {
 	node := *like
 	node.Name = fmt.Sprintf("%s+%d", like.Name, number)

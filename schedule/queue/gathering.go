@@ -2,7 +2,10 @@ package queue
 
 import "slices"
 
-// gatheringGangs is the gangs of which fewer members wait than have to be placed together. They are not tried.
+// gatheringGangs are the gangs of which fewer members wait than must be placed together. They are not tried, because no choice of nodes could help
+// them; a new member can.
+//
+// Example: a gang with minCount 4 has three pods. It is here until its controller creates the fourth; then it moves to its shape queue.
 type gatheringGangs struct{ units []*Unit }
 
 func (g *gatheringGangs) add(u *Unit) {

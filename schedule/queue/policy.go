@@ -86,9 +86,9 @@ type account interface {
 	Weight() int64
 }
 
-// shareOf works out a share. Below the guarantee counts the resource of which most is used in proportion to the guarantee; above it the
-// dominant resource: the one of which the part of the cluster's capacity that is used beyond the guarantee is greatest. (Dominant resource
-// fairness: Ghodsi et al., NSDI 2011; here of what is borrowed only.) A resource of which the cluster has none counts nothing.
+// shareOf works out a share. Below the guarantee the resource counts that is used most in proportion to the guarantee; above it the
+// dominant resource counts: the one with the largest use beyond the guarantee as a part of the cluster's capacity. (Dominant resource
+// fairness: Ghodsi et al., NSDI 2011; here of what is borrowed only.) A resource that the cluster does not have counts nothing.
 func shareOf(a account, capacity []int64) share {
 	used, dominant := -1.0, math.Inf(-1)
 	for k, total := range capacity {

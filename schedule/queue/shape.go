@@ -133,7 +133,7 @@ func newShape(u *Unit) *Shape {
 	return s
 }
 
-// least is what a number of members are charged if they are, for each resource, those that ask for the least of it.
+// least is a lower bound for what a number of members are charged: for each resource, the sum of the smallest requests.
 func (g *gang) least(members int) resource.List {
 	var kinds []resource.Kind
 	for i := range g.parts {
@@ -162,7 +162,7 @@ func (g *gang) least(members int) resource.List {
 	return list
 }
 
-// measure works out how much of the cluster the shape asks for. A resource of which the cluster has none counts nothing.
+// measure works out how much of the cluster the shape asks for. A resource that the cluster does not have counts nothing.
 func (s *Shape) measure(capacity []int64) {
 	s.size = 0
 	for _, a := range s.Ask {

@@ -9,7 +9,7 @@ import (
 	"hilbert.dev/hilbert/resource"
 )
 
-// node is a place in the tree: a queue, the units that an inner queue has of its own, or one namespace of a leaf that shares fairly.
+// node is a place in the tree: a queue, the units directly in an inner queue, or one namespace of a leaf that shares fairly.
 type node struct {
 	queue  *quota.Queue // whose units, or whose children's, they are
 	name   string

@@ -27,7 +27,7 @@ type Holding struct {
 	CPUs    topology.CPUSet
 }
 
-// Offer is a holding that can be had, as long as the allocator stays at the revision.
+// Offer is a holding that Commit takes, as long as the allocator stays at the revision.
 type Offer struct {
 	Revision uint64
 	Holding
@@ -156,7 +156,7 @@ func (a *Allocator) offer(r topology.NUMARequest, g topology.NUMAGrant) (Offer, 
 	return o, !a.starves(o.CPUs)
 }
 
-// starves reports whether nothing would be left for shared pods that ask for CPUs. Pods that ask for none never stand in the way: the
+// starves reports whether nothing would be left for shared pods that ask for CPUs. Pods that ask for none never prevent it: the
 // scheduler does not count them either.
 func (a *Allocator) starves(cpus topology.CPUSet) bool {
 	if !a.reserved.IsEmpty() || !a.all.Minus(a.held).Minus(cpus).IsEmpty() {

@@ -213,7 +213,7 @@ func (g l3Group) better(than l3Group, n int) bool {
 	return len(g.free) > len(than.free)
 }
 
-// pick takes the free core with the most neighbours that are not to be had; of several, the lowest.
+// pick takes the free core with the most neighbours that are taken; of several, the lowest.
 func (g *l3Group) pick(taken []bool) int {
 	best, most := 0, -1
 	for at, i := range g.free {

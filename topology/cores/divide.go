@@ -70,7 +70,7 @@ func (a *Allocator) Division() Division {
 	return d
 }
 
-// AdoptPools tells the allocator how the CPUs were divided before it was made, so that as few as can be move.
+// AdoptPools gives the allocator the pools from before a restart, so that as few CPUs as possible move.
 func (a *Allocator) AdoptPools(p Pools) {
 	a.change("")
 	a.pools = p

@@ -100,7 +100,7 @@ func sayHeadroom(s *cluster.State, slot cluster.Slot, o *obstacle) string {
 		amountText(name, s.Free(slot, o.kind), down), amountText(name, s.Allocatable(slot, o.kind), down))
 }
 
-// impliedByHeadroom reports whether one obstacle stands for all that is asked of a node which lends nothing, and this is not it.
+// impliedByHeadroom reports whether this obstacle says no more than that the node lends nothing, which another obstacle says already.
 func impliedByHeadroom(s *cluster.State, slot cluster.Slot, c *cluster.Class, kind resource.Kind) bool {
 	if !c.AsksReclaimed() || rules.HeadroomRefusal(s, slot) == "" || !s.IsReclaimed(kind) {
 		return false

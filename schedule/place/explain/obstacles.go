@@ -49,7 +49,7 @@ type obstacle struct {
 	over       int64 // the skew that there would be
 }
 
-// whole is the distance of an obstacle that has no amount: as much as a request of which nothing is there.
+// whole is the distance of an obstacle without an amount: that of a request of which nothing is free.
 const whole = int64(1000)
 
 // distance is how far an obstacle is from none, in thousandths of what is asked; what pods that leave could not mend is farther.

@@ -13,7 +13,7 @@ import (
 // classIndex keeps, for one class, every node that passes the filters which look at one node, ordered by local score. It follows the
 // snapshot's log from its own cursor.
 //
-// Nodes stand in groups. All nodes of a group give equal answers to the Domain filters and to the normalised scores, so a decision asks
+// Nodes are in groups. All nodes of a group give equal answers to the Domain filters and to the normalised scores, so a decision asks
 // them of one node a group. What makes nodes equal is the group's coordinates: the raw values that follow from the node's properties,
 // its domain under each coarse topology key (one with few domains), and the counts in its domain of each fine census (over a key with
 // many domains, such as the hostname).

@@ -61,7 +61,7 @@ func New(snapshot *cluster.Snapshot, profile *rules.Profile, seed uint64, maxInd
 // way is exact; tests choose it, to have both ways tried on small clusters. It must be called before the first decision.
 func (ix *Index) SetMaxCoarseDomains(domains int) { ix.maxCoarse = domains }
 
-// SetMaxHolders sets up to how many nodes with pods of its own a class that is softly spread shares a ranking. Either way is exact; tests
+// SetMaxHolders sets how many nodes may have pods of a softly spread class while that class still shares a ranking. Either way is exact; tests
 // choose it. It must be called before the first decision.
 func (ix *Index) SetMaxHolders(nodes int) { ix.maxHolders = nodes }
 

@@ -28,7 +28,7 @@ func (ix *Index) SharesRanking(c *cluster.Class) bool {
 	return len(ix.nodeClasses.classes) <= maxNodeClasses && ix.onlySoftSpread(c.Constraints) && !ix.imagesMatter(c) && ix.nodeClasses.distinguish(&ix.snapshot.State, c)
 }
 
-// maxHolders is up to how many nodes with pods of its own a class shares a ranking: each is looked at in each decision.
+// maxHolders is how many nodes may have pods of a class while the class still shares a ranking: each decision evaluates each of these nodes.
 const maxHolders = 256
 
 // onlySoftSpread reports whether the constraints are soft spread only, with few holders.

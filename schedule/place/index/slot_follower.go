@@ -11,7 +11,8 @@ type slotFollower interface {
 }
 
 // replay tells a follower of the slots that changed since a revision, the newest change first: each once, unless a change of the given
-// kinds, which redefine the slot for it, lies further back. What changed for reclaimed pods only, others are not told.
+// kinds, which redefine the slot for it, lies further back. Changes that concern only reclaimed pods are left out for other
+// pods.
 func (ix *Index) replay(since changes.Revision, c *cluster.Class, redefines changes.Kind, to slotFollower) {
 	log := ix.snapshot.Log()
 	unheard := changes.Lent | changes.Recalled

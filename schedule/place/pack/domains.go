@@ -50,7 +50,7 @@ func (r *unitPlacement) placeInOneDomain(s scope, m memberRange, l layer, need i
 	r.tryDomains(w, m, l, need, func(c *candidate) bool { return c.fits >= int64(need) })
 }
 
-// requiredPartition returns the partition into the domains of which one must be chosen, nil where nothing is required.
+// requiredPartition returns the partition of which one domain must be chosen, nil where nothing is required.
 func (r *unitPlacement) requiredPartition(s scope, l layer) *index.Partition {
 	uniform, required := l.packing.Uniform, l.packing.Required
 	if s.fixes(uniform) {
@@ -339,7 +339,7 @@ func (w *domainCandidates) down(i int) {
 	}
 }
 
-// placeMembers places members in the scope, those of a subgroup packed as the subgroups are to be. If whole, a subgroup of which some would be
+// placeMembers places members in the scope, those of a subgroup packed as requested for subgroups. If whole, a subgroup of which some would be
 // left over is not begun.
 func (r *unitPlacement) placeMembers(s scope, m memberRange, l layer, whole bool) {
 	switch {

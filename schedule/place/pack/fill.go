@@ -60,7 +60,7 @@ func (r *unitPlacement) fill(s scope, m memberRange, spread string) {
 	}
 }
 
-// fillAnywhere gives each member the best of all nodes, as if it were a pod of its own.
+// fillAnywhere gives each member the best of all nodes, as if it were a single pod.
 func (r *unitPlacement) fillAnywhere(m memberRange) {
 	for i := m.from; i < m.to; i++ {
 		class := r.ask.Members[i].Class

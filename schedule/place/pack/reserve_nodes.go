@@ -78,7 +78,7 @@ func CountByClass(ask *Ask) []classCount {
 	return parts
 }
 
-// reservableNodes lists the nodes that could take members of a class, those first of which the greatest part is free.
+// reservableNodes lists the nodes that could take members of a class, those with the largest free part first.
 func reservableNodes(store *cluster.Store, c *cluster.Class, ask *Ask, open func(cluster.Slot) bool) []reservable {
 	s := &store.State
 	var list []reservable

@@ -19,7 +19,7 @@ type Ask struct {
 	Topology, Subgroups facts.Packing
 	// Anchors are where members of the unit run already: they pin required domains and uniform values, and count in spreading.
 	Anchors []Anchor
-	// Within restricts the members to some nodes; nil: any node. What is reserved stays closed unless the snapshot has it opened.
+	// Within restricts the members to some nodes; nil: any node. Reserved nodes stay closed unless they are opened on the snapshot.
 	Within []cluster.Slot
 }
 

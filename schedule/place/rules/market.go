@@ -92,7 +92,7 @@ func (m *Market) Learn(s *cluster.State) {
 	}
 }
 
-// Recall learns from a ledger as if its pods had just arrived, for a process that was not there when they did.
+// Recall learns from a ledger as if its pods had just arrived. A process that has just started calls it.
 func (m *Market) Recall(store *cluster.Store) {
 	var pods []*cluster.Pod
 	store.EachPod(func(pod *cluster.Pod) {

@@ -111,7 +111,7 @@ func (p *Profile) LocalScore(s *cluster.State, slot cluster.Slot, c *cluster.Cla
 	return sum
 }
 
-// scoreLocally is one local score. Where GPUs have prices, so has the CPU beside them: the scores by cpu and memory say 0 there, for what they added
+// scoreLocally is one local score. Where GPUs have prices, the CPU beside them has a price too. The scores by cpu and memory are 0 there, because they
 // would scatter pods over nodes of equal worth.
 func (p *Profile) scoreLocally(score int, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	if score < packingScore && p.PriceList() != 0 && s.HasGPUs(slot) {
@@ -122,14 +122,14 @@ func (p *Profile) scoreLocally(score int, s *cluster.State, slot cluster.Slot, c
 
 type RawValues [normalizedScores]int64
 
-// Where some scores stand in NormalizedScores.
+// Indices of some scores in NormalizedScores.
 const (
 	taintScore    = 0
 	affinityScore = 1
 	SpreadScore   = 2
 )
 
-// Where some scores stand in LocalScores.
+// Indices of some scores in LocalScores.
 const (
 	packingScore  = 4 // those before it look at cpu and memory
 	numaScore     = 5

@@ -19,7 +19,7 @@ func (b *disruptionBudgets) open() {
 	b.store.Budgets().Each(func(*facts.Budget) { b.any = true })
 }
 
-// violations is how many of the pods would break a disruption budget, of which the list says what is spent already; it takes note of them.
+// violations is how many of the pods would violate a disruption budget. The list has what is spent of each budget already, and violations adds to it.
 func (b *disruptionBudgets) violations(list *[]budgetUse, pods []*cluster.Pod) (count int) {
 	if !b.any {
 		return 0

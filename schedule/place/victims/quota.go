@@ -39,7 +39,8 @@ type queueAccount struct {
 	parent *queueAccount
 	// direct: it stands for the units directly in an inner queue above the asking one, which are a child without a guarantee.
 	direct bool
-	// leaving is what of its use is leaving or taken, by kind; credited what of it the Plan names as victims, which is all that Commit counts.
+	// leaving is the part of its use that is leaving or taken, by kind. credited is the part of that which the Plan names as victims, because Commit counts
+	// only those.
 	leaving, credited []int64
 	over              int32 // how far over its share it is, see overShare
 
@@ -179,7 +180,7 @@ func (b *victimQuota) rank(q *quota.Queue) int {
 }
 
 // withinGuarantees returns of what the unit asks that which all these queues have a guarantee for; nil when one of them would exceed a guarantee
-// with the unit added. A resource in which a queue has no guarantee entitles to nothing, nor does it stand in the way.
+// with the unit added. A resource without a guarantee gives a queue no claim, and prevents none.
 func (b *victimQuota) withinGuarantees(queues []*quota.Queue) resource.List {
 	if len(queues) == 0 {
 		return nil

@@ -69,7 +69,7 @@ type Eviction struct {
 	Cost     UnitCost
 }
 
-// UnitCost orders sets of victims; less is better. The fields stand in the order in which they decide:
+// UnitCost orders sets of victims; less is better. The fields are in the order in which they decide:
 //
 //	disruption budgets violated   fewer first
 //	highest priority              lower first

@@ -109,7 +109,7 @@ func domainsOf(st *cluster.State, slots []cluster.Slot, packing *facts.Packing, 
 	return domains
 }
 
-// fillUnit gives the members that are needed places on some nodes, each subgroup in a domain of its own if that is asked.
+// fillUnit gives the needed members places on some nodes, and each subgroup a domain if the unit asks for it.
 func (s *victimSearch) fillUnit(slots []cluster.Slot) bool {
 	members := s.ask.Members
 	for len(members) > 0 && len(s.attempt.placed) < s.need {
