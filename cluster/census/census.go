@@ -4,10 +4,11 @@ package census
 type Census struct {
 	def      *definition
 	in       *Counts
-	eligible []bool  // by slot
-	counts   []int32 // by domain
-	nodes    []int32 // eligible nodes, by domain
-	byCount  []int32 // how many domains that have eligible nodes have this count
+	column   *domainColumn // of the key, beside the counts: both are read for each candidate of a decision
+	eligible []bool        // by slot
+	counts   []int32       // by domain
+	nodes    []int32       // eligible nodes, by domain
+	byCount  []int32       // how many domains that have eligible nodes have this count
 	sum      int64
 	domains  int32
 	least    int32
@@ -15,7 +16,7 @@ type Census struct {
 }
 
 func (c *Counts) newCensus(def *definition) *Census {
-	census := &Census{def: def, in: c, eligible: make([]bool, len(c.nodes))}
+	census := &Census{def: def, in: c, column: c.domains[def.key], eligible: make([]bool, len(c.nodes))}
 	for slot := range c.nodes {
 		census.enter(Slot(slot))
 	}
@@ -49,7 +50,7 @@ func (c *Census) Least() int32 {
 
 // Domain is the slot's domain as this census sees it.
 func (c *Census) Domain(slot Slot) DomainID {
-	d := c.in.Domain(c.def.key, slot)
+	d := c.column.of[slot]
 	if d == NoDomain && c.def.orEmpty && c.in.nodes[slot] != nil {
 		return emptyDomain
 	}
