@@ -340,7 +340,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", want, &table)
 		}
 	}
-	if n := strings.Count(page.String(), "<polyline"); n != len(Policies()) {
+	if n := strings.Count(page.String(), "<path"); n != len(Policies()) {
 		t.Errorf("the page has %d curves, want %d", n, len(Policies()))
 	}
 }
