@@ -163,7 +163,7 @@ func (s *Store) introduceTo(id *identity, t census.TallyID) {
 // rematch works out anew what an identity counts in, after its namespace's labels changed.
 func (s *Store) rematch(id *identity) {
 	fresh := s.selection.registry.Match(&id.Subject, s.selection.namespaces)
-	if id.Matches.Equal(&fresh) {
+	if id.Equal(&fresh) {
 		return
 	}
 	for _, pod := range id.pods {

@@ -55,9 +55,9 @@ func (f *Figure) Curve(colour string, n int, at func(i int) (x, y float64)) {
 	f.drawing.Curve(points, Fill("none"), Stroke(colour), StrokeWidth(2))
 }
 
-// Bar draws a horizontal bar from x to x+width.
-func (f *Figure) Bar(colour string, x, width float64, y, height int, as ...Attribute) {
-	f.drawing.Rect(x, float64(y), width, float64(height), append([]Attribute{Fill(colour)}, as...)...)
+// Bar draws a horizontal bar of a height from x to x+width; at is its upper left corner.
+func (f *Figure) Bar(colour string, at Point, width, height float64, as ...Attribute) {
+	f.drawing.Rect(at.X, at.Y, width, height, append([]Attribute{Fill(colour)}, as...)...)
 }
 
 // Whisker draws a thin horizontal line: how far a value ranges.

@@ -33,7 +33,7 @@ func (s *Setting) bars() template.HTML {
 		o, y := &s.Mean[i], i*rowHeight+4
 		f.Left(nameWidth-8, y+12, o.Mode.String())
 		for k, v := range []float64{o.OneSwitchPercent, o.GPUServedPercent} {
-			f.Bar(colours[k], nameWidth, x(v)-nameWidth, y+9*k, 8)
+			f.Bar(colours[k], report.Point{X: nameWidth, Y: float64(y + 9*k)}, x(v)-nameWidth, 8)
 		}
 	}
 	f.Legend(colours[0], "GPU and card under one switch")

@@ -46,7 +46,7 @@ func (r *Result) tornado(pair int) template.HTML {
 		f.Left(nameWidth-8, y+11, p.Name)
 		for k, s := range []Spread{gain.Mean, gain.P99} {
 			from, to := x(min(s.Mean, 0)), x(max(s.Mean, 0))
-			f.Bar(colours[k], from, to-from, y+7*k, 6)
+			f.Bar(colours[k], report.Point{X: from, Y: float64(y + 7*k)}, to-from, 6)
 			f.Whisker(x(s.Min), x(s.Max), y+7*k+3)
 		}
 	}

@@ -187,7 +187,7 @@ func drawCounts(models []gpuModel) template.HTML {
 		for k, count := range []int{m.Idle, m.Shared, m.Divided, m.Held, m.Closed} {
 			wide := width * float64(count) / float64(max(m.GPUs, 1))
 			if count > 0 {
-				f.Bar(states[k].colour, x, wide, y+4, drawnHeight, report.Stroke("#fff"), report.Tip(fmt.Sprintf("%d %s", count, states[k].name)))
+				f.Bar(states[k].colour, report.Point{X: x, Y: float64(y + 4)}, wide, drawnHeight, report.Stroke("#fff"), report.Tip(fmt.Sprintf("%d %s", count, states[k].name)))
 			}
 			x += wide
 		}
