@@ -70,7 +70,7 @@ type classBook struct {
 }
 
 // request returns the request with these requirements, and the tallies that came up with it, which have still to be introduced to the pods.
-// A request whose resources do not fit the table is marked impossible rather than dropped.
+// A request whose resources do not fit the table is marked impossible rather than dropped; a pod that runs with it is charged what does fit.
 func (b *classBook) request(r *facts.Requirements) (_ *request, known bool, fresh []census.TallyID) {
 	b.scratch = r.AppendKey(b.scratch[:0])
 	if q, ok := b.requests[string(b.scratch)]; ok {

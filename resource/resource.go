@@ -97,19 +97,27 @@ type Amount struct {
 // List is a sparse vector: sorted by Kind, without zeros.
 type List []Amount
 
-// NewList interns quantities into a List. Repeated names add up.
-func (t *Table) NewList(quantities []Quantity) (List, error) {
+// NewList interns quantities into a List. Repeated names add up. The error is the first quantity that has no place in a List; all others are in the
+// List nevertheless, so that a pod which runs is charged at least those.
+func (t *Table) NewList(quantities []Quantity) (_ List, err error) {
 	list := make(List, 0, len(quantities))
+	fail := func(because error) {
+		if err == nil {
+			err = because
+		}
+	}
 	for _, q := range quantities {
 		if q.Amount == 0 {
 			continue
 		}
 		if q.Amount < 0 {
-			return nil, fmt.Errorf("resource %q: amount %d is negative", q.Name, q.Amount)
+			fail(fmt.Errorf("resource %q: amount %d is negative", q.Name, q.Amount))
+			continue
 		}
-		kind, err := t.Intern(q.Name)
-		if err != nil {
-			return nil, err
+		kind, unknown := t.Intern(q.Name)
+		if unknown != nil {
+			fail(unknown)
+			continue
 		}
 		list = append(list, Amount{kind, q.Amount})
 	}
@@ -122,7 +130,7 @@ func (t *Table) NewList(quantities []Quantity) (List, error) {
 		}
 		merged = append(merged, a)
 	}
-	return merged, nil
+	return merged, err
 }
 
 // Get returns the amount of a Kind, zero when the List does not name it.
