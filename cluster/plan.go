@@ -79,7 +79,12 @@ func (s *Store) Release(uid facts.UID) bool {
 func (s *Store) release(pod *Pod) {
 	s.unplace(pod)
 	s.units.setPhase(pod, Pending)
-	if pod.outdated {
+	update := s.pods.updates[pod.UID]
+	if update != nil {
+		delete(s.pods.updates, pod.UID)
+		s.observe(pod, update)
+	}
+	if pod.outdated || update != nil {
 		pod.outdated = false
 		s.classes.refer(pod, s.classify(pod, true))
 	}
@@ -88,6 +93,7 @@ func (s *Store) release(pod *Pod) {
 // Confirm records that the API server took the Binding of an Assumed pod, before the watch says so.
 func (s *Store) Confirm(uid facts.UID) {
 	if pod := s.pods.byUID[uid]; pod != nil && pod.Phase == Assumed {
+		delete(s.pods.updates, uid)
 		pod.spare(&s.victims)
 		s.units.setPhase(pod, Bound)
 	}

@@ -11,6 +11,13 @@ type podTable struct {
 	byUID   map[facts.UID]*Pod
 	onSlot  [][]*Pod
 	orphans map[string][]*Pod // by node
+	// updates are what assumed pods say of themselves since their Plan was committed. It holds once a pod is released: until then the Plan was
+	// judged by what the pod said before. It is bounded by the placements under way.
+	updates map[facts.UID]*facts.Pod
+}
+
+func newPodTable() podTable {
+	return podTable{byUID: make(map[facts.UID]*Pod), orphans: make(map[string][]*Pod), updates: make(map[facts.UID]*facts.Pod)}
 }
 
 // enter adds a pod to those on a slot; leave takes it out.
@@ -49,9 +56,13 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 		s.enter(pod)
 	}
 	if seen.Node == "" && !seen.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
-		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters, and where
-		// it was nominated for if it comes to nothing.
+		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters; the rest is kept in
+		// case the Binding comes to nothing.
 		pod.Nominated = seen.Nominated
+		if pod.Phase == Assumed {
+			kept := *seen
+			s.pods.updates[pod.UID] = &kept
+		}
 		if seen.Deleting && !pod.Deleting {
 			s.retally(pod, func() { s.units.setDeleting(pod, true) })
 			if pod.Obliged() {
@@ -60,6 +71,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 		}
 		return
 	}
+	delete(s.pods.updates, pod.UID)
 	s.observe(pod, seen)
 	class := s.classify(pod, seen.Node == "" && !seen.Finished)
 	switch {
@@ -134,6 +146,7 @@ func (s *Store) removePod(uid facts.UID) {
 	if pod == nil {
 		return
 	}
+	delete(s.pods.updates, uid)
 	s.unplace(pod)
 	s.classes.refer(pod, nil)
 	s.units.join(pod, facts.UnitName{})

@@ -34,7 +34,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 	s := &Store{
 		State:     State{kinds: kinds, counts: census.NewCounts(registry), images: newImages()},
 		slots:     slotTable{byNode: make(map[string]Slot)},
-		pods:      podTable{byUID: make(map[facts.UID]*Pod), orphans: make(map[string][]*Pod)},
+		pods:      newPodTable(),
 		classes:   classBook{kinds: kinds, registry: registry, lent: lentKinds{kinds: kinds}, requests: make(map[string]*request)},
 		selection: newSelection(registry, defaults),
 		units:     Units{byName: make(map[facts.UnitName]*Unit)},

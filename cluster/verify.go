@@ -79,6 +79,11 @@ func (a *audit) pods() error {
 		charged++
 		a.placed.count(pod, 1)
 	}
+	for uid := range a.s.pods.updates {
+		if pod := a.s.pods.byUID[uid]; pod == nil || pod.Phase != Assumed {
+			return fmt.Errorf("an update of pod %s is kept, which is not assumed", uid)
+		}
+	}
 	if charged != a.charged {
 		return fmt.Errorf("%d pods are charged without being in the ledger", a.charged-charged)
 	}
