@@ -42,6 +42,9 @@ func FuzzReclaim(f *testing.F) {
 	}))
 }
 
+// licence is a resource that some pods ask for, and others do not.
+const licence = "example.com/licence"
+
 // feud is a small cluster that several queues fight for.
 type feud struct {
 	store *cluster.Store
@@ -57,6 +60,9 @@ func newFeud(t *rapid.T) *feud {
 	constrained := rapid.IntRange(0, 3).Draw(t, "constrained") == 0
 	for range rapid.IntRange(1, 3).Draw(t, "classes") {
 		r := &facts.Requirements{Requests: quantities(resource.NameCPU, 500*rapid.IntRange(1, 4).Draw(t, "request"), resource.NameMemory, 1<<30)}
+		if rapid.IntRange(0, 2).Draw(t, "licence") == 0 { // not all ask for everything
+			r.Requests = quantities(resource.NameCPU, 500*rapid.IntRange(0, 2).Draw(t, "beside"), licence, rapid.IntRange(1, 2).Draw(t, "licences"))
+		}
 		if constrained {
 			r = drawRequirements(t)
 			drawConstraints(t, r)
@@ -84,7 +90,7 @@ func (w *feud) upsertQueue(t *rapid.T, name string) {
 		f.Parent = name[:1]
 	}
 	if rapid.IntRange(0, 3).Draw(t, "guaranteed") > 0 {
-		f.Guaranteed = quantities(resource.NameCPU, 1000*rapid.IntRange(0, 8).Draw(t, "cpu"))
+		f.Guaranteed = quantities(resource.NameCPU, 1000*rapid.IntRange(0, 8).Draw(t, "cpu"), licence, rapid.IntRange(0, 4).Draw(t, "licences"))
 	}
 	if rapid.IntRange(0, 3).Draw(t, "limited") == 0 {
 		f.Max = quantities(resource.NameCPU, 1000*rapid.IntRange(1, 8).Draw(t, "max"))
@@ -96,7 +102,7 @@ func (w *feud) upsertNode(t *rapid.T, i int) {
 	n := drawNode(t)
 	n.Name = fmt.Sprint("n", i)
 	n.Unschedulable, n.Taints = false, nil
-	n.Allocatable = quantities(resource.NameCPU, 1000*rapid.IntRange(1, 4).Draw(t, "cpu"), resource.NameMemory, 8<<30, resource.NamePods, 6)
+	n.Allocatable = quantities(resource.NameCPU, 1000*rapid.IntRange(1, 4).Draw(t, "cpu"), resource.NameMemory, 8<<30, resource.NamePods, 6, licence, 3)
 	w.store.Apply(facts.NodeUpserted{Node: n})
 	if report := drawReport(t); report != nil {
 		w.store.Apply(facts.NodeReported{Node: n.Name, Report: report})
@@ -250,9 +256,37 @@ func (w *feud) checkVictims(t *rapid.T, ask *pack.Ask, found *victims.Eviction) 
 			stopped[from] = stopped[from] || w.borrowed(b, v, ask, off, true)
 		}
 	}
+	w.checkOtherGuarantees(t, ask, off)
 	for q, ok := range stopped {
 		if !ok {
 			t.Fatalf("%v leave, more than %s has borrowed", names(found.Victims), q.Name)
+		}
+	}
+}
+
+// checkOtherGuarantees: no queue loses, below its guarantee, what the unit does not ask for.
+func (w *feud) checkOtherGuarantees(t *rapid.T, ask *pack.Ask, off map[*cluster.Pod]bool) {
+	for v := range off {
+		if v.Deleting || v.Claimed() || v.Queue() == ask.Members[0].Queue() {
+			continue
+		}
+		_, b, _ := naiveFork(ask.Members[0].Queue(), v.Queue())
+		for q := v.Queue(); b != nil && q != b.Parent(); q = q.Parent() {
+			for _, held := range v.Class.Charge {
+				asked := slices.ContainsFunc(ask.Members, func(p *cluster.Pod) bool { return p.Class.Charge.Get(held.Kind) > 0 })
+				if asked || held.Kind == resource.Pods || held.Value == 0 || q.Guaranteed(held.Kind) == 0 {
+					continue
+				}
+				var left int64
+				for _, pod := range w.staying(q, nil) {
+					if !off[pod] {
+						left += pod.Class.Charge.Get(held.Kind)
+					}
+				}
+				if left < q.Guaranteed(held.Kind) {
+					t.Fatalf("%s leaves queue %s with %d of kind %d, of which it is guaranteed %d and which is not asked for", v.Name, q.Name, left, held.Kind, q.Guaranteed(held.Kind))
+				}
+			}
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 //  3. no gang of victims keeps fewer members than it needs
 //  4. no queue exceeds its limit
 //  5. each victim may be evicted for the pod that takes its place
+//  6. no queue loses what it is guaranteed of something that the Plan does not ask for
 type planJudge struct {
 	plan   *cluster.Plan
 	mirror *mirror
@@ -164,6 +165,7 @@ func (j *planJudge) victims() {
 		return
 	}
 	used := j.mirror.usage(nil)
+	j.otherGuarantees()
 	for _, uid := range j.plan.Victims {
 		victim := j.mirror.pods[uid]
 		if victim == nil || victim.deleting { // one that leaves anyway loses nothing
@@ -175,6 +177,31 @@ func (j *planJudge) victims() {
 					j.run.Violate("pod %s preempts %s, %s", m.uid, uid, why)
 				}
 			}
+		}
+	}
+}
+
+// otherGuarantees: no queue is left with less than it is guaranteed of what its victims hold and the Plan does not ask for.
+func (j *planJudge) otherGuarantees() {
+	t, left, asked := j.mirror.tenants, j.mirror.usage(j.plan.Victims), make(map[string]int64)
+	for i := range j.plan.Placements {
+		for r, amount := range judge.Charge(j.mirror.pods[j.plan.Placements[i].Pod].requirements) {
+			asked[r] += amount
+		}
+	}
+	taker := j.mirror.pods[j.plan.Placements[0].Pod].namespace
+	for _, uid := range j.plan.Victims {
+		victim := j.mirror.pods[uid]
+		if victim == nil || victim.deleting {
+			continue
+		}
+		side := t.Side(victim.namespace, taker)
+		if side == "" || t.QueueOf(victim.namespace) == t.QueueOf(taker) {
+			continue // of the same queue, or of an inner one whose own pods are guaranteed nothing
+		}
+		if queue := t.CutsGuarantee(victim.namespace, side, left, victim.requirements, asked); queue != "" {
+			j.run.Violate("pod %s is evicted for %s, which leaves queue %s with less than it is guaranteed of what is not asked for",
+				uid, j.plan.Placements[0].Pod, queue)
 		}
 	}
 }

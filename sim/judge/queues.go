@@ -253,6 +253,23 @@ func (t *Tenants) Borrows(used Bill, taker, namespace string, victim *facts.Requ
 	return false
 }
 
+// CutsGuarantee names a queue, of those from a victim's up to a branch, that has less than it is guaranteed of something which the victim holds and
+// which is not asked for; left is what is used without all victims. Empty if there is none.
+func (t *Tenants) CutsGuarantee(namespace, side string, left Bill, victim *facts.Requirements, asked map[string]int64) string {
+	chain, _ := t.ancestors(t.QueueOf(namespace))
+	for _, name := range chain {
+		for r, amount := range Charge(victim) {
+			if r != resource.NamePods && amount > 0 && asked[r] == 0 && left[name][r] < t.Guaranteed(name, r) {
+				return name
+			}
+		}
+		if name == side {
+			break
+		}
+	}
+	return ""
+}
+
 // Side is the branch of the tree that holds one namespace and not the other: the highest ancestor of the first that is no ancestor of the
 // second. Empty if there is none.
 func (t *Tenants) Side(of, apartFrom string) (side string) {

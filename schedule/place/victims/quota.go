@@ -14,7 +14,8 @@ import (
 // limits admit another member. It protects guarantees: what a queue is guaranteed is taken by no other queue.
 //
 // Example: queue a is guaranteed 8 CPUs and holds 4, queue b is guaranteed 8 and holds 12. For a unit of a that asks for 4 CPUs, b is
-// reclaimable: excess is 4 CPUs. After a victim of 3 CPUs the excess is 1, and another pod may be taken; then the excess is gone.
+// reclaimable: excess is 4 CPUs. After a victim of 3 CPUs the excess is 1, and another pod may be taken; then the excess is gone. If b is also
+// guaranteed the GPUs that it holds, none of its pods with a GPU may be taken for those CPUs.
 type victimQuota struct {
 	store     *cluster.Store
 	queued    bool         // queues are configured
@@ -213,10 +214,37 @@ func (b *victimQuota) mayTake(a *queueAccount, holds resource.List, highest int3
 	if a.ownQueue {
 		return lower
 	}
+	if b.cutsGuarantee(a, holds) {
+		return false
+	}
 	if lower && b.borrowed(a, b.claimable, holds, wholeGang) {
 		return true
 	}
 	return len(a.reclaimable) > 0 && b.borrowed(a, a.reclaimable, holds, wholeGang)
+}
+
+// cutsGuarantee reports whether the pods hold something that the unit does not ask for, and without which a queue of theirs, up to the branch, would
+// have less than it is guaranteed. Without that rule a queue within its guarantee of GPUs loses its pods to one that asks for CPUs, and takes them
+// back: two queues with guarantees of different resources evict each other for ever. Of what the unit does ask for, the last pod that is taken may
+// leave its queue with less than it is guaranteed, because pods cannot be divided.
+func (b *victimQuota) cutsGuarantee(a *queueAccount, holds resource.List) bool {
+	if a.branch.direct {
+		return false // no child is guaranteed what the pods of an inner queue itself hold
+	}
+	for _, held := range holds {
+		if held.Kind == resource.Pods || held.Value == 0 || b.claimable.Get(held.Kind) > 0 {
+			continue
+		}
+		for up := a; ; up = up.parent {
+			if up.queue.Guaranteed(held.Kind) > 0 && b.excess(up, held.Kind) < held.Value {
+				return true
+			}
+			if up == a.branch {
+				break
+			}
+		}
+	}
+	return false
 }
 
 // borrowed reports whether the pods hold some of the claimed resources that their queue has borrowed. Strictly, every queue up to the

@@ -1,0 +1,44 @@
+package judge
+
+import (
+	"testing"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/resource"
+)
+
+// TestCutsGuarantee: queue train is guaranteed 2 GPUs and its child vision 1. A pod with a GPU of vision may go for CPUs only if both keep that.
+func TestCutsGuarantee(t *testing.T) {
+	gpus := func(n int64) []resource.Quantity {
+		return []resource.Quantity{{Name: spec.ResourceGPUMilli, Amount: n * 1000}}
+	}
+	tenants := NewTenants()
+	tenants.Queues["train"] = &facts.Queue{Name: "train", Weight: 1, Guaranteed: gpus(2)}
+	tenants.Queues["vision"] = &facts.Queue{Name: "vision", Parent: "train", Weight: 1, Guaranteed: gpus(1)}
+	tenants.Namespaces["v"] = []facts.Label{{Key: spec.LabelQueue, Value: "vision"}}
+	cpus := []resource.Quantity{{Name: resource.NameCPU, Amount: 1000}}
+	victim, plain := &facts.Requirements{Requests: cpus}, &facts.Requirements{Requests: cpus}
+	victim.GPU.Whole = 1
+	left := func(vision, train int64) Bill {
+		return Bill{"vision": {spec.ResourceGPUMilli: vision * 1000}, "train": {spec.ResourceGPUMilli: train * 1000}}
+	}
+	asked := map[string]int64{resource.NameCPU: 1000}
+	for _, c := range []struct {
+		name   string
+		left   Bill
+		victim *facts.Requirements
+		asked  map[string]int64
+		want   string
+	}{
+		{"both keep enough", left(1, 2), victim, asked, ""},
+		{"the child does not", left(0, 2), victim, asked, "vision"},
+		{"the parent does not", left(1, 1), victim, asked, "train"},
+		{"the victim holds none", left(0, 0), plain, asked, ""},
+		{"it is asked for", left(0, 0), victim, map[string]int64{spec.ResourceGPUMilli: 1000}, ""},
+	} {
+		if got := tenants.CutsGuarantee("v", "train", c.left, c.victim, c.asked); got != c.want {
+			t.Errorf("%s: queue %q has less than it is guaranteed, want %q", c.name, got, c.want)
+		}
+	}
+}
