@@ -29,14 +29,15 @@ func (a subject) compare(b subject) int {
 
 // conditions coalesces the condition writes, PodScheduled=False of pods and PodGroupInitiallyScheduled of PodGroups, so that a backlog of pending
 // pods does not flood the API server. There is at most one row per subject and the newest message wins; a message with the same reason is written
-// at most once per MinInterval; a token bucket bounds all writes together, except those that say that a PodGroup is scheduled.
+// at most once per MinInterval; a token bucket bounds all writes together, except those that say that a PodGroup is scheduled. What the bucket
+// lets through next, dueRows says.
 //
 // Example: a pod is refused three times in a second, with "3 nodes: cpu", "2 nodes: cpu" and again "3 nodes: cpu". The first is written, the others
 // wait for MinInterval, and then there is nothing to write, because the condition says so already.
 type conditions struct {
 	cfg      spec.Conditions
 	rows     map[subject]*conditionRow
-	due      []*conditionRow           // in the order in which they became due
+	due      dueRows
 	met      []*conditionRow           // of units whose condition is True: once per unit, so that the bucket does not bound them
 	later    *heap.Heap[*conditionRow] // held back by MinInterval, by the end of it
 	flights  map[uint64]*conditionRow
@@ -46,6 +47,7 @@ type conditions struct {
 
 type conditionRow struct {
 	subject
+	queue    string              // of the subject
 	want     facts.UnitCondition // a pod's is never met
 	written  facts.UnitCondition
 	at       time.Time // when written was written
@@ -67,7 +69,7 @@ func newConditions(cfg spec.Conditions) conditions {
 
 // SetCondition asks for a pod's PodScheduled condition to be written. It does nothing if the condition says so already.
 func (b *Binder) SetCondition(pod *cluster.Pod, want facts.Condition, now time.Time) {
-	b.conditions.set(subject{pod: pod.UID}, unmet(pod.Reported), unmet(want), now)
+	b.conditions.set(&conditionRow{subject: subject{pod: pod.UID}, queue: pod.Queue().Name, written: unmet(pod.Reported)}, unmet(want), now)
 }
 
 // SetUnitCondition asks for the condition of a unit's PodGroup to be written. A condition that was True once stays so: nothing is written after that.
@@ -79,7 +81,11 @@ func (b *Binder) SetUnitCondition(u *cluster.Unit, want facts.UnitCondition, now
 	if r := b.conditions.rows[key]; r != nil && r.want.Met {
 		return
 	}
-	b.conditions.set(key, u.Facts.Reported, want, now)
+	fresh := &conditionRow{subject: key, written: u.Facts.Reported}
+	if pods := u.Pods(); len(pods) > 0 {
+		fresh.queue = pods[0].Queue().Name
+	}
+	b.conditions.set(fresh, want, now)
 }
 
 // WithdrawCondition drops a pod's condition that is not in flight yet: the reason is gone.
@@ -97,14 +103,16 @@ func unmet(c facts.Condition) facts.UnitCondition {
 	return facts.UnitCondition{Reason: c.Reason, Message: c.Message}
 }
 
-func (c *conditions) set(key subject, reported, want facts.UnitCondition, now time.Time) {
-	r := c.rows[key]
+// set asks for a condition. fresh is the row of its subject, should there be none yet.
+func (c *conditions) set(fresh *conditionRow, want facts.UnitCondition, now time.Time) {
+	r := c.rows[fresh.subject]
 	if r == nil {
-		if reported == want {
+		if fresh.written == want {
 			return
 		}
-		r = &conditionRow{subject: key, written: reported, position: -1}
-		c.rows[key] = r
+		r = fresh
+		r.position = -1
+		c.rows[r.subject] = r
 	}
 	r.want, r.attempts = want, 0
 	c.schedule(r, now)
@@ -129,7 +137,7 @@ func (c *conditions) schedule(r *conditionRow, now time.Time) {
 	case r.want.Met:
 		c.met = append(c.met, r)
 	default:
-		c.due = append(c.due, r)
+		c.due.push(r)
 	}
 }
 
@@ -143,7 +151,7 @@ func (c *conditions) refill(now time.Time) {
 }
 
 func (c *conditions) ready(store *cluster.Store, writes []Write, next *uint64, now time.Time) []Write {
-	if len(c.due) == 0 && len(c.met) == 0 && c.later.Len() == 0 {
+	if c.due.Len() == 0 && len(c.met) == 0 && c.later.Len() == 0 {
 		return writes
 	}
 	for len(c.met) > 0 && len(c.flights) < MaxConditionsInFlight {
@@ -153,11 +161,10 @@ func (c *conditions) ready(store *cluster.Store, writes []Write, next *uint64, n
 	}
 	c.refill(now)
 	for c.later.Len() > 0 && !now.Before(c.later.First().at.Add(c.cfg.MinInterval.D())) {
-		c.due = append(c.due, c.later.Pop())
+		c.due.push(c.later.Pop())
 	}
-	for len(c.due) > 0 && c.tokens >= 1 && len(c.flights) < MaxConditionsInFlight {
-		r := c.due[0]
-		c.due = c.due[1:]
+	for c.due.Len() > 0 && c.tokens >= 1 && len(c.flights) < MaxConditionsInFlight {
+		r := c.due.pop()
 		var started bool
 		if writes, started = c.start(r, store, writes, next, now); started {
 			c.tokens--
@@ -232,7 +239,7 @@ func (c *conditions) nextWake(now time.Time) (time.Time, bool) {
 	switch {
 	case len(c.met) > 0 && len(c.flights) < MaxConditionsInFlight:
 		return now, true
-	case len(c.due) > 0 && len(c.flights) < MaxConditionsInFlight:
+	case c.due.Len() > 0 && len(c.flights) < MaxConditionsInFlight:
 		missing := max(1-c.tokens, 0)
 		return now.Add(time.Duration(missing / c.cfg.PerSecond * float64(time.Second))), true
 	case c.later.Len() > 0:

@@ -199,11 +199,13 @@ func (b *Binder) preempted(r *row) {
 	b.release(r, Transition{Event: Preempted, Pod: r.pod, Message: "preempted by a pod of higher priority"})
 }
 
-// ReleaseFromLostNodes releases the placements that wait for victims on nodes that no longer exist.
+// ReleaseFromLostNodes releases the placements on nodes that no longer exist: those that wait for victims, and those whose first write has not been
+// sent. What was sent may have been done.
 func (b *Binder) ReleaseFromLostNodes() {
 	var lost []*row
 	for _, r := range b.rows {
-		if r.stage == waiting && b.store.Slot(r.node) == cluster.NoSlot {
+		unsent := r.stage == waiting || r.stage == queued && r.attempts == 0
+		if unsent && b.store.Slot(r.node) == cluster.NoSlot {
 			lost = append(lost, r)
 		}
 	}

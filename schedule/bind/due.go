@@ -1,0 +1,83 @@
+package bind
+
+// dueRows are the condition rows that may be written now. The bucket lets only some through each second, so the order is who waits: what has no
+// message yet comes before what has an older one, and within each the queues take turns, each with its oldest row.
+//
+// Example: 100,000 pods of queue a fit nowhere, and at 50 writes a second their messages take half an hour. A pod of queue b that fits nowhere
+// is told so by the second write.
+type dueRows struct {
+	first, again turns
+}
+
+func (d *dueRows) Len() int { return d.first.n + d.again.n }
+
+func (d *dueRows) push(r *conditionRow) {
+	if r.written.Reason == "" {
+		d.first.push(r)
+		return
+	}
+	d.again.push(r)
+}
+
+// pop takes out the next row; there must be one.
+func (d *dueRows) pop() *conditionRow {
+	if d.first.n > 0 {
+		return d.first.pop()
+	}
+	return d.again.pop()
+}
+
+// turns is rows by the queue of their subject. The queues take turns.
+type turns struct {
+	byQueue map[string]*fifo[*conditionRow]
+	order   fifo[string] // the queues that have rows
+	n       int
+}
+
+func (t *turns) push(r *conditionRow) {
+	rows := t.byQueue[r.queue]
+	if rows == nil {
+		if t.byQueue == nil {
+			t.byQueue = make(map[string]*fifo[*conditionRow])
+		}
+		rows = &fifo[*conditionRow]{}
+		t.byQueue[r.queue] = rows
+		t.order.push(r.queue)
+	}
+	rows.push(r)
+	t.n++
+}
+
+func (t *turns) pop() *conditionRow {
+	name := t.order.pop()
+	rows := t.byQueue[name]
+	r := rows.pop()
+	t.n--
+	if rows.Len() > 0 {
+		t.order.push(name)
+	} else {
+		delete(t.byQueue, name)
+	}
+	return r
+}
+
+// fifo is a list that gives the oldest element first. Its memory follows its length.
+type fifo[T any] struct {
+	list []T
+	head int
+}
+
+func (f *fifo[T]) Len() int { return len(f.list) - f.head }
+
+func (f *fifo[T]) push(v T) { f.list = append(f.list, v) }
+
+func (f *fifo[T]) pop() T {
+	var none T
+	v := f.list[f.head]
+	f.list[f.head] = none
+	if f.head++; f.head*2 >= len(f.list) {
+		f.list = append([]T(nil), f.list[f.head:]...)
+		f.head = 0
+	}
+	return v
+}

@@ -1,0 +1,74 @@
+package bind
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
+
+// naiveDue is the rows that are due, by definition: what has no message yet first, then the queue that was served longest ago, or came latest; then
+// the oldest row.
+type naiveDue struct {
+	rows []*conditionRow // the oldest first
+	turn map[turnKey]int // when a queue came last, or was served last
+}
+
+type turnKey struct {
+	first bool
+	queue string
+}
+
+func turnOf(r *conditionRow) turnKey { return turnKey{r.written.Reason == "", r.queue} }
+
+func (n *naiveDue) push(r *conditionRow, step int) {
+	if !slices.ContainsFunc(n.rows, func(other *conditionRow) bool { return turnOf(other) == turnOf(r) }) {
+		n.turn[turnOf(r)] = step
+	}
+	n.rows = append(n.rows, r)
+}
+
+func (n *naiveDue) pop(step int) *conditionRow {
+	best := 0
+	for i, r := range n.rows {
+		a, b := turnOf(r), turnOf(n.rows[best])
+		if a.first && !b.first || a.first == b.first && n.turn[a] < n.turn[b] {
+			best = i
+		}
+	}
+	r := n.rows[best]
+	n.rows = slices.Delete(n.rows, best, best+1)
+	n.turn[turnOf(r)] = step
+	return r
+}
+
+// TestDueRows pushes and pops at random, and holds the order against its definition.
+func TestDueRows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var d dueRows
+		naive := naiveDue{turn: make(map[turnKey]int)}
+		for step := range rapid.IntRange(1, 200).Draw(t, "steps") {
+			if d.Len() > 0 && rapid.IntRange(0, 2).Draw(t, "pop") == 0 {
+				if got, want := d.pop(), naive.pop(step); got != want {
+					t.Fatalf("popped a row of queue %s, want one of %s", got.queue, want.queue)
+				}
+				continue
+			}
+			r := &conditionRow{queue: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "queue"))}
+			if rapid.Bool().Draw(t, "again") {
+				r.written = facts.UnitCondition{Reason: "Unschedulable"}
+			}
+			d.push(r)
+			naive.push(r, step)
+		}
+		for d.Len() > 0 {
+			d.pop()
+		}
+		if len(d.first.byQueue)+len(d.again.byQueue)+cap(d.first.order.list)+cap(d.again.order.list) > 0 {
+			t.Fatal("an empty list keeps queues")
+		}
+	})
+}
