@@ -28,6 +28,8 @@ type attempt struct {
 	// preempts says that the Plan is a preemption on one node; victims are all of its victims, also those that only had an assumed place.
 	preempts bool
 	victims  []*cluster.Pod
+	// flushed says that the unit looks for free places only because a flush has woken it.
+	flushed bool
 }
 
 // admitted reports whether the limits of the unit's queues leave room for what it needs.
@@ -63,6 +65,8 @@ func (a *attempt) knowsClasses() bool {
 
 // place puts the unit on nodes that are free, or that are reserved for it.
 func (a *attempt) place() bool {
+	a.flushed = a.s.blocked.onlyFlushed(a.unit)
+	defer func() { a.flushed = false }()
 	if a.placeNow() {
 		return true
 	}
@@ -216,10 +220,13 @@ func (a *attempt) blockByQuota() bool {
 }
 
 // park puts the unit's shape to sleep and reports why. The explanation is worked out, and reported of all units of the shape, at most once per
-// conditions.minInterval.
+// conditions.minInterval; units that came meanwhile have it reported now.
 func (a *attempt) park() bool {
 	s := a.s
 	why, fresh := a.explain()
+	if a.unit.Gang != nil {
+		s.blocked.sleeps(keyOf(a.unit), a.lacking())
+	}
 	s.queue.Park(a.unit, s.blocked.version(a.unit.Shape, a.in.snapshot.Revision()))
 	s.observer.Unschedulable(a.unit.Members()[0], why.counts, a.now)
 	s.setConditions(a.unit, why.condition, a.now)
@@ -231,6 +238,12 @@ func (a *attempt) park() bool {
 			}
 		})
 	}
+	for _, uid := range why.newcomers {
+		if u := s.queue.Unit(uid); u != nil && u != a.unit && u.Shape == a.unit.Shape {
+			s.setConditions(u, why.condition, a.now)
+		}
+	}
+	why.newcomers = nil
 	return true
 }
 
@@ -251,6 +264,16 @@ func (a *attempt) explain() (why *explanation, fresh bool) {
 	return why, true
 }
 
+// lacking is for how many of the members that the gang needs there is no place now; at least 1, for topology may keep them apart.
+func (a *attempt) lacking() int {
+	mark := a.in.snapshot.Mark()
+	a.s.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
+	ask := a.wanted()
+	fit := a.in.placer.WouldFit(&pack.Ask{Members: ask.Members, Need: 1, Within: ask.Within})
+	a.in.snapshot.Rollback(mark)
+	return max(ask.Need-fit, 1)
+}
+
 // commit proposes a Plan for the unit. Members that are not in it wait on. It answers false when the Plan was rejected.
 func (a *attempt) commit(plan *cluster.Plan, why facts.Condition) bool {
 	s, u := a.s, a.unit
@@ -258,6 +281,9 @@ func (a *attempt) commit(plan *cluster.Plan, why facts.Condition) bool {
 	if !verdict.Committed {
 		s.rejected(u, verdict, a.now)
 		return false
+	}
+	if a.flushed {
+		s.observer.MissedWakeup(u.Members()[0], a.now)
 	}
 	if gang := u.Gang; gang == nil {
 		s.queue.Done(u)

@@ -17,6 +17,8 @@ const (
 	maxExplanations = 4096
 	// reclaimEvery is the least time between two looks at which units could reclaim by now.
 	reclaimEvery = 5 * time.Second
+	// flushMost is how many shape queues that sleep are tried again by one flush.
+	flushMost = 16
 )
 
 // blocked records why units sleep, and decides what wakes them. Units of one shape queue sleep and wake together: what keeps one from all
@@ -26,7 +28,7 @@ const (
 // gang has gained since. block notes why a shape sleeps; changed looks at one node on which more is free than before; unblock forgets what is
 // known of a shape queue, which is then tried again.
 //
-// Example: gang train lacks 4 of its members and sleeps. A pod ends on node a, where two members fit now: the gang has gained 2, and
+// Example: gang train lacks places for 4 of its members and sleeps. A pod ends on node a, where two members fit now: the gang has gained 2, and
 // sleeps on. Another ends on b, where 3 fit: 2+3 is at least 4, so the gang is tried again. It is tried once, not for each pod that ends.
 type blocked struct {
 	store        *cluster.Store
@@ -37,10 +39,12 @@ type blocked struct {
 	explanations map[*queue.Shape]*explanation
 	byQueue      map[queueKey]blockedQueue
 	wanting      int              // of byQueue: whose units would preempt if they could
+	kept         int              // the length of byQueue when it was last cleared of gangs that are gone
 	checked      changes.Revision // what sleeps has been checked against changes up to here
 	reclaimed    changes.Revision // what sleeps has been checked for reclaiming up to here,
 	reclaimedAt  time.Time        // at this time
 	wakes        wakeList
+	flush        flush
 }
 
 // blockedQueue is what is known of a shape queue that sleeps. Which pods could be victims depends on the priority, so a unit of a higher one
@@ -50,7 +54,8 @@ type blockedQueue struct {
 	wanted      int32 // the highest priority of such units
 	searched    bool  // victims were searched for
 	noVictimsTo int32 // there were none up to this priority
-	roomGained  int   // for how many more members of a gang there may be room than when it was explained
+	lacking     int   // of a gang: the members that found no place when it was put to sleep; 0: not known
+	roomGained  int   // for how many more members there may be room since
 }
 
 // queueKey names a shape queue, also after it was dropped and created again.
@@ -136,13 +141,36 @@ func (b *blocked) mayHaveVictims(key queueKey, priority int32) bool {
 	return !r.searched || priority > r.noVictimsTo
 }
 
-// forgetVictims forgets what is known of victims for a shape queue; what room it gained stays.
+// sleeps takes note that a gang was put to sleep, and for how many of its members there was no place. It counts what it lacks each time: what
+// the explanation says may be as old as conditions.minInterval.
+func (b *blocked) sleeps(key queueKey, lacking int) {
+	r := b.byQueue[key]
+	r.lacking, r.roomGained = lacking, 0
+	b.byQueue[key] = r
+	if len(b.byQueue) <= 2*b.kept+maxExplanations {
+		return
+	}
+	// Gangs that went without waking leave records behind.
+	asleep := make(map[queueKey]bool)
+	b.queue.Parked(func(sq *queue.ShapeQueue, seen queue.Version) (queue.Version, bool) {
+		asleep[keyOfQueue(sq)] = true
+		return seen, false
+	})
+	for other, r := range b.byQueue {
+		if other != key && !asleep[other] && !r.wants {
+			delete(b.byQueue, other)
+		}
+	}
+	b.kept = len(b.byQueue)
+}
+
+// forgetVictims forgets what is known of victims for a shape queue; what a gang lacks and has gained stays.
 func (b *blocked) forgetVictims(key queueKey) {
 	r, known := b.byQueue[key]
 	if r.wants {
 		b.wanting--
 	}
-	if r = (blockedQueue{roomGained: r.roomGained}); r.roomGained > 0 {
+	if r = (blockedQueue{lacking: r.lacking, roomGained: r.roomGained}); r != (blockedQueue{}) {
 		b.byQueue[key] = r
 	} else if known {
 		delete(b.byQueue, key)
@@ -181,6 +209,9 @@ func (b *blocked) mayFit(sq *queue.ShapeQueue, seen, now queue.Version) bool {
 		if change.Kind&kinds == 0 {
 			continue
 		}
+		if sq.Shape.Anchored && change.Kind&changes.Redefined != 0 {
+			return true // a member may be there, and bind the others to another domain now, or to none
+		}
 		if b.changed(sq, change.Slot) {
 			return true
 		}
@@ -193,6 +224,14 @@ func (b *blocked) mayFit(sq *queue.ShapeQueue, seen, now queue.Version) bool {
 		b.wakes.queues = append(b.wakes.queues, sq)
 	}
 	return false
+}
+
+// membersMoved wakes a gang that sleeps, of whose members some got places or lost them: they bind where the others may go.
+func (b *blocked) membersMoved(u *queue.Unit) {
+	if sq := u.ShapeQueue(); sq != nil && sq.Parked() && sq.Shape.Anchored {
+		b.unblock(keyOfQueue(sq))
+		b.queue.Wake(sq)
+	}
 }
 
 // freeingChanges is the kinds of changes after which there may be more room for a shape.
@@ -230,8 +269,7 @@ func (b *blocked) changed(sq *queue.ShapeQueue, slot cluster.Slot) bool {
 		r.roomGained = gained
 		b.byQueue[key] = r
 	}
-	why := b.explanations[sq.Shape]
-	return gained > 0 && (why == nil || gained >= why.missing)
+	return gained > 0 && gained >= r.lacking
 }
 
 // version is what a unit of a shape that fits nowhere on a revision has looked at.
@@ -277,3 +315,58 @@ func (b *blocked) wakeNext() { b.wakes.wakeNext(b.queue, &b.store.State) }
 
 // decided says that the unit woken last has had its turn.
 func (b *blocked) decided() { b.wakes.deciding = false }
+
+// flush is what is tried again though nothing is known to have changed for it: a guard against wake-ups that blocked should have given and did not.
+// Whoever runs the Scheduler calls Flush now and then. A unit that finds free places only because it was flushed is a missed wake-up, which is a
+// defect: it is counted, and a simulation that finds one fails.
+type flush struct {
+	next  int // how many of the shape queues that sleep were flushed in this turn
+	tried map[queueKey]queue.Version
+}
+
+// flushSome wakes the next share of what sleeps.
+func (b *blocked) flushSome() {
+	f := &b.flush
+	b.recheck() // what is to be woken anyway is no find
+	if len(b.wakes.queues) > 0 {
+		return // some of what sleeps is about to be woken
+	}
+	if f.tried == nil {
+		f.tried = make(map[queueKey]queue.Version)
+	}
+	clear(f.tried)
+	revision, at := b.store.Revision(), 0
+	b.queue.Parked(func(sq *queue.ShapeQueue, seen queue.Version) (queue.Version, bool) {
+		if at++; at <= f.next || len(f.tried) == flushMost {
+			return seen, false
+		}
+		key := keyOfQueue(sq)
+		f.tried[key] = b.version(sq.Shape, revision)
+		b.unblock(key)
+		return seen, true
+	})
+	if f.next += len(f.tried); f.next >= at {
+		f.next = 0
+	}
+}
+
+// onlyFlushed reports whether a unit that is tried now was woken by a flush, and nothing has come up since that might help it.
+func (b *blocked) onlyFlushed(u *queue.Unit) bool {
+	if len(b.flush.tried) == 0 {
+		return false
+	}
+	key := keyOf(u)
+	since, flushed := b.flush.tried[key]
+	delete(b.flush.tried, key)
+	log := b.store.Log()
+	now := b.version(u.Shape, b.store.Revision())
+	if !flushed || since.Domains != now.Domains || !log.Covers(since.Revision) {
+		return false
+	}
+	for r := since.Revision; r < now.Revision; r++ {
+		if log.At(r).Kind&freeingChanges(u.Shape) != 0 {
+			return false
+		}
+	}
+	return true
+}

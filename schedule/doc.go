@@ -32,6 +32,9 @@
 // and what would help: Step asks it about each node on which more is free than before. Where a few nodes may take single pods of many
 // queues, these are woken one by one (wakelist.go).
 //
+// A wake-up that is missed would leave a unit asleep beside free nodes for ever. So the shell calls Flush now and then, which has some of what
+// sleeps tried again. A unit that finds free places only by that is told to Observer.MissedWakeup; a simulation fails on it.
+//
 // Gangs that wait have timers (gang_timers.go). A gang that has waited long gets nodes and quota reserved; one that holds places in part and
 // cannot start loses them; one that misses its timeout gets a condition that says so.
 //

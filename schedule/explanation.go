@@ -14,7 +14,17 @@ type explanation struct {
 	at        time.Time
 	condition facts.Condition
 	counts    []FilterCount
-	missing   int // of a gang: members that found no place
+	newcomers []facts.UID // pods that came while units of the shape were being tried: they have no message yet
+}
+
+// maxNewcomers bounds newcomers. The others have their message with the next explanation.
+const maxNewcomers = 1024
+
+// came takes note of a pod that joins units which are being tried.
+func (e *explanation) came(uid facts.UID) {
+	if len(e.newcomers) < maxNewcomers {
+		e.newcomers = append(e.newcomers, uid)
+	}
 }
 
 func newExplanation(e explain.Explanation, now time.Time) *explanation {
@@ -37,7 +47,6 @@ func newGangExplanation(e explain.UnitExplanation, now time.Time) *explanation {
 		v = newExplanation(e.Short.Explanation, now)
 	}
 	v.condition = facts.Condition{Reason: spec.ReasonUnschedulable, Message: e.String()}
-	v.missing = max(e.Need-e.Anywhere, 1)
 	if e.Unpacked() {
 		v.condition.Reason = spec.ReasonTopologyPlacementFailed
 	}

@@ -98,7 +98,11 @@ func (s *Scheduler) refreshUnits(now time.Time) {
 				Met: true, Reason: spec.ReasonScheduled, Message: fmt.Sprintf("%d members have places, %d are needed", u.Bound(), u.MinMember()),
 			}, now)
 		}
-		s.gangs.changed(u, s.queue.Gang(u) != nil, now)
+		waits := s.queue.Gang(u)
+		if waits != nil {
+			s.blocked.membersMoved(waits)
+		}
+		s.gangs.changed(u, waits != nil, now)
 	}
 }
 

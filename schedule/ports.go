@@ -38,6 +38,9 @@ type Observer interface {
 	// Released: a placement was given up, because its Binding or a nomination failed for good, or for a pod of higher priority. The pod
 	// waits again.
 	Released(pod *cluster.Pod, message string, now time.Time)
+	// MissedWakeup: the pod, or its gang, has found places only because Flush had it tried again. Nothing that wakes pods has told of them: that is a
+	// defect.
+	MissedWakeup(pod *cluster.Pod, now time.Time)
 }
 
 // Auditor is an Observer that also wants to see every Plan with the committer's Verdict.

@@ -210,6 +210,9 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, seen changes.Revision, now time.Ti
 	u.NotBefore = max(u.NotBefore, seen)
 	s.gangs.waits(u, false, now)
 	if !parked {
+		if why := s.blocked.recent(u.Shape, now); why != nil {
+			why.came(pod.UID)
+		}
 		return
 	}
 	if s.mayTry(u, now) {
@@ -302,6 +305,10 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 	return next.Time()
 }
 
+// Flush has some of the units that sleep tried again by the next Step, others each time. It guards against wake-ups that were missed: call it
+// every minute or so. What it finds is told to Observer.MissedWakeup.
+func (s *Scheduler) Flush() { s.blocked.flushSome() }
+
 // Pending counts the pods that wait.
 func (s *Scheduler) Pending() Pending {
 	waiting := s.queue.Counts()
@@ -349,3 +356,4 @@ func (silent) Rejected(string, time.Time)                           {}
 func (silent) Unschedulable(*cluster.Pod, []FilterCount, time.Time) {}
 func (silent) Bound(*cluster.Pod, time.Time)                        {}
 func (silent) Released(*cluster.Pod, string, time.Time)             {}
+func (silent) MissedWakeup(*cluster.Pod, time.Time)                 {}

@@ -105,6 +105,8 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		return renderWrites(writes)
 	case "finish":
 		h.finish(t, d)
+	case "flush":
+		h.s.Flush()
 	case "wait":
 		pause, err := time.ParseDuration(d.CmdArgs[0].Key)
 		if err != nil {
@@ -230,6 +232,10 @@ func (h *harness) Unschedulable(pod *cluster.Pod, counts []schedule.FilterCount,
 }
 
 func (h *harness) Bound(pod *cluster.Pod, _ time.Time) { fmt.Fprintf(&h.log, "bound %s\n", pod.UID) }
+
+func (h *harness) MissedWakeup(pod *cluster.Pod, _ time.Time) {
+	fmt.Fprintf(&h.log, "missed wake-up: %s\n", pod.Name)
+}
 
 func (h *harness) Released(pod *cluster.Pod, message string, _ time.Time) {
 	fmt.Fprintf(&h.log, "released %s: %s\n", pod.UID, message)

@@ -32,6 +32,8 @@ type process struct {
 
 	scheduler *schedule.Scheduler // nil while none runs
 	wakeAt    int64               // the earliest wake-up on the agenda, 0 for none
+	flushes   bool                // some of what sleeps is tried again now and then; a story does without, for it tells what happens when
+	flushAt   int64               // when that is next
 	mark      time.Duration       // when the decision under way began, by the wall clock
 }
 
@@ -96,6 +98,10 @@ func (p *process) pump() {
 		return
 	}
 	now := p.clock.time()
+	if p.flushes && p.clock.now >= p.flushAt {
+		p.scheduler.Flush()
+		p.flushAt = p.clock.now + int64(flushEvery)
+	}
 	busy := true
 	for rounds := 0; busy && p.violations.first == nil; rounds++ {
 		if rounds > maxRounds+len(p.w.Tasks) {
@@ -242,6 +248,11 @@ func (o observer) Released(pod *cluster.Pod, _ string, _ time.Time) {
 	if o.p.check != nil {
 		o.p.check.Released(pod.UID)
 	}
+}
+
+// MissedWakeup is part of schedule.Observer.
+func (o observer) MissedWakeup(pod *cluster.Pod, _ time.Time) {
+	o.p.violations.add("pod %s found a place only because it was tried again by a flush", pod.UID)
 }
 
 // Judged is told of every Plan and its Verdict, by schedulers that offer it.

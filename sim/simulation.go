@@ -24,6 +24,8 @@ const (
 	// progressEvery and cancelEvery count steps.
 	progressEvery = 1024
 	cancelEvery   = 256
+	// flushEvery is how often some of what sleeps is tried again, if anything happens at all.
+	flushEvery = 10 * time.Second
 	// minSleep is the shortest wait for a wake-up, as timers have one.
 	minSleep = int64(time.Microsecond)
 	// maxIdleSteps and idleStepsPerTask bound the steps after the last task and fault, and maxRounds those within one instant: a scheduler
@@ -174,6 +176,7 @@ func (c checked) Violate(format string, args ...any) { c.violations.add(format, 
 
 func (s *simulation) run(ctx context.Context) (*Report, error) {
 	began := s.o.wall()
+	s.process.flushes = true
 	interrupted := false
 	idle := 0
 	for s.violations.first == nil && !s.clock.empty() {

@@ -55,7 +55,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if err != nil {
 		return err
 	}
-	m := newMeter(time.Now)
+	m := newMeter(time.Now, log)
 	p, identity, err := connect(ctx, connection, config, thisProcess{m, listener, log})
 	if err != nil {
 		return errors.Join(err, closeUnused(listener))

@@ -51,6 +51,8 @@ const (
 	decisionsPerRound = 128
 	// fencePoll is how often a closed fence is checked.
 	fencePoll = 100 * time.Millisecond
+	// flushEvery is how often the scheduler tries some of what sleeps again, to find wake-ups that were missed.
+	flushEvery = time.Minute
 	// idlePoll bounds the sleep of an idle loop.
 	idlePoll = time.Minute
 	// drainSlack is how long after a write's timeout its answer may arrive.
@@ -87,6 +89,7 @@ type loop struct {
 	asks      chan func()
 
 	phase       phase
+	flushAt     time.Time  // when some of what sleeps is tried again
 	until       time.Time  // in phase waiting: the end of the wait; zero: not known until the lists are here
 	lists       kube.Lists // since the watch began
 	synced      bool       // all lists were complete at least once
@@ -217,6 +220,10 @@ func (l *loop) lead(now time.Time) (wake time.Duration, busy bool) {
 	if !l.ports.fence.Open(now, l.config.Scheduling.Binding.WriteTimeout.D()) {
 		return fencePoll, false
 	}
+	if !now.Before(l.flushAt) {
+		l.scheduler.Flush()
+		l.flushAt = now.Add(flushEvery)
+	}
 	l.meter.lapBegins()
 	decisions := l.scheduler.Step(now, decisionsPerRound)
 	writes := l.scheduler.Ready(now)
@@ -227,7 +234,7 @@ func (l *loop) lead(now time.Time) (wake time.Duration, busy bool) {
 		}
 		l.scheduler.Finish(bind.Result{ID: writes[i].ID, Outcome: bind.NotSent, Message: "too many writes are under way"}, now)
 	}
-	wake = l.queues.report(l.scheduler, now)
+	wake = min(l.queues.report(l.scheduler, now), l.flushAt.Sub(now))
 	if decisions > 0 {
 		return 0, true
 	}

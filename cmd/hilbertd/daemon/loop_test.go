@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/lease"
@@ -96,7 +98,7 @@ func newWorld(t *testing.T) *world {
 		},
 		fence: w, now: now,
 	}
-	w.loop = newLoop(config, p, newMeter(now), slog.New(slog.DiscardHandler))
+	w.loop = newLoop(config, p, newMeter(now, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	if err := w.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -186,6 +188,36 @@ func TestReleasedLeaseLeadsAfterAFreshList(t *testing.T) {
 	w.expectBindings(0, "with nodes and pods only")
 	w.list(pod("a", ""), pod("b", "n1"))
 	w.expectBindings(1, "with the new list")
+}
+
+// TestSleepersAreTriedAgain: though nothing happens, the loop wakes each minute and has what sleeps decided again.
+func TestSleepersAreTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	big := pod("big", "")
+	big.Requirements = &facts.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 5000}}}
+	w.list(big)
+	w.took(&modelTerm{takeover: lease.Released})
+	w.rounds()
+	w.list(big)
+	wake := w.rounds()
+	decided := func() float64 {
+		var metric dto.Metric
+		if err := w.meter.unplaced.count.Write(&metric); err != nil {
+			t.Fatal(err)
+		}
+		return metric.GetCounter().GetValue()
+	}
+	first := decided()
+	for range 3 {
+		if wake > flushEvery {
+			t.Fatalf("the loop sleeps for %v, longer than %v", wake, flushEvery)
+		}
+		w.clock = w.clock.Add(flushEvery)
+		wake = w.rounds()
+	}
+	if again := decided() - first; first != 1 || again != 3 {
+		t.Errorf("it was decided %v times, and in three minutes %v times more", first, again)
+	}
 }
 
 func TestExpiredLeaseIsWaitedOut(t *testing.T) {

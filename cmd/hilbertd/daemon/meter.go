@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,10 +17,11 @@ import (
 type meter struct {
 	registry *prometheus.Registry
 	now      func() time.Time
+	log      *slog.Logger
 
 	placed, unplaced, rejected, preempting attempt
 	rejections                             *prometheus.CounterVec
-	released                               prometheus.Counter
+	released, missedWakeups                prometheus.Counter
 	sli                                    prometheus.Histogram
 	bindings, conditions                   *prometheus.CounterVec
 	evictions                              *prometheus.CounterVec
@@ -49,15 +51,20 @@ type attempt struct {
 	time  prometheus.Observer
 }
 
-func newMeter(now func() time.Time) *meter {
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+func newMeter(now func() time.Time, log *slog.Logger) *meter {
 	m := &meter{
-		registry: prometheus.NewRegistry(), now: now,
+		registry: prometheus.NewRegistry(), now: now, log: log,
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hilbert_plans_rejected_total", Help: "Plans that the committer rejected, by reason.",
 		}, []string{"reason"}),
-		released: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hilbert_bindings_released_total", Help: "Placements given up, because a write failed or for a pod of higher priority. The pod is pending again.",
-		}),
+		released: counter("hilbert_bindings_released_total",
+			"Placements given up, because a write failed or for a pod of higher priority. The pod is pending again."),
+		missedWakeups: counter("hilbert_missed_wakeups_total",
+			"Pods and gangs that slept and found places only because they were tried again without a reason. Each is a defect: please report it."),
 		sli: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "hilbert_pod_scheduling_sli_duration_seconds",
 			Help:    "Time from the moment when a pod was first seen without scheduling gates to its Binding.",
@@ -72,9 +79,7 @@ func newMeter(now func() time.Time) *meter {
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hilbert_preemption_writes_total", Help: "Writes for preemption, by kind (nomination, disruption: the DisruptionTarget condition, deletion) and outcome.",
 		}, []string{"kind", "outcome"}),
-		victims: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hilbert_preemption_victims_total", Help: "Victims of preemption. A victim counts once for each pod that waits for it.",
-		}),
+		victims: counter("hilbert_preemption_victims_total", "Victims of preemption. A victim counts once for each pod that waits for it."),
 		bindingTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "hilbert_binding_duration_seconds", Help: "Time that the write of a Binding took.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
@@ -113,7 +118,7 @@ func newMeter(now func() time.Time) *meter {
 	m.unplaced = attempt{attempts.WithLabelValues("unschedulable"), durations.WithLabelValues("unschedulable")}
 	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
-	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.blockedPods,
+	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.missedWakeups, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.blockedPods,
 		m.reliefs, m.unitTime, m.unitConditions, m.queueStatuses, m.unreadable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.reset(cluster.NewStore())
@@ -199,6 +204,13 @@ func (m *meter) Bound(pod *cluster.Pod, now time.Time) {
 
 // Released implements schedule.Observer.
 func (m *meter) Released(*cluster.Pod, string, time.Time) { m.released.Inc() }
+
+// MissedWakeup implements schedule.Observer.
+func (m *meter) MissedWakeup(pod *cluster.Pod, _ time.Time) {
+	m.missedWakeups.Inc()
+	m.log.Error("a pod that slept has found a place only because it was tried again: its wake-up was missed, which is a defect",
+		"pod", pod.Namespace+"/"+pod.Name)
+}
 
 // filter gives a filter its bit and its gauge.
 func (m *meter) filter(name string) (bit int, ok bool) {

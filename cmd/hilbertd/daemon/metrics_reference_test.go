@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 
 // TestReferenceMetrics holds metrics.md: every metric that the scheduler and the agent serve.
 func TestReferenceMetrics(t *testing.T) {
-	scheduler := newMeter(time.Now)
+	scheduler := newMeter(time.Now, slog.New(slog.DiscardHandler))
 	families, err := scheduler.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
