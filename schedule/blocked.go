@@ -221,7 +221,7 @@ func (b *blocked) mayFit(sq *queue.ShapeQueue, seen, now queue.Version) bool {
 		}
 	}
 	if listed {
-		b.wakes.queues = append(b.wakes.queues, sq)
+		b.wakes.add(sq)
 	}
 	return false
 }

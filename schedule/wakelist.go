@@ -22,9 +22,33 @@ const (
 // The wake list wakes the pod that is next in turn; when it has taken the place, no other is tried.
 type wakeList struct {
 	queues     []*queue.ShapeQueue
+	listed     map[*queue.ShapeQueue]struct{} // what queues has: while no decision may be made, a queue is found again and again
 	slots      []cluster.Slot
 	generation uint64 // of the tree that has the queues
 	deciding   bool   // the latest that was woken has not had its turn
+}
+
+// add adds a shape queue, once.
+func (w *wakeList) add(sq *queue.ShapeQueue) {
+	if _, listed := w.listed[sq]; listed {
+		return
+	}
+	if w.listed == nil {
+		w.listed = make(map[*queue.ShapeQueue]struct{})
+	}
+	w.listed[sq] = struct{}{}
+	w.queues = append(w.queues, sq)
+}
+
+// drop takes out the shape queues that gone names.
+func (w *wakeList) drop(gone func(*queue.ShapeQueue) bool) {
+	w.queues = slices.DeleteFunc(w.queues, func(sq *queue.ShapeQueue) bool {
+		if !gone(sq) {
+			return false
+		}
+		delete(w.listed, sq)
+		return true
+	})
 }
 
 // addSlot adds a node with new room.
@@ -50,15 +74,16 @@ func (w *wakeList) wakeNext(q *queue.Queue, state *cluster.State) {
 		return
 	}
 	w.checkTree(q)
-	w.queues = slices.DeleteFunc(w.queues, func(sq *queue.ShapeQueue) bool { return !sq.Parked() || sq.Len() == 0 })
+	w.drop(func(sq *queue.ShapeQueue) bool { return !sq.Parked() || sq.Len() == 0 })
 	if len(w.queues) <= wakeAllUpTo || len(w.slots) > maxWakeSlots {
 		for _, sq := range w.queues {
 			q.Wake(sq)
 		}
 		w.queues, w.slots = w.queues[:0], w.slots[:0]
+		clear(w.listed)
 		return
 	}
-	w.queues = slices.DeleteFunc(w.queues, func(sq *queue.ShapeQueue) bool {
+	w.drop(func(sq *queue.ShapeQueue) bool {
 		return !slices.ContainsFunc(w.slots, func(slot cluster.Slot) bool { return rules.Fits(state, slot, sq.Shape.Class) })
 	})
 	next := q.Next(w.queues)
@@ -66,7 +91,7 @@ func (w *wakeList) wakeNext(q *queue.Queue, state *cluster.State) {
 		w.slots = w.slots[:0]
 		return
 	}
-	w.queues = slices.DeleteFunc(w.queues, func(sq *queue.ShapeQueue) bool { return sq == next })
+	w.drop(func(sq *queue.ShapeQueue) bool { return sq == next })
 	q.Wake(next)
 	w.deciding = true
 }

@@ -86,3 +86,47 @@ func TestWakeOneByOne(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWakeListHasNoDuplicates: while the binder takes no further Plan, each node that gets room lets the same shape queues be found again.
+func TestWakeListHasNoDuplicates(t *testing.T) {
+	const queues = 3 * wakeAllUpTo
+	cfg := spec.Default().Scheduling
+	cfg.Binding.MaxAhead = 1
+	s, err := New(Options{Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(0, 0)
+	one := &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 1000}}}
+	node := func(name string, cores int64) {
+		s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: name, Allocatable: []resource.Quantity{
+			{Name: resource.NameCPU, Amount: 1000 * cores}, {Name: resource.NamePods, Amount: 100},
+		}}}, now)
+	}
+	pod := func(uid string, q int) {
+		s.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: facts.UID(uid), Name: uid, Namespace: fmt.Sprint("q", q), Ours: true, Requirements: one, NeverPreempts: true,
+		}}, now)
+	}
+	for i := range queues {
+		name := fmt.Sprint("q", i)
+		s.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: name, Weight: 1}}, now)
+		s.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: name, Labels: []facts.Label{{Key: spec.LabelQueue, Value: name}}}}, now)
+	}
+	node("full", 0)
+	for i := range queues {
+		pod(fmt.Sprint("waits-", i), i)
+	}
+	s.Step(now, 1000)
+	node("first", 1)
+	s.Step(now, 1000) // one is placed, and its Binding is not handed out: no further decision may be made
+	for i := range 5 {
+		node(fmt.Sprint("more-", i), 1)
+		if decisions := s.Step(now, 1000); decisions > 0 {
+			t.Fatalf("%d decisions, though the binder is full", decisions)
+		}
+	}
+	if n := len(s.blocked.wakes.queues); n == 0 || n > queues {
+		t.Errorf("%d shape queues are listed, of %d", n, queues)
+	}
+}
