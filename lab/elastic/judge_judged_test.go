@@ -13,9 +13,13 @@ func good() *Result {
 		Options: Options{Nodes: 4, Tide: 1, Blind: 1, Kill: 1, Queue: 2, StaleAfter: time.Minute, Percent: 1, Low: 0.25, High: 0.75}, Began: -300, Filled: -60, Ended: 900,
 		Nodes: []Node{{Name: "a", Role: roleTide, Short: 1.5}, {Name: "b", Role: roleBlind, Short: 40}, {Name: "c", Role: roleCalm}, {Name: "d", Role: roleKill}},
 		Events: []Event{
-			{At: -60, What: bound, Pod: "p1", Line: 1, Node: "a"}, {At: -60, What: runs, Pod: "p1", Line: 1, Node: "a"},
-			{At: 70, What: created, Pod: "x", Line: 9, Probe: true}, {At: 71, What: bound, Pod: "x", Line: 9, Node: "c", Probe: true},
-			{At: 200, What: leaves, Pod: "p1", Line: 1, Node: "a"}, {At: 201, What: bound, Pod: "p1b", Line: 1, Node: "c"}, {At: 202, What: runs, Pod: "p1b", Line: 1, Node: "c"},
+			{At: -60, What: bound, Pod: "p1", Line: 1, Node: "a"},
+			{At: -60, What: runs, Pod: "p1", Line: 1, Node: "a"},
+			{At: 70, What: created, Pod: "x", Line: 9, Probe: true},
+			{At: 71, What: bound, Pod: "x", Line: 9, Node: "c", Probe: true},
+			{At: 200, What: leaves, Pod: "p1", Line: 1, Node: "a"},
+			{At: 201, What: bound, Pod: "p1b", Line: 1, Node: "c"},
+			{At: 202, What: runs, Pod: "p1b", Line: 1, Node: "c"},
 		},
 		Samples: []Sample{{At: 1, Role: roleTide, OnlineWants: 3, OnlineGets: 2}},
 	}

@@ -29,7 +29,9 @@ var lines = []line{
 // Picture is an SVG of how it went: a panel for the nodes of each role, CPUs over time, and below them when pods were evicted and ran again.
 func (r *Result) Picture() string {
 	roles := []struct{ role, title string }{
-		{roleTide, "nodes whose online load rises"}, {roleCalm, "nodes whose load stays"}, {roleBlind, "load rises, the kernel shows no counters"},
+		{roleTide, "nodes whose online load rises"},
+		{roleCalm, "nodes whose load stays"},
+		{roleBlind, "load rises, the kernel shows no counters"},
 		{roleKill, "the agent is killed when the load rises elsewhere"},
 	}
 	var d report.Drawing

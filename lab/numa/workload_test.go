@@ -36,8 +36,13 @@ var mix = func() (out []kind) {
 		kind
 		n int
 	}{
-		{kind{60, spec.NUMAExclusive, 60}, 2}, {kind{28, spec.NUMAExclusive, 30}, 5}, {kind{20, spec.NUMABound, 20}, 4},
-		{kind{10, spec.NUMABound, 10}, 4}, {kind{9, spec.NUMABound, 10}, 1}, {kind{4, spec.NUMABound, 4}, 2}, {kind{16, spec.NUMABound, 16}, 2},
+		{kind{60, spec.NUMAExclusive, 60}, 2},
+		{kind{28, spec.NUMAExclusive, 30}, 5},
+		{kind{20, spec.NUMABound, 20}, 4},
+		{kind{10, spec.NUMABound, 10}, 4},
+		{kind{9, spec.NUMABound, 10}, 1},
+		{kind{4, spec.NUMABound, 4}, 2},
+		{kind{16, spec.NUMABound, 16}, 2},
 	} {
 		for range m.n {
 			out = append(out, m.kind)

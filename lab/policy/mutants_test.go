@@ -23,8 +23,10 @@ var literals = flag.Bool("literals", false, "also misspell each word of the poli
 const survival = 15 * time.Second
 
 // forSpeed are the conditions that only save work: without them the rules say the same.
-var forSpeed = []string{"hilbert-pod-create/speaks-of-hilbert", "hilbert-pod-update/changes-what-is-said", "hilbert-binding/brings-words",
-	"hilbert-reclaimed/speaks-of-reclaimed"}
+var forSpeed = []string{
+	"hilbert-pod-create/speaks-of-hilbert", "hilbert-pod-update/changes-what-is-said", "hilbert-binding/brings-words",
+	"hilbert-reclaimed/speaks-of-reclaimed",
+}
 
 // elsewhere is tried by TestWithoutMutation: it matters only where a mutation is not in force.
 var elsewhere = []string{"hilbert-required-plugin/validations 0", "hilbert-reclaimed/validations 0"}
@@ -91,12 +93,16 @@ func TestWithoutMutation(t *testing.T) {
 		},
 		"hilbert-reclaimed": {
 			{"burstable", creates(owner, plain, reclaimed, main("cpu=1")), "hilbert.dev/qos-level: " + want + "Burstable" + say},
-			{"guaranteed, by Katalyst's name", creates(owner, plain, annotation(spec.AnnotationKatalystQoS, string(spec.QoSReclaimed)), main("=cpu=1 memory=1M")),
-				"katalyst.kubewharf.io/qos_level: " + want + "Guaranteed" + say},
+			{
+				"guaranteed, by Katalyst's name", creates(owner, plain, annotation(spec.AnnotationKatalystQoS, string(spec.QoSReclaimed)), main("=cpu=1 memory=1M")),
+				"katalyst.kubewharf.io/qos_level: " + want + "Guaranteed" + say,
+			},
 			{"as a whole", creates(owner, plain, reclaimed, whole("=cpu=1 memory=1M")), want + "Guaranteed" + say},
 			{"in our resources", becomes(owner, plain, "main: =millicpu=100", reclaimed, asking), ""},
-			{"with defaults", creates(owner, defaulted, reclaimed, asking),
-				want + "Burstable (a LimitRange of the namespace has filled in what it did not say: LimitRanger plugin set: cpu, memory request for container main"},
+			{
+				"with defaults", creates(owner, defaulted, reclaimed, asking),
+				want + "Burstable (a LimitRange of the namespace has filled in what it did not say: LimitRanger plugin set: cpu, memory request for container main",
+			},
 			{"without defaults", becomes(owner, defaulted, "main: =cpu=0 millicpu=100 memory=0", reclaimed, main("=cpu=0 millicpu=100 memory=0")), ""},
 		},
 	} {

@@ -76,8 +76,11 @@ func (s said) parts() []part {
 		out = append(out, label(spec.LabelQoS, s.Level))
 	}
 	for _, word := range [][2]string{
-		{spec.AnnotationNUMA, s.NUMA}, {spec.AnnotationPool, s.Pool}, {spec.AnnotationKatalystQoS, s.KatalystLevel},
-		{spec.AnnotationKatalystCPU, s.KatalystCPU}, {spec.AnnotationKatalystMemory, s.KatalystMemory},
+		{spec.AnnotationNUMA, s.NUMA},
+		{spec.AnnotationPool, s.Pool},
+		{spec.AnnotationKatalystQoS, s.KatalystLevel},
+		{spec.AnnotationKatalystCPU, s.KatalystCPU},
+		{spec.AnnotationKatalystMemory, s.KatalystMemory},
 	} {
 		if word[1] != "" || s.Empty {
 			out = append(out, annotation(word[0], word[1]))

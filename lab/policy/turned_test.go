@@ -236,13 +236,15 @@ func TestLargestPods(t *testing.T) {
 }
 
 // later is a mutation of somebody else, after ours: it asks for CPU where a pod asks for none.
-var later = []string{`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicy","metadata":{"name":"later"},"spec":{
+var later = []string{
+	`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicy","metadata":{"name":"later"},"spec":{
 	"failurePolicy":"Fail","reinvocationPolicy":"Never",
 	"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},
 	"matchConditions":[{"name":"bare","expression":"object.metadata.name == 'bare' && !object.spec.containers[0].?resources.?requests[?'cpu'].hasValue()"}],
 	"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":
 		"[JSONPatch{op: 'add', path: '/spec/containers/0/resources/requests', value: {'cpu': '250m'}}]"}}]}}`,
-	`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"later"},"spec":{"policyName":"later"}}`}
+	`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"later"},"spec":{"policyName":"later"}}`,
+}
 
 // TestTurnedLate: what another mutation asks for after ours is turned too.
 func TestTurnedLate(t *testing.T) {
