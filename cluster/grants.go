@@ -44,9 +44,9 @@ func (b *grantBook) depart(pod *Pod, slot Slot, node string) bool {
 	if pod.Guessed() {
 		b.guessed[slot]--
 	}
-	moves := b.touches(slot, pod)
+	recount := b.touches(slot, pod)
 	if len(b.reports) == 0 || silent(b.state.Report(slot)) {
-		return moves
+		return recount
 	}
 	if _, said := heldBy(b.state.Report(slot), pod.UID); said != 0 {
 		r := b.reports[node]
@@ -55,7 +55,7 @@ func (b *grantBook) depart(pod *Pod, slot Slot, node string) bool {
 		}
 		r.left[pod.UID] = true
 	}
-	return moves
+	return recount
 }
 
 // said lists what the nodes say, without what they say of pods that have left since.

@@ -51,10 +51,10 @@ func (s *Store) unplace(pod *Pod) {
 	pod.tally(&s.counts, slot, -1)
 	s.spend(pod, -1)
 	s.placed.count(pod, -1)
-	moves := s.grants.depart(pod, slot, node)
+	recount := s.grants.depart(pod, slot, node)
 	pod.slot = NoSlot
 	pod.release()
-	if moves {
+	if recount {
 		s.grants.recount(slot)
 	}
 	s.note(slot, changes.Freed)

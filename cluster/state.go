@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 
 	"hilbert.dev/hilbert/cluster/census"
 	"hilbert.dev/hilbert/cluster/changes"
@@ -150,7 +148,7 @@ func (s *State) charge(slot Slot, class *Class, held holding) {
 	s.moveHeld(slot, class, held, 1)
 	if len(class.Ports) > 0 { // copy on write: snapshots share the slice
 		ports := append(slices.Clip(s.ports[slot]), class.Ports...)
-		slices.SortFunc(ports, comparePorts) // so that the order in which pods came and went does not show
+		slices.SortFunc(ports, facts.HostPort.Compare) // so that the order in which pods came and went does not show
 		s.ports[slot] = ports
 	}
 }
@@ -169,10 +167,6 @@ func (s *State) discharge(slot Slot, class *Class, held holding) {
 		}
 	}
 	s.ports[slot] = left
-}
-
-func comparePorts(a, b facts.HostPort) int {
-	return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol, b.Protocol), strings.Compare(a.IP, b.IP))
 }
 
 func (s *State) move(slot Slot, class *Class, sign int64) {

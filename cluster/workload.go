@@ -51,12 +51,7 @@ func (b *selection) defaultSelector(pod *Pod) facts.LabelSelector {
 		}
 		selector.Expressions = append(selector.Expressions, owner.Pods.Expressions...)
 	}
-	slices.SortFunc(selector.Expressions, func(a, b facts.Requirement) int {
-		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
-	})
-	selector.Expressions = slices.CompactFunc(selector.Expressions, func(a, b facts.Requirement) bool {
-		return a.Key == b.Key && a.Operator == b.Operator && slices.Equal(a.Values, b.Values)
-	})
+	selector.Expressions = facts.Canonical(selector.Expressions)
 	return selector
 }
 

@@ -66,16 +66,14 @@ func (a *attempt) knowsClasses() bool {
 // place puts the unit on nodes that are free, or that are reserved for it.
 func (a *attempt) place() bool {
 	a.flushed = a.s.blocked.onlyFlushed(a.unit)
-	defer func() { a.flushed = false }()
-	if a.placeNow() {
-		return true
+	placed := a.placeNow()
+	if !placed && a.lagging {
+		a.in.snapshot.Advance(a.s.store)
+		a.lagging = false
+		placed = a.placeNow()
 	}
-	if !a.lagging {
-		return false
-	}
-	a.in.snapshot.Advance(a.s.store)
-	a.lagging = false
-	return a.placeNow()
+	a.flushed = false
+	return placed
 }
 
 func (a *attempt) placeNow() bool {

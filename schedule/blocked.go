@@ -316,11 +316,11 @@ func (b *blocked) wakeNext() { b.wakes.wakeNext(b.queue, &b.store.State) }
 // decided says that the unit woken last has had its turn.
 func (b *blocked) decided() { b.wakes.deciding = false }
 
-// flush is what is tried again though nothing is known to have changed for it: a guard against wake-ups that blocked should have given and did not.
-// Whoever runs the Scheduler calls Flush now and then. A unit that finds free places only because it was flushed is a missed wake-up, which is a
-// defect: it is counted, and a simulation that finds one fails.
+// flush wakes some of the sleeping shape queues although no known change helps them. It guards against wake-ups that are missing in this file: a
+// unit that finds free places only because a flush has woken it is such a defect. The shell calls Scheduler.Flush every minute, counts what it
+// finds, and a simulation fails on it.
 type flush struct {
-	next  int // how many of the shape queues that sleep were flushed in this turn
+	next  int // how many of the sleeping shape queues were woken since the last time that all had their turn
 	tried map[queueKey]queue.Version
 }
 
@@ -363,8 +363,9 @@ func (b *blocked) onlyFlushed(u *queue.Unit) bool {
 	if !flushed || since.Domains != now.Domains || !log.Covers(since.Revision) {
 		return false
 	}
+	kinds := freeingChanges(u.Shape)
 	for r := since.Revision; r < now.Revision; r++ {
-		if log.At(r).Kind&freeingChanges(u.Shape) != 0 {
+		if log.At(r).Kind&kinds != 0 {
 			return false
 		}
 	}

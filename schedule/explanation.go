@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -20,9 +21,9 @@ type explanation struct {
 // maxNewcomers bounds newcomers. The others have their message with the next explanation.
 const maxNewcomers = 1024
 
-// came takes note of a pod that joins units which are being tried.
-func (e *explanation) came(uid facts.UID) {
-	if len(e.newcomers) < maxNewcomers {
+// addNewcomer takes note of a pod that joins units which are being tried, once.
+func (e *explanation) addNewcomer(uid facts.UID) {
+	if len(e.newcomers) < maxNewcomers && !slices.Contains(e.newcomers, uid) {
 		e.newcomers = append(e.newcomers, uid)
 	}
 }

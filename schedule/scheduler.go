@@ -211,7 +211,7 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, seen changes.Revision, now time.Ti
 	s.gangs.waits(u, false, now)
 	if !parked {
 		if why := s.blocked.recent(u.Shape, now); why != nil {
-			why.came(pod.UID)
+			why.addNewcomer(pod.UID)
 		}
 		return
 	}

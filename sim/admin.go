@@ -16,34 +16,36 @@ type admin struct {
 	watches *watches
 }
 
+// changed enters a change in the history, and tells the watches of it.
+func (a *admin) changed(which int, event facts.Event) {
+	a.api.revision++
+	a.watches.tell(which, event)
+}
+
 // addNode adds a node, with nothing on it.
 func (a *admin) addNode(n *facts.Node) {
 	a.api.addNode(n)
 	a.w.Nodes = append(a.w.Nodes, n)
-	a.api.revision++
-	a.watches.tell(watchNodes, facts.NodeUpserted{Node: n})
+	a.changed(watchNodes, facts.NodeUpserted{Node: n})
 }
 
 // updateNode replaces the Node object of a node that is present.
 func (a *admin) updateNode(n *node, object *facts.Node) {
 	n.object = object
-	a.api.revision++
-	a.watches.tell(watchNodes, facts.NodeUpserted{Node: object})
+	a.changed(watchNodes, facts.NodeUpserted{Node: object})
 }
 
 // removeNode deletes the Node object. What is bound to it stays bound.
 func (a *admin) removeNode(n *node) {
 	n.present = false
-	a.api.revision++
-	a.watches.tell(watchNodes, facts.NodeRemoved{Name: n.object.Name})
+	a.changed(watchNodes, facts.NodeRemoved{Name: n.object.Name})
 }
 
 // returnNode brings a node back.
 func (a *admin) returnNode(i int32) {
 	n := &a.api.nodes[i]
 	n.present = true
-	a.api.revision++
-	a.watches.tell(watchNodes, facts.NodeUpserted{Node: n.object})
+	a.changed(watchNodes, facts.NodeUpserted{Node: n.object})
 }
 
 // createUnit creates a PodGroup of the workload, anew if there was one of its name.
@@ -63,9 +65,8 @@ func (a *admin) createUnit(i int32) {
 	}
 	u.exists, u.runs = true, false
 	a.api.tenants.Units[f.UnitName] = &f
-	a.api.revision++
 	a.api.sawUnit(f.UnitName, a.clock.now)
-	a.watches.tell(watchUnits, facts.UnitUpserted{Unit: &f})
+	a.changed(watchUnits, facts.UnitUpserted{Unit: &f})
 	if w.Deleted != trace.Never && u.age == 0 {
 		a.clock.add(event{at: max(w.Deleted, a.clock.now), kind: evUnitGone, arg: i})
 	}
@@ -81,8 +82,7 @@ func (a *admin) deleteUnit(i int32) {
 	u.exists = false
 	u.age++
 	delete(a.api.tenants.Units, name)
-	a.api.revision++
-	a.watches.tell(watchUnits, facts.UnitRemoved{Name: name})
+	a.changed(watchUnits, facts.UnitRemoved{Name: name})
 }
 
 // setQueue configures a queue.
@@ -92,8 +92,7 @@ func (a *admin) setQueue(f *facts.Queue) {
 		edited.Generation = old.Generation + 1
 	}
 	a.api.tenants.Queues[f.Name] = &edited
-	a.api.revision++
-	a.watches.tell(watchQueues, facts.QueueUpserted{Queue: &edited})
+	a.changed(watchQueues, facts.QueueUpserted{Queue: &edited})
 }
 
 func (a *admin) removeQueue(name string) {
@@ -101,13 +100,11 @@ func (a *admin) removeQueue(name string) {
 		return
 	}
 	delete(a.api.tenants.Queues, name)
-	a.api.revision++
-	a.watches.tell(watchQueues, facts.QueueRemoved{Name: name})
+	a.changed(watchQueues, facts.QueueRemoved{Name: name})
 }
 
 // setNamespace gives a namespace labels, sorted by key.
 func (a *admin) setNamespace(n facts.Namespace) {
 	a.api.tenants.Namespaces[n.Name] = n.Labels
-	a.api.revision++
-	a.watches.tell(watchNamespaces, facts.NamespaceUpserted{Namespace: n})
+	a.changed(watchNamespaces, facts.NamespaceUpserted{Namespace: n})
 }

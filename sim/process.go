@@ -32,7 +32,7 @@ type process struct {
 
 	scheduler *schedule.Scheduler // nil while none runs
 	wakeAt    int64               // the earliest wake-up on the agenda, 0 for none
-	flushes   bool                // some of what sleeps is tried again now and then; a story does without, for it tells what happens when
+	flushes   bool                // sleeping units are tried again now and then; not in a scenario, because its script expects each step at a certain time
 	flushAt   int64               // when that is next
 	mark      time.Duration       // when the decision under way began, by the wall clock
 }

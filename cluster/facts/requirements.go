@@ -1,6 +1,8 @@
 package facts
 
 import (
+	"cmp"
+
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -100,6 +102,11 @@ type HostPort struct {
 // Conflicts reports whether two host ports cannot be held on one node together.
 func (p HostPort) Conflicts(q HostPort) bool {
 	return p.Port == q.Port && p.Protocol == q.Protocol && (p.IP == q.IP || p.IP == AnyIP || q.IP == AnyIP)
+}
+
+// Compare orders host ports by number, protocol and address.
+func (p HostPort) Compare(q HostPort) int {
+	return cmp.Or(cmp.Compare(p.Port, q.Port), cmp.Compare(p.Protocol, q.Protocol), cmp.Compare(p.IP, q.IP))
 }
 
 // AnyIP is a host port's address when it names none.

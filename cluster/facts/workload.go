@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -57,4 +58,12 @@ func (s *LabelSelector) Equal(t *LabelSelector) bool {
 // Equal reports whether two expressions say the same in the same order.
 func (r Requirement) Equal(s Requirement) bool {
 	return r.Key == s.Key && r.Operator == s.Operator && slices.Equal(r.Values, s.Values)
+}
+
+// Canonical sorts expressions that must all hold, and drops repeated ones, in place: lists that say the same are then equal.
+func Canonical(list []Requirement) []Requirement {
+	slices.SortFunc(list, func(a, b Requirement) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
+	})
+	return slices.CompactFunc(list, Requirement.Equal)
 }

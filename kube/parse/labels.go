@@ -60,7 +60,7 @@ func (c constraints) selector(s *metav1.LabelSelector) (facts.LabelSelector, err
 		e := &s.MatchExpressions[i]
 		out = append(out, facts.Requirement{Key: c.strings.get(e.Key), Operator: labelOperators[e.Operator], Values: c.sortedSet(e.Values)})
 	}
-	return facts.LabelSelector{Expressions: canonical(out)}, nil
+	return facts.LabelSelector{Expressions: facts.Canonical(out)}, nil
 }
 
 // equalities asks for each of the labels, in the order of their keys.
@@ -69,15 +69,7 @@ func (c constraints) equalities(set map[string]string) []facts.Requirement {
 	for key, value := range set {
 		out = append(out, facts.Requirement{Key: c.strings.get(key), Operator: facts.In, Values: []string{c.strings.get(value)}})
 	}
-	return canonical(out)
-}
-
-// canonical sorts a conjunction and drops what it says twice, in place.
-func canonical(list []facts.Requirement) []facts.Requirement {
-	slices.SortFunc(list, func(a, b facts.Requirement) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
-	})
-	return slices.CompactFunc(list, facts.Requirement.Equal)
+	return facts.Canonical(out)
 }
 
 // sortedSet copies a list as a sorted set; nil for none.

@@ -130,6 +130,6 @@ func (c constraints) withOwnLabels(s facts.LabelSelector, keys []string, own map
 			s.Expressions = append(s.Expressions, facts.Requirement{Key: c.strings.get(key), Operator: facts.In, Values: []string{c.strings.get(value)}})
 		}
 	}
-	s.Expressions = canonical(s.Expressions)
+	s.Expressions = facts.Canonical(s.Expressions)
 	return s
 }

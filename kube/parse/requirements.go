@@ -3,7 +3,6 @@ package parse
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	componentresource "k8s.io/component-helpers/resource"
@@ -137,8 +136,6 @@ func (m *requirementsMemo) hostPorts(pod *corev1.Pod) []facts.HostPort {
 	for i := range pod.Spec.Containers {
 		add(&pod.Spec.Containers[i])
 	}
-	slices.SortFunc(ports, func(a, b facts.HostPort) int {
-		return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol, b.Protocol), strings.Compare(a.IP, b.IP))
-	})
+	slices.SortFunc(ports, facts.HostPort.Compare)
 	return slices.Compact(ports)
 }

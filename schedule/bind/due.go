@@ -1,7 +1,7 @@
 package bind
 
-// dueRows are the condition rows that may be written now. The bucket lets only some through each second, so the order is who waits: what has no
-// message yet comes before what has an older one, and within each the queues take turns, each with its oldest row.
+// dueRows are the condition rows that may be written now. The token bucket limits the writes of a second, so the order decides which messages wait.
+// The first message of a pod or gang comes before updates of earlier messages. Within each group the queues take turns, each with its oldest row.
 //
 // Example: 100,000 pods of queue a fit nowhere, and at 50 writes a second their messages take half an hour. A pod of queue b that fits nowhere
 // is told so by the second write.
