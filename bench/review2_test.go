@@ -33,23 +33,4 @@ func TestRevMore(t *testing.T) {
 		r.Tolerations = []facts.Toleration{{Key: fmt.Sprint("team-", i), Exists: true}}
 	}), 5000)
 	t.Logf("heap +%d MiB", (heapBytes()-before)>>20)
-
-	w = newRevWorld(nodes, 256, "", 1, 0)
-	before = heapBytes()
-	k := &facts.Requirements{}
-	for i := range 1000 {
-		k.AntiAffinity = append(k.AntiAffinity, facts.AffinityTerm{TopologyKey: fmt.Sprintf("evil.example/k%d", i), Pods: facts.PodSelector{Namespaces: []string{"ns"}}})
-	}
-	w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "evil", Namespace: "ns", Name: "evil", Ours: true, Gated: true, Requirements: k}})
-	w.snapshot.Advance(w.store)
-	with := heapBytes() - before
-	w.store.Apply(facts.PodRemoved{UID: "evil"})
-	for i := range 1100 { // enough idle classes for a sweep
-		uid := facts.UID(fmt.Sprint("x", i))
-		w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Namespace: "ns", Name: "x", Ours: true, Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: int64(i + 1)}}}}})
-		w.store.Apply(facts.PodRemoved{UID: uid})
-	}
-	w.snapshot.Advance(w.store)
-	t.Logf("1000 topology keys: +%d MiB; after the pod is deleted and idle classes are swept: +%d MiB", with>>20, int64(heapBytes()-before)>>20)
-	w.placeOne(&facts.Requirements{})
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -12,8 +13,11 @@ import (
 )
 
 // MaxIdleClasses bounds the classes that are remembered though no pod refers to them, so that a class that comes and goes keeps its ID
-// and with it the indexes built for it.
-const MaxIdleClasses = 1024
+// and with it the indexes built for it. MaxIdleTerms bounds their terms about other pods, which take memory on nodes.
+const (
+	MaxIdleClasses = 1024
+	MaxIdleTerms   = 1024
+)
 
 // ClassID numbers classes in the order in which the Store met them. It is never given out twice.
 type ClassID uint32
@@ -32,7 +36,8 @@ type Class struct {
 
 	request *request
 	variant string
-	pods    int // how many pods refer to it
+	pods    int  // how many pods refer to it
+	private bool // see held
 }
 
 // Reclaims lists what the class asks of what only reports give, CPU and then memory; amounts of 0 are not asked for.
@@ -64,7 +69,7 @@ type classBook struct {
 	lent     lentKinds
 
 	requests map[string]*request // by canonical encoding
-	idle     int                 // classes without pods
+	idle     idleClasses
 	next     ClassID
 	scratch  []byte
 }
@@ -126,8 +131,31 @@ func (b *classBook) class(q *request, id *identity, namespaces census.Namespaces
 	if len(w) > 0 {
 		class.Constraints, fresh = b.registry.Constrain(q.Requirements, self, id.AffectedBy)
 	}
-	b.idle++
+	b.idle.enter(class)
 	return class, false, fresh
+}
+
+// held returns a class for a pod that must not be placed: it has scheduling gates, or asks for what can't be given. Nothing will be decided on
+// it, so that the class belongs to the pod alone and is no more than the facts: none of its resources, topology keys and selectors is
+// registered, however many it names.
+func held(pod *Pod) *Class {
+	r := pod.requirements
+	if old := pod.Class; old != nil && old.private && old.request.Requirements == r {
+		return old
+	}
+	class := &Class{Requirements: r, request: &request{Requirements: r}, private: true}
+	if n := r.PodTerms(); r.Impossible == "" && n > facts.MaxPodTerms {
+		refused := *r
+		refused.Impossible = fmt.Sprintf("the pod has %d terms about other pods (affinity, anti-affinity, topologySpreadConstraints); at most %d are honoured", n, facts.MaxPodTerms)
+		class.Requirements = &refused
+	}
+	return class
+}
+
+// mustWait reports whether no place may be looked for, whatever the cluster looks like.
+func (p *Pod) mustWait() bool {
+	r := p.requirements
+	return p.Gated || r.Impossible != "" || len(r.Unsupported) > 0 || r.PodTerms() > facts.MaxPodTerms
 }
 
 // refer makes the pod refer to another class (nil: none). The pod must not be charged with the old one, unless their requests are equal.
@@ -135,16 +163,21 @@ func (b *classBook) refer(pod *Pod, class *Class) {
 	if pod.Class == class {
 		return
 	}
+	if class != nil && class.private {
+		b.refer(pod, nil)
+		pod.Class = class
+		return
+	}
 	if class != nil {
 		if class.pods == 0 {
-			b.idle--
+			b.idle.leave(class)
 		}
 		class.pods++
 	}
-	if old := pod.Class; old != nil {
+	if old := pod.Class; old != nil && !old.private {
 		old.pods--
 		if old.pods == 0 {
-			b.idle++
+			b.idle.enter(old)
 		}
 	}
 	if class != nil {
@@ -152,26 +185,38 @@ func (b *classBook) refer(pod *Pod, class *Class) {
 	}
 }
 
-// sweep forgets idle classes, except one, when too many have gathered, and reports whether it did. Their tallies have still to be purged.
-func (b *classBook) sweep(keep *Class) bool {
-	if b.idle <= MaxIdleClasses {
+// idleClasses are the classes without pods.
+type idleClasses struct {
+	byID  map[ClassID]*Class
+	terms int // of all of them, about other pods
+}
+
+func (i *idleClasses) enter(class *Class) {
+	i.byID[class.ID] = class
+	i.terms += class.PodTerms()
+}
+
+func (i *idleClasses) leave(class *Class) {
+	delete(i.byID, class.ID)
+	i.terms -= class.PodTerms()
+}
+
+// sweep forgets the idle classes when too many have gathered, and reports whether it did. Their tallies have still to be purged.
+func (b *classBook) sweep() bool {
+	if len(b.idle.byID) <= MaxIdleClasses && b.idle.terms <= MaxIdleTerms {
 		return false
 	}
-	for _, key := range slices.Sorted(maps.Keys(b.requests)) {
-		q := b.requests[key]
-		q.classes = slices.DeleteFunc(q.classes, func(class *Class) bool {
-			if class.pods > 0 || class == keep {
-				return false
-			}
-			if class.Constraints != nil {
-				b.registry.Release(class.Constraints)
-			}
-			b.idle--
-			return true
-		})
-		if len(q.classes) == 0 && q != keep.request {
+	for _, id := range slices.Sorted(maps.Keys(b.idle.byID)) {
+		class := b.idle.byID[id]
+		b.idle.leave(class)
+		if class.Constraints != nil {
+			b.registry.Release(class.Constraints)
+		}
+		q := class.request
+		q.classes = slices.DeleteFunc(q.classes, func(c *Class) bool { return c == class })
+		if len(q.classes) == 0 {
 			b.registry.DropTallies(q.carries)
-			delete(b.requests, key)
+			delete(b.requests, q.key)
 		}
 	}
 	return true
@@ -180,12 +225,16 @@ func (b *classBook) sweep(keep *Class) bool {
 // Class returns the class of the requirements for a pod that nothing in the cluster is about, for questions such as "would this fit".
 func (s *Store) Class(r *facts.Requirements) *Class { return s.class(s.request(r), &identity{}) }
 
+// request returns the request with these requirements. It forgets idle classes first, so that a class which comes up now is not tied to terms
+// that no pod carries any more.
 func (s *Store) request(r *facts.Requirements) *request {
+	if s.classes.sweep() {
+		s.purgeTallies()
+	}
 	q, known, fresh := s.classes.request(r)
 	if !known {
 		s.growKinds()
 		s.introduce(fresh)
-		s.counts.LearnKeys()
 	}
 	return q
 }
@@ -199,9 +248,6 @@ func (s *Store) class(q *request, id *identity) *Class {
 	if class.Constraints != nil {
 		s.introduce(fresh)
 		s.counts.Learn()
-	}
-	if s.classes.sweep(class) {
-		s.purgeTallies()
 	}
 	return class
 }

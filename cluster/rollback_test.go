@@ -165,8 +165,8 @@ func rowsOf(s *cluster.State, store *cluster.Store, ordered bool) string {
 			seen[id] = true
 			c := s.Counts().Census(id)
 			fmt.Fprintf(&b, "census %d: %d in %d domains, at least %d:", id, c.Sum(), c.Domains(), c.Least())
-			for d := range census.DomainID(8) {
-				fmt.Fprintf(&b, " %d", c.Count(d))
+			for slot := range s.Slots() { // each state numbers domains by itself
+				fmt.Fprintf(&b, " %d", c.Count(c.Domain(cluster.Slot(slot))))
 			}
 			b.WriteString("\n")
 		})

@@ -35,7 +35,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 		State:     State{kinds: kinds, counts: census.NewCounts(registry), images: newImages()},
 		slots:     slotTable{byNode: make(map[string]Slot)},
 		pods:      newPodTable(),
-		classes:   classBook{kinds: kinds, registry: registry, lent: lentKinds{kinds: kinds}, requests: make(map[string]*request)},
+		classes:   classBook{kinds: kinds, registry: registry, lent: lentKinds{kinds: kinds}, requests: make(map[string]*request), idle: idleClasses{byID: make(map[ClassID]*Class)}},
 		selection: newSelection(registry, defaults),
 		units:     Units{byName: make(map[facts.UnitName]*Unit)},
 		budgets:   Budgets{byKey: make(map[budgetKey]*facts.Budget)},

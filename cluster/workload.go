@@ -137,6 +137,9 @@ func (s *Store) recheckPods() {
 
 // classify returns the class that a pod should have; seeks says whether it is looking for a place.
 func (s *Store) classify(pod *Pod, seeks bool) *Class {
+	if seeks && pod.mustWait() {
+		return held(pod)
+	}
 	q := s.request(s.selection.effective(pod))
 	switch {
 	case pod.Ours && seeks:

@@ -1,144 +1,141 @@
 package census
 
-// Census counts the pods of a tally by the domains of a topology key, in one state of the ledger.
+// Census counts the pods of a tally by the domains of a topology key, in one state of the ledger. Its memory is proportional to the domains
+// that hold pods.
 type Census struct {
 	def      *definition
 	in       *Counts
-	column   *domainColumn // of the key, beside the counts: both are read for each candidate of a decision
-	eligible []bool        // by slot
-	counts   []int32       // by domain
-	nodes    []int32       // eligible nodes, by domain
-	byCount  []int32       // how many domains that have eligible nodes have this count
+	scope    *scope
+	counts   domainCounts
+	byCount  []int32 // how many domains have this count, from 1 on
+	occupied int32   // domains that have pods; each has an eligible node
+	fewest   int32   // the smallest count of an occupied domain
 	sum      int64
-	domains  int32
-	least    int32
 	version  uint64
 }
 
+// Census returns a census by its ID, counted if this state does not have it yet.
+func (c *Counts) Census(id ID) *Census {
+	if int(id) < len(c.censuses) {
+		if census := c.censuses[id]; census != nil && census.def == c.registry.censuses.list[id] {
+			return census
+		}
+	}
+	for len(c.censuses) <= int(id) {
+		c.censuses = append(c.censuses, nil)
+	}
+	c.censuses[id] = c.newCensus(c.registry.censuses.list[id])
+	return c.censuses[id]
+}
+
 func (c *Counts) newCensus(def *definition) *Census {
-	census := &Census{def: def, in: c, column: c.domains[def.key], eligible: make([]bool, len(c.nodes))}
-	for slot := range c.nodes {
-		census.enter(Slot(slot))
+	census := &Census{def: def, in: c, scope: c.scope(def.scope)}
+	for slot, row := range c.tallies {
+		if len(row) > 0 {
+			census.charge(Slot(slot), c.Tally(Slot(slot), def.tally))
+		}
 	}
 	return census
 }
 
 // Key is the topology key.
-func (c *Census) Key() KeyID { return c.def.key }
+func (c *Census) Key() KeyID { return c.scope.def.key }
 
 // Count returns the pods in a domain.
-func (c *Census) Count(d DomainID) int32 {
-	if d < 0 || int(d) >= len(c.counts) {
-		return 0
-	}
-	return c.counts[d]
-}
+func (c *Census) Count(d DomainID) int32 { return c.counts.get(d) }
 
 // Sum returns the pods in all domains.
 func (c *Census) Sum() int64 { return c.sum }
 
 // Domains is the number of domains with an eligible node.
-func (c *Census) Domains() int32 { return c.domains }
+func (c *Census) Domains() int32 { return c.scope.count() }
 
 // Least is the smallest count of a domain with an eligible node; 0 when there is none.
 func (c *Census) Least() int32 {
-	if c.domains == 0 {
+	if c.occupied < c.scope.count() {
 		return 0
 	}
-	return c.least
+	return c.fewest
 }
 
 // Domain is the slot's domain as this census sees it.
-func (c *Census) Domain(slot Slot) DomainID {
-	d := c.column.of[slot]
-	if d == NoDomain && c.def.orEmpty && c.in.nodes[slot] != nil {
-		return emptyDomain
-	}
-	return d
-}
+func (c *Census) Domain(slot Slot) DomainID { return c.scope.domain(slot) }
 
-// charge adds pods on a slot.
+// charge adds pods on a slot, if it is eligible.
 func (c *Census) charge(slot Slot, delta int32) {
-	if !c.eligible[slot] {
+	if delta == 0 || !c.scope.has(slot) {
 		return
 	}
-	c.add(c.Domain(slot), delta)
-}
-
-func (c *Census) add(d DomainID, delta int32) {
+	d := c.scope.domain(slot)
 	c.version++
 	c.sum += int64(delta)
-	old := c.counts[d]
-	c.counts[d] = old + delta
-	if c.nodes[d] > 0 {
-		c.rank(old, -1)
-		c.rank(old+delta, 1)
-		c.settle()
+	old := c.counts.get(d)
+	c.counts.set(d, old+delta)
+	c.rank(old, -1)
+	c.rank(old+delta, 1)
+	if c.occupied == 0 {
+		c.fewest = 0
+		return
+	}
+	for c.byCount[c.fewest] == 0 {
+		c.fewest++
 	}
 }
 
 // rank counts one domain more or less that has this count.
 func (c *Census) rank(count, delta int32) {
+	if count == 0 {
+		return
+	}
 	for int(count) >= len(c.byCount) {
 		c.byCount = append(c.byCount, 0)
 	}
 	c.byCount[count] += delta
-	if delta > 0 && count < c.least {
-		c.least = count
+	c.occupied += delta
+	if delta > 0 && (count < c.fewest || c.fewest == 0) {
+		c.fewest = count
 	}
 }
 
-// settle moves least up to the smallest count that a domain has.
-func (c *Census) settle() {
-	if c.domains == 0 {
-		c.least = 0
-		return
-	}
-	for c.byCount[c.least] == 0 {
-		c.least++
-	}
+// maxDenseDomains is how many domains a list of counts is for; more are in a map.
+const maxDenseDomains = 256
+
+// domainCounts is a count for each domain: a list while domains are few, a map of those that are not zero when they are many.
+type domainCounts struct {
+	dense  []int32
+	sparse map[DomainID]int32
 }
 
-// enter counts a node in, with the pods on it; leave counts it out.
-func (c *Census) enter(slot Slot) {
-	c.eligible[slot] = c.def.eligible.allows(c.in, slot)
-	if !c.eligible[slot] {
-		return
+func (c *domainCounts) get(d DomainID) int32 {
+	switch {
+	case c.sparse != nil:
+		return c.sparse[d]
+	case d < 0 || int(d) >= len(c.dense):
+		return 0
 	}
-	d := c.Domain(slot)
-	for int(d) >= len(c.counts) {
-		c.counts = append(c.counts, 0)
-		c.nodes = append(c.nodes, 0)
-	}
-	c.nodes[d]++
-	if c.nodes[d] == 1 {
-		if c.domains == 0 {
-			c.least = c.counts[d]
+	return c.dense[d]
+}
+
+func (c *domainCounts) set(d DomainID, count int32) {
+	if c.sparse == nil && int(d) >= maxDenseDomains {
+		c.sparse = make(map[DomainID]int32)
+		for d, count := range c.dense {
+			if count != 0 {
+				c.sparse[DomainID(d)] = count
+			}
 		}
-		c.domains++
-		c.rank(c.counts[d], 1)
+		c.dense = nil
 	}
-	c.version++
-	if n := c.in.Tally(slot, c.def.tally); n != 0 {
-		c.add(d, n)
-	}
-	c.settle()
-}
-
-func (c *Census) leave(slot Slot) {
-	if !c.eligible[slot] {
+	if c.sparse != nil {
+		if count == 0 {
+			delete(c.sparse, d)
+		} else {
+			c.sparse[d] = count
+		}
 		return
 	}
-	d := c.Domain(slot)
-	if n := c.in.Tally(slot, c.def.tally); n != 0 {
-		c.add(d, -n)
+	for int(d) >= len(c.dense) {
+		c.dense = append(c.dense, 0)
 	}
-	c.nodes[d]--
-	if c.nodes[d] == 0 {
-		c.domains--
-		c.rank(c.counts[d], -1)
-		c.settle()
-	}
-	c.eligible[slot] = false
-	c.version++
+	c.dense[d] = count
 }

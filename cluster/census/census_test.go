@@ -80,6 +80,27 @@ func (f *field) require() *census.Constraints {
 	return c
 }
 
+func (f *field) addSlot() {
+	f.counts.AddSlot()
+	f.nodes = append(f.nodes, nil)
+}
+
+func (f *field) setNode(slot census.Slot, n *facts.Node) {
+	f.nodes[slot] = n
+	f.counts.SetNode(slot, n)
+}
+
+// release gives a class up, and purges the tallies that only it read.
+func (f *field) release(c *census.Constraints) {
+	f.registry.Release(c)
+	f.registry.Purge(func(unused func(census.TallyID) bool) {
+		for slot := range f.nodes {
+			f.counts.Purge(census.Slot(slot), unused)
+		}
+	})
+	f.counts.Learn()
+}
+
 // check holds a census against the pods: how many of an app are in each domain, and the least of all domains that have a node.
 func (f *field) check(t *rapid.T, id census.ID, key, app string, live bool) {
 	want := map[string]int32{}
@@ -118,8 +139,8 @@ func (f *field) check(t *rapid.T, id census.ID, key, app string, live bool) {
 		if !ok {
 			continue
 		}
-		if f.registry.DomainName(got.Key(), d) != value || got.Count(d) != want[value] {
-			t.Fatalf("slot %d: %d pods in %q, want %d in %q", slot, got.Count(d), f.registry.DomainName(got.Key(), d), want[value], value)
+		if f.counts.DomainName(got.Key(), d) != value || got.Count(d) != want[value] {
+			t.Fatalf("slot %d: %d pods in %q, want %d in %q", slot, got.Count(d), f.counts.DomainName(got.Key(), d), want[value], value)
 		}
 		if least < 0 || want[value] < least {
 			least = want[value]
@@ -137,11 +158,20 @@ func TestCounts(t *testing.T) {
 		registry := census.NewRegistry()
 		f := &field{registry: registry, counts: census.NewCounts(registry)}
 		var c *census.Constraints
+		for i := range rapid.SampledFrom([]int{0, 0, 300}).Draw(t, "racks") { // so many domains that counts are sparse
+			f.addSlot()
+			f.setNode(census.Slot(i), &facts.Node{Labels: map[string]string{rack: fmt.Sprint("r", i), zone: "1"}})
+		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			switch what := rapid.IntRange(0, 6).Draw(t, "what"); {
+			switch what := rapid.IntRange(0, 7).Draw(t, "what"); {
 			case what == 0 || len(f.nodes) == 0:
-				f.counts.AddSlot()
-				f.nodes = append(f.nodes, nil)
+				f.addSlot()
+			case what == 6 && c != nil && rapid.IntRange(0, 3).Draw(t, "release") == 0:
+				f.release(c)
+				c = nil
+				if size := registry.Size(); size != (census.Size{}) {
+					t.Fatalf("nothing is asked for, %+v is defined", size)
+				}
 			case what == 1:
 				slot := rapid.IntRange(0, len(f.nodes)-1).Draw(t, "slot")
 				n := &facts.Node{Labels: map[string]string{}}
@@ -150,8 +180,7 @@ func TestCounts(t *testing.T) {
 						n.Labels[key] = fmt.Sprint(v)
 					}
 				}
-				f.nodes[slot] = n
-				f.counts.SetNode(census.Slot(slot), n)
+				f.setNode(census.Slot(slot), n)
 			case what == 2 && len(f.pods) > 0:
 				at := rapid.IntRange(0, len(f.pods)-1).Draw(t, "gone")
 				f.bump(f.pods[at], -1)
@@ -166,7 +195,10 @@ func TestCounts(t *testing.T) {
 				f.pods = append(f.pods, p)
 				f.bump(p, 1)
 			}
-			if c != nil {
+			if err := f.counts.Verify(); err != nil {
+				t.Fatal(err)
+			}
+			if c != nil && rapid.Bool().Draw(t, "read") { // what is not read is not built
 				f.check(t, c.Hard[0].Census, zone, "a", true)
 				f.check(t, c.AntiAffinity[0], rack, "b", false)
 			}

@@ -22,6 +22,8 @@ type Constraints struct {
 	Preferred []Preference
 
 	tallies []TallyID // its own, to be released with it
+	keys    []KeyID   // so too
+	since   uint64    // the registry's generation that brought the latest of the tallies
 }
 
 // Spread is a spread constraint with where to read it.
@@ -84,12 +86,15 @@ func SelfMatches(r *facts.Requirements, s *Subject, namespaces Namespaces) []int
 }
 
 // Carry registers the terms through which pods with the requirements act on other pods. It returns their tallies, and those of them that did
-// not exist before: the pods that are there already have still to be counted in.
+// not exist before: the pods that are there already have still to be counted in. Of more than facts.MaxPodTerms terms the first are registered.
 func (r *Registry) Carry(of *facts.Requirements) (carried, fresh []TallyID) {
 	add := func(what role, term *facts.AffinityTerm, weight int64) {
-		id, isNew := r.tally(&tally{
-			carried: true, role: what, weight: weight, topology: r.key(term.TopologyKey), selectors: []facts.PodSelector{term.Pods},
-		})
+		if len(carried) == facts.MaxPodTerms {
+			return // of a pod that others have placed: ours is refused
+		}
+		key := r.useKey(term.TopologyKey)
+		id, isNew := r.useTally(&tally{carried: true, role: what, weight: weight, topology: key, selectors: []facts.PodSelector{term.Pods}})
+		r.dropKey(key) // the tally uses it
 		carried = append(carried, id)
 		if isNew {
 			fresh = append(fresh, id)
@@ -114,6 +119,9 @@ func (r *Registry) Constrain(of *facts.Requirements, self []int32, affectedBy []
 	b.spread(of, self)
 	b.affinity(of)
 	b.existing(affectedBy)
+	for _, id := range b.c.tallies {
+		b.c.since = max(b.c.since, r.tallies.list[id].since)
+	}
 	return b.c, b.fresh
 }
 
@@ -122,10 +130,13 @@ func (r *Registry) Release(c *Constraints) {
 	c.Each(r.dropCensus)
 	for i := range c.Soft {
 		if soft := &c.Soft[i]; soft.Census == None {
-			r.list(soft.Tally, -1)
+			r.listHolders(soft.Tally, -1)
 		}
 	}
 	r.DropTallies(c.tallies)
+	for _, key := range c.keys {
+		r.dropKey(key)
+	}
 }
 
 // constraintsBuilder fills in one Constraints.
@@ -137,11 +148,18 @@ type constraintsBuilder struct {
 
 // count registers a tally.
 func (b *constraintsBuilder) count(t *tally) TallyID {
-	id, fresh := b.tally(t)
+	id, fresh := b.useTally(t)
 	b.c.tallies = append(b.c.tallies, id)
 	if fresh {
 		b.fresh = append(b.fresh, id)
 	}
+	return id
+}
+
+// key returns the ID of a topology key, which is in use for as long as the constraints are.
+func (b *constraintsBuilder) key(name string) KeyID {
+	id := b.useKey(name)
+	b.c.keys = append(b.c.keys, id)
 	return id
 }
 
@@ -170,7 +188,7 @@ func (b *constraintsBuilder) affinity(of *facts.Requirements) {
 // existing registers the censuses of the terms that pods which have a place already carry.
 func (b *constraintsBuilder) existing(affectedBy []TallyID) {
 	for _, t := range affectedBy {
-		def := b.tallies[t]
+		def := b.tallies.list[t]
 		def.users++
 		b.c.tallies = append(b.c.tallies, t)
 		census := b.everywhere(t, def.topology)
@@ -204,9 +222,9 @@ func (b *constraintsBuilder) spread(of *facts.Requirements, self []int32) {
 			keys = hard
 		}
 		if spread.Hard || spread.TopologyKey != facts.HostnameKey {
-			spread.Census = b.census(definition{tally: spread.Tally, key: spread.Key, orEmpty: spread.Default}, spread.eligibility(of, keys))
+			spread.Census = b.useCensus(spread.Tally, &scopeDefinition{key: spread.Key, orEmpty: spread.Default, eligible: spread.eligibility(of, keys)})
 		} else {
-			b.list(spread.Tally, 1)
+			b.listHolders(spread.Tally, 1)
 		}
 		if spread.Hard {
 			b.c.Hard = append(b.c.Hard, spread)
@@ -217,8 +235,8 @@ func (b *constraintsBuilder) spread(of *facts.Requirements, self []int32) {
 }
 
 // eligibility is which nodes the constraint counts on; keys are those of all constraints that are as hard as it.
-func (s *Spread) eligibility(of *facts.Requirements, keys []KeyID) *eligibility {
-	e := &eligibility{keys: slices.Clone(keys)}
+func (s *Spread) eligibility(of *facts.Requirements, keys []KeyID) eligibility {
+	e := eligibility{keys: slices.Clone(keys)}
 	slices.Sort(e.keys)
 	e.keys = slices.Compact(e.keys)
 	if s.HonorAffinity && (len(of.NodeSelector) > 0 || of.Required != nil) {

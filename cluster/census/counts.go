@@ -17,19 +17,22 @@ type Tally struct {
 }
 
 // Counts are the numbers of one state of the ledger: the tallies on each slot, the domain of each slot, and the censuses over both. Whoever
-// owns the state says what changed (SetNode, Bump, CopyTallies); the censuses follow.
+// owns the state says what changed (SetNode, Bump, CopyTallies); what is built of columns, scopes, censuses and holders follows. Each is built
+// when it is first read, so that a class nobody decides on costs nothing here.
 type Counts struct {
 	registry *Registry
-	nodes    []*facts.Node // by slot, nil where it is vacant
-	tallies  [][]Tally     // by slot, sorted by ID
-	domains  []*domainColumn
+	nodes    []*facts.Node        // by slot, nil where it is vacant
+	tallies  [][]Tally            // by slot, sorted by ID
+	labels   map[string]*labelUse // of the nodes
+	columns  []*domainColumn      // by topology key; nil: not built. So too below
+	scopes   []*scope
 	censuses []*Census
-	holders  []*Holders // by tally, nil where no class asks
-	learned  uint64     // the registry's generation that censuses and holders reflect
+	holders  []*Holders // by tally
+	learned  uint64     // the registry's generation whose tallies the rows reflect
 }
 
 // NewCounts returns the counts of a state without slots.
-func NewCounts(r *Registry) Counts { return Counts{registry: r} }
+func NewCounts(r *Registry) Counts { return Counts{registry: r, labels: make(map[string]*labelUse)} }
 
 // Registry holds the definitions.
 func (c *Counts) Registry() *Registry { return c.registry }
@@ -38,75 +41,69 @@ func (c *Counts) Registry() *Registry { return c.registry }
 func (c *Counts) AddSlot() {
 	c.nodes = append(c.nodes, nil)
 	c.tallies = append(c.tallies, nil)
-	for _, column := range c.domains {
-		column.grow()
-	}
-	for _, census := range c.censuses {
-		if census != nil {
-			census.eligible = append(census.eligible, false)
-		}
-	}
 }
 
 // SetNode gives a slot another node (nil: none): its domains and what the censuses count change with it.
 func (c *Counts) SetNode(slot Slot, node *facts.Node) {
-	c.eachCensus(func(census *Census) { census.leave(slot) })
+	c.recountRow(slot, -1)
+	c.eachScope(func(s *scope) { s.leave(slot) })
+	c.setLabels(slot, c.nodes[slot], false)
 	c.nodes[slot] = node
-	for key := range c.domains {
-		c.domains[key].leave(slot)
-		if node != nil {
-			c.enterDomain(KeyID(key), slot, node)
-		}
+	c.setLabels(slot, node, true)
+	c.eachScope(func(s *scope) { s.enter(slot) })
+	c.recountRow(slot, 1)
+}
+
+// recountRow passes all tallies of a slot on to the censuses over them, sign times.
+func (c *Counts) recountRow(slot Slot, sign int32) {
+	for _, t := range c.tallies[slot] {
+		c.recount(slot, t.ID, sign*t.Count)
 	}
-	c.eachCensus(func(census *Census) { census.enter(slot) })
 }
 
 // Copy replaces the counts by those of another state.
 func (c *Counts) Copy(from *Counts) {
-	c.registry = from.registry
-	c.nodes = append(c.nodes[:0], from.nodes...)
-	c.tallies = c.tallies[:0]
+	tallies := c.tallies[:0]
+	*c = NewCounts(from.registry)
 	for _, row := range from.tallies {
-		c.tallies = append(c.tallies, slices.Clone(row))
+		tallies = append(tallies, slices.Clone(row))
 	}
-	c.domains, c.censuses, c.holders, c.learned = nil, nil, nil, 0
+	c.tallies = tallies
+	c.nodes = slices.Clone(from.nodes)
+	for slot, node := range c.nodes {
+		c.setLabels(Slot(slot), node, true)
+	}
 	c.Learn()
 }
 
-// Learn builds what the registry defines and this state does not have yet.
+// Learn says that the rows have the tallies of all definitions. What the registry does not define any more is forgotten.
 func (c *Counts) Learn() {
-	c.LearnKeys()
-	for len(c.censuses) < len(c.registry.censuses) {
-		c.censuses = append(c.censuses, nil)
-	}
 	if c.learned == c.registry.generation {
 		return
 	}
 	c.learned = c.registry.generation
-	c.learnHolders()
-	for id, def := range c.registry.censuses {
-		switch {
-		case def == nil:
+	c.forgetColumns()
+	for id, s := range c.scopes {
+		if s != nil && (id >= len(c.registry.scopes.list) || c.registry.scopes.list[id] != s.def) {
+			c.scopes[id] = nil
+		}
+	}
+	for id := range c.censuses {
+		if !c.has(ID(id)) {
 			c.censuses[id] = nil
-		case !c.has(ID(id)):
-			c.censuses[id] = c.newCensus(def)
+		}
+	}
+	for id := range c.holders {
+		if !c.lists(TallyID(id)) {
+			c.holders[id] = nil
 		}
 	}
 }
 
-// Knows reports whether this state has all that the constraints read (nil: nothing). A snapshot that has not been advanced since they came
-// up does not.
+// Knows reports whether the rows have all that the constraints read (nil: nothing). Those of a snapshot that has not been advanced since the
+// constraints came up do not.
 func (c *Counts) Knows(constraints *Constraints) bool {
-	if constraints == nil {
-		return true
-	}
-	known := true
-	constraints.Each(func(id ID) { known = known && c.has(id) })
-	for i := range constraints.Soft {
-		soft := &constraints.Soft[i]
-		known = known && int(soft.Key) < len(c.domains) && (soft.Census != None || c.lists(soft.Tally))
-	}
-	return known
+	return constraints == nil || constraints.since <= c.learned
 }
 
 // Version changes whenever a census that the constraints read does; 0 for no constraints.
@@ -114,7 +111,10 @@ func (c *Counts) Version(constraints *Constraints) (sum uint64) {
 	if constraints == nil {
 		return 0
 	}
-	constraints.Each(func(id ID) { sum += c.censuses[id].version })
+	constraints.Each(func(id ID) {
+		census := c.Census(id)
+		sum += census.version + census.scope.version
+	})
 	return sum
 }
 
@@ -156,7 +156,7 @@ func (c *Counts) Bump(slot Slot, id TallyID, delta int32) {
 // recount passes a change of a tally on a slot on to the censuses over it. Censuses that this state does not have yet are counted when
 // they are built.
 func (c *Counts) recount(slot Slot, id TallyID, delta int32) {
-	def := c.registry.tallies[id]
+	def := c.registry.tallies.list[id]
 	if def == nil {
 		return
 	}
@@ -209,19 +209,17 @@ func (c *Counts) Purge(slot Slot, unused func(TallyID) bool) bool {
 	return len(c.tallies[slot]) != len(row)
 }
 
-// Census returns a census by its ID.
-func (c *Counts) Census(id ID) *Census { return c.censuses[id] }
-
 // has reports whether this state has built the census that now has the ID.
 func (c *Counts) has(id ID) bool {
-	return int(id) < len(c.censuses) && c.censuses[id] != nil && c.censuses[id].def == c.registry.censuses[id]
+	return int(id) < len(c.censuses) && c.censuses[id] != nil &&
+		int(id) < len(c.registry.censuses.list) && c.censuses[id].def == c.registry.censuses.list[id]
 }
 
-// eachCensus visits the censuses that are defined as they were when this state built them.
-func (c *Counts) eachCensus(visit func(*Census)) {
-	for id := range c.censuses {
-		if c.has(ID(id)) {
-			visit(c.censuses[id])
+// eachScope visits the scopes that this state has built, and that are in use.
+func (c *Counts) eachScope(visit func(*scope)) {
+	for id, s := range c.scopes {
+		if s != nil && s.def == c.registry.scopes.list[id] {
+			visit(s)
 		}
 	}
 }

@@ -19,11 +19,19 @@
 //
 // # Definitions and counts
 //
-// The Registry holds the definitions: which tallies and censuses exist, and how many classes of pods read them. The ledger and all its
-// snapshots share it; only the ledger changes it. Counts are the numbers, and every state of the ledger has its own. A state that has not met
-// a definition yet builds its counts when it learns of it (Learn).
+// The Registry holds the definitions: which topology keys, tallies, scopes and censuses exist, and how many classes of pods read them. The
+// ledger and all its snapshots share it; only the ledger changes it. Counts are the numbers, and every state of the ledger has its own. A
+// state builds a number when it is first read, and keeps it up from then on.
 //
-// IDs are small and dense. An ID is given out again only after the ledger has purged it from every row (Registry.Purge).
+// IDs are small and dense, and given out again. That of a tally is given out again only after the ledger has purged it from every row
+// (Registry.Purge).
+//
+// # What it costs
+//
+// Memory follows what nodes name and what pods hold, not what pods ask for. A topology key takes 12 bytes a node once some node has the label,
+// and nothing before. A scope, which is the nodes that a spread constraint looks at, takes a byte a node and four a domain; all classes that
+// look at the same nodes share it, and affinity needs none. A census takes memory for the domains that hold pods. All of it is freed when
+// the last class that reads it is.
 //
 // # What always holds
 //

@@ -26,38 +26,37 @@ func (h *Holders) set(slot Slot, holds bool) {
 	}
 }
 
-// Holders returns the slots that hold pods of a tally which a soft spread constraint counts on the node itself.
-func (c *Counts) Holders(id TallyID) *Holders { return c.holders[id] }
+// Holders returns the slots that hold pods of a tally which a soft spread constraint counts on the node itself. They are listed when they are
+// first asked for.
+func (c *Counts) Holders(id TallyID) *Holders {
+	if c.lists(id) {
+		return c.holders[id]
+	}
+	for len(c.holders) <= int(id) {
+		c.holders = append(c.holders, nil)
+	}
+	h := &Holders{def: c.registry.tallies.list[id], at: make(map[Slot]int32)}
+	for slot := range c.nodes {
+		if c.Tally(Slot(slot), id) > 0 {
+			h.set(Slot(slot), true)
+		}
+	}
+	c.holders[id] = h
+	return h
+}
 
-// lists reports whether this state keeps the holders of a tally, as it is defined now.
+// lists reports whether this state keeps the holders of a tally, as it is defined now and asked for.
 func (c *Counts) lists(id TallyID) bool {
-	return int(id) < len(c.holders) && c.holders[id] != nil && c.holders[id].def == c.registry.tallies[id]
+	if int(id) >= len(c.holders) || c.holders[id] == nil {
+		return false
+	}
+	def := c.registry.tallies.list[id]
+	return c.holders[id].def == def && def.listed > 0
 }
 
 // hold takes note of a slot's new count.
 func (c *Counts) hold(slot Slot, id TallyID, count int32) {
 	if c.lists(id) {
 		c.holders[id].set(slot, count > 0)
-	}
-}
-
-// learnHolders builds the lists that classes ask for and this state does not have yet.
-func (c *Counts) learnHolders() {
-	for len(c.holders) < len(c.registry.tallies) {
-		c.holders = append(c.holders, nil)
-	}
-	for id, def := range c.registry.tallies {
-		switch {
-		case def == nil || def.listed == 0:
-			c.holders[id] = nil
-		case c.holders[id] == nil || c.holders[id].def != def:
-			h := &Holders{def: def, at: make(map[Slot]int32)}
-			for slot := range c.nodes {
-				if c.Tally(Slot(slot), TallyID(id)) > 0 {
-					h.set(Slot(slot), true)
-				}
-			}
-			c.holders[id] = h
-		}
 	}
 }

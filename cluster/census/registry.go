@@ -18,50 +18,65 @@ type ID int32
 // None is the ID of no census.
 const None ID = -1
 
-// Registry holds the definitions of topology keys, tallies and censuses. IDs are dense.
+// Registry holds the definitions of topology keys, tallies, scopes and censuses, and counts what uses each. A definition that nothing uses any
+// more is forgotten, and its ID given out again. IDs are dense.
 type Registry struct {
-	keys       []*topologyKey
-	keyIDs     map[string]KeyID
-	tallies    []*tally // nil: the ID is free
-	tallyIDs   map[string]TallyID
-	censuses   []*definition // nil: the ID is free
-	censusIDs  map[string]ID
-	eligible   map[string]*eligibility
-	generation uint64 // changes when a census, or a list of holders, is asked for or given up
+	keys     table[*topologyKey]
+	tallies  table[*tally]
+	scopes   table[*scopeDefinition]
+	censuses table[*definition]
+	// Tallies by the namespaces whose pods they can select, so that a pod of one namespace is never matched against another's selectors.
+	inNamespace map[string][]TallyID
+	anywhere    []TallyID // those that select namespaces by their labels
+	generation  uint64    // changes with every definition
 }
 
 // NewRegistry returns a Registry without definitions.
 func NewRegistry() *Registry {
 	return &Registry{
-		keyIDs: make(map[string]KeyID), tallyIDs: make(map[string]TallyID), censusIDs: make(map[string]ID),
-		eligible: make(map[string]*eligibility),
+		keys: newTable[*topologyKey](), tallies: newTable[*tally](), scopes: newTable[*scopeDefinition](), censuses: newTable[*definition](),
+		inNamespace: make(map[string][]TallyID),
 	}
+}
+
+// Size is how many definitions of each kind there are.
+type Size struct{ TopologyKeys, Tallies, Censuses int }
+
+// Size returns how many definitions there are.
+func (r *Registry) Size() Size {
+	return Size{TopologyKeys: r.keys.used(), Tallies: r.tallies.used(), Censuses: r.censuses.used()}
 }
 
 // KeyName returns the label of a topology key.
-func (r *Registry) KeyName(key KeyID) string { return r.keys[key].name }
+func (r *Registry) KeyName(key KeyID) string { return r.keys.list[key].name }
 
-// DomainName returns the value that a domain stands for.
-func (r *Registry) DomainName(key KeyID, d DomainID) string { return r.keys[key].values[d] }
-
-func (r *Registry) key(name string) KeyID {
-	if id, ok := r.keyIDs[name]; ok {
-		return id
-	}
-	id := KeyID(len(r.keys))
-	r.keys = append(r.keys, newTopologyKey(name))
-	r.keyIDs[name] = id
-	return id
+// topologyKey is a node label whose values are domains.
+type topologyKey struct {
+	name  string
+	users int
 }
 
-// definition defines a census: a tally, summed over the domains of a topology key, on the nodes that are eligible.
+// definition defines a census: a tally, summed over the domains of a scope.
 type definition struct {
-	tally    TallyID
+	key   string
+	tally TallyID
+	scope int32
+	users int
+}
+
+// scopeDefinition defines which nodes a census looks at, and by which topology key it divides them.
+type scopeDefinition struct {
+	text     string
 	key      KeyID
-	eligible *eligibility
-	// orEmpty: nodes without the key count as having it with an empty value.
-	orEmpty bool
-	users   int
+	orEmpty  bool // nodes without the key count as having it with an empty value
+	eligible eligibility
+	users    int
+}
+
+// everywhere reports whether the eligible nodes are just those that have the key.
+func (d *scopeDefinition) everywhere() bool {
+	e := &d.eligible
+	return !d.orEmpty && e.selects == nil && !e.taints && len(e.keys) == 1 && e.keys[0] == d.key
 }
 
 // eligibility defines which nodes a census looks at: those that have all keys and that the class's selectors and tolerations allow.
@@ -88,7 +103,11 @@ func (e *eligibility) allows(c *Counts, slot Slot) bool {
 	return !e.taints || facts.Untolerated(node, e.tolerations) == nil
 }
 
-func (e *eligibility) appendKey(w *facts.Key) {
+func (d *scopeDefinition) encode() string {
+	e := &d.eligible
+	var w facts.Key
+	w.Number(int64(d.key))
+	w.Flag(d.orEmpty)
 	w.Number(int64(len(e.keys)))
 	for _, key := range e.keys {
 		w.Number(int64(key))
@@ -101,99 +120,140 @@ func (e *eligibility) appendKey(w *facts.Key) {
 	if e.taints {
 		w.Tolerations(e.tolerations)
 	}
+	return string(w)
 }
 
-// tally returns the ID of an equal definition, or of this one; fresh tells which. It counts one more user.
-func (r *Registry) tally(t *tally) (id TallyID, fresh bool) {
+// useKey returns the ID of a topology key, and counts one more user.
+func (r *Registry) useKey(name string) KeyID {
+	id, known := r.keys.find(name)
+	if !known {
+		id = r.keys.add(name, &topologyKey{name: name})
+		r.generation++
+	}
+	r.keys.list[id].users++
+	return KeyID(id)
+}
+
+// dropKey counts one user less.
+func (r *Registry) dropKey(id KeyID) {
+	key := r.keys.list[id]
+	if key.users--; key.users == 0 {
+		r.keys.remove(key.name)
+		r.generation++
+	}
+}
+
+// useTally returns the ID of an equal definition, or of this one; fresh tells which. It counts one more user.
+func (r *Registry) useTally(t *tally) (_ TallyID, fresh bool) {
 	t.key = t.encode()
-	if id, ok := r.tallyIDs[t.key]; ok {
-		r.tallies[id].users++
-		return id, false
+	if id, known := r.tallies.find(t.key); known {
+		r.tallies.list[id].users++
+		return TallyID(id), false
 	}
 	t.users = 1
-	id = TallyID(slices.Index(r.tallies, nil))
-	if id < 0 {
-		id = TallyID(len(r.tallies))
-		r.tallies = append(r.tallies, nil)
+	id := TallyID(r.tallies.add(t.key, t))
+	if t.carried {
+		r.keys.list[t.topology].users++
 	}
-	r.tallies[id] = t
-	r.tallyIDs[t.key] = id
+	r.file(t, func(list []TallyID) []TallyID { return append(list, id) })
+	r.generation++
+	t.since = r.generation
 	return id, true
 }
 
-// census returns the ID of an equal definition, or of this one. It counts one more user.
-func (r *Registry) census(def definition, eligible *eligibility) ID {
+// file edits the lists that a tally belongs in.
+func (r *Registry) file(t *tally, edit func([]TallyID) []TallyID) {
+	namespaces, all := t.namespaces()
+	if all {
+		r.anywhere = edit(r.anywhere)
+		return
+	}
+	sorted := slices.Clone(namespaces)
+	slices.Sort(sorted)
+	for _, namespace := range slices.Compact(sorted) {
+		if list := edit(r.inNamespace[namespace]); len(list) > 0 {
+			r.inNamespace[namespace] = list
+		} else {
+			delete(r.inNamespace, namespace)
+		}
+	}
+}
+
+// useCensus returns the ID of the census of a tally over a scope, and counts one more user of it. The scope's definition is completed here.
+func (r *Registry) useCensus(t TallyID, d *scopeDefinition) ID {
+	scope := r.scope(d)
 	var w facts.Key
-	w.Number(int64(def.tally))
-	w.Number(int64(def.key))
-	w.Flag(def.orEmpty)
-	prefix := len(w)
-	eligible.appendKey(&w)
-	if id, ok := r.censusIDs[string(w)]; ok {
-		r.censuses[id].users++
+	w.Number(int64(t))
+	w.Number(int64(scope))
+	id, known := r.censuses.find(string(w))
+	if !known {
+		def := &definition{key: string(w), tally: t, scope: scope}
+		id = r.censuses.add(def.key, def)
+		of := r.tallies.list[t]
+		of.censuses = append(of.censuses, ID(id))
+		r.scopes.list[scope].users++
+		r.generation++
+	}
+	r.censuses.list[id].users++
+	return ID(id)
+}
+
+// scope returns the number of an equal scope, or of this one. Censuses use it, and each of them counts as a user.
+func (r *Registry) scope(d *scopeDefinition) int32 {
+	d.text = d.encode()
+	if id, known := r.scopes.find(d.text); known {
 		return id
 	}
-	shared, ok := r.eligible[string(w[prefix:])]
-	if !ok {
-		shared = eligible
-		r.eligible[string(w[prefix:])] = shared
+	for _, key := range append(d.eligible.keys, d.key) {
+		r.keys.list[key].users++
 	}
-	def.eligible, def.users = shared, 1
-	id := ID(slices.Index(r.censuses, nil))
-	if id < 0 {
-		id = ID(len(r.censuses))
-		r.censuses = append(r.censuses, nil)
-	}
-	r.censuses[id] = &def
-	r.censusIDs[string(w)] = id
-	t := r.tallies[def.tally]
-	t.censuses = append(t.censuses, id)
 	r.generation++
-	return id
+	return r.scopes.add(d.text, d)
 }
 
 // everywhere returns the census of a tally over all nodes that have the topology key.
 func (r *Registry) everywhere(t TallyID, key KeyID) ID {
-	return r.census(definition{tally: t, key: key}, &eligibility{keys: []KeyID{key}})
+	return r.useCensus(t, &scopeDefinition{key: key, eligible: eligibility{keys: []KeyID{key}}})
 }
 
 // dropCensus counts one user less of a census, and forgets it with the last.
 func (r *Registry) dropCensus(id ID) {
-	def := r.censuses[id]
-	def.users--
-	if def.users > 0 {
+	def := r.censuses.list[id]
+	if def.users--; def.users > 0 {
 		return
 	}
-	for key, known := range r.censusIDs {
-		if known == id {
-			delete(r.censusIDs, key)
-			break
-		}
-	}
-	t := r.tallies[def.tally]
+	t := r.tallies.list[def.tally]
 	t.censuses = slices.DeleteFunc(t.censuses, func(c ID) bool { return c == id })
-	r.censuses[id] = nil
+	r.censuses.remove(def.key)
 	r.generation++
+	scope := r.scopes.list[def.scope]
+	if scope.users--; scope.users > 0 {
+		return
+	}
+	r.scopes.remove(scope.text)
+	for _, key := range append(scope.eligible.keys, scope.key) {
+		r.dropKey(key)
+	}
 }
 
-// list asks for the Holders of a tally, once more or once less.
-func (r *Registry) list(id TallyID, more int) {
-	r.tallies[id].listed += more
+// listHolders asks for the Holders of a tally, once more or once less.
+func (r *Registry) listHolders(id TallyID, more int) {
+	r.tallies.list[id].listed += more
 	r.generation++
 }
 
 // DropTallies counts one user less of each tally. Their IDs stay taken until Purge.
 func (r *Registry) DropTallies(list []TallyID) {
 	for _, id := range list {
-		r.tallies[id].users--
+		r.tallies.list[id].users--
 	}
 }
 
 // Purge frees the IDs of the tallies that nothing uses any more, after forget has taken them out of everything that names them.
 func (r *Registry) Purge(forget func(unused func(TallyID) bool)) {
-	unused := func(id TallyID) bool { return r.tallies[id] != nil && r.tallies[id].users == 0 }
+	unused := func(id TallyID) bool { return r.tallies.list[id] != nil && r.tallies.list[id].users == 0 }
 	var dead []TallyID
-	for id := range r.tallies {
+	for id := range r.tallies.list {
 		if unused(TallyID(id)) {
 			dead = append(dead, TallyID(id))
 		}
@@ -203,7 +263,14 @@ func (r *Registry) Purge(forget func(unused func(TallyID) bool)) {
 	}
 	forget(unused)
 	for _, id := range dead {
-		delete(r.tallyIDs, r.tallies[id].key)
-		r.tallies[id] = nil
+		t := r.tallies.list[id]
+		r.file(t, func(list []TallyID) []TallyID {
+			return slices.DeleteFunc(list, func(x TallyID) bool { return x == id })
+		})
+		if t.carried {
+			r.dropKey(t.topology)
+		}
+		r.tallies.remove(t.key)
 	}
+	r.generation++
 }

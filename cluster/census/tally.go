@@ -18,6 +18,7 @@ type tally struct {
 	weight   int64
 	topology KeyID
 
+	since    uint64 // the registry's generation that brought it
 	users    int
 	listed   int // classes that read its Holders
 	censuses []ID
@@ -78,9 +79,11 @@ type Matches struct {
 
 // Match returns the tallies that have to do with a subject.
 func (r *Registry) Match(s *Subject, namespaces Namespaces) (m Matches) {
-	for id, def := range r.tallies {
-		if def != nil && def.selects(s, namespaces) {
-			r.Include(&m, TallyID(id))
+	for _, list := range [][]TallyID{r.inNamespace[s.Namespace], r.anywhere} {
+		for _, id := range list {
+			if r.tallies.list[id].selects(s, namespaces) {
+				r.Include(&m, id)
+			}
 		}
 	}
 	return m
@@ -101,7 +104,7 @@ const (
 // Include adds a tally to the list that it belongs in, and returns its kind.
 func (r *Registry) Include(m *Matches, id TallyID) Kind {
 	kind, list := All, &m.Counted
-	switch def := r.tallies[id]; {
+	switch def := r.tallies.list[id]; {
 	case def.carried:
 		kind, list = Carried, &m.AffectedBy
 	case def.liveOnly:
@@ -115,16 +118,19 @@ func (r *Registry) Include(m *Matches, id TallyID) Kind {
 
 // Selects reports whether the selectors of a tally select a subject.
 func (r *Registry) Selects(id TallyID, s *Subject, namespaces Namespaces) bool {
-	return r.tallies[id].selects(s, namespaces)
+	return r.tallies.list[id].selects(s, namespaces)
 }
 
 // Namespaces lists the namespaces whose pods the tally can select; all says that only their labels tell.
 func (r *Registry) Namespaces(id TallyID) (list []string, all bool) {
-	def := r.tallies[id]
-	if slices.ContainsFunc(def.selectors, func(p facts.PodSelector) bool { return p.NamespaceSelector != nil }) {
+	return r.tallies.list[id].namespaces()
+}
+
+func (t *tally) namespaces() (list []string, all bool) {
+	if slices.ContainsFunc(t.selectors, func(p facts.PodSelector) bool { return p.NamespaceSelector != nil }) {
 		return nil, true
 	}
-	return def.selectors[0].Namespaces, false
+	return t.selectors[0].Namespaces, false
 }
 
 // Equal reports whether two lists of matches are the same.

@@ -6,19 +6,54 @@ import "fmt"
 // each: tests and the simulator call it.
 func (c *Counts) Verify() error {
 	for id, h := range c.holders {
-		if h == nil || h.def != c.registry.tallies[id] {
-			continue
-		}
-		if err := c.verifyHolders(TallyID(id), h); err != nil {
-			return err
+		if h != nil && c.lists(TallyID(id)) {
+			if err := c.verifyHolders(TallyID(id), h); err != nil {
+				return err
+			}
 		}
 	}
-	for id, census := range c.censuses {
-		if census == nil || !c.has(ID(id)) {
+	fresh := NewCounts(c.registry)
+	fresh.nodes, fresh.tallies = c.nodes, c.tallies
+	for slot, node := range c.nodes {
+		fresh.setLabels(Slot(slot), node, true)
+	}
+	if err := c.verifyLabels(&fresh); err != nil {
+		return err
+	}
+	for id := range c.censuses {
+		if !c.has(ID(id)) {
 			continue
 		}
-		if err := census.verify(); err != nil {
+		if err := c.censuses[id].verify(fresh.Census(ID(id))); err != nil {
 			return fmt.Errorf("census %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// verifyLabels holds what is kept of the nodes' labels, and the columns of those that are topology keys, against fresh counts.
+func (c *Counts) verifyLabels(fresh *Counts) error {
+	if len(c.labels) != len(fresh.labels) {
+		return fmt.Errorf("%d labels are counted, the nodes have %d", len(c.labels), len(fresh.labels))
+	}
+	for label, use := range fresh.labels {
+		if known := c.labels[label]; known == nil || known.nodes != use.nodes {
+			return fmt.Errorf("label %s is counted as %+v, %d nodes have it", label, known, use.nodes)
+		}
+	}
+	for id, column := range c.columns {
+		if column == nil || column.def != c.registry.keys.list[id] {
+			continue
+		}
+		key := KeyID(id)
+		if column.inhabited != fresh.column(key).inhabited || column.inhabited == 0 && len(column.of) > 0 {
+			return fmt.Errorf("topology key %s: %d domains, the nodes have %d", column.def.name, column.inhabited, fresh.column(key).inhabited)
+		}
+		for slot, node := range c.nodes {
+			if d, want := column.at(Slot(slot)), fresh.Domain(key, Slot(slot)); (d == NoDomain) != (want == NoDomain) ||
+				d != NoDomain && (column.ids[node.Labels[column.def.name]] != d || c.DomainName(key, d) != node.Labels[column.def.name]) {
+				return fmt.Errorf("topology key %s: slot %d is in domain %d (%q)", column.def.name, slot, d, c.DomainName(key, d))
+			}
 		}
 	}
 	return nil
@@ -40,16 +75,15 @@ func (c *Counts) verifyHolders(id TallyID, h *Holders) error {
 	return nil
 }
 
-func (c *Census) verify() error {
-	fresh := c.in.newCensus(c.def)
-	if fresh.sum != c.sum || fresh.domains != c.domains || fresh.Least() != c.Least() {
+func (c *Census) verify(fresh *Census) error {
+	if fresh.sum != c.sum || fresh.Domains() != c.Domains() || fresh.Least() != c.Least() {
 		return fmt.Errorf("it says %d pods in %d domains, at least %d; rows say %d, %d, %d",
-			c.sum, c.domains, c.Least(), fresh.sum, fresh.domains, fresh.Least())
+			c.sum, c.Domains(), c.Least(), fresh.sum, fresh.Domains(), fresh.Least())
 	}
-	for d := range c.counts {
-		if c.Count(DomainID(d)) != fresh.Count(DomainID(d)) {
-			return fmt.Errorf("it says %d pods in domain %q, rows say %d",
-				c.counts[d], c.in.registry.DomainName(c.def.key, DomainID(d)), fresh.Count(DomainID(d)))
+	for slot := range c.in.nodes {
+		d, of := c.Domain(Slot(slot)), fresh.Domain(Slot(slot))
+		if (d == NoDomain) != (of == NoDomain) || c.scope.has(Slot(slot)) != fresh.scope.has(Slot(slot)) || c.Count(d) != fresh.Count(of) {
+			return fmt.Errorf("it says %d pods in the domain of slot %d, rows say %d", c.Count(d), slot, fresh.Count(of))
 		}
 	}
 	return nil
@@ -60,7 +94,7 @@ func (c *Census) verify() error {
 func (c *Counts) VerifyRow(slot Slot, namespaces Namespaces, each func(visit func(s *Subject, deleting bool, carried []TallyID))) error {
 	want := make(map[TallyID]int32)
 	each(func(s *Subject, deleting bool, carried []TallyID) {
-		for id, def := range c.registry.tallies {
+		for id, def := range c.registry.tallies.list {
 			if def != nil && !def.carried && (!def.liveOnly || !deleting) && def.selects(s, namespaces) {
 				want[TallyID(id)]++
 			}

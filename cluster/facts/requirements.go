@@ -49,6 +49,15 @@ type Requirements struct {
 	Impossible string
 }
 
+// MaxPodTerms bounds the terms of one pod that are about other pods. Each is counted on every node that has its topology key, and asked about every
+// other pod, so that a pod with thousands of them would be paid for by everybody.
+const MaxPodTerms = 32
+
+// PodTerms is how many terms of the requirements are about other pods.
+func (r *Requirements) PodTerms() int {
+	return len(r.Spread) + len(r.Affinity) + len(r.AntiAffinity) + len(r.PreferredPods)
+}
+
 // Label is a key and the value that it must have.
 type Label struct{ Key, Value string }
 

@@ -173,8 +173,9 @@ func (d *Dump) judge(a *Answer, store *cluster.Store, f facts.Pod) error {
 	if f.Node != "" {
 		store.Apply(facts.PodRemoved{UID: f.UID})
 		f.Node, f.Grant, f.Deleting = "", topology.Grant{}, false
-		store.Apply(facts.PodUpserted{Pod: f})
 	}
+	f.Gated = false // what would become of it without its gates; the ledger knows no more of a gated pod than its facts
+	store.Apply(facts.PodUpserted{Pod: f})
 	pod := store.Pod(f.UID)
 	if a.Refusal = pod.Refusal(); a.Refusal != "" {
 		return nil
