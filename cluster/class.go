@@ -87,6 +87,9 @@ func (b *classBook) request(r *facts.Requirements) (_ *request, known bool, fres
 	if err != nil {
 		copied := *r
 		copied.Impossible = err.Error()
+		for _, score := range []*int64{&copied.ScoreCPU, &copied.ScoreMemory, &copied.PodLevelCPU, &copied.PodLevelMemory} {
+			*score = min(max(*score, -resource.MaxAmount), resource.MaxAmount)
+		}
 		q.Requirements = &copied
 	}
 	q.amounts, q.charge = amounts, b.withGPUs(amounts, q.GPU)

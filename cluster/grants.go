@@ -261,7 +261,7 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 		before.devices = *row.devices
 	}
 	said := row.report
-	requested := [...]int64{s.scoreCPU[slot], s.scoreMemory[slot]}
+	cpu, memory := s.ScoreRequested(slot)
 	s.provideGPUs(slot, -1)
 	row.report = r
 	reshaped := s.grants.reshape(slot)
@@ -272,7 +272,8 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 		headroom = &r.Headroom
 	}
 	changed := s.lend(slot, headroom)
-	if reshaped || requested != [...]int64{s.scoreCPU[slot], s.scoreMemory[slot]} || !sameNUMAShape(said, r) || !before.is(&s.State, slot) {
+	cpuNow, memoryNow := s.ScoreRequested(slot)
+	if reshaped || cpu != cpuNow || memory != memoryNow || !sameNUMAShape(said, r) || !before.is(&s.State, slot) {
 		changed |= changes.Freed | changes.Charged
 	}
 	if changed == 0 && !sameHeadroom(said, r) {

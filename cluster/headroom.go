@@ -28,7 +28,7 @@ func (s *Store) lend(slot Slot, h *facts.Headroom) (changed changes.Kind) {
 	if s.classes.lent.of == [facts.ReclaimedKinds]resource.Kind{} && cpu == 0 && memory == 0 {
 		return 0
 	}
-	for i, amount := range [...]int64{cpu, memory} {
+	for i, amount := range [...]int64{bounded(cpu), bounded(memory)} {
 		kind, ok := s.classes.lent.kind(i)
 		if !ok {
 			continue // the table is full: no pod can be given this resource, which is safe

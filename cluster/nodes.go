@@ -82,13 +82,16 @@ func (s *Store) setAllocatable(slot Slot, n *facts.Node) {
 			continue // the table is full: no pod can be given this resource, which is safe
 		}
 		s.growKinds()
-		s.allocatable[kind][slot] = q.Amount
+		s.allocatable[kind][slot] = bounded(q.Amount)
 	}
 	s.provide(slot, 1)
 	if r := s.grants.reports[n.Name]; r != nil {
 		s.lend(slot, &r.Headroom)
 	}
 }
+
+// bounded is what a node has of a resource that it says it has so much of.
+func bounded(amount int64) int64 { return min(max(amount, 0), resource.MaxAmount) }
 
 func (s *Store) removeNode(name string) {
 	slot, known := s.slots.byNode[name]

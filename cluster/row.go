@@ -158,10 +158,13 @@ func (s *State) Held(slot Slot, pod *Pod) topology.Grant {
 
 func (s *State) moveExcess(slot Slot, class *Class, g *topology.NUMAGrant, sign int64) {
 	cpu, memory := Excess(class, g)
-	s.requested[resource.CPU][slot] += sign * cpu
-	s.requested[resource.Memory][slot] += sign * memory
-	s.scoreCPU[slot] += sign * cpu
-	s.scoreMemory[slot] += sign * memory
+	if cpu == 0 && memory == 0 {
+		return
+	}
+	s.requested[resource.CPU].Add(int(slot), sign*cpu)
+	s.requested[resource.Memory].Add(int(slot), sign*memory)
+	s.scoreCPU.Add(int(slot), sign*cpu)
+	s.scoreMemory.Add(int(slot), sign*memory)
 }
 
 // What may be given of a node's GPUs and network cards follows from the node and from its report:

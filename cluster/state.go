@@ -21,13 +21,14 @@ type State struct {
 	kinds *resource.Table
 	nodes []*facts.Node // nil: the slot is vacant
 
-	allocatable, requested [][]int64 // by Kind, then Slot
-	scoreCPU, scoreMemory  []int64   // requested, as scores count it
-	ports                  [][]facts.HostPort
-	gpus                   []topology.Free
-	hasGPUs                []bool
-	rows                   nodeRows
-	reserved               []ReservationID
+	allocatable           [][]int64       // by Kind, then Slot
+	requested             []resource.Sums // by Kind, then Slot
+	scoreCPU, scoreMemory resource.Sums   // requested, as scores count it
+	ports                 [][]facts.HostPort
+	gpus                  []topology.Free
+	hasGPUs               []bool
+	rows                  nodeRows
+	reserved              []ReservationID
 
 	counts census.Counts // of pods, by node and by topology domain
 	images Images
@@ -63,7 +64,7 @@ func (s *State) Requested(slot Slot, kind resource.Kind) int64 {
 	if int(kind) >= len(s.requested) {
 		return 0
 	}
-	return s.requested[kind][slot]
+	return s.requested[kind].At(int(slot))
 }
 
 // Free returns Allocatable − Requested. It is negative on a node that others over-committed.
@@ -71,12 +72,12 @@ func (s *State) Free(slot Slot, kind resource.Kind) int64 {
 	if int(kind) >= len(s.allocatable) {
 		return 0
 	}
-	return s.allocatable[kind][slot] - s.requested[kind][slot]
+	return s.allocatable[kind][slot] - s.requested[kind].At(int(slot))
 }
 
 // ScoreRequested returns the sums of cpu (millicores) and memory (bytes) that scores use.
 func (s *State) ScoreRequested(slot Slot) (cpu, memory int64) {
-	return s.scoreCPU[slot], s.scoreMemory[slot]
+	return s.scoreCPU.At(int(slot)), s.scoreMemory.At(int(slot))
 }
 
 // Ports returns the host ports taken on a node; the caller must not change them.
@@ -105,10 +106,10 @@ func (s *State) addSlot() Slot {
 	s.nodes = append(s.nodes, nil)
 	for kind := range s.allocatable {
 		s.allocatable[kind] = append(s.allocatable[kind], 0)
-		s.requested[kind] = append(s.requested[kind], 0)
+		s.requested[kind].Grow(len(s.nodes))
 	}
-	s.scoreCPU = append(s.scoreCPU, 0)
-	s.scoreMemory = append(s.scoreMemory, 0)
+	s.scoreCPU.Grow(len(s.nodes))
+	s.scoreMemory.Grow(len(s.nodes))
 	s.ports = append(s.ports, nil)
 	s.gpus = append(s.gpus, topology.Free{})
 	s.hasGPUs = append(s.hasGPUs, false)
@@ -123,7 +124,8 @@ func (s *State) addSlot() Slot {
 func (s *State) growKinds() {
 	for len(s.allocatable) < s.kinds.Len() {
 		s.allocatable = append(s.allocatable, make([]int64, len(s.nodes), cap(s.nodes)))
-		s.requested = append(s.requested, make([]int64, len(s.nodes), cap(s.nodes)))
+		s.requested = append(s.requested, resource.Sums{})
+		s.requested[len(s.requested)-1].Grow(len(s.nodes))
 	}
 }
 
@@ -133,9 +135,10 @@ func (s *State) vacate(slot Slot) {
 	s.counts.Vacate(slot)
 	for kind := range s.allocatable {
 		s.allocatable[kind][slot] = 0
-		s.requested[kind][slot] = 0
+		s.requested[kind].Zero(int(slot))
 	}
-	s.scoreCPU[slot], s.scoreMemory[slot] = 0, 0
+	s.scoreCPU.Zero(int(slot))
+	s.scoreMemory.Zero(int(slot))
 	s.ports[slot] = nil
 	s.gpus[slot] = topology.Free{}
 	s.rows[slot] = nil
@@ -171,10 +174,10 @@ func (s *State) discharge(slot Slot, class *Class, held holding) {
 
 func (s *State) move(slot Slot, class *Class, sign int64) {
 	for _, a := range class.Amounts {
-		s.requested[a.Kind][slot] += sign * a.Value
+		s.requested[a.Kind].Add(int(slot), sign*a.Value)
 	}
-	s.scoreCPU[slot] += sign * class.ScoreCPU
-	s.scoreMemory[slot] += sign * class.ScoreMemory
+	s.scoreCPU.Add(int(slot), sign*class.ScoreCPU)
+	s.scoreMemory.Add(int(slot), sign*class.ScoreMemory)
 }
 
 // setNode gives a slot another node (nil: none), with all that follows from its labels and images.
@@ -204,9 +207,10 @@ func (s *State) copySlot(from *State, slot Slot, kind changes.Kind) {
 		}
 	}
 	for kind := range from.requested {
-		s.requested[kind][slot] = from.requested[kind][slot]
+		s.requested[kind].Copy(int(slot), &from.requested[kind])
 	}
-	s.scoreCPU[slot], s.scoreMemory[slot] = from.scoreCPU[slot], from.scoreMemory[slot]
+	s.scoreCPU.Copy(int(slot), &from.scoreCPU)
+	s.scoreMemory.Copy(int(slot), &from.scoreMemory)
 	s.ports[slot] = from.ports[slot]
 	s.gpus[slot], s.hasGPUs[slot] = from.gpus[slot], from.hasGPUs[slot]
 	if s.rows[slot] != from.rows[slot] { // they are equal only if both are nil
@@ -223,9 +227,14 @@ func (s *State) copyAll(from *State) {
 	s.counts.Copy(&from.counts)
 	s.images = from.images.clone()
 	s.allocatable = copyColumns(s.allocatable, from.allocatable)
-	s.requested = copyColumns(s.requested, from.requested)
-	s.scoreCPU = append(s.scoreCPU[:0], from.scoreCPU...)
-	s.scoreMemory = append(s.scoreMemory[:0], from.scoreMemory...)
+	for len(s.requested) < len(from.requested) {
+		s.requested = append(s.requested, resource.Sums{})
+	}
+	for kind := range from.requested {
+		s.requested[kind].CopyAll(&from.requested[kind])
+	}
+	s.scoreCPU.CopyAll(&from.scoreCPU)
+	s.scoreMemory.CopyAll(&from.scoreMemory)
 	s.ports = append(s.ports[:0], from.ports...)
 	s.gpus = append(s.gpus[:0], from.gpus...)
 	s.hasGPUs = append(s.hasGPUs[:0], from.hasGPUs...)

@@ -100,31 +100,37 @@ func (a *audit) tallies(slot Slot) error {
 }
 
 func (a *audit) slot(slot Slot, node *facts.Node) error {
-	requested := make([]int64, len(a.s.requested))
-	var cpu, memory int64
+	requested := make(quota.Exact, len(a.s.requested))
+	scores := make(quota.Exact, 2) // CPU, memory
 	ports := 0
-	for i, pod := range a.s.pods.onSlot[slot] {
-		if pod.slot != slot || int(pod.position) != i || pod.node != node.Name {
-			return fmt.Errorf("pod %s stands at %d but says slot %d, position %d, node %s", pod.UID, i, pod.slot, pod.position, pod.node)
+	for at, pod := range a.s.pods.onSlot[slot] {
+		if pod.slot != slot || int(pod.position) != at || pod.node != node.Name {
+			return fmt.Errorf("pod %s stands at %d but says slot %d, position %d, node %s", pod.UID, at, pod.slot, pod.position, pod.node)
 		}
 		for _, a := range pod.Class.Amounts {
-			requested[a.Kind] += a.Value
+			requested.Add(a.Kind, a.Value)
 		}
-		moreCPU, moreMemory := Excess(pod.Class, pod.NUMANodes())
-		requested[resource.CPU], requested[resource.Memory] = requested[resource.CPU]+moreCPU, requested[resource.Memory]+moreMemory
-		cpu, memory = cpu+pod.Class.ScoreCPU+moreCPU, memory+pod.Class.ScoreMemory+moreMemory
+		cpu, memory := Excess(pod.Class, pod.NUMANodes())
+		for kind, amount := range [...]int64{cpu, memory} {
+			requested.Add(resource.Kind(kind), amount)
+			scores.Add(resource.Kind(kind), amount)
+		}
+		scores.Add(resource.CPU, pod.Class.ScoreCPU)
+		scores.Add(resource.Memory, pod.Class.ScoreMemory)
 		ports += len(pod.Class.Ports)
 	}
 	if err := a.allocatable(slot, node); err != nil {
 		return err
 	}
 	for kind := range requested {
-		if requested[kind] != a.s.requested[kind][slot] {
-			return fmt.Errorf("%s: column says %d requested, pods say %d", a.s.kinds.Name(resource.Kind(kind)), a.s.requested[kind][slot], requested[kind])
+		if has := a.s.requested[kind].Exact(int(slot)); has.Cmp(&requested[kind]) != 0 {
+			return fmt.Errorf("%s: column says %s requested, pods say %s", a.s.kinds.Name(resource.Kind(kind)), has, &requested[kind])
 		}
 	}
-	if cpu != a.s.scoreCPU[slot] || memory != a.s.scoreMemory[slot] {
-		return fmt.Errorf("score columns say %d, %d; pods say %d, %d", a.s.scoreCPU[slot], a.s.scoreMemory[slot], cpu, memory)
+	for kind, column := range [...]*resource.Sums{&a.s.scoreCPU, &a.s.scoreMemory} {
+		if has := column.Exact(int(slot)); has.Cmp(&scores[kind]) != 0 {
+			return fmt.Errorf("%s: score column says %s, pods say %s", a.s.kinds.Name(resource.Kind(kind)), has, &scores[kind])
+		}
 	}
 	if ports != len(a.s.ports[slot]) {
 		return fmt.Errorf("%d host ports taken, pods say %d", len(a.s.ports[slot]), ports)
@@ -140,12 +146,12 @@ func (a *audit) allocatable(slot Slot, node *facts.Node) error {
 	want := make([]int64, len(a.s.allocatable))
 	for _, q := range node.Allocatable {
 		if kind, err := a.s.kinds.Intern(q.Name); err == nil && int(kind) < len(want) && !facts.IsReclaimed(q.Name) {
-			want[kind] = q.Amount
+			want[kind] = bounded(q.Amount)
 		}
 	}
 	h := a.s.Headroom(slot)
 	cpu, memory := h.Offered()
-	for i, amount := range [...]int64{cpu, memory} {
+	for i, amount := range [...]int64{bounded(cpu), bounded(memory)} {
 		if kind := a.s.classes.lent.of[i]; kind != 0 {
 			want[kind] = amount
 		} else if amount != 0 && a.s.kinds.Len() < resource.MaxKinds {
@@ -245,7 +251,7 @@ func (a *audit) exceeded(slot Slot) bool {
 		return true
 	}
 	for kind := range s.allocatable {
-		if s.requested[kind][slot] > s.allocatable[kind][slot] && !s.IsReclaimed(resource.Kind(kind)) { // headroom may fall below what runs
+		if s.Free(slot, resource.Kind(kind)) < 0 && !s.IsReclaimed(resource.Kind(kind)) { // headroom may fall below what runs
 			return true
 		}
 	}
@@ -350,16 +356,16 @@ func (u *Unit) verify(pods map[facts.UID]*Pod) error {
 }
 
 // capacity sums what the nodes provide.
-func (a *audit) capacity() []int64 {
-	capacity := make([]int64, a.s.kinds.Len())
+func (a *audit) capacity() quota.Exact {
+	capacity := make(quota.Exact, a.s.kinds.Len())
 	for slot, node := range a.s.nodes {
 		if node == nil {
 			continue
 		}
 		for kind := range a.s.allocatable {
-			capacity[kind] += a.s.allocatable[kind][slot]
+			capacity.Add(resource.Kind(kind), a.s.allocatable[kind][slot])
 		}
-		capacity[a.s.quota.GPUKind()] += int64(a.s.Shape(Slot(slot)).GPUs) * topology.FullGPU
+		capacity.Add(a.s.quota.GPUKind(), int64(a.s.Shape(Slot(slot)).GPUs)*topology.FullGPU)
 	}
 	return capacity
 }

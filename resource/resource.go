@@ -6,8 +6,11 @@
 // integers at the node's index. Example: after Intern("nvidia.com/gpu") returned kind 4, a pod that asks for two CPUs and one GPU is
 // List{{CPU, 2000}, {4, 1}}.
 //
-// Invariants: a Kind, once given out by a Table, keeps its name; a List is sorted by Kind and holds no zero; additions saturate
-// instead of wrapping.
+// Invariants: a Kind, once given out by a Table, keeps its name; a List is sorted by Kind and holds no zero.
+//
+// No sum wraps, whatever pods ask for. One amount is at most MaxAmount: NewList sees to that for requests, the ledger for nodes. What is summed once is
+// saturated at MaxSum (Add, List.Plus); what is kept, and taken away from as pods leave, is exact and only read so (Sums). A sum that is read as
+// MaxSum is more than any MaxAmount, so that it never passes for something that fits.
 //
 // It is not the Kubernetes Quantity: the doors (kube, sim) parse those once.
 package resource
@@ -16,7 +19,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -98,7 +101,7 @@ type Amount struct {
 type List []Amount
 
 // NewList interns quantities into a List. Repeated names add up. The error is the first quantity that has no place in a List; all others are in the
-// List nevertheless, so that a pod which runs is charged at least those.
+// List nevertheless, so that a pod which runs is charged at least those. What is more than MaxAmount is such an error, and counts as MaxAmount.
 func (t *Table) NewList(quantities []Quantity) (_ List, err error) {
 	list := make(List, 0, len(quantities))
 	fail := func(because error) {
@@ -119,7 +122,7 @@ func (t *Table) NewList(quantities []Quantity) (_ List, err error) {
 			fail(unknown)
 			continue
 		}
-		list = append(list, Amount{kind, q.Amount})
+		list = append(list, Amount{kind, min(q.Amount, MaxSum)})
 	}
 	slices.SortStableFunc(list, func(a, b Amount) int { return cmp.Compare(a.Kind, b.Kind) })
 	merged := list[:0]
@@ -129,6 +132,12 @@ func (t *Table) NewList(quantities []Quantity) (_ List, err error) {
 			continue
 		}
 		merged = append(merged, a)
+	}
+	for i, a := range merged {
+		if a.Value > MaxAmount {
+			fail(fmt.Errorf("resource %q: amount %d is more than %d, which no node has", t.Name(a.Kind), a.Value, int64(MaxAmount)))
+			merged[i].Value = MaxAmount
+		}
 	}
 	return merged, err
 }
@@ -143,19 +152,12 @@ func (l List) Get(kind Kind) int64 {
 	return 0
 }
 
-// Add returns a+b, saturated at the ends of int64.
+// Add returns a+b, saturated at ±MaxSum.
 func Add(a, b int64) int64 {
-	sum := a + b
-	switch {
-	case a > 0 && b > 0 && sum < 0:
-		return math.MaxInt64
-	case a < 0 && b < 0 && sum >= 0:
-		return math.MinInt64
-	}
-	return sum
+	return min(max(min(max(a, -MaxSum), MaxSum)+min(max(b, -MaxSum), MaxSum), -MaxSum), MaxSum)
 }
 
-// Plus returns l + times·m; sums saturate.
+// Plus returns l + times·m, for times ≥ 0; sums saturate at MaxSum.
 func (l List) Plus(m List, times int64) List {
 	sum := make(List, 0, len(l)+len(m))
 	for len(l) > 0 || len(m) > 0 {
@@ -172,13 +174,11 @@ func (l List) Plus(m List, times int64) List {
 	return sum
 }
 
-// scaled returns a·n for n ≥ 0, saturated.
+// scaled returns a·n for a, n ≥ 0, saturated at MaxSum.
 func scaled(a, n int64) int64 {
-	if product := a * n; n == 0 || product/n == a {
-		return product
+	high, low := bits.Mul64(uint64(a), uint64(n))
+	if high > 0 || low > MaxSum {
+		return MaxSum
 	}
-	if a < 0 {
-		return math.MinInt64
-	}
-	return math.MaxInt64
+	return int64(low)
 }

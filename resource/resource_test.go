@@ -59,7 +59,7 @@ func TestTableIsBounded(t *testing.T) {
 
 func TestAddSaturates(t *testing.T) {
 	for _, c := range []struct{ a, b, want int64 }{
-		{math.MaxInt64, 1, math.MaxInt64}, {math.MinInt64, -1, math.MinInt64}, {math.MaxInt64, math.MinInt64, -1}, {2, 3, 5},
+		{math.MaxInt64, 1, MaxSum}, {math.MinInt64, -1, -MaxSum}, {math.MaxInt64, math.MaxInt64, MaxSum}, {MaxSum, -1, MaxSum - 1}, {2, 3, 5},
 	} {
 		if got := Add(c.a, c.b); got != c.want {
 			t.Errorf("%d + %d = %d, want %d", c.a, c.b, got, c.want)

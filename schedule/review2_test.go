@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
@@ -45,39 +44,6 @@ func pump(s *schedule.Scheduler, now time.Time) {
 			s.Finish(bind.Result{ID: x.ID, Outcome: bind.Written}, now)
 		}
 	}
-}
-
-func TestRevOverflow(t *testing.T) {
-	t.Skip("issue 15: A scheduler that no cluster can surprise")
-	s := newSched(t)
-	now := time.Unix(1000, 0)
-	const gi = 1 << 30
-	s.Apply(facts.NodeUpserted{Node: revNode("n1", 4000, 8*gi)}, now)
-	s.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: "q", Weight: 1, Max: rq("memory", 8*gi)}}, now)
-	s.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: "ns", Labels: []facts.Label{{Key: spec.LabelQueue, Value: "q"}}}}, now)
-	for i := range 2 {
-		s.Apply(facts.PodUpserted{Pod: facts.Pod{
-			UID: facts.UID(fmt.Sprint("evil", i)), Namespace: "ns", Name: fmt.Sprint("evil", i), Node: "n1",
-			Requirements: &facts.Requirements{Requests: rq("memory", 5<<60)},
-		}}, now)
-	}
-	st := s.Store()
-	slot := st.Slot("n1")
-	t.Logf("after two 5Ei foreign pods: requested=%d free=%d, queue used=%d limit=%d", st.Requested(slot, resource.Memory), st.Free(slot, resource.Memory), st.Quota().Queue("q").Used(resource.Memory), st.Quota().Queue("q").Limit(resource.Memory))
-	for i := range 50 {
-		s.Apply(facts.PodUpserted{Pod: facts.Pod{
-			UID: facts.UID(fmt.Sprint("p", i)), Namespace: "ns", Name: fmt.Sprint("p", i), Ours: true, Created: 1,
-			Requirements: &facts.Requirements{Requests: rq("memory", 4*gi)},
-		}}, now)
-	}
-	pump(s, now)
-	n := 0
-	st.EachPod(func(p *cluster.Pod) {
-		if p.Ours && p.Node() != "" {
-			n++
-		}
-	})
-	t.Logf("placed %d pods of 4Gi on an 8Gi node through a queue with max 8Gi; verify: %v", n, s.Verify())
 }
 
 func TestRevKinds(t *testing.T) {

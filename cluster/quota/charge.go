@@ -32,11 +32,9 @@ func (tree *Tree) touch(t *Tenant, eases bool) {
 
 // Account charges amounts, sign times, without noting a change: what a trial takes away it puts back.
 func (tree *Tree) Account(t *Tenant, amounts resource.List, sign int64) {
-	t.used = tree.widen(t.used)
-	add(t.used, amounts, sign)
+	tree.add(&t.used, amounts, sign)
 	for q := t.queue; q != nil; q = q.parent {
-		q.used = tree.widen(q.used)
-		add(q.used, amounts, sign)
+		tree.add(&q.used, amounts, sign)
 	}
 }
 
@@ -45,24 +43,22 @@ func (tree *Tree) Provide(kind resource.Kind, amount int64) {
 	if amount == 0 {
 		return
 	}
-	tree.capacity = tree.widen(tree.capacity)
-	tree.capacity[kind] += amount
+	tree.capacity.Grow(tree.kinds.Len())
+	tree.capacity.Add(int(kind), amount)
 }
 
-func add(column []int64, amounts resource.List, sign int64) {
+func (tree *Tree) add(used *resource.Sums, amounts resource.List, sign int64) {
+	used.Grow(tree.kinds.Len())
 	for _, a := range amounts {
-		column[a.Kind] += sign * a.Value
+		used.Add(int(a.Kind), sign*a.Value)
 	}
 }
 
 // shift adds a whole account, sign times, to a queue and all above.
-func (tree *Tree) shift(q *Queue, used []int64, sign int64) {
+func (tree *Tree) shift(q *Queue, used *resource.Sums, sign int64) {
 	tree.easeCount++
 	for ; q != nil; q = q.parent {
-		q.used = tree.widen(q.used)
-		for kind, amount := range used {
-			q.used[kind] += sign * amount
-		}
+		q.used.AddAll(used, sign)
 		if sign < 0 {
 			q.eased = tree.easeCount
 		}

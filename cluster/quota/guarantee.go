@@ -125,7 +125,7 @@ func (tree *Tree) amountsOf(q *Queue, field string, quantities []resource.Quanti
 		if a.Amount < 0 {
 			q.worry(spec.ReasonQueueResourceUnknown, "%s: %d %s is negative; it counts as 0", field, a.Amount, a.Name)
 		}
-		amount := resource.Amount{Kind: kind, Value: max(a.Amount, 0)}
+		amount := resource.Amount{Kind: kind, Value: min(max(a.Amount, 0), resource.MaxSum)}
 		if at := slices.IndexFunc(list, func(b resource.Amount) bool { return b.Kind == kind }); at >= 0 {
 			list[at].Value = resource.Add(list[at].Value, amount.Value)
 			continue

@@ -23,10 +23,10 @@ type Queue struct {
 	parent     *Queue
 	children   []*Queue // by name
 	tenants    []*Tenant
-	used       []int64 // by Kind, its descendants' included
-	guaranteed []int64 // by Kind, as far as the parent can give it
-	limit      []int64 // by Kind; nil: none has one
-	eased      uint64  // the Store's count of easeCount after the latest here
+	used       resource.Sums // by Kind, its descendants' included
+	guaranteed []int64       // by Kind, as far as the parent can give it
+	limit      []int64       // by Kind; nil: none has one
+	eased      uint64        // the Store's count of easeCount after the latest here
 	depth      int
 	noted      changes.Revision // in Tree.changedQueues
 }
@@ -35,9 +35,9 @@ type Queue struct {
 type Tenant struct {
 	Namespace string
 	queue     *Queue
-	seat      int // in the queue's list
-	pods      int // that refer to it
-	used      []int64
+	seat      int              // in the queue's list
+	pods      int              // that refer to it
+	used      resource.Sums    // by Kind
 	noted     changes.Revision // in Tree.changedTenants
 }
 
@@ -45,7 +45,7 @@ type Tenant struct {
 func (t *Tenant) Queue() *Queue { return t.queue }
 
 // Used is what the namespace's pods hold.
-func (t *Tenant) Used(kind resource.Kind) int64 { return at(t.used, kind, 0) }
+func (t *Tenant) Used(kind resource.Kind) int64 { return t.used.At(int(kind)) }
 
 // Parent is nil for the root.
 func (q *Queue) Parent() *Queue { return q.parent }
@@ -57,7 +57,7 @@ func (q *Queue) Children() []*Queue { return q.children }
 func (q *Queue) Tenants() []*Tenant { return q.tenants }
 
 // Used is what the queue's pods hold, those of the queues below it included, and those whose Binding is under way.
-func (q *Queue) Used(kind resource.Kind) int64 { return at(q.used, kind, 0) }
+func (q *Queue) Used(kind resource.Kind) int64 { return q.used.At(int(kind)) }
 
 // Guaranteed is what the queue can count on: its guarantee, scaled down if its parent has not enough for all its children.
 func (q *Queue) Guaranteed(kind resource.Kind) int64 { return at(q.guaranteed, kind, 0) }

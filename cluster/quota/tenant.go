@@ -73,9 +73,9 @@ func (tree *Tree) Relabel(namespace string) *Tenant {
 		return nil
 	}
 	tree.unfeed(t)
-	tree.shift(from, t.used, -1)
+	tree.shift(from, &t.used, -1)
 	tree.feed(t, to)
-	tree.shift(to, t.used, 1)
+	tree.shift(to, &t.used, 1)
 	tree.forgetQueue(from)
 	tree.generation++
 	return t

@@ -35,7 +35,7 @@ func (tree *Tree) QueueOf(namespace string) *Queue { return tree.queueOf(namespa
 func (tree *Tree) GPUKind() resource.Kind { return tree.gpuKind }
 
 // Capacity is the sum over all nodes of what pods may request, GPUs as spec.ResourceGPUMilli.
-func (tree *Tree) Capacity(kind resource.Kind) int64 { return at(tree.capacity, kind, 0) }
+func (tree *Tree) Capacity(kind resource.Kind) int64 { return tree.capacity.At(int(kind)) }
 
 // Cursor is how far a reader has followed the changes of a Tree. The zero value has read nothing.
 type Cursor struct {
@@ -88,7 +88,7 @@ type Tree struct {
 	changedTenants changes.Things[*Tenant]
 	generation     uint64 // times that the tree was rebuilt
 
-	capacity []int64 // by Kind
+	capacity resource.Sums // by Kind
 	gpuKind  resource.Kind
 }
 
@@ -284,20 +284,17 @@ func (q *Queue) deepen(culprit *Queue) {
 func (tree *Tree) recharge() {
 	tree.easeCount++
 	tree.root.eased = tree.easeCount
-	clear(tree.root.used)
+	tree.root.used.Clear()
 	tree.changedQueues.Note(tree.root, &tree.root.noted)
 	for _, name := range slices.Sorted(maps.Keys(tree.byName)) { // in order, for the list of those that changed
 		q := tree.byName[name]
-		clear(q.used)
+		q.used.Clear()
 		tree.changedQueues.Note(q, &q.noted)
 		q.eased = tree.easeCount
 	}
 	for _, t := range tree.tenants {
 		for q := t.queue; q != nil; q = q.parent {
-			q.used = tree.widen(q.used)
-			for kind, amount := range t.used {
-				q.used[kind] += amount
-			}
+			q.used.AddAll(&t.used, 1)
 		}
 	}
 }

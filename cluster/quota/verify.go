@@ -3,6 +3,7 @@ package quota
 import (
 	"errors"
 	"fmt"
+	"math/big"
 
 	"hilbert.dev/hilbert/resource"
 )
@@ -21,7 +22,7 @@ func (tree *Tree) verifyTenants(holding map[*Tenant]*Holding) error {
 		if t.Namespace != name || t.pods != has.Pods || t.pods == 0 {
 			return fmt.Errorf("namespace %s has an account of %d pods, there are %d", name, t.pods, has.Pods)
 		}
-		if err := tree.sameAmounts(t.used, has.Used); err != nil {
+		if err := tree.sameAmounts(&t.used, has.Used); err != nil {
 			return fmt.Errorf("namespace %s: %w", name, err)
 		}
 		if q := t.queue; tree.byName[q.Name] != q || t.seat >= len(q.tenants) || q.tenants[t.seat] != t {
@@ -34,11 +35,15 @@ func (tree *Tree) verifyTenants(holding map[*Tenant]*Holding) error {
 	return nil
 }
 
-// sameAmounts compares two columns; what a shorter one lacks is zero.
-func (tree *Tree) sameAmounts(have, want []int64) error {
-	for i := range max(len(have), len(want)) {
-		if kind := resource.Kind(i); at(have, kind, 0) != at(want, kind, 0) {
-			return fmt.Errorf("%s: the account says %d, the sum is %d", tree.kinds.Name(kind), at(have, kind, 0), at(want, kind, 0))
+// sameAmounts compares an account with what its parts sum up to; what the shorter one lacks is zero.
+func (tree *Tree) sameAmounts(have *resource.Sums, want Exact) error {
+	for i := range max(have.Len(), len(want)) {
+		var sum big.Int
+		if i < len(want) {
+			sum = want[i]
+		}
+		if has := have.Exact(i); has.Cmp(&sum) != 0 {
+			return fmt.Errorf("%s: the account says %s, the sum is %s", tree.kinds.Name(resource.Kind(i)), has, &sum)
 		}
 	}
 	return nil
@@ -70,14 +75,12 @@ func (tree *Tree) verifyTree() error {
 
 // verifyQueue holds a queue against what is directly below it, and goes on there.
 func (tree *Tree) verifyQueue(q *Queue) error {
-	used := tree.widen(nil)
+	used := make(Exact, tree.kinds.Len())
 	for _, t := range q.tenants {
 		if t.queue != q || tree.tenants[t.Namespace] != t {
 			return fmt.Errorf("queue %s counts namespace %s, which feeds another", q.Name, t.Namespace)
 		}
-		for kind, amount := range t.used {
-			used[kind] += amount
-		}
+		used.addAll(&t.used)
 	}
 	guaranteed := tree.widen(nil)
 	for i, child := range q.children {
@@ -90,12 +93,12 @@ func (tree *Tree) verifyQueue(q *Queue) error {
 		if err := tree.verifyQueue(child); err != nil {
 			return err
 		}
-		for kind := range used {
-			used[kind] += child.Used(resource.Kind(kind))
+		used.addAll(&child.used)
+		for kind := range guaranteed {
 			guaranteed[kind] = resource.Add(guaranteed[kind], child.Guaranteed(resource.Kind(kind)))
 		}
 	}
-	if err := tree.sameAmounts(q.used, used); err != nil {
+	if err := tree.sameAmounts(&q.used, used); err != nil {
 		return fmt.Errorf("queue %s: %w", q.label(), err)
 	}
 	for kind := range guaranteed {
@@ -108,9 +111,27 @@ func (tree *Tree) verifyQueue(q *Queue) error {
 	return nil
 }
 
+// Exact is sums by Kind in an arithmetic that knows no limits, to verify with.
+type Exact []big.Int
+
+// Add adds an amount.
+func (e *Exact) Add(kind resource.Kind, amount int64) {
+	for len(*e) <= int(kind) {
+		*e = append(*e, big.Int{})
+	}
+	sum := &(*e)[kind]
+	sum.Add(sum, big.NewInt(amount))
+}
+
+func (e Exact) addAll(column *resource.Sums) {
+	for i := range column.Len() {
+		e[i].Add(&e[i], column.Exact(i))
+	}
+}
+
 // Holding is what pods hold, summed by the caller.
 type Holding struct {
-	Used []int64 // by Kind
+	Used Exact
 	Pods int
 }
 
@@ -118,23 +139,20 @@ type Holding struct {
 func (h *Holding) Add(amounts resource.List) {
 	h.Pods++
 	for _, a := range amounts {
-		for len(h.Used) <= int(a.Kind) {
-			h.Used = append(h.Used, 0)
-		}
-		h.Used[a.Kind] += a.Value
+		h.Used.Add(a.Kind, a.Value)
 	}
 }
 
 // Verify holds the tree against what the pods of each namespace hold and what the nodes provide, and returns the first difference. That a
 // queue stays within its limits is not among the invariants: others bind pods too, and limits are lowered. See Exceeded.
-func (tree *Tree) Verify(holding map[*Tenant]*Holding, capacity []int64) error {
+func (tree *Tree) Verify(holding map[*Tenant]*Holding, capacity Exact) error {
 	if err := tree.verifyTenants(holding); err != nil {
 		return err
 	}
 	if err := tree.verifyTree(); err != nil {
 		return err
 	}
-	if err := tree.sameAmounts(tree.capacity, capacity); err != nil {
+	if err := tree.sameAmounts(&tree.capacity, capacity); err != nil {
 		return fmt.Errorf("capacity: %w", err)
 	}
 	return nil
@@ -142,19 +160,25 @@ func (tree *Tree) Verify(holding map[*Tenant]*Holding, capacity []int64) error {
 
 // Exceeded returns the queues that hold more than their limit, parents first, without what is about to leave them.
 func (tree *Tree) Exceeded(leaving map[*Tenant]*Holding) (over []*Queue) {
-	gone := make(map[*Queue][]int64)
+	gone := make(map[*Queue]Exact)
 	for t, h := range leaving {
 		for q := t.queue; q != nil; q = q.parent {
-			gone[q] = tree.widen(gone[q])
-			for kind, amount := range h.Used {
-				gone[q][kind] += amount
+			if gone[q] == nil {
+				gone[q] = make(Exact, tree.kinds.Len())
+			}
+			for kind := range h.Used {
+				gone[q][kind].Add(&gone[q][kind], &h.Used[kind])
 			}
 		}
 	}
 	tree.Each(func(q *Queue) {
 		for kind := range q.limit {
 			k := resource.Kind(kind)
-			if q.Used(k)-at(gone[q], k, 0) > q.Limit(k) {
+			left := q.used.Exact(kind)
+			if gone[q] != nil {
+				left.Sub(left, &gone[q][kind])
+			}
+			if left.Cmp(big.NewInt(q.Limit(k))) > 0 {
 				over = append(over, q)
 				return
 			}

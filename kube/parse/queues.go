@@ -2,7 +2,6 @@ package parse
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -68,8 +67,8 @@ func (a amounts) shares(list corev1.ResourceList) []resource.Quantity {
 	for name, q := range list {
 		value := max(amount(name, &q), 0)
 		if whole := wholeGPU(name); whole > 0 {
-			if times := topology.FullGPU / whole; value > math.MaxInt64/times {
-				value = math.MaxInt64
+			if times := topology.FullGPU / whole; value > resource.MaxSum/times {
+				value = resource.MaxSum
 			} else {
 				value *= times
 			}

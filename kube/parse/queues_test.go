@@ -36,7 +36,7 @@ func TestQueueAmounts(t *testing.T) {
 		"percent of GPUs":   {[]string{"hilbert.dev/gpu-core", "250"}, "[{hilbert.dev/gpu-milli 2500}]"},
 		"all are summed":    {[]string{"hilbert.dev/gpu-core", "50", "hilbert.dev/gpu-milli", "500", "nvidia.com/gpu", "2"}, "[{hilbert.dev/gpu-milli 3000}]"},
 		"both are summed":   {[]string{"hilbert.dev/gpu-milli", "500", "nvidia.com/gpu", "2", "pods", "9"}, "[{hilbert.dev/gpu-milli 2500} {pods 9}]"},
-		"endless GPUs":      {[]string{"nvidia.com/gpu", "1E"}, fmt.Sprintf("[{hilbert.dev/gpu-milli %d}]", math.MaxInt64)},
+		"endless GPUs":      {[]string{"nvidia.com/gpu", "1E"}, fmt.Sprintf("[{hilbert.dev/gpu-milli %d}]", resource.MaxSum)},
 		"endless cores":     {[]string{"cpu", "1E"}, fmt.Sprintf("[{cpu %d}]", math.MaxInt64)},
 		"negative is none":  {[]string{"cpu", "-5"}, "[{cpu 0}]"},
 		"sorted":            {[]string{"pods", "1", "cpu", "1", "memory", "1"}, "[{cpu 1000} {memory 1} {pods 1}]"},

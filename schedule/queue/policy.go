@@ -121,7 +121,7 @@ type ownAccount struct{ queue *quota.Queue }
 
 func (a ownAccount) Used(kind resource.Kind) (sum int64) {
 	for _, t := range a.queue.Tenants() {
-		sum += t.Used(kind)
+		sum = resource.Add(sum, t.Used(kind))
 	}
 	return sum
 }

@@ -49,7 +49,7 @@ func PodsThatFitWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, l
 		free := s.Free(slot, a.Kind)
 		for _, pod := range leaving {
 			if pod.Priority < spec.CriticalPriority {
-				free += pod.Class.Amounts.Get(a.Kind) + excessOf(pod, a.Kind)
+				free = resource.Add(free, pod.Class.Amounts.Get(a.Kind)+excessOf(pod, a.Kind))
 			}
 		}
 		n = min(n, max(free, 0)/a.Value)
@@ -146,8 +146,8 @@ func countedThatFit(shape *topology.Shape, free *topology.Free, r *topology.Requ
 
 // giveBack gives back what a pod on a node holds, to try what would be if it had left.
 func giveBack(s *cluster.State, slot cluster.Slot, v *topology.View, left *Unused, pod *cluster.Pod) {
-	left.cpu += pod.Class.Amounts.Get(resource.CPU) + excessOf(pod, resource.CPU)
-	left.memory += pod.Class.Amounts.Get(resource.Memory) + excessOf(pod, resource.Memory)
+	left.cpu = resource.Add(left.cpu, pod.Class.Amounts.Get(resource.CPU)+excessOf(pod, resource.CPU))
+	left.memory = resource.Add(left.memory, pod.Class.Amounts.Get(resource.Memory)+excessOf(pod, resource.Memory))
 	if g := s.Held(slot, pod); !g.IsZero() {
 		v.Release(&g)
 	}

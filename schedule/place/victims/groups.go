@@ -157,7 +157,7 @@ func (gs *victimGroups) lost(pod *cluster.Pod) int64 {
 	if !known {
 		for _, a := range pod.Class.Charge {
 			if capacity := gs.store.Quota().Capacity(a.Kind); capacity > 0 && a.Kind != resource.Pods {
-				fraction = max(fraction, int64(float64(a.Value)/float64(capacity)*1e6))
+				fraction = max(fraction, int64(min(float64(a.Value)/float64(capacity), 1)*1e6))
 			}
 		}
 		gs.fractions[pod.Class.ID] = fraction

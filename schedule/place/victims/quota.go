@@ -32,6 +32,7 @@ type victimQuota struct {
 	accounts    map[*quota.Queue]*queueAccount
 	lastAccount *queueAccount
 	limits      []limit
+	placed      resource.Sums // by limit: what members are charged that have a place
 }
 
 // queueAccount is a queue while victims are looked for.
@@ -42,7 +43,7 @@ type queueAccount struct {
 	direct bool
 	// leaving is the part of its use that is leaving or taken, by kind. credited is the part of that which the Plan names as victims, because Commit counts
 	// only those.
-	leaving, credited []int64
+	leaving, credited resource.Sums
 	over              int32 // how far over its share it is, see overShare
 
 	// As a victim's queue, seen from the asking one:
@@ -58,7 +59,6 @@ type limit struct {
 	account *queueAccount
 	kind    resource.Kind
 	free    int64 // for what is placed and still to be placed, before anything is taken
-	placed  int64
 }
 
 // open begins a search.
@@ -66,6 +66,7 @@ func (b *victimQuota) open(store *cluster.Store, ask *pack.Ask) {
 	first := ask.Members[0]
 	b.store, b.queued, b.queue = store, store.Quota().Configured(), first.Queue()
 	b.accounts, b.lastAccount, b.limits, b.ancestors = make(map[*quota.Queue]*queueAccount), nil, b.limits[:0], b.ancestors[:0]
+	b.placed.Clear()
 	b.priority, b.never, b.strict = math.MaxInt32, false, b.queued
 	for _, pod := range ask.Members {
 		b.priority = min(b.priority, pod.Priority)
@@ -89,6 +90,7 @@ func (b *victimQuota) open(store *cluster.Store, ask *pack.Ask) {
 			}
 		}
 	}
+	b.placed.Grow(len(b.limits))
 }
 
 // mostOf is the most that as many members as are needed can ask for together, of each resource: which of them it will be is not known yet.
@@ -124,7 +126,8 @@ func (b *victimQuota) account(q *quota.Queue) *queueAccount {
 	if q.Parent() != nil {
 		a.parent = b.account(q.Parent())
 	}
-	a.leaving, a.credited = make([]int64, b.store.Kinds()), make([]int64, b.store.Kinds())
+	a.leaving.Grow(b.store.Kinds())
+	a.credited.Grow(b.store.Kinds())
 	a.over = b.overShare(a)
 	return a
 }
@@ -287,13 +290,13 @@ func (b *victimQuota) excess(a *queueAccount, kind resource.Kind) int64 {
 	if a.direct {
 		return math.MaxInt64 // whatever its pods hold it has borrowed
 	}
-	return a.queue.Used(kind) - a.leaving[kind] - a.queue.Guaranteed(kind)
+	return a.queue.Used(kind) - a.leaving.At(int(kind)) - a.queue.Guaranteed(kind)
 }
 
 // leave notes that a pod of a queue leaves anyway.
 func (b *victimQuota) leave(pod *cluster.Pod) {
 	for a := b.account(pod.Queue()); a != nil; a = a.parent {
-		add(a.leaving, pod.Class.Charge, 1)
+		add(&a.leaving, pod.Class.Charge, 1)
 		a.over = b.overShare(a)
 	}
 }
@@ -301,8 +304,8 @@ func (b *victimQuota) leave(pod *cluster.Pod) {
 // take takes from a queue, sign 1, or gives back, sign −1. The levels of the accounts follow on settle.
 func (b *victimQuota) take(a *queueAccount, holds resource.List, sign int64) {
 	for ; a != nil; a = a.parent {
-		add(a.leaving, holds, sign)
-		add(a.credited, holds, sign)
+		add(&a.leaving, holds, sign)
+		add(&a.credited, holds, sign)
 	}
 }
 
@@ -319,14 +322,14 @@ func (b *victimQuota) updateLevels(a *queueAccount) {
 // countOn makes the Plan count on the departure of a pod that leaves anyway, or with sign −1 no longer.
 func (b *victimQuota) countOn(pod *cluster.Pod, sign int64) {
 	for a := b.account(pod.Queue()); a != nil; a = a.parent {
-		add(a.credited, pod.Class.Charge, sign)
+		add(&a.credited, pod.Class.Charge, sign)
 	}
 }
 
 // place charges a member of the unit, sign times.
 func (b *victimQuota) place(class *cluster.Class, sign int64) {
 	for i := range b.limits {
-		b.limits[i].placed += sign * class.Charge.Get(b.limits[i].kind)
+		b.placed.Add(i, sign*class.Charge.Get(b.limits[i].kind))
 	}
 }
 
@@ -334,7 +337,7 @@ func (b *victimQuota) place(class *cluster.Class, sign int64) {
 func (b *victimQuota) admits(class *cluster.Class) bool {
 	for i := range b.limits {
 		l := &b.limits[i]
-		if l.placed+class.Charge.Get(l.kind) > l.free+l.account.credited[l.kind] {
+		if b.placed.At(i)+class.Charge.Get(l.kind) > l.free+l.account.credited.At(int(l.kind)) {
 			return false
 		}
 	}
@@ -347,7 +350,7 @@ func (b *victimQuota) limitsEaseSoon() bool {
 	for i := range b.limits {
 		l := &b.limits[i]
 		over := b.requested.Get(l.kind) - l.free
-		if over > l.account.leaving[l.kind] {
+		if over > l.account.leaving.At(int(l.kind)) {
 			return false
 		}
 		short = short || over > 0
@@ -374,7 +377,7 @@ func (b *victimQuota) overShare(a *queueAccount) int32 {
 		return 0
 	}
 	most := 0.0
-	for kind := range resource.Kind(len(a.leaving)) {
+	for kind := range resource.Kind(a.leaving.Len()) {
 		if capacity := b.store.Quota().Capacity(kind); capacity > 0 && kind != resource.Pods {
 			most = max(most, float64(b.excess(a, kind))/float64(capacity))
 		}
@@ -389,16 +392,16 @@ func (b *victimQuota) overShare(a *queueAccount) int32 {
 // overBase makes the levels of all shares above 2⁻⁶³ positive.
 const overBase = 64 * 8
 
-func add(column []int64, amounts resource.List, sign int64) {
+func add(column *resource.Sums, amounts resource.List, sign int64) {
 	for _, a := range amounts {
-		column[a.Kind] += sign * a.Value
+		column.Add(int(a.Kind), sign*a.Value)
 	}
 }
 
 // exceeded reports whether what is placed exceeds a limit.
 func (b *victimQuota) exceeded() bool {
 	for i := range b.limits {
-		if l := &b.limits[i]; l.placed > l.free+l.account.credited[l.kind] {
+		if l := &b.limits[i]; b.placed.At(i) > l.free+l.account.credited.At(int(l.kind)) {
 			return true
 		}
 	}
@@ -408,7 +411,7 @@ func (b *victimQuota) exceeded() bool {
 // exceedsLimits reports whether the limits leave no room for all that the unit asks.
 func (b *victimQuota) exceedsLimits() bool {
 	for i := range b.limits {
-		if l := &b.limits[i]; b.requested.Get(l.kind) > l.free+l.account.credited[l.kind] {
+		if l := &b.limits[i]; b.requested.Get(l.kind) > l.free+l.account.credited.At(int(l.kind)) {
 			return true
 		}
 	}
