@@ -47,6 +47,7 @@ func (s *Store) Apply(event facts.Event) []Effect {
 	default:
 		s.applyList(event)
 	}
+	s.settleKinds()
 	s.recheckPods()
 	return s.effects
 }
@@ -105,7 +106,7 @@ func pointers[T any](list []T) []*T {
 
 // tell says of the pods of some namespaces which wait that they wait for something else now.
 func (s *Store) tell(tenants ...*quota.Tenant) {
-	s.growKinds() // a queue may have named a resource first
+	s.fitKinds() // a queue may have named a resource first
 	for _, t := range tenants {
 		for _, id := range s.selection.inNamespace[t.Namespace] {
 			for _, pod := range id.pods {

@@ -33,6 +33,8 @@ type Class struct {
 	Charge resource.List
 	// Constraints between pods; nil when there are none.
 	Constraints *census.Constraints
+	// Absent says which resource that the class asks for no node has; empty if there is none. It is not among the Amounts then.
+	Absent string
 
 	request *request
 	variant string
@@ -50,11 +52,13 @@ func (c *Class) AsksReclaimed() bool { return c.request.asksReclaimed }
 // mean to other pods. The classes of a request differ only in what stands in the cluster that is about their pods.
 type request struct {
 	*facts.Requirements
-	amounts resource.List
-	charge  resource.List
-	key     string
-	carries []census.TallyID
-	classes []*Class
+	quantities []resource.Quantity // Requests, and one pod
+	amounts    resource.List
+	charge     resource.List
+	absent     string // see Class.Absent
+	key        string
+	carries    []census.TallyID
+	classes    []*Class
 
 	reclaims      [facts.ReclaimedKinds]resource.Amount
 	asksReclaimed bool
@@ -75,16 +79,15 @@ type classBook struct {
 }
 
 // request returns the request with these requirements, and the tallies that came up with it, which have still to be introduced to the pods.
-// A request whose resources do not fit the table is marked impossible rather than dropped; a pod that runs with it is charged what does fit.
+// A request for what nothing can have is marked impossible rather than dropped; a pod that runs with it is charged what does exist.
 func (b *classBook) request(r *facts.Requirements) (_ *request, known bool, fresh []census.TallyID) {
 	b.scratch = r.AppendKey(b.scratch[:0])
 	if q, ok := b.requests[string(b.scratch)]; ok {
 		return q, true, nil
 	}
-	q := &request{Requirements: r, key: string(b.scratch)}
-	quantities := append([]resource.Quantity{{Name: resource.NamePods, Amount: 1}}, r.Requests...)
-	amounts, err := b.kinds.NewList(quantities)
-	if err != nil {
+	q := &request{Requirements: r, key: string(b.scratch), quantities: append([]resource.Quantity{{Name: resource.NamePods, Amount: 1}}, r.Requests...)}
+	b.lent.claim(q)
+	if err := b.count(q); err != nil {
 		copied := *r
 		copied.Impossible = err.Error()
 		for _, score := range []*int64{&copied.ScoreCPU, &copied.ScoreMemory, &copied.PodLevelCPU, &copied.PodLevelMemory} {
@@ -92,11 +95,19 @@ func (b *classBook) request(r *facts.Requirements) (_ *request, known bool, fres
 		}
 		q.Requirements = &copied
 	}
-	q.amounts, q.charge = amounts, b.withGPUs(amounts, q.GPU)
-	b.lent.claim(q)
 	b.requests[q.key] = q
 	q.carries, fresh = b.registry.Carry(q.Requirements)
 	return q, false, fresh
+}
+
+// count makes amounts of the quantities, by the kinds that there are now. The error is what nothing can have.
+func (b *classBook) count(q *request) error {
+	amounts, absent, err := b.kinds.NewList(q.quantities)
+	q.amounts, q.charge, q.absent = amounts, b.withGPUs(amounts, q.GPU), ""
+	if absent != "" {
+		q.absent = b.kinds.Problem(absent).Error()
+	}
+	return err
 }
 
 // withGPUs adds GPUs to what is charged to queues.
@@ -128,7 +139,7 @@ func (b *classBook) class(q *request, id *identity, namespaces census.Namespaces
 			return class, true, nil
 		}
 	}
-	class := &Class{Requirements: q.Requirements, ID: b.next, Amounts: q.amounts, Charge: q.charge, request: q, variant: string(w)}
+	class := &Class{Requirements: q.Requirements, ID: b.next, Amounts: q.amounts, Charge: q.charge, Absent: q.absent, request: q, variant: string(w)}
 	b.next++
 	q.classes = append(q.classes, class)
 	if len(w) > 0 {
@@ -236,7 +247,7 @@ func (s *Store) request(r *facts.Requirements) *request {
 	}
 	q, known, fresh := s.classes.request(r)
 	if !known {
-		s.growKinds()
+		s.fitKinds()
 		s.introduce(fresh)
 	}
 	return q

@@ -61,7 +61,7 @@ func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen cha
 	if pod == nil || pod.Phase != Pending || pod.Deleting {
 		return RejectPodGone, j.s.log.Len()
 	}
-	if !pod.expected() {
+	if !pod.expected() || pod.Class.private || pod.Class.Absent != "" { // its class counts nothing of it, or not all
 		return RejectHeld, j.s.log.Len()
 	}
 	slot, ok := j.s.slots.byNode[p.Node]

@@ -89,7 +89,9 @@ func (p *Pod) Record() PodRecord {
 func (s *Store) Dump() *Dump {
 	d := &Dump{Revision: s.Revision(), Defaults: s.selection.defaults, Pods: make([]PodRecord, 0, len(s.pods.byUID))}
 	for kind := range s.kinds.Len() {
-		d.Resources = append(d.Resources, s.kinds.Name(resource.Kind(kind)))
+		if name := s.kinds.Name(resource.Kind(kind)); name != "" {
+			d.Resources = append(d.Resources, name)
+		}
 	}
 	for name, labels := range s.selection.namespaces {
 		d.Namespaces = append(d.Namespaces, facts.Namespace{Name: name, Labels: labels})
@@ -165,15 +167,13 @@ func (d *Dump) Named(namespace, name string) []facts.UID {
 func Load(d *Dump) (*Store, error) {
 	s := NewStore(d.Defaults...)
 	l := loader{s}
-	for _, name := range d.Resources {
-		if _, err := s.kinds.Intern(name); err != nil {
-			return nil, fmt.Errorf("resources: %w", err)
-		}
-	}
-	s.growKinds()
 	if err := d.check(); err != nil {
 		return nil, err
 	}
+	for _, name := range d.Resources { // they keep their order; those that nothing else names go in the end
+		s.kinds.Use(name)
+	}
+	s.fitKinds()
 	s.Apply(facts.NamespacesListed{Namespaces: d.Namespaces})
 	for _, w := range d.Workloads {
 		s.Apply(facts.WorkloadUpserted{Workload: w})
@@ -203,6 +203,10 @@ func Load(d *Dump) (*Store, error) {
 	for _, r := range d.Reservations {
 		s.Reserve([]Slot{s.slots.byNode[r.Node]}, r.By)
 	}
+	for _, name := range d.Resources {
+		s.kinds.Release(name)
+	}
+	s.settleKinds()
 	s.recheckPods()
 	s.effects = s.effects[:0]
 	return s, nil

@@ -92,6 +92,10 @@ func (s *Store) Recheck(uid facts.UID, check Check) string {
 			class = s.classify(pod, true)
 		}
 		grant := s.Held(pod.slot, pod)
+		if class.private || class.Absent != "" {
+			reason = RejectHeld
+			return
+		}
 		reason = check(&s.State, pod.slot, class, &grant)
 	})
 	return reason

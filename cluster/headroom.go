@@ -29,11 +29,8 @@ func (s *Store) lend(slot Slot, h *facts.Headroom) (changed changes.Kind) {
 		return 0
 	}
 	for i, amount := range [...]int64{bounded(cpu), bounded(memory)} {
-		kind, ok := s.classes.lent.kind(i)
-		if !ok {
-			continue // the table is full: no pod can be given this resource, which is safe
-		}
-		s.growKinds()
+		kind := s.classes.lent.kind(i)
+		s.fitKinds()
 		before := s.allocatable[kind][slot]
 		switch {
 		case amount > before:
@@ -53,25 +50,21 @@ type lentKinds struct {
 	of    [facts.ReclaimedKinds]resource.Kind
 }
 
-// kind returns the kind of a reclaimed resource, interned. CPU is kind 0, so that 0 is none. ok is false while the table is full.
-func (l *lentKinds) kind(i int) (_ resource.Kind, ok bool) {
+// kind returns the kind of a reclaimed resource, interned. CPU is kind 0, so that 0 is none.
+func (l *lentKinds) kind(i int) resource.Kind {
 	if l.of[i] == 0 {
-		kind, err := l.kinds.Intern(facts.ReclaimedName(i))
-		if err != nil {
-			return 0, false
-		}
-		l.of[i] = kind
+		l.of[i] = l.kinds.Intern(facts.ReclaimedName(i))
 	}
-	return l.of[i], true
+	return l.of[i]
 }
 
 // claim fills in what a request asks of what only reports give.
 func (l *lentKinds) claim(q *request) {
-	for _, a := range q.amounts {
+	for _, r := range q.quantities {
 		for i := range facts.ReclaimedKinds {
-			if l.kinds.Name(a.Kind) == facts.ReclaimedName(i) {
-				q.reclaims[i], q.asksReclaimed = a, true
-				l.of[i] = a.Kind
+			if r.Name == facts.ReclaimedName(i) && r.Amount > 0 {
+				q.reclaims[i] = resource.Amount{Kind: l.kind(i), Value: resource.Add(q.reclaims[i].Value, min(r.Amount, resource.MaxAmount))}
+				q.asksReclaimed = true
 			}
 		}
 	}

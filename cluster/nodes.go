@@ -70,23 +70,39 @@ func (s *Store) takeSlot() Slot {
 
 func (s *Store) setAllocatable(slot Slot, n *facts.Node) {
 	s.provide(slot, -1)
-	for kind := range s.allocatable {
-		s.allocatable[kind][slot] = 0
-	}
-	for _, q := range n.Allocatable {
-		if facts.IsReclaimed(q.Name) {
-			continue
-		}
-		kind, err := s.kinds.Intern(q.Name)
-		if err != nil {
-			continue // the table is full: no pod can be given this resource, which is safe
-		}
-		s.growKinds()
-		s.allocatable[kind][slot] = bounded(q.Amount)
-	}
+	eachResource(n, func(name string, _ int64) { s.kinds.Use(name) })
+	eachResource(s.nodes[slot], func(name string, _ int64) { s.kinds.Release(name) })
+	s.fitKinds()
+	s.fillAllocatable(slot, n)
 	s.provide(slot, 1)
 	if r := s.grants.reports[n.Name]; r != nil {
 		s.lend(slot, &r.Headroom)
+	}
+}
+
+// fillAllocatable fills the columns of a slot with what the node says of itself.
+func (s *Store) fillAllocatable(slot Slot, n *facts.Node) {
+	for _, column := range s.allocatable {
+		if len(column) > 0 {
+			column[slot] = 0
+		}
+	}
+	eachResource(n, func(name string, amount int64) {
+		if kind, ok := s.kinds.Lookup(name); ok { // else the table is full: no pod can be given this resource, which is safe
+			s.allocatable[kind][slot] = amount
+		}
+	})
+}
+
+// eachResource visits the resources of which a node says that it has some; nil has none. The last amount of a name counts.
+func eachResource(n *facts.Node, visit func(name string, amount int64)) {
+	if n == nil {
+		return
+	}
+	for _, q := range n.Allocatable {
+		if amount := bounded(q.Amount); amount > 0 && !facts.IsReclaimed(q.Name) {
+			visit(q.Name, amount)
+		}
 	}
 }
 
@@ -109,6 +125,7 @@ func (s *Store) removeNode(name string) {
 	s.grants.guessed[slot] = 0
 	s.provide(slot, -1)
 	s.provideGPUs(slot, -1)
+	eachResource(s.nodes[slot], func(name string, _ int64) { s.kinds.Release(name) })
 	s.vacate(slot)
 	delete(s.slots.byNode, name)
 	s.slots.vacant = append(s.slots.vacant, slot)
@@ -117,8 +134,10 @@ func (s *Store) removeNode(name string) {
 
 // provide adds a slot's allocatable, sign times, to the cluster's capacity.
 func (s *Store) provide(slot Slot, sign int64) {
-	for kind := range s.allocatable {
-		s.quota.Provide(resource.Kind(kind), sign*s.allocatable[kind][slot])
+	for kind, column := range s.allocatable {
+		if len(column) > 0 {
+			s.quota.Provide(resource.Kind(kind), sign*column[slot])
+		}
 	}
 }
 

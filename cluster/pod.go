@@ -107,7 +107,7 @@ func (p *Pod) Refused() bool { return p.wants() && !p.Gated && p.Refusal() != ""
 
 func (p *Pod) wants() bool { return p.Ours && p.Phase == Pending && !p.Deleting }
 
-// Refusal is why the pod's class can never be placed; empty when it can.
+// Refusal is why the pod's class can be placed on none of the nodes, whatever runs there; empty when it can.
 func (p *Pod) Refusal() string {
 	if p.Class.Impossible != "" {
 		return p.Class.Impossible
@@ -115,7 +115,7 @@ func (p *Pod) Refusal() string {
 	if len(p.Class.Unsupported) > 0 {
 		return p.Class.Unsupported[0]
 	}
-	return ""
+	return p.Class.Absent
 }
 
 // EffectKind is what an event did to a pod, as far as the queue cares.

@@ -1,11 +1,9 @@
 package cluster
 
 import (
-	"fmt"
 	"testing"
 
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/resource"
 )
 
 func TestTermMatches(t *testing.T) {
@@ -171,33 +169,5 @@ func TestIdleClassesAreBounded(t *testing.T) {
 	}
 	if s.Class(held) != first {
 		t.Error("a class that a pod refers to was forgotten")
-	}
-}
-
-// TestFullTableStillCharges: when no further resource can be told apart, a pod that another scheduler bound is charged all that can: CPU, memory and
-// its place among the node's pods. It could not be placed by us.
-func TestFullTableStillCharges(t *testing.T) {
-	s := NewStore()
-	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: []resource.Quantity{
-		{Name: resource.NameCPU, Amount: 4000}, {Name: resource.NameMemory, Amount: 8 << 30}, {Name: resource.NamePods, Amount: 110},
-	}}})
-	var many []resource.Quantity
-	for i := range resource.MaxKinds {
-		many = append(many, resource.Quantity{Name: fmt.Sprint("made.up/", i), Amount: 1})
-	}
-	s.Class(&facts.Requirements{Requests: many})
-	r := &facts.Requirements{Requests: []resource.Quantity{
-		{Name: "unknown.example/kind", Amount: 1}, {Name: resource.NameCPU, Amount: 3900}, {Name: resource.NameMemory, Amount: 7 << 30},
-	}}
-	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "daemon", Namespace: "kube-system", Name: "daemon", Node: "n", Requirements: r}})
-	slot := s.Slot("n")
-	if cpu, memory, pods := s.Requested(slot, resource.CPU), s.Requested(slot, resource.Memory), s.Requested(slot, resource.Pods); cpu != 3900 || memory != 7<<30 || pods != 1 {
-		t.Errorf("charged are %d m CPU, %d bytes, %d pods", cpu, memory, pods)
-	}
-	if s.Pod("daemon").Class.Impossible == "" {
-		t.Error("its class is possible for us")
-	}
-	if err := s.Verify(); err != nil {
-		t.Error(err)
 	}
 }

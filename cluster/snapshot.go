@@ -28,7 +28,7 @@ func (s *Snapshot) Advance(store *Store) {
 		s.revision = from.log.Len()
 		return
 	}
-	s.growKinds()
+	s.fitKinds()
 	for len(s.nodes) < len(from.nodes) {
 		s.addSlot()
 	}

@@ -19,6 +19,7 @@ const NoSlot = changes.NoSlot
 // State is the columns over slots. Store and Snapshot hold one each, so that one filter table can judge both.
 type State struct {
 	kinds *resource.Table
+	fits  uint64        // the table's revision that the columns fit
 	nodes []*facts.Node // nil: the slot is vacant
 
 	allocatable           [][]int64       // by Kind, then Slot
@@ -45,15 +46,18 @@ func (s *State) Slots() int { return len(s.nodes) }
 // Node returns the node in a slot, nil when it is vacant.
 func (s *State) Node(slot Slot) *facts.Node { return s.nodes[slot] }
 
-// Kinds is the number of resource kinds known.
+// Kinds is one more than the largest resource kind in use; some below it may be vacant.
 func (s *State) Kinds() int { return len(s.allocatable) }
 
-// KindName returns the name of a resource kind.
+// ResourceNames counts the resources that nodes and queues name: those that have a kind, and those for which there is no room.
+func (s *State) ResourceNames() (live, waiting int) { return s.kinds.Live() }
+
+// KindName returns the name of a resource kind, empty for one that is vacant.
 func (s *State) KindName(kind resource.Kind) string { return s.kinds.Name(kind) }
 
 // Allocatable returns what pods on the node may request in sum.
 func (s *State) Allocatable(slot Slot, kind resource.Kind) int64 {
-	if int(kind) >= len(s.allocatable) {
+	if int(kind) >= len(s.allocatable) || int(slot) >= len(s.allocatable[kind]) {
 		return 0
 	}
 	return s.allocatable[kind][slot]
@@ -69,7 +73,7 @@ func (s *State) Requested(slot Slot, kind resource.Kind) int64 {
 
 // Free returns Allocatable − Requested. It is negative on a node that others over-committed.
 func (s *State) Free(slot Slot, kind resource.Kind) int64 {
-	if int(kind) >= len(s.allocatable) {
+	if int(kind) >= len(s.allocatable) || int(slot) >= len(s.allocatable[kind]) {
 		return 0
 	}
 	return s.allocatable[kind][slot] - s.requested[kind].At(int(slot))
@@ -105,8 +109,10 @@ func (s *State) Touched(slot Slot) changes.Revision { return s.touched[slot] }
 func (s *State) addSlot() Slot {
 	s.nodes = append(s.nodes, nil)
 	for kind := range s.allocatable {
-		s.allocatable[kind] = append(s.allocatable[kind], 0)
-		s.requested[kind].Grow(len(s.nodes))
+		if s.kinds.Name(resource.Kind(kind)) != "" {
+			s.allocatable[kind] = append(s.allocatable[kind], 0)
+			s.requested[kind].Grow(len(s.nodes))
+		}
 	}
 	s.scoreCPU.Grow(len(s.nodes))
 	s.scoreMemory.Grow(len(s.nodes))
@@ -120,22 +126,51 @@ func (s *State) addSlot() Slot {
 	return Slot(len(s.nodes) - 1)
 }
 
-// growKinds adds columns until every kind of the table has one.
-func (s *State) growKinds() {
-	for len(s.allocatable) < s.kinds.Len() {
-		s.allocatable = append(s.allocatable, make([]int64, len(s.nodes), cap(s.nodes)))
-		s.requested = append(s.requested, resource.Sums{})
-		s.requested[len(s.requested)-1].Grow(len(s.nodes))
+// fitKinds gives every kind of the table a column, and takes those of vacant kinds away.
+func (s *State) fitKinds() {
+	if s.fits == s.kinds.Revision() {
+		return
 	}
+	s.fits = s.kinds.Revision()
+	s.addKinds()
+	s.allocatable, s.requested = resized(s.allocatable, s.kinds.Len()), resized(s.requested, s.kinds.Len())
+	for kind := range s.allocatable {
+		if s.kinds.Name(resource.Kind(kind)) == "" {
+			s.allocatable[kind], s.requested[kind] = nil, resource.Sums{}
+		}
+	}
+}
+
+// addKinds gives every kind of the table a column, and leaves those of vacant kinds alone.
+func (s *State) addKinds() {
+	n := max(len(s.allocatable), s.kinds.Len())
+	s.allocatable, s.requested = resized(s.allocatable, n), resized(s.requested, n)
+	for kind, column := range s.allocatable {
+		if len(column) < len(s.nodes) && s.kinds.Name(resource.Kind(kind)) != "" {
+			s.allocatable[kind] = make([]int64, len(s.nodes), cap(s.nodes))
+			s.requested[kind].Grow(len(s.nodes))
+		}
+	}
+}
+
+// resized returns a list of n, which shares its beginning with another and ends with zero values; none of the rest is kept.
+func resized[T any](list []T, n int) []T {
+	if n < len(list) {
+		clear(list[n:])
+		return list[:n]
+	}
+	return append(list, make([]T, n-len(list))...)
 }
 
 // vacate empties a slot's columns.
 func (s *State) vacate(slot Slot) {
 	s.setNode(slot, nil)
 	s.counts.Vacate(slot)
-	for kind := range s.allocatable {
-		s.allocatable[kind][slot] = 0
-		s.requested[kind].Zero(int(slot))
+	for kind, column := range s.allocatable {
+		if len(column) > 0 {
+			column[slot] = 0
+			s.requested[kind].Zero(int(slot))
+		}
 	}
 	s.scoreCPU.Zero(int(slot))
 	s.scoreMemory.Zero(int(slot))
@@ -202,12 +237,16 @@ func (s *State) copySlot(from *State, slot Slot, kind changes.Kind) {
 		s.setNode(slot, from.nodes[slot])
 	}
 	if kind&(changes.Redefined|changes.Reimaged|changes.Lent|changes.Recalled) != 0 {
-		for kind := range from.allocatable {
-			s.allocatable[kind][slot] = from.allocatable[kind][slot]
+		for kind, column := range from.allocatable {
+			if len(column) > 0 {
+				s.allocatable[kind][slot] = column[slot]
+			}
 		}
 	}
 	for kind := range from.requested {
-		s.requested[kind].Copy(int(slot), &from.requested[kind])
+		if from.requested[kind].Len() > 0 {
+			s.requested[kind].Copy(int(slot), &from.requested[kind])
+		}
 	}
 	s.scoreCPU.Copy(int(slot), &from.scoreCPU)
 	s.scoreMemory.Copy(int(slot), &from.scoreMemory)
@@ -222,14 +261,12 @@ func (s *State) copySlot(from *State, slot Slot, kind changes.Kind) {
 
 // copyAll replaces the columns by copies of another state's.
 func (s *State) copyAll(from *State) {
-	s.kinds = from.kinds
+	s.kinds, s.fits = from.kinds, from.fits
 	s.nodes = append(s.nodes[:0], from.nodes...)
 	s.counts.Copy(&from.counts)
 	s.images = from.images.clone()
 	s.allocatable = copyColumns(s.allocatable, from.allocatable)
-	for len(s.requested) < len(from.requested) {
-		s.requested = append(s.requested, resource.Sums{})
-	}
+	s.requested = resized(s.requested, len(from.requested))
 	for kind := range from.requested {
 		s.requested[kind].CopyAll(&from.requested[kind])
 	}
@@ -247,9 +284,7 @@ func (s *State) copyAll(from *State) {
 }
 
 func copyColumns(to, from [][]int64) [][]int64 {
-	for len(to) < len(from) {
-		to = append(to, nil)
-	}
+	to = resized(to, len(from))
 	for i := range from {
 		to[i] = append(to[i][:0], from[i]...)
 	}

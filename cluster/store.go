@@ -42,10 +42,10 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 		evictions: EvictionRequests{byNode: make(map[string][]facts.EvictionRequest)},
 	}
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed}
-	s.growKinds()
+	s.fitKinds()
 	s.quota = quota.NewTree(kinds, func(namespace string) []facts.Label { return s.selection.namespaces[namespace] })
 	s.classes.gpuKind = s.quota.GPUKind()
-	s.growKinds()
+	s.fitKinds()
 	return s
 }
 

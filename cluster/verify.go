@@ -24,6 +24,9 @@ type audit struct {
 // simulator call it.
 func (s *Store) Verify() error {
 	a := audit{s: s, holding: make(map[*quota.Tenant]*quota.Holding)}
+	if err := a.kinds(); err != nil {
+		return err
+	}
 	if err := a.slots(); err != nil {
 		return err
 	}
@@ -37,6 +40,36 @@ func (s *Store) Verify() error {
 		return err
 	}
 	return s.counts.Verify()
+}
+
+// kinds holds the kinds against the names that nodes and queues use, and the requests against the kinds.
+func (a *audit) kinds() error {
+	users := make(map[string]int)
+	for _, node := range a.s.nodes {
+		eachResource(node, func(name string, _ int64) { users[name]++ })
+	}
+	a.s.quota.Each(func(q *quota.Queue) {
+		if q.Facts != nil {
+			q.Facts.EachResource(func(name string) { users[name]++ })
+		}
+	})
+	if err := a.s.kinds.Verify(users); err != nil {
+		return err
+	}
+	for _, q := range a.s.classes.requests {
+		want := *q
+		_ = a.s.classes.count(&want)
+		if !slices.Equal(q.amounts, want.amounts) || !slices.Equal(q.charge, want.charge) || (q.absent == "") != (want.absent == "") {
+			return fmt.Errorf("a request for %v is counted as %v, charged %v, absent is %q; want %v, %v, %q",
+				q.quantities, q.amounts, q.charge, q.absent, want.amounts, want.charge, want.absent)
+		}
+		for _, class := range q.classes {
+			if !slices.Equal(class.Amounts, q.amounts) || !slices.Equal(class.Charge, q.charge) || class.Absent != q.absent {
+				return fmt.Errorf("class %d of a request for %v counts %v and charges %v", class.ID, q.quantities, class.Amounts, class.Charge)
+			}
+		}
+	}
+	return nil
 }
 
 // slots verifies each slot, and counts the pods on them.
@@ -145,7 +178,7 @@ func (a *audit) slot(slot Slot, node *facts.Node) error {
 func (a *audit) allocatable(slot Slot, node *facts.Node) error {
 	want := make([]int64, len(a.s.allocatable))
 	for _, q := range node.Allocatable {
-		if kind, err := a.s.kinds.Intern(q.Name); err == nil && int(kind) < len(want) && !facts.IsReclaimed(q.Name) {
+		if kind, ok := a.s.kinds.Lookup(q.Name); ok && bounded(q.Amount) > 0 && !facts.IsReclaimed(q.Name) {
 			want[kind] = bounded(q.Amount)
 		}
 	}
@@ -154,13 +187,13 @@ func (a *audit) allocatable(slot Slot, node *facts.Node) error {
 	for i, amount := range [...]int64{bounded(cpu), bounded(memory)} {
 		if kind := a.s.classes.lent.of[i]; kind != 0 {
 			want[kind] = amount
-		} else if amount != 0 && a.s.kinds.Len() < resource.MaxKinds {
+		} else if amount != 0 {
 			return fmt.Errorf("%d of %s are offered, which is not counted", amount, facts.ReclaimedName(i))
 		}
 	}
 	for kind := range want {
-		if want[kind] != a.s.allocatable[kind][slot] {
-			return fmt.Errorf("%s: column says %d allocatable, the node says %d", a.s.kinds.Name(resource.Kind(kind)), a.s.allocatable[kind][slot], want[kind])
+		if has := a.s.Allocatable(slot, resource.Kind(kind)); want[kind] != has {
+			return fmt.Errorf("%s: column says %d allocatable, the node says %d", a.s.kinds.Name(resource.Kind(kind)), has, want[kind])
 		}
 	}
 	return nil
@@ -363,7 +396,7 @@ func (a *audit) capacity() quota.Exact {
 			continue
 		}
 		for kind := range a.s.allocatable {
-			capacity.Add(resource.Kind(kind), a.s.allocatable[kind][slot])
+			capacity.Add(resource.Kind(kind), a.s.Allocatable(Slot(slot), resource.Kind(kind)))
 		}
 		capacity.Add(a.s.quota.GPUKind(), int64(a.s.Shape(Slot(slot)).GPUs)*topology.FullGPU)
 	}

@@ -3,10 +3,10 @@
 // Amounts are int64: millicores for cpu, bytes for memory, ephemeral storage and hugepages, a count for pods and extended resources.
 //
 // Interning makes a request a short sorted list of (kind, amount), and what nodes have free a column per kind: to fit a pod is a few comparisons of
-// integers at the node's index. Example: after Intern("nvidia.com/gpu") returned kind 4, a pod that asks for two CPUs and one GPU is
+// integers at the node's index. Example: when a node has example.com/fpga and that is kind 4, a pod that asks for two CPUs and one FPGA is
 // List{{CPU, 2000}, {4, 1}}.
 //
-// Invariants: a Kind, once given out by a Table, keeps its name; a List is sorted by Kind and holds no zero.
+// Invariants: a Kind keeps its name as long as a node or a queue uses it; a List is sorted by Kind and holds no zero.
 //
 // No sum wraps, whatever pods ask for. One amount is at most MaxAmount: NewList sees to that for requests, the ledger for nodes. What is summed once is
 // saturated at MaxSum (Add, List.Plus); what is kept, and taken away from as pods leave, is exact and only read so (Sums). A sum that is read as
@@ -17,73 +17,10 @@ package resource
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
 )
-
-// Kind is the dense index of a resource name in a Table.
-type Kind int32
-
-// The kinds that every Table knows.
-const (
-	CPU Kind = iota // millicores
-	Memory
-	EphemeralStorage
-	Pods
-	builtin
-)
-
-// Names of the built-in kinds, as Kubernetes spells them.
-const (
-	NameCPU              = "cpu"
-	NameMemory           = "memory"
-	NameEphemeralStorage = "ephemeral-storage"
-	NamePods             = "pods"
-)
-
-// MaxKinds bounds a Table: names come from users, and each costs a column over all nodes.
-const MaxKinds = 512
-
-// ErrTooManyKinds is returned when a Table is full.
-var ErrTooManyKinds = errors.New("too many distinct resource names")
-
-// Table interns resource names. It only grows.
-type Table struct {
-	kinds map[string]Kind
-	names []string
-}
-
-// NewTable returns a Table that knows the built-in kinds.
-func NewTable() *Table {
-	t := &Table{kinds: make(map[string]Kind)}
-	for _, name := range []string{NameCPU, NameMemory, NameEphemeralStorage, NamePods} {
-		t.kinds[name] = Kind(len(t.names))
-		t.names = append(t.names, name)
-	}
-	return t
-}
-
-// Intern returns the Kind of a name, adding it if there is room.
-func (t *Table) Intern(name string) (Kind, error) {
-	if kind, ok := t.kinds[name]; ok {
-		return kind, nil
-	}
-	if len(t.names) >= MaxKinds {
-		return 0, fmt.Errorf("intern resource %q: %w (limit %d)", name, ErrTooManyKinds, MaxKinds)
-	}
-	kind := Kind(len(t.names))
-	t.kinds[name] = kind
-	t.names = append(t.names, name)
-	return kind, nil
-}
-
-// Name returns the name of a Kind that this Table gave out.
-func (t *Table) Name(kind Kind) string { return t.names[kind] }
-
-// Len is the number of kinds known.
-func (t *Table) Len() int { return len(t.names) }
 
 // Quantity is an amount of a resource by name, as the doors deliver it.
 type Quantity struct {
@@ -100,9 +37,10 @@ type Amount struct {
 // List is a sparse vector: sorted by Kind, without zeros.
 type List []Amount
 
-// NewList interns quantities into a List. Repeated names add up. The error is the first quantity that has no place in a List; all others are in the
-// List nevertheless, so that a pod which runs is charged at least those. What is more than MaxAmount is such an error, and counts as MaxAmount.
-func (t *Table) NewList(quantities []Quantity) (_ List, err error) {
+// NewList makes a List of quantities. Repeated names add up. absent is the first name that has no kind. The error is the first quantity that nothing
+// can have: a negative one, or one of more than MaxAmount, which counts as MaxAmount. All else is in the List nevertheless, so that a pod which runs is
+// charged at least that.
+func (t *Table) NewList(quantities []Quantity) (_ List, absent string, err error) {
 	list := make(List, 0, len(quantities))
 	fail := func(because error) {
 		if err == nil {
@@ -117,9 +55,9 @@ func (t *Table) NewList(quantities []Quantity) (_ List, err error) {
 			fail(fmt.Errorf("resource %q: amount %d is negative", q.Name, q.Amount))
 			continue
 		}
-		kind, unknown := t.Intern(q.Name)
-		if unknown != nil {
-			fail(unknown)
+		kind, ok := t.kinds[q.Name]
+		if !ok {
+			absent = cmp.Or(absent, q.Name)
 			continue
 		}
 		list = append(list, Amount{kind, min(q.Amount, MaxSum)})
@@ -139,7 +77,7 @@ func (t *Table) NewList(quantities []Quantity) (_ List, err error) {
 			merged[i].Value = MaxAmount
 		}
 	}
-	return merged, err
+	return merged, absent, err
 }
 
 // Get returns the amount of a Kind, zero when the List does not name it.

@@ -1,8 +1,6 @@
 package resource
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"testing"
 
@@ -12,6 +10,7 @@ import (
 func TestNewListIsSortedSumWithoutZeros(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := NewTable()
+		table.Use("x/a")
 		want := map[string]int64{}
 		var quantities []Quantity
 		for range rapid.IntRange(0, 12).Draw(t, "n") {
@@ -19,17 +18,18 @@ func TestNewListIsSortedSumWithoutZeros(t *testing.T) {
 			quantities = append(quantities, q)
 			want[q.Name] += q.Amount
 		}
-		list, err := table.NewList(quantities)
-		if err != nil {
-			t.Fatal(err)
+		list, absent, err := table.NewList(quantities)
+		if err != nil || (absent == "x/b") != (want["x/b"] > 0) {
+			t.Fatalf("absent is %q: %v", absent, err)
 		}
+		delete(want, "x/b")
 		for i, a := range list {
 			if a.Value == 0 || i > 0 && list[i-1].Kind >= a.Kind {
 				t.Fatalf("not sorted or zero at %d: %v", i, list)
 			}
 		}
 		for name, amount := range want {
-			kind, _ := table.Intern(name)
+			kind, _ := table.Lookup(name)
 			if got := list.Get(kind); got != amount || table.Name(kind) != name {
 				t.Fatalf("%s: got %d, want %d", name, got, amount)
 			}
@@ -38,22 +38,8 @@ func TestNewListIsSortedSumWithoutZeros(t *testing.T) {
 }
 
 func TestNewListRefusesNegative(t *testing.T) {
-	if _, err := NewTable().NewList([]Quantity{{"cpu", -1}}); err == nil {
+	if _, _, err := NewTable().NewList([]Quantity{{"cpu", -1}}); err == nil {
 		t.Error("a negative amount was taken")
-	}
-}
-
-func TestTableIsBounded(t *testing.T) {
-	table := NewTable()
-	var err error
-	for i := 0; err == nil && i <= MaxKinds; i++ {
-		_, err = table.Intern(fmt.Sprint("r/", i))
-	}
-	if !errors.Is(err, ErrTooManyKinds) || table.Len() != MaxKinds {
-		t.Errorf("after %d names: %v", table.Len(), err)
-	}
-	if _, err := table.Intern(NameCPU); err != nil {
-		t.Errorf("a known name is refused by a full table: %v", err)
 	}
 }
 

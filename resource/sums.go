@@ -1,6 +1,10 @@
 package resource
 
-import "math/big"
+import (
+	"maps"
+	"math/big"
+	"slices"
+)
 
 const (
 	// MaxAmount bounds one amount: what a pod requests, and what a node has. It is 64 Pi: more than any machine has of anything, and small enough that a
@@ -106,6 +110,15 @@ func (s *Sums) CopyAll(from *Sums) {
 func (s *Sums) Zero(i int) {
 	s.at[i] = 0
 	delete(s.over, i)
+}
+
+// Truncate forgets all but the first n sums, and gives their memory back.
+func (s *Sums) Truncate(n int) {
+	if n >= len(s.at) {
+		return
+	}
+	s.at = slices.Clone(s.at[:n])
+	maps.DeleteFunc(s.over, func(i int, _ wide) bool { return i >= n })
 }
 
 // Clear makes all sums 0.

@@ -85,7 +85,7 @@ func TestListsSaturate(t *testing.T) {
 		if got := (List{{CPU, a}}).Plus(List{{CPU, b}}, n); got[0].Value != want.Int64() {
 			t.Fatalf("%d + %d·%d = %d, want %s", a, n, b, got[0].Value, want)
 		}
-		list, err := NewTable().NewList([]Quantity{{"cpu", a}, {"cpu", b}})
+		list, _, err := NewTable().NewList([]Quantity{{"cpu", a}, {"cpu", b}})
 		sum := new(big.Int).Add(big.NewInt(a), big.NewInt(b))
 		tooMuch := sum.Cmp(big.NewInt(MaxAmount)) > 0
 		if tooMuch != (err != nil) || tooMuch && list.Get(CPU) != MaxAmount || !tooMuch && list.Get(CPU) != sum.Int64() {

@@ -59,6 +59,15 @@ func SameQueue(a, b *Queue) bool {
 		a.BorrowsNothing == b.BorrowsNothing && a.KeepsBorrowed == b.KeepsBorrowed && a.NeverPreempts == b.NeverPreempts
 }
 
+// EachResource visits the names of the resources that the queue is guaranteed or limited to, each as often as it stands there.
+func (q *Queue) EachResource(visit func(name string)) {
+	for _, list := range [...][]resource.Quantity{q.Guaranteed, q.Max} {
+		for _, a := range list {
+			visit(a.Name)
+		}
+	}
+}
+
 // Names of queues that always exist.
 const (
 	// RootQueue is the name of the root, which cannot be configured.

@@ -49,7 +49,7 @@ func (q *Queue) share(tree *Tree) {
 	}
 	if q.Facts != nil && q.Facts.BorrowsNothing {
 		for _, a := range q.Facts.Guaranteed {
-			if kind, err := tree.kinds.Intern(a.Name); err == nil {
+			if kind, ok := tree.kinds.Lookup(a.Name); ok {
 				q.restrict(tree, resource.Amount{Kind: kind, Value: q.Guaranteed(kind)})
 			}
 		}
@@ -112,14 +112,14 @@ func (q *Queue) worry(reason, format string, args ...any) {
 	}
 }
 
-// amountsOf interns what a field of a queue names, zeros too; what stands twice adds up. A resource for which the table has no room is left
+// amountsOf lists what a field of a queue names, zeros too; what stands twice adds up. A resource for which the table has no room is left
 // out, a negative amount counts as none; both are told.
 func (tree *Tree) amountsOf(q *Queue, field string, quantities []resource.Quantity) resource.List {
 	var list resource.List
 	for _, a := range quantities {
-		kind, err := tree.kinds.Intern(a.Name)
-		if err != nil {
-			q.worry(spec.ReasonQueueResourceUnknown, "%s: %v; it is not counted", field, err)
+		kind, ok := tree.kinds.Lookup(a.Name)
+		if !ok {
+			q.worry(spec.ReasonQueueResourceUnknown, "%s: %v; it is not counted", field, tree.kinds.Problem(a.Name))
 			continue
 		}
 		if a.Amount < 0 {

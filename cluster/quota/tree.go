@@ -98,7 +98,7 @@ func NewTree(kinds *resource.Table, labels func(namespace string) []facts.Label)
 		kinds: kinds, labels: labels,
 		root: &Queue{Name: facts.RootQueue}, byName: make(map[string]*Queue), tenants: make(map[string]*Tenant),
 	}
-	tree.gpuKind, _ = kinds.Intern(spec.ResourceGPUMilli) // the table is empty: there is room
+	tree.gpuKind = kinds.Intern(spec.ResourceGPUMilli)
 	tree.rebuild()
 	return tree
 }
@@ -121,11 +121,13 @@ func (tree *Tree) setQueue(name string, seen *facts.Queue) bool {
 		}
 		return false
 	}
-	if old != nil {
-		tree.configured--
-	}
 	if seen != nil {
 		tree.configured++
+		seen.EachResource(tree.kinds.Use)
+	}
+	if old != nil {
+		tree.configured--
+		old.EachResource(tree.kinds.Release)
 	}
 	return old != nil || seen != nil
 }
@@ -163,6 +165,32 @@ func (tree *Tree) Replace(list []*facts.Queue) []*Tenant {
 		return tree.rebuild()
 	}
 	return nil
+}
+
+// Recount takes in that resources have got kinds which queues name and which had none. It returns as Upsert does.
+func (tree *Tree) Recount() []*Tenant { return tree.rebuild() }
+
+// Narrow gives back the memory of kinds that are no more.
+func (tree *Tree) Narrow() {
+	kinds := tree.kinds.Len()
+	tree.capacity.Truncate(kinds)
+	tree.root.narrow(kinds)
+	for _, q := range tree.byName {
+		q.narrow(kinds)
+	}
+	for _, t := range tree.tenants {
+		t.used.Truncate(kinds)
+	}
+}
+
+func (q *Queue) narrow(kinds int) {
+	q.used.Truncate(kinds)
+	if len(q.guaranteed) > kinds {
+		q.guaranteed = slices.Clone(q.guaranteed[:kinds])
+	}
+	if len(q.limit) > kinds {
+		q.limit = slices.Clone(q.limit[:kinds])
+	}
 }
 
 // rebuild builds the tree of queues from what is known of them and of the namespaces. It costs time proportional to both, and returns the

@@ -10,7 +10,8 @@ import (
 
 // Refuse returns the condition of a pod that must not be placed whatever the nodes look like; refused is false when it may be placed.
 //
-// It depends on the pod's class, its PodGroup and its place in the tree of queues, never on nodes or on what is in use. Example: a pod names PodGroup
+// It depends on the pod's class, its PodGroup and its place in the tree of queues, never on what is in use, and on nodes only as far as none has a
+// resource that the pod asks for. Example: a pod names PodGroup
 // "train", which does not exist. It is refused with reason WaitingForPodGroup, and checked again when the PodGroup appears.
 func Refuse(pod *cluster.Pod) (condition facts.Condition, refused bool) {
 	class := pod.Class
@@ -23,6 +24,8 @@ func Refuse(pod *cluster.Pod) (condition facts.Condition, refused bool) {
 			Message: "Hilbert does not honour this yet and places no pod in spite of it: " + strings.Join(class.Unsupported, ", ") +
 				". Remove it, or set spec.schedulerName to a scheduler that does.",
 		}, true
+	case class.Absent != "":
+		return facts.Condition{Reason: spec.ReasonUnschedulable, Message: class.Absent + ". The pod is placed when one does; or ask for something else."}, true
 	case pod.Unit != nil && pod.Unit.Facts == nil:
 		return facts.Condition{
 			Reason:  spec.ReasonWaitingForPodGroup,

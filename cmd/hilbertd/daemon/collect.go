@@ -21,10 +21,11 @@ var (
 	nodesDesc       = prometheus.NewDesc("hilbert_cache_nodes", "Nodes in the ledger.", nil, nil)
 	overDesc        = prometheus.NewDesc("hilbert_overcommitted_nodes", "Nodes whose pods request more than is allocatable. Hilbert never does that; other schedulers, nodes that shrink and a write that outlived its leader can.", nil, nil)
 	podsDesc        = prometheus.NewDesc("hilbert_cache_pods", "Pods in the ledger.", nil, nil)
+	kindsDesc       = prometheus.NewDesc("hilbert_resource_names", "Resources that nodes and queues name, the built-in ones included, by whether the ledger counts them. What waits is beyond the bound of 512: no pod that asks for it is placed.", []string{"state"}, nil)
 	queueDepthDesc  = prometheus.NewDesc("hilbert_event_queue_depth", "Events from the API server that wait for the scheduling loop.", nil, nil)
 	queueLimitDesc  = prometheus.NewDesc("hilbert_event_queue_limit", "Capacity of the queue that hilbert_event_queue_depth measures.", nil, nil)
 	responsiveDesc  = prometheus.NewDesc("hilbert_loop_responsive", "1 if the scheduling loop answered this scrape. Otherwise its gauges are missing.", nil, nil)
-	loopCollections = []*prometheus.Desc{pendingDesc, inFlightDesc, writesDesc, nodesDesc, overDesc, podsDesc, queueDepthDesc, queueLimitDesc, responsiveDesc}
+	loopCollections = []*prometheus.Desc{pendingDesc, inFlightDesc, writesDesc, nodesDesc, overDesc, podsDesc, kindsDesc, queueDepthDesc, queueLimitDesc, responsiveDesc}
 )
 
 // scrapeTimeout is how long a scrape waits for the loop.
@@ -50,11 +51,13 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		gpus                            *fragment.GPUSummary
 		nodes, pods, depth, outstanding int
 		over                            int
+		kinds, kindless                 int
 	}
 	answered := l.ask(scrapeTimeout, func() {
 		state.pending, state.tenancy = inspect.PendingPods(l.scheduler), newQueueCounts(l.scheduler)
 		state.nodes, state.pods = l.scheduler.Store().Nodes(), l.scheduler.Store().Pods()
 		state.over, state.numaNodes = overcommitted(&l.scheduler.Store().State), newNUMACounts(l.scheduler.Store())
+		state.kinds, state.kindless = l.scheduler.Store().ResourceNames()
 		state.headroom = newHeadroomCounts(l.scheduler)
 		state.gpus = newGPUSummary(&l.scheduler.Store().State)
 		state.depth, state.outstanding = len(l.watch.Events()), l.outstanding
@@ -82,6 +85,8 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 	gauge(nodesDesc, state.nodes)
 	gauge(podsDesc, state.pods)
 	gauge(overDesc, state.over)
+	gauge(kindsDesc, state.kinds, "counted")
+	gauge(kindsDesc, state.kindless, "waiting")
 	gauge(queueDepthDesc, state.depth)
 	gauge(queueLimitDesc, kube.MaxQueuedEvents)
 }
