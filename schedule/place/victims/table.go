@@ -30,6 +30,7 @@ type costTable struct {
 	measuredAt int64 // the time that all costs were measured at
 	costs      []memberCost
 	position   []int32
+	ties       []uint32 // by slot, of the nodes that costs is about: a slot may have another node by now, or none
 	heap       *heap.Heap[cluster.Slot]
 	units      [][]*cluster.Unit // by slot: whose members were on it
 	terms      map[*quota.Queue]queueTerms
@@ -107,6 +108,7 @@ func (r *Reclaimer) table(key costKey) *costTable {
 	t.lastUsed = r.uses
 	for slots := r.store.Slots(); len(t.costs) < slots; {
 		t.costs, t.position, t.units = append(t.costs, memberCost{}), append(t.position, notInHeap), append(t.units, nil)
+		t.ties = append(t.ties, 0)
 	}
 	return t
 }
@@ -115,7 +117,10 @@ func (t *costTable) before(a, b cluster.Slot) bool {
 	if order := t.costs[a].compare(&t.costs[b]); order != 0 {
 		return order < 0
 	}
-	return t.r.prefers(a, b)
+	if t.ties[a] != t.ties[b] {
+		return t.ties[a] > t.ties[b]
+	}
+	return a < b
 }
 
 // build asks every node.
@@ -178,6 +183,9 @@ func (t *costTable) update(s *victimSearch, slot cluster.Slot) {
 	t.units[slot] = units
 	made, ok := s.evaluator.evaluate(slot)
 	at := t.position[slot]
+	if ok {
+		t.ties[slot] = t.r.index.Tie(slot)
+	}
 	switch {
 	case !ok && at != notInHeap:
 		t.heap.Remove(int(at))
