@@ -19,6 +19,16 @@ type judgement struct {
 	s       *Store
 	plan    *Plan
 	victims []*Pod
+	given   []givenPlace
+}
+
+// givenPlace is a place that a pod gives up for the Plan.
+type givenPlace struct {
+	pod     *Pod
+	class   *Class
+	node    string
+	grant   topology.Grant
+	victims []*Pod
 }
 
 // Commit takes the Plan whole or not at all. On success each pod is Assumed and charged to its node; with victims beside them, and Obliged
@@ -28,11 +38,77 @@ func (s *Store) Commit(plan *Plan, check Check) (verdict Verdict) {
 	if reason := j.findVictims(); reason != "" {
 		return Verdict{Reason: reason, Revision: s.log.Len()}
 	}
-	s.supposing(j.victims, plan.Through, func() { verdict = j.place(check) })
-	if verdict.Committed {
-		j.claim()
+	if !j.mayGiveUp() {
+		return Verdict{Reason: RejectPodGone, Revision: s.log.Len()}
 	}
+	j.giveUp()
+	s.supposing(j.victims, plan.Through, func() { verdict = j.place(check) })
+	if !verdict.Committed {
+		if j.restore() {
+			verdict.Revision = s.log.Len()
+		}
+		return verdict
+	}
+	j.ease()
+	j.claim()
 	return verdict
+}
+
+// mayGiveUp reports whether all pods that the Plan replaces have places that they may give up.
+func (j *judgement) mayGiveUp() bool {
+	for _, uid := range j.plan.Replaces {
+		if pod := j.s.pods.byUID[uid]; pod == nil || pod.Phase != Assumed || pod.Claimed() {
+			return false
+		}
+	}
+	return true
+}
+
+// giveUp takes the pods that the Plan replaces off their nodes.
+func (j *judgement) giveUp() {
+	j.s.inJudgement = true
+	for _, uid := range j.plan.Replaces {
+		pod := j.s.pods.byUID[uid]
+		j.given = append(j.given, givenPlace{pod, pod.Class, pod.node, pod.Grant(), slices.Clone(pod.victims)})
+		j.s.takeBack(pod)
+		j.s.catchUp(pod)
+	}
+	j.s.inJudgement = false
+}
+
+// restore gives the pods their places back, with the victims that they wait for. A pod that asks for something else by now stays Pending: its place
+// was for what it had asked before. some says that there were any.
+func (j *judgement) restore() (some bool) {
+	for i := range j.given {
+		g := &j.given[i]
+		if g.pod.Class != g.class || g.pod.Deleting {
+			j.s.easeFor(g.pod)
+			continue
+		}
+		j.s.place(g.pod, g.node, &g.grant)
+		j.s.units.setPhase(g.pod, Assumed)
+		for _, victim := range g.victims {
+			j.s.victims.note(victim.slot)
+			g.pod.victims, victim.claims = append(g.pod.victims, victim), append(victim.claims, g.pod)
+		}
+	}
+	return len(j.given) > 0
+}
+
+// ease tells the queues of pods that the Plan replaces without a new place.
+func (j *judgement) ease() {
+	for i := range j.given {
+		if pod := j.given[i].pod; pod.Phase == Pending {
+			j.s.easeFor(pod)
+		}
+	}
+}
+
+// easeFor says that a pod's queues have more to give.
+func (s *Store) easeFor(pod *Pod) {
+	for q := pod.Queue(); q != nil; q = q.Parent() {
+		s.quota.Ease(q)
+	}
 }
 
 // place places the pods of the Plan one after the other, or none of them.
@@ -88,7 +164,7 @@ func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen cha
 // undo takes back the first placements of the Plan, which is rejected.
 func (j *judgement) undo(placed int) {
 	for i := range j.plan.Placements[:placed] {
-		j.s.release(j.s.pods.byUID[j.plan.Placements[i].Pod])
+		j.s.takeBack(j.s.pods.byUID[j.plan.Placements[i].Pod])
 	}
 }
 

@@ -74,8 +74,8 @@ func remove(list []*Pod, pod *Pod) []*Pod {
 	return list
 }
 
-// Recheck judges the placement of an assumed pod again, on the newest state, as if its victims had left: the empty string, or the reason
-// why it must not be bound there any more.
+// Recheck judges the placement of an assumed pod again, on the newest state: the empty string, or the reason why it must not be bound there any more.
+// There must be room for it when its victims have left, without the pods that wait there for others; and beside those, when all victims have left.
 func (s *Store) Recheck(uid facts.UID, check Check) string {
 	pod := s.pods.byUID[uid]
 	if pod == nil || pod.Phase != Assumed {
@@ -84,9 +84,25 @@ func (s *Store) Recheck(uid facts.UID, check Check) string {
 	if pod.slot == NoSlot {
 		return RejectNodeGone
 	}
-	away := append(slices.Clone(pod.victims), pod)
-	var reason string
-	s.supposing(away, NoReservation, func() {
+	now, later := append(slices.Clone(pod.victims), pod), []*Pod{pod}
+	for _, other := range s.pods.onSlot[pod.slot] {
+		if other != pod && other.Obliged() && !other.Claimed() {
+			now = append(now, other)
+		}
+		if other != pod && other.Claimed() {
+			later = append(later, other)
+		}
+	}
+	reason := s.recheckWithout(now, pod, check)
+	if reason == "" && pod.Class.Constraints == nil { // constraints between pods are judged by who is there now
+		reason = s.recheckWithout(later, pod, check)
+	}
+	return reason
+}
+
+// recheckWithout judges the placement of an assumed pod as if some pods were not there.
+func (s *Store) recheckWithout(away []*Pod, pod *Pod, check Check) (reason string) {
+	s.supposing(away, s.reserved[pod.slot], func() { // whoever has reserved the node since came later
 		class := pod.Class
 		if pod.outdated {
 			class = s.classify(pod, true)

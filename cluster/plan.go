@@ -17,6 +17,9 @@ type Plan struct {
 	Victims []facts.UID
 	// Reclaims: the victims hold what their queues have borrowed, so that their priority does not protect them.
 	Reclaims bool
+	// Replaces are pods of one earlier Plan whose places wait for victims. They give those places up when this Plan is committed: what has been freed
+	// for them stays theirs until then. Those that this Plan does not place are Pending afterwards.
+	Replaces []facts.UID
 	// Through is the unit whose reserved nodes the placements may use, NoReservation for none.
 	Through  ReservationID
 	Revision changes.Revision
@@ -77,8 +80,18 @@ func (s *Store) Release(uid facts.UID) bool {
 }
 
 func (s *Store) release(pod *Pod) {
+	s.takeBack(pod)
+	s.catchUp(pod)
+}
+
+// takeBack makes a pod that has a place Pending again. What it has said of itself meanwhile is not taken in.
+func (s *Store) takeBack(pod *Pod) {
 	s.unplace(pod)
 	s.units.setPhase(pod, Pending)
+}
+
+// catchUp takes in what a pod has said of itself, and what has changed about it, while it had a place.
+func (s *Store) catchUp(pod *Pod) {
 	update := s.pods.updates[pod.UID]
 	if update != nil {
 		delete(s.pods.updates, pod.UID)

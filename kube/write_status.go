@@ -24,13 +24,18 @@ func statusBody(w *bind.Write, schedulerName string, now time.Time) ([]byte, err
 	}
 	switch w.Kind {
 	case bind.WriteNomination:
-		patch.Status.NominatedNodeName = w.Node
+		patch.Status.NominatedNodeName = &nodeName{w.Node}
 	case bind.WriteDisruption:
 		condition.Type, condition.Status = corev1.DisruptionTarget, corev1.ConditionTrue
 		condition.Message = schedulerName + ": " + condition.Message
 	default:
+		if w.Withdraw {
+			patch.Status.NominatedNodeName = &nodeName{}
+		}
 	}
-	patch.Status.Conditions = [1]conditionEntry{condition}
+	if w.Condition.Reason != "" {
+		patch.Status.Conditions = []conditionEntry{condition}
+	}
 	body, err := json.Marshal(&patch)
 	if err != nil {
 		return nil, fmt.Errorf("encode the status of %s/%s: %w", w.Namespace, w.Name, err)
@@ -43,9 +48,20 @@ type statusPatch struct {
 		UID facts.UID `json:"uid"`
 	} `json:"metadata"`
 	Status struct {
-		NominatedNodeName string            `json:"nominatedNodeName,omitempty"`
-		Conditions        [1]conditionEntry `json:"conditions"`
+		NominatedNodeName *nodeName        `json:"nominatedNodeName,omitempty"`
+		Conditions        []conditionEntry `json:"conditions,omitempty"`
 	} `json:"status"`
+}
+
+// nodeName is a name to be set; with an empty one the field is cleared.
+type nodeName struct{ name string }
+
+// MarshalJSON is part of json.Marshaler.
+func (n *nodeName) MarshalJSON() ([]byte, error) {
+	if n.name == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(n.name) //nolint:wrapcheck // the caller says of what
 }
 
 type conditionEntry struct {

@@ -276,6 +276,13 @@ func TestNominationWrite(t *testing.T) {
 		status.Conditions[0].Status != corev1.ConditionFalse || status.Conditions[0].Reason != "Unschedulable" {
 		t.Errorf("status %+v", status)
 	}
+	withdrawal := bind.Write{Kind: bind.WriteCondition, Pod: "uid-p", Namespace: "default", Name: "p", Withdraw: true}
+	if got := r.do(t, withdrawal).Outcome; got != bind.Written {
+		t.Fatalf("outcome %d", got)
+	}
+	if status := r.server.Pod("default", "p").Status; status.NominatedNodeName != "" || len(status.Conditions) != 1 || status.Conditions[0].Reason != "Unschedulable" {
+		t.Errorf("status after the withdrawal: %+v", status)
+	}
 	write.Pod = "another"
 	if got := r.do(t, write).Outcome; got != bind.Gone {
 		t.Errorf("another pod of the name: outcome %d", got)

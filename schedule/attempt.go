@@ -228,6 +228,7 @@ func (a *attempt) park() bool {
 	s.queue.Park(a.unit, s.blocked.version(a.unit.Shape, a.in.snapshot.Revision()))
 	s.observer.Unschedulable(a.unit.Members()[0], why.counts, a.now)
 	s.setConditions(a.unit, why.condition, a.now)
+	a.withdrawNominations()
 	s.gangs.waits(a.unit, true, a.now)
 	if fresh {
 		s.queue.EachAlike(a.unit, func(other *queue.Unit) {
@@ -243,6 +244,16 @@ func (a *attempt) park() bool {
 	}
 	why.newcomers = nil
 	return true
+}
+
+// withdrawNominations clears the nominations of a unit that fits nowhere, not even at the expense of others, unless its victims of before a restart are
+// on their way out.
+func (a *attempt) withdrawNominations() {
+	for _, pod := range a.unit.Members() {
+		if pod.Nominated != "" && !pod.NeverPreempts && !a.in.preempts.AwaitsVictims(pod) {
+			a.s.binder.WithdrawNomination(pod, a.now)
+		}
+	}
 }
 
 // explain returns why the unit fits nowhere; fresh says that it was worked out just now.
@@ -279,6 +290,9 @@ func (a *attempt) commit(plan *cluster.Plan, why facts.Condition) bool {
 	if !verdict.Committed {
 		s.rejected(u, verdict, a.now)
 		return false
+	}
+	if len(plan.Victims) > 0 {
+		s.obliged.add(plan, !a.quotaAdmits)
 	}
 	if a.flushed {
 		s.observer.MissedWakeup(u.Members()[0], a.now)

@@ -35,6 +35,10 @@
 // A wake-up that is missed would leave a unit asleep beside free nodes for ever. So the shell calls Flush now and then, which has some of what
 // sleeps tried again. A unit that finds free places only by that is told to Observer.MissedWakeup; a simulation fails on it.
 //
+// A unit that has places beside its victims waits for these to leave (obliged.go). It is decided anew when there may be room elsewhere, and keeps its
+// places until it has better ones; when its nodes change so that it must not go there, it gives them up. It goes before a unit of the queue that is of
+// no higher priority.
+//
 // Gangs that wait have timers (gang_timers.go). A gang that has waited long gets nodes and quota reserved; one that holds places in part and
 // cannot start loses them; one that misses its timeout gets a condition that says so.
 //
@@ -47,7 +51,7 @@
 //
 // # Invariants
 //
-// A pod of ours that waits is in exactly one of queue, binder or held; Verify checks it. A shape that fits nowhere is tried again only after
+// A pod of ours that waits is in exactly one of queue, binder or held; Verify checks it. No unit waits for victims while there is room for it as it is. A shape that fits nowhere is tried again only after
 // a change on a node that would now take it, or of what its queue may reclaim. Several instances of place may propose to the one binder, each
 // on a snapshot of its own. The binder rejects a Plan that another instance has invalidated, so no node is overcommitted.
 //

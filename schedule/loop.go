@@ -44,12 +44,23 @@ var overQuotaStrategies = []strategy{
 func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 	s.queue.Expire(now)
 	s.runTimers(now)
+	decisions = s.redecideObliged(now)
 	s.blocked.recheck()
 	for decisions < limit && !s.binder.Full() {
+		if s.redecideNext(now) {
+			decisions += 1 + s.redecideObliged(now)
+			s.blocked.recheck()
+			continue
+		}
 		s.blocked.wakeNext()
 		u := s.queue.Pop()
 		if u == nil {
-			break
+			more := s.redecideObliged(now)
+			if decisions += more; more == 0 && !s.obliged.ready() {
+				break
+			}
+			s.blocked.recheck()
+			continue
 		}
 		if s.market.Due() {
 			s.market.Learn(&s.store.State)

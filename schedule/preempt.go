@@ -17,7 +17,7 @@ func (a *attempt) preempt() bool {
 		a.s.blocked.noVictims(keyOf(a.unit), pod.Priority)
 		return false
 	}
-	its := attempt{s: a.s, unit: next, in: a.in, now: a.now, preempts: true, victims: found.Victims}
+	its := attempt{s: a.s, unit: next, in: a.in, now: a.now, quotaAdmits: true, preempts: true, victims: found.Victims}
 	if next != a.unit { // this unit is tried again when the other has its place
 		a.s.queue.Take(next)
 		a.s.queue.Return(a.unit)

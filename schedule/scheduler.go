@@ -47,6 +47,7 @@ type Scheduler struct {
 	blocked  blocked
 	gate     *admit.Gate
 	gangs    gangTimers
+	obliged  obliged
 	relief   *relief.Relief
 
 	attempt attempt      // the turn that is on
@@ -99,6 +100,7 @@ func New(o Options) (*Scheduler, error) {
 	s.auditor, _ = s.observer.(Auditor)
 	s.relief = relief.New(s.store, o.Config.Evictions)
 	s.binder = bind.New(s.store, rules.Commits, o.Config.Binding, o.Config.Conditions)
+	s.obliged = newObliged(s.store, s.binder)
 	for i := range max(o.Instances, 1) {
 		s.instances = append(s.instances, newInstance(i, s.store, profile, &s.cfg))
 	}
@@ -186,17 +188,34 @@ func (s *Scheduler) applyEffect(e cluster.Effect, now time.Time) {
 		}
 		s.enqueue(pod, seen, now)
 	case cluster.Held:
-		s.held[pod.UID] = max(seen, s.queue.Remove(pod.UID))
-		if condition, refused := admit.Refuse(pod); refused && !pod.Gated {
-			s.binder.SetCondition(pod, condition, now)
-		}
+		s.hold(pod, max(seen, s.queue.Remove(pod.UID)), now)
 	case cluster.Settled:
+		s.obliged.forget(pod.UID)
 		s.queue.Remove(pod.UID)
 		if e.Gone || pod.Phase != cluster.Assumed {
 			s.retries.forget(pod.UID)
 		}
 		s.binder.Settle(pod, e.Gone)
 		s.report(now)
+	}
+}
+
+// hold keeps a pod that waits, but must not be placed, and says why. It is not queued before a change of it has been seen.
+func (s *Scheduler) hold(pod *cluster.Pod, seen changes.Revision, now time.Time) {
+	if !pod.Ours || pod.Phase != cluster.Pending || pod.Deleting {
+		return // it wants no place
+	}
+	s.held[pod.UID] = seen
+	if condition, refused := admit.Refuse(pod); refused && !pod.Gated {
+		s.binder.SetCondition(pod, condition, now)
+	}
+}
+
+// withdrawNomination clears the nomination of a pod that has lost the place which its victims were to make room for. written says that this process
+// has written one.
+func (s *Scheduler) withdrawNomination(pod *cluster.Pod, written bool, now time.Time) {
+	if written || pod.Nominated != "" {
+		s.binder.WithdrawNomination(pod, now)
 	}
 }
 
@@ -265,6 +284,7 @@ func (s *Scheduler) report(now time.Time) {
 }
 
 func (s *Scheduler) transition(r bind.Transition, now time.Time) {
+	s.obliged.forget(r.Pod)
 	pod := s.store.Pod(r.Pod)
 	if pod == nil {
 		return
@@ -275,7 +295,9 @@ func (s *Scheduler) transition(r bind.Transition, now time.Time) {
 		s.observer.Bound(pod, now)
 	case bind.Released:
 		s.observer.Released(pod, r.Message, now)
+		s.withdrawNomination(pod, r.Nominated, now)
 		if !pod.Schedulable() {
+			s.hold(pod, 0, now)
 			return
 		}
 		s.queue.AddDelayed(pod, s.retries.next(r.Pod, now))
@@ -286,9 +308,12 @@ func (s *Scheduler) transition(r bind.Transition, now time.Time) {
 		s.observer.Cleared(pod, now)
 	case bind.Preempted:
 		s.observer.Released(pod, r.Message, now)
-		if pod.Schedulable() {
-			s.enqueue(pod, 0, now)
+		s.withdrawNomination(pod, r.Nominated, now)
+		if !pod.Schedulable() {
+			s.hold(pod, 0, now)
+			return
 		}
+		s.enqueue(pod, 0, now)
 	case bind.Vanished:
 		s.retries.forget(r.Pod)
 		s.vanished[r.Pod] = struct{}{}

@@ -203,6 +203,9 @@ func renderWrites(writes []bind.Write) string {
 			fmt.Fprintf(&b, "%d: unit condition of %s: %v %s: %s", w.ID.Number, w.Unit, w.UnitCondition.Met, w.UnitCondition.Reason, w.UnitCondition.Message)
 		case bind.WriteCondition:
 			fmt.Fprintf(&b, "%d: condition of %s: %s: %s", w.ID.Number, w.Name, w.Condition.Reason, w.Condition.Message)
+			if w.Withdraw {
+				b.WriteString(" (nomination withdrawn)")
+			}
 		}
 		b.WriteString("\n")
 	}

@@ -341,7 +341,12 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 			result.Node = a.nodes[p.node].object.Name
 		}
 	case bind.WriteCondition:
-		p.reported = w.Condition
+		if w.Condition.Reason != "" {
+			p.reported = w.Condition
+		}
+		if w.Withdraw {
+			p.nominated = ""
+		}
 		a.revision++
 	case bind.WriteNomination:
 		p.reported, p.nominated = w.Condition, w.Node

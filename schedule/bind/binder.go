@@ -33,6 +33,8 @@ type Transition struct {
 	Pod     facts.UID
 	Message string // Released: why
 	Unsent  bool   // Released: the API server has not been asked, so there is nothing to tell the pod's owner
+	// Nominated: a nomination of the pod for the node was written, or may have been.
+	Nominated bool
 }
 
 // retryBase and retryMax bound the pause before an uncertain Binding is repeated, or the pod read again.
@@ -64,6 +66,7 @@ type row struct {
 	position int // in the heap of pausing rows
 
 	why       facts.Condition // WriteNomination
+	nominated bool            // its nomination was sent
 	evictions []*eviction     // that it waits for
 	group     *planGroup      // rows of one Plan with victims, nil for a row on its own
 	reclaims  bool            // the victims hold what their queues have borrowed
@@ -121,6 +124,7 @@ func New(store *cluster.Store, check cluster.Check, cfg spec.Binding, conds spec
 // that they write.
 func (b *Binder) Propose(plan *cluster.Plan, why facts.Condition) cluster.Verdict {
 	verdict := b.store.Commit(plan, b.check)
+	b.replaced(plan, verdict.Committed)
 	if !verdict.Committed {
 		return verdict
 	}
@@ -136,6 +140,9 @@ func (b *Binder) Propose(plan *cluster.Plan, why facts.Condition) cluster.Verdic
 		}
 		if group != nil {
 			group.rows = append(group.rows, r)
+		}
+		if old := b.rows[p.Pod]; old != nil {
+			b.drop(old) // the Plan replaces it
 		}
 		b.rows[p.Pod] = r
 		b.queue = append(b.queue, r)
@@ -203,7 +210,12 @@ func (b *Binder) drop(r *row) {
 func (b *Binder) Ready(now time.Time) []Write {
 	b.ready = b.ready[:0]
 	for b.inFlight < b.cfg.MaxInFlight && b.pausing.Len() > 0 && !b.pausing.First().until.After(now) {
-		b.start(b.pausing.Pop())
+		r := b.pausing.Pop()
+		if r.kind == WriteNomination && b.conditions.withdraws(r.pod) {
+			b.pause(r, WriteNomination, now, retryBase)
+			continue
+		}
+		b.start(r)
 	}
 	for b.inFlight < b.cfg.MaxInFlight && b.head < len(b.queue) {
 		r := b.queue[b.head]
@@ -213,6 +225,8 @@ func (b *Binder) Ready(now time.Time) []Write {
 		case r.decided:
 		case r.kind == WriteNomination && !b.needsNomination(r), r.kind == WriteBinding && r.group.waits():
 			b.awaitVictims(r)
+		case r.kind == WriteNomination && b.conditions.withdraws(r.pod): // it must not overtake the withdrawal of an earlier one
+			b.pause(r, WriteNomination, now, retryBase)
 		default:
 			b.start(r)
 		}
@@ -234,7 +248,7 @@ func (b *Binder) start(r *row) {
 	write := Write{ID: WriteID{OwnerPlacement, b.next}, Kind: r.kind, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Node: r.node, Grant: r.grant}
 	switch r.kind {
 	case WriteNomination:
-		write.Grant, write.Condition = topology.Grant{}, r.why
+		write.Grant, write.Condition, r.nominated = topology.Grant{}, r.why, true
 	case WriteBinding:
 		if write.Reclaimed = reclaimedBy(pod.Class); pod.Class.Reclaimed {
 			write.Priority = pod.Priority
@@ -381,6 +395,7 @@ func (b *Binder) vanished(r *row) { b.release(r, Transition{Event: Vanished, Pod
 func (b *Binder) release(r *row, t Transition) {
 	b.drop(r)
 	b.store.Release(r.pod)
+	t.Nominated = r.nominated
 	b.record(t)
 	b.recheckEviction(r.pod)
 	b.breakGroup(r.group)

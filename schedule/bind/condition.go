@@ -56,6 +56,8 @@ type conditionRow struct {
 	inFlight bool
 	attempts int
 	dropped  bool
+	// withdraw: the next write clears the pod's nomination as well. withdrawing: the one in flight does.
+	withdraw, withdrawing bool
 }
 
 func newConditions(cfg spec.Conditions) conditions {
@@ -70,6 +72,25 @@ func newConditions(cfg spec.Conditions) conditions {
 // SetCondition asks for a pod's PodScheduled condition to be written. It does nothing if the condition says so already.
 func (b *Binder) SetCondition(pod *cluster.Pod, want facts.Condition, now time.Time) {
 	b.conditions.set(&conditionRow{subject: subject{pod: pod.UID}, queue: pod.Queue().Name, written: unmet(pod.Reported)}, unmet(want), now)
+}
+
+// WithdrawNomination asks for a pod's nomination to be cleared, together with the condition that is to be written, if there is one.
+func (b *Binder) WithdrawNomination(pod *cluster.Pod, now time.Time) {
+	c, key := &b.conditions, subject{pod: pod.UID}
+	r := c.rows[key]
+	if r == nil {
+		reported := unmet(pod.Reported)
+		r = &conditionRow{subject: key, queue: pod.Queue().Name, written: reported, want: reported, position: -1}
+		c.rows[key] = r
+	}
+	r.withdraw, r.attempts = true, 0
+	c.schedule(r, now)
+}
+
+// withdraws reports whether the write that clears a pod's nomination is under way.
+func (c *conditions) withdraws(pod facts.UID) bool {
+	r := c.rows[subject{pod: pod}]
+	return r != nil && r.withdrawing
 }
 
 // SetUnitCondition asks for the condition of a unit's PodGroup to be written. A condition that was True once stays so: nothing is written after that.
@@ -120,10 +141,10 @@ func (c *conditions) set(fresh *conditionRow, want facts.UnitCondition, now time
 
 // schedule queues a row that differs from what is written: now, or after MinInterval.
 func (c *conditions) schedule(r *conditionRow, now time.Time) {
-	if r.inFlight || r.want == r.written {
+	if r.inFlight || r.want == r.written && !r.withdraw {
 		return
 	}
-	held := r.want.Reason == r.written.Reason && !r.at.IsZero() && now.Before(r.at.Add(c.cfg.MinInterval.D()))
+	held := !r.withdraw && r.want.Reason == r.written.Reason && !r.at.IsZero() && now.Before(r.at.Add(c.cfg.MinInterval.D()))
 	switch {
 	case r.waiting && (held || r.position < 0):
 		return
@@ -177,7 +198,7 @@ func (c *conditions) ready(store *cluster.Store, writes []Write, next *uint64, n
 func (c *conditions) start(r *conditionRow, store *cluster.Store, writes []Write, next *uint64, now time.Time) (_ []Write, started bool) {
 	r.waiting = false
 	write, ok := r.write(store)
-	if !ok || r.dropped || r.want == r.written {
+	if !ok || r.dropped || r.want == r.written && !r.withdraw {
 		return writes, false
 	}
 	*next++
@@ -185,6 +206,7 @@ func (c *conditions) start(r *conditionRow, store *cluster.Store, writes []Write
 	r.inFlight = true
 	c.flights[*next] = r
 	r.written, r.at = r.want, now
+	r.withdraw, r.withdrawing = false, r.withdraw
 	return append(writes, write), true
 }
 
@@ -202,7 +224,7 @@ func (r *conditionRow) write(store *cluster.Store) (w Write, ok bool) {
 		return w, false
 	}
 	condition := facts.Condition{Reason: r.want.Reason, Message: r.want.Message}
-	return Write{Kind: WriteCondition, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Condition: condition}, true
+	return Write{Kind: WriteCondition, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Condition: condition, Withdraw: r.withdraw}, true
 }
 
 func (c *conditions) finish(result Result, now time.Time) {
@@ -216,12 +238,14 @@ func (c *conditions) finish(result Result, now time.Time) {
 		return
 	}
 	if result.Outcome != Written && result.Outcome != Gone {
-		r.written = facts.UnitCondition{}
+		r.written, r.withdraw = facts.UnitCondition{}, r.withdrawing
+		r.withdrawing = false
 		r.attempts++
 		if r.attempts >= maxConditionAttempts {
 			return
 		}
 	}
+	r.withdrawing = false
 	c.schedule(r, now)
 }
 

@@ -29,6 +29,9 @@
 // The rows of a Plan with several placements form a plan group: no member is bound before the victims of all have left, and if a member loses its
 // place all release theirs.
 //
+// Until then another Plan may replace the placements of the Plan (replace.go): room came up elsewhere, so that no victim has to leave. What a placement
+// leaves behind when it is released without a Binding, its nomination, is withdrawn.
+//
 // # Conditions
 //
 // SetCondition asks for a condition to be written. These writes are coalesced and bounded apart from the Bindings, so that telling users why

@@ -12,7 +12,7 @@ type WriteKind uint8
 const (
 	// WriteBinding binds a pod to a node, once, with the pod's UID as a precondition.
 	WriteBinding WriteKind = iota + 1
-	// WriteCondition sets the pod's PodScheduled=False condition.
+	// WriteCondition sets the pod's PodScheduled=False condition. With Withdraw it clears status.nominatedNodeName, too.
 	WriteCondition
 	// ReadPod reads the pod with a consistent read, to learn what became of a Binding whose outcome is unknown.
 	ReadPod
@@ -64,6 +64,9 @@ type Write struct {
 	Reclaimed spec.ReclaimedAmounts // WriteBinding: what a reclaimed pod may have
 	Priority  int32                 // WriteBinding: of a reclaimed pod
 	Condition facts.Condition       // WriteCondition, WriteNomination: why the pod waits; WriteDisruption: why it has to leave
+
+	// Withdraw of WriteCondition: the pod's nomination came to nothing. The Condition may be empty then: it stays as it is.
+	Withdraw bool
 
 	// Of WriteUnitCondition, which has no Pod: the PodGroup, and what it should say.
 	Unit          facts.UnitName

@@ -243,6 +243,12 @@ func (q *Queue) Pop() *Unit {
 	}
 }
 
+// First is the unit that Pop would take out, nil if none is ready.
+func (q *Queue) First() *Unit {
+	q.sync()
+	return q.tree.root.first
+}
+
 // Take takes a certain waiting unit out, as Pop does the next.
 func (q *Queue) Take(u *Unit) {
 	q.detach(u)

@@ -120,7 +120,7 @@ func (c *Checker) Cleared(pod *cluster.Pod) {
 	}
 	if n := c.mirror.nodes[m.node]; n == nil {
 		c.run.Violate("the way is cleared for pod %s on node %s, which is gone", pod.UID, m.node)
-	} else if why := c.candidate(m, n, m.grant).refusal(); why != "" {
+	} else if why := c.candidate(m, n, m.grant, c.mirror.waiting(m)...).refusal(); why != "" {
 		c.run.Violate("the way is cleared for pod %s on node %s: %s", pod.UID, n.Name, why)
 	}
 }
@@ -149,6 +149,9 @@ func (c *Checker) Released(uid facts.UID) {
 // Judged checks a Plan and its Verdict: a Plan that was rejected may be proposed again only at the demanded revision or later.
 func (c *Checker) Judged(plan *cluster.Plan, v cluster.Verdict) {
 	if v.Committed {
+		for _, uid := range plan.Replaces {
+			c.Released(uid)
+		}
 		if c.run.Tenanted() {
 			(&planJudge{plan, c.mirror, c.run}).judge()
 		}

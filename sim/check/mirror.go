@@ -63,6 +63,24 @@ type reported struct {
 	left   map[facts.UID]bool
 }
 
+// waiting are the other pods on a pod's node that wait there for victims of their own: they are not there yet.
+func (mi *mirror) waiting(m *mirrored) (list []facts.UID) {
+	for _, other := range mi.on[m.node] {
+		if other != m && other.assumed && mi.obliged(other) {
+			list = append(list, other.uid)
+		}
+	}
+	return list
+}
+
+// obliged says whether a victim of a placement is still on its node.
+func (mi *mirror) obliged(m *mirrored) bool {
+	return slices.ContainsFunc(m.victims, func(uid facts.UID) bool {
+		v := mi.pods[uid]
+		return v != nil && v.node != ""
+	})
+}
+
 // told mirrors an event that the scheduler is given.
 func (mi *mirror) told(e facts.Event) {
 	switch e := e.(type) {
