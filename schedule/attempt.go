@@ -137,6 +137,7 @@ func (a *attempt) reclaim() bool {
 	mark := snapshot.Mark()
 	access := a.s.gate.Reservations.Access(a.unit, a.wanted().Members)
 	access.Open(snapshot)
+	a.looks(1)
 	found, ok := a.in.reclaims.Evict(a.wanted(), a.now.UnixNano())
 	snapshot.Rollback(mark)
 	if !ok {
@@ -225,7 +226,7 @@ func (a *attempt) park() bool {
 	if a.unit.Gang != nil {
 		s.blocked.sleeps(keyOf(a.unit), a.lacking())
 	}
-	s.queue.Park(a.unit, s.blocked.version(a.unit.Shape, a.in.snapshot.Revision()))
+	s.blocked.park(a.unit, a.in.snapshot.Revision())
 	s.observer.Unschedulable(a.unit.Members()[0], why.counts, a.now)
 	s.setConditions(a.unit, why.condition, a.now)
 	a.withdrawNominations()
@@ -237,12 +238,11 @@ func (a *attempt) park() bool {
 			}
 		})
 	}
-	for _, uid := range why.newcomers {
+	for _, uid := range why.takeNewcomers() {
 		if u := s.queue.Unit(uid); u != nil && u != a.unit && u.Shape == a.unit.Shape {
 			s.setConditions(u, why.condition, a.now)
 		}
 	}
-	why.newcomers = nil
 	return true
 }
 
@@ -258,23 +258,33 @@ func (a *attempt) withdrawNominations() {
 
 // explain returns why the unit fits nowhere; fresh says that it was worked out just now.
 func (a *attempt) explain() (why *explanation, fresh bool) {
-	if why = a.s.blocked.recent(a.unit.Shape, a.now); why != nil {
+	book := &a.s.blocked.explanations
+	if why = book.recent(a.unit.Shape, a.now); why != nil {
 		return why, false
 	}
-	if a.unit.Gang == nil {
+	switch {
+	case !book.spend(a.unit.Members()[0].Namespace, a.now):
+		why = unexplained(a.now)
+	case a.unit.Gang == nil:
+		a.looks(1)
 		why = newExplanation(a.in.placer.Explain(a.unit.Class), a.now)
-	} else {
+	default:
+		a.looks(1)
 		mark := a.in.snapshot.Mark()
 		a.s.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
 		why = newGangExplanation(a.in.placer.ExplainUnit(a.wanted()), a.now)
 		a.in.snapshot.Rollback(mark)
 	}
-	a.s.blocked.block(a.unit.Shape, why)
+	book.set(a.unit.Shape, why)
 	return why, true
 }
 
+// looks takes note that the attempt asks all nodes, some number of times.
+func (a *attempt) looks(times int) { a.s.looked += times * max(a.in.snapshot.Slots(), 1) }
+
 // lacking is for how many of the members that the gang needs there is no place now; at least 1, for topology may keep them apart.
 func (a *attempt) lacking() int {
+	a.looks(1)
 	mark := a.in.snapshot.Mark()
 	a.s.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
 	ask := a.wanted()

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxExplanations is how many explanations are kept before the outdated ones are dropped.
-	maxExplanations = 4096
+	// maxRecords is how many records of shape queues that do not sleep any more may gather.
+	maxRecords = 4096
 	// reclaimEvery is the least time between two looks at which units could reclaim by now.
 	reclaimEvery = 5 * time.Second
 	// flushMost is how many shape queues that sleep are tried again by one flush.
@@ -25,7 +25,7 @@ const (
 // nodes keeps the others, too.
 //
 // Of each shape it keeps the explanation; of each shape queue that sleeps, up to which priority no victims were found, and how much room a
-// gang has gained since. block notes why a shape sleeps; changed looks at one node on which more is free than before; unblock forgets what is
+// gang has gained since. changed looks at one node on which more is free than before; unblock forgets what is
 // known of a shape queue, which is then tried again.
 //
 // Example: gang train lacks places for 4 of its members and sleeps. A pod ends on node a, where two members fit now: the gang has gained 2, and
@@ -34,15 +34,15 @@ type blocked struct {
 	store        *cluster.Store
 	queue        *queue.Queue
 	reservations *admit.Reservations
-	interval     time.Duration // conditions.minInterval
-
-	explanations map[*queue.Shape]*explanation
+	explanations explanations
 	byQueue      map[queueKey]blockedQueue
 	wanting      int              // of byQueue: whose units would preempt if they could
 	kept         int              // the length of byQueue when it was last cleared of gangs that are gone
 	checked      changes.Revision // what sleeps has been checked against changes up to here
 	reclaimed    changes.Revision // what sleeps has been checked for reclaiming up to here,
 	reclaimedAt  time.Time        // at this time
+	parked       parkedIndex
+	generation   uint64 // of the tree that has what is in it
 	wakes        wakeList
 	flush        flush
 }
@@ -71,21 +71,7 @@ func keyOfQueue(sq *queue.ShapeQueue) queueKey { return queueKey{sq.Queue(), sq.
 
 func newBlocked(store *cluster.Store, q *queue.Queue, reservations *admit.Reservations, interval time.Duration) blocked {
 	return blocked{
-		store: store, queue: q, reservations: reservations, interval: interval,
-		explanations: make(map[*queue.Shape]*explanation), byQueue: make(map[queueKey]blockedQueue),
-	}
-}
-
-// block takes note of why a shape fits nowhere.
-func (b *blocked) block(shape *queue.Shape, why *explanation) {
-	b.explanations[shape] = why
-	if len(b.explanations) <= maxExplanations {
-		return
-	}
-	for other, old := range b.explanations {
-		if !why.at.Before(old.at.Add(b.interval)) {
-			delete(b.explanations, other)
-		}
+		store: store, queue: q, reservations: reservations, explanations: newExplanations(interval), byQueue: make(map[queueKey]blockedQueue), parked: newParkedIndex(),
 	}
 }
 
@@ -93,17 +79,6 @@ func (b *blocked) block(shape *queue.Shape, why *explanation) {
 func (b *blocked) unblock(key queueKey) {
 	b.forgetVictims(key)
 	delete(b.byQueue, key)
-}
-
-// explanation is the latest one of a shape, nil if there is none.
-func (b *blocked) explanation(shape *queue.Shape) *explanation { return b.explanations[shape] }
-
-// recent is the latest explanation of a shape if it is not due to be worked out again, else nil.
-func (b *blocked) recent(shape *queue.Shape, now time.Time) *explanation {
-	if why := b.explanations[shape]; why != nil && now.Before(why.at.Add(b.interval)) {
-		return why
-	}
-	return nil
 }
 
 // wantsVictims takes note that a unit of a shape queue will want to preempt when something changes.
@@ -117,7 +92,7 @@ func (b *blocked) wantsVictims(key queueKey, priority int32) {
 		b.wanting++
 	}
 	b.byQueue[key] = r
-	if b.wanting <= maxExplanations {
+	if b.wanting <= maxRecords {
 		return
 	}
 	for other := range b.byQueue { // shapes that left without waking leave records behind; those that still count are recorded again
@@ -147,7 +122,7 @@ func (b *blocked) sleeps(key queueKey, lacking int) {
 	r := b.byQueue[key]
 	r.lacking, r.roomGained = lacking, 0
 	b.byQueue[key] = r
-	if len(b.byQueue) <= 2*b.kept+maxExplanations {
+	if len(b.byQueue) <= 2*b.kept+maxRecords {
 		return
 	}
 	// Gangs that went without waking leave records behind.
@@ -177,6 +152,33 @@ func (b *blocked) forgetVictims(key queueKey) {
 	}
 }
 
+// park puts a unit to sleep that fits nowhere on a revision, with the others of its shape queue.
+func (b *blocked) park(u *queue.Unit, revision changes.Revision) {
+	checked := b.version(u.Shape, revision)
+	b.queue.Park(u, checked)
+	if sq := u.ShapeQueue(); sq != nil && sq.Parked() {
+		b.parks(sq, checked)
+	}
+}
+
+// parks takes note that a shape queue sleeps, and against what it was checked.
+func (b *blocked) parks(sq *queue.ShapeQueue, checked queue.Version) {
+	r := b.byQueue[keyOfQueue(sq)]
+	b.parked.add(sq, checked, r.wants, r.wanted)
+	b.parked.purge()
+}
+
+// followTree files everything that sleeps anew when the tree was rebuilt, because it has other shape queues then.
+func (b *blocked) followTree() {
+	if generation := b.queue.TreeGeneration(); generation != b.generation {
+		b.generation, b.parked = generation, newParkedIndex()
+		b.queue.Parked(func(sq *queue.ShapeQueue, seen queue.Version) (queue.Version, bool) {
+			b.parks(sq, seen)
+			return seen, false
+		})
+	}
+}
+
 // recheck wakes the units that sleep and that would now fit somewhere because of a change since then. What stands in other places than the node
 // itself matters only through the censuses that a class reads; when those have changed, one decision settles it.
 func (b *blocked) recheck() {
@@ -184,43 +186,80 @@ func (b *blocked) recheck() {
 	if b.checked == newest {
 		return
 	}
+	since := b.checked
 	b.checked = newest
+	b.followTree()
 	b.wakes.checkTree(b.queue)
-	b.queue.Parked(func(sq *queue.ShapeQueue, seen queue.Version) (queue.Version, bool) {
-		now := b.version(sq.Shape, newest)
-		wakes := b.mayFit(sq, seen, now)
-		if wakes {
-			b.unblock(keyOfQueue(sq))
-		}
-		return now, wakes
-	})
-}
-
-// mayFit reports whether what has changed since a version may let a unit that sleeps in somewhere, or let it preempt. Where a single pod may
-// fit, it goes on the wake list instead.
-func (b *blocked) mayFit(sq *queue.ShapeQueue, seen, now queue.Version) bool {
 	log := b.store.Log()
-	if !log.Covers(seen.Revision) || now.Domains != seen.Domains {
-		return true // too long ago, or too far away, to tell without a decision
+	if !log.Covers(since) { // too long ago to tell
+		b.queue.Parked(func(sq *queue.ShapeQueue, seen queue.Version) (queue.Version, bool) {
+			b.unblock(keyOfQueue(sq))
+			return seen, true
+		})
+		return
 	}
-	listed, kinds := false, freeingChanges(sq.Shape)
-	for r := seen.Revision; r < now.Revision; r++ {
+	for r := since; r < newest; r++ {
 		change := log.At(r)
-		if change.Kind&kinds == 0 {
+		if change.Kind&(changes.Freed|changes.Redefined|changes.Lent) == 0 {
 			continue
 		}
-		if sq.Shape.Anchored && change.Kind&changes.Redefined != 0 {
+		b.parked.helped(b.store, change.Slot, func(p *parked) {
+			switch {
+			case !p.sleeps():
+				b.parked.remove(p)
+			case p.checked.Revision <= r && b.helps(p.sq, change):
+				b.wakeParked(p)
+			}
+		})
+	}
+	for _, p := range slices.Backward(b.parked.apart) {
+		if !p.sleeps() {
+			b.parked.remove(p)
+			continue
+		}
+		now := b.version(p.sq.Shape, newest)
+		if wakes := b.mayFit(p, now); wakes {
+			b.wakeParked(p)
+		}
+		p.checked = now
+	}
+}
+
+// wakeParked wakes a shape queue that sleeps.
+func (b *blocked) wakeParked(p *parked) {
+	b.parked.remove(p)
+	b.unblock(keyOfQueue(p.sq))
+	b.queue.Wake(p.sq)
+}
+
+// mayFit reports whether what has changed up to a version may let a unit of those listed apart in somewhere, or let it preempt.
+func (b *blocked) mayFit(p *parked, now queue.Version) bool {
+	log := b.store.Log()
+	if !log.Covers(p.checked.Revision) || now.Domains != p.checked.Domains {
+		return true // too long ago, or too far away, to tell without a decision
+	}
+	for r := p.checked.Revision; r < now.Revision; r++ {
+		change := log.At(r)
+		if p.sq.Shape.Anchored && change.Kind&changes.Redefined != 0 {
 			return true // a member may be there, and bind the others to another domain now, or to none
 		}
-		if b.changed(sq, change.Slot) {
+		if b.helps(p.sq, change) {
 			return true
 		}
-		if sq.Shape.Class != nil && rules.Fits(&b.store.State, change.Slot, sq.Shape.Class) {
-			b.wakes.addSlot(change.Slot)
-			listed = true
-		}
 	}
-	if listed {
+	return false
+}
+
+// helps reports whether a change of a node wakes a shape queue at once. Where only single pods may fit, it goes on the wake list instead.
+func (b *blocked) helps(sq *queue.ShapeQueue, change changes.Change) bool {
+	if change.Kind&freeingChanges(sq.Shape) == 0 {
+		return false
+	}
+	if b.changed(sq, change.Slot) {
+		return true
+	}
+	if sq.Shape.Class != nil && rules.Fits(&b.store.State, change.Slot, sq.Shape.Class) {
+		b.wakes.addSlot(change.Slot)
 		b.wakes.add(sq)
 	}
 	return false

@@ -28,7 +28,7 @@ func (s *Scheduler) runTimers(now time.Time) {
 	if reservations := s.gate.Reservations; reservations.Due(now, s.reserveEvery()) {
 		for _, u := range reservations.Choose(now) {
 			why := facts.Condition{Reason: spec.ReasonUnschedulable}
-			if known := s.blocked.explanation(u.Shape); known != nil {
+			if known := s.blocked.explanations.of(u.Shape); known != nil {
 				why = known.condition
 			}
 			s.setConditions(u, why, now)
@@ -65,7 +65,7 @@ func (s *Scheduler) checkGang(t *gangTimer, now time.Time) {
 			s.setConditions(u, missingMembers(u), now)
 		}
 	case late:
-		if why := s.blocked.explanation(u.Shape); why != nil {
+		if why := s.blocked.explanations.of(u.Shape); why != nil {
 			s.setConditions(u, why.condition, now)
 		}
 	case s.gangs.reserves(t, now):

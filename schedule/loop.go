@@ -39,14 +39,18 @@ var overQuotaStrategies = []strategy{
 	{"2. block it until the limit leaves room", (*attempt).blockByQuota},
 }
 
-// Step makes at most limit decisions and returns how many it made; fewer than limit means that there is nothing more to decide now, or
-// that as many placements as may be wait for a place in flight.
+// maxLooks bounds the nodes that the decisions of one Step look at beyond what their indexes keep up: to explain, to search victims. It is some
+// tens of milliseconds, so that nobody who asks the scheduler something waits for long, whatever has come.
+const maxLooks = 250_000
+
+// Step makes at most limit decisions and returns how many it made; none means that there is nothing to decide now, or that as many
+// placements as may be wait for a place in flight. Decisions that look at many nodes end it early.
 func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 	s.queue.Expire(now)
 	s.runTimers(now)
 	decisions = s.redecideObliged(now)
 	s.blocked.recheck()
-	for decisions < limit && !s.binder.Full() {
+	for s.looked = 0; decisions < limit && s.looked < maxLooks && !s.binder.Full(); {
 		if s.redecideNext(now) {
 			decisions += 1 + s.redecideObliged(now)
 			s.blocked.recheck()

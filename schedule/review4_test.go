@@ -63,39 +63,3 @@ func TestRevAntiAffinityMemory(t *testing.T) {
 		runtime.KeepAlive(s)
 	}
 }
-
-func TestRevParkedShapes(t *testing.T) {
-	t.Skip("issue 15: A scheduler that no cluster can surprise")
-	runtime.LockOSThread()
-	for _, shapes := range []int{0, 2000, 20000} {
-		s := newSched(t)
-		now := time.Unix(1000, 0)
-		s.Apply(facts.NodesListed{Nodes: manyNodes(200)}, now)
-		var pods []facts.Pod
-		for i := range 2000 {
-			pods = append(pods, facts.Pod{UID: facts.UID(fmt.Sprint("f", i)), Namespace: "x", Name: "f", Node: fmt.Sprint("node-", i%200), Requirements: &facts.Requirements{Requests: rq("cpu", 1000)}})
-		}
-		s.Apply(facts.PodsListed{Pods: pods}, now)
-		for i := range shapes {
-			s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprint("e", i)), Namespace: "evil", Name: "e", Ours: true, Created: 1, Requirements: &facts.Requirements{Requests: rq("cpu", 70000+i)}}}, now)
-		}
-		began := cpuTime()
-		s.Step(now, 1<<30)
-		park := cpuTime() - began
-		_ = s.Ready(now)
-		// steady state: one pod ends, one pod comes
-		r := &facts.Requirements{Requests: rq("cpu", 1000)}
-		const n = 500
-		began = cpuTime()
-		for i := range n {
-			s.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprint("f", i))}, now)
-			s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprint("n", i)), Namespace: "good", Name: "n", Ours: true, Created: 2, Requirements: r}}, now)
-			s.Step(now, 128)
-			for _, w := range s.Ready(now) {
-				_ = w
-			}
-		}
-		per := (cpuTime() - began) / n
-		t.Logf("%d parked shapes (parking took %v CPU at 200 nodes): each [one pod ends, one pod is placed] costs %v", shapes, park, per)
-	}
-}

@@ -51,6 +51,7 @@ type Scheduler struct {
 	relief   *relief.Relief
 
 	attempt attempt      // the turn that is on
+	looked  int          // nodes that the decisions of this Step have looked at, see maxLooks
 	writes  []bind.Write // scratch of Ready
 }
 
@@ -229,14 +230,14 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, seen changes.Revision, now time.Ti
 	u.NotBefore = max(u.NotBefore, seen)
 	s.gangs.waits(u, false, now)
 	if !parked {
-		if why := s.blocked.recent(u.Shape, now); why != nil {
+		if why := s.blocked.explanations.recent(u.Shape, now); why != nil {
 			why.addNewcomer(pod.UID)
 		}
 		return
 	}
 	if s.mayTry(u, now) {
 		s.queue.Wake(u.ShapeQueue())
-	} else if why := s.blocked.explanation(u.Shape); why != nil {
+	} else if why := s.blocked.explanations.of(u.Shape); why != nil {
 		s.binder.SetCondition(pod, why.condition, now)
 	}
 }

@@ -73,3 +73,57 @@ func TestClaim(t *testing.T) {
 		t.Error("the claim is released")
 	}
 }
+
+// TestReservationsInVain lets gangs wait long that no node can hold, all of one namespace and of the highest priority. Choose does not look at all nodes for
+// each of them each time, and reserves a node for the gang of another namespace at once.
+func TestReservationsInVain(t *testing.T) {
+	store := cluster.NewStore()
+	for i := range 4 {
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: fmt.Sprint("n", i), Allocatable: []resource.Quantity{
+			{Name: resource.NameCPU, Amount: 4000}, {Name: resource.NamePods, Amount: 110},
+		}}})
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprint("f", i)), Namespace: "x", Node: fmt.Sprint("n", i), Requirements: &facts.Requirements{
+			Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 3000}},
+		}}})
+	}
+	q := queue.New(store)
+	gate := admit.NewGate(store, 2)
+	now := time.Unix(100, 0)
+	wait := func(namespace, name string, cpu int64, priority int32) {
+		unit := facts.UnitName{Namespace: namespace, Name: name}
+		store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: unit, UID: facts.UID(name), MinMember: 2}})
+		for m := range 2 {
+			uid := facts.UID(fmt.Sprint(name, "-", m))
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{
+				UID: uid, Namespace: namespace, Name: string(uid), Unit: name, Ours: true, Priority: priority,
+				Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}}},
+			}})
+			q.Add(store.Pod(uid))
+		}
+		gate.Reservations.Want(q.Gang(store.Units().Get(unit)), now)
+	}
+	for g := range int64(100) {
+		wait("many", fmt.Sprint("g", g), 5000+g, 10)
+	}
+	wait("one", "train", 4000, 0)
+	wait("many", "last", 4000, 0)
+	for range 3 {
+		gate.Reservations.Due(now, time.Second)
+		gate.Reservations.Choose(now)
+		if list := gate.Reservations.List(); len(list) != 1 || list[0].Unit.Name != "train" {
+			t.Fatalf("reserved is %+v", list)
+		}
+	}
+	for range 150 {
+		now = now.Add(time.Second)
+		gate.Reservations.Due(now, time.Second)
+		before := gate.Reservations.Tried()
+		gate.Reservations.Choose(now)
+		if tried := gate.Reservations.Tried() - before; tried > 8+2 {
+			t.Fatalf("%d gangs were tried at once", tried)
+		}
+	}
+	if list := gate.Reservations.List(); len(list) != 2 {
+		t.Errorf("in 150 seconds all gangs have had their turn, reserved is %+v", list)
+	}
+}

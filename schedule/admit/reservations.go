@@ -62,14 +62,25 @@ type Reservations struct {
 	waiting map[facts.UnitName]waiter // have waited long enough
 	chosen  changes.Revision          // the ledger's, when nodes were last chosen
 	at      time.Time
-	added   bool // a gang waits for nodes that did not then
+	added   bool          // a gang waits for nodes that did not then
+	every   time.Duration // between two choices
+	tried   int
 }
 
 // waiter is a gang that has waited long enough to get nodes reserved.
 type waiter struct {
-	unit  *queue.Unit
-	since time.Time
+	unit     *queue.Unit
+	since    time.Time
+	failures int       // how often in a row no nodes could be reserved
+	retry    time.Time // not tried before
 }
+
+// maxFailures bounds the gangs of one namespace for which Choose may look at all nodes in vain, and maxRetryFactor the pause after that, in times
+// of the one between two calls. Without the bounds 300 gangs that no node can hold would cost seconds each time.
+const (
+	maxFailures    = 8
+	maxRetryFactor = 64
+)
 
 // List returns the reservations, the highest rank first.
 func (r *Reservations) List() []*Reservation { return r.list }
@@ -105,7 +116,9 @@ func (r *Reservations) Restore(id cluster.ReservationID, name facts.UnitName) {
 
 // Want says that a gang has waited long enough: the next Choose may reserve nodes for it.
 func (r *Reservations) Want(u *queue.Unit, since time.Time) {
-	r.waiting[u.Gang.UnitName] = waiter{u, since}
+	w := r.waiting[u.Gang.UnitName]
+	w.unit, w.since = u, since
+	r.waiting[u.Gang.UnitName] = w
 	r.added = true
 }
 
@@ -120,6 +133,7 @@ func (r *Reservations) drop(name facts.UnitName) {
 
 // Due reports whether nodes are to be chosen now: a gang was added, or something has changed and the last choice was made some time ago.
 func (r *Reservations) Due(now time.Time, every time.Duration) bool {
+	r.every = every
 	if len(r.waiting) == 0 && len(r.list) == 0 {
 		return false
 	}
@@ -134,25 +148,41 @@ func (r *Reservations) Next(every time.Duration) (at time.Time, ok bool) {
 	return r.at.Add(every), true
 }
 
+// Tried counts the gangs for which all nodes were looked at.
+func (r *Reservations) Tried() int { return r.tried }
+
 // Choose chooses the nodes to reserve, and claims limits, for the gangs of highest rank first. It returns the gangs that had no nodes
 // reserved before.
 func (r *Reservations) Choose(now time.Time) (fresh []*queue.Unit) {
 	var list []*Reservation
 	claims := make(map[*quota.Queue]claim)
-	taken := make(map[cluster.Slot]bool)
+	taken, failed := make(map[cluster.Slot]bool), make(map[string]int)
 	for _, w := range r.ranked() {
 		if len(list) >= r.most {
 			break
 		}
 		u := w.unit
+		name := u.Gang.UnitName
+		if r.Of(name) == nil && (now.Before(w.retry) || failed[name.Namespace] >= maxFailures) {
+			continue
+		}
 		ask, short, admitted := r.gate.Ask(u)
 		if !admitted && short.NeverFits() {
 			continue // no room would help it
 		}
+		r.tried++
 		slots, ok := pack.ReserveNodes(r.store, ask, func(slot cluster.Slot) bool { return !admitted || !taken[slot] })
 		if !ok {
+			failed[name.Namespace]++
+			if len(taken) == 0 { // not for want of what others have reserved
+				w.retry = now.Add(r.every * time.Duration(min(1<<min(w.failures, 16), maxRetryFactor)))
+				w.failures++
+				r.waiting[name] = w
+			}
 			continue
 		}
+		w.failures = 0
+		r.waiting[name] = w
 		addClaims(claims, u)
 		if !admitted {
 			continue // nodes are of no use before the limit leaves room
