@@ -41,6 +41,8 @@ type Report struct {
 	// Decisions per second of WallSeconds, in which everything but reading the workload is counted.
 	Decisions          int      `json:"decisions"`
 	DecisionsPerSecond *float64 `json:"decisionsPerSecond,omitempty"`
+	// DecisionsPerCPUSecond is the same by the time that the process had on CPUs, which neighbours change little; the command fills it in.
+	DecisionsPerCPUSecond *float64 `json:"decisionsPerCPUSecond,omitempty"`
 	// DecisionP99Micros is the time from the end of one decision to the end of the next, commit included.
 	DecisionP50Micros *float64 `json:"decisionP50Micros,omitempty"`
 	DecisionP99Micros *float64 `json:"decisionP99Micros,omitempty"`
@@ -180,6 +182,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 	}
 	if r.DecisionsPerSecond != nil {
 		row("speed", "%.0f decisions/s, p50 %.1f µs, p99 %.1f µs", *r.DecisionsPerSecond, *r.DecisionP50Micros, *r.DecisionP99Micros)
+	}
+	if r.DecisionsPerCPUSecond != nil {
+		row("", "%.0f decisions per second of CPU time", *r.DecisionsPerCPUSecond)
 	}
 	if r.WallSeconds != nil {
 		row("time", "%.2f s for %s of virtual time", *r.WallSeconds, span(r.VirtualSeconds))

@@ -29,6 +29,7 @@ const (
 	streamLending
 	streamDevices
 	streamOwners
+	streamVariety
 )
 
 // Arrive makes the openb experiment of a workload: its tasks are shuffled with the seed; then tasks are removed at random, or more are

@@ -33,6 +33,8 @@ import (
 // With owners, of so many percent of these nodes the agents say that somebody else gives the GPUs out, and more pods ask for whole GPUs.
 //
 // With reclaimed the agents lend, and so many permille of the other pods ask for that.
+//
+// With sizes, selectors, images, daemonsets and odd the pods differ as they do in real clusters (see vary).
 type Synthetic struct {
 	Nodes, Pods, Classes int
 	Load                 int // percent of the CPU, default 90
@@ -46,11 +48,17 @@ type Synthetic struct {
 	Devices              int // percent of the nodes with GPUs whose agents give these out, default 0
 	Owners               int // percent of those whose GPUs are a device plugin's or nobody's, default 0
 	Reclaimed            int // permille of the pods that run on what nodes lend, default 0: none lends
+	Sizes                int // of how many sizes the pods of a class are, default 0: of one
+	Selectors            int // how many node labels half of the pods select one of, default 0
+	Images               int // how many images the pods have one of, default 0: none
+	DaemonSets           int // how many there are, of a pod for each node, default 0
+	Odd                  int // how many odd pods there are, default 0
 }
 
 // SyntheticForm is the text form, as it is told to users.
 const SyntheticForm = "nodes=N,pods=N,classes=N[,load=PERCENT][,minutes=N][,constraints=1][,queues=N][,gangs=PERCENT][,gangsize=N]" +
-	"[,numa=N][,dedicated=PERCENT][,devices=PERCENT][,owners=PERCENT][,reclaimed=PERMILLE]"
+	"[,numa=N][,dedicated=PERCENT][,devices=PERCENT][,owners=PERCENT][,reclaimed=PERMILLE]" +
+	"[,sizes=N][,selectors=N][,images=N][,daemonsets=N][,odd=N]"
 
 // Bounds of a Synthetic.
 const (
@@ -62,6 +70,7 @@ const (
 	maxQueues           = 10_000
 	maxGangSize         = 4096
 	usualGangSize       = 8
+	maxVariety          = 100_000
 )
 
 // LabelZone is the well-known label of a node's zone.
@@ -82,6 +91,8 @@ func ParseSynthetic(text string) (Synthetic, error) {
 		"queues": {&s.Queues, maxQueues}, "gangs": {&s.Gangs, 100}, "gangsize": {&s.GangSize, maxGangSize},
 		"numa": {&s.NUMANodes, topology.MaxNUMANodes}, "dedicated": {&s.Dedicated, 100}, "devices": {&s.Devices, 100},
 		"owners": {&s.Owners, 100}, "reclaimed": {&s.Reclaimed, 1000},
+		"sizes": {&s.Sizes, maxVariety}, "selectors": {&s.Selectors, maxVariety}, "images": {&s.Images, maxVariety},
+		"daemonsets": {&s.DaemonSets, maxVariety}, "odd": {&s.Odd, maxVariety},
 	}
 	seen := make(map[string]bool)
 	for part := range strings.SplitSeq(text, ",") {
@@ -111,6 +122,22 @@ func ParseSynthetic(text string) (Synthetic, error) {
 
 // String is the text form, complete.
 func (s Synthetic) String() string {
+	text := s.basicText()
+	for _, part := range []struct {
+		key   string
+		value int
+	}{
+		{"numa", s.NUMANodes}, {"dedicated", s.Dedicated}, {"devices", s.Devices}, {"owners", s.Owners}, {"reclaimed", s.Reclaimed},
+		{"sizes", s.Sizes}, {"selectors", s.Selectors}, {"images", s.Images}, {"daemonsets", s.DaemonSets}, {"odd", s.Odd},
+	} {
+		if part.value > 0 {
+			text += fmt.Sprintf(",%s=%d", part.key, part.value)
+		}
+	}
+	return text
+}
+
+func (s Synthetic) basicText() string {
 	text := fmt.Sprintf("nodes=%d,pods=%d,classes=%d,load=%d,minutes=%d", s.Nodes, s.Pods, s.Classes, s.Load, s.Minutes)
 	if s.Constraints > 0 {
 		text += ",constraints=1"
@@ -120,21 +147,6 @@ func (s Synthetic) String() string {
 	}
 	if s.Gangs > 0 {
 		text += fmt.Sprintf(",gangs=%d,gangsize=%d", s.Gangs, s.GangSize)
-	}
-	if s.NUMANodes > 0 {
-		text += fmt.Sprintf(",numa=%d", s.NUMANodes)
-	}
-	if s.Dedicated > 0 {
-		text += fmt.Sprintf(",dedicated=%d", s.Dedicated)
-	}
-	if s.Devices > 0 {
-		text += fmt.Sprintf(",devices=%d", s.Devices)
-	}
-	if s.Owners > 0 {
-		text += fmt.Sprintf(",owners=%d", s.Owners)
-	}
-	if s.Reclaimed > 0 {
-		text += fmt.Sprintf(",reclaimed=%d", s.Reclaimed)
 	}
 	return text
 }
@@ -173,6 +185,9 @@ func (s Synthetic) Generate(seed uint64) *Workload {
 		random := rand.New(rand.NewPCG(seed, streamLending))
 		s.lend(w, random)
 		s.reclaim(w, random)
+	}
+	if s.Sizes+s.Selectors+s.Images+s.DaemonSets+s.Odd > 0 {
+		s.vary(w, rand.New(rand.NewPCG(seed, streamVariety)))
 	}
 	return w
 }

@@ -189,7 +189,7 @@ func (f *simFlags) one(cmd *cobra.Command, base *trace.Workload, config spec.Sch
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now()
+	began, busy := time.Now(), cpuTime()
 	wall := func() time.Duration { return time.Since(began) }
 	progress := newProgress(cmd.ErrOrStderr(), wall)
 	defer progress.done()
@@ -208,6 +208,10 @@ func (f *simFlags) one(cmd *cobra.Command, base *trace.Workload, config spec.Sch
 	}
 	if err != nil {
 		return nil, err
+	}
+	if spent := cpuTime() - busy; spent > 0 && report.Decisions > 0 {
+		rate := float64(report.Decisions) / spent.Seconds()
+		report.DecisionsPerCPUSecond = &rate
 	}
 	if peak, ok := peakMemory(); ok {
 		report.PeakRSSBytes = &peak

@@ -49,7 +49,7 @@ func TestSimContract(t *testing.T) {
 	}
 	for _, name := range []string{
 		"nodes", "pods", "placed", "unplaced", "cpuAllocatedPercent", "memoryAllocatedPercent", "gpuAllocatedPercent",
-		"decisionsPerSecond", "decisionP99Micros", "wallSeconds", "peakRSSBytes", "conflictPercent",
+		"decisionsPerSecond", "decisionsPerCPUSecond", "decisionP99Micros", "wallSeconds", "peakRSSBytes", "conflictPercent",
 	} {
 		if _, ok := got[name].(float64); !ok {
 			t.Errorf("%s is %v, want a number", name, got[name])

@@ -5,6 +5,7 @@ package command
 import (
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // peakMemory is the most memory that the process ever had resident, in bytes.
@@ -18,4 +19,13 @@ func peakMemory() (int64, bool) {
 		peak <<= 10 // it counts KiB there
 	}
 	return peak, true
+}
+
+// cpuTime is the time that the process has had on CPUs so far.
+func cpuTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
