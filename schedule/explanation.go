@@ -60,6 +60,7 @@ type explanations struct {
 	byShape  map[*queue.Shape]*explanation
 	order    []explained // the oldest first; some have been replaced since
 	spent    map[string]spending
+	refused  int // by spend
 }
 
 type explained struct {
@@ -116,7 +117,11 @@ func (e *explanations) spend(namespace string, now time.Time) bool {
 	if len(e.spent) > maxExplanations {
 		maps.DeleteFunc(e.spent, func(_ string, s spending) bool { return !now.Before(s.since.Add(e.interval)) })
 	}
-	return s.count <= maxExplained
+	if s.count > maxExplained {
+		e.refused++
+		return false
+	}
+	return true
 }
 
 // unexplained is what is said of a shape that fits nowhere when the namespace has had its share of explanations.

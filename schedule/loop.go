@@ -73,6 +73,9 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 		s.blocked.decided()
 		decisions++
 	}
+	if s.looked >= maxLooks {
+		s.endedSteps++
+	}
 	return decisions
 }
 

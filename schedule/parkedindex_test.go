@@ -155,6 +155,9 @@ func TestSharesOfExplanations(t *testing.T) {
 	if count, one := explained(); count != maxExplained+1 || !one {
 		t.Errorf("%d shapes are explained, want %d; that of the other namespace: %v", count, maxExplained+1, one)
 	}
+	if n := s.Bounds().PostponedExplanations; n != 2*maxExplained {
+		t.Errorf("%d explanations were postponed", n)
+	}
 	now = now.Add(config.Conditions.MinInterval.D())
 	for i := range maxExplained { // they are tried again, the last ones first
 		s.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprint("many", i))}, now)
@@ -199,6 +202,9 @@ func TestStepEnds(t *testing.T) {
 		if steps++; s.looked > maxLooks+4*nodes {
 			t.Fatalf("a Step has looked at %d nodes", s.looked)
 		}
+	}
+	if s.Bounds().EndedSteps == 0 {
+		t.Error("no Step is said to have ended early")
 	}
 	if steps < 2 || s.Pending().Unschedulable != gangs {
 		t.Errorf("after %d Steps %d gangs are known to fit nowhere, want %d", steps, s.Pending().Unschedulable, gangs)

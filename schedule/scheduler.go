@@ -50,9 +50,10 @@ type Scheduler struct {
 	obliged  obliged
 	relief   *relief.Relief
 
-	attempt attempt      // the turn that is on
-	looked  int          // nodes that the decisions of this Step have looked at, see maxLooks
-	writes  []bind.Write // scratch of Ready
+	attempt    attempt      // the turn that is on
+	looked     int          // nodes that the decisions of this Step have looked at, see maxLooks
+	endedSteps int          // Steps that maxLooks has ended
+	writes     []bind.Write // scratch of Ready
 }
 
 // NewProfile returns the weights of scores that a configuration asks for.
@@ -113,6 +114,21 @@ func (s *Scheduler) Store() *cluster.Store { return s.store }
 
 // Config returns the settings, with their defaults set.
 func (s *Scheduler) Config() spec.Scheduling { return s.cfg }
+
+// BoundCounts counts how often something was put off that one namespace could else have taken too much time with.
+type BoundCounts struct {
+	// PostponedExplanations of pods that fit nowhere, because their namespace had its share.
+	PostponedExplanations int
+	// EndedSteps ended before their limit of decisions, because these had looked at many nodes.
+	EndedSteps int
+	// ReservationTries are the gangs for which all nodes were looked at, to reserve some.
+	ReservationTries int
+}
+
+// Bounds returns how often bounds took effect.
+func (s *Scheduler) Bounds() BoundCounts {
+	return BoundCounts{s.blocked.explanations.refused, s.endedSteps, s.gate.Reservations.Tried()}
+}
 
 // Gate returns what admits units, to read.
 func (s *Scheduler) Gate() *admit.Gate { return s.gate }

@@ -36,7 +36,7 @@ func (l *loop) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range loopCollections {
 		out <- desc
 	}
-	for _, desc := range slices.Concat(queueCollections, numaCollections, headroomCollections, gpuCollections) {
+	for _, desc := range slices.Concat(queueCollections, numaCollections, headroomCollections, gpuCollections, boundCollections) {
 		out <- desc
 	}
 }
@@ -48,6 +48,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		tenancy                         queueCounts
 		numaNodes                       numaCounts
 		headroom                        headroomCounts
+		bounds                          boundCounts
 		gpus                            *fragment.GPUSummary
 		nodes, pods, depth, outstanding int
 		over                            int
@@ -58,7 +59,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		state.nodes, state.pods = l.scheduler.Store().Nodes(), l.scheduler.Store().Pods()
 		state.over, state.numaNodes = overcommitted(&l.scheduler.Store().State), newNUMACounts(l.scheduler.Store())
 		state.kinds, state.kindless = l.scheduler.Store().ResourceNames()
-		state.headroom = newHeadroomCounts(l.scheduler)
+		state.headroom, state.bounds = newHeadroomCounts(l.scheduler), newBoundCounts(l.scheduler)
 		state.gpus = newGPUSummary(&l.scheduler.Store().State)
 		state.depth, state.outstanding = len(l.watch.Events()), l.outstanding
 	})
@@ -78,6 +79,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	state.tenancy.collect(out)
+	state.bounds.collect(out)
 	state.numaNodes.collect(out)
 	state.headroom.collect(out)
 	collectGPUs(state.gpus, out)

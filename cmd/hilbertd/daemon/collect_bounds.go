@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"hilbert.dev/hilbert/cluster/census"
+	"hilbert.dev/hilbert/schedule"
+)
+
+// The metrics of what keeps one namespace from taking the scheduler's time and memory from the others.
+var (
+	definitionsDesc = prometheus.NewDesc("hilbert_constraint_definitions", "What the ledger keeps for constraints between pods, by kind: topology_keys, tallies (selectors and terms) and censuses (a tally by a topology key).", []string{"kind"}, nil)
+	postponedDesc   = prometheus.NewDesc("hilbert_explanations_postponed_total", "Times that pods which fit nowhere were not told why, because 64 different pods of their namespace had been explained within conditions.minInterval.", nil, nil)
+	stepsDesc       = prometheus.NewDesc("hilbert_steps_ended_early_total", "Rounds of decisions that ended early, because their decisions had looked at 250,000 nodes to explain or to find victims.", nil, nil)
+	triesDesc       = prometheus.NewDesc("hilbert_reservation_tries_total", "Gangs for which all nodes were looked at, to reserve some.", nil, nil)
+
+	boundCollections = []*prometheus.Desc{definitionsDesc, postponedDesc, stepsDesc, triesDesc}
+)
+
+// boundCounts is the loop's copy of them.
+type boundCounts struct {
+	definitions census.Size
+	schedule.BoundCounts
+}
+
+func newBoundCounts(s *schedule.Scheduler) boundCounts {
+	return boundCounts{s.Store().Counts().Registry().Size(), s.Bounds()}
+}
+
+func (c *boundCounts) collect(out chan<- prometheus.Metric) {
+	for kind, n := range map[string]int{"topology_keys": c.definitions.TopologyKeys, "tallies": c.definitions.Tallies, "censuses": c.definitions.Censuses} {
+		out <- prometheus.MustNewConstMetric(definitionsDesc, prometheus.GaugeValue, float64(n), kind)
+	}
+	counter := func(desc *prometheus.Desc, n int) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n))
+	}
+	counter(postponedDesc, c.PostponedExplanations)
+	counter(stepsDesc, c.EndedSteps)
+	counter(triesDesc, c.ReservationTries)
+}
