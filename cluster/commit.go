@@ -6,6 +6,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -20,6 +21,7 @@ type judgement struct {
 	plan    *Plan
 	victims []*Pod
 	given   []givenPlace
+	short   quota.Shortfall // with RejectQuota
 }
 
 // givenPlace is a place that a pod gives up for the Plan.
@@ -118,7 +120,7 @@ func (j *judgement) place(check Check) Verdict {
 	for i := range placements {
 		if reason, seen := j.placeOne(&placements[i], check); reason != "" {
 			j.undo(i)
-			return Verdict{Reason: reason, Revision: seen, Placement: i}
+			return Verdict{Reason: reason, Revision: seen, Placement: i, Short: j.short}
 		}
 	}
 	if incomplete >= 0 {
@@ -153,7 +155,8 @@ func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen cha
 	if reason := check(&j.s.State, slot, pod.Class, grant); reason != "" {
 		return reason, j.s.touched[slot]
 	}
-	if _, ok := pod.Queue().Admits(pod.Class.Charge); !ok {
+	if short, over := j.s.shortfall(pod, slot, grant); over {
+		j.short = short
 		return RejectQuota, j.s.log.Len()
 	}
 	j.s.place(pod, p.Node, &p.Grant)

@@ -266,7 +266,7 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 	row.report = r
 	reshaped := s.grants.reshape(slot)
 	s.provideGPUs(slot, 1)
-	s.grants.recount(slot)
+	s.recountSlot(slot)
 	var headroom *facts.Headroom
 	if r != nil {
 		headroom = &r.Headroom

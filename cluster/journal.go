@@ -142,7 +142,7 @@ func (s *Store) supposing(gone []*Pod, open ReservationID, judge func()) {
 	for _, pod := range gone {
 		if pod.slot != NoSlot {
 			s.try(trialEntry{what: lifted, quiet: true, slot: pod.slot, pod: pod, class: pod.Class, held: pod.holding()})
-			s.quota.Account(pod.tenant, pod.Class.Charge, -1)
+			s.quota.Account(pod.tenant, pod.Charge(), -1)
 			pod.lifted = true
 		}
 	}
@@ -159,7 +159,7 @@ func (s *Store) supposing(gone []*Pod, open ReservationID, judge func()) {
 		if pod.slot == NoSlot {
 			continue
 		}
-		s.quota.Account(pod.tenant, pod.Class.Charge, 1)
+		s.quota.Account(pod.tenant, pod.Charge(), 1)
 		pod.lifted = false
 	}
 	for _, pod := range gone {

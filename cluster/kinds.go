@@ -32,6 +32,7 @@ func (s *Store) settleKinds() {
 			if r := s.grants.reports[node.Name]; r != nil {
 				s.lend(slot, &r.Headroom)
 			}
+			s.recharge(slot)
 			s.note(slot, changes.Redefined|changes.Freed|changes.Charged)
 		}
 	}

@@ -49,6 +49,7 @@ func (s *Store) upsertNode(n *facts.Node) {
 		s.grants.recount(slot)
 	}
 	s.provideGPUs(slot, 1)
+	s.recharge(slot)
 	if orphans := s.pods.orphans[n.Name]; !known && len(orphans) > 0 {
 		delete(s.pods.orphans, n.Name)
 		for _, pod := range orphans {

@@ -24,12 +24,12 @@ func (s *Store) place(pod *Pod, node string, held *topology.Grant) {
 func (s *Store) attach(pod *Pod, slot Slot) {
 	s.pods.enter(pod, slot)
 	pod.tally(&s.counts, slot, 1)
-	s.spend(pod, 1)
 	s.grants.arrive(pod, slot)
+	s.spend(pod, 1)
 	s.placed.count(pod, 1)
 	s.charge(slot, pod.Class, pod.holding())
 	if s.grants.touches(slot, pod) {
-		s.grants.recount(slot)
+		s.recountSlot(slot)
 	}
 }
 
@@ -55,7 +55,7 @@ func (s *Store) unplace(pod *Pod) {
 	pod.slot = NoSlot
 	pod.release()
 	if recount {
-		s.grants.recount(slot)
+		s.recountSlot(slot)
 	}
 	s.note(slot, changes.Freed)
 }
@@ -71,12 +71,3 @@ func (p *Pod) Queue() *quota.Queue { return p.tenant.Queue() }
 
 // Tenant is the account that the pod is charged to, or will be.
 func (p *Pod) Tenant() *quota.Tenant { return p.tenant }
-
-// spend charges the pod to its tenant and all queues above, or with a negative sign takes it away.
-func (s *Store) spend(pod *Pod, sign int64) {
-	if sign > 0 {
-		s.quota.Charge(pod.tenant, pod.Class.Charge)
-		return
-	}
-	s.quota.Discharge(pod.tenant, pod.Class.Charge, !s.inJudgement)
-}

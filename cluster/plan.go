@@ -5,6 +5,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -46,6 +47,8 @@ type Verdict struct {
 	Revision changes.Revision
 	// Placement is the index of the first placement that failed.
 	Placement int
+	// Short is the limit that leaves no room, with RejectQuota.
+	Short quota.Shortfall
 }
 
 // Reasons of a rejection that do not come from a filter.

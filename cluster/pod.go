@@ -72,6 +72,7 @@ type Pod struct {
 	gpus          uint16
 	milli         int16
 	lifted        bool // off its node while a Plan is judged
+	mirror        bool // see facts.Pod
 
 	tenant       *quota.Tenant
 	identity     *identity

@@ -95,9 +95,15 @@ func (s *Store) observe(pod *Pod, seen *facts.Pod) {
 		s.victims.note(pod.slot)
 	}
 	pod.own, pod.Subgroup, pod.Deadline = seen.Priority, seen.Subgroup, seen.Deadline
-	pod.Priority, pod.Ours, pod.Gated, pod.Reported = priority, seen.Ours, seen.Gated, seen.Reported
+	pod.Priority, pod.Gated, pod.Reported = priority, seen.Gated, seen.Reported
 	pod.Started, pod.NeverPreempts, pod.Nominated = seen.Started, seen.NeverPreempts, seen.Nominated
 	pod.requirements, pod.owner = seen.Requirements, seen.Owner
+	if pod.mirror != seen.Mirror || pod.Ours != seen.Ours {
+		pod.mirror, pod.Ours = seen.Mirror, seen.Ours
+		if pod.slot != NoSlot {
+			s.recharge(pod.slot)
+		}
+	}
 	id := s.selection.identify(seen.Namespace, seen.Labels)
 	switch {
 	case pod.identity == nil:

@@ -18,9 +18,10 @@ const NoSlot = changes.NoSlot
 
 // State is the columns over slots. Store and Snapshot hold one each, so that one filter table can judge both.
 type State struct {
-	kinds *resource.Table
-	fits  uint64        // the table's revision that the columns fit
-	nodes []*facts.Node // nil: the slot is vacant
+	kinds   *resource.Table
+	fits    uint64        // the table's revision that the columns fit
+	gpuKind resource.Kind // in which queues count GPUs
+	nodes   []*facts.Node // nil: the slot is vacant
 
 	allocatable           [][]int64       // by Kind, then Slot
 	requested             []resource.Sums // by Kind, then Slot
@@ -261,7 +262,7 @@ func (s *State) copySlot(from *State, slot Slot, kind changes.Kind) {
 
 // copyAll replaces the columns by copies of another state's.
 func (s *State) copyAll(from *State) {
-	s.kinds, s.fits = from.kinds, from.fits
+	s.kinds, s.fits, s.gpuKind = from.kinds, from.fits, from.gpuKind
 	s.nodes = append(s.nodes[:0], from.nodes...)
 	s.counts.Copy(&from.counts)
 	s.images = from.images.clone()

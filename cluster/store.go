@@ -44,7 +44,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed}
 	s.fitKinds()
 	s.quota = quota.NewTree(kinds, func(namespace string) []facts.Label { return s.selection.namespaces[namespace] })
-	s.classes.gpuKind = s.quota.GPUKind()
+	s.classes.gpuKind, s.gpuKind = s.quota.GPUKind(), s.quota.GPUKind()
 	s.fitKinds()
 	return s
 }

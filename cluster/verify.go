@@ -16,6 +16,7 @@ import (
 type audit struct {
 	s       *Store
 	charged int // pods on slots
+	differ  int // pods that are charged something else than their class says
 	placed  PodCounts
 	holding map[*quota.Tenant]*quota.Holding
 }
@@ -106,8 +107,18 @@ func (a *audit) pods() error {
 			return fmt.Errorf("pod %s is %s but its node is %q", pod.UID, pod.Phase, pod.node)
 		}
 		count(a.holding, pod, pod.slot != NoSlot)
+		charge, differs := pod.tenant.Differs(string(pod.UID))
+		if differs {
+			a.differ++
+		}
 		if pod.slot == NoSlot {
+			if differs {
+				return fmt.Errorf("pod %s is on no node and charged %v", pod.UID, charge)
+			}
 			continue
+		}
+		if due := a.s.due(pod, pod.slot); !slices.Equal(due, pod.Charge()) {
+			return fmt.Errorf("pod %s is charged %v, and takes %v of its node", pod.UID, pod.Charge(), due)
 		}
 		charged++
 		a.placed.count(pod, 1)
@@ -309,7 +320,7 @@ func (r *nodeRow) overdrawn() bool {
 
 // books holds tenants, queues and units against the pods, and the capacity against the nodes.
 func (a *audit) books() error {
-	if err := a.s.quota.Verify(a.holding, a.capacity()); err != nil {
+	if err := a.s.quota.Verify(a.holding, a.capacity(), a.differ); err != nil {
 		return err
 	}
 	if err := a.s.units.verify(a.s.pods.byUID); err != nil {
@@ -334,7 +345,7 @@ func count(holding map[*quota.Tenant]*quota.Holding, pod *Pod, charged bool) {
 		holding[pod.tenant] = h
 	}
 	if charged {
-		h.Add(pod.Class.Charge)
+		h.Add(pod.Charge())
 		return
 	}
 	h.Add(nil)

@@ -212,7 +212,11 @@ func (a *attempt) backfiller() (best *queue.Unit) {
 
 // blockByQuota lets the unit wait for a queue's limit.
 func (a *attempt) blockByQuota() bool {
-	a.s.queue.BlockByQuota(a.unit, a.short.Queue)
+	if a.short.Granted {
+		a.s.queue.BlockByGrant(a.unit, a.short.Shortfall)
+	} else {
+		a.s.queue.BlockByQuota(a.unit, a.short.Queue)
+	}
 	a.s.setConditions(a.unit, a.s.gate.Condition(&a.short), a.now)
 	a.s.gangs.waits(a.unit, true, a.now)
 	return true
@@ -297,6 +301,17 @@ func (a *attempt) lacking() int {
 func (a *attempt) commit(plan *cluster.Plan, why facts.Condition) bool {
 	s, u := a.s, a.unit
 	verdict := s.propose(plan, why)
+	if verdict.Reason == cluster.RejectQuota && u.Gang != nil && len(plan.Victims) == 0 && verdict.Placement >= u.Need() {
+		plan.Placements = plan.Placements[:verdict.Placement] // what the first members are given has room
+		verdict = s.propose(plan, why)
+	}
+	if verdict.Reason == cluster.RejectQuota {
+		s.observer.Rejected(verdict.Reason, a.now)
+		u.NotBefore = verdict.Revision
+		a.short = s.gate.RefusedGrant(verdict.Short)
+		a.blockByQuota()
+		return false
+	}
 	if !verdict.Committed {
 		s.rejected(u, verdict, a.now)
 		return false

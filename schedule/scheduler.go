@@ -348,8 +348,13 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 }
 
 // Flush has some of the units that sleep tried again by the next Step, others each time. It guards against wake-ups that were missed: call it
-// every minute or so. What it finds is told to Observer.MissedWakeup.
-func (s *Scheduler) Flush() { s.blocked.flushSome() }
+// every minute or so. What it finds is told to Observer.MissedWakeup. What waits for a limit because of the grant that its node would have given is tried
+// again too, which is no find.
+func (s *Scheduler) Flush() {
+	s.queue.ForgetGrants()
+	s.gate.RetryGrants()
+	s.blocked.flushSome()
+}
 
 // Pending counts the pods that wait.
 func (s *Scheduler) Pending() Pending {

@@ -169,12 +169,12 @@ func (rc *restCheck) packs(list []*pod, need int, nodes []*node, empty bool) boo
 			}
 			grant, _ := judge.SomeGrant(n.object, on[i], r.GPU)
 			on[i] = append(on[i], judge.Occupant{Requirements: r, Grant: grant})
-			asks.Add(rc.api.tenants, rc.api.identity(p).Namespace, r)
+			asks.Add(rc.api.tenants, rc.api.identity(p).Namespace, judge.Charge(r))
 			need--
 			break
 		}
 	}
-	return need == 0 && !rc.refuses(rc.api.unitOf(list[0]), asks)
+	return need == 0 && !rc.refuses(rc.api.unitOf(list[0]), asks) && !slices.ContainsFunc(list, rc.grantDecides)
 }
 
 // refuses says whether a limit leaves no room for what a unit asks, or has reserved what is left for another unit.
@@ -197,10 +197,19 @@ func (rc *restCheck) refuses(asking facts.UnitName, asks judge.Bill) bool {
 	return false
 }
 
+// grantDecides says whether it depends on the node what a pod costs a queue that has a limit.
+func (rc *restCheck) grantDecides(p *pod) bool {
+	r := rc.api.requirements(p)
+	if r.NUMANodes.CPUs == 0 && r.GPU.Milli == 0 {
+		return false
+	}
+	return rc.api.tenants.Limited(rc.api.identity(p).Namespace)
+}
+
 // billOf is the bill of one pod.
 func (rc *restCheck) billOf(p *pod) judge.Bill {
 	b := make(judge.Bill)
-	b.Add(rc.api.tenants, rc.api.identity(p).Namespace, rc.api.requirements(p))
+	b.Add(rc.api.tenants, rc.api.identity(p).Namespace, judge.Charge(rc.api.requirements(p)))
 	return b
 }
 
@@ -217,7 +226,7 @@ func (rc *restCheck) owedGuarantees() {
 			continue
 		}
 		checked[k] = true
-		if rc.features.constraints || rc.refuses(facts.UnitName{}, rc.billOf(p)) {
+		if rc.features.constraints || rc.grantDecides(p) || rc.refuses(facts.UnitName{}, rc.billOf(p)) {
 			continue
 		}
 		for j := range rc.api.nodes {
@@ -242,7 +251,7 @@ func (rc *restCheck) owed(p *pod, n *node) {
 			continue
 		}
 		within, borrowed := t.WithinGuarantee(t.QueueOf(to), mine, rc.used, asks), true
-		for r, amount := range judge.Charge(rc.api.requirements(v)) {
+		for r, amount := range rc.api.costs(n, v) {
 			borrowed = borrowed && (r == resource.NamePods || rc.used[side][r]-amount >= t.Guaranteed(side, r))
 		}
 		var stay []judge.Occupant
@@ -316,7 +325,7 @@ func (rc *restCheck) strandedPods() {
 
 // waitsForMore says whether a pod has to wait for more than a node: for its unit, which is looked at as a whole, or for its queue.
 func (rc *restCheck) waitsForMore(p *pod) bool {
-	return rc.features.tenants && (rc.w.Tasks[p.task].Unit != "" || rc.refuses(facts.UnitName{}, rc.billOf(p)))
+	return rc.features.tenants && (rc.w.Tasks[p.task].Unit != "" || rc.grantDecides(p) || rc.refuses(facts.UnitName{}, rc.billOf(p)))
 }
 
 // preemptors looks for pods that wait though they could have preempted.

@@ -103,6 +103,18 @@ func (a *model) reportUnit(name facts.UnitName, c facts.UnitCondition) bool {
 	return true
 }
 
+// costs is what a pod on a node costs its queues.
+func (a *model) costs(n *node, p *pod) map[string]int64 {
+	o := judge.Occupant{Requirements: a.requirements(p), Grant: p.grant}
+	if n.agent == nil {
+		return judge.ChargeOn(n.object, nil, o, p.ours)
+	}
+	if held, gave := n.agent.held[p.uid]; gave {
+		o.Grant = held
+	}
+	return judge.ChargeOn(n.object, n.agent.said, o, p.ours)
+}
+
 // usage is the bill of all pods on nodes that are present.
 func (a *model) usage() judge.Bill {
 	b := make(judge.Bill)
@@ -110,7 +122,7 @@ func (a *model) usage() judge.Bill {
 		if n := &a.nodes[i]; n.present {
 			for _, at := range n.pods {
 				p := &a.pods[at]
-				b.Add(a.tenants, a.identity(p).Namespace, a.requirements(p))
+				b.Add(a.tenants, a.identity(p).Namespace, a.costs(n, p))
 			}
 		}
 	}

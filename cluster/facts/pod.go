@@ -24,6 +24,8 @@ type Pod struct {
 	Deleting bool
 	// Gated: it has scheduling gates and is not to be placed yet.
 	Gated bool
+	// Mirror: the pod stands for one that the kubelet has from a file.
+	Mirror bool
 	// Labels, sorted by key. The slice may be shared between pods.
 	Labels []Label
 	// Owner is the pod's controller, if it is one that default spreading looks at.

@@ -39,10 +39,33 @@ type Tenant struct {
 	pods      int              // that refer to it
 	used      resource.Sums    // by Kind
 	noted     changes.Revision // in Tree.changedTenants
+
+	differs map[string]resource.List // by UID
 }
 
 // Queue is the leaf, or the inner queue, that the namespace feeds.
 func (t *Tenant) Queue() *Queue { return t.queue }
+
+// Differs returns what a pod is charged, if that is something else than its class says.
+func (t *Tenant) Differs(uid string) (charge resource.List, differs bool) {
+	if len(t.differs) == 0 {
+		return nil, false
+	}
+	charge, differs = t.differs[uid]
+	return charge, differs
+}
+
+// Differ takes note of what a pod is charged, or that it is charged what its class says.
+func (t *Tenant) Differ(uid string, charge resource.List, differs bool) {
+	switch {
+	case !differs:
+		delete(t.differs, uid)
+	case t.differs == nil:
+		t.differs = map[string]resource.List{uid: charge}
+	default:
+		t.differs[uid] = charge
+	}
+}
 
 // Used is what the namespace's pods hold.
 func (t *Tenant) Used(kind resource.Kind) int64 { return t.used.At(int(kind)) }

@@ -143,9 +143,16 @@ func (h *Holding) Add(amounts resource.List) {
 	}
 }
 
-// Verify holds the tree against what the pods of each namespace hold and what the nodes provide, and returns the first difference. That a
+// Verify holds the tree against what the pods of each namespace hold, how many differ from their classes, and what the nodes provide, and
+// returns the first difference. That a
 // queue stays within its limits is not among the invariants: others bind pods too, and limits are lowered. See Exceeded.
-func (tree *Tree) Verify(holding map[*Tenant]*Holding, capacity Exact) error {
+func (tree *Tree) Verify(holding map[*Tenant]*Holding, capacity Exact, differ int) error {
+	for _, t := range tree.tenants {
+		differ -= len(t.differs)
+	}
+	if differ != 0 {
+		return fmt.Errorf("%d pods more than are known are charged something of their own", -differ)
+	}
 	if err := tree.verifyTenants(holding); err != nil {
 		return err
 	}

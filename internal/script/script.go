@@ -2,7 +2,7 @@
 // write them in one way.
 //
 //	node n1 cpu=4 mem=8 pods=10 gpus=2 share taint=key:NoSchedule zone=a cordon
-//	pod p1 cpu=1 mem=2 gpu=500 prio=10 at=3 node=n1 gpuset=0,1 zone=a tolerate=key port=80 gated foreign finished deleting
+//	pod p1 cpu=1 mem=2 gpu=500 prio=10 at=3 node=n1 gpuset=0,1 zone=a tolerate=key port=80 gated foreign mirror finished deleting
 //	pod p2 started=5 never nominated=n1 ns=team unit=g subgroup=a deadline=60
 //	pod p3 cpu=4 mem=8 dedicated=bound node=n1 numaNodes=0:4/8192Mi
 //	pod p4 gpu=250 gpumem=10 isolation=soft near=switch required nics=1 rdma nicbw=25000 vf node=n1 gpus=2:250/10240Mi cards=1:25000/vf
@@ -117,6 +117,8 @@ func podField(t testing.TB, d *datadriven.TestData, pod *facts.Pod, key, value s
 		pod.Created = scaled(t, d, value, 1e9)
 	case "gated":
 		pod.Gated = true
+	case "mirror":
+		pod.Mirror = true
 	case "foreign":
 		pod.Ours = false
 	case "finished":

@@ -31,6 +31,7 @@ func (f *Fingerprints) Of(facts *facts.Pod, requirements uint64) uint64 {
 	b.flag(facts.Finished)
 	b.flag(facts.Deleting)
 	b.flag(facts.Gated)
+	b.flag(facts.Mirror)
 	b.str(facts.Node)
 	b.num(int64(len(facts.Labels)))
 	for i := range facts.Labels {

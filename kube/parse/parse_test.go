@@ -293,6 +293,33 @@ func TestHarmlessFieldsAreSupported(t *testing.T) {
 	}
 }
 
+// TestMirrorPods: the pod of a file on its node is one that its kubelet marks and owns. One that only says so is a pod like any other.
+func TestMirrorPods(t *testing.T) {
+	owned := func(kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name}}
+	}
+	for name, c := range map[string]struct {
+		annotation, node string
+		owners           []metav1.OwnerReference
+		want             bool
+	}{
+		"a mirror pod":           {"kubernetes.io/config.mirror", "n1", owned("Node", "n1"), true},
+		"it is not marked":       {"example.com/mirror", "n1", owned("Node", "n1"), false},
+		"nobody owns it":         {"kubernetes.io/config.mirror", "n1", nil, false},
+		"a ReplicaSet owns it":   {"kubernetes.io/config.mirror", "n1", owned("ReplicaSet", "n1"), false},
+		"another node owns it":   {"kubernetes.io/config.mirror", "n1", owned("Node", "n2"), false},
+		"it waits for its place": {"kubernetes.io/config.mirror", "", owned("Node", ""), false},
+	} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{c.annotation: "hash"}, OwnerReferences: c.owners},
+			Spec:       corev1.PodSpec{NodeName: c.node},
+		}
+		if got := NewParser("hilbert", nil).Pod(pod).Mirror; got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func TestPodFacts(t *testing.T) {
 	priority, controls := int32(7), true
 	created, started := metav1.Unix(1_000_000, 0), metav1.Unix(1_000_060, 0)

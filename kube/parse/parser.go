@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"hash/maphash"
 	"log/slog"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,6 +58,7 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 		Finished:  finished(pod),
 		Deleting:  pod.DeletionTimestamp != nil,
 		Gated:     len(pod.Spec.SchedulingGates) > 0,
+		Mirror:    mirrors(pod),
 		Labels:    p.labels.of(pod.Labels),
 
 		NeverPreempts: pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever,
@@ -210,4 +212,13 @@ func taintEffect(effect corev1.TaintEffect) facts.TaintEffect {
 // sidecar: an init container that keeps running beside the pod's containers.
 func sidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// mirrors reports whether the pod stands for one that the kubelet of its node has from a file. The kubelet makes itself, the node, its owner; a kubelet
+// does not run a pod that merely says so, and deletes it.
+func mirrors(pod *corev1.Pod) bool {
+	if _, marked := pod.Annotations[corev1.MirrorPodAnnotationKey]; !marked || pod.Spec.NodeName == "" {
+		return false
+	}
+	return slices.ContainsFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" && o.Name == pod.Spec.NodeName })
 }

@@ -62,7 +62,7 @@ func (c *Claims) admit(u *queue.Unit, ask resource.List) (Shortfall, bool) {
 			reserved := held.ask.Get(a.Kind)
 			if limit := q.Limit(a.Kind); resource.Add(a.Value, reserved) > limit-q.Used(a.Kind) {
 				short := quota.Shortfall{Queue: q, Kind: a.Kind, Asked: a.Value, Used: q.Used(a.Kind), Limit: limit}
-				return Shortfall{short, held.unit, reserved}, false
+				return Shortfall{Shortfall: short, ReservedFor: held.unit, Reserved: reserved}, false
 			}
 		}
 	}

@@ -1,6 +1,9 @@
 package admit
 
 import (
+	"maps"
+	"slices"
+
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
@@ -16,13 +19,32 @@ type Gate struct {
 	Claims *Claims
 	// Reservations are the nodes that are.
 	Reservations *Reservations
+
+	refusedGrants map[string]bool // queues of which a limit had no room for what a node would have given
 }
 
 // NewGate returns the gate of a ledger in which nothing is reserved.
 func NewGate(store *cluster.Store, maxReservations int) *Gate {
-	g := &Gate{store: store, Claims: &Claims{store: store, byQueue: make(map[*quota.Queue]claim)}}
+	g := &Gate{store: store, refusedGrants: make(map[string]bool), Claims: &Claims{store: store, byQueue: make(map[*quota.Queue]claim)}}
 	g.Reservations = &Reservations{store: store, gate: g, most: maxReservations, waiting: make(map[facts.UnitName]waiter)}
 	return g
+}
+
+// RefusedGrant takes note that a limit has room for what a unit requests, but not for what the node that was chosen would give for it: the unit waits
+// for the limit.
+func (g *Gate) RefusedGrant(short quota.Shortfall) Shortfall {
+	g.refusedGrants[short.Queue.Name] = true
+	return Shortfall{Shortfall: short, Granted: true}
+}
+
+// RetryGrants has the units tried again that wait for such limits, because another node may give them less now. It is called every minute or so.
+func (g *Gate) RetryGrants() {
+	for _, name := range slices.Sorted(maps.Keys(g.refusedGrants)) {
+		if q := g.store.Quota().Queue(name); q != nil {
+			g.store.Quota().Ease(q)
+		}
+	}
+	clear(g.refusedGrants)
 }
 
 // Release ends all that is reserved for a unit.

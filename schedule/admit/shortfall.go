@@ -15,10 +15,14 @@ type Shortfall struct {
 	// ReservedFor is the gang that has claimed what is left of the limit, and Reserved how much; zero where the limit itself leaves no room.
 	ReservedFor facts.UnitName
 	Reserved    int64
+	// Granted: the request has room, but not what the node that was chosen would give for it.
+	Granted bool
 }
 
 // NeverFits reports whether no waiting helps: the request alone is more than the limit.
-func (s *Shortfall) NeverFits() bool { return s.ReservedFor.IsZero() && s.Asked > s.Limit }
+func (s *Shortfall) NeverFits() bool {
+	return s.ReservedFor.IsZero() && s.Asked > s.Limit && !s.Granted
+}
 
 // Condition is the condition of a unit that waits because of the shortfall.
 func (g *Gate) Condition(short *Shortfall) facts.Condition {
@@ -29,6 +33,12 @@ func (g *Gate) Condition(short *Shortfall) facts.Condition {
 		return facts.Condition{
 			Reason:  spec.ReasonExceedsQuota,
 			Message: fmt.Sprintf("it asks for %s, but the limit of queue %s is %s: ask for less, or raise the limit", asked, short.Queue.Name, limit),
+		}
+	case short.Granted:
+		return facts.Condition{
+			Reason: spec.ReasonWaitingForQuota,
+			Message: fmt.Sprintf("the best node would give it %s, whole NUMA nodes, cores or parts of GPUs counted in; queue %s has %s of %s in use",
+				asked, short.Queue.Name, explain.AmountText(name, short.Used), limit),
 		}
 	case !short.ReservedFor.IsZero():
 		return facts.Condition{

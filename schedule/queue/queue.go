@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/heap"
+	"hilbert.dev/hilbert/resource"
 )
 
 // Queue holds the units that wait. The zero value is not usable; call New.
@@ -366,6 +367,24 @@ func (q *Queue) BlockByQuota(u *Unit, limiting *quota.Queue) {
 	}
 	q.blocks.endTrial(u, u.gang != nil)
 	q.blocks.add(u, q.shapeQueueOf(u), limiting)
+}
+
+// BlockByGrant blocks a popped unit as BlockByQuota does, because what its node would have given it has no room. Units of the block are woken as if each
+// took as much.
+func (q *Queue) BlockByGrant(u *Unit, short quota.Shortfall) {
+	q.BlockByQuota(u, short.Queue)
+	if u.location == inQuotaBlock {
+		u.shapeQueue.blocked.grant = resource.Amount{Kind: short.Kind, Value: short.Asked}
+	}
+}
+
+// ForgetGrants forgets how much units would have been given: by now it may be less.
+func (q *Queue) ForgetGrants() {
+	for _, list := range q.blocks.byLimit {
+		for _, block := range list {
+			block.grant = resource.Amount{}
+		}
+	}
 }
 
 // TreeGeneration counts how often the tree was rebuilt. A ShapeQueue is of no use after the generation in which it was obtained.

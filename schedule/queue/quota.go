@@ -6,6 +6,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/internal/heap"
+	"hilbert.dev/hilbert/resource"
 )
 
 // quotaBlock is the units of one shape queue for which a queue's limit leaves no room. They ask for the same, so when room comes only as many are
@@ -23,6 +24,7 @@ type quotaBlock struct {
 	refused    []*Unit           // gangs that were refused since limiting has last eased
 	eased      uint64            // limiting.Eased() when it was last read
 	trials     int               // units that were woken and are not decided yet
+	grant      resource.Amount   // what the latest of them would have been given, if that was what had no room
 	recheck    bool              // the room for which a unit was woken may still be there
 	position   int               // among the blocks of limiting
 }
@@ -147,15 +149,19 @@ func (block *quotaBlock) room() int64 {
 		block.refused = block.refused[:0]
 	}
 	block.eased, block.recheck = eased, false
-	return unitsThatFit(block.limiting, block.shapeQueue.Shape) - int64(block.trials)
+	return unitsThatFit(block.limiting, block.shapeQueue.Shape, block.grant) - int64(block.trials)
 }
 
-// unitsThatFit is how many units of a shape a queue's limits leave room for, at most.
-func unitsThatFit(limiting *quota.Queue, shape *Shape) int64 {
+// unitsThatFit is how many units of a shape a queue's limits leave room for, at most, if one takes as much as a grant.
+func unitsThatFit(limiting *quota.Queue, shape *Shape, grant resource.Amount) int64 {
 	n := int64(math.MaxInt32)
 	for _, a := range shape.Ask {
+		value := a.Value
+		if a.Kind == grant.Kind {
+			value = max(value, grant.Value)
+		}
 		if limit := limiting.Limit(a.Kind); limit != quota.Unlimited {
-			n = min(n, max(limit-limiting.Used(a.Kind), 0)/a.Value)
+			n = min(n, max(limit-limiting.Used(a.Kind), 0)/value)
 		}
 	}
 	return n

@@ -411,6 +411,19 @@ func (mi *mirror) rank(m *mirrored) int32 {
 	return m.priority
 }
 
+// costs is what a pod costs its queues where it is.
+func (mi *mirror) costs(m *mirrored) map[string]int64 {
+	n := mi.nodes[m.node]
+	if n == nil {
+		return judge.Charge(m.requirements)
+	}
+	var said *facts.NodeReport
+	if told := mi.reports[m.node]; told != nil {
+		said = told.report
+	}
+	return judge.ChargeOn(n, said, judge.Occupant{Requirements: m.requirements, Grant: mi.holds(m)}, m.ours)
+}
+
 // usage is the bill of the pods that the scheduler ought to know on nodes that it knows, except some.
 func (mi *mirror) usage(off []facts.UID) judge.Bill {
 	used := make(judge.Bill)
@@ -420,7 +433,7 @@ func (mi *mirror) usage(off []facts.UID) judge.Bill {
 		}
 		for _, m := range list {
 			if !slices.Contains(off, m.uid) {
-				used.Add(mi.tenants, m.namespace, m.requirements)
+				used.Add(mi.tenants, m.namespace, mi.costs(m))
 			}
 		}
 	}

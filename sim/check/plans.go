@@ -151,7 +151,12 @@ func (j *planJudge) quota() {
 	asks := make(judge.Bill)
 	for i := range j.plan.Placements {
 		m := j.mirror.pods[j.plan.Placements[i].Pod]
-		asks.Add(j.mirror.tenants, m.namespace, m.requirements)
+		p := &j.plan.Placements[i]
+		var said *facts.NodeReport
+		if told := j.mirror.reports[p.Node]; told != nil {
+			said = told.report
+		}
+		asks.Add(j.mirror.tenants, m.namespace, judge.ChargeOn(j.mirror.nodes[p.Node], said, judge.Occupant{Requirements: m.requirements, Grant: p.Grant}, true))
 	}
 	if why := j.mirror.tenants.Refusal(used, asks); why != "" {
 		j.run.Violate("places for pod %s and %d others: queue %s", j.plan.Placements[0].Pod, len(j.plan.Placements)-1, why)
@@ -199,7 +204,7 @@ func (j *planJudge) otherGuarantees() {
 		if side == "" || t.QueueOf(victim.namespace) == t.QueueOf(taker) {
 			continue // of the same queue, or of an inner one whose own pods are guaranteed nothing
 		}
-		if queue := t.CutsGuarantee(victim.namespace, side, left, victim.requirements, asked); queue != "" {
+		if queue := t.CutsGuarantee(victim.namespace, side, left, j.mirror.costs(victim), asked); queue != "" {
 			j.run.Violate("pod %s is evicted for %s, which leaves queue %s with less than it is guaranteed of what is not asked for",
 				uid, j.plan.Placements[0].Pod, queue)
 		}
@@ -222,7 +227,7 @@ func (j *planJudge) spared(m, victim *mirrored, used judge.Bill) string {
 	switch {
 	case !lower && !j.plan.Reclaims:
 		return "which is of no lower priority"
-	case !t.Borrows(used, m.namespace, victim.namespace, victim.requirements):
+	case !t.Borrows(used, m.namespace, victim.namespace, j.mirror.costs(victim)):
 		return "whose queue has borrowed nothing"
 	case t.KeepsBorrowed(victim.namespace, t.Side(victim.namespace, m.namespace)):
 		return "whose queue keeps what it has borrowed"

@@ -194,29 +194,26 @@ func (t *Tenants) Limit(name, r string) int64 {
 	return most
 }
 
-// Charge is what a pod costs its queues, by resource.
-func Charge(r *facts.Requirements) map[string]int64 {
-	sum := map[string]int64{resource.NamePods: 1}
-	for _, q := range r.Requests {
-		sum[q.Name] += q.Amount
-	}
-	if milli := r.GPU.Total(); milli > 0 {
-		sum[spec.ResourceGPUMilli] += milli
-	}
-	return sum
+// Limited says whether a queue that a namespace feeds, or one above it, has any limit.
+func (t *Tenants) Limited(namespace string) bool {
+	chain, _ := t.ancestors(t.QueueOf(namespace))
+	return slices.ContainsFunc(chain, func(name string) bool {
+		f := t.Queues[name]
+		return f != nil && (len(f.Max) > 0 || f.BorrowsNothing && len(f.Guaranteed) > 0)
+	})
 }
 
 // Bill adds up what pods cost, by queue and resource.
 type Bill map[string]map[string]int64
 
 // Add charges a pod to its queue and all ancestors of that.
-func (b Bill) Add(t *Tenants, namespace string, r *facts.Requirements) {
+func (b Bill) Add(t *Tenants, namespace string, costs map[string]int64) {
 	chain, _ := t.ancestors(t.QueueOf(namespace))
 	for _, name := range chain {
 		if b[name] == nil {
 			b[name] = make(map[string]int64)
 		}
-		for resource, amount := range Charge(r) {
+		for resource, amount := range costs {
 			b[name][resource] += amount
 		}
 	}
@@ -239,13 +236,13 @@ func (t *Tenants) Refusal(used, asks Bill) string {
 }
 
 // Borrows says whether a victim is borrowed from the namespace that takes its place: below the common ancestor, the victim's branch holds more
-// than its guarantee of some resource that the victim uses. Pods that a parent queue holds itself count as borrowed: no child is guaranteed them.
-func (t *Tenants) Borrows(used Bill, taker, namespace string, victim *facts.Requirements) bool {
+// than its guarantee of some resource that the victim costs it. Pods that a parent queue holds itself count as borrowed: no child is guaranteed them.
+func (t *Tenants) Borrows(used Bill, taker, namespace string, victim map[string]int64) bool {
 	side := t.Side(namespace, taker)
 	if side == "" {
 		return t.QueueOf(namespace) != t.QueueOf(taker)
 	}
-	for r, amount := range Charge(victim) {
+	for r, amount := range victim {
 		if r != resource.NamePods && amount > 0 && used[side][r] > t.Guaranteed(side, r) {
 			return true
 		}
@@ -255,10 +252,10 @@ func (t *Tenants) Borrows(used Bill, taker, namespace string, victim *facts.Requ
 
 // CutsGuarantee names a queue, of those from a victim's up to a branch, that has less than it is guaranteed of something which the victim holds and
 // which is not asked for; left is what is used without all victims. Empty if there is none.
-func (t *Tenants) CutsGuarantee(namespace, side string, left Bill, victim *facts.Requirements, asked map[string]int64) string {
+func (t *Tenants) CutsGuarantee(namespace, side string, left Bill, victim map[string]int64, asked map[string]int64) string {
 	chain, _ := t.ancestors(t.QueueOf(namespace))
 	for _, name := range chain {
-		for r, amount := range Charge(victim) {
+		for r, amount := range victim {
 			if r != resource.NamePods && amount > 0 && asked[r] == 0 && left[name][r] < t.Guaranteed(name, r) {
 				return name
 			}

@@ -37,7 +37,7 @@ func TestCutsGuarantee(t *testing.T) {
 		{"the victim holds none", left(0, 0), plain, asked, ""},
 		{"it is asked for", left(0, 0), victim, map[string]int64{spec.ResourceGPUMilli: 1000}, ""},
 	} {
-		if got := tenants.CutsGuarantee("v", "train", c.left, c.victim, c.asked); got != c.want {
+		if got := tenants.CutsGuarantee("v", "train", c.left, Charge(c.victim), c.asked); got != c.want {
 			t.Errorf("%s: queue %q has less than it is guaranteed, want %q", c.name, got, c.want)
 		}
 	}

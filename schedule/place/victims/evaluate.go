@@ -158,7 +158,7 @@ func (e *nodeEvaluator) absorbMembers(g *gang) {
 		if p.gang != nil || p.pod.Unit != g.unit {
 			return false
 		}
-		e.quota.take(p.account, p.pod.Class.Charge, -1)
+		e.quota.take(p.account, p.pod.Charge(), -1)
 		e.putBack(p.pod)
 		return true
 	})

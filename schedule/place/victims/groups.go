@@ -66,12 +66,12 @@ func (gs *victimGroups) refresh(g *gang) {
 			g.remaining = append(g.remaining, pod)
 		}
 	}
-	for from := 0; from < len(g.remaining); { // as a rule all are of one class
-		class, n := g.remaining[from].Class, int64(0)
-		for ; from < len(g.remaining) && g.remaining[from].Class == class; from++ {
+	for from := 0; from < len(g.remaining); { // as a rule all are charged the same
+		charge, n := g.remaining[from].Charge(), int64(0)
+		for ; from < len(g.remaining) && slices.Equal(g.remaining[from].Charge(), charge); from++ {
 			n++
 		}
-		g.holds = g.holds.Plus(class.Charge, n)
+		g.holds = g.holds.Plus(charge, n)
 	}
 }
 
@@ -130,7 +130,7 @@ func (gs *victimGroups) groupOf(pod *cluster.Pod) (victimGroup, bool) {
 			}
 		}
 	}
-	if !gs.quota.mayTake(a, pod.Class.Charge, pod.Priority, false) {
+	if !gs.quota.mayTake(a, pod.Charge(), pod.Priority, false) {
 		return victimGroup{}, false
 	}
 	return victimGroup{pod: pod, account: a, highest: pod.Priority, lost: gs.lost(pod)}, true
@@ -168,7 +168,7 @@ func (gs *victimGroups) lost(pod *cluster.Pod) int64 {
 // holds is what a group holds of each resource.
 func (gs *victimGroups) holds(p *victimGroup) resource.List {
 	if p.gang == nil {
-		return p.pod.Class.Charge
+		return p.pod.Charge()
 	}
 	if p.gang.stale {
 		gs.refresh(p.gang)

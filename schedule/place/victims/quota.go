@@ -296,7 +296,7 @@ func (b *victimQuota) excess(a *queueAccount, kind resource.Kind) int64 {
 // leave notes that a pod of a queue leaves anyway.
 func (b *victimQuota) leave(pod *cluster.Pod) {
 	for a := b.account(pod.Queue()); a != nil; a = a.parent {
-		add(&a.leaving, pod.Class.Charge, 1)
+		add(&a.leaving, pod.Charge(), 1)
 		a.over = b.overShare(a)
 	}
 }
@@ -322,7 +322,7 @@ func (b *victimQuota) updateLevels(a *queueAccount) {
 // countOn makes the Plan count on the departure of a pod that leaves anyway, or with sign −1 no longer.
 func (b *victimQuota) countOn(pod *cluster.Pod, sign int64) {
 	for a := b.account(pod.Queue()); a != nil; a = a.parent {
-		add(&a.credited, pod.Class.Charge, sign)
+		add(&a.credited, pod.Charge(), sign)
 	}
 }
 
