@@ -114,7 +114,7 @@ func TestPricedRankingIsExact(t *testing.T) {
 				market.Learn(&store.State)
 			}
 			if store.Pod(uid) != nil {
-				placeRanked(t, store, placer, uid, false)
+				placeRanked(t, store, placer, uid)
 			}
 		}
 		lists = max(lists, market.Revision())

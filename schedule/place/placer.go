@@ -36,6 +36,10 @@ func (p *Placer) SetMaxCoarseDomains(domains int) { p.index.SetMaxCoarseDomains(
 // choose it. It must be called before the first Place.
 func (p *Placer) SetMaxHolders(nodes int) { p.index.SetMaxHolders(nodes) }
 
+// SetMaxNodeClasses sets how many node classes classes of pods share before one that would divide them further goes by itself. Either way is
+// exact; tests choose it. It must be called before the first Place.
+func (p *Placer) SetMaxNodeClasses(classes int) { p.index.SetMaxNodeClasses(classes) }
+
 // SetLevels sets the topology keys that units are packed by, the widest first. A key that is asked for and not among them is a level by
 // itself. It must be called before the first PlaceUnit.
 func (p *Placer) SetLevels(keys []string) { p.packer.SetLevels(keys) }

@@ -35,8 +35,8 @@ func TestRankingIsExact(t *testing.T) {
 		}
 		snapshot := cluster.NewSnapshot()
 		placer := NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 9).Draw(t, "rankings"))
-		holders := rapid.SampledFrom([]int{3, 1000}).Draw(t, "shared")
-		placer.SetMaxHolders(holders)
+		placer.SetMaxNodeClasses(rapid.SampledFrom([]int{12, 512}).Draw(t, "node classes"))
+		placer.SetMaxHolders(rapid.SampledFrom([]int{3, 1000}).Draw(t, "shared"))
 		for i := range rapid.IntRange(1, 200).Draw(t, "nodes") {
 			store.Apply(facts.NodeUpserted{Node: rankedNode(random, i)})
 		}
@@ -56,18 +56,15 @@ func TestRankingIsExact(t *testing.T) {
 				store.Apply(facts.NodeRemoved{Name: fmt.Sprint("n", random.IntN(200))})
 			}
 			if store.Pod(uid) != nil {
-				placeRanked(t, store, placer, uid, holders == 1000)
+				placeRanked(t, store, placer, uid)
 			}
 		}
 	})
 }
 
-func placeRanked(t *rapid.T, store *cluster.Store, placer *Placer, uid facts.UID, shares bool) {
+func placeRanked(t *rapid.T, store *cluster.Store, placer *Placer, uid facts.UID) {
 	class := store.Pod(uid).Class
 	placer.snapshot.Advance(store)
-	if !placer.index.SharesRanking(class) && shares {
-		t.Fatalf("%+v gets an index of its own", class.Requirements)
-	}
 	choice, ok := placer.Place(class)
 	if want := placer.Best(class); choice.Slot != want {
 		t.Fatalf("pod %s: the ranking says slot %d, brute force %d", uid, choice.Slot, want)
@@ -84,6 +81,14 @@ func rankedNode(random *rand.Rand, i int) *facts.Node {
 	n := &facts.Node{
 		Name: fmt.Sprint("n", i), Labels: map[string]string{"zone": zones[random.IntN(2)], "disk": fmt.Sprint(random.IntN(3)), facts.HostnameKey: fmt.Sprint(i)},
 		Allocatable: quantities("cpu", int(8000*(1+random.Int64N(3))), "memory", int((16<<30)*(1+random.Int64N(2))), "pods", 6),
+	}
+	if random.IntN(3) == 0 { // a label that tells every node apart, and keys that few have
+		n.Labels["instance"], n.Labels[fmt.Sprint("key", random.IntN(6))] = fmt.Sprint(i), "x"
+	}
+	for image := range 3 {
+		if random.IntN(4) == 0 {
+			n.Images = append(n.Images, facts.Image{Name: fmt.Sprint("image", image), Size: (1 + random.Int64N(2000)) << 20})
+		}
 	}
 	switch random.IntN(12) {
 	case 0:
@@ -111,8 +116,32 @@ func rankedRequirements(random *rand.Rand) *facts.Requirements {
 			Expressions: []facts.Requirement{{Key: "disk", Operator: facts.In, Values: []string{fmt.Sprint(random.IntN(3))}}},
 		}}}
 	}
-	if random.IntN(9) == 0 {
+	for image := range 3 {
+		if random.IntN(4) == 0 {
+			r.Images = append(r.Images, fmt.Sprint("image", image))
+		}
+	}
+	host := fmt.Sprint(random.IntN(200))
+	switch random.IntN(16) {
+	case 0:
 		r.GPU.Milli = 300
+	case 1: // as the pod of a DaemonSet
+		r.Required = []facts.Term{{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{"n" + host}}}}}
+	case 2:
+		r.NodeSelector = append(r.NodeSelector, facts.Label{Key: facts.HostnameKey, Value: host})
+	case 3:
+		r.Required = []facts.Term{
+			{Expressions: []facts.Requirement{{Key: facts.HostnameKey, Operator: facts.In, Values: []string{host, "7", "9"}}}},
+			{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{"n" + host, "n3"}}}},
+		}
+	case 4: // odd: a label of one node, made-up keys
+		r.NodeSelector = append(r.NodeSelector, facts.Label{Key: "instance", Value: host})
+	case 5:
+		r.NodeSelector = append(r.NodeSelector, facts.Label{Key: fmt.Sprint("key", random.IntN(9)), Value: "x"})
+	case 6:
+		r.Required = []facts.Term{{Expressions: []facts.Requirement{{Key: fmt.Sprint("key", random.IntN(9)), Operator: facts.DoesNotExist}}}}
+	case 7:
+		r.Required = []facts.Term{{Expressions: []facts.Requirement{{Key: "instance", Operator: facts.Exists}}}}
 	}
 	return r
 }

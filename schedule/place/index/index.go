@@ -2,6 +2,7 @@ package index
 
 import (
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/topology"
 )
@@ -39,6 +40,19 @@ type Index struct {
 	decision    uint32
 	positions   []int
 
+	excepted    []cluster.Slot
+	holding     []cluster.Slot // nodes with images of the class
+	imageIn     []uint32       // by slot: the decision in which it was one of these
+	imageSum    []int64
+	images      map[string]*imageHolders
+	own         map[string]*ownSelection
+	dense       denseColumn
+	scan        scan
+	pins        []cluster.Slot
+	few         DomainScorer
+	sizesSeen   sightings[string]
+	classesSeen sightings[cluster.ClassID]
+
 	epoch uint32
 	seen  []uint32 // by slot: the epoch in which it was last stamped
 
@@ -54,6 +68,8 @@ func New(snapshot *cluster.Snapshot, profile *rules.Profile, seed uint64, maxInd
 		snapshot: snapshot, profile: profile, ties: ties{seed: seed}, maxIndexes: max(maxIndexes, 1),
 		indexes: make(map[cluster.ClassID]*classIndex), rankings: make(map[string]*ranking),
 		rankingByClass: make(map[cluster.ClassID]*ranking), nodeClasses: newNodeClasses(), maxCoarse: maxCoarseDomains, maxHolders: maxHolders,
+		images: make(map[string]*imageHolders), own: make(map[string]*ownSelection),
+		sizesSeen: make(sightings[string]), classesSeen: make(sightings[cluster.ClassID]),
 	}
 }
 
@@ -64,6 +80,9 @@ func (ix *Index) SetMaxCoarseDomains(domains int) { ix.maxCoarse = domains }
 // SetMaxHolders sets how many nodes may have pods of a softly spread class while that class still shares a ranking. Either way is exact; tests
 // choose it. It must be called before the first decision.
 func (ix *Index) SetMaxHolders(nodes int) { ix.maxHolders = nodes }
+
+// SetMaxNodeClasses sets how many node classes are shared. Either way is exact; tests choose it. It must be called before the first decision.
+func (ix *Index) SetMaxNodeClasses(classes int) { ix.nodeClasses.most = classes }
 
 // Snapshot is what the Index is of.
 func (ix *Index) Snapshot() *cluster.Snapshot { return ix.snapshot }
@@ -101,17 +120,47 @@ func (ix *Index) Choose(slot cluster.Slot, c *cluster.Class) Choice {
 	return choice
 }
 
-// best returns the best node by the ranking of the pod's size, or by the class's own index.
+// best returns the best node: of those that the class names, by its own index, by the ranking of its size, or by a scan.
 func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	ix.uses++
-	if !ix.SharesRanking(c) {
+	ix.decision++
+	if slots, ok := ix.pinned(c); ok {
+		return ix.bestOf(slots, c)
+	}
+	s := &ix.snapshot.State
+	now := s.Log().Len()
+	simple := ix.onlySoftSpread(c.Constraints)
+	if !simple && (readsCounts(c.Constraints) || ix.classesSeen.again(c.ID, now, s.Slots()) && ix.mayIndex(c)) {
 		return ix.classIndex(c).best(ix)
 	}
-	ix.nodeClasses.follow(&ix.snapshot.State)
-	r := ix.ranking(c)
-	r.lastUsed = ix.uses
-	r.follow(ix)
-	return r.best(ix, c, ix.nodeClasses.selection(ix, c))
+	ix.markExceptions(c)
+	ix.sumImages(c)
+	ix.nodeClasses.follow(s)
+	if !ix.nodeClasses.distinguish(s, c) {
+		v := ix.ownSelection(c)
+		ix.scan.run(ix, c, &v.selection, v.of)
+		return ix.choose(&ix.scan, c, &v.selection)
+	}
+	ix.nodeClasses.follow(s)
+	v := ix.nodeClasses.selection(ix, c)
+	if simple {
+		if r := ix.ranking(c, now); r != nil {
+			r.lastUsed = ix.uses
+			r.follow(ix)
+			return ix.choose(r, c, v)
+		}
+	}
+	ix.scan.run(ix, c, v, ix.nodeClasses.of)
+	return ix.choose(&ix.scan, c, v)
+}
+
+// mayIndex reports whether the class has an index, or there is room for one, or one that was not used lately.
+func (ix *Index) mayIndex(c *cluster.Class) bool {
+	if ix.indexes[c.ID] != nil || len(ix.indexes) < ix.maxIndexes {
+		return true
+	}
+	oldest := leastRecent(ix.indexes, func(x *classIndex) uint64 { return x.lastUsed })
+	return ix.snapshot.Log().Len()-oldest.cursor > soon(ix.snapshot.Slots())
 }
 
 // classIndex returns the class's own index, up to date with the snapshot.
@@ -132,21 +181,33 @@ func (ix *Index) classIndex(c *cluster.Class) *classIndex {
 	return x
 }
 
-// ranking returns the ranking of the class's size; it may be behind the snapshot.
-func (ix *Index) ranking(c *cluster.Class) *ranking {
-	if r := ix.rankingByClass[c.ID]; r != nil {
-		return r
+// ranking returns the ranking of the class's size, which may be behind the snapshot; nil if the size is not worth one.
+func (ix *Index) ranking(c *cluster.Class, now changes.Revision) *ranking {
+	r := ix.rankingByClass[c.ID]
+	slots := ix.snapshot.Slots()
+	if r != nil {
+		if ix.sizesSeen.again(r.key, now, slots) {
+			return r
+		}
+		return nil
 	}
 	ix.scratch = c.AppendSize(ix.scratch[:0])
-	r := ix.rankings[string(ix.scratch)]
-	if r == nil {
+	key := string(ix.scratch)
+	if !ix.sizesSeen.again(key, now, slots) {
+		return nil
+	}
+	if r = ix.rankings[key]; r == nil {
 		r = &ranking{}
 		if len(ix.rankings) >= ix.maxIndexes {
-			r = leastRecent(ix.rankings, func(r *ranking) uint64 { return r.lastUsed })
+			oldest := leastRecent(ix.rankings, func(r *ranking) uint64 { return r.lastUsed })
+			if now-oldest.cursor <= soon(slots) {
+				return nil
+			}
+			r = oldest
 			delete(ix.rankings, r.key)
 			clear(ix.rankingByClass)
 		}
-		r.key, r.class, r.generation = string(ix.scratch), c, 0
+		r.key, r.class, r.generation = key, c, 0
 		ix.rankings[r.key] = r
 	}
 	if len(ix.rankingByClass) >= maxKnownClasses {

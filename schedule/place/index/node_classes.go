@@ -27,6 +27,11 @@ type nodeClasses struct {
 	of             []int32 // by slot; NoGroup where there is no node
 	classes        []nodeClass
 
+	most   int              // node classes
+	absent map[string]bool  // labels that classes select by and no node has
+	fine   map[string]bool  // labels that tell too many nodes apart
+	forgot changes.Revision // when labels were forgotten last
+
 	selections map[string]*selection
 	byPodClass map[cluster.ClassID]*selection
 	scratch    []byte
@@ -54,31 +59,101 @@ type allowedClass struct {
 // The bounds of node classes: beyond them classes of pods get an index of their own.
 const (
 	maxDistinguishingLabels = 16
+	maxAbsentLabels         = 1 << 12
+	forgetAfter             = changes.Revision(1 << 18) // changes between two times that labels are forgotten
 	maxNodeClasses          = 512
 	maxKnownClasses         = 1 << 14
 )
 
 func newNodeClasses() *nodeClasses {
-	return &nodeClasses{byKey: make(map[string]int32), selections: make(map[string]*selection), byPodClass: make(map[cluster.ClassID]*selection)}
+	return &nodeClasses{most: maxNodeClasses, byKey: make(map[string]int32), selections: make(map[string]*selection), byPodClass: make(map[cluster.ClassID]*selection),
+		absent: make(map[string]bool), fine: make(map[string]bool)}
 }
 
-// distinguish makes the labels that the class selects by relevant. It is false when they would be too many, or tell every node apart.
+// distinguish makes the labels that the class selects by relevant; the node classes must be up to date. It is false when they would be too many,
+// or tell too many nodes apart: then the class goes by itself, and the others keep their node classes. A label that no node has tells none apart,
+// and costs nothing until a node comes that has it.
 func (a *nodeClasses) distinguish(s *cluster.State, c *cluster.Class) bool {
 	if a.byPodClass[c.ID] != nil {
 		return true
 	}
-	want := a.distinguishing
-	for _, label := range append(selectedBy(c), spreadOver(s, c)...) {
-		if at, found := slices.BinarySearch(want, label); !found {
-			want = slices.Insert(slices.Clone(want), at, label)
-		}
-	}
-	if len(want) > maxDistinguishingLabels || slices.Contains(want, facts.HostnameKey) || slices.Contains(want, facts.FieldName) {
+	if len(a.classes) > a.most {
 		return false
 	}
-	if len(want) > len(a.distinguishing) {
-		a.distinguishing, a.generation = want, 0
+	for _, label := range append(selectedBy(c), spreadOver(s, c)...) {
+		at, found := slices.BinarySearch(a.distinguishing, label)
+		switch {
+		case found || a.absent[label]:
+			continue
+		case label == facts.HostnameKey || label == facts.FieldName || a.fine[label]:
+			return false
+		case !anyHas(s, label):
+			if len(a.absent) >= maxAbsentLabels {
+				return a.mayForget(s) && a.distinguish(s, c)
+			}
+			a.absent[label] = true
+			continue
+		case len(a.distinguishing) >= maxDistinguishingLabels:
+			return a.mayForget(s) && a.distinguish(s, c)
+		case a.tooFine(s, label):
+			a.fine[label] = true
+			return false
+		}
+		a.distinguishing = slices.Insert(slices.Clone(a.distinguishing), at, label)
+		a.build(s)
 	}
+	return len(a.classes) <= a.most
+}
+
+func anyHas(s *cluster.State, label string) bool {
+	for i := range s.Slots() {
+		if node := s.Node(cluster.Slot(i)); node != nil {
+			if _, ok := node.Labels[label]; ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tooFine reports whether the label would divide the node classes into too many.
+func (a *nodeClasses) tooFine(s *cluster.State, label string) bool {
+	type part struct {
+		of    int32
+		value string
+	}
+	parts := make(map[part]struct{})
+	for slot, of := range a.of {
+		if node := s.Node(cluster.Slot(slot)); node != nil {
+			value, ok := node.Labels[label]
+			if ok {
+				value = "=" + value
+			}
+			if parts[part{of, value}] = struct{}{}; len(parts) > a.most {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// forget unlearns all labels; classes of pods that are still asked about bring theirs again.
+func (a *nodeClasses) forget() {
+	a.distinguishing, a.generation = nil, 0
+	clear(a.absent)
+	clear(a.fine)
+	clear(a.byPodClass)
+	clear(a.selections)
+}
+
+// mayForget unlearns the labels if that was long ago.
+func (a *nodeClasses) mayForget(s *cluster.State) bool {
+	if s.Log().Len()-a.forgot < forgetAfter {
+		return false
+	}
+	a.forgot = s.Log().Len()
+	a.forget()
+	a.build(s)
 	return true
 }
 
@@ -131,8 +206,26 @@ func (a *nodeClasses) follow(s *cluster.State) {
 		if change := log.At(a.cursor); change.Kind&changes.Redefined != 0 {
 			a.leave(s, change.Slot)
 			if node := s.Node(change.Slot); node != nil {
+				a.notice(node)
 				a.enter(change.Slot, a.classOf(node))
 			}
+		}
+	}
+	if len(a.classes) > a.most {
+		a.mayForget(s)
+	}
+}
+
+// notice finds out whether a node has a label that none had when pods selected by it: those classes of pods must be asked again.
+func (a *nodeClasses) notice(node *facts.Node) {
+	if len(a.absent) == 0 {
+		return
+	}
+	for label := range node.Labels {
+		if a.absent[label] {
+			delete(a.absent, label)
+			clear(a.byPodClass)
+			clear(a.selections)
 		}
 	}
 }
@@ -150,6 +243,11 @@ func (a *nodeClasses) build(s *cluster.State) {
 		}
 	}
 	a.cursor = s.Log().Len()
+	for i := range s.Slots() {
+		if node := s.Node(cluster.Slot(i)); node != nil {
+			a.notice(node)
+		}
+	}
 }
 
 func (a *nodeClasses) enter(slot cluster.Slot, id int32) {

@@ -6,6 +6,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/changes"
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // Partition divides the nodes by the values of some labels. A domain is the nodes that have equal values of all of them; a node that lacks
@@ -104,7 +105,7 @@ func (d *Partition) enter(s *cluster.State, slot cluster.Slot) {
 	}
 	d.scratch = d.scratch[:0]
 	for _, key := range d.Keys {
-		value, ok := node.Labels[key]
+		value, ok := labelOf(node, key)
 		if !ok {
 			return
 		}
@@ -116,13 +117,22 @@ func (d *Partition) enter(s *cluster.State, slot cluster.Slot) {
 		d.byValues[string(d.scratch)] = id
 		values := make([]string, len(d.Keys))
 		for i, key := range d.Keys {
-			values[i] = node.Labels[key]
+			values[i], _ = labelOf(node, key)
 		}
 		d.Domains = append(d.Domains, domain{Values: values})
 	}
 	in := &d.Domains[id]
 	d.Of[slot], d.position[slot] = id, int32(len(in.Slots))
 	in.Slots = append(in.Slots, slot)
+}
+
+// labelOf is the value of a label, or of the field that selectors may name.
+func labelOf(n *facts.Node, key string) (string, bool) {
+	if key == facts.FieldName {
+		return n.Name, true
+	}
+	value, ok := n.Labels[key]
+	return value, ok
 }
 
 func (d *Partition) leave(slot cluster.Slot) {

@@ -25,7 +25,7 @@ type ranking struct {
 // SharesRanking reports whether the place of the class's pods depends on nothing but their size, the node classes, and a few nodes that are
 // exceptions because they run pods of the class already.
 func (ix *Index) SharesRanking(c *cluster.Class) bool {
-	return len(ix.nodeClasses.classes) <= maxNodeClasses && ix.onlySoftSpread(c.Constraints) && !ix.imagesMatter(c) && ix.nodeClasses.distinguish(&ix.snapshot.State, c)
+	return ix.onlySoftSpread(c.Constraints) && ix.nodeClasses.distinguish(&ix.snapshot.State, c)
 }
 
 // maxHolders is how many nodes may have pods of a class while the class still shares a ranking: each decision evaluates each of these nodes.
@@ -123,77 +123,18 @@ func (r *ranking) update(ix *Index, slot cluster.Slot) {
 	r.put(slot, ix.key(slot, r.class))
 }
 
-// best returns the feasible node with the highest total score, among the node classes that the selection allows.
-func (r *ranking) best(ix *Index, c *cluster.Class, v *selection) (cluster.Slot, bool) {
-	s, f := &ix.snapshot.State, &ix.stats
-	f.Reset(c)
-	for i := range v.allowed {
-		if heap := r.heap(v.allowed[i].nodeClass); len(heap) > 0 {
-			f.AddNodes(s, heap[0], c, len(heap))
-		}
+func (r *ranking) feasible(group int32) (cluster.Slot, int) {
+	if heap := r.heap(group); len(heap) > 0 {
+		return heap[0], len(heap)
 	}
-	f.SetWeights(c)
-	r.collectExceptions(ix, c, v)
-	for i := range v.allowed {
-		o := &v.allowed[i]
-		if o.best = r.bestOrdinary(ix, o.nodeClass); o.best != cluster.NoSlot {
-			o.raw[rules.SpreadScore] = rules.RawSpread(f, s, o.best, c)
-			f.AddRaw(&o.raw)
-		}
-	}
-	for i := range ix.exceptions {
-		f.AddRaw(&ix.exceptions[i].raw)
-	}
-	best, bestKey := cluster.NoSlot, int64(0)
-	take := func(slot cluster.Slot, raw *rules.RawValues) {
-		key := r.cells[slot].key + ix.profile.NormalizedScore(f, raw)<<tieBits
-		if best == cluster.NoSlot || key > bestKey || (key == bestKey && slot < best) {
-			best, bestKey = slot, key
-		}
-	}
-	for i := range v.allowed {
-		if o := &v.allowed[i]; o.best != cluster.NoSlot {
-			take(o.best, &o.raw)
-		}
-	}
-	for i := range ix.exceptions {
-		take(ix.exceptions[i].slot, &ix.exceptions[i].raw)
-	}
-	return best, best != cluster.NoSlot
+	return cluster.NoSlot, 0
 }
 
-// exception is a feasible node that is unlike the rest of its node class: it has raw values of its own.
-type exception struct {
-	slot cluster.Slot
-	raw  rules.RawValues
-}
+func (r *ranking) ordinary(ix *Index, group int32) cluster.Slot { return r.bestOrdinary(ix, group) }
 
-// collectExceptions collects the nodes that run pods which the class's soft constraints count, and marks them.
-func (r *ranking) collectExceptions(ix *Index, c *cluster.Class, v *selection) {
-	ix.exceptions = ix.exceptions[:0]
-	if c.Constraints == nil {
-		return
-	}
-	s := &ix.snapshot.State
-	ix.decision++
-	for len(ix.exceptionIn) < s.Slots() {
-		ix.exceptionIn = append(ix.exceptionIn, 0)
-	}
-	for i := range c.Constraints.Soft {
-		if c.Constraints.Soft[i].Census != census.None {
-			continue
-		}
-		for _, slot := range s.Counts().Holders(c.Constraints.Soft[i].Tally).Slots() {
-			cell := &r.cells[slot]
-			if cell.position == absent || v.position[cell.group] == NoGroup || ix.exceptionIn[slot] == ix.decision {
-				continue
-			}
-			ix.exceptionIn[slot] = ix.decision
-			raw := v.allowed[v.position[cell.group]].raw
-			raw[rules.SpreadScore] = rules.RawSpread(&ix.stats, s, slot, c)
-			ix.exceptions = append(ix.exceptions, exception{slot, raw})
-		}
-	}
+func (r *ranking) look(slot cluster.Slot) (group int32, key int64, ok bool) {
+	c := &r.cells[slot]
+	return c.group, c.key, c.position != absent
 }
 
 func (r *ranking) heap(group int32) []cluster.Slot {
@@ -210,7 +151,7 @@ func (r *ranking) bestOrdinary(ix *Index, group int32) cluster.Slot {
 	if len(heap) == 0 {
 		return cluster.NoSlot
 	}
-	if len(ix.exceptions) == 0 || ix.exceptionIn[heap[0]] != ix.decision {
+	if len(ix.excepted) == 0 || ix.exceptionIn[heap[0]] != ix.decision {
 		return heap[0]
 	}
 	open := append(ix.positions[:0], 0)

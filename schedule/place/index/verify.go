@@ -38,14 +38,14 @@ func (d *Partition) verify(s *cluster.State) error {
 				return fmt.Errorf("%v: slot %d stands in domain %d at %d, but is said to be in %d at %d", d.Keys, slot, id, at, d.Of[slot], d.position[slot])
 			}
 			for i, key := range d.Keys {
-				if value, ok := s.Node(slot).Labels[key]; !ok || value != d.Domains[id].Values[i] {
+				if value, ok := labelOf(s.Node(slot), key); !ok || value != d.Domains[id].Values[i] {
 					return fmt.Errorf("slot %d has %s %q and is in a domain of %v", slot, key, value, d.Domains[id].Values)
 				}
 			}
 		}
 	}
 	for i := range s.Slots() {
-		if node := s.Node(cluster.Slot(i)); node != nil && !slices.ContainsFunc(d.Keys, func(key string) bool { _, ok := node.Labels[key]; return !ok }) {
+		if node := s.Node(cluster.Slot(i)); node != nil && !slices.ContainsFunc(d.Keys, func(key string) bool { _, ok := labelOf(node, key); return !ok }) {
 			listed--
 		}
 	}

@@ -211,7 +211,12 @@ func rawImages(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster
 			sum += int64(float64(size) * share)
 		}
 	}
-	most := maxImage * int64(len(c.Images))
+	return ImagesScore(sum, len(c.Images))
+}
+
+// ImagesScore is the score of a node that has so many bytes of a pod's images, each weighed by the share of nodes that have it.
+func ImagesScore(sum int64, images int) int64 {
+	most := maxImage * int64(images)
 	sum = min(max(sum, MinImageBytes), most)
 	return MaxScore * (sum - MinImageBytes) / (most - MinImageBytes)
 }

@@ -127,10 +127,15 @@ const (
 	taintScore    = 0
 	affinityScore = 1
 	SpreadScore   = 2
+	ImageScore    = 4
 )
 
 // Indices of some scores in LocalScores.
 const (
+	leastScore    = 0
+	mostScore     = 1
+	pointsScore   = 2
+	balancedScore = 3
 	packingScore  = 4 // those before it look at cpu and memory
 	numaScore     = 5
 	headroomScore = 6

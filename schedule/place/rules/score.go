@@ -22,7 +22,10 @@ func afterwards(s *cluster.State, slot cluster.Slot, c *cluster.Class) (requeste
 
 // scoreLeastAllocated is the mean free share of cpu and memory, in percent.
 func scoreLeastAllocated(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
-	requested, allocatable := afterwards(s, slot, c)
+	return leastAllocated(afterwards(s, slot, c))
+}
+
+func leastAllocated(requested, allocatable [2]int64) int64 {
 	var sum, count int64
 	for i := range requested {
 		if allocatable[i] == 0 {
@@ -41,7 +44,10 @@ func scoreLeastAllocated(_ *Profile, s *cluster.State, slot cluster.Slot, c *clu
 
 // scoreMostAllocated is the mean used share of cpu and memory, in percent.
 func scoreMostAllocated(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
-	requested, allocatable := afterwards(s, slot, c)
+	return mostAllocated(afterwards(s, slot, c))
+}
+
+func mostAllocated(requested, allocatable [2]int64) int64 {
 	var sum, count int64
 	for i := range requested {
 		if allocatable[i] == 0 {
@@ -66,8 +72,10 @@ func scoreBalancedAllocation(_ *Profile, s *cluster.State, slot cluster.Slot, c 
 	allocatable := [2]int64{s.Allocatable(slot, resource.CPU), s.Allocatable(slot, resource.Memory)}
 	before := [2]int64{s.Requested(slot, resource.CPU), s.Requested(slot, resource.Memory)}
 	after := [2]int64{before[0] + cpu, before[1] + memory}
-	return MaxScore/2 + (MaxScore/2+balance(after, allocatable)-balance(before, allocatable))/2
+	return balancedAfter(balance(after, allocatable), balance(before, allocatable))
 }
+
+func balancedAfter(after, before int64) int64 { return MaxScore/2 + (MaxScore/2+after-before)/2 }
 
 // balance is (1 − standard deviation of the two used shares) × MaxScore. The conversions keep compilers from fusing operations.
 func balance(requested, allocatable [2]int64) int64 {
@@ -113,6 +121,10 @@ func leftover(free *topology.Free, grant topology.Grant) int64 {
 // scoreCapacityRatio reads, for cpu and memory, the configured score of the used share, and returns the mean of those above 0.
 func scoreCapacityRatio(p *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	requested, allocatable := afterwards(s, slot, c)
+	return capacityRatio(p.ratio, requested, allocatable)
+}
+
+func capacityRatio(points []spec.RatioPoint, requested, allocatable [2]int64) int64 {
 	var sum, count int64
 	for i := range requested {
 		if allocatable[i] == 0 {
@@ -122,7 +134,7 @@ func scoreCapacityRatio(p *Profile, s *cluster.State, slot cluster.Slot, c *clus
 		if requested[i] <= allocatable[i] {
 			utilization = requested[i] * 100 / allocatable[i]
 		}
-		if score := ratioScore(p.ratio, utilization); score > 0 {
+		if score := ratioScore(points, utilization); score > 0 {
 			sum += score
 			count++
 		}

@@ -1,0 +1,50 @@
+package index
+
+import (
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
+	"hilbert.dev/hilbert/schedule/place/rules"
+)
+
+// denseColumn is the Dense of every slot. It follows the snapshot's log from its own cursor.
+type denseColumn struct {
+	rows   []rules.Dense
+	ties   []uint32
+	cursor changes.Revision
+	built  bool
+}
+
+func (d *denseColumn) follow(ix *Index) {
+	s := &ix.snapshot.State
+	log := s.Log()
+	behind := log.Len() - d.cursor
+	if !d.built || !log.Covers(d.cursor) || behind > changes.Revision(s.Slots()) {
+		d.rows, d.ties, d.built = d.rows[:0], d.ties[:0], true
+		d.grow(s.Slots())
+		for slot := range d.rows {
+			d.fill(ix, cluster.Slot(slot))
+		}
+		d.cursor = log.Len()
+		return
+	}
+	d.grow(s.Slots())
+	ix.epoch++
+	for ; d.cursor < log.Len(); d.cursor++ {
+		if slot := log.At(d.cursor).Slot; !ix.stamp(slot) {
+			d.fill(ix, slot)
+		}
+	}
+}
+
+func (d *denseColumn) grow(slots int) {
+	for len(d.rows) < slots {
+		d.rows, d.ties = append(d.rows, rules.Dense{}), append(d.ties, 0)
+	}
+}
+
+func (d *denseColumn) fill(ix *Index, slot cluster.Slot) {
+	d.rows[slot].Fill(&ix.snapshot.State, slot)
+	if ix.snapshot.Node(slot) != nil {
+		d.ties[slot] = ix.Tie(slot)
+	}
+}
