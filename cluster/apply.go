@@ -58,7 +58,9 @@ func (s *Store) applyList(event facts.Event) {
 	case facts.NodesListed:
 		relist(slices.Sorted(maps.Keys(s.slots.byNode)), e.Nodes, func(n *facts.Node) string { return n.Name }, s.removeNode, s.upsertNode)
 	case facts.PodsListed:
-		relist(slices.Sorted(maps.Keys(s.pods.byUID)), pointers(e.Pods), func(p *facts.Pod) facts.UID { return p.UID }, s.removePod, s.upsertPod)
+		relist(s.pods.known(false), pointers(e.Pods), func(p *facts.Pod) facts.UID { return p.UID }, s.removePod, s.upsertPod)
+	case facts.FinishedListed:
+		relist(s.pods.known(true), pointers(e.Pods), func(p *facts.Pod) facts.UID { return p.UID }, s.removePod, s.upsertPod)
 	case facts.ReportsListed:
 		relist(slices.Sorted(maps.Keys(s.grants.reports)), e.Reports, func(r facts.NodeReported) string { return r.Node },
 			func(node string) { s.report(node, nil) }, func(r facts.NodeReported) { s.report(r.Node, r.Report) })

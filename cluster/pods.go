@@ -20,6 +20,17 @@ func newPodTable() podTable {
 	return podTable{byUID: make(map[facts.UID]*Pod), orphans: make(map[string][]*Pod), updates: make(map[facts.UID]*facts.Pod)}
 }
 
+// known lists the pods that have finished, or those that have not, sorted.
+func (t *podTable) known(finished bool) (list []facts.UID) {
+	for uid, pod := range t.byUID {
+		if (pod.Phase == Finished) == finished {
+			list = append(list, uid)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 // enter adds a pod to those on a slot; leave takes it out.
 func (t *podTable) enter(pod *Pod, slot Slot) {
 	pod.slot, pod.position = slot, int32(len(t.onSlot[slot]))

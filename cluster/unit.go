@@ -19,6 +19,7 @@ type Unit struct {
 	bound   int              // of those, on a node for certain
 	done    int              // members that were seen to finish
 	reached bool             // MinMember members were bound at once, and something of it is left
+	lapsed  bool             // reached, but then nothing was left of it, and nothing was placed since
 	noted   changes.Revision // in Units.changed
 }
 
@@ -160,7 +161,7 @@ func (b *Units) join(pod *Pod, name facts.UnitName) {
 	pod.Unit, pod.seat = u, int32(len(u.pods))
 	u.pods = append(u.pods, pod)
 	if pod.Phase == Finished {
-		u.done++
+		b.finish(u)
 	}
 	if pod.Placed() {
 		u.placed++
@@ -206,16 +207,32 @@ func (b *Units) recount(pod *Pod, change func()) {
 // note makes Changed name the unit.
 func (b *Units) note(u *Unit) { b.changed.Note(u, &u.noted) }
 
-// sawWhole takes note that MinMember members are bound at once. What a Binding has not confirmed may still be refused.
+// finish counts a member that has finished. That it has, and that it is no longer among the pods that run, is seen by two watches in any order:
+//
+//	the last member leaves    nothing is left of the unit, which lapses
+//	the member has finished   so it has not lapsed: the next generation's members join one by one
+func (b *Units) finish(u *Unit) {
+	u.done++
+	u.reached = u.reached || u.lapsed
+	u.sawWhole()
+	b.note(u)
+}
+
+// sawWhole takes note that MinMember members are bound at once, or were: those that have finished ran beside the others. What a Binding has not
+// confirmed may still be refused.
 func (u *Unit) sawWhole() {
-	if u.Facts != nil && u.bound >= u.MinMember() {
+	if u.Facts != nil && u.bound+u.done >= u.MinMember() {
 		u.reached = true
+	}
+	if u.placed > 0 {
+		u.lapsed = false
 	}
 }
 
 // sawEnd takes note that nothing is left of a unit: it has to become whole anew.
 func (u *Unit) sawEnd() {
 	if u.placed+u.done == 0 {
+		u.lapsed = u.lapsed || u.reached
 		u.reached = false
 	}
 }
@@ -223,7 +240,7 @@ func (u *Unit) sawEnd() {
 // setPhase is the only way in which a pod's phase changes.
 func (b *Units) setPhase(pod *Pod, phase Phase) {
 	if pod.Unit != nil && phase == Finished && pod.Phase != Finished {
-		pod.Unit.done++
+		b.finish(pod.Unit)
 	}
 	b.recount(pod, func() { pod.Phase = phase })
 }
@@ -254,7 +271,7 @@ func (s *Store) setFacts(u *Unit, seen *facts.Unit) {
 		s.units.atomic--
 	}
 	if seen == nil || u.Facts != nil && u.Facts.UID != seen.UID {
-		u.reached, u.done = false, 0
+		u.reached, u.lapsed, u.done = false, false, 0
 	}
 	u.Facts = seen
 	if u.Atomic() {

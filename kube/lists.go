@@ -6,6 +6,7 @@ import "hilbert.dev/hilbert/cluster/facts"
 var resources = [...]string{
 	"nodes", "pods", "namespaces", "poddisruptionbudgets", "services", "replicationcontrollers", "replicasets", "statefulsets",
 	"podgroups", "queues", "customnoderesources", // empty where the API server does not have them
+	"finished pods", // which of a gang's members have ended must be known before anything is given up as partial
 }
 
 // Lists keeps which of the lists that a Watch begins with have arrived. The zero value has none. Nothing may be decided before it has
@@ -52,6 +53,8 @@ func listed(event facts.Event) (index int, ok bool) {
 		return 9, true
 	case facts.ReportsListed:
 		return 10, true
+	case facts.FinishedListed:
+		return 11, true
 	}
 	return 0, false
 }

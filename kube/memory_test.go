@@ -42,7 +42,7 @@ func BenchmarkMemory(b *testing.B) {
 		out := outlet{b.Context(), events}
 		store := cluster.NewStore()
 		nodeSink := mirrorNodes(out, parse.NewParser("hilbert", nil))
-		podSink := &podSink{out: out, parser: parse.NewParser("hilbert", nil), seen: parse.NewFingerprints()}
+		podSink := &podSink{out: out, parser: parse.NewParser("hilbert", nil), watches: newPodWatches()}
 		before := heap()
 		for i := range nodes {
 			if err := nodeSink.Add(standin.TypicalNode(i)); err != nil {
@@ -69,7 +69,7 @@ func BenchmarkMemory(b *testing.B) {
 // An update that changes nothing costs next to nothing.
 func BenchmarkUnchangedPod(b *testing.B) {
 	events := make(chan facts.Event, 1)
-	sink := &podSink{out: outlet{b.Context(), events}, parser: parse.NewParser("hilbert", nil), seen: parse.NewFingerprints()}
+	sink := &podSink{out: outlet{b.Context(), events}, parser: parse.NewParser("hilbert", nil), watches: newPodWatches()}
 	pod := standin.TypicalPod(b, 1)
 	_ = sink.Add(pod)
 	b.ReportAllocs()

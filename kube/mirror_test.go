@@ -284,7 +284,7 @@ func TestPodChangesThatAreTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			events := make(chan facts.Event, 2)
-			sink := &podSink{out: outlet{t.Context(), events}, parser: parse.NewParser("hilbert", nil), seen: parse.NewFingerprints()}
+			sink := &podSink{out: outlet{t.Context(), events}, parser: parse.NewParser("hilbert", nil), watches: newPodWatches()}
 			pod := testPod("a", c.node)
 			pod.Labels = map[string]string{"app": "web"}
 			_ = sink.Add(pod)
@@ -333,6 +333,7 @@ func TestLists(t *testing.T) {
 		facts.UnitsListed{},
 		facts.QueuesListed{},
 		facts.ReportsListed{},
+		facts.FinishedListed{},
 	}
 	for left := range all {
 		var lists Lists

@@ -12,9 +12,9 @@ import (
 
 // podSink is what the pods' reflector fills instead of a cache. It holds no pod.
 type podSink struct {
-	out    outlet
-	parser *parse.Parser
-	seen   parse.Fingerprints
+	out     outlet
+	parser  *parse.Parser
+	watches *podWatches
 }
 
 var _ cache.TransformingStore = (*podSink)(nil)
@@ -27,7 +27,7 @@ type parsedPod struct {
 
 func (s *podSink) parse(pod *corev1.Pod) parsedPod {
 	p := parsedPod{facts: s.parser.Pod(pod)}
-	p.print = s.seen.Of(&p.facts, s.parser.Serial())
+	p.print = s.watches.seen.Of(&p.facts, s.parser.Serial())
 	return p
 }
 
@@ -58,21 +58,28 @@ func (s *podSink) upsert(object any) error {
 	if pod.Spec.NodeName == "" && !s.parser.IsOurs(pod) {
 		return nil
 	}
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
 	p := s.parse(pod)
-	if !s.seen.Changed(p.facts.UID, p.print) {
+	if !s.watches.seen.Changed(p.facts.UID, p.print) || s.watches.finished.Overtaken(p.facts.UID) {
 		return nil
 	}
 	return s.out.send(facts.PodUpserted{Pod: p.facts})
 }
 
-// Delete takes in a pod that is gone or finished.
+// Delete takes in a pod that is gone, or has finished: the other watch tells.
 func (s *podSink) Delete(object any) error {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return fmt.Errorf("pod watch: got a %T", object)
 	}
 	uid := facts.UID(pod.UID)
-	if !s.seen.Forget(uid) {
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
+	if !s.watches.seen.Forget(uid) {
+		return nil
+	}
+	if s.watches.finished.Gone(uid) {
 		return nil
 	}
 	return s.out.send(facts.PodRemoved{UID: uid})
@@ -80,8 +87,10 @@ func (s *podSink) Delete(object any) error {
 
 // Replace takes in a whole list.
 func (s *podSink) Replace(objects []any, _ string) error {
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
 	pods := make([]facts.Pod, 0, len(objects))
-	s.seen.Clear()
+	s.watches.seen.Clear()
 	for _, object := range objects {
 		p, ok := object.(parsedPod)
 		if pod, raw := object.(*corev1.Pod); raw {
@@ -91,10 +100,13 @@ func (s *podSink) Replace(objects []any, _ string) error {
 			return fmt.Errorf("pod list: got a %T", object)
 		}
 		if concerns(&p.facts) {
-			s.seen.Changed(p.facts.UID, p.print)
-			pods = append(pods, p.facts)
+			s.watches.seen.Changed(p.facts.UID, p.print)
+			if !s.watches.finished.Overtaken(p.facts.UID) {
+				pods = append(pods, p.facts)
+			}
 		}
 	}
+	s.watches.finished.Listed()
 	return s.out.send(facts.PodsListed{Pods: pods})
 }
 

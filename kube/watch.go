@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
@@ -95,8 +94,11 @@ func StartWatch(ctx context.Context, c *apiserver.Connection, o WatchOptions, lo
 
 	core, apps := clients.core, clients.apps
 	pods := core.Pods(metav1.NamespaceAll)
+	watches := newPodWatches()
 	w.run(ctx, "pods", source(pods.List, pods.Watch, notFinished, note("pods")), &corev1.Pod{},
-		&podSink{out: out, parser: parser(), seen: parse.NewFingerprints()})
+		&podSink{out: out, parser: parser(), watches: watches})
+	w.run(ctx, "finished pods", source(pods.List, pods.Watch, hasFinished, note("finished pods")), &corev1.Pod{},
+		&finishedSink{out: out, parser: parser(), watches: watches})
 	nodes := core.Nodes()
 	w.run(ctx, "nodes", source(nodes.List, nodes.Watch, "", note("nodes")), &corev1.Node{}, mirrorNodes(out, parser()))
 	namespaces := core.Namespaces()
@@ -149,13 +151,6 @@ func newReflector(name string, source cache.ListerWatcher, object any, sink cach
 	pause := apiserver.Backoff(watchBackoffMax)
 	return cache.NewReflectorWithOptions(source, object, sink, cache.ReflectorOptions{Name: name, Backoff: &pause})
 }
-
-// notFinished selects the pods that may hold something of a node. One that finishes leaves the selection, which the watch reports as a
-// deletion.
-var notFinished = fields.AndSelectors(
-	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
-	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
-).String()
 
 // source lists and watches one resource, through what its client offers.
 func source[L runtime.Object](

@@ -67,6 +67,15 @@ func describe(event facts.Event) string {
 			names = append(names, string(e.Pods[i].UID)+"@"+e.Pods[i].Node)
 		}
 		return "pods " + sorted(names)
+	case facts.FinishedListed:
+		if len(e.Pods) == 0 {
+			return ""
+		}
+		names := make([]string, 0, len(e.Pods))
+		for i := range e.Pods {
+			names = append(names, string(e.Pods[i].UID))
+		}
+		return "finished " + sorted(names)
 	case facts.NodeUpserted:
 		return fmt.Sprintf("node %s unschedulable=%v", e.Node.Name, e.Node.Unschedulable)
 	case facts.NodeRemoved:
@@ -245,7 +254,7 @@ func TestWatchWaitsForAHalfStartedServer(t *testing.T) {
 func TestFullQueueHoldsTheWatchUp(t *testing.T) {
 	events := make(chan facts.Event, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	sink := &podSink{out: outlet{ctx, events}, parser: parse.NewParser("hilbert", nil), seen: parse.NewFingerprints()}
+	sink := &podSink{out: outlet{ctx, events}, parser: parse.NewParser("hilbert", nil), watches: newPodWatches()}
 	if err := sink.Add(testPod("a", "")); err != nil {
 		t.Fatal(err)
 	}

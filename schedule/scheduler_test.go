@@ -152,7 +152,7 @@ func (h *harness) bindAll() {
 		}
 		for _, w := range writes {
 			h.s.Finish(bind.Result{ID: w.ID, Outcome: bind.Written}, h.now)
-			if w.Kind == bind.WriteUnitCondition || w.Kind == bind.WriteCondition || w.Kind == bind.DeletePod {
+			if w.Kind == bind.WriteUnitCondition || w.Kind == bind.WriteCondition || w.Kind == bind.DeletePod || w.Kind == bind.EvictPod {
 				h.log.WriteString(renderWrites([]bind.Write{w}))
 			}
 		}
@@ -197,7 +197,9 @@ func renderWrites(writes []bind.Write) string {
 			fmt.Fprintf(&b, "%d: disrupt %s: %s: %s", w.ID.Number, w.Name, w.Condition.Reason, w.Condition.Message)
 		case bind.DeletePod:
 			fmt.Fprintf(&b, "%d: delete %s", w.ID.Number, w.Name)
-		case bind.EvictPod, bind.WriteEvent:
+		case bind.EvictPod:
+			fmt.Fprintf(&b, "%d: evict %s", w.ID.Number, w.Name)
+		case bind.WriteEvent:
 			fmt.Fprintf(&b, "relief: %d of %s", w.Kind, w.Name)
 		case bind.WriteUnitCondition:
 			fmt.Fprintf(&b, "%d: unit condition of %s: %v %s: %s", w.ID.Number, w.Unit, w.UnitCondition.Met, w.UnitCondition.Reason, w.UnitCondition.Message)

@@ -100,11 +100,8 @@ func (fi *faultInjector) strike(kind fault) {
 		}
 	case relist:
 		if fi.process.scheduler != nil {
-			which := fi.draws.IntN(fi.watches.count())
-			if which == fi.watches.count()-1 && fi.watches.features.reports {
-				which = watchReports
-			}
-			fi.process.list(which)
+			kinds := fi.watches.kinds()
+			fi.process.list(kinds[fi.draws.IntN(len(kinds))])
 		}
 	case queueEdit:
 		fi.editQueue()

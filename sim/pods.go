@@ -3,7 +3,6 @@ package sim
 import (
 	"time"
 
-	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/sim/trace"
 )
 
@@ -80,7 +79,7 @@ func (l *podLifecycle) leave(i int32) {
 	task, age, ours := p.task, p.age, p.ours
 	l.agents.podEnded(i)
 	l.api.remove(i, l.clock.now)
-	l.watches.tell(watchPods, facts.PodRemoved{UID: p.uid})
+	l.watches.tellRemoved(p)
 	if again {
 		l.begin(task, age+1, ours)
 	}
@@ -169,7 +168,7 @@ func (l *podLifecycle) finish(i int32) {
 	}
 	l.agents.podEnded(i)
 	l.api.finish(i, l.clock.now)
-	l.watches.tellPod(i)
+	l.watches.tellFinished(i)
 	if !l.lasting {
 		l.clock.add(event{at: l.clock.now + 1 + l.draws.Int64N(int64(time.Minute)), kind: evLeave, arg: i})
 	}

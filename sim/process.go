@@ -59,6 +59,7 @@ func (p *process) start() error {
 		p.list(watchNamespaces)
 		p.list(watchQueues)
 		p.list(watchUnits)
+		p.list(watchFinished)
 	}
 	if p.features.reports {
 		p.list(watchReports)

@@ -116,6 +116,7 @@ func assemble(w *trace.Workload, o *Options) *simulation {
 	api.preempt = o.Preempt
 	api.addAgents(w.Reports)
 	watches := &watches{faults: f, draws: draws, clock: clock, api: api, features: has}
+	watches.forgetPods()
 	agents := &nodeAgents{
 		faults: f, draws: newStream(o.Seed, streamAgents), clock: clock, violations: broken, meter: meter, api: api, watches: watches,
 	}

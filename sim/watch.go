@@ -2,6 +2,7 @@ package sim
 
 import (
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/finished"
 )
 
 // The kinds of watch. Those of units, queues and namespaces are open only where the workload has some.
@@ -11,7 +12,8 @@ const (
 	watchUnits
 	watchQueues
 	watchNamespaces
-	watchReports // only where nodes have agents
+	watchReports  // only where nodes have agents
+	watchFinished // of the pods that have: PodRemoved and FinishedMember, as the real door's second watch of pods
 	watchKinds
 )
 
@@ -36,6 +38,9 @@ type watches struct {
 	clock    *clock
 	api      *model
 	features *features
+
+	running  map[facts.UID]bool // the pods that the first watch of pods has told of
+	finished *finished.Members
 
 	open    bool // a process runs; the next one lists
 	streams [watchKinds]watch
@@ -62,25 +67,32 @@ func (w *watch) close() {
 	w.epoch++
 }
 
-// count is how many of the watches there are.
-func (ws *watches) count() int {
-	count := watchPods + 1
+// kinds lists those of the watches that are open.
+func (ws *watches) kinds() []int {
+	kinds := []int{watchNodes, watchPods}
 	if ws.features.tenants {
-		count = watchReports
+		kinds = append(kinds, watchUnits, watchQueues, watchNamespaces, watchFinished)
 	}
 	if ws.features.reports {
-		count++
+		kinds = append(kinds, watchReports)
 	}
-	return count
+	return kinds
 }
 
 // close ends all watches, with the process.
 func (ws *watches) close() {
 	ws.open = false
+	ws.forgetPods()
 	ws.inbox = ws.inbox[:0]
 	for i := range ws.streams {
 		ws.streams[i].close()
 	}
+}
+
+// forgetPods begins with no pods told of.
+func (ws *watches) forgetPods() {
+	ws.running = make(map[facts.UID]bool)
+	ws.finished = finished.New(func(uid facts.UID) bool { return ws.running[uid] })
 }
 
 // tell lets a watch say what has just happened.
@@ -91,7 +103,9 @@ func (ws *watches) tell(which int, e facts.Event) {
 	w := &ws.streams[which]
 	if ws.faults == nil {
 		w.delivered = ws.api.revision
-		ws.inbox = append(ws.inbox, e)
+		if ws.passes(which, e) {
+			ws.inbox = append(ws.inbox, e)
+		}
 		return
 	}
 	w.last = max(w.last, ws.clock.now+int64(ws.draws.within(ws.faults.WatchLag)))
@@ -117,7 +131,45 @@ func (ws *watches) deliver(which int, epoch uint32) (facts.Event, bool) {
 		w.queue, w.head = w.queue[:0], 0
 	}
 	w.delivered = d.revision
-	return d.event, true
+	return d.event, ws.passes(which, d.event)
+}
+
+// passes reports whether an event is told, rather than dropped because the other watch of pods has said something newer.
+func (ws *watches) passes(which int, e facts.Event) bool {
+	switch e := e.(type) {
+	case facts.PodUpserted:
+		if which == watchFinished {
+			return ws.finished.Add(e.Pod.UID)
+		}
+		ws.running[e.Pod.UID] = true
+		return !ws.finished.Overtaken(e.Pod.UID)
+	case facts.PodRemoved:
+		if which == watchFinished {
+			return ws.finished.Remove(e.UID)
+		}
+		delete(ws.running, e.UID)
+		return !ws.finished.Gone(e.UID)
+	}
+	return true
+}
+
+// tellFinished lets the two watches of pods say that a pod has finished. Without faults too, either may be the first.
+func (ws *watches) tellFinished(i int32) {
+	p := &ws.api.pods[i]
+	ws.tell(watchPods, facts.PodRemoved{UID: p.uid})
+	if name := ws.api.unitOf(p); p.ours && !name.IsZero() {
+		ws.tell(watchFinished, facts.PodUpserted{Pod: facts.FinishedMember(p.uid, name, p.name)})
+	}
+}
+
+// tellRemoved lets the watch that has the pod say that it is gone.
+func (ws *watches) tellRemoved(p *pod) {
+	switch {
+	case !p.finished:
+		ws.tell(watchPods, facts.PodRemoved{UID: p.uid})
+	case p.ours && !ws.api.unitOf(p).IsZero():
+		ws.tell(watchFinished, facts.PodRemoved{UID: p.uid})
+	}
 }
 
 // list starts a watch over, with everything as it is now.
@@ -129,9 +181,13 @@ func (ws *watches) list(which int) facts.Event {
 	case watchNodes:
 		return facts.NodesListed{Nodes: ws.api.listNodes()}
 	case watchPods:
-		return facts.PodsListed{Pods: ws.api.listPods()}
+		return ws.listPods()
 	case watchUnits:
 		return facts.UnitsListed{Units: ws.api.tenants.ListUnits()}
+	case watchFinished:
+		list := ws.api.listFinished()
+		ws.finished.Replace(list)
+		return facts.FinishedListed{Pods: list}
 	case watchReports:
 		return facts.ReportsListed{Reports: ws.api.listReports()}
 	case watchQueues:
@@ -139,6 +195,20 @@ func (ws *watches) list(which int) facts.Event {
 	default:
 		return facts.NamespacesListed{Namespaces: ws.api.tenants.ListNamespaces()}
 	}
+}
+
+// listPods lists the pods that have not finished.
+func (ws *watches) listPods() facts.Event {
+	var list []facts.Pod
+	clear(ws.running)
+	for _, f := range ws.api.listPods() {
+		ws.running[f.UID] = true
+		if !ws.finished.Overtaken(f.UID) {
+			list = append(list, f)
+		}
+	}
+	ws.finished.Listed()
+	return facts.PodsListed{Pods: list}
 }
 
 func (a *model) listNodes() []*facts.Node {
@@ -154,8 +224,19 @@ func (a *model) listNodes() []*facts.Node {
 func (a *model) listPods() []facts.Pod {
 	var pods []facts.Pod
 	for i := range a.pods {
-		if a.pods[i].exists {
+		if p := &a.pods[i]; p.exists && !p.finished {
 			pods = append(pods, a.facts(int32(i)))
+		}
+	}
+	return pods
+}
+
+// listFinished lists the members of units that have finished.
+func (a *model) listFinished() []facts.Pod {
+	var pods []facts.Pod
+	for i := range a.pods {
+		if p := &a.pods[i]; p.exists && p.finished && p.ours && !a.unitOf(p).IsZero() {
+			pods = append(pods, facts.FinishedMember(p.uid, a.unitOf(p), p.name))
 		}
 	}
 	return pods

@@ -18,8 +18,12 @@ type PodRemoved struct{ UID UID }
 // NodesListed is the complete, consistent set of nodes: those not in it are removed.
 type NodesListed struct{ Nodes []*Node }
 
-// PodsListed is the complete, consistent set of pods: those not in it are removed.
+// PodsListed is the complete, consistent set of pods that have not finished: others that were known so are removed.
 type PodsListed struct{ Pods []Pod }
+
+// FinishedListed is the complete, consistent set of the finished pods that are members of units (see FinishedMember). Finished pods are listed and watched
+// apart from the others: PodsListed says nothing of them.
+type FinishedListed struct{ Pods []Pod }
 
 // NodeReported: a node's agent says this of it. The node need not be known yet.
 type NodeReported struct {
@@ -95,6 +99,8 @@ func (PodRemoved) event() {}
 func (NodesListed) event() {}
 
 func (PodsListed) event() {}
+
+func (FinishedListed) event() {}
 
 func (NodeReported) event() {}
 

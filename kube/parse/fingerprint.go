@@ -96,6 +96,12 @@ func (f *Fingerprints) Clear() { clear(f.known) }
 // Count is how many objects are known.
 func (f *Fingerprints) Count() int { return len(f.known) }
 
+// Knows reports whether anything is remembered of the object.
+func (f *Fingerprints) Knows(uid facts.UID) bool {
+	_, ok := f.known[f.key(uid)]
+	return ok
+}
+
 // Forget reports whether the object was known.
 func (f *Fingerprints) Forget(uid facts.UID) bool {
 	key := f.key(uid)

@@ -244,16 +244,30 @@ func (d *draft) timeout(said time.Duration) {
 // group fills in which unit the pod is a member of: the one that its spec names, else the one that its label does. Both name PodGroups of
 // the pod's namespace, whichever API those are of.
 func (p *Parser) group(pod *corev1.Pod, seen *facts.Pod) {
-	name := pod.Labels[spec.LabelPodGroup]
-	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
-		name = *g.PodGroupName
-	}
-	if name != "" {
+	if name := unitOf(pod); name != "" {
 		seen.Unit, seen.Subgroup = p.strings.get(name), p.strings.get(pod.Labels[spec.LabelSubgroup])
 	}
 	if seconds := pod.Spec.ActiveDeadlineSeconds; seconds != nil && *seconds > 0 {
 		seen.Deadline = min(*seconds, int64(maxDeadline/time.Second)) * int64(time.Second)
 	}
+}
+
+// unitOf is the name of the PodGroup that a pod names, empty if none.
+func unitOf(pod *corev1.Pod) string {
+	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		return *g.PodGroupName
+	}
+	return pod.Labels[spec.LabelPodGroup]
+}
+
+// FinishedMember reads a pod that has finished; ok is false if no unit of ours counts it. It reads nothing else of the pod.
+func (p *Parser) FinishedMember(pod *corev1.Pod) (f facts.Pod, ok bool) {
+	unit := unitOf(pod)
+	if unit == "" || !finished(pod) || !p.IsOurs(pod) {
+		return facts.Pod{}, false
+	}
+	name := facts.UnitName{Namespace: p.strings.get(pod.Namespace), Name: p.strings.get(unit)}
+	return facts.FinishedMember(facts.UID(pod.UID), name, pod.Name), true
 }
 
 // maxDeadline is longer than anything runs, and fits an int64 of nanoseconds with room to add to.

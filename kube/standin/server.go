@@ -13,6 +13,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -194,11 +195,15 @@ func (s *Server) Lease(namespace, name string) *coordinationv1.Lease {
 	return s.leases[namespace+"/"+name].DeepCopy()
 }
 
-// selected evaluates the only field selector that hilbertd uses.
+// selected evaluates the field selectors that hilbertd uses: of the phases that a pod must not be in.
 func selected(selector string, object runtime.Object) bool {
 	pod, ok := object.(*corev1.Pod)
 	if !ok || !strings.Contains(selector, "status.phase!=") {
 		return true
 	}
-	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	phase := pod.Status.Phase
+	if phase == "" {
+		phase = corev1.PodPending
+	}
+	return !slices.Contains(strings.Split(selector, ","), "status.phase!="+string(phase))
 }

@@ -14,6 +14,9 @@ import (
 //
 // A victim whose own placement is not written yet is not deleted: its placement is released. While a victim's Binding is in flight nothing is
 // written about it until the outcome is certain.
+//
+// A pod that has to leave though no placement waits for it (a member of a gang that came to hold places in part) is not deleted but evicted: a disruption
+// budget may hold it back, and then it is tried again.
 
 const (
 	// MaxEvictionsInFlight bounds the writes about victims under way.
@@ -34,7 +37,7 @@ type eviction struct {
 	attempts int
 	until    time.Time
 	position int // in the heap of pausing ones
-	// unconditional: the victim has to leave even if no placement waits for it.
+	// unconditional: the victim has to leave even if no placement waits for it, while its gang holds places in part.
 	unconditional bool
 	why           facts.Condition
 }
@@ -252,7 +255,8 @@ func (b *Binder) newEviction(victim facts.UID, why facts.Condition) *eviction {
 	return e
 }
 
-// Evict makes a bound pod leave though no placement waits for it. It does nothing if the pod is on its way out.
+// Evict makes a bound member leave, through the Eviction API, though no placement waits for it: its gang holds places in part. It does nothing if the pod
+// is on its way out, and gives up if the gang becomes whole.
 func (b *Binder) Evict(victim facts.UID, why facts.Condition) {
 	e := b.evictions.rows[victim]
 	if e == nil {
@@ -261,6 +265,9 @@ func (b *Binder) Evict(victim facts.UID, why facts.Condition) {
 	e.unconditional = true
 	b.advance(e)
 }
+
+// dissolves reports whether only the victim's gang is why it leaves.
+func (e *eviction) dissolves() bool { return e.unconditional && len(e.waiters) == 0 }
 
 // idleEviction stops writing about a victim until the watch sees a change of it.
 func (b *Binder) idleEviction(e *eviction) {
@@ -320,12 +327,20 @@ func (b *Binder) startEvictions(now time.Time) {
 
 func (b *Binder) startEviction(e *eviction) {
 	victim := b.store.Pod(e.victim)
+	if e.dissolves() && (victim.Unit == nil || !victim.Unit.Partial()) { // the gang has got its other members
+		e.stage = waiting
+		b.forgetEviction(e)
+		return
+	}
 	b.next++
 	b.evictions.flights[b.next] = e
 	e.stage = inFlight
 	write := Write{ID: WriteID{OwnerEviction, b.next}, Kind: e.kind, Pod: e.victim, Namespace: victim.Namespace, Name: victim.Name}
-	if e.kind == WriteDisruption {
+	switch {
+	case e.kind == WriteDisruption:
 		write.Condition = e.why
+	case e.dissolves():
+		write.Kind = EvictPod
 	}
 	b.ready = append(b.ready, write)
 }
@@ -356,7 +371,7 @@ func (b *Binder) finishEviction(result Result, now time.Time) {
 				b.released(r, "evict "+name+": "+result.Message, false)
 			}
 		}
-	default: // Unknown, NotSent, Conflict: both writes can be repeated
+	default: // Unknown, NotSent, Conflict, Withheld: both writes can be repeated
 		e.attempts++
 		if len(e.waiters) > 0 || e.unconditional {
 			e.stage, e.until = pausing, now.Add(backoff(e.attempts))

@@ -171,7 +171,7 @@ func (c *Checker) Judged(plan *cluster.Plan, v cluster.Verdict) {
 
 // Sent checks a write that the scheduler starts, and remembers it until its answer.
 func (c *Checker) Sent(w *bind.Write) {
-	if w.Kind == bind.EvictPod {
+	if w.Kind == bind.EvictPod && w.ID.Owner == bind.OwnerRelief {
 		c.budget.begin(w, c.mirror)
 	}
 	for _, other := range c.writes {
@@ -188,7 +188,8 @@ func (c *Checker) Sent(w *bind.Write) {
 			}
 		}
 	}
-	if (w.Kind == bind.WriteDisruption || w.Kind == bind.DeletePod) && !c.justified(w.Pod) && !c.stuck(w.Pod) {
+	ofPlacement := w.Kind == bind.WriteDisruption || w.Kind == bind.DeletePod || w.Kind == bind.EvictPod && w.ID.Owner == bind.OwnerEviction
+	if ofPlacement && !c.justified(w.Pod) && !c.stuck(w.Pod) {
 		c.run.Violate("pod %s is evicted for no pod", w.Pod)
 	}
 	c.writes[w.ID] = *w
@@ -207,7 +208,7 @@ func (c *Checker) Answered(r bind.Result) {
 		return
 	}
 	delete(c.writes, r.ID)
-	if w.Kind == bind.EvictPod {
+	if w.Kind == bind.EvictPod && w.ID.Owner == bind.OwnerRelief {
 		c.budget.answered(r.Outcome)
 	}
 	m := c.mirror.pods[w.Pod]

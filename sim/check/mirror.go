@@ -108,6 +108,12 @@ func (mi *mirror) told(e facts.Event) {
 				mi.drop(uid, false)
 			}
 		}
+	case facts.FinishedListed:
+		listed := make(map[facts.UID]bool, len(e.Pods))
+		for i := range e.Pods {
+			listed[e.Pods[i].UID] = true
+			mi.toldPod(&e.Pods[i])
+		}
 		for _, g := range mi.gangs {
 			for uid := range g.ended {
 				if !listed[uid] {
@@ -221,7 +227,7 @@ func (mi *mirror) toldTenants(e facts.Event) {
 func (mi *mirror) toldUnit(name facts.UnitName, f *facts.Unit) {
 	old := mi.tenants.Units[name]
 	if g := mi.gang(name); f == nil || old != nil && old.UID != f.UID {
-		g.whole, g.done = false, 0
+		g.whole, g.lapsed, g.done = false, false, 0
 	}
 	if f == nil {
 		delete(mi.tenants.Units, name)
@@ -285,6 +291,7 @@ type gang struct {
 	ended   map[facts.UID]bool // that have ended and are not removed
 	done    int
 	whole   bool // it had as many members bound at once as it needs, and some are left
+	lapsed  bool // whole, and then none was left, and none was placed since
 }
 
 // placed counts the members that have places and are to keep them.
@@ -327,6 +334,7 @@ func (mi *mirror) leaveGang(name facts.UnitName, uid facts.UID, ended bool) {
 	if ended {
 		g.done++
 		g.ended[uid] = true
+		g.whole = g.whole || g.lapsed // its last members finished, and one watch said first that they were gone
 	} else {
 		delete(g.ended, uid)
 	}
@@ -343,10 +351,14 @@ func (mi *mirror) recount(name facts.UnitName) {
 		return
 	}
 	g := mi.gang(name)
-	if f := mi.tenants.Units[name]; f != nil && g.bound() >= int(f.MinMember) {
+	if f := mi.tenants.Units[name]; f != nil && g.bound()+g.done >= int(f.MinMember) {
 		g.whole = true
 	}
+	if g.placed() > 0 {
+		g.lapsed = false
+	}
 	if g.placed()+g.done == 0 {
+		g.lapsed = g.lapsed || g.whole
 		g.whole = false
 	}
 }

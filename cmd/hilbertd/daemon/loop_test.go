@@ -124,6 +124,7 @@ func (w *world) listOthers() {
 	w.apply(facts.UnitsListed{})
 	w.apply(facts.QueuesListed{})
 	w.apply(facts.ReportsListed{})
+	w.apply(facts.FinishedListed{})
 }
 
 func pod(uid, node string) facts.Pod {

@@ -128,7 +128,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 // newReliefs makes the counter of evictions that nodes request.
 func newReliefs() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hilbert_reclaimed_evictions_total", Help: "Evictions of reclaimed pods that nodes requested, by outcome; withheld means that a disruption budget refused.",
+		Name: "hilbert_reclaimed_evictions_total", Help: "Evictions through the Eviction API, of reclaimed pods that nodes requested and of gangs that are given up, by outcome; withheld means that a disruption budget refused.",
 	}, []string{"outcome"})
 }
 
