@@ -8,10 +8,11 @@ import (
 
 // denseColumn is the Dense of every slot. It follows the snapshot's log from its own cursor.
 type denseColumn struct {
-	rows   []rules.Dense
-	ties   []uint32
-	cursor changes.Revision
-	built  bool
+	rows     []rules.Dense
+	outlines []rules.Outline
+	ties     []uint32
+	cursor   changes.Revision
+	built    bool
 }
 
 func (d *denseColumn) follow(ix *Index) {
@@ -19,7 +20,7 @@ func (d *denseColumn) follow(ix *Index) {
 	log := s.Log()
 	behind := log.Len() - d.cursor
 	if !d.built || !log.Covers(d.cursor) || behind > changes.Revision(s.Slots()) {
-		d.rows, d.ties, d.built = d.rows[:0], d.ties[:0], true
+		d.rows, d.outlines, d.ties, d.built = d.rows[:0], d.outlines[:0], d.ties[:0], true
 		d.grow(s.Slots())
 		for slot := range d.rows {
 			d.fill(ix, cluster.Slot(slot))
@@ -38,12 +39,13 @@ func (d *denseColumn) follow(ix *Index) {
 
 func (d *denseColumn) grow(slots int) {
 	for len(d.rows) < slots {
-		d.rows, d.ties = append(d.rows, rules.Dense{}), append(d.ties, 0)
+		d.rows, d.outlines, d.ties = append(d.rows, rules.Dense{}), append(d.outlines, rules.Outline{}), append(d.ties, 0)
 	}
 }
 
 func (d *denseColumn) fill(ix *Index, slot cluster.Slot) {
 	d.rows[slot].Fill(&ix.snapshot.State, slot)
+	d.outlines[slot] = ix.profile.Outline(&d.rows[slot])
 	if ix.snapshot.Node(slot) != nil {
 		d.ties[slot] = ix.Tie(slot)
 	}

@@ -1,6 +1,8 @@
 package index
 
 import (
+	"math"
+
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
@@ -8,10 +10,11 @@ import (
 // scan answers for one decision what a ranking always knows, by one pass over all nodes. It is the floor: what no index is kept for costs this
 // and no more, and leaves nothing behind.
 type scan struct {
-	tops []top // by index of the selection's allowed
-	of   []int32
-	v    *selection
-	keys []int64 // by slot, of the nodes that are marked; absentKey where such a node is not feasible
+	tops  []top // by index of the selection's allowed
+	of    []int32
+	v     *selection
+	sieve rules.Sieve
+	keys  []int64 // by slot, of the nodes that are marked; absentKey where such a node is not feasible
 }
 
 // top is the best node of a group.
@@ -41,58 +44,74 @@ func (x *scan) run(ix *Index, c *cluster.Class, v *selection, of []int32) {
 		}
 	}
 	j := ix.profile.DenseScorer(c)
-	softly := c.Constraints != nil && len(c.Constraints.Soft) > 0 // all feasible nodes are counted
-	marks := len(ix.excepted)+len(ix.holding) > 0
-	rows, ties := ix.dense.rows, ix.dense.ties
-	for i := range rows {
-		d := &rows[i]
-		group := of[i]
-		if group == NoGroup || v.position[group] == NoGroup || !j.Fits(d) {
-			continue
-		}
-		t, slot := &x.tops[v.position[group]], cluster.Slot(i)
-		marked := marks && (ix.isException(slot) || ix.hasImages(slot))
-		if j.Whole && !softly && !marked && t.slot != cluster.NoSlot {
-			if bound := j.Bound(d); bound < t.key>>tieBits || bound == t.key>>tieBits && int64(ties[i]) < t.key&(1<<tieBits-1) {
-				continue
+	x.sieve = rules.Sieve{Outlines: ix.dense.outlines, Ties: ix.dense.ties, Of: of, Position: v.position, Bars: x.sieve.Bars[:0]}
+	for range v.allowed {
+		x.sieve.Bars = append(x.sieve.Bars, rules.Bar{Score: float32(math.Inf(-1))})
+	}
+	if c.Constraints != nil && len(c.Constraints.Soft) > 0 {
+		x.count(ix, c, &j)
+	}
+	for _, list := range [][]cluster.Slot{ix.excepted, ix.holding} {
+		for _, slot := range list {
+			x.keys[slot] = absentKey
+			if t := x.topOf(slot); t != nil && j.Fits(&ix.dense.rows[slot]) && x.fits(ix, c, &j, slot) && rules.FitsIn(rules.Domain, &ix.snapshot.State, slot, c) {
+				x.keys[slot] = x.key(ix, c, &j, slot)
 			}
 		}
-		x.consider(ix, c, &j, t, slot, softly || marked)
+	}
+	for i := j.Next(&x.sieve, 0); i < len(x.sieve.Outlines); i = j.Next(&x.sieve, i+1) {
+		slot := cluster.Slot(i)
+		if j.Fits(&ix.dense.rows[i]) && !ix.isException(slot) && x.fits(ix, c, &j, slot) {
+			x.consider(ix, c, &j, slot)
+		}
 	}
 }
 
-// consider takes in a node that has room. Filters on other nodes are asked late, of few nodes, unless each feasible node counts.
-func (x *scan) consider(ix *Index, c *cluster.Class, j *rules.DenseScorer, t *top, slot cluster.Slot, counts bool) {
-	s := &ix.snapshot.State
-	if !j.Whole && !rules.FitsIn(rules.Local, s, slot, c) || counts && !rules.FitsIn(rules.Domain, s, slot, c) {
-		return
+// topOf is the best of a slot's group, nil if the selection does not allow it.
+func (x *scan) topOf(slot cluster.Slot) *top {
+	if group := x.of[slot]; group != NoGroup && x.v.position[group] != NoGroup {
+		return &x.tops[x.v.position[group]]
 	}
-	if counts {
+	return nil
+}
+
+// count counts the feasible nodes of each group, for scores that depend on how many there are.
+func (x *scan) count(ix *Index, c *cluster.Class, j *rules.DenseScorer) {
+	domain := rules.UsesDomainFilters(c)
+	for i := range ix.dense.rows {
+		slot := cluster.Slot(i)
+		if !j.Fits(&ix.dense.rows[i]) {
+			continue
+		}
+		t := x.topOf(slot)
+		if t == nil || !x.fits(ix, c, j, slot) || domain && !rules.FitsIn(rules.Domain, &ix.snapshot.State, slot, c) {
+			continue
+		}
 		t.nodes, t.sample = t.nodes+1, slot
 	}
-	exception, images := ix.isException(slot), ix.hasImages(slot)
-	d := &ix.dense.rows[slot]
-	if j.Whole && !exception && !images && t.slot != cluster.NoSlot {
-		if bound := j.Bound(d); bound < t.key>>tieBits {
-			return
-		}
-	}
-	var score int64
+}
+
+// fits asks what the columns do not know.
+func (x *scan) fits(ix *Index, c *cluster.Class, j *rules.DenseScorer, slot cluster.Slot) bool {
+	return j.Whole || rules.FitsIn(rules.Local, &ix.snapshot.State, slot, c)
+}
+
+func (x *scan) key(ix *Index, c *cluster.Class, j *rules.DenseScorer, slot cluster.Slot) int64 {
 	if j.Whole {
-		score = j.Score(d)
-	} else {
-		score = ix.profile.LocalScore(s, slot, c)
+		return j.Score(&ix.dense.rows[slot])<<tieBits | int64(ix.dense.ties[slot])
 	}
-	key := score<<tieBits | int64(ix.dense.ties[slot])
-	if exception || images {
-		x.keys[slot] = key
-	}
-	if exception || t.slot != cluster.NoSlot && key <= t.key {
+	return ix.key(slot, c)
+}
+
+// consider takes in a node that may be the best of its group. Filters on other nodes are asked only of one that would be.
+func (x *scan) consider(ix *Index, c *cluster.Class, j *rules.DenseScorer, slot cluster.Slot) {
+	at := x.v.position[x.of[slot]]
+	t, key := &x.tops[at], x.key(ix, c, j, slot)
+	if t.slot != cluster.NoSlot && key <= t.key || !rules.FitsIn(rules.Domain, &ix.snapshot.State, slot, c) {
 		return
 	}
-	if counts || rules.FitsIn(rules.Domain, s, slot, c) {
-		t.slot, t.key, t.sample, t.nodes = slot, key, slot, max(t.nodes, 1)
-	}
+	t.slot, t.key, t.sample, t.nodes = slot, key, slot, max(t.nodes, 1)
+	x.sieve.Bars[at] = rules.Bar{Score: float32(key >> tieBits), Tie: uint32(key)}
 }
 
 func (x *scan) feasible(group int32) (cluster.Slot, int) {
