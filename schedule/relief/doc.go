@@ -15,7 +15,12 @@
 // Everything but the tokens and the turns follows from the reports, so a new leader continues where the last one stopped. Its bucket begins empty,
 // so leaders that follow one another do not each begin with a burst.
 //
-// Invariants: only pods of the reclaimed level are evicted, only from the node that requests it, and only under the UID that it names; a pod has at
+// A gang that runs keeps as many members as it needs, or goes whole: the members without whom it is too few follow the one that was evicted, from whatever
+// node, and take the tokens of later minutes. What costs others least of their work goes first. A new leader does not know of a gang that was about to
+// follow; what is left of it then runs on, and missing members join it.
+//
+// Invariants: only pods of the reclaimed level are evicted, only from the node that requests it or after a member of their gang, and only under the UID
+// that it names; a pod has at
 // most one eviction in flight; in any minute at most the budget and the burst are started, and none in the first moments of a process. What a
 // disruption budget refuses is tried again later.
 //

@@ -41,6 +41,7 @@ type Relief struct {
 	serial          uint64    // of the requests that were looked at last
 
 	requests      map[requestKey]*request
+	followers     map[facts.UID]*request // members of gangs that have to follow another
 	nodes         map[string]*node
 	flights       map[uint64]*request // by the number of the write; nil: an event
 	next          uint64
@@ -71,6 +72,9 @@ type request struct {
 	notBefore time.Time
 	failures  int
 	events    map[string]bool // reasons of the events written for it
+	evicted   bool            // the API server has let it go
+	toll      toll            // as of the last choice
+	falls     *cluster.Unit   // that goes whole once this eviction is done
 }
 
 // node is when a node's requests were granted.
@@ -96,7 +100,7 @@ type Status struct {
 // New returns a Relief over the ledger.
 func New(store *cluster.Store, cfg spec.Evictions) *Relief {
 	return &Relief{
-		store: store, cfg: cfg, requests: make(map[requestKey]*request), nodes: make(map[string]*node), flights: make(map[uint64]*request),
+		store: store, cfg: cfg, requests: make(map[requestKey]*request), followers: make(map[facts.UID]*request), nodes: make(map[string]*node), flights: make(map[uint64]*request),
 	}
 }
 
@@ -126,12 +130,13 @@ func (r *Relief) Ready(now time.Time) []bind.Write {
 		r.started, r.filled = now, now
 	}
 	serial := r.store.EvictionRequests().Serial()
-	if serial == 0 && len(r.requests) == 0 || serial == r.serial && now.Before(r.due) {
+	if serial == 0 && len(r.requests)+len(r.followers) == 0 || serial == r.serial && now.Before(r.due) {
 		return nil
 	}
 	r.serial = serial
 	r.fill(now)
 	r.readRequests(now)
+	r.startFollowers(now)
 	r.startUrgent(now)
 	r.startBudgeted(now)
 	r.writeDelayedEvents(now)
@@ -144,7 +149,7 @@ func (r *Relief) NextWake(now time.Time) (time.Time, bool) {
 	if r.store.EvictionRequests().Serial() != r.serial {
 		return now, true
 	}
-	return r.due, len(r.requests) > 0 || r.store.EvictionRequests().Len() > 0
+	return r.due, len(r.requests)+len(r.followers) > 0 || r.store.EvictionRequests().Len() > 0
 }
 
 // perMinute is how many may be evicted in a minute.
@@ -225,25 +230,26 @@ func (req *request) ready(now time.Time) bool {
 
 // startUrgent grants urgent requests, whatever the budget: one per node, then a pause of UrgentInterval.
 func (r *Relief) startUrgent(now time.Time) {
-	first := make(map[string]*request)
+	byNode := make(map[string][]*request)
 	for _, req := range r.requests {
-		if !req.Urgent || !req.ready(now) || now.Before(r.urgentAt(req.node)) {
-			continue
-		}
-		if best := first[req.node]; best == nil || req.before(best) {
-			first[req.node] = req
+		if req.Urgent && req.ready(now) && !now.Before(r.urgentAt(req.node)) {
+			byNode[req.node] = append(byNode[req.node], req)
 		}
 	}
-	list := make([]*request, 0, len(first))
-	for _, req := range first {
-		list = append(list, req)
+	list := make([]*request, 0, len(byNode))
+	for _, ofNode := range byNode {
+		if ofNode = r.cheapest(ofNode, now); len(ofNode) > 0 {
+			list = append(list, ofNode[0])
+		}
 	}
 	slices.SortFunc(list, r.byTurn)
 	for _, req := range list {
 		if len(r.flights) >= MaxInFlight {
 			return
 		}
-		r.start(req, now).urgent = now
+		if n := r.start(req, now); n != nil {
+			n.urgent = now
+		}
 	}
 }
 
@@ -265,26 +271,24 @@ func (r *Relief) startBudgeted(now time.Time) {
 		}
 	}
 	heads := make([]*request, 0, len(byNode))
-	for _, list := range byNode {
-		slices.SortFunc(list, func(a, b *request) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.UID, b.UID)) })
-		heads = append(heads, list[0])
+	for node, list := range byNode {
+		if list = r.cheapest(list, now); len(list) > 0 {
+			byNode[node] = list
+			heads = append(heads, list[0])
+		}
 	}
 	for len(heads) > 0 && r.tokens >= 1 && len(r.flights) < MaxInFlight {
 		head := slices.MinFunc(heads, r.byTurn)
-		r.tokens--
-		head.usedToken = true
-		r.start(head, now)
+		if r.start(head, now) != nil {
+			r.tokens--
+			head.usedToken = true
+		}
 		heads = slices.DeleteFunc(heads, func(req *request) bool { return req == head })
 		if list := byNode[head.node][1:]; len(list) > 0 {
 			byNode[head.node] = list
 			heads = append(heads, list[0])
 		}
 	}
-}
-
-// before orders the requests of one node.
-func (req *request) before(other *request) bool {
-	return cmp.Or(cmp.Compare(req.rank, other.rank), cmp.Compare(req.UID, other.UID)) < 0
 }
 
 // byTurn orders requests of several nodes: first that of the node whose last turn is longest ago, then the oldest.
@@ -299,8 +303,13 @@ func (r *Relief) turnOf(name string) uint64 {
 	return 0
 }
 
-// start begins an eviction; it is the node's turn.
+// start begins an eviction; it is the node's turn. nil: another that has just begun is in its way.
 func (r *Relief) start(req *request, now time.Time) *node {
+	price := r.tollOf(req, now)
+	if price.held {
+		return nil
+	}
+	req.falls = price.gang
 	n := r.nodes[req.node]
 	if n == nil {
 		n = &node{}
@@ -339,7 +348,10 @@ func (r *Relief) Finish(result bind.Result, now time.Time) {
 		if req.Urgent {
 			r.counts.Urgent++
 		}
-		req.notBefore, req.failures = now.Add(graceAfterEviction), 0
+		req.notBefore, req.failures, req.evicted = now.Add(graceAfterEviction), 0, true
+		if req.falls != nil {
+			r.fall(req, now)
+		}
 		r.writeEvent(req, spec.ReasonEvictedForPressure, evictedMessage(req), now)
 	case bind.Gone:
 		req.notBefore, back = now.Add(graceAfterEviction), true
@@ -353,6 +365,7 @@ func (r *Relief) Finish(result bind.Result, now time.Time) {
 		r.pause(req, now)
 		back = result.Outcome != bind.Unknown
 	}
+	req.falls = nil
 	if back && req.usedToken {
 		r.tokens = min(r.tokens+1, float64(max(r.cfg.Burst, 1)))
 	}
@@ -369,6 +382,9 @@ func (r *Relief) nextDue(now time.Time) time.Time {
 	var next deadline.Earliest
 	next.Add(now.Add(recheckEvery), true)
 	add := func(at time.Time) { next.Add(at, at.After(now)) }
+	for _, req := range r.followers {
+		add(req.notBefore)
+	}
 	for _, req := range r.requests {
 		switch {
 		case !req.reported || req.inFlight || req.invalid:

@@ -18,6 +18,7 @@ type evictionBudget struct {
 	evictions *spec.Evictions
 	run       Run
 
+	gangs  fallingGangs
 	begun  []RequestedEviction
 	failed []int64 // when evictions were answered that came to nothing
 }
@@ -38,6 +39,9 @@ func (b *evictionBudget) begin(w *bind.Write, mi *mirror) {
 		return
 	}
 	at := slices.IndexFunc(told.report.Evictions, func(x facts.EvictionRequest) bool { return x.UID == w.Pod })
+	if b.gangs.begin(m, mi, at >= 0, b.run.Now()) {
+		return // it follows its gang
+	}
 	if at < 0 {
 		b.run.Violate("pod %s is evicted from node %s, which does not request it", w.Pod, w.Node)
 		return

@@ -174,6 +174,9 @@ func (c *Checker) Sent(w *bind.Write) {
 	if w.Kind == bind.EvictPod && w.ID.Owner == bind.OwnerRelief {
 		c.budget.begin(w, c.mirror)
 	}
+	for _, name := range c.budget.gangs.late(c.mirror, c.run.Now()) {
+		c.run.Violate("gang %s has fewer members than it needs, and its others were not evicted", name)
+	}
 	for _, other := range c.writes {
 		if !apart(w.Kind) && !apart(other.Kind) && w.Pod != "" && other.Pod == w.Pod {
 			c.run.Violate("two writes about pod %s under way at once: kinds %d and %d", w.Pod, other.Kind, w.Kind)

@@ -1,0 +1,73 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
+
+// fallTime is how long the members of a gang may take to be evicted after one without whom it is too small.
+const fallTime = 10 * time.Minute
+
+// fallingGangs finds evictions that leave a running gang with fewer members than it needs, whoever asks for them: the others have to follow. With
+// minCount 3 and four members, one may go; the second that goes takes the rest with it.
+type fallingGangs struct {
+	begun map[facts.UID]bool // evictions, of pods that are still there
+	falls map[facts.UnitName]*falling
+}
+
+type falling struct {
+	since int64
+	owed  map[facts.UID]bool // members that have to follow
+}
+
+// begin takes in an eviction; follows says that the pod's node did not ask for it, and its gang does.
+func (g *fallingGangs) begin(m *mirrored, mi *mirror, asked bool, now int64) (follows bool) {
+	f := mi.tenants.Units[m.unit]
+	if m.unit.IsZero() || f == nil || f.MinMember <= 1 && !f.Indivisible {
+		return false
+	}
+	if g.begun == nil {
+		g.begun, g.falls = make(map[facts.UID]bool), make(map[facts.UnitName]*falling)
+	}
+	g.begun[m.uid] = true
+	fall := g.falls[m.unit]
+	if fall != nil && fall.owed[m.uid] {
+		delete(fall.owed, m.uid)
+		return !asked
+	}
+	owed := make(map[facts.UID]bool)
+	for uid, other := range mi.gang(m.unit).members {
+		if other.node != "" && !other.deleting && !g.begun[uid] {
+			owed[uid] = true
+		}
+	}
+	if len(owed) > 0 && (f.Indivisible || len(owed) < int(f.MinMember)) {
+		g.falls[m.unit] = &falling{since: now, owed: owed}
+	}
+	return false
+}
+
+// late names a gang of which some members were evicted, and the others stay though they are too few.
+func (g *fallingGangs) late(mi *mirror, now int64) (late []facts.UnitName) {
+	for name, fall := range g.falls {
+		for uid := range fall.owed {
+			if m := mi.pods[uid]; m == nil || m.node == "" || m.deleting {
+				delete(fall.owed, uid)
+			}
+		}
+		switch f := mi.tenants.Units[name]; {
+		case len(fall.owed) == 0, f == nil, mi.gang(name).placed() >= int(f.MinMember):
+			delete(g.falls, name)
+		case now-fall.since > int64(fallTime):
+			late = append(late, name)
+			delete(g.falls, name)
+		}
+	}
+	slices.SortFunc(late, func(a, b facts.UnitName) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return late
+}
