@@ -16,10 +16,11 @@ import (
 // What the API server says in the message of a 409, the only place where its causes differ. A message that is not known counts as
 // Conflict, after which the pod is read, so a change of wording costs a read and nothing else.
 const (
-	textOtherUID = "Precondition failed: UID in precondition"
-	textDeleting = "is being deleted"
-	textGated    = "schedulingGates"
-	fieldUID     = "metadata.uid"
+	textOtherUID         = "Precondition failed: UID in precondition"
+	textOtherUIDDeletion = "the UID in the precondition" // of deletions and evictions
+	textDeleting         = "is being deleted"
+	textGated            = "schedulingGates"
+	fieldUID             = "metadata.uid"
 )
 
 // classify turns an answer into an outcome:
@@ -47,7 +48,7 @@ func classify(c *apiserver.Call, a *apiserver.Answer) (result bind.Result, again
 		return bind.Result{Outcome: bind.Refused, Message: "the API server is overloaded: " + message}, true
 	case a.Code == http.StatusNotFound && aboutPod(&a.Status, c.Pod):
 		return bind.Result{Outcome: bind.Gone}, false
-	case a.Code == http.StatusConflict && strings.Contains(message, textOtherUID),
+	case a.Code == http.StatusConflict && (strings.Contains(message, textOtherUID) || strings.Contains(message, textOtherUIDDeletion)),
 		a.Code == http.StatusUnprocessableEntity && namesField(&a.Status, fieldUID):
 		return bind.Result{Outcome: bind.Gone}, false
 	case a.Code == http.StatusConflict && c.Subresource == "binding" &&

@@ -3,7 +3,6 @@ package standin
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 
@@ -11,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"hilbert.dev/hilbert/kube/standin/refusal"
 )
 
 // What the agent of a node asks for, and hilbertd does not.
@@ -115,16 +117,17 @@ func (h *handler) serveEviction(w http.ResponseWriter, r *http.Request, namespac
 		return
 	}
 	uid, _, _ := unstructured.NestedString(eviction.Object, "deleteOptions", "preconditions", "uid")
-	switch pod := h.server.Pod(namespace, name); {
-	case pod == nil:
+	pod := h.server.Pod(namespace, name)
+	if pod == nil {
 		h.fail(w, apierrors.NewNotFound(podResource, name))
-	case uid != "" && uid != string(pod.UID):
-		//nolint:staticcheck // ST1005: this is how the real one spells it
-		h.fail(w, apierrors.NewConflict(podResource, name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, pod.UID)))
-	default:
-		if r.URL.Query().Get("dryRun") == "" {
-			h.server.DeletePod(namespace, name)
-		}
-		h.answer(w, http.StatusCreated, &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+		return
 	}
+	if err := refusal.UID(name, types.UID(uid), pod.UID); err != nil {
+		h.fail(w, err)
+		return
+	}
+	if r.URL.Query().Get("dryRun") == "" {
+		h.server.DeletePod(namespace, name)
+	}
+	h.answer(w, http.StatusCreated, &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
 }

@@ -1,11 +1,12 @@
 package standin
 
 import (
-	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hilbert.dev/hilbert/kube/standin/refusal"
 )
 
 // serveDelete marks a bound pod as being deleted; the test removes it with DeletePod when its grace period is over. A pod that is not bound is gone at
@@ -20,10 +21,11 @@ func (h *handler) serveDelete(w http.ResponseWriter, r *http.Request, namespace,
 		h.fail(w, apierrors.NewNotFound(podResource, name))
 		return
 	}
-	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != pod.UID {
-		//nolint:staticcheck // ST1005: this is how the real one spells it
-		h.fail(w, apierrors.NewConflict(podResource, name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, pod.UID)))
-		return
+	if p := options.Preconditions; p != nil && p.UID != nil {
+		if err := refusal.UID(name, *p.UID, pod.UID); err != nil {
+			h.fail(w, err)
+			return
+		}
 	}
 	if pod.Spec.NodeName == "" {
 		h.server.DeletePod(namespace, name)

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"hilbert.dev/hilbert/kube/standin/refusal"
 )
 
 // What requests do to objects. Each method is one transaction and answers with a copy, or with the error that the real API server answers with.
@@ -31,26 +33,12 @@ func (s *Server) node(name string) *corev1.Node {
 	return s.nodes[name].DeepCopy()
 }
 
-// bind refuses in the words of the real API server: those are all by which a client can tell the causes apart.
 func (s *Server) bind(namespace, name string, b *corev1.Binding) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pod := s.pods[namespace+"/"+name].DeepCopy()
-	conflict := func(format string, args ...any) error {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, name, fmt.Errorf(format, args...))
-	}
-	switch {
-	case pod == nil:
-		return apierrors.NewNotFound(podResource, name)
-	case b.UID != "" && b.UID != pod.UID:
-		//nolint:staticcheck // ST1005: this is how the real one spells it
-		return apierrors.NewConflict(podResource, name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", b.UID, pod.UID))
-	case pod.DeletionTimestamp != nil:
-		return conflict("pod %s is being deleted, cannot be assigned to a host", name)
-	case pod.Spec.NodeName != "":
-		return conflict("pod %v is already assigned to node %q", name, pod.Spec.NodeName)
-	case len(pod.Spec.SchedulingGates) > 0:
-		return conflict("pod %v has non-empty .spec.schedulingGates", name)
+	if err := refusal.Binding(name, pod, b.UID); err != nil {
+		return err
 	}
 	pod.Spec.NodeName = b.Target.Name
 	for key, value := range b.Annotations {

@@ -73,7 +73,7 @@ func medians(rounds []Round) Round {
 	}
 }
 
-func medianOf[T int64 | float64](rounds []Round, figure func(Round) T) T {
+func medianOf[R any, T int64 | float64](rounds []R, figure func(R) T) T {
 	values := make([]T, len(rounds))
 	for i, r := range rounds {
 		values[i] = figure(r)

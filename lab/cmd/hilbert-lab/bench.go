@@ -12,7 +12,7 @@ import (
 
 func newBenchCommand() *cobra.Command {
 	command := &cobra.Command{Use: "bench", Short: "Measure schedulers, on a real control plane or in memory"}
-	command.AddCommand(newBenchScheduleCommand(), newBenchDecideCommand())
+	command.AddCommand(newBenchScheduleCommand(), newBenchDecideCommand(), newBenchStandinCommand())
 	return command
 }
 
@@ -80,6 +80,39 @@ func newBenchDecideCommand() *cobra.Command {
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each scheduler")
 	flags.DurationVar(&o.Duration, "duration", 3*time.Second, "how long a round lasts")
 	flags.IntVar(&o.Least, "decisions", 200, "least number of decisions in a round, however long they take")
+	flags.StringVarP(&output, "output", "o", "table", "json or table")
+	return command
+}
+
+func newBenchStandinCommand() *cobra.Command {
+	var o bench.StandinOptions
+	var output string
+	command := &cobra.Command{
+		Use:   "standin",
+		Short: "Measure pods per second from creation to Binding where no API server is the limit: hilbertd and a stand-in API server",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			write := map[string]func(*bench.StandinResult) error{
+				"table": func(r *bench.StandinResult) error { return r.WriteTable(command.OutOrStdout()) },
+				"json":  func(r *bench.StandinResult) error { return r.WriteJSON(command.OutOrStdout()) },
+			}[output]
+			if write == nil {
+				return fmt.Errorf("--output is %q: choose json or table", output)
+			}
+			o.Progress = os.Stderr
+			result, err := bench.Standin(command.Context(), o)
+			if err != nil {
+				return err
+			}
+			return write(result)
+		},
+	}
+	flags := command.Flags()
+	flags.IntVar(&o.Nodes, "nodes", 5000, "number of nodes")
+	flags.IntVar(&o.Pods, "pods", 20000, "number of pods in each round")
+	flags.IntSliceVar(&o.AllocatedPercent, "allocated", []int{0, 25, 50, 75, 95}, "percent of the nodes that other pods hold beforehand")
+	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each")
+	flags.StringVar(&o.Dir, "dir", "", "directory for logs (default: a temporary one, kept only if the run fails)")
 	flags.StringVarP(&output, "output", "o", "table", "json or table")
 	return command
 }

@@ -14,6 +14,7 @@ import (
 
 	"hilbert.dev/hilbert/lab/bench"
 	"hilbert.dev/hilbert/lab/controlplane"
+	"hilbert.dev/hilbert/lab/standin"
 )
 
 // The commands in this file are the processes of a benchmark: this binary starts itself under them. They log to standard error, print
@@ -82,6 +83,22 @@ func newAPIServerCommand() *cobra.Command {
 	flags.StringVar(&dir, "dir", "", "data directory")
 	flags.StringVar(&etcd, "etcd", "", "URL of etcd")
 	flags.StringVar(&kubeconfig, "kubeconfig", "", "file for the administrator's kubeconfig")
+	return command
+}
+
+func newStandinCommand() *cobra.Command {
+	var kubeconfig string
+	command := hidden("standin-apiserver", "a stand-in API server in memory, for benchmarks", func(ctx context.Context, out io.Writer) error {
+		server, err := standin.Start()
+		if err != nil {
+			return err
+		}
+		if err = server.WriteKubeconfig(kubeconfig); err == nil {
+			err = serveUntil(ctx, out, server.Failed())
+		}
+		return errors.Join(err, server.Stop())
+	})
+	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "file for the kubeconfig")
 	return command
 }
 

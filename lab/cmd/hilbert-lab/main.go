@@ -28,6 +28,7 @@ var commands = []func() *cobra.Command{
 	newScenarioCommand,
 	newEtcdCommand,
 	newAPIServerCommand,
+	newStandinCommand,
 	newKubeSchedulerCommand,
 	newRawBinderCommand,
 	newHilbertdCommand,

@@ -193,3 +193,32 @@ func TestBenchSchedule(t *testing.T) {
 		t.Errorf("protocol: %+v", result.Protocol)
 	}
 }
+
+// TestBenchStandin: a hundred nodes, a few hundred pods, all bound at two fills; rates are not judged.
+func TestBenchStandin(t *testing.T) {
+	out, err := lab(t.TempDir(), "bench", "standin", "--nodes=100", "--pods=300", "--rounds=1", "--allocated=0,75", "-o", "json").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("%v\n%s", err, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var result bench.StandinResult
+	if err := json.Unmarshal(out, &result); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if len(result.Levels) != 2 || result.Levels[0].AllocatedPercent != 0 || result.Levels[1].AllocatedPercent != 75 {
+		t.Fatalf("levels: %+v, want 0 and 75", result.Levels)
+	}
+	for _, l := range result.Levels {
+		if l.PodsPerSecond <= 0 || l.CPUMicrosPerPod <= 0 || l.StandinCPUMicrosPerPod <= 0 || l.CreatedSeconds <= 0 || l.CreatedSeconds > l.Seconds {
+			t.Errorf("%d%% allocated: %+v, want positive figures, and pods created before all are bound", l.AllocatedPercent, l.StandinRound)
+		}
+	}
+	for _, bad := range [][]string{{"--nodes=2", "--pods=1000"}, {"--allocated=100"}, {"-o", "xml"}} {
+		if out, err := lab(t.TempDir(), append([]string{"bench", "standin"}, bad...)...).CombinedOutput(); err == nil || !strings.Contains(string(out), "give") && !strings.Contains(string(out), "choose") {
+			t.Errorf("%v: %v, %s; want a refusal that says what to give", bad, err, out)
+		}
+	}
+}

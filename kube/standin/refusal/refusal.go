@@ -1,0 +1,49 @@
+// Package refusal has the refusals of an API server that hilbertd tells apart by their words.
+//
+// It is shared by the stand-ins for an API server: the one of the tests (kube/standin) and the one of benchmarks (lab/standin), whose requests are
+// played against a real API server too. Each function answers nil or the error that a client would read. It is not meant for production code.
+package refusal
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var pods = schema.GroupResource{Resource: "pods"}
+
+// UID refuses a deletion or an eviction of the pod of that name with a precondition that it does not meet; an empty precondition is met.
+func UID(name string, precondition, pod types.UID) error {
+	if precondition == "" || precondition == pod {
+		return nil
+	}
+	return apierrors.NewConflict(schema.GroupResource{Resource: "Pod"}, name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). "+
+		"The object might have been deleted and then recreated", precondition, pod))
+}
+
+// Binding refuses a Binding of a pod (nil: there is none) in the words of the real API server: those are all by which a client can tell the causes apart.
+func Binding(name string, pod *corev1.Pod, uid types.UID) error {
+	if pod == nil {
+		return apierrors.NewNotFound(pods, name)
+	}
+	if uid != "" && uid != pod.UID {
+		//nolint:staticcheck // ST1005: this is how the real one spells it
+		return apierrors.NewConflict(pods, name, fmt.Errorf("StorageError: invalid object, Code: 4, Key: /registry/pods/%s/%s, ResourceVersion: 0, "+
+			"AdditionalErrorMsg: Precondition failed: UID in precondition: %v, UID in object meta: %v", pod.Namespace, name, uid, pod.UID))
+	}
+	conflict := func(format string, args ...any) error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, name, fmt.Errorf(format, args...))
+	}
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return conflict("pod %s is being deleted, cannot be assigned to a host", name)
+	case pod.Spec.NodeName != "":
+		return conflict("pod %v is already assigned to node %q", name, pod.Spec.NodeName)
+	case len(pod.Spec.SchedulingGates) > 0:
+		return conflict("pod %v has non-empty .spec.schedulingGates", name)
+	}
+	return nil
+}
