@@ -2,11 +2,14 @@ package diff
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hilbert.dev/hilbert/api/spec"
 )
 
 // JudgedPerCase is how many pods a generated case judges, longCase how many a rare one does.
@@ -36,8 +39,10 @@ type generator struct {
 	long       bool // so many kinds of pods that whatever remembers them must forget
 	wide       bool // so many nodes that an index cannot keep a group for each host
 	plain      bool // nodes that are much alike
+	imageRich  bool // nodes that hold dozens of images each, and pods that run several
 	nodes      []*corev1.Node
 	pods       []*corev1.Pod // bound
+	finished   []*corev1.Pod // that ran to their end, and still exist
 	templates  []*corev1.Pod // to be judged, again and again
 	namespaces []*corev1.Namespace
 	workloads  []Workload
@@ -76,7 +81,7 @@ func Generate(seed, number uint64) *Case {
 		c.Profile = Profiles[g.IntN(len(Profiles))].Name
 	}
 	g.dense, g.long, g.wide = g.chance(0.15), g.chance(0.002), g.chance(0.015)
-	g.plain = g.chance(0.3)
+	g.plain, g.imageRich = g.chance(0.3), g.chance(0.1)
 	g.cluster()
 	for range 1 + g.IntN(4) {
 		g.templates = append(g.templates, g.pod())
@@ -224,7 +229,7 @@ var mutations = []func(g *generator){
 		}
 	},
 	(*generator).removePod, (*generator).removePod,
-	(*generator).changePod, (*generator).changePod,
+	(*generator).changePod, (*generator).changePod, (*generator).preset, (*generator).late,
 	(*generator).upsertWorkload, (*generator).removeWorkload,
 	func(g *generator) { g.upsertNamespace(g.namespace()) },
 	(*generator).removeNamespace,
@@ -248,6 +253,15 @@ func (g *generator) removeNode() {
 	}
 }
 
+// join makes some bound pods members of a unit, which remembers those that have finished. Its PodGroup is not there.
+func (g *generator) join(pod *corev1.Pod) {
+	if g.chance(0.1) {
+		labels := map[string]string{spec.LabelPodGroup: "gang"}
+		maps.Copy(labels, pod.Labels)
+		pod.Labels = labels
+	}
+}
+
 // bind puts a pod on a node, which may be one that is not there any more.
 func (g *generator) bind(pod *corev1.Pod) {
 	pod.Spec.NodeName = pick(g, g.nodes...).Name
@@ -258,6 +272,7 @@ func (g *generator) bind(pod *corev1.Pod) {
 		pod.DeletionTimestamp = &deleted
 	}
 	g.resize(pod)
+	g.join(pod)
 	g.pods = append(g.pods, pod)
 	g.do(Step{Pod: pod})
 }
@@ -290,13 +305,64 @@ func (g *generator) changePod() {
 	case 3:
 		g.resize(&pod)
 	case 4:
-		pod.Status.Phase = pick(g, corev1.PodSucceeded, corev1.PodFailed)
 		g.pods = slices.Delete(g.pods, i, i+1)
-		g.do(Step{Pod: &pod})
+		g.finish(&pod)
 		return
 	}
 	g.pods[i] = &pod
 	g.do(Step{Pod: &pod})
+}
+
+// finish lets a pod run to its end: it holds nothing, whatever else is said of it before it is removed, if it ever is.
+func (g *generator) finish(pod *corev1.Pod) {
+	pod.Status.Phase = pick(g, corev1.PodSucceeded, corev1.PodFailed)
+	if g.chance(g.taste.terminating) {
+		pod.DeletionTimestamp = &deleted
+	}
+	g.finished = append(g.finished, pod)
+	g.do(Step{Pod: pod})
+}
+
+// late says something of a pod that has finished: its labels, what its node had for it, or that it is removed.
+func (g *generator) late() {
+	if len(g.finished) == 0 {
+		return
+	}
+	i := g.IntN(len(g.finished))
+	pod := *g.finished[i]
+	switch g.IntN(3) {
+	case 0:
+		pod.Labels = g.podLabels()
+	case 1:
+		g.resize(&pod)
+	case 2:
+		g.finished = slices.Delete(g.finished, i, i+1)
+		g.do(Step{RemovePod: string(pod.UID)})
+		return
+	}
+	g.finished[i] = &pod
+	g.do(Step{Pod: &pod})
+}
+
+// preset lets a pod come with a node in its spec, as static pods and those of some controllers do: nobody asked whether it fits, and the node may never
+// have been there.
+func (g *generator) preset() {
+	if len(g.pods) >= 80 {
+		return
+	}
+	pod := g.pod()
+	pod.Spec.NodeName = "nowhere"
+	if len(g.nodes) > 0 && g.chance(0.8) {
+		pod.Spec.NodeName = pick(g, g.nodes...).Name
+	}
+	g.join(pod)
+	pod.Spec.SchedulerName = pick(g, schedulerName, corev1.DefaultSchedulerName, "")
+	if g.chance(0.2) {
+		g.finish(pod)
+		return
+	}
+	g.pods = append(g.pods, pod)
+	g.do(Step{Pod: pod})
 }
 
 func (g *generator) upsertNamespace(name string) {

@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -203,8 +204,20 @@ var images = []image{
 	{nil, 99 * mebi},
 }
 
+// manyImages is how many further images an image-rich case has: kubelets report up to 50 of each node.
+const manyImages = 60
+
+func manyImage(i int) string { return fmt.Sprintf("registry.example/many-%d:1", i) }
+
 func (g *generator) nodeImages() []corev1.ContainerImage {
 	var out []corev1.ContainerImage
+	if g.imageRich {
+		for i := range manyImages {
+			if g.chance(0.6) {
+				out = append(out, corev1.ContainerImage{Names: []string{manyImage(i)}, SizeBytes: int64(1+i*37%900) * mebi})
+			}
+		}
+	}
 	for g.chance(g.taste.image) && len(out) < 6 {
 		i := pick(g, images...)
 		out = append(out, corev1.ContainerImage{Names: i.names, SizeBytes: i.size})

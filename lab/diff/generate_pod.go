@@ -50,7 +50,11 @@ func (g *generator) podLabels() map[string]string {
 
 func (g *generator) containers(pod *corev1.Pod) {
 	ports := make(map[string]bool) // a pod has each once
-	for range 1 + min(g.IntN(3), g.IntN(3)) {
+	containers := 1 + min(g.IntN(3), g.IntN(3))
+	if g.imageRich {
+		containers += g.IntN(6)
+	}
+	for range containers {
 		pod.Spec.Containers = append(pod.Spec.Containers, g.container("c", ports))
 	}
 	for g.chance(g.taste.init) && len(pod.Spec.InitContainers) < 3 {
@@ -107,6 +111,9 @@ func (g *generator) resources() corev1.ResourceRequirements {
 
 // imageName is as a person writes it: the tag may be missing.
 func (g *generator) imageName() string {
+	if g.imageRich && g.chance(0.8) {
+		return manyImage(g.IntN(manyImages + 2))
+	}
 	return pick(g, "registry.example/web:1", "app", "app:latest", "db:2", "library/db:2", "big:1", "small:1", "none:1", "localhost:5000/tool", "unknown",
 		"registry.example/web@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
 }

@@ -99,7 +99,7 @@ func (o *ours) event(s *Step) facts.Event {
 	case s.RemoveNode != "":
 		return facts.NodeRemoved{Name: s.RemoveNode}
 	case s.Pod != nil:
-		return facts.PodUpserted{Pod: o.parser.Pod(s.Pod)}
+		return o.seen(s.Pod)
 	case s.RemovePod != "":
 		return facts.PodRemoved{UID: facts.UID(s.RemovePod)}
 	case s.Namespace != nil:
@@ -126,6 +126,17 @@ func (o *ours) event(s *Step) facts.Event {
 		return upserted(nil, s.RemoveWorkload.Kind, s.RemoveWorkload.Namespace, s.RemoveWorkload.Name)
 	}
 	return nil
+}
+
+// seen is what the door tells of a pod: of one that has finished only that it is gone, or, if a unit counts it, that it has finished.
+func (o *ours) seen(pod *corev1.Pod) facts.Event {
+	if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+		return facts.PodUpserted{Pod: o.parser.Pod(pod)}
+	}
+	if member, ok := o.parser.FinishedMember(pod); ok {
+		return facts.PodUpserted{Pod: member}
+	}
+	return facts.PodRemoved{UID: facts.UID(pod.UID)}
 }
 
 // upserted is the event of a workload. One that selects nothing is as good as gone.
