@@ -31,6 +31,7 @@ type givenPlace struct {
 	node    string
 	grant   topology.Grant
 	victims []*Pod
+	running bool // its unit ran
 }
 
 // Commit takes the Plan whole or not at all. On success each pod is Assumed and charged to its node; with victims beside them, and Obliged
@@ -45,6 +46,7 @@ func (s *Store) Commit(plan *Plan, check Check) (verdict Verdict) {
 	}
 	j.giveUp()
 	s.supposing(j.victims, plan.Through, func() { verdict = j.place(check) })
+	defer j.keepRunning()
 	if !verdict.Committed {
 		if j.restore() {
 			verdict.Revision = s.log.Len()
@@ -71,7 +73,7 @@ func (j *judgement) giveUp() {
 	j.s.inJudgement = true
 	for _, uid := range j.plan.Replaces {
 		pod := j.s.pods.byUID[uid]
-		j.given = append(j.given, givenPlace{pod, pod.Class, pod.node, pod.Grant(), slices.Clone(pod.victims)})
+		j.given = append(j.given, givenPlace{pod, pod.Class, pod.node, pod.Grant(), slices.Clone(pod.victims), pod.Unit != nil && pod.Unit.Running()})
 		j.s.takeBack(pod)
 		j.s.catchUp(pod)
 	}
@@ -95,6 +97,20 @@ func (j *judgement) restore() (some bool) {
 		}
 	}
 	return len(j.given) > 0
+}
+
+// keepRunning: that a unit had no place while the Plan was judged is not its end.
+func (j *judgement) keepRunning() {
+	for i := range j.given {
+		if u := j.given[i].pod.Unit; j.given[i].running && u != nil && u.placed+u.done > 0 {
+			u.reached = true
+		}
+	}
+}
+
+// wasRunning reports whether a unit ran before the Plan took places from it.
+func (j *judgement) wasRunning(u *Unit) bool {
+	return slices.ContainsFunc(j.given, func(g givenPlace) bool { return g.pod.Unit == u && g.running })
 }
 
 // ease tells the queues of pods that the Plan replaces without a new place.
@@ -184,7 +200,7 @@ func (j *judgement) incomplete() int {
 			continue
 		}
 		last = pod.Unit
-		if need := last.Need(); need > 1 && j.placing(last) < need {
+		if need := last.Need(); need > 1 && j.placing(last) < need && !j.wasRunning(last) {
 			return i
 		}
 	}

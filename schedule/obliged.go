@@ -62,6 +62,7 @@ type slotChange struct {
 type obligedUnit struct {
 	group   *obligedGroup
 	members []*cluster.Pod
+	need    int              // of the members have to get other places together
 	nodes   []string         // of the members, each once
 	since   changes.Revision // changes up to here have been looked at
 	listed  bool             // in own
@@ -103,6 +104,13 @@ func (o *obliged) add(plan *cluster.Plan, overQuota bool) {
 		}
 	}
 	slices.SortFunc(u.members, inUnit)
+	u.need = len(u.members)
+	// A gang that is not whole may begin with fewer. Of one that is, each member could go alone, but the others would lose what has been freed for them.
+	if gang := u.members[0].Unit; gang != nil && !gang.Running() {
+		if missing := gang.MinMember() - (gang.Placed() - len(u.members)); missing > 0 {
+			u.need = min(missing, u.need)
+		}
+	}
 	u.group = o.groupOf(u)
 	if overQuota {
 		u.group.refused, u.group.eased = true, 0 // the Plan itself may have eased the queue
@@ -272,8 +280,11 @@ func (o *obliged) roomOn(u *obligedUnit, slot cluster.Slot) (room int) {
 	return room
 }
 
-// movable reports whether the unit may get other places now. While a write about a member is under way it may not.
+// movable reports whether the unit may get other places now. While a write about a member is under way, or its PodGroup is not known, it may not.
 func (o *obliged) movable(u *obligedUnit) bool {
+	if gang := u.members[0].Unit; gang != nil && !gang.Ready() {
+		return false
+	}
 	return !slices.ContainsFunc(u.members, func(pod *cluster.Pod) bool { return !o.binder.Replaceable(pod.UID) })
 }
 
@@ -305,9 +316,12 @@ func (o *obliged) ready() bool { return o.next(math.MinInt32) != nil }
 // chargedTo is the queue of the group's pods.
 func (g *obligedGroup) chargedTo() *quota.Queue { return g.units[0].members[0].Queue() }
 
-// rejected takes note that a Plan for a unit was rejected. What it has changed in the ledger, it has taken back.
+// rejected takes note that a Plan for a unit was rejected. What it has changed in the ledger, it has taken back, unless a member asks for something
+// else by now.
 func (o *obliged) rejected(u *obligedUnit, before changes.Revision) {
-	o.undone = append(o.undone, undone{before, o.store.Revision()})
+	if !slices.ContainsFunc(u.members, func(pod *cluster.Pod) bool { return pod.Phase != cluster.Assumed }) {
+		o.undone = append(o.undone, undone{before, o.store.Revision()})
+	}
 	u.group.refused, u.group.eased = true, u.group.chargedTo().Eased()
 }
 

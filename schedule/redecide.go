@@ -147,31 +147,20 @@ func (s *Scheduler) redecideOn(u *obligedUnit, now time.Time) (placed bool) {
 // redecideGang looks for places for the members of an obliged gang, as if they had none. Without, it counts for how many members there are none.
 func (s *Scheduler) redecideGang(in *instance, u *obligedUnit) (plan *cluster.Plan, lacking int) {
 	gang := u.members[0].Unit
-	if gang == nil || gang.Facts == nil {
-		return nil, 1
-	}
-	ask := &pack.Ask{Members: u.members, Topology: gang.Facts.Topology, Subgroups: gang.Facts.SubgroupTopology}
-	others := 0
+	ask := &pack.Ask{Members: u.members, Need: u.need, Topology: gang.Facts.Topology, Subgroups: gang.Facts.SubgroupTopology}
 	for _, pod := range gang.Pods() {
 		if !pod.Placed() || slices.Contains(u.members, pod) {
 			continue
 		}
-		others++
 		if slot := s.store.Slot(pod.Node()); slot != cluster.NoSlot {
 			ask.Anchors = append(ask.Anchors, pack.Anchor{Slot: slot, Subgroup: pod.Subgroup})
 		}
 	}
-	ask.Need = max(gang.MinMember()-others, 1)
-	if gang.Running() && others > 0 {
-		ask.Need = 1
-	}
-	ask.Need = min(ask.Need, len(u.members))
 	if placed, ok := in.placer.PlaceUnit(ask); ok {
 		return in.unitPlan(placed), 0
 	}
-	need := ask.Need
 	ask.Need = 1
-	return nil, max(need-in.placer.WouldFit(ask), 1)
+	return nil, max(u.need-in.placer.WouldFit(ask), 1)
 }
 
 // replace proposes a Plan that gives an obliged unit other places. Members without a new place wait again.

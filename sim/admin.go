@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/sim/trace"
@@ -46,6 +47,29 @@ func (a *admin) returnNode(i int32) {
 	n := &a.api.nodes[i]
 	n.present = true
 	a.changed(watchNodes, facts.NodeUpserted{Node: n.object})
+}
+
+// unreachable is the taint of a node that nobody can reach.
+var unreachable = facts.Taint{Key: "node.kubernetes.io/unreachable", Effect: facts.NoSchedule}
+
+// loseNode makes a node unreachable: no pod on it ends before it is reached again.
+func (a *admin) loseNode(n *node, until int64) {
+	n.lost = until
+	edited := *n.object
+	edited.Taints = append(slices.Clone(edited.Taints), unreachable)
+	a.updateNode(n, &edited)
+}
+
+// reachNode ends that.
+func (a *admin) reachNode(i int32) {
+	n := &a.api.nodes[i]
+	n.lost = 0
+	edited := *n.object
+	edited.Taints = slices.DeleteFunc(slices.Clone(edited.Taints), func(t facts.Taint) bool { return t == unreachable })
+	n.object = &edited
+	if n.present {
+		a.changed(watchNodes, facts.NodeUpserted{Node: &edited})
+	}
 }
 
 // createUnit creates a PodGroup of the workload, anew if there was one of its name.

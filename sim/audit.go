@@ -33,6 +33,7 @@ func (a *auditor) inspect() {
 		a.violations.add("the scheduler's own check: %v", err)
 	}
 	a.check.Compare(a.process.scheduler.Store())
+	a.check.Obliged(a.process.scheduler.Store())
 }
 
 // nodes counts every node anew.

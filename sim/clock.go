@@ -23,6 +23,7 @@ const (
 	evWake                           // the scheduler's timer fires
 	evFault                          // fault arg strikes
 	evReturn                         // node arg is back
+	evReached                        // node arg can be reached again
 	evRestart                        // a new process starts
 	evUnit                           // PodGroup arg is created
 	evUnitGone                       // PodGroup arg is deleted

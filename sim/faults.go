@@ -29,13 +29,14 @@ const (
 	headroomShut
 	headroomTide
 	ownerChange
+	nodeLoss
 	faultKinds
 )
 
 func (f *Faults) interval(kind fault) time.Duration {
 	return [faultKinds]time.Duration{
 		f.Deletions, f.NodeFlaps, f.NodeEdits, f.Restarts, f.Relists, f.QueueEdits, f.UnitFlaps, f.AgentSilences, f.AgentClaims,
-		f.HeadroomFalls, f.HeadroomShuts, f.Tides, f.OwnerChanges,
+		f.HeadroomFalls, f.HeadroomShuts, f.Tides, f.OwnerChanges, f.NodeLosses,
 	}[kind]
 }
 
@@ -121,6 +122,8 @@ func (fi *faultInjector) strike(kind fault) {
 		fi.agents.dropAllHeadroom()
 	case ownerChange:
 		fi.agents.changeOwner()
+	case nodeLoss:
+		fi.loseNode()
 	default:
 		fi.violations.add("no such fault: %d", int32(kind))
 	}
@@ -212,6 +215,18 @@ func (fi *faultInjector) removeNode() {
 	fi.clock.add(event{at: fi.clock.now + 1 + fi.draws.Int64N(int64(fi.faults.NodeAbsence)+1), kind: evReturn, arg: int32(i)})
 }
 
+// loseNode makes a node unreachable for a while.
+func (fi *faultInjector) loseNode() {
+	i := fi.draws.IntN(len(fi.api.nodes))
+	n := &fi.api.nodes[i]
+	if !n.present || n.lost > 0 {
+		return
+	}
+	until := fi.clock.now + 1 + fi.draws.Int64N(int64(fi.faults.NodeAbsence)+1)
+	fi.admin.loseNode(n, until)
+	fi.clock.add(event{at: until, kind: evReached, arg: int32(i)})
+}
+
 // editNode cordons or taints a node, or takes that back.
 func (fi *faultInjector) editNode() {
 	n := &fi.api.nodes[fi.draws.IntN(len(fi.api.nodes))]
@@ -235,7 +250,7 @@ func (fi *faultInjector) editNode() {
 func (f fault) String() string {
 	names := [faultKinds]string{
 		"deletion", "node flap", "node edit", "restart", "relist", "queue edit", "unit flap", "agent silence", "agent claim",
-		"headroom fall", "headroom shut", "tide", "owner change",
+		"headroom fall", "headroom shut", "tide", "owner change", "node loss",
 	}
 	if f < 0 || f >= faultKinds {
 		return fmt.Sprintf("fault %d", int32(f))

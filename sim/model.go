@@ -57,6 +57,8 @@ type node struct {
 	// raced: the node is over-committed by another scheduler's Binding that ours could not know of.
 	raced bool
 	agent *agent // nil: the node has none
+	// lost is until when the node is unreachable, 0: it is not.
+	lost int64
 	// recounted is the history's revision at which node.status counted another number of GPUs.
 	recounted uint64
 }

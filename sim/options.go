@@ -82,6 +82,12 @@ type Faults struct {
 	// Relists: a watch is closed and starts over from a list.
 	Relists time.Duration
 
+	// NodeLosses: a node is unreachable for up to NodeAbsence: it gets a taint, and no pod on it ends.
+	NodeLosses time.Duration
+	// StuckVictims, in permille of the pods that are evicted, take up to StuckFor to end.
+	StuckVictims int
+	StuckFor     time.Duration
+
 	// QueueEdits: a queue is given another parent, a lower limit or back what it had; some edits are nonsense.
 	QueueEdits time.Duration
 	// UnitFlaps: a PodGroup is deleted, and created anew under its name some time later.
@@ -137,6 +143,12 @@ func DefaultFaults(w *trace.Workload) *Faults {
 		f.UrgentEvictions, f.WithheldEvictions = 100, 200
 	}
 	return f
+}
+
+// AddEvictionFaults adds what goes wrong with the victims of preemption: they end late, or their node is unreachable.
+func (f *Faults) AddEvictionFaults() {
+	f.StuckVictims, f.StuckFor = 200, f.Until/4
+	f.NodeLosses = f.Until / 15
 }
 
 // bounds on Options.

@@ -67,6 +67,10 @@ func (l *podLifecycle) leave(i int32) {
 	if !p.exists {
 		return
 	}
+	if back, lost := l.lost(p); lost {
+		l.clock.add(event{at: back, kind: evLeave, arg: i})
+		return
+	}
 	until := l.w.Tasks[p.task].Deleted
 	again := p.evicted && !p.finished && (until == trace.Never || until > l.clock.now)
 	switch {
@@ -83,6 +87,15 @@ func (l *podLifecycle) leave(i int32) {
 	if again {
 		l.begin(task, age+1, ours)
 	}
+}
+
+// lost says whether a pod's node is unreachable, so that the pod cannot end, and until when.
+func (l *podLifecycle) lost(p *pod) (back int64, lost bool) {
+	if p.node == nowhere || p.finished {
+		return 0, false
+	}
+	back = l.api.nodes[p.node].lost
+	return back, back > l.clock.now
 }
 
 // gracePeriod is how long a victim takes to end, without faults.
@@ -104,6 +117,10 @@ func (l *podLifecycle) evict(i int32) {
 	grace := gracePeriod
 	if l.faults != nil {
 		grace = l.draws.Int64N(int64(5 * time.Second))
+		if l.faults.StuckVictims > 0 && l.draws.chance(l.faults.StuckVictims) {
+			l.meter.faults["victim stuck"]++
+			grace = l.draws.Int64N(int64(l.faults.StuckFor) + 1)
+		}
 	}
 	l.clock.add(event{at: l.clock.now + grace, kind: evLeave, arg: i})
 }
@@ -160,6 +177,10 @@ func (l *podLifecycle) drawFinish() bool { return l.faults != nil && l.draws.cha
 func (l *podLifecycle) finish(i int32) {
 	p := &l.api.pods[i]
 	if !p.exists || p.finished {
+		return
+	}
+	if back, lost := l.lost(p); lost {
+		l.clock.add(event{at: back, kind: evFinish, arg: i})
 		return
 	}
 	if p.node == nowhere {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,7 @@ func TestPreemption(t *testing.T) {
 				w := busy(t, seed)
 				o := options(seed)
 				o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = schedulers, 1, DefaultFaults(w), true
+				o.Faults.AddEvictionFaults()
 				r, err := Run(t.Context(), w, o)
 				if err != nil {
 					t.Fatal(err)
@@ -48,7 +50,7 @@ func TestPreemption(t *testing.T) {
 			}
 			for _, name := range []string{
 				"nomination done", "nomination unknown", "nomination refused", "disruption done", "disruption unknown", "disruption refused",
-				"deletion done", "deletion unknown", "deletion gone", "strike: restart",
+				"deletion done", "deletion unknown", "deletion gone", "strike: restart", "victim stuck", "strike: node loss",
 			} {
 				if seen[name] == 0 {
 					t.Errorf("in all seeds there was never: %s", name)
@@ -80,6 +82,15 @@ func TestChecksFindPreemptionMistakes(t *testing.T) {
 			f.NeverPreempts = true
 			return true
 		})}, "waits though it could preempt"},
+		{"a node that can be reached again seems to be lost still", seams{told: func(e facts.Event) facts.Event {
+			n, ok := e.(facts.NodeUpserted)
+			if !ok || slices.Contains(n.Node.Taints, unreachable) {
+				return e
+			}
+			lost := *n.Node
+			lost.Taints = append(slices.Clone(lost.Taints), unreachable)
+			return facts.NodeUpserted{Node: &lost}
+		}}, "for its victims, though node"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var last error
@@ -88,6 +99,7 @@ func TestChecksFindPreemptionMistakes(t *testing.T) {
 				o := options(seed)
 				o.CheckEvery, o.Faults, o.Preempt = 1, DefaultFaults(w), true
 				o.Faults.Relists, o.Faults.Restarts = 0, 0
+				o.Faults.AddEvictionFaults()
 				s, err := newSimulation(w, o)
 				if err != nil {
 					t.Fatal(err)

@@ -253,6 +253,8 @@ func (s *simulation) handle(e event) {
 		s.injector.strike(fault(e.arg))
 	case evReturn:
 		s.admin.returnNode(e.arg)
+	case evReached:
+		s.admin.reachNode(e.arg)
 	case evUnit:
 		s.admin.createUnit(e.arg)
 	case evUnitGone:

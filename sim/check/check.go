@@ -23,6 +23,8 @@ type Checker struct {
 	// victims are those of the Plan that was committed last. Some may have had only a promised place, and have lost it before the placements of
 	// the Plan are reported.
 	victims []facts.UID
+	plan    *cluster.Plan // that was committed last
+	need    int           // of its members may go elsewhere together, while they wait for victims
 	// RefusedThoughFit counts decisions that nothing fits though something does.
 	RefusedThoughFit int
 }
@@ -89,7 +91,7 @@ func (c *Checker) placed(pod *cluster.Pod, victims []facts.UID) {
 		c.run.Violate("pod %s must not go to node %s: %s", pod.UID, n.Name, why)
 		return
 	}
-	m.assumed, m.victims = true, victims
+	m.assumed, m.victims, m.plan, m.need = true, victims, c.plan, c.need
 	c.mirror.move(m, n.Name, pod.Grant())
 }
 
@@ -149,13 +151,17 @@ func (c *Checker) Released(uid facts.UID) {
 // Judged checks a Plan and its Verdict: a Plan that was rejected may be proposed again only at the demanded revision or later.
 func (c *Checker) Judged(plan *cluster.Plan, v cluster.Verdict) {
 	if v.Committed {
+		ran := make(map[facts.UnitName]bool)
 		for _, uid := range plan.Replaces {
+			if m := c.mirror.pods[uid]; m != nil && !m.unit.IsZero() && c.mirror.runs(m.unit) {
+				ran[m.unit] = true
+			}
 			c.Released(uid)
 		}
 		if c.run.Tenanted() {
-			(&planJudge{plan, c.mirror, c.run}).judge()
+			(&planJudge{plan, c.mirror, c.run, ran}).judge()
 		}
-		c.victims = plan.Victims
+		c.victims, c.plan, c.need = plan.Victims, plan, c.mayGo(plan)
 	}
 	for i := range plan.Placements {
 		uid := plan.Placements[i].Pod
@@ -167,6 +173,19 @@ func (c *Checker) Judged(plan *cluster.Plan, v cluster.Verdict) {
 			c.mirror.demanded[uid] = v.Revision
 		}
 	}
+}
+
+// mayGo is how many members of a Plan's unit may go elsewhere together without the others: as many as make the unit whole, if it is not.
+func (c *Checker) mayGo(plan *cluster.Plan) int {
+	all := len(plan.Placements)
+	m := c.mirror.pods[plan.Placements[0].Pod]
+	if m == nil || m.unit.IsZero() || c.mirror.tenants.Units[m.unit] == nil || c.mirror.runs(m.unit) {
+		return all
+	}
+	if missing := int(c.mirror.tenants.Units[m.unit].MinMember) - c.mirror.gang(m.unit).placed(); missing > 0 {
+		return min(missing, all)
+	}
+	return all
 }
 
 // Sent checks a write that the scheduler starts, and remembers it until its answer.

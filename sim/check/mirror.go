@@ -3,6 +3,7 @@ package check
 import (
 	"slices"
 
+	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/sim/judge"
@@ -46,8 +47,10 @@ type mirrored struct {
 	leaving      bool // being deleted, or gated: it must not be placed
 	deleting     bool
 	priority     int32
-	victims      []facts.UID // that have to leave before it may be bound
-	nominated    string      // the node that its status names
+	victims      []facts.UID   // that have to leave before it may be bound
+	plan         *cluster.Plan // that has placed it
+	need         int           // of the Plan's members may go elsewhere together
+	nominated    string        // the node that its status names
 	unit         facts.UnitName
 	subgroup     string
 	evicting     bool // its unit was stuck, so that it may be evicted

@@ -22,6 +22,8 @@ type planJudge struct {
 	plan   *cluster.Plan
 	mirror *mirror
 	run    Run
+	// ran are units that ran before the Plan took places from them.
+	ran map[facts.UnitName]bool
 }
 
 func (j *planJudge) judge() {
@@ -58,7 +60,7 @@ func (j *planJudge) whole(name facts.UnitName, list []placement) {
 		j.run.Violate("places for unit %s, whose PodGroup the scheduler does not know", name)
 	case f.Invalid != "":
 		j.run.Violate("places for unit %s, whose PodGroup cannot be honoured", name)
-	case !j.mirror.runs(name) && has < int(f.MinMember):
+	case !j.mirror.runs(name) && !j.ran[name] && has < int(f.MinMember):
 		j.run.Violate("unit %s is given places for %d of the %d that it needs", name, has, f.MinMember)
 	}
 }

@@ -201,6 +201,9 @@ func (f *simFlags) one(cmd *cobra.Command, base *trace.Workload, config spec.Sch
 	}
 	if f.faults {
 		options.Faults = sim.DefaultFaults(w)
+		if options.Preempt {
+			options.Faults.AddEvictionFaults()
+		}
 	}
 	report, err := sim.Run(cmd.Context(), w, options)
 	if _, broken := errors.AsType[*sim.Violation](err); broken {
