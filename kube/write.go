@@ -34,6 +34,7 @@ type WriterOptions struct {
 // Every Write is answered once on Results. Start and Results are for one goroutine.
 type Writer struct {
 	*sender
+	status  *sender // of conditions, with connections of its own: however many wait, they hold up no Binding
 	options WriterOptions
 	pods    corev1client.PodsGetter
 	groups  *groupAPIs
@@ -50,6 +51,10 @@ func NewWriter(ctx context.Context, c *apiserver.Connection, fence *lease.Fence,
 	if err != nil {
 		return nil, err
 	}
+	status, err := newSender(c, "status", fence, o.Timeout)
+	if err != nil {
+		return nil, err
+	}
 	reader := apiserver.ForPurpose(c, "reader", nil)
 	shared, err := rest.HTTPClientFor(reader)
 	if err != nil {
@@ -62,7 +67,7 @@ func NewWriter(ctx context.Context, c *apiserver.Connection, fence *lease.Fence,
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &Writer{
-		sender: sender, options: o, pods: pods, groups: &groupAPIs{surveyor: surveyor},
+		sender: sender, status: status, options: o, pods: pods, groups: &groupAPIs{surveyor: surveyor},
 		work:    make(chan bind.Write, o.Workers),
 		results: make(chan bind.Result, 2*o.Workers),
 		stop:    stop,
@@ -92,6 +97,7 @@ func (w *Writer) Close() {
 	w.stop()
 	w.workers.Wait()
 	w.api.CloseIdle()
+	w.status.api.CloseIdle()
 }
 
 func (w *Writer) serve(ctx context.Context) {
@@ -151,7 +157,11 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	if err != nil {
 		return bind.Result{Outcome: bind.Refused, Message: err.Error()}
 	}
-	result, _ := w.send(ctx, &c)
+	by := w.sender
+	if write.Kind == bind.WriteCondition {
+		by = w.status
+	}
+	result, _ := by.send(ctx, &c)
 	return result
 }
 

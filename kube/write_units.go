@@ -77,7 +77,7 @@ func (w *Writer) tryUnit(ctx context.Context, has served, write *bind.Write) (re
 	case patch == nil:
 		return bind.Result{Outcome: bind.Written}, false
 	}
-	result, a := w.send(ctx, &apiserver.Call{
+	result, a := w.status.send(ctx, &apiserver.Call{
 		Method: http.MethodPatch, Path: path.path + "/status", ContentType: contentType, Accept: apiserver.ContentJSON, Body: patch,
 	})
 	return result, a.Code == http.StatusConflict || a.Code == http.StatusNotFound
@@ -102,7 +102,7 @@ func (w *Writer) findGroup(ctx context.Context, has served, unit facts.UnitName)
 			path: "/apis/" + api.group + "/" + api.version + "/namespaces/" + unit.Namespace + "/" + parse.PodGroups + "/" + unit.Name,
 			sigs: api.group == parse.GroupSigs,
 		}
-		found, a := w.send(ctx, &apiserver.Call{Method: http.MethodGet, Path: at.path, Accept: apiserver.ContentJSON})
+		found, a := w.status.send(ctx, &apiserver.Call{Method: http.MethodGet, Path: at.path, Accept: apiserver.ContentJSON})
 		switch {
 		case a.Code == http.StatusNotFound:
 		case found.Outcome != bind.Written:

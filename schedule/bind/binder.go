@@ -64,6 +64,10 @@ type row struct {
 	decided  bool      // the outcome is known; the answer in flight only frees its place
 	until    time.Time
 	position int // in the heap of pausing rows
+	// The order in which queued rows are served: priority and reclaimed are the pod's.
+	priority  int32
+	reclaimed bool
+	sequence  uint64
 
 	why       facts.Condition // WriteNomination
 	nominated bool            // its nomination was sent
@@ -85,9 +89,9 @@ type Binder struct {
 	cfg   spec.Binding
 
 	rows     map[facts.UID]*row
-	queue    []*row // queued, oldest first; head is queueHead
-	head     int
-	flights  map[uint64]*row // by the number of the write
+	queue    *heap.Heap[*row] // queued, by servedBefore; some are decided already
+	queued   uint64           // counts what was ever queued
+	flights  map[uint64]*row  // by the number of the write
 	pausing  *heap.Heap[*row]
 	next     uint64 // number of the latest write
 	inFlight int    // nominations, Bindings and reads under way
@@ -115,6 +119,7 @@ func New(store *cluster.Store, check cluster.Check, cfg spec.Binding, conds spec
 				return a.pod < b.pod
 			},
 			func(r *row, i int) { r.position = i }),
+		queue:      heap.New(servedBefore, nil),
 		evictions:  newEvictions(),
 		conditions: newConditions(conds),
 	}
@@ -145,12 +150,31 @@ func (b *Binder) Propose(plan *cluster.Plan, why facts.Condition) cluster.Verdic
 			b.drop(old) // the Plan replaces it
 		}
 		b.rows[p.Pod] = r
-		b.queue = append(b.queue, r)
+		b.enqueue(r)
 	}
 	for _, uid := range plan.Victims {
 		b.withdrawVictim(uid)
 	}
 	return verdict
+}
+
+// enqueue lets a row wait for a place in flight.
+func (b *Binder) enqueue(r *row) {
+	pod := b.store.Pod(r.pod)
+	b.queued++
+	r.priority, r.reclaimed, r.sequence = pod.Priority, pod.Class.Reclaimed, b.queued
+	b.queue.Push(r)
+}
+
+// servedBefore orders rows as units wait in a queue: by priority, then online before reclaimed pods, then by when they were queued.
+func servedBefore(x, y *row) bool {
+	switch {
+	case x.priority != y.priority:
+		return x.priority > y.priority
+	case x.reclaimed != y.reclaimed:
+		return y.reclaimed
+	}
+	return x.sequence < y.sequence
 }
 
 // Transitions returns what has become of placements since the last call. The slice is valid until the next call.
@@ -162,7 +186,7 @@ func (b *Binder) Transitions() []Transition {
 func (b *Binder) record(t Transition) { b.transitions = append(b.transitions, t) }
 
 // Full reports whether MaxAhead placements wait for their writes: the caller has to stop deciding for a while.
-func (b *Binder) Full() bool { return len(b.queue)-b.head >= b.cfg.MaxAhead }
+func (b *Binder) Full() bool { return b.queue.Len() >= b.cfg.MaxAhead }
 
 // Len is the number of placements whose Binding is not certain yet.
 func (b *Binder) Len() int { return len(b.rows) }
@@ -217,10 +241,8 @@ func (b *Binder) Ready(now time.Time) []Write {
 		}
 		b.start(r)
 	}
-	for b.inFlight < b.cfg.MaxInFlight && b.head < len(b.queue) {
-		r := b.queue[b.head]
-		b.queue[b.head] = nil
-		b.head++
+	for b.inFlight < b.cfg.MaxInFlight && b.queue.Len() > 0 {
+		r := b.queue.Pop()
 		switch {
 		case r.decided:
 		case r.kind == WriteNomination && !b.needsNomination(r), r.kind == WriteBinding && r.group.waits():
@@ -230,9 +252,6 @@ func (b *Binder) Ready(now time.Time) []Write {
 		default:
 			b.start(r)
 		}
-	}
-	if b.head*2 >= len(b.queue) {
-		b.queue, b.head = append(b.queue[:0], b.queue[b.head:]...), 0
 	}
 	b.startEvictions(now)
 	b.ready = b.conditions.ready(b.store, b.ready, &b.next, now)

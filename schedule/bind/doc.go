@@ -5,8 +5,8 @@
 //
 // # One placement
 //
-// Each placement of a committed Plan is a row. Committing charges the node in the ledger: the pod is assumed. The row waits in a queue until fewer
-// than MaxInFlight writes are in flight, then Ready hands out its Binding. Finish takes the result:
+// Each placement of a committed Plan is a row. Committing charges the node in the ledger: the pod is assumed. The row waits in a queue, ordered by priority,
+// until fewer than MaxInFlight writes are in flight, then Ready hands out its Binding. Finish takes the result:
 //
 //   - Written: the pod is bound. The watch may say so first; then the result is ignored.
 //   - Refused on the first write: the node is released, and the pod waits in the queue again.

@@ -1,13 +1,18 @@
 package bind
 
 // dueRows are the condition rows that may be written now. The token bucket limits the writes of a second, so the order decides which messages wait.
-// The first message of a pod or gang comes before updates of earlier messages. Within each group the queues take turns, each with its oldest row.
+// The first message of a pod or gang comes before updates of earlier messages, but one write in updateShare is an update, so that what users read of
+// pods that wait is not outdated for as long as others come. Within each group the queues take turns, each with its oldest row.
 //
 // Example: 100,000 pods of queue a fit nowhere, and at 50 writes a second their messages take half an hour. A pod of queue b that fits nowhere
 // is told so by the second write.
 type dueRows struct {
 	first, again turns
+	firsts       int // popped in a row while updates waited
 }
+
+// updateShare: one in so many writes is an update, if there are any.
+const updateShare = 4
 
 func (d *dueRows) Len() int { return d.first.n + d.again.n }
 
@@ -21,9 +26,13 @@ func (d *dueRows) push(r *conditionRow) {
 
 // pop takes out the next row; there must be one.
 func (d *dueRows) pop() *conditionRow {
-	if d.first.n > 0 {
+	if d.first.n > 0 && (d.again.n == 0 || d.firsts < updateShare-1) {
+		if d.firsts++; d.again.n == 0 {
+			d.firsts = 0
+		}
 		return d.first.pop()
 	}
+	d.firsts = 0
 	return d.again.pop()
 }
 

@@ -10,11 +10,12 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
-// naiveDue is the rows that are due, by definition: what has no message yet first, then the queue that was served longest ago, or came latest; then
+// naiveDue is the rows that are due, by definition: what has no message yet first, but after three of those while an update waits, an update; then the queue that was served longest ago, or came latest; then
 // the oldest row.
 type naiveDue struct {
 	rows []*conditionRow // the oldest first
 	turn map[turnKey]int // when a queue came last, or was served last
+	row  int             // first messages in a row while an update waited
 }
 
 type turnKey struct {
@@ -32,9 +33,19 @@ func (n *naiveDue) push(r *conditionRow, step int) {
 }
 
 func (n *naiveDue) pop(step int) *conditionRow {
-	best := 0
+	isFirst := func(r *conditionRow) bool { return turnOf(r).first }
+	isUpdate := func(r *conditionRow) bool { return !turnOf(r).first }
+	some := slices.ContainsFunc(n.rows, isUpdate)
+	update := some && (n.row == 3 || !slices.ContainsFunc(n.rows, isFirst))
+	if n.row++; update || !some {
+		n.row = 0
+	}
+	best := slices.IndexFunc(n.rows, func(r *conditionRow) bool { return isUpdate(r) == update })
 	for i, r := range n.rows {
 		a, b := turnOf(r), turnOf(n.rows[best])
+		if a.first == update {
+			continue
+		}
 		if a.first && !b.first || a.first == b.first && n.turn[a] < n.turn[b] {
 			best = i
 		}

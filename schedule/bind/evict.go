@@ -171,7 +171,7 @@ func (b *Binder) queueBinding(r *row) {
 		b.record(Transition{Event: VictimsGone, Pod: r.pod})
 	}
 	r.kind, r.stage, r.attempts = WriteBinding, queued, 0
-	b.queue = append(b.queue, r)
+	b.enqueue(r)
 }
 
 // breakGroup releases the places of all members after one has lost its own, so that they are decided again together.
@@ -277,10 +277,20 @@ func (b *Binder) idleEviction(e *eviction) {
 	e.stage = waiting
 }
 
-// victimLeft continues with the placements that waited for a victim.
+// victimLeft continues with the placements that waited for a victim, in the order in which they are served: where there is no room for all of them any
+// more, the most important gets it.
 func (b *Binder) victimLeft(e *eviction) {
 	waiters := e.waiters
 	e.waiters = nil
+	slices.SortStableFunc(waiters, func(x, y *row) int {
+		switch {
+		case servedBefore(x, y):
+			return -1
+		case servedBefore(y, x):
+			return 1
+		}
+		return 0
+	})
 	if e.stage != inFlight {
 		b.forgetEviction(e)
 	}

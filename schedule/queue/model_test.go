@@ -345,7 +345,15 @@ func (m *model) expire(now time.Time) {
 
 // compare orders units under a policy.
 func (m *model) compare(s facts.SortPolicy, a, b *modelUnit) int {
-	priority := cmp.Compare(b.priority, a.priority)
+	level := func(u *modelUnit) int {
+		for _, pod := range u.pods {
+			if !pod.Class.Reclaimed {
+				return 0
+			}
+		}
+		return 1
+	}
+	priority := cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(level(a), level(b)))
 	age := cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.order, b.order))
 	switch s {
 	case facts.FIFO:

@@ -33,9 +33,16 @@ var policies = [...]policy{
 	facts.SmallestFirst: {name: "smallest-first", units: smaller, nodes: byFirst(smaller), bySize: true},
 }
 
-// Before is the order of units by priority, then age, then arrival.
+// Before is the order of units by priority, then QoS level, then age, then arrival. Of one priority, online units come before reclaimed ones: those are
+// the work that gives way.
 func Before(a, b *Unit) bool {
-	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Created, b.Created), cmp.Compare(a.sequence, b.sequence)) < 0
+	if a.Priority != b.Priority {
+		return a.Priority > b.Priority
+	}
+	if online := a.online(); online != b.online() {
+		return online
+	}
+	return older(a, b)
 }
 
 // older orders units by age, then arrival.

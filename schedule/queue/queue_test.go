@@ -137,6 +137,7 @@ func (tw *twin) step(i int) {
 
 func (tw *twin) newPod(i int) facts.Pod {
 	seen := podFacts(pick(tw, namespaces), fmt.Sprint("p", i), int64(1+tw.next(3)))
+	seen.Requirements.Reclaimed = tw.next(4) == 0
 	seen.Priority, seen.Created = int32(tw.next(3)), int64(tw.next(4))
 	if tw.next(2) == 0 {
 		seen.Unit, seen.Subgroup = fmt.Sprint("g", tw.next(2)), pick(tw, []string{"", "x", "y"})

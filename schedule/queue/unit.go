@@ -39,6 +39,7 @@ type Unit struct {
 	position   int         // in the heap or list of its location
 	need       int         // as of the latest refresh
 	anchored   bool        // as of the latest refresh
+	reclaimed  bool        // of a gang, as of the latest refresh: all members are
 	facts      *facts.Unit // as of the latest refresh
 	until      time.Time
 	refused    bool            // among the refused of its quota block
@@ -212,12 +213,21 @@ func (u *Unit) refresh() {
 	}
 	parts := u.gang.parts
 	u.need, u.anchored, u.facts, u.Class = u.Gang.Need(), isAnchored(u.Gang), u.Gang.Facts, parts[0].class
+	u.reclaimed = !slices.ContainsFunc(parts, func(p part) bool { return !p.class.Reclaimed })
 	u.Priority, u.Created = parts[0].members[0].priority, parts[0].members[0].created
 	for i := range parts {
 		p := &parts[i]
 		u.Priority = min(u.Priority, p.members[len(p.members)-1].priority)
 		u.Created = min(u.Created, p.oldest())
 	}
+}
+
+// online reports whether some pod of the unit is of another QoS level than reclaimed.
+func (u *Unit) online() bool {
+	if u.gang == nil {
+		return !u.Class.Reclaimed
+	}
+	return !u.reclaimed
 }
 
 // outdated reports whether a refresh would change something: the PodGroup has changed, or members with places came or went.
