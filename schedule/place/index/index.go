@@ -130,7 +130,7 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	s := &ix.snapshot.State
 	now := s.Log().Len()
 	simple := ix.onlySoftSpread(c.Constraints)
-	if !simple && (readsCounts(c.Constraints) || ix.classesSeen.again(c.ID, now, s.Slots()) && ix.mayIndex(c)) {
+	if !simple && (readsCounts(c.Constraints) || (ix.classesSeen.again(c.ID, now, s.Slots()) || ix.scansSlowly(c)) && ix.mayIndex(c)) {
 		return ix.classIndex(c).best(ix)
 	}
 	ix.markExceptions(c)
@@ -186,14 +186,14 @@ func (ix *Index) ranking(c *cluster.Class, now changes.Revision) *ranking {
 	r := ix.rankingByClass[c.ID]
 	slots := ix.snapshot.Slots()
 	if r != nil {
-		if ix.sizesSeen.again(r.key, now, slots) {
+		if ix.sizesSeen.again(r.key, now, slots) || ix.scansSlowly(c) {
 			return r
 		}
 		return nil
 	}
 	ix.scratch = c.AppendSize(ix.scratch[:0])
 	key := string(ix.scratch)
-	if !ix.sizesSeen.again(key, now, slots) {
+	if !ix.sizesSeen.again(key, now, slots) && !ix.scansSlowly(c) {
 		return nil
 	}
 	if r = ix.rankings[key]; r == nil {
@@ -215,6 +215,13 @@ func (ix *Index) ranking(c *cluster.Class, now changes.Revision) *ranking {
 	}
 	ix.rankingByClass[c.ID] = r
 	return r
+}
+
+// scansSlowly reports whether a scan for the class asks the tables about each node. It costs as much as building an index, so that an index need not be
+// earned, where there is room for one.
+func (ix *Index) scansSlowly(c *cluster.Class) bool {
+	j := ix.profile.DenseScorer(c)
+	return !j.Whole
 }
 
 // leastRecent returns the value that was used longest ago; its memory serves the next.
