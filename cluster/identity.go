@@ -128,8 +128,10 @@ func (s *Store) retally(pod *Pod, change func()) {
 }
 
 // introduce makes every identity that new tallies are about know them, and counts the pods that are there already. It goes in order of
-// namespaces, for the log, and for the classes that the pods to recheck get.
+// namespaces, for the log, and for the classes that the pods to recheck get. However many terms are about a pod, it is rechecked once.
 func (s *Store) introduce(tallies []census.TallyID) {
+	var affected []*identity // by terms that pods carry
+	seen := make(map[*identity]bool)
 	for _, t := range tallies {
 		namespaces, all := s.selection.registry.Namespaces(t)
 		if all {
@@ -139,25 +141,34 @@ func (s *Store) introduce(tallies []census.TallyID) {
 		slices.Sort(namespaces)
 		for _, namespace := range slices.Compact(namespaces) {
 			for _, id := range s.selection.inNamespace[namespace] {
-				if s.selection.registry.Selects(t, &id.Subject, s.selection.namespaces) {
-					s.introduceTo(id, t)
+				if !s.selection.registry.Selects(t, &id.Subject, s.selection.namespaces) {
+					continue
+				}
+				if carried := s.introduceTo(id, t); carried && !seen[id] {
+					seen[id] = true
+					affected = append(affected, id)
 				}
 			}
 		}
 	}
+	for _, id := range affected {
+		s.selection.recheck = append(s.selection.recheck, id.pods...)
+	}
 }
 
-func (s *Store) introduceTo(id *identity, t census.TallyID) {
+// introduceTo makes an identity know a tally, and counts its pods. carried says that the tally is of a term about them.
+func (s *Store) introduceTo(id *identity, t census.TallyID) (carried bool) {
 	kind := s.selection.registry.Include(&id.Matches, t)
+	if kind == census.Carried {
+		return true
+	}
 	for _, pod := range id.pods {
-		switch {
-		case kind == census.Carried:
-			s.selection.recheck = append(s.selection.recheck, pod)
-		case pod.slot != NoSlot && (kind != census.LiveOnly || !pod.Deleting):
+		if pod.slot != NoSlot && (kind != census.LiveOnly || !pod.Deleting) {
 			s.counts.Bump(pod.slot, t, 1)
 			s.note(pod.slot, changes.Recounted)
 		}
 	}
+	return false
 }
 
 // rematch works out anew what an identity counts in, after its namespace's labels changed.
