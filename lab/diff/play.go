@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // Player plays cases on both schedulers. It must not be used by two goroutines at once.
@@ -91,8 +93,8 @@ func (p *Player) step(u *upstream, o *ours, s *Step, l *life) ([]Difference, err
 		return p.judge(u, o, s.Judge, l)
 	case s.Commit != nil:
 		pod := l.waiting[s.Commit.Pod]
-		if pod == nil || u.nodes[s.Commit.Node] == nil {
-			return nil, nil
+		if pod == nil || u.nodes[s.Commit.Node] == nil || !o.store.Pod(facts.UID(pod.UID)).Schedulable() {
+			return nil, nil // a pod that asks for what no node has is placed by neither
 		}
 		if s.Commit.Reject && s.Commit.Lag {
 			l.imagined = s.Commit.Pod
