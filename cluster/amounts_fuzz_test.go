@@ -38,7 +38,8 @@ func FuzzAmounts(f *testing.F) {
 		read := bytesOf(data)
 		store := cluster.NewStore()
 		store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n0", Allocatable: []resource.Quantity{
-			{Name: resource.NameMemory, Amount: 8 << 30}, {Name: resource.NamePods, Amount: 500}}}})
+			{Name: resource.NameMemory, Amount: 8 << 30}, {Name: resource.NamePods, Amount: 500},
+		}}})
 		for range 256 {
 			if len(read) == 0 {
 				break
@@ -71,7 +72,8 @@ func fuzzAmountsEvent(store *cluster.Store, read *bytesOf) {
 	case 1:
 		r := read.requests()
 		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Namespace: "x", Name: "p", Node: node, Requirements: &facts.Requirements{
-			Requests: r, ScoreCPU: r[0].Amount, ScoreMemory: r[1].Amount, PodLevelCPU: r[2].Amount}}})
+			Requests: r, ScoreCPU: r[0].Amount, ScoreMemory: r[1].Amount, PodLevelCPU: r[2].Amount,
+		}}})
 	case 2:
 		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Namespace: "x", Name: "p", Ours: true, Requirements: &facts.Requirements{Requests: read.requests()}}})
 		store.Commit(&cluster.Plan{Placements: []cluster.Placement{{Pod: uid, Node: node}}}, rules.Commits)

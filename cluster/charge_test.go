@@ -12,13 +12,13 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-func amounts(cpu, gibibytes int64) []resource.Quantity {
-	return []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}, {Name: resource.NameMemory, Amount: gibibytes << 30}, {Name: resource.NamePods, Amount: 20}}
+func amounts(cpu int64) []resource.Quantity {
+	return []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}, {Name: resource.NameMemory, Amount: 32 << 30}, {Name: resource.NamePods, Amount: 20}}
 }
 
 // numaNode tells a ledger of a node of two NUMA nodes of 8 CPUs and 16 GiB, two threads a core.
 func numaNode(s *cluster.Store, name string) {
-	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: name, Allocatable: amounts(16000, 32)}})
+	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: name, Allocatable: amounts(16000)}})
 	report := &facts.NodeReport{NUMANodes: topology.NUMAShape{Ruler: topology.RulerAgent, NUMANodes: 2, Threads: 2}}
 	for z := range 2 {
 		report.NUMANodes.NUMANode[z] = topology.NUMACapacity{CPUs: 8, Memory: 16 << 10}
@@ -33,10 +33,11 @@ func exclusive(cpus uint16) *facts.Requirements {
 	}
 }
 
-func commit(s *cluster.Store, uid facts.UID, node string) cluster.Verdict {
-	slot := s.Slot(node)
+// commit places a pod on node n.
+func commit(s *cluster.Store, uid facts.UID) cluster.Verdict {
+	slot := s.Slot("n")
 	grant, _ := s.Offer(slot, s.Pod(uid).Class)
-	return s.Commit(&cluster.Plan{Placements: []cluster.Placement{{Pod: uid, Node: node, Grant: grant}}}, rules.Commits)
+	return s.Commit(&cluster.Plan{Placements: []cluster.Placement{{Pod: uid, Node: "n", Grant: grant}}}, rules.Commits)
 }
 
 func used(s *cluster.Store, name string) string {
@@ -72,11 +73,11 @@ func TestQueuesAreChargedTheGrant(t *testing.T) {
 	for _, uid := range []facts.UID{"a", "b"} {
 		s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Namespace: "x", Name: string(uid), Ours: true, Requirements: exclusive(1)}})
 	}
-	if v := commit(s, "a", "n"); !v.Committed {
+	if v := commit(s, "a"); !v.Committed {
 		t.Fatalf("%+v", v)
 	}
 	wantUsed(t, s, "one is placed", "8000m 16Gi 0 GPU milli, root 8000m")
-	if v := commit(s, "b", "n"); v.Reason != cluster.RejectQuota || v.Short.Asked != 8000 || v.Short.Used != 8000 || v.Short.Limit != 12000 {
+	if v := commit(s, "b"); v.Reason != cluster.RejectQuota || v.Short.Asked != 8000 || v.Short.Used != 8000 || v.Short.Limit != 12000 {
 		t.Errorf("beyond the limit: %+v", v)
 	}
 	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "c", Namespace: "x", Name: "c", Ours: true, Priority: 1, Requirements: exclusive(1)}})
@@ -104,7 +105,7 @@ func TestQueuesAreChargedTheGrant(t *testing.T) {
 // A soft slice takes whole steps of a GPU, and a MIG instance is as large as it is.
 func TestQueuesAreChargedWholeStepsOfGPUs(t *testing.T) {
 	s := queuedStore(1 << 20)
-	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: amounts(16000, 32)}})
+	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: amounts(16000)}})
 	devices := &topology.Devices{Owner: topology.OwnerHilbert, GPU: []topology.GPU{
 		{Model: "a", Memory: 80 << 10, Switch: topology.NoPlace, NUMANode: topology.NoPlace, Socket: topology.NoPlace, Grain: 100, Clients: 8, Strengths: topology.StrengthsOf(topology.Soft)},
 		{Model: "a", Memory: 80 << 10, Switch: topology.NoPlace, NUMANode: topology.NoPlace, Socket: topology.NoPlace, Strengths: topology.StrengthsOf(topology.Hard), Instances: []topology.Instance{{Name: "3g", Milli: 430, Memory: 40 << 10}}},
@@ -115,11 +116,11 @@ func TestQueuesAreChargedWholeStepsOfGPUs(t *testing.T) {
 			GPU: topology.Request{Milli: 250, Isolation: isolation},
 		}}})
 	}
-	if v := commit(s, "mps", "n"); !v.Committed {
+	if v := commit(s, "mps"); !v.Committed {
 		t.Fatalf("%+v", v)
 	}
 	wantUsed(t, s, "a slice of 250", "0m 0Gi 300 GPU milli, root 0m")
-	if v := commit(s, "mig", "n"); !v.Committed {
+	if v := commit(s, "mig"); !v.Committed {
 		t.Fatalf("%+v", v)
 	}
 	wantUsed(t, s, "and an instance for 250", "0m 0Gi 730 GPU milli, root 0m")
@@ -130,7 +131,7 @@ func TestQueuesAreChargedWholeStepsOfGPUs(t *testing.T) {
 // What others have bound is charged to the queue of its namespace, up to what the node has; a mirror pod to its node alone.
 func TestQueuesAreChargedWhatOthersBind(t *testing.T) {
 	s := queuedStore(12000)
-	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: amounts(4000, 32)}})
+	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: amounts(4000)}})
 	bound := func(uid facts.UID, cpu int64, mirror bool) {
 		s.Apply(facts.PodUpserted{Pod: facts.Pod{
 			UID: uid, Namespace: "x", Name: string(uid), Node: "n", Mirror: mirror, Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}}},
@@ -145,7 +146,7 @@ func TestQueuesAreChargedWhatOthersBind(t *testing.T) {
 	wantUsed(t, s, "another scheduler's", "3000m 0Gi 0 GPU milli, root 3000m")
 	bound("absurd", 1<<50, false)
 	wantUsed(t, s, "one that asks for more than its node has", "7000m 0Gi 0 GPU milli, root 7000m")
-	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: amounts(5000, 32)}})
+	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: amounts(5000)}})
 	wantUsed(t, s, "the node has more", "8000m 0Gi 0 GPU milli, root 8000m")
 	bound("static", 1000, false)
 	wantUsed(t, s, "it mirrors nothing any more", "9000m 0Gi 0 GPU milli, root 9000m")

@@ -91,6 +91,23 @@ func amountOf(list []resource.Quantity, name string) (sum int64) {
 	return sum
 }
 
+// checkKind counts one resource on each node.
+func (w *kindsWorld) checkKind(t *rapid.T, state *cluster.State, kind resource.Kind, name string) {
+	for node, has := range w.nodes {
+		slot := w.store.Slot(node)
+		if got, want := state.Allocatable(slot, kind), amountOf(has, name); got != want {
+			t.Fatalf("node %s has %d of %s, want %d", node, got, name, want)
+		}
+		var sum int64
+		for _, pod := range w.store.PodsOn(slot) {
+			sum += amountOf(w.pods[pod.UID], name)
+		}
+		if got := state.Requested(slot, kind); got != sum {
+			t.Fatalf("%d of %s are requested of node %s, want %d", got, name, node, sum)
+		}
+	}
+}
+
 // check counts by names what the ledger and a snapshot of it count by kinds.
 func (w *kindsWorld) check(t *rapid.T) {
 	if err := w.store.Verify(); err != nil {
@@ -103,22 +120,8 @@ func (w *kindsWorld) check(t *rapid.T) {
 	}
 	for _, state := range states {
 		for kind := range resource.Kind(state.Kinds()) {
-			name := state.KindName(kind)
-			if name == "" || name == resource.NamePods {
-				continue
-			}
-			for node, has := range w.nodes {
-				slot := w.store.Slot(node)
-				if got, want := state.Allocatable(slot, kind), amountOf(has, name); got != want {
-					t.Fatalf("node %s has %d of %s, want %d", node, got, name, want)
-				}
-				var sum int64
-				for _, pod := range w.store.PodsOn(slot) {
-					sum += amountOf(w.pods[pod.UID], name)
-				}
-				if got := state.Requested(slot, kind); got != sum {
-					t.Fatalf("%d of %s are requested of node %s, want %d", got, name, node, sum)
-				}
+			if name := state.KindName(kind); name != "" && name != resource.NamePods {
+				w.checkKind(t, state, kind, name)
 			}
 		}
 	}

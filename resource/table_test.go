@@ -9,6 +9,47 @@ import (
 	"pgregory.net/rapid"
 )
 
+// tableNames are the names that the property uses.
+func tableNames() []string {
+	return []string{NameCPU, "a", "b", "c", "d", "e", "f", "g", "crowd/1", "crowd/2"}
+}
+
+// useSome uses and releases names.
+func useSome(t *rapid.T, table *Table, users map[string]int) {
+	for range rapid.IntRange(1, 6).Draw(t, "uses") {
+		name := rapid.SampledFrom(tableNames()).Draw(t, "name")
+		if users[name] > 0 && rapid.Bool().Draw(t, "release") {
+			table.Release(name)
+			users[name]--
+		} else {
+			table.Use(name)
+			users[name]++
+		}
+	}
+}
+
+// settle holds what Settle tells against the kinds that were known before.
+func settle(t *rapid.T, table *Table, users map[string]int, known map[string]Kind) {
+	changed, waited := table.Settle()
+	if err := table.Verify(users); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range tableNames() {
+		kind, ok := table.Lookup(name)
+		before, had := known[name]
+		if !slices.Contains(changed, name) && (ok != had || kind != before) && name != NameCPU {
+			t.Fatalf("%s had kind %d (%v), has %d (%v), and that was not told", name, before, had, kind, ok)
+		}
+		if slices.Contains(waited, name) && !ok {
+			t.Fatalf("%s waited for a kind, and has none", name)
+		}
+		delete(known, name)
+		if ok {
+			known[name] = kind
+		}
+	}
+}
+
 // A name has a kind as long as it is used and there is room; the same one all the time; and no two have the same.
 func TestTableFollowsUse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -26,34 +67,8 @@ func TestTableFollowsUse(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
-			for range rapid.IntRange(1, 6).Draw(t, "uses") {
-				name := rapid.SampledFrom([]string{NameCPU, "a", "b", "c", "d", "e", "f", "g", "crowd/1", "crowd/2"}).Draw(t, "name")
-				if users[name] > 0 && rapid.Bool().Draw(t, "release") {
-					table.Release(name)
-					users[name]--
-				} else {
-					table.Use(name)
-					users[name]++
-				}
-			}
-			changed, waited := table.Settle()
-			if err := table.Verify(users); err != nil {
-				t.Fatal(err)
-			}
-			for _, name := range []string{NameCPU, "a", "b", "c", "d", "e", "f", "g", "crowd/1", "crowd/2"} {
-				kind, ok := table.Lookup(name)
-				before, had := known[name]
-				if !slices.Contains(changed, name) && (ok != had || kind != before) && name != NameCPU {
-					t.Fatalf("%s had kind %d (%v), has %d (%v), and that was not told", name, before, had, kind, ok)
-				}
-				if slices.Contains(waited, name) && !ok {
-					t.Fatalf("%s waited for a kind, and has none", name)
-				}
-				delete(known, name)
-				if ok {
-					known[name] = kind
-				}
-			}
+			useSome(t, table, users)
+			settle(t, table, users, known)
 		}
 		for name, n := range users {
 			for range n {

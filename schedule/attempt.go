@@ -137,7 +137,7 @@ func (a *attempt) reclaim() bool {
 	mark := snapshot.Mark()
 	access := a.s.gate.Reservations.Access(a.unit, a.wanted().Members)
 	access.Open(snapshot)
-	a.looks(1)
+	a.looks()
 	found, ok := a.in.reclaims.Evict(a.wanted(), a.now.UnixNano())
 	snapshot.Rollback(mark)
 	if !ok {
@@ -270,10 +270,10 @@ func (a *attempt) explain() (why *explanation, fresh bool) {
 	case !book.spend(a.unit.Members()[0].Namespace, a.now):
 		why = unexplained(a.now)
 	case a.unit.Gang == nil:
-		a.looks(1)
+		a.looks()
 		why = newExplanation(a.in.placer.Explain(a.unit.Class), a.now)
 	default:
-		a.looks(1)
+		a.looks()
 		mark := a.in.snapshot.Mark()
 		a.s.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
 		why = newGangExplanation(a.in.placer.ExplainUnit(a.wanted()), a.now)
@@ -283,12 +283,12 @@ func (a *attempt) explain() (why *explanation, fresh bool) {
 	return why, true
 }
 
-// looks takes note that the attempt asks all nodes, some number of times.
-func (a *attempt) looks(times int) { a.s.looked += times * max(a.in.snapshot.Slots(), 1) }
+// looks takes note that the attempt asks all nodes.
+func (a *attempt) looks() { a.s.looked += max(a.in.snapshot.Slots(), 1) }
 
 // lacking is for how many of the members that the gang needs there is no place now; at least 1, for topology may keep them apart.
 func (a *attempt) lacking() int {
-	a.looks(1)
+	a.looks()
 	mark := a.in.snapshot.Mark()
 	a.s.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
 	ask := a.wanted()

@@ -197,19 +197,8 @@ func (o *obliged) recheck() {
 	if len(o.groups) == 0 || since == newest {
 		return
 	}
-	log := o.store.Log()
-	clear(o.slots)
-	if log.Covers(since) {
-		for r := since; r < newest; r++ {
-			c := log.At(r)
-			if slices.ContainsFunc(o.undone, func(u undone) bool { return u.from <= r && r < u.to }) {
-				continue
-			}
-			o.slots[c.Slot] = slotChange{o.slots[c.Slot].kinds | c.Kind, r}
-		}
-	}
-	o.undone = o.undone[:0]
-	all := !log.Covers(since) || len(o.slots)*len(o.groups) > maxObligedChecks
+	known := o.collect(since, newest)
+	all := !known || len(o.slots)*len(o.groups) > maxObligedChecks
 	for _, g := range o.groups {
 		domains := o.domains(g.units[0])
 		if all || domains != g.domains {
@@ -232,6 +221,23 @@ func (o *obliged) recheck() {
 		}
 	}
 	slices.SortFunc(o.own, func(a, b *obligedUnit) int { return moreUrgent(a.members[0], b.members[0]) })
+}
+
+// collect notes what has happened to which nodes between two revisions; known is false when that is too long ago to tell.
+func (o *obliged) collect(since, newest changes.Revision) (known bool) {
+	log := o.store.Log()
+	clear(o.slots)
+	if known = log.Covers(since); known {
+		for r := since; r < newest; r++ {
+			c := log.At(r)
+			if slices.ContainsFunc(o.undone, func(u undone) bool { return u.from <= r && r < u.to }) {
+				continue
+			}
+			o.slots[c.Slot] = slotChange{o.slots[c.Slot].kinds | c.Kind, r}
+		}
+	}
+	o.undone = o.undone[:0]
+	return known
 }
 
 // list marks a unit whose own nodes have changed.

@@ -1,7 +1,6 @@
 package schedule_test
 
 import (
-	"runtime"
 	"testing"
 	"time"
 
@@ -43,11 +42,4 @@ func pump(s *schedule.Scheduler, now time.Time) {
 			s.Finish(bind.Result{ID: x.ID, Outcome: bind.Written}, now)
 		}
 	}
-}
-
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,8 +18,9 @@ func oneNode(pods int64) *trace.Workload {
 	}}}
 }
 
-// arrive adds pods that arrive at a time and stay.
-func arrive(w *trace.Workload, name string, pods int, at time.Duration, priority int32, reclaimed bool) {
+// arrive adds pods that arrive at a time and stay. The reclaimed and the important ones are of the reclaimed level.
+func arrive(w *trace.Workload, name string, pods int, at time.Duration, priority int32) {
+	reclaimed := strings.HasPrefix(name, "reclaimed") || name == "important"
 	r := &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 1000}}, ScoreCPU: 1000, ScoreMemory: 1, Reclaimed: reclaimed}
 	for i := range pods {
 		w.Tasks = append(w.Tasks, trace.Task{Name: fmt.Sprintf("%s-%d", name, i), Requirements: r, Created: int64(at), Deleted: trace.Never, Priority: priority})
@@ -30,9 +32,9 @@ func arrive(w *trace.Workload, name string, pods int, at time.Duration, priority
 func TestOnlineBeforeReclaimed(t *testing.T) {
 	for seed := range uint64(5) {
 		w := oneNode(25)
-		arrive(w, "reclaimed", 20, 0, 0, true)
-		arrive(w, "online", 20, 0, 0, false)
-		arrive(w, "important", 5, 0, 1, true)
+		arrive(w, "reclaimed", 20, 0, 0)
+		arrive(w, "online", 20, 0, 0)
+		arrive(w, "important", 5, 0, 1)
 		s, err := newSimulation(w, options(seed))
 		if err != nil {
 			t.Fatal(err)
@@ -53,8 +55,8 @@ func TestOnlineBeforeReclaimed(t *testing.T) {
 func TestBinderServesByPriority(t *testing.T) {
 	const latency = time.Second
 	w := oneNode(100)
-	arrive(w, "low", 40, 0, 0, false)
-	arrive(w, "high", 3, 5*time.Second, 1, false)
+	arrive(w, "low", 40, 0, 0)
+	arrive(w, "high", 3, 5*time.Second, 1)
 	o := options(1)
 	o.Config.Binding.MaxInFlight = 1
 	o.Faults = &Faults{WriteLatency: Range{latency, latency}}

@@ -80,6 +80,16 @@ func (f *field) require() *census.Constraints {
 	return c
 }
 
+func drawNode(t *rapid.T) *facts.Node {
+	n := &facts.Node{Labels: map[string]string{}}
+	for _, key := range []string{zone, rack} {
+		if v := rapid.IntRange(0, 3).Draw(t, key); v > 0 {
+			n.Labels[key] = fmt.Sprint(v)
+		}
+	}
+	return n
+}
+
 func (f *field) addSlot() {
 	f.counts.AddSlot()
 	f.nodes = append(f.nodes, nil)
@@ -173,14 +183,7 @@ func TestCounts(t *testing.T) {
 					t.Fatalf("nothing is asked for, %+v is defined", size)
 				}
 			case what == 1:
-				slot := rapid.IntRange(0, len(f.nodes)-1).Draw(t, "slot")
-				n := &facts.Node{Labels: map[string]string{}}
-				for _, key := range []string{zone, rack} {
-					if v := rapid.IntRange(0, 3).Draw(t, key); v > 0 {
-						n.Labels[key] = fmt.Sprint(v)
-					}
-				}
-				f.setNode(census.Slot(slot), n)
+				f.setNode(census.Slot(rapid.IntRange(0, len(f.nodes)-1).Draw(t, "slot")), drawNode(t))
 			case what == 2 && len(f.pods) > 0:
 				at := rapid.IntRange(0, len(f.pods)-1).Draw(t, "gone")
 				f.bump(f.pods[at], -1)
@@ -206,16 +209,21 @@ func TestCounts(t *testing.T) {
 		if c == nil {
 			return
 		}
-		follower := census.NewCounts(registry)
-		follower.Copy(&f.counts)
-		p := pod{slot: 0, app: "b"}
-		f.pods = append(f.pods, p)
-		f.bump(p, 1)
-		follower.CopyTallies(0, f.counts.Tallies(0))
-		if err := follower.Verify(); err != nil {
-			t.Fatal(err)
-		}
-		f.counts = follower
+		f.follow(t)
 		f.check(t, c.AntiAffinity[0], rack, "b", false)
 	})
+}
+
+// follow goes on with counts that have copied the others, and one slot after a change.
+func (f *field) follow(t *rapid.T) {
+	follower := census.NewCounts(f.registry)
+	follower.Copy(&f.counts)
+	p := pod{slot: 0, app: "b"}
+	f.pods = append(f.pods, p)
+	f.bump(p, 1)
+	follower.CopyTallies(0, f.counts.Tallies(0))
+	if err := follower.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	f.counts = follower
 }

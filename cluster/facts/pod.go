@@ -48,13 +48,10 @@ type Pod struct {
 	Deadline int64
 }
 
-// nothing is what a finished pod requires.
-var nothing Requirements
-
 // FinishedMember is all that is told of a member of a unit that has finished. That a pod has finished is final. Finished pods that no unit counts are
 // told of as removed.
 func FinishedMember(uid UID, unit UnitName, name string) Pod {
-	return Pod{UID: uid, Namespace: unit.Namespace, Name: name, Unit: unit.Name, Ours: true, Finished: true, Requirements: &nothing}
+	return Pod{UID: uid, Namespace: unit.Namespace, Name: name, Unit: unit.Name, Ours: true, Finished: true, Requirements: &Requirements{}}
 }
 
 // UnitName names the pod's UnitName.

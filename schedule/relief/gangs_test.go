@@ -72,19 +72,17 @@ func (w *gangWorld) want(t *rapid.T, node string) {
 }
 
 // play answers what is written; a pod that is let go is gone at once, or later.
-func (w *gangWorld) play(t *rapid.T, faults bool) (wrote bool) {
+func (w *gangWorld) play(t *rapid.T, faults bool) {
 	for _, write := range append([]bind.Write{}, w.relief.Ready(w.now)...) {
 		outcome := bind.Written
 		if faults && write.Kind == bind.EvictPod && rapid.IntRange(0, 3).Draw(t, "fails") == 0 {
 			outcome = rapid.SampledFrom([]bind.Outcome{bind.Withheld, bind.NotSent, bind.Unknown}).Draw(t, "outcome")
 		}
-		wrote = wrote || write.Kind == bind.EvictPod
 		w.relief.Finish(bind.Result{ID: write.ID, Outcome: outcome}, w.now)
 		if write.Kind == bind.EvictPod && outcome == bind.Written {
 			w.store.Apply(facts.PodRemoved{UID: write.Pod})
 		}
 	}
-	return wrote
 }
 
 // Evictions at the request of nodes leave each gang with as many members as it needs, or with none, whatever is requested and answered.

@@ -252,7 +252,7 @@ func (t *Tenants) Borrows(used Bill, taker, namespace string, victim map[string]
 
 // CutsGuarantee names a queue, of those from a victim's up to a branch, that has less than it is guaranteed of something which the victim holds and
 // which is not asked for; left is what is used without all victims. Empty if there is none.
-func (t *Tenants) CutsGuarantee(namespace, side string, left Bill, victim map[string]int64, asked map[string]int64) string {
+func (t *Tenants) CutsGuarantee(namespace, side string, left Bill, victim, asked map[string]int64) string {
 	chain, _ := t.ancestors(t.QueueOf(namespace))
 	for _, name := range chain {
 		for r, amount := range victim {

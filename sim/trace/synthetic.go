@@ -122,19 +122,28 @@ func ParseSynthetic(text string) (Synthetic, error) {
 
 // String is the text form, complete.
 func (s Synthetic) String() string {
-	text := s.basicText()
+	var text strings.Builder
+	text.WriteString(s.basicText())
 	for _, part := range []struct {
 		key   string
 		value int
 	}{
-		{"numa", s.NUMANodes}, {"dedicated", s.Dedicated}, {"devices", s.Devices}, {"owners", s.Owners}, {"reclaimed", s.Reclaimed},
-		{"sizes", s.Sizes}, {"selectors", s.Selectors}, {"images", s.Images}, {"daemonsets", s.DaemonSets}, {"odd", s.Odd},
+		{"numa", s.NUMANodes},
+		{"dedicated", s.Dedicated},
+		{"devices", s.Devices},
+		{"owners", s.Owners},
+		{"reclaimed", s.Reclaimed},
+		{"sizes", s.Sizes},
+		{"selectors", s.Selectors},
+		{"images", s.Images},
+		{"daemonsets", s.DaemonSets},
+		{"odd", s.Odd},
 	} {
 		if part.value > 0 {
-			text += fmt.Sprintf(",%s=%d", part.key, part.value)
+			fmt.Fprintf(&text, ",%s=%d", part.key, part.value)
 		}
 	}
-	return text
+	return text.String()
 }
 
 func (s Synthetic) basicText() string {

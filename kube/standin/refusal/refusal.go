@@ -30,7 +30,6 @@ func Binding(name string, pod *corev1.Pod, uid types.UID) error {
 		return apierrors.NewNotFound(pods, name)
 	}
 	if uid != "" && uid != pod.UID {
-		//nolint:staticcheck // ST1005: this is how the real one spells it
 		return apierrors.NewConflict(pods, name, fmt.Errorf("StorageError: invalid object, Code: 4, Key: /registry/pods/%s/%s, ResourceVersion: 0, "+
 			"AdditionalErrorMsg: Precondition failed: UID in precondition: %v, UID in object meta: %v", pod.Namespace, name, uid, pod.UID))
 	}

@@ -66,8 +66,10 @@ const (
 )
 
 func newNodeClasses() *nodeClasses {
-	return &nodeClasses{most: maxNodeClasses, byKey: make(map[string]int32), selections: make(map[string]*selection), byPodClass: make(map[cluster.ClassID]*selection),
-		absent: make(map[string]bool), fine: make(map[string]bool)}
+	return &nodeClasses{
+		most: maxNodeClasses, byKey: make(map[string]int32), selections: make(map[string]*selection), byPodClass: make(map[cluster.ClassID]*selection),
+		absent: make(map[string]bool), fine: make(map[string]bool),
+	}
 }
 
 // distinguish makes the labels that the class selects by relevant; the node classes must be up to date. It is false when they would be too many,
