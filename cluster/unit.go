@@ -162,6 +162,7 @@ func (b *Units) join(pod *Pod, name facts.UnitName) {
 	u.pods = append(u.pods, pod)
 	if pod.Phase == Finished {
 		b.finish(u)
+		u.sawWhole()
 	}
 	if pod.Placed() {
 		u.placed++
@@ -214,7 +215,6 @@ func (b *Units) note(u *Unit) { b.changed.Note(u, &u.noted) }
 func (b *Units) finish(u *Unit) {
 	u.done++
 	u.reached = u.reached || u.lapsed
-	u.sawWhole()
 	b.note(u)
 }
 
@@ -239,10 +239,14 @@ func (u *Unit) sawEnd() {
 
 // setPhase is the only way in which a pod's phase changes.
 func (b *Units) setPhase(pod *Pod, phase Phase) {
-	if pod.Unit != nil && phase == Finished && pod.Phase != Finished {
+	finishes := pod.Unit != nil && phase == Finished && pod.Phase != Finished
+	if finishes {
 		b.finish(pod.Unit)
 	}
 	b.recount(pod, func() { pod.Phase = phase })
+	if finishes {
+		pod.Unit.sawWhole() // now that it counts once
+	}
 }
 
 // setDeleting takes note that a pod is being deleted, or is not.

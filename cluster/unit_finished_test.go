@@ -73,3 +73,16 @@ func TestFinishedMembersCountInAnyOrder(t *testing.T) {
 		}
 	})
 }
+
+// TestFinishedMemberCountsOnce: a member that finishes is not bound any more. One of two that ran alone does not make the gang whole.
+func TestFinishedMemberCountsOnce(t *testing.T) {
+	name := facts.UnitName{Namespace: "ns", Name: "g"}
+	s := NewStore()
+	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n1"}})
+	s.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: name, UID: "g", MinMember: 2}})
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "p", Namespace: "ns", Name: "p", Ours: true, Node: "n1", Unit: "g", Requirements: &facts.Requirements{}}})
+	s.Apply(facts.PodUpserted{Pod: facts.FinishedMember("p", name, "p")})
+	if u := s.Units().Get(name); u.Running() || u.Need() != 2 {
+		t.Errorf("one of two members has run and finished: running %v, needs %d", u.Running(), u.Need())
+	}
+}

@@ -92,6 +92,8 @@ func (b *Binder) finishNomination(r *row, result Result, now time.Time) {
 		b.released(r, "nomination: "+result.Message, false)
 	case result.Outcome == NotSent && r.attempts == 0:
 		b.released(r, "not sent: "+result.Message, true)
+	case b.store.Slot(r.node) == cluster.NoSlot:
+		b.released(r, cluster.RejectNodeGone, true)
 	default: // the write can be repeated
 		r.attempts++
 		b.pause(r, WriteNomination, now, backoff(r.attempts))
@@ -202,12 +204,12 @@ func (b *Binder) preempted(r *row) {
 	b.release(r, Transition{Event: Preempted, Pod: r.pod, Message: "preempted by a pod of higher priority"})
 }
 
-// ReleaseFromLostNodes releases the placements on nodes that no longer exist: those that wait for victims, and those whose first write has not been
-// sent. What was sent may have been done.
+// ReleaseFromLostNodes releases the placements on nodes that no longer exist: those that wait for victims or to be nominated, and those whose Binding
+// has not been sent. A Binding that was sent may have been done.
 func (b *Binder) ReleaseFromLostNodes() {
 	var lost []*row
 	for _, r := range b.rows {
-		unsent := r.stage == waiting || r.stage == queued && r.attempts == 0
+		unsent := r.stage == waiting || r.stage == queued && r.attempts == 0 || r.stage != inFlight && r.kind == WriteNomination
 		if unsent && b.store.Slot(r.node) == cluster.NoSlot {
 			lost = append(lost, r)
 		}
