@@ -135,6 +135,12 @@ func TestJudgeAgreesWithFilters(t *testing.T) {
 		}
 		r := d.requirements()
 		class, slot := store.Class(r), store.Slot(n.Name)
+		if class.Absent != "" { // of which the filters know nothing: the pod is refused before
+			if judge.Fits(n, on, r) {
+				rt.Fatalf("a pod fits that is refused: %s", class.Absent)
+			}
+			return
+		}
 		if ours, core := judge.Fits(n, on, r), rules.Fits(&store.State, slot, class); ours != core {
 			rt.Fatalf("a pod fits: the judge says %v, the core %v", ours, core)
 		}

@@ -36,8 +36,12 @@ func (c *Checker) Obliged(store *cluster.Store) {
 	}
 }
 
-// obligedPod looks at all nodes for a single pod.
+// obligedPod looks at all nodes for a single pod. Where agents report, what is left of a node's GPUs depends on who gives them out, so that a pod which asks
+// for some is not looked at.
 func (c *Checker) obligedPod(store *cluster.Store, m *mirrored) {
+	if len(c.mirror.reports) > 0 && !m.requirements.GPU.IsZero() {
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.mirror.nodes)) {
 		n := c.mirror.nodes[name]
 		if c.open(store, n, m) && judge.Fits(c.mirror.offered(n), c.mirror.occupants(name, m), m.requirements) && c.candidate(m, n, m.grant).neighbours() == "" {
