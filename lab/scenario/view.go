@@ -15,6 +15,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/scenario"
+	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -188,8 +189,9 @@ func (p *player) books(v *view) *cluster.Store {
 	for _, q := range p.queues {
 		store.Apply(facts.QueueUpserted{Queue: q})
 	}
-	for name := range p.nodes {
-		store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: name}})
+	parser := parse.NewParser("", nil)
+	for _, node := range p.nodes { // all that it has, because a queue is charged no more for a pod
+		store.Apply(facts.NodeUpserted{Node: parser.Node(node)})
 	}
 	for _, c := range p.sets {
 		for _, m := range c.members {
