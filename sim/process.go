@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -105,7 +106,7 @@ func (p *process) pump() {
 	}
 	busy := true
 	for rounds := 0; busy && p.violations.first == nil; rounds++ {
-		if rounds > maxRounds+len(p.w.Tasks) {
+		if rounds > cmp.Or(p.seams.rounds, maxRounds+len(p.w.Tasks)) {
 			p.violations.add("the scheduler does not come to rest within one instant: %+v", p.scheduler.Pending())
 		}
 		p.settle(now)
@@ -170,6 +171,7 @@ type seams struct {
 	told     func(facts.Event) facts.Event // what the scheduler is told instead; nil: nothing
 	answered func(bind.Result) bind.Result // what it is answered instead
 	asleep   bool                          // it is never woken
+	rounds   int                           // of one instant, at most; 0: maxRounds
 }
 
 // observer is what the scheduler tells.

@@ -252,7 +252,7 @@ func (rc *restCheck) owed(p *pod, n *node) {
 		}
 		within, borrowed := t.WithinGuarantee(t.QueueOf(to), mine, rc.used, asks), true
 		for r, amount := range rc.api.costs(n, v) {
-			borrowed = borrowed && (r == resource.NamePods || rc.used[side][r]-amount >= t.Guaranteed(side, r))
+			borrowed = borrowed && (r == resource.NamePods || amount == 0 || t.Spares(from, side, rc.used, r, amount))
 		}
 		var stay []judge.Occupant
 		for _, other := range n.pods {

@@ -172,7 +172,7 @@ func (j *planJudge) victims() {
 		return
 	}
 	used := j.mirror.usage(nil)
-	j.otherGuarantees()
+	j.otherGuarantees(used)
 	for _, uid := range j.plan.Victims {
 		victim := j.mirror.pods[uid]
 		if victim == nil || victim.deleting { // one that leaves anyway loses nothing
@@ -188,8 +188,8 @@ func (j *planJudge) victims() {
 	}
 }
 
-// otherGuarantees: no queue is left with less than it is guaranteed of what its victims hold and the Plan does not ask for.
-func (j *planJudge) otherGuarantees() {
+// otherGuarantees: no queue is left with less than it is guaranteed of what its victims hold and the Plan has no claim to.
+func (j *planJudge) otherGuarantees(used judge.Bill) {
 	t, left, asked := j.mirror.tenants, j.mirror.usage(j.plan.Victims), make(map[string]int64)
 	for i := range j.plan.Placements {
 		for r, amount := range judge.Charge(j.mirror.pods[j.plan.Placements[i].Pod].requirements) {
@@ -206,8 +206,9 @@ func (j *planJudge) otherGuarantees() {
 		if side == "" || t.QueueOf(victim.namespace) == t.QueueOf(taker) {
 			continue // of the same queue, or of an inner one whose own pods are guaranteed nothing
 		}
-		if queue := t.CutsGuarantee(victim.namespace, side, left, j.mirror.costs(victim), asked); queue != "" {
-			j.run.Violate("pod %s is evicted for %s, which leaves queue %s with less than it is guaranteed of what is not asked for",
+		claims := t.Claims(t.QueueOf(taker), t.Side(taker, victim.namespace), used, asked)
+		if queue := t.CutsGuarantee(victim.namespace, side, left, j.mirror.costs(victim), claims); queue != "" {
+			j.run.Violate("pod %s is evicted for %s, which leaves queue %s with less than it is guaranteed of what is not claimed",
 				uid, j.plan.Placements[0].Pod, queue)
 		}
 	}

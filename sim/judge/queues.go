@@ -235,15 +235,18 @@ func (t *Tenants) Refusal(used, asks Bill) string {
 	return ""
 }
 
-// Borrows says whether a victim is borrowed from the namespace that takes its place: below the common ancestor, the victim's branch holds more
-// than its guarantee of some resource that the victim costs it. Pods that a parent queue holds itself count as borrowed: no child is guaranteed them.
+// Borrows says whether a victim is borrowed from the namespace that takes its place: below the common ancestor, all queues that the victim is in hold
+// more than their guarantee of some resource that it costs them. Pods that a parent queue holds itself count as borrowed: no child is guaranteed them.
 func (t *Tenants) Borrows(used Bill, taker, namespace string, victim map[string]int64) bool {
 	side := t.Side(namespace, taker)
 	if side == "" {
 		return t.QueueOf(namespace) != t.QueueOf(taker)
 	}
+	chain, _ := t.ancestors(t.QueueOf(namespace))
+	chain = chain[:slices.Index(chain, side)+1]
 	for r, amount := range victim {
-		if r != resource.NamePods && amount > 0 && used[side][r] > t.Guaranteed(side, r) {
+		within := func(name string) bool { return used[name][r] <= t.Guaranteed(name, r) }
+		if r != resource.NamePods && amount > 0 && !slices.ContainsFunc(chain, within) {
 			return true
 		}
 	}
@@ -251,12 +254,12 @@ func (t *Tenants) Borrows(used Bill, taker, namespace string, victim map[string]
 }
 
 // CutsGuarantee names a queue, of those from a victim's up to a branch, that has less than it is guaranteed of something which the victim holds and
-// which is not asked for; left is what is used without all victims. Empty if there is none.
-func (t *Tenants) CutsGuarantee(namespace, side string, left Bill, victim, asked map[string]int64) string {
+// which is not claimed; left is what is used without all victims. Empty if there is none.
+func (t *Tenants) CutsGuarantee(namespace, side string, left Bill, victim map[string]int64, claimed map[string]bool) string {
 	chain, _ := t.ancestors(t.QueueOf(namespace))
 	for _, name := range chain {
 		for r, amount := range victim {
-			if r != resource.NamePods && amount > 0 && asked[r] == 0 && left[name][r] < t.Guaranteed(name, r) {
+			if r != resource.NamePods && amount > 0 && !claimed[r] && left[name][r] < t.Guaranteed(name, r) {
 				return name
 			}
 		}
@@ -265,6 +268,46 @@ func (t *Tenants) CutsGuarantee(namespace, side string, left Bill, victim, asked
 		}
 	}
 	return ""
+}
+
+// Spares says whether a namespace's queue and those above it, up to a branch, have borrowed so much of a resource.
+func (t *Tenants) Spares(namespace, side string, used Bill, r string, amount int64) bool {
+	chain, _ := t.ancestors(t.QueueOf(namespace))
+	for _, name := range chain {
+		if used[name][r]-amount < t.Guaranteed(name, r) {
+			return false
+		}
+		if name == side {
+			break
+		}
+	}
+	return true
+}
+
+// Claims is what a queue may take back, of what it asks for: it and those above it, up to a branch, are guaranteed that, and stay within all their
+// guarantees with it.
+func (t *Tenants) Claims(queue, side string, used Bill, asked map[string]int64) map[string]bool {
+	claims := make(map[string]bool)
+	chain, _ := t.ancestors(queue)
+	if at := slices.Index(chain, side); at >= 0 {
+		chain = chain[:at+1]
+	} else {
+		return claims
+	}
+	for r, amount := range asked {
+		if r == resource.NamePods || amount == 0 {
+			continue
+		}
+		claims[r] = true
+		for _, name := range chain {
+			has := t.Guaranteed(name, r)
+			if has > 0 && used[name][r]+amount > has {
+				return nil
+			}
+			claims[r] = claims[r] && has > 0
+		}
+	}
+	return claims
 }
 
 // Side is the branch of the tree that holds one namespace and not the other: the highest ancestor of the first that is no ancestor of the

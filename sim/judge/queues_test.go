@@ -23,21 +23,21 @@ func TestCutsGuarantee(t *testing.T) {
 	left := func(vision, train int64) Bill {
 		return Bill{"vision": {spec.ResourceGPUMilli: vision * 1000}, "train": {spec.ResourceGPUMilli: train * 1000}}
 	}
-	asked := map[string]int64{resource.NameCPU: 1000}
+	claimed := map[string]bool{resource.NameCPU: true}
 	for _, c := range []struct {
-		name   string
-		left   Bill
-		victim *facts.Requirements
-		asked  map[string]int64
-		want   string
+		name    string
+		left    Bill
+		victim  *facts.Requirements
+		claimed map[string]bool
+		want    string
 	}{
-		{"both keep enough", left(1, 2), victim, asked, ""},
-		{"the child does not", left(0, 2), victim, asked, "vision"},
-		{"the parent does not", left(1, 1), victim, asked, "train"},
-		{"the victim holds none", left(0, 0), plain, asked, ""},
-		{"it is asked for", left(0, 0), victim, map[string]int64{spec.ResourceGPUMilli: 1000}, ""},
+		{"both keep enough", left(1, 2), victim, claimed, ""},
+		{"the child does not", left(0, 2), victim, claimed, "vision"},
+		{"the parent does not", left(1, 1), victim, claimed, "train"},
+		{"the victim holds none", left(0, 0), plain, claimed, ""},
+		{"it is claimed", left(0, 0), victim, map[string]bool{spec.ResourceGPUMilli: true}, ""},
 	} {
-		if got := tenants.CutsGuarantee("v", "train", c.left, Charge(c.victim), c.asked); got != c.want {
+		if got := tenants.CutsGuarantee("v", "train", c.left, Charge(c.victim), c.claimed); got != c.want {
 			t.Errorf("%s: queue %q has less than it is guaranteed, want %q", c.name, got, c.want)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 //
 // Example: queue a is guaranteed 8 CPUs and holds 4, queue b is guaranteed 8 and holds 12. For a unit of a that asks for 4 CPUs, b is
 // reclaimable: excess is 4 CPUs. After a victim of 3 CPUs the excess is 1, and another pod may be taken; then the excess is gone. If b is also
-// guaranteed the GPUs that it holds, none of its pods with a GPU may be taken for those CPUs.
+// guaranteed the GPUs that it holds, and a is guaranteed none, none of b's pods with a GPU may be taken.
 type victimQuota struct {
 	store     *cluster.Store
 	queued    bool         // queues are configured
@@ -26,7 +26,7 @@ type victimQuota struct {
 	// requested is the most that the needed members can ask for together, of each resource. claimable is the part of it for which something may
 	// be taken from another queue: all resources but the count of pods.
 	requested, claimable resource.List
-	// strict: what helps only at the expense of a guarantee is left alone.
+	// strict: a gang that holds more than its queue has borrowed is left alone.
 	strict bool
 
 	accounts    map[*quota.Queue]*queueAccount
@@ -217,25 +217,23 @@ func (b *victimQuota) mayTake(a *queueAccount, holds resource.List, highest int3
 	if a.ownQueue {
 		return lower
 	}
-	if b.cutsGuarantee(a, holds) {
-		return false
-	}
-	if lower && b.borrowed(a, b.claimable, holds, wholeGang) {
+	if len(a.reclaimable) > 0 && b.borrowed(a, a.reclaimable, holds, wholeGang) && !b.cutsGuarantee(a, a.reclaimable, holds) {
 		return true
 	}
-	return len(a.reclaimable) > 0 && b.borrowed(a, a.reclaimable, holds, wholeGang)
+	return lower && b.borrowed(a, b.claimable, holds, wholeGang) && !b.cutsGuarantee(a, nil, holds)
 }
 
-// cutsGuarantee reports whether the pods hold something that the unit does not ask for, and without which a queue of theirs, up to the branch, would
-// have less than it is guaranteed. Without that rule a queue within its guarantee of GPUs loses its pods to one that asks for CPUs, and takes them
-// back: two queues with guarantees of different resources evict each other for ever. Of what the unit does ask for, the last pod that is taken may
-// leave its queue with less than it is guaranteed, because pods cannot be divided.
-func (b *victimQuota) cutsGuarantee(a *queueAccount, holds resource.List) bool {
+// cutsGuarantee reports whether the pods hold something that the unit has no claim to, and without which a queue of theirs, up to the branch, would
+// have less than it is guaranteed. Without that rule a queue that is guaranteed GPUs loses its pods to one that is guaranteed CPUs, and takes them
+// back: two queues with guarantees of different resources evict each other for ever. It matters not whether the unit asks for the thing, too. A higher
+// priority is no claim. Of what the unit does claim, the last pod that is taken may leave its queue with less than it is guaranteed, because pods
+// cannot be divided; that pod cannot be taken back, because with it its queue was beyond its guarantee.
+func (b *victimQuota) cutsGuarantee(a *queueAccount, claims, holds resource.List) bool {
 	if a.branch.direct {
 		return false // no child is guaranteed what the pods of an inner queue itself hold
 	}
 	for _, held := range holds {
-		if held.Kind == resource.Pods || held.Value == 0 || b.claimable.Get(held.Kind) > 0 {
+		if held.Kind == resource.Pods || held.Value == 0 || claims.Get(held.Kind) > 0 {
 			continue
 		}
 		for up := a; ; up = up.parent {
@@ -250,8 +248,8 @@ func (b *victimQuota) cutsGuarantee(a *queueAccount, holds resource.List) bool {
 	return false
 }
 
-// borrowed reports whether the pods hold some of the claimed resources that their queue has borrowed. Strictly, every queue up to the
-// branch must have borrowed it, and a gang must not hold more of it than that.
+// borrowed reports whether the pods hold some of the claimed resources that their queue, and every queue up to the branch, has borrowed. Strictly, a
+// gang must not hold more of it than the branch has borrowed.
 func (b *victimQuota) borrowed(a *queueAccount, claims, holds resource.List, wholeGang bool) bool {
 	found := false
 	for _, claim := range claims {
@@ -260,15 +258,10 @@ func (b *victimQuota) borrowed(a *queueAccount, claims, holds resource.List, who
 		if held == 0 || excess <= 0 {
 			continue
 		}
-		if b.strict {
-			if wholeGang && held > excess {
-				return false
-			}
-			if !b.borrowedBelow(a, claim.Kind) {
-				continue
-			}
+		if b.strict && wholeGang && held > excess {
+			return false
 		}
-		found = true
+		found = found || b.borrowedBelow(a, claim.Kind)
 	}
 	return found
 }

@@ -20,13 +20,14 @@ import (
 //   - Never a pod that another Plan claims, or with one of the system's own priorities. A pod that is being deleted is no victim either: its room
 //     is counted as free, and waited for.
 //   - In the unit's own queue, pods of lower priority, unless the queue or the unit says never.
-//   - In another queue, only what that queue has borrowed. "That queue" is its branch: the child, on its side, of the lowest queue above both. Pods
-//     of lower priority may be taken; pods of any priority if the unit's queue, and those above it up to the branching, stay within
-//     their guarantees. Nothing more is taken once the branch is down to its guarantee of all resources concerned.
+//   - In another queue, only what that queue, and those above it up to its branch, have borrowed. The branch is the child, on its side, of the lowest
+//     queue above both. Pods of any priority may be taken for what the unit claims: the unit's queue, and those above it up to the branching, are
+//     guaranteed that and stay within their guarantees. Pods of lower priority may be taken for anything that the unit asks for. Nothing that the unit
+//     does not claim is taken from a guarantee (victimQuota.cutsGuarantee).
 //   - For the sake of a limit, only pods in the queue that it limits.
 //
 // Members beyond MinMember go singly, the least important first; all else of a gang goes whole. A gang that holds more than its queue has
-// borrowed is left alone, and so is a queue that is within its guarantee below one that is not, unless nothing else helps (victimQuota.strict).
+// borrowed is left alone unless nothing else helps (victimQuota.strict).
 //
 // The search is greedy. Each node is asked what one more member there would cost: its candidates are taken off, the cheapest first, until the
 // member fits, and put back, the most valuable first, as long as it does. The cheapest node wins. It takes into account what a gang that leaves
