@@ -26,6 +26,7 @@ func TestPlaceIsExact(t *testing.T) {
 		w.placer = NewPlacer(w.snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
 		w.placer.SetMaxCoarseDomains(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "coarse"))
 		w.placer.SetMaxHolders(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "shared"))
+		w.placer.SetPatience(rapid.SampledFrom([]int{0, 1000, 1000}).Draw(t, "patience"))
 		for range rapid.IntRange(1, 4).Draw(t, "classes") {
 			r := drawRequirements(t)
 			drawConstraints(t, r)

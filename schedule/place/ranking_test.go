@@ -14,12 +14,12 @@ import (
 )
 
 // TestRankingIsExact fills and empties a ledger of some hundred nodes, with classes that share sizes but select differently and are softly
-// spread with their like, and compares the decisions of the shared rankings with brute force.
+// spread with their like, and compares the decisions of the shared rankings, of searches and of scans with brute force.
 func TestRankingIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		profile, err := rules.NewProfile(map[string]int64{
 			"LeastAllocated": rapid.Int64Range(0, 3).Draw(t, "least"), "MostAllocated": rapid.Int64Range(0, 3).Draw(t, "most"),
-			"RequestedToCapacityRatio": rapid.Int64Range(0, 3).Draw(t, "ratio"),
+			"RequestedToCapacityRatio": rapid.SampledFrom([]int64{0, 0, 0, 2}).Draw(t, "ratio"),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -37,6 +37,7 @@ func TestRankingIsExact(t *testing.T) {
 		placer := NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 9).Draw(t, "rankings"))
 		placer.SetMaxNodeClasses(rapid.SampledFrom([]int{12, 512}).Draw(t, "node classes"))
 		placer.SetMaxHolders(rapid.SampledFrom([]int{3, 1000}).Draw(t, "shared"))
+		placer.SetPatience(rapid.SampledFrom([]int{0, 1000}).Draw(t, "patience"))
 		for i := range rapid.IntRange(1, 200).Draw(t, "nodes") {
 			store.Apply(facts.NodeUpserted{Node: rankedNode(random, i)})
 		}
@@ -65,6 +66,9 @@ func TestRankingIsExact(t *testing.T) {
 func placeRanked(t *rapid.T, store *cluster.Store, placer *Placer, uid facts.UID) {
 	class := store.Pod(uid).Class
 	placer.snapshot.Advance(store)
+	if err := placer.index.Verify(); err != nil {
+		t.Fatal(err)
+	}
 	choice, ok := placer.Place(class)
 	if want := placer.Best(class); choice.Slot != want {
 		t.Fatalf("pod %s: the ranking says slot %d, brute force %d", uid, choice.Slot, want)
@@ -144,4 +148,53 @@ func rankedRequirements(random *rand.Rand) *facts.Requirements {
 		r.Required = []facts.Term{{Expressions: []facts.Requirement{{Key: "instance", Operator: facts.Exists}}}}
 	}
 	return r
+}
+
+// TestSearchFollows fills some hundred nodes with pods that each have a size of their own, lets many go, and fills the nodes again: they move all over the
+// forest, leaves are split and left empty, and trees are built anew.
+func TestSearchFollows(t *testing.T) {
+	profile, err := rules.NewProfile(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	store, snapshot := cluster.NewStore(), cluster.NewSnapshot()
+	placer := NewPlacer(snapshot, profile, 7, 4)
+	for i := range 300 {
+		n := &facts.Node{Name: fmt.Sprint("n", i), Allocatable: quantities("cpu", 64000, "memory", 256<<30, "pods", 200)}
+		if i%7 == 0 {
+			n.Taints = []facts.Taint{{Key: "x", Effect: facts.PreferNoSchedule}}
+		}
+		store.Apply(facts.NodeUpserted{Node: n})
+	}
+	var running []facts.UID
+	for i := range 12_000 {
+		uid := facts.UID(fmt.Sprint(i))
+		cpu, memory := 100+random.Int64N(8000), 1+random.Int64N(32<<30)
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Ours: true, Requirements: &facts.Requirements{
+			Requests: quantities("cpu", int(cpu), "memory", int(memory)), ScoreCPU: cpu, ScoreMemory: memory,
+		}}})
+		snapshot.Advance(store)
+		class := store.Pod(uid).Class
+		choice, ok := placer.Place(class)
+		if i%50 == 0 {
+			if want := placer.Best(class); choice.Slot != want {
+				t.Fatalf("pod %s: the search says slot %d, brute force %d", uid, choice.Slot, want)
+			}
+			if err := placer.index.Verify(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ok {
+			running = append(running, uid)
+			store.Commit(&cluster.Plan{Placements: []cluster.Placement{{Pod: uid, Node: snapshot.Node(choice.Slot).Name}}}, rules.Commits)
+			continue
+		}
+		for range len(running) / 2 {
+			at := random.IntN(len(running))
+			store.Apply(facts.PodRemoved{UID: running[at]})
+			running[at] = running[len(running)-1]
+			running = running[:len(running)-1]
+		}
+	}
 }

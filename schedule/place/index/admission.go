@@ -9,34 +9,44 @@ type sightings[K comparable] map[K]sighting
 
 type sighting struct {
 	at    changes.Revision
-	close int // how often in a row it was asked about soon after the time before
+	close int // how often it was asked about soon after the time before; halved when it was not soon
 }
 
 // The bounds of sightings.
 const (
 	maxSightings  = 1 << 13
-	maxPatience   = 24 // close sightings before an index is built
-	scansPerSlots = 16 // following a change costs as much as scanning so many nodes, or more
-	leastPatience = 32 // changes that are few in any cluster
+	maxPatience   = 24  // close sightings before an index is built
+	scansPerSlots = 16  // following a change costs as much as scanning so many nodes, or more
+	leastPatience = 32  // changes that are few in any cluster
+	searchCosts   = 512 // following so many changes costs more than a search
 )
 
-// again notes that something is asked about now, and reports whether an index of it is worth its upkeep.
-func (m sightings[K]) again(k K, now changes.Revision, slots int) bool {
+// again notes that something is asked about now, and reports whether an index of it is worth its upkeep: it was asked about often, with no more than
+// a few changes between.
+func (m sightings[K]) again(k K, now, few changes.Revision, patience int) bool {
 	known, ok := m[k]
 	if len(m) >= maxSightings && !ok {
 		clear(m)
 	}
-	if ok && now-known.at <= soon(slots) {
+	if ok && now-known.at <= few {
 		known.close++
 	} else {
-		known.close = 0
+		known.close /= 2
 	}
 	known.at = now
 	m[k] = known
-	return known.close > min(slots/1024, maxPatience)
+	return known.close > patience
 }
 
-// soon is how many changes may lie between two uses of an index that is worth its upkeep.
+// patience is how often in a row something is asked about soon before it gets an index.
+func (ix *Index) patience() int {
+	if ix.givenPatience != nil {
+		return *ix.givenPatience
+	}
+	return min(ix.snapshot.Slots()/1024, maxPatience)
+}
+
+// soon is how many changes may lie between two uses of an index that is worth its upkeep, where a scan is the other choice.
 func soon(slots int) changes.Revision {
 	return changes.Revision(max(slots/scansPerSlots, leastPatience))
 }

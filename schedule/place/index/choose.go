@@ -6,68 +6,130 @@ import (
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// order knows the nodes that local filters let in: a ranking, which follows the log, or the scan of one decision.
+// order knows the nodes of a decision that local filters let in: a ranking and a search, which follow the log, or a scan.
 type order interface {
-	// feasible is how many nodes of a group are feasible, and one of them.
-	feasible(group int32) (cluster.Slot, int)
-	// ordinary is the best node of a group that is no exception, NoSlot if there is none.
-	ordinary(ix *Index, group int32) cluster.Slot
-	// look finds the group and the key of a node that is ordinary, an exception, or has images of the class; ok is false if it is not feasible.
-	look(slot cluster.Slot) (group int32, key int64, ok bool)
+	// feasible is how many nodes of a group are feasible, and one of them. Where nobody asks how many, it may say 1.
+	feasible(ix *Index, group int32) (cluster.Slot, int)
+	// sample is a feasible node of a group that is no exception, NoSlot if there is none.
+	sample(ix *Index, group int32) cluster.Slot
+	// ordinary is the best node of a group that is no exception, NoSlot if there is none. It may be NoSlot when the best does not beat the bar.
+	ordinary(ix *Index, group int32, bar rules.Bar) cluster.Slot
+	// judge finds the key of a node. ok is false if it is not feasible; it may be when the node does not beat the bar.
+	judge(ix *Index, slot cluster.Slot, bar rules.Bar) (key int64, ok bool)
+	groupOf(slot cluster.Slot) int32
 }
 
 // choose returns the feasible node with the highest total score, among the groups that the selection allows.
 func (ix *Index) choose(o order, c *cluster.Class, v *selection) (cluster.Slot, bool) {
 	s, f := &ix.snapshot.State, &ix.stats
 	f.Reset(c)
+	soft := c.Constraints != nil && len(c.Constraints.Soft) > 0
 	for i := range v.allowed {
-		if sample, n := o.feasible(v.allowed[i].nodeClass); n > 0 {
+		a := &v.allowed[i]
+		sample, n := o.feasible(ix, a.nodeClass)
+		if a.open = n > 0; a.open {
 			f.AddNodes(s, sample, c, n)
+			if a.raw[rules.SpreadScore] = 0; !soft {
+				f.AddRaw(&a.raw)
+			}
 		}
 	}
 	f.SetWeights(c)
-	ix.measureExceptions(o, c, v)
+	ix.exceptions = ix.exceptions[:0]
+	if soft {
+		ix.measureExceptions(o, c, v)
+		for i := range v.allowed {
+			a := &v.allowed[i]
+			if !a.open {
+				continue
+			}
+			slot := o.sample(ix, a.nodeClass)
+			if a.open = slot != cluster.NoSlot; a.open {
+				a.raw[rules.SpreadScore] = rules.RawSpread(f, s, slot, c)
+				f.AddRaw(&a.raw)
+			}
+		}
+		for i := range ix.exceptions {
+			f.AddRaw(&ix.exceptions[i].raw)
+		}
+	}
+	return ix.chooseAmong(o, c, v)
+}
+
+// leader is the best node of a decision so far.
+type leader struct {
+	slot cluster.Slot
+	key  int64
+}
+
+// bar is what a node has to beat, to which so much is added.
+func (l *leader) bar(added int64) rules.Bar {
+	if l.slot == cluster.NoSlot {
+		return rules.Bar{Score: rules.NoBar}
+	}
+	return rules.Bar{Score: l.key>>tieBits - added, Tie: uint32(l.key)}
+}
+
+func (l *leader) take(slot cluster.Slot, key, added int64) {
+	key += added << tieBits
+	if l.slot == cluster.NoSlot || key > l.key || key == l.key && slot < l.slot {
+		l.slot, l.key = slot, key
+	}
+}
+
+// chooseAmong compares the best of each group, the exceptions, and the nodes with images of the class. The group with the highest scores comes first, so
+// that the others have a bar to beat.
+func (ix *Index) chooseAmong(o order, c *cluster.Class, v *selection) (cluster.Slot, bool) {
+	f, best := &ix.stats, leader{slot: cluster.NoSlot}
+	first := -1
 	for i := range v.allowed {
-		a := &v.allowed[i]
-		if a.best = o.ordinary(ix, a.nodeClass); a.best != cluster.NoSlot {
-			a.raw[rules.SpreadScore] = rules.RawSpread(f, s, a.best, c)
-			f.AddRaw(&a.raw)
+		if a := &v.allowed[i]; a.open {
+			if a.added = ix.profile.NormalizedScore(f, &a.raw); first < 0 || a.added > v.allowed[first].added {
+				first = i
+			}
+		}
+	}
+	take := func(a *allowedClass) {
+		if slot := o.ordinary(ix, a.nodeClass, best.bar(a.added)); slot != cluster.NoSlot {
+			if key, ok := o.judge(ix, slot, best.bar(a.added)); ok {
+				best.take(slot, key, a.added)
+			}
+		}
+	}
+	if first >= 0 {
+		take(&v.allowed[first])
+	}
+	for i := range v.allowed {
+		if a := &v.allowed[i]; a.open && i != first {
+			take(a)
 		}
 	}
 	for i := range ix.exceptions {
-		f.AddRaw(&ix.exceptions[i].raw)
-	}
-	best, bestKey := cluster.NoSlot, int64(0)
-	take := func(slot cluster.Slot, raw rules.RawValues) {
-		raw[rules.ImageScore] = ix.imageScore(slot, c)
-		_, key, _ := o.look(slot)
-		key += ix.profile.NormalizedScore(f, &raw) << tieBits
-		if best == cluster.NoSlot || key > bestKey || (key == bestKey && slot < best) {
-			best, bestKey = slot, key
-		}
-	}
-	for i := range v.allowed {
-		if a := &v.allowed[i]; a.best != cluster.NoSlot {
-			take(a.best, a.raw)
-		}
-	}
-	for i := range ix.exceptions {
-		take(ix.exceptions[i].slot, ix.exceptions[i].raw)
+		e := &ix.exceptions[i]
+		e.raw[rules.ImageScore] = ix.imageScore(e.slot, c)
+		best.take(e.slot, e.key, ix.profile.NormalizedScore(f, &e.raw))
 	}
 	for _, slot := range ix.holding {
-		if ix.isException(slot) {
-			continue // taken
+		group := o.groupOf(slot)
+		if ix.isException(slot) || group == NoGroup || v.position[group] == NoGroup {
+			continue // taken, or refused
 		}
-		if group, _, ok := o.look(slot); ok && v.position[group] != NoGroup {
-			take(slot, v.allowed[v.position[group]].raw)
+		a := &v.allowed[v.position[group]]
+		if !a.open {
+			continue // all that are feasible are exceptions
+		}
+		added := a.added + ix.profile.ImagesAdd(ix.imageScore(slot, c))
+		if key, ok := o.judge(ix, slot, best.bar(added)); ok {
+			best.take(slot, key, added)
 		}
 	}
-	return best, best != cluster.NoSlot
+	return best.slot, best.slot != cluster.NoSlot
 }
 
 // exception is a feasible node that is unlike the rest of its group: it has raw values of its own.
 type exception struct {
 	slot cluster.Slot
+	key  int64
 	raw  rules.RawValues
 }
 
@@ -101,12 +163,15 @@ func (ix *Index) isException(slot cluster.Slot) bool {
 
 // measureExceptions finds the raw values of the exceptions that are feasible.
 func (ix *Index) measureExceptions(o order, c *cluster.Class, v *selection) {
-	ix.exceptions = ix.exceptions[:0]
 	for _, slot := range ix.excepted {
-		if group, _, ok := o.look(slot); ok && v.position[group] != NoGroup {
+		group := o.groupOf(slot)
+		if group == NoGroup || v.position[group] == NoGroup {
+			continue
+		}
+		if key, ok := o.judge(ix, slot, rules.Bar{Score: rules.NoBar}); ok {
 			raw := v.allowed[v.position[group]].raw
 			raw[rules.SpreadScore] = rules.RawSpread(&ix.stats, &ix.snapshot.State, slot, c)
-			ix.exceptions = append(ix.exceptions, exception{slot, raw})
+			ix.exceptions = append(ix.exceptions, exception{slot, key, raw})
 		}
 	}
 }

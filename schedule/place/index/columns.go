@@ -45,7 +45,7 @@ func (d *denseColumn) grow(slots int) {
 
 func (d *denseColumn) fill(ix *Index, slot cluster.Slot) {
 	d.rows[slot].Fill(&ix.snapshot.State, slot)
-	d.outlines[slot] = ix.profile.Outline(&d.rows[slot])
+	d.outlines[slot] = d.rows[slot].Outline()
 	if ix.snapshot.Node(slot) != nil {
 		d.ties[slot] = ix.Tie(slot)
 	}

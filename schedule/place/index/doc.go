@@ -11,9 +11,10 @@
 // adds the normalised scores of either, and returns the better node. The placement changes that one node, so the ranking moves one heap entry
 // before the next pod: O(log nodes).
 //
-// What is asked about once, or by turns with a thousand others, is not worth an index: a scan answers for it, one pass over dense columns, and leaves
-// nothing behind (sightings decide). A class that names its nodes is judged on these alone; one that would tell nodes apart too finely has an
-// ownSelection; images add to what the nodes that have them score.
+// What is asked about once, or by turns with a thousand others, is not worth an order of its own (sightings decide). A search answers for it: branch and
+// bound in a forest, which has an R-tree of the nodes of each node class by what is free on them, and serves pods of all sizes. Where there is no
+// bound, a scan answers, one pass over dense columns. A class that names its nodes is judged on these alone; one that would tell nodes apart too finely
+// has an ownSelection; images add to what the nodes that have them score.
 //
 // A class whose place depends on where other pods stand (required affinity, hard spreading), and that is asked about often, gets a classIndex of its own. There
 // groups are made by coordinates: the values that those constraints read of a node, so that one node still answers for its group.

@@ -12,12 +12,13 @@ import (
 // of the whole cluster (Place), with how many pods of it fit on each node and in each domain (Capacity), or with a scorer of some nodes only
 // (DomainScorer).
 //
-// It keeps a ranking for each size of pod, a classIndex for each class that a ranking cannot serve, and a Capacity for each size and
-// selection that units ask about; at most maxIndexes of each, and the least recently used one makes room. Each follows the snapshot's log of
+// It keeps a forest that serves pods of all sizes. What is asked about again and again has an order of its own: a ranking for a size of pod, a
+// classIndex for a class that a ranking cannot serve, and a Capacity for each size and selection that units ask about; at most maxIndexes of each, and the
+// least recently used one makes room. Each follows the snapshot's log of
 // changes from a cursor of its own, so that no other code has to inform it.
 //
-// Example: 20,000 nodes, and a pod that asks for 2 CPUs. The first decision evaluates 20,000 nodes. The pod is assumed on n7, which is one
-// entry of the log; the next pod of 2 CPUs evaluates n7 alone and takes the top of a heap.
+// Example: 20,000 nodes, and a pod that asks for 2 CPUs. The forest looks at some pages of six nodes. The pod is assumed on n7, which is one
+// entry of the log; the next decision refiles n7 alone. When pods of 2 CPUs keep coming they get a ranking, and each takes the top of a heap.
 type Index struct {
 	snapshot   *cluster.Snapshot
 	profile    *rules.Profile
@@ -48,10 +49,13 @@ type Index struct {
 	own         map[string]*ownSelection
 	dense       denseColumn
 	scan        scan
+	search      search
 	pins        []cluster.Slot
 	few         DomainScorer
 	sizesSeen   sightings[string]
 	classesSeen sightings[cluster.ClassID]
+
+	givenPatience *int
 
 	epoch uint32
 	seen  []uint32 // by slot: the epoch in which it was last stamped
@@ -83,6 +87,10 @@ func (ix *Index) SetMaxHolders(nodes int) { ix.maxHolders = nodes }
 
 // SetMaxNodeClasses sets how many node classes are shared. Either way is exact; tests choose it. It must be called before the first decision.
 func (ix *Index) SetMaxNodeClasses(classes int) { ix.nodeClasses.most = classes }
+
+// SetPatience sets how often in a row a size or a class is asked about before it gets an index of its own. Either way is exact; tests choose it. It must
+// be called before the first decision.
+func (ix *Index) SetPatience(times int) { ix.givenPatience = &times }
 
 // Snapshot is what the Index is of.
 func (ix *Index) Snapshot() *cluster.Snapshot { return ix.snapshot }
@@ -130,7 +138,7 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	s := &ix.snapshot.State
 	now := s.Log().Len()
 	simple := ix.onlySoftSpread(c.Constraints)
-	if !simple && (readsCounts(c.Constraints) || (ix.classesSeen.again(c.ID, now, s.Slots()) || ix.scansSlowly(c)) && ix.mayIndex(c)) {
+	if !simple && (readsCounts(c.Constraints) || (ix.classesSeen.again(c.ID, now, soon(s.Slots()), ix.patience()) || ix.scansSlowly(c)) && ix.mayIndex(c)) {
 		return ix.classIndex(c).best(ix)
 	}
 	ix.markExceptions(c)
@@ -149,6 +157,10 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 			r.follow(ix)
 			return ix.choose(r, c, v)
 		}
+	}
+	if ix.profile.DenseScorer(c).Bounded {
+		ix.search.start(ix, c, v)
+		return ix.choose(&ix.search, c, v)
 	}
 	ix.scan.run(ix, c, v, ix.nodeClasses.of)
 	return ix.choose(&ix.scan, c, v)
@@ -185,22 +197,26 @@ func (ix *Index) classIndex(c *cluster.Class) *classIndex {
 func (ix *Index) ranking(c *cluster.Class, now changes.Revision) *ranking {
 	r := ix.rankingByClass[c.ID]
 	slots := ix.snapshot.Slots()
+	few := soon(slots)
+	if ix.profile.DenseScorer(c).Bounded {
+		few = min(few, searchCosts)
+	}
 	if r != nil {
-		if ix.sizesSeen.again(r.key, now, slots) || ix.scansSlowly(c) {
+		if ix.sizesSeen.again(r.key, now, few, ix.patience()) || now-r.cursor <= soon(slots) || ix.scansSlowly(c) {
 			return r
 		}
 		return nil
 	}
 	ix.scratch = c.AppendSize(ix.scratch[:0])
 	key := string(ix.scratch)
-	if !ix.sizesSeen.again(key, now, slots) && !ix.scansSlowly(c) {
+	if !ix.sizesSeen.again(key, now, few, ix.patience()) && !ix.scansSlowly(c) {
 		return nil
 	}
 	if r = ix.rankings[key]; r == nil {
 		r = &ranking{}
 		if len(ix.rankings) >= ix.maxIndexes {
 			oldest := leastRecent(ix.rankings, func(r *ranking) uint64 { return r.lastUsed })
-			if now-oldest.cursor <= soon(slots) {
+			if now-oldest.cursor <= few {
 				return nil
 			}
 			r = oldest
@@ -217,11 +233,11 @@ func (ix *Index) ranking(c *cluster.Class, now changes.Revision) *ranking {
 	return r
 }
 
-// scansSlowly reports whether a scan for the class asks the tables about each node. It costs as much as building an index, so that an index need not be
-// earned, where there is room for one.
+// scansSlowly reports whether a decision for the class asks the tables about each node. It costs as much as building an index, so that an index need not
+// be earned, where there is room for one.
 func (ix *Index) scansSlowly(c *cluster.Class) bool {
 	j := ix.profile.DenseScorer(c)
-	return !j.Whole
+	return !j.Whole()
 }
 
 // leastRecent returns the value that was used longest ago; its memory serves the next.

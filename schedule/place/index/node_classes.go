@@ -53,7 +53,9 @@ type selection struct {
 type allowedClass struct {
 	nodeClass int32
 	raw       rules.RawValues
-	best      cluster.Slot // scratch of a decision
+	// Scratch of a decision.
+	open  bool  // it has feasible nodes that are no exceptions
+	added int64 // what raw adds to scores
 }
 
 // The bounds of node classes: beyond them classes of pods get an index of their own.

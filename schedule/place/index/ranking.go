@@ -123,19 +123,25 @@ func (r *ranking) update(ix *Index, slot cluster.Slot) {
 	r.put(slot, ix.key(slot, r.class))
 }
 
-func (r *ranking) feasible(group int32) (cluster.Slot, int) {
+func (r *ranking) feasible(_ *Index, group int32) (cluster.Slot, int) {
 	if heap := r.heap(group); len(heap) > 0 {
 		return heap[0], len(heap)
 	}
 	return cluster.NoSlot, 0
 }
 
-func (r *ranking) ordinary(ix *Index, group int32) cluster.Slot { return r.bestOrdinary(ix, group) }
+func (r *ranking) sample(ix *Index, group int32) cluster.Slot { return r.bestOrdinary(ix, group) }
 
-func (r *ranking) look(slot cluster.Slot) (group int32, key int64, ok bool) {
-	c := &r.cells[slot]
-	return c.group, c.key, c.position != absent
+func (r *ranking) ordinary(ix *Index, group int32, _ rules.Bar) cluster.Slot {
+	return r.bestOrdinary(ix, group)
 }
+
+func (r *ranking) judge(_ *Index, slot cluster.Slot, _ rules.Bar) (key int64, ok bool) {
+	c := &r.cells[slot]
+	return c.key, c.position != absent
+}
+
+func (r *ranking) groupOf(slot cluster.Slot) int32 { return r.cells[slot].group }
 
 func (r *ranking) heap(group int32) []cluster.Slot {
 	if int(group) >= len(r.groups) {

@@ -1,131 +1,136 @@
 package index
 
 import (
-	"math"
-
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// scan answers for one decision what a ranking always knows, by one pass over all nodes. It is the floor: what no index is kept for costs this
-// and no more, and leaves nothing behind.
-type scan struct {
-	tops  []top // by index of the selection's allowed
-	of    []int32
-	v     *selection
-	sieve rules.Sieve
-	keys  []int64 // by slot, of the nodes that are marked; absentKey where such a node is not feasible
+// asked is a class of pods and the groups that its nodes are in, as a decision without a ranking knows them.
+type asked struct {
+	class  *cluster.Class
+	scorer rules.DenseScorer
+	v      *selection
+	of     []int32 // by slot: its group
+	soft   bool    // it has soft constraints, for which nodes are counted
+	domain bool    // filters look at other nodes' pods
+	tops   []top   // by index of the selection's allowed
 }
 
-// top is the best node of a group.
+// top is what is known of the nodes of a group.
 type top struct {
-	key    int64
-	slot   cluster.Slot // NoSlot: none is ordinary
-	sample cluster.Slot // a feasible one
-	nodes  int
+	best  rules.Bar
+	slot  cluster.Slot // the best one that is no exception; NoSlot: there is none
+	one   cluster.Slot // a feasible one
+	nodes int          // feasible ones; of classes without soft constraints, 1 says that there are some
+	found bool         // slot is known
 }
 
-const absentKey = int64(-1) << 62
-
-// run passes over all nodes. Those that are marked are exceptions, or have images of the class.
-func (x *scan) run(ix *Index, c *cluster.Class, v *selection, of []int32) {
-	s := &ix.snapshot.State
-	ix.dense.follow(ix)
-	x.v, x.of, x.tops = v, of, x.tops[:0]
+func (x *asked) ask(ix *Index, c *cluster.Class, v *selection, of []int32) {
+	x.class, x.v, x.of, x.scorer = c, v, of, ix.profile.DenseScorer(c)
+	x.soft, x.domain = c.Constraints != nil && len(c.Constraints.Soft) > 0, rules.UsesDomainFilters(c)
+	x.tops = x.tops[:0]
 	for range v.allowed {
-		x.tops = append(x.tops, top{slot: cluster.NoSlot, sample: cluster.NoSlot})
-	}
-	for len(x.keys) < s.Slots() {
-		x.keys = append(x.keys, absentKey)
-	}
-	for _, list := range [][]cluster.Slot{ix.excepted, ix.holding} {
-		for _, slot := range list {
-			x.keys[slot] = absentKey
-		}
-	}
-	j := ix.profile.DenseScorer(c)
-	x.sieve = rules.Sieve{Outlines: ix.dense.outlines, Ties: ix.dense.ties, Of: of, Position: v.position, Bars: x.sieve.Bars[:0]}
-	for range v.allowed {
-		x.sieve.Bars = append(x.sieve.Bars, rules.Bar{Score: float32(math.Inf(-1))})
-	}
-	if c.Constraints != nil && len(c.Constraints.Soft) > 0 {
-		x.count(ix, c, &j)
-	}
-	for _, list := range [][]cluster.Slot{ix.excepted, ix.holding} {
-		for _, slot := range list {
-			x.keys[slot] = absentKey
-			if t := x.topOf(slot); t != nil && j.Fits(&ix.dense.rows[slot]) && x.fits(ix, c, &j, slot) && rules.FitsIn(rules.Domain, &ix.snapshot.State, slot, c) {
-				x.keys[slot] = x.key(ix, c, &j, slot)
-			}
-		}
-	}
-	for i := j.Next(&x.sieve, 0); i < len(x.sieve.Outlines); i = j.Next(&x.sieve, i+1) {
-		slot := cluster.Slot(i)
-		if j.Fits(&ix.dense.rows[i]) && !ix.isException(slot) && x.fits(ix, c, &j, slot) {
-			x.consider(ix, c, &j, slot)
-		}
+		x.tops = append(x.tops, top{best: rules.Bar{Score: rules.NoBar}, slot: cluster.NoSlot, one: cluster.NoSlot})
 	}
 }
 
-// topOf is the best of a slot's group, nil if the selection does not allow it.
-func (x *scan) topOf(slot cluster.Slot) *top {
+func (x *asked) groupOf(slot cluster.Slot) int32 { return x.of[slot] }
+
+// topOf is that of a slot's group, nil if the selection does not allow it.
+func (x *asked) topOf(slot cluster.Slot) *top {
 	if group := x.of[slot]; group != NoGroup && x.v.position[group] != NoGroup {
 		return &x.tops[x.v.position[group]]
 	}
 	return nil
 }
 
-// count counts the feasible nodes of each group, for scores that depend on how many there are.
-func (x *scan) count(ix *Index, c *cluster.Class, j *rules.DenseScorer) {
-	domain := rules.UsesDomainFilters(c)
-	for i := range ix.dense.rows {
-		slot := cluster.Slot(i)
-		if !j.Fits(&ix.dense.rows[i]) {
-			continue
-		}
-		t := x.topOf(slot)
-		if t == nil || !x.fits(ix, c, j, slot) || domain && !rules.FitsIn(rules.Domain, &ix.snapshot.State, slot, c) {
-			continue
-		}
-		t.nodes, t.sample = t.nodes+1, slot
+// fits asks the local filters.
+func (x *asked) fits(ix *Index, slot cluster.Slot) bool {
+	return x.scorer.Fits(&ix.dense.rows[slot]) && (x.scorer.Filters || rules.FitsIn(rules.Local, &ix.snapshot.State, slot, x.class))
+}
+
+// fitsDomain asks the filters that look at other nodes' pods.
+func (x *asked) fitsDomain(ix *Index, slot cluster.Slot) bool {
+	return !x.domain || rules.FitsIn(rules.Domain, &ix.snapshot.State, slot, x.class)
+}
+
+func (x *asked) score(ix *Index, slot cluster.Slot) int64 {
+	if row := &ix.dense.rows[slot]; x.scorer.Scores(row) {
+		return x.scorer.Score(row)
 	}
+	return ix.profile.LocalScore(&ix.snapshot.State, slot, x.class)
 }
 
-// fits asks what the columns do not know.
-func (x *scan) fits(ix *Index, c *cluster.Class, j *rules.DenseScorer, slot cluster.Slot) bool {
-	return j.Whole || rules.FitsIn(rules.Local, &ix.snapshot.State, slot, c)
-}
-
-func (x *scan) key(ix *Index, c *cluster.Class, j *rules.DenseScorer, slot cluster.Slot) int64 {
-	if j.Whole {
-		return j.Score(&ix.dense.rows[slot])<<tieBits | int64(ix.dense.ties[slot])
+func (x *asked) judge(ix *Index, slot cluster.Slot, bar rules.Bar) (key int64, ok bool) {
+	tie := ix.dense.ties[slot]
+	if x.topOf(slot) == nil || !x.scorer.May(&ix.dense.outlines[slot], tie, bar) || !x.fits(ix, slot) || !x.fitsDomain(ix, slot) {
+		return 0, false
 	}
-	return ix.key(slot, c)
+	return x.score(ix, slot)<<tieBits | int64(tie), true
 }
 
-// consider takes in a node that may be the best of its group. Filters on other nodes are asked only of one that would be.
-func (x *scan) consider(ix *Index, c *cluster.Class, j *rules.DenseScorer, slot cluster.Slot) {
-	at := x.v.position[x.of[slot]]
-	t, key := &x.tops[at], x.key(ix, c, j, slot)
-	if t.slot != cluster.NoSlot && key <= t.key || !rules.FitsIn(rules.Domain, &ix.snapshot.State, slot, c) {
+// consider takes a node in, if it is better than the best of its group so far. Filters on other nodes are asked only of one that would be.
+func (x *asked) consider(ix *Index, t *top, slot cluster.Slot) {
+	if ix.isException(slot) || !x.fits(ix, slot) {
 		return
 	}
-	t.slot, t.key, t.sample, t.nodes = slot, key, slot, max(t.nodes, 1)
-	x.sieve.Bars[at] = rules.Bar{Score: float32(key >> tieBits), Tie: uint32(key)}
+	score, tie := x.score(ix, slot), ix.dense.ties[slot]
+	if !t.best.Beats(score, tie) || score == t.best.Score && tie == t.best.Tie && t.slot != cluster.NoSlot && slot > t.slot || !x.fitsDomain(ix, slot) {
+		return
+	}
+	t.slot, t.best = slot, rules.Bar{Score: score, Tie: tie}
 }
 
-func (x *scan) feasible(group int32) (cluster.Slot, int) {
-	t := &x.tops[x.v.position[group]]
-	return t.sample, t.nodes
+// scan answers for one decision by one pass over all nodes. It serves classes that tell nodes apart too finely for a forest, and profiles whose
+// scores have no bound, and leaves nothing behind.
+type scan struct {
+	asked
+	sieve rules.Sieve
 }
 
-func (x *scan) ordinary(_ *Index, group int32) cluster.Slot { return x.tops[x.v.position[group]].slot }
-
-func (x *scan) look(slot cluster.Slot) (group int32, key int64, ok bool) {
-	if t := x.of[slot]; t != NoGroup && x.v.position[t] != NoGroup {
-		if top := &x.tops[x.v.position[t]]; top.slot == slot {
-			return t, top.key, true
+// run passes over all nodes.
+func (x *scan) run(ix *Index, c *cluster.Class, v *selection, of []int32) {
+	ix.dense.follow(ix)
+	x.ask(ix, c, v, of)
+	if x.soft {
+		x.count(ix)
+	}
+	x.sieve = rules.Sieve{Outlines: ix.dense.outlines, Ties: ix.dense.ties, Of: of, Position: v.position, Bars: x.sieve.Bars[:0]}
+	for i := range x.tops {
+		x.sieve.Bars = append(x.sieve.Bars, x.tops[i].best)
+	}
+	for i := x.scorer.Next(&x.sieve, 0); i < len(x.sieve.Outlines); i = x.scorer.Next(&x.sieve, i+1) {
+		at := v.position[of[i]]
+		t := &x.tops[at]
+		x.consider(ix, t, cluster.Slot(i))
+		x.sieve.Bars[at] = t.best
+	}
+	for i := range x.tops {
+		if t := &x.tops[i]; !x.soft && t.slot != cluster.NoSlot {
+			t.one, t.nodes = t.slot, 1
 		}
 	}
-	return x.of[slot], x.keys[slot], x.keys[slot] != absentKey
+}
+
+// count counts the feasible nodes of each group, for scores that depend on how many there are.
+func (x *scan) count(ix *Index) {
+	for i := range ix.dense.rows {
+		slot := cluster.Slot(i)
+		if t := x.topOf(slot); t != nil && x.fits(ix, slot) && x.fitsDomain(ix, slot) {
+			t.nodes, t.one = t.nodes+1, slot
+		}
+	}
+}
+
+func (x *scan) feasible(_ *Index, group int32) (cluster.Slot, int) {
+	t := &x.tops[x.v.position[group]]
+	return t.one, t.nodes
+}
+
+func (x *scan) sample(_ *Index, group int32) cluster.Slot {
+	return x.tops[x.v.position[group]].slot
+}
+
+func (x *scan) ordinary(_ *Index, group int32, _ rules.Bar) cluster.Slot {
+	return x.tops[x.v.position[group]].slot
 }

@@ -8,9 +8,14 @@ import (
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// Verify recounts what partitions and capacities say of every node, and returns an error that names the first difference. It costs time
+// Verify recounts what the forest, partitions and capacities say of every node, and returns an error that names the first difference. It costs time
 // proportional to the nodes, each. Tests call it after every step.
 func (ix *Index) Verify() error {
+	if ix.search.forest.generation != 0 {
+		if err := ix.search.forest.verify(ix); err != nil {
+			return err
+		}
+	}
 	if len(ix.partitions) > MaxPartitions {
 		return fmt.Errorf("%d partitions are kept, %d may be", len(ix.partitions), MaxPartitions)
 	}
@@ -27,6 +32,64 @@ func (ix *Index) Verify() error {
 		}
 	}
 	return nil
+}
+
+// verify follows every tree from its root.
+func (f *forest) verify(ix *Index) error {
+	ix.nodeClasses.follow(&ix.snapshot.State)
+	ix.dense.follow(ix)
+	f.follow(ix)
+	open := 0
+	for slot := range f.pageOf {
+		if ix.nodeClasses.of[slot] != NoGroup && ix.dense.rows[slot].IsOpen() {
+			open++
+		}
+	}
+	for group := range f.trees {
+		t := &f.trees[group]
+		nodes, err := f.verifyPage(ix, t, t.root, int32(group))
+		if err != nil {
+			return fmt.Errorf("tree of node class %d: %w", group, err)
+		}
+		if nodes != t.nodes || nodes != t.pages[t.root].box.Nodes() {
+			return fmt.Errorf("tree of node class %d: %d nodes, it says %d and its box %d", group, nodes, t.nodes, t.pages[t.root].box.Nodes())
+		}
+		open -= nodes
+	}
+	if open != 0 {
+		return fmt.Errorf("%d open nodes are in no tree", open)
+	}
+	return nil
+}
+
+func (f *forest) verifyPage(ix *Index, t *tree, id, group int32) (nodes int, err error) {
+	p := &t.pages[id]
+	var box rules.Box
+	for i, below := range p.below {
+		if p.leaf {
+			key := ix.dense.rows[below].CurveKey(ix.dense.ties[below])
+			if f.keys[below] != key || key < p.start || key >= p.until && p.until != lastKey || f.pageOf[below] != id || ix.nodeClasses.of[below] != group {
+				return 0, fmt.Errorf("slot %d of node class %d has the key %x and is said to be in leaf %d; it is in leaf %d, for keys from %x to %x", below, ix.nodeClasses.of[below], key, f.pageOf[below], id, p.start, p.until)
+			}
+			box.Add(&ix.dense.outlines[below], &ix.dense.rows[below], ix.dense.ties[below])
+			nodes++
+			continue
+		}
+		child := &t.pages[below]
+		n, err := f.verifyPage(ix, t, below, group)
+		if err != nil {
+			return 0, err
+		}
+		nodes += n
+		box.Merge(&child.box)
+		if child.parent != id || child.leaf && (child.start != p.from[i] || i+1 < len(p.from) && child.until != p.from[i+1]) {
+			return 0, fmt.Errorf("page %d of %d has the parent %d and the keys from %x to %x; its place is for those from %x", below, id, child.parent, child.start, child.until, p.from[i])
+		}
+	}
+	if box != p.box || len(p.below) > 2*maxBelow {
+		return 0, fmt.Errorf("page %d has the box %+v, what is below makes %+v", id, p.box, box)
+	}
+	return nodes, nil
 }
 
 func (d *Partition) verify(s *cluster.State) error {

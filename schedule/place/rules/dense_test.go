@@ -7,43 +7,88 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestNextSkipsNoBetterNode draws nodes, over-committed ones too, and pods, and holds the bar just below each node: by a point of score, or by one
-// of the tie. The node must not be skipped.
-func TestNextSkipsNoBetterNode(t *testing.T) {
+// TestBoundsHold draws nodes, over-committed ones too, a pod and weights. No bound may be below a score: a node must be looked at when the bar is
+// just below it, by a point of score or by one of the tie, and so must each box that it is in.
+func TestBoundsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		profile, err := NewProfile(map[string]int64{
-			"LeastAllocated": rapid.Int64Range(0, 3).Draw(t, "least"), "BalancedAllocation": rapid.Int64Range(0, 3).Draw(t, "balanced"),
-			"GPUPacking": rapid.Int64Range(-20, 20).Draw(t, "packing"),
-		})
+		weights := map[string]int64{"GPUPacking": rapid.Int64Range(0, 20).Draw(t, "packing")}
+		for _, name := range []string{"LeastAllocated", "BalancedAllocation", "MostAllocated"} {
+			weights[name] = rapid.Int64Range(0, 3).Draw(t, name)
+		}
+		profile, err := NewProfile(weights)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := Dense{open: true, pods: 10, packing: int8(rapid.IntRange(0, MaxScore).Draw(t, "packed"))}
-		x := DenseScorer{profile: profile, Whole: true, bounded: true, pods: 1}
-		var used [2]int64
-		for i, most := range [2]int64{256_000, 2 << 40} {
-			d.allocatable[i] = rapid.Int64Range(1, most).Draw(t, "allocatable")
-			used[i] = rapid.Int64Range(0, d.allocatable[i]+d.allocatable[i]/3).Draw(t, "used")
-			d.free[i] = d.allocatable[i] - used[i]
-			d.scored[i] = used[i] + rapid.Int64Range(0, most/8).Draw(t, "scored beyond what is requested")
-			if d.free[i] > 0 {
-				x.requests[i] = rapid.Int64Range(0, d.free[i]).Draw(t, "request")
+		x := DenseScorer{profile: profile, Filters: true, scores: true, Bounded: true, pods: 1}
+		for i, most := range [2]int64{32_000, 128 << 30} {
+			if rapid.Bool().Draw(t, "asks") {
+				x.requests[i] = rapid.Int64Range(0, most).Draw(t, "request")
 			}
-			x.scored[i] = max(x.requests[i], rapid.Int64Range(0, most/100).Draw(t, "scored"))
+			x.scored[i] = max(x.requests[i], rapid.Int64Range(0, most/10).Draw(t, "scored"))
 		}
-		d.balance = int8(balance(used, d.allocatable))
-		if !x.Fits(&d) {
-			t.Fatalf("%+v refuses %+v", d, x)
-		}
-		score, tie := x.Score(&d), rapid.Uint32Range(1, math.MaxUint32).Draw(t, "tie")
-		for _, bar := range []Bar{{float32(score - 1), math.MaxUint32}, {float32(score), tie - 1}, {float32(math.Inf(-1)), 0}} {
-			v := Sieve{Outlines: []Outline{profile.Outline(&d)}, Ties: []uint32{tie}, Of: []int32{0}, Position: []int32{0}, Bars: []Bar{bar}}
-			if x.Next(&v, 0) != 0 {
-				t.Fatalf("%+v scores %d by %+v with the tie %d, and was skipped for %+v", d, score, x, tie, bar)
+		x.bounds = x.boundTerms()
+		machine := drawDense(t, nil)
+		var all, left, right Box
+		for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
+			like := &machine
+			if rapid.Bool().Draw(t, "another machine") {
+				like = nil
 			}
-		}
-		if closed := profile.Outline(&Dense{}); !math.IsInf(float64(closed.base), -1) {
-			t.Fatalf("a closed node has the outline %+v", closed)
+			d, tie := drawDense(t, like), rapid.Uint32Range(1, math.MaxUint32).Draw(t, "tie")
+			outline := d.Outline()
+			box := []*Box{&left, &right}[i%2]
+			box.Add(&outline, &d, tie)
+			all = Box{}
+			all.Merge(&left)
+			all.Merge(&right)
+			boxes := []*Box{box, &all}
+			checkBounds(t, &x, &d, tie, boxes)
 		}
 	})
+}
+
+// drawDense draws what a node has; like another one: as a machine.
+func drawDense(t *rapid.T, like *Dense) Dense {
+	d := Dense{open: true, pods: rapid.Int32Range(0, 10).Draw(t, "pods"), packing: int8(rapid.IntRange(0, MaxScore).Draw(t, "packed")), gpus: rapid.Bool().Draw(t, "GPUs")}
+	var used [2]int64
+	for i, most := range [2]int64{256_000, 2 << 40} {
+		if d.allocatable[i] = rapid.Int64Range(0, most).Draw(t, "allocatable"); like != nil {
+			d.allocatable[i] = like.allocatable[i]
+		}
+		used[i] = rapid.Int64Range(0, d.allocatable[i]+d.allocatable[i]/20).Draw(t, "used")
+		if rapid.Bool().Draw(t, "in percent") { // where scores change
+			used[i] = d.allocatable[i] / 100 * rapid.Int64Range(0, 100).Draw(t, "percent")
+		}
+		d.free[i] = d.allocatable[i] - used[i]
+		d.scored[i] = used[i] + rapid.Int64Range(0, most/8).Draw(t, "scored beyond what is requested")
+	}
+	d.balance = int8(balance(used, d.allocatable))
+	return d
+}
+
+func checkBounds(t *rapid.T, x *DenseScorer, d *Dense, tie uint32, boxes []*Box) {
+	fits := x.Fits(d)
+	for _, b := range boxes {
+		if fits && !x.FitSome(b) || !fits && x.FitAll(b) {
+			t.Fatalf("%+v: %v that %+v lets the pod in, its box %+v says some %v, all %v", x, fits, d, b, x.FitSome(b), x.FitAll(b))
+		}
+	}
+	if !fits {
+		return
+	}
+	score, outline := x.Score(d), d.Outline()
+	for _, b := range boxes {
+		if bound := x.BoundBox(b); bound < score || b.Tie() < tie {
+			t.Fatalf("%+v scores %d by %+v with the tie %d, and its box %+v promises %d", d, score, x, tie, b, bound)
+		}
+	}
+	for _, bar := range []Bar{{score - 1, math.MaxUint32}, {score, tie - 1}, {NoBar, 0}} {
+		v := Sieve{Outlines: []Outline{outline}, Ties: []uint32{tie}, Of: []int32{0}, Position: []int32{0}, Bars: []Bar{bar}}
+		if x.Next(&v, 0) != 0 {
+			t.Fatalf("%+v scores %d by %+v with the tie %d, and was skipped for %+v", d, score, x, tie, bar)
+		}
+	}
+	if closed := (&Dense{}).Outline(); x.May(&closed, tie, Bar{NoBar, 0}) {
+		t.Fatalf("a pod may go to a closed node by the outline %+v", closed)
+	}
 }

@@ -174,6 +174,9 @@ func (p *Profile) RawValues(f *FeasibleStats, s *cluster.State, slot cluster.Slo
 	return raw
 }
 
+// ImagesAdd is what a raw value of images adds to the weighted sum of normalised scores.
+func (p *Profile) ImagesAdd(raw int64) int64 { return p.normalized[ImageScore] * raw }
+
 // NormalizedScore is the weighted sum of the normalised scores of a node with these raw values.
 func (p *Profile) NormalizedScore(f *FeasibleStats, raw *RawValues) int64 {
 	var sum int64

@@ -1,0 +1,175 @@
+package index
+
+import (
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/changes"
+	"hilbert.dev/hilbert/schedule/place/rules"
+)
+
+// forest has a tree for each node class. It serves pods of any size: what a ranking finds at the top of a heap of its own, a search finds by bounds.
+// It follows the snapshot's log from its own cursor.
+type forest struct {
+	dense      *denseColumn
+	trees      []tree // by node class
+	keys       []uint64
+	pageOf     []int32 // by slot, noPage where it is in no tree: no pod may go there
+	treeOf     []int32 // by slot
+	cursor     changes.Revision
+	generation uint64
+}
+
+// follow brings the forest to the snapshot's newest change. The columns and the node classes must be there already.
+func (f *forest) follow(ix *Index) {
+	s := &ix.snapshot.State
+	log := s.Log()
+	f.dense = &ix.dense
+	if f.generation != ix.nodeClasses.generation || !log.Covers(f.cursor) || log.Len()-f.cursor > changes.Revision(s.Slots()/4) {
+		f.build(ix)
+		return
+	}
+	f.grow(s.Slots())
+	ix.epoch++
+	for ; f.cursor < log.Len(); f.cursor++ {
+		if slot := log.At(f.cursor).Slot; !ix.stamp(slot) {
+			f.update(ix, slot)
+		}
+	}
+}
+
+func (f *forest) grow(slots int) {
+	for len(f.keys) < slots {
+		f.keys, f.pageOf, f.treeOf = append(f.keys, 0), append(f.pageOf, noPage), append(f.treeOf, NoGroup)
+	}
+}
+
+func (f *forest) build(ix *Index) {
+	s := &ix.snapshot.State
+	f.grow(s.Slots())
+	in := make([][]int32, len(ix.nodeClasses.classes))
+	for i := range s.Slots() {
+		group := ix.nodeClasses.of[i]
+		f.pageOf[i], f.treeOf[i] = noPage, group
+		if group != NoGroup && f.dense.rows[i].IsOpen() {
+			f.keys[i] = f.dense.rows[i].CurveKey(f.dense.ties[i])
+			in[group] = append(in[group], int32(i))
+		}
+	}
+	for len(f.trees) < len(in) {
+		f.trees = append(f.trees, tree{})
+	}
+	f.trees = f.trees[:len(in)]
+	for group := range in {
+		f.load(&f.trees[group], in[group])
+	}
+	f.generation, f.cursor = ix.nodeClasses.generation, s.Log().Len()
+}
+
+// tree is that of a node class, which may be new.
+func (f *forest) tree(group int32) *tree {
+	for len(f.trees) <= int(group) {
+		f.trees = append(f.trees, tree{})
+		f.load(&f.trees[len(f.trees)-1], nil)
+	}
+	return &f.trees[group]
+}
+
+// update brings a slot to where it belongs now.
+func (f *forest) update(ix *Index, slot cluster.Slot) {
+	group, row := ix.nodeClasses.of[slot], &f.dense.rows[slot]
+	open := group != NoGroup && row.IsOpen()
+	var key uint64
+	if open {
+		key = row.CurveKey(f.dense.ties[slot])
+	}
+	if page := f.pageOf[slot]; page != noPage {
+		t := &f.trees[f.treeOf[slot]]
+		if p := &t.pages[page]; open && group == f.treeOf[slot] && p.start <= key && (key < p.until || p.until == lastKey) {
+			f.keys[slot] = key
+			f.remeasure(t, page)
+			return
+		}
+		f.remove(t, slot)
+	}
+	if f.treeOf[slot] = group; !open {
+		return
+	}
+	f.keys[slot] = key
+	t := f.tree(group)
+	f.insert(t, slot)
+	if t.leaves > 8+t.nodes/thinnest {
+		f.reload(t)
+	}
+}
+
+// reload builds a tree anew of the nodes it has.
+func (f *forest) reload(t *tree) {
+	slots := make([]int32, 0, t.nodes)
+	for i := range t.pages {
+		if t.pages[i].leaf {
+			slots = append(slots, t.pages[i].below...)
+		}
+	}
+	f.load(t, slots)
+}
+
+// count is how many nodes of a tree pass the filters that the columns know, and one of them.
+func (f *forest) count(t *tree, j *rules.DenseScorer) (sample cluster.Slot, nodes int) {
+	return f.countPage(t, t.root, j)
+}
+
+// some is a node of a page that passes the filters that the columns know.
+func (f *forest) some(t *tree, id int32, j *rules.DenseScorer) cluster.Slot {
+	p := &t.pages[id]
+	switch {
+	case !j.FitSome(&p.box):
+		return cluster.NoSlot
+	case j.FitAll(&p.box):
+		return f.first(t, id)
+	}
+	for _, below := range p.below {
+		if p.leaf {
+			if j.Fits(&f.dense.rows[below]) {
+				return cluster.Slot(below)
+			}
+		} else if slot := f.some(t, below, j); slot != cluster.NoSlot {
+			return slot
+		}
+	}
+	return cluster.NoSlot
+}
+
+func (f *forest) countPage(t *tree, id int32, j *rules.DenseScorer) (sample cluster.Slot, nodes int) {
+	p := &t.pages[id]
+	sample = cluster.NoSlot
+	switch {
+	case !j.FitSome(&p.box):
+		return sample, 0
+	case j.FitAll(&p.box):
+		return f.first(t, id), p.box.Nodes()
+	}
+	for _, below := range p.below {
+		one, n := cluster.Slot(below), 0
+		if !p.leaf {
+			one, n = f.countPage(t, below, j)
+		} else if j.Fits(&f.dense.rows[below]) {
+			n = 1
+		}
+		if n > 0 {
+			sample, nodes = one, nodes+n
+		}
+	}
+	return sample, nodes
+}
+
+// first is a slot of a page that has some.
+func (f *forest) first(t *tree, id int32) cluster.Slot {
+	for !t.pages[id].leaf {
+		for _, below := range t.pages[id].below {
+			if t.pages[below].box.Nodes() > 0 {
+				id = below
+				break
+			}
+		}
+	}
+	return cluster.Slot(t.pages[id].below[0])
+}
