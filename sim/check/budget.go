@@ -19,6 +19,7 @@ type evictionBudget struct {
 	run       Run
 
 	gangs  fallingGangs
+	tried  map[facts.UID]bool
 	begun  []RequestedEviction
 	failed []int64 // when evictions were answered that came to nothing
 }
@@ -28,7 +29,8 @@ type RequestedEviction struct {
 	At        int64
 	Node      string
 	Urgent    bool
-	Reclaimed int // how many reclaimed pods were on nodes then
+	Follows   bool // a member of its gang, which cannot run without that
+	Reclaimed int  // how many reclaimed pods were on nodes then
 }
 
 // begin judges an eviction that the scheduler begins.
@@ -39,14 +41,22 @@ func (b *evictionBudget) begin(w *bind.Write, mi *mirror) {
 		return
 	}
 	at := slices.IndexFunc(told.report.Evictions, func(x facts.EvictionRequest) bool { return x.UID == w.Pod })
-	if b.gangs.begin(m, mi, at >= 0, b.run.Now()) {
-		return // it follows its gang
-	}
-	if at < 0 {
+	now := RequestedEviction{At: b.run.Now(), Node: w.Node, Follows: b.gangs.begin(m, mi, at >= 0, b.run.Now())}
+	switch {
+	case now.Follows:
+	case at < 0:
 		b.run.Violate("pod %s is evicted from node %s, which does not request it", w.Pod, w.Node)
 		return
+	default:
+		now.Urgent = told.report.Evictions[at].Urgent
+		if other := b.cheaper(m, told.report.Evictions[at].Urgent, mi); other != "" {
+			b.run.Violate("pod %s is evicted, which costs its gang the work that it has done; node %s would let %s go instead", w.Pod, w.Node, other)
+		}
 	}
-	now := RequestedEviction{At: b.run.Now(), Node: w.Node, Urgent: told.report.Evictions[at].Urgent}
+	if b.tried == nil {
+		b.tried = make(map[facts.UID]bool)
+	}
+	b.tried[w.Pod] = true
 	for _, other := range mi.pods {
 		if other.node != "" && other.requirements.Reclaimed {
 			now.Reclaimed++
@@ -54,6 +64,26 @@ func (b *evictionBudget) begin(w *bind.Write, mi *mirror) {
 	}
 	b.begun = append(b.begun, now)
 	b.check()
+}
+
+// cheaper names a pod without a gang that a node wants gone as urgently as a member without whom its gang has to go, if that has done some work. Pods
+// whose eviction was tried before may have been held back.
+func (b *evictionBudget) cheaper(m *mirrored, urgent bool, mi *mirror) facts.UID {
+	fall := b.gangs.falls[m.unit]
+	if m.unit.IsZero() || fall == nil || fall.by != m.uid {
+		return ""
+	}
+	worked := false
+	for uid := range fall.owed {
+		worked = worked || mi.pods[uid].started != 0 && mi.pods[uid].started < b.run.Now()
+	}
+	for _, x := range mi.reports[m.node].report.Evictions {
+		other := mi.pods[x.UID]
+		if worked && x.Urgent == urgent && !b.tried[x.UID] && other != nil && other.node == m.node && !other.deleting && !other.assumed && other.unit.IsZero() {
+			return x.UID
+		}
+	}
+	return ""
 }
 
 // check compares the evictions of the last minute with the budget.
@@ -64,6 +94,8 @@ func (b *evictionBudget) check() {
 	for i := last; i >= 0 && now.At-b.begun[i].At < int64(time.Minute); i-- {
 		e := &b.begun[i]
 		switch {
+		case e.Follows:
+			level = max(level, e.Reclaimed)
 		case !e.Urgent:
 			begun++
 			level = max(level, e.Reclaimed)
@@ -72,7 +104,7 @@ func (b *evictionBudget) check() {
 		}
 	}
 	most := int(math.Ceil(max(b.evictions.PercentPerMinute/100*float64(level), 1))) + b.evictions.Burst
-	if !now.Urgent && begun > most+b.failedSince(now.At) {
+	if !now.Urgent && !now.Follows && begun > most+b.failedSince(now.At) {
 		b.run.Violate("%d evictions within a minute, where %d reclaimed pods allow %d", begun, level, most)
 	}
 }

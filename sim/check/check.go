@@ -20,6 +20,8 @@ type Checker struct {
 	mirror *mirror
 	writes map[bind.WriteID]bind.Write // under way
 	budget evictionBudget
+	// gangsOfPlans: evictions for the sake of Plans, and of gangs that are given up, must keep gangs whole, too. See FollowGangs.
+	gangsOfPlans bool
 	// victims are those of the Plan that was committed last. Some may have had only a promised place, and have lost it before the placements of
 	// the Plan are reported.
 	victims []facts.UID
@@ -51,6 +53,13 @@ func New(run Run, evictions *spec.Evictions) *Checker {
 
 // Evictions are those that the scheduler has begun at the request of nodes.
 func (c *Checker) Evictions() []RequestedEviction { return c.budget.begun }
+
+// FollowGangs holds every eviction to the rule for those that nodes request: a gang keeps as many members as it needs, or goes whole. It is for runs
+// without faults: the rule does not know of PodGroups that go and come.
+func (c *Checker) FollowGangs() { c.gangsOfPlans = true }
+
+// Fallen counts the gangs of which others had to follow a member that was evicted.
+func (c *Checker) Fallen() int { return c.budget.gangs.fell }
 
 // Forget starts over, with a new process. The budget of evictions goes on.
 func (c *Checker) Forget() {
@@ -190,8 +199,11 @@ func (c *Checker) mayGo(plan *cluster.Plan) int {
 
 // Sent checks a write that the scheduler starts, and remembers it until its answer.
 func (c *Checker) Sent(w *bind.Write) {
-	if w.Kind == bind.EvictPod && w.ID.Owner == bind.OwnerRelief {
+	switch m := c.mirror.pods[w.Pod]; {
+	case w.Kind == bind.EvictPod && w.ID.Owner == bind.OwnerRelief:
 		c.budget.begin(w, c.mirror)
+	case c.gangsOfPlans && m != nil && !m.deleting && (w.Kind == bind.EvictPod || w.Kind == bind.DeletePod):
+		c.budget.gangs.begin(m, c.mirror, true, c.run.Now())
 	}
 	for _, name := range c.budget.gangs.late(c.mirror, c.run.Now()) {
 		c.run.Violate("gang %s has fewer members than it needs, and its others were not evicted", name)
@@ -232,6 +244,9 @@ func (c *Checker) Answered(r bind.Result) {
 	delete(c.writes, r.ID)
 	if w.Kind == bind.EvictPod && w.ID.Owner == bind.OwnerRelief {
 		c.budget.answered(r.Outcome)
+	}
+	if w.Kind == bind.EvictPod || w.Kind == bind.DeletePod {
+		c.budget.gangs.answered(w.Pod, r.Outcome)
 	}
 	m := c.mirror.pods[w.Pod]
 	if m == nil || !m.assumed || w.Kind == bind.WriteCondition || w.Kind == bind.WriteDisruption || w.Kind == bind.DeletePod || apart(w.Kind) {

@@ -6,19 +6,25 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/schedule/bind"
 )
 
 // fallTime is how long the members of a gang may take to be evicted after one without whom it is too small.
 const fallTime = 10 * time.Minute
+
+// answerTime is after how long an eviction whose outcome is unknown has come to nothing, if the pod is still there.
+const answerTime = time.Minute
 
 // fallingGangs finds evictions that leave a running gang with fewer members than it needs, whoever asks for them: the others have to follow. With
 // minCount 3 and four members, one may go; the second that goes takes the rest with it.
 type fallingGangs struct {
 	begun map[facts.UID]bool // evictions, of pods that are still there
 	falls map[facts.UnitName]*falling
+	fell  int // gangs of which others had to follow
 }
 
 type falling struct {
+	by    facts.UID // whose eviction made it too small
 	since int64
 	owed  map[facts.UID]bool // members that have to follow
 }
@@ -34,9 +40,9 @@ func (g *fallingGangs) begin(m *mirrored, mi *mirror, asked bool, now int64) (fo
 	}
 	g.begun[m.uid] = true
 	fall := g.falls[m.unit]
-	if fall != nil && fall.owed[m.uid] {
+	if fall != nil && (fall.owed[m.uid] || !asked) {
 		delete(fall.owed, m.uid)
-		return !asked
+		return true
 	}
 	owed := make(map[facts.UID]bool)
 	for uid, other := range mi.gang(m.unit).members {
@@ -45,9 +51,23 @@ func (g *fallingGangs) begin(m *mirrored, mi *mirror, asked bool, now int64) (fo
 		}
 	}
 	if len(owed) > 0 && (f.Indivisible || len(owed) < int(f.MinMember)) {
-		g.falls[m.unit] = &falling{since: now, owed: owed}
+		g.fell++
+		g.falls[m.unit] = &falling{by: m.uid, since: now, owed: owed}
 	}
 	return false
+}
+
+// answered takes note of what became of the eviction of a pod. One that came to nothing takes no other pod along.
+func (g *fallingGangs) answered(uid facts.UID, outcome bind.Outcome) {
+	if outcome == bind.Written || outcome == bind.Unknown {
+		return
+	}
+	delete(g.begun, uid)
+	for name, fall := range g.falls {
+		if fall.by == uid {
+			delete(g.falls, name)
+		}
+	}
 }
 
 // late names a gang of which some members were evicted, and the others stay though they are too few.
@@ -58,11 +78,15 @@ func (g *fallingGangs) late(mi *mirror, now int64) (late []facts.UnitName) {
 				delete(fall.owed, uid)
 			}
 		}
+		by := mi.pods[fall.by]
+		stays := by != nil && by.node != "" && !by.deleting
 		switch f := mi.tenants.Units[name]; {
-		case len(fall.owed) == 0, f == nil, mi.gang(name).placed() >= int(f.MinMember):
+		case len(fall.owed) == 0, f == nil, stays && now-fall.since > int64(answerTime):
 			delete(g.falls, name)
 		case now-fall.since > int64(fallTime):
-			late = append(late, name)
+			if mi.gang(name).placed() < int(f.MinMember) { // else others have joined in their place
+				late = append(late, name)
+			}
 			delete(g.falls, name)
 		}
 	}

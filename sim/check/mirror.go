@@ -53,6 +53,7 @@ type mirrored struct {
 	nominated    string        // the node that its status names
 	unit         facts.UnitName
 	subgroup     string
+	started      int64
 	evicting     bool // its unit was stuck, so that it may be evicted
 }
 
@@ -155,6 +156,7 @@ func (mi *mirror) toldPod(f *facts.Pod) {
 	if !m.assumed || f.Nominated == m.node { // an older state may arrive after the answer to our own write
 		m.nominated = f.Nominated
 	}
+	m.started = f.Started
 	m.leaving, m.deleting = f.Deleting || f.Gated, f.Deleting
 	if f.Node != "" {
 		grant := f.Grant
