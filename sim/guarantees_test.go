@@ -30,7 +30,8 @@ func rivals(seed uint64, mixed bool) *trace.Workload {
 	capacity, priorities := make(map[string]int64), make(map[string]int32)
 	for i := range 2 + random.IntN(5) {
 		has := []resource.Quantity{
-			{Name: resource.NameCPU, Amount: 1000 * int64(4+4*random.IntN(3))}, {Name: resource.NameMemory, Amount: int64(8+8*random.IntN(3)) << 30},
+			{Name: resource.NameCPU, Amount: 1000 * int64(4+4*random.IntN(3))},
+			{Name: resource.NameMemory, Amount: int64(8+8*random.IntN(3)) << 30},
 			{Name: resource.NamePods, Amount: 110},
 		}
 		if random.IntN(3) > 0 {

@@ -289,11 +289,11 @@ func (t *Tenants) Spares(namespace, side string, used Bill, r string, amount int
 func (t *Tenants) Claims(queue, side string, used Bill, asked map[string]int64) map[string]bool {
 	claims := make(map[string]bool)
 	chain, _ := t.ancestors(queue)
-	if at := slices.Index(chain, side); at >= 0 {
-		chain = chain[:at+1]
-	} else {
+	at := slices.Index(chain, side)
+	if at < 0 {
 		return claims
 	}
+	chain = chain[:at+1]
 	for r, amount := range asked {
 		if r == resource.NamePods || amount == 0 {
 			continue
