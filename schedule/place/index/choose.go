@@ -14,6 +14,8 @@ type order interface {
 	sample(ix *Index, group int32) cluster.Slot
 	// ordinary is the best node of a group that is no exception, NoSlot if there is none. It may be NoSlot when the best does not beat the bar.
 	ordinary(ix *Index, group int32, bar rules.Bar) cluster.Slot
+	// promise is a score that no node of a group exceeds, as far as that is known.
+	promise(group int32) int64
 	// judge finds the key of a node. ok is false if it is not feasible; it may be when the node does not beat the bar.
 	judge(ix *Index, slot cluster.Slot, bar rules.Bar) (key int64, ok bool)
 	groupOf(slot cluster.Slot) int32
@@ -77,15 +79,16 @@ func (l *leader) take(slot cluster.Slot, key, added int64) {
 	}
 }
 
-// chooseAmong compares the best of each group, the exceptions, and the nodes with images of the class. The group with the highest scores comes first, so
-// that the others have a bar to beat.
+// chooseAmong compares the best of each group, the exceptions, and the nodes with images of the class. The group that promises most comes first, so that
+// the others have a bar to beat.
 func (ix *Index) chooseAmong(o order, c *cluster.Class, v *selection) (cluster.Slot, bool) {
 	f, best := &ix.stats, leader{slot: cluster.NoSlot}
-	first := -1
+	first, most := -1, int64(0)
 	for i := range v.allowed {
 		if a := &v.allowed[i]; a.open {
-			if a.added = ix.profile.NormalizedScore(f, &a.raw); first < 0 || a.added > v.allowed[first].added {
-				first = i
+			a.added = ix.profile.NormalizedScore(f, &a.raw)
+			if promise := o.promise(a.nodeClass) + a.added; first < 0 || promise > most {
+				first, most = i, promise
 			}
 		}
 	}

@@ -237,7 +237,8 @@ func (ix *Index) ranking(c *cluster.Class, now changes.Revision) *ranking {
 // be earned, where there is room for one.
 func (ix *Index) scansSlowly(c *cluster.Class) bool {
 	j := ix.profile.DenseScorer(c)
-	return !j.Whole()
+	counts := c.Constraints != nil && len(c.Constraints.Soft) > 0
+	return !j.Bounded || counts && !j.Filters
 }
 
 // leastRecent returns the value that was used longest ago; its memory serves the next.

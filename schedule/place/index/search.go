@@ -38,11 +38,19 @@ func (x *search) feasible(ix *Index, group int32) (cluster.Slot, int) {
 	case x.soft:
 		x.countPage(ix, tree, tree.root, t)
 	default:
-		if t.one = x.ordinary(ix, group, t.best); t.one != cluster.NoSlot {
+		if t.one = x.samplePage(ix, tree, tree.root); t.one != cluster.NoSlot {
 			t.nodes = 1
 		}
 	}
 	return t.one, t.nodes
+}
+
+func (x *search) promise(group int32) int64 {
+	tree := x.forest.tree(group)
+	if bound := x.scorer.BoundBox(&tree.pages[tree.root].box); bound < rules.Unbounded {
+		return bound
+	}
+	return 0
 }
 
 // countPage counts the feasible nodes of a page by asking each.
@@ -95,16 +103,16 @@ func (x *search) ordinary(ix *Index, group int32, bar rules.Bar) cluster.Slot {
 // descend looks for the best node of a tree: pages are opened in the order of what they promise, until none promises more than what was found.
 func (x *search) descend(ix *Index, tree *tree, t *top) {
 	x.ahead = x.ahead[:0]
-	x.promise(tree, tree.root, t)
+	x.push(tree, tree.root, t)
 	for len(x.ahead) > 0 {
-		next := x.nextPromise()
+		next := x.pop()
 		if !t.best.Beats(next.bound.Score, next.bound.Tie) {
 			break
 		}
 		p := &tree.pages[next.page]
 		if !p.leaf {
 			for _, below := range p.below {
-				x.promise(tree, below, t)
+				x.push(tree, below, t)
 			}
 			continue
 		}
@@ -116,8 +124,8 @@ func (x *search) descend(ix *Index, tree *tree, t *top) {
 	}
 }
 
-// promise puts a page where its turn is, if it may have a better node than what was found.
-func (x *search) promise(tree *tree, page int32, t *top) {
+// push puts a page where its turn is, if it may have a better node than what was found.
+func (x *search) push(tree *tree, page int32, t *top) {
 	box := &tree.pages[page].box
 	if !x.scorer.FitSome(box) {
 		return
@@ -139,8 +147,8 @@ func (x *search) promise(tree *tree, page int32, t *top) {
 	x.ahead[at] = promise{page, bound}
 }
 
-// nextPromise takes the page out that promises most.
-func (x *search) nextPromise() promise {
+// pop takes the page out that promises most.
+func (x *search) pop() promise {
 	next, last := x.ahead[0], x.ahead[len(x.ahead)-1]
 	x.ahead = x.ahead[:len(x.ahead)-1]
 	for at := 0; len(x.ahead) > 0; {

@@ -139,7 +139,7 @@ func (x *DenseScorer) BoundBox(b *Box) int64 {
 	t := &x.bounds
 	switch {
 	case b.odd:
-		return math.MaxInt64
+		return Unbounded
 	case !b.plain && x.priced:
 		return t.priced
 	}
@@ -208,7 +208,7 @@ func (x *DenseScorer) bound(o *Outline) int64 {
 	t := &x.bounds
 	switch {
 	case o.kind == oddNode:
-		return math.MaxInt64
+		return Unbounded
 	case o.kind == gpuNode && x.priced:
 		return t.priced
 	}
@@ -235,8 +235,11 @@ type Bar struct {
 	Tie   uint32
 }
 
-// NoBar is less than any score.
-const NoBar = math.MinInt64
+// NoBar is less than any score, Unbounded more.
+const (
+	NoBar     = math.MinInt64
+	Unbounded = math.MaxInt64
+)
 
 // Beats reports whether a node of that score and tie is better than the bar, or as good.
 func (b Bar) Beats(score int64, tie uint32) bool {

@@ -84,9 +84,6 @@ func (p *Profile) DenseScorer(c *cluster.Class) (x DenseScorer) {
 	return x
 }
 
-// Whole reports whether nothing but the Dense has to be asked about any node.
-func (x *DenseScorer) Whole() bool { return x.Filters && x.scores && !x.priced }
-
 // Scores reports whether Score knows the node's LocalScore.
 func (x *DenseScorer) Scores(d *Dense) bool { return x.scores && (!x.priced || !d.gpus) }
 
