@@ -9,7 +9,8 @@ type sightings[K comparable] map[K]sighting
 
 type sighting struct {
 	at    changes.Revision
-	close int // how often it was asked about soon after the time before; halved when it was not soon
+	close int  // how often it was asked about soon after the time before; halved when it was not soon
+	dear  bool // its last search looked at many nodes
 }
 
 // The bounds of sightings.
@@ -38,6 +39,23 @@ func (m sightings[K]) again(k K, now, few changes.Revision, patience int) bool {
 	return known.close > patience
 }
 
+// cost notes how many nodes a search for it looked at, of so many.
+func (m sightings[K]) cost(k K, looked, slots int) {
+	if known, ok := m[k]; ok {
+		known.dear = changes.Revision(looked) > soon(slots)
+		m[k] = known
+	}
+}
+
+// changesBetween is how many changes may lie between two uses of an index that is worth its upkeep.
+func (ix *Index) changesBetween(bounded, dear bool) changes.Revision {
+	few := soon(ix.snapshot.Slots())
+	if bounded && !dear {
+		few = min(few, searchCosts)
+	}
+	return few
+}
+
 // patience is how often in a row something is asked about soon before it gets an index.
 func (ix *Index) patience() int {
 	if ix.givenPatience != nil {
@@ -46,7 +64,7 @@ func (ix *Index) patience() int {
 	return min(ix.snapshot.Slots()/1024, maxPatience)
 }
 
-// soon is how many changes may lie between two uses of an index that is worth its upkeep, where a scan is the other choice.
+// soon is that where a scan of all nodes is the other choice.
 func soon(slots int) changes.Revision {
 	return changes.Revision(max(slots/scansPerSlots, leastPatience))
 }

@@ -121,9 +121,9 @@ func (f *forest) count(t *tree, j *rules.DenseScorer) (sample cluster.Slot, node
 func (f *forest) some(t *tree, id int32, j *rules.DenseScorer) cluster.Slot {
 	p := &t.pages[id]
 	switch {
-	case !j.FitSome(&p.box):
+	case !j.FitSome(&t.boxes[id]):
 		return cluster.NoSlot
-	case j.FitAll(&p.box):
+	case j.FitAll(&t.boxes[id]):
 		return f.first(t, id)
 	}
 	for _, below := range p.below {
@@ -142,10 +142,10 @@ func (f *forest) countPage(t *tree, id int32, j *rules.DenseScorer) (sample clus
 	p := &t.pages[id]
 	sample = cluster.NoSlot
 	switch {
-	case !j.FitSome(&p.box):
+	case !j.FitSome(&t.boxes[id]):
 		return sample, 0
-	case j.FitAll(&p.box):
-		return f.first(t, id), p.box.Nodes()
+	case j.FitAll(&t.boxes[id]):
+		return f.first(t, id), t.boxes[id].Nodes()
 	}
 	for _, below := range p.below {
 		one, n := cluster.Slot(below), 0
@@ -165,7 +165,7 @@ func (f *forest) countPage(t *tree, id int32, j *rules.DenseScorer) (sample clus
 func (f *forest) first(t *tree, id int32) cluster.Slot {
 	for !t.pages[id].leaf {
 		for _, below := range t.pages[id].below {
-			if t.pages[below].box.Nodes() > 0 {
+			if t.boxes[below].Nodes() > 0 {
 				id = below
 				break
 			}

@@ -138,7 +138,9 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	s := &ix.snapshot.State
 	now := s.Log().Len()
 	simple := ix.onlySoftSpread(c.Constraints)
-	if !simple && (readsCounts(c.Constraints) || (ix.classesSeen.again(c.ID, now, soon(s.Slots()), ix.patience()) || ix.scansSlowly(c)) && ix.mayIndex(c)) {
+	bounded := ix.profile.DenseScorer(c).Bounded
+	few := ix.changesBetween(bounded, ix.classesSeen[c.ID].dear)
+	if !simple && (readsCounts(c.Constraints) || (ix.classesSeen.again(c.ID, now, few, ix.patience()) || ix.scansSlowly(c)) && ix.mayIndex(c)) {
 		return ix.classIndex(c).best(ix)
 	}
 	ix.markExceptions(c)
@@ -158,9 +160,11 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 			return ix.choose(r, c, v)
 		}
 	}
-	if ix.profile.DenseScorer(c).Bounded {
+	if bounded {
 		ix.search.start(ix, c, v)
-		return ix.choose(&ix.search, c, v)
+		slot, ok := ix.choose(&ix.search, c, v)
+		ix.classesSeen.cost(c.ID, ix.search.looked, s.Slots())
+		return slot, ok
 	}
 	ix.scan.run(ix, c, v, ix.nodeClasses.of)
 	return ix.choose(&ix.scan, c, v)
@@ -197,10 +201,7 @@ func (ix *Index) classIndex(c *cluster.Class) *classIndex {
 func (ix *Index) ranking(c *cluster.Class, now changes.Revision) *ranking {
 	r := ix.rankingByClass[c.ID]
 	slots := ix.snapshot.Slots()
-	few := soon(slots)
-	if ix.profile.DenseScorer(c).Bounded {
-		few = min(few, searchCosts)
-	}
+	few := ix.changesBetween(ix.profile.DenseScorer(c).Bounded, false)
 	if r != nil {
 		if ix.sizesSeen.again(r.key, now, few, ix.patience()) || now-r.cursor <= soon(slots) || ix.scansSlowly(c) {
 			return r

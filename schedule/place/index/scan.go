@@ -14,6 +14,7 @@ type asked struct {
 	soft   bool    // it has soft constraints, for which nodes are counted
 	domain bool    // filters look at other nodes' pods
 	tops   []top   // by index of the selection's allowed
+	looked int     // how many nodes the filters were asked about
 }
 
 // top is what is known of the nodes of a group.
@@ -26,7 +27,7 @@ type top struct {
 }
 
 func (x *asked) ask(ix *Index, c *cluster.Class, v *selection, of []int32) {
-	x.class, x.v, x.of, x.scorer = c, v, of, ix.profile.DenseScorer(c)
+	x.class, x.v, x.of, x.scorer, x.looked = c, v, of, ix.profile.DenseScorer(c), 0
 	x.soft, x.domain = c.Constraints != nil && len(c.Constraints.Soft) > 0, rules.UsesDomainFilters(c)
 	x.tops = x.tops[:0]
 	for range v.allowed {
@@ -46,6 +47,7 @@ func (x *asked) topOf(slot cluster.Slot) *top {
 
 // fits asks the local filters.
 func (x *asked) fits(ix *Index, slot cluster.Slot) bool {
+	x.looked++
 	return x.scorer.Fits(&ix.dense.rows[slot]) && (x.scorer.Filters || rules.FitsIn(rules.Local, &ix.snapshot.State, slot, x.class))
 }
 

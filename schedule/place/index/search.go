@@ -9,7 +9,7 @@ import (
 type search struct {
 	asked
 	forest forest
-	ahead  []promise // scratch: a heap
+	ahead  []promise // scratch: a stack
 }
 
 // promise is a page and what no node in it exceeds.
@@ -47,7 +47,7 @@ func (x *search) feasible(ix *Index, group int32) (cluster.Slot, int) {
 
 func (x *search) promise(group int32) int64 {
 	tree := x.forest.tree(group)
-	if bound := x.scorer.BoundBox(&tree.pages[tree.root].box); bound < rules.Unbounded {
+	if bound := x.scorer.BoundBox(&tree.boxes[tree.root]); bound < rules.Unbounded {
 		return bound
 	}
 	return 0
@@ -56,7 +56,7 @@ func (x *search) promise(group int32) int64 {
 // countPage counts the feasible nodes of a page by asking each.
 func (x *search) countPage(ix *Index, tree *tree, id int32, t *top) {
 	p := &tree.pages[id]
-	if !x.scorer.FitSome(&p.box) {
+	if !x.scorer.FitSome(&tree.boxes[id]) {
 		return
 	}
 	for _, below := range p.below {
@@ -75,7 +75,7 @@ func (x *search) sample(ix *Index, group int32) cluster.Slot {
 
 func (x *search) samplePage(ix *Index, tree *tree, id int32) cluster.Slot {
 	p := &tree.pages[id]
-	if !x.scorer.FitSome(&p.box) {
+	if !x.scorer.FitSome(&tree.boxes[id]) {
 		return cluster.NoSlot
 	}
 	for _, below := range p.below {
@@ -100,19 +100,22 @@ func (x *search) ordinary(ix *Index, group int32, bar rules.Bar) cluster.Slot {
 	return t.slot
 }
 
-// descend looks for the best node of a tree: pages are opened in the order of what they promise, until none promises more than what was found.
+// descend looks for the best node of a tree: depth first, the page that promises most before its siblings. Best first opens a tenth fewer pages, and costs
+// more for keeping them in order.
 func (x *search) descend(ix *Index, tree *tree, t *top) {
 	x.ahead = x.ahead[:0]
-	x.push(tree, tree.root, t)
+	x.push(tree, tree.root, t, 0)
 	for len(x.ahead) > 0 {
-		next := x.pop()
+		next := x.ahead[len(x.ahead)-1]
+		x.ahead = x.ahead[:len(x.ahead)-1]
 		if !t.best.Beats(next.bound.Score, next.bound.Tie) {
-			break
+			continue
 		}
 		p := &tree.pages[next.page]
 		if !p.leaf {
+			siblings := len(x.ahead)
 			for _, below := range p.below {
-				x.push(tree, below, t)
+				x.push(tree, below, t, siblings)
 			}
 			continue
 		}
@@ -124,9 +127,9 @@ func (x *search) descend(ix *Index, tree *tree, t *top) {
 	}
 }
 
-// push puts a page where its turn is, if it may have a better node than what was found.
-func (x *search) push(tree *tree, page int32, t *top) {
-	box := &tree.pages[page].box
+// push puts a page on the stack, if it may have a better node than what was found: among its siblings those that promise more come after it.
+func (x *search) push(tree *tree, page int32, t *top, siblings int) {
+	box := &tree.boxes[page]
 	if !x.scorer.FitSome(box) {
 		return
 	}
@@ -135,33 +138,9 @@ func (x *search) push(tree *tree, page int32, t *top) {
 		return
 	}
 	at := len(x.ahead)
-	x.ahead = append(x.ahead, promise{page, bound})
-	for at > 0 {
-		above := (at - 1) / 2
-		if bound.Beats(x.ahead[above].bound.Score, x.ahead[above].bound.Tie) {
-			break
-		}
-		x.ahead[at] = x.ahead[above]
-		at = above
+	x.ahead = append(x.ahead, promise{})
+	for ; at > siblings && bound.Beats(x.ahead[at-1].bound.Score, x.ahead[at-1].bound.Tie); at-- {
+		x.ahead[at] = x.ahead[at-1]
 	}
 	x.ahead[at] = promise{page, bound}
-}
-
-// pop takes the page out that promises most.
-func (x *search) pop() promise {
-	next, last := x.ahead[0], x.ahead[len(x.ahead)-1]
-	x.ahead = x.ahead[:len(x.ahead)-1]
-	for at := 0; len(x.ahead) > 0; {
-		child := 2*at + 1
-		if other := child + 1; other < len(x.ahead) && x.ahead[child].bound.Beats(x.ahead[other].bound.Score, x.ahead[other].bound.Tie) {
-			child = other
-		}
-		if child >= len(x.ahead) || !last.bound.Beats(x.ahead[child].bound.Score, x.ahead[child].bound.Tie) {
-			x.ahead[at] = last
-			break
-		}
-		x.ahead[at] = x.ahead[child]
-		at = child
-	}
-	return next
 }

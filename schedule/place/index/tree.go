@@ -16,7 +16,8 @@ import (
 // best of them scores 87, and no other page promises as much: some 40 bounds and 6 nodes were looked at, of 20,000.
 type tree struct {
 	pages  []page
-	root   int32 // noPage: it has no nodes
+	boxes  []rules.Box // by page: what bounds all below; side by side, because a search reads those of siblings
+	root   int32       // noPage: it has no nodes
 	leaves int
 	nodes  int
 }
@@ -42,7 +43,7 @@ const (
 
 // load builds the tree of some slots, which it sorts.
 func (f *forest) load(t *tree, slots []int32) {
-	t.pages, t.leaves, t.nodes, t.root = t.pages[:0], 0, len(slots), noPage
+	t.pages, t.boxes, t.leaves, t.nodes, t.root = t.pages[:0], t.boxes[:0], 0, len(slots), noPage
 	slices.SortFunc(slots, func(a, b int32) int { return cmp.Or(cmp.Compare(f.keys[a], f.keys[b]), cmp.Compare(a, b)) })
 	var level []int32
 	var from []uint64
@@ -85,37 +86,37 @@ func (f *forest) load(t *tree, slots []int32) {
 
 func (t *tree) add(p page) int32 {
 	p.parent = noPage
-	t.pages = append(t.pages, p)
+	t.pages, t.boxes = append(t.pages, p), append(t.boxes, rules.Box{})
 	return int32(len(t.pages) - 1)
 }
 
 // measureLeaf finds the box of a leaf's nodes.
 func (f *forest) measureLeaf(t *tree, id int32) {
-	p := &t.pages[id]
-	p.box = rules.Box{}
-	for _, slot := range p.below {
-		p.box.Add(&f.dense.outlines[slot], &f.dense.rows[slot], f.dense.ties[slot])
+	box := &t.boxes[id]
+	*box = rules.Box{}
+	for _, slot := range t.pages[id].below {
+		box.Add(&f.dense.outlines[slot], &f.dense.rows[slot], f.dense.ties[slot])
 	}
 }
 
 // measure finds the box of a page of pages.
 func (t *tree) measure(id int32) {
-	p := &t.pages[id]
-	p.box = rules.Box{}
-	for _, child := range p.below {
-		p.box.Merge(&t.pages[child].box)
+	box := &t.boxes[id]
+	*box = rules.Box{}
+	for _, child := range t.pages[id].below {
+		box.Merge(&t.boxes[child])
 	}
 }
 
 // remeasure brings the boxes of a leaf and of those above to its nodes.
 func (f *forest) remeasure(t *tree, leaf int32) {
-	old := t.pages[leaf].box
+	old := t.boxes[leaf]
 	f.measureLeaf(t, leaf)
-	for id := leaf; t.pages[id].box != old; {
+	for id := leaf; t.boxes[id] != old; {
 		if id = t.pages[id].parent; id == noPage {
 			return
 		}
-		old = t.pages[id].box
+		old = t.boxes[id]
 		t.measure(id)
 	}
 }

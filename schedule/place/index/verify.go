@@ -51,8 +51,8 @@ func (f *forest) verify(ix *Index) error {
 		if err != nil {
 			return fmt.Errorf("tree of node class %d: %w", group, err)
 		}
-		if nodes != t.nodes || nodes != t.pages[t.root].box.Nodes() {
-			return fmt.Errorf("tree of node class %d: %d nodes, it says %d and its box %d", group, nodes, t.nodes, t.pages[t.root].box.Nodes())
+		if nodes != t.nodes || nodes != t.boxes[t.root].Nodes() {
+			return fmt.Errorf("tree of node class %d: %d nodes, it says %d and its box %d", group, nodes, t.nodes, t.boxes[t.root].Nodes())
 		}
 		open -= nodes
 	}
@@ -81,13 +81,13 @@ func (f *forest) verifyPage(ix *Index, t *tree, id, group int32) (nodes int, err
 			return 0, err
 		}
 		nodes += n
-		box.Merge(&child.box)
+		box.Merge(&t.boxes[below])
 		if child.parent != id || child.leaf && (child.start != p.from[i] || i+1 < len(p.from) && child.until != p.from[i+1]) {
 			return 0, fmt.Errorf("page %d of %d has the parent %d and the keys from %x to %x; its place is for those from %x", below, id, child.parent, child.start, child.until, p.from[i])
 		}
 	}
-	if box != p.box || len(p.below) > 2*maxBelow {
-		return 0, fmt.Errorf("page %d has the box %+v, what is below makes %+v", id, p.box, box)
+	if box != t.boxes[id] || len(p.below) > 2*maxBelow {
+		return 0, fmt.Errorf("page %d has the box %+v, what is below makes %+v", id, t.boxes[id], box)
 	}
 	return nodes, nil
 }
