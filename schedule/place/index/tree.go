@@ -23,7 +23,6 @@ type tree struct {
 }
 
 type page struct {
-	box    rules.Box
 	parent int32
 	leaf   bool
 	below  []int32  // slots of a leaf, pages of others
