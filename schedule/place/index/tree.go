@@ -17,7 +17,7 @@ import (
 type tree struct {
 	pages  []page
 	boxes  []rules.Box // by page: what bounds all below; side by side, because a search reads those of siblings
-	root   int32       // noPage: it has no nodes
+	root   int32       // a leaf without nodes, if there are none
 	leaves int
 	nodes  int
 }
