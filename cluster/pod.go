@@ -45,6 +45,7 @@ type Pod struct {
 	Priority        int32
 	Phase           Phase
 	Ours            bool
+	Profile         uint8 // see facts.Pod
 	Gated           bool
 	Deleting        bool
 	Class           *Class

@@ -105,7 +105,7 @@ func (s *Store) observe(pod *Pod, seen *facts.Pod) {
 	if pod.Priority != priority || pod.Started != seen.Started {
 		s.victims.note(pod.slot)
 	}
-	pod.own, pod.Subgroup, pod.Deadline = seen.Priority, seen.Subgroup, seen.Deadline
+	pod.own, pod.Subgroup, pod.Deadline, pod.Profile = seen.Priority, seen.Subgroup, seen.Deadline, seen.Profile
 	pod.Priority, pod.Gated, pod.Reported = priority, seen.Gated, seen.Reported
 	pod.Started, pod.NeverPreempts, pod.Nominated = seen.Started, seen.NeverPreempts, seen.Nominated
 	pod.requirements, pod.owner = seen.Requirements, seen.Owner

@@ -51,6 +51,8 @@ type WatchOptions struct {
 	// SchedulerName and Levels (the configured topology levels): see NewParser.
 	SchedulerName string
 	Levels        []string
+	// Profiles: see Parser.
+	Profiles map[string]uint8
 	// StaleAfter is the age from which a CustomNodeResource is not acted on any more; 0 means defaultStaleAfter.
 	StaleAfter time.Duration
 	// LentStaleAfter is the same of what the node lends; 0 means defaultLentStaleAfter.
@@ -78,7 +80,7 @@ func StartWatch(ctx context.Context, c *apiserver.Connection, o WatchOptions, lo
 	out := outlet{ctx, w.events}
 	parser := func() *parse.Parser { // one each: it serves one goroutine
 		p := parse.NewParser(o.SchedulerName, log, o.Levels...)
-		p.OnUnreadablePromise = o.OnUnreadablePromise
+		p.OnUnreadablePromise, p.Profiles = o.OnUnreadablePromise, o.Profiles
 		return p
 	}
 	clients, readersErr := newReaders(own, shared)

@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/place/index"
 	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/profiles"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -31,6 +32,9 @@ type attempt struct {
 	// flushed says that the unit looks for free places only because a flush has woken it.
 	flushed bool
 }
+
+// decider decides on the unit by its profile: that of its first member.
+func (a *attempt) decider() *profiles.Decider { return a.in.placers.For(a.unit.Members()[0]) }
 
 // admitted reports whether the limits of the unit's queues leave room for what it needs.
 func (a *attempt) admitted() bool {
@@ -88,10 +92,10 @@ func (a *attempt) placePod() bool {
 	pod, in := a.s.store.Pod(a.unit.Pod), a.in
 	choice, ok := index.Choice{}, false
 	if pod.Nominated != "" {
-		choice, ok = in.placer.PlaceOn(a.s.store.Slot(pod.Nominated), pod.Class)
+		choice, ok = a.decider().PlaceOn(a.s.store.Slot(pod.Nominated), pod.Class)
 	}
 	if !ok {
-		choice, ok = in.placer.Place(pod.Class)
+		choice, ok = a.decider().Place(pod.Class)
 	}
 	if !ok {
 		return false
@@ -108,7 +112,7 @@ func (a *attempt) placeThrough(access admit.Access) bool {
 	snapshot := a.in.snapshot
 	mark := snapshot.Mark()
 	access.Open(snapshot)
-	placed, ok := a.in.placer.PlaceUnit(a.wanted())
+	placed, ok := a.decider().PlaceUnit(a.wanted())
 	if !ok {
 		snapshot.Rollback(mark)
 		return false
@@ -138,7 +142,7 @@ func (a *attempt) reclaim() bool {
 	access := a.s.gate.Reservations.Access(a.unit, a.wanted().Members)
 	access.Open(snapshot)
 	a.looks()
-	found, ok := a.in.reclaims.Evict(a.wanted(), a.now.UnixNano())
+	found, ok := a.decider().Reclaims.Evict(a.wanted(), a.now.UnixNano())
 	snapshot.Rollback(mark)
 	if !ok {
 		a.s.blocked.noVictims(keyOf(a.unit), a.unit.Priority)
@@ -161,7 +165,7 @@ func (a *attempt) mayReclaim() bool {
 		if pod.NeverPreempts {
 			return false
 		}
-		if pod.Nominated != "" && a.in.preempts.AwaitsVictims(pod) {
+		if pod.Nominated != "" && a.decider().Preempts.AwaitsVictims(pod) {
 			a.s.blocked.wantsVictims(keyOf(a.unit), a.unit.Priority)
 			return false
 		}
@@ -254,7 +258,7 @@ func (a *attempt) park() bool {
 // on their way out.
 func (a *attempt) withdrawNominations() {
 	for _, pod := range a.unit.Members() {
-		if pod.Nominated != "" && !pod.NeverPreempts && !a.in.preempts.AwaitsVictims(pod) {
+		if pod.Nominated != "" && !pod.NeverPreempts && !a.decider().Preempts.AwaitsVictims(pod) {
 			a.s.binder.WithdrawNomination(pod, a.now)
 		}
 	}
@@ -271,12 +275,12 @@ func (a *attempt) explain() (why *explanation, fresh bool) {
 		why = unexplained(a.now)
 	case a.unit.Gang == nil:
 		a.looks()
-		why = newExplanation(a.in.placer.Explain(a.unit.Class), a.now)
+		why = newExplanation(a.decider().Explain(a.unit.Class), a.now)
 	default:
 		a.looks()
 		mark := a.in.snapshot.Mark()
 		a.s.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
-		why = newGangExplanation(a.in.placer.ExplainUnit(a.wanted()), a.now)
+		why = newGangExplanation(a.decider().ExplainUnit(a.wanted()), a.now)
 		a.in.snapshot.Rollback(mark)
 	}
 	book.set(a.unit.Shape, why)
@@ -292,7 +296,7 @@ func (a *attempt) lacking() int {
 	mark := a.in.snapshot.Mark()
 	a.s.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
 	ask := a.wanted()
-	fit := a.in.placer.WouldFit(&pack.Ask{Members: ask.Members, Need: 1, Within: ask.Within})
+	fit := a.decider().WouldFit(&pack.Ask{Members: ask.Members, Need: 1, Within: ask.Within})
 	a.in.snapshot.Rollback(mark)
 	return max(ask.Need-fit, 1)
 }

@@ -3,11 +3,9 @@ package schedule
 import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/index"
 	"hilbert.dev/hilbert/schedule/place/pack"
-	"hilbert.dev/hilbert/schedule/place/rules"
-	"hilbert.dev/hilbert/schedule/place/victims"
+	"hilbert.dev/hilbert/schedule/profiles"
 )
 
 // instance is one place replica: a snapshot of the ledger, which may lag behind it, and what decides on it. Several instances propose Plans
@@ -15,18 +13,16 @@ import (
 type instance struct {
 	number   int
 	snapshot *cluster.Snapshot
-	placer   *place.Placer
-	preempts *victims.Preemptor
-	reclaims *victims.Reclaimer
+	placers  *profiles.Placers
 }
 
-func newInstance(number int, store *cluster.Store, profile *rules.Profile, cfg *spec.Scheduling) *instance {
+func newInstance(number int, store *cluster.Store, set *profiles.Set, cfg *spec.Scheduling) *instance {
 	snapshot := cluster.NewSnapshot()
 	// Each instance breaks ties its own way, so that instances on equal snapshots do not all want the same node.
 	seed := cfg.Seed + uint64(number)*0x9e3779b97f4a7c15
-	placer := place.NewPlacer(snapshot, profile, seed, cfg.MaxClassIndexes)
-	placer.SetLevels(cfg.Topology.Levels)
-	return &instance{number, snapshot, placer, place.NewPreemptor(placer, store, maxCostIndexes), place.NewReclaimer(placer, store)}
+	return &instance{number, snapshot, profiles.NewPlacers(set, store, snapshot, profiles.Options{
+		Seed: seed, MaxIndexes: cfg.MaxClassIndexes, MaxCostIndexes: maxCostIndexes, Levels: cfg.Topology.Levels,
+	})}
 }
 
 // plan makes a Plan for one pod.

@@ -9,9 +9,10 @@ func (a *attempt) preempt() bool {
 		return false
 	}
 	pod := a.s.store.Pod(next.Pod)
-	found, ok := a.in.preempts.Resume(pod)
+	decider := a.in.placers.For(pod)
+	found, ok := decider.Preempts.Resume(pod)
 	if !ok {
-		found, ok = a.in.preempts.Preempt(pod)
+		found, ok = decider.Preempts.Preempt(pod)
 	}
 	if !ok {
 		a.s.blocked.noVictims(keyOf(a.unit), pod.Priority)
@@ -51,10 +52,11 @@ func (a *attempt) mayPreempt(u *queue.Unit) bool {
 	if pod.NeverPreempts {
 		return false
 	}
-	if pod.Nominated == "" || !a.in.preempts.AwaitsVictims(pod) {
+	decider := a.in.placers.For(pod)
+	if pod.Nominated == "" || !decider.Preempts.AwaitsVictims(pod) {
 		return true
 	}
-	if _, ok := a.in.preempts.Resume(pod); ok {
+	if _, ok := decider.Preempts.Resume(pod); ok {
 		return true
 	}
 	a.s.blocked.wantsVictims(keyOf(u), pod.Priority)

@@ -99,7 +99,7 @@ func (s *Scheduler) redecide(u *obligedUnit, now time.Time) (placed bool) {
 	var plan *cluster.Plan
 	lacking := 0
 	if pod := u.members[0]; u.group.class != nil {
-		if choice, ok := in.anywhere(s.store.Slot(pod.Node()), pod.Class); ok {
+		if choice, ok := in.anywhere(s.store.Slot(pod.Node()), pod); ok {
 			plan = in.plan(pod, choice)
 		}
 	} else {
@@ -113,14 +113,15 @@ func (s *Scheduler) redecide(u *obligedUnit, now time.Time) (placed bool) {
 	return false
 }
 
-// anywhere is the best node for a pod of a class; a certain one, if it fits there.
-func (in *instance) anywhere(first cluster.Slot, class *cluster.Class) (choice index.Choice, ok bool) {
+// anywhere is the best node for a pod; a certain one, if it fits there.
+func (in *instance) anywhere(first cluster.Slot, pod *cluster.Pod) (choice index.Choice, ok bool) {
+	decider := in.placers.For(pod)
 	if first != cluster.NoSlot {
-		if choice, ok = in.placer.PlaceOn(first, class); ok {
+		if choice, ok = decider.PlaceOn(first, pod.Class); ok {
 			return choice, true
 		}
 	}
-	return in.placer.Place(class)
+	return decider.Place(pod.Class)
 }
 
 // redecideOn lets a single pod have its own node now, if it fits there as it is. Whoever has reserved the node since came later.
@@ -131,7 +132,7 @@ func (s *Scheduler) redecideOn(u *obligedUnit, now time.Time) (placed bool) {
 	mark := in.snapshot.Mark()
 	in.snapshot.Lift(pod)
 	in.snapshot.Open(slot)
-	choice, ok := in.placer.PlaceOn(slot, pod.Class)
+	choice, ok := in.placers.For(pod).PlaceOn(slot, pod.Class)
 	in.snapshot.Rollback(mark)
 	if ok {
 		plan := in.plan(pod, choice)
@@ -156,11 +157,12 @@ func (s *Scheduler) redecideGang(in *instance, u *obligedUnit) (plan *cluster.Pl
 			ask.Anchors = append(ask.Anchors, pack.Anchor{Slot: slot, Subgroup: pod.Subgroup})
 		}
 	}
-	if placed, ok := in.placer.PlaceUnit(ask); ok {
+	decider := in.placers.For(u.members[0])
+	if placed, ok := decider.PlaceUnit(ask); ok {
 		return in.unitPlan(placed), 0
 	}
 	ask.Need = 1
-	return nil, max(u.need-in.placer.WouldFit(ask), 1)
+	return nil, max(u.need-decider.WouldFit(ask), 1)
 }
 
 // replace proposes a Plan that gives an obliged unit other places. Members without a new place wait again.

@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/dispatch"
 	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/profiles"
 	"hilbert.dev/hilbert/schedule/queue"
 	"hilbert.dev/hilbert/schedule/relief"
 )
@@ -56,21 +57,9 @@ type Scheduler struct {
 	writes     []bind.Write // scratch of Ready
 }
 
-// NewProfile returns the weights of scores that a configuration asks for.
-func NewProfile(config *spec.Scheduling) (*rules.Profile, error) {
-	profile, err := rules.NewProfile(config.Scores)
-	if err != nil {
-		return nil, err
-	}
-	if len(config.CapacityRatio) > 0 {
-		profile.WithRatio(config.CapacityRatio)
-	}
-	return profile, nil
-}
-
 // New returns an empty pipeline. It fails on a score name that does not exist.
 func New(o Options) (*Scheduler, error) {
-	profile, err := NewProfile(&o.Config)
+	set, err := profiles.New(&o.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +71,7 @@ func New(o Options) (*Scheduler, error) {
 		cfg:        o.Config,
 		store:      cluster.NewStore(defaults...),
 		dispatcher: dispatch.New(max(o.Instances, 1)),
-		market:     profile.Market(),
+		market:     set.Market(),
 		lag:        o.Lag,
 		observer:   o.Observer,
 		retries:    retries{cfg: o.Config.Backoff, failed: make(map[facts.UID]int)},
@@ -104,7 +93,7 @@ func New(o Options) (*Scheduler, error) {
 	s.binder = bind.New(s.store, rules.Commits, o.Config.Binding, o.Config.Conditions)
 	s.obliged = newObliged(s.store, s.binder)
 	for i := range max(o.Instances, 1) {
-		s.instances = append(s.instances, newInstance(i, s.store, profile, &s.cfg))
+		s.instances = append(s.instances, newInstance(i, s.store, set, &s.cfg))
 	}
 	return s, nil
 }

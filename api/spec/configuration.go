@@ -108,6 +108,9 @@ type Scheduling struct {
 	Scores map[string]int64 `json:"scores,omitempty"`
 	// CapacityRatio is the curve of the score RequestedToCapacityRatio: points by ascending utilization, with straight lines between them.
 	CapacityRatio []RatioPoint `json:"capacityRatio,omitempty"`
+	// Profiles score the nodes for some pods by other weights than those above. A pod takes the profile that names its spec.schedulerName, else the
+	// one that names its queue or the nearest queue above it, else scores and capacityRatio.
+	Profiles []SchedulingProfile `json:"profiles,omitempty"`
 	// DefaultSpread is what pods without a topology spread constraint get: System (kube-scheduler's default soft constraints on host and zone,
 	// for the pods of one service or controller) or None.
 	DefaultSpread string `json:"defaultSpread,omitempty"`
@@ -292,6 +295,24 @@ const (
 	DefaultSpreadSystem = "System"
 	DefaultSpreadNone   = "None"
 )
+
+// MaxSchedulingProfiles bounds Scheduling.Profiles: each profile that is used has indexes of its own over all nodes.
+const MaxSchedulingProfiles = 16
+
+// SchedulingProfile weighs scores for the pods of some scheduler names or queues. It changes which of the nodes that fit is the best, and never which
+// nodes fit.
+type SchedulingProfile struct {
+	// Name is a DNS label; hilbert explain says which profile scored the nodes.
+	Name string `json:"name"`
+	// SchedulerNames are values of spec.schedulerName. Hilbert places the pods with these names too.
+	SchedulerNames []string `json:"schedulerNames,omitempty"`
+	// Queues are names of Queues; queues below them are meant too, unless a profile names them.
+	Queues []string `json:"queues,omitempty"`
+	// Scores is the weight of score functions by name. A function that is not named has the weight that scheduling.scores gives it.
+	Scores map[string]int64 `json:"scores,omitempty"`
+	// CapacityRatio is the curve of the score RequestedToCapacityRatio; without one, scheduling.capacityRatio.
+	CapacityRatio []RatioPoint `json:"capacityRatio,omitempty"`
+}
 
 // RatioPoint is a point of the curve CapacityRatio.
 type RatioPoint struct {

@@ -33,6 +33,7 @@ func Validate(c *Configuration) error {
 		bad("logging.format", "%q is not a format; write text or json", c.Logging.Format)
 	}
 	validateScheduling(&c.Scheduling, bad)
+	validateSchedulingProfiles(c, bad)
 	validateNode(&c.Node, bad)
 	return errors.Join(errs...)
 }
@@ -201,18 +202,22 @@ func validateScheduling(s *Scheduling, bad report) {
 	if s.DefaultSpread != DefaultSpreadSystem && s.DefaultSpread != DefaultSpreadNone {
 		bad("scheduling.defaultSpread", "%q is not known; write %s or %s", s.DefaultSpread, DefaultSpreadSystem, DefaultSpreadNone)
 	}
-	for i, point := range s.CapacityRatio {
-		field := fmt.Sprintf("scheduling.capacityRatio[%d]", i)
+	validateScores("scheduling", s.Scores, s.CapacityRatio, bad)
+}
+
+func validateScores(at string, scores map[string]int64, ratio []RatioPoint, bad report) {
+	for i, point := range ratio {
+		field := fmt.Sprintf("%s.capacityRatio[%d]", at, i)
 		if point.Utilization < 0 || point.Utilization > 100 || point.Score < 0 || point.Score > 100 {
 			bad(field, "utilization %d and score %d must be from 0 to 100", point.Utilization, point.Score)
 		}
-		if i > 0 && point.Utilization <= s.CapacityRatio[i-1].Utilization {
-			bad(field, "utilization %d must be greater than that of the point before it (%d)", point.Utilization, s.CapacityRatio[i-1].Utilization)
+		if i > 0 && point.Utilization <= ratio[i-1].Utilization {
+			bad(field, "utilization %d must be greater than that of the point before it (%d)", point.Utilization, ratio[i-1].Utilization)
 		}
 	}
-	for name, weight := range s.Scores {
+	for name, weight := range scores {
 		if weight < 0 || weight > MaxScoreWeight {
-			bad("scheduling.scores."+name, "%d is out of range; write 0 to %d", weight, MaxScoreWeight)
+			bad(at+".scores."+name, "%d is out of range; write 0 to %d", weight, MaxScoreWeight)
 		}
 	}
 }

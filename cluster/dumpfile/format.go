@@ -181,6 +181,7 @@ type podRecord struct {
 	Created       int64             `json:"created,omitempty"`
 	Priority      int32             `json:"priority,omitempty"`
 	Ours          bool              `json:"ours,omitempty"`
+	Profile       uint8             `json:"profile,omitempty"`
 	Deleting      bool              `json:"deleting,omitempty"`
 	Gated         bool              `json:"gated,omitempty"`
 	Mirror        bool              `json:"mirror,omitempty"`
@@ -381,7 +382,7 @@ func writePod(p *cluster.PodRecord, requirements int) podRecord {
 	f := &p.Facts
 	r := podRecord{
 		UID: f.UID, Namespace: f.Namespace, Name: f.Name, Phase: phaseText(p.Phase), Node: f.Node, Created: f.Created, Priority: f.Priority,
-		Ours: f.Ours, Deleting: f.Deleting, Gated: f.Gated, Mirror: f.Mirror, Labels: labelMap(f.Labels), Owner: ownerRecord{workloadText(f.Owner.Kind), f.Owner.Name},
+		Ours: f.Ours, Profile: f.Profile, Deleting: f.Deleting, Gated: f.Gated, Mirror: f.Mirror, Labels: labelMap(f.Labels), Owner: ownerRecord{workloadText(f.Owner.Kind), f.Owner.Name},
 		Started: f.Started, NeverPreempts: f.NeverPreempts, Nominated: f.Nominated, Requirements: requirements,
 		Reported: conditionRecord(f.Reported), Victims: p.Victims, Unit: f.Unit, Subgroup: f.Subgroup, Deadline: f.Deadline,
 	}
@@ -396,7 +397,7 @@ func readPod(r *podRecord) (cluster.PodRecord, error) {
 		Facts: facts.Pod{
 			UID: r.UID, Namespace: r.Namespace, Name: r.Name, Node: r.Node, Created: r.Created, Priority: r.Priority,
 			Finished: cluster.Phase(r.Phase) == cluster.Finished,
-			Ours:     r.Ours, Deleting: r.Deleting, Gated: r.Gated, Mirror: r.Mirror, Labels: labelList(r.Labels), Owner: facts.Owner{Kind: facts.WorkloadKind(r.Owner.Kind), Name: r.Owner.Name},
+			Ours:     r.Ours, Profile: r.Profile, Deleting: r.Deleting, Gated: r.Gated, Mirror: r.Mirror, Labels: labelList(r.Labels), Owner: facts.Owner{Kind: facts.WorkloadKind(r.Owner.Kind), Name: r.Owner.Name},
 			Started: r.Started, NeverPreempts: r.NeverPreempts, Nominated: r.Nominated, Reported: facts.Condition(r.Reported),
 			Unit: r.Unit, Subgroup: r.Subgroup, Deadline: r.Deadline,
 		},

@@ -16,6 +16,8 @@ type Pod struct {
 	Priority int32
 	// Ours: spec.schedulerName names this scheduler.
 	Ours bool
+	// Profile is the scheduling profile that spec.schedulerName chooses, as spec.Scheduling.ProfileNumbers has it; 0: none.
+	Profile uint8
 	// Node is where the pod is bound; empty while it is not.
 	Node string
 	// Finished: phase Succeeded or Failed; it holds nothing any more.

@@ -465,3 +465,24 @@ func TestNodeShape(t *testing.T) {
 		})
 	}
 }
+
+// Pods with a further scheduler name are ours, with all that follows, and choose the profile of that name.
+func TestFurtherSchedulerNames(t *testing.T) {
+	p := NewParser("hilbert", nil)
+	p.Profiles = map[string]uint8{"hilbert-batch": 2}
+	for scheduler, want := range map[string]struct {
+		ours    bool
+		profile uint8
+	}{"hilbert": {true, 0}, "hilbert-batch": {true, 2}, "default-scheduler": {false, 0}, "": {false, 0}} {
+		pod := ours(func(pod *corev1.Pod) {
+			pod.Spec.SchedulerName, pod.Spec.NodeSelector = scheduler, map[string]string{"disk": "fast"}
+		})
+		got := p.Pod(pod)
+		if got.Ours != want.ours || got.Profile != want.profile || p.IsOurs(pod) != want.ours {
+			t.Errorf("schedulerName %q: ours %v, profile %d; want %v", scheduler, got.Ours, got.Profile, want)
+		}
+		if waits := got.Requirements.NodeSelector != nil; waits != want.ours {
+			t.Errorf("schedulerName %q: what it asks for was read: %v", scheduler, waits)
+		}
+	}
+}

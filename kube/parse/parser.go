@@ -20,6 +20,8 @@ type Parser struct {
 	scheduler string
 	levels    []string // node labels from the widest domain to the narrowest
 	warner    *Warner
+	// Profiles are the scheduling profiles that further values of spec.schedulerName choose; pods with these are ours too.
+	Profiles map[string]uint8
 	// OnUnreadablePromise, if set, is called for each pod whose promise of NUMA nodes cannot be read.
 	OnUnreadablePromise func()
 
@@ -54,6 +56,7 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 		Name:      pod.Name,
 		Created:   pod.CreationTimestamp.UnixNano(),
 		Ours:      p.IsOurs(pod),
+		Profile:   p.Profiles[pod.Spec.SchedulerName],
 		Node:      p.strings.get(pod.Spec.NodeName),
 		Finished:  finished(pod),
 		Deleting:  pod.DeletionTimestamp != nil,
@@ -87,7 +90,9 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 }
 
 // IsOurs reports whether this scheduler places the pod.
-func (p *Parser) IsOurs(pod *corev1.Pod) bool { return pod.Spec.SchedulerName == p.scheduler }
+func (p *Parser) IsOurs(pod *corev1.Pod) bool {
+	return pod.Spec.SchedulerName == p.scheduler || p.Profiles[pod.Spec.SchedulerName] != 0
+}
 
 // Serial is the number of the Requirements that the last Pod had. Two pods with one number have the same Requirements.
 func (p *Parser) Serial() uint64 { return p.requirements.latest }

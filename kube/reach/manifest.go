@@ -32,10 +32,11 @@ const (
 // ReadManifests reads the pods that a YAML or JSON file would create, as Parser reads those of a cluster: pods, and the pods of Deployments,
 // ReplicaSets, StatefulSets and Jobs. An unknown field is an error. What the API server would fill in is filled in where placement depends
 // on it; a priority class cannot be resolved without one.
-func ReadManifests(r io.Reader, schedulerName string) ([]facts.Pod, error) {
+func ReadManifests(r io.Reader, schedulerName string, profiles map[string]uint8) ([]facts.Pod, error) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))
 	parser := parse.NewParser(schedulerName, nil)
+	parser.Profiles = profiles
 	var out []facts.Pod
 	for n := 1; ; n++ {
 		document, err := documents.Read()

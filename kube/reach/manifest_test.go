@@ -43,7 +43,7 @@ items:
 `
 
 func TestReadManifests(t *testing.T) {
-	pods, err := ReadManifests(strings.NewReader(manifest), "hilbert")
+	pods, err := ReadManifests(strings.NewReader(manifest), "hilbert", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestReadManifestsRefuses(t *testing.T) {
 		"too many":       {"apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: a}\nspec: {replicas: 2000000}", "too many"},
 		"second":         {"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c}]}\n---\nnonsense: [", "document 2"},
 	} {
-		if _, err := ReadManifests(strings.NewReader(c.text), "hilbert"); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ReadManifests(strings.NewReader(c.text), "hilbert", nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}

@@ -17,8 +17,7 @@ import (
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/schedule/inspect/dumptest"
-	"hilbert.dev/hilbert/schedule/place"
-	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/profiles"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -41,6 +40,7 @@ func TestFileExplainsAsTheScheduler(t *testing.T) {
 		config := spec.Default().Scheduling
 		config.Seed = rapid.Uint64Range(0, 3).Draw(t, "seed")
 		config.Scores = map[string]int64{"MostAllocated": rapid.Int64Range(0, 2).Draw(t, "weight")}
+		config.Profiles = []spec.SchedulingProfile{{Name: "batch", SchedulerNames: []string{"b"}, Scores: map[string]int64{"MostAllocated": 5, "LeastAllocated": 0}}}
 		config.Binding.MaxInFlight = 2
 		s, err := schedule.New(schedule.Options{Config: config})
 		if err != nil {
@@ -72,15 +72,15 @@ func compareLedgers(t *rapid.T, store *cluster.Store, dump *inspect.Dump, config
 	if err := loaded.Verify(); err != nil {
 		t.Fatalf("loaded: %v", err)
 	}
-	profile, err := rules.NewProfile(config.Scores)
+	set, err := profiles.New(&config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	say := func(s *cluster.Store, uid facts.UID) string {
 		snapshot := cluster.NewSnapshot()
 		snapshot.Advance(s)
-		placer := place.NewPlacer(snapshot, profile, config.Seed, 1)
 		pod := s.Pod(uid)
+		placer := profiles.NewPlacers(set, s, snapshot, profiles.Options{Seed: config.Seed, MaxIndexes: 1}).For(pod)
 		out := fmt.Sprintf("%+v\n", placer.ExplainFor(s, pod.Class, pod.Priority))
 		for _, j := range placer.Ranking(pod.Class) {
 			out += fmt.Sprintln(snapshot.Node(j.Slot).Name, j.Total, j.Scores)
@@ -186,7 +186,7 @@ func drawPod(t *rapid.T, s *schedule.Scheduler, name string) facts.Pod {
 	f := facts.Pod{
 		UID: facts.UID(name), Namespace: "default", Name: name, Ours: rapid.IntRange(0, 4).Draw(t, "ours") > 0, Priority: rapid.Int32Range(0, 2).Draw(t, "priority"),
 		Labels: []facts.Label{{Key: "app", Value: rapid.SampledFrom(apps).Draw(t, "label")}}, Requirements: r,
-		Gated: rapid.IntRange(0, 9).Draw(t, "gated") == 0, Deleting: rapid.IntRange(0, 9).Draw(t, "deleting") == 0,
+		Profile: rapid.Uint8Range(0, 1).Draw(t, "profile"), Gated: rapid.IntRange(0, 9).Draw(t, "gated") == 0, Deleting: rapid.IntRange(0, 9).Draw(t, "deleting") == 0,
 		Finished: rapid.IntRange(0, 9).Draw(t, "finished") == 0,
 	}
 	if known := s.Store().Pod(f.UID); known != nil { // what a pod asks for and whose it is stays

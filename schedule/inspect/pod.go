@@ -8,9 +8,8 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/schedule"
-	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/explain"
+	"hilbert.dev/hilbert/schedule/profiles"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -36,6 +35,8 @@ type Answer struct {
 	NUMANodes *PodNUMA `json:"numaNodes,omitempty"`
 	// Unit is the PodGroup that the pod names, in its namespace; what is in the gang's way ExplainUnit says.
 	Unit string `json:"unit,omitempty"`
+	// Profile is the scheduling profile by which nodes are scored for it; empty: the default one.
+	Profile string `json:"profile,omitempty"`
 	// Victims are the pods that must leave the node first.
 	Victims []facts.UID `json:"victims,omitempty"`
 	// Waiting is how it waits, if it does.
@@ -180,14 +181,17 @@ func (d *Dump) judge(a *Answer, store *cluster.Store, f facts.Pod) error {
 	if a.Refusal = pod.Refusal(); a.Refusal != "" {
 		return nil
 	}
-	profile, err := schedule.NewProfile(&d.Scheduling)
+	set, err := profiles.New(&d.Scheduling)
 	if err != nil {
 		return err
 	}
-	profile.Market().Recall(store)
+	set.Market().Recall(store)
+	if n := set.Of(pod, store.Quota()); n != profiles.Default {
+		a.Profile = set.Name(n)
+	}
 	snapshot := cluster.NewSnapshot()
 	snapshot.Advance(store)
-	placer := place.NewPlacer(snapshot, profile, d.Scheduling.Seed, 1)
+	placer := profiles.NewPlacers(set, store, snapshot, profiles.Options{Seed: d.Scheduling.Seed, MaxIndexes: 1, Levels: d.Scheduling.Topology.Levels}).For(pod)
 	e := placer.ExplainFor(store, pod.Class, pod.Priority)
 	a.Explanation = &e
 	for i, j := range placer.Ranking(pod.Class) {

@@ -7,11 +7,9 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
-	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/admit"
-	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/pack"
-	"hilbert.dev/hilbert/schedule/place/victims"
+	"hilbert.dev/hilbert/schedule/profiles"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -22,8 +20,7 @@ type rehearsal struct {
 	queue    *queue.Queue
 	gate     *admit.Gate
 	snapshot *cluster.Snapshot
-	placer   *place.Placer
-	reclaims *victims.Reclaimer
+	placers  *profiles.Placers
 	levels   []string // of the topology, the widest first
 }
 
@@ -34,17 +31,18 @@ func (d *Dump) rehearse() (*rehearsal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the ledger: %w", err)
 	}
-	profile, err := schedule.NewProfile(&d.Scheduling)
+	set, err := profiles.New(&d.Scheduling)
 	if err != nil {
 		return nil, err
 	}
-	profile.Market().Recall(store)
+	set.Market().Recall(store)
 	snapshot := cluster.NewSnapshot()
-	placer := place.NewPlacer(snapshot, profile, d.Scheduling.Seed, d.Scheduling.MaxClassIndexes)
-	placer.SetLevels(d.Scheduling.Topology.Levels)
 	r := &rehearsal{
 		store: store, queue: queue.New(store), gate: admit.NewGate(store, d.Scheduling.Units.MaxReservations),
-		snapshot: snapshot, placer: placer, reclaims: place.NewReclaimer(placer, store), levels: d.Scheduling.Topology.Levels,
+		snapshot: snapshot, levels: d.Scheduling.Topology.Levels,
+		placers: profiles.NewPlacers(set, store, snapshot, profiles.Options{
+			Seed: d.Scheduling.Seed, MaxIndexes: d.Scheduling.MaxClassIndexes, Levels: d.Scheduling.Topology.Levels,
+		}),
 	}
 	for i := range d.Queue {
 		if pod := store.Pod(d.Queue[i].UID); pod != nil && pod.Schedulable() {
@@ -109,7 +107,7 @@ func (r *rehearsal) finds(u *queue.Unit, ask *pack.Ask, alter func(*pack.Ask)) b
 		ask = &changed
 		alter(ask)
 	}
-	_, ok := r.placer.PlaceUnit(ask)
+	_, ok := r.placers.For(u.Members()[0]).PlaceUnit(ask)
 	return ok
 }
 

@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/place/pack"
+	"hilbert.dev/hilbert/schedule/profiles"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
@@ -299,7 +300,7 @@ func (t *trial) backoff() *Waiting {
 // lacksRoom tells why no nodes take the unit.
 func (t *trial) lacksRoom(ask *pack.Ask) {
 	defer t.opens(t.unit)()
-	e := t.placer.ExplainUnit(ask)
+	e := t.decider().ExplainUnit(ask)
 	t.answer.Explanation = &e
 	kind := BlockRoom
 	if e.Unpacked() {
@@ -307,6 +308,9 @@ func (t *trial) lacksRoom(ask *pack.Ask) {
 	}
 	t.answer.block(kind, e.String())
 }
+
+// decider decides on the unit by its profile.
+func (t *trial) decider() *profiles.Decider { return t.placers.For(t.unit.Members()[0]) }
 
 // opened reports whether the unit would fit if nothing were kept for others, neither nodes nor limits; and how many nodes are.
 func (t *trial) opened() (nodes int, fits bool) {
@@ -329,6 +333,6 @@ func (t *trial) opened() (nodes int, fits bool) {
 	if nodes == 0 && claims == 0 {
 		return 0, false
 	}
-	_, fits = t.placer.PlaceUnit(ask)
+	_, fits = t.decider().PlaceUnit(ask)
 	return nodes, fits
 }

@@ -221,7 +221,7 @@ var packings = []struct {
 // withoutOne looks for the least valuable other unit without which this one would fit.
 func (t *trial) withoutOne(ask *pack.Ask, raised []LimitChange) {
 	end := t.opens(t.unit)
-	name, ok := t.reclaims.BlockingUnit(ask, maxGone)
+	name, ok := t.decider().Reclaims.BlockingUnit(ask, maxGone)
 	end()
 	if !ok {
 		return

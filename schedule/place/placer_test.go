@@ -14,19 +14,13 @@ import (
 )
 
 // TestPlaceIsExact drives a ledger through random nodes, pods and commits, and compares every decision of the indexed Placer with brute
-// force over the whole cluster: every filter asked of every node, every score normalised over the feasible ones.
+// force over the whole cluster: every filter asked of every node, every score normalised over the feasible ones. Two Placers with profiles of their own
+// take turns on one snapshot, so that each has to see what the other has assumed.
 func TestPlaceIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		profile, err := rules.NewProfile(map[string]int64{"MostAllocated": rapid.Int64Range(0, 3).Draw(t, "weight")})
-		if err != nil {
-			t.Fatal(err)
-		}
 		w := &world{store: cluster.NewStore(), snapshot: cluster.NewSnapshot()}
-		// Fewer indexes than classes: recycling must not change a decision.
-		w.placer = NewPlacer(w.snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
-		w.placer.SetMaxCoarseDomains(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "coarse"))
-		w.placer.SetMaxHolders(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "shared"))
-		w.placer.SetPatience(rapid.SampledFrom([]int{0, 1000, 1000}).Draw(t, "patience"))
+		w.placer = w.drawPlacer(t)
+		w.others = []*Placer{w.drawPlacer(t)}
 		for range rapid.IntRange(1, 4).Draw(t, "classes") {
 			r := drawRequirements(t)
 			drawConstraints(t, r)
@@ -49,9 +43,25 @@ type world struct {
 	store    *cluster.Store
 	snapshot *cluster.Snapshot
 	placer   *Placer
+	others   []*Placer // decide too
 	pool     []*facts.Requirements
 	pods     int
 	facts    []*facts.Pod
+}
+
+// drawPlacer makes a Placer with a profile of its own. It has fewer indexes than there are classes: recycling must not change a decision.
+func (w *world) drawPlacer(t *rapid.T) *Placer {
+	profile, err := rules.NewProfile(map[string]int64{
+		"MostAllocated": rapid.Int64Range(0, 3).Draw(t, "most"), "LeastAllocated": rapid.Int64Range(0, 1).Draw(t, "least"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewPlacer(w.snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
+	p.SetMaxCoarseDomains(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "coarse"))
+	p.SetMaxHolders(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "shared"))
+	p.SetPatience(rapid.SampledFrom([]int{0, 1000, 1000}).Draw(t, "patience"))
+	return p
 }
 
 func (w *world) step(t *rapid.T) {
@@ -110,6 +120,9 @@ func (w *world) step(t *rapid.T) {
 
 func (w *world) placeAndCompare(t *rapid.T, uid facts.UID) {
 	store, snapshot, placer := w.store, w.snapshot, w.placer
+	if len(w.others) > 0 {
+		placer = rapid.SampledFrom(append(w.others, placer)).Draw(t, "placer")
+	}
 	snapshot.Advance(store)
 	for i := range store.Slots() {
 		for kind := range store.Kinds() {

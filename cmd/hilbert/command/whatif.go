@@ -75,7 +75,7 @@ func readManifests(cmd *cobra.Command, path string, d *inspect.Dump) (pods []fac
 		defer func() { _ = file.Close() }()
 		in = file
 	}
-	pods, err = reach.ReadManifests(in, d.SchedulerName)
+	pods, err = reach.ReadManifests(in, d.SchedulerName, d.Scheduling.ProfileNumbers())
 	if err == nil && len(pods) == 0 {
 		err = errors.New("it has no pods")
 	}

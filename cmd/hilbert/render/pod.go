@@ -97,6 +97,9 @@ func writeNodes(b *strings.Builder, a *inspect.Answer, e *explain.Explanation) {
 	if e.Nodes > 0 {
 		fmt.Fprintln(b, e.Counts())
 	}
+	if a.Profile != "" && len(a.Best) > 0 {
+		fmt.Fprintf(b, "Nodes are scored for it by the profile %s.\n", a.Profile)
+	}
 	writeBest(b, a.Best)
 	if e.Feasible == 0 {
 		writeMisses(b, e)

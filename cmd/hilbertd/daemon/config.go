@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/profiles"
 )
 
 // maxConfigBytes bounds a configuration file.
@@ -64,8 +64,8 @@ func ParseConfig(data []byte) (*spec.Configuration, error) {
 // Check returns every mistake in a configuration that has its defaults set.
 func Check(c *spec.Configuration) error {
 	errs := []error{spec.Validate(c)}
-	if _, err := rules.NewProfile(c.Scheduling.Scores); err != nil {
-		errs = append(errs, fmt.Errorf("scheduling.scores: %w", err))
+	if _, err := profiles.New(&c.Scheduling); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -30,6 +30,8 @@ func TestBadConfigNamesTheFieldAndTheFix(t *testing.T) {
 		"contradiction":   {"leaderElection: {renewDeadline: 20s}", "leaderElection.leaseDuration"},
 		"no write starts": {"scheduling: {binding: {writeTimeout: 9s}}", "scheduling.binding.writeTimeout"},
 		"no such score":   {"scheduling: {scores: {Magic: 1}}", "Magic"},
+		"nor there":       {"scheduling: {profiles: [{name: a, queues: [q], scores: {Magic: 1}}]}", "scheduling.profiles[0].scores: Magic"},
+		"no such field":   {"scheduling: {profiles: [{name: a, queue: q}]}", `unknown field "scheduling.profiles[0].queue"`},
 		"several":         {"logging: {level: loud}\nserver: {}\nleaderElection: {retryPeriod: -1s}", "leaderElection.retryPeriod"},
 	}
 	for name, c := range cases {

@@ -127,7 +127,8 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 	return ports{
 		watch: func() (watch, error) {
 			return kube.StartWatch(ctx, c, kube.WatchOptions{
-				SchedulerName: config.SchedulerName, Levels: config.Scheduling.Topology.Levels, StaleAfter: config.Scheduling.NodeReports.StaleAfter.D(),
+				SchedulerName: config.SchedulerName, Profiles: config.Scheduling.ProfileNumbers(), Levels: config.Scheduling.Topology.Levels,
+				StaleAfter:          config.Scheduling.NodeReports.StaleAfter.D(),
 				LentStaleAfter:      config.Scheduling.Reclaimed.StaleAfter.D(),
 				OnUnreadablePromise: m.unreadable.Inc,
 			}, log)

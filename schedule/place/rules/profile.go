@@ -60,8 +60,8 @@ var NormalizedScores = [normalizedScores]NormalizedScore{
 	{"ImageLocality", "ImageLocality", 1, rawImages, func(raw int64, _ span) int64 { return raw }},
 }
 
-// Profile weighs the scores of both tables. It has the weights by index, and the parameters of scores that have some. All Placers of a
-// process share one.
+// Profile weighs the scores of both tables. It has the weights by index, and the parameters of scores that have some. Placers of a
+// process may share one.
 type Profile struct {
 	local      [localScores]int64
 	normalized [normalizedScores]int64
@@ -84,7 +84,7 @@ func NewProfile(weights map[string]int64) (*Profile, error) {
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		weight, ok := known[name]
 		if !ok {
-			return nil, fmt.Errorf("scheduling.scores.%s: no such score; known are %v", name, slices.Sorted(maps.Keys(known)))
+			return nil, fmt.Errorf("%s: no such score; known are %v", name, slices.Sorted(maps.Keys(known)))
 		}
 		*weight = weights[name]
 	}
@@ -94,6 +94,12 @@ func NewProfile(weights map[string]int64) (*Profile, error) {
 // WithRatio sets the broken line of RequestedToCapacityRatio: utilization in percent, ascending, to a score of 0 to MaxScore.
 func (p *Profile) WithRatio(points []spec.RatioPoint) *Profile {
 	p.ratio = points
+	return p
+}
+
+// WithMarket has the profile go by the prices of another.
+func (p *Profile) WithMarket(m *Market) *Profile {
+	p.market = m
 	return p
 }
 
