@@ -137,10 +137,9 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	}
 	s := &ix.snapshot.State
 	now := s.Log().Len()
+	scorer := ix.profile.DenseScorer(c)
 	simple := ix.onlySoftSpread(c.Constraints)
-	bounded := ix.profile.DenseScorer(c).Bounded
-	few := ix.changesBetween(bounded, ix.classesSeen[c.ID].dear)
-	if !simple && (readsCounts(c.Constraints) || (ix.classesSeen.again(c.ID, now, few, ix.patience()) || ix.scansSlowly(c)) && ix.mayIndex(c)) {
+	if !simple && ix.earnsIndex(c, &scorer, now) {
 		return ix.classIndex(c).best(ix)
 	}
 	ix.markExceptions(c)
@@ -148,26 +147,34 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	ix.nodeClasses.follow(s)
 	if !ix.nodeClasses.distinguish(s, c) {
 		v := ix.ownSelection(c)
-		ix.scan.run(ix, c, &v.selection, v.of)
+		ix.scan.run(ix, c, &scorer, &v.selection, v.of)
 		return ix.choose(&ix.scan, c, &v.selection)
 	}
-	ix.nodeClasses.follow(s)
 	v := ix.nodeClasses.selection(ix, c)
 	if simple {
-		if r := ix.ranking(c, now); r != nil {
+		if r := ix.ranking(c, &scorer, now); r != nil {
 			r.lastUsed = ix.uses
 			r.follow(ix)
 			return ix.choose(r, c, v)
 		}
 	}
-	if bounded {
-		ix.search.start(ix, c, v)
+	if scorer.Bounded {
+		ix.search.start(ix, c, &scorer, v)
 		slot, ok := ix.choose(&ix.search, c, v)
 		ix.classesSeen.cost(c.ID, ix.search.looked, s.Slots())
 		return slot, ok
 	}
-	ix.scan.run(ix, c, v, ix.nodeClasses.of)
+	ix.scan.run(ix, c, &scorer, v, ix.nodeClasses.of)
 	return ix.choose(&ix.scan, c, v)
+}
+
+// earnsIndex notes that a class with constraints is asked about, and reports whether its own index should answer.
+func (ix *Index) earnsIndex(c *cluster.Class, scorer *rules.DenseScorer, now changes.Revision) bool {
+	if readsCounts(c.Constraints) {
+		return true
+	}
+	few := ix.changesBetween(scorer.Bounded, ix.classesSeen[c.ID].dear)
+	return (ix.classesSeen.again(c.ID, now, few, ix.patience()) || scansSlowly(c, scorer)) && ix.mayIndex(c)
 }
 
 // mayIndex reports whether the class has an index, or there is room for one, or one that was not used lately.
@@ -198,19 +205,19 @@ func (ix *Index) classIndex(c *cluster.Class) *classIndex {
 }
 
 // ranking returns the ranking of the class's size, which may be behind the snapshot; nil if the size is not worth one.
-func (ix *Index) ranking(c *cluster.Class, now changes.Revision) *ranking {
+func (ix *Index) ranking(c *cluster.Class, scorer *rules.DenseScorer, now changes.Revision) *ranking {
 	r := ix.rankingByClass[c.ID]
 	slots := ix.snapshot.Slots()
-	few := ix.changesBetween(ix.profile.DenseScorer(c).Bounded, false)
+	few := ix.changesBetween(scorer.Bounded, false)
 	if r != nil {
-		if ix.sizesSeen.again(r.key, now, few, ix.patience()) || now-r.cursor <= soon(slots) || ix.scansSlowly(c) {
+		if ix.sizesSeen.again(r.key, now, few, ix.patience()) || now-r.cursor <= soon(slots) || scansSlowly(c, scorer) {
 			return r
 		}
 		return nil
 	}
 	ix.scratch = c.AppendSize(ix.scratch[:0])
 	key := string(ix.scratch)
-	if !ix.sizesSeen.again(key, now, few, ix.patience()) && !ix.scansSlowly(c) {
+	if !ix.sizesSeen.again(key, now, few, ix.patience()) && !scansSlowly(c, scorer) {
 		return nil
 	}
 	if r = ix.rankings[key]; r == nil {
@@ -236,10 +243,9 @@ func (ix *Index) ranking(c *cluster.Class, now changes.Revision) *ranking {
 
 // scansSlowly reports whether a decision for the class asks the tables about each node. It costs as much as building an index, so that an index need not
 // be earned, where there is room for one.
-func (ix *Index) scansSlowly(c *cluster.Class) bool {
-	j := ix.profile.DenseScorer(c)
+func scansSlowly(c *cluster.Class, scorer *rules.DenseScorer) bool {
 	counts := c.Constraints != nil && len(c.Constraints.Soft) > 0
-	return !j.Bounded || counts && !j.Filters
+	return !scorer.Bounded || counts && !scorer.Filters
 }
 
 // leastRecent returns the value that was used longest ago; its memory serves the next.

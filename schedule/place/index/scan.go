@@ -26,8 +26,8 @@ type top struct {
 	found bool         // slot is known
 }
 
-func (x *asked) ask(ix *Index, c *cluster.Class, v *selection, of []int32) {
-	x.class, x.v, x.of, x.scorer, x.looked = c, v, of, ix.profile.DenseScorer(c), 0
+func (x *asked) ask(c *cluster.Class, scorer *rules.DenseScorer, v *selection, of []int32) {
+	x.class, x.v, x.of, x.scorer, x.looked = c, v, of, *scorer, 0
 	x.soft, x.domain = c.Constraints != nil && len(c.Constraints.Soft) > 0, rules.UsesDomainFilters(c)
 	x.tops = x.tops[:0]
 	for range v.allowed {
@@ -91,9 +91,9 @@ type scan struct {
 }
 
 // run passes over all nodes.
-func (x *scan) run(ix *Index, c *cluster.Class, v *selection, of []int32) {
+func (x *scan) run(ix *Index, c *cluster.Class, scorer *rules.DenseScorer, v *selection, of []int32) {
 	ix.dense.follow(ix)
-	x.ask(ix, c, v, of)
+	x.ask(c, scorer, v, of)
 	if x.soft {
 		x.count(ix)
 	}

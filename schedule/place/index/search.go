@@ -19,10 +19,10 @@ type promise struct {
 }
 
 // start begins a decision.
-func (x *search) start(ix *Index, c *cluster.Class, v *selection) {
+func (x *search) start(ix *Index, c *cluster.Class, scorer *rules.DenseScorer, v *selection) {
 	ix.dense.follow(ix)
 	x.forest.follow(ix)
-	x.ask(ix, c, v, ix.nodeClasses.of)
+	x.ask(c, scorer, v, ix.nodeClasses.of)
 }
 
 func (x *search) feasible(ix *Index, group int32) (cluster.Slot, int) {
