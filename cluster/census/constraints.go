@@ -44,6 +44,9 @@ type Preference struct {
 	Weight int64
 }
 
+// SpreadsSoftly reports whether there are soft spread constraints. A pod without constraints has nil.
+func (c *Constraints) SpreadsSoftly() bool { return c != nil && len(c.Soft) > 0 }
+
 // Each visits all censuses.
 func (c *Constraints) Each(visit func(ID)) {
 	for _, list := range [][]Spread{c.Hard, c.Soft} {

@@ -25,7 +25,7 @@ type order interface {
 func (ix *Index) choose(o order, c *cluster.Class, v *selection) (cluster.Slot, bool) {
 	s, f := &ix.snapshot.State, &ix.stats
 	f.Reset(c)
-	soft := c.Constraints != nil && len(c.Constraints.Soft) > 0
+	soft := c.Constraints.SpreadsSoftly()
 	for i := range v.allowed {
 		a := &v.allowed[i]
 		sample, n := o.feasible(ix, a.nodeClass)

@@ -244,8 +244,7 @@ func (ix *Index) ranking(c *cluster.Class, scorer *rules.DenseScorer, now change
 // scansSlowly reports whether a decision for the class asks the tables about each node. It costs as much as building an index, so that an index need not
 // be earned, where there is room for one.
 func scansSlowly(c *cluster.Class, scorer *rules.DenseScorer) bool {
-	counts := c.Constraints != nil && len(c.Constraints.Soft) > 0
-	return !scorer.Bounded || counts && !scorer.Filters
+	return !scorer.Bounded || c.Constraints.SpreadsSoftly() && !scorer.Filters
 }
 
 // leastRecent returns the value that was used longest ago; its memory serves the next.

@@ -28,7 +28,7 @@ type top struct {
 
 func (x *asked) ask(c *cluster.Class, scorer *rules.DenseScorer, v *selection, of []int32) {
 	x.class, x.v, x.of, x.scorer, x.looked = c, v, of, *scorer, 0
-	x.soft, x.domain = c.Constraints != nil && len(c.Constraints.Soft) > 0, rules.UsesDomainFilters(c)
+	x.soft, x.domain = c.Constraints.SpreadsSoftly(), rules.UsesDomainFilters(c)
 	x.tops = x.tops[:0]
 	for range v.allowed {
 		x.tops = append(x.tops, top{best: rules.Bar{Score: rules.NoBar}, slot: cluster.NoSlot, one: cluster.NoSlot})

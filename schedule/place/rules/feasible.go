@@ -39,7 +39,7 @@ func (f *FeasibleStats) Reset(c *cluster.Class) {
 
 // AddNodes takes in n feasible nodes that are in the same domains as the one in the slot.
 func (f *FeasibleStats) AddNodes(s *cluster.State, slot cluster.Slot, c *cluster.Class, n int) {
-	if c.Constraints == nil || len(c.Constraints.Soft) == 0 || !spreads(s, slot, c.Constraints) {
+	if !c.Constraints.SpreadsSoftly() || !spreads(s, slot, c.Constraints) {
 		return
 	}
 	f.nodes += n
@@ -146,7 +146,7 @@ func RawAffinity(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *clust
 // RawSpread sums, over the soft constraints, the counted pods in the node's domain, weighed by how many domains there are. (Upstream's
 // PodTopologySpread, scoring.)
 func RawSpread(f *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
-	if c.Constraints == nil || len(c.Constraints.Soft) == 0 {
+	if !c.Constraints.SpreadsSoftly() {
 		return 0
 	}
 	if !spreads(s, slot, c.Constraints) {
