@@ -12,8 +12,8 @@ type order interface {
 	feasible(ix *Index, group int32) (cluster.Slot, int)
 	// sample is a feasible node of a group that is no exception, NoSlot if there is none.
 	sample(ix *Index, group int32) cluster.Slot
-	// ordinary is the best node of a group that is no exception, NoSlot if there is none. It may be NoSlot when the best does not beat the bar.
-	ordinary(ix *Index, group int32, bar rules.Bar) cluster.Slot
+	// ordinary is the best node of a group that is no exception, with its key; NoSlot if there is none. It may be NoSlot when the best does not beat the bar.
+	ordinary(ix *Index, group int32, bar rules.Bar) (slot cluster.Slot, key int64)
 	// promise is a score that no node of a group exceeds, as far as that is known.
 	promise(group int32) int64
 	// judge finds the key of a node. ok is false if it is not feasible; it may be when the node does not beat the bar.
@@ -93,10 +93,8 @@ func (ix *Index) chooseAmong(o order, c *cluster.Class, v *selection) (cluster.S
 		}
 	}
 	take := func(a *allowedClass) {
-		if slot := o.ordinary(ix, a.nodeClass, best.bar(a.added)); slot != cluster.NoSlot {
-			if key, ok := o.judge(ix, slot, best.bar(a.added)); ok {
-				best.take(slot, key, a.added)
-			}
+		if slot, key := o.ordinary(ix, a.nodeClass, best.bar(a.added)); slot != cluster.NoSlot {
+			best.take(slot, key, a.added)
 		}
 	}
 	if first >= 0 {
@@ -113,11 +111,11 @@ func (ix *Index) chooseAmong(o order, c *cluster.Class, v *selection) (cluster.S
 		best.take(e.slot, e.key, ix.profile.NormalizedScore(f, &e.raw))
 	}
 	for _, slot := range ix.holding {
-		group := o.groupOf(slot)
-		if ix.isException(slot) || group == NoGroup || v.position[group] == NoGroup {
+		at := v.indexOf(o.groupOf(slot))
+		if ix.isException(slot) || at == NoGroup {
 			continue // taken, or refused
 		}
-		a := &v.allowed[v.position[group]]
+		a := &v.allowed[at]
 		if !a.open {
 			continue // all that are feasible are exceptions
 		}
@@ -167,12 +165,12 @@ func (ix *Index) isException(slot cluster.Slot) bool {
 // measureExceptions finds the raw values of the exceptions that are feasible.
 func (ix *Index) measureExceptions(o order, c *cluster.Class, v *selection) {
 	for _, slot := range ix.excepted {
-		group := o.groupOf(slot)
-		if group == NoGroup || v.position[group] == NoGroup {
+		at := v.indexOf(o.groupOf(slot))
+		if at == NoGroup {
 			continue
 		}
 		if key, ok := o.judge(ix, slot, rules.Bar{Score: rules.NoBar}); ok {
-			raw := v.allowed[v.position[group]].raw
+			raw := v.allowed[at].raw
 			raw[rules.SpreadScore] = rules.RawSpread(&ix.stats, &ix.snapshot.State, slot, c)
 			ix.exceptions = append(ix.exceptions, exception{slot, key, raw})
 		}

@@ -133,7 +133,7 @@ func (x *DomainScorer) bestByAllScores(ix *Index, slots []cluster.Slot) (cluster
 	}
 	best, bestKey := cluster.NoSlot, int64(0)
 	for i, slot := range x.feasible {
-		key := (ix.profile.LocalScore(s, slot, c)+ix.profile.NormalizedScore(f, &x.measured[i]))<<tieBits | int64(ix.Tie(slot))
+		key := keyOf(ix.profile.LocalScore(s, slot, c)+ix.profile.NormalizedScore(f, &x.measured[i]), ix.Tie(slot))
 		if best == cluster.NoSlot || key > bestKey || (key == bestKey && slot < best) {
 			best, bestKey = slot, key
 		}

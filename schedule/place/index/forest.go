@@ -3,7 +3,6 @@ package index
 import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/changes"
-	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
 // forest has a tree for each node class. It serves pods of any size: what a ranking finds at the top of a heap of its own, a search finds by bounds.
@@ -110,66 +109,4 @@ func (f *forest) reload(t *tree) {
 		}
 	}
 	f.load(t, slots)
-}
-
-// count is how many nodes of a tree pass the filters that the columns know, and one of them.
-func (f *forest) count(t *tree, j *rules.DenseScorer) (sample cluster.Slot, nodes int) {
-	return f.countPage(t, t.root, j)
-}
-
-// some is a node of a page that passes the filters that the columns know.
-func (f *forest) some(t *tree, id int32, j *rules.DenseScorer) cluster.Slot {
-	p := &t.pages[id]
-	switch {
-	case !j.FitSome(&t.boxes[id]):
-		return cluster.NoSlot
-	case j.FitAll(&t.boxes[id]):
-		return f.first(t, id)
-	}
-	for _, below := range p.below {
-		if p.leaf {
-			if j.Fits(&f.dense.rows[below]) {
-				return cluster.Slot(below)
-			}
-		} else if slot := f.some(t, below, j); slot != cluster.NoSlot {
-			return slot
-		}
-	}
-	return cluster.NoSlot
-}
-
-func (f *forest) countPage(t *tree, id int32, j *rules.DenseScorer) (sample cluster.Slot, nodes int) {
-	p := &t.pages[id]
-	sample = cluster.NoSlot
-	switch {
-	case !j.FitSome(&t.boxes[id]):
-		return sample, 0
-	case j.FitAll(&t.boxes[id]):
-		return f.first(t, id), t.boxes[id].Nodes()
-	}
-	for _, below := range p.below {
-		one, n := cluster.Slot(below), 0
-		if !p.leaf {
-			one, n = f.countPage(t, below, j)
-		} else if j.Fits(&f.dense.rows[below]) {
-			n = 1
-		}
-		if n > 0 {
-			sample, nodes = one, nodes+n
-		}
-	}
-	return sample, nodes
-}
-
-// first is a slot of a page that has some.
-func (f *forest) first(t *tree, id int32) cluster.Slot {
-	for !t.pages[id].leaf {
-		for _, below := range t.pages[id].below {
-			if t.boxes[below].Nodes() > 0 {
-				id = below
-				break
-			}
-		}
-	}
-	return cluster.Slot(t.pages[id].below[0])
 }

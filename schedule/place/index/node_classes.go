@@ -49,6 +49,14 @@ type selection struct {
 	position []int32 // by node class: its index in allowed, NoGroup for none
 }
 
+// indexOf is where a group of nodes is in allowed, NoGroup if the selection does not allow it.
+func (v *selection) indexOf(group int32) int32 {
+	if group == NoGroup {
+		return NoGroup
+	}
+	return v.position[group]
+}
+
 // allowedClass is a node class that a selection may use, with the raw values that follow from it.
 type allowedClass struct {
 	nodeClass int32

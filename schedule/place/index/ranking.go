@@ -132,8 +132,11 @@ func (r *ranking) feasible(_ *Index, group int32) (cluster.Slot, int) {
 
 func (r *ranking) sample(ix *Index, group int32) cluster.Slot { return r.bestOrdinary(ix, group) }
 
-func (r *ranking) ordinary(ix *Index, group int32, _ rules.Bar) cluster.Slot {
-	return r.bestOrdinary(ix, group)
+func (r *ranking) ordinary(ix *Index, group int32, _ rules.Bar) (slot cluster.Slot, key int64) {
+	if slot = r.bestOrdinary(ix, group); slot != cluster.NoSlot {
+		key = r.cells[slot].key
+	}
+	return slot, key
 }
 
 func (r *ranking) promise(int32) int64 { return 0 } // each group's best is known at once

@@ -134,6 +134,19 @@ func (t *tree) leafFor(key uint64) int32 {
 	return id
 }
 
+// first is a slot of a page that has some.
+func (t *tree) first(id int32) cluster.Slot {
+	for !t.pages[id].leaf {
+		for _, below := range t.pages[id].below {
+			if t.boxes[below].Nodes() > 0 {
+				id = below
+				break
+			}
+		}
+	}
+	return cluster.Slot(t.pages[id].below[0])
+}
+
 // insert takes in a slot by its key.
 func (f *forest) insert(t *tree, slot cluster.Slot) {
 	id := t.leafFor(f.keys[slot])
