@@ -82,7 +82,7 @@ func (f *forest) update(ix *Index, slot cluster.Slot) {
 	}
 	if page := f.pageOf[slot]; page != noPage {
 		t := &f.trees[f.treeOf[slot]]
-		if p := &t.pages[page]; open && group == f.treeOf[slot] && p.start <= key && (key < p.until || p.until == lastKey) {
+		if p := &t.pages[page]; open && group == f.treeOf[slot] && p.holds(key) {
 			f.keys[slot] = key
 			f.remeasure(t, page)
 			return

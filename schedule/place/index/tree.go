@@ -25,10 +25,14 @@ type tree struct {
 type page struct {
 	parent int32
 	leaf   bool
-	below  []int32  // slots of a leaf, pages of others
-	from   []uint64 // of others: the least key that belongs to each of below; that of the first is 0
-	until  uint64   // of a leaf: the least key that belongs to the next one
-	start  uint64   // of a leaf: the least key that belongs to it
+	below  []int32 // slots of a leaf, pages of others
+	start  uint64  // the least key that belongs to it; that of a tree's first pages is 0
+	until  uint64  // of a leaf: the least key that belongs to the next one
+}
+
+// holds reports whether a key belongs to a leaf.
+func (p *page) holds(key uint64) bool {
+	return p.start <= key && (key < p.until || p.until == lastKey)
 }
 
 // The sizes of pages: small ones, whose boxes are tight.
@@ -42,45 +46,57 @@ const (
 
 // load builds the tree of some slots, which it sorts.
 func (f *forest) load(t *tree, slots []int32) {
-	t.pages, t.boxes, t.leaves, t.nodes, t.root = t.pages[:0], t.boxes[:0], 0, len(slots), noPage
-	slices.SortFunc(slots, func(a, b int32) int { return cmp.Or(cmp.Compare(f.keys[a], f.keys[b]), cmp.Compare(a, b)) })
+	t.pages, t.boxes, t.leaves, t.nodes = t.pages[:0], t.boxes[:0], 0, len(slots)
+	f.sortByKey(slots)
 	var level []int32
-	var from []uint64
-	for i := 0; i < len(slots) || i == 0; {
-		end := min(i+loaded, len(slots))
+	start := uint64(0)
+	for {
+		end := min(loaded, len(slots))
 		for end < len(slots) && f.keys[slots[end]] == f.keys[slots[end-1]] {
 			end++
 		}
-		id := t.add(page{leaf: true, below: slices.Clone(slots[i:end]), until: lastKey})
-		if i > 0 {
-			t.pages[id].start = f.keys[slots[i]]
-			t.pages[level[len(level)-1]].until = t.pages[id].start
+		until := lastKey
+		if end < len(slots) {
+			until = f.keys[slots[end]]
 		}
-		level, from = append(level, id), append(from, t.pages[id].start)
-		for _, slot := range slots[i:end] {
-			f.pageOf[slot] = id
-		}
-		f.measureLeaf(t, id)
-		if i = end; len(slots) == 0 {
+		level = append(level, f.addLeaf(t, slots[:end], start, until))
+		if slots, start = slots[end:], until; len(slots) == 0 {
 			break
 		}
 	}
-	t.leaves = len(level)
 	for len(level) > 1 {
 		var above []int32
-		var aboveFrom []uint64
-		for i := 0; i < len(level); i += loaded {
-			end := min(i+loaded, len(level))
-			id := t.add(page{below: slices.Clone(level[i:end]), from: slices.Clone(from[i:end])})
-			for _, child := range level[i:end] {
-				t.pages[child].parent = id
-			}
-			t.measure(id)
-			above, aboveFrom = append(above, id), append(aboveFrom, from[i])
+		for children := range slices.Chunk(level, loaded) {
+			above = append(above, t.addAbove(children))
 		}
-		level, from = above, aboveFrom
+		level = above
 	}
 	t.root = level[0]
+}
+
+func (f *forest) sortByKey(slots []int32) {
+	slices.SortFunc(slots, func(a, b int32) int { return cmp.Or(cmp.Compare(f.keys[a], f.keys[b]), cmp.Compare(a, b)) })
+}
+
+// addLeaf adds a leaf of some slots.
+func (f *forest) addLeaf(t *tree, slots []int32, start, until uint64) int32 {
+	id := t.add(page{leaf: true, below: slices.Clone(slots), start: start, until: until})
+	for _, slot := range slots {
+		f.pageOf[slot] = id
+	}
+	f.measureLeaf(t, id)
+	t.leaves++
+	return id
+}
+
+// addAbove adds the page of some pages.
+func (t *tree) addAbove(children []int32) int32 {
+	id := t.add(page{below: slices.Clone(children), start: t.pages[children[0]].start})
+	for _, child := range children {
+		t.pages[child].parent = id
+	}
+	t.measure(id)
+	return id
 }
 
 func (t *tree) add(p page) int32 {
@@ -124,12 +140,12 @@ func (f *forest) remeasure(t *tree, leaf int32) {
 func (t *tree) leafFor(key uint64) int32 {
 	id := t.root
 	for !t.pages[id].leaf {
-		p := &t.pages[id]
-		at, found := slices.BinarySearch(p.from, key)
-		if !found {
+		below := t.pages[id].below
+		at := len(below) - 1
+		for at > 0 && key < t.pages[below[at]].start {
 			at--
 		}
-		id = p.below[max(at, 0)]
+		id = below[at]
 	}
 	return id
 }
@@ -176,7 +192,7 @@ func (f *forest) remove(t *tree, slot cluster.Slot) {
 // split divides a full leaf in two, at a key in its middle. It is false when all its nodes have the same key.
 func (f *forest) split(t *tree, id int32) bool {
 	slots := t.pages[id].below
-	slices.SortFunc(slots, func(a, b int32) int { return cmp.Or(cmp.Compare(f.keys[a], f.keys[b]), cmp.Compare(a, b)) })
+	f.sortByKey(slots)
 	middle := len(slots) / 2
 	for middle < len(slots) && f.keys[slots[middle]] == f.keys[slots[middle-1]] {
 		middle++
@@ -190,31 +206,23 @@ func (f *forest) split(t *tree, id int32) bool {
 		}
 	}
 	key := f.keys[slots[middle]]
-	right := t.add(page{leaf: true, below: slices.Clone(slots[middle:]), start: key, until: t.pages[id].until})
+	right := f.addLeaf(t, slots[middle:], key, t.pages[id].until)
 	t.pages[id].below, t.pages[id].until = slots[:middle], key
-	t.leaves++
-	for _, slot := range t.pages[right].below {
-		f.pageOf[slot] = right
-	}
-	f.measureLeaf(t, right)
 	f.measureLeaf(t, id)
-	t.adopt(id, right, key)
+	t.adopt(id, right)
 	return true
 }
 
 // adopt puts a new page to the right of another one, and measures those above.
-func (t *tree) adopt(left, right int32, key uint64) {
+func (t *tree) adopt(left, right int32) {
 	for {
 		parent := t.pages[left].parent
 		if parent == noPage {
-			t.root = t.add(page{below: []int32{left, right}, from: []uint64{0, key}})
-			t.pages[left].parent, t.pages[right].parent = t.root, t.root
-			t.measure(t.root)
+			t.root = t.addAbove([]int32{left, right})
 			return
 		}
 		p := &t.pages[parent]
-		at := slices.Index(p.below, left) + 1
-		p.below, p.from = slices.Insert(p.below, at, right), slices.Insert(p.from, at, key)
+		p.below = slices.Insert(p.below, slices.Index(p.below, left)+1, right)
 		t.pages[right].parent = parent
 		if len(p.below) <= maxBelow {
 			for ; parent != noPage; parent = t.pages[parent].parent {
@@ -222,16 +230,9 @@ func (t *tree) adopt(left, right int32, key uint64) {
 			}
 			return
 		}
-		half := len(p.below) / 2
-		key = p.from[half]
-		next := t.add(page{below: slices.Clone(p.below[half:]), from: slices.Clone(p.from[half:])})
-		p = &t.pages[parent]
-		p.below, p.from = p.below[:half], p.from[:half]
-		for _, child := range t.pages[next].below {
-			t.pages[child].parent = next
-		}
+		below, half := p.below, len(p.below)/2
+		p.below = below[:half]
 		t.measure(parent)
-		t.measure(next)
-		left, right = parent, next
+		left, right = parent, t.addAbove(below[half:])
 	}
 }

@@ -47,9 +47,12 @@ func (f *forest) verify(ix *Index) error {
 	}
 	for group := range f.trees {
 		t := &f.trees[group]
-		nodes, err := f.verifyPage(ix, t, t.root, int32(group))
+		nodes, err := f.verifyPage(ix, t, t.root, int32(group), lastKey)
 		if err != nil {
 			return fmt.Errorf("tree of node class %d: %w", group, err)
+		}
+		if root := &t.pages[t.root]; root.parent != noPage || root.start != 0 {
+			return fmt.Errorf("tree of node class %d: its root has the parent %d and the keys from %x", group, root.parent, root.start)
 		}
 		if nodes != t.nodes || nodes != t.boxes[t.root].Nodes() {
 			return fmt.Errorf("tree of node class %d: %d nodes, it says %d and its box %d", group, nodes, t.nodes, t.boxes[t.root].Nodes())
@@ -62,28 +65,35 @@ func (f *forest) verify(ix *Index) error {
 	return nil
 }
 
-func (f *forest) verifyPage(ix *Index, t *tree, id, group int32) (nodes int, err error) {
+// verifyPage follows a page that is to have the keys before until.
+func (f *forest) verifyPage(ix *Index, t *tree, id, group int32, until uint64) (nodes int, err error) {
 	p := &t.pages[id]
+	if p.leaf && p.until != until || !p.leaf && p.start != t.pages[p.below[0]].start {
+		return 0, fmt.Errorf("page %d has the keys from %x to %x; its place is for those to %x", id, p.start, p.until, until)
+	}
 	var box rules.Box
 	for i, below := range p.below {
 		if p.leaf {
 			key := ix.dense.rows[below].CurveKey(ix.dense.ties[below])
-			if f.keys[below] != key || key < p.start || key >= p.until && p.until != lastKey || f.pageOf[below] != id || ix.nodeClasses.of[below] != group {
+			if f.keys[below] != key || key < p.start || key >= until && until != lastKey || f.pageOf[below] != id || ix.nodeClasses.of[below] != group {
 				return 0, fmt.Errorf("slot %d of node class %d has the key %x and is said to be in leaf %d; it is in leaf %d, for keys from %x to %x", below, ix.nodeClasses.of[below], key, f.pageOf[below], id, p.start, p.until)
 			}
 			box.Add(&ix.dense.outlines[below], &ix.dense.rows[below], ix.dense.ties[below])
 			nodes++
 			continue
 		}
-		child := &t.pages[below]
-		n, err := f.verifyPage(ix, t, below, group)
+		childUntil := until
+		if i+1 < len(p.below) {
+			childUntil = t.pages[p.below[i+1]].start
+		}
+		n, err := f.verifyPage(ix, t, below, group, childUntil)
 		if err != nil {
 			return 0, err
 		}
 		nodes += n
 		box.Merge(&t.boxes[below])
-		if child.parent != id || child.leaf && (child.start != p.from[i] || i+1 < len(p.from) && child.until != p.from[i+1]) {
-			return 0, fmt.Errorf("page %d of %d has the parent %d and the keys from %x to %x; its place is for those from %x", below, id, child.parent, child.start, child.until, p.from[i])
+		if child := &t.pages[below]; child.parent != id || child.start >= childUntil {
+			return 0, fmt.Errorf("page %d of %d has the parent %d and the keys from %x; its place is for those to %x", below, id, child.parent, child.start, childUntil)
 		}
 	}
 	if box != t.boxes[id] || len(p.below) > 2*maxBelow {
