@@ -81,3 +81,29 @@ func TestMadeUpLabels(t *testing.T) {
 	}
 	w.expect(t, "n1", facts.Label{Key: "disk", Value: "1"})
 }
+
+// TestTakenPortCounts: a pod prefers disk 0 by far, and its host port is taken there. What it prefers next must score as the best that is feasible: a
+// search that takes a node for feasible because cpu and memory fit would score it low.
+func TestTakenPortCounts(t *testing.T) {
+	w := oddWorld(t)
+	w.placer.SetPatience(1000)
+	pod := func(uid, node string, r *facts.Requirements) *cluster.Class {
+		w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(uid), Node: node, Ours: true, Requirements: r}})
+		return w.store.Pod(facts.UID(uid)).Class
+	}
+	ports := []facts.HostPort{{Protocol: "TCP", IP: facts.AnyIP, Port: 80}}
+	pod("taken", "n0", &facts.Requirements{Requests: quantities("cpu", 100), Ports: ports})
+	pod("load", "n1", &facts.Requirements{Requests: quantities("cpu", 4000, "memory", 1<<29), ScoreCPU: 4000, ScoreMemory: 1 << 29})
+	r := &facts.Requirements{Requests: quantities("cpu", 100), Ports: ports}
+	for disk, weight := range []int32{100, 10} {
+		r.Preferred = append(r.Preferred, facts.WeightedTerm{Weight: weight, Term: facts.Term{
+			Expressions: []facts.Requirement{{Key: "disk", Operator: facts.In, Values: []string{fmt.Sprint(disk)}}},
+		}})
+	}
+	class := pod("pod", "", r)
+	w.snapshot.Advance(w.store)
+	choice, ok := w.placer.Place(class)
+	if !ok || w.snapshot.Node(choice.Slot).Name != "n1" || choice.Slot != w.placer.Best(class) {
+		t.Fatalf("the pod goes to slot %d, brute force says %d; want n1", choice.Slot, w.placer.Best(class))
+	}
+}

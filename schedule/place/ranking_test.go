@@ -146,8 +146,22 @@ func rankedRequirements(random *rand.Rand) *facts.Requirements {
 		r.Required = []facts.Term{{Expressions: []facts.Requirement{{Key: fmt.Sprint("key", random.IntN(9)), Operator: facts.DoesNotExist}}}}
 	case 7:
 		r.Required = []facts.Term{{Expressions: []facts.Requirement{{Key: "instance", Operator: facts.Exists}}}}
+	case 8:
+		r.AntiAffinity = []facts.AffinityTerm{{TopologyKey: facts.HostnameKey, Pods: podsOf(random)}}
+	case 9:
+		r.Spread = []facts.SpreadConstraint{{TopologyKey: "zone", MaxSkew: 1, Hard: true, Pods: podsOf(random)}}
+	case 10: // with soft ones besides, which count the feasible nodes
+		r.AntiAffinity = []facts.AffinityTerm{{TopologyKey: "zone", Pods: podsOf(random)}}
+		r.Spread = []facts.SpreadConstraint{{TopologyKey: facts.HostnameKey, MaxSkew: 1, Pods: podsOf(random)}, {TopologyKey: "zone", MaxSkew: 1, Pods: podsOf(random)}}
+	case 11:
+		r.Ports = []facts.HostPort{{Protocol: "TCP", IP: facts.AnyIP, Port: 80}}
 	}
 	return r
+}
+
+func podsOf(random *rand.Rand) facts.PodSelector {
+	app := facts.Requirement{Key: "app", Operator: facts.In, Values: []string{fmt.Sprint(random.IntN(5))}}
+	return facts.PodSelector{Namespaces: []string{""}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{app}}}
 }
 
 // TestSearchFollows fills some hundred nodes with pods that each have a size of their own, lets many go, and fills the nodes again: they move all over the
@@ -171,6 +185,9 @@ func TestSearchFollows(t *testing.T) {
 	for i := range 12_000 {
 		uid := facts.UID(fmt.Sprint(i))
 		cpu, memory := 100+random.Int64N(8000), 1+random.Int64N(32<<30)
+		if i > 8000 { // few sizes: nodes come back to where they were
+			cpu, memory = 8000*(1+random.Int64N(4)), (32<<30)*(1+random.Int64N(4))
+		}
 		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Ours: true, Requirements: &facts.Requirements{
 			Requests: quantities("cpu", int(cpu), "memory", int(memory)), ScoreCPU: cpu, ScoreMemory: memory,
 		}}})
