@@ -29,12 +29,8 @@ func (d *denseColumn) follow(ix *Index) {
 		return
 	}
 	d.grow(s.Slots())
-	ix.epoch++
-	for ; d.cursor < log.Len(); d.cursor++ {
-		if slot := log.At(d.cursor).Slot; !ix.stamp(slot) {
-			d.fill(ix, slot)
-		}
-	}
+	ix.eachChanged(d.cursor, func(slot cluster.Slot) { d.fill(ix, slot) })
+	d.cursor = log.Len()
 }
 
 func (d *denseColumn) grow(slots int) {

@@ -27,12 +27,8 @@ func (f *forest) follow(ix *Index) {
 		return
 	}
 	f.grow(s.Slots())
-	ix.epoch++
-	for ; f.cursor < log.Len(); f.cursor++ {
-		if slot := log.At(f.cursor).Slot; !ix.stamp(slot) {
-			f.update(ix, slot)
-		}
-	}
+	ix.eachChanged(f.cursor, func(slot cluster.Slot) { f.update(ix, slot) })
+	f.cursor = log.Len()
 }
 
 func (f *forest) grow(slots int) {

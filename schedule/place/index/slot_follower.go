@@ -32,6 +32,17 @@ func (ix *Index) replay(since changes.Revision, c *cluster.Class, redefines chan
 	}
 }
 
+// eachChanged visits the slots that changed since a revision, each once.
+func (ix *Index) eachChanged(since changes.Revision, visit func(cluster.Slot)) {
+	log := ix.snapshot.Log()
+	ix.epoch++
+	for r := since; r < log.Len(); r++ {
+		if slot := log.At(r).Slot; !ix.stamp(slot) {
+			visit(slot)
+		}
+	}
+}
+
 // stamp marks a slot in the current epoch and reports whether it was marked already.
 func (ix *Index) stamp(slot cluster.Slot) bool {
 	for len(ix.seen) <= int(slot) {
