@@ -80,7 +80,7 @@ func (t *Tenants) QueueOf(namespace string) string {
 	return facts.DefaultQueue
 }
 
-// above lists a queue and its ancestors, from the bottom up. closed: the chain does not end at the root, so nothing may be admitted.
+// ancestors lists a queue and its ancestors, from the bottom up. closed: the chain does not end at the root, so nothing may be admitted.
 func (t *Tenants) ancestors(name string) (chain []string, closed bool) {
 	for {
 		chain = append(chain, name)
@@ -95,6 +95,15 @@ func (t *Tenants) ancestors(name string) (chain []string, closed bool) {
 		}
 		name = f.Parent
 	}
+}
+
+// upTo lists a queue and its ancestors up to one of them, from the bottom up: the side of the tree that the queue is on. All, if that is none of them.
+func (t *Tenants) upTo(name, side string) []string {
+	chain, _ := t.ancestors(name)
+	if at := slices.Index(chain, side); at >= 0 {
+		return chain[:at+1]
+	}
+	return chain
 }
 
 // circular says whether a queue is its own ancestor.
@@ -242,8 +251,7 @@ func (t *Tenants) Borrows(used Bill, taker, namespace string, victim map[string]
 	if side == "" {
 		return t.QueueOf(namespace) != t.QueueOf(taker)
 	}
-	chain, _ := t.ancestors(t.QueueOf(namespace))
-	chain = chain[:slices.Index(chain, side)+1]
+	chain := t.upTo(t.QueueOf(namespace), side)
 	for r, amount := range victim {
 		within := func(name string) bool { return used[name][r] <= t.Guaranteed(name, r) }
 		if r != resource.NamePods && amount > 0 && !slices.ContainsFunc(chain, within) {
@@ -256,15 +264,11 @@ func (t *Tenants) Borrows(used Bill, taker, namespace string, victim map[string]
 // CutsGuarantee names a queue, of those from a victim's up to a branch, that has less than it is guaranteed of something which the victim holds and
 // which is not claimed; left is what is used without all victims. Empty if there is none.
 func (t *Tenants) CutsGuarantee(namespace, side string, left Bill, victim map[string]int64, claimed map[string]bool) string {
-	chain, _ := t.ancestors(t.QueueOf(namespace))
-	for _, name := range chain {
+	for _, name := range t.upTo(t.QueueOf(namespace), side) {
 		for r, amount := range victim {
 			if r != resource.NamePods && amount > 0 && !claimed[r] && left[name][r] < t.Guaranteed(name, r) {
 				return name
 			}
-		}
-		if name == side {
-			break
 		}
 	}
 	return ""
@@ -272,28 +276,16 @@ func (t *Tenants) CutsGuarantee(namespace, side string, left Bill, victim map[st
 
 // Spares says whether a namespace's queue and those above it, up to a branch, have borrowed so much of a resource.
 func (t *Tenants) Spares(namespace, side string, used Bill, r string, amount int64) bool {
-	chain, _ := t.ancestors(t.QueueOf(namespace))
-	for _, name := range chain {
-		if used[name][r]-amount < t.Guaranteed(name, r) {
-			return false
-		}
-		if name == side {
-			break
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t.upTo(t.QueueOf(namespace), side), func(name string) bool { return used[name][r]-amount < t.Guaranteed(name, r) })
 }
 
 // Claims is what a queue may take back, of what it asks for: it and those above it, up to a branch, are guaranteed that, and stay within all their
 // guarantees with it.
 func (t *Tenants) Claims(queue, side string, used Bill, asked map[string]int64) map[string]bool {
-	claims := make(map[string]bool)
-	chain, _ := t.ancestors(queue)
-	at := slices.Index(chain, side)
-	if at < 0 {
+	claims, chain := make(map[string]bool), t.upTo(queue, side)
+	if !slices.Contains(chain, side) {
 		return claims
 	}
-	chain = chain[:at+1]
 	for r, amount := range asked {
 		if r == resource.NamePods || amount == 0 {
 			continue
@@ -326,15 +318,11 @@ func (t *Tenants) Side(of, apartFrom string) (side string) {
 
 // WithinGuarantee says whether a queue and its ancestors, up to a branch, stay within their guarantees when what is asked is added.
 func (t *Tenants) WithinGuarantee(queue, side string, used, asks Bill) bool {
-	chain, _ := t.ancestors(queue)
-	for _, name := range chain {
+	for _, name := range t.upTo(queue, side) {
 		for r, amount := range asks[name] {
 			if r != resource.NamePods && used[name][r]+amount > t.Guaranteed(name, r) {
 				return false
 			}
-		}
-		if name == side {
-			break
 		}
 	}
 	return true
@@ -343,14 +331,9 @@ func (t *Tenants) WithinGuarantee(queue, side string, used, asks Bill) bool {
 // KeepsBorrowed says whether a queue from a namespace's up to a branch keeps what it has borrowed. Without a branch, only the namespace's queue
 // is asked.
 func (t *Tenants) KeepsBorrowed(namespace, side string) bool {
-	chain, _ := t.ancestors(t.QueueOf(namespace))
-	for _, name := range chain {
-		if f := t.Queues[name]; f != nil && f.KeepsBorrowed {
-			return true
-		}
-		if name == side || side == "" {
-			break
-		}
+	queue := t.QueueOf(namespace)
+	if side == "" {
+		side = queue
 	}
-	return false
+	return slices.ContainsFunc(t.upTo(queue, side), func(name string) bool { f := t.Queues[name]; return f != nil && f.KeepsBorrowed })
 }

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"slices"
 	"testing"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -40,5 +41,37 @@ func TestCutsGuarantee(t *testing.T) {
 		if got := tenants.CutsGuarantee("v", "train", c.left, Charge(c.victim), c.claimed); got != c.want {
 			t.Errorf("%s: queue %q has less than it is guaranteed, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// TestUpTo: a rule for the side of the tree that a queue is on looks at no queue above that.
+func TestUpTo(t *testing.T) {
+	tenants := NewTenants()
+	tenants.Queues["company"] = &facts.Queue{Name: "company", Weight: 1, KeepsBorrowed: true}
+	tenants.Queues["train"] = &facts.Queue{Name: "train", Parent: "company", Weight: 1}
+	tenants.Queues["vision"] = &facts.Queue{Name: "vision", Parent: "train", Weight: 1}
+	tenants.Namespaces["v"] = []facts.Label{{Key: spec.LabelQueue, Value: "vision"}}
+	for _, c := range []struct {
+		side  string
+		want  []string
+		keeps bool
+	}{
+		{"vision", []string{"vision"}, false},
+		{"train", []string{"vision", "train"}, false},
+		{"company", []string{"vision", "train", "company"}, true},
+		{"elsewhere", []string{"vision", "train", "company"}, true},
+	} {
+		if got := tenants.upTo("vision", c.side); !slices.Equal(got, c.want) {
+			t.Errorf("vision up to %s: %v, want %v", c.side, got, c.want)
+		}
+		if got := tenants.KeepsBorrowed("v", c.side); got != c.keeps {
+			t.Errorf("vision up to %s keeps what it has borrowed: %v, want %v", c.side, got, c.keeps)
+		}
+	}
+	if tenants.KeepsBorrowed("v", "") {
+		t.Error("without a side, the queues above are asked too")
+	}
+	if claims := tenants.Claims("vision", "elsewhere", nil, map[string]int64{resource.NameCPU: 1}); len(claims) > 0 {
+		t.Errorf("vision claims %v on a side that it is not on", claims)
 	}
 }
