@@ -1,11 +1,15 @@
 package rules
 
-import "math"
+import (
+	"math"
+
+	"hilbert.dev/hilbert/resource"
+)
 
 // Outline is what the bound of a node's score is made of, in 24 bytes, because a pass over many nodes reads it of each. It holds single precision;
 // bounds leave room for what that loses.
 type Outline struct {
-	left, share      [2]float32 // cpu and memory: the free share as scores count it, and 1 / allocatable
+	left, share      [2]float32 // cpu and memory: the free share as scores count it, −1 or more, and 1 / allocatable
 	skew             float32    // the used share of cpu minus that of memory
 	balance, packing int8       // as a Dense has them
 	kind             outlineKind
@@ -35,7 +39,7 @@ func (d *Dense) Outline() (o Outline) {
 	used := [2]float64{}
 	for i, all := range d.allocatable {
 		o.share[i] = float32(1 / float64(all))
-		o.left[i] = float32(float64(all-d.scored[i]) / float64(all))
+		o.left[i] = float32(max(float64(all-d.scored[i])/float64(all), -1)) // beyond that no score changes
 		used[i] = float64(all-d.free[i]) / float64(all)
 	}
 	o.skew, o.balance, o.packing = float32(used[0]-used[1]), d.balance, d.packing
@@ -121,8 +125,11 @@ type boundTerms struct {
 
 func (x *DenseScorer) boundTerms() boundTerms {
 	w := &x.profile.local
+	amounts := func(of [2]int64) [2]float32 { // a node of MaxAmount is the largest
+		return [2]float32{float32(min(of[0], resource.MaxAmount)), float32(min(of[1], resource.MaxAmount))}
+	}
 	t := boundTerms{
-		requests: [2]float32{float32(x.requests[0]), float32(x.requests[1])}, scored: [2]float32{float32(x.scored[0]), float32(x.scored[1])},
+		requests: amounts(x.requests), scored: amounts(x.scored),
 		least: w[leastScore], most: w[mostScore], balanced: w[balancedScore], packing: w[packingScore],
 	}
 	if !x.asksEither() {
@@ -226,7 +233,8 @@ func (x *DenseScorer) bound(o *Outline) int64 {
 	return sum
 }
 
-// percent is a share in whole percent, a little too much rather than too little.
+// percent is a share in whole percent, a little too much rather than too little. Its inputs are clamped (Outline, boundTerms), because
+// what Go makes of a float that no int64 holds depends on the platform. To clamp here would make a search a tenth slower.
 func percent(share float32) int64 { return min(max(int64(share*MaxScore+boundSlack), 0), MaxScore) }
 
 // Bar is the best that is known: a better node scores more, or as much with a greater tie, or that in an earlier slot.

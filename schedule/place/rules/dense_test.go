@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/resource"
 )
 
 // TestBoundsHold draws nodes, over-committed ones too, a pod and weights. No bound may be below a score: a node must be looked at when the bar is
@@ -25,6 +27,9 @@ func TestBoundsHold(t *testing.T) {
 				x.requests[i] = rapid.Int64Range(0, most).Draw(t, "request")
 			}
 			x.scored[i] = max(x.requests[i], rapid.Int64Range(0, most/10).Draw(t, "scored"))
+			if rapid.IntRange(0, 9).Draw(t, "extreme") == 0 {
+				x.requests[i], x.scored[i] = rapid.SampledFrom([]int64{0, resource.MaxAmount}).Draw(t, "extreme request"), resource.MaxSum
+			}
 		}
 		x.bounds = x.boundTerms()
 		machine := drawDense(t, nil)
@@ -36,6 +41,7 @@ func TestBoundsHold(t *testing.T) {
 			}
 			d, tie := drawDense(t, like), rapid.Uint32Range(1, math.MaxUint32).Draw(t, "tie")
 			outline := d.Outline()
+			checkConversions(t, &x.bounds, &outline)
 			box := []*Box{&left, &right}[i%2]
 			box.Add(&outline, &d, tie)
 			all = Box{}
@@ -61,9 +67,23 @@ func drawDense(t *rapid.T, like *Dense) Dense {
 		}
 		d.free[i] = d.allocatable[i] - used[i]
 		d.scored[i] = used[i] + rapid.Int64Range(0, most/8).Draw(t, "scored beyond what is requested")
+		if rapid.IntRange(0, 9).Draw(t, "extreme") == 0 { // a tiny machine, or one with very many pods without requests
+			used[i] = rapid.Int64Range(0, 1).Draw(t, "used of one")
+			d.allocatable[i], d.free[i], d.scored[i] = 1, 1-used[i], resource.MaxSum
+		}
 	}
 	d.balance = int8(balance(used, d.allocatable))
 	return d
+}
+
+// checkConversions: an int64 holds what bounds convert to one. On amd64 a float that is too small happens to give the right bound.
+func checkConversions(t *rapid.T, of *boundTerms, o *Outline) {
+	const most = math.MaxInt64 / MaxScore
+	for i := range o.left {
+		if taken := max(of.requests[i], of.scored[i]) * o.share[i]; magnitude(o.left[i])+magnitude(o.skew)+taken >= most {
+			t.Fatalf("%+v of %+v: the node has %g left and the pod takes %g of it", of, o, o.left[i], taken)
+		}
+	}
 }
 
 func checkBounds(t *rapid.T, x *DenseScorer, d *Dense, tie uint32, boxes []*Box) {
