@@ -260,7 +260,7 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 	if row.devices != nil {
 		before.devices = *row.devices
 	}
-	said := row.report
+	said, covered := row.report, row.covered
 	cpu, memory := s.ScoreRequested(slot)
 	s.provideGPUs(slot, -1)
 	row.report = r
@@ -276,8 +276,9 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 	if reshaped || cpu != cpuNow || memory != memoryNow || !sameNUMAShape(said, r) || !before.is(&s.State, slot) {
 		changed |= changes.Freed | changes.Charged
 	}
-	if changed == 0 && !sameHeadroom(said, r) {
-		changed = changes.Recalled // nothing in amounts, but why there is none
+	changed |= s.measured(slot, said, covered)
+	if changed&^changes.Measured == 0 && !sameHeadroom(said, r) {
+		changed |= changes.Recalled // nothing in amounts, but why there is none
 	}
 	if changed != 0 {
 		s.note(slot, changed)

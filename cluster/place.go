@@ -28,6 +28,9 @@ func (s *Store) attach(pod *Pod, slot Slot) {
 	s.spend(pod, 1)
 	s.placed.count(pod, 1)
 	s.charge(slot, pod.Class, pod.holding())
+	if s.covers(slot, pod) {
+		s.recountCovered(slot)
+	}
 	if s.grants.touches(slot, pod) {
 		s.recountSlot(slot)
 	}
@@ -51,6 +54,9 @@ func (s *Store) unplace(pod *Pod) {
 	pod.tally(&s.counts, slot, -1)
 	s.spend(pod, -1)
 	s.placed.count(pod, -1)
+	if s.covers(slot, pod) {
+		s.recountCovered(slot)
+	}
 	recount := s.grants.depart(pod, slot, node)
 	pod.slot = NoSlot
 	pod.release()

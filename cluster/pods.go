@@ -107,7 +107,13 @@ func (s *Store) observe(pod *Pod, seen *facts.Pod) {
 	}
 	pod.own, pod.Subgroup, pod.Deadline, pod.Profile = seen.Priority, seen.Subgroup, seen.Deadline, seen.Profile
 	pod.Priority, pod.Gated, pod.Reported = priority, seen.Gated, seen.Reported
-	pod.Started, pod.NeverPreempts, pod.Nominated = seen.Started, seen.NeverPreempts, seen.Nominated
+	pod.NeverPreempts, pod.Nominated = seen.NeverPreempts, seen.Nominated
+	if pod.Started != seen.Started {
+		pod.Started = seen.Started
+		if pod.slot != NoSlot {
+			s.measureAgain(pod.slot)
+		}
+	}
 	pod.requirements, pod.owner = seen.Requirements, seen.Owner
 	if pod.mirror != seen.Mirror || pod.Ours != seen.Ours {
 		pod.mirror, pod.Ours = seen.Mirror, seen.Ours

@@ -17,6 +17,7 @@ type nodeRow struct {
 	shape   topology.Shape
 	devices *topology.DeviceFree
 	from    shapeFrom // what shape was made of
+	covered amounts   // what the pods request that are fully in the measured use
 }
 
 // NUMANodes returns what a node's NUMA nodes can promise and what is left of them; the caller must not change either. A node of which nothing is

@@ -219,6 +219,9 @@ func (a *audit) held(slot Slot, node *facts.Node) error {
 	if a.s.Report(slot) != r {
 		return errors.New("the row has another report than the store")
 	}
+	if row := a.s.rows[slot]; row != nil && row.covered != a.s.coveredOn(slot) {
+		return fmt.Errorf("the measured use covers requests of %+v; of the pods there it covers %+v", row.covered, a.s.coveredOn(slot))
+	}
 	if a.s.hasGPUs[slot] != (a.s.Shape(slot).GPUs > 0) {
 		return fmt.Errorf("the column says that there are GPUs: %v; there are %d", a.s.hasGPUs[slot], a.s.Shape(slot).GPUs)
 	}

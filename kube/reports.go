@@ -20,14 +20,28 @@ type nodeReport struct {
 	observed time.Time
 }
 
-// freshness turns reports into events, and sends an event when a report becomes stale: for NUMA nodes after one time, for headroom after a shorter one.
+// staleAges are the ages from which parts of a report are not acted on.
+type staleAges struct {
+	promises time.Duration // NUMA nodes and devices, and with them all the rest
+	lent     time.Duration // headroom and eviction requests
+	usage    time.Duration
+}
+
+// staleParts says which parts of a report are too old to act on.
+type staleParts struct{ promises, lent, usage bool }
+
+// at is what is stale at an age.
+func (a *staleAges) at(age time.Duration) staleParts {
+	return staleParts{age >= a.promises, age >= min(a.lent, a.promises), age >= min(a.usage, a.promises)}
+}
+
+// freshness turns reports into events, and sends an event when a part of a report becomes stale.
 // A new observation shows in the agent's clock, which has moved; its age is measured by our own clock. The two clocks are compared only for the first
 // report of a node.
 type freshness struct {
-	out   receiver
-	after time.Duration // NUMA nodes
-	lent  time.Duration // headroom and eviction requests
-	now   func() time.Time
+	out  receiver
+	ages staleAges
+	now  func() time.Time
 
 	mu    sync.Mutex // held while anything is sent, so that "stale" never overtakes what is fresh
 	nodes map[string]*vouched
@@ -36,14 +50,14 @@ type freshness struct {
 // vouched is the last report of a node, and until when it counts.
 type vouched struct {
 	nodeReport
-	seen          time.Time // when, by our clock, the agent had looked
-	stale, called bool      // called: what it lends is stale
-	silent        *topology.Devices
-	silentOf      *topology.Devices // what silent was made of
+	seen     time.Time // when, by our clock, the agent had looked
+	stale    staleParts
+	silent   *topology.Devices
+	silentOf *topology.Devices // what silent was made of
 }
 
-func newFreshness(out receiver, after, lent time.Duration) *freshness {
-	return &freshness{out: out, after: after, lent: lent, now: time.Now, nodes: make(map[string]*vouched)}
+func newFreshness(out receiver, ages staleAges) *freshness {
+	return &freshness{out: out, ages: ages, now: time.Now, nodes: make(map[string]*vouched)}
 }
 
 func (f *freshness) send(e facts.Event) error { return f.out.send(e) }
@@ -99,18 +113,17 @@ func (f *freshness) note(r nodeReport) facts.NodeReported {
 
 // judge finds out what has become stale, and reports whether anything has since the last time.
 func (f *freshness) judge(v *vouched, now time.Time) (more bool) {
-	age := now.Sub(v.seen)
-	stale, called := age >= f.after, age >= min(f.lent, f.after)
-	more = stale && !v.stale || called && !v.called
-	v.stale, v.called = stale, called
-	return more
+	was := v.stale
+	v.stale = f.ages.at(now.Sub(v.seen))
+	return v.stale.promises && !was.promises || v.stale.lent && !was.lent || v.stale.usage && !was.usage
 }
 
 func (v *vouched) event() facts.NodeReported {
-	numaNodes := v.stale && v.report.NUMANodes.Ruler != topology.RulerNone
-	lent := v.called && (len(v.report.Evictions) > 0 || v.report.Headroom.State == facts.HeadroomOpen || v.report.Headroom.State == facts.HeadroomClosed)
-	devices := v.stale && v.report.Devices != nil
-	if !numaNodes && !lent && !devices {
+	numaNodes := v.stale.promises && v.report.NUMANodes.Ruler != topology.RulerNone
+	lent := v.stale.lent && (len(v.report.Evictions) > 0 || v.report.Headroom.State == facts.HeadroomOpen || v.report.Headroom.State == facts.HeadroomClosed)
+	devices := v.stale.promises && v.report.Devices != nil
+	usage := v.stale.usage && v.report.Usage.Known()
+	if !numaNodes && !lent && !devices && !usage {
 		return facts.NodeReported{Node: v.node, Report: v.report}
 	}
 	stale := *v.report
@@ -119,6 +132,9 @@ func (v *vouched) event() facts.NodeReported {
 	}
 	if numaNodes {
 		stale.NUMANodes.Ruler, stale.Why = topology.RulerNone, facts.ReportStale
+	}
+	if usage {
+		stale.Usage = facts.Usage{}
 	}
 	if lent {
 		stale.Headroom.State, stale.Evictions = facts.HeadroomStale, nil
@@ -159,7 +175,7 @@ func (f *freshness) expire() error {
 
 // run expires reports until ctx ends. A report counts for at most an eighth longer than it should.
 func (f *freshness) run(ctx context.Context) {
-	ticker := time.NewTicker(max(min(f.after, f.lent)/8, time.Millisecond))
+	ticker := time.NewTicker(max(min(f.ages.promises, f.ages.lent, f.ages.usage)/8, time.Millisecond))
 	defer ticker.Stop()
 	for {
 		select {

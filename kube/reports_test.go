@@ -37,7 +37,7 @@ func TestReportsGrowStale(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0)
 	now := began
 	told := &collector{}
-	f := newFreshness(told, 10*time.Minute, time.Hour)
+	f := newFreshness(told, staleAges{10 * time.Minute, time.Hour, time.Hour})
 	f.now = func() time.Time { return now }
 	var log bytes.Buffer
 	m := mirrorReports(f, parse.NewParser("hilbert", slog.New(slog.NewTextHandler(&log, nil))))
@@ -89,7 +89,7 @@ func TestReportsGrowStale(t *testing.T) {
 // What is stale is told by the clock, without anything from the API server.
 func TestFreshnessRuns(t *testing.T) {
 	events := make(chan facts.Event, 9)
-	f := newFreshness(outlet{t.Context(), events}, 40*time.Millisecond, time.Hour)
+	f := newFreshness(outlet{t.Context(), events}, staleAges{40 * time.Millisecond, time.Hour, time.Hour})
 	m := mirrorReports(f, parse.NewParser("hilbert", nil))
 	_ = m.Update(agentReport("n", 4, time.Now(), time.Hour))
 	go f.run(t.Context())
@@ -112,7 +112,7 @@ func TestHeadroomGrowsStale(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0)
 	now := began
 	told := &collector{}
-	f := newFreshness(told, 10*time.Minute, time.Minute)
+	f := newFreshness(told, staleAges{10 * time.Minute, time.Minute, time.Hour})
 	f.now = func() time.Time { return now }
 	m := mirrorReports(f, parse.NewParser("hilbert", nil))
 	amounts := spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 2}
@@ -157,7 +157,7 @@ func (l *sentEvents) send(e facts.Event) error {
 func TestStaleDevices(t *testing.T) {
 	p, now := parse.NewParser("hilbert", nil), time.Unix(1000, 0)
 	out := new(sentEvents)
-	f := newFreshness(out, time.Minute, time.Minute)
+	f := newFreshness(out, staleAges{time.Minute, time.Minute, time.Minute})
 	f.now = func() time.Time { return now }
 	report := p.NodeReport(reportOfGPUs("a", spec.OwnerHilbert))
 	for name, r := range map[string]*facts.NodeReport{"a": report, "k": p.NodeReport(reportOfGPUs("k", spec.OwnerKubelet))} {
@@ -201,4 +201,51 @@ func reportOfGPUs(name, owner string) *nodev1alpha1.CustomNodeResource {
 		NICs: []spec.NIC{{Index: 0, Address: "0000:3c:00.0", Name: "mlx5_0"}, {Index: 1, Address: "0000:5f:00.0", Name: "mlx5_1"}},
 	}
 	return n
+}
+
+// What a node uses is believed for a time of its own; the rest of the report is believed for longer.
+func TestStaleUsage(t *testing.T) {
+	now := time.Unix(1000, 0)
+	out := new(sentEvents)
+	f := newFreshness(out, staleAges{promises: time.Hour, lent: 2 * time.Hour, usage: time.Minute})
+	f.now = func() time.Time { return now }
+	n := agentReport("a", 4, now, 0)
+	n.Status.Usage = &spec.NodeUsage{MilliCPU: 1500, MemoryMiB: 2, WindowSeconds: 90}
+	report := parse.NewParser("hilbert", nil).NodeReport(n)
+	if want := (facts.Usage{MilliCPU: 1500, Memory: 2 << 20, Since: 910 * 1e9}); report.Usage != want {
+		t.Fatalf("the use is %+v, want %+v", report.Usage, want)
+	}
+	f.upserted(nodeReport{"a", report, now})
+	for _, step := range []struct {
+		after time.Duration
+		want  int // events
+	}{{59 * time.Second, 0}, {time.Second, 1}, {time.Minute, 0}} {
+		now = now.Add(step.after)
+		*out = nil
+		if err := f.expire(); err != nil || len(*out) != step.want {
+			t.Fatalf("at %v: %d events, %v; want %d", now, len(*out), err, step.want)
+		}
+		if step.want == 0 {
+			continue
+		}
+		said := (*out)[0].(facts.NodeReported).Report
+		if said.Usage.Known() || said.NUMANodes != report.NUMANodes {
+			t.Errorf("a report whose use is stale is %+v", said)
+		}
+	}
+	if again := f.upserted(nodeReport{"a", report, now}).(facts.NodeReported).Report; !again.Usage.Known() {
+		t.Error("a report that is fresh again has no use")
+	}
+}
+
+func TestMalformedUsage(t *testing.T) {
+	for _, u := range []spec.NodeUsage{{MilliCPU: -1}, {MemoryMiB: -1}, {WindowSeconds: -1}, {MilliCPU: 1 << 40}, {MemoryMiB: 1 << 40}, {WindowSeconds: 1 << 40}} {
+		var log bytes.Buffer
+		n := agentReport("a", 4, time.Unix(1000, 0), 0)
+		n.Status.Usage = &u
+		got := parse.NewParser("hilbert", slog.New(slog.NewTextHandler(&log, nil))).NodeReport(n)
+		if got.Usage.Known() || !strings.Contains(log.String(), "usage.") || got.NUMANodes.Ruler != topology.RulerAgent {
+			t.Errorf("%+v: the use is %+v, the log says %s", u, got.Usage, log.String())
+		}
+	}
 }

@@ -57,14 +57,17 @@ type WatchOptions struct {
 	StaleAfter time.Duration
 	// LentStaleAfter is the same of what the node lends; 0 means defaultLentStaleAfter.
 	LentStaleAfter time.Duration
+	// UsageStaleAfter is the same of what the node uses; 0 means defaultUsageStaleAfter.
+	UsageStaleAfter time.Duration
 	// OnUnreadablePromise, if set, is called for each bound pod that is read and whose promise of NUMA nodes cannot be. It must not block.
 	OnUnreadablePromise func()
 }
 
 // The configuration's defaults of scheduling.nodeReports.staleAfter and scheduling.reclaimed.staleAfter.
 const (
-	defaultStaleAfter     = 15 * time.Minute
-	defaultLentStaleAfter = time.Minute
+	defaultStaleAfter      = 15 * time.Minute
+	defaultLentStaleAfter  = time.Minute
+	defaultUsageStaleAfter = 3 * time.Minute
 )
 
 // StartWatch begins to list and watch. It does not wait for the API server: one that cannot be reached is tried for ever, with a
@@ -89,7 +92,10 @@ func StartWatch(ctx context.Context, c *apiserver.Connection, o WatchOptions, lo
 		stop()
 		return nil, fmt.Errorf("make a client for watches: %w", err)
 	}
-	optionals.fresh.after, optionals.fresh.lent = cmp.Or(o.StaleAfter, defaultStaleAfter), cmp.Or(o.LentStaleAfter, defaultLentStaleAfter)
+	optionals.fresh.ages = staleAges{
+		promises: cmp.Or(o.StaleAfter, defaultStaleAfter), lent: cmp.Or(o.LentStaleAfter, defaultLentStaleAfter),
+		usage: cmp.Or(o.UsageStaleAfter, defaultUsageStaleAfter),
+	}
 	note := func(resource string) *apiserver.Health {
 		return &apiserver.Health{Log: log, What: "the API server (" + resource + ")"}
 	}

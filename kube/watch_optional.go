@@ -73,7 +73,7 @@ func newOptionals(c *apiserver.Connection, shared *http.Client, out outlet, pars
 		}
 		return newReflector(v1alpha1.Queues, source(client.List, client.Watch, "", note(v1alpha1.Queues)), &v1alpha1.Queue{}, mirrorQueues(out, parser())), nil
 	}
-	fresh := newFreshness(out, defaultStaleAfter, defaultLentStaleAfter)
+	fresh := newFreshness(out, staleAges{defaultStaleAfter, defaultLentStaleAfter, defaultUsageStaleAfter})
 	reports := func(string) (*cache.Reflector, error) {
 		name := nodev1alpha1.CustomNodeResources
 		client, err := apiserver.NewObjectClient[nodev1alpha1.CustomNodeResource, nodev1alpha1.CustomNodeResourceList](ownScheme, c, shared, nodev1alpha1.GroupVersion, name)

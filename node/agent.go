@@ -88,6 +88,7 @@ type Agent struct {
 	governors  *governorController
 	profiles   *profileController
 	lending    *lendingController
+	usage      *usageController
 	storage    *storagePoller
 	eviction   *evictionController
 	memory     *memoryController
@@ -135,8 +136,9 @@ func (a *Agent) addControllers() (err error) {
 	a.governors = &governorController{node: n}
 	a.knobs = newKnobController(n, a.governors, a.memory)
 	a.updates = newRuntimeUpdates(n, a.knobs)
+	a.usage = &usageController{node: n}
 	a.reporter = &reporter{
-		node: n, lending: a.lending, eviction: a.eviction, devices: a.devices,
+		node: n, lending: a.lending, eviction: a.eviction, devices: a.devices, usage: a.usage,
 		throttle: report.NewThrottle(n.options.Node, n.options.Config.WriteInterval.D(), n.options.Config.RefreshInterval.D()),
 	}
 	a.promises = &brokenPromises{node: n, devices: a.devices, reporter: a.reporter, evicted: make(map[string]time.Time)}
@@ -168,6 +170,7 @@ func (a *Agent) addControllers() (err error) {
 		a.storage,  // what pods hold of file systems
 		a.eviction, // which pods have to go
 		a.memory,   // limits, protection, and what is reclaimed
+		a.usage,    // what the node uses
 		laws,
 	}
 	return nil

@@ -48,11 +48,15 @@ func (c *counters) write(name, text string) {
 // second lets a second pass in which each CPU was busy to that share, and waited for, and says what was seen.
 func (c *counters) second(busy, waiting [8]float64, cgroups []observe.Cgroup) *observe.Observation {
 	c.passed += time.Second
-	stat, schedstat := strings.Builder{}, strings.Builder{}
-	stat.WriteString("cpu  0 0 0 0 0 0 0 0 0 0\n")
-	schedstat.WriteString("version 17\ntimestamp 1\n")
+	var stat, schedstat strings.Builder
+	total := 0
 	for i := range busy {
 		c.ticks[i] += int(busy[i] * 100)
+		total += c.ticks[i]
+	}
+	fmt.Fprintf(&stat, "cpu  %d 0 0 %d 0 0 0 0 0 0\n", total, len(busy)*int(c.passed.Seconds()*100)-total)
+	schedstat.WriteString("version 17\ntimestamp 1\n")
+	for i := range busy {
 		c.delays[i] += int(waiting[i] * 1e9)
 		fmt.Fprintf(&stat, "cpu%d %d 0 0 %d 0 0 0 0 0 0\n", i, c.ticks[i], int(c.passed.Seconds()*100)-c.ticks[i])
 		fmt.Fprintf(&schedstat, "cpu%d 0 0 0 0 0 0 %d %d 1\n", i, c.ticks[i]*1e7, c.delays[i])

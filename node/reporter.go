@@ -28,6 +28,7 @@ type reporter struct {
 	lending  *lendingController
 	eviction *evictionController
 	devices  *deviceController
+	usage    *usageController
 	throttle *report.Throttle
 
 	last    *spec.NodeReport // as last written; nil: never
@@ -47,6 +48,7 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 	conditions := []spec.NodeCondition{n.events.problems.condition(n.options.Mode, n.options.Why)}
 	out := report.Build(n.options.Machine, &r, p.lending.colocation(now, p.eviction), conditions)
 	out.Status.Devices, out.Status.Summary.GPUs = p.devices.status(now)
+	out.Status.Usage = p.usage.status(now)
 	return out
 }
 
@@ -100,12 +102,17 @@ func (p *reporter) report(now time.Time) time.Duration {
 	return lookPause
 }
 
-// refresh is how long what is written now stays vouched for: a loan not as long as the rest.
+// refresh is how long what is written now stays vouched for: a loan and what the node uses not as long as the rest.
 func (p *reporter) refresh(r *spec.NodeReport) time.Duration {
-	if c := r.Status.Colocation; c != nil && c.Headroom != (spec.ReclaimedAmounts{}) {
-		return p.node.options.Config.Lending.RefreshInterval.D()
+	c := &p.node.options.Config
+	interval := c.RefreshInterval.D()
+	if r.Status.Usage != nil {
+		interval = min(interval, c.Usage.RefreshInterval.D())
 	}
-	return p.node.options.Config.RefreshInterval.D()
+	if lent := r.Status.Colocation; lent != nil && lent.Headroom != (spec.ReclaimedAmounts{}) {
+		interval = min(interval, c.Lending.RefreshInterval.D())
+	}
+	return interval
 }
 
 func (p *reporter) reported(r *spec.NodeReport, began time.Time, err error) {

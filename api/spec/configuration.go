@@ -142,6 +142,9 @@ type NodeReports struct {
 	// StaleAfter is the age from which a CustomNodeResource is ignored: pods get no exclusive cores on its node. Agents refresh it every
 	// Node.RefreshInterval.
 	StaleAfter Duration `json:"staleAfter,omitempty"`
+	// UsageStaleAfter is the age from which the use in a CustomNodeResource is ignored: the score LoadAware counts what pods request instead. Agents
+	// that report use refresh it every Node.Usage.RefreshInterval.
+	UsageStaleAfter Duration `json:"usageStaleAfter,omitempty"`
 }
 
 // LentReports bounds how old the headroom may be that an agent reports.
@@ -188,8 +191,19 @@ type Node struct {
 	RefreshInterval Duration `json:"refreshInterval,omitempty"`
 	// Lending says what the node lends to reclaimed pods.
 	Lending Lending `json:"lending,omitzero"`
+	// Usage is about the report of what the node uses.
+	Usage Usage `json:"usage,omitzero"`
 	// Devices is about GPUs and network cards.
 	Devices NodeDevices `json:"devices,omitzero"`
+}
+
+// Usage says whether an agent reports what its node uses. The scheduler reads that for the score LoadAware.
+type Usage struct {
+	// Enabled reports it. A node whose use has changed by a twentieth of its capacity writes its CustomNodeResource.
+	Enabled bool `json:"enabled,omitempty"`
+	// RefreshInterval is the most time between two reports of a node that reports its use. It must be well below the scheduler's
+	// NodeReports.UsageStaleAfter.
+	RefreshInterval Duration `json:"refreshInterval,omitempty"`
 }
 
 // NodeDevices says who allocates the node's GPUs, and how often the agent looks at its devices.

@@ -53,6 +53,7 @@ func SetDefaults(c *Configuration) {
 		s.Topology.Levels = []string{"topology.hilbert.dev/block", "topology.hilbert.dev/rack", "kubernetes.io/hostname"}
 	}
 	s.NodeReports.StaleAfter = cmp.Or(s.NodeReports.StaleAfter, Duration(15*time.Minute))
+	s.NodeReports.UsageStaleAfter = cmp.Or(s.NodeReports.UsageStaleAfter, Duration(3*time.Minute))
 	s.Reclaimed.StaleAfter = cmp.Or(s.Reclaimed.StaleAfter, Duration(time.Minute))
 	s.Evictions.PercentPerMinute = cmp.Or(s.Evictions.PercentPerMinute, 1)
 	s.Evictions.Burst = cmp.Or(s.Evictions.Burst, 1)
@@ -81,6 +82,7 @@ func setNodeDefaults(n *Node) {
 	n.Lending.TargetUtilization = cmp.Or(n.Lending.TargetUtilization, 80)
 	n.Lending.Interval = cmp.Or(n.Lending.Interval, Duration(10*time.Second))
 	n.Lending.Step = cmp.Or(n.Lending.Step, 25)
+	n.Usage.RefreshInterval = cmp.Or(n.Usage.RefreshInterval, Duration(time.Minute))
 	n.Lending.RefreshInterval = cmp.Or(n.Lending.RefreshInterval, Duration(25*time.Second))
 	n.Lending.Evictions = cmp.Or(n.Lending.Evictions, EvictionsOn)
 	n.Lending.RDT.CachePercent = cmp.Or(n.Lending.RDT.CachePercent, 20)

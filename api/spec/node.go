@@ -29,10 +29,21 @@ type NodeStatus struct {
 	Pools []Pool `json:"pools,omitempty"`
 	// Colocation is what reclaimed pods may have of the node; nil: the agent does not report it, and nothing may be lent.
 	Colocation *Colocation `json:"colocation,omitempty"`
+	// Usage is what the node uses; nil: the agent does not report it, or does not know it yet.
+	Usage *NodeUsage `json:"usage,omitempty"`
 	// Devices are the node's GPUs and network cards; nil: the agent does not report them, and none is promised.
 	Devices *Devices `json:"devices,omitempty"`
 	// Summary is what the printer columns show.
 	Summary NodeSummary `json:"summary"`
+}
+
+// NodeUsage is what a node uses on average, without its reclaimed pods: these give way to any other pod. The average is a little behind, so pods that
+// have come lately are not fully in it.
+type NodeUsage struct {
+	MilliCPU  int64 `json:"milliCPU"`
+	MemoryMiB int64 `json:"memoryMiB"`
+	// WindowSeconds before observedAt ends the start of pods that are fully in the average.
+	WindowSeconds int64 `json:"windowSeconds"`
 }
 
 // Colocation is what reclaimed pods may have of a node.

@@ -112,6 +112,9 @@ func validateLending(n *Node, bad report) {
 	if l.Interval < Duration(10*time.Second) {
 		bad("node.lending.interval", "%v: want at least 10s", l.Interval.D())
 	}
+	if n.Usage.RefreshInterval < n.WriteInterval {
+		bad("node.usage.refreshInterval", "%v must not be shorter than node.writeInterval (%v)", n.Usage.RefreshInterval.D(), n.WriteInterval.D())
+	}
 	if l.RefreshInterval < n.WriteInterval {
 		bad("node.lending.refreshInterval", "%v must not be shorter than node.writeInterval (%v)", l.RefreshInterval.D(), n.WriteInterval.D())
 	}
@@ -184,6 +187,9 @@ func validateScheduling(s *Scheduling, bad report) {
 	positive("evictions.burst", s.Evictions.Burst)
 	if p := s.Evictions.PercentPerMinute; !(p > 0 && p <= 100) {
 		bad("scheduling.evictions.percentPerMinute", "%v is out of range; write more than 0 and at most 100", p)
+	}
+	if s.NodeReports.UsageStaleAfter <= 0 {
+		bad("scheduling.nodeReports.usageStaleAfter", "%v is not positive", s.NodeReports.UsageStaleAfter.D())
 	}
 	if s.Reclaimed.StaleAfter <= 0 {
 		bad("scheduling.reclaimed.staleAfter", "%v is not positive", s.Reclaimed.StaleAfter.D())

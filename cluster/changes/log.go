@@ -29,6 +29,8 @@ const (
 	// Lent: reclaimed pods may hold more of the node than before. Recalled: less. They change nothing for others.
 	Lent
 	Recalled
+	// Measured: the node uses more or less than before, which changes scores only.
+	Measured
 )
 
 // Change is a change of one slot.

@@ -67,6 +67,7 @@ type reportRecord struct {
 	DeviceNote  string              `json:"deviceNote,omitempty"`
 
 	Headroom  headroomRecord   `json:"headroom,omitzero"`
+	Usage     usageRecord      `json:"usage,omitzero"`
 	Evictions []evictionRecord `json:"wishes,omitempty"`
 }
 
@@ -89,6 +90,12 @@ type headroomRecord struct {
 	Note     string       `json:"note,omitempty"`
 }
 
+type usageRecord struct {
+	MilliCPU int64 `json:"milliCPU"`
+	Memory   int64 `json:"memory"`
+	Since    int64 `json:"since"`
+}
+
 type evictionRecord struct {
 	UID       facts.UID `json:"uid"`
 	Namespace string    `json:"namespace"`
@@ -109,6 +116,7 @@ func writeReport(r facts.NodeReported) reportRecord {
 	out.HeldDevices = each(r.Report.HeldDevices, func(h facts.HeldDevices) heldDevicesRecord { return heldDevicesRecord{h.UID, *writeGrant(&h.Grant)} })
 	h := &r.Report.Headroom
 	out.Headroom = headroomRecord{headroomText(h.State), h.MilliCPU, h.Memory, h.Note}
+	out.Usage = usageRecord(r.Report.Usage)
 	out.Evictions = each(r.Report.Evictions, func(w facts.EvictionRequest) evictionRecord { return evictionRecord(w) })
 	return out
 }
@@ -139,6 +147,7 @@ func readReport(r *reportRecord) (facts.NodeReported, error) {
 	}
 	h := &r.Headroom
 	out.Report.Headroom = facts.Headroom{State: facts.HeadroomState(h.State), MilliCPU: h.MilliCPU, Memory: h.Memory, Note: h.Note}
+	out.Report.Usage = facts.Usage(r.Usage)
 	out.Report.Evictions = each(r.Evictions, func(w evictionRecord) facts.EvictionRequest { return facts.EvictionRequest(w) })
 	return out, nil
 }

@@ -24,6 +24,8 @@ type NodeReport struct {
 	Why string
 	// Headroom is what reclaimed pods may hold of the node.
 	Headroom Headroom
+	// Usage is what the node uses.
+	Usage Usage
 	// Evictions are the pods that the agent wants evicted, the first most.
 	Evictions []EvictionRequest
 }
@@ -48,7 +50,7 @@ const (
 
 // SameReport reports whether two reports say the same.
 func SameReport(a, b *NodeReport) bool {
-	return a.NUMANodes == b.NUMANodes && a.Why == b.Why && a.Headroom == b.Headroom && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) &&
+	return a.NUMANodes == b.NUMANodes && a.Why == b.Why && a.Headroom == b.Headroom && a.Usage == b.Usage && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) &&
 		a.Devices == b.Devices && a.DeviceNote == b.DeviceNote && slices.Equal(a.HeldDevices, b.HeldDevices)
 }
 
@@ -60,6 +62,20 @@ type Headroom struct {
 	// Note says why it is closed, or what cannot be read.
 	Note string
 }
+
+// Usage is what a node uses on average, without reclaimed pods. The zero value says that it is not known.
+type Usage struct {
+	// MilliCPU in thousandths of a CPU and Memory in bytes.
+	MilliCPU, Memory int64
+	// Since is in nanoseconds since the Unix epoch, by the node's clock: pods that started by then are fully in the average. 0: it is not known.
+	Since int64
+}
+
+// Known reports whether the use is known.
+func (u *Usage) Known() bool { return u.Since != 0 }
+
+// Covers reports whether a pod that started then, by the node's clock (0: it has not, or nobody said so), is fully in the average.
+func (u *Usage) Covers(started int64) bool { return u.Known() && started != 0 && started <= u.Since }
 
 // HeadroomState is what a report's headroom is good for. Only open headroom is any.
 type HeadroomState uint8

@@ -1,9 +1,16 @@
 package parse
 
 import (
+	"fmt"
+	"time"
+
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/topology"
 )
+
+// maxUsageWindow is a day, in seconds.
+const maxUsageWindow = 86_400
 
 // NodeReport parses a CustomNodeResource. What cannot be read promises nothing.
 func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *facts.NodeReport {
@@ -16,8 +23,29 @@ func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *facts.NodeRepor
 	if r.Headroom, r.Evictions, err = NodeHeadroom(n.Status.Colocation); err != nil {
 		p.warner.Warn("customnoderesource "+n.Name, "what the node lends is malformed, so that it lends nothing", "err", err)
 	}
+	if r.Usage, err = NodeUsage(&n.Status); err != nil {
+		p.warner.Warn("customnoderesource "+n.Name, "what the node uses is malformed, so that it counts as not known", "err", err)
+	}
 	p.reportDevices(n, r)
 	return r
+}
+
+// NodeUsage turns what a node's agent says of its use into the ledger's terms. Nothing said, or said without a time, is not known.
+func NodeUsage(s *nodev1alpha1.CustomNodeResourceStatus) (facts.Usage, error) {
+	u := s.Usage
+	if u == nil || s.ObservedAt.IsZero() {
+		return facts.Usage{}, nil
+	}
+	switch {
+	case u.MilliCPU < 0 || u.MilliCPU > maxMilliCPU:
+		return facts.Usage{}, fmt.Errorf("usage.milliCPU: %d; write 0 to %d", u.MilliCPU, maxMilliCPU)
+	case u.MemoryMiB < 0 || u.MemoryMiB > maxLentMemory:
+		return facts.Usage{}, fmt.Errorf("usage.memoryMiB: %d; write 0 to %d", u.MemoryMiB, int64(maxLentMemory))
+	case u.WindowSeconds < 0 || u.WindowSeconds > maxUsageWindow:
+		return facts.Usage{}, fmt.Errorf("usage.windowSeconds: %d; write 0 to %d", u.WindowSeconds, maxUsageWindow)
+	}
+	since := s.ObservedAt.Add(-time.Duration(u.WindowSeconds) * time.Second)
+	return facts.Usage{MilliCPU: u.MilliCPU, Memory: u.MemoryMiB * topology.Mebibyte, Since: since.UnixNano()}, nil
 }
 
 // reportDevices reads what the node has of GPUs and network cards, and who holds them.

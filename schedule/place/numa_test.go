@@ -31,7 +31,16 @@ func drawReport(t *rapid.T) *facts.NodeReport {
 		}
 	}
 	r.Devices = reportDevices(t)
+	if rapid.Bool().Draw(t, "measured") {
+		r.Usage = drawUsage(t)
+	}
 	return r
+}
+
+func drawUsage(t *rapid.T) facts.Usage {
+	return facts.Usage{
+		MilliCPU: rapid.Int64Range(0, 2).Draw(t, "used") * 4000, Memory: rapid.Int64Range(0, 2).Draw(t, "used memory") << 32, Since: rapid.Int64Range(0, 3).Draw(t, "since"),
+	}
 }
 
 // drawNUMANodes makes some requirements dedicated.

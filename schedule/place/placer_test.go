@@ -53,6 +53,7 @@ type world struct {
 func (w *world) drawPlacer(t *rapid.T) *Placer {
 	profile, err := rules.NewProfile(map[string]int64{
 		"MostAllocated": rapid.Int64Range(0, 3).Draw(t, "most"), "LeastAllocated": rapid.Int64Range(0, 1).Draw(t, "least"),
+		"LoadAware": rapid.Int64Range(0, 2).Draw(t, "load"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +66,7 @@ func (w *world) drawPlacer(t *rapid.T) *Placer {
 }
 
 func (w *world) step(t *rapid.T) {
-	switch rapid.IntRange(0, 13).Draw(t, "op") {
+	switch rapid.IntRange(0, 15).Draw(t, "op") {
 	case 10:
 		w.store.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: rapid.SampledFrom(spaces).Draw(t, "namespace"), Labels: drawLabels(t)}})
 	case 11:
@@ -82,14 +83,21 @@ func (w *world) step(t *rapid.T) {
 			pod.Labels = drawLabels(t)
 		}
 		pod.Deleting = rapid.Bool().Draw(t, "deleting")
+		pod.Started = rapid.Int64Range(0, 3).Draw(t, "started")
 		if known := w.store.Pod(pod.UID); known != nil {
 			pod.Node = known.Node()
 		}
 		w.store.Apply(facts.PodUpserted{Pod: *pod})
 	case 0, 1:
 		w.store.Apply(facts.NodeUpserted{Node: drawNode(t)})
-	case 13:
+	case 13, 14, 15:
 		name := fmt.Sprintf("n%d", rapid.IntRange(0, maxNodes).Draw(t, "reporter"))
+		if slot := w.store.Slot(name); slot != cluster.NoSlot && w.store.Report(slot) != nil && rapid.IntRange(0, 2).Draw(t, "anew") > 0 {
+			again := *w.store.Report(slot) // nothing but the use has changed
+			again.Usage = drawUsage(t)
+			w.store.Apply(facts.NodeReported{Node: name, Report: &again})
+			return
+		}
 		if report := drawReport(t); report != nil {
 			for i := range rapid.IntRange(0, 3).Draw(t, "held") {
 				report.Held = append(report.Held, facts.HeldNUMA{UID: facts.UID(fmt.Sprint(2 * i)), Grant: numaOf(uint16(i+1), uint16(i))})

@@ -118,23 +118,70 @@ func TestDevicesAreRead(t *testing.T) {
 	}
 }
 
+// fill gives every pointer, list and map below v something of its own, to a depth at which all types have had a turn.
+func fill(v reflect.Value, depth int) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if depth > 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(v.Elem(), depth-1)
+		}
+	case reflect.Slice:
+		if depth > 0 {
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+			fill(v.Index(0), depth-1)
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i), depth)
+			}
+		}
+	}
+}
+
+// shared returns the path of something that two values of one type share.
+func shared(a, b reflect.Value, path string) string {
+	switch a.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		if a.IsNil() || b.IsNil() {
+			return ""
+		}
+		if a.Pointer() == b.Pointer() {
+			return path
+		}
+	}
+	switch a.Kind() {
+	case reflect.Pointer:
+		return shared(a.Elem(), b.Elem(), path)
+	case reflect.Slice:
+		return shared(a.Index(0), b.Index(0), path+"[]")
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if f := a.Type().Field(i); f.IsExported() {
+				if found := shared(a.Field(i), b.Field(i), path+"."+f.Name); found != "" {
+					return found
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// TestDeepCopySharesNothing fills every field by reflection, so that one that is added and not copied is found.
 func TestDeepCopySharesNothing(t *testing.T) {
-	original := &CustomNodeResourceList{Items: []CustomNodeResource{*full()}}
+	original := &CustomNodeResourceList{Items: make([]CustomNodeResource, 1)}
+	fill(reflect.ValueOf(&original.Items[0].Status).Elem(), 12)
+	original.Items[0].ObjectMeta = full().ObjectMeta
 	copied, ok := original.DeepCopyObject().(*CustomNodeResourceList)
 	if !ok || !reflect.DeepEqual(original, copied) {
 		t.Fatalf("got %+v", copied)
 	}
-	c := &copied.Items[0]
-	numa := &c.Status.Topology[0].Children[0]
-	c.OwnerReferences[0].Name, c.Status.Pools[0].Name, c.Status.Topology[0].Name, c.Status.Conditions[0].Type = "x", "x", "x", "x"
-	numa.Name, numa.Capacity.CPUs, numa.Allocatable.CPUs, numa.Allocations[0].Name = "x", 9, 9, "x"
-	numa.Children[0].Attributes["names"] = "x"
-	d := c.Status.Devices
-	gpu, nic := &d.GPUs[0], &d.NICs[0]
-	gpu.UUID, gpu.Isolation[0], gpu.Instances[0].Name, gpu.Links[0], *gpu.Switch, *gpu.NUMA, *gpu.Socket = "x", "x", "x", 9, 9, 9, 9
-	nic.Name, *nic.Switch, *nic.NUMA, *nic.Socket, d.Allocations[0].Name, d.Owner = "x", 9, 9, 9, "x", "x"
-	if !reflect.DeepEqual(original.Items[0], *full()) {
-		t.Errorf("the original changed: %+v", original.Items[0])
+	if path := shared(reflect.ValueOf(original), reflect.ValueOf(copied), ""); path != "" {
+		t.Errorf("both have the same %s", path)
 	}
 	if (*CustomNodeResource)(nil).DeepCopy() != nil {
 		t.Error("the copy of nothing is something")

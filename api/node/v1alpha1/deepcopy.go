@@ -34,8 +34,21 @@ func (s *CustomNodeResourceStatus) DeepCopyInto(out *CustomNodeResourceStatus) {
 	*out = *s
 	out.Topology = copyNUMANodes(s.Topology)
 	out.Pools = slices.Clone(s.Pools)
+	out.Colocation = copyColocation(s.Colocation)
+	if s.Usage != nil {
+		out.Usage = new(*s.Usage)
+	}
 	out.Devices = copyDevices(s.Devices)
 	out.Conditions = slices.Clone(s.Conditions)
+}
+
+func copyColocation(c *spec.Colocation) *spec.Colocation {
+	if c == nil {
+		return nil
+	}
+	out := new(*c)
+	out.NUMANodes, out.Evictions = slices.Clone(c.NUMANodes), slices.Clone(c.Evictions)
+	return out
 }
 
 // copyDevices copies the devices of a node.

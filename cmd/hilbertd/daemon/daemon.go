@@ -130,6 +130,7 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 				SchedulerName: config.SchedulerName, Profiles: config.Scheduling.ProfileNumbers(), Levels: config.Scheduling.Topology.Levels,
 				StaleAfter:          config.Scheduling.NodeReports.StaleAfter.D(),
 				LentStaleAfter:      config.Scheduling.Reclaimed.StaleAfter.D(),
+				UsageStaleAfter:     config.Scheduling.NodeReports.UsageStaleAfter.D(),
 				OnUnreadablePromise: m.unreadable.Inc,
 			}, log)
 		},

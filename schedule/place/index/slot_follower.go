@@ -12,12 +12,15 @@ type slotFollower interface {
 
 // replay tells a follower of the slots that changed since a revision, the newest change first: each once, unless a change of the given
 // kinds, which redefine the slot for it, lies further back. Changes that concern only reclaimed pods are left out for other
-// pods.
+// pods, and what nodes use where no score reads it.
 func (ix *Index) replay(since changes.Revision, c *cluster.Class, redefines changes.Kind, to slotFollower) {
 	log := ix.snapshot.Log()
 	unheard := changes.Lent | changes.Recalled
 	if c.AsksReclaimed() {
 		unheard = 0
+	}
+	if !ix.profile.ReadsLoad() {
+		unheard |= changes.Measured
 	}
 	ix.epoch++
 	for r := log.Len(); r > since; r-- {

@@ -75,6 +75,7 @@ func (p *Profile) DenseScorer(c *cluster.Class) (x DenseScorer) {
 	x.scores = !asksDevices(c) && c.NUMANodes.IsZero() && !c.AsksReclaimed()
 	x.priced = p.PriceList() != 0
 	x.Filters = x.Filters && x.scores && len(c.Ports) == 0
+	x.scores = x.scores && !p.ReadsLoad() // a Dense does not say what the node uses
 	w := &p.local
 	x.Bounded = x.scores && w[pointsScore] == 0 && min(x.requests[0], x.requests[1], x.scored[0], x.scored[1]) >= 0
 	for _, score := range [...]int{leastScore, mostScore, balancedScore, packingScore, worthScore} {

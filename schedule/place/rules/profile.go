@@ -29,7 +29,7 @@ type NormalizedScore struct {
 
 // How many there are of each: the tables' lengths, by name because the tables' functions refer to types of that length.
 const (
-	localScores      = 8
+	localScores      = 9
 	normalizedScores = 5
 )
 
@@ -49,6 +49,7 @@ var LocalScores = [localScores]LocalScore{
 	{"NUMAPacking", "", 20, scoreNUMAPacking},
 	{"HeadroomSpread", "", 20, scoreHeadroomSpread},
 	{"GPUWorth", "", 2, scoreGPUWorth},
+	{"LoadAware", "", 0, scoreLoadAware},
 }
 
 // NormalizedScores is every score that is relative to the feasible nodes, or depends on the cluster as a whole.
@@ -146,6 +147,7 @@ const (
 	numaScore     = 5
 	headroomScore = 6
 	worthScore    = 7
+	loadScore     = 8
 )
 
 // concerns reports whether a local score tells nodes apart for a class. GPUWorth takes the place of GPUPacking as soon as it has prices.
@@ -162,6 +164,9 @@ func (p *Profile) concerns(score int, c *cluster.Class) bool {
 	}
 	return true
 }
+
+// ReadsLoad reports whether scores depend on what nodes use.
+func (p *Profile) ReadsLoad() bool { return p.local[loadScore] != 0 }
 
 // StaticValues returns the raw values that follow from a node's own properties, images apart.
 func (p *Profile) StaticValues(s *cluster.State, slot cluster.Slot, c *cluster.Class) (raw RawValues) {

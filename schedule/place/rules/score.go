@@ -42,6 +42,14 @@ func leastAllocated(requested, allocatable [2]int64) int64 {
 	return sum / count
 }
 
+// scoreLoadAware is the mean share of cpu and memory that the node will not use, in percent: LeastAllocated, with what is used in the place of what is
+// requested. The pod that is placed counts with its request.
+func scoreLoadAware(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	cpu, memory := s.Load(slot)
+	_, allocatable := afterwards(s, slot, c)
+	return leastAllocated([2]int64{resource.Add(cpu, c.ScoreCPU), resource.Add(memory, c.ScoreMemory)}, allocatable)
+}
+
 // scoreMostAllocated is the mean used share of cpu and memory, in percent.
 func scoreMostAllocated(_ *Profile, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	return mostAllocated(afterwards(s, slot, c))
