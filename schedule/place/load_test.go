@@ -39,7 +39,7 @@ func TestLoadedNodesAreAvoided(t *testing.T) {
 		}
 		snapshot := cluster.NewSnapshot()
 		w := &loadWorld{store: cluster.NewStore(), placer: NewPlacer(snapshot, profile, 7, 2), pods: make(map[facts.UID]*facts.Pod), node: make(map[facts.UID]int)}
-		w.placer.SetPatience(rapid.SampledFrom([]int{0, 1000}).Draw(t, "patience"))
+		w.placer.SetUsesBeforeIndex(rapid.SampledFrom([]int{0, 1000}).Draw(t, "uses before an index"))
 		for i := range loadNodes {
 			w.store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: nodeName(i), Allocatable: []resource.Quantity{
 				{Name: resource.NameCPU, Amount: loadCPU}, {Name: resource.NameMemory, Amount: loadBytes}, {Name: resource.NamePods, Amount: 8},

@@ -86,7 +86,7 @@ func TestMadeUpLabels(t *testing.T) {
 // search that takes a node for feasible because cpu and memory fit would score it low.
 func TestTakenPortCounts(t *testing.T) {
 	w := oddWorld(t)
-	w.placer.SetPatience(1000)
+	w.placer.SetUsesBeforeIndex(1000)
 	pod := func(uid, node string, r *facts.Requirements) *cluster.Class {
 		w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(uid), Node: node, Ours: true, Requirements: r}})
 		return w.store.Pod(facts.UID(uid)).Class

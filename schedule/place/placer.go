@@ -40,9 +40,9 @@ func (p *Placer) SetMaxHolders(nodes int) { p.index.SetMaxHolders(nodes) }
 // exact; tests choose it. It must be called before the first Place.
 func (p *Placer) SetMaxNodeClasses(classes int) { p.index.SetMaxNodeClasses(classes) }
 
-// SetPatience sets how often in a row a size or a class is asked about before it gets an index of its own. Either way is exact; tests choose it. It must
-// be called before the first Place.
-func (p *Placer) SetPatience(times int) { p.index.SetPatience(times) }
+// SetUsesBeforeIndex sets how often in a row a size or a class is asked about before it gets an index of its own. Either way is exact; tests choose it. It
+// must be called before the first Place.
+func (p *Placer) SetUsesBeforeIndex(uses int) { p.index.SetUsesBeforeIndex(uses) }
 
 // SetLevels sets the topology keys that units are packed by, the widest first. A key that is asked for and not among them is a level by
 // itself. It must be called before the first PlaceUnit.

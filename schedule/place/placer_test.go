@@ -61,7 +61,7 @@ func (w *world) drawPlacer(t *rapid.T) *Placer {
 	p := NewPlacer(w.snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
 	p.SetMaxCoarseDomains(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "coarse"))
 	p.SetMaxHolders(rapid.SampledFrom([]int{0, 2, 64}).Draw(t, "shared"))
-	p.SetPatience(rapid.SampledFrom([]int{0, 1000, 1000}).Draw(t, "patience"))
+	p.SetUsesBeforeIndex(rapid.SampledFrom([]int{0, 1000, 1000}).Draw(t, "uses before an index"))
 	return p
 }
 

@@ -37,7 +37,7 @@ func TestRankingIsExact(t *testing.T) {
 		placer := NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 9).Draw(t, "rankings"))
 		placer.SetMaxNodeClasses(rapid.SampledFrom([]int{12, 512}).Draw(t, "node classes"))
 		placer.SetMaxHolders(rapid.SampledFrom([]int{3, 1000}).Draw(t, "shared"))
-		placer.SetPatience(rapid.SampledFrom([]int{0, 1000}).Draw(t, "patience"))
+		placer.SetUsesBeforeIndex(rapid.SampledFrom([]int{0, 1000}).Draw(t, "uses before an index"))
 		for i := range rapid.IntRange(1, 200).Draw(t, "nodes") {
 			store.Apply(facts.NodeUpserted{Node: rankedNode(random, i)})
 		}

@@ -6,7 +6,7 @@ import (
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// order knows the nodes of a decision that local filters let in: a ranking and a search, which follow the log, or a scan.
+// order has the nodes that local filters let in, for one decision. A ranking and a search follow the log; a scan does not.
 type order interface {
 	// feasible is how many nodes of a group are feasible, and one of them. Where nobody asks how many, it may say 1.
 	feasible(ix *Index, group int32) (cluster.Slot, int)
@@ -14,8 +14,8 @@ type order interface {
 	sample(ix *Index, group int32) cluster.Slot
 	// ordinary is the best node of a group that is no exception, with its key; NoSlot if there is none. It may be NoSlot when the best does not beat the bar.
 	ordinary(ix *Index, group int32, bar rules.Bar) (slot cluster.Slot, key int64)
-	// promise is a score that no node of a group exceeds, as far as that is known.
-	promise(group int32) int64
+	// bound is a score that no node of a group exceeds. It only decides which group comes first, so that 0 will do.
+	bound(group int32) int64
 	// judge finds the key of a node. ok is false if it is not feasible; it may be when the node does not beat the bar.
 	judge(ix *Index, slot cluster.Slot, bar rules.Bar) (key int64, ok bool)
 	groupOf(slot cluster.Slot) int32
@@ -64,7 +64,7 @@ type leader struct {
 	key  int64
 }
 
-// bar is what a node has to beat, to which so much is added.
+// bar is what a node has to beat, if so much is added to its score.
 func (l *leader) bar(added int64) rules.Bar {
 	if l.slot == cluster.NoSlot {
 		return rules.Bar{Score: rules.NoBar}
@@ -79,16 +79,16 @@ func (l *leader) take(slot cluster.Slot, key, added int64) {
 	}
 }
 
-// chooseAmong compares the best of each group, the exceptions, and the nodes with images of the class. The group that promises most comes first, so that
-// the others have a bar to beat.
+// chooseAmong compares the best of each group, the exceptions, and the nodes with images of the class. The group with the highest bound comes first: a
+// high bar lets the search skip most of the others.
 func (ix *Index) chooseAmong(o order, c *cluster.Class, v *selection) (cluster.Slot, bool) {
 	f, best := &ix.stats, leader{slot: cluster.NoSlot}
-	first, most := -1, int64(0)
+	first, highest := -1, int64(0)
 	for i := range v.allowed {
 		if a := &v.allowed[i]; a.open {
 			a.added = ix.profile.NormalizedScore(f, &a.raw)
-			if promise := o.promise(a.nodeClass) + a.added; first < 0 || promise > most {
-				first, most = i, promise
+			if bound := o.bound(a.nodeClass) + a.added; first < 0 || bound > highest {
+				first, highest = i, bound
 			}
 		}
 	}

@@ -11,7 +11,7 @@
 // adds the normalised scores of either, and returns the better node. The placement changes that one node, so the ranking moves one heap entry
 // before the next pod: O(log nodes).
 //
-// What is asked about once, or by turns with a thousand others, is not worth an order of its own (sightings decide). A search answers for it: branch and
+// What is asked about once, or by turns with a thousand others, gets no order of its own (usage decides). A search answers for it: branch and
 // bound in a forest, which has an R-tree of the nodes of each node class by what is free on them, and serves pods of all sizes. Where there is no
 // bound, a scan answers, one pass over dense columns. A class that names its nodes is judged on these alone; one that would tell nodes apart too finely
 // has an ownSelection; images add to what the nodes that have them score.
@@ -22,6 +22,6 @@
 // Beside the best node, the Index answers how many pods of a class fit on each node and in each domain (Capacity), divides nodes by labels
 // (Partition), and scores the nodes of some domains as if there were no others (DomainScorer); package pack builds on these.
 //
-// The interface is narrow because the rankings are to be replaced: New, Place, PlaceOn, Choose, Tie, Capacity, Partition, DomainScorer. Nothing
-// above knows how an order is kept.
+// The interface is narrow, so that the rankings can be replaced: New, Place, PlaceOn, Choose, Tie, Capacity, Partition, DomainScorer. No caller
+// knows how an order is kept.
 package index

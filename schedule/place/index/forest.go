@@ -5,8 +5,8 @@ import (
 	"hilbert.dev/hilbert/cluster/changes"
 )
 
-// forest has a tree for each node class. It serves pods of any size: what a ranking finds at the top of a heap of its own, a search finds by bounds.
-// It follows the snapshot's log from its own cursor.
+// forest has a tree for each node class. It serves pods of all sizes, because a tree depends on the nodes alone. It follows the snapshot's log from its own
+// cursor.
 type forest struct {
 	dense      *denseColumn
 	trees      []tree // by node class
@@ -54,21 +54,21 @@ func (f *forest) build(ix *Index) {
 	}
 	f.trees = f.trees[:len(in)]
 	for group := range in {
-		f.load(&f.trees[group], in[group])
+		f.buildTree(&f.trees[group], in[group])
 	}
 	f.generation, f.cursor = ix.nodeClasses.generation, s.Log().Len()
 }
 
-// tree is that of a node class, which may be new.
+// tree returns the tree of a node class, which may be new.
 func (f *forest) tree(group int32) *tree {
 	for len(f.trees) <= int(group) {
 		f.trees = append(f.trees, tree{})
-		f.load(&f.trees[len(f.trees)-1], nil)
+		f.buildTree(&f.trees[len(f.trees)-1], nil)
 	}
 	return &f.trees[group]
 }
 
-// update brings a slot to where it belongs now.
+// update puts a slot where it belongs now, and computes the boxes above it.
 func (f *forest) update(ix *Index, slot cluster.Slot) {
 	group, row := ix.nodeClasses.of[slot], &f.dense.rows[slot]
 	open := group != NoGroup && row.IsOpen()
@@ -91,18 +91,18 @@ func (f *forest) update(ix *Index, slot cluster.Slot) {
 	f.keys[slot] = key
 	t := f.tree(group)
 	f.insert(t, slot)
-	if t.leaves > 8+t.nodes/thinnest {
-		f.reload(t)
+	if t.leaves > 8+t.nodes/minFill {
+		f.rebuildTree(t)
 	}
 }
 
-// reload builds a tree anew of the nodes it has.
-func (f *forest) reload(t *tree) {
+// rebuildTree builds a tree again from the nodes that it has.
+func (f *forest) rebuildTree(t *tree) {
 	slots := make([]int32, 0, t.nodes)
 	for i := range t.pages {
 		if t.pages[i].leaf {
-			slots = append(slots, t.pages[i].below...)
+			slots = append(slots, t.pages[i].children...)
 		}
 	}
-	f.load(t, slots)
+	f.buildTree(t, slots)
 }

@@ -18,7 +18,7 @@ import (
 // changes from a cursor of its own, so that no other code has to inform it.
 //
 // Example: 20,000 nodes, and a pod that asks for 2 CPUs. The forest looks at some pages of six nodes. The pod is assumed on n7, which is one
-// entry of the log; the next decision refiles n7 alone. When pods of 2 CPUs keep coming they get a ranking, and each takes the top of a heap.
+// entry of the log; the next decision moves n7 alone to another page. When pods of 2 CPUs keep coming they get a ranking, and each takes the top of a heap.
 type Index struct {
 	snapshot   *cluster.Snapshot
 	profile    *rules.Profile
@@ -41,21 +41,21 @@ type Index struct {
 	decision    uint32
 	positions   []int
 
-	excepted    []cluster.Slot
-	holding     []cluster.Slot // nodes with images of the class
-	imageIn     []uint32       // by slot: the decision in which it was one of these
-	imageSum    []int64
-	images      map[string]*imageHolders
-	own         map[string]*ownSelection
-	dense       denseColumn
-	scan        scan
-	search      search
-	pins        []cluster.Slot
-	few         DomainScorer
-	sizesSeen   sightings[string]
-	classesSeen sightings[cluster.ClassID]
+	excepted   []cluster.Slot
+	holding    []cluster.Slot // nodes with images of the class
+	imageIn    []uint32       // by slot: the decision in which it was one of these
+	imageSum   []int64
+	images     map[string]*imageHolders
+	own        map[string]*ownSelection
+	dense      denseColumn
+	scan       scan
+	search     search
+	pins       []cluster.Slot
+	few        DomainScorer
+	sizeUsage  usage[string]
+	classUsage usage[cluster.ClassID]
 
-	givenPatience *int
+	givenUses *int
 
 	epoch uint32
 	seen  []uint32 // by slot: the epoch in which it was last stamped
@@ -73,7 +73,7 @@ func New(snapshot *cluster.Snapshot, profile *rules.Profile, seed uint64, maxInd
 		indexes: make(map[cluster.ClassID]*classIndex), rankings: make(map[string]*ranking),
 		rankingByClass: make(map[cluster.ClassID]*ranking), nodeClasses: newNodeClasses(), maxCoarse: maxCoarseDomains, maxHolders: maxHolders,
 		images: make(map[string]*imageHolders), own: make(map[string]*ownSelection),
-		sizesSeen: make(sightings[string]), classesSeen: make(sightings[cluster.ClassID]),
+		sizeUsage: make(usage[string]), classUsage: make(usage[cluster.ClassID]),
 	}
 }
 
@@ -88,9 +88,9 @@ func (ix *Index) SetMaxHolders(nodes int) { ix.maxHolders = nodes }
 // SetMaxNodeClasses sets how many node classes are shared. Either way is exact; tests choose it. It must be called before the first decision.
 func (ix *Index) SetMaxNodeClasses(classes int) { ix.nodeClasses.most = classes }
 
-// SetPatience sets how often in a row a size or a class is asked about before it gets an index of its own. Either way is exact; tests choose it. It must
-// be called before the first decision.
-func (ix *Index) SetPatience(times int) { ix.givenPatience = &times }
+// SetUsesBeforeIndex sets how often in a row a size or a class is asked about before it gets an index of its own. Either way is exact; tests choose it. It
+// must be called before the first decision.
+func (ix *Index) SetUsesBeforeIndex(uses int) { ix.givenUses = &uses }
 
 // Snapshot is what the Index is of.
 func (ix *Index) Snapshot() *cluster.Snapshot { return ix.snapshot }
@@ -139,7 +139,7 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	now := s.Log().Len()
 	scorer := ix.profile.DenseScorer(c)
 	simple := ix.onlySoftSpread(c.Constraints)
-	if !simple && ix.earnsIndex(c, &scorer, now) {
+	if !simple && ix.earnsClassIndex(c, &scorer, now) {
 		return ix.classIndex(c).best(ix)
 	}
 	ix.markExceptions(c)
@@ -161,20 +161,20 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	if scorer.Bounded {
 		ix.search.start(ix, c, &scorer, v)
 		slot, ok := ix.choose(&ix.search, c, v)
-		ix.classesSeen.cost(c.ID, ix.search.looked, s.Slots())
+		ix.classUsage.searched(c.ID, ix.search.looked, s.Slots())
 		return slot, ok
 	}
 	ix.scan.run(ix, c, &scorer, v, ix.nodeClasses.of)
 	return ix.choose(&ix.scan, c, v)
 }
 
-// earnsIndex notes that a class with constraints is asked about, and reports whether its own index should answer.
-func (ix *Index) earnsIndex(c *cluster.Class, scorer *rules.DenseScorer, now changes.Revision) bool {
+// earnsClassIndex notes that a class with constraints is asked about, and reports whether its own index should answer.
+func (ix *Index) earnsClassIndex(c *cluster.Class, scorer *rules.DenseScorer, now changes.Revision) bool {
 	if readsCounts(c.Constraints) {
 		return true
 	}
-	few := ix.changesBetween(scorer.Bounded, ix.classesSeen[c.ID].dear)
-	return (ix.classesSeen.again(c.ID, now, few, ix.patience()) || scansSlowly(c, scorer)) && ix.mayIndex(c)
+	few := ix.fewChanges(scorer.Bounded, ix.classUsage[c.ID].costly)
+	return (ix.classUsage.earnsIndex(c.ID, now, few, ix.usesBeforeIndex()) || scansSlowly(c, scorer)) && ix.mayIndex(c)
 }
 
 // mayIndex reports whether the class has an index, or there is room for one, or one that was not used lately.
@@ -183,7 +183,7 @@ func (ix *Index) mayIndex(c *cluster.Class) bool {
 		return true
 	}
 	oldest := leastRecent(ix.indexes, func(x *classIndex) uint64 { return x.lastUsed })
-	return ix.snapshot.Log().Len()-oldest.cursor > soon(ix.snapshot.Slots())
+	return ix.snapshot.Log().Len()-oldest.cursor > changesPerScan(ix.snapshot.Slots())
 }
 
 // classIndex returns the class's own index, up to date with the snapshot.
@@ -208,16 +208,16 @@ func (ix *Index) classIndex(c *cluster.Class) *classIndex {
 func (ix *Index) ranking(c *cluster.Class, scorer *rules.DenseScorer, now changes.Revision) *ranking {
 	r := ix.rankingByClass[c.ID]
 	slots := ix.snapshot.Slots()
-	few := ix.changesBetween(scorer.Bounded, false)
+	few := ix.fewChanges(scorer.Bounded, false)
 	if r != nil {
-		if ix.sizesSeen.again(r.key, now, few, ix.patience()) || now-r.cursor <= soon(slots) || scansSlowly(c, scorer) {
+		if ix.sizeUsage.earnsIndex(r.key, now, few, ix.usesBeforeIndex()) || now-r.cursor <= changesPerScan(slots) || scansSlowly(c, scorer) {
 			return r
 		}
 		return nil
 	}
 	ix.scratch = c.AppendSize(ix.scratch[:0])
 	key := string(ix.scratch)
-	if !ix.sizesSeen.again(key, now, few, ix.patience()) && !scansSlowly(c, scorer) {
+	if !ix.sizeUsage.earnsIndex(key, now, few, ix.usesBeforeIndex()) && !scansSlowly(c, scorer) {
 		return nil
 	}
 	if r = ix.rankings[key]; r == nil {
@@ -241,8 +241,8 @@ func (ix *Index) ranking(c *cluster.Class, scorer *rules.DenseScorer, now change
 	return r
 }
 
-// scansSlowly reports whether a decision for the class asks the tables about each node. It costs as much as building an index, so that an index need not
-// be earned, where there is room for one.
+// scansSlowly reports whether a decision for the class asks the tables about each node. That costs as much as to build an index, so the class gets one at
+// once, where there is room.
 func scansSlowly(c *cluster.Class, scorer *rules.DenseScorer) bool {
 	return !scorer.Bounded || c.Constraints.SpreadsSoftly() && !scorer.Filters
 }

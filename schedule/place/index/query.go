@@ -39,7 +39,7 @@ func (q *query) fitsDomain(ix *Index, slot cluster.Slot) bool {
 }
 
 func (q *query) score(ix *Index, slot cluster.Slot) int64 {
-	if row := &ix.dense.rows[slot]; q.scorer.Scores(row) {
+	if row := &ix.dense.rows[slot]; q.scorer.CanScore(row) {
 		return q.scorer.Score(row)
 	}
 	return ix.profile.LocalScore(&ix.snapshot.State, slot, q.class)
@@ -47,7 +47,7 @@ func (q *query) score(ix *Index, slot cluster.Slot) int64 {
 
 func (q *query) judge(ix *Index, slot cluster.Slot, bar rules.Bar) (key int64, ok bool) {
 	tie := ix.dense.ties[slot]
-	if q.selection.indexOf(q.of[slot]) == NoGroup || !q.scorer.May(&ix.dense.outlines[slot], tie, bar) || !q.fits(ix, slot) {
+	if q.selection.indexOf(q.of[slot]) == NoGroup || !q.scorer.MayBeat(&ix.dense.outlines[slot], tie, bar) || !q.fits(ix, slot) {
 		return 0, false
 	}
 	return keyOf(q.score(ix, slot), tie), true
@@ -68,7 +68,7 @@ func (q *query) consider(ix *Index, best *groupBest, slot cluster.Slot) {
 		return
 	}
 	bar := rules.Bar{Score: q.score(ix, slot), Tie: ix.dense.ties[slot]}
-	if !best.bar.Beats(bar.Score, bar.Tie) || bar == best.bar && best.slot != cluster.NoSlot && slot > best.slot || !q.fitsDomain(ix, slot) {
+	if !best.bar.BeatenBy(bar.Score, bar.Tie) || bar == best.bar && best.slot != cluster.NoSlot && slot > best.slot || !q.fitsDomain(ix, slot) {
 		return
 	}
 	best.slot, best.bar = slot, bar

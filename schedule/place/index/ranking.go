@@ -139,7 +139,7 @@ func (r *ranking) ordinary(ix *Index, group int32, _ rules.Bar) (slot cluster.Sl
 	return slot, key
 }
 
-func (r *ranking) promise(int32) int64 { return 0 } // each group's best is known at once
+func (r *ranking) bound(int32) int64 { return 0 } // each group's best is known at once
 
 func (r *ranking) judge(_ *Index, slot cluster.Slot, _ rules.Bar) (key int64, ok bool) {
 	c := &r.cells[slot]

@@ -5,11 +5,11 @@ import (
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// scan answers for one decision by one pass over all nodes. It serves classes that tell nodes apart too finely for a forest, and profiles whose
-// scores have no bound, and leaves nothing behind.
+// scan finds the best node for one decision by one pass over all nodes. It serves classes that tell nodes apart too finely for a forest, and profiles
+// whose scores have no bound. It keeps nothing for the next decision.
 type scan struct {
 	query
-	sieve  rules.Sieve
+	input  rules.ScanInput
 	groups []groupNodes // by index of the selection's allowed
 }
 
@@ -25,19 +25,19 @@ func (x *scan) run(ix *Index, c *cluster.Class, scorer *rules.DenseScorer, v *se
 	ix.dense.follow(ix)
 	x.begin(c, scorer, v, of)
 	x.groups = x.groups[:0]
-	x.sieve = rules.Sieve{Outlines: ix.dense.outlines, Ties: ix.dense.ties, Of: of, Position: v.position, Bars: x.sieve.Bars[:0]}
+	x.input = rules.ScanInput{Outlines: ix.dense.outlines, Ties: ix.dense.ties, Of: of, Position: v.position, Bars: x.input.Bars[:0]}
 	for range v.allowed {
 		nothing := rules.Bar{Score: rules.NoBar}
 		x.groups = append(x.groups, groupNodes{groupBest: groupBest{bar: nothing, slot: cluster.NoSlot}, sample: cluster.NoSlot})
-		x.sieve.Bars = append(x.sieve.Bars, nothing)
+		x.input.Bars = append(x.input.Bars, nothing)
 	}
 	if x.soft {
 		x.count(ix)
 	}
-	for i := x.scorer.Next(&x.sieve, 0); i < len(x.sieve.Outlines); i = x.scorer.Next(&x.sieve, i+1) {
+	for i := x.scorer.Next(&x.input, 0); i < len(x.input.Outlines); i = x.scorer.Next(&x.input, i+1) {
 		at := v.position[of[i]]
 		x.consider(ix, &x.groups[at].groupBest, cluster.Slot(i))
-		x.sieve.Bars[at] = x.groups[at].bar
+		x.input.Bars[at] = x.groups[at].bar
 	}
 }
 
@@ -69,6 +69,6 @@ func (x *scan) ordinary(_ *Index, group int32, _ rules.Bar) (slot cluster.Slot, 
 	return x.group(group).choice()
 }
 
-func (x *scan) promise(int32) int64 { return 0 } // each group's best is known
+func (x *scan) bound(int32) int64 { return 0 } // each group's best is known
 
 func (x *scan) group(group int32) *groupNodes { return &x.groups[x.selection.position[group]] }

@@ -5,15 +5,15 @@ import (
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// search answers for one decision by the forest: branch and bound in the tree of each group.
+// search finds the best node for one decision in the forest, by branch and bound in the tree of each group.
 type search struct {
 	query
 	forest forest
-	ahead  []promise // scratch: a stack
+	stack  []boundedPage // scratch of descend
 }
 
-// promise is a page and what no node in it exceeds.
-type promise struct {
+// boundedPage is a page with the score and tie that no node in it exceeds.
+type boundedPage struct {
 	page  int32
 	bound rules.Bar
 }
@@ -37,29 +37,29 @@ func (x *search) feasible(ix *Index, group int32) (cluster.Slot, int) {
 	return slot, 1
 }
 
-func (x *search) promise(group int32) int64 {
+func (x *search) bound(group int32) int64 {
 	tree := x.forest.tree(group)
-	if bound := x.scorer.BoundBox(&tree.boxes[tree.root]); bound < rules.Unbounded {
+	if bound := x.scorer.BoxBound(&tree.boxes[tree.root]); bound < rules.Unbounded {
 		return bound
 	}
 	return 0
 }
 
-// count is how many nodes of a page are feasible, and one of them. Where the columns answer for all filters, nodes of a page where all fit are not
-// looked at.
+// count returns the number of feasible nodes in a page, and one of them. Where the columns answer for all filters, it does not look at the nodes of a
+// page on which all fit.
 func (x *search) count(ix *Index, tree *tree, id int32) (sample cluster.Slot, feasible int) {
 	p, box := &tree.pages[id], &tree.boxes[id]
 	switch {
 	case !x.scorer.FitSome(box):
 		return cluster.NoSlot, 0
 	case x.byColumns() && x.scorer.FitAll(box):
-		return tree.first(id), box.Nodes()
+		return tree.anySlot(id), box.Nodes()
 	}
 	sample = cluster.NoSlot
-	for _, below := range p.below {
-		one, n := cluster.Slot(below), 0
+	for _, child := range p.children {
+		one, n := cluster.Slot(child), 0
 		if !p.leaf {
-			one, n = x.count(ix, tree, below)
+			one, n = x.count(ix, tree, child)
 		} else if x.admits(ix, one) {
 			n = 1
 		}
@@ -75,16 +75,16 @@ func (x *search) sample(ix *Index, group int32) cluster.Slot {
 	return x.find(ix, tree, tree.root)
 }
 
-// find is a feasible node of a page that is no exception, NoSlot if there is none.
+// find returns a feasible node in a page that is no exception, NoSlot if there is none.
 func (x *search) find(ix *Index, tree *tree, id int32) cluster.Slot {
 	p := &tree.pages[id]
 	if !x.scorer.FitSome(&tree.boxes[id]) {
 		return cluster.NoSlot
 	}
-	for _, below := range p.below {
-		slot := cluster.Slot(below)
+	for _, child := range p.children {
+		slot := cluster.Slot(child)
 		if !p.leaf {
-			if slot = x.find(ix, tree, below); slot != cluster.NoSlot {
+			if slot = x.find(ix, tree, child); slot != cluster.NoSlot {
 				return slot
 			}
 		} else if !ix.isException(slot) && x.admits(ix, slot) {
@@ -97,7 +97,7 @@ func (x *search) find(ix *Index, tree *tree, id int32) cluster.Slot {
 // byColumns reports whether the columns answer for all filters.
 func (x *search) byColumns() bool { return x.scorer.Filters && !x.domain }
 
-// admits reports whether a node is feasible. What the columns answer costs so little that it does not count as a look.
+// admits reports whether a node is feasible. An answer of the columns costs too little to count as a node looked at.
 func (x *search) admits(ix *Index, slot cluster.Slot) bool {
 	if x.byColumns() {
 		return x.scorer.Fits(&ix.dense.rows[slot])
@@ -111,47 +111,47 @@ func (x *search) ordinary(ix *Index, group int32, bar rules.Bar) (slot cluster.S
 	return best.choice()
 }
 
-// descend looks for the best node of a tree: depth first, the page that promises most before its siblings. Best first opens a tenth fewer pages, and costs
-// more for keeping them in order.
+// descend looks for the best node of a tree: depth first, and of siblings the page with the highest bound first. Always to open the page with the highest
+// bound would open a tenth fewer, but it costs more to keep all open pages in order.
 func (x *search) descend(ix *Index, tree *tree, best *groupBest) {
-	x.ahead = x.ahead[:0]
+	x.stack = x.stack[:0]
 	x.push(tree, tree.root, best.bar, 0)
-	for len(x.ahead) > 0 {
-		next := x.ahead[len(x.ahead)-1]
-		x.ahead = x.ahead[:len(x.ahead)-1]
-		if !best.bar.Beats(next.bound.Score, next.bound.Tie) {
+	for len(x.stack) > 0 {
+		next := x.stack[len(x.stack)-1]
+		x.stack = x.stack[:len(x.stack)-1]
+		if !best.bar.BeatenBy(next.bound.Score, next.bound.Tie) {
 			continue
 		}
 		p := &tree.pages[next.page]
 		if !p.leaf {
-			siblings := len(x.ahead)
-			for _, below := range p.below {
-				x.push(tree, below, best.bar, siblings)
+			siblings := len(x.stack)
+			for _, child := range p.children {
+				x.push(tree, child, best.bar, siblings)
 			}
 			continue
 		}
-		for _, below := range p.below {
-			if x.scorer.May(&ix.dense.outlines[below], ix.dense.ties[below], best.bar) {
-				x.consider(ix, best, cluster.Slot(below))
+		for _, child := range p.children {
+			if x.scorer.MayBeat(&ix.dense.outlines[child], ix.dense.ties[child], best.bar) {
+				x.consider(ix, best, cluster.Slot(child))
 			}
 		}
 	}
 }
 
-// push puts a page on the stack, if it may have a better node than what was found: among its siblings those that promise more come after it.
+// push puts a page on the stack, if it may have a better node than the best so far. Siblings are on the stack by bound, the highest on top.
 func (x *search) push(tree *tree, page int32, bar rules.Bar, siblings int) {
 	box := &tree.boxes[page]
 	if !x.scorer.FitSome(box) {
 		return
 	}
-	bound := rules.Bar{Score: x.scorer.BoundBox(box), Tie: box.Tie()}
-	if !bar.Beats(bound.Score, bound.Tie) {
+	bound := rules.Bar{Score: x.scorer.BoxBound(box), Tie: box.Tie()}
+	if !bar.BeatenBy(bound.Score, bound.Tie) {
 		return
 	}
-	at := len(x.ahead)
-	x.ahead = append(x.ahead, promise{})
-	for ; at > siblings && bound.Beats(x.ahead[at-1].bound.Score, x.ahead[at-1].bound.Tie); at-- {
-		x.ahead[at] = x.ahead[at-1]
+	at := len(x.stack)
+	x.stack = append(x.stack, boundedPage{})
+	for ; at > siblings && bound.BeatenBy(x.stack[at-1].bound.Score, x.stack[at-1].bound.Tie); at-- {
+		x.stack[at] = x.stack[at-1]
 	}
-	x.ahead[at] = promise{page, bound}
+	x.stack[at] = boundedPage{page, bound}
 }

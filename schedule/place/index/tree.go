@@ -8,26 +8,26 @@ import (
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// tree has the nodes of one node class in pages of nodes that are alike, and these in pages of pages; each page knows the box of all below. It
-// is a Hilbert R-tree (Kamel and Faloutsos, VLDB 1994): nodes are in the order of a key that follows a Hilbert curve over what is free, so that a
-// page has a small box, and a node whose state changes has one place to go to.
+// tree is a Hilbert R-tree of the nodes of one node class (Kamel and Faloutsos, VLDB 1994). A leaf has nodes that are alike, any other page has pages, and
+// each page has the box of all nodes in it. Nodes are in the order of a key that follows a Hilbert curve over what is free on them. So the boxes are
+// small, and the key of a node says which leaf it belongs to.
 //
-// Example: a pod asks for 2 CPUs. The root has 5 pages; the bound of one is the highest, so its pages are looked at, and so on to a leaf of 6 nodes. The
-// best of them scores 87, and no other page promises as much: some 40 bounds and 6 nodes were looked at, of 20,000.
+// Example: a pod asks for 2 CPUs. The root has 5 pages. The search opens the one with the highest bound, then the best page in that, and so on to a leaf of
+// 6 nodes. The best of these scores 87, and no other page has a bound of 87 or more. The search computed some 40 bounds and looked at 6 nodes of 20,000.
 type tree struct {
 	pages  []page
-	boxes  []rules.Box // by page: what bounds all below; side by side, because a search reads those of siblings
+	boxes  []rules.Box // by page: the box of all nodes in it; side by side, because a search reads those of siblings
 	root   int32       // a leaf without nodes, if there are none
 	leaves int
 	nodes  int
 }
 
 type page struct {
-	parent int32
-	leaf   bool
-	below  []int32 // slots of a leaf, pages of others
-	start  uint64  // the least key that belongs to it; that of a tree's first pages is 0
-	until  uint64  // of a leaf: the least key that belongs to the next one
+	parent   int32
+	leaf     bool
+	children []int32 // slots of a leaf, pages of others
+	start    uint64  // the least key that belongs to it; that of a tree's first pages is 0
+	until    uint64  // of a leaf: the least key that belongs to the next one
 }
 
 // holds reports whether a key belongs to a leaf.
@@ -35,23 +35,23 @@ func (p *page) holds(key uint64) bool {
 	return p.start <= key && (key < p.until || p.until == lastKey)
 }
 
-// The sizes of pages: small ones, whose boxes are tight.
+// The numbers of children of a page. Small pages have small boxes, whose bounds are close to the scores.
 const (
-	noPage   = int32(-1)
-	maxBelow = 8
-	loaded   = 6 // how full pages are at first
-	thinnest = 2 // fewer nodes than that a leaf on the average: the tree is built anew
-	lastKey  = ^uint64(0)
+	noPage      = int32(-1)
+	maxFill     = 8
+	initialFill = 6 // of the pages of a tree that is built
+	minFill     = 2 // on average, of leaves; with less the tree is built again
+	lastKey     = ^uint64(0)
 )
 
-// load builds the tree of some slots, which it sorts.
-func (f *forest) load(t *tree, slots []int32) {
+// buildTree builds the tree of some slots, which it sorts.
+func (f *forest) buildTree(t *tree, slots []int32) {
 	t.pages, t.boxes, t.leaves, t.nodes = t.pages[:0], t.boxes[:0], 0, len(slots)
 	f.sortByKey(slots)
 	var level []int32
 	start := uint64(0)
 	for {
-		end := min(loaded, len(slots))
+		end := min(initialFill, len(slots))
 		for end < len(slots) && f.keys[slots[end]] == f.keys[slots[end-1]] {
 			end++
 		}
@@ -66,8 +66,8 @@ func (f *forest) load(t *tree, slots []int32) {
 	}
 	for len(level) > 1 {
 		var above []int32
-		for children := range slices.Chunk(level, loaded) {
-			above = append(above, t.addAbove(children))
+		for children := range slices.Chunk(level, initialFill) {
+			above = append(above, t.addParent(children))
 		}
 		level = above
 	}
@@ -80,7 +80,7 @@ func (f *forest) sortByKey(slots []int32) {
 
 // addLeaf adds a leaf of some slots.
 func (f *forest) addLeaf(t *tree, slots []int32, start, until uint64) int32 {
-	id := t.add(page{leaf: true, below: slices.Clone(slots), start: start, until: until})
+	id := t.add(page{leaf: true, children: slices.Clone(slots), start: start, until: until})
 	for _, slot := range slots {
 		f.pageOf[slot] = id
 	}
@@ -89,9 +89,9 @@ func (f *forest) addLeaf(t *tree, slots []int32, start, until uint64) int32 {
 	return id
 }
 
-// addAbove adds the page of some pages.
-func (t *tree) addAbove(children []int32) int32 {
-	id := t.add(page{below: slices.Clone(children), start: t.pages[children[0]].start})
+// addParent adds the page that has some pages as its children.
+func (t *tree) addParent(children []int32) int32 {
+	id := t.add(page{children: slices.Clone(children), start: t.pages[children[0]].start})
 	for _, child := range children {
 		t.pages[child].parent = id
 	}
@@ -105,25 +105,25 @@ func (t *tree) add(p page) int32 {
 	return int32(len(t.pages) - 1)
 }
 
-// measureLeaf finds the box of a leaf's nodes.
+// measureLeaf computes the box of a leaf.
 func (f *forest) measureLeaf(t *tree, id int32) {
 	box := &t.boxes[id]
 	*box = rules.Box{}
-	for _, slot := range t.pages[id].below {
+	for _, slot := range t.pages[id].children {
 		box.Add(&f.dense.outlines[slot], &f.dense.rows[slot], f.dense.ties[slot])
 	}
 }
 
-// measure finds the box of a page of pages.
+// measure computes the box of a page that is no leaf.
 func (t *tree) measure(id int32) {
 	box := &t.boxes[id]
 	*box = rules.Box{}
-	for _, child := range t.pages[id].below {
+	for _, child := range t.pages[id].children {
 		box.Merge(&t.boxes[child])
 	}
 }
 
-// remeasure brings the boxes of a leaf and of those above to its nodes.
+// remeasure computes the boxes of a leaf and of the pages above it, as far as they change.
 func (f *forest) remeasure(t *tree, leaf int32) {
 	old := t.boxes[leaf]
 	f.measureLeaf(t, leaf)
@@ -136,62 +136,62 @@ func (f *forest) remeasure(t *tree, leaf int32) {
 	}
 }
 
-// leafFor is the leaf that a key belongs to.
+// leafFor returns the leaf that a key belongs to.
 func (t *tree) leafFor(key uint64) int32 {
 	id := t.root
 	for !t.pages[id].leaf {
-		below := t.pages[id].below
-		at := len(below) - 1
-		for at > 0 && key < t.pages[below[at]].start {
+		children := t.pages[id].children
+		at := len(children) - 1
+		for at > 0 && key < t.pages[children[at]].start {
 			at--
 		}
-		id = below[at]
+		id = children[at]
 	}
 	return id
 }
 
-// first is a slot of a page that has some.
-func (t *tree) first(id int32) cluster.Slot {
+// anySlot returns one of the nodes in a page that has some.
+func (t *tree) anySlot(id int32) cluster.Slot {
 	for !t.pages[id].leaf {
-		for _, below := range t.pages[id].below {
-			if t.boxes[below].Nodes() > 0 {
-				id = below
+		for _, child := range t.pages[id].children {
+			if t.boxes[child].Nodes() > 0 {
+				id = child
 				break
 			}
 		}
 	}
-	return cluster.Slot(t.pages[id].below[0])
+	return cluster.Slot(t.pages[id].children[0])
 }
 
-// insert takes in a slot by its key.
+// insert puts a slot into the leaf that its key belongs to.
 func (f *forest) insert(t *tree, slot cluster.Slot) {
 	id := t.leafFor(f.keys[slot])
 	p := &t.pages[id]
-	p.below = append(p.below, int32(slot))
+	p.children = append(p.children, int32(slot))
 	f.pageOf[slot] = id
 	t.nodes++
-	if len(p.below) > maxBelow && f.split(t, id) {
+	if len(p.children) > maxFill && f.split(t, id) {
 		return
 	}
 	f.remeasure(t, id)
 }
 
-// remove takes out a slot. A leaf without nodes stays, until the tree is built anew.
+// remove takes a slot out of its leaf. A leaf that is left without nodes stays until the tree is built again.
 func (f *forest) remove(t *tree, slot cluster.Slot) {
 	id := f.pageOf[slot]
 	p := &t.pages[id]
-	last := len(p.below) - 1
-	at := slices.Index(p.below, int32(slot))
-	p.below[at] = p.below[last]
-	p.below = p.below[:last]
+	last := len(p.children) - 1
+	at := slices.Index(p.children, int32(slot))
+	p.children[at] = p.children[last]
+	p.children = p.children[:last]
 	f.pageOf[slot] = noPage
 	t.nodes--
 	f.remeasure(t, id)
 }
 
-// split divides a full leaf in two, at a key in its middle. It is false when all its nodes have the same key.
+// split divides a full leaf in two, at a key in its middle. It returns false if all its nodes have the same key.
 func (f *forest) split(t *tree, id int32) bool {
-	slots := t.pages[id].below
+	slots := t.pages[id].children
 	f.sortByKey(slots)
 	middle := len(slots) / 2
 	for middle < len(slots) && f.keys[slots[middle]] == f.keys[slots[middle-1]] {
@@ -207,32 +207,32 @@ func (f *forest) split(t *tree, id int32) bool {
 	}
 	key := f.keys[slots[middle]]
 	right := f.addLeaf(t, slots[middle:], key, t.pages[id].until)
-	t.pages[id].below, t.pages[id].until = slots[:middle], key
+	t.pages[id].children, t.pages[id].until = slots[:middle], key
 	f.measureLeaf(t, id)
-	t.adopt(id, right)
+	t.insertAfter(id, right)
 	return true
 }
 
-// adopt puts a new page to the right of another one, and measures those above.
-func (t *tree) adopt(left, right int32) {
+// insertAfter makes a new page the next sibling of another one, splits those above that get too full, and computes the boxes above.
+func (t *tree) insertAfter(left, right int32) {
 	for {
 		parent := t.pages[left].parent
 		if parent == noPage {
-			t.root = t.addAbove([]int32{left, right})
+			t.root = t.addParent([]int32{left, right})
 			return
 		}
 		p := &t.pages[parent]
-		p.below = slices.Insert(p.below, slices.Index(p.below, left)+1, right)
+		p.children = slices.Insert(p.children, slices.Index(p.children, left)+1, right)
 		t.pages[right].parent = parent
-		if len(p.below) <= maxBelow {
+		if len(p.children) <= maxFill {
 			for ; parent != noPage; parent = t.pages[parent].parent {
 				t.measure(parent)
 			}
 			return
 		}
-		below, half := p.below, len(p.below)/2
-		p.below = below[:half]
+		children, half := p.children, len(p.children)/2
+		p.children = children[:half]
 		t.measure(parent)
-		left, right = parent, t.addAbove(below[half:])
+		left, right = parent, t.addParent(children[half:])
 	}
 }

@@ -68,36 +68,36 @@ func (f *forest) verify(ix *Index) error {
 // verifyPage follows a page that is to have the keys before until.
 func (f *forest) verifyPage(ix *Index, t *tree, id, group int32, until uint64) (nodes int, err error) {
 	p := &t.pages[id]
-	if p.leaf && p.until != until || !p.leaf && p.start != t.pages[p.below[0]].start {
+	if p.leaf && p.until != until || !p.leaf && p.start != t.pages[p.children[0]].start {
 		return 0, fmt.Errorf("page %d has the keys from %x to %x; its place is for those to %x", id, p.start, p.until, until)
 	}
 	var box rules.Box
-	for i, below := range p.below {
+	for i, child := range p.children {
 		if p.leaf {
-			key := ix.dense.rows[below].CurveKey(ix.dense.ties[below])
-			if f.keys[below] != key || key < p.start || key >= until && until != lastKey || f.pageOf[below] != id || ix.nodeClasses.of[below] != group {
-				return 0, fmt.Errorf("slot %d of node class %d has the key %x and is said to be in leaf %d; it is in leaf %d, for keys from %x to %x", below, ix.nodeClasses.of[below], key, f.pageOf[below], id, p.start, p.until)
+			key := ix.dense.rows[child].CurveKey(ix.dense.ties[child])
+			if f.keys[child] != key || key < p.start || key >= until && until != lastKey || f.pageOf[child] != id || ix.nodeClasses.of[child] != group {
+				return 0, fmt.Errorf("slot %d of node class %d has the key %x and is said to be in leaf %d; it is in leaf %d, for keys from %x to %x", child, ix.nodeClasses.of[child], key, f.pageOf[child], id, p.start, p.until)
 			}
-			box.Add(&ix.dense.outlines[below], &ix.dense.rows[below], ix.dense.ties[below])
+			box.Add(&ix.dense.outlines[child], &ix.dense.rows[child], ix.dense.ties[child])
 			nodes++
 			continue
 		}
 		childUntil := until
-		if i+1 < len(p.below) {
-			childUntil = t.pages[p.below[i+1]].start
+		if i+1 < len(p.children) {
+			childUntil = t.pages[p.children[i+1]].start
 		}
-		n, err := f.verifyPage(ix, t, below, group, childUntil)
+		n, err := f.verifyPage(ix, t, child, group, childUntil)
 		if err != nil {
 			return 0, err
 		}
 		nodes += n
-		box.Merge(&t.boxes[below])
-		if child := &t.pages[below]; child.parent != id || child.start >= childUntil {
-			return 0, fmt.Errorf("page %d of %d has the parent %d and the keys from %x; its place is for those to %x", below, id, child.parent, child.start, childUntil)
+		box.Merge(&t.boxes[child])
+		if at := &t.pages[child]; at.parent != id || at.start >= childUntil {
+			return 0, fmt.Errorf("page %d of %d has the parent %d and the keys from %x; its place is for those to %x", child, id, at.parent, at.start, childUntil)
 		}
 	}
-	if box != t.boxes[id] || len(p.below) > 2*maxBelow {
-		return 0, fmt.Errorf("page %d has the box %+v, what is below makes %+v", id, t.boxes[id], box)
+	if box != t.boxes[id] || len(p.children) > 2*maxFill {
+		return 0, fmt.Errorf("page %d has the box %+v, its children make %+v", id, t.boxes[id], box)
 	}
 	return nodes, nil
 }

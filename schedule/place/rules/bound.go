@@ -6,8 +6,8 @@ import (
 	"hilbert.dev/hilbert/resource"
 )
 
-// Outline is what the bound of a node's score is made of, in 24 bytes, because a pass over many nodes reads it of each. It holds single precision;
-// bounds leave room for what that loses.
+// Outline is what the bound of a node's score is computed from: 24 bytes, because a scan reads the outlines of all nodes. Its numbers have single
+// precision, and bounds allow for the error (boundSlack).
 type Outline struct {
 	left, share      [2]float32 // cpu and memory: the free share as scores count it, −1 or more, and 1 / allocatable
 	skew             float32    // the used share of cpu minus that of memory
@@ -21,16 +21,16 @@ const (
 	closedNode outlineKind = iota // no pod may go there
 	plainNode
 	gpuNode
-	oddNode // there is no bound: it has no cpu or no memory, or less than none is free
+	unboundedNode // no bound is known, because it has no cpu or no memory, or more is requested than there is
 )
 
-// Outline returns that of a node.
+// Outline computes the outline of a node.
 func (d *Dense) Outline() (o Outline) {
 	switch {
 	case !d.open:
 		return Outline{}
 	case d.allocatable[0] <= 0 || d.allocatable[1] <= 0 || d.free[0] < 0 || d.free[1] < 0:
-		return Outline{kind: oddNode}
+		return Outline{kind: unboundedNode}
 	case d.gpus:
 		o.kind = gpuNode
 	default:
@@ -46,7 +46,8 @@ func (d *Dense) Outline() (o Outline) {
 	return o
 }
 
-// Box bounds the outlines of some nodes, and what is free on them: an entry of an R-tree. The zero Box is of no node.
+// Box has the least and the most of what some nodes have: of their outlines, and of what is free on them. It is an entry of an R-tree. The zero Box has
+// no nodes.
 type Box struct {
 	left, share      [2]interval
 	skew             interval
@@ -56,7 +57,7 @@ type Box struct {
 	nodes            int32
 	tie              uint32 // the greatest
 	balance, packing int8   // the least, the greatest
-	odd, plain       bool   // some are
+	unbounded, plain bool   // some are of that kind
 }
 
 type interval struct{ least, most float32 }
@@ -65,22 +66,22 @@ func (v *interval) cover(o interval) { v.least, v.most = min(v.least, o.least), 
 
 func point(v float32) interval { return interval{v, v} }
 
-// Nodes is how many there are.
+// Nodes is the number of nodes in the box.
 func (b *Box) Nodes() int { return int(b.nodes) }
 
-// Tie is the greatest tie.
+// Tie is the greatest tie of a node in the box.
 func (b *Box) Tie() uint32 { return b.tie }
 
-// Add takes in an open node.
+// Add puts an open node into the box.
 func (b *Box) Add(o *Outline, d *Dense, tie uint32) {
 	b.Merge(&Box{
 		left: [2]interval{point(o.left[0]), point(o.left[1])}, share: [2]interval{point(o.share[0]), point(o.share[1])}, skew: point(o.skew), sum: o.left[0] + o.left[1],
 		free: [2][2]int64{{d.free[0], d.free[0]}, {d.free[1], d.free[1]}}, pods: [2]int32{d.pods, d.pods}, nodes: 1, tie: tie,
-		balance: o.balance, packing: o.packing, odd: o.kind == oddNode, plain: o.kind == plainNode,
+		balance: o.balance, packing: o.packing, unbounded: o.kind == unboundedNode, plain: o.kind == plainNode,
 	})
 }
 
-// Merge takes in the nodes of another box.
+// Merge puts the nodes of another box into the box.
 func (b *Box) Merge(o *Box) {
 	switch {
 	case o.nodes == 0:
@@ -100,15 +101,15 @@ func (b *Box) Merge(o *Box) {
 	b.nodes += o.nodes
 	b.tie = max(b.tie, o.tie)
 	b.balance, b.packing = min(b.balance, o.balance), max(b.packing, o.packing)
-	b.odd, b.plain = b.odd || o.odd, b.plain || o.plain
+	b.unbounded, b.plain = b.unbounded || o.unbounded, b.plain || o.plain
 }
 
-// FitSome reports whether cpu, memory and the number of pods let a pod in on some node of the box, as far as the box can tell.
+// FitSome is false if the pod fits on no node of the box, by cpu, memory and the number of pods. If it is true, the nodes have to be asked.
 func (x *DenseScorer) FitSome(b *Box) bool {
 	return b.nodes > 0 && x.pods <= b.pods[1] && (x.requests[0] == 0 || x.requests[0] <= b.free[0][1]) && (x.requests[1] == 0 || x.requests[1] <= b.free[1][1])
 }
 
-// FitAll reports whether they let a pod in on each.
+// FitAll reports whether the pod fits on each node of the box, by cpu, memory and the number of pods.
 func (x *DenseScorer) FitAll(b *Box) bool {
 	return x.pods <= b.pods[0] && (x.requests[0] == 0 || x.requests[0] <= b.free[0][0]) && (x.requests[1] == 0 || x.requests[1] <= b.free[1][0])
 }
@@ -116,7 +117,7 @@ func (x *DenseScorer) FitAll(b *Box) bool {
 // boundSlack is more than single precision loses of a percentage.
 const boundSlack = 0.0002
 
-// boundTerms is what a bound is made of beside the node.
+// boundTerms is what a bound is computed from besides the node: the pod and the weights of scores.
 type boundTerms struct {
 	requests, scored               [2]float32
 	least, most, balanced, packing int64 // weights
@@ -132,20 +133,20 @@ func (x *DenseScorer) boundTerms() boundTerms {
 		requests: amounts(x.requests), scored: amounts(x.scored),
 		least: w[leastScore], most: w[mostScore], balanced: w[balancedScore], packing: w[packingScore],
 	}
-	if !x.asksEither() {
+	if !x.asksCPUOrMemory() {
 		t.balanced = 0
 	}
 	if x.priced {
-		t.packing, t.priced = 0, x.beside(0)
+		t.packing, t.priced = 0, x.otherScores(0)
 	}
 	return t
 }
 
-// BoundBox is a score that no node of the box exceeds, if Bounded.
-func (x *DenseScorer) BoundBox(b *Box) int64 {
+// BoxBound is a score that no node of the box exceeds. It may be asked for if Bounded.
+func (x *DenseScorer) BoxBound(b *Box) int64 {
 	t := &x.bounds
 	switch {
-	case b.odd:
+	case b.unbounded:
 		return Unbounded
 	case !b.plain && x.priced:
 		return t.priced
@@ -210,11 +211,11 @@ func magnitude(v float32) float32 {
 	return v
 }
 
-// bound is BoundBox of one node.
-func (x *DenseScorer) bound(o *Outline) int64 {
+// nodeBound is a score that the node does not exceed.
+func (x *DenseScorer) nodeBound(o *Outline) int64 {
 	t := &x.bounds
 	switch {
-	case o.kind == oddNode:
+	case o.kind == unboundedNode:
 		return Unbounded
 	case o.kind == gpuNode && x.priced:
 		return t.priced
@@ -237,9 +238,9 @@ func (x *DenseScorer) bound(o *Outline) int64 {
 // what Go makes of a float that no int64 holds depends on the platform. To clamp here would make a search a tenth slower.
 func percent(share float32) int64 { return min(max(int64(share*MaxScore+boundSlack), 0), MaxScore) }
 
-// Bar is the best that is known: a better node scores more, or as much with a greater tie, or that in an earlier slot.
+// Bar is the score and the tie of the best node so far. The next one has to score more; or as much, with a greater tie; or the same, in an earlier slot.
 type Bar struct {
-	Score int64 // NoBar: nothing is known
+	Score int64 // NoBar: there is no node so far
 	Tie   uint32
 }
 
@@ -249,27 +250,27 @@ const (
 	Unbounded = math.MaxInt64
 )
 
-// Beats reports whether a node of that score and tie is better than the bar, or as good.
-func (b Bar) Beats(score int64, tie uint32) bool {
+// BeatenBy reports whether a node of that score and tie is better than the best so far, or as good, so that the slots decide.
+func (b Bar) BeatenBy(score int64, tie uint32) bool {
 	return score > b.Score || score == b.Score && tie >= b.Tie
 }
 
-// May reports whether its outline leaves open that the node beats the bar.
-func (x *DenseScorer) May(o *Outline, tie uint32, bar Bar) bool {
-	return o.kind != closedNode && (!x.Bounded || bar.Beats(x.bound(o), tie))
+// MayBeat is false if the node cannot beat the bar, by its outline.
+func (x *DenseScorer) MayBeat(o *Outline, tie uint32, bar Bar) bool {
+	return o.kind != closedNode && (!x.Bounded || bar.BeatenBy(x.nodeBound(o), tie))
 }
 
-// Sieve is what Next passes over: by slot the outlines, the ties, and the groups as a selection numbers them.
-type Sieve struct {
+// ScanInput is what Next looks through: by slot the outlines, the ties, and the groups.
+type ScanInput struct {
 	Outlines []Outline
 	Ties     []uint32
 	Of       []int32
-	Position []int32 // by group: its bar, negative where its nodes may not be used
+	Position []int32 // by group: its place in Bars, negative where its nodes may not be used
 	Bars     []Bar
 }
 
-// Next returns the next slot whose bound does not rule out that it is better than its group's bar, from one on; the number of slots when there is none.
-func (x *DenseScorer) Next(v *Sieve, from int) int {
+// Next returns the first slot, at from or after it, whose node may beat the bar of its group; the number of slots when there is none.
+func (x *DenseScorer) Next(v *ScanInput, from int) int {
 	ties, of := v.Ties[:len(v.Outlines)], v.Of[:len(v.Outlines)]
 	for i := from; i < len(v.Outlines); i++ {
 		group := of[i]
@@ -277,7 +278,7 @@ func (x *DenseScorer) Next(v *Sieve, from int) int {
 			continue
 		}
 		at := v.Position[group]
-		if at < 0 || !x.May(&v.Outlines[i], ties[i], v.Bars[at]) {
+		if at < 0 || !x.MayBeat(&v.Outlines[i], ties[i], v.Bars[at]) {
 			continue
 		}
 		return i

@@ -17,7 +17,7 @@ type Dense struct {
 	gpus                      bool     // it has some
 }
 
-// Fill makes it say what the state does of a slot.
+// Fill reads the node in a slot.
 func (d *Dense) Fill(s *cluster.State, slot cluster.Slot) {
 	*d = Dense{}
 	if s.Node(slot) == nil || s.Reservation(slot) != cluster.NoReservation {
@@ -40,23 +40,23 @@ func (d *Dense) Fill(s *cluster.State, slot cluster.Slot) {
 // IsOpen reports whether there is a node that is not reserved.
 func (d *Dense) IsOpen() bool { return d.open }
 
-// DenseScorer judges nodes by their Dense for pods of one class. Where a question has another answer than the tables', it is told so by Filters and
-// Scores.
+// DenseScorer judges nodes by their Dense for pods of one class. Filters and CanScore say where it knows the answers of the tables; elsewhere the tables
+// must be asked.
 type DenseScorer struct {
 	profile *Profile
-	// Filters: what it lets in passes all local filters. Otherwise what it refuses is refused, and what it lets in must be asked the tables.
+	// Filters: a node that Fits lets in passes all local filters. Otherwise these filters must be asked about it. What Fits refuses, they refuse.
 	Filters bool
 	// Bounded: there is a bound that no node's score exceeds.
 	Bounded  bool
-	scores   bool // the Dense is enough for the LocalScore of nodes without a price
-	priced   bool // nodes with GPUs have one
+	canScore bool // the Dense is enough for the LocalScore of nodes without a price
+	priced   bool // nodes with GPUs have a price
 	requests [2]int64
 	scored   [2]int64
 	pods     int32
 	bounds   boundTerms
 }
 
-// DenseScorer returns the class's.
+// DenseScorer returns the scorer of a class.
 func (p *Profile) DenseScorer(c *cluster.Class) (x DenseScorer) {
 	x = DenseScorer{profile: p, Filters: true, pods: 1}
 	for _, a := range c.Amounts {
@@ -72,12 +72,12 @@ func (p *Profile) DenseScorer(c *cluster.Class) (x DenseScorer) {
 		}
 	}
 	x.scored = [2]int64{c.ScoreCPU - c.PodLevelCPU, c.ScoreMemory - c.PodLevelMemory}
-	x.scores = !asksDevices(c) && c.NUMANodes.IsZero() && !c.AsksReclaimed()
+	x.canScore = !asksDevices(c) && c.NUMANodes.IsZero() && !c.AsksReclaimed()
 	x.priced = p.PriceList() != 0
-	x.Filters = x.Filters && x.scores && len(c.Ports) == 0
-	x.scores = x.scores && !p.ReadsLoad() // a Dense does not say what the node uses
+	x.Filters = x.Filters && x.canScore && len(c.Ports) == 0
+	x.canScore = x.canScore && !p.ReadsLoad() // a Dense does not say what the node uses
 	w := &p.local
-	x.Bounded = x.scores && w[pointsScore] == 0 && min(x.requests[0], x.requests[1], x.scored[0], x.scored[1]) >= 0
+	x.Bounded = x.canScore && w[pointsScore] == 0 && min(x.requests[0], x.requests[1], x.scored[0], x.scored[1]) >= 0
 	for _, score := range [...]int{leastScore, mostScore, balancedScore, packingScore, worthScore} {
 		x.Bounded = x.Bounded && w[score] >= 0
 	}
@@ -85,19 +85,19 @@ func (p *Profile) DenseScorer(c *cluster.Class) (x DenseScorer) {
 	return x
 }
 
-// Scores reports whether Score knows the node's LocalScore.
-func (x *DenseScorer) Scores(d *Dense) bool { return x.scores && (!x.priced || !d.gpus) }
+// CanScore reports whether Score knows the node's LocalScore.
+func (x *DenseScorer) CanScore(d *Dense) bool { return x.canScore && (!x.priced || !d.gpus) }
 
 // Fits reports whether cpu, memory and the number of pods let a pod in.
 func (x *DenseScorer) Fits(d *Dense) bool {
 	return d.open && x.pods <= d.pods && (x.requests[0] == 0 || x.requests[0] <= d.free[0]) && (x.requests[1] == 0 || x.requests[1] <= d.free[1])
 }
 
-// Score is the LocalScore of a node, where Scores says so.
+// Score is the LocalScore of a node for which CanScore holds.
 func (x *DenseScorer) Score(d *Dense) int64 {
 	w := &x.profile.local
 	after := [2]int64{d.scored[0] + x.scored[0], d.scored[1] + x.scored[1]}
-	sum := x.beside(d.packing)
+	sum := x.otherScores(d.packing)
 	if w[leastScore] != 0 {
 		sum += w[leastScore] * leastAllocated(after, d.allocatable)
 	}
@@ -107,19 +107,19 @@ func (x *DenseScorer) Score(d *Dense) int64 {
 	if w[pointsScore] != 0 {
 		sum += w[pointsScore] * capacityRatio(x.profile.ratio, after, d.allocatable)
 	}
-	if w[balancedScore] != 0 && x.asksEither() {
+	if w[balancedScore] != 0 && x.asksCPUOrMemory() {
 		requested := [2]int64{d.allocatable[0] - d.free[0] + x.requests[0], d.allocatable[1] - d.free[1] + x.requests[1]}
 		sum += w[balancedScore] * balancedAfter(balance(requested, d.allocatable), int64(d.balance))
 	}
 	return sum
 }
 
-// beside is what the scores give that do not look at cpu and memory, on a node without a price.
-func (x *DenseScorer) beside(packing int8) int64 {
+// otherScores is the part of the score that does not depend on cpu and memory, on a node without a price.
+func (x *DenseScorer) otherScores(packing int8) int64 {
 	if x.priced {
 		return x.profile.local[worthScore] * MaxWorth
 	}
 	return x.profile.local[packingScore] * int64(packing)
 }
 
-func (x *DenseScorer) asksEither() bool { return x.requests[0] != 0 || x.requests[1] != 0 }
+func (x *DenseScorer) asksCPUOrMemory() bool { return x.requests[0] != 0 || x.requests[1] != 0 }

@@ -21,7 +21,7 @@ func TestBoundsHold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := DenseScorer{profile: profile, Filters: true, scores: true, Bounded: true, pods: 1}
+		x := DenseScorer{profile: profile, Filters: true, canScore: true, Bounded: true, pods: 1}
 		for i, most := range [2]int64{32_000, 128 << 30} {
 			if rapid.Bool().Draw(t, "asks") {
 				x.requests[i] = rapid.Int64Range(0, most).Draw(t, "request")
@@ -98,17 +98,17 @@ func checkBounds(t *rapid.T, x *DenseScorer, d *Dense, tie uint32, boxes []*Box)
 	}
 	score, outline := x.Score(d), d.Outline()
 	for _, b := range boxes {
-		if bound := x.BoundBox(b); bound < score || b.Tie() < tie {
-			t.Fatalf("%+v scores %d by %+v with the tie %d, and its box %+v promises %d", d, score, x, tie, b, bound)
+		if bound := x.BoxBound(b); bound < score || b.Tie() < tie {
+			t.Fatalf("%+v scores %d by %+v with the tie %d, and its box %+v has the bound %d", d, score, x, tie, b, bound)
 		}
 	}
 	for _, bar := range []Bar{{score - 1, math.MaxUint32}, {score, tie - 1}, {NoBar, 0}} {
-		v := Sieve{Outlines: []Outline{outline}, Ties: []uint32{tie}, Of: []int32{0}, Position: []int32{0}, Bars: []Bar{bar}}
+		v := ScanInput{Outlines: []Outline{outline}, Ties: []uint32{tie}, Of: []int32{0}, Position: []int32{0}, Bars: []Bar{bar}}
 		if x.Next(&v, 0) != 0 {
 			t.Fatalf("%+v scores %d by %+v with the tie %d, and was skipped for %+v", d, score, x, tie, bar)
 		}
 	}
-	if closed := (&Dense{}).Outline(); x.May(&closed, tie, Bar{NoBar, 0}) {
+	if closed := (&Dense{}).Outline(); x.MayBeat(&closed, tie, Bar{NoBar, 0}) {
 		t.Fatalf("a pod may go to a closed node by the outline %+v", closed)
 	}
 }

@@ -225,7 +225,7 @@ func (b *victimQuota) mayTake(a *queueAccount, holds resource.List, highest int3
 
 // cutsGuarantee reports whether the pods hold something that the unit has no claim to, and without which a queue of theirs, up to the branch, would
 // have less than it is guaranteed. Without that rule a queue that is guaranteed GPUs loses its pods to one that is guaranteed CPUs, and takes them
-// back: two queues with guarantees of different resources evict each other for ever. It matters not whether the unit asks for the thing, too. A higher
+// back: two queues with guarantees of different resources evict each other for ever. Whether the unit asks for that resource too makes no difference. A higher
 // priority is no claim. Of what the unit does claim, the last pod that is taken may leave its queue with less than it is guaranteed, because pods
 // cannot be divided; that pod cannot be taken back, because with it its queue was beyond its guarantee.
 func (b *victimQuota) cutsGuarantee(a *queueAccount, claims, holds resource.List) bool {
