@@ -41,10 +41,11 @@ func (m *usageMachine) blind(seconds int) (said *spec.NodeUsage) {
 	return said
 }
 
-func wantUsage(t *testing.T, when string, got *spec.NodeUsage, milliCPU, memoryMiB int64) {
+// wantSteady: 4 CPUs and 16 GiB are said.
+func wantSteady(t *testing.T, when string, got *spec.NodeUsage) {
 	t.Helper()
-	if got == nil || got.MilliCPU != milliCPU || got.MemoryMiB != memoryMiB || got.WindowSeconds != 90 {
-		t.Errorf("%s: %+v; want %d, %d", when, got, milliCPU, memoryMiB)
+	if got == nil || got.MilliCPU != 4000 || got.MemoryMiB != 16<<10 || got.WindowSeconds != 90 {
+		t.Errorf("%s: %+v; want 4 CPUs and 16 GiB", when, got)
 	}
 }
 
@@ -54,9 +55,9 @@ func TestUsage(t *testing.T) {
 	if got := m.run(90, 6, 2, 17); got != nil {
 		t.Errorf("after 90 readings, which are 89 seconds: %+v", got)
 	}
-	wantUsage(t, "after the window", m.run(1, 6, 2, 17), 4000, 16<<10)
-	wantUsage(t, "reclaimed pods use more", m.run(100, 12, 8, 17), 4000, 16<<10)
-	wantUsage(t, "a little more is not said", m.run(300, 6.7, 2, 19), 4000, 16<<10)
+	wantSteady(t, "after the window", m.run(1, 6, 2, 17))
+	wantSteady(t, "reclaimed pods use more", m.run(100, 12, 8, 17))
+	wantSteady(t, "a little more is not said", m.run(300, 6.7, 2, 19))
 	got := m.run(30, 10, 2, 17)
 	if got.MilliCPU < 5500 || got.MilliCPU > 7000 {
 		t.Errorf("half a minute after a step from 4.7 to 8 CPUs: %+v", got)
@@ -73,15 +74,15 @@ func TestUsage(t *testing.T) {
 func TestUsageIsNotKnown(t *testing.T) {
 	m := &usageMachine{}
 	m.run(200, 6, 2, 17)
-	wantUsage(t, "readings are missing", m.blind(20), 4000, 16<<10)
-	wantUsage(t, "they are there again", m.run(1, 6, 2, 17), 4000, 16<<10)
+	wantSteady(t, "readings are missing", m.blind(20))
+	wantSteady(t, "they are there again", m.run(1, 6, 2, 17))
 	if got := m.blind(31); got != nil {
 		t.Errorf("blind for half a minute: %+v", got)
 	}
 	if got := m.run(90, 6, 2, 17); got != nil {
 		t.Errorf("a new average is said before it covers its window: %+v", got)
 	}
-	wantUsage(t, "after the window", m.run(1, 6, 2, 17), 4000, 16<<10)
+	wantSteady(t, "after the window", m.run(1, 6, 2, 17))
 	m.at -= time.Hour
 	if got := m.run(1, 6, 2, 17); got != nil {
 		t.Errorf("the clock went back: %+v", got)

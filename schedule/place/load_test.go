@@ -101,7 +101,8 @@ func (w *loadWorld) load(node int) (cpu, memory int64) {
 	measured := r != nil && r.Usage.Since != 0
 	pods := int64(1)
 	for uid, pod := range w.pods {
-		if w.node[uid] == node && !(measured && pod.Started != 0 && pod.Started <= r.Usage.Since) {
+		covered := measured && pod.Started != 0 && pod.Started <= r.Usage.Since
+		if w.node[uid] == node && !covered {
 			pods++
 		}
 	}

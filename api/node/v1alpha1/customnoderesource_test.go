@@ -120,33 +120,32 @@ func TestDevicesAreRead(t *testing.T) {
 
 // fill gives every pointer, list and map below v something of its own, to a depth at which all types have had a turn.
 func fill(v reflect.Value, depth int) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if depth > 0 {
-			v.Set(reflect.New(v.Type().Elem()))
-			fill(v.Elem(), depth-1)
-		}
-	case reflect.Slice:
-		if depth > 0 {
-			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-			fill(v.Index(0), depth-1)
-		}
-	case reflect.Map:
-		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem())
-	case reflect.Struct:
+	kind := v.Kind()
+	if kind == reflect.Struct {
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
 				fill(v.Field(i), depth)
 			}
 		}
 	}
+	if kind == reflect.Map {
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem())
+	}
+	if kind == reflect.Pointer && depth > 0 {
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), depth-1)
+	}
+	if kind == reflect.Slice && depth > 0 {
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), depth-1)
+	}
 }
 
 // shared returns the path of something that two values of one type share.
-func shared(a, b reflect.Value, path string) string {
-	switch a.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Map:
+func shared(a, b reflect.Value, path string) (found string) {
+	kind := a.Kind()
+	if kind == reflect.Pointer || kind == reflect.Slice || kind == reflect.Map {
 		if a.IsNil() || b.IsNil() {
 			return ""
 		}
@@ -154,21 +153,18 @@ func shared(a, b reflect.Value, path string) string {
 			return path
 		}
 	}
-	switch a.Kind() {
-	case reflect.Pointer:
+	if kind == reflect.Pointer {
 		return shared(a.Elem(), b.Elem(), path)
-	case reflect.Slice:
+	}
+	if kind == reflect.Slice {
 		return shared(a.Index(0), b.Index(0), path+"[]")
-	case reflect.Struct:
-		for i := range a.NumField() {
-			if f := a.Type().Field(i); f.IsExported() {
-				if found := shared(a.Field(i), b.Field(i), path+"."+f.Name); found != "" {
-					return found
-				}
-			}
+	}
+	for i := 0; kind == reflect.Struct && i < a.NumField() && found == ""; i++ {
+		if f := a.Type().Field(i); f.IsExported() {
+			found = shared(a.Field(i), b.Field(i), path+"."+f.Name)
 		}
 	}
-	return ""
+	return found
 }
 
 // TestDeepCopySharesNothing fills every field by reflection, so that one that is added and not copied is found.
