@@ -21,6 +21,9 @@ func (n *Node) ClusterNode() *facts.Node {
 	if n.GPUs > 0 {
 		node.GPU = topology.Shape{GPUs: n.GPUs, Model: "model", Shareable: true}
 	}
+	for _, name := range n.Images {
+		node.Images = append(node.Images, facts.Image{Name: name, Size: ImageSize})
+	}
 	if n.Tainted {
 		node.Taints = append(node.Taints, facts.Taint{Key: TaintKey, Effect: facts.NoSchedule})
 	}
@@ -59,6 +62,15 @@ func (c *Class) Facts() facts.Pod {
 	if c.Pool != "" {
 		r.NodeSelector = []facts.Label{{Key: LabelPool, Value: c.Pool}}
 	}
+	if c.Key != "" {
+		r.NodeSelector = append(r.NodeSelector, facts.Label{Key: c.Key, Value: "1"})
+	}
+	if c.Image != "" {
+		r.Images = []string{c.Image}
+	}
+	if c.Node != "" {
+		r.Required = []facts.Term{{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{c.Node}}}}}
+	}
 	if c.Tolerates {
 		r.Tolerations = []facts.Toleration{{Key: TaintKey, Exists: true}}
 	}
@@ -75,7 +87,7 @@ func (c *Class) Facts() facts.Pod {
 		r.AntiAffinity = []facts.AffinityTerm{{TopologyKey: LabelHostname, Pods: pods}}
 	case Affinity:
 		r.Affinity = []facts.AffinityTerm{{TopologyKey: LabelZone, Pods: pods}}
-	case Basic, Batch, Preempt, Lent, Reclaimed, Shared, Mixed: // kinds of Scenario, not of Class
+	case Basic, Batch, Preempt, Lent, Reclaimed, Shared, Mixed, Sizes, SizesOwned, Image, Selectors, Daemons: // kinds of Scenario, not of Class
 	}
 	return seen
 }

@@ -39,8 +39,26 @@ const (
 	Reclaimed Case = "reclaimed"
 	// Shared: nodes of 8 GPUs, and classes that ask for parts of one or for whole ones.
 	Shared Case = "gpus"
+	// Sizes: as Basic; each class asks for an amount of CPU of its own.
+	Sizes Case = "sizes"
+	// SizesOwned: as Sizes; each class is a ReplicaSet.
+	SizesOwned Case = "sizes-owned"
+	// Image: as Basic; all classes want one image of 600 MiB, which one node in 20 has.
+	Image Case = "image"
+	// Selectors: as Sizes; a class also selects one of 40 label keys, and wants one of 200 images.
+	Selectors Case = "selectors"
+	// Daemons: each class names one node, and has one pod.
+	Daemons Case = "daemons"
 	// Mixed: the classes take turns to be Owned, Spread, AntiAffinity and Affinity.
 	Mixed Case = "mixed"
+)
+
+// What Image and Selectors are about: each node has one of the keys, and one in imageNodes has an image.
+const (
+	selectorKeys = 40
+	images       = 200
+	imageNodes   = 20
+	ImageSize    = 600 << 20 // bytes
 )
 
 // What Preempt is about.
@@ -69,6 +87,8 @@ type Node struct {
 	// Lends: half of its CPU and memory may be held by reclaimed pods.
 	Lends bool
 	GPUs  int
+	// Images that it has, of ImageSize each.
+	Images []string
 	// Tainted: NoSchedule for the pods of other classes; Shunned: PreferNoSchedule.
 	Tainted, Shunned bool
 }
@@ -82,6 +102,8 @@ type Class struct {
 	GPU int64
 	// Pool that its nodes must be in; empty: any.
 	Pool string
+	// Key is a label that its nodes must have, Image is what its containers run, and Node is the only node that it may go to; empty: any.
+	Key, Image, Node string
 	// Tolerates the taint.
 	Tolerates bool
 	// Reclaimed: it asks for its CPU and memory of what nodes lend.
@@ -166,6 +188,8 @@ var sizes = []struct{ cpu, memory, tasks int64 }{
 // parts are what classes of Shared ask for, in thousandths of a GPU; each whole one with as much CPU as a node has beside one.
 var parts = []int64{190, 810, 500, 1000, 260, 330, 1000, 460, 530, 2000, 100, 650, 4000, 740, 1000, 8000}
 
+func nodeName(i int) string { return fmt.Sprintf("node-%06d", i) }
+
 // shared makes the class one of those that ask for GPUs.
 func (c *Class) shared(i int, random *rand.Rand) {
 	c.GPU = parts[i%len(parts)]
@@ -205,7 +229,7 @@ func (s *Scenario) GenerateNodes() []Node {
 		if s.Case == Batch || s.Case == Preempt {
 			shape = small
 		}
-		name := fmt.Sprintf("node-%06d", i)
+		name := nodeName(i)
 		gpus := 0
 		if s.Case == Shared {
 			gpus, shape = 8, shapes[1]
@@ -222,9 +246,32 @@ func (s *Scenario) GenerateNodes() []Node {
 			Shunned: random.IntN(10) == 0,
 			Lends:   s.Case == Lent || s.Case == Reclaimed,
 		}
+		s.addOddities(&nodes[i], i)
 	}
 	return nodes
 }
+
+// addOddities gives a machine the labels and images that pods of a case ask for.
+func (s *Scenario) addOddities(n *Node, i int) {
+	if s.Case != Image && s.Case != Selectors {
+		return
+	}
+	n.Labels[s.selectorKey(i)] = "1"
+	if i%imageNodes == 0 {
+		n.Images = []string{imageName(0)}
+		if other := i / imageNodes % images; other != 0 {
+			n.Images = append(n.Images, imageName(other))
+		}
+	}
+}
+
+// selectorKey is one of as many keys that each stands on several nodes.
+func (s *Scenario) selectorKey(i int) string {
+	const nodesPerKey = 10
+	return fmt.Sprint("key-", i%min(selectorKeys, 1+s.Nodes/nodesPerKey))
+}
+
+func imageName(i int) string { return fmt.Sprintf("example.com/image-%d:1", i%images) }
 
 // GenerateClasses returns the workloads.
 func (s *Scenario) GenerateClasses() []Class {
@@ -252,6 +299,18 @@ func (s *Scenario) GenerateClasses() []Class {
 			c.shared(i, random)
 		case Reclaimed:
 			c.Reclaimed = i%2 == 1
+		case Sizes, SizesOwned, Selectors:
+			c.CPU += int64(i)
+			if s.Case == SizesOwned {
+				c.Constraint = Owned
+			}
+			if s.Case == Selectors {
+				c.Key, c.Image, c.Pool = s.selectorKey(i), imageName(i), ""
+			}
+		case Image:
+			c.Image = imageName(0)
+		case Daemons:
+			c.Node, c.CPU, c.Memory, c.Pool, c.Tolerates = nodeName(i%s.Nodes), 100, 100<<20, "", true
 		case Basic, Lent:
 		}
 	}
@@ -268,11 +327,17 @@ func (s *Scenario) Order(nodes []Node, classes []Class) []int {
 	random := rand.New(rand.NewPCG(s.Seed, 3))
 	var order []int
 	full := func(held int64) bool { return held >= capacity*int64(s.Fill)/100 }
-	if s.Case == Preempt {
+	switch s.Case {
+	case Preempt:
 		full = func(int64) bool { return len(order) == PreemptVictims*len(nodes) }
+	case Daemons:
+		full = func(int64) bool { return len(order) == len(classes) }
 	}
 	for held := int64(0); !full(held); {
 		class := random.IntN(len(classes))
+		if s.Case == Daemons {
+			class = len(order)
+		}
 		order = append(order, class)
 		held += classes[class].CPU
 	}

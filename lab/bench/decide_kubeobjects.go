@@ -30,6 +30,9 @@ func kubeNode(n *scenarios.Node) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: types.UID(n.Name), Labels: n.Labels},
 		Status:     corev1.NodeStatus{Capacity: resources, Allocatable: resources},
 	}
+	for _, name := range n.Images {
+		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{name}, SizeBytes: scenarios.ImageSize})
+	}
 	if n.Tainted {
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: scenarios.TaintKey, Effect: corev1.TaintEffectNoSchedule})
 	}
@@ -56,6 +59,19 @@ func kubePod(c *scenarios.Class) *corev1.Pod {
 	}
 	if c.Pool != "" {
 		pod.Spec.NodeSelector = map[string]string{scenarios.LabelPool: c.Pool}
+	}
+	if c.Key != "" {
+		pod.Spec.NodeSelector = map[string]string{c.Key: "1"}
+	}
+	if c.Image != "" {
+		pod.Spec.Containers[0].Image = c.Image
+	}
+	if c.Node != "" {
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{c.Node}},
+			}}},
+		}}}
 	}
 	if c.Tolerates {
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: scenarios.TaintKey, Operator: corev1.TolerationOpExists}}

@@ -111,6 +111,7 @@ type DecideProtocol struct {
 	Mixed             string  `json:"mixed"`
 	Batch             string  `json:"batch"`
 	Preempt           string  `json:"preempt"`
+	Odd               string  `json:"odd"`
 	Gang              string  `json:"gang"`
 	Hilbert           string  `json:"hilbert"`
 	KubeScheduler     string  `json:"kubeScheduler"`
@@ -130,6 +131,8 @@ func newDecideProtocol(o DecideOptions) DecideProtocol {
 		Mixed:   "a quarter of the classes each as in basic, spread, antiaffinity and affinity",
 		Batch:   "one class, each pod fills a node, default spread off on both sides: what kube-scheduler's opportunistic batching is made for",
 		Preempt: "all nodes are full; each pod evicts one of low priority and is bound when that is gone, which is at once",
+		Odd: "sizes, sizes-owned: each of 1,000 classes asks for an amount of CPU of its own; image: all want one image, which one node in 20 has; selectors: as " +
+			"sizes, with one of 40 label keys and one of 200 images; daemons: each pod names its node",
 		Gang: "as plain, in gangs of 3, 32 and 512 pods of one class, none of which may be placed without the others; a decision is a gang: its PodGroup and " +
 			"its pods come, are placed, bound and seen, and the PodGroup's condition is written (by Hilbert at most 50 a second, as in its default " +
 			"configuration); the oldest gang leaves for each. kube-scheduler runs with GenericWorkload on",
@@ -192,10 +195,11 @@ plain: %s
 mixed: %s
 batch: %s
 preempt: %s
+odd pods: %s
 gang: %s
 hilbert: %s
 kube-scheduler: %s
-`, r.PeakBytes>>20, p.Load, p.Basic, p.Plain, p.Mixed, p.Batch, p.Preempt, p.Gang, p.Hilbert, p.KubeScheduler)
+`, r.PeakBytes>>20, p.Load, p.Basic, p.Plain, p.Mixed, p.Batch, p.Preempt, p.Odd, p.Gang, p.Hilbert, p.KubeScheduler)
 	return err
 }
 
