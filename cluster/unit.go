@@ -21,6 +21,12 @@ type Unit struct {
 	reached bool             // MinMember members were bound at once, and something of it is left
 	lapsed  bool             // reached, but then nothing was left of it, and nothing was placed since
 	noted   changes.Revision // in Units.changed
+
+	// evicting are members whose eviction was asked for and not refused for certain: true if an answer was lost. While the unit has fallen, those that have
+	// left stay here.
+	evicting map[facts.UID]bool
+	// fell: an eviction took a member without whom the others are too few, or must not stay.
+	fell bool
 }
 
 // Pods returns the members that are known, in no particular order; the caller must not change the slice.
@@ -34,9 +40,34 @@ func (u *Unit) Bound() int { return u.bound }
 
 // Partial reports whether the unit has some places, but fewer than it needs, and was never whole: a part of its Bindings was refused, or
 // members were deleted on their way. It cannot begin, and holds room in vain.
+//
+// Or it was whole, and fell.
 func (u *Unit) Partial() bool {
-	return u.Facts != nil && u.placed > 0 && u.placed < u.MinMember() && !u.Running()
+	switch {
+	case u.Facts == nil || u.placed == 0:
+		return false
+	case u.fell:
+		return u.Facts.Indivisible || u.placed+u.done < u.MinMember()
+	}
+	return u.placed < u.MinMember() && !u.Running()
 }
+
+// Staying is how many members are on their nodes for certain and are not being evicted.
+func (u *Unit) Staying() int {
+	if len(u.evicting) == 0 {
+		return u.bound
+	}
+	n := 0
+	for _, pod := range u.pods {
+		if !u.evicted(pod.UID) {
+			n += pod.certain()
+		}
+	}
+	return n
+}
+
+// Fell reports whether an eviction has taken a member without whom the others are too few. They have to follow, unless others come in its place in time.
+func (u *Unit) Fell() bool { return u.fell }
 
 // MinMember is how many members must be placed together; 1 while its PodGroup is not known.
 func (u *Unit) MinMember() int {
@@ -48,13 +79,16 @@ func (u *Unit) MinMember() int {
 
 // Running reports whether the unit was whole once and some of it is still there, so that members which come later join it.
 func (u *Unit) Running() bool {
-	return (u.reached || u.Facts != nil && u.Facts.Scheduled) && u.placed+u.done > 0
+	return !u.fell && (u.reached || u.Facts != nil && u.Facts.Scheduled) && u.placed+u.done > 0
 }
 
 // Need is how many of the members that wait must get places together: what is missing of MinMember, or, where the unit runs already, 1.
 func (u *Unit) Need() int {
-	if u.Running() {
+	switch {
+	case u.Running():
 		return 1
+	case u.fell: // what has finished ran beside the others
+		return max(u.MinMember()-u.placed-u.done, 1)
 	}
 	return max(u.MinMember()-u.placed, 1)
 }
@@ -145,7 +179,11 @@ func (b *Units) join(pod *Pod, name facts.UnitName) {
 		if pod.Placed() {
 			old.placed--
 			old.bound -= pod.certain()
+			old.lost(pod.UID)
 			b.note(old)
+		}
+		if !old.fell || last == 0 {
+			delete(old.evicting, pod.UID)
 		}
 		pod.Unit = nil
 		if last == 0 {
@@ -160,7 +198,7 @@ func (b *Units) join(pod *Pod, name facts.UnitName) {
 	u := b.get(name)
 	pod.Unit, pod.seat = u, int32(len(u.pods))
 	u.pods = append(u.pods, pod)
-	if pod.Phase == Finished {
+	if pod.Phase == Finished && !u.evicted(pod.UID) {
 		b.finish(u)
 		u.sawWhole()
 	}
@@ -199,10 +237,51 @@ func (b *Units) recount(pod *Pod, change func()) {
 		u.placed++
 	case before && !after:
 		u.placed--
+		u.lost(pod.UID)
 	}
 	u.sawWhole()
 	u.sawEnd()
 	b.note(u)
+}
+
+// Evicting takes note that the API server is asked to evict a pod, or to delete it. If it leaves, its unit may fall.
+func (b *Units) Evicting(pod *Pod) {
+	u := pod.Unit
+	if u == nil || !u.Atomic() {
+		return
+	}
+	if u.evicting == nil {
+		u.evicting = make(map[facts.UID]bool)
+	}
+	u.evicting[pod.UID] = u.evicting[pod.UID]
+}
+
+// NotEvicted takes note of an answer that was none: the API server has not evicted a pod, and will not; or, if it was lost, may have done so or may yet.
+func (b *Units) NotEvicted(pod *Pod, lost bool) {
+	u := pod.Unit
+	if u == nil {
+		return
+	}
+	switch before, asked := u.evicting[pod.UID]; {
+	case !asked:
+	case lost:
+		u.evicting[pod.UID] = true
+	case !before:
+		delete(u.evicting, pod.UID)
+	}
+}
+
+// lost takes note that a member has lost its place. The unit falls if it was evicted; others that are on their way may still be refused.
+func (u *Unit) lost(uid facts.UID) {
+	if _, evicted := u.evicting[uid]; evicted && u.Facts != nil && (u.Facts.Indivisible || u.bound+u.done < u.MinMember()) {
+		u.fell = true
+	}
+}
+
+// evicted reports whether a member left because it was evicted: then it did not end by itself.
+func (u *Unit) evicted(uid facts.UID) bool {
+	_, ok := u.evicting[uid]
+	return ok
 }
 
 // note makes Changed name the unit.
@@ -223,6 +302,9 @@ func (b *Units) finish(u *Unit) {
 func (u *Unit) sawWhole() {
 	if u.Facts != nil && u.bound+u.done >= u.MinMember() {
 		u.reached = true
+		if u.fell && !u.Facts.Indivisible {
+			u.fell, u.evicting = false, nil
+		}
 	}
 	if u.placed > 0 {
 		u.lapsed = false
@@ -231,6 +313,9 @@ func (u *Unit) sawWhole() {
 
 // sawEnd takes note that nothing is left of a unit: it has to become whole anew.
 func (u *Unit) sawEnd() {
+	if u.placed == 0 && (u.done == 0 || u.Facts != nil && u.Facts.Indivisible) {
+		u.fell = false // none is left that could follow
+	}
 	if u.placed+u.done == 0 {
 		u.lapsed = u.lapsed || u.reached
 		u.reached = false
@@ -239,7 +324,7 @@ func (u *Unit) sawEnd() {
 
 // setPhase is the only way in which a pod's phase changes.
 func (b *Units) setPhase(pod *Pod, phase Phase) {
-	finishes := pod.Unit != nil && phase == Finished && pod.Phase != Finished
+	finishes := pod.Unit != nil && phase == Finished && pod.Phase != Finished && !pod.Unit.evicted(pod.UID)
 	if finishes {
 		b.finish(pod.Unit)
 	}
@@ -275,7 +360,7 @@ func (s *Store) setFacts(u *Unit, seen *facts.Unit) {
 		s.units.atomic--
 	}
 	if seen == nil || u.Facts != nil && u.Facts.UID != seen.UID {
-		u.reached, u.lapsed, u.done = false, false, 0
+		u.reached, u.lapsed, u.done, u.fell, u.evicting = false, false, 0, false, nil
 	}
 	u.Facts = seen
 	if u.Atomic() {

@@ -76,12 +76,13 @@ func (s *Scheduler) checkGang(t *gangTimer, now time.Time) {
 // dissolve evicts the members of a gang that has some places, but too few to start, and cannot get the others. No other unit can have those
 // places meanwhile, and two such gangs could block one another.
 func (s *Scheduler) dissolve(gang *cluster.Unit) {
+	why := fmt.Sprintf("only %d of the %d members that the gang needs could be bound; the gang starts again as a whole", gang.Placed(), gang.MinMember())
+	if gang.Fell() {
+		why = fmt.Sprintf("others of the gang were evicted, and the %d members that are left cannot run without them; the gang starts again as a whole", gang.Placed())
+	}
 	for _, pod := range gang.Pods() {
 		if pod.Phase == cluster.Bound && pod.Ours && !pod.Deleting {
-			s.binder.Evict(pod.UID, facts.Condition{
-				Reason:  spec.ReasonGangDissolved,
-				Message: fmt.Sprintf("only %d of the %d members that the gang needs could be bound; the gang starts again as a whole", gang.Placed(), gang.MinMember()),
-			})
+			s.binder.Evict(pod.UID, facts.Condition{Reason: spec.ReasonGangDissolved, Message: why})
 		}
 	}
 }

@@ -84,19 +84,22 @@ func TestEvictionBudgetWhenAllHeadroomFalls(t *testing.T) {
 // lendingGangs is reclaimed gangs, on nodes whose headroom rises and falls; the others are in queues that preempt.
 const lendingGangs = "nodes=8,pods=200,classes=8,minutes=5,load=120,reclaimed=700,gangs=70,queues=3"
 
-// TestEvictionsKeepGangsWhole: whoever evicts members of a gang, for a node or for another unit, leaves it as many as it needs or lets it go whole.
+// TestEvictionsKeepGangsWhole: whoever evicts members of a gang, for a node or for another unit, leaves it as many as it needs or lets it go whole, also
+// where answers are lost, PodGroups go and come, and the process that evicted them ends.
 func TestEvictionsKeepGangsWhole(t *testing.T) {
 	fell, requested, preempted := 0, 0, 0
-	for seed := range max(seedsToRun(t)/2, 5) {
+	for seed := range max(seedsToRun(t)*2/3, 10) {
 		w := invent(t, lendingGangs, seed)
 		o := options(seed)
 		o.CheckEvery, o.Preempt, o.Schedulers = 1, true, int(1+seed%2*3)
+		if seed%4 >= 2 {
+			o.Faults = DefaultFaults(w)
+		}
 		o.Config.Evictions.PercentPerMinute, o.Config.Evictions.Burst = 20, 4
 		s, err := newSimulation(w, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.check.FollowGangs()
 		r, err := s.run(t.Context())
 		if err != nil {
 			t.Errorf("seed %d: %v", seed, err)

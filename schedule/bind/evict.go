@@ -354,6 +354,9 @@ func (b *Binder) startEviction(e *eviction) {
 	case e.dissolves():
 		write.Kind = EvictPod
 	}
+	if write.Kind != WriteDisruption {
+		b.store.Units().Evicting(victim)
+	}
 	b.ready = append(b.ready, write)
 }
 
@@ -365,6 +368,9 @@ func (b *Binder) finishEviction(result Result, now time.Time) {
 	}
 	delete(b.evictions.flights, result.ID.Number)
 	e.stage = waiting
+	if victim := b.store.Pod(e.victim); victim != nil && e.kind == DeletePod && result.Outcome != Written {
+		b.store.Units().NotEvicted(victim, result.Outcome == Unknown)
+	}
 	switch result.Outcome {
 	case Written:
 		e.attempts = 0

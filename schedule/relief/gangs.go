@@ -94,9 +94,13 @@ func (r *Relief) startFollowers(now time.Time) {
 		pod := r.store.Pod(uid)
 		switch {
 		case req.inFlight:
-		case pod == nil || pod.Phase == cluster.Finished || pod.Deleting:
+		case pod == nil || !pod.Placed() || pod.Unit == nil || !pod.Unit.Atomic():
+			// Also one that has lost its place, for it is placed anew with its gang; and one whose PodGroup is gone, for it is no gang then.
+			delete(r.followers, uid)
+		case pod.Unit.Staying() >= pod.Unit.MinMember() && !pod.Unit.Facts.Indivisible: // others have come in the place of those that left
 			delete(r.followers, uid)
 		case pod.Phase == cluster.Bound && req.ready(now):
+			req.node = pod.Node() // it may have been on its way to another
 			list = append(list, req)
 		}
 	}

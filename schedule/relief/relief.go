@@ -306,7 +306,7 @@ func (r *Relief) turnOf(name string) uint64 {
 // start begins an eviction; it is the node's turn. nil: another that has just begun is in its way.
 func (r *Relief) start(req *request, now time.Time) *node {
 	price := r.tollOf(req, now)
-	if price.held {
+	if price.held || price.lost > req.toll.lost { // others may cost less now
 		return nil
 	}
 	req.falls = price.gang
@@ -323,6 +323,9 @@ func (r *Relief) start(req *request, now time.Time) *node {
 }
 
 func (r *Relief) write(write bind.Write, req *request) {
+	if pod := r.store.Pod(write.Pod); pod != nil && write.Kind == bind.EvictPod {
+		r.store.Units().Evicting(pod)
+	}
 	r.next++
 	write.ID = bind.WriteID{Owner: bind.OwnerRelief, Number: r.next}
 	r.flights[r.next] = req
@@ -341,6 +344,9 @@ func (r *Relief) Finish(result bind.Result, now time.Time) {
 		return
 	}
 	req.inFlight = false
+	if pod := r.store.Pod(req.UID); pod != nil && result.Outcome != bind.Written {
+		r.store.Units().NotEvicted(pod, result.Outcome == bind.Unknown)
+	}
 	back := false
 	switch result.Outcome {
 	case bind.Written:

@@ -79,7 +79,7 @@ func (b *evictionBudget) cheaper(m *mirrored, urgent bool, mi *mirror) facts.UID
 	}
 	for _, x := range mi.reports[m.node].report.Evictions {
 		other := mi.pods[x.UID]
-		if worked && x.Urgent == urgent && !b.tried[x.UID] && other != nil && other.node == m.node && !other.deleting && !other.assumed && other.unit.IsZero() {
+		if worked && x.Urgent == urgent && !b.tried[x.UID] && other != nil && other.node == m.node && !other.deleting && !other.assumed && other.unit.IsZero() && !mi.claimed(x.UID) {
 			return x.UID
 		}
 	}

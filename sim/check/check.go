@@ -20,8 +20,6 @@ type Checker struct {
 	mirror *mirror
 	writes map[bind.WriteID]bind.Write // under way
 	budget evictionBudget
-	// gangsOfPlans: evictions for the sake of Plans, and of gangs that are given up, must keep gangs whole, too. See FollowGangs.
-	gangsOfPlans bool
 	// victims are those of the Plan that was committed last. Some may have had only a promised place, and have lost it before the placements of
 	// the Plan are reported.
 	victims []facts.UID
@@ -54,15 +52,12 @@ func New(run Run, evictions *spec.Evictions) *Checker {
 // Evictions are those that the scheduler has begun at the request of nodes.
 func (c *Checker) Evictions() []RequestedEviction { return c.budget.begun }
 
-// FollowGangs holds every eviction to the rule for those that nodes request: a gang keeps as many members as it needs, or goes whole. It is for runs
-// without faults: the rule does not know of PodGroups that go and come.
-func (c *Checker) FollowGangs() { c.gangsOfPlans = true }
-
 // Fallen counts the gangs of which others had to follow a member that was evicted.
 func (c *Checker) Fallen() int { return c.budget.gangs.fell }
 
-// Forget starts over, with a new process. The budget of evictions goes on.
+// Forget starts over, with a new process. The budget of evictions goes on. The new process does not know of gangs that were about to go whole.
 func (c *Checker) Forget() {
+	clear(c.budget.gangs.falls)
 	c.mirror, c.writes = newMirror(), make(map[bind.WriteID]bind.Write)
 }
 
@@ -202,7 +197,7 @@ func (c *Checker) Sent(w *bind.Write) {
 	switch m := c.mirror.pods[w.Pod]; {
 	case w.Kind == bind.EvictPod && w.ID.Owner == bind.OwnerRelief:
 		c.budget.begin(w, c.mirror)
-	case c.gangsOfPlans && m != nil && !m.deleting && (w.Kind == bind.EvictPod || w.Kind == bind.DeletePod):
+	case m != nil && !m.deleting && (w.Kind == bind.EvictPod || w.Kind == bind.DeletePod):
 		c.budget.gangs.begin(m, c.mirror, true, c.run.Now())
 	}
 	for _, name := range c.budget.gangs.late(c.mirror, c.run.Now()) {
@@ -301,15 +296,16 @@ func (c *Checker) Compare(store *cluster.Store) {
 	}
 }
 
-// stuck says whether a pod's unit has places, but fewer than it needs, and never had enough. Its members may then be evicted without a pod that
-// takes their place. An eviction that has begun goes on, even if the PodGroup is deleted meanwhile.
+// stuck says whether a pod's unit has places, but fewer than it needs, and never had enough, or has lost some by evictions. Its members may then be
+// evicted without a pod that takes their place. An eviction that has begun goes on, even if the PodGroup is deleted meanwhile.
 func (c *Checker) stuck(uid facts.UID) bool {
 	m := c.mirror.pods[uid]
 	if m == nil || m.unit.IsZero() {
 		return false
 	}
 	f := c.mirror.tenants.Units[m.unit]
-	m.evicting = m.evicting || f != nil && !c.mirror.runs(m.unit) && (m.deleting || c.mirror.gang(m.unit).placed() < int(f.MinMember))
+	m.evicting = m.evicting || f != nil && (!c.mirror.runs(m.unit) || c.budget.gangs.took(m.unit)) &&
+		(m.deleting || f.Indivisible || c.mirror.gang(m.unit).placed() < int(f.MinMember))
 	return m.evicting
 }
 

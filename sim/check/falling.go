@@ -18,9 +18,11 @@ const answerTime = time.Minute
 // fallingGangs finds evictions that leave a running gang with fewer members than it needs, whoever asks for them: the others have to follow. With
 // minCount 3 and four members, one may go; the second that goes takes the rest with it.
 type fallingGangs struct {
-	begun map[facts.UID]bool // evictions, of pods that are still there
+	begun map[facts.UID]facts.UnitName // evictions that were not refused, and whose members they take
 	falls map[facts.UnitName]*falling
-	fell  int // gangs of which others had to follow
+	// fallen are gangs of which an eviction left too few, until others have come.
+	fallen map[facts.UnitName]bool
+	fell   int // gangs of which others had to follow
 }
 
 type falling struct {
@@ -36,22 +38,30 @@ func (g *fallingGangs) begin(m *mirrored, mi *mirror, asked bool, now int64) (fo
 		return false
 	}
 	if g.begun == nil {
-		g.begun, g.falls = make(map[facts.UID]bool), make(map[facts.UnitName]*falling)
+		g.begun = make(map[facts.UID]facts.UnitName)
+		g.falls, g.fallen = make(map[facts.UnitName]*falling), make(map[facts.UnitName]bool)
 	}
-	g.begun[m.uid] = true
+	took := g.took(m.unit)
+	g.begun[m.uid] = m.unit
 	fall := g.falls[m.unit]
-	if fall != nil && (fall.owed[m.uid] || !asked) {
-		delete(fall.owed, m.uid)
+	if took && (g.fallen[m.unit] || !asked) { // a node may ask for it, too
+		if fall != nil {
+			delete(fall.owed, m.uid)
+		}
 		return true
 	}
-	owed := make(map[facts.UID]bool)
+	owed, others := make(map[facts.UID]bool), 0
 	for uid, other := range mi.gang(m.unit).members {
-		if other.node != "" && !other.deleting && !g.begun[uid] {
-			owed[uid] = true
+		if other.node != "" && !other.deleting && g.begun[uid].IsZero() {
+			others++
+			if other.ours { // else who bound it has to evict it, unless its node asks
+				owed[uid] = true
+			}
 		}
 	}
-	if len(owed) > 0 && (f.Indivisible || len(owed) < int(f.MinMember)) {
+	if others > 0 && (f.Indivisible || others < int(f.MinMember)) {
 		g.fell++
+		g.fallen[m.unit] = true
 		g.falls[m.unit] = &falling{by: m.uid, since: now, owed: owed}
 	}
 	return false
@@ -70,8 +80,33 @@ func (g *fallingGangs) answered(uid facts.UID, outcome bind.Outcome) {
 	}
 }
 
+// took says whether some member of a gang was evicted.
+func (g *fallingGangs) took(name facts.UnitName) bool {
+	for _, unit := range g.begun {
+		if unit == name {
+			return true
+		}
+	}
+	return false
+}
+
+// enough says whether as many members of a gang as it needs are on their nodes and not being evicted, or have finished.
+func (g *fallingGangs) enough(f *facts.Unit, of *gang, done int) bool {
+	for uid, m := range of.members {
+		if m.node != "" && !m.assumed && !m.deleting && g.begun[uid].IsZero() {
+			done++
+		}
+	}
+	return done >= int(f.MinMember)
+}
+
 // late names a gang of which some members were evicted, and the others stay though they are too few.
 func (g *fallingGangs) late(mi *mirror, now int64) (late []facts.UnitName) {
+	for name := range g.fallen {
+		if f := mi.tenants.Units[name]; f == nil || g.enough(f, mi.gang(name), 0) && (!f.Indivisible || g.falls[name] == nil) {
+			delete(g.fallen, name)
+		}
+	}
 	for name, fall := range g.falls {
 		for uid := range fall.owed {
 			if m := mi.pods[uid]; m == nil || m.node == "" || m.deleting {
@@ -81,12 +116,11 @@ func (g *fallingGangs) late(mi *mirror, now int64) (late []facts.UnitName) {
 		by := mi.pods[fall.by]
 		stays := by != nil && by.node != "" && !by.deleting
 		switch f := mi.tenants.Units[name]; {
-		case len(fall.owed) == 0, f == nil, stays && now-fall.since > int64(answerTime):
+		case len(fall.owed) == 0, f == nil, stays && now-fall.since > int64(answerTime),
+			!f.Indivisible && g.enough(f, mi.gang(name), mi.gang(name).done): // others have joined in their place
 			delete(g.falls, name)
 		case now-fall.since > int64(fallTime):
-			if mi.gang(name).placed() < int(f.MinMember) { // else others have joined in their place
-				late = append(late, name)
-			}
+			late = append(late, name)
 			delete(g.falls, name)
 		}
 	}

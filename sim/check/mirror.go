@@ -282,6 +282,16 @@ func (mi *mirror) drop(uid facts.UID, ended bool) {
 	}
 }
 
+// claimed says whether a pod that has a place waits for another to leave.
+func (mi *mirror) claimed(uid facts.UID) bool {
+	for _, m := range mi.pods {
+		if m.assumed && slices.Contains(m.victims, uid) {
+			return true
+		}
+	}
+	return false
+}
+
 // unitNamed is the PodGroup that a pod names; the zero name for none.
 func unitNamed(f *facts.Pod) facts.UnitName {
 	if f.Unit == "" {
