@@ -97,6 +97,8 @@ func TestPricedRankingIsExact(t *testing.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		store, snapshot := cluster.NewStore(), cluster.NewSnapshot()
 		placer := NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 9).Draw(t, "rankings"))
+		placer.SetUsesBeforeIndex(rapid.SampledFrom([]int{0, 1000}).Draw(t, "uses before an index"))
+		placer.SetMaxGPUStates(rapid.SampledFrom([]int{0, 3, 1000}).Draw(t, "states"))
 		for i := range rapid.IntRange(1, 60).Draw(t, "nodes") {
 			store.Apply(facts.NodeUpserted{Node: pricedNode(random, i)})
 		}
@@ -115,6 +117,9 @@ func TestPricedRankingIsExact(t *testing.T) {
 			}
 			if store.Pod(uid) != nil {
 				placeRanked(t, store, placer, uid)
+			}
+			if err := placer.index.Verify(); err != nil {
+				t.Fatal(err)
 			}
 		}
 		lists = max(lists, market.Revision())

@@ -44,6 +44,10 @@ func (p *Placer) SetMaxNodeClasses(classes int) { p.index.SetMaxNodeClasses(clas
 // must be called before the first Place.
 func (p *Placer) SetUsesBeforeIndex(uses int) { p.index.SetUsesBeforeIndex(uses) }
 
+// SetMaxGPUStates sets how many states of GPUs are told apart for scores by price. Any number is exact; tests choose it. It must be called before the
+// first Place.
+func (p *Placer) SetMaxGPUStates(states int) { p.index.SetMaxGPUStates(states) }
+
 // SetLevels sets the topology keys that units are packed by, the widest first. A key that is asked for and not among them is a level by
 // itself. It must be called before the first PlaceUnit.
 func (p *Placer) SetLevels(keys []string) { p.packer.SetLevels(keys) }

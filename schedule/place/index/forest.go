@@ -15,6 +15,7 @@ type forest struct {
 	treeOf     []int32 // by slot
 	cursor     changes.Revision
 	generation uint64
+	numbered   uint64 // the numbering of GPU states that the boxes have
 }
 
 // follow brings the forest to the snapshot's newest change. The columns and the node classes must be there already.
@@ -22,7 +23,7 @@ func (f *forest) follow(ix *Index) {
 	s := &ix.snapshot.State
 	log := s.Log()
 	f.dense = &ix.dense
-	if f.generation != ix.nodeClasses.generation || !log.Covers(f.cursor) || log.Len()-f.cursor > changes.Revision(s.Slots()/4) {
+	if f.generation != ix.nodeClasses.generation || f.numbered != f.dense.numbered || !log.Covers(f.cursor) || log.Len()-f.cursor > changes.Revision(s.Slots()/4) {
 		f.build(ix)
 		return
 	}
@@ -56,7 +57,7 @@ func (f *forest) build(ix *Index) {
 	for group := range in {
 		f.buildTree(&f.trees[group], in[group])
 	}
-	f.generation, f.cursor = ix.nodeClasses.generation, s.Log().Len()
+	f.generation, f.numbered, f.cursor = ix.nodeClasses.generation, f.dense.numbered, s.Log().Len()
 }
 
 // tree returns the tree of a node class, which may be new.

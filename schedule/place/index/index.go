@@ -72,7 +72,7 @@ func New(snapshot *cluster.Snapshot, profile *rules.Profile, seed uint64, maxInd
 		snapshot: snapshot, profile: profile, ties: ties{seed: seed}, maxIndexes: max(maxIndexes, 1),
 		indexes: make(map[cluster.ClassID]*classIndex), rankings: make(map[string]*ranking),
 		rankingByClass: make(map[cluster.ClassID]*ranking), nodeClasses: newNodeClasses(), maxCoarse: maxCoarseDomains, maxHolders: maxHolders,
-		images: make(map[string]*imageHolders), own: make(map[string]*ownSelection),
+		images: make(map[string]*imageHolders), dense: denseColumn{states: rules.NewGPUStates(profile)}, own: make(map[string]*ownSelection),
 		sizeUsage: make(usage[string]), classUsage: make(usage[cluster.ClassID]),
 	}
 }
@@ -91,6 +91,9 @@ func (ix *Index) SetMaxNodeClasses(classes int) { ix.nodeClasses.most = classes 
 // SetUsesBeforeIndex sets how often in a row a size or a class is asked about before it gets an index of its own. Either way is exact; tests choose it. It
 // must be called before the first decision.
 func (ix *Index) SetUsesBeforeIndex(uses int) { ix.givenUses = &uses }
+
+// SetMaxGPUStates sets how many states of GPUs are told apart. Any number is exact; tests choose it. It must be called before the first decision.
+func (ix *Index) SetMaxGPUStates(states int) { ix.dense.states.SetMost(states) }
 
 // Snapshot is what the Index is of.
 func (ix *Index) Snapshot() *cluster.Snapshot { return ix.snapshot }
@@ -137,7 +140,7 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	}
 	s := &ix.snapshot.State
 	now := s.Log().Len()
-	scorer := ix.profile.DenseScorer(c)
+	scorer := ix.profile.DenseScorer(c, ix.dense.states)
 	simple := ix.onlySoftSpread(c.Constraints)
 	if !simple && ix.earnsClassIndex(c, &scorer, now) {
 		return ix.classIndex(c).best(ix)
@@ -151,7 +154,7 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 		return ix.choose(&ix.scan, c, &v.selection)
 	}
 	v := ix.nodeClasses.selection(ix, c)
-	if simple {
+	if simple && !ix.searchesPriced(&scorer) {
 		if r := ix.ranking(c, &scorer, now); r != nil {
 			r.lastUsed = ix.uses
 			r.follow(ix)
@@ -166,6 +169,16 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	}
 	ix.scan.run(ix, c, &scorer, v, ix.nodeClasses.of)
 	return ix.choose(&ix.scan, c, v)
+}
+
+// searchesPriced reports whether a search serves a size that the price list matters to. A ranking would score all nodes with GPUs again for each new list. A
+// search scores their states, as long as these are few.
+func (ix *Index) searchesPriced(scorer *rules.DenseScorer) bool {
+	if !scorer.KnowsPrices() {
+		return false
+	}
+	ix.dense.follow(ix)
+	return changes.Revision(ix.dense.states.Len()+ix.dense.unknown) <= changesPerScan(ix.snapshot.Slots())
 }
 
 // earnsClassIndex notes that a class with constraints is asked about, and reports whether its own index should answer.

@@ -30,7 +30,7 @@ func (q *query) fits(ix *Index, slot cluster.Slot) bool {
 // fitsLocal asks the filters that look at one node.
 func (q *query) fitsLocal(ix *Index, slot cluster.Slot) bool {
 	q.looked++
-	return q.scorer.Fits(&ix.dense.rows[slot]) && (q.scorer.Filters || rules.FitsIn(rules.Local, &ix.snapshot.State, slot, q.class))
+	return q.scorer.Fits(&ix.dense.rows[slot]) && (q.scorer.CanFilter(&ix.dense.rows[slot]) || rules.FitsIn(rules.Local, &ix.snapshot.State, slot, q.class))
 }
 
 // fitsDomain asks the filters that look at other nodes' pods.

@@ -52,7 +52,7 @@ func (x *search) count(ix *Index, tree *tree, id int32) (sample cluster.Slot, fe
 	switch {
 	case !x.scorer.FitSome(box):
 		return cluster.NoSlot, 0
-	case x.byColumns() && x.scorer.FitAll(box):
+	case !x.domain && x.scorer.CanFilterAll(box) && x.scorer.FitAll(box):
 		return tree.anySlot(id), box.Nodes()
 	}
 	sample = cluster.NoSlot
@@ -94,12 +94,9 @@ func (x *search) find(ix *Index, tree *tree, id int32) cluster.Slot {
 	return cluster.NoSlot
 }
 
-// byColumns reports whether the columns answer for all filters.
-func (x *search) byColumns() bool { return x.scorer.Filters && !x.domain }
-
 // admits reports whether a node is feasible. An answer of the columns costs too little to count as a node looked at.
 func (x *search) admits(ix *Index, slot cluster.Slot) bool {
-	if x.byColumns() {
+	if !x.domain && x.scorer.CanFilter(&ix.dense.rows[slot]) {
 		return x.scorer.Fits(&ix.dense.rows[slot])
 	}
 	return x.fits(ix, slot)

@@ -55,9 +55,10 @@ type Box struct {
 	free             [2][2]int64 // cpu and memory: the least and the most
 	pods             [2]int32
 	nodes            int32
-	tie              uint32 // the greatest
-	balance, packing int8   // the least, the greatest
-	unbounded, plain bool   // some are of that kind
+	tie              uint32     // the greatest
+	balance, packing int8       // the least, the greatest
+	unbounded, plain bool       // some are of that kind
+	state            GPUStateID // of all nodes; UnknownGPUs: they have several
 }
 
 type interval struct{ least, most float32 }
@@ -77,7 +78,7 @@ func (b *Box) Add(o *Outline, d *Dense, tie uint32) {
 	b.Merge(&Box{
 		left: [2]interval{point(o.left[0]), point(o.left[1])}, share: [2]interval{point(o.share[0]), point(o.share[1])}, skew: point(o.skew), sum: o.left[0] + o.left[1],
 		free: [2][2]int64{{d.free[0], d.free[0]}, {d.free[1], d.free[1]}}, pods: [2]int32{d.pods, d.pods}, nodes: 1, tie: tie,
-		balance: o.balance, packing: o.packing, unbounded: o.kind == unboundedNode, plain: o.kind == plainNode,
+		balance: o.balance, packing: o.packing, unbounded: o.kind == unboundedNode, plain: o.kind == plainNode, state: d.state,
 	})
 }
 
@@ -102,16 +103,26 @@ func (b *Box) Merge(o *Box) {
 	b.tie = max(b.tie, o.tie)
 	b.balance, b.packing = min(b.balance, o.balance), max(b.packing, o.packing)
 	b.unbounded, b.plain = b.unbounded || o.unbounded, b.plain || o.plain
+	if b.state != o.state {
+		b.state = UnknownGPUs
+	}
 }
 
 // FitSome is false if the pod fits on no node of the box, by cpu, memory and the number of pods. If it is true, the nodes have to be asked.
 func (x *DenseScorer) FitSome(b *Box) bool {
-	return b.nodes > 0 && x.pods <= b.pods[1] && (x.requests[0] == 0 || x.requests[0] <= b.free[0][1]) && (x.requests[1] == 0 || x.requests[1] <= b.free[1][1])
+	return b.nodes > 0 && x.pods <= b.pods[1] && (x.requests[0] == 0 || x.requests[0] <= b.free[0][1]) && (x.requests[1] == 0 || x.requests[1] <= b.free[1][1]) &&
+		(!x.asksGPUs || x.fitsState(b.state))
 }
 
 // FitAll reports whether the pod fits on each node of the box, by cpu, memory and the number of pods.
 func (x *DenseScorer) FitAll(b *Box) bool {
-	return x.pods <= b.pods[0] && (x.requests[0] == 0 || x.requests[0] <= b.free[0][0]) && (x.requests[1] == 0 || x.requests[1] <= b.free[1][0])
+	return x.pods <= b.pods[0] && (x.requests[0] == 0 || x.requests[0] <= b.free[0][0]) && (x.requests[1] == 0 || x.requests[1] <= b.free[1][0]) &&
+		(!x.asksGPUs || b.state != UnknownGPUs && x.fitsState(b.state))
+}
+
+// CanFilterAll reports whether a box that FitAll lets in has only nodes that pass all local filters.
+func (x *DenseScorer) CanFilterAll(b *Box) bool {
+	return x.Filters || x.filtersGPUs && b.state != UnknownGPUs
 }
 
 // boundSlack is more than single precision loses of a percentage.
@@ -148,6 +159,8 @@ func (x *DenseScorer) BoxBound(b *Box) int64 {
 	switch {
 	case b.unbounded:
 		return Unbounded
+	case x.states != nil && b.state >= firstGPUState:
+		return x.profile.local[worthScore] * x.worth(b.state).bound(bestWorth(&x.gpu), &b.free[0], x.requests[0])
 	case !b.plain && x.priced:
 		return t.priced
 	}

@@ -3,8 +3,12 @@ package rules
 import "math"
 
 // CurveKey orders open nodes so that neighbours in the order are alike: by machine size, then by GPUs, then along a Hilbert curve over the free shares of
-// cpu and memory, then by tie.
+// cpu and memory, then by tie. Nodes whose GPUs have prices are in the order of the GPUs' state, then of free cpu, because nothing else counts there.
 func (d *Dense) CurveKey(tie uint32) uint64 {
+	if d.state >= firstGPUState {
+		cpu := uint64(min(max(d.free[0], 0), 1<<(2*curveBits)-1))
+		return (uint64(1<<18|d.state)<<(2*curveBits)|cpu)<<21 | uint64(tie>>11)
+	}
 	key := sizeBits(d)<<7 | uint64(uint8(d.packing))&0x7f
 	var at [2]uint32
 	for i, all := range d.allocatable {

@@ -15,10 +15,11 @@ type Dense struct {
 	balance, packing          int8     // balance now, and scoreGPUPacking for pods without GPUs
 	open                      bool     // there is a node, and it is not reserved
 	gpus                      bool     // it has some
+	state                     GPUStateID
 }
 
 // Fill reads the node in a slot.
-func (d *Dense) Fill(s *cluster.State, slot cluster.Slot) {
+func (d *Dense) Fill(s *cluster.State, slot cluster.Slot, states *GPUStates) {
 	*d = Dense{}
 	if s.Node(slot) == nil || s.Reservation(slot) != cluster.NoReservation {
 		return
@@ -31,11 +32,14 @@ func (d *Dense) Fill(s *cluster.State, slot cluster.Slot) {
 	}
 	d.pods = int32(min(max(s.Free(slot, resource.Pods), math.MinInt32), math.MaxInt32))
 	d.balance = int8(balance(requested, d.allocatable))
-	d.packing = MaxScore
+	d.packing, d.state = MaxScore, states.Of(s, slot)
 	if d.gpus = s.HasGPUs(slot); d.gpus {
 		d.packing = int8(MaxScore - max(s.GPUs(slot).Total(*s.Shape(slot)), 0)*MaxScore/(topology.FullGPU*topology.MaxGPUs))
 	}
 }
+
+// HasUnknownGPUs reports whether pods may go to the node, and what is free of its GPUs has no number.
+func (d *Dense) HasUnknownGPUs() bool { return d.gpus && d.state == UnknownGPUs }
 
 // IsOpen reports whether there is a node that is not reserved.
 func (d *Dense) IsOpen() bool { return d.open }
@@ -54,11 +58,18 @@ type DenseScorer struct {
 	scored   [2]int64
 	pods     int32
 	bounds   boundTerms
+	// Of pods whose score on a node follows from the state of its GPUs and its free CPU.
+	states      *GPUStates  // nil: it does not
+	worths      *worthTable // of the gpu request, once it is needed: a new price list comes before
+	gpu         topology.Request
+	asksGPUs    bool // for some
+	filtersGPUs bool // where the state is known, a node that Fits lets in passes all local filters
 }
 
-// DenseScorer returns the scorer of a class.
-func (p *Profile) DenseScorer(c *cluster.Class) (x DenseScorer) {
-	x = DenseScorer{profile: p, Filters: true, pods: 1}
+// DenseScorer returns the scorer of a class. The states are those that the Denses name.
+func (p *Profile) DenseScorer(c *cluster.Class, states *GPUStates) (x DenseScorer) {
+	x = DenseScorer{profile: p, pods: 1}
+	amountsOnly := len(c.Ports) == 0
 	for _, a := range c.Amounts {
 		switch a.Kind {
 		case resource.CPU:
@@ -68,16 +79,22 @@ func (p *Profile) DenseScorer(c *cluster.Class) (x DenseScorer) {
 		case resource.Pods:
 			x.pods = int32(a.Value)
 		default:
-			x.Filters = false
+			amountsOnly = false
 		}
 	}
 	x.scored = [2]int64{c.ScoreCPU - c.PodLevelCPU, c.ScoreMemory - c.PodLevelMemory}
-	x.canScore = !asksDevices(c) && c.NUMANodes.IsZero() && !c.AsksReclaimed()
+	plain := c.NUMANodes.IsZero() && !c.AsksReclaimed()
 	x.priced = p.PriceList() != 0
-	x.Filters = x.Filters && x.canScore && len(c.Ports) == 0
-	x.canScore = x.canScore && !p.ReadsLoad() // a Dense does not say what the node uses
+	x.Filters = amountsOnly && plain && !asksDevices(c)
+	plain = plain && !p.ReadsLoad() // a Dense does not say what the node uses
+	x.canScore = plain && !asksDevices(c)
+	if plain && x.priced && (x.canScore || asksGPUsOnly(c)) {
+		x.states, x.gpu = states, topology.Request{Milli: c.GPU.Milli, Whole: c.GPU.Whole}
+		x.asksGPUs = !x.canScore
+		x.filtersGPUs = x.asksGPUs && amountsOnly
+	}
 	w := &p.local
-	x.Bounded = x.canScore && w[pointsScore] == 0 && min(x.requests[0], x.requests[1], x.scored[0], x.scored[1]) >= 0
+	x.Bounded = (x.canScore || x.asksGPUs) && w[pointsScore] == 0 && min(x.requests[0], x.requests[1], x.scored[0], x.scored[1]) >= 0
 	for _, score := range [...]int{leastScore, mostScore, balancedScore, packingScore, worthScore} {
 		x.Bounded = x.Bounded && w[score] >= 0
 	}
@@ -85,17 +102,50 @@ func (p *Profile) DenseScorer(c *cluster.Class) (x DenseScorer) {
 	return x
 }
 
-// CanScore reports whether Score knows the node's LocalScore.
-func (x *DenseScorer) CanScore(d *Dense) bool { return x.canScore && (!x.priced || !d.gpus) }
+// KnowsPrices reports whether scores on nodes with GPUs change with the price list, and follow from the state of the GPUs, so that a search needs no table.
+func (x *DenseScorer) KnowsPrices() bool {
+	return x.states != nil && x.Bounded && (x.Filters || x.filtersGPUs)
+}
 
-// Fits reports whether cpu, memory and the number of pods let a pod in.
+func (x *DenseScorer) worth(id GPUStateID) *gpuWorth {
+	if x.worths == nil {
+		x.worths = x.states.table(&x.gpu)
+	}
+	return x.worths.at(id)
+}
+
+// asksGPUsOnly reports whether the class asks for GPUs that are counted, without any condition.
+func asksGPUsOnly(c *cluster.Class) bool {
+	return !c.GPU.IsZero() && c.GPU == topology.Request{Milli: c.GPU.Milli, Whole: c.GPU.Whole} && c.GPU.Contradiction(nil) == ""
+}
+
+// CanScore reports whether Score knows the node's LocalScore.
+func (x *DenseScorer) CanScore(d *Dense) bool {
+	return x.canScore && (!x.priced || !d.gpus) || x.states != nil && d.state >= firstGPUState
+}
+
+// CanFilter reports whether a node that Fits lets in passes all local filters.
+func (x *DenseScorer) CanFilter(d *Dense) bool {
+	return x.Filters || x.filtersGPUs && d.state != UnknownGPUs
+}
+
+// Fits reports whether cpu, memory, the number of pods and the state of the GPUs let a pod in.
 func (x *DenseScorer) Fits(d *Dense) bool {
-	return d.open && x.pods <= d.pods && (x.requests[0] == 0 || x.requests[0] <= d.free[0]) && (x.requests[1] == 0 || x.requests[1] <= d.free[1])
+	return d.open && x.pods <= d.pods && (x.requests[0] == 0 || x.requests[0] <= d.free[0]) && (x.requests[1] == 0 || x.requests[1] <= d.free[1]) &&
+		(!x.asksGPUs || x.fitsState(d.state))
+}
+
+// fitsState is false if the state of the GPUs refuses the pod.
+func (x *DenseScorer) fitsState(id GPUStateID) bool {
+	return id == UnknownGPUs || id != NoGPUs && x.worth(id).fits
 }
 
 // Score is the LocalScore of a node for which CanScore holds.
 func (x *DenseScorer) Score(d *Dense) int64 {
 	w := &x.profile.local
+	if x.states != nil && d.state >= firstGPUState {
+		return w[worthScore] * x.worth(d.state).score(bestWorth(&x.gpu), d.free[0], x.requests[0])
+	}
 	after := [2]int64{d.scored[0] + x.scored[0], d.scored[1] + x.scored[1]}
 	sum := x.otherScores(d.packing)
 	if w[leastScore] != 0 {

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -18,7 +17,7 @@ import (
 //
 // Learn computes a price list. It is due after a number of arrivals, whatever time has passed; its number is the revision. Between two of
 // them the score of a node depends on the pod's size and the node's state alone, so that rankings stay exact; each ranking looks at the nodes
-// with GPUs again when it is used under another list than before. While there is no list, as in a cluster without GPUs, GPUPacking is scored
+// with GPUs again when it is used under another list than before; searches know the few states that GPUs are in (GPUStates). While there is no list, as in a cluster without GPUs, GPUPacking is scored
 // instead.
 type Market struct {
 	mix      fragment.Mix
@@ -156,10 +155,7 @@ func scoreGPUWorth(p *Profile, s *cluster.State, slot cluster.Slot, c *cluster.C
 	if !s.HasGPUs(slot) {
 		return MaxWorth
 	}
-	score := int64(MaxWorth)
-	if !c.GPU.IsZero() {
-		score = MaxWorth/2 + c.GPU.Total()
-	}
+	score := bestWorth(&c.GPU)
 	v := s.View(slot)
 	prices := p.market.at(v.Shape.Model)
 	if prices == nil {
@@ -170,8 +166,7 @@ func scoreGPUWorth(p *Profile, s *cluster.State, slot cluster.Slot, c *cluster.C
 		return 0
 	}
 	cpu := s.Free(slot, resource.CPU)
-	loss := prices.Loss(v.Free, cpu, cpu-c.Amounts.Get(resource.CPU), &grant)
-	return min(max(score-int64(math.Round(loss)), 0), MaxWorth)
+	return scoreLoss(score, prices.Loss(v.Free, cpu, cpu-c.Amounts.Get(resource.CPU), &grant))
 }
 
 // offerDevices is Offer of a request that is known to be no contradiction, without NUMA nodes; where GPUs are counters, that is asked for directly.
