@@ -98,6 +98,7 @@ func TestPricedRankingIsExact(t *testing.T) {
 		store, snapshot := cluster.NewStore(), cluster.NewSnapshot()
 		placer := NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 9).Draw(t, "rankings"))
 		placer.SetUsesBeforeIndex(rapid.SampledFrom([]int{0, 1000}).Draw(t, "uses before an index"))
+		placer.SetMaxNodeClasses(rapid.SampledFrom([]int{1, 4, 1000}).Draw(t, "node classes"))
 		placer.SetMaxGPUStates(rapid.SampledFrom([]int{0, 3, 1000}).Draw(t, "states"))
 		for i := range rapid.IntRange(1, 60).Draw(t, "nodes") {
 			store.Apply(facts.NodeUpserted{Node: pricedNode(random, i)})
@@ -153,4 +154,43 @@ func pricedRequirements(random *rand.Rand) *facts.Requirements {
 		}}}
 	}
 	return r
+}
+
+// TestOwnSearchCountsFeasibleGroups: a node that is full, and is preferred the most, does not count when preferences are scaled, for a class with a selection
+// of its own too.
+func TestOwnSearchCountsFeasibleGroups(t *testing.T) {
+	profile, err := rules.NewProfile(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, snapshot := cluster.NewStore(), cluster.NewSnapshot()
+	placer := NewPlacer(snapshot, profile, 3, 16)
+	placer.SetMaxNodeClasses(1)
+	placer.SetUsesBeforeIndex(1000)
+	for i, used := range []int64{0, 7000, 10000} {
+		n := &facts.Node{Name: fmt.Sprint("n", i), Labels: map[string]string{"disk": fmt.Sprint(i)}, Allocatable: quantities("cpu", 10000, "memory", 10000<<20, "pods", 10)}
+		store.Apply(facts.NodeUpserted{Node: n})
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID("on " + n.Name), Node: n.Name, Requirements: &facts.Requirements{
+			Requests: quantities("cpu", int(used), "memory", int(used<<20)), ScoreCPU: used, ScoreMemory: used << 20,
+		}}})
+	}
+	store.Apply(facts.NodeUpserted{Node: &facts.Node{
+		Name: "gpus", GPU: topology.Shape{GPUs: 4, Model: "A", Shareable: true}, Allocatable: quantities("cpu", 500, "memory", 1<<30, "pods", 10),
+	}})
+	for range 100 {
+		profile.Market().Arrived(&facts.Requirements{GPU: topology.Request{Whole: 1}, Requests: quantities("cpu", 100)})
+	}
+	profile.Market().Learn(&store.State)
+	r := &facts.Requirements{Requests: quantities("cpu", 1000, "memory", 1000<<20), ScoreCPU: 1000, ScoreMemory: 1000 << 20}
+	for i, weight := range []int32{10, 20, 50} {
+		r.Preferred = append(r.Preferred, facts.WeightedTerm{Weight: weight, Term: facts.Term{
+			Expressions: []facts.Requirement{{Key: "disk", Operator: facts.In, Values: []string{fmt.Sprint(i)}}},
+		}})
+	}
+	class := store.Class(r)
+	snapshot.Advance(store)
+	choice, ok := placer.Place(class)
+	if want := placer.Best(class); !ok || choice.Slot != want || snapshot.Node(want).Name != "n1" {
+		t.Errorf("the pod goes to slot %d, brute force says %d, %s; want n1", choice.Slot, want, snapshot.Node(want).Name)
+	}
 }

@@ -150,6 +150,10 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	ix.nodeClasses.follow(s)
 	if !ix.nodeClasses.distinguish(s, c) {
 		v := ix.ownSelection(c)
+		if ix.searchesOwn(v, &scorer) {
+			ix.search.startOwn(ix, c, &scorer, v)
+			return ix.choose(&ix.search, c, &v.selection)
+		}
 		ix.scan.run(ix, c, &scorer, &v.selection, v.of)
 		return ix.choose(&ix.scan, c, &v.selection)
 	}
@@ -180,6 +184,18 @@ func (ix *Index) searchesPriced(scorer *rules.DenseScorer) bool {
 	ix.dense.follow(ix)
 	return changes.Revision(ix.dense.states.Len()+ix.dense.unknown) <= changesPerScan(ix.snapshot.Slots())
 }
+
+// searchesOwn reports whether a search serves a class with a selection of its own: a scan has no bound for nodes with GPUs. A search opens the pages of all
+// trees for each group, and is worth that where the groups are few and the nodes many.
+func (ix *Index) searchesOwn(v *ownSelection, scorer *rules.DenseScorer) bool {
+	return len(v.allowed) <= maxSearchedGroups && len(v.spread) == 0 && v.nodes >= len(v.of)/fewestSearched && ix.searchesPriced(scorer)
+}
+
+// The bounds of searches for selections of one class.
+const (
+	maxSearchedGroups = 8
+	fewestSearched    = 16 // a part of the nodes
+)
 
 // earnsClassIndex notes that a class with constraints is asked about, and reports whether its own index should answer.
 func (ix *Index) earnsClassIndex(c *cluster.Class, scorer *rules.DenseScorer, now changes.Revision) bool {

@@ -16,6 +16,7 @@ type ownSelection struct {
 	selection
 	key      string
 	of       []int32 // by slot: its group, NoGroup where it is refused
+	nodes    int     // that are in a group
 	cursor   changes.Revision
 	built    bool
 	lastUsed uint64
@@ -53,10 +54,11 @@ func (v *ownSelection) follow(ix *Index) {
 	s := &ix.snapshot.State
 	log := s.Log()
 	if !v.built || !log.Covers(v.cursor) || len(v.allowed) > 2*s.Slots()+64 {
-		v.built, v.of, v.allowed, v.position = true, v.of[:0], v.allowed[:0], v.position[:0]
+		v.built, v.of, v.allowed, v.position, v.nodes = true, v.of[:0], v.allowed[:0], v.position[:0], 0
 		clear(v.byCoords)
 		for slot := range s.Slots() {
-			v.of = append(v.of, v.groupOf(ix, cluster.Slot(slot)))
+			v.of = append(v.of, NoGroup)
+			v.assign(ix, cluster.Slot(slot))
 		}
 		v.cursor = log.Len()
 		return
@@ -66,8 +68,19 @@ func (v *ownSelection) follow(ix *Index) {
 	}
 	for ; v.cursor < log.Len(); v.cursor++ {
 		if change := log.At(v.cursor); change.Kind&changes.Redefined != 0 {
-			v.of[change.Slot] = v.groupOf(ix, change.Slot)
+			v.assign(ix, change.Slot)
 		}
+	}
+}
+
+// assign puts a node into its group.
+func (v *ownSelection) assign(ix *Index, slot cluster.Slot) {
+	if v.of[slot] != NoGroup {
+		v.nodes--
+	}
+	v.of[slot] = v.groupOf(ix, slot)
+	if v.of[slot] != NoGroup {
+		v.nodes++
 	}
 }
 

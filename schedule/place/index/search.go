@@ -9,6 +9,7 @@ import (
 type search struct {
 	query
 	forest forest
+	own    bool          // the groups are those of an ownSelection, whose nodes are in all trees
 	stack  []boundedPage // scratch of descend
 }
 
@@ -23,14 +24,30 @@ func (x *search) start(ix *Index, c *cluster.Class, scorer *rules.DenseScorer, v
 	ix.dense.follow(ix)
 	x.forest.follow(ix)
 	x.begin(c, scorer, v, ix.nodeClasses.of)
+	x.own = false
+}
+
+// startOwn begins a decision for a class with a selection of its own.
+func (x *search) startOwn(ix *Index, c *cluster.Class, scorer *rules.DenseScorer, v *ownSelection) {
+	x.start(ix, c, scorer, &v.selection)
+	x.of, x.own = v.of, true
+}
+
+// trees are those that have nodes of a group.
+func (x *search) trees(group int32) []tree {
+	if x.own {
+		return x.forest.trees
+	}
+	x.forest.tree(group)
+	return x.forest.trees[group : group+1]
 }
 
 func (x *search) feasible(ix *Index, group int32) (cluster.Slot, int) {
-	tree := x.forest.tree(group)
 	if x.soft {
+		tree := x.forest.tree(group)
 		return x.count(ix, tree, tree.root)
 	}
-	slot := x.find(ix, tree, tree.root)
+	slot := x.sample(ix, group)
 	if slot == cluster.NoSlot {
 		return slot, 0
 	}
@@ -38,6 +55,9 @@ func (x *search) feasible(ix *Index, group int32) (cluster.Slot, int) {
 }
 
 func (x *search) bound(group int32) int64 {
+	if x.own {
+		return 0 // all groups are in all trees
+	}
 	tree := x.forest.tree(group)
 	if bound := x.scorer.BoxBound(&tree.boxes[tree.root]); bound < rules.Unbounded {
 		return bound
@@ -71,12 +91,17 @@ func (x *search) count(ix *Index, tree *tree, id int32) (sample cluster.Slot, fe
 }
 
 func (x *search) sample(ix *Index, group int32) cluster.Slot {
-	tree := x.forest.tree(group)
-	return x.find(ix, tree, tree.root)
+	trees := x.trees(group)
+	for i := range trees {
+		if slot := x.find(ix, &trees[i], trees[i].root, group); slot != cluster.NoSlot {
+			return slot
+		}
+	}
+	return cluster.NoSlot
 }
 
-// find returns a feasible node in a page that is no exception, NoSlot if there is none.
-func (x *search) find(ix *Index, tree *tree, id int32) cluster.Slot {
+// find returns a feasible node of a group in a page that is no exception, NoSlot if there is none.
+func (x *search) find(ix *Index, tree *tree, id, group int32) cluster.Slot {
 	p := &tree.pages[id]
 	if !x.scorer.FitSome(&tree.boxes[id]) {
 		return cluster.NoSlot
@@ -84,10 +109,10 @@ func (x *search) find(ix *Index, tree *tree, id int32) cluster.Slot {
 	for _, child := range p.children {
 		slot := cluster.Slot(child)
 		if !p.leaf {
-			if slot = x.find(ix, tree, child); slot != cluster.NoSlot {
+			if slot = x.find(ix, tree, child, group); slot != cluster.NoSlot {
 				return slot
 			}
-		} else if !ix.isException(slot) && x.admits(ix, slot) {
+		} else if x.of[slot] == group && !ix.isException(slot) && x.admits(ix, slot) {
 			return slot
 		}
 	}
@@ -104,13 +129,16 @@ func (x *search) admits(ix *Index, slot cluster.Slot) bool {
 
 func (x *search) ordinary(ix *Index, group int32, bar rules.Bar) (slot cluster.Slot, key int64) {
 	best := groupBest{bar: bar, slot: cluster.NoSlot}
-	x.descend(ix, x.forest.tree(group), &best)
+	trees := x.trees(group)
+	for i := range trees {
+		x.descend(ix, &trees[i], group, &best)
+	}
 	return best.choice()
 }
 
 // descend looks for the best node of a tree: depth first, and of siblings the page with the highest bound first. Always to open the page with the highest
 // bound would open a tenth fewer, but it costs more to keep all open pages in order.
-func (x *search) descend(ix *Index, tree *tree, best *groupBest) {
+func (x *search) descend(ix *Index, tree *tree, group int32, best *groupBest) {
 	x.stack = x.stack[:0]
 	x.push(tree, tree.root, best.bar, 0)
 	for len(x.stack) > 0 {
@@ -128,7 +156,7 @@ func (x *search) descend(ix *Index, tree *tree, best *groupBest) {
 			continue
 		}
 		for _, child := range p.children {
-			if x.scorer.MayBeat(&ix.dense.outlines[child], ix.dense.ties[child], best.bar) {
+			if x.of[child] == group && x.scorer.MayBeat(&ix.dense.outlines[child], ix.dense.ties[child], best.bar) {
 				x.consider(ix, best, cluster.Slot(child))
 			}
 		}
