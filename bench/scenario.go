@@ -327,10 +327,10 @@ func (s *Scenario) Order(nodes []Node, classes []Class) []int {
 	random := rand.New(rand.NewPCG(s.Seed, 3))
 	var order []int
 	full := func(held int64) bool { return held >= capacity*int64(s.Fill)/100 }
-	switch s.Case {
-	case Preempt:
+	if s.Case == Preempt {
 		full = func(int64) bool { return len(order) == PreemptVictims*len(nodes) }
-	case Daemons:
+	}
+	if s.Case == Daemons {
 		full = func(int64) bool { return len(order) == len(classes) }
 	}
 	for held := int64(0); !full(held); {

@@ -36,13 +36,21 @@ func (m *Manager) level(p *pod) (notes []Note) {
 		p.pool = ""
 	default:
 		if p.QoS.Pool != "" && p.QoS.Pool != spec.PoolReclaimed && p.QoS.Pool != spec.PoolSystem {
-			p.pool = p.QoS.Pool
+			p.pool = namedPool(p.Namespace, p.QoS.Pool)
 		}
 		if p.BestEffort && !p.QoS.Said {
 			notes = append(notes, Note{spec.ReasonUnlabelled, "it requests nothing and names no QoS level; it runs in pool " + p.pool})
 		}
 	}
 	return notes
+}
+
+// namedPool is the pool that a pod names: one of its namespace, so that no tenant gets into another's. spec.PoolShare is everybody's.
+func namedPool(namespace, name string) string {
+	if name == spec.PoolShare {
+		return name
+	}
+	return namespace + "/" + name
 }
 
 // dedicated gives pods CPUs of their own: what was promised to a pod if it is still free, an equivalent place if not, and where the kubelet rules, what

@@ -37,8 +37,8 @@ func (ps *Pools) SetReclaimed(cores [topology.MaxNUMANodes]int) {
 	ps.reconcile()
 }
 
-// SetDemands says what shared pools need, in millicores, in place of what their pods request. A pool that is not named, and SharePool, have what
-// their pods request, or the rest.
+// SetDemands says what shared pools should have, in millicores. More than their pods request they get of what the requests of others leave. A pool that is not
+// named, and SharePool, have what their pods request, or the rest.
 func (ps *Pools) SetDemands(milliCPU map[string]int64) {
 	ps.demands = maps.Clone(milliCPU)
 	ps.reconcile()
@@ -92,6 +92,11 @@ func (ps *Pools) List() (out []Pool) {
 	pools := ps.capacity.alloc.Pools()
 	parts := maps.Clone(pools.Shared)
 	parts[spec.PoolReclaimed], parts[spec.PoolSystem] = pools.Reclaimed, pools.System
+	for name := range ps.uses {
+		if _, known := parts[name]; !known {
+			parts[name] = pools.Of(name) // it is inside share
+		}
+	}
 	for name, cpus := range parts {
 		if !cpus.IsEmpty() || count[name] > 0 {
 			out = append(out, Pool{Name: name, CPUs: ps.capacity.runs(&pools, cpus), Pods: count[name]})
@@ -137,11 +142,11 @@ func (ps *Pools) reconcile() {
 	var d cores.Division
 	for pool, u := range ps.uses {
 		if pool != spec.PoolReclaimed && pool != spec.PoolSystem {
-			milli, told := ps.demands[pool]
+			wants, told := ps.demands[pool]
 			if !told {
-				milli = u.milli
+				wants = u.milli
 			}
-			d.Shared = append(d.Shared, cores.PoolDemand{Name: pool, MilliCPU: milli})
+			d.Shared = append(d.Shared, cores.PoolDemand{Name: pool, MilliCPU: u.milli, WantsMilliCPU: wants})
 		}
 	}
 	if ps.uses[spec.PoolReclaimed].pods > 0 {
@@ -167,7 +172,7 @@ func (ps *Pools) place(p *pod, out *Placement) {
 	case spec.PoolSystem:
 		out.CPUs = ps.capacity.runs(&pools, pools.System)
 	default:
-		out.CPUs = ps.capacity.runs(&pools, pools.Shared[p.pool])
+		out.CPUs = ps.capacity.runs(&pools, pools.Of(p.pool))
 	}
 }
 

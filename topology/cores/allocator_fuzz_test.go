@@ -371,12 +371,17 @@ func (d *driver) resize() error {
 
 func (d *driver) divide() {
 	var division Division
-	d.n.demand, d.n.wish = map[string]int64{}, [topology.MaxNUMANodes]int{}
+	d.n.demand, d.n.wants, d.n.wish = map[string]int64{}, map[string]int64{}, [topology.MaxNUMANodes]int{}
 	for range d.below(5) {
 		name := []string{SharePool, "ads", "web", "ml"}[d.below(4)]
 		milli := int64(d.below(40)) * 250
-		division.Shared = append(division.Shared, PoolDemand{name, milli})
+		wants := milli
+		if d.below(3) == 0 {
+			wants = int64(d.below(40)) * 250
+		}
+		division.Shared = append(division.Shared, PoolDemand{name, milli, wants})
 		d.n.demand[name] += milli
+		d.n.wants[name] += wants
 	}
 	for z := range d.n.machine.NUMA {
 		division.Reclaimed[z] = d.below(4)

@@ -19,6 +19,7 @@ type naive struct {
 	pods     map[string]Holding
 	closed   map[int]bool
 	demand   map[string]int64
+	wants    map[string]int64
 	wish     [topology.MaxNUMANodes]int
 }
 
@@ -39,6 +40,7 @@ func newNaive(m *topology.Machine, reserved topology.CPUSet, reservedMemory uint
 func (n *naive) clone() *naive {
 	c := *n
 	c.owner, c.pods, c.closed, c.demand = maps.Clone(n.owner), maps.Clone(n.pods), maps.Clone(n.closed), maps.Clone(n.demand)
+	c.wants = maps.Clone(n.wants)
 	return &c
 }
 
@@ -203,8 +205,15 @@ func (n *naive) sizes() (pools map[string]int, reclaimed [topology.MaxNUMANodes]
 		total += cores
 		reclaimed[z] = min(n.wish[z], cores)
 	}
-	names := slices.Sorted(maps.Keys(n.demand))
-	for sum(reclaimed[:]) > max(total-len(names), 0) {
+	demand, wants := n.ownCores()
+	names := slices.Sorted(maps.Keys(demand))
+	entitled := 0
+	for name, milli := range demand {
+		if name == SharePool || milli > 0 {
+			entitled++
+		}
+	}
+	for sum(reclaimed[:]) > max(total-entitled, 0) {
 		z := len(reclaimed) - 1
 		for i := z; i >= 0; i-- {
 			if reclaimed[i] > reclaimed[z] {
@@ -216,21 +225,75 @@ func (n *naive) sizes() (pools map[string]int, reclaimed [topology.MaxNUMANodes]
 	rest := total - sum(reclaimed[:])
 	pools = map[string]int{}
 	asked := 0
+	core := int64(1000 * n.threads)
 	for _, name := range names {
-		cpus := (n.demand[name] + 999) / 1000
-		pools[name] = int(max((cpus+int64(n.threads)-1)/int64(n.threads), 1))
+		pools[name] = int(min(demand[name], wants[name]) / core)
+		if name == SharePool {
+			pools[name] = int((demand[name] + core - 1) / core)
+		}
+		if name == SharePool || demand[name] > 0 {
+			pools[name] = max(pools[name], 1)
+		}
 		asked += pools[name]
 	}
 	if asked > rest {
-		pools = n.ration(pools, names, asked, rest)
+		return n.ration(pools, demand, asked, rest), reclaimed, total
 	}
+	n.dealRest(pools, wants, rest-asked)
 	return pools, reclaimed, total
 }
 
-// ration deals the cores out: first one each, to the hungriest first; then what each is due beyond; then one each by what is still due.
-func (n *naive) ration(want map[string]int, names []string, asked, rest int) map[string]int {
+// ownCores are the demands of the pools that have cores of their own; share's pods are joined by those whose pool is too small for one.
+func (n *naive) ownCores() (demand, wants map[string]int64) {
+	demand, wants = map[string]int64{}, map[string]int64{}
+	for name, milli := range n.demand {
+		if name == SharePool || milli < int64(1000*n.threads) {
+			demand[SharePool] += milli
+			wants[SharePool] = demand[SharePool]
+			if name != SharePool && n.wants[name] >= int64(1000*n.threads) {
+				demand[name], wants[name] = 0, n.wants[name]
+			}
+			continue
+		}
+		demand[name], wants[name] = milli, n.wants[name]
+	}
+	return demand, wants
+}
+
+// dealRest deals what the requests leave, core by core to the pool that is due most.
+func (n *naive) dealRest(pools map[string]int, wants map[string]int64, left int) {
+	more, sum := map[string]int{}, 0
+	core := int64(1000 * n.threads)
+	for name := range pools {
+		more[name] = max(int((wants[name]+core-1)/core)-pools[name], 0)
+		sum += more[name]
+	}
+	due := map[string]*big.Rat{}
+	for name := range more {
+		if due[name] = big.NewRat(int64(more[name]), 1); sum > left {
+			due[name] = big.NewRat(int64(left)*int64(more[name]), int64(sum))
+		}
+	}
+	for range min(left, sum) {
+		best := ""
+		for _, name := range slices.Sorted(maps.Keys(due)) {
+			if best == "" || due[name].Cmp(due[best]) > 0 {
+				best = name
+			}
+		}
+		due[best].Sub(due[best], big.NewRat(1, 1))
+		pools[best]++
+	}
+}
+
+// ration deals the cores out: first one each, to share and then the hungriest first; then what each is due beyond; then one each by what is still due.
+func (n *naive) ration(want map[string]int, demand map[string]int64, asked, rest int) map[string]int {
 	got := map[string]int{}
-	slices.SortStableFunc(names, func(x, y string) int { return int(n.demand[y] - n.demand[x]) })
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(want)), func(name string) bool { return want[name] == 0 })
+	slices.SortStableFunc(names, func(x, y string) int { return int(demand[y] - demand[x]) })
+	if i := slices.Index(names, SharePool); i > 0 {
+		names = slices.Insert(slices.Delete(names, i, i+1), 0, SharePool)
+	}
 	for i, name := range names {
 		got[name] = 0
 		if i < rest {

@@ -135,7 +135,7 @@ func TestTooManyNUMANodes(t *testing.T) {
 	if _, ok := a.Offer(topology.NUMARequest{CPUs: 1}, topology.NUMAGrant{}, 0xff); ok || a.Shape().Ruler != topology.RulerNone || a.Shape().NUMANodes != 0 {
 		t.Errorf("offered with shape %+v", a.Shape())
 	}
-	p := a.Divide(Division{Shared: []PoolDemand{{SharePool, 0}}, Reclaimed: [topology.MaxNUMANodes]int{3}})
+	p := a.Divide(Division{Shared: []PoolDemand{{SharePool, 0, 0}}, Reclaimed: [topology.MaxNUMANodes]int{3}})
 	if p.Reclaimed.String() != "15-17" || p.Shared[SharePool].String() != "1-14" {
 		t.Errorf("pools %v", p)
 	}
@@ -187,14 +187,18 @@ func TestPoolsStay(t *testing.T) {
 		want string
 	}{
 		{Division{Reclaimed: both}, "share 0-2,4-6, ads , reclaimed 3,7"},
-		{Division{Shared: []PoolDemand{{"ads", 2500}}, Reclaimed: both}, "share 0,4-5, ads 1-2,6, reclaimed 3,7"},
-		{Division{Shared: []PoolDemand{{"ads", 2500}}}, "share 0,3-5,7, ads 1-2,6, reclaimed "},
+		{Division{Shared: []PoolDemand{{"ads", 2500, 2500}}, Reclaimed: both}, "share 0,4-5, ads 1-2,6, reclaimed 3,7"},
+		{Division{Shared: []PoolDemand{{"ads", 2500, 2500}}}, "share 0,3-5,7, ads 1-2,6, reclaimed "},
 		// What one pool gives up goes to the others, and nothing else moves: not even for the high end.
-		{Division{Shared: []PoolDemand{{"ads", 1}}, Reclaimed: both}, "share 0,3-5,7, ads 1, reclaimed 2,6"},
+		{Division{Shared: []PoolDemand{{"ads", 1000, 1000}}, Reclaimed: both}, "share 0,3-5,7, ads 1, reclaimed 2,6"},
+		// A name is worth no core, and less than a core is asked of share.
+		{Division{Shared: []PoolDemand{{"ads", 999, 999}}, Reclaimed: both}, "share 0-1,3-5,7, ads , reclaimed 2,6"},
+		// What is wanted beyond requests goes by what the others' requests leave.
+		{Division{Shared: []PoolDemand{{"ads", 1000, 8000}, {SharePool, 3500, 3500}}, Reclaimed: both}, "share 0-1,4-5, ads 3,7, reclaimed 2,6"},
 		// Three cores for each are not there: each has one, and the rest goes by what they ask beyond it.
-		{Division{Shared: []PoolDemand{{"ads", 6000}, {SharePool, 3000}}, Reclaimed: both}, "share 0,4, ads 1,3,5,7, reclaimed 2,6"},
+		{Division{Shared: []PoolDemand{{"ads", 6000, 6000}, {SharePool, 3000, 3000}}, Reclaimed: both}, "share 0,4, ads 1,3,5,7, reclaimed 2,6"},
 		// Reclaimed yields before a pool goes without.
-		{Division{Shared: []PoolDemand{{"ads", 0}, {SharePool, 0}}, Reclaimed: [topology.MaxNUMANodes]int{9, 9}}, "share 0, ads 5, reclaimed 1-4,6-7"},
+		{Division{Shared: []PoolDemand{{"ads", 1000, 1000}, {SharePool, 0, 0}}, Reclaimed: [topology.MaxNUMANodes]int{9, 9}}, "share 0, ads 5, reclaimed 1-4,6-7"},
 	} {
 		a.Divide(step.d)
 		if got := show(); got != step.want {
@@ -213,7 +217,7 @@ func BenchmarkAllocator(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	d := Division{Shared: []PoolDemand{{SharePool, 20000}, {"a", 8000}, {"b", 12000}, {"c", 500}}}
+	d := Division{Shared: []PoolDemand{{SharePool, 20000, 20000}, {"a", 8000, 8000}, {"b", 12000, 12000}, {"c", 500, 500}}}
 	for z := range d.Reclaimed {
 		d.Reclaimed[z] = 2
 	}

@@ -18,20 +18,29 @@ type Division struct {
 	Reclaimed [topology.MaxNUMANodes]int // cores, by NUMA node
 }
 
-// PoolDemand is a shared pool and the sum of its pods' CPU requests.
+// PoolDemand is a shared pool, the sum of its pods' CPU requests, and what it should rather have; SharePool has what its pods request, or the rest.
 type PoolDemand struct {
-	Name     string
-	MilliCPU int64
+	Name          string
+	MilliCPU      int64
+	WantsMilliCPU int64 // as MilliCPU where nobody knows better
 }
 
 // Pools divide the CPUs that no pod holds: each of those, outside NUMA nodes that a pod has alone, is in exactly one of Shared and Reclaimed. A
-// pool that could not get a core is empty; Runs says what its pods run on then.
+// pool that has no core of its own is inside SharePool, see Of; Runs says what pods run on where that has none either.
 type Pools struct {
 	Shared    map[string]topology.CPUSet // not to be changed
 	Reclaimed topology.CPUSet            // its intersection with a NUMA node is the NUMA node's part
 	System    topology.CPUSet            // the reserved cores
 
 	last topology.CPUSet
+}
+
+// Of is the CPUs of a shared pool: its own, or else those of SharePool.
+func (p *Pools) Of(name string) topology.CPUSet {
+	if own := p.Shared[name]; !own.IsEmpty() {
+		return own
+	}
+	return p.Shared[SharePool]
 }
 
 // Runs is what the pods of a pool run on: its CPUs; if it has none, the reserved cores; if none are reserved, whatever no pod holds, also in NUMA nodes
@@ -45,15 +54,20 @@ func (p *Pools) Runs(pool topology.CPUSet) topology.CPUSet {
 
 // Divide divides the CPUs that no pod holds, and keeps them divided like that while holdings come and go.
 //
-// Reclaimed gets its cores of each NUMA node, from the high end. A shared pool gets the cores that its requests fill or begin, at least one,
-// spread over the NUMA nodes as the room is; SharePool gets the rest. If that does not suffice, the shared pools that ask have one core each and
-// divide the others in proportion to what they ask beyond it; if there are fewer cores than such pools, those that ask for most have one each.
-// Reclaimed yields before any of them goes without.
+// Reclaimed gets its cores of each NUMA node, from the high end. What pods request comes first of the rest: a shared pool gets the cores that its requests
+// fill, and SharePool those that its requests fill or begin, spread over the NUMA nodes as the room is. A pool whose requests fill no core is inside
+// SharePool, which is asked for its requests too: so a pool's name is worth no CPU. From what is left then, a pool gets the core that its requests begin, and what
+// it wants beyond; SharePool gets the rest. If the cores do not suffice for the requests, the pools have one core each and divide the others in
+// proportion to what they request beyond it; if there are fewer cores than pools, SharePool has one, and then those that request most. Reclaimed yields
+// before any of them goes without.
+//
+// For example, of 47 cores with two threads each SharePool's pods request 80 CPUs, and it has all of them. Forty pools of 10m change nothing. One that
+// requests 6 CPUs gets three cores. If it wants 40 it gets four more, the three beyond those 40 that share's pods request.
 //
 // Pools move as little as they can: a pool that has as many cores as it should keeps them, for balance's sake too. What moves is at most
 // what some pool has too much, and what Reclaimed lacks in a NUMA node. Pools are made of whole cores.
 func (a *Allocator) Divide(d Division) Pools {
-	d = d.normal()
+	d = d.normal(a.threads)
 	if slices.Equal(d.Shared, a.division.Shared) && d.Reclaimed == a.division.Reclaimed {
 		return a.pools
 	}
@@ -77,15 +91,33 @@ func (a *Allocator) AdoptPools(p Pools) {
 	a.divide()
 }
 
-// normal is the division with each pool once, by name, and nothing negative.
-func (d Division) normal() Division {
-	sum := make(map[string]int64, len(d.Shared))
+// normal is the division with each pool once that has cores of its own, by name, and nothing negative.
+func (d Division) normal(threads int) Division {
+	sum := make(map[string]PoolDemand, len(d.Shared))
 	for _, p := range d.Shared {
-		sum[p.Name] += max(p.MilliCPU, 0)
+		of := sum[p.Name]
+		of.MilliCPU, of.WantsMilliCPU = of.MilliCPU+bounded(p.MilliCPU), of.WantsMilliCPU+bounded(p.WantsMilliCPU)
+		sum[p.Name] = of
+	}
+	for name, p := range sum {
+		if name != SharePool && p.MilliCPU < milliPerCPU*int64(threads) {
+			inside := sum[SharePool]
+			inside.MilliCPU += p.MilliCPU
+			sum[SharePool] = inside
+			if p.MilliCPU = 0; p.WantsMilliCPU < milliPerCPU*int64(threads) {
+				delete(sum, name)
+			} else {
+				sum[name] = p // it may have what requests leave
+			}
+		}
 	}
 	d.Shared = make([]PoolDemand, 0, len(sum))
-	for name, milli := range sum {
-		d.Shared = append(d.Shared, PoolDemand{name, milli})
+	for name, p := range sum {
+		p.Name = name
+		if name == SharePool {
+			p.WantsMilliCPU = p.MilliCPU
+		}
+		d.Shared = append(d.Shared, p)
 	}
 	slices.SortFunc(d.Shared, func(x, y PoolDemand) int { return strings.Compare(x.Name, y.Name) })
 	for z := range d.Reclaimed {
@@ -209,7 +241,7 @@ func (d *Division) sizes(count [topology.MaxNUMANodes]int, threads int) sizes {
 		total += n
 		asked += s.reclaimed[z]
 	}
-	for left := total - min(len(d.Shared), total); asked > left; asked-- {
+	for left := total - min(d.entitled(), total); asked > left; asked-- {
 		most := 0
 		for z, n := range s.reclaimed {
 			if n >= s.reclaimed[most] {
@@ -218,52 +250,96 @@ func (d *Division) sizes(count [topology.MaxNUMANodes]int, threads int) sizes {
 		}
 		s.reclaimed[most]--
 	}
-	wants, sum := make([]int, len(d.Shared)), 0
+	got, more := make([]int, len(d.Shared)), make([]int, len(d.Shared))
+	left := total - asked
 	for i, p := range d.Shared {
-		// More than any machine has is as good as that, and does not overflow.
-		cpus := int((min(p.MilliCPU, topology.MaxCPUs*1000) + 999) / 1000)
-		wants[i] = max((cpus+threads-1)/threads, 1)
-		sum += wants[i]
-		if p.Name != SharePool {
+		core := milliPerCPU * int64(threads)
+		begun := func(milli int64) int { return max(int((milli+core-1)/core), 1) }
+		if got[i] = begun(p.MilliCPU); p.Name != SharePool {
 			s.names = append(s.names, p.Name)
+			got[i] = max(int(min(p.MilliCPU, p.WantsMilliCPU)/core), min(int(p.MilliCPU), 1))
+		}
+		more[i] = max(begun(p.WantsMilliCPU)-got[i], 0)
+		left -= got[i]
+	}
+	if left < 0 {
+		got = d.scaled(got, total-asked)
+	} else {
+		for i, n := range apportion(more, left) {
+			got[i] += n
 		}
 	}
-	if sum > total-asked {
-		wants = d.scaled(wants, total-asked)
-	}
 	for i, p := range d.Shared {
-		s.shared[p.Name] = wants[i]
+		s.shared[p.Name] = got[i]
 	}
 	return s
 }
 
-// scaled divides fewer cores than are wanted: one for each pool, and the rest in proportion to what each wants beyond it, by largest remainder.
-func (d *Division) scaled(wants []int, cores int) []int {
-	order := make([]int, len(wants)) // who comes first where not all can
-	beyond := 0
-	for i := range order {
-		order[i] = i
-		beyond += wants[i] - 1
+// entitled is how many pools must have a core: SharePool, and those whose requests fill one.
+func (d *Division) entitled() (n int) {
+	for i := range d.Shared {
+		if d.Shared[i].Name == SharePool || d.Shared[i].MilliCPU > 0 {
+			n++
+		}
 	}
-	got := make([]int, len(wants))
-	if cores <= len(wants) {
-		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(d.Shared[j].MilliCPU, d.Shared[i].MilliCPU) })
-		for _, i := range order[:cores] {
-			got[i] = 1
+	return n
+}
+
+const milliPerCPU = 1000
+
+// bounded is an amount that is not negative, and no more than any machine has: more is as good as that, and sums of it do not overflow.
+func bounded(milli int64) int64 { return min(max(milli, 0), topology.MaxCPUs*milliPerCPU) }
+
+// apportion gives everybody what is wanted, or where there is not so much, a part in proportion to it, by largest remainder.
+func apportion(wants []int, cores int) []int {
+	sum := 0
+	for _, n := range wants {
+		sum += n
+	}
+	if sum <= cores {
+		return wants
+	}
+	got, order, left := make([]int, len(wants)), make([]int, len(wants)), cores
+	for i, n := range wants {
+		got[i], order[i] = cores*n/sum, i
+		left -= got[i]
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(cores*wants[j]%sum, cores*wants[i]%sum) })
+	for _, i := range order[:left] {
+		got[i]++
+	}
+	return got
+}
+
+// scaled divides fewer cores than are requested: one for each pool that is entitled to some, and the rest in proportion to what each requests beyond it. Where
+// not all can have one, SharePool has, and then those that request most.
+func (d *Division) scaled(wants []int, cores int) []int {
+	got, beyond := make([]int, len(wants)), make([]int, len(wants))
+	var order []int
+	for i, n := range wants {
+		if n > 0 {
+			order, beyond[i] = append(order, i), n-1
+		}
+	}
+	if cores > len(order) {
+		got = apportion(beyond, cores-len(order))
+		for _, i := range order {
+			got[i]++
 		}
 		return got
 	}
-	rest := cores - len(wants)
-	left := rest
-	for i := range wants {
-		got[i] = 1 + rest*(wants[i]-1)/beyond
-		left -= got[i] - 1
-	}
 	slices.SortStableFunc(order, func(i, j int) int {
-		return cmp.Compare(rest*(wants[j]-1)%beyond, rest*(wants[i]-1)%beyond)
+		x, y := &d.Shared[i], &d.Shared[j]
+		switch SharePool {
+		case x.Name:
+			return -1
+		case y.Name:
+			return 1
+		}
+		return cmp.Compare(y.MilliCPU, x.MilliCPU)
 	})
-	for _, i := range order[:left] {
-		got[i]++
+	for _, i := range order[:cores] {
+		got[i] = 1
 	}
 	return got
 }
