@@ -149,7 +149,11 @@ func pricedRequirements(random *rand.Rand) *facts.Requirements {
 		r.GPU.Whole = 1 + int8(random.IntN(2))
 	}
 	if random.IntN(4) == 0 {
-		r.Spread = []facts.SpreadConstraint{{TopologyKey: "zone", MaxSkew: 2, Hard: true, MinDomains: 1, Pods: facts.PodSelector{
+		key, hard := "zone", true
+		if random.IntN(2) == 0 { // scored over hosts: not among what selections spread over
+			key, hard = facts.HostnameKey, false
+		}
+		r.Spread = []facts.SpreadConstraint{{TopologyKey: key, MaxSkew: 2, Hard: hard, MinDomains: 1, Pods: facts.PodSelector{
 			Namespaces: []string{""}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{"a"}}}},
 		}}}
 	}

@@ -150,7 +150,7 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	ix.nodeClasses.follow(s)
 	if !ix.nodeClasses.distinguish(s, c) {
 		v := ix.ownSelection(c)
-		if ix.searchesOwn(v, &scorer) {
+		if ix.searchesOwn(v, c, &scorer) {
 			ix.search.startOwn(ix, c, &scorer, v)
 			return ix.choose(&ix.search, c, &v.selection)
 		}
@@ -186,9 +186,10 @@ func (ix *Index) searchesPriced(scorer *rules.DenseScorer) bool {
 }
 
 // searchesOwn reports whether a search serves a class with a selection of its own: a scan has no bound for nodes with GPUs. A search opens the pages of all
-// trees for each group, and is worth that where the groups are few and the nodes many.
-func (ix *Index) searchesOwn(v *ownSelection, scorer *rules.DenseScorer) bool {
-	return len(v.allowed) <= maxSearchedGroups && len(v.spread) == 0 && v.nodes >= len(v.of)/fewestSearched && ix.searchesPriced(scorer)
+// trees for each group, and is worth that where the groups are few and the nodes many. It counts the nodes of a tree, not of a group in it, so that classes with
+// soft spread constraints are left to the scan.
+func (ix *Index) searchesOwn(v *ownSelection, c *cluster.Class, scorer *rules.DenseScorer) bool {
+	return !c.Constraints.SpreadsSoftly() && len(v.allowed) <= maxSearchedGroups && v.nodes >= len(v.of)/fewestSearched && ix.searchesPriced(scorer)
 }
 
 // The bounds of searches for selections of one class.
