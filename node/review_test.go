@@ -110,21 +110,3 @@ func TestRevRunDelay(t *testing.T) {
 		o.release()
 	})
 }
-
-// T4: a reclaimed pod without a memory amount.
-func TestRevNoAmount(t *testing.T) {
-	t.Skip("issue 16: The node's promise holds when the agent, a disk or the hardware does not")
-	l := newLender(t)
-	batch := sandbox("batch", 0, "qos=reclaimed_cores", "besteffort")
-	l.mustRun(batch)
-	l.run240(10)
-	l.agent.Ask(time.Minute, func(a *Agent) { t.Logf("limits %+v", a.memory.advice.Limits) })
-	_, slow := "", ""
-	l.agent.Ask(time.Minute, func(a *Agent) {
-		_, s := a.knobs.knobs()
-		for _, w := range s {
-			slow += fmt.Sprintf("%s=%s ", w.Path(), w.Value)
-		}
-	})
-	t.Log(slow)
-}

@@ -79,8 +79,7 @@ func (t *memoryTick) overLimit(i int) MemoryReclaim {
 	if !known {
 		return MemoryReclaim{}
 	}
-	if pod.Reclaimed {
-		part := t.amount(pod)
+	if part := t.amount(pod); pod.Reclaimed && part > 0 {
 		if t.target[i] > 0 {
 			part = min(part, t.target[i])
 		}

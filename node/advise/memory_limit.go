@@ -19,9 +19,8 @@ func (t *memoryTick) limits() {
 		s := &t.pods[i]
 		s.Max = t.max(pod, s)
 		t.lower(pod, s, t.target[i])
-		t.ceiling[i] = s.Max
-		if s.High > 0 {
-			t.ceiling[i] = min(s.Max, s.High)
+		if t.ceiling[i] = s.Max; s.High > 0 && (s.Max == 0 || s.High < s.Max) {
+			t.ceiling[i] = s.High
 		}
 		if s.Max > 0 || s.High > 0 {
 			t.advice.Limits = append(t.advice.Limits, MemoryLimit{Pod: pod.ID, Dir: pod.Dir, Max: s.Max, High: s.High})
@@ -29,17 +28,22 @@ func (t *memoryTick) limits() {
 	}
 }
 
-// amount is the limit that a pod's amount makes.
+// amount is the limit that a pod's amount makes; 0: it names none, and none is made up.
 func (t *memoryTick) amount(pod *MemoryPod) int64 {
+	if pod.Amount <= 0 {
+		return 0
+	}
 	return min(max(pod.Amount, t.p.Least), mostBytes) / pageBytes * pageBytes
 }
 
 // max is a pod's memory.max: its amount; where it holds more already, that, and from then on only less. A pod gets its first limit when it is created;
-// one that is found later, and what it holds is not known, is left alone.
+// one that is found later, and what it holds is not known, is left alone. So is one whose amount is not known.
 func (t *memoryTick) max(pod *MemoryPod, s *MemoryPodState) int64 {
 	amount := t.amount(pod)
 	current, known := bytesOf(pod.Current)
 	switch {
+	case amount == 0:
+		return s.Max
 	case !known && s.Max == 0:
 		return 0
 	case !known:
@@ -77,6 +81,15 @@ func (t *memoryTick) divide() {
 	}
 }
 
+// mayHold is what a pod without a target may hold: its amount, or if it names none, what it holds.
+func (t *memoryTick) mayHold(pod *MemoryPod) int64 {
+	if amount := t.amount(pod); amount > 0 {
+		return amount
+	}
+	current, _ := bytesOf(pod.Current)
+	return max(current, t.p.Least)
+}
+
 // scale brings the parts of some reclaimed pods down to what there is; where that is not known, they are not known either.
 func (t *memoryTick) scale(room Sample, of func(*MemoryPod) bool) {
 	most, known := bytesOf(room)
@@ -85,7 +98,7 @@ func (t *memoryTick) scale(room Sample, of func(*MemoryPod) bool) {
 		switch pod := &t.o.Pods[i]; {
 		case !pod.Reclaimed || !of(pod):
 		case t.target[i] == 0:
-			sum += t.amount(pod) // it may have as much
+			sum += t.mayHold(pod)
 		default:
 			sum += t.target[i]
 		}

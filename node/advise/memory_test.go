@@ -95,7 +95,8 @@ func TestMemoryLimits(t *testing.T) {
 		want      string
 	}{
 		{"there is room for all", []MemoryPod{offline("a", 1000, 100)}, Known(8 * gib), nil, "a:1000/max"},
-		{"without an amount", []MemoryPod{offline("a", 0, 10)}, Known(8 * gib), nil, "a:64/max"},
+		{"without an amount", []MemoryPod{offline("a", 0, 10)}, Known(8 * gib), nil, ""},
+		{"without an amount, others have their part", []MemoryPod{offline("a", 0, 500), offline("b", 1000, 100)}, Known(1000 * mib), nil, "b:1000/666"},
 		{"it holds more than its amount", []MemoryPod{offline("a", 100, 200)}, Known(8 * gib), nil, "a:232/max, Ceiling a 100"},
 		{"what it holds is not known", []MemoryPod{unknown}, Known(8 * gib), nil, "a:-/max"},
 		{"headroom is not known", []MemoryPod{offline("a", 1000, 100)}, Sample{}, nil, "a:1000/-"},
