@@ -253,7 +253,9 @@ func (b *Units) Evicting(pod *Pod) {
 	if u.evicting == nil {
 		u.evicting = make(map[facts.UID]bool)
 	}
-	u.evicting[pod.UID] = u.evicting[pod.UID]
+	if _, asked := u.evicting[pod.UID]; !asked {
+		u.evicting[pod.UID] = false
+	}
 }
 
 // NotEvicted takes note of an answer that was none: the API server has not evicted a pod, and will not; or, if it was lost, may have done so or may yet.

@@ -52,6 +52,16 @@ func (w *evictedWorld) leave(t *rapid.T, uid facts.UID) {
 	w.store.Apply(facts.PodRemoved{UID: uid})
 }
 
+// check compares what the ledger says of the gang with the rule.
+func (w *evictedWorld) check(t *rapid.T, u *Unit) {
+	if u.Fell() != w.fell || u.Running() != (len(w.running) > 0 && !w.fell) {
+		t.Fatalf("%d run of %d: fell %v, running %v; by the rule it fell: %v", len(w.running), w.need, u.Fell(), u.Running(), w.fell)
+	}
+	if tooFew := w.indivisible || len(w.running) < w.need; u.Partial() != (w.fell && tooFew && len(w.running) > 0) {
+		t.Fatalf("%d run of %d, fell %v: partial %v", len(w.running), w.need, w.fell, u.Partial())
+	}
+}
+
 // A gang that ran and has lost a member to an eviction, so that the others are too few, is partial, until others have come or none is left, whether
 // the answer was lost or not. One whose members leave by themselves, or after an eviction that was refused, runs on.
 func TestEvictedGangsFall(t *testing.T) {
@@ -88,13 +98,7 @@ func TestEvictedGangsFall(t *testing.T) {
 			case 4:
 				w.join()
 			}
-			u := units.Get(w.name)
-			if u.Fell() != w.fell || u.Running() != (len(w.running) > 0 && !w.fell) {
-				t.Fatalf("%d run of %d: fell %v, running %v; by the rule it fell: %v", len(w.running), w.need, u.Fell(), u.Running(), w.fell)
-			}
-			if tooFew := w.indivisible || len(w.running) < w.need; u.Partial() != (w.fell && tooFew && len(w.running) > 0) {
-				t.Fatalf("%d run of %d, fell %v: partial %v", len(w.running), w.need, w.fell, u.Partial())
-			}
+			w.check(t, units.Get(w.name))
 			if w.fell {
 				fell++
 			} else if len(w.running) > 0 && len(w.running) < w.need {

@@ -13,6 +13,24 @@ import (
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
+// evictedWithout is the pods that are evicted now. The answer to the eviction of one of them is lost.
+func evictedWithout(s *schedule.Scheduler, answer string, now time.Time) (names []string) {
+	s.Step(now, 10)
+	for writes := slices.Clone(s.Ready(now)); len(writes) > 0; writes = slices.Clone(s.Ready(now)) {
+		for _, w := range writes {
+			r := bind.Result{ID: w.ID, Outcome: bind.Written}
+			if w.Kind == bind.EvictPod && w.Name == answer {
+				r.Outcome = bind.Unknown
+			}
+			if w.Kind == bind.EvictPod {
+				names = append(names, w.Name)
+			}
+			s.Finish(r, now)
+		}
+	}
+	return names
+}
+
 // The answer to an eviction is lost, and the member left nevertheless. Its gang has too few then: the others are evicted too, after the time in which
 // missing members could have come. Where one comes, they stay.
 func TestGangFollowsAMemberWhoseEvictionWasNotAnswered(t *testing.T) {
@@ -27,22 +45,7 @@ func TestGangFollowsAMemberWhoseEvictionWasNotAnswered(t *testing.T) {
 				UID: facts.UID(name), Namespace: "default", Name: name, Ours: true, Node: "n1", Unit: "g", Requirements: &facts.Requirements{Reclaimed: true},
 			}}
 		}
-		evicted := func() (names []string) {
-			s.Step(now, 10)
-			for writes := slices.Clone(s.Ready(now)); len(writes) > 0; writes = slices.Clone(s.Ready(now)) {
-				for _, w := range writes {
-					r := bind.Result{ID: w.ID, Outcome: bind.Written}
-					if w.Kind == bind.EvictPod && w.Name == "g-0" {
-						r.Outcome = bind.Unknown
-					}
-					if w.Kind == bind.EvictPod {
-						names = append(names, w.Name)
-					}
-					s.Finish(r, now)
-				}
-			}
-			return names
-		}
+		evicted := func() []string { return evictedWithout(s, "g-0", now) }
 		s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n1", Allocatable: []resource.Quantity{{Name: resource.NamePods, Amount: 100}}}}, now)
 		s.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: "default", Name: "g"}, UID: "g", MinMember: 3, Scheduled: true}}, now)
 		for i := range 3 {
