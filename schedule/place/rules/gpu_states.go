@@ -18,7 +18,7 @@ type GPUStates struct {
 	ids     map[gpuState]GPUStateID
 	states  []gpuState // by id
 	tables  map[topology.Request]*worthTable
-	known   int    // worths
+	known   int    // worths, and tables
 	list    uint64 // the price list that they are by
 	most    int
 }
@@ -126,6 +126,10 @@ func (g *GPUStates) Of(s *cluster.State, slot cluster.Slot) GPUStateID {
 func (g *GPUStates) table(r *topology.Request) *worthTable {
 	t := g.tables[*r]
 	if t == nil {
+		if g.known >= maxGPUWorths {
+			g.forget()
+		}
+		g.known++
 		t = &worthTable{states: g, request: *r}
 		g.tables[*r] = t
 	}
@@ -152,7 +156,7 @@ func (t *worthTable) grow() {
 	if g.known+more > maxGPUWorths {
 		g.forget()
 		g.tables[t.request] = t
-		g.known = len(t.worths)
+		g.known = 1 + len(t.worths)
 	}
 	g.known += more
 	t.worths = append(t.worths, make([]gpuWorth, more)...)

@@ -196,10 +196,15 @@ func TestGPUStatesAreBounded(t *testing.T) {
 		}
 		kept := 0
 		for _, table := range states.tables {
-			kept += len(table.worths)
+			kept += 1 + len(table.worths)
 		}
 		if kept > maxGPUWorths || kept != states.known {
-			t.Fatalf("%d worths are kept, %d are counted, at most %d may be", kept, states.known, maxGPUWorths)
+			t.Fatalf("%d worths and tables are kept, %d are counted, at most %d may be", kept, states.known, maxGPUWorths)
+		}
+	}
+	for i := range 2 * maxGPUWorths { // requests about which nothing is ever asked
+		if states.table(&topology.Request{Milli: int16(i%1000 + 1), Whole: int8(i / 1000)}); len(states.tables) > maxGPUWorths {
+			t.Fatalf("%d tables are kept, at most %d may be", len(states.tables), maxGPUWorths)
 		}
 	}
 	if states.SetMost(150); !learn() || states.Len() != 0 || len(states.tables) != 0 {
