@@ -132,7 +132,7 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 	o := evict.Observation{
 		At: laws.At, Suppression: in.advice.Suppression,
 		Node: evict.Node{
-			MemoryTotal: laws.Node.MemoryTotal, MemoryAvailable: availableMemory(laws), MemorySome: laws.Node.MemoryPressure,
+			MemoryTotal: laws.Node.MemoryTotal, MemoryAvailable: availableMemory(seen), MemorySome: laws.Node.MemoryPressure,
 			MemoryFull: c.worstStall(seen), SwapTotal: bytesOf(memory.SwapTotal), SwapFree: bytesOf(memory.SwapFree),
 			CPUPressure: in.cpuPressure,
 		},
@@ -140,7 +140,7 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 	}
 	for i := range laws.NUMANodes {
 		z := &laws.NUMANodes[i]
-		o.NUMANodes = append(o.NUMANodes, evict.NUMANode{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: z.InactiveFile})
+		o.NUMANodes = append(o.NUMANodes, evict.NUMANode{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: seen.inactiveFile(i)})
 	}
 	o.Root, o.Images = c.disks.look(in.now)
 	if images := c.storage.reading.Images(in.now); images != (evict.Disk{}) {
@@ -156,16 +156,17 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 }
 
 // availableMemory is what is left of the node's memory: the lesser of what the kernel says and what the kubelet reckons, for whom page cache in use is
-// not to be had. So we see a shortage no later than it.
-func availableMemory(laws *advise.Observation) advise.Sample {
+// not to be had. So we see a shortage no later than it. Clean page cache is to be had whoever has it, a reclaimed pod too.
+func availableMemory(seen *observation) advise.Sample {
+	laws := &seen.laws
 	out := laws.Node.MemoryAvailable
 	var sum float64
 	for i := range laws.NUMANodes {
-		z := &laws.NUMANodes[i]
-		if !z.MemoryFree.Known || !z.InactiveFile.Known {
+		free, file := laws.NUMANodes[i].MemoryFree, seen.inactiveFile(i)
+		if !free.Known || !file.Known {
 			return out
 		}
-		sum += z.MemoryFree.Value + z.InactiveFile.Value
+		sum += free.Value + file.Value
 	}
 	if len(laws.NUMANodes) > 0 && sum < out.Value {
 		out.Value = sum

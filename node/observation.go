@@ -151,7 +151,15 @@ func (o *observation) charge(use *observe.CgroupUse, account func(*advise.NUMANo
 	}
 }
 
-// discount takes a reclaimed pod's page cache out of what counts as free: it is among what reclaimed pods hold already.
+// inactiveFile is the page cache in a NUMA node that the kernel drops first, all of it.
+func (o *observation) inactiveFile(i int) (out advise.Sample) {
+	if id := o.machine.NUMA[i].ID; id < len(o.seen.Node.NUMANodes) {
+		out = bytesOf(o.seen.Node.NUMANodes[id].InactiveFile)
+	}
+	return out
+}
+
+// discount takes a reclaimed pod's page cache out of what headroom counts as free: it is among what reclaimed pods hold already.
 func (o *observation) discount(use *observe.CgroupUse) {
 	for i := range o.laws.NUMANodes {
 		z := &o.laws.NUMANodes[i]

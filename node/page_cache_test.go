@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/node/observe"
 )
 
 // cached lets a second pass on an idle 4 GiB node of which clean page cache of a reclaimed pod fills most.
@@ -48,11 +47,10 @@ func (l *lender) cached(free, cache, active int) {
 		a.observer.Put(o, l.now)
 		a.observed(l.now)
 	})
-	_ = observe.Cgroup{}
 }
 
-func TestRevCacheEvicts(t *testing.T) {
-	t.Skip("issue 16: The node's promise holds when the agent, a disk or the hardware does not")
+// Clean page cache of a reclaimed pod, within its limit, is memory that is to be had: a node of which it fills two thirds is not short.
+func TestCacheOfReclaimedPodsEvictsNobody(t *testing.T) {
 	l := newLender(t)
 	web := sandbox("web", 2, "qos=shared_cores")
 	batch := sandbox("batch", 0, "qos=reclaimed_cores", "besteffort")
@@ -62,20 +60,12 @@ func TestRevCacheEvicts(t *testing.T) {
 	for range 20 {
 		l.cached(1500, 100, 0)
 	}
-	said := ""
 	for i := range 40 {
-		l.cached(60, 700, 700) // 2.9 % free, 68 % clean cache of the reclaimed pod within its limit; MemAvailable 71 %
+		l.cached(60, 700, 700) // 2.9 % free, 68 % clean cache; MemAvailable 71 %
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			o := a.sensor.sense(l.now)
-			if i == 5 {
-				t.Logf("available %+v MemAvailable %+v NUMA %+v", availableMemory(&o.laws), o.laws.Node.MemoryAvailable, o.laws.NUMANodes[0])
+			if d := &a.eviction.decision; len(d.Pressures)+len(d.Requests) > 0 || d.Stop != nil {
+				t.Errorf("%d s: pressures %v, requests %v, stops %v", i+1, d.Pressures, d.Requests, d.Stop)
 			}
-			o.release()
-			now := fmt.Sprint(a.eviction.decision.Pressures, " requests ", len(a.eviction.decision.Requests), " stop ", a.eviction.decision.Stop)
-			if len(now) != len(said) && (i < 12 || len(a.eviction.decision.Requests) > 0 || a.eviction.decision.Stop != nil) {
-				t.Logf("%ds %s", i+1, now[max(0, len(now)-260):])
-			}
-			said = now
 		})
 	}
 }
