@@ -162,6 +162,16 @@ func (l *lendingController) headroom(now time.Time, eviction *evictionController
 	return out
 }
 
+// promised is what the reclaimed pods of the node may hold.
+func (l *lendingController) promised() (sum spec.ReclaimedAmounts) {
+	for _, uid := range l.node.manager.UIDs() {
+		if asked, pool, ok := l.node.manager.Pod(uid); ok && pool == spec.PoolReclaimed {
+			sum.MilliCPU, sum.MemoryMiB = sum.MilliCPU+asked.Reclaimed.MilliCPU, sum.MemoryMiB+asked.Reclaimed.MemoryMiB
+		}
+	}
+	return sum
+}
+
 // terms are the parts of a sum, for people.
 func terms(list []advise.Term, amount func(int64) string) string {
 	words := make([]string, len(list))

@@ -22,7 +22,7 @@ const (
 )
 
 // reporter writes the CustomNodeResource: what the scheduler may count on here. It writes when the report has changed enough, no more often than the
-// throttle allows, except that less headroom is told within a second.
+// throttle allows, except that less headroom than is promised is told within a second.
 type reporter struct {
 	node     *nodeState
 	lending  *lendingController
@@ -55,7 +55,7 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 // noteLess makes the next report urgent if less can be lent than the last one said.
 func (p *reporter) noteLess(now time.Time) {
 	if p.last != nil && !p.urgent {
-		p.urgent = report.Less(p.last.Status.Colocation, p.lending.headroom(now, p.eviction))
+		p.urgent = report.Less(p.last.Status.Colocation, p.lending.headroom(now, p.eviction), p.lending.promised())
 	}
 }
 
@@ -87,7 +87,7 @@ func (p *reporter) report(now time.Time) time.Duration {
 	}
 	p.looked = now
 	r := p.build(now)
-	if wait := p.throttle.Wait(now, report.Compare(p.last, r)); wait > 0 {
+	if wait := p.throttle.Wait(now, report.Compare(p.last, r, p.lending.promised())); wait > 0 {
 		return min(wait, idleReport)
 	}
 	p.urgent = false

@@ -99,13 +99,13 @@ func TestBuildIsDeterministic(t *testing.T) {
 	slices.Reverse(r.Pools)
 	slices.Reverse(conditions)
 	got := Build(m, r, nil, conditions)
-	if !reflect.DeepEqual(got, want) || Compare(want, got) != Same {
+	if !reflect.DeepEqual(got, want) || Compare(want, got, spec.ReclaimedAmounts{}) != Same {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 	clear(m.Devices)
 	clear(r.Pools)
 	clear(conditions)
-	if Compare(want, got) != Same || !slices.ContainsFunc(got.Conditions, func(c spec.NodeCondition) bool { return c.Reason == "Mine" }) {
+	if Compare(want, got, spec.ReclaimedAmounts{}) != Same || !slices.ContainsFunc(got.Conditions, func(c spec.NodeCondition) bool { return c.Reason == "Mine" }) {
 		t.Errorf("it changed with its input: %+v", got)
 	}
 }
@@ -137,6 +137,7 @@ func TestCompare(t *testing.T) {
 		}
 		return r
 	}
+	promised := spec.ReclaimedAmounts{MilliCPU: 2000, MemoryMiB: 1024}
 	loan := func(change func(*spec.Colocation)) func(*spec.NodeReport) {
 		return func(r *spec.NodeReport) { change(r.Status.Colocation) }
 	}
@@ -153,15 +154,17 @@ func TestCompare(t *testing.T) {
 		"the mode":           {func(r *spec.NodeReport) { r.Status.Mode = spec.ModeKubelet }, Major},
 		"a closed NUMA node": {func(r *spec.NodeReport) { r.Status.Topology[1].Children[0].Closed = true }, Major},
 		"a capacity":         {func(r *spec.NodeReport) { r.Status.Topology[1].Children[0].Allocatable.CPUs-- }, Major},
-		"less headroom":      {loan(func(c *spec.Colocation) { c.Headroom.MilliCPU--; c.Headroom.MemoryMiB++ }), Urgent},
-		"less memory":        {loan(func(c *spec.Colocation) { c.Headroom.MemoryMiB-- }), Urgent},
+		"less CPU":           {loan(func(c *spec.Colocation) { c.Headroom.MilliCPU = 1999; c.Headroom.MemoryMiB++ }), Urgent},
+		"less memory":        {loan(func(c *spec.Colocation) { c.Headroom.MemoryMiB = 1023 }), Urgent},
+		"a little less":      {loan(func(c *spec.Colocation) { c.Headroom.MemoryMiB = 3072 }), Minor},
+		"a quarter less":     {loan(func(c *spec.Colocation) { c.Headroom.MemoryMiB = 3071 }), Major},
 		"closing":            {loan(func(c *spec.Colocation) { c.Closed = "it evicted" }), Urgent},
 		"no lending":         {func(r *spec.NodeReport) { r.Status.Colocation = nil }, Urgent},
 		"somebody has to go": {loan(func(c *spec.Colocation) { c.Evictions = append(c.Evictions, spec.EvictionRequest{UID: "2"}) }), Urgent},
 		"and fast":           {loan(func(c *spec.Colocation) { c.Evictions[0].Urgent = true }), Urgent},
 		"somebody has gone":  {loan(func(c *spec.Colocation) { c.Evictions = nil }), Major},
-		"more headroom":      {loan(func(c *spec.Colocation) { c.Headroom.MilliCPU++ }), Major},
-		"other NUMA nodes":   {loan(func(c *spec.Colocation) { c.NUMANodes[0].MilliCPU-- }), Major},
+		"more headroom":      {loan(func(c *spec.Colocation) { c.Headroom.MilliCPU++ }), Minor},
+		"other NUMA nodes":   {loan(func(c *spec.Colocation) { c.NUMANodes[0].MilliCPU-- }), Minor},
 		"suppression":        {loan(func(c *spec.Colocation) { c.Suppression = spec.SuppressionFloor }), Major},
 		"another reason":     {loan(func(c *spec.Colocation) { c.NUMANodes[0].CPUReason, c.NUMANodes[0].Message = "Forecast", "x" }), Minor},
 		"what is lent":       {loan(func(c *spec.Colocation) { c.Lent.MilliCPU = 7 }), Minor},
@@ -169,11 +172,16 @@ func TestCompare(t *testing.T) {
 	} {
 		changed := base()
 		c.change(changed)
-		if got := Compare(base(), changed); got != c.want {
+		if got := Compare(base(), changed, promised); got != c.want {
 			t.Errorf("%s: change %d, want %d", name, got, c.want)
 		}
 	}
-	if Compare(nil, base()) != Major {
+	idle, lends := base(), base()
+	idle.Status.Colocation.Headroom.MemoryMiB = 0
+	if got := Compare(idle, lends, promised); got != Major {
+		t.Errorf("it begins to lend: change %d, want %d", got, Major)
+	}
+	if Compare(nil, base(), spec.ReclaimedAmounts{}) != Major {
 		t.Error("the first report is no change")
 	}
 }

@@ -14,19 +14,23 @@ type Change uint8
 const (
 	// Same: nothing.
 	Same Change = iota
-	// Minor: what only people look at, pools and the words of conditions. Pods come and go, and with them the pools; that alone would keep
+	// Minor: what can wait for the refresh. That is what only people look at, pools and the words of conditions; pods come and go, and with them the pools. And
+	// it is headroom that has changed a little, which a node that lends says again within seconds: memory that the kernel caches in and drops would keep
 	// every node writing.
 	Minor
 	// Major: what the scheduler acts on, or a condition that holds or no longer does.
 	Major
-	// Urgent: less can be lent than was reported, or a pod has to leave. Until the scheduler knows, it sends more pods.
+	// Urgent: less can be lent than reclaimed pods were promised, or a pod has to leave. Until the scheduler knows, it sends more pods.
 	Urgent
 )
 
-// Compare says how much has changed. With nothing written yet, old is nil.
-func Compare(old, now *spec.NodeReport) Change {
+// bigFall is the part of the headroom that was reported by which it must have fallen to be told before the refresh.
+const bigFall = 0.25
+
+// Compare says how much has changed. With nothing written yet, old is nil. promised is what the reclaimed pods of the node may hold.
+func Compare(old, now *spec.NodeReport, promised spec.ReclaimedAmounts) Change {
 	switch {
-	case old != nil && Less(old.Status.Colocation, now.Status.Colocation):
+	case old != nil && Less(old.Status.Colocation, now.Status.Colocation, promised):
 		return Urgent
 	case old == nil || !sameNUMANodes(old.Status, now.Status) || !slices.EqualFunc(old.Conditions, now.Conditions, sameState):
 		return Major
@@ -36,33 +40,48 @@ func Compare(old, now *spec.NodeReport) Change {
 	return Same
 }
 
-// sameNUMANodes compares all but the pools, and of colocation only what is promised.
+// sameNUMANodes compares all but the pools, and of colocation only what must be told before the refresh.
 func sameNUMANodes(a, b spec.NodeStatus) bool {
+	near := a.Colocation != nil && b.Colocation != nil && nearby(a.Colocation.Headroom, b.Colocation.Headroom)
 	a.Pools, b.Pools = nil, nil
-	a.Colocation, b.Colocation = promised(a.Colocation), promised(b.Colocation)
+	a.Colocation, b.Colocation = acted(a.Colocation, near), acted(b.Colocation, near)
 	return reflect.DeepEqual(a, b)
 }
 
-// promised is what the scheduler acts on.
-func promised(c *spec.Colocation) *spec.Colocation {
+// nearby reports whether headroom has changed so little that it can wait. A node that lent nothing before is not refreshed soon.
+func nearby(old, now spec.ReclaimedAmounts) bool {
+	near := func(old, now int64) bool { return old > 0 && float64(now) >= (1-bigFall)*float64(old) || old == now }
+	return near(old.MilliCPU, now.MilliCPU) && near(old.MemoryMiB, now.MemoryMiB)
+}
+
+// acted is what the scheduler acts on; without the amounts, all but these.
+func acted(c *spec.Colocation, withoutAmounts bool) *spec.Colocation {
 	if c == nil {
 		return nil
 	}
-	out := &spec.Colocation{Headroom: c.Headroom, Closed: c.Closed, Suppression: c.Suppression, Evictions: c.Evictions}
+	out := &spec.Colocation{Closed: c.Closed, Suppression: c.Suppression, Evictions: c.Evictions}
+	if withoutAmounts {
+		return out
+	}
+	out.Headroom = c.Headroom
 	for _, z := range c.NUMANodes {
 		out.NUMANodes = append(out.NUMANodes, spec.NUMAHeadroom{Name: z.Name, ReclaimedAmounts: z.ReclaimedAmounts})
 	}
 	return out
 }
 
-// Less reports whether less can be lent than was reported, or a pod has to leave that the last report did not name.
-func Less(old, now *spec.Colocation) bool {
+// Less reports whether less can be lent than was reported and than is promised, or a pod has to leave that the last report did not name.
+func Less(old, now *spec.Colocation, promised spec.ReclaimedAmounts) bool {
 	switch {
 	case old == nil:
 		return false
 	case now == nil:
 		return old.Headroom != (spec.ReclaimedAmounts{})
-	case now.Headroom.MilliCPU < old.Headroom.MilliCPU || now.Headroom.MemoryMiB < old.Headroom.MemoryMiB || old.Closed == "" && now.Closed != "":
+	case old.Closed == "" && now.Closed != "":
+		return true
+	}
+	short := func(old, now, promised int64) bool { return now < old && now < promised }
+	if short(old.Headroom.MilliCPU, now.Headroom.MilliCPU, promised.MilliCPU) || short(old.Headroom.MemoryMiB, now.Headroom.MemoryMiB, promised.MemoryMiB) {
 		return true
 	}
 	return slices.ContainsFunc(now.Evictions, func(e spec.EvictionRequest) bool {

@@ -3,8 +3,8 @@
 // # How it works
 //
 // Build lays out the machine and what allocate has given away as a tree: sockets, their NUMA nodes by number, and the devices near those by address. Compare says how
-// much has changed since the last write: Same, Minor (only people look at it), Major (the scheduler acts on it), or Urgent (less can be lent than was said, or a
-// pod has to go). A Throttle, fed with that and the time, says when to write: a change if the last write is a write interval ago, an urgent one if it is a
+// much has changed since the last write: Same, Minor (only people look at it), Major (the scheduler acts on it), or Urgent (less can be lent than reclaimed pods
+// were promised, or a pod has to go). A Throttle, fed with that and the time, says when to write: a change if the last write is a write interval ago, an urgent one if it is a
 // second ago, and what has not changed after a refresh interval, with jitter, so that the nodes of a cluster do not write at once.
 //
 // # An example
