@@ -181,11 +181,17 @@ func (a *Agent) Ask(timeout time.Duration, f func(*Agent)) bool {
 	return a.node.loop.Ask(timeout, func() { f(a) })
 }
 
-// Run runs the loop until ctx ends. What runs on the node goes on as it is.
+// maxGiveBack is how long an agent that ends waits for the kernel to have what it gives back.
+const maxGiveBack = 2 * time.Second
+
+// Run runs the loop until ctx ends. What is lent goes back to the online pods then, for nobody would take it back when they need it; else what runs on the
+// node goes on as it is.
 func (a *Agent) Run(ctx context.Context) {
 	messages := a.node.loop
-	wait := messages.Start(ctx, a.workers())
+	working, endWork := context.WithCancel(context.WithoutCancel(ctx))
+	wait := messages.Start(working, a.workers())
 	defer func() {
+		endWork()
 		wait()
 		a.governors.close()
 	}()
@@ -198,6 +204,7 @@ func (a *Agent) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			a.giveBack()
 			return
 		case message := <-messages.Messages():
 			message()
@@ -206,6 +213,27 @@ func (a *Agent) Run(ctx context.Context) {
 		case <-due.C:
 		}
 		due.Reset(a.reporter.report(time.Now()))
+	}
+}
+
+// giveBack gives the online pods the CPUs that are lent, but the floor, and waits for the kernel to have that.
+func (a *Agent) giveBack() {
+	if !a.lending.giveBack() {
+		return
+	}
+	a.apply()
+	timeout := time.NewTimer(maxGiveBack)
+	defer timeout.Stop()
+	for {
+		select {
+		case <-a.knobs.applied:
+			return
+		case message := <-a.node.loop.Messages(): // the writers say what they have done, and must not wait for us
+			message()
+		case <-timeout.C:
+			a.node.log.Warn("the agent ends before the kernel has the CPUs that were lent")
+			return
+		}
 	}
 }
 

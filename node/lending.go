@@ -162,6 +162,12 @@ func (l *lendingController) headroom(now time.Time, eviction *evictionController
 	return out
 }
 
+// giveBack ends all lending but the floor. It returns whether anything was lent.
+func (l *lendingController) giveBack() (changed bool) {
+	l.advice = advise.Advice{NUMANodes: make([]advise.NUMAAdvice, len(l.advice.NUMANodes)), Suppression: l.advice.Suppression}
+	return l.resize()
+}
+
 // promised is what the reclaimed pods of the node may hold.
 func (l *lendingController) promised() (sum spec.ReclaimedAmounts) {
 	for _, uid := range l.node.manager.UIDs() {

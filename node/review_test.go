@@ -12,28 +12,6 @@ import (
 
 var _ = observe.Cgroup{}
 
-// T1: the agent ends in order while cores are lent; online pods keep the shrunk set.
-func TestRevStopKeepsLoan(t *testing.T) {
-	t.Skip("issue 16: The node's promise holds when the agent, a disk or the hardware does not")
-	l := newLender(t)
-	web := sandbox("web", 6, "qos=shared_cores")
-	batch := sandbox("batch", 0, "qos=reclaimed_cores", "besteffort")
-	batch.Annotations[spec.AnnotationReclaimed] = "4000m/512Mi"
-	l.mustRun(web)
-	l.mustRun(batch)
-	for i := range l.busy {
-		l.busy[i] = 0.05
-	}
-	l.lender240()
-	l.ticks(5)
-	before := l.kernel.get(web.Cgroup + "/cpuset.cpus")
-	l.stop()
-	time.Sleep(50 * time.Millisecond)
-	after := l.kernel.get(web.Cgroup + "/cpuset.cpus")
-	t.Logf("web requests 6 CPUs of 8; cpuset while lent %q, after a graceful stop of the agent %q", before, after)
-}
-
-func (l *lender) lender240() *spec.Colocation { return l.run240(240) }
 func (l *lender) run240(n int) *spec.Colocation {
 	var out *spec.Colocation
 	for range n {
