@@ -102,7 +102,7 @@ func (o *observation) readNUMANodes() {
 // readPods lists the online and the reclaimed pods by name, and adds up what they hold of the NUMA nodes and the worst that they feel.
 func (o *observation) readPods(profiles *profileController) {
 	node := &o.laws.Node
-	online := false
+	online, short := false, o.shortOfMemory()
 	for _, p := range o.node.pods.sorted() {
 		asked, pool, ok := o.node.manager.Pod(p.name.UID)
 		if !ok || pool == spec.PoolSystem {
@@ -127,11 +127,16 @@ func (o *observation) readPods(profiles *profileController) {
 		} else {
 			node.CPUPressure = worst(node.CPUPressure, service.CPUPressure)
 		}
-		node.MemoryPressure = worst(node.MemoryPressure, rateOf(use.MemoryPressure.Some.Avg10))
+		if short {
+			node.MemoryPressure = worst(node.MemoryPressure, rateOf(use.MemoryPressure.Some.Avg10))
+		}
 		online = true
 	}
 	if !online { // no online pod waits
-		node.CPUPressure, node.MemoryPressure = advise.Known(0), advise.Known(0)
+		node.CPUPressure = advise.Known(0)
+	}
+	if !online || !short {
+		node.MemoryPressure = advise.Known(0)
 	}
 	for _, h := range o.node.manager.Held() {
 		for z := range o.laws.NUMANodes {
@@ -141,6 +146,26 @@ func (o *observation) readPods(profiles *profileController) {
 	profiles.addPools(o)
 	slices.SortFunc(o.laws.Services, func(x, y advise.Service) int { return cmp.Compare(x.ID, y.ID) })
 	slices.SortFunc(o.laws.Reclaimed, func(x, y advise.Reclaimed) int { return cmp.Compare(x.ID, y.ID) })
+}
+
+// amplyFree is the part of a NUMA node's memory from which on it is not short.
+const amplyFree = 0.15
+
+// shortOfMemory reports whether the machine or one of its NUMA nodes may be short of memory. While none is, a pod that waits for memory waits at a limit of
+// its own, which taking memory from others would not help.
+func (o *observation) shortOfMemory() bool {
+	ample := func(total, free advise.Sample) bool {
+		return total.Known && free.Known && free.Value >= amplyFree*total.Value
+	}
+	if !ample(o.laws.Node.MemoryTotal, o.laws.Node.MemoryAvailable) {
+		return true
+	}
+	for i := range o.laws.NUMANodes {
+		if z := &o.laws.NUMANodes[i]; !ample(z.MemoryTotal, plus(z.MemoryFree, o.inactiveFile(i))) {
+			return true
+		}
+	}
+	return false
 }
 
 // charge adds what a cgroup holds in each NUMA node to an account there.

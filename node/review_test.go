@@ -26,35 +26,6 @@ func (l *lender) run240(n int) *spec.Colocation {
 	return out
 }
 
-// T2: an online pod reclaims at a limit of its own, on a node with 88 % free.
-func TestRevOwnLimitPressure(t *testing.T) {
-	t.Skip("issue 16: The node's promise holds when the agent, a disk or the hardware does not")
-	l := newLender(t)
-	web := sandbox("web", 2, "qos=shared_cores")
-	batch := sandbox("batch", 0, "qos=reclaimed_cores", "besteffort")
-	batch.Annotations[spec.AnnotationReclaimed] = "1000m/1024Mi"
-	l.mustRun(web)
-	l.mustRun(batch)
-	for i := range l.busy {
-		l.busy[i] = 0.1
-	}
-	c := l.run240(240)
-	look := func(s string) {
-		l.agent.Ask(time.Minute, func(a *Agent) {
-			t.Logf("%s: published %d MiB, now %d MiB, why %v, limits %+v, held %q", s, c.Headroom.MemoryMiB, a.lending.advice.NUMANodes[0].Memory.Now>>20+a.lending.advice.NUMANodes[1].Memory.Now>>20, a.lending.advice.NUMANodes[0].Memory.Reason, a.memory.advice.Limits, a.memory.advice.Paused)
-		})
-	}
-	look("calm")
-	p := "some avg10=25.00 avg60=25.00 avg300=25.00 total=%d\nfull avg10=20.00 avg60=20.00 avg300=20.00 total=%d\n"
-	total := 0
-	for range 30 {
-		total += 250000
-		l.counters.write("sys/fs/cgroup/"+web.Cgroup+"/memory.pressure", fmt.Sprintf(p, total, total))
-		c = l.run240(1)
-	}
-	look("web stalls 25 % at its own memory.max, node 88 % free")
-}
-
 // T3: run delay of a pod whose big container cannot be read.
 func TestRevRunDelay(t *testing.T) {
 	t.Skip("issue 16: The node's promise holds when the agent, a disk or the hardware does not")
