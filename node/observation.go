@@ -194,16 +194,23 @@ func (o *observation) discount(use *observe.CgroupUse) {
 	}
 }
 
-// runDelay is how many of a pod's threads wait for a CPU.
+// runDelay is how many of a pod's threads wait for a CPU. Where the threads of a container are not all read, the share of time in which some of them wait takes
+// their place, which is never more; where that is not known either, nothing is: what cannot be read is not zero.
 func (o *observation) runDelay(p *pod) (out advise.Sample) {
+	if len(p.containers) == 0 {
+		return out
+	}
+	out = advise.Known(0)
 	for _, c := range p.containers {
-		use := o.cgroups[c.cgroup]
-		if use == nil {
-			continue
+		use := o.use(c.cgroup)
+		delay := rateOf(use.CPU.RunDelay)
+		if !delay.Known {
+			delay = rateOf(use.CPUPressure.Some.Now)
 		}
-		if v, ok := use.CPU.RunDelay.Within(maxSenseAge); ok {
-			out = advise.Known(out.Value + v)
-		}
+		out = plus(out, delay)
+	}
+	if !out.Known {
+		return advise.Sample{}
 	}
 	return out
 }
