@@ -62,12 +62,13 @@ func connect(ctx context.Context, socket string, agent Agent, log *slog.Logger) 
 	p := &plugin{agent: agent, update: updater, over: over}
 	s, err := stub.New(p, stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex), stub.WithConnection(conn),
 		stub.WithLogger(logger{log}), stub.WithOnClose(sync.OnceFunc(func() { close(lost) })),
-		// A request that takes too long goes on without us; what it made is put right by the next tick. Being thrown out would be worse.
-		stub.WithFailurePolicy(&api.FailurePolicy{KeepConnected: true}))
+		// A request that we do not answer fails, where the runtime knows of that: what a container would miss is never put right. Others go on without us, so
+		// that there is always an answer in time, see plugin.bounded. Being thrown out would be worse.
+		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true, KeepConnected: true}))
 	if err != nil {
 		return err
 	}
-	updater.stub = s
+	updater.stub, p.timeout = s, s.RequestTimeout
 	if err := start(ctx, s, over); err != nil {
 		return fmt.Errorf("register with the runtime at %s: %w", socket, err)
 	}
