@@ -66,7 +66,7 @@ func TestResize(t *testing.T) {
 	long(t)
 	r := newRig(t)
 	pods := r.run(
-		r.pod("ads", asks("500m", "64Mi"), annotated(spec.AnnotationPool, "ads")),
+		r.pod("ads", asks("1", "64Mi"), annotated(spec.AnnotationPool, "ads")),
 		r.dedicated("own", "1", "64Mi", spec.NUMABound),
 		r.pod("shared", requests("500m")),
 	)

@@ -88,7 +88,7 @@ func condition(o *v1alpha1.CustomNodeResource, kind string) metav1.Condition {
 func TestReport(t *testing.T) {
 	r := newRig(t)
 	pooled := map[string]*corev1.Pod{
-		spec.PoolShare: r.pod("shared", requests("100m")), "ads": r.pod("ads", requests("1"), annotated(spec.AnnotationPool, "ads")),
+		spec.PoolShare: r.pod("shared", requests("100m")), "default/ads": r.pod("ads", requests("1"), annotated(spec.AnnotationPool, "ads")),
 		spec.PoolReclaimed: r.pod("reclaimed", level(spec.QoSReclaimed)), spec.PoolSystem: r.pod("system", level(spec.QoSSystem)),
 	}
 	for name, p := range pooled {
