@@ -95,6 +95,7 @@ func newKernel(dirs []string) *kernel {
 			k.files[dir+"/memory.max"], k.files[dir+"/cpu.weight"] = "1073741824", "79" // the pod's own limit and request
 		}
 	}
+	k.files[dirs[0]+"/cpuset.cpus"] = "0-7" // the kubelet's
 	k.files[dirs[0]+"/cpuset.cpus.effective"], k.files[dirs[0]+"/cpuset.mems.effective"] = "0-7", "0-1"
 	return k
 }
@@ -108,7 +109,7 @@ var set = map[Part]map[string][]string{
 
 // agentSets does to a hierarchy what an agent may do.
 func agentSets(t *rapid.T, k *kernel, dirs []string) {
-	for _, dir := range dirs[1:] {
+	for _, dir := range dirs {
 		values := map[string][]string{}
 		for _, part := range Parts() {
 			maps.Copy(values, set[part])

@@ -14,7 +14,7 @@
 //
 // # What always holds
 //
-// A second Reset writes nothing. No file is written that no part names, and none above the pods but io.cost.qos. Nothing gets less than it has: CPUs, memory nodes
+// A second Reset writes nothing. No file is written that no part names, and none above the cgroup of all pods but io.cost.qos. Nothing gets less than it has: CPUs, memory nodes
 // and limits grow only, and protection of memory, which others could use, ends.
 //
 // # What it is not

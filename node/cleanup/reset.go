@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 
 	"hilbert.dev/hilbert/node/enforce"
 )
@@ -15,7 +16,7 @@ const maxCgroups = 1 << 16
 // ErrTooMany says that not all cgroups were looked at.
 var ErrTooMany = errors.New("there are too many cgroups")
 
-// Reset makes the files of the parts what they are on a node without an agent: those of the cgroups below top, "kubepods", and at the root. tree is the
+// Reset makes the files of the parts what they are on a node without an agent: those of top, "kubepods", of the cgroups below it, and at the root. tree is the
 // hierarchy, for its directories; the files are read and written by kernel. It returns how many writes the kernel took, and what it
 // refused. A cgroup that has gone is no error.
 func Reset(kernel enforce.Kernel, tree fs.FS, top string, parts []Part) (written int, err error) {
@@ -36,7 +37,7 @@ func Reset(kernel enforce.Kernel, tree fs.FS, top string, parts []Part) (written
 	return written, errors.Join(errs...)
 }
 
-// Read reads the files of the parts, of the root and of all cgroups below top, and what all pods may use.
+// Read reads the files of the parts, of the root, of top and of all cgroups below it, and what all pods may use.
 func Read(kernel enforce.Kernel, tree fs.FS, top string, parts []Part) (available Available, all []Cgroup, err error) {
 	available.CPUs, err = kernel.Read(path.Join(top, "cpuset.cpus.effective"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,18 +54,23 @@ func Read(kernel enforce.Kernel, tree fs.FS, top string, parts []Part) (availabl
 	for _, part := range parts {
 		wanted = append(wanted, files[part]...)
 	}
+	// The CPUs of all pods together are the kubelet's.
+	ofTop := slices.DeleteFunc(slices.Clone(wanted), func(file string) bool { return file == enforce.CPUSet || file == enforce.Mems })
 	err = fs.WalkDir(tree, top, func(dir string, entry fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil // gone meanwhile
 		case err != nil:
 			return err
-		case !entry.IsDir() || dir == top:
+		case !entry.IsDir():
 			return nil
 		case len(all) == maxCgroups:
 			return ErrTooMany
+		case dir == top:
+			all = append(all, read(kernel, dir, ofTop))
+		default:
+			all = append(all, read(kernel, dir, wanted))
 		}
-		all = append(all, read(kernel, dir, wanted))
 		return nil
 	})
 	if err != nil {

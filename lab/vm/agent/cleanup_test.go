@@ -49,6 +49,7 @@ func diff(before, after map[string]bool) (out []string) {
 // TestCleanup: an agent that lends takes over a node with pods and goes. After the cleanup each file of each cgroup has the effect that it had before the agent came,
 // and the agent's own files are gone.
 func TestCleanup(t *testing.T) {
+	long(t)
 	r := newRig(t)
 	agent := r.Guest.Service(agentName)
 	cleanUp := func() {
