@@ -49,6 +49,7 @@ func (s *Store) Apply(event facts.Event) []Effect {
 	}
 	s.settleKinds()
 	s.recheckPods()
+	s.takeIn()
 	return s.effects
 }
 
@@ -58,7 +59,7 @@ func (s *Store) applyList(event facts.Event) {
 	case facts.NodesListed:
 		relist(slices.Sorted(maps.Keys(s.slots.byNode)), e.Nodes, func(n *facts.Node) string { return n.Name }, s.removeNode, s.upsertNode)
 	case facts.PodsListed:
-		relist(s.pods.known(false), pointers(e.Pods), func(p *facts.Pod) facts.UID { return p.UID }, s.removePod, s.upsertPod)
+		relist(s.pods.known(false), s.listed(e.Pods), func(p *facts.Pod) facts.UID { return p.UID }, s.removePod, s.upsertPod)
 	case facts.FinishedListed:
 		relist(s.pods.known(true), pointers(e.Pods), func(p *facts.Pod) facts.UID { return p.UID }, s.removePod, s.upsertPod)
 	case facts.ReportsListed:

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/cluster/census"
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/waiting"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -35,9 +38,12 @@ type Class struct {
 	Constraints *census.Constraints
 	// Absent says which resource that the class asks for no node has; empty if there is none. It is not among the Amounts then.
 	Absent string
+	// HeldBack says of the pods of the class that too many others wait which are unlike them, see package waiting; empty if they are taken in.
+	HeldBack string
 
 	request *request
 	variant string
+	key     waiting.Key
 	pods    int  // how many pods refer to it
 	private bool // see held
 }
@@ -122,24 +128,14 @@ func (b *classBook) withGPUs(amounts resource.List, gpus topology.Request) resou
 
 // class returns the class of a request for pods with an identity (nil: for a pod that needs no place), and the tallies that came up with it.
 func (b *classBook) class(q *request, id *identity, namespaces census.Namespaces) (_ *Class, known bool, fresh []census.TallyID) {
-	w := facts.Key(nil)
-	var self []int32
-	if id != nil && (len(id.AffectedBy) > 0 || len(q.Spread)+len(q.Affinity)+len(q.AntiAffinity)+len(q.PreferredPods) > 0) {
-		self = census.SelfMatches(q.Requirements, &id.Subject, namespaces)
-		w.Number(1)
-		for _, n := range self {
-			w.Number(int64(n))
-		}
-		for _, t := range id.AffectedBy {
-			w.Number(int64(t))
-		}
+	w, self := variant(q.Requirements, id, namespaces)
+	if class := q.variant(w); class != nil {
+		return class, true, nil
 	}
-	for _, class := range q.classes {
-		if class.variant == string(w) {
-			return class, true, nil
-		}
+	class := &Class{
+		Requirements: q.Requirements, ID: b.next, Amounts: q.amounts, Charge: q.charge, Absent: q.absent, request: q, variant: string(w),
+		key: keyOfClass([]byte(q.key), w),
 	}
-	class := &Class{Requirements: q.Requirements, ID: b.next, Amounts: q.amounts, Charge: q.charge, Absent: q.absent, request: q, variant: string(w)}
 	b.next++
 	q.classes = append(q.classes, class)
 	if len(w) > 0 {
@@ -149,12 +145,60 @@ func (b *classBook) class(q *request, id *identity, namespaces census.Namespaces
 	return class, false, fresh
 }
 
+// variant is what tells the class of a pod from others of its request, and how many of its own terms are about the pod itself.
+func variant(r *facts.Requirements, id *identity, namespaces census.Namespaces) (w facts.Key, self []int32) {
+	if id == nil || len(id.AffectedBy)+r.PodTerms() == 0 {
+		return nil, nil
+	}
+	self = census.SelfMatches(r, &id.Subject, namespaces)
+	w.Number(1)
+	for _, n := range self {
+		w.Number(int64(n))
+	}
+	for _, t := range id.AffectedBy {
+		w.Number(int64(t))
+	}
+	return w, self
+}
+
+// variant returns a class of the request, nil if there is none.
+func (q *request) variant(w []byte) *Class {
+	for _, class := range q.classes {
+		if class.variant == string(w) {
+			return class
+		}
+	}
+	return nil
+}
+
+// keyOfClass is what package waiting knows of a class.
+func keyOfClass(request, variant []byte) (key waiting.Key) {
+	h := sha256.New()
+	h.Write(binary.AppendUvarint(nil, uint64(len(request))))
+	h.Write(request)
+	h.Write(variant)
+	copy(key[:], h.Sum(nil))
+	return key
+}
+
+// find returns the class of pods with these requirements and an identity, without making one: nil if there is none. The key is that which it would have.
+func (b *classBook) find(r *facts.Requirements, id *identity, namespaces census.Namespaces) (*Class, waiting.Key) {
+	b.scratch = r.AppendKey(b.scratch[:0])
+	w, _ := variant(r, id, namespaces)
+	if q := b.requests[string(b.scratch)]; q != nil {
+		if class := q.variant(w); class != nil {
+			return class, class.key
+		}
+	}
+	return nil, keyOfClass(b.scratch, w)
+}
+
 // held returns a class for a pod that must not be placed: it has scheduling gates, or asks for what can't be given. Nothing will be decided on
 // it, so that the class belongs to the pod alone and is no more than the facts: none of its resources, topology keys and selectors is
 // registered, however many it names.
 func held(pod *Pod) *Class {
 	r := pod.requirements
-	if old := pod.Class; old != nil && old.private && old.request.Requirements == r {
+	if old := pod.Class; old != nil && old.private && old.HeldBack == "" && old.request.Requirements == r {
 		return old
 	}
 	class := &Class{Requirements: r, request: &request{Requirements: r}, private: true}
@@ -169,7 +213,7 @@ func held(pod *Pod) *Class {
 // mustWait reports whether no place may be looked for, whatever the cluster looks like.
 func (p *Pod) mustWait() bool {
 	r := p.requirements
-	return p.Gated || r.Impossible != "" || len(r.Unsupported) > 0 || r.PodTerms() > facts.MaxPodTerms
+	return p.Gated || p.Deleting && p.Phase == Pending || r.Impossible != "" || len(r.Unsupported) > 0 || r.PodTerms() > facts.MaxPodTerms
 }
 
 // refer makes the pod refer to another class (nil: none). The pod must not be charged with the old one, unless their requests are equal.
@@ -242,15 +286,20 @@ func (s *Store) Class(r *facts.Requirements) *Class { return s.class(s.request(r
 // request returns the request with these requirements. It forgets idle classes first, so that a class which comes up now is not tied to terms
 // that no pod carries any more.
 func (s *Store) request(r *facts.Requirements) *request {
-	if s.classes.sweep() {
-		s.purgeTallies()
-	}
+	s.sweep()
 	q, known, fresh := s.classes.request(r)
 	if !known {
 		s.fitKinds()
 		s.introduce(fresh)
 	}
 	return q
+}
+
+// sweep forgets idle classes if there are many. While pods are being taken in it does not: what they have brought is not to come up again.
+func (s *Store) sweep() {
+	if !s.takesIn && s.classes.sweep() {
+		s.purgeTallies()
+	}
 }
 
 // class returns the class of a request for a pod with an identity; nil for a pod that needs no place.

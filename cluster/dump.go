@@ -22,6 +22,8 @@ type Dump struct {
 	// Resources are the names in the order in which they were interned: which ones found room decides which pods can be placed.
 	Resources []string
 	Defaults  []facts.SpreadDefault
+	// MaxWaitingClasses bounds the pods that are taken in; 0: nothing does.
+	MaxWaitingClasses int
 
 	Namespaces []facts.Namespace
 	Workloads  []*facts.Workload
@@ -40,6 +42,8 @@ type Dump struct {
 type PodRecord struct {
 	Facts facts.Pod
 	Phase Phase
+	// HeldBack: too many others wait that are unlike it, see package waiting.
+	HeldBack bool
 	// Victims of its Plan that have not left.
 	Victims []facts.UID
 }
@@ -65,7 +69,7 @@ func (p *Pod) Record() PodRecord {
 	r := PodRecord{
 		Facts: facts.Pod{
 			UID: p.UID, Namespace: p.Namespace, Name: p.Name, Created: p.Created, Priority: p.own, Ours: p.Ours, Profile: p.Profile, Node: p.node,
-			Finished: p.Phase == Finished, Deleting: p.Deleting, Gated: p.Gated, Mirror: p.mirror, Owner: p.owner, Started: p.Started, Scheduled: p.Scheduled,
+			Finished: p.Phase == Finished, Deleting: p.Deleting, Gated: p.Gated, Mirror: p.mirror, Owner: p.owner, Started: p.Started,
 			NeverPreempts: p.NeverPreempts, Nominated: p.Nominated, Requirements: p.requirements, Reported: p.Reported,
 			Subgroup: p.Subgroup, Deadline: p.Deadline,
 		},
@@ -73,6 +77,9 @@ func (p *Pod) Record() PodRecord {
 	}
 	if p.Unit != nil {
 		r.Facts.Unit = p.Unit.Name
+	}
+	if p.Class != nil {
+		r.HeldBack = p.Class.HeldBack != ""
 	}
 	if p.identity != nil {
 		r.Facts.Labels = p.identity.Labels
@@ -87,7 +94,7 @@ func (p *Pod) Record() PodRecord {
 // Dump copies out what the Store knows. It costs time proportional to it, about half a microsecond a pod. The lists are in no particular order
 // until Sort.
 func (s *Store) Dump() *Dump {
-	d := &Dump{Revision: s.Revision(), Defaults: s.selection.defaults, Pods: make([]PodRecord, 0, len(s.pods.byUID))}
+	d := &Dump{Revision: s.Revision(), Defaults: s.selection.defaults, MaxWaitingClasses: s.waiting.Most(), Pods: make([]PodRecord, 0, len(s.pods.byUID))}
 	for kind := range s.kinds.Len() {
 		if name := s.kinds.Name(resource.Kind(kind)); name != "" {
 			d.Resources = append(d.Resources, name)
@@ -189,9 +196,8 @@ func Load(d *Dump) (*Store, error) {
 	for _, n := range d.Nodes {
 		s.Apply(facts.NodeUpserted{Node: n})
 	}
-	for i := range d.Pods {
-		l.pod(&d.Pods[i])
-	}
+	s.waiting.SetMost(d.MaxWaitingClasses)
+	l.pods(d.Pods)
 	for i := range d.Pods {
 		pod := s.pods.byUID[d.Pods[i].Facts.UID]
 		for _, uid := range d.Pods[i].Victims {
@@ -208,6 +214,7 @@ func Load(d *Dump) (*Store, error) {
 	}
 	s.settleKinds()
 	s.recheckPods()
+	s.takeIn()
 	s.effects = s.effects[:0]
 	return s, nil
 }
@@ -227,17 +234,39 @@ func (l loader) units(units []UnitRecord) {
 	}
 }
 
+// pods enters the pods: first those that have a place. Those that were held back come last, and are held back again.
+func (l loader) pods(pods []PodRecord) {
+	turns := []func(*PodRecord) bool{
+		func(r *PodRecord) bool { return r.Phase != Pending },
+		func(r *PodRecord) bool { return r.Phase == Pending && !r.HeldBack },
+		func(r *PodRecord) bool { return r.Phase == Pending && r.HeldBack },
+	}
+	for _, turn := range turns {
+		for i := range pods {
+			if turn(&pods[i]) {
+				l.pod(&pods[i])
+				l.s.recheckPods()
+				l.s.takeIn()
+			}
+		}
+	}
+}
+
 // pod enters a pod as it was recorded.
 func (l loader) pod(r *PodRecord) {
 	f := &r.Facts
 	pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot}
 	l.s.enter(pod)
 	l.s.observe(pod, f)
-	l.s.classes.refer(pod, l.s.classify(pod, r.Phase == Pending || r.Phase == Assumed))
+	pod.Phase = r.Phase // its class depends on it
+	class := l.s.classify(pod, r.Phase == Pending || r.Phase == Assumed)
+	pod.Phase = Pending
+	l.s.refer(pod, class)
 	if f.Node != "" {
 		l.s.place(pod, f.Node, &f.Grant)
 	}
 	l.s.units.setPhase(pod, r.Phase)
+	l.s.countWaiting(pod)
 }
 
 // check returns the first contradiction.

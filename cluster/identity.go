@@ -14,7 +14,7 @@ import (
 type identity struct {
 	census.Subject
 	census.Matches
-	key  string
+	key  string // empty: it belongs to a pod that is held back, and is not interned
 	pods []*Pod
 
 	budgets      []*facts.Budget // that are about its pods, if known
@@ -86,6 +86,9 @@ func (b *selection) set(pod *Pod, id *identity) {
 }
 
 func (b *selection) forget(id *identity) {
+	if id.key == "" {
+		return // of a pod that is held back
+	}
 	delete(b.identities, id.key)
 	peers := b.inNamespace[id.Namespace]
 	if at := slices.Index(peers, id); at >= 0 {

@@ -59,7 +59,7 @@ func (s *Store) recount(names []string) {
 			s.move(slot, old, -1)
 			s.spend(pod, -1)
 		}
-		s.classes.refer(pod, replaced[old])
+		s.refer(pod, replaced[old])
 		if slot != NoSlot {
 			s.move(slot, pod.Class, 1)
 			s.spend(pod, 1)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 
 	"hilbert.dev/hilbert/cluster/facts"
@@ -50,9 +51,8 @@ type Pod struct {
 	Deleting        bool
 	Class           *Class
 	Reported        facts.Condition
-	// Started and Nominated: see facts.Pod. Scheduled is when its Plan was decided, once it is bound when it was; 0 when that is not known.
+	// Started and Nominated: see facts.Pod.
 	Started   int64
-	Scheduled int64
 	Nominated string
 
 	// Unit is the gang that the pod is a member of, nil for none. Subgroup and Deadline: see facts.Pod.
@@ -74,6 +74,7 @@ type Pod struct {
 	gpus          uint16
 	milli         int16
 	lifted        bool // off its node while a Plan is judged
+	counted       bool // its class counts in Store.waiting
 	mirror        bool // see facts.Pod
 
 	tenant       *quota.Tenant
@@ -105,9 +106,6 @@ func (p *Pod) Schedulable() bool { return p.wants() && !p.Gated && p.Refusal() =
 // expected reports whether the pod's unit and queue are known and valid.
 func (p *Pod) expected() bool { return (p.Unit == nil || p.Unit.Ready()) && !p.tenant.Queue().Refuses }
 
-// Refused reports whether the pod waits for a place that it must not be given, whatever the cluster looks like.
-func (p *Pod) Refused() bool { return p.wants() && !p.Gated && p.Refusal() != "" }
-
 func (p *Pod) wants() bool { return p.Ours && p.Phase == Pending && !p.Deleting }
 
 // Refusal is why the pod's class can be placed on none of the nodes, whatever runs there; empty when it can.
@@ -118,7 +116,7 @@ func (p *Pod) Refusal() string {
 	if len(p.Class.Unsupported) > 0 {
 		return p.Class.Unsupported[0]
 	}
-	return p.Class.Absent
+	return cmp.Or(p.Class.HeldBack, p.Class.Absent)
 }
 
 // EffectKind is what an event did to a pod, as far as the queue cares.

@@ -88,12 +88,16 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 	switch {
 	case seen.Finished:
 		s.unplace(pod)
-		s.classes.refer(pod, class)
+		s.refer(pod, class)
 		s.units.setPhase(pod, Finished)
 	case seen.Node != "":
 		s.observeBound(pod, class, seen)
 	default:
-		s.classes.refer(pod, class)
+		s.refer(pod, class)
+	}
+	s.countWaiting(pod)
+	if pod.Phase != Pending || !pod.Ours {
+		s.waiting.Release(pod.UID)
 	}
 	s.emit(pod)
 }
@@ -102,11 +106,8 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 func (s *Store) observe(pod *Pod, seen *facts.Pod) {
 	s.units.join(pod, seen.UnitName())
 	priority := pod.Unit.priorityOf(seen.Priority)
-	if pod.Priority != priority || pod.Started != seen.Started || seen.Scheduled != 0 && pod.Scheduled != seen.Scheduled {
+	if pod.Priority != priority || pod.Started != seen.Started {
 		s.victims.note(pod.slot)
-	}
-	if seen.Scheduled != 0 {
-		pod.Scheduled = seen.Scheduled
 	}
 	pod.own, pod.Subgroup, pod.Deadline, pod.Profile = seen.Priority, seen.Subgroup, seen.Deadline, seen.Profile
 	pod.Priority, pod.Gated, pod.Reported = priority, seen.Gated, seen.Reported
@@ -149,7 +150,7 @@ func (s *Store) observeBound(pod *Pod, class *Class, seen *facts.Pod) {
 	}
 	if !known {
 		s.unplace(pod)
-		s.classes.refer(pod, class)
+		s.refer(pod, class)
 		s.place(pod, seen.Node, &promise)
 	}
 	pod.spare(&s.victims)
@@ -174,7 +175,8 @@ func (s *Store) removePod(uid facts.UID) {
 	}
 	delete(s.pods.updates, uid)
 	s.unplace(pod)
-	s.classes.refer(pod, nil)
+	s.waiting.Release(uid)
+	s.refer(pod, nil)
 	s.units.join(pod, facts.UnitName{})
 	s.selection.set(pod, nil)
 	s.quota.Leave(pod.tenant)

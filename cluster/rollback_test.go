@@ -116,7 +116,7 @@ func suppose(t *rapid.T, store *cluster.Store, snapshot *cluster.Snapshot, place
 func decideAlike(t *rapid.T, store *cluster.Store, placer *place.Placer) {
 	for i := range 12 {
 		pod := store.Pod(facts.UID(fmt.Sprint("p", i)))
-		if pod == nil || pod.Phase != cluster.Pending {
+		if pod == nil || pod.Phase != cluster.Pending || pod.Deleting || pod.Gated {
 			continue
 		}
 		want := placer.Best(pod.Class)

@@ -5,6 +5,7 @@ import (
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
+	"hilbert.dev/hilbert/cluster/waiting"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -23,6 +24,8 @@ type Store struct {
 
 	placed      PodCounts
 	victims     victimLog
+	waiting     waiting.Bound
+	takesIn     bool // pods that were held back are being taken in
 	inJudgement bool // a Plan is being judged: what is freed now was taken by the judgement itself
 
 	effects []Effect // of the event that is being applied
@@ -87,6 +90,9 @@ func (s *Store) Units() *Units { return &s.units }
 
 // Quota is the tree of queues; callers read it and follow its changes, and ease queues.
 func (s *Store) Quota() *quota.Tree { return s.quota }
+
+// Waiting is which pods are held back because too many others wait that are unlike them. It is bounded once, before the first event.
+func (s *Store) Waiting() *waiting.Bound { return &s.waiting }
 
 // Budgets are the disruption budgets.
 func (s *Store) Budgets() *Budgets { return &s.budgets }

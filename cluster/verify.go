@@ -40,6 +40,9 @@ func (s *Store) Verify() error {
 	if err := a.books(); err != nil {
 		return err
 	}
+	if err := a.waiting(); err != nil {
+		return err
+	}
 	return s.counts.Verify()
 }
 

@@ -127,7 +127,7 @@ func (s *Store) recheckPods() {
 				continue
 			}
 			old := pod.Class
-			s.classes.refer(pod, s.classify(pod, true))
+			s.refer(pod, s.classify(pod, true))
 			if pod.Class != old {
 				s.emit(pod)
 			}
@@ -138,9 +138,16 @@ func (s *Store) recheckPods() {
 // classify returns the class that a pod should have; seeks says whether it is looking for a place.
 func (s *Store) classify(pod *Pod, seeks bool) *Class {
 	if seeks && pod.mustWait() {
+		s.waiting.Release(pod.UID)
 		return held(pod)
 	}
-	q := s.request(s.selection.effective(pod))
+	r := s.selection.effective(pod)
+	if seeks && pod.Ours && pod.Phase == Pending && s.waiting.Most() > 0 {
+		if class, known := s.admit(pod, r); known {
+			return class
+		}
+	}
+	q := s.request(r)
 	switch {
 	case pod.Ours && seeks:
 		return s.class(q, pod.identity)

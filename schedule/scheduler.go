@@ -78,6 +78,9 @@ func New(o Options) (*Scheduler, error) {
 		held:       make(map[facts.UID]changes.Revision),
 		vanished:   make(map[facts.UID]struct{}),
 	}
+	if most := o.Config.MaxWaitingClasses; most != nil {
+		s.store.Waiting().SetMost(*most)
+	}
 	s.queue = queue.New(s.store)
 	s.gate = admit.NewGate(s.store, o.Config.Units.MaxReservations)
 	s.blocked = newBlocked(s.store, s.queue, s.gate.Reservations, o.Config.Conditions.MinInterval.D())
@@ -112,11 +115,14 @@ type BoundCounts struct {
 	EndedSteps int
 	// ReservationTries are the gangs for which all nodes were looked at, to reserve some.
 	ReservationTries int
+	// HeldBack are the pods that are held back now because too many others of their namespace wait that are unlike them, and in how many namespaces.
+	HeldBack, HeldBackIn int
 }
 
 // Bounds returns how often bounds took effect.
 func (s *Scheduler) Bounds() BoundCounts {
-	return BoundCounts{s.blocked.explanations.refused, s.endedSteps, s.gate.Reservations.Tried()}
+	waiting := s.store.Waiting()
+	return BoundCounts{s.blocked.explanations.refused, s.endedSteps, s.gate.Reservations.Tried(), waiting.Held(), waiting.Crowded()}
 }
 
 // Gate returns what admits units, to read.
@@ -243,7 +249,7 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, seen changes.Revision, now time.Ti
 	if s.mayTry(u, now) {
 		s.queue.Wake(u.ShapeQueue())
 	} else if why := s.blocked.explanations.of(u.Shape); why != nil {
-		s.binder.SetCondition(pod, s.blocked.whyParked(u, why), now)
+		s.binder.SetCondition(pod, why.condition, now)
 	}
 }
 

@@ -58,6 +58,8 @@ const (
 	ReasonUnsupportedConstraint = "UnsupportedConstraint"
 	// ReasonImpossibleRequest: the request contradicts itself; no node can ever fit it.
 	ReasonImpossibleRequest = "ImpossibleRequest"
+	// ReasonTooManyDifferentPods: as many pods that differ from one another wait in the namespace as may; the pod is looked at when there is room.
+	ReasonTooManyDifferentPods = "TooManyDifferentPods"
 	// ReasonBindingFailed: the API server refused the Binding; Hilbert tries again after a backoff.
 	ReasonBindingFailed = "BindingFailed"
 	// ReasonWaitingForPodGroup: the pod names a PodGroup that does not exist.

@@ -184,6 +184,9 @@ func validateScheduling(s *Scheduling, bad report) {
 	positive("binding.maxAttempts", s.Binding.MaxAttempts)
 	positive("conditions.burst", s.Conditions.Burst)
 	positive("maxClassIndexes", s.MaxClassIndexes)
+	if most := s.MaxWaitingClasses; most != nil && *most < 0 {
+		bad("scheduling.maxWaitingClasses", "%d is negative; write 0 for no bound", *most)
+	}
 	positive("evictions.burst", s.Evictions.Burst)
 	if p := s.Evictions.PercentPerMinute; !(p > 0 && p <= 100) {
 		bad("scheduling.evictions.percentPerMinute", "%v is out of range; write more than 0 and at most 100", p)

@@ -19,7 +19,7 @@ import (
 // added to a type and not to the format is lost here.
 func TestDumpKeepsEveryField(t *testing.T) {
 	f := filler{}
-	d := &cluster.Dump{Revision: 7, Resources: []string{"cpu", "memory", "ephemeral-storage", "pods", "x"}}
+	d := &cluster.Dump{Revision: 7, MaxWaitingClasses: 9, Resources: []string{"cpu", "memory", "ephemeral-storage", "pods", "x"}}
 	f.fill(reflect.ValueOf(&d.Defaults).Elem())
 	f.fill(reflect.ValueOf(&d.Namespaces).Elem())
 	f.fill(reflect.ValueOf(&d.Workloads).Elem())

@@ -17,6 +17,7 @@ func Write(o *jsonstream.Writer, d *cluster.Dump) {
 	o.Field("revision", d.Revision)
 	o.Field("resources", d.Resources)
 	o.List("defaults", len(d.Defaults), func(i int) any { return spreadDefaultRecord(d.Defaults[i]) })
+	o.Field("maxWaitingClasses", d.MaxWaitingClasses)
 	o.List("namespaces", len(d.Namespaces), func(i int) any {
 		return namespaceRecord{d.Namespaces[i].Name, labelMap(d.Namespaces[i].Labels)}
 	})
@@ -59,7 +60,7 @@ func distinctRequirements(d *cluster.Dump) (list []*facts.Requirements, index []
 }
 
 // Read reads what Write wrote, element by element. A field that is not known, stands twice or is missing is an error; so is a pod
-// whose requirements are not there. Older files lack queues, units, reservations or reports, and have none; a file that
+// whose requirements are not there. Older files lack maxWaitingClasses, queues, units, reservations or reports, and have none; a file that
 // has them has them before the pods, as Write does. What the values mean is checked by Load.
 func Read(decoder *json.Decoder) (*cluster.Dump, error) {
 	d := &cluster.Dump{}
@@ -122,6 +123,7 @@ func Read(decoder *json.Decoder) (*cluster.Dump, error) {
 // bookFields are those that older files lack.
 func bookFields(d *cluster.Dump, decoder *json.Decoder) jsonstream.Fields {
 	return jsonstream.Fields{
+		"maxWaitingClasses": jsonstream.Value(decoder, &d.MaxWaitingClasses),
 		"queues": jsonstream.List(decoder, func(r *queueRecord) error {
 			d.Queues = append(d.Queues, readQueue(r))
 			return nil

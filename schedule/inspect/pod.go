@@ -125,7 +125,7 @@ func (d *Dump) Explain(namespace, name string) (*Answer, error) {
 	if i := slices.IndexFunc(d.Queue, func(w Waiting) bool { return w.UID == f.UID }); i >= 0 {
 		a.Waiting = &d.Queue[i]
 	}
-	store, err := cluster.Load(d.Ledger)
+	store, err := cluster.Load(d.takingIn(f.UID))
 	if err != nil {
 		return nil, fmt.Errorf("load the ledger: %w", err)
 	}
@@ -169,6 +169,19 @@ func (d *Dump) find(namespace, name string) *cluster.PodRecord {
 	return found
 }
 
+// takingIn is the ledger as if one more class might wait, and a pod that is held back were taken in. (A member of a gang is held back with the others.)
+func (d *Dump) takingIn(uid facts.UID) *cluster.Dump {
+	at := slices.IndexFunc(d.Ledger.Pods, func(r cluster.PodRecord) bool { return r.Facts.UID == uid })
+	if !d.Ledger.Pods[at].HeldBack {
+		return d.Ledger
+	}
+	ledger := *d.Ledger
+	ledger.MaxWaitingClasses++
+	ledger.Pods = slices.Clone(ledger.Pods)
+	ledger.Pods[at].HeldBack = false
+	return &ledger
+}
+
 // judge asks the nodes about the pod, on a ledger in which it is nowhere.
 func (d *Dump) judge(a *Answer, store *cluster.Store, f facts.Pod) error {
 	if f.Node != "" {
@@ -178,6 +191,9 @@ func (d *Dump) judge(a *Answer, store *cluster.Store, f facts.Pod) error {
 	f.Gated = false // what would become of it without its gates; the ledger knows no more of a gated pod than its facts
 	store.Apply(facts.PodUpserted{Pod: f})
 	pod := store.Pod(f.UID)
+	if pod.Class.HeldBack != "" {
+		return nil // which its way of waiting says
+	}
 	if a.Refusal = pod.Refusal(); a.Refusal != "" {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"cmp"
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
@@ -55,8 +54,7 @@ type mirrored struct {
 	unit         facts.UnitName
 	subgroup     string
 	started      int64
-	scheduled    int64 // when its Plan was committed, or it was bound
-	evicting     bool  // its unit was stuck, so that it may be evicted
+	evicting     bool // its unit was stuck, so that it may be evicted
 }
 
 func (m *mirrored) resident(n *facts.Node) *judge.Resident {
@@ -159,7 +157,6 @@ func (mi *mirror) toldPod(f *facts.Pod) {
 		m.nominated = f.Nominated
 	}
 	m.started = f.Started
-	m.scheduled = cmp.Or(f.Scheduled, m.scheduled)
 	m.leaving, m.deleting = f.Deleting || f.Gated, f.Deleting
 	if f.Node != "" {
 		grant := f.Grant

@@ -13,8 +13,10 @@ var (
 	postponedDesc   = prometheus.NewDesc("hilbert_explanations_postponed_total", "Times that pods which fit nowhere were not told why, because 64 different pods of their namespace had been explained within conditions.minInterval.", nil, nil)
 	stepsDesc       = prometheus.NewDesc("hilbert_steps_ended_early_total", "Rounds of decisions that ended early, because their decisions had looked at 250,000 nodes to explain or to find victims.", nil, nil)
 	triesDesc       = prometheus.NewDesc("hilbert_reservation_tries_total", "Gangs for which all nodes were looked at, to reserve some.", nil, nil)
+	heldBackDesc    = prometheus.NewDesc("hilbert_pods_held_back", "Pods that are held back now with the condition TooManyDifferentPods, because as many pods that differ from one another wait in their namespace as scheduling.maxWaitingClasses allows.", nil, nil)
+	crowdedDesc     = prometheus.NewDesc("hilbert_namespaces_held_back", "Namespaces of which pods are held back with the condition TooManyDifferentPods.", nil, nil)
 
-	boundCollections = []*prometheus.Desc{definitionsDesc, postponedDesc, stepsDesc, triesDesc}
+	boundCollections = []*prometheus.Desc{definitionsDesc, postponedDesc, stepsDesc, triesDesc, heldBackDesc, crowdedDesc}
 )
 
 // boundCounts is the loop's copy of them.
@@ -37,4 +39,7 @@ func (c *boundCounts) collect(out chan<- prometheus.Metric) {
 	counter(postponedDesc, c.PostponedExplanations)
 	counter(stepsDesc, c.EndedSteps)
 	counter(triesDesc, c.ReservationTries)
+	for desc, n := range map[*prometheus.Desc]int{heldBackDesc: c.HeldBack, crowdedDesc: c.HeldBackIn} {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n))
+	}
 }
