@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"math/bits"
 	"path"
 	"slices"
@@ -62,7 +63,11 @@ func (j *deviceInjector) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
 	if j.devices.last.Catalog != nil && !j.devices.others {
 		n.All = j.devices.last.Catalog.All()
 	}
-	return cdi.Inject(&n, &pod, &box), nil
+	edits, err := cdi.Inject(&n, &pod, &box)
+	if err != nil {
+		return cdi.Edits{}, fmt.Errorf("hilbert: container %s: %w", c.Name, err)
+	}
+	return edits, nil
 }
 
 // resolve turns what a pod holds into what one of its containers gets. Otherwise it says why that cannot be had now, by its reason and in words.

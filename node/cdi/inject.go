@@ -1,6 +1,9 @@
 package cdi
 
 import (
+	"errors"
+	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -62,9 +65,34 @@ type Mount struct {
 	Options       []string
 }
 
+// ErrTwice is a variable that a container has twice, and that must have the value that Inject gives it.
+var ErrTwice = errors.New("the container's environment has it twice, in its image or in its pod; have it once, or not at all")
+
 // Inject is what a container gets of a node's GPUs and cards. Init containers are containers like others: they run one after another, before the
-// pod's other ones, so they hold nothing twice.
-func Inject(n *Node, p *Pod, c *Container) Edits {
+// pod's other ones, so they hold nothing twice. The error wraps ErrTwice: a runtime replaces one of the values, and which one NVIDIA's runtime reads is not
+// known, so that such a container could reach GPUs that its pod does not hold.
+func Inject(n *Node, p *Pod, c *Container) (Edits, error) {
+	e := edits(n, p, c)
+	for _, variable := range e.Env {
+		name, _, _ := strings.Cut(variable, "=")
+		if c.count(name) > 1 {
+			return Edits{}, fmt.Errorf("%s: %w", name, ErrTwice)
+		}
+	}
+	return e, nil
+}
+
+// count is how often a variable is in the container's environment.
+func (c *Container) count(name string) (times int) {
+	for _, variable := range c.Env {
+		if has, _, _ := strings.Cut(variable, "="); has == name {
+			times++
+		}
+	}
+	return times
+}
+
+func edits(n *Node, p *Pod, c *Container) Edits {
 	granted := p.Grant != nil && (p.Asking == nil || slices.Contains(p.Asking, c.Name))
 	switch {
 	case granted:
@@ -93,7 +121,7 @@ func Inject(n *Node, p *Pod, c *Container) Edits {
 func (e *Edits) hide(c *Container) {
 	e.Env = append(e.Env, visible+"="+void)
 	for _, place := range c.Mounts {
-		if place == byMount || strings.HasPrefix(place, byMount+"/") {
+		if clean := path.Clean("/" + place); clean == byMount || strings.HasPrefix(clean, byMount+"/") {
 			e.Without = append(e.Without, place)
 		}
 	}

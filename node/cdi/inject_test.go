@@ -34,6 +34,8 @@ func TestInject(t *testing.T) {
 		{"no grant", ours, Pod{}, Container{Name: "main"}, hidden},
 		{"no grant, and the image asks for all", ours, Pod{}, Container{Name: "main", Env: all}, hidden},
 		{"no grant, and it asks by a mount", ours, Pod{}, Container{Mounts: []string{"/data", "/var/run/nvidia-container-devices/all"}}, hidden + " without /var/run/nvidia-container-devices/all"},
+		{"the mount is spelled in another way", ours, Pod{}, Container{Mounts: []string{"/var//run/x/../nvidia-container-devices/./all", "/var/run/nvidia-container-devicesall"}},
+			hidden + " without /var//run/x/../nvidia-container-devices/./all"},
 		{"GPUs are somebody else's", others, Pod{}, Container{Name: "main", Env: all}, nothing},
 		{"whole GPUs and a card", ours, Pod{Grant: whole}, Container{Name: "main", Env: all}, both},
 		{"it keeps its GPUs when they are no longer ours", others, Pod{Grant: whole}, Container{Name: "main"}, both},
@@ -53,8 +55,9 @@ func TestInject(t *testing.T) {
 		{"an observer, and GPUs are nobody's yet", Node{All: "nvidia.com/gpu=all"}, Pod{Observer: true}, Container{Env: all}, "nvidia.com/gpu=all " + hidden},
 		{"an observer, and GPUs are somebody else's", Node{}, Pod{Observer: true}, Container{Env: all}, nothing},
 	} {
-		if got := say(Inject(&c.node, &c.pod, &c.box)); got != c.want {
-			t.Errorf("%s:\n%s, want\n%s", c.what, got, c.want)
+		e, err := Inject(&c.node, &c.pod, &c.box)
+		if got := say(e); err != nil || got != c.want {
+			t.Errorf("%s:\n%s (%v), want\n%s", c.what, got, err, c.want)
 		}
 	}
 }
@@ -86,7 +89,13 @@ func TestNoGrantNoGPU(t *testing.T) {
 			p.Asking = rapid.SliceOfN(name, 0, 2).Draw(r, "asking")
 		}
 		c := Container{Name: name.Draw(r, "name"), Env: rapid.SliceOf(rapid.SampledFrom([]string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void", "A=b"})).Draw(r, "env")}
-		e := Inject(&n, &p, &c)
+		e, err := Inject(&n, &p, &c)
+		if err != nil {
+			if c.count(visible) < 2 || say(e) != "" {
+				r.Fatalf("%v: %v, and %+v", c.Env, err, e)
+			}
+			return
+		}
 		entitled := p.Grant != nil && (p.Asking == nil || slices.Contains(p.Asking, c.Name))
 		switch {
 		case entitled != slices.Contains(e.Devices, "nvidia.com/gpu=GPU-a"):
@@ -95,8 +104,49 @@ func TestNoGrantNoGPU(t *testing.T) {
 			r.Fatalf("it gets %+v without a grant", e)
 		case (n.Ours || p.Grant != nil) && !p.Observer && !slices.Contains(e.Env, "NVIDIA_VISIBLE_DEVICES=void"):
 			r.Fatalf("NVIDIA's runtime may add GPUs to %+v", e)
-		case !reflect.DeepEqual(e, Inject(&n, &p, &c)):
+		}
+		if again, err := Inject(&n, &p, &c); err != nil || !reflect.DeepEqual(e, again) {
 			r.Fatal("the second time it is another answer")
 		}
+		// A runtime may replace the first value or the last, and a program may read either.
+		for _, from := range [][]string{c.Env, backwards(c.Env)} {
+			env := replaced(from, e.Env)
+			for _, reads := range [][]string{env, backwards(env)} {
+				if value := valueOf(reads, visible); slices.Contains(e.Env, visible+"="+void) && value != void {
+					r.Fatalf("of %v a program reads %q", env, value)
+				}
+			}
+		}
 	})
+}
+
+func backwards(env []string) []string {
+	out := slices.Clone(env)
+	slices.Reverse(out)
+	return out
+}
+
+// replaced is an environment in which the first variable of each name has its new value.
+func replaced(env, by []string) []string {
+	out := slices.Clone(env)
+	for _, variable := range by {
+		name, _, _ := strings.Cut(variable, "=")
+		i := slices.IndexFunc(out, func(has string) bool { return strings.HasPrefix(has, name+"=") })
+		if i < 0 {
+			out = append(out, variable)
+		} else {
+			out[i] = variable
+		}
+	}
+	return out
+}
+
+// valueOf is what a program reads that takes the first variable of a name.
+func valueOf(env []string, name string) string {
+	for _, variable := range env {
+		if value, ok := strings.CutPrefix(variable, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
