@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -59,10 +60,10 @@ func TestReviewer(t *testing.T) {
 		t.Errorf("a right that was taken away: %v", err)
 	}
 	for i := range 3 * maxReviews {
-		r.remember(reviewed{path: strings.Repeat("x", i)}, nil)
+		r.remember(reviewed{token: token{byte(i), byte(i >> 8)}, path: strings.Repeat("x", i)}, nil)
 	}
-	if len(r.known) > maxReviews {
-		t.Errorf("%d answers are remembered", len(r.known))
+	if len(r.known) > maxReviews || len(r.accepted) > maxReviews {
+		t.Errorf("%d answers and %d tokens are remembered", len(r.known), len(r.accepted))
 	}
 	s.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "down", http.StatusForbidden)
@@ -193,5 +194,44 @@ func TestReachDirectly(t *testing.T) {
 		if _, err := ask(t.Context(), c.target, "/p"); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestTriedTokens: who tries tokens out costs the API server a few questions a second, and keeps nobody out whose token was accepted before.
+func TestTriedTokens(t *testing.T) {
+	s := standin.New(t)
+	s.User("t1", "ada", "/v1/explain")
+	asked := 0
+	s.Intercept(func(http.ResponseWriter, *http.Request) bool { asked++; return false })
+	r, err := NewReviewer(s.Connection())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	r.now = func() time.Time { return now }
+	if err := r.MayGet(t.Context(), "t1", "/v1/explain"); err != nil {
+		t.Fatal(err)
+	}
+	asked = 0
+	const seconds, each = 60, 50
+	tooMany := 0
+	for range seconds {
+		now = now.Add(time.Second)
+		for i := range each {
+			err := r.MayGet(t.Context(), fmt.Sprintf("false-%d-%d", now.Unix(), i), "/v1/explain")
+			switch {
+			case errors.Is(err, ErrTooMany):
+				tooMany++
+			case !errors.Is(err, ErrUnauthenticated):
+				t.Fatal(err)
+			}
+		}
+		if err := r.MayGet(t.Context(), "t1", "/v1/explain"); err != nil {
+			t.Fatalf("who was known is kept out: %v", err)
+		}
+	}
+	const known = 2 * (seconds/int(reviewFor/time.Second) + 1) // two questions for each review
+	if most := strangersBurst + seconds*strangersPerSecond + known; asked > most || tooMany == 0 {
+		t.Errorf("%d false tokens made %d questions, want at most %d; %d were told to come back", seconds*each, asked, most, tooMany)
 	}
 }

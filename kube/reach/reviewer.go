@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +26,11 @@ type Reviewer struct {
 	authorization  authorizationclient.SubjectAccessReviewInterface
 	now            func() time.Time
 
-	mu    sync.Mutex
-	known map[reviewed]ruling
+	strangers *rate.Limiter // of reviews of tokens that were not accepted before
+
+	mu       sync.Mutex
+	known    map[reviewed]ruling
+	accepted map[token]time.Time // when a token was last accepted
 }
 
 const (
@@ -35,6 +40,11 @@ const (
 	maxReviews = 256
 	// reviewTimeout bounds one question to the API server.
 	reviewTimeout = 5 * time.Second
+	// A token that has not been accepted within acceptedFor is a stranger's. All strangers together may cause strangersPerSecond questions to the API server,
+	// strangersBurst at once: who tries tokens out costs it no more, and keeps nobody out who is known.
+	acceptedFor        = time.Hour
+	strangersPerSecond = 5
+	strangersBurst     = 20
 	// maxToken bounds a token, in bytes.
 	maxToken = 16 << 10
 )
@@ -43,10 +53,14 @@ const (
 var (
 	ErrUnauthenticated = errors.New("unauthenticated")
 	ErrForbidden       = errors.New("forbidden")
+	ErrTooMany         = errors.New("too many tokens are new to this process; try again")
 )
 
+// token stands for a token that is not kept itself: memory is read in more ways than one.
+type token [sha256.Size]byte
+
 type reviewed struct {
-	token [sha256.Size]byte // not the token itself: memory is read in more ways than one
+	token token
 	path  string
 }
 
@@ -69,24 +83,29 @@ func NewReviewer(c *apiserver.Connection) (*Reviewer, error) {
 	}
 	return &Reviewer{
 		authentication: authentication.TokenReviews(), authorization: authorization.SubjectAccessReviews(), now: time.Now,
-		known: make(map[reviewed]ruling),
+		strangers: rate.NewLimiter(strangersPerSecond, strangersBurst),
+		known:     make(map[reviewed]ruling), accepted: make(map[token]time.Time),
 	}, nil
 }
 
-// MayGet is nil if the token's user may get the path. Else the error is ErrUnauthenticated or ErrForbidden, or neither when the API server
-// could not be asked.
-func (r *Reviewer) MayGet(ctx context.Context, token, path string) error {
-	if token == "" || len(token) > maxToken {
+// MayGet is nil if the bearer's user may get the path. Else the error is ErrUnauthenticated, ErrForbidden or ErrTooMany, or none of them when the API
+// server could not be asked.
+func (r *Reviewer) MayGet(ctx context.Context, bearer, path string) error {
+	if bearer == "" || len(bearer) > maxToken {
 		return fmt.Errorf("%w: no bearer token, or one that is too long", ErrUnauthenticated)
 	}
-	key := reviewed{sha256.Sum256([]byte(token)), path}
+	key, now := reviewed{sha256.Sum256([]byte(bearer)), path}, r.now()
 	r.mu.Lock()
 	known, ok := r.known[key]
+	last, accepted := r.accepted[key.token]
 	r.mu.Unlock()
-	if ok && r.now().Before(known.until) {
+	if ok && now.Before(known.until) {
 		return known.err
 	}
-	err := r.review(ctx, token, path)
+	if stranger := !accepted || now.Sub(last) >= acceptedFor; stranger && !r.strangers.AllowN(now, 1) {
+		return ErrTooMany
+	}
+	err := r.review(ctx, bearer, path)
 	if err == nil || errors.Is(err, ErrUnauthenticated) || errors.Is(err, ErrForbidden) {
 		r.remember(key, err)
 	}
@@ -98,20 +117,27 @@ func (r *Reviewer) remember(key reviewed, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.known) >= maxReviews {
-		for other, ruling := range r.known {
-			if !now.Before(ruling.until) {
-				delete(r.known, other)
-			}
-		}
-		if len(r.known) >= maxReviews { // somebody tries tokens out: what they cost us is a question each
+		maps.DeleteFunc(r.known, func(_ reviewed, was ruling) bool { return !now.Before(was.until) })
+		if len(r.known) >= maxReviews { // what is forgotten costs a question
 			clear(r.known)
 		}
 	}
 	r.known[key] = ruling{err, now.Add(reviewFor)}
+	if errors.Is(err, ErrUnauthenticated) {
+		delete(r.accepted, key.token)
+		return
+	}
+	if len(r.accepted) >= maxReviews {
+		maps.DeleteFunc(r.accepted, func(_ token, last time.Time) bool { return now.Sub(last) >= acceptedFor })
+		if len(r.accepted) >= maxReviews {
+			clear(r.accepted)
+		}
+	}
+	r.accepted[key.token] = now
 }
 
-func (r *Reviewer) review(ctx context.Context, token, path string) error {
-	answer, err := r.authentication.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+func (r *Reviewer) review(ctx context.Context, bearer, path string) error {
+	answer, err := r.authentication.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: bearer}}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("authenticate the token (TokenReview): %w", err)
 	}

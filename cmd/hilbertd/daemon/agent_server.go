@@ -4,13 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node"
@@ -30,7 +27,7 @@ func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger, mor
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", p.livez)
 	mux.HandleFunc("GET /readyz", p.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
+	mux.Handle("GET /metrics", newScrapes(registry))
 	mux.HandleFunc("GET /configz", localOnly(p.configz))
 	mux.HandleFunc("GET /v1/node", localOnly(p.node))
 	mux.HandleFunc("GET /v1/observation", localOnly(p.observation))
@@ -41,9 +38,7 @@ func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger, mor
 // would need one more permission on every node.
 func localOnly(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.RemoteAddr)
-		address, parseErr := netip.ParseAddr(host)
-		if err != nil || parseErr != nil || !address.Unmap().IsLoopback() {
+		if !fromHere(r) {
 			http.Error(w, "only this host may ask; from elsewhere use kubectl port-forward", http.StatusForbidden)
 			return
 		}

@@ -52,10 +52,25 @@ func (i *inspector) guarded(handle http.HandlerFunc) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 		case errors.Is(err, reach.ErrForbidden):
 			http.Error(w, err.Error(), http.StatusForbidden)
+		case errors.Is(err, reach.ErrTooMany):
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, err.Error(), http.StatusTooManyRequests)
 		default:
 			i.loop.log.Debug("cannot review a request", "path", r.URL.Path, "err", err)
 			http.Error(w, "the API server could not authenticate you; try again", http.StatusServiceUnavailable)
 		}
+	}
+}
+
+// guardedElsewhere is guarded for requests that do not come from this host.
+func (i *inspector) guardedElsewhere(handle http.HandlerFunc) http.HandlerFunc {
+	guarded := i.guarded(handle)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if fromHere(r) {
+			handle(w, r)
+			return
+		}
+		guarded(w, r)
 	}
 }
 

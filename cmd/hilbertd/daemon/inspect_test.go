@@ -15,6 +15,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
+	"hilbert.dev/hilbert/kube/reach"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
@@ -97,6 +98,42 @@ func rendered(t *testing.T, p *process, path string) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+// Who is not on this host needs a right for the metrics; agents on all nodes would else be asked by anyone what runs there.
+func TestMetricsNeedARight(t *testing.T) {
+	s := standin.New(t)
+	s.User("prometheus", "monitoring", "/metrics")
+	s.User("stranger", "bob")
+	r, err := reach.NewReviewer(s.Connection())
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := newInspector(newWorld(t).loop, r).guardedElsewhere(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	for _, c := range []struct {
+		from, token string
+		want        int
+	}{
+		{"127.0.0.1:1", "", http.StatusOK},
+		{"[::1]:1", "", http.StatusOK},
+		{"[::ffff:127.0.0.1]:1", "", http.StatusOK},
+		{"10.0.0.1:1", "prometheus", http.StatusOK},
+		{"10.0.0.1:1", "", http.StatusUnauthorized},
+		{"10.0.0.1:1", "wrong", http.StatusUnauthorized},
+		{"10.0.0.1:1", "stranger", http.StatusForbidden},
+		{"127.0.0.1.evil.example:1", "", http.StatusUnauthorized},
+		{"", "", http.StatusUnauthorized},
+	} {
+		q := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		q.RemoteAddr = c.from
+		if c.token != "" {
+			q.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		w := httptest.NewRecorder()
+		if served(w, q); w.Code != c.want {
+			t.Errorf("from %q as %q: %d, want %d", c.from, c.token, w.Code, c.want)
+		}
+	}
 }
 
 // allowAll is a reviewer without doubts.

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"hilbert.dev/hilbert/api/spec"
 )
 
@@ -23,11 +21,9 @@ const (
 	// answerTimeout bounds the time that a client may take to read an answer, idleTimeout how long a connection stays open unused.
 	answerTimeout = 5 * time.Minute
 	idleTimeout   = time.Minute
-	// maxScrapes bounds the scrapes at once: each asks the loop.
-	maxScrapes = 4
 )
 
-// server serves health checks and metrics to every client, and answers about scheduling to authorized users. All of it is TLS.
+// server serves health checks to every client, and metrics and answers about scheduling to authorized users. All of it is TLS.
 type server struct {
 	http    *http.Server
 	address string
@@ -55,7 +51,7 @@ func serve(l *loop, listener net.Listener, r reviewer) (*server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", l.livez)
 	mux.HandleFunc("GET /readyz", l.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(l.meter.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
+	mux.HandleFunc("GET /metrics", i.guardedElsewhere(newScrapes(l.meter.registry).ServeHTTP))
 	mux.HandleFunc("GET /configz", i.guarded(i.configz))
 	mux.HandleFunc("GET /v1/explain", i.dumped(i.explain))
 	mux.HandleFunc("GET /v1/node", i.dumped(i.node))
