@@ -41,10 +41,8 @@ comma := ,
 LAB_LINTERS = $(subst $(eval) ,$(comma),errcheck errorlint fatcontext forbidigo funlen gocognit ineffassign \
 	nolintlint perfsprint revive sloglint unused usetesting)
 
-# again runs tests of the lab and then, once, those that failed: they share two cores with a control plane or an emulator, and one that waited too
-# long is not yet a defect. What passed only the second time is named in bin/flaky-TARGET.txt, and at the end of .ci/run.
-again = bash -c 'mkdir -p bin && rm -f bin/flaky-$@.txt && cd lab && $(LAB_TOOL) gotestsum --format $(1) --hide-summary skipped \
-	--rerun-fails=1 --rerun-fails-max-failures=2 --rerun-fails-report=../bin/flaky-$@.txt --packages "$(2)" -- -vet=off $(3)'
+# tested runs tests of the lab, once: a test that fails now and then is a defect.
+tested = bash -c 'cd lab && $(LAB_TOOL) gotestsum --format $(1) --hide-summary skipped --packages "$(2)" -- -vet=off $(3)'
 
 # timed runs a command and says how long it took.
 timed = @start=$$(date +%s); $(NICE) $(2); printf '%-12s %4d s\n' '$(1)' "$$(($$(date +%s) - start))"
@@ -96,7 +94,7 @@ sim-test: build ## short simulations: the same seed gives the same digest
 
 .PHONY: lab-short
 lab-short: ## the lab's tests in their short form, on a real control plane
-	$(call timed,lab-short,$(call again,pkgname,./...,-short -timeout 15m -ldflags "$(LAB_LDFLAGS)"))
+	$(call timed,lab-short,$(call tested,pkgname,./...,-short -timeout 15m -ldflags "$(LAB_LDFLAGS)"))
 
 .PHONY: lint
 lint: ## golangci-lint over the product (the first run builds the linter: minutes)
@@ -118,6 +116,16 @@ gen: ## write all generated files, among them pages of docs/reference
 	$(GO) -C lab generate ./...
 
 ##@ Long suites
+
+.PHONY: nightly
+nightly: ## what is too long for .ci/run: SEEDS seeds of each simulation, a million differential cases, the lab, all guests, long fuzzing; hours
+	$(MAKE) test
+	$(MAKE) sim
+	$(MAKE) diff CASES=1000000
+	$(MAKE) lab-test
+	$(MAKE) vm-test
+	$(MAKE) fuzz
+	$(MAKE) lint lint-lab
 
 .PHONY: lab-test
 lab-test: ## all tests of the lab
@@ -149,12 +157,12 @@ vm-parts: ## download and build the parts of the VM test bed into HILBERT_CACHE:
 .PHONY: vm-short
 vm-short: export HILBERT_VM := 1
 vm-short: vm-parts ## short tests of the agent on a real kernel with an unmodified kubelet
-	$(call timed,vm-short,$(call again,standard-verbose,./vm/...,-short -count=1 -p 1 -timeout 20m -ldflags "$(LAB_LDFLAGS)"))
+	$(call timed,vm-short,$(call tested,standard-verbose,./vm/...,-short -count=1 -p 1 -timeout 20m -ldflags "$(LAB_LDFLAGS)"))
 
 .PHONY: vm-test
 vm-test: export HILBERT_VM := 1
 vm-test: vm-parts ## all tests of the agent on a real kernel
-	$(call timed,vm-test,$(call again,standard-verbose,./vm/...,-count=1 -p 1 -timeout 60m -ldflags "$(LAB_LDFLAGS)"))
+	$(call timed,vm-test,$(call tested,standard-verbose,./vm/...,-count=1 -p 1 -timeout 60m -ldflags "$(LAB_LDFLAGS)"))
 
 .PHONY: vm-colocation
 vm-colocation: export HILBERT_VM := 1

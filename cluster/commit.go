@@ -27,6 +27,7 @@ type judgement struct {
 // givenPlace is a place that a pod gives up for the Plan.
 type givenPlace struct {
 	pod     *Pod
+	since   int64 // its Scheduled
 	class   *Class
 	node    string
 	grant   topology.Grant
@@ -73,7 +74,7 @@ func (j *judgement) giveUp() {
 	j.s.inJudgement = true
 	for _, uid := range j.plan.Replaces {
 		pod := j.s.pods.byUID[uid]
-		j.given = append(j.given, givenPlace{pod, pod.Class, pod.node, pod.Grant(), slices.Clone(pod.victims), pod.Unit != nil && pod.Unit.Running()})
+		j.given = append(j.given, givenPlace{pod, pod.Scheduled, pod.Class, pod.node, pod.Grant(), slices.Clone(pod.victims), pod.Unit != nil && pod.Unit.Running()})
 		j.s.takeBack(pod)
 		j.s.catchUp(pod)
 	}
@@ -91,6 +92,7 @@ func (j *judgement) restore() (some bool) {
 		}
 		j.s.place(g.pod, g.node, &g.grant)
 		j.s.units.setPhase(g.pod, Assumed)
+		g.pod.Scheduled = g.since
 		for _, victim := range g.victims {
 			j.s.victims.note(victim.slot)
 			g.pod.victims, victim.claims = append(g.pod.victims, victim), append(victim.claims, g.pod)
@@ -177,6 +179,7 @@ func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen cha
 	}
 	j.s.place(pod, p.Node, &p.Grant)
 	j.s.units.setPhase(pod, Assumed)
+	pod.Scheduled = j.plan.Decided
 	return "", 0
 }
 

@@ -38,6 +38,15 @@ func (p *Pod) StartedOrNever() int64 {
 	return p.Started
 }
 
+// RunningSince is since when a pod that has a place counts as running: since its node took it up; before that, or if the node's clock is ahead of now, since
+// it was bound, or since its Plan was decided. 0: none of this is known.
+func (p *Pod) RunningSince(now int64) int64 {
+	if p.Started != 0 && p.Started <= now {
+		return p.Started
+	}
+	return p.Scheduled
+}
+
 // victimLog is the log of slots on which preemption would choose among the same pods in another order, or count other violations.
 type victimLog struct{ changes.Log }
 

@@ -21,6 +21,8 @@ type Plan struct {
 	// Replaces are pods of one earlier Plan whose places wait for victims. They give those places up when this Plan is committed: what has been freed
 	// for them stays theirs until then. Those that this Plan does not place are Pending afterwards.
 	Replaces []facts.UID
+	// Decided is when the Plan was made, in nanoseconds as facts.Pod.Created. Until their Bindings say more, its pods run from then on.
+	Decided int64
 	// Through is the unit whose reserved nodes the placements may use, NoReservation for none.
 	Through  ReservationID
 	Revision changes.Revision
@@ -89,6 +91,7 @@ func (s *Store) release(pod *Pod) {
 
 // takeBack makes a pod that has a place Pending again. What it has said of itself meanwhile is not taken in.
 func (s *Store) takeBack(pod *Pod) {
+	pod.Scheduled = 0
 	s.unplace(pod)
 	s.units.setPhase(pod, Pending)
 }

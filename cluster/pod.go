@@ -51,8 +51,9 @@ type Pod struct {
 	Deleting        bool
 	Class           *Class
 	Reported        facts.Condition
-	// Started and Nominated: see facts.Pod.
+	// Started and Nominated: see facts.Pod. Scheduled is when its Plan was decided, once it is bound when it was; 0 when that is not known.
 	Started   int64
+	Scheduled int64
 	Nominated string
 
 	// Unit is the gang that the pod is a member of, nil for none. Subgroup and Deadline: see facts.Pod.

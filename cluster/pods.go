@@ -106,8 +106,11 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 func (s *Store) observe(pod *Pod, seen *facts.Pod) {
 	s.units.join(pod, seen.UnitName())
 	priority := pod.Unit.priorityOf(seen.Priority)
-	if pod.Priority != priority || pod.Started != seen.Started {
+	if pod.Priority != priority || pod.Started != seen.Started || seen.Scheduled != 0 && pod.Scheduled != seen.Scheduled {
 		s.victims.note(pod.slot)
+	}
+	if seen.Scheduled != 0 {
+		pod.Scheduled = seen.Scheduled
 	}
 	pod.own, pod.Subgroup, pod.Deadline, pod.Profile = seen.Priority, seen.Subgroup, seen.Deadline, seen.Profile
 	pod.Priority, pod.Gated, pod.Reported = priority, seen.Gated, seen.Reported

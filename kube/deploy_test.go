@@ -28,6 +28,11 @@ func deployed(t *testing.T) []runtime.Object {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("files %v, err %v", files, err)
 	}
+	uninstall, err := filepath.Glob("../deploy/uninstall/*.yaml") // apart, so that apply -f deploy/ leaves it out
+	if err != nil || len(uninstall) == 0 {
+		t.Fatalf("files %v, err %v", uninstall, err)
+	}
+	files = append(files, uninstall...)
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	var out []runtime.Object
 	for _, file := range files {

@@ -129,7 +129,7 @@ func (a *Agent) addControllers() (err error) {
 	a.profiles = &profileController{node: n, scraper: n.options.Scraper}
 	a.storage = &storagePoller{node: n}
 	a.lending = &lendingController{node: n, params: lawParams(&n.options.Config)}
-	if a.eviction, err = newEvictionController(n, a.storage); err != nil {
+	if a.eviction, err = newEvictionController(n, &a.lending.params, a.storage); err != nil {
 		return err
 	}
 	a.memory = newMemoryController(n)
@@ -147,7 +147,7 @@ func (a *Agent) addControllers() (err error) {
 		checkpoint: a.checkpoint, knobs: a.knobs,
 	}
 	a.observer = &observe.Poller{Reader: n.options.Observe, Interval: n.options.Config.ObserveInterval.D(), Observed: a.wasRead}
-	a.sensor = &sensor{node: n, observer: a.observer, profiles: a.profiles}
+	a.sensor = &sensor{node: n, observer: a.observer, profiles: a.profiles, eviction: &a.eviction.params}
 	a.clock = &clockCheck{events: n.events}
 	laws := &lawState{node: n, lending: a.lending, eviction: a.eviction}
 	laws.load()

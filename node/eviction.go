@@ -31,12 +31,15 @@ type evictionController struct {
 	storage  *storagePoller
 }
 
-func newEvictionController(n *nodeState, storage *storagePoller) (*evictionController, error) {
+func newEvictionController(n *nodeState, laws *advise.Params, storage *storagePoller) (*evictionController, error) {
 	c := &evictionController{node: n, params: evict.Defaults(), stopped: make(map[string]time.Time), storage: storage}
 	c.params.Escalation.AnswerWithin = answerWithin
 	c.params.DryRun = n.options.Config.Lending.Evictions == spec.EvictionsDryRun
 	if err := c.params.Check(n.options.Thresholds); err != nil && n.lends() {
 		return nil, fmt.Errorf("the kubelet would evict before this agent: %w", err)
+	}
+	if err := c.params.CheckReserve(laws); err != nil {
+		return nil, fmt.Errorf("reclaimed pods would be evicted for what they were lent: %w", err)
 	}
 	c.budgets = &budgetAnswers{node: n}
 	c.disks.read = n.options.Disks
@@ -134,13 +137,13 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 		Node: evict.Node{
 			MemoryTotal: laws.Node.MemoryTotal, MemoryAvailable: availableMemory(seen), MemorySome: laws.Node.MemoryPressure,
 			MemoryFull: c.worstStall(seen), SwapTotal: bytesOf(memory.SwapTotal), SwapFree: bytesOf(memory.SwapFree),
-			CPUPressure: in.cpuPressure,
+			CPUPressure: in.cpuPressure, MinWatermark: seen.minWatermark(),
 		},
 		API: c.apiState(in.reportsFail),
 	}
 	for i := range laws.NUMANodes {
 		z := &laws.NUMANodes[i]
-		o.NUMANodes = append(o.NUMANodes, evict.NUMANode{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: seen.inactiveFile(i)})
+		o.NUMANodes = append(o.NUMANodes, evict.NUMANode{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: seen.inactiveFile(i), LowWatermark: seen.lowWatermark(i)})
 	}
 	o.Root, o.Images = c.disks.look(in.now)
 	if images := c.storage.reading.Images(in.now); images != (evict.Disk{}) {

@@ -25,11 +25,12 @@ type counters struct {
 	passed time.Duration
 	free   [2]int // MiB of a NUMA node
 	lost   bool   // the kernel shows nothing
+	min    int    // MiB: the min watermark of each NUMA node; low is a half more
 }
 
 func newCounters(t *testing.T) *counters {
 	c := &counters{T: t, dir: t.TempDir(), free: [2]int{1800, 1800}}
-	c.reader = observe.New(observe.Root(c.dir), observe.Params{SlowEvery: 1})
+	c.reader = observe.New(observe.Root(c.dir), observe.Params{SlowEvery: 1, PageSize: 4096})
 	t.Cleanup(c.reader.Close)
 	return c
 }
@@ -68,9 +69,18 @@ func (c *counters) second(busy, waiting [8]float64, cgroups []observe.Cgroup) *o
 	c.write("proc/schedstat", schedstat.String())
 	c.write("proc/meminfo", fmt.Sprintf("MemTotal: %d kB\nMemFree: %d kB\nMemAvailable: %[2]d kB\n", 4096<<10, (c.free[0]+c.free[1])<<10))
 	c.write("sys/devices/system/node/online", "0-1\n")
+	if c.min > 0 {
+		var zones strings.Builder
+		for node, free := range c.free {
+			const pages = 1 << 20 / 4096
+			fmt.Fprintf(&zones, "Node %d, zone   Normal\n  pages free     %d\n        min      %d\n        low      %d\n        high     %d\n        managed  %d\n",
+				node, free*pages, c.min*pages, c.min*3/2*pages, c.min*2*pages, 2048*pages)
+		}
+		c.write("proc/zoneinfo", zones.String())
+	}
 	for node, free := range c.free {
 		c.write(fmt.Sprintf("sys/devices/system/node/node%d/meminfo", node), fmt.Sprintf(
-			"Node %[1]d MemTotal: %d kB\nNode %[1]d MemFree: %d kB\nNode %[1]d FilePages: 0 kB\nNode %[1]d AnonPages: 0 kB\nNode %[1]d Slab: 0 kB\nNode %[1]d Inactive(file): 0 kB\n",
+			"Node %[1]d MemTotal: %[2]d kB\nNode %[1]d MemFree: %[3]d kB\nNode %[1]d FilePages: 0 kB\nNode %[1]d AnonPages: 0 kB\nNode %[1]d Slab: 0 kB\nNode %[1]d Inactive(file): 0 kB\n",
 			node, 2048<<10, free<<10))
 	}
 	for _, g := range cgroups {

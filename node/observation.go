@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/topology"
 )
@@ -24,6 +25,7 @@ type sensor struct {
 	node     *nodeState
 	observer *observe.Poller
 	profiles *profileController
+	eviction *evict.Params
 }
 
 // sense is what the laws see now. Without a fresh reading of the counters nothing is known, and the laws are told so. The observation must be released
@@ -31,7 +33,7 @@ type sensor struct {
 func (s *sensor) sense(now time.Time) *observation {
 	n := s.node
 	o := &observation{
-		node: n, machine: n.options.Machine, observer: s.observer, demand: n.manager.Pools.Demand(),
+		node: n, machine: n.options.Machine, observer: s.observer, eviction: s.eviction, demand: n.manager.Pools.Demand(),
 		laws: advise.Observation{At: now.Sub(n.started), Wall: now},
 	}
 	seen, at := s.observer.Borrow()
@@ -55,6 +57,7 @@ type observation struct {
 	node     *nodeState
 	machine  *topology.Machine
 	observer *observe.Poller
+	eviction *evict.Params
 	seen     *observe.Observation
 	cgroups  map[string]*observe.CgroupUse // by directory
 	demand   map[string]int64              // what the pods of each shared pool ask for, in millicores
@@ -67,6 +70,7 @@ func (o *observation) release() { o.observer.GiveBack() }
 func (o *observation) readNode() {
 	m := &o.seen.Node.Memory
 	o.laws.Node.MemoryTotal, o.laws.Node.MemoryAvailable = bytesOf(m.Total), bytesOf(m.Available)
+	o.laws.Node.EvictBelow = o.eviction.NodeShortBelow(o.laws.Node.MemoryTotal, o.minWatermark())
 }
 
 // readNUMANodes fills in what is known of each NUMA node as such; readPods adds what pods hold of it.
@@ -93,6 +97,7 @@ func (o *observation) readNUMANodes() {
 		if id := o.machine.NUMA[i].ID; id < len(o.seen.Node.NUMANodes) {
 			memory := &o.seen.Node.NUMANodes[id]
 			z.MemoryTotal, z.MemoryFree, z.InactiveFile = bytesOf(memory.Total), bytesOf(memory.Free), bytesOf(memory.InactiveFile)
+			z.EvictBelow = o.eviction.NUMAShortBelow(z.MemoryTotal, o.lowWatermark(i))
 		}
 		z.ReclaimedMemory, z.PromisedUse = advise.Known(0), advise.Known(0)
 		o.laws.NUMANodes = append(o.laws.NUMANodes, z)
@@ -102,7 +107,7 @@ func (o *observation) readNUMANodes() {
 // readPods lists the online and the reclaimed pods by name, and adds up what they hold of the NUMA nodes and the worst that they feel.
 func (o *observation) readPods(profiles *profileController) {
 	node := &o.laws.Node
-	online, short := false, o.shortOfMemory()
+	online, waits, short := false, false, o.shortOfMemory()
 	for _, p := range o.node.pods.sorted() {
 		asked, pool, ok := o.node.manager.Pod(p.name.UID)
 		if !ok || pool == spec.PoolSystem {
@@ -120,19 +125,23 @@ func (o *observation) readPods(profiles *profileController) {
 			continue
 		}
 		service := advise.Service{ID: id, Pool: pool, CPUUse: rateOf(use.CPU.Usage), CPUPressure: pressureOf(use), Memory: bytesOf(use.Memory.Current)}
+		if service.BestEffort = p.bestEffort && !asked.QoS.Said; service.BestEffort {
+			service.RunDelay = o.runDelay(p)
+		}
 		profiles.addIndicators(o, p, &service, use)
 		o.laws.Services = append(o.laws.Services, service)
 		if pool == "" {
 			o.charge(use, func(z *advise.NUMANode) *advise.Sample { return &z.PromisedUse })
-		} else {
+		} else if !service.BestEffort {
 			node.CPUPressure = worst(node.CPUPressure, service.CPUPressure)
+			waits = true
 		}
 		if short {
 			node.MemoryPressure = worst(node.MemoryPressure, rateOf(use.MemoryPressure.Some.Avg10))
 		}
 		online = true
 	}
-	if !online { // no online pod waits
+	if !waits { // no pod that is entitled to CPUs does
 		node.CPUPressure = advise.Known(0)
 	}
 	if !online || !short {
@@ -148,15 +157,10 @@ func (o *observation) readPods(profiles *profileController) {
 	slices.SortFunc(o.laws.Reclaimed, func(x, y advise.Reclaimed) int { return cmp.Compare(x.ID, y.ID) })
 }
 
-// amplyFree is the part of a NUMA node's memory from which on it is not short.
-const amplyFree = 0.15
-
 // shortOfMemory reports whether the machine or one of its NUMA nodes may be short of memory. While none is, a pod that waits for memory waits at a limit of
 // its own, which taking memory from others would not help.
 func (o *observation) shortOfMemory() bool {
-	ample := func(total, free advise.Sample) bool {
-		return total.Known && free.Known && free.Value >= amplyFree*total.Value
-	}
+	ample := func(total, free advise.Sample) bool { return o.eviction.Ample(total, free) }
 	if !ample(o.laws.Node.MemoryTotal, o.laws.Node.MemoryAvailable) {
 		return true
 	}
@@ -166,6 +170,34 @@ func (o *observation) shortOfMemory() bool {
 		}
 	}
 	return false
+}
+
+// maxWatermarkAge is how old the kernel's watermarks may be: they change only where memory comes or goes, or someone sets them.
+const maxWatermarkAge = time.Minute
+
+// minWatermark is the sum of the NUMA nodes' min watermarks.
+func (o *observation) minWatermark() advise.Sample {
+	out := advise.Known(0)
+	for i := range o.machine.NUMA {
+		if o.machine.NUMA[i].Memory == 0 { // it has no zones
+			continue
+		}
+		out = plus(out, o.watermark(i, func(m *observe.NUMAMemory) observe.Sample[int64] { return m.MinWatermark }))
+	}
+	return out
+}
+
+// lowWatermark is where kswapd wakes up in a NUMA node.
+func (o *observation) lowWatermark(i int) advise.Sample {
+	return o.watermark(i, func(m *observe.NUMAMemory) observe.Sample[int64] { return m.LowWatermark })
+}
+
+func (o *observation) watermark(i int, of func(*observe.NUMAMemory) observe.Sample[int64]) advise.Sample {
+	if id := o.machine.NUMA[i].ID; id < len(o.seen.Node.NUMANodes) {
+		v, ok := of(&o.seen.Node.NUMANodes[id]).Within(maxWatermarkAge)
+		return advise.Sample{Value: float64(v), Known: ok}
+	}
+	return advise.Sample{}
 }
 
 // charge adds what a cgroup holds in each NUMA node to an account there.

@@ -145,7 +145,7 @@ func (a *attempt) reclaim() bool {
 	found, ok := a.decider().Reclaims.Evict(a.wanted(), a.now.UnixNano())
 	snapshot.Rollback(mark)
 	if !ok {
-		a.s.blocked.noVictims(keyOf(a.unit), a.unit.Priority)
+		a.s.blocked.noVictims(keyOf(a.unit), a.unit.Priority, found.Protected)
 		return false
 	}
 	a.s.gate.Reservations.GiveUp(access.Lower)
@@ -221,7 +221,9 @@ func (a *attempt) blockByQuota() bool {
 	} else {
 		a.s.queue.BlockByQuota(a.unit, a.short.Queue)
 	}
-	a.s.setConditions(a.unit, a.s.gate.Condition(&a.short), a.now)
+	why := a.s.gate.Condition(&a.short)
+	why.Message = continued(why.Message, a.s.blocked.protectedText(a.unit))
+	a.s.setConditions(a.unit, why, a.now)
 	a.s.gangs.waits(a.unit, true, a.now)
 	return true
 }
@@ -236,19 +238,20 @@ func (a *attempt) park() bool {
 	}
 	s.blocked.park(a.unit, a.in.snapshot.Revision())
 	s.observer.Unschedulable(a.unit.Members()[0], why.counts, a.now)
-	s.setConditions(a.unit, why.condition, a.now)
+	condition := s.blocked.whyParked(a.unit, why)
+	s.setConditions(a.unit, condition, a.now)
 	a.withdrawNominations()
 	s.gangs.waits(a.unit, true, a.now)
 	if fresh {
 		s.queue.EachAlike(a.unit, func(other *queue.Unit) {
 			if other != a.unit {
-				s.setConditions(other, why.condition, a.now)
+				s.setConditions(other, condition, a.now)
 			}
 		})
 	}
 	for _, uid := range why.takeNewcomers() {
 		if u := s.queue.Unit(uid); u != nil && u != a.unit && u.Shape == a.unit.Shape {
-			s.setConditions(u, why.condition, a.now)
+			s.setConditions(u, s.blocked.whyParked(u, why), a.now)
 		}
 	}
 	return true
@@ -304,6 +307,7 @@ func (a *attempt) lacking() int {
 // commit proposes a Plan for the unit. Members that are not in it wait on. It answers false when the Plan was rejected.
 func (a *attempt) commit(plan *cluster.Plan, why facts.Condition) bool {
 	s, u := a.s, a.unit
+	plan.Decided = a.now.UnixNano()
 	verdict := s.propose(plan, why)
 	if verdict.Reason == cluster.RejectQuota && u.Gang != nil && len(plan.Victims) == 0 && verdict.Placement >= u.Need() {
 		plan.Placements = plan.Placements[:verdict.Placement] // what the first members are given has room

@@ -9,14 +9,13 @@ import (
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/schedule/place/victims"
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
 const (
 	// maxRecords is how many records of shape queues that do not sleep any more may gather.
 	maxRecords = 4096
-	// reclaimEvery is the least time between two looks at which units could reclaim by now.
-	reclaimEvery = 5 * time.Second
 	// flushMost is how many shape queues that sleep are tried again by one flush.
 	flushMost = 16
 )
@@ -37,10 +36,12 @@ type blocked struct {
 	explanations explanations
 	byQueue      map[queueKey]blockedQueue
 	wanting      int              // of byQueue: whose units would preempt if they could
+	wantingKept  int              // wanting when those were last dropped that do not sleep any more
 	kept         int              // the length of byQueue when it was last cleared of gangs that are gone
 	checked      changes.Revision // what sleeps has been checked against changes up to here
 	reclaimed    changes.Revision // what sleeps has been checked for reclaiming up to here,
 	reclaimedAt  time.Time        // at this time
+	unprotected  int64            // when the first protection of byQueue ends, or before; 0: there is none
 	parked       parkedIndex
 	generation   uint64 // of the tree that has what is in it
 	wakes        wakeList
@@ -50,12 +51,13 @@ type blocked struct {
 // blockedQueue is what is known of a shape queue that sleeps. Which pods could be victims depends on the priority, so a unit of a higher one
 // has to be tried even though its shape sleeps.
 type blockedQueue struct {
-	wants       bool  // a unit would preempt if it could
-	wanted      int32 // the highest priority of such units
-	searched    bool  // victims were searched for
-	noVictimsTo int32 // there were none up to this priority
-	lacking     int   // of a gang: the members that found no place when it was put to sleep; 0: not known
-	roomGained  int   // for how many more members there may be room since
+	wants       bool               // a unit would preempt if it could
+	wanted      int32              // the highest priority of such units
+	searched    bool               // victims were searched for
+	noVictimsTo int32              // there were none up to this priority
+	protected   victims.Protection // of what could be evicted later
+	lacking     int                // of a gang: the members that found no place when it was put to sleep; 0: not known
+	roomGained  int                // for how many more members there may be room since
 }
 
 // queueKey names a shape queue, also after it was dropped and created again.
@@ -81,41 +83,6 @@ func (b *blocked) unblock(key queueKey) {
 	delete(b.byQueue, key)
 }
 
-// wantsVictims takes note that a unit of a shape queue will want to preempt when something changes.
-func (b *blocked) wantsVictims(key queueKey, priority int32) {
-	r := b.byQueue[key]
-	if !r.wants || priority > r.wanted {
-		r.wanted = priority
-	}
-	if !r.wants {
-		r.wants = true
-		b.wanting++
-	}
-	b.byQueue[key] = r
-	if b.wanting <= maxRecords {
-		return
-	}
-	for other := range b.byQueue { // shapes that left without waking leave records behind; those that still count are recorded again
-		if other != key {
-			b.forgetVictims(other)
-		}
-	}
-}
-
-// noVictims takes note that there are no victims for the units of a shape queue, up to a priority.
-func (b *blocked) noVictims(key queueKey, priority int32) {
-	b.wantsVictims(key, priority)
-	r := b.byQueue[key]
-	r.searched, r.noVictimsTo = true, priority
-	b.byQueue[key] = r
-}
-
-// mayHaveVictims reports whether it is worth to search victims for a unit of a shape queue.
-func (b *blocked) mayHaveVictims(key queueKey, priority int32) bool {
-	r := b.byQueue[key]
-	return !r.searched || priority > r.noVictimsTo
-}
-
 // sleeps takes note that a gang was put to sleep, and for how many of its members there was no place. It counts what it lacks each time: what
 // the explanation says may be as old as conditions.minInterval.
 func (b *blocked) sleeps(key queueKey, lacking int) {
@@ -137,19 +104,6 @@ func (b *blocked) sleeps(key queueKey, lacking int) {
 		}
 	}
 	b.kept = len(b.byQueue)
-}
-
-// forgetVictims forgets what is known of victims for a shape queue; what a gang lacks and has gained stays.
-func (b *blocked) forgetVictims(key queueKey) {
-	r, known := b.byQueue[key]
-	if r.wants {
-		b.wanting--
-	}
-	if r = (blockedQueue{lacking: r.lacking, roomGained: r.roomGained}); r != (blockedQueue{}) {
-		b.byQueue[key] = r
-	} else if known {
-		delete(b.byQueue, key)
-	}
 }
 
 // park puts a unit to sleep that fits nowhere on a revision, with the others of its shape queue.
@@ -322,31 +276,6 @@ func (b *blocked) version(shape *queue.Shape, revision changes.Revision) queue.V
 		v.Domains += b.store.Counts().Version(shape.Parts[i].Class.Constraints)
 	}
 	return v
-}
-
-// retryReclaims wakes units that found no victims, and whose queue is within its guarantee: it may have been beyond it then, or the others
-// within theirs. No change of a node shows that.
-func (b *blocked) retryReclaims(now time.Time) {
-	if at, due := b.nextReclaim(); !due || now.Before(at) {
-		return
-	}
-	b.reclaimed, b.reclaimedAt = b.store.Revision(), now
-	b.queue.Parked(func(sq *queue.ShapeQueue, seen queue.Version) (queue.Version, bool) {
-		key := keyOfQueue(sq)
-		if !b.byQueue[key].searched || !admit.WithinGuarantee(sq.Queue(), sq.Shape.Ask) {
-			return seen, false
-		}
-		b.forgetVictims(key)
-		return seen, true
-	})
-}
-
-// nextReclaim is when retryReclaims has something to do; due is false while it has not.
-func (b *blocked) nextReclaim() (at time.Time, due bool) {
-	if !b.store.Quota().Configured() || b.wanting == 0 || b.reclaimed == b.store.Revision() {
-		return time.Time{}, false
-	}
-	return b.reclaimedAt.Add(reclaimEvery), true
 }
 
 // wakeNext wakes the next shape queue of the wake list.

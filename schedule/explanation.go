@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/schedule/place/explain"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/schedule/queue"
@@ -17,7 +18,8 @@ type explanation struct {
 	at        time.Time
 	condition facts.Condition
 	counts    []FilterCount
-	newcomers []facts.UID // pods that came while units of the shape were being tried: they have no message yet
+	protected map[*quota.Queue]string // by queue: what its units may evict later
+	newcomers []facts.UID             // pods that came while units of the shape were being tried: they have no message yet
 	known     map[facts.UID]struct{}
 }
 
@@ -34,6 +36,21 @@ func (e *explanation) addNewcomer(uid facts.UID) {
 	}
 	e.known[uid] = struct{}{}
 	e.newcomers = append(e.newcomers, uid)
+}
+
+// protectedFor is what is said of what units of a queue may evict later: as long as the explanation holds the same, so that it is not written anew each time
+// that the protection of one more pod ends. Empty: there is nothing.
+func (e *explanation) protectedFor(q *quota.Queue, now string) string {
+	if now == "" {
+		return ""
+	}
+	if e.protected == nil {
+		e.protected = make(map[*quota.Queue]string)
+	}
+	if e.protected[q] == "" {
+		e.protected[q] = now
+	}
+	return e.protected[q]
 }
 
 // takeNewcomers returns the newcomers, who are told now.

@@ -1,6 +1,9 @@
 package schedule
 
-import "hilbert.dev/hilbert/schedule/queue"
+import (
+	"hilbert.dev/hilbert/schedule/place/victims"
+	"hilbert.dev/hilbert/schedule/queue"
+)
 
 // preempt finds victims on one node for the pod or, if the pod may not preempt, for the next pod of its shape that may.
 func (a *attempt) preempt() bool {
@@ -15,7 +18,7 @@ func (a *attempt) preempt() bool {
 		found, ok = decider.Preempts.Preempt(pod)
 	}
 	if !ok {
-		a.s.blocked.noVictims(keyOf(a.unit), pod.Priority)
+		a.s.blocked.noVictims(keyOf(a.unit), pod.Priority, victims.Protection{})
 		return false
 	}
 	its := attempt{s: a.s, unit: next, in: a.in, now: a.now, quotaAdmits: true, preempts: true, victims: found.Victims}

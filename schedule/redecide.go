@@ -170,6 +170,7 @@ func (s *Scheduler) replace(u *obligedUnit, plan *cluster.Plan, now time.Time) b
 	for _, pod := range u.members {
 		plan.Replaces = append(plan.Replaces, pod.UID)
 	}
+	plan.Decided = now.UnixNano()
 	before := s.store.Revision()
 	verdict := s.propose(plan, facts.Condition{})
 	if !verdict.Committed {

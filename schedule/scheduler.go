@@ -249,7 +249,7 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, seen changes.Revision, now time.Ti
 	if s.mayTry(u, now) {
 		s.queue.Wake(u.ShapeQueue())
 	} else if why := s.blocked.explanations.of(u.Shape); why != nil {
-		s.binder.SetCondition(pod, why.condition, now)
+		s.binder.SetCondition(pod, s.blocked.whyParked(u, why), now)
 	}
 }
 

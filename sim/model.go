@@ -193,7 +193,7 @@ func (a *model) facts(i int32) facts.Pod {
 		NeverPreempts: !a.preempt, Unit: a.w.Tasks[p.task].Unit, Subgroup: a.w.Tasks[p.task].Subgroup, Deadline: a.w.Tasks[p.task].Deadline,
 	}
 	if p.node != nowhere {
-		f.Node, f.Started = a.nodes[p.node].object.Name, p.started
+		f.Node, f.Started, f.Scheduled = a.nodes[p.node].object.Name, p.started, p.started-1
 	} else {
 		f.Nominated = p.nominated
 	}

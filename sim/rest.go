@@ -247,7 +247,7 @@ func (rc *restCheck) owed(p *pod, n *node) {
 		}
 		from, to := rc.api.identity(v).Namespace, rc.api.identity(p).Namespace
 		side, mine := t.Side(from, to), t.Side(to, from)
-		if side == "" || mine == "" || t.KeepsBorrowed(from, side) {
+		if side == "" || mine == "" || t.KeepsBorrowed(from, side) || v.started+t.MinRuntime(from) > rc.clock.now {
 			continue
 		}
 		within, borrowed := t.WithinGuarantee(t.QueueOf(to), mine, rc.used, asks), true

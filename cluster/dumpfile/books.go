@@ -28,6 +28,7 @@ type queueRecord struct {
 	HalfLife       int64            `json:"halfLife,omitempty"`
 	BorrowsNothing bool             `json:"borrowsNothing,omitempty"`
 	KeepsBorrowed  bool             `json:"keepsBorrowed,omitempty"`
+	MinRuntime     *int64           `json:"reclaimMinRuntime,omitempty"`
 	NeverPreempts  bool             `json:"neverPreempts,omitempty"`
 	Namespaces     *selectorRecord  `json:"namespaces,omitempty"`
 }
@@ -75,7 +76,7 @@ func writeQueue(q *facts.Queue) queueRecord {
 	r := queueRecord{
 		Name: q.Name, Parent: q.Parent, Generation: q.Generation, Guaranteed: each(q.Guaranteed, writeQuantity), Max: each(q.Max, writeQuantity),
 		Weight: q.Weight, Sort: sortText(q.Sort), HalfLife: q.HalfLife,
-		BorrowsNothing: q.BorrowsNothing, KeepsBorrowed: q.KeepsBorrowed, NeverPreempts: q.NeverPreempts,
+		BorrowsNothing: q.BorrowsNothing, KeepsBorrowed: q.KeepsBorrowed, MinRuntime: q.ReclaimMinRuntime, NeverPreempts: q.NeverPreempts,
 	}
 	if q.Namespaces != nil {
 		s := writeSelector(*q.Namespaces)
@@ -88,7 +89,7 @@ func readQueue(r *queueRecord) *facts.Queue {
 	q := &facts.Queue{
 		Name: r.Name, Parent: r.Parent, Generation: r.Generation, Guaranteed: each(r.Guaranteed, readQuantity), Max: each(r.Max, readQuantity),
 		Weight: r.Weight, Sort: facts.SortPolicy(r.Sort), HalfLife: r.HalfLife,
-		BorrowsNothing: r.BorrowsNothing, KeepsBorrowed: r.KeepsBorrowed, NeverPreempts: r.NeverPreempts,
+		BorrowsNothing: r.BorrowsNothing, KeepsBorrowed: r.KeepsBorrowed, ReclaimMinRuntime: r.MinRuntime, NeverPreempts: r.NeverPreempts,
 	}
 	if r.Namespaces != nil {
 		s := readSelector(*r.Namespaces)

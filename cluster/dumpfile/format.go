@@ -189,6 +189,7 @@ type podRecord struct {
 	Labels        map[string]string `json:"labels,omitempty"`
 	Owner         ownerRecord       `json:"owner,omitzero"`
 	Started       int64             `json:"started,omitempty"`
+	Scheduled     int64             `json:"scheduled,omitempty"`
 	NeverPreempts bool              `json:"neverPreempts,omitempty"`
 	Nominated     string            `json:"nominated,omitempty"`
 	Requirements  int               `json:"requirements"` // index into the list of them
@@ -384,7 +385,7 @@ func writePod(p *cluster.PodRecord, requirements int) podRecord {
 	r := podRecord{
 		UID: f.UID, Namespace: f.Namespace, Name: f.Name, Phase: phaseText(p.Phase), HeldBack: p.HeldBack, Node: f.Node, Created: f.Created, Priority: f.Priority,
 		Ours: f.Ours, Profile: f.Profile, Deleting: f.Deleting, Gated: f.Gated, Mirror: f.Mirror, Labels: labelMap(f.Labels), Owner: ownerRecord{workloadText(f.Owner.Kind), f.Owner.Name},
-		Started: f.Started, NeverPreempts: f.NeverPreempts, Nominated: f.Nominated, Requirements: requirements,
+		Started: f.Started, Scheduled: f.Scheduled, NeverPreempts: f.NeverPreempts, Nominated: f.Nominated, Requirements: requirements,
 		Reported: conditionRecord(f.Reported), Victims: p.Victims, Unit: f.Unit, Subgroup: f.Subgroup, Deadline: f.Deadline,
 	}
 	if !f.Grant.IsZero() {
@@ -399,7 +400,7 @@ func readPod(r *podRecord) (cluster.PodRecord, error) {
 			UID: r.UID, Namespace: r.Namespace, Name: r.Name, Node: r.Node, Created: r.Created, Priority: r.Priority,
 			Finished: cluster.Phase(r.Phase) == cluster.Finished,
 			Ours:     r.Ours, Profile: r.Profile, Deleting: r.Deleting, Gated: r.Gated, Mirror: r.Mirror, Labels: labelList(r.Labels), Owner: facts.Owner{Kind: facts.WorkloadKind(r.Owner.Kind), Name: r.Owner.Name},
-			Started: r.Started, NeverPreempts: r.NeverPreempts, Nominated: r.Nominated, Reported: facts.Condition(r.Reported),
+			Started: r.Started, Scheduled: r.Scheduled, NeverPreempts: r.NeverPreempts, Nominated: r.Nominated, Reported: facts.Condition(r.Reported),
 			Unit: r.Unit, Subgroup: r.Subgroup, Deadline: r.Deadline,
 		},
 		Phase: cluster.Phase(r.Phase), HeldBack: r.HeldBack, Victims: r.Victims,

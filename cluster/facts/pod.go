@@ -34,6 +34,8 @@ type Pod struct {
 	Owner Owner
 	// Started is when its node took it up (status.startTime), in nanoseconds as Created; 0 when that is not known.
 	Started int64
+	// Scheduled is when it was bound to its node (the condition PodScheduled), in nanoseconds as Created; 0 when that is not known.
+	Scheduled int64
 	// NeverPreempts: preemptionPolicy Never.
 	NeverPreempts bool
 	// Nominated is the node that a preemption has promised to the pod (status.nominatedNodeName).

@@ -43,6 +43,9 @@ type Queue struct {
 	BorrowsNothing bool
 	// KeepsBorrowed: what it has borrowed is not taken back by force, only as it ends.
 	KeepsBorrowed bool
+	// ReclaimMinRuntime in nanoseconds is for how long a pod of the queue has run before it may be evicted for another queue; nil: as the queue above
+	// says. What it points to is never changed.
+	ReclaimMinRuntime *int64
 	// NeverPreempts: units of higher priority do not evict those of lower priority within the queue.
 	NeverPreempts bool
 	// Namespaces whose labels match feed the queue, if no label of theirs names one. nil: none.
@@ -56,7 +59,16 @@ func SameQueue(a, b *Queue) bool {
 	}
 	return a.Parent == b.Parent && slices.Equal(a.Guaranteed, b.Guaranteed) && slices.Equal(a.Max, b.Max) && a.Weight == b.Weight &&
 		a.Sort == b.Sort && a.HalfLife == b.HalfLife &&
-		a.BorrowsNothing == b.BorrowsNothing && a.KeepsBorrowed == b.KeepsBorrowed && a.NeverPreempts == b.NeverPreempts
+		a.BorrowsNothing == b.BorrowsNothing && a.KeepsBorrowed == b.KeepsBorrowed && a.NeverPreempts == b.NeverPreempts &&
+		sameDuration(a.ReclaimMinRuntime, b.ReclaimMinRuntime)
+}
+
+// sameDuration reports whether both are named, with one value, or neither is.
+func sameDuration(a, b *int64) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
 }
 
 // EachResource visits the names of the resources that the queue is guaranteed or limited to, each as often as it stands there.

@@ -96,6 +96,17 @@ func (q *Queue) Weight() int64 {
 	return max(q.Facts.Weight, 1)
 }
 
+// ReclaimMinRuntime is for how long a pod of the queue has run before it may be evicted for another queue, in nanoseconds: what the queue says, else the
+// nearest queue above it that says something, else nothing.
+func (q *Queue) ReclaimMinRuntime() int64 {
+	for ; q != nil; q = q.parent {
+		if q.Facts != nil && q.Facts.ReclaimMinRuntime != nil {
+			return *q.Facts.ReclaimMinRuntime
+		}
+	}
+	return 0
+}
+
 // Sort is the queue's sort policy. Where it is not configured: Fair between queues, PriorityFIFO between units.
 func (q *Queue) Sort() facts.SortPolicy {
 	switch {

@@ -189,6 +189,13 @@ func (p *parser) queue(a *arguments, f facts.Queue) Step {
 	f.Weight = int64(a.optional("weight", int(f.Weight)))
 	f.BorrowsNothing = a.choice("borrowing", f.BorrowsNothing, "allowed", "never")
 	f.KeepsBorrowed = a.choice("reclaim", f.KeepsBorrowed, "allowed", "never")
+	if text := a.text("min-runtime", ""); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			a.fail("min-runtime: want a duration such as 90s; found %q", text)
+		}
+		f.ReclaimMinRuntime = new(int64(d))
+	}
 	f.NeverPreempts = a.choice("preemption", f.NeverPreempts, "lower-priority", "never")
 	f.HalfLife = int64(a.duration("halflife", time.Duration(f.HalfLife)))
 	if text := a.text("sort", ""); text != "" {

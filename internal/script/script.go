@@ -131,6 +131,8 @@ func podField(t testing.TB, d *datadriven.TestData, pod *facts.Pod, key, value s
 		pod.Nominated = value
 	case "started":
 		pod.Started = scaled(t, d, value, 1e9)
+	case "scheduled":
+		pod.Scheduled = scaled(t, d, value, 1e9)
 	case "ns":
 		pod.Namespace = value
 	case "unit":

@@ -77,6 +77,8 @@ func Queue(t testing.TB, d *datadriven.TestData) *facts.Queue {
 			f.BorrowsNothing = true
 		case "keeps-borrowed":
 			f.KeepsBorrowed = true
+		case "min-runtime":
+			f.ReclaimMinRuntime = new(scaled(t, d, value, 1e9))
 		case "never":
 			f.NeverPreempts = true
 		case "selects":

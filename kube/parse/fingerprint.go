@@ -41,6 +41,7 @@ func (f *Fingerprints) Of(facts *facts.Pod, requirements uint64) uint64 {
 	b.num(int64(facts.Owner.Kind))
 	b.str(facts.Owner.Name)
 	b.num(facts.Started) // bound pods have it once and for good: one event each, so that preemption spares the older ones
+	b.num(facts.Scheduled)
 	b.flag(facts.NeverPreempts)
 	b.str(facts.Nominated)
 	b.granted(&facts.Grant)

@@ -82,6 +82,7 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 		if pod.Status.StartTime != nil {
 			seen.Started = pod.Status.StartTime.UnixNano()
 		}
+		seen.Scheduled = scheduled(pod)
 	} else if seen.Ours {
 		seen.Reported = reported(pod)
 		seen.Nominated = p.strings.get(pod.Status.NominatedNodeName)
@@ -153,6 +154,16 @@ func reported(pod *corev1.Pod) facts.Condition {
 		}
 	}
 	return facts.Condition{}
+}
+
+// scheduled is when the API server took the pod's Binding, 0 where it does not say.
+func scheduled(pod *corev1.Pod) int64 {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+			return c.LastTransitionTime.UnixNano()
+		}
+	}
+	return 0
 }
 
 // Node parses a node.

@@ -45,6 +45,9 @@ func (p *Parser) Queue(q *v1alpha1.Queue) *facts.Queue {
 			seen.HalfLife = int64(s.HistoryHalfLife.Duration)
 		}
 	}
+	if s.ReclaimMinRuntime != nil {
+		seen.ReclaimMinRuntime = new(int64(min(max(s.ReclaimMinRuntime.Duration, 0), maxMinRuntime)))
+	}
 	if s.NamespaceSelector != nil {
 		selected, err := p.constraints.selector(s.NamespaceSelector)
 		if err != nil {
@@ -56,7 +59,11 @@ func (p *Parser) Queue(q *v1alpha1.Queue) *facts.Queue {
 	return seen
 }
 
-const maxWeight = 1_000_000
+const (
+	maxWeight = 1_000_000
+	// maxMinRuntime is what the CRD allows, so that a time and a minimum runtime can be added up.
+	maxMinRuntime = 87600 * time.Hour
+)
 
 // shares lists what a queue is given, sorted by name. A zero is kept: it means none, where a name that is left out means no limit. GPUs of
 // every kind are summed as thousandths of one.
@@ -86,9 +93,5 @@ func (a amounts) shares(list corev1.ResourceList) []resource.Quantity {
 
 // SameQueue reports whether two Queues mean the same. The generation counts: the status tells it.
 func SameQueue(a, b *facts.Queue) bool {
-	selects := a.Namespaces == nil && b.Namespaces == nil ||
-		a.Namespaces != nil && b.Namespaces != nil && a.Namespaces.Equal(b.Namespaces)
-	return selects && slices.Equal(a.Guaranteed, b.Guaranteed) && slices.Equal(a.Max, b.Max) &&
-		a.Name == b.Name && a.Parent == b.Parent && a.Generation == b.Generation && a.Weight == b.Weight && a.Sort == b.Sort &&
-		a.HalfLife == b.HalfLife && a.BorrowsNothing == b.BorrowsNothing && a.KeepsBorrowed == b.KeepsBorrowed && a.NeverPreempts == b.NeverPreempts
+	return a.Name == b.Name && a.Generation == b.Generation && facts.SameQueue(a, b)
 }

@@ -56,7 +56,7 @@ func TestQueueAmounts(t *testing.T) {
 func TestQueueFields(t *testing.T) {
 	plain := parseQueue(nil)
 	if got := fmt.Sprintf("%+v", *plain); got != "{Name:q Parent: Generation:3 Guaranteed:[] Max:[] Weight:1 Sort:Default HalfLife:0 "+
-		"BorrowsNothing:false KeepsBorrowed:false NeverPreempts:false Namespaces:<nil>}" {
+		"BorrowsNothing:false KeepsBorrowed:false ReclaimMinRuntime:<nil> NeverPreempts:false Namespaces:<nil>}" {
 		t.Errorf("plain: %s", got)
 	}
 	full := parseQueue(func(s *v1alpha1.QueueSpec) {
@@ -66,6 +66,12 @@ func TestQueueFields(t *testing.T) {
 	if full.Parent != "p" || full.Weight != 5 || full.Sort != facts.FairHistory || full.HalfLife != int64(time.Hour) ||
 		!full.BorrowsNothing || !full.KeepsBorrowed || !full.NeverPreempts {
 		t.Errorf("full: %+v", full)
+	}
+	for said, want := range map[time.Duration]time.Duration{0: 0, time.Minute: time.Minute, -1: 0, 1 << 62: maxMinRuntime} {
+		got := parseQueue(func(s *v1alpha1.QueueSpec) { s.ReclaimMinRuntime = &metav1.Duration{Duration: said} }).ReclaimMinRuntime
+		if got == nil || *got != int64(want) {
+			t.Errorf("a minimum runtime of %v is read as %v", said, got)
+		}
 	}
 	for policy, want := range sortPolicies {
 		if got := parseQueue(func(s *v1alpha1.QueueSpec) { s.SortPolicy = policy }); got.Sort != want {
@@ -135,6 +141,7 @@ func TestSameQueueSeesEveryField(t *testing.T) {
 		"weight":     func(q *facts.Queue) { q.Weight++ }, "sort": func(q *facts.Queue) { q.Sort = facts.Fair },
 		"half-life": func(q *facts.Queue) { q.HalfLife++ }, "borrows": func(q *facts.Queue) { q.BorrowsNothing = true },
 		"keeps": func(q *facts.Queue) { q.KeepsBorrowed = true }, "preempts": func(q *facts.Queue) { q.NeverPreempts = true },
+		"min runtime": func(q *facts.Queue) { q.ReclaimMinRuntime = new(int64) }, "another min runtime": func(q *facts.Queue) { q.ReclaimMinRuntime = new(int64(1)) },
 		"no namespaces": func(q *facts.Queue) { q.Namespaces = nil },
 		"namespaces": func(q *facts.Queue) {
 			q.Namespaces = &facts.LabelSelector{Expressions: []facts.Requirement{{Key: "a"}}}

@@ -16,7 +16,7 @@ import (
 // queueCase is a Queue's spec, and what the API server says of it; empty: it takes it.
 var queueCases = []struct{ name, spec, refused string }{
 	{"empty", `{}`, ""},
-	{"full", `{parent: root-team, weight: 3, sortPolicy: FairHistory, historyHalfLife: 36h, borrowing: Never, reclaim: Never, preemption: Never,
+	{"full", `{parent: root-team, weight: 3, sortPolicy: FairHistory, historyHalfLife: 36h, borrowing: Never, reclaim: Never, reclaimMinRuntime: 90s, preemption: Never,
 		guaranteed: {cpu: 100, memory: 2Ti, nvidia.com/gpu: 8, hilbert.dev/gpu-milli: "500"}, max: {cpu: "200", nvidia.com/gpu: 16},
 		namespaceSelector: {matchLabels: {team: a}, matchExpressions: [{key: env, operator: In, values: [x]}]}}`, ""},
 	{"as much as allowed", `{guaranteed: {cpu: "1500m"}, max: {cpu: "1.5"}}`, ""},
@@ -36,6 +36,9 @@ var queueCases = []struct{ name, spec, refused string }{
 	{"half-life of none", `{historyHalfLife: 1h}`, "spec.historyHalfLife: only the sort policy FairHistory"},
 	{"half-life too short", `{sortPolicy: FairHistory, historyHalfLife: 1ms}`, "spec.historyHalfLife: it must lie between 1s and 87600h"},
 	{"half-life in days", `{sortPolicy: FairHistory, historyHalfLife: 7d}`, "spec.historyHalfLife"},
+	{"no minimum runtime", `{reclaimMinRuntime: 0s}`, ""},
+	{"a minimum runtime for ever", `{reclaimMinRuntime: 87601h}`, "spec.reclaimMinRuntime: it must be at most 87600h"},
+	{"a minimum runtime in days", `{reclaimMinRuntime: 1d}`, "spec.reclaimMinRuntime"},
 	{"weight of nobody", `{weight: -1}`, "spec.weight"},
 	{"weight too large", `{weight: 1000001}`, "spec.weight"},
 	{"unknown policy", `{sortPolicy: Random}`, "spec.sortPolicy"},

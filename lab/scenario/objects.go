@@ -72,6 +72,9 @@ func queueObject(f *facts.Queue, h Header) *v1alpha1.Queue {
 	if f.HalfLife > 0 {
 		q.Spec.HistoryHalfLife = &metav1.Duration{Duration: h.real(time.Duration(f.HalfLife))}
 	}
+	if f.ReclaimMinRuntime != nil {
+		q.Spec.ReclaimMinRuntime = &metav1.Duration{Duration: h.real(time.Duration(*f.ReclaimMinRuntime))}
+	}
 	return q
 }
 

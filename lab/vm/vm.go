@@ -183,6 +183,8 @@ func (g *Guest) start() error {
 func (g *Guest) await(ctx context.Context) (wire.Ready, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, g.options.BootTimeout, fmt.Errorf("no answer after %s", g.options.BootTimeout))
 	defer cancel()
+	ctx, idle := g.whileBusy(ctx, bootIdle)
+	defer idle()
 	tick := time.NewTicker(answerPoll)
 	defer tick.Stop()
 	for {
@@ -229,9 +231,11 @@ func (g *Guest) checkClock(ctx context.Context) error {
 func (g *Guest) checkTimers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timersTimeout)
 	defer cancel()
+	ctx, idle := g.whileBusy(ctx, timersIdle)
+	defer idle()
 	const script = "for cpu in $(busybox seq 0 %d); do busybox taskset -c $cpu busybox usleep 1000 || exit 1; echo $cpu; done"
 	if woke, err := g.Shell(ctx, fmt.Sprintf(script, g.options.CPUs-1)); err != nil {
-		return fmt.Errorf("the guest's timers: who slept woke on the CPUs %q alone: %w", strings.Fields(woke), err)
+		return fmt.Errorf("the guest's timers: who slept woke on the CPUs %q alone: %w", strings.Fields(woke), errors.Join(err, context.Cause(ctx)))
 	}
 	return nil
 }

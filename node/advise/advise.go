@@ -35,6 +35,9 @@ type Observation struct {
 type Node struct {
 	MemoryTotal     Sample `json:"memoryTotal"`
 	MemoryAvailable Sample `json:"memoryAvailable"`
+	// EvictBelow is the available memory below which the eviction manager acts. Headroom leaves ReserveFactor times as much. Not known: the shares of Params
+	// alone bound the headroom.
+	EvictBelow Sample `json:"evictBelow,omitzero"`
 	// MemoryPressure is the share of the last 10 s in which some task of an online pod waited for memory: the worst pod's.
 	MemoryPressure Sample `json:"memoryPressure"`
 	// CPUPressure is the same of CPU: the worst shared pod's, between the last two readings.
@@ -66,6 +69,8 @@ type NUMANode struct {
 	Promised        int64  `json:"promised"`
 	PromisedUse     Sample `json:"promisedUse"`
 	Reserved        int64  `json:"reserved"`
+	// EvictBelow is Node.EvictBelow of what is free or in inactive page cache here.
+	EvictBelow Sample `json:"evictBelow,omitzero"`
 }
 
 // Service is an online pod.
@@ -78,6 +83,9 @@ type Service struct {
 	CPUUse      Sample   `json:"cpuUse"`
 	CPUPressure Sample   `json:"cpuPressure"`
 	Memory      Sample   `json:"memory"`
+	// BestEffort: it requests nothing and names no level. RunDelay is how many of its threads wait for a CPU.
+	BestEffort bool   `json:"bestEffort,omitempty"`
+	RunDelay   Sample `json:"runDelay,omitzero"`
 }
 
 // Reclaimed is a reclaimed pod.

@@ -1,17 +1,21 @@
 package advise
 
+// ReserveFactor is how much memory headroom leaves of what the eviction manager calls short: reclaimed pods that hold all that they were told they may have must
+// not be evicted for it. A pressure ends when as much is available (evict.Watermarks.Clear), so what is lent right after it does not bring it back.
+const ReserveFactor = 1.25
+
 // memory finds the headroom of memory of all NUMA nodes, bounds the sum by what the node has, and publishes.
 func (t *tick) memory() {
 	t.untouched = t.notTouched()
-	sum, held, kept := 0.0, 0.0, 0.0
+	sum, held, kept, promised := 0.0, 0.0, 0.0, 0.0
 	for i := range t.o.NUMANodes {
 		r := t.memoryBudget(&t.o.NUMANodes[i], &t.m.NUMANodes[i])
-		sum, held, kept = sum+r.sum(), held+r.reclaimed, kept+r.kept()
+		sum, held, kept, promised = sum+r.sum(), held+r.reclaimed, kept+r.kept(), promised+r.promised
 		t.m.numaNodes[i].Memory = Headroom{Now: int64(r.sum()), Reason: BoundByUse}
 	}
 	share, available := 1.0, 0.0
 	if _, known := recall(t.o.Node.MemoryAvailable, &t.m.Available); known || t.m.Available.Known {
-		available = max(0, t.m.Available.Value+held+t.untouched-kept)
+		available = max(0, t.m.Available.Value+held+t.untouched-max(kept, promised+leave(t.o.Node.EvictBelow)))
 		if available < sum {
 			share = available / sum
 		}
@@ -26,13 +30,21 @@ type memoryBudget struct {
 	free, file, reclaimed        float64
 	watermark, promised, reserve float64
 	growth, untouched            float64
+	// eviction is what must be left beyond all that is kept, so that no pod has to go.
+	eviction float64
+}
+
+// leave is what must stay available where less than mark is short.
+func leave(mark Sample) float64 {
+	bytes, _ := amount(mark, most)
+	return ReserveFactor * bytes
 }
 
 func (r *memoryBudget) kept() float64 { return r.promised + r.reserve + r.growth }
 
 // sum is never negative.
 func (r *memoryBudget) sum() float64 {
-	return max(0, min(r.free+r.file+r.reclaimed+r.untouched-r.watermark-r.kept(), most))
+	return max(0, min(r.free+r.file+r.reclaimed+r.untouched-r.watermark-r.kept()-r.eviction, most))
 }
 
 // memoryBudget has the last known value in place of a missing one.
@@ -45,12 +57,14 @@ func (t *tick) memoryBudget(z *NUMANode, s *NUMAState) memoryBudget {
 	touched, _ := recall(z.PromisedUse, &l.PromisedUse) // never known: none is touched, which is the most that can be asked for
 	_, e := amount(t.o.Node.MemoryAvailable, most)
 	s.MemoryMissing.see(!a || !b || !c || !d || !e, t.now)
-	return memoryBudget{
+	r := memoryBudget{
 		free: free, file: file * t.p.FileShare, reclaimed: reclaimed,
 		watermark: total * t.p.Watermark, growth: total * t.p.GrowthReserve,
 		untouched: t.untouched * t.partOfMemory(s),
 		promised:  max(0, float64(z.Promised)-touched), reserve: max(0, float64(z.Reserved)),
 	}
+	r.eviction = max(0, leave(z.EvictBelow)-r.watermark-r.growth-r.reserve)
+	return r
 }
 
 // publishMemory bounds what was found and publishes it.
@@ -88,6 +102,7 @@ func (t *tick) publishMemory(i int, share float64) {
 			{"promised", -int64(r.promised)},
 			{"reserved", -int64(r.reserve)},
 			{"growth of online pods", -int64(r.growth)},
+			{"kept from eviction", -int64(r.eviction)},
 		})
 	}
 }

@@ -19,6 +19,8 @@ type Params struct {
 	MarginShare float64 `json:"marginShare"`
 	// RequestShare is the share of their requests that shared pods keep though they use less. With 0 the requests need not be known.
 	RequestShare float64 `json:"requestShare"`
+	// BestEffortShare is the share of the divisible CPUs that BestEffort pods without a level may use before the rest no longer counts as a need.
+	BestEffortShare float64 `json:"bestEffortShare"`
 	// SharedFloor and ReclaimedFloor are the cores of each NUMA node that the shared pools, and the reclaimed pods if there are any, always keep.
 	SharedFloor    int `json:"sharedFloor"`
 	ReclaimedFloor int `json:"reclaimedFloor"`
@@ -67,7 +69,8 @@ type Params struct {
 	MemoryDeadband int64         `json:"memoryDeadband"`
 
 	// FileShare is the share of the inactive page cache that counts as free. Watermark and GrowthReserve are the shares of a NUMA node's memory
-	// kept free: for the kernel, and for online pods to grow into until memory is given back.
+	// kept free: for the kernel, and for online pods to grow into until memory is given back. Together they are at least ReserveFactor times the share below
+	// which pods are evicted (evict.Params.CheckReserve).
 	FileShare     float64 `json:"fileShare"`
 	Watermark     float64 `json:"watermark"`
 	GrowthReserve float64 `json:"growthReserve"`
@@ -100,7 +103,7 @@ type Params struct {
 // Defaults are the parameters for ordinary servers that are looked at once a second.
 func Defaults() Params {
 	return Params{
-		TargetUse: 0.8, Margin: 1, MarginShare: 0.07, RequestShare: 0.1, SharedFloor: 1, ReclaimedFloor: 1,
+		TargetUse: 0.8, Margin: 1, MarginShare: 0.07, RequestShare: 0.1, BestEffortShare: 0.1, SharedFloor: 1, ReclaimedFloor: 1,
 		LendStep: 0.25, LendInterval: 10 * time.Second, ShrinkAfter: 30 * time.Second,
 		CutShare: 0.5, SafeShare: 0.85, HoldMin: 30 * time.Second, HoldMax: 16 * time.Minute, MissingFor: time.Minute,
 
@@ -110,7 +113,7 @@ func Defaults() Params {
 		EvictAfter: 2 * time.Minute, StarveShare: 0.2,
 
 		CPUReserve: 0, UseOver: 3 * time.Second, RiseAfter: 3 * time.Minute, CPUDeadband: 100, MemoryDeadband: 64 << 20,
-		FileShare: 0.5, Watermark: 0.02, GrowthReserve: 0.05, UntouchedShare: 0.8, MemoryPressureHigh: 0.05, MemoryPressureCritical: 0.2,
+		FileShare: 0.5, Watermark: 0.02, GrowthReserve: 0.08, UntouchedShare: 0.8, MemoryPressureHigh: 0.05, MemoryPressureCritical: 0.2,
 
 		ForecastUse: 1, Horizon: 30 * time.Minute, ForecastPercentile: 0.9, ForecastHalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: time.Hour,
 
@@ -150,6 +153,7 @@ func (p *Params) checks() []check {
 		{"margin", p.Margin, 0, 1024},
 		{"marginShare", p.MarginShare, 0, 1},
 		{"requestShare", p.RequestShare, 0, 1},
+		{"bestEffortShare", p.BestEffortShare, 0, 1},
 		{"sharedFloor", float64(p.SharedFloor), 0, 1024},
 		{"reclaimedFloor", float64(p.ReclaimedFloor), 0, 1024},
 		{"lendStep", p.LendStep, 0, 1},

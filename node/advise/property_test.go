@@ -177,7 +177,8 @@ func TestPropertySteps(t *testing.T) {
 				if o.At-rose[i] < p.LendInterval {
 					t.Fatalf("%v: a step %v after the last", o.At, o.At-rose[i])
 				}
-				grade := p.grade(z, o.Node.CPUPressure)
+				judged := tick{p: &p, pressure: o.Node.CPUPressure}
+				grade := judged.grade(z)
 				if !z.SharedUse.Known || !z.SharedRequests.Known || grade == unjudged || grade >= waiting || o.StopLending || len(o.Reclaimed) == 0 {
 					t.Fatalf("%v: NUMA node %d lends more though it must not: %+v", o.At, i, z)
 				}

@@ -88,6 +88,8 @@ type tick struct {
 	pressure Sample
 	// untouched is what counts as free of what those pods may hold and do not, in bytes of the node.
 	untouched float64
+	// surplus is of BestEffort pods.
+	surplus surplus
 	// pools are the CPUs that profiles steer pools to, steered the sum of them, and steeredUse what those pools use of CPUs.
 	pools               map[string]int
 	steered, steeredUse float64
@@ -97,6 +99,7 @@ type tick struct {
 // clones them. Without Params.Explain and profiles it allocates nothing once it knows the number of NUMA nodes. p must be valid.
 func Step(o *Observation, p *Params, m *State) Advice {
 	t := begin(o, p, m)
+	t.bestEffort()
 	t.steer(steerPools(o, p, &m.Profiles))
 	t.judge()
 	for i := range o.NUMANodes {
@@ -170,6 +173,7 @@ func (m *State) rebase(now time.Duration, p *Params) {
 // NUMA node runs the laws of CPU for one NUMA node.
 func (t *tick) numa(z *NUMANode, s *NUMAState, a *NUMAAdvice) {
 	use, known := amount(z.SharedUse, float64(divisible(z)))
+	use *= 1 - t.surplus.use
 	if known {
 		s.Last.Use = Known(use)
 		t.smooth(&s.Smooth, use)
@@ -178,7 +182,7 @@ func (t *tick) numa(z *NUMANode, s *NUMAState, a *NUMAAdvice) {
 	use = s.Last.Use.Value
 	need := s.Need.see(t.need(use, t.p.TargetUse, z, s), t.now, t.p.ShrinkAfter)
 	_, asked := recall(z.SharedRequests, &s.Last.Requests)
-	grade := t.p.grade(z, t.pressure)
+	grade := t.grade(z)
 	missing := !known || grade == unjudged || (!asked && t.p.RequestShare > 0)
 	s.CPUMissing.see(missing, t.now)
 	s.Began.see(s.Began.So || !missing, t.now)

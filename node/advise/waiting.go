@@ -13,18 +13,19 @@ const (
 	critical
 )
 
-// grade judges a NUMA node by the threads that wait there, and by the pressure that pods feel unless no thread waits in this NUMA node.
-func (p *Params) grade(z *NUMANode, pressure Sample) waitGrade {
-	g := unjudged
+// grade judges a NUMA node by the threads that wait there, and by the pressure that pods feel unless no thread waits in this NUMA node. The threads of BestEffort
+// pods wait by right: those are taken off, but then the others' pressure counts all the more, as it is not known where who waits.
+func (t *tick) grade(z *NUMANode) waitGrade {
+	g, p := unjudged, t.p
 	delay, known := amount(z.SharedDelay, most)
 	if known {
 		delay /= max(1, float64(divisible(z)-lent(z)*threads(z)))
-		g = scale(delay, p.DelayLow, p.DelayHigh, p.DelayCritical)
+		g = scale(delay*(1-t.surplus.delay), p.DelayLow, p.DelayHigh, p.DelayCritical)
 		if delay < p.DelayQuiet {
 			return g
 		}
 	}
-	if felt, ok := amount(pressure, most); ok {
+	if felt, ok := amount(t.pressure, most); ok {
 		g = max(g, scale(felt, p.PressureLow, p.PressureHigh, p.PressureCritical))
 	}
 	return g
@@ -54,7 +55,7 @@ func (p *Params) CPUPressure(o *Observation) Sample {
 	for i := range o.Services {
 		s := &o.Services[i]
 		some, known := amount(s.CPUPressure, 1)
-		if s.Pool == "" || !known { // it has CPUs of its own, or waits for its own limit
+		if s.Pool == "" || s.BestEffort || !known { // it has CPUs of its own, is entitled to none, or waits for its own limit
 			continue
 		}
 		told = true
@@ -73,7 +74,7 @@ func (p *Params) CPUPressure(o *Observation) Sample {
 func (t *tick) judge() {
 	worst, m := unjudged, t.m
 	for i := range t.o.NUMANodes {
-		worst = max(worst, t.p.grade(&t.o.NUMANodes[i], t.pressure))
+		worst = max(worst, t.grade(&t.o.NUMANodes[i]))
 	}
 	if worst == unjudged { // what is not known neither raises nor lowers
 		return

@@ -24,6 +24,7 @@ func TestPressureIsByCPU(t *testing.T) {
 		{"always", Known(1), []Service{pod("share", Known(8), Known(1))}, Known(1)},
 		{"use is not known", Known(0.5), []Service{pod("share", Sample{}, Known(0.5))}, Known(0.5)},
 		{"its own CPUs do not count", Known(0.5), []Service{pod("", Known(1), Known(0.9)), pod("share", Known(1), Known(0.2))}, Known(0.2)},
+		{"BestEffort pods do not count", Known(0.9), []Service{{Pool: "share", CPUUse: Known(1), CPUPressure: Known(0.9), BestEffort: true}, pod("share", Known(1), Known(0.2))}, Known(0.2)},
 		{"no pod is told of", Known(0.5), nil, Known(0.5)},
 		{"no pod's pressure is known", Known(0.5), []Service{pod("share", Known(4), Sample{})}, Known(0.5)},
 		{"no more than of the node", Known(0.3), []Service{pod("share", Known(1), Known(0.9))}, Known(0.3)},

@@ -20,8 +20,8 @@ import (
 const (
 	// CardKind is what our specification calls network cards and their virtual functions.
 	CardKind = "hilbert.dev/nic"
-	// fileName is its file. No other program uses that name.
-	fileName = "hilbert.dev-nic.json"
+	// FileName is its file. No other program uses that name.
+	FileName = "hilbert.dev-nic.json"
 	// rdmaManager and vfioManager are the same for all functions.
 	rdmaManager, vfioManager = "/dev/infiniband/rdma_cm", "/dev/vfio/vfio"
 )
@@ -138,28 +138,28 @@ func Write(dir string, functions []Function) (changed bool, err error) {
 	spec := Describe(functions)
 	cache, err := library.NewCache(library.WithSpecDirs(dir), library.WithAutoRefresh(false))
 	if err != nil {
-		return false, fmt.Errorf("write %s: %w", fileName, err)
+		return false, fmt.Errorf("write %s: %w", FileName, err)
 	}
-	before, err := os.ReadFile(filepath.Join(dir, fileName))
+	before, err := os.ReadFile(filepath.Join(dir, FileName))
 	there := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("write %s: %w", fileName, err)
+		return false, fmt.Errorf("write %s: %w", FileName, err)
 	}
 	if len(spec.Devices) == 0 {
-		if err := cache.RemoveSpec(fileName); err != nil {
-			return false, fmt.Errorf("remove %s: %w", fileName, err)
+		if err := cache.RemoveSpec(FileName); err != nil {
+			return false, fmt.Errorf("remove %s: %w", FileName, err)
 		}
 		return there, nil
 	}
 	if spec.Version, err = specs.MinimumRequiredVersion(spec); err != nil {
-		return false, fmt.Errorf("write %s: %w", fileName, err)
+		return false, fmt.Errorf("write %s: %w", FileName, err)
 	}
 	var is specs.Spec
 	if there && json.Unmarshal(before, &is) == nil && same(&is, spec) {
 		return false, nil
 	}
-	if err := cache.WriteSpec(spec, fileName); err != nil {
-		return false, fmt.Errorf("write %s: %w", fileName, err)
+	if err := cache.WriteSpec(spec, FileName); err != nil {
+		return false, fmt.Errorf("write %s: %w", FileName, err)
 	}
 	return true, nil
 }

@@ -44,10 +44,12 @@ type Params struct {
 	Close      Closing    `json:"close"`
 }
 
-// Mark is an amount of what is available: the greater of a share of the total and an absolute amount (bytes or inodes).
+// Mark is an amount of what is available: the greater of a share of the total and an absolute amount (bytes or inodes). The amount counts as Most of the total
+// at the most, if that is not 0: on a machine of 1 GiB, 512 MiB would be half of it.
 type Mark struct {
 	Share  float64 `json:"share"`
 	Amount float64 `json:"amount"`
+	Most   float64 `json:"most,omitempty"`
 }
 
 // Watermarks: the less is available, the worse. What is below Soft for SoftFor is Soft, below Hard for HardFor Hard; a level ends above its mark
@@ -140,6 +142,9 @@ type Closing struct {
 	Again time.Duration `json:"again"`
 }
 
+// The most of a small machine that absolute marks count as.
+const softMost, belowMost, hardMost = 0.35, 0.4, 0.25
+
 // Defaults are the marks and times that nodes start with. They lie above the kubelet's own defaults.
 func Defaults() Params {
 	disk := func(soft, hard float64) Watermarks {
@@ -147,13 +152,13 @@ func Defaults() Params {
 	}
 	return Params{
 		Memory: Watermarks{
-			Soft: Mark{0.08, 512 * mebibyte}, Hard: Mark{0.04, 256 * mebibyte}, Clear: 0.25, SoftFor: 5 * time.Second, HardFor: 2 * time.Second,
+			Soft: Mark{0.08, 512 * mebibyte, softMost}, Hard: Mark{0.04, 256 * mebibyte, hardMost}, Clear: 0.25, SoftFor: 5 * time.Second, HardFor: 2 * time.Second,
 		},
 		Pressure: PressureRule{
-			Some: 0.2, Full: 0.1, Below: Mark{0.15, gibibyte}, Clear: 0.5, SoftFor: 10 * time.Second, HardFor: 10 * time.Second,
+			Some: 0.2, Full: 0.1, Below: Mark{0.09, 576 * mebibyte, belowMost}, Clear: 0.5, SoftFor: 10 * time.Second, HardFor: 10 * time.Second,
 		},
 		NUMANode: Watermarks{
-			Soft: Mark{0.05, 256 * mebibyte}, Hard: Mark{0.02, 128 * mebibyte}, Clear: 0.25, SoftFor: 10 * time.Second, HardFor: 5 * time.Second,
+			Soft: Mark{0.05, 256 * mebibyte, softMost}, Hard: Mark{0.02, 128 * mebibyte, hardMost}, Clear: 0.25, SoftFor: 10 * time.Second, HardFor: 5 * time.Second,
 		},
 		Overuse:         Overuse{Tolerance: 0.1, Slack: 32 * mebibyte, For: 30 * time.Second},
 		Suppressed:      Suppressed{Share: 0.2, Least: 0.1, After: 2 * time.Minute, For: 30 * time.Second},
@@ -309,6 +314,9 @@ func (v *verdict) mark(name string, m Mark) {
 		v.add("%s.share: %v is not from 0 to below 1", name, m.Share)
 	}
 	v.number(name+".amount", m.Amount)
+	if !(m.Most >= 0 && m.Most < 1) {
+		v.add("%s.most: %v is not from 0 to below 1", name, m.Most)
+	}
 }
 
 func (v *verdict) watermarks(name string, w *Watermarks) {

@@ -8,7 +8,41 @@ import (
 )
 
 // of is the mark on something of a size.
-func (m Mark) of(total float64) float64 { return max(m.Share*total, m.Amount) }
+func (m Mark) of(total float64) float64 {
+	amount := m.Amount
+	if m.Most > 0 {
+		amount = min(amount, m.Most*total)
+	}
+	return max(m.Share*total, amount)
+}
+
+// softOf is the soft mark on something of a size, of which the kernel's own mark makes the hard one at least floor.
+func (w *Watermarks) softOf(total, floor float64) float64 { return max(w.Soft.of(total), 2*floor) }
+
+// floor is what the kernel's own mark makes the hard one at least.
+func (p *Params) floor(watermark advise.Sample) float64 {
+	x, _ := value(watermark)
+	return x * p.WatermarkFactor
+}
+
+// NodeShortBelow and NUMAShortBelow are the available memory below which lending stops and pods begin to go; not known where the total is not. Headroom must leave
+// more than that (advise.ReserveFactor).
+func (p *Params) NodeShortBelow(total, minWatermark advise.Sample) advise.Sample {
+	return p.shortBelow(&p.Memory, total, minWatermark)
+}
+
+// NUMAShortBelow is of one NUMA node.
+func (p *Params) NUMAShortBelow(total, lowWatermark advise.Sample) advise.Sample {
+	return p.shortBelow(&p.NUMANode, total, lowWatermark)
+}
+
+func (p *Params) shortBelow(w *Watermarks, total, watermark advise.Sample) advise.Sample {
+	t, ok := value(total)
+	if !ok || t == 0 {
+		return advise.Sample{}
+	}
+	return advise.Known(w.softOf(t, p.floor(watermark)))
+}
 
 // below is the side of a level that begins where less than mark is there.
 func below(available, mark, clear float64) side {
@@ -25,20 +59,14 @@ func watermarked(w *Watermarks, total, available advise.Sample, floor float64) r
 	}
 	return reading{
 		known: true,
-		soft:  below(a, max(w.Soft.of(t), 2*floor), w.Clear),
+		soft:  below(a, w.softOf(t, floor), w.Clear),
 		hard:  below(a, max(w.Hard.of(t), floor), w.Clear),
 	}
 }
 
-// watermark is what the kernel's own mark makes the hard one at least.
-func (v *view) watermark(s advise.Sample) float64 {
-	x, _ := value(s)
-	return x * v.p.WatermarkFactor
-}
-
 func memoryAvailable(v *view, _ int) reading {
 	n := &v.o.Node
-	return watermarked(&v.p.Memory, n.MemoryTotal, n.MemoryAvailable, v.watermark(n.MinWatermark))
+	return watermarked(&v.p.Memory, n.MemoryTotal, n.MemoryAvailable, v.p.floor(n.MinWatermark))
 }
 
 // memoryPressure counts only where memory is getting short: a pod that waits at its own limit needs no eviction of others. It is unknown
@@ -65,6 +93,13 @@ func memoryPressure(v *view, _ int) reading {
 	}
 }
 
+// Ample reports whether so much of a memory is available that a task that waits for memory waits at a limit of its own.
+func (p *Params) Ample(total, available advise.Sample) bool {
+	t, ok := value(total)
+	a, has := value(available)
+	return ok && has && a >= p.Pressure.Below.of(t)
+}
+
 func numaAvailable(v *view, i int) reading {
 	z := &v.o.NUMANodes[i]
 	free, ok := value(z.Free)
@@ -72,7 +107,7 @@ func numaAvailable(v *view, i int) reading {
 	if !ok || !has {
 		return reading{}
 	}
-	return watermarked(&v.p.NUMANode, z.Total, advise.Known(free+file), v.watermark(z.LowWatermark))
+	return watermarked(&v.p.NUMANode, z.Total, advise.Known(free+file), v.p.floor(z.LowWatermark))
 }
 
 func rootSpace(v *view, _ int) reading {

@@ -124,6 +124,7 @@ func (h *fakeHandle) Close() error {
 // nodeFixtures says where the fixtures of a node belong.
 var nodeFixtures = map[string]string{
 	"stat": "proc/stat", "schedstat": "proc/schedstat", "meminfo": "proc/meminfo", "loadavg": "proc/loadavg", "vmstat": "proc/vmstat",
+	"zoneinfo": "proc/zoneinfo",
 	"online":   "sys/devices/system/node/online",
 	"meminfo0": "sys/devices/system/node/node0/meminfo", "numastat0": "sys/devices/system/node/node0/numastat",
 	"meminfo1": "sys/devices/system/node/node1/meminfo", "numastat1": "sys/devices/system/node/node1/numastat",

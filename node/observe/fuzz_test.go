@@ -113,6 +113,20 @@ func FuzzCPUSet(f *testing.F) {
 	})
 }
 
+func FuzzZones(f *testing.F) {
+	seeds(f, "node/zoneinfo")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var got zoneTable
+		why := parseZones(data, &got)
+		whole(t, data, why)
+		for i, z := range got {
+			if why == fine && (z.min < 0 || z.low < 0 || z.high < 0 || z.free < 0) {
+				t.Errorf("%q: node %d has %+v", data, i, z)
+			}
+		}
+	})
+}
+
 func FuzzPressure(f *testing.F) {
 	seeds(f, "pod/cpu.pressure", "pod/memory.pressure", "pod/io.pressure")
 	f.Fuzz(func(t *testing.T, data []byte) {

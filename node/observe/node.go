@@ -18,13 +18,14 @@ const (
 	nodeMemoryPressure
 	nodeIOPressure
 	nodeOnline
+	nodeZones
 	nodeNUMANodes
 	nodeFiles = nodeNUMANodes + 2*topology.MaxNUMANodes
 )
 
 var nodeNames = [nodeNUMANodes]string{
 	"proc/stat", "proc/schedstat", "proc/meminfo", "proc/loadavg", "proc/vmstat", "proc/pressure/cpu", "proc/pressure/memory",
-	"proc/pressure/io", "sys/devices/system/node/online",
+	"proc/pressure/io", "sys/devices/system/node/online", "proc/zoneinfo",
 }
 
 const (
@@ -90,6 +91,7 @@ var pagingKeys = []string{
 
 // node is what is kept of the machine between reads. The arrays of three are indexed as the file's track says.
 type node struct {
+	pageSize  int64
 	sources   [nodeFiles]source
 	names     [nodeFiles]string
 	stat      [3]cpuTable
@@ -99,11 +101,12 @@ type node struct {
 	paging    [3]table
 	pressure  [3][3]pressureCounters // CPU, memory, IO
 	online    [3]topology.CPUSet     // NUMA nodes, which the kernel lists as it does CPUs
+	zones     [3]zoneTable
 	numaNodes [topology.MaxNUMANodes]struct{ memory, pages [3]table }
 }
 
-func newNode() *node {
-	n := &node{}
+func newNode(pageSize int64) *node {
+	n := &node{pageSize: pageSize}
 	copy(n.names[:], nodeNames[:])
 	for numa := range n.numaNodes {
 		dir := "sys/devices/system/node/node" + strconv.Itoa(numa)
@@ -115,10 +118,12 @@ func newNode() *node {
 	n.sources[nodeStat].shape = prefix
 	n.sources[nodeSchedstat].shape = records
 	n.sources[nodePaging].shape = records
+	n.sources[nodeZones].shape = records
 	return n
 }
 
-// readNode reads the files of the node: all each time, since they are few. Of NUMA nodes it reads those that the kernel says are online.
+// readNode reads the files of the node: all each time, since they are few, but /proc/zoneinfo, which is long and says what hardly changes. Of NUMA nodes it reads
+// those that the kernel says are online.
 func (r *Reader) readNode(now time.Duration) {
 	n := r.node
 	for i := range n.sources {
@@ -131,7 +136,7 @@ func (r *Reader) readNode(now time.Duration) {
 			s.fail(Absent)
 			continue
 		}
-		if s.absent && !r.slowTurn(i) {
+		if (s.absent || i == nodeZones && !r.overdue(&s.track, now)) && !r.slowTurn(i) {
 			continue
 		}
 		data, why := r.load(s, "", n.names[i], nil)
@@ -182,6 +187,8 @@ func (n *node) parse(file int, data []byte) Reason {
 		return parsePressure(data, &n.pressure[file-nodeCPUPressure][free])
 	case nodeOnline:
 		return parseCPUSet(data, &n.online[free])
+	case nodeZones:
+		return parseZones(data, &n.zones[free])
 	}
 	numa := &n.numaNodes[(file-nodeNUMANodes)/2]
 	if (file-nodeNUMANodes)%2 == 0 {
@@ -214,6 +221,7 @@ func (n *node) describe(now time.Duration, l limits, out *Node, counts *Counts) 
 	for numa := range out.NUMANodes {
 		n.describeNUMANode(now, l, numa, &out.NUMANodes[numa], counts)
 	}
+	n.describeZones(now, l, out.NUMANodes)
 }
 
 // highestNUMANode is the highest NUMA node with a known value.
@@ -346,4 +354,14 @@ func (n *node) describeNUMANode(now time.Duration, l limits, numa int, out *NUMA
 		*sample = rate(&v.span, v.of(&state.pages, key), 1)
 	}
 	v.done(counts)
+}
+
+// describeZones says what the kernel keeps free in each NUMA node.
+func (n *node) describeZones(now time.Duration, l limits, out []NUMAMemory) {
+	v := n.sources[nodeZones].view(now, l)
+	for numa := range out {
+		c, z := &n.zones[v.last][numa], &out[numa]
+		pages := func(count int64) Sample[int64] { return gauge(&v.span, count*n.pageSize, c.seen) }
+		z.MinWatermark, z.LowWatermark, z.HighWatermark, z.ZonesFree = pages(c.min), pages(c.low), pages(c.high), pages(c.free)
+	}
 }

@@ -122,6 +122,12 @@ type NUMAMemory struct {
 	Slab  Sample[int64] `json:"slab"`
 	// InactiveFile is the part of File that the kernel drops first.
 	InactiveFile Sample[int64] `json:"inactiveFile"`
+	// Below MinWatermark tasks reclaim for themselves before they get memory; below LowWatermark kswapd begins, and it goes on up to HighWatermark. ZonesFree is
+	// what the kernel compares with these: it is free in zones, and so not in the caches of CPUs.
+	MinWatermark  Sample[int64] `json:"minWatermark"`
+	LowWatermark  Sample[int64] `json:"lowWatermark"`
+	HighWatermark Sample[int64] `json:"highWatermark"`
+	ZonesFree     Sample[int64] `json:"zonesFree"`
 	// Hit, Miss and Foreign are pages per second: allocated here as meant, here though meant for another node, elsewhere though meant for here.
 	Hit     Sample[float64] `json:"hit"`
 	Miss    Sample[float64] `json:"miss"`

@@ -104,6 +104,14 @@ func parsedOther(name string, data []byte, b *strings.Builder) (why Reason) {
 			fmt.Fprintf(b, "%d %v\n", i, each)
 		}
 		fmt.Fprintf(b, "dropped %d\n", c.dropped)
+	case "zoneinfo":
+		var zones zoneTable
+		why = parseZones(data, &zones)
+		for i, z := range zones {
+			if z.seen {
+				fmt.Fprintf(b, "%d min %d low %d high %d free %d\n", i, z.min, z.low, z.high, z.free)
+			}
+		}
 	case "loadavg":
 		var l loadCounters
 		why = parseLoad(data, &l)

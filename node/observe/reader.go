@@ -3,6 +3,7 @@ package observe
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -15,8 +16,8 @@ const (
 	MaxCgroups = 1024
 	// MaxThreads is how many threads of one cgroup are read for its run delay; a cgroup with more has none.
 	MaxThreads = 256
-	// maxFile is the longest file that is read whole: /proc/schedstat of 1,024 CPUs is the longest we know.
-	maxFile = 1 << 20
+	// maxFile is the longest file that is read whole: /proc/zoneinfo of 8 NUMA nodes and 1,024 CPUs is the longest we know.
+	maxFile = 2 << 20
 	// maxFree is how many observations that were given back are kept for reuse.
 	maxFree = 4
 )
@@ -36,6 +37,8 @@ type Params struct {
 	MaxOpenFiles int
 	// ThreadBudget is how many threads are read at one Read: 512. Cgroups take turns.
 	ThreadBudget int
+	// PageSize is the kernel's: that of this machine.
+	PageSize int
 }
 
 func (p Params) withDefaults() Params {
@@ -58,6 +61,7 @@ func (p Params) withDefaults() Params {
 	orDefault(&p.SlowEvery, 5)
 	orDefault(&p.MaxOpenFiles, 4096)
 	orDefault(&p.ThreadBudget, 512)
+	orDefault(&p.PageSize, os.Getpagesize())
 	p.ThreadBudget = max(p.ThreadBudget, MaxThreads) // or a cgroup of MaxThreads would never have its turn
 	return p
 }
@@ -101,7 +105,7 @@ type Reader struct {
 func New(files Files, params Params) *Reader {
 	params = params.withDefaults()
 	return &Reader{
-		files: files, params: params, buffer: make([]byte, maxFile), node: newNode(), slots: map[string]*slot{},
+		files: files, params: params, buffer: make([]byte, maxFile), node: newNode(int64(params.PageSize)), slots: map[string]*slot{},
 		limits: limits{params.MinInterval, params.MaxInterval, params.MaxAge},
 	}
 }

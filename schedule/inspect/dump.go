@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,6 +35,7 @@ type Dump struct {
 
 	standings []queue.WaitingPod   // what Queue is made of
 	held      map[facts.UID]string // why
+	protected map[facts.UID]string // what it may evict later
 	sorted    bool
 }
 
@@ -63,7 +65,7 @@ type Waiting struct {
 	Attempts int       `json:"attempts,omitempty"`
 	Until    time.Time `json:"until,omitzero"` // backoff: until then
 	Node     string    `json:"node,omitempty"` // binding: where to
-	Why      string    `json:"why,omitempty"`  // held, quota: because of what
+	Why      string    `json:"why,omitempty"`  // held, quota: because of what; unschedulable: what it may evict later
 }
 
 // WaitingState is how a pod waits.
@@ -90,7 +92,7 @@ var WaitingStates = []WaitingState{
 func Take(s *schedule.Scheduler, schedulerName string, now time.Time) *Dump {
 	d := &Dump{
 		Taken: now.UTC().Round(0), SchedulerName: schedulerName, Scheduling: s.Config(), Ledger: s.Store().Dump(), standings: s.Standings(),
-		held: make(map[facts.UID]string),
+		held: make(map[facts.UID]string), protected: s.Protected(),
 	}
 	for pod := range s.Held() {
 		d.held[pod.UID] = heldBy(pod)
@@ -167,7 +169,7 @@ func (d *Dump) Sort() {
 		if waits {
 			standing = &d.standings[at]
 		}
-		d.Queue = append(d.Queue, waiting(r, standing, d.held[r.Facts.UID]))
+		d.Queue = append(d.Queue, waiting(r, standing, cmp.Or(d.held[r.Facts.UID], d.protected[r.Facts.UID])))
 	}
 	slices.SortStableFunc(d.Queue, func(a, b Waiting) int {
 		if a.State != b.State {
@@ -175,10 +177,10 @@ func (d *Dump) Sort() {
 		}
 		return place[a.UID] - place[b.UID]
 	})
-	d.standings, d.held = nil, nil
+	d.standings, d.held, d.protected = nil, nil, nil
 }
 
-func waiting(r *cluster.PodRecord, standing *queue.WaitingPod, held string) Waiting {
+func waiting(r *cluster.PodRecord, standing *queue.WaitingPod, why string) Waiting {
 	f := &r.Facts
 	w := Waiting{
 		Namespace: f.Namespace, Name: f.Name, UID: f.UID, Unit: f.Unit, Priority: f.Priority, Created: time.Unix(0, f.Created).UTC(),
@@ -193,14 +195,20 @@ func waiting(r *cluster.PodRecord, standing *queue.WaitingPod, held string) Wait
 		}
 		if standing.State == queue.QuotaBlocked {
 			w.Why = "the limit of queue " + standing.Limit + " leaves no room"
+			if why != "" {
+				w.Why += "; " + why
+			}
+		}
+		if standing.State == queue.Parked {
+			w.Why = why
 		}
 	case r.Phase == cluster.Assumed:
 		w.State, w.Node = WaitingBinding, f.Node
 		if n := len(r.Victims); n > 0 {
 			w.Why = fmt.Sprintf("it waits for %d pods to leave the node", n)
 		}
-	case held != "":
-		w.State, w.Why = WaitingHeld, held
+	case why != "":
+		w.State, w.Why = WaitingHeld, why
 	}
 	return w
 }

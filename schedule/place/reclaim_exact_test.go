@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
@@ -20,7 +21,7 @@ import (
 // there is a set exactly when one is found; none has a lower highest priority; and no party can be done without.
 func TestReclaimIsFeasibleAndMinimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newSiege(t, false)
+		w := newSiege(t, false, false)
 		best, any := w.brute(func([]int) int { return 0 })
 		found, ok := w.evict(t)
 		if ok != any {
@@ -36,7 +37,7 @@ func TestReclaimIsFeasibleAndMinimal(t *testing.T) {
 // that violate them as little none has a lower highest priority.
 func TestReclaimSparesBudgets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newSiege(t, true)
+		w := newSiege(t, true, false)
 		allowed := [2]int{rapid.IntRange(0, 2).Draw(t, "allowed"), rapid.IntRange(0, 2).Draw(t, "allowed")}
 		for i := range allowed {
 			w.store.Apply(facts.BudgetUpserted{Budget: &facts.Budget{
@@ -73,6 +74,12 @@ type siege struct {
 	ask    *pack.Ask
 	app    map[facts.UID]int
 	groups []naiveGroup
+	now    int64
+	// minRuntime is that of the queue that all pods but those of the unit are in, -1 where there are no queues; others are in namespace.
+	minRuntime int64
+	namespace  string
+	unitIn     string  // the unit's namespace: that of the others, or one that feeds another queue
+	ends       []int64 // of the protection of parties that may not leave yet
 }
 
 // naiveGroup is who leaves together, by definition.
@@ -81,8 +88,11 @@ type naiveGroup struct {
 	gang bool
 }
 
-func newSiege(t *rapid.T, equal bool) *siege {
-	w := &siege{store: cluster.NewStore(), app: make(map[facts.UID]int)}
+func newSiege(t *rapid.T, equal, protected bool) *siege {
+	w := &siege{store: cluster.NewStore(), app: make(map[facts.UID]int), now: 10e9}
+	if protected {
+		w.protect(t)
+	}
 	nodes := rapid.IntRange(1, 4).Draw(t, "nodes")
 	for i := range nodes {
 		w.store.Apply(facts.NodeUpserted{Node: &facts.Node{
@@ -96,13 +106,16 @@ func newSiege(t *rapid.T, equal bool) *siege {
 	}
 	for i := range gangs {
 		w.store.Apply(facts.UnitUpserted{Unit: &facts.Unit{
-			UnitName: facts.UnitName{Name: fmt.Sprint("g", i)}, MinMember: int32(rapid.IntRange(1, 3).Draw(t, "min")), Indivisible: rapid.Bool().Draw(t, "whole"),
+			UnitName: facts.UnitName{Namespace: w.namespace, Name: fmt.Sprint("g", i)}, MinMember: int32(rapid.IntRange(1, 3).Draw(t, "min")), Indivisible: rapid.Bool().Draw(t, "whole"),
 		}})
 	}
 	for i := range rapid.IntRange(1, 9).Draw(t, "pods") {
 		f := facts.Pod{
-			UID: facts.UID(fmt.Sprint("v", i)), Name: fmt.Sprint("v", i), Node: fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "node")),
+			UID: facts.UID(fmt.Sprint("v", i)), Namespace: w.namespace, Name: fmt.Sprint("v", i), Node: fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "node")),
 			Priority: rapid.Int32Range(0, 4).Draw(t, "priority"), Started: rapid.Int64Range(0, 9).Draw(t, "started") * 1e9,
+		}
+		if w.namespace != "" {
+			f.Scheduled = rapid.Int64Range(0, 9).Draw(t, "scheduled") * 1e9
 		}
 		cpu, mem := 1, 1
 		if !equal {
@@ -125,29 +138,37 @@ func newSiege(t *rapid.T, equal bool) *siege {
 			w.ask.Topology.Required = "rack"
 		}
 	}
-	w.store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Name: "u"}, MinMember: int32(w.ask.Need)}})
+	w.store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: w.unitIn, Name: "u"}, MinMember: int32(w.ask.Need)}})
 	r := &facts.Requirements{Requests: quantities(resource.NameCPU, rapid.IntRange(1, 4).Draw(t, "cpu"), resource.NameMemory, rapid.IntRange(1, 3).Draw(t, "mem"))}
 	priority := rapid.Int32Range(1, 4).Draw(t, "priority")
 	for i := range size {
 		uid := facts.UID(fmt.Sprint("u", i))
-		w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Name: string(uid), Ours: true, Unit: "u", Priority: priority, Requirements: r}})
+		w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Namespace: w.unitIn, Name: string(uid), Ours: true, Unit: "u", Priority: priority, Requirements: r}})
 		w.ask.Members = append(w.ask.Members, w.store.Pod(uid))
 	}
 	w.r = newReclaimer(t, w.store)
-	w.enlist(gangs)
+	w.enlist()
 	return w
 }
 
 // enlist lists the parties that may be taken.
-func (w *siege) enlist(gangs int) {
+func (w *siege) enlist() {
 	priority := w.ask.Members[0].Priority
+	w.groups, w.ends = nil, nil
 	add := func(gang bool, pods ...*cluster.Pod) {
+		if end := w.protectedUntil(pods); end > w.now {
+			w.ends = append(w.ends, end)
+			return
+		}
 		if !slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Priority >= priority }) {
 			w.groups = append(w.groups, naiveGroup{pods, gang})
 		}
 	}
-	for i := range gangs {
-		u := w.store.Units().Get(facts.UnitName{Name: fmt.Sprint("g", i)})
+	for i := range 2 {
+		u := w.store.Units().Get(facts.UnitName{Namespace: w.namespace, Name: fmt.Sprint("g", i)})
+		if u == nil {
+			continue
+		}
 		members := slices.Clone(u.Pods())
 		slices.SortFunc(members, cluster.MoreImportant)
 		singly := len(members)
@@ -171,6 +192,87 @@ func (w *siege) enlist(gangs int) {
 			}
 		}
 	}
+}
+
+// protect puts all pods but those of the unit into a queue of which the unit may take all by its priority, if they have run for long enough.
+func (w *siege) protect(t *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(t, "own queue") == 0 {
+		w.unitIn = "theirs"
+	}
+	w.namespace, w.minRuntime = "theirs", rapid.Int64Range(0, 15).Draw(t, "min runtime")*1e9
+	f := &facts.Queue{Name: "theirs", Parent: "above", Weight: 1, ReclaimMinRuntime: &w.minRuntime}
+	above := &facts.Queue{Name: "above", Weight: 1, ReclaimMinRuntime: new(int64(3e9))}
+	if rapid.Bool().Draw(t, "inherited") {
+		f.ReclaimMinRuntime, above.ReclaimMinRuntime = nil, &w.minRuntime
+	}
+	w.store.Apply(facts.QueueUpserted{Queue: above})
+	w.store.Apply(facts.QueueUpserted{Queue: f})
+	w.store.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: "theirs", Labels: []facts.Label{{Key: spec.LabelQueue, Value: "theirs"}}}})
+}
+
+// protectedUntil is when those that leave together may leave, by the rule as users know it: all that their gang needs have run for long enough. The members
+// come the most important first.
+func (w *siege) protectedUntil(pods []*cluster.Pod) (end int64) {
+	if w.unitIn == w.namespace {
+		return 0
+	}
+	needed := pods
+	if u := pods[0].Unit; u != nil && len(pods) > 1 && !u.Facts.Indivisible {
+		needed = pods[:min(len(pods), int(u.Facts.MinMember))]
+	}
+	for _, pod := range needed {
+		since := pod.Started
+		if since == 0 {
+			since = pod.Scheduled
+		}
+		if since > 0 {
+			end = max(end, since+w.minRuntime)
+		}
+	}
+	return end
+}
+
+// TestReclaimSparesTheYoung holds evictions from a queue with a minimum runtime against brute force over all sets of parties that have run for long
+// enough; and where there is none, what is said of when to look again against the first time at which there is one.
+func TestReclaimSparesTheYoung(t *testing.T) {
+	waited := 0
+	rapid.Check(t, func(t *rapid.T) {
+		for range 20 {
+			for w := newSiege(t, false, true); !w.settled(t); {
+				waited++
+			}
+		}
+	})
+	if waited == 0 {
+		t.Error("nothing was ever protected")
+	}
+}
+
+// settled asks for victims. If there are none now and there will be, it goes on to that time.
+func (w *siege) settled(t *rapid.T) bool {
+	best, any := w.brute(func([]int) int { return 0 })
+	found, ok := w.evict(t)
+	if ok != any || ok && found.Cost.Highest != best.Highest {
+		t.Fatalf("at %v evicts %v, of priority %d: %v; brute force: priority %d, %v", w.now, names(found.Victims), found.Cost.Highest, ok, best.Highest, any)
+	}
+	if ok || w.fits(nil) {
+		return true
+	}
+	next := slices.Clone(w.ends)
+	slices.Sort(next)
+	for _, w.now = range next {
+		w.enlist()
+		if _, any = w.brute(func([]int) int { return 0 }); any {
+			break
+		}
+	}
+	if any && found.Protected.Until == 0 || found.Protected.Until > w.now {
+		t.Fatalf("is to look again at %v, and may evict at %v: %v", found.Protected.Until, w.now, any)
+	}
+	if any && found.Protected.Queue != w.namespace {
+		t.Fatalf("it waits for queue %q", found.Protected.Queue)
+	}
+	return !any
 }
 
 // fits counts by hand whether the unit fits without some parties.
@@ -239,7 +341,7 @@ func (w *siege) brute(violations func(set []int) int) (best victims.UnitCost, ok
 // evict asks for victims, and checks what holds for all: they may be taken, none is superfluous, and the ledger takes the Plan.
 func (w *siege) evict(t *rapid.T) (victims.Eviction, bool) {
 	hopeless := w.r.NoVictims(w.ask)
-	found, ok := w.r.Evict(w.ask, 10e9)
+	found, ok := w.r.Evict(w.ask, w.now)
 	checkUntouched(t, w.r)
 	if !ok {
 		return found, false

@@ -86,6 +86,9 @@ func (w *feud) upsertQueue(t *rapid.T, name string) {
 		Name: name, Weight: rapid.Int64Range(1, 3).Draw(t, "weight"), KeepsBorrowed: rapid.IntRange(0, 5).Draw(t, "keeps") == 0,
 		NeverPreempts: rapid.IntRange(0, 5).Draw(t, "never") == 0,
 	}
+	if rapid.IntRange(0, 2).Draw(t, "protects") == 0 {
+		f.ReclaimMinRuntime = new(rapid.SampledFrom([]int64{0, 2e9, 90e9}).Draw(t, "min runtime"))
+	}
 	if len(name) > 1 {
 		f.Parent = name[:1]
 	}
@@ -159,6 +162,9 @@ func (w *feud) change(t *rapid.T) {
 		return // nothing else about it counts until its Binding
 	default:
 		f.Started = rapid.Int64Range(1, w.now).Draw(t, "started")
+		if rapid.Bool().Draw(t, "just now") {
+			f.Started = w.now
+		}
 	}
 	w.store.Apply(facts.PodUpserted{Pod: *f})
 }
@@ -201,7 +207,9 @@ func (w *feud) arrive(t *rapid.T) {
 	} else {
 		return
 	}
-	verdict := w.store.Commit(planOf(w.store, &found), rules.Commits)
+	plan := planOf(w.store, &found)
+	plan.Decided = w.now
+	verdict := w.store.Commit(plan, rules.Commits)
 	if ok && !verdict.Committed {
 		t.Fatalf("%v for %d members: %v", names(found.Victims), size, verdict)
 	}
@@ -299,6 +307,11 @@ func (w *feud) checkVictim(t *rapid.T, ask *pack.Ask, off map[*cluster.Pod]bool,
 			t.Fatalf("%s is of the same queue and of priority %d", v.Name, v.Priority)
 		}
 		return nil
+	}
+	if v.Unit == nil || !v.Unit.Atomic() { // of gangs TestReclaimSparesTheYoung tells
+		if since := cmp.Or(v.Started, v.Scheduled); since > 0 && w.now-since < naiveMinRuntime(v.Queue()) {
+			t.Fatalf("%s of %s has run for %v only", v.Name, v.Queue().Name, w.now-since)
+		}
 	}
 	a, b, common := naiveFork(asker.Queue(), v.Queue())
 	if keepsWhatItBorrowed(v.Queue()) || !w.borrowed(b, v, ask, off, false) {
@@ -407,6 +420,20 @@ func (w *feud) staying(top, leaf *quota.Queue) (pods []*cluster.Pod) {
 		}
 	}
 	return pods
+}
+
+// naiveMinRuntime is what the lowest queue says that says something.
+func naiveMinRuntime(q *quota.Queue) (least int64) {
+	var chain []*quota.Queue
+	for ; q != nil; q = q.Parent() {
+		chain = append(chain, q)
+	}
+	for _, q := range slices.Backward(chain) {
+		if q.Facts != nil && q.Facts.ReclaimMinRuntime != nil {
+			least = *q.Facts.ReclaimMinRuntime
+		}
+	}
+	return least
 }
 
 func keepsWhatItBorrowed(q *quota.Queue) bool { return q.Facts != nil && q.Facts.KeepsBorrowed }

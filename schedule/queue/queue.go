@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
@@ -375,6 +376,31 @@ func (q *Queue) BlockByGrant(u *Unit, short quota.Shortfall) {
 	q.BlockByQuota(u, short.Queue)
 	if u.location == inQuotaBlock {
 		u.shapeQueue.blocked.grant = resource.Amount{Kind: short.Kind, Value: short.Asked}
+	}
+}
+
+// QuotaBlocked visits the shape queues with units that wait for a limit, in no particular order.
+func (q *Queue) QuotaBlocked(visit func(sq *ShapeQueue)) {
+	for _, list := range q.blocks.byLimit {
+		for _, block := range list {
+			visit(block.shapeQueue)
+		}
+	}
+}
+
+// RetryBlocked makes units ready again that wait for a limit: all those of the shape queues for which retry says so.
+func (q *Queue) RetryBlocked(retry func(sq *ShapeQueue) bool) {
+	q.sync()
+	var units []*Unit
+	q.QuotaBlocked(func(sq *ShapeQueue) {
+		if retry(sq) {
+			sq.blocked.each(func(u *Unit) { units = append(units, u) })
+		}
+	})
+	slices.SortFunc(units, func(a, b *Unit) int { return cmp.Compare(a.sequence, b.sequence) })
+	for _, u := range units {
+		q.detach(u)
+		q.enqueue(u)
 	}
 }
 

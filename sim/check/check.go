@@ -96,6 +96,7 @@ func (c *Checker) placed(pod *cluster.Pod, victims []facts.UID) {
 		return
 	}
 	m.assumed, m.victims, m.plan, m.need = true, victims, c.plan, c.need
+	m.scheduled = c.run.Now()
 	c.mirror.move(m, n.Name, pod.Grant())
 }
 

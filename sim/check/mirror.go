@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"slices"
 
 	"hilbert.dev/hilbert/cluster"
@@ -54,7 +55,8 @@ type mirrored struct {
 	unit         facts.UnitName
 	subgroup     string
 	started      int64
-	evicting     bool // its unit was stuck, so that it may be evicted
+	scheduled    int64 // when its Plan was committed, or it was bound
+	evicting     bool  // its unit was stuck, so that it may be evicted
 }
 
 func (m *mirrored) resident(n *facts.Node) *judge.Resident {
@@ -157,6 +159,7 @@ func (mi *mirror) toldPod(f *facts.Pod) {
 		m.nominated = f.Nominated
 	}
 	m.started = f.Started
+	m.scheduled = cmp.Or(f.Scheduled, m.scheduled)
 	m.leaving, m.deleting = f.Deleting || f.Gated, f.Deleting
 	if f.Node != "" {
 		grant := f.Grant

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
@@ -17,7 +18,9 @@ import (
 //  3. no gang of victims keeps fewer members than it needs
 //  4. no queue exceeds its limit
 //  5. each victim may be evicted for the pod that takes its place
-//  6. no queue loses what it is guaranteed of something that the Plan does not ask for
+//  6. no pod is evicted for another queue before it has run for as long as its own queue protects it; of a gang that goes whole this holds for as many
+//     members as it needs
+//  7. no queue loses what it is guaranteed of something that the Plan does not ask for
 type planJudge struct {
 	plan   *cluster.Plan
 	mirror *mirror
@@ -44,6 +47,7 @@ func (j *planJudge) judge() {
 	j.victimsOfUnits()
 	j.quota()
 	j.victims()
+	j.minRuntimes()
 }
 
 // placement is a pod of the Plan and its node; nil if the node is gone.
@@ -184,6 +188,41 @@ func (j *planJudge) victims() {
 					j.run.Violate("pod %s preempts %s, %s", m.uid, uid, why)
 				}
 			}
+		}
+	}
+}
+
+// minRuntimes: each victim of another queue has run for long enough, or its gang goes whole and as many of its members have as it needs.
+func (j *planJudge) minRuntimes() {
+	t, ran, young := j.mirror.tenants, make(map[facts.UnitName]int), make(map[facts.UnitName]int)
+	for _, uid := range j.plan.Victims {
+		victim := j.mirror.pods[uid]
+		if victim == nil || victim.deleting || t.QueueOf(victim.namespace) == t.QueueOf(j.mirror.pods[j.plan.Placements[0].Pod].namespace) {
+			continue
+		}
+		f := t.Units[victim.unit]
+		gang := f != nil && (f.MinMember > 1 || f.Indivisible)
+		since := victim.started
+		if since == 0 || since > j.run.Now() {
+			since = victim.scheduled
+		}
+		switch enough := since == 0 || j.run.Now()-since >= t.MinRuntime(victim.namespace); {
+		case enough && gang:
+			ran[victim.unit]++
+		case !enough && gang:
+			young[victim.unit]++
+		case !enough:
+			j.run.Violate("pod %s is evicted for %s after %v, and its queue protects it for %v", uid, j.plan.Placements[0].Pod,
+				time.Duration(j.run.Now()-since), time.Duration(t.MinRuntime(victim.namespace)))
+		}
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(young), judge.CompareUnits) {
+		placed, need := j.mirror.gang(name).placed(), int(t.Units[name].MinMember)
+		if t.Units[name].Indivisible {
+			need = placed
+		}
+		if ran[name]+young[name] < placed || ran[name] < min(need, placed) {
+			j.run.Violate("unit %s loses %d members that its queue protects still, beside %d others of %d", name, young[name], ran[name], placed)
 		}
 	}
 }

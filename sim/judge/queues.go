@@ -302,6 +302,17 @@ func (t *Tenants) Claims(queue, side string, used Bill, asked map[string]int64) 
 	return claims
 }
 
+// MinRuntime is for how long a pod of a namespace has run before another queue may evict it: what the nearest queue says, of its own and those above it.
+func (t *Tenants) MinRuntime(namespace string) int64 {
+	chain, _ := t.ancestors(t.QueueOf(namespace))
+	for _, name := range chain {
+		if f := t.Queues[name]; f != nil && f.ReclaimMinRuntime != nil {
+			return *f.ReclaimMinRuntime
+		}
+	}
+	return 0
+}
+
 // Side is the branch of the tree that holds one namespace and not the other: the highest ancestor of the first that is no ancestor of the
 // second. Empty if there is none.
 func (t *Tenants) Side(of, apartFrom string) (side string) {

@@ -77,6 +77,9 @@ func (w *Workload) queues(count int, random *rand.Rand) {
 		if f.Sort == facts.FairHistory {
 			f.HalfLife = int64(10 * time.Minute)
 		}
+		if i%3 == 1 { // not drawn, so that the rest of a workload is as it was
+			f.ReclaimMinRuntime = new(int64(time.Duration(f.Weight-1) * 30 * time.Second))
+		}
 		levels[i] = 1
 		if up := random.IntN(max(i, 1)); i > count/2 && levels[up] < queueLevels {
 			f.Parent, levels[i] = team(up), levels[up]+1

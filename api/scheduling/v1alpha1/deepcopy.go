@@ -34,6 +34,9 @@ func (s *QueueSpec) DeepCopyInto(out *QueueSpec) {
 	if s.HistoryHalfLife != nil {
 		out.HistoryHalfLife = new(*s.HistoryHalfLife)
 	}
+	if s.ReclaimMinRuntime != nil {
+		out.ReclaimMinRuntime = new(*s.ReclaimMinRuntime)
+	}
 	out.NamespaceSelector = s.NamespaceSelector.DeepCopy()
 }
 

@@ -37,6 +37,9 @@ type QueueSpec struct {
 	Borrowing Permission `json:"borrowing,omitempty"`
 	// Reclaim says whether what the Queue has borrowed may be taken back by eviction. Empty: Allowed.
 	Reclaim Permission `json:"reclaim,omitempty"`
+	// ReclaimMinRuntime is for how long a pod of the Queue has run before it may be evicted for another Queue. nil: as the Queue above says; the root
+	// says 0s.
+	ReclaimMinRuntime *metav1.Duration `json:"reclaimMinRuntime,omitempty"`
 	// Preemption says which pods units of the Queue may evict within it. Empty: LowerPriority.
 	Preemption PreemptionPolicy `json:"preemption,omitempty"`
 	// NamespaceSelector selects, by their labels, namespaces that feed the Queue, unless their label scheduling.hilbert.dev/queue names

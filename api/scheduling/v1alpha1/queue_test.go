@@ -54,6 +54,7 @@ func fullQueue() *Queue {
 		ObjectMeta: metav1.ObjectMeta{Name: "q", Labels: map[string]string{"a": "b"}},
 		Spec: QueueSpec{
 			Parent: "p", Guaranteed: list("1"), Max: list("2"), Weight: 3, HistoryHalfLife: &metav1.Duration{Duration: 4},
+			ReclaimMinRuntime: &metav1.Duration{Duration: 5},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 		},
 		Status: QueueStatus{Used: list("5"), Borrowed: list("6"), FairShare: list("7"), Conditions: []metav1.Condition{{Type: ConditionReady}}},
@@ -67,6 +68,7 @@ func TestDeepCopySharesNothing(t *testing.T) {
 		t.Fatalf("got %+v", copied)
 	}
 	q := &copied.Items[0]
+	q.Spec.ReclaimMinRuntime.Duration = 2
 	q.Labels["a"], q.Spec.HistoryHalfLife.Duration, q.Spec.NamespaceSelector.MatchLabels["a"], q.Status.Conditions[0].Type = "x", 1, "x", "x"
 	for _, list := range []corev1.ResourceList{q.Spec.Guaranteed, q.Spec.Max, q.Status.Used, q.Status.Borrowed, q.Status.FairShare} {
 		list["cpu"] = apiresource.MustParse("99")

@@ -52,7 +52,7 @@ func podStanding(a *inspect.Answer) string {
 		inspect.WaitingHeld:          "is held: " + w.Why,
 		inspect.WaitingLeaving:       "waits for no place any more",
 	}[w.State]
-	if w.State == inspect.WaitingBinding && w.Why != "" {
+	if (w.State == inspect.WaitingBinding || w.State == inspect.WaitingUnschedulable) && w.Why != "" {
 		text += ": " + w.Why
 	}
 	if w.Attempts > 0 {

@@ -63,6 +63,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 		defer func() { err = errors.Join(err, record.Close()) }()
 		options.Record = record
 	}
+	resetUnset(config, options.Mode, roots, kernel, log)
 	var metrics []prometheus.Collector
 	if options.Governors, metrics, err = governors(&config.Node.Lending, options.Mode, roots, kernel, log); err != nil {
 		return err

@@ -68,6 +68,7 @@ type host struct {
 	mu         sync.Mutex
 	pods       map[string]*api.PodSandbox
 	containers map[string]*api.Container
+	updates    []*api.ContainerUpdate // as the agent last asked for
 
 	uncapped []egress.Options // what the agent took back, and how that went
 	uncapErr error
@@ -132,7 +133,12 @@ func (h *host) startRuntime(t *testing.T) {
 		h.mu.Unlock()
 		_, err := sync(ctx, pods, containers)
 		return err
-	}, func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
+	}, func(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.updates = updates
+		return nil, nil
+	},
 		adaptation.WithSocketPath(h.config.Node.NRISocket), adaptation.WithPluginPath(t.TempDir()), adaptation.WithPluginConfigPath(t.TempDir()))
 	if err == nil {
 		err = h.nri.Start()

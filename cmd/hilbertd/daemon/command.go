@@ -1,16 +1,21 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/apiserver"
 )
 
 // NewCommand returns the hilbertd command. It runs until its context ends.
 func NewCommand() *cobra.Command {
-	var config, kubeconfig string
+	var config, kubeconfig, cleanUp string
 	command := &cobra.Command{
 		Use:   "hilbertd",
 		Short: "Schedule a Kubernetes cluster's online and offline work",
@@ -31,6 +36,9 @@ func NewCommand() *cobra.Command {
 			}
 			log := NewLogger(c.Logging)
 			apiserver.BridgeLogs(log)
+			if cleanUp != "" {
+				return runCleanup(command.Context(), c, cleanUp, log)
+			}
 			if err := Run(command.Context(), c, Options{Log: log}); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
@@ -39,5 +47,28 @@ func NewCommand() *cobra.Command {
 	}
 	command.Flags().StringVar(&config, "config", "", "configuration file (YAML); without one, the defaults")
 	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API server; overrides clientConnection.kubeconfig")
+	command.Flags().StringVar(&cleanUp, "cleanup", "", "give back what an agent has set on this node, and end; --cleanup=stay: then wait to be ended, for a DaemonSet")
+	command.Flags().Lookup("cleanup").NoOptDefVal = cleanupEnd
 	return command
+}
+
+// The values of --cleanup.
+const cleanupEnd, cleanupStay = "end", "stay"
+
+// runCleanup takes back what an agent has set on this node.
+func runCleanup(ctx context.Context, config *spec.Configuration, how string, log *slog.Logger) error {
+	switch {
+	case how != cleanupEnd && how != cleanupStay:
+		return fmt.Errorf("--cleanup=%s: want %s or %s", how, cleanupEnd, cleanupStay)
+	case !slices.Contains(config.Roles, spec.RoleAgent):
+		return errors.New("--cleanup is for a node: give the agent's configuration, with roles: [agent]")
+	}
+	if err := Cleanup(ctx, config, log); err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	log.Info("nothing of the agent is left on this node")
+	if how == cleanupStay {
+		<-ctx.Done()
+	}
+	return nil
 }

@@ -30,6 +30,7 @@ const (
 func (n *Node) StartAgent(ctx context.Context, root, service, kubeconfig, configuration string) error {
 	binary := filepath.Join(n.Plane.Dir(), "hilbertd")
 	build := exec.CommandContext(ctx, "go", "-C", root, "build", "-ldflags", "-s -w", "-o", binary, "./cmd/hilbertd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // the guest has no libraries
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build hilbertd: %w\n%s", err, out)
 	}

@@ -237,7 +237,8 @@ func TestShrink(t *testing.T) {
 		t.Errorf("page cache alone: %s", got)
 	}
 	slow := []string{strconv.Itoa(mib), "100"}
-	if got := r.shrink(hog.group, 16, "all", slow...); got.Outcome != "Done" || got.Steps != 16 {
+	// The kernel may take a little less in a step than it was asked for.
+	if got := r.shrink(hog.group, 16, "all", slow...); got.Outcome != "Done" || got.Steps < 16 || got.Steps > 24 {
 		t.Errorf("a MiB at a time: %s", got)
 	}
 	online := r.run("online", 32, 48, "cache", "256", "1") // it reads four times what it may hold

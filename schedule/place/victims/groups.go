@@ -19,7 +19,10 @@ type victimGroups struct {
 	store *cluster.Store
 	quota *victimQuota
 	unit  *cluster.Unit // that victims are looked for; nil for a single pod
-	now   int64
+	now   int64         // that lost work is measured at
+	// decided is the time of the decision, by which protected is judged.
+	decided   int64
+	protected Protection
 
 	gangs     map[*cluster.Unit]*gang
 	fractions map[cluster.ClassID]int64 // of the cluster that a pod holds, in millionths
@@ -29,7 +32,7 @@ type victimGroups struct {
 
 // open begins with no pod gone.
 func (gs *victimGroups) open(unit *cluster.Unit, now int64) {
-	gs.unit, gs.now = unit, now
+	gs.unit, gs.now, gs.decided, gs.protected = unit, now, now, Protection{}
 	gs.gangs, gs.fractions, gs.removed = make(map[*cluster.Unit]*gang), make(map[cluster.ClassID]int64), make(map[*cluster.Pod]bool)
 }
 
@@ -50,6 +53,7 @@ type gang struct {
 	surplus map[*cluster.Pod]bool // may go singly
 	highest int32
 	lost    int64
+	since   int64 // when the last of the members that it needs began to run; 0: not known
 	taken   bool
 	// remaining is the members that have not left singly, and holds is what those hold; stale when a member has left or come back since.
 	remaining []*cluster.Pod
@@ -110,30 +114,39 @@ func (gs *victimGroups) gangOf(u *cluster.Unit) *gang {
 	for _, pod := range members {
 		g.highest = max(g.highest, pod.Priority)
 		g.lost = resource.Add(g.lost, gs.lost(pod))
+		if !g.surplus[pod] {
+			g.since = max(g.since, pod.RunningSince(gs.decided))
+		}
 	}
 	return g
 }
 
-// groupOf returns the group that a pod would leave with; ok is false when it must not leave.
-func (gs *victimGroups) groupOf(pod *cluster.Pod) (victimGroup, bool) {
-	a := gs.quota.accountOf(pod)
-	if u := pod.Unit; u != nil {
-		if u == gs.unit {
-			return victimGroup{}, false
-		}
-		if u.Atomic() {
-			if g := gs.gangOf(u); !g.surplus[pod] {
-				if g.members == nil || !gs.quota.mayTake(a, g.holds, g.highest, true) {
-					return victimGroup{}, false
-				}
-				return victimGroup{gang: g, account: a, highest: g.highest, lost: g.lost}, true
-			}
-		}
-	}
-	if !gs.quota.mayTake(a, pod.Charge(), pod.Priority, false) {
+// groupOf returns the group that a pod would leave with; ok is false when it must not leave. A member beyond MinMember that is protected by its own time
+// leaves with its gang, if that is not.
+func (gs *victimGroups) groupOf(pod *cluster.Pod) (p victimGroup, ok bool) {
+	a, u := gs.quota.accountOf(pod), pod.Unit
+	if u != nil && u == gs.unit {
 		return victimGroup{}, false
 	}
-	return victimGroup{pod: pod, account: a, highest: pod.Priority, lost: gs.lost(pod)}, true
+	var g *gang
+	if u != nil && u.Atomic() {
+		g = gs.gangOf(u)
+	}
+	if g == nil || g.surplus[pod] {
+		p = victimGroup{pod: pod, account: a, highest: pod.Priority}
+		if !gs.protects(&p, pod.Charge(), pod.RunningSince(gs.decided)) {
+			ok = gs.quota.mayTake(a, pod.Charge(), pod.Priority, false)
+			if ok {
+				p.lost = gs.lost(pod)
+			}
+			return p, ok
+		}
+	}
+	if g == nil || g.members == nil {
+		return victimGroup{}, false
+	}
+	p = victimGroup{gang: g, account: a, highest: g.highest, lost: g.lost}
+	return p, !gs.protects(&p, g.holds, g.since) && gs.quota.mayTake(a, g.holds, g.highest, true)
 }
 
 // pods returns the pods that leave: of a gang all that have not left singly before.

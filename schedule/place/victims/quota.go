@@ -45,6 +45,7 @@ type queueAccount struct {
 	// only those.
 	leaving, credited resource.Sums
 	over              int32 // how far over its share it is, see overShare
+	minRuntime        int64 // quota.Queue.ReclaimMinRuntime
 
 	// As a victim's queue, seen from the asking one:
 	classified  bool
@@ -121,7 +122,7 @@ func (b *victimQuota) account(q *quota.Queue) *queueAccount {
 	if a := b.accounts[q]; a != nil {
 		return a
 	}
-	a := &queueAccount{queue: q}
+	a := &queueAccount{queue: q, minRuntime: q.ReclaimMinRuntime()}
 	b.accounts[q] = a
 	if q.Parent() != nil {
 		a.parent = b.account(q.Parent())

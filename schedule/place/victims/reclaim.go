@@ -24,6 +24,7 @@ import (
 //     queue above both. Pods of any priority may be taken for what the unit claims: the unit's queue, and those above it up to the branching, are
 //     guaranteed that and stay within their guarantees. Pods of lower priority may be taken for anything that the unit asks for. Nothing that the unit
 //     does not claim is taken from a guarantee (victimQuota.cutsGuarantee).
+//   - Never a pod of another queue that has not run for as long as that queue protects it (Protection).
 //   - For the sake of a limit, only pods in the queue that it limits.
 //
 // Members beyond MinMember go singly, the least important first; all else of a gang goes whole. A gang that holds more than its queue has
@@ -68,6 +69,8 @@ type Eviction struct {
 	// Reclaims: some victim is taken by queue share, not by priority (Plan.Reclaims).
 	Reclaims bool
 	Cost     UnitCost
+	// Protected is what may be evicted later, where nothing may be now.
+	Protected Protection
 }
 
 // UnitCost orders sets of victims; less is better. The fields are in the order in which they decide:
@@ -114,7 +117,7 @@ func (c UnitCost) Compare(d UnitCost) int {
 func noCost() UnitCost { return UnitCost{Highest: math.MinInt32, Over: math.MaxInt32} }
 
 // Evict returns the cheapest victims that it finds for a unit that does not fit, and where it goes when they have left. ok is false when
-// there are none, or none are needed. now is in nanoseconds since 1970. The snapshot is brought to the store's newest state if it is behind
+// there are none, or none are needed; then Protected says when to look again. now is in nanoseconds since 1970. The snapshot is brought to the store's newest state if it is behind
 // (what was opened is closed then), and left as it was otherwise.
 func (r *Reclaimer) Evict(ask *pack.Ask, now int64) (Eviction, bool) {
 	if !r.begin(ask, now) {
@@ -127,6 +130,9 @@ func (r *Reclaimer) Evict(ask *pack.Ask, now int64) (Eviction, bool) {
 	for {
 		found, ok := s.rounds()
 		if ok || !s.quota.strict {
+			if !ok {
+				found.Protected = s.groups.protected
+			}
 			return found, ok
 		}
 		s.quota.strict = false

@@ -33,8 +33,11 @@ type costTable struct {
 	ties       []uint32 // by slot, of the nodes that costs is about: a slot may have another node by now, or none
 	heap       *heap.Heap[cluster.Slot]
 	units      [][]*cluster.Unit // by slot: whose members were on it
-	terms      map[*quota.Queue]queueTerms
-	lastUsed   uint64
+	// protected is, by slot, when the first of the pods may be evicted that must not be now, 0 if there is none; first is the first of these times.
+	protected []int64
+	first     int64
+	terms     map[*quota.Queue]queueTerms
+	lastUsed  uint64
 }
 
 // costKey is what the costs depend on, apart from the nodes and the victim quota.
@@ -50,6 +53,7 @@ type queueTerms struct {
 	over                     int32
 	priority                 bool
 	reclaimable              int
+	minRuntime               int64
 	borrowed, branchBorrowed uint64 // kinds of which it, or the queue at the branchBorrowed, has borrowed
 }
 
@@ -108,7 +112,7 @@ func (r *Reclaimer) table(key costKey) *costTable {
 	t.lastUsed = r.uses
 	for slots := r.store.Slots(); len(t.costs) < slots; {
 		t.costs, t.position, t.units = append(t.costs, memberCost{}), append(t.position, notInHeap), append(t.units, nil)
-		t.ties = append(t.ties, 0)
+		t.ties, t.protected = append(t.ties, 0), append(t.protected, 0)
 	}
 	return t
 }
@@ -129,7 +133,7 @@ func (t *costTable) build(s *victimSearch, now int64) {
 		t.heap.Remove(t.heap.Len() - 1)
 	}
 	s.groups.now, t.measuredAt = now, now
-	t.terms = make(map[*quota.Queue]queueTerms)
+	t.terms, t.first = make(map[*quota.Queue]queueTerms), 0
 	t.cursor.start(t.r.store)
 	for i := range t.costs {
 		t.update(s, cluster.Slot(i))
@@ -153,6 +157,7 @@ func (t *costTable) follow(s *victimSearch) {
 		t.build(s, s.groups.now)
 		return
 	}
+	t.endProtections(s)
 	var done []*cluster.Unit
 	for _, u := range also {
 		if slices.Contains(done, u) {
@@ -172,6 +177,28 @@ func (t *costTable) follow(s *victimSearch) {
 	}
 }
 
+// endProtections asks the nodes again on which pods may be evicted by now that were protected.
+func (t *costTable) endProtections(s *victimSearch) {
+	if t.first == 0 || s.groups.decided < t.first {
+		return
+	}
+	t.first = 0
+	for i, until := range t.protected {
+		if until != 0 && until <= s.groups.decided {
+			t.update(s, cluster.Slot(i))
+		} else {
+			t.willEnd(until)
+		}
+	}
+}
+
+// willEnd takes note that a protection ends at a time; 0: there is none.
+func (t *costTable) willEnd(until int64) {
+	if until != 0 && (t.first == 0 || until < t.first) {
+		t.first = until
+	}
+}
+
 // update asks a node again.
 func (t *costTable) update(s *victimSearch, slot cluster.Slot) {
 	units := t.units[slot][:0]
@@ -181,7 +208,10 @@ func (t *costTable) update(s *victimSearch, slot cluster.Slot) {
 		}
 	}
 	t.units[slot] = units
+	s.groups.protected = Protection{}
 	made, ok := s.evaluator.evaluate(slot)
+	t.protected[slot] = s.groups.protected.Until
+	t.willEnd(t.protected[slot])
 	at := t.position[slot]
 	if ok {
 		t.ties[slot] = t.r.index.Tie(slot)
@@ -231,7 +261,7 @@ func (t *costTable) mayBeCheaper(s *victimSearch) (mayBeCheaper bool) {
 			s.quota.classify(a)
 		}
 		is := s.quota.terms(a)
-		if is.over > was.over+1 || is.priority != was.priority || is.reclaimable != was.reclaimable || is.borrowed&^was.borrowed != 0 || is.branchBorrowed&^was.branchBorrowed != 0 {
+		if is.over > was.over+1 || is.priority != was.priority || is.reclaimable != was.reclaimable || is.minRuntime < was.minRuntime || is.borrowed&^was.borrowed != 0 || is.branchBorrowed&^was.branchBorrowed != 0 {
 			mayBeCheaper = true
 			continue
 		}
@@ -243,7 +273,7 @@ func (t *costTable) mayBeCheaper(s *victimSearch) (mayBeCheaper bool) {
 
 // terms is what may be taken from a queue now.
 func (b *victimQuota) terms(a *queueAccount) queueTerms {
-	r := queueTerms{over: a.leastOver(), priority: a.priority, reclaimable: len(a.reclaimable)}
+	r := queueTerms{over: a.leastOver(), priority: a.priority, reclaimable: len(a.reclaimable), minRuntime: a.minRuntime}
 	for _, claim := range b.claimable {
 		if b.excess(a, claim.Kind) > 0 {
 			r.borrowed |= 1 << (claim.Kind % 64)

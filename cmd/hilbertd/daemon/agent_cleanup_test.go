@@ -1,0 +1,177 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/cleanup"
+)
+
+// cleanUp runs a cleanup of the host.
+func (h *host) cleanUp(ctx context.Context) error {
+	return cleanUp(ctx, h.config, slog.New(slog.DiscardHandler), h.roots)
+}
+
+// pod1 is a pod's UID, as the kubelet makes them.
+const pod1 = "0e1f2a3b-0000-4000-8000-000000000001"
+
+// withCgroups gives the host's hierarchy what all pods may use, and directories for its files.
+func (h *host) withCgroups(t *testing.T) {
+	t.Helper()
+	h.cgroups.mu.Lock()
+	defer h.cgroups.mu.Unlock()
+	h.cgroups.files["kubepods/cpuset.cpus.effective"], h.cgroups.files["kubepods/cpuset.mems.effective"] = "0-7", "0-1"
+	for name := range h.cgroups.files {
+		if err := os.MkdirAll(filepath.Join(h.roots.Cgroups(), filepath.Dir(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An agent runs a pod and goes; the cleanup gives its CPUs back, in the kernel and in the runtime's records, and leaves no file.
+func TestCleanup(t *testing.T) {
+	h := newHost(t)
+	h.startRuntime(t)
+	p := h.startAgent(t, nil)
+	p.ready(t)
+	dedicated := map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}
+	h.run(t, pod1, 2048, dedicated, map[string]string{spec.AnnotationNUMA: spec.NUMABound, spec.AnnotationNUMANodes: "1:2/64Mi"})
+	set := "kubepods/burstable/pod" + pod1 + "/c-" + pod1 + "/cpuset.cpus"
+	eventually(t, "the container has its CPUs", func() bool {
+		value, _ := h.cgroups.Read(set)
+		return value != ""
+	})
+	h.withCgroups(t)
+
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("no time"))
+	defer cancel()
+	if err := h.cleanUp(ctx); err == nil {
+		t.Fatal("it cleaned up under a running agent")
+	}
+	p.stop(t)
+	for _, dir := range []string{filepath.Join(h.roots.Sys, "fs/resctrl/hilbert-online"), h.roots.CDI[0]} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeFile(t, filepath.Join(h.roots.CDI[0], "hilbert.dev-nic.json"), "{}")
+	h.uncapped = nil
+	if err := h.cleanUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if value, _ := h.cgroups.Read(set); value != "0-7" {
+		t.Errorf("the container has the CPUs %q", value)
+	}
+	updated := h.lastUpdate()
+	if len(updated) != 1 || updated[0].GetContainerId() != "c-"+pod1 || updated[0].GetLinux().GetResources().GetCpu().GetCpus() != "0-7" || updated[0].GetLinux().GetResources().GetCpu().GetMems() != "0-1" {
+		t.Errorf("the runtime was told %v", updated)
+	}
+	left, _ := filepath.Glob(filepath.Join(h.config.Node.StateDirectory, "*"))
+	for _, name := range []string{filepath.Join(h.roots.Sys, "fs/resctrl/hilbert-online"), filepath.Join(h.roots.CDI[0], "hilbert.dev-nic.json")} {
+		if _, err := os.Stat(name); err == nil {
+			left = append(left, name)
+		}
+	}
+	if len(left) > 0 || len(h.uncapped) != 1 {
+		t.Errorf("left: %v; the egress ceiling was taken back %d times", left, len(h.uncapped))
+	}
+	// A DaemonSet runs it again and again.
+	if err := h.cleanUp(t.Context()); err != nil {
+		t.Errorf("the second time: %v", err)
+	}
+}
+
+// Without the runtime the kernel's files are given back all the same; the cleanup says that it is not complete, and keeps the record for another try.
+func TestCleanupWithoutRuntime(t *testing.T) {
+	h := newHost(t)
+	h.cgroups.files["kubepods/burstable/pod"+pod1+"/cpuset.cpus"] = "0-1"
+	h.cgroups.files["kubepods/burstable/pod"+pod1+"/memory.low"] = "4096"
+	h.withCgroups(t)
+	record := node.File(filepath.Join(h.config.Node.StateDirectory, setFile))
+	if err := cleanup.Save(record, []cleanup.Part{cleanup.CPU}); err != nil {
+		t.Fatal(err)
+	}
+	err := h.cleanUp(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "no NRI at") {
+		t.Errorf("the error is %v", err)
+	}
+	files := h.cgroups.files
+	if set, low := strings.TrimSpace(files["kubepods/burstable/pod"+pod1+"/cpuset.cpus"]), files["kubepods/burstable/pod"+pod1+"/memory.low"]; set != "" || low != "4096" {
+		t.Errorf("cpuset.cpus is %q, memory.low, which the agent never set, %q", set, low)
+	}
+	if parts, err := cleanup.Load(record); err != nil || !slices.Equal(parts, []cleanup.Part{cleanup.CPU}) {
+		t.Errorf("recorded: %v (%v)", parts, err)
+	}
+}
+
+// When lending is switched off, the next agent takes back what lending had set, once, and nothing that no agent had set.
+func TestLendingSwitchedOff(t *testing.T) {
+	stale := map[string]string{"memory.high": "4096", "memory.low": "4096", "io.weight": "default 800"}
+	clean := map[string]string{"memory.high": "max", "memory.low": "0", "io.weight": "default 100"}
+	pod := "kubepods/burstable/pod" + pod1
+	for name, c := range map[string]struct {
+		lent, lends bool
+		want        map[string]string
+	}{
+		"switched off": {lent: true, want: clean},
+		"still on":     {lent: true, lends: true, want: stale},
+		"never on":     {want: stale}, // somebody else's
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			lending := c.lent
+			h.config.Node.Lending.Enabled = &lending
+			h.startAgent(t, nil).stop(t)
+			for file, value := range stale {
+				h.cgroups.files[pod+"/"+file] = value
+			}
+			h.withCgroups(t)
+			lending = c.lends
+			h.startAgent(t, nil).stop(t)
+			got := map[string]string{}
+			for file := range stale {
+				got[file] = h.cgroups.files[pod+"/"+file]
+			}
+			if !maps.Equal(got, c.want) {
+				t.Errorf("the pod has %v, want %v", got, c.want)
+			}
+			record := node.File(filepath.Join(h.config.Node.StateDirectory, setFile))
+			want := []cleanup.Part{cleanup.CPU}
+			if c.lends {
+				want = cleanup.Parts()
+			}
+			if parts, err := cleanup.Load(record); err != nil || !slices.Equal(parts, want) {
+				t.Errorf("recorded: %v (%v), want %v", parts, err, want)
+			}
+		})
+	}
+}
+
+func TestCleanupFlag(t *testing.T) {
+	for flag, want := range map[string]string{"--cleanup": "roles: [agent]", "--cleanup=never": "want end or stay"} {
+		command := NewCommand()
+		command.SetArgs([]string{flag})
+		if err := command.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}
+
+// lastUpdate is what the runtime was last asked to change.
+func (h *host) lastUpdate() []*api.ContainerUpdate {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.updates
+}

@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// knobs are the files of cgroups by which anybody limits a pod, but for the sets themselves: that of a running container cannot be emptied, so that what it
+// comes to is compared.
+const knobs = "cpuset.cpus.effective cpuset.mems.effective cpu.idle cpu.max cpu.weight memory.high memory.low memory.max memory.min memory.swap.max io.max io.weight"
+
+// tree is what the knobs of all pods' cgroups say, and io.cost, by line.
+func (r *rig) tree() map[string]bool {
+	r.t.Helper()
+	names := "-name " + strings.Join(strings.Fields(knobs), " -o -name ")
+	text, err := r.Guest.Shell(r.t.Context(), "cd /sys/fs/cgroup && grep -H . $(find "+strings.TrimPrefix(kubepods, "/sys/fs/cgroup/")+" "+names+") io.cost.qos")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	out := map[string]bool{}
+	for line := range strings.Lines(text) {
+		out[strings.TrimSpace(line)] = true
+	}
+	if len(out) < 50 {
+		r.t.Fatalf("there are %d values only: %s", len(out), text)
+	}
+	return out
+}
+
+// diff lists what was said before and is no longer, and what is said now.
+func diff(before, after map[string]bool) (out []string) {
+	for line := range maps.Keys(before) {
+		if !after[line] {
+			out = append(out, "- "+line)
+		}
+	}
+	for line := range maps.Keys(after) {
+		if !before[line] {
+			out = append(out, "+ "+line)
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int { return strings.Compare(a[2:]+a[:1], b[2:]+b[:1]) })
+	return out
+}
+
+// TestCleanup: an agent that lends takes over a node with pods and goes. After the cleanup each file of each cgroup has the effect that it had before the agent came,
+// and the agent's own files are gone.
+func TestCleanup(t *testing.T) {
+	long(t)
+	r := newRig(t)
+	agent := r.Guest.Service(agentName)
+	cleanUp := func() {
+		t.Helper()
+		if err := agent.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if said, err := r.Guest.Shell(t.Context(), "/usr/bin/hilbertd --config=/etc/hilbert/agent.yaml --cleanup 2>&1"); err != nil {
+			t.Fatalf("%v\n%s", err, said)
+		}
+	}
+	cleanUp()
+	r.run(r.pod("asks", requests("1")), r.pod("asks-nothing"), r.pod("limited", asks("500m", "64Mi")))
+	before := r.tree()
+	r.lend()
+	r.eventually(patience, "the agent has set cpusets, weights and protection", func() error {
+		changed := strings.Join(diff(before, r.tree()), "\n")
+		for _, file := range []string{"cpuset.cpus.effective", "io.weight", "memory.low"} {
+			if !strings.Contains(changed, file) {
+				return errors.New("nothing but\n" + changed)
+			}
+		}
+		return nil
+	})
+	set := diff(before, r.tree())
+	cleanUp()
+	if left := diff(before, r.tree()); len(left) > 0 {
+		t.Errorf("the cleanup leaves:\n%s", strings.Join(left, "\n"))
+	}
+	if files, err := r.Guest.ReadDir(t.Context(), "/var/lib/hilbert"); err != nil || len(files) > 0 {
+		t.Errorf("the state directory has %v (%v)", files, err)
+	}
+	t.Logf("the agent had changed %d values", len(set)/2)
+}
