@@ -51,7 +51,7 @@ func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fix
 	}
 	d.node.pods.clear()
 	// Pods with cores of their own come first, so that pods that share are moved only once.
-	slices.SortStableFunc(order, func(x, y Sandbox) int { return adoptionRank(&x, running) - adoptionRank(&y, running) })
+	slices.SortStableFunc(order, func(x, y Sandbox) int { return d.adoptionRank(&x, running) - d.adoptionRank(&y, running) })
 	for i := range order {
 		s := &order[i]
 		d.adopt(s, fixed[PodKey{s.Namespace, s.Name}], running[s.ID])
@@ -64,16 +64,19 @@ func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fix
 	d.node.apply()
 }
 
-// adoptionRank orders the pods that are adopted.
-func adoptionRank(s *Sandbox, running map[string]topology.CPUSet) int {
+// adoptionRank orders the pods that are adopted: those that run on CPUs which the machine still has keep them before others choose.
+func (d *admission) adoptionRank(s *Sandbox, running map[string]topology.CPUSet) int {
 	qos, _ := spec.QoSOf(s.Labels, s.Annotations)
+	cpus := running[s.ID]
 	switch {
-	case qos.Level == spec.QoSDedicated && !running[s.ID].IsEmpty():
-		return 0
-	case qos.Level == spec.QoSDedicated:
+	case qos.Level != spec.QoSDedicated:
+		return 3
+	case cpus.IsEmpty():
+		return 2
+	case !cpus.Minus(d.node.options.Machine.AllCPUs()).IsEmpty():
 		return 1
 	}
-	return 2
+	return 0
 }
 
 // adopt takes over a pod that runs already. One that cannot have what it asks for runs on as it is, unmanaged.
@@ -94,6 +97,9 @@ func (d *admission) adopt(s *Sandbox, fixed, running topology.CPUSet) {
 			d.node.events.note(nameOf(s), allocate.Note(*v.Refused))
 			d.node.counts.Refused[v.Refused.Reason]++
 			return
+		}
+		if v.Lost != nil { // it loses what it was promised, and hears of it; its NUMA nodes are closed until the report says what is held there
+			d.promises.refuse(nameOf(s), *v.Lost, &p)
 		}
 	}
 	d.remember(s)

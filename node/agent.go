@@ -37,6 +37,8 @@ type Options struct {
 	Machine *topology.Machine
 	// Problems are known from the start, for example that the kernel shows no NUMA nodes.
 	Problems []allocate.Note
+	// Changed is what differs of the machine from what the agent before this one had; empty: nothing.
+	Changed string
 	// Mode is spec.ModeAgent or spec.ModeKubelet; Why says how it was found out.
 	Mode, Why string
 	Config    spec.Node
@@ -115,6 +117,9 @@ func New(o Options) (*Agent, error) {
 	}
 	for _, p := range o.Problems {
 		a.node.events.problems.set(p.Reason, p.Message)
+	}
+	if o.Changed != "" {
+		a.node.events.noteTransient(spec.ReasonMachineChanged, o.Changed)
 	}
 	a.promises.closed = a.checkpoint.restore()
 	return a, nil

@@ -216,6 +216,7 @@ const (
 	ReasonKnobRefused        = "KnobRefused"        // the kernel refused a value
 	ReasonCountersReversed   = "CountersReversed"   // a kernel counter went backwards
 	ReasonClockJumped        = "ClockJumped"        // the node's clock jumped
+	ReasonMachineChanged     = "MachineChanged"     // CPUs or memory of the node went or came; what was promised of them is revised
 	ReasonCheckpointLost     = "CheckpointLost"     // the agent cannot write its state, or cannot read all of it; it adopts what runs
 	ReasonBestEffortWeight   = "BestEffortWeight"   // the kubelet's BestEffort cgroup weighs so much that it does not protect others
 	ReasonKubeletRules       = "KubeletRules"       // the kubelet's CPU or memory manager is on

@@ -76,6 +76,7 @@ func (d *dedicated) hold(p *pod) ([]Note, *Refusal) {
 	if d.keep(p) {
 		return nil, nil
 	}
+	gone := d.gone(p)
 	promise, notes := d.promise(p)
 	o, ok := d.capacity.alloc.Offer(p.Request, promise, d.pods.among(p))
 	if ok {
@@ -83,6 +84,12 @@ func (d *dedicated) hold(p *pod) ([]Note, *Refusal) {
 	}
 	promised := !promise.IsZero()
 	switch {
+	case !ok && gone:
+		d.shrink(p)
+	case gone:
+		d.counts.Moved++
+		notes = append(notes, Note{spec.ReasonPromiseMoved, fmt.Sprintf("its CPUs %v are not all there any more; took %v", p.Fixed, o.CPUs)})
+		p.moved, p.Fixed = true, topology.CPUSet{}
 	case !ok && promised:
 		d.counts.Broken++
 		return notes, &Refusal{spec.ReasonPromiseBroken, fmt.Sprintf("promised %v for %s: %s", promise, ask(p.Request), d.capacity.left())}
@@ -147,6 +154,28 @@ func (d *dedicated) keep(p *pod) bool {
 	}
 	p.moved = !p.Promise.IsZero() && h.Grant.NUMANodes() != p.Promise.NUMANodes()
 	return true
+}
+
+// gone reports whether a pod runs on CPUs of its own of which some are no longer there, or are reserved by now. One that runs on more CPUs than it asks for has
+// never had any of its own; whole cores are a little more.
+func (d *dedicated) gone(p *pod) bool {
+	alloc := d.capacity.alloc
+	threads := max(2, int(alloc.Shape().Threads)) // SMT may have been on when it got them
+	own := (int(p.Request.CPUs) + threads - 1) / threads * threads
+	return p.Running && p.Fixed.Len() <= own && !p.Fixed.Minus(alloc.Givable(p.Fixed).Union(alloc.Held())).IsEmpty()
+}
+
+// shrink leaves a pod that runs what there still is of its CPUs, for no other pod may have them before it is gone. If nothing is left it runs in the shared pool,
+// as the kernel lets a cgroup without CPUs run anywhere.
+func (d *dedicated) shrink(p *pod) {
+	d.counts.Broken++
+	had := p.Fixed
+	if p.Fixed = d.capacity.alloc.Givable(had); p.Fixed.IsEmpty() || !d.keep(p) {
+		p.Fixed, p.pool = topology.CPUSet{}, spec.PoolShare
+	}
+	p.lost = &Refusal{
+		Reason: spec.ReasonPromiseBroken, Message: fmt.Sprintf("of its CPUs %v only %v are there, and no others: %s", had, had.Intersection(d.capacity.machine.AllCPUs()), d.capacity.left()),
+	}
 }
 
 // fix records the CPUs that the kubelet gave to a pod. The kubelet knows best: a pod that was thought to have them has them no longer.

@@ -125,7 +125,7 @@ func fingerprint(machine *topology.Machine) string {
 }
 
 // Restore takes over a checkpoint into a Manager without pods; nil is none. The notes say what could not be taken over: all of it if it is
-// damaged, of another version, machine or mode; else single pods, which the machine can no longer give what they had. Those pods are unknown
+// damaged, of another version or mode; else single pods, which the machine can no longer give what they had. Those pods are unknown
 // then. The shell admits them again with what they run on as Fixed.
 func (m *Manager) Restore(c *Checkpoint) (notes []Note) {
 	lost := func(format string, args ...any) []Note {
@@ -140,17 +140,24 @@ func (m *Manager) Restore(c *Checkpoint) (notes []Note) {
 		return lost("the checkpoint is of version %d, not %d", c.Version, CheckpointVersion)
 	case c.Sum == "" || c.Sum != c.checksum():
 		return lost("the checkpoint is damaged: its checksum does not match")
-	case c.Machine != fingerprint(m.capacity.machine):
-		return lost("the checkpoint is of a machine with other CPUs")
 	case c.Mode != m.capacity.params.Mode:
 		return lost("the checkpoint is of mode %s, now it is %s", c.Mode, m.capacity.params.Mode)
 	}
+	same := c.Machine == fingerprint(m.capacity.machine)
+	if !same { // CPUs went or came, or the disk is in another machine
+		notes = append(notes, Note{spec.ReasonMachineChanged, "it has other CPUs than before: pods that had some that are gone get others"})
+	}
 	m.Pools.wanted, m.Pools.demands, m.Pools.suppress, m.counts = c.Wanted, c.Demands, c.Suppress, c.Counts
 	for _, z := range c.Closed {
+		if !same {
+			break // its number may be another's
+		}
 		m.CloseNUMANode(z.NUMANode, Note{z.Reason, z.Message})
 	}
 	for i := range c.Pods {
-		if err := m.restore(&c.Pods[i]); err != nil {
+		if err := m.restore(&c.Pods[i]); err != nil && !same {
+			notes = append(notes, Note{spec.ReasonMachineChanged, fmt.Sprintf("%s/%s: %v", c.Pods[i].Namespace, c.Pods[i].Name, err)})
+		} else if err != nil {
 			notes = lost("%s/%s: %v", c.Pods[i].Namespace, c.Pods[i].Name, err)
 		}
 	}

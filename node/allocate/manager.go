@@ -73,7 +73,9 @@ type Verdict struct {
 	Placement Placement
 	Moved     bool     // the promised NUMA nodes were gone, and others were taken
 	Refused   *Refusal // the pod cannot run here; Placement says nothing
-	Notes     []Note
+	// Lost: the pod runs, and the CPUs that it had are gone from the machine. It has what is left of them, or runs in the shared pool, and should go.
+	Lost  *Refusal
+	Notes []Note
 }
 
 // Manager decides for one node. Each part of its state has an owner: the capacity knows who holds which CPUs, Pools divides the rest of the CPUs, Devices
@@ -144,7 +146,9 @@ func (m *Manager) Admit(p Pod) Verdict {
 		return Verdict{Refused: refused, Notes: notes}
 	}
 	m.pods.add(n)
-	return m.verdict(n, notes)
+	v := m.verdict(n, notes)
+	v.Lost = n.lost
+	return v
 }
 
 // Confirm answers whether an admitted pod still has what it was given, when a container is made. A pod that was never admitted, or was

@@ -13,6 +13,8 @@ type pod struct {
 	Pod
 	pool  string // where it runs; empty: on CPUs of its own
 	moved bool
+	// lost: CPUs of its own are gone from the machine, and it could not be given others.
+	lost *Refusal
 	// devices is what it holds of GPUs and network cards, without NUMA nodes.
 	devices      topology.Grant
 	devicesMoved bool

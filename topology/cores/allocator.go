@@ -121,6 +121,18 @@ func (a *Allocator) Holding(id string) (Holding, bool) {
 	return h, ok
 }
 
+// Givable is the part of some CPUs that are whole cores which are free and not reserved.
+func (a *Allocator) Givable(cpus topology.CPUSet) (out topology.CPUSet) {
+	for z := range a.numaNodes {
+		for _, c := range a.numaNodes[z].cores {
+			if c.cpus == c.cpus.Intersection(cpus).Intersection(a.numaNodes[z].givable).Minus(a.held) {
+				out = out.Union(c.cpus)
+			}
+		}
+	}
+	return out
+}
+
 // Holders are the ids that hold something, ascending.
 func (a *Allocator) Holders() []string { return slices.Sorted(maps.Keys(a.holdings)) }
 

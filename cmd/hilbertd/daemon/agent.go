@@ -37,8 +37,33 @@ const (
 // errModeChanged ends an agent when the kubelet's managers have been switched on or off. The supervisor starts it again; running pods are not touched meanwhile.
 var errModeChanged = errors.New("the kubelet's managers have changed: start again")
 
-// runAgent runs a node's agent until ctx ends. It fails if it could keep no promise: without cgroup v2, or on a machine that it cannot read.
-func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger, roots realnode.Roots) (err error) {
+// machineChanged ends an agent whose machine is not the one any more that it gives to pods. Another begins at once, with the checkpoint, and adopts what runs.
+type machineChanged string
+
+func (m machineChanged) Error() string { return "the hardware has changed: " + string(m) }
+
+// runAgent runs a node's agent until ctx ends, a new one each time that CPUs or memory come or go.
+func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger, roots realnode.Roots) error {
+	for changed := ""; ; {
+		err := runAgentOnce(ctx, config, o, log, agentHost{roots, changed})
+		what, again := errors.AsType[machineChanged](err)
+		if !again {
+			return err
+		}
+		changed = string(what)
+		log.Warn("the hardware has changed; the agent begins anew with what it is now", "what", changed)
+	}
+}
+
+// agentHost is where an agent runs, and what has changed there since the agent before it began.
+type agentHost struct {
+	roots   realnode.Roots
+	changed string
+}
+
+// runAgentOnce runs a node's agent on a machine that stays as it is. It fails if it could keep no promise: without cgroup v2, or on a machine that it cannot read.
+func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger, host agentHost) (err error) {
+	roots := host.roots
 	kernel, err := realnode.OpenKernel(roots)
 	if err != nil {
 		return err
@@ -53,6 +78,7 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	if err != nil {
 		return err
 	}
+	options.Changed = host.changed
 	options.Scraper = scrape.New(scrape.Defaults())
 	options.Kernel, options.Observe = kernel, observe.New(roots.Observed, observe.Params{})
 	if path := config.Node.Lending.Record; path != "" {
@@ -101,11 +127,12 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	log.Info("hilbertd started", "version", apiserver.Version(), "role", spec.RoleAgent, "node", options.Node, "mode", options.Mode, "why", options.Why,
 		"numaNodes", len(options.Machine.NUMA), "cpus", len(options.Machine.CPUs), "apiServer", api.host, "address", served.at())
 	defer log.Info("hilbertd stopped")
-	return runBoth(ctx, agent, config.Node, options.Mode, log)
+	return runBoth(ctx, agent, &options, roots)
 }
 
-// runBoth runs the loop and its connection to the runtime.
-func runBoth(ctx context.Context, agent *node.Agent, config spec.Node, mode string, log *slog.Logger) error {
+// runBoth runs the loop and its connection to the runtime, until the node is no longer what the agent was made for.
+func runBoth(ctx context.Context, agent *node.Agent, o *node.Options, roots realnode.Roots) error {
+	config, log := o.Config, o.Log
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	connected := make(chan struct{})
@@ -116,13 +143,20 @@ func runBoth(ctx context.Context, agent *node.Agent, config spec.Node, mode stri
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		realnode.WatchMode(ctx, config, mode, func() { stop(errModeChanged) })
+		realnode.WatchMode(ctx, config, o.Mode, func() { stop(errModeChanged) })
+	}()
+	hardware := make(chan struct{})
+	go func() {
+		defer close(hardware)
+		realnode.WatchMachine(ctx, roots, o.Machine, log, func(what string) { stop(machineChanged(what)) })
 	}()
 	agent.Run(ctx)
 	<-connected
 	<-watched
-	if errors.Is(context.Cause(ctx), errModeChanged) {
-		return errModeChanged
+	<-hardware
+	cause := context.Cause(ctx)
+	if _, changed := errors.AsType[machineChanged](cause); changed || errors.Is(cause, errModeChanged) {
+		return cause
 	}
 	return nil
 }

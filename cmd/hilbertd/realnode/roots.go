@@ -1,8 +1,10 @@
 package realnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +25,8 @@ type Roots struct {
 	Observed  observe.Files // with sys, proc and sys/fs/cgroup in it
 	Kernel    func() (KernelFiles, error)
 	Uncap     func(egress.Options) error // egress.Remove
+	// Uevents calls happened when the kernel tells that CPUs or memory come or go; nil: it does not tell.
+	Uevents func(ctx context.Context, log *slog.Logger, happened func())
 }
 
 // Cgroups is where the cgroup hierarchy is mounted.
@@ -36,7 +40,7 @@ type KernelFiles interface {
 }
 
 func Real() Roots {
-	roots := Roots{Sys: "/sys", Proc: "/proc", Run: "/run", Dev: "/dev", CDI: cdi.Dirs(), Observed: observe.Root("/"), Uncap: egress.Remove}
+	roots := Roots{Sys: "/sys", Proc: "/proc", Run: "/run", Dev: "/dev", CDI: cdi.Dirs(), Observed: observe.Root("/"), Uncap: egress.Remove, Uevents: uevents}
 	roots.Kernel = func() (KernelFiles, error) { return enforce.OpenFiles(roots.Cgroups(), roots.Proc) }
 	return roots
 }

@@ -5,4 +5,4 @@ package realnode
 import "time"
 
 // Uptime is not known here, where no agent can run.
-func uptime() time.Duration { return 0 }
+func Uptime() time.Duration { return 0 }

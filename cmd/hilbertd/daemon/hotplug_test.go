@@ -1,0 +1,80 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
+
+// A CPU that a pod has for itself goes offline: the agent begins anew without it, gives the pod another, takes the CPU out of every cgroup, and says so. When the
+// CPU comes back, it may be given again.
+func TestHotplug(t *testing.T) {
+	h := newHost(t)
+	h.startRuntime(t)
+	uevents := make(chan struct{})
+	h.roots.Uevents = func(ctx context.Context, _ *slog.Logger, happened func()) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-uevents:
+				happened()
+			}
+		}
+	}
+	addresses := make(chan string, 8)
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &process{cancel: cancel, ended: make(chan error, 1)}
+	go func() {
+		p.ended <- runAgent(ctx, h.config, Options{OnListen: func(address string) { addresses <- address }}, slog.New(slog.DiscardHandler), h.roots)
+	}()
+	p.address = <-addresses
+	p.ready(t)
+	dedicated := map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}
+	own := h.run(t, "own", 2048, dedicated, map[string]string{spec.AnnotationNUMA: spec.NUMABound, spec.AnnotationNUMANodes: "1:2/64Mi"})
+	h.run(t, "shared", 1024, nil, nil)
+	lost := own.Next(0)
+	hotplug := func(online, second string) {
+		writeFile(t, filepath.Join(h.roots.Sys, "devices/system/cpu/online"), online+"\n")
+		writeFile(t, filepath.Join(h.roots.Sys, "devices/system/node/node1/cpulist"), second+"\n")
+		uevents <- struct{}{}
+		p.address = <-addresses
+		p.ready(t)
+	}
+	all := topology.CPUs(0, 1, 2, 3, 4, 5, 6, 7)
+	near := topology.CPUs(4, 5, 6, 7)
+	gone := topology.CPUs(lost)
+	hotplug(all.Minus(gone).String(), near.Minus(gone).String())
+	code, node := p.fetch(t, "/v1/node", "viewer")
+	if code != http.StatusOK || strings.Contains(node, `"cpuset": "4-7"`) {
+		t.Errorf("%d %s", code, node)
+	}
+	eventually(t, "the pod has two CPUs that are online", func() bool {
+		cpus, err := topology.ParseCPUSet(p.held(t, "own"))
+		return err == nil && cpus.Len() == 2 && !cpus.Has(lost)
+	})
+	eventually(t, "no cgroup has the CPU that is offline", func() bool {
+		h.cgroups.mu.Lock()
+		defer h.cgroups.mu.Unlock()
+		for name, value := range h.cgroups.files {
+			if cpus, err := topology.ParseCPUSet(value); strings.HasSuffix(name, "cpuset.cpus") && (err != nil || cpus.Has(lost)) {
+				return false
+			}
+		}
+		return true
+	})
+	if _, metrics := p.fetch(t, "/metrics", ""); !strings.Contains(metrics, `reason="MachineChanged"`) {
+		t.Error("nothing is said of it in the metrics")
+	}
+	hotplug(all.String(), near.String())
+	if code, node := p.fetch(t, "/v1/node", "viewer"); code != http.StatusOK || !strings.Contains(node, `"cpuset": "4-7"`) {
+		t.Errorf("after the CPU came back: %d %s", code, node)
+	}
+	p.stop(t)
+}
