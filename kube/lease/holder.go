@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Holder is who holds the Lease, as its holderIdentity says it, so that people's tools find the leader:
@@ -33,7 +36,10 @@ func (h Holder) String() string {
 	return text + "_" + h.ID
 }
 
-// ParseHolder reads a holderIdentity.
+// hostName is how a machine may be called: more than DNS allows, and nothing that could lead elsewhere in a URL or confuse a terminal.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+
+// ParseHolder reads a holderIdentity. Anybody who may write Leases can write one, so that a name that is none is refused.
 func ParseHolder(identity string) (Holder, error) {
 	at := strings.LastIndexByte(identity, '_')
 	if at <= 0 {
@@ -41,6 +47,9 @@ func ParseHolder(identity string) (Holder, error) {
 	}
 	h := Holder{Name: identity[:at], ID: identity[at+1:]}
 	if namespace, name, ok := strings.Cut(h.Name, "/"); ok {
+		if namespace == "" {
+			return Holder{}, fmt.Errorf("the Lease's holderIdentity %q has an empty namespace", identity)
+		}
 		h.Namespace, h.Name = namespace, name
 	}
 	if name, port, ok := strings.Cut(h.Name, ":"); ok {
@@ -49,6 +58,9 @@ func ParseHolder(identity string) (Holder, error) {
 			return Holder{}, fmt.Errorf("the Lease's holderIdentity %q has no port: %w", identity, err)
 		}
 		h.Name, h.Port = name, int(number)
+	}
+	if pod := h.Namespace != ""; pod && len(validation.IsDNS1123Label(h.Namespace))+len(validation.IsDNS1123Subdomain(h.Name)) > 0 || !pod && !hostName.MatchString(h.Name) {
+		return Holder{}, fmt.Errorf("the Lease's holderIdentity %q names neither a pod nor a machine", identity)
 	}
 	return h, nil
 }

@@ -72,6 +72,9 @@ func Reach(ctx context.Context, t Target) (*Inspector, error) {
 	switch {
 	case h.Port == 0:
 		return nil, fmt.Errorf("the leader %s (Lease %s) serves nothing: its server.bindAddress is \"-\"", h.Name, key)
+	case h.Namespace != "" && !strings.HasPrefix(key, h.Namespace+"/"):
+		// The request carries the user's token, which is for a hilbertd only.
+		return nil, fmt.Errorf("the Lease %s names a leader in another namespace, %s/%s: somebody else may have written it; ask a hilbertd that you know with --server", key, h.Namespace, h.Name)
 	case h.Namespace == "":
 		return nil, fmt.Errorf("the leader (Lease %s) is no pod but a process on %s: write --server https://%s:%d", key, h.Name, h.Name, h.Port)
 	}

@@ -145,6 +145,8 @@ func TestReachThroughTheAPIServer(t *testing.T) {
 		"machine:7_id":          "--server https://machine:7",
 		"kube-system/quiet_id":  "serves nothing",
 		"some-other-controller": "not one of hilbertd's",
+		"victim/evil:10461_id":  "another namespace, victim/evil",
+		"kube-system/..:1_id":   "neither a pod nor a machine",
 	} {
 		hold(s, "kube-system", identity)
 		target.Lease = "kube-system/hilbert"
