@@ -56,7 +56,9 @@ func FuzzParseHolder(f *testing.F) {
 			return
 		}
 		for _, part := range []string{h.Namespace, h.Name} {
-			if strings.ContainsFunc(part, func(r rune) bool { return r > unicode.MaxASCII || !strings.ContainsRune("-._", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+			if strings.ContainsFunc(part, func(r rune) bool {
+				return r > unicode.MaxASCII || !strings.ContainsRune("-._", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+			}) {
 				t.Errorf("%q reads as %+v", identity, h)
 			}
 		}
