@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,15 +27,20 @@ type admission struct {
 	promises   *brokenPromises
 	checkpoint *checkpoint
 	knobs      *knobController
+	missed     *missedContainers
 }
 
+// synchronize takes over what runs. The checkpoint may be older than what was answered, because no answer waits for the disk; then what the runtime tells
+// counts: the CPUs of its containers, what they request, and their marks.
 func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fixed map[PodKey]topology.CPUSet) {
 	running := make(map[string]topology.CPUSet) // what each sandbox's containers were told
+	sandboxes = slices.Clone(sandboxes)
 	for i := range containers {
 		if c := &containers[i]; !c.Stopped {
 			running[c.Sandbox] = running[c.Sandbox].Union(c.CPUs)
 		}
 	}
+	requests := recall(sandboxes, containers)
 	// A sandbox that has neither a process nor containers is of a pod that has ended.
 	order := slices.DeleteFunc(slices.Clone(sandboxes), func(s Sandbox) bool {
 		_, runs := running[s.ID]
@@ -49,20 +55,87 @@ func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fix
 			d.node.manager.Release(uid)
 		}
 	}
+	d.releaseStale(order, running)
 	d.node.pods.clear()
 	// Pods with cores of their own come first, so that pods that share are moved only once.
 	slices.SortStableFunc(order, func(x, y Sandbox) int { return d.adoptionRank(&x, running) - d.adoptionRank(&y, running) })
 	for i := range order {
 		s := &order[i]
+		// One that runs on fewer CPUs than its sandbox says has been resized since. None grows before all have what they run on.
+		if had := milliOf(running[s.ID]); had > 0 && had < s.Amounts.MilliCPU && d.adoptionRank(s, running) == 0 && d.node.options.Mode == spec.ModeAgent {
+			requests[s.ID] = cmp.Or(requests[s.ID], s.Amounts.MilliCPU)
+			s.Amounts.MilliCPU = had
+		}
 		d.adopt(s, fixed[PodKey{s.Namespace, s.Name}], running[s.ID])
+	}
+	for i := range order {
+		s := &order[i]
+		if asked, _, known := d.node.manager.Pod(s.UID); known && requests[s.ID] > asked.MilliCPU { // it has grown since the checkpoint
+			d.node.events.notes(nameOf(s), d.node.manager.Resize(s.UID, requests[s.ID]).Notes)
+		}
 	}
 	for i := range containers {
 		if c := &containers[i]; !c.Stopped {
 			d.attach(c)
 		}
 	}
+	d.missed.note(sandboxes, containers)
 	d.node.apply()
 }
+
+// recall puts into sandboxes what their containers say that is newer: what they hold of devices, and what they request since a resize. It returns what the
+// containers of each sandbox request together. One that does not run now is not in the sum, so it says when a pod has grown, and never that it has shrunk.
+func recall(sandboxes []Sandbox, containers []Container) (milli map[string]int64) {
+	milli = make(map[string]int64)
+	marks := make(map[string]Mark)
+	for i := range containers {
+		c := &containers[i]
+		if c.Stopped {
+			continue
+		}
+		milli[c.Sandbox] += c.MilliCPU
+		if m, ok := ParseMark(c.Mark, c.ID); ok {
+			marks[c.Sandbox] = m
+		}
+	}
+	for i := range sandboxes {
+		s := &sandboxes[i]
+		if m, ok := marks[s.ID]; ok {
+			s.Annotations = m.promise(s.Annotations)
+		}
+		s.Amounts.MilliCPU = max(s.Amounts.MilliCPU, milli[s.ID]) // a sandbox says what it was made with
+	}
+	return milli
+}
+
+// releaseStale gives up what the checkpoint says of dedicated pods whose CPUs another dedicated pod runs on by now: it was answered later, and they are
+// adopted with what they run on.
+func (d *admission) releaseStale(order []Sandbox, running map[string]topology.CPUSet) {
+	if d.node.options.Mode != spec.ModeAgent {
+		return
+	}
+	var newer topology.CPUSet // of dedicated pods that the checkpoint does not know
+	var known []*Sandbox
+	for i := range order {
+		s := &order[i]
+		qos, _ := spec.QoSOf(s.Labels, s.Annotations)
+		if _, ok := d.node.manager.Placement(s.UID); ok {
+			known = append(known, s)
+		} else if qos.Level == spec.QoSDedicated {
+			newer = newer.Union(running[s.ID])
+		}
+	}
+	for _, s := range known {
+		held, _ := d.node.manager.Placement(s.UID)
+		if held.Pool == "" && !held.CPUs.Intersection(newer).IsEmpty() {
+			d.node.manager.Release(s.UID)
+			running[s.ID] = running[s.ID].Minus(newer)
+		}
+	}
+}
+
+// milliOf is what CPUs are in thousandths.
+func milliOf(cpus topology.CPUSet) int64 { return 1000 * int64(cpus.Len()) }
 
 // adoptionRank orders the pods that are adopted: those that run on CPUs which the machine still has keep them before others choose.
 func (d *admission) adoptionRank(s *Sandbox, running map[string]topology.CPUSet) int {
@@ -206,6 +279,8 @@ func (d *admission) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out
 		return created{}, err
 	}
 	noted := d.attach(c)
+	held, _ := d.node.manager.Placement(s.UID)
+	out.Mark = markOf(c.ID, &held.Devices, &out.Devices)
 	if p, ok := d.node.placement(noted.pod); ok {
 		out.CPUs, out.Mems, out.OOMScoreAdj = p.CPUs, p.Mems, p.OOMScoreAdj
 		noted.cpus, noted.mems = p.CPUs, p.Mems

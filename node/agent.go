@@ -96,6 +96,7 @@ type Agent struct {
 	memory     *memoryController
 	clock      *clockCheck
 	promises   *brokenPromises
+	missed     *missedContainers
 
 	onTick, onObservation []controller
 }
@@ -128,7 +129,7 @@ func New(o Options) (*Agent, error) {
 // addControllers makes the controllers, and puts them in order.
 func (a *Agent) addControllers() (err error) {
 	n := a.node
-	a.checkpoint = &checkpoint{node: n}
+	a.checkpoint = newCheckpoint(n)
 	a.devices = newDeviceController(n)
 	a.injector = &deviceInjector{node: n, devices: a.devices}
 	a.profiles = &profileController{node: n, scraper: n.options.Scraper}
@@ -147,15 +148,16 @@ func (a *Agent) addControllers() (err error) {
 		throttle: report.NewThrottle(n.options.Node, n.options.Config.WriteInterval.D(), n.options.Config.RefreshInterval.D()),
 	}
 	a.promises = &brokenPromises{node: n, devices: a.devices, reporter: a.reporter, evicted: make(map[string]time.Time)}
+	a.missed = &missedContainers{node: n, devices: a.devices, injector: a.injector}
 	a.admission = &admission{
-		node: n, profiles: a.profiles, eviction: a.eviction, devices: a.devices, injector: a.injector, promises: a.promises,
+		missed: a.missed,
+		node:   n, profiles: a.profiles, eviction: a.eviction, devices: a.devices, injector: a.injector, promises: a.promises,
 		checkpoint: a.checkpoint, knobs: a.knobs,
 	}
 	a.observer = &observe.Poller{Reader: n.options.Observe, Interval: n.options.Config.ObserveInterval.D(), Observed: a.wasRead}
 	a.sensor = &sensor{node: n, observer: a.observer, profiles: a.profiles, eviction: &a.eviction.params}
 	a.clock = &clockCheck{events: n.events}
-	laws := &lawState{node: n, lending: a.lending, eviction: a.eviction}
-	laws.load()
+	laws := newLawState(n, a.lending, a.eviction)
 
 	a.onTick = []controller{
 		a.clock,
@@ -168,6 +170,7 @@ func (a *Agent) addControllers() (err error) {
 		a.updates,
 		a.governors,
 		a.devices,
+		a.missed,
 	}
 	a.onObservation = []controller{
 		a.profiles, // what to scrape
@@ -197,10 +200,11 @@ func (a *Agent) Run(ctx context.Context) {
 	wait := messages.Start(working, a.workers())
 	defer func() {
 		endWork()
+		messages.Close()
 		wait()
 		a.governors.close()
+		a.flush()
 	}()
-	defer messages.Close()
 	a.devices.inspect(time.Now())
 	tick := time.NewTicker(a.options.Config.TickInterval.D())
 	defer tick.Stop()
@@ -238,6 +242,17 @@ func (a *Agent) giveBack() {
 		case <-timeout.C:
 			a.node.log.Warn("the agent ends before the kernel has the CPUs that were lent")
 			return
+		}
+	}
+}
+
+// flush has on disk what is not there yet, if the disk answers.
+func (a *Agent) flush() {
+	timeout, cancel := context.WithTimeout(context.Background(), maxLastSave) //nolint:forbidigo // that of the agent has ended
+	defer cancel()
+	for what, s := range map[string]*saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.numbers.saver} {
+		if err := s.flush(timeout.Done()); err != nil {
+			a.node.log.Warn("not written before the end", "what", what, "err", err)
 		}
 	}
 }
@@ -292,7 +307,7 @@ func (a *Agent) round(controllers []controller, in *inputs) {
 	}
 }
 
-// apply carries out what has been decided: on disk first, then in the kernel, then in the runtime.
+// apply carries out what has been decided, in the kernel and in the runtime. The disk gets it too, and nobody waits for that.
 func (a *Agent) apply() {
 	a.checkpoint.save()
 	a.observer.Watch(a.node.pods.watched())
@@ -322,6 +337,10 @@ type Counts struct {
 	UpdatesFailed    uint64
 	Unapplied        uint64 // containers that were created before the pods on their CPUs were seen to have moved away
 	Connections      uint64 // to the runtime
+	NotStarted       uint64 // containers whose start was refused: they did not have what they were given
+	MissedEnded      uint64 // containers that were ended: they started without the agent, and with GPUs that are not theirs, or without theirs
+	MissedLeft       uint64 // containers that started without the agent and see GPUs that are not theirs, and are nobody's that we may end
+	MissedAdjusted   uint64 // containers that started without the agent, and were adjusted afterwards
 	Checkpoints      uint64
 	CheckpointErrors uint64
 	Reports          uint64

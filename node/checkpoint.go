@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,38 +67,51 @@ func write(name string, data []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// checkpoint keeps what the allocator has decided, so that a restart of the agent moves no pod.
+// checkpoint keeps what the allocator has decided, so that a restart of the agent moves no pod. It is written beside the loop, and no answer waits for it: a
+// disk that does not answer must not have containers start without the agent. What was answered and was not on disk when the agent died is recovered from
+// what the container runtime tells, see admission.synchronize.
 type checkpoint struct {
 	node  *nodeState
-	saved []byte // what is on disk
+	saver *saver
 }
 
-// Tick implements controller: it tries again what could not be written.
-func (c *checkpoint) Tick(*inputs) (changed bool) {
+func newCheckpoint(n *nodeState) *checkpoint {
+	c := &checkpoint{node: n}
+	c.saver = newSaver(n.loop, n.ports.Checkpoint, c.written)
+	return c
+}
+
+// Tick implements controller: it tries again what could not be written, and says so where the disk does not answer.
+func (c *checkpoint) Tick(in *inputs) (changed bool) {
 	c.save()
+	if err := c.saver.late(in.now); err != nil {
+		c.node.events.problems.set(spec.ReasonCheckpointLost, err.Error())
+	}
 	return false
 }
 
-// save writes the checkpoint if it has changed. If that fails the node goes on: after a restart what runs is adopted.
+// save has the checkpoint written if it has changed.
 func (c *checkpoint) save() {
+	if c.node.ports.Checkpoint == nil {
+		return
+	}
+	data, err := json.Marshal(c.node.manager.Checkpoint())
+	if err != nil {
+		c.written(err)
+		return
+	}
+	c.saver.save(data, time.Now())
+}
+
+// written takes the end of a write. If it failed the node goes on: after a restart what runs is adopted.
+func (c *checkpoint) written(err error) {
 	n := c.node
-	if n.ports.Checkpoint == nil {
-		return
-	}
-	data, err := json.Marshal(n.manager.Checkpoint())
-	if err == nil && bytes.Equal(data, c.saved) {
-		return
-	}
-	if err == nil {
-		err = n.ports.Checkpoint.Save(data)
-	}
 	if err != nil {
 		n.counts.CheckpointErrors++
 		n.events.problems.set(spec.ReasonCheckpointLost, err.Error())
 		n.log.Error("the checkpoint cannot be written; after a restart what runs is adopted", "err", err)
 		return
 	}
-	c.saved = data
 	n.counts.Checkpoints++
 	n.events.problems.resolve(spec.ReasonCheckpointLost)
 }

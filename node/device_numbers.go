@@ -1,12 +1,12 @@
 package node
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
@@ -28,8 +28,19 @@ type deviceNumbersFile struct {
 type deviceNumbers struct {
 	node  *nodeState
 	known deviceNumbersFile
-	saved []byte // what is on disk
-	err   error  // why known is not on disk; nil: it is
+	saver *saver
+	// kept are the numbers of GPUs and cards that are on disk, and writing those that are being written.
+	kept, writing string
+	// changed is called in the loop when a write has ended; err is why the last one failed.
+	changed func()
+	err     error
+}
+
+func newDeviceNumbers(n *nodeState, changed func()) *deviceNumbers {
+	d := &deviceNumbers{node: n, changed: changed}
+	d.saver = newSaver(n.loop, n.ports.Devices, d.written)
+	d.load()
+	return d
 }
 
 // load takes over which number belongs to which device. What cannot be read is numbered anew.
@@ -55,28 +66,56 @@ func (n *deviceNumbers) load() {
 		n.node.log.Warn("the numbers of devices cannot be read; they are numbered anew", "err", err)
 		return
 	}
-	n.saved = data
+	n.saver.saved, n.kept = data, n.numbering()
 }
 
-// save writes down which number belongs to which device, before anybody is told of it. Numbers that cannot be kept are not promised.
-func (n *deviceNumbers) save() {
+// numbering is which number belongs to which GPU, instance and card, as text. What else is kept changes often, and nobody is told of it by number.
+func (n *deviceNumbers) numbering() string {
+	var out strings.Builder
+	for i := range n.known.GPU.Slots {
+		s := &n.known.GPU.Slots[i]
+		fmt.Fprintf(&out, "%s %s", s.Address, s.GPU.UUID)
+		for k := range s.Instances {
+			fmt.Fprintf(&out, " %s", s.Instances[k].UUID)
+		}
+		out.WriteByte('\n')
+	}
+	fmt.Fprintln(&out, n.known.Cards)
+	return out.String()
+}
+
+// save has written down which number belongs to which device. It does not wait for the disk.
+func (n *deviceNumbers) save(now time.Time) {
 	if n.node.ports.Devices == nil {
 		return
 	}
 	data, err := json.Marshal(n.known)
-	n.err = nil
-	if err == nil && bytes.Equal(data, n.saved) {
+	if err != nil {
+		n.written(err)
 		return
 	}
-	if err == nil {
-		err = n.node.ports.Devices.Save(data)
+	if !n.saver.busy {
+		n.writing = n.numbering()
 	}
-	if err != nil {
+	n.saver.save(data, now)
+}
+
+// written takes the end of a write.
+func (n *deviceNumbers) written(err error) {
+	if n.err = nil; err != nil {
 		n.node.counts.CheckpointErrors++
 		n.err = fmt.Errorf("the numbers of devices cannot be kept: %w", err)
-		return
+	} else {
+		n.node.events.problems.resolve(spec.ReasonCheckpointLost)
+		n.kept = n.writing
+		n.writing = n.numbering() // of what is written next, if there is something
 	}
-	n.saved = data
+	n.changed()
+}
+
+// tellable reports whether the numbers are on disk, so that people may be told of them.
+func (n *deviceNumbers) tellable() bool {
+	return n.node.ports.Devices == nil || n.kept == n.numbering()
 }
 
 // cards are the machine's devices with network cards at the index that their address has.

@@ -69,6 +69,7 @@ type deviceController struct {
 	quiet   time.Time // since when no other party has offered GPUs; zero: one does, or it is not known
 	ready   bool      // one GPU at least could be put into a container
 	last    DeviceInspection
+	tell    func() // what the last look found, while its numbers are not on disk
 	// shutGPUs and shutNICs are closed because a promise of them was broken, by index.
 	shutGPUs, shutNICs map[int]shutDevice
 }
@@ -77,9 +78,8 @@ func newDeviceController(n *nodeState) *deviceController {
 	d := &deviceController{node: n, params: gpu.Defaults(), mps: mps.Defaults()}
 	d.params.Owner = gpu.Setting(n.options.Config.Devices.Owner)
 	d.mps.SeveralUsers = n.options.Config.Devices.SeveralUsers
-	d.numbers = &deviceNumbers{node: n}
+	d.numbers = newDeviceNumbers(n, d.numbersWritten)
 	d.kubelet = &kubeletDevices{node: n, devices: d}
-	d.numbers.load()
 	return d
 }
 
@@ -122,6 +122,9 @@ func (d *deviceController) reopen(over func(at time.Time) bool) {
 
 // Tick implements controller.
 func (d *deviceController) Tick(in *inputs) (changed bool) {
+	if err := d.numbers.saver.late(in.now); err != nil {
+		d.node.events.problems.set(spec.ReasonCheckpointLost, "devices: "+err.Error())
+	}
 	d.inspect(in.now)
 	return false
 }
@@ -190,8 +193,9 @@ func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, no
 			o.Foreign = d.kubelet.addPartlyUsed(o.Foreign)
 		}
 	}
-	d.numbers.known.GPU, d.view = gpu.Step(&d.params, d.numbers.known.GPU, &o)
-	for _, note := range d.view.Notes {
+	var view gpu.View
+	d.numbers.known.GPU, view = gpu.Step(&d.params, d.numbers.known.GPU, &o)
+	for _, note := range view.Notes {
 		d.node.log.Warn("about the GPUs", "note", note)
 	}
 	if others || e.Slices > 0 || !e.NodeKnown || !e.SlicesKnown {
@@ -202,25 +206,48 @@ func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, no
 	if !d.quiet.IsZero() {
 		e.Quiet = int(now.Sub(d.quiet).Seconds())
 	}
-	e.GPUs, e.Ready, e.Held, e.Untold = len(d.view.Slots), d.ready, ours.GPUs != 0, d.kubelet.uncertainty()
-	before := d.own
-	d.own = gpu.DecideOwner(&d.params, &e)
-	d.whose = d.own.Reason != gpu.OwnUnknown
-	d.last, d.looked = *l, true
+	e.GPUs, e.Ready, e.Held, e.Untold = len(view.Slots), d.ready, ours.GPUs != 0, d.kubelet.uncertainty()
 	if d.node.runtime.synced { // before, the running pods are not known
-		d.judged = d.judged || !d.kubelet.unasked(l)
 		d.numbers.forgetFunctions(d.node.manager.UIDs())
 	}
 	cards := d.numbers.cards(l.Bandwidth)
-	_ = d.saveNumbers() // without numbers nothing is promised
+	synced := d.node.runtime.synced
+	d.tell = func() {
+		d.view = view
+		d.decided(l, &e, synced)
+		is := d.checked(l, cards, others)
+		d.kubelet.charge(is)
+		d.node.manager.Devices.Set(is, d.whose)
+		if d.node.runtime.synced && !d.judged { // the runtime told what runs while this look was under way, and the kubelet was not asked
+			d.inspectNow(time.Now())
+		}
+	}
+	d.numbers.save(now)
+	d.numbersWritten()
+}
+
+// numbersWritten carries out what the last look found, when its numbers are on disk: nobody is told of one before. Until then what was found before holds.
+func (d *deviceController) numbersWritten() {
+	if tell := d.tell; tell != nil && (d.numbers.tellable() || d.numbers.err != nil) {
+		d.tell = nil
+		tell()
+	}
+}
+
+// decided takes over who gives the GPUs out.
+func (d *deviceController) decided(l *DeviceInspection, e *gpu.Evidence, synced bool) {
+	before := d.own
+	d.own = gpu.DecideOwner(&d.params, e)
+	d.whose = d.own.Reason != gpu.OwnUnknown
+	d.last, d.looked = *l, true
+	if synced {
+		d.judged = d.judged || !d.kubelet.unasked(l)
+	}
+	if err := d.numbers.err; err != nil { // what cannot be kept is not promised
+		d.own = gpu.Ownership{Owner: topology.OwnerNone, Reason: gpu.OwnUnknown, Message: err.Error()}
+	}
 	if d.own.Owner != before.Owner || d.own.Reason != before.Reason {
 		d.node.log.Info("who gives the GPUs out", "owner", d.own.Owner, "reason", d.own.Reason, "message", d.own.Message)
-	}
-	is := d.checked(l, cards, others)
-	d.kubelet.charge(is)
-	d.node.manager.Devices.Set(is, d.whose)
-	if d.node.runtime.synced && !d.judged { // the runtime told what runs while this look was under way, and the kubelet was not asked
-		d.inspectNow(now)
 	}
 }
 
@@ -250,16 +277,6 @@ func (d *deviceController) uninjectable(l *DeviceInspection) map[string]string {
 		}
 	}
 	return cannot
-}
-
-// saveNumbers writes down which number belongs to which device. What cannot be kept is not promised.
-func (d *deviceController) saveNumbers() error {
-	d.numbers.save()
-	if err := d.numbers.err; err != nil {
-		d.own = gpu.Ownership{Owner: topology.OwnerNone, Reason: gpu.OwnUnknown, Message: err.Error()}
-		return err
-	}
-	return nil
 }
 
 // held are the GPUs that pods hold and that we gave.

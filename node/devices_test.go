@@ -288,8 +288,8 @@ func TestPromisedCards(t *testing.T) {
 	w.stop()
 	w.store.data = nil
 	w.start()
-	w.says("what runs is adopted with what it was promised", func(d *spec.Devices) bool {
-		return allocation(d, "kept") == "0:20000" && allocation(d, "moved") == "0:10000"
+	w.says("what runs is adopted with what its containers say that it has", func(d *spec.Devices) bool {
+		return allocation(d, "kept") == "0:20000" && allocation(d, "moved") == "1:10000"
 	})
 	w.end(moved)
 	w.says("who has gone holds nothing", func(d *spec.Devices) bool { return allocation(d, "moved") == "" && allocation(d, "kept") != "" })

@@ -10,7 +10,7 @@
 //   - After each reading of the kernel's counters, once a second, the controllers of Agent.onObservation run the control laws.
 //
 // A controller is responsible for one concern and owns the state of it: lending, eviction, memory, devices, knobs and so on. Its Tick gets inputs, and
-// returns whether placements or knobs have changed. If so, Agent.apply carries that out: on disk first, then in the kernel, then in the runtime.
+// returns whether placements or knobs have changed. If so, Agent.apply carries that out: in the kernel, and in the runtime; the disk gets it beside the loop.
 // What may take long runs beside the loop (node/loop), and posts its result back.
 //
 // # An example
@@ -18,7 +18,7 @@
 // A node of eight cores lends two of them to a batch pod. A dedicated pod with a promise of two CPUs in NUMA node 1 starts:
 //
 //  1. RunSandbox: admission reads the promise from the Binding's annotations; allocate gives the pod CPUs 4 and 5, and shrinks the pools.
-//  2. apply: the checkpoint is written; the fast knob writer moves the other pods off CPUs 4 and 5.
+//  2. apply: the checkpoint is handed to its writer; the fast knob writer moves the other pods off CPUs 4 and 5.
 //  3. CreateContainer: the runtime is answered "cpuset 4-5", once step 2 is done in the kernel. The container starts alone on its CPUs.
 //  4. observed: the shared pods now wait for CPUs. lendingController takes both lent cores back in the same round, and the report, which is urgent now,
 //     tells the scheduler within a second that there is less headroom.
@@ -27,7 +27,8 @@
 //
 // # What always holds
 //
-// A decision that an answer depends on is on disk before the answer. A new container's CPUs are its own before its first instruction, because the pods
+// No answer waits for a disk: a runtime that gets none goes on without the agent. What was answered and was not on disk when the agent died is recovered from
+// what the runtime tells: each container's CPUs, requests and Mark. A new container's CPUs are its own before its first instruction, because the pods
 // that had them are moved off before the runtime is answered. The loop never calls the runtime, since the runtime may be waiting for the loop. Missing
 // data is not zero: a law without its input does nothing new. Time is monotonic.
 //

@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -42,7 +43,7 @@ func newEvictionController(n *nodeState, laws *advise.Params, storage *storagePo
 		return nil, fmt.Errorf("reclaimed pods would be evicted for what they were lent: %w", err)
 	}
 	c.budgets = &budgetAnswers{node: n}
-	c.disks.read = n.options.Disks
+	c.disks = disks{loop: n.loop, read: n.options.Disks}
 	return c, nil
 }
 
@@ -52,6 +53,9 @@ const answerWithin = 45 * time.Second
 
 // disksEvery is how often the file systems are looked at.
 const disksEvery = 10 * time.Second
+
+// maxDiskAge is how old a look may be that still counts.
+const maxDiskAge = 4 * disksEvery
 
 // Tick implements controller.
 func (c *evictionController) Tick(in *inputs) (changed bool) {
@@ -233,17 +237,27 @@ func priorityOf(annotations map[string]string) int32 {
 	return int32(n)
 }
 
-// disks are the node's file systems, as they were looked at last.
+// disks are the node's file systems, as they were looked at last. They are looked at beside the loop: one on a disk that does not answer holds up whoever
+// asks for its state.
 type disks struct {
+	loop         *loop.Loop
 	read         func() (root, images evict.Disk)
-	at           time.Time
+	busy         bool
+	asked, seen  time.Time
 	root, images evict.Disk
 }
 
+// look returns what was seen last, unless that is too long ago, and has the file systems looked at when that is due.
 func (d *disks) look(now time.Time) (root, images evict.Disk) {
-	if d.read != nil && now.Sub(d.at) >= disksEvery {
-		d.at = now
-		d.root, d.images = d.read()
+	if d.read != nil && !d.busy && now.Sub(d.asked) >= disksEvery && d.loop.Running() {
+		d.busy, d.asked = true, now
+		go func() { // not a worker of the loop: their end is waited for
+			root, images := d.read()
+			d.loop.Post(func() { d.busy, d.seen, d.root, d.images = false, now, root, images })
+		}()
+	}
+	if now.Sub(d.seen) > maxDiskAge {
+		return evict.Disk{}, evict.Disk{}
 	}
 	return d.root, d.images
 }

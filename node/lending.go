@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -216,7 +215,19 @@ type lawState struct {
 	node     *nodeState
 	lending  *lendingController
 	eviction *evictionController
+	saver    *saver
 	saved    time.Time // when the state was last saved
+}
+
+func newLawState(n *nodeState, lending *lendingController, eviction *evictionController) *lawState {
+	l := &lawState{node: n, lending: lending, eviction: eviction}
+	l.saver = newSaver(n.loop, n.ports.LawState, func(err error) {
+		if err != nil {
+			n.log.Warn("what was learned cannot be kept; after a restart it is learned anew", "err", err)
+		}
+	})
+	l.load()
+	return l
 }
 
 // Tick implements controller: it saves the state when that is due, beside the loop.
@@ -234,11 +245,7 @@ func (l *lawState) Tick(in *inputs) (changed bool) {
 		n.log.Error("what was learned cannot be kept", "err", err) // a mistake of ours
 		return false
 	}
-	n.loop.Work(func(context.Context) {
-		if err := n.ports.LawState.Save(data); err != nil {
-			n.log.Warn("what was learned cannot be kept; after a restart it is learned anew", "err", err)
-		}
-	})
+	l.saver.save(data, in.now)
 	return false
 }
 

@@ -46,6 +46,11 @@ type Container struct {
 	// CDI are the full names of the CDI devices that it has, and User the user that it runs as; empty and nil where the runtime does not say.
 	CDI  []string
 	User *uint32
+	// Devices are the paths of its device files, and MilliCPU what it requests now; none and 0 where the runtime does not say.
+	Devices  []string
+	MilliCPU int64
+	// Mark is the agent's annotation; empty: the agent did not adjust the container, or the runtime does not say.
+	Mark string
 }
 
 // Adjustment is what a container gets before its first instruction. What is empty or nil stays as it is.
@@ -53,6 +58,7 @@ type Adjustment struct {
 	CPUs, Mems  topology.CPUSet
 	OOMScoreAdj *int
 	Devices     cdi.Edits
+	Mark        Mark
 }
 
 // Update is what a container gets later.

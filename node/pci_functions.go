@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"time"
 
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/topology"
@@ -16,7 +17,7 @@ type CardFunctions struct {
 }
 
 // functionsOf are the functions of a pod's cards that have device files to inject. A virtual function is the pod's own for as long as the pod is
-// known, and is on disk before a container gets it.
+// known.
 func (j *deviceInjector) functionsOf(uid string, g *topology.Grant) (out []cdi.Function, err error) {
 	for set := g.NICs; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros16(set)
@@ -88,14 +89,14 @@ func (j *deviceInjector) takenFiles(but string, i int, card *CardFunctions) (map
 	return taken, nil
 }
 
-// keepFunction gives a pod a function, on disk.
+// keepFunction gives a pod a function. No answer waits for the disk: the container says itself which function it has (see mark), and so the runtime does
+// after a restart. On a disk that refuses what is to be kept none is given.
 func (j *deviceInjector) keepFunction(uid, address string) error {
 	numbers := j.devices.numbers
-	numbers.noteFunction(uid, address)
-	err := j.devices.saveNumbers()
-	if err != nil {
-		own := numbers.known.Functions[uid]
-		numbers.known.Functions[uid] = own[:len(own)-1]
+	if numbers.err != nil {
+		return numbers.err
 	}
-	return err
+	numbers.noteFunction(uid, address)
+	numbers.save(time.Now())
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/loop"
+	"hilbert.dev/hilbert/topology"
 )
 
 // Connected says that the runtime knows us; it will tell next what runs.
@@ -85,7 +86,7 @@ func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (Ad
 	if err != nil {
 		a.admission.unadjusted(s, err)
 		devices, err := loop.Returned(ctx, a.node.loop, func() (cdi.Edits, error) { return a.injector.inject(&s, &c) })
-		return Adjustment{Devices: devices}, err
+		return Adjustment{Devices: devices, Mark: markOf(c.ID, &topology.Grant{}, &devices)}, err
 	}
 	made, err := loop.Returned(ctx, a.node.loop, func() (created, error) { return a.admission.create(&s, &c, fixed[PodKey{s.Namespace, s.Name}]) })
 	if err != nil || made.settled == nil {

@@ -98,11 +98,42 @@ func (k *kernel) get(name string) string {
 	return k.files[name]
 }
 
-// kept is a Store in memory.
+// kept is a Store in memory. While it is frozen, what is saved waits; when it is dead, that is never written, as with a machine that lost its power.
 type kept struct {
 	mu   sync.Mutex
 	data []byte
 	fail error
+	wait chan struct{} // nil: it is not frozen
+	dead bool
+}
+
+func (s *kept) freeze() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wait == nil {
+		s.wait = make(chan struct{})
+	}
+}
+
+func (s *kept) thaw() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wait != nil {
+		close(s.wait)
+		s.wait = nil
+	}
+}
+
+// die makes what is on disk a disk of its own, to which nothing more comes of this one.
+func (s *kept) die() *kept {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead = true
+	if s.wait != nil {
+		close(s.wait)
+		s.wait = nil
+	}
+	return &kept{data: s.data}
 }
 
 func (s *kept) Load() ([]byte, error) {
@@ -113,7 +144,16 @@ func (s *kept) Load() ([]byte, error) {
 
 func (s *kept) Save(data []byte) error {
 	s.mu.Lock()
+	wait := s.wait
+	s.mu.Unlock()
+	if wait != nil {
+		<-wait
+	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.dead {
+		return errors.New("this disk is gone")
+	}
 	if s.fail == nil {
 		s.data = slices.Clone(data)
 	}
@@ -316,7 +356,7 @@ func (w *world) run(s Sandbox, as ...func(*Container)) (Adjustment, error) {
 	if a.OOMScoreAdj != nil {
 		w.kernel.set(c.Cgroup+"/oom_score_adj", fmt.Sprint(*a.OOMScoreAdj))
 	}
-	c.CPUs, c.Mems, c.Exists = a.CPUs, a.Mems, true
+	c.CPUs, c.Mems, c.Exists, c.Mark = a.CPUs, a.Mems, true, a.Mark.String()
 	w.running[s.UID] = runningPod{s, []Container{c}}
 	return a, w.agent.ContainerCreated(w.Context(), c.ID)
 }

@@ -231,4 +231,7 @@ const (
 	ReasonUnlabelled         = "Unlabelled"         // BestEffort pods have no QoS level; the message names them
 	ReasonAllLabelled        = "AllLabelled"        // all BestEffort pods have a QoS level
 	ReasonNUMANodesOpen      = "NUMANodesOpen"      // no NUMA node is closed
+
+	// ReasonStartedWithoutAgent: a container started while no agent was there, with GPUs that are not its pod's, or without its pod's.
+	ReasonStartedWithoutAgent = "StartedWithoutAgent"
 )

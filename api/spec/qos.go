@@ -33,6 +33,9 @@ const (
 	// the Binding; nothing else may.
 	AnnotationNUMANodes = "hilbert.dev/numa-nodes"
 
+	// AnnotationAdjusted stands on a container, not on a pod: the agent's mark that it has adjusted the container.
+	AnnotationAdjusted = "hilbert.dev/adjusted"
+
 	// AnnotationKatalystQoS is Katalyst's name of LabelQoS, read where that is missing.
 	AnnotationKatalystQoS = "katalyst.kubewharf.io/qos_level"
 	// AnnotationKatalystCPU is Katalyst's name of AnnotationPool, read where that is missing.

@@ -124,6 +124,9 @@ func (c *Catalog) Instance(g GPU, uuid string) (string, error) {
 	return name, d.check(name, g)
 }
 
+// Files are the device files that a device has in a container; nil: it is not known.
+func (c *Catalog) Files(name string) []string { return c.devices[name].files }
+
 // All is the name of the CDI device that is all GPUs, or nothing.
 func (c *Catalog) All() string {
 	if _, ok := c.devices[Kind+"=all"]; ok {

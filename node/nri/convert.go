@@ -6,6 +6,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/topology"
@@ -110,6 +111,10 @@ func containerOf(c *api.Container) node.Container {
 	for _, d := range c.GetCDIDevices() {
 		out.CDI = append(out.CDI, d.GetName())
 	}
+	for _, d := range linux.GetDevices() {
+		out.Devices = append(out.Devices, d.GetPath())
+	}
+	out.MilliCPU, out.Mark = milliOf(cpu), c.GetAnnotations()[spec.AnnotationAdjusted]
 	if user := c.GetUser(); user != nil { // containerd says it since 2.3
 		out.User = new(user.GetUid())
 	}
@@ -129,6 +134,9 @@ func adjustmentOf(a node.Adjustment) *api.ContainerAdjustment {
 		out.SetLinuxOomScoreAdj(a.OOMScoreAdj)
 	}
 	addEdits(out, &a.Devices)
+	if a.Mark.Container != "" {
+		out.AddAnnotation(spec.AnnotationAdjusted, a.Mark.String())
+	}
 	return out
 }
 

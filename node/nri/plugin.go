@@ -20,6 +20,7 @@ type Agent interface {
 	StopSandbox(ctx context.Context, id string) error
 	CreateContainer(ctx context.Context, s node.Sandbox, c node.Container) (node.Adjustment, error)
 	ContainerCreated(ctx context.Context, id string) error
+	StartContainer(ctx context.Context, s node.Sandbox, c node.Container) error
 	UpdateContainer(ctx context.Context, id string) (node.Update, error)
 	Updated(ctx context.Context, sandbox string) error
 	StopContainer(ctx context.Context, id string) error
@@ -125,6 +126,13 @@ func (p *plugin) PostCreateContainer(ctx context.Context, _ *api.PodSandbox, c *
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
 	return p.agent.ContainerCreated(ctx, c.GetId())
+}
+
+// StartContainer comes before a container's first instruction. Its error fails the start, unlike that of PostCreateContainer.
+func (p *plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
+	ctx, cancel := p.bounded(ctx)
+	defer cancel()
+	return p.agent.StartContainer(ctx, sandboxOf(pod), containerOf(c))
 }
 
 // UpdateContainer lets the kubelet's update through, with our CPUs and memory nodes in place of its own.

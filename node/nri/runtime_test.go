@@ -82,6 +82,10 @@ func (a *agent) CreateContainer(_ context.Context, s node.Sandbox, c node.Contai
 
 func (a *agent) ContainerCreated(_ context.Context, id string) error { return a.said("created %s", id) }
 
+func (a *agent) StartContainer(_ context.Context, s node.Sandbox, c node.Container) error {
+	return a.said("start %s in %s", c.ID, s.ID)
+}
+
 func (a *agent) UpdateContainer(_ context.Context, id string) (node.Update, error) {
 	return node.Update{Container: id, CPUs: topology.CPUs(2, 3)}, a.said("update %s", id)
 }
@@ -177,6 +181,7 @@ func TestSession(t *testing.T) {
 	}
 	for _, err := range []error{
 		r.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: pod, Container: container}),
+		r.StartContainer(ctx, &api.StartContainerRequest{Pod: pod, Container: container}),
 		r.PostUpdateContainer(ctx, &api.PostUpdateContainerRequest{Pod: pod, Container: container}),
 		r.PostUpdatePodSandbox(ctx, &api.PostUpdatePodSandboxRequest{Pod: pod}),
 		r.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: pod, Container: container}),
@@ -193,7 +198,7 @@ func TestSession(t *testing.T) {
 	if _, err := r.StopContainer(ctx, &api.StopContainerRequest{Pod: pod, Container: container}); err != nil {
 		t.Error(err)
 	}
-	want := "create c1 in s1; update c1; created c1; updated s1; updated s1; end c1; stop s1; stop s1; resize s1 to 2000; end c1"
+	want := "create c1 in s1; update c1; created c1; start c1 in s1; updated s1; updated s1; end c1; stop s1; stop s1; resize s1 to 2000; end c1"
 	if got := a.take(); got != want {
 		t.Errorf("the agent heard\n%s\nwant\n%s", got, want)
 	}

@@ -212,7 +212,8 @@ func (*freeing) StopSandbox(context.Context, string) error                      
 func (*freeing) CreateContainer(context.Context, node.Sandbox, node.Container) (a node.Adjustment, err error) {
 	return a, nil
 }
-func (*freeing) ContainerCreated(context.Context, string) error { return nil }
+func (*freeing) StartContainer(context.Context, node.Sandbox, node.Container) error { return nil }
+func (*freeing) ContainerCreated(context.Context, string) error                     { return nil }
 func (*freeing) UpdateContainer(context.Context, string) (u node.Update, err error) {
 	return u, nil
 }

@@ -33,6 +33,8 @@ var (
 	agentConnected      = agentDesc("runtime_connected", "1 while the container runtime is connected.")
 	agentConnections    = agentDesc("runtime_connections_total", "Connections to the container runtime.")
 	agentUnsettled      = agentDesc("early_container_creations_total", "Containers created before other containers were confirmed off their CPUs.")
+	agentNotStarted     = agentDesc("container_starts_refused_total", "Containers whose start was refused because they lacked what they were given.")
+	agentMissed         = agentDesc("missed_containers_total", "Containers that started without the agent and needed it, by outcome: adjusted, ended, or left alone.", "outcome")
 	agentCheckpoints    = agentDesc("checkpoint_writes_total", "Writes and reads of the checkpoint, by outcome.", "outcome")
 	agentReports        = agentDesc("report_writes_total", "Writes of the node's CustomNodeResource, by outcome.", "outcome")
 	agentEvictions      = agentDesc("evictions_total", "Evictions of pods whose promise could not be kept, by outcome.", "outcome")
@@ -48,7 +50,7 @@ var (
 	agentResponsive     = agentDesc("loop_responsive", "1 if the loop answered this scrape; otherwise the other agent metrics are missing.")
 	agentCollections    = []*prometheus.Desc{
 		agentPromises, agentDevices, agentWithheld, agentDeviceQueries, agentKubeletDevices, agentRefused, agentNotes, agentWrites, agentReverted, agentKnobRefused, agentEnforce, agentKnobs, agentUpdates, agentConnected,
-		agentConnections, agentUnsettled, agentCheckpoints, agentReports, agentEvictions, agentTicks, agentPods, agentContainers, agentReady,
+		agentConnections, agentUnsettled, agentNotStarted, agentMissed, agentCheckpoints, agentReports, agentEvictions, agentTicks, agentPods, agentContainers, agentReady,
 		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving, agentVanished,
 	}
 )
@@ -123,6 +125,10 @@ func collectAgentCounts(out chan<- prometheus.Metric, s *node.State) {
 	outcomes(agentUpdates, s.Updates, s.UpdatesFailed)
 	count(agentConnections, s.Connections)
 	count(agentUnsettled, s.Unapplied)
+	count(agentNotStarted, s.NotStarted)
+	count(agentMissed, s.MissedAdjusted, "adjusted")
+	count(agentMissed, s.MissedEnded, "ended")
+	count(agentMissed, s.MissedLeft, "left")
 	outcomes(agentCheckpoints, s.Checkpoints, s.CheckpointErrors)
 	outcomes(agentDeviceQueries, s.KubeletRead, s.KubeletUnread)
 	outcomes(agentReports, s.Reports, s.ReportsFailed)

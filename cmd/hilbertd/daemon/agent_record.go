@@ -4,18 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 )
 
 // maxRecord bounds the file that records the laws' ticks. It holds some hours.
 const maxRecord = 64 << 20
 
-var errRecordFull = errors.New("the record is full")
+var (
+	errRecordFull = errors.New("the record is full")
+	errRecordSlow = errors.New("the disk does not take the record as fast as it is made")
+)
 
-// recordFile is a file of bounded size.
+// recordFile is a file of bounded size, written beside those who record.
 type recordFile struct {
-	file *os.File
-	left int
+	file  *os.File
+	left  int
+	lines chan []byte
+	done  chan struct{} // closed when all is written
 }
+
+// maxRecordLines bounds the ticks that wait for the disk.
+const maxRecordLines = 64
 
 // openRecord creates the file that node.lending.record names. Each start overwrites it.
 func openRecord(path string) (*recordFile, error) {
@@ -23,7 +32,14 @@ func openRecord(path string) (*recordFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node.lending.record: %w", err)
 	}
-	return &recordFile{file, maxRecord}, nil
+	r := &recordFile{file: file, left: maxRecord, lines: make(chan []byte, maxRecordLines), done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		for line := range r.lines {
+			_, _ = file.Write(line) // a record that ends early says so itself
+		}
+	}()
+	return r, nil
 }
 
 // Write implements io.Writer. A line that does not fit whole is not written.
@@ -31,8 +47,22 @@ func (r *recordFile) Write(p []byte) (int, error) {
 	if len(p) > r.left {
 		return 0, errRecordFull
 	}
-	r.left -= len(p)
-	return r.file.Write(p)
+	select {
+	case r.lines <- append([]byte(nil), p...):
+		r.left -= len(p)
+		return len(p), nil
+	default:
+		return 0, errRecordSlow
+	}
 }
 
-func (r *recordFile) Close() error { return r.file.Close() }
+// Close writes what waits, if the disk takes it.
+func (r *recordFile) Close() error {
+	close(r.lines)
+	select {
+	case <-r.done:
+		return r.file.Close()
+	case <-time.After(maxLogFlush):
+		return errRecordSlow
+	}
+}

@@ -36,6 +36,7 @@ func NewCommand() *cobra.Command {
 			}
 			log := NewLogger(c.Logging)
 			apiserver.BridgeLogs(log)
+			defer stderr.flush()
 			if cleanUp != "" {
 				return runCleanup(command.Context(), c, cleanUp, log)
 			}

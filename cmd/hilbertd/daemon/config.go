@@ -78,7 +78,7 @@ func NewLogger(c spec.Logging) *slog.Logger {
 		options.Level = level
 	}
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+		return slog.New(slog.NewJSONHandler(stderr, options))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
+	return slog.New(slog.NewTextHandler(stderr, options))
 }

@@ -1,0 +1,157 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/topology"
+)
+
+const (
+	// maxMissed bounds the containers that are looked at, maxMissedEnds those that are ended at one tick.
+	maxMissed, maxMissedEnds = 1024, 8
+	// nvidiaFiles is how the device files of NVIDIA's GPUs begin, but for those that belong to no GPU.
+	nvidiaFiles = "/dev/nvidia"
+)
+
+// missedContainers handles containers that started while no agent was there, as the runtime tells of them. Their CPUs and limits are put right by the knobs
+// and by updates through the runtime, like those of all others. What devices a container has cannot be changed once it runs: one that lacks its pod's, or
+// that sees GPUs which are not its pod's, is ended by cgroup.kill, and the kubelet makes it anew. Only containers of pods that Hilbert placed, or that name
+// a level, are ended; of others it is told.
+type missedContainers struct {
+	node     *nodeState
+	devices  *deviceController
+	injector *deviceInjector
+	waiting  []missedContainer // until it is known whose the GPUs are
+}
+
+// missedContainer is a container without a mark.
+type missedContainer struct {
+	sandbox   Sandbox
+	container Container
+}
+
+// note takes over what the runtime told of what runs.
+func (m *missedContainers) note(sandboxes []Sandbox, containers []Container) {
+	m.waiting = nil
+	if !m.node.runtime.tellsMarks() {
+		return
+	}
+	byID := make(map[string]*Sandbox, len(sandboxes))
+	for i := range sandboxes {
+		byID[sandboxes[i].ID] = &sandboxes[i]
+	}
+	for i := range containers {
+		c := &containers[i]
+		s := byID[c.Sandbox]
+		if _, marked := ParseMark(c.Mark, c.ID); marked || c.Stopped || s == nil || len(m.waiting) == maxMissed {
+			continue
+		}
+		m.waiting = append(m.waiting, missedContainer{*s, *c})
+	}
+}
+
+// Tick implements controller: it judges each of them once, as soon as that can be done.
+func (m *missedContainers) Tick(*inputs) (changed bool) {
+	if len(m.waiting) == 0 || !m.node.loop.Running() || m.node.options.Devices != nil && !m.devices.judged {
+		return false
+	}
+	ended := 0
+	m.waiting = slices.DeleteFunc(m.waiting, func(c missedContainer) bool {
+		if ended == maxMissedEnds {
+			return false
+		}
+		if m.judge(&c) {
+			ended++
+		}
+		return true
+	})
+	return false
+}
+
+// judge looks at one container, and returns whether it is ended.
+func (m *missedContainers) judge(c *missedContainer) (ended bool) {
+	known := m.node.pods.containers[c.container.ID]
+	if known == nil { // it has ended, or its pod cannot be here
+		return false
+	}
+	why := m.wrong(c)
+	name := nameOf(&c.sandbox)
+	switch {
+	case why == "":
+		if NeedsAgent(&c.sandbox, &c.container, false) {
+			m.node.counts.MissedAdjusted++
+		}
+		return false
+	case !placedHere(&c.sandbox) && !said(&c.sandbox) || known.cgroup == "":
+		m.node.counts.MissedLeft++
+		m.node.events.note(name, allocate.Note{Reason: spec.ReasonStartedWithoutAgent, Message: "container " + c.container.Name + " " + why + "; it is left alone, for the pod is not Hilbert's"})
+		return false
+	}
+	m.node.counts.MissedEnded++
+	m.node.events.note(name, allocate.Note{Reason: spec.ReasonStartedWithoutAgent, Message: "container " + c.container.Name + " " + why + "; it is ended, and made anew"})
+	file := known.cgroup + "/cgroup.kill"
+	m.node.loop.Work(func(context.Context) {
+		if err := m.node.options.Kernel.Write(file, "1"); err != nil {
+			m.node.loop.Post(func() { m.node.log.Error("a container cannot be ended", "pod", name.String(), "err", err) })
+		}
+	})
+	return true
+}
+
+// said reports whether the pod names a level.
+func said(s *Sandbox) bool {
+	qos, _ := spec.QoSOf(s.Labels, s.Annotations)
+	return qos.Said
+}
+
+// wrong says what a container has of devices that it must not have, or lacks; empty: nothing.
+func (m *missedContainers) wrong(c *missedContainer) string {
+	if m.node.options.Devices == nil || c.sandbox.Namespace == observers {
+		return ""
+	}
+	held, _ := m.node.manager.Placement(c.sandbox.UID)
+	box := cdi.Container{Env: c.container.Env, Mounts: c.container.Mounts}
+	switch g := &held.Devices; {
+	case held.Unsettled: // it may be a device plugin's
+	case g.GPUs|g.NICs != 0:
+		return m.lacks(c, g, &box)
+	case !m.injector.ours() || m.kubeletGave(c.sandbox.UID):
+	case box.Asks():
+		return "sees the node's GPUs and holds none: it started while Hilbert's agent was away"
+	case slices.ContainsFunc(c.container.Devices, isGPU):
+		return fmt.Sprintf("has device files of GPUs and holds none: %q", c.container.Devices)
+	}
+	return ""
+}
+
+// lacks says what a container of a pod with devices has wrong.
+func (m *missedContainers) lacks(c *missedContainer, g *topology.Grant, box *cdi.Container) string {
+	given, _, err := m.injector.resolve(c.sandbox.UID, &c.container, g)
+	if err != nil { // it is not known what it should have
+		return ""
+	}
+	mark := Mark{CDI: slices.Concat(given.GPUs, given.Cards)}
+	if err := mark.check(&c.container, m.injector.files); err != nil {
+		return "started while Hilbert's agent was away: " + err.Error()
+	}
+	if box.Asks() && m.injector.ours() {
+		return "sees GPUs beyond those that its pod holds: it started while Hilbert's agent was away"
+	}
+	return ""
+}
+
+// kubeletGave reports whether the kubelet gave the pod devices of a device plugin.
+func (m *missedContainers) kubeletGave(uid string) bool {
+	by, _ := m.devices.kubelet.assignments.Pod(uid)
+	return by.Any
+}
+
+// isGPU reports whether a device file is one of NVIDIA's GPUs: /dev/nvidia0, and not /dev/nvidiactl.
+func isGPU(file string) bool {
+	return len(file) > len(nvidiaFiles) && file[:len(nvidiaFiles)] == nvidiaFiles && file[len(nvidiaFiles)] >= '0' && file[len(nvidiaFiles)] <= '9'
+}
