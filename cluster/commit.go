@@ -28,6 +28,7 @@ type judgement struct {
 type givenPlace struct {
 	pod     *Pod
 	since   int64 // its Scheduled
+	took    bool  // it TookBack
 	class   *Class
 	node    string
 	grant   topology.Grant
@@ -55,8 +56,20 @@ func (s *Store) Commit(plan *Plan, check Check) (verdict Verdict) {
 		return verdict
 	}
 	j.ease()
+	j.markTakers()
 	j.claim()
 	return verdict
+}
+
+// markTakers takes note of which pods hold what was taken back for a guarantee.
+func (j *judgement) markTakers() {
+	took := func(victim *Pod) bool { return victim.tookBack }
+	if !j.plan.Reclaims && !slices.ContainsFunc(j.victims, took) {
+		return
+	}
+	for i := range j.plan.Placements {
+		j.s.pods.byUID[j.plan.Placements[i].Pod].tookBack = true
+	}
 }
 
 // mayGiveUp reports whether all pods that the Plan replaces have places that they may give up.
@@ -74,7 +87,7 @@ func (j *judgement) giveUp() {
 	j.s.inJudgement = true
 	for _, uid := range j.plan.Replaces {
 		pod := j.s.pods.byUID[uid]
-		j.given = append(j.given, givenPlace{pod, pod.Scheduled, pod.Class, pod.node, pod.Grant(), slices.Clone(pod.victims), pod.Unit != nil && pod.Unit.Running()})
+		j.given = append(j.given, givenPlace{pod, pod.Scheduled, pod.tookBack, pod.Class, pod.node, pod.Grant(), slices.Clone(pod.victims), pod.Unit != nil && pod.Unit.Running()})
 		j.s.takeBack(pod)
 		j.s.catchUp(pod)
 	}
@@ -92,7 +105,7 @@ func (j *judgement) restore() (some bool) {
 		}
 		j.s.place(g.pod, g.node, &g.grant)
 		j.s.units.setPhase(g.pod, Assumed)
-		g.pod.Scheduled = g.since
+		g.pod.Scheduled, g.pod.tookBack = g.since, g.took
 		for _, victim := range g.victims {
 			j.s.victims.note(victim.slot)
 			g.pod.victims, victim.claims = append(g.pod.victims, victim), append(victim.claims, g.pod)

@@ -21,6 +21,10 @@ func (p *Pod) Obliged() bool { return len(p.victims) > 0 }
 // Victims are the pods that must leave before the pod may be bound, as far as they have not; the caller must not change the slice.
 func (p *Pod) Victims() []*Pod { return p.victims }
 
+// TookBack reports whether the pod's place was taken back for what its queue is guaranteed, from pods of as high a priority, or was given up by a pod that had
+// taken it back. It is not known of pods that another process placed.
+func (p *Pod) TookBack() bool { return p.tookBack }
+
 // Claimed reports whether an assumed pod waits for this one to leave.
 func (p *Pod) Claimed() bool { return len(p.claims) > 0 }
 

@@ -91,7 +91,7 @@ func (s *Store) release(pod *Pod) {
 
 // takeBack makes a pod that has a place Pending again. What it has said of itself meanwhile is not taken in.
 func (s *Store) takeBack(pod *Pod) {
-	pod.Scheduled = 0
+	pod.Scheduled, pod.tookBack = 0, false
 	s.unplace(pod)
 	s.units.setPhase(pod, Pending)
 }

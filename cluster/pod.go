@@ -77,6 +77,7 @@ type Pod struct {
 	lifted        bool // off its node while a Plan is judged
 	counted       bool // its class counts in Store.waiting
 	mirror        bool // see facts.Pod
+	tookBack      bool // see TookBack
 
 	tenant       *quota.Tenant
 	identity     *identity

@@ -145,7 +145,7 @@ func (a *attempt) reclaim() bool {
 	found, ok := a.decider().Reclaims.Evict(a.wanted(), a.now.UnixNano())
 	snapshot.Rollback(mark)
 	if !ok {
-		a.s.blocked.noVictims(keyOf(a.unit), a.unit.Priority, found.Protected)
+		a.s.blocked.noVictims(keyOf(a.unit), a.unit.Priority, &found)
 		return false
 	}
 	a.s.gate.Reservations.GiveUp(access.Lower)

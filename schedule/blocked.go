@@ -56,6 +56,7 @@ type blockedQueue struct {
 	searched    bool               // victims were searched for
 	noVictimsTo int32              // there were none up to this priority
 	protected   victims.Protection // of what could be evicted later
+	spared      bool               // there may be when the queue uses more (victims.Eviction.Spared)
 	lacking     int                // of a gang: the members that found no place when it was put to sleep; 0: not known
 	roomGained  int                // for how many more members there may be room since
 }

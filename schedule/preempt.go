@@ -18,7 +18,7 @@ func (a *attempt) preempt() bool {
 		found, ok = decider.Preempts.Preempt(pod)
 	}
 	if !ok {
-		a.s.blocked.noVictims(keyOf(a.unit), pod.Priority, victims.Protection{})
+		a.s.blocked.noVictims(keyOf(a.unit), pod.Priority, &victims.Eviction{})
 		return false
 	}
 	its := attempt{s: a.s, unit: next, in: a.in, now: a.now, quotaAdmits: true, preempts: true, victims: found.Victims}

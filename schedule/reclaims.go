@@ -43,13 +43,14 @@ func (b *blocked) wantsVictims(key queueKey, priority int32) {
 	b.wantingKept = b.wanting
 }
 
-// noVictims takes note that there are no victims for the units of a shape queue, up to a priority; what is protected may be some later.
-func (b *blocked) noVictims(key queueKey, priority int32, protected victims.Protection) {
+// noVictims takes note that there are no victims for the units of a shape queue, up to a priority, and what the search said of later.
+func (b *blocked) noVictims(key queueKey, priority int32, search *victims.Eviction) {
 	b.wantsVictims(key, priority)
 	r := b.byQueue[key]
-	r.searched, r.noVictimsTo, r.protected = true, priority, protected.Earlier(r.protected)
+	r.searched, r.noVictimsTo, r.protected = true, priority, search.Protected.Earlier(r.protected)
+	r.spared = r.spared || search.Spared
 	b.byQueue[key] = r
-	b.willEnd(protected.Until)
+	b.willEnd(search.Protected.Until)
 }
 
 // mayHaveVictims reports whether it is worth to search victims for a unit of a shape queue.
@@ -79,7 +80,7 @@ func (b *blocked) willEnd(until int64) {
 }
 
 // retryReclaims wakes units that found no victims, and may find some by now although no change of a node shows it: their queue is within its guarantee, and
-// may have been beyond it then, or the others within theirs; or something that was protected from them is not any more.
+// may have been beyond it then, or the others within theirs; or it uses more of it than then; or something that was protected from them is not any more.
 func (b *blocked) retryReclaims(now time.Time) {
 	if at, due := b.nextReclaim(); !due || now.Before(at) {
 		return
@@ -97,8 +98,9 @@ func (b *blocked) retryReclaims(now time.Time) {
 	}
 	b.queue.Parked(func(sq *queue.ShapeQueue, seen queue.Version) (queue.Version, bool) {
 		key := keyOfQueue(sq)
-		within := changed && b.byQueue[key].searched && admit.WithinGuarantee(sq.Queue(), sq.Shape.Ask)
-		if !within && !unprotected(key) {
+		r := b.byQueue[key]
+		moved := changed && r.searched && (r.spared || admit.WithinGuarantee(sq.Queue(), sq.Shape.Ask))
+		if !moved && !unprotected(key) {
 			return seen, false
 		}
 		b.forgetVictims(key)
@@ -106,11 +108,11 @@ func (b *blocked) retryReclaims(now time.Time) {
 	})
 	b.queue.RetryBlocked(func(sq *queue.ShapeQueue) bool {
 		key := keyOfQueue(sq)
-		if !unprotected(key) {
-			return false
+		retry := unprotected(key) || changed && b.byQueue[key].spared
+		if retry {
+			b.forgetVictims(key)
 		}
-		b.forgetVictims(key)
-		return true
+		return retry
 	})
 }
 
@@ -130,7 +132,23 @@ func (b *blocked) nextReclaim() (at time.Time, due bool) {
 }
 
 // protectedText says that a unit waits for what is protected, and until when; empty if it does not.
-func (b *blocked) protectedText(u *queue.Unit) string { return b.byQueue[keyOf(u)].protected.Text() }
+func (b *blocked) protectedText(u *queue.Unit) string {
+	r := b.byQueue[keyOf(u)]
+	if text := r.protected.Text(); text != "" || !r.spared {
+		return text
+	}
+	return "pods of lower priority stay because they took back what queue " + u.Queue().Name + " is guaranteed"
+}
+
+// anyLater reports whether some unit waits for what may be evicted later.
+func (b *blocked) anyLater() bool {
+	for _, r := range b.byQueue {
+		if r.spared || r.protected.Until != 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // whyParked is the condition of a unit that fits nowhere: why, and what it may evict later.
 func (b *blocked) whyParked(u *queue.Unit, why *explanation) facts.Condition {
@@ -149,10 +167,10 @@ func continued(said, more string) string {
 
 // Protected says of each pod that waits for others which may be evicted later, which these are and when.
 func (s *Scheduler) Protected() map[facts.UID]string {
-	if s.blocked.unprotected == 0 {
-		return nil
-	}
 	all := make(map[facts.UID]string)
+	if !s.blocked.anyLater() {
+		return all
+	}
 	s.store.EachPod(func(pod *cluster.Pod) {
 		if u := s.queue.Unit(pod.UID); u != nil && u.Shape != nil {
 			if text := s.blocked.protectedText(u); text != "" {

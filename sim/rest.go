@@ -362,7 +362,8 @@ func (rc *restCheck) strandedPreemptors() {
 	}
 }
 
-// yields says whether a pod of lower priority has to make room for another: in one queue it has, if it is no part of a gang.
+// yields says whether a pod of lower priority has to make room for another: in one queue it has, if it is no part of a gang, and has not taken back
+// something that the other does not ask for and some queue of theirs is guaranteed.
 func (rc *restCheck) yields(other, p *pod) bool {
 	if !rc.features.tenants {
 		return true
@@ -370,5 +371,11 @@ func (rc *restCheck) yields(other, p *pod) bool {
 	t := rc.api.tenants
 	queue := t.QueueOf(rc.api.identity(p).Namespace)
 	f := t.Queues[queue]
+	asks, known := judge.Charge(rc.api.requirements(p)), rc.scheduler.Store().Pod(other.uid)
+	for r := range judge.Charge(rc.api.requirements(other)) {
+		if known != nil && known.TookBack() && asks[r] == 0 && r != resource.NamePods && t.GuaranteedUpTo(queue, r) {
+			return false
+		}
+	}
 	return rc.w.Tasks[other.task].Unit == "" && t.QueueOf(rc.api.identity(other).Namespace) == queue && (f == nil || !f.NeverPreempts)
 }

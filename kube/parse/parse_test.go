@@ -366,6 +366,25 @@ func TestPodFacts(t *testing.T) {
 	}
 }
 
+func TestScheduledIsWhenThePodWasBound(t *testing.T) {
+	at := metav1.Unix(1_000_030, 0)
+	for name, c := range map[string]struct {
+		status corev1.ConditionStatus
+		node   string
+		want   int64
+	}{
+		"bound": {corev1.ConditionTrue, "n1", 1_000_030e9}, "refused": {corev1.ConditionFalse, "n1", 0}, "not bound": {corev1.ConditionTrue, "", 0},
+	} {
+		got := NewParser("hilbert", nil).Pod(ours(func(p *corev1.Pod) {
+			p.Spec.NodeName = c.node
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.PodScheduled, Status: c.status, LastTransitionTime: at}}
+		}))
+		if got.Scheduled != c.want {
+			t.Errorf("%s: scheduled at %d, want %d", name, got.Scheduled, c.want)
+		}
+	}
+}
+
 func TestOwner(t *testing.T) {
 	yes, no := true, false
 	cases := map[string]struct {

@@ -24,7 +24,9 @@ type Checker struct {
 	// the Plan are reported.
 	victims []facts.UID
 	plan    *cluster.Plan // that was committed last
-	need    int           // of its members may go elsewhere together, while they wait for victims
+	// tookBack: it took places back for a guarantee, or such that had been.
+	tookBack bool
+	need     int // of its members may go elsewhere together, while they wait for victims
 	// RefusedThoughFit counts decisions that nothing fits though something does.
 	RefusedThoughFit int
 }
@@ -96,7 +98,7 @@ func (c *Checker) placed(pod *cluster.Pod, victims []facts.UID) {
 		return
 	}
 	m.assumed, m.victims, m.plan, m.need = true, victims, c.plan, c.need
-	m.scheduled = c.run.Now()
+	m.scheduled, m.tookBack = c.run.Now(), c.tookBack
 	c.mirror.move(m, n.Name, pod.Grant())
 }
 
@@ -166,6 +168,7 @@ func (c *Checker) Judged(plan *cluster.Plan, v cluster.Verdict) {
 		if c.run.Tenanted() {
 			(&planJudge{plan, c.mirror, c.run, ran}).judge()
 		}
+		c.tookBack = plan.Reclaims || slices.ContainsFunc(plan.Victims, func(uid facts.UID) bool { m := c.mirror.pods[uid]; return m != nil && m.tookBack })
 		c.victims, c.plan, c.need = plan.Victims, plan, c.mayGo(plan)
 	}
 	for i := range plan.Placements {

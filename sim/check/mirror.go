@@ -55,6 +55,7 @@ type mirrored struct {
 	unit         facts.UnitName
 	subgroup     string
 	started      int64
+	tookBack     bool  // its place was taken back for a guarantee, or given up by a pod that had
 	scheduled    int64 // when its Plan was committed, or it was bound
 	evicting     bool  // its unit was stuck, so that it may be evicted
 }

@@ -20,7 +20,8 @@ import (
 //  5. each victim may be evicted for the pod that takes its place
 //  6. no pod is evicted for another queue before it has run for as long as its own queue protects it; of a gang that goes whole this holds for as many
 //     members as it needs
-//  7. no queue loses what it is guaranteed of something that the Plan does not ask for
+//  7. no pod that took back what its queue is guaranteed is evicted for another of its queue that does not ask for that
+//  8. no queue loses what it is guaranteed of something that the Plan does not ask for
 type planJudge struct {
 	plan   *cluster.Plan
 	mirror *mirror
@@ -177,6 +178,7 @@ func (j *planJudge) victims() {
 	}
 	used := j.mirror.usage(nil)
 	j.otherGuarantees(used)
+	j.ownGuarantee()
 	for _, uid := range j.plan.Victims {
 		victim := j.mirror.pods[uid]
 		if victim == nil || victim.deleting { // one that leaves anyway loses nothing
@@ -229,21 +231,19 @@ func (j *planJudge) minRuntimes() {
 
 // otherGuarantees: no queue is left with less than it is guaranteed of what its victims hold and the Plan has no claim to.
 func (j *planJudge) otherGuarantees(used judge.Bill) {
-	t, left, asked := j.mirror.tenants, j.mirror.usage(j.plan.Victims), make(map[string]int64)
-	for i := range j.plan.Placements {
-		for r, amount := range judge.Charge(j.mirror.pods[j.plan.Placements[i].Pod].requirements) {
-			asked[r] += amount
-		}
-	}
+	t, left, asked := j.mirror.tenants, j.mirror.usage(j.plan.Victims), j.asked()
 	taker := j.mirror.pods[j.plan.Placements[0].Pod].namespace
 	for _, uid := range j.plan.Victims {
 		victim := j.mirror.pods[uid]
 		if victim == nil || victim.deleting {
 			continue
 		}
+		if t.QueueOf(victim.namespace) == t.QueueOf(taker) {
+			continue // ownGuarantee judges
+		}
 		side := t.Side(victim.namespace, taker)
-		if side == "" || t.QueueOf(victim.namespace) == t.QueueOf(taker) {
-			continue // of the same queue, or of an inner one whose own pods are guaranteed nothing
+		if side == "" {
+			continue // of an inner queue whose own pods are guaranteed nothing
 		}
 		claims := t.Claims(t.QueueOf(taker), t.Side(taker, victim.namespace), used, asked)
 		if queue := t.CutsGuarantee(victim.namespace, side, left, j.mirror.costs(victim), claims); queue != "" {
@@ -251,6 +251,45 @@ func (j *planJudge) otherGuarantees(used judge.Bill) {
 				uid, j.plan.Placements[0].Pod, queue)
 		}
 	}
+}
+
+// ownGuarantee: pods that took back what their queue is guaranteed are not evicted for another of their queue, if together they leave the queue, or one
+// above it, with less than that of something which the other does not ask for.
+func (j *planJudge) ownGuarantee() {
+	t, taker := j.mirror.tenants, j.mirror.pods[j.plan.Placements[0].Pod].namespace
+	var took []facts.UID
+	for _, uid := range j.plan.Victims {
+		if victim := j.mirror.pods[uid]; victim != nil && victim.tookBack && !victim.deleting && t.QueueOf(victim.namespace) == t.QueueOf(taker) {
+			took = append(took, uid)
+		}
+	}
+	left := j.mirror.usage(took)
+	for _, uid := range took {
+		if queue := t.CutsGuarantee(taker, "", left, j.mirror.costs(j.mirror.pods[uid]), named(j.asked())); queue != "" {
+			j.run.Violate("pod %s is evicted for %s of its own queue, and queue %s uses less than it is guaranteed of what it had taken back",
+				uid, j.plan.Placements[0].Pod, queue)
+		}
+	}
+}
+
+// asked is what all pods of the Plan ask for.
+func (j *planJudge) asked() map[string]int64 {
+	asked := make(map[string]int64)
+	for i := range j.plan.Placements {
+		for r, amount := range judge.Charge(j.mirror.pods[j.plan.Placements[i].Pod].requirements) {
+			asked[r] += amount
+		}
+	}
+	return asked
+}
+
+// named are the resources of which some is asked for.
+func named(asked map[string]int64) map[string]bool {
+	set := make(map[string]bool)
+	for r, amount := range asked {
+		set[r] = amount > 0
+	}
+	return set
 }
 
 // spared says why a pod must not be evicted for another; empty if it may.

@@ -274,6 +274,11 @@ func (t *Tenants) CutsGuarantee(namespace, side string, left Bill, victim map[st
 	return ""
 }
 
+// GuaranteedUpTo says whether a queue, or one above it, is guaranteed some of a resource.
+func (t *Tenants) GuaranteedUpTo(queue, r string) bool {
+	return slices.ContainsFunc(t.upTo(queue, ""), func(name string) bool { return t.Guaranteed(name, r) > 0 })
+}
+
 // Spares says whether a namespace's queue and those above it, up to a branch, have borrowed so much of a resource.
 func (t *Tenants) Spares(namespace, side string, used Bill, r string, amount int64) bool {
 	return !slices.ContainsFunc(t.upTo(t.QueueOf(namespace), side), func(name string) bool { return used[name][r]-amount < t.Guaranteed(name, r) })

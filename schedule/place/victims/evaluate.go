@@ -143,7 +143,7 @@ func (e *nodeEvaluator) tryTaking(slot cluster.Slot, p *victimGroup) bool {
 		e.absorbMembers(p.gang)
 	}
 	holds := e.groups.holds(p)
-	if len(e.taken) > 0 && !e.quota.mayTake(p.account, holds, p.highest, p.gang != nil) {
+	if len(e.taken) > 0 && !e.quota.mayTake(p, holds) {
 		return false // the others have taken all that there was to take
 	}
 	e.quota.take(p.account, holds, 1)

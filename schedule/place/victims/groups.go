@@ -43,6 +43,8 @@ type victimGroup struct {
 	account *queueAccount
 	highest int32
 	lost    int64
+	// tookBack: one of the pods did, see cluster.Pod.TookBack.
+	tookBack bool
 }
 
 // gang is a unit whose members can only leave together, but for those beyond MinMember.
@@ -54,7 +56,9 @@ type gang struct {
 	highest int32
 	lost    int64
 	since   int64 // when the last of the members that it needs began to run; 0: not known
-	taken   bool
+	// tookBack: a member did, see cluster.Pod.TookBack.
+	tookBack bool
+	taken    bool
 	// remaining is the members that have not left singly, and holds is what those hold; stale when a member has left or come back since.
 	remaining []*cluster.Pod
 	holds     resource.List
@@ -112,7 +116,7 @@ func (gs *victimGroups) gangOf(u *cluster.Unit) *gang {
 	g.members = members
 	gs.refresh(g)
 	for _, pod := range members {
-		g.highest = max(g.highest, pod.Priority)
+		g.highest, g.tookBack = max(g.highest, pod.Priority), g.tookBack || pod.TookBack()
 		g.lost = resource.Add(g.lost, gs.lost(pod))
 		if !g.surplus[pod] {
 			g.since = max(g.since, pod.RunningSince(gs.decided))
@@ -133,9 +137,9 @@ func (gs *victimGroups) groupOf(pod *cluster.Pod) (p victimGroup, ok bool) {
 		g = gs.gangOf(u)
 	}
 	if g == nil || g.surplus[pod] {
-		p = victimGroup{pod: pod, account: a, highest: pod.Priority}
+		p = victimGroup{pod: pod, account: a, highest: pod.Priority, tookBack: pod.TookBack()}
 		if !gs.protects(&p, pod.Charge(), pod.RunningSince(gs.decided)) {
-			ok = gs.quota.mayTake(a, pod.Charge(), pod.Priority, false)
+			ok = gs.quota.mayTake(&p, pod.Charge())
 			if ok {
 				p.lost = gs.lost(pod)
 			}
@@ -145,8 +149,8 @@ func (gs *victimGroups) groupOf(pod *cluster.Pod) (p victimGroup, ok bool) {
 	if g == nil || g.members == nil {
 		return victimGroup{}, false
 	}
-	p = victimGroup{gang: g, account: a, highest: g.highest, lost: g.lost}
-	return p, !gs.protects(&p, g.holds, g.since) && gs.quota.mayTake(a, g.holds, g.highest, true)
+	p = victimGroup{gang: g, account: a, highest: g.highest, lost: g.lost, tookBack: g.tookBack}
+	return p, !gs.protects(&p, g.holds, g.since) && gs.quota.mayTake(&p, g.holds)
 }
 
 // pods returns the pods that leave: of a gang all that have not left singly before.

@@ -44,7 +44,7 @@ func (gs *victimGroups) protects(p *victimGroup, holds resource.List, since int6
 	if a.minRuntime == 0 || a.ownQueue || since == 0 || since+a.minRuntime <= gs.decided {
 		return false
 	}
-	might := gs.quota.mayTake(a, holds, p.highest, p.gang != nil)
+	might := gs.quota.mayTake(p, holds)
 	if len(gs.removed) > 0 {
 		might = len(a.reclaimable) > 0 || a.priority && p.highest < gs.quota.priority
 	}

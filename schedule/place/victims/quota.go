@@ -28,6 +28,8 @@ type victimQuota struct {
 	requested, claimable resource.List
 	// strict: a gang that holds more than its queue has borrowed is left alone.
 	strict bool
+	// spared: pods were not taken because that wastesGuarantee. They may be when the queue uses more.
+	spared bool
 
 	accounts    map[*quota.Queue]*queueAccount
 	lastAccount *queueAccount
@@ -68,7 +70,7 @@ func (b *victimQuota) open(store *cluster.Store, ask *pack.Ask) {
 	b.store, b.queued, b.queue = store, store.Quota().Configured(), first.Queue()
 	b.accounts, b.lastAccount, b.limits, b.ancestors = make(map[*quota.Queue]*queueAccount), nil, b.limits[:0], b.ancestors[:0]
 	b.placed.Clear()
-	b.priority, b.never, b.strict = math.MaxInt32, false, b.queued
+	b.priority, b.never, b.strict, b.spared = math.MaxInt32, false, b.queued, false
 	for _, pod := range ask.Members {
 		b.priority = min(b.priority, pod.Priority)
 		b.never = b.never || pod.NeverPreempts
@@ -211,17 +213,36 @@ func keepsBorrowed(q *quota.Queue) bool { return q.Facts != nil && q.Facts.Keeps
 
 func neverPreempts(q *quota.Queue) bool { return q.Facts != nil && q.Facts.NeverPreempts }
 
-// mayTake reports whether pods that leave together may be taken. holds is what they hold, highest the highest of their priorities; wholeGang says
-// that they are a gang.
-func (b *victimQuota) mayTake(a *queueAccount, holds resource.List, highest int32, wholeGang bool) bool {
-	lower := a.priority && highest < b.priority
+// mayTake reports whether pods that leave together may be taken, as far as queues and priorities are concerned. holds is what they hold.
+func (b *victimQuota) mayTake(p *victimGroup, holds resource.List) bool {
+	a, wholeGang := p.account, p.gang != nil
+	lower := a.priority && p.highest < b.priority
 	if a.ownQueue {
-		return lower
+		return lower && (!p.tookBack || !b.wastesGuarantee(a, holds))
 	}
 	if len(a.reclaimable) > 0 && b.borrowed(a, a.reclaimable, holds, wholeGang) && !b.cutsGuarantee(a, a.reclaimable, holds) {
 		return true
 	}
 	return lower && b.borrowed(a, b.claimable, holds, wholeGang) && !b.cutsGuarantee(a, nil, holds)
+}
+
+// wastesGuarantee reports whether pods of the unit's own queue, which took back what the queue is guaranteed, hold some of it that the unit does not ask
+// for. The unit waits, although its priority is higher, until the queue uses more: else the pods that had to make room were evicted for nothing. And
+// three pods would evict one another for ever: a takes memory and CPU back from b of another queue, because its own is guaranteed the CPU; c of the
+// same queue preempts a for the memory, which it borrows; b, of the highest priority, preempts c; and a takes back the CPU, which its queue has lost.
+func (b *victimQuota) wastesGuarantee(a *queueAccount, holds resource.List) bool {
+	for _, held := range holds {
+		if held.Kind == resource.Pods || held.Value == 0 || b.requested.Get(held.Kind) > 0 {
+			continue
+		}
+		for up := a; up.parent != nil; up = up.parent { // the root is guaranteed nothing itself
+			if up.queue.Guaranteed(held.Kind) > 0 && b.excess(up, held.Kind) < held.Value {
+				b.spared = true
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // cutsGuarantee reports whether the pods hold something that the unit has no claim to, and without which a queue of theirs, up to the branch, would

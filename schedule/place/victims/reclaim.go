@@ -19,7 +19,8 @@ import (
 //
 //   - Never a pod that another Plan claims, or with one of the system's own priorities. A pod that is being deleted is no victim either: its room
 //     is counted as free, and waited for.
-//   - In the unit's own queue, pods of lower priority, unless the queue or the unit says never.
+//   - In the unit's own queue, pods of lower priority, unless the queue or the unit says never, or they took back what the queue is guaranteed and the unit
+//     does not ask for (victimQuota.wastesGuarantee).
 //   - In another queue, only what that queue, and those above it up to its branch, have borrowed. The branch is the child, on its side, of the lowest
 //     queue above both. Pods of any priority may be taken for what the unit claims: the unit's queue, and those above it up to the branching, are
 //     guaranteed that and stay within their guarantees. Pods of lower priority may be taken for anything that the unit asks for. Nothing that the unit
@@ -71,6 +72,8 @@ type Eviction struct {
 	Cost     UnitCost
 	// Protected is what may be evicted later, where nothing may be now.
 	Protected Protection
+	// Spared: pods of the unit's own queue were left alone where nothing may be evicted, and may be when the queue uses more of what it is guaranteed.
+	Spared bool
 }
 
 // UnitCost orders sets of victims; less is better. The fields are in the order in which they decide:
@@ -131,7 +134,7 @@ func (r *Reclaimer) Evict(ask *pack.Ask, now int64) (Eviction, bool) {
 		found, ok := s.rounds()
 		if ok || !s.quota.strict {
 			if !ok {
-				found.Protected = s.groups.protected
+				found.Protected, found.Spared = s.groups.protected, s.quota.spared
 			}
 			return found, ok
 		}

@@ -36,6 +36,7 @@ type costTable struct {
 	// protected is, by slot, when the first of the pods may be evicted that must not be now, 0 if there is none; first is the first of these times.
 	protected []int64
 	first     int64
+	spared    bool // pods were left alone that may be taken when the queue uses more; then all is asked anew each time
 	terms     map[*quota.Queue]queueTerms
 	lastUsed  uint64
 }
@@ -66,7 +67,7 @@ func (r *Reclaimer) fromTable(ask *pack.Ask, now int64) (found Eviction, ok, kno
 	}
 	t := r.table(costKey{ask.Members[0].Class.ID, s.quota.priority, s.quota.queue, s.quota.never})
 	s.evaluator.class, s.evaluator.domainFilters, s.evaluator.freeOnly = ask.Members[0].Class, false, false
-	if t.terms == nil || now-t.measuredAt > CostRefresh || now < t.measuredAt || t.mayBeCheaper(s) {
+	if t.terms == nil || t.spared || now-t.measuredAt > CostRefresh || now < t.measuredAt || t.mayBeCheaper(s) {
 		t.build(s, now)
 	} else {
 		t.follow(s)
@@ -133,7 +134,7 @@ func (t *costTable) build(s *victimSearch, now int64) {
 		t.heap.Remove(t.heap.Len() - 1)
 	}
 	s.groups.now, t.measuredAt = now, now
-	t.terms, t.first = make(map[*quota.Queue]queueTerms), 0
+	t.terms, t.first, t.spared = make(map[*quota.Queue]queueTerms), 0, false
 	t.cursor.start(t.r.store)
 	for i := range t.costs {
 		t.update(s, cluster.Slot(i))
@@ -208,10 +209,11 @@ func (t *costTable) update(s *victimSearch, slot cluster.Slot) {
 		}
 	}
 	t.units[slot] = units
-	s.groups.protected = Protection{}
+	s.groups.protected, s.quota.spared = Protection{}, false
 	made, ok := s.evaluator.evaluate(slot)
 	t.protected[slot] = s.groups.protected.Until
 	t.willEnd(t.protected[slot])
+	t.spared = t.spared || s.quota.spared
 	at := t.position[slot]
 	if ok {
 		t.ties[slot] = t.r.index.Tie(slot)
