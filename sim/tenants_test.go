@@ -126,6 +126,7 @@ func TestChecksFindTenantMistakes(t *testing.T) {
 		}, "has not enough", false},
 		{"queues without preemption are not seen", tellQueue(func(f *facts.Queue) { f.NeverPreempts = false }), "allows no preemption", false},
 		{"queues that keep what they borrow are not seen", tellQueue(func(f *facts.Queue) { f.KeepsBorrowed = false }), "keeps what it has borrowed", false},
+		{"minimum runtimes are not seen", tellQueue(func(f *facts.Queue) { f.ReclaimMinRuntime = nil }), "and its queue protects it for", false},
 		{"guarantees are thought smaller", tellQueue(func(f *facts.Queue) { f.Guaranteed = scaled(f.Guaranteed, 10) }), "has borrowed nothing", false},
 		{"one member is thought enough", tellUnit(func(f *facts.Unit) { f.MinMember = 1 }), "that it needs", false},
 		{"one member is thought enough, at rest only", tellUnit(func(f *facts.Unit) { f.MinMember = 1 }), "was never whole", true},
