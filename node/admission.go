@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -41,11 +43,7 @@ func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fix
 		}
 	}
 	requests := recall(sandboxes, containers)
-	// A sandbox that has neither a process nor containers is of a pod that has ended.
-	order := slices.DeleteFunc(slices.Clone(sandboxes), func(s Sandbox) bool {
-		_, runs := running[s.ID]
-		return s.Processless && !runs
-	})
+	order := d.alive(sandboxes, running)
 	here := make(map[string]bool)
 	for i := range order {
 		here[order[i].UID] = true
@@ -136,6 +134,31 @@ func (d *admission) releaseStale(order []Sandbox, running map[string]topology.CP
 
 // milliOf is what CPUs are in thousandths.
 func milliOf(cpus topology.CPUSet) int64 { return 1000 * int64(cpus.Len()) }
+
+// alive leaves out the sandboxes of pods that have ended: those without a process and containers, if the pod has another sandbox that has one, or no cgroup any more.
+// CRI-O makes sandboxes without a process, and a pod has no containers while they all wait to be started again.
+func (d *admission) alive(sandboxes []Sandbox, running map[string]topology.CPUSet) []Sandbox {
+	dead := func(s *Sandbox) bool {
+		_, runs := running[s.ID]
+		return s.Processless && !runs
+	}
+	lives := make(map[string]bool) // pods, by UID
+	for i := range sandboxes {
+		if s := &sandboxes[i]; !dead(s) {
+			lives[s.UID] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(sandboxes), func(s Sandbox) bool {
+		if !dead(&s) {
+			return false
+		}
+		if lives[s.UID] || s.Cgroup == "" {
+			return true
+		}
+		_, err := d.node.options.Kernel.Read(s.Cgroup + "/" + enforce.CPUSet)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}
 
 // adoptionRank orders the pods that are adopted: those that run on CPUs which the machine still has keep them before others choose.
 func (d *admission) adoptionRank(s *Sandbox, running map[string]topology.CPUSet) int {

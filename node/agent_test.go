@@ -227,6 +227,27 @@ func TestDeadSandboxes(t *testing.T) {
 	if w.placed(starting) == "" {
 		t.Error("a pod that starts holds nothing")
 	}
+	w.agent.Ask(time.Minute, func(a *Agent) {
+		if got := a.node.pods.byUID["again"].sandbox; got != again.ID {
+			t.Errorf("the pod's sandbox is %s, which is dead", got)
+		}
+	})
+}
+
+// CRI-O's sandboxes have no process. Such a pod keeps what it has while none of its containers runs, for example because all wait to be started again.
+func TestSandboxesWithoutProcess(t *testing.T) {
+	w := newWorld(t)
+	own := sandbox("own", 6, "qos=dedicated_cores")
+	own.Processless = true
+	w.start()
+	w.mustRun(own)
+	had := w.placed(own)
+	w.stop()
+	w.running["own"] = runningPod{own, nil} // its container has ended, and its cgroup is there
+	w.start()
+	if got := w.placed(own); got != had || had == "" {
+		t.Errorf("a pod between two containers holds %q, and had %q", got, had)
+	}
 }
 
 // An agent that is killed between the sandbox and its first container gives the container what the sandbox was given.

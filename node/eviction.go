@@ -147,7 +147,7 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 	}
 	for i := range laws.NUMANodes {
 		z := &laws.NUMANodes[i]
-		o.NUMANodes = append(o.NUMANodes, evict.NUMANode{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: seen.inactiveFile(i), LowWatermark: seen.lowWatermark(i)})
+		o.NUMANodes = append(o.NUMANodes, evict.NUMANode{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: seen.inactiveFile(i), LowWatermark: seen.lowWatermark(i), MemoryOnly: z.MemoryOnly})
 	}
 	o.Root, o.Images = c.disks.look(in.now)
 	if images := c.storage.reading.Images(in.now); images != (evict.Disk{}) {
@@ -169,6 +169,9 @@ func availableMemory(seen *observation) advise.Sample {
 	out := laws.Node.MemoryAvailable
 	var sum float64
 	for i := range laws.NUMANodes {
+		if laws.NUMANodes[i].MemoryOnly {
+			continue
+		}
 		free, file := laws.NUMANodes[i].MemoryFree, seen.inactiveFile(i)
 		if !free.Known || !file.Known {
 			return out

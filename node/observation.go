@@ -47,6 +47,7 @@ func (s *sensor) sense(now time.Time) *observation {
 	}
 	o.readNode()
 	o.readNUMANodes()
+	o.leaveOutTiers()
 	o.readPods(s.profiles)
 	return o
 }
@@ -70,7 +71,6 @@ func (o *observation) release() { o.observer.GiveBack() }
 func (o *observation) readNode() {
 	m := &o.seen.Node.Memory
 	o.laws.Node.MemoryTotal, o.laws.Node.MemoryAvailable = bytesOf(m.Total), bytesOf(m.Available)
-	o.laws.Node.EvictBelow = o.eviction.NodeShortBelow(o.laws.Node.MemoryTotal, o.minWatermark())
 }
 
 // readNUMANodes fills in what is known of each NUMA node as such; readPods adds what pods hold of it.
@@ -88,7 +88,7 @@ func (o *observation) readNUMANodes() {
 		z := advise.NUMANode{
 			Divisible: p.Shared.Len() + p.Reclaimed.Len(), Threads: o.machine.Threads(), Lent: p.Reclaimed.Len(),
 			SharedUse: o.ofCPUs(p.Shared, busy), SharedDelay: o.ofCPUs(p.Shared, delay), LentUse: o.ofCPUs(p.Reclaimed, busy),
-			Reserved: int64(*o.node.options.Config.ReservedMemory) * topology.Mebibyte,
+			MemoryOnly: o.memoryOnly(i), Reserved: int64(*o.node.options.Config.ReservedMemory) * topology.Mebibyte,
 		}
 		if all > 0 {
 			const milli = 1000
@@ -102,6 +102,29 @@ func (o *observation) readNUMANodes() {
 		z.ReclaimedMemory, z.PromisedUse = advise.Known(0), advise.Known(0)
 		o.laws.NUMANodes = append(o.laws.NUMANodes, z)
 	}
+}
+
+// memoryOnly reports whether a NUMA node has memory and no CPUs, as that of a GH200's GPU or CXL memory.
+func (o *observation) memoryOnly(i int) bool {
+	return o.machine.NUMA[i].CPUs.IsEmpty() && len(o.machine.NUMA) > 1
+}
+
+// leaveOutTiers leaves the NUMA nodes without CPUs out of what is said of the node: a node of which only a GPU's memory is free is short.
+func (o *observation) leaveOutTiers() {
+	node, left, tiers := &o.laws.Node, advise.Known(0), false
+	for i := range o.laws.NUMANodes {
+		z := &o.laws.NUMANodes[i]
+		if !z.MemoryOnly {
+			left = plus(left, plus(z.MemoryFree, o.inactiveFile(i)))
+			continue
+		}
+		tiers = true
+		node.MemoryTotal = advise.Sample{Value: max(0, node.MemoryTotal.Value-z.MemoryTotal.Value), Known: node.MemoryTotal.Known && z.MemoryTotal.Known}
+	}
+	if tiers {
+		node.MemoryAvailable = advise.Sample{Value: min(node.MemoryAvailable.Value, left.Value), Known: node.MemoryAvailable.Known && left.Known}
+	}
+	node.EvictBelow = o.eviction.NodeShortBelow(node.MemoryTotal, o.minWatermark())
 }
 
 // readPods lists the online and the reclaimed pods by name, and adds up what they hold of the NUMA nodes and the worst that they feel.
@@ -165,7 +188,7 @@ func (o *observation) shortOfMemory() bool {
 		return true
 	}
 	for i := range o.laws.NUMANodes {
-		if z := &o.laws.NUMANodes[i]; !ample(z.MemoryTotal, plus(z.MemoryFree, o.inactiveFile(i))) {
+		if z := &o.laws.NUMANodes[i]; !z.MemoryOnly && !ample(z.MemoryTotal, plus(z.MemoryFree, o.inactiveFile(i))) {
 			return true
 		}
 	}
@@ -179,7 +202,7 @@ const maxWatermarkAge = time.Minute
 func (o *observation) minWatermark() advise.Sample {
 	out := advise.Known(0)
 	for i := range o.machine.NUMA {
-		if o.machine.NUMA[i].Memory == 0 { // it has no zones
+		if o.machine.NUMA[i].Memory == 0 || o.memoryOnly(i) { // it has no zones, or does not count
 			continue
 		}
 		out = plus(out, o.watermark(i, func(m *observe.NUMAMemory) observe.Sample[int64] { return m.MinWatermark }))

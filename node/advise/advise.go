@@ -71,6 +71,8 @@ type NUMANode struct {
 	Reserved        int64  `json:"reserved"`
 	// EvictBelow is Node.EvictBelow of what is free or in inactive page cache here.
 	EvictBelow Sample `json:"evictBelow,omitzero"`
+	// MemoryOnly: it has no CPUs. It is the memory of a GPU, or a slower tier, and none of it is lent.
+	MemoryOnly bool `json:"memoryOnly,omitempty"`
 }
 
 // Service is an online pod.

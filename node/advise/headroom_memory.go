@@ -32,6 +32,8 @@ type memoryBudget struct {
 	growth, untouched            float64
 	// eviction is what must be left beyond all that is kept, so that no pod has to go.
 	eviction float64
+	// none of it is lent.
+	none bool
 }
 
 // leave is what must stay available where less than mark is short.
@@ -44,6 +46,9 @@ func (r *memoryBudget) kept() float64 { return r.promised + r.reserve + r.growth
 
 // sum is never negative.
 func (r *memoryBudget) sum() float64 {
+	if r.none {
+		return 0
+	}
 	return max(0, min(r.free+r.file+r.reclaimed+r.untouched-r.watermark-r.kept()-r.eviction, most))
 }
 
@@ -62,6 +67,10 @@ func (t *tick) memoryBudget(z *NUMANode, s *NUMAState) memoryBudget {
 		watermark: total * t.p.Watermark, growth: total * t.p.GrowthReserve,
 		untouched: t.untouched * t.partOfMemory(s),
 		promised:  max(0, float64(z.Promised)-touched), reserve: max(0, float64(z.Reserved)),
+	}
+	if r.none = z.MemoryOnly; r.none { // nor is anything kept of it
+		r.growth, r.reserve, r.reclaimed = 0, 0, 0
+		return r
 	}
 	r.eviction = max(0, leave(z.EvictBelow)-r.watermark-r.growth-r.reserve)
 	return r

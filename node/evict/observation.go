@@ -53,6 +53,8 @@ type NUMANode struct {
 	InactiveFile advise.Sample `json:"inactiveFile"`
 	// LowWatermark is where kswapd wakes up. Not known: it does not raise a mark.
 	LowWatermark advise.Sample `json:"lowWatermark"`
+	// MemoryOnly: it has no CPUs. It is full by design, such as a GPU's memory or a slower tier, and never short.
+	MemoryOnly bool `json:"memoryOnly,omitempty"`
 }
 
 // Disk is a file system.

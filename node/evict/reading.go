@@ -102,6 +102,9 @@ func (p *Params) Ample(total, available advise.Sample) bool {
 
 func numaAvailable(v *view, i int) reading {
 	z := &v.o.NUMANodes[i]
+	if z.MemoryOnly {
+		return reading{known: true, hard: never(), soft: never()}
+	}
 	free, ok := value(z.Free)
 	file, has := value(z.InactiveFile)
 	if !ok || !has {

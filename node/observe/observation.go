@@ -16,7 +16,7 @@ type Observation struct {
 	At time.Duration `json:"at"`
 	// Node is the machine as a whole.
 	Node Node `json:"node"`
-	// Cgroups are in the order in which Read was given them. Those beyond MaxCgroups are left out, and counted.
+	// Cgroups are in the order in which Read was given them. Those beyond MaxListed are left out, and counted.
 	Cgroups []CgroupUse `json:"cgroups"`
 	Counts  Counts      `json:"counts"`
 }

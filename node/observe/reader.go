@@ -12,8 +12,10 @@ import (
 
 // The bounds of a Reader's memory. What is beyond is left out and counted.
 const (
-	// MaxCgroups is how many cgroups an observation has: 250 pods, a pause and two containers each, fit.
+	// MaxCgroups is how many cgroups are read at one Read: 250 pods, a pause and two containers each, fit. Of more each has its turn, and the samples of the others
+	// say how old they are. MaxListed is how many there may be at all.
 	MaxCgroups = 1024
+	MaxListed  = 4 * MaxCgroups
 	// MaxThreads is how many threads of one cgroup are read for its run delay; a cgroup with more has none.
 	MaxThreads = 256
 	// maxFile is the longest file that is read whole: /proc/zoneinfo of 8 NUMA nodes and 1,024 CPUs is the longest we know.
@@ -93,6 +95,7 @@ type Reader struct {
 	list   []*slot          // of the current Read, as the caller listed them
 	listed int              // how many slots are in list, each counted once
 	turn   int              // where in list the reading of threads begins
+	first  int              // where in list the reading of cgroups begins
 	tids   [MaxThreads]int32
 	tick   int // reads so far
 	made   int // slots so far, which spreads their slow turns
@@ -118,9 +121,9 @@ func (r *Reader) Read(now time.Duration, cgroups []Cgroup) *Observation {
 		r.forget()
 	}
 	r.tick, r.last = r.tick+1, now
-	if len(cgroups) > MaxCgroups {
-		r.counts.DroppedCgroups += uint64(len(cgroups) - MaxCgroups)
-		cgroups = cgroups[:MaxCgroups]
+	if len(cgroups) > MaxListed {
+		r.counts.DroppedCgroups += uint64(len(cgroups) - MaxListed)
+		cgroups = cgroups[:MaxListed]
 	}
 	o := r.take(now, len(cgroups))
 	r.readNode(now)
@@ -131,10 +134,13 @@ func (r *Reader) Read(now time.Duration, cgroups []Cgroup) *Observation {
 		if s.tick != r.tick {
 			s.tick, s.wanted = r.tick, cgroups[i].Threads
 			r.listed++
-			r.readCgroup(now, s)
+			if r.hasTurn(i, len(cgroups)) {
+				r.readCgroup(now, s)
+			}
 		}
 		s.wanted = s.wanted || cgroups[i].Threads
 	}
+	r.first = (r.first + MaxCgroups) % max(len(cgroups), 1)
 	r.readThreads(now)
 	r.node.describe(now, r.limits, &o.Node, &r.counts)
 	for i, s := range r.list {
@@ -145,6 +151,9 @@ func (r *Reader) Read(now time.Duration, cgroups []Cgroup) *Observation {
 	o.Counts = r.counts
 	return o
 }
+
+// hasTurn reports whether the cgroup at a place of a list of n is read now: MaxCgroups from first on are.
+func (r *Reader) hasTurn(at, n int) bool { return n <= MaxCgroups || (at-r.first+n)%n < MaxCgroups }
 
 // forget drops all counters, since the clock went back: there is no telling how old they are.
 func (r *Reader) forget() {

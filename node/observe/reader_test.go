@@ -189,13 +189,46 @@ func marshal(t *testing.T, o *Observation) string {
 	return string(text)
 }
 
+// Of more cgroups than are read at once each has its turn, whatever its place in the list, and an old value says how old it is.
+func TestManyCgroupsTakeTurns(t *testing.T) {
+	for _, n := range []int{MaxCgroups + 1, 2000, MaxListed} {
+		k := newFakeKernel()
+		writeNode(t, k.write)
+		var cgroups []Cgroup
+		for i := range n {
+			dir := fmt.Sprintf("c%d", i)
+			writePod(t, k.write, dir)
+			cgroups = append(cgroups, Cgroup{ID: dir, Dir: dir})
+		}
+		r := New(k, Params{})
+		rounds := (n + MaxCgroups - 1) / MaxCgroups
+		for read := range 3 * rounds {
+			o := r.Read(time.Duration(read)*time.Second, cgroups)
+			for i := range o.Cgroups {
+				use := &o.Cgroups[i]
+				if age := use.Memory.Current.Age(); age > time.Duration(rounds)*time.Second {
+					t.Fatalf("%d of %d: its memory was read %v ago", i, n, age)
+				}
+				_, used := use.CPU.Usage.Get()
+				if _, held := use.Memory.Current.Get(); read >= rounds && !held || read >= 2*rounds && !used {
+					t.Fatalf("%d of %d, read %d: memory %v, CPU %v", i, n, read, use.Memory.Current, use.CPU.Usage)
+				}
+			}
+			if o.Counts.DroppedCgroups > 0 {
+				t.Fatalf("%d of %d cgroups are dropped", o.Counts.DroppedCgroups, n)
+			}
+		}
+		r.Close()
+	}
+}
+
 // Whatever is beyond a bound is left out and counted, and nothing stays open.
 func TestBounds(t *testing.T) {
 	k := newFakeKernel()
 	writeNode(t, k.write)
 	k.write("sys/devices/system/node/online", "0-9\n")
 	var cgroups []Cgroup
-	for i := range MaxCgroups + 3 {
+	for i := range MaxListed + 3 {
 		dir := fmt.Sprintf("c%d", i)
 		writePod(t, k.write, dir)
 		cgroups = append(cgroups, Cgroup{ID: dir, Dir: dir, Threads: true})
@@ -203,7 +236,7 @@ func TestBounds(t *testing.T) {
 	k.write("sys/fs/cgroup/c1/cgroup.threads", strings.Repeat("812\n", MaxThreads+1))
 	r := New(k, Params{SlowEvery: 1, MaxOpenFiles: 100})
 	o := r.Read(0, cgroups)
-	if len(o.Cgroups) != MaxCgroups || o.Counts.DroppedCgroups != 3 {
+	if len(o.Cgroups) != MaxListed || o.Counts.DroppedCgroups != 3 {
 		t.Errorf("%d cgroups, %d dropped", len(o.Cgroups), o.Counts.DroppedCgroups)
 	}
 	if o.Counts.DroppedNUMANodes != 2 || o.Counts.DroppedCPUs != 0 {
